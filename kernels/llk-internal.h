@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* What the instruction sets share; no other folder includes it. */
+
+#pragma once
+
+#include "kernels/llk.h"
+
+#include <string.h>
+
+#ifdef LLK_HAVE_AVX2
+/* Only for processors and systems with AVX2, FMA and F16C. */
+extern const LlkOps llk_ops_avx2;
+#endif
+
+static inline float
+llk_float_of_bits (uint32_t bits)
+{
+  float value;
+
+  memcpy (&value, &bits, sizeof value);
+  return value;
+}
+
+static inline uint32_t
+llk_bits_of_float (float value)
+{
+  uint32_t bits;
+
+  memcpy (&bits, &value, sizeof bits);
+  return bits;
+}
+
+/* Tensors may lie at any address of a mapped file. */
+static inline uint16_t
+llk_load_u16 (const void *src)
+{
+  uint16_t value;
+
+  memcpy (&value, src, sizeof value);
+  return value;
+}
+
+static inline float
+llk_float_of_half (uint16_t half)
+{
+  uint32_t sign = (uint32_t) (half & 0x8000) << 16;
+  uint32_t magnitude = half & 0x7fff;
+
+  if (magnitude >= 0x7c00) /* infinity and NaN keep their fraction */
+    return llk_float_of_bits (sign | 0x7f800000u | (magnitude & 0x3ff) << 13);
+  if (magnitude >= 0x0400)
+    return llk_float_of_bits (sign | ((magnitude << 13) + (112u << 23)));
+
+  /* Zero and denormals: the fraction counts units of 2^-24, all exact in a float. */
+  return llk_float_of_bits (sign | llk_bits_of_float ((float) magnitude * 0x1p-24f));
+}
+
+/* Rounds to nearest, ties to even, as the conversion instructions do. */
+static inline uint16_t
+llk_half_of_float (float value)
+{
+  uint32_t bits = llk_bits_of_float (value);
+  uint16_t sign = (uint16_t) (bits >> 16 & 0x8000);
+  uint32_t magnitude = bits & 0x7fffffff;
+
+  if (magnitude > 0x7f800000) /* NaN: quiet, with the top of its fraction */
+    return sign | 0x7e00 | (uint16_t) (magnitude >> 13 & 0x1ff);
+  if (magnitude >= 0x477ff000) /* what rounds to 65536 or more */
+    return sign | 0x7c00;
+  if (magnitude < 0x38800000)
+    {
+      /* Below the normal range, a sum with 0.5 leaves the units of 2^-24 in the
+       * low bits, rounded by the adder. */
+      float shifted = llk_float_of_bits (magnitude) + 0.5f;
+
+      return sign | (uint16_t) (llk_bits_of_float (shifted) - 0x3f000000);
+    }
+  magnitude += 0xfff + (magnitude >> 13 & 1);
+  return sign | (uint16_t) ((magnitude - (112u << 23)) >> 13);
+}
+
+#define LLK_EXP_MIN (-87.0f)
+#define LLK_EXP_MAX 88.0f
+#define LLK_LOG2_E 1.44269504f
+/* ln 2 in two parts: n times the first is exact for the n that occur. */
+#define LLK_LN2_HIGH 0.693145751953125f
+#define LLK_LN2_LOW 1.42860682e-6f
+/* Added and taken away again it rounds to an integer, which then lies in the low bits. */
+#define LLK_ROUNDER 12582912.0f
+
+/* e^x within 3 units in the last place for x in [-87, 88], the value at the
+ * border outside. 2^n × e^r with |r| ≤ ln 2 / 2, e^r by its series to r^7. No
+ * branches, so that loops over it are vectorised. */
+static inline float
+llk_exp (float x)
+{
+  float rounded, n, r, p;
+  uint32_t exponent;
+
+  x = x < LLK_EXP_MIN ? LLK_EXP_MIN : x;
+  x = x > LLK_EXP_MAX ? LLK_EXP_MAX : x;
+  rounded = x * LLK_LOG2_E + LLK_ROUNDER;
+  n = rounded - LLK_ROUNDER;
+  r = x - n * LLK_LN2_HIGH - n * LLK_LN2_LOW;
+  p = 1.0f / 5040;
+  p = p * r + 1.0f / 720;
+  p = p * r + 1.0f / 120;
+  p = p * r + 1.0f / 24;
+  p = p * r + 1.0f / 6;
+  p = p * r + 0.5f;
+  p = p * r + 1.0f;
+  p = p * r + 1.0f;
+  exponent = (llk_bits_of_float (rounded) - llk_bits_of_float (LLK_ROUNDER) + 127) << 23;
+  return p * llk_float_of_bits (exponent);
+}

@@ -1,0 +1,175 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llmsvc"
+
+#include "common/llmsvc-error.h"
+
+#include <string.h>
+
+#include "common/llmsvc-names.h"
+
+/* In the order of LlmsvcError. */
+static const GDBusErrorEntry entries[] = {
+  { LLMSVC_ERROR_FAILED,            LLMSVC_ERROR_PREFIX "Failed" },
+  { LLMSVC_ERROR_INVALID_OPTION,    LLMSVC_ERROR_PREFIX "InvalidOption" },
+  { LLMSVC_ERROR_INVALID_ARGUMENT,  LLMSVC_ERROR_PREFIX "InvalidArgument" },
+  { LLMSVC_ERROR_UNSUPPORTED,       LLMSVC_ERROR_PREFIX "Unsupported" },
+  { LLMSVC_ERROR_NOT_FOUND,         LLMSVC_ERROR_PREFIX "NotFound" },
+  { LLMSVC_ERROR_ALREADY_EXISTS,    LLMSVC_ERROR_PREFIX "AlreadyExists" },
+  { LLMSVC_ERROR_NOT_AUTHORIZED,    LLMSVC_ERROR_PREFIX "NotAuthorized" },
+  { LLMSVC_ERROR_NO_MODEL,          LLMSVC_ERROR_PREFIX "NoModel" },
+  { LLMSVC_ERROR_INVALID_MODEL,     LLMSVC_ERROR_PREFIX "InvalidModel" },
+  { LLMSVC_ERROR_CONTEXT_BUSY,      LLMSVC_ERROR_PREFIX "ContextBusy" },
+  { LLMSVC_ERROR_CONTEXT_FULL,      LLMSVC_ERROR_PREFIX "ContextFull" },
+  { LLMSVC_ERROR_OVERLOADED,        LLMSVC_ERROR_PREFIX "Overloaded" },
+  { LLMSVC_ERROR_QUOTA_EXCEEDED,    LLMSVC_ERROR_PREFIX "QuotaExceeded" },
+  { LLMSVC_ERROR_NO_MEMORY,         LLMSVC_ERROR_PREFIX "NoMemory" },
+  { LLMSVC_ERROR_CONFLICT,          LLMSVC_ERROR_PREFIX "Conflict" },
+  { LLMSVC_ERROR_CANCELLED,         LLMSVC_ERROR_PREFIX "Cancelled" },
+  { LLMSVC_ERROR_DEADLINE_EXCEEDED, LLMSVC_ERROR_PREFIX "DeadlineExceeded" },
+  { LLMSVC_ERROR_MESSAGE_TOO_LARGE, LLMSVC_ERROR_PREFIX "MessageTooLarge" },
+  { LLMSVC_ERROR_STORAGE,           LLMSVC_ERROR_PREFIX "Storage" },
+};
+G_STATIC_ASSERT (G_N_ELEMENTS (entries) == LLMSVC_N_ERRORS);
+
+GQuark
+llmsvc_error_quark (void)
+{
+  static gsize quark = 0;
+
+  g_dbus_error_register_error_domain ("llmsvc-error-quark", &quark, entries,
+                                      G_N_ELEMENTS (entries));
+  return (GQuark) quark;
+}
+
+const char *
+llmsvc_error_get_name (LlmsvcError code)
+{
+  if ((guint) code >= LLMSVC_N_ERRORS)
+    return NULL;
+
+  return entries[code].dbus_error_name + strlen (LLMSVC_ERROR_PREFIX);
+}
+
+/* Being refused a file is the service's trouble, not a missing right of the
+ * caller, so PERMISSION_DENIED stays FAILED; so does TIMED_OUT, which is not the
+ * deadline that the caller has set. */
+static LlmsvcError
+convert_io_code (int code)
+{
+  switch (code)
+    {
+    case G_IO_ERROR_NOT_FOUND:
+      return LLMSVC_ERROR_NOT_FOUND;
+    case G_IO_ERROR_EXISTS:
+      return LLMSVC_ERROR_ALREADY_EXISTS;
+    case G_IO_ERROR_CANCELLED:
+      return LLMSVC_ERROR_CANCELLED;
+    case G_IO_ERROR_INVALID_ARGUMENT:
+    case G_IO_ERROR_INVALID_FILENAME:
+      return LLMSVC_ERROR_INVALID_ARGUMENT;
+    case G_IO_ERROR_NOT_SUPPORTED:
+      return LLMSVC_ERROR_UNSUPPORTED;
+    case G_IO_ERROR_MESSAGE_TOO_LARGE:
+      return LLMSVC_ERROR_MESSAGE_TOO_LARGE;
+    case G_IO_ERROR_NO_SPACE:
+    case G_IO_ERROR_READ_ONLY:
+      return LLMSVC_ERROR_STORAGE;
+    case G_IO_ERROR_TOO_MANY_OPEN_FILES:
+      return LLMSVC_ERROR_OVERLOADED;
+    default:
+      return LLMSVC_ERROR_FAILED;
+    }
+}
+
+static LlmsvcError
+convert_file_code (int code)
+{
+  switch (code)
+    {
+    case G_FILE_ERROR_NOENT:
+      return LLMSVC_ERROR_NOT_FOUND;
+    case G_FILE_ERROR_EXIST:
+      return LLMSVC_ERROR_ALREADY_EXISTS;
+    case G_FILE_ERROR_NOMEM:
+      return LLMSVC_ERROR_NO_MEMORY;
+    case G_FILE_ERROR_INVAL:
+      return LLMSVC_ERROR_INVALID_ARGUMENT;
+    case G_FILE_ERROR_NOSPC:
+    case G_FILE_ERROR_ROFS:
+      return LLMSVC_ERROR_STORAGE;
+    case G_FILE_ERROR_MFILE:
+    case G_FILE_ERROR_NFILE:
+      return LLMSVC_ERROR_OVERLOADED;
+    default:
+      return LLMSVC_ERROR_FAILED;
+    }
+}
+
+static LlmsvcError
+convert_bus_code (int code)
+{
+  switch (code)
+    {
+    case G_DBUS_ERROR_INVALID_ARGS:
+    case G_DBUS_ERROR_INVALID_SIGNATURE:
+      return LLMSVC_ERROR_INVALID_ARGUMENT;
+    case G_DBUS_ERROR_UNKNOWN_OBJECT:
+      return LLMSVC_ERROR_NOT_FOUND;
+    case G_DBUS_ERROR_UNKNOWN_METHOD:
+    case G_DBUS_ERROR_UNKNOWN_INTERFACE:
+    case G_DBUS_ERROR_UNKNOWN_PROPERTY:
+    case G_DBUS_ERROR_NOT_SUPPORTED:
+      return LLMSVC_ERROR_UNSUPPORTED;
+    case G_DBUS_ERROR_ACCESS_DENIED:
+    case G_DBUS_ERROR_AUTH_FAILED:
+      return LLMSVC_ERROR_NOT_AUTHORIZED;
+    case G_DBUS_ERROR_LIMITS_EXCEEDED:
+      return LLMSVC_ERROR_OVERLOADED;
+    case G_DBUS_ERROR_NO_MEMORY:
+      return LLMSVC_ERROR_NO_MEMORY;
+    default:
+      return LLMSVC_ERROR_FAILED;
+    }
+}
+
+static LlmsvcError
+convert_code (const GError *error)
+{
+  if (error->domain == G_IO_ERROR)
+    return convert_io_code (error->code);
+  if (error->domain == G_FILE_ERROR)
+    return convert_file_code (error->code);
+  if (error->domain == G_DBUS_ERROR)
+    return convert_bus_code (error->code);
+  if (error->domain == G_CONVERT_ERROR || error->domain == G_VARIANT_PARSE_ERROR)
+    return LLMSVC_ERROR_INVALID_ARGUMENT;
+
+  return LLMSVC_ERROR_FAILED;
+}
+
+/**
+ * llmsvc_error_convert:
+ * @error: (inout) (nullable): an error of any domain; %NULL or pointing to %NULL does nothing
+ *
+ * Replaces *@error by one of %LLMSVC_ERROR with the same message; the prefix
+ * that GDBus puts before a remote one is taken off.
+ */
+void
+llmsvc_error_convert (GError **error)
+{
+  GError *converted;
+
+  if (error == NULL || *error == NULL)
+    return;
+
+  if (g_dbus_error_is_remote_error (*error))
+    g_dbus_error_strip_remote_error (*error);
+
+  if ((*error)->domain == LLMSVC_ERROR && (guint) (*error)->code < LLMSVC_N_ERRORS)
+    return;
+
+  converted = g_error_new_literal (LLMSVC_ERROR, (int) convert_code (*error), (*error)->message);
+  g_error_free (*error);
+  *error = converted;
+}

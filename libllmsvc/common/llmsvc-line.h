@@ -1,0 +1,72 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * The lines of a `jsonl` stream: one JSON object a line, `{"t":"…"}` for text
+ * and `{"done":{…}}`, always last, or `{"error":{"name":"…","message":"…"}}` in
+ * its place. Writer and reader in one place so that they can't drift apart. The
+ * reader takes bytes from outside: untrusted, bounded.
+ */
+
+#pragma once
+
+#include <glib.h>
+
+G_BEGIN_DECLS
+
+/* The longest line a reader takes; a longer one is an error. */
+#define LLMSVC_LINE_MAX_BYTES (4 * 1024 * 1024)
+
+typedef enum
+{
+  LLMSVC_LINE_TEXT,
+  LLMSVC_LINE_DONE,
+  LLMSVC_LINE_ERROR,
+  LLMSVC_LINE_OTHER, /* an object with keys from a later version: skip it */
+} LlmsvcLineKind;
+
+typedef struct
+{
+  LlmsvcLineKind kind;
+  char *text;         /* (nullable) of TEXT; of ERROR the message */
+  char *name;         /* (nullable) of ERROR: its name on the bus */
+  GVariant *results;  /* (nullable) of DONE: a{sv} */
+} LlmsvcLine;
+
+void      llmsvc_line_clear        (LlmsvcLine *line);
+
+/* Appends one line of text; @text is valid UTF-8 of @length bytes. */
+void      llmsvc_line_write_text   (GString    *out,
+                                    const char *text,
+                                    gsize       length);
+/* Appends the last line; @results is an `a{sv}` of b, u, t, d, s, as. */
+void      llmsvc_line_write_done   (GString    *out,
+                                    GVariant   *results);
+/* Appends the last line of an answer that failed; @name is a name on the bus,
+ * `org.llm.Service.Error.…`. */
+void      llmsvc_line_write_error  (GString    *out,
+                                    const char *name,
+                                    const char *message);
+
+/* Parses one line without its newline. */
+gboolean  llmsvc_line_parse        (const char *bytes,
+                                    gsize       length,
+                                    LlmsvcLine *line,
+                                    GError    **error) G_GNUC_WARN_UNUSED_RESULT;
+
+/* Cuts bytes from a pipe into lines; take all lines out after each push. */
+typedef struct _LlmsvcLineReader LlmsvcLineReader;
+
+LlmsvcLineReader *llmsvc_line_reader_new  (void);
+void              llmsvc_line_reader_free (LlmsvcLineReader *self);
+gboolean          llmsvc_line_reader_push (LlmsvcLineReader *self,
+                                           const char       *bytes,
+                                           gsize             length,
+                                           GError          **error) G_GNUC_WARN_UNUSED_RESULT;
+/* TRUE with @line filled in while there is a whole line; FALSE without @error when there is none. */
+gboolean          llmsvc_line_reader_next (LlmsvcLineReader *self,
+                                           LlmsvcLine       *line,
+                                           GError          **error);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmsvcLineReader, llmsvc_line_reader_free)
+
+G_END_DECLS

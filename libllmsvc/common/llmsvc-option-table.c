@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llmsvc"
+
+#include "common/llmsvc-options.h"
+
+#include <string.h>
+
+#define CALLS_CONTEXT_ANSWER (LLMSVC_CALL_GENERATE | LLMSVC_CALL_ASK)
+#define CALLS_MADE           (LLMSVC_CALL_CREATE_CONTEXT | LLMSVC_CALL_FORK)
+/* Whatever changes the prompt or the answer: counting takes the same options. */
+#define CALLS_PROMPT         (LLMSVC_CALLS_ANSWER | LLMSVC_CALL_COUNT_TOKENS)
+
+#define MAX_MS     86400000.0
+#define MAX_TOKENS 16777216.0
+#define MAX_UINT   4294967295.0
+/* G_MAXUINT64 as a double rounds up to 2^64, which no guint64 exceeds. */
+#define MAX_UINT64 18446744073709551615.0
+
+static const char *const slo_choices[] = { "interactive", "responsive", "background", NULL };
+static const char *const format_choices[] = { "text", "json", "json-schema", "grammar", NULL };
+static const char *const overflow_choices[] = { "error", "slide", NULL };
+static const char *const cancel_choices[] = { "discard", "keep", NULL };
+static const char *const stream_choices[] = { "text", "jsonl", NULL };
+
+/* `if-revision`, `request-id` and `on-cancel` speak of a context's turns, so
+ * Complete doesn't take them: it has no context. `stream` needs a pipe. */
+static const LlmsvcOptionInfo table[] = {
+  { .id = LLMSVC_OPTION_SLO, .key = "slo", .type = "s",
+    .calls = CALLS_PROMPT | CALLS_MADE | LLMSVC_CALL_PREWARM | LLMSVC_CALL_APPEND,
+    .choices = slo_choices,
+    .summary = "How soon the answer is wanted; for a new context, the default of its calls.",
+    .since = 1 },
+  { .id = LLMSVC_OPTION_TTFT_MS, .key = "ttft-ms", .type = "u", .calls = CALLS_PROMPT,
+    .min = 1, .max = MAX_MS, .unit = "ms",
+    .summary = "Time wanted from the call to the first token.", .since = 1 },
+  { .id = LLMSVC_OPTION_TPOT_MS, .key = "tpot-ms", .type = "u", .calls = CALLS_PROMPT,
+    .min = 1, .max = MAX_MS, .unit = "ms",
+    .summary = "Time wanted for each further token.", .since = 1 },
+  { .id = LLMSVC_OPTION_TTFT_SHARE, .key = "ttft-share", .type = "d", .calls = CALLS_PROMPT,
+    .min = 0.01, .max = 1,
+    .summary = "Time to the first token as a part of the full model's on this machine.",
+    .feature = "slo-shares", .since = 1 },
+  { .id = LLMSVC_OPTION_TPOT_SHARE, .key = "tpot-share", .type = "d", .calls = CALLS_PROMPT,
+    .min = 0.01, .max = 1,
+    .summary = "Time for each further token as a part of the full model's on this machine.",
+    .feature = "slo-shares", .since = 1 },
+  { .id = LLMSVC_OPTION_DEADLINE_MS, .key = "deadline-ms", .type = "u",
+    .calls = CALLS_PROMPT | LLMSVC_CALL_APPEND | LLMSVC_CALL_TRIM,
+    .min = 1, .max = MAX_MS, .unit = "ms",
+    .summary = "The call ends this long after it came, finished or not.", .since = 1 },
+
+  { .id = LLMSVC_OPTION_MAX_TOKENS, .key = "max-tokens", .type = "u",
+    .calls = CALLS_PROMPT | CALLS_MADE,
+    .min = 1, .max = MAX_TOKENS, .unit = "tokens",
+    .summary = "The longest answer; for a new context, the default of its calls.", .since = 1 },
+  { .id = LLMSVC_OPTION_TEMPERATURE, .key = "temperature", .type = "d", .calls = CALLS_PROMPT,
+    .min = 0, .max = 5,
+    .summary = "How freely tokens are chosen; 0 always takes the most probable one.", .since = 1 },
+  { .id = LLMSVC_OPTION_TOP_K, .key = "top-k", .type = "u", .calls = CALLS_PROMPT,
+    .min = 0, .max = 2147483648.0,
+    .summary = "Choose among so many of the most probable tokens; 0 for all.", .since = 1 },
+  { .id = LLMSVC_OPTION_TOP_P, .key = "top-p", .type = "d", .calls = CALLS_PROMPT,
+    .min = 0, .max = 1,
+    .summary = "Choose among the most probable tokens that reach this probability together; "
+               "0 leaves only the most probable one.", .since = 1 },
+  { .id = LLMSVC_OPTION_MIN_P, .key = "min-p", .type = "d", .calls = CALLS_PROMPT,
+    .min = 0, .max = 1,
+    .summary = "Leave out tokens less probable than this part of the most probable one.",
+    .since = 1 },
+  { .id = LLMSVC_OPTION_REPEAT_PENALTY, .key = "repeat-penalty", .type = "d",
+    .calls = CALLS_PROMPT, .min = 0.01, .max = 10,
+    .summary = "Over 1 makes tokens that were used lately less probable; 1 changes nothing.",
+    .since = 1 },
+  { .id = LLMSVC_OPTION_FREQUENCY_PENALTY, .key = "frequency-penalty", .type = "d",
+    .calls = CALLS_PROMPT, .min = -2, .max = 2,
+    .summary = "Taken off a token's score for each time it was used.", .since = 1 },
+  { .id = LLMSVC_OPTION_PRESENCE_PENALTY, .key = "presence-penalty", .type = "d",
+    .calls = CALLS_PROMPT, .min = -2, .max = 2,
+    .summary = "Taken off a token's score once it was used.", .since = 1 },
+  { .id = LLMSVC_OPTION_LOGIT_BIAS, .key = "logit-bias", .type = "a{ud}", .calls = CALLS_PROMPT,
+    .min = -100, .max = 100, .max_entries = 1024,
+    .summary = "Added to the scores of single tokens, by token id.", .since = 1 },
+  { .id = LLMSVC_OPTION_SEED, .key = "seed", .type = "t", .calls = CALLS_PROMPT,
+    .min = 0, .max = MAX_UINT64,
+    .summary = "Makes the choices repeatable: same seed, same text.", .since = 1 },
+
+  { .id = LLMSVC_OPTION_STOP, .key = "stop", .type = "as", .calls = CALLS_PROMPT,
+    .min = 1, .max = 256, .max_entries = 16,
+    .summary = "The answer ends before the first of these strings.", .since = 1 },
+  { .id = LLMSVC_OPTION_RESPONSE_FORMAT, .key = "response-format", .type = "s",
+    .calls = CALLS_PROMPT, .choices = format_choices,
+    .summary = "What the answer must look like.",
+    .feature = "json-schema", .since = 1 },
+  { .id = LLMSVC_OPTION_SCHEMA, .key = "schema", .type = "s", .calls = CALLS_PROMPT,
+    .min = 1, .max = 1048576,
+    .summary = "The JSON schema that the answer keeps to.",
+    .feature = "json-schema", .since = 1 },
+  { .id = LLMSVC_OPTION_GRAMMAR, .key = "grammar", .type = "s", .calls = CALLS_PROMPT,
+    .min = 1, .max = 1048576,
+    .summary = "The grammar that the answer keeps to.",
+    .feature = "grammar", .since = 1 },
+
+  { .id = LLMSVC_OPTION_SUB_MODEL, .key = "sub-model", .type = "u", .calls = CALLS_PROMPT,
+    .min = 0, .max = 100, .unit = "percent",
+    .summary = "The share of the model to use; 0 lets the service choose.",
+    .feature = "sub-models", .since = 1 },
+  { .id = LLMSVC_OPTION_PROMPT_LEVEL, .key = "prompt-level", .type = "u", .calls = CALLS_PROMPT,
+    .min = 0, .max = 100, .unit = "percent",
+    .summary = "The share of the prompt to keep; 0 lets the service choose.",
+    .feature = "prompt-levels", .since = 1 },
+  { .id = LLMSVC_OPTION_ON_OVERFLOW, .key = "on-overflow", .type = "s", .calls = CALLS_PROMPT,
+    .choices = overflow_choices,
+    .summary = "What happens to a text longer than the context.",
+    .feature = "sliding-window", .since = 1 },
+  { .id = LLMSVC_OPTION_ON_CANCEL, .key = "on-cancel", .type = "s",
+    .calls = CALLS_CONTEXT_ANSWER, .choices = cancel_choices,
+    .summary = "Whether a cancelled answer stays in the context.", .since = 1 },
+
+  { .id = LLMSVC_OPTION_IF_REVISION, .key = "if-revision", .type = "t",
+    .calls = CALLS_CONTEXT_ANSWER | LLMSVC_CALL_ROLLBACK,
+    .min = 0, .max = MAX_UINT64,
+    .summary = "Do it only while the context has this revision.", .since = 1 },
+  { .id = LLMSVC_OPTION_REQUEST_ID, .key = "request-id", .type = "s",
+    .calls = CALLS_CONTEXT_ANSWER, .min = 1, .max = 128,
+    .summary = "Names the request, so that sending it again does not do it twice.", .since = 1 },
+
+  { .id = LLMSVC_OPTION_STREAM, .key = "stream", .type = "s", .calls = LLMSVC_CALL_GENERATE,
+    .choices = stream_choices,
+    .summary = "What the pipe carries: text alone, or lines of JSON.", .since = 1 },
+
+  { .id = LLMSVC_OPTION_NAME, .key = "name", .type = "s", .calls = CALLS_MADE,
+    .min = 1, .max = 128,
+    .summary = "Keeps the context under this name, to be opened again later.", .since = 1 },
+  { .id = LLMSVC_OPTION_CREATE, .key = "create", .type = "b",
+    .calls = LLMSVC_CALL_OPEN_CONTEXT,
+    .summary = "Makes the context when there is none of that name.", .since = 1 },
+  { .id = LLMSVC_OPTION_SYSTEM, .key = "system", .type = "s",
+    .calls = CALLS_MADE | LLMSVC_CALL_COMPLETE,
+    .summary = "The system text, before all messages.", .since = 1 },
+  { .id = LLMSVC_OPTION_MESSAGES, .key = "messages", .type = "a(ssa{sv})",
+    .calls = CALLS_MADE | LLMSVC_CALL_COMPLETE,
+    .summary = "Messages to start from: role, text and extras of each.", .since = 1 },
+  { .id = LLMSVC_OPTION_RAW, .key = "raw", .type = "b", .calls = LLMSVC_CALL_COMPLETE,
+    .summary = "Takes the prompt as it is, without the model's template.", .since = 1 },
+  { .id = LLMSVC_OPTION_WAIT, .key = "wait", .type = "b", .calls = LLMSVC_CALL_APPEND,
+    .summary = "Replies only when the text has been read in.", .since = 1 },
+
+  { .id = LLMSVC_OPTION_BYTES, .key = "bytes", .type = "t", .calls = LLMSVC_CALL_SET_BUDGET,
+    .min = 0, .max = MAX_UINT64, .unit = "bytes",
+    .summary = "The most memory to hold; 0 lets the service decide.", .since = 1 },
+  { .id = LLMSVC_OPTION_APP_ID, .key = "app-id", .type = "s", .calls = LLMSVC_CALL_SET_BUDGET,
+    .min = 0, .max = 255,
+    .summary = "The application it is about, instead of the whole service.", .since = 1 },
+  { .id = LLMSVC_OPTION_TARGET_BYTES, .key = "target-bytes", .type = "t",
+    .calls = LLMSVC_CALL_TRIM, .min = 0, .max = MAX_UINT64, .unit = "bytes",
+    .summary = "Enough when so much was given back.", .since = 1 },
+  { .id = LLMSVC_OPTION_HOLD, .key = "hold", .type = "b", .calls = LLMSVC_CALL_TRIM,
+    .summary = "Does not grow again until the caller leaves the bus.", .since = 1 },
+  { .id = LLMSVC_OPTION_CONTEXTS, .key = "contexts", .type = "u",
+    .calls = LLMSVC_CALL_SET_QUOTA, .min = 0, .max = MAX_UINT,
+    .summary = "How many contexts the application may hold.", .since = 1 },
+  { .id = LLMSVC_OPTION_TOKENS, .key = "tokens", .type = "t", .calls = LLMSVC_CALL_SET_QUOTA,
+    .min = 0, .max = MAX_UINT64, .unit = "tokens",
+    .summary = "How many tokens its contexts may hold together.", .since = 1 },
+  { .id = LLMSVC_OPTION_CALLS, .key = "calls", .type = "u", .calls = LLMSVC_CALL_SET_QUOTA,
+    .min = 0, .max = MAX_UINT,
+    .summary = "How many of its calls may be under way at a time.", .since = 1 },
+  { .id = LLMSVC_OPTION_DISK, .key = "disk", .type = "t", .calls = LLMSVC_CALL_SET_QUOTA,
+    .min = 0, .max = MAX_UINT64, .unit = "bytes",
+    .summary = "How much storage its contexts may take.", .since = 1 },
+  { .id = LLMSVC_OPTION_SHARE, .key = "share", .type = "d", .calls = LLMSVC_CALL_SET_QUOTA,
+    .min = 0, .max = 1,
+    .summary = "The part of the context memory that it may fill.", .since = 1 },
+};
+G_STATIC_ASSERT (G_N_ELEMENTS (table) == LLMSVC_N_OPTIONS);
+
+const LlmsvcOptionInfo *
+llmsvc_option_get_info (LlmsvcOption id)
+{
+  if ((guint) id >= LLMSVC_N_OPTIONS)
+    return NULL;
+
+  return &table[id];
+}
+
+const LlmsvcOptionInfo *
+llmsvc_option_find (const char *key)
+{
+  g_return_val_if_fail (key != NULL, NULL);
+
+  for (gsize i = 0; i < G_N_ELEMENTS (table); i++)
+    if (strcmp (table[i].key, key) == 0)
+      return &table[i];
+
+  return NULL;
+}

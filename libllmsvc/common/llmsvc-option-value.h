@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * One value of an option, from what came over the bus to the type of the table,
+ * with every check that needs this value alone. Used by llmsvc-options.c. Any
+ * thread.
+ */
+
+#pragma once
+
+#include "common/llmsvc-options.h"
+
+G_BEGIN_DECLS
+
+/* (transfer full): the content of variants in variants, up to four deep; deeper
+ * ones stay variants, which is a type that no option has. */
+GVariant *llmsvc_option_value_unwrap  (GVariant                *value);
+
+/* (transfer full): @value in the type of @info, or NULL with @error set. */
+GVariant *llmsvc_option_value_convert (const LlmsvcOptionInfo  *info,
+                                       GVariant                *value,
+                                       GError                 **error) G_GNUC_WARN_UNUSED_RESULT;
+
+/* (transfer full): at most a beginning of @text, for messages. */
+char     *llmsvc_shorten              (const char              *text);
+
+G_END_DECLS

@@ -1,0 +1,351 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llmsvc"
+
+#include "common/llmsvc-options.h"
+
+#include <string.h>
+
+#include "common/llmsvc-error.h"
+#include "common/llmsvc-option-value.h"
+
+#define MAX_KEYS      128
+#define MAX_KEY_BYTES 64
+#define MAX_REQUIRED  64
+
+struct _LlmsvcOptions
+{
+  GVariant *values[LLMSVC_N_OPTIONS];     /* (nullable) (owned), in the type of the table */
+  const char **strvs[LLMSVC_N_OPTIONS];   /* (nullable) (owned container), into values */
+  GPtrArray *ignored;                     /* (element-type utf8) (owned), ends with NULL */
+};
+
+/* The ability that just this value needs, or NULL. */
+static const char *
+find_needed_feature (const LlmsvcOptionInfo *info,
+                     GVariant               *value)
+{
+  const char *string;
+  guint32 percent;
+
+  switch (info->id)
+    {
+    case LLMSVC_OPTION_RESPONSE_FORMAT:
+      string = g_variant_get_string (value, NULL);
+      if (g_str_equal (string, "text"))
+        return NULL;
+      return g_str_equal (string, "grammar") ? "grammar" : info->feature;
+    case LLMSVC_OPTION_ON_OVERFLOW:
+      return g_str_equal (g_variant_get_string (value, NULL), "slide") ? info->feature : NULL;
+    case LLMSVC_OPTION_SUB_MODEL:
+    case LLMSVC_OPTION_PROMPT_LEVEL:
+      percent = g_variant_get_uint32 (value);
+      return percent != 0 && percent != 100 ? info->feature : NULL;
+    default:
+      return info->feature;
+    }
+}
+
+static gboolean
+check_feature (const LlmsvcOptionInfo  *info,
+               GVariant                *value,
+               const char *const       *features,
+               GError                 **error)
+{
+  const char *needed = find_needed_feature (info, value);
+  g_autofree char *printed = NULL;
+  g_autofree char *shown = NULL;
+
+  if (needed == NULL || (features != NULL && g_strv_contains (features, needed)))
+    return TRUE;
+
+  printed = g_variant_is_of_type (value, G_VARIANT_TYPE_STRING)
+                ? g_variant_dup_string (value, NULL)
+                : g_variant_print (value, FALSE);
+  shown = llmsvc_shorten (printed);
+  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
+               "Option “%s” = “%s” needs the ability “%s”, which this service does not have; "
+               "see the property Features",
+               info->key, shown, needed);
+  return FALSE;
+}
+
+static gboolean
+is_honoured (const char         *name,
+             LlmsvcCall          call,
+             const char *const  *features)
+{
+  const LlmsvcOptionInfo *info = llmsvc_option_find (name);
+  gboolean has_feature = features != NULL && g_strv_contains (features, name);
+
+  if (has_feature || g_str_equal (name, "require"))
+    return TRUE;
+  if (info == NULL || (info->calls & (guint) call) == 0)
+    return FALSE;
+
+  /* Those with some values that need no ability were checked by value. */
+  return info->feature == NULL ||
+         (features != NULL && g_strv_contains (features, info->feature)) ||
+         info->id == LLMSVC_OPTION_RESPONSE_FORMAT || info->id == LLMSVC_OPTION_ON_OVERFLOW ||
+         info->id == LLMSVC_OPTION_SUB_MODEL || info->id == LLMSVC_OPTION_PROMPT_LEVEL;
+}
+
+static gboolean
+check_required (GVariant           *value,
+                LlmsvcCall          call,
+                const char *const  *features,
+                GError            **error)
+{
+  static const LlmsvcOptionInfo require = { .key = "require", .type = "as", .min = 1,
+                                            .max = MAX_KEY_BYTES,
+                                            .max_entries = MAX_REQUIRED };
+  g_autoptr(GVariant) strings = llmsvc_option_value_convert (&require, value, error);
+  GVariantIter iter;
+  const char *name;
+
+  if (strings == NULL)
+    return FALSE;
+
+  g_variant_iter_init (&iter, strings);
+  while (g_variant_iter_next (&iter, "&s", &name))
+    {
+      g_autofree char *shown = NULL;
+
+      if (is_honoured (name, call, features))
+        continue;
+
+      shown = llmsvc_shorten (name);
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
+                   "“%s” is required, but this call of this service has no such option or "
+                   "ability; see the property Features", shown);
+      return FALSE;
+    }
+
+  return TRUE;
+}
+
+static gboolean
+take_entry (LlmsvcOptions      *self,
+            const char         *key,
+            GVariant           *wrapped,
+            LlmsvcCall          call,
+            const char *const  *features,
+            GError            **error)
+{
+  const LlmsvcOptionInfo *info = llmsvc_option_find (key);
+  g_autoptr(GVariant) value = NULL;
+  g_autoptr(GVariant) converted = NULL;
+
+  if (info == NULL || (info->calls & (guint) call) == 0)
+    {
+      g_ptr_array_add (self->ignored, g_strdup (key));
+      return TRUE;
+    }
+
+  value = llmsvc_option_value_unwrap (wrapped);
+  converted = llmsvc_option_value_convert (info, value, error);
+  if (converted == NULL || !check_feature (info, converted, features, error))
+    return FALSE;
+
+  if (g_str_equal (info->type, "as"))
+    self->strvs[info->id] = g_variant_get_strv (converted, NULL);
+  self->values[info->id] = g_steal_pointer (&converted);
+  return TRUE;
+}
+
+static gboolean
+check_dict (GVariant  *dict,
+            GError   **error)
+{
+  if (!g_variant_is_of_type (dict, G_VARIANT_TYPE_VARDICT))
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                   "The options are not a dictionary (a{sv})");
+      return FALSE;
+    }
+  if (!g_variant_is_normal_form (dict))
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                   "The options are damaged: they are not valid as a{sv}");
+      return FALSE;
+    }
+  if (g_variant_n_children (dict) > MAX_KEYS)
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                   "There are %" G_GSIZE_FORMAT " options, a call takes at most %u",
+                   g_variant_n_children (dict), MAX_KEYS);
+      return FALSE;
+    }
+
+  return TRUE;
+}
+
+static gboolean
+check_key (const char  *key,
+           GHashTable  *seen,
+           GError     **error)
+{
+  g_autofree char *shown = NULL;
+
+  if (strlen (key) > MAX_KEY_BYTES)
+    {
+      shown = llmsvc_shorten (key);
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
+                   "The name of option “%s” has more than %u bytes", shown, MAX_KEY_BYTES);
+      return FALSE;
+    }
+  if (!g_hash_table_add (seen, (gpointer) key))
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
+                   "Option “%s” is given twice", key);
+      return FALSE;
+    }
+
+  return TRUE;
+}
+
+static void
+options_clear (LlmsvcOptions *self)
+{
+  for (guint i = 0; i < LLMSVC_N_OPTIONS; i++)
+    {
+      g_free (self->strvs[i]);
+      g_clear_pointer (&self->values[i], g_variant_unref);
+    }
+  g_clear_pointer (&self->ignored, g_ptr_array_unref);
+}
+
+LlmsvcOptions *
+llmsvc_options_parse (GVariant           *dict,
+                      LlmsvcCall          call,
+                      const char *const  *features,
+                      GError            **error)
+{
+  g_autoptr(LlmsvcOptions) self = g_atomic_rc_box_new0 (LlmsvcOptions);
+  g_autoptr(GHashTable) seen = g_hash_table_new (g_str_hash, g_str_equal);
+  g_autoptr(GVariant) required = NULL;
+  GVariantIter iter;
+  const char *key;
+  GVariant *value;
+
+  self->ignored = g_ptr_array_new_with_free_func (g_free);
+  if (dict != NULL)
+    {
+      if (!check_dict (dict, error))
+        return NULL;
+
+      g_variant_iter_init (&iter, dict);
+      while (g_variant_iter_next (&iter, "{&sv}", &key, &value))
+        {
+          g_autoptr(GVariant) owned = value;
+
+          if (!check_key (key, seen, error))
+            return NULL;
+          if (g_str_equal (key, "require"))
+            required = llmsvc_option_value_unwrap (owned);
+          else if (!take_entry (self, key, owned, call, features, error))
+            return NULL;
+        }
+    }
+  if (required != NULL && !check_required (required, call, features, error))
+    return NULL;
+
+  g_ptr_array_add (self->ignored, NULL);
+  return g_steal_pointer (&self);
+}
+
+LlmsvcOptions *
+llmsvc_options_ref (LlmsvcOptions *self)
+{
+  g_return_val_if_fail (self != NULL, NULL);
+
+  return g_atomic_rc_box_acquire (self);
+}
+
+void
+llmsvc_options_unref (LlmsvcOptions *self)
+{
+  g_return_if_fail (self != NULL);
+
+  g_atomic_rc_box_release_full (self, (GDestroyNotify) options_clear);
+}
+
+GVariant *
+llmsvc_options_get_variant (const LlmsvcOptions *self,
+                            LlmsvcOption         id)
+{
+  g_return_val_if_fail (self != NULL, NULL);
+  g_return_val_if_fail ((guint) id < LLMSVC_N_OPTIONS, NULL);
+
+  return self->values[id];
+}
+
+gboolean
+llmsvc_options_has (const LlmsvcOptions *self,
+                    LlmsvcOption         id)
+{
+  return llmsvc_options_get_variant (self, id) != NULL;
+}
+
+guint64
+llmsvc_options_get_uint (const LlmsvcOptions *self,
+                         LlmsvcOption         id,
+                         guint64              fallback)
+{
+  GVariant *value = llmsvc_options_get_variant (self, id);
+
+  if (value == NULL)
+    return fallback;
+  if (g_variant_is_of_type (value, G_VARIANT_TYPE_UINT32))
+    return g_variant_get_uint32 (value);
+
+  return g_variant_get_uint64 (value);
+}
+
+double
+llmsvc_options_get_double (const LlmsvcOptions *self,
+                           LlmsvcOption         id,
+                           double               fallback)
+{
+  GVariant *value = llmsvc_options_get_variant (self, id);
+
+  return value != NULL ? g_variant_get_double (value) : fallback;
+}
+
+gboolean
+llmsvc_options_get_boolean (const LlmsvcOptions *self,
+                            LlmsvcOption         id,
+                            gboolean             fallback)
+{
+  GVariant *value = llmsvc_options_get_variant (self, id);
+
+  return value != NULL ? g_variant_get_boolean (value) : fallback;
+}
+
+const char *
+llmsvc_options_get_string (const LlmsvcOptions *self,
+                           LlmsvcOption         id,
+                           const char          *fallback)
+{
+  GVariant *value = llmsvc_options_get_variant (self, id);
+
+  return value != NULL ? g_variant_get_string (value, NULL) : fallback;
+}
+
+const char *const *
+llmsvc_options_get_strv (const LlmsvcOptions *self,
+                         LlmsvcOption         id)
+{
+  g_return_val_if_fail (self != NULL, NULL);
+  g_return_val_if_fail ((guint) id < LLMSVC_N_OPTIONS, NULL);
+
+  return (const char *const *) self->strvs[id];
+}
+
+const char *const *
+llmsvc_options_get_ignored (const LlmsvcOptions *self)
+{
+  g_return_val_if_fail (self != NULL, NULL);
+
+  return (const char *const *) self->ignored->pdata;
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * The table of options: the one list of every option of every method, with its
+ * type, range, help and the calls that take it. The service checks calls
+ * against it; the library, the command line and the docs are made from it.
+ * Parsed options are immutable. Any thread.
+ */
+
+#pragma once
+
+#include <glib.h>
+
+G_BEGIN_DECLS
+
+/* The calls that take options, as bits. */
+typedef enum
+{
+  LLMSVC_CALL_GENERATE       = 1 << 0,
+  LLMSVC_CALL_ASK            = 1 << 1,
+  LLMSVC_CALL_COMPLETE       = 1 << 2,
+  LLMSVC_CALL_COUNT_TOKENS   = 1 << 3,
+  LLMSVC_CALL_PREWARM        = 1 << 4,
+  LLMSVC_CALL_CREATE_CONTEXT = 1 << 5,
+  LLMSVC_CALL_OPEN_CONTEXT   = 1 << 6,
+  LLMSVC_CALL_LIST_CONTEXTS  = 1 << 7,
+  LLMSVC_CALL_APPEND         = 1 << 8,
+  LLMSVC_CALL_GET_MESSAGES   = 1 << 9,
+  LLMSVC_CALL_ROLLBACK       = 1 << 10,
+  LLMSVC_CALL_FORK           = 1 << 11,
+  LLMSVC_CALL_CLOSE          = 1 << 12,
+  LLMSVC_CALL_CANCEL         = 1 << 13,
+  LLMSVC_CALL_REGISTER       = 1 << 14,
+  LLMSVC_CALL_SELECT_MODEL   = 1 << 15,
+  LLMSVC_CALL_GET_STATISTICS = 1 << 16,
+  LLMSVC_CALL_SET_BUDGET     = 1 << 17,
+  LLMSVC_CALL_TRIM           = 1 << 18,
+  LLMSVC_CALL_LIST_APPS      = 1 << 19,
+  LLMSVC_CALL_SET_QUOTA      = 1 << 20,
+} LlmsvcCall;
+
+#define LLMSVC_CALLS_ANSWER (LLMSVC_CALL_GENERATE | LLMSVC_CALL_ASK | LLMSVC_CALL_COMPLETE)
+
+typedef enum
+{
+  /* timing */
+  LLMSVC_OPTION_SLO,
+  LLMSVC_OPTION_TTFT_MS,
+  LLMSVC_OPTION_TPOT_MS,
+  LLMSVC_OPTION_TTFT_SHARE,
+  LLMSVC_OPTION_TPOT_SHARE,
+  LLMSVC_OPTION_DEADLINE_MS,
+  /* sampling */
+  LLMSVC_OPTION_MAX_TOKENS,
+  LLMSVC_OPTION_TEMPERATURE,
+  LLMSVC_OPTION_TOP_K,
+  LLMSVC_OPTION_TOP_P,
+  LLMSVC_OPTION_MIN_P,
+  LLMSVC_OPTION_REPEAT_PENALTY,
+  LLMSVC_OPTION_FREQUENCY_PENALTY,
+  LLMSVC_OPTION_PRESENCE_PENALTY,
+  LLMSVC_OPTION_LOGIT_BIAS,
+  LLMSVC_OPTION_SEED,
+  /* shape */
+  LLMSVC_OPTION_STOP,
+  LLMSVC_OPTION_RESPONSE_FORMAT,
+  LLMSVC_OPTION_SCHEMA,
+  LLMSVC_OPTION_GRAMMAR,
+  /* quality */
+  LLMSVC_OPTION_SUB_MODEL,
+  LLMSVC_OPTION_PROMPT_LEVEL,
+  LLMSVC_OPTION_ON_OVERFLOW,
+  LLMSVC_OPTION_ON_CANCEL,
+  /* safety */
+  LLMSVC_OPTION_IF_REVISION,
+  LLMSVC_OPTION_REQUEST_ID,
+  /* stream */
+  LLMSVC_OPTION_STREAM,
+  /* contexts and single answers */
+  LLMSVC_OPTION_NAME,
+  LLMSVC_OPTION_CREATE,
+  LLMSVC_OPTION_SYSTEM,
+  LLMSVC_OPTION_MESSAGES,
+  LLMSVC_OPTION_RAW,
+  LLMSVC_OPTION_WAIT,
+  /* administration */
+  LLMSVC_OPTION_BYTES,
+  LLMSVC_OPTION_APP_ID,
+  LLMSVC_OPTION_TARGET_BYTES,
+  LLMSVC_OPTION_HOLD,
+  LLMSVC_OPTION_CONTEXTS,
+  LLMSVC_OPTION_TOKENS,
+  LLMSVC_OPTION_CALLS,
+  LLMSVC_OPTION_DISK,
+  LLMSVC_OPTION_SHARE,
+  LLMSVC_N_OPTIONS
+} LlmsvcOption;
+
+typedef struct
+{
+  LlmsvcOption id;
+  const char *key;             /* "max-tokens" */
+  const char *type;            /* D-Bus type: "u", "d", "as", "a(ssa{sv})" */
+  guint calls;                 /* LlmsvcCall bits */
+  double min;                  /* of numbers, both ends included; of strings without choices */
+  double max;                  /* and of each string of `as`, their bytes (max 0: no limit here) */
+  guint max_entries;           /* of `as` and `a{ud}`; 0 elsewhere */
+  const char *const *choices;  /* (nullable): the strings allowed, NULL-terminated */
+  const char *unit;            /* (nullable): "ms", "bytes", "percent", "tokens" */
+  const char *summary;         /* one sentence for people */
+  const char *feature;         /* (nullable): the name in `Features` that must be there for it,
+                                * or for those of its values that need the ability */
+  guint since;                 /* the ApiVersion that brought it */
+} LlmsvcOptionInfo;
+
+/* Every option, in the order of LlmsvcOption; NULL for an id out of range. */
+const LlmsvcOptionInfo *llmsvc_option_get_info   (LlmsvcOption id);
+/* (nullable): the option with this key. */
+const LlmsvcOptionInfo *llmsvc_option_find       (const char   *key);
+
+typedef struct _LlmsvcOptions LlmsvcOptions;
+
+/**
+ * llmsvc_options_parse:
+ * @dict: (nullable): an `a{sv}` as it came over the bus; NULL for none
+ * @call: the method, one bit
+ * @features: (nullable): the optional abilities there are, NULL-terminated
+ *
+ * Checks @dict against the table. A key that the table does not list for @call
+ * is put into the ignored ones, unless `require` (as) names it: then
+ * %LLMSVC_ERROR_UNSUPPORTED. A known key of the wrong type or out of range is
+ * %LLMSVC_ERROR_INVALID_OPTION, naming the key, what was found and what is
+ * allowed. Any D-Bus number type is taken where the value fits. An option whose
+ * value asks for an ability that @features lacks is %LLMSVC_ERROR_UNSUPPORTED:
+ * leaving it out silently would change the result. `require` may also name
+ * features.
+ *
+ * Returns: (transfer full): the options, or %NULL with @error set
+ */
+LlmsvcOptions   *llmsvc_options_parse       (GVariant            *dict,
+                                             LlmsvcCall           call,
+                                             const char *const   *features,
+                                             GError             **error) G_GNUC_WARN_UNUSED_RESULT;
+LlmsvcOptions   *llmsvc_options_ref         (LlmsvcOptions       *self);
+void             llmsvc_options_unref       (LlmsvcOptions       *self);
+
+gboolean         llmsvc_options_has         (const LlmsvcOptions *self, LlmsvcOption id);
+guint64          llmsvc_options_get_uint    (const LlmsvcOptions *self, LlmsvcOption id, guint64 fallback);
+double           llmsvc_options_get_double  (const LlmsvcOptions *self, LlmsvcOption id, double fallback);
+gboolean         llmsvc_options_get_boolean (const LlmsvcOptions *self, LlmsvcOption id, gboolean fallback);
+/* The string as given, or @fallback; owned by @self. */
+const char      *llmsvc_options_get_string  (const LlmsvcOptions *self, LlmsvcOption id, const char *fallback);
+/* (nullable) (transfer none): strings of an `as` option, NULL-terminated, NULL when not given. */
+const char *const *llmsvc_options_get_strv  (const LlmsvcOptions *self, LlmsvcOption id);
+/* (nullable) (transfer none): the value in the type of the table. */
+GVariant        *llmsvc_options_get_variant (const LlmsvcOptions *self, LlmsvcOption id);
+/* (transfer none): keys that were skipped, NULL-terminated, never NULL. */
+const char *const *llmsvc_options_get_ignored (const LlmsvcOptions *self);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmsvcOptions, llmsvc_options_unref)
+
+G_END_DECLS

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "base/llm-sysinfo.h"
+
+#include <sched.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <gio/gio.h>
+
+guint
+llm_sysinfo_n_processors (void)
+{
+  cpu_set_t set;
+
+  /* The affinity mask, not the number of processors: a container or taskset
+   * may have left us fewer. */
+  if (sched_getaffinity (0, sizeof set, &set) == 0 && CPU_COUNT (&set) > 0)
+    return CPU_COUNT (&set);
+  return g_get_num_processors ();
+}
+
+/* Finds "NAME:  N kB" and gives N in bytes. */
+static gboolean
+find_kib (const char *text,
+          const char *name,
+          guint64    *bytes)
+{
+  gsize length = strlen (name);
+
+  for (const char *line = text; line != NULL; line = strchr (line, '\n'))
+    {
+      if (*line == '\n')
+        line++;
+      if (strncmp (line, name, length) == 0 && line[length] == ':')
+        {
+          char *end;
+          guint64 kib = g_ascii_strtoull (line + length + 1, &end, 10);
+
+          if (end == line + length + 1 || kib > G_MAXUINT64 / 1024)
+            return FALSE;
+          *bytes = kib * 1024;
+          return TRUE;
+        }
+    }
+  return FALSE;
+}
+
+gboolean
+llm_sysinfo_read_meminfo (const char *root,
+                          guint64    *total,
+                          guint64    *available,
+                          GError    **error)
+{
+  g_autofree char *path = g_build_filename (root != NULL && *root ? root : "/", "proc", "meminfo", NULL);
+  g_autofree char *text = NULL;
+
+  if (!g_file_get_contents (path, &text, NULL, error))
+    return FALSE;
+  if (!find_kib (text, "MemTotal", total) || !find_kib (text, "MemAvailable", available))
+    {
+      g_set_error (error, G_IO_ERROR, G_IO_ERROR_INVALID_DATA,
+                   "%s: no MemTotal and MemAvailable in kB", path);
+      return FALSE;
+    }
+  return TRUE;
+}
+
+guint64
+llm_sysinfo_read_resident (const char *root)
+{
+  g_autofree char *path = g_build_filename (root != NULL && *root ? root : "/", "proc", "self", "statm", NULL);
+  g_autofree char *text = NULL;
+  guint64 pages;
+  char *end;
+
+  if (!g_file_get_contents (path, &text, NULL, NULL))
+    return 0;
+  g_ascii_strtoull (text, &end, 10);
+  pages = g_ascii_strtoull (end, NULL, 10);
+  return pages * (guint64) sysconf (_SC_PAGESIZE);
+}

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "base/llm-worker-pool.h"
+
+#include "base/llm-sysinfo.h"
+
+/* How often a worker looks for the next run before it sleeps: stages of one
+ * step follow each other within microseconds, steps do not. */
+#define SPIN_ROUNDS 2000
+
+struct _LlmWorkerPool
+{
+  guint n_threads;
+  GThread **threads;     /* (array length=n_threads - 1) (owned) */
+
+  GMutex lock;
+  GCond woken;
+  guint n_sleeping;      /* guarded by lock */
+
+  guint round;           /* atomic: grows by one with every run */
+  guint n_done;          /* atomic: workers that have left this round */
+  gboolean is_ending;    /* atomic */
+
+  /* of the current round; written before round grows */
+  LlmWorkFunc func;
+  gpointer data;
+  guint n_items;
+  guint grain;
+  guint next;            /* atomic: first item nobody took yet */
+};
+
+typedef struct
+{
+  LlmWorkerPool *pool;
+  guint worker;
+} Worker;
+
+static inline void
+relax (void)
+{
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause ();
+#elif defined(__aarch64__)
+  __asm__ volatile ("yield");
+#endif
+}
+
+static void
+work (LlmWorkerPool *self,
+      guint          worker)
+{
+  guint first;
+
+  while ((first = __atomic_fetch_add (&self->next, self->grain, __ATOMIC_RELAXED)) < self->n_items)
+    self->func (first, MIN (first + self->grain, self->n_items), worker, self->data);
+}
+
+/* Returns the number of a round after @seen, having slept if it took long. */
+static guint
+await_round (LlmWorkerPool *self,
+             guint          seen)
+{
+  guint round;
+
+  for (guint i = 0; i < SPIN_ROUNDS; i++)
+    {
+      round = __atomic_load_n (&self->round, __ATOMIC_ACQUIRE);
+      if (round != seen)
+        return round;
+      relax ();
+    }
+
+  g_mutex_lock (&self->lock);
+  self->n_sleeping++;
+  while ((round = __atomic_load_n (&self->round, __ATOMIC_ACQUIRE)) == seen)
+    g_cond_wait (&self->woken, &self->lock);
+  self->n_sleeping--;
+  g_mutex_unlock (&self->lock);
+  return round;
+}
+
+static gpointer
+run_worker (gpointer data)
+{
+  g_autofree Worker *worker = data;
+  LlmWorkerPool *self = worker->pool;
+  guint seen = 0;
+
+  for (;;)
+    {
+      seen = await_round (self, seen);
+      if (__atomic_load_n (&self->is_ending, __ATOMIC_ACQUIRE))
+        return NULL;
+      work (self, worker->worker);
+      __atomic_fetch_add (&self->n_done, 1, __ATOMIC_RELEASE);
+    }
+}
+
+static void
+begin_round (LlmWorkerPool *self)
+{
+  g_mutex_lock (&self->lock);
+  __atomic_fetch_add (&self->round, 1, __ATOMIC_RELEASE);
+  if (self->n_sleeping > 0)
+    g_cond_broadcast (&self->woken);
+  g_mutex_unlock (&self->lock);
+}
+
+LlmWorkerPool *
+llm_worker_pool_new (guint n_threads)
+{
+  LlmWorkerPool *self = g_new0 (LlmWorkerPool, 1);
+
+  if (n_threads == 0)
+    n_threads = llm_sysinfo_n_processors ();
+  self->n_threads = CLAMP (n_threads, 1, 256);
+  g_mutex_init (&self->lock);
+  g_cond_init (&self->woken);
+
+  self->threads = g_new0 (GThread *, self->n_threads);
+  for (guint i = 1; i < self->n_threads; i++)
+    {
+      Worker *worker = g_new (Worker, 1);
+
+      worker->pool = self;
+      worker->worker = i;
+      self->threads[i - 1] = g_thread_new ("llm-worker", run_worker, worker);
+    }
+  return self;
+}
+
+void
+llm_worker_pool_free (LlmWorkerPool *self)
+{
+  __atomic_store_n (&self->is_ending, TRUE, __ATOMIC_RELEASE);
+  begin_round (self);
+  for (guint i = 1; i < self->n_threads; i++)
+    g_thread_join (self->threads[i - 1]);
+  g_free (self->threads);
+  g_mutex_clear (&self->lock);
+  g_cond_clear (&self->woken);
+  g_free (self);
+}
+
+guint
+llm_worker_pool_get_n_threads (LlmWorkerPool *self)
+{
+  return self->n_threads;
+}
+
+void
+llm_worker_pool_run (LlmWorkerPool *self,
+                     guint          n_items,
+                     guint          grain,
+                     LlmWorkFunc    func,
+                     gpointer       data)
+{
+  g_assert (grain > 0 && n_items <= G_MAXUINT / 2);
+
+  if (n_items == 0)
+    return;
+  if (self->n_threads == 1 || n_items <= grain)
+    {
+      func (0, n_items, 0, data);
+      return;
+    }
+
+  self->func = func;
+  self->data = data;
+  self->n_items = n_items;
+  self->grain = grain;
+  __atomic_store_n (&self->next, 0, __ATOMIC_RELAXED);
+  __atomic_store_n (&self->n_done, 0, __ATOMIC_RELAXED);
+  begin_round (self);
+
+  work (self, 0);
+
+  /* Everybody must have left the round before its fields change. */
+  for (guint i = 0; __atomic_load_n (&self->n_done, __ATOMIC_ACQUIRE) < self->n_threads - 1; i++)
+    {
+      if (i < SPIN_ROUNDS)
+        relax ();
+      else
+        g_thread_yield ();
+    }
+}

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Fork-join workers for kernels. The calling thread works along. Items are
+ * handed out in small runs from one counter, so a slow core does not set the
+ * pace; as each item's result depends on the item alone, results do not depend
+ * on the number of threads. Workers spin briefly between runs, then sleep.
+ *
+ * One thread (the executor's) may call llm_worker_pool_run().
+ */
+
+#pragma once
+
+#include <glib.h>
+
+G_BEGIN_DECLS
+
+typedef struct _LlmWorkerPool LlmWorkerPool;
+
+/* Works on items [@first, @end). @worker is below llm_worker_pool_get_n_threads(),
+ * for scratch memory of each worker's own. */
+typedef void (*LlmWorkFunc) (guint    first,
+                             guint    end,
+                             guint    worker,
+                             gpointer data);
+
+/* @n_threads: 0 for as many as this process may use. */
+LlmWorkerPool *llm_worker_pool_new           (guint n_threads);
+void           llm_worker_pool_free          (LlmWorkerPool *self);
+guint          llm_worker_pool_get_n_threads (LlmWorkerPool *self);
+
+/* Runs @func over [0, @n_items) in runs of at most @grain items; returns when all are done. */
+void           llm_worker_pool_run           (LlmWorkerPool *self,
+                                              guint          n_items,
+                                              guint          grain,
+                                              LlmWorkFunc    func,
+                                              gpointer       data);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmWorkerPool, llm_worker_pool_free)
+
+G_END_DECLS

@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llm-bus"
+
+#include "bus/llm-bus-call.h"
+
+#include <gio/gunixfdlist.h>
+#include <glib/gstdio.h>
+
+#include "bus/llm-bus-bouncer.h"
+#include "bus/llm-bus-caller.h"
+#include "common/llmsvc-error.h"
+#include "common/llmsvc-names.h"
+
+LlmBusCall *
+llm_bus_call_ref (LlmBusCall *self)
+{
+  return g_rc_box_acquire (self);
+}
+
+static void
+clear_call (gpointer data)
+{
+  LlmBusCall *self = data;
+
+  if (self->invocation != NULL)
+    llm_bus_call_return_error (self, g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED,
+                                                          "The service is stopping"));
+  g_clear_pointer (&self->options, llmsvc_options_unref);
+  g_clear_pointer (&self->caller, llm_caller_unref);
+  g_clear_pointer (&self->arguments, g_variant_unref);
+  g_clear_object (&self->object);
+  if (self->fd >= 0)
+    g_close (self->fd, NULL);
+  g_free (self->id);
+  llm_bus_unref (self->bus);
+}
+
+void
+llm_bus_call_unref (LlmBusCall *self)
+{
+  g_rc_box_release_full (self, clear_call);
+}
+
+/* What a call has made for a connection that left meanwhile ends now: the engine
+ * was told of the leaving before it knew of the thing. */
+static void
+drop_for_gone_caller (LlmBusCall *self)
+{
+  if (self->caller != NULL &&
+      !llm_bus_callers_is_present (self->bus->callers, self->caller->connection))
+    llm_engine_caller_gone (self->bus->engine, self->caller->connection);
+}
+
+void
+llm_bus_call_return_fds (LlmBusCall  *self,
+                         GVariant    *value,
+                         GUnixFDList *fd_list)
+{
+  g_return_if_fail (self->invocation != NULL);
+
+  g_dbus_method_invocation_return_value_with_unix_fd_list (g_steal_pointer (&self->invocation),
+                                                           value, fd_list);
+  drop_for_gone_caller (self);
+}
+
+void
+llm_bus_call_return (LlmBusCall *self,
+                     GVariant   *value)
+{
+  llm_bus_call_return_fds (self, value, NULL);
+}
+
+GError *
+llm_bus_unknown_object (const char *path)
+{
+  return g_error_new (G_DBUS_ERROR, G_DBUS_ERROR_UNKNOWN_OBJECT,
+                      "This application has no object at “%s”", path);
+}
+
+void
+llm_bus_call_return_error (LlmBusCall *self,
+                           GError     *error)
+{
+  g_autoptr(GError) owned = error;
+
+  g_return_if_fail (self->invocation != NULL);
+  g_return_if_fail (error != NULL);
+
+  /* the bus's own word for a missing object is the only one that stays */
+  if (!g_error_matches (owned, G_DBUS_ERROR, G_DBUS_ERROR_UNKNOWN_OBJECT))
+    llmsvc_error_convert (&owned);
+
+  g_dbus_method_invocation_return_gerror (g_steal_pointer (&self->invocation), owned);
+  drop_for_gone_caller (self);
+}
+
+static void
+on_decided (const GError *error,
+            gpointer      data)
+{
+  g_autoptr(LlmBusCall) self = data;
+
+  if (error != NULL)
+    llm_bus_call_return_error (self, g_error_copy (error));
+  else
+    self->method->handle (self);
+}
+
+static gboolean
+parse_options (LlmBusCall  *self,
+               GError     **error)
+{
+  g_autoptr(GVariant) dict = NULL;
+  gsize n_arguments = g_variant_n_children (self->arguments);
+
+  if (self->method->call == 0)
+    return TRUE;
+
+  g_assert (n_arguments > 0);
+  dict = g_variant_get_child_value (self->arguments, n_arguments - 1);
+  self->options = llmsvc_options_parse (dict, self->method->call,
+                                        llm_engine_get_features (self->bus->engine), error);
+  return self->options != NULL;
+}
+
+static void
+on_caller_found (LlmCaller    *caller,
+                 const GError *failure,
+                 gpointer      data)
+{
+  g_autoptr(LlmBusCall) self = data;
+  GDBusMessageFlags flags;
+  GError *error = NULL;
+
+  if (caller == NULL)
+    {
+      llm_bus_call_return_error (self, g_error_copy (failure));
+      return;
+    }
+
+  self->caller = llm_caller_ref (caller);
+  if (self->method->call != LLMSVC_CALL_REGISTER)
+    llm_bus_callers_settle (self->bus->callers, caller->connection);
+
+  if (self->lookup != NULL)
+    {
+      self->object = self->lookup (self->bus, caller, self->id);
+      if (self->object == NULL)
+        {
+          llm_bus_call_return_error (
+            self, llm_bus_unknown_object (
+                    g_dbus_method_invocation_get_object_path (self->invocation)));
+          return;
+        }
+    }
+
+  if (!parse_options (self, &error))
+    {
+      llm_bus_call_return_error (self, error);
+      return;
+    }
+
+  flags = g_dbus_message_get_flags (g_dbus_method_invocation_get_message (self->invocation));
+  llm_bus_bouncer_check (self->bus->bouncer, caller, self->interface, self->method->name,
+                         (flags & G_DBUS_MESSAGE_FLAGS_ALLOW_INTERACTIVE_AUTHORIZATION) != 0,
+                         on_decided, llm_bus_call_ref (self));
+}
+
+void
+llm_bus_call_begin (LlmBus                *bus,
+                    GDBusMethodInvocation *invocation,
+                    const LlmBusInterface *interface,
+                    LlmBusLookup           lookup,
+                    const char            *id)
+{
+  LlmBusCall *self = g_rc_box_new0 (LlmBusCall);
+
+  self->bus = llm_bus_ref (bus);
+  self->invocation = invocation;
+  self->interface = interface->name;
+  self->lookup = lookup;
+  self->id = g_strdup (id);
+  self->fd = -1;
+  self->arguments = g_variant_ref (g_dbus_method_invocation_get_parameters (invocation));
+  self->method =
+    llm_bus_interface_find_method (interface, g_dbus_method_invocation_get_method_name (invocation));
+  /* llm_bus_interface_check() has seen that all methods of the XML have an entry */
+  g_assert (self->method != NULL);
+
+  llm_bus_identify (bus, g_dbus_method_invocation_get_sender (invocation),
+                    g_str_equal (interface->name, LLMSVC_CONTEXT_INTERFACE), on_caller_found,
+                    self);
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Everybody who has called, by unique name: asks the bus for uid, process and
+ * label, finds out the application, and forgets those who have left. Look-ups
+ * of one sender are answered in the order in which they came. Main thread; the
+ * files of /proc are read in another.
+ *
+ * Signal "gone" (const char *connection): a known caller has left the bus.
+ */
+
+#pragma once
+
+#include "bus/llm-bus.h"
+
+G_BEGIN_DECLS
+
+#define LLM_TYPE_BUS_CALLERS (llm_bus_callers_get_type ())
+G_DECLARE_FINAL_TYPE (LlmBusCallers, llm_bus_callers, LLM, BUS_CALLERS, GObject)
+
+/**
+ * llm_bus_callers_new:
+ * @proc_root: `/proc`, or what a test puts in its place
+ * @desktop_folders: where desktop files lie, %NULL-terminated
+ */
+LlmBusCallers *llm_bus_callers_new        (GDBusConnection   *connection,
+                                           const char        *proc_root,
+                                           const char *const *desktop_folders);
+
+/* Finds out who @sender is; @found is called at once when that is known. */
+void           llm_bus_callers_resolve    (LlmBusCallers     *self,
+                                           const char        *sender,
+                                           LlmBusCallerFound  found,
+                                           gpointer           data);
+
+/* What @sender is can't change any more: it has made a call other than Register. */
+void           llm_bus_callers_settle     (LlmBusCallers     *self,
+                                           const char        *sender);
+
+/* Gives a caller outside a sandbox the id it says it has: once, and before its
+ * first other call. It must have been resolved. */
+gboolean       llm_bus_callers_register   (LlmBusCallers     *self,
+                                           const char        *sender,
+                                           const char        *app_id,
+                                           GError           **error);
+
+/* Whether @sender has been resolved and is still on the bus. */
+gboolean       llm_bus_callers_is_present (LlmBusCallers     *self,
+                                           const char        *sender);
+
+/* The folders of desktop files: the user's, unless @is_system, and the system's. */
+GStrv          llm_bus_callers_list_desktop_folders (gboolean is_system);
+
+G_END_DECLS

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llm-bus"
+
+#include "bus/llm-bus-identity.h"
+
+#include <string.h>
+
+#define MAX_APP_ID_BYTES 255
+#define SNAP_PREFIX "snap."
+#define FLATPAK_PREFIX "app-flatpak-"
+#define UNIT_PREFIX "app-"
+
+gboolean
+llm_bus_identity_is_app_id (const char *id)
+{
+  gsize length = strlen (id);
+
+  if (length == 0 || length > MAX_APP_ID_BYTES || id[0] == '.' || id[0] == '-')
+    return FALSE;
+
+  for (gsize i = 0; i < length; i++)
+    if (!g_ascii_isalnum (id[i]) && strchr ("._-", id[i]) == NULL)
+      return FALSE;
+
+  return TRUE;
+}
+
+/* Takes systemd's \xNN out of a unit name. NULL when it is none. */
+static char *
+unescape_unit (const char *name,
+               gsize       length)
+{
+  g_autoptr(GString) out = g_string_sized_new (length);
+
+  for (gsize i = 0; i < length; i++)
+    {
+      int high, low;
+
+      if (name[i] != '\\')
+        {
+          g_string_append_c (out, name[i]);
+          continue;
+        }
+      if (i + 3 >= length || name[i + 1] != 'x')
+        return NULL;
+      high = g_ascii_xdigit_value (name[i + 2]);
+      low = g_ascii_xdigit_value (name[i + 3]);
+      if (high < 0 || low < 0 || high * 16 + low == 0)
+        return NULL;
+      g_string_append_c (out, (char) (high * 16 + low));
+      i += 3;
+    }
+
+  return g_string_free (g_steal_pointer (&out), FALSE);
+}
+
+/* The id in name[0..length), unescaped, or NULL when it is not one. */
+static char *
+take_app_id (const char *name,
+             gsize       length)
+{
+  g_autofree char *id = unescape_unit (name, length);
+
+  if (id == NULL || !llm_bus_identity_is_app_id (id))
+    return NULL;
+
+  return g_steal_pointer (&id);
+}
+
+/* "snap.NAME.REST": the second part. */
+static char *
+take_snap_id (const char *name)
+{
+  const char *start, *end;
+
+  if (!g_str_has_prefix (name, SNAP_PREFIX))
+    return NULL;
+
+  start = name + strlen (SNAP_PREFIX);
+  end = strchr (start, '.');
+  if (end == NULL || end == start)
+    return NULL;
+  for (const char *p = start; p < end; p++)
+    if (!g_ascii_islower (*p) && !g_ascii_isdigit (*p) && *p != '-' && *p != '_')
+      return NULL;
+
+  return g_strndup (name, (gsize) (end - name));
+}
+
+LlmBusAppKind
+llm_bus_identity_parse_label (const char  *label,
+                              char       **app_id)
+{
+  *app_id = take_snap_id (label);
+  return *app_id != NULL ? LLM_BUS_APP_SNAP : LLM_BUS_APP_NONE;
+}
+
+/* "app-flatpak-ID-INSTANCE.scope". A scope of flatpak whose id can't be read is
+ * still a sandbox: the caller then is unknown. */
+static LlmBusAppKind
+parse_flatpak (const char  *unit,
+               char       **app_id)
+{
+  const char *start, *end;
+
+  if (!g_str_has_prefix (unit, FLATPAK_PREFIX) || !g_str_has_suffix (unit, ".scope"))
+    return LLM_BUS_APP_NONE;
+
+  start = unit + strlen (FLATPAK_PREFIX);
+  end = strrchr (start, '-');
+  *app_id = end != NULL ? take_app_id (start, (gsize) (end - start)) : NULL;
+  return *app_id != NULL ? LLM_BUS_APP_FLATPAK : LLM_BUS_APP_UNKNOWN;
+}
+
+static gboolean
+has_desktop_file (const char        *id,
+                  const char *const *folders)
+{
+  g_autofree char *name = g_strconcat (id, ".desktop", NULL);
+
+  for (guint i = 0; folders[i] != NULL; i++)
+    {
+      g_autofree char *path = g_build_filename (folders[i], name, NULL);
+
+      if (g_file_test (path, G_FILE_TEST_IS_REGULAR))
+        return TRUE;
+    }
+
+  return FALSE;
+}
+
+/* "app[-LAUNCHER]-ID-RANDOM.scope" and "app[-LAUNCHER]-ID[@RANDOM].service". An
+ * id is only believed when a desktop file has it: the names are free to choose. */
+static LlmBusAppKind
+parse_unit (const char         *unit,
+            const char *const  *desktop_folders,
+            char              **app_id)
+{
+  const char *start, *end;
+
+  if (!g_str_has_prefix (unit, UNIT_PREFIX))
+    return LLM_BUS_APP_NONE;
+
+  start = unit + strlen (UNIT_PREFIX);
+  if (g_str_has_suffix (unit, ".scope"))
+    {
+      end = strrchr (start, '-');
+    }
+  else if (g_str_has_suffix (unit, ".service"))
+    {
+      end = strchr (start, '@');
+      if (end == NULL)
+        end = unit + strlen (unit) - strlen (".service");
+    }
+  else
+    {
+      return LLM_BUS_APP_NONE;
+    }
+
+  while (end != NULL && start < end)
+    {
+      g_autofree char *id = take_app_id (start, (gsize) (end - start));
+      const char *dash;
+
+      if (id != NULL && has_desktop_file (id, desktop_folders))
+        {
+          *app_id = g_steal_pointer (&id);
+          return LLM_BUS_APP_UNIT;
+        }
+
+      dash = memchr (start, '-', (gsize) (end - start));
+      if (dash == NULL)
+        break;
+      start = dash + 1;
+    }
+
+  return LLM_BUS_APP_NONE;
+}
+
+/* Looks at every folder of the path, the innermost first: applications may make
+ * groups of their own below the one they were put into. */
+static LlmBusAppKind
+parse_path (const char         *path,
+            const char *const  *desktop_folders,
+            char              **app_id)
+{
+  g_auto(GStrv) parts = g_strsplit (path, "/", -1);
+  LlmBusAppKind kind = LLM_BUS_APP_NONE;
+
+  for (guint i = 0; kind == LLM_BUS_APP_NONE && parts[i] != NULL; i++)
+    kind = parse_flatpak (parts[i], app_id);
+  if (kind != LLM_BUS_APP_NONE)
+    return kind;
+
+  for (guint i = 0; parts[i] != NULL; i++)
+    {
+      *app_id = take_snap_id (parts[i]);
+      if (*app_id != NULL)
+        return LLM_BUS_APP_SNAP;
+    }
+
+  for (guint i = g_strv_length (parts); kind == LLM_BUS_APP_NONE && i > 0; i--)
+    kind = parse_unit (parts[i - 1], desktop_folders, app_id);
+
+  return kind;
+}
+
+/* The freezer of a snap on version 1 is "/snap.NAME", without an application. */
+static LlmBusAppKind
+parse_freezer (const char  *path,
+               char       **app_id)
+{
+  g_autofree char *name = NULL;
+
+  if (!g_str_has_prefix (path, "/" SNAP_PREFIX))
+    return LLM_BUS_APP_NONE;
+
+  name = g_strconcat (path + 1, ".", NULL);
+  *app_id = take_snap_id (name);
+  return *app_id != NULL ? LLM_BUS_APP_SNAP : LLM_BUS_APP_UNKNOWN;
+}
+
+LlmBusAppKind
+llm_bus_identity_parse_cgroup (const char         *text,
+                               const char *const  *desktop_folders,
+                               char              **app_id)
+{
+  g_auto(GStrv) lines = g_strsplit (text, "\n", -1);
+  LlmBusAppKind found = LLM_BUS_APP_NONE;
+  gboolean is_read = FALSE;
+
+  *app_id = NULL;
+
+  for (guint i = 0; lines[i] != NULL; i++)
+    {
+      /* "NUMBER:CONTROLLERS:PATH"; the path may hold colons */
+      g_auto(GStrv) fields = g_strsplit (lines[i], ":", 3);
+      g_autofree char *id = NULL;
+      LlmBusAppKind kind;
+
+      if (g_strv_length (fields) != 3)
+        continue;
+
+      if (g_str_equal (fields[1], "freezer"))
+        {
+          kind = parse_freezer (fields[2], &id);
+        }
+      else if (g_str_equal (fields[1], "") || g_str_equal (fields[1], "name=systemd"))
+        {
+          is_read = TRUE;
+          kind = parse_path (fields[2], desktop_folders, &id);
+        }
+      else
+        {
+          continue;
+        }
+
+      if (kind == LLM_BUS_APP_UNKNOWN)
+        {
+          g_clear_pointer (app_id, g_free);
+          return LLM_BUS_APP_UNKNOWN;
+        }
+      /* a sandbox in one hierarchy outweighs a unit in the other */
+      if (kind > found)
+        {
+          found = kind;
+          g_free (*app_id);
+          *app_id = g_steal_pointer (&id);
+        }
+    }
+
+  return is_read ? found : LLM_BUS_APP_UNKNOWN;
+}
+
+/* Field 22 of /proc/PID/stat, in ticks since the machine started. The name in
+ * field 2 may hold anything, so counting begins behind its last parenthesis. */
+static gboolean
+read_start_time (const char *folder,
+                 guint64    *start_time)
+{
+  g_autofree char *path = g_build_filename (folder, "stat", NULL);
+  g_autofree char *text = NULL;
+  g_auto(GStrv) fields = NULL;
+  const char *rest;
+
+  if (!g_file_get_contents (path, &text, NULL, NULL))
+    return FALSE;
+
+  rest = strrchr (text, ')');
+  if (rest == NULL || rest[1] != ' ')
+    return FALSE;
+
+  fields = g_strsplit (rest + 2, " ", -1);
+  return g_strv_length (fields) > 19 &&
+         g_ascii_string_to_unsigned (fields[19], 10, 0, G_MAXUINT64, start_time, NULL);
+}
+
+LlmBusAppKind
+llm_bus_identity_read (const char         *proc_root,
+                       guint32             pid,
+                       const char         *label,
+                       const char *const  *desktop_folders,
+                       char              **app_id)
+{
+  g_autofree char *folder = g_strdup_printf ("%s/%u", proc_root, pid);
+  g_autofree char *path = g_build_filename (folder, "cgroup", NULL);
+  g_autofree char *text = NULL;
+  guint64 before, after;
+  LlmBusAppKind kind;
+
+  *app_id = NULL;
+
+  if (label != NULL && llm_bus_identity_parse_label (label, app_id) == LLM_BUS_APP_SNAP)
+    return LLM_BUS_APP_SNAP;
+
+  if (!read_start_time (folder, &before) || !g_file_get_contents (path, &text, NULL, NULL))
+    return LLM_BUS_APP_UNKNOWN;
+
+  kind = llm_bus_identity_parse_cgroup (text, desktop_folders, app_id);
+
+  if (!read_start_time (folder, &after) || before != after)
+    {
+      g_clear_pointer (app_id, g_free);
+      return LLM_BUS_APP_UNKNOWN;
+    }
+
+  return kind;
+}

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llm-bus"
+
+#include "bus/llm-bus-messages.h"
+
+#include <string.h>
+
+#include "common/llmsvc-error.h"
+
+#define MAX_QUOTED_CHARACTERS 40
+
+static const char *const roles[] = { "system", "user", "assistant", "tool", NULL };
+
+char *
+llm_bus_abridge (const char *text)
+{
+  g_autofree char *start = NULL;
+
+  if (g_utf8_strlen (text, -1) <= MAX_QUOTED_CHARACTERS)
+    return g_strdup (text);
+
+  start = g_utf8_substring (text, 0, MAX_QUOTED_CHARACTERS);
+  return g_strconcat (start, "…", NULL);
+}
+
+static gboolean
+add_messages (GVariant  *messages,
+              guint64   *bytes,
+              GError   **error)
+{
+  gsize n = g_variant_n_children (messages);
+
+  for (gsize i = 0; i < n; i++)
+    {
+      g_autoptr(GVariant) extras = NULL;
+      g_autoptr(GVariant) message = g_variant_get_child_value (messages, i);
+      const char *role, *text;
+
+      g_variant_get (message, "(&s&s@a{sv})", &role, &text, &extras);
+      if (!g_strv_contains (roles, role))
+        {
+          g_autofree char *quoted = llm_bus_abridge (role);
+
+          g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                       "Message %" G_GSIZE_FORMAT " has the role “%s”; known roles are system, "
+                       "user, assistant and tool", i, quoted);
+          return FALSE;
+        }
+      *bytes += strlen (text) + g_variant_get_size (extras);
+    }
+
+  return TRUE;
+}
+
+gboolean
+llm_bus_messages_check (GVariant             *messages,
+                        const char           *prompt,
+                        const LlmsvcOptions  *options,
+                        guint64               limit,
+                        GError              **error)
+{
+  GVariant *earlier =
+    options != NULL ? llmsvc_options_get_variant (options, LLMSVC_OPTION_MESSAGES) : NULL;
+  const char *system =
+    options != NULL ? llmsvc_options_get_string (options, LLMSVC_OPTION_SYSTEM, NULL) : NULL;
+  guint64 bytes = 0;
+
+  if (messages != NULL && !add_messages (messages, &bytes, error))
+    return FALSE;
+  if (earlier != NULL && !add_messages (earlier, &bytes, error))
+    return FALSE;
+  if (prompt != NULL)
+    bytes += strlen (prompt);
+  if (system != NULL)
+    bytes += strlen (system);
+
+  if (bytes > limit)
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_MESSAGE_TOO_LARGE,
+                   "The call brings %" G_GUINT64_FORMAT " bytes of text; this service takes at "
+                   "most %" G_GUINT64_FORMAT " in one call", bytes, limit);
+      return FALSE;
+    }
+
+  return TRUE;
+}
+
+gboolean
+llm_bus_name_check (const char  *name,
+                    GError     **error)
+{
+  gsize length = strlen (name);
+
+  if (length == 0 || length > LLM_BUS_MAX_NAME_BYTES)
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                   "The name of a context has 1 to %d bytes, not %" G_GSIZE_FORMAT,
+                   LLM_BUS_MAX_NAME_BYTES, length);
+      return FALSE;
+    }
+
+  for (const char *p = name; *p != '\0'; p = g_utf8_next_char (p))
+    if (g_unichar_iscntrl (g_utf8_get_char (p)))
+      {
+        g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                             "The name of a context has no control characters");
+        return FALSE;
+      }
+
+  return TRUE;
+}

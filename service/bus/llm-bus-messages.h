@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Checks of the texts that a call brings, before the engine sees them: roles
+ * and sizes. Any thread.
+ */
+
+#pragma once
+
+#include <glib.h>
+
+#include "common/llmsvc-options.h"
+
+G_BEGIN_DECLS
+
+/* The longest name of a context, in bytes. */
+#define LLM_BUS_MAX_NAME_BYTES 255
+
+/**
+ * llm_bus_messages_check:
+ * @messages: (nullable): `a(ssa{sv})`
+ * @prompt: (nullable): another text of the call
+ * @options: (nullable): whose `system` and `messages` count too
+ * @limit: bytes of text that one call may bring
+ *
+ * Every role must be known, and all text together no longer than @limit.
+ */
+gboolean llm_bus_messages_check (GVariant            *messages,
+                                 const char          *prompt,
+                                 const LlmsvcOptions *options,
+                                 guint64              limit,
+                                 GError             **error) G_GNUC_WARN_UNUSED_RESULT;
+
+/* A name of a context: not empty, not too long, without control characters. */
+gboolean llm_bus_name_check     (const char          *name,
+                                 GError             **error) G_GNUC_WARN_UNUSED_RESULT;
+
+/* The beginning of @text, short enough for a message to people. */
+char    *llm_bus_abridge        (const char          *text);
+
+G_END_DECLS

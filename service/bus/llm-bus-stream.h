@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * A sink over a pipe that the service makes: lines of JSON, or the text alone.
+ * It writes without blocking and holds back what does not fit, at most one step
+ * of an answer. After the end it stays until the reader has taken the rest, has
+ * left, or has stalled. Main thread.
+ */
+
+#pragma once
+
+#include "engine/llm-sink.h"
+
+G_BEGIN_DECLS
+
+#define LLM_TYPE_BUS_STREAM (llm_bus_stream_get_type ())
+G_DECLARE_FINAL_TYPE (LlmBusStream, llm_bus_stream, LLM, BUS_STREAM, GObject)
+
+/**
+ * llm_bus_stream_new:
+ * @is_text: write the text alone, not lines of JSON
+ * @linger_s: seconds for which the rest of a finished answer waits for its reader
+ * @read_fd: (out): the reading end, the caller's to close
+ * @error: return location for an error
+ *
+ * Returns: (transfer full): the sink, or %NULL when no pipe can be made
+ */
+LlmSink *llm_bus_stream_new (gboolean   is_text,
+                             guint      linger_s,
+                             int       *read_fd,
+                             GError   **error) G_GNUC_WARN_UNUSED_RESULT;
+
+G_END_DECLS

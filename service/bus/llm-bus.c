@@ -1,0 +1,131 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llm-bus"
+
+#include "bus/llm-bus.h"
+
+#include "bus/llm-bus-bouncer.h"
+#include "bus/llm-bus-caller.h"
+#include "bus/llm-bus-contexts.h"
+#include "bus/llm-bus-models.h"
+#include "common/llmsvc-names.h"
+
+typedef struct
+{
+  LlmBus *bus;        /* (owned) */
+  gboolean with_contexts;
+  LlmCaller *caller;  /* (owned) (nullable) */
+  LlmBusCallerFound found;
+  gpointer data;
+} Identify;
+
+static void
+identify_free (Identify *identify)
+{
+  g_clear_pointer (&identify->caller, llm_caller_unref);
+  llm_bus_unref (identify->bus);
+  g_free (identify);
+}
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (Identify, identify_free)
+
+LlmBus *
+llm_bus_new (void)
+{
+  return g_rc_box_new0 (LlmBus);
+}
+
+LlmBus *
+llm_bus_ref (LlmBus *self)
+{
+  return g_rc_box_acquire (self);
+}
+
+static void
+clear_bus (gpointer data)
+{
+  LlmBus *self = data;
+
+  g_clear_object (&self->models);
+  g_clear_object (&self->contexts);
+  g_clear_object (&self->bouncer);
+  g_clear_object (&self->callers);
+  g_clear_object (&self->engine);
+  g_clear_object (&self->connection);
+}
+
+void
+llm_bus_unref (LlmBus *self)
+{
+  g_rc_box_release_full (self, clear_bus);
+}
+
+static void
+on_index_read (GObject      *source,
+               GAsyncResult *result,
+               gpointer      data)
+{
+  g_autoptr(Identify) identify = data;
+  g_autoptr(GPtrArray) contexts = NULL;
+  g_autoptr(GError) error = NULL;
+
+  contexts = llm_engine_list_contexts_finish (identify->bus->engine, result, &error);
+  if (contexts == NULL)
+    {
+      identify->found (NULL, error, identify->data);
+      return;
+    }
+
+  identify->bus->has_index = TRUE;
+  identify->found (identify->caller, NULL, identify->data);
+}
+
+/* Listing contexts waits for the index of them; what it lists is of no use here. */
+static void
+on_resolved (LlmCaller    *caller,
+             const GError *error,
+             gpointer      data)
+{
+  g_autoptr(Identify) identify = data;
+
+  if (caller == NULL || !identify->with_contexts || identify->bus->has_index)
+    {
+      identify->found (caller, error, identify->data);
+      return;
+    }
+
+  identify->caller = llm_caller_ref (caller);
+  llm_engine_list_contexts_async (identify->bus->engine, caller, on_index_read, identify);
+  (void) g_steal_pointer (&identify);
+}
+
+void
+llm_bus_identify (LlmBus            *self,
+                  const char        *sender,
+                  gboolean           with_contexts,
+                  LlmBusCallerFound  found,
+                  gpointer           data)
+{
+  Identify *identify = g_new0 (Identify, 1);
+
+  identify->bus = llm_bus_ref (self);
+  identify->with_contexts = with_contexts;
+  identify->found = found;
+  identify->data = data;
+  llm_bus_callers_resolve (self->callers, sender, on_resolved, identify);
+}
+
+void
+llm_bus_emit_properties_changed (LlmBus     *self,
+                                 const char *interface,
+                                 GVariant   *changed)
+{
+  g_autoptr(GError) error = NULL;
+
+  if (!g_dbus_connection_emit_signal (self->connection, NULL, LLMSVC_PATH,
+                                      "org.freedesktop.DBus.Properties", "PropertiesChanged",
+                                      g_variant_new ("(s@a{sv}@as)", interface, changed,
+                                                     g_variant_new_strv (NULL, 0)),
+                                      &error))
+    g_debug ("Changes of %s are not announced: %s", interface, error->message);
+}

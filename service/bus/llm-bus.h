@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * What the objects on the bus share: the connection, the engine and the parts
+ * that know callers and rights. Made by LlmBusService; calls under way hold a
+ * reference, so it outlives them. Main thread.
+ */
+
+#pragma once
+
+#include <gio/gio.h>
+
+#include "engine/llm-engine.h"
+
+G_BEGIN_DECLS
+
+typedef struct _LlmBusCallers LlmBusCallers;
+typedef struct _LlmBusBouncer LlmBusBouncer;
+typedef struct _LlmBusModels LlmBusModels;
+typedef struct _LlmBusContexts LlmBusContexts;
+
+typedef struct
+{
+  GDBusConnection *connection;
+  LlmEngine *engine;
+  guint64 max_message;         /* bytes of text in one call */
+  guint stall_timeout_s;       /* how long a full pipe may stay full */
+
+  LlmBusCallers *callers;      /* (owned) */
+  LlmBusBouncer *bouncer;      /* (owned) */
+  LlmBusModels *models;        /* (owned) */
+  LlmBusContexts *contexts;    /* (owned) */
+  gboolean has_index;          /* the engine knows the stored contexts */
+  gint64 trims_paid_until_us;  /* for the rate limit of Trim */
+} LlmBus;
+
+/* @caller or @error, the other NULL. */
+typedef void (*LlmBusCallerFound) (LlmCaller    *caller,
+                                   const GError *error,
+                                   gpointer      data);
+
+/* Empty: LlmBusService fills it in. */
+LlmBus *llm_bus_new      (void);
+LlmBus *llm_bus_ref      (LlmBus *self);
+void    llm_bus_unref    (LlmBus *self);
+
+/* Finds out who @sender is and waits, when @with_contexts, until the engine
+ * knows the contexts that are stored; @found is called at once when it can be. */
+void    llm_bus_identify (LlmBus            *self,
+                          const char        *sender,
+                          gboolean           with_contexts,
+                          LlmBusCallerFound  found,
+                          gpointer           data);
+
+/* Tells everybody of properties of /org/llm/Service. @changed: (transfer floating): `a{sv}` */
+void    llm_bus_emit_properties_changed (LlmBus     *self,
+                                         const char *interface,
+                                         GVariant   *changed);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmBus, llm_bus_unref)
+
+G_END_DECLS

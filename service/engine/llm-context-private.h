@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* For the engine: contexts from the inside. Main thread. */
+
+#pragma once
+
+#include "engine/llm-engine-private.h"
+
+G_BEGIN_DECLS
+
+struct _LlmContext
+{
+  GObject parent_instance;
+
+  LlmEngine *engine;              /* (unowned): outlives its contexts */
+  char *id;
+  char *name;                     /* "" for an unnamed one */
+  guint32 uid;
+  char *app_id;
+  char *connection;               /* (nullable): an unnamed one ends with it */
+  guint max_tokens;               /* 0: as many as the model has */
+  char *slo;
+  guint64 revision;
+  gint64 created;
+  gint64 used;
+  guint64 session;                /* at the executor */
+  guint64 session_bytes;          /* what it holds there, as last heard */
+
+  LlmConversation *conversation;  /* (nullable): not read from the database yet */
+  guint stored_tokens;            /* while not read */
+  guint64 stored_bytes;
+
+  gboolean is_busy;               /* one call at a time */
+  gboolean is_closed;
+  LlmGeneration *generation;      /* (nullable) (unowned): the answer under way */
+  GQueue waiting_idle;            /* (element-type GTask) (owned): closes wait for the call to end */
+};
+
+LlmContext *llm_context_new          (LlmEngine          *engine,
+                                      guint32             uid,
+                                      const char         *app_id,
+                                      const char         *id);
+gboolean    llm_context_is_named     (LlmContext         *self);
+gboolean    llm_context_may_see      (LlmContext         *self,
+                                      LlmCaller          *caller);
+guint64     llm_context_get_bytes    (LlmContext         *self);
+/* Positions it may have with the loaded model. */
+guint       llm_context_get_limit    (LlmContext         *self,
+                                      LlmModel           *model);
+
+/* Makes sure that the conversation is in memory. */
+void        llm_context_load         (LlmContext         *self,
+                                      GAsyncReadyCallback callback,
+                                      gpointer            data);
+gboolean    llm_context_load_finish  (LlmContext         *self,
+                                      GAsyncResult       *result,
+                                      GError            **error);
+
+/* Takes the right to change it, or fails with CONTEXT_BUSY, CONFLICT or NOT_FOUND. */
+gboolean    llm_context_claim        (LlmContext         *self,
+                                      LlmsvcOptions      *options,
+                                      GError            **error);
+void        llm_context_release      (LlmContext         *self);
+
+/**
+ * llm_context_commit:
+ * @n_turns: turns to keep of what there is
+ * @turn: (nullable) (transfer full): the one to add
+ *
+ * Makes the change durable where the context is named, then applies it. On
+ * failure nothing has changed. The context must be claimed.
+ */
+void        llm_context_commit       (LlmContext         *self,
+                                      guint               n_turns,
+                                      LlmTurn            *turn,
+                                      GAsyncReadyCallback callback,
+                                      gpointer            data);
+gboolean    llm_context_commit_finish (LlmContext        *self,
+                                      GAsyncResult       *result,
+                                      GError            **error);
+
+/* Ends it at once without touching what is stored elsewhere. */
+void        llm_context_end          (LlmContext         *self,
+                                      const char         *reason);
+
+/* Its connection left the bus: an unnamed one ends when its last call has. */
+void        llm_context_leave        (LlmContext         *self);
+
+/* The prompt for @messages (nullable) after what is there. */
+LlmPrepareInput *llm_context_make_input (LlmContext      *self,
+                                      LlmModel           *model,
+                                      GVariant           *messages,
+                                      gboolean            opens_answer);
+
+G_END_DECLS

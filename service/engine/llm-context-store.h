@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Named contexts in the database: transactions for llm_db_run_async(), each
+ * with the data it takes and fills in. They run on the database's thread and
+ * touch nothing but their data.
+ */
+
+#pragma once
+
+#include "engine/llm-conversation.h"
+#include "engine/llm-db.h"
+
+G_BEGIN_DECLS
+
+/* One context as stored. */
+typedef struct
+{
+  char *id;
+  guint32 uid;
+  char *app;
+  char *name;
+  guint64 revision;
+  gint64 created;          /* seconds since 1970 */
+  gint64 used;
+  guint max_tokens;        /* 0: as many as the model has */
+  char *slo;
+  guint n_tokens;          /* as counted by the model it was last used with */
+  guint64 bytes;           /* of text and tokens */
+  LlmConversation *turns;  /* (nullable) */
+} LlmStoredContext;
+
+typedef struct
+{
+  guint32 uid;
+  char *app;
+  char *key;
+  double value;
+} LlmStoredQuota;
+
+/* What is read once, at start. */
+typedef struct
+{
+  GPtrArray *contexts;     /* (element-type LlmStoredContext) (owned): without turns */
+  GPtrArray *quotas;       /* (element-type LlmStoredQuota) (owned) */
+  char *model;             /* (nullable): id of the model chosen by SelectModel */
+} LlmStoredIndex;
+
+/* A change of one context's turns. */
+typedef struct
+{
+  char *context;
+  guint64 revision;        /* afterwards */
+  gint64 used;
+  guint n_turns;           /* turns to keep; the new one gets this number */
+  LlmTurn *turn;           /* (nullable) (unowned): to be added */
+} LlmStoredChange;
+
+LlmStoredContext *llm_stored_context_new  (void);
+void              llm_stored_context_free (LlmStoredContext *self);
+LlmStoredIndex   *llm_stored_index_new    (void);
+void              llm_stored_index_free   (LlmStoredIndex   *self);
+LlmStoredQuota   *llm_stored_quota_new    (guint32           uid,
+                                           const char       *app,
+                                           const char       *key,
+                                           double            value);
+void              llm_stored_quota_free   (LlmStoredQuota   *self);
+LlmStoredChange  *llm_stored_change_new   (const char       *context);
+void              llm_stored_change_free  (LlmStoredChange  *self);
+
+gboolean llm_store_load_index     (sqlite3 *db, gpointer index, GError **error);
+/* Fills in context->turns. */
+gboolean llm_store_load_turns     (sqlite3 *db, gpointer context, GError **error);
+/* With its turns. Fails with ALREADY_EXISTS when the name is taken. */
+gboolean llm_store_insert_context (sqlite3 *db, gpointer context, GError **error);
+/* @id: a string. */
+gboolean llm_store_delete_context (sqlite3 *db, gpointer id, GError **error);
+gboolean llm_store_change         (sqlite3 *db, gpointer change, GError **error);
+gboolean llm_store_set_quota      (sqlite3 *db, gpointer quota, GError **error);
+/* @id: a string. */
+gboolean llm_store_set_model      (sqlite3 *db, gpointer id, GError **error);
+
+G_END_DECLS

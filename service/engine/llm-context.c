@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llm-engine"
+
+#include "engine/llm-context-private.h"
+
+#include "base/llm-clock.h"
+#include "common/llmsvc-error.h"
+#include "engine/llm-generation-private.h"
+
+enum
+{
+  CLOSED,
+  N_SIGNALS
+};
+
+static guint signals[N_SIGNALS];
+
+G_DEFINE_FINAL_TYPE (LlmContext, llm_context, G_TYPE_OBJECT)
+
+/* --- the object --- */
+
+static void
+llm_context_finalize (GObject *object)
+{
+  LlmContext *self = LLM_CONTEXT (object);
+
+  g_clear_pointer (&self->conversation, llm_conversation_free);
+  g_free (self->id);
+  g_free (self->name);
+  g_free (self->app_id);
+  g_free (self->connection);
+  g_free (self->slo);
+  G_OBJECT_CLASS (llm_context_parent_class)->finalize (object);
+}
+
+static void
+llm_context_class_init (LlmContextClass *klass)
+{
+  G_OBJECT_CLASS (klass)->finalize = llm_context_finalize;
+  signals[CLOSED] = g_signal_new ("closed", LLM_TYPE_CONTEXT, G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL,
+                                  G_TYPE_NONE, 1, G_TYPE_STRING);
+}
+
+static void
+llm_context_init (LlmContext *self)
+{
+  g_queue_init (&self->waiting_idle);
+}
+
+LlmContext *
+llm_context_new (LlmEngine  *engine,
+                 guint32     uid,
+                 const char *app_id,
+                 const char *id)
+{
+  LlmContext *self = g_object_new (LLM_TYPE_CONTEXT, NULL);
+
+  self->engine = engine;
+  self->uid = uid;
+  self->app_id = g_strdup (app_id);
+  self->id = g_strdup (id);
+  self->name = g_strdup ("");
+  self->slo = g_strdup ("responsive");
+  self->session = llm_engine_new_session (engine);
+  self->created = self->used = llm_clock_wall_s ();
+  return self;
+}
+
+const char *
+llm_context_get_id (LlmContext *self)
+{
+  return self->id;
+}
+
+const char *
+llm_context_get_name (LlmContext *self)
+{
+  return self->name;
+}
+
+gboolean
+llm_context_is_named (LlmContext *self)
+{
+  return *self->name != '\0';
+}
+
+guint64
+llm_context_get_revision (LlmContext *self)
+{
+  return self->revision;
+}
+
+guint
+llm_context_get_tokens (LlmContext *self)
+{
+  const char *identity = self->engine->model != NULL ? llm_model_get_identity (self->engine->model) : NULL;
+
+  if (self->conversation == NULL)
+    return self->stored_tokens;
+  return llm_conversation_count_tokens (self->conversation, identity);
+}
+
+guint64
+llm_context_get_bytes (LlmContext *self)
+{
+  return self->conversation != NULL ? llm_conversation_get_bytes (self->conversation) : self->stored_bytes;
+}
+
+const char *
+llm_context_get_residency (LlmContext *self)
+{
+  return self->session_bytes > 0 ? "memory" : "text";
+}
+
+guint
+llm_context_get_limit (LlmContext *self,
+                       LlmModel   *model)
+{
+  guint n_ctx = llm_model_get_hparams (model)->n_ctx;
+
+  return self->max_tokens > 0 ? MIN (self->max_tokens, n_ctx) : n_ctx;
+}
+
+gboolean
+llm_context_may_see (LlmContext *self,
+                     LlmCaller  *caller)
+{
+  return self->uid == caller->uid && g_str_equal (self->app_id, caller->app_id);
+}
+
+/* --- one call at a time --- */
+
+gboolean
+llm_context_claim (LlmContext    *self,
+                   LlmsvcOptions *options,
+                   GError       **error)
+{
+  if (self->is_closed)
+    {
+      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND, "The context was closed");
+      return FALSE;
+    }
+  if (self->is_busy)
+    {
+      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_CONTEXT_BUSY,
+                           "Another call of this context runs; wait for its end or cancel it");
+      return FALSE;
+    }
+  if (options != NULL && llmsvc_options_has (options, LLMSVC_OPTION_IF_REVISION))
+    {
+      guint64 wanted = llmsvc_options_get_uint (options, LLMSVC_OPTION_IF_REVISION, 0);
+
+      if (wanted != self->revision)
+        {
+          g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_CONFLICT,
+                       "The context is at revision %" G_GUINT64_FORMAT ", not %" G_GUINT64_FORMAT
+                       "; read its messages again", self->revision, wanted);
+          return FALSE;
+        }
+    }
+  self->is_busy = TRUE;
+  return TRUE;
+}
+
+void
+llm_context_release (LlmContext *self)
+{
+  GTask *task;
+
+  self->is_busy = FALSE;
+  while (!self->is_busy && (task = g_queue_pop_head (&self->waiting_idle)) != NULL)
+    {
+      g_task_return_boolean (task, TRUE);
+      g_object_unref (task);
+    }
+}
+
+/* --- reading what is stored --- */
+
+static void
+on_loaded (GObject      *source,
+           GAsyncResult *result,
+           gpointer      data)
+{
+  g_autoptr(GTask) task = data;
+  LlmContext *self = g_task_get_source_object (task);
+  GError *error = NULL;
+  gpointer loaded;
+
+  if (!llm_db_run_finish (result, &loaded, &error))
+    {
+      g_task_return_error (task, error);
+      return;
+    }
+  if (self->conversation == NULL)
+    self->conversation = g_steal_pointer (&((LlmStoredContext *) loaded)->turns);
+  g_task_return_boolean (task, TRUE);
+}
+
+void
+llm_context_load (LlmContext         *self,
+                  GAsyncReadyCallback callback,
+                  gpointer            data)
+{
+  GTask *task = g_task_new (self, NULL, callback, data);
+
+  if (self->conversation != NULL)
+    {
+      g_task_return_boolean (task, TRUE);
+      g_object_unref (task);
+    }
+  else
+    {
+      LlmStoredContext *stored = llm_stored_context_new ();
+
+      stored->id = g_strdup (self->id);
+      llm_db_run_async (self->engine->db, llm_store_load_turns, stored,
+                        (GDestroyNotify) llm_stored_context_free, on_loaded, task);
+    }
+}
+
+gboolean
+llm_context_load_finish (LlmContext   *self,
+                         GAsyncResult *result,
+                         GError      **error)
+{
+  return g_task_propagate_boolean (G_TASK (result), error);
+}
+
+/* --- changing it --- */
+
+typedef struct
+{
+  guint n_turns;
+  LlmTurn *turn;    /* (nullable) (owned) */
+} Commit;
+
+static void
+commit_free (Commit *commit)
+{
+  g_clear_pointer (&commit->turn, llm_turn_free);
+  g_free (commit);
+}
+
+static void
+apply_commit (LlmContext *self,
+              Commit     *commit)
+{
+  guint n_now = llm_conversation_get_n_turns (self->conversation);
+
+  llm_conversation_rollback (self->conversation, n_now - commit->n_turns);
+  if (commit->turn != NULL)
+    llm_conversation_add_turn (self->conversation, g_steal_pointer (&commit->turn));
+  self->revision++;
+  self->used = llm_clock_wall_s ();
+}
+
+static void
+on_stored (GObject      *source,
+           GAsyncResult *result,
+           gpointer      data)
+{
+  g_autoptr(GTask) task = data;
+  GError *error = NULL;
+
+  if (!llm_db_run_finish (result, NULL, &error))
+    {
+      g_task_return_error (task, error);
+      return;
+    }
+  apply_commit (g_task_get_source_object (task), g_task_get_task_data (task));
+  g_task_return_boolean (task, TRUE);
+}
+
+void
+llm_context_commit (LlmContext         *self,
+                    guint               n_turns,
+                    LlmTurn            *turn,
+                    GAsyncReadyCallback callback,
+                    gpointer            data)
+{
+  GTask *task = g_task_new (self, NULL, callback, data);
+  Commit *commit = g_new (Commit, 1);
+
+  g_assert (self->is_busy);
+  *commit = (Commit) { n_turns, turn };
+  g_task_set_task_data (task, commit, (GDestroyNotify) commit_free);
+
+  if (llm_context_is_named (self))
+    {
+      LlmStoredChange *change = llm_stored_change_new (self->id);
+
+      change->revision = self->revision + 1;
+      change->used = llm_clock_wall_s ();
+      change->n_turns = n_turns;
+      change->turn = turn;
+      llm_db_run_async (self->engine->db, llm_store_change, change,
+                        (GDestroyNotify) llm_stored_change_free, on_stored, task);
+    }
+  else
+    {
+      apply_commit (self, commit);
+      g_task_return_boolean (task, TRUE);
+      g_object_unref (task);
+    }
+}
+
+gboolean
+llm_context_commit_finish (LlmContext   *self,
+                           GAsyncResult *result,
+                           GError      **error)
+{
+  return g_task_propagate_boolean (G_TASK (result), error);
+}
+
+LlmPrepareInput *
+llm_context_make_input (LlmContext *self,
+                        LlmModel   *model,
+                        GVariant   *messages,
+                        gboolean    opens_answer)
+{
+  LlmPrepareInput *input = llm_prepare_input_new ();
+  guint first;
+
+  input->opens_answer = opens_answer;
+  input->point = llm_conversation_get_settled (self->conversation, llm_model_get_identity (model),
+                                               input->settled, &first);
+  for (guint i = first; i < llm_conversation_get_n_messages (self->conversation); i++)
+    {
+      const LlmStoredMessage *message = llm_conversation_get_message (self->conversation, i);
+
+      llm_prepare_input_add_message (input, message->role, message->text);
+    }
+  if (messages != NULL)
+    llm_prepare_input_add_messages (input, messages);
+  return input;
+}
+
+/* --- the end --- */
+
+void
+llm_context_end (LlmContext *self,
+                 const char *reason)
+{
+  g_autoptr(LlmContext) hold = g_object_ref (self);
+
+  if (self->is_closed)
+    return;
+  self->is_closed = TRUE;
+  if (self->engine->executor != NULL)
+    llm_executor_drop_session (self->engine->executor, self->session);
+  g_hash_table_remove (self->engine->contexts, self->id);
+  g_signal_emit (self, signals[CLOSED], 0, reason);
+}
+
+static void
+on_idle_for_leave (GObject      *source,
+                   GAsyncResult *result,
+                   gpointer      data)
+{
+  llm_context_end (LLM_CONTEXT (source), "disconnected");
+}
+
+void
+llm_context_leave (LlmContext *self)
+{
+  if (self->generation != NULL)
+    llm_generation_leave (self->generation);
+  if (self->is_busy)
+    g_queue_push_tail (&self->waiting_idle, g_task_new (self, NULL, on_idle_for_leave, NULL));
+  else
+    llm_context_end (self, "disconnected");
+}

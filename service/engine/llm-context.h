@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * One conversation of one application. Main thread; calls that need the model
+ * or the disk are asynchronous. A turn is a transaction: it is there as a whole
+ * once it was committed, or the context is as before.
+ */
+
+#pragma once
+
+#include <gio/gio.h>
+
+#include "common/llmsvc-options.h"
+#include "engine/llm-caller.h"
+#include "engine/llm-generation.h"
+
+G_BEGIN_DECLS
+
+#define LLM_TYPE_CONTEXT (llm_context_get_type ())
+G_DECLARE_FINAL_TYPE (LlmContext, llm_context, LLM, CONTEXT, GObject)
+
+/* Random, never reused, stable for named contexts: the last part of its object path. */
+const char    *llm_context_get_id        (LlmContext *self);
+/* "" for an unnamed one. */
+const char    *llm_context_get_name      (LlmContext *self);
+guint          llm_context_get_tokens    (LlmContext *self);
+guint64        llm_context_get_revision  (LlmContext *self);
+/* "memory" or "text"; later systems add "compressed" and "storage". */
+const char    *llm_context_get_residency (LlmContext *self);
+
+/* Signal "closed" (const char *reason): "closed", "disconnected" or
+ * "administrator"; the context is gone for everybody. */
+
+/**
+ * llm_context_generate_async:
+ * @messages: `a(ssa{sv})`, to add before answering; may be empty
+ * @options: parsed for LLMSVC_CALL_GENERATE or LLMSVC_CALL_ASK
+ * @sink: gets the answer
+ *
+ * The result comes when the answer has been admitted, with the generation; from
+ * then on the sink tells the rest. An error here means that the sink is never
+ * called. Waits while the model loads.
+ */
+void           llm_context_generate_async  (LlmContext         *self,
+                                            LlmCaller          *caller,
+                                            GVariant           *messages,
+                                            LlmsvcOptions      *options,
+                                            LlmSink            *sink,
+                                            GAsyncReadyCallback callback,
+                                            gpointer            data);
+/* (transfer full) */
+LlmGeneration *llm_context_generate_finish (LlmContext         *self,
+                                            GAsyncResult       *result,
+                                            GError            **error);
+
+/* Options: LLMSVC_CALL_APPEND. Returns the tokens added. */
+void           llm_context_append_async    (LlmContext         *self,
+                                            LlmCaller          *caller,
+                                            GVariant           *messages,
+                                            LlmsvcOptions      *options,
+                                            GAsyncReadyCallback callback,
+                                            gpointer            data);
+gboolean       llm_context_append_finish   (LlmContext         *self,
+                                            GAsyncResult       *result,
+                                            guint              *tokens,
+                                            GError            **error);
+
+/* Returns `a(ssa{sv})`; @count 0 for as many as fit into one reply. */
+void           llm_context_get_messages_async  (LlmContext         *self,
+                                                guint               first,
+                                                guint               count,
+                                                GAsyncReadyCallback callback,
+                                                gpointer            data);
+/* (transfer full): not floating */
+GVariant      *llm_context_get_messages_finish (LlmContext         *self,
+                                                GAsyncResult       *result,
+                                                GError            **error);
+
+/* Forgets the last @turns turns. Options: LLMSVC_CALL_ROLLBACK. */
+void           llm_context_rollback_async  (LlmContext         *self,
+                                            guint               turns,
+                                            LlmsvcOptions      *options,
+                                            GAsyncReadyCallback callback,
+                                            gpointer            data);
+gboolean       llm_context_rollback_finish (LlmContext         *self,
+                                            GAsyncResult       *result,
+                                            GError            **error);
+
+/* Options: LLMSVC_CALL_FORK, as for llm_engine_create_context_async(). */
+void           llm_context_fork_async      (LlmContext         *self,
+                                            LlmCaller          *caller,
+                                            LlmsvcOptions      *options,
+                                            GAsyncReadyCallback callback,
+                                            gpointer            data);
+/* (transfer full) */
+LlmContext    *llm_context_fork_finish     (LlmContext         *self,
+                                            GAsyncResult       *result,
+                                            GError            **error);
+
+/* Ends the context and forgets its content; a running answer is cancelled first. */
+void           llm_context_close_async     (LlmContext         *self,
+                                            GAsyncReadyCallback callback,
+                                            gpointer            data);
+gboolean       llm_context_close_finish    (LlmContext         *self,
+                                            GAsyncResult       *result,
+                                            GError            **error);
+
+G_END_DECLS

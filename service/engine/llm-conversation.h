@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * The content of a context: messages, cut into turns, and the tokens that are
+ * settled. A turn is what one call added. The tokens of an answer stay as the
+ * model produced them; what was appended since is rendered anew each time until
+ * an answer settles it, because some templates merge neighbouring messages.
+ * Tokens belong to one model: with another, everything is rendered anew from
+ * the messages. Plain data. Main thread.
+ */
+
+#pragma once
+
+#include <gio/gio.h>
+
+#include "model/llm-template.h"
+
+G_BEGIN_DECLS
+
+typedef struct
+{
+  GPtrArray *messages;   /* (element-type LlmStoredMessage) (owned): what this turn added */
+  gboolean is_base;      /* what the context was made with: stays on rollback */
+  GArray *tokens;        /* (nullable) (element-type gint32): settles all since the last settled turn */
+  char *identity;        /* (nullable): of the model that tokens are for */
+  gboolean is_closed;    /* tokens end with the end of an answer */
+  guint n_tokens;        /* as counted when it was added, for turns without tokens */
+  char *request_id;      /* (nullable) */
+  GVariant *results;     /* (nullable): a{sv}, to repeat for the same request-id */
+} LlmTurn;
+
+/* A message as the app gave it. */
+typedef struct
+{
+  char *role;
+  char *text;
+  GVariant *extras;      /* a{sv} */
+} LlmStoredMessage;
+
+typedef struct _LlmConversation LlmConversation;
+
+LlmStoredMessage *llm_stored_message_new  (const char *role,
+                                           const char *text,
+                                           GVariant   *extras);
+LlmTurn          *llm_turn_new            (void);
+void              llm_turn_free           (LlmTurn *turn);
+/* Adds copies of `a(ssa{sv})`. */
+void              llm_turn_add_messages   (LlmTurn  *turn,
+                                           GVariant *messages);
+/* The text of its last message: the answer of an answered turn. */
+const char       *llm_turn_get_answer     (const LlmTurn *turn);
+gboolean          llm_turn_is_answered    (const LlmTurn *turn);
+/* Bytes of text and tokens. */
+guint64           llm_turn_get_bytes      (const LlmTurn *turn);
+
+LlmConversation  *llm_conversation_new      (void);
+void              llm_conversation_free     (LlmConversation *self);
+/* Copies all of it. */
+LlmConversation  *llm_conversation_copy     (LlmConversation *self);
+/* Takes @turn. */
+void              llm_conversation_add_turn (LlmConversation *self,
+                                             LlmTurn         *turn);
+guint             llm_conversation_get_n_turns (LlmConversation *self);
+LlmTurn          *llm_conversation_get_turn (LlmConversation *self,
+                                             guint            index);
+/* (nullable): the turn of that request. */
+LlmTurn          *llm_conversation_find_request (LlmConversation *self,
+                                                 const char      *request_id);
+/* Turns that a rollback may take. */
+guint             llm_conversation_get_n_removable (LlmConversation *self);
+/* Removes the last @n turns, which must be removable. */
+void              llm_conversation_rollback (LlmConversation *self,
+                                             guint            n);
+guint             llm_conversation_get_n_messages (LlmConversation *self);
+const LlmStoredMessage *llm_conversation_get_message (LlmConversation *self,
+                                                      guint            index);
+guint             llm_conversation_count_tokens (LlmConversation *self,
+                                                 const char      *identity);
+guint64           llm_conversation_get_bytes (LlmConversation *self);
+
+/* The settled tokens for the model @identity are appended to @tokens; returns
+ * where they end and sets @first_message to the first message they do not
+ * cover. Without valid ones: LLM_POINT_START and message 0. */
+LlmPoint          llm_conversation_get_settled (LlmConversation *self,
+                                                const char      *identity,
+                                                GArray          *tokens,
+                                                guint           *first_message);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmTurn, llm_turn_free)
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmConversation, llm_conversation_free)
+
+G_END_DECLS

@@ -1,0 +1,460 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* How contexts come to be, are found and forked. */
+
+#define G_LOG_DOMAIN "llm-engine"
+
+#include "engine/llm-context-private.h"
+
+#include "base/llm-clock.h"
+#include "common/llmsvc-error.h"
+#include "engine/llm-generation-private.h"
+
+typedef struct
+{
+  LlmCaller *caller;
+  LlmsvcOptions *options;  /* (nullable) */
+  char *name;              /* (nullable) */
+  LlmContext *source;      /* (nullable): to fork from */
+  LlmContext *context;     /* (nullable): new, not yet known to anybody */
+} Call;
+
+static void
+call_free (Call *call)
+{
+  llm_caller_unref (call->caller);
+  g_clear_pointer (&call->options, llmsvc_options_unref);
+  g_free (call->name);
+  g_clear_object (&call->source);
+  g_clear_object (&call->context);
+  g_free (call);
+}
+
+static GTask *
+new_task (gpointer            source,
+          LlmCaller          *caller,
+          LlmsvcOptions      *options,
+          GAsyncReadyCallback callback,
+          gpointer            data)
+{
+  GTask *task = g_task_new (source, NULL, callback, data);
+  Call *call = g_new0 (Call, 1);
+
+  call->caller = llm_caller_ref (caller);
+  call->options = options != NULL ? llmsvc_options_ref (options) : NULL;
+  g_task_set_task_data (task, call, (GDestroyNotify) call_free);
+  return task;
+}
+
+static LlmContext *
+find_named (LlmEngine  *self,
+            LlmCaller  *caller,
+            const char *name)
+{
+  GHashTableIter iter;
+  LlmContext *context;
+
+  g_hash_table_iter_init (&iter, self->contexts);
+  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &context))
+    if (llm_context_may_see (context, caller) && g_str_equal (context->name, name))
+      return context;
+  return NULL;
+}
+
+/* --- create and fork --- */
+
+static void
+add_context (LlmEngine  *self,
+             LlmContext *context)
+{
+  g_hash_table_insert (self->contexts, context->id, g_object_ref (context));
+}
+
+static void
+return_new_context (GTask *task)
+{
+  Call *call = g_task_get_task_data (task);
+  LlmContext *context = call->context;
+
+  add_context (context->engine, context);
+  if (call->source != NULL && !call->source->is_busy)
+    llm_executor_fork_session (context->engine->executor, call->source->session, context->session);
+  g_task_return_pointer (task, g_object_ref (context), g_object_unref);
+}
+
+static void
+on_inserted (GObject      *source,
+             GAsyncResult *result,
+             gpointer      data)
+{
+  g_autoptr(GTask) task = data;
+  GError *error = NULL;
+
+  if (llm_db_run_finish (result, NULL, &error))
+    return_new_context (task);
+  else
+    g_task_return_error (task, error);
+}
+
+static void
+store_new_context (GTask *task)
+{
+  Call *call = g_task_get_task_data (task);
+  LlmContext *context = call->context;
+  LlmStoredContext *stored;
+
+  if (!llm_context_is_named (context))
+    {
+      return_new_context (task);
+      return;
+    }
+  stored = llm_stored_context_new ();
+  stored->id = g_strdup (context->id);
+  stored->uid = context->uid;
+  stored->app = g_strdup (context->app_id);
+  stored->name = g_strdup (context->name);
+  stored->revision = context->revision;
+  stored->created = context->created;
+  stored->used = context->used;
+  stored->max_tokens = context->max_tokens;
+  stored->slo = g_strdup (context->slo);
+  stored->turns = llm_conversation_copy (context->conversation);
+  llm_db_run_async (context->engine->db, llm_store_insert_context, stored,
+                    (GDestroyNotify) llm_stored_context_free, on_inserted, g_object_ref (task));
+}
+
+/* What the context begins with, as a turn that no rollback takes. */
+static void
+add_base (LlmContext    *context,
+          LlmsvcOptions *options)
+{
+  const char *system = llmsvc_options_get_string (options, LLMSVC_OPTION_SYSTEM, NULL);
+  GVariant *messages = llmsvc_options_get_variant (options, LLMSVC_OPTION_MESSAGES);
+  LlmTurn *turn;
+
+  if (system == NULL && messages == NULL)
+    return;
+  turn = llm_turn_new ();
+  turn->is_base = TRUE;
+  if (system != NULL)
+    g_ptr_array_add (turn->messages, llm_stored_message_new ("system", system, NULL));
+  if (messages != NULL)
+    llm_turn_add_messages (turn, messages);
+  llm_conversation_add_turn (context->conversation, turn);
+}
+
+/* Makes the context of @task, like its source where there is one. */
+static gboolean
+build_context (LlmEngine *self,
+               GTask     *task,
+               GError   **error)
+{
+  Call *call = g_task_get_task_data (task);
+  LlmCaller *caller = call->caller;
+  const char *name = call->name != NULL ? call->name
+                                        : llmsvc_options_get_string (call->options, LLMSVC_OPTION_NAME, "");
+  g_autofree char *id = llm_engine_new_id ();
+  LlmContext *context;
+
+  if (!llm_engine_admit_context (self, caller, error))
+    return FALSE;
+  if (*name != '\0' && find_named (self, caller, name) != NULL)
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_ALREADY_EXISTS,
+                   "There is a context named “%s” already; open it with OpenContext()", name);
+      return FALSE;
+    }
+  if (*name != '\0' && self->db_error != NULL)
+    {
+      g_propagate_error (error, g_error_copy (self->db_error));
+      return FALSE;
+    }
+
+  context = call->context = llm_context_new (self, caller->uid, caller->app_id, id);
+  g_free (context->name);
+  context->name = g_strdup (name);
+  if (*name == '\0')
+    context->connection = g_strdup (caller->connection);
+  if (call->source != NULL)
+    {
+      context->conversation = llm_conversation_copy (call->source->conversation);
+      context->revision = call->source->revision;
+      context->max_tokens = call->source->max_tokens;
+      g_free (context->slo);
+      context->slo = g_strdup (call->source->slo);
+    }
+  else
+    {
+      context->conversation = llm_conversation_new ();
+    }
+  if (call->options != NULL)
+    {
+      const char *slo = llmsvc_options_get_string (call->options, LLMSVC_OPTION_SLO, context->slo);
+      char *copy = g_strdup (slo);
+
+      g_free (context->slo);
+      context->slo = copy;
+      context->max_tokens = llmsvc_options_get_uint (call->options, LLMSVC_OPTION_MAX_TOKENS,
+                                                     context->max_tokens);
+      add_base (context, call->options);
+    }
+  return TRUE;
+}
+
+static void
+on_started_for_create (GObject      *source,
+                       GAsyncResult *result,
+                       gpointer      data)
+{
+  g_autoptr(GTask) task = data;
+  GError *error = NULL;
+
+  if (llm_engine_await_start_finish (result, &error) && build_context (LLM_ENGINE (source), task, &error))
+    store_new_context (task);
+  else
+    g_task_return_error (task, error);
+}
+
+void
+llm_engine_create_context_async (LlmEngine          *self,
+                                 LlmCaller          *caller,
+                                 LlmsvcOptions      *options,
+                                 GAsyncReadyCallback callback,
+                                 gpointer            data)
+{
+  llm_engine_await_start (self, on_started_for_create, new_task (self, caller, options, callback, data));
+}
+
+LlmContext *
+llm_engine_create_context_finish (LlmEngine    *self,
+                                  GAsyncResult *result,
+                                  GError      **error)
+{
+  return g_task_propagate_pointer (G_TASK (result), error);
+}
+
+static void
+on_loaded_for_fork (GObject      *source,
+                    GAsyncResult *result,
+                    gpointer      data)
+{
+  g_autoptr(GTask) task = data;
+  LlmContext *self = LLM_CONTEXT (source);
+  GError *error = NULL;
+
+  if (llm_context_load_finish (self, result, &error) && build_context (self->engine, task, &error))
+    store_new_context (task);
+  else
+    g_task_return_error (task, error);
+}
+
+void
+llm_context_fork_async (LlmContext         *self,
+                        LlmCaller          *caller,
+                        LlmsvcOptions      *options,
+                        GAsyncReadyCallback callback,
+                        gpointer            data)
+{
+  GTask *task = new_task (self, caller, options, callback, data);
+
+  if (llmsvc_options_has (options, LLMSVC_OPTION_SYSTEM) || llmsvc_options_has (options, LLMSVC_OPTION_MESSAGES))
+    {
+      g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
+                               "system and messages: a fork has the content of its source; append to it");
+      g_object_unref (task);
+      return;
+    }
+  ((Call *) g_task_get_task_data (task))->source = g_object_ref (self);
+  llm_context_load (self, on_loaded_for_fork, task);
+}
+
+LlmContext *
+llm_context_fork_finish (LlmContext   *self,
+                         GAsyncResult *result,
+                         GError      **error)
+{
+  return g_task_propagate_pointer (G_TASK (result), error);
+}
+
+/* --- open --- */
+
+static void
+on_started_for_open (GObject      *source,
+                     GAsyncResult *result,
+                     gpointer      data)
+{
+  g_autoptr(GTask) task = data;
+  LlmEngine *self = LLM_ENGINE (source);
+  Call *call = g_task_get_task_data (task);
+  GError *error = NULL;
+  LlmContext *context;
+
+  if (!llm_engine_await_start_finish (result, &error))
+    {
+      g_task_return_error (task, error);
+      return;
+    }
+  if (*call->name == '\0')
+    {
+      g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT, "The name is empty");
+      return;
+    }
+  context = find_named (self, call->caller, call->name);
+  if (context != NULL)
+    g_task_return_pointer (task, g_object_ref (context), g_object_unref);
+  else if (!llmsvc_options_get_boolean (call->options, LLMSVC_OPTION_CREATE, FALSE))
+    g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND,
+                             "This application has no context named “%s”; "
+                             "the option create = true would make it", call->name);
+  else if (build_context (self, task, &error))
+    store_new_context (task);
+  else
+    g_task_return_error (task, error);
+}
+
+void
+llm_engine_open_context_async (LlmEngine          *self,
+                               LlmCaller          *caller,
+                               const char         *name,
+                               LlmsvcOptions      *options,
+                               GAsyncReadyCallback callback,
+                               gpointer            data)
+{
+  GTask *task = new_task (self, caller, options, callback, data);
+
+  ((Call *) g_task_get_task_data (task))->name = g_strdup (name);
+  llm_engine_await_start (self, on_started_for_open, task);
+}
+
+LlmContext *
+llm_engine_open_context_finish (LlmEngine    *self,
+                                GAsyncResult *result,
+                                GError      **error)
+{
+  return g_task_propagate_pointer (G_TASK (result), error);
+}
+
+/* --- list and look up --- */
+
+static void
+on_started_for_list (GObject      *source,
+                     GAsyncResult *result,
+                     gpointer      data)
+{
+  g_autoptr(GTask) task = data;
+  Call *call = g_task_get_task_data (task);
+  GError *error = NULL;
+
+  if (llm_engine_await_start_finish (result, &error))
+    g_task_return_pointer (task, llm_engine_get_contexts (LLM_ENGINE (source), call->caller),
+                           (GDestroyNotify) g_ptr_array_unref);
+  else
+    g_task_return_error (task, error);
+}
+
+void
+llm_engine_list_contexts_async (LlmEngine          *self,
+                                LlmCaller          *caller,
+                                GAsyncReadyCallback callback,
+                                gpointer            data)
+{
+  llm_engine_await_start (self, on_started_for_list, new_task (self, caller, NULL, callback, data));
+}
+
+GPtrArray *
+llm_engine_list_contexts_finish (LlmEngine    *self,
+                                 GAsyncResult *result,
+                                 GError      **error)
+{
+  return g_task_propagate_pointer (G_TASK (result), error);
+}
+
+LlmContext *
+llm_engine_lookup_context (LlmEngine  *self,
+                           LlmCaller  *caller,
+                           const char *id)
+{
+  LlmContext *context = g_hash_table_lookup (self->contexts, id);
+
+  return context != NULL && llm_context_may_see (context, caller) ? context : NULL;
+}
+
+static int
+compare_contexts (gconstpointer a,
+                  gconstpointer b)
+{
+  const LlmContext *left = *(LlmContext *const *) a;
+  const LlmContext *right = *(LlmContext *const *) b;
+  int by_name = g_strcmp0 (left->name, right->name);
+
+  return by_name != 0 ? by_name : g_strcmp0 (left->id, right->id);
+}
+
+GPtrArray *
+llm_engine_get_contexts (LlmEngine *self,
+                         LlmCaller *caller)
+{
+  GPtrArray *contexts = g_ptr_array_new_with_free_func (g_object_unref);
+  GHashTableIter iter;
+  LlmContext *context;
+
+  g_hash_table_iter_init (&iter, self->contexts);
+  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &context))
+    if (llm_context_may_see (context, caller))
+      g_ptr_array_add (contexts, g_object_ref (context));
+  g_ptr_array_sort (contexts, compare_contexts);
+  return contexts;
+}
+
+LlmGeneration *
+llm_engine_lookup_generation (LlmEngine  *self,
+                              LlmCaller  *caller,
+                              const char *id)
+{
+  LlmGeneration *generation = g_hash_table_lookup (self->generations, id);
+
+  if (generation == NULL || !llm_caller_same_app (llm_generation_get_caller (generation), caller))
+    return NULL;
+  return generation;
+}
+
+GPtrArray *
+llm_engine_get_generations (LlmEngine *self,
+                            LlmCaller *caller)
+{
+  GPtrArray *generations = g_ptr_array_new_with_free_func (g_object_unref);
+  GHashTableIter iter;
+  LlmGeneration *generation;
+
+  g_hash_table_iter_init (&iter, self->generations);
+  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &generation))
+    if (llm_caller_same_app (llm_generation_get_caller (generation), caller))
+      g_ptr_array_add (generations, g_object_ref (generation));
+  return generations;
+}
+
+/* --- a connection that left --- */
+
+void
+llm_engine_caller_gone (LlmEngine  *self,
+                        const char *connection)
+{
+  g_autoptr(GPtrArray) ended = g_ptr_array_new_with_free_func (g_object_unref);
+  GHashTableIter iter;
+  LlmGeneration *generation;
+  LlmContext *context;
+
+  g_hash_table_iter_init (&iter, self->generations);
+  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &generation))
+    if (g_str_equal (llm_generation_get_caller (generation)->connection, connection))
+      llm_generation_leave (generation);
+
+  g_hash_table_iter_init (&iter, self->contexts);
+  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &context))
+    if (g_strcmp0 (context->connection, connection) == 0)
+      g_ptr_array_add (ended, g_object_ref (context));
+  for (guint i = 0; i < ended->len; i++)
+    llm_context_leave (g_ptr_array_index (ended, i));
+
+  llm_engine_memory_caller_gone (self, connection);
+}

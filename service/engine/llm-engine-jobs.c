@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "engine/llm-engine-private.h"
+
+#include "base/llm-clock.h"
+#include "common/llmsvc-error.h"
+
+char *
+llm_engine_new_id (void)
+{
+  /* Object paths are no secrets that protect anything (callers are checked),
+   * but they must not repeat nor tell how many contexts there are. */
+  return g_strdup_printf ("%08x%08x%08x%08x", g_random_int (), g_random_int (), g_random_int (),
+                          g_random_int ());
+}
+
+guint64
+llm_engine_new_session (LlmEngine *self)
+{
+  return ++self->last_session;
+}
+
+void
+llm_engine_submit (LlmEngine *self,
+                   LlmJob    *job)
+{
+  self->n_jobs++;
+  llm_executor_submit (self->executor, job);
+}
+
+void
+llm_engine_job_ended (LlmEngine *self)
+{
+  g_assert (self->n_jobs > 0);
+  if (--self->n_jobs == 0)
+    self->idle_since_us = llm_clock_now_us ();
+  llm_engine_memory_job_ended (self);
+}
+
+static gboolean
+fill_bias (LlmJob        *job,
+           LlmsvcOptions *options,
+           guint          n_vocab,
+           GError       **error)
+{
+  GVariant *dict = llmsvc_options_get_variant (options, LLMSVC_OPTION_LOGIT_BIAS);
+  GVariantIter iter;
+  guint32 token;
+  double bias;
+  guint n = 0;
+
+  if (dict == NULL)
+    return TRUE;
+  job->bias = g_new (LlmLogitBias, g_variant_n_children (dict));
+  g_variant_iter_init (&iter, dict);
+  while (g_variant_iter_next (&iter, "{ud}", &token, &bias))
+    {
+      if (token >= n_vocab)
+        {
+          g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
+                       "logit-bias: there is no token %u; this model's are 0 to %u", token, n_vocab - 1);
+          return FALSE;
+        }
+      job->bias[n++] = (LlmLogitBias) { (gint32) token, (float) bias };
+    }
+  job->sampler.bias = job->bias;
+  job->sampler.n_bias = n;
+  return TRUE;
+}
+
+gboolean
+llm_engine_fill_job (LlmEngine     *self,
+                     LlmJob        *job,
+                     LlmsvcOptions *options,
+                     const char    *default_slo,
+                     GError       **error)
+{
+  const char *slo = llmsvc_options_get_string (options, LLMSVC_OPTION_SLO, default_slo);
+  guint64 deadline_ms = llmsvc_options_get_uint (options, LLMSVC_OPTION_DEADLINE_MS, 0);
+  guint64 random_seed = ((guint64) g_random_int () << 32) | g_random_int ();
+  LlmSloClass slo_class = LLM_SLO_RESPONSIVE;
+
+  if (slo != NULL && !llm_slo_class_parse (slo, &slo_class))
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION, "slo: there is no class “%s”", slo);
+      return FALSE;
+    }
+  job->slo = llm_slo_for_class (slo_class);
+  job->slo.ttft_ms = llmsvc_options_get_uint (options, LLMSVC_OPTION_TTFT_MS, job->slo.ttft_ms);
+  job->slo.tpot_ms = llmsvc_options_get_uint (options, LLMSVC_OPTION_TPOT_MS, job->slo.tpot_ms);
+  if (deadline_ms > 0)
+    job->deadline_us = job->arrived_us + (gint64) deadline_ms * 1000;
+
+  job->max_tokens = llmsvc_options_get_uint (options, LLMSVC_OPTION_MAX_TOKENS, G_MAXUINT);
+  job->sampler = (LlmSamplerConfig) {
+    .temperature = llmsvc_options_get_double (options, LLMSVC_OPTION_TEMPERATURE, 0.7),
+    .top_k = llmsvc_options_get_uint (options, LLMSVC_OPTION_TOP_K, 40),
+    .top_p = llmsvc_options_get_double (options, LLMSVC_OPTION_TOP_P, 0.95),
+    .min_p = llmsvc_options_get_double (options, LLMSVC_OPTION_MIN_P, 0.05),
+    .repeat_penalty = llmsvc_options_get_double (options, LLMSVC_OPTION_REPEAT_PENALTY, 1),
+    .frequency_penalty = llmsvc_options_get_double (options, LLMSVC_OPTION_FREQUENCY_PENALTY, 0),
+    .presence_penalty = llmsvc_options_get_double (options, LLMSVC_OPTION_PRESENCE_PENALTY, 0),
+    .seed = llmsvc_options_get_uint (options, LLMSVC_OPTION_SEED, random_seed),
+  };
+  job->stops = g_strdupv ((char **) llmsvc_options_get_strv (options, LLMSVC_OPTION_STOP));
+  return fill_bias (job, options, llm_model_get_hparams (self->model)->n_vocab, error);
+}

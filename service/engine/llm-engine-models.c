@@ -1,0 +1,514 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Which model is in use, and when it is loaded. */
+
+#define G_LOG_DOMAIN "llm-engine"
+
+#include "engine/llm-context-private.h"
+
+#include "base/llm-clock.h"
+#include "common/llmsvc-error.h"
+
+/* --- what is said about it --- */
+
+static void
+set_availability (LlmEngine  *self,
+                  const char *availability,
+                  const char *reason)
+{
+  if (g_strcmp0 (self->availability, availability) == 0 && g_strcmp0 (self->reason, reason) == 0)
+    return;
+  self->availability = availability;
+  g_free (self->reason);
+  self->reason = g_strdup (reason);
+  g_signal_emit_by_name (self, "availability-changed");
+}
+
+static void
+update_availability (LlmEngine *self)
+{
+  if (!self->has_catalogue || !self->has_index)
+    set_availability (self, "loading", "The service is looking for models");
+  else if (self->is_loading)
+    set_availability (self, "loading", "The model is being loaded");
+  else if (self->active == NULL)
+    set_availability (self, "no-model",
+                      "There is no model; put a GGUF file into one of the model folders and start the "
+                      "service again");
+  else if (self->active->error != NULL)
+    set_availability (self, "failed", self->active->error->message);
+  else if (self->load_error != NULL)
+    set_availability (self, "failed", self->load_error->message);
+  else
+    set_availability (self, "ready", "");
+}
+
+/* --- the catalogue --- */
+
+static void
+run_scan (GTask        *task,
+          gpointer      source,
+          gpointer      data,
+          GCancellable *cancellable)
+{
+  LlmSettings *settings = data;
+
+  g_task_return_pointer (task,
+                         llm_catalogue_scan ((const char *const *) settings->model_folders,
+                                             settings->model_file),
+                         (GDestroyNotify) g_ptr_array_unref);
+}
+
+static void
+on_scanned (GObject      *source,
+            GAsyncResult *result,
+            gpointer      data)
+{
+  LlmEngine *self = LLM_ENGINE (source);
+
+  g_clear_pointer (&self->models, g_ptr_array_unref);
+  self->models = g_task_propagate_pointer (G_TASK (result), NULL);
+  self->has_catalogue = TRUE;
+  llm_engine_models_settle (self);
+}
+
+void
+llm_engine_models_start (LlmEngine *self)
+{
+  g_autoptr(GTask) task = g_task_new (self, NULL, on_scanned, NULL);
+
+  update_availability (self);
+  g_task_set_task_data (task, self->settings, NULL);
+  g_task_run_in_thread (task, run_scan);
+}
+
+static LlmModelInfo *
+find_model (GPtrArray  *models,
+            const char *id)
+{
+  for (guint i = 0; i < models->len; i++)
+    {
+      LlmModelInfo *info = g_ptr_array_index (models, i);
+
+      if (g_strcmp0 (info->id, id) == 0)
+        return info;
+    }
+  return NULL;
+}
+
+/* The configured file before all others, broken or not: it is what the
+ * administrator asked for. Then what SelectModel chose, then the first good one;
+ * a broken one only when there is no other, so that its fault is told. */
+static LlmModelInfo *
+choose_model (LlmEngine *self,
+              GPtrArray *all)
+{
+  LlmModelInfo *chosen = self->chosen != NULL ? find_model (all, self->chosen) : NULL;
+
+  if (all->len == 0)
+    return NULL;
+  if (self->settings->model_file != NULL)
+    return g_ptr_array_index (all, 0);
+  if (chosen != NULL && chosen->error == NULL)
+    return chosen;
+  for (guint i = 0; i < all->len; i++)
+    {
+      LlmModelInfo *info = g_ptr_array_index (all, i);
+
+      if (info->error == NULL)
+        return info;
+    }
+  return g_ptr_array_index (all, 0);
+}
+
+void
+llm_engine_models_settle (LlmEngine *self)
+{
+  LlmModelInfo *chosen;
+  GTask *task;
+
+  if (!self->has_catalogue || !self->has_index)
+    return;
+
+  chosen = choose_model (self, self->models);
+  self->active = chosen != NULL ? llm_model_info_ref (chosen) : NULL;
+  for (guint i = self->models->len; i-- > 0;)
+    {
+      LlmModelInfo *info = g_ptr_array_index (self->models, i);
+
+      if (info->error != NULL)
+        {
+          g_warning ("A model can't be used: %s", info->error->message);
+          g_ptr_array_remove_index (self->models, i);
+        }
+    }
+  g_signal_emit_by_name (self, "models-changed");
+  update_availability (self);
+  while ((task = g_queue_pop_head (&self->waiting_start)) != NULL)
+    {
+      g_task_return_boolean (task, TRUE);
+      g_object_unref (task);
+    }
+}
+
+const char *
+llm_engine_get_availability (LlmEngine *self)
+{
+  return self->availability;
+}
+
+const char *
+llm_engine_get_availability_reason (LlmEngine *self)
+{
+  return self->reason;
+}
+
+LlmModelInfo *
+llm_engine_get_active_model (LlmEngine *self)
+{
+  return self->active;
+}
+
+GPtrArray *
+llm_engine_get_models (LlmEngine *self)
+{
+  return self->models;
+}
+
+/* --- loading --- */
+
+typedef struct
+{
+  LlmModelInfo *info;      /* (owned) */
+  LlmLedger *ledger;       /* (owned) */
+  LlmModel *model;         /* (nullable) (owned) */
+  LlmWeights *weights;     /* (nullable) (owned) */
+} Load;
+
+static void
+load_free (Load *load)
+{
+  llm_model_info_unref (load->info);
+  llm_ledger_unref (load->ledger);
+  g_clear_pointer (&load->model, llm_model_unref);
+  g_clear_pointer (&load->weights, llm_weights_free);
+  g_free (load);
+}
+
+static void
+run_load (GTask        *task,
+          gpointer      source,
+          gpointer      data,
+          GCancellable *cancellable)
+{
+  Load *load = data;
+  GError *error = NULL;
+
+  load->model = llm_model_open (load->info->path, &error);
+  if (load->model != NULL)
+    load->weights = llm_weights_new_mapped (llm_model_get_gguf (load->model),
+                                            llm_model_get_hparams (load->model), load->ledger, &error);
+  if (load->weights != NULL)
+    g_task_return_boolean (task, TRUE);
+  else
+    g_task_return_error (task, error);
+}
+
+static void
+end_waiting (LlmEngine    *self,
+             const GError *error)
+{
+  GQueue waiting = self->waiting_model;
+  GTask *task;
+
+  /* The callbacks may ask for the model again. */
+  g_queue_init (&self->waiting_model);
+  while ((task = g_queue_pop_head (&waiting)) != NULL)
+    {
+      if (error != NULL)
+        g_task_return_error (task, g_error_copy (error));
+      else
+        g_task_return_pointer (task, llm_model_ref (self->model), (GDestroyNotify) llm_model_unref);
+      g_object_unref (task);
+    }
+}
+
+static void begin_load (LlmEngine    *self,
+                        LlmModelInfo *info,
+                        GTask        *select);
+
+static void
+forget_sessions (LlmEngine *self)
+{
+  GHashTableIter iter;
+  LlmContext *context;
+
+  g_hash_table_iter_init (&iter, self->contexts);
+  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &context))
+    context->session_bytes = 0;
+}
+
+static void
+on_model_stored (GObject      *source,
+                 GAsyncResult *result,
+                 gpointer      data)
+{
+  g_autoptr(GTask) select = data;
+  GError *error = NULL;
+
+  if (llm_db_run_finish (result, NULL, &error))
+    g_task_return_boolean (select, TRUE);
+  else
+    g_task_return_error (select, error);
+}
+
+static void
+on_load_done (GObject      *source,
+              GAsyncResult *result,
+              gpointer      data)
+{
+  LlmEngine *self = LLM_ENGINE (source);
+  GTask *select = data;
+  Load *load = g_task_get_task_data (G_TASK (result));
+  GError *error = NULL;
+
+  self->is_loading = FALSE;
+  if (g_task_propagate_boolean (G_TASK (result), &error))
+    {
+      g_clear_error (&self->load_error);
+      g_clear_pointer (&self->model, llm_model_unref);
+      self->model = g_steal_pointer (&load->model);
+      forget_sessions (self);
+      llm_executor_set_model (self->executor, self->model, g_steal_pointer (&load->weights), NULL, NULL);
+      self->counters.model_loads++;
+      self->idle_since_us = llm_clock_now_us ();
+      if (select != NULL)
+        {
+          llm_model_info_ref (load->info);
+          llm_model_info_unref (self->active);
+          self->active = load->info;
+          g_free (self->chosen);
+          self->chosen = g_strdup (load->info->id);
+          g_signal_emit_by_name (self, "models-changed");
+          llm_db_run_async (self->db, llm_store_set_model, g_strdup (load->info->id), g_free,
+                            on_model_stored, select);
+        }
+      update_availability (self);
+      end_waiting (self, NULL);
+      return;
+    }
+
+  if (select != NULL)
+    {
+      /* The old model stays: who waits gets that one. */
+      g_task_return_error (select, error);
+      g_object_unref (select);
+      update_availability (self);
+      if (self->model != NULL)
+        end_waiting (self, NULL);
+      else if (!g_queue_is_empty (&self->waiting_model))
+        begin_load (self, self->active, NULL);
+      return;
+    }
+  g_clear_error (&self->load_error);
+  self->load_error = error;
+  g_warning ("The model can't be loaded: %s", error->message);
+  update_availability (self);
+  end_waiting (self, error);
+}
+
+/* @select: (nullable) (transfer full): the call of SelectModel to answer */
+static void
+begin_load (LlmEngine    *self,
+            LlmModelInfo *info,
+            GTask        *select)
+{
+  g_autoptr(GTask) task = g_task_new (self, NULL, on_load_done, select);
+  Load *load = g_new0 (Load, 1);
+
+  load->info = llm_model_info_ref (info);
+  load->ledger = llm_ledger_ref (self->ledger);
+  g_task_set_task_data (task, load, (GDestroyNotify) load_free);
+  self->is_loading = TRUE;
+  update_availability (self);
+  g_task_run_in_thread (task, run_load);
+}
+
+static gboolean
+check_room (LlmEngine    *self,
+            LlmModelInfo *info,
+            GError      **error)
+{
+  guint64 budget = llm_ledger_get_budget (self->ledger);
+
+  if (budget == 0 || info->file_bytes <= budget)
+    return TRUE;
+  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY,
+               "The model %s takes %" G_GUINT64_FORMAT " bytes, the service may hold %" G_GUINT64_FORMAT
+               "; raise the budget or choose a smaller model", info->id, info->file_bytes, budget);
+  return FALSE;
+}
+
+static void
+on_started_for_model (GObject      *source,
+                      GAsyncResult *result,
+                      gpointer      data)
+{
+  LlmEngine *self = LLM_ENGINE (source);
+  GTask *task = data;
+  GError *error = NULL;
+
+  llm_engine_await_start_finish (result, &error);
+  if (error == NULL && self->active == NULL)
+    error = g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_NO_MODEL, self->reason);
+  else if (error == NULL && self->active->error != NULL)
+    error = g_error_copy (self->active->error);
+  else if (error == NULL && self->model == NULL && !self->is_loading)
+    check_room (self, self->active, &error);
+
+  if (error != NULL)
+    {
+      g_task_return_error (task, error);
+      g_object_unref (task);
+    }
+  else if (self->model != NULL && !self->is_loading)
+    {
+      g_task_return_pointer (task, llm_model_ref (self->model), (GDestroyNotify) llm_model_unref);
+      g_object_unref (task);
+    }
+  else
+    {
+      g_queue_push_tail (&self->waiting_model, task);
+      if (!self->is_loading)
+        begin_load (self, self->active, NULL);
+    }
+}
+
+void
+llm_engine_await_model (LlmEngine          *self,
+                        GAsyncReadyCallback callback,
+                        gpointer            data)
+{
+  llm_engine_await_start (self, on_started_for_model, g_task_new (self, NULL, callback, data));
+}
+
+LlmModel *
+llm_engine_await_model_finish (GAsyncResult *result,
+                               GError      **error)
+{
+  return g_task_propagate_pointer (G_TASK (result), error);
+}
+
+void
+llm_engine_fail_waiting (LlmEngine *self)
+{
+  g_autoptr(GError) error = g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED,
+                                                 "The service is ending");
+  GTask *task;
+
+  while ((task = g_queue_pop_head (&self->waiting_start)) != NULL)
+    {
+      g_task_return_error (task, g_error_copy (error));
+      g_object_unref (task);
+    }
+  end_waiting (self, error);
+}
+
+static void
+on_model_for_prewarm (GObject      *source,
+                      GAsyncResult *result,
+                      gpointer      data)
+{
+  g_autoptr(GTask) task = data;
+  GError *error = NULL;
+  g_autoptr(LlmModel) model = llm_engine_await_model_finish (result, &error);
+
+  if (model != NULL)
+    g_task_return_boolean (task, TRUE);
+  else
+    g_task_return_error (task, error);
+}
+
+void
+llm_engine_prewarm_async (LlmEngine          *self,
+                          GAsyncReadyCallback callback,
+                          gpointer            data)
+{
+  llm_engine_await_model (self, on_model_for_prewarm, g_task_new (self, NULL, callback, data));
+}
+
+gboolean
+llm_engine_prewarm_finish (LlmEngine    *self,
+                           GAsyncResult *result,
+                           GError      **error)
+{
+  return g_task_propagate_boolean (G_TASK (result), error);
+}
+
+/* --- another model --- */
+
+static void
+on_started_for_select (GObject      *source,
+                       GAsyncResult *result,
+                       gpointer      data)
+{
+  LlmEngine *self = LLM_ENGINE (source);
+  g_autoptr(GTask) task = data;
+  const char *id = g_task_get_task_data (task);
+  GError *error = NULL;
+  LlmModelInfo *info = NULL;
+
+  if (llm_engine_await_start_finish (result, &error))
+    info = find_model (self->models, id);
+  if (error == NULL && info == NULL)
+    g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND,
+                 "There is no model “%s”; the installed ones are below /org/llm/Service/models", id);
+  else if (error == NULL && (self->n_jobs > 0 || self->is_loading))
+    g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_OVERLOADED,
+                         "Answers are under way; change the model when they have ended");
+  else if (error == NULL)
+    check_room (self, info, &error);
+
+  if (error != NULL)
+    g_task_return_error (task, error);
+  else
+    begin_load (self, info, g_steal_pointer (&task));
+}
+
+void
+llm_engine_select_model_async (LlmEngine          *self,
+                               const char         *id,
+                               GAsyncReadyCallback callback,
+                               gpointer            data)
+{
+  GTask *task = g_task_new (self, NULL, callback, data);
+
+  g_task_set_task_data (task, g_strdup (id), g_free);
+  llm_engine_await_start (self, on_started_for_select, task);
+}
+
+gboolean
+llm_engine_select_model_finish (LlmEngine    *self,
+                                GAsyncResult *result,
+                                GError      **error)
+{
+  return g_task_propagate_boolean (G_TASK (result), error);
+}
+
+/* --- unloading --- */
+
+void
+llm_engine_unload (LlmEngine     *self,
+                   LlmReclaimDone done,
+                   gpointer       data)
+{
+  if (self->n_jobs > 0 || self->is_loading || self->model == NULL)
+    {
+      done (0, data);
+      return;
+    }
+  g_clear_pointer (&self->model, llm_model_unref);
+  forget_sessions (self);
+  self->counters.model_unloads++;
+  llm_executor_set_model (self->executor, NULL, NULL, done, data);
+}

@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* What the files of the façade share. Main thread. */
+
+#pragma once
+
+#include "base/llm-ledger.h"
+#include "base/llm-mailbox.h"
+#include "engine/llm-app.h"
+#include "engine/llm-context-store.h"
+#include "engine/llm-db.h"
+#include "engine/llm-engine.h"
+#include "engine/llm-executor.h"
+#include "engine/llm-prepare.h"
+#include "governor/llm-governor.h"
+#include "model/llm-model.h"
+
+G_BEGIN_DECLS
+
+/* Counters since the start. */
+typedef struct
+{
+  guint64 requests;
+  guint64 failed;
+  guint64 cancelled;
+  guint64 prompt_tokens;
+  guint64 reused_tokens;
+  guint64 output_tokens;
+  guint64 slo_met;
+  guint64 slo_missed;
+  guint64 model_loads;
+  guint64 model_unloads;
+  guint64 trims;
+  guint64 trimmed_bytes;
+} LlmEngineCounters;
+
+struct _LlmEngine
+{
+  GObject parent_instance;
+
+  LlmSettings *settings;
+  LlmLedger *ledger;
+  LlmMailbox *main_box;
+  LlmExecutor *executor;
+  LlmGovernor *governor;
+  LlmDb *db;                    /* (nullable) before the start */
+  GError *db_error;             /* (nullable): why nothing can be stored */
+
+  /* what must be known before the first call: models and the index of contexts */
+  gboolean has_catalogue;
+  gboolean has_index;
+  GQueue waiting_start;         /* (element-type GTask) (owned) */
+
+  /* models */
+  GPtrArray *models;            /* (element-type LlmModelInfo) (owned): usable */
+  LlmModelInfo *active;         /* (nullable) */
+  char *chosen;                 /* (nullable): id that SelectModel chose */
+  const char *availability;
+  char *reason;
+  LlmModel *model;              /* (nullable): loaded */
+  gboolean is_loading;
+  gboolean is_unloading;
+  GError *load_error;           /* (nullable): the last load's */
+  GQueue waiting_model;         /* (element-type GTask) (owned) */
+  gint64 idle_since_us;
+
+  GHashTable *contexts;         /* (element-type utf8 LlmContext) (owned) */
+  GHashTable *generations;      /* (element-type utf8 LlmGeneration) (owned) */
+  GHashTable *apps;             /* (element-type utf8 LlmApp) (owned) */
+  LlmQuota default_quota;
+  guint64 last_session;
+  guint n_jobs;                 /* at the executor */
+
+  /* memory */
+  GHashTable *holds;            /* (element-type utf8 guint): connection → level of a trim with hold */
+  LlmPressure pressure;
+  LlmMemoryFigures told;        /* as of the last memory-changed */
+  guint tick;                   /* source */
+  gboolean is_trimming_again;
+
+  LlmEngineCounters counters;
+};
+
+/* Waits until models and stored contexts are known. */
+void      llm_engine_await_start      (LlmEngine          *self,
+                                       GAsyncReadyCallback callback,
+                                       gpointer            data);
+gboolean  llm_engine_await_start_finish (GAsyncResult     *result,
+                                       GError            **error);
+
+/* llm-engine-models.c */
+void      llm_engine_models_start     (LlmEngine          *self);
+/* Waits until a model is loaded, and loads it when none is. The result is the
+ * model, (transfer full). */
+void      llm_engine_await_model      (LlmEngine          *self,
+                                       GAsyncReadyCallback callback,
+                                       gpointer            data);
+LlmModel *llm_engine_await_model_finish (GAsyncResult     *result,
+                                       GError            **error);
+/* Settles what is in use once catalogue and index are there. */
+void      llm_engine_models_settle    (LlmEngine          *self);
+/* Unloads it when no job runs; @done on the main thread with what came free. */
+void      llm_engine_unload           (LlmEngine          *self,
+                                       LlmReclaimDone      done,
+                                       gpointer            data);
+void      llm_engine_fail_waiting     (LlmEngine          *self);
+
+/* llm-engine-memory.c */
+void      llm_engine_memory_start     (LlmEngine          *self);
+void      llm_engine_memory_stop      (LlmEngine          *self);
+void      llm_engine_memory_caller_gone (LlmEngine        *self,
+                                       const char         *connection);
+/* After a job ended: gives back again what a held trim took. */
+void      llm_engine_memory_job_ended (LlmEngine          *self);
+
+/* llm-engine-apps.c */
+LlmApp   *llm_engine_get_app          (LlmEngine          *self,
+                                       guint32             uid,
+                                       const char         *app_id);
+/* Whether the application may begin another call. */
+gboolean  llm_engine_admit_call       (LlmEngine          *self,
+                                       LlmCaller          *caller,
+                                       GError            **error);
+/* Whether it may have one context more. */
+gboolean  llm_engine_admit_context    (LlmEngine          *self,
+                                       LlmCaller          *caller,
+                                       GError            **error);
+/* Whether its contexts may hold @n tokens more. */
+gboolean  llm_engine_admit_tokens     (LlmEngine          *self,
+                                       guint32             uid,
+                                       const char         *app_id,
+                                       guint               n,
+                                       GError            **error);
+
+/* llm-engine-jobs.c */
+/* Sends @job off; counts it until llm_engine_job_ended(). */
+void      llm_engine_submit           (LlmEngine          *self,
+                                       LlmJob             *job);
+void      llm_engine_job_ended        (LlmEngine          *self);
+/* Fills in what the options say about sampling, timing and stops. */
+gboolean  llm_engine_fill_job         (LlmEngine          *self,
+                                       LlmJob             *job,
+                                       LlmsvcOptions      *options,
+                                       const char         *default_slo,
+                                       GError            **error);
+guint64   llm_engine_new_session      (LlmEngine          *self);
+/* 128 random bits as text that may be part of an object path. */
+char     *llm_engine_new_id           (void);
+
+G_END_DECLS

@@ -1,0 +1,422 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llm-engine"
+
+#include "engine/llm-context-private.h"
+
+#include "base/llm-clock.h"
+#include "base/llm-sysinfo.h"
+#include "common/llmsvc-error.h"
+#include "engine/llm-generation-private.h"
+
+G_DEFINE_FINAL_TYPE (LlmEngine, llm_engine, G_TYPE_OBJECT)
+
+/* --- start --- */
+
+static void
+add_stored_context (LlmEngine              *self,
+                    const LlmStoredContext *stored)
+{
+  LlmContext *context = llm_context_new (self, stored->uid, stored->app, stored->id);
+
+  g_free (context->name);
+  context->name = g_strdup (stored->name);
+  context->revision = stored->revision;
+  context->created = stored->created;
+  context->used = stored->used;
+  context->max_tokens = stored->max_tokens;
+  g_free (context->slo);
+  context->slo = g_strdup (stored->slo);
+  context->stored_tokens = stored->n_tokens;
+  context->stored_bytes = stored->bytes;
+  g_hash_table_insert (self->contexts, context->id, context);
+}
+
+static void
+on_index_loaded (GObject      *source,
+                 GAsyncResult *result,
+                 gpointer      data)
+{
+  g_autoptr(LlmEngine) self = data;
+  LlmStoredIndex *index;
+
+  if (llm_db_run_finish (result, (gpointer *) &index, &self->db_error))
+    {
+      for (guint i = 0; i < index->contexts->len; i++)
+        add_stored_context (self, g_ptr_array_index (index->contexts, i));
+      for (guint i = 0; i < index->quotas->len; i++)
+        {
+          const LlmStoredQuota *quota = g_ptr_array_index (index->quotas, i);
+          LlmQuota *target = *quota->app == '\0'
+                               ? &self->default_quota
+                               : &llm_engine_get_app (self, quota->uid, quota->app)->quota;
+
+          llm_quota_set (target, quota->key, quota->value);
+        }
+      self->chosen = g_steal_pointer (&index->model);
+    }
+  else
+    {
+      g_warning ("Named contexts can't be used: %s", self->db_error->message);
+    }
+  self->has_index = TRUE;
+  llm_engine_models_settle (self);
+}
+
+void
+llm_engine_start (LlmEngine *self)
+{
+  self->db = llm_db_new (self->settings->state_folder);
+  llm_db_run_async (self->db, llm_store_load_index, llm_stored_index_new (),
+                    (GDestroyNotify) llm_stored_index_free, on_index_loaded, g_object_ref (self));
+  llm_engine_memory_start (self);
+  llm_engine_models_start (self);
+}
+
+void
+llm_engine_await_start (LlmEngine          *self,
+                        GAsyncReadyCallback callback,
+                        gpointer            data)
+{
+  GTask *task = g_task_new (self, NULL, callback, data);
+
+  if (self->has_catalogue && self->has_index)
+    {
+      g_task_return_boolean (task, TRUE);
+      g_object_unref (task);
+    }
+  else
+    {
+      g_queue_push_tail (&self->waiting_start, task);
+    }
+}
+
+gboolean
+llm_engine_await_start_finish (GAsyncResult *result,
+                               GError      **error)
+{
+  return g_task_propagate_boolean (G_TASK (result), error);
+}
+
+/* The executor made room: the context is text again. */
+static void
+on_session_dropped (guint64  session,
+                    gpointer data)
+{
+  LlmEngine *self = data;
+  GHashTableIter iter;
+  LlmContext *context;
+
+  g_hash_table_iter_init (&iter, self->contexts);
+  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &context))
+    if (context->session == session)
+      context->session_bytes = 0;
+}
+
+/* --- stop --- */
+
+void
+llm_engine_stop (LlmEngine *self)
+{
+  g_autoptr(GPtrArray) generations = g_ptr_array_new_with_free_func (g_object_unref);
+  GHashTableIter iter;
+  LlmGeneration *generation;
+
+  if (self->db == NULL)
+    return;
+  llm_engine_memory_stop (self);
+  g_hash_table_iter_init (&iter, self->generations);
+  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &generation))
+    g_ptr_array_add (generations, g_object_ref (generation));
+  for (guint i = 0; i < generations->len; i++)
+    llm_generation_leave (g_ptr_array_index (generations, i));
+  llm_engine_fail_waiting (self);
+
+  /* Jobs end at the next step; commits under way go on to their end. */
+  while (self->n_jobs > 0)
+    g_main_context_iteration (NULL, TRUE);
+  while (g_main_context_iteration (NULL, FALSE))
+    ;
+  for (guint i = 0; i < generations->len; i++)
+    llm_generation_abandon (g_ptr_array_index (generations, i));
+  g_clear_pointer (&self->db, llm_db_free);
+  while (g_main_context_iteration (NULL, FALSE))
+    ;
+}
+
+/* --- the object --- */
+
+static void
+llm_engine_finalize (GObject *object)
+{
+  LlmEngine *self = LLM_ENGINE (object);
+
+  llm_engine_memory_stop (self);
+  g_hash_table_unref (self->generations);
+  g_hash_table_unref (self->contexts);
+  g_hash_table_unref (self->apps);
+  g_hash_table_unref (self->holds);
+  g_clear_pointer (&self->db, llm_db_free);
+  g_clear_object (&self->governor);
+  llm_executor_free (self->executor);
+  llm_mailbox_free (self->main_box);
+  g_clear_pointer (&self->model, llm_model_unref);
+  g_clear_pointer (&self->active, llm_model_info_unref);
+  g_clear_pointer (&self->models, g_ptr_array_unref);
+  g_clear_error (&self->load_error);
+  g_clear_error (&self->db_error);
+  llm_ledger_unref (self->ledger);
+  llm_settings_free (self->settings);
+  g_free (self->chosen);
+  g_free (self->reason);
+  G_OBJECT_CLASS (llm_engine_parent_class)->finalize (object);
+}
+
+static void
+llm_engine_class_init (LlmEngineClass *klass)
+{
+  static const char *const names[] = { "availability-changed", "models-changed", "memory-changed" };
+
+  G_OBJECT_CLASS (klass)->finalize = llm_engine_finalize;
+  for (guint i = 0; i < G_N_ELEMENTS (names); i++)
+    g_signal_new (names[i], LLM_TYPE_ENGINE, G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL, G_TYPE_NONE, 0);
+}
+
+static void
+llm_engine_init (LlmEngine *self)
+{
+  self->ledger = llm_ledger_new ();
+  self->main_box = llm_mailbox_new ();
+  self->models = g_ptr_array_new_with_free_func ((GDestroyNotify) llm_model_info_unref);
+  self->contexts = g_hash_table_new_full (g_str_hash, g_str_equal, NULL, g_object_unref);
+  self->generations = g_hash_table_new_full (g_str_hash, g_str_equal, NULL, g_object_unref);
+  self->apps = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify) llm_app_free);
+  self->holds = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  self->availability = "loading";
+  self->reason = g_strdup ("");
+  g_queue_init (&self->waiting_start);
+  g_queue_init (&self->waiting_model);
+}
+
+/**
+ * llm_engine_new:
+ * @settings: (transfer full): the configuration
+ */
+LlmEngine *
+llm_engine_new (LlmSettings *settings)
+{
+  LlmEngine *self = g_object_new (LLM_TYPE_ENGINE, NULL);
+
+  self->settings = settings;
+  self->default_quota = (LlmQuota) {
+    .contexts = settings->max_contexts,
+    .calls = settings->max_calls,
+    .tokens = settings->max_tokens,
+    .share = 1,
+  };
+  self->governor = llm_governor_new (self->ledger);
+  self->executor = llm_executor_new (self->main_box, self->ledger, settings->n_threads);
+  llm_executor_set_dropped (self->executor, on_session_dropped, self);
+  llm_mailbox_attach (self->main_box);
+  return self;
+}
+
+const char *const *
+llm_engine_get_features (LlmEngine *self)
+{
+  /* Optional abilities that the option `require` may name; each system adds its own. */
+  static const char *const features[] = { "named-contexts", "pipe-streams", "request-id", NULL };
+
+  return features;
+}
+
+/* --- answers without a context --- */
+
+static void
+on_admitted (GObject      *source,
+             GAsyncResult *result,
+             gpointer      data)
+{
+  g_autoptr(GTask) task = data;
+  GError *error = NULL;
+  LlmGeneration *generation = llm_generation_start_finish (result, &error);
+
+  if (generation != NULL)
+    g_task_return_pointer (task, generation, g_object_unref);
+  else
+    g_task_return_error (task, error);
+}
+
+/* System text, earlier messages and the prompt, as `a(ssa{sv})`. */
+static GVariant *
+collect_messages (const char    *prompt,
+                  LlmsvcOptions *options)
+{
+  const char *system = llmsvc_options_get_string (options, LLMSVC_OPTION_SYSTEM, NULL);
+  GVariant *earlier = llmsvc_options_get_variant (options, LLMSVC_OPTION_MESSAGES);
+  GVariantBuilder builder;
+
+  g_variant_builder_init (&builder, G_VARIANT_TYPE ("a(ssa{sv})"));
+  if (system != NULL)
+    g_variant_builder_add (&builder, "(ssa{sv})", "system", system, NULL);
+  for (gsize i = 0; earlier != NULL && i < g_variant_n_children (earlier); i++)
+    {
+      g_autoptr(GVariant) message = g_variant_get_child_value (earlier, i);
+
+      g_variant_builder_add_value (&builder, message);
+    }
+  if (prompt != NULL)
+    g_variant_builder_add (&builder, "(ssa{sv})", "user", prompt, NULL);
+  return g_variant_builder_end (&builder);
+}
+
+void
+llm_engine_complete_async (LlmEngine          *self,
+                           LlmCaller          *caller,
+                           const char         *prompt,
+                           LlmsvcOptions      *options,
+                           LlmSink            *sink,
+                           GAsyncReadyCallback callback,
+                           gpointer            data)
+{
+  GTask *task = g_task_new (self, NULL, callback, data);
+  gboolean is_raw = llmsvc_options_get_boolean (options, LLMSVC_OPTION_RAW, FALSE);
+  GError *error = NULL;
+
+  if (is_raw && (llmsvc_options_has (options, LLMSVC_OPTION_SYSTEM) ||
+                 llmsvc_options_has (options, LLMSVC_OPTION_MESSAGES)))
+    g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
+                         "raw: a raw prompt has no system text and no messages; put all into the prompt");
+  if (error != NULL || !llm_engine_admit_call (self, caller, &error))
+    {
+      g_task_return_error (task, error);
+      g_object_unref (task);
+      return;
+    }
+  llm_generation_start (self, NULL, caller, collect_messages (is_raw ? NULL : prompt, options),
+                        is_raw ? prompt : NULL, options, sink, on_admitted, task);
+}
+
+LlmGeneration *
+llm_engine_complete_finish (LlmEngine    *self,
+                            GAsyncResult *result,
+                            GError      **error)
+{
+  return g_task_propagate_pointer (G_TASK (result), error);
+}
+
+typedef struct
+{
+  GVariant *messages;
+  guint n_tokens;
+} Count;
+
+static void
+count_free (Count *count)
+{
+  g_variant_unref (count->messages);
+  g_free (count);
+}
+
+static void
+on_counted (GObject      *source,
+            GAsyncResult *result,
+            gpointer      data)
+{
+  g_autoptr(GTask) task = data;
+  Count *count = g_task_get_task_data (task);
+  GError *error = NULL;
+  g_autoptr(GArray) tokens = llm_prepare_finish (result, &error);
+
+  if (tokens == NULL)
+    {
+      g_task_return_error (task, error);
+      return;
+    }
+  count->n_tokens = tokens->len;
+  g_task_return_boolean (task, TRUE);
+}
+
+static void
+on_model_for_count (GObject      *source,
+                    GAsyncResult *result,
+                    gpointer      data)
+{
+  g_autoptr(GTask) task = data;
+  Count *count = g_task_get_task_data (task);
+  GError *error = NULL;
+  g_autoptr(LlmModel) model = llm_engine_await_model_finish (result, &error);
+  LlmPrepareInput *input;
+
+  if (model == NULL)
+    {
+      g_task_return_error (task, error);
+      return;
+    }
+  input = llm_prepare_input_new ();
+  llm_prepare_input_add_messages (input, count->messages);
+  llm_prepare_async (model, input, on_counted, g_object_ref (task));
+}
+
+void
+llm_engine_count_tokens_async (LlmEngine          *self,
+                               LlmCaller          *caller,
+                               GVariant           *messages,
+                               LlmsvcOptions      *options,
+                               GAsyncReadyCallback callback,
+                               gpointer            data)
+{
+  GTask *task = g_task_new (self, NULL, callback, data);
+  Count *count = g_new0 (Count, 1);
+
+  count->messages = g_variant_ref_sink (messages);
+  g_task_set_task_data (task, count, (GDestroyNotify) count_free);
+  llm_engine_await_model (self, on_model_for_count, task);
+}
+
+gboolean
+llm_engine_count_tokens_finish (LlmEngine    *self,
+                                GAsyncResult *result,
+                                guint        *tokens,
+                                GError      **error)
+{
+  *tokens = ((Count *) g_task_get_task_data (G_TASK (result)))->n_tokens;
+  return g_task_propagate_boolean (G_TASK (result), error);
+}
+
+/* --- statistics --- */
+
+GVariant *
+llm_engine_get_statistics (LlmEngine *self)
+{
+  const LlmEngineCounters *counters = &self->counters;
+  const struct
+  {
+    const char *key;
+    guint64 value;
+  } entries[] = {
+    { "requests", counters->requests },
+    { "failed", counters->failed },
+    { "cancelled", counters->cancelled },
+    { "prompt-tokens", counters->prompt_tokens },
+    { "reused-tokens", counters->reused_tokens },
+    { "output-tokens", counters->output_tokens },
+    { "slo-met", counters->slo_met },
+    { "slo-missed", counters->slo_missed },
+    { "model-loads", counters->model_loads },
+    { "model-unloads", counters->model_unloads },
+    { "trims", counters->trims },
+    { "trimmed-bytes", counters->trimmed_bytes },
+    { "steps", llm_executor_get_n_steps (self->executor) },
+    { "rows", llm_executor_get_n_rows (self->executor) },
+    { "contexts", g_hash_table_size (self->contexts) },
+    { "calls", g_hash_table_size (self->generations) },
+    { "process-resident-bytes", llm_sysinfo_read_resident (NULL) },
+  };
+  GVariantDict dict;
+
+  g_variant_dict_init (&dict, NULL);
+  for (guint i = 0; i < G_N_ELEMENTS (entries); i++)
+    g_variant_dict_insert (&dict, entries[i].key, "t", entries[i].value);
+  return g_variant_ref_sink (g_variant_dict_end (&dict));
+}

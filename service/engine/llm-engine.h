@@ -1,0 +1,200 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * The façade: models, contexts, answers, memory and statistics, for the bus and
+ * for the in-process tool alike. Main thread; nothing here blocks. Errors are
+ * of LLMSVC_ERROR.
+ */
+
+#pragma once
+
+#include <gio/gio.h>
+
+#include "common/llmsvc-options.h"
+#include "engine/llm-caller.h"
+#include "engine/llm-context.h"
+#include "engine/llm-generation.h"
+#include "engine/llm-settings.h"
+#include "model/llm-catalogue.h"
+
+G_BEGIN_DECLS
+
+#define LLM_TYPE_ENGINE (llm_engine_get_type ())
+G_DECLARE_FINAL_TYPE (LlmEngine, llm_engine, LLM, ENGINE, GObject)
+
+/* Nothing is opened yet, neither models nor the contexts on disk. */
+LlmEngine         *llm_engine_new              (LlmSettings *settings);
+
+/* Begins to look for models and to open what is stored; returns at once. */
+void               llm_engine_start            (LlmEngine   *self);
+
+/* Cancels what runs and closes the database; waits for running commits. Blocks:
+ * for the end of the process. */
+void               llm_engine_stop             (LlmEngine   *self);
+
+/* Optional abilities, for `Features`. NULL-terminated. */
+const char *const *llm_engine_get_features     (LlmEngine   *self);
+
+/* --- models ---
+ * Signals: "availability-changed" (), when one of these three changed;
+ * "models-changed" (), when the list did. */
+
+/* "ready", "loading", "no-model", "disabled" or "failed". */
+const char        *llm_engine_get_availability (LlmEngine   *self);
+const char        *llm_engine_get_availability_reason (LlmEngine *self);
+/* (nullable): the model in use. */
+LlmModelInfo      *llm_engine_get_active_model (LlmEngine   *self);
+/* (element-type LlmModelInfo) (transfer none): those that can be used. */
+GPtrArray         *llm_engine_get_models       (LlmEngine   *self);
+
+/* Changes the model for everyone and loads it; the old one stays when that fails. */
+void               llm_engine_select_model_async  (LlmEngine          *self,
+                                                   const char         *id,
+                                                   GAsyncReadyCallback callback,
+                                                   gpointer            data);
+gboolean           llm_engine_select_model_finish (LlmEngine          *self,
+                                                   GAsyncResult       *result,
+                                                   GError            **error);
+/* Loads the model now. */
+void               llm_engine_prewarm_async    (LlmEngine          *self,
+                                                GAsyncReadyCallback callback,
+                                                gpointer            data);
+gboolean           llm_engine_prewarm_finish   (LlmEngine          *self,
+                                                GAsyncResult       *result,
+                                                GError            **error);
+
+/* --- answers without a context --- */
+
+/* Options: LLMSVC_CALL_COMPLETE. As llm_context_generate_async(). */
+void               llm_engine_complete_async   (LlmEngine          *self,
+                                                LlmCaller          *caller,
+                                                const char         *prompt,
+                                                LlmsvcOptions      *options,
+                                                LlmSink            *sink,
+                                                GAsyncReadyCallback callback,
+                                                gpointer            data);
+/* (transfer full) */
+LlmGeneration     *llm_engine_complete_finish  (LlmEngine          *self,
+                                                GAsyncResult       *result,
+                                                GError            **error);
+void               llm_engine_count_tokens_async  (LlmEngine          *self,
+                                                   LlmCaller          *caller,
+                                                   GVariant           *messages,
+                                                   LlmsvcOptions      *options,
+                                                   GAsyncReadyCallback callback,
+                                                   gpointer            data);
+gboolean           llm_engine_count_tokens_finish (LlmEngine          *self,
+                                                   GAsyncResult       *result,
+                                                   guint              *tokens,
+                                                   GError            **error);
+
+/* --- contexts --- */
+
+/* Options: LLMSVC_CALL_CREATE_CONTEXT. Waits until the database is open. */
+void               llm_engine_create_context_async  (LlmEngine          *self,
+                                                     LlmCaller          *caller,
+                                                     LlmsvcOptions      *options,
+                                                     GAsyncReadyCallback callback,
+                                                     gpointer            data);
+/* (transfer full) */
+LlmContext        *llm_engine_create_context_finish (LlmEngine          *self,
+                                                     GAsyncResult       *result,
+                                                     GError            **error);
+/* Options: LLMSVC_CALL_OPEN_CONTEXT. */
+void               llm_engine_open_context_async    (LlmEngine          *self,
+                                                     LlmCaller          *caller,
+                                                     const char         *name,
+                                                     LlmsvcOptions      *options,
+                                                     GAsyncReadyCallback callback,
+                                                     gpointer            data);
+LlmContext        *llm_engine_open_context_finish   (LlmEngine          *self,
+                                                     GAsyncResult       *result,
+                                                     GError            **error);
+/* The caller's application's contexts. */
+void               llm_engine_list_contexts_async   (LlmEngine          *self,
+                                                     LlmCaller          *caller,
+                                                     GAsyncReadyCallback callback,
+                                                     gpointer            data);
+/* (element-type LlmContext) (transfer full) */
+GPtrArray         *llm_engine_list_contexts_finish  (LlmEngine          *self,
+                                                     GAsyncResult       *result,
+                                                     GError            **error);
+/* (nullable) (transfer none): NULL also for what the caller may not see, and
+ * before the database is open. */
+LlmContext        *llm_engine_lookup_context        (LlmEngine          *self,
+                                                     LlmCaller          *caller,
+                                                     const char         *id);
+/* (element-type LlmContext) (transfer full): what llm_engine_lookup_context() finds. */
+GPtrArray         *llm_engine_get_contexts          (LlmEngine          *self,
+                                                     LlmCaller          *caller);
+/* The same for answers under way. */
+LlmGeneration     *llm_engine_lookup_generation     (LlmEngine          *self,
+                                                     LlmCaller          *caller,
+                                                     const char         *id);
+GPtrArray         *llm_engine_get_generations       (LlmEngine          *self,
+                                                     LlmCaller          *caller);
+/* Cancels the connection's answers and ends its unnamed contexts. */
+void               llm_engine_caller_gone           (LlmEngine          *self,
+                                                     const char         *connection);
+
+/* --- memory ---
+ * Signal "memory-changed" (): at most once a second. */
+
+typedef struct
+{
+  const char *pressure;        /* "none", "low", "medium", "critical" */
+  guint64 budget;              /* 0: no limit of its own */
+  guint64 resident;
+  guint64 weights;
+  guint64 kv_resident;
+  guint64 kv_compressed;
+  guint64 kv_swapped;
+  guint64 reclaimable[3];      /* by LlmReclaimCost: free, cheap, costly */
+  guint sub_model;             /* percent */
+} LlmMemoryFigures;
+
+void               llm_engine_get_memory            (LlmEngine          *self,
+                                                     LlmMemoryFigures   *figures);
+/* Options: LLMSVC_CALL_SET_BUDGET. Gives back what is over the new budget. */
+void               llm_engine_set_budget_async      (LlmEngine          *self,
+                                                     LlmCaller          *caller,
+                                                     LlmsvcOptions      *options,
+                                                     GAsyncReadyCallback callback,
+                                                     gpointer            data);
+gboolean           llm_engine_set_budget_finish     (LlmEngine          *self,
+                                                     GAsyncResult       *result,
+                                                     GError            **error);
+/* @level: "low", "medium", "critical". Options: LLMSVC_CALL_TRIM. Returns `a{sv}`. */
+void               llm_engine_trim_async            (LlmEngine          *self,
+                                                     LlmCaller          *caller,
+                                                     const char         *level,
+                                                     LlmsvcOptions      *options,
+                                                     GAsyncReadyCallback callback,
+                                                     gpointer            data);
+/* (transfer full): not floating */
+GVariant          *llm_engine_trim_finish           (LlmEngine          *self,
+                                                     GAsyncResult       *result,
+                                                     GError            **error);
+
+/* --- administration --- */
+
+/* (transfer full): `a{sv}`, not floating; numbers only. */
+GVariant          *llm_engine_get_statistics        (LlmEngine          *self);
+/* (transfer full): `aa{sv}`, not floating: of @uid's applications, or of all
+ * when @all_users. */
+GVariant          *llm_engine_list_apps             (LlmEngine          *self,
+                                                     guint32             uid,
+                                                     gboolean            all_users);
+/* Quotas of @uid's application @app_id, or of all applications without quotas of
+ * their own when it is "". Options: LLMSVC_CALL_SET_QUOTA. */
+void               llm_engine_set_quota_async       (LlmEngine          *self,
+                                                     guint32             uid,
+                                                     const char         *app_id,
+                                                     LlmsvcOptions      *options,
+                                                     GAsyncReadyCallback callback,
+                                                     gpointer            data);
+gboolean           llm_engine_set_quota_finish      (LlmEngine          *self,
+                                                     GAsyncResult       *result,
+                                                     GError            **error);
+
+G_END_DECLS

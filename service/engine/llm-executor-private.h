@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* What the files of the executor share. Its thread owns all of it but for the
+ * fields marked atomic and the mailboxes. */
+
+#pragma once
+
+#include "engine/llm-executor.h"
+#include "engine/llm-session.h"
+#include "exec/llm-forward.h"
+#include "exec/llm-text-stream.h"
+#include "sched/llm-scheduler.h"
+
+G_BEGIN_DECLS
+
+/* A job while it runs. */
+typedef struct
+{
+  LlmJob *job;              /* (owned) */
+  LlmTicket *ticket;        /* (owned by the scheduler) */
+  LlmSession *session;      /* (unowned), or the run's own when the job keeps none */
+  LlmSession *own_session;  /* (nullable) (owned) */
+  LlmSampler *sampler;      /* (nullable) (owned) */
+  LlmTextStream *stream;    /* (nullable) (owned) */
+  LlmJobResult *result;     /* (owned) until it is posted */
+  gint32 next;              /* token to compute when it writes */
+  guint length_before;      /* of the session before the running step */
+  gint64 first_us;          /* time of the first token, 0 before */
+  gint64 last_us;
+} LlmRun;
+
+struct _LlmExecutor
+{
+  GThread *thread;
+  LlmMailbox *inbox;
+  LlmMailbox *main_box;     /* (unowned) */
+  LlmSessionDropped dropped; /* (nullable): set before the first job */
+  gpointer dropped_data;
+  LlmLedger *ledger;
+  LlmWorkerPool *pool;
+
+  LlmModel *model;          /* (nullable) */
+  LlmWeights *weights;      /* (nullable) */
+  LlmKvStore *store;        /* (nullable) */
+  LlmForward *forward;      /* (nullable) */
+  LlmScheduler *scheduler;
+  GHashTable *sessions;     /* (element-type guint64 LlmSession) (owned) */
+  GPtrArray *runs;          /* (element-type LlmRun) (owned) */
+
+  GArray *rows;             /* (element-type LlmRow) of the running step */
+  GPtrArray *sequences;     /* (element-type LlmKvSeq) (unowned) of the running step */
+  LlmShare *shares;         /* (array length=max_rows) */
+  guint max_rows;
+
+  gboolean is_ending;       /* atomic */
+  guint64 scratch_bytes;    /* atomic: can be given back */
+  guint64 idle_kv_bytes;    /* atomic: can be given back */
+  guint64 n_steps;          /* atomic */
+  guint64 n_rows;           /* atomic */
+};
+
+/* llm-executor-run.c: the life of one job */
+void        llm_executor_begin_run   (LlmExecutor   *self,
+                                      LlmJob        *job);
+void        llm_executor_end_run     (LlmExecutor   *self,
+                                      LlmRun        *run,
+                                      LlmJobEnd      end,
+                                      const GError  *error);
+void        llm_executor_free_run    (LlmRun        *run);
+/* Takes the logits of a row whose token comes next. */
+void        llm_executor_take_logits (LlmExecutor   *self,
+                                      LlmRun        *run,
+                                      const float   *logits);
+LlmSession *llm_executor_get_session (LlmExecutor   *self,
+                                      guint64        id);
+
+/* llm-executor-step.c: one step */
+/* Looks at what main asked of the jobs, at deadlines and at full sinks. */
+void        llm_executor_sweep       (LlmExecutor   *self);
+/* FALSE when there was nothing to run. */
+gboolean    llm_executor_run_step    (LlmExecutor   *self);
+/* Drops sessions that no job uses, least recently used first, until @bytes are
+ * freed; returns what was. */
+guint64     llm_executor_evict       (LlmExecutor   *self,
+                                      guint64        bytes);
+/* Brings the atomic figures up to date. */
+void        llm_executor_publish     (LlmExecutor   *self);
+/* Calls @done (@freed, @data) on the main thread. */
+void        llm_executor_report      (LlmExecutor   *self,
+                                      LlmReclaimDone done,
+                                      guint64        freed,
+                                      gpointer       data);
+
+/* llm-executor.c: from the main thread, for the reclaimers */
+void        llm_executor_give        (LlmExecutor   *self,
+                                      gboolean       is_scratch,
+                                      guint64        bytes,
+                                      LlmReclaimDone done,
+                                      gpointer       data);
+
+G_END_DECLS

@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llm-engine"
+
+#include "engine/llm-executor.h"
+
+#include "base/llm-clock.h"
+#include "base/llm-worker-pool.h"
+#include "engine/llm-executor-private.h"
+
+/* Rows of one step: enough to use each weight often, few enough that a step
+ * ends soon and a cancel or a newcomer need not wait long. */
+#define MAX_ROWS   128
+#define MIXED_ROWS 32
+
+typedef struct
+{
+  LlmExecutor *executor;   /* (unowned) */
+  LlmModel *model;         /* (nullable) (owned) */
+  LlmWeights *weights;     /* (nullable) (owned) */
+  guint64 from;
+  guint64 to;
+  LlmReclaimDone done;     /* (nullable) */
+  gpointer data;
+} Command;
+
+static Command *
+command_new (LlmExecutor *self)
+{
+  Command *command = g_new0 (Command, 1);
+
+  command->executor = self;
+  return command;
+}
+
+static void
+command_free (Command *command)
+{
+  g_clear_pointer (&command->model, llm_model_unref);
+  g_clear_pointer (&command->weights, llm_weights_free);
+  g_free (command);
+}
+
+/* --- the executor's thread --- */
+
+static void
+drop_model (LlmExecutor *self)
+{
+  g_hash_table_remove_all (self->sessions);
+  g_clear_pointer (&self->forward, llm_forward_free);
+  g_clear_pointer (&self->store, llm_kv_store_free);
+  g_clear_pointer (&self->weights, llm_weights_free);
+  g_clear_pointer (&self->model, llm_model_unref);
+}
+
+static void
+set_model (gpointer data)
+{
+  Command *command = data;
+  LlmExecutor *self = command->executor;
+  guint64 before = llm_ledger_get_total (self->ledger);
+  guint64 after;
+
+  g_assert (self->runs->len == 0);
+  drop_model (self);
+  if (command->model != NULL)
+    {
+      const LlmHparams *hparams = llm_model_get_hparams (command->model);
+      LlmKvLayout layout = {
+        .kind = LLM_KV_FULL,
+        .format = LLM_KV_F16,
+        .n_layers = hparams->n_layers,
+        .n_kv_heads = hparams->n_kv_heads,
+        .head_dim = hparams->head_dim,
+        .chunk_slots = 16,
+      };
+
+      self->model = g_steal_pointer (&command->model);
+      self->weights = g_steal_pointer (&command->weights);
+      self->store = llm_kv_store_new (&layout, self->ledger, NULL);
+      g_assert (self->store != NULL);
+      self->forward = llm_forward_new (hparams, self->weights, self->pool, llk_ops_best (),
+                                       self->ledger);
+    }
+  after = llm_ledger_get_total (self->ledger);
+  llm_executor_publish (self);
+  llm_executor_report (self, command->done, before > after ? before - after : 0, command->data);
+}
+
+static void
+submit (gpointer data)
+{
+  LlmJob *job = data;
+  LlmExecutor *self = job->executor;
+
+  llm_executor_begin_run (self, job);
+}
+
+static void
+drop_session (gpointer data)
+{
+  Command *command = data;
+  LlmSession *session = g_hash_table_lookup (command->executor->sessions, &command->from);
+
+  g_assert (session == NULL || !session->is_busy);
+  g_hash_table_remove (command->executor->sessions, &command->from);
+  llm_executor_publish (command->executor);
+}
+
+static void
+fork_session (gpointer data)
+{
+  Command *command = data;
+  LlmExecutor *self = command->executor;
+  LlmSession *from = g_hash_table_lookup (self->sessions, &command->from);
+  LlmSession *to;
+
+  if (from == NULL || from->seq == NULL)
+    return;
+  to = llm_executor_get_session (self, command->to);
+  llm_session_drop (to);
+  to->seq = llm_kv_seq_fork (from->seq);
+  g_array_append_vals (to->tokens, from->tokens->data, from->tokens->len);
+  to->used_us = from->used_us;
+  llm_executor_publish (self);
+}
+
+static void
+give_scratch (gpointer data)
+{
+  Command *command = data;
+  LlmExecutor *self = command->executor;
+  guint64 freed = self->forward != NULL ? llm_forward_trim (self->forward) : 0;
+
+  llm_executor_publish (self);
+  llm_executor_report (self, command->done, freed, command->data);
+}
+
+static void
+give_kv (gpointer data)
+{
+  Command *command = data;
+  LlmExecutor *self = command->executor;
+  guint64 freed = llm_executor_evict (self, command->from);
+
+  llm_executor_publish (self);
+  llm_executor_report (self, command->done, freed, command->data);
+}
+
+static void
+nothing (gpointer data)
+{
+}
+
+/* How long the thread may sleep: until the next deadline of a job. */
+static gint64
+find_timeout (LlmExecutor *self)
+{
+  gint64 now = llm_clock_now_us ();
+  gint64 timeout = -1;
+
+  for (guint i = 0; i < self->runs->len; i++)
+    {
+      LlmRun *run = g_ptr_array_index (self->runs, i);
+      gint64 left = MAX (1000, run->job->deadline_us - now);
+
+      if (run->job->deadline_us > 0 && (timeout < 0 || left < timeout))
+        timeout = left;
+    }
+  return timeout;
+}
+
+static gpointer
+run_executor (gpointer data)
+{
+  LlmExecutor *self = data;
+  gboolean has_work = FALSE;
+
+  while (!__atomic_load_n (&self->is_ending, __ATOMIC_ACQUIRE))
+    {
+      llm_mailbox_dispatch (self->inbox, has_work ? 0 : find_timeout (self));
+      llm_executor_sweep (self);
+      has_work = llm_executor_run_step (self);
+    }
+
+  g_ptr_array_set_size (self->runs, 0);
+  drop_model (self);
+  return NULL;
+}
+
+/* --- the main thread --- */
+
+LlmExecutor *
+llm_executor_new (LlmMailbox *main_box,
+                  LlmLedger  *ledger,
+                  guint       n_threads)
+{
+  LlmExecutor *self = g_new0 (LlmExecutor, 1);
+
+  self->main_box = main_box;
+  self->ledger = llm_ledger_ref (ledger);
+  self->inbox = llm_mailbox_new ();
+  self->pool = llm_worker_pool_new (n_threads);
+  self->scheduler = llm_scheduler_new (MAX_ROWS, MIXED_ROWS);
+  self->sessions = g_hash_table_new_full (g_int64_hash, g_int64_equal, NULL,
+                                          (GDestroyNotify) llm_session_free);
+  self->runs = g_ptr_array_new_with_free_func ((GDestroyNotify) llm_executor_free_run);
+  self->rows = g_array_sized_new (FALSE, FALSE, sizeof (LlmRow), MAX_ROWS);
+  self->sequences = g_ptr_array_new ();
+  self->shares = g_new (LlmShare, MAX_ROWS);
+  self->max_rows = MAX_ROWS;
+  self->thread = g_thread_new ("llm-executor", run_executor, self);
+  return self;
+}
+
+void
+llm_executor_free (LlmExecutor *self)
+{
+  __atomic_store_n (&self->is_ending, TRUE, __ATOMIC_RELEASE);
+  llm_executor_poke (self);
+  g_thread_join (self->thread);
+
+  g_ptr_array_unref (self->runs);
+  g_hash_table_unref (self->sessions);
+  g_array_unref (self->rows);
+  g_ptr_array_unref (self->sequences);
+  g_free (self->shares);
+  llm_scheduler_free (self->scheduler);
+  llm_worker_pool_free (self->pool);
+  llm_mailbox_free (self->inbox);
+  llm_ledger_unref (self->ledger);
+  g_free (self);
+}
+
+void
+llm_executor_set_dropped (LlmExecutor      *self,
+                          LlmSessionDropped dropped,
+                          gpointer          data)
+{
+  self->dropped = dropped;
+  self->dropped_data = data;
+}
+
+void
+llm_executor_set_model (LlmExecutor   *self,
+                        LlmModel      *model,
+                        LlmWeights    *weights,
+                        LlmReclaimDone done,
+                        gpointer       data)
+{
+  Command *command = command_new (self);
+
+  command->model = model != NULL ? llm_model_ref (model) : NULL;
+  command->weights = weights;
+  command->done = done;
+  command->data = data;
+  llm_mailbox_post (self->inbox, set_model, command, (GDestroyNotify) command_free);
+}
+
+void
+llm_executor_submit (LlmExecutor *self,
+                     LlmJob      *job)
+{
+  job->executor = self;
+  llm_mailbox_post (self->inbox, submit, llm_job_ref (job), (GDestroyNotify) llm_job_unref);
+}
+
+void
+llm_executor_poke (LlmExecutor *self)
+{
+  llm_mailbox_post (self->inbox, nothing, NULL, NULL);
+}
+
+void
+llm_executor_drop_session (LlmExecutor *self,
+                           guint64      session)
+{
+  Command *command = command_new (self);
+
+  command->from = session;
+  llm_mailbox_post (self->inbox, drop_session, command, (GDestroyNotify) command_free);
+}
+
+void
+llm_executor_fork_session (LlmExecutor *self,
+                           guint64      from,
+                           guint64      to)
+{
+  Command *command = command_new (self);
+
+  command->from = from;
+  command->to = to;
+  llm_mailbox_post (self->inbox, fork_session, command, (GDestroyNotify) command_free);
+}
+
+void
+llm_executor_give (LlmExecutor   *self,
+                   gboolean       is_scratch,
+                   guint64        bytes,
+                   LlmReclaimDone done,
+                   gpointer       data)
+{
+  Command *command = command_new (self);
+
+  command->from = bytes;
+  command->done = done;
+  command->data = data;
+  llm_mailbox_post (self->inbox, is_scratch ? give_scratch : give_kv, command,
+                    (GDestroyNotify) command_free);
+}
+
+guint64
+llm_executor_get_n_steps (LlmExecutor *self)
+{
+  return __atomic_load_n (&self->n_steps, __ATOMIC_RELAXED);
+}
+
+guint64
+llm_executor_get_n_rows (LlmExecutor *self)
+{
+  return __atomic_load_n (&self->n_rows, __ATOMIC_RELAXED);
+}

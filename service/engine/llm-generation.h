@@ -1,0 +1,46 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * One answer under way. Main thread.
+ */
+
+#pragma once
+
+#include <gio/gio.h>
+
+#include "engine/llm-caller.h"
+#include "engine/llm-sink.h"
+
+G_BEGIN_DECLS
+
+typedef enum
+{
+  LLM_GENERATION_QUEUED,
+  LLM_GENERATION_READING,  /* the prompt is computed */
+  LLM_GENERATION_WRITING,
+  LLM_GENERATION_PARKED,   /* its reader does not read */
+  LLM_GENERATION_DONE,
+} LlmGenerationState;
+
+#define LLM_TYPE_GENERATION (llm_generation_get_type ())
+G_DECLARE_FINAL_TYPE (LlmGeneration, llm_generation, LLM, GENERATION, GObject)
+
+/* Random, never reused: the last part of its object path. */
+const char        *llm_generation_get_id        (LlmGeneration *self);
+LlmCaller         *llm_generation_get_caller    (LlmGeneration *self);
+LlmGenerationState llm_generation_get_state     (LlmGeneration *self);
+/* "queued", "reading", "writing", "parked", "done". */
+const char        *llm_generation_state_to_string (LlmGenerationState state);
+
+/* Stops at the next step; idempotent. The result comes when the turn is settled:
+ * committed (on-cancel=keep) or given up. */
+void               llm_generation_cancel_async  (LlmGeneration      *self,
+                                                 GAsyncReadyCallback callback,
+                                                 gpointer            data);
+gboolean           llm_generation_cancel_finish (LlmGeneration      *self,
+                                                 GAsyncResult       *result,
+                                                 GError            **error);
+
+/* Signal "done": the sink was finished; the object ends with it. */
+
+G_END_DECLS

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * From messages to the tokens of a prompt: template and tokenizer in one call.
+ * It may take a while for long texts, so it runs in a thread of GLib's pool; it
+ * works on its own copies and touches nothing shared but the immutable model.
+ */
+
+#pragma once
+
+#include <gio/gio.h>
+
+#include "model/llm-model.h"
+
+G_BEGIN_DECLS
+
+typedef struct
+{
+  GArray *settled;       /* (element-type gint32): tokens before the messages */
+  LlmPoint point;        /* where those end */
+  GPtrArray *messages;   /* (element-type LlmMessage) (owned): in order */
+  char *raw;             /* (nullable): this text as it is, instead of messages */
+  gboolean opens_answer; /* end with what makes the model answer */
+} LlmPrepareInput;
+
+LlmPrepareInput *llm_prepare_input_new         (void);
+void             llm_prepare_input_free        (LlmPrepareInput *input);
+void             llm_prepare_input_add_message (LlmPrepareInput *input,
+                                                const char      *role,
+                                                const char      *text);
+
+/* Adds copies of `a(ssa{sv})`. */
+void             llm_prepare_input_add_messages (LlmPrepareInput *input,
+                                                 GVariant        *messages);
+
+/* (transfer full) (element-type gint32): the settled tokens and those of the messages. */
+GArray *llm_prepare        (LlmModel              *model,
+                            const LlmPrepareInput *input,
+                            GError               **error) G_GNUC_WARN_UNUSED_RESULT;
+
+/* The same in another thread. Takes @input. */
+void    llm_prepare_async  (LlmModel              *model,
+                            LlmPrepareInput       *input,
+                            GAsyncReadyCallback    callback,
+                            gpointer               data);
+GArray *llm_prepare_finish (GAsyncResult          *result,
+                            GError               **error);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmPrepareInput, llm_prepare_input_free)
+
+G_END_DECLS

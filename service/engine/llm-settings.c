@@ -1,0 +1,280 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "engine/llm-settings.h"
+
+#include "config.h"
+
+#include "common/llmsvc-error.h"
+
+LlmSettings *
+llm_settings_new (void)
+{
+  LlmSettings *self = g_new0 (LlmSettings, 1);
+
+  self->model_folders = g_new0 (char *, 1);
+  self->max_message = 1024 * 1024;
+  self->stall_timeout_s = 600;
+  self->max_contexts = 64;
+  self->max_calls = 16;
+  self->max_tokens = 1024 * 1024;
+  return self;
+}
+
+void
+llm_settings_free (LlmSettings *self)
+{
+  g_free (self->model_file);
+  g_strfreev (self->model_folders);
+  g_free (self->state_folder);
+  g_free (self);
+}
+
+/* --- one value --- */
+
+/* "64", "1M": bytes with K, M or G for powers of 1024; empty is 0. */
+static gboolean
+parse_bytes (const char *text,
+             guint64    *bytes)
+{
+  guint64 number;
+  guint shift = 0;
+  char *end;
+
+  if (*text == '\0')
+    {
+      *bytes = 0;
+      return TRUE;
+    }
+  if (!g_ascii_isdigit (*text))
+    return FALSE;
+  number = g_ascii_strtoull (text, &end, 10);
+  if (*end == 'K')
+    shift = 10;
+  else if (*end == 'M')
+    shift = 20;
+  else if (*end == 'G')
+    shift = 30;
+  if (shift > 0)
+    end++;
+  if (*end != '\0' || number > (G_MAXUINT64 >> shift))
+    return FALSE;
+  *bytes = number << shift;
+  return TRUE;
+}
+
+typedef enum
+{
+  KEY_PATH,
+  KEY_FOLDERS,
+  KEY_UINT,
+  KEY_UINT64,
+  KEY_BYTES,
+} KeyKind;
+
+/* Every key there is: data/llmsvc.conf lists the same with their defaults. */
+static const struct
+{
+  const char *group;
+  const char *key;
+  KeyKind kind;
+  gsize offset;
+  guint64 max;
+} keys[] = {
+  { "model", "file", KEY_PATH, G_STRUCT_OFFSET (LlmSettings, model_file), 0 },
+  { "model", "folders", KEY_FOLDERS, G_STRUCT_OFFSET (LlmSettings, model_folders), 0 },
+  { "service", "threads", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, n_threads), 256 },
+  { "service", "budget", KEY_BYTES, G_STRUCT_OFFSET (LlmSettings, budget), G_MAXUINT64 },
+  { "service", "max-message", KEY_BYTES, G_STRUCT_OFFSET (LlmSettings, max_message), 16 * 1024 * 1024 },
+  { "service", "stall-timeout", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, stall_timeout_s), 86400 },
+  { "service", "idle-unload", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, idle_unload_s), 31536000 },
+  { "quota", "contexts", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, max_contexts), 1000000 },
+  { "quota", "calls", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, max_calls), 1000000 },
+  { "quota", "tokens", KEY_UINT64, G_STRUCT_OFFSET (LlmSettings, max_tokens), G_MAXINT64 },
+};
+
+static gboolean
+set_key (LlmSettings *self,
+         guint        index,
+         const char  *path,
+         const char  *text,
+         GError     **error)
+{
+  gpointer field = (guint8 *) self + keys[index].offset;
+  guint64 number = 0;
+
+  switch (keys[index].kind)
+    {
+    case KEY_PATH:
+      g_free (*(char **) field);
+      *(char **) field = *text != '\0' ? g_strdup (text) : NULL;
+      return TRUE;
+    case KEY_FOLDERS:
+      g_strfreev (*(GStrv *) field);
+      *(GStrv *) field = g_strsplit (text, ";", -1);
+      return TRUE;
+    case KEY_BYTES:
+      if (parse_bytes (text, &number) && number <= keys[index].max)
+        {
+          *(guint64 *) field = number;
+          return TRUE;
+        }
+      break;
+    case KEY_UINT:
+    case KEY_UINT64:
+    default:
+      if (g_ascii_string_to_unsigned (text, 10, 0, keys[index].max, &number, NULL))
+        {
+          if (keys[index].kind == KEY_UINT)
+            *(guint *) field = number;
+          else
+            *(guint64 *) field = number;
+          return TRUE;
+        }
+      break;
+    }
+  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+               "%s: [%s] %s = “%s” is not a number from 0 to %" G_GUINT64_FORMAT "%s", path,
+               keys[index].group, keys[index].key, text, keys[index].max,
+               keys[index].kind == KEY_BYTES ? ", perhaps with K, M or G" : "");
+  return FALSE;
+}
+
+/* --- a file --- */
+
+static gboolean
+read_group (LlmSettings *self,
+            GKeyFile    *file,
+            const char  *path,
+            const char  *group,
+            GError     **error)
+{
+  g_auto(GStrv) names = g_key_file_get_keys (file, group, NULL, error);
+
+  for (guint i = 0; names != NULL && names[i] != NULL; i++)
+    {
+      g_autofree char *text = g_key_file_get_string (file, group, names[i], error);
+      guint index = 0;
+
+      if (text == NULL)
+        return FALSE;
+      while (index < G_N_ELEMENTS (keys) && !(g_str_equal (keys[index].group, group) &&
+                                              g_str_equal (keys[index].key, names[i])))
+        index++;
+      if (index == G_N_ELEMENTS (keys))
+        {
+          g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                       "%s: there is no key “%s” in group [%s]; the keys are in docs/configuration.md",
+                       path, names[i], group);
+          return FALSE;
+        }
+      if (!set_key (self, index, path, g_strstrip (text), error))
+        return FALSE;
+    }
+  return names != NULL;
+}
+
+/* @must_exist: whether a missing file is an error. */
+static gboolean
+read_file (LlmSettings *self,
+           const char  *path,
+           gboolean     must_exist,
+           GError     **error)
+{
+  g_autoptr(GKeyFile) file = g_key_file_new ();
+  g_autoptr(GError) local = NULL;
+  g_auto(GStrv) groups = NULL;
+
+  if (!g_key_file_load_from_file (file, path, G_KEY_FILE_NONE, &local))
+    {
+      if (!must_exist && g_error_matches (local, G_FILE_ERROR, G_FILE_ERROR_NOENT))
+        return TRUE;
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                   "The configuration %s can't be read: %s", path, local->message);
+      return FALSE;
+    }
+  groups = g_key_file_get_groups (file, NULL);
+  for (guint i = 0; groups[i] != NULL; i++)
+    {
+      if (!g_str_equal (groups[i], "model") && !g_str_equal (groups[i], "service") &&
+          !g_str_equal (groups[i], "quota"))
+        {
+          g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                       "%s: there is no group [%s]; the groups are model, service and quota", path,
+                       groups[i]);
+          return FALSE;
+        }
+      if (!read_group (self, file, path, groups[i], error))
+        return FALSE;
+    }
+  return TRUE;
+}
+
+static gboolean
+read_files (LlmSettings *self,
+            gboolean     is_system,
+            const char  *file,
+            GError     **error)
+{
+  const char *from_environment = g_getenv ("LLMSVC_CONFIG");
+  g_autofree char *user_file = g_build_filename (g_get_user_config_dir (), "llmsvc", "llmsvc.conf", NULL);
+
+  if (file != NULL)
+    return read_file (self, file, TRUE, error);
+  if (from_environment != NULL && *from_environment != '\0')
+    return read_file (self, from_environment, TRUE, error);
+  return read_file (self, LLM_SYSCONFDIR "/llmsvc/llmsvc.conf", FALSE, error) &&
+         (is_system || read_file (self, user_file, FALSE, error));
+}
+
+/* Configured folders first, then what the environment adds, then the usual ones:
+ * the user's own before the machine's before the packaged ones. */
+static void
+add_usual_folders (LlmSettings *self,
+                   gboolean     is_system)
+{
+  g_autoptr(GStrvBuilder) folders = g_strv_builder_new ();
+  const char *from_environment = g_getenv ("LLMSVC_MODEL_PATH");
+
+  for (guint i = 0; self->model_folders[i] != NULL; i++)
+    if (*self->model_folders[i] != '\0')
+      g_strv_builder_add (folders, self->model_folders[i]);
+  if (from_environment != NULL)
+    {
+      g_auto(GStrv) paths = g_strsplit (from_environment, G_SEARCHPATH_SEPARATOR_S, -1);
+
+      for (guint i = 0; paths[i] != NULL; i++)
+        if (*paths[i] != '\0')
+          g_strv_builder_add (folders, paths[i]);
+    }
+  if (!is_system)
+    {
+      g_autofree char *own = g_build_filename (g_get_user_data_dir (), "llmsvc", "models", NULL);
+
+      g_strv_builder_add (folders, own);
+    }
+  g_strv_builder_add (folders, LLM_LOCALSTATEDIR "/lib/llmsvc/models");
+  g_strv_builder_add (folders, LLM_DATADIR "/llmsvc/models");
+
+  g_strfreev (self->model_folders);
+  self->model_folders = g_strv_builder_end (folders);
+}
+
+LlmSettings *
+llm_settings_load (gboolean    is_system,
+                   const char *file,
+                   GError    **error)
+{
+  g_autoptr(LlmSettings) self = llm_settings_new ();
+  const char *state = g_getenv ("STATE_DIRECTORY");
+
+  if (!read_files (self, is_system, file, error))
+    return NULL;
+  add_usual_folders (self, is_system);
+  if (state != NULL && *state != '\0')
+    self->state_folder = g_strdup (state);
+  else if (is_system)
+    self->state_folder = g_strdup (LLM_LOCALSTATEDIR "/lib/llmsvc");
+  else
+    self->state_folder = g_build_filename (g_get_user_state_dir (), "llmsvc", NULL);
+  return g_steal_pointer (&self);
+}

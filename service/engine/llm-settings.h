@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * What the administrator or user configured: the file llmsvc.conf, the
+ * environment, the command line. Plain data, immutable after start.
+ */
+
+#pragma once
+
+#include <gio/gio.h>
+
+G_BEGIN_DECLS
+
+typedef struct
+{
+  char *model_file;        /* (nullable): one model to use before all others */
+  GStrv model_folders;     /* in order of preference */
+  char *state_folder;      /* (nullable): NULL keeps nothing on disk */
+  guint n_threads;         /* 0: as many as the machine gives */
+  guint64 budget;          /* bytes, 0 for none */
+  guint64 max_message;     /* bytes of text in one call */
+  guint stall_timeout_s;   /* how long a full pipe may stay full */
+  guint idle_unload_s;     /* 0: never */
+  guint max_contexts;      /* per application */
+  guint max_calls;         /* under way, per application */
+  guint64 max_tokens;      /* held in contexts, per application */
+} LlmSettings;
+
+/* Reads the configuration. @file: (nullable): that file only, which must exist;
+ * NULL for $LLMSVC_CONFIG, else the system's and, on the session bus, the
+ * user's. Unknown groups and keys and wrong values are errors that name file,
+ * group and key. */
+LlmSettings *llm_settings_load (gboolean     is_system,
+                                const char  *file,
+                                GError     **error) G_GNUC_WARN_UNUSED_RESULT;
+LlmSettings *llm_settings_new  (void);
+void         llm_settings_free (LlmSettings *self);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmSettings, llm_settings_free)
+
+G_END_DECLS

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Rows: what one step computes. Prefill, batched decode, the verification of
+ * token trees, the recompute of chunks that are not neighbours and encoders
+ * without a cache are the same code over rows that differ in what they see.
+ * Plain data, for one step.
+ */
+
+#pragma once
+
+#include "kv/llm-kv.h"
+
+G_BEGIN_DECLS
+
+/* Rows in one step at most: what a step takes stays bounded. */
+#define LLM_BATCH_MAX_ROWS 512
+
+typedef enum
+{
+  LLM_VISIBLE_CAUSAL,   /* slots up to and with mine */
+  LLM_VISIBLE_WINDOW,   /* the first @sinks slots, and the last @window up to and with mine */
+  LLM_VISIBLE_TREE,     /* slots below @base, and base + i for each bit i of @ancestors (mine included) */
+  LLM_VISIBLE_SEGMENT,  /* all slots of my sequence, later ones too (encoders) */
+} LlmVisibilityKind;
+
+typedef struct
+{
+  LlmVisibilityKind kind;
+  guint window;
+  guint sinks;
+  guint base;
+  guint64 ancestors;
+} LlmVisibility;
+
+/* Which arithmetic a row gets depends on this and on tensor types, never on
+ * how many rows run beside it. */
+typedef enum
+{
+  LLM_ROW_PROMPT,
+  LLM_ROW_GENERATED,    /* generated and verified rows */
+} LlmRowKind;
+
+typedef struct
+{
+  gint32 token;
+  guint position;       /* for rotary embedding */
+  guint sequence;       /* index into the batch's sequences */
+  guint slot;           /* where K and V go; already appended to the sequence */
+  LlmVisibility visibility;
+  LlmRowKind kind;
+  guint8 sub_model;     /* percent of the model that computes this row, 100 for all */
+  gboolean wants_logits;
+} LlmRow;
+
+typedef struct
+{
+  const LlmRow *rows;
+  guint n_rows;
+  LlmKvSeq *const *sequences;
+  guint n_sequences;
+} LlmBatch;
+
+G_END_DECLS

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * A file mapped for reading. Somebody may cut the file while it is mapped: a
+ * page that is gone then reads as zeros and marks the map as damaged, instead
+ * of killing the process with SIGBUS. Any thread.
+ */
+
+#pragma once
+
+#include <gio/gio.h>
+
+G_BEGIN_DECLS
+
+typedef struct _LlmFileMap LlmFileMap;
+
+/* Maps a regular file read-only. The error names the path and the reason. */
+LlmFileMap   *llm_file_map_open           (const char   *path,
+                                           GError      **error) G_GNUC_WARN_UNUSED_RESULT;
+LlmFileMap   *llm_file_map_new_for_bytes  (GBytes       *bytes);
+LlmFileMap   *llm_file_map_ref            (LlmFileMap   *self);
+void          llm_file_map_unref          (LlmFileMap   *self);
+
+const guint8 *llm_file_map_get_data       (LlmFileMap   *self);
+guint64       llm_file_map_get_size       (LlmFileMap   *self);
+
+/* Whether the file lost pages since it was mapped: what was computed from it is worthless. */
+gboolean      llm_file_map_is_damaged     (LlmFileMap   *self);
+
+/* Bytes of the range that are in memory now, as the kernel says (mincore). */
+guint64       llm_file_map_count_resident (LlmFileMap   *self,
+                                           guint64       offset,
+                                           guint64       length);
+
+/* Asks the kernel to read the range ahead. */
+void          llm_file_map_prefetch       (LlmFileMap   *self,
+                                           guint64       offset,
+                                           guint64       length);
+/* Gives the range's memory back, mapping (MADV_DONTNEED) and page cache
+ * (POSIX_FADV_DONTNEED) both. The bytes can be read again later. */
+void          llm_file_map_drop           (LlmFileMap   *self,
+                                           guint64       offset,
+                                           guint64       length);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmFileMap, llm_file_map_unref)
+
+G_END_DECLS

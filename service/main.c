@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * llmsvcd, the service: options, signals and the main loop. What it does is in
+ * service/bus and service/engine.
+ */
+
+#define G_LOG_DOMAIN "llmsvcd"
+
+#include "config.h"
+
+#include <gio/gio.h>
+#include <glib-unix.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+
+#include "bus/llm-bus-service.h"
+
+typedef struct
+{
+  gboolean is_system;
+  gboolean is_session;
+  gboolean show_version;
+  char *config;       /* (nullable) */
+  char *model;        /* (nullable) */
+  char *state_folder; /* (nullable) */
+} Arguments;
+
+typedef struct
+{
+  GMainLoop *loop;
+  LlmEngine *engine;
+  int status;
+} Daemon;
+
+static void
+clear_arguments (Arguments *arguments)
+{
+  g_free (arguments->config);
+  g_free (arguments->model);
+  g_free (arguments->state_folder);
+}
+
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Arguments, clear_arguments)
+
+static gboolean
+parse_arguments (Arguments  *arguments,
+                 int        *argc,
+                 char     ***argv,
+                 GError    **error)
+{
+  g_autoptr(GOptionContext) context = g_option_context_new (NULL);
+  const GOptionEntry entries[] = {
+    { "session", 0, 0, G_OPTION_ARG_NONE, &arguments->is_session,
+      "Serve one user on the session bus (default)", NULL },
+    { "system", 0, 0, G_OPTION_ARG_NONE, &arguments->is_system,
+      "Serve all users on the system bus", NULL },
+    { "config", 0, 0, G_OPTION_ARG_FILENAME, &arguments->config,
+      "Read this configuration instead of the installed ones", "FILE" },
+    { "model", 0, 0, G_OPTION_ARG_FILENAME, &arguments->model,
+      "Answer with this model", "FILE" },
+    { "state-dir", 0, 0, G_OPTION_ARG_FILENAME, &arguments->state_folder,
+      "Keep contexts in this folder", "DIR" },
+    { "version", 0, 0, G_OPTION_ARG_NONE, &arguments->show_version,
+      "Print the version and exit", NULL },
+    { NULL },
+  };
+
+  g_option_context_set_summary (context, "The shared on-device language model on D-Bus.");
+  g_option_context_add_main_entries (context, entries, NULL);
+  if (!g_option_context_parse (context, argc, argv, error))
+    return FALSE;
+
+  if (*argc > 1)
+    {
+      g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_FAILED, "Unknown argument “%s”",
+                   (*argv)[1]);
+      return FALSE;
+    }
+  if (arguments->is_system && arguments->is_session)
+    {
+      g_set_error_literal (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+                           "Only one of --system and --session can be");
+      return FALSE;
+    }
+
+  return TRUE;
+}
+
+/* What the command line says comes before the configuration. */
+static LlmSettings *
+make_settings (const Arguments  *arguments,
+               GError          **error)
+{
+  LlmSettings *settings = llm_settings_load (arguments->is_system, arguments->config, error);
+
+  if (settings == NULL)
+    return NULL;
+
+  if (arguments->model != NULL)
+    {
+      g_free (settings->model_file);
+      settings->model_file = g_canonicalize_filename (arguments->model, NULL);
+    }
+  if (arguments->state_folder != NULL)
+    {
+      g_free (settings->state_folder);
+      settings->state_folder = g_canonicalize_filename (arguments->state_folder, NULL);
+    }
+
+  return settings;
+}
+
+static gboolean
+on_signal (gpointer data)
+{
+  Daemon *daemon = data;
+
+  g_main_loop_quit (daemon->loop);
+  return G_SOURCE_CONTINUE;
+}
+
+/* The name is owned before any model is looked at: an activation waits for it. */
+static void
+on_acquired (LlmBusService *service,
+             Daemon        *daemon)
+{
+  llm_engine_start (daemon->engine);
+}
+
+static void
+on_lost (LlmBusService *service,
+         const char    *reason,
+         Daemon        *daemon)
+{
+  g_printerr ("llmsvcd: %s\n", reason);
+  daemon->status = EXIT_FAILURE;
+  g_main_loop_quit (daemon->loop);
+}
+
+/* Answers that the engine gave up are still sent, then the connection is flushed. */
+static void
+stop (Daemon          *daemon,
+      LlmBusService   *service,
+      GDBusConnection *connection)
+{
+  llm_bus_service_stop (service);
+  llm_engine_stop (daemon->engine);
+
+  while (g_main_context_iteration (NULL, FALSE))
+    ;
+  if (!g_dbus_connection_is_closed (connection))
+    g_dbus_connection_flush_sync (connection, NULL, NULL);
+}
+
+static int
+run (const Arguments *arguments)
+{
+  g_autoptr(GDBusConnection) connection = NULL;
+  g_autoptr(LlmSettings) settings = NULL;
+  g_autoptr(LlmEngine) engine = NULL;
+  g_autoptr(LlmBusService) service = NULL;
+  g_autoptr(GMainLoop) loop = g_main_loop_new (NULL, FALSE);
+  g_autoptr(GError) error = NULL;
+  const LlmSettings *limits;
+  Daemon daemon = { .loop = loop, .status = EXIT_SUCCESS };
+
+  settings = make_settings (arguments, &error);
+  if (settings == NULL)
+    {
+      g_printerr ("llmsvcd: %s\n", error->message);
+      return EXIT_FAILURE;
+    }
+
+  connection = g_bus_get_sync (arguments->is_system ? G_BUS_TYPE_SYSTEM : G_BUS_TYPE_SESSION, NULL,
+                               &error);
+  if (connection == NULL)
+    {
+      g_printerr ("llmsvcd: No %s bus: %s\n", arguments->is_system ? "system" : "session",
+                  error->message);
+      return EXIT_FAILURE;
+    }
+  /* on_lost() ends the process in order */
+  g_dbus_connection_set_exit_on_close (connection, FALSE);
+
+  limits = settings;
+  engine = llm_engine_new (g_steal_pointer (&settings));
+  daemon.engine = engine;
+  service = llm_bus_service_new (connection, arguments->is_system, engine, limits, &error);
+  if (service == NULL)
+    {
+      g_printerr ("llmsvcd: %s\n", error->message);
+      return EXIT_FAILURE;
+    }
+  g_signal_connect (service, "acquired", G_CALLBACK (on_acquired), &daemon);
+  g_signal_connect (service, "lost", G_CALLBACK (on_lost), &daemon);
+
+  g_unix_signal_add (SIGTERM, on_signal, &daemon);
+  g_unix_signal_add (SIGINT, on_signal, &daemon);
+  g_unix_signal_add (SIGHUP, on_signal, &daemon);
+
+  llm_bus_service_start (service);
+  g_main_loop_run (loop);
+  stop (&daemon, service, connection);
+  return daemon.status;
+}
+
+int
+main (int   argc,
+      char *argv[])
+{
+  g_auto(Arguments) arguments = { 0 };
+  g_autoptr(GError) error = NULL;
+
+  g_set_prgname ("llmsvcd");
+  g_log_writer_default_set_use_stderr (TRUE);
+  umask (0077);
+  signal (SIGPIPE, SIG_IGN);
+
+  if (!parse_arguments (&arguments, &argc, &argv, &error))
+    {
+      g_printerr ("llmsvcd: %s\n", error->message);
+      return EXIT_FAILURE;
+    }
+  if (arguments.show_version)
+    {
+      g_print ("llmsvcd %s\n", LLM_VERSION);
+      return EXIT_SUCCESS;
+    }
+
+  return run (&arguments);
+}

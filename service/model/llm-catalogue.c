@@ -1,0 +1,228 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llm-model"
+
+#include "model/llm-catalogue.h"
+
+#include <string.h>
+
+#include "model/llm-model.h"
+
+#define SUFFIX ".gguf"
+/* Characters of a text from a file that are shown to people. */
+#define MAX_TEXT 256
+
+LlmModelInfo *
+llm_model_info_ref (LlmModelInfo *self)
+{
+  g_return_val_if_fail (self != NULL, NULL);
+
+  g_atomic_ref_count_inc (&self->ref_count);
+  return self;
+}
+
+void
+llm_model_info_unref (LlmModelInfo *self)
+{
+  g_return_if_fail (self != NULL);
+
+  if (!g_atomic_ref_count_dec (&self->ref_count))
+    return;
+
+  g_free (self->id);
+  g_free (self->title);
+  g_free (self->path);
+  g_free (self->architecture);
+  g_free (self->quantization);
+  g_free (self->license);
+  g_clear_error (&self->error);
+  g_free (self);
+}
+
+static char *
+make_id (const char *path)
+{
+  g_autofree char *base = g_path_get_basename (path);
+  g_autofree char *id = g_filename_display_name (base);
+
+  if (g_str_has_suffix (id, SUFFIX) && strlen (id) > strlen (SUFFIX))
+    id[strlen (id) - strlen (SUFFIX)] = '\0';
+  return g_steal_pointer (&id);
+}
+
+/* A text for people, on one line and not too long; @fallback when there is none. */
+static char *
+read_text (LlmGguf    *gguf,
+           const char *key,
+           const char *fallback)
+{
+  g_autofree char *text = llm_gguf_get_string (gguf, key, TRUE, NULL);
+  GString *shown;
+  guint n = 0;
+
+  if (text == NULL || *text == '\0')
+    return g_strdup (fallback);
+
+  shown = g_string_new (NULL);
+  for (const char *p = text; *p != '\0' && n < MAX_TEXT; p = g_utf8_next_char (p), n++)
+    {
+      gunichar c = g_utf8_get_char (p);
+
+      g_string_append_unichar (shown, g_unichar_isprint (c) ? c : ' ');
+    }
+  return g_string_free (shown, FALSE);
+}
+
+static void
+read_tensors (LlmModelInfo *self,
+              LlmGguf      *gguf)
+{
+  g_autoptr(GHashTable) counts = g_hash_table_new_full (NULL, NULL, NULL, g_free);
+  guint64 most = 0;
+
+  for (guint i = 0; i < llm_gguf_get_n_tensors (gguf); i++)
+    {
+      const LlmGgufTensor *tensor = llm_gguf_get_tensor (gguf, i);
+      guint64 n = tensor->dims[0] * tensor->dims[1] * tensor->dims[2] * tensor->dims[3];
+      guint64 *count = g_hash_table_lookup (counts, GUINT_TO_POINTER (tensor->type));
+
+      if (count == NULL)
+        {
+          count = g_new0 (guint64, 1);
+          g_hash_table_insert (counts, GUINT_TO_POINTER (tensor->type), count);
+        }
+      *count += n;
+      self->parameters += n;
+      if (*count > most)
+        {
+          most = *count;
+          g_free (self->quantization);
+          self->quantization = g_strdup (llk_type_name (tensor->type));
+        }
+    }
+}
+
+LlmModelInfo *
+llm_model_info_read (const char *path)
+{
+  LlmModelInfo *self;
+  g_autoptr(LlmGguf) gguf = NULL;
+  g_autoptr(LlmModel) model = NULL;
+
+  g_return_val_if_fail (path != NULL, NULL);
+
+  self = g_new0 (LlmModelInfo, 1);
+  g_atomic_ref_count_init (&self->ref_count);
+  self->path = g_strdup (path);
+  self->id = make_id (path);
+
+  gguf = llm_gguf_open (path, &self->error);
+  if (gguf != NULL)
+    {
+      self->file_bytes = llm_file_map_get_size (llm_gguf_get_map (gguf));
+      self->title = read_text (gguf, "general.name", self->id);
+      self->architecture = read_text (gguf, "general.architecture", "");
+      self->license = read_text (gguf, "general.license", "");
+      read_tensors (self, gguf);
+      model = llm_model_new_for_gguf (gguf, &self->error);
+    }
+  if (model != NULL)
+    self->context_length = llm_model_get_hparams (model)->n_ctx;
+
+  /* Text is never NULL, so that it can go over the bus. */
+  self->title = self->title != NULL ? self->title : g_strdup (self->id);
+  self->architecture = self->architecture != NULL ? self->architecture : g_strdup ("");
+  self->quantization = self->quantization != NULL ? self->quantization : g_strdup ("");
+  self->license = self->license != NULL ? self->license : g_strdup ("");
+  return self;
+}
+
+/* `NAME-00002-of-00005.gguf` and the like, but not the first part: that is listed,
+ * with the error that split files get. */
+static gboolean
+is_further_part (const char *name)
+{
+  return g_regex_match_simple ("-[0-9]{5}-of-[0-9]{5}\\.gguf$", name, 0, 0) &&
+         !g_regex_match_simple ("-00001-of-[0-9]{5}\\.gguf$", name, 0, 0);
+}
+
+static int
+compare_names (gconstpointer a,
+               gconstpointer b)
+{
+  return strcmp (*(const char *const *) a, *(const char *const *) b);
+}
+
+static GPtrArray *
+list_names (const char *folder)
+{
+  GPtrArray *names = g_ptr_array_new_with_free_func (g_free);
+  g_autoptr(GDir) dir = g_dir_open (folder, 0, NULL);
+  const char *name;
+
+  while (dir != NULL && (name = g_dir_read_name (dir)) != NULL)
+    {
+      g_autofree char *path = g_build_filename (folder, name, NULL);
+
+      if (g_str_has_suffix (name, SUFFIX) && name[0] != '.' && !is_further_part (name) &&
+          !g_file_test (path, G_FILE_TEST_IS_DIR))
+        g_ptr_array_add (names, g_strdup (name));
+    }
+  g_ptr_array_sort (names, compare_names);
+  return names;
+}
+
+typedef struct
+{
+  GPtrArray *infos;       /* (element-type LlmModelInfo) (owned) */
+  GHashTable *names;      /* (element-type utf8) (owned): of files, that were found */
+  GHashTable *ids;        /* (element-type utf8) (unowned) */
+} Scan;
+
+static void
+add_file (Scan       *scan,
+          const char *path)
+{
+  g_autofree char *name = g_path_get_basename (path);
+  g_autofree char *first_id = NULL;
+  LlmModelInfo *info;
+
+  if (!g_hash_table_add (scan->names, g_steal_pointer (&name)))
+    return;
+
+  info = llm_model_info_read (path);
+  first_id = g_strdup (info->id);
+  for (guint n = 2; g_hash_table_contains (scan->ids, info->id); n++)
+    {
+      g_free (info->id);
+      info->id = g_strdup_printf ("%s-%u", first_id, n);
+    }
+  g_hash_table_add (scan->ids, info->id);
+  g_ptr_array_add (scan->infos, info);
+}
+
+GPtrArray *
+llm_catalogue_scan (const char *const *folders,
+                    const char        *file)
+{
+  g_autoptr(GHashTable) names = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  g_autoptr(GHashTable) ids = g_hash_table_new (g_str_hash, g_str_equal);
+  Scan scan = { NULL, names, ids };
+
+  scan.infos = g_ptr_array_new_with_free_func ((GDestroyNotify) llm_model_info_unref);
+  if (file != NULL)
+    add_file (&scan, file);
+
+  for (guint i = 0; folders != NULL && folders[i] != NULL; i++)
+    {
+      g_autoptr(GPtrArray) found = list_names (folders[i]);
+
+      for (guint j = 0; j < found->len; j++)
+        {
+          g_autofree char *path = g_build_filename (folders[i], g_ptr_array_index (found, j), NULL);
+
+          add_file (&scan, path);
+        }
+    }
+  return scan.infos;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * The model files on this machine. A scan reads headers only, so it may run in
+ * any thread, but it does read files: not on the main thread.
+ */
+
+#pragma once
+
+#include <gio/gio.h>
+
+G_BEGIN_DECLS
+
+typedef struct
+{
+  gatomicrefcount ref_count;
+  char *id;             /* file name without ".gguf", made unique; stable */
+  char *title;          /* general.name, else the id */
+  char *path;
+  char *architecture;
+  char *quantization;   /* type of most of the weights: "Q8_0" */
+  char *license;        /* "" when the file does not say */
+  guint64 parameters;
+  guint64 file_bytes;
+  guint context_length;
+  GError *error;        /* (nullable): why this file can't be used */
+} LlmModelInfo;
+
+LlmModelInfo *llm_model_info_ref   (LlmModelInfo *self);
+void          llm_model_info_unref (LlmModelInfo *self);
+
+/* Reads one file's header. Never NULL: a file that can't be used has @error set. */
+LlmModelInfo *llm_model_info_read  (const char   *path);
+
+/**
+ * llm_catalogue_scan:
+ * @folders: NULL-terminated, in order of preference; missing ones are skipped
+ * @file: (nullable): one more file, which comes first
+ *
+ * Finds `*.gguf` (not in sub-folders; parts of split files `-00002-of-…` are
+ * left out). A name found in two folders counts once, the first wins.
+ *
+ * Returns: (element-type LlmModelInfo) (transfer full): in order of preference,
+ *   inside a folder by name; broken files are listed too
+ */
+GPtrArray    *llm_catalogue_scan   (const char *const *folders,
+                                    const char        *file);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmModelInfo, llm_model_info_unref)
+
+G_END_DECLS

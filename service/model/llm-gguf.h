@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * A GGUF file, versions 2 and 3: key-values and tensor table, memory-mapped.
+ * The file is untrusted: every count, length, offset, type and string is
+ * checked before use, nothing is allocated on a file's word alone, and an error
+ * names the file, the field, what was found and what is supported.
+ * Immutable once opened; any thread.
+ */
+
+#pragma once
+
+#include <gio/gio.h>
+
+#include "io/llm-file-map.h"
+#include "kernels/llk-types.h"
+
+G_BEGIN_DECLS
+
+typedef struct _LlmGguf LlmGguf;
+
+#define LLM_GGUF_MAX_DIMS 4
+
+typedef struct
+{
+  const char *name;                   /* valid UTF-8, owned by the file */
+  guint n_dims;
+  guint64 dims[LLM_GGUF_MAX_DIMS];    /* dims[0] runs fastest; unused ones are 1 */
+  LlkType type;
+  guint64 offset;                     /* bytes from the start of the file */
+  guint64 bytes;
+} LlmGgufTensor;
+
+typedef enum
+{
+  LLM_GGUF_UINT8 = 0, LLM_GGUF_INT8, LLM_GGUF_UINT16, LLM_GGUF_INT16, LLM_GGUF_UINT32,
+  LLM_GGUF_INT32, LLM_GGUF_FLOAT32, LLM_GGUF_BOOL, LLM_GGUF_STRING, LLM_GGUF_ARRAY,
+  LLM_GGUF_UINT64, LLM_GGUF_INT64, LLM_GGUF_FLOAT64,
+  LLM_GGUF_N_TYPES
+} LlmGgufType;
+
+/* Opens and checks @path. */
+LlmGguf             *llm_gguf_open        (const char  *path,
+                                           GError     **error) G_GNUC_WARN_UNUSED_RESULT;
+/* The same from memory, for tests and the fuzzer; @name stands for the path. */
+LlmGguf             *llm_gguf_new_for_bytes (GBytes     *bytes,
+                                           const char  *name,
+                                           GError     **error) G_GNUC_WARN_UNUSED_RESULT;
+LlmGguf             *llm_gguf_ref         (LlmGguf     *self);
+void                 llm_gguf_unref       (LlmGguf     *self);
+
+const char          *llm_gguf_get_path    (LlmGguf     *self);
+guint                llm_gguf_get_version (LlmGguf     *self);
+/* The mapping below, whose bytes tensors point into. */
+LlmFileMap          *llm_gguf_get_map     (LlmGguf     *self);
+/* XXH3 of header, key-values and tensor table: names the model's identity. */
+guint64              llm_gguf_get_header_hash (LlmGguf *self);
+
+guint                llm_gguf_get_n_keys  (LlmGguf     *self);
+const char          *llm_gguf_get_key     (LlmGguf     *self,
+                                           guint        index,
+                                           LlmGgufType *type,
+                                           guint64     *array_length);
+gboolean             llm_gguf_has         (LlmGguf     *self,
+                                           const char  *key);
+/* The same, and fills in its @type and @array_length (0 when it is no array), both
+ * optional. */
+gboolean             llm_gguf_lookup      (LlmGguf     *self,
+                                           const char  *key,
+                                           LlmGgufType *type,
+                                           guint64     *array_length);
+
+/* Values by key, with the type checked. Required ones fail with INVALID_MODEL
+ * when missing; with @fallback non-NULL a missing key gives the fallback, a key
+ * of another type still fails. Integers of any width and sign are taken when
+ * the value lies in [@min, @max]. */
+gboolean llm_gguf_get_uint   (LlmGguf *self, const char *key, guint64 min, guint64 max,
+                              const guint64 *fallback, guint64 *value, GError **error);
+gboolean llm_gguf_get_double (LlmGguf *self, const char *key, double min, double max,
+                              const double *fallback, double *value, GError **error);
+gboolean llm_gguf_get_bool   (LlmGguf *self, const char *key, const gboolean *fallback,
+                              gboolean *value, GError **error);
+/* (transfer full): valid UTF-8 without NUL; NULL and no error when @optional and missing. */
+char    *llm_gguf_get_string (LlmGguf *self, const char *key, gboolean optional, GError **error);
+
+/* Arrays in place. Strings are neither NUL-terminated nor checked to be UTF-8
+ * (vocabularies hold bytes). @n_items is checked against the file's size. */
+typedef struct { const char *text; gsize length; } LlmGgufString;
+/* (transfer full) (array): items point into the file; NULL and no error when @optional and missing. */
+LlmGgufString *llm_gguf_get_strings (LlmGguf *self, const char *key, gboolean optional,
+                                     gsize *n_items, GError **error);
+/* (transfer full) (array): floats, or integers widened to gint64. */
+float         *llm_gguf_get_floats  (LlmGguf *self, const char *key, gboolean optional,
+                                     gsize *n_items, GError **error);
+gint64        *llm_gguf_get_ints    (LlmGguf *self, const char *key, gboolean optional,
+                                     gsize *n_items, GError **error);
+
+guint                llm_gguf_get_n_tensors (LlmGguf   *self);
+const LlmGgufTensor *llm_gguf_get_tensor  (LlmGguf     *self,
+                                           guint        index);
+const LlmGgufTensor *llm_gguf_find_tensor (LlmGguf     *self,
+                                           const char  *name);
+
+/* (transfer full): text from the file, made fit for a message: valid UTF-8 with no
+ * control characters and of a limited length, in quotation marks. */
+char                *llm_gguf_quote       (const char  *text,
+                                           gsize        length);
+
+/* Sets an error that begins with the file's path. Returns FALSE. */
+gboolean             llm_gguf_fail        (LlmGguf     *self,
+                                           GError     **error,
+                                           int          code,
+                                           const char  *format,
+                                           ...) G_GNUC_PRINTF (4, 5);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmGguf, llm_gguf_unref)
+
+G_END_DECLS

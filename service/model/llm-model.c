@@ -1,0 +1,170 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llm-model"
+
+#include "model/llm-model.h"
+
+#include <xxhash.h>
+
+#include "common/llmsvc-error.h"
+#include "model/llm-weights.h"
+
+struct _LlmModel
+{
+  gatomicrefcount ref_count;
+
+  LlmGguf *gguf;
+  LlmHparams hparams;
+  LlmTokenizer *tokenizer;
+  LlmTemplate *template;    /* (nullable) */
+  GError *template_error;   /* (nullable): why there is no template */
+  char identity[17];
+};
+
+/* The table of tensors and all keys, but not the weights: reading these would
+ * take as long as loading the model. */
+static void
+write_identity (LlmModel *self)
+{
+  guint64 parts[] = {
+    GUINT64_TO_LE (llm_gguf_get_header_hash (self->gguf)),
+    GUINT64_TO_LE (llm_file_map_get_size (llm_gguf_get_map (self->gguf))),
+  };
+
+  g_snprintf (self->identity, sizeof self->identity, "%016" G_GINT64_MODIFIER "x",
+              (guint64) XXH3_64bits (parts, sizeof parts));
+}
+
+/* A template that is not known only stops chats; one that can't be read is an error. */
+static gboolean
+read_template (LlmModel *self,
+               GError  **error)
+{
+  g_autoptr(GError) local_error = NULL;
+  g_autofree char *source = NULL;
+
+  source = llm_gguf_get_string (self->gguf, "tokenizer.chat_template", TRUE, &local_error);
+  if (local_error != NULL)
+    {
+      g_propagate_error (error, g_steal_pointer (&local_error));
+      return FALSE;
+    }
+  self->template = llm_template_new (source, self->tokenizer, llm_gguf_get_path (self->gguf),
+                                     &self->template_error);
+  return TRUE;
+}
+
+LlmModel *
+llm_model_open (const char  *path,
+                GError     **error)
+{
+  g_autoptr(LlmGguf) gguf = NULL;
+
+  g_return_val_if_fail (path != NULL, NULL);
+
+  gguf = llm_gguf_open (path, error);
+  return gguf != NULL ? llm_model_new_for_gguf (gguf, error) : NULL;
+}
+
+LlmModel *
+llm_model_new_for_gguf (LlmGguf  *gguf,
+                        GError  **error)
+{
+  g_autoptr(LlmModel) self = NULL;
+
+  g_return_val_if_fail (gguf != NULL, NULL);
+
+  self = g_new0 (LlmModel, 1);
+  g_atomic_ref_count_init (&self->ref_count);
+  self->gguf = llm_gguf_ref (gguf);
+
+  if (!llm_hparams_read (gguf, &self->hparams, error) ||
+      !llm_weights_check_tensors (gguf, &self->hparams, error))
+    return NULL;
+
+  self->tokenizer = llm_tokenizer_new (gguf, error);
+  if (self->tokenizer == NULL)
+    return NULL;
+  if (llm_tokenizer_get_n_tokens (self->tokenizer) != self->hparams.n_vocab)
+    {
+      llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+                     "tokenizer.ggml.tokens has %u tokens, but %s.vocab_size and the embedding "
+                     "have %u",
+                     llm_tokenizer_get_n_tokens (self->tokenizer), self->hparams.architecture,
+                     self->hparams.n_vocab);
+      return NULL;
+    }
+
+  if (!read_template (self, error))
+    return NULL;
+
+  write_identity (self);
+  return g_steal_pointer (&self);
+}
+
+LlmModel *
+llm_model_ref (LlmModel *self)
+{
+  g_return_val_if_fail (self != NULL, NULL);
+
+  g_atomic_ref_count_inc (&self->ref_count);
+  return self;
+}
+
+void
+llm_model_unref (LlmModel *self)
+{
+  g_return_if_fail (self != NULL);
+
+  if (!g_atomic_ref_count_dec (&self->ref_count))
+    return;
+
+  g_clear_pointer (&self->template, llm_template_free);
+  g_clear_error (&self->template_error);
+  g_clear_pointer (&self->tokenizer, llm_tokenizer_free);
+  g_clear_pointer (&self->gguf, llm_gguf_unref);
+  g_free (self);
+}
+
+LlmGguf *
+llm_model_get_gguf (LlmModel *self)
+{
+  g_return_val_if_fail (self != NULL, NULL);
+
+  return self->gguf;
+}
+
+const LlmHparams *
+llm_model_get_hparams (LlmModel *self)
+{
+  g_return_val_if_fail (self != NULL, NULL);
+
+  return &self->hparams;
+}
+
+LlmTokenizer *
+llm_model_get_tokenizer (LlmModel *self)
+{
+  g_return_val_if_fail (self != NULL, NULL);
+
+  return self->tokenizer;
+}
+
+LlmTemplate *
+llm_model_get_template (LlmModel  *self,
+                        GError   **error)
+{
+  g_return_val_if_fail (self != NULL, NULL);
+
+  if (self->template == NULL)
+    g_propagate_error (error, g_error_copy (self->template_error));
+  return self->template;
+}
+
+const char *
+llm_model_get_identity (LlmModel *self)
+{
+  g_return_val_if_fail (self != NULL, NULL);
+
+  return self->identity;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * A model file, opened: hyper-parameters, tokenizer, template. Weights are
+ * acquired apart (llm-weights.h). Immutable and reference-counted; any thread.
+ */
+
+#pragma once
+
+#include "model/llm-gguf.h"
+#include "model/llm-hparams.h"
+#include "model/llm-template.h"
+#include "model/llm-tokenizer.h"
+
+G_BEGIN_DECLS
+
+typedef struct _LlmModel LlmModel;
+
+/* Opens and checks all of it; touches no weights. */
+LlmModel         *llm_model_open           (const char *path,
+                                            GError    **error) G_GNUC_WARN_UNUSED_RESULT;
+/* For tests: of an opened file. */
+LlmModel         *llm_model_new_for_gguf   (LlmGguf    *gguf,
+                                            GError    **error) G_GNUC_WARN_UNUSED_RESULT;
+LlmModel         *llm_model_ref            (LlmModel   *self);
+void              llm_model_unref          (LlmModel   *self);
+
+LlmGguf          *llm_model_get_gguf       (LlmModel   *self);
+const LlmHparams *llm_model_get_hparams    (LlmModel   *self);
+LlmTokenizer     *llm_model_get_tokenizer  (LlmModel   *self);
+/* (nullable): NULL with @error (UNSUPPORTED) set when the file's template is not known. */
+LlmTemplate      *llm_model_get_template   (LlmModel   *self,
+                                            GError    **error);
+/* Names this file's content for what is stored beside it: tokens and later KV
+ * chunks are valid only with the same identity. 16 hexadecimal digits. */
+const char       *llm_model_get_identity   (LlmModel   *self);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmModel, llm_model_unref)
+
+G_END_DECLS

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * How byte-level BPE vocabularies cut text into words before merging: each was
+ * trained with one of a few patterns, named by tokenizer.ggml.pre. The patterns
+ * are written out as functions that look one or two characters ahead, so that
+ * no text makes them slow. Constant tables; any thread.
+ */
+
+#pragma once
+
+#include <glib.h>
+
+G_BEGIN_DECLS
+
+typedef struct _LlmPretokenizer LlmPretokenizer;
+
+typedef void (*LlmWordFunc) (const char *word,
+                             gsize       length,
+                             gpointer    user_data);
+
+/* NULL if there is none of this name. */
+const LlmPretokenizer *llm_pretokenizer_find           (const char            *name);
+/* (transfer full): all names with commas between them, for messages. */
+char                  *llm_pretokenizer_list_names     (void);
+
+/* Whether a word that is a token is taken whole, whatever the merges say. */
+gboolean               llm_pretokenizer_ignores_merges (const LlmPretokenizer *self);
+/* Whether its models want a BOS where the file doesn't say. */
+gboolean               llm_pretokenizer_adds_bos       (const LlmPretokenizer *self);
+
+/* Calls @func for each word in order; together they are the text. */
+void                   llm_pretokenizer_split          (const LlmPretokenizer *self,
+                                                        const char            *text,
+                                                        gsize                  length,
+                                                        LlmWordFunc            func,
+                                                        gpointer               user_data);
+
+G_END_DECLS

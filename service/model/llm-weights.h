@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Weights by segment: the part of one operator of one layer that one step of
+ * the sub-model table adds. Everything that multiplies asks here and gives the
+ * view back; whether the bytes are resident, stream in, or are only the active
+ * channels is the provider's business. A plain GGUF file has one segment.
+ *
+ * The table of the provider is immutable; acquire and release belong to the
+ * executor's thread.
+ */
+
+#pragma once
+
+#include "base/llm-ledger.h"
+#include "base/llm-status.h"
+#include "model/llm-hparams.h"
+
+G_BEGIN_DECLS
+
+typedef enum
+{
+  LLM_OP_TOKEN_EMBEDDING, /* [n_embd × n_vocab], read by rows */
+  LLM_OP_ATTENTION_NORM,  /* F32 [n_embd] */
+  LLM_OP_QUERY,           /* [n_embd × n_heads·head_dim] */
+  LLM_OP_KEY,             /* [n_embd × n_kv_heads·head_dim] */
+  LLM_OP_VALUE,           /* [n_embd × n_kv_heads·head_dim] */
+  LLM_OP_ATTENTION_OUT,   /* [n_heads·head_dim × n_embd] */
+  LLM_OP_FFN_NORM,        /* F32 [n_embd] */
+  LLM_OP_FFN_GATE,        /* [n_embd × n_ff] */
+  LLM_OP_FFN_UP,          /* [n_embd × n_ff] */
+  LLM_OP_FFN_DOWN,        /* [n_ff × n_embd] */
+  LLM_OP_OUTPUT_NORM,     /* F32 [n_embd] */
+  LLM_OP_OUTPUT,          /* [n_embd × n_vocab], the embedding where tied */
+  LLM_OP_ROPE_FACTORS,    /* F32 [rope_dim / 2], divides the frequencies; often absent */
+  LLM_N_OPS,
+} LlmOperator;
+
+/* What is known of the input when weights are asked for: a provider that loads
+ * only active channels looks at it (A1). */
+typedef struct
+{
+  const float *values;  /* (nullable) [n_rows × n_in] */
+  guint n_rows;
+} LlmActivation;
+
+/* A matrix is stored by output rows: row j holds n_in values, @row_bytes apart.
+ * A segment covers outputs [out_first, out_first + out_count) of inputs
+ * [in_first, in_first + in_count); @data is the first of them. */
+typedef struct
+{
+  const void *data;
+  LlkType type;
+  gsize row_bytes;
+  guint in_first, in_count;
+  guint out_first, out_count;
+  const guint32 *channels; /* (nullable): the inputs that are there, in_count of them */
+  gpointer lease;          /* the provider's own */
+} LlmWeightView;
+
+typedef struct _LlmWeights LlmWeights;
+
+typedef struct
+{
+  /* Fills in @view, or says that it must wait. @segment counts the steps of the
+   * sub-model table, from 0. */
+  LlmStatus (*acquire) (LlmWeights          *self,
+                        LlmOperator          op,
+                        guint                layer,
+                        guint                segment,
+                        const LlmActivation *activation,
+                        LlmWeightView       *view,
+                        GError             **error);
+  void      (*release) (LlmWeights    *self,
+                        LlmWeightView *view);
+  /* Whether the bytes handed out so far were the file's: FALSE after damage. */
+  gboolean  (*check)   (LlmWeights    *self,
+                        GError       **error);
+  void      (*free)    (LlmWeights    *self);
+} LlmWeightProvider;
+
+/* What every provider starts with. */
+struct _LlmWeights
+{
+  const LlmWeightProvider *provider;
+  guint n_segments;                    /* at least 1 */
+  const guint8 *segment_percent;       /* sub-model in percent up to and with each segment; last is 100 */
+  guint64 bytes;                       /* of weights in all */
+};
+
+static inline LlmStatus
+llm_weights_acquire (LlmWeights          *self,
+                     LlmOperator          op,
+                     guint                layer,
+                     guint                segment,
+                     const LlmActivation *activation,
+                     LlmWeightView       *view,
+                     GError             **error)
+{
+  return self->provider->acquire (self, op, layer, segment, activation, view, error);
+}
+
+static inline void
+llm_weights_release (LlmWeights    *self,
+                     LlmWeightView *view)
+{
+  self->provider->release (self, view);
+}
+
+gboolean    llm_weights_check       (LlmWeights    *self,
+                                     GError       **error);
+void        llm_weights_free        (LlmWeights    *self);
+const char *llm_operator_get_name   (LlmOperator    op);
+
+/* Provider: all tensors of the file, memory-mapped. Checks the presence, shape
+ * and type of every tensor the forward pass will use. Counts its bytes in
+ * @ledger (nullable) as LLM_HOLDER_WEIGHTS until freed; freeing gives the file's
+ * pages back to the system. */
+LlmWeights *llm_weights_new_mapped  (LlmGguf           *gguf,
+                                     const LlmHparams  *hparams,
+                                     LlmLedger         *ledger,
+                                     GError           **error) G_GNUC_WARN_UNUSED_RESULT;
+
+/* The checks of llm_weights_new_mapped() that need no bytes of weights: whether
+ * the file has every tensor of the forward pass and none that it would leave out. */
+gboolean    llm_weights_check_tensors (LlmGguf           *gguf,
+                                     const LlmHparams  *hparams,
+                                     GError           **error) G_GNUC_WARN_UNUSED_RESULT;
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmWeights, llm_weights_free)
+
+G_END_DECLS

@@ -1,0 +1,252 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "tool.h"
+
+#include <stdio.h>
+#include <string.h>
+
+#include <json-glib/json-glib.h>
+
+#include "engine/llm-engine.h"
+
+/* --- a sink that prints --- */
+
+#define TOOL_TYPE_SINK (tool_sink_get_type ())
+G_DECLARE_FINAL_TYPE (ToolSink, tool_sink, TOOL, SINK, GObject)
+
+struct _ToolSink
+{
+  GObject parent_instance;
+
+  gboolean streams;     /* print as it comes */
+  GString *text;
+  GVariant *results;    /* (nullable) */
+  GError *error;        /* (nullable) */
+  gboolean is_finished;
+};
+
+static void tool_sink_iface_init (LlmSinkInterface *iface);
+
+G_DEFINE_FINAL_TYPE_WITH_CODE (ToolSink, tool_sink, G_TYPE_OBJECT,
+                               G_IMPLEMENT_INTERFACE (LLM_TYPE_SINK, tool_sink_iface_init))
+
+static gboolean
+tool_sink_accept (LlmSink    *sink,
+                  const char *text,
+                  gsize       length)
+{
+  ToolSink *self = TOOL_SINK (sink);
+
+  g_string_append_len (self->text, text, length);
+  if (self->streams)
+    {
+      fwrite (text, 1, length, stdout);
+      fflush (stdout);
+    }
+  return TRUE;
+}
+
+static void
+tool_sink_finish (LlmSink      *sink,
+                  GVariant     *results,
+                  const GError *error)
+{
+  ToolSink *self = TOOL_SINK (sink);
+
+  self->results = results != NULL ? g_variant_ref (results) : NULL;
+  self->error = error != NULL ? g_error_copy (error) : NULL;
+  self->is_finished = TRUE;
+}
+
+static void
+tool_sink_iface_init (LlmSinkInterface *iface)
+{
+  iface->accept = tool_sink_accept;
+  iface->finish = tool_sink_finish;
+}
+
+static void
+tool_sink_finalize (GObject *object)
+{
+  ToolSink *self = TOOL_SINK (object);
+
+  g_string_free (self->text, TRUE);
+  g_clear_pointer (&self->results, g_variant_unref);
+  g_clear_error (&self->error);
+  G_OBJECT_CLASS (tool_sink_parent_class)->finalize (object);
+}
+
+static void
+tool_sink_class_init (ToolSinkClass *klass)
+{
+  G_OBJECT_CLASS (klass)->finalize = tool_sink_finalize;
+}
+
+static void
+tool_sink_init (ToolSink *self)
+{
+  self->text = g_string_new (NULL);
+}
+
+/* --- --- */
+
+/* KEY=VALUE with the value in GVariant's text format, or a plain string. */
+static gboolean
+add_option (GVariantDict *dict,
+            const char   *text,
+            GError      **error)
+{
+  const char *equals = strchr (text, '=');
+  g_autofree char *key = NULL;
+  g_autoptr(GVariant) value = NULL;
+
+  if (equals == NULL || equals == text)
+    {
+      g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+                   "--option %s: write KEY=VALUE", text);
+      return FALSE;
+    }
+  key = g_strndup (text, equals - text);
+  value = g_variant_parse (NULL, equals + 1, NULL, NULL, NULL);
+  if (value == NULL)
+    value = g_variant_ref_sink (g_variant_new_string (equals + 1));
+  g_variant_dict_insert_value (dict, key, value);
+  return TRUE;
+}
+
+static void
+on_begun (GObject      *source,
+          GAsyncResult *result,
+          gpointer      data)
+{
+  ToolSink *sink = data;
+  g_autoptr(LlmGeneration) generation = llm_engine_complete_finish (LLM_ENGINE (source), result, &sink->error);
+
+  if (generation == NULL)
+    sink->is_finished = TRUE;
+}
+
+static int
+print_end (ToolSink *sink,
+           gboolean  as_json)
+{
+  g_autofree char *results = NULL;
+
+  if (sink->error != NULL)
+    {
+      if (sink->streams && sink->text->len > 0)
+        putchar ('\n');
+      return tool_fail (sink->error);
+    }
+  if (as_json)
+    {
+      g_autofree char *json = NULL;
+      GVariantDict dict;
+      g_autoptr(GVariant) all = NULL;
+
+      g_variant_dict_init (&dict, sink->results);
+      g_variant_dict_insert (&dict, "text", "s", sink->text->str);
+      all = g_variant_ref_sink (g_variant_dict_end (&dict));
+      json = json_gvariant_serialize_data (all, NULL);
+      puts (json);
+    }
+  else
+    {
+      putchar ('\n');
+    }
+  return TOOL_OK;
+}
+
+int
+tool_generate (int    argc,
+               char **argv)
+{
+  g_autofree char *model = NULL;
+  g_autofree char *system = NULL;
+  gboolean is_raw = FALSE;
+  gboolean as_json = FALSE;
+  double temperature = -1;
+  int max_tokens = 0;
+  gint64 seed = -1;
+  int threads = 0;
+  g_auto(GStrv) options = NULL;
+  const GOptionEntry entries[] = {
+    { "model", 'm', 0, G_OPTION_ARG_FILENAME, &model, "The GGUF file", "FILE" },
+    { "raw", 0, 0, G_OPTION_ARG_NONE, &is_raw, "Take the prompt as it is, without the model's template", NULL },
+    { "system", 's', 0, G_OPTION_ARG_STRING, &system, "System text", "TEXT" },
+    { "temperature", 't', 0, G_OPTION_ARG_DOUBLE, &temperature, "0 for the likeliest token each time", "X" },
+    { "max-tokens", 'n', 0, G_OPTION_ARG_INT, &max_tokens, "The longest answer", "N" },
+    { "seed", 0, 0, G_OPTION_ARG_INT64, &seed, "Same seed, same text", "N" },
+    { "threads", 0, 0, G_OPTION_ARG_INT, &threads, "Threads that compute", "N" },
+    { "option", 'o', 0, G_OPTION_ARG_STRING_ARRAY, &options, "Any option of the interface", "KEY=VALUE" },
+    { "json", 0, 0, G_OPTION_ARG_NONE, &as_json, "Text and results as one JSON object", NULL },
+    G_OPTION_ENTRY_NULL
+  };
+  g_autoptr(GError) error = NULL;
+  g_autoptr(LlmsvcOptions) parsed = NULL;
+  g_autoptr(LlmEngine) engine = NULL;
+  g_autoptr(LlmCaller) caller = llm_caller_new (0, "", "", FALSE, TRUE);
+  g_autoptr(ToolSink) sink = NULL;
+  g_autofree char *prompt = NULL;
+  g_autoptr(GVariant) dict = NULL;
+  LlmSettings *settings;
+  GVariantDict builder;
+  int status;
+
+  if (!tool_parse (&argc, &argv, entries, "PROMPT", "Answers PROMPT (- reads it from standard input).", 1))
+    return TOOL_USAGE;
+  if (model == NULL)
+    {
+      g_printerr ("llmsvc-tool: --model FILE is missing\n");
+      return TOOL_USAGE;
+    }
+
+  g_variant_dict_init (&builder, NULL);
+  for (guint i = 0; options != NULL && options[i] != NULL; i++)
+    if (!add_option (&builder, options[i], &error))
+      {
+        g_variant_dict_clear (&builder);
+        tool_fail (error);
+        return TOOL_USAGE;
+      }
+  if (is_raw)
+    g_variant_dict_insert (&builder, "raw", "b", TRUE);
+  if (system != NULL)
+    g_variant_dict_insert (&builder, "system", "s", system);
+  if (temperature >= 0)
+    g_variant_dict_insert (&builder, "temperature", "d", temperature);
+  if (max_tokens > 0)
+    g_variant_dict_insert (&builder, "max-tokens", "u", max_tokens);
+  if (seed >= 0)
+    g_variant_dict_insert (&builder, "seed", "t", seed);
+  dict = g_variant_ref_sink (g_variant_dict_end (&builder));
+
+  settings = llm_settings_new ();
+  settings->model_file = g_steal_pointer (&model);
+  settings->n_threads = threads;
+  engine = llm_engine_new (settings);
+  parsed = llmsvc_options_parse (dict, LLMSVC_CALL_COMPLETE, llm_engine_get_features (engine), &error);
+  if (parsed == NULL)
+    {
+      tool_fail (error);
+      return TOOL_USAGE;
+    }
+  prompt = strcmp (argv[1], "-") == 0 ? tool_read ("-", &error) : g_strdup (argv[1]);
+  if (prompt == NULL)
+    return tool_fail (error);
+  if (!g_utf8_validate (prompt, -1, NULL))
+    {
+      g_printerr ("llmsvc-tool: the prompt is not valid UTF-8\n");
+      return TOOL_USAGE;
+    }
+
+  sink = g_object_new (TOOL_TYPE_SINK, NULL);
+  sink->streams = !as_json;
+  llm_engine_start (engine);
+  llm_engine_complete_async (engine, caller, prompt, parsed, LLM_SINK (sink), on_begun, sink);
+  while (!sink->is_finished)
+    g_main_context_iteration (NULL, TRUE);
+  status = print_end (sink, as_json);
+  llm_engine_stop (engine);
+  return status;
+}

@@ -1,0 +1,110 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "tool.h"
+
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "exec/llm-perplexity.h"
+#include "model/llm-model.h"
+
+/* Progress on a terminal only. */
+static gboolean
+on_window (const LlmPerplexity *so_far,
+           gpointer             data)
+{
+  if (isatty (STDERR_FILENO))
+    fprintf (stderr, "\r%u windows, %.4f ", so_far->n_windows, so_far->perplexity);
+  return TRUE;
+}
+
+static LlmKvStore *
+new_store (const LlmHparams *hparams,
+           gboolean          is_f32,
+           GError          **error)
+{
+  const LlmKvLayout layout = {
+    .kind = LLM_KV_FULL,
+    .format = is_f32 ? LLM_KV_F32 : LLM_KV_F16,
+    .n_layers = hparams->n_layers,
+    .n_kv_heads = hparams->n_kv_heads,
+    .head_dim = hparams->head_dim,
+    .chunk_slots = 16,
+  };
+
+  return llm_kv_store_new (&layout, NULL, error);
+}
+
+int
+tool_perplexity (int    argc,
+                 char **argv)
+{
+  g_autofree char *path = NULL;
+  int n_ctx = 512;
+  int threads = 0;
+  gboolean is_plain = FALSE;
+  gboolean is_f32 = FALSE;
+  const GOptionEntry entries[] = {
+    { "model", 'm', 0, G_OPTION_ARG_FILENAME, &path, "The GGUF file", "FILE" },
+    { "ctx", 'c', 0, G_OPTION_ARG_INT, &n_ctx, "Tokens in one window (512)", "N" },
+    { "threads", 0, 0, G_OPTION_ARG_INT, &threads, "Threads that compute", "N" },
+    { "no-special", 0, 0, G_OPTION_ARG_NONE, &is_plain, "The text holds no control tokens", NULL },
+    { "kv-f32", 0, 0, G_OPTION_ARG_NONE, &is_f32, "Keep context memory in 32 bits", NULL },
+    G_OPTION_ENTRY_NULL
+  };
+  g_autoptr(GError) error = NULL;
+  g_autoptr(LlmModel) model = NULL;
+  g_autoptr(LlmWeights) weights = NULL;
+  g_autoptr(LlmKvStore) store = NULL;
+  g_autoptr(LlmWorkerPool) pool = NULL;
+  g_autoptr(LlmForward) forward = NULL;
+  g_autoptr(GArray) tokens = g_array_new (FALSE, FALSE, sizeof (gint32));
+  g_autofree char *text = NULL;
+  const LlmHparams *hparams;
+  LlmTokenizer *tokenizer;
+  LlmTextPart part;
+  LlmPerplexity result;
+
+  if (!tool_parse (&argc, &argv, entries, "TEXT",
+                   "Perplexity of the file TEXT (- for standard input); the last line is “perplexity: X”.", 1))
+    return TOOL_USAGE;
+  if (path == NULL || n_ctx < 4 || threads < 0)
+    {
+      g_printerr ("llmsvc-tool: perplexity needs --model FILE, and --ctx of 4 or more\n");
+      return TOOL_USAGE;
+    }
+
+  text = tool_read (argv[1], &error);
+  if (text == NULL)
+    return tool_fail (error);
+  if (!g_utf8_validate (text, -1, NULL))
+    {
+      g_printerr ("llmsvc-tool: %s is not valid UTF-8\n", argv[1]);
+      return TOOL_FAILED;
+    }
+  model = llm_model_open (path, &error);
+  if (model == NULL)
+    return tool_fail (error);
+  hparams = llm_model_get_hparams (model);
+  tokenizer = llm_model_get_tokenizer (model);
+  weights = llm_weights_new_mapped (llm_model_get_gguf (model), hparams, NULL, &error);
+  store = weights != NULL ? new_store (hparams, is_f32, &error) : NULL;
+  if (store == NULL)
+    return tool_fail (error);
+
+  part = (LlmTextPart) { text, strlen (text), !is_plain };
+  llm_tokenizer_encode (tokenizer, &part, 1, TRUE, tokens);
+  pool = llm_worker_pool_new (threads);
+  forward = llm_forward_new (hparams, weights, pool, llk_ops_best (), NULL);
+  if (!llm_perplexity_run (forward, hparams, store, (const gint32 *) tokens->data, tokens->len, n_ctx,
+                           llm_tokenizer_adds_bos (tokenizer) ? llm_tokenizer_get_bos (tokenizer) : -1,
+                           on_window, NULL, &result, &error))
+    return tool_fail (error);
+
+  if (isatty (STDERR_FILENO))
+    fputc ('\n', stderr);
+  printf ("tokens: %u\nwindows: %u\nscored: %" G_GUINT64_FORMAT "\nnll: %.6f\nperplexity: %.4f\n",
+          tokens->len, result.n_windows, result.n_scored, result.nll, result.perplexity);
+  return TOOL_OK;
+}

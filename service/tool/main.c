@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "tool.h"
+
+#include "config.h"
+
+#include <locale.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct
+{
+  const char *name;
+  int (*run) (int argc, char **argv);
+  const char *summary;
+} commands[] = {
+  { "generate", tool_generate, "Answer a prompt" },
+  { "perplexity", tool_perplexity, "Measure how well a model predicts a text" },
+  { "tokenize", tool_tokenize, "Show a text's tokens" },
+  { "inspect", tool_inspect, "Show what a GGUF file holds" },
+};
+
+static void
+print_usage (FILE *stream)
+{
+  fputs ("Usage: llmsvc-tool COMMAND [OPTION…] …\n\nCommands:\n", stream);
+  for (guint i = 0; i < G_N_ELEMENTS (commands); i++)
+    fprintf (stream, "  %-12s %s\n", commands[i].name, commands[i].summary);
+  fputs ("\n“llmsvc-tool COMMAND --help” tells more.\n", stream);
+}
+
+gboolean
+tool_parse (int                *argc,
+            char             ***argv,
+            const GOptionEntry *entries,
+            const char         *usage,
+            const char         *summary,
+            int                 n_rest)
+{
+  g_autoptr(GOptionContext) context = g_option_context_new (usage);
+  g_autoptr(GError) error = NULL;
+
+  g_option_context_set_summary (context, summary);
+  g_option_context_add_main_entries (context, entries, NULL);
+  if (!g_option_context_parse (context, argc, argv, &error))
+    {
+      g_printerr ("llmsvc-tool: %s\n", error->message);
+      return FALSE;
+    }
+  if (*argc != n_rest + 1)
+    {
+      g_autofree char *help = g_option_context_get_help (context, TRUE, NULL);
+
+      g_printerr ("%s", help);
+      return FALSE;
+    }
+  return TRUE;
+}
+
+char *
+tool_read (const char *path,
+           GError    **error)
+{
+  char *text = NULL;
+
+  if (strcmp (path, "-") == 0)
+    path = "/dev/stdin";
+  return g_file_get_contents (path, &text, NULL, error) ? text : NULL;
+}
+
+int
+tool_fail (const GError *error)
+{
+  g_printerr ("llmsvc-tool: %s\n", error->message);
+  return TOOL_FAILED;
+}
+
+int
+main (int    argc,
+      char **argv)
+{
+  const char *name = argc > 1 ? argv[1] : "";
+
+  setlocale (LC_ALL, "");
+  for (guint i = 0; i < G_N_ELEMENTS (commands); i++)
+    if (strcmp (name, commands[i].name) == 0)
+      return commands[i].run (argc - 1, argv + 1);
+
+  if (strcmp (name, "--version") == 0)
+    {
+      puts ("llmsvc-tool " LLM_VERSION);
+      return TOOL_OK;
+    }
+  if (strcmp (name, "--help") == 0)
+    {
+      print_usage (stdout);
+      return TOOL_OK;
+    }
+  if (*name != '\0')
+    g_printerr ("llmsvc-tool: there is no command “%s”\n", name);
+  print_usage (stderr);
+  return TOOL_USAGE;
+}

@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * llmsvc-tool: the engine in one process, without a bus, root or activation.
+ * One file a subcommand; each is given its own arguments and returns the exit
+ * status.
+ */
+
+#pragma once
+
+#include <gio/gio.h>
+
+G_BEGIN_DECLS
+
+/* Exit statuses, as of llmctl. */
+enum
+{
+  TOOL_OK = 0,
+  TOOL_FAILED = 1,
+  TOOL_USAGE = 2,
+};
+
+int tool_generate   (int argc, char **argv);
+int tool_perplexity (int argc, char **argv);
+int tool_tokenize   (int argc, char **argv);
+int tool_inspect    (int argc, char **argv);
+
+/* Parses @entries and checks that @n_rest arguments are left. FALSE: usage was
+ * printed, or an error. */
+gboolean tool_parse (int *argc, char ***argv, const GOptionEntry *entries,
+                     const char *usage, const char *summary, int n_rest);
+/* "-" reads standard input; else the file. */
+char    *tool_read  (const char *path, GError **error);
+/* Prints @error after the program's name. */
+int      tool_fail  (const GError *error);
+
+G_END_DECLS

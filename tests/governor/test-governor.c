@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "governor/llm-governor.h"
+
+#include <glib/gstdio.h>
+
+/* --- a holder of memory that gives on an idle callback --- */
+
+#define TEST_TYPE_HOLDER (test_holder_get_type ())
+G_DECLARE_FINAL_TYPE (TestHolder, test_holder, TEST, HOLDER, GObject)
+
+struct _TestHolder
+{
+  GObject parent_instance;
+
+  const char *name;
+  LlmReclaimCost cost;
+  guint64 held;
+};
+
+typedef struct
+{
+  TestHolder *holder;
+  guint64 bytes;
+  LlmReclaimDone done;
+  gpointer data;
+} Give;
+
+static void test_holder_iface_init (LlmReclaimerInterface *iface);
+
+G_DEFINE_FINAL_TYPE_WITH_CODE (TestHolder, test_holder, G_TYPE_OBJECT,
+                               G_IMPLEMENT_INTERFACE (LLM_TYPE_RECLAIMER, test_holder_iface_init))
+
+static const char *
+get_name (LlmReclaimer *reclaimer)
+{
+  return TEST_HOLDER (reclaimer)->name;
+}
+
+static LlmReclaimCost
+get_cost (LlmReclaimer *reclaimer)
+{
+  return TEST_HOLDER (reclaimer)->cost;
+}
+
+static guint64
+get_held (LlmReclaimer *reclaimer)
+{
+  return TEST_HOLDER (reclaimer)->held;
+}
+
+static gboolean
+give_now (gpointer data)
+{
+  Give *give = data;
+  guint64 freed = MIN (give->bytes, give->holder->held);
+
+  give->holder->held -= freed;
+  give->done (freed, give->data);
+  return G_SOURCE_REMOVE;
+}
+
+static void
+give (LlmReclaimer  *reclaimer,
+      guint64        bytes,
+      gint64         deadline_us,
+      LlmReclaimDone done,
+      gpointer       data)
+{
+  Give *later = g_new (Give, 1);
+
+  *later = (Give) { TEST_HOLDER (reclaimer), bytes, done, data };
+  g_idle_add_full (G_PRIORITY_DEFAULT, give_now, later, g_free);
+}
+
+static void
+test_holder_iface_init (LlmReclaimerInterface *iface)
+{
+  iface->get_name = get_name;
+  iface->get_cost = get_cost;
+  iface->get_held = get_held;
+  iface->give = give;
+}
+
+static void
+test_holder_class_init (TestHolderClass *klass)
+{
+}
+
+static void
+test_holder_init (TestHolder *self)
+{
+}
+
+/* --- --- */
+
+typedef struct
+{
+  LlmLedger *ledger;
+  LlmGovernor *governor;
+  TestHolder *weights;
+  TestHolder *kv;
+  TestHolder *scratch;
+} Fixture;
+
+static TestHolder *
+add_holder (Fixture       *fixture,
+            const char    *name,
+            LlmReclaimCost cost,
+            guint64        held)
+{
+  TestHolder *holder = g_object_new (TEST_TYPE_HOLDER, NULL);
+
+  holder->name = name;
+  holder->cost = cost;
+  holder->held = held;
+  llm_governor_add (fixture->governor, LLM_RECLAIMER (holder));
+  return holder;
+}
+
+static void
+set_up (Fixture      *fixture,
+        gconstpointer data)
+{
+  fixture->ledger = llm_ledger_new ();
+  fixture->governor = llm_governor_new (fixture->ledger);
+  /* In the wrong order, on purpose: cost decides. */
+  fixture->weights = add_holder (fixture, "weights", LLM_RECLAIM_COSTLY, 1000);
+  fixture->kv = add_holder (fixture, "kv", LLM_RECLAIM_CHEAP, 100);
+  fixture->scratch = add_holder (fixture, "scratch", LLM_RECLAIM_FREE, 10);
+}
+
+static void
+tear_down (Fixture      *fixture,
+           gconstpointer data)
+{
+  g_object_unref (fixture->governor);
+  g_object_unref (fixture->weights);
+  g_object_unref (fixture->kv);
+  g_object_unref (fixture->scratch);
+  llm_ledger_unref (fixture->ledger);
+}
+
+static void
+on_result (GObject      *source,
+           GAsyncResult *result,
+           gpointer      data)
+{
+  GAsyncResult **slot = data;
+
+  *slot = g_object_ref (result);
+}
+
+static LlmTrimResult *
+trim (Fixture    *fixture,
+      LlmPressure level,
+      guint64     target)
+{
+  g_autoptr(GAsyncResult) result = NULL;
+
+  llm_governor_trim_async (fixture->governor, level, target, 0, on_result, &result);
+  while (result == NULL)
+    g_main_context_iteration (NULL, TRUE);
+  return llm_governor_trim_finish (fixture->governor, result, NULL);
+}
+
+static void
+assert_trim (Fixture    *fixture,
+             LlmPressure level,
+             guint64     target,
+             guint64     freed,
+             const char *steps)
+{
+  g_autoptr(LlmTrimResult) result = trim (fixture, level, target);
+  g_autofree char *joined = g_strjoinv (" ", result->steps);
+
+  g_assert_cmpuint (result->freed, ==, freed);
+  g_assert_cmpstr (joined, ==, steps);
+}
+
+static void
+test_levels (Fixture      *fixture,
+             gconstpointer data)
+{
+  g_assert_cmpuint (llm_governor_get_reclaimable (fixture->governor, LLM_RECLAIM_CHEAP), ==, 100);
+  assert_trim (fixture, LLM_PRESSURE_LOW, 0, 10, "scratch");
+  g_assert_cmpuint (fixture->kv->held, ==, 100);
+  fixture->scratch->held = 10;
+  assert_trim (fixture, LLM_PRESSURE_MEDIUM, 0, 110, "scratch kv");
+  g_assert_cmpuint (fixture->weights->held, ==, 1000);
+  assert_trim (fixture, LLM_PRESSURE_CRITICAL, 0, 1000, "weights");
+  assert_trim (fixture, LLM_PRESSURE_CRITICAL, 0, 0, "");
+}
+
+static void
+test_target (Fixture      *fixture,
+             gconstpointer data)
+{
+  assert_trim (fixture, LLM_PRESSURE_CRITICAL, 60, 60, "scratch kv");
+  g_assert_cmpuint (fixture->kv->held, ==, 50);
+  g_assert_cmpuint (fixture->weights->held, ==, 1000);
+}
+
+static void
+test_one_after_the_other (Fixture      *fixture,
+                          gconstpointer data)
+{
+  g_autoptr(GAsyncResult) first = NULL;
+  g_autoptr(GAsyncResult) second = NULL;
+  LlmTrimResult *result;
+
+  llm_governor_trim_async (fixture->governor, LLM_PRESSURE_MEDIUM, 0, 0, on_result, &first);
+  llm_governor_trim_async (fixture->governor, LLM_PRESSURE_CRITICAL, 0, 0, on_result, &second);
+  while (second == NULL)
+    g_main_context_iteration (NULL, TRUE);
+  g_assert_nonnull (first);
+  result = llm_governor_trim_finish (fixture->governor, first, NULL);
+  g_assert_cmpuint (result->freed, ==, 110);
+  llm_trim_result_free (result);
+  result = llm_governor_trim_finish (fixture->governor, second, NULL);
+  g_assert_cmpuint (result->freed, ==, 1000);
+  llm_trim_result_free (result);
+}
+
+static void
+test_deadline (Fixture      *fixture,
+               gconstpointer data)
+{
+  g_autoptr(GAsyncResult) result = NULL;
+  LlmTrimResult *trimmed;
+
+  /* A deadline that has passed: nothing is begun. */
+  llm_governor_trim_async (fixture->governor, LLM_PRESSURE_CRITICAL, 0, 1, on_result, &result);
+  while (result == NULL)
+    g_main_context_iteration (NULL, TRUE);
+  trimmed = llm_governor_trim_finish (fixture->governor, result, NULL);
+  g_assert_cmpuint (trimmed->freed, ==, 0);
+  llm_trim_result_free (trimmed);
+}
+
+static void
+test_parse (void)
+{
+  const char good[] = "some avg10=12.50 avg60=1.00 avg300=0.10 total=123\n"
+                      "full avg10=3.25 avg60=0.00 avg300=0.00 total=45\n";
+  const char *const bad[] = {
+    "", "some avg10=1 avg60=1 avg300=1 total=1\n", "nonsense\n",
+    "some avg10=x avg60=0 avg300=0 total=0\nfull avg10=0 avg60=0 avg300=0 total=0\n",
+    "some avg10=-1 avg60=0 avg300=0 total=0\nfull avg10=0 avg60=0 avg300=0 total=0\n",
+    "some avg10=0 avg60=0 avg300=0\nfull avg10=0 avg60=0 avg300=0 total=0\n",
+    "some avg10=0 avg60=0 avg300=0 total=0\nsome avg10=0 avg60=0 avg300=0 total=0\n"
+    "full avg10=0 avg60=0 avg300=0 total=0\n",
+  };
+  LlmStall stall;
+
+  g_assert_true (llm_pressure_parse (good, &stall));
+  g_assert_cmpfloat (stall.some_avg10, ==, 12.5);
+  g_assert_cmpfloat (stall.full_avg10, ==, 3.25);
+  for (guint i = 0; i < G_N_ELEMENTS (bad); i++)
+    g_assert_false (llm_pressure_parse (bad[i], &stall));
+}
+
+static void
+test_judge (void)
+{
+  const struct
+  {
+    double some;
+    double full;
+    LlmPressure pressure;
+  } cases[] = {
+    { 0, 0, LLM_PRESSURE_NONE },     { 4.9, 0, LLM_PRESSURE_NONE },
+    { 5, 0, LLM_PRESSURE_LOW },      { 20, 0, LLM_PRESSURE_MEDIUM },
+    { 6, 3, LLM_PRESSURE_MEDIUM },   { 30, 10, LLM_PRESSURE_CRITICAL },
+  };
+  LlmPressure level;
+
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    g_assert_cmpint (llm_pressure_judge (&(LlmStall) { cases[i].some, cases[i].full }), ==,
+                     cases[i].pressure);
+  g_assert_true (llm_pressure_parse_level ("critical", &level));
+  g_assert_cmpint (level, ==, LLM_PRESSURE_CRITICAL);
+  g_assert_false (llm_pressure_parse_level ("none", &level));
+  g_assert_false (llm_pressure_parse_level ("severe", &level));
+}
+
+static void
+test_read (void)
+{
+  g_autofree char *root = g_dir_make_tmp ("llm-test-XXXXXX", NULL);
+  g_autofree char *folder = g_build_filename (root, "proc", "pressure", NULL);
+  g_autofree char *path = g_build_filename (folder, "memory", NULL);
+
+  g_assert_cmpint (llm_pressure_read (root), ==, LLM_PRESSURE_NONE);
+  g_mkdir_with_parents (folder, 0700);
+  g_assert_true (g_file_set_contents (path,
+                                      "some avg10=50.00 avg60=1.00 avg300=0.10 total=123\n"
+                                      "full avg10=33.25 avg60=0.00 avg300=0.00 total=45\n", -1, NULL));
+  g_assert_cmpint (llm_pressure_read (root), ==, LLM_PRESSURE_CRITICAL);
+}
+
+int
+main (int    argc,
+      char **argv)
+{
+  g_test_init (&argc, &argv, NULL);
+  g_test_add ("/governor/levels", Fixture, NULL, set_up, test_levels, tear_down);
+  g_test_add ("/governor/target", Fixture, NULL, set_up, test_target, tear_down);
+  g_test_add ("/governor/one-after-the-other", Fixture, NULL, set_up, test_one_after_the_other, tear_down);
+  g_test_add ("/governor/deadline", Fixture, NULL, set_up, test_deadline, tear_down);
+  g_test_add_func ("/pressure/parse", test_parse);
+  g_test_add_func ("/pressure/judge", test_judge);
+  g_test_add_func ("/pressure/read", test_read);
+  return g_test_run ();
+}

@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Context memory against a model of it that copies everything always. */
+
+#include <math.h>
+#include <string.h>
+
+#include "common/llmsvc-error.h"
+#include "kernels/llk.h"
+#include "kv/llm-kv.h"
+
+#define N_LAYERS 2
+#define N_HEADS 3
+#define HEAD_DIM 5
+#define SLOTS 4
+#define N_VALUES (N_HEADS * HEAD_DIM)
+
+static const LlmKvLayout layout = {
+  .kind = LLM_KV_FULL,
+  .format = LLM_KV_F32,
+  .n_layers = N_LAYERS,
+  .n_kv_heads = N_HEADS,
+  .head_dim = HEAD_DIM,
+  .chunk_slots = SLOTS,
+};
+
+static LlmKvStore *
+new_store (LlmLedger *ledger)
+{
+  g_autoptr (GError) error = NULL;
+  LlmKvStore *store = llm_kv_store_new (&layout, ledger, &error);
+
+  g_assert_no_error (error);
+  return store;
+}
+
+static void
+append (LlmKvSeq *seq,
+        guint     n)
+{
+  g_autoptr (GError) error = NULL;
+  gboolean is_done = llm_kv_seq_append (seq, n, &error);
+
+  g_assert_no_error (error);
+  g_assert_true (is_done);
+}
+
+/* Every number in it names layer, part, stamp and place. */
+static void
+write_stamp (LlmKvSeq *seq,
+             guint     slot,
+             guint     stamp)
+{
+  for (guint layer = 0; layer < N_LAYERS; layer++)
+    {
+      float k[N_VALUES], v[N_VALUES];
+
+      for (guint i = 0; i < N_VALUES; i++)
+        {
+          k[i] = (float) (stamp * 100 + layer * 50 + i);
+          v[i] = -k[i];
+        }
+      llm_kv_seq_write (seq, layer, slot, k, v);
+    }
+}
+
+static float
+read_value (const LlmKvView *view,
+            gboolean         is_value,
+            guint            head,
+            guint            slot,
+            guint            i)
+{
+  gsize at = ((gsize) head * view->chunk_slots + slot) * HEAD_DIM + i;
+  gconstpointer plane = is_value ? view->v : view->k;
+  float value;
+
+  if (view->format == LLM_KV_F32)
+    return ((const float *) plane)[at];
+
+  llk_ops_portable ()->f16_to_f32 ((const guint16 *) plane + at, &value, 1);
+  return value;
+}
+
+static void
+assert_stamps (LlmKvSeq    *seq,
+               const guint *stamps,
+               guint        length)
+{
+  guint n_chunks = llm_kv_seq_get_n_chunks (seq);
+
+  g_assert_cmpuint (llm_kv_seq_get_length (seq), ==, length);
+  g_assert_cmpuint (n_chunks, ==, (length + SLOTS - 1) / SLOTS);
+
+  for (guint layer = 0; layer < N_LAYERS; layer++)
+    for (guint chunk = 0; chunk < n_chunks; chunk++)
+      {
+        LlmKvView view;
+
+        llm_kv_seq_view (seq, layer, chunk, &view);
+        g_assert_cmpuint (view.first_slot, ==, chunk * SLOTS);
+        g_assert_cmpuint (view.n_slots, ==, MIN (SLOTS, length - chunk * SLOTS));
+        g_assert_cmpuint (view.chunk_slots, ==, SLOTS);
+        for (guint slot = 0; slot < view.n_slots; slot++)
+          for (guint i = 0; i < N_VALUES; i++)
+            {
+              guint stamp = stamps[view.first_slot + slot];
+              float expected = (float) (stamp * 100 + layer * 50 + i);
+
+              g_assert_cmpfloat (read_value (&view, FALSE, i / HEAD_DIM, slot, i % HEAD_DIM), ==,
+                                 expected);
+              g_assert_cmpfloat (read_value (&view, TRUE, i / HEAD_DIM, slot, i % HEAD_DIM), ==,
+                                 -expected);
+            }
+      }
+}
+
+static void
+test_layouts (void)
+{
+  LlmKvLayout other = layout;
+  g_autoptr (GError) error = NULL;
+
+  other.kind = LLM_KV_WINDOW;
+  llm_kv_store_free (llm_kv_store_new (&other, NULL, &error));
+  g_assert_no_error (error);
+
+  for (LlmKvKind kind = LLM_KV_RECURRENT; kind <= LLM_KV_HYBRID_WINDOW + 1; kind++)
+    {
+      other.kind = kind;
+      g_assert_null (llm_kv_store_new (&other, NULL, &error));
+      g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED);
+      g_clear_error (&error);
+    }
+
+  for (guint i = 0; i < 8; i++)
+    {
+      static const LlmKvLayout wrong[] = {
+        { LLM_KV_FULL, 2, 1, 1, 1, 1 },        { LLM_KV_FULL, LLM_KV_F32, 0, 1, 1, 1 },
+        { LLM_KV_FULL, LLM_KV_F32, 1, 0, 1, 1 }, { LLM_KV_FULL, LLM_KV_F32, 1, 1, 0, 1 },
+        { LLM_KV_FULL, LLM_KV_F32, 1, 1, 1, 0 }, { LLM_KV_FULL, LLM_KV_F32, 1, 1, 1, 65 },
+        { LLM_KV_FULL, LLM_KV_F32, 1, 1, 513, 1 }, { LLM_KV_FULL, LLM_KV_F32, 1 << 30, 1, 1, 1 },
+      };
+
+      g_assert_null (llm_kv_store_new (&wrong[i], NULL, &error));
+      g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED);
+      g_clear_error (&error);
+    }
+}
+
+static void
+test_half (void)
+{
+  LlmKvLayout half = layout;
+  g_autoptr (LlmKvStore) store = NULL;
+  g_autoptr (LlmKvSeq) seq = NULL;
+  float k[N_VALUES], v[N_VALUES];
+  LlmKvView view;
+
+  half.format = LLM_KV_F16;
+  store = llm_kv_store_new (&half, NULL, NULL);
+  seq = llm_kv_seq_new (store);
+  append (seq, 6);
+  for (guint i = 0; i < N_VALUES; i++)
+    {
+      k[i] = 1 + (float) i / 1024;   /* halves hold it */
+      v[i] = 1e6f;                   /* and not this */
+    }
+  llm_kv_seq_write (seq, 1, 5, k, v);
+  llm_kv_seq_view (seq, 1, 1, &view);
+  g_assert_cmpint (view.format, ==, LLM_KV_F16);
+  for (guint i = 0; i < N_VALUES; i++)
+    {
+      g_assert_cmpfloat (read_value (&view, FALSE, i / HEAD_DIM, 1, i % HEAD_DIM), ==, k[i]);
+      g_assert_cmpfloat (read_value (&view, TRUE, i / HEAD_DIM, 1, i % HEAD_DIM), ==, INFINITY);
+    }
+}
+
+static void
+test_fork (void)
+{
+  g_autoptr (LlmLedger) ledger = llm_ledger_new ();
+  g_autoptr (LlmKvStore) store = new_store (ledger);
+  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (store);
+  guint stamps[12], fork_stamps[12];
+  guint64 chunk_bytes;
+
+  append (seq, 6);
+  for (guint i = 0; i < 6; i++)
+    write_stamp (seq, i, stamps[i] = fork_stamps[i] = i + 1);
+  chunk_bytes = llm_kv_store_get_bytes (store) / 2;
+  g_assert_cmpuint (chunk_bytes, >=, 2 * N_LAYERS * SLOTS * N_VALUES * sizeof (float));
+  g_assert_cmpuint (llm_ledger_get (ledger, LLM_HOLDER_KV), ==, 2 * chunk_bytes);
+  g_assert_cmpuint (llm_kv_seq_get_own_bytes (seq), ==, 2 * chunk_bytes);
+  llm_kv_seq_add_density (seq, 1, 0.5f);
+
+  {
+    g_autoptr (LlmKvSeq) fork = llm_kv_seq_fork (seq);
+
+    /* Shared until written. */
+    g_assert_cmpuint (llm_kv_store_get_bytes (store), ==, 2 * chunk_bytes);
+    g_assert_cmpuint (llm_kv_seq_get_own_bytes (seq), ==, 0);
+    g_assert_cmpuint (llm_kv_seq_get_own_bytes (fork), ==, 0);
+    g_assert_cmpfloat (llm_kv_seq_get_density (fork, 1), ==, 0.5f);
+    assert_stamps (fork, stamps, 6);
+
+    /* Appending copies the last chunk, and nothing else. */
+    append (fork, 1);
+    g_assert_cmpuint (llm_kv_store_get_bytes (store), ==, 3 * chunk_bytes);
+    g_assert_cmpuint (llm_kv_seq_get_own_bytes (fork), ==, chunk_bytes);
+    write_stamp (fork, 6, fork_stamps[6] = 70);
+    append (seq, 1);
+    g_assert_cmpuint (llm_kv_store_get_bytes (store), ==, 3 * chunk_bytes);
+    write_stamp (seq, 6, stamps[6] = 7);
+
+    /* A write to a shared chunk copies it. */
+    write_stamp (fork, 0, fork_stamps[0] = 80);
+    g_assert_cmpuint (llm_kv_store_get_bytes (store), ==, 4 * chunk_bytes);
+    llm_kv_seq_add_density (fork, 0, 2);
+    g_assert_cmpfloat (llm_kv_seq_get_density (seq, 0), ==, 0);
+    assert_stamps (seq, stamps, 7);
+    assert_stamps (fork, fork_stamps, 7);
+  }
+
+  g_assert_cmpuint (llm_kv_store_get_bytes (store), ==, 2 * chunk_bytes);
+  assert_stamps (seq, stamps, 7);
+  llm_kv_seq_truncate (seq, 0);
+  g_assert_cmpuint (llm_ledger_get (ledger, LLM_HOLDER_KV), ==, 0);
+}
+
+static void
+test_budget (void)
+{
+  g_autoptr (LlmLedger) ledger = llm_ledger_new ();
+  g_autoptr (LlmKvStore) store = new_store (ledger);
+  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (store);
+  g_autoptr (LlmKvSeq) fork = NULL;
+  g_autoptr (GError) error = NULL;
+  guint stamps[8];
+  guint64 chunk_bytes;
+
+  append (seq, 6);
+  for (guint i = 0; i < 6; i++)
+    write_stamp (seq, i, stamps[i] = i + 1);
+  chunk_bytes = llm_kv_store_get_bytes (store) / 2;
+  llm_ledger_set_budget (ledger, 3 * chunk_bytes);
+
+  /* Within the last chunk nothing is needed; past the next one it is too much. */
+  g_assert_false (llm_kv_seq_append (seq, 7, &error));
+  g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY);
+  g_clear_error (&error);
+  assert_stamps (seq, stamps, 6);
+  g_assert_false (llm_kv_seq_append (seq, G_MAXUINT, &error));
+  g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY);
+  g_clear_error (&error);
+  g_assert_cmpuint (llm_kv_store_get_bytes (store), ==, 2 * chunk_bytes);
+
+  /* The copy of a shared chunk counts as well. */
+  fork = llm_kv_seq_fork (seq);
+  g_assert_false (llm_kv_seq_append (fork, 3, &error));
+  g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY);
+  g_clear_error (&error);
+  assert_stamps (fork, stamps, 6);
+  append (fork, 2);
+  g_assert_cmpuint (llm_kv_store_get_bytes (store), ==, 3 * chunk_bytes);
+
+  llm_ledger_set_budget (ledger, 0);
+  append (seq, 100);
+  g_assert_cmpuint (llm_kv_store_get_bytes (store), ==, 28 * chunk_bytes);
+}
+
+/* What the price says is never less than what an append takes. */
+static void
+test_price (void)
+{
+  g_autoptr (LlmKvStore) store = new_store (NULL);
+
+  g_assert_cmpuint (llm_kv_store_price (store, 0), ==, 0);
+  for (guint start = 0; start < 9; start++)
+    for (guint n = 1; n < 20; n++)
+      {
+        g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (store);
+        g_autoptr (LlmKvSeq) fork = NULL;
+        guint64 before;
+
+        append (seq, start);
+        fork = llm_kv_seq_fork (seq);
+        before = llm_kv_store_get_bytes (store);
+        append (fork, n);
+        g_assert_cmpuint (llm_kv_store_get_bytes (store) - before, <=,
+                          llm_kv_store_price (store, n));
+        if (start % SLOTS == SLOTS - 1)
+          g_assert_cmpuint (llm_kv_store_get_bytes (store) - before, ==,
+                            llm_kv_store_price (store, n));
+      }
+}
+
+static void
+test_commit (void)
+{
+  g_autoptr (LlmKvStore) store = new_store (NULL);
+  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (store);
+  g_autoptr (LlmKvSeq) fork = NULL;
+  static const guint path[] = { 5, 7, 8, 12 };
+  static const guint before[] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13 };
+  static const guint after[] = { 0, 1, 2, 3, 4, 5, 7, 8, 12 };
+
+  append (seq, 14);
+  for (guint i = 0; i < 14; i++)
+    write_stamp (seq, i, i);
+  fork = llm_kv_seq_fork (seq);
+
+  llm_kv_seq_commit (seq, 5, path, 4);
+  assert_stamps (seq, after, 9);
+  assert_stamps (fork, before, 14);
+  llm_kv_seq_commit (fork, 5, NULL, 0);
+  assert_stamps (fork, before, 5);
+}
+
+static void
+test_resident (void)
+{
+  g_autoptr (LlmKvStore) store = new_store (NULL);
+  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (store);
+
+  append (seq, 3);
+  llm_kv_seq_lock (seq);
+  llm_kv_seq_lock (seq);
+  g_assert_cmpint (llm_kv_seq_make_resident (seq, 1, NULL), ==, LLM_READY);
+  llm_kv_seq_unlock (seq);
+  llm_kv_seq_unlock (seq);
+}
+
+#ifdef LLM_POISON
+/* What was never written, or forgotten, shows up in a debug build. */
+static void
+test_poison (void)
+{
+  g_autoptr (LlmKvStore) store = new_store (NULL);
+  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (store);
+  LlmKvView view;
+
+  append (seq, 4);
+  llm_kv_seq_view (seq, 1, 0, &view);
+  g_assert_true (isnan (read_value (&view, FALSE, 2, 3, 4)));
+  for (guint i = 0; i < 4; i++)
+    write_stamp (seq, i, i);
+  llm_kv_seq_truncate (seq, 2);
+  for (guint layer = 0; layer < N_LAYERS; layer++)
+    for (guint head = 0; head < N_HEADS; head++)
+      {
+        llm_kv_seq_view (seq, layer, 0, &view);
+        g_assert_false (isnan (read_value (&view, FALSE, head, 1, 4)));
+        g_assert_true (isnan (read_value (&view, FALSE, head, 2, 0)));
+        g_assert_true (isnan (read_value (&view, TRUE, head, 3, 4)));
+      }
+}
+#endif
+
+/* --- any operations in any order --- */
+
+typedef struct
+{
+  LlmKvSeq *seq;
+  guint stamps[200];
+  guint length;
+} Twin;
+
+static void
+commit_random_path (Twin *twin)
+{
+  guint first = (guint) g_test_rand_int_range (0, (gint) twin->length + 1);
+  guint path[200];
+  guint n = 0;
+
+  for (guint i = first; i < twin->length; i++)
+    if (g_test_rand_bit ())
+      path[n++] = i;
+  llm_kv_seq_commit (twin->seq, first, path, n);
+  for (guint i = 0; i < n; i++)
+    twin->stamps[first + i] = twin->stamps[path[i]];
+  twin->length = first + n;
+}
+
+static void
+change_twin (Twin  *twin,
+             guint *stamp)
+{
+  guint n = (guint) g_test_rand_int_range (0, 10);
+
+  switch (g_test_rand_int_range (0, 5))
+    {
+    case 0:
+    case 1:
+      if (twin->length + n > G_N_ELEMENTS (twin->stamps))
+        break;
+      append (twin->seq, n);
+      for (guint i = twin->length; i < twin->length + n; i++)
+        write_stamp (twin->seq, i, twin->stamps[i] = ++*stamp);
+      twin->length += n;
+      break;
+    case 2:
+      twin->length -= MIN (n, twin->length);
+      llm_kv_seq_truncate (twin->seq, twin->length);
+      break;
+    case 3:
+      if (twin->length > 0)
+        {
+          guint slot = (guint) g_test_rand_int_range (0, (gint) twin->length);
+
+          write_stamp (twin->seq, slot, twin->stamps[slot] = ++*stamp);
+        }
+      break;
+    case 4:
+      commit_random_path (twin);
+      break;
+    default:
+      g_assert_not_reached ();
+    }
+}
+
+static void
+test_random (void)
+{
+  g_autoptr (LlmLedger) ledger = llm_ledger_new ();
+  g_autoptr (LlmKvStore) store = new_store (ledger);
+  Twin twins[5] = { 0 };
+  guint stamp = 0;
+
+  for (guint i = 0; i < G_N_ELEMENTS (twins); i++)
+    twins[i].seq = llm_kv_seq_new (store);
+
+  for (guint round = 0; round < 3000; round++)
+    {
+      Twin *twin = &twins[g_test_rand_int_range (0, G_N_ELEMENTS (twins))];
+      Twin *other = &twins[g_test_rand_int_range (0, G_N_ELEMENTS (twins))];
+
+      /* Floats hold stamps below 2^24 / 100. */
+      stamp = stamp > 100000 ? 0 : stamp;
+      if (other != twin && g_test_rand_int_range (0, 8) == 0)
+        {
+          llm_kv_seq_free (twin->seq);
+          *twin = *other;
+          twin->seq = llm_kv_seq_fork (other->seq);
+        }
+      else
+        change_twin (twin, &stamp);
+
+      for (guint i = 0; i < G_N_ELEMENTS (twins); i++)
+        assert_stamps (twins[i].seq, twins[i].stamps, twins[i].length);
+      g_assert_cmpuint (llm_ledger_get (ledger, LLM_HOLDER_KV), ==, llm_kv_store_get_bytes (store));
+    }
+
+  for (guint i = 0; i < G_N_ELEMENTS (twins); i++)
+    llm_kv_seq_free (twins[i].seq);
+  g_assert_cmpuint (llm_ledger_get_total (ledger), ==, 0);
+}
+
+int
+main (int   argc,
+      char *argv[])
+{
+  g_test_init (&argc, &argv, NULL);
+
+  g_test_add_func ("/kv/layouts", test_layouts);
+  g_test_add_func ("/kv/half", test_half);
+  g_test_add_func ("/kv/fork", test_fork);
+  g_test_add_func ("/kv/budget", test_budget);
+  g_test_add_func ("/kv/price", test_price);
+  g_test_add_func ("/kv/commit", test_commit);
+  g_test_add_func ("/kv/resident", test_resident);
+#ifdef LLM_POISON
+  g_test_add_func ("/kv/poison", test_poison);
+#endif
+  g_test_add_func ("/kv/random", test_random);
+
+  return g_test_run ();
+}

@@ -1,0 +1,553 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * llmctl ask and status against a service that lives in this program, on a
+ * private bus: it answers by the book of the interface, and the prompt chooses
+ * what happens.
+ */
+
+#define G_LOG_DOMAIN "test-ask"
+
+#include <fcntl.h>
+#include <gio/gio.h>
+#include <gio/gunixfdlist.h>
+#include <glib-unix.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/llmsvc-error.h"
+#include "common/llmsvc-line.h"
+#include "common/llmsvc-names.h"
+
+#define CONTEXT_PATH LLMSVC_CONTEXTS_PATH "/c1"
+
+static const char *llmctl;
+
+typedef struct
+{
+  GTestDBus *dbus;
+  GDBusConnection *bus;
+  GDBusNodeInfo *node;
+  GPtrArray *calls;      /* (element-type utf8): methods in their order */
+  char *prompt;          /* (nullable): of the last call */
+  GVariant *options;     /* (nullable): of the last answer asked for */
+  GVariant *made_with;   /* (nullable): options of CreateContext */
+  int held_fd;           /* writing end of an answer that hangs, or -1 */
+} Fixture;
+
+typedef struct
+{
+  int status;
+  char *output;
+  char *complaint;
+} Outcome;
+
+static void
+outcome_clear (Outcome *outcome)
+{
+  g_clear_pointer (&outcome->output, g_free);
+  g_clear_pointer (&outcome->complaint, g_free);
+}
+
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Outcome, outcome_clear)
+
+/* What the prompt asks for, onto the pipe. */
+static void
+write_answer (Fixture *fixture,
+              int      fd)
+{
+  g_autoptr(GString) lines = g_string_new (NULL);
+  g_autoptr(GVariant) results = g_variant_ref_sink (
+      g_variant_new_parsed ("{'finish-reason': <'stop'>, 'output-tokens': <uint32 2>,"
+                            " 'ignored': <['colour']>}"));
+
+  llmsvc_line_write_text (lines, "Hello", 5);
+  if (g_str_equal (fixture->prompt, "hang"))
+    {
+      fixture->held_fd = fd;
+    }
+  else if (g_str_equal (fixture->prompt, "fail"))
+    {
+      llmsvc_line_write_error (lines, LLMSVC_ERROR_PREFIX "NoMemory", "no room");
+    }
+  else if (g_str_equal (fixture->prompt, "nonsense"))
+    {
+      g_string_append (lines, "not a line\n");
+    }
+  else if (!g_str_equal (fixture->prompt, "break"))
+    {
+      llmsvc_line_write_text (lines, " world", 6);
+      llmsvc_line_write_done (lines, results);
+    }
+
+  g_assert_cmpint (write (fd, lines->str, lines->len), ==, (gssize) lines->len);
+  if (fixture->held_fd != fd)
+    close (fd);
+}
+
+static void
+reply_generate (Fixture               *fixture,
+                GVariant              *parameters,
+                GDBusMethodInvocation *invocation)
+{
+  g_autoptr(GUnixFDList) fds = g_unix_fd_list_new ();
+  g_autoptr(GVariant) messages = NULL;
+  g_autoptr(GError) error = NULL;
+  int ends[2];
+
+  g_clear_pointer (&fixture->options, g_variant_unref);
+  g_clear_pointer (&fixture->prompt, g_free);
+  g_variant_get (parameters, "(@a(ssa{sv})@a{sv})", &messages, &fixture->options);
+  g_assert_cmpuint (g_variant_n_children (messages), ==, 1);
+  g_variant_get_child (messages, 0, "(&ss@a{sv})", NULL, &fixture->prompt, NULL);
+
+  if (g_str_equal (fixture->prompt, "busy"))
+    {
+      g_dbus_method_invocation_return_error (invocation, LLMSVC_ERROR, LLMSVC_ERROR_OVERLOADED,
+                                             "too much to do");
+      return;
+    }
+
+  g_assert_true (g_unix_open_pipe (ends, FD_CLOEXEC, &error));
+  g_assert_cmpint (g_unix_fd_list_append (fds, ends[0], &error), ==, 0);
+  close (ends[0]);
+  g_dbus_method_invocation_return_value_with_unix_fd_list (
+      invocation, g_variant_new ("(oh)", LLMSVC_GENERATIONS_PATH "/g1", 0), fds);
+  write_answer (fixture, ends[1]);
+}
+
+static void
+on_call (GDBusConnection       *bus,
+         const char            *sender,
+         const char            *path,
+         const char            *interface,
+         const char            *method,
+         GVariant              *parameters,
+         GDBusMethodInvocation *invocation,
+         gpointer               data)
+{
+  Fixture *fixture = data;
+
+  g_ptr_array_add (fixture->calls, g_strdup (method));
+  if (g_str_equal (method, "CreateContext"))
+    {
+      g_clear_pointer (&fixture->made_with, g_variant_unref);
+      g_variant_get (parameters, "(@a{sv})", &fixture->made_with);
+      g_dbus_method_invocation_return_value (invocation, g_variant_new ("(o)", CONTEXT_PATH));
+    }
+  else if (g_str_equal (method, "OpenContext"))
+    {
+      const char *name;
+
+      g_variant_get (parameters, "(&sa{sv})", &name, NULL);
+      if (g_str_equal (name, "old"))
+        g_dbus_method_invocation_return_value (invocation, g_variant_new ("(o)", CONTEXT_PATH));
+      else
+        g_dbus_method_invocation_return_error (invocation, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND,
+                                               "no context “%s”", name);
+    }
+  else if (g_str_equal (method, "Complete"))
+    {
+      g_clear_pointer (&fixture->options, g_variant_unref);
+      g_clear_pointer (&fixture->prompt, g_free);
+      g_variant_get (parameters, "(s@a{sv})", &fixture->prompt, &fixture->options);
+      g_dbus_method_invocation_return_value (
+          invocation, g_variant_new ("(s@a{sv})", "whole\n",
+                                     g_variant_new_parsed ("{'output-tokens': <uint32 1>}")));
+    }
+  else
+    {
+      g_assert_cmpstr (method, ==, "Generate");
+      reply_generate (fixture, parameters, invocation);
+    }
+}
+
+static GVariant *
+on_get (GDBusConnection  *bus,
+        const char       *sender,
+        const char       *path,
+        const char       *interface,
+        const char       *property,
+        GError          **error,
+        gpointer          data)
+{
+  Fixture *fixture = data;
+  const GDBusPropertyInfo *info = g_dbus_interface_info_lookup_property (
+      g_dbus_node_info_lookup_interface (fixture->node, interface), property);
+
+  if (g_str_equal (property, "Availability"))
+    return g_variant_new_string ("ready");
+  if (g_str_equal (property, "Resident"))
+    return g_variant_new_uint64 (3 * 1024 * 1024);
+  if (g_str_equal (property, "Title"))
+    return g_variant_new_string ("A model");
+
+  switch (info->signature[0])
+    {
+    case 's':
+      return g_variant_new_string ("x");
+    case 'u':
+      return g_variant_new_uint32 (1);
+    case 't':
+      return g_variant_new_uint64 (0);
+    case 'o':
+      return g_variant_new_object_path (LLMSVC_MODELS_PATH "/m1");
+    default:
+      return g_variant_new_array (
+          g_variant_type_element (G_VARIANT_TYPE (info->signature)), NULL, 0);
+    }
+}
+
+static void
+export (Fixture    *fixture,
+        const char *path,
+        const char *interface)
+{
+  static const GDBusInterfaceVTable vtable = { on_call, on_get, NULL, { NULL } };
+  g_autoptr(GError) error = NULL;
+
+  g_assert_cmpuint (
+      g_dbus_connection_register_object (
+          fixture->bus, path, g_dbus_node_info_lookup_interface (fixture->node, interface),
+          &vtable, fixture, NULL, &error),
+      !=, 0);
+  g_assert_no_error (error);
+}
+
+static void
+set_up (Fixture       *fixture,
+        gconstpointer  data)
+{
+  g_autofree char *path =
+      g_test_build_filename (G_TEST_DIST, "..", "service", "bus", "org.llm.Service.xml", NULL);
+  g_autofree char *xml = NULL;
+  g_autoptr(GError) error = NULL;
+  g_autoptr(GVariant) reply = NULL;
+
+  fixture->calls = g_ptr_array_new_with_free_func (g_free);
+  fixture->held_fd = -1;
+  fixture->dbus = g_test_dbus_new (G_TEST_DBUS_NONE);
+  g_test_dbus_up (fixture->dbus);
+  g_setenv ("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent/bus", TRUE);
+
+  g_assert_true (g_file_get_contents (path, &xml, NULL, &error));
+  fixture->node = g_dbus_node_info_new_for_xml (xml, &error);
+  g_assert_no_error (error);
+  fixture->bus = g_dbus_connection_new_for_address_sync (
+      g_test_dbus_get_bus_address (fixture->dbus),
+      G_DBUS_CONNECTION_FLAGS_AUTHENTICATION_CLIENT |
+          G_DBUS_CONNECTION_FLAGS_MESSAGE_BUS_CONNECTION,
+      NULL, NULL, &error);
+  g_assert_no_error (error);
+
+  export (fixture, LLMSVC_PATH, LLMSVC_INTERFACE);
+  export (fixture, LLMSVC_PATH, LLMSVC_MEMORY_INTERFACE);
+  export (fixture, LLMSVC_MODELS_PATH "/m1", LLMSVC_MODEL_INTERFACE);
+  export (fixture, CONTEXT_PATH, LLMSVC_CONTEXT_INTERFACE);
+  reply = g_dbus_connection_call_sync (fixture->bus, "org.freedesktop.DBus",
+                                       "/org/freedesktop/DBus", "org.freedesktop.DBus",
+                                       "RequestName", g_variant_new ("(su)", LLMSVC_BUS_NAME, 0),
+                                       NULL, G_DBUS_CALL_FLAGS_NONE, -1, NULL, &error);
+  g_assert_no_error (error);
+}
+
+static void
+tear_down (Fixture       *fixture,
+           gconstpointer  data)
+{
+  if (fixture->held_fd >= 0)
+    close (fixture->held_fd);
+  g_dbus_connection_close_sync (fixture->bus, NULL, NULL);
+  g_clear_object (&fixture->bus);
+  g_clear_pointer (&fixture->node, g_dbus_node_info_unref);
+  g_clear_pointer (&fixture->calls, g_ptr_array_unref);
+  g_clear_pointer (&fixture->prompt, g_free);
+  g_clear_pointer (&fixture->options, g_variant_unref);
+  g_clear_pointer (&fixture->made_with, g_variant_unref);
+  g_test_dbus_down (fixture->dbus);
+  g_clear_object (&fixture->dbus);
+}
+
+static void
+on_finished (GObject      *source,
+             GAsyncResult *result,
+             gpointer      data)
+{
+  GAsyncResult **place = data;
+
+  *place = g_object_ref (result);
+}
+
+static GSubprocess *
+start (const char *const *arguments)
+{
+  g_autoptr(GPtrArray) all = g_ptr_array_new ();
+  g_autoptr(GError) error = NULL;
+  GSubprocess *process;
+
+  g_ptr_array_add (all, (gpointer) llmctl);
+  for (gsize i = 0; arguments[i] != NULL; i++)
+    g_ptr_array_add (all, (gpointer) arguments[i]);
+  g_ptr_array_add (all, NULL);
+
+  process = g_subprocess_newv ((const char *const *) all->pdata,
+                               G_SUBPROCESS_FLAGS_STDIN_PIPE | G_SUBPROCESS_FLAGS_STDOUT_PIPE |
+                                   G_SUBPROCESS_FLAGS_STDERR_PIPE,
+                               &error);
+  g_assert_no_error (error);
+  return process;
+}
+
+/* Serves the bus until llmctl has ended. */
+static void
+finish (GSubprocess *process,
+        const char  *input,
+        Outcome     *outcome)
+{
+  g_autoptr(GAsyncResult) result = NULL;
+  g_autoptr(GError) error = NULL;
+
+  g_subprocess_communicate_utf8_async (process, input, NULL, on_finished, &result);
+  while (result == NULL)
+    g_main_context_iteration (NULL, TRUE);
+  g_assert_true (g_subprocess_communicate_utf8_finish (process, result, &outcome->output,
+                                                       &outcome->complaint, &error));
+  g_assert_no_error (error);
+  g_test_message ("%s%s", outcome->output, outcome->complaint);
+  g_assert_true (g_subprocess_get_if_exited (process));
+  outcome->status = g_subprocess_get_exit_status (process);
+}
+
+static void
+run (Outcome           *outcome,
+     const char        *input,
+     const char *const *arguments)
+{
+  g_autoptr(GSubprocess) process = start (arguments);
+
+  finish (process, input, outcome);
+}
+
+#define RUN(outcome, input, ...) run (outcome, input, (const char *const[]) { __VA_ARGS__, NULL })
+
+static void
+test_stream (Fixture       *fixture,
+             gconstpointer  data)
+{
+  g_auto(Outcome) outcome = { 0 };
+  guint32 max_tokens = 0;
+  const char *system = NULL;
+  const char *stream = NULL;
+
+  RUN (&outcome, "", "ask", "--system", "be kind", "--max-tokens", "7", "Hi there");
+
+  g_assert_cmpint (outcome.status, ==, 0);
+  g_assert_cmpstr (outcome.output, ==, "Hello world\n");
+  g_assert_nonnull (strstr (outcome.complaint, "colour"));
+  g_assert_cmpstr (fixture->prompt, ==, "Hi there");
+  g_assert_cmpstr (g_ptr_array_index (fixture->calls, 0), ==, "CreateContext");
+  g_assert_cmpstr (g_ptr_array_index (fixture->calls, 1), ==, "Generate");
+  g_assert_true (g_variant_lookup (fixture->made_with, "system", "&s", &system));
+  g_assert_cmpstr (system, ==, "be kind");
+  g_assert_true (g_variant_lookup (fixture->options, "stream", "&s", &stream));
+  g_assert_cmpstr (stream, ==, "jsonl");
+  g_assert_false (g_variant_lookup (fixture->options, "max-tokens", "u", &max_tokens));
+}
+
+static void
+test_json (Fixture       *fixture,
+           gconstpointer  data)
+{
+  g_auto(Outcome) outcome = { 0 };
+
+  RUN (&outcome, "", "ask", "--json", "--session-bus", "x");
+
+  g_assert_cmpint (outcome.status, ==, 0);
+  g_assert_true (g_str_has_prefix (outcome.output,
+                                   "{\"t\":\"Hello\"}\n{\"t\":\" world\"}\n{\"done\":{"));
+  g_assert_nonnull (strstr (outcome.output, "\"finish-reason\":\"stop\""));
+}
+
+static void
+test_input (Fixture       *fixture,
+            gconstpointer  data)
+{
+  g_auto(Outcome) before = { 0 };
+  g_auto(Outcome) alone = { 0 };
+
+  RUN (&before, "a text", "ask", "Shorter");
+  g_assert_cmpint (before.status, ==, 0);
+  g_assert_cmpstr (fixture->prompt, ==, "a text\n\nShorter");
+
+  RUN (&alone, "all of it", "ask", "-");
+  g_assert_cmpint (alone.status, ==, 0);
+  g_assert_cmpstr (fixture->prompt, ==, "all of it");
+}
+
+static void
+test_options (Fixture       *fixture,
+              gconstpointer  data)
+{
+  g_auto(Outcome) outcome = { 0 };
+  g_autofree const char **stops = NULL;
+  const char *slo = NULL;
+  g_autoptr(GVariant) colour = NULL;
+
+  RUN (&outcome, "", "ask", "-o", "stop=a", "-o", "stop=b", "-o", "slo=background", "-o",
+       "colour=dark red", "x");
+
+  g_assert_cmpint (outcome.status, ==, 0);
+  g_assert_true (g_variant_lookup (fixture->options, "stop", "^a&s", &stops));
+  g_assert_cmpstr (stops[0], ==, "a");
+  g_assert_cmpstr (stops[1], ==, "b");
+  g_assert_true (g_variant_lookup (fixture->options, "slo", "&s", &slo));
+  colour = g_variant_lookup_value (fixture->options, "colour", G_VARIANT_TYPE_STRING);
+  g_assert_nonnull (colour);
+}
+
+static void
+test_context (Fixture       *fixture,
+              gconstpointer  data)
+{
+  g_auto(Outcome) old = { 0 };
+  g_auto(Outcome) made = { 0 };
+  g_auto(Outcome) clash = { 0 };
+  const char *name = NULL;
+
+  RUN (&old, "", "ask", "--context", "old", "x");
+  g_assert_cmpint (old.status, ==, 0);
+  g_assert_cmpstr (g_ptr_array_index (fixture->calls, 0), ==, "OpenContext");
+  g_assert_cmpstr (g_ptr_array_index (fixture->calls, 1), ==, "Generate");
+
+  RUN (&made, "", "ask", "--context", "new", "--system", "s", "x");
+  g_assert_cmpint (made.status, ==, 0);
+  g_assert_cmpstr (g_ptr_array_index (fixture->calls, 3), ==, "CreateContext");
+  g_assert_true (g_variant_lookup (fixture->made_with, "name", "&s", &name));
+  g_assert_cmpstr (name, ==, "new");
+
+  RUN (&clash, "", "ask", "--context", "old", "--system", "s", "x");
+  g_assert_cmpint (clash.status, ==, 2);
+}
+
+static void
+test_raw (Fixture       *fixture,
+          gconstpointer  data)
+{
+  g_auto(Outcome) outcome = { 0 };
+  gboolean is_raw = FALSE;
+
+  RUN (&outcome, "", "ask", "--raw", "Once upon");
+
+  g_assert_cmpint (outcome.status, ==, 0);
+  g_assert_cmpstr (outcome.output, ==, "whole\n");
+  g_assert_true (g_variant_lookup (fixture->options, "raw", "b", &is_raw));
+  g_assert_true (is_raw);
+  g_assert_cmpuint (fixture->calls->len, ==, 1);
+}
+
+static void
+test_failures (Fixture       *fixture,
+               gconstpointer  data)
+{
+  const struct
+  {
+    const char *prompt;
+    int status;
+    const char *said;
+  } cases[] = {
+    { "busy", 6, "too much to do" },
+    { "fail", 6, "no room" },
+    { "break", 1, "broke off" },
+    { "nonsense", 1, "can't be read" },
+  };
+
+  for (gsize i = 0; i < G_N_ELEMENTS (cases); i++)
+    {
+      g_auto(Outcome) outcome = { 0 };
+
+      RUN (&outcome, "", "ask", cases[i].prompt);
+      g_assert_cmpint (outcome.status, ==, cases[i].status);
+      g_assert_nonnull (strstr (outcome.complaint, cases[i].said));
+    }
+}
+
+static void
+test_time_limit (Fixture       *fixture,
+                 gconstpointer  data)
+{
+  g_auto(Outcome) outcome = { 0 };
+
+  RUN (&outcome, "", "ask", "--timeout", "0.3", "hang");
+
+  g_assert_cmpint (outcome.status, ==, 3);
+  g_assert_true (g_str_has_prefix (outcome.output, "Hello"));
+}
+
+/* Text comes before the answer is whole, and Ctrl-C closes the pipe. */
+static void
+test_interrupt (Fixture       *fixture,
+                gconstpointer  data)
+{
+  g_autoptr(GSubprocess) process = start ((const char *const[]) { "ask", "hang", NULL });
+  GInputStream *output = g_subprocess_get_stdout_pipe (process);
+  g_auto(Outcome) outcome = { 0 };
+  g_autoptr(GError) error = NULL;
+  char seen[6] = "";
+
+  g_assert_true (g_output_stream_close (g_subprocess_get_stdin_pipe (process), NULL, &error));
+  while (fixture->held_fd < 0)
+    g_main_context_iteration (NULL, TRUE);
+  g_assert_true (g_input_stream_read_all (output, seen, 5, NULL, NULL, &error));
+  g_assert_cmpstr (seen, ==, "Hello");
+
+  g_subprocess_send_signal (process, SIGINT);
+  finish (process, NULL, &outcome);
+  g_assert_cmpint (outcome.status, ==, 130);
+
+  signal (SIGPIPE, SIG_IGN);
+  g_assert_cmpint (write (fixture->held_fd, "x", 1), ==, -1);
+}
+
+static void
+test_status (Fixture       *fixture,
+             gconstpointer  data)
+{
+  g_auto(Outcome) plain = { 0 };
+  g_auto(Outcome) json = { 0 };
+
+  RUN (&plain, "", "status");
+  g_assert_cmpint (plain.status, ==, 0);
+  g_assert_nonnull (strstr (plain.output, "Service: ready"));
+  g_assert_nonnull (strstr (plain.output, "Model: A model"));
+  g_assert_nonnull (strstr (plain.output, "session bus"));
+
+  RUN (&json, "", "status", "--json");
+  g_assert_cmpint (json.status, ==, 0);
+  g_assert_nonnull (strstr (json.output, "\"Resident\":3145728"));
+  g_assert_nonnull (strstr (json.output, "\"Availability\":\"ready\""));
+}
+
+int
+main (int   argc,
+      char *argv[])
+{
+  g_test_init (&argc, &argv, NULL);
+  if (argc < 2)
+    g_error ("The path of llmctl is missing");
+  llmctl = argv[1];
+
+#define ADD(path, function) g_test_add (path, Fixture, NULL, set_up, function, tear_down)
+  ADD ("/ask/stream", test_stream);
+  ADD ("/ask/json", test_json);
+  ADD ("/ask/input", test_input);
+  ADD ("/ask/options", test_options);
+  ADD ("/ask/context", test_context);
+  ADD ("/ask/raw", test_raw);
+  ADD ("/ask/failures", test_failures);
+  ADD ("/ask/time-limit", test_time_limit);
+  ADD ("/ask/interrupt", test_interrupt);
+  ADD ("/status", test_status);
+
+  return g_test_run ();
+}

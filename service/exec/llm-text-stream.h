@@ -16,9 +16,9 @@ G_BEGIN_DECLS
 typedef struct _LlmTextStream LlmTextStream;
 
 /* @tokenizer must outlive the stream. @stops: (nullable) (array zero-terminated=1):
- * copied; empty strings and such that are no valid UTF-8 stop nothing. @strip_leading_space: to leave out one
- * space at the very start, which SentencePiece vocabularies put before the
- * first word. */
+ * copied; empty strings and such that are no valid UTF-8 stop nothing.
+ * @strip_leading_space: to leave out one space at the very start, which
+ * SentencePiece vocabularies put before the first word. */
 LlmTextStream *llm_text_stream_new        (LlmTokenizer       *tokenizer,
                                            const char *const  *stops,
                                            gboolean            strip_leading_space);

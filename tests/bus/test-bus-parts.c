@@ -1,0 +1,596 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* The parts that need no daemon: tables, texts, the stream over a pipe, and the
+ * bouncer against a polkit of our own. */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <gio/gio.h>
+#include <glib-unix.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bus/llm-bus-bouncer.h"
+#include "bus/llm-bus-interface.h"
+#include "bus/llm-bus-messages.h"
+#include "bus/llm-bus-service.h"
+#include "bus/llm-bus-stream.h"
+#include "common/llmsvc-error.h"
+#include "common/llmsvc-names.h"
+
+#define OTHER_UID 12345
+
+static void
+test_tables (void)
+{
+  g_autoptr(GError) error = NULL;
+
+  g_assert_true (llm_bus_service_check_tables (&error));
+  g_assert_no_error (error);
+}
+
+static void
+count_signal (LlmSink *sink,
+              guint   *count)
+{
+  (*count)++;
+}
+
+static LlmSink *
+make_stream (gboolean  is_text,
+             int      *fd,
+             guint    *drained,
+             guint    *closed)
+{
+  g_autoptr(GError) error = NULL;
+  LlmSink *sink = llm_bus_stream_new (is_text, 60, fd, &error);
+
+  g_assert_no_error (error);
+  g_assert_true ((fcntl (*fd, F_GETFD) & FD_CLOEXEC) != 0);
+  g_signal_connect (sink, "drained", G_CALLBACK (count_signal), drained);
+  g_signal_connect (sink, "closed", G_CALLBACK (count_signal), closed);
+  return sink;
+}
+
+static void
+run_sources (void)
+{
+  while (g_main_context_iteration (NULL, FALSE))
+    ;
+}
+
+static char *
+read_some (int fd)
+{
+  char buffer[70000];
+  ssize_t n = read (fd, buffer, sizeof buffer - 1);
+
+  g_assert_cmpint (n, >=, 0);
+  return g_strndup (buffer, (gsize) n);
+}
+
+static void
+test_stream_lines (void)
+{
+  g_autoptr(GVariant) results = NULL;
+  g_autoptr(GError) error = NULL;
+  g_autofree char *text = NULL;
+  g_autofree char *end = NULL;
+  guint drained = 0, closed = 0;
+  LlmSink *sink;
+  int fd;
+
+  sink = make_stream (FALSE, &fd, &drained, &closed);
+  g_assert_true (llm_sink_accept (sink, "Hé\"", strlen ("Hé\"")));
+  g_assert_true (llm_sink_accept (sink, "\n", 1));
+  results = g_variant_ref_sink (g_variant_new_parsed ("{'finish-reason': <'stop'>}"));
+  llm_sink_finish (sink, results, NULL);
+  text = read_some (fd);
+  g_assert_cmpstr (text, ==,
+                   "{\"t\":\"Hé\\\"\"}\n{\"t\":\"\\n\"}\n{\"done\":{\"finish-reason\":\"stop\"}}\n");
+  end = read_some (fd);
+  g_assert_cmpstr (end, ==, "");
+  close (fd);
+  g_object_unref (sink);
+  run_sources ();
+  g_assert_cmpuint (drained, ==, 0);
+  g_assert_cmpuint (closed, ==, 0);
+}
+
+static void
+test_stream_failure (void)
+{
+  g_autoptr(GError) error = g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY, "none left");
+  g_autofree char *text = NULL;
+  g_autofree char *plain = NULL;
+  guint drained = 0, closed = 0;
+  LlmSink *sink;
+  int fd;
+
+  sink = make_stream (FALSE, &fd, &drained, &closed);
+  llm_sink_finish (sink, NULL, error);
+  text = read_some (fd);
+  g_assert_cmpstr (text, ==,
+                   "{\"error\":{\"name\":\"org.llm.Service.Error.NoMemory\","
+                   "\"message\":\"none left\"}}\n");
+  close (fd);
+  g_object_unref (sink);
+
+  /* the plain text of a failure is what there was, and the end */
+  sink = make_stream (TRUE, &fd, &drained, &closed);
+  g_assert_true (llm_sink_accept (sink, "abc", 3));
+  llm_sink_finish (sink, NULL, error);
+  plain = read_some (fd);
+  g_assert_cmpstr (plain, ==, "abc");
+  close (fd);
+  g_object_unref (sink);
+}
+
+/* A full pipe refuses, keeps what it took, and says when it is empty again. */
+static void
+test_stream_full (void)
+{
+  g_autofree char *block = g_strnfill (1000, 'x');
+  g_autoptr(GString) all = g_string_new (NULL);
+  g_autoptr(GVariant) results = g_variant_ref_sink (g_variant_new_parsed ("@a{sv} {}"));
+  guint drained = 0, closed = 0, n = 0;
+  LlmSink *sink;
+  int fd;
+
+  sink = make_stream (TRUE, &fd, &drained, &closed);
+  while (llm_sink_accept (sink, block, 1000))
+    {
+      n++;
+      g_assert_cmpuint (n, <, 2000);
+    }
+  n++;
+  g_assert_cmpuint (n, >, 3);
+  run_sources ();
+  g_assert_cmpuint (drained, ==, 0);
+
+  while (drained == 0)
+    {
+      g_autofree char *part = read_some (fd);
+
+      g_string_append (all, part);
+      run_sources ();
+    }
+  g_assert_true (llm_sink_accept (sink, "end", 3));
+  llm_sink_finish (sink, results, NULL);
+  g_object_unref (sink);
+
+  for (;;)
+    {
+      g_autofree char *part = read_some (fd);
+
+      if (part[0] == '\0')
+        break;
+      g_string_append (all, part);
+    }
+  g_assert_cmpuint (all->len, ==, n * 1000 + 3);
+  g_assert_true (g_str_has_suffix (all->str, "xend"));
+  g_assert_cmpuint (closed, ==, 0);
+  close (fd);
+}
+
+/* What does not fit at the end is still delivered, though nobody holds the sink. */
+static void
+test_stream_rest (void)
+{
+  g_autofree char *block = g_strnfill (300000, 'y');
+  g_autoptr(GVariant) results = g_variant_ref_sink (g_variant_new_parsed ("@a{sv} {}"));
+  guint drained = 0, closed = 0;
+  gsize length = 0;
+  LlmSink *sink;
+  int fd;
+
+  sink = make_stream (TRUE, &fd, &drained, &closed);
+  g_assert_false (llm_sink_accept (sink, block, 300000));
+  llm_sink_finish (sink, results, NULL);
+  g_object_add_weak_pointer (G_OBJECT (sink), (gpointer *) &sink);
+  g_object_unref (sink);
+  g_assert_nonnull (sink);
+
+  for (;;)
+    {
+      g_autofree char *part = NULL;
+
+      run_sources ();
+      part = read_some (fd);
+      if (part[0] == '\0')
+        break;
+      length += strlen (part);
+    }
+  g_assert_cmpuint (length, ==, 300000);
+  g_assert_null (sink);
+  close (fd);
+}
+
+static void
+test_stream_reader_gone (void)
+{
+  g_autofree char *block = g_strnfill (300000, 'z');
+  g_autoptr(GVariant) results = g_variant_ref_sink (g_variant_new_parsed ("@a{sv} {}"));
+  guint drained = 0, closed = 0;
+  LlmSink *sink;
+  int fd;
+
+  /* before anything was written */
+  sink = make_stream (FALSE, &fd, &drained, &closed);
+  close (fd);
+  run_sources ();
+  g_assert_cmpuint (closed, ==, 1);
+  g_assert_false (llm_sink_accept (sink, "a", 1));
+  llm_sink_finish (sink, results, NULL);
+  g_object_unref (sink);
+
+  /* in the middle of a full pipe */
+  sink = make_stream (TRUE, &fd, &drained, &closed);
+  g_assert_false (llm_sink_accept (sink, block, 300000));
+  close (fd);
+  run_sources ();
+  g_assert_cmpuint (closed, ==, 2);
+  g_object_unref (sink);
+
+  /* between the loss and the main loop that would tell it */
+  sink = make_stream (TRUE, &fd, &drained, &closed);
+  close (fd);
+  g_assert_false (llm_sink_accept (sink, "a", 1));
+  g_assert_cmpuint (closed, ==, 2);
+  run_sources ();
+  g_assert_cmpuint (closed, ==, 3);
+  g_object_unref (sink);
+
+  /* after the end, with a rest: nothing to cancel any more */
+  sink = make_stream (TRUE, &fd, &drained, &closed);
+  g_assert_false (llm_sink_accept (sink, block, 300000));
+  llm_sink_finish (sink, results, NULL);
+  g_object_add_weak_pointer (G_OBJECT (sink), (gpointer *) &sink);
+  g_object_unref (sink);
+  close (fd);
+  run_sources ();
+  g_assert_cmpuint (closed, ==, 3);
+  g_assert_null (sink);
+  g_assert_cmpuint (drained, ==, 0);
+}
+
+static void
+test_messages (void)
+{
+  g_autoptr(GVariant) messages = NULL;
+  g_autoptr(GVariant) wrong = NULL;
+  g_autoptr(GVariant) dict = NULL;
+  g_autoptr(LlmsvcOptions) options = NULL;
+  g_autoptr(GError) error = NULL;
+  g_autofree char *quoted = NULL;
+
+  messages = g_variant_ref_sink (g_variant_new_parsed (
+    "[('system', 'abc', @a{sv} {}), ('tool', 'defg', {})]"));
+  g_assert_true (llm_bus_messages_check (messages, NULL, NULL, 7, &error));
+  g_assert_no_error (error);
+  g_assert_true (llm_bus_messages_check (messages, "xyz", NULL, 10, &error));
+  g_assert_no_error (error);
+
+  g_assert_false (llm_bus_messages_check (messages, "xyz", NULL, 9, &error));
+  g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_MESSAGE_TOO_LARGE);
+  g_assert_nonnull (strstr (error->message, "10 bytes"));
+  g_assert_nonnull (strstr (error->message, "most 9"));
+  g_clear_error (&error);
+
+  dict = g_variant_ref_sink (g_variant_new_parsed (
+    "{'system': <'12345'>, 'messages': <[('user', 'hello', @a{sv} {})]>}"));
+  options = llmsvc_options_parse (dict, LLMSVC_CALL_COMPLETE, NULL, &error);
+  g_assert_no_error (error);
+  g_assert_true (llm_bus_messages_check (NULL, "1", options, 11, &error));
+  g_assert_false (llm_bus_messages_check (NULL, "1", options, 10, &error));
+  g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_MESSAGE_TOO_LARGE);
+  g_clear_error (&error);
+
+  wrong = g_variant_ref_sink (g_variant_new_parsed (
+    "[('user', '', @a{sv} {}), ('developer', '', {})]"));
+  g_assert_false (llm_bus_messages_check (wrong, NULL, NULL, 100, &error));
+  g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT);
+  g_assert_nonnull (strstr (error->message, "Message 1"));
+  g_assert_nonnull (strstr (error->message, "developer"));
+  g_clear_error (&error);
+
+  g_assert_true (llm_bus_name_check ("notes — 2", &error));
+  g_assert_false (llm_bus_name_check ("", &error));
+  g_clear_error (&error);
+  g_assert_false (llm_bus_name_check ("a\nb", &error));
+  g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT);
+
+  quoted = llm_bus_abridge ("ääääääääääääääääääääääääääääääääääääääääX");
+  g_assert_cmpstr (quoted, ==, "ääääääääääääääääääääääääääääääääääääääää…");
+}
+
+/* --- the bouncer --- */
+
+typedef struct
+{
+  GTestDBus *bus;
+  GDBusConnection *connection;
+  GDBusNodeInfo *info;
+  guint object;
+  guint name;
+  gboolean is_authorized;
+  gboolean is_challenge;
+  char *asked;      /* action and flags of the last question */
+} Polkit;
+
+static void
+on_polkit_call (GDBusConnection       *connection,
+                const char            *sender,
+                const char            *path,
+                const char            *interface,
+                const char            *method,
+                GVariant              *arguments,
+                GDBusMethodInvocation *invocation,
+                gpointer               data)
+{
+  Polkit *polkit = data;
+  g_autoptr(GVariant) details = NULL;
+  const char *kind, *action, *name;
+  guint32 flags;
+
+  g_variant_get (arguments, "((&s@a{sv})&s@a{ss}u&s)", &kind, &details, &action, NULL, &flags,
+                 NULL);
+  g_assert_cmpstr (kind, ==, "system-bus-name");
+  g_assert_true (g_variant_lookup (details, "name", "&s", &name));
+  g_free (polkit->asked);
+  polkit->asked = g_strdup_printf ("%s %u %s", action, flags, name);
+  g_dbus_method_invocation_return_value (
+    invocation, g_variant_new ("((bb@a{ss}))", polkit->is_authorized, polkit->is_challenge,
+                               g_variant_new_array (G_VARIANT_TYPE ("{ss}"), NULL, 0)));
+}
+
+static const GDBusInterfaceVTable polkit_vtable = { on_polkit_call, NULL, NULL, { NULL } };
+
+static void
+on_polkit_named (GDBusConnection *connection,
+                 const char      *name,
+                 gpointer         data)
+{
+  *(gboolean *) data = TRUE;
+}
+
+static void
+set_up_polkit (Polkit       *polkit,
+               gconstpointer data)
+{
+  gboolean has_polkit = GPOINTER_TO_INT (data);
+  gboolean has_name = FALSE;
+  g_autoptr(GError) error = NULL;
+
+  polkit->bus = g_test_dbus_new (G_TEST_DBUS_NONE);
+  g_test_dbus_up (polkit->bus);
+  polkit->connection = g_dbus_connection_new_for_address_sync (
+    g_test_dbus_get_bus_address (polkit->bus),
+    G_DBUS_CONNECTION_FLAGS_AUTHENTICATION_CLIENT | G_DBUS_CONNECTION_FLAGS_MESSAGE_BUS_CONNECTION,
+    NULL, NULL, &error);
+  g_assert_no_error (error);
+  if (!has_polkit)
+    return;
+
+  polkit->info = g_dbus_node_info_new_for_xml (
+    "<node><interface name='org.freedesktop.PolicyKit1.Authority'>"
+    "<method name='CheckAuthorization'><arg type='(sa{sv})' direction='in'/>"
+    "<arg type='s' direction='in'/><arg type='a{ss}' direction='in'/>"
+    "<arg type='u' direction='in'/><arg type='s' direction='in'/>"
+    "<arg type='(bba{ss})' direction='out'/></method></interface></node>",
+    &error);
+  g_assert_no_error (error);
+  polkit->object = g_dbus_connection_register_object (
+    polkit->connection, "/org/freedesktop/PolicyKit1/Authority", polkit->info->interfaces[0],
+    &polkit_vtable, polkit, NULL, &error);
+  g_assert_no_error (error);
+  polkit->name = g_bus_own_name_on_connection (polkit->connection, "org.freedesktop.PolicyKit1",
+                                               G_BUS_NAME_OWNER_FLAGS_NONE, on_polkit_named, NULL,
+                                               &has_name, NULL);
+  while (!has_name)
+    g_main_context_iteration (NULL, TRUE);
+}
+
+static void
+tear_down_polkit (Polkit       *polkit,
+                  gconstpointer data)
+{
+  if (polkit->name != 0)
+    g_bus_unown_name (polkit->name);
+  if (polkit->object != 0)
+    g_dbus_connection_unregister_object (polkit->connection, polkit->object);
+  g_clear_pointer (&polkit->info, g_dbus_node_info_unref);
+  g_dbus_connection_close_sync (polkit->connection, NULL, NULL);
+  g_object_unref (polkit->connection);
+  g_test_dbus_down (polkit->bus);
+  g_object_unref (polkit->bus);
+  g_free (polkit->asked);
+}
+
+typedef struct
+{
+  gboolean is_decided;
+  GError *error;
+} Decision;
+
+static void
+on_decided (const GError *error,
+            gpointer      data)
+{
+  Decision *decision = data;
+
+  g_assert_false (decision->is_decided);
+  decision->is_decided = TRUE;
+  decision->error = error != NULL ? g_error_copy (error) : NULL;
+}
+
+/* (transfer full) (nullable): the refusal */
+static GError *
+check (LlmBusBouncer *bouncer,
+       LlmCaller     *caller,
+       const char    *interface,
+       const char    *method,
+       gboolean       interactive)
+{
+  Decision decision = { FALSE, NULL };
+
+  llm_bus_bouncer_check (bouncer, caller, interface, method, interactive, on_decided, &decision);
+  while (!decision.is_decided)
+    g_main_context_iteration (NULL, TRUE);
+  return decision.error;
+}
+
+static void
+assert_allowed (LlmBusBouncer *bouncer,
+                LlmCaller     *caller,
+                const char    *interface,
+                const char    *method)
+{
+  g_autoptr(GError) error = check (bouncer, caller, interface, method, FALSE);
+
+  g_assert_no_error (error);
+}
+
+static void
+assert_refused (LlmBusBouncer *bouncer,
+                LlmCaller     *caller,
+                const char    *interface,
+                const char    *method)
+{
+  g_autoptr(GError) error = check (bouncer, caller, interface, method, TRUE);
+
+  g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED);
+}
+
+/* Every method of the XML is in the table; what is not is refused to all. */
+static void
+test_bouncer_table (Polkit       *polkit,
+                    gconstpointer data)
+{
+  static const char *const interfaces[] = { LLMSVC_INTERFACE, LLMSVC_MEMORY_INTERFACE,
+                                            LLMSVC_ADMIN_INTERFACE, LLMSVC_CONTEXT_INTERFACE,
+                                            LLMSVC_GENERATION_INTERFACE };
+  g_autoptr(LlmBusBouncer) bouncer = llm_bus_bouncer_new (polkit->connection, TRUE);
+  g_autoptr(LlmCaller) root = llm_caller_new (0, "", ":1.1", FALSE, TRUE);
+
+  for (guint i = 0; i < G_N_ELEMENTS (interfaces); i++)
+    {
+      GDBusInterfaceInfo *info = llm_bus_interface_lookup_info (interfaces[i]);
+
+      for (guint j = 0; info->methods[j] != NULL; j++)
+        assert_allowed (bouncer, root, interfaces[i], info->methods[j]->name);
+    }
+
+  assert_refused (bouncer, root, LLMSVC_INTERFACE, "Invented");
+  assert_refused (bouncer, root, "org.llm.Service.Invented", "Complete");
+}
+
+static void
+test_bouncer_session (Polkit       *polkit,
+                      gconstpointer data)
+{
+  g_autoptr(LlmBusBouncer) bouncer = llm_bus_bouncer_new (polkit->connection, FALSE);
+  g_autoptr(LlmCaller) user = llm_caller_new (getuid (), "", ":1.1", FALSE, TRUE);
+  g_autoptr(LlmCaller) other = llm_caller_new (OTHER_UID, "", ":1.2", FALSE, TRUE);
+  g_autoptr(LlmCaller) sandboxed = llm_caller_new (getuid (), "org.x", ":1.3", TRUE, TRUE);
+  g_autoptr(LlmCaller) unknown = llm_caller_new (getuid (), "unknown:1.4", ":1.4", FALSE, FALSE);
+  g_autoptr(GError) error = NULL;
+
+  assert_allowed (bouncer, user, LLMSVC_MEMORY_INTERFACE, "Trim");
+  assert_allowed (bouncer, user, LLMSVC_INTERFACE, "SelectModel");
+  assert_refused (bouncer, other, LLMSVC_MEMORY_INTERFACE, "Trim");
+  assert_refused (bouncer, sandboxed, LLMSVC_MEMORY_INTERFACE, "Trim");
+  assert_refused (bouncer, sandboxed, LLMSVC_ADMIN_INTERFACE, "ListApps");
+  assert_refused (bouncer, unknown, LLMSVC_ADMIN_INTERFACE, "SetQuota");
+  assert_refused (bouncer, unknown, LLMSVC_ADMIN_INTERFACE, "ListApps");
+  assert_allowed (bouncer, sandboxed, LLMSVC_INTERFACE, "Complete");
+  assert_allowed (bouncer, unknown, LLMSVC_INTERFACE, "Complete");
+  g_assert_null (polkit->asked);
+
+  g_assert_true (llm_bus_bouncer_is_administrator (bouncer, user));
+  g_assert_false (llm_bus_bouncer_is_administrator (bouncer, sandboxed));
+  g_assert_false (llm_bus_bouncer_may_keep (bouncer, unknown, &error));
+  g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED);
+  g_assert_true (llm_bus_bouncer_may_keep (bouncer, sandboxed, NULL));
+}
+
+static void
+test_bouncer_polkit (Polkit       *polkit,
+                     gconstpointer data)
+{
+  g_autoptr(LlmBusBouncer) bouncer = llm_bus_bouncer_new (polkit->connection, TRUE);
+  g_autoptr(LlmCaller) root = llm_caller_new (0, "", ":1.1", FALSE, TRUE);
+  g_autoptr(LlmCaller) user = llm_caller_new (OTHER_UID, "", ":1.2", FALSE, TRUE);
+  g_autoptr(LlmCaller) sandboxed = llm_caller_new (OTHER_UID, "org.x", ":1.3", TRUE, TRUE);
+  g_autoptr(LlmCaller) rooted = llm_caller_new (0, "org.x", ":1.4", TRUE, TRUE);
+  g_autoptr(GError) error = NULL;
+
+  /* not asked where the answer is known */
+  polkit->is_authorized = TRUE;
+  assert_allowed (bouncer, root, LLMSVC_INTERFACE, "SelectModel");
+  assert_allowed (bouncer, user, LLMSVC_INTERFACE, "Complete");
+  assert_allowed (bouncer, user, LLMSVC_ADMIN_INTERFACE, "ListApps");
+  assert_refused (bouncer, sandboxed, LLMSVC_INTERFACE, "SelectModel");
+  assert_refused (bouncer, rooted, LLMSVC_INTERFACE, "SelectModel");
+  g_assert_null (polkit->asked);
+
+  assert_allowed (bouncer, user, LLMSVC_INTERFACE, "SelectModel");
+  g_assert_cmpstr (polkit->asked, ==, "org.llm.Service.select-model 0 :1.2");
+  error = check (bouncer, user, LLMSVC_MEMORY_INTERFACE, "SetBudget", TRUE);
+  g_assert_no_error (error);
+  g_assert_cmpstr (polkit->asked, ==, "org.llm.Service.set-budget 1 :1.2");
+  error = check (bouncer, user, LLMSVC_ADMIN_INTERFACE, "SetQuota", TRUE);
+  g_assert_no_error (error);
+  g_assert_cmpstr (polkit->asked, ==, "org.llm.Service.set-quota 1 :1.2");
+  /* nobody is asked for a password by a trim, whatever the message allows */
+  error = check (bouncer, user, LLMSVC_MEMORY_INTERFACE, "Trim", TRUE);
+  g_assert_no_error (error);
+  g_assert_cmpstr (polkit->asked, ==, "org.llm.Service.trim 0 :1.2");
+
+  polkit->is_authorized = FALSE;
+  assert_refused (bouncer, user, LLMSVC_INTERFACE, "SelectModel");
+  polkit->is_challenge = TRUE;
+  error = check (bouncer, user, LLMSVC_INTERFACE, "SelectModel", FALSE);
+  g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED);
+  g_assert_nonnull (strstr (error->message, "a person would have to be asked"));
+}
+
+static void
+test_bouncer_no_polkit (Polkit       *polkit,
+                        gconstpointer data)
+{
+  g_autoptr(LlmBusBouncer) bouncer = llm_bus_bouncer_new (polkit->connection, TRUE);
+  g_autoptr(LlmCaller) user = llm_caller_new (OTHER_UID, "", ":1.2", FALSE, TRUE);
+  g_autoptr(GError) error = NULL;
+
+  error = check (bouncer, user, LLMSVC_INTERFACE, "SelectModel", TRUE);
+  g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED);
+  g_assert_nonnull (strstr (error->message, "polkit could not be asked"));
+}
+
+int
+main (int   argc,
+      char *argv[])
+{
+  g_test_init (&argc, &argv, NULL);
+  signal (SIGPIPE, SIG_IGN);
+
+  g_test_add_func ("/bus/tables", test_tables);
+  g_test_add_func ("/bus/messages", test_messages);
+  g_test_add_func ("/bus/stream/lines", test_stream_lines);
+  g_test_add_func ("/bus/stream/failure", test_stream_failure);
+  g_test_add_func ("/bus/stream/full", test_stream_full);
+  g_test_add_func ("/bus/stream/rest", test_stream_rest);
+  g_test_add_func ("/bus/stream/reader-gone", test_stream_reader_gone);
+  g_test_add ("/bus/bouncer/table", Polkit, GINT_TO_POINTER (TRUE), set_up_polkit,
+              test_bouncer_table, tear_down_polkit);
+  g_test_add ("/bus/bouncer/session", Polkit, GINT_TO_POINTER (TRUE), set_up_polkit,
+              test_bouncer_session, tear_down_polkit);
+  g_test_add ("/bus/bouncer/polkit", Polkit, GINT_TO_POINTER (TRUE), set_up_polkit,
+              test_bouncer_polkit, tear_down_polkit);
+  g_test_add ("/bus/bouncer/no-polkit", Polkit, GINT_TO_POINTER (FALSE), set_up_polkit,
+              test_bouncer_no_polkit, tear_down_polkit);
+
+  return g_test_run ();
+}

@@ -121,6 +121,21 @@ set_merge_error (LlmGguf     *gguf,
   return FALSE;
 }
 
+/* A token of any kind: @plain tells whether text can become it. */
+static gint32
+find_part (const LlmBpe *self,
+           const char   *text,
+           gsize         length,
+           gboolean     *plain)
+{
+  gint32 id = llm_vocab_find (self->vocab, text, length, TRUE);
+
+  if (id >= 0)
+    return id;
+  *plain = FALSE;
+  return llm_vocab_find (self->vocab, text, length, FALSE);
+}
+
 static gboolean
 read_merge (LlmBpe         *self,
             LlmGguf        *gguf,
@@ -131,6 +146,7 @@ read_merge (LlmBpe         *self,
   char joined[LLM_VOCAB_MAX_TEXT];
   const char *space;
   gsize n_left, n_right;
+  gboolean plain = TRUE;
   gint32 left, right, id;
   Merge *slot;
 
@@ -145,12 +161,15 @@ read_merge (LlmBpe         *self,
   memcpy (joined, text.text, n_left);
   memcpy (joined + n_left, space + 1, n_right);
 
-  left = llm_vocab_find (self->vocab, joined, n_left, TRUE);
-  right = llm_vocab_find (self->vocab, joined + n_left, n_right, TRUE);
-  id = llm_vocab_find (self->vocab, joined, n_left + n_right, TRUE);
+  left = find_part (self, joined, n_left, &plain);
+  right = find_part (self, joined + n_left, n_right, &plain);
+  id = find_part (self, joined, n_left + n_right, &plain);
   if (left < 0 || right < 0 || id < 0)
-    return set_merge_error (gguf, index, "has a part, or makes a text, that is no token of "
-                            "ordinary text in tokenizer.ggml.tokens", error);
+    return set_merge_error (gguf, index, "has a part, or makes a text, that is not in "
+                            "tokenizer.ggml.tokens", error);
+  /* No text may become a control token, whatever merges there are. */
+  if (!plain)
+    return TRUE;
 
   slot = find_slot (self, make_pair (left, right));
   if (slot->pair == NO_PAIR)
@@ -202,11 +221,13 @@ read_pretokenizer (LlmBpe   *self,
   if (self->pretokenizer == NULL)
     {
       g_autofree char *known = llm_pretokenizer_list_names ();
-      g_autofree char *shown = name != NULL ? llm_utf8_shorten (name) : g_strdup ("missing");
+      g_autofree char *shown = name != NULL ? llm_utf8_shorten (name) : NULL;
 
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
-                   "%s: " KEY_PRE " is %s; a wrong one would spoil every text, so this model can't "
-                   "be used. Supported are %s", llm_gguf_get_path (gguf), shown, known);
+                   "%s: " KEY_PRE " is %s%s%s; a wrong one would spoil every text, so this model "
+                   "can't be used. Supported are %s", llm_gguf_get_path (gguf),
+                   shown != NULL ? "“" : "", shown != NULL ? shown : "missing",
+                   shown != NULL ? "”" : "", known);
       return FALSE;
     }
   return TRUE;

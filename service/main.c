@@ -11,6 +11,7 @@
 
 #include <gio/gio.h>
 #include <glib-unix.h>
+#include <locale.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -213,6 +214,7 @@ main (int   argc,
   g_auto(Arguments) arguments = { 0 };
   g_autoptr(GError) error = NULL;
 
+  setlocale (LC_ALL, "");
   g_set_prgname ("llmsvcd");
   g_log_writer_default_set_use_stderr (TRUE);
   umask (0077);

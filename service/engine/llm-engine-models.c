@@ -362,7 +362,12 @@ on_started_for_model (GObject      *source,
   if (error == NULL && self->active == NULL)
     error = g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_NO_MODEL, self->reason);
   else if (error == NULL && self->active->error != NULL)
-    error = g_error_copy (self->active->error);
+    {
+      error = g_error_copy (self->active->error);
+      /* "not found" is kept for what a caller names */
+      if (g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND))
+        error->code = LLMSVC_ERROR_NO_MODEL;
+    }
   else if (error == NULL && self->model == NULL && !self->is_loading)
     check_room (self, self->active, &error);
 

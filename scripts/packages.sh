@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+# Which Debian packages the project needs, and how to have them. Sourced by
+# ./try and ./check.
+
+BUILD_PACKAGES="gcc libc6-dev meson ninja-build pkg-config dbus-daemon dbus-bin libglib2.0-bin
+  libglib2.0-dev libjson-glib-dev libsqlite3-dev libsystemd-dev libxxhash-dev"
+TEST_PACKAGES="python3 systemd libxml2-utils"
+
+# Installs those of the given packages that are missing.
+install_packages () {
+  missing=""
+  for package in "$@"; do
+    dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null | grep -q '^installed$' ||
+      missing="$missing $package"
+  done
+  [ -n "$missing" ] || return 0
+
+  if ! command -v apt-get >/dev/null; then
+    echo "This script installs packages with apt-get, which is not here. Install these by hand:$missing" >&2
+    return 1
+  fi
+  as_root=""
+  if [ "$(id -u)" -ne 0 ]; then
+    if ! command -v sudo >/dev/null; then
+      echo "These packages are missing, and there is no sudo. As root: apt-get install$missing" >&2
+      return 1
+    fi
+    as_root="sudo"
+  fi
+  echo "Installing:$missing" >&2
+  $as_root env DEBIAN_FRONTEND=noninteractive sh -c \
+    "apt-get -qq update && apt-get -qq install -y --no-install-recommends $missing" >&2 </dev/null
+}

@@ -84,6 +84,20 @@ stop (Ask        *self,
   g_main_loop_quit (self->loop);
 }
 
+/* What is said on a terminal after half an answer begins on a line of its own. */
+static void
+end_line (Ask *self)
+{
+  g_autoptr(GError) error = NULL;
+
+  if (self->is_json || self->is_at_line_start)
+    return;
+
+  self->is_at_line_start = TRUE;
+  if (!llmctl_term_write ("\n", &error))
+    g_debug ("%s", error->message);
+}
+
 static void
 stop_with_error (Ask    *self,
                  GError *error)
@@ -92,6 +106,7 @@ stop_with_error (Ask    *self,
       g_error_matches (error, G_IO_ERROR, G_IO_ERROR_CANCELLED))
     return;
 
+  end_line (self);
   stop (self, llmctl_fail (error));
 }
 
@@ -106,6 +121,7 @@ write_text (Ask        *self,
     return TRUE;
   if (!llmctl_term_write (text, &error))
     {
+      self->is_at_line_start = TRUE;
       stop_with_error (self, error);
       return FALSE;
     }
@@ -135,9 +151,7 @@ show_results (Ask      *self,
 {
   g_autofree const char **ignored = NULL;
 
-  if (!self->is_json && !self->is_at_line_start && !write_text (self, "\n"))
-    return;
-
+  end_line (self);
   if (g_variant_lookup (results, "ignored", "^a&s", &ignored))
     for (gsize i = 0; ignored[i] != NULL; i++)
       llmctl_complain ("the service does not know the option “%s” here and went on without it",
@@ -163,8 +177,6 @@ take_line (Ask              *self,
       return FALSE;
     case LLMSVC_LINE_ERROR:
       error = g_dbus_error_new_for_dbus_error (line->name, line->text);
-      if (!self->is_json && !self->is_at_line_start && !write_text (self, "\n"))
-        return FALSE;
       stop_with_error (self, error);
       return FALSE;
     case LLMSVC_LINE_OTHER:
@@ -190,8 +202,7 @@ on_readable (int           fd,
   if (n <= 0)
     {
       self->fd_source = 0;
-      if (!self->is_at_line_start && !self->is_json)
-        (void) write_text (self, "\n");
+      end_line (self);
       llmctl_complain ("the answer broke off: the service has failed or was stopped; "
                        "what is above is not whole. Try again");
       stop (self, LLMCTL_EXIT_FAILED);
@@ -397,7 +408,10 @@ on_started (gpointer data)
 static gboolean
 on_interrupted (gpointer data)
 {
-  stop (data, LLMCTL_EXIT_INTERRUPTED);
+  Ask *self = data;
+
+  end_line (self);
+  stop (self, LLMCTL_EXIT_INTERRUPTED);
   return G_SOURCE_CONTINUE;
 }
 
@@ -406,6 +420,7 @@ on_time_up (gpointer data)
 {
   Ask *self = data;
 
+  end_line (self);
   llmctl_complain ("the time limit has passed before the answer was whole");
   stop (self, LLMCTL_EXIT_TIME_LIMIT);
   return G_SOURCE_CONTINUE;
@@ -545,9 +560,9 @@ llmctl_cmd_ask (int   argc,
   LlmctlExit status;
 
   if (!llmctl_parse (&argc, &argv, "PROMPT|-",
-                     "Asks the language model and prints its answer as it comes. With “-” the prompt "
-                     "is read\nfrom the standard input; otherwise what comes there is put before "
-                     "the prompt.",
+                     "Asks the language model and prints its answer as it comes. With “-” "
+                     "the prompt is read\nfrom the standard input; otherwise what comes there "
+                     "is put before the prompt.",
                      entries, &status))
     return status;
 

@@ -4,6 +4,8 @@
 
 #include "config.h"
 
+#include <errno.h>
+
 #include "common/llmsvc-error.h"
 
 LlmSettings *
@@ -47,7 +49,10 @@ parse_bytes (const char *text,
     }
   if (!g_ascii_isdigit (*text))
     return FALSE;
+  errno = 0;
   number = g_ascii_strtoull (text, &end, 10);
+  if (errno != 0)
+    return FALSE;
   if (*end == 'K')
     shift = 10;
   else if (*end == 'M')

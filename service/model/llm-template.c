@@ -8,6 +8,7 @@
 
 #include "common/llmsvc-error.h"
 #include "model/llm-template-private.h"
+#include "model/llm-tokenizer-private.h"
 #include "model/llm-utf8.h"
 
 struct _LlmTemplate
@@ -75,6 +76,9 @@ llm_template_new (const char   *source,
                                   "<s>");
       self->eos = dup_token_text (tokenizer, tokenizer ? llm_tokenizer_get_eos (tokenizer) : -1,
                                   "</s>");
+      /* Between messages they would be lost, but for those that begin a new text. */
+      if (tokenizer != NULL && llm_tokenizer_swallows_spaces (tokenizer))
+        self->shape.behind_answer = self->shape.behind_message = "";
       return g_steal_pointer (&self);
     }
 

@@ -63,6 +63,9 @@ guint64 llm_tokenizer_encode_counting (LlmTokenizer      *self,
                                        gboolean           add_special,
                                        GArray            *ids);
 
+/* Whether spaces behind special tokens are lost, so that none need be written. */
+gboolean llm_tokenizer_swallows_spaces (LlmTokenizer     *self);
+
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmSpm, llm_spm_free)
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmBpe, llm_bpe_free)
 

@@ -222,6 +222,12 @@ llm_tokenizer_is_control (LlmTokenizer *self,
          llm_vocab_is_control (self->vocab, id);
 }
 
+gboolean
+llm_tokenizer_swallows_spaces (LlmTokenizer *self)
+{
+  return self->swallows;
+}
+
 /* Joins the parts, and notes where markup is. Neighbouring markup is one. */
 static GString *
 join_parts (const LlmTextPart *parts,

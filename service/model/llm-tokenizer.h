@@ -50,8 +50,9 @@ gboolean      llm_tokenizer_is_control   (LlmTokenizer  *self,
                                           gint32         id);
 
 /* Appends the ids of the parts to @ids (element-type gint32). @add_special puts
- * BOS in front and EOS behind where the file asks for it. Text must be valid
- * UTF-8. Time is O(n log n) in the text's length. */
+ * BOS in front and EOS behind where the file asks for it; the text is taken to
+ * follow a special token anyway. It must be valid UTF-8 of no more than 256 MiB.
+ * Time is O(n log n) in its length. */
 void          llm_tokenizer_encode       (LlmTokenizer      *self,
                                           const LlmTextPart *parts,
                                           guint              n_parts,

@@ -4,8 +4,15 @@
  * Greedy continuations of real models against those of llama.cpp. The golden's
  * own tokens are fed back, so that every position is compared, also behind a
  * difference. A difference is accepted where the golden's two best logits lie
- * within a bound: for F32 that of rounding; quantized models there compute with
- * activations rounded to 8 bits, here with floats, and so differ by more.
+ * within a bound: for F32 that of rounding; for Q8_0 that of activations, which
+ * llama.cpp rounds to 8 bits and we don't.
+ *
+ * The Q4_0 goldens are further from the F32 ones than the weights' rounding
+ * explains: the same files lose 11 % of perplexity there and 0.7 % here. Most
+ * likely llama.cpp's kernels for Q4_0 on processors with AMX made them, which
+ * were reported to compute wrongly at that time (its pull request 16315). So
+ * they only bound what goes wrong grossly; that Q4_0 is computed right is shown
+ * by the tests of the kernels and of the forward pass.
  *
  * LLM_GOLDEN_DIR names a folder with further models, and their goldens in its
  * folder golden/; all of them are then tested too.
@@ -17,16 +24,26 @@
 #include "exec-rig.h"
 #include "exec/llm-sampler.h"
 
-/* Logits of the last prompt position, and gaps of accepted differences. */
-#define F32_LOGIT_TOLERANCE 2e-3
-#define F32_GAP 1e-3
-#define QUANTIZED_LOGIT_TOLERANCE 10.0
-#define QUANTIZED_GAP 5
+typedef struct
+{
+  const char *type;         /* in the model's name */
+  double logit_tolerance;   /* of the last prompt position */
+  double gap;               /* of accepted differences */
+  double share;             /* of tokens that may differ */
+} Bounds;
+
+static const Bounds bounds[] = {
+  { "F32", 2e-3, 1e-3, 0 },
+  { "F16", 2e-2, 1e-2, 0.01 },
+  { "Q8_0", 0.15, 0.02, 0.01 },
+  { "Q4_0", 2.5, 2, 0.1 },
+};
 
 typedef struct
 {
   char *model;       /* path */
   char *golden;      /* path */
+  const Bounds *bounds;
   LlmKvFormat format;
 } Case;
 
@@ -83,10 +100,10 @@ compare_top_logits (JsonObject  *golden,
 }
 
 static void
-run_prompt (ExecRig    *rig,
-            JsonObject *golden,
-            gboolean    is_f32,
-            Score      *score)
+run_prompt (ExecRig      *rig,
+            JsonObject   *golden,
+            const Bounds *bound,
+            Score        *score)
 {
   LlmSamplerConfig greedy = { .top_p = 1, .repeat_penalty = 1 };
   g_autoptr (LlmSampler) sampler = llm_sampler_new (&greedy, rig->hparams.n_vocab);
@@ -99,8 +116,7 @@ run_prompt (ExecRig    *rig,
   float *last = logits + (gsize) (n_prompt - 1) * rig->hparams.n_vocab;
 
   exec_rig_prompt (rig, seq, prompt, n_prompt, LLM_BATCH_MAX_ROWS, logits);
-  compare_top_logits (golden, last, is_f32 ? F32_LOGIT_TOLERANCE : QUANTIZED_LOGIT_TOLERANCE,
-                      score);
+  compare_top_logits (golden, last, bound->logit_tolerance, score);
 
   for (guint i = 0; i < n_ids; i++)
     {
@@ -115,7 +131,7 @@ run_prompt (ExecRig    *rig,
                           json_object_get_string_member (golden, "id"), i, found, ids[i], gap);
           score->n_different++;
           score->largest_gap = MAX (score->largest_gap, gap);
-          g_assert_cmpfloat (gap, <, is_f32 ? F32_GAP : QUANTIZED_GAP);
+          g_assert_cmpfloat (gap, <, bound->gap);
         }
       exec_rig_prompt (rig, seq, &ids[i], 1, 1, last);
     }
@@ -125,9 +141,8 @@ static void
 test_greedy (gconstpointer data)
 {
   const Case *c = data;
-  ExecRigConfig config = { .n_threads = 2, .format = c->format };
+  ExecRigConfig config = { .n_threads = 1, .format = c->format };
   g_autoptr (ExecRig) rig = exec_rig_open (c->model, &config);
-  gboolean is_f32 = strstr (c->model, "F32") != NULL;
   g_autoptr (GError) error = NULL;
   g_autofree char *text = NULL;
   g_auto (GStrv) lines = NULL;
@@ -142,12 +157,23 @@ test_greedy (gconstpointer data)
 
       json_parser_load_from_data (parser, lines[i], -1, &error);
       g_assert_no_error (error);
-      run_prompt (rig, json_node_get_object (json_parser_get_root (parser)), is_f32, &score);
+      run_prompt (rig, json_node_get_object (json_parser_get_root (parser)), c->bounds, &score);
     }
 
   g_assert_cmpuint (score.n_tokens, >, 100);
+  g_assert_cmpfloat (score.n_different, <=, c->bounds->share * score.n_tokens);
   g_test_message ("%u tokens, %u different, largest gap of those %g, largest error of a logit %g",
                   score.n_tokens, score.n_different, score.largest_gap, score.largest_error);
+}
+
+static const Bounds *
+find_bounds (const char *name)
+{
+  for (guint i = 0; i < G_N_ELEMENTS (bounds); i++)
+    if (g_str_has_suffix (name, bounds[i].type))
+      return &bounds[i];
+
+  g_error ("No bounds for %s", name);
 }
 
 static void
@@ -165,6 +191,7 @@ add_case (const char *model_folder,
 
       c->model = g_build_filename (model_folder, file, NULL);
       c->golden = g_build_filename (golden_folder, golden, NULL);
+      c->bounds = find_bounds (name);
       c->format = format;
       g_test_add_data_func_full (path, c, test_greedy, free_case);
     }

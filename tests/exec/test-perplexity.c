@@ -2,7 +2,8 @@
 
 /*
  * Perplexity of held-out text against llama.cpp's, within 0.2 % for F32 and F16
- * and 0.5 % for Q8_0 models.
+ * and 0.5 % for Q8_0 models. Its figures for Q4_0 are some 10 % too high, for the
+ * reason told in test-golden.c: there ours must only not be worse.
  *
  * LLM_GOLDEN_DIR names a folder with further models, and golden/ppl.jsonl and
  * the texts beside them; all of its figures are then tested too.
@@ -28,6 +29,7 @@ typedef struct
   guint n_scored;
   double perplexity;
   double tolerance;  /* relative */
+  gboolean is_upper; /* the golden figure only bounds ours from above */
 } Case;
 
 static void
@@ -72,7 +74,10 @@ test_golden (gconstpointer data)
                   100 * (result.perplexity / c->perplexity - 1));
   g_assert_cmpuint (result.n_windows, ==, c->n_windows);
   g_assert_cmpuint (result.n_scored, ==, c->n_scored);
-  g_assert_cmpfloat_with_epsilon (result.perplexity / c->perplexity, 1, c->tolerance);
+  if (c->is_upper)
+    g_assert_cmpfloat (result.perplexity, <, c->perplexity * (1 + c->tolerance));
+  else
+    g_assert_cmpfloat_with_epsilon (result.perplexity / c->perplexity, 1, c->tolerance);
 }
 
 static double
@@ -125,6 +130,7 @@ add_cases (const char *golden_folder,
       c->n_scored = (guint) json_object_get_int_member (golden, "scored");
       c->perplexity = exp (json_object_get_double_member (golden, "nll"));
       c->tolerance = get_tolerance (model);
+      c->is_upper = g_str_has_suffix (model, "Q4_0");
       test = g_strdup_printf ("/perplexity/golden/%s/%s", model, text);
       g_test_add_data_func_full (test, c, test_golden, free_case);
     }

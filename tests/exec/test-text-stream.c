@@ -109,8 +109,13 @@ test_promptness (void)
 static void
 test_stops (void)
 {
-  static const struct { const char *text; const char *stops[4]; const char *wanted; gboolean stops_here; }
-  cases[] = {
+  static const struct
+  {
+    const char *text;
+    const char *stops[4];
+    const char *wanted;
+    gboolean stops_here;
+  } cases[] = {
     { "one two", { "three" }, "one two", FALSE },
     { "one two three four", { "three" }, "one two ", TRUE },
     { "thre", { "three" }, "thre", FALSE },

@@ -387,6 +387,71 @@ test_token_texts (void)
   g_assert_cmpstr (text, ==, "<|im_end|>\n<|user|>\nHi<|im_end|>\n<|assistant|>\n");
 }
 
+static void
+encode (LlmTokenizer *tokenizer,
+        LlmPrompt    *prompt,
+        GArray       *ids)
+{
+  guint n_parts;
+  const LlmTextPart *parts = llm_prompt_get_parts (prompt, &n_parts);
+
+  llm_tokenizer_encode (tokenizer, parts, n_parts, FALSE, ids);
+}
+
+/* A conversation has the same tokens whether it comes at once or grows. */
+static void
+check_tokens (const char *template,
+              const char *vocabulary,
+              const char *end)
+{
+  LlmMessage messages[] = { { (char *) "user", (char *) "Hello" },
+                            { (char *) "assistant", (char *) "Hi" },
+                            { (char *) "user", (char *) "Bye" } };
+  g_autofree char *file = g_strconcat (vocabulary, ".gguf", NULL);
+  g_autofree char *path = g_build_filename (g_getenv ("LLM_TEST_DATA"), "tokenizer", file, NULL);
+  g_autofree char *template_path = get_path (template, ".jinja");
+  g_autofree char *source = NULL;
+  g_autoptr(GError) error = NULL;
+  g_autoptr(LlmGguf) gguf = llm_gguf_open (path, &error);
+  g_autoptr(LlmTokenizer) tokenizer = NULL;
+  g_autoptr(LlmTemplate) self = NULL;
+  g_autoptr(LlmPrompt) whole = NULL;
+  g_autoptr(LlmPrompt) first = NULL;
+  g_autoptr(LlmPrompt) second = NULL;
+  g_autoptr(GArray) wanted = g_array_new (FALSE, FALSE, sizeof (gint32));
+  g_autoptr(GArray) found = g_array_new (FALSE, FALSE, sizeof (gint32));
+  LlmTextPart answer[] = { { "Hi", 2, FALSE }, { end, strlen (end), TRUE } };
+
+  g_assert_no_error (error);
+  tokenizer = llm_tokenizer_new (gguf, &error);
+  g_assert_no_error (error);
+  g_file_get_contents (template_path, &source, NULL, &error);
+  g_assert_no_error (error);
+  self = llm_template_new (source, tokenizer, template, &error);
+  g_assert_no_error (error);
+
+  whole = llm_template_render (self, LLM_POINT_START, messages, 3, TRUE, &error);
+  g_assert_no_error (error);
+  encode (tokenizer, whole, wanted);
+
+  first = llm_template_render (self, LLM_POINT_START, messages, 1, TRUE, &error);
+  g_assert_no_error (error);
+  second = llm_template_render (self, LLM_POINT_CLOSED_ANSWER, messages + 2, 1, TRUE, &error);
+  g_assert_no_error (error);
+  encode (tokenizer, first, found);
+  llm_tokenizer_encode (tokenizer, answer, 2, FALSE, found);
+  encode (tokenizer, second, found);
+  g_assert_cmpmem (found->data, found->len * sizeof (gint32),
+                   wanted->data, wanted->len * sizeof (gint32));
+}
+
+static void
+test_tokens_of_growth (void)
+{
+  check_tokens ("chatml", "smollm", "<|im_end|>");
+  check_tokens ("phi-3", "phi-3", "<|end|>");
+}
+
 int
 main (int    argc,
       char **argv)
@@ -406,6 +471,7 @@ main (int    argc,
   g_test_add_func ("/template/refused-long", test_refused_long);
   g_test_add_func ("/template/unknown", test_unknown);
   g_test_add_func ("/template/token-texts", test_token_texts);
+  g_test_add_func ("/template/tokens-of-growth", test_tokens_of_growth);
 
   return g_test_run ();
 }

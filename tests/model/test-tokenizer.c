@@ -490,7 +490,8 @@ test_invalid_utf8 (void)
 
       for (guint i = 0; i < G_N_ELEMENTS (texts); i++)
         {
-          const LlmTextPart parts[] = { { texts[i], strlen (texts[i]), FALSE }, { "\xa5", 1, TRUE } };
+          const LlmTextPart parts[] = { { texts[i], strlen (texts[i]), FALSE },
+                                        { "\xa5", 1, TRUE } };
           g_autoptr(GArray) ids = encode_parts (tokenizer, parts, G_N_ELEMENTS (parts));
 
           assert_no_control (tokenizer, ids);

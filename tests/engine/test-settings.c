@@ -1,0 +1,133 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "engine/llm-settings.h"
+
+#include <string.h>
+
+#include "common/llmsvc-error.h"
+
+static LlmSettings *
+load (const char *text,
+      GError    **error)
+{
+  g_autofree char *folder = g_dir_make_tmp ("llm-test-XXXXXX", NULL);
+  g_autofree char *path = g_build_filename (folder, "llmsvc.conf", NULL);
+
+  g_assert_true (g_file_set_contents (path, text, -1, NULL));
+  return llm_settings_load (FALSE, path, error);
+}
+
+static void
+test_defaults (void)
+{
+  g_autoptr(GError) error = NULL;
+  g_autoptr(LlmSettings) settings = load ("", &error);
+
+  g_assert_no_error (error);
+  g_assert_null (settings->model_file);
+  g_assert_cmpuint (settings->max_message, ==, 1024 * 1024);
+  g_assert_cmpuint (settings->stall_timeout_s, ==, 600);
+  g_assert_cmpuint (settings->max_contexts, ==, 64);
+  g_assert_cmpuint (g_strv_length (settings->model_folders), >=, 3);
+  g_assert_nonnull (settings->state_folder);
+}
+
+static void
+test_values (void)
+{
+  g_autoptr(GError) error = NULL;
+  g_autoptr(LlmSettings) settings =
+    load ("[model]\nfile=/a/b.gguf\nfolders=/one;/two\n[service]\nthreads=3\nbudget=2G\n"
+          "max-message=64K\nstall-timeout=5\nidle-unload=60\n[quota]\ncontexts=7\ncalls=2\ntokens=1000\n",
+          &error);
+
+  g_assert_no_error (error);
+  g_assert_cmpstr (settings->model_file, ==, "/a/b.gguf");
+  g_assert_cmpstr (settings->model_folders[0], ==, "/one");
+  g_assert_cmpstr (settings->model_folders[1], ==, "/two");
+  g_assert_cmpuint (settings->n_threads, ==, 3);
+  g_assert_cmpuint (settings->budget, ==, G_GUINT64_CONSTANT (2) << 30);
+  g_assert_cmpuint (settings->max_message, ==, 65536);
+  g_assert_cmpuint (settings->stall_timeout_s, ==, 5);
+  g_assert_cmpuint (settings->idle_unload_s, ==, 60);
+  g_assert_cmpuint (settings->max_contexts, ==, 7);
+  g_assert_cmpuint (settings->max_calls, ==, 2);
+  g_assert_cmpuint (settings->max_tokens, ==, 1000);
+}
+
+/* Every fault is an error that names file and key. */
+static void
+test_faults (void)
+{
+  const struct
+  {
+    const char *text;
+    const char *named;
+  } faults[] = {
+    { "[service]\nthreads=many\n", "threads" },
+    { "[service]\nthreads=-1\n", "threads" },
+    { "[service]\nthreads=100000\n", "threads" },
+    { "[service]\nbudget=1T\n", "budget" },
+    { "[service]\nbudget=99999999999999999999\n", "budget" },
+    { "[service]\nmax-message=1G\n", "max-message" },
+    { "[service]\nnise=1\n", "nise" },
+    { "[servcie]\nthreads=1\n", "servcie" },
+    { "threads=1\n", "llmsvc.conf" },
+    { "[service\n", "llmsvc.conf" },
+  };
+
+  for (guint i = 0; i < G_N_ELEMENTS (faults); i++)
+    {
+      g_autoptr(GError) error = NULL;
+      LlmSettings *settings = load (faults[i].text, &error);
+
+      g_assert_null (settings);
+      g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT);
+      g_assert_nonnull (strstr (error->message, faults[i].named));
+      g_assert_nonnull (strstr (error->message, "llmsvc.conf"));
+    }
+}
+
+static void
+test_missing_file (void)
+{
+  g_autoptr(GError) error = NULL;
+
+  g_assert_null (llm_settings_load (FALSE, "/nowhere/llmsvc.conf", &error));
+  g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT);
+}
+
+/* The example file and the keys of the source are the same list. */
+static void
+test_example (void)
+{
+  g_autofree char *path = g_build_filename (g_getenv ("LLM_MODEL_DIR"), "..", "llmsvc.conf", NULL);
+  g_autofree char *text = NULL;
+  g_autoptr(GError) error = NULL;
+  g_autoptr(LlmSettings) settings = NULL;
+  g_autoptr(GRegex) regex = g_regex_new ("^#([a-z-]+=)", G_REGEX_MULTILINE, 0, NULL);
+  g_autofree char *active = NULL;
+
+  g_assert_true (g_file_get_contents (path, &text, NULL, NULL));
+  active = g_regex_replace (regex, text, -1, 0, "\\1", 0, NULL);
+  settings = load (active, &error);
+  g_assert_no_error (error);
+  g_assert_cmpuint (settings->max_message, ==, 1024 * 1024);
+  g_assert_cmpuint (settings->stall_timeout_s, ==, 600);
+  g_assert_cmpuint (settings->max_contexts, ==, 64);
+  g_assert_cmpuint (settings->max_calls, ==, 16);
+  g_assert_cmpuint (settings->max_tokens, ==, 1048576);
+}
+
+int
+main (int    argc,
+      char **argv)
+{
+  g_test_init (&argc, &argv, NULL);
+  g_test_add_func ("/settings/defaults", test_defaults);
+  g_test_add_func ("/settings/values", test_values);
+  g_test_add_func ("/settings/faults", test_faults);
+  g_test_add_func ("/settings/missing-file", test_missing_file);
+  g_test_add_func ("/settings/example", test_example);
+  return g_test_run ();
+}

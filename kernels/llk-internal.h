@@ -41,19 +41,18 @@ llk_load_u16 (const void *src)
   return value;
 }
 
+/* The half's bits in a float's places, and the difference of the exponents'
+ * biases made up for by an exact product, which also normalizes what was below
+ * the half's normal range. No branches, so that loops over it are vectorised. */
 static inline float
 llk_float_of_half (uint16_t half)
 {
   uint32_t sign = (uint32_t) (half & 0x8000) << 16;
-  uint32_t magnitude = half & 0x7fff;
+  uint32_t shifted = (uint32_t) (half & 0x7fff) << 13;
+  uint32_t finite = llk_bits_of_float (llk_float_of_bits (shifted) * 0x1p112f);
+  uint32_t special = shifted | 0x7f800000; /* infinity and NaN keep their fraction */
 
-  if (magnitude >= 0x7c00) /* infinity and NaN keep their fraction */
-    return llk_float_of_bits (sign | 0x7f800000u | (magnitude & 0x3ff) << 13);
-  if (magnitude >= 0x0400)
-    return llk_float_of_bits (sign | ((magnitude << 13) + (112u << 23)));
-
-  /* Zero and denormals: the fraction counts units of 2^-24, all exact in a float. */
-  return llk_float_of_bits (sign | llk_bits_of_float ((float) magnitude * 0x1p-24f));
+  return llk_float_of_bits (sign | (shifted >= 0x0f800000 ? special : finite));
 }
 
 /* Rounds to nearest, ties to even, as the conversion instructions do. */

@@ -19,6 +19,19 @@ struct _BusRig
   GDBusConnection *own;  /* for questions to the bus; never calls the daemon */
 };
 
+/* The bus of the rig in use, for a test that fails: the daemon ends with its bus,
+ * and whoever waits for the test's output waits for both. */
+static volatile sig_atomic_t bus_pid;
+
+static void
+on_abort (int number)
+{
+  if (bus_pid != 0)
+    kill (bus_pid, SIGTERM);
+  signal (SIGABRT, SIG_DFL);
+  raise (SIGABRT);
+}
+
 static void
 write_file (const char *folder,
             const char *name,
@@ -47,6 +60,22 @@ remove_folder (const char *path)
         g_unlink (child);
     }
   g_rmdir (path);
+}
+
+static int
+get_owner_pid (BusRig     *self,
+               const char *name)
+{
+  g_autoptr(GVariant) reply = NULL;
+  guint32 pid = 0;
+
+  reply = g_dbus_connection_call_sync (self->own, "org.freedesktop.DBus", "/org/freedesktop/DBus",
+                                       "org.freedesktop.DBus", "GetConnectionUnixProcessID",
+                                       g_variant_new ("(s)", name), G_VARIANT_TYPE ("(u)"),
+                                       G_DBUS_CALL_FLAGS_NONE, BUS_RIG_TIMEOUT_MS, NULL, NULL);
+  if (reply != NULL)
+    g_variant_get (reply, "(u)", &pid);
+  return (int) pid;
 }
 
 BusRig *
@@ -78,6 +107,8 @@ bus_rig_new (const char *model,
   g_test_dbus_add_service_dir (self->bus, self->folder);
   g_test_dbus_up (self->bus);
   self->own = bus_rig_connect (self);
+  bus_pid = get_owner_pid (self, "org.freedesktop.DBus");
+  signal (SIGABRT, on_abort);
   return self;
 }
 
@@ -85,6 +116,7 @@ void
 bus_rig_free (BusRig *self)
 {
   bus_rig_end_daemon (self, SIGTERM);
+  bus_pid = 0;
   g_object_unref (self->own);
   g_test_dbus_down (self->bus);
   g_object_unref (self->bus);
@@ -128,17 +160,7 @@ bus_rig_connect_app (BusRig     *self,
 int
 bus_rig_get_pid (BusRig *self)
 {
-  g_autoptr(GVariant) reply = NULL;
-  guint32 pid = 0;
-
-  reply = g_dbus_connection_call_sync (self->own, "org.freedesktop.DBus", "/org/freedesktop/DBus",
-                                       "org.freedesktop.DBus", "GetConnectionUnixProcessID",
-                                       g_variant_new ("(s)", LLMSVC_BUS_NAME),
-                                       G_VARIANT_TYPE ("(u)"), G_DBUS_CALL_FLAGS_NONE,
-                                       BUS_RIG_TIMEOUT_MS, NULL, NULL);
-  if (reply != NULL)
-    g_variant_get (reply, "(u)", &pid);
-  return (int) pid;
+  return get_owner_pid (self, LLMSVC_BUS_NAME);
 }
 
 static gboolean

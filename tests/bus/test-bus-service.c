@@ -110,7 +110,7 @@ test_no_model (void)
   g_autofree char *broken = g_build_filename (folder, "broken.gguf", NULL);
   const char *const models[] = { missing, broken };
 
-  g_assert_true (g_file_set_contents (broken, "GGUF and no more", -1, NULL));
+  g_assert_true (g_file_set_contents (broken, "GGUF\3\0\0\0 and no more", 20, NULL));
   for (guint i = 0; i < G_N_ELEMENTS (models); i++)
     {
       g_autoptr(BusRig) rig = bus_rig_new (models[i], "[model]\nfolders=\n");

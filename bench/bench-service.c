@@ -1,0 +1,406 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * The service as its users meet it: from the first call on a bus to the first
+ * byte of text; what the bus adds to an answer, beside the same engine in one
+ * process, both interleaved; and what the process holds.
+ */
+
+#include "bench.h"
+
+#include <fcntl.h>
+#include <glib/gstdio.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <gio/gunixfdlist.h>
+
+#include "common/llmsvc-names.h"
+#include "engine/llm-buffer-sink.h"
+#include "engine/llm-engine.h"
+
+#define PROMPT "I want a restaurant in San Jose."
+
+static char *opt_daemon;
+static char *opt_model;
+static int opt_runs = 11;
+static int opt_tokens = 32;
+static gboolean opt_json;
+
+static const GOptionEntry entries[] = {
+  { "daemon", 0, 0, G_OPTION_ARG_FILENAME, &opt_daemon, "The llmsvcd to measure", "FILE" },
+  { "model", 0, 0, G_OPTION_ARG_FILENAME, &opt_model, "The GGUF file to answer with", "FILE" },
+  { "runs", 0, 0, G_OPTION_ARG_INT, &opt_runs, "Samples of each figure (11)", "N" },
+  { "tokens", 0, 0, G_OPTION_ARG_INT, &opt_tokens, "Tokens of an answer (32)", "N" },
+  { "json", 0, 0, G_OPTION_ARG_NONE, &opt_json, "One JSON object", NULL },
+  G_OPTION_ENTRY_NULL
+};
+
+/* --- a private bus that activates the service --- */
+
+typedef struct
+{
+  GTestDBus *dbus;
+  GDBusConnection *connection;
+  char *folder;
+  guint daemon_pid;
+  guint bus_pid;
+} Bus;
+
+static GVariant *
+call (Bus        *bus,
+      const char *path,
+      const char *interface,
+      const char *method,
+      GVariant   *arguments,
+      const char *type)
+{
+  g_autoptr(GError) error = NULL;
+  GVariant *reply = g_dbus_connection_call_sync (bus->connection, LLMSVC_BUS_NAME, path, interface, method,
+                                                 arguments, G_VARIANT_TYPE (type),
+                                                 G_DBUS_CALL_FLAGS_NONE, G_MAXINT, NULL, &error);
+
+  if (reply == NULL)
+    g_error ("%s failed: %s", method, error->message);
+  return reply;
+}
+
+static guint
+find_pid (Bus        *bus,
+          const char *name)
+{
+  g_autoptr(GError) error = NULL;
+  g_autoptr(GVariant) reply =
+    g_dbus_connection_call_sync (bus->connection, "org.freedesktop.DBus", "/org/freedesktop/DBus",
+                                 "org.freedesktop.DBus", "GetConnectionUnixProcessID",
+                                 g_variant_new ("(s)", name), G_VARIANT_TYPE ("(u)"),
+                                 G_DBUS_CALL_FLAGS_NONE, -1, NULL, &error);
+  guint pid = 0;
+
+  if (reply != NULL)
+    g_variant_get (reply, "(u)", &pid);
+  return pid;
+}
+
+static Bus *
+bus_new (void)
+{
+  Bus *bus = g_new0 (Bus, 1);
+  g_autofree char *service = NULL;
+  g_autofree char *text = NULL;
+  g_autoptr(GError) error = NULL;
+
+  bus->folder = g_dir_make_tmp ("llmsvc-bench-XXXXXX", NULL);
+  service = g_build_filename (bus->folder, LLMSVC_BUS_NAME ".service", NULL);
+  text = g_strdup_printf ("[D-BUS Service]\nName=" LLMSVC_BUS_NAME "\nExec=%s --model %s --state-dir %s/state\n",
+                          opt_daemon, opt_model, bus->folder);
+  if (!g_file_set_contents (service, text, -1, &error))
+    g_error ("%s", error->message);
+
+  bus->dbus = g_test_dbus_new (G_TEST_DBUS_NONE);
+  g_test_dbus_add_service_dir (bus->dbus, bus->folder);
+  g_test_dbus_up (bus->dbus);
+  bus->connection = g_dbus_connection_new_for_address_sync (
+    g_test_dbus_get_bus_address (bus->dbus),
+    G_DBUS_CONNECTION_FLAGS_AUTHENTICATION_CLIENT | G_DBUS_CONNECTION_FLAGS_MESSAGE_BUS_CONNECTION,
+    NULL, NULL, &error);
+  if (bus->connection == NULL)
+    g_error ("%s", error->message);
+  bus->bus_pid = find_pid (bus, "org.freedesktop.DBus");
+  return bus;
+}
+
+static void
+bus_free (Bus *bus)
+{
+  if (bus->daemon_pid > 1)
+    kill (bus->daemon_pid, SIGTERM);
+  g_dbus_connection_close_sync (bus->connection, NULL, NULL);
+  g_object_unref (bus->connection);
+  g_test_dbus_down (bus->dbus);
+  g_object_unref (bus->dbus);
+  g_free (bus->folder);
+  g_free (bus);
+}
+
+static GVariant *
+make_options (void)
+{
+  GVariantDict dict;
+
+  g_variant_dict_init (&dict, NULL);
+  g_variant_dict_insert (&dict, "temperature", "d", 0.0);
+  g_variant_dict_insert (&dict, "max-tokens", "u", opt_tokens);
+  return g_variant_dict_end (&dict);
+}
+
+/* Milliseconds from now to the first byte of an answer that streams. */
+static double
+time_first_byte (Bus *bus)
+{
+  gint64 begin = g_get_monotonic_time ();
+  g_autoptr(GVariant) created = call (bus, LLMSVC_PATH, LLMSVC_INTERFACE, "CreateContext",
+                                      g_variant_new ("(a{sv})", NULL), "(o)");
+  g_autoptr(GVariant) reply = NULL;
+  g_autoptr(GUnixFDList) fds = NULL;
+  g_autoptr(GError) error = NULL;
+  GVariantBuilder messages;
+  const char *path;
+  char byte;
+  gint64 end;
+  int fd;
+
+  g_variant_get (created, "(&o)", &path);
+  g_variant_builder_init (&messages, G_VARIANT_TYPE ("a(ssa{sv})"));
+  g_variant_builder_add (&messages, "(ssa{sv})", "user", PROMPT, NULL);
+  reply = g_dbus_connection_call_with_unix_fd_list_sync (
+    bus->connection, LLMSVC_BUS_NAME, path, LLMSVC_CONTEXT_INTERFACE, "Generate",
+    g_variant_new ("(a(ssa{sv})@a{sv})", &messages, make_options ()), G_VARIANT_TYPE ("(oh)"),
+    G_DBUS_CALL_FLAGS_NONE, G_MAXINT, NULL, &fds, NULL, &error);
+  if (reply == NULL)
+    g_error ("Generate failed: %s", error->message);
+  fd = g_unix_fd_list_get (fds, 0, &error);
+  if (read (fd, &byte, 1) != 1)
+    g_error ("The stream ended without text");
+  end = g_get_monotonic_time ();
+  while (read (fd, &byte, 1) == 1)
+    ;
+  close (fd);
+  bus->daemon_pid = find_pid (bus, LLMSVC_BUS_NAME);
+  return (end - begin) / 1000.0;
+}
+
+static void
+drop_from_cache (const char *path)
+{
+  int fd = open (path, O_RDONLY | O_CLOEXEC);
+
+  if (fd >= 0)
+    {
+      posix_fadvise (fd, 0, 0, POSIX_FADV_DONTNEED);
+      close (fd);
+    }
+}
+
+/* --- readings of processes --- */
+
+/* CPU milliseconds of a process so far. */
+static double
+read_cpu_ms (guint pid)
+{
+  g_autofree char *folder = g_strdup_printf ("/proc/%u/task", pid);
+  g_autoptr(GDir) tasks = g_dir_open (folder, 0, NULL);
+  const char *task;
+  double ms = 0;
+
+  /* schedstat counts nanoseconds, per thread; threads here live as long as we look. */
+  while (tasks != NULL && (task = g_dir_read_name (tasks)) != NULL)
+    {
+      g_autofree char *file = g_build_filename (folder, task, "schedstat", NULL);
+      g_autofree char *text = NULL;
+
+      if (g_file_get_contents (file, &text, NULL, NULL))
+        ms += g_ascii_strtoull (text, NULL, 10) / 1e6;
+    }
+  return ms;
+}
+
+static double
+read_own_cpu_ms (void)
+{
+  struct rusage usage;
+
+  getrusage (RUSAGE_SELF, &usage);
+  return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000.0 +
+         (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1000.0;
+}
+
+static double
+read_status_mib (guint       pid,
+                 const char *key)
+{
+  g_autofree char *path = g_strdup_printf ("/proc/%u/status", pid);
+  g_autofree char *text = NULL;
+  const char *line;
+
+  if (!g_file_get_contents (path, &text, NULL, NULL))
+    return 0;
+  line = strstr (text, key);
+  return line != NULL ? g_ascii_strtoull (line + strlen (key) + 1, NULL, 10) / 1024.0 : 0;
+}
+
+/* --- the same engine in this process --- */
+
+typedef struct
+{
+  gboolean is_done;
+} Answer;
+
+static void
+on_answer (const char   *text,
+           GVariant     *results,
+           const GError *error,
+           gpointer      data)
+{
+  if (error != NULL)
+    g_error ("The engine failed: %s", error->message);
+  ((Answer *) data)->is_done = TRUE;
+}
+
+static void
+answer_in_process (LlmEngine *engine,
+                   LlmCaller *caller)
+{
+  Answer answer = { FALSE };
+  g_autoptr(LlmSink) sink = llm_buffer_sink_new (on_answer, &answer, NULL);
+  g_autoptr(GVariant) dict = g_variant_ref_sink (make_options ());
+  g_autoptr(LlmsvcOptions) options = llmsvc_options_parse (dict, LLMSVC_CALL_COMPLETE, NULL, NULL);
+
+  llm_engine_complete_async (engine, caller, PROMPT, options, sink, NULL, NULL);
+  while (!answer.is_done)
+    g_main_context_iteration (NULL, TRUE);
+}
+
+static LlmEngine *
+start_engine (void)
+{
+  LlmSettings *settings = llm_settings_new ();
+  LlmEngine *engine;
+
+  settings->model_file = g_strdup (opt_model);
+  engine = llm_engine_new (settings);
+  llm_engine_start (engine);
+  return engine;
+}
+
+/* --- --- */
+
+static BenchFigure *
+add_figure (GPtrArray  *figures,
+            const char *name,
+            const char *unit)
+{
+  BenchFigure *figure = bench_figure_new (name, unit);
+
+  g_ptr_array_add (figures, figure);
+  return figure;
+}
+
+static void
+measure_activation (GPtrArray *figures)
+{
+  BenchFigure *cold = add_figure (figures, "activation to first byte, model not in page cache", "ms");
+  BenchFigure *warm = add_figure (figures, "activation to first byte, model in page cache", "ms");
+  BenchFigure *running = add_figure (figures, "the same call, service running", "ms");
+
+  for (int i = 0; i < opt_runs; i++)
+    for (guint is_warm = 0; is_warm < 2; is_warm++)
+      {
+        Bus *bus;
+
+        if (!is_warm)
+          drop_from_cache (opt_model);
+        bus = bus_new ();
+        bench_figure_add (is_warm ? warm : cold, time_first_byte (bus));
+        if (is_warm)
+          bench_figure_add (running, time_first_byte (bus));
+        bus_free (bus);
+      }
+}
+
+static void
+measure_bus (GPtrArray *figures)
+{
+  BenchFigure *wall_bus = add_figure (figures, "whole answer over the bus", "ms");
+  BenchFigure *wall_engine = add_figure (figures, "whole answer in one process", "ms");
+  BenchFigure *wall_ratio = add_figure (figures, "over the bus / in one process", "×");
+  BenchFigure *cpu_bus = add_figure (figures, "CPU over the bus: service, bus and caller", "ms");
+  BenchFigure *cpu_engine = add_figure (figures, "CPU in one process", "ms");
+  BenchFigure *ping = add_figure (figures, "property read", "ms");
+  Bus *bus = bus_new ();
+  g_autoptr(LlmCaller) caller = llm_caller_new (0, "", "", FALSE, TRUE);
+  g_autoptr(LlmEngine) engine = start_engine ();
+
+  time_first_byte (bus);
+  answer_in_process (engine, caller);
+  for (int i = 0; i < opt_runs; i++)
+    {
+      double cpu = read_cpu_ms (bus->daemon_pid) + read_cpu_ms (bus->bus_pid) + read_own_cpu_ms ();
+      gint64 begin = g_get_monotonic_time ();
+      double bus_ms, engine_ms;
+
+      g_variant_unref (call (bus, LLMSVC_PATH, LLMSVC_INTERFACE, "Complete",
+                             g_variant_new ("(s@a{sv})", PROMPT, make_options ()), "(sa{sv})"));
+      bus_ms = (g_get_monotonic_time () - begin) / 1000.0;
+      bench_figure_add (wall_bus, bus_ms);
+      bench_figure_add (cpu_bus, read_cpu_ms (bus->daemon_pid) + read_cpu_ms (bus->bus_pid) +
+                                   read_own_cpu_ms () - cpu);
+
+      cpu = read_own_cpu_ms ();
+      begin = g_get_monotonic_time ();
+      answer_in_process (engine, caller);
+      engine_ms = (g_get_monotonic_time () - begin) / 1000.0;
+      bench_figure_add (wall_engine, engine_ms);
+      bench_figure_add (cpu_engine, read_own_cpu_ms () - cpu);
+      bench_figure_add (wall_ratio, bus_ms / engine_ms);
+
+      begin = g_get_monotonic_time ();
+      g_variant_unref (call (bus, LLMSVC_PATH, "org.freedesktop.DBus.Properties", "Get",
+                             g_variant_new ("(ss)", LLMSVC_MEMORY_INTERFACE, "Resident"), "(v)"));
+      bench_figure_add (ping, (g_get_monotonic_time () - begin) / 1000.0);
+    }
+  llm_engine_stop (engine);
+  bus_free (bus);
+}
+
+static void
+measure_memory (GPtrArray *figures)
+{
+  static const char *const moments[][2] = {
+    { "resident, no model loaded yet", "of which not backed by files" },
+    { "resident, model loaded, one context", "of which not backed by files" },
+    { "resident, after Trim critical", "of which not backed by files" },
+  };
+  Bus *bus = bus_new ();
+
+  g_variant_unref (call (bus, LLMSVC_PATH, "org.freedesktop.DBus.Properties", "Get",
+                         g_variant_new ("(ss)", LLMSVC_INTERFACE, "Version"), "(v)"));
+  bus->daemon_pid = find_pid (bus, LLMSVC_BUS_NAME);
+  g_usleep (500000);
+  for (guint i = 0; i < G_N_ELEMENTS (moments); i++)
+    {
+      if (i == 1)
+        time_first_byte (bus);
+      else if (i == 2)
+        g_variant_unref (call (bus, LLMSVC_PATH, LLMSVC_MEMORY_INTERFACE, "Trim",
+                               g_variant_new ("(sa{sv})", "critical", NULL), "(a{sv})"));
+      bench_figure_add (add_figure (figures, moments[i][0], "MiB"), read_status_mib (bus->daemon_pid, "VmRSS:"));
+      bench_figure_add (add_figure (figures, moments[i][1], "MiB"), read_status_mib (bus->daemon_pid, "RssAnon:"));
+    }
+  bus_free (bus);
+}
+
+int
+bench_service (int    argc,
+               char **argv)
+{
+  g_autoptr(GOptionContext) context = g_option_context_new (NULL);
+  g_autoptr(GPtrArray) figures = g_ptr_array_new_with_free_func ((GDestroyNotify) bench_figure_free);
+  g_autoptr(GError) error = NULL;
+
+  g_option_context_add_main_entries (context, entries, NULL);
+  if (!g_option_context_parse (context, &argc, &argv, &error) || opt_daemon == NULL || opt_model == NULL ||
+      opt_runs < 1 || opt_tokens < 1)
+    {
+      g_printerr ("llmsvc-bench: %s\n", error != NULL ? error->message : "--daemon FILE and --model FILE are needed");
+      return 2;
+    }
+  g_log_set_always_fatal (G_LOG_LEVEL_ERROR);
+  measure_activation (figures);
+  measure_bus (figures);
+  measure_memory (figures);
+  bench_print (figures, opt_json);
+  return 0;
+}

@@ -147,6 +147,24 @@ on_loaded_for_generate (GObject      *source,
                         call->sink, on_admitted, g_object_ref (task));
 }
 
+static void
+begin_generate (GTask *task)
+{
+  LlmContext *self = g_task_get_source_object (task);
+  Call *call = g_task_get_task_data (task);
+  GError *error = NULL;
+
+  /* The revision is looked at later: a repeated request must not fail for it. */
+  if (!llm_engine_admit_call (self->engine, call->caller, &error) ||
+      !llm_context_claim (self, NULL, &error))
+    {
+      g_task_return_error (task, error);
+      g_object_unref (task);
+      return;
+    }
+  llm_context_load (self, on_loaded_for_generate, task);
+}
+
 void
 llm_context_generate_async (LlmContext         *self,
                             LlmCaller          *caller,
@@ -157,17 +175,9 @@ llm_context_generate_async (LlmContext         *self,
                             gpointer            data)
 {
   GTask *task = new_task (self, caller, messages, options, callback, data);
-  GError *error = NULL;
 
   ((Call *) g_task_get_task_data (task))->sink = g_object_ref (sink);
-  /* The revision is looked at later: a repeated request must not fail for it. */
-  if (!llm_engine_admit_call (self->engine, caller, &error) || !llm_context_claim (self, NULL, &error))
-    {
-      g_task_return_error (task, error);
-      g_object_unref (task);
-      return;
-    }
-  llm_context_load (self, on_loaded_for_generate, task);
+  llm_context_begin (self, begin_generate, task);
 }
 
 LlmGeneration *
@@ -252,6 +262,7 @@ on_read_ahead (LlmJob             *job,
   g_autoptr(LlmContext) self = data;
 
   llm_engine_job_ended (self->engine);
+  g_clear_pointer (&self->ahead, llm_job_unref);
   self->session_bytes = result->session_bytes;
   self->engine->counters.prompt_tokens += result->n_prompt;
   self->engine->counters.reused_tokens += result->n_reused;
@@ -300,6 +311,7 @@ on_ahead_committed (GObject      *source,
     {
       job->on_done = on_read_ahead;
       job->data = g_object_ref (self);
+      self->ahead = llm_job_ref (job);
       llm_engine_submit (self->engine, job);
       g_task_return_boolean (task, TRUE);
     }
@@ -405,6 +417,23 @@ on_loaded_for_append (GObject      *source,
     llm_engine_await_model (self->engine, on_model_for_append, g_object_ref (task));
 }
 
+static void
+begin_append (GTask *task)
+{
+  LlmContext *self = g_task_get_source_object (task);
+  Call *call = g_task_get_task_data (task);
+  GError *error = NULL;
+
+  if (!llm_engine_admit_call (self->engine, call->caller, &error) ||
+      !llm_context_claim (self, call->options, &error))
+    {
+      g_task_return_error (task, error);
+      g_object_unref (task);
+      return;
+    }
+  llm_context_load (self, on_loaded_for_append, task);
+}
+
 void
 llm_context_append_async (LlmContext         *self,
                           LlmCaller          *caller,
@@ -414,18 +443,15 @@ llm_context_append_async (LlmContext         *self,
                           gpointer            data)
 {
   GTask *task = new_task (self, caller, messages, options, callback, data);
-  GError *error = NULL;
 
   if (g_variant_n_children (messages) == 0)
-    g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT, "No message was given");
-  if (error != NULL || !llm_engine_admit_call (self->engine, caller, &error) ||
-      !llm_context_claim (self, options, &error))
     {
-      g_task_return_error (task, error);
+      g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                               "No message was given");
       g_object_unref (task);
       return;
     }
-  llm_context_load (self, on_loaded_for_append, task);
+  llm_context_begin (self, begin_append, task);
 }
 
 gboolean
@@ -526,6 +552,22 @@ on_loaded_for_rollback (GObject      *source,
                       on_change_committed, g_object_ref (task));
 }
 
+static void
+begin_rollback (GTask *task)
+{
+  LlmContext *self = g_task_get_source_object (task);
+  Call *call = g_task_get_task_data (task);
+  GError *error = NULL;
+
+  if (!llm_context_claim (self, call->options, &error))
+    {
+      g_task_return_error (task, error);
+      g_object_unref (task);
+      return;
+    }
+  llm_context_load (self, on_loaded_for_rollback, task);
+}
+
 void
 llm_context_rollback_async (LlmContext         *self,
                             guint               turns,
@@ -534,16 +576,9 @@ llm_context_rollback_async (LlmContext         *self,
                             gpointer            data)
 {
   GTask *task = new_task (self, NULL, NULL, options, callback, data);
-  GError *error = NULL;
 
   ((Call *) g_task_get_task_data (task))->count = turns;
-  if (!llm_context_claim (self, options, &error))
-    {
-      g_task_return_error (task, error);
-      g_object_unref (task);
-      return;
-    }
-  llm_context_load (self, on_loaded_for_rollback, task);
+  llm_context_begin (self, begin_rollback, task);
 }
 
 gboolean
@@ -613,6 +648,7 @@ llm_context_close_async (LlmContext         *self,
 
   if (self->generation != NULL)
     llm_generation_leave (self->generation);
+  llm_context_stop_ahead (self);
   if (self->is_busy)
     {
       g_queue_push_tail (&self->waiting_idle, idle);

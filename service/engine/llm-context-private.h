@@ -12,7 +12,8 @@ struct _LlmContext
 {
   GObject parent_instance;
 
-  LlmEngine *engine;              /* (unowned): outlives its contexts */
+  LlmEngine *engine;              /* (unowned): outlives what is done with its contexts */
+  LlmLedger *ledger;              /* (owned): a context may be let go of after its engine */
   char *id;
   char *name;                     /* "" for an unnamed one */
   guint32 uid;
@@ -29,11 +30,13 @@ struct _LlmContext
   LlmConversation *conversation;  /* (nullable): not read from the database yet */
   guint stored_tokens;            /* while not read */
   guint64 stored_bytes;
+  guint64 counted_bytes;          /* of it in the ledger */
 
   gboolean is_busy;               /* one call at a time */
   gboolean is_closed;
   LlmGeneration *generation;      /* (nullable) (unowned): the answer under way */
-  GQueue waiting_idle;            /* (element-type GTask) (owned): closes wait for the call to end */
+  LlmJob *ahead;                  /* (nullable) (owned): reads text in though nobody waits for it */
+  GQueue waiting_idle;            /* (element-type GTask) (owned): wait for the call to end */
 };
 
 LlmContext *llm_context_new          (LlmEngine          *engine,
@@ -44,6 +47,12 @@ gboolean    llm_context_is_named     (LlmContext         *self);
 gboolean    llm_context_may_see      (LlmContext         *self,
                                       LlmCaller          *caller);
 guint64     llm_context_get_bytes    (LlmContext         *self);
+/* Bytes of text in memory that the database also has: what forgetting would free. */
+guint64     llm_context_get_forgettable (LlmContext      *self);
+/* Drops the text of a stored context from memory; it is read again when needed. */
+void        llm_context_forget       (LlmContext         *self);
+/* Counts the text that is in memory; after every change of it. */
+void        llm_context_count        (LlmContext         *self);
 /* Positions it may have with the loaded model. */
 guint       llm_context_get_limit    (LlmContext         *self,
                                       LlmModel           *model);
@@ -55,6 +64,15 @@ void        llm_context_load         (LlmContext         *self,
 gboolean    llm_context_load_finish  (LlmContext         *self,
                                       GAsyncResult       *result,
                                       GError            **error);
+
+/* Calls @begin with @task: at once, or after a read-ahead of earlier text was
+ * stopped. Nobody waits for that, so no call fails with CONTEXT_BUSY for it. */
+typedef void (*LlmContextBegin) (GTask *task);
+void        llm_context_begin        (LlmContext         *self,
+                                      LlmContextBegin     begin,
+                                      GTask              *task);
+/* Asks a read-ahead to end; what it has read in stays. */
+void        llm_context_stop_ahead   (LlmContext         *self);
 
 /* Takes the right to change it, or fails with CONTEXT_BUSY, CONFLICT or NOT_FOUND. */
 gboolean    llm_context_claim        (LlmContext         *self,

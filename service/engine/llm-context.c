@@ -26,6 +26,8 @@ llm_context_finalize (GObject *object)
   LlmContext *self = LLM_CONTEXT (object);
 
   g_clear_pointer (&self->conversation, llm_conversation_free);
+  llm_context_count (self);
+  llm_ledger_unref (self->ledger);
   g_free (self->id);
   g_free (self->name);
   g_free (self->app_id);
@@ -57,6 +59,7 @@ llm_context_new (LlmEngine  *engine,
   LlmContext *self = g_object_new (LLM_TYPE_CONTEXT, NULL);
 
   self->engine = engine;
+  self->ledger = llm_ledger_ref (engine->ledger);
   self->uid = uid;
   self->app_id = g_strdup (app_id);
   self->id = g_strdup (id);
@@ -105,6 +108,32 @@ guint64
 llm_context_get_bytes (LlmContext *self)
 {
   return self->conversation != NULL ? llm_conversation_get_bytes (self->conversation) : self->stored_bytes;
+}
+
+void
+llm_context_count (LlmContext *self)
+{
+  guint64 bytes = self->conversation != NULL ? llm_conversation_get_bytes (self->conversation) : 0;
+
+  llm_ledger_add (self->ledger, LLM_HOLDER_TEXT, bytes);
+  llm_ledger_remove (self->ledger, LLM_HOLDER_TEXT, self->counted_bytes);
+  self->counted_bytes = bytes;
+}
+
+guint64
+llm_context_get_forgettable (LlmContext *self)
+{
+  return llm_context_is_named (self) && !self->is_busy ? self->counted_bytes : 0;
+}
+
+void
+llm_context_forget (LlmContext *self)
+{
+  g_assert (llm_context_is_named (self) && !self->is_busy);
+  self->stored_tokens = llm_context_get_tokens (self);
+  self->stored_bytes = llm_context_get_bytes (self);
+  g_clear_pointer (&self->conversation, llm_conversation_free);
+  llm_context_count (self);
 }
 
 const char *
@@ -176,6 +205,50 @@ llm_context_release (LlmContext *self)
     }
 }
 
+typedef struct
+{
+  LlmContextBegin begin;
+  GTask *task;
+} Beginning;
+
+static void
+on_idle_for_begin (GObject      *source,
+                   GAsyncResult *result,
+                   gpointer      data)
+{
+  g_autofree Beginning *beginning = data;
+
+  beginning->begin (beginning->task);
+}
+
+void
+llm_context_stop_ahead (LlmContext *self)
+{
+  if (self->ahead == NULL)
+    return;
+  __atomic_store_n (&self->ahead->stop_request, LLM_JOB_CANCELLED, __ATOMIC_RELEASE);
+  llm_executor_poke (self->engine->executor);
+}
+
+void
+llm_context_begin (LlmContext      *self,
+                   LlmContextBegin  begin,
+                   GTask           *task)
+{
+  Beginning *beginning;
+
+  if (self->ahead == NULL)
+    {
+      begin (task);
+      return;
+    }
+  llm_context_stop_ahead (self);
+  beginning = g_new0 (Beginning, 1);
+  beginning->begin = begin;
+  beginning->task = task;
+  g_queue_push_tail (&self->waiting_idle, g_task_new (self, NULL, on_idle_for_begin, beginning));
+}
+
 /* --- reading what is stored --- */
 
 static void
@@ -195,6 +268,7 @@ on_loaded (GObject      *source,
     }
   if (self->conversation == NULL)
     self->conversation = g_steal_pointer (&((LlmStoredContext *) loaded)->turns);
+  llm_context_count (self);
   g_task_return_boolean (task, TRUE);
 }
 
@@ -252,6 +326,7 @@ apply_commit (LlmContext *self,
   llm_conversation_rollback (self->conversation, n_now - commit->n_turns);
   if (commit->turn != NULL)
     llm_conversation_add_turn (self->conversation, g_steal_pointer (&commit->turn));
+  llm_context_count (self);
   self->revision++;
   self->used = llm_clock_wall_s ();
 }
@@ -367,6 +442,7 @@ llm_context_leave (LlmContext *self)
 {
   if (self->generation != NULL)
     llm_generation_leave (self->generation);
+  llm_context_stop_ahead (self);
   if (self->is_busy)
     g_queue_push_tail (&self->waiting_idle, g_task_new (self, NULL, on_idle_for_leave, NULL));
   else

@@ -77,6 +77,7 @@ return_new_context (GTask *task)
   LlmContext *context = call->context;
 
   add_context (context->engine, context);
+  llm_context_count (context);
   if (call->source != NULL && !call->source->is_busy)
     llm_executor_fork_session (context->engine->executor, call->source->session, context->session);
   g_task_return_pointer (task, g_object_ref (context), g_object_unref);

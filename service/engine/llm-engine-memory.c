@@ -9,7 +9,9 @@
 #include <string.h>
 
 #include "base/llm-clock.h"
+#include "base/llm-sysinfo.h"
 #include "common/llmsvc-error.h"
+#include "engine/llm-text-reclaimer.h"
 #include "engine/llm-weights-reclaimer.h"
 
 void
@@ -18,7 +20,7 @@ llm_engine_get_memory (LlmEngine        *self,
 {
   *figures = (LlmMemoryFigures) {
     .pressure = llm_pressure_to_string (self->pressure),
-    .budget = llm_ledger_get_budget (self->ledger),
+    .budget = self->budget,
     .resident = llm_ledger_get_total (self->ledger),
     .weights = llm_ledger_get (self->ledger, LLM_HOLDER_WEIGHTS),
     .kv_resident = llm_ledger_get (self->ledger, LLM_HOLDER_KV),
@@ -134,6 +136,19 @@ llm_engine_trim_finish (LlmEngine    *self,
 
 /* --- the budget --- */
 
+/* With no budget set, the service leaves a quarter of the machine to others. */
+static void
+apply_budget (LlmEngine *self,
+              guint64    bytes)
+{
+  guint64 total, available;
+
+  self->budget = bytes;
+  if (bytes == 0 && llm_sysinfo_read_meminfo (NULL, &total, &available, NULL))
+    bytes = total / 4 * 3;
+  llm_ledger_set_budget (self->ledger, bytes);
+}
+
 static void
 on_trimmed_to_budget (GObject      *source,
                       GAsyncResult *result,
@@ -169,7 +184,8 @@ llm_engine_set_budget_async (LlmEngine          *self,
       g_object_unref (task);
       return;
     }
-  llm_ledger_set_budget (self->ledger, bytes);
+  apply_budget (self, bytes);
+  bytes = llm_ledger_get_budget (self->ledger);
   if (bytes == 0 || held <= bytes)
     {
       g_task_return_boolean (task, TRUE);
@@ -243,12 +259,14 @@ llm_engine_memory_start (LlmEngine *self)
 {
   g_autoptr(LlmReclaimer) scratch = llm_executor_new_scratch_reclaimer (self->executor);
   g_autoptr(LlmReclaimer) kv = llm_executor_new_kv_reclaimer (self->executor);
+  g_autoptr(LlmReclaimer) text = llm_text_reclaimer_new (self);
   g_autoptr(LlmReclaimer) weights = llm_weights_reclaimer_new (self);
 
   llm_governor_add (self->governor, scratch);
   llm_governor_add (self->governor, kv);
+  llm_governor_add (self->governor, text);
   llm_governor_add (self->governor, weights);
-  llm_ledger_set_budget (self->ledger, self->settings->budget);
+  apply_budget (self, self->settings->budget);
   self->pressure = llm_pressure_read (NULL);
   llm_engine_get_memory (self, &self->told);
   self->tick = g_timeout_add_seconds (1, on_tick, self);

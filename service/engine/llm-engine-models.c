@@ -33,8 +33,7 @@ update_availability (LlmEngine *self)
     set_availability (self, "loading", "The model is being loaded");
   else if (self->active == NULL)
     set_availability (self, "no-model",
-                      "There is no model; put a GGUF file into one of the model folders and start the "
-                      "service again");
+                      "There is no model; put a GGUF file into one of the model folders, then ask again");
   else if (self->active->error != NULL)
     set_availability (self, "failed", self->active->error->message);
   else if (self->load_error != NULL)
@@ -77,6 +76,7 @@ llm_engine_models_start (LlmEngine *self)
 {
   g_autoptr(GTask) task = g_task_new (self, NULL, on_scanned, NULL);
 
+  self->has_catalogue = FALSE;
   update_availability (self);
   g_task_set_task_data (task, self->settings, NULL);
   g_task_run_in_thread (task, run_scan);
@@ -124,14 +124,19 @@ choose_model (LlmEngine *self,
 void
 llm_engine_models_settle (LlmEngine *self)
 {
-  LlmModelInfo *chosen;
   GTask *task;
 
   if (!self->has_catalogue || !self->has_index)
     return;
 
-  chosen = choose_model (self, self->models);
-  self->active = chosen != NULL ? llm_model_info_ref (chosen) : NULL;
+  /* What is loaded stays in use, whatever else was found. */
+  if (self->model == NULL && !self->is_loading)
+    {
+      LlmModelInfo *chosen = choose_model (self, self->models);
+
+      g_clear_pointer (&self->active, llm_model_info_unref);
+      self->active = chosen != NULL ? llm_model_info_ref (chosen) : NULL;
+    }
   for (guint i = self->models->len; i-- > 0;)
     {
       LlmModelInfo *info = g_ptr_array_index (self->models, i);
@@ -350,6 +355,12 @@ check_room (LlmEngine    *self,
 }
 
 static void
+ignore_freed (guint64  freed,
+              gpointer data)
+{
+}
+
+static void
 on_started_for_model (GObject      *source,
                       GAsyncResult *result,
                       gpointer      data)
@@ -359,6 +370,21 @@ on_started_for_model (GObject      *source,
   GError *error = NULL;
 
   llm_engine_await_start_finish (result, &error);
+  if (error == NULL && self->is_suspect && self->n_jobs == 0 && !self->is_loading)
+    {
+      self->is_suspect = FALSE;
+      llm_engine_unload (self, ignore_freed, NULL);
+    }
+  if (error == NULL && (self->active == NULL || self->active->error != NULL) &&
+      g_task_get_task_data (task) == NULL)
+    {
+      /* Somebody may have put a model there meanwhile: looks again, once. */
+      g_task_set_task_data (task, self, NULL);
+      if (self->has_catalogue)
+        llm_engine_models_start (self);
+      llm_engine_await_start (self, on_started_for_model, task);
+      return;
+    }
   if (error == NULL && self->active == NULL)
     error = g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_NO_MODEL, self->reason);
   else if (error == NULL && self->active->error != NULL)
@@ -452,6 +478,19 @@ llm_engine_prewarm_finish (LlmEngine    *self,
 
 /* --- another model --- */
 
+typedef struct
+{
+  char *id;
+  gboolean has_looked;   /* for new files, once */
+} Select;
+
+static void
+select_free (Select *select)
+{
+  g_free (select->id);
+  g_free (select);
+}
+
 static void
 on_started_for_select (GObject      *source,
                        GAsyncResult *result,
@@ -459,15 +498,23 @@ on_started_for_select (GObject      *source,
 {
   LlmEngine *self = LLM_ENGINE (source);
   g_autoptr(GTask) task = data;
-  const char *id = g_task_get_task_data (task);
+  Select *select = g_task_get_task_data (task);
   GError *error = NULL;
   LlmModelInfo *info = NULL;
 
   if (llm_engine_await_start_finish (result, &error))
-    info = find_model (self->models, id);
+    info = find_model (self->models, select->id);
+  if (error == NULL && info == NULL && !select->has_looked)
+    {
+      select->has_looked = TRUE;
+      if (self->has_catalogue)
+        llm_engine_models_start (self);
+      llm_engine_await_start (self, on_started_for_select, g_steal_pointer (&task));
+      return;
+    }
   if (error == NULL && info == NULL)
     g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND,
-                 "There is no model “%s”; the installed ones are below /org/llm/Service/models", id);
+                 "There is no model “%s”; the installed ones are below /org/llm/Service/models", select->id);
   else if (error == NULL && (self->n_jobs > 0 || self->is_loading))
     g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_OVERLOADED,
                          "Answers are under way; change the model when they have ended");
@@ -487,8 +534,10 @@ llm_engine_select_model_async (LlmEngine          *self,
                                gpointer            data)
 {
   GTask *task = g_task_new (self, NULL, callback, data);
+  Select *select = g_new0 (Select, 1);
 
-  g_task_set_task_data (task, g_strdup (id), g_free);
+  select->id = g_strdup (id);
+  g_task_set_task_data (task, select, (GDestroyNotify) select_free);
   llm_engine_await_start (self, on_started_for_select, task);
 }
 

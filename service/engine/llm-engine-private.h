@@ -62,6 +62,7 @@ struct _LlmEngine
   gboolean is_unloading;
   GError *load_error;           /* (nullable): the last load's */
   GQueue waiting_model;         /* (element-type GTask) (owned) */
+  gboolean is_suspect;          /* its file changed under us: open it anew */
   gint64 idle_since_us;
 
   GHashTable *contexts;         /* (element-type utf8 LlmContext) (owned) */
@@ -72,6 +73,7 @@ struct _LlmEngine
   guint n_jobs;                 /* at the executor */
 
   /* memory */
+  guint64 budget;               /* as set; 0: the service decides */
   GHashTable *holds;            /* (element-type utf8 guint): connection → level of a trim with hold */
   LlmPressure pressure;
   LlmMemoryFigures told;        /* as of the last memory-changed */

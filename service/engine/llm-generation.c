@@ -239,6 +239,8 @@ on_job_done (LlmJob             *job,
       break;
     case LLM_JOB_FAILED:
       error = g_error_copy (result->error);
+      if (g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL))
+        self->engine->is_suspect = TRUE;
       break;
     case LLM_JOB_RUNNING:
     default:

@@ -124,6 +124,7 @@ choose_model (LlmEngine *self,
 void
 llm_engine_models_settle (LlmEngine *self)
 {
+  GQueue waiting;
   GTask *task;
 
   if (!self->has_catalogue || !self->has_index)
@@ -143,13 +144,17 @@ llm_engine_models_settle (LlmEngine *self)
 
       if (info->error != NULL)
         {
-          g_warning ("A model can't be used: %s", info->error->message);
+          g_message ("A model can't be used: %s", info->error->message);
           g_ptr_array_remove_index (self->models, i);
         }
     }
   g_signal_emit_by_name (self, "models-changed");
   update_availability (self);
-  while ((task = g_queue_pop_head (&self->waiting_start)) != NULL)
+
+  /* A callback may begin another look and wait again. */
+  waiting = self->waiting_start;
+  g_queue_init (&self->waiting_start);
+  while ((task = g_queue_pop_head (&waiting)) != NULL)
     {
       g_task_return_boolean (task, TRUE);
       g_object_unref (task);
@@ -317,7 +322,7 @@ on_load_done (GObject      *source,
     }
   g_clear_error (&self->load_error);
   self->load_error = error;
-  g_warning ("The model can't be loaded: %s", error->message);
+  g_message ("The model can't be loaded: %s", error->message);
   update_availability (self);
   end_waiting (self, error);
 }

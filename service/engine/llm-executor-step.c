@@ -260,7 +260,7 @@ llm_executor_run_step (LlmExecutor *self)
 
   if (!compute (self, &error))
     {
-      g_warning ("A step failed: %s", error->message);
+      g_message ("A step failed: %s", error->message);
       fail_step (self, n_kept, error);
       return TRUE;
     }

@@ -75,6 +75,19 @@ tool_fail (const GError *error)
   return TOOL_FAILED;
 }
 
+/* Errors are printed by the commands; what the engine notes for a journal is not
+ * repeated on a terminal. */
+static GLogWriterOutput
+write_log (GLogLevelFlags   level,
+           const GLogField *fields,
+           gsize            n_fields,
+           gpointer         data)
+{
+  if (level >= G_LOG_LEVEL_MESSAGE && g_getenv ("G_MESSAGES_DEBUG") == NULL)
+    return G_LOG_WRITER_HANDLED;
+  return g_log_writer_default (level, fields, n_fields, data);
+}
+
 int
 main (int    argc,
       char **argv)
@@ -82,6 +95,7 @@ main (int    argc,
   const char *name = argc > 1 ? argv[1] : "";
 
   setlocale (LC_ALL, "");
+  g_log_set_writer_func (write_log, NULL, NULL);
   for (guint i = 0; i < G_N_ELEMENTS (commands); i++)
     if (strcmp (name, commands[i].name) == 0)
       return commands[i].run (argc - 1, argv + 1);

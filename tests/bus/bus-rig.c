@@ -399,6 +399,14 @@ bus_read_all (int fd)
   return all;
 }
 
+void
+bus_read_one (int fd)
+{
+  char buffer[1];
+
+  g_assert_cmpint (read (fd, buffer, 1), ==, 1);
+}
+
 guint
 bus_count_messages (GDBusConnection  *connection,
                     const char       *context,

@@ -90,8 +90,18 @@ char            *bus_generate        (GDBusConnection *connection,
                                       GVariant        *options,
                                       int             *fd,
                                       GError         **error);
+/* Options of an answer that goes on until max-tokens or the context's end, as GVariant
+ * text without its closing brace: the demo model's own ends are biased away. */
+#define BUS_LONG_ANSWER \
+  "{'max-tokens': <900>, 'temperature': <1.0>, 'seed': <uint64 3>, " \
+  "'logit-bias': <{uint32 0: -100.0, uint32 1: -100.0, uint32 2: -100.0, " \
+  "uint32 3: -100.0, uint32 4: -100.0, uint32 5: -100.0}>"
+
 /* Reads until the end of the pipe, and closes it. */
 GString         *bus_read_all        (int              fd);
+
+/* Waits for one byte of the pipe. */
+void             bus_read_one        (int              fd);
 
 /* The number of GetMessages of a context, and the last one's text. */
 guint            bus_count_messages  (GDBusConnection *connection,

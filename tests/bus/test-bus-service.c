@@ -4,8 +4,12 @@
 
 #include <gio/gio.h>
 #include <glib/gstdio.h>
+#include <poll.h>
 #include <signal.h>
 #include <string.h>
+#include <sys/inotify.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "bus-rig.h"
@@ -143,6 +147,111 @@ test_no_model (void)
 
   g_unlink (broken);
   g_rmdir (folder);
+}
+
+/* --- activation --- */
+
+typedef struct
+{
+  int fd;
+  char *folder;
+  char *path;
+} Notify;
+
+/* What a service manager listens on, for daemons started from now on. */
+static void
+notify_open (Notify *notify)
+{
+  struct sockaddr_un address = { .sun_family = AF_UNIX };
+
+  notify->folder = g_dir_make_tmp ("llmsvc-notify-XXXXXX", NULL);
+  notify->path = g_build_filename (notify->folder, "socket", NULL);
+  g_strlcpy (address.sun_path, notify->path, sizeof address.sun_path);
+  notify->fd = socket (AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+  g_assert_cmpint (bind (notify->fd, (struct sockaddr *) &address, sizeof address), ==, 0);
+  g_setenv ("NOTIFY_SOCKET", notify->path, TRUE);
+}
+
+static void
+notify_close (Notify *notify)
+{
+  close (notify->fd);
+  g_unlink (notify->path);
+  g_rmdir (notify->folder);
+  g_free (notify->path);
+  g_free (notify->folder);
+  g_unsetenv ("NOTIFY_SOCKET");
+}
+
+/* Waits for a message, or only looks whether there is one. */
+static char *
+notify_read (Notify  *notify,
+             gboolean waits)
+{
+  char buffer[256];
+  ssize_t n = recv (notify->fd, buffer, sizeof buffer - 1, waits ? 0 : MSG_DONTWAIT);
+
+  return n >= 0 ? g_strndup (buffer, (gsize) n) : NULL;
+}
+
+/* When the model is opened for the first time, the service manager has been told
+ * that the service is ready, which follows the name. The kernel tells of the
+ * opening, so there is no race to lose. */
+static void
+test_activation (void)
+{
+  g_autoptr(BusRig) rig = NULL;
+  g_autoptr(GDBusConnection) app = NULL;
+  g_autoptr(GVariant) availability = NULL;
+  g_autoptr(GFile) shipped = NULL;
+  g_autoptr(GFile) copy = NULL;
+  g_autofree char *shipped_path = NULL;
+  g_autofree char *ready = NULL;
+  g_autofree char *model = NULL;
+  Notify notify;
+  struct pollfd wait;
+  int watch;
+
+  notify_open (&notify);
+  g_setenv ("WATCHDOG_USEC", "100000", TRUE);
+  shipped_path = g_build_filename (g_getenv ("LLM_MODEL_DIR"), MODEL_ID ".gguf", NULL);
+  model = g_build_filename (notify.folder, "copy.gguf", NULL);
+  shipped = g_file_new_for_path (shipped_path);
+  copy = g_file_new_for_path (model);
+  g_assert_true (g_file_copy (shipped, copy, G_FILE_COPY_NONE, NULL, NULL, NULL, NULL));
+  watch = inotify_init1 (IN_CLOEXEC);
+  g_assert_cmpint (inotify_add_watch (watch, model, IN_OPEN), >=, 0);
+
+  rig = bus_rig_new (model, NULL);
+  app = bus_rig_connect (rig);
+  availability = bus_get (app, NULL, "", "Availability");
+  wait = (struct pollfd) { .fd = watch, .events = POLLIN };
+  g_assert_cmpint (poll (&wait, 1, BUS_RIG_TIMEOUT_MS), ==, 1);
+  ready = notify_read (&notify, FALSE);
+  g_assert_cmpstr (ready, ==, "READY=1");
+
+  /* the watchdog is fed from the main loop, and the end is told */
+  for (guint i = 0; i < 2; i++)
+    {
+      g_autofree char *ping = notify_read (&notify, TRUE);
+
+      g_assert_cmpstr (ping, ==, "WATCHDOG=1");
+    }
+  bus_rig_end_daemon (rig, SIGTERM);
+  for (;;)
+    {
+      g_autofree char *message = notify_read (&notify, FALSE);
+
+      g_assert_nonnull (message);
+      if (g_str_equal (message, "STOPPING=1"))
+        break;
+      g_assert_cmpstr (message, ==, "WATCHDOG=1");
+    }
+
+  g_unsetenv ("WATCHDOG_USEC");
+  close (watch);
+  g_unlink (model);
+  notify_close (&notify);
 }
 
 static void
@@ -832,19 +941,6 @@ test_stream_text (Fixture      *fixture,
   g_assert_cmpstr (last, ==, all->str);
 }
 
-/* An answer that is long enough to be stopped: the model's own end is biased away. */
-#define LONG_ANSWER "{'max-tokens': <900>, 'temperature': <1.0>, 'seed': <uint64 3>, " \
-                    "'logit-bias': <{uint32 0: -100.0, uint32 1: -100.0, uint32 2: -100.0, " \
-                    "uint32 3: -100.0, uint32 4: -100.0, uint32 5: -100.0}>"
-
-static void
-read_a_little (int fd)
-{
-  char buffer[1];
-
-  g_assert_cmpint (read (fd, buffer, 1), ==, 1);
-}
-
 static void
 test_cancel (Fixture      *fixture,
              gconstpointer data)
@@ -863,11 +959,11 @@ test_cancel (Fixture      *fixture,
       int fd;
 
       generation = bus_generate (fixture->app, path, "Tell me a very long story",
-                                 keep ? bus_options (LONG_ANSWER ", 'on-cancel': <'keep'>}")
-                                      : bus_options (LONG_ANSWER "}"),
+                                 keep ? bus_options (BUS_LONG_ANSWER ", 'on-cancel': <'keep'>}")
+                                      : bus_options (BUS_LONG_ANSWER "}"),
                                  &fd, &error);
       g_assert_no_error (error);
-      read_a_little (fd);
+      bus_read_one (fd);
       state = bus_get (fixture->app, generation, ".Generation", "State");
       g_assert_cmpstr (g_variant_get_string (state, NULL), ==, "writing");
 
@@ -906,9 +1002,9 @@ test_close_pipe (Fixture      *fixture,
   int fd, other_fd;
 
   generation = bus_generate (fixture->app, path, "Tell me a very long story",
-                             bus_options (LONG_ANSWER "}"), &fd, &error);
+                             bus_options (BUS_LONG_ANSWER "}"), &fd, &error);
   g_assert_no_error (error);
-  read_a_little (fd);
+  bus_read_one (fd);
   second = bus_generate (fixture->app, path, "And another one", bus_options (SHORT), &other_fd,
                          &error);
   g_assert_null (second);
@@ -1005,6 +1101,7 @@ main (int   argc,
 
   g_test_init (&argc, &argv, NULL);
 
+  g_test_add_func ("/bus/service/activation", test_activation);
   g_test_add_func ("/bus/service/no-model", test_no_model);
   for (guint i = 0; i < G_N_ELEMENTS (tests); i++)
     g_test_add (tests[i].path, Fixture, NULL, set_up, tests[i].test, tear_down);

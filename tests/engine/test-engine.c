@@ -923,7 +923,6 @@ test_model_comes_and_goes (void)
   g_autoptr(Answer) cut = NULL;
   gsize length;
 
-  g_log_set_always_fatal (G_LOG_LEVEL_ERROR);
   g_strfreev (settings->model_folders);
   settings->model_folders = g_strdupv ((char *[]) { folder, NULL });
   fixture.engine = llm_engine_new (settings);
@@ -958,8 +957,6 @@ test_broken_model (void)
 
   settings->model_file = g_build_filename (folder, "broken.gguf", NULL);
   g_assert_true (g_file_set_contents (settings->model_file, "GGUF\3\0\0\0 what now?", 18, NULL));
-  /* The service warns once, in its log. */
-  g_log_set_always_fatal (G_LOG_LEVEL_ERROR);
   fixture.engine = llm_engine_new (settings);
   llm_engine_start (fixture.engine);
   answer = begin_complete (&fixture, "Hello!", GREEDY);

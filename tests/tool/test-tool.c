@@ -1,0 +1,185 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* The command-line forms of llmsvc-tool that scripts rely on. */
+
+#include <string.h>
+
+#include <gio/gio.h>
+
+typedef struct
+{
+  int status;
+  char *out;
+  char *err;
+} Run;
+
+static void
+run_clear (Run *run)
+{
+  g_free (run->out);
+  g_free (run->err);
+}
+
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Run, run_clear)
+
+static char *model;
+
+/* Runs the tool with the given arguments, NULL-terminated. */
+static Run
+run_tool (const char *first,
+          ...)
+{
+  g_autoptr(GPtrArray) argv = g_ptr_array_new ();
+  g_autoptr(GError) error = NULL;
+  Run run = { 0 };
+  va_list arguments;
+
+  g_ptr_array_add (argv, (char *) g_getenv ("LLM_TOOL"));
+  va_start (arguments, first);
+  for (const char *argument = first; argument != NULL; argument = va_arg (arguments, const char *))
+    g_ptr_array_add (argv, (char *) argument);
+  va_end (arguments);
+  g_ptr_array_add (argv, NULL);
+
+  g_spawn_sync (NULL, (char **) argv->pdata, NULL, G_SPAWN_DEFAULT, NULL, NULL, &run.out, &run.err,
+                &run.status, &error);
+  g_assert_no_error (error);
+  g_assert_true (WIFEXITED (run.status));
+  run.status = WEXITSTATUS (run.status);
+  return run;
+}
+
+static void
+test_generate (void)
+{
+  g_auto(Run) first = run_tool ("generate", "--model", model, "--raw", "--temperature", "0", "--max-tokens",
+                                "12", "<|im_start|>user\nHello!<|im_end|>\n<|im_start|>assistant\n", NULL);
+  g_auto(Run) again = run_tool ("generate", "--model", model, "--temperature", "0", "--max-tokens", "12",
+                                "Hello!", NULL);
+
+  g_assert_cmpint (first.status, ==, 0);
+  g_assert_cmpstr (first.err, ==, "");
+  g_assert_cmpuint (strlen (first.out), >, 2);
+  /* The template says the same as the raw prompt; only the first space differs. */
+  g_assert_cmpint (again.status, ==, 0);
+  g_assert_cmpstr (g_strchug (first.out), ==, again.out);
+}
+
+static void
+test_generate_json (void)
+{
+  g_auto(Run) run = run_tool ("generate", "--model", model, "--json", "--option", "max-tokens=3",
+                              "--temperature", "0", "Find me a comedy movie.", NULL);
+
+  g_assert_cmpint (run.status, ==, 0);
+  g_assert_nonnull (strstr (run.out, "\"output-tokens\":3"));
+  g_assert_nonnull (strstr (run.out, "\"finish-reason\":\"length\""));
+  g_assert_nonnull (strstr (run.out, "\"text\":\""));
+}
+
+static void
+test_tokenize (void)
+{
+  g_auto(Run) json = run_tool ("tokenize", "--model", model, "--json", "Hello world", NULL);
+  g_auto(Run) special = run_tool ("tokenize", "--model", model, "--json", "--no-bos", "<|im_end|>", NULL);
+  g_auto(Run) plain = run_tool ("tokenize", "--model", model, "--json", "--no-bos", "--no-special",
+                                "<|im_end|>", NULL);
+
+  g_assert_cmpint (json.status, ==, 0);
+  g_assert_cmpstr (json.out, ==, "{\"ids\":[1,3924,4012,1585],\"pieces\":[\"<s>\",\" Hell\",\"o\",\" world\"]}\n");
+  g_assert_cmpstr (special.out, ==, "{\"ids\":[4],\"pieces\":[\"<|im_end|>\"]}\n");
+  g_assert_null (strstr (plain.out, "[4]"));
+}
+
+static void
+test_perplexity (void)
+{
+  g_autofree char *folder = g_dir_make_tmp ("llm-test-XXXXXX", NULL);
+  g_autofree char *path = g_build_filename (folder, "text", NULL);
+  g_autoptr(GString) text = g_string_new (NULL);
+  g_auto(Run) none = { 0 };
+  g_auto(Run) run = { 0 };
+  const char *last;
+
+  for (guint i = 0; i < 40; i++)
+    g_string_append (text, "I want a restaurant in San Jose. ");
+  g_assert_true (g_file_set_contents (path, text->str, text->len, NULL));
+  run = run_tool ("perplexity", "--model", model, "--ctx", "64", path, NULL);
+  g_assert_cmpint (run.status, ==, 0);
+  last = strstr (run.out, "\nperplexity: ");
+  g_assert_nonnull (last);
+  /* It is the last line. */
+  g_assert_true (strchr (last + 1, '\n')[1] == '\0');
+  g_assert_cmpfloat (g_ascii_strtod (last + strlen ("\nperplexity: "), NULL), >, 1);
+  g_assert_cmpfloat (g_ascii_strtod (last + strlen ("\nperplexity: "), NULL), <, 20);
+
+  none = run_tool ("perplexity", "--model", model, "--ctx", "512", "/dev/null", NULL);
+  g_assert_cmpint (none.status, ==, 1);
+}
+
+static void
+test_inspect (void)
+{
+  g_auto(Run) run = run_tool ("inspect", model, NULL);
+
+  g_assert_cmpint (run.status, ==, 0);
+  g_assert_nonnull (strstr (run.out, "general.architecture"));
+  g_assert_nonnull (strstr (run.out, "blk.7.ffn_down.weight"));
+  g_assert_nonnull (strstr (run.out, "usable: yes, template chatml"));
+}
+
+/* Every fault has its status and says what is wrong. */
+static void
+test_faults (void)
+{
+  const struct
+  {
+    const char *arguments[6];
+    int status;
+    const char *message;
+  } faults[] = {
+    { { NULL }, 2, "Usage" },
+    { { "sing", NULL }, 2, "sing" },
+    { { "generate", "Hello!", NULL }, 2, "--model" },
+    { { "generate", "--model", "/nowhere.gguf", "Hello!", NULL }, 1, "/nowhere.gguf" },
+    { { "generate", "--model", "/dev/null", "Hello!", NULL }, 1, "/dev/null" },
+    { { "generate", "--loud", "Hello!", NULL }, 2, "--loud" },
+    { { "generate", "--model", "MODEL", "--option=temperature=hot", "Hello!", NULL }, 2, "temperature" },
+    { { "generate", "--model", "MODEL", "--option=top-p=7.0", "Hello!", NULL }, 2, "top-p" },
+    { { "generate", "--model", "MODEL", NULL }, 2, "PROMPT" },
+    { { "generate", "--model", "MODEL", "\xff\xfe", NULL }, 2, "UTF-8" },
+    { { "perplexity", "--model", "MODEL", "--ctx", "1", NULL }, 2, "" },
+    { { "perplexity", "--model", "MODEL", "/nowhere", NULL }, 1, "/nowhere" },
+    { { "tokenize", "text", NULL }, 2, "--model" },
+    { { "inspect", "/nowhere.gguf", NULL }, 1, "/nowhere.gguf" },
+    { { "inspect", NULL }, 2, "FILE" },
+  };
+
+  for (guint i = 0; i < G_N_ELEMENTS (faults); i++)
+    {
+      const char *arguments[6];
+      g_auto(Run) run = { 0 };
+
+      for (guint j = 0; j < 6; j++)
+        arguments[j] = g_strcmp0 (faults[i].arguments[j], "MODEL") == 0 ? model : faults[i].arguments[j];
+      run = run_tool (arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5], NULL);
+      g_test_message ("%s → %d: %s", arguments[0], run.status, run.err);
+      g_assert_cmpint (run.status, ==, faults[i].status);
+      g_assert_nonnull (strstr (run.err, faults[i].message));
+    }
+}
+
+int
+main (int    argc,
+      char **argv)
+{
+  g_test_init (&argc, &argv, NULL);
+  model = g_build_filename (g_getenv ("LLM_MODEL_DIR"), "llmsvc-demo-8M-Q8_0.gguf", NULL);
+  g_test_add_func ("/tool/generate", test_generate);
+  g_test_add_func ("/tool/generate-json", test_generate_json);
+  g_test_add_func ("/tool/tokenize", test_tokenize);
+  g_test_add_func ("/tool/perplexity", test_perplexity);
+  g_test_add_func ("/tool/inspect", test_inspect);
+  g_test_add_func ("/tool/faults", test_faults);
+  return g_test_run ();
+}

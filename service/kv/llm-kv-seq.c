@@ -18,7 +18,7 @@ typedef struct
 struct _LlmKvSeq
 {
   LlmKvStore *store;   /* (unowned) */
-  GArray *holds;       /* (element-type Hold) (owned), chunk i holds the slots from i * chunk_slots */
+  GArray *holds;       /* (element-type Hold) (owned): chunk i has the slots from i * chunk_slots */
   guint length;        /* slots */
   guint n_locks;
 };

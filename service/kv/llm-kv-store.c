@@ -24,7 +24,7 @@ check_layout (const LlmKvLayout *layout,
   if (layout->kind != LLM_KV_FULL && layout->kind != LLM_KV_WINDOW)
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
-                   "Context memory of kind %d is not supported: only full and window attention are",
+                   "Context memory of kind %d is not supported: full and window attention are",
                    (int) layout->kind);
       return FALSE;
     }

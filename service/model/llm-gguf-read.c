@@ -87,8 +87,8 @@ read_name (Reader     *reader,
            guint64     max_length,
            GError    **error)
 {
-  const char *text;
-  guint64 length;
+  const char *text = NULL;
+  guint64 length = 0;
 
   if (!read_string (reader, what, &text, &length, error))
     return NULL;
@@ -487,7 +487,7 @@ llm_gguf_read (LlmGguf  *self,
   Reader reader = { .gguf = self,
                     .data = llm_file_map_get_data (self->map),
                     .size = llm_file_map_get_size (self->map) };
-  guint64 n_tensors, n_keys, alignment;
+  guint64 n_tensors = 0, n_keys = 0, alignment = 0;
 
   if (!read_header (&reader, &n_tensors, &n_keys, error) ||
       !read_keys (&reader, n_keys, error) ||

@@ -82,6 +82,14 @@ BusRig *
 bus_rig_new (const char *model,
              const char *config)
 {
+  return bus_rig_new_with_environment (model, config, "");
+}
+
+BusRig *
+bus_rig_new_with_environment (const char *model,
+                              const char *config,
+                              const char *environment)
+{
   BusRig *self = g_new0 (BusRig, 1);
   g_autofree char *service = NULL;
   g_autofree char *default_model = NULL;
@@ -96,8 +104,9 @@ bus_rig_new (const char *model,
 
   service = g_strdup_printf (
     "[D-BUS Service]\nName=" LLMSVC_BUS_NAME "\n"
-    "Exec=\"%s\" --session --config \"%s/llmsvc.conf\" --model \"%s\" --state-dir \"%s/state\"\n",
-    g_getenv ("LLM_DAEMON"), self->folder, model != NULL ? model : default_model, self->folder);
+    "Exec=/usr/bin/env %s \"%s\" --session --config \"%s/llmsvc.conf\" --model \"%s\" "
+    "--state-dir \"%s/state\"\n",
+    environment, g_getenv ("LLM_DAEMON"), self->folder, model != NULL ? model : default_model, self->folder);
   write_file (self->folder, LLMSVC_BUS_NAME ".service", service);
   write_file (self->folder, "llmsvc.conf", config != NULL ? config : "");
 

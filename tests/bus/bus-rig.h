@@ -22,6 +22,10 @@ typedef struct _BusRig BusRig;
  * the content of its configuration. The daemon is started by the first call. */
 BusRig          *bus_rig_new         (const char      *model,
                                       const char      *config);
+/* The same with variables, "A=b C=d", in the daemon's environment alone. */
+BusRig          *bus_rig_new_with_environment (const char *model,
+                                      const char      *config,
+                                      const char      *environment);
 /* Ends the daemon and the bus and removes the folder. */
 void             bus_rig_free        (BusRig          *self);
 

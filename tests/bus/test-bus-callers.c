@@ -468,11 +468,14 @@ test_stalled_reader (Fixture      *fixture,
                      gconstpointer data)
 {
   g_autofree char *context = bus_open (fixture->a, "story");
-  g_autofree char *generation = park (fixture->a, context, &(int){ -1 });
+  g_autofree char *generation = NULL;
+  int fd;
 
+  generation = park (fixture->a, context, &fd);
   bus_wait_until (is_cancelled, fixture->b);
   g_assert_cmpuint (bus_count_messages (fixture->a, context, NULL), ==, 0);
   ask (fixture->a, context);
+  close (fd);
 }
 
 /* --- at once --- */

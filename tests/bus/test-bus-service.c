@@ -158,7 +158,7 @@ typedef struct
   char *path;
 } Notify;
 
-/* What a service manager listens on, for daemons started from now on. */
+/* What a service manager listens on. */
 static void
 notify_open (Notify *notify)
 {
@@ -169,7 +169,6 @@ notify_open (Notify *notify)
   g_strlcpy (address.sun_path, notify->path, sizeof address.sun_path);
   notify->fd = socket (AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   g_assert_cmpint (bind (notify->fd, (struct sockaddr *) &address, sizeof address), ==, 0);
-  g_setenv ("NOTIFY_SOCKET", notify->path, TRUE);
 }
 
 static void
@@ -180,7 +179,6 @@ notify_close (Notify *notify)
   g_rmdir (notify->folder);
   g_free (notify->path);
   g_free (notify->folder);
-  g_unsetenv ("NOTIFY_SOCKET");
 }
 
 /* Waits for a message, or only looks whether there is one. */
@@ -208,12 +206,12 @@ test_activation (void)
   g_autofree char *shipped_path = NULL;
   g_autofree char *ready = NULL;
   g_autofree char *model = NULL;
+  g_autofree char *environment = NULL;
   Notify notify;
   struct pollfd wait;
   int watch;
 
   notify_open (&notify);
-  g_setenv ("WATCHDOG_USEC", "100000", TRUE);
   shipped_path = g_build_filename (g_getenv ("LLM_MODEL_DIR"), MODEL_ID ".gguf", NULL);
   model = g_build_filename (notify.folder, "copy.gguf", NULL);
   shipped = g_file_new_for_path (shipped_path);
@@ -222,7 +220,8 @@ test_activation (void)
   watch = inotify_init1 (IN_CLOEXEC);
   g_assert_cmpint (inotify_add_watch (watch, model, IN_OPEN), >=, 0);
 
-  rig = bus_rig_new (model, NULL);
+  environment = g_strdup_printf ("NOTIFY_SOCKET=%s WATCHDOG_USEC=100000", notify.path);
+  rig = bus_rig_new_with_environment (model, NULL, environment);
   app = bus_rig_connect (rig);
   availability = bus_get (app, NULL, "", "Availability");
   wait = (struct pollfd) { .fd = watch, .events = POLLIN };
@@ -248,7 +247,6 @@ test_activation (void)
       g_assert_cmpstr (message, ==, "WATCHDOG=1");
     }
 
-  g_unsetenv ("WATCHDOG_USEC");
   close (watch);
   g_unlink (model);
   notify_close (&notify);

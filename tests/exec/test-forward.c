@@ -272,8 +272,9 @@ sees (guint    row,
     case LLM_VISIBLE_TREE:
       if (row < v->base)
         return other <= row;
-      return other < v->base
-             || (other - v->base < 64 && (sight->ancestors[row - v->base] >> (other - v->base) & 1));
+      if (other < v->base)
+        return TRUE;
+      return other - v->base < 64 && (sight->ancestors[row - v->base] >> (other - v->base) & 1);
     case LLM_VISIBLE_SEGMENT:
       return TRUE;
     default:
@@ -283,13 +284,13 @@ sees (guint    row,
 
 /* All rows in one step, as encoders and trees need it. */
 static void
-run_all (ExecRig     *rig,
-         LlmKvSeq    *seq,
-         const Sight *sight,
+run_all (ExecRig      *rig,
+         LlmKvSeq     *seq,
+         const Sight  *sight,
          const gint32 *tokens,
-         const guint *positions,
-         guint        n,
-         float       *logits)
+         const guint  *positions,
+         guint         n,
+         float        *logits)
 {
   g_autofree LlmRow *rows = g_new (LlmRow, n);
   gsize n_vocab = rig->hparams.n_vocab;
@@ -341,9 +342,12 @@ test_visibility (void)
   for (guint i = 0; i < G_N_ELEMENTS (chunk_slots); i++)
     {
       Sight windows[] = {
-        { { LLM_VISIBLE_WINDOW, 1, 0, 0, 0 }, NULL },   { { LLM_VISIBLE_WINDOW, 16, 4, 0, 0 }, NULL },
-        { { LLM_VISIBLE_WINDOW, 7, 33, 0, 0 }, NULL },  { { LLM_VISIBLE_WINDOW, 900, 2, 0, 0 }, NULL },
-        { { LLM_VISIBLE_SEGMENT, 0, 0, 0, 0 }, NULL },  { { LLM_VISIBLE_CAUSAL, 3, 3, 3, 3 }, NULL },
+        { { LLM_VISIBLE_WINDOW, 1, 0, 0, 0 }, NULL },
+        { { LLM_VISIBLE_WINDOW, 16, 4, 0, 0 }, NULL },
+        { { LLM_VISIBLE_WINDOW, 7, 33, 0, 0 }, NULL },
+        { { LLM_VISIBLE_WINDOW, 900, 2, 0, 0 }, NULL },
+        { { LLM_VISIBLE_SEGMENT, 0, 0, 0, 0 }, NULL },
+        { { LLM_VISIBLE_CAUSAL, 3, 3, 3, 3 }, NULL },
       };
 
       for (guint w = 0; w < G_N_ELEMENTS (windows); w++)

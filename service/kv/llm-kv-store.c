@@ -24,7 +24,7 @@ check_layout (const LlmKvLayout *layout,
   if (layout->kind != LLM_KV_FULL && layout->kind != LLM_KV_WINDOW)
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
-                   "Context memory of kind %d is not supported: full and window attention are",
+                   "Context memory of kind %d is not supported: full and window are",
                    (int) layout->kind);
       return FALSE;
     }
@@ -41,8 +41,9 @@ check_layout (const LlmKvLayout *layout,
       || layout->chunk_slots > LLK_ATTENTION_MAX_SLOTS)
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
-                   "Context memory for %u layers of %u heads of %u values in chunks of %u positions "
-                   "is not supported: at most %u layers, %u heads, %u values, %u positions are",
+                   "Context memory for %u layers of %u heads of %u values in chunks of %u "
+                   "positions is not supported: at most %u layers, %u heads, %u values, %u "
+                   "positions are",
                    layout->n_layers, layout->n_kv_heads, layout->head_dim, layout->chunk_slots,
                    MAX_LAYERS, MAX_KV_HEADS, LLK_MAX_HEAD_DIM, LLK_ATTENTION_MAX_SLOTS);
       return FALSE;

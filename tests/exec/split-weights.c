@@ -55,6 +55,13 @@ cut (SplitWeights  *self,
 {
   guint query = self->hparams->n_heads / 2 * self->hparams->head_dim;
   guint ff = self->hparams->n_ff / 64 * 32;
+  guint embd = self->hparams->n_embd / 2;
+
+  if (op == LLM_OP_QUERY && self->config.cuts_query_inputs)
+    {
+      cut_inputs (view, segment * embd, embd);
+      return;
+    }
 
   switch ((int) op)
     {

@@ -17,6 +17,7 @@ typedef struct
   guint n_segments;      /* 1 or 2: 50 and 100 percent of the heads and of the network */
   gboolean is_pending;   /* half the time */
   gboolean has_channels; /* the network's last operator comes with a list of inputs */
+  gboolean cuts_query_inputs; /* instead of its outputs */
 } SplitConfig;
 
 typedef struct

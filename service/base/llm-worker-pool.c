@@ -18,10 +18,11 @@ struct _LlmWorkerPool
   guint n_sleeping;      /* guarded by lock */
 
   guint round;           /* atomic: grows by one with every run */
-  guint n_done;          /* atomic: workers that have left this round */
+  guint is_open;         /* atomic: workers may enter the round */
+  guint n_inside;        /* atomic: workers in the round, or about to look whether it is open */
   gboolean is_ending;    /* atomic */
 
-  /* of the current round; written before round grows */
+  /* of the current round; stable while it is open and while anybody is inside */
   LlmWorkFunc func;
   gpointer data;
   guint n_items;
@@ -91,8 +92,16 @@ run_worker (gpointer data)
       seen = await_round (self, seen);
       if (__atomic_load_n (&self->is_ending, __ATOMIC_ACQUIRE))
         return NULL;
-      work (self, worker->worker);
-      __atomic_fetch_add (&self->n_done, 1, __ATOMIC_RELEASE);
+
+      /* In this order, and with the other order in leave_round(): either the round's
+       * end sees us inside, or we see that it has ended. */
+      __atomic_fetch_add (&self->n_inside, 1, __ATOMIC_SEQ_CST);
+      if (__atomic_load_n (&self->is_open, __ATOMIC_SEQ_CST))
+        {
+          seen = __atomic_load_n (&self->round, __ATOMIC_ACQUIRE);
+          work (self, worker->worker);
+        }
+      __atomic_fetch_sub (&self->n_inside, 1, __ATOMIC_RELEASE);
     }
 }
 
@@ -104,6 +113,21 @@ begin_round (LlmWorkerPool *self)
   if (self->n_sleeping > 0)
     g_cond_broadcast (&self->woken);
   g_mutex_unlock (&self->lock);
+}
+
+/* Waits for those inside only: a worker that was not scheduled in time, on a busy
+ * machine, finds the round closed and is not waited for. */
+static void
+leave_round (LlmWorkerPool *self)
+{
+  __atomic_store_n (&self->is_open, FALSE, __ATOMIC_SEQ_CST);
+  for (guint i = 0; __atomic_load_n (&self->n_inside, __ATOMIC_SEQ_CST) > 0; i++)
+    {
+      if (i < SPIN_ROUNDS)
+        relax ();
+      else
+        g_thread_yield ();
+    }
 }
 
 LlmWorkerPool *
@@ -170,17 +194,8 @@ llm_worker_pool_run (LlmWorkerPool *self,
   self->n_items = n_items;
   self->grain = grain;
   __atomic_store_n (&self->next, 0, __ATOMIC_RELAXED);
-  __atomic_store_n (&self->n_done, 0, __ATOMIC_RELAXED);
+  __atomic_store_n (&self->is_open, TRUE, __ATOMIC_SEQ_CST);
   begin_round (self);
-
   work (self, 0);
-
-  /* Everybody must have left the round before its fields change. */
-  for (guint i = 0; __atomic_load_n (&self->n_done, __ATOMIC_ACQUIRE) < self->n_threads - 1; i++)
-    {
-      if (i < SPIN_ROUNDS)
-        relax ();
-      else
-        g_thread_yield ();
-    }
+  leave_round (self);
 }

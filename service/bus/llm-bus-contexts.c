@@ -396,12 +396,11 @@ on_forked (GObject      *source,
 static void
 handle_fork (LlmBusCall *call)
 {
-  const char *name = llmsvc_options_get_string (call->options, LLMSVC_OPTION_NAME, NULL);
   GError *error = NULL;
 
   if (!llm_bus_messages_check (NULL, NULL, call->options, call->bus->max_message, &error) ||
-      (name != NULL && (!llm_bus_name_check (name, &error) ||
-                        !llm_bus_bouncer_may_keep (call->bus->bouncer, call->caller, &error))))
+      (llmsvc_options_has (call->options, LLMSVC_OPTION_NAME) &&
+       !llm_bus_bouncer_may_keep (call->bus->bouncer, call->caller, &error)))
     {
       llm_bus_call_return_error (call, error);
       return;

@@ -58,18 +58,32 @@ get_active_model (LlmBus  *bus,
   return g_variant_new_object_path (path);
 }
 
-/* Checks what a call that makes or opens a context brings; answers when it is wrong. */
+/* Checks the texts that a call brings; answers when they are wrong. */
 static gboolean
 check_texts (LlmBusCall *call,
              GVariant   *messages,
-             const char *prompt,
-             const char *name)
+             const char *prompt)
 {
   GError *error = NULL;
 
-  if (!llm_bus_messages_check (messages, prompt, call->options, call->bus->max_message, &error) ||
-      (name != NULL && (!llm_bus_name_check (name, &error) ||
-                        !llm_bus_bouncer_may_keep (call->bus->bouncer, call->caller, &error))))
+  if (!llm_bus_messages_check (messages, prompt, call->options, call->bus->max_message, &error))
+    {
+      llm_bus_call_return_error (call, error);
+      return FALSE;
+    }
+
+  return TRUE;
+}
+
+/* The same for a context's name. */
+static gboolean
+check_name (LlmBusCall *call,
+            const char *name)
+{
+  GError *error = NULL;
+
+  if (!llm_bus_name_check (name, &error) ||
+      !llm_bus_bouncer_may_keep (call->bus->bouncer, call->caller, &error))
     {
       llm_bus_call_return_error (call, error);
       return FALSE;
@@ -113,8 +127,9 @@ on_context_created (GObject      *source,
 static void
 handle_create_context (LlmBusCall *call)
 {
-  if (check_texts (call, NULL, NULL,
-                   llmsvc_options_get_string (call->options, LLMSVC_OPTION_NAME, NULL)))
+  const char *name = llmsvc_options_get_string (call->options, LLMSVC_OPTION_NAME, NULL);
+
+  if (check_texts (call, NULL, NULL) && (name == NULL || check_name (call, name)))
     llm_engine_create_context_async (call->bus->engine, call->caller, call->options,
                                      on_context_created, llm_bus_call_ref (call));
 }
@@ -137,7 +152,7 @@ handle_open_context (LlmBusCall *call)
   const char *name;
 
   g_variant_get_child (call->arguments, 0, "&s", &name);
-  if (check_texts (call, NULL, NULL, name))
+  if (check_name (call, name))
     llm_engine_open_context_async (call->bus->engine, call->caller, name, call->options,
                                    on_context_opened, llm_bus_call_ref (call));
 }
@@ -215,7 +230,7 @@ handle_complete (LlmBusCall *call)
   const char *prompt;
 
   g_variant_get_child (call->arguments, 0, "&s", &prompt);
-  if (!check_texts (call, NULL, prompt, NULL))
+  if (!check_texts (call, NULL, prompt))
     return;
 
   sink = llm_buffer_sink_new (on_completed, llm_bus_call_ref (call),
@@ -244,7 +259,7 @@ handle_count_tokens (LlmBusCall *call)
 {
   g_autoptr(GVariant) messages = g_variant_get_child_value (call->arguments, 0);
 
-  if (check_texts (call, messages, NULL, NULL))
+  if (check_texts (call, messages, NULL))
     llm_engine_count_tokens_async (call->bus->engine, call->caller, messages, call->options,
                                    on_tokens_counted, llm_bus_call_ref (call));
 }

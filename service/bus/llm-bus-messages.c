@@ -90,23 +90,19 @@ gboolean
 llm_bus_name_check (const char  *name,
                     GError     **error)
 {
-  gsize length = strlen (name);
+  g_autoptr(LlmsvcOptions) options = NULL;
+  g_autoptr(GVariant) dict = NULL;
+  g_autoptr(GError) local = NULL;
+  GVariantBuilder builder;
 
-  if (length == 0 || length > LLM_BUS_MAX_NAME_BYTES)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                   "The name of a context has 1 to %d bytes, not %" G_GSIZE_FORMAT,
-                   LLM_BUS_MAX_NAME_BYTES, length);
-      return FALSE;
-    }
+  g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
+  g_variant_builder_add (&builder, "{sv}", "name", g_variant_new_string (name));
+  dict = g_variant_ref_sink (g_variant_builder_end (&builder));
 
-  for (const char *p = name; *p != '\0'; p = g_utf8_next_char (p))
-    if (g_unichar_iscntrl (g_utf8_get_char (p)))
-      {
-        g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                             "The name of a context has no control characters");
-        return FALSE;
-      }
+  options = llmsvc_options_parse (dict, LLMSVC_CALL_CREATE_CONTEXT, NULL, &local);
+  if (options == NULL)
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                 "No context can have this name. %s", local->message);
 
-  return TRUE;
+  return options != NULL;
 }

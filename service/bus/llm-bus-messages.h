@@ -13,9 +13,6 @@
 
 G_BEGIN_DECLS
 
-/* The longest name of a context, in bytes. */
-#define LLM_BUS_MAX_NAME_BYTES 255
-
 /**
  * llm_bus_messages_check:
  * @messages: (nullable): `a(ssa{sv})`
@@ -31,7 +28,7 @@ gboolean llm_bus_messages_check (GVariant            *messages,
                                  guint64              limit,
                                  GError             **error) G_GNUC_WARN_UNUSED_RESULT;
 
-/* A name of a context: not empty, not too long, without control characters. */
+/* A name of a context that comes as an argument, by the rule of the option `name`. */
 gboolean llm_bus_name_check     (const char          *name,
                                  GError             **error) G_GNUC_WARN_UNUSED_RESULT;
 

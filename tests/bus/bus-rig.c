@@ -104,7 +104,7 @@ bus_rig_new_with_environment (const char *model,
 
   service = g_strdup_printf (
     "[D-BUS Service]\nName=" LLMSVC_BUS_NAME "\n"
-    "Exec=/usr/bin/env %s \"%s\" --session --config \"%s/llmsvc.conf\" --model \"%s\" "
+    "Exec=/usr/bin/env LC_ALL=C.UTF-8 %s \"%s\" --session --config \"%s/llmsvc.conf\" --model \"%s\" "
     "--state-dir \"%s/state\"\n",
     environment, g_getenv ("LLM_DAEMON"), self->folder, model != NULL ? model : default_model, self->folder);
   write_file (self->folder, LLMSVC_BUS_NAME ".service", service);
@@ -138,6 +138,12 @@ const char *
 bus_rig_get_folder (BusRig *self)
 {
   return self->folder;
+}
+
+const char *
+bus_rig_get_address (BusRig *self)
+{
+  return g_test_dbus_get_bus_address (self->bus);
 }
 
 GDBusConnection *

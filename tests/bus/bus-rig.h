@@ -32,6 +32,9 @@ void             bus_rig_free        (BusRig          *self);
 /* A temporary folder of this rig's, removed with it. */
 const char      *bus_rig_get_folder  (BusRig          *self);
 
+/* The address of the private bus. */
+const char      *bus_rig_get_address (BusRig          *self);
+
 /* (transfer full): a connection of its own, another caller for the daemon. */
 GDBusConnection *bus_rig_connect     (BusRig          *self);
 /* The same, registered as @app_id. */

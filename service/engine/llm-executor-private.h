@@ -51,6 +51,7 @@ struct _LlmExecutor
   GPtrArray *sequences;     /* (element-type LlmKvSeq) (unowned) of the running step */
   LlmShare *shares;         /* (array length=max_rows) */
   guint max_rows;
+  double row_us;            /* time of one prompt row here, a moving mean; 0 before the first step */
 
   gboolean is_ending;       /* atomic */
   guint64 scratch_bytes;    /* atomic: can be given back */

@@ -14,6 +14,9 @@
  * tried again, when no message comes earlier. */
 #define PENDING_WAIT_US 1000
 
+/* A step should take about this long: cancels and newcomers wait for its end. */
+#define STEP_TARGET_US 150000
+
 typedef struct
 {
   LlmReclaimDone done;
@@ -200,6 +203,23 @@ compute (LlmExecutor *self,
   return status == LLM_READY && llm_weights_check (self->weights, error);
 }
 
+/* Learns from a step of @n_rows how many rows the next one should have. */
+static void
+adapt_rows (LlmExecutor *self,
+            guint        n_rows,
+            gint64       elapsed_us)
+{
+  double row_us = (double) MAX (elapsed_us, 1) / n_rows;
+  guint max_rows;
+
+  /* Single rows read all weights for themselves: they say nothing about many. */
+  if (n_rows < 4)
+    return;
+  self->row_us = self->row_us > 0 ? 0.75 * self->row_us + 0.25 * row_us : row_us;
+  max_rows = (guint) CLAMP (STEP_TARGET_US / self->row_us, 8, self->max_rows);
+  llm_scheduler_set_rows (self->scheduler, max_rows, MAX (4, max_rows / 4));
+}
+
 /* The rows were not computed: what the step added is taken back, and the calls
  * end with the error. */
 static void
@@ -239,6 +259,7 @@ llm_executor_run_step (LlmExecutor *self)
   guint n_shares = llm_scheduler_plan (self->scheduler, self->shares, self->max_rows);
   guint n_kept = 0;
   guint row = 0;
+  gint64 begin_us;
 
   if (n_shares == 0)
     return FALSE;
@@ -258,6 +279,7 @@ llm_executor_run_step (LlmExecutor *self)
   if (n_kept == 0)
     return TRUE;
 
+  begin_us = llm_clock_now_us ();
   if (!compute (self, &error))
     {
       g_message ("A step failed: %s", error->message);
@@ -265,6 +287,7 @@ llm_executor_run_step (LlmExecutor *self)
       return TRUE;
     }
 
+  adapt_rows (self, self->rows->len, llm_clock_now_us () - begin_us);
   __atomic_fetch_add (&self->n_steps, 1, __ATOMIC_RELAXED);
   __atomic_fetch_add (&self->n_rows, self->rows->len, __ATOMIC_RELAXED);
   for (guint i = 0; i < n_kept; i++)

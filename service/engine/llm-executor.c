@@ -8,10 +8,12 @@
 #include "base/llm-worker-pool.h"
 #include "engine/llm-executor-private.h"
 
-/* Rows of one step: enough to use each weight often, few enough that a step
- * ends soon and a cancel or a newcomer need not wait long. */
+/* Rows of one step at most: enough to use each weight often. On a slow machine, or
+ * with a large model, it becomes fewer, so that a step ends soon. */
 #define MAX_ROWS   128
 #define MIXED_ROWS 32
+/* Of the first step, whose speed is not known yet. */
+#define FIRST_ROWS 32
 
 typedef struct
 {
@@ -63,6 +65,8 @@ set_model (gpointer data)
 
   g_assert (self->runs->len == 0);
   drop_model (self);
+  self->row_us = 0;
+  llm_scheduler_set_rows (self->scheduler, FIRST_ROWS, MIXED_ROWS);
   if (command->model != NULL)
     {
       const LlmHparams *hparams = llm_model_get_hparams (command->model);
@@ -201,7 +205,7 @@ llm_executor_new (LlmMailbox *main_box,
   self->ledger = llm_ledger_ref (ledger);
   self->inbox = llm_mailbox_new ();
   self->pool = llm_worker_pool_new (n_threads);
-  self->scheduler = llm_scheduler_new (MAX_ROWS, MIXED_ROWS);
+  self->scheduler = llm_scheduler_new (FIRST_ROWS, MIXED_ROWS);
   self->sessions = g_hash_table_new_full (g_int64_hash, g_int64_equal, NULL,
                                           (GDestroyNotify) llm_session_free);
   self->runs = g_ptr_array_new_with_free_func ((GDestroyNotify) llm_executor_free_run);

@@ -56,6 +56,16 @@ llm_scheduler_new (guint max_rows,
 }
 
 void
+llm_scheduler_set_rows (LlmScheduler *self,
+                        guint         max_rows,
+                        guint         mixed_rows)
+{
+  g_assert (max_rows > 0 && mixed_rows > 0 && mixed_rows <= max_rows);
+  self->max_rows = max_rows;
+  self->mixed_rows = mixed_rows;
+}
+
+void
 llm_scheduler_free (LlmScheduler *self)
 {
   g_ptr_array_unref (self->tickets);

@@ -30,6 +30,11 @@ typedef struct
 LlmScheduler *llm_scheduler_new         (guint          max_rows,
                                          guint          mixed_rows);
 void          llm_scheduler_free        (LlmScheduler  *self);
+/* From the next step on; how many rows a machine computes in a reasonable time is
+ * learned while it runs. */
+void          llm_scheduler_set_rows    (LlmScheduler  *self,
+                                         guint          max_rows,
+                                         guint          mixed_rows);
 
 /* Admits a call of @app (a key for accounting, copied) with @n_prompt rows to
  * read. @data is the owner's. The ticket lives until llm_scheduler_remove(). */

@@ -2,7 +2,7 @@
 
 /*
  * Calls that are wrong: each gets a named error whose message says what is wrong,
- * and changes nothing. With --print the table of them, as docs/bad-inputs.md has it.
+ * and changes nothing. With --print [FILE] the table of them, as docs/bad-inputs.md has it.
  */
 
 #include <gio/gio.h>
@@ -220,7 +220,8 @@ set_up (Fixture *fixture)
   fixture->empty = bus_open (fixture->app, "empty");
   fixture->others = bus_open (fixture->other_app, "theirs");
   asked = bus_call_ok (fixture->app, fixture->context, ".Context", "Ask",
-                       g_variant_new ("(s@a{sv})", "Hello", bus_options ("{'max-tokens': <4>}")));
+                       g_variant_new ("(s@a{sv})", "Hello",
+                                      bus_options ("{'max-tokens': <4>, 'temperature': <0>}")));
 }
 
 static void
@@ -443,10 +444,10 @@ make_document (void)
   Fixture fixture = { NULL };
   GString *text = g_string_new (
     "# Bad inputs and their answers\n\n"
-    "Made by `test-bus-bad-input --print`, which also checks that each call gets its answer and\n"
-    "that nothing is changed by any of them; the test `bus/bad-input` compares this page with what\n"
-    "it prints. Names without dots are below `org.llm.Service.Error.`. `LONG` is a text of so many\n"
-    "words that it is too long there.\n\n"
+    "Made by `ninja docs-bad-inputs` from the table of `tests/bus/test-bus-bad-input.c`, which also\n"
+    "checks that each call gets its answer and that nothing is changed by any of them, and that this\n"
+    "page is what it prints. Names without dots are below `org.llm.Service.Error.`. `LONG` is a\n"
+    "text of so many words that it is too long there.\n\n"
     "| # | what is wrong | call | error | message |\n| --- | --- | --- | --- | --- |\n");
 
   set_up (&fixture);
@@ -485,7 +486,7 @@ test_document (void)
   g_assert_true (g_file_get_contents (path, &kept, NULL, &error));
   g_assert_no_error (error);
   if (!g_str_equal (made, kept))
-    g_test_message ("docs/bad-inputs.md is old; write it anew: test-bus-bad-input --print");
+    g_test_message ("docs/bad-inputs.md is old; write it anew: ninja docs-bad-inputs");
   g_assert_true (g_str_equal (made, kept));
 }
 
@@ -493,12 +494,14 @@ int
 main (int   argc,
       char *argv[])
 {
-  if (argc == 2 && g_str_equal (argv[1], "--print"))
+  if (argc > 1 && g_str_equal (argv[1], "--print"))
     {
       g_autofree char *document = make_document ();
 
       /* not g_print(), which would put it into the locale's characters */
-      return fputs (document, stdout) < 0;
+      if (argc == 2)
+        return fputs (document, stdout) < 0;
+      return !g_file_set_contents (argv[2], document, -1, NULL);
     }
 
   g_test_init (&argc, &argv, NULL);

@@ -171,6 +171,18 @@ test_many_writers (void)
 }
 
 static void
+test_set_rows (void)
+{
+  g_autoptr(LlmScheduler) scheduler = llm_scheduler_new (MAX_ROWS, MIXED_ROWS);
+  LlmTicket *reader = llm_scheduler_add (scheduler, "a", LLM_SLO_RESPONSIVE, 100, NULL);
+
+  llm_scheduler_set_rows (scheduler, 8, 2);
+  g_assert_cmpuint (step (scheduler, reader), ==, 8);
+  llm_scheduler_add (scheduler, "b", LLM_SLO_RESPONSIVE, 0, NULL);
+  g_assert_cmpuint (step (scheduler, reader), ==, 2);
+}
+
+static void
 test_slo (void)
 {
   LlmSloClass slo_class;
@@ -202,6 +214,7 @@ main (int    argc,
   g_test_add_func ("/scheduler/background-is-not-starved", test_background_is_not_starved);
   g_test_add_func ("/scheduler/parked", test_parked);
   g_test_add_func ("/scheduler/many-writers", test_many_writers);
+  g_test_add_func ("/scheduler/set-rows", test_set_rows);
   g_test_add_func ("/slo/classes", test_slo);
   return g_test_run ();
 }

@@ -204,6 +204,7 @@ handle_generate (LlmBusCall *call)
 {
   g_autoptr(GVariant) messages = g_variant_get_child_value (call->arguments, 0);
   g_autoptr(LlmSink) sink = NULL;
+  g_autofree char *owner = NULL;
   GError *error = NULL;
   gboolean is_text;
 
@@ -223,7 +224,8 @@ handle_generate (LlmBusCall *call)
 
   is_text = g_str_equal (llmsvc_options_get_string (call->options, LLMSVC_OPTION_STREAM, "jsonl"),
                          "text");
-  sink = llm_bus_stream_new (is_text, call->bus->stall_timeout_s, &call->fd, &error);
+  owner = g_strdup_printf ("%u/%s", call->caller->uid, call->caller->app_id);
+  sink = llm_bus_stream_new (owner, is_text, call->bus->stall_timeout_s, &call->fd, &error);
   if (sink == NULL)
     {
       llm_bus_call_return_error (call, error);

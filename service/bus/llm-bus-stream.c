@@ -21,6 +21,7 @@ struct _LlmBusStream
 {
   GObject parent_instance;
 
+  char *owner;
   int fd;               /* the writing end, -1 when it is closed */
   gboolean is_text;
   gboolean is_finished;
@@ -31,17 +32,24 @@ struct _LlmBusStream
   guint watch_linger;   /* source, 0 unless finished with something pending */
 };
 
+/* (element-type LlmBusStream) (unowned): finished with something pending, the
+ * oldest first. Descriptors are few, so an owner may not fill them with answers
+ * that nobody reads. */
+static GQueue lingering = G_QUEUE_INIT;
+
 static void llm_bus_stream_iface_init (LlmSinkInterface *iface);
 
 G_DEFINE_FINAL_TYPE_WITH_CODE (LlmBusStream, llm_bus_stream, G_TYPE_OBJECT,
                                G_IMPLEMENT_INTERFACE (LLM_TYPE_SINK, llm_bus_stream_iface_init))
 
+/* Removing the sources may drop the last reference: callers hold one. */
 static void
 close_pipe (LlmBusStream *self)
 {
   g_clear_handle_id (&self->watch_gone, g_source_remove);
   g_clear_handle_id (&self->watch_room, g_source_remove);
   g_clear_handle_id (&self->watch_linger, g_source_remove);
+  g_queue_remove (&lingering, self);
   if (self->fd >= 0)
     g_close (self->fd, NULL);
   self->fd = -1;
@@ -175,6 +183,23 @@ write_failure (LlmBusStream *self,
 }
 
 static void
+make_room_to_linger (const char *owner)
+{
+  g_autoptr(LlmBusStream) oldest = NULL;
+  guint n = 0;
+
+  for (GList *l = lingering.tail; l != NULL; l = l->prev)
+    if (g_str_equal (LLM_BUS_STREAM (l->data)->owner, owner))
+      {
+        g_set_object (&oldest, l->data);
+        n++;
+      }
+
+  if (n >= LLM_BUS_STREAM_MAX_LINGERING)
+    close_pipe (oldest);
+}
+
+static void
 llm_bus_stream_finish (LlmSink      *sink,
                        GVariant     *results,
                        const GError *error)
@@ -197,6 +222,8 @@ llm_bus_stream_finish (LlmSink      *sink,
     }
 
   /* the sources now own the object: each holds a reference until it goes */
+  make_room_to_linger (self->owner);
+  g_queue_push_tail (&lingering, self);
   g_clear_handle_id (&self->watch_room, g_source_remove);
   self->watch_room = g_unix_fd_add_full (G_PRIORITY_DEFAULT, self->fd, G_IO_OUT, on_room,
                                          g_object_ref (self), g_object_unref);
@@ -211,6 +238,7 @@ llm_bus_stream_finalize (GObject *object)
 
   close_pipe (self);
   g_string_free (self->pending, TRUE);
+  g_free (self->owner);
 
   G_OBJECT_CLASS (llm_bus_stream_parent_class)->finalize (object);
 }
@@ -238,10 +266,11 @@ llm_bus_stream_init (LlmBusStream *self)
 /* g_unix_open_pipe() of GLib 2.74 does not take O_CLOEXEC, pipe2() does. The
  * reading end blocks unless its reader wants otherwise. */
 LlmSink *
-llm_bus_stream_new (gboolean   is_text,
-                    guint      linger_s,
-                    int       *read_fd,
-                    GError   **error)
+llm_bus_stream_new (const char *owner,
+                    gboolean    is_text,
+                    guint       linger_s,
+                    int        *read_fd,
+                    GError    **error)
 {
   LlmBusStream *self;
   int fds[2];
@@ -259,6 +288,7 @@ llm_bus_stream_new (gboolean   is_text,
 
   self = g_object_new (LLM_TYPE_BUS_STREAM, NULL);
   self->fd = fds[1];
+  self->owner = g_strdup (owner);
   self->is_text = is_text;
   self->linger_s = linger_s;
   self->watch_gone = g_unix_fd_add (self->fd, G_IO_ERR | G_IO_HUP, on_reader_gone, self);

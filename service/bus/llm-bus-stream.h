@@ -4,7 +4,8 @@
  * A sink over a pipe that the service makes: lines of JSON, or the text alone.
  * It writes without blocking and holds back what does not fit, at most one step
  * of an answer. After the end it stays until the reader has taken the rest, has
- * left, or has stalled. Main thread.
+ * left, or has stalled; of the streams of one owner that wait so, only the latest
+ * few. Main thread.
  */
 
 #pragma once
@@ -16,8 +17,12 @@ G_BEGIN_DECLS
 #define LLM_TYPE_BUS_STREAM (llm_bus_stream_get_type ())
 G_DECLARE_FINAL_TYPE (LlmBusStream, llm_bus_stream, LLM, BUS_STREAM, GObject)
 
+/* Finished streams of one owner that may wait for their readers. */
+#define LLM_BUS_STREAM_MAX_LINGERING 8
+
 /**
  * llm_bus_stream_new:
+ * @owner: whose streams are counted together
  * @is_text: write the text alone, not lines of JSON
  * @linger_s: seconds for which the rest of a finished answer waits for its reader
  * @read_fd: (out): the reading end, the caller's to close
@@ -25,9 +30,10 @@ G_DECLARE_FINAL_TYPE (LlmBusStream, llm_bus_stream, LLM, BUS_STREAM, GObject)
  *
  * Returns: (transfer full): the sink, or %NULL when no pipe can be made
  */
-LlmSink *llm_bus_stream_new (gboolean   is_text,
-                             guint      linger_s,
-                             int       *read_fd,
-                             GError   **error) G_GNUC_WARN_UNUSED_RESULT;
+LlmSink *llm_bus_stream_new (const char *owner,
+                             gboolean    is_text,
+                             guint       linger_s,
+                             int        *read_fd,
+                             GError    **error) G_GNUC_WARN_UNUSED_RESULT;
 
 G_END_DECLS

@@ -334,6 +334,13 @@ check_length (LlmGeneration *self,
               guint          n_ctx,
               GError       **error)
 {
+  if (n_prompt == 0)
+    {
+      /* a raw prompt, and a model whose texts begin with no token of their own */
+      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                           "The prompt is empty: there is nothing to go on from");
+      return FALSE;
+    }
   if (n_prompt < n_ctx)
     return TRUE;
   g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_CONTEXT_FULL,

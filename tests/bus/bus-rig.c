@@ -78,17 +78,15 @@ get_owner_pid (BusRig     *self,
   return (int) pid;
 }
 
-BusRig *
-bus_rig_new (const char *model,
-             const char *config)
-{
-  return bus_rig_new_with_environment (model, config, "");
-}
+/* The bus tells those it starts its address, which is the system's as well then. */
+#define SYSTEM_WRAPPER \
+  "/bin/sh -c 'DBUS_SYSTEM_BUS_ADDRESS=\"$DBUS_STARTER_ADDRESS\" exec \"$@\"' sh"
 
-BusRig *
-bus_rig_new_with_environment (const char *model,
-                              const char *config,
-                              const char *environment)
+static BusRig *
+new_rig (const char *model,
+         const char *config,
+         const char *environment,
+         gboolean    is_system)
 {
   BusRig *self = g_new0 (BusRig, 1);
   g_autofree char *service = NULL;
@@ -104,9 +102,11 @@ bus_rig_new_with_environment (const char *model,
 
   service = g_strdup_printf (
     "[D-BUS Service]\nName=" LLMSVC_BUS_NAME "\n"
-    "Exec=/usr/bin/env LC_ALL=C.UTF-8 %s \"%s\" --session --config \"%s/llmsvc.conf\" --model \"%s\" "
+    "Exec=/usr/bin/env LC_ALL=C.UTF-8 %s %s \"%s\" %s --config \"%s/llmsvc.conf\" --model \"%s\" "
     "--state-dir \"%s/state\"\n",
-    environment, g_getenv ("LLM_DAEMON"), self->folder, model != NULL ? model : default_model, self->folder);
+    environment, is_system ? SYSTEM_WRAPPER : "", g_getenv ("LLM_DAEMON"),
+    is_system ? "--system" : "--session", self->folder, model != NULL ? model : default_model,
+    self->folder);
   write_file (self->folder, LLMSVC_BUS_NAME ".service", service);
   write_file (self->folder, "llmsvc.conf", config != NULL ? config : "");
 
@@ -119,6 +119,27 @@ bus_rig_new_with_environment (const char *model,
   bus_pid = get_owner_pid (self, "org.freedesktop.DBus");
   signal (SIGABRT, on_abort);
   return self;
+}
+
+BusRig *
+bus_rig_new (const char *model,
+             const char *config)
+{
+  return new_rig (model, config, "", FALSE);
+}
+
+BusRig *
+bus_rig_new_with_environment (const char *model,
+                              const char *config,
+                              const char *environment)
+{
+  return new_rig (model, config, environment, FALSE);
+}
+
+BusRig *
+bus_rig_new_system (void)
+{
+  return new_rig (NULL, NULL, "", TRUE);
 }
 
 void

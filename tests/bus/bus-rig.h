@@ -26,6 +26,8 @@ BusRig          *bus_rig_new         (const char      *model,
 BusRig          *bus_rig_new_with_environment (const char *model,
                                       const char      *config,
                                       const char      *environment);
+/* The daemon with --system: the private bus stands for the system's. */
+BusRig          *bus_rig_new_system  (void);
 /* Ends the daemon and the bus and removes the folder. */
 void             bus_rig_free        (BusRig          *self);
 

@@ -6,6 +6,7 @@
  */
 
 #include <gio/gio.h>
+#include <glib/gstdio.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -421,6 +422,50 @@ test_invalid_utf8 (void)
   tear_down (&fixture);
 }
 
+/* An empty prompt, raw, where the model puts no token of its own before it. The model
+ * is the shipped one with that key turned off. */
+static void
+test_empty_prompt (void)
+{
+  static const char key[] = "tokenizer.ggml.add_bos_token";
+  g_autofree char *shipped = NULL;
+  g_autofree char *folder = NULL;
+  g_autofree char *path = NULL;
+  g_autofree char *bytes = NULL;
+  g_autoptr(BusRig) rig = NULL;
+  g_autoptr(GDBusConnection) app = NULL;
+  g_autoptr(GVariant) reply = NULL;
+  g_autoptr(GVariant) answer = NULL;
+  g_autoptr(GError) error = NULL;
+  char *place;
+  gsize length;
+
+  shipped = g_build_filename (g_getenv ("LLM_MODEL_DIR"), "llmsvc-demo-8M-Q8_0.gguf", NULL);
+  g_assert_true (g_file_get_contents (shipped, &bytes, &length, NULL));
+  place = memmem (bytes, length, key, strlen (key));
+  g_assert_nonnull (place);
+  place += strlen (key) + 4;
+  g_assert_cmpint (*place, ==, 1);
+  *place = 0;
+  folder = g_dir_make_tmp ("llmsvc-model-XXXXXX", NULL);
+  path = g_build_filename (folder, "no-bos.gguf", NULL);
+  g_assert_true (g_file_set_contents (path, bytes, (gssize) length, NULL));
+
+  rig = bus_rig_new (path, NULL);
+  app = bus_rig_connect (rig);
+  reply = bus_call (app, NULL, "", "Complete",
+                    g_variant_new ("(s@a{sv})", "", bus_options ("{'raw': <true>}")), &error);
+  g_assert_null (reply);
+  bus_assert_error (error, "InvalidArgument");
+  g_assert_nonnull (strstr (error->message, "empty"));
+  answer = bus_call_ok (app, NULL, "", "Complete",
+                        g_variant_new ("(s@a{sv})", "a",
+                                       bus_options ("{'raw': <true>, 'max-tokens': <2>}")));
+
+  g_unlink (path);
+  g_rmdir (folder);
+}
+
 /* --- the document --- */
 
 /* @text without what differs from run to run, and fit for a table. */
@@ -508,6 +553,7 @@ main (int   argc,
 
   g_test_add_func ("/bus/bad-input/calls", test_calls);
   g_test_add_func ("/bus/bad-input/invalid-utf8", test_invalid_utf8);
+  g_test_add_func ("/bus/bad-input/empty-prompt", test_empty_prompt);
   g_test_add_func ("/bus/bad-input/document", test_document);
 
   return g_test_run ();

@@ -44,7 +44,7 @@ make_stream (gboolean  is_text,
              guint    *closed)
 {
   g_autoptr(GError) error = NULL;
-  LlmSink *sink = llm_bus_stream_new (is_text, 60, fd, &error);
+  LlmSink *sink = llm_bus_stream_new ("1000/org.example", is_text, 60, fd, &error);
 
   g_assert_no_error (error);
   g_assert_true ((fcntl (*fd, F_GETFD) & FD_CLOEXEC) != 0);
@@ -253,6 +253,45 @@ test_stream_reader_gone (void)
   g_assert_cmpuint (closed, ==, 3);
   g_assert_null (sink);
   g_assert_cmpuint (drained, ==, 0);
+}
+
+/* An owner's unread answers can't take all descriptors: the oldest ones give way. */
+static void
+test_stream_lingering (void)
+{
+  g_autofree char *block = g_strnfill (300000, 'w');
+  g_autoptr(GVariant) results = g_variant_ref_sink (g_variant_new_parsed ("@a{sv} {}"));
+  int fds[LLM_BUS_STREAM_MAX_LINGERING + 2];
+  guint drained = 0, closed = 0;
+
+  for (guint i = 0; i < G_N_ELEMENTS (fds); i++)
+    {
+      g_autoptr(LlmSink) sink = make_stream (TRUE, &fds[i], &drained, &closed);
+
+      g_assert_false (llm_sink_accept (sink, block, 300000));
+      llm_sink_finish (sink, results, NULL);
+    }
+
+  for (guint i = 0; i < G_N_ELEMENTS (fds); i++)
+    {
+      gsize length = 0;
+
+      for (;;)
+        {
+          g_autofree char *part = NULL;
+
+          run_sources ();
+          part = read_some (fds[i]);
+          if (part[0] == '\0')
+            break;
+          length += strlen (part);
+        }
+      if (i < 2)
+        g_assert_cmpuint (length, <, 300000);
+      else
+        g_assert_cmpuint (length, ==, 300000);
+      close (fds[i]);
+    }
 }
 
 static void
@@ -583,6 +622,7 @@ main (int   argc,
   g_test_add_func ("/bus/stream/full", test_stream_full);
   g_test_add_func ("/bus/stream/rest", test_stream_rest);
   g_test_add_func ("/bus/stream/reader-gone", test_stream_reader_gone);
+  g_test_add_func ("/bus/stream/lingering", test_stream_lingering);
   g_test_add ("/bus/bouncer/table", Polkit, GINT_TO_POINTER (TRUE), set_up_polkit,
               test_bouncer_table, tear_down_polkit);
   g_test_add ("/bus/bouncer/session", Polkit, GINT_TO_POINTER (TRUE), set_up_polkit,

@@ -252,6 +252,27 @@ test_activation (void)
   notify_close (&notify);
 }
 
+/* The same service for all users. There is no polkit on this bus, so only the
+ * administrator may trim. */
+static void
+test_system (void)
+{
+  g_autoptr(BusRig) rig = bus_rig_new_system ();
+  g_autoptr(GDBusConnection) app = bus_rig_connect (rig);
+  g_autofree char *path = bus_open (app, "notes");
+  g_autofree char *text = ask (app, path, "Hello", bus_options (SHORT), NULL);
+  g_autoptr(GVariant) trimmed = NULL;
+  g_autoptr(GError) error = NULL;
+
+  g_assert_cmpuint (strlen (text), >, 0);
+  trimmed = bus_call (app, NULL, ".Memory", "Trim",
+                      g_variant_new ("(s@a{sv})", "low", bus_options ("{}")), &error);
+  if (getuid () == 0)
+    g_assert_no_error (error);
+  else
+    bus_assert_error (error, "NotAuthorized");
+}
+
 static void
 test_properties (Fixture      *fixture,
                  gconstpointer data)
@@ -1101,6 +1122,7 @@ main (int   argc,
 
   g_test_add_func ("/bus/service/activation", test_activation);
   g_test_add_func ("/bus/service/no-model", test_no_model);
+  g_test_add_func ("/bus/service/system", test_system);
   for (guint i = 0; i < G_N_ELEMENTS (tests); i++)
     g_test_add (tests[i].path, Fixture, NULL, set_up, tests[i].test, tear_down);
 

@@ -183,8 +183,8 @@ llm_bus_call_begin (LlmBus                *bus,
   self->id = g_strdup (id);
   self->fd = -1;
   self->arguments = g_variant_ref (g_dbus_method_invocation_get_parameters (invocation));
-  self->method =
-    llm_bus_interface_find_method (interface, g_dbus_method_invocation_get_method_name (invocation));
+  self->method = llm_bus_interface_find_method (
+    interface, g_dbus_method_invocation_get_method_name (invocation));
   /* llm_bus_interface_check() has seen that all methods of the XML have an entry */
   g_assert (self->method != NULL);
 

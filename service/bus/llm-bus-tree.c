@@ -181,7 +181,8 @@ list_interfaces (GDBusConnection *connection,
   GDBusInterfaceInfo **infos = g_new0 (GDBusInterfaceInfo *, 2);
 
   if (node != NULL)
-    infos[0] = g_dbus_interface_info_ref (llm_bus_interface_lookup_info (self->kind->interface->name));
+    infos[0] = g_dbus_interface_info_ref (
+      llm_bus_interface_lookup_info (self->kind->interface->name));
 
   return infos;
 }

@@ -138,6 +138,7 @@ llm_engine_models_settle (LlmEngine *self)
       g_clear_pointer (&self->active, llm_model_info_unref);
       self->active = chosen != NULL ? llm_model_info_ref (chosen) : NULL;
     }
+  g_ptr_array_set_size (self->broken, 0);
   for (guint i = self->models->len; i-- > 0;)
     {
       LlmModelInfo *info = g_ptr_array_index (self->models, i);
@@ -145,7 +146,7 @@ llm_engine_models_settle (LlmEngine *self)
       if (info->error != NULL)
         {
           g_message ("A model can't be used: %s", info->error->message);
-          g_ptr_array_remove_index (self->models, i);
+          g_ptr_array_add (self->broken, g_ptr_array_steal_index (self->models, i));
         }
     }
   g_signal_emit_by_name (self, "models-changed");
@@ -506,9 +507,12 @@ on_started_for_select (GObject      *source,
   Select *select = g_task_get_task_data (task);
   GError *error = NULL;
   LlmModelInfo *info = NULL;
+  LlmModelInfo *broken = NULL;
 
   if (llm_engine_await_start_finish (result, &error))
     info = find_model (self->models, select->id);
+  if (error == NULL && info == NULL)
+    broken = find_model (self->broken, select->id);
   if (error == NULL && info == NULL && !select->has_looked)
     {
       select->has_looked = TRUE;
@@ -517,7 +521,9 @@ on_started_for_select (GObject      *source,
       llm_engine_await_start (self, on_started_for_select, g_steal_pointer (&task));
       return;
     }
-  if (error == NULL && info == NULL)
+  if (broken != NULL)
+    error = g_error_copy (broken->error);
+  else if (error == NULL && info == NULL)
     g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND,
                  "There is no model “%s”; the installed ones are below /org/llm/Service/models", select->id);
   else if (error == NULL && (self->n_jobs > 0 || self->is_loading))

@@ -53,6 +53,7 @@ struct _LlmEngine
 
   /* models */
   GPtrArray *models;            /* (element-type LlmModelInfo) (owned): usable */
+  GPtrArray *broken;            /* (element-type LlmModelInfo) (owned): the others */
   LlmModelInfo *active;         /* (nullable) */
   char *chosen;                 /* (nullable): id that SelectModel chose */
   const char *availability;

@@ -163,6 +163,7 @@ llm_engine_finalize (GObject *object)
   g_clear_pointer (&self->model, llm_model_unref);
   g_clear_pointer (&self->active, llm_model_info_unref);
   g_clear_pointer (&self->models, g_ptr_array_unref);
+  g_ptr_array_unref (self->broken);
   g_clear_error (&self->load_error);
   g_clear_error (&self->db_error);
   llm_ledger_unref (self->ledger);
@@ -188,6 +189,7 @@ llm_engine_init (LlmEngine *self)
   self->ledger = llm_ledger_new ();
   self->main_box = llm_mailbox_new ();
   self->models = g_ptr_array_new_with_free_func ((GDestroyNotify) llm_model_info_unref);
+  self->broken = g_ptr_array_new_with_free_func ((GDestroyNotify) llm_model_info_unref);
   self->contexts = g_hash_table_new_full (g_str_hash, g_str_equal, NULL, g_object_unref);
   self->generations = g_hash_table_new_full (g_str_hash, g_str_equal, NULL, g_object_unref);
   self->apps = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify) llm_app_free);

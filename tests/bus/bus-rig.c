@@ -463,6 +463,81 @@ bus_count_messages (GDBusConnection  *connection,
   return n;
 }
 
+/* (transfer full): the text; @results: (nullable) */
+char *
+bus_ask (GDBusConnection *app,
+         const char      *context,
+         const char      *prompt,
+         GVariant        *options,
+         GVariant       **results)
+{
+  g_autoptr(GVariant) reply = NULL;
+  g_autoptr(GVariant) dict = NULL;
+  char *text;
+
+  reply = bus_call_ok (app, context, ".Context", "Ask",
+                       g_variant_new ("(s@a{sv})", prompt, options));
+  g_variant_get (reply, "(s@a{sv})", &text, &dict);
+  if (results != NULL)
+    *results = g_steal_pointer (&dict);
+  return text;
+}
+
+guint32
+bus_lookup_u (GVariant   *dict,
+              const char *key)
+{
+  guint32 value = 0;
+
+  g_assert_true (g_variant_lookup (dict, key, "u", &value));
+  return value;
+}
+
+char *
+bus_lookup_s (GVariant   *dict,
+              const char *key)
+{
+  char *value = NULL;
+
+  g_assert_true (g_variant_lookup (dict, key, "s", &value));
+  return value;
+}
+
+GVariant *
+bus_one_message (const char *role,
+                 const char *text)
+{
+  GVariantBuilder builder;
+
+  g_variant_builder_init (&builder, G_VARIANT_TYPE ("a(ssa{sv})"));
+  g_variant_builder_add (&builder, "(ssa{sv})", role, text, NULL);
+  return g_variant_builder_end (&builder);
+}
+
+char *
+bus_create (GDBusConnection *app,
+            GVariant        *options)
+{
+  g_autoptr(GVariant) reply = NULL;
+  char *path;
+
+  reply = bus_call_ok (app, NULL, "", "CreateContext", g_variant_new ("(@a{sv})", options));
+  g_variant_get (reply, "(o)", &path);
+  return path;
+}
+
+char *
+bus_introspect (GDBusConnection *app,
+                const char      *path)
+{
+  g_autoptr(GVariant) reply =
+    bus_call_ok (app, path, "org.freedesktop.DBus.Introspectable", "Introspect", NULL);
+  char *xml;
+
+  g_variant_get (reply, "(s)", &xml);
+  return xml;
+}
+
 char *
 bus_error_name (const GError *error)
 {

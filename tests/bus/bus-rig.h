@@ -117,6 +117,29 @@ guint            bus_count_messages  (GDBusConnection *connection,
                                       const char      *context,
                                       char           **last);
 
+/* Ask; (transfer full): the text; @results: (out) (nullable) (transfer full). */
+char            *bus_ask             (GDBusConnection *connection,
+                                      const char      *context,
+                                      const char      *prompt,
+                                      GVariant        *options,
+                                      GVariant       **results);
+/* CreateContext; (transfer full): the path. */
+char            *bus_create          (GDBusConnection *connection,
+                                      GVariant        *options);
+/* `a(ssa{sv})` of one message; floating. */
+GVariant        *bus_one_message     (const char      *role,
+                                      const char      *text);
+/* Introspect; (transfer full). */
+char            *bus_introspect      (GDBusConnection *connection,
+                                      const char      *path);
+
+/* A value of an `a{sv}` that must be there. */
+guint32          bus_lookup_u        (GVariant        *dict,
+                                      const char      *key);
+/* (transfer full) */
+char            *bus_lookup_s        (GVariant        *dict,
+                                      const char      *key);
+
 /* The name of a bus error without its "org.llm.Service.Error." (transfer full) */
 char            *bus_error_name      (const GError    *error);
 /* Fails the test unless @error is org.llm.Service.Error.@name. */

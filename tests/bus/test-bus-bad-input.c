@@ -39,8 +39,8 @@ static const BadCall calls[] = {
     "InvalidOption", "max-tokens" },
   { "a negative count", NULL, "", "Complete", "('hi', {'max-tokens': <-5>})", 0, "InvalidOption",
     "max-tokens" },
-  { "an absurd count", NULL, "", "Complete", "('hi', {'max-tokens': <uint64 18446744073709551615>})",
-    0, "InvalidOption", "max-tokens" },
+  { "an absurd count", NULL, "", "Complete",
+    "('hi', {'max-tokens': <uint64 18446744073709551615>})", 0, "InvalidOption", "max-tokens" },
   { "a fraction of a token", NULL, "", "Complete", "('hi', {'max-tokens': <1.5>})", 0,
     "InvalidOption", "max-tokens" },
   { "a negative temperature", NULL, "", "Complete", "('hi', {'temperature': <-1.0>})", 0,
@@ -195,8 +195,8 @@ static const BadCall calls[] = {
     "bytes" },
   { "a quota for a path", NULL, ".Admin", "SetQuota", "('../x', {'contexts': <5>})", 0,
     "InvalidArgument", "app_id" },
-  { "more than all of the memory", NULL, ".Admin", "SetQuota", "('org.example.X', {'share': <2.0>})",
-    0, "InvalidOption", "share" },
+  { "more than all of the memory", NULL, ".Admin", "SetQuota",
+    "('org.example.X', {'share': <2.0>})", 0, "InvalidOption", "share" },
 };
 
 typedef struct
@@ -489,9 +489,9 @@ make_document (void)
   Fixture fixture = { NULL };
   GString *text = g_string_new (
     "# Bad inputs and their answers\n\n"
-    "Made by `ninja docs-bad-inputs` from the table of `tests/bus/test-bus-bad-input.c`, which also\n"
-    "checks that each call gets its answer and that nothing is changed by any of them, and that this\n"
-    "page is what it prints. Names without dots are below `org.llm.Service.Error.`. `LONG` is a\n"
+    "Made by `ninja docs-bad-inputs` from the table of `tests/bus/test-bus-bad-input.c`, which\n"
+    "also checks that each call gets its answer, that nothing is changed by any of them, and that\n"
+    "this page is what it prints. Names without dots are below `org.llm.Service.Error.`. `LONG` is a\n"
     "text of so many words that it is too long there.\n\n"
     "| # | what is wrong | call | error | message |\n| --- | --- | --- | --- | --- |\n");
 

@@ -41,18 +41,6 @@ tear_down (Fixture      *fixture,
   bus_rig_free (fixture->rig);
 }
 
-static char *
-introspect (GDBusConnection *app,
-            const char      *path)
-{
-  g_autoptr(GVariant) reply =
-    bus_call_ok (app, path, "org.freedesktop.DBus.Introspectable", "Introspect", NULL);
-  char *xml;
-
-  g_variant_get (reply, "(s)", &xml);
-  return xml;
-}
-
 static guint
 count_contexts (GDBusConnection *app)
 {
@@ -137,8 +125,8 @@ test_apart (Fixture      *fixture,
   g_autofree char *named = bus_open (fixture->a, "secret");
   g_autofree char *unnamed = create (fixture->a);
   g_autofree char *own = NULL;
-  g_autofree char *seen_by_a = introspect (fixture->a, LLMSVC_CONTEXTS_PATH);
-  g_autofree char *seen_by_b = introspect (fixture->b, LLMSVC_CONTEXTS_PATH);
+  g_autofree char *seen_by_a = bus_introspect (fixture->a, LLMSVC_CONTEXTS_PATH);
+  g_autofree char *seen_by_b = bus_introspect (fixture->b, LLMSVC_CONTEXTS_PATH);
   g_autoptr(GError) error = NULL;
   const char *const paths[] = { named, unnamed };
 
@@ -192,8 +180,8 @@ test_generation_apart (Fixture      *fixture,
                              bus_options (BUS_LONG_ANSWER "}"), &fd, &error);
   g_assert_no_error (error);
   bus_read_one (fd);
-  seen_by_a = introspect (fixture->a, LLMSVC_GENERATIONS_PATH);
-  seen_by_b = introspect (fixture->b, LLMSVC_GENERATIONS_PATH);
+  seen_by_a = bus_introspect (fixture->a, LLMSVC_GENERATIONS_PATH);
+  seen_by_b = bus_introspect (fixture->b, LLMSVC_GENERATIONS_PATH);
   g_assert_nonnull (strstr (seen_by_a, "<node name"));
   g_assert_null (strstr (seen_by_b, "<node name"));
 
@@ -366,7 +354,7 @@ test_leave_generation (Fixture      *fixture,
   rest = bus_read_all (fd);
   g_assert_null (strstr (rest->str, "\"done\""));
   g_assert_cmpuint (bus_count_messages (fixture->a, context, NULL), ==, 0);
-  seen = introspect (fixture->a, LLMSVC_GENERATIONS_PATH);
+  seen = bus_introspect (fixture->a, LLMSVC_GENERATIONS_PATH);
   g_assert_null (strstr (seen, "<node name"));
   ask (fixture->a, context);
 }
@@ -615,7 +603,8 @@ test_properties_during_prefill (Fixture      *fixture,
       gboolean is_reading = TRUE;
       int fd;
 
-      generation = bus_generate (fixture->a, context, prompt->str, bus_options (SHORT), &fd, &error);
+      generation = bus_generate (fixture->a, context, prompt->str, bus_options (SHORT), &fd,
+                                 &error);
       g_assert_no_error (error);
       while (is_reading)
         {

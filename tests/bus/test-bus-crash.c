@@ -299,7 +299,8 @@ test_crash (void)
         }
 
       /* somewhere in the turn, or shortly after it */
-      patience_us = (gint64) (g_rand_double_range (rand, 0, 1.2) * (double) typical_us[n_before > 0]);
+      patience_us = (gint64) (g_rand_double_range (rand, 0, 1.2) *
+                              (double) typical_us[n_before > 0]);
       n_acknowledged += converse (&said, &talks[g_rand_int_range (rand, 0, N_CONTEXTS)], rand,
                                   round, patience_us);
       bus_rig_end_daemon (rig, SIGKILL);
@@ -315,7 +316,8 @@ test_crash (void)
       n_under_way += said.prompt != NULL;
       for (guint i = 0; i < N_CONTEXTS; i++)
         {
-          const char *under_way = said.prompt != NULL && said.talk == &talks[i] ? said.prompt : NULL;
+          gboolean is_its = said.prompt != NULL && said.talk == &talks[i];
+          const char *under_way = is_its ? said.prompt : NULL;
 
           n_whole += check_talk (app, &talks[i], under_way);
           shorten (app, &talks[i]);

@@ -976,6 +976,7 @@ test_select_model (Fixture      *fixture,
 {
   g_autofree char *folder = g_dir_make_tmp ("llm-test-XXXXXX", NULL);
   g_autofree char *path = g_build_filename (folder, "tiny.gguf", NULL);
+  g_autofree char *broken = g_build_filename (folder, "broken.gguf", NULL);
   LlmSettings *settings = llm_settings_new ();
   const LlmTestModel shape = { .seed = 1 };
   g_autoptr(GAsyncResult) result = NULL;
@@ -985,6 +986,7 @@ test_select_model (Fixture      *fixture,
   guint n_demo;
 
   llm_test_model_write (&shape, path);
+  g_assert_true (g_file_set_contents (broken, "GGUF, almost", -1, NULL));
   stop_engine (&fixture->engine);
   g_strfreev (settings->model_folders);
   settings->model_folders = g_strdupv ((char *[]) { (char *) g_getenv ("LLM_MODEL_DIR"), folder, NULL });
@@ -999,6 +1001,12 @@ test_select_model (Fixture      *fixture,
   WAIT_FOR (wrong != NULL);
   g_assert_false (llm_engine_select_model_finish (fixture->engine, wrong, &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND);
+  g_clear_error (&error);
+  g_clear_object (&wrong);
+  llm_engine_select_model_async (fixture->engine, "broken", on_result, &wrong);
+  WAIT_FOR (wrong != NULL);
+  g_assert_false (llm_engine_select_model_finish (fixture->engine, wrong, &error));
+  g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL);
   g_clear_error (&error);
 
   llm_engine_select_model_async (fixture->engine, "tiny", on_result, &result);

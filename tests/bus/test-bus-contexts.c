@@ -1,0 +1,471 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Contexts and their answers, as an application uses them. */
+
+#include <gio/gio.h>
+#include <signal.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "bus-rig.h"
+#include "common/llmsvc-line.h"
+
+#define SHORT "{'max-tokens': <uint32 12>, 'temperature': <0.0>}"
+
+typedef struct
+{
+  BusRig *rig;
+  GDBusConnection *app;
+} Fixture;
+
+static void
+set_up (Fixture      *fixture,
+        gconstpointer data)
+{
+  fixture->rig = bus_rig_new (NULL, NULL);
+  fixture->app = bus_rig_connect (fixture->rig);
+}
+
+static void
+tear_down (Fixture      *fixture,
+           gconstpointer data)
+{
+  g_object_unref (fixture->app);
+  bus_rig_free (fixture->rig);
+}
+
+/* --- contexts --- */
+
+static void
+test_context (Fixture      *fixture,
+              gconstpointer data)
+{
+  g_autofree char *path = bus_create (fixture->app, bus_options ("{'system': <'You are kind.'>}"));
+  g_autoptr(GVariant) name = NULL;
+  g_autoptr(GVariant) residency = NULL;
+  g_autoptr(GVariant) results = NULL;
+  g_autoptr(GVariant) second_results = NULL;
+  g_autoptr(GVariant) all = NULL;
+  g_autoptr(GVariant) dict = NULL;
+  g_autoptr(GVariant) part = NULL;
+  g_autoptr(GVariant) messages = NULL;
+  g_autofree char *text = NULL;
+  g_autofree char *second = NULL;
+  g_autofree char *last = NULL;
+  guint n;
+
+  g_assert_true (g_str_has_prefix (path, LLMSVC_CONTEXTS_PATH "/"));
+  name = bus_get (fixture->app, path, ".Context", "Name");
+  g_assert_cmpstr (g_variant_get_string (name, NULL), ==, "");
+  residency = bus_get (fixture->app, path, ".Context", "Residency");
+  g_assert_cmpstr (g_variant_get_string (residency, NULL), ==, "text");
+  g_assert_cmpuint (bus_get_number (fixture->app, path, ".Context", "Revision"), ==, 0);
+  n = bus_count_messages (fixture->app, path, NULL);
+
+  text = bus_ask (fixture->app, path, "Hello, how are you?", bus_options (SHORT), &results);
+  g_assert_cmpuint (strlen (text), >, 0);
+  g_assert_cmpuint (bus_get_number (fixture->app, path, ".Context", "Revision"), ==, 1);
+  g_assert_cmpuint (bus_get_number (fixture->app, path, ".Context", "Tokens"), >=,
+                    bus_lookup_u (results, "prompt-tokens") +
+                      bus_lookup_u (results, "output-tokens") - 1);
+  g_assert_cmpuint (bus_count_messages (fixture->app, path, &last), ==, n + 2);
+  g_assert_cmpstr (last, ==, text);
+
+  /* the second turn computes only what is new */
+  second = bus_ask (fixture->app, path, "And what do you like?", bus_options (SHORT),
+                    &second_results);
+  g_assert_cmpuint (bus_lookup_u (second_results, "reused-tokens"), >, 10);
+  g_assert_cmpuint (bus_get_number (fixture->app, path, ".Context", "Revision"), ==, 2);
+
+  all = bus_call_ok (fixture->app, path, "org.freedesktop.DBus.Properties", "GetAll",
+                     g_variant_new ("(s)", LLMSVC_CONTEXT_INTERFACE));
+  dict = g_variant_get_child_value (all, 0);
+  g_assert_cmpuint (g_variant_n_children (dict), ==, 4);
+
+  part = bus_call_ok (fixture->app, path, ".Context", "GetMessages",
+                      g_variant_new ("(uu@a{sv})", n + 2, 1, bus_options ("{}")));
+  messages = g_variant_get_child_value (part, 0);
+  g_assert_cmpuint (g_variant_n_children (messages), ==, 1);
+  {
+    const char *role, *said;
+
+    g_variant_get_child (messages, 0, "(&s&s@a{sv})", &role, &said, NULL);
+    g_assert_cmpstr (role, ==, "user");
+    g_assert_cmpstr (said, ==, "And what do you like?");
+  }
+}
+
+static void
+test_named (Fixture      *fixture,
+            gconstpointer data)
+{
+  g_autofree char *made = bus_create (fixture->app, bus_options ("{'name': <'notes'>}"));
+  g_autofree char *opened = bus_open (fixture->app, "notes");
+  g_autofree char *text = NULL;
+  g_autofree char *again = NULL;
+  g_autofree char *last = NULL;
+  g_autoptr(GVariant) listed = NULL;
+  g_autoptr(GVariant) list = NULL;
+  g_autoptr(GVariant) properties = NULL;
+  g_autoptr(GError) error = NULL;
+  g_autofree char *name = NULL;
+  const char *path;
+
+  g_assert_cmpstr (made, ==, opened);
+  g_assert_null (bus_call (fixture->app, NULL, "", "CreateContext",
+                           g_variant_new ("(@a{sv})", bus_options ("{'name': <'notes'>}")),
+                           &error));
+  bus_assert_error (error, "AlreadyExists");
+  g_clear_error (&error);
+  g_assert_null (bus_call (fixture->app, NULL, "", "OpenContext",
+                           g_variant_new ("(s@a{sv})", "other", bus_options ("{}")), &error));
+  bus_assert_error (error, "NotFound");
+  g_clear_error (&error);
+
+  text = bus_ask (fixture->app, made, "Hello", bus_options (SHORT), NULL);
+  listed = bus_call_ok (fixture->app, NULL, "", "ListContexts",
+                        g_variant_new ("(@a{sv})", bus_options ("{}")));
+  list = g_variant_get_child_value (listed, 0);
+  g_assert_cmpuint (g_variant_n_children (list), ==, 1);
+  g_variant_get_child (list, 0, "(&o@a{sv})", &path, &properties);
+  g_assert_cmpstr (path, ==, made);
+  name = bus_lookup_s (properties, "Name");
+  g_assert_cmpstr (name, ==, "notes");
+
+  /* a clean end and a new start: the same path, the same text, at the first call */
+  bus_rig_end_daemon (fixture->rig, SIGTERM);
+  g_assert_cmpuint (bus_count_messages (fixture->app, made, &last), ==, 2);
+  g_assert_cmpstr (last, ==, text);
+  again = bus_open (fixture->app, "notes");
+  g_assert_cmpstr (again, ==, made);
+  g_assert_cmpuint (bus_get_number (fixture->app, made, ".Context", "Revision"), ==, 1);
+  g_free (bus_ask (fixture->app, made, "And you?", bus_options (SHORT), NULL));
+  g_assert_cmpuint (bus_get_number (fixture->app, made, ".Context", "Revision"), ==, 2);
+}
+
+static void
+on_closed (GDBusConnection *connection,
+           const char      *sender,
+           const char      *path,
+           const char      *interface,
+           const char      *signal,
+           GVariant        *arguments,
+           gpointer         data)
+{
+  const char *reason;
+
+  g_variant_get (arguments, "(&s)", &reason);
+  g_string_append_printf (data, "%s ", reason);
+}
+
+static gboolean
+has_text (gpointer data)
+{
+  return ((GString *) data)->len > 0;
+}
+
+/* Closed goes to those who use the context and to nobody else, though they listen. */
+static void
+test_close (Fixture      *fixture,
+            gconstpointer data)
+{
+  g_autoptr(GDBusConnection) user = bus_rig_connect (fixture->rig);
+  g_autoptr(GDBusConnection) bystander = bus_rig_connect (fixture->rig);
+  g_autoptr(GString) to_owner = g_string_new (NULL);
+  g_autoptr(GString) to_user = g_string_new (NULL);
+  g_autoptr(GString) to_bystander = g_string_new (NULL);
+  g_autofree char *path = bus_open (fixture->app, "short-lived");
+  g_autoptr(GVariant) reply = NULL;
+  g_autoptr(GVariant) pong = NULL;
+  g_autoptr(GError) error = NULL;
+  GDBusConnection *const connections[] = { fixture->app, user, bystander };
+  GString *const texts[] = { to_owner, to_user, to_bystander };
+
+  for (guint i = 0; i < G_N_ELEMENTS (connections); i++)
+    g_dbus_connection_signal_subscribe (connections[i], NULL, LLMSVC_CONTEXT_INTERFACE, "Closed",
+                                        NULL, NULL, G_DBUS_SIGNAL_FLAGS_NONE, on_closed, texts[i],
+                                        NULL);
+  g_assert_cmpuint (bus_count_messages (user, path, NULL), ==, 0);
+
+  reply = bus_call_ok (fixture->app, path, ".Context", "Close",
+                       g_variant_new ("(@a{sv})", bus_options ("{}")));
+  bus_wait_until (has_text, to_owner);
+  bus_wait_until (has_text, to_user);
+  pong = bus_get (bystander, NULL, "", "Version");
+  g_assert_cmpstr (to_owner->str, ==, "closed ");
+  g_assert_cmpstr (to_user->str, ==, "closed ");
+  g_assert_cmpstr (to_bystander->str, ==, "");
+
+  g_assert_null (bus_call (fixture->app, path, ".Context", "GetMessages",
+                           g_variant_new ("(uu@a{sv})", 0, 0, bus_options ("{}")), &error));
+  bus_assert_unknown_object (error);
+  g_clear_error (&error);
+  g_assert_null (bus_call (fixture->app, NULL, "", "OpenContext",
+                           g_variant_new ("(s@a{sv})", "short-lived", bus_options ("{}")),
+                           &error));
+  bus_assert_error (error, "NotFound");
+}
+
+static void
+test_append_fork_rollback (Fixture      *fixture,
+                           gconstpointer data)
+{
+  g_autofree char *path = bus_create (fixture->app, bus_options ("{}"));
+  g_autofree char *fork = NULL;
+  g_autofree char *text = NULL;
+  g_autoptr(GVariant) appended = NULL;
+  g_autoptr(GVariant) waited = NULL;
+  g_autoptr(GVariant) forked = NULL;
+  g_autoptr(GVariant) rolled_back = NULL;
+  g_autoptr(GError) error = NULL;
+  guint64 revision;
+  guint32 tokens;
+
+  appended = bus_call_ok (fixture->app, path, ".Context", "Append",
+                          g_variant_new ("(@a(ssa{sv})@a{sv})",
+                                         bus_one_message ("user", "My name is Ann."),
+                                         bus_options ("{}")));
+  g_variant_get (appended, "(u)", &tokens);
+  g_assert_cmpuint (tokens, >, 3);
+  waited = bus_call_ok (fixture->app, path, ".Context", "Append",
+                        g_variant_new ("(@a(ssa{sv})@a{sv})",
+                                       bus_one_message ("assistant", "Hello Ann."),
+                                       bus_options ("{'wait': <true>}")));
+  g_assert_cmpuint (bus_count_messages (fixture->app, path, NULL), ==, 2);
+  revision = bus_get_number (fixture->app, path, ".Context", "Revision");
+  g_assert_cmpuint (revision, ==, 2);
+
+  forked = bus_call_ok (fixture->app, path, ".Context", "Fork",
+                        g_variant_new ("(@a{sv})", bus_options ("{'name': <'copy'>}")));
+  g_variant_get (forked, "(o)", &fork);
+  g_assert_cmpstr (fork, !=, path);
+  g_assert_cmpuint (bus_count_messages (fixture->app, fork, NULL), ==, 2);
+
+  /* the two are apart */
+  text = bus_ask (fixture->app, fork, "What is my name?", bus_options (SHORT), NULL);
+  g_assert_cmpuint (bus_count_messages (fixture->app, fork, NULL), ==, 4);
+  g_assert_cmpuint (bus_count_messages (fixture->app, path, NULL), ==, 2);
+
+  revision = bus_get_number (fixture->app, fork, ".Context", "Revision");
+  g_assert_null (bus_call (fixture->app, fork, ".Context", "Rollback",
+                           g_variant_new ("(u@a{sv})", 1,
+                                          bus_options ("{'if-revision': <uint64 999>}")),
+                           &error));
+  bus_assert_error (error, "Conflict");
+  rolled_back = bus_call_ok (fixture->app, fork, ".Context", "Rollback",
+                             g_variant_new ("(u@a{sv})", 1, bus_options ("{}")));
+  g_assert_cmpuint (bus_count_messages (fixture->app, fork, NULL), ==, 2);
+  g_assert_cmpuint (bus_get_number (fixture->app, fork, ".Context", "Revision"), !=, revision);
+}
+
+static void
+test_request_id (Fixture      *fixture,
+                 gconstpointer data)
+{
+  static const char options[] =
+    "{'max-tokens': <8>, 'temperature': <0>, 'request-id': <'r1'>}";
+  g_autofree char *path = bus_open (fixture->app, "retry");
+  g_autofree char *first = bus_ask (fixture->app, path, "Hello", bus_options (options), NULL);
+  g_autofree char *again = bus_ask (fixture->app, path, "Hello", bus_options (options), NULL);
+  g_autofree char *later = NULL;
+  g_autoptr(GVariant) reply = NULL;
+  g_autoptr(GError) error = NULL;
+
+  g_assert_cmpstr (first, ==, again);
+  g_assert_cmpuint (bus_get_number (fixture->app, path, ".Context", "Revision"), ==, 1);
+  g_assert_cmpuint (bus_count_messages (fixture->app, path, NULL), ==, 2);
+
+  /* also after a restart */
+  bus_rig_end_daemon (fixture->rig, SIGTERM);
+  later = bus_ask (fixture->app, path, "Hello", bus_options (options), NULL);
+  g_assert_cmpstr (first, ==, later);
+  g_assert_cmpuint (bus_get_number (fixture->app, path, ".Context", "Revision"), ==, 1);
+
+  g_assert_null (bus_call (fixture->app, path, ".Context", "Ask",
+                           g_variant_new ("(s@a{sv})", "Hello",
+                                          bus_options ("{'if-revision': <uint64 0>}")),
+                           &error));
+  bus_assert_error (error, "Conflict");
+  reply = bus_call_ok (fixture->app, path, ".Context", "Ask",
+                       g_variant_new ("(s@a{sv})", "Hello",
+                                      bus_options ("{'if-revision': <uint64 1>,"
+                                                   " 'max-tokens': <2>}")));
+  g_assert_cmpuint (bus_get_number (fixture->app, path, ".Context", "Revision"), ==, 2);
+}
+
+/* --- streams --- */
+
+static void
+test_stream_lines (Fixture      *fixture,
+                   gconstpointer data)
+{
+  g_autofree char *path = bus_open (fixture->app, "lines");
+  g_autofree char *generation = NULL;
+  g_autofree char *last = NULL;
+  g_autofree char *state = NULL;
+  g_autoptr(GString) all = NULL;
+  g_autoptr(GString) text = g_string_new (NULL);
+  g_autoptr(LlmsvcLineReader) reader = llmsvc_line_reader_new ();
+  g_autoptr(GError) error = NULL;
+  LlmsvcLine line;
+  guint n_done = 0;
+  int fd;
+
+  generation = bus_generate (fixture->app, path, "Hello, how are you?", bus_options (SHORT), &fd,
+                             &error);
+  g_assert_no_error (error);
+  g_assert_true (g_str_has_prefix (generation, LLMSVC_GENERATIONS_PATH "/"));
+  all = bus_read_all (fd);
+
+  g_assert_true (llmsvc_line_reader_push (reader, all->str, all->len, &error));
+  while (llmsvc_line_reader_next (reader, &line, &error))
+    {
+      g_assert_cmpuint (n_done, ==, 0);
+      if (line.kind == LLMSVC_LINE_TEXT)
+        g_string_append (text, line.text);
+      else if (line.kind == LLMSVC_LINE_DONE)
+        n_done++;
+      llmsvc_line_clear (&line);
+    }
+  g_assert_no_error (error);
+  g_assert_cmpuint (n_done, ==, 1);
+
+  /* the end of the pipe follows the commit */
+  g_assert_cmpuint (bus_get_number (fixture->app, path, ".Context", "Revision"), ==, 1);
+  g_assert_cmpuint (bus_count_messages (fixture->app, path, &last), ==, 2);
+  g_assert_cmpstr (last, ==, text->str);
+  g_assert_true (g_utf8_validate (text->str, -1, NULL));
+}
+
+static void
+test_stream_text (Fixture      *fixture,
+                  gconstpointer data)
+{
+  g_autofree char *path = bus_open (fixture->app, "text");
+  g_autofree char *generation = NULL;
+  g_autofree char *last = NULL;
+  g_autoptr(GString) all = NULL;
+  g_autoptr(GError) error = NULL;
+  int fd;
+
+  generation = bus_generate (
+    fixture->app, path, "Hello, how are you?",
+    bus_options ("{'max-tokens': <12>, 'temperature': <0>, 'stream': <'text'>}"), &fd, &error);
+  g_assert_no_error (error);
+  all = bus_read_all (fd);
+  g_assert_cmpuint (bus_count_messages (fixture->app, path, &last), ==, 2);
+  g_assert_cmpstr (last, ==, all->str);
+}
+
+static void
+test_cancel (Fixture      *fixture,
+             gconstpointer data)
+{
+  g_autofree char *path = bus_open (fixture->app, "cancelled");
+
+  for (guint keep = 0; keep < 2; keep++)
+    {
+      g_autofree char *generation = NULL;
+      g_autofree char *last = NULL;
+      g_autoptr(GVariant) state = NULL;
+      g_autoptr(GVariant) cancelled = NULL;
+      g_autoptr(GVariant) later = NULL;
+      g_autoptr(GString) rest = NULL;
+      g_autoptr(GError) error = NULL;
+      int fd;
+
+      generation = bus_generate (fixture->app, path, "Tell me a very long story",
+                                 keep ? bus_options (BUS_LONG_ANSWER ", 'on-cancel': <'keep'>}")
+                                      : bus_options (BUS_LONG_ANSWER "}"),
+                                 &fd, &error);
+      g_assert_no_error (error);
+      bus_read_one (fd);
+      state = bus_get (fixture->app, generation, ".Generation", "State");
+      g_assert_cmpstr (g_variant_get_string (state, NULL), ==, "writing");
+
+      cancelled = bus_call_ok (fixture->app, generation, ".Generation", "Cancel",
+                               g_variant_new ("(@a{sv})", bus_options ("{}")));
+      /* the turn is settled by now, and there is no answer under way any more */
+      g_assert_cmpuint (bus_count_messages (fixture->app, path, &last), ==, keep ? 2 : 0);
+      rest = bus_read_all (fd);
+      if (keep)
+        {
+          g_assert_nonnull (strstr (rest->str, "\"done\""));
+          g_assert_nonnull (strstr (rest->str, "cancelled"));
+          g_assert_cmpuint (strlen (last), >, 0);
+        }
+      g_assert_null (bus_call (fixture->app, generation, "org.freedesktop.DBus.Properties", "Get",
+                               g_variant_new ("(ss)", LLMSVC_GENERATION_INTERFACE, "State"),
+                               &error));
+      bus_assert_unknown_object (error);
+    }
+
+  /* the context goes on */
+  g_free (bus_ask (fixture->app, path, "Hello", bus_options (SHORT), NULL));
+  g_assert_cmpuint (bus_count_messages (fixture->app, path, NULL), ==, 4);
+}
+
+/* Closing the pipe cancels, and one context answers one call at a time. */
+static void
+test_close_pipe (Fixture      *fixture,
+                 gconstpointer data)
+{
+  g_autofree char *path = bus_open (fixture->app, "closed-pipe");
+  g_autofree char *generation = NULL;
+  g_autofree char *second = NULL;
+  g_autofree char *text = NULL;
+  g_autoptr(GError) error = NULL;
+  int fd, other_fd;
+
+  generation = bus_generate (fixture->app, path, "Tell me a very long story",
+                             bus_options (BUS_LONG_ANSWER "}"), &fd, &error);
+  g_assert_no_error (error);
+  bus_read_one (fd);
+  second = bus_generate (fixture->app, path, "And another one", bus_options (SHORT), &other_fd,
+                         &error);
+  g_assert_null (second);
+  bus_assert_error (error, "ContextBusy");
+  close (fd);
+
+  while (text == NULL)
+    {
+      g_autoptr(GError) busy = NULL;
+      g_autoptr(GVariant) reply =
+        bus_call (fixture->app, path, ".Context", "Ask",
+                  g_variant_new ("(s@a{sv})", "Hello", bus_options (SHORT)), &busy);
+
+      if (reply != NULL)
+        g_variant_get (reply, "(s@a{sv})", &text, NULL);
+      else
+        bus_assert_error (busy, "ContextBusy");
+    }
+  g_assert_cmpuint (bus_count_messages (fixture->app, path, NULL), ==, 2);
+}
+
+int
+main (int   argc,
+      char *argv[])
+{
+  static const struct
+  {
+    const char *path;
+    void (*test) (Fixture *fixture, gconstpointer data);
+  } tests[] = {
+    { "/bus/contexts/context", test_context },
+    { "/bus/contexts/named", test_named },
+    { "/bus/contexts/close", test_close },
+    { "/bus/contexts/append-fork-rollback", test_append_fork_rollback },
+    { "/bus/contexts/request-id", test_request_id },
+    { "/bus/contexts/stream-lines", test_stream_lines },
+    { "/bus/contexts/stream-text", test_stream_text },
+    { "/bus/contexts/cancel", test_cancel },
+    { "/bus/contexts/close-pipe", test_close_pipe },
+  };
+
+  g_test_init (&argc, &argv, NULL);
+
+  for (guint i = 0; i < G_N_ELEMENTS (tests); i++)
+    g_test_add (tests[i].path, Fixture, NULL, set_up, tests[i].test, tear_down);
+
+  return g_test_run ();
+}

@@ -986,7 +986,7 @@ test_select_model (Fixture      *fixture,
   guint n_demo;
 
   llm_test_model_write (&shape, path);
-  g_assert_true (g_file_set_contents (broken, "GGUF, almost", -1, NULL));
+  g_assert_true (g_file_set_contents (broken, "no such thing", -1, NULL));
   stop_engine (&fixture->engine);
   g_strfreev (settings->model_folders);
   settings->model_folders = g_strdupv ((char *[]) { (char *) g_getenv ("LLM_MODEL_DIR"), folder, NULL });

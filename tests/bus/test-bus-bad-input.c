@@ -273,7 +273,7 @@ make_call (Fixture       *fixture,
            const BadCall *call,
            char         **name)
 {
-  g_autoptr(GVariant) arguments = g_variant_ref_sink (make_arguments (call));
+  g_autoptr(GVariant) arguments = make_arguments (call);
   g_autoptr(GVariant) reply = NULL;
   GError *error = NULL;
 
@@ -377,7 +377,6 @@ test_invalid_utf8 (void)
   g_autoptr(GDBusMessage) hello = NULL;
   g_autoptr(GDBusMessage) call = NULL;
   g_autoptr(GError) error = NULL;
-  g_autofree char *line = NULL;
   g_autofree char *uid = g_strdup_printf ("%u", getuid ());
   g_autoptr(GString) auth = g_string_new (NULL);
   GInputStream *in;

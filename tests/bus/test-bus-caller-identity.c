@@ -75,7 +75,7 @@ typedef struct
 
 static const Case cgroup_cases[] = {
   /* flatpak, unified and version 1, an id with escaped dashes */
-  { "0::/user.slice/user-1000.slice/user@1000.service/app.slice/app-flatpak-org.gimp.GIMP-4711.scope\n",
+  { "0::/user.slice/user@1000.service/app.slice/app-flatpak-org.gimp.GIMP-4711.scope\n",
     LLM_BUS_APP_FLATPAK, "org.gimp.GIMP" },
   { "2:cpu:/\n1:name=systemd:/user.slice/app-flatpak-org.gimp.GIMP-4711.scope\n0::/\n",
     LLM_BUS_APP_FLATPAK, "org.gimp.GIMP" },
@@ -191,6 +191,7 @@ test_app_id (void)
   g_assert_false (llm_bus_identity_is_app_id ("naïve"));
 }
 
+#define BAD_STAT "42 (x) S 1 42 42 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 -5 0 0\n"
 #define STAT "42 (a) b (c) S 1 42 42 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 98765 0 0\n"
 
 static void
@@ -222,8 +223,7 @@ test_unreadable (Fixture      *fixture,
                  gconstpointer data)
 {
   static const char *const bad_stats[] = { "", "42", "42 (x", "42 (x)", "42 (x) S 1 2",
-                                           "42 (x) S 1 42 42 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 "
-                                           "-5 0 0\n" };
+                                           BAD_STAT };
   g_autofree char *app_id = NULL;
 
   g_assert_cmpint (llm_bus_identity_read (fixture->root, 42, NULL, fixture->folders, &app_id), ==,

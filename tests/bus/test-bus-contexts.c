@@ -302,7 +302,6 @@ test_stream_lines (Fixture      *fixture,
   g_autofree char *path = bus_open (fixture->app, "lines");
   g_autofree char *generation = NULL;
   g_autofree char *last = NULL;
-  g_autofree char *state = NULL;
   g_autoptr(GString) all = NULL;
   g_autoptr(GString) text = g_string_new (NULL);
   g_autoptr(LlmsvcLineReader) reader = llmsvc_line_reader_new ();
@@ -369,7 +368,6 @@ test_cancel (Fixture      *fixture,
       g_autofree char *last = NULL;
       g_autoptr(GVariant) state = NULL;
       g_autoptr(GVariant) cancelled = NULL;
-      g_autoptr(GVariant) later = NULL;
       g_autoptr(GString) rest = NULL;
       g_autoptr(GError) error = NULL;
       int fd;

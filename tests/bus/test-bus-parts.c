@@ -74,7 +74,6 @@ static void
 test_stream_lines (void)
 {
   g_autoptr(GVariant) results = NULL;
-  g_autoptr(GError) error = NULL;
   g_autofree char *text = NULL;
   g_autofree char *end = NULL;
   guint drained = 0, closed = 0;

@@ -351,6 +351,7 @@ test_trim_rate (Fixture      *fixture,
         bus_call (fixture->app, NULL, ".Memory", "Trim",
                   g_variant_new ("(s@a{sv})", "low", bus_options ("{}")), &error);
 
+      g_assert_true ((reply == NULL) == (error != NULL));
       n++;
       g_assert_cmpuint (n, <, 1000);
     }
@@ -370,6 +371,7 @@ test_admin (Fixture      *fixture,
   g_autoptr(GError) error = NULL;
   gboolean is_found = FALSE;
 
+  g_assert_nonnull (path);
   listed = bus_call_ok (fixture->app, NULL, ".Admin", "ListApps",
                         g_variant_new ("(@a{sv})", bus_options ("{}")));
   apps = g_variant_get_child_value (listed, 0);

@@ -11,6 +11,7 @@
 #include "bus/llm-bus-caller.h"
 #include "common/llmsvc-error.h"
 #include "common/llmsvc-names.h"
+#include "engine/llm-buffer-sink.h"
 
 LlmBusCall *
 llm_bus_call_ref (LlmBusCall *self)
@@ -191,4 +192,24 @@ llm_bus_call_begin (LlmBus                *bus,
   llm_bus_identify (bus, g_dbus_method_invocation_get_sender (invocation),
                     g_str_equal (interface->name, LLMSVC_CONTEXT_INTERFACE), on_caller_found,
                     self);
+}
+
+static void
+on_answered (const char   *text,
+             GVariant     *results,
+             const GError *error,
+             gpointer      data)
+{
+  LlmBusCall *self = data;
+
+  if (error != NULL)
+    llm_bus_call_return_error (self, g_error_copy (error));
+  else
+    llm_bus_call_return (self, g_variant_new ("(s@a{sv})", text, results));
+}
+
+LlmSink *
+llm_bus_call_new_sink (LlmBusCall *self)
+{
+  return llm_buffer_sink_new (on_answered, llm_bus_call_ref (self), (GDestroyNotify) llm_bus_call_unref);
 }

@@ -12,6 +12,7 @@
 
 #include "bus/llm-bus-interface.h"
 #include "bus/llm-bus.h"
+#include "engine/llm-sink.h"
 
 G_BEGIN_DECLS
 
@@ -68,5 +69,8 @@ void        llm_bus_call_return_error (LlmBusCall            *self,
 GError     *llm_bus_unknown_object    (const char            *path);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmBusCall, llm_bus_call_unref)
+
+/* (transfer full): a sink whose end is the reply: the text and its results, or the error. */
+LlmSink    *llm_bus_call_new_sink     (LlmBusCall            *self);
 
 G_END_DECLS

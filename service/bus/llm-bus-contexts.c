@@ -13,7 +13,6 @@
 #include "bus/llm-bus-stream.h"
 #include "common/llmsvc-error.h"
 #include "common/llmsvc-names.h"
-#include "engine/llm-buffer-sink.h"
 
 struct _LlmBusContexts
 {
@@ -236,21 +235,7 @@ handle_generate (LlmBusCall *call)
                               on_generating, llm_bus_call_ref (call));
 }
 
-static void
-on_answered (const char   *text,
-             GVariant     *results,
-             const GError *error,
-             gpointer      data)
-{
-  LlmBusCall *call = data;
-
-  if (error != NULL)
-    llm_bus_call_return_error (call, g_error_copy (error));
-  else
-    llm_bus_call_return (call, g_variant_new ("(s@a{sv})", text, results));
-}
-
-/* The reply is on_answered()'s, unless the answer is not admitted. */
+/* The reply is the sink's, unless the answer is not admitted. */
 static void
 on_asking (GObject      *source,
            GAsyncResult *result,
@@ -285,8 +270,7 @@ handle_ask (LlmBusCall *call)
   g_variant_builder_add (&builder, "(ssa{sv})", "user", prompt, NULL);
   messages = g_variant_ref_sink (g_variant_builder_end (&builder));
 
-  sink = llm_buffer_sink_new (on_answered, llm_bus_call_ref (call),
-                              (GDestroyNotify) llm_bus_call_unref);
+  sink = llm_bus_call_new_sink (call);
   llm_context_generate_async (call->object, call->caller, messages, call->options, sink, on_asking,
                               llm_bus_call_ref (call));
 }

@@ -11,7 +11,6 @@
 #include "bus/llm-bus-models.h"
 #include "common/llmsvc-names.h"
 #include "config.h"
-#include "engine/llm-buffer-sink.h"
 
 static GVariant *
 get_version (LlmBus  *bus,
@@ -194,21 +193,7 @@ handle_list_contexts (LlmBusCall *call)
                                   llm_bus_call_ref (call));
 }
 
-static void
-on_completed (const char   *text,
-              GVariant     *results,
-              const GError *error,
-              gpointer      data)
-{
-  LlmBusCall *call = data;
-
-  if (error != NULL)
-    llm_bus_call_return_error (call, g_error_copy (error));
-  else
-    llm_bus_call_return (call, g_variant_new ("(s@a{sv})", text, results));
-}
-
-/* The reply is on_completed()'s, unless the answer is not admitted. */
+/* The reply is the sink's, unless the answer is not admitted. */
 static void
 on_completing (GObject      *source,
                GAsyncResult *result,
@@ -233,8 +218,7 @@ handle_complete (LlmBusCall *call)
   if (!check_texts (call, NULL, prompt))
     return;
 
-  sink = llm_buffer_sink_new (on_completed, llm_bus_call_ref (call),
-                              (GDestroyNotify) llm_bus_call_unref);
+  sink = llm_bus_call_new_sink (call);
   llm_engine_complete_async (call->bus->engine, call->caller, prompt, call->options, sink,
                              on_completing, llm_bus_call_ref (call));
 }

@@ -11,8 +11,6 @@
 #include "base/llm-clock.h"
 #include "base/llm-sysinfo.h"
 #include "common/llmsvc-error.h"
-#include "engine/llm-text-reclaimer.h"
-#include "engine/llm-weights-reclaimer.h"
 
 void
 llm_engine_get_memory (LlmEngine        *self,
@@ -257,15 +255,7 @@ on_tick (gpointer data)
 void
 llm_engine_memory_start (LlmEngine *self)
 {
-  g_autoptr(LlmReclaimer) scratch = llm_executor_new_scratch_reclaimer (self->executor);
-  g_autoptr(LlmReclaimer) kv = llm_executor_new_kv_reclaimer (self->executor);
-  g_autoptr(LlmReclaimer) text = llm_text_reclaimer_new (self);
-  g_autoptr(LlmReclaimer) weights = llm_weights_reclaimer_new (self);
-
-  llm_governor_add (self->governor, scratch);
-  llm_governor_add (self->governor, kv);
-  llm_governor_add (self->governor, text);
-  llm_governor_add (self->governor, weights);
+  llm_engine_add_reclaimers (self);
   apply_budget (self, self->settings->budget);
   self->pressure = llm_pressure_read (NULL);
   llm_engine_get_memory (self, &self->told);

@@ -116,6 +116,9 @@ void      llm_engine_memory_caller_gone (LlmEngine        *self,
 /* After a job ended: gives back again what a held trim took. */
 void      llm_engine_memory_job_ended (LlmEngine          *self);
 
+/* llm-engine-reclaimers.c */
+void      llm_engine_add_reclaimers   (LlmEngine          *self);
+
 /* llm-engine-apps.c */
 LlmApp   *llm_engine_get_app          (LlmEngine          *self,
                                        guint32             uid,

@@ -92,11 +92,4 @@ void        llm_executor_report      (LlmExecutor   *self,
                                       guint64        freed,
                                       gpointer       data);
 
-/* llm-executor.c: from the main thread, for the reclaimers */
-void        llm_executor_give        (LlmExecutor   *self,
-                                      gboolean       is_scratch,
-                                      guint64        bytes,
-                                      LlmReclaimDone done,
-                                      gpointer       data);
-
 G_END_DECLS

@@ -20,7 +20,7 @@ typedef struct
   LlmExecutor *executor;   /* (unowned) */
   LlmModel *model;         /* (nullable) (owned) */
   LlmWeights *weights;     /* (nullable) (owned) */
-  guint64 from;
+  guint64 from;            /* a session, or bytes */
   guint64 to;
   LlmReclaimDone done;     /* (nullable) */
   gpointer data;
@@ -130,7 +130,7 @@ fork_session (gpointer data)
 }
 
 static void
-give_scratch (gpointer data)
+run_give_scratch (gpointer data)
 {
   Command *command = data;
   LlmExecutor *self = command->executor;
@@ -141,7 +141,7 @@ give_scratch (gpointer data)
 }
 
 static void
-give_kv (gpointer data)
+run_give_kv (gpointer data)
 {
   Command *command = data;
   LlmExecutor *self = command->executor;
@@ -297,20 +297,42 @@ llm_executor_fork_session (LlmExecutor *self,
   llm_mailbox_post (self->inbox, fork_session, command, (GDestroyNotify) command_free);
 }
 
+guint64
+llm_executor_get_scratch (LlmExecutor *self)
+{
+  return __atomic_load_n (&self->scratch_bytes, __ATOMIC_RELAXED);
+}
+
+guint64
+llm_executor_get_idle_kv (LlmExecutor *self)
+{
+  return __atomic_load_n (&self->idle_kv_bytes, __ATOMIC_RELAXED);
+}
+
 void
-llm_executor_give (LlmExecutor   *self,
-                   gboolean       is_scratch,
-                   guint64        bytes,
-                   LlmReclaimDone done,
-                   gpointer       data)
+llm_executor_give_scratch (LlmExecutor   *self,
+                           LlmReclaimDone done,
+                           gpointer       data)
+{
+  Command *command = command_new (self);
+
+  command->done = done;
+  command->data = data;
+  llm_mailbox_post (self->inbox, run_give_scratch, command, (GDestroyNotify) command_free);
+}
+
+void
+llm_executor_give_kv (LlmExecutor   *self,
+                      guint64        bytes,
+                      LlmReclaimDone done,
+                      gpointer       data)
 {
   Command *command = command_new (self);
 
   command->from = bytes;
   command->done = done;
   command->data = data;
-  llm_mailbox_post (self->inbox, is_scratch ? give_scratch : give_kv, command,
-                    (GDestroyNotify) command_free);
+  llm_mailbox_post (self->inbox, run_give_kv, command, (GDestroyNotify) command_free);
 }
 
 guint64

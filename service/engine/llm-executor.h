@@ -57,9 +57,17 @@ void         llm_executor_fork_session (LlmExecutor  *self,
                                         guint64       from,
                                         guint64       to);
 
-/* The holders of memory in here, as reclaimers (transfer full). */
-LlmReclaimer *llm_executor_new_scratch_reclaimer (LlmExecutor *self);
-LlmReclaimer *llm_executor_new_kv_reclaimer      (LlmExecutor *self);
+/* Bytes that can be given back: scratch, and context memory that no job uses. */
+guint64      llm_executor_get_scratch  (LlmExecutor  *self);
+guint64      llm_executor_get_idle_kv  (LlmExecutor  *self);
+void         llm_executor_give_scratch (LlmExecutor  *self,
+                                        LlmReclaimDone done,
+                                        gpointer      data);
+/* Least recently used sessions first, until @bytes are freed. */
+void         llm_executor_give_kv      (LlmExecutor  *self,
+                                        guint64       bytes,
+                                        LlmReclaimDone done,
+                                        gpointer      data);
 
 /* Steps and rows computed since the start. Any thread. */
 guint64      llm_executor_get_n_steps  (LlmExecutor  *self);

@@ -4,49 +4,28 @@
 
 #include <glib/gstdio.h>
 
+#include "base/llm-func-reclaimer.h"
+
 /* --- a holder of memory that gives on an idle callback --- */
-
-#define TEST_TYPE_HOLDER (test_holder_get_type ())
-G_DECLARE_FINAL_TYPE (TestHolder, test_holder, TEST, HOLDER, GObject)
-
-struct _TestHolder
-{
-  GObject parent_instance;
-
-  const char *name;
-  LlmReclaimCost cost;
-  guint64 held;
-};
 
 typedef struct
 {
-  TestHolder *holder;
+  LlmReclaimerFuncs funcs;
+  guint64 held;
+} Holder;
+
+typedef struct
+{
+  Holder *holder;
   guint64 bytes;
   LlmReclaimDone done;
   gpointer data;
 } Give;
 
-static void test_holder_iface_init (LlmReclaimerInterface *iface);
-
-G_DEFINE_FINAL_TYPE_WITH_CODE (TestHolder, test_holder, G_TYPE_OBJECT,
-                               G_IMPLEMENT_INTERFACE (LLM_TYPE_RECLAIMER, test_holder_iface_init))
-
-static const char *
-get_name (LlmReclaimer *reclaimer)
-{
-  return TEST_HOLDER (reclaimer)->name;
-}
-
-static LlmReclaimCost
-get_cost (LlmReclaimer *reclaimer)
-{
-  return TEST_HOLDER (reclaimer)->cost;
-}
-
 static guint64
-get_held (LlmReclaimer *reclaimer)
+get_held (gpointer holder)
 {
-  return TEST_HOLDER (reclaimer)->held;
+  return ((Holder *) holder)->held;
 }
 
 static gboolean
@@ -61,7 +40,7 @@ give_now (gpointer data)
 }
 
 static void
-give (LlmReclaimer  *reclaimer,
+give (gpointer       holder,
       guint64        bytes,
       gint64         deadline_us,
       LlmReclaimDone done,
@@ -69,27 +48,8 @@ give (LlmReclaimer  *reclaimer,
 {
   Give *later = g_new (Give, 1);
 
-  *later = (Give) { TEST_HOLDER (reclaimer), bytes, done, data };
+  *later = (Give) { holder, bytes, done, data };
   g_idle_add_full (G_PRIORITY_DEFAULT, give_now, later, g_free);
-}
-
-static void
-test_holder_iface_init (LlmReclaimerInterface *iface)
-{
-  iface->get_name = get_name;
-  iface->get_cost = get_cost;
-  iface->get_held = get_held;
-  iface->give = give;
-}
-
-static void
-test_holder_class_init (TestHolderClass *klass)
-{
-}
-
-static void
-test_holder_init (TestHolder *self)
-{
 }
 
 /* --- --- */
@@ -98,23 +58,23 @@ typedef struct
 {
   LlmLedger *ledger;
   LlmGovernor *governor;
-  TestHolder *weights;
-  TestHolder *kv;
-  TestHolder *scratch;
+  Holder *weights;
+  Holder *kv;
+  Holder *scratch;
 } Fixture;
 
-static TestHolder *
+static Holder *
 add_holder (Fixture       *fixture,
             const char    *name,
             LlmReclaimCost cost,
             guint64        held)
 {
-  TestHolder *holder = g_object_new (TEST_TYPE_HOLDER, NULL);
+  Holder *holder = g_new (Holder, 1);
+  g_autoptr(LlmReclaimer) reclaimer = NULL;
 
-  holder->name = name;
-  holder->cost = cost;
-  holder->held = held;
-  llm_governor_add (fixture->governor, LLM_RECLAIMER (holder));
+  *holder = (Holder) { { name, cost, get_held, give }, held };
+  reclaimer = llm_func_reclaimer_new (&holder->funcs, holder);
+  llm_governor_add (fixture->governor, reclaimer);
   return holder;
 }
 
@@ -135,9 +95,9 @@ tear_down (Fixture      *fixture,
            gconstpointer data)
 {
   g_object_unref (fixture->governor);
-  g_object_unref (fixture->weights);
-  g_object_unref (fixture->kv);
-  g_object_unref (fixture->scratch);
+  g_free (fixture->weights);
+  g_free (fixture->kv);
+  g_free (fixture->scratch);
   llm_ledger_unref (fixture->ledger);
 }
 

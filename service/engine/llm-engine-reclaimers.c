@@ -1,0 +1,124 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* What the engine can give back, as holders of memory: scratch and context memory
+ * at the executor, text that the database also has, and the weights. */
+
+#include "base/llm-func-reclaimer.h"
+#include "engine/llm-context-private.h"
+
+/* --- scratch of the forward pass --- */
+
+static guint64
+get_scratch (gpointer holder)
+{
+  return llm_executor_get_scratch (((LlmEngine *) holder)->executor);
+}
+
+static void
+give_scratch (gpointer       holder,
+              guint64        bytes,
+              gint64         deadline_us,
+              LlmReclaimDone done,
+              gpointer       data)
+{
+  llm_executor_give_scratch (((LlmEngine *) holder)->executor, done, data);
+}
+
+/* --- context memory that no call uses --- */
+
+static guint64
+get_kv (gpointer holder)
+{
+  return llm_executor_get_idle_kv (((LlmEngine *) holder)->executor);
+}
+
+static void
+give_kv (gpointer       holder,
+         guint64        bytes,
+         gint64         deadline_us,
+         LlmReclaimDone done,
+         gpointer       data)
+{
+  llm_executor_give_kv (((LlmEngine *) holder)->executor, bytes, done, data);
+}
+
+/* --- text --- */
+
+static guint64
+get_text (gpointer holder)
+{
+  LlmEngine *self = holder;
+  GHashTableIter iter;
+  LlmContext *context;
+  guint64 held = 0;
+
+  g_hash_table_iter_init (&iter, self->contexts);
+  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &context))
+    held += llm_context_get_forgettable (context);
+  return held;
+}
+
+static void
+give_text (gpointer       holder,
+           guint64        bytes,
+           gint64         deadline_us,
+           LlmReclaimDone done,
+           gpointer       data)
+{
+  LlmEngine *self = holder;
+  GHashTableIter iter;
+  LlmContext *context;
+  guint64 freed = 0;
+
+  g_hash_table_iter_init (&iter, self->contexts);
+  while (freed < bytes && g_hash_table_iter_next (&iter, NULL, (gpointer *) &context))
+    {
+      guint64 held = llm_context_get_forgettable (context);
+
+      if (held > 0)
+        llm_context_forget (context);
+      freed += held;
+    }
+  done (freed, data);
+}
+
+/* --- weights --- */
+
+/* Those that a running call uses can't be given. */
+static guint64
+get_weights (gpointer holder)
+{
+  LlmEngine *self = holder;
+
+  if (self->n_jobs > 0 || self->is_loading || self->model == NULL)
+    return 0;
+  return llm_ledger_get (self->ledger, LLM_HOLDER_WEIGHTS);
+}
+
+static void
+give_weights (gpointer       holder,
+              guint64        bytes,
+              gint64         deadline_us,
+              LlmReclaimDone done,
+              gpointer       data)
+{
+  llm_engine_unload (holder, done, data);
+}
+
+void
+llm_engine_add_reclaimers (LlmEngine *self)
+{
+  static const LlmReclaimerFuncs all[] = {
+    { "scratch", LLM_RECLAIM_FREE, get_scratch, give_scratch },
+    { "kv", LLM_RECLAIM_CHEAP, get_kv, give_kv },
+    { "text", LLM_RECLAIM_CHEAP, get_text, give_text },
+    { "weights", LLM_RECLAIM_COSTLY, get_weights, give_weights },
+  };
+
+  for (guint i = 0; i < G_N_ELEMENTS (all); i++)
+    {
+      g_autoptr(LlmReclaimer) reclaimer = llm_func_reclaimer_new (&all[i], self);
+
+      llm_governor_add (self->governor, reclaimer);
+    }
+}

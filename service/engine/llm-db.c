@@ -239,7 +239,7 @@ set_up (sqlite3 *db,
   /* An acknowledged turn must survive a power cut: WAL with a sync at commit. */
   if (!run_script (db, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"
                        "PRAGMA foreign_keys=ON; PRAGMA trusted_schema=OFF;"
-                       "PRAGMA secure_delete=ON;", error) ||
+                       "PRAGMA secure_delete=ON; PRAGMA wal_autocheckpoint=256;", error) ||
       !read_version (db, &version, error))
     return FALSE;
   if (version == SCHEMA_VERSION)

@@ -7,12 +7,11 @@
  * within a bound: for F32 that of rounding; for Q8_0 that of activations, which
  * llama.cpp rounds to 8 bits and we don't.
  *
- * The Q4_0 goldens are further from the F32 ones than the weights' rounding
- * explains: the same files lose 11 % of perplexity there and 0.7 % here. Most
- * likely llama.cpp's kernels for Q4_0 on processors with AMX made them, which
- * were reported to compute wrongly at that time (its pull request 16315). So
- * they only bound what goes wrong grossly; that Q4_0 is computed right is shown
- * by the tests of the kernels and of the forward pass.
+ * The Q4_0 goldens are wrong: they were made by llama.cpp's AMX kernel for Q4_0,
+ * which until February 2026 (its pull request 19925) multiplied half of the
+ * columns of every full tile of 32 prompt tokens with their neighbours' weights.
+ * With that line corrected, or without AMX, its perplexity is ours (see
+ * test-perplexity.c). So these goldens only bound what goes wrong grossly.
  *
  * LLM_GOLDEN_DIR names a folder with further models, and their goldens in its
  * folder golden/; all of them are then tested too.

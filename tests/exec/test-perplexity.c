@@ -2,8 +2,9 @@
 
 /*
  * Perplexity of held-out text against llama.cpp's, within 0.2 % for F32 and F16
- * and 0.5 % for Q8_0 models. Its figures for Q4_0 are some 10 % too high, for the
- * reason told in test-golden.c: there ours must only not be worse.
+ * and 0.5 % for Q8_0 and Q4_0 models. Its goldens for Q4_0 come from the fault told
+ * in test-golden.c; the figures without it are in a table here, and where there is
+ * none, ours must not be worse.
  *
  * LLM_GOLDEN_DIR names a folder with further models, and golden/ppl.jsonl and
  * the texts beside them; all of its figures are then tested too.
@@ -31,6 +32,18 @@ typedef struct
   double tolerance;  /* relative */
   gboolean is_upper; /* the golden figure only bounds ours from above */
 } Case;
+
+/* Of llama.cpp of February 2025 with the one wrong line of its kernel corrected, or
+ * with its plain CPU kernel instead: both give these figures within 0.02 %. */
+static const struct
+{
+  const char *model;
+  const char *text;
+  double perplexity;
+} corrected[] = {
+  { "llmsvc-demo-8M-Q4_0", "heldout_sgd_chatml.txt", 7.2605 },
+  { "llmsvc-demo-7M-Q4_0", "heldout_sgd_chatml.txt", 7.9171 },
+};
 
 static void
 free_case (gpointer data)
@@ -131,6 +144,12 @@ add_cases (const char *golden_folder,
       c->perplexity = exp (json_object_get_double_member (golden, "nll"));
       c->tolerance = get_tolerance (model);
       c->is_upper = g_str_has_suffix (model, "Q4_0");
+      for (guint j = 0; j < G_N_ELEMENTS (corrected); j++)
+        if (g_str_equal (model, corrected[j].model) && g_str_equal (text, corrected[j].text))
+          {
+            c->perplexity = corrected[j].perplexity;
+            c->is_upper = FALSE;
+          }
       test = g_strdup_printf ("/perplexity/golden/%s/%s", model, text);
       g_test_add_data_func_full (test, c, test_golden, free_case);
     }

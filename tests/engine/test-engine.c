@@ -490,6 +490,35 @@ test_turns (Fixture      *fixture,
   g_assert_cmpuint (count_messages (context), ==, 1);
 }
 
+/* Memory of what was rolled back is not taken for that of what comes instead. */
+static void
+test_other_turn (Fixture      *fixture,
+                 gconstpointer data)
+{
+  const char first[] = "I want a restaurant in San Jose.";
+  const char instead[] = "No, find me a comedy movie with Jim Carrey, please, and a train to Fresno.";
+  g_autoptr(LlmContext) context = create (fixture, "{}");
+  g_autoptr(LlmContext) straight = create (fixture, "{}");
+  g_autoptr(Answer) answer = NULL;
+  g_autoptr(GError) error = NULL;
+  g_autofree char *expected = NULL;
+  guint n_first;
+
+  g_free (ask (fixture, straight, first, GREEDY));
+  expected = ask (fixture, straight, instead, GREEDY);
+
+  g_free (ask (fixture, context, first, GREEDY));
+  n_first = llm_context_get_tokens (context);
+  g_free (ask (fixture, context, "Italian food, and cheap, for four people tomorrow at seven, please.", GREEDY));
+  g_assert_true (rollback (context, 1, &error));
+  answer = begin_ask (fixture, context, instead, GREEDY);
+  WAIT_FOR (answer->is_finished);
+  g_assert_no_error (answer->error);
+  g_assert_cmpstr (answer->text, ==, expected);
+  g_assert_cmpuint (result_uint (answer, "reused-tokens"), >=, n_first);
+  g_assert_cmpuint (result_uint (answer, "reused-tokens"), <, n_first + 8);
+}
+
 static void
 test_append (Fixture      *fixture,
              gconstpointer data)
@@ -1074,6 +1103,7 @@ main (int    argc,
   ADD ("/engine/results", test_results);
   ADD ("/engine/stop-string", test_stop_string);
   ADD ("/engine/turns", test_turns);
+  ADD ("/engine/other-turn", test_other_turn);
   ADD ("/engine/append", test_append);
   ADD ("/engine/cancel", test_cancel);
   ADD ("/engine/deadline", test_deadline);

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "engine-rig.h"
+
+LlmEngine *
+start_engine (const char *state,
+              guint       n_threads)
+{
+  LlmSettings *settings = llm_settings_new ();
+  LlmEngine *engine;
+
+  g_strfreev (settings->model_folders);
+  settings->model_folders = g_strdupv ((char *[]) { (char *) g_getenv ("LLM_MODEL_DIR"), NULL });
+  settings->state_folder = g_strdup (state);
+  settings->n_threads = n_threads;
+  engine = llm_engine_new (settings);
+  llm_engine_start (engine);
+  return engine;
+}
+
+void
+stop_engine (LlmEngine **engine)
+{
+  llm_engine_stop (*engine);
+  g_clear_object (engine);
+}
+
+void
+set_up (Fixture      *fixture,
+        gconstpointer data)
+{
+  fixture->state = g_dir_make_tmp ("llm-test-XXXXXX", NULL);
+  fixture->engine = start_engine (fixture->state, 2);
+  fixture->caller = llm_caller_new (1000, "org.example.App", ":1.1", FALSE, TRUE);
+}
+
+void
+tear_down (Fixture      *fixture,
+           gconstpointer data)
+{
+  if (fixture->engine != NULL)
+    stop_engine (&fixture->engine);
+  llm_caller_unref (fixture->caller);
+  g_free (fixture->state);
+}
+
+void
+on_result (GObject      *source,
+           GAsyncResult *result,
+           gpointer      data)
+{
+  *(GAsyncResult **) data = g_object_ref (result);
+}
+
+/* Options in GVariant's text format. */
+LlmsvcOptions *
+parse_options (const char *text,
+               LlmsvcCall  call)
+{
+  g_autoptr(GError) error = NULL;
+  g_autoptr(GVariant) dict = g_variant_parse (G_VARIANT_TYPE_VARDICT, text, NULL, NULL, &error);
+  LlmsvcOptions *options;
+
+  g_assert_no_error (error);
+  options = llmsvc_options_parse (dict, call, NULL, &error);
+  g_assert_no_error (error);
+  return options;
+}
+
+GVariant *
+user_message (const char *text)
+{
+  GVariantBuilder builder;
+
+  g_variant_builder_init (&builder, G_VARIANT_TYPE ("a(ssa{sv})"));
+  g_variant_builder_add (&builder, "(ssa{sv})", "user", text, NULL);
+  return g_variant_builder_end (&builder);
+}
+
+static void
+on_finished (const char   *text,
+             GVariant     *results,
+             const GError *error,
+             gpointer      data)
+{
+  Answer *answer = data;
+
+  answer->text = g_strdup (text);
+  answer->results = results != NULL ? g_variant_ref (results) : NULL;
+  answer->error = error != NULL ? g_error_copy (error) : NULL;
+  answer->is_finished = TRUE;
+}
+
+Answer *
+answer_new (void)
+{
+  Answer *answer = g_new0 (Answer, 1);
+
+  answer->sink = llm_buffer_sink_new (on_finished, answer, NULL);
+  return answer;
+}
+
+void
+answer_free (Answer *answer)
+{
+  WAIT_FOR (answer->is_finished);
+  g_object_unref (answer->sink);
+  g_clear_object (&answer->generation);
+  g_clear_pointer (&answer->results, g_variant_unref);
+  g_clear_error (&answer->error);
+  g_free (answer->text);
+  g_free (answer);
+}
+
+static void
+on_completing (GObject      *source,
+               GAsyncResult *result,
+               gpointer      data)
+{
+  Answer *answer = data;
+
+  answer->generation = llm_engine_complete_finish (LLM_ENGINE (source), result, &answer->error);
+  if (answer->generation == NULL)
+    answer->is_finished = TRUE;
+}
+
+static void
+on_generating (GObject      *source,
+               GAsyncResult *result,
+               gpointer      data)
+{
+  Answer *answer = data;
+
+  answer->generation = llm_context_generate_finish (LLM_CONTEXT (source), result, &answer->error);
+  if (answer->generation == NULL)
+    answer->is_finished = TRUE;
+}
+
+Answer *
+begin_complete (Fixture    *fixture,
+                const char *prompt,
+                const char *options)
+{
+  Answer *answer = answer_new ();
+  g_autoptr(LlmsvcOptions) parsed = parse_options (options, LLMSVC_CALL_COMPLETE);
+
+  llm_engine_complete_async (fixture->engine, fixture->caller, prompt, parsed, answer->sink,
+                             on_completing, answer);
+  return answer;
+}
+
+Answer *
+begin_ask (Fixture    *fixture,
+           LlmContext *context,
+           const char *prompt,
+           const char *options)
+{
+  Answer *answer = answer_new ();
+  g_autoptr(LlmsvcOptions) parsed = parse_options (options, LLMSVC_CALL_ASK);
+
+  llm_context_generate_async (context, fixture->caller, user_message (prompt), parsed, answer->sink,
+                              on_generating, answer);
+  return answer;
+}
+
+char *
+complete (Fixture    *fixture,
+          const char *prompt,
+          const char *options)
+{
+  g_autoptr(Answer) answer = begin_complete (fixture, prompt, options);
+
+  WAIT_FOR (answer->is_finished);
+  g_assert_no_error (answer->error);
+  return g_strdup (answer->text);
+}
+
+char *
+ask (Fixture    *fixture,
+     LlmContext *context,
+     const char *prompt,
+     const char *options)
+{
+  g_autoptr(Answer) answer = begin_ask (fixture, context, prompt, options);
+
+  WAIT_FOR (answer->is_finished);
+  g_assert_no_error (answer->error);
+  return g_strdup (answer->text);
+}
+
+LlmContext *
+create (Fixture    *fixture,
+        const char *options)
+{
+  g_autoptr(LlmsvcOptions) parsed = parse_options (options, LLMSVC_CALL_CREATE_CONTEXT);
+  g_autoptr(GAsyncResult) result = NULL;
+  g_autoptr(GError) error = NULL;
+  LlmContext *context;
+
+  llm_engine_create_context_async (fixture->engine, fixture->caller, parsed, on_result, &result);
+  WAIT_FOR (result != NULL);
+  context = llm_engine_create_context_finish (fixture->engine, result, &error);
+  g_assert_no_error (error);
+  return context;
+}
+
+LlmContext *
+open_context (Fixture    *fixture,
+              const char *name,
+              const char *options,
+              GError    **error)
+{
+  g_autoptr(LlmsvcOptions) parsed = parse_options (options, LLMSVC_CALL_OPEN_CONTEXT);
+  g_autoptr(GAsyncResult) result = NULL;
+
+  llm_engine_open_context_async (fixture->engine, fixture->caller, name, parsed, on_result, &result);
+  WAIT_FOR (result != NULL);
+  return llm_engine_open_context_finish (fixture->engine, result, error);
+}
+
+GVariant *
+get_messages (LlmContext *context)
+{
+  g_autoptr(GAsyncResult) result = NULL;
+  g_autoptr(GError) error = NULL;
+  GVariant *messages;
+
+  llm_context_get_messages_async (context, 0, 0, on_result, &result);
+  WAIT_FOR (result != NULL);
+  messages = llm_context_get_messages_finish (context, result, &error);
+  g_assert_no_error (error);
+  return messages;
+}
+
+gsize
+count_messages (LlmContext *context)
+{
+  g_autoptr(GVariant) messages = get_messages (context);
+
+  return g_variant_n_children (messages);
+}
+
+gboolean
+rollback (LlmContext *context,
+          guint       turns,
+          GError    **error)
+{
+  g_autoptr(LlmsvcOptions) options = parse_options ("{}", LLMSVC_CALL_ROLLBACK);
+  g_autoptr(GAsyncResult) result = NULL;
+
+  llm_context_rollback_async (context, turns, options, on_result, &result);
+  WAIT_FOR (result != NULL);
+  return llm_context_rollback_finish (context, result, error);
+}
+
+guint64
+trim (Fixture    *fixture,
+      const char *level)
+{
+  g_autoptr(LlmsvcOptions) options = parse_options ("{}", LLMSVC_CALL_TRIM);
+  g_autoptr(GAsyncResult) result = NULL;
+  g_autoptr(GError) error = NULL;
+  g_autoptr(GVariant) trimmed = NULL;
+  guint64 freed = 0;
+
+  llm_engine_trim_async (fixture->engine, fixture->caller, level, options, on_result, &result);
+  WAIT_FOR (result != NULL);
+  trimmed = llm_engine_trim_finish (fixture->engine, result, &error);
+  g_assert_no_error (error);
+  g_assert_true (g_variant_lookup (trimmed, "freed", "t", &freed));
+  return freed;
+}
+
+gboolean
+set_budget (Fixture    *fixture,
+            guint64     bytes,
+            GError    **error)
+{
+  g_autofree char *text = g_strdup_printf ("{'bytes': <uint64 %" G_GUINT64_FORMAT ">}", bytes);
+  g_autoptr(LlmsvcOptions) options = parse_options (text, LLMSVC_CALL_SET_BUDGET);
+  g_autoptr(GAsyncResult) result = NULL;
+
+  llm_engine_set_budget_async (fixture->engine, fixture->caller, options, on_result, &result);
+  WAIT_FOR (result != NULL);
+  return llm_engine_set_budget_finish (fixture->engine, result, error);
+}
+
+guint
+result_uint (const Answer *answer,
+             const char   *key)
+{
+  guint value = 0;
+
+  g_assert_true (g_variant_lookup (answer->results, key, "u", &value));
+  return value;
+}
+
+const char *
+result_string (const Answer *answer,
+               const char   *key)
+{
+  const char *value = NULL;
+
+  g_assert_true (g_variant_lookup (answer->results, key, "&s", &value));
+  return value;
+}

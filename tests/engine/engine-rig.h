@@ -1,0 +1,66 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* An engine with the shipped model and functions that wait for its answers, for
+ * the tests of the façade. They assert what is not what they test. */
+
+#pragma once
+
+#include "engine/llm-buffer-sink.h"
+#include "engine/llm-engine.h"
+
+typedef struct
+{
+  char *state;          /* folder */
+  LlmEngine *engine;
+  LlmCaller *caller;
+} Fixture;
+
+/* An answer under way. */
+typedef struct
+{
+  LlmSink *sink;
+  LlmGeneration *generation;  /* (nullable) */
+  char *text;
+  GVariant *results;
+  GError *error;
+  gboolean is_finished;
+} Answer;
+
+#define WAIT_FOR(condition)                       \
+  while (!(condition))                            \
+    g_main_context_iteration (NULL, TRUE)
+
+#define GREEDY "{'temperature': <0.0>, 'max-tokens': <uint32 24>}"
+
+LlmEngine *start_engine (const char *state, guint n_threads);
+void stop_engine (LlmEngine **engine);
+void set_up (Fixture *fixture, gconstpointer data);
+void tear_down (Fixture *fixture, gconstpointer data);
+/* Puts a reference of the result where @data points. */
+void on_result (GObject *source, GAsyncResult *result, gpointer data);
+/* Options in GVariant's text format. */
+LlmsvcOptions *parse_options (const char *text, LlmsvcCall call);
+GVariant *user_message (const char *text);
+Answer *answer_new (void);
+void answer_free (Answer *answer);
+Answer *begin_complete (Fixture *fixture, const char *prompt, const char *options);
+Answer *begin_ask (Fixture *fixture,
+                   LlmContext *context,
+                   const char *prompt,
+                   const char *options);
+char *complete (Fixture *fixture, const char *prompt, const char *options);
+char *ask (Fixture *fixture, LlmContext *context, const char *prompt, const char *options);
+LlmContext *create (Fixture *fixture, const char *options);
+LlmContext *open_context (Fixture *fixture,
+                          const char *name,
+                          const char *options,
+                          GError **error);
+GVariant *get_messages (LlmContext *context);
+gsize count_messages (LlmContext *context);
+gboolean rollback (LlmContext *context, guint turns, GError **error);
+guint64 trim (Fixture *fixture, const char *level);
+gboolean set_budget (Fixture *fixture, guint64 bytes, GError **error);
+guint result_uint (const Answer *answer, const char *key);
+const char *result_string (const Answer *answer, const char *key);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (Answer, answer_free)

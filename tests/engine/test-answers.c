@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Answers: their text, results, and readers that stop, with the shipped model. */
+
+#include "engine-rig.h"
+
+#include <string.h>
+
+#include "common/llmsvc-error.h"
+
+static void
+test_same_text (Fixture      *fixture,
+                gconstpointer data)
+{
+  const char sampled[] = "{'seed': <uint64 7>, 'temperature': <1.0>, 'max-tokens': <uint32 24>}";
+  const char other[] = "{'seed': <uint64 8>, 'temperature': <1.5>, 'max-tokens': <uint32 24>}";
+  g_autofree char *first = complete (fixture, "Find me a comedy movie.", sampled);
+  g_autofree char *again = complete (fixture, "Find me a comedy movie.", sampled);
+  g_autofree char *different = complete (fixture, "Find me a comedy movie.", other);
+  g_autofree char *threads = NULL;
+
+  g_assert_cmpstr (first, ==, again);
+  g_assert_cmpstr (first, !=, different);
+  g_assert_true (g_utf8_validate (different, -1, NULL));
+
+  /* One thread or three: the same. */
+  stop_engine (&fixture->engine);
+  fixture->engine = start_engine (fixture->state, 3);
+  threads = complete (fixture, "Find me a comedy movie.", sampled);
+  g_assert_cmpstr (first, ==, threads);
+}
+
+/* A text does not depend on what else runs. */
+static void
+test_beside_others (Fixture      *fixture,
+                    gconstpointer data)
+{
+  const char *const prompts[] = {
+    "Find me a comedy movie.", "I want a restaurant in San Jose.", "What is the weather?",
+    "Book a train to Fresno for tomorrow, two people, please.", "Hello!",
+  };
+  char *alone[G_N_ELEMENTS (prompts)];
+  Answer *answers[G_N_ELEMENTS (prompts) * 2];
+
+  for (guint i = 0; i < G_N_ELEMENTS (prompts); i++)
+    alone[i] = complete (fixture, prompts[i], GREEDY);
+  for (guint i = 0; i < G_N_ELEMENTS (answers); i++)
+    answers[i] = begin_complete (fixture, prompts[i % G_N_ELEMENTS (prompts)], GREEDY);
+  for (guint i = 0; i < G_N_ELEMENTS (answers); i++)
+    {
+      WAIT_FOR (answers[i]->is_finished);
+      g_assert_no_error (answers[i]->error);
+      g_assert_cmpstr (answers[i]->text, ==, alone[i % G_N_ELEMENTS (prompts)]);
+      answer_free (answers[i]);
+    }
+  for (guint i = 0; i < G_N_ELEMENTS (prompts); i++)
+    g_free (alone[i]);
+}
+
+static void
+test_results (Fixture      *fixture,
+              gconstpointer data)
+{
+  g_autoptr(Answer) answer = begin_complete (fixture, "Find me a comedy movie.",
+                                             "{'temperature': <0.0>, 'max-tokens': <uint32 3>, 'colour': <1>}");
+  g_auto(GStrv) ignored = NULL;
+  double ttft = 0;
+
+  WAIT_FOR (answer->is_finished);
+  g_assert_no_error (answer->error);
+  g_assert_cmpstr (result_string (answer, "finish-reason"), ==, "length");
+  g_assert_cmpuint (result_uint (answer, "output-tokens"), ==, 3);
+  g_assert_cmpuint (result_uint (answer, "prompt-tokens"), >, 8);
+  g_assert_cmpuint (result_uint (answer, "reused-tokens"), ==, 0);
+  g_assert_true (g_variant_lookup (answer->results, "ttft-ms", "d", &ttft));
+  g_assert_cmpfloat (ttft, >, 0);
+  g_assert_true (g_variant_lookup (answer->results, "ignored", "^as", &ignored));
+  g_assert_cmpstr (ignored[0], ==, "colour");
+}
+
+static void
+test_stop_string (Fixture      *fixture,
+                  gconstpointer data)
+{
+  g_autoptr(LlmContext) context = create (fixture, "{}");
+  g_autofree char *whole = complete (fixture, "Find me a comedy movie.", GREEDY);
+  g_autoptr(Answer) answer = NULL;
+  g_autofree char *options = NULL;
+  g_autofree char *stop = g_strndup (whole + strlen (whole) / 2, 4);
+  g_autofree char *next = NULL;
+
+  options = g_strdup_printf ("{'temperature': <0.0>, 'stop': <['%s']>}", stop);
+  answer = begin_ask (fixture, context, "Find me a comedy movie.", options);
+  WAIT_FOR (answer->is_finished);
+  g_assert_no_error (answer->error);
+  g_assert_cmpstr (result_string (answer, "finish-reason"), ==, "stop");
+  g_assert_null (strstr (answer->text, stop));
+  g_assert_cmpuint (strlen (answer->text), ==, strstr (whole, stop) - whole);
+  /* The conversation goes on behind what was shown. */
+  next = ask (fixture, context, "And now?", GREEDY);
+  g_assert_cmpuint (count_messages (context), ==, 4);
+}
+
+
+/* --- a sink that fills up --- */
+
+#define TEST_TYPE_SINK (test_sink_get_type ())
+G_DECLARE_FINAL_TYPE (TestSink, test_sink, TEST, SINK, GObject)
+
+struct _TestSink
+{
+  GObject parent_instance;
+
+  GString *text;
+  gboolean is_full;
+  gboolean is_finished;
+};
+
+static void test_sink_iface_init (LlmSinkInterface *iface);
+
+G_DEFINE_FINAL_TYPE_WITH_CODE (TestSink, test_sink, G_TYPE_OBJECT,
+                               G_IMPLEMENT_INTERFACE (LLM_TYPE_SINK, test_sink_iface_init))
+
+static gboolean
+test_sink_accept (LlmSink    *sink,
+                  const char *text,
+                  gsize       length)
+{
+  TestSink *self = TEST_SINK (sink);
+
+  g_string_append_len (self->text, text, length);
+  return !self->is_full;
+}
+
+static void
+test_sink_finish (LlmSink      *sink,
+                  GVariant     *results,
+                  const GError *error)
+{
+  TEST_SINK (sink)->is_finished = TRUE;
+  g_assert_no_error (error);
+}
+
+static void
+test_sink_iface_init (LlmSinkInterface *iface)
+{
+  iface->accept = test_sink_accept;
+  iface->finish = test_sink_finish;
+}
+
+static void
+test_sink_finalize (GObject *object)
+{
+  g_string_free (TEST_SINK (object)->text, TRUE);
+  G_OBJECT_CLASS (test_sink_parent_class)->finalize (object);
+}
+
+static void
+test_sink_class_init (TestSinkClass *klass)
+{
+  G_OBJECT_CLASS (klass)->finalize = test_sink_finalize;
+}
+
+static void
+test_sink_init (TestSink *self)
+{
+  self->text = g_string_new (NULL);
+}
+
+static void
+test_parked (Fixture      *fixture,
+             gconstpointer data)
+{
+  g_autoptr(LlmsvcOptions) options = parse_options (GREEDY, LLMSVC_CALL_COMPLETE);
+  g_autofree char *expected = complete (fixture, "Find me a comedy movie.", GREEDY);
+  g_autofree char *other = NULL;
+  g_autoptr(TestSink) sink = g_object_new (TEST_TYPE_SINK, NULL);
+  g_autoptr(GAsyncResult) result = NULL;
+  g_autoptr(LlmGeneration) generation = NULL;
+  gsize length;
+
+  sink->is_full = TRUE;
+  llm_engine_complete_async (fixture->engine, fixture->caller, "Find me a comedy movie.", options,
+                             LLM_SINK (sink), on_result, &result);
+  WAIT_FOR (result != NULL);
+  generation = llm_engine_complete_finish (fixture->engine, result, NULL);
+  WAIT_FOR (llm_generation_get_state (generation) == LLM_GENERATION_PARKED);
+
+  /* Others go on, this one stands still. */
+  other = complete (fixture, "I want a restaurant in San Jose.", GREEDY);
+  length = sink->text->len;
+  g_free (complete (fixture, "Hello!", GREEDY));
+  g_assert_cmpuint (sink->text->len, ==, length);
+  g_assert_cmpuint (sink->text->len, <, strlen (expected));
+  g_assert_false (sink->is_finished);
+
+  sink->is_full = FALSE;
+  llm_sink_emit_drained (LLM_SINK (sink));
+  WAIT_FOR (sink->is_finished);
+  g_assert_cmpstr (sink->text->str, ==, expected);
+}
+
+#define ADD(path, func) g_test_add (path, Fixture, NULL, set_up, func, tear_down)
+
+int
+main (int    argc,
+      char **argv)
+{
+  g_test_init (&argc, &argv, NULL);
+  ADD ("/engine/same-text", test_same_text);
+  ADD ("/engine/beside-others", test_beside_others);
+  ADD ("/engine/results", test_results);
+  ADD ("/engine/stop-string", test_stop_string);
+  ADD ("/engine/parked", test_parked);
+  return g_test_run ();
+}

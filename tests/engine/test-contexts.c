@@ -1,0 +1,333 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Contexts: turns, cancels, restarts, with the shipped model. */
+
+#include "engine-rig.h"
+
+#include <string.h>
+
+#include "common/llmsvc-error.h"
+
+static void
+test_turns (Fixture      *fixture,
+            gconstpointer data)
+{
+  g_autoptr(LlmContext) context = create (fixture, "{'name': <'notes'>, 'system': <'Be kind.'>}");
+  g_autoptr(LlmsvcOptions) fork_options = parse_options ("{}", LLMSVC_CALL_FORK);
+  g_autofree char *first = ask (fixture, context, "I want a restaurant in San Jose.", GREEDY);
+  g_autoptr(Answer) second = begin_ask (fixture, context, "Italian food, please.", GREEDY);
+  g_autoptr(LlmContext) fork = NULL;
+  g_autoptr(GAsyncResult) result = NULL;
+  g_autoptr(GError) error = NULL;
+  g_autofree char *again = NULL;
+  g_autofree char *in_fork = NULL;
+  guint tokens;
+
+  WAIT_FOR (second->is_finished);
+  g_assert_no_error (second->error);
+  g_assert_cmpuint (result_uint (second, "reused-tokens"), >, 10);
+  g_assert_cmpuint (llm_context_get_revision (context), ==, 2);
+  g_assert_cmpuint (count_messages (context), ==, 5);
+  g_assert_cmpstr (llm_context_get_residency (context), ==, "memory");
+  tokens = llm_context_get_tokens (context);
+  g_assert_cmpuint (tokens, ==, result_uint (second, "prompt-tokens") + result_uint (second, "output-tokens"));
+
+  /* Back, and again: the same answer. */
+  g_assert_true (rollback (context, 1, &error));
+  g_assert_cmpuint (count_messages (context), ==, 3);
+  g_assert_cmpuint (llm_context_get_revision (context), ==, 3);
+  again = ask (fixture, context, "Italian food, please.", GREEDY);
+  g_assert_cmpstr (again, ==, second->text);
+  g_assert_cmpuint (llm_context_get_tokens (context), ==, tokens);
+
+  /* A fork goes on alike and does not disturb its source. */
+  g_assert_true (rollback (context, 1, &error));
+  llm_context_fork_async (context, fixture->caller, fork_options, on_result, &result);
+  WAIT_FOR (result != NULL);
+  fork = llm_context_fork_finish (context, result, &error);
+  g_assert_no_error (error);
+  in_fork = ask (fixture, fork, "Italian food, please.", GREEDY);
+  g_assert_cmpstr (in_fork, ==, second->text);
+  g_assert_cmpuint (count_messages (fork), ==, 5);
+  g_assert_cmpuint (count_messages (context), ==, 3);
+
+  /* The system text stays. */
+  g_assert_false (rollback (context, 2, &error));
+  g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT);
+  g_clear_error (&error);
+  g_assert_true (rollback (context, 1, &error));
+  g_assert_cmpuint (count_messages (context), ==, 1);
+}
+
+/* Memory of what was rolled back is not taken for that of what comes instead. */
+static void
+test_other_turn (Fixture      *fixture,
+                 gconstpointer data)
+{
+  const char first[] = "I want a restaurant in San Jose.";
+  const char instead[] = "No, find me a comedy movie with Jim Carrey, please, and a train to Fresno.";
+  g_autoptr(LlmContext) context = create (fixture, "{}");
+  g_autoptr(LlmContext) straight = create (fixture, "{}");
+  g_autoptr(Answer) answer = NULL;
+  g_autoptr(GError) error = NULL;
+  g_autofree char *expected = NULL;
+  guint n_first;
+
+  g_free (ask (fixture, straight, first, GREEDY));
+  expected = ask (fixture, straight, instead, GREEDY);
+
+  g_free (ask (fixture, context, first, GREEDY));
+  n_first = llm_context_get_tokens (context);
+  g_free (ask (fixture, context, "Italian food, and cheap, for four people tomorrow at seven, please.", GREEDY));
+  g_assert_true (rollback (context, 1, &error));
+  answer = begin_ask (fixture, context, instead, GREEDY);
+  WAIT_FOR (answer->is_finished);
+  g_assert_no_error (answer->error);
+  g_assert_cmpstr (answer->text, ==, expected);
+  g_assert_cmpuint (result_uint (answer, "reused-tokens"), >=, n_first);
+  g_assert_cmpuint (result_uint (answer, "reused-tokens"), <, n_first + 8);
+}
+
+static void
+test_append (Fixture      *fixture,
+             gconstpointer data)
+{
+  const char *const waits[] = { "{'wait': <true>}", "{}" };
+  char *texts[2];
+
+  for (guint i = 0; i < G_N_ELEMENTS (waits); i++)
+    {
+      g_autoptr(LlmContext) context = create (fixture, "{}");
+      g_autoptr(LlmsvcOptions) options = parse_options (waits[i], LLMSVC_CALL_APPEND);
+      g_autoptr(GAsyncResult) result = NULL;
+      g_autoptr(GError) error = NULL;
+      g_autoptr(Answer) answer = NULL;
+      guint tokens = 0;
+
+      llm_context_append_async (context, fixture->caller, user_message ("I live in San Jose."), options,
+                                on_result, &result);
+      WAIT_FOR (result != NULL);
+      g_assert_true (llm_context_append_finish (context, result, &tokens, &error));
+      g_assert_no_error (error);
+      g_assert_cmpuint (tokens, >, 5);
+      g_assert_cmpuint (llm_context_get_tokens (context), ==, tokens);
+      g_assert_cmpuint (llm_context_get_revision (context), ==, 1);
+      /* Without `wait` the next call may come before the text was read in. */
+      answer = begin_ask (fixture, context, "Find a restaurant.", GREEDY);
+      WAIT_FOR (answer->is_finished);
+      g_assert_no_error (answer->error);
+      if (i == 0)
+        g_assert_cmpuint (result_uint (answer, "reused-tokens"), >, 5);
+      texts[i] = g_strdup (answer->text);
+    }
+  g_assert_cmpstr (texts[0], ==, texts[1]);
+  g_free (texts[0]);
+  g_free (texts[1]);
+}
+
+/* Cancelled: the context is as before, unless the caller wants the part kept. */
+static void
+test_cancel (Fixture      *fixture,
+             gconstpointer data)
+{
+  const char long_answer[] = "{'temperature': <2.0>, 'top-k': <uint32 0>, 'min-p': <0.0>, 'top-p': <1.0>, "
+                             "'seed': <uint64 3>, 'logit-bias': <{uint32 4: -100.0, uint32 2: -100.0}>}";
+  const char keeping[] = "{'temperature': <2.0>, 'top-k': <uint32 0>, 'min-p': <0.0>, 'top-p': <1.0>, "
+                         "'seed': <uint64 3>, 'logit-bias': <{uint32 4: -100.0, uint32 2: -100.0}>, "
+                         "'on-cancel': <'keep'>}";
+  g_autoptr(LlmContext) context = create (fixture, "{}");
+  g_autofree char *before = ask (fixture, context, "Hello!", GREEDY);
+  g_autofree char *after = NULL;
+
+  for (guint keeps = 0; keeps < 2; keeps++)
+    {
+      g_autoptr(Answer) answer = begin_ask (fixture, context, "Tell me a story.", keeps ? keeping : long_answer);
+      g_autoptr(GAsyncResult) result = NULL;
+      g_autoptr(Answer) busy = NULL;
+
+      WAIT_FOR (answer->generation != NULL || answer->is_finished);
+      g_assert_no_error (answer->error);
+      WAIT_FOR (llm_generation_get_state (answer->generation) == LLM_GENERATION_WRITING);
+      busy = begin_ask (fixture, context, "And I?", GREEDY);
+      WAIT_FOR (busy->is_finished);
+      g_assert_error (busy->error, LLMSVC_ERROR, LLMSVC_ERROR_CONTEXT_BUSY);
+
+      llm_generation_cancel_async (answer->generation, on_result, &result);
+      WAIT_FOR (result != NULL);
+      g_assert_true (answer->is_finished);
+      g_assert_cmpint (llm_generation_get_state (answer->generation), ==, LLM_GENERATION_DONE);
+      if (keeps && answer->error == NULL)
+        {
+          g_assert_cmpstr (result_string (answer, "finish-reason"), ==, "cancelled");
+          g_assert_cmpuint (llm_context_get_revision (context), ==, 2);
+          g_assert_cmpuint (count_messages (context), ==, 4);
+        }
+      else
+        {
+          g_assert_error (answer->error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED);
+          g_assert_cmpuint (llm_context_get_revision (context), ==, 1);
+          g_assert_cmpuint (count_messages (context), ==, 2);
+        }
+    }
+  after = ask (fixture, context, "Hello!", GREEDY);
+}
+
+static void
+test_deadline (Fixture      *fixture,
+               gconstpointer data)
+{
+  g_autoptr(LlmContext) context = create (fixture, "{}");
+  g_autoptr(Answer) answer = begin_ask (fixture, context, "Tell me a story.",
+                                        "{'deadline-ms': <uint32 1>, 'logit-bias': <{uint32 4: -100.0}>}");
+
+  WAIT_FOR (answer->is_finished);
+  g_assert_error (answer->error, LLMSVC_ERROR, LLMSVC_ERROR_DEADLINE_EXCEEDED);
+  g_assert_cmpuint (llm_context_get_revision (context), ==, 0);
+}
+
+static void
+test_request_id (Fixture      *fixture,
+                 gconstpointer data)
+{
+  const char once[] = "{'request-id': <'r1'>, 'max-tokens': <uint32 9>, 'if-revision': <uint64 0>}";
+  g_autoptr(LlmContext) context = create (fixture, "{}");
+  g_autofree char *first = ask (fixture, context, "Tell me a story.", once);
+  g_autofree char *second = ask (fixture, context, "Tell me a story.", once);
+  g_autoptr(Answer) conflict = begin_ask (fixture, context, "Hello!", "{'if-revision': <uint64 0>}");
+
+  g_assert_cmpstr (first, ==, second);
+  g_assert_cmpuint (llm_context_get_revision (context), ==, 1);
+  g_assert_cmpuint (count_messages (context), ==, 2);
+  WAIT_FOR (conflict->is_finished);
+  g_assert_error (conflict->error, LLMSVC_ERROR, LLMSVC_ERROR_CONFLICT);
+}
+
+/* A named context survives the service, and goes on as if nothing had happened. */
+static void
+test_restart (Fixture      *fixture,
+              gconstpointer data)
+{
+  g_autoptr(GError) error = NULL;
+  g_autofree char *id = NULL;
+  g_autofree char *next = NULL;
+  g_autofree char *undisturbed = NULL;
+  LlmContext *context = create (fixture, "{'name': <'notes'>}");
+  LlmContext *unnamed = create (fixture, "{}");
+  guint tokens;
+
+  g_free (ask (fixture, context, "I want a restaurant in San Jose.", GREEDY));
+  undisturbed = ask (fixture, context, "Italian food, please.", GREEDY);
+  g_assert_true (rollback (context, 1, &error));
+  id = g_strdup (llm_context_get_id (context));
+  tokens = llm_context_get_tokens (context);
+  g_object_unref (context);
+  g_object_unref (unnamed);
+
+  stop_engine (&fixture->engine);
+  fixture->engine = start_engine (fixture->state, 2);
+  context = open_context (fixture, "notes", "{}", &error);
+  g_assert_no_error (error);
+  g_assert_cmpstr (llm_context_get_id (context), ==, id);
+  g_assert_cmpuint (llm_context_get_tokens (context), ==, tokens);
+  g_assert_cmpuint (llm_context_get_revision (context), ==, 3);
+  g_assert_cmpstr (llm_context_get_residency (context), ==, "text");
+  g_assert_cmpuint (count_messages (context), ==, 2);
+  next = ask (fixture, context, "Italian food, please.", GREEDY);
+  g_assert_cmpstr (next, ==, undisturbed);
+  g_object_unref (context);
+}
+
+static void
+test_close (Fixture      *fixture,
+            gconstpointer data)
+{
+  g_autoptr(LlmContext) context = create (fixture, "{'name': <'notes'>}");
+  g_autoptr(Answer) answer = begin_ask (fixture, context, "Tell me a story.", "{'logit-bias': <{uint32 4: -100.0}>}");
+  g_autoptr(GAsyncResult) result = NULL;
+  g_autoptr(GError) error = NULL;
+
+  /* Closing cancels what runs. */
+  WAIT_FOR (answer->generation != NULL);
+  llm_context_close_async (context, on_result, &result);
+  WAIT_FOR (result != NULL);
+  g_assert_true (llm_context_close_finish (context, result, &error));
+  g_assert_true (answer->is_finished);
+  g_assert_error (answer->error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED);
+
+  g_assert_null (llm_engine_lookup_context (fixture->engine, fixture->caller, llm_context_get_id (context)));
+  g_assert_null (open_context (fixture, "notes", "{}", &error));
+  g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND);
+  stop_engine (&fixture->engine);
+  fixture->engine = start_engine (fixture->state, 2);
+  g_clear_error (&error);
+  g_assert_null (open_context (fixture, "notes", "{}", &error));
+}
+
+static void
+test_isolation (Fixture      *fixture,
+                gconstpointer data)
+{
+  g_autoptr(LlmCaller) app = llm_caller_new (1000, "org.example.Other", ":1.2", FALSE, TRUE);
+  g_autoptr(LlmCaller) user = llm_caller_new (1001, "org.example.App", ":1.3", FALSE, TRUE);
+  g_autoptr(LlmCaller) same = llm_caller_new (1000, "org.example.App", ":1.4", FALSE, TRUE);
+  g_autoptr(LlmContext) named = create (fixture, "{'name': <'notes'>}");
+  g_autoptr(LlmContext) unnamed = create (fixture, "{}");
+  g_autoptr(GPtrArray) mine = llm_engine_get_contexts (fixture->engine, same);
+  g_autoptr(GPtrArray) others = llm_engine_get_contexts (fixture->engine, app);
+
+  g_assert_cmpuint (mine->len, ==, 2);
+  g_assert_cmpuint (others->len, ==, 0);
+  g_assert_null (llm_engine_lookup_context (fixture->engine, app, llm_context_get_id (named)));
+  g_assert_null (llm_engine_lookup_context (fixture->engine, user, llm_context_get_id (named)));
+  g_assert_nonnull (llm_engine_lookup_context (fixture->engine, same, llm_context_get_id (named)));
+
+  /* Whoever leaves takes along only what is unnamed. */
+  llm_engine_caller_gone (fixture->engine, ":1.4");
+  g_assert_nonnull (llm_engine_lookup_context (fixture->engine, same, llm_context_get_id (unnamed)));
+  llm_engine_caller_gone (fixture->engine, ":1.1");
+  g_assert_null (llm_engine_lookup_context (fixture->engine, same, llm_context_get_id (unnamed)));
+  g_assert_nonnull (llm_engine_lookup_context (fixture->engine, same, llm_context_get_id (named)));
+}
+
+static void
+test_full (Fixture      *fixture,
+           gconstpointer data)
+{
+  g_autoptr(LlmContext) context = create (fixture, "{'max-tokens': <uint32 40>}");
+  g_autoptr(GString) text = g_string_new (NULL);
+  g_autoptr(Answer) too_long = NULL;
+  g_autoptr(Answer) filling = NULL;
+
+  for (guint i = 0; i < 100; i++)
+    g_string_append (text, "word ");
+  too_long = begin_ask (fixture, context, text->str, GREEDY);
+  WAIT_FOR (too_long->is_finished);
+  g_assert_error (too_long->error, LLMSVC_ERROR, LLMSVC_ERROR_CONTEXT_FULL);
+  g_assert_nonnull (strstr (too_long->error->message, "40"));
+
+  filling = begin_ask (fixture, context, "Hello!", "{'temperature': <0.0>, 'logit-bias': <{uint32 4: -100.0, uint32 2: -100.0}>}");
+  WAIT_FOR (filling->is_finished);
+  g_assert_no_error (filling->error);
+  g_assert_cmpstr (result_string (filling, "finish-reason"), ==, "context-full");
+  g_assert_cmpuint (llm_context_get_tokens (context), <=, 41);
+}
+
+#define ADD(path, func) g_test_add (path, Fixture, NULL, set_up, func, tear_down)
+
+int
+main (int    argc,
+      char **argv)
+{
+  g_test_init (&argc, &argv, NULL);
+  ADD ("/engine/turns", test_turns);
+  ADD ("/engine/other-turn", test_other_turn);
+  ADD ("/engine/append", test_append);
+  ADD ("/engine/cancel", test_cancel);
+  ADD ("/engine/deadline", test_deadline);
+  ADD ("/engine/request-id", test_request_id);
+  ADD ("/engine/restart", test_restart);
+  ADD ("/engine/close", test_close);
+  ADD ("/engine/isolation", test_isolation);
+  ADD ("/engine/full", test_full);
+  return g_test_run ();
+}

@@ -1,0 +1,277 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Memory, models and quotas, with the shipped model. */
+
+#include "engine-rig.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "common/llmsvc-error.h"
+#include "support/llm-test-gguf.h"
+
+static void
+test_trim (Fixture      *fixture,
+           gconstpointer data)
+{
+  g_autoptr(LlmContext) context = create (fixture, "{}");
+  g_autofree char *first = ask (fixture, context, "I want a restaurant in San Jose.", GREEDY);
+  g_autofree char *second = ask (fixture, context, "Italian food, please.", GREEDY);
+  g_autofree char *again = NULL;
+  g_autoptr(GError) error = NULL;
+  LlmMemoryFigures figures;
+
+  llm_engine_get_memory (fixture->engine, &figures);
+  g_assert_cmpuint (figures.weights, >, 7000000);
+  g_assert_cmpuint (figures.kv_resident, >, 0);
+  g_assert_cmpuint (figures.reclaimable[0] + figures.reclaimable[1] + figures.reclaimable[2], <=, figures.resident);
+
+  g_assert_cmpuint (trim (fixture, "medium"), >, 0);
+  llm_engine_get_memory (fixture->engine, &figures);
+  g_assert_cmpuint (figures.kv_resident, ==, 0);
+  g_assert_cmpuint (figures.weights, >, 0);
+  g_assert_cmpstr (llm_context_get_residency (context), ==, "text");
+
+  g_assert_cmpuint (trim (fixture, "critical"), >, 7000000);
+  llm_engine_get_memory (fixture->engine, &figures);
+  /* All is gone but the text of a context that lives nowhere else. */
+  g_assert_cmpuint (figures.weights + figures.kv_resident, ==, 0);
+  g_assert_cmpuint (figures.resident, <, 2000);
+  g_assert_cmpuint (figures.resident, >, 0);
+  g_assert_cmpstr (llm_engine_get_availability (fixture->engine), ==, "ready");
+
+  /* Nothing was lost. */
+  g_assert_true (rollback (context, 1, &error));
+  again = ask (fixture, context, "Italian food, please.", GREEDY);
+  g_assert_cmpstr (again, ==, second);
+}
+
+static void
+test_budget (Fixture      *fixture,
+             gconstpointer data)
+{
+  g_autoptr(Answer) refused = NULL;
+  g_autoptr(GError) error = NULL;
+  LlmMemoryFigures figures;
+
+  g_free (complete (fixture, "Hello!", GREEDY));
+  g_assert_true (set_budget (fixture, 1000000, &error));
+  llm_engine_get_memory (fixture->engine, &figures);
+  g_assert_cmpuint (figures.resident, <=, 1000000);
+  g_assert_cmpuint (figures.budget, ==, 1000000);
+  refused = begin_complete (fixture, "Hello!", GREEDY);
+  WAIT_FOR (refused->is_finished);
+  g_assert_error (refused->error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY);
+  g_assert_true (set_budget (fixture, 0, &error));
+  g_free (complete (fixture, "Hello!", GREEDY));
+}
+
+/* Context memory that no call uses makes room for a call that needs it. */
+static void
+test_budget_evicts (Fixture      *fixture,
+                    gconstpointer data)
+{
+  g_autoptr(GError) error = NULL;
+  LlmContext *contexts[4];
+
+  g_free (complete (fixture, "Hello!", GREEDY));
+  g_assert_true (set_budget (fixture, 9700000, &error));
+  for (guint i = 0; i < G_N_ELEMENTS (contexts); i++)
+    {
+      contexts[i] = create (fixture, "{}");
+      g_free (ask (fixture, contexts[i], "I want a restaurant in San Jose.", GREEDY));
+    }
+  WAIT_FOR (g_str_equal (llm_context_get_residency (contexts[0]), "text"));
+  g_assert_cmpstr (llm_context_get_residency (contexts[3]), ==, "memory");
+  for (guint i = 0; i < G_N_ELEMENTS (contexts); i++)
+    g_object_unref (contexts[i]);
+}
+
+static void
+test_no_model (void)
+{
+  LlmSettings *settings = llm_settings_new ();
+  Fixture fixture = { .caller = llm_caller_new (0, "", ":1.1", FALSE, TRUE) };
+  g_autoptr(Answer) answer = NULL;
+
+  fixture.engine = llm_engine_new (settings);
+  llm_engine_start (fixture.engine);
+  answer = begin_complete (&fixture, "Hello!", GREEDY);
+  WAIT_FOR (answer->is_finished);
+  g_assert_error (answer->error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MODEL);
+  g_assert_cmpstr (llm_engine_get_availability (fixture.engine), ==, "no-model");
+  stop_engine (&fixture.engine);
+  llm_caller_unref (fixture.caller);
+}
+
+/* A file that comes while the service runs is found by the next call; one that is
+ * cut while in use makes calls fail, until it is whole again. */
+static void
+test_model_comes_and_goes (void)
+{
+  g_autofree char *folder = g_dir_make_tmp ("llm-test-XXXXXX", NULL);
+  g_autofree char *path = g_build_filename (folder, "tiny.gguf", NULL);
+  g_autofree char *half = NULL;
+  LlmSettings *settings = llm_settings_new ();
+  Fixture fixture = { .caller = llm_caller_new (0, "", ":1.1", FALSE, TRUE) };
+  const LlmTestModel shape = { .seed = 1 };
+  g_autoptr(Answer) none = NULL;
+  g_autoptr(Answer) cut = NULL;
+  gsize length;
+
+  g_strfreev (settings->model_folders);
+  settings->model_folders = g_strdupv ((char *[]) { folder, NULL });
+  fixture.engine = llm_engine_new (settings);
+  llm_engine_start (fixture.engine);
+  none = begin_complete (&fixture, "Hello!", "{'max-tokens': <uint32 3>}");
+  WAIT_FOR (none->is_finished);
+  g_assert_error (none->error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MODEL);
+
+  llm_test_model_write (&shape, path);
+  g_free (complete (&fixture, "Hello!", "{'max-tokens': <uint32 3>}"));
+  g_assert_cmpstr (llm_engine_get_availability (fixture.engine), ==, "ready");
+
+  g_assert_true (g_file_get_contents (path, &half, &length, NULL));
+  g_assert_cmpint (truncate (path, length / 2), ==, 0);
+  cut = begin_complete (&fixture, "Hello!", "{'max-tokens': <uint32 3>}");
+  WAIT_FOR (cut->is_finished);
+  g_assert_error (cut->error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL);
+
+  llm_test_model_write (&shape, path);
+  g_free (complete (&fixture, "Hello!", "{'max-tokens': <uint32 3>}"));
+  stop_engine (&fixture.engine);
+  llm_caller_unref (fixture.caller);
+}
+
+static void
+test_broken_model (void)
+{
+  g_autofree char *folder = g_dir_make_tmp ("llm-test-XXXXXX", NULL);
+  LlmSettings *settings = llm_settings_new ();
+  Fixture fixture = { .caller = llm_caller_new (0, "", ":1.1", FALSE, TRUE) };
+  g_autoptr(Answer) answer = NULL;
+
+  settings->model_file = g_build_filename (folder, "broken.gguf", NULL);
+  g_assert_true (g_file_set_contents (settings->model_file, "GGUF\3\0\0\0 what now?", 18, NULL));
+  fixture.engine = llm_engine_new (settings);
+  llm_engine_start (fixture.engine);
+  answer = begin_complete (&fixture, "Hello!", GREEDY);
+  WAIT_FOR (answer->is_finished);
+  g_assert_error (answer->error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL);
+  g_assert_nonnull (strstr (answer->error->message, "broken.gguf"));
+  g_assert_cmpstr (llm_engine_get_availability (fixture.engine), ==, "failed");
+  g_assert_nonnull (strstr (llm_engine_get_availability_reason (fixture.engine), "broken.gguf"));
+  stop_engine (&fixture.engine);
+  llm_caller_unref (fixture.caller);
+}
+
+/* Another model: contexts go on from their text. */
+static void
+test_select_model (Fixture      *fixture,
+                   gconstpointer data)
+{
+  g_autofree char *folder = g_dir_make_tmp ("llm-test-XXXXXX", NULL);
+  g_autofree char *path = g_build_filename (folder, "tiny.gguf", NULL);
+  g_autofree char *broken = g_build_filename (folder, "broken.gguf", NULL);
+  LlmSettings *settings = llm_settings_new ();
+  const LlmTestModel shape = { .seed = 1 };
+  g_autoptr(GAsyncResult) result = NULL;
+  g_autoptr(GAsyncResult) wrong = NULL;
+  g_autoptr(GError) error = NULL;
+  g_autoptr(LlmContext) context = NULL;
+  guint n_demo;
+
+  llm_test_model_write (&shape, path);
+  g_assert_true (g_file_set_contents (broken, "no such thing", -1, NULL));
+  stop_engine (&fixture->engine);
+  g_strfreev (settings->model_folders);
+  settings->model_folders = g_strdupv ((char *[]) { (char *) g_getenv ("LLM_MODEL_DIR"), folder, NULL });
+  settings->state_folder = g_strdup (fixture->state);
+  fixture->engine = llm_engine_new (settings);
+  llm_engine_start (fixture->engine);
+
+  context = create (fixture, "{'name': <'notes'>}");
+  g_free (ask (fixture, context, "Hello!", GREEDY));
+  n_demo = llm_context_get_tokens (context);
+  llm_engine_select_model_async (fixture->engine, "nothing", on_result, &wrong);
+  WAIT_FOR (wrong != NULL);
+  g_assert_false (llm_engine_select_model_finish (fixture->engine, wrong, &error));
+  g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND);
+  g_clear_error (&error);
+  g_clear_object (&wrong);
+  llm_engine_select_model_async (fixture->engine, "broken", on_result, &wrong);
+  WAIT_FOR (wrong != NULL);
+  g_assert_false (llm_engine_select_model_finish (fixture->engine, wrong, &error));
+  g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL);
+  g_clear_error (&error);
+
+  llm_engine_select_model_async (fixture->engine, "tiny", on_result, &result);
+  WAIT_FOR (result != NULL);
+  g_assert_true (llm_engine_select_model_finish (fixture->engine, result, &error));
+  g_assert_no_error (error);
+  g_assert_cmpstr (llm_engine_get_active_model (fixture->engine)->id, ==, "tiny");
+  g_free (ask (fixture, context, "And now?", "{'max-tokens': <uint32 4>}"));
+  g_assert_cmpuint (count_messages (context), ==, 4);
+  g_assert_cmpuint (llm_context_get_tokens (context), !=, n_demo);
+
+  /* The choice survives, too. */
+  stop_engine (&fixture->engine);
+  settings = llm_settings_new ();
+  g_strfreev (settings->model_folders);
+  settings->model_folders = g_strdupv ((char *[]) { (char *) g_getenv ("LLM_MODEL_DIR"), folder, NULL });
+  settings->state_folder = g_strdup (fixture->state);
+  fixture->engine = llm_engine_new (settings);
+  llm_engine_start (fixture->engine);
+  g_free (complete (fixture, "Hello!", "{'max-tokens': <uint32 4>}"));
+  g_assert_cmpstr (llm_engine_get_active_model (fixture->engine)->id, ==, "tiny");
+}
+
+static void
+test_quota (Fixture      *fixture,
+            gconstpointer data)
+{
+  g_autoptr(LlmsvcOptions) options = parse_options ("{'contexts': <uint32 1>, 'calls': <uint32 1>}",
+                                                    LLMSVC_CALL_SET_QUOTA);
+  g_autoptr(LlmsvcOptions) none = parse_options ("{}", LLMSVC_CALL_CREATE_CONTEXT);
+  g_autoptr(GAsyncResult) result = NULL;
+  g_autoptr(GAsyncResult) refused = NULL;
+  g_autoptr(GError) error = NULL;
+  g_autoptr(LlmContext) context = NULL;
+  g_autoptr(Answer) first = NULL;
+  g_autoptr(Answer) second = NULL;
+
+  llm_engine_set_quota_async (fixture->engine, 1000, "org.example.App", options, on_result, &result);
+  WAIT_FOR (result != NULL);
+  g_assert_true (llm_engine_set_quota_finish (fixture->engine, result, &error));
+
+  context = create (fixture, "{}");
+  llm_engine_create_context_async (fixture->engine, fixture->caller, none, on_result, &refused);
+  WAIT_FOR (refused != NULL);
+  g_assert_null (llm_engine_create_context_finish (fixture->engine, refused, &error));
+  g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_QUOTA_EXCEEDED);
+
+  first = begin_complete (fixture, "Hello!", GREEDY);
+  second = begin_complete (fixture, "Hello!", GREEDY);
+  WAIT_FOR (second->is_finished);
+  g_assert_error (second->error, LLMSVC_ERROR, LLMSVC_ERROR_QUOTA_EXCEEDED);
+  WAIT_FOR (first->is_finished);
+  g_assert_no_error (first->error);
+}
+
+#define ADD(path, func) g_test_add (path, Fixture, NULL, set_up, func, tear_down)
+
+int
+main (int    argc,
+      char **argv)
+{
+  g_test_init (&argc, &argv, NULL);
+  ADD ("/engine/trim", test_trim);
+  ADD ("/engine/budget", test_budget);
+  ADD ("/engine/budget-evicts", test_budget_evicts);
+  ADD ("/engine/select-model", test_select_model);
+  ADD ("/engine/quota", test_quota);
+  g_test_add_func ("/engine/no-model", test_no_model);
+  g_test_add_func ("/engine/model-comes-and-goes", test_model_comes_and_goes);
+  g_test_add_func ("/engine/broken-model", test_broken_model);
+  return g_test_run ();
+}

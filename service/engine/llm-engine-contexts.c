@@ -17,6 +17,7 @@ typedef struct
   char *name;              /* (nullable) */
   LlmContext *source;      /* (nullable): to fork from */
   LlmContext *context;     /* (nullable): new, not yet known to anybody */
+  LlmModel *model;         /* (nullable): to count with */
 } Call;
 
 static void
@@ -27,6 +28,7 @@ call_free (Call *call)
   g_free (call->name);
   g_clear_object (&call->source);
   g_clear_object (&call->context);
+  g_clear_pointer (&call->model, llm_model_unref);
   g_free (call);
 }
 
@@ -89,12 +91,25 @@ on_inserted (GObject      *source,
              gpointer      data)
 {
   g_autoptr(GTask) task = data;
+  Call *call = g_task_get_task_data (task);
+  LlmContext *other = NULL;
   GError *error = NULL;
 
   if (llm_db_run_finish (result, NULL, &error))
-    return_new_context (task);
-  else
-    g_task_return_error (task, error);
+    {
+      return_new_context (task);
+      return;
+    }
+  /* Whoever wanted to open it does not mind that another call made it meanwhile. */
+  if (call->name != NULL && g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_ALREADY_EXISTS))
+    other = find_named (call->context->engine, call->caller, call->name);
+  if (other != NULL)
+    {
+      g_error_free (error);
+      g_task_return_pointer (task, g_object_ref (other), g_object_unref);
+      return;
+    }
+  g_task_return_error (task, error);
 }
 
 static void
@@ -122,6 +137,67 @@ store_new_context (GTask *task)
   stored->turns = llm_conversation_copy (context->conversation);
   llm_db_run_async (context->engine->db, llm_store_insert_context, stored,
                     (GDestroyNotify) llm_stored_context_free, on_inserted, g_object_ref (task));
+}
+
+/* --- what a context begins with, counted --- */
+
+/* Counting is a service, not a condition: a model that is missing or can't express
+ * the messages is told by the first call. */
+static void
+on_base_prepared (GObject      *source,
+                  GAsyncResult *result,
+                  gpointer      data)
+{
+  g_autoptr(GTask) task = data;
+  Call *call = g_task_get_task_data (task);
+  LlmContext *context = call->context;
+  g_autoptr(GArray) tokens = llm_prepare_finish (result, NULL);
+  guint limit = llm_context_get_limit (context, call->model);
+  GError *error = NULL;
+
+  if (tokens != NULL && tokens->len >= limit)
+    {
+      g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_CONTEXT_FULL,
+                               "The context would begin with %u tokens and has room for %u; shorten "
+                               "its system text and messages", tokens->len, limit);
+      return;
+    }
+  if (tokens != NULL &&
+      !llm_engine_admit_tokens (context->engine, context->uid, context->app_id, tokens->len, &error))
+    {
+      g_task_return_error (task, error);
+      return;
+    }
+  if (tokens != NULL)
+    llm_conversation_get_turn (context->conversation, 0)->n_tokens = tokens->len;
+  store_new_context (task);
+}
+
+static void
+on_model_for_base (GObject      *source,
+                   GAsyncResult *result,
+                   gpointer      data)
+{
+  g_autoptr(GTask) task = data;
+  Call *call = g_task_get_task_data (task);
+
+  call->model = llm_engine_await_model_finish (result, NULL);
+  if (call->model == NULL)
+    store_new_context (task);
+  else
+    llm_prepare_async (call->model, llm_context_make_input (call->context, call->model, NULL, FALSE),
+                       on_base_prepared, g_object_ref (task));
+}
+
+static void
+count_and_store (GTask *task)
+{
+  LlmContext *context = ((Call *) g_task_get_task_data (task))->context;
+
+  if (llm_conversation_get_n_messages (context->conversation) == 0)
+    store_new_context (task);
+  else
+    llm_engine_await_model (context->engine, on_model_for_base, g_object_ref (task));
 }
 
 /* What the context begins with, as a turn that no rollback takes. */
@@ -211,7 +287,7 @@ on_started_for_create (GObject      *source,
   GError *error = NULL;
 
   if (llm_engine_await_start_finish (result, &error) && build_context (LLM_ENGINE (source), task, &error))
-    store_new_context (task);
+    count_and_store (task);
   else
     g_task_return_error (task, error);
 }
@@ -308,7 +384,7 @@ on_started_for_open (GObject      *source,
                              "This application has no context named “%s”; "
                              "the option create = true would make it", call->name);
   else if (build_context (self, task, &error))
-    store_new_context (task);
+    count_and_store (task);
   else
     g_task_return_error (task, error);
 }

@@ -9,6 +9,31 @@
 #include "common/llmsvc-error.h"
 
 static void
+test_begin (Fixture      *fixture,
+            gconstpointer data)
+{
+  g_autoptr(LlmContext) context = create (fixture, "{'system': <'Be kind.'>}");
+  g_autoptr(LlmContext) history =
+    create (fixture, "{'messages': <[('user', 'Hello!', @a{sv} {}), ('assistant', 'Hi, how are you?', {})]>}");
+  g_autoptr(LlmsvcOptions) options = parse_options ("{'max-tokens': <uint32 5>, 'system': <'Be very kind indeed.'>}",
+                                                    LLMSVC_CALL_CREATE_CONTEXT);
+  g_autoptr(GAsyncResult) result = NULL;
+  g_autoptr(GError) error = NULL;
+  g_autofree char *text = NULL;
+
+  g_assert_cmpuint (llm_context_get_tokens (context), >, 5);
+  g_assert_cmpuint (llm_context_get_tokens (history), >, 10);
+  g_assert_cmpuint (llm_context_get_revision (context), ==, 0);
+  text = ask (fixture, history, "And now find me a comedy movie.", GREEDY);
+  g_assert_cmpuint (count_messages (history), ==, 4);
+
+  llm_engine_create_context_async (fixture->engine, fixture->caller, options, on_result, &result);
+  WAIT_FOR (result != NULL);
+  g_assert_null (llm_engine_create_context_finish (fixture->engine, result, &error));
+  g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_CONTEXT_FULL);
+}
+
+static void
 test_turns (Fixture      *fixture,
             gconstpointer data)
 {
@@ -237,6 +262,28 @@ test_restart (Fixture      *fixture,
   g_object_unref (context);
 }
 
+/* Two calls open the same new name at once: both get the same context. */
+static void
+test_open_at_once (Fixture      *fixture,
+                   gconstpointer data)
+{
+  g_autoptr(LlmsvcOptions) options = parse_options ("{'create': <true>}", LLMSVC_CALL_OPEN_CONTEXT);
+  g_autoptr(GAsyncResult) first = NULL;
+  g_autoptr(GAsyncResult) second = NULL;
+  g_autoptr(LlmContext) one = NULL;
+  g_autoptr(LlmContext) other = NULL;
+  g_autoptr(GError) error = NULL;
+
+  llm_engine_open_context_async (fixture->engine, fixture->caller, "notes", options, on_result, &first);
+  llm_engine_open_context_async (fixture->engine, fixture->caller, "notes", options, on_result, &second);
+  WAIT_FOR (first != NULL && second != NULL);
+  one = llm_engine_open_context_finish (fixture->engine, first, &error);
+  g_assert_no_error (error);
+  other = llm_engine_open_context_finish (fixture->engine, second, &error);
+  g_assert_no_error (error);
+  g_assert_true (one == other);
+}
+
 static void
 test_close (Fixture      *fixture,
             gconstpointer data)
@@ -319,6 +366,7 @@ main (int    argc,
       char **argv)
 {
   g_test_init (&argc, &argv, NULL);
+  ADD ("/engine/begin", test_begin);
   ADD ("/engine/turns", test_turns);
   ADD ("/engine/other-turn", test_other_turn);
   ADD ("/engine/append", test_append);
@@ -326,6 +374,7 @@ main (int    argc,
   ADD ("/engine/deadline", test_deadline);
   ADD ("/engine/request-id", test_request_id);
   ADD ("/engine/restart", test_restart);
+  ADD ("/engine/open-at-once", test_open_at_once);
   ADD ("/engine/close", test_close);
   ADD ("/engine/isolation", test_isolation);
   ADD ("/engine/full", test_full);

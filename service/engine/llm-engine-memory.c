@@ -6,6 +6,7 @@
 
 #include "engine/llm-engine-private.h"
 
+#include <malloc.h>
 #include <string.h>
 
 #include "base/llm-clock.h"
@@ -31,6 +32,17 @@ llm_engine_get_memory (LlmEngine        *self,
 
 /* --- trims --- */
 
+/* Counts what a trim freed, and lets the kernel have it: the heap keeps freed pages
+ * until it is told. */
+static void
+settle_trim (LlmEngine           *self,
+             const LlmTrimResult *trimmed)
+{
+  self->counters.trimmed_bytes += trimmed->freed;
+  if (trimmed->freed > 0)
+    malloc_trim (0);
+}
+
 static void
 on_trimmed_again (GObject      *source,
                   GAsyncResult *result,
@@ -40,7 +52,7 @@ on_trimmed_again (GObject      *source,
   g_autoptr(LlmTrimResult) trimmed = llm_governor_trim_finish (LLM_GOVERNOR (source), result, NULL);
 
   self->is_trimming_again = FALSE;
-  self->counters.trimmed_bytes += trimmed->freed;
+  settle_trim (self, trimmed);
 }
 
 static void
@@ -87,7 +99,7 @@ on_trimmed (GObject      *source,
   GVariantDict dict;
 
   self->counters.trims++;
-  self->counters.trimmed_bytes += trimmed->freed;
+  settle_trim (self, trimmed);
   g_variant_dict_init (&dict, NULL);
   g_variant_dict_insert (&dict, "freed", "t", trimmed->freed);
   g_variant_dict_insert (&dict, "duration-ms", "d", trimmed->duration_ms);
@@ -156,7 +168,7 @@ on_trimmed_to_budget (GObject      *source,
   LlmEngine *self = g_task_get_source_object (task);
   g_autoptr(LlmTrimResult) trimmed = llm_governor_trim_finish (LLM_GOVERNOR (source), result, NULL);
 
-  self->counters.trimmed_bytes += trimmed->freed;
+  settle_trim (self, trimmed);
   g_task_return_boolean (task, TRUE);
 }
 

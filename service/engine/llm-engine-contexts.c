@@ -6,6 +6,8 @@
 
 #include "engine/llm-context-private.h"
 
+#include <string.h>
+
 #include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
 #include "engine/llm-generation-private.h"
@@ -483,6 +485,13 @@ llm_engine_get_contexts (LlmEngine *self,
   return contexts;
 }
 
+static int
+compare_generation_id (gconstpointer generation,
+                       gconstpointer id)
+{
+  return strcmp (llm_generation_get_id ((LlmGeneration *) generation), id);
+}
+
 LlmGeneration *
 llm_engine_lookup_generation (LlmEngine  *self,
                               LlmCaller  *caller,
@@ -490,6 +499,12 @@ llm_engine_lookup_generation (LlmEngine  *self,
 {
   LlmGeneration *generation = g_hash_table_lookup (self->generations, id);
 
+  if (generation == NULL)
+    {
+      GList *link = g_queue_find_custom (&self->ended, id, compare_generation_id);
+
+      generation = link != NULL ? link->data : NULL;
+    }
   if (generation == NULL || !llm_caller_same_app (llm_generation_get_caller (generation), caller))
     return NULL;
   return generation;

@@ -68,6 +68,7 @@ struct _LlmEngine
 
   GHashTable *contexts;         /* (element-type utf8 LlmContext) (owned) */
   GHashTable *generations;      /* (element-type utf8 LlmGeneration) (owned) */
+  GQueue ended;                 /* (element-type LlmGeneration) (owned): the last ones, newest first */
   GHashTable *apps;             /* (element-type utf8 LlmApp) (owned) */
   LlmQuota default_quota;
   guint64 last_session;

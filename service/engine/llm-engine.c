@@ -152,6 +152,7 @@ llm_engine_finalize (GObject *object)
   LlmEngine *self = LLM_ENGINE (object);
 
   llm_engine_memory_stop (self);
+  g_queue_clear_full (&self->ended, g_object_unref);
   g_hash_table_unref (self->generations);
   g_hash_table_unref (self->contexts);
   g_hash_table_unref (self->apps);
@@ -196,6 +197,7 @@ llm_engine_init (LlmEngine *self)
   self->holds = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   self->availability = "loading";
   self->reason = g_strdup ("");
+  g_queue_init (&self->ended);
   g_queue_init (&self->waiting_start);
   g_queue_init (&self->waiting_model);
 }

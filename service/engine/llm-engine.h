@@ -127,7 +127,7 @@ LlmContext        *llm_engine_lookup_context        (LlmEngine          *self,
 /* (element-type LlmContext) (transfer full): what llm_engine_lookup_context() finds. */
 GPtrArray         *llm_engine_get_contexts          (LlmEngine          *self,
                                                      LlmCaller          *caller);
-/* The same for answers under way. */
+/* The same for answers under way; one that ended lately is found, but not listed. */
 LlmGeneration     *llm_engine_lookup_generation     (LlmEngine          *self,
                                                      LlmCaller          *caller,
                                                      const char         *id);

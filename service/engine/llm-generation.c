@@ -8,6 +8,9 @@
 #include "common/llmsvc-error.h"
 #include "engine/llm-context-private.h"
 
+/* Ended answers that can still be asked for their state or be cancelled in vain. */
+#define MAX_ENDED 64
+
 struct _LlmGeneration
 {
   GObject parent_instance;
@@ -84,6 +87,18 @@ settle (LlmGeneration *self,
       g_object_unref (task);
     }
   g_signal_emit (self, signals[DONE], 0);
+
+  /* A cancel may come after the end and must find what it is for; nothing else of it
+   * is needed. */
+  g_clear_object (&self->context);
+  g_clear_object (&self->sink);
+  g_clear_pointer (&self->job, llm_job_unref);
+  g_clear_pointer (&self->model, llm_model_unref);
+  g_clear_pointer (&self->messages, g_variant_unref);
+  g_clear_pointer (&self->raw, g_free);
+  g_queue_push_head (&self->engine->ended, g_object_ref (self));
+  if (self->engine->ended.length > MAX_ENDED)
+    g_object_unref (g_queue_pop_tail (&self->engine->ended));
   g_hash_table_remove (self->engine->generations, self->id);
 }
 

@@ -181,6 +181,15 @@ test_cancel (Fixture      *fixture,
       WAIT_FOR (result != NULL);
       g_assert_true (answer->is_finished);
       g_assert_cmpint (llm_generation_get_state (answer->generation), ==, LLM_GENERATION_DONE);
+
+      /* Cancelling is idempotent, also behind the end. */
+      g_clear_object (&result);
+      llm_generation_cancel_async (
+        llm_engine_lookup_generation (fixture->engine, fixture->caller,
+                                      llm_generation_get_id (answer->generation)),
+        on_result, &result);
+      WAIT_FOR (result != NULL);
+      g_assert_true (llm_generation_cancel_finish (answer->generation, result, NULL));
       if (keeps && answer->error == NULL)
         {
           g_assert_cmpstr (result_string (answer, "finish-reason"), ==, "cancelled");

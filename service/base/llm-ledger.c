@@ -93,14 +93,3 @@ llm_ledger_has_room (LlmLedger *self,
 
   return budget == 0 || (total <= budget && bytes <= budget - total);
 }
-
-const char *
-llm_holder_get_name (LlmHolder holder)
-{
-  static const char *const names[LLM_N_HOLDERS] = {
-    "weights", "kv", "kv-compressed", "scratch", "text",
-  };
-
-  g_assert (holder < LLM_N_HOLDERS);
-  return names[holder];
-}

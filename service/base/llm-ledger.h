@@ -47,8 +47,6 @@ guint64     llm_ledger_get_budget (LlmLedger *self);
 gboolean    llm_ledger_has_room   (LlmLedger *self,
                                    guint64    bytes);
 
-const char *llm_holder_get_name   (LlmHolder  holder);
-
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmLedger, llm_ledger_unref)
 
 G_END_DECLS

@@ -580,3 +580,19 @@ bus_wait_until (BusCondition condition,
       g_usleep (WAIT_STEP_US);
     }
 }
+
+void
+bus_fixture_set_up (BusFixture   *fixture,
+                    gconstpointer data)
+{
+  fixture->rig = bus_rig_new (NULL, NULL);
+  fixture->app = bus_rig_connect (fixture->rig);
+}
+
+void
+bus_fixture_tear_down (BusFixture   *fixture,
+                       gconstpointer data)
+{
+  g_object_unref (fixture->app);
+  bus_rig_free (fixture->rig);
+}

@@ -153,6 +153,18 @@ typedef gboolean (*BusCondition) (gpointer data);
 void             bus_wait_until      (BusCondition     condition,
                                       gpointer         data);
 
+/* For tests that need a service and one application, and nothing more. */
+typedef struct
+{
+  BusRig *rig;
+  GDBusConnection *app;
+} BusFixture;
+
+void             bus_fixture_set_up   (BusFixture      *fixture,
+                                       gconstpointer    data);
+void             bus_fixture_tear_down (BusFixture     *fixture,
+                                       gconstpointer    data);
+
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (BusRig, bus_rig_free)
 
 G_END_DECLS

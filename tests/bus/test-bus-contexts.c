@@ -12,32 +12,10 @@
 
 #define SHORT "{'max-tokens': <uint32 12>, 'temperature': <0.0>}"
 
-typedef struct
-{
-  BusRig *rig;
-  GDBusConnection *app;
-} Fixture;
-
-static void
-set_up (Fixture      *fixture,
-        gconstpointer data)
-{
-  fixture->rig = bus_rig_new (NULL, NULL);
-  fixture->app = bus_rig_connect (fixture->rig);
-}
-
-static void
-tear_down (Fixture      *fixture,
-           gconstpointer data)
-{
-  g_object_unref (fixture->app);
-  bus_rig_free (fixture->rig);
-}
-
 /* --- contexts --- */
 
 static void
-test_context (Fixture      *fixture,
+test_context (BusFixture   *fixture,
               gconstpointer data)
 {
   g_autofree char *path = bus_create (fixture->app, bus_options ("{'system': <'You are kind.'>}"));
@@ -96,7 +74,7 @@ test_context (Fixture      *fixture,
 }
 
 static void
-test_named (Fixture      *fixture,
+test_named (BusFixture   *fixture,
             gconstpointer data)
 {
   g_autofree char *made = bus_create (fixture->app, bus_options ("{'name': <'notes'>}"));
@@ -166,7 +144,7 @@ has_text (gpointer data)
 
 /* Closed goes to those who use the context and to nobody else, though they listen. */
 static void
-test_close (Fixture      *fixture,
+test_close (BusFixture   *fixture,
             gconstpointer data)
 {
   g_autoptr(GDBusConnection) user = bus_rig_connect (fixture->rig);
@@ -207,7 +185,7 @@ test_close (Fixture      *fixture,
 }
 
 static void
-test_append_fork_rollback (Fixture      *fixture,
+test_append_fork_rollback (BusFixture   *fixture,
                            gconstpointer data)
 {
   g_autofree char *path = bus_create (fixture->app, bus_options ("{}"));
@@ -259,7 +237,7 @@ test_append_fork_rollback (Fixture      *fixture,
 }
 
 static void
-test_request_id (Fixture      *fixture,
+test_request_id (BusFixture   *fixture,
                  gconstpointer data)
 {
   static const char options[] =
@@ -296,7 +274,7 @@ test_request_id (Fixture      *fixture,
 /* --- streams --- */
 
 static void
-test_stream_lines (Fixture      *fixture,
+test_stream_lines (BusFixture   *fixture,
                    gconstpointer data)
 {
   g_autofree char *path = bus_open (fixture->app, "lines");
@@ -337,7 +315,7 @@ test_stream_lines (Fixture      *fixture,
 }
 
 static void
-test_stream_text (Fixture      *fixture,
+test_stream_text (BusFixture   *fixture,
                   gconstpointer data)
 {
   g_autofree char *path = bus_open (fixture->app, "text");
@@ -357,7 +335,7 @@ test_stream_text (Fixture      *fixture,
 }
 
 static void
-test_cancel (Fixture      *fixture,
+test_cancel (BusFixture   *fixture,
              gconstpointer data)
 {
   g_autofree char *path = bus_open (fixture->app, "cancelled");
@@ -410,7 +388,7 @@ test_cancel (Fixture      *fixture,
 
 /* Closing the pipe cancels, and one context answers one call at a time. */
 static void
-test_close_pipe (Fixture      *fixture,
+test_close_pipe (BusFixture   *fixture,
                  gconstpointer data)
 {
   g_autofree char *path = bus_open (fixture->app, "closed-pipe");
@@ -452,7 +430,7 @@ main (int   argc,
   static const struct
   {
     const char *path;
-    void (*test) (Fixture *fixture, gconstpointer data);
+    void (*test) (BusFixture *fixture, gconstpointer data);
   } tests[] = {
     { "/bus/contexts/context", test_context },
     { "/bus/contexts/named", test_named },
@@ -468,7 +446,8 @@ main (int   argc,
   g_test_init (&argc, &argv, NULL);
 
   for (guint i = 0; i < G_N_ELEMENTS (tests); i++)
-    g_test_add (tests[i].path, Fixture, NULL, set_up, tests[i].test, tear_down);
+    g_test_add (tests[i].path, BusFixture, NULL, bus_fixture_set_up, tests[i].test,
+                bus_fixture_tear_down);
 
   return g_test_run ();
 }

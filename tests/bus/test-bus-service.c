@@ -12,30 +12,8 @@
 #define MODEL_ID "llmsvc-demo-8M-Q8_0"
 #define SHORT "{'max-tokens': <uint32 12>, 'temperature': <0.0>}"
 
-typedef struct
-{
-  BusRig *rig;
-  GDBusConnection *app;
-} Fixture;
-
 static void
-set_up (Fixture      *fixture,
-        gconstpointer data)
-{
-  fixture->rig = bus_rig_new (NULL, NULL);
-  fixture->app = bus_rig_connect (fixture->rig);
-}
-
-static void
-tear_down (Fixture      *fixture,
-           gconstpointer data)
-{
-  g_object_unref (fixture->app);
-  bus_rig_free (fixture->rig);
-}
-
-static void
-test_properties (Fixture      *fixture,
+test_properties (BusFixture   *fixture,
                  gconstpointer data)
 {
   static const struct
@@ -78,7 +56,7 @@ test_properties (Fixture      *fixture,
 }
 
 static void
-test_complete (Fixture      *fixture,
+test_complete (BusFixture   *fixture,
                gconstpointer data)
 {
   g_autoptr(GVariant) first = NULL;
@@ -121,7 +99,7 @@ test_complete (Fixture      *fixture,
 }
 
 static void
-test_complete_options (Fixture      *fixture,
+test_complete_options (BusFixture   *fixture,
                        gconstpointer data)
 {
   static const char seeded[] = "{'max-tokens': <10>, 'temperature': <1.5>, 'seed': <uint64 7>}";
@@ -173,7 +151,7 @@ test_complete_options (Fixture      *fixture,
 }
 
 static void
-test_count_tokens (Fixture      *fixture,
+test_count_tokens (BusFixture   *fixture,
                    gconstpointer data)
 {
   g_autoptr(GVariant) one = NULL;
@@ -194,7 +172,7 @@ test_count_tokens (Fixture      *fixture,
 }
 
 static void
-test_models (Fixture      *fixture,
+test_models (BusFixture   *fixture,
              gconstpointer data)
 {
   g_autoptr(GVariant) warmed = NULL;
@@ -237,7 +215,7 @@ test_models (Fixture      *fixture,
 }
 
 static void
-test_statistics (Fixture      *fixture,
+test_statistics (BusFixture   *fixture,
                  gconstpointer data)
 {
   g_autoptr(GVariant) before = NULL;
@@ -297,7 +275,7 @@ has_changes (gpointer data)
 }
 
 static void
-test_memory (Fixture      *fixture,
+test_memory (BusFixture   *fixture,
              gconstpointer data)
 {
   Changes changes = { 0 };
@@ -339,7 +317,7 @@ test_memory (Fixture      *fixture,
 
 /* A session manager may call a few times in a row, not for ever. */
 static void
-test_trim_rate (Fixture      *fixture,
+test_trim_rate (BusFixture   *fixture,
                 gconstpointer data)
 {
   g_autoptr(GError) error = NULL;
@@ -360,7 +338,7 @@ test_trim_rate (Fixture      *fixture,
 }
 
 static void
-test_admin (Fixture      *fixture,
+test_admin (BusFixture   *fixture,
             gconstpointer data)
 {
   g_autoptr(GDBusConnection) notes = bus_rig_connect_app (fixture->rig, "org.example.Notes");
@@ -405,7 +383,7 @@ test_admin (Fixture      *fixture,
 /* --- introspection --- */
 
 static void
-test_introspection (Fixture      *fixture,
+test_introspection (BusFixture   *fixture,
                     gconstpointer data)
 {
   g_autofree char *path = bus_open (fixture->app, "seen");
@@ -440,7 +418,7 @@ main (int   argc,
   static const struct
   {
     const char *path;
-    void (*test) (Fixture *fixture, gconstpointer data);
+    void (*test) (BusFixture *fixture, gconstpointer data);
   } tests[] = {
     { "/bus/service/properties", test_properties },
     { "/bus/service/complete", test_complete },
@@ -457,7 +435,8 @@ main (int   argc,
   g_test_init (&argc, &argv, NULL);
 
   for (guint i = 0; i < G_N_ELEMENTS (tests); i++)
-    g_test_add (tests[i].path, Fixture, NULL, set_up, tests[i].test, tear_down);
+    g_test_add (tests[i].path, BusFixture, NULL, bus_fixture_set_up, tests[i].test,
+                bus_fixture_tear_down);
 
   return g_test_run ();
 }

@@ -97,6 +97,12 @@ llm_prepare (LlmModel              *model,
       llm_tokenizer_encode (tokenizer, parts, n_parts, input->point == LLM_POINT_START, tokens);
     }
 
+  /* Some files ask for an EOS behind every text. Behind a prompt it would say that the
+   * conversation is over. */
+  if (llm_tokenizer_adds_eos (tokenizer) && input->point == LLM_POINT_START && tokens->len > 0 &&
+      g_array_index (tokens, gint32, tokens->len - 1) == llm_tokenizer_get_eos (tokenizer))
+    g_array_set_size (tokens, tokens->len - 1);
+
   return g_steal_pointer (&tokens);
 }
 

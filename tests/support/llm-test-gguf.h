@@ -113,6 +113,7 @@ typedef struct
   LlkType type;             /* of the matrices [F32] */
   gboolean is_untied;       /* write output.weight */
   gboolean has_rope_factors;
+  gboolean adds_eos;        /* tokenizer.ggml.add_eos_token */
   double rope_base;         /* [10000] */
   guint64 seed;
 } LlmTestModel;

@@ -118,7 +118,7 @@ add_vocabulary (const LlmTestModel *shape,
   llm_test_gguf_add_int (gguf, "tokenizer.ggml.eot_token_id", LLM_GGUF_UINT32,
                          LLM_TEST_TOKEN_IM_END);
   llm_test_gguf_add_int (gguf, "tokenizer.ggml.add_bos_token", LLM_GGUF_BOOL, 1);
-  llm_test_gguf_add_int (gguf, "tokenizer.ggml.add_eos_token", LLM_GGUF_BOOL, 0);
+  llm_test_gguf_add_int (gguf, "tokenizer.ggml.add_eos_token", LLM_GGUF_BOOL, shape->adds_eos);
   llm_test_gguf_add_string (gguf, "tokenizer.chat_template", chatml);
 }
 

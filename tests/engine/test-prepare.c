@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "engine/llm-prepare.h"
+#include "support/llm-test-gguf.h"
+
+/* A tiny model; with @adds_eos its file asks for an EOS behind every text. */
+static LlmModel *
+new_model (gboolean adds_eos)
+{
+  const LlmTestModel shape = { .seed = 1, .adds_eos = adds_eos };
+  g_autoptr(GBytes) bytes = llm_test_model_new (&shape);
+  g_autoptr(GError) error = NULL;
+  g_autoptr(LlmGguf) gguf = llm_gguf_new_for_bytes (bytes, "test.gguf", &error);
+  LlmModel *model;
+
+  g_assert_no_error (error);
+  model = llm_model_new_for_gguf (gguf, &error);
+  g_assert_no_error (error);
+  return model;
+}
+
+static GArray *
+prepare (LlmModel        *model,
+         LlmPrepareInput *input)
+{
+  g_autoptr(GError) error = NULL;
+  GArray *tokens = llm_prepare (model, input, &error);
+
+  g_assert_no_error (error);
+  return tokens;
+}
+
+static void
+assert_same (const GArray *a,
+             const GArray *b)
+{
+  g_assert_cmpmem (a->data, a->len * sizeof (gint32), b->data, b->len * sizeof (gint32));
+}
+
+/* A prompt never ends with the token that ends texts. */
+static void
+test_no_eos (void)
+{
+  g_autoptr(LlmModel) plain = new_model (FALSE);
+  g_autoptr(LlmModel) ending = new_model (TRUE);
+
+  g_assert_true (llm_tokenizer_adds_eos (llm_model_get_tokenizer (ending)));
+  for (guint is_raw = 0; is_raw < 2; is_raw++)
+    {
+      g_autoptr(LlmPrepareInput) input = llm_prepare_input_new ();
+      g_autoptr(GArray) expected = NULL;
+      g_autoptr(GArray) tokens = NULL;
+
+      input->opens_answer = TRUE;
+      if (is_raw)
+        input->raw = g_strdup ("Hello");
+      else
+        llm_prepare_input_add_message (input, "user", "Hello");
+      expected = prepare (plain, input);
+      tokens = prepare (ending, input);
+      g_assert_cmpuint (expected->len, >, 2);
+      g_assert_cmpint (g_array_index (tokens, gint32, 0), ==, LLM_TEST_TOKEN_BOS);
+      assert_same (tokens, expected);
+    }
+}
+
+/* Settled tokens stay in front as they are, and no second BOS follows them. */
+static void
+test_settled (void)
+{
+  const gint32 settled[] = { 1, 3, 50, 4 };
+  g_autoptr(LlmModel) model = new_model (FALSE);
+  g_autoptr(LlmPrepareInput) input = llm_prepare_input_new ();
+  g_autoptr(GArray) tokens = NULL;
+
+  g_array_append_vals (input->settled, settled, G_N_ELEMENTS (settled));
+  input->point = LLM_POINT_CLOSED_ANSWER;
+  llm_prepare_input_add_message (input, "user", "Hello");
+  tokens = prepare (model, input);
+  g_assert_cmpuint (tokens->len, >, G_N_ELEMENTS (settled));
+  g_assert_cmpmem (tokens->data, sizeof settled, settled, sizeof settled);
+  for (guint i = G_N_ELEMENTS (settled); i < tokens->len; i++)
+    g_assert_cmpint (g_array_index (tokens, gint32, i), !=, LLM_TEST_TOKEN_BOS);
+}
+
+int
+main (int    argc,
+      char **argv)
+{
+  g_test_init (&argc, &argv, NULL);
+  g_test_add_func ("/prepare/no-eos", test_no_eos);
+  g_test_add_func ("/prepare/settled", test_settled);
+  return g_test_run ();
+}

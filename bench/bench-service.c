@@ -256,7 +256,8 @@ answer_in_process (LlmEngine *engine,
   Answer answer = { FALSE };
   g_autoptr(LlmSink) sink = llm_buffer_sink_new (on_answer, &answer, NULL);
   g_autoptr(GVariant) dict = g_variant_ref_sink (make_options ());
-  g_autoptr(LlmsvcOptions) options = llmsvc_options_parse (dict, LLMSVC_CALL_COMPLETE, NULL, NULL);
+  g_autoptr(LlmCallOptions) options =
+      llm_call_options_parse (dict, LLMSVC_CALL_COMPLETE, NULL, NULL);
 
   llm_engine_complete_async (engine, caller, PROMPT, options, sink, NULL, NULL);
   while (!answer.is_done)

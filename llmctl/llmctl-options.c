@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <string.h>
 
+#include "common/llm-call-options.h"
 #include "common/llmsvc-error.h"
 
 static gboolean
@@ -154,7 +155,7 @@ llmctl_options_check (GVariant    *dict,
                       GError     **error)
 {
   g_autoptr(GError) local_error = NULL;
-  g_autoptr(LlmsvcOptions) options = llmsvc_options_parse (dict, call, NULL, &local_error);
+  g_autoptr(LlmCallOptions) options = llm_call_options_parse (dict, call, NULL, &local_error);
 
   /* Which abilities there are is known to the service only. */
   if (options != NULL || g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED))

@@ -4,7 +4,7 @@
 
 #pragma once
 
-#include "common/llmsvc-options.h"
+#include "common/llmsvc-option-table.h"
 
 G_BEGIN_DECLS
 

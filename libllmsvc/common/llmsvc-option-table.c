@@ -2,7 +2,7 @@
 
 #define G_LOG_DOMAIN "llmsvc"
 
-#include "common/llmsvc-options.h"
+#include "common/llmsvc-option-table.h"
 
 #include <string.h>
 

@@ -2,13 +2,13 @@
 
 /*
  * One value of an option, from what came over the bus to the type of the table,
- * with every check that needs this value alone. Used by llmsvc-options.c. Any
+ * with every check that needs this value alone. Used by llm-call-options.c. Any
  * thread.
  */
 
 #pragma once
 
-#include "common/llmsvc-options.h"
+#include "common/llmsvc-option-table.h"
 
 G_BEGIN_DECLS
 

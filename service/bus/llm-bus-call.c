@@ -27,7 +27,7 @@ clear_call (gpointer data)
   if (self->invocation != NULL)
     llm_bus_call_return_error (self, g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED,
                                                           "The service is stopping"));
-  g_clear_pointer (&self->options, llmsvc_options_unref);
+  g_clear_pointer (&self->options, llm_call_options_unref);
   g_clear_pointer (&self->caller, llm_caller_unref);
   g_clear_pointer (&self->arguments, g_variant_unref);
   g_clear_object (&self->object);
@@ -120,8 +120,8 @@ parse_options (LlmBusCall  *self,
 
   g_assert (n_arguments > 0);
   dict = g_variant_get_child_value (self->arguments, n_arguments - 1);
-  self->options = llmsvc_options_parse (dict, self->method->call,
-                                        llm_engine_get_features (self->bus->engine), error);
+  self->options = llm_call_options_parse (dict, self->method->call,
+                                          llm_engine_get_features (self->bus->engine), error);
   return self->options != NULL;
 }
 

@@ -33,7 +33,7 @@ struct _LlmBusCall
   /* for the method's function */
   GVariant *arguments;                /* (owned) */
   LlmCaller *caller;                  /* (owned) */
-  LlmsvcOptions *options;             /* (owned) (nullable) */
+  LlmCallOptions *options;             /* (owned) (nullable) */
   gpointer object;                    /* (owned) (nullable): what @lookup found */
   int fd;                             /* (owned): -1 for none */
 };

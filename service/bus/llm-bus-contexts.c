@@ -221,7 +221,7 @@ handle_generate (LlmBusCall *call)
       return;
     }
 
-  is_text = g_str_equal (llmsvc_options_get_string (call->options, LLMSVC_OPTION_STREAM, "jsonl"),
+  is_text = g_str_equal (llm_call_options_get_string (call->options, LLMSVC_OPTION_STREAM, "jsonl"),
                          "text");
   owner = g_strdup_printf ("%u/%s", call->caller->uid, call->caller->app_id);
   sink = llm_bus_stream_new (owner, is_text, call->bus->stall_timeout_s, &call->fd, &error);
@@ -385,7 +385,7 @@ handle_fork (LlmBusCall *call)
   GError *error = NULL;
 
   if (!llm_bus_messages_check (NULL, NULL, call->options, call->bus->max_message, &error) ||
-      (llmsvc_options_has (call->options, LLMSVC_OPTION_NAME) &&
+      (llm_call_options_has (call->options, LLMSVC_OPTION_NAME) &&
        !llm_bus_bouncer_may_keep (call->bus->bouncer, call->caller, &error)))
     {
       llm_bus_call_return_error (call, error);

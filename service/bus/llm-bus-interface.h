@@ -11,7 +11,7 @@
 #include <gio/gio.h>
 
 #include "bus/llm-bus.h"
-#include "common/llmsvc-options.h"
+#include "common/llm-call-options.h"
 
 G_BEGIN_DECLS
 

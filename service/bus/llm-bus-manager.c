@@ -126,7 +126,7 @@ on_context_created (GObject      *source,
 static void
 handle_create_context (LlmBusCall *call)
 {
-  const char *name = llmsvc_options_get_string (call->options, LLMSVC_OPTION_NAME, NULL);
+  const char *name = llm_call_options_get_string (call->options, LLMSVC_OPTION_NAME, NULL);
 
   if (check_texts (call, NULL, NULL) && (name == NULL || check_name (call, name)))
     llm_engine_create_context_async (call->bus->engine, call->caller, call->options,

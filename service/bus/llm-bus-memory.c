@@ -122,7 +122,7 @@ handle_set_budget (LlmBusCall *call)
 {
   GError *error = NULL;
 
-  if (!llmsvc_options_has (call->options, LLMSVC_OPTION_BYTES))
+  if (!llm_call_options_has (call->options, LLMSVC_OPTION_BYTES))
     {
       error = g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
                                    "SetBudget needs the option “bytes”; 0 lets the service decide");

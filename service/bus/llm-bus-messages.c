@@ -56,14 +56,14 @@ add_messages (GVariant  *messages,
 gboolean
 llm_bus_messages_check (GVariant             *messages,
                         const char           *prompt,
-                        const LlmsvcOptions  *options,
+                        const LlmCallOptions *options,
                         guint64               limit,
                         GError              **error)
 {
   GVariant *earlier =
-    options != NULL ? llmsvc_options_get_variant (options, LLMSVC_OPTION_MESSAGES) : NULL;
+    options != NULL ? llm_call_options_get_variant (options, LLMSVC_OPTION_MESSAGES) : NULL;
   const char *system =
-    options != NULL ? llmsvc_options_get_string (options, LLMSVC_OPTION_SYSTEM, NULL) : NULL;
+    options != NULL ? llm_call_options_get_string (options, LLMSVC_OPTION_SYSTEM, NULL) : NULL;
   guint64 bytes = 0;
 
   if (messages != NULL && !add_messages (messages, &bytes, error))
@@ -90,7 +90,7 @@ gboolean
 llm_bus_name_check (const char  *name,
                     GError     **error)
 {
-  g_autoptr(LlmsvcOptions) options = NULL;
+  g_autoptr(LlmCallOptions) options = NULL;
   g_autoptr(GVariant) dict = NULL;
   g_autoptr(GError) local = NULL;
   GVariantBuilder builder;
@@ -99,7 +99,7 @@ llm_bus_name_check (const char  *name,
   g_variant_builder_add (&builder, "{sv}", "name", g_variant_new_string (name));
   dict = g_variant_ref_sink (g_variant_builder_end (&builder));
 
-  options = llmsvc_options_parse (dict, LLMSVC_CALL_CREATE_CONTEXT, NULL, &local);
+  options = llm_call_options_parse (dict, LLMSVC_CALL_CREATE_CONTEXT, NULL, &local);
   if (options == NULL)
     g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
                  "No context can have this name. %s", local->message);

@@ -9,7 +9,7 @@
 
 #include <glib.h>
 
-#include "common/llmsvc-options.h"
+#include "common/llm-call-options.h"
 
 G_BEGIN_DECLS
 
@@ -24,7 +24,7 @@ G_BEGIN_DECLS
  */
 gboolean llm_bus_messages_check (GVariant            *messages,
                                  const char          *prompt,
-                                 const LlmsvcOptions *options,
+                                 const LlmCallOptions *options,
                                  guint64              limit,
                                  GError             **error) G_GNUC_WARN_UNUSED_RESULT;
 

@@ -166,7 +166,7 @@ on_prepared_for_append (GObject      *source,
       return;
     }
 
-  if (llmsvc_options_get_boolean (call->options, LLMSVC_OPTION_WAIT, FALSE))
+  if (llm_call_options_get_boolean (call->options, LLMSVC_OPTION_WAIT, FALSE))
     {
       job->on_done = on_read_in;
       job->data = g_object_ref (task);
@@ -239,7 +239,7 @@ void
 llm_context_append_async (LlmContext         *self,
                           LlmCaller          *caller,
                           GVariant           *messages,
-                          LlmsvcOptions      *options,
+                          LlmCallOptions     *options,
                           GAsyncReadyCallback callback,
                           gpointer            data)
 {

@@ -7,7 +7,7 @@ call_free (LlmContextCall *call)
 {
   g_clear_pointer (&call->caller, llm_caller_unref);
   g_clear_pointer (&call->messages, g_variant_unref);
-  g_clear_pointer (&call->options, llmsvc_options_unref);
+  g_clear_pointer (&call->options, llm_call_options_unref);
   g_clear_object (&call->sink);
   g_clear_pointer (&call->model, llm_model_unref);
   g_free (call);
@@ -17,7 +17,7 @@ GTask *
 llm_context_call_new (LlmContext         *self,
                       LlmCaller          *caller,
                       GVariant           *messages,
-                      LlmsvcOptions      *options,
+                      LlmCallOptions     *options,
                       GAsyncReadyCallback callback,
                       gpointer            data)
 {
@@ -26,7 +26,7 @@ llm_context_call_new (LlmContext         *self,
 
   call->caller = caller != NULL ? llm_caller_ref (caller) : NULL;
   call->messages = messages != NULL ? g_variant_ref_sink (messages) : NULL;
-  call->options = options != NULL ? llmsvc_options_ref (options) : NULL;
+  call->options = options != NULL ? llm_call_options_ref (options) : NULL;
   g_task_set_task_data (task, call, (GDestroyNotify) call_free);
   return task;
 }

@@ -15,7 +15,7 @@ typedef struct
 {
   LlmCaller *caller;        /* (nullable) */
   GVariant *messages;       /* (nullable) */
-  LlmsvcOptions *options;   /* (nullable) */
+  LlmCallOptions *options;   /* (nullable) */
   LlmSink *sink;            /* (nullable) */
   LlmModel *model;          /* (nullable) */
   guint first;
@@ -26,7 +26,7 @@ typedef struct
 GTask *llm_context_call_new          (LlmContext         *self,
                                       LlmCaller          *caller,
                                       GVariant           *messages,
-                                      LlmsvcOptions      *options,
+                                      LlmCallOptions     *options,
                                       GAsyncReadyCallback callback,
                                       gpointer            data);
 /* Ends a call that has claimed the context. Takes @error. */

@@ -60,7 +60,8 @@ on_loaded_for_generate (GObject      *source,
   g_autoptr(GTask) task = data;
   LlmContext *self = LLM_CONTEXT (source);
   LlmContextCall *call = g_task_get_task_data (task);
-  const char *request_id = llmsvc_options_get_string (call->options, LLMSVC_OPTION_REQUEST_ID, NULL);
+  const char *request_id =
+      llm_call_options_get_string (call->options, LLMSVC_OPTION_REQUEST_ID, NULL);
   GError *error = NULL;
   LlmTurn *turn;
 
@@ -75,8 +76,8 @@ on_loaded_for_generate (GObject      *source,
       repeat_answer (task, turn);
       return;
     }
-  if (llmsvc_options_has (call->options, LLMSVC_OPTION_IF_REVISION) &&
-      llmsvc_options_get_uint (call->options, LLMSVC_OPTION_IF_REVISION, 0) != self->revision)
+  if (llm_call_options_has (call->options, LLMSVC_OPTION_IF_REVISION) &&
+      llm_call_options_get_uint (call->options, LLMSVC_OPTION_IF_REVISION, 0) != self->revision)
     {
       llm_context_call_fail (task, g_error_new (LLMSVC_ERROR, LLMSVC_ERROR_CONFLICT,
                                        "The context is at revision %" G_GUINT64_FORMAT
@@ -117,7 +118,7 @@ void
 llm_context_generate_async (LlmContext         *self,
                             LlmCaller          *caller,
                             GVariant           *messages,
-                            LlmsvcOptions      *options,
+                            LlmCallOptions     *options,
                             LlmSink            *sink,
                             GAsyncReadyCallback callback,
                             gpointer            data)
@@ -243,7 +244,7 @@ begin_rollback (GTask *task)
 void
 llm_context_rollback_async (LlmContext         *self,
                             guint               turns,
-                            LlmsvcOptions      *options,
+                            LlmCallOptions     *options,
                             GAsyncReadyCallback callback,
                             gpointer            data)
 {

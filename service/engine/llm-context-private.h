@@ -76,7 +76,7 @@ void        llm_context_stop_ahead   (LlmContext         *self);
 
 /* Takes the right to change it, or fails with CONTEXT_BUSY, CONFLICT or NOT_FOUND. */
 gboolean    llm_context_claim        (LlmContext         *self,
-                                      LlmsvcOptions      *options,
+                                      LlmCallOptions     *options,
                                       GError            **error);
 void        llm_context_release      (LlmContext         *self);
 

@@ -162,7 +162,7 @@ llm_context_may_see (LlmContext *self,
 
 gboolean
 llm_context_claim (LlmContext    *self,
-                   LlmsvcOptions *options,
+                   LlmCallOptions *options,
                    GError       **error)
 {
   if (self->is_closed)
@@ -176,9 +176,9 @@ llm_context_claim (LlmContext    *self,
                            "Another call of this context runs; wait for its end or cancel it");
       return FALSE;
     }
-  if (options != NULL && llmsvc_options_has (options, LLMSVC_OPTION_IF_REVISION))
+  if (options != NULL && llm_call_options_has (options, LLMSVC_OPTION_IF_REVISION))
     {
-      guint64 wanted = llmsvc_options_get_uint (options, LLMSVC_OPTION_IF_REVISION, 0);
+      guint64 wanted = llm_call_options_get_uint (options, LLMSVC_OPTION_IF_REVISION, 0);
 
       if (wanted != self->revision)
         {

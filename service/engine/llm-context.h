@@ -10,7 +10,7 @@
 
 #include <gio/gio.h>
 
-#include "common/llmsvc-options.h"
+#include "common/llm-call-options.h"
 #include "engine/llm-caller.h"
 #include "engine/llm-generation.h"
 
@@ -44,7 +44,7 @@ const char    *llm_context_get_residency (LlmContext *self);
 void           llm_context_generate_async  (LlmContext         *self,
                                             LlmCaller          *caller,
                                             GVariant           *messages,
-                                            LlmsvcOptions      *options,
+                                            LlmCallOptions     *options,
                                             LlmSink            *sink,
                                             GAsyncReadyCallback callback,
                                             gpointer            data);
@@ -57,7 +57,7 @@ LlmGeneration *llm_context_generate_finish (LlmContext         *self,
 void           llm_context_append_async    (LlmContext         *self,
                                             LlmCaller          *caller,
                                             GVariant           *messages,
-                                            LlmsvcOptions      *options,
+                                            LlmCallOptions     *options,
                                             GAsyncReadyCallback callback,
                                             gpointer            data);
 gboolean       llm_context_append_finish   (LlmContext         *self,
@@ -79,7 +79,7 @@ GVariant      *llm_context_get_messages_finish (LlmContext         *self,
 /* Forgets the last @turns turns. Options: LLMSVC_CALL_ROLLBACK. */
 void           llm_context_rollback_async  (LlmContext         *self,
                                             guint               turns,
-                                            LlmsvcOptions      *options,
+                                            LlmCallOptions     *options,
                                             GAsyncReadyCallback callback,
                                             gpointer            data);
 gboolean       llm_context_rollback_finish (LlmContext         *self,
@@ -89,7 +89,7 @@ gboolean       llm_context_rollback_finish (LlmContext         *self,
 /* Options: LLMSVC_CALL_FORK, as for llm_engine_create_context_async(). */
 void           llm_context_fork_async      (LlmContext         *self,
                                             LlmCaller          *caller,
-                                            LlmsvcOptions      *options,
+                                            LlmCallOptions     *options,
                                             GAsyncReadyCallback callback,
                                             gpointer            data);
 /* (transfer full) */

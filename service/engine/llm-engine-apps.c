@@ -217,7 +217,7 @@ void
 llm_engine_set_quota_async (LlmEngine          *self,
                             guint32             uid,
                             const char         *app_id,
-                            LlmsvcOptions      *options,
+                            LlmCallOptions     *options,
                             GAsyncReadyCallback callback,
                             gpointer            data)
 {
@@ -236,11 +236,11 @@ llm_engine_set_quota_async (LlmEngine          *self,
       const char *key = llmsvc_option_get_info (ids[i])->key;
       double value;
 
-      if (!llmsvc_options_has (options, ids[i]))
+      if (!llm_call_options_has (options, ids[i]))
         continue;
       value = ids[i] == LLMSVC_OPTION_SHARE
-                ? llmsvc_options_get_double (options, ids[i], 0)
-                : (double) llmsvc_options_get_uint (options, ids[i], 0);
+                ? llm_call_options_get_double (options, ids[i], 0)
+                : (double) llm_call_options_get_uint (options, ids[i], 0);
       llm_quota_set (quota, key, value);
       ++*n_waiting;
       llm_db_run_async (self->db, llm_store_set_quota,

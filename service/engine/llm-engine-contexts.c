@@ -15,7 +15,7 @@
 typedef struct
 {
   LlmCaller *caller;
-  LlmsvcOptions *options;  /* (nullable) */
+  LlmCallOptions *options;  /* (nullable) */
   char *name;              /* (nullable) */
   LlmContext *source;      /* (nullable): to fork from */
   LlmContext *context;     /* (nullable): new, not yet known to anybody */
@@ -26,7 +26,7 @@ static void
 call_free (Call *call)
 {
   llm_caller_unref (call->caller);
-  g_clear_pointer (&call->options, llmsvc_options_unref);
+  g_clear_pointer (&call->options, llm_call_options_unref);
   g_free (call->name);
   g_clear_object (&call->source);
   g_clear_object (&call->context);
@@ -37,7 +37,7 @@ call_free (Call *call)
 static GTask *
 new_task (gpointer            source,
           LlmCaller          *caller,
-          LlmsvcOptions      *options,
+          LlmCallOptions     *options,
           GAsyncReadyCallback callback,
           gpointer            data)
 {
@@ -45,7 +45,7 @@ new_task (gpointer            source,
   Call *call = g_new0 (Call, 1);
 
   call->caller = llm_caller_ref (caller);
-  call->options = options != NULL ? llmsvc_options_ref (options) : NULL;
+  call->options = options != NULL ? llm_call_options_ref (options) : NULL;
   g_task_set_task_data (task, call, (GDestroyNotify) call_free);
   return task;
 }
@@ -205,10 +205,10 @@ count_and_store (GTask *task)
 /* What the context begins with, as a turn that no rollback takes. */
 static void
 add_base (LlmContext    *context,
-          LlmsvcOptions *options)
+          LlmCallOptions *options)
 {
-  const char *system = llmsvc_options_get_string (options, LLMSVC_OPTION_SYSTEM, NULL);
-  GVariant *messages = llmsvc_options_get_variant (options, LLMSVC_OPTION_MESSAGES);
+  const char *system = llm_call_options_get_string (options, LLMSVC_OPTION_SYSTEM, NULL);
+  GVariant *messages = llm_call_options_get_variant (options, LLMSVC_OPTION_MESSAGES);
   LlmTurn *turn;
 
   if (system == NULL && messages == NULL)
@@ -230,8 +230,9 @@ build_context (LlmEngine *self,
 {
   Call *call = g_task_get_task_data (task);
   LlmCaller *caller = call->caller;
-  const char *name = call->name != NULL ? call->name
-                                        : llmsvc_options_get_string (call->options, LLMSVC_OPTION_NAME, "");
+  const char *name =
+      call->name != NULL ? call->name
+                         : llm_call_options_get_string (call->options, LLMSVC_OPTION_NAME, "");
   g_autofree char *id = llm_engine_new_id ();
   LlmContext *context;
 
@@ -268,13 +269,14 @@ build_context (LlmEngine *self,
     }
   if (call->options != NULL)
     {
-      const char *slo = llmsvc_options_get_string (call->options, LLMSVC_OPTION_SLO, context->slo);
+      const char *slo =
+          llm_call_options_get_string (call->options, LLMSVC_OPTION_SLO, context->slo);
       char *copy = g_strdup (slo);
 
       g_free (context->slo);
       context->slo = copy;
-      context->max_tokens = llmsvc_options_get_uint (call->options, LLMSVC_OPTION_MAX_TOKENS,
-                                                     context->max_tokens);
+      context->max_tokens = llm_call_options_get_uint (call->options, LLMSVC_OPTION_MAX_TOKENS,
+                                                       context->max_tokens);
       add_base (context, call->options);
     }
   return TRUE;
@@ -297,7 +299,7 @@ on_started_for_create (GObject      *source,
 void
 llm_engine_create_context_async (LlmEngine          *self,
                                  LlmCaller          *caller,
-                                 LlmsvcOptions      *options,
+                                 LlmCallOptions     *options,
                                  GAsyncReadyCallback callback,
                                  gpointer            data)
 {
@@ -330,13 +332,14 @@ on_loaded_for_fork (GObject      *source,
 void
 llm_context_fork_async (LlmContext         *self,
                         LlmCaller          *caller,
-                        LlmsvcOptions      *options,
+                        LlmCallOptions     *options,
                         GAsyncReadyCallback callback,
                         gpointer            data)
 {
   GTask *task = new_task (self, caller, options, callback, data);
 
-  if (llmsvc_options_has (options, LLMSVC_OPTION_SYSTEM) || llmsvc_options_has (options, LLMSVC_OPTION_MESSAGES))
+  if (llm_call_options_has (options, LLMSVC_OPTION_SYSTEM) ||
+      llm_call_options_has (options, LLMSVC_OPTION_MESSAGES))
     {
       g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
                                "system and messages: a fork has the content of its source; append to it");
@@ -381,7 +384,7 @@ on_started_for_open (GObject      *source,
   context = find_named (self, call->caller, call->name);
   if (context != NULL)
     g_task_return_pointer (task, g_object_ref (context), g_object_unref);
-  else if (!llmsvc_options_get_boolean (call->options, LLMSVC_OPTION_CREATE, FALSE))
+  else if (!llm_call_options_get_boolean (call->options, LLMSVC_OPTION_CREATE, FALSE))
     g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND,
                              "This application has no context named “%s”; "
                              "the option create = true would make it", call->name);
@@ -395,7 +398,7 @@ void
 llm_engine_open_context_async (LlmEngine          *self,
                                LlmCaller          *caller,
                                const char         *name,
-                               LlmsvcOptions      *options,
+                               LlmCallOptions     *options,
                                GAsyncReadyCallback callback,
                                gpointer            data)
 {

@@ -39,11 +39,11 @@ llm_engine_job_ended (LlmEngine *self)
 
 static gboolean
 fill_bias (LlmJob        *job,
-           LlmsvcOptions *options,
+           LlmCallOptions *options,
            guint          n_vocab,
            GError       **error)
 {
-  GVariant *dict = llmsvc_options_get_variant (options, LLMSVC_OPTION_LOGIT_BIAS);
+  GVariant *dict = llm_call_options_get_variant (options, LLMSVC_OPTION_LOGIT_BIAS);
   GVariantIter iter;
   guint32 token;
   double bias;
@@ -71,12 +71,12 @@ fill_bias (LlmJob        *job,
 gboolean
 llm_engine_fill_job (LlmEngine     *self,
                      LlmJob        *job,
-                     LlmsvcOptions *options,
+                     LlmCallOptions *options,
                      const char    *default_slo,
                      GError       **error)
 {
-  const char *slo = llmsvc_options_get_string (options, LLMSVC_OPTION_SLO, default_slo);
-  guint64 deadline_ms = llmsvc_options_get_uint (options, LLMSVC_OPTION_DEADLINE_MS, 0);
+  const char *slo = llm_call_options_get_string (options, LLMSVC_OPTION_SLO, default_slo);
+  guint64 deadline_ms = llm_call_options_get_uint (options, LLMSVC_OPTION_DEADLINE_MS, 0);
   guint64 random_seed = ((guint64) g_random_int () << 32) | g_random_int ();
   LlmSloClass slo_class = LLM_SLO_RESPONSIVE;
 
@@ -86,22 +86,22 @@ llm_engine_fill_job (LlmEngine     *self,
       return FALSE;
     }
   job->slo = llm_slo_for_class (slo_class);
-  job->slo.ttft_ms = llmsvc_options_get_uint (options, LLMSVC_OPTION_TTFT_MS, job->slo.ttft_ms);
-  job->slo.tpot_ms = llmsvc_options_get_uint (options, LLMSVC_OPTION_TPOT_MS, job->slo.tpot_ms);
+  job->slo.ttft_ms = llm_call_options_get_uint (options, LLMSVC_OPTION_TTFT_MS, job->slo.ttft_ms);
+  job->slo.tpot_ms = llm_call_options_get_uint (options, LLMSVC_OPTION_TPOT_MS, job->slo.tpot_ms);
   if (deadline_ms > 0)
     job->deadline_us = job->arrived_us + (gint64) deadline_ms * 1000;
 
-  job->max_tokens = llmsvc_options_get_uint (options, LLMSVC_OPTION_MAX_TOKENS, G_MAXUINT);
+  job->max_tokens = llm_call_options_get_uint (options, LLMSVC_OPTION_MAX_TOKENS, G_MAXUINT);
   job->sampler = (LlmSamplerConfig) {
-    .temperature = llmsvc_options_get_double (options, LLMSVC_OPTION_TEMPERATURE, 0.7),
-    .top_k = llmsvc_options_get_uint (options, LLMSVC_OPTION_TOP_K, 40),
-    .top_p = llmsvc_options_get_double (options, LLMSVC_OPTION_TOP_P, 0.95),
-    .min_p = llmsvc_options_get_double (options, LLMSVC_OPTION_MIN_P, 0.05),
-    .repeat_penalty = llmsvc_options_get_double (options, LLMSVC_OPTION_REPEAT_PENALTY, 1),
-    .frequency_penalty = llmsvc_options_get_double (options, LLMSVC_OPTION_FREQUENCY_PENALTY, 0),
-    .presence_penalty = llmsvc_options_get_double (options, LLMSVC_OPTION_PRESENCE_PENALTY, 0),
-    .seed = llmsvc_options_get_uint (options, LLMSVC_OPTION_SEED, random_seed),
+    .temperature = llm_call_options_get_double (options, LLMSVC_OPTION_TEMPERATURE, 0.7),
+    .top_k = llm_call_options_get_uint (options, LLMSVC_OPTION_TOP_K, 40),
+    .top_p = llm_call_options_get_double (options, LLMSVC_OPTION_TOP_P, 0.95),
+    .min_p = llm_call_options_get_double (options, LLMSVC_OPTION_MIN_P, 0.05),
+    .repeat_penalty = llm_call_options_get_double (options, LLMSVC_OPTION_REPEAT_PENALTY, 1),
+    .frequency_penalty = llm_call_options_get_double (options, LLMSVC_OPTION_FREQUENCY_PENALTY, 0),
+    .presence_penalty = llm_call_options_get_double (options, LLMSVC_OPTION_PRESENCE_PENALTY, 0),
+    .seed = llm_call_options_get_uint (options, LLMSVC_OPTION_SEED, random_seed),
   };
-  job->stops = g_strdupv ((char **) llmsvc_options_get_strv (options, LLMSVC_OPTION_STOP));
+  job->stops = g_strdupv ((char **) llm_call_options_get_strv (options, LLMSVC_OPTION_STOP));
   return fill_bias (job, options, llm_model_get_hparams (self->model)->n_vocab, error);
 }

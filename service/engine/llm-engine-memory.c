@@ -112,12 +112,12 @@ void
 llm_engine_trim_async (LlmEngine          *self,
                        LlmCaller          *caller,
                        const char         *level_name,
-                       LlmsvcOptions      *options,
+                       LlmCallOptions     *options,
                        GAsyncReadyCallback callback,
                        gpointer            data)
 {
   GTask *task = g_task_new (self, NULL, callback, data);
-  guint64 deadline_ms = llmsvc_options_get_uint (options, LLMSVC_OPTION_DEADLINE_MS, 0);
+  guint64 deadline_ms = llm_call_options_get_uint (options, LLMSVC_OPTION_DEADLINE_MS, 0);
   LlmPressure level;
 
   if (!llm_pressure_parse_level (level_name, &level))
@@ -128,10 +128,10 @@ llm_engine_trim_async (LlmEngine          *self,
       g_object_unref (task);
       return;
     }
-  if (llmsvc_options_get_boolean (options, LLMSVC_OPTION_HOLD, FALSE))
+  if (llm_call_options_get_boolean (options, LLMSVC_OPTION_HOLD, FALSE))
     g_hash_table_insert (self->holds, g_strdup (caller->connection), GUINT_TO_POINTER (level));
   llm_governor_trim_async (self->governor, level,
-                           llmsvc_options_get_uint (options, LLMSVC_OPTION_TARGET_BYTES, 0),
+                           llm_call_options_get_uint (options, LLMSVC_OPTION_TARGET_BYTES, 0),
                            deadline_ms > 0 ? llm_clock_now_us () + (gint64) deadline_ms * 1000 : 0,
                            on_trimmed, task);
 }
@@ -175,16 +175,16 @@ on_trimmed_to_budget (GObject      *source,
 void
 llm_engine_set_budget_async (LlmEngine          *self,
                              LlmCaller          *caller,
-                             LlmsvcOptions      *options,
+                             LlmCallOptions     *options,
                              GAsyncReadyCallback callback,
                              gpointer            data)
 {
   GTask *task = g_task_new (self, NULL, callback, data);
-  const char *app_id = llmsvc_options_get_string (options, LLMSVC_OPTION_APP_ID, NULL);
-  guint64 bytes = llmsvc_options_get_uint (options, LLMSVC_OPTION_BYTES, 0);
+  const char *app_id = llm_call_options_get_string (options, LLMSVC_OPTION_APP_ID, NULL);
+  guint64 bytes = llm_call_options_get_uint (options, LLMSVC_OPTION_BYTES, 0);
   guint64 held = llm_ledger_get_total (self->ledger);
 
-  if (!llmsvc_options_has (options, LLMSVC_OPTION_BYTES) || app_id != NULL)
+  if (!llm_call_options_has (options, LLMSVC_OPTION_BYTES) || app_id != NULL)
     {
       g_task_return_new_error (task, LLMSVC_ERROR,
                                app_id != NULL ? LLMSVC_ERROR_UNSUPPORTED : LLMSVC_ERROR_INVALID_OPTION,

@@ -147,7 +147,7 @@ void      llm_engine_job_ended        (LlmEngine          *self);
 /* Fills in what the options say about sampling, timing and stops. */
 gboolean  llm_engine_fill_job         (LlmEngine          *self,
                                        LlmJob             *job,
-                                       LlmsvcOptions      *options,
+                                       LlmCallOptions     *options,
                                        const char         *default_slo,
                                        GError            **error);
 guint64   llm_engine_new_session      (LlmEngine          *self);

@@ -254,10 +254,10 @@ on_admitted (GObject      *source,
 /* System text, earlier messages and the prompt, as `a(ssa{sv})`. */
 static GVariant *
 collect_messages (const char    *prompt,
-                  LlmsvcOptions *options)
+                  LlmCallOptions *options)
 {
-  const char *system = llmsvc_options_get_string (options, LLMSVC_OPTION_SYSTEM, NULL);
-  GVariant *earlier = llmsvc_options_get_variant (options, LLMSVC_OPTION_MESSAGES);
+  const char *system = llm_call_options_get_string (options, LLMSVC_OPTION_SYSTEM, NULL);
+  GVariant *earlier = llm_call_options_get_variant (options, LLMSVC_OPTION_MESSAGES);
   GVariantBuilder builder;
 
   g_variant_builder_init (&builder, G_VARIANT_TYPE ("a(ssa{sv})"));
@@ -278,17 +278,17 @@ void
 llm_engine_complete_async (LlmEngine          *self,
                            LlmCaller          *caller,
                            const char         *prompt,
-                           LlmsvcOptions      *options,
+                           LlmCallOptions     *options,
                            LlmSink            *sink,
                            GAsyncReadyCallback callback,
                            gpointer            data)
 {
   GTask *task = g_task_new (self, NULL, callback, data);
-  gboolean is_raw = llmsvc_options_get_boolean (options, LLMSVC_OPTION_RAW, FALSE);
+  gboolean is_raw = llm_call_options_get_boolean (options, LLMSVC_OPTION_RAW, FALSE);
   GError *error = NULL;
 
-  if (is_raw && (llmsvc_options_has (options, LLMSVC_OPTION_SYSTEM) ||
-                 llmsvc_options_has (options, LLMSVC_OPTION_MESSAGES)))
+  if (is_raw && (llm_call_options_has (options, LLMSVC_OPTION_SYSTEM) ||
+                 llm_call_options_has (options, LLMSVC_OPTION_MESSAGES)))
     g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
                          "raw: a raw prompt has no system text and no messages; put all into the prompt");
   if (error != NULL || !llm_engine_admit_call (self, caller, &error))
@@ -366,7 +366,7 @@ void
 llm_engine_count_tokens_async (LlmEngine          *self,
                                LlmCaller          *caller,
                                GVariant           *messages,
-                               LlmsvcOptions      *options,
+                               LlmCallOptions     *options,
                                GAsyncReadyCallback callback,
                                gpointer            data)
 {

@@ -10,7 +10,7 @@
 
 #include <gio/gio.h>
 
-#include "common/llmsvc-options.h"
+#include "common/llm-call-options.h"
 #include "engine/llm-caller.h"
 #include "engine/llm-context.h"
 #include "engine/llm-generation.h"
@@ -69,7 +69,7 @@ gboolean           llm_engine_prewarm_finish   (LlmEngine          *self,
 void               llm_engine_complete_async   (LlmEngine          *self,
                                                 LlmCaller          *caller,
                                                 const char         *prompt,
-                                                LlmsvcOptions      *options,
+                                                LlmCallOptions     *options,
                                                 LlmSink            *sink,
                                                 GAsyncReadyCallback callback,
                                                 gpointer            data);
@@ -80,7 +80,7 @@ LlmGeneration     *llm_engine_complete_finish  (LlmEngine          *self,
 void               llm_engine_count_tokens_async  (LlmEngine          *self,
                                                    LlmCaller          *caller,
                                                    GVariant           *messages,
-                                                   LlmsvcOptions      *options,
+                                                   LlmCallOptions     *options,
                                                    GAsyncReadyCallback callback,
                                                    gpointer            data);
 gboolean           llm_engine_count_tokens_finish (LlmEngine          *self,
@@ -93,7 +93,7 @@ gboolean           llm_engine_count_tokens_finish (LlmEngine          *self,
 /* Options: LLMSVC_CALL_CREATE_CONTEXT. Waits until the database is open. */
 void               llm_engine_create_context_async  (LlmEngine          *self,
                                                      LlmCaller          *caller,
-                                                     LlmsvcOptions      *options,
+                                                     LlmCallOptions     *options,
                                                      GAsyncReadyCallback callback,
                                                      gpointer            data);
 /* (transfer full) */
@@ -104,7 +104,7 @@ LlmContext        *llm_engine_create_context_finish (LlmEngine          *self,
 void               llm_engine_open_context_async    (LlmEngine          *self,
                                                      LlmCaller          *caller,
                                                      const char         *name,
-                                                     LlmsvcOptions      *options,
+                                                     LlmCallOptions     *options,
                                                      GAsyncReadyCallback callback,
                                                      gpointer            data);
 LlmContext        *llm_engine_open_context_finish   (LlmEngine          *self,
@@ -158,7 +158,7 @@ void               llm_engine_get_memory            (LlmEngine          *self,
 /* Options: LLMSVC_CALL_SET_BUDGET. Gives back what is over the new budget. */
 void               llm_engine_set_budget_async      (LlmEngine          *self,
                                                      LlmCaller          *caller,
-                                                     LlmsvcOptions      *options,
+                                                     LlmCallOptions     *options,
                                                      GAsyncReadyCallback callback,
                                                      gpointer            data);
 gboolean           llm_engine_set_budget_finish     (LlmEngine          *self,
@@ -168,7 +168,7 @@ gboolean           llm_engine_set_budget_finish     (LlmEngine          *self,
 void               llm_engine_trim_async            (LlmEngine          *self,
                                                      LlmCaller          *caller,
                                                      const char         *level,
-                                                     LlmsvcOptions      *options,
+                                                     LlmCallOptions     *options,
                                                      GAsyncReadyCallback callback,
                                                      gpointer            data);
 /* (transfer full): not floating */
@@ -190,7 +190,7 @@ GVariant          *llm_engine_list_apps             (LlmEngine          *self,
 void               llm_engine_set_quota_async       (LlmEngine          *self,
                                                      guint32             uid,
                                                      const char         *app_id,
-                                                     LlmsvcOptions      *options,
+                                                     LlmCallOptions     *options,
                                                      GAsyncReadyCallback callback,
                                                      gpointer            data);
 gboolean           llm_engine_set_quota_finish      (LlmEngine          *self,

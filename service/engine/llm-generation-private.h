@@ -22,7 +22,7 @@ void           llm_generation_start         (LlmEngine          *engine,
                                              LlmCaller          *caller,
                                              GVariant           *messages,
                                              const char         *raw,
-                                             LlmsvcOptions      *options,
+                                             LlmCallOptions     *options,
                                              LlmSink            *sink,
                                              GAsyncReadyCallback callback,
                                              gpointer            data);

@@ -19,7 +19,7 @@ struct _LlmGeneration
   LlmEngine *engine;        /* (unowned): outlives it */
   LlmContext *context;      /* (nullable) (owned) */
   LlmCaller *caller;
-  LlmsvcOptions *options;
+  LlmCallOptions *options;
   LlmSink *sink;            /* (owned) */
   GVariant *messages;
   char *raw;                /* (nullable) */
@@ -125,7 +125,7 @@ make_results (LlmGeneration      *self,
   g_variant_dict_insert (&dict, "slo-met", "b", is_met);
   g_variant_dict_insert (&dict, "sub-model", "u", 100);
   g_variant_dict_insert (&dict, "prompt-level", "u", 100);
-  g_variant_dict_insert (&dict, "ignored", "^as", llmsvc_options_get_ignored (self->options));
+  g_variant_dict_insert (&dict, "ignored", "^as", llm_call_options_get_ignored (self->options));
   if (info != NULL)
     g_variant_dict_insert (&dict, "model", "s", info->id);
   if (self->context != NULL)
@@ -153,7 +153,8 @@ make_turn (LlmGeneration      *self,
            const LlmJobResult *result)
 {
   LlmTurn *turn = llm_turn_new ();
-  const char *request_id = llmsvc_options_get_string (self->options, LLMSVC_OPTION_REQUEST_ID, NULL);
+  const char *request_id =
+      llm_call_options_get_string (self->options, LLMSVC_OPTION_REQUEST_ID, NULL);
 
   llm_turn_add_messages (turn, self->messages);
   g_ptr_array_add (turn->messages, llm_stored_message_new ("assistant", result->text->str, NULL));
@@ -205,7 +206,8 @@ static gboolean
 keeps_partial (LlmGeneration *self)
 {
   return self->context != NULL && !self->is_left &&
-         g_str_equal (llmsvc_options_get_string (self->options, LLMSVC_OPTION_ON_CANCEL, "discard"), "keep");
+         g_str_equal (llm_call_options_get_string (self->options, LLMSVC_OPTION_ON_CANCEL, "discard"),
+                      "keep");
 }
 
 static void
@@ -250,7 +252,7 @@ on_job_done (LlmJob             *job,
     case LLM_JOB_DEADLINE:
       g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_DEADLINE_EXCEEDED,
                    "The answer was not whole within deadline-ms = %" G_GUINT64_FORMAT,
-                   llmsvc_options_get_uint (self->options, LLMSVC_OPTION_DEADLINE_MS, 0));
+                   llm_call_options_get_uint (self->options, LLMSVC_OPTION_DEADLINE_MS, 0));
       break;
     case LLM_JOB_FAILED:
       error = g_error_copy (result->error);
@@ -485,7 +487,7 @@ llm_generation_start (LlmEngine          *engine,
                       LlmCaller          *caller,
                       GVariant           *messages,
                       const char         *raw,
-                      LlmsvcOptions      *options,
+                      LlmCallOptions     *options,
                       LlmSink            *sink,
                       GAsyncReadyCallback callback,
                       gpointer            data)
@@ -496,7 +498,7 @@ llm_generation_start (LlmEngine          *engine,
   self->id = llm_engine_new_id ();
   self->engine = engine;
   self->caller = llm_caller_ref (caller);
-  self->options = llmsvc_options_ref (options);
+  self->options = llm_call_options_ref (options);
   self->sink = g_object_ref (sink);
   self->messages = g_variant_ref_sink (messages);
   self->raw = g_strdup (raw);
@@ -560,7 +562,7 @@ llm_generation_finalize (GObject *object)
   g_clear_pointer (&self->messages, g_variant_unref);
   g_clear_pointer (&self->results, g_variant_unref);
   llm_caller_unref (self->caller);
-  g_clear_pointer (&self->options, llmsvc_options_unref);
+  g_clear_pointer (&self->options, llm_call_options_unref);
   g_free (self->raw);
   g_free (self->id);
   G_OBJECT_CLASS (llm_generation_parent_class)->finalize (object);

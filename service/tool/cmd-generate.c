@@ -183,7 +183,7 @@ tool_generate (int    argc,
     G_OPTION_ENTRY_NULL
   };
   g_autoptr(GError) error = NULL;
-  g_autoptr(LlmsvcOptions) parsed = NULL;
+  g_autoptr(LlmCallOptions) parsed = NULL;
   g_autoptr(LlmEngine) engine = NULL;
   g_autoptr(LlmCaller) caller = llm_caller_new (0, "", "", FALSE, TRUE);
   g_autoptr(ToolSink) sink = NULL;
@@ -225,7 +225,8 @@ tool_generate (int    argc,
   settings->model_file = g_steal_pointer (&model);
   settings->n_threads = threads;
   engine = llm_engine_new (settings);
-  parsed = llmsvc_options_parse (dict, LLMSVC_CALL_COMPLETE, llm_engine_get_features (engine), &error);
+  parsed = llm_call_options_parse (dict, LLMSVC_CALL_COMPLETE, llm_engine_get_features (engine),
+                                   &error);
   if (parsed == NULL)
     {
       tool_fail (error);

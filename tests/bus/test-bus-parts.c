@@ -299,7 +299,7 @@ test_messages (void)
   g_autoptr(GVariant) messages = NULL;
   g_autoptr(GVariant) wrong = NULL;
   g_autoptr(GVariant) dict = NULL;
-  g_autoptr(LlmsvcOptions) options = NULL;
+  g_autoptr(LlmCallOptions) options = NULL;
   g_autoptr(GError) error = NULL;
   g_autofree char *quoted = NULL;
 
@@ -318,7 +318,7 @@ test_messages (void)
 
   dict = g_variant_ref_sink (g_variant_new_parsed (
     "{'system': <'12345'>, 'messages': <[('user', 'hello', @a{sv} {})]>}"));
-  options = llmsvc_options_parse (dict, LLMSVC_CALL_COMPLETE, NULL, &error);
+  options = llm_call_options_parse (dict, LLMSVC_CALL_COMPLETE, NULL, &error);
   g_assert_no_error (error);
   g_assert_true (llm_bus_messages_check (NULL, "1", options, 11, &error));
   g_assert_false (llm_bus_messages_check (NULL, "1", options, 10, &error));

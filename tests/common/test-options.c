@@ -2,7 +2,7 @@
 
 #define G_LOG_DOMAIN "test-options"
 
-#include "common/llmsvc-options.h"
+#include "common/llm-call-options.h"
 
 #include <math.h>
 #include <string.h>
@@ -23,13 +23,13 @@ parse_dict (const char *text)
   return dict;
 }
 
-static LlmsvcOptions *
+static LlmCallOptions *
 parse_good (const char *text,
             LlmsvcCall  call)
 {
   g_autoptr(GVariant) dict = parse_dict (text);
   g_autoptr(GError) error = NULL;
-  LlmsvcOptions *options = llmsvc_options_parse (dict, call, all_features, &error);
+  LlmCallOptions *options = llm_call_options_parse (dict, call, all_features, &error);
 
   g_assert_no_error (error);
   g_assert_nonnull (options);
@@ -67,42 +67,42 @@ static void
 test_none (void)
 {
   g_autoptr(GError) error = NULL;
-  g_autoptr(LlmsvcOptions) options =
-      llmsvc_options_parse (NULL, LLMSVC_CALL_GENERATE, NULL, &error);
+  g_autoptr(LlmCallOptions) options =
+      llm_call_options_parse (NULL, LLMSVC_CALL_GENERATE, NULL, &error);
 
   g_assert_no_error (error);
-  g_assert_false (llmsvc_options_has (options, LLMSVC_OPTION_SEED));
-  g_assert_cmpuint (llmsvc_options_get_uint (options, LLMSVC_OPTION_SEED, 7), ==, 7);
-  g_assert_cmpfloat (llmsvc_options_get_double (options, LLMSVC_OPTION_TOP_P, 0.5), ==, 0.5);
-  g_assert_true (llmsvc_options_get_boolean (options, LLMSVC_OPTION_RAW, TRUE));
-  g_assert_cmpstr (llmsvc_options_get_string (options, LLMSVC_OPTION_SLO, "x"), ==, "x");
-  g_assert_null (llmsvc_options_get_strv (options, LLMSVC_OPTION_STOP));
-  g_assert_null (llmsvc_options_get_variant (options, LLMSVC_OPTION_LOGIT_BIAS));
-  g_assert_null (llmsvc_options_get_ignored (options)[0]);
+  g_assert_false (llm_call_options_has (options, LLMSVC_OPTION_SEED));
+  g_assert_cmpuint (llm_call_options_get_uint (options, LLMSVC_OPTION_SEED, 7), ==, 7);
+  g_assert_cmpfloat (llm_call_options_get_double (options, LLMSVC_OPTION_TOP_P, 0.5), ==, 0.5);
+  g_assert_true (llm_call_options_get_boolean (options, LLMSVC_OPTION_RAW, TRUE));
+  g_assert_cmpstr (llm_call_options_get_string (options, LLMSVC_OPTION_SLO, "x"), ==, "x");
+  g_assert_null (llm_call_options_get_strv (options, LLMSVC_OPTION_STOP));
+  g_assert_null (llm_call_options_get_variant (options, LLMSVC_OPTION_LOGIT_BIAS));
+  g_assert_null (llm_call_options_get_ignored (options)[0]);
 }
 
 static void
 test_values (void)
 {
-  g_autoptr(LlmsvcOptions) options =
+  g_autoptr(LlmCallOptions) options =
       parse_good ("{'slo': <'background'>, 'max-tokens': <uint32 16>, 'temperature': <0.7>,"
                   " 'seed': <uint64 18446744073709551615>, 'stop': <['a', '\\n']>,"
                   " 'logit-bias': <{uint32 3: -1.5, 4: 2}>, 'schema': <'{}'>}",
                   LLMSVC_CALL_GENERATE);
-  LlmsvcOptions *again = llmsvc_options_ref (options);
-  GVariant *biases = llmsvc_options_get_variant (options, LLMSVC_OPTION_LOGIT_BIAS);
-  const char *const *stops = llmsvc_options_get_strv (options, LLMSVC_OPTION_STOP);
+  LlmCallOptions *again = llm_call_options_ref (options);
+  GVariant *biases = llm_call_options_get_variant (options, LLMSVC_OPTION_LOGIT_BIAS);
+  const char *const *stops = llm_call_options_get_strv (options, LLMSVC_OPTION_STOP);
 
-  llmsvc_options_unref (again);
-  g_assert_cmpstr (llmsvc_options_get_string (options, LLMSVC_OPTION_SLO, ""), ==, "background");
-  g_assert_cmpuint (llmsvc_options_get_uint (options, LLMSVC_OPTION_MAX_TOKENS, 0), ==, 16);
-  g_assert_cmpfloat (llmsvc_options_get_double (options, LLMSVC_OPTION_TEMPERATURE, 0), ==, 0.7);
-  g_assert_cmpuint (llmsvc_options_get_uint (options, LLMSVC_OPTION_SEED, 0), ==, G_MAXUINT64);
+  llm_call_options_unref (again);
+  g_assert_cmpstr (llm_call_options_get_string (options, LLMSVC_OPTION_SLO, ""), ==, "background");
+  g_assert_cmpuint (llm_call_options_get_uint (options, LLMSVC_OPTION_MAX_TOKENS, 0), ==, 16);
+  g_assert_cmpfloat (llm_call_options_get_double (options, LLMSVC_OPTION_TEMPERATURE, 0), ==, 0.7);
+  g_assert_cmpuint (llm_call_options_get_uint (options, LLMSVC_OPTION_SEED, 0), ==, G_MAXUINT64);
   g_assert_cmpuint (g_strv_length ((char **) stops), ==, 2);
   g_assert_cmpstr (stops[1], ==, "\n");
   g_assert_cmpstr (g_variant_get_type_string (biases), ==, "a{ud}");
   g_assert_cmpuint (g_variant_n_children (biases), ==, 2);
-  g_assert_null (llmsvc_options_get_ignored (options)[0]);
+  g_assert_null (llm_call_options_get_ignored (options)[0]);
 }
 
 /* Every type of number that D-Bus has, wherever the value fits. */
@@ -119,11 +119,12 @@ test_number_types (void)
           g_strdup_printf ("{'max-tokens': <%s>, 'temperature': <%s>, 'seed': <%s>,"
                            " 'logit-bias': <{9: <%s>}>}",
                            numbers[i], numbers[i], numbers[i], numbers[i]);
-      g_autoptr(LlmsvcOptions) options = parse_good (text, LLMSVC_CALL_COMPLETE);
+      g_autoptr(LlmCallOptions) options = parse_good (text, LLMSVC_CALL_COMPLETE);
 
-      g_assert_cmpuint (llmsvc_options_get_uint (options, LLMSVC_OPTION_MAX_TOKENS, 0), ==, 5);
-      g_assert_cmpfloat (llmsvc_options_get_double (options, LLMSVC_OPTION_TEMPERATURE, 0), ==, 5);
-      g_assert_cmpuint (llmsvc_options_get_uint (options, LLMSVC_OPTION_SEED, 0), ==, 5);
+      g_assert_cmpuint (llm_call_options_get_uint (options, LLMSVC_OPTION_MAX_TOKENS, 0), ==, 5);
+      g_assert_cmpfloat (llm_call_options_get_double (options, LLMSVC_OPTION_TEMPERATURE, 0),
+                         ==, 5);
+      g_assert_cmpuint (llm_call_options_get_uint (options, LLMSVC_OPTION_SEED, 0), ==, 5);
     }
 }
 
@@ -191,7 +192,7 @@ test_bad_values (void)
       g_autoptr(GError) error = NULL;
 
       g_test_message ("%s", cases[i].text);
-      g_assert_null (llmsvc_options_parse (dict, LLMSVC_CALL_GENERATE, all_features, &error));
+      g_assert_null (llm_call_options_parse (dict, LLMSVC_CALL_GENERATE, all_features, &error));
       g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION);
       g_test_message ("%s", error->message);
       g_assert_nonnull (strstr (error->message, cases[i].key));
@@ -212,11 +213,11 @@ test_names (void)
       const char *name = i < G_N_ELEMENTS (good) ? good[i] : longest;
       g_autoptr(GVariant) dict = g_variant_ref_sink (g_variant_new_parsed ("{'name': <%s>}", name));
       g_autoptr(GError) error = NULL;
-      g_autoptr(LlmsvcOptions) options =
-          llmsvc_options_parse (dict, LLMSVC_CALL_CREATE_CONTEXT, NULL, &error);
+      g_autoptr(LlmCallOptions) options =
+          llm_call_options_parse (dict, LLMSVC_CALL_CREATE_CONTEXT, NULL, &error);
 
       g_assert_no_error (error);
-      g_assert_cmpstr (llmsvc_options_get_string (options, LLMSVC_OPTION_NAME, ""), ==, name);
+      g_assert_cmpstr (llm_call_options_get_string (options, LLMSVC_OPTION_NAME, ""), ==, name);
     }
 
   for (gsize i = 0; i <= G_N_ELEMENTS (bad); i++)
@@ -225,7 +226,7 @@ test_names (void)
       g_autoptr(GVariant) dict = g_variant_ref_sink (g_variant_new_parsed ("{'name': <%s>}", name));
       g_autoptr(GError) error = NULL;
 
-      g_assert_null (llmsvc_options_parse (dict, LLMSVC_CALL_FORK, NULL, &error));
+      g_assert_null (llm_call_options_parse (dict, LLMSVC_CALL_FORK, NULL, &error));
       g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION);
     }
 }
@@ -233,15 +234,15 @@ test_names (void)
 static void
 test_ignored (void)
 {
-  g_autoptr(LlmsvcOptions) options =
+  g_autoptr(LlmCallOptions) options =
       parse_good ("{'colour': <'red'>, 'raw': <'not even a boolean'>, 'seed': <1>}",
                   LLMSVC_CALL_GENERATE);
-  const char *const *ignored = llmsvc_options_get_ignored (options);
+  const char *const *ignored = llm_call_options_get_ignored (options);
 
   g_assert_cmpuint (g_strv_length ((char **) ignored), ==, 2);
   g_assert_cmpstr (ignored[0], ==, "colour");
   g_assert_cmpstr (ignored[1], ==, "raw");
-  g_assert_false (llmsvc_options_has (options, LLMSVC_OPTION_RAW));
+  g_assert_false (llm_call_options_has (options, LLMSVC_OPTION_RAW));
 }
 
 static void
@@ -270,16 +271,16 @@ test_require (void)
 
   for (gsize i = 0; i < G_N_ELEMENTS (good); i++)
     {
-      g_autoptr(LlmsvcOptions) options = parse_good (good[i], LLMSVC_CALL_ASK);
+      g_autoptr(LlmCallOptions) options = parse_good (good[i], LLMSVC_CALL_ASK);
 
-      g_assert_null (llmsvc_options_get_ignored (options)[0]);
+      g_assert_null (llm_call_options_get_ignored (options)[0]);
     }
   for (gsize i = 0; i < G_N_ELEMENTS (unsupported); i++)
     {
       g_autoptr(GVariant) dict = parse_dict (unsupported[i]);
       g_autoptr(GError) error = NULL;
 
-      g_assert_null (llmsvc_options_parse (dict, LLMSVC_CALL_ASK, all_features, &error));
+      g_assert_null (llm_call_options_parse (dict, LLMSVC_CALL_ASK, all_features, &error));
       g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED);
     }
   for (gsize i = 0; i < G_N_ELEMENTS (invalid); i++)
@@ -287,7 +288,7 @@ test_require (void)
       g_autoptr(GVariant) dict = parse_dict (invalid[i]);
       g_autoptr(GError) error = NULL;
 
-      g_assert_null (llmsvc_options_parse (dict, LLMSVC_CALL_ASK, all_features, &error));
+      g_assert_null (llm_call_options_parse (dict, LLMSVC_CALL_ASK, all_features, &error));
       g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION);
     }
 
@@ -296,7 +297,7 @@ test_require (void)
     g_autoptr(GVariant) dict = parse_dict ("{'require': <['schema']>}");
     g_autoptr(GError) error = NULL;
 
-    g_assert_null (llmsvc_options_parse (dict, LLMSVC_CALL_ASK, few, &error));
+    g_assert_null (llm_call_options_parse (dict, LLMSVC_CALL_ASK, few, &error));
     g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED);
   }
 }
@@ -331,14 +332,14 @@ test_features (void)
       const char *only[] = { cases[i].feature, NULL };
       g_autoptr(GVariant) dict = parse_dict (cases[i].text);
       g_autoptr(GError) error = NULL;
-      g_autoptr(LlmsvcOptions) without = NULL;
-      g_autoptr(LlmsvcOptions) with =
-          llmsvc_options_parse (dict, LLMSVC_CALL_GENERATE, only, &error);
+      g_autoptr(LlmCallOptions) without = NULL;
+      g_autoptr(LlmCallOptions) with =
+          llm_call_options_parse (dict, LLMSVC_CALL_GENERATE, only, &error);
 
       g_assert_no_error (error);
       g_assert_nonnull (with);
 
-      without = llmsvc_options_parse (dict, LLMSVC_CALL_GENERATE, NULL, &error);
+      without = llm_call_options_parse (dict, LLMSVC_CALL_GENERATE, NULL, &error);
       if (cases[i].feature == NULL)
         {
           g_assert_no_error (error);
@@ -381,10 +382,10 @@ test_calls (void)
 
   for (gsize i = 0; i < G_N_ELEMENTS (cases); i++)
     {
-      g_autoptr(LlmsvcOptions) options = parse_good (cases[i].text, cases[i].call);
+      g_autoptr(LlmCallOptions) options = parse_good (cases[i].text, cases[i].call);
 
       g_test_message ("%s", cases[i].text);
-      g_assert_cmpint (llmsvc_options_get_ignored (options)[0] == NULL, ==, cases[i].is_taken);
+      g_assert_cmpint (llm_call_options_get_ignored (options)[0] == NULL, ==, cases[i].is_taken);
     }
 }
 
@@ -405,13 +406,13 @@ test_too_many (void)
       g_variant_dict_insert (&many, name, "u", i);
     }
   many_dict = g_variant_ref_sink (g_variant_dict_end (&many));
-  g_assert_null (llmsvc_options_parse (many_dict, LLMSVC_CALL_ASK, NULL, &error));
+  g_assert_null (llm_call_options_parse (many_dict, LLMSVC_CALL_ASK, NULL, &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT);
   g_clear_error (&error);
 
   g_variant_dict_insert (&wide, key, "u", 1);
   wide_dict = g_variant_ref_sink (g_variant_dict_end (&wide));
-  g_assert_null (llmsvc_options_parse (wide_dict, LLMSVC_CALL_ASK, NULL, &error));
+  g_assert_null (llm_call_options_parse (wide_dict, LLMSVC_CALL_ASK, NULL, &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION);
 }
 
@@ -424,10 +425,10 @@ test_not_a_dict (void)
       g_variant_ref_sink (g_variant_new_from_bytes (G_VARIANT_TYPE_VARDICT, bytes, FALSE));
   g_autoptr(GError) error = NULL;
 
-  g_assert_null (llmsvc_options_parse (number, LLMSVC_CALL_ASK, NULL, &error));
+  g_assert_null (llm_call_options_parse (number, LLMSVC_CALL_ASK, NULL, &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT);
   g_clear_error (&error);
-  g_assert_null (llmsvc_options_parse (damaged, LLMSVC_CALL_ASK, NULL, &error));
+  g_assert_null (llm_call_options_parse (damaged, LLMSVC_CALL_ASK, NULL, &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT);
 }
 

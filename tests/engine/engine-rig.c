@@ -53,16 +53,16 @@ on_result (GObject      *source,
 }
 
 /* Options in GVariant's text format. */
-LlmsvcOptions *
+LlmCallOptions *
 parse_options (const char *text,
                LlmsvcCall  call)
 {
   g_autoptr(GError) error = NULL;
   g_autoptr(GVariant) dict = g_variant_parse (G_VARIANT_TYPE_VARDICT, text, NULL, NULL, &error);
-  LlmsvcOptions *options;
+  LlmCallOptions *options;
 
   g_assert_no_error (error);
-  options = llmsvc_options_parse (dict, call, NULL, &error);
+  options = llm_call_options_parse (dict, call, NULL, &error);
   g_assert_no_error (error);
   return options;
 }
@@ -142,7 +142,7 @@ begin_complete (Fixture    *fixture,
                 const char *options)
 {
   Answer *answer = answer_new ();
-  g_autoptr(LlmsvcOptions) parsed = parse_options (options, LLMSVC_CALL_COMPLETE);
+  g_autoptr(LlmCallOptions) parsed = parse_options (options, LLMSVC_CALL_COMPLETE);
 
   llm_engine_complete_async (fixture->engine, fixture->caller, prompt, parsed, answer->sink,
                              on_completing, answer);
@@ -156,7 +156,7 @@ begin_ask (Fixture    *fixture,
            const char *options)
 {
   Answer *answer = answer_new ();
-  g_autoptr(LlmsvcOptions) parsed = parse_options (options, LLMSVC_CALL_ASK);
+  g_autoptr(LlmCallOptions) parsed = parse_options (options, LLMSVC_CALL_ASK);
 
   llm_context_generate_async (context, fixture->caller, user_message (prompt), parsed, answer->sink,
                               on_generating, answer);
@@ -192,7 +192,7 @@ LlmContext *
 create (Fixture    *fixture,
         const char *options)
 {
-  g_autoptr(LlmsvcOptions) parsed = parse_options (options, LLMSVC_CALL_CREATE_CONTEXT);
+  g_autoptr(LlmCallOptions) parsed = parse_options (options, LLMSVC_CALL_CREATE_CONTEXT);
   g_autoptr(GAsyncResult) result = NULL;
   g_autoptr(GError) error = NULL;
   LlmContext *context;
@@ -210,7 +210,7 @@ open_context (Fixture    *fixture,
               const char *options,
               GError    **error)
 {
-  g_autoptr(LlmsvcOptions) parsed = parse_options (options, LLMSVC_CALL_OPEN_CONTEXT);
+  g_autoptr(LlmCallOptions) parsed = parse_options (options, LLMSVC_CALL_OPEN_CONTEXT);
   g_autoptr(GAsyncResult) result = NULL;
 
   llm_engine_open_context_async (fixture->engine, fixture->caller, name, parsed, on_result, &result);
@@ -245,7 +245,7 @@ rollback (LlmContext *context,
           guint       turns,
           GError    **error)
 {
-  g_autoptr(LlmsvcOptions) options = parse_options ("{}", LLMSVC_CALL_ROLLBACK);
+  g_autoptr(LlmCallOptions) options = parse_options ("{}", LLMSVC_CALL_ROLLBACK);
   g_autoptr(GAsyncResult) result = NULL;
 
   llm_context_rollback_async (context, turns, options, on_result, &result);
@@ -257,7 +257,7 @@ guint64
 trim (Fixture    *fixture,
       const char *level)
 {
-  g_autoptr(LlmsvcOptions) options = parse_options ("{}", LLMSVC_CALL_TRIM);
+  g_autoptr(LlmCallOptions) options = parse_options ("{}", LLMSVC_CALL_TRIM);
   g_autoptr(GAsyncResult) result = NULL;
   g_autoptr(GError) error = NULL;
   g_autoptr(GVariant) trimmed = NULL;
@@ -277,7 +277,7 @@ set_budget (Fixture    *fixture,
             GError    **error)
 {
   g_autofree char *text = g_strdup_printf ("{'bytes': <uint64 %" G_GUINT64_FORMAT ">}", bytes);
-  g_autoptr(LlmsvcOptions) options = parse_options (text, LLMSVC_CALL_SET_BUDGET);
+  g_autoptr(LlmCallOptions) options = parse_options (text, LLMSVC_CALL_SET_BUDGET);
   g_autoptr(GAsyncResult) result = NULL;
 
   llm_engine_set_budget_async (fixture->engine, fixture->caller, options, on_result, &result);

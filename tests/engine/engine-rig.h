@@ -39,7 +39,7 @@ void tear_down (Fixture *fixture, gconstpointer data);
 /* Puts a reference of the result where @data points. */
 void on_result (GObject *source, GAsyncResult *result, gpointer data);
 /* Options in GVariant's text format. */
-LlmsvcOptions *parse_options (const char *text, LlmsvcCall call);
+LlmCallOptions *parse_options (const char *text, LlmsvcCall call);
 GVariant *user_message (const char *text);
 Answer *answer_new (void);
 void answer_free (Answer *answer);

@@ -171,7 +171,7 @@ static void
 test_parked (Fixture      *fixture,
              gconstpointer data)
 {
-  g_autoptr(LlmsvcOptions) options = parse_options (GREEDY, LLMSVC_CALL_COMPLETE);
+  g_autoptr(LlmCallOptions) options = parse_options (GREEDY, LLMSVC_CALL_COMPLETE);
   g_autofree char *expected = complete (fixture, "Find me a comedy movie.", GREEDY);
   g_autofree char *other = NULL;
   g_autoptr(TestSink) sink = g_object_new (TEST_TYPE_SINK, NULL);

@@ -15,8 +15,8 @@ test_begin (Fixture      *fixture,
   g_autoptr(LlmContext) context = create (fixture, "{'system': <'Be kind.'>}");
   g_autoptr(LlmContext) history =
     create (fixture, "{'messages': <[('user', 'Hello!', @a{sv} {}), ('assistant', 'Hi, how are you?', {})]>}");
-  g_autoptr(LlmsvcOptions) options = parse_options ("{'max-tokens': <uint32 5>, 'system': <'Be very kind indeed.'>}",
-                                                    LLMSVC_CALL_CREATE_CONTEXT);
+  g_autoptr(LlmCallOptions) options = parse_options ("{'max-tokens': <uint32 5>, 'system': <'Be very kind indeed.'>}",
+                                                     LLMSVC_CALL_CREATE_CONTEXT);
   g_autoptr(GAsyncResult) result = NULL;
   g_autoptr(GError) error = NULL;
   g_autofree char *text = NULL;
@@ -38,7 +38,7 @@ test_turns (Fixture      *fixture,
             gconstpointer data)
 {
   g_autoptr(LlmContext) context = create (fixture, "{'name': <'notes'>, 'system': <'Be kind.'>}");
-  g_autoptr(LlmsvcOptions) fork_options = parse_options ("{}", LLMSVC_CALL_FORK);
+  g_autoptr(LlmCallOptions) fork_options = parse_options ("{}", LLMSVC_CALL_FORK);
   g_autofree char *first = ask (fixture, context, "I want a restaurant in San Jose.", GREEDY);
   g_autoptr(Answer) second = begin_ask (fixture, context, "Italian food, please.", GREEDY);
   g_autoptr(LlmContext) fork = NULL;
@@ -123,7 +123,7 @@ test_append (Fixture      *fixture,
   for (guint i = 0; i < G_N_ELEMENTS (waits); i++)
     {
       g_autoptr(LlmContext) context = create (fixture, "{}");
-      g_autoptr(LlmsvcOptions) options = parse_options (waits[i], LLMSVC_CALL_APPEND);
+      g_autoptr(LlmCallOptions) options = parse_options (waits[i], LLMSVC_CALL_APPEND);
       g_autoptr(GAsyncResult) result = NULL;
       g_autoptr(GError) error = NULL;
       g_autoptr(Answer) answer = NULL;
@@ -276,7 +276,7 @@ static void
 test_open_at_once (Fixture      *fixture,
                    gconstpointer data)
 {
-  g_autoptr(LlmsvcOptions) options = parse_options ("{'create': <true>}", LLMSVC_CALL_OPEN_CONTEXT);
+  g_autoptr(LlmCallOptions) options = parse_options ("{'create': <true>}", LLMSVC_CALL_OPEN_CONTEXT);
   g_autoptr(GAsyncResult) first = NULL;
   g_autoptr(GAsyncResult) second = NULL;
   g_autoptr(LlmContext) one = NULL;

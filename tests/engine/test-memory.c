@@ -230,9 +230,9 @@ static void
 test_quota (Fixture      *fixture,
             gconstpointer data)
 {
-  g_autoptr(LlmsvcOptions) options = parse_options ("{'contexts': <uint32 1>, 'calls': <uint32 1>}",
-                                                    LLMSVC_CALL_SET_QUOTA);
-  g_autoptr(LlmsvcOptions) none = parse_options ("{}", LLMSVC_CALL_CREATE_CONTEXT);
+  g_autoptr(LlmCallOptions) options = parse_options ("{'contexts': <uint32 1>, 'calls': <uint32 1>}",
+                                                     LLMSVC_CALL_SET_QUOTA);
+  g_autoptr(LlmCallOptions) none = parse_options ("{}", LLMSVC_CALL_CREATE_CONTEXT);
   g_autoptr(GAsyncResult) result = NULL;
   g_autoptr(GAsyncResult) refused = NULL;
   g_autoptr(GError) error = NULL;

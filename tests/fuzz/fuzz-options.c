@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/llmsvc-options.h"
+#include "common/llm-call-options.h"
 
 #define N_CALLS       21
 #define MAX_TEXT_SIZE 4096
@@ -36,10 +36,10 @@ read_dict (const uint8_t *data,
 }
 
 static void
-check_value (const LlmsvcOptions    *options,
+check_value (const LlmCallOptions   *options,
              const LlmsvcOptionInfo *info)
 {
-  GVariant *value = llmsvc_options_get_variant (options, info->id);
+  GVariant *value = llm_call_options_get_variant (options, info->id);
   double number;
 
   if (value == NULL)
@@ -51,10 +51,10 @@ check_value (const LlmsvcOptions    *options,
     {
     case 'u':
     case 't':
-      number = (double) llmsvc_options_get_uint (options, info->id, 0);
+      number = (double) llm_call_options_get_uint (options, info->id, 0);
       break;
     case 'd':
-      number = llmsvc_options_get_double (options, info->id, 0);
+      number = llm_call_options_get_double (options, info->id, 0);
       break;
     default:
       return;
@@ -69,7 +69,7 @@ LLVMFuzzerTestOneInput (const uint8_t *data,
 {
   static const char *const features[] = { "json-schema", "sub-models", NULL };
   g_autoptr(GVariant) dict = NULL;
-  g_autoptr(LlmsvcOptions) options = NULL;
+  g_autoptr(LlmCallOptions) options = NULL;
   g_autoptr(GError) error = NULL;
 
   if (size < 2)
@@ -79,8 +79,8 @@ LLVMFuzzerTestOneInput (const uint8_t *data,
   if (dict == NULL)
     return 0;
 
-  options = llmsvc_options_parse (dict, (LlmsvcCall) (1 << (data[0] % N_CALLS)),
-                                  (data[1] & 2) != 0 ? features : NULL, &error);
+  options = llm_call_options_parse (dict, (LlmsvcCall) (1 << (data[0] % N_CALLS)),
+                                    (data[1] & 2) != 0 ? features : NULL, &error);
   if ((options == NULL) != (error != NULL))
     g_error ("Neither options nor an error, or both");
   if (options == NULL)

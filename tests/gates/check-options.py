@@ -57,7 +57,7 @@ def expand_calls(expression, macros):
 def read_table():
     """Returns {key: (type, methods, choices)}."""
     text = TABLE.read_text(encoding="utf-8")
-    header = (TABLE.parent / "llmsvc-options.h").read_text(encoding="utf-8")
+    header = (TABLE.parent / "llmsvc-option-table.h").read_text(encoding="utf-8")
     macros = dict(re.findall(r"#define\s+((?:LLMSVC_)?CALLS_[A-Z_]+)\s+\(?(.*?)\)?$",
                              header + text, re.M))
     lists = {name: tuple(re.findall(r'"([^"]+)"', body))

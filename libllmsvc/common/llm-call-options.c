@@ -2,7 +2,7 @@
 
 #define G_LOG_DOMAIN "llmsvc"
 
-#include "common/llmsvc-options.h"
+#include "common/llm-call-options.h"
 
 #include <string.h>
 
@@ -13,7 +13,7 @@
 #define MAX_KEY_BYTES 64
 #define MAX_REQUIRED  64
 
-struct _LlmsvcOptions
+struct _LlmCallOptions
 {
   GVariant *values[LLMSVC_N_OPTIONS];     /* (nullable) (owned), in the type of the table */
   const char **strvs[LLMSVC_N_OPTIONS];   /* (nullable) (owned container), into values */
@@ -125,7 +125,7 @@ check_required (GVariant           *value,
 }
 
 static gboolean
-take_entry (LlmsvcOptions      *self,
+take_entry (LlmCallOptions     *self,
             const char         *key,
             GVariant           *wrapped,
             LlmsvcCall          call,
@@ -205,7 +205,7 @@ check_key (const char  *key,
 }
 
 static void
-options_clear (LlmsvcOptions *self)
+options_clear (LlmCallOptions *self)
 {
   for (guint i = 0; i < LLMSVC_N_OPTIONS; i++)
     {
@@ -215,13 +215,13 @@ options_clear (LlmsvcOptions *self)
   g_clear_pointer (&self->ignored, g_ptr_array_unref);
 }
 
-LlmsvcOptions *
-llmsvc_options_parse (GVariant           *dict,
-                      LlmsvcCall          call,
-                      const char *const  *features,
-                      GError            **error)
+LlmCallOptions *
+llm_call_options_parse (GVariant           *dict,
+                        LlmsvcCall          call,
+                        const char *const  *features,
+                        GError            **error)
 {
-  g_autoptr(LlmsvcOptions) self = g_atomic_rc_box_new0 (LlmsvcOptions);
+  g_autoptr(LlmCallOptions) self = g_atomic_rc_box_new0 (LlmCallOptions);
   g_autoptr(GHashTable) seen = g_hash_table_new (g_str_hash, g_str_equal);
   g_autoptr(GVariant) required = NULL;
   GVariantIter iter;
@@ -254,8 +254,8 @@ llmsvc_options_parse (GVariant           *dict,
   return g_steal_pointer (&self);
 }
 
-LlmsvcOptions *
-llmsvc_options_ref (LlmsvcOptions *self)
+LlmCallOptions *
+llm_call_options_ref (LlmCallOptions *self)
 {
   g_return_val_if_fail (self != NULL, NULL);
 
@@ -263,7 +263,7 @@ llmsvc_options_ref (LlmsvcOptions *self)
 }
 
 void
-llmsvc_options_unref (LlmsvcOptions *self)
+llm_call_options_unref (LlmCallOptions *self)
 {
   g_return_if_fail (self != NULL);
 
@@ -271,8 +271,8 @@ llmsvc_options_unref (LlmsvcOptions *self)
 }
 
 GVariant *
-llmsvc_options_get_variant (const LlmsvcOptions *self,
-                            LlmsvcOption         id)
+llm_call_options_get_variant (const LlmCallOptions *self,
+                              LlmsvcOption         id)
 {
   g_return_val_if_fail (self != NULL, NULL);
   g_return_val_if_fail ((guint) id < LLMSVC_N_OPTIONS, NULL);
@@ -281,18 +281,18 @@ llmsvc_options_get_variant (const LlmsvcOptions *self,
 }
 
 gboolean
-llmsvc_options_has (const LlmsvcOptions *self,
-                    LlmsvcOption         id)
+llm_call_options_has (const LlmCallOptions *self,
+                      LlmsvcOption         id)
 {
-  return llmsvc_options_get_variant (self, id) != NULL;
+  return llm_call_options_get_variant (self, id) != NULL;
 }
 
 guint64
-llmsvc_options_get_uint (const LlmsvcOptions *self,
-                         LlmsvcOption         id,
-                         guint64              fallback)
+llm_call_options_get_uint (const LlmCallOptions *self,
+                           LlmsvcOption         id,
+                           guint64              fallback)
 {
-  GVariant *value = llmsvc_options_get_variant (self, id);
+  GVariant *value = llm_call_options_get_variant (self, id);
 
   if (value == NULL)
     return fallback;
@@ -303,38 +303,38 @@ llmsvc_options_get_uint (const LlmsvcOptions *self,
 }
 
 double
-llmsvc_options_get_double (const LlmsvcOptions *self,
-                           LlmsvcOption         id,
-                           double               fallback)
+llm_call_options_get_double (const LlmCallOptions *self,
+                             LlmsvcOption         id,
+                             double               fallback)
 {
-  GVariant *value = llmsvc_options_get_variant (self, id);
+  GVariant *value = llm_call_options_get_variant (self, id);
 
   return value != NULL ? g_variant_get_double (value) : fallback;
 }
 
 gboolean
-llmsvc_options_get_boolean (const LlmsvcOptions *self,
-                            LlmsvcOption         id,
-                            gboolean             fallback)
+llm_call_options_get_boolean (const LlmCallOptions *self,
+                              LlmsvcOption         id,
+                              gboolean             fallback)
 {
-  GVariant *value = llmsvc_options_get_variant (self, id);
+  GVariant *value = llm_call_options_get_variant (self, id);
 
   return value != NULL ? g_variant_get_boolean (value) : fallback;
 }
 
 const char *
-llmsvc_options_get_string (const LlmsvcOptions *self,
-                           LlmsvcOption         id,
-                           const char          *fallback)
+llm_call_options_get_string (const LlmCallOptions *self,
+                             LlmsvcOption         id,
+                             const char          *fallback)
 {
-  GVariant *value = llmsvc_options_get_variant (self, id);
+  GVariant *value = llm_call_options_get_variant (self, id);
 
   return value != NULL ? g_variant_get_string (value, NULL) : fallback;
 }
 
 const char *const *
-llmsvc_options_get_strv (const LlmsvcOptions *self,
-                         LlmsvcOption         id)
+llm_call_options_get_strv (const LlmCallOptions *self,
+                           LlmsvcOption         id)
 {
   g_return_val_if_fail (self != NULL, NULL);
   g_return_val_if_fail ((guint) id < LLMSVC_N_OPTIONS, NULL);
@@ -343,7 +343,7 @@ llmsvc_options_get_strv (const LlmsvcOptions *self,
 }
 
 const char *const *
-llmsvc_options_get_ignored (const LlmsvcOptions *self)
+llm_call_options_get_ignored (const LlmCallOptions *self)
 {
   g_return_val_if_fail (self != NULL, NULL);
 

@@ -3,8 +3,8 @@
 /*
  * The table of options: the one list of every option of every method, with its
  * type, range, help and the calls that take it. The service checks calls
- * against it; the library, the command line and the docs are made from it.
- * Parsed options are immutable. Any thread.
+ * against it; the library, the command line and the docs are made from it. Any
+ * thread.
  */
 
 #pragma once
@@ -117,46 +117,5 @@ typedef struct
 const LlmsvcOptionInfo *llmsvc_option_get_info   (LlmsvcOption id);
 /* (nullable): the option with this key. */
 const LlmsvcOptionInfo *llmsvc_option_find       (const char   *key);
-
-typedef struct _LlmsvcOptions LlmsvcOptions;
-
-/**
- * llmsvc_options_parse:
- * @dict: (nullable): an `a{sv}` as it came over the bus; NULL for none
- * @call: the method, one bit
- * @features: (nullable): the optional abilities there are, NULL-terminated
- *
- * Checks @dict against the table. A key that the table does not list for @call
- * is put into the ignored ones, unless `require` (as) names it: then
- * %LLMSVC_ERROR_UNSUPPORTED. A known key of the wrong type or out of range is
- * %LLMSVC_ERROR_INVALID_OPTION, naming the key, what was found and what is
- * allowed. Any D-Bus number type is taken where the value fits. An option whose
- * value asks for an ability that @features lacks is %LLMSVC_ERROR_UNSUPPORTED:
- * leaving it out silently would change the result. `require` may also name
- * features.
- *
- * Returns: (transfer full): the options, or %NULL with @error set
- */
-LlmsvcOptions   *llmsvc_options_parse       (GVariant            *dict,
-                                             LlmsvcCall           call,
-                                             const char *const   *features,
-                                             GError             **error) G_GNUC_WARN_UNUSED_RESULT;
-LlmsvcOptions   *llmsvc_options_ref         (LlmsvcOptions       *self);
-void             llmsvc_options_unref       (LlmsvcOptions       *self);
-
-gboolean         llmsvc_options_has         (const LlmsvcOptions *self, LlmsvcOption id);
-guint64          llmsvc_options_get_uint    (const LlmsvcOptions *self, LlmsvcOption id, guint64 fallback);
-double           llmsvc_options_get_double  (const LlmsvcOptions *self, LlmsvcOption id, double fallback);
-gboolean         llmsvc_options_get_boolean (const LlmsvcOptions *self, LlmsvcOption id, gboolean fallback);
-/* The string as given, or @fallback; owned by @self. */
-const char      *llmsvc_options_get_string  (const LlmsvcOptions *self, LlmsvcOption id, const char *fallback);
-/* (nullable) (transfer none): strings of an `as` option, NULL-terminated, NULL when not given. */
-const char *const *llmsvc_options_get_strv  (const LlmsvcOptions *self, LlmsvcOption id);
-/* (nullable) (transfer none): the value in the type of the table. */
-GVariant        *llmsvc_options_get_variant (const LlmsvcOptions *self, LlmsvcOption id);
-/* (transfer none): keys that were skipped, NULL-terminated, never NULL. */
-const char *const *llmsvc_options_get_ignored (const LlmsvcOptions *self);
-
-G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmsvcOptions, llmsvc_options_unref)
 
 G_END_DECLS

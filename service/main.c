@@ -10,13 +10,16 @@
 #include "config.h"
 
 #include <gio/gio.h>
+#include <glib/gi18n.h>
 #include <glib-unix.h>
 #include <locale.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "bus/llm-bus-service.h"
+#include "common/llmsvc-i18n.h"
 
 typedef struct
 {
@@ -25,6 +28,7 @@ typedef struct
   gboolean show_version;
   char *config;       /* (nullable) */
   char *model;        /* (nullable) */
+  char *mock;         /* (nullable) */
   char *state_folder; /* (nullable) */
 } Arguments;
 
@@ -40,6 +44,7 @@ clear_arguments (Arguments *arguments)
 {
   g_free (arguments->config);
   g_free (arguments->model);
+  g_free (arguments->mock);
   g_free (arguments->state_folder);
 }
 
@@ -54,39 +59,70 @@ parse_arguments (Arguments  *arguments,
   g_autoptr(GOptionContext) context = g_option_context_new (NULL);
   const GOptionEntry entries[] = {
     { "session", 0, 0, G_OPTION_ARG_NONE, &arguments->is_session,
-      "Serve one user on the session bus (default)", NULL },
+      N_("Serve one user on the session bus (default)"), NULL },
     { "system", 0, 0, G_OPTION_ARG_NONE, &arguments->is_system,
-      "Serve all users on the system bus", NULL },
+      N_("Serve all users on the system bus"), NULL },
     { "config", 0, 0, G_OPTION_ARG_FILENAME, &arguments->config,
-      "Read this configuration instead of the installed ones", "FILE" },
+      N_("Read this configuration instead of the installed ones"), N_("FILE") },
     { "model", 0, 0, G_OPTION_ARG_FILENAME, &arguments->model,
-      "Answer with this model", "FILE" },
+      N_("Answer with this model"), N_("FILE") },
     { "state-dir", 0, 0, G_OPTION_ARG_FILENAME, &arguments->state_folder,
-      "Keep contexts in this folder", "DIR" },
+      N_("Keep contexts in this folder"), N_("DIR") },
+    { "mock", 0, 0, G_OPTION_ARG_FILENAME, &arguments->mock,
+      N_("Answer from this script instead of a model, for tests of apps"), N_("SCRIPT") },
     { "version", 0, 0, G_OPTION_ARG_NONE, &arguments->show_version,
-      "Print the version and exit", NULL },
+      N_("Print the version and exit"), NULL },
     { NULL },
   };
 
-  g_option_context_set_summary (context, "The shared on-device language model on D-Bus.");
+  g_option_context_set_translation_domain (context, GETTEXT_PACKAGE);
+  g_option_context_set_summary (context, N_("The shared on-device language model on D-Bus."));
   g_option_context_add_main_entries (context, entries, NULL);
   if (!g_option_context_parse (context, argc, argv, error))
     return FALSE;
 
   if (*argc > 1)
     {
-      g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_FAILED, "Unknown argument “%s”",
+      g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_FAILED, _("Unknown argument “%s”"),
                    (*argv)[1]);
       return FALSE;
     }
   if (arguments->is_system && arguments->is_session)
     {
       g_set_error_literal (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                           "Only one of --system and --session can be");
+                           _("Only one of --system and --session can be"));
+      return FALSE;
+    }
+  if (arguments->mock != NULL && arguments->model != NULL)
+    {
+      g_set_error_literal (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+                           _("Only one of --model and --mock can be"));
       return FALSE;
     }
 
   return TRUE;
+}
+
+/* A service with a script is the same on every machine and each time: it looks at no
+ * configuration and keeps nothing on disk but where it was told to. */
+static LlmSettings *
+load_settings (const Arguments  *arguments,
+               GError          **error)
+{
+  g_autoptr(LlmSettings) settings = NULL;
+
+  if (arguments->mock == NULL)
+    return llm_settings_load (arguments->is_system, arguments->config, error);
+
+  settings = arguments->config != NULL
+               ? llm_settings_load (arguments->is_system, arguments->config, error)
+               : llm_settings_new ();
+  if (settings == NULL)
+    return NULL;
+  g_clear_pointer (&settings->model_file, g_free);
+  g_clear_pointer (&settings->state_folder, g_free);
+  settings->script = llm_script_load (arguments->mock, error);
+  return settings->script != NULL ? g_steal_pointer (&settings) : NULL;
 }
 
 /* What the command line says comes before the configuration. */
@@ -94,7 +130,7 @@ static LlmSettings *
 make_settings (const Arguments  *arguments,
                GError          **error)
 {
-  LlmSettings *settings = llm_settings_load (arguments->is_system, arguments->config, error);
+  g_autoptr(LlmSettings) settings = load_settings (arguments, error);
 
   if (settings == NULL)
     return NULL;
@@ -109,8 +145,11 @@ make_settings (const Arguments  *arguments,
       g_free (settings->state_folder);
       settings->state_folder = g_canonicalize_filename (arguments->state_folder, NULL);
     }
+  if (settings->script != NULL &&
+      !llm_script_count_start (settings->script, settings->state_folder, error))
+    return NULL;
 
-  return settings;
+  return g_steal_pointer (&settings);
 }
 
 static gboolean
@@ -138,6 +177,16 @@ on_lost (LlmBusService *service,
   g_printerr ("llmsvcd: %s\n", reason);
   daemon->status = EXIT_FAILURE;
   g_main_loop_quit (daemon->loop);
+}
+
+/* As if it had crashed: nothing is ended in order. What the bus was told before is
+ * on its way, so that a script says exactly what its callers see. */
+static void
+on_script_exit (LlmEngine       *engine,
+                GDBusConnection *connection)
+{
+  g_dbus_connection_flush_sync (connection, NULL, NULL);
+  _exit (EXIT_FAILURE);
 }
 
 /* Answers that the engine gave up are still sent, then the connection is flushed. */
@@ -195,6 +244,7 @@ run (const Arguments *arguments)
       return EXIT_FAILURE;
     }
   g_signal_connect (service, "acquired", G_CALLBACK (on_acquired), &daemon);
+  g_signal_connect (engine, "script-exit", G_CALLBACK (on_script_exit), connection);
   g_signal_connect (service, "lost", G_CALLBACK (on_lost), &daemon);
 
   g_unix_signal_add (SIGTERM, on_signal, &daemon);
@@ -215,6 +265,8 @@ main (int   argc,
   g_autoptr(GError) error = NULL;
 
   setlocale (LC_ALL, "");
+  llmsvc_i18n_init ();
+  textdomain (GETTEXT_PACKAGE);
   g_set_prgname ("llmsvcd");
   g_log_writer_default_set_use_stderr (TRUE);
   umask (0077);
@@ -231,5 +283,7 @@ main (int   argc,
       return EXIT_SUCCESS;
     }
 
+  /* what the service says is for a journal; its callers are told in their own languages */
+  setlocale (LC_MESSAGES, "C");
   return run (&arguments);
 }

@@ -2,8 +2,11 @@
 
 #define G_LOG_DOMAIN "llmsvc"
 
+#include "config.h"
+
 #include "common/llm-call-options.h"
 
+#include <glib/gi18n-lib.h>
 #include <string.h>
 
 #include "common/llmsvc-error.h"
@@ -12,12 +15,14 @@
 #define MAX_KEYS      128
 #define MAX_KEY_BYTES 64
 #define MAX_REQUIRED  64
+#define MAX_LOCALE_BYTES 128
 
 struct _LlmCallOptions
 {
   GVariant *values[LLMSVC_N_OPTIONS];     /* (nullable) (owned), in the type of the table */
   const char **strvs[LLMSVC_N_OPTIONS];   /* (nullable) (owned container), into values */
   GPtrArray *ignored;                     /* (element-type utf8) (owned), ends with NULL */
+  char *locale;                           /* (nullable) */
 };
 
 /* The ability that just this value needs, or NULL. */
@@ -64,8 +69,8 @@ check_feature (const LlmsvcOptionInfo  *info,
                 : g_variant_print (value, FALSE);
   shown = llmsvc_shorten (printed);
   g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
-               "Option “%s” = “%s” needs the ability “%s”, which this service does not have; "
-               "see the property Features",
+               _("Option “%s” = “%s” needs the ability “%s”, which this service does not have; "
+                 "see the property Features"),
                info->key, shown, needed);
   return FALSE;
 }
@@ -78,7 +83,7 @@ is_honoured (const char         *name,
   const LlmsvcOptionInfo *info = llmsvc_option_find (name);
   gboolean has_feature = features != NULL && g_strv_contains (features, name);
 
-  if (has_feature || g_str_equal (name, "require"))
+  if (has_feature || g_str_equal (name, "require") || g_str_equal (name, "locale"))
     return TRUE;
   if (info == NULL || (info->calls & (guint) call) == 0)
     return FALSE;
@@ -116,12 +121,74 @@ check_required (GVariant           *value,
 
       shown = llmsvc_shorten (name);
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
-                   "“%s” is required, but this call of this service has no such option or "
-                   "ability; see the property Features", shown);
+                   _("“%s” is required, but this call of this service has no such option or "
+                     "ability; see the property Features"), shown);
       return FALSE;
     }
 
   return TRUE;
+}
+
+/* As in the environment: "de_DE.UTF-8", or several by preference, "de_AT:de:en".
+ * No character of it means anything in a path. */
+static gboolean
+is_locale (const char *text)
+{
+  if (!g_ascii_isalpha (text[0]) || strlen (text) > MAX_LOCALE_BYTES)
+    return FALSE;
+
+  for (const char *p = text; *p != '\0'; p++)
+    if (!g_ascii_isalnum (*p) && strchr ("_-.@:", *p) == NULL)
+      return FALSE;
+
+  return TRUE;
+}
+
+static gboolean
+take_locale (LlmCallOptions  *self,
+             GVariant        *wrapped,
+             GError         **error)
+{
+  static const LlmsvcOptionInfo locale = { .key = "locale", .type = "s", .min = 1,
+                                           .max = MAX_LOCALE_BYTES };
+  g_autoptr(GVariant) value = llmsvc_option_value_unwrap (wrapped);
+  g_autoptr(GVariant) string = llmsvc_option_value_convert (&locale, value, error);
+  const char *text;
+
+  if (string == NULL)
+    return FALSE;
+
+  text = g_variant_get_string (string, NULL);
+  if (!is_locale (text))
+    {
+      g_autofree char *shown = llmsvc_shorten (text);
+
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
+                   _("Option “locale” is “%s”, it must be the name of a locale, such as “de_DE.UTF-8”"),
+                   shown);
+      return FALSE;
+    }
+
+  self->locale = g_strdup (text);
+  return TRUE;
+}
+
+char *
+llm_call_options_peek_locale (GVariant *dict)
+{
+  g_autoptr(GVariant) value = NULL;
+  g_autoptr(GVariant) inner = NULL;
+
+  if (dict == NULL || !g_variant_is_of_type (dict, G_VARIANT_TYPE_VARDICT))
+    return NULL;
+
+  value = g_variant_lookup_value (dict, "locale", NULL);
+  inner = value != NULL ? llmsvc_option_value_unwrap (value) : NULL;
+  if (inner == NULL || !g_variant_is_of_type (inner, G_VARIANT_TYPE_STRING) ||
+      !is_locale (g_variant_get_string (inner, NULL)))
+    return NULL;
+
+  return g_variant_dup_string (inner, NULL);
 }
 
 static gboolean
@@ -160,19 +227,19 @@ check_dict (GVariant  *dict,
   if (!g_variant_is_of_type (dict, G_VARIANT_TYPE_VARDICT))
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                   "The options are not a dictionary (a{sv})");
+                   _("The options are not a dictionary (a{sv})"));
       return FALSE;
     }
   if (!g_variant_is_normal_form (dict))
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                   "The options are damaged: they are not valid as a{sv}");
+                   _("The options are damaged: they are not valid as a{sv}"));
       return FALSE;
     }
   if (g_variant_n_children (dict) > MAX_KEYS)
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                   "There are %" G_GSIZE_FORMAT " options, a call takes at most %u",
+                   _("There are %zu options, a call takes at most %u"),
                    g_variant_n_children (dict), MAX_KEYS);
       return FALSE;
     }
@@ -191,13 +258,13 @@ check_key (const char  *key,
     {
       shown = llmsvc_shorten (key);
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                   "The name of option “%s” has more than %u bytes", shown, MAX_KEY_BYTES);
+                   _("The name of option “%s” has more than %u bytes"), shown, MAX_KEY_BYTES);
       return FALSE;
     }
   if (!g_hash_table_add (seen, (gpointer) key))
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                   "Option “%s” is given twice", key);
+                   _("Option “%s” is given twice"), key);
       return FALSE;
     }
 
@@ -213,6 +280,7 @@ options_clear (LlmCallOptions *self)
       g_clear_pointer (&self->values[i], g_variant_unref);
     }
   g_clear_pointer (&self->ignored, g_ptr_array_unref);
+  g_free (self->locale);
 }
 
 LlmCallOptions *
@@ -243,6 +311,11 @@ llm_call_options_parse (GVariant           *dict,
             return NULL;
           if (g_str_equal (key, "require"))
             required = llmsvc_option_value_unwrap (owned);
+          else if (g_str_equal (key, "locale"))
+            {
+              if (!take_locale (self, owned, error))
+                return NULL;
+            }
           else if (!take_entry (self, key, owned, call, features, error))
             return NULL;
         }
@@ -340,6 +413,14 @@ llm_call_options_get_strv (const LlmCallOptions *self,
   g_return_val_if_fail ((guint) id < LLMSVC_N_OPTIONS, NULL);
 
   return (const char *const *) self->strvs[id];
+}
+
+const char *
+llm_call_options_get_locale (const LlmCallOptions *self)
+{
+  g_return_val_if_fail (self != NULL, NULL);
+
+  return self->locale;
 }
 
 const char *const *

@@ -26,7 +26,8 @@ typedef struct _LlmCallOptions LlmCallOptions;
  * allowed. Any D-Bus number type is taken where the value fits. An option whose
  * value asks for an ability that @features lacks is %LLMSVC_ERROR_UNSUPPORTED:
  * leaving it out silently would change the result. `require` may also name
- * features.
+ * features. Like `require`, `locale` (s) is taken by every call: the language of
+ * its errors.
  *
  * Returns: (transfer full): the options, or %NULL with @error set
  */
@@ -58,8 +59,14 @@ const char *const *llm_call_options_get_strv  (const LlmCallOptions *self,
 /* (nullable) (transfer none): the value in the type of the table. */
 GVariant        *llm_call_options_get_variant (const LlmCallOptions *self,
                                                LlmsvcOption          id);
+/* (nullable) (transfer none): the option `locale`, well-formed. */
+const char      *llm_call_options_get_locale (const LlmCallOptions *self);
 /* (transfer none): keys that were skipped, NULL-terminated, never NULL. */
 const char *const *llm_call_options_get_ignored (const LlmCallOptions *self);
+
+/* (transfer full) (nullable): a well-formed `locale` in @dict, whatever else is wrong with
+ * the options: what is wrong is told in that language. */
+char            *llm_call_options_peek_locale (GVariant *dict);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmCallOptions, llm_call_options_unref)
 

@@ -2,7 +2,7 @@
 
 #define G_LOG_DOMAIN "llmsvc"
 
-#include "common/llmsvc-error.h"
+#include "common/llmsvc-error-private.h"
 
 #include <string.h>
 
@@ -29,6 +29,10 @@ static const GDBusErrorEntry entries[] = {
   { LLMSVC_ERROR_DEADLINE_EXCEEDED, LLMSVC_ERROR_PREFIX "DeadlineExceeded" },
   { LLMSVC_ERROR_MESSAGE_TOO_LARGE, LLMSVC_ERROR_PREFIX "MessageTooLarge" },
   { LLMSVC_ERROR_STORAGE,           LLMSVC_ERROR_PREFIX "Storage" },
+  { LLMSVC_ERROR_NOT_AVAILABLE,     LLMSVC_ERROR_PREFIX "NotAvailable" },
+  { LLMSVC_ERROR_LOST,              LLMSVC_ERROR_PREFIX "Lost" },
+  { LLMSVC_ERROR_LOST_KEPT,         LLMSVC_ERROR_PREFIX "LostKept" },
+  { LLMSVC_ERROR_LOST_UNKNOWN,      LLMSVC_ERROR_PREFIX "LostUnknown" },
 };
 G_STATIC_ASSERT (G_N_ELEMENTS (entries) == LLMSVC_N_ERRORS);
 
@@ -128,6 +132,25 @@ convert_bus_code (int code)
       return LLMSVC_ERROR_OVERLOADED;
     case G_DBUS_ERROR_NO_MEMORY:
       return LLMSVC_ERROR_NO_MEMORY;
+    case G_DBUS_ERROR_SERVICE_UNKNOWN:
+    case G_DBUS_ERROR_NAME_HAS_NO_OWNER:
+    case G_DBUS_ERROR_NO_SERVER:
+    case G_DBUS_ERROR_SPAWN_CHILD_EXITED:
+    case G_DBUS_ERROR_SPAWN_CHILD_SIGNALED:
+    case G_DBUS_ERROR_SPAWN_CONFIG_INVALID:
+    case G_DBUS_ERROR_SPAWN_EXEC_FAILED:
+    case G_DBUS_ERROR_SPAWN_FAILED:
+    case G_DBUS_ERROR_SPAWN_FILE_INVALID:
+    case G_DBUS_ERROR_SPAWN_FORK_FAILED:
+    case G_DBUS_ERROR_SPAWN_NO_MEMORY:
+    case G_DBUS_ERROR_SPAWN_PERMISSIONS_INVALID:
+    case G_DBUS_ERROR_SPAWN_SERVICE_INVALID:
+    case G_DBUS_ERROR_SPAWN_SERVICE_NOT_FOUND:
+    case G_DBUS_ERROR_SPAWN_SETUP_FAILED:
+      return LLMSVC_ERROR_NOT_AVAILABLE;
+    case G_DBUS_ERROR_NO_REPLY:
+    case G_DBUS_ERROR_DISCONNECTED:
+      return LLMSVC_ERROR_LOST;
     default:
       return LLMSVC_ERROR_FAILED;
     }

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The one error domain that crosses the bus. Any thread. */
+/* The one error domain, on both sides of the bus. Any thread. */
 
 #pragma once
 
 #include <gio/gio.h>
+
+#include "llmsvc-version.h"
 
 G_BEGIN_DECLS
 
@@ -31,6 +33,17 @@ G_BEGIN_DECLS
  * @LLMSVC_ERROR_DEADLINE_EXCEEDED: the caller's own deadline passed
  * @LLMSVC_ERROR_MESSAGE_TOO_LARGE: one message is over the limit
  * @LLMSVC_ERROR_STORAGE: the turn could not be stored
+ * @LLMSVC_ERROR_NOT_AVAILABLE: the service is on no bus and can't be started
+ * @LLMSVC_ERROR_LOST: the service went away, and of what was asked for nothing is kept:
+ *   it can be asked again
+ * @LLMSVC_ERROR_LOST_KEPT: the service went away, but the turn is in the context: read it
+ *   there instead of asking again
+ * @LLMSVC_ERROR_LOST_UNKNOWN: the service went away and could not be asked whether the
+ *   turn is kept: asking again with the same `request-id` does not do it twice
+ *
+ * What can go wrong. The last four are the client library's own.
+ *
+ * Since: 0.1
  */
 typedef enum
 {
@@ -53,17 +66,36 @@ typedef enum
   LLMSVC_ERROR_DEADLINE_EXCEEDED,
   LLMSVC_ERROR_MESSAGE_TOO_LARGE,
   LLMSVC_ERROR_STORAGE,
-  LLMSVC_N_ERRORS
+  LLMSVC_ERROR_NOT_AVAILABLE,
+  LLMSVC_ERROR_LOST,
+  LLMSVC_ERROR_LOST_KEPT,
+  LLMSVC_ERROR_LOST_UNKNOWN,
 } LlmsvcError;
 
-/* Registers the names on the bus, org.llm.Service.Error.*, as a side effect. */
+/**
+ * llmsvc_error_quark:
+ *
+ * The domain of all errors of the library. Registers their names on the bus,
+ * `org.llm.Service.Error.*`, as a side effect.
+ *
+ * Returns: the domain, %LLMSVC_ERROR
+ *
+ * Since: 0.1
+ */
+LLMSVC_AVAILABLE_IN_0_1
 GQuark      llmsvc_error_quark    (void);
 
-/* The last part of the name on the bus, "ContextFull"; NULL for a code out of range. */
+/**
+ * llmsvc_error_get_name:
+ * @code: an error
+ *
+ * The name of an error, which is never translated: the last part of its name on the bus.
+ *
+ * Returns: (nullable): the name, such as `ContextFull`; %NULL for a code out of range
+ *
+ * Since: 0.1
+ */
+LLMSVC_AVAILABLE_IN_0_1
 const char *llmsvc_error_get_name (LlmsvcError code);
-
-/* Makes any error one of LLMSVC_ERROR, in place: the edge of the bus. GIO's and
- * the file functions' codes map to ours; others become FAILED with their message kept. */
-void        llmsvc_error_convert  (GError **error);
 
 G_END_DECLS

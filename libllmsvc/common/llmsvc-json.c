@@ -8,9 +8,12 @@
 
 #define G_LOG_DOMAIN "llmsvc"
 
+#include "config.h"
+
 #include "common/llmsvc-json.h"
 
 #include <errno.h>
+#include <glib/gi18n-lib.h>
 #include <math.h>
 #include <string.h>
 
@@ -292,7 +295,7 @@ read_string (Cursor  *cursor,
 
   if (!accept (cursor, '"'))
     {
-      fail (error, "a string is missing");
+      fail (error, _("a string is missing"));
       return NULL;
     }
 
@@ -311,12 +314,12 @@ read_string (Cursor  *cursor,
         return g_string_free (g_steal_pointer (&out), FALSE);
       if (!read_escape (cursor, out))
         {
-          fail (error, "a string has a wrong escape");
+          fail (error, _("a string has a wrong escape"));
           return NULL;
         }
     }
 
-  fail (error, "a string does not end");
+  fail (error, _("a string does not end"));
   return NULL;
 }
 
@@ -383,7 +386,7 @@ read_number (Cursor  *cursor,
 
   if (!is_number (text, &is_real))
     {
-      fail (error, "a value is neither number, string, list nor object");
+      fail (error, _("a value is neither number, string, list nor object"));
       return NULL;
     }
   if (!is_real)
@@ -408,7 +411,7 @@ read_number (Cursor  *cursor,
   real = g_ascii_strtod (text, NULL);
   if (!isfinite (real))
     {
-      fail (error, "a number is too large");
+      fail (error, _("a number is too large"));
       return NULL;
     }
   return g_variant_new_double (real);
@@ -438,7 +441,7 @@ read_list (Cursor    *cursor,
           g_autoptr(GVariant) item = NULL;
 
           if (++n_items > MAX_ITEMS)
-            return fail (error, "a list has too many entries");
+            return fail (error, _("a list has too many entries"));
           if (!read_value (cursor, depth + 1, &item, error))
             return FALSE;
           if (item != NULL && g_variant_is_of_type (item, G_VARIANT_TYPE_STRING))
@@ -448,7 +451,7 @@ read_list (Cursor    *cursor,
         }
       while (accept (cursor, ','));
       if (!accept (cursor, ']'))
-        return fail (error, "a list does not end");
+        return fail (error, _("a list does not end"));
     }
 
   if (only_strings)
@@ -479,19 +482,19 @@ read_object (Cursor    *cursor,
           if (key == NULL)
             return FALSE;
           if (!accept (cursor, ':'))
-            return fail (error, "a key has no value");
+            return fail (error, _("a key has no value"));
           if (!read_value (cursor, depth + 1, &item, error))
             return FALSE;
           if (++n_keys > MAX_KEYS)
-            return fail (error, "an object has too many keys");
+            return fail (error, _("an object has too many keys"));
           if (g_variant_dict_contains (dict, key))
-            return fail (error, "a key is there twice");
+            return fail (error, _("a key is there twice"));
           if (item != NULL)
             g_variant_dict_insert_value (dict, key, item);
         }
       while (accept (cursor, ','));
       if (!accept (cursor, '}'))
-        return fail (error, "an object does not end");
+        return fail (error, _("an object does not end"));
     }
 
   *value = g_variant_ref_sink (g_variant_dict_end (dict));
@@ -510,9 +513,9 @@ read_value (Cursor    *cursor,
   *value = NULL;
   skip_space (cursor);
   if (cursor->next == cursor->end)
-    return fail (error, "it ends too early");
+    return fail (error, _("it ends too early"));
   if (depth > MAX_DEPTH)
-    return fail (error, "it is nested too deeply");
+    return fail (error, _("it is nested too deeply"));
 
   switch (*cursor->next)
     {
@@ -556,15 +559,15 @@ llmsvc_json_read_object (const char  *bytes,
   g_return_val_if_fail (object != NULL, FALSE);
 
   if (!g_utf8_validate_len (bytes, length, NULL))
-    return fail (error, "it is not valid UTF-8");
+    return fail (error, _("it is not valid UTF-8"));
   skip_space (&cursor);
   if (cursor.next == cursor.end || *cursor.next != '{')
-    return fail (error, "it is not an object");
+    return fail (error, _("it is not an object"));
   if (!read_value (&cursor, 0, &value, error))
     return FALSE;
   skip_space (&cursor);
   if (cursor.next != cursor.end)
-    return fail (error, "something follows the object");
+    return fail (error, _("something follows the object"));
 
   *object = g_steal_pointer (&value);
   return TRUE;

@@ -2,8 +2,11 @@
 
 #define G_LOG_DOMAIN "llmsvc"
 
+#include "config.h"
+
 #include "common/llmsvc-line.h"
 
+#include <glib/gi18n-lib.h>
 #include <string.h>
 
 #include "common/llmsvc-error.h"
@@ -21,7 +24,7 @@ fail (GError     **error,
       const char  *what)
 {
   g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
-               "The stream has a line that can't be read: %s", what);
+               _("The stream has a line that can't be read: %s"), what);
   return FALSE;
 }
 
@@ -99,35 +102,33 @@ llmsvc_line_parse (const char  *bytes,
   g_autoptr(GVariant) text = NULL;
   g_autoptr(GVariant) done = NULL;
   g_autoptr(GVariant) failure = NULL;
+  g_autoptr(GError) local = NULL;
 
   g_return_val_if_fail (bytes != NULL || length == 0, FALSE);
   g_return_val_if_fail (line != NULL, FALSE);
 
   *line = (LlmsvcLine){ .kind = LLMSVC_LINE_OTHER };
   if (length > LLMSVC_LINE_MAX_BYTES)
-    return fail (error, "it is too long");
-  if (!llmsvc_json_read_object (bytes, length, &object, error))
-    {
-      g_prefix_error (error, "The stream has a line that can't be read: ");
-      return FALSE;
-    }
+    return fail (error, _("it is too long"));
+  if (!llmsvc_json_read_object (bytes, length, &object, &local))
+    return fail (error, local->message);
 
   text = g_variant_lookup_value (object, "t", NULL);
   done = g_variant_lookup_value (object, "done", NULL);
   failure = g_variant_lookup_value (object, "error", NULL);
   if ((text != NULL) + (done != NULL) + (failure != NULL) > 1)
-    return fail (error, "it is of two kinds");
+    return fail (error, _("it is of two kinds"));
   if (text != NULL)
     {
       if (!g_variant_is_of_type (text, G_VARIANT_TYPE_STRING))
-        return fail (error, "“t” is not a string");
+        return fail (error, _("“t” is not a string"));
       line->kind = LLMSVC_LINE_TEXT;
       line->text = g_variant_dup_string (text, NULL);
     }
   if (done != NULL)
     {
       if (!g_variant_is_of_type (done, G_VARIANT_TYPE_VARDICT))
-        return fail (error, "“done” is not an object");
+        return fail (error, _("“done” is not an object"));
       line->kind = LLMSVC_LINE_DONE;
       line->results = g_steal_pointer (&done);
     }
@@ -138,7 +139,7 @@ llmsvc_line_parse (const char  *bytes,
           !g_variant_lookup (failure, "message", "s", &line->text))
         {
           llmsvc_line_clear (line);
-          return fail (error, "“error” has no name and message");
+          return fail (error, _("“error” has no name and message"));
         }
       line->kind = LLMSVC_LINE_ERROR;
     }
@@ -187,7 +188,7 @@ llmsvc_line_reader_push (LlmsvcLineReader  *self,
    * its longest can only be waiting when there is no newline in it. */
   held = self->bytes->len;
   if (length > LLMSVC_LINE_MAX_BYTES + 1 || held + length > 2 * (LLMSVC_LINE_MAX_BYTES + 1))
-    return fail (error, "it is too long");
+    return fail (error, _("it is too long"));
 
   g_byte_array_append (self->bytes, (const guint8 *) bytes, (guint) length);
   return TRUE;
@@ -213,7 +214,7 @@ llmsvc_line_reader_next (LlmsvcLineReader  *self,
     {
       self->scanned = self->bytes->len;
       if (self->scanned - self->start > LLMSVC_LINE_MAX_BYTES)
-        fail (error, "it is too long");
+        fail (error, _("it is too long"));
       return FALSE;
     }
 

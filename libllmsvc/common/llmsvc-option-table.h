@@ -107,7 +107,7 @@ typedef struct
   guint max_entries;           /* of `as` and `a{ud}`; 0 elsewhere */
   const char *const *choices;  /* (nullable): the strings allowed, NULL-terminated */
   const char *unit;            /* (nullable): "ms", "bytes", "percent", "tokens" */
-  const char *summary;         /* one sentence for people */
+  const char *summary;         /* one sentence for people, to be translated where it is shown */
   const char *feature;         /* (nullable): the name in `Features` that must be there for it,
                                 * or for those of its values that need the ability */
   guint since;                 /* the ApiVersion that brought it */

@@ -2,8 +2,11 @@
 
 #define G_LOG_DOMAIN "llmsvc"
 
+#include "config.h"
+
 #include "common/llmsvc-option-value.h"
 
+#include <glib/gi18n-lib.h>
 #include <math.h>
 #include <string.h>
 
@@ -38,14 +41,14 @@ static const char *
 describe_type (const char *type)
 {
   if (g_str_equal (type, "a(ssa{sv})"))
-    return "messages";
+    return _("a list of messages");
   if (g_str_equal (type, "a{ud}"))
-    return "token ids with numbers";
+    return _("token ids with numbers");
 
   switch (type[0])
     {
     case 'b':
-      return "true or false";
+      return _("true or false");
     case 'y':
     case 'n':
     case 'q':
@@ -54,13 +57,13 @@ describe_type (const char *type)
     case 'x':
     case 't':
     case 'd':
-      return "a number";
+      return _("a number");
     case 's':
-      return "a string";
+      return _("a string");
     case 'a':
-      return type[1] == 's' ? "a list of strings" : type[1] == '{' ? "a dictionary" : "a list";
+      return type[1] == 's' ? _("a list of strings") : type[1] == '{' ? _("a dictionary") : _("a list");
     default:
-      return "something else";
+      return _("something else");
     }
 }
 
@@ -72,7 +75,7 @@ set_type_error (const LlmsvcOptionInfo  *info,
   g_autofree char *type = llmsvc_shorten (g_variant_get_type_string (found));
 
   g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-               "Option “%s” is %s (%s), it must be %s (%s)",
+               _("Option “%s” is %s (%s), it must be %s (%s)"),
                info->key, describe_type (g_variant_get_type_string (found)), type,
                describe_type (info->type), info->type);
 }
@@ -148,9 +151,9 @@ format_double (double value)
   char buffer[G_ASCII_DTOSTR_BUF_SIZE];
 
   if (isnan (value))
-    return g_strdup ("not a number");
+    return g_strdup (_("not a number"));
   if (isinf (value))
-    return g_strdup ("infinite");
+    return g_strdup (_("not finite"));
   if (value == floor (value) && fabs (value) < 1e15)
     return g_strdup_printf ("%.0f", value);
 
@@ -181,9 +184,39 @@ format_max (const LlmsvcOptionInfo *info)
              : format_double (info->max);
 }
 
+static void
+set_range_error (const LlmsvcOptionInfo  *info,
+                 const char              *found,
+                 const char              *min,
+                 const char              *max,
+                 GError                 **error)
+{
+  const char *unit = info->unit != NULL ? info->unit : "";
+
+  if (info->type[0] == 'a')
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
+                 _("A number of option “%s” is %s, it must be from %s to %s"), info->key, found, min,
+                 max);
+  else if (g_str_equal (unit, "ms"))
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
+                 _("Option “%s” is %s, it must be from %s to %s ms"), info->key, found, min, max);
+  else if (g_str_equal (unit, "bytes"))
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
+                 _("Option “%s” is %s, it must be from %s to %s bytes"), info->key, found, min, max);
+  else if (g_str_equal (unit, "percent"))
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
+                 _("Option “%s” is %s, it must be from %s to %s percent"), info->key, found, min,
+                 max);
+  else if (g_str_equal (unit, "tokens"))
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
+                 _("Option “%s” is %s, it must be from %s to %s tokens"), info->key, found, min, max);
+  else
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
+                 _("Option “%s” is %s, it must be from %s to %s"), info->key, found, min, max);
+}
+
 static gboolean
 check_range (const LlmsvcOptionInfo  *info,
-             const char              *what,
              const Number            *number,
              GError                 **error)
 {
@@ -198,10 +231,7 @@ check_range (const LlmsvcOptionInfo  *info,
   found = format_number (number);
   min = format_double (info->min);
   max = format_max (info);
-  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-               "%s “%s” is %s, it must be from %s to %s%s%s",
-               what, info->key, found, min, max,
-               info->unit != NULL ? " " : "", info->unit != NULL ? info->unit : "");
+  set_range_error (info, found, min, max, error);
   return FALSE;
 }
 
@@ -240,7 +270,7 @@ convert_number (const LlmsvcOptionInfo  *info,
       set_type_error (info, value, error);
       return NULL;
     }
-  if (!check_range (info, "Option", &number, error))
+  if (!check_range (info, &number, error))
     return NULL;
   if (info->type[0] == 'd')
     return g_variant_new_double (number_to_double (&number));
@@ -251,7 +281,7 @@ convert_number (const LlmsvcOptionInfo  *info,
       g_autofree char *max = format_max (info);
 
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                   "Option “%s” is %s, it must be a whole number up to %s",
+                   _("Option “%s” is %s, it must be a whole number up to %s"),
                    info->key, found, max);
       return NULL;
     }
@@ -268,10 +298,14 @@ check_length (const LlmsvcOptionInfo  *info,
   if (info->max == 0 || ((double) length >= info->min && (double) length <= info->max))
     return TRUE;
 
-  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-               "%s “%s” is %" G_GSIZE_FORMAT " bytes long, it must be from %.0f to %.0f bytes",
-               info->type[0] == 'a' ? "A string of option" : "Option", info->key, length,
-               info->min, info->max);
+  if (info->type[0] == 'a')
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
+                 _("A string of option “%s” is %zu bytes long, it must be from %.0f to %.0f bytes"),
+                 info->key, length, info->min, info->max);
+  else
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
+                 _("Option “%s” is %zu bytes long, it must be from %.0f to %.0f bytes"), info->key,
+                 length, info->min, info->max);
   return FALSE;
 }
 
@@ -287,8 +321,8 @@ check_name (const char  *name,
       if (c == '/' || !g_unichar_isprint (c))
         {
           g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                       "Option “name” has the character U+%04X, it must be printable text "
-                       "without “/”", (guint) c);
+                       _("Option “name” has the character U+%04X, it must be printable text "
+                         "without “/”"), (guint) c);
           return FALSE;
         }
     }
@@ -314,10 +348,10 @@ convert_string (const LlmsvcOptionInfo  *info,
   if (info->choices != NULL && !g_strv_contains (info->choices, string))
     {
       g_autofree char *shown = llmsvc_shorten (string);
-      g_autofree char *choices = g_strjoinv ("”, “", (char **) info->choices);
+      g_autofree char *choices = g_strjoinv (", ", (char **) info->choices);
 
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                   "Option “%s” is “%s”, it must be one of “%s”", info->key, shown, choices);
+                   _("Option “%s” is “%s”, it must be one of: %s"), info->key, shown, choices);
       return NULL;
     }
   if (info->choices == NULL && !check_length (info, length, error))
@@ -339,7 +373,7 @@ check_entries (const LlmsvcOptionInfo  *info,
     return TRUE;
 
   g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-               "Option “%s” has %" G_GSIZE_FORMAT " entries, at most %u are taken",
+               _("Option “%s” has %zu entries, at most %u are taken"),
                info->key, n, info->max_entries);
   return FALSE;
 }
@@ -427,17 +461,16 @@ convert_biases (const LlmsvcOptionInfo  *info,
           g_autofree char *found = format_number (&token_number);
 
           g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                       "Option “%s” has the token id %s, ids are whole numbers from 0 to 4294967295",
-                       info->key, found);
+                       _("Option “%s” has the token id %s, ids are whole numbers from 0 to "
+                         "4294967295"), info->key, found);
           return NULL;
         }
-      if (!check_range (info, "A number of option", &bias_number, error))
+      if (!check_range (info, &bias_number, error))
         return NULL;
       if (!g_hash_table_add (seen, GSIZE_TO_POINTER ((gsize) token)))
         {
           g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                       "Option “%s” has the token id %" G_GUINT64_FORMAT " twice",
-                       info->key, token);
+                       _("Option “%s” has the token id %ju twice"), info->key, token);
           return NULL;
         }
 

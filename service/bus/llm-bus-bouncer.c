@@ -187,12 +187,13 @@ on_polkit_answered (GObject      *source,
       g_variant_get (reply, "((bb@a{ss}))", &is_authorized, &is_challenge, NULL);
     }
 
-  if (error == NULL && !is_authorized)
+  if (error == NULL && !is_authorized && is_challenge && !check->interactive)
     g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
-                 "The caller is not authorized for %s%s", check->action,
-                 is_challenge && !check->interactive
-                   ? ": a person would have to be asked, which this call does not allow"
-                   : "");
+                 "The caller is not authorized for %s: a person would have to be asked, which this "
+                 "call does not allow", check->action);
+  else if (error == NULL && !is_authorized)
+    g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
+                 "The caller is not authorized for %s", check->action);
 
   check->decided (error, check->data);
 }

@@ -9,7 +9,7 @@
 
 #include "bus/llm-bus-bouncer.h"
 #include "bus/llm-bus-caller.h"
-#include "common/llmsvc-error.h"
+#include "common/llmsvc-error-private.h"
 #include "common/llmsvc-names.h"
 #include "engine/llm-buffer-sink.h"
 
@@ -34,6 +34,7 @@ clear_call (gpointer data)
   if (self->fd >= 0)
     g_close (self->fd, NULL);
   g_free (self->id);
+  g_free (self->locale);
   llm_bus_unref (self->bus);
 }
 
@@ -79,11 +80,26 @@ llm_bus_unknown_object (const char *path)
                       "This application has no object at “%s”", path);
 }
 
+const char *
+llm_bus_call_get_locale (LlmBusCall *self)
+{
+  const char *sender;
+
+  g_return_val_if_fail (self->invocation != NULL, NULL);
+
+  if (self->locale != NULL)
+    return self->locale;
+
+  sender = g_dbus_method_invocation_get_sender (self->invocation);
+  return llm_bus_callers_get_locale (self->bus->callers, sender);
+}
+
 void
 llm_bus_call_return_error (LlmBusCall *self,
                            GError     *error)
 {
   g_autoptr(GError) owned = error;
+  g_autoptr(GError) translated = NULL;
 
   g_return_if_fail (self->invocation != NULL);
   g_return_if_fail (error != NULL);
@@ -92,8 +108,23 @@ llm_bus_call_return_error (LlmBusCall *self,
   if (!g_error_matches (owned, G_DBUS_ERROR, G_DBUS_ERROR_UNKNOWN_OBJECT))
     llmsvc_error_convert (&owned);
 
-  g_dbus_method_invocation_return_gerror (g_steal_pointer (&self->invocation), owned);
+  translated = llm_bus_translator_translate_error (self->bus->translator,
+                                                   llm_bus_call_get_locale (self), owned);
+  g_dbus_method_invocation_return_gerror (g_steal_pointer (&self->invocation), translated);
   drop_for_gone_caller (self);
+}
+
+/* (transfer full) (nullable): the options are the last argument of a method that has some. */
+static GVariant *
+get_options (LlmBusCall *self)
+{
+  gsize n_arguments = g_variant_n_children (self->arguments);
+
+  if (self->method->call == 0)
+    return NULL;
+
+  g_assert (n_arguments > 0);
+  return g_variant_get_child_value (self->arguments, n_arguments - 1);
 }
 
 static void
@@ -112,14 +143,11 @@ static gboolean
 parse_options (LlmBusCall  *self,
                GError     **error)
 {
-  g_autoptr(GVariant) dict = NULL;
-  gsize n_arguments = g_variant_n_children (self->arguments);
+  g_autoptr(GVariant) dict = get_options (self);
 
-  if (self->method->call == 0)
+  if (dict == NULL)
     return TRUE;
 
-  g_assert (n_arguments > 0);
-  dict = g_variant_get_child_value (self->arguments, n_arguments - 1);
   self->options = llm_call_options_parse (dict, self->method->call,
                                           llm_engine_get_features (self->bus->engine), error);
   return self->options != NULL;
@@ -176,6 +204,7 @@ llm_bus_call_begin (LlmBus                *bus,
                     const char            *id)
 {
   LlmBusCall *self = g_rc_box_new0 (LlmBusCall);
+  g_autoptr(GVariant) options = NULL;
 
   self->bus = llm_bus_ref (bus);
   self->invocation = invocation;
@@ -188,6 +217,8 @@ llm_bus_call_begin (LlmBus                *bus,
     interface, g_dbus_method_invocation_get_method_name (invocation));
   /* llm_bus_interface_check() has seen that all methods of the XML have an entry */
   g_assert (self->method != NULL);
+  options = get_options (self);
+  self->locale = llm_call_options_peek_locale (options);
 
   llm_bus_identify (bus, g_dbus_method_invocation_get_sender (invocation),
                     g_str_equal (interface->name, LLMSVC_CONTEXT_INTERFACE), on_caller_found,

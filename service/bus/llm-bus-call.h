@@ -29,6 +29,7 @@ struct _LlmBusCall
   const LlmBusMethod *method;
   LlmBusLookup lookup;                /* (nullable) */
   char *id;                           /* (nullable): for @lookup */
+  char *locale;                       /* (nullable): what the options say of it */
 
   /* for the method's function */
   GVariant *arguments;                /* (owned) */
@@ -64,6 +65,9 @@ void        llm_bus_call_return_fds   (LlmBusCall            *self,
 /* @error: (transfer full) */
 void        llm_bus_call_return_error (LlmBusCall            *self,
                                        GError                *error);
+
+/* (nullable) (transfer none): the caller's locale, from this call or from Register(). */
+const char *llm_bus_call_get_locale   (LlmBusCall            *self);
 
 /* The error for an object that is not there, or not for this caller. */
 GError     *llm_bus_unknown_object    (const char            *path);

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "bus/llm-bus-identity.h"
-#include "common/llmsvc-error.h"
+#include "common/llmsvc-error-private.h"
 
 #define BUS_NAME "org.freedesktop.DBus"
 #define BUS_PATH "/org/freedesktop/DBus"
@@ -36,6 +36,7 @@ typedef struct
   GArray *waiters;      /* (element-type Waiter) in the order of their calls */
   gboolean is_settled;
   gboolean is_registered;
+  char *locale;         /* (nullable): as registered */
 } Entry;
 
 /* One look-up on its way; the entry may be gone when it returns. */
@@ -67,6 +68,7 @@ entry_free (gpointer data)
 
   g_clear_pointer (&entry->caller, llm_caller_unref);
   g_array_unref (entry->waiters);
+  g_free (entry->locale);
   g_free (entry);
 }
 
@@ -472,6 +474,35 @@ llm_bus_callers_register (LlmBusCallers  *self,
   entry->is_registered = TRUE;
   llm_caller_unref (old);
   return TRUE;
+}
+
+void
+llm_bus_callers_set_locale (LlmBusCallers *self,
+                            const char    *sender,
+                            const char    *locale)
+{
+  Entry *entry;
+
+  g_return_if_fail (LLM_IS_BUS_CALLERS (self));
+
+  entry = g_hash_table_lookup (self->entries, sender);
+  if (entry == NULL)
+    return;
+
+  g_free (entry->locale);
+  entry->locale = g_strdup (locale);
+}
+
+const char *
+llm_bus_callers_get_locale (LlmBusCallers *self,
+                            const char    *sender)
+{
+  Entry *entry;
+
+  g_return_val_if_fail (LLM_IS_BUS_CALLERS (self), NULL);
+
+  entry = g_hash_table_lookup (self->entries, sender);
+  return entry != NULL ? entry->locale : NULL;
 }
 
 gboolean

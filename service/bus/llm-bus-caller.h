@@ -44,6 +44,13 @@ gboolean       llm_bus_callers_register   (LlmBusCallers     *self,
                                            const char        *app_id,
                                            GError           **error);
 
+/* The language of what @sender is told, as it has registered. (nullable) (transfer none) */
+void           llm_bus_callers_set_locale (LlmBusCallers     *self,
+                                           const char        *sender,
+                                           const char        *locale);
+const char    *llm_bus_callers_get_locale (LlmBusCallers     *self,
+                                           const char        *sender);
+
 /* Whether @sender has been resolved and is still on the bus. */
 gboolean       llm_bus_callers_is_present (LlmBusCallers     *self,
                                            const char        *sender);

@@ -37,7 +37,9 @@ static GVariant *
 get_availability_reason (LlmBus  *bus,
                          gpointer object)
 {
-  return g_variant_new_string (llm_engine_get_availability_reason (bus->engine));
+  /* everybody is told of its changes at once, so it can't be in one caller's language */
+  return g_variant_new_take_string (llm_bus_translator_translate (
+    bus->translator, NULL, llm_engine_get_availability_reason (bus->engine)));
 }
 
 static GVariant *
@@ -276,9 +278,14 @@ handle_register (LlmBusCall *call)
 
   g_variant_get_child (call->arguments, 0, "&s", &app_id);
   if (!llm_bus_callers_register (call->bus->callers, call->caller->connection, app_id, &error))
-    llm_bus_call_return_error (call, error);
-  else
-    llm_bus_call_return (call, NULL);
+    {
+      llm_bus_call_return_error (call, error);
+      return;
+    }
+
+  llm_bus_callers_set_locale (call->bus->callers, call->caller->connection,
+                              llm_call_options_get_locale (call->options));
+  llm_bus_call_return (call, NULL);
 }
 
 static void

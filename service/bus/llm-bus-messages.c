@@ -43,7 +43,7 @@ add_messages (GVariant  *messages,
           g_autofree char *quoted = llm_bus_abridge (role);
 
           g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                       "Message %" G_GSIZE_FORMAT " has the role “%s”; known roles are system, "
+                       "Message %zu has the role “%s”; known roles are system, "
                        "user, assistant and tool", i, quoted);
           return FALSE;
         }
@@ -78,8 +78,8 @@ llm_bus_messages_check (GVariant             *messages,
   if (bytes > limit)
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_MESSAGE_TOO_LARGE,
-                   "The call brings %" G_GUINT64_FORMAT " bytes of text; this service takes at "
-                   "most %" G_GUINT64_FORMAT " in one call", bytes, limit);
+                   "The call brings %ju bytes of text; this service takes at "
+                   "most %ju in one call", bytes, limit);
       return FALSE;
     }
 

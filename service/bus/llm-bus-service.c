@@ -15,6 +15,7 @@
 #include "bus/llm-bus-models.h"
 #include "bus/llm-bus-name.h"
 #include "bus/llm-bus-tree.h"
+#include "common/llmsvc-i18n.h"
 #include "common/llmsvc-names.h"
 
 /* Those at /org/llm/Service. */
@@ -210,6 +211,7 @@ llm_bus_service_new (GDBusConnection   *connection,
 {
   g_autoptr(LlmBusService) self = NULL;
   g_auto(GStrv) desktop_folders = NULL;
+  g_autofree char *locale = NULL;
   LlmBus *bus;
 
   g_return_val_if_fail (G_IS_DBUS_CONNECTION (connection), NULL);
@@ -224,6 +226,9 @@ llm_bus_service_new (GDBusConnection   *connection,
   bus->engine = g_object_ref (engine);
   bus->max_message = settings->max_message;
   bus->stall_timeout_s = settings->stall_timeout_s;
+  /* a session's bus tells the language to the services that it starts */
+  locale = is_system ? NULL : llm_bus_translator_guess_locale ();
+  bus->translator = llm_bus_translator_new (llmsvc_i18n_get_folder (), locale);
   desktop_folders = llm_bus_callers_list_desktop_folders (is_system);
   bus->callers = llm_bus_callers_new (connection, "/proc", (const char *const *) desktop_folders);
   bus->bouncer = llm_bus_bouncer_new (connection, is_system);

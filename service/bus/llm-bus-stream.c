@@ -11,7 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "common/llmsvc-error.h"
+#include "common/llmsvc-error-private.h"
 #include "common/llmsvc-line.h"
 #include "common/llmsvc-names.h"
 
@@ -22,6 +22,8 @@ struct _LlmBusStream
   GObject parent_instance;
 
   char *owner;
+  LlmBusTranslator *translator;  /* (owned) (nullable) */
+  char *locale;                  /* (nullable) */
   int fd;               /* the writing end, -1 when it is closed */
   gboolean is_text;
   gboolean is_finished;
@@ -176,10 +178,14 @@ write_failure (LlmBusStream *self,
 {
   g_autoptr(GError) converted = g_error_copy (error);
   g_autofree char *name = NULL;
+  g_autofree char *message = NULL;
 
   llmsvc_error_convert (&converted);
+  message = self->translator != NULL
+              ? llm_bus_translator_translate (self->translator, self->locale, converted->message)
+              : g_strdup (converted->message);
   name = g_strconcat (LLMSVC_ERROR_PREFIX, llmsvc_error_get_name (converted->code), NULL);
-  llmsvc_line_write_error (self->pending, name, converted->message);
+  llmsvc_line_write_error (self->pending, name, message);
 }
 
 static void
@@ -239,6 +245,8 @@ llm_bus_stream_finalize (GObject *object)
   close_pipe (self);
   g_string_free (self->pending, TRUE);
   g_free (self->owner);
+  g_free (self->locale);
+  g_clear_pointer (&self->translator, llm_bus_translator_unref);
 
   G_OBJECT_CLASS (llm_bus_stream_parent_class)->finalize (object);
 }
@@ -266,11 +274,13 @@ llm_bus_stream_init (LlmBusStream *self)
 /* g_unix_open_pipe() of GLib 2.74 does not take O_CLOEXEC, pipe2() does. The
  * reading end blocks unless its reader wants otherwise. */
 LlmSink *
-llm_bus_stream_new (const char *owner,
-                    gboolean    is_text,
-                    guint       linger_s,
-                    int        *read_fd,
-                    GError    **error)
+llm_bus_stream_new (const char        *owner,
+                    gboolean           is_text,
+                    LlmBusTranslator  *translator,
+                    const char        *locale,
+                    guint              linger_s,
+                    int               *read_fd,
+                    GError           **error)
 {
   LlmBusStream *self;
   int fds[2];
@@ -290,6 +300,8 @@ llm_bus_stream_new (const char *owner,
   self->fd = fds[1];
   self->owner = g_strdup (owner);
   self->is_text = is_text;
+  self->translator = translator != NULL ? llm_bus_translator_ref (translator) : NULL;
+  self->locale = g_strdup (locale);
   self->linger_s = linger_s;
   self->watch_gone = g_unix_fd_add (self->fd, G_IO_ERR | G_IO_HUP, on_reader_gone, self);
 

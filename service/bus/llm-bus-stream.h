@@ -10,6 +10,7 @@
 
 #pragma once
 
+#include "bus/llm-bus-translate.h"
 #include "engine/llm-sink.h"
 
 G_BEGIN_DECLS
@@ -24,16 +25,20 @@ G_DECLARE_FINAL_TYPE (LlmBusStream, llm_bus_stream, LLM, BUS_STREAM, GObject)
  * llm_bus_stream_new:
  * @owner: whose streams are counted together
  * @is_text: write the text alone, not lines of JSON
+ * @translator: (nullable): for the error line
+ * @locale: (nullable): the reader's, for @translator
  * @linger_s: seconds for which the rest of a finished answer waits for its reader
  * @read_fd: (out): the reading end, the caller's to close
  * @error: return location for an error
  *
  * Returns: (transfer full): the sink, or %NULL when no pipe can be made
  */
-LlmSink *llm_bus_stream_new (const char *owner,
-                             gboolean    is_text,
-                             guint       linger_s,
-                             int        *read_fd,
-                             GError    **error) G_GNUC_WARN_UNUSED_RESULT;
+LlmSink *llm_bus_stream_new (const char        *owner,
+                             gboolean           is_text,
+                             LlmBusTranslator  *translator,
+                             const char        *locale,
+                             guint              linger_s,
+                             int               *read_fd,
+                             GError           **error) G_GNUC_WARN_UNUSED_RESULT;
 
 G_END_DECLS

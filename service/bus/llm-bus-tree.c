@@ -6,6 +6,8 @@
 
 #include <string.h>
 
+#include "bus/llm-bus-caller.h"
+
 #define PROPERTIES_INTERFACE "org.freedesktop.DBus.Properties"
 #define INTROSPECTABLE_INTERFACE "org.freedesktop.DBus.Introspectable"
 
@@ -96,6 +98,7 @@ on_property_caller (LlmCaller    *caller,
   g_autoptr(Question) question = data;
   g_autoptr(GObject) object = NULL;
   g_autoptr(GError) unknown = NULL;
+  g_autoptr(GError) translated = NULL;
   LlmBusTree *self = question->tree;
   GDBusMethodInvocation *invocation = g_steal_pointer (&question->invocation);
   const char *path = g_dbus_method_invocation_get_object_path (invocation);
@@ -104,7 +107,8 @@ on_property_caller (LlmCaller    *caller,
 
   if (caller == NULL)
     {
-      g_dbus_method_invocation_return_gerror (invocation, error);
+      translated = llm_bus_translator_translate_error (self->bus->translator, NULL, error);
+      g_dbus_method_invocation_return_gerror (invocation, translated);
       return;
     }
 
@@ -112,7 +116,10 @@ on_property_caller (LlmCaller    *caller,
   if (object == NULL)
     {
       unknown = llm_bus_unknown_object (path);
-      g_dbus_method_invocation_return_gerror (invocation, unknown);
+      translated = llm_bus_translator_translate_error (
+        self->bus->translator, llm_bus_callers_get_locale (self->bus->callers, caller->connection),
+        unknown);
+      g_dbus_method_invocation_return_gerror (invocation, translated);
       return;
     }
 
@@ -264,9 +271,13 @@ on_introspect_caller (LlmCaller    *caller,
     }
   else
     {
+      const char *sender = g_dbus_message_get_sender (question->message);
       g_autofree char *name = g_dbus_error_encode_gerror (error);
+      g_autofree char *message = llm_bus_translator_translate (
+        self->bus->translator, llm_bus_callers_get_locale (self->bus->callers, sender),
+        error->message);
 
-      reply = g_dbus_message_new_method_error_literal (question->message, name, error->message);
+      reply = g_dbus_message_new_method_error_literal (question->message, name, message);
     }
 
   g_dbus_connection_send_message (self->bus->connection, reply, G_DBUS_SEND_MESSAGE_FLAGS_NONE,

@@ -50,6 +50,7 @@ clear_bus (gpointer data)
   g_clear_object (&self->contexts);
   g_clear_object (&self->bouncer);
   g_clear_object (&self->callers);
+  g_clear_pointer (&self->translator, llm_bus_translator_unref);
   g_clear_object (&self->engine);
   g_clear_object (&self->connection);
 }

@@ -10,6 +10,7 @@
 
 #include <gio/gio.h>
 
+#include "bus/llm-bus-translate.h"
 #include "engine/llm-engine.h"
 
 G_BEGIN_DECLS
@@ -25,6 +26,7 @@ typedef struct
   LlmEngine *engine;
   guint64 max_message;         /* bytes of text in one call */
   guint stall_timeout_s;       /* how long a full pipe may stay full */
+  LlmBusTranslator *translator;  /* (owned): the languages of the callers */
 
   LlmBusCallers *callers;      /* (owned) */
   LlmBusBouncer *bouncer;      /* (owned) */

@@ -80,8 +80,7 @@ on_loaded_for_generate (GObject      *source,
       llm_call_options_get_uint (call->options, LLMSVC_OPTION_IF_REVISION, 0) != self->revision)
     {
       llm_context_call_fail (task, g_error_new (LLMSVC_ERROR, LLMSVC_ERROR_CONFLICT,
-                                       "The context is at revision %" G_GUINT64_FORMAT
-                                       "; read its messages again", self->revision));
+                                       "The context is at revision %ju; read its messages again", self->revision));
       return;
     }
   if (g_variant_n_children (call->messages) == 0 &&

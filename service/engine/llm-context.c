@@ -183,8 +183,7 @@ llm_context_claim (LlmContext    *self,
       if (wanted != self->revision)
         {
           g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_CONFLICT,
-                       "The context is at revision %" G_GUINT64_FORMAT ", not %" G_GUINT64_FORMAT
-                       "; read its messages again", self->revision, wanted);
+                       "The context is at revision %ju, not %ju; read its messages again", self->revision, wanted);
           return FALSE;
         }
     }

@@ -5,6 +5,7 @@
 #include "engine/llm-db.h"
 
 #include <errno.h>
+#include <glib/gi18n.h>
 #include <glib/gstdio.h>
 
 #include "base/llm-clock.h"
@@ -86,10 +87,13 @@ set_sqlite_error (GError    **error,
 {
   int code = sqlite3_extended_errcode (db);
 
-  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE, "%s: %s (%s)", what,
-               sqlite3_errmsg (db),
-               (code & 0xff) == SQLITE_FULL ? "make room on the disk that holds the service's state"
-                                            : sqlite3_errstr (code));
+  if ((code & 0xff) == SQLITE_FULL)
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
+                 "%s: %s (make room on the disk that holds the service's state)", what,
+                 sqlite3_errmsg (db));
+  else
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE, "%s: %s (%s)", what,
+                 sqlite3_errmsg (db), sqlite3_errstr (code));
 }
 
 /* --- statements --- */
@@ -135,7 +139,7 @@ prepare (sqlite3    *db,
   if (sqlite3_prepare_v2 (db, sql, -1, &statement, NULL) != SQLITE_OK ||
       !bind_values (statement, types, values))
     {
-      set_sqlite_error (error, db, "The context database refused a statement");
+      set_sqlite_error (error, db, N_("The context database refused a statement"));
       return NULL;
     }
   return g_steal_pointer (&statement);
@@ -166,7 +170,8 @@ llm_db_next (sqlite3_stmt *statement,
   if (code == SQLITE_ROW)
     return TRUE;
   if (code != SQLITE_DONE)
-    set_sqlite_error (error, sqlite3_db_handle (statement), "Reading or writing the context database failed");
+    set_sqlite_error (error, sqlite3_db_handle (statement),
+                      N_("Reading or writing the context database failed"));
   return FALSE;
 }
 
@@ -206,7 +211,7 @@ run_script (sqlite3    *db,
 {
   if (sqlite3_exec (db, sql, NULL, NULL, NULL) == SQLITE_OK)
     return TRUE;
-  set_sqlite_error (error, db, "The context database can't be used");
+  set_sqlite_error (error, db, N_("The context database can't be used"));
   return FALSE;
 }
 

@@ -121,16 +121,16 @@ llm_engine_admit_tokens (LlmEngine  *self,
   if (limit > 0 && tokens + n > limit)
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_QUOTA_EXCEEDED,
-                   "With %u more tokens this application's contexts would hold %" G_GUINT64_FORMAT
-                   " and may hold %" G_GUINT64_FORMAT "; close contexts or roll turns back",
+                   "With %u more tokens this application's contexts would hold %ju and may hold %ju; "
+                   "close contexts or roll turns back",
                    n, tokens + n, limit);
       return FALSE;
     }
   if (disk_limit > 0 && disk >= disk_limit)
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_QUOTA_EXCEEDED,
-                   "This application's contexts take %" G_GUINT64_FORMAT " bytes on disk and may take %"
-                   G_GUINT64_FORMAT "; close some", disk, disk_limit);
+                   "This application's contexts take %ju bytes on disk and may take %ju; close "
+                   "some", disk, disk_limit);
       return FALSE;
     }
   return TRUE;

@@ -186,11 +186,12 @@ llm_engine_set_budget_async (LlmEngine          *self,
 
   if (!llm_call_options_has (options, LLMSVC_OPTION_BYTES) || app_id != NULL)
     {
-      g_task_return_new_error (task, LLMSVC_ERROR,
-                               app_id != NULL ? LLMSVC_ERROR_UNSUPPORTED : LLMSVC_ERROR_INVALID_OPTION,
-                               app_id != NULL
-                                 ? "app-id: this service shares its memory evenly; set the budget of all"
-                                 : "bytes: the option is missing; 0 lets the service decide");
+      if (app_id != NULL)
+        g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
+                                 "app-id: this service shares its memory evenly; set the budget of all");
+      else
+        g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
+                                 "bytes: the option is missing; 0 lets the service decide");
       g_object_unref (task);
       return;
     }

@@ -11,11 +11,14 @@
 
 /* --- what is said about it --- */
 
+/* @reason: (nullable): NULL when there is nothing to say */
 static void
 set_availability (LlmEngine  *self,
                   const char *availability,
                   const char *reason)
 {
+  if (reason == NULL)
+    reason = "";
   if (g_strcmp0 (self->availability, availability) == 0 && g_strcmp0 (self->reason, reason) == 0)
     return;
   self->availability = availability;
@@ -39,7 +42,7 @@ update_availability (LlmEngine *self)
   else if (self->load_error != NULL)
     set_availability (self, "failed", self->load_error->message);
   else
-    set_availability (self, "ready", "");
+    set_availability (self, "ready", NULL);
 }
 
 /* --- the catalogue --- */
@@ -58,24 +61,41 @@ run_scan (GTask        *task,
                          (GDestroyNotify) g_ptr_array_unref);
 }
 
+/* @models: (transfer full) (nullable): NULL while they are not known */
+static void
+take_models (LlmEngine *self,
+             GPtrArray *models)
+{
+  self->has_catalogue = models != NULL;
+  if (models == NULL)
+    {
+      update_availability (self);
+      return;
+    }
+  g_clear_pointer (&self->models, g_ptr_array_unref);
+  self->models = models;
+  llm_engine_models_settle (self);
+}
+
 static void
 on_scanned (GObject      *source,
             GAsyncResult *result,
             gpointer      data)
 {
-  LlmEngine *self = LLM_ENGINE (source);
-
-  g_clear_pointer (&self->models, g_ptr_array_unref);
-  self->models = g_task_propagate_pointer (G_TASK (result), NULL);
-  self->has_catalogue = TRUE;
-  llm_engine_models_settle (self);
+  take_models (LLM_ENGINE (source), g_task_propagate_pointer (G_TASK (result), NULL));
 }
 
 void
 llm_engine_models_start (LlmEngine *self)
 {
-  g_autoptr(GTask) task = g_task_new (self, NULL, on_scanned, NULL);
+  g_autoptr(GTask) task = NULL;
 
+  if (self->settings->script != NULL)
+    {
+      take_models (self, llm_engine_script_list_models (self));
+      return;
+    }
+  task = g_task_new (self, NULL, on_scanned, NULL);
   self->has_catalogue = FALSE;
   update_availability (self);
   g_task_set_task_data (task, self->settings, NULL);
@@ -130,8 +150,8 @@ llm_engine_models_settle (LlmEngine *self)
   if (!self->has_catalogue || !self->has_index)
     return;
 
-  /* What is loaded stays in use, whatever else was found. */
-  if (self->model == NULL && !self->is_loading)
+  /* What is loaded stays in use, whatever else was found; a script is obeyed. */
+  if ((self->model == NULL || self->settings->script != NULL) && !self->is_loading)
     {
       LlmModelInfo *chosen = choose_model (self, self->models);
 
@@ -215,7 +235,7 @@ run_load (GTask        *task,
   Load *load = data;
   GError *error = NULL;
 
-  load->model = llm_model_open (load->info->path, &error);
+  load->model = llm_model_info_open (load->info, &error);
   if (load->model != NULL)
     load->weights = llm_weights_new_mapped (llm_model_get_gguf (load->model),
                                             llm_model_get_hparams (load->model), load->ledger, &error);
@@ -355,8 +375,8 @@ check_room (LlmEngine    *self,
   if (budget == 0 || info->file_bytes <= budget)
     return TRUE;
   g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY,
-               "The model %s takes %" G_GUINT64_FORMAT " bytes, the service may hold %" G_GUINT64_FORMAT
-               "; raise the budget or choose a smaller model", info->id, info->file_bytes, budget);
+               "The model %s takes %ju bytes, the service may hold %ju; raise the budget or "
+               "choose a smaller model", info->id, info->file_bytes, budget);
   return FALSE;
 }
 

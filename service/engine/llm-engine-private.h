@@ -52,6 +52,10 @@ struct _LlmEngine
   GQueue waiting_start;         /* (element-type GTask) (owned) */
 
   /* models */
+  LlmModelInfo *mock;           /* (nullable): stands in for a model, with a script */
+  guint phase;                  /* of the script's availability */
+  guint phase_timer;            /* source */
+  guint exit_idle;              /* source */
   GPtrArray *models;            /* (element-type LlmModelInfo) (owned): usable */
   GPtrArray *broken;            /* (element-type LlmModelInfo) (owned): the others */
   LlmModelInfo *active;         /* (nullable) */
@@ -108,6 +112,26 @@ void      llm_engine_unload           (LlmEngine          *self,
                                        LlmReclaimDone      done,
                                        gpointer            data);
 void      llm_engine_fail_waiting     (LlmEngine          *self);
+
+/* llm-engine-script.c: with a script instead of a model's words */
+void      llm_engine_script_start     (LlmEngine          *self);
+void      llm_engine_script_stop      (LlmEngine          *self);
+/* (element-type LlmModelInfo) (transfer full) (nullable): NULL while the script
+ * says that models are being looked for. */
+GPtrArray *llm_engine_script_list_models (LlmEngine       *self);
+/* Gives @job, which is complete but for that, its reply; or the error that the
+ * script refuses the call with. */
+gboolean  llm_engine_script_reply     (LlmEngine          *self,
+                                       LlmContext         *context,
+                                       GVariant           *messages,
+                                       const char         *raw,
+                                       LlmJob             *job,
+                                       GError            **error);
+/* Whether the script says that the service goes away here, which it then soon does:
+ * the answer is never settled. */
+gboolean  llm_engine_script_exits     (LlmEngine          *self,
+                                       LlmJob             *job,
+                                       LlmReplyExit        where);
 
 /* llm-engine-memory.c */
 void      llm_engine_memory_start     (LlmEngine          *self);

@@ -70,6 +70,7 @@ llm_engine_start (LlmEngine *self)
   llm_db_run_async (self->db, llm_store_load_index, llm_stored_index_new (),
                     (GDestroyNotify) llm_stored_index_free, on_index_loaded, g_object_ref (self));
   llm_engine_memory_start (self);
+  llm_engine_script_start (self);
   llm_engine_models_start (self);
 }
 
@@ -125,6 +126,7 @@ llm_engine_stop (LlmEngine *self)
   if (self->db == NULL)
     return;
   llm_engine_memory_stop (self);
+  llm_engine_script_stop (self);
   g_hash_table_iter_init (&iter, self->generations);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &generation))
     g_ptr_array_add (generations, g_object_ref (generation));
@@ -163,6 +165,8 @@ llm_engine_finalize (GObject *object)
   llm_mailbox_free (self->main_box);
   g_clear_pointer (&self->model, llm_model_unref);
   g_clear_pointer (&self->active, llm_model_info_unref);
+  llm_engine_script_stop (self);
+  g_clear_pointer (&self->mock, llm_model_info_unref);
   g_clear_pointer (&self->models, g_ptr_array_unref);
   g_ptr_array_unref (self->broken);
   g_clear_error (&self->load_error);
@@ -177,7 +181,9 @@ llm_engine_finalize (GObject *object)
 static void
 llm_engine_class_init (LlmEngineClass *klass)
 {
-  static const char *const names[] = { "availability-changed", "models-changed", "memory-changed" };
+  static const char *const names[] = {
+    "availability-changed", "models-changed", "memory-changed", "script-exit",
+  };
 
   G_OBJECT_CLASS (klass)->finalize = llm_engine_finalize;
   for (guint i = 0; i < G_N_ELEMENTS (names); i++)
@@ -230,8 +236,11 @@ llm_engine_get_features (LlmEngine *self)
 {
   /* Optional abilities that the option `require` may name; each system adds its own. */
   static const char *const features[] = { "named-contexts", "pipe-streams", "request-id", NULL };
+  static const char *const with_script[] = {
+    "mock", "named-contexts", "pipe-streams", "request-id", NULL,
+  };
 
-  return features;
+  return self->settings->script != NULL ? with_script : features;
 }
 
 /* --- answers without a context --- */

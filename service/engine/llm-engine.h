@@ -28,6 +28,9 @@ LlmEngine         *llm_engine_new              (LlmSettings *settings);
 /* Begins to look for models and to open what is stored; returns at once. */
 void               llm_engine_start            (LlmEngine   *self);
 
+/* Signal "script-exit" (): the script that the service answers from says that it
+ * crashes now. */
+
 /* Cancels what runs and closes the database; waits for running commits. Blocks:
  * for the end of the process. */
 void               llm_engine_stop             (LlmEngine   *self);

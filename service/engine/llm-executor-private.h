@@ -23,10 +23,12 @@ typedef struct
   LlmSampler *sampler;      /* (nullable) (owned) */
   LlmTextStream *stream;    /* (nullable) (owned) */
   LlmJobResult *result;     /* (owned) until it is posted */
+  GString *text;            /* (owned): what is to be posted next */
   gint32 next;              /* token to compute when it writes */
   guint length_before;      /* of the session before the running step */
   gint64 first_us;          /* time of the first token, 0 before */
   gint64 last_us;
+  gint64 due_us;            /* not before, of a job with a reply; 0: now */
 } LlmRun;
 
 struct _LlmExecutor
@@ -68,6 +70,8 @@ void        llm_executor_end_run     (LlmExecutor   *self,
                                       LlmJobEnd      end,
                                       const GError  *error);
 void        llm_executor_free_run    (LlmRun        *run);
+/* Notes when the token after those that came is due. */
+void        llm_executor_await_next  (LlmRun        *run);
 /* Takes the logits of a row whose token comes next. */
 void        llm_executor_take_logits (LlmExecutor   *self,
                                       LlmRun        *run,

@@ -59,20 +59,21 @@ deliver_result (gpointer data)
   post->job->on_done (post->job, post->result, post->job->data);
 }
 
+/* Sends what has come together. */
 static void
 post_text (LlmExecutor *self,
-           LlmRun      *run,
-           GString     *text)
+           LlmRun      *run)
 {
   Post *post;
 
-  if (text->len == 0)
+  if (run->text->len == 0)
     return;
   post = g_new0 (Post, 1);
   post->job = llm_job_ref (run->job);
-  post->text = g_string_new_len (text->str, text->len);
-  g_string_append_len (run->result->text, text->str, text->len);
-  __atomic_fetch_add (&run->job->n_unread, text->len, __ATOMIC_RELEASE);
+  post->text = g_steal_pointer (&run->text);
+  run->text = g_string_new (NULL);
+  g_string_append_len (run->result->text, post->text->str, (gssize) post->text->len);
+  __atomic_fetch_add (&run->job->n_unread, post->text->len, __ATOMIC_RELEASE);
   llm_mailbox_post (self->main_box, deliver_text, post, (GDestroyNotify) post_free);
 }
 
@@ -100,6 +101,7 @@ llm_executor_begin_run (LlmExecutor *self,
   run->job = llm_job_ref (job);
   run->result = result_new ();
   run->result->n_prompt = job->prompt->len;
+  run->text = g_string_new (NULL);
   g_ptr_array_add (self->runs, run);
 
   if (self->model == NULL)
@@ -142,6 +144,7 @@ llm_executor_begin_run (LlmExecutor *self,
     }
   run->ticket = llm_scheduler_add (self->scheduler, job->app, job->slo.class,
                                    job->prompt->len - run->result->n_reused, run);
+  llm_executor_await_next (run);
 }
 
 void
@@ -151,6 +154,7 @@ llm_executor_free_run (LlmRun *run)
   g_clear_pointer (&run->sampler, llm_sampler_free);
   g_clear_pointer (&run->stream, llm_text_stream_free);
   g_clear_pointer (&run->result, result_free);
+  g_string_free (run->text, TRUE);
   llm_job_unref (run->job);
   g_free (run);
 }
@@ -166,11 +170,9 @@ llm_executor_end_run (LlmExecutor  *self,
 
   if (run->stream != NULL && end != LLM_JOB_FAILED)
     {
-      g_autoptr(GString) rest = g_string_new (NULL);
-
       if (end != LLM_JOB_STOP_STRING)
-        llm_text_stream_finish (run->stream, rest);
-      post_text (self, run, rest);
+        llm_text_stream_finish (run->stream, run->text);
+      post_text (self, run);
     }
 
   result->end = end;
@@ -198,15 +200,43 @@ llm_executor_end_run (LlmExecutor  *self,
 }
 
 void
+llm_executor_await_next (LlmRun *run)
+{
+  const LlmReplyStep *step = llm_reply_get_step (run->job->reply, run->result->tokens->len);
+
+  if (step == NULL || step->delay_ms == 0)
+    return;
+  run->due_us = llm_clock_now_us () + (gint64) step->delay_ms * 1000;
+  /* a model would be reading the prompt */
+  __atomic_store_n (&run->job->has_started, TRUE, __ATOMIC_RELEASE);
+}
+
+/* Only whole pieces of a reply are sent, and all that a model says at once. */
+static gboolean
+ends_piece (LlmRun *run)
+{
+  const LlmReplyStep *step = llm_reply_get_step (run->job->reply, run->result->tokens->len - 1);
+
+  return step == NULL || step->ends_piece;
+}
+
+void
 llm_executor_take_logits (LlmExecutor *self,
                           LlmRun      *run,
                           const float *logits)
 {
-  g_autoptr(GString) text = g_string_new (NULL);
   LlmTokenizer *tokenizer = llm_model_get_tokenizer (self->model);
-  gint32 token = llm_sampler_sample (run->sampler, logits);
+  const LlmReplyStep *step = llm_reply_get_step (run->job->reply, run->result->tokens->len);
+  gint32 token;
   gboolean has_stop;
 
+  if (step == NULL && run->job->reply != NULL)
+    {
+      llm_executor_end_run (self, run, LLM_JOB_FAILED, run->job->reply->error);
+      return;
+    }
+
+  token = step != NULL ? step->token : llm_sampler_sample (run->sampler, logits);
   if (token < 0)
     {
       g_autoptr(GError) error = g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
@@ -232,8 +262,9 @@ llm_executor_take_logits (LlmExecutor *self,
       return;
     }
 
-  has_stop = llm_text_stream_push (run->stream, token, text);
-  post_text (self, run, text);
+  has_stop = llm_text_stream_push (run->stream, token, run->text);
+  if (ends_piece (run))
+    post_text (self, run);
   if (has_stop)
     llm_executor_end_run (self, run, LLM_JOB_STOP_STRING, NULL);
   else if (run->result->tokens->len >= run->job->max_tokens)
@@ -241,5 +272,8 @@ llm_executor_take_logits (LlmExecutor *self,
   else if (run->session->tokens->len >= run->job->n_ctx)
     llm_executor_end_run (self, run, LLM_JOB_CONTEXT_FULL, NULL);
   else
-    run->next = token;
+    {
+      run->next = token;
+      llm_executor_await_next (run);
+    }
 }

@@ -137,9 +137,15 @@ llm_executor_sweep (LlmExecutor *self)
       else if (job->deadline_us > 0 && now >= job->deadline_us)
         llm_executor_end_run (self, run, LLM_JOB_DEADLINE, NULL);
       else
-        llm_ticket_set_parked (run->ticket,
-                               __atomic_load_n (&job->is_parked, __ATOMIC_ACQUIRE) ||
-                                 __atomic_load_n (&job->n_unread, __ATOMIC_ACQUIRE) > MAX_UNREAD_BYTES);
+        {
+          if (run->due_us <= now)
+            run->due_us = 0;
+          llm_ticket_set_parked (run->ticket,
+                                 run->due_us > 0 ||
+                                   __atomic_load_n (&job->is_parked, __ATOMIC_ACQUIRE) ||
+                                   __atomic_load_n (&job->n_unread, __ATOMIC_ACQUIRE) >
+                                     MAX_UNREAD_BYTES);
+        }
     }
 }
 

@@ -156,7 +156,19 @@ nothing (gpointer data)
 {
 }
 
-/* How long the thread may sleep: until the next deadline of a job. */
+/* Shortens @timeout to the time until @then; 0 stands for never. */
+static gint64
+wake_at (gint64 timeout,
+         gint64 then,
+         gint64 now)
+{
+  gint64 left = MAX (1000, then - now);
+
+  return then > 0 && (timeout < 0 || left < timeout) ? left : timeout;
+}
+
+/* How long the thread may sleep: until the next deadline of a job, or until the
+ * next word of one is due. */
 static gint64
 find_timeout (LlmExecutor *self)
 {
@@ -166,10 +178,9 @@ find_timeout (LlmExecutor *self)
   for (guint i = 0; i < self->runs->len; i++)
     {
       LlmRun *run = g_ptr_array_index (self->runs, i);
-      gint64 left = MAX (1000, run->job->deadline_us - now);
 
-      if (run->job->deadline_us > 0 && (timeout < 0 || left < timeout))
-        timeout = left;
+      timeout = wake_at (timeout, run->job->deadline_us, now);
+      timeout = wake_at (timeout, run->due_us, now);
     }
   return timeout;
 }

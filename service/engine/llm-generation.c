@@ -142,7 +142,10 @@ on_committed (GObject      *source,
   g_autoptr(GError) error = NULL;
 
   if (llm_context_commit_finish (self->context, result, &error))
-    settle (self, self->results, NULL);
+    {
+      if (!llm_engine_script_exits (self->engine, self->job, LLM_REPLY_EXIT_AFTER_KEEP))
+        settle (self, self->results, NULL);
+    }
   else
     settle (self, NULL, error);
 }
@@ -191,6 +194,8 @@ finish_well (LlmGeneration      *self,
 {
   LlmEngineCounters *counters = &self->engine->counters;
 
+  if (llm_engine_script_exits (self->engine, self->job, LLM_REPLY_EXIT_BEFORE_KEEP))
+    return;
   counters->prompt_tokens += result->n_prompt;
   counters->reused_tokens += result->n_reused;
   counters->output_tokens += result->tokens->len;
@@ -198,7 +203,7 @@ finish_well (LlmGeneration      *self,
   if (self->context != NULL)
     llm_context_commit (self->context, llm_conversation_get_n_turns (self->context->conversation),
                         make_turn (self, result), on_committed, g_object_ref (self));
-  else
+  else if (!llm_engine_script_exits (self->engine, self->job, LLM_REPLY_EXIT_AFTER_KEEP))
     settle (self, self->results, NULL);
 }
 
@@ -244,14 +249,15 @@ on_job_done (LlmJob             *job,
           finish_well (self, result);
           return;
         }
-      g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED,
-                           result->end == LLM_JOB_STALLED
-                             ? "The reader left the pipe full for too long (stalled)"
-                             : "The answer was cancelled");
+      if (result->end == LLM_JOB_STALLED)
+        g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED,
+                             "The reader left the pipe full for too long (stalled)");
+      else
+        g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED, "The answer was cancelled");
       break;
     case LLM_JOB_DEADLINE:
       g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_DEADLINE_EXCEEDED,
-                   "The answer was not whole within deadline-ms = %" G_GUINT64_FORMAT,
+                   "The answer was not whole within deadline-ms = %ju",
                    llm_call_options_get_uint (self->options, LLMSVC_OPTION_DEADLINE_MS, 0));
       break;
     case LLM_JOB_FAILED:
@@ -411,8 +417,11 @@ submit (LlmGeneration *self,
   job->app = llm_app_make_key (self->caller->uid, self->caller->app_id);
   job->on_text = on_job_text;
   job->on_done = on_job_done;
-  job->data = g_object_ref (self);
+  if (engine->settings->script != NULL &&
+      !llm_engine_script_reply (engine, context, self->messages, self->raw, job, error))
+    return FALSE;
 
+  job->data = g_object_ref (self);
   self->job = g_steal_pointer (&job);
   llm_engine_submit (engine, self->job);
   return TRUE;

@@ -31,6 +31,7 @@ llm_job_unref (LlmJob *self)
   g_array_unref (self->prompt);
   g_free (self->bias);
   g_strfreev (self->stops);
+  llm_reply_free (self->reply);
   g_free (self->app);
   g_free (self);
 }

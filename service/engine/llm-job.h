@@ -12,6 +12,7 @@
 #include <gio/gio.h>
 
 #include "exec/llm-sampler.h"
+#include "mock/llm-reply.h"
 #include "sched/llm-slo.h"
 
 G_BEGIN_DECLS
@@ -67,6 +68,7 @@ struct _LlmJob
   LlmSamplerConfig sampler;
   LlmLogitBias *bias;    /* (nullable) (owned): what sampler.bias points to */
   GStrv stops;           /* (nullable) */
+  LlmReply *reply;       /* (nullable) (owned): taken instead of what the model would say */
   gboolean strips_space; /* the answer's first space is the tokenizer's, not the model's */
   char *app;             /* key for fairness */
   LlmSlo slo;

@@ -28,6 +28,7 @@ llm_settings_free (LlmSettings *self)
   g_free (self->model_file);
   g_strfreev (self->model_folders);
   g_free (self->state_folder);
+  llm_script_free (self->script);
   g_free (self);
 }
 
@@ -137,10 +138,14 @@ set_key (LlmSettings *self,
         }
       break;
     }
-  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-               "%s: [%s] %s = “%s” is not a number from 0 to %" G_GUINT64_FORMAT "%s", path,
-               keys[index].group, keys[index].key, text, keys[index].max,
-               keys[index].kind == KEY_BYTES ? ", perhaps with K, M or G" : "");
+  if (keys[index].kind == KEY_BYTES)
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                 "%s: [%s] %s = “%s” is not a number from 0 to %ju, perhaps with K, M or G", path,
+                 keys[index].group, keys[index].key, text, keys[index].max);
+  else
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                 "%s: [%s] %s = “%s” is not a number from 0 to %ju", path, keys[index].group,
+                 keys[index].key, text, keys[index].max);
   return FALSE;
 }
 

@@ -9,6 +9,8 @@
 
 #include <gio/gio.h>
 
+#include "mock/llm-script.h"
+
 G_BEGIN_DECLS
 
 typedef struct
@@ -24,6 +26,7 @@ typedef struct
   guint max_contexts;      /* per application */
   guint max_calls;         /* under way, per application */
   guint64 max_tokens;      /* held in contexts, per application */
+  LlmScript *script;       /* (nullable): answers come from it, and not from a model */
 } LlmSettings;
 
 /* Reads the configuration. @file: (nullable): that file only, which must exist;

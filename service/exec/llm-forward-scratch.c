@@ -84,7 +84,7 @@ llm_forward_reserve (LlmForward *self,
       if (self->ledger != NULL && !llm_ledger_has_room (self->ledger, more))
         {
           g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY,
-                       "No room for %" G_GSIZE_FORMAT " more bytes to compute %u rows", more,
+                       "No room for %zu more bytes to compute %u rows", more,
                        self->batch->n_rows);
           return FALSE;
         }
@@ -94,7 +94,7 @@ llm_forward_reserve (LlmForward *self,
       if (block == MAP_FAILED)
         {
           g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY,
-                       "The system has no %" G_GSIZE_FORMAT " bytes to compute %u rows", needed,
+                       "The system has no %zu bytes to compute %u rows", needed,
                        self->batch->n_rows);
           return FALSE;
         }

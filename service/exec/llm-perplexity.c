@@ -106,7 +106,7 @@ llm_perplexity_run (LlmForward        *forward,
   if (n_ctx < 4 || n_tokens < n_ctx)
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                   "A text of %" G_GSIZE_FORMAT " tokens has no window of %u: the window must be "
+                   "A text of %zu tokens has no window of %u: the window must be "
                    "at least 4 and at most the text", n_tokens, n_ctx);
       return FALSE;
     }

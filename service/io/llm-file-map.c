@@ -217,10 +217,15 @@ llm_file_map_open (const char  *path,
 
   if (!S_ISREG (status.st_mode) || status.st_size == 0)
     {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT, "“%s” is %s", shown,
-                   S_ISDIR (status.st_mode)   ? "a folder, a file is needed"
-                   : S_ISREG (status.st_mode) ? "an empty file"
-                                              : "a special file, a regular one is needed");
+      if (S_ISDIR (status.st_mode))
+        g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                     "“%s” is a folder, a file is needed", shown);
+      else if (S_ISREG (status.st_mode))
+        g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT, "“%s” is an empty file",
+                     shown);
+      else
+        g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                     "“%s” is a special file, a regular one is needed", shown);
       return NULL;
     }
 

@@ -199,7 +199,7 @@ llm_kv_seq_append (LlmKvSeq *self,
       || !extend (self, (guint) (n_needed - self->holds->len), copies_last))
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY,
-                   "No room for %u more positions of context memory (%" G_GUINT64_FORMAT " bytes)",
+                   "No room for %u more positions of context memory (%ju bytes)",
                    n_slots, bytes);
       return FALSE;
     }

@@ -6,8 +6,6 @@
 
 #include <string.h>
 
-#include "model/llm-model.h"
-
 #define SUFFIX ".gguf"
 /* Characters of a text from a file that are shown to people. */
 #define MAX_TEXT 256
@@ -32,6 +30,7 @@ llm_model_info_unref (LlmModelInfo *self)
   g_free (self->id);
   g_free (self->title);
   g_free (self->path);
+  g_clear_pointer (&self->content, g_bytes_unref);
   g_free (self->architecture);
   g_free (self->quantization);
   g_free (self->license);
@@ -102,25 +101,29 @@ read_tensors (LlmModelInfo *self,
     }
 }
 
-LlmModelInfo *
-llm_model_info_read (const char *path)
+/* @title: (nullable): as the file says */
+static LlmModelInfo *
+new_info (const char *path,
+          const char *title,
+          GBytes     *content)
 {
-  LlmModelInfo *self;
+  LlmModelInfo *self = g_new0 (LlmModelInfo, 1);
   g_autoptr(LlmGguf) gguf = NULL;
   g_autoptr(LlmModel) model = NULL;
 
-  g_return_val_if_fail (path != NULL, NULL);
-
-  self = g_new0 (LlmModelInfo, 1);
   g_atomic_ref_count_init (&self->ref_count);
   self->path = g_strdup (path);
+  self->content = content != NULL ? g_bytes_ref (content) : NULL;
   self->id = make_id (path);
+  self->title = g_strdup (title);
 
-  gguf = llm_gguf_open (path, &self->error);
+  gguf = content != NULL ? llm_gguf_new_for_bytes (content, path, &self->error)
+                         : llm_gguf_open (path, &self->error);
   if (gguf != NULL)
     {
       self->file_bytes = llm_file_map_get_size (llm_gguf_get_map (gguf));
-      self->title = read_text (gguf, "general.name", self->id);
+      if (self->title == NULL)
+        self->title = read_text (gguf, "general.name", self->id);
       self->architecture = read_text (gguf, "general.architecture", "");
       self->license = read_text (gguf, "general.license", "");
       read_tensors (self, gguf);
@@ -135,6 +138,38 @@ llm_model_info_read (const char *path)
   self->quantization = self->quantization != NULL ? self->quantization : g_strdup ("");
   self->license = self->license != NULL ? self->license : g_strdup ("");
   return self;
+}
+
+LlmModelInfo *
+llm_model_info_read (const char *path)
+{
+  g_return_val_if_fail (path != NULL, NULL);
+
+  return new_info (path, NULL, NULL);
+}
+
+LlmModelInfo *
+llm_model_info_new_for_bytes (GBytes     *content,
+                              const char *id,
+                              const char *title)
+{
+  g_return_val_if_fail (content != NULL, NULL);
+
+  return new_info (id, title, content);
+}
+
+LlmModel *
+llm_model_info_open (LlmModelInfo  *self,
+                     GError       **error)
+{
+  g_autoptr(LlmGguf) gguf = NULL;
+
+  g_return_val_if_fail (self != NULL, NULL);
+
+  if (self->content == NULL)
+    return llm_model_open (self->path, error);
+  gguf = llm_gguf_new_for_bytes (self->content, self->path, error);
+  return gguf != NULL ? llm_model_new_for_gguf (gguf, error) : NULL;
 }
 
 /* `NAME-00002-of-00005.gguf` and the like, but not the first part: that is listed,

@@ -9,6 +9,8 @@
 
 #include <gio/gio.h>
 
+#include "model/llm-model.h"
+
 G_BEGIN_DECLS
 
 typedef struct
@@ -16,7 +18,8 @@ typedef struct
   gatomicrefcount ref_count;
   char *id;             /* file name without ".gguf", made unique; stable */
   char *title;          /* general.name, else the id */
-  char *path;
+  char *path;           /* of one that is no file: its id */
+  GBytes *content;      /* (nullable): of one that is no file */
   char *architecture;
   char *quantization;   /* type of most of the weights: "Q8_0" */
   char *license;        /* "" when the file does not say */
@@ -31,6 +34,14 @@ void          llm_model_info_unref (LlmModelInfo *self);
 
 /* Reads one file's header. Never NULL: a file that can't be used has @error set. */
 LlmModelInfo *llm_model_info_read  (const char   *path);
+
+/* One that is no file but is in memory. */
+LlmModelInfo *llm_model_info_new_for_bytes (GBytes     *content,
+                                            const char *id,
+                                            const char *title);
+/* (transfer full): the model that this tells of. Reads its file. */
+LlmModel     *llm_model_info_open  (LlmModelInfo *self,
+                                    GError      **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /**
  * llm_catalogue_scan:

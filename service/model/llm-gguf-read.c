@@ -4,6 +4,7 @@
 
 #include "model/llm-gguf-private.h"
 
+#include <glib/gi18n.h>
 #include <string.h>
 #include <xxhash.h>
 
@@ -37,8 +38,7 @@ fail_truncated (Reader     *reader,
                 GError    **error)
 {
   return llm_gguf_fail (reader->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                        "the file ends within %s at byte %" G_GUINT64_FORMAT
-                        ": it is damaged or not complete",
+                        "the file ends within %s at byte %ju: it is damaged or not complete",
                         what, reader->size);
 }
 
@@ -71,8 +71,7 @@ read_string (Reader      *reader,
 
   if (*length > reader->size - reader->at)
     return llm_gguf_fail (reader->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                          "%s has a length of %" G_GUINT64_FORMAT " bytes, but only %"
-                          G_GUINT64_FORMAT " are left in the file",
+                          "%s has a length of %ju bytes, but only %ju are left in the file",
                           what, *length, reader->size - reader->at);
 
   *text = (const char *) reader->data + reader->at;
@@ -96,9 +95,7 @@ read_name (Reader     *reader,
   if (length == 0 || length > max_length)
     {
       llm_gguf_fail (reader->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                     "%s has a length of %" G_GUINT64_FORMAT ", from 1 to %" G_GUINT64_FORMAT
-                     " is allowed",
-                     what, length, max_length);
+                     "%s has a length of %ju, from 1 to %ju is allowed", what, length, max_length);
       return NULL;
     }
   if (!g_utf8_validate_len (text, length, NULL))
@@ -129,7 +126,7 @@ read_header (Reader   *reader,
     }
   reader->at = 4;
 
-  if (!read_uint (reader, 4, "the version", &version, error))
+  if (!read_uint (reader, 4, N_("the version"), &version, error))
     return FALSE;
   /* A small number seen from the wrong end. */
   if (version != 0 && (version & 0xffff) == 0)
@@ -143,19 +140,19 @@ read_header (Reader   *reader,
                           (guint) version);
   reader->gguf->version = (guint) version;
 
-  if (!read_uint (reader, 8, "the number of tensors", n_tensors, error) ||
-      !read_uint (reader, 8, "the number of keys", n_keys, error))
+  if (!read_uint (reader, 8, N_("the number of tensors"), n_tensors, error) ||
+      !read_uint (reader, 8, N_("the number of keys"), n_keys, error))
     return FALSE;
 
   if (*n_keys > MAX_KEYS || *n_keys > (reader->size - reader->at) / MIN_KEY_BYTES)
     return llm_gguf_fail (reader->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                          "number of keys: %" G_GUINT64_FORMAT
-                          " is more than the file has room for or than the limit of %d",
+                          "number of keys: %ju is more than the file has room for or than the "
+                          "limit of %d",
                           *n_keys, MAX_KEYS);
   if (*n_tensors > MAX_TENSORS || *n_tensors > (reader->size - reader->at) / MIN_TENSOR_BYTES)
     return llm_gguf_fail (reader->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                          "number of tensors: %" G_GUINT64_FORMAT
-                          " is more than the file has room for or than the limit of %d",
+                          "number of tensors: %ju is more than the file has room for or than the "
+                          "limit of %d",
                           *n_tensors, MAX_TENSORS);
   return TRUE;
 }
@@ -187,9 +184,7 @@ read_array (Reader      *reader,
   /* An empty string takes 8 bytes. */
   if (key->n_items > (reader->size - reader->at) / (width != 0 ? width : 8))
     return llm_gguf_fail (reader->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                          "%s is an array of %" G_GUINT64_FORMAT
-                          " items, more than the file has room for",
-                          what, key->n_items);
+                          "%s is an array of %ju items, more than the file has room for", what, key->n_items);
 
   if (width != 0)
     {
@@ -213,7 +208,7 @@ read_value (Reader   *reader,
             GError  **error)
 {
   g_autofree char *quoted = llm_gguf_quote (key->name, strlen (key->name));
-  g_autofree char *what = g_strdup_printf ("key %s", quoted);
+  g_autofree char *what = g_strdup_printf (N_("key %s"), quoted);
   const char *text;
   guint64 type;
   guint width;
@@ -251,7 +246,7 @@ read_keys (Reader   *reader,
 
   for (guint64 i = 0; i < n_keys; i++)
     {
-      g_autofree char *what = g_strdup_printf ("the name of key %" G_GUINT64_FORMAT, i);
+      g_autofree char *what = g_strdup_printf (N_("the name of key %ju"), i);
       GgufKey key = { NULL };
 
       key.name = read_name (reader, what, MAX_KEY_LENGTH, error);
@@ -325,9 +320,7 @@ read_dims (Reader         *reader,
         return FALSE;
       if (tensor->dims[i] == 0 || tensor->dims[i] > G_MAXINT64 / *n_values)
         return llm_gguf_fail (reader->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                              "%s: dimension %u is %" G_GUINT64_FORMAT
-                              ", which is none or too many",
-                              what, i, tensor->dims[i]);
+                              "%s: dimension %u is %ju, which is none or too many", what, i, tensor->dims[i]);
       *n_values *= tensor->dims[i];
     }
   return TRUE;
@@ -342,7 +335,7 @@ read_tensor (Reader         *reader,
              GError        **error)
 {
   g_autofree char *quoted = llm_gguf_quote (tensor->name, strlen (tensor->name));
-  g_autofree char *what = g_strdup_printf ("tensor %s", quoted);
+  g_autofree char *what = g_strdup_printf (N_("tensor %s"), quoted);
   guint64 n_values, type, block_size, block_bytes;
 
   if (!read_dims (reader, tensor, &n_values, what, error) ||
@@ -365,19 +358,17 @@ read_tensor (Reader         *reader,
   block_bytes = llk_type_block_bytes (tensor->type);
   if (tensor->dims[0] % block_size != 0)
     return llm_gguf_fail (reader->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                          "%s has rows of %" G_GUINT64_FORMAT
-                          " values, which is no multiple of the %" G_GUINT64_FORMAT
-                          " in a block of %s",
+                          "%s has rows of %ju values, which is no multiple of the %ju in a block "
+                          "of %s",
                           what, tensor->dims[0], block_size, llk_type_name (tensor->type));
   if (n_values / block_size > G_MAXINT64 / block_bytes)
     return llm_gguf_fail (reader->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                          "%s has %" G_GUINT64_FORMAT " values, which is too many", what, n_values);
+                          "%s has %ju values, which is too many", what, n_values);
   tensor->bytes = n_values / block_size * block_bytes;
 
   if (tensor->offset % alignment != 0)
     return llm_gguf_fail (reader->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                          "%s is at offset %" G_GUINT64_FORMAT
-                          ", which is no multiple of the alignment %" G_GUINT64_FORMAT,
+                          "%s is at offset %ju, which is no multiple of the alignment %ju",
                           what, tensor->offset, alignment);
   return TRUE;
 }
@@ -392,7 +383,7 @@ read_tensors (Reader   *reader,
 
   for (guint64 i = 0; i < n_tensors; i++)
     {
-      g_autofree char *what = g_strdup_printf ("the name of tensor %" G_GUINT64_FORMAT, i);
+      g_autofree char *what = g_strdup_printf (N_("the name of tensor %ju"), i);
       char *name = read_name (reader, what, MAX_TENSOR_NAME_LENGTH, error);
       LlmGgufTensor tensor = { .name = name };
 
@@ -433,10 +424,8 @@ place_tensors (Reader   *reader,
           g_autofree char *quoted = llm_gguf_quote (tensor->name, strlen (tensor->name));
 
           return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                                "tensor %s takes %" G_GUINT64_FORMAT
-                                " bytes from offset %" G_GUINT64_FORMAT ", but the file has only %"
-                                G_GUINT64_FORMAT
-                                " bytes of tensor data: it is damaged or not complete",
+                                "tensor %s takes %ju bytes from offset %ju, but the file has only "
+                                "%ju bytes of tensor data: it is damaged or not complete",
                                 quoted, tensor->bytes, tensor->offset, room);
         }
       tensor->offset += start;
@@ -456,8 +445,7 @@ read_alignment (LlmGguf  *gguf,
     return FALSE;
   if ((*alignment & (*alignment - 1)) != 0)
     return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                          "general.alignment is %" G_GUINT64_FORMAT
-                          ", a power of two from %d to %d is needed",
+                          "general.alignment is %ju, a power of two from %d to %d is needed",
                           *alignment, MIN_ALIGNMENT, MAX_ALIGNMENT);
   return TRUE;
 }
@@ -473,9 +461,8 @@ check_is_whole (LlmGguf  *gguf,
     return FALSE;
   if (n_parts > 1)
     return llm_gguf_fail (gguf, error, LLMSVC_ERROR_UNSUPPORTED,
-                          "split.count is %" G_GUINT64_FORMAT
-                          ": models split into several files are not supported, join the parts "
-                          "into one file",
+                          "split.count is %ju: models split into several files are not supported, "
+                          "join the parts into one file",
                           n_parts);
   return TRUE;
 }

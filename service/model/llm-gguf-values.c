@@ -4,6 +4,7 @@
 
 #include "model/llm-gguf-private.h"
 
+#include <glib/gi18n.h>
 #include <string.h>
 
 #include "common/llmsvc-error.h"
@@ -119,11 +120,13 @@ fail_type (LlmGguf        *self,
            const char     *wanted,
            GError        **error)
 {
+  if (key->type == LLM_GGUF_ARRAY)
+    return llm_gguf_fail (self, error, LLMSVC_ERROR_INVALID_MODEL,
+                          "%s is an array of %s, %s is needed", key->name,
+                          infos[key->item_type].name, wanted);
+
   return llm_gguf_fail (self, error, LLMSVC_ERROR_INVALID_MODEL,
-                        "%s is %s%s, %s is needed", key->name,
-                        key->type == LLM_GGUF_ARRAY ? "an array of " : "of type ",
-                        infos[key->type == LLM_GGUF_ARRAY ? key->item_type : key->type].name,
-                        wanted);
+                        "%s is of type %s, %s is needed", key->name, infos[key->type].name, wanted);
 }
 
 gboolean
@@ -151,7 +154,7 @@ llm_gguf_get_uint (LlmGguf        *self,
       return TRUE;
     }
   if (!is_integer (key->type))
-    return fail_type (self, key, "an integer", error);
+    return fail_type (self, key, N_("an integer"), error);
 
   found = load_integer (get_bytes (self, key), key->type);
   is_negative = is_signed (key->type) && (gint64) found < 0;
@@ -161,9 +164,7 @@ llm_gguf_get_uint (LlmGguf        *self,
                                           : g_strdup_printf ("%" G_GUINT64_FORMAT, found);
 
       return llm_gguf_fail (self, error, LLMSVC_ERROR_INVALID_MODEL,
-                            "%s is %s, from %" G_GUINT64_FORMAT " to %" G_GUINT64_FORMAT
-                            " is supported",
-                            name, text, min, max);
+                            "%s is %s, from %ju to %ju is supported", name, text, min, max);
     }
   *value = found;
   return TRUE;
@@ -193,7 +194,7 @@ llm_gguf_get_double (LlmGguf       *self,
       return TRUE;
     }
   if (!is_real (key->type))
-    return fail_type (self, key, "a float32 or float64", error);
+    return fail_type (self, key, N_("a float32 or float64"), error);
 
   found = load_real (get_bytes (self, key), key->type);
   /* Written so that a NaN is outside. */
@@ -226,7 +227,7 @@ llm_gguf_get_bool (LlmGguf         *self,
       return TRUE;
     }
   if (key->type != LLM_GGUF_BOOL)
-    return fail_type (self, key, "a bool", error);
+    return fail_type (self, key, N_("a bool"), error);
 
   found = *get_bytes (self, key);
   if (found > 1)
@@ -257,13 +258,13 @@ llm_gguf_get_string (LlmGguf     *self,
     }
   if (key->type != LLM_GGUF_STRING)
     {
-      fail_type (self, key, "a string", error);
+      fail_type (self, key, N_("a string"), error);
       return NULL;
     }
   if (key->n_items > MAX_STRING_BYTES)
     {
       llm_gguf_fail (self, error, LLMSVC_ERROR_UNSUPPORTED,
-                     "%s is a text of %" G_GUINT64_FORMAT " bytes, up to %d are supported", name,
+                     "%s is a text of %ju bytes, up to %d are supported", name,
                      key->n_items, MAX_STRING_BYTES);
       return NULL;
     }
@@ -308,7 +309,7 @@ find_array (LlmGguf     *self,
   if (key->n_items > MAX_ITEMS)
     {
       llm_gguf_fail (self, error, LLMSVC_ERROR_UNSUPPORTED,
-                     "%s has %" G_GUINT64_FORMAT " items, up to %d are supported", name,
+                     "%s has %ju items, up to %d are supported", name,
                      key->n_items, MAX_ITEMS);
       return NULL;
     }
@@ -338,7 +339,7 @@ llm_gguf_get_strings (LlmGguf     *self,
   g_return_val_if_fail (name != NULL, NULL);
   g_return_val_if_fail (n_items != NULL, NULL);
 
-  key = find_array (self, name, optional, is_string, "an array of strings", n_items, error);
+  key = find_array (self, name, optional, is_string, N_("an array of strings"), n_items, error);
   if (key == NULL)
     return NULL;
 
@@ -380,7 +381,7 @@ llm_gguf_get_floats (LlmGguf     *self,
   g_return_val_if_fail (name != NULL, NULL);
   g_return_val_if_fail (n_items != NULL, NULL);
 
-  key = find_array (self, name, optional, is_real, "an array of float32 or float64", n_items,
+  key = find_array (self, name, optional, is_real, N_("an array of float32 or float64"), n_items,
                     error);
   if (key == NULL)
     return NULL;
@@ -406,7 +407,7 @@ llm_gguf_get_ints (LlmGguf     *self,
   g_return_val_if_fail (name != NULL, NULL);
   g_return_val_if_fail (n_items != NULL, NULL);
 
-  key = find_array (self, name, optional, is_integer, "an array of integers", n_items, error);
+  key = find_array (self, name, optional, is_integer, N_("an array of integers"), n_items, error);
   if (key == NULL)
     return NULL;
 
@@ -419,9 +420,7 @@ llm_gguf_get_ints (LlmGguf     *self,
       if (key->item_type == LLM_GGUF_UINT64 && value > G_MAXINT64)
         {
           llm_gguf_fail (self, error, LLMSVC_ERROR_INVALID_MODEL,
-                         "%s: item %" G_GSIZE_FORMAT " is %" G_GUINT64_FORMAT
-                         ", up to %" G_GINT64_FORMAT " is supported",
-                         name, i, value, G_MAXINT64);
+                         "%s: item %zu is %ju, up to %jd is supported", name, i, value, G_MAXINT64);
           *n_items = 0;
           return NULL;
         }

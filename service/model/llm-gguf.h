@@ -42,7 +42,7 @@ typedef enum
 /* Opens and checks @path. */
 LlmGguf             *llm_gguf_open        (const char  *path,
                                            GError     **error) G_GNUC_WARN_UNUSED_RESULT;
-/* The same from memory, for tests and the fuzzer; @name stands for the path. */
+/* The same from memory; @name stands for the path. */
 LlmGguf             *llm_gguf_new_for_bytes (GBytes     *bytes,
                                            const char  *name,
                                            GError     **error) G_GNUC_WARN_UNUSED_RESULT;

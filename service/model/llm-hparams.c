@@ -4,6 +4,7 @@
 
 #include "model/llm-hparams.h"
 
+#include <glib/gi18n.h>
 #include <math.h>
 #include <string.h>
 
@@ -43,16 +44,16 @@ typedef struct
 } Extra;
 
 static const Extra extras[] = {
-  { "expert_count", 0, "mixtures of experts" },
-  { "attention.sliding_window", 0, "sliding windows" },
-  { "attention.scale", 0, "a scale of its own for attention" },
-  { "attention.causal", 1, "attention to later tokens" },
-  { "attn_logit_softcapping", 0, "caps on attention" },
-  { "final_logit_softcapping", 0, "caps on logits" },
-  { "embedding_scale", 1, "scaled embeddings" },
-  { "residual_scale", 1, "scaled residuals" },
-  { "logit_scale", 1, "scaled logits" },
-  { "rope.scaling.attn_factor", 1, "a factor on rotated values" },
+  { "expert_count", 0, N_("mixtures of experts") },
+  { "attention.sliding_window", 0, N_("sliding windows") },
+  { "attention.scale", 0, N_("a scale of its own for attention") },
+  { "attention.causal", 1, N_("attention to later tokens") },
+  { "attn_logit_softcapping", 0, N_("caps on attention") },
+  { "final_logit_softcapping", 0, N_("caps on logits") },
+  { "embedding_scale", 1, N_("scaled embeddings") },
+  { "residual_scale", 1, N_("scaled residuals") },
+  { "logit_scale", 1, N_("scaled logits") },
+  { "rope.scaling.attn_factor", 1, N_("a factor on rotated values") },
 };
 
 typedef struct
@@ -310,9 +311,7 @@ read_vocab_size (Keys        *keys,
     n_tokens = length;
   if (n_tokens > MAX_VOCAB)
     return llm_gguf_fail (gguf, error, LLMSVC_ERROR_UNSUPPORTED,
-                          "the vocabulary has %" G_GUINT64_FORMAT
-                          " tokens, up to %d are supported",
-                          n_tokens, MAX_VOCAB);
+                          "the vocabulary has %ju tokens, up to %d are supported", n_tokens, MAX_VOCAB);
   return read_uint (keys, "vocab_size", 1, MAX_VOCAB, n_tokens, &hparams->n_vocab, error);
 }
 

@@ -19,7 +19,7 @@ typedef struct _LlmModel LlmModel;
 /* Opens and checks all of it; touches no weights. */
 LlmModel         *llm_model_open           (const char *path,
                                             GError    **error) G_GNUC_WARN_UNUSED_RESULT;
-/* For tests: of an opened file. */
+/* Of an opened file. */
 LlmModel         *llm_model_new_for_gguf   (LlmGguf    *gguf,
                                             GError    **error) G_GNUC_WARN_UNUSED_RESULT;
 LlmModel         *llm_model_ref            (LlmModel   *self);

@@ -83,10 +83,14 @@ llm_template_new (const char   *source,
     }
 
   known = llm_template_list_names ();
-  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
-               "%s: tokenizer.chat_template is %s; known are %s. Prompts without a template "
-               "(raw) can be used with this model",
-               name_for_errors, source != NULL ? "none of the known ones" : "missing", known);
+  if (source != NULL)
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
+                 "%s: tokenizer.chat_template is none of the known ones; known are %s. Prompts "
+                 "without a template (raw) can be used with this model", name_for_errors, known);
+  else
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
+                 "%s: tokenizer.chat_template is missing; known are %s. Prompts without a template "
+                 "(raw) can be used with this model", name_for_errors, known);
   return NULL;
 }
 
@@ -276,11 +280,16 @@ check_turn (Renderer  *renderer,
 
   if ((role == ROLE_ANSWER) == renderer->wants_user)
     {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                   "Message %u has the role “%s”, but the template “%s” of this model lets user "
-                   "and assistant take turns, and here it is the %s turn",
-                   index, role_names[role], shape->name,
-                   renderer->wants_user ? "user's" : "assistant's");
+      if (renderer->wants_user)
+        g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                     "Message %u has the role “%s”, but the template “%s” of this model lets user "
+                     "and assistant take turns, and here it is the user's turn",
+                     index, role_names[role], shape->name);
+      else
+        g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                     "Message %u has the role “%s”, but the template “%s” of this model lets user "
+                     "and assistant take turns, and here it is the assistant's turn",
+                     index, role_names[role], shape->name);
       return FALSE;
     }
   if (role == ROLE_USER || role == ROLE_ANSWER)

@@ -7,6 +7,7 @@
 
 #include "model/llm-tokenizer-private.h"
 
+#include <glib/gi18n.h>
 #include <string.h>
 
 #include "common/llmsvc-error.h"
@@ -116,8 +117,8 @@ set_merge_error (LlmGguf     *gguf,
                  GError     **error)
 {
   g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
-               "%s: " KEY_MERGES "[%" G_GSIZE_FORMAT "] %s",
-               llm_gguf_get_path (gguf), index, what);
+               "%s: %s[%zu]: %s",
+               llm_gguf_get_path (gguf), KEY_MERGES, index, what);
   return FALSE;
 }
 
@@ -153,11 +154,11 @@ read_merge (LlmBpe         *self,
   /* A token may begin with a space, but not be empty. */
   space = text.length > 2 ? memchr (text.text + 1, ' ', text.length - 1) : NULL;
   if (space == NULL)
-    return set_merge_error (gguf, index, "is not two tokens with a space between", error);
+    return set_merge_error (gguf, index, N_("it is not two tokens with a space between"), error);
   n_left = (gsize) (space - text.text);
   n_right = text.length - n_left - 1;
   if (n_left + n_right > sizeof joined)
-    return set_merge_error (gguf, index, "makes a longer token than the vocabulary has", error);
+    return set_merge_error (gguf, index, N_("it makes a longer token than the vocabulary has"), error);
   memcpy (joined, text.text, n_left);
   memcpy (joined + n_left, space + 1, n_right);
 
@@ -165,8 +166,8 @@ read_merge (LlmBpe         *self,
   right = find_part (self, joined + n_left, n_right, &plain);
   id = find_part (self, joined, n_left + n_right, &plain);
   if (left < 0 || right < 0 || id < 0)
-    return set_merge_error (gguf, index, "has a part, or makes a text, that is not in "
-                            "tokenizer.ggml.tokens", error);
+    return set_merge_error (gguf, index, N_("it has a part, or makes a text, that is not in "
+                                            "tokenizer.ggml.tokens"), error);
   /* No text may become a control token, whatever merges there are. */
   if (!plain)
     return TRUE;
@@ -191,8 +192,8 @@ read_merges (LlmBpe   *self,
   if (n_merges > LLM_VOCAB_MAX_TOKENS * 4)
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
-                   "%s: " KEY_MERGES " has %" G_GSIZE_FORMAT " entries; supported are up to %u",
-                   llm_gguf_get_path (gguf), n_merges, LLM_VOCAB_MAX_TOKENS * 4);
+                   "%s: %s has %zu entries; supported are up to %u",
+                   llm_gguf_get_path (gguf), KEY_MERGES, n_merges, LLM_VOCAB_MAX_TOKENS * 4);
       return FALSE;
     }
 
@@ -223,11 +224,14 @@ read_pretokenizer (LlmBpe   *self,
       g_autofree char *known = llm_pretokenizer_list_names ();
       g_autofree char *shown = name != NULL ? llm_utf8_shorten (name) : NULL;
 
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
-                   "%s: " KEY_PRE " is %s%s%s; a wrong one would spoil every text, so this model "
-                   "can't be used. Supported are %s", llm_gguf_get_path (gguf),
-                   shown != NULL ? "“" : "", shown != NULL ? shown : "missing",
-                   shown != NULL ? "”" : "", known);
+      if (shown != NULL)
+        g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
+                     "%s: %s is “%s”; a wrong one would spoil every text, so this model can't be "
+                     "used. Supported are %s", llm_gguf_get_path (gguf), KEY_PRE, shown, known);
+      else
+        g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
+                     "%s: %s is missing; a wrong one would spoil every text, so this model can't be "
+                     "used. Supported are %s", llm_gguf_get_path (gguf), KEY_PRE, known);
       return FALSE;
     }
   return TRUE;

@@ -97,9 +97,9 @@ read_scores (LlmSpm   *self,
   if (n_scores != self->vocab->n_tokens)
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
-                   "%s: " KEY_SCORES " has %" G_GSIZE_FORMAT " entries, tokenizer.ggml.tokens has "
-                   "%u; there must be one for each token",
-                   llm_gguf_get_path (gguf), n_scores, self->vocab->n_tokens);
+                   "%s: %s has %zu entries, tokenizer.ggml.tokens has %u; there must be one for "
+                   "each token",
+                   llm_gguf_get_path (gguf), KEY_SCORES, n_scores, self->vocab->n_tokens);
       return FALSE;
     }
 
@@ -109,8 +109,8 @@ read_scores (LlmSpm   *self,
       if (!isfinite (scores[i]))
         {
           g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
-                       "%s: " KEY_SCORES "[%" G_GSIZE_FORMAT "] is no finite number",
-                       llm_gguf_get_path (gguf), i);
+                       "%s: %s[%zu] is no finite number",
+                       llm_gguf_get_path (gguf), KEY_SCORES, i);
           return FALSE;
         }
       self->ranks[i] = rank_of_score (scores[i]);

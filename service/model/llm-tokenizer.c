@@ -130,8 +130,8 @@ llm_tokenizer_new (LlmGguf  *gguf,
       g_autofree char *shown = llm_utf8_shorten (model);
 
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
-                   "%s: " KEY_MODEL " is “%s”; supported are llama and gpt2",
-                   llm_gguf_get_path (gguf), shown);
+                   "%s: %s is “%s”; supported are llama and gpt2",
+                   llm_gguf_get_path (gguf), KEY_MODEL, shown);
       return NULL;
     }
 

@@ -162,16 +162,15 @@ check_sizes (LlmGguf  *gguf,
   if (n_tokens == 0 || n_tokens > LLM_VOCAB_MAX_TOKENS)
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
-                   "%s: " KEY_TOKENS " has %" G_GSIZE_FORMAT " entries; supported are 1 to %u",
-                   llm_gguf_get_path (gguf), n_tokens, LLM_VOCAB_MAX_TOKENS);
+                   "%s: %s has %zu entries; supported are 1 to %u",
+                   llm_gguf_get_path (gguf), KEY_TOKENS, n_tokens, LLM_VOCAB_MAX_TOKENS);
       return FALSE;
     }
   if (n_kinds != n_tokens)
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
-                   "%s: " KEY_TYPES " has %" G_GSIZE_FORMAT " entries, " KEY_TOKENS
-                   " has %" G_GSIZE_FORMAT "; there must be one for each token",
-                   llm_gguf_get_path (gguf), n_kinds, n_tokens);
+                   "%s: %s has %zu entries, %s has %zu; there must be one for each token",
+                   llm_gguf_get_path (gguf), KEY_TYPES, n_kinds, KEY_TOKENS, n_tokens);
       return FALSE;
     }
   return TRUE;
@@ -187,17 +186,15 @@ check_token (LlmGguf        *gguf,
   if (token.length > LLM_VOCAB_MAX_TEXT)
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
-                   "%s: " KEY_TOKENS "[%" G_GSIZE_FORMAT "] is %" G_GSIZE_FORMAT
-                   " bytes long; supported are up to %d",
-                   llm_gguf_get_path (gguf), id, token.length, LLM_VOCAB_MAX_TEXT);
+                   "%s: %s[%zu] is %zu bytes long; supported are up to %d",
+                   llm_gguf_get_path (gguf), KEY_TOKENS, id, token.length, LLM_VOCAB_MAX_TEXT);
       return FALSE;
     }
   if (kind < LLM_TOKEN_NORMAL || kind > LLM_TOKEN_BYTE)
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
-                   "%s: " KEY_TYPES "[%" G_GSIZE_FORMAT "] is %" G_GINT64_FORMAT
-                   "; known types are 1 to 6",
-                   llm_gguf_get_path (gguf), id, kind);
+                   "%s: %s[%zu] is %jd; known types are 1 to 6",
+                   llm_gguf_get_path (gguf), KEY_TYPES, id, kind);
       return FALSE;
     }
   return TRUE;
@@ -304,8 +301,8 @@ llm_vocab_new (LlmGguf   *gguf,
   if (total > G_MAXINT32)
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
-                   "%s: " KEY_TOKENS " holds %" G_GSIZE_FORMAT " bytes; supported are up to %d",
-                   llm_gguf_get_path (gguf), total, G_MAXINT32);
+                   "%s: %s holds %zu bytes; supported are up to %d",
+                   llm_gguf_get_path (gguf), KEY_TOKENS, total, G_MAXINT32);
       return NULL;
     }
 

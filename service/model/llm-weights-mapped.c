@@ -118,9 +118,7 @@ find_tensor (LlmGguf           *gguf,
       tensor->dims[3] != 1)
     {
       llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                     "the tensor %s has the shape %" G_GUINT64_FORMAT " × %" G_GUINT64_FORMAT
-                     " × %" G_GUINT64_FORMAT " × %" G_GUINT64_FORMAT ", %" G_GUINT64_FORMAT
-                     " × %" G_GUINT64_FORMAT " is needed",
+                     "the tensor %s has the shape %ju × %ju × %ju × %ju, %ju × %ju is needed",
                      name, tensor->dims[0], tensor->dims[1], tensor->dims[2], tensor->dims[3],
                      n_in, n_out);
       return NULL;
@@ -230,8 +228,7 @@ check_rope_factors (LlmGguf              *gguf,
   for (guint64 i = 0; i < tensor->dims[0]; i++)
     if (!isfinite (factors[i]) || factors[i] <= 0)
       return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                            "the tensor %s holds %g as its item %" G_GUINT64_FORMAT
-                            ", numbers above 0 are needed",
+                            "the tensor %s holds %g as its item %ju, numbers above 0 are needed",
                             tensor->name, (double) factors[i], i);
   return TRUE;
 }

@@ -2,6 +2,7 @@
 
 #include "tool.h"
 
+#include <glib/gi18n.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -171,15 +172,15 @@ tool_generate (int    argc,
   int threads = 0;
   g_auto(GStrv) options = NULL;
   const GOptionEntry entries[] = {
-    { "model", 'm', 0, G_OPTION_ARG_FILENAME, &model, "The GGUF file", "FILE" },
-    { "raw", 0, 0, G_OPTION_ARG_NONE, &is_raw, "Take the prompt as it is, without the model's template", NULL },
-    { "system", 's', 0, G_OPTION_ARG_STRING, &system, "System text", "TEXT" },
-    { "temperature", 't', 0, G_OPTION_ARG_DOUBLE, &temperature, "0 for the likeliest token each time", "X" },
-    { "max-tokens", 'n', 0, G_OPTION_ARG_INT, &max_tokens, "The longest answer", "N" },
-    { "seed", 0, 0, G_OPTION_ARG_INT64, &seed, "Same seed, same text", "N" },
-    { "threads", 0, 0, G_OPTION_ARG_INT, &threads, "Threads that compute", "N" },
-    { "option", 'o', 0, G_OPTION_ARG_STRING_ARRAY, &options, "Any option of the interface", "KEY=VALUE" },
-    { "json", 0, 0, G_OPTION_ARG_NONE, &as_json, "Text and results as one JSON object", NULL },
+    { "model", 'm', 0, G_OPTION_ARG_FILENAME, &model, N_("The GGUF file"), N_("FILE") },
+    { "raw", 0, 0, G_OPTION_ARG_NONE, &is_raw, N_("Take the prompt as it is, without the model's template"), NULL },
+    { "system", 's', 0, G_OPTION_ARG_STRING, &system, N_("System text"), N_("TEXT") },
+    { "temperature", 't', 0, G_OPTION_ARG_DOUBLE, &temperature, N_("0 for the likeliest token each time"), N_("X") },
+    { "max-tokens", 'n', 0, G_OPTION_ARG_INT, &max_tokens, N_("The longest answer"), "N" },
+    { "seed", 0, 0, G_OPTION_ARG_INT64, &seed, N_("Same seed, same text"), "N" },
+    { "threads", 0, 0, G_OPTION_ARG_INT, &threads, N_("Threads that compute"), "N" },
+    { "option", 'o', 0, G_OPTION_ARG_STRING_ARRAY, &options, N_("Any option of the interface"), "KEY=VALUE" },
+    { "json", 0, 0, G_OPTION_ARG_NONE, &as_json, N_("Text and results as one JSON object"), NULL },
     G_OPTION_ENTRY_NULL
   };
   g_autoptr(GError) error = NULL;
@@ -193,11 +194,11 @@ tool_generate (int    argc,
   GVariantDict builder;
   int status;
 
-  if (!tool_parse (&argc, &argv, entries, "PROMPT", "Answers PROMPT (- reads it from standard input).", 1))
+  if (!tool_parse (&argc, &argv, entries, N_("PROMPT"), N_("Answers PROMPT (- reads it from standard input)."), 1))
     return TOOL_USAGE;
   if (model == NULL)
     {
-      g_printerr ("llmsvc-tool: --model FILE is missing\n");
+      g_printerr ("llmsvc-tool: %s\n", _("--model FILE is missing"));
       return TOOL_USAGE;
     }
 
@@ -237,7 +238,7 @@ tool_generate (int    argc,
     return tool_fail (error);
   if (!g_utf8_validate (prompt, -1, NULL))
     {
-      g_printerr ("llmsvc-tool: the prompt is not valid UTF-8\n");
+      g_printerr ("llmsvc-tool: %s\n", _("the prompt is not valid UTF-8"));
       return TOOL_USAGE;
     }
 

@@ -2,6 +2,7 @@
 
 #include "tool.h"
 
+#include <glib/gi18n.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
@@ -46,11 +47,11 @@ tool_perplexity (int    argc,
   gboolean is_plain = FALSE;
   gboolean is_f32 = FALSE;
   const GOptionEntry entries[] = {
-    { "model", 'm', 0, G_OPTION_ARG_FILENAME, &path, "The GGUF file", "FILE" },
-    { "ctx", 'c', 0, G_OPTION_ARG_INT, &n_ctx, "Tokens in one window (512)", "N" },
-    { "threads", 0, 0, G_OPTION_ARG_INT, &threads, "Threads that compute", "N" },
-    { "no-special", 0, 0, G_OPTION_ARG_NONE, &is_plain, "The text holds no control tokens", NULL },
-    { "kv-f32", 0, 0, G_OPTION_ARG_NONE, &is_f32, "Keep context memory in 32 bits", NULL },
+    { "model", 'm', 0, G_OPTION_ARG_FILENAME, &path, N_("The GGUF file"), N_("FILE") },
+    { "ctx", 'c', 0, G_OPTION_ARG_INT, &n_ctx, N_("Tokens in one window (512)"), "N" },
+    { "threads", 0, 0, G_OPTION_ARG_INT, &threads, N_("Threads that compute"), "N" },
+    { "no-special", 0, 0, G_OPTION_ARG_NONE, &is_plain, N_("The text holds no control tokens"), NULL },
+    { "kv-f32", 0, 0, G_OPTION_ARG_NONE, &is_f32, N_("Keep context memory in 32 bits"), NULL },
     G_OPTION_ENTRY_NULL
   };
   g_autoptr(GError) error = NULL;
@@ -66,12 +67,12 @@ tool_perplexity (int    argc,
   LlmTextPart part;
   LlmPerplexity result;
 
-  if (!tool_parse (&argc, &argv, entries, "TEXT",
-                   "Perplexity of the file TEXT (- for standard input); the last line is “perplexity: X”.", 1))
+  if (!tool_parse (&argc, &argv, entries, N_("TEXT"),
+                   N_("Perplexity of the file TEXT (- for standard input); the last line is “perplexity: X”."), 1))
     return TOOL_USAGE;
   if (path == NULL || n_ctx < 4 || threads < 0)
     {
-      g_printerr ("llmsvc-tool: perplexity needs --model FILE, and --ctx of 4 or more\n");
+      g_printerr ("llmsvc-tool: %s\n", _("perplexity needs --model FILE, and --ctx of 4 or more"));
       return TOOL_USAGE;
     }
 
@@ -80,7 +81,7 @@ tool_perplexity (int    argc,
     return tool_fail (error);
   if (!g_utf8_validate (text, -1, NULL))
     {
-      g_printerr ("llmsvc-tool: %s is not valid UTF-8\n", argv[1]);
+      g_printerr (_("llmsvc-tool: %s is not valid UTF-8\n"), argv[1]);
       return TOOL_FAILED;
     }
   model = llm_model_open (path, &error);

@@ -2,6 +2,7 @@
 
 #include "tool.h"
 
+#include <glib/gi18n.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -70,10 +71,10 @@ tool_tokenize (int    argc,
   gboolean is_bare = FALSE;
   gboolean is_plain = FALSE;
   const GOptionEntry entries[] = {
-    { "model", 'm', 0, G_OPTION_ARG_FILENAME, &path, "The GGUF file", "FILE" },
-    { "json", 0, 0, G_OPTION_ARG_NONE, &as_json, "As one JSON object: ids and pieces", NULL },
-    { "no-bos", 0, 0, G_OPTION_ARG_NONE, &is_bare, "Without the tokens that begin and end a text", NULL },
-    { "no-special", 0, 0, G_OPTION_ARG_NONE, &is_plain, "Names of control tokens are plain text", NULL },
+    { "model", 'm', 0, G_OPTION_ARG_FILENAME, &path, N_("The GGUF file"), N_("FILE") },
+    { "json", 0, 0, G_OPTION_ARG_NONE, &as_json, N_("As one JSON object: ids and pieces"), NULL },
+    { "no-bos", 0, 0, G_OPTION_ARG_NONE, &is_bare, N_("Without the tokens that begin and end a text"), NULL },
+    { "no-special", 0, 0, G_OPTION_ARG_NONE, &is_plain, N_("Names of control tokens are plain text"), NULL },
     G_OPTION_ENTRY_NULL
   };
   g_autoptr(GError) error = NULL;
@@ -83,11 +84,11 @@ tool_tokenize (int    argc,
   g_autofree char *text = NULL;
   LlmTextPart part;
 
-  if (!tool_parse (&argc, &argv, entries, "TEXT", "The tokens of TEXT (- reads it from standard input).", 1))
+  if (!tool_parse (&argc, &argv, entries, N_("TEXT"), N_("The tokens of TEXT (- reads it from standard input)."), 1))
     return TOOL_USAGE;
   if (path == NULL)
     {
-      g_printerr ("llmsvc-tool: --model FILE is missing\n");
+      g_printerr ("llmsvc-tool: %s\n", _("--model FILE is missing"));
       return TOOL_USAGE;
     }
   text = strcmp (argv[1], "-") == 0 ? tool_read ("-", &error) : g_strdup (argv[1]);
@@ -95,7 +96,7 @@ tool_tokenize (int    argc,
     return tool_fail (error);
   if (!g_utf8_validate (text, -1, NULL))
     {
-      g_printerr ("llmsvc-tool: the text is not valid UTF-8\n");
+      g_printerr ("llmsvc-tool: %s\n", _("the text is not valid UTF-8"));
       return TOOL_FAILED;
     }
 

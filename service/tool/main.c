@@ -4,9 +4,12 @@
 
 #include "config.h"
 
+#include <glib/gi18n.h>
 #include <locale.h>
 #include <stdio.h>
 #include <string.h>
+
+#include "common/llmsvc-i18n.h"
 
 static const struct
 {
@@ -14,19 +17,20 @@ static const struct
   int (*run) (int argc, char **argv);
   const char *summary;
 } commands[] = {
-  { "generate", tool_generate, "Answer a prompt" },
-  { "perplexity", tool_perplexity, "Measure how well a model predicts a text" },
-  { "tokenize", tool_tokenize, "Show a text's tokens" },
-  { "inspect", tool_inspect, "Show what a GGUF file holds" },
+  { "generate", tool_generate, N_("Answer a prompt") },
+  { "perplexity", tool_perplexity, N_("Measure how well a model predicts a text") },
+  { "tokenize", tool_tokenize, N_("Show a text's tokens") },
+  { "inspect", tool_inspect, N_("Show what a GGUF file holds") },
+  { "options", tool_options, N_("List the options of the service's calls") },
 };
 
 static void
 print_usage (FILE *stream)
 {
-  fputs ("Usage: llmsvc-tool COMMAND [OPTION…] …\n\nCommands:\n", stream);
+  fputs (_("Usage: llmsvc-tool COMMAND [OPTION…] …\n\nCommands:\n"), stream);
   for (guint i = 0; i < G_N_ELEMENTS (commands); i++)
-    fprintf (stream, "  %-12s %s\n", commands[i].name, commands[i].summary);
-  fputs ("\n“llmsvc-tool COMMAND --help” tells more.\n", stream);
+    fprintf (stream, "  %-12s %s\n", commands[i].name, _(commands[i].summary));
+  fputs (_("\n“llmsvc-tool COMMAND --help” tells more.\n"), stream);
 }
 
 gboolean
@@ -40,6 +44,7 @@ tool_parse (int                *argc,
   g_autoptr(GOptionContext) context = g_option_context_new (usage);
   g_autoptr(GError) error = NULL;
 
+  g_option_context_set_translation_domain (context, GETTEXT_PACKAGE);
   g_option_context_set_summary (context, summary);
   g_option_context_add_main_entries (context, entries, NULL);
   if (!g_option_context_parse (context, argc, argv, &error))
@@ -95,10 +100,18 @@ main (int    argc,
   const char *name = argc > 1 ? argv[1] : "";
 
   setlocale (LC_ALL, "");
+  llmsvc_i18n_init ();
+  textdomain (GETTEXT_PACKAGE);
   g_log_set_writer_func (write_log, NULL, NULL);
   for (guint i = 0; i < G_N_ELEMENTS (commands); i++)
     if (strcmp (name, commands[i].name) == 0)
-      return commands[i].run (argc - 1, argv + 1);
+      {
+        g_autofree char *called = g_strconcat ("llmsvc-tool ", name, NULL);
+
+        /* what the usage of --help begins with */
+        g_set_prgname (called);
+        return commands[i].run (argc - 1, argv + 1);
+      }
 
   if (strcmp (name, "--version") == 0)
     {
@@ -111,7 +124,7 @@ main (int    argc,
       return TOOL_OK;
     }
   if (*name != '\0')
-    g_printerr ("llmsvc-tool: there is no command “%s”\n", name);
+    g_printerr (_("llmsvc-tool: there is no command “%s”\n"), name);
   print_usage (stderr);
   return TOOL_USAGE;
 }

@@ -24,6 +24,7 @@ int tool_generate   (int argc, char **argv);
 int tool_perplexity (int argc, char **argv);
 int tool_tokenize   (int argc, char **argv);
 int tool_inspect    (int argc, char **argv);
+int tool_options    (int argc, char **argv);
 
 /* Parses @entries and checks that @n_rest arguments are left. FALSE: usage was
  * printed, or an error. */

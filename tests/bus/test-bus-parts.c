@@ -44,7 +44,7 @@ make_stream (gboolean  is_text,
              guint    *closed)
 {
   g_autoptr(GError) error = NULL;
-  LlmSink *sink = llm_bus_stream_new ("1000/org.example", is_text, 60, fd, &error);
+  LlmSink *sink = llm_bus_stream_new ("1000/org.example", is_text, NULL, NULL, 60, fd, &error);
 
   g_assert_no_error (error);
   g_assert_true ((fcntl (*fd, F_GETFD) & FD_CLOEXEC) != 0);

@@ -2,7 +2,7 @@
 
 #define G_LOG_DOMAIN "test-error"
 
-#include "common/llmsvc-error.h"
+#include "common/llmsvc-error-private.h"
 
 #include "common/llmsvc-names.h"
 

@@ -149,7 +149,7 @@ test_bad_values (void)
     { "{'max-tokens': <@mi nothing>}", "max-tokens", "something else" },
     { "{'max-tokens': <<<<<<5>>>>>>}", "max-tokens", "something else (v)" },
     { "{'temperature': <nan>}", "temperature", "not a number" },
-    { "{'temperature': <inf>}", "temperature", "infinite" },
+    { "{'temperature': <inf>}", "temperature", "not finite" },
     { "{'temperature': <-0.1>}", "temperature", "-0.1, it must be from 0 to 5" },
     { "{'temperature': <5.01>}", "temperature", "5.01" },
     { "{'temperature': <int64 -9223372036854775808>}", "temperature", "-9223372036854775808" },
@@ -164,10 +164,15 @@ test_bad_values (void)
     { "{'deadline-ms': <0>}", "deadline-ms", "from 1 to 86400000 ms" },
     { "{'ttft-ms': <86400001>}", "ttft-ms", "86400001" },
     { "{'sub-model': <101>}", "sub-model", "percent" },
-    { "{'slo': <'fast'>}", "slo", "“fast”, it must be one of “interactive”, “responsive”" },
+    { "{'slo': <'fast'>}", "slo", "“fast”, it must be one of: interactive, responsive" },
     { "{'slo': <''>}", "slo", "one of" },
+    { "{'locale': <''>}", "locale", "0 bytes long" },
+    { "{'locale': <1>}", "locale", "a number (i)" },
+    { "{'locale': <'../de'>}", "locale", "“../de”, it must be the name of a locale" },
+    { "{'locale': <'de\u00e4'>}", "locale", "it must be the name of a locale" },
+    { "{'locale': <'de'>, 'locale': <'de'>}", "locale", "twice" },
     { "{'slo': <1>}", "slo", "a number (i)" },
-    { "{'stream': <'xml'>}", "stream", "“text”, “jsonl”" },
+    { "{'stream': <'xml'>}", "stream", "text, jsonl" },
     { "{'stop': <'x'>}", "stop", "a string (s), it must be a list of strings (as)" },
     { "{'stop': <['']>}", "stop", "0 bytes long, it must be from 1 to 256" },
     { "{'stop': <@av []>}", "stop", "list of strings" },
@@ -300,6 +305,50 @@ test_require (void)
     g_assert_null (llm_call_options_parse (dict, LLMSVC_CALL_ASK, few, &error));
     g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED);
   }
+}
+
+/* Every call takes a locale, and it is known even when other options are wrong. */
+static void
+test_locale (void)
+{
+  static const struct
+  {
+    const char *text;
+    const char *locale;
+  } cases[] = {
+    { "{'locale': <'de_AT.UTF-8@euro'>}", "de_AT.UTF-8@euro" },
+    { "{'locale': <'de_AT:de:en'>}", "de_AT:de:en" },
+    { "{'max-tokens': <0>, 'locale': <<'zh-Hans-CN'>>}", "zh-Hans-CN" },
+    { "{'locale': <'C'>, 'stream': <1>}", "C" },
+    { "{'locale': <'/de'>}", NULL },
+    { "{'locale': <5>}", NULL },
+    { "{'seed': <1>}", NULL },
+  };
+
+  for (gsize i = 0; i < G_N_ELEMENTS (cases); i++)
+    {
+      g_autoptr(GVariant) dict = parse_dict (cases[i].text);
+      g_autoptr(LlmCallOptions) options = NULL;
+      g_autofree char *peeked = llm_call_options_peek_locale (dict);
+
+      g_assert_cmpstr (peeked, ==, cases[i].locale);
+      options = llm_call_options_parse (dict, LLMSVC_CALL_GENERATE, NULL, NULL);
+      if (options != NULL)
+        g_assert_cmpstr (llm_call_options_get_locale (options), ==, peeked);
+    }
+
+  g_assert_null (llm_call_options_peek_locale (NULL));
+  for (guint call = 1; call <= LLMSVC_CALL_SET_QUOTA; call <<= 1)
+    {
+      g_autoptr(GVariant) dict = parse_dict ("{'locale': <'de'>, 'require': <['locale']>}");
+      g_autoptr(GError) error = NULL;
+      g_autoptr(LlmCallOptions) options =
+          llm_call_options_parse (dict, (LlmsvcCall) call, NULL, &error);
+
+      g_assert_no_error (error);
+      g_assert_cmpstr (llm_call_options_get_locale (options), ==, "de");
+      g_assert_null (llm_call_options_get_ignored (options)[0]);
+    }
 }
 
 static void
@@ -446,6 +495,7 @@ main (int   argc,
   g_test_add_func ("/options/names", test_names);
   g_test_add_func ("/options/ignored", test_ignored);
   g_test_add_func ("/options/require", test_require);
+  g_test_add_func ("/options/locale", test_locale);
   g_test_add_func ("/options/features", test_features);
   g_test_add_func ("/options/calls", test_calls);
   g_test_add_func ("/options/too-many", test_too_many);

@@ -5,6 +5,9 @@
 #include <string.h>
 
 #include <gio/gio.h>
+#include <json-glib/json-glib.h>
+
+#include "common/llmsvc-option-table.h"
 
 typedef struct
 {
@@ -128,7 +131,66 @@ test_inspect (void)
   g_assert_nonnull (strstr (run.out, "usable: yes, template chatml"));
 }
 
+/* What “llmctl model check” shows. */
+static void
+test_inspect_summary (void)
+{
+  g_auto(Run) run = run_tool ("inspect", "--summary", model, NULL);
+  g_auto(Run) json = run_tool ("inspect", "--json", model, NULL);
+  g_autoptr(JsonParser) parser = json_parser_new ();
+  g_autoptr(GError) error = NULL;
+  JsonObject *object;
+
+  g_assert_cmpint (run.status, ==, 0);
+  g_assert_null (strstr (run.out, "blk.7.ffn_down.weight"));
+  g_assert_nonnull (strstr (run.out, "quantization: Q8_0"));
+  g_assert_nonnull (strstr (run.out, "usable: yes, template chatml"));
+
+  g_assert_cmpint (json.status, ==, 0);
+  json_parser_load_from_data (parser, json.out, -1, &error);
+  g_assert_no_error (error);
+  object = json_node_get_object (json_parser_get_root (parser));
+  g_assert_true (json_object_get_boolean_member (object, "usable"));
+  g_assert_cmpstr (json_object_get_string_member (object, "template"), ==, "chatml");
+  g_assert_cmpint (json_object_get_int_member (object, "weight-bytes"), >, 0);
+  g_assert_cmpint (json_object_get_int_member (object, "weight-bytes"), <,
+                   json_object_get_int_member (object, "file-bytes"));
+  g_assert_cmpint (json_object_get_int_member (object, "token-bytes"), >, 0);
+}
+
 /* Every fault has its status and says what is wrong. */
+/* Docs are made from it: every option is there, with a name for each call that takes it. */
+static void
+test_options (void)
+{
+  g_auto(Run) run = run_tool ("options", "--json", NULL);
+  g_auto(Run) list = run_tool ("options", NULL);
+  g_autoptr(JsonParser) parser = json_parser_new ();
+  g_autoptr(GError) error = NULL;
+  JsonArray *options;
+
+  g_assert_cmpint (run.status, ==, 0);
+  g_assert_cmpint (list.status, ==, 0);
+  json_parser_load_from_data (parser, run.out, -1, &error);
+  g_assert_no_error (error);
+  options = json_node_get_array (json_parser_get_root (parser));
+  g_assert_cmpuint (json_array_get_length (options), ==, LLMSVC_N_OPTIONS);
+
+  for (guint i = 0; i < LLMSVC_N_OPTIONS; i++)
+    {
+      const LlmsvcOptionInfo *info = llmsvc_option_get_info (i);
+      JsonObject *option = json_array_get_object_element (options, i);
+      JsonArray *methods = json_object_get_array_member (option, "methods");
+
+      g_assert_cmpstr (json_object_get_string_member (option, "key"), ==, info->key);
+      g_assert_cmpstr (json_object_get_string_member (option, "type"), ==, info->type);
+      g_assert_cmpuint (json_array_get_length (methods), ==, (guint) __builtin_popcount (info->calls));
+      g_assert_nonnull (strstr (list.out, info->summary));
+    }
+  g_assert_nonnull (strstr (list.out, "max-tokens (u)"));
+  g_assert_nonnull (strstr (list.out, "1 to 16777216 tokens"));
+}
+
 static void
 test_faults (void)
 {
@@ -153,6 +215,7 @@ test_faults (void)
     { { "tokenize", "text", NULL }, 2, "--model" },
     { { "inspect", "/nowhere.gguf", NULL }, 1, "/nowhere.gguf" },
     { { "inspect", NULL }, 2, "FILE" },
+    { { "options", "max-tokens", NULL }, 2, "options" },
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (faults); i++)
@@ -180,6 +243,8 @@ main (int    argc,
   g_test_add_func ("/tool/tokenize", test_tokenize);
   g_test_add_func ("/tool/perplexity", test_perplexity);
   g_test_add_func ("/tool/inspect", test_inspect);
+  g_test_add_func ("/tool/inspect/summary", test_inspect_summary);
+  g_test_add_func ("/tool/options", test_options);
   g_test_add_func ("/tool/faults", test_faults);
   return g_test_run ();
 }

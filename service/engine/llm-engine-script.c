@@ -1,0 +1,194 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* What the engine does with a script (mock/): the model that stands in for a
+ * real one, what is said about it, and the replies. */
+
+#define G_LOG_DOMAIN "llm-engine"
+
+#include "engine/llm-context-private.h"
+
+#include "common/llmsvc-error.h"
+
+/* How long a phase that should end waits for a load that runs. */
+#define LOAD_WAIT_MS 1
+
+/* --- phases --- */
+
+static void begin_phase (LlmEngine *self);
+
+static gboolean
+on_phase_over (gpointer data)
+{
+  LlmEngine *self = data;
+
+  self->phase_timer = 0;
+  if (self->is_loading)
+    {
+      self->phase_timer = g_timeout_add (LOAD_WAIT_MS, on_phase_over, self);
+      return G_SOURCE_REMOVE;
+    }
+  self->phase++;
+  begin_phase (self);
+  llm_engine_models_start (self);
+  return G_SOURCE_REMOVE;
+}
+
+static void
+begin_phase (LlmEngine *self)
+{
+  const LlmScriptPhase *phase = llm_script_get_phase (self->settings->script, self->phase);
+
+  if (phase->for_ms > 0)
+    self->phase_timer = g_timeout_add (phase->for_ms, on_phase_over, self);
+}
+
+void
+llm_engine_script_start (LlmEngine *self)
+{
+  if (self->settings->script == NULL)
+    return;
+  self->mock = llm_script_make_model (self->settings->script);
+  g_message ("Answers come from the script %s, not from a model",
+             llm_script_get_path (self->settings->script));
+  begin_phase (self);
+}
+
+void
+llm_engine_script_stop (LlmEngine *self)
+{
+  g_clear_handle_id (&self->phase_timer, g_source_remove);
+  g_clear_handle_id (&self->exit_idle, g_source_remove);
+}
+
+GPtrArray *
+llm_engine_script_list_models (LlmEngine *self)
+{
+  const LlmScriptPhase *phase = llm_script_get_phase (self->settings->script, self->phase);
+  g_autoptr(GPtrArray) models =
+    g_ptr_array_new_with_free_func ((GDestroyNotify) llm_model_info_unref);
+
+  switch (phase->state)
+    {
+    case LLM_SCRIPT_LOADING:
+      return NULL;
+    case LLM_SCRIPT_FAILED:
+      {
+        LlmModelInfo *broken = llm_script_make_model (self->settings->script);
+
+        broken->error =
+          g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL, phase->reason);
+        g_ptr_array_add (models, broken);
+        break;
+      }
+    case LLM_SCRIPT_READY:
+      g_ptr_array_add (models, llm_model_info_ref (self->mock));
+      break;
+    case LLM_SCRIPT_NO_MODEL:
+    default:
+      break;
+    }
+  return g_steal_pointer (&models);
+}
+
+/* --- replies --- */
+
+typedef struct
+{
+  const char *prompt;    /* (unowned) */
+  GString *system;
+  guint n_answers;
+} History;
+
+static void
+add_message (History    *history,
+             const char *role,
+             const char *text)
+{
+  if (g_str_equal (role, "user"))
+    history->prompt = text;
+  else if (g_str_equal (role, "assistant"))
+    history->n_answers++;
+  else if (g_str_equal (role, "system"))
+    g_string_append_printf (history->system, "%s%s", history->system->len > 0 ? "\n" : "", text);
+}
+
+static void
+read_history (History    *history,
+              LlmContext *context,
+              GVariant   *messages,
+              const char *raw)
+{
+  guint n = context != NULL ? llm_conversation_get_n_messages (context->conversation) : 0;
+  GVariantIter iter;
+  const char *role;
+  const char *text;
+
+  for (guint i = 0; i < n; i++)
+    {
+      const LlmStoredMessage *message = llm_conversation_get_message (context->conversation, i);
+
+      add_message (history, message->role, message->text);
+    }
+  g_variant_iter_init (&iter, messages);
+  while (g_variant_iter_next (&iter, "(&s&s@a{sv})", &role, &text, NULL))
+    add_message (history, role, text);
+  if (raw != NULL)
+    add_message (history, "user", raw);
+}
+
+gboolean
+llm_engine_script_reply (LlmEngine  *self,
+                         LlmContext *context,
+                         GVariant   *messages,
+                         const char *raw,
+                         LlmJob     *job,
+                         GError    **error)
+{
+  g_autoptr(GString) system = g_string_new (NULL);
+  History history = { "", system, 0 };
+  LlmScriptQuestion question;
+  guint n_steps;
+
+  read_history (&history, context, messages, raw);
+  question = (LlmScriptQuestion) { history.prompt, system->str, history.n_answers + 1 };
+  job->reply = llm_script_answer (self->settings->script, llm_model_get_tokenizer (self->model),
+                                  &question, error);
+  if (job->reply == NULL)
+    return FALSE;
+
+  /* The limits of the job make the end that the script asks for. */
+  n_steps = job->reply->steps->len;
+  if (job->reply->end == LLM_REPLY_LENGTH)
+    job->max_tokens = MIN (job->max_tokens, n_steps);
+  else if (job->reply->end == LLM_REPLY_CONTEXT_FULL)
+    job->n_ctx = MIN (job->n_ctx, job->prompt->len + n_steps - 1);
+  /* what the script says begins as it is written */
+  job->strips_space = FALSE;
+  return TRUE;
+}
+
+/* --- going away --- */
+
+static gboolean
+on_exit_idle (gpointer data)
+{
+  LlmEngine *self = data;
+
+  self->exit_idle = 0;
+  g_message ("The script says that the service goes away here");
+  g_signal_emit_by_name (self, "script-exit");
+  return G_SOURCE_REMOVE;
+}
+
+/* What was said before, as that the answer was begun, is on its way first. */
+gboolean
+llm_engine_script_exits (LlmEngine   *self,
+                         LlmJob      *job,
+                         LlmReplyExit where)
+{
+  if (job->reply == NULL || job->reply->exit != where)
+    return FALSE;
+  if (self->exit_idle == 0)
+    self->exit_idle = g_idle_add_full (G_PRIORITY_LOW, on_exit_idle, self, NULL);
+  return TRUE;
+}

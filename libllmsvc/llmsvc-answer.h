@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* A whole answer: its text and what is known about how it was made. Immutable; any
+ * thread. */
+
+#pragma once
+
+#include <glib-object.h>
+
+#include "llmsvc-enums.h"
+#include "llmsvc-version.h"
+
+G_BEGIN_DECLS
+
+#define LLMSVC_TYPE_ANSWER (llmsvc_answer_get_type ())
+LLMSVC_AVAILABLE_IN_0_1
+G_DECLARE_FINAL_TYPE (LlmsvcAnswer, llmsvc_answer, LLMSVC, ANSWER, GObject)
+
+/* Each getter is a readable property too: "text", "finish-reason", … A number that the
+ * service has not told is 0. */
+
+LLMSVC_AVAILABLE_IN_0_1
+const char         *llmsvc_answer_get_text          (LlmsvcAnswer *self);
+LLMSVC_AVAILABLE_IN_0_1
+LlmsvcFinishReason  llmsvc_answer_get_finish_reason (LlmsvcAnswer *self);
+LLMSVC_AVAILABLE_IN_0_1
+guint               llmsvc_answer_get_prompt_tokens (LlmsvcAnswer *self);
+LLMSVC_AVAILABLE_IN_0_1
+guint               llmsvc_answer_get_reused_tokens (LlmsvcAnswer *self);
+LLMSVC_AVAILABLE_IN_0_1
+guint               llmsvc_answer_get_output_tokens (LlmsvcAnswer *self);
+LLMSVC_AVAILABLE_IN_0_1
+double              llmsvc_answer_get_ttft_ms       (LlmsvcAnswer *self);
+LLMSVC_AVAILABLE_IN_0_1
+double              llmsvc_answer_get_tpot_ms       (LlmsvcAnswer *self);
+LLMSVC_AVAILABLE_IN_0_1
+gboolean            llmsvc_answer_get_slo_met       (LlmsvcAnswer *self);
+LLMSVC_AVAILABLE_IN_0_1
+const char         *llmsvc_answer_get_model_id      (LlmsvcAnswer *self);
+/* The revision of the context after this turn; 0 without a context. */
+LLMSVC_AVAILABLE_IN_0_1
+guint64             llmsvc_answer_get_revision      (LlmsvcAnswer *self);
+/* Whether the same request had been answered before and nothing was done again. */
+LLMSVC_AVAILABLE_IN_0_1
+gboolean            llmsvc_answer_get_is_repeated   (LlmsvcAnswer *self);
+/* Options that the service does not know: (array zero-terminated=1) (transfer none). */
+LLMSVC_AVAILABLE_IN_0_1
+const char *const  *llmsvc_answer_get_ignored       (LlmsvcAnswer *self);
+/* Everything the service has told, a{sv}: (transfer none). */
+LLMSVC_AVAILABLE_IN_0_1
+GVariant           *llmsvc_answer_get_results       (LlmsvcAnswer *self);
+
+G_END_DECLS

@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * One call to the service. Replies are checked against the type that was expected, errors
+ * are of LLMSVC_ERROR, and there is no time limit. A call is dispatched in the main context
+ * that is the thread's default when it begins, and leaves nothing behind there: a late reply
+ * to a cancelled call is dropped with the descriptors it carries. Any thread.
+ */
+
+#pragma once
+
+#include <gio/gio.h>
+#include <gio/gunixfdlist.h>
+
+G_BEGIN_DECLS
+
+/* The service as one app sees it. Immutable, counted atomically. */
+typedef struct
+{
+  GDBusConnection *connection;  /* (owned) */
+  char *app_id;                 /* "" for none */
+} LlmsvcPeer;
+
+LlmsvcPeer *llmsvc_peer_new      (GDBusConnection *connection,
+                                  const char      *app_id);
+LlmsvcPeer *llmsvc_peer_ref      (LlmsvcPeer      *self);
+void        llmsvc_peer_unref    (LlmsvcPeer      *self);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmsvcPeer, llmsvc_peer_unref)
+
+typedef enum
+{
+  LLMSVC_CALL_NONE = 0,
+  /* Done once more when the service went away under it: only what may be done twice. */
+  LLMSVC_CALL_REPEAT = 1 << 0,
+  /* Fails with NOT_AVAILABLE when the service does not run. */
+  LLMSVC_CALL_NO_START = 1 << 1,
+  /* May ask the user for permission. */
+  LLMSVC_CALL_INTERACTIVE = 1 << 2,
+} LlmsvcCallFlags;
+
+/* Of which object, which method. The strings are copied where they are kept. */
+typedef struct
+{
+  const char *path;
+  const char *interface;
+  const char *method;
+  const char *reply_type;  /* of the reply's tuple, "()" for nothing */
+  LlmsvcCallFlags flags;
+} LlmsvcCallInfo;
+
+typedef struct
+{
+  GVariant *body;      /* (owned): of the expected type */
+  GUnixFDList *fds;    /* (nullable) (owned) */
+  char *sender;        /* the unique name of the process that answered */
+} LlmsvcReply;
+
+void         llmsvc_reply_free  (LlmsvcReply *self);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmsvcReply, llmsvc_reply_free)
+
+/* @arguments: (transfer floating) (nullable): a tuple. */
+void         llmsvc_call_async  (LlmsvcPeer           *peer,
+                                 const LlmsvcCallInfo *info,
+                                 GVariant             *arguments,
+                                 GCancellable         *cancellable,
+                                 GAsyncReadyCallback   callback,
+                                 gpointer              user_data);
+/* @is_gone: (out) (optional): whether it failed because there is no such object (any more). */
+LlmsvcReply *llmsvc_call_finish (GAsyncResult         *result,
+                                 gboolean             *is_gone,
+                                 GError              **error);
+
+/* Sends a call whose reply nobody waits for, to a service that runs. */
+void         llmsvc_call_send   (LlmsvcPeer           *peer,
+                                 const char           *path,
+                                 const char           *interface,
+                                 const char           *method);
+
+/* llmsvc_error_convert(), with messages that fit the client's side of the bus. */
+void         llmsvc_call_convert_error (GError       **error);
+/* Ends @task with @error (transfer full), converted. */
+void         llmsvc_task_fail          (GTask         *task,
+                                        GError        *error);
+/* (transfer full): a task of which every error is of LLMSVC_ERROR. */
+GTask       *llmsvc_task_new           (gpointer             source,
+                                        GCancellable        *cancellable,
+                                        GAsyncReadyCallback  callback,
+                                        gpointer             user_data,
+                                        gpointer             tag);
+
+G_END_DECLS

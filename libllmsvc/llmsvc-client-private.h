@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * What the other objects know of the client. Its signals and whatever goes on without a call
+ * belong to its home, the main context that was the thread's default when it was made. The
+ * client's thread.
+ */
+
+#pragma once
+
+#include "llmsvc-call.h"
+#include "llmsvc-client.h"
+
+G_BEGIN_DECLS
+
+struct _LlmsvcClient
+{
+  GObject parent_instance;
+
+  GMainContext *home;
+  LlmsvcPeer *peer;
+  GBusType bus_type;
+  gboolean has_own_app_id;  /* the app has said it, it is not the application's */
+
+  GArray *subscriptions;    /* (element-type guint) */
+  gulong closed_handler;
+  gboolean is_activatable;
+  guint n_owners;           /* grows with every owner of the name that comes or goes */
+
+  LlmsvcAvailability availability;
+  char *reason;
+  char *version;
+  guint api_version;
+  GStrv features;
+  char *active_path;        /* "/" for none */
+  LlmsvcModel *active_model;  /* (nullable) (owned) */
+  GListStore *models;       /* (owned) */
+
+  GPtrArray *contexts;      /* (element-type LlmsvcContext) (unowned): all there are */
+};
+
+/* @home: the client's; @connection: (nullable): NULL to find the service on @bus_type. */
+void          llmsvc_client_new_in_home_async  (GMainContext         *home,
+                                                GBusType              bus_type,
+                                                GDBusConnection      *connection,
+                                                const char           *app_id,
+                                                GCancellable         *cancellable,
+                                                GAsyncReadyCallback   callback,
+                                                gpointer              user_data);
+LlmsvcClient *llmsvc_client_new_in_home_finish (GAsyncResult         *result,
+                                                GError              **error) G_GNUC_WARN_UNUSED_RESULT;
+
+/* --- llmsvc-client-follow.c: the service as it is --- */
+
+/* Subscribes to what the service and the bus tell. */
+void          llmsvc_client_follow             (LlmsvcClient         *self);
+void          llmsvc_client_unfollow           (LlmsvcClient         *self);
+/* The service does not run. */
+void          llmsvc_client_set_not_running    (LlmsvcClient         *self,
+                                                gboolean              is_activatable);
+/* Reads the service's properties and models. */
+void          llmsvc_client_read_async         (LlmsvcClient         *self,
+                                                LlmsvcCallFlags       flags,
+                                                GCancellable         *cancellable,
+                                                GAsyncReadyCallback   callback,
+                                                gpointer              user_data);
+gboolean      llmsvc_client_read_finish        (LlmsvcClient         *self,
+                                                GAsyncResult         *result,
+                                                GError              **error);
+
+G_END_DECLS

@@ -1,0 +1,589 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Calls of a context that are no answers. */
+
+#define G_LOG_DOMAIN "llmsvc"
+
+#include "config.h"
+
+#include "llmsvc-context-private.h"
+
+#include <glib/gi18n-lib.h>
+
+#include "common/llmsvc-names.h"
+#include "llmsvc-error.h"
+#include "llmsvc-make.h"
+#include "llmsvc-message-private.h"
+#include "llmsvc-options-private.h"
+#include "llmsvc-turn.h"
+
+/* What a context can hold is far below; a service that sends more is out of order. */
+#define MAX_MESSAGES 1000000
+#define MAX_MESSAGES_BYTES (256 * 1024 * 1024)
+
+/* --- reading it --- */
+
+static void
+on_refreshed (GObject      *source,
+              GAsyncResult *result,
+              gpointer      data)
+{
+  g_autoptr(GTask) task = data;
+  GError *error = NULL;
+
+  if (llmsvc_context_read_finish (LLMSVC_CONTEXT (source), result, &error))
+    g_task_return_boolean (task, TRUE);
+  else
+    g_task_return_error (task, error);
+}
+
+/**
+ * llmsvc_context_refresh_async:
+ * @self: a context
+ * @cancellable: (nullable): to stop
+ * @callback: (scope async): called when they are read
+ * @user_data: for @callback
+ *
+ * Reads [property@Llmsvc.Context:tokens], [property@Llmsvc.Context:revision] and
+ * [property@Llmsvc.Context:residency] anew.
+ *
+ * Since: 0.1
+ */
+void
+llmsvc_context_refresh_async (LlmsvcContext       *self,
+                              GCancellable        *cancellable,
+                              GAsyncReadyCallback  callback,
+                              gpointer             user_data)
+{
+  GTask *task;
+
+  g_return_if_fail (LLMSVC_IS_CONTEXT (self));
+  g_return_if_fail (llmsvc_context_get_client (self) != NULL);
+
+  task = llmsvc_task_new (self, cancellable, callback, user_data, llmsvc_context_refresh_async);
+  llmsvc_context_read_async (self, LLMSVC_CALL_REPEAT, cancellable, on_refreshed, task);
+}
+
+/**
+ * llmsvc_context_refresh_finish:
+ * @self: a context
+ * @result: given to the callback
+ * @error: return location for an error of %LLMSVC_ERROR: %LLMSVC_ERROR_NOT_FOUND when the
+ *   context has ended
+ *
+ * Ends llmsvc_context_refresh_async().
+ *
+ * Returns: %TRUE, or %FALSE with @error set
+ *
+ * Since: 0.1
+ */
+gboolean
+llmsvc_context_refresh_finish (LlmsvcContext  *self,
+                               GAsyncResult   *result,
+                               GError        **error)
+{
+  g_return_val_if_fail (LLMSVC_IS_CONTEXT (self), FALSE);
+  g_return_val_if_fail (g_task_is_valid (result, self), FALSE);
+
+  return g_task_propagate_boolean (G_TASK (result), error);
+}
+
+typedef struct
+{
+  GPtrArray *messages;  /* (element-type LlmsvcMessage) (owned) */
+  gsize bytes;
+} Listing;
+
+static void
+listing_free (gpointer data)
+{
+  Listing *listing = data;
+
+  g_clear_pointer (&listing->messages, g_ptr_array_unref);
+  g_free (listing);
+}
+
+static void list_further (GTask *task);
+
+static void
+on_messages (GObject      *source,
+             GAsyncResult *result,
+             gpointer      data)
+{
+  g_autoptr(GTask) task = data;
+  Listing *listing = g_task_get_task_data (task);
+  g_autoptr(LlmsvcReply) reply = NULL;
+  g_autoptr(GVariant) messages = NULL;
+  GError *error = NULL;
+
+  reply = llmsvc_context_call_finish (LLMSVC_CONTEXT (source), result, &error);
+  if (reply == NULL)
+    {
+      g_task_return_error (task, error);
+      return;
+    }
+
+  messages = g_variant_get_child_value (reply->body, 0);
+  if (g_variant_n_children (messages) == 0)
+    {
+      g_task_return_pointer (task, g_steal_pointer (&listing->messages),
+                             (GDestroyNotify) g_ptr_array_unref);
+      return;
+    }
+
+  listing->bytes += g_variant_get_size (messages);
+  if (listing->bytes > MAX_MESSAGES_BYTES ||
+      listing->messages->len + g_variant_n_children (messages) > MAX_MESSAGES)
+    {
+      g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
+                               _("The service has more messages than a context can hold"));
+      return;
+    }
+  llmsvc_messages_add_variant (listing->messages, messages);
+  list_further (g_steal_pointer (&task));
+}
+
+/* @task: (transfer full) */
+static void
+list_further (GTask *task)
+{
+  Listing *listing = g_task_get_task_data (task);
+  GError *error = NULL;
+  GVariant *options = llmsvc_options_take (NULL, &error);
+
+  llmsvc_context_call_async (g_task_get_source_object (task), "GetMessages", "(a(ssa{sv}))",
+                             LLMSVC_CALL_REPEAT,
+                             g_variant_new ("(uu@a{sv})", listing->messages->len, 0, options),
+                             g_task_get_cancellable (task), on_messages, task);
+}
+
+/**
+ * llmsvc_context_list_messages_async:
+ * @self: a context
+ * @cancellable: (nullable): to stop
+ * @callback: (scope async): called when they are read
+ * @user_data: for @callback
+ *
+ * Reads all messages, in as many calls as it takes.
+ *
+ * Since: 0.1
+ */
+void
+llmsvc_context_list_messages_async (LlmsvcContext       *self,
+                                    GCancellable        *cancellable,
+                                    GAsyncReadyCallback  callback,
+                                    gpointer             user_data)
+{
+  GTask *task;
+  Listing *listing;
+
+  g_return_if_fail (LLMSVC_IS_CONTEXT (self));
+  g_return_if_fail (llmsvc_context_get_client (self) != NULL);
+
+  task =
+    llmsvc_task_new (self, cancellable, callback, user_data, llmsvc_context_list_messages_async);
+  listing = g_new0 (Listing, 1);
+  listing->messages = g_ptr_array_new_with_free_func (g_object_unref);
+  g_task_set_task_data (task, listing, listing_free);
+  list_further (task);
+}
+
+/**
+ * llmsvc_context_list_messages_finish:
+ * @self: a context
+ * @result: given to the callback
+ * @error: return location for an error of %LLMSVC_ERROR
+ *
+ * Ends llmsvc_context_list_messages_async().
+ *
+ * Returns: (element-type LlmsvcMessage) (transfer container): the messages, the oldest first
+ *
+ * Since: 0.1
+ */
+GPtrArray *
+llmsvc_context_list_messages_finish (LlmsvcContext  *self,
+                                     GAsyncResult   *result,
+                                     GError        **error)
+{
+  g_return_val_if_fail (LLMSVC_IS_CONTEXT (self), NULL);
+  g_return_val_if_fail (g_task_is_valid (result, self), NULL);
+
+  return g_task_propagate_pointer (G_TASK (result), error);
+}
+
+/* --- changing it --- */
+
+/* Of append and rollback: what the call has brought, until the context is read. */
+static void
+on_changed_read (GObject      *source,
+                 GAsyncResult *result,
+                 gpointer      data)
+{
+  g_autoptr(GTask) task = data;
+  g_autoptr(GError) error = NULL;
+
+  if (!llmsvc_context_read_finish (LLMSVC_CONTEXT (source), result, &error))
+    g_debug ("The context can't be read after its change: %s", error->message);
+  g_task_return_int (task, GPOINTER_TO_SIZE (g_task_get_task_data (task)));
+}
+
+static void
+on_changed (GObject      *source,
+            GAsyncResult *result,
+            gpointer      data)
+{
+  g_autoptr(GTask) task = data;
+  g_autoptr(LlmsvcReply) reply = NULL;
+  GError *error = NULL;
+  guint32 tokens = 0;
+
+  reply = llmsvc_turn_call_finish (result, NULL, &error);
+  if (reply == NULL)
+    {
+      g_task_return_error (task, error);
+      return;
+    }
+
+  if (g_variant_is_of_type (reply->body, G_VARIANT_TYPE ("(u)")))
+    g_variant_get (reply->body, "(u)", &tokens);
+  g_task_set_task_data (task, GSIZE_TO_POINTER (MIN (tokens, G_MAXINT32)), NULL);
+  llmsvc_context_read_async (g_task_get_source_object (task), LLMSVC_CALL_NO_START,
+                             g_task_get_cancellable (task), on_changed_read,
+                             g_object_ref (task));
+}
+
+/**
+ * llmsvc_context_append_async:
+ * @self: a context
+ * @messages: (array length=n_messages): what to add
+ * @n_messages: how many there are
+ * @options: (nullable): options
+ * @cancellable: (nullable): to stop waiting; the messages may be added all the same
+ * @callback: (scope async): called when they are added or not
+ * @user_data: for @callback
+ *
+ * Adds messages without an answer. The service reads them in ahead of the next question, when
+ * there is time; with the option `wait` the call waits for that.
+ *
+ * Since: 0.1
+ */
+void
+llmsvc_context_append_async (LlmsvcContext        *self,
+                             LlmsvcMessage       **messages,
+                             gsize                 n_messages,
+                             LlmsvcOptions        *options,
+                             GCancellable         *cancellable,
+                             GAsyncReadyCallback   callback,
+                             gpointer              user_data)
+{
+  g_autoptr(GTask) task = NULL;
+  g_autoptr(GVariant) taken = NULL;
+  GVariant *variant;
+  GError *error = NULL;
+
+  g_return_if_fail (LLMSVC_IS_CONTEXT (self));
+  g_return_if_fail (llmsvc_context_get_client (self) != NULL);
+  g_return_if_fail (messages != NULL || n_messages == 0);
+
+  task = llmsvc_task_new (self, cancellable, callback, user_data, llmsvc_context_append_async);
+  taken = llmsvc_options_take (options, &error);
+  variant = taken != NULL ? llmsvc_messages_to_variant (messages, n_messages, &error) : NULL;
+  if (variant == NULL)
+    {
+      g_task_return_error (task, error);
+      return;
+    }
+
+  llmsvc_turn_call_async (self, "Append", "(u)",
+                          g_variant_new ("(@a(ssa{sv})@a{sv})", variant,
+                                         g_steal_pointer (&taken)),
+                          cancellable, on_changed, g_steal_pointer (&task));
+}
+
+/**
+ * llmsvc_context_append_finish:
+ * @self: a context
+ * @result: given to the callback
+ * @tokens: (out) (optional): how many tokens were added
+ * @error: return location for an error of %LLMSVC_ERROR, such as %LLMSVC_ERROR_CONTEXT_BUSY,
+ *   %LLMSVC_ERROR_CONTEXT_FULL, %LLMSVC_ERROR_LOST or %LLMSVC_ERROR_LOST_KEPT
+ *
+ * Ends llmsvc_context_append_async().
+ *
+ * Returns: (skip): whether they are added; %FALSE with @error set
+ *
+ * Since: 0.1
+ */
+gboolean
+llmsvc_context_append_finish (LlmsvcContext  *self,
+                              GAsyncResult   *result,
+                              guint          *tokens,
+                              GError        **error)
+{
+  gssize added;
+
+  g_return_val_if_fail (LLMSVC_IS_CONTEXT (self), FALSE);
+  g_return_val_if_fail (g_task_is_valid (result, self), FALSE);
+
+  added = g_task_propagate_int (G_TASK (result), error);
+  if (added >= 0 && tokens != NULL)
+    *tokens = (guint) added;
+  return added >= 0;
+}
+
+/**
+ * llmsvc_context_rollback_async:
+ * @self: a context
+ * @n_turns: how many turns
+ * @options: (nullable): options
+ * @cancellable: (nullable): to stop waiting; the turns may be forgotten all the same
+ * @callback: (scope async): called when they are forgotten or not
+ * @user_data: for @callback
+ *
+ * Forgets the last @n_turns turns: questions and their answers, and what was appended.
+ *
+ * Since: 0.1
+ */
+void
+llmsvc_context_rollback_async (LlmsvcContext       *self,
+                               guint                n_turns,
+                               LlmsvcOptions       *options,
+                               GCancellable        *cancellable,
+                               GAsyncReadyCallback  callback,
+                               gpointer             user_data)
+{
+  g_autoptr(GTask) task = NULL;
+  GVariant *taken;
+  GError *error = NULL;
+
+  g_return_if_fail (LLMSVC_IS_CONTEXT (self));
+  g_return_if_fail (llmsvc_context_get_client (self) != NULL);
+
+  task = llmsvc_task_new (self, cancellable, callback, user_data, llmsvc_context_rollback_async);
+  taken = llmsvc_options_take (options, &error);
+  if (taken == NULL)
+    g_task_return_error (task, error);
+  else
+    llmsvc_turn_call_async (self, "Rollback", "()", g_variant_new ("(u@a{sv})", n_turns, taken),
+                            cancellable, on_changed, g_steal_pointer (&task));
+}
+
+/**
+ * llmsvc_context_rollback_finish:
+ * @self: a context
+ * @result: given to the callback
+ * @error: return location for an error of %LLMSVC_ERROR, such as %LLMSVC_ERROR_CONTEXT_BUSY,
+ *   %LLMSVC_ERROR_CONFLICT, %LLMSVC_ERROR_LOST or %LLMSVC_ERROR_LOST_KEPT
+ *
+ * Ends llmsvc_context_rollback_async().
+ *
+ * Returns: whether they are forgotten; %FALSE with @error set
+ *
+ * Since: 0.1
+ */
+gboolean
+llmsvc_context_rollback_finish (LlmsvcContext  *self,
+                                GAsyncResult   *result,
+                                GError        **error)
+{
+  g_return_val_if_fail (LLMSVC_IS_CONTEXT (self), FALSE);
+  g_return_val_if_fail (g_task_is_valid (result, self), FALSE);
+
+  return g_task_propagate_int (G_TASK (result), error) >= 0;
+}
+
+/* --- a copy --- */
+
+static void
+on_fork_read (GObject      *source,
+              GAsyncResult *result,
+              gpointer      data)
+{
+  g_autoptr(GTask) task = data;
+  g_autoptr(GError) error = NULL;
+
+  if (!llmsvc_context_read_finish (LLMSVC_CONTEXT (source), result, &error))
+    g_debug ("The new context can't be read: %s", error->message);
+  g_task_return_pointer (task, g_object_ref (source), g_object_unref);
+}
+
+static void
+on_forked (GObject      *source,
+           GAsyncResult *result,
+           gpointer      data)
+{
+  g_autoptr(GTask) task = data;
+  LlmsvcContext *self = g_task_get_source_object (task);
+  const char *name = g_task_get_task_data (task);
+  g_autoptr(LlmsvcMade) made = NULL;
+  g_autoptr(LlmsvcContext) fork = NULL;
+  GError *error = NULL;
+  gboolean is_gone;
+
+  made = llmsvc_make_finish (result, &is_gone, &error);
+  if (made == NULL)
+    {
+      if (is_gone)
+        {
+          g_clear_error (&error);
+          error = llmsvc_context_take_gone (self);
+        }
+      g_task_return_error (task, error);
+      return;
+    }
+
+  fork = llmsvc_context_new (llmsvc_context_get_client (self), made->path,
+                             name != NULL ? name : "", made->sender, TRUE);
+  llmsvc_context_read_async (fork, LLMSVC_CALL_NO_START, g_task_get_cancellable (task),
+                             on_fork_read, g_object_ref (task));
+}
+
+/**
+ * llmsvc_context_fork_async:
+ * @self: a context
+ * @options: (nullable): options, as for llmsvc_client_create_context_async()
+ * @cancellable: (nullable): to stop; a context without a name that comes too late is closed
+ * @callback: (scope async): called when it is made or not
+ * @user_data: for @callback
+ *
+ * Makes a context with the same content, which goes on independently. What they have in
+ * common takes memory once.
+ *
+ * Since: 0.1
+ */
+void
+llmsvc_context_fork_async (LlmsvcContext       *self,
+                           LlmsvcOptions       *options,
+                           GCancellable        *cancellable,
+                           GAsyncReadyCallback  callback,
+                           gpointer             user_data)
+{
+  g_autoptr(GTask) task = NULL;
+  GVariant *taken;
+  GError *error = NULL;
+  const char *name;
+  LlmsvcCallInfo info = {
+    .interface = LLMSVC_CONTEXT_INTERFACE,
+    .method = "Fork",
+    .reply_type = "(o)",
+  };
+
+  g_return_if_fail (LLMSVC_IS_CONTEXT (self));
+  g_return_if_fail (llmsvc_context_get_client (self) != NULL);
+
+  task = llmsvc_task_new (self, cancellable, callback, user_data, llmsvc_context_fork_async);
+  taken = llmsvc_context_check_open (self, &error) ? llmsvc_options_take (options, &error) : NULL;
+  if (taken == NULL)
+    {
+      g_task_return_error (task, error);
+      return;
+    }
+
+  name = llmsvc_options_get_string (options, LLMSVC_OPTION_NAME);
+  g_task_set_task_data (task, g_strdup (name), g_free);
+  info.path = llmsvc_context_get_path (self);
+  llmsvc_make_async (llmsvc_context_get_peer (self), &info, g_variant_new ("(@a{sv})", taken),
+                     name != NULL, cancellable, on_forked, g_steal_pointer (&task));
+}
+
+/**
+ * llmsvc_context_fork_finish:
+ * @self: a context
+ * @result: given to the callback
+ * @error: return location for an error of %LLMSVC_ERROR, such as
+ *   %LLMSVC_ERROR_QUOTA_EXCEEDED, %LLMSVC_ERROR_ALREADY_EXISTS or %LLMSVC_ERROR_CONTEXT_BUSY
+ *
+ * Ends llmsvc_context_fork_async().
+ *
+ * Returns: (transfer full): the new context
+ *
+ * Since: 0.1
+ */
+LlmsvcContext *
+llmsvc_context_fork_finish (LlmsvcContext  *self,
+                            GAsyncResult   *result,
+                            GError        **error)
+{
+  g_return_val_if_fail (LLMSVC_IS_CONTEXT (self), NULL);
+  g_return_val_if_fail (g_task_is_valid (result, self), NULL);
+
+  return g_task_propagate_pointer (G_TASK (result), error);
+}
+
+/* --- its end --- */
+
+static void
+on_closed (GObject      *source,
+           GAsyncResult *result,
+           gpointer      data)
+{
+  g_autoptr(GTask) task = data;
+  LlmsvcContext *self = LLMSVC_CONTEXT (source);
+  g_autoptr(LlmsvcReply) reply = NULL;
+  GError *error = NULL;
+
+  reply = llmsvc_context_call_finish (self, result, &error);
+  /* one that is gone is closed */
+  if (reply == NULL && !llmsvc_context_get_is_closed (self))
+    {
+      g_task_return_error (task, error);
+      return;
+    }
+
+  g_clear_error (&error);
+  llmsvc_context_mark_closed (self, "closed");
+  g_task_return_boolean (task, TRUE);
+}
+
+/**
+ * llmsvc_context_close_async:
+ * @self: a context
+ * @cancellable: (nullable): to stop waiting; the context may be closed all the same
+ * @callback: (scope async): called when it is closed or not
+ * @user_data: for @callback
+ *
+ * Ends the context and forgets its content, stored or not. Closing one that has ended is no
+ * error. To keep a named context, just drop the object.
+ *
+ * Since: 0.1
+ */
+void
+llmsvc_context_close_async (LlmsvcContext       *self,
+                            GCancellable        *cancellable,
+                            GAsyncReadyCallback  callback,
+                            gpointer             user_data)
+{
+  GTask *task;
+  GVariant *options;
+
+  g_return_if_fail (LLMSVC_IS_CONTEXT (self));
+  g_return_if_fail (llmsvc_context_get_client (self) != NULL);
+
+  task = llmsvc_task_new (self, cancellable, callback, user_data, llmsvc_context_close_async);
+  options = llmsvc_options_take (NULL, NULL);
+  llmsvc_context_call_async (self, "Close", "()", LLMSVC_CALL_REPEAT,
+                             g_variant_new ("(@a{sv})", options), cancellable, on_closed, task);
+}
+
+/**
+ * llmsvc_context_close_finish:
+ * @self: a context
+ * @result: given to the callback
+ * @error: return location for an error of %LLMSVC_ERROR
+ *
+ * Ends llmsvc_context_close_async().
+ *
+ * Returns: whether it has ended; %FALSE with @error set
+ *
+ * Since: 0.1
+ */
+gboolean
+llmsvc_context_close_finish (LlmsvcContext  *self,
+                             GAsyncResult   *result,
+                             GError        **error)
+{
+  g_return_val_if_fail (LLMSVC_IS_CONTEXT (self), FALSE);
+  g_return_val_if_fail (g_task_is_valid (result, self), FALSE);
+
+  return g_task_propagate_boolean (G_TASK (result), error);
+}

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* How generations are made. The context's thread. */
+
+#pragma once
+
+#include "llmsvc-generation.h"
+#include "llmsvc-reader.h"
+
+G_BEGIN_DECLS
+
+LlmsvcGeneration *llmsvc_generation_new (LlmsvcReader *reader);
+
+G_END_DECLS

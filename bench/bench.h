@@ -34,5 +34,7 @@ void         bench_print         (GPtrArray  *figures,
 
 int          bench_service       (int         argc,
                                   char      **argv);
+int          bench_cli           (int         argc,
+                                  char      **argv);
 
 G_END_DECLS

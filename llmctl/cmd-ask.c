@@ -1,32 +1,83 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* llmctl ask: from arguments and the standard input to a question. */
+/*
+ * llmctl ask: from arguments and the standard input to a question, and its answer to
+ * stdout as it comes. An answer that a restart of the service cut off is asked for
+ * again once, where that can't do the turn twice or write another text after half of
+ * the first.
+ */
 
 #define G_LOG_DOMAIN "llmctl"
 
+#include "config.h"
+
 #include "llmctl/llmctl.h"
 
+#include <glib/gi18n.h>
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "common/llmsvc-error.h"
 #include "llmctl/llmctl-answer.h"
+#include "llmctl/llmctl-contexts.h"
 #include "llmctl/llmctl-options.h"
+#include "llmctl/llmctl-output.h"
 #include "llmctl/llmctl-term.h"
+#include "llmctl/llmctl-wait.h"
 
 /* The service's own limit is lower or the administrator's choice. */
 #define MAX_STDIN_BYTES (16 * 1024 * 1024)
 
-static void
-question_clear (LlmctlQuestion *question)
+static char *context_name;
+static char *system_text;
+static char *max_tokens;
+static char *temperature;
+static char *seed;
+static char *slo;
+static char **assignments;
+static gboolean is_raw;
+static gboolean is_verbose;
+
+static const GOptionEntry options[] = {
+  { "context", 'c', 0, G_OPTION_ARG_STRING, &context_name,
+    N_("Go on in the context of this name; it is made when it is not there"), N_("NAME") },
+  { "system", 's', 0, G_OPTION_ARG_STRING, &system_text,
+    N_("The system text of a new context"), N_("TEXT") },
+  { "max-tokens", 'n', 0, G_OPTION_ARG_STRING, &max_tokens, N_("The longest answer"), N_("N") },
+  { "temperature", 't', 0, G_OPTION_ARG_STRING, &temperature,
+    N_("How freely words are chosen; 0 for always the most probable"), N_("X") },
+  { "seed", 0, 0, G_OPTION_ARG_STRING, &seed, N_("Same seed, same text"), N_("N") },
+  { "slo", 0, 0, G_OPTION_ARG_STRING, &slo,
+    N_("How soon: interactive, responsive or background"), N_("CLASS") },
+  { "option", 'o', 0, G_OPTION_ARG_STRING_ARRAY, &assignments,
+    N_("Any other option of the call; may be given several times"), N_("KEY=VALUE") },
+  { "raw", 0, 0, G_OPTION_ARG_NONE, &is_raw,
+    N_("Take the prompt as it is, without the model's template; not streamed"), NULL },
+  { "verbose", 'v', 0, G_OPTION_ARG_NONE, &is_verbose,
+    N_("Tell how the answer was made, as on a terminal"), NULL },
+  G_OPTION_ENTRY_NULL
+};
+
+typedef struct
 {
-  g_free (question->context_name);
-  g_free (question->system);
-  g_free (question->prompt);
-  g_clear_pointer (&question->options, g_variant_unref);
+  char *prompt;            /* (owned) */
+  LlmsvcOptions *options;  /* (owned) */
+  LlmsvcClient *client;    /* (nullable) (owned) */
+  LlmctlAnswer output;
+} Question;
+
+static void
+question_clear (Question *self)
+{
+  g_clear_pointer (&self->prompt, g_free);
+  g_clear_object (&self->options);
+  g_clear_object (&self->client);
+  llmctl_answer_clear (&self->output);
 }
 
-G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (LlmctlQuestion, question_clear)
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Question, question_clear)
+
+/* --- what is asked --- */
 
 /* (transfer full): the prompt with what comes through a pipe or file before it. */
 static char *
@@ -38,7 +89,7 @@ read_prompt (const char  *argument,
   if (!g_utf8_validate (argument, -1, NULL))
     {
       g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                           "The prompt is not valid UTF-8 text");
+                           _("The prompt is not valid UTF-8 text"));
       return NULL;
     }
 
@@ -48,7 +99,7 @@ read_prompt (const char  *argument,
       if (input != NULL && *input == '\0')
         {
           g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                               "The standard input is empty: there is no prompt");
+                               _("The standard input is empty: there is no prompt"));
           return NULL;
         }
       return g_steal_pointer (&input);
@@ -63,126 +114,230 @@ read_prompt (const char  *argument,
   return *input == '\0' ? g_strdup (argument) : g_strconcat (input, "\n\n", argument, NULL);
 }
 
-static GVariant *
-collect_options (char       **assignments,
-                 const char  *max_tokens,
-                 const char  *temperature,
-                 const char  *seed,
-                 gboolean     is_raw,
-                 GError     **error)
+/* (transfer full) */
+static LlmsvcOptions *
+collect_options (GError **error)
 {
   const char *const pairs[][2] = {
-    { "max-tokens", max_tokens }, { "temperature", temperature }, { "seed", seed }
+    { "max-tokens", max_tokens }, { "temperature", temperature }, { "seed", seed }, { "slo", slo },
   };
-  g_auto(GVariantDict) dict = G_VARIANT_DICT_INIT (NULL);
-  g_autoptr(GVariant) options = NULL;
+  g_autoptr(LlmsvcOptions) collected = llmsvc_options_new ();
+  g_autofree char *request_id = g_uuid_string_random ();
 
   for (gsize i = 0; i < G_N_ELEMENTS (pairs); i++)
-    {
-      g_autofree char *assignment = g_strconcat (pairs[i][0], "=", pairs[i][1], NULL);
-
-      if (pairs[i][1] != NULL && !llmctl_options_add (&dict, assignment, error))
-        return NULL;
-    }
-  for (gsize i = 0; assignments != NULL && assignments[i] != NULL; i++)
-    if (!llmctl_options_add (&dict, assignments[i], error))
+    if (pairs[i][1] != NULL &&
+        !llmsvc_options_set_from_string (collected, pairs[i][0], pairs[i][1], error))
       return NULL;
-  if (is_raw)
-    g_variant_dict_insert (&dict, "raw", "b", TRUE);
-  else
-    g_variant_dict_insert (&dict, "stream", "s", "jsonl");
-
-  options = g_variant_ref_sink (g_variant_dict_end (&dict));
-  if (!llmctl_options_check (options, is_raw ? LLMSVC_CALL_COMPLETE : LLMSVC_CALL_GENERATE, error))
+  if (!llmctl_options_add_all (collected, assignments, error))
     return NULL;
 
-  return g_steal_pointer (&options);
+  if (is_raw)
+    {
+      if (!llmsvc_options_set_value (collected, "raw", g_variant_new_boolean (TRUE), error))
+        return NULL;
+    }
+  else if (llmsvc_options_get_value (collected, "request-id") == NULL &&
+           !llmsvc_options_set_value (collected, "request-id", g_variant_new_string (request_id),
+                                      error))
+    {
+      return NULL;
+    }
+  return g_steal_pointer (&collected);
 }
 
-LlmctlExit
-llmctl_cmd_ask (int   argc,
-                char *argv[])
+/* --- asking --- */
+
+static void
+set_stdout_error (GError **error)
 {
-  g_auto(LlmctlQuestion) question = { .which_bus = LLMCTL_BUS_ANY };
-  gboolean is_system_bus = FALSE;
-  gboolean is_session_bus = FALSE;
-  g_autofree char *max_tokens = NULL;
-  g_autofree char *temperature = NULL;
-  g_autofree char *seed = NULL;
-  g_auto(GStrv) assignments = NULL;
-  const GOptionEntry entries[] = {
-    { "system-bus", 0, 0, G_OPTION_ARG_NONE, &is_system_bus,
-      "Ask the service on the system bus only", NULL },
-    { "session-bus", 0, 0, G_OPTION_ARG_NONE, &is_session_bus,
-      "Ask the service on the session bus only", NULL },
-    { "context", 'c', 0, G_OPTION_ARG_STRING, &question.context_name,
-      "Go on in the context of this name; it is made when it is not there", "NAME" },
-    { "system", 's', 0, G_OPTION_ARG_STRING, &question.system,
-      "The system text of a new context", "TEXT" },
-    { "max-tokens", 'n', 0, G_OPTION_ARG_STRING, &max_tokens, "The longest answer", "N" },
-    { "temperature", 't', 0, G_OPTION_ARG_STRING, &temperature,
-      "How freely words are chosen; 0 for always the most probable", "X" },
-    { "seed", 0, 0, G_OPTION_ARG_STRING, &seed, "Same seed, same text", "N" },
-    { "option", 'o', 0, G_OPTION_ARG_STRING_ARRAY, &assignments,
-      "Any other option of the call; may be given several times", "KEY=VALUE" },
-    { "raw", 0, 0, G_OPTION_ARG_NONE, &question.is_raw,
-      "Take the prompt as it is, without the model's template; not streamed", NULL },
-    { "timeout", 0, 0, G_OPTION_ARG_DOUBLE, &question.timeout_s,
-      "Give up after so many seconds", "S" },
-    { "json", 0, 0, G_OPTION_ARG_NONE, &question.is_json,
-      "Print the answer as lines of JSON", NULL },
-    G_OPTION_ENTRY_NULL
-  };
+  g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
+                       _("The answer can't be written to the standard output"));
+}
+
+/* (transfer full): by Complete, without a context. */
+static LlmsvcAnswer *
+ask_raw (Question  *self,
+         GError   **error)
+{
+  g_autoptr(GAsyncResult) result = NULL;
+  g_autoptr(LlmsvcAnswer) answer = NULL;
+
+  llmsvc_client_complete_async (self->client, self->prompt, self->options,
+                                llmctl_wait_get_cancellable (), llmctl_wait_take, &result);
+  answer = llmsvc_client_complete_finish (self->client, llmctl_wait (&result), error);
+  if (answer == NULL)
+    return NULL;
+  if (llmctl_answer_write (&self->output, llmsvc_answer_get_text (answer)))
+    return g_steal_pointer (&answer);
+
+  set_stdout_error (error);
+  return NULL;
+}
+
+static gboolean
+copy_pieces (Question          *self,
+             LlmsvcGeneration  *generation,
+             GError           **error)
+{
+  for (;;)
+    {
+      g_autoptr(GAsyncResult) result = NULL;
+      g_autoptr(GError) local_error = NULL;
+      g_autofree char *piece = NULL;
+
+      llmsvc_generation_next_async (generation, llmctl_wait_get_cancellable (), llmctl_wait_take,
+                                    &result);
+      piece = llmsvc_generation_next_finish (generation, llmctl_wait (&result), &local_error);
+      if (local_error != NULL)
+        {
+          g_propagate_error (error, g_steal_pointer (&local_error));
+          return FALSE;
+        }
+      if (piece == NULL)
+        return TRUE;
+
+      if (!llmctl_answer_matches (&self->output, piece))
+        {
+          g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_LOST,
+                               _("The answer broke off when the service was restarted, and its "
+                                 "second attempt begins otherwise; what is above is not whole"));
+          return FALSE;
+        }
+      if (!llmctl_answer_write (&self->output, piece))
+        {
+          set_stdout_error (error);
+          return FALSE;
+        }
+    }
+}
+
+/* (transfer full): with its pieces written as they came. */
+static LlmsvcAnswer *
+ask_context (Question  *self,
+             GError   **error)
+{
+  g_autoptr(LlmsvcContext) context = NULL;
+  g_autoptr(LlmsvcGeneration) generation = NULL;
+  g_autoptr(GAsyncResult) result = NULL;
+  LlmsvcAnswer *answer;
+
+  context = context_name != NULL
+                ? llmctl_contexts_open_or_create (self->client, context_name, system_text, error)
+                : llmctl_contexts_create (self->client, NULL, system_text, NULL, NULL, error);
+  if (context == NULL)
+    return NULL;
+
+  llmsvc_context_prompt_async (context, self->prompt, self->options,
+                               llmctl_wait_get_cancellable (), llmctl_wait_take, &result);
+  generation = llmsvc_context_prompt_finish (context, llmctl_wait (&result), error);
+  if (generation == NULL || !copy_pieces (self, generation, error))
+    return NULL;
+
+  answer = llmsvc_generation_get_answer (generation);
+  if (answer != NULL)
+    return g_object_ref (answer);
+  g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
+                       _("The answer ended without its results"));
+  return NULL;
+}
+
+/* With the same request-id a turn that was kept comes again as it was. One that was
+ * not kept would be another text, so nothing of it may have been written yet. */
+static gboolean
+may_ask_again (Question     *self,
+               const GError *error)
+{
+  if (is_raw || llmctl_wait_get_end () != LLMCTL_EXIT_OK)
+    return FALSE;
+  if (g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_LOST))
+    return self->output.written == NULL;
+
+  return g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_LOST_KEPT) ||
+         g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_LOST_UNKNOWN);
+}
+
+static void
+tell_results (LlmsvcAnswer *answer)
+{
+  g_autofree char *summary = NULL;
+  g_autofree char *harmless = NULL;
+
+  if (!is_verbose && (llmctl_globals.is_json || !isatty (STDOUT_FILENO) || !isatty (STDERR_FILENO)))
+    return;
+
+  summary = llmctl_answer_summarize (answer);
+  harmless = llmctl_output_make_harmless (summary);
+  if (llmctl_output_has_colour (STDERR_FILENO))
+    fprintf (stderr, "\033[2m[%s]\033[0m\n", harmless);
+  else
+    fprintf (stderr, "[%s]\n", harmless);
+}
+
+static LlmctlExit
+ask (Question *self)
+{
+  g_autoptr(LlmsvcAnswer) answer = NULL;
   g_autoptr(GError) error = NULL;
-  g_auto(GStrv) rest = NULL;
-  LlmctlExit status;
 
-  if (!llmctl_parse (&argc, &argv, "PROMPT|-",
-                     "Asks the language model and prints its answer as it comes. With “-” "
-                     "the prompt is read\nfrom the standard input; otherwise what comes there "
-                     "is put before the prompt.",
-                     entries, &status))
-    return status;
+  self->client = llmctl_wait_client (&error);
+  if (self->client == NULL)
+    return llmctl_wait_fail (error);
 
-  rest = argv;
-  if (argc != 2)
+  answer = is_raw ? ask_raw (self, &error) : ask_context (self, &error);
+  if (answer == NULL && may_ask_again (self, error))
     {
-      llmctl_complain (argc < 2 ? "there is no prompt; see “llmctl ask --help”"
-                                : "there is more than one prompt: put it into quotes");
-      return LLMCTL_EXIT_USAGE;
+      g_clear_error (&error);
+      llmctl_answer_repeat (&self->output);
+      answer = ask_context (self, &error);
     }
-  if (is_system_bus && is_session_bus)
+  if (answer == NULL)
     {
-      llmctl_complain ("--system-bus and --session-bus exclude each other");
-      return LLMCTL_EXIT_USAGE;
-    }
-  if (question.is_raw && (question.context_name != NULL || question.system != NULL))
-    {
-      llmctl_complain ("--raw takes the prompt as it is: leave --context and --system out");
-      return LLMCTL_EXIT_USAGE;
-    }
-  if (!(question.timeout_s >= 0 && question.timeout_s <= 4000000))
-    {
-      llmctl_complain ("--timeout takes seconds from 0 (none) to 4000000");
-      return LLMCTL_EXIT_USAGE;
-    }
-  if ((question.system != NULL && !g_utf8_validate (question.system, -1, NULL)) ||
-      (question.context_name != NULL && !g_utf8_validate (question.context_name, -1, NULL)))
-    {
-      llmctl_complain ("--context and --system take UTF-8 text");
-      return LLMCTL_EXIT_USAGE;
+      llmctl_answer_end_line (&self->output);
+      return llmctl_wait_fail (error);
     }
 
-  question.which_bus = is_system_bus    ? LLMCTL_BUS_SYSTEM
-                   : is_session_bus ? LLMCTL_BUS_SESSION
-                                    : LLMCTL_BUS_ANY;
-  question.options =
-      collect_options (assignments, max_tokens, temperature, seed, question.is_raw, &error);
+  if (llmctl_answer_finish (&self->output, answer))
+    tell_results (answer);
+  return LLMCTL_EXIT_OK;
+}
+
+static LlmctlExit
+run (int    argc,
+     char **argv)
+{
+  g_auto(Question) question = { .output.is_json = llmctl_globals.is_json };
+  g_autoptr(GError) error = NULL;
+
+  if (argc < 2)
+    return llmctl_complain_usage (_("There is no prompt"));
+  if (argc > 2)
+    return llmctl_complain_usage (_("There is more than one prompt: put it into quotes"));
+  if (is_raw && (context_name != NULL || system_text != NULL))
+    return llmctl_complain_usage (_("--raw takes the prompt as it is: leave --context and "
+                                    "--system out"));
+  if ((system_text != NULL && !g_utf8_validate (system_text, -1, NULL)) ||
+      (context_name != NULL && !g_utf8_validate (context_name, -1, NULL)))
+    return llmctl_complain_usage (_("--context and --system take UTF-8 text"));
+
+  question.options = collect_options (&error);
   if (question.options == NULL)
     return llmctl_fail (error);
   question.prompt = read_prompt (argv[1], &error);
   if (question.prompt == NULL)
     return llmctl_fail (error);
 
-  return llmctl_answer_run (&question);
+  return ask (&question);
 }
+
+const LlmctlCommand llmctl_ask_command = {
+  .name = "ask",
+  .parameters = "PROMPT|-",
+  .summary = N_("Ask, and print the answer as it comes"),
+  .description = N_("With “-” the prompt is read from the standard input; otherwise what comes "
+                    "there is put before the prompt: git diff | llmctl ask \"One line on "
+                    "this\".\n"
+                    "--json: lines {\"t\":\"…\"} with pieces of the text, then {\"done\":{…}} with "
+                    "the results."),
+  .options = options,
+  .run = run,
+};

@@ -1,23 +1,34 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* KEY=VALUE from a command line as an option of a call, by the table of options. */
+/* Options of a call as people write them: KEY=VALUE, checked by the library, and sizes.
+ * Main thread. */
 
 #pragma once
 
-#include "common/llmsvc-option-table.h"
+#include "llmctl/llmctl.h"
 
 G_BEGIN_DECLS
 
-/* Adds "key=value"; one more value of a key that takes a list goes to its end. A
- * key that the table does not have is sent as GVariant text or else as a string:
- * a newer service may know it. */
-gboolean llmctl_options_add   (GVariantDict  *dict,
-                               const char    *assignment,
-                               GError       **error) G_GNUC_WARN_UNUSED_RESULT;
+/* Sets "key=value"; one more value of a key that takes a list goes to its end. A key that
+ * the library does not have is sent as it is: a newer service may know it. */
+gboolean llmctl_options_add       (LlmsvcOptions     *options,
+                                   const char        *assignment,
+                                   GError           **error) G_GNUC_WARN_UNUSED_RESULT;
+/* The same for each of @assignments, which is nullable. */
+gboolean llmctl_options_add_all   (LlmsvcOptions     *options,
+                                   char             **assignments,
+                                   GError           **error) G_GNUC_WARN_UNUSED_RESULT;
 
-/* Whether the service would find a wrong type or range. */
-gboolean llmctl_options_check (GVariant      *dict,
-                               LlmsvcCall     call,
-                               GError       **error) G_GNUC_WARN_UNUSED_RESULT;
+typedef void (*LlmctlOptionVisit) (const char *key,
+                                   const char *help,
+                                   gpointer    data);
+
+/* Every option that the library knows, with one line for people. */
+void     llmctl_options_visit     (LlmctlOptionVisit  visit,
+                                   gpointer           data);
+
+/* A whole number with K, M, G or T behind, which are binary. */
+gboolean llmctl_parse_bytes       (const char        *text,
+                                   guint64           *bytes) G_GNUC_WARN_UNUSED_RESULT;
 
 G_END_DECLS

@@ -2,48 +2,24 @@
 
 #define G_LOG_DOMAIN "llmctl"
 
+#include "config.h"
+
 #include "llmctl/llmctl-term.h"
 
 #include <errno.h>
-#include <stdio.h>
+#include <fcntl.h>
+#include <glib/gi18n.h>
 #include <string.h>
 #include <unistd.h>
 
-#include "common/llmsvc-error.h"
+#include "llmsvc.h"
 
+/* @name: for people. */
 static char *
-replace_controls (const char *text)
-{
-  GString *out = g_string_new (NULL);
-
-  for (const char *p = text; *p != '\0'; p = g_utf8_next_char (p))
-    {
-      gunichar c = g_utf8_get_char (p);
-
-      g_string_append_unichar (out, c != '\n' && c != '\t' && g_unichar_iscntrl (c) ? 0xfffd : c);
-    }
-
-  return g_string_free (out, FALSE);
-}
-
-gboolean
-llmctl_term_write (const char  *text,
-                   GError     **error)
-{
-  g_autofree char *harmless = isatty (STDOUT_FILENO) ? replace_controls (text) : NULL;
-  const char *bytes = harmless != NULL ? harmless : text;
-
-  if (fputs (bytes, stdout) != EOF && fflush (stdout) == 0)
-    return TRUE;
-
-  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
-               "The answer can't be written: %s", g_strerror (errno));
-  return FALSE;
-}
-
-char *
-llmctl_term_read (gsize    max_bytes,
-                  GError **error)
+read_all (int          fd,
+          const char  *name,
+          gsize        max_bytes,
+          GError     **error)
 {
   g_autoptr(GString) text = g_string_new (NULL);
   char buffer[8192];
@@ -51,7 +27,7 @@ llmctl_term_read (gsize    max_bytes,
 
   do
     {
-      n = read (STDIN_FILENO, buffer, sizeof buffer);
+      n = read (fd, buffer, sizeof buffer);
       if (n > 0)
         g_string_append_len (text, buffer, n);
     }
@@ -59,22 +35,53 @@ llmctl_term_read (gsize    max_bytes,
 
   if (n < 0)
     {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
-                   "The standard input can't be read: %s", g_strerror (errno));
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED, _("%s can't be read: %s"), name,
+                   g_strerror (errno));
       return NULL;
     }
   if (text->len > max_bytes)
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_MESSAGE_TOO_LARGE,
-                   "The standard input has more than %" G_GSIZE_FORMAT " bytes", max_bytes);
+                   _("%s has more than %zu bytes"), name, max_bytes);
       return NULL;
     }
   if (!g_utf8_validate_len (text->str, text->len, NULL))
     {
-      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                           "The standard input is not valid UTF-8 text");
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                   _("%s is not valid UTF-8 text"), name);
       return NULL;
     }
 
   return g_string_free (g_steal_pointer (&text), FALSE);
+}
+
+char *
+llmctl_term_read (gsize    max_bytes,
+                  GError **error)
+{
+  return read_all (STDIN_FILENO, _("The standard input"), max_bytes, error);
+}
+
+char *
+llmctl_term_read_file (const char  *path,
+                       gsize        max_bytes,
+                       GError     **error)
+{
+  g_autofree char *name = g_filename_display_name (path);
+  char *text;
+  int fd;
+
+  if (strcmp (path, "-") == 0)
+    return llmctl_term_read (max_bytes, error);
+
+  fd = open (path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0)
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED, _("%s can't be read: %s"), name,
+                   g_strerror (errno));
+      return NULL;
+    }
+  text = read_all (fd, name, max_bytes, error);
+  close (fd);
+  return text;
 }

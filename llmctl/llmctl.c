@@ -2,186 +2,253 @@
 
 #define G_LOG_DOMAIN "llmctl"
 
+#include "config.h"
+
 #include "llmctl/llmctl.h"
 
+#include <glib-unix.h>
+#include <glib/gi18n.h>
+#include <signal.h>
 #include <stdio.h>
+#include <unistd.h>
 
-#include "common/llmsvc-error.h"
-#include "common/llmsvc-names.h"
+#include "llmctl/llmctl-output.h"
 
-static gboolean
-call_bus (GDBusConnection     *bus,
-          const char          *method,
-          GVariant            *parameters,
-          const GVariantType  *reply_type,
-          GVariant           **reply,
-          GError             **error)
-{
-  *reply = g_dbus_connection_call_sync (bus, "org.freedesktop.DBus", "/org/freedesktop/DBus",
-                                        "org.freedesktop.DBus", method, parameters, reply_type,
-                                        G_DBUS_CALL_FLAGS_NONE, -1, NULL, error);
-  return *reply != NULL;
-}
+#define SERVICE_NAME "org.llm.Service"
+#define SERVICE_PATH "/org/llm/Service"
 
-static gboolean
-has_service (GDBusConnection  *bus,
-             gboolean         *is_running,
-             GError          **error)
-{
-  g_autoptr(GVariant) owner_reply = NULL;
-  g_autoptr(GVariant) names_reply = NULL;
-  g_autofree const char **names = NULL;
+static GBusType found_bus_type = G_BUS_TYPE_NONE;
+static gboolean is_running;
+static gboolean is_interrupted;
 
-  if (!call_bus (bus, "NameHasOwner", g_variant_new ("(s)", LLMSVC_BUS_NAME),
-                 G_VARIANT_TYPE ("(b)"), &owner_reply, error))
-    return FALSE;
-  g_variant_get (owner_reply, "(b)", is_running);
-  if (*is_running)
-    return TRUE;
-
-  if (!call_bus (bus, "ListActivatableNames", NULL, G_VARIANT_TYPE ("(as)"), &names_reply, error))
-    return FALSE;
-  g_variant_get (names_reply, "(^a&s)", &names);
-  return g_strv_contains (names, LLMSVC_BUS_NAME);
-}
-
-/* NULL without @error when the bus is there, but the service is not on it. */
-static GDBusConnection *
-connect_one (GBusType   type,
-             gboolean  *is_running,
-             GError   **error)
-{
-  g_autoptr(GDBusConnection) bus = g_bus_get_sync (type, NULL, error);
-
-  if (bus == NULL)
-    return NULL;
-
-  g_dbus_connection_set_exit_on_close (bus, FALSE);
-  return has_service (bus, is_running, error) ? g_steal_pointer (&bus) : NULL;
-}
-
-/* @bus_error: (nullable): why the bus that was tried last can't be reached. */
-static void
-set_missing_error (LlmctlBus      which,
-                   const GError  *bus_error,
-                   GError       **error)
-{
-  static const char *const places[] = {
-    [LLMCTL_BUS_ANY] = "system bus and not on the session bus",
-    [LLMCTL_BUS_SYSTEM] = "system bus",
-    [LLMCTL_BUS_SESSION] = "session bus",
-  };
-  const char *start = which == LLMCTL_BUS_SYSTEM
-                          ? "start it with “systemctl start llmsvc”"
-                          : "start it with “systemctl --user start llmsvc” or “llmsvcd &”";
-
-  if (bus_error == NULL)
-    g_set_error (error, G_DBUS_ERROR, G_DBUS_ERROR_SERVICE_UNKNOWN,
-                 "The service is not on the %s; %s", places[which], start);
-  else if (which == LLMCTL_BUS_ANY)
-    g_set_error (error, G_DBUS_ERROR, G_DBUS_ERROR_NO_SERVER,
-                 "The service is not on the system bus, and there is no session bus to look on "
-                 "(%s); start it with “systemctl start llmsvc”, or work inside "
-                 "“dbus-run-session”", bus_error->message);
-  else
-    g_set_error (error, G_DBUS_ERROR, G_DBUS_ERROR_NO_SERVER, "The %s can't be reached: %s",
-                 places[which], bus_error->message);
-}
+/* --- the bus --- */
 
 GDBusConnection *
-llmctl_bus_connect (LlmctlBus   which,
-                    LlmctlBus  *found,
-                    gboolean   *is_running,
-                    GError    **error)
+llmctl_connect (GError **error)
 {
-  gboolean running = FALSE;
-  g_autoptr(GError) local_error = NULL;
-  GDBusConnection *bus = NULL;
-
-  g_return_val_if_fail (found != NULL, NULL);
-
-  /* Without a bus of the first kind the second one is still worth a try. */
-  *found = LLMCTL_BUS_SYSTEM;
-  if (which != LLMCTL_BUS_SESSION)
-    bus = connect_one (G_BUS_TYPE_SYSTEM, &running, which == LLMCTL_BUS_ANY ? NULL : &local_error);
-  if (bus == NULL && which != LLMCTL_BUS_SYSTEM)
-    {
-      *found = LLMCTL_BUS_SESSION;
-      bus = connect_one (G_BUS_TYPE_SESSION, &running, &local_error);
-    }
-
-  if (is_running != NULL)
-    *is_running = running;
-  if (bus != NULL)
-    return bus;
-  set_missing_error (which, local_error, error);
-  return NULL;
+  return llmsvc_bus_find_sync (llmctl_globals.bus_type, NULL, &found_bus_type, &is_running, error);
 }
 
 gboolean
-llmctl_parse (int                  *argc,
-              char               ***argv,
-              const char           *parameters,
-              const char           *summary,
-              const GOptionEntry   *entries,
-              LlmctlExit           *status)
+llmctl_is_running (void)
 {
-  gboolean wants_help = FALSE;
-  const GOptionEntry help_entries[] = {
-    { "help", 'h', 0, G_OPTION_ARG_NONE, &wants_help, "Show this help", NULL },
-    G_OPTION_ENTRY_NULL
-  };
-  g_autoptr(GOptionContext) context = g_option_context_new (parameters);
-  g_autoptr(GError) error = NULL;
-  g_auto(GStrv) rest = NULL;
-  const char *command = (*argv)[0];
-  g_autofree char *program = g_strconcat ("llmctl ", command, NULL);
+  return is_running;
+}
 
-  /* Arguments are taken as UTF-8 whatever the locale says: a bare system has
-   * none, and the bus speaks nothing else. */
-  g_set_prgname (program);
-  g_option_context_set_help_enabled (context, FALSE);
-  g_option_context_set_summary (context, summary);
-  g_option_context_add_main_entries (context, entries, NULL);
-  g_option_context_add_main_entries (context, help_entries, NULL);
+GBusType
+llmctl_get_bus_type (void)
+{
+  return found_bus_type;
+}
 
-  rest = g_strdupv (*argv);
-  if (!g_option_context_parse_strv (context, &rest, &error))
+int
+llmctl_get_timeout_ms (void)
+{
+  double ms = llmctl_globals.timeout_s * 1000;
+
+  if (ms <= 0)
+    return G_MAXINT;
+  return ms < G_MAXINT ? MAX ((int) ms, 1) : G_MAXINT;
+}
+
+/* --- calls --- */
+
+typedef struct
+{
+  GCancellable *cancellable;
+  GVariant *reply;     /* (nullable) (owned) */
+  GUnixFDList *fds;    /* (nullable) (owned) */
+  GError *error;       /* (nullable) (owned) */
+  gboolean is_done;
+} Call;
+
+static void
+on_reply (GObject      *source,
+          GAsyncResult *result,
+          gpointer      user_data)
+{
+  Call *call = user_data;
+
+  call->reply = g_dbus_connection_call_with_unix_fd_list_finish (G_DBUS_CONNECTION (source),
+                                                                 &call->fds, result, &call->error);
+  call->is_done = TRUE;
+}
+
+static gboolean
+on_interrupt (gpointer user_data)
+{
+  Call *call = user_data;
+
+  is_interrupted = TRUE;
+  g_cancellable_cancel (call->cancellable);
+  return G_SOURCE_CONTINUE;
+}
+
+static LlmsvcError
+convert_bus_code (int code)
+{
+  switch (code)
     {
-      llmctl_complain ("%s; see “%s --help”", error->message, program);
-      *status = LLMCTL_EXIT_USAGE;
-      return FALSE;
+    case G_DBUS_ERROR_INVALID_ARGS:
+    case G_DBUS_ERROR_INVALID_SIGNATURE:
+      return LLMSVC_ERROR_INVALID_ARGUMENT;
+    case G_DBUS_ERROR_UNKNOWN_OBJECT:
+      return LLMSVC_ERROR_NOT_FOUND;
+    case G_DBUS_ERROR_UNKNOWN_METHOD:
+    case G_DBUS_ERROR_UNKNOWN_INTERFACE:
+    case G_DBUS_ERROR_UNKNOWN_PROPERTY:
+    case G_DBUS_ERROR_PROPERTY_READ_ONLY:
+    case G_DBUS_ERROR_NOT_SUPPORTED:
+      return LLMSVC_ERROR_UNSUPPORTED;
+    case G_DBUS_ERROR_ACCESS_DENIED:
+    case G_DBUS_ERROR_AUTH_FAILED:
+      return LLMSVC_ERROR_NOT_AUTHORIZED;
+    case G_DBUS_ERROR_LIMITS_EXCEEDED:
+      return LLMSVC_ERROR_OVERLOADED;
+    case G_DBUS_ERROR_NO_REPLY:
+    case G_DBUS_ERROR_DISCONNECTED:
+      return LLMSVC_ERROR_LOST;
+    /* Not the caller's time limit: that of the bus for starting the service. */
+    case G_DBUS_ERROR_TIMEOUT:
+    case G_DBUS_ERROR_TIMED_OUT:
+    case G_DBUS_ERROR_SERVICE_UNKNOWN:
+    case G_DBUS_ERROR_NAME_HAS_NO_OWNER:
+    case G_DBUS_ERROR_NO_SERVER:
+    case G_DBUS_ERROR_SPAWN_EXEC_FAILED:
+    case G_DBUS_ERROR_SPAWN_FORK_FAILED:
+    case G_DBUS_ERROR_SPAWN_CHILD_EXITED:
+    case G_DBUS_ERROR_SPAWN_CHILD_SIGNALED:
+    case G_DBUS_ERROR_SPAWN_FAILED:
+    case G_DBUS_ERROR_SPAWN_SERVICE_NOT_FOUND:
+      return LLMSVC_ERROR_NOT_AVAILABLE;
+    default:
+      return LLMSVC_ERROR_FAILED;
     }
-  if (wants_help)
-    {
-      g_autofree char *help = g_option_context_get_help (context, TRUE, NULL);
+}
 
-      fputs (help, stdout);
-      *status = LLMCTL_EXIT_OK;
-      return FALSE;
-    }
+/* (transfer full): @error, which is taken, in the domain of the service. */
+static GError *
+convert_error (GError *error)
+{
+  g_autoptr(GError) owned = error;
+  LlmsvcError code = LLMSVC_ERROR_FAILED;
 
-  *argc = (int) g_strv_length (rest);
-  *argv = g_steal_pointer (&rest);
-  return TRUE;
+  if (g_error_matches (owned, G_IO_ERROR, G_IO_ERROR_TIMED_OUT))
+    return g_error_new (LLMSVC_ERROR, LLMSVC_ERROR_DEADLINE_EXCEEDED,
+                        _("There was no answer within %g s"), llmctl_globals.timeout_s);
+  if (g_error_matches (owned, G_IO_ERROR, G_IO_ERROR_CANCELLED))
+    return g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED, _("Interrupted"));
+
+  if (g_dbus_error_is_remote_error (owned))
+    g_dbus_error_strip_remote_error (owned);
+  if (owned->domain == LLMSVC_ERROR)
+    return g_steal_pointer (&owned);
+  if (owned->domain == G_DBUS_ERROR)
+    code = convert_bus_code (owned->code);
+  else if (g_error_matches (owned, G_IO_ERROR, G_IO_ERROR_CLOSED))
+    code = LLMSVC_ERROR_LOST;
+
+  return g_error_new_literal (LLMSVC_ERROR, (int) code, owned->message);
+}
+
+GVariant *
+llmctl_call_with_fds (GDBusConnection  *bus,
+                      const char       *path,
+                      const char       *interface,
+                      const char       *method,
+                      GVariant         *parameters,
+                      const char       *reply_type,
+                      GUnixFDList     **fds,
+                      GError          **error)
+{
+  /* Other sources of the program have to wait for the end of the call. */
+  g_autoptr(GMainContext) context = g_main_context_new ();
+  g_autoptr(GMainContextPusher) pusher G_GNUC_UNUSED = g_main_context_pusher_new (context);
+  g_autoptr(GCancellable) cancellable = g_cancellable_new ();
+  g_autoptr(GSource) interrupt = g_unix_signal_source_new (SIGINT);
+  Call call = { .cancellable = cancellable };
+
+  g_return_val_if_fail (G_IS_DBUS_CONNECTION (bus), NULL);
+
+  g_source_set_callback (interrupt, on_interrupt, &call, NULL);
+  g_source_attach (interrupt, context);
+
+  g_dbus_connection_call_with_unix_fd_list (
+    bus, SERVICE_NAME, path != NULL ? path : SERVICE_PATH, interface, method, parameters,
+    reply_type != NULL ? G_VARIANT_TYPE (reply_type) : NULL,
+    llmctl_globals.must_not_start ? G_DBUS_CALL_FLAGS_NO_AUTO_START : G_DBUS_CALL_FLAGS_NONE,
+    llmctl_get_timeout_ms (), NULL, cancellable, on_reply, &call);
+  while (!call.is_done)
+    g_main_context_iteration (context, TRUE);
+  g_source_destroy (interrupt);
+
+  if (call.error != NULL)
+    g_propagate_error (error, convert_error (g_steal_pointer (&call.error)));
+  if (fds != NULL)
+    *fds = g_steal_pointer (&call.fds);
+  g_clear_object (&call.fds);
+  return call.reply;
+}
+
+GVariant *
+llmctl_call (GDBusConnection  *bus,
+             const char       *path,
+             const char       *interface,
+             const char       *method,
+             GVariant         *parameters,
+             const char       *reply_type,
+             GError          **error)
+{
+  return llmctl_call_with_fds (bus, path, interface, method, parameters, reply_type, NULL, error);
+}
+
+/* --- what is wrong --- */
+
+static void
+complain (const char *format,
+          va_list     arguments)
+{
+  g_autofree char *message = g_strdup_vprintf (format, arguments);
+  g_autofree char *harmless = isatty (STDERR_FILENO) ? llmctl_output_make_harmless (message) : NULL;
+
+  fprintf (stderr, "llmctl: %s\n", harmless != NULL ? harmless : message);
 }
 
 void
 llmctl_complain (const char *format,
                  ...)
 {
-  g_autofree char *message = NULL;
   va_list arguments;
 
+  /* What was said before comes before, also when both go to one file. */
+  llmctl_output_flush ();
   va_start (arguments, format);
-  message = g_strdup_vprintf (format, arguments);
+  complain (format, arguments);
   va_end (arguments);
+}
 
-  fprintf (stderr, "llmctl: %s\n", message);
+LlmctlExit
+llmctl_complain_usage (const char *format,
+                       ...)
+{
+  va_list arguments;
+
+  llmctl_output_flush ();
+  va_start (arguments, format);
+  complain (format, arguments);
+  va_end (arguments);
+  llmctl_complain (_("“llmctl help” and “llmctl COMMAND --help” tell more"));
+  return LLMCTL_EXIT_USAGE;
+}
+
+void
+llmctl_set_interrupted (void)
+{
+  is_interrupted = TRUE;
 }
 
 static LlmctlExit
-get_service_status (int code)
+get_status (int code)
 {
   switch (code)
     {
@@ -192,6 +259,10 @@ get_service_status (int code)
       return LLMCTL_EXIT_TIME_LIMIT;
     case LLMSVC_ERROR_NO_MODEL:
     case LLMSVC_ERROR_INVALID_MODEL:
+    case LLMSVC_ERROR_NOT_AVAILABLE:
+    case LLMSVC_ERROR_LOST:
+    case LLMSVC_ERROR_LOST_KEPT:
+    case LLMSVC_ERROR_LOST_UNKNOWN:
       return LLMCTL_EXIT_NOT_AVAILABLE;
     case LLMSVC_ERROR_NOT_AUTHORIZED:
       return LLMCTL_EXIT_NOT_AUTHORIZED;
@@ -204,53 +275,36 @@ get_service_status (int code)
     }
 }
 
-static LlmctlExit
-get_bus_status (int code)
+/* The library knows that the service is not there; how a person starts it we know. */
+static const char *
+get_start_advice (void)
 {
-  switch (code)
+  switch (llmctl_globals.bus_type)
     {
-    case G_DBUS_ERROR_ACCESS_DENIED:
-    case G_DBUS_ERROR_AUTH_FAILED:
-      return LLMCTL_EXIT_NOT_AUTHORIZED;
-    case G_DBUS_ERROR_TIMEOUT:
-    case G_DBUS_ERROR_TIMED_OUT:
-      return LLMCTL_EXIT_TIME_LIMIT;
-    case G_DBUS_ERROR_LIMITS_EXCEEDED:
-      return LLMCTL_EXIT_OVERLOADED;
-    case G_DBUS_ERROR_SERVICE_UNKNOWN:
-    case G_DBUS_ERROR_NAME_HAS_NO_OWNER:
-    case G_DBUS_ERROR_NO_REPLY:
-    case G_DBUS_ERROR_NO_SERVER:
-    case G_DBUS_ERROR_DISCONNECTED:
-    case G_DBUS_ERROR_SPAWN_EXEC_FAILED:
-    case G_DBUS_ERROR_SPAWN_FORK_FAILED:
-    case G_DBUS_ERROR_SPAWN_CHILD_EXITED:
-    case G_DBUS_ERROR_SPAWN_CHILD_SIGNALED:
-    case G_DBUS_ERROR_SPAWN_FAILED:
-    case G_DBUS_ERROR_SPAWN_SERVICE_NOT_FOUND:
-    case G_DBUS_ERROR_UNKNOWN_OBJECT:
-    case G_DBUS_ERROR_UNKNOWN_INTERFACE:
-    case G_DBUS_ERROR_UNKNOWN_METHOD:
-      return LLMCTL_EXIT_NOT_AVAILABLE;
+    case G_BUS_TYPE_SYSTEM:
+      return _("Start it with “systemctl start llmsvc”");
+    case G_BUS_TYPE_SESSION:
+      return _("Start it with “systemctl --user start llmsvc” or “llmsvcd &”");
     default:
-      return LLMCTL_EXIT_FAILED;
+      return _("Start it with “systemctl start llmsvc”, or for yourself alone with “systemctl "
+               "--user start llmsvc” or “llmsvcd &”");
     }
 }
 
 LlmctlExit
 llmctl_fail (GError *error)
 {
+  g_autoptr(GError) converted = NULL;
+
   g_return_val_if_fail (error != NULL, LLMCTL_EXIT_FAILED);
 
-  if (g_dbus_error_is_remote_error (error))
-    g_dbus_error_strip_remote_error (error);
-  llmctl_complain ("%s", error->message);
+  /* Who has pressed Ctrl-C knows. */
+  if (is_interrupted)
+    return LLMCTL_EXIT_INTERRUPTED;
 
-  if (error->domain == LLMSVC_ERROR)
-    return get_service_status (error->code);
-  if (error->domain == G_DBUS_ERROR)
-    return get_bus_status (error->code);
-  if (error->domain == G_IO_ERROR && error->code == G_IO_ERROR_CLOSED)
-    return LLMCTL_EXIT_NOT_AVAILABLE;
-  return LLMCTL_EXIT_FAILED;
+  converted = convert_error (g_error_copy (error));
+  llmctl_complain ("%s", converted->message);
+  if (g_error_matches (converted, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AVAILABLE))
+    llmctl_complain ("%s", get_start_advice ());
+  return get_status (converted->code);
 }

@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * What the subcommands of llmctl share: how they end, which bus they speak to
- * and how they say that something is wrong. One process, one thread.
+ * What the commands of llmctl share: how a command is described, so that help,
+ * completion, man page and gates all read the same table; how it ends; which bus
+ * it speaks to and how it says that something is wrong. One process runs one
+ * command, so the options of a command live in static variables. One thread.
  */
 
 #pragma once
 
 #include <gio/gio.h>
+#include <gio/gunixfdlist.h>
+
+#include "llmsvc.h"
 
 G_BEGIN_DECLS
 
@@ -24,48 +29,147 @@ typedef enum
   LLMCTL_EXIT_INTERRUPTED = 130,
 } LlmctlExit;
 
-typedef enum
-{
-  LLMCTL_BUS_ANY,      /* the system bus when the service is there, else the session bus */
-  LLMCTL_BUS_SYSTEM,
-  LLMCTL_BUS_SESSION,
-} LlmctlBus;
+typedef struct _LlmctlCompletion LlmctlCompletion;
+typedef struct _LlmctlCommand LlmctlCommand;
 
-/* The subcommands: @argv[0] is their own name. */
-LlmctlExit       llmctl_cmd_ask       (int                    argc,
-                                       char                  *argv[]);
-LlmctlExit       llmctl_cmd_status    (int                    argc,
-                                       char                  *argv[]);
+struct _LlmctlCommand
+{
+  const char *name;                      /* "ask" */
+  const char *parameters;                /* (nullable): "PROMPT"; untranslated */
+  const char *summary;                   /* N_(): one line, no full stop */
+  const char *description;               /* (nullable) N_(): more, for --help */
+  const GOptionEntry *options;           /* (nullable): its own, N_(); ends with an empty one */
+  const LlmctlCommand *const *commands;  /* (nullable): subcommands, ends with NULL; then no run */
+
+  /* @argv[0] is the name; options have been parsed and taken out; ends with NULL. */
+  LlmctlExit (*run) (int    argc,
+                     char **argv);
+
+  /* (nullable): offers candidates for the argument after @argv (its own arguments
+   * so far, without options); may ask the bus, shortly. */
+  void (*complete) (LlmctlCompletion *completion,
+                    int               argc,
+                    char            **argv);
+
+  /* (nullable): shows the help of what @argv names instead of the command's own;
+   * FALSE when it names nothing. */
+  gboolean (*help) (int         argc,
+                    char      **argv,
+                    LlmctlExit *status);
+
+  gboolean is_hidden;                    /* not in the list of commands, but in its JSON */
+};
+
+/* What every command takes: --system-bus, --session-bus, --json, --timeout SECONDS. */
+typedef struct
+{
+  GBusType bus_type;      /* G_BUS_TYPE_NONE: the system bus when the service is there, else
+                           * the session bus */
+  gboolean is_json;       /* write JSON, as documented, and nothing else to stdout */
+  double timeout_s;       /* 0 for none */
+  gboolean must_not_start;  /* llmctl_call() does not start a service that is not running */
+} LlmctlGlobals;
+
+extern LlmctlGlobals llmctl_globals;
+
+/* The commands, in the order of the help. */
+extern const LlmctlCommand llmctl_ask_command;
+extern const LlmctlCommand llmctl_chat_command;
+extern const LlmctlCommand llmctl_context_command;
+extern const LlmctlCommand llmctl_model_command;
+extern const LlmctlCommand llmctl_status_command;
+extern const LlmctlCommand llmctl_memory_command;
+extern const LlmctlCommand llmctl_trim_command;
+extern const LlmctlCommand llmctl_stats_command;
+extern const LlmctlCommand llmctl_apps_command;
+extern const LlmctlCommand llmctl_quota_command;
+extern const LlmctlCommand llmctl_monitor_command;
+extern const LlmctlCommand llmctl_tree_command;
+extern const LlmctlCommand llmctl_introspect_command;
+extern const LlmctlCommand llmctl_call_command;
+extern const LlmctlCommand llmctl_get_command;
+extern const LlmctlCommand llmctl_set_command;
+extern const LlmctlCommand llmctl_complete_command;
+extern const LlmctlCommand llmctl_help_command;
 
 /**
- * llmctl_bus_connect:
- * @which: the bus asked for
- * @found: (out): the bus it is: of %LLMCTL_BUS_SYSTEM and %LLMCTL_BUS_SESSION
- * @is_running: (out) (nullable): whether the service runs; it can be started if not
+ * llmctl_connect:
  * @error: return location for an error
  *
- * Does not start the service. Blocks for as long as the bus takes to answer.
+ * The bus that has the service, by the options every command takes. Does not start
+ * the service.
  *
- * Returns: (transfer full): a bus that has the service, or %NULL with @error set
+ * Returns: (transfer full): the bus, or %NULL with @error set
  */
-GDBusConnection *llmctl_bus_connect   (LlmctlBus              which,
-                                       LlmctlBus             *found,
-                                       gboolean              *is_running,
-                                       GError               **error) G_GNUC_WARN_UNUSED_RESULT;
+GDBusConnection *llmctl_connect         (GError            **error) G_GNUC_WARN_UNUSED_RESULT;
 
-/* Parses the arguments of a subcommand and takes them out of @argv. FALSE when
- * it is to end at once, with @status: after --help or after a complaint. */
-gboolean         llmctl_parse         (int                   *argc,
-                                       char                ***argv,
-                                       const char            *parameters,
-                                       const char            *summary,
-                                       const GOptionEntry    *entries,
-                                       LlmctlExit            *status) G_GNUC_WARN_UNUSED_RESULT;
+/* Whether the service runs, as llmctl_connect() found it; it can be started if not. */
+gboolean         llmctl_is_running      (void);
+/* The bus that llmctl_connect() found: G_BUS_TYPE_SYSTEM or G_BUS_TYPE_SESSION. */
+GBusType         llmctl_get_bus_type    (void);
+
+/* Milliseconds for a call's own time limit by --timeout: G_MAXINT without one. */
+int              llmctl_get_timeout_ms  (void);
+
+/**
+ * llmctl_call:
+ * @bus: from llmctl_connect()
+ * @path: (nullable): the object; %NULL for /org/llm/Service
+ * @interface: its interface
+ * @method: the method
+ * @parameters: (nullable) (transfer floating): its arguments
+ * @reply_type: (nullable): the signature of the reply
+ * @error: return location for an error
+ *
+ * One call, waited for as long as --timeout says; ends early at Ctrl-C with
+ * %LLMSVC_ERROR_CANCELLED.
+ *
+ * Returns: (transfer full): the reply, or %NULL with @error of %LLMSVC_ERROR set
+ */
+GVariant        *llmctl_call            (GDBusConnection    *bus,
+                                         const char         *path,
+                                         const char         *interface,
+                                         const char         *method,
+                                         GVariant           *parameters,
+                                         const char         *reply_type,
+                                         GError            **error) G_GNUC_WARN_UNUSED_RESULT;
+
+/**
+ * llmctl_call_with_fds:
+ * @fds: (out) (optional) (nullable) (transfer full): the file descriptors of the reply
+ *
+ * As llmctl_call().
+ *
+ * Returns: (transfer full): the reply, or %NULL with @error of %LLMSVC_ERROR set
+ */
+GVariant        *llmctl_call_with_fds   (GDBusConnection    *bus,
+                                         const char         *path,
+                                         const char         *interface,
+                                         const char         *method,
+                                         GVariant           *parameters,
+                                         const char         *reply_type,
+                                         GUnixFDList       **fds,
+                                         GError            **error) G_GNUC_WARN_UNUSED_RESULT;
+
+/* The exit status after Ctrl-C, for commands that wait themselves: llmctl_fail() ends
+ * without a word and with LLMCTL_EXIT_INTERRUPTED from now on. */
+void             llmctl_set_interrupted (void);
 
 /* Writes "llmctl: …" to stderr. */
-void             llmctl_complain      (const char            *format,
-                                       ...) G_GNUC_PRINTF (1, 2);
+void             llmctl_complain        (const char         *format,
+                                         ...) G_GNUC_PRINTF (1, 2);
+/* Complains, adds where help is, and returns LLMCTL_EXIT_USAGE. */
+LlmctlExit       llmctl_complain_usage  (const char         *format,
+                                         ...) G_GNUC_PRINTF (1, 2);
 /* Says what is wrong and how the program is to end for it. */
-LlmctlExit       llmctl_fail          (GError                *error);
+LlmctlExit       llmctl_fail            (GError             *error);
+
+/* For LlmctlCommand.complete: one candidate that begins with what is typed (others
+ * are dropped); @help (nullable) is one line for people. */
+void             llmctl_completion_offer (LlmctlCompletion  *self,
+                                          const char        *candidate,
+                                          const char        *help);
+/* What is typed of the argument so far; "" for nothing. */
+const char      *llmctl_completion_get_word (LlmctlCompletion *self);
 
 G_END_DECLS

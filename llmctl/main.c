@@ -1,69 +1,60 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* llmctl: the service for a shell, over the bus. */
+/* llmctl: the service for people and shells, over the bus. */
 
 #define G_LOG_DOMAIN "llmctl"
 
 #include "config.h"
 
-#include <stdio.h>
-#include <string.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
 
-#include "common/llmsvc-error.h"
-#include "llmctl/llmctl.h"
+#include "llmctl/llmctl-command.h"
+#include "llmctl/llmctl-i18n.h"
+#include "llmctl/llmctl-output.h"
 
-typedef struct
-{
-  const char *name;
-  const char *summary;
-  LlmctlExit (*run) (int   argc,
-                     char *argv[]);
-} Command;
-
-static const Command commands[] = {
-  { "ask", "Ask, and print the answer as it comes", llmctl_cmd_ask },
-  { "status", "Show the service, its model and its memory", llmctl_cmd_status },
+const LlmctlCommand *const llmctl_commands[] = {
+  &llmctl_ask_command,
+  &llmctl_chat_command,
+  &llmctl_context_command,
+  &llmctl_model_command,
+  &llmctl_status_command,
+  &llmctl_memory_command,
+  &llmctl_trim_command,
+  &llmctl_stats_command,
+  &llmctl_apps_command,
+  &llmctl_quota_command,
+  &llmctl_monitor_command,
+  &llmctl_tree_command,
+  &llmctl_introspect_command,
+  &llmctl_call_command,
+  &llmctl_get_command,
+  &llmctl_set_command,
+  &llmctl_complete_command,
+  &llmctl_help_command,
+  NULL
 };
 
+/* A socket to the bus must not get the number of a standard stream that is closed;
+ * what is opened instead can't be read or written either. */
 static void
-print_help (FILE *out)
+hold_standard_streams (void)
 {
-  fputs ("Usage: llmctl COMMAND [OPTION…]\n\n", out);
-  for (gsize i = 0; i < G_N_ELEMENTS (commands); i++)
-    fprintf (out, "  %-10s %s\n", commands[i].name, commands[i].summary);
-  fputs ("\n“llmctl COMMAND --help” tells more. Ends with 0 when all is well, 1 after a failure,\n"
-         "2 for wrong usage, 3 when the time is up, 4 when the service or a model is not there,\n"
-         "5 when it is not allowed, 6 when too much is asked of the service, 130 when interrupted.\n",
-         out);
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+    if (fcntl (fd, F_GETFD) < 0 && errno == EBADF &&
+        open ("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0)
+      _exit (LLMCTL_EXIT_FAILED);
 }
 
 int
 main (int   argc,
       char *argv[])
 {
+  hold_standard_streams ();
+  llmctl_i18n_init ();
   /* Registers the names of the service's errors. */
   (void) LLMSVC_ERROR;
 
-  if (argc < 2)
-    {
-      print_help (stderr);
-      return LLMCTL_EXIT_USAGE;
-    }
-  if (strcmp (argv[1], "--help") == 0 || strcmp (argv[1], "-h") == 0)
-    {
-      print_help (stdout);
-      return LLMCTL_EXIT_OK;
-    }
-  if (strcmp (argv[1], "--version") == 0)
-    {
-      puts ("llmctl " LLM_VERSION);
-      return LLMCTL_EXIT_OK;
-    }
-
-  for (gsize i = 0; i < G_N_ELEMENTS (commands); i++)
-    if (strcmp (argv[1], commands[i].name) == 0)
-      return (int) commands[i].run (argc - 1, argv + 1);
-
-  llmctl_complain ("“%s” is no command; see “llmctl --help”", argv[1]);
-  return LLMCTL_EXIT_USAGE;
+  return llmctl_output_finish ((int) llmctl_command_main (argc, argv));
 }

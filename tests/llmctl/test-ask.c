@@ -129,6 +129,13 @@ on_call (GDBusConnection       *bus,
 {
   Fixture *fixture = data;
 
+  /* the library lets go of a context without a name, if there is time for it */
+  if (g_str_equal (method, "Close"))
+    {
+      g_dbus_method_invocation_return_value (invocation, NULL);
+      return;
+    }
+
   g_ptr_array_add (fixture->calls, g_strdup (method));
   if (g_str_equal (method, "CreateContext"))
     {
@@ -339,7 +346,7 @@ test_stream (Fixture       *fixture,
              gconstpointer  data)
 {
   g_auto(Outcome) outcome = { 0 };
-  guint64 max_tokens = 0;
+  guint32 max_tokens = 0;
   const char *system = NULL;
   const char *stream = NULL;
 
@@ -355,7 +362,7 @@ test_stream (Fixture       *fixture,
   g_assert_cmpstr (system, ==, "be kind");
   g_assert_true (g_variant_lookup (fixture->options, "stream", "&s", &stream));
   g_assert_cmpstr (stream, ==, "jsonl");
-  g_assert_true (g_variant_lookup (fixture->options, "max-tokens", "t", &max_tokens));
+  g_assert_true (g_variant_lookup (fixture->options, "max-tokens", "u", &max_tokens));
   g_assert_cmpuint (max_tokens, ==, 7);
 }
 
@@ -462,7 +469,7 @@ test_failures (Fixture       *fixture,
   } cases[] = {
     { "busy", 6, "too much to do" },
     { "fail", 6, "no room" },
-    { "break", 1, "broke off" },
+    { "break", 4, "broke off" },
     { "nonsense", 1, "can't be read" },
   };
 

@@ -31,7 +31,8 @@ static const Case cases[] = {
   { "unknown-flag", { "ask", "--colour", "x" }, 2, "ask --help" },
   { "flag-without-value", { "ask", "--max-tokens" }, 2, "--help" },
   { "two-buses", { "ask", "--system-bus", "--session-bus", "x" }, 2, "exclude" },
-  { "max-tokens-word", { "ask", "--max-tokens", "many", "x" }, 2, "“max-tokens” must be a number" },
+  { "max-tokens-word", { "ask", "--max-tokens", "many", "x" }, 2,
+    "“max-tokens” is “many”, it must be a number" },
   { "max-tokens-range", { "ask", "--max-tokens", "0", "x" }, 2, "from 1 to 16777216" },
   { "max-tokens-negative", { "ask", "--max-tokens", "-1", "x" }, 2, "-1" },
   { "temperature-range", { "ask", "--temperature", "9", "x" }, 2, "from 0 to 5" },
@@ -39,8 +40,10 @@ static const Case cases[] = {
   { "seed-half", { "ask", "--seed", "1.5", "x" }, 2, "whole number" },
   { "option-without-value", { "ask", "--option", "slo", "x" }, 2, "KEY=VALUE" },
   { "option-wrong-choice", { "ask", "--option", "slo=soon", "x" }, 2, "interactive" },
-  { "option-wrong-boolean", { "ask", "--raw", "--option", "raw=maybe", "x" }, 2, "true or false" },
-  { "option-wrong-dict", { "ask", "--option", "logit-bias=[1]", "x" }, 2, "GVariant" },
+  { "option-wrong-boolean", { "ask", "--raw", "--option", "raw=maybe", "x" }, 2,
+    "“true” or “false”" },
+  { "option-wrong-dict", { "ask", "--option", "logit-bias=[1]", "x" }, 2,
+    "“logit-bias” can't be read" },
   { "raw-and-system", { "ask", "--raw", "--system", "s", "x" }, 2, "--raw" },
   { "raw-and-context", { "ask", "--raw", "--context", "c", "x" }, 2, "--raw" },
   { "timeout-negative", { "ask", "--timeout", "-3", "x" }, 2, "--timeout" },
@@ -48,12 +51,12 @@ static const Case cases[] = {
   { "empty-stdin", { "ask", "-" }, 2, "no prompt" },
   { "status-argument", { "status", "x" }, 2, "no argument" },
   { "not-utf8", { "ask", "\xff" }, 2, "UTF-8" },
-  { "no-service", { "ask", "--session-bus", "x" }, 4, "not on the session bus; start it with" },
-  { "no-service-anywhere", { "ask", "x" }, 4, "start it with" },
-  { "no-system-bus", { "ask", "--system-bus", "x" }, 4, "system bus can't be reached" },
-  { "no-service-status", { "status" }, 4, "start it with" },
-  { "no-service-raw", { "ask", "--raw", "x" }, 4, "start it with" },
-  { "not-utf8-locale", { "ask", "Grüße" }, 4, "start it with" },
+  { "no-service", { "ask", "--session-bus", "x" }, 4, "Start it with “systemctl --user" },
+  { "no-service-anywhere", { "ask", "x" }, 4, "Start it with" },
+  { "no-system-bus", { "ask", "--system-bus", "x" }, 4, "bus can be reached" },
+  { "no-service-status", { "status" }, 4, "Start it with" },
+  { "no-service-raw", { "ask", "--raw", "x" }, 4, "Start it with" },
+  { "not-utf8-locale", { "ask", "Grüße" }, 4, "Start it with" },
 };
 
 static void
@@ -105,6 +108,7 @@ main (int   argc,
     g_error ("The path of llmctl is missing");
   llmctl = argv[1];
 
+  g_test_set_nonfatal_assertions ();
   /* A session bus without the service, and no system bus. */
   bus = g_test_dbus_new (G_TEST_DBUS_NONE);
   g_test_dbus_up (bus);

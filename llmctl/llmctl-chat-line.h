@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * The line that a person types on a terminal: editing, history, completion. The main
+ * context goes on meanwhile. The only file that knows readline. Main thread.
+ */
+
+#pragma once
+
+#include <glib.h>
+
+G_BEGIN_DECLS
+
+typedef enum
+{
+  LLMCTL_CHAT_LINE_READ,
+  LLMCTL_CHAT_LINE_INTERRUPTED, /* Ctrl-C: what was typed is dropped */
+  LLMCTL_CHAT_LINE_END,         /* Ctrl-D, the terminal is gone, or SIGTERM */
+} LlmctlChatLine;
+
+/* Adds to @candidates (element-type utf8, owned) what could stand for @word, which is
+ * the end of @before. */
+typedef void (*LlmctlChatLineComplete) (const char *before,
+                                        const char *word,
+                                        GPtrArray  *candidates,
+                                        gpointer    data);
+
+/* @complete is called until the end of the process. */
+void           llmctl_chat_line_begin       (LlmctlChatLineComplete   complete,
+                                             gpointer                 data);
+/* For the arrow keys; does not touch the file. */
+void           llmctl_chat_line_add_history (const char              *entry);
+/* @prompt: ASCII. @line: (out) (transfer full): without its newline; a pasted one may
+ * have others inside. */
+LlmctlChatLine llmctl_chat_line_read        (const char              *prompt,
+                                             char                   **line);
+
+G_END_DECLS

@@ -1,0 +1,94 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * A chat: one conversation at a time with what is needed to go on with it when the
+ * service is restarted or a turn is stopped. The files llmctl-chat-*.c share it; only
+ * cmd-chat.c makes one. Main thread.
+ */
+
+#pragma once
+
+#include "llmctl/llmctl.h"
+
+G_BEGIN_DECLS
+
+typedef struct
+{
+  LlmsvcClient *client;      /* (owned) */
+  LlmsvcOptions *options;    /* (owned): of each turn */
+  LlmsvcContext *context;    /* (nullable) (owned) */
+  char *name;                /* (nullable) (owned): of a context that is kept */
+  char *system;              /* (nullable) (owned): system text of a new context */
+
+  /* What was said in a context that is not kept: it is begun anew with it when the
+   * service has gone away meanwhile. */
+  GPtrArray *said;           /* (element-type LlmsvcMessage) (owned) */
+
+  char *last_prompt;         /* (nullable) (owned) */
+  char *last_request_id;     /* (nullable) (owned): when the last turn may have been kept */
+  gboolean is_last_kept;     /* the last turn is in the context */
+
+  GPtrArray *context_names;  /* (element-type utf8) (owned): for completion */
+  char *history_path;        /* (nullable) (owned): on a terminal */
+  GString *pending;          /* (nullable) (owned): read of a pipe, not yet taken */
+  gboolean is_interactive;   /* on a terminal: prompts, notes, editing */
+  gboolean wants_block;      /* the next entry is a block */
+  gboolean is_over;
+  LlmctlExit status;         /* of the last failure */
+} LlmctlChat;
+
+/* --- llmctl-chat-input.c --- */
+
+/* @entry: (out) (transfer full): what was typed, over several lines or not.
+ * @is_command: (out): whether it begins with “/”. FALSE at the end. */
+gboolean llmctl_chat_next        (LlmctlChat    *self,
+                                  char         **entry,
+                                  gboolean      *is_command);
+
+/* --- llmctl-chat-session.c --- */
+
+/* Goes over to the context @name, made if there is none, or to a new one that is not
+ * kept for NULL; on failure everything stays as it was. */
+gboolean llmctl_chat_open        (LlmctlChat    *self,
+                                  const char    *name,
+                                  GError       **error) G_GNUC_WARN_UNUSED_RESULT;
+/* Makes sure that there is a context, after a restart of the service too. */
+gboolean llmctl_chat_ensure      (LlmctlChat    *self,
+                                  GError       **error) G_GNUC_WARN_UNUSED_RESULT;
+/* Forgets the last turns; of a single one the question stays for /retry. */
+gboolean llmctl_chat_undo        (LlmctlChat    *self,
+                                  guint          n_turns,
+                                  GError       **error) G_GNUC_WARN_UNUSED_RESULT;
+/* Reads the names for completion in the background. */
+void     llmctl_chat_read_names  (LlmctlChat    *self);
+
+/* --- llmctl-chat-turn.c --- */
+
+/* One turn, its answer written as it comes. Says itself what goes wrong. */
+void     llmctl_chat_ask         (LlmctlChat    *self,
+                                  const char    *prompt);
+/* The last one again: in its place when it was kept. */
+void     llmctl_chat_retry       (LlmctlChat    *self);
+
+/* --- llmctl-chat-commands.c --- */
+
+/* @line: begins with “/”. */
+void     llmctl_chat_run_command (LlmctlChat    *self,
+                                  const char    *line);
+/* A LlmctlChatLineComplete; @chat is the LlmctlChat. */
+void     llmctl_chat_complete    (const char    *before,
+                                  const char    *word,
+                                  GPtrArray     *candidates,
+                                  gpointer       chat);
+
+/* --- cmd-chat.c --- */
+
+/* One line for people on a terminal; nothing elsewhere. */
+void     llmctl_chat_note        (LlmctlChat    *self,
+                                  const char    *format,
+                                  ...) G_GNUC_PRINTF (2, 3);
+/* Says what is wrong, and remembers it for the end of a chat in a pipe. */
+void     llmctl_chat_fail        (LlmctlChat    *self,
+                                  GError        *error);
+
+G_END_DECLS

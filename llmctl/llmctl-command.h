@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * The table of commands: which there are, how their options are read, and what was
+ * meant by a word that is none of them. Help and completion read the same table.
+ * One thread.
+ */
+
+#pragma once
+
+#include "llmctl/llmctl.h"
+
+G_BEGIN_DECLS
+
+/* In the order of the help; ends with NULL. In main.c. */
+extern const LlmctlCommand *const llmctl_commands[];
+
+/* What every command takes; ends with an empty one. */
+extern const GOptionEntry llmctl_common_options[];
+
+/* (nullable): the command called @name of @commands. */
+const LlmctlCommand *llmctl_command_find  (const LlmctlCommand *const *commands,
+                                           const char                 *name);
+/* (nullable): the option of @command (nullable), or of all of them, that @word is:
+ * "--name", "--name=…" or "-n". */
+const GOptionEntry  *llmctl_option_find   (const LlmctlCommand        *command,
+                                           const char                 *word);
+/* Whether the word after the option is its value. */
+gboolean             llmctl_option_takes_value (const GOptionEntry    *option);
+
+/* (nullable): the one of @candidates (NULL-terminated) that @word was probably meant to be. */
+const char          *llmctl_suggest       (const char                 *word,
+                                           const char *const          *candidates);
+
+/* Finds the command, reads its options and runs it. */
+LlmctlExit           llmctl_command_main  (int                         argc,
+                                           char                      **argv);
+
+/* (transfer full): help for @command, called @full_name ("llmctl context list"); of
+ * the whole program when it is NULL. */
+char                *llmctl_help_make     (const LlmctlCommand        *command,
+                                           const char                 *full_name);
+
+G_END_DECLS

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * JSON from and to GVariant, strict and with whole numbers of 64 bits. What is read is
+ * untrusted: its depth is limited, and so is its size by who has read it into memory.
+ * Any thread.
+ */
+
+#pragma once
+
+#include <glib.h>
+
+G_BEGIN_DECLS
+
+/* Of arrays and objects in each other. */
+#define LLMCTL_JSON_MAX_DEPTH 32
+
+/**
+ * llmctl_json_write:
+ * @value: any value
+ * @is_indented: in lines for people, instead of one line
+ *
+ * Variants are what they hold, dictionaries are objects, structures and arrays are
+ * arrays, NaN and infinity are `null`. Control characters are escaped, those above
+ * ASCII as well.
+ *
+ * Returns: (transfer full): JSON without a newline at its end
+ */
+char     *llmctl_json_write (GVariant    *value,
+                             gboolean     is_indented);
+
+/**
+ * llmctl_json_read:
+ * @text: JSON, valid UTF-8
+ * @error: return location for an error
+ *
+ * Objects become `a{sv}`, arrays `av`, whole numbers `x`, or `t` when they are too
+ * large for it, other numbers `d`; of keys that stand twice the last counts. There is
+ * no `null` on D-Bus, so it is an error.
+ *
+ * Returns: (transfer full): the value, not floating, or %NULL with
+ *   %LLMSVC_ERROR_INVALID_ARGUMENT set
+ */
+GVariant *llmctl_json_read  (const char  *text,
+                             GError     **error) G_GNUC_WARN_UNUSED_RESULT;
+
+/**
+ * llmctl_json_read_number:
+ * @text: a number alone, as JSON has it
+ *
+ * Returns: (nullable) (transfer full): `x`, `t` or `d`, or %NULL when @text is none
+ */
+GVariant *llmctl_json_read_number (const char *text);
+
+/* Members of an object that is written: @dict builds an a{sv}, which keeps their order.
+ * Nothing is added for a %NULL @text; a floating @value is taken. */
+void      llmctl_json_add         (GVariantBuilder *dict,
+                                   const char      *key,
+                                   GVariant        *value);
+void      llmctl_json_add_string  (GVariantBuilder *dict,
+                                   const char      *key,
+                                   const char      *text);
+void      llmctl_json_add_boolean (GVariantBuilder *dict,
+                                   const char      *key,
+                                   gboolean         value);
+
+G_END_DECLS

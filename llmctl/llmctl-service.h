@@ -1,0 +1,42 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* What the commands share that read the service's own objects over plain D-Bus. Main
+ * thread. */
+
+#pragma once
+
+#include "llmctl/llmctl.h"
+
+G_BEGIN_DECLS
+
+#define LLMCTL_SERVICE_NAME      "org.llm.Service"
+#define LLMCTL_SERVICE_PATH      "/org/llm/Service"
+#define LLMCTL_SERVICE_INTERFACE "org.llm.Service"
+#define LLMCTL_MEMORY_INTERFACE  "org.llm.Service.Memory"
+#define LLMCTL_ADMIN_INTERFACE   "org.llm.Service.Admin"
+#define LLMCTL_MODEL_INTERFACE   "org.llm.Service.Model"
+#define LLMCTL_CONTEXT_INTERFACE "org.llm.Service.Context"
+
+/* (transfer full): the bus; NULL with LLMSVC_ERROR_NOT_AVAILABLE when the service does
+ * not run, which asking it for what it holds is no reason to start it. */
+GDBusConnection *llmctl_service_connect_running (GError          **error) G_GNUC_WARN_UNUSED_RESULT;
+
+/* (transfer full): all properties of one interface, a{sv}; @path is nullable as that of
+ * llmctl_call(). */
+GVariant        *llmctl_service_get_properties  (GDBusConnection  *bus,
+                                                 const char       *path,
+                                                 const char       *interface,
+                                                 GError          **error) G_GNUC_WARN_UNUSED_RESULT;
+
+/* Of an a{sv} from outside: "" and 0 for what is not there or of another type. */
+const char      *llmctl_dict_get_string         (GVariant         *dict,
+                                                 const char       *key);
+guint64          llmctl_dict_get_number         (GVariant         *dict,
+                                                 const char       *key);
+
+/* As llmctl_complain_usage() when @argv has more than @n_most arguments after the name,
+ * else LLMCTL_EXIT_OK. */
+LlmctlExit       llmctl_check_arguments         (char            **argv,
+                                                 int               n_most);
+
+G_END_DECLS

@@ -2,9 +2,14 @@
 # Which Debian packages the project needs, and how to have them. Sourced by
 # ./try and ./check.
 
-BUILD_PACKAGES="gcc libc6-dev meson ninja-build pkg-config dbus-daemon dbus-bin libglib2.0-bin
-  libglib2.0-dev libjson-glib-dev libsqlite3-dev libsystemd-dev libxxhash-dev"
-TEST_PACKAGES="python3 systemd libxml2-utils"
+# The service, the library in C and the command line.
+BUILD_PACKAGES="gcc libc6-dev meson ninja-build pkg-config gettext dbus-daemon dbus-bin
+  libglib2.0-bin libglib2.0-dev libjson-glib-dev libreadline-dev libsqlite3-dev libsystemd-dev
+  libxxhash-dev"
+# Bindings, man pages and the documentation: what a distribution builds, too.
+BINDING_PACKAGES="gobject-introspection libgirepository1.0-dev valac gi-docgen lowdown"
+TEST_PACKAGES="python3 python3-gi systemd libxml2-utils g++ gjs gir1.2-gtk-4.0 librsvg2-common xvfb mandoc
+  bash bash-completion zsh fish valgrind libc6-dbg"
 
 # Installs those of the given packages that are missing.
 install_packages () {

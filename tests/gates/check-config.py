@@ -32,13 +32,15 @@ def read_settings():
 
 
 def read_docs():
-    """Returns {(group, key): default} of the table; an empty group is the one above."""
+    """Returns {(group, key): default} of the lists below the headings of groups."""
     keys, group = {}, None
-    row = re.compile(r"\| (?:`\[([a-z]+)\]`)? ?\| `([a-z-]+)` \| (?:`([^`]*)`|none) \|")
     for line in DOCS.read_text(encoding="utf-8").splitlines():
-        if match := row.match(line):
-            group = match.group(1) or group
-            keys[group, match.group(2)] = match.group(3) or ""
+        if match := re.fullmatch(r"#+ (?:\[([a-z]+)\]|.*)", line):
+            group = match.group(1)
+        elif match := re.match(r"- `([a-z-]+)` \(default (?:`([^`]*)`|none)\): ", line):
+            if group is None:
+                sys.exit(f"check-config: {DOCS.name}: “{match.group(1)}” is in no group")
+            keys[group, match.group(1)] = match.group(2) or ""
     return keys
 
 

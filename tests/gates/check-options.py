@@ -21,7 +21,7 @@ METHOD = re.compile(r"^\s*([A-Z][A-Za-z]+):\s*$", re.M)
 AS_FOR = re.compile(r"As for (?:[\w.]+\.)?([A-Z][A-Za-z]+)\(\)")
 
 # Taken by every call and handled before the table.
-EVERYWHERE = {"require"}
+EVERYWHERE = {"require", "locale"}
 
 
 def read_xml():

@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+
+function __llmsvc_tool_command
+    complete --command llmsvc-tool --condition __fish_use_subcommand --no-files --arguments $argv[1] --description $argv[2]
+end
+
+function __llmsvc_tool_option
+    complete --command llmsvc-tool --condition "__fish_seen_subcommand_from $argv[1]" --long-option $argv[2] $argv[4..] --description $argv[3]
+end
+
+complete --command llmsvc-tool --long-option help --description 'Show help options'
+complete --command llmsvc-tool --condition __fish_use_subcommand --long-option version --description 'Print the version'
+
+__llmsvc_tool_command generate 'Answer a prompt'
+__llmsvc_tool_option generate model 'The GGUF file' --short-option m --require-parameter --force-files
+__llmsvc_tool_option generate raw 'Take the prompt as it is'
+__llmsvc_tool_option generate system 'System text' --short-option s --exclusive
+__llmsvc_tool_option generate temperature '0 for the likeliest token each time' --short-option t --exclusive
+__llmsvc_tool_option generate max-tokens 'The longest answer' --short-option n --exclusive
+__llmsvc_tool_option generate seed 'Same seed, same text' --exclusive
+__llmsvc_tool_option generate threads 'Threads that compute' --exclusive
+__llmsvc_tool_option generate option 'Any option of the interface' --short-option o --exclusive
+__llmsvc_tool_option generate json 'Text and results as one JSON object'
+
+__llmsvc_tool_command perplexity 'Measure how well a model predicts a text'
+__llmsvc_tool_option perplexity model 'The GGUF file' --short-option m --require-parameter --force-files
+__llmsvc_tool_option perplexity ctx 'Tokens in one window' --short-option c --exclusive
+__llmsvc_tool_option perplexity threads 'Threads that compute' --exclusive
+__llmsvc_tool_option perplexity no-special 'The text holds no control tokens'
+__llmsvc_tool_option perplexity kv-f32 'Keep context memory in 32 bits'
+
+__llmsvc_tool_command tokenize 'Show the tokens of a text'
+__llmsvc_tool_option tokenize model 'The GGUF file' --short-option m --require-parameter --force-files
+__llmsvc_tool_option tokenize json 'As one JSON object'
+__llmsvc_tool_option tokenize no-bos 'Without the tokens that begin and end a text'
+__llmsvc_tool_option tokenize no-special 'Names of control tokens are plain text'
+
+__llmsvc_tool_command inspect 'Show what a GGUF file holds'
+__llmsvc_tool_option inspect summary 'Leave the keys and tensors out' --short-option s
+__llmsvc_tool_option inspect json 'Print the summary as one JSON object'
+
+__llmsvc_tool_command options 'List the options of the calls of the service'
+__llmsvc_tool_option options json 'As one JSON list'

@@ -176,7 +176,8 @@ llmctl_call_with_fds (GDBusConnection  *bus,
   g_dbus_connection_call_with_unix_fd_list (
     bus, SERVICE_NAME, path != NULL ? path : SERVICE_PATH, interface, method, parameters,
     reply_type != NULL ? G_VARIANT_TYPE (reply_type) : NULL,
-    llmctl_globals.must_not_start ? G_DBUS_CALL_FLAGS_NO_AUTO_START : G_DBUS_CALL_FLAGS_NONE,
+    llmctl_globals.must_not_start ? G_DBUS_CALL_FLAGS_NO_AUTO_START
+                                  : G_DBUS_CALL_FLAGS_ALLOW_INTERACTIVE_AUTHORIZATION,
     llmctl_get_timeout_ms (), NULL, cancellable, on_reply, &call);
   while (!call.is_done)
     g_main_context_iteration (context, TRUE);

@@ -1,49 +1,84 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""Runs the gdbus and busctl lines of README.md as written, on a private bus.
+"""Runs the lines of README.md for a shell as written, on a private bus.
 
-Arguments: the session.conf of the build folder and the folder of models.
+Arguments: the session.conf of the build folder, the folder of models and llmctl.
 """
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-CONF, MODELS = sys.argv[1:3]
+CONF, MODELS, LLMCTL = sys.argv[1:4]
 
 
-def read_lines():
-    """The indented blocks of the section for shells, as one script."""
+def read_section(title):
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    section = text.split("## From a shell", 1)[1].split("\n## ", 1)[0]
-    return [line[4:] for line in section.splitlines() if line.startswith("    ")]
+    return text.split(f"## From a shell, with {title}", 1)[1].split("\n## ", 1)[0]
 
 
-def main():
-    lines = read_lines()
-    with tempfile.TemporaryDirectory() as folder:
-        environment = dict(os.environ, LLMSVC_MODEL_PATH=MODELS, XDG_STATE_HOME=folder)
-        done = subprocess.run(
+def read_bus_lines():
+    """The indented blocks, as one script."""
+    return [line[4:] for line in read_section("no tool").splitlines() if line.startswith("    ")]
+
+
+def read_llmctl_lines():
+    """The fenced block, as one script."""
+    return read_section("llmctl").split("```\n")[1].splitlines()
+
+
+def run(lines):
+    """What the lines print; ends with END when none of them fails."""
+    folder = pathlib.Path(LLMCTL).resolve().parent
+    with tempfile.TemporaryDirectory() as state:
+        interfaces = pathlib.Path(state, "share/dbus-1/interfaces")
+        interfaces.mkdir(parents=True)
+        shutil.copy(ROOT / "service/bus/org.llm.Service.xml", interfaces)
+        environment = dict(os.environ, LLMSVC_MODEL_PATH=MODELS, XDG_STATE_HOME=state,
+                           XDG_DATA_DIRS=f"{state}/share:/usr/share",
+                           PATH=f"{folder}:{os.environ['PATH']}")
+        # Whoever runs this may have changed more than a small model can read.
+        script = ["git () { echo '-old'; echo '+new'; }", *lines, "echo END"]
+        return subprocess.run(
             ["dbus-run-session", f"--config-file={CONF}", "--", "sh", "-eu"],
-            input="\n".join(lines) + "\necho END\n", env=environment, text=True,
-            capture_output=True, timeout=100, check=False)
-    print(done.stdout)
-    # What each line must have printed, in order.
-    wanted = ["('", "finish-reason", "sa{sv} ", "output-tokens", "sa{sv} ", "('", "[('user', 'I want",
-              "Italian food, please.", 's "ready"', "/org/llm/Service/models/", "t ", "a{sv} ", "freed",
-              "/org/llm/Service/contexts/", "END"]
+            input="\n".join(script), env=environment, text=True, capture_output=True,
+            timeout=100, check=False)
+
+
+def find_missing(done, wanted):
+    """The first text that was not printed in its turn."""
     at = 0
     for text in wanted:
         found = done.stdout.find(text, at)
         if found < 0:
-            print(f"not printed: {text}\n{done.stderr}")
-            return 1
+            return text
         at = found + len(text)
-    n_calls = sum(line.lstrip().startswith(("gdbus", "busctl", "CONTEXT=")) for line in lines)
-    print(f"{n_calls} calls of README.md, 0 faults")
-    return 0 if done.returncode == 0 and n_calls >= 8 else 1
+    return None
+
+
+def main():
+    n_lines = 0
+    n_faults = 0
+    for lines, wanted in (
+            (read_bus_lines(),
+             ["('", "finish-reason", "sa{sv} ", "output-tokens", "sa{sv} ", "('",
+              "[('user', 'I want", "Italian food, please.", 's "ready"', "/org/llm/Service/models/",
+              "t ", "a{sv} ", "freed", "/org/llm/Service/contexts/", "END"]),
+            (read_llmctl_lines(),
+             ["notes", "llmsvc-demo-8M-Q8_0", "Memory pressure", "Generate", "tokens", "ready", "END"])):
+        done = run(lines)
+        print(done.stdout)
+        n_lines += sum(not line.startswith(" ") for line in lines)
+        missing = find_missing(done, wanted)
+        if missing is not None or done.returncode != 0:
+            print(f"not printed: {missing}\n{done.stderr}")
+            n_faults += 1
+
+    print(f"{n_lines} lines of README.md, {n_faults} faults")
+    return 0 if n_faults == 0 and n_lines >= 17 else 1
 
 
 sys.exit(main())

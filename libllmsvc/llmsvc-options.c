@@ -470,13 +470,12 @@ dup_locale (void)
   const char *locale = setlocale (LC_MESSAGES, NULL);
   const char *language = g_getenv ("LANGUAGE");
 
-  if (locale == NULL || g_str_equal (locale, "C") || g_str_equal (locale, "POSIX") ||
-      g_str_has_prefix (locale, "C."))
+  if (locale == NULL || g_str_equal (locale, "C") || g_str_equal (locale, "POSIX"))
     return NULL;
   if (language != NULL && language[0] != '\0' && language[0] != ':')
     return g_strndup (language, strcspn (language, ":"));
 
-  return g_strdup (locale);
+  return g_str_has_prefix (locale, "C.") ? NULL : g_strdup (locale);
 }
 
 static void

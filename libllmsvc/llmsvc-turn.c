@@ -36,16 +36,19 @@ ask_revision (LlmsvcContext       *context,
                      callback, user_data);
 }
 
-static LlmsvcTurn
-read_revision (LlmsvcReply *reply)
+/* FALSE when the reply is something else. */
+static gboolean
+read_revision (LlmsvcReply *reply,
+               guint64     *revision)
 {
-  LlmsvcTurn turn = { FALSE, 0 };
   g_autoptr(GVariant) value = NULL;
 
   g_variant_get (reply->body, "(v)", &value);
-  if (g_variant_is_of_type (value, G_VARIANT_TYPE_UINT64))
-    turn = (LlmsvcTurn) { TRUE, g_variant_get_uint64 (value) };
-  return turn;
+  if (!g_variant_is_of_type (value, G_VARIANT_TYPE_UINT64))
+    return FALSE;
+
+  *revision = g_variant_get_uint64 (value);
+  return TRUE;
 }
 
 /* --- judging --- */
@@ -105,7 +108,7 @@ on_revision_after (GObject      *source,
   Judging *judging = g_task_get_task_data (task);
   g_autoptr(LlmsvcReply) reply = NULL;
   g_autoptr(GError) error = NULL;
-  LlmsvcTurn after;
+  guint64 after;
   gboolean is_gone;
 
   reply = llmsvc_call_finish (result, &is_gone, &error);
@@ -130,13 +133,14 @@ on_revision_after (GObject      *source,
       return;
     }
 
-  after = read_revision (reply);
-  if (!judging->before.is_known || !after.is_known)
+  if (!read_revision (reply, &after))
     g_task_return_error (task, make_error (LLMSVC_ERROR_LOST_UNKNOWN));
-  else if (judging->before.revision == after.revision)
+  else if (judging->before.revision == after)
     g_task_return_error (task, make_error (LLMSVC_ERROR_LOST));
-  else
+  else if (judging->before.is_exact)
     g_task_return_error (task, make_error (LLMSVC_ERROR_LOST_KEPT));
+  else
+    g_task_return_error (task, make_error (LLMSVC_ERROR_LOST_UNKNOWN));
 }
 
 void
@@ -234,7 +238,7 @@ on_revision_before (GObject      *source,
   g_autoptr(LlmsvcReply) reply = llmsvc_call_finish (result, NULL, NULL);
 
   if (reply != NULL)
-    call->before = read_revision (reply);
+    call->before.is_exact = read_revision (reply, &call->before.revision);
   end_call (task);
 }
 
@@ -275,6 +279,7 @@ llmsvc_turn_call_async (LlmsvcContext       *context,
 
   call->context = g_object_ref (context);
   call->asking = g_cancellable_new ();
+  call->before.revision = llmsvc_context_get_revision (context);
   call->n_pending = 2;
   g_task_set_task_data (task, call, turn_call_free);
   if (!llmsvc_context_check_open (context, &error))

@@ -14,11 +14,12 @@
 
 G_BEGIN_DECLS
 
-/* The context before the call. */
+/* The context before the call: a revision never comes back, so that one which was read
+ * earlier still tells that nothing has changed since, if nothing has. */
 typedef struct
 {
-  gboolean is_known;
   guint64 revision;
+  gboolean is_exact;  /* read right before the call */
 } LlmsvcTurn;
 
 /* A method of @context; @arguments: (transfer floating). */

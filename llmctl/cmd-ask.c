@@ -331,7 +331,7 @@ run (int    argc,
 
 const LlmctlCommand llmctl_ask_command = {
   .name = "ask",
-  .parameters = "PROMPT|-",
+  .parameters = N_("PROMPT|-"),
   .summary = N_("Ask, and print the answer as it comes"),
   .description = N_("With “-” the prompt is read from the standard input; otherwise what comes "
                     "there is put before the prompt: git diff | llmctl ask \"One line on "

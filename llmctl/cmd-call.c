@@ -361,7 +361,7 @@ complete (LlmctlCompletion *completion,
 
 const LlmctlCommand llmctl_call_command = {
   .name = "call",
-  .parameters = "[PATH] [INTERFACE.]METHOD [ARGUMENT…]",
+  .parameters = N_("[PATH] [INTERFACE.]METHOD [ARGUMENT…]"),
   .summary = N_("Call a method of an object"),
   .description = N_("Any method that the object has; “llmctl call METHOD --help” shows its "
                     "arguments and what they mean. Text, numbers and true or false are plain "

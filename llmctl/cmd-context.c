@@ -196,7 +196,9 @@ run_show (int    argc,
     }
 
   /* Translators: the name of a conversation; messages, tokens, where it is held */
-  llmctl_output_printf (LLMCTL_STYLE_DIM, _("%s: %u messages, %u tokens, in %s\n"),
+  llmctl_output_printf (LLMCTL_STYLE_DIM,
+                        ngettext ("%s: %u message, %u tokens, in %s\n",
+                                  "%s: %u messages, %u tokens, in %s\n", messages->len),
                         get_title (context), messages->len, llmsvc_context_get_tokens (context),
                         llmsvc_context_get_residency (context));
   print_messages (messages);
@@ -205,7 +207,7 @@ run_show (int    argc,
 
 static const LlmctlCommand show_command = {
   .name = "show",
-  .parameters = "NAME",
+  .parameters = N_("NAME"),
   .summary = N_("Show what was said in a context"),
   .description = N_("--json: one object: name, tokens, revision, residency, path, messages (role, "
                     "text, extras)."),
@@ -267,7 +269,7 @@ run_new (int    argc,
 
 static const LlmctlCommand new_command = {
   .name = "new",
-  .parameters = "NAME",
+  .parameters = N_("NAME"),
   .summary = N_("Make a context that is kept"),
   .description = N_("--json: one object: name, tokens, revision, residency, path."),
   .options = new_options,
@@ -316,7 +318,7 @@ run_rm (int    argc,
 
 static const LlmctlCommand rm_command = {
   .name = "rm",
-  .parameters = "NAME…",
+  .parameters = N_("NAME…"),
   .summary = N_("Forget contexts and what was said in them"),
   .description = N_("There is no way back; “export” writes a copy before.\n"
                     "--json: one object: removed, the names."),
@@ -362,7 +364,7 @@ run_export (int    argc,
 
 static const LlmctlCommand export_command = {
   .name = "export",
-  .parameters = "NAME [FILE]",
+  .parameters = N_("NAME [FILE]"),
   .summary = N_("Write a context to a file"),
   .description = N_("Without FILE or with “-” to the standard output. The file is for its owner "
                     "only. With or without --json it is one object: format (“llmsvc-context”), "
@@ -467,7 +469,7 @@ run_import (int    argc,
 
 static const LlmctlCommand import_command = {
   .name = "import",
-  .parameters = "FILE [NAME]",
+  .parameters = N_("FILE [NAME]"),
   .summary = N_("Make a context from a file that “export” wrote"),
   .description = N_("“-” is the standard input. Without NAME it is called as it was.\n"
                     "--json: one object: name, tokens, revision, residency, path."),

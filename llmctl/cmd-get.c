@@ -158,7 +158,7 @@ complete (LlmctlCompletion *completion,
 
 const LlmctlCommand llmctl_get_command = {
   .name = "get",
-  .parameters = "[PATH] [[INTERFACE.]PROPERTY]",
+  .parameters = N_("[PATH] [[INTERFACE.]PROPERTY]"),
   .summary = N_("Print a property of an object, or all of them"),
   .description = N_("With --json the value of the property, or an object of interfaces with "
                     "their properties."),

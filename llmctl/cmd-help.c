@@ -133,7 +133,8 @@ llmctl_help_make (const LlmctlCommand *command,
     g_string_append_printf (out, _("Usage: %s COMMAND [OPTION…]\n"), full_name);
   else if (command->parameters != NULL)
     /* TRANSLATORS: %s are the name of a command and its arguments */
-    g_string_append_printf (out, _("Usage: %s [OPTION…] %s\n"), full_name, command->parameters);
+    g_string_append_printf (out, _("Usage: %s [OPTION…] %s\n"), full_name,
+                            _(command->parameters));
   else
     g_string_append_printf (out, _("Usage: %s [OPTION…]\n"), full_name);
 
@@ -211,7 +212,8 @@ describe_commands (const LlmctlCommand *const *commands)
 
       g_variant_builder_init (&dict, G_VARIANT_TYPE_VARDICT);
       llmctl_json_add_string (&dict, "name", command->name);
-      llmctl_json_add_string (&dict, "parameters", command->parameters);
+      llmctl_json_add_string (&dict, "parameters",
+                              command->parameters != NULL ? _(command->parameters) : NULL);
       llmctl_json_add_string (&dict, "summary", _(command->summary));
       if (command->description != NULL)
         llmctl_json_add_string (&dict, "description", _(command->description));
@@ -285,7 +287,7 @@ complete (LlmctlCompletion *completion,
 
 const LlmctlCommand llmctl_help_command = {
   .name = "help",
-  .parameters = "[COMMAND…]",
+  .parameters = N_("[COMMAND…]"),
   .summary = N_("Show help for a command"),
   .description = N_("With --json the whole table of commands and options is printed, from which "
                     "man pages and completions are made."),

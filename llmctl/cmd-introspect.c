@@ -423,7 +423,7 @@ complete (LlmctlCompletion *completion,
 
 const LlmctlCommand llmctl_introspect_command = {
   .name = "introspect",
-  .parameters = "[PATH] [INTERFACE[.MEMBER]]",
+  .parameters = N_("[PATH] [INTERFACE[.MEMBER]]"),
   .summary = N_("Show what an object of the service can do"),
   .description = N_("Interfaces with their methods, properties and signals, in the types of "
                     "JSON, with values and with the help of the interface file where it is "

@@ -53,10 +53,10 @@ print_size (const char  *label,
             LlmctlStyle  style)
 {
   g_autofree char *size = llmctl_format_bytes (bytes);
+  guint width = llmctl_output_get_width (label) + llmctl_output_get_width (size);
 
   llmctl_output_printf (LLMCTL_STYLE_PLAIN, "  %s", label);
-  print_spaces (llmctl_output_get_width (label) + llmctl_output_get_width (size),
-                LABEL_COLUMNS + SIZE_COLUMNS);
+  print_spaces (width, MAX (width + 1, LABEL_COLUMNS + SIZE_COLUMNS));
   llmctl_output_text (LLMCTL_STYLE_PLAIN, size);
   if (whole > 0 && isatty (STDOUT_FILENO))
     print_bar (bytes, whole, style);

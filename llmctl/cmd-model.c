@@ -272,7 +272,7 @@ complete_ids (LlmctlCompletion  *completion,
 
 static const LlmctlCommand show_command = {
   .name = "show",
-  .parameters = "[ID]",
+  .parameters = N_("[ID]"),
   .summary = N_("Show a model, or the one in use"),
   .description = N_("--json: one object: id, title, active, info."),
   .run = run_show,
@@ -312,7 +312,7 @@ run_use (int    argc,
 
 static const LlmctlCommand use_command = {
   .name = "use",
-  .parameters = "ID",
+  .parameters = N_("ID"),
   .summary = N_("Change the model, for everyone"),
   .description = N_("May ask for permission.\n"
                     "--json: one object: id."),
@@ -380,7 +380,7 @@ run_check (int    argc,
 
 static const LlmctlCommand check_command = {
   .name = "check",
-  .parameters = "FILE",
+  .parameters = N_("FILE"),
   .summary = N_("Tell whether a GGUF file could be used"),
   .description = N_("And its architecture, quantization, template, and size beside this machine's "
                     "memory. Asks llmsvc-tool, not the service; ends with 1 when the file can't "

@@ -219,7 +219,7 @@ complete (LlmctlCompletion  *completion,
 
 const LlmctlCommand llmctl_quota_command = {
   .name = "quota",
-  .parameters = "[APP] [KEY=VALUE…]",
+  .parameters = N_("[APP] [KEY=VALUE…]"),
   .summary = N_("Show or set how much applications may have"),
   .description = N_("Shows all applications, or one. With KEY=VALUE sets: contexts, tokens, calls, "
                     "disk (bytes, or such as 64M), share (0 to 1); 0 is the default of all.\n"

@@ -79,7 +79,7 @@ complete (LlmctlCompletion *completion,
 
 const LlmctlCommand llmctl_set_command = {
   .name = "set",
-  .parameters = "[PATH] [INTERFACE.]PROPERTY VALUE",
+  .parameters = N_("[PATH] [INTERFACE.]PROPERTY VALUE"),
   .summary = N_("Change a property of an object"),
   .description = N_("The value is a plain word for what is simple and JSON for the rest. Prints "
                     "nothing."),

@@ -156,7 +156,7 @@ complete (LlmctlCompletion *completion,
 
 const LlmctlCommand llmctl_tree_command = {
   .name = "tree",
-  .parameters = "[PATH]",
+  .parameters = N_("[PATH]"),
   .summary = N_("Show the objects of the service on the bus"),
   .description = N_("Every object that you may see, with its interfaces. With --json an array "
                     "of objects with “path” and “interfaces”."),

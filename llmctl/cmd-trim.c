@@ -98,7 +98,7 @@ complete (LlmctlCompletion  *completion,
 
 const LlmctlCommand llmctl_trim_command = {
   .name = "trim",
-  .parameters = "LEVEL",
+  .parameters = N_("LEVEL"),
   .summary = N_("Make the service give memory back"),
   .description = N_("Acts once as if memory were pressed that hard: low, medium or critical. Does "
                     "not start the service.\n"

@@ -21,7 +21,7 @@
 typedef struct
 {
   const char *name;
-  const char *parameters;   /* "" for none */
+  const char *parameters;   /* N_(), "" for none */
   const char *help;         /* N_() */
   /* @argument: the rest of the line, "" for none */
   void (*run) (LlmctlChat *self,
@@ -315,29 +315,50 @@ static const Command commands[] = {
   { "/quit", "", N_("end; so does Ctrl-D"), run_quit },
   { "/new", "", N_("a new conversation; a kept one stays as it is"), run_new },
   { "/reset", "", N_("the same"), run_new },
-  { "/undo", "[N]", N_("forget the last turn, or the last N"), run_undo },
+  { "/undo", N_("[N]"), N_("forget the last turn, or the last N"), run_undo },
   { "/retry", "", N_("another answer to the last question"), run_retry },
-  { "/system", "[TEXT]", N_("a new conversation with this system text, or show it"), run_system },
+  { "/system", N_("[TEXT]"), N_("a new conversation with this system text, or show it"),
+    run_system },
   { "/messages", "", N_("what was said"), run_messages },
-  { "/save", "FILE", N_("write the conversation to a file"), run_save },
-  { "/context", "[NAME]", N_("go over to a kept conversation, or list them"), run_context },
-  { "/model", "[ID]", N_("change the model for everyone, or list them"), run_model },
-  { "/set", "[KEY=VALUE]", N_("an option of the next turns, KEY= unsets it, or list them"),
+  { "/save", N_("FILE"), N_("write the conversation to a file"), run_save },
+  { "/context", N_("[NAME]"), N_("go over to a kept conversation, or list them"),
+    run_context },
+  { "/model", N_("[ID]"), N_("change the model for everyone, or list them"), run_model },
+  { "/set", N_("[KEY=VALUE]"), N_("an option of the next turns, KEY= unsets it, or list them"),
     run_set },
   { "/tokens", "", N_("how full the conversation is"), run_tokens },
   { "/multi", "", N_("type several lines; \"\"\" begins and ends them as well"), run_multi },
 };
 
+static char *
+make_usage (const Command *command)
+{
+  if (*command->parameters == '\0')
+    return g_strdup (command->name);
+
+  return g_strdup_printf ("%s %s", command->name, _(command->parameters));
+}
+
 static void
 run_help (LlmctlChat *self,
           const char *argument)
 {
+  guint columns = 0;
+
   for (gsize i = 0; i < G_N_ELEMENTS (commands); i++)
     {
-      g_autofree char *usage = g_strjoin (" ", commands[i].name, commands[i].parameters, NULL);
+      g_autofree char *usage = make_usage (&commands[i]);
 
-      llmctl_output_printf (LLMCTL_STYLE_BOLD, "  %-20s", usage);
-      llmctl_output_printf (LLMCTL_STYLE_PLAIN, " %s\n", _(commands[i].help));
+      columns = MAX (columns, llmctl_output_get_width (usage));
+    }
+
+  for (gsize i = 0; i < G_N_ELEMENTS (commands); i++)
+    {
+      g_autofree char *usage = make_usage (&commands[i]);
+      int n_spaces = (int) (columns - llmctl_output_get_width (usage)) + 2;
+
+      llmctl_output_printf (LLMCTL_STYLE_BOLD, "  %s", usage);
+      llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%*s%s\n", n_spaces, "", _(commands[i].help));
     }
   llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n",
                         _("A backslash at the end of a line goes on with the next one. Ctrl-C "

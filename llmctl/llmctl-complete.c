@@ -305,7 +305,7 @@ run (int    argc,
 
 const LlmctlCommand llmctl_complete_command = {
   .name = "complete",
-  .parameters = "-- WORD…",
+  .parameters = N_("-- WORD…"),
   .summary = N_("Print what can come next on a command line"),
   .description = N_("For the completion of shells. The words are those after “llmctl”; the last "
                     "one is being typed and may be empty. Each line is a candidate, a tab, and "

@@ -21,3 +21,17 @@ llmctl_i18n_init (void)
   bind_textdomain_codeset (GETTEXT_PACKAGE, "UTF-8");
   textdomain (GETTEXT_PACKAGE);
 }
+
+const char *
+llmctl_i18n_get_locale (void)
+{
+  const char *locale = setlocale (LC_MESSAGES, NULL);
+  const char *language;
+
+  /* As gettext: in the locale C nothing is translated, whatever LANGUAGE says. */
+  if (locale == NULL || g_str_equal (locale, "C") || g_str_equal (locale, "POSIX"))
+    return NULL;
+
+  language = g_get_language_names_with_category ("LC_MESSAGES")[0];
+  return g_str_equal (language, "C") || g_str_has_prefix (language, "C.") ? NULL : language;
+}

@@ -197,7 +197,7 @@ llmctl_member_make_usage (const char         *path,
       const LlmctlArgument *argument = g_ptr_array_index (method->in, i);
 
       if (i + 1 == method->in->len && strcmp (argument->type, "a{sv}") == 0)
-        g_string_append (words, " [KEY=VALUE…]");
+        g_string_append_printf (words, " %s", _("[KEY=VALUE…]"));
       else
         {
           g_autofree char *name = g_ascii_strup (*argument->name != '\0' ? argument->name : "arg",

@@ -95,6 +95,46 @@ llmctl_output_make_harmless (const char *text)
   return g_string_free (out, FALSE);
 }
 
+/* Whether a line may end between two characters that have no space between them: scripts
+ * with wide characters have none, but their punctuation stays with its word. */
+static gboolean
+can_break_between (gunichar before,
+                   gunichar after)
+{
+  GUnicodeType before_type = g_unichar_type (before);
+  GUnicodeType after_type = g_unichar_type (after);
+
+  if (!g_unichar_iswide (before) && !g_unichar_iswide (after))
+    return FALSE;
+  if (g_unichar_iszerowidth (after))
+    return FALSE;
+
+  return before_type != G_UNICODE_OPEN_PUNCTUATION &&
+         before_type != G_UNICODE_INITIAL_PUNCTUATION &&
+         after_type != G_UNICODE_CLOSE_PUNCTUATION &&
+         after_type != G_UNICODE_FINAL_PUNCTUATION &&
+         after_type != G_UNICODE_OTHER_PUNCTUATION;
+}
+
+/* What stays together at the beginning of @text, which is not empty: up to a space, the
+ * end, or where a line may end. */
+static char *
+take_piece (const char *text)
+{
+  const char *p = text;
+
+  while (TRUE)
+    {
+      gunichar c = g_utf8_get_char_validated (p, -1);
+      gboolean is_valid = c != (gunichar) -1 && c != (gunichar) -2;
+
+      p = is_valid ? g_utf8_next_char (p) : p + 1;
+      if (*p == '\0' || *p == ' ' ||
+          (is_valid && can_break_between (c, g_utf8_get_char_validated (p, -1))))
+        return g_strndup (text, p - text);
+    }
+}
+
 char *
 llmctl_wrap (const char *text,
              guint       indent)
@@ -105,33 +145,27 @@ llmctl_wrap (const char *text,
 
   for (gsize i = 0; lines[i] != NULL; i++)
     {
-      g_auto(GStrv) words = g_strsplit (lines[i], " ", -1);
+      const char *p = lines[i] + strspn (lines[i], " ");
+      guint n_spaces = 0;
       guint column = 0;
 
-      for (gsize j = 0; words[j] != NULL; j++)
+      while (*p != '\0')
         {
-          guint width = llmctl_output_get_width (words[j]);
+          g_autofree char *piece = take_piece (p);
+          guint width = llmctl_output_get_width (piece);
 
-          if (*words[j] == '\0')
-            continue;
-          if (column > indent && column + 1 + width > columns)
+          if (column > indent && column + n_spaces + width > columns)
             {
               g_string_append_c (out, '\n');
               column = 0;
             }
           if (column == 0)
-            {
-              for (guint k = 0; k < indent; k++)
-                g_string_append_c (out, ' ');
-              column = indent;
-            }
-          else
-            {
-              g_string_append_c (out, ' ');
-              column++;
-            }
-          g_string_append (out, words[j]);
-          column += width;
+            n_spaces = indent;
+          g_string_append_printf (out, "%*s%s", (int) n_spaces, "", piece);
+          column += n_spaces + width;
+          p += strlen (piece);
+          n_spaces = *p == ' ' ? 1 : 0;
+          p += strspn (p, " ");
         }
       g_string_append_c (out, '\n');
     }

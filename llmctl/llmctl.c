@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "llmctl/llmctl-i18n.h"
 #include "llmctl/llmctl-output.h"
 
 #define SERVICE_NAME "org.llm.Service"
@@ -151,6 +152,43 @@ convert_error (GError *error)
   return g_error_new_literal (LLMSVC_ERROR, (int) code, owned->message);
 }
 
+/* The service answers in the language that the options of a call name. (transfer floating)
+ * (nullable): @parameters, with the language in the options that they end with. */
+static GVariant *
+add_locale (const char *interface,
+            GVariant   *parameters)
+{
+  g_autoptr(GVariant) owned = NULL;
+  g_autoptr(GVariant) options = NULL;
+  g_autoptr(GVariantDict) dict = NULL;
+  g_autofree GVariant **children = NULL;
+  const char *locale = llmctl_i18n_get_locale ();
+  GVariant *changed;
+  gsize n_children;
+
+  if (parameters == NULL || locale == NULL || !g_str_has_prefix (interface, SERVICE_NAME))
+    return parameters;
+  n_children = g_variant_n_children (parameters);
+  if (n_children == 0)
+    return parameters;
+  options = g_variant_get_child_value (parameters, n_children - 1);
+  if (!g_variant_is_of_type (options, G_VARIANT_TYPE_VARDICT))
+    return parameters;
+
+  owned = g_variant_ref_sink (parameters);
+  dict = g_variant_dict_new (options);
+  if (!g_variant_dict_contains (dict, "locale"))
+    g_variant_dict_insert (dict, "locale", "s", locale);
+  children = g_new (GVariant *, n_children);
+  for (gsize i = 0; i + 1 < n_children; i++)
+    children[i] = g_variant_get_child_value (parameters, i);
+  children[n_children - 1] = g_variant_ref_sink (g_variant_dict_end (dict));
+  changed = g_variant_new_tuple (children, n_children);
+  for (gsize i = 0; i < n_children; i++)
+    g_variant_unref (children[i]);
+  return changed;
+}
+
 GVariant *
 llmctl_call_with_fds (GDBusConnection  *bus,
                       const char       *path,
@@ -174,7 +212,8 @@ llmctl_call_with_fds (GDBusConnection  *bus,
   g_source_attach (interrupt, context);
 
   g_dbus_connection_call_with_unix_fd_list (
-    bus, SERVICE_NAME, path != NULL ? path : SERVICE_PATH, interface, method, parameters,
+    bus, SERVICE_NAME, path != NULL ? path : SERVICE_PATH, interface, method,
+    add_locale (interface, parameters),
     reply_type != NULL ? G_VARIANT_TYPE (reply_type) : NULL,
     llmctl_globals.must_not_start ? G_DBUS_CALL_FLAGS_NO_AUTO_START
                                   : G_DBUS_CALL_FLAGS_ALLOW_INTERACTIVE_AUTHORIZATION,
@@ -304,6 +343,9 @@ llmctl_fail (GError *error)
     return LLMCTL_EXIT_INTERRUPTED;
 
   converted = convert_error (g_error_copy (error));
+  /* What is wrong with stdout is said, where it is to be said at all, at the end. */
+  if (!llmctl_output_flush ())
+    return get_status (converted->code);
   llmctl_complain ("%s", converted->message);
   if (g_error_matches (converted, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AVAILABLE))
     llmctl_complain ("%s", get_start_advice ());

@@ -484,6 +484,33 @@ test_wrap (void)
   g_assert_cmpuint (strcspn (wrapped, "\n"), ==, 200);
 }
 
+/* Chinese has no spaces: a line ends anywhere but before punctuation. */
+static void
+test_wrap_wide (void)
+{
+  guint columns = llmctl_output_get_columns ();
+  GString *text = g_string_new (NULL);
+  g_autofree char *wrapped = NULL;
+  g_auto(GStrv) lines = NULL;
+  g_autofree char *joined = NULL;
+
+  for (guint i = 0; i < 200; i++)
+    g_string_append (text, "“语”，");
+  wrapped = llmctl_wrap (text->str, 0);
+  lines = g_strsplit (wrapped, "\n", -1);
+  joined = g_strjoinv ("", lines);
+  g_assert_cmpstr (joined, ==, text->str);
+  g_assert_cmpuint (g_strv_length (lines), >, 2);
+  for (guint i = 0; *lines[i] != '\0'; i++)
+    {
+      g_assert_true (g_str_has_prefix (lines[i], "“"));
+      g_assert_true (g_str_has_suffix (lines[i], "，"));
+      g_assert_cmpuint (llmctl_output_get_width (lines[i]), <=, columns);
+    }
+  g_assert_cmpuint (llmctl_output_get_width (lines[0]), >, columns - 6);
+  g_string_free (text, TRUE);
+}
+
 static void
 test_suggest (void)
 {
@@ -515,6 +542,7 @@ main (int   argc,
   g_test_add_func ("/damaged-xml", test_damaged_xml);
   g_test_add_func ("/harmless", test_harmless);
   g_test_add_func ("/wrap", test_wrap);
+  g_test_add_func ("/wrap-wide", test_wrap_wide);
   g_test_add_func ("/suggest", test_suggest);
 
   return g_test_run ();

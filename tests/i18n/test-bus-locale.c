@@ -40,10 +40,12 @@ assert_message (const GError *error,
 static GVariant *
 parse_options (const char *text)
 {
-  GVariant *options = g_variant_parse (G_VARIANT_TYPE_VARDICT, text, NULL, NULL, NULL);
+  g_autoptr(GVariant) options = g_variant_parse (G_VARIANT_TYPE_VARDICT, text, NULL, NULL, NULL);
+  g_autoptr(GVariantDict) dict = NULL;
 
   g_assert_nonnull (options);
-  return options;
+  dict = g_variant_dict_new (options);
+  return g_variant_dict_end (dict);
 }
 
 /* Complete with an option out of range and @more. */

@@ -8,11 +8,10 @@
 
 #include "bench.h"
 
-#include <glib/gstdio.h>
-#include <signal.h>
 #include <string.h>
 
 #include "common/llmsvc-names.h"
+#include "support/llm-test-folder.h"
 
 #define MAX_WORDS 12
 
@@ -100,35 +99,6 @@ start_service (GDBusConnection *connection)
   return pid;
 }
 
-/* It is the bus's child and not ours, so all there is to wait for is its absence. */
-static void
-stop_service (guint pid)
-{
-  if (pid <= 1)
-    return;
-  kill ((pid_t) pid, SIGTERM);
-  for (guint i = 0; i < 500 && kill ((pid_t) pid, 0) == 0; i++)
-    g_usleep (10000);
-}
-
-static void
-remove_folder (const char *path)
-{
-  g_autoptr(GDir) dir = g_dir_open (path, 0, NULL);
-  const char *name;
-
-  while (dir != NULL && (name = g_dir_read_name (dir)) != NULL)
-    {
-      g_autofree char *child = g_build_filename (path, name, NULL);
-
-      if (g_file_test (child, G_FILE_TEST_IS_DIR) && !g_file_test (child, G_FILE_TEST_IS_SYMLINK))
-        remove_folder (child);
-      else
-        g_unlink (child);
-    }
-  g_rmdir (path);
-}
-
 static void
 measure (GPtrArray *figures)
 {
@@ -178,9 +148,7 @@ bench_cli (int    argc,
   if (opt_gdbus == NULL)
     opt_gdbus = g_find_program_in_path ("gdbus");
 
-  folder = g_dir_make_tmp ("llmsvc-bench-XXXXXX", &error);
-  if (folder == NULL)
-    g_error ("%s", error->message);
+  folder = llm_test_folder_new ();
   service = g_build_filename (folder, LLMSVC_BUS_NAME ".service", NULL);
   text = g_strdup_printf ("[D-BUS Service]\nName=" LLMSVC_BUS_NAME
                           "\nExec=%s --session --model %s --state-dir %s/state\n",
@@ -199,10 +167,10 @@ bench_cli (int    argc,
 
   pid = start_service (connection);
   measure (figures);
-  stop_service (pid);
+  bench_stop_service (pid);
   g_dbus_connection_close_sync (connection, NULL, NULL);
   g_test_dbus_down (dbus);
-  remove_folder (folder);
+  llm_test_folder_remove (folder);
   bench_print (figures, opt_json);
   return 0;
 }

@@ -9,8 +9,6 @@
 #include "bench.h"
 
 #include <fcntl.h>
-#include <glib/gstdio.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -20,6 +18,7 @@
 #include "common/llmsvc-names.h"
 #include "engine/llm-buffer-sink.h"
 #include "engine/llm-engine.h"
+#include "support/llm-test-folder.h"
 
 #define PROMPT "I want a restaurant in San Jose."
 
@@ -92,7 +91,7 @@ bus_new (void)
   g_autofree char *text = NULL;
   g_autoptr(GError) error = NULL;
 
-  bus->folder = g_dir_make_tmp ("llmsvc-bench-XXXXXX", NULL);
+  bus->folder = llm_test_folder_new ();
   service = g_build_filename (bus->folder, LLMSVC_BUS_NAME ".service", NULL);
   text = g_strdup_printf ("[D-BUS Service]\nName=" LLMSVC_BUS_NAME "\nExec=%s --model %s --state-dir %s/state\n",
                           opt_daemon, opt_model, bus->folder);
@@ -115,12 +114,12 @@ bus_new (void)
 static void
 bus_free (Bus *bus)
 {
-  if (bus->daemon_pid > 1)
-    kill (bus->daemon_pid, SIGTERM);
+  bench_stop_service (bus->daemon_pid);
   g_dbus_connection_close_sync (bus->connection, NULL, NULL);
   g_object_unref (bus->connection);
   g_test_dbus_down (bus->dbus);
   g_object_unref (bus->dbus);
+  llm_test_folder_remove (bus->folder);
   g_free (bus->folder);
   g_free (bus);
 }

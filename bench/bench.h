@@ -32,6 +32,10 @@ double       bench_figure_median (BenchFigure *self);
 void         bench_print         (GPtrArray  *figures,
                                   gboolean    as_json);
 
+/* Ends a service that a bus has started, and waits until it is gone: it is the bus's
+ * child and not ours. 0: none. */
+void         bench_stop_service  (guint       pid);
+
 int          bench_service       (int         argc,
                                   char      **argv);
 int          bench_cli           (int         argc,

@@ -9,6 +9,7 @@
 
 #include "bus/llm-bus-bouncer.h"
 #include "bus/llm-bus-caller.h"
+#include "bus/llm-bus-contexts.h"
 #include "common/llmsvc-error-private.h"
 #include "common/llmsvc-names.h"
 #include "engine/llm-buffer-sink.h"
@@ -45,13 +46,16 @@ llm_bus_call_unref (LlmBusCall *self)
 }
 
 /* What a call has made for a connection that left meanwhile ends now: the engine
- * was told of the leaving before it knew of the thing. */
+ * and the holders of contexts were told of the leaving before they knew of it. */
 static void
 drop_for_gone_caller (LlmBusCall *self)
 {
-  if (self->caller != NULL &&
-      !llm_bus_callers_is_present (self->bus->callers, self->caller->connection))
-    llm_engine_caller_gone (self->bus->engine, self->caller->connection);
+  if (self->caller == NULL ||
+      llm_bus_callers_is_present (self->bus->callers, self->caller->connection))
+    return;
+
+  llm_bus_contexts_forget_holder (self->bus->contexts, self->caller->connection);
+  llm_engine_caller_gone (self->bus->engine, self->caller->connection);
 }
 
 void

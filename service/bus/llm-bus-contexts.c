@@ -203,7 +203,6 @@ handle_generate (LlmBusCall *call)
 {
   g_autoptr(GVariant) messages = g_variant_get_child_value (call->arguments, 0);
   g_autoptr(LlmSink) sink = NULL;
-  g_autofree char *owner = NULL;
   GError *error = NULL;
   gboolean is_text;
 
@@ -223,9 +222,9 @@ handle_generate (LlmBusCall *call)
 
   is_text = g_str_equal (llm_call_options_get_string (call->options, LLMSVC_OPTION_STREAM, "jsonl"),
                          "text");
-  owner = g_strdup_printf ("%u/%s", call->caller->uid, call->caller->app_id);
-  sink = llm_bus_stream_new (owner, is_text, call->bus->translator, llm_bus_call_get_locale (call),
-                             call->bus->stall_timeout_s, &call->fd, &error);
+  sink = llm_bus_stream_new (call->caller, is_text, call->bus->translator,
+                             llm_bus_call_get_locale (call), call->bus->stall_timeout_s, &call->fd,
+                             &error);
   if (sink == NULL)
     {
       llm_bus_call_return_error (call, error);

@@ -21,7 +21,7 @@ struct _LlmBusStream
 {
   GObject parent_instance;
 
-  char *owner;
+  LlmCaller *owner;              /* (owned) */
   LlmBusTranslator *translator;  /* (owned) (nullable) */
   char *locale;                  /* (nullable) */
   int fd;               /* the writing end, -1 when it is closed */
@@ -35,8 +35,8 @@ struct _LlmBusStream
 };
 
 /* (element-type LlmBusStream) (unowned): finished with something pending, the
- * oldest first. Descriptors are few, so an owner may not fill them with answers
- * that nobody reads. */
+ * oldest first. Descriptors are few, so nobody may fill them with answers that
+ * nobody reads. */
 static GQueue lingering = G_QUEUE_INIT;
 
 static void llm_bus_stream_iface_init (LlmSinkInterface *iface);
@@ -189,19 +189,32 @@ write_failure (LlmBusStream *self,
 }
 
 static void
-make_room_to_linger (const char *owner)
+make_room_to_linger (LlmCaller *owner)
 {
+  LlmBusStream *oldest_of_app = NULL;
+  LlmBusStream *oldest_of_user = NULL;
   g_autoptr(LlmBusStream) oldest = NULL;
-  guint n = 0;
+  guint n_of_app = 0, n_of_user = 0;
 
   for (GList *l = lingering.tail; l != NULL; l = l->prev)
-    if (g_str_equal (LLM_BUS_STREAM (l->data)->owner, owner))
-      {
-        g_set_object (&oldest, l->data);
-        n++;
-      }
+    {
+      LlmBusStream *stream = l->data;
 
-  if (n >= LLM_BUS_STREAM_MAX_LINGERING)
+      if (stream->owner->uid != owner->uid)
+        continue;
+      oldest_of_user = stream;
+      n_of_user++;
+      if (!llm_caller_same_app (stream->owner, owner))
+        continue;
+      oldest_of_app = stream;
+      n_of_app++;
+    }
+
+  if (n_of_app >= LLM_BUS_STREAM_MAX_LINGERING)
+    oldest = g_object_ref (oldest_of_app);
+  else if (n_of_user >= LLM_BUS_STREAM_MAX_USER_LINGERING)
+    oldest = g_object_ref (oldest_of_user);
+  if (oldest != NULL)
     close_pipe (oldest);
 }
 
@@ -244,7 +257,7 @@ llm_bus_stream_finalize (GObject *object)
 
   close_pipe (self);
   g_string_free (self->pending, TRUE);
-  g_free (self->owner);
+  llm_caller_unref (self->owner);
   g_free (self->locale);
   g_clear_pointer (&self->translator, llm_bus_translator_unref);
 
@@ -274,7 +287,7 @@ llm_bus_stream_init (LlmBusStream *self)
 /* g_unix_open_pipe() of GLib 2.74 does not take O_CLOEXEC, pipe2() does. The
  * reading end blocks unless its reader wants otherwise. */
 LlmSink *
-llm_bus_stream_new (const char        *owner,
+llm_bus_stream_new (LlmCaller         *owner,
                     gboolean           is_text,
                     LlmBusTranslator  *translator,
                     const char        *locale,
@@ -298,7 +311,7 @@ llm_bus_stream_new (const char        *owner,
 
   self = g_object_new (LLM_TYPE_BUS_STREAM, NULL);
   self->fd = fds[1];
-  self->owner = g_strdup (owner);
+  self->owner = llm_caller_ref (owner);
   self->is_text = is_text;
   self->translator = translator != NULL ? llm_bus_translator_ref (translator) : NULL;
   self->locale = g_strdup (locale);

@@ -61,6 +61,10 @@ llm_bus_unref (LlmBus *self)
   g_rc_box_release_full (self, clear_bus);
 }
 
+static void on_resolved (LlmCaller    *caller,
+                         const GError *error,
+                         gpointer      data);
+
 static void
 on_index_read (GObject      *source,
                GAsyncResult *result,
@@ -78,7 +82,10 @@ on_index_read (GObject      *source,
     }
 
   identify->bus->has_index = TRUE;
-  identify->found (identify->caller, NULL, identify->data);
+  /* it may have left meanwhile: nothing may be made or held for it any more */
+  llm_bus_callers_resolve (identify->bus->callers, identify->caller->connection, on_resolved,
+                           identify);
+  (void) g_steal_pointer (&identify);
 }
 
 /* Listing contexts waits for the index of them; what it lists is of no use here. */

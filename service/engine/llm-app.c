@@ -28,6 +28,15 @@ llm_app_make_key (guint32     uid,
 }
 
 gboolean
+llm_app_is_needed (const LlmApp *self)
+{
+  const LlmQuota *quota = &self->quota;
+
+  return self->n_calls > 0 || self->n_contexts > 0 || quota->contexts > 0 || quota->tokens > 0 ||
+         quota->calls > 0 || quota->disk > 0 || quota->share > 0;
+}
+
+gboolean
 llm_quota_set (LlmQuota   *quota,
                const char *key,
                double      value)

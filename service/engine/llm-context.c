@@ -424,7 +424,7 @@ llm_context_end (LlmContext *self,
   self->is_closed = TRUE;
   if (self->engine->executor != NULL)
     llm_executor_drop_session (self->engine->executor, self->session);
-  g_hash_table_remove (self->engine->contexts, self->id);
+  llm_engine_remove_context (self->engine, self);
   g_signal_emit (self, signals[CLOSED], 0, reason);
 }
 

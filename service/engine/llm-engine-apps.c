@@ -11,8 +11,39 @@
 /* Calls of all applications together that may wait or run. */
 #define MAX_CALLS 1000
 
+/* Applications to remember of which there is nothing but what they once did. */
+#define MAX_UNNEEDED_APPS 256
+
 /* A caller that could not be identified gets this part of every quota. */
 #define UNKNOWN_DIVISOR 4
+
+/* Makes room for another application, unless few are there: whoever registers under ever
+ * new names must not fill the table. */
+static void
+forget_unneeded_app (LlmEngine *self)
+{
+  GHashTableIter iter;
+  LlmApp *app;
+  LlmApp *oldest = NULL;
+  const char *key;
+  const char *oldest_key = NULL;
+  guint n_unneeded = 0;
+
+  g_hash_table_iter_init (&iter, self->apps);
+  while (g_hash_table_iter_next (&iter, (gpointer *) &key, (gpointer *) &app))
+    {
+      if (llm_app_is_needed (app))
+        continue;
+      n_unneeded++;
+      if (oldest == NULL || app->looked_up < oldest->looked_up)
+        {
+          oldest = app;
+          oldest_key = key;
+        }
+    }
+  if (n_unneeded >= MAX_UNNEEDED_APPS)
+    g_hash_table_remove (self->apps, oldest_key);
+}
 
 LlmApp *
 llm_engine_get_app (LlmEngine  *self,
@@ -24,10 +55,36 @@ llm_engine_get_app (LlmEngine  *self,
 
   if (app == NULL)
     {
+      if (g_hash_table_size (self->apps) >= MAX_UNNEEDED_APPS)
+        forget_unneeded_app (self);
       app = llm_app_new (uid, app_id);
       g_hash_table_insert (self->apps, g_steal_pointer (&key), app);
     }
+  app->looked_up = ++self->n_app_lookups;
   return app;
+}
+
+void
+llm_engine_add_context (LlmEngine  *self,
+                        LlmContext *context)
+{
+  g_assert (!g_hash_table_contains (self->contexts, context->id));
+  g_hash_table_insert (self->contexts, context->id, g_object_ref (context));
+  llm_engine_get_app (self, context->uid, context->app_id)->n_contexts++;
+}
+
+void
+llm_engine_remove_context (LlmEngine  *self,
+                           LlmContext *context)
+{
+  LlmApp *app;
+
+  if (!g_hash_table_contains (self->contexts, context->id))
+    return;
+  app = llm_engine_get_app (self, context->uid, context->app_id);
+  g_assert (app->n_contexts > 0);
+  app->n_contexts--;
+  g_hash_table_remove (self->contexts, context->id);
 }
 
 #define EFFECTIVE(self, app, field) \
@@ -36,7 +93,6 @@ llm_engine_get_app (LlmEngine  *self,
 static void
 sum_contexts (LlmEngine *self,
               LlmApp    *app,
-              guint     *n_contexts,
               guint64   *tokens,
               guint64   *memory,
               guint64   *disk)
@@ -44,13 +100,11 @@ sum_contexts (LlmEngine *self,
   GHashTableIter iter;
   LlmContext *context;
 
-  *n_contexts = 0;
   *tokens = *memory = *disk = 0;
   g_hash_table_iter_init (&iter, self->contexts);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &context))
     if (context->uid == app->uid && g_str_equal (context->app_id, app->app_id))
       {
-        (*n_contexts)++;
         *tokens += llm_context_get_tokens (context);
         *memory += context->session_bytes;
         *disk += llm_context_is_named (context) ? llm_context_get_bytes (context) : 0;
@@ -91,16 +145,14 @@ llm_engine_admit_context (LlmEngine *self,
 {
   LlmApp *app = llm_engine_get_app (self, caller->uid, caller->app_id);
   guint limit = EFFECTIVE (self, app, contexts);
-  guint64 tokens, memory, disk;
-  guint n_contexts;
 
   if (!caller->is_known)
     limit = MAX (1, limit / UNKNOWN_DIVISOR);
-  sum_contexts (self, app, &n_contexts, &tokens, &memory, &disk);
-  if (n_contexts < limit)
+  if (app->n_contexts < limit)
     return TRUE;
   g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_QUOTA_EXCEEDED,
-               "This application has %u contexts and may have %u; close one", n_contexts, limit);
+               "This application has %u contexts and may have %u; close one", app->n_contexts,
+               limit);
   return FALSE;
 }
 
@@ -115,9 +167,8 @@ llm_engine_admit_tokens (LlmEngine  *self,
   guint64 limit = EFFECTIVE (self, app, tokens);
   guint64 disk_limit = EFFECTIVE (self, app, disk);
   guint64 tokens, memory, disk;
-  guint n_contexts;
 
-  sum_contexts (self, app, &n_contexts, &tokens, &memory, &disk);
+  sum_contexts (self, app, &tokens, &memory, &disk);
   if (limit > 0 && tokens + n > limit)
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_QUOTA_EXCEEDED,
@@ -143,20 +194,7 @@ llm_engine_list_apps (LlmEngine *self,
 {
   GVariantBuilder builder;
   GHashTableIter iter;
-  LlmContext *context;
   LlmApp *app;
-  g_autoptr(GPtrArray) contexts = g_ptr_array_new ();
-
-  /* Applications that have only stored contexts are applications too; looking
-   * them up adds them, so not while iterating over apps. */
-  g_hash_table_iter_init (&iter, self->contexts);
-  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &context))
-    g_ptr_array_add (contexts, context);
-  for (guint i = 0; i < contexts->len; i++)
-    {
-      context = g_ptr_array_index (contexts, i);
-      llm_engine_get_app (self, context->uid, context->app_id);
-    }
 
   g_variant_builder_init (&builder, G_VARIANT_TYPE ("aa{sv}"));
   g_hash_table_iter_init (&iter, self->apps);
@@ -164,17 +202,16 @@ llm_engine_list_apps (LlmEngine *self,
     {
       GVariantDict dict;
       guint64 tokens, memory, disk;
-      guint n_contexts;
 
       if (!all_users && app->uid != uid)
         continue;
-      sum_contexts (self, app, &n_contexts, &tokens, &memory, &disk);
+      sum_contexts (self, app, &tokens, &memory, &disk);
       g_variant_dict_init (&dict, NULL);
       g_variant_dict_insert (&dict, "app-id", "s", app->app_id);
       g_variant_dict_insert (&dict, "uid", "u", app->uid);
       g_variant_dict_insert (&dict, "kind", "s",
                              app->is_sandboxed ? "sandboxed" : *app->app_id ? "host" : "unidentified");
-      g_variant_dict_insert (&dict, "contexts", "u", n_contexts);
+      g_variant_dict_insert (&dict, "contexts", "u", app->n_contexts);
       g_variant_dict_insert (&dict, "tokens", "t", tokens);
       g_variant_dict_insert (&dict, "memory", "t", memory);
       g_variant_dict_insert (&dict, "disk", "t", disk);

@@ -68,19 +68,12 @@ find_named (LlmEngine  *self,
 /* --- create and fork --- */
 
 static void
-add_context (LlmEngine  *self,
-             LlmContext *context)
-{
-  g_hash_table_insert (self->contexts, context->id, g_object_ref (context));
-}
-
-static void
 return_new_context (GTask *task)
 {
   Call *call = g_task_get_task_data (task);
   LlmContext *context = call->context;
 
-  add_context (context->engine, context);
+  llm_engine_add_context (context->engine, context);
   llm_context_count (context);
   if (call->source != NULL && !call->source->is_busy)
     llm_executor_fork_session (context->engine->executor, call->source->session, context->session);

@@ -74,6 +74,7 @@ struct _LlmEngine
   GHashTable *generations;      /* (element-type utf8 LlmGeneration) (owned) */
   GQueue ended;                 /* (element-type LlmGeneration) (owned): the last ones, newest first */
   GHashTable *apps;             /* (element-type utf8 LlmApp) (owned) */
+  guint64 n_app_lookups;        /* so far: which of apps was asked for last */
   LlmQuota default_quota;
   guint64 last_session;
   guint n_jobs;                 /* at the executor */
@@ -145,9 +146,17 @@ void      llm_engine_memory_job_ended (LlmEngine          *self);
 void      llm_engine_add_reclaimers   (LlmEngine          *self);
 
 /* llm-engine-apps.c */
+/* Never NULL; good until the next application is asked for, and as long as it is needed.
+ * Of those that are not, only the last few hundred are remembered: callers choose their
+ * names. */
 LlmApp   *llm_engine_get_app          (LlmEngine          *self,
                                        guint32             uid,
                                        const char         *app_id);
+/* The table of contexts: what is in it, the applications know of. */
+void      llm_engine_add_context      (LlmEngine          *self,
+                                       LlmContext         *context);
+void      llm_engine_remove_context   (LlmEngine          *self,
+                                       LlmContext         *context);
 /* Whether the application may begin another call. */
 gboolean  llm_engine_admit_call       (LlmEngine          *self,
                                        LlmCaller          *caller,

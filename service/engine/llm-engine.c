@@ -17,7 +17,7 @@ static void
 add_stored_context (LlmEngine              *self,
                     const LlmStoredContext *stored)
 {
-  LlmContext *context = llm_context_new (self, stored->uid, stored->app, stored->id);
+  g_autoptr(LlmContext) context = llm_context_new (self, stored->uid, stored->app, stored->id);
 
   g_free (context->name);
   context->name = g_strdup (stored->name);
@@ -29,7 +29,7 @@ add_stored_context (LlmEngine              *self,
   context->slo = g_strdup (stored->slo);
   context->stored_tokens = stored->n_tokens;
   context->stored_bytes = stored->bytes;
-  g_hash_table_insert (self->contexts, context->id, context);
+  llm_engine_add_context (self, context);
 }
 
 static void

@@ -7,6 +7,8 @@
 #include <gio/gio.h>
 #include <glib/gstdio.h>
 
+#include "support/llm-test-folder.h"
+
 static void
 test_sums (void)
 {
@@ -58,7 +60,7 @@ write_meminfo (const char *root,
 static void
 test_meminfo (void)
 {
-  g_autofree char *root = g_dir_make_tmp ("llm-test-XXXXXX", NULL);
+  g_autofree char *root = llm_test_folder_new ();
   g_autoptr(GError) error = NULL;
   guint64 total, available;
 
@@ -78,6 +80,7 @@ test_meminfo (void)
   g_assert_true (llm_sysinfo_read_meminfo (NULL, &total, &available, NULL));
   g_assert_cmpuint (available, <=, total);
   g_assert_cmpuint (llm_sysinfo_read_resident (NULL), >, 0);
+  llm_test_folder_remove (root);
 }
 
 int

@@ -4,10 +4,12 @@
 
 #include <errno.h>
 #include <gio/gunixfdlist.h>
-#include <glib/gstdio.h>
 #include <signal.h>
 #include <string.h>
 #include <unistd.h>
+
+#include "support/llm-test-bus.h"
+#include "support/llm-test-folder.h"
 
 #define WAIT_STEP_US 2000
 #define WAIT_MAX_US (60 * G_USEC_PER_SEC)
@@ -19,19 +21,6 @@ struct _BusRig
   GDBusConnection *own;  /* for questions to the bus; never calls the daemon */
 };
 
-/* The bus of the rig in use, for a test that fails: the daemon ends with its bus,
- * and whoever waits for the test's output waits for both. */
-static volatile sig_atomic_t bus_pid;
-
-static void
-on_abort (int number)
-{
-  if (bus_pid != 0)
-    kill (bus_pid, SIGTERM);
-  signal (SIGABRT, SIG_DFL);
-  raise (SIGABRT);
-}
-
 static void
 write_file (const char *folder,
             const char *name,
@@ -42,40 +31,6 @@ write_file (const char *folder,
 
   g_file_set_contents (path, content, -1, &error);
   g_assert_no_error (error);
-}
-
-static void
-remove_folder (const char *path)
-{
-  g_autoptr(GDir) dir = g_dir_open (path, 0, NULL);
-  const char *name;
-
-  while (dir != NULL && (name = g_dir_read_name (dir)) != NULL)
-    {
-      g_autofree char *child = g_build_filename (path, name, NULL);
-
-      if (g_file_test (child, G_FILE_TEST_IS_DIR) && !g_file_test (child, G_FILE_TEST_IS_SYMLINK))
-        remove_folder (child);
-      else
-        g_unlink (child);
-    }
-  g_rmdir (path);
-}
-
-static int
-get_owner_pid (BusRig     *self,
-               const char *name)
-{
-  g_autoptr(GVariant) reply = NULL;
-  guint32 pid = 0;
-
-  reply = g_dbus_connection_call_sync (self->own, "org.freedesktop.DBus", "/org/freedesktop/DBus",
-                                       "org.freedesktop.DBus", "GetConnectionUnixProcessID",
-                                       g_variant_new ("(s)", name), G_VARIANT_TYPE ("(u)"),
-                                       G_DBUS_CALL_FLAGS_NONE, BUS_RIG_TIMEOUT_MS, NULL, NULL);
-  if (reply != NULL)
-    g_variant_get (reply, "(u)", &pid);
-  return (int) pid;
 }
 
 /* The bus tells those it starts its address, which is the system's as well then. */
@@ -91,14 +46,12 @@ new_rig (const char *model,
   BusRig *self = g_new0 (BusRig, 1);
   g_autofree char *service = NULL;
   g_autofree char *default_model = NULL;
-  g_autoptr(GError) error = NULL;
 
   g_assert_nonnull (g_getenv ("LLM_DAEMON"));
   g_assert_nonnull (g_getenv ("LLM_MODEL_DIR"));
   default_model = g_build_filename (g_getenv ("LLM_MODEL_DIR"), "llmsvc-demo-8M-Q8_0.gguf", NULL);
 
-  self->folder = g_dir_make_tmp ("llmsvc-test-XXXXXX", &error);
-  g_assert_no_error (error);
+  self->folder = llm_test_folder_new ();
 
   service = g_strdup_printf (
     "[D-BUS Service]\nName=" LLMSVC_BUS_NAME "\n"
@@ -114,10 +67,8 @@ new_rig (const char *model,
   g_setenv ("G_DEBUG", "fatal-criticals", TRUE);
   self->bus = g_test_dbus_new (G_TEST_DBUS_NONE);
   g_test_dbus_add_service_dir (self->bus, self->folder);
-  g_test_dbus_up (self->bus);
+  llm_test_bus_up (self->bus);
   self->own = bus_rig_connect (self);
-  bus_pid = get_owner_pid (self, "org.freedesktop.DBus");
-  signal (SIGABRT, on_abort);
   return self;
 }
 
@@ -146,11 +97,10 @@ void
 bus_rig_free (BusRig *self)
 {
   bus_rig_end_daemon (self, SIGTERM);
-  bus_pid = 0;
   g_object_unref (self->own);
-  g_test_dbus_down (self->bus);
+  llm_test_bus_down (self->bus);
   g_object_unref (self->bus);
-  remove_folder (self->folder);
+  llm_test_folder_remove (self->folder);
   g_free (self->folder);
   g_free (self);
 }
@@ -170,15 +120,7 @@ bus_rig_get_address (BusRig *self)
 GDBusConnection *
 bus_rig_connect (BusRig *self)
 {
-  g_autoptr(GError) error = NULL;
-  GDBusConnection *connection;
-
-  connection = g_dbus_connection_new_for_address_sync (
-    g_test_dbus_get_bus_address (self->bus),
-    G_DBUS_CONNECTION_FLAGS_AUTHENTICATION_CLIENT | G_DBUS_CONNECTION_FLAGS_MESSAGE_BUS_CONNECTION,
-    NULL, NULL, &error);
-  g_assert_no_error (error);
-  return connection;
+  return llm_test_bus_connect (self->bus);
 }
 
 GDBusConnection *
@@ -196,7 +138,7 @@ bus_rig_connect_app (BusRig     *self,
 int
 bus_rig_get_pid (BusRig *self)
 {
-  return get_owner_pid (self, LLMSVC_BUS_NAME);
+  return llm_test_bus_get_owner (self->own, LLMSVC_BUS_NAME);
 }
 
 static gboolean

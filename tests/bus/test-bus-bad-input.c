@@ -6,12 +6,12 @@
  */
 
 #include <gio/gio.h>
-#include <glib/gstdio.h>
 #include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "bus-rig.h"
+#include "support/llm-test-folder.h"
 
 #define CONTEXT "CONTEXT"
 #define EMPTY "EMPTY"
@@ -446,7 +446,7 @@ test_empty_prompt (void)
   place += strlen (key) + 4;
   g_assert_cmpint (*place, ==, 1);
   *place = 0;
-  folder = g_dir_make_tmp ("llmsvc-model-XXXXXX", NULL);
+  folder = llm_test_folder_new ();
   path = g_build_filename (folder, "no-bos.gguf", NULL);
   g_assert_true (g_file_set_contents (path, bytes, (gssize) length, NULL));
 
@@ -461,8 +461,7 @@ test_empty_prompt (void)
                         g_variant_new ("(s@a{sv})", "a",
                                        bus_options ("{'raw': <true>, 'max-tokens': <2>}")));
 
-  g_unlink (path);
-  g_rmdir (folder);
+  llm_test_folder_remove (folder);
 }
 
 /* --- the document --- */

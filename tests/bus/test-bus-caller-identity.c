@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "bus/llm-bus-identity.h"
+#include "support/llm-test-folder.h"
 
 typedef struct
 {
@@ -31,10 +32,7 @@ static void
 set_up (Fixture      *fixture,
         gconstpointer data)
 {
-  g_autoptr(GError) error = NULL;
-
-  fixture->root = g_dir_make_tmp ("llmsvc-proc-XXXXXX", &error);
-  g_assert_no_error (error);
+  fixture->root = llm_test_folder_new ();
   fixture->desktop_folder = g_build_filename (fixture->root, "applications", NULL);
   fixture->folders[0] = "/nonexistent/applications";
   fixture->folders[1] = fixture->desktop_folder;
@@ -43,25 +41,10 @@ set_up (Fixture      *fixture,
 }
 
 static void
-remove_file (const char *folder,
-             const char *name)
-{
-  g_autofree char *path = g_build_filename (folder, name, NULL);
-
-  g_remove (path);
-}
-
-static void
 tear_down (Fixture      *fixture,
            gconstpointer data)
 {
-  remove_file (fixture->root, "42/stat");
-  remove_file (fixture->root, "42/cgroup");
-  remove_file (fixture->root, "42");
-  remove_file (fixture->desktop_folder, "org.gnome.TextEditor.desktop");
-  remove_file (fixture->desktop_folder, "my-notes.desktop");
-  g_rmdir (fixture->desktop_folder);
-  g_rmdir (fixture->root);
+  llm_test_folder_remove (fixture->root);
   g_free (fixture->desktop_folder);
   g_free (fixture->root);
 }

@@ -18,6 +18,7 @@
 #include "bus/llm-bus-stream.h"
 #include "common/llmsvc-error.h"
 #include "common/llmsvc-names.h"
+#include "support/llm-test-bus.h"
 
 #define OTHER_UID 12345
 
@@ -38,19 +39,30 @@ count_signal (LlmSink *sink,
 }
 
 static LlmSink *
-make_stream (gboolean  is_text,
-             int      *fd,
-             guint    *drained,
-             guint    *closed)
+make_stream_for (const char *app_id,
+                 gboolean    is_text,
+                 int        *fd,
+                 guint      *drained,
+                 guint      *closed)
 {
+  g_autoptr(LlmCaller) owner = llm_caller_new (1000, app_id, ":1.1", FALSE, TRUE);
   g_autoptr(GError) error = NULL;
-  LlmSink *sink = llm_bus_stream_new ("1000/org.example", is_text, NULL, NULL, 60, fd, &error);
+  LlmSink *sink = llm_bus_stream_new (owner, is_text, NULL, NULL, 60, fd, &error);
 
   g_assert_no_error (error);
   g_assert_true ((fcntl (*fd, F_GETFD) & FD_CLOEXEC) != 0);
   g_signal_connect (sink, "drained", G_CALLBACK (count_signal), drained);
   g_signal_connect (sink, "closed", G_CALLBACK (count_signal), closed);
   return sink;
+}
+
+static LlmSink *
+make_stream (gboolean  is_text,
+             int      *fd,
+             guint    *drained,
+             guint    *closed)
+{
+  return make_stream_for ("org.example", is_text, fd, drained, closed);
 }
 
 static void
@@ -254,43 +266,60 @@ test_stream_reader_gone (void)
   g_assert_cmpuint (drained, ==, 0);
 }
 
-/* An owner's unread answers can't take all descriptors: the oldest ones give way. */
+/* What comes of a stream until its end. */
+static gsize
+read_length (int fd)
+{
+  gsize length = 0;
+
+  for (;;)
+    {
+      g_autofree char *part = NULL;
+
+      run_sources ();
+      part = read_some (fd);
+      if (part[0] == '\0')
+        return length;
+      length += strlen (part);
+    }
+}
+
+/* Finishes @n_streams that nobody reads: the first two of them must give way. */
 static void
-test_stream_lingering (void)
+check_lingering (guint    n_streams,
+                 gboolean has_many_names)
 {
   g_autofree char *block = g_strnfill (300000, 'w');
+  g_autofree int *fds = g_new (int, n_streams);
   g_autoptr(GVariant) results = g_variant_ref_sink (g_variant_new_parsed ("@a{sv} {}"));
-  int fds[LLM_BUS_STREAM_MAX_LINGERING + 2];
   guint drained = 0, closed = 0;
 
-  for (guint i = 0; i < G_N_ELEMENTS (fds); i++)
+  for (guint i = 0; i < n_streams; i++)
     {
-      g_autoptr(LlmSink) sink = make_stream (TRUE, &fds[i], &drained, &closed);
+      g_autofree char *name = g_strdup_printf ("org.example.N%u", has_many_names ? i : 0);
+      g_autoptr(LlmSink) sink = make_stream_for (name, TRUE, &fds[i], &drained, &closed);
 
       g_assert_false (llm_sink_accept (sink, block, 300000));
       llm_sink_finish (sink, results, NULL);
     }
 
-  for (guint i = 0; i < G_N_ELEMENTS (fds); i++)
+  for (guint i = 0; i < n_streams; i++)
     {
-      gsize length = 0;
-
-      for (;;)
-        {
-          g_autofree char *part = NULL;
-
-          run_sources ();
-          part = read_some (fds[i]);
-          if (part[0] == '\0')
-            break;
-          length += strlen (part);
-        }
       if (i < 2)
-        g_assert_cmpuint (length, <, 300000);
+        g_assert_cmpuint (read_length (fds[i]), <, 300000);
       else
-        g_assert_cmpuint (length, ==, 300000);
+        g_assert_cmpuint (read_length (fds[i]), ==, 300000);
       close (fds[i]);
     }
+}
+
+/* Unread answers can't take all descriptors, whatever names their owner takes: the
+ * oldest ones give way. */
+static void
+test_stream_lingering (void)
+{
+  check_lingering (LLM_BUS_STREAM_MAX_LINGERING + 2, FALSE);
+  check_lingering (LLM_BUS_STREAM_MAX_USER_LINGERING + 2, TRUE);
 }
 
 static void
@@ -402,12 +431,8 @@ set_up_polkit (Polkit       *polkit,
   g_autoptr(GError) error = NULL;
 
   polkit->bus = g_test_dbus_new (G_TEST_DBUS_NONE);
-  g_test_dbus_up (polkit->bus);
-  polkit->connection = g_dbus_connection_new_for_address_sync (
-    g_test_dbus_get_bus_address (polkit->bus),
-    G_DBUS_CONNECTION_FLAGS_AUTHENTICATION_CLIENT | G_DBUS_CONNECTION_FLAGS_MESSAGE_BUS_CONNECTION,
-    NULL, NULL, &error);
-  g_assert_no_error (error);
+  llm_test_bus_up (polkit->bus);
+  polkit->connection = llm_test_bus_connect (polkit->bus);
   if (!has_polkit)
     return;
 
@@ -441,7 +466,7 @@ tear_down_polkit (Polkit       *polkit,
   g_clear_pointer (&polkit->info, g_dbus_node_info_unref);
   g_dbus_connection_close_sync (polkit->connection, NULL, NULL);
   g_object_unref (polkit->connection);
-  g_test_dbus_down (polkit->bus);
+  llm_test_bus_down (polkit->bus);
   g_object_unref (polkit->bus);
   g_free (polkit->asked);
 }

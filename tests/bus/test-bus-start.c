@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "bus-rig.h"
+#include "support/llm-test-folder.h"
 
 #define SHORT "{'max-tokens': <uint32 12>, 'temperature': <0.0>}"
 
@@ -31,7 +32,7 @@ notify_open (Notify *notify)
 {
   struct sockaddr_un address = { .sun_family = AF_UNIX };
 
-  notify->folder = g_dir_make_tmp ("llmsvc-notify-XXXXXX", NULL);
+  notify->folder = llm_test_folder_new ();
   notify->path = g_build_filename (notify->folder, "socket", NULL);
   g_strlcpy (address.sun_path, notify->path, sizeof address.sun_path);
   notify->fd = socket (AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
@@ -42,8 +43,7 @@ static void
 notify_close (Notify *notify)
 {
   close (notify->fd);
-  g_unlink (notify->path);
-  g_rmdir (notify->folder);
+  llm_test_folder_remove (notify->folder);
   g_free (notify->path);
   g_free (notify->folder);
 }
@@ -123,7 +123,7 @@ test_activation (void)
 static void
 test_no_model (void)
 {
-  g_autofree char *folder = g_dir_make_tmp ("llmsvc-fifo-XXXXXX", NULL);
+  g_autofree char *folder = llm_test_folder_new ();
   g_autofree char *missing = g_build_filename (folder, "missing.gguf", NULL);
   g_autofree char *broken = g_build_filename (folder, "broken.gguf", NULL);
   const char *const models[] = { missing, broken };
@@ -159,8 +159,7 @@ test_no_model (void)
                               g_variant_new ("(@a{sv})", bus_options ("{}")));
     }
 
-  g_unlink (broken);
-  g_rmdir (folder);
+  llm_test_folder_remove (folder);
 }
 
 /* The same service for all users. There is no polkit on this bus, so only the

@@ -2,6 +2,8 @@
 
 #include "engine-rig.h"
 
+#include "support/llm-test-folder.h"
+
 LlmEngine *
 start_engine (const char *state,
               guint       n_threads)
@@ -29,7 +31,7 @@ void
 set_up (Fixture      *fixture,
         gconstpointer data)
 {
-  fixture->state = g_dir_make_tmp ("llm-test-XXXXXX", NULL);
+  fixture->state = llm_test_folder_new ();
   fixture->engine = start_engine (fixture->state, 2);
   fixture->caller = llm_caller_new (1000, "org.example.App", ":1.1", FALSE, TRUE);
 }
@@ -41,6 +43,7 @@ tear_down (Fixture      *fixture,
   if (fixture->engine != NULL)
     stop_engine (&fixture->engine);
   llm_caller_unref (fixture->caller);
+  llm_test_folder_remove (fixture->state);
   g_free (fixture->state);
 }
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/llmsvc-error.h"
+#include "support/llm-test-folder.h"
 #include "support/llm-test-gguf.h"
 
 static void
@@ -109,7 +110,7 @@ test_no_model (void)
 static void
 test_model_comes_and_goes (void)
 {
-  g_autofree char *folder = g_dir_make_tmp ("llm-test-XXXXXX", NULL);
+  g_autofree char *folder = llm_test_folder_new ();
   g_autofree char *path = g_build_filename (folder, "tiny.gguf", NULL);
   g_autofree char *half = NULL;
   LlmSettings *settings = llm_settings_new ();
@@ -141,12 +142,13 @@ test_model_comes_and_goes (void)
   g_free (complete (&fixture, "Hello!", "{'max-tokens': <uint32 3>}"));
   stop_engine (&fixture.engine);
   llm_caller_unref (fixture.caller);
+  llm_test_folder_remove (folder);
 }
 
 static void
 test_broken_model (void)
 {
-  g_autofree char *folder = g_dir_make_tmp ("llm-test-XXXXXX", NULL);
+  g_autofree char *folder = llm_test_folder_new ();
   LlmSettings *settings = llm_settings_new ();
   Fixture fixture = { .caller = llm_caller_new (0, "", ":1.1", FALSE, TRUE) };
   g_autoptr(Answer) answer = NULL;
@@ -163,6 +165,7 @@ test_broken_model (void)
   g_assert_nonnull (strstr (llm_engine_get_availability_reason (fixture.engine), "broken.gguf"));
   stop_engine (&fixture.engine);
   llm_caller_unref (fixture.caller);
+  llm_test_folder_remove (folder);
 }
 
 /* Another model: contexts go on from their text. */
@@ -170,7 +173,7 @@ static void
 test_select_model (Fixture      *fixture,
                    gconstpointer data)
 {
-  g_autofree char *folder = g_dir_make_tmp ("llm-test-XXXXXX", NULL);
+  g_autofree char *folder = llm_test_folder_new ();
   g_autofree char *path = g_build_filename (folder, "tiny.gguf", NULL);
   g_autofree char *broken = g_build_filename (folder, "broken.gguf", NULL);
   LlmSettings *settings = llm_settings_new ();
@@ -224,6 +227,8 @@ test_select_model (Fixture      *fixture,
   llm_engine_start (fixture->engine);
   g_free (complete (fixture, "Hello!", "{'max-tokens': <uint32 4>}"));
   g_assert_cmpstr (llm_engine_get_active_model (fixture->engine)->id, ==, "tiny");
+  stop_engine (&fixture->engine);
+  llm_test_folder_remove (folder);
 }
 
 static void
@@ -258,6 +263,103 @@ test_quota (Fixture      *fixture,
   g_assert_no_error (first->error);
 }
 
+/* --- applications --- */
+
+/* How many applications are known, and what is known of one. */
+static guint
+count_apps (Fixture    *fixture,
+            const char *app_id,
+            GVariant  **known)
+{
+  g_autoptr(GVariant) apps = llm_engine_list_apps (fixture->engine, 0, TRUE);
+
+  g_clear_pointer (known, g_variant_unref);
+  for (gsize i = 0; i < g_variant_n_children (apps); i++)
+    {
+      g_autoptr(GVariant) app = g_variant_get_child_value (apps, i);
+      const char *id = NULL;
+
+      g_assert_true (g_variant_lookup (app, "app-id", "&s", &id));
+      if (g_str_equal (id, app_id))
+        *known = g_steal_pointer (&app);
+    }
+  return (guint) g_variant_n_children (apps);
+}
+
+/* Calls once, under a name of its own. */
+static void
+call_as (Fixture    *fixture,
+         const char *app_id)
+{
+  g_autoptr(LlmCaller) caller = llm_caller_new (1000, app_id, ":1.9", FALSE, TRUE);
+  LlmCaller *own = fixture->caller;
+  g_autoptr(Answer) answer = NULL;
+
+  /* how it ends does not matter, only that it does so soon */
+  fixture->caller = caller;
+  answer = begin_complete (fixture, "Hello!", "{'deadline-ms': <uint32 1>}");
+  WAIT_FOR (answer->is_finished);
+  fixture->caller = own;
+}
+
+/* Callers choose their names: who comes under ever new ones can't fill the table, and
+ * pushes nobody out who has something here. */
+static void
+test_many_names (Fixture      *fixture,
+                 gconstpointer data)
+{
+  g_autoptr(LlmContext) context = create (fixture, "{}");
+  g_autoptr(LlmCallOptions) options = parse_options ("{'calls': <uint32 3>}",
+                                                     LLMSVC_CALL_SET_QUOTA);
+  g_autoptr(GAsyncResult) result = NULL;
+  g_autoptr(GAsyncResult) closed = NULL;
+  g_autoptr(GVariant) known = NULL;
+  g_autoptr(GError) error = NULL;
+  guint n_contexts = 0;
+  guint n_known;
+
+  llm_engine_set_quota_async (fixture->engine, 1000, "org.example.Quota", options, on_result,
+                              &result);
+  WAIT_FOR (result != NULL);
+  g_assert_true (llm_engine_set_quota_finish (fixture->engine, result, &error));
+
+  call_as (fixture, "org.example.Once");
+  call_as (fixture, "org.example.Often");
+  for (guint i = 0; i < 600; i++)
+    {
+      g_autofree char *name = g_strdup_printf ("org.example.N%u", i);
+
+      call_as (fixture, name);
+      if (i % 100 == 0)
+        call_as (fixture, "org.example.Often");
+    }
+  n_known = count_apps (fixture, "org.example.Once", &known);
+  g_assert_cmpuint (n_known, <, 300);
+  g_assert_null (known);
+  count_apps (fixture, "org.example.Often", &known);
+  g_assert_nonnull (known);
+  count_apps (fixture, "org.example.N599", &known);
+  g_assert_nonnull (known);
+  count_apps (fixture, "org.example.Quota", &known);
+  g_assert_nonnull (known);
+  count_apps (fixture, "org.example.App", &known);
+  g_assert_nonnull (known);
+  g_assert_true (g_variant_lookup (known, "contexts", "u", &n_contexts));
+  g_assert_cmpuint (n_contexts, ==, 1);
+
+  /* Without its context it is like the others. */
+  llm_context_close_async (context, on_result, &closed);
+  WAIT_FOR (closed != NULL);
+  for (guint i = 0; i < 300; i++)
+    {
+      g_autofree char *name = g_strdup_printf ("org.example.M%u", i);
+
+      call_as (fixture, name);
+    }
+  g_assert_cmpuint (count_apps (fixture, "org.example.App", &known), <=, n_known);
+  g_assert_null (known);
+}
+
 #define ADD(path, func) g_test_add (path, Fixture, NULL, set_up, func, tear_down)
 
 int
@@ -270,6 +372,7 @@ main (int    argc,
   ADD ("/engine/budget-evicts", test_budget_evicts);
   ADD ("/engine/select-model", test_select_model);
   ADD ("/engine/quota", test_quota);
+  ADD ("/engine/many-names", test_many_names);
   g_test_add_func ("/engine/no-model", test_no_model);
   g_test_add_func ("/engine/model-comes-and-goes", test_model_comes_and_goes);
   g_test_add_func ("/engine/broken-model", test_broken_model);

@@ -5,16 +5,20 @@
 #include <string.h>
 
 #include "common/llmsvc-error.h"
+#include "support/llm-test-folder.h"
 
 static LlmSettings *
 load (const char *text,
       GError    **error)
 {
-  g_autofree char *folder = g_dir_make_tmp ("llm-test-XXXXXX", NULL);
+  g_autofree char *folder = llm_test_folder_new ();
   g_autofree char *path = g_build_filename (folder, "llmsvc.conf", NULL);
+  LlmSettings *settings;
 
   g_assert_true (g_file_set_contents (path, text, -1, NULL));
-  return llm_settings_load (FALSE, path, error);
+  settings = llm_settings_load (FALSE, path, error);
+  llm_test_folder_remove (folder);
+  return settings;
 }
 
 static void

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/llmsvc-error.h"
+#include "support/llm-test-folder.h"
 
 static void
 on_result (GObject      *source,
@@ -105,7 +106,7 @@ load_index (LlmDb *db)
 static void
 test_survives (void)
 {
-  g_autofree char *folder = g_dir_make_tmp ("llm-test-XXXXXX", NULL);
+  g_autofree char *folder = llm_test_folder_new ();
   g_autofree char *state = g_build_filename (folder, "a", "b", NULL);
   LlmDb *db = llm_db_new (state);
   LlmStoredContext *context = new_context ("c1", "notes");
@@ -163,13 +164,14 @@ test_survives (void)
   g_assert_cmpuint (index->contexts->len, ==, 0);
   llm_stored_index_free (index);
   llm_db_free (db);
+  llm_test_folder_remove (folder);
 }
 
 static void
 test_refusals (void)
 {
-  g_autofree char *folder = g_dir_make_tmp ("llm-test-XXXXXX", NULL);
-  g_autoptr(LlmDb) db = llm_db_new (folder);
+  g_autofree char *folder = llm_test_folder_new ();
+  LlmDb *db = llm_db_new (folder);
   LlmStoredContext *first = new_context ("c1", "notes");
   LlmStoredContext *second = new_context ("c2", "notes");
   LlmStoredChange *lost = llm_stored_change_new ("nowhere");
@@ -189,6 +191,8 @@ test_refusals (void)
   llm_stored_context_free (first);
   llm_stored_context_free (second);
   llm_stored_change_free (lost);
+  llm_db_free (db);
+  llm_test_folder_remove (folder);
 }
 
 /* A transaction that fails in the middle leaves nothing. */
@@ -223,7 +227,7 @@ test_atomic (void)
 static void
 test_damaged (void)
 {
-  g_autofree char *folder = g_dir_make_tmp ("llm-test-XXXXXX", NULL);
+  g_autofree char *folder = llm_test_folder_new ();
   g_autofree char *path = g_build_filename (folder, "contexts.db", NULL);
   g_autoptr(GDir) entries = NULL;
   LlmStoredIndex *index;
@@ -244,6 +248,7 @@ test_damaged (void)
   while ((name = g_dir_read_name (entries)) != NULL)
     is_kept = is_kept || g_str_has_prefix (name, "contexts.db.damaged-");
   g_assert_true (is_kept);
+  llm_test_folder_remove (folder);
 }
 
 static void

@@ -5,6 +5,7 @@
 #include <glib/gstdio.h>
 
 #include "base/llm-func-reclaimer.h"
+#include "support/llm-test-folder.h"
 
 /* --- a holder of memory that gives on an idle callback --- */
 
@@ -247,7 +248,7 @@ test_judge (void)
 static void
 test_read (void)
 {
-  g_autofree char *root = g_dir_make_tmp ("llm-test-XXXXXX", NULL);
+  g_autofree char *root = llm_test_folder_new ();
   g_autofree char *folder = g_build_filename (root, "proc", "pressure", NULL);
   g_autofree char *path = g_build_filename (folder, "memory", NULL);
 
@@ -257,6 +258,7 @@ test_read (void)
                                       "some avg10=50.00 avg60=1.00 avg300=0.10 total=123\n"
                                       "full avg10=33.25 avg60=0.00 avg300=0.00 total=45\n", -1, NULL));
   g_assert_cmpint (llm_pressure_read (root), ==, LLM_PRESSURE_CRITICAL);
+  llm_test_folder_remove (root);
 }
 
 int

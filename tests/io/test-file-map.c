@@ -15,6 +15,7 @@
 
 #include "common/llmsvc-error.h"
 #include "io/llm-file-map.h"
+#include "support/llm-test-folder.h"
 
 typedef struct
 {
@@ -26,10 +27,7 @@ static void
 set_up (Fixture       *fixture,
         gconstpointer  data)
 {
-  g_autoptr(GError) error = NULL;
-
-  fixture->folder = g_dir_make_tmp ("llm-file-map-XXXXXX", &error);
-  g_assert_no_error (error);
+  fixture->folder = llm_test_folder_new ();
   fixture->path = g_build_filename (fixture->folder, "file", NULL);
 }
 
@@ -37,8 +35,7 @@ static void
 tear_down (Fixture       *fixture,
            gconstpointer  data)
 {
-  g_remove (fixture->path);
-  g_assert_cmpint (g_rmdir (fixture->folder), ==, 0);
+  llm_test_folder_remove (fixture->folder);
   g_free (fixture->path);
   g_free (fixture->folder);
 }

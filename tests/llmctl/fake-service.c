@@ -8,6 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "support/llm-test-bus.h"
+#include "support/llm-test-folder.h"
+
 #define NAME "org.llm.Service"
 #define ROOT "/org/llm/Service"
 
@@ -307,35 +310,15 @@ write_file (FakeService *self,
   g_assert_no_error (error);
 }
 
-static void
-remove_folder (const char *path)
-{
-  g_autoptr(GDir) dir = g_dir_open (path, 0, NULL);
-  const char *name;
-
-  while (dir != NULL && (name = g_dir_read_name (dir)) != NULL)
-    {
-      g_autofree char *child = g_build_filename (path, name, NULL);
-
-      if (g_file_test (child, G_FILE_TEST_IS_DIR))
-        remove_folder (child);
-      else
-        g_unlink (child);
-    }
-  g_rmdir (path);
-}
-
 FakeService *
 fake_service_new (void)
 {
   FakeService *self = g_new0 (FakeService, 1);
-  g_autoptr(GError) error = NULL;
   g_autofree char *data = NULL;
   g_autofree char *activation = NULL;
   g_autofree char *services = NULL;
 
-  self->folder = g_dir_make_tmp ("llmsvc-test-XXXXXX", &error);
-  g_assert_no_error (error);
+  self->folder = llm_test_folder_new ();
   self->level = 3;
   self->endless = -1;
 
@@ -351,7 +334,7 @@ fake_service_new (void)
 
   self->bus = g_test_dbus_new (G_TEST_DBUS_NONE);
   g_test_dbus_add_service_dir (self->bus, services);
-  g_test_dbus_up (self->bus);
+  llm_test_bus_up (self->bus);
   return self;
 }
 
@@ -361,11 +344,7 @@ fake_service_start (FakeService *self)
   g_autoptr(GError) error = NULL;
   g_autoptr(GVariant) reply = NULL;
 
-  self->connection = g_dbus_connection_new_for_address_sync (
-    g_test_dbus_get_bus_address (self->bus),
-    G_DBUS_CONNECTION_FLAGS_AUTHENTICATION_CLIENT | G_DBUS_CONNECTION_FLAGS_MESSAGE_BUS_CONNECTION,
-    NULL, NULL, &error);
-  g_assert_no_error (error);
+  self->connection = llm_test_bus_connect (self->bus);
   self->info = g_dbus_node_info_new_for_xml (interfaces, &error);
   g_assert_no_error (error);
   register_object (self, ROOT);
@@ -391,9 +370,9 @@ fake_service_free (FakeService *self)
     }
   if (self->endless >= 0)
     close (self->endless);
-  g_test_dbus_down (self->bus);
+  llm_test_bus_down (self->bus);
   g_object_unref (self->bus);
-  remove_folder (self->folder);
+  llm_test_folder_remove (self->folder);
   g_free (self->folder);
   g_free (self);
 }

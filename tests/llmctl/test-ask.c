@@ -19,6 +19,7 @@
 #include "common/llmsvc-error.h"
 #include "common/llmsvc-line.h"
 #include "common/llmsvc-names.h"
+#include "support/llm-test-bus.h"
 
 #define CONTEXT_PATH LLMSVC_CONTEXTS_PATH "/c1"
 
@@ -235,18 +236,13 @@ set_up (Fixture       *fixture,
   fixture->calls = g_ptr_array_new_with_free_func (g_free);
   fixture->held_fd = -1;
   fixture->dbus = g_test_dbus_new (G_TEST_DBUS_NONE);
-  g_test_dbus_up (fixture->dbus);
+  llm_test_bus_up (fixture->dbus);
   g_setenv ("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nonexistent/bus", TRUE);
 
   g_assert_true (g_file_get_contents (path, &xml, NULL, &error));
   fixture->node = g_dbus_node_info_new_for_xml (xml, &error);
   g_assert_no_error (error);
-  fixture->bus = g_dbus_connection_new_for_address_sync (
-      g_test_dbus_get_bus_address (fixture->dbus),
-      G_DBUS_CONNECTION_FLAGS_AUTHENTICATION_CLIENT |
-          G_DBUS_CONNECTION_FLAGS_MESSAGE_BUS_CONNECTION,
-      NULL, NULL, &error);
-  g_assert_no_error (error);
+  fixture->bus = llm_test_bus_connect (fixture->dbus);
 
   export (fixture, LLMSVC_PATH, LLMSVC_INTERFACE);
   export (fixture, LLMSVC_PATH, LLMSVC_MEMORY_INTERFACE);
@@ -272,7 +268,7 @@ tear_down (Fixture       *fixture,
   g_clear_pointer (&fixture->prompt, g_free);
   g_clear_pointer (&fixture->options, g_variant_unref);
   g_clear_pointer (&fixture->made_with, g_variant_unref);
-  g_test_dbus_down (fixture->dbus);
+  llm_test_bus_down (fixture->dbus);
   g_clear_object (&fixture->dbus);
 }
 

@@ -8,6 +8,7 @@
 
 #include "common/llmsvc-error.h"
 #include "mock/llm-script.h"
+#include "support/llm-test-folder.h"
 
 static const char *example;
 
@@ -351,10 +352,9 @@ static void
 test_starts (void)
 {
   g_autoptr(GError) error = NULL;
-  g_autofree char *folder = g_dir_make_tmp ("llmsvc-script-XXXXXX", &error);
+  g_autofree char *folder = llm_test_folder_new ();
   g_autofree char *below = g_build_filename (folder, "a", "b", NULL);
   g_autofree char *file = g_build_filename (below, "mock-starts", NULL);
-  g_autofree char *middle = g_path_get_dirname (below);
   const char *expected[] = { "first", "second", "later", "later" };
 
   for (guint i = 0; i < G_N_ELEMENTS (expected); i++)
@@ -380,10 +380,7 @@ test_starts (void)
     g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE);
     end (&asked);
   }
-  g_unlink (file);
-  g_rmdir (below);
-  g_rmdir (middle);
-  g_assert_cmpint (g_rmdir (folder), ==, 0);
+  llm_test_folder_remove (folder);
 }
 
 /* --- the model --- */

@@ -3,11 +3,11 @@
 /* The service around a script: what it says of itself, its availability, what it
  * keeps, how it goes away and comes back, and what it does not start with. */
 
-#include <glib/gstdio.h>
 #include <signal.h>
 #include <string.h>
 
 #include "mock/mock-rig.h"
+#include "support/llm-test-folder.h"
 
 #define ECHO "[{\"text\": \"{prompt}\"}]"
 
@@ -230,7 +230,7 @@ static void
 test_forgets (void)
 {
   g_autoptr(GError) error = NULL;
-  g_autofree char *home = g_dir_make_tmp ("llmsvc-home-XXXXXX", &error);
+  g_autofree char *home = llm_test_folder_new ();
   g_autofree char *path = NULL;
   g_autofree char *text = NULL;
   MockRig *rig;
@@ -251,7 +251,7 @@ test_forgets (void)
   g_unsetenv ("XDG_STATE_HOME");
   g_unsetenv ("STATE_DIRECTORY");
   g_assert_cmpuint (count_files (home), ==, 0);
-  g_assert_cmpint (g_rmdir (home), ==, 0);
+  llm_test_folder_remove (home);
 }
 
 /* --- how it goes away --- */
@@ -348,7 +348,7 @@ static void
 test_refused (void)
 {
   g_autoptr(GError) error = NULL;
-  g_autofree char *folder = g_dir_make_tmp ("llmsvc-test-XXXXXX", &error);
+  g_autofree char *folder = llm_test_folder_new ();
   g_autofree char *path = g_build_filename (folder, "bad.json", NULL);
   const char *bad[] = { "--mock", path, NULL };
   const char *both[] = { "--mock", path, "--model", "x.gguf", NULL };
@@ -359,8 +359,7 @@ test_refused (void)
   check_refused (bad, "bad.json: rules[0]: there is no key “txt” here; there are when,");
   check_refused (both, "Only one of --model and --mock");
   check_refused (missing, "/nonexistent.json");
-  g_unlink (path);
-  g_assert_cmpint (g_rmdir (folder), ==, 0);
+  llm_test_folder_remove (folder);
 }
 
 int

@@ -8,6 +8,7 @@
 
 #include "common/llmsvc-error.h"
 #include "model/llm-catalogue.h"
+#include "support/llm-test-folder.h"
 #include "support/llm-test-gguf.h"
 
 typedef struct
@@ -18,31 +19,10 @@ typedef struct
 } Fixture;
 
 static void
-remove_tree (const char *path)
-{
-  g_autoptr(GDir) dir = g_dir_open (path, 0, NULL);
-  const char *name;
-
-  while (dir != NULL && (name = g_dir_read_name (dir)) != NULL)
-    {
-      g_autofree char *child = g_build_filename (path, name, NULL);
-
-      if (g_file_test (child, G_FILE_TEST_IS_DIR) && !g_file_test (child, G_FILE_TEST_IS_SYMLINK))
-        remove_tree (child);
-      else
-        g_remove (child);
-    }
-  g_rmdir (path);
-}
-
-static void
 set_up (Fixture       *fixture,
         gconstpointer  data)
 {
-  g_autoptr(GError) error = NULL;
-
-  fixture->root = g_dir_make_tmp ("llm-catalogue-XXXXXX", &error);
-  g_assert_no_error (error);
+  fixture->root = llm_test_folder_new ();
   fixture->first = g_build_filename (fixture->root, "first", NULL);
   fixture->second = g_build_filename (fixture->root, "second", NULL);
   g_assert_cmpint (g_mkdir (fixture->first, 0700), ==, 0);
@@ -53,7 +33,7 @@ static void
 tear_down (Fixture       *fixture,
            gconstpointer  data)
 {
-  remove_tree (fixture->root);
+  llm_test_folder_remove (fixture->root);
   g_free (fixture->root);
   g_free (fixture->first);
   g_free (fixture->second);

@@ -3,10 +3,9 @@
 #include <math.h>
 #include <string.h>
 
-#include <glib/gstdio.h>
-
 #include "common/llmsvc-error.h"
 #include "model/llm-gguf.h"
+#include "support/llm-test-folder.h"
 #include "support/llm-test-gguf.h"
 
 static LlmGguf *
@@ -414,7 +413,7 @@ static void
 test_path_errors (void)
 {
   g_autoptr(GError) error = NULL;
-  g_autofree char *folder = g_dir_make_tmp ("llm-gguf-XXXXXX", &error);
+  g_autofree char *folder = llm_test_folder_new ();
   g_autofree char *path = g_build_filename (folder, "x.gguf", NULL);
 
   g_assert_null (llm_gguf_open (path, &error));
@@ -431,8 +430,7 @@ test_path_errors (void)
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL);
   g_assert_nonnull (strstr (error->message, path));
 
-  g_remove (path);
-  g_rmdir (folder);
+  llm_test_folder_remove (folder);
 }
 
 int

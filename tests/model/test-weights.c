@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
+#include <stdio.h>
 #include <string.h>
 #include <unistd.h>
 
-#include <glib/gstdio.h>
-
 #include "common/llmsvc-error.h"
 #include "model/llm-weights.h"
+#include "support/llm-test-folder.h"
 #include "support/llm-test-gguf.h"
 
 typedef struct
@@ -212,7 +212,7 @@ test_cut (void)
 {
   const LlmTestModel model = { .n_vocab = 300 };
   g_autoptr(GError) error = NULL;
-  g_autofree char *folder = g_dir_make_tmp ("llm-weights-XXXXXX", &error);
+  g_autofree char *folder = llm_test_folder_new ();
   g_autofree char *path = g_build_filename (folder, "m.gguf", NULL);
   g_autoptr(LlmGguf) gguf = NULL;
   LlmWeightView view;
@@ -234,8 +234,7 @@ test_cut (void)
   g_assert_nonnull (strstr (error->message, "changed while it was in use"));
 
   unload (&loaded);
-  g_remove (path);
-  g_rmdir (folder);
+  llm_test_folder_remove (folder);
 }
 
 /* Freed weights leave neither the mapping nor the page cache full. */

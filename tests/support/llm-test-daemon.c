@@ -2,10 +2,12 @@
 
 #include "support/llm-test-daemon.h"
 
-#include <glib/gstdio.h>
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+
+#include "support/llm-test-bus.h"
+#include "support/llm-test-folder.h"
 
 #define BUS_NAME "org.llm.Service"
 #define SHIPPED_MODEL "llmsvc-demo-8M-Q8_0.gguf"
@@ -24,19 +26,6 @@ struct _LlmTestDaemon
   GDBusConnection *own;  /* for questions to the bus; never calls the service */
 };
 
-/* The bus in use, for a test that aborts: the service ends with its bus, and who
- * waits for the test's output waits for both. */
-static volatile sig_atomic_t bus_pid;
-
-static void
-on_abort (int number)
-{
-  if (bus_pid != 0)
-    kill (bus_pid, SIGTERM);
-  signal (SIGABRT, SIG_DFL);
-  raise (SIGABRT);
-}
-
 /* --- files --- */
 
 /* (transfer full): its path */
@@ -53,41 +42,7 @@ write_file (LlmTestDaemon *self,
   return g_steal_pointer (&path);
 }
 
-static void
-remove_folder (const char *path)
-{
-  g_autoptr(GDir) dir = g_dir_open (path, 0, NULL);
-  const char *name;
-
-  while (dir != NULL && (name = g_dir_read_name (dir)) != NULL)
-    {
-      g_autofree char *child = g_build_filename (path, name, NULL);
-
-      if (g_file_test (child, G_FILE_TEST_IS_DIR) && !g_file_test (child, G_FILE_TEST_IS_SYMLINK))
-        remove_folder (child);
-      else
-        g_unlink (child);
-    }
-  g_rmdir (path);
-}
-
-/* --- the bus --- */
-
-static int
-get_owner_pid (LlmTestDaemon *self,
-               const char    *name)
-{
-  g_autoptr(GVariant) reply = NULL;
-  guint32 pid = 0;
-
-  reply = g_dbus_connection_call_sync (self->own, "org.freedesktop.DBus", "/org/freedesktop/DBus",
-                                       "org.freedesktop.DBus", "GetConnectionUnixProcessID",
-                                       g_variant_new ("(s)", name), G_VARIANT_TYPE ("(u)"),
-                                       G_DBUS_CALL_FLAGS_NONE, CALL_TIMEOUT_MS, NULL, NULL);
-  if (reply != NULL)
-    g_variant_get (reply, "(u)", &pid);
-  return (int) pid;
-}
+/* --- processes --- */
 
 /* A process that has ended may stay as a zombie until somebody asks for it. */
 static gboolean
@@ -277,31 +232,26 @@ llm_test_daemon_new (const LlmTestDaemonSetup *setup)
 {
   LlmTestDaemon *self = g_new0 (LlmTestDaemon, 1);
   LlmTestDaemonSetup nothing = { NULL };
-  g_autoptr(GError) error = NULL;
 
   setup = setup != NULL ? setup : &nothing;
   g_assert_nonnull (g_getenv ("LLM_DAEMON"));
   g_assert_nonnull (g_getenv ("LLM_MODEL_DIR"));
-  g_assert_cmpint (bus_pid, ==, 0);
 
   self->flags = setup->flags;
-  self->folder = g_dir_make_tmp ("llmsvc-test-XXXXXX", &error);
-  g_assert_no_error (error);
+  self->folder = llm_test_folder_new ();
   make_command (self, setup);
   if (self->flags & LLM_TEST_DAEMON_ACTIVATABLE)
     write_service_file (self);
 
   self->bus = g_test_dbus_new (G_TEST_DBUS_NONE);
   g_test_dbus_add_service_dir (self->bus, self->folder);
-  g_test_dbus_up (self->bus);
+  llm_test_bus_up (self->bus);
   g_setenv ("DBUS_SYSTEM_BUS_ADDRESS",
             self->flags & LLM_TEST_DAEMON_SYSTEM ? llm_test_daemon_get_address (self) : NO_BUS,
             TRUE);
   if (self->flags & LLM_TEST_DAEMON_SYSTEM)
     g_setenv ("DBUS_SESSION_BUS_ADDRESS", NO_BUS, TRUE);
   self->own = llm_test_daemon_connect (self);
-  bus_pid = get_owner_pid (self, "org.freedesktop.DBus");
-  signal (SIGABRT, on_abort);
 
   llm_test_daemon_start (self);
   return self;
@@ -311,8 +261,6 @@ void
 llm_test_daemon_free (LlmTestDaemon *self)
 {
   llm_test_daemon_kill (self, SIGTERM);
-  bus_pid = 0;
-  signal (SIGABRT, SIG_DFL);
   g_object_unref (self->own);
   if (self->flags & LLM_TEST_DAEMON_SYSTEM)
     {
@@ -322,10 +270,10 @@ llm_test_daemon_free (LlmTestDaemon *self)
       if (shared != NULL)
         g_dbus_connection_set_exit_on_close (shared, FALSE);
     }
-  g_test_dbus_down (self->bus);
+  llm_test_bus_down (self->bus);
   g_object_unref (self->bus);
   g_unsetenv ("DBUS_SYSTEM_BUS_ADDRESS");
-  remove_folder (self->folder);
+  llm_test_folder_remove (self->folder);
   g_free (self->folder);
   g_ptr_array_unref (self->command);
   g_free (self);
@@ -346,19 +294,11 @@ llm_test_daemon_get_folder (LlmTestDaemon *self)
 GDBusConnection *
 llm_test_daemon_connect (LlmTestDaemon *self)
 {
-  g_autoptr(GError) error = NULL;
-  GDBusConnection *connection;
-
-  connection = g_dbus_connection_new_for_address_sync (
-    llm_test_daemon_get_address (self),
-    G_DBUS_CONNECTION_FLAGS_AUTHENTICATION_CLIENT | G_DBUS_CONNECTION_FLAGS_MESSAGE_BUS_CONNECTION,
-    NULL, NULL, &error);
-  g_assert_no_error (error);
-  return connection;
+  return llm_test_bus_connect (self->bus);
 }
 
 int
 llm_test_daemon_get_pid (LlmTestDaemon *self)
 {
-  return get_owner_pid (self, BUS_NAME);
+  return llm_test_bus_get_owner (self->own, BUS_NAME);
 }

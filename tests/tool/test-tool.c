@@ -8,6 +8,7 @@
 #include <json-glib/json-glib.h>
 
 #include "common/llmsvc-option-table.h"
+#include "support/llm-test-folder.h"
 
 typedef struct
 {
@@ -97,7 +98,7 @@ test_tokenize (void)
 static void
 test_perplexity (void)
 {
-  g_autofree char *folder = g_dir_make_tmp ("llm-test-XXXXXX", NULL);
+  g_autofree char *folder = llm_test_folder_new ();
   g_autofree char *path = g_build_filename (folder, "text", NULL);
   g_autoptr(GString) text = g_string_new (NULL);
   g_auto(Run) none = { 0 };
@@ -118,6 +119,7 @@ test_perplexity (void)
 
   none = run_tool ("perplexity", "--model", model, "--ctx", "512", "/dev/null", NULL);
   g_assert_cmpint (none.status, ==, 1);
+  llm_test_folder_remove (folder);
 }
 
 static void

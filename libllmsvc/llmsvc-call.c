@@ -11,9 +11,14 @@
 #include "common/llmsvc-error-private.h"
 #include "common/llmsvc-names.h"
 
+#define DBUS_NAME "org.freedesktop.DBus"
+
 /* A bus drops a caller whose message is over its own limit, which for the system's is
  * 32 MiB. No service takes as much in one call. */
 #define MAX_CALL_BYTES (30 * 1024 * 1024)
+
+/* How often the process that is called may turn out to be another one. */
+#define MAX_ATTEMPTS 4
 
 /* A call on its way: the data of its task. */
 typedef struct
@@ -25,7 +30,9 @@ typedef struct
   GVariantType *reply_type;
   GVariant *arguments;  /* (nullable) (owned) */
   LlmsvcCallFlags flags;
-  guint n_sent;
+  char *destination;    /* (nullable): where it was sent last */
+  guint n_attempts;
+  gboolean is_repeated;
   gboolean is_gone;
 } Call;
 
@@ -38,6 +45,7 @@ call_free (Call *call)
   g_free (call->method);
   g_variant_type_free (call->reply_type);
   g_clear_pointer (&call->arguments, g_variant_unref);
+  g_free (call->destination);
   g_free (call);
 }
 
@@ -51,6 +59,8 @@ llmsvc_peer_new (GDBusConnection *connection,
 
   self->connection = g_object_ref (connection);
   self->app_id = g_strdup (app_id);
+  g_mutex_init (&self->lock);
+  self->is_exempt = app_id[0] == '\0';
   return self;
 }
 
@@ -67,6 +77,8 @@ peer_clear (gpointer data)
 
   g_object_unref (self->connection);
   g_free (self->app_id);
+  g_mutex_clear (&self->lock);
+  g_free (self->owner);
 }
 
 void
@@ -75,21 +87,39 @@ llmsvc_peer_unref (LlmsvcPeer *self)
   g_atomic_rc_box_release_full (self, peer_clear);
 }
 
-/* The service forgets the app's name when it ends, and nobody can see from here whether it
- * does so between two calls. Saying it each time is one small message, kept in order with the
- * call behind it; saying it again changes nothing. Refusals (a sandboxed app has its name
- * from the sandbox) are of no interest: llmsvc_client_refresh_async() asks for them. */
-static void
-introduce (LlmsvcPeer *self,
-           gboolean    may_start)
+/* (transfer full) (nullable): where to send a call; NULL when the app is to be registered. */
+static char *
+dup_destination (LlmsvcPeer *self)
 {
-  if (self->app_id[0] == '\0')
-    return;
+  char *destination;
 
-  g_dbus_connection_call (self->connection, LLMSVC_BUS_NAME, LLMSVC_PATH, LLMSVC_INTERFACE,
-                          "Register", g_variant_new ("(sa{sv})", self->app_id, NULL), NULL,
-                          may_start ? G_DBUS_CALL_FLAGS_NONE : G_DBUS_CALL_FLAGS_NO_AUTO_START,
-                          -1, NULL, NULL, NULL);
+  g_mutex_lock (&self->lock);
+  destination = g_strdup (self->is_exempt ? LLMSVC_BUS_NAME : self->owner);
+  g_mutex_unlock (&self->lock);
+  return destination;
+}
+
+static void
+set_registered (LlmsvcPeer *self,
+                const char *owner,
+                gboolean    is_exempt)
+{
+  g_mutex_lock (&self->lock);
+  g_free (self->owner);
+  self->owner = g_strdup (owner);
+  self->is_exempt = is_exempt;
+  g_mutex_unlock (&self->lock);
+}
+
+/* @owner is the service no more. */
+static void
+forget_owner (LlmsvcPeer *self,
+              const char *owner)
+{
+  g_mutex_lock (&self->lock);
+  if (g_strcmp0 (self->owner, owner) == 0)
+    g_clear_pointer (&self->owner, g_free);
+  g_mutex_unlock (&self->lock);
 }
 
 /* --- errors --- */
@@ -199,7 +229,36 @@ read_reply (Call         *call,
   return g_steal_pointer (&reply);
 }
 
-static void send (GTask *task);
+static void begin (GTask *task);
+
+/* What the bus answers in the place of a process that is not there. */
+static gboolean
+is_undelivered (GDBusMessage *message,
+                const GError *error)
+{
+  return message != NULL && g_strcmp0 (g_dbus_message_get_sender (message), DBUS_NAME) == 0 &&
+         (g_error_matches (error, G_DBUS_ERROR, G_DBUS_ERROR_NAME_HAS_NO_OWNER) ||
+          g_error_matches (error, G_DBUS_ERROR, G_DBUS_ERROR_SERVICE_UNKNOWN));
+}
+
+/* Whether the call is to be made once more. Of what was not delivered nothing was done. */
+static gboolean
+is_to_be_repeated (Call         *call,
+                   GDBusMessage *message,
+                   const GError *error)
+{
+  gboolean is_lost = g_error_matches (error, G_DBUS_ERROR, G_DBUS_ERROR_NO_REPLY);
+
+  if (call->n_attempts >= MAX_ATTEMPTS)
+    return FALSE;
+  if (call->destination[0] == ':' && is_undelivered (message, error))
+    return TRUE;
+  if (!is_lost || (call->flags & LLMSVC_CALL_REPEAT) == 0 || call->is_repeated)
+    return FALSE;
+
+  call->is_repeated = TRUE;
+  return TRUE;
+}
 
 static void
 on_reply (GObject      *source,
@@ -222,42 +281,119 @@ on_reply (GObject      *source,
       return;
     }
 
-  call->is_gone = g_error_matches (error, G_DBUS_ERROR, G_DBUS_ERROR_UNKNOWN_OBJECT);
-  llmsvc_call_convert_error (&error);
-  if (error->code == LLMSVC_ERROR_LOST && (call->flags & LLMSVC_CALL_REPEAT) != 0 &&
-      call->n_sent == 1)
+  if (is_undelivered (message, error) ||
+      g_error_matches (error, G_DBUS_ERROR, G_DBUS_ERROR_NO_REPLY))
+    forget_owner (call->peer, call->destination);
+  if (is_to_be_repeated (call, message, error))
     {
       g_debug ("The service went away under %s, which is repeated", call->method);
       g_error_free (error);
-      send (g_steal_pointer (&task));
+      begin (g_steal_pointer (&task));
       return;
     }
-  g_task_return_error (task, error);
+
+  call->is_gone = g_error_matches (error, G_DBUS_ERROR, G_DBUS_ERROR_UNKNOWN_OBJECT);
+  llmsvc_task_fail (task, error);
+}
+
+static GDBusMessage *
+new_message (const char     *destination,
+             const char     *path,
+             const char     *interface,
+             const char     *method,
+             LlmsvcCallFlags call_flags)
+{
+  GDBusMessage *message = g_dbus_message_new_method_call (destination, path, interface, method);
+  GDBusMessageFlags flags = G_DBUS_MESSAGE_FLAGS_NONE;
+
+  if ((call_flags & LLMSVC_CALL_NO_START) != 0 || destination[0] == ':')
+    flags |= G_DBUS_MESSAGE_FLAGS_NO_AUTO_START;
+  if ((call_flags & LLMSVC_CALL_INTERACTIVE) != 0)
+    flags |= G_DBUS_MESSAGE_FLAGS_ALLOW_INTERACTIVE_AUTHORIZATION;
+  g_dbus_message_set_flags (message, flags);
+  return message;
 }
 
 /* @task: (transfer full) */
 static void
-send (GTask *task)
+send (GTask      *task,
+      const char *destination)
 {
   g_autoptr(GDBusMessage) message = NULL;
   Call *call = g_task_get_task_data (task);
-  GDBusMessageFlags flags = G_DBUS_MESSAGE_FLAGS_NONE;
 
-  call->n_sent++;
-  message = g_dbus_message_new_method_call (LLMSVC_BUS_NAME, call->path, call->interface,
-                                            call->method);
-  if ((call->flags & LLMSVC_CALL_NO_START) != 0)
-    flags |= G_DBUS_MESSAGE_FLAGS_NO_AUTO_START;
-  if ((call->flags & LLMSVC_CALL_INTERACTIVE) != 0)
-    flags |= G_DBUS_MESSAGE_FLAGS_ALLOW_INTERACTIVE_AUTHORIZATION;
-  g_dbus_message_set_flags (message, flags);
+  g_free (call->destination);
+  call->destination = g_strdup (destination);
+  message = new_message (destination, call->path, call->interface, call->method, call->flags);
   if (call->arguments != NULL)
     g_dbus_message_set_body (message, call->arguments);
-
-  introduce (call->peer, (call->flags & LLMSVC_CALL_NO_START) == 0);
   g_dbus_connection_send_message_with_reply (call->peer->connection, message,
                                              G_DBUS_SEND_MESSAGE_FLAGS_NONE, G_MAXINT, NULL,
                                              g_task_get_cancellable (task), on_reply, task);
+}
+
+/* Whoever has answered is the service, also when it refuses: an app in a sandbox has its name
+ * from there, and another refusal is told by llmsvc_client_refresh_async(). */
+static void
+on_registered (GObject      *source,
+               GAsyncResult *result,
+               gpointer      data)
+{
+  g_autoptr(GTask) task = data;
+  g_autoptr(GDBusMessage) message = NULL;
+  g_autoptr(GError) error = NULL;
+  Call *call = g_task_get_task_data (task);
+  const char *sender;
+  gboolean is_exempt;
+
+  message = g_dbus_connection_send_message_with_reply_finish (G_DBUS_CONNECTION (source), result,
+                                                              &error);
+  sender = message != NULL ? g_dbus_message_get_sender (message) : NULL;
+  if (message != NULL)
+    g_dbus_message_to_gerror (message, &error);
+  if (sender == NULL || sender[0] != ':')
+    {
+      if (error == NULL)
+        g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
+                     _("The service has answered “%s” with something that can't be read"),
+                     "Register");
+      if (g_error_matches (error, G_DBUS_ERROR, G_DBUS_ERROR_NO_REPLY) &&
+          call->n_attempts < MAX_ATTEMPTS)
+        begin (g_steal_pointer (&task));
+      else
+        llmsvc_task_fail (task, g_steal_pointer (&error));
+      return;
+    }
+
+  if (error != NULL)
+    g_debug ("The app is not registered: %s", error->message);
+  is_exempt = g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED);
+  set_registered (call->peer, sender, is_exempt);
+  send (g_steal_pointer (&task), sender);
+}
+
+/* @task: (transfer full) */
+static void
+begin (GTask *task)
+{
+  g_autoptr(GDBusMessage) message = NULL;
+  g_autofree char *destination = NULL;
+  Call *call = g_task_get_task_data (task);
+
+  call->n_attempts++;
+  destination = dup_destination (call->peer);
+  if (destination != NULL)
+    {
+      send (task, destination);
+      return;
+    }
+
+  message = new_message (LLMSVC_BUS_NAME, LLMSVC_PATH, LLMSVC_INTERFACE, "Register",
+                         call->flags & LLMSVC_CALL_NO_START);
+  g_dbus_message_set_body (message, g_variant_new ("(sa{sv})", call->peer->app_id, NULL));
+  g_dbus_connection_send_message_with_reply (call->peer->connection, message,
+                                             G_DBUS_SEND_MESSAGE_FLAGS_NONE, G_MAXINT, NULL,
+                                             g_task_get_cancellable (task), on_registered, task);
 }
 
 void
@@ -286,7 +422,7 @@ llmsvc_call_async (LlmsvcPeer           *peer,
       g_object_unref (task);
       return;
     }
-  send (task);
+  begin (task);
 }
 
 LlmsvcReply *
@@ -302,15 +438,14 @@ llmsvc_call_finish (GAsyncResult  *result,
 }
 
 void
-llmsvc_call_send (LlmsvcPeer *peer,
-                  const char *path,
-                  const char *interface,
-                  const char *method)
+llmsvc_call_close (LlmsvcPeer *peer,
+                   const char *owner,
+                   const char *path)
 {
-  if (g_dbus_connection_is_closed (peer->connection))
+  if (owner == NULL || g_dbus_connection_is_closed (peer->connection))
     return;
 
-  g_dbus_connection_call (peer->connection, LLMSVC_BUS_NAME, path, interface, method,
+  g_dbus_connection_call (peer->connection, owner, path, LLMSVC_CONTEXT_INTERFACE, "Close",
                           g_variant_new ("(a{sv})", NULL), NULL, G_DBUS_CALL_FLAGS_NO_AUTO_START,
                           -1, NULL, NULL, NULL);
 }

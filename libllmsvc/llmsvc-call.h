@@ -5,6 +5,10 @@
  * are of LLMSVC_ERROR, and there is no time limit. A call is dispatched in the main context
  * that is the thread's default when it begins, and leaves nothing behind there: a late reply
  * to a cancelled call is dropped with the descriptors it carries. Any thread.
+ *
+ * An app that has a name is registered with each process that is the service, before its
+ * first call there. Calls go to the process that has registered it, not to whichever has the
+ * service's name by then: one that comes too late is not delivered, and made again.
  */
 
 #pragma once
@@ -14,11 +18,15 @@
 
 G_BEGIN_DECLS
 
-/* The service as one app sees it. Immutable, counted atomically. */
+/* The service as one app sees it. Counted atomically. */
 typedef struct
 {
   GDBusConnection *connection;  /* (owned) */
   char *app_id;                 /* "" for none */
+
+  GMutex lock;                  /* guards what follows */
+  char *owner;                  /* (nullable): the unique name of who has registered the app */
+  gboolean is_exempt;           /* the app's name is from its sandbox */
 } LlmsvcPeer;
 
 LlmsvcPeer *llmsvc_peer_new      (GDBusConnection *connection,
@@ -72,11 +80,10 @@ LlmsvcReply *llmsvc_call_finish (GAsyncResult         *result,
                                  gboolean             *is_gone,
                                  GError              **error);
 
-/* Sends a call whose reply nobody waits for, to a service that runs. */
-void         llmsvc_call_send   (LlmsvcPeer           *peer,
-                                 const char           *path,
-                                 const char           *interface,
-                                 const char           *method);
+/* Closes the context at @path of the process @owner; nobody waits for the reply. */
+void         llmsvc_call_close  (LlmsvcPeer           *peer,
+                                 const char           *owner,
+                                 const char           *path);
 
 /* llmsvc_error_convert(), with messages that fit the client's side of the bus. */
 void         llmsvc_call_convert_error (GError       **error);

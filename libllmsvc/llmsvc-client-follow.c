@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The service as it is: read once, then followed by its signals and the bus's. */
+/* The client follows the service by its signals and the bus's. */
 
 #define G_LOG_DOMAIN "llmsvc"
 
@@ -8,309 +8,14 @@
 
 #include "llmsvc-client-private.h"
 
-#include <string.h>
-
 #include "common/llmsvc-names.h"
 #include "llmsvc-bus-private.h"
 #include "llmsvc-context-private.h"
-#include "llmsvc-error.h"
-#include "llmsvc-model-private.h"
 
 #define DBUS_NAME "org.freedesktop.DBus"
 #define DBUS_PATH "/org/freedesktop/DBus"
 #define PROPERTIES_INTERFACE "org.freedesktop.DBus.Properties"
 #define MANAGER_INTERFACE "org.freedesktop.DBus.ObjectManager"
-
-static const struct
-{
-  const char *word;
-  LlmsvcAvailability availability;
-} availabilities[] = {
-  { "ready", LLMSVC_AVAILABILITY_READY },       { "loading", LLMSVC_AVAILABILITY_LOADING },
-  { "no-model", LLMSVC_AVAILABILITY_NO_MODEL }, { "disabled", LLMSVC_AVAILABILITY_DISABLED },
-  { "failed", LLMSVC_AVAILABILITY_FAILED },
-};
-
-/* --- properties --- */
-
-static void
-set_availability (LlmsvcClient       *self,
-                  LlmsvcAvailability  availability)
-{
-  if (self->availability == availability)
-    return;
-
-  self->availability = availability;
-  g_object_notify (G_OBJECT (self), "availability");
-}
-
-static void
-set_string (LlmsvcClient *self,
-            char        **field,
-            const char   *value,
-            const char   *property)
-{
-  if (g_str_equal (*field, value))
-    return;
-
-  g_free (*field);
-  *field = g_strdup (value);
-  g_object_notify (G_OBJECT (self), property);
-}
-
-static guint
-find_model (LlmsvcClient *self,
-            const char   *path)
-{
-  guint n = g_list_model_get_n_items (G_LIST_MODEL (self->models));
-
-  for (guint i = 0; i < n; i++)
-    {
-      g_autoptr(LlmsvcModel) model = g_list_model_get_item (G_LIST_MODEL (self->models), i);
-
-      if (g_str_equal (llmsvc_model_get_path (model), path))
-        return i;
-    }
-
-  return G_MAXUINT;
-}
-
-static void
-update_active_model (LlmsvcClient *self)
-{
-  g_autoptr(LlmsvcModel) model = NULL;
-  guint position = find_model (self, self->active_path);
-
-  if (position != G_MAXUINT)
-    model = g_list_model_get_item (G_LIST_MODEL (self->models), position);
-  if (g_set_object (&self->active_model, model))
-    g_object_notify (G_OBJECT (self), "active-model");
-}
-
-static void
-apply_availability (LlmsvcClient *self,
-                    GVariant     *values)
-{
-  LlmsvcAvailability availability = LLMSVC_AVAILABILITY_UNKNOWN;
-  const char *word;
-
-  if (!g_variant_lookup (values, "Availability", "&s", &word))
-    return;
-
-  for (guint i = 0; i < G_N_ELEMENTS (availabilities); i++)
-    if (g_str_equal (word, availabilities[i].word))
-      availability = availabilities[i].availability;
-  set_availability (self, availability);
-}
-
-static void
-apply_features (LlmsvcClient *self,
-                GVariant     *values)
-{
-  g_auto(GStrv) features = NULL;
-
-  if (!g_variant_lookup (values, "Features", "^as", &features) ||
-      g_strv_equal ((const char *const *) features, (const char *const *) self->features))
-    return;
-
-  g_strfreev (self->features);
-  self->features = g_steal_pointer (&features);
-  g_object_notify (G_OBJECT (self), "features");
-}
-
-/* Values of a wrong type change nothing. */
-static void
-apply_properties (LlmsvcClient *self,
-                  GVariant     *values)
-{
-  const char *string;
-  guint32 number;
-
-  g_object_freeze_notify (G_OBJECT (self));
-  if (g_variant_lookup (values, "AvailabilityReason", "&s", &string))
-    set_string (self, &self->reason, string, "availability-reason");
-  apply_availability (self, values);
-  if (g_variant_lookup (values, "Version", "&s", &string))
-    set_string (self, &self->version, string, "version");
-  if (g_variant_lookup (values, "ApiVersion", "u", &number) && number != self->api_version)
-    {
-      self->api_version = number;
-      g_object_notify (G_OBJECT (self), "api-version");
-    }
-  apply_features (self, values);
-  if (g_variant_lookup (values, "ActiveModel", "&o", &string))
-    {
-      g_free (self->active_path);
-      self->active_path = g_strdup (string);
-      update_active_model (self);
-    }
-  g_object_thaw_notify (G_OBJECT (self));
-}
-
-/* --- models --- */
-
-static int
-compare_models (gconstpointer a,
-                gconstpointer b,
-                gpointer      data)
-{
-  return strcmp (llmsvc_model_get_path ((LlmsvcModel *) a),
-                 llmsvc_model_get_path ((LlmsvcModel *) b));
-}
-
-/* @interfaces: a{sa{sv}} of the object at @path */
-static void
-add_model (LlmsvcClient *self,
-           const char   *path,
-           GVariant     *interfaces)
-{
-  g_autoptr(GVariant) values = NULL;
-  g_autoptr(LlmsvcModel) model = NULL;
-  guint position;
-
-  values = g_variant_lookup_value (interfaces, LLMSVC_MODEL_INTERFACE, G_VARIANT_TYPE_VARDICT);
-  if (values == NULL)
-    return;
-
-  position = find_model (self, path);
-  if (position != G_MAXUINT)
-    {
-      model = g_list_model_get_item (G_LIST_MODEL (self->models), position);
-      llmsvc_model_update (model, values);
-      return;
-    }
-
-  model = llmsvc_model_new (path, values);
-  g_list_store_insert_sorted (self->models, model, compare_models, NULL);
-  update_active_model (self);
-}
-
-static void
-remove_model (LlmsvcClient *self,
-              const char   *path)
-{
-  guint position = find_model (self, path);
-
-  if (position == G_MAXUINT)
-    return;
-
-  g_list_store_remove (self->models, position);
-  update_active_model (self);
-}
-
-/* @objects: a{oa{sa{sv}}}, all there are; models that stay keep their object. */
-static void
-apply_models (LlmsvcClient *self,
-              GVariant     *objects)
-{
-  g_autoptr(GHashTable) paths = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
-  GVariantIter iter;
-  const char *path;
-  GVariant *interfaces;
-
-  g_variant_iter_init (&iter, objects);
-  while (g_variant_iter_next (&iter, "{&o@a{sa{sv}}}", &path, &interfaces))
-    {
-      g_hash_table_add (paths, g_strdup (path));
-      add_model (self, path, interfaces);
-      g_variant_unref (interfaces);
-    }
-
-  for (guint i = g_list_model_get_n_items (G_LIST_MODEL (self->models)); i > 0; i--)
-    {
-      g_autoptr(LlmsvcModel) model = g_list_model_get_item (G_LIST_MODEL (self->models), i - 1);
-
-      if (!g_hash_table_contains (paths, llmsvc_model_get_path (model)))
-        g_list_store_remove (self->models, i - 1);
-    }
-  update_active_model (self);
-}
-
-/* --- reading all --- */
-
-static void
-on_models_read (GObject      *source,
-                GAsyncResult *result,
-                gpointer      data)
-{
-  g_autoptr(GTask) task = data;
-  g_autoptr(LlmsvcReply) reply = NULL;
-  g_autoptr(GVariant) objects = NULL;
-  GError *error = NULL;
-
-  reply = llmsvc_call_finish (result, NULL, &error);
-  if (reply == NULL)
-    {
-      g_task_return_error (task, error);
-      return;
-    }
-
-  objects = g_variant_get_child_value (reply->body, 0);
-  apply_models (g_task_get_source_object (task), objects);
-  g_task_return_boolean (task, TRUE);
-}
-
-static void
-on_properties_read (GObject      *source,
-                    GAsyncResult *result,
-                    gpointer      data)
-{
-  g_autoptr(GTask) task = data;
-  LlmsvcClient *self = g_task_get_source_object (task);
-  g_autoptr(LlmsvcReply) reply = NULL;
-  g_autoptr(GVariant) values = NULL;
-  GError *error = NULL;
-  const LlmsvcCallInfo info = {
-    .path = LLMSVC_MODELS_PATH,
-    .interface = MANAGER_INTERFACE,
-    .method = "GetManagedObjects",
-    .reply_type = "(a{oa{sa{sv}}})",
-    .flags = (LlmsvcCallFlags) GPOINTER_TO_UINT (g_task_get_task_data (task)),
-  };
-
-  reply = llmsvc_call_finish (result, NULL, &error);
-  if (reply == NULL)
-    {
-      g_task_return_error (task, error);
-      return;
-    }
-
-  values = g_variant_get_child_value (reply->body, 0);
-  apply_properties (self, values);
-  llmsvc_call_async (self->peer, &info, NULL, g_task_get_cancellable (task), on_models_read,
-                     g_object_ref (task));
-}
-
-void
-llmsvc_client_read_async (LlmsvcClient        *self,
-                          LlmsvcCallFlags      flags,
-                          GCancellable        *cancellable,
-                          GAsyncReadyCallback  callback,
-                          gpointer             user_data)
-{
-  GTask *task = llmsvc_task_new (self, cancellable, callback, user_data, llmsvc_client_read_async);
-  const LlmsvcCallInfo info = {
-    .path = LLMSVC_PATH,
-    .interface = PROPERTIES_INTERFACE,
-    .method = "GetAll",
-    .reply_type = "(a{sv})",
-    .flags = flags,
-  };
-
-  g_task_set_task_data (task, GUINT_TO_POINTER (flags), NULL);
-  llmsvc_call_async (self->peer, &info, g_variant_new ("(s)", LLMSVC_INTERFACE), cancellable,
-                     on_properties_read, task);
-}
-
-gboolean
-llmsvc_client_read_finish (LlmsvcClient  *self,
-                           GAsyncResult  *result,
-                           GError       **error)
-{
-  return g_task_propagate_boolean (G_TASK (result), error);
-}
-
-/* --- following --- */
 
 static void
 on_read_again (GObject      *source,
@@ -330,15 +35,6 @@ read_again (LlmsvcClient *self)
   g_main_context_push_thread_default (self->home);
   llmsvc_client_read_async (self, LLMSVC_CALL_NO_START, NULL, on_read_again, NULL);
   g_main_context_pop_thread_default (self->home);
-}
-
-void
-llmsvc_client_set_not_running (LlmsvcClient *self,
-                               gboolean      is_activatable)
-{
-  self->is_activatable = is_activatable;
-  set_string (self, &self->reason, "", "availability-reason");
-  set_availability (self, is_activatable ? LLMSVC_AVAILABILITY_IDLE : LLMSVC_AVAILABILITY_ABSENT);
 }
 
 typedef struct
@@ -471,17 +167,11 @@ on_properties_changed (GDBusConnection *connection,
 
   if (g_str_equal (changed_interface, LLMSVC_INTERFACE) && g_str_equal (path, LLMSVC_PATH))
     {
-      apply_properties (self, values);
+      llmsvc_client_apply_properties (self, values);
     }
   else if (g_str_equal (changed_interface, LLMSVC_MODEL_INTERFACE))
     {
-      guint position = find_model (self, path);
-      g_autoptr(LlmsvcModel) model =
-        position != G_MAXUINT ? g_list_model_get_item (G_LIST_MODEL (self->models), position)
-                              : NULL;
-
-      if (model != NULL)
-        llmsvc_model_update (model, values);
+      llmsvc_client_update_model (self, path, values);
     }
   if (g_variant_n_children (invalidated) > 0)
     read_again (self);
@@ -508,7 +198,7 @@ on_interfaces_changed (GDBusConnection *connection,
       g_autoptr(GVariant) interfaces = NULL;
 
       g_variant_get (arguments, "(&o@a{sa{sv}})", &object, &interfaces);
-      add_model (self, object, interfaces);
+      llmsvc_client_add_model (self, object, interfaces);
     }
   else if (g_variant_is_of_type (arguments, G_VARIANT_TYPE ("(oas)")))
     {
@@ -516,7 +206,7 @@ on_interfaces_changed (GDBusConnection *connection,
 
       g_variant_get (arguments, "(&o^a&s)", &object, &names);
       if (g_strv_contains (names, LLMSVC_MODEL_INTERFACE))
-        remove_model (self, object);
+        llmsvc_client_remove_model (self, object);
     }
 }
 

@@ -50,14 +50,29 @@ void          llmsvc_client_new_in_home_async  (GMainContext         *home,
 LlmsvcClient *llmsvc_client_new_in_home_finish (GAsyncResult         *result,
                                                 GError              **error) G_GNUC_WARN_UNUSED_RESULT;
 
-/* --- llmsvc-client-follow.c: the service as it is --- */
+/* --- llmsvc-client-follow.c --- */
 
 /* Subscribes to what the service and the bus tell. */
 void          llmsvc_client_follow             (LlmsvcClient         *self);
 void          llmsvc_client_unfollow           (LlmsvcClient         *self);
+
+/* --- llmsvc-client-state.c: values of a wrong type change nothing --- */
+
 /* The service does not run. */
 void          llmsvc_client_set_not_running    (LlmsvcClient         *self,
                                                 gboolean              is_activatable);
+/* @values: a{sv}. */
+void          llmsvc_client_apply_properties   (LlmsvcClient         *self,
+                                                GVariant             *values);
+/* @interfaces: a{sa{sv}} of the object at @path. */
+void          llmsvc_client_add_model          (LlmsvcClient         *self,
+                                                const char           *path,
+                                                GVariant             *interfaces);
+void          llmsvc_client_update_model       (LlmsvcClient         *self,
+                                                const char           *path,
+                                                GVariant             *values);
+void          llmsvc_client_remove_model       (LlmsvcClient         *self,
+                                                const char           *path);
 /* Reads the service's properties and models. */
 void          llmsvc_client_read_async         (LlmsvcClient         *self,
                                                 LlmsvcCallFlags       flags,

@@ -132,7 +132,7 @@ llmsvc_context_dispose (GObject *object)
     {
       g_ptr_array_remove_fast (self->client->contexts, self);
       if (self->is_ours && !llmsvc_context_is_named (self) && self->closed_reason == NULL)
-        llmsvc_call_send (self->client->peer, self->path, LLMSVC_CONTEXT_INTERFACE, "Close");
+        llmsvc_call_close (self->client->peer, self->owner, self->path);
     }
   g_clear_object (&self->client);
 

@@ -6,7 +6,6 @@
 
 #include "llmsvc-make.h"
 
-#include "common/llmsvc-names.h"
 #include "llmsvc-error.h"
 
 typedef struct
@@ -87,7 +86,7 @@ wait_for_reply (GTask        *task,
     {
       /* the caller has gone on */
       if (made != NULL && !make->is_kept)
-        llmsvc_call_send (make->peer, made->path, LLMSVC_CONTEXT_INTERFACE, "Close");
+        llmsvc_call_close (make->peer, made->sender, made->path);
       g_clear_error (&error);
       return;
     }

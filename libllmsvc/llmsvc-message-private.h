@@ -8,7 +8,8 @@
 
 G_BEGIN_DECLS
 
-/* (transfer floating): NULL with @error set when a text is no UTF-8. @messages: (nullable) when @n_messages is 0. */
+/* (transfer floating): NULL with @error set when a text is no UTF-8. @messages: (nullable)
+ * when @n_messages is 0. */
 GVariant  *llmsvc_messages_to_variant   (LlmsvcMessage *const *messages,
                                          gsize                 n_messages,
                                          GError              **error);

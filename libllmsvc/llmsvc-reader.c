@@ -324,8 +324,9 @@ take_line (GTask      *task,
       g_mutex_unlock (&self->lock);
       if (is_too_long)
         {
-          fail_answer (task, g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
-                                                  _("The answer is longer than any answer can be")));
+          fail_answer (task,
+                       g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
+                                            _("The answer is longer than any answer can be")));
         }
       else
         {

@@ -2,7 +2,7 @@
 
 #include "client-rig.h"
 
-#define WAIT_MAX_US (120 * G_USEC_PER_SEC)
+#define WAIT_MAX_US (60 * G_USEC_PER_SEC)
 #define WAIT_STEP_US 1000
 
 /* The result that was waited for last. */
@@ -88,17 +88,26 @@ rig_new (const LlmTestDaemonSetup *setup)
   return self;
 }
 
+static gboolean
+is_null (gpointer data)
+{
+  return *(gpointer *) data == NULL;
+}
+
+/* Nothing may hold the client but calls under way, and those come to an end. */
 void
 rig_free (ClientRig *self)
 {
+  gpointer client = self->client;
+
   let_go ();
-  while (g_main_context_iteration (NULL, FALSE))
-    ;
-  g_assert_finalize_object (self->client);
+  g_object_add_weak_pointer (G_OBJECT (self->client), &client);
+  g_object_unref (self->client);
+  rig_wait_until (is_null, &client);
   g_dbus_connection_close_sync (self->connection, NULL, NULL);
   while (g_main_context_iteration (NULL, FALSE))
     ;
-  g_assert_finalize_object (self->connection);
+  g_object_unref (self->connection);
   llm_test_daemon_free (self->daemon);
   g_free (self);
 }
@@ -297,4 +306,27 @@ rig_count_contexts (ClientRig *self)
   n = contexts->len;
   let_go ();
   return n;
+}
+
+typedef struct
+{
+  ClientRig *rig;
+  guint n;
+} Count;
+
+static gboolean
+has_n_contexts (gpointer data)
+{
+  Count *count = data;
+
+  return rig_count_contexts (count->rig) == count->n;
+}
+
+void
+rig_wait_n_contexts (ClientRig *self,
+                     guint      n)
+{
+  Count count = { self, n };
+
+  rig_wait_until (has_n_contexts, &count);
 }

@@ -77,7 +77,10 @@ void               rig_close          (LlmsvcContext     *context);
 
 /* How many contexts the service has for the app, asked on the rig's connection. */
 guint              rig_count_contexts (ClientRig         *self);
+/* Waits until there are @n: closing one that was dropped is waited for by nobody. */
+void               rig_wait_n_contexts (ClientRig        *self,
+                                        guint             n);
 
-#define rig_assert_error(error, code) g_assert_error ((error), LLMSVC_ERROR, (code))
+#define rig_assert_error(error, code) g_assert_error ((error), LLMSVC_ERROR, (int) (code))
 
 G_END_DECLS

@@ -219,6 +219,51 @@ test_connection_closed (void)
   rig_assert_error (error, LLMSVC_ERROR_NOT_AVAILABLE);
 }
 
+/* What the service says of itself comes as it changes. */
+static void
+note_availability (LlmsvcClient *client,
+                   GParamSpec   *pspec,
+                   gpointer      data)
+{
+  g_autoptr(GEnumClass) states = g_type_class_ref (LLMSVC_TYPE_AVAILABILITY);
+
+  g_string_append_printf (
+    data, "%s ",
+    g_enum_get_value (states, (int) llmsvc_client_get_availability (client))->value_nick);
+}
+
+static gboolean
+is_failed (gpointer data)
+{
+  return llmsvc_client_get_availability (data) == LLMSVC_AVAILABILITY_FAILED;
+}
+
+static void
+test_availability (void)
+{
+  const LlmTestDaemonSetup setup = {
+    .script = "{\"version\":1,\"availability\":[{\"state\":\"loading\",\"for-ms\":300},"
+              "{\"state\":\"ready\",\"for-ms\":100},{\"state\":\"no-model\",\"for-ms\":100},"
+              "{\"state\":\"failed\",\"reason\":\"The disk is gone\"}],"
+              "\"rules\":[{\"text\":\"Hello.\"}]}",
+    .flags = LLM_TEST_DAEMON_ACTIVATABLE,
+  };
+  g_autoptr(ClientRig) rig = rig_new (&setup);
+  g_autoptr(GString) seen = g_string_new (NULL);
+  g_autoptr(LlmsvcAnswer) answer = NULL;
+  g_autoptr(GError) error = NULL;
+
+  llm_test_daemon_kill (rig->daemon, SIGTERM);
+  rig_wait_until (is_idle, rig->client);
+  g_signal_connect (rig->client, "notify::availability", G_CALLBACK (note_availability), seen);
+  g_assert_true (rig_refresh (rig->client, &error));
+  rig_wait_until (is_failed, rig->client);
+  g_assert_cmpstr (seen->str, ==, "loading ready no-model failed ");
+  g_assert_cmpstr (llmsvc_client_get_availability_reason (rig->client), ==, "The disk is gone");
+  answer = rig_complete (rig->client, "Hello?", NULL, NULL, &error);
+  rig_assert_error (error, LLMSVC_ERROR_INVALID_MODEL);
+}
+
 static void
 test_app_id (void)
 {
@@ -249,6 +294,66 @@ test_app_id (void)
   rig_assert_error (error, LLMSVC_ERROR_CONFLICT);
 }
 
+/* In a thread without a main context of its own: waited for. */
+static gpointer
+ask_in_thread (gpointer data)
+{
+  g_autoptr(LlmsvcClient) client = NULL;
+  g_autoptr(LlmsvcContext) context = NULL;
+  g_autoptr(LlmsvcAnswer) answer = NULL;
+  g_autoptr(GError) error = NULL;
+
+  client = llmsvc_client_new_for_connection_sync (data, "org.example.Test", NULL, &error);
+  g_assert_no_error (error);
+  context = llmsvc_client_create_context_sync (client, NULL, NULL, &error);
+  g_assert_no_error (error);
+  answer = llmsvc_context_ask_sync (context, "Hello?", NULL, NULL, &error);
+  g_assert_no_error (error);
+  return g_strdup (llmsvc_answer_get_text (answer));
+}
+
+/* In a thread with one: its signals come there. */
+static gpointer
+follow_in_thread (gpointer data)
+{
+  g_autoptr(GMainContext) context = g_main_context_new ();
+  g_autoptr(LlmsvcClient) client = NULL;
+  g_autoptr(GError) error = NULL;
+
+  g_main_context_push_thread_default (context);
+  client = llmsvc_client_new_for_connection_sync (data, "org.example.Test", NULL, &error);
+  g_assert_no_error (error);
+  while (!is_ready (client))
+    g_main_context_iteration (context, TRUE);
+  g_clear_object (&client);
+  while (g_main_context_iteration (context, FALSE))
+    ;
+  g_main_context_pop_thread_default (context);
+  return g_strdup ("Hello.");
+}
+
+static void
+test_threads (void)
+{
+  const LlmTestDaemonSetup setup = {
+    .script = "{\"version\":1,\"availability\":[{\"state\":\"loading\",\"for-ms\":100},"
+              "{\"state\":\"ready\"}],\"rules\":[{\"text\":\"Hello.\"}]}",
+  };
+  const GThreadFunc functions[] = { follow_in_thread, ask_in_thread };
+  g_autoptr(ClientRig) rig = rig_new (&setup);
+
+  /* as in an app, where the main loop runs */
+  g_assert_true (g_main_context_acquire (NULL));
+  for (gsize i = 0; i < G_N_ELEMENTS (functions); i++)
+    {
+      GThread *thread = g_thread_new ("app", functions[i], rig->connection);
+      g_autofree char *text = g_thread_join (thread);
+
+      g_assert_cmpstr (text, ==, "Hello.");
+    }
+  g_main_context_release (NULL);
+}
+
 int
 main (int   argc,
       char *argv[])
@@ -262,6 +367,8 @@ main (int   argc,
   g_test_add_func ("/libllmsvc/bus/absent", test_absent);
   g_test_add_func ("/libllmsvc/bus/idle", test_idle);
   g_test_add_func ("/libllmsvc/bus/connection-closed", test_connection_closed);
+  g_test_add_func ("/libllmsvc/bus/availability", test_availability);
+  g_test_add_func ("/libllmsvc/bus/threads", test_threads);
   g_test_add_func ("/libllmsvc/bus/app-id", test_app_id);
 
   return g_test_run ();

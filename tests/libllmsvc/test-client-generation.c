@@ -11,7 +11,8 @@ static const char script[] =
   "{\"when\":{\"prompt\":\"pieces\"},\"pieces\":[\"Grü\",\"ße, \",\"\",\"世界\",\"!\"]},"
   "{\"when\":{\"prompt\":\"slow\"},\"pieces\":[\"First\",\"second\"],\"piece-delay-ms\":3600000},"
   "{\"when\":{\"prompt\":\"never\"},\"pieces\":[\"x\"],\"delay-ms\":3600000},"
-  "{\"when\":{\"prompt\":\"refused\"},\"error\":{\"name\":\"Overloaded\",\"message\":\"Too much\"}},"
+  "{\"when\":{\"prompt\":\"refused\"},"
+  "\"error\":{\"name\":\"Overloaded\",\"message\":\"Too much\"}},"
   "{\"when\":{\"prompt\":\"broken\"},\"text\":\"Half \","
   "\"error\":{\"name\":\"NoMemory\",\"message\":\"No room\"}},"
   "{\"text\":\"You said: {prompt}\"}]}";
@@ -36,13 +37,13 @@ set_up (Fixture       *fixture,
   g_assert_no_error (error);
 }
 
+/* Nothing of a test stays at the service. */
 static void
 tear_down (Fixture       *fixture,
            gconstpointer  data)
 {
   g_object_unref (fixture->context);
-  rig_settle (fixture->rig);
-  g_assert_cmpuint (rig_count_contexts (fixture->rig), ==, 0);
+  rig_wait_n_contexts (fixture->rig, 0);
   rig_free (fixture->rig);
 }
 
@@ -345,6 +346,7 @@ typedef enum
 {
   GIVE_UP_UNREF,
   GIVE_UP_CLOSE,
+  GIVE_UP_CLOSE_READING,
   GIVE_UP_STREAM_UNREF,
   GIVE_UP_FINISH,
   GIVE_UP_ASK,
@@ -376,6 +378,14 @@ give_up (Fixture *fixture,
       stream = g_object_ref (llmsvc_generation_get_input_stream (generation));
       g_assert_true (g_input_stream_close (stream, NULL, &error));
       g_assert_null (rig_next (generation, NULL, &error));
+      rig_assert_error (error, LLMSVC_ERROR_CANCELLED);
+      break;
+    case GIVE_UP_CLOSE_READING:
+      llmsvc_generation_next_async (generation, NULL, rig_on_ready, &result);
+      rig_settle (fixture->rig);
+      g_assert_true (g_input_stream_close (llmsvc_generation_get_input_stream (generation), NULL,
+                                           &error));
+      g_assert_null (llmsvc_generation_next_finish (generation, rig_wait (&result), &error));
       rig_assert_error (error, LLMSVC_ERROR_CANCELLED);
       break;
     case GIVE_UP_STREAM_UNREF:

@@ -145,10 +145,12 @@ test_ranges (void)
 
   /* any number type, where the value fits; variants in variants */
   g_assert_true (llmsvc_options_set_value (options, "max-tokens", g_variant_new_int64 (64), NULL));
-  g_assert_cmpuint (g_variant_get_uint32 (llmsvc_options_get_value (options, "max-tokens")), ==, 64);
+  g_assert_cmpuint (g_variant_get_uint32 (llmsvc_options_get_value (options, "max-tokens")), ==,
+                    64);
   g_assert_true (llmsvc_options_set_value (
     options, "temperature", g_variant_new_variant (g_variant_new_uint32 (1)), NULL));
-  g_assert_cmpfloat (g_variant_get_double (llmsvc_options_get_value (options, "temperature")), ==, 1);
+  g_assert_cmpfloat (g_variant_get_double (llmsvc_options_get_value (options, "temperature")), ==,
+                     1);
 }
 
 static void

@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""Runs the lines of README.md for a shell as written, on a private bus.
+"""Runs the lines of README.md for a shell, and its Python, as written, on a private bus.
 
-Arguments: the session.conf of the build folder, the folder of models and llmctl.
+Arguments: the session.conf of the build folder, the folder of models and llmctl; where there
+are bindings also a Python that has gi (the environment tells it where they are).
 """
 import os
 import pathlib
@@ -13,6 +14,7 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONF, MODELS, LLMCTL = sys.argv[1:4]
+PYTHON = sys.argv[4] if len(sys.argv) > 4 else None
 
 
 def read_section(title):
@@ -28,6 +30,13 @@ def read_bus_lines():
 def read_llmctl_lines():
     """The fenced block, as one script."""
     return read_section("llmctl").split("```\n")[1].splitlines()
+
+
+def read_python_lines():
+    """The Python, as a script's one command."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    return [f"{PYTHON} - <<'END_OF_PYTHON'",
+            *text.split("```python\n")[1].split("```")[0].splitlines(), "END_OF_PYTHON"]
 
 
 def run(lines):
@@ -62,7 +71,9 @@ def find_missing(done, wanted):
 def main():
     n_lines = 0
     n_faults = 0
+    python = [(read_python_lines(), ["FindMovies", "END"])] if PYTHON else []
     for lines, wanted in (
+            *python,
             (read_bus_lines(),
              ["('", "finish-reason", "sa{sv} ", "output-tokens", "sa{sv} ", "('",
               "[('user', 'I want", "Italian food, please.", 's "ready"', "/org/llm/Service/models/",

@@ -160,30 +160,42 @@ print_messages (GPtrArray *messages)
     }
 }
 
+/* The context named on the command line, which may have been left out, and what was said in
+ * it. @context and @messages: (out) (transfer full). */
+static LlmctlExit
+open_and_read (const char     *name,
+               LlmsvcContext **context,
+               GPtrArray     **messages)
+{
+  g_autoptr(LlmsvcClient) client = NULL;
+  g_autoptr(GError) error = NULL;
+
+  if (name == NULL)
+    return llmctl_complain_usage (_("There is no NAME"));
+  if (!check_name (name, &error))
+    return llmctl_fail (error);
+
+  client = llmctl_wait_client (&error);
+  if (client != NULL)
+    *context = llmctl_contexts_open (client, name, &error);
+  if (*context != NULL)
+    *messages = llmctl_contexts_read (*context, &error);
+  return *messages != NULL ? LLMCTL_EXIT_OK : llmctl_wait_fail (error);
+}
+
 static LlmctlExit
 run_show (int    argc,
           char **argv)
 {
   LlmctlExit status = llmctl_check_arguments (argv, 1);
-  g_autoptr(LlmsvcClient) client = NULL;
   g_autoptr(LlmsvcContext) context = NULL;
   g_autoptr(GPtrArray) messages = NULL;
-  g_autoptr(GError) error = NULL;
 
   if (status != LLMCTL_EXIT_OK)
     return status;
-  if (argc < 2)
-    return llmctl_complain_usage (_("There is no NAME"));
-  if (!check_name (argv[1], &error))
-    return llmctl_fail (error);
-
-  client = llmctl_wait_client (&error);
-  if (client != NULL)
-    context = llmctl_contexts_open (client, argv[1], &error);
-  if (context != NULL)
-    messages = llmctl_contexts_read (context, &error);
-  if (messages == NULL)
-    return llmctl_wait_fail (error);
+  status = open_and_read (argv[1], &context, &messages);
+  if (status != LLMCTL_EXIT_OK)
+    return status;
 
   if (llmctl_globals.is_json)
     {
@@ -333,7 +345,6 @@ run_export (int    argc,
             char **argv)
 {
   LlmctlExit status = llmctl_check_arguments (argv, 2);
-  g_autoptr(LlmsvcClient) client = NULL;
   g_autoptr(LlmsvcContext) context = NULL;
   g_autoptr(GPtrArray) messages = NULL;
   g_autofree char *text = NULL;
@@ -341,18 +352,9 @@ run_export (int    argc,
 
   if (status != LLMCTL_EXIT_OK)
     return status;
-  if (argc < 2)
-    return llmctl_complain_usage (_("There is no NAME"));
-  if (!check_name (argv[1], &error))
-    return llmctl_fail (error);
-
-  client = llmctl_wait_client (&error);
-  if (client != NULL)
-    context = llmctl_contexts_open (client, argv[1], &error);
-  if (context != NULL)
-    messages = llmctl_contexts_read (context, &error);
-  if (messages == NULL)
-    return llmctl_wait_fail (error);
+  status = open_and_read (argv[1], &context, &messages);
+  if (status != LLMCTL_EXIT_OK)
+    return status;
 
   text = llmctl_context_file_format (llmsvc_context_get_name (context), messages);
   if (argc < 3 || strcmp (argv[2], "-") == 0)

@@ -8,13 +8,9 @@
 
 #include "bench.h"
 
-#include <fcntl.h>
-#include <string.h>
 #include <sys/resource.h>
-#include <unistd.h>
 
-#include <gio/gunixfdlist.h>
-
+#include "bench-bus.h"
 #include "common/llmsvc-names.h"
 #include "engine/llm-buffer-sink.h"
 #include "engine/llm-engine.h"
@@ -37,150 +33,10 @@ static const GOptionEntry entries[] = {
   G_OPTION_ENTRY_NULL
 };
 
-/* --- a private bus that activates the service --- */
-
-typedef struct
-{
-  GTestDBus *dbus;
-  GDBusConnection *connection;
-  char *folder;
-  guint daemon_pid;
-  guint bus_pid;
-} Bus;
-
-static GVariant *
-call (Bus        *bus,
-      const char *path,
-      const char *interface,
-      const char *method,
-      GVariant   *arguments,
-      const char *type)
-{
-  g_autoptr(GError) error = NULL;
-  GVariant *reply = g_dbus_connection_call_sync (bus->connection, LLMSVC_BUS_NAME, path, interface, method,
-                                                 arguments, G_VARIANT_TYPE (type),
-                                                 G_DBUS_CALL_FLAGS_NONE, G_MAXINT, NULL, &error);
-
-  if (reply == NULL)
-    g_error ("%s failed: %s", method, error->message);
-  return reply;
-}
-
-static guint
-find_pid (Bus        *bus,
-          const char *name)
-{
-  g_autoptr(GError) error = NULL;
-  g_autoptr(GVariant) reply =
-    g_dbus_connection_call_sync (bus->connection, "org.freedesktop.DBus", "/org/freedesktop/DBus",
-                                 "org.freedesktop.DBus", "GetConnectionUnixProcessID",
-                                 g_variant_new ("(s)", name), G_VARIANT_TYPE ("(u)"),
-                                 G_DBUS_CALL_FLAGS_NONE, -1, NULL, &error);
-  guint pid = 0;
-
-  if (reply != NULL)
-    g_variant_get (reply, "(u)", &pid);
-  return pid;
-}
-
-static Bus *
-bus_new (void)
-{
-  Bus *bus = g_new0 (Bus, 1);
-  g_autofree char *service = NULL;
-  g_autofree char *text = NULL;
-  g_autoptr(GError) error = NULL;
-
-  bus->folder = llm_test_folder_new ();
-  service = g_build_filename (bus->folder, LLMSVC_BUS_NAME ".service", NULL);
-  text = g_strdup_printf ("[D-BUS Service]\nName=" LLMSVC_BUS_NAME "\nExec=%s --model %s --state-dir %s/state\n",
-                          opt_daemon, opt_model, bus->folder);
-  if (!g_file_set_contents (service, text, -1, &error))
-    g_error ("%s", error->message);
-
-  bus->dbus = g_test_dbus_new (G_TEST_DBUS_NONE);
-  g_test_dbus_add_service_dir (bus->dbus, bus->folder);
-  g_test_dbus_up (bus->dbus);
-  bus->connection = g_dbus_connection_new_for_address_sync (
-    g_test_dbus_get_bus_address (bus->dbus),
-    G_DBUS_CONNECTION_FLAGS_AUTHENTICATION_CLIENT | G_DBUS_CONNECTION_FLAGS_MESSAGE_BUS_CONNECTION,
-    NULL, NULL, &error);
-  if (bus->connection == NULL)
-    g_error ("%s", error->message);
-  bus->bus_pid = find_pid (bus, "org.freedesktop.DBus");
-  return bus;
-}
-
-static void
-bus_free (Bus *bus)
-{
-  bench_stop_service (bus->daemon_pid);
-  g_dbus_connection_close_sync (bus->connection, NULL, NULL);
-  g_object_unref (bus->connection);
-  g_test_dbus_down (bus->dbus);
-  g_object_unref (bus->dbus);
-  llm_test_folder_remove (bus->folder);
-  g_free (bus->folder);
-  g_free (bus);
-}
-
 static GVariant *
 make_options (void)
 {
-  GVariantDict dict;
-
-  g_variant_dict_init (&dict, NULL);
-  g_variant_dict_insert (&dict, "temperature", "d", 0.0);
-  g_variant_dict_insert (&dict, "max-tokens", "u", opt_tokens);
-  return g_variant_dict_end (&dict);
-}
-
-/* Milliseconds from now to the first byte of an answer that streams. */
-static double
-time_first_byte (Bus *bus)
-{
-  gint64 begin = g_get_monotonic_time ();
-  g_autoptr(GVariant) created = call (bus, LLMSVC_PATH, LLMSVC_INTERFACE, "CreateContext",
-                                      g_variant_new ("(a{sv})", NULL), "(o)");
-  g_autoptr(GVariant) reply = NULL;
-  g_autoptr(GUnixFDList) fds = NULL;
-  g_autoptr(GError) error = NULL;
-  GVariantBuilder messages;
-  const char *path;
-  char byte;
-  gint64 end;
-  int fd;
-
-  g_variant_get (created, "(&o)", &path);
-  g_variant_builder_init (&messages, G_VARIANT_TYPE ("a(ssa{sv})"));
-  g_variant_builder_add (&messages, "(ssa{sv})", "user", PROMPT, NULL);
-  reply = g_dbus_connection_call_with_unix_fd_list_sync (
-    bus->connection, LLMSVC_BUS_NAME, path, LLMSVC_CONTEXT_INTERFACE, "Generate",
-    g_variant_new ("(a(ssa{sv})@a{sv})", &messages, make_options ()), G_VARIANT_TYPE ("(oh)"),
-    G_DBUS_CALL_FLAGS_NONE, G_MAXINT, NULL, &fds, NULL, &error);
-  if (reply == NULL)
-    g_error ("Generate failed: %s", error->message);
-  fd = g_unix_fd_list_get (fds, 0, &error);
-  if (read (fd, &byte, 1) != 1)
-    g_error ("The stream ended without text");
-  end = g_get_monotonic_time ();
-  while (read (fd, &byte, 1) == 1)
-    ;
-  close (fd);
-  bus->daemon_pid = find_pid (bus, LLMSVC_BUS_NAME);
-  return (end - begin) / 1000.0;
-}
-
-static void
-drop_from_cache (const char *path)
-{
-  int fd = open (path, O_RDONLY | O_CLOEXEC);
-
-  if (fd >= 0)
-    {
-      posix_fadvise (fd, 0, 0, POSIX_FADV_DONTNEED);
-      close (fd);
-    }
+  return bench_bus_make_options ((guint) opt_tokens);
 }
 
 /* --- readings of processes --- */
@@ -214,20 +70,6 @@ read_own_cpu_ms (void)
   getrusage (RUSAGE_SELF, &usage);
   return (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) * 1000.0 +
          (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec) / 1000.0;
-}
-
-static double
-read_status_mib (guint       pid,
-                 const char *key)
-{
-  g_autofree char *path = g_strdup_printf ("/proc/%u/status", pid);
-  g_autofree char *text = NULL;
-  const char *line;
-
-  if (!g_file_get_contents (path, &text, NULL, NULL))
-    return 0;
-  line = strstr (text, key);
-  return line != NULL ? g_ascii_strtoull (line + strlen (key) + 1, NULL, 10) / 1024.0 : 0;
 }
 
 /* --- the same engine in this process --- */
@@ -288,30 +130,44 @@ add_figure (GPtrArray  *figures,
   return figure;
 }
 
-static void
-measure_activation (GPtrArray *figures)
+static double
+time_first_byte (BenchBus *bus)
 {
-  BenchFigure *cold = add_figure (figures, "activation to first byte, model not in page cache", "ms");
+  return bench_bus_time_first_byte (bus, PROMPT, (guint) opt_tokens);
+}
+
+/* The first start of all prepares the model, and does not count. */
+static void
+measure_activation (GPtrArray  *figures,
+                    const char *cache)
+{
+  BenchFigure *cold = add_figure (figures, "activation to first byte, model not in page cache",
+                                  "ms");
   BenchFigure *warm = add_figure (figures, "activation to first byte, model in page cache", "ms");
   BenchFigure *running = add_figure (figures, "the same call, service running", "ms");
+  BenchBus *bus = bench_bus_new (opt_daemon, opt_model, cache);
 
+  time_first_byte (bus);
+  bench_bus_free (bus);
   for (int i = 0; i < opt_runs; i++)
     for (guint is_warm = 0; is_warm < 2; is_warm++)
       {
-        Bus *bus;
-
         if (!is_warm)
-          drop_from_cache (opt_model);
-        bus = bus_new ();
+          {
+            bench_drop_from_cache (opt_model);
+            bench_drop_from_cache (cache);
+          }
+        bus = bench_bus_new (opt_daemon, opt_model, cache);
         bench_figure_add (is_warm ? warm : cold, time_first_byte (bus));
         if (is_warm)
           bench_figure_add (running, time_first_byte (bus));
-        bus_free (bus);
+        bench_bus_free (bus);
       }
 }
 
 static void
-measure_bus (GPtrArray *figures)
+measure_bus (GPtrArray  *figures,
+             const char *cache)
 {
   BenchFigure *wall_bus = add_figure (figures, "whole answer over the bus", "ms");
   BenchFigure *wall_engine = add_figure (figures, "whole answer in one process", "ms");
@@ -319,7 +175,7 @@ measure_bus (GPtrArray *figures)
   BenchFigure *cpu_bus = add_figure (figures, "CPU over the bus: service, bus and caller", "ms");
   BenchFigure *cpu_engine = add_figure (figures, "CPU in one process", "ms");
   BenchFigure *ping = add_figure (figures, "property read", "ms");
-  Bus *bus = bus_new ();
+  BenchBus *bus = bench_bus_new (opt_daemon, opt_model, cache);
   g_autoptr(LlmCaller) caller = llm_caller_new (0, "", "", FALSE, TRUE);
   g_autoptr(LlmEngine) engine = start_engine ();
 
@@ -331,8 +187,9 @@ measure_bus (GPtrArray *figures)
       gint64 begin = g_get_monotonic_time ();
       double bus_ms, engine_ms;
 
-      g_variant_unref (call (bus, LLMSVC_PATH, LLMSVC_INTERFACE, "Complete",
-                             g_variant_new ("(s@a{sv})", PROMPT, make_options ()), "(sa{sv})"));
+      g_variant_unref (bench_bus_call (bus, LLMSVC_PATH, LLMSVC_INTERFACE, "Complete",
+                                       g_variant_new ("(s@a{sv})", PROMPT, make_options ()),
+                                       "(sa{sv})"));
       bus_ms = (g_get_monotonic_time () - begin) / 1000.0;
       bench_figure_add (wall_bus, bus_ms);
       bench_figure_add (cpu_bus, read_cpu_ms (bus->daemon_pid) + read_cpu_ms (bus->bus_pid) +
@@ -347,39 +204,44 @@ measure_bus (GPtrArray *figures)
       bench_figure_add (wall_ratio, bus_ms / engine_ms);
 
       begin = g_get_monotonic_time ();
-      g_variant_unref (call (bus, LLMSVC_PATH, "org.freedesktop.DBus.Properties", "Get",
-                             g_variant_new ("(ss)", LLMSVC_MEMORY_INTERFACE, "Resident"), "(v)"));
+      g_variant_unref (bench_bus_call (bus, LLMSVC_PATH, "org.freedesktop.DBus.Properties", "Get",
+                                       g_variant_new ("(ss)", LLMSVC_MEMORY_INTERFACE, "Resident"),
+                                       "(v)"));
       bench_figure_add (ping, (g_get_monotonic_time () - begin) / 1000.0);
     }
   llm_engine_stop (engine);
-  bus_free (bus);
+  bench_bus_free (bus);
 }
 
 static void
-measure_memory (GPtrArray *figures)
+measure_memory (GPtrArray  *figures,
+                const char *cache)
 {
   static const char *const moments[][2] = {
     { "resident, no model loaded yet", "of which not backed by files" },
     { "resident, model loaded, one context", "of which not backed by files" },
     { "resident, after Trim critical", "of which not backed by files" },
   };
-  Bus *bus = bus_new ();
+  BenchBus *bus = bench_bus_new (opt_daemon, opt_model, cache);
 
-  g_variant_unref (call (bus, LLMSVC_PATH, "org.freedesktop.DBus.Properties", "Get",
-                         g_variant_new ("(ss)", LLMSVC_INTERFACE, "Version"), "(v)"));
-  bus->daemon_pid = find_pid (bus, LLMSVC_BUS_NAME);
+  g_variant_unref (bench_bus_call (bus, LLMSVC_PATH, "org.freedesktop.DBus.Properties", "Get",
+                                   g_variant_new ("(ss)", LLMSVC_INTERFACE, "Version"), "(v)"));
+  bus->daemon_pid = bench_bus_find_pid (bus, LLMSVC_BUS_NAME);
   g_usleep (500000);
   for (guint i = 0; i < G_N_ELEMENTS (moments); i++)
     {
       if (i == 1)
         time_first_byte (bus);
       else if (i == 2)
-        g_variant_unref (call (bus, LLMSVC_PATH, LLMSVC_MEMORY_INTERFACE, "Trim",
-                               g_variant_new ("(sa{sv})", "critical", NULL), "(a{sv})"));
-      bench_figure_add (add_figure (figures, moments[i][0], "MiB"), read_status_mib (bus->daemon_pid, "VmRSS:"));
-      bench_figure_add (add_figure (figures, moments[i][1], "MiB"), read_status_mib (bus->daemon_pid, "RssAnon:"));
+        g_variant_unref (bench_bus_call (bus, LLMSVC_PATH, LLMSVC_MEMORY_INTERFACE, "Trim",
+                                         g_variant_new ("(sa{sv})", "critical", NULL),
+                                         "(a{sv})"));
+      bench_figure_add (add_figure (figures, moments[i][0], "MiB"),
+                        bench_read_proc_mib (bus->daemon_pid, "status", "VmRSS:"));
+      bench_figure_add (add_figure (figures, moments[i][1], "MiB"),
+                        bench_read_proc_mib (bus->daemon_pid, "status", "RssAnon:"));
     }
-  bus_free (bus);
+  bench_bus_free (bus);
 }
 
 int
@@ -387,20 +249,25 @@ bench_service (int    argc,
                char **argv)
 {
   g_autoptr(GOptionContext) context = g_option_context_new (NULL);
-  g_autoptr(GPtrArray) figures = g_ptr_array_new_with_free_func ((GDestroyNotify) bench_figure_free);
+  g_autoptr(GPtrArray) figures =
+    g_ptr_array_new_with_free_func ((GDestroyNotify) bench_figure_free);
   g_autoptr(GError) error = NULL;
+  g_autofree char *cache = NULL;
 
   g_option_context_add_main_entries (context, entries, NULL);
-  if (!g_option_context_parse (context, &argc, &argv, &error) || opt_daemon == NULL || opt_model == NULL ||
-      opt_runs < 1 || opt_tokens < 1)
+  if (!g_option_context_parse (context, &argc, &argv, &error) || opt_daemon == NULL ||
+      opt_model == NULL || opt_runs < 1 || opt_tokens < 1)
     {
-      g_printerr ("llmsvc-bench: %s\n", error != NULL ? error->message : "--daemon FILE and --model FILE are needed");
+      g_printerr ("llmsvc-bench: %s\n",
+                  error != NULL ? error->message : "--daemon FILE and --model FILE are needed");
       return 2;
     }
   g_log_set_always_fatal (G_LOG_LEVEL_ERROR);
-  measure_activation (figures);
-  measure_bus (figures);
-  measure_memory (figures);
+  cache = llm_test_folder_new ();
+  measure_activation (figures, cache);
+  measure_bus (figures, cache);
+  measure_memory (figures, cache);
+  llm_test_folder_remove (cache);
   bench_print (figures, opt_json);
   return 0;
 }

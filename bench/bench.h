@@ -16,7 +16,7 @@ G_BEGIN_DECLS
 /* Samples of one figure. */
 typedef struct
 {
-  const char *name;
+  char *name;
   const char *unit;
   GArray *samples;   /* (element-type double) */
 } BenchFigure;
@@ -26,7 +26,21 @@ BenchFigure *bench_figure_new    (const char *name,
 void         bench_figure_free   (BenchFigure *self);
 void         bench_figure_add    (BenchFigure *self,
                                   double       sample);
+/* 0 without samples. */
 double       bench_figure_median (BenchFigure *self);
+/* There must be samples. */
+double       bench_figure_least  (BenchFigure *self);
+double       bench_figure_greatest (BenchFigure *self);
+/* The one of this name among @figures, a new one at their end where there is none. */
+BenchFigure *bench_figure_find   (GPtrArray   *figures,
+                                  const char  *name,
+                                  const char  *unit);
+
+/* As a member of an open object: its unit, the median, the samples in their order. */
+void         bench_figure_add_json (BenchFigure *self,
+                                  JsonBuilder *builder);
+/* Prints what @builder holds, closed. */
+void         bench_print_json    (JsonBuilder *builder);
 
 /* (element-type BenchFigure) */
 void         bench_print         (GPtrArray  *figures,
@@ -39,6 +53,16 @@ void         bench_stop_service  (guint       pid);
 int          bench_service       (int         argc,
                                   char      **argv);
 int          bench_cli           (int         argc,
+                                  char      **argv);
+int          bench_machine       (int         argc,
+                                  char      **argv);
+int          bench_model         (int         argc,
+                                  char      **argv);
+int          bench_contention    (int         argc,
+                                  char      **argv);
+int          bench_load          (int         argc,
+                                  char      **argv);
+int          bench_make_gguf     (int         argc,
                                   char      **argv);
 
 G_END_DECLS

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What is the same for every instruction set: both ends of an attention row,
- * and rotary embedding, which is a small part of the time. */
+/* States of attention, the same for every set of instructions. */
 
-#include "kernels/llk.h"
+#include "kernels/llk-internal.h"
 
 #include <math.h>
 
@@ -18,6 +17,28 @@ llk_attention_begin (LlkAttentionState *state,
 }
 
 void
+llk_attention_fold (LlkAttentionState       *state,
+                    const LlkAttentionState *other,
+                    size_t                   head_dim)
+{
+  float *restrict acc = state->acc;
+  const float *restrict added = other->acc;
+  float max = other->max > state->max ? other->max : state->max;
+  float factor, added_factor;
+
+  /* NaN in a score leaves max alone and shows in sum and acc. */
+  if (other->sum == 0)
+    return;
+
+  factor = state->sum == 0 ? 0 : llk_exp (state->max - max);
+  added_factor = other->max == max ? 1 : llk_exp (other->max - max);
+  for (size_t i = 0; i < head_dim; i++)
+    acc[i] = acc[i] * factor + (added[i] + 0.0f) * added_factor;
+  state->sum = state->sum * factor + other->sum * added_factor;
+  state->max = max;
+}
+
+void
 llk_attention_end (const LlkAttentionState *state,
                    float                   *out,
                    size_t                   head_dim)
@@ -26,38 +47,4 @@ llk_attention_end (const LlkAttentionState *state,
 
   for (size_t i = 0; i < head_dim; i++)
     out[i] = state->acc[i] * factor;
-}
-
-void
-llk_rope_norm (float       *head,
-               const float *cosine,
-               const float *sine,
-               size_t       rope_dim)
-{
-  for (size_t i = 0; i < rope_dim / 2; i++)
-    {
-      float a = head[2 * i];
-      float b = head[2 * i + 1];
-
-      head[2 * i] = a * cosine[i] - b * sine[i];
-      head[2 * i + 1] = a * sine[i] + b * cosine[i];
-    }
-}
-
-void
-llk_rope_neox (float       *head,
-               const float *cosine,
-               const float *sine,
-               size_t       rope_dim)
-{
-  size_t half = rope_dim / 2;
-
-  for (size_t i = 0; i < half; i++)
-    {
-      float a = head[i];
-      float b = head[i + half];
-
-      head[i] = a * cosine[i] - b * sine[i];
-      head[i + half] = a * sine[i] + b * cosine[i];
-    }
 }

@@ -1,47 +1,70 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Which sets of functions this processor can run, and the choice among them. */
+/* The sets of functions, which of them this processor can run, and the choice. */
 
 #include "kernels/llk-internal.h"
 
 #include <stdlib.h>
 
-#ifdef LLK_HAVE_AVX2
-#include <cpuid.h>
-
-/* The compiler's test covers the system, which must save the wide registers. */
-static bool
-has_avx2 (void)
-{
-  unsigned int eax, ebx, ecx, edx;
-
-  return __builtin_cpu_supports ("avx2") && __builtin_cpu_supports ("fma")
-         && __get_cpuid (1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
-}
+#ifdef LLK_X86
+#include "kernels/x86/llk-x86-features.h"
 #endif
+
+typedef struct
+{
+  LlkOps ops;
+  bool (*is_possible) (void);
+} Set;
+
+static bool
+is_always_possible (void)
+{
+  return true;
+}
+
+/* Best first. */
+static const Set sets[] = {
+#ifdef LLK_X86
+  { { "amx", &llk_avx512_vector, &llk_amx_product, &llk_amx_attention }, llk_x86_has_amx },
+  { { "avx512", &llk_avx512_vector, &llk_avx512_product, &llk_avx512_attention },
+    llk_x86_has_avx512 },
+  { { "avxvnni", &llk_avx2_vector, &llk_avxvnni_product, &llk_avx2_attention },
+    llk_x86_has_avxvnni },
+  { { "avx2", &llk_avx2_vector, &llk_avx2_product, &llk_avx2_attention },
+    llk_x86_has_avx2 },
+#endif
+  { { "portable", &llk_portable_vector, &llk_portable_product, &llk_portable_attention },
+    is_always_possible },
+};
+
+#define N_SETS (sizeof sets / sizeof sets[0])
+
+const LlkOps *
+llk_ops_portable (void)
+{
+  return &sets[N_SETS - 1].ops;
+}
 
 const char *const *
 llk_ops_list (void)
 {
-  static const char *const portable[] = { "portable", NULL };
-#ifdef LLK_HAVE_AVX2
-  static const char *const with_avx2[] = { "avx2", "portable", NULL };
+  static _Thread_local const char *names[N_SETS + 1];
+  size_t n = 0;
 
-  if (has_avx2 ())
-    return with_avx2;
-#endif
-  return portable;
+  for (size_t i = 0; i < N_SETS; i++)
+    if (sets[i].is_possible ())
+      names[n++] = sets[i].ops.name;
+  names[n] = NULL;
+  return names;
 }
 
 const LlkOps *
 llk_ops_find (const char *name)
 {
-  if (strcmp (name, "portable") == 0)
-    return llk_ops_portable ();
-#ifdef LLK_HAVE_AVX2
-  if (strcmp (name, "avx2") == 0 && has_avx2 ())
-    return &llk_ops_avx2;
-#endif
+  for (size_t i = 0; i < N_SETS; i++)
+    if (strcmp (sets[i].ops.name, name) == 0)
+      return sets[i].is_possible () ? &sets[i].ops : NULL;
+
   return NULL;
 }
 

@@ -8,9 +8,23 @@
 
 #include <string.h>
 
-#ifdef LLK_HAVE_AVX2
-/* Only for processors and systems with AVX2, FMA and F16C. */
-extern const LlkOps llk_ops_avx2;
+/* Parts of the sets of instructions; llk-dispatch.c puts sets together. Each
+ * may be called on processors and systems with its instructions only. */
+extern const LlkVectorOps llk_portable_vector;
+extern const LlkProductOps llk_portable_product;
+extern const LlkAttentionOps llk_portable_attention;
+
+#ifdef LLK_X86
+extern const LlkVectorOps llk_avx2_vector;         /* AVX2, FMA, F16C */
+extern const LlkProductOps llk_avx2_product;
+extern const LlkAttentionOps llk_avx2_attention;
+extern const LlkAttentionOps llk_avx512_attention;
+extern const LlkAttentionOps llk_amx_attention;      /* avx512's, with tiles for prompts */
+extern const LlkAttention llk_amx_prompt_attention;
+extern const LlkProductOps llk_avxvnni_product;    /* and AVX-VNNI */
+extern const LlkVectorOps llk_avx512_vector;       /* AVX-512 F, BW, DQ, VL, VBMI, VNNI */
+extern const LlkProductOps llk_avx512_product;
+extern const LlkProductOps llk_amx_product;        /* and AMX int8 and bfloat16 */
 #endif
 
 static inline float
@@ -112,4 +126,14 @@ llk_exp (float x)
   p = p * r + 1.0f;
   exponent = (llk_bits_of_float (rounded) - llk_bits_of_float (LLK_ROUNDER) + 127) << 23;
   return p * llk_float_of_bits (exponent);
+}
+
+/* x / (1 + e^-2u) with u = sqrt (2/π) × (x + 0.044715 x³): the same as
+ * x/2 × (1 + tanh (u)). */
+static inline float
+llk_gelu (float x)
+{
+  float u = 0.7978845608f * (x + 0.044715f * x * x * x);
+
+  return x / (1 + llk_exp (-2 * u));
 }

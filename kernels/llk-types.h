@@ -11,14 +11,74 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/*
+ * Values of a block are functions of small integers q and of scales d, which
+ * are halves (f16) where nothing else is said; all are little-endian. "nibbles"
+ * of 16 bytes: the low halves are the first 16 values, the high halves the
+ * others. In blocks of 256 ("K-quants"), value e = 128 h + 32 j + l with
+ * h < 2, j < 4, l < 32; its 8-bit, 6-bit or 4-bit scale is that of its run of
+ * 32 or 16 values, e / 32 or e / 16. Each value is exact in float but for the
+ * one rounding of the difference (or sum) with a minimum.
+ */
 typedef enum
 {
   LLK_F32  = 0,
   LLK_F16  = 1,
-  LLK_Q4_0 = 2, /* blocks of 32: one f16 scale, 32 × 4 bits, value (q - 8) × scale */
-  LLK_Q8_0 = 8, /* blocks of 32: one f16 scale, 32 × int8 */
+
+  /* d, nibbles: d × (q - 8) */
+  LLK_Q4_0 = 2,
+  /* d, min, nibbles: d × q + min */
+  LLK_Q4_1 = 3,
+  /* d, 32 bits: bit i is the fifth bit of value i, nibbles: d × (q - 16) */
+  LLK_Q5_0 = 6,
+  /* d, min, 32 bits, nibbles: d × q + min */
+  LLK_Q5_1 = 7,
+  /* d, 32 × int8: d × q */
+  LLK_Q8_0 = 8,
+
+  /* 16 bytes: low half the scale s, high half the minimum m of 16 values each;
+   * 64 bytes: bits 2 j of byte 32 h + l; d, dmin: d × s × q - dmin × m */
+  LLK_Q2_K = 10,
+  /* 32 bytes: bit 4 h + j of byte l is the third bit of a value; 64 bytes: bits
+   * 2 j of byte 32 h + l the two low ones; 12 bytes: 6-bit scales s of 16 values
+   * each, scale i with its low half in the low (i ≥ 8: high) half of byte i mod 8
+   * and its upper bits in bits 2 (i / 4) of byte 8 + i mod 4; d:
+   * d × (s - 32) × (q - 4) */
+  LLK_Q3_K = 11,
+  /* d, dmin; 12 bytes b: 6-bit scales s and minima m of 32 values each, for i < 4
+   * in bits 0…5 of b[i] and b[i + 4], for others with their low halves in the low
+   * and high half of b[i + 4], and the upper bits in bits 6…7 of b[i - 4] and
+   * b[i]; 128 bytes: value e in the low (e / 32 odd: high) half of byte
+   * 32 (e / 64) + l: d × s × q - dmin × m */
+  LLK_Q4_K = 12,
+  /* As Q4_K, but between scales and nibbles 32 bytes: bit e / 32 of byte l is
+   * the fifth bit */
+  LLK_Q5_K = 13,
+  /* 128 bytes: the low (j ≥ 2: high) half of byte 64 h + 32 (j mod 2) + l; 64
+   * bytes: bits 2 j of byte 32 h + l are the two high bits; 16 × int8: scales s of
+   * 16 values each; d: d × s × (q - 32) */
+  LLK_Q6_K = 14,
+
+  /* d, nibbles: d × llk_iq4_values[q] */
+  LLK_IQ4_NL = 20,
+  /* d; 16 bits: bits 2 i are the upper bits of scale s_i, of 32 values each; 4
+   * bytes: their low halves, two in a byte, the low half first; 8 × nibbles:
+   * d × (s - 32) × llk_iq4_values[q] */
+  LLK_IQ4_XS = 23,
+
   LLK_BF16 = 30,
+
+  /* Blocks of 32: one byte e, an exponent (e8m0), nibbles: 2^(e - 128) ×
+   * llk_mxfp4_values[q], which are twice those of a 4-bit float (e2m1) */
+  LLK_MXFP4 = 39,
 } LlkType;
+
+/* All types are below. */
+#define LLK_TYPE_LIMIT 40
+
+/* What four bits stand for. */
+extern const int8_t llk_iq4_values[16];
+extern const int8_t llk_mxfp4_values[16];
 
 /* Whether this code computes with @type; anything may be passed. */
 bool        llk_type_is_known    (uint32_t type);

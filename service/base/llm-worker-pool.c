@@ -2,6 +2,9 @@
 
 #include "base/llm-worker-pool.h"
 
+#include <sys/resource.h>
+#include <unistd.h>
+
 #include "base/llm-sysinfo.h"
 
 /* How often a worker looks for the next run before it sleeps: stages of one
@@ -11,10 +14,13 @@
 struct _LlmWorkerPool
 {
   guint n_threads;
-  GThread **threads;     /* (array length=n_threads - 1) (owned) */
+  gboolean is_background;  /* the caller does not work along */
+  int niceness;            /* of workers, when it is */
+  GThread **threads;     /* (nullable) (array length=n_threads) (owned): the caller's is NULL */
 
   GMutex lock;
   GCond woken;
+  GCond ended;           /* for a caller that sleeps */
   guint n_sleeping;      /* guarded by lock */
 
   guint round;           /* atomic: grows by one with every run */
@@ -34,6 +40,7 @@ typedef struct
 {
   LlmWorkerPool *pool;
   guint worker;
+  guint seen;    /* the last round before it was made */
 } Worker;
 
 static inline void
@@ -80,12 +87,36 @@ await_round (LlmWorkerPool *self,
   return round;
 }
 
+/* Whether nobody took part in the round who is not through with it. */
+static gboolean
+is_round_done (LlmWorkerPool *self)
+{
+  return __atomic_load_n (&self->next, __ATOMIC_SEQ_CST) >= self->n_items
+         && __atomic_load_n (&self->n_inside, __ATOMIC_SEQ_CST) == 0;
+}
+
+static void
+leave_inside (LlmWorkerPool *self)
+{
+  if (__atomic_sub_fetch (&self->n_inside, 1, __ATOMIC_SEQ_CST) > 0 || !self->is_background)
+    return;
+
+  g_mutex_lock (&self->lock);
+  g_cond_signal (&self->ended);
+  g_mutex_unlock (&self->lock);
+}
+
 static gpointer
 run_worker (gpointer data)
 {
   g_autofree Worker *worker = data;
   LlmWorkerPool *self = worker->pool;
-  guint seen = 0;
+  guint seen = worker->seen;
+
+  if (self->is_background
+      && getpriority (PRIO_PROCESS, (id_t) gettid ()) < self->niceness
+      && setpriority (PRIO_PROCESS, (id_t) gettid (), self->niceness) != 0)
+    g_debug ("A worker's niceness could not be set");
 
   for (;;)
     {
@@ -101,7 +132,7 @@ run_worker (gpointer data)
           seen = __atomic_load_n (&self->round, __ATOMIC_ACQUIRE);
           work (self, worker->worker);
         }
-      __atomic_fetch_sub (&self->n_inside, 1, __ATOMIC_RELEASE);
+      leave_inside (self);
     }
 }
 
@@ -130,8 +161,32 @@ leave_round (LlmWorkerPool *self)
     }
 }
 
-LlmWorkerPool *
-llm_worker_pool_new (guint n_threads)
+static void
+sleep_until_done (LlmWorkerPool *self)
+{
+  g_mutex_lock (&self->lock);
+  while (!is_round_done (self))
+    g_cond_wait (&self->ended, &self->lock);
+  g_mutex_unlock (&self->lock);
+}
+
+/* Makes the threads of the workers from @first on. */
+static void
+make_threads (LlmWorkerPool *self,
+              guint          first)
+{
+  self->threads = g_new0 (GThread *, self->n_threads);
+  for (guint i = first; i < self->n_threads; i++)
+    {
+      Worker *worker = g_new (Worker, 1);
+
+      *worker = (Worker) { self, i, self->round };
+      self->threads[i] = g_thread_new ("llm-worker", run_worker, worker);
+    }
+}
+
+static LlmWorkerPool *
+make_pool (guint n_threads)
 {
   LlmWorkerPool *self = g_new0 (LlmWorkerPool, 1);
 
@@ -140,16 +195,27 @@ llm_worker_pool_new (guint n_threads)
   self->n_threads = CLAMP (n_threads, 1, 256);
   g_mutex_init (&self->lock);
   g_cond_init (&self->woken);
+  g_cond_init (&self->ended);
+  return self;
+}
 
-  self->threads = g_new0 (GThread *, self->n_threads);
-  for (guint i = 1; i < self->n_threads; i++)
-    {
-      Worker *worker = g_new (Worker, 1);
+LlmWorkerPool *
+llm_worker_pool_new (guint n_threads)
+{
+  LlmWorkerPool *self = make_pool (n_threads);
 
-      worker->pool = self;
-      worker->worker = i;
-      self->threads[i - 1] = g_thread_new ("llm-worker", run_worker, worker);
-    }
+  make_threads (self, 1);
+  return self;
+}
+
+LlmWorkerPool *
+llm_worker_pool_new_background (guint n_threads,
+                                int   niceness)
+{
+  LlmWorkerPool *self = make_pool (n_threads);
+
+  self->is_background = TRUE;
+  self->niceness = CLAMP (niceness, 0, 19);
   return self;
 }
 
@@ -158,11 +224,13 @@ llm_worker_pool_free (LlmWorkerPool *self)
 {
   __atomic_store_n (&self->is_ending, TRUE, __ATOMIC_RELEASE);
   begin_round (self);
-  for (guint i = 1; i < self->n_threads; i++)
-    g_thread_join (self->threads[i - 1]);
+  for (guint i = 0; self->threads != NULL && i < self->n_threads; i++)
+    if (self->threads[i] != NULL)
+      g_thread_join (self->threads[i]);
   g_free (self->threads);
   g_mutex_clear (&self->lock);
   g_cond_clear (&self->woken);
+  g_cond_clear (&self->ended);
   g_free (self);
 }
 
@@ -183,11 +251,13 @@ llm_worker_pool_run (LlmWorkerPool *self,
 
   if (n_items == 0)
     return;
-  if (self->n_threads == 1 || n_items <= grain)
+  if (!self->is_background && (self->n_threads == 1 || n_items <= grain))
     {
       func (0, n_items, 0, data);
       return;
     }
+  if (self->threads == NULL)
+    make_threads (self, 0);
 
   self->func = func;
   self->data = data;
@@ -196,6 +266,9 @@ llm_worker_pool_run (LlmWorkerPool *self,
   __atomic_store_n (&self->next, 0, __ATOMIC_RELAXED);
   __atomic_store_n (&self->is_open, TRUE, __ATOMIC_SEQ_CST);
   begin_round (self);
-  work (self, 0);
+  if (self->is_background)
+    sleep_until_done (self);
+  else
+    work (self, 0);
   leave_round (self);
 }

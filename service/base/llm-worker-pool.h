@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Fork-join workers for kernels. The calling thread works along. Items are
+ * Fork-join workers for kernels. The calling thread works along, but for a
+ * background pool's. Items are
  * handed out in small runs from one counter, so a slow core does not set the
  * pace; as each item's result depends on the item alone, results do not depend
  * on the number of threads. Workers spin briefly between runs, then sleep.
@@ -26,6 +27,11 @@ typedef void (*LlmWorkFunc) (guint    first,
 
 /* @n_threads: 0 for as many as this process may use. */
 LlmWorkerPool *llm_worker_pool_new           (guint n_threads);
+/* For work that must not slow others down: all workers are threads of their own
+ * that run at @niceness (0 to 19), and the caller sleeps meanwhile. Threads are
+ * made with the first run. */
+LlmWorkerPool *llm_worker_pool_new_background (guint n_threads,
+                                              int   niceness);
 void           llm_worker_pool_free          (LlmWorkerPool *self);
 guint          llm_worker_pool_get_n_threads (LlmWorkerPool *self);
 

@@ -81,6 +81,8 @@ new_read_job (LlmContext     *self,
   if (!llm_engine_fill_job (self->engine, job, call->options, self->slo, error))
     return NULL;
   g_array_append_vals (job->prompt, tokens->data, tokens->len);
+  llm_conversation_get_generated (self->conversation, llm_model_get_identity (call->model),
+                                  job->generated);
   job->n_ctx = llm_context_get_limit (self, call->model);
   job->session = self->session;
   job->app = llm_app_make_key (self->uid, self->app_id);

@@ -8,6 +8,7 @@
 
 #include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
+#include "model/llm-weights-prepared.h"
 
 /* --- what is said about it --- */
 
@@ -212,6 +213,8 @@ typedef struct
 {
   LlmModelInfo *info;      /* (owned) */
   LlmLedger *ledger;       /* (owned) */
+  LlmPreparedCache *cache; /* (nullable) (owned): NULL for weights as the file has them */
+  guint n_threads;
   LlmModel *model;         /* (nullable) (owned) */
   LlmWeights *weights;     /* (nullable) (owned) */
 } Load;
@@ -221,6 +224,7 @@ load_free (Load *load)
 {
   llm_model_info_unref (load->info);
   llm_ledger_unref (load->ledger);
+  g_clear_pointer (&load->cache, llm_prepared_cache_unref);
   g_clear_pointer (&load->model, llm_model_unref);
   g_clear_pointer (&load->weights, llm_weights_free);
   g_free (load);
@@ -237,8 +241,16 @@ run_load (GTask        *task,
 
   load->model = llm_model_info_open (load->info, &error);
   if (load->model != NULL)
-    load->weights = llm_weights_new_mapped (llm_model_get_gguf (load->model),
-                                            llm_model_get_hparams (load->model), load->ledger, &error);
+    {
+      LlmGguf *gguf = llm_model_get_gguf (load->model);
+      const LlmHparams *hparams = llm_model_get_hparams (load->model);
+
+      if (load->cache != NULL)
+        load->weights = llm_weights_new_prepared (gguf, hparams, load->cache, load->n_threads,
+                                                  load->ledger, &error);
+      else
+        load->weights = llm_weights_new_mapped (gguf, hparams, load->ledger, &error);
+    }
   if (load->weights != NULL)
     g_task_return_boolean (task, TRUE);
   else
@@ -359,6 +371,11 @@ begin_load (LlmEngine    *self,
 
   load->info = llm_model_info_ref (info);
   load->ledger = llm_ledger_ref (self->ledger);
+  load->n_threads = self->settings->n_threads;
+  if (!self->settings->is_exact)
+    load->cache = llm_prepared_cache_new (self->settings->cache_folder, self->settings->shares_cache,
+                                          self->settings->system_cache_folder,
+                                          self->settings->cache_limit);
   g_task_set_task_data (task, load, (GDestroyNotify) load_free);
   self->is_loading = TRUE;
   update_availability (self);

@@ -216,6 +216,13 @@ LlmEngine *
 llm_engine_new (LlmSettings *settings)
 {
   LlmEngine *self = g_object_new (LLM_TYPE_ENGINE, NULL);
+  LlmExecutorConfig executor = {
+    .kernels = settings->kernels != NULL ? llk_ops_find (settings->kernels) : llk_ops_best (),
+    .n_threads = settings->n_threads,
+    .n_background_threads = settings->n_background_threads,
+    .background_niceness = (int) settings->background_niceness,
+    .is_exact = settings->is_exact,
+  };
 
   self->settings = settings;
   self->default_quota = (LlmQuota) {
@@ -225,7 +232,7 @@ llm_engine_new (LlmSettings *settings)
     .share = 1,
   };
   self->governor = llm_governor_new (self->ledger);
-  self->executor = llm_executor_new (self->main_box, self->ledger, settings->n_threads);
+  self->executor = llm_executor_new (self->main_box, self->ledger, &executor);
   llm_executor_set_dropped (self->executor, on_session_dropped, self);
   llm_mailbox_attach (self->main_box);
   return self;

@@ -6,10 +6,9 @@
 #pragma once
 
 #include "engine/llm-executor.h"
+#include "engine/llm-lane.h"
 #include "engine/llm-session.h"
-#include "exec/llm-forward.h"
 #include "exec/llm-text-stream.h"
-#include "sched/llm-scheduler.h"
 
 G_BEGIN_DECLS
 
@@ -39,20 +38,21 @@ struct _LlmExecutor
   LlmSessionDropped dropped; /* (nullable): set before the first job */
   gpointer dropped_data;
   LlmLedger *ledger;
+  const LlkOps *kernels;
+  gboolean is_exact;
   LlmWorkerPool *pool;
+  LlmWorkerPool *background_pool;
 
   LlmModel *model;          /* (nullable) */
   LlmWeights *weights;      /* (nullable) */
   LlmKvStore *store;        /* (nullable) */
-  LlmForward *forward;      /* (nullable) */
   LlmScheduler *scheduler;
   GHashTable *sessions;     /* (element-type guint64 LlmSession) (owned) */
   GPtrArray *runs;          /* (element-type LlmRun) (owned) */
 
-  GArray *rows;             /* (element-type LlmRow) of the running step */
-  GPtrArray *sequences;     /* (element-type LlmKvSeq) (unowned) of the running step */
-  LlmShare *shares;         /* (array length=max_rows) */
-  guint max_rows;
+  LlmLane lanes[LLM_N_LANES];
+  LlmShare *shares;         /* (owned) (array length=LLM_BATCH_MAX_ROWS): being planned */
+  gint64 reading_left_us;   /* of the readers' turn, before the writers go on */
   double row_us;            /* time of one prompt row here, a moving mean; 0 before the first step */
 
   gboolean is_ending;       /* atomic */
@@ -82,8 +82,12 @@ LlmSession *llm_executor_get_session (LlmExecutor   *self,
 /* llm-executor-step.c: one step */
 /* Looks at what main asked of the jobs, at deadlines and at full sinks. */
 void        llm_executor_sweep       (LlmExecutor   *self);
-/* FALSE when there was nothing to run. */
-gboolean    llm_executor_run_step    (LlmExecutor   *self);
+/* Gives one lane a turn: some stages of its step. FALSE when there was nothing to run. */
+gboolean    llm_executor_run_turn    (LlmExecutor   *self);
+/* Leaves the steps that have rows of @run; their other calls begin them again. */
+void        llm_executor_leave_lanes (LlmExecutor   *self,
+                                      LlmRun        *run);
+void        llm_executor_abandon_lanes (LlmExecutor *self);
 /* Drops sessions that no job uses, least recently used first, until @bytes are
  * freed; returns what was. */
 guint64     llm_executor_evict       (LlmExecutor   *self,

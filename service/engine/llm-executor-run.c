@@ -168,6 +168,7 @@ llm_executor_end_run (LlmExecutor  *self,
   Post *post = g_new0 (Post, 1);
   LlmJobResult *result = run->result;
 
+  llm_executor_leave_lanes (self, run);
   if (run->stream != NULL && end != LLM_JOB_FAILED)
     {
       if (end != LLM_JOB_STOP_STRING)

@@ -8,12 +8,8 @@
 #include "base/llm-worker-pool.h"
 #include "engine/llm-executor-private.h"
 
-/* Rows of one step at most: enough to use each weight often. On a slow machine, or
- * with a large model, it becomes fewer, so that a step ends soon. */
-#define MAX_ROWS   128
-#define MIXED_ROWS 32
-/* Of the first step, whose speed is not known yet. */
-#define FIRST_ROWS 32
+/* Rows of the first step, whose speed is not known yet. */
+#define FIRST_ROWS 64
 
 typedef struct
 {
@@ -49,7 +45,8 @@ static void
 drop_model (LlmExecutor *self)
 {
   g_hash_table_remove_all (self->sessions);
-  g_clear_pointer (&self->forward, llm_forward_free);
+  for (guint i = 0; i < LLM_N_LANES; i++)
+    g_clear_pointer (&self->lanes[i].forward, llm_forward_free);
   g_clear_pointer (&self->store, llm_kv_store_free);
   g_clear_pointer (&self->weights, llm_weights_free);
   g_clear_pointer (&self->model, llm_model_unref);
@@ -66,7 +63,7 @@ set_model (gpointer data)
   g_assert (self->runs->len == 0);
   drop_model (self);
   self->row_us = 0;
-  llm_scheduler_set_rows (self->scheduler, FIRST_ROWS, MIXED_ROWS);
+  llm_scheduler_set_rows (self->scheduler, FIRST_ROWS);
   if (command->model != NULL)
     {
       const LlmHparams *hparams = llm_model_get_hparams (command->model);
@@ -83,8 +80,9 @@ set_model (gpointer data)
       self->weights = g_steal_pointer (&command->weights);
       self->store = llm_kv_store_new (&layout, self->ledger, NULL);
       g_assert (self->store != NULL);
-      self->forward = llm_forward_new (hparams, self->weights, self->pool, llk_ops_best (),
-                                       self->ledger);
+      for (guint i = 0; i < LLM_N_LANES; i++)
+        self->lanes[i].forward = llm_forward_new (hparams, self->weights, self->pool,
+                                                  self->kernels, self->ledger);
     }
   after = llm_ledger_get_total (self->ledger);
   llm_executor_publish (self);
@@ -134,8 +132,11 @@ run_give_scratch (gpointer data)
 {
   Command *command = data;
   LlmExecutor *self = command->executor;
-  guint64 freed = self->forward != NULL ? llm_forward_trim (self->forward) : 0;
+  guint64 freed = 0;
 
+  for (guint i = 0; i < LLM_N_LANES; i++)
+    if (self->lanes[i].forward != NULL)
+      freed += llm_forward_trim (self->lanes[i].forward);
   llm_executor_publish (self);
   llm_executor_report (self, command->done, freed, command->data);
 }
@@ -195,10 +196,13 @@ run_executor (gpointer data)
     {
       llm_mailbox_dispatch (self->inbox, has_work ? 0 : find_timeout (self));
       llm_executor_sweep (self);
-      has_work = llm_executor_run_step (self);
+      has_work = llm_executor_run_turn (self);
     }
 
+  llm_executor_abandon_lanes (self);
   g_ptr_array_set_size (self->runs, 0);
+  if (self->weights != NULL)
+    self->weights->keeps_cache = TRUE;
   drop_model (self);
   return NULL;
 }
@@ -206,24 +210,30 @@ run_executor (gpointer data)
 /* --- the main thread --- */
 
 LlmExecutor *
-llm_executor_new (LlmMailbox *main_box,
-                  LlmLedger  *ledger,
-                  guint       n_threads)
+llm_executor_new (LlmMailbox              *main_box,
+                  LlmLedger               *ledger,
+                  const LlmExecutorConfig *config)
 {
   LlmExecutor *self = g_new0 (LlmExecutor, 1);
+  guint n_background = config->n_background_threads;
 
   self->main_box = main_box;
   self->ledger = llm_ledger_ref (ledger);
+  self->kernels = config->kernels;
+  self->is_exact = config->is_exact;
   self->inbox = llm_mailbox_new ();
-  self->pool = llm_worker_pool_new (n_threads);
-  self->scheduler = llm_scheduler_new (FIRST_ROWS, MIXED_ROWS);
+  self->pool = llm_worker_pool_new (config->n_threads);
+  if (n_background == 0)
+    n_background = (llm_worker_pool_get_n_threads (self->pool) + 1) / 2;
+  self->background_pool = llm_worker_pool_new_background (n_background,
+                                                          config->background_niceness);
+  self->scheduler = llm_scheduler_new (FIRST_ROWS);
   self->sessions = g_hash_table_new_full (g_int64_hash, g_int64_equal, NULL,
                                           (GDestroyNotify) llm_session_free);
   self->runs = g_ptr_array_new_with_free_func ((GDestroyNotify) llm_executor_free_run);
-  self->rows = g_array_sized_new (FALSE, FALSE, sizeof (LlmRow), MAX_ROWS);
-  self->sequences = g_ptr_array_new ();
-  self->shares = g_new (LlmShare, MAX_ROWS);
-  self->max_rows = MAX_ROWS;
+  for (guint i = 0; i < LLM_N_LANES; i++)
+    llm_lane_init (&self->lanes[i], LLM_BATCH_MAX_ROWS);
+  self->shares = g_new (LlmShare, LLM_BATCH_MAX_ROWS);
   self->thread = g_thread_new ("llm-executor", run_executor, self);
   return self;
 }
@@ -237,11 +247,12 @@ llm_executor_free (LlmExecutor *self)
 
   g_ptr_array_unref (self->runs);
   g_hash_table_unref (self->sessions);
-  g_array_unref (self->rows);
-  g_ptr_array_unref (self->sequences);
+  for (guint i = 0; i < LLM_N_LANES; i++)
+    llm_lane_clear (&self->lanes[i]);
   g_free (self->shares);
   llm_scheduler_free (self->scheduler);
   llm_worker_pool_free (self->pool);
+  llm_worker_pool_free (self->background_pool);
   llm_mailbox_free (self->inbox);
   llm_ledger_unref (self->ledger);
   g_free (self);

@@ -2,8 +2,8 @@
 
 /*
  * The executor: the thread that owns context memory and weights. It takes jobs,
- * asks the scheduler whose rows run next, runs one step of the forward pass over
- * the rows of several jobs, samples, and posts text and ends back to main.
+ * asks the scheduler whose rows run next, gives the lanes (llm-lane.h) turns at
+ * their steps of the forward pass, samples, and posts text and ends back to main.
  *
  * The functions here are called on the main thread and return at once.
  */
@@ -14,6 +14,7 @@
 #include "base/llm-mailbox.h"
 #include "base/llm-reclaimer.h"
 #include "engine/llm-job.h"
+#include "kernels/llk.h"
 #include "model/llm-model.h"
 #include "model/llm-weights.h"
 
@@ -21,10 +22,19 @@ G_BEGIN_DECLS
 
 typedef struct _LlmExecutor LlmExecutor;
 
+typedef struct
+{
+  const LlkOps *kernels;
+  guint n_threads;            /* 0: as many as the process may use */
+  guint n_background_threads; /* for calls that nobody waits for; 0: half as many */
+  int background_niceness;    /* of these */
+  gboolean is_exact;          /* prompts are computed as carefully as answers */
+} LlmExecutorConfig;
+
 /* @main_box: where results are posted, dispatched by the main thread. */
 LlmExecutor *llm_executor_new          (LlmMailbox   *main_box,
                                         LlmLedger    *ledger,
-                                        guint         n_threads);
+                                        const LlmExecutorConfig *config);
 /* Ends all jobs as cancelled, without calling back, and waits for the thread. */
 void         llm_executor_free         (LlmExecutor  *self);
 

@@ -410,6 +410,9 @@ submit (LlmGeneration *self,
   if (!llm_engine_fill_job (engine, job, self->options, context != NULL ? context->slo : NULL, error))
     return FALSE;
   g_array_append_vals (job->prompt, tokens->data, tokens->len);
+  if (context != NULL)
+    llm_conversation_get_generated (context->conversation, llm_model_get_identity (self->model),
+                                    job->generated);
   job->generates = TRUE;
   job->n_ctx = n_ctx;
   job->session = context != NULL ? context->session : 0;

@@ -11,6 +11,7 @@ llm_job_new (void)
 
   g_atomic_ref_count_init (&self->ref_count);
   self->prompt = g_array_new (FALSE, FALSE, sizeof (gint32));
+  self->generated = g_array_new (FALSE, FALSE, sizeof (LlmTokenSpan));
   self->arrived_us = llm_clock_now_us ();
   self->slo = llm_slo_for_class (LLM_SLO_RESPONSIVE);
   return self;
@@ -29,6 +30,7 @@ llm_job_unref (LlmJob *self)
   if (!g_atomic_ref_count_dec (&self->ref_count))
     return;
   g_array_unref (self->prompt);
+  g_array_unref (self->generated);
   g_free (self->bias);
   g_strfreev (self->stops);
   llm_reply_free (self->reply);

@@ -11,6 +11,7 @@
 
 #include <gio/gio.h>
 
+#include "engine/llm-conversation.h"
 #include "exec/llm-sampler.h"
 #include "mock/llm-reply.h"
 #include "sched/llm-slo.h"
@@ -62,6 +63,7 @@ struct _LlmJob
   struct _LlmExecutor *executor; /* (unowned): set when submitted */
   guint64 session;       /* whose memory to use and keep; 0: none is kept */
   GArray *prompt;        /* (element-type gint32): all tokens before the answer */
+  GArray *generated;     /* (element-type LlmTokenSpan): of them those that were once generated */
   gboolean generates;    /* FALSE: read the prompt in and end */
   guint max_tokens;
   guint n_ctx;           /* positions the session may have */

@@ -7,6 +7,7 @@
 #include <errno.h>
 
 #include "common/llmsvc-error.h"
+#include "kernels/llk.h"
 
 LlmSettings *
 llm_settings_new (void)
@@ -15,6 +16,7 @@ llm_settings_new (void)
 
   self->model_folders = g_new0 (char *, 1);
   self->max_message = 1024 * 1024;
+  self->background_niceness = 10;
   self->stall_timeout_s = 600;
   self->max_contexts = 64;
   self->max_calls = 16;
@@ -26,8 +28,11 @@ void
 llm_settings_free (LlmSettings *self)
 {
   g_free (self->model_file);
+  g_free (self->kernels);
   g_strfreev (self->model_folders);
   g_free (self->state_folder);
+  g_free (self->cache_folder);
+  g_free (self->system_cache_folder);
   llm_script_free (self->script);
   g_free (self);
 }
@@ -75,6 +80,7 @@ typedef enum
   KEY_UINT,
   KEY_UINT64,
   KEY_BYTES,
+  KEY_KERNELS,
 } KeyKind;
 
 /* Every key there is: data/llmsvc.conf lists the same with their defaults. */
@@ -88,7 +94,11 @@ static const struct
 } keys[] = {
   { "model", "file", KEY_PATH, G_STRUCT_OFFSET (LlmSettings, model_file), 0 },
   { "model", "folders", KEY_FOLDERS, G_STRUCT_OFFSET (LlmSettings, model_folders), 0 },
+  { "model", "cache-limit", KEY_BYTES, G_STRUCT_OFFSET (LlmSettings, cache_limit), G_MAXUINT64 },
   { "service", "threads", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, n_threads), 256 },
+  { "service", "background-threads", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, n_background_threads), 256 },
+  { "service", "background-nice", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, background_niceness), 19 },
+  { "service", "kernels", KEY_KERNELS, G_STRUCT_OFFSET (LlmSettings, kernels), 0 },
   { "service", "budget", KEY_BYTES, G_STRUCT_OFFSET (LlmSettings, budget), G_MAXUINT64 },
   { "service", "max-message", KEY_BYTES, G_STRUCT_OFFSET (LlmSettings, max_message), 16 * 1024 * 1024 },
   { "service", "stall-timeout", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, stall_timeout_s), 86400 },
@@ -118,6 +128,14 @@ set_key (LlmSettings *self,
       g_strfreev (*(GStrv *) field);
       *(GStrv *) field = g_strsplit (text, ";", -1);
       return TRUE;
+    case KEY_KERNELS:
+      if (*text == '\0' || llk_ops_find (text) != NULL)
+        {
+          g_free (*(char **) field);
+          *(char **) field = *text != '\0' ? g_strdup (text) : NULL;
+          return TRUE;
+        }
+      break;
     case KEY_BYTES:
       if (parse_bytes (text, &number) && number <= keys[index].max)
         {
@@ -138,7 +156,15 @@ set_key (LlmSettings *self,
         }
       break;
     }
-  if (keys[index].kind == KEY_BYTES)
+  if (keys[index].kind == KEY_KERNELS)
+    {
+      g_autofree char *known = g_strjoinv (", ", (char **) llk_ops_list ());
+
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                   "%s: [%s] %s = “%s” is no set of kernels that this processor can run; it can run %s",
+                   path, keys[index].group, keys[index].key, text, known);
+    }
+  else if (keys[index].kind == KEY_BYTES)
     g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
                  "%s: [%s] %s = “%s” is not a number from 0 to %ju, perhaps with K, M or G", path,
                  keys[index].group, keys[index].key, text, keys[index].max);
@@ -269,6 +295,25 @@ add_usual_folders (LlmSettings *self,
   self->model_folders = g_strv_builder_end (folders);
 }
 
+/* The system's service fills the folder that everybody else only reads. */
+void
+llm_settings_set_cache (LlmSettings *self,
+                        gboolean     is_system)
+{
+  const char *from_environment = g_getenv ("CACHE_DIRECTORY");
+
+  g_free (self->cache_folder);
+  g_free (self->system_cache_folder);
+  self->system_cache_folder = g_strdup (LLM_LOCALSTATEDIR "/cache/llmsvc");
+  self->shares_cache = is_system;
+  if (from_environment != NULL && *from_environment != '\0')
+    self->cache_folder = g_strdup (from_environment);
+  else if (is_system)
+    self->cache_folder = g_strdup (self->system_cache_folder);
+  else
+    self->cache_folder = g_build_filename (g_get_user_cache_dir (), "llmsvc", NULL);
+}
+
 LlmSettings *
 llm_settings_load (gboolean    is_system,
                    const char *file,
@@ -286,5 +331,6 @@ llm_settings_load (gboolean    is_system,
     self->state_folder = g_strdup (LLM_LOCALSTATEDIR "/lib/llmsvc");
   else
     self->state_folder = g_build_filename (g_get_user_state_dir (), "llmsvc", NULL);
+  llm_settings_set_cache (self, is_system);
   return g_steal_pointer (&self);
 }

@@ -18,7 +18,15 @@ typedef struct
   char *model_file;        /* (nullable): one model to use before all others */
   GStrv model_folders;     /* in order of preference */
   char *state_folder;      /* (nullable): NULL keeps nothing on disk */
+  char *cache_folder;      /* (nullable): for what can be made again; NULL keeps it in memory */
+  char *system_cache_folder; /* (nullable): the system's, which is looked into first */
+  gboolean shares_cache;   /* all users may read cache_folder */
+  guint64 cache_limit;     /* bytes, 0 for half of what the disk has free */
+  gboolean is_exact;       /* compute with the file's own weights in floats: slow, for comparisons */
   guint n_threads;         /* 0: as many as the machine gives */
+  guint n_background_threads; /* for calls that nobody waits for; 0: half as many */
+  guint background_niceness;
+  char *kernels;           /* (nullable): a set of kernel functions; NULL for the best */
   guint64 budget;          /* bytes, 0 for none */
   guint64 max_message;     /* bytes of text in one call */
   guint stall_timeout_s;   /* how long a full pipe may stay full */
@@ -37,6 +45,9 @@ LlmSettings *llm_settings_load (gboolean     is_system,
                                 const char  *file,
                                 GError     **error) G_GNUC_WARN_UNUSED_RESULT;
 LlmSettings *llm_settings_new  (void);
+/* Fills in the folders of the cache: $CACHE_DIRECTORY, or else the usual ones. */
+void         llm_settings_set_cache (LlmSettings *self,
+                                     gboolean     is_system);
 void         llm_settings_free (LlmSettings *self);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmSettings, llm_settings_free)

@@ -2,9 +2,10 @@
 
 /*
  * Attention of a batch's rows over the chunks of their sequences: which slots a
- * row sees, and the sum over them. Work is spread by row and KV head; chunks are
- * taken in their order, so a row's result is its own. The executor's thread
- * calls it.
+ * row sees, and the softmax over them. Rows of one sequence and kind go through
+ * the chunks together, in runs that begin at fixed slots; of few generated rows
+ * each run is work of its own, so that one context keeps all workers busy. A
+ * row's result depends on neither. The executor's thread calls it.
  */
 
 #pragma once
@@ -15,16 +16,6 @@
 
 G_BEGIN_DECLS
 
-/* Query heads of one KV head that go through the chunks together. */
-#define LLM_ATTENTION_HEADS 8
-
-/* What a head gave to a chunk, relative to the largest score known then. */
-typedef struct
-{
-  float mass;
-  float max;
-} LlmAttentionShare;
-
 typedef struct
 {
   const LlkOps *kernels;
@@ -32,31 +23,41 @@ typedef struct
   guint n_heads;
   guint n_kv_heads;
   guint head_dim;
+  guint chunk_slots;           /* of all sequences */
+  gboolean collects_density;
+
+  float scale;                 /* score = q·k × scale */
+  float softcap;               /* if not 0, softcap × tanh (score / softcap) */
+  guint window;                /* if not 0, what lies further back than this many positions, mine
+                                * included, is hidden, whatever the row sees otherwise */
 
   const LlmRow *rows;
   const guint *order;          /* rows[order[i]] is the i-th of q and out */
-  guint n_rows;
-  const LlmKvView *views;      /* chunks of all sequences */
+  guint n_rows;                /* at most LLM_BATCH_MAX_ROWS */
   const guint *first_view;     /* of each sequence, and one past the last */
+  const LlmKvView *views;      /* chunks of all sequences */
 
   const float *q;              /* [n_rows × n_heads·head_dim] */
   float *out;                  /* [n_rows × n_heads·head_dim] */
-
-  /* Density, where it is collected. Sums of integers don't depend on the order
-   * in which workers add. */
-  guint64 *mass;               /* (nullable): by view, in units of LLM_ATTENTION_MASS_UNIT */
-  LlmAttentionShare *shares;   /* LLM_ATTENTION_HEADS × max_chunks for each worker */
-  guint max_chunks;            /* of one sequence */
+  guint64 *mass;               /* if density is collected: by view, added to, in units of
+                                * LLM_ATTENTION_MASS_UNIT. Sums of integers don't depend on the
+                                * order in which workers add */
+  gpointer scratch;            /* llm_attention_get_scratch() bytes, 64-byte aligned */
 } LlmAttention;
 
 #define LLM_ATTENTION_MASS_UNIT (1.0 / (1 << 30) / 4)
 
+/* Bytes of scratch memory; reads the fields up to first_view, but not scale,
+ * softcap and window. */
+gsize   llm_attention_get_scratch (const LlmAttention *self);
 void    llm_attention_run   (const LlmAttention  *self);
 
 /* The slots of [@first, @first + @n_slots) that a row in @slot sees, the bit of
- * @first lowest. @n_slots is at most 64. */
+ * @first lowest. @n_slots is at most 64. @window as in LlmAttention: in a tree it
+ * counts along the path, in a segment to both sides. */
 guint64 llm_visibility_mask (const LlmVisibility *visibility,
                              guint                slot,
+                             guint                window,
                              guint                first,
                              guint                n_slots);
 

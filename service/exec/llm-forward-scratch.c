@@ -32,6 +32,32 @@ take (Cursor *cursor,
   return place;
 }
 
+void
+llm_forward_describe_attention (LlmForward   *self,
+                                LlmAttention *attention)
+{
+  const LlmHparams *hparams = self->hparams;
+
+  *attention = (LlmAttention) {
+    .kernels = self->kernels,
+    .pool = self->pool,
+    .n_heads = hparams->n_heads,
+    .n_kv_heads = hparams->n_kv_heads,
+    .head_dim = hparams->head_dim,
+    .chunk_slots = llm_kv_seq_get_layout (self->batch->sequences[0])->chunk_slots,
+    .collects_density = self->collects_density,
+    .rows = self->batch->rows,
+    .order = self->order,
+    .n_rows = self->batch->n_rows,
+    .first_view = (const guint *) (gconstpointer) self->first_view->data,
+    .views = (const LlmKvView *) (gconstpointer) self->views->data,
+    .q = self->scratch.q,
+    .out = self->scratch.attended,
+    .mass = self->scratch.mass,
+    .scratch = self->scratch.attention,
+  };
+}
+
 static gsize
 lay_out (LlmForward *self,
          guint8     *block)
@@ -39,6 +65,7 @@ lay_out (LlmForward *self,
   const LlmHparams *h = self->hparams;
   LlmScratch *s = &self->scratch;
   Cursor cursor = { block, 0 };
+  LlmAttention attention;
   gsize n_rows = self->batch->n_rows;
   gsize n_threads = llm_worker_pool_get_n_threads (self->pool);
   gsize n_query = (gsize) h->n_heads * h->head_dim;
@@ -52,19 +79,19 @@ lay_out (LlmForward *self,
   s->attended = take (&cursor, n_rows * n_query, sizeof (float));
   s->gate = take (&cursor, n_rows * h->n_ff, sizeof (float));
   s->up = take (&cursor, n_rows * h->n_ff, sizeof (float));
-  s->cosine = take (&cursor, n_rows * (h->rope_dim / 2), sizeof (float));
-  s->sine = take (&cursor, n_rows * (h->rope_dim / 2), sizeof (float));
+  s->experts = take (&cursor, n_rows * h->n_used_experts, sizeof (LlmExpertChoice));
+  s->routed = take (&cursor, n_rows * h->n_experts, sizeof (float));
+  s->gathered = take (&cursor, h->n_experts > 0 ? n_rows * h->n_embd : 0, sizeof (float));
+  s->given = take (&cursor, h->n_experts > 0 ? n_rows * h->n_embd : 0, sizeof (float));
+  s->cosine = take (&cursor, n_rows * h->n_ropes * (h->rope_dim / 2), sizeof (float));
+  s->sine = take (&cursor, n_rows * h->n_ropes * (h->rope_dim / 2), sizeof (float));
   s->hidden = take (&cursor, (gsize) self->n_logits * h->n_embd, sizeof (float));
   s->logits = take (&cursor, (gsize) self->n_logits * h->n_vocab, sizeof (float));
-  s->workers = take (&cursor, n_threads * self->worker_floats, sizeof (float));
-  s->mass = NULL;
-  s->shares = NULL;
-  if (self->collects_density)
-    {
-      s->mass = take (&cursor, self->views->len, sizeof (guint64));
-      s->shares = take (&cursor, n_threads * LLM_ATTENTION_HEADS * self->max_chunks,
-                        sizeof (LlmAttentionShare));
-    }
+  s->workers = take (&cursor, n_threads * self->worker_bytes, 1);
+  s->prepared = take (&cursor, n_rows * self->row_bytes, 1);
+  s->mass = take (&cursor, self->collects_density ? self->views->len : 0, sizeof (guint64));
+  llm_forward_describe_attention (self, &attention);
+  s->attention = take (&cursor, llm_attention_get_scratch (&attention), 1);
 
   return cursor.used;
 }

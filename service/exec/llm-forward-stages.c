@@ -4,7 +4,8 @@
  * The transformer, stage by stage: embedding; in each layer attention and the
  * gated feed-forward network, both added to the residual stream; the output
  * norm and the logits. Each stage acquires one set of weights and computes when
- * it has all of them; the cursor releases them.
+ * it has all of them; the cursor releases them. Stages that a model lacks are
+ * not in its table, which is made from its hyper-parameters.
  */
 
 #define G_LOG_DOMAIN "llm-exec"
@@ -14,116 +15,28 @@
 #include <math.h>
 #include <string.h>
 
-/* Rows that a worker takes at a time where a row is little work. */
-#define ROWS_PER_RUN 8
-
-/* --- before the layers --- */
-
-/* The angle of pair i at position p is p × base^(-2i / rope_dim), divided by the
- * model's factor for i and by the linear scale. */
+/* Acquires those vectors of @ops that the model has; those that it lacks are NULL
+ * in @vectors. */
 static LlmStatus
-run_frequencies (LlmForward *self,
-                 GError    **error)
+acquire_vectors (LlmForward         *self,
+                 const LlmOperator  *ops,
+                 guint               n_ops,
+                 const float       **vectors,
+                 GError            **error)
 {
-  static const LlmOperator ops[] = { LLM_OP_ROPE_FACTORS };
-  const LlmHparams *hparams = self->hparams;
+  LlmOperator used[LLM_STAGE_MAX_OPS];
+  guint n_used = 0;
   LlmStatus status;
 
-  if (self->frequencies != NULL)
-    return LLM_READY;
+  for (guint i = 0; i < n_ops; i++)
+    if (llm_operator_is_used (self->hparams, ops[i]))
+      used[n_used++] = ops[i];
+  status = llm_forward_acquire (self, used, n_used, TRUE, NULL, error);
 
-  status = llm_forward_acquire (self, ops, 1, TRUE, NULL, error);
-  if (status != LLM_READY)
-    return status;
-
-  self->frequencies = g_new (double, hparams->rope_dim / 2);
-  for (guint i = 0; i < hparams->rope_dim / 2; i++)
-    {
-      float factor = 1;
-
-      if (self->held[0].data != NULL)
-        memcpy (&factor, (const guint8 *) self->held[0].data + i * sizeof factor, sizeof factor);
-      self->frequencies[i] = pow (hparams->rope_base, -2.0 * i / hparams->rope_dim) / factor;
-      if (hparams->rope_scaling == LLM_ROPE_SCALING_LINEAR)
-        self->frequencies[i] /= hparams->rope_scale;
-    }
-  return LLM_READY;
-}
-
-static void
-compute_angles (guint    first,
-                guint    end,
-                guint    worker,
-                gpointer data)
-{
-  LlmForward *self = data;
-  guint n_pairs = self->hparams->rope_dim / 2;
-
-  for (guint r = first; r < end; r++)
-    for (guint i = 0; i < n_pairs; i++)
-      {
-        double angle = llm_forward_get_row (self, r)->position * self->frequencies[i];
-
-        self->scratch.cosine[(gsize) r * n_pairs + i] = (float) cos (angle);
-        self->scratch.sine[(gsize) r * n_pairs + i] = (float) sin (angle);
-      }
-}
-
-static LlmStatus
-run_angles (LlmForward *self,
-            GError    **error)
-{
-  llm_worker_pool_run (self->pool, self->batch->n_rows, ROWS_PER_RUN, compute_angles, self);
-  return LLM_READY;
-}
-
-static LlmStatus
-run_embedding (LlmForward *self,
-               GError    **error)
-{
-  static const LlmOperator ops[] = { LLM_OP_TOKEN_EMBEDDING };
-  guint n_embd = self->hparams->n_embd;
-  LlmStatus status = llm_forward_acquire (self, ops, 1, TRUE, NULL, error);
-
-  if (status != LLM_READY)
-    return status;
-
-  for (guint r = 0; r < self->batch->n_rows; r++)
-    {
-      gsize token = (gsize) llm_forward_get_row (self, r)->token;
-
-      self->kernels->unpack (self->held[0].type,
-                             (const guint8 *) self->held[0].data + token * self->held[0].row_bytes,
-                             self->scratch.x + (gsize) r * n_embd, n_embd);
-    }
-  return LLM_READY;
-}
-
-/* --- attention --- */
-
-/* Norms see the full width, whatever the sub-model. */
-static LlmStatus
-normalize (LlmForward *self,
-           LlmOperator op,
-           GError    **error)
-{
-  gsize n_embd = self->hparams->n_embd;
-  LlmStatus status = llm_forward_acquire (self, &op, 1, TRUE, NULL, error);
-
-  if (status != LLM_READY)
-    return status;
-
-  for (guint r = 0; r < self->batch->n_rows; r++)
-    self->kernels->rms_norm (self->scratch.x + r * n_embd, self->held[0].data,
-                             self->hparams->rms_eps, self->scratch.normed + r * n_embd, n_embd);
-  return LLM_READY;
-}
-
-static LlmStatus
-run_attention_norm (LlmForward *self,
-                    GError    **error)
-{
-  return normalize (self, LLM_OP_ATTENTION_NORM, error);
+  n_used = 0;
+  for (guint i = 0; i < n_ops && status == LLM_READY; i++)
+    vectors[i] = llm_operator_is_used (self->hparams, ops[i]) ? self->held[n_used++].data : NULL;
+  return status;
 }
 
 /* Acquires, and multiplies when all is there. */
@@ -144,6 +57,76 @@ project (LlmForward        *self,
   return status;
 }
 
+/* --- before the layers --- */
+
+static LlmStatus
+run_embedding (LlmForward *self,
+               GError    **error)
+{
+  static const LlmOperator ops[] = { LLM_OP_TOKEN_EMBEDDING };
+  LlmStatus status = llm_forward_acquire (self, ops, 1, TRUE, NULL, error);
+
+  if (status == LLM_READY)
+    llm_forward_embed (self, &self->held[0]);
+  return status;
+}
+
+/* --- both halves of a layer --- */
+
+/* Norms see the full width, whatever the sub-model. */
+static LlmStatus
+normalize (LlmForward *self,
+           LlmOperator op,
+           GError    **error)
+{
+  const float *weight;
+  LlmStatus status = acquire_vectors (self, &op, 1, &weight, error);
+
+  if (status == LLM_READY)
+    llm_forward_normalize (self, weight);
+  return status;
+}
+
+/* Adds a product to the residual stream; or leaves it in scratch.normed, where the
+ * model has a norm between, for add_residual(). */
+static LlmStatus
+project_residual (LlmForward   *self,
+                  LlmOperator   op,
+                  LlmOperator   post_norm,
+                  const float  *x,
+                  GError      **error)
+{
+  gboolean is_added = !llm_operator_is_used (self->hparams, post_norm);
+  float *const y[] = { is_added ? self->scratch.x : self->scratch.normed };
+
+  return project (self, &op, 1, x, y, is_added, error);
+}
+
+/* What comes between a product and the residual stream. */
+static LlmStatus
+add_residual (LlmForward   *self,
+              LlmOperator   bias,
+              LlmOperator   post_norm,
+              GError      **error)
+{
+  const LlmOperator ops[] = { bias, post_norm };
+  const float *v[G_N_ELEMENTS (ops)];
+  LlmStatus status = acquire_vectors (self, ops, G_N_ELEMENTS (ops), v, error);
+
+  if (status == LLM_READY)
+    llm_forward_add_residual (self, v[0], v[1]);
+  return status;
+}
+
+/* --- attention --- */
+
+static LlmStatus
+run_attention_norm (LlmForward *self,
+                    GError    **error)
+{
+  return normalize (self, LLM_OP_ATTENTION_NORM, error);
+}
+
 static LlmStatus
 run_attention_input (LlmForward *self,
                      GError    **error)
@@ -154,38 +137,22 @@ run_attention_input (LlmForward *self,
   return project (self, ops, G_N_ELEMENTS (ops), self->scratch.normed, y, FALSE, error);
 }
 
-static void
-rotate_rows (guint    first,
-             guint    end,
-             guint    worker,
-             gpointer data)
-{
-  LlmForward *self = data;
-  const LlmHparams *h = self->hparams;
-  gsize n_pairs = h->rope_dim / 2;
-
-  for (guint r = first; r < end; r++)
-    for (guint head = 0; head < h->n_heads + h->n_kv_heads; head++)
-      {
-        gboolean is_query = head < h->n_heads;
-        gsize at = is_query ? (gsize) r * h->n_heads + head
-                            : (gsize) r * h->n_kv_heads + head - h->n_heads;
-        float *values = (is_query ? self->scratch.q : self->scratch.k) + at * h->head_dim;
-        const float *cosine = self->scratch.cosine + r * n_pairs;
-        const float *sine = self->scratch.sine + r * n_pairs;
-
-        if (h->rope_kind == LLM_ROPE_NORM)
-          llk_rope_norm (values, cosine, sine, h->rope_dim);
-        else
-          llk_rope_neox (values, cosine, sine, h->rope_dim);
-      }
-}
-
+/* Biases, norms of heads, rotation. */
 static LlmStatus
-run_rotation (LlmForward *self,
-              GError    **error)
+run_heads (LlmForward *self,
+           GError    **error)
 {
-  llm_worker_pool_run (self->pool, self->batch->n_rows, ROWS_PER_RUN, rotate_rows, self);
+  static const LlmOperator ops[] = { LLM_OP_QUERY_BIAS, LLM_OP_KEY_BIAS, LLM_OP_VALUE_BIAS,
+                                     LLM_OP_QUERY_NORM, LLM_OP_KEY_NORM };
+  const float *v[G_N_ELEMENTS (ops)];
+  LlmStatus status = acquire_vectors (self, ops, G_N_ELEMENTS (ops), v, error);
+  LlmHeadVectors vectors;
+
+  if (status != LLM_READY)
+    return status;
+
+  vectors = (LlmHeadVectors) { v[0], v[1], v[2], v[3], v[4] };
+  llm_forward_prepare_heads (self, &vectors);
   return LLM_READY;
 }
 
@@ -248,30 +215,17 @@ static LlmStatus
 run_attention (LlmForward *self,
                GError    **error)
 {
-  const LlmHparams *hparams = self->hparams;
-  LlmAttention attention = {
-    .kernels = self->kernels,
-    .pool = self->pool,
-    .n_heads = hparams->n_heads,
-    .n_kv_heads = hparams->n_kv_heads,
-    .head_dim = hparams->head_dim,
-    .rows = self->batch->rows,
-    .order = self->order,
-    .n_rows = self->batch->n_rows,
-    .views = (const LlmKvView *) (gconstpointer) self->views->data,
-    .first_view = (const guint *) (gconstpointer) self->first_view->data,
-    .q = self->scratch.q,
-    .out = self->scratch.attended,
-    .mass = self->scratch.mass,
-    .shares = self->scratch.shares,
-    .max_chunks = self->max_chunks,
-  };
+  LlmAttention attention;
 
   find_views (self);
-  if (self->scratch.mass != NULL)
+  if (self->collects_density)
     memset (self->scratch.mass, 0, self->views->len * sizeof (guint64));
+  llm_forward_describe_attention (self, &attention);
+  attention.scale = self->hparams->attention_scale;
+  attention.softcap = self->hparams->attention_softcap;
+  attention.window = self->hparams->layers[self->layer].window;
   llm_attention_run (&attention);
-  if (self->scratch.mass != NULL)
+  if (self->collects_density)
     add_densities (self);
   return LLM_READY;
 }
@@ -280,10 +234,22 @@ static LlmStatus
 run_attention_output (LlmForward *self,
                       GError    **error)
 {
-  static const LlmOperator ops[] = { LLM_OP_ATTENTION_OUT };
-  float *const y[] = { self->scratch.x };
+  return project_residual (self, LLM_OP_ATTENTION_OUT, LLM_OP_ATTENTION_POST_NORM,
+                           self->scratch.attended, error);
+}
 
-  return project (self, ops, G_N_ELEMENTS (ops), self->scratch.attended, y, TRUE, error);
+static LlmStatus
+run_attention_residual (LlmForward *self,
+                        GError    **error)
+{
+  return add_residual (self, LLM_OP_ATTENTION_OUT_BIAS, LLM_OP_ATTENTION_POST_NORM, error);
+}
+
+static gboolean
+needs_attention_residual (const LlmHparams *hparams)
+{
+  return llm_operator_is_used (hparams, LLM_OP_ATTENTION_OUT_BIAS)
+         || llm_operator_is_used (hparams, LLM_OP_ATTENTION_POST_NORM);
 }
 
 /* --- feed-forward network --- */
@@ -295,29 +261,26 @@ run_ffn_norm (LlmForward *self,
   return normalize (self, LLM_OP_FFN_NORM, error);
 }
 
-static void
-gate_rows (guint    first,
-           guint    end,
-           guint    worker,
-           gpointer data)
-{
-  LlmForward *self = data;
-  gsize n_ff = self->hparams->n_ff;
-
-  for (guint r = first; r < end; r++)
-    self->kernels->silu_mul (self->scratch.gate + r * n_ff, self->scratch.up + r * n_ff, n_ff);
-}
-
 static LlmStatus
 run_ffn_input (LlmForward *self,
                GError    **error)
 {
   static const LlmOperator ops[] = { LLM_OP_FFN_GATE, LLM_OP_FFN_UP };
   float *const y[] = { self->scratch.gate, self->scratch.up };
-  LlmStatus status = project (self, ops, G_N_ELEMENTS (ops), self->scratch.normed, y, FALSE, error);
+
+  return project (self, ops, G_N_ELEMENTS (ops), self->scratch.normed, y, FALSE, error);
+}
+
+static LlmStatus
+run_ffn_gate (LlmForward *self,
+              GError    **error)
+{
+  static const LlmOperator ops[] = { LLM_OP_FFN_GATE_BIAS, LLM_OP_FFN_UP_BIAS };
+  const float *v[G_N_ELEMENTS (ops)];
+  LlmStatus status = acquire_vectors (self, ops, G_N_ELEMENTS (ops), v, error);
 
   if (status == LLM_READY)
-    llm_worker_pool_run (self->pool, self->batch->n_rows, ROWS_PER_RUN, gate_rows, self);
+    llm_forward_gate (self, self->batch->n_rows, v[0], v[1]);
   return status;
 }
 
@@ -325,10 +288,59 @@ static LlmStatus
 run_ffn_output (LlmForward *self,
                 GError    **error)
 {
-  static const LlmOperator ops[] = { LLM_OP_FFN_DOWN };
-  float *const y[] = { self->scratch.x };
+  return project_residual (self, LLM_OP_FFN_DOWN, LLM_OP_FFN_POST_NORM, self->scratch.gate, error);
+}
 
-  return project (self, ops, G_N_ELEMENTS (ops), self->scratch.gate, y, TRUE, error);
+static LlmStatus
+run_ffn_residual (LlmForward *self,
+                  GError    **error)
+{
+  return add_residual (self, LLM_OP_FFN_DOWN_BIAS, LLM_OP_FFN_POST_NORM, error);
+}
+
+static gboolean
+is_dense (const LlmHparams *hparams)
+{
+  return hparams->n_experts == 0;
+}
+
+static gboolean
+has_experts (const LlmHparams *hparams)
+{
+  return hparams->n_experts > 0;
+}
+
+static LlmStatus
+run_expert_router (LlmForward *self,
+                   GError    **error)
+{
+  static const LlmOperator ops[] = { LLM_OP_EXPERT_ROUTER };
+  float *const y[] = { self->scratch.routed };
+  LlmStatus status = project (self, ops, G_N_ELEMENTS (ops), self->scratch.normed, y, FALSE, error);
+
+  if (status == LLM_READY)
+    llm_forward_choose_experts (self);
+  return status;
+}
+
+static LlmStatus
+run_experts (LlmForward *self,
+             GError    **error)
+{
+  static const LlmOperator ops[] = { LLM_OP_EXPERT_GATE, LLM_OP_EXPERT_UP, LLM_OP_EXPERT_DOWN };
+  LlmActivation activation = { self->scratch.normed, self->batch->n_rows };
+  LlmStatus status = llm_forward_acquire (self, ops, G_N_ELEMENTS (ops), TRUE, &activation, error);
+
+  if (status == LLM_READY)
+    llm_forward_run_experts (self);
+  return status;
+}
+
+static gboolean
+needs_ffn_residual (const LlmHparams *hparams)
+{
+  return llm_operator_is_used (hparams, LLM_OP_FFN_DOWN_BIAS)
+         || llm_operator_is_used (hparams, LLM_OP_FFN_POST_NORM);
 }
 
 /* --- behind the layers, for the rows that want logits --- */
@@ -338,16 +350,12 @@ run_output_norm (LlmForward *self,
                  GError    **error)
 {
   static const LlmOperator ops[] = { LLM_OP_OUTPUT_NORM };
-  gsize n_embd = self->hparams->n_embd;
-  LlmStatus status = llm_forward_acquire (self, ops, 1, TRUE, NULL, error);
+  const float *weight;
+  LlmStatus status = acquire_vectors (self, ops, 1, &weight, error);
 
-  if (status != LLM_READY)
-    return status;
-
-  for (guint i = 0; i < self->n_logits; i++)
-    self->kernels->rms_norm (self->scratch.x + self->wanting[i] * n_embd, self->held[0].data,
-                             self->hparams->rms_eps, self->scratch.hidden + i * n_embd, n_embd);
-  return LLM_READY;
+  if (status == LLM_READY)
+    llm_forward_normalize_wanted (self, weight);
+  return status;
 }
 
 static LlmStatus
@@ -355,48 +363,82 @@ run_logits (LlmForward *self,
             GError    **error)
 {
   static const LlmOperator ops[] = { LLM_OP_OUTPUT };
-  LlmMatmul matmul = { self->kernels, self->pool, self->scratch.workers, self->worker_floats };
   LlmActivation activation = { self->scratch.hidden, self->n_logits };
   LlmStatus status = llm_forward_acquire (self, ops, 1, TRUE, &activation, error);
-  LlmProduct product = {
-    .view = &self->held[0],
-    .x = self->scratch.hidden,
-    .x_stride = self->hparams->n_embd,
-    .y = self->scratch.logits,
-    .y_stride = self->hparams->n_vocab,
-    .n_rows = self->n_logits,
-  };
 
   if (status == LLM_READY)
-    llm_matmul_run (&matmul, &product, 1);
+    llm_forward_multiply_whole (self, self->scratch.hidden, self->hparams->n_embd,
+                                self->scratch.logits, self->hparams->n_vocab, self->n_logits);
   return status;
 }
 
+static LlmStatus
+run_logits_end (LlmForward *self,
+                GError    **error)
+{
+  static const LlmOperator ops[] = { LLM_OP_OUTPUT_BIAS };
+  const float *bias;
+  LlmStatus status = acquire_vectors (self, ops, 1, &bias, error);
+
+  if (status == LLM_READY)
+    llm_forward_finish_logits (self, bias);
+  return status;
+}
+
+static gboolean
+needs_logits_end (const LlmHparams *hparams)
+{
+  return llm_operator_is_used (hparams, LLM_OP_OUTPUT_BIAS) || hparams->logit_softcap > 0;
+}
+
+/* --- all of it, in order --- */
+
 static const LlmStage entry_stages[] = {
-  { "frequencies", run_frequencies },
-  { "angles", run_angles },
-  { "embedding", run_embedding },
+  { "frequencies", llm_forward_run_frequencies, NULL },
+  { "angles", llm_forward_run_angles, NULL },
+  { "embedding", run_embedding, NULL },
+  { NULL, NULL, NULL },
 };
 
 static const LlmStage layer_stages[] = {
-  { "attention-norm", run_attention_norm },
-  { "attention-input", run_attention_input },
-  { "rotation", run_rotation },
-  { "remember", run_remember },
-  { "attention", run_attention },
-  { "attention-output", run_attention_output },
-  { "ffn-norm", run_ffn_norm },
-  { "ffn-input", run_ffn_input },
-  { "ffn-output", run_ffn_output },
+  { "attention-norm", run_attention_norm, NULL },
+  { "attention-input", run_attention_input, NULL },
+  { "heads", run_heads, NULL },
+  { "remember", run_remember, NULL },
+  { "attention", run_attention, NULL },
+  { "attention-output", run_attention_output, NULL },
+  { "attention-residual", run_attention_residual, needs_attention_residual },
+  { "ffn-norm", run_ffn_norm, NULL },
+  { "ffn-input", run_ffn_input, is_dense },
+  { "ffn-gate", run_ffn_gate, is_dense },
+  { "ffn-output", run_ffn_output, is_dense },
+  { "expert-router", run_expert_router, has_experts },
+  { "experts", run_experts, has_experts },
+  { "ffn-residual", run_ffn_residual, needs_ffn_residual },
+  { NULL, NULL, NULL },
 };
 
 static const LlmStage exit_stages[] = {
-  { "output-norm", run_output_norm },
-  { "logits", run_logits },
+  { "output-norm", run_output_norm, NULL },
+  { "logits", run_logits, NULL },
+  { "logits-end", run_logits_end, needs_logits_end },
+  { NULL, NULL, NULL },
 };
 
-const LlmStageTable llm_forward_parts[LLM_N_PARTS] = {
-  [LLM_PART_ENTRY] = { entry_stages, G_N_ELEMENTS (entry_stages) },
-  [LLM_PART_LAYERS] = { layer_stages, G_N_ELEMENTS (layer_stages) },
-  [LLM_PART_EXIT] = { exit_stages, G_N_ELEMENTS (exit_stages) },
-};
+void
+llm_forward_build_stages (LlmForward *self)
+{
+  static const LlmStage *const all[LLM_N_PARTS] = {
+    [LLM_PART_ENTRY] = entry_stages,
+    [LLM_PART_LAYERS] = layer_stages,
+    [LLM_PART_EXIT] = exit_stages,
+  };
+
+  for (guint part = 0; part < LLM_N_PARTS; part++)
+    for (const LlmStage *stage = all[part]; stage->run != NULL; stage++)
+      if (stage->is_needed == NULL || stage->is_needed (self->hparams))
+        {
+          g_assert (self->parts[part].n_stages < LLM_PART_MAX_STAGES);
+          self->parts[part].stages[self->parts[part].n_stages++] = stage;
+        }
+}

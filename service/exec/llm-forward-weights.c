@@ -8,54 +8,6 @@
 
 #include "common/llmsvc-error.h"
 
-void
-llm_forward_shape (const LlmHparams *hparams,
-                   LlmOperator       op,
-                   guint            *n_in,
-                   guint            *n_out)
-{
-  guint n_query = hparams->n_heads * hparams->head_dim;
-  guint n_kv = hparams->n_kv_heads * hparams->head_dim;
-
-  *n_in = hparams->n_embd;
-  *n_out = 1;
-  switch (op)
-    {
-    case LLM_OP_TOKEN_EMBEDDING:
-    case LLM_OP_OUTPUT:
-      *n_out = hparams->n_vocab;
-      break;
-    case LLM_OP_QUERY:
-      *n_out = n_query;
-      break;
-    case LLM_OP_KEY:
-    case LLM_OP_VALUE:
-      *n_out = n_kv;
-      break;
-    case LLM_OP_ATTENTION_OUT:
-      *n_in = n_query;
-      *n_out = hparams->n_embd;
-      break;
-    case LLM_OP_FFN_GATE:
-    case LLM_OP_FFN_UP:
-      *n_out = hparams->n_ff;
-      break;
-    case LLM_OP_FFN_DOWN:
-      *n_in = hparams->n_ff;
-      *n_out = hparams->n_embd;
-      break;
-    case LLM_OP_ROPE_FACTORS:
-      *n_in = hparams->rope_dim / 2;
-      break;
-    case LLM_OP_ATTENTION_NORM:
-    case LLM_OP_FFN_NORM:
-    case LLM_OP_OUTPUT_NORM:
-      break;
-    case LLM_N_OPS:
-      g_assert_not_reached ();
-    }
-}
-
 /* A provider's mistake must not become a read beyond its memory. */
 static gboolean
 check_view (LlmForward          *self,
@@ -67,10 +19,7 @@ check_view (LlmForward          *self,
   guint n_in, n_out;
   gboolean is_right;
 
-  if (op == LLM_OP_ROPE_FACTORS && view->data == NULL)
-    return TRUE;
-
-  llm_forward_shape (self->hparams, op, &n_in, &n_out);
+  llm_operator_get_shape (self->hparams, op, &n_in, &n_out);
   if (view->channels != NULL)
     {
       is_right = view->in_count <= n_in && view->in_first == 0;
@@ -135,6 +84,19 @@ llm_forward_release (LlmForward *self)
   self->n_held = 0;
 }
 
+static LlmMatmul
+make_matmul (LlmForward *self)
+{
+  return (LlmMatmul) {
+    .kernels = self->kernels,
+    .pool = self->pool,
+    .scratch = self->scratch.workers,
+    .scratch_bytes = self->worker_bytes,
+    .prepared = self->scratch.prepared,
+    .row_bytes = self->row_bytes,
+  };
+}
+
 /* Segments go one after the other, as they may add to the same outputs; a
  * row's sums are in the order of segments. */
 void
@@ -145,10 +107,12 @@ llm_forward_multiply (LlmForward        *self,
                       float *const      *y,
                       gboolean           is_added)
 {
-  LlmMatmul matmul = { self->kernels, self->pool, self->scratch.workers, self->worker_floats };
+  LlmMatmul matmul = make_matmul (self);
+  LlmRows rows = { .values = x };
   gboolean is_cut = self->weights->n_segments > 1;
   guint n_segments = self->n_held / n_ops;
 
+  memcpy (rows.first, self->first_row, sizeof rows.first);
   for (guint segment = 0; segment < n_segments; segment++)
     {
       LlmProduct products[LLM_STAGE_MAX_OPS];
@@ -157,19 +121,50 @@ llm_forward_multiply (LlmForward        *self,
         {
           guint n_in, n_out;
 
-          llm_forward_shape (self->hparams, ops[i], &n_in, &n_out);
+          llm_operator_get_shape (self->hparams, ops[i], &n_in, &n_out);
+          rows.stride = n_in;
           if (segment == 0 && is_cut && !is_added)
             memset (y[i], 0, (gsize) self->batch->n_rows * n_out * sizeof (float));
           products[i] = (LlmProduct) {
             .view = &self->held[i * n_segments + segment],
-            .x = x,
-            .x_stride = n_in,
             .y = y[i],
             .y_stride = n_out,
-            .n_rows = self->segment_rows[segment],
             .is_added = is_cut || is_added,
           };
+          memcpy (products[i].n_rows, self->segment_rows + segment * LLK_N_ROW_KINDS,
+                  sizeof products[i].n_rows);
         }
-      llm_matmul_run (&matmul, products, n_ops);
+      llm_matmul_run (&matmul, &rows, products, n_ops);
     }
+}
+
+void
+llm_forward_multiply_rows (LlmForward       *self,
+                           const LlmRows    *rows,
+                           const LlmProduct *products,
+                           guint             n_products)
+{
+  LlmMatmul matmul = make_matmul (self);
+
+  llm_matmul_run (&matmul, rows, products, n_products);
+}
+
+void
+llm_forward_multiply_whole (LlmForward  *self,
+                            const float *x,
+                            gsize        n_in,
+                            float       *y,
+                            gsize        n_out,
+                            guint        n_rows)
+{
+  LlmMatmul matmul = make_matmul (self);
+  LlmRows rows = { .values = x, .stride = n_in };
+  LlmProduct product = {
+    .view = &self->held[0],
+    .y = y,
+    .y_stride = n_out,
+    .n_rows = { [LLK_ROWS_GENERATED] = n_rows },
+  };
+
+  llm_matmul_run (&matmul, &rows, &product, 1);
 }

@@ -21,12 +21,13 @@ llm_forward_new (const LlmHparams *hparams,
   self->pool = pool;
   self->kernels = kernels;
   self->ledger = ledger != NULL ? llm_ledger_ref (ledger) : NULL;
-  /* Whole cache lines, so that workers share none. */
-  self->worker_floats = (llm_matmul_get_scratch (widest) + 15) / 16 * 16;
-  self->segment_rows = g_new0 (guint, weights->n_segments);
+  self->worker_bytes = llm_matmul_get_scratch (kernels, widest);
+  self->row_bytes = llm_matmul_get_row_bytes (widest);
+  self->segment_rows = g_new0 (guint, LLK_N_ROW_KINDS * weights->n_segments);
   self->held = g_new0 (LlmWeightView, LLM_STAGE_MAX_OPS * weights->n_segments);
   self->views = g_array_new (FALSE, FALSE, sizeof (LlmKvView));
   self->first_view = g_array_new (FALSE, FALSE, sizeof (guint));
+  llm_forward_build_stages (self);
   return self;
 }
 
@@ -45,6 +46,15 @@ llm_forward_free (LlmForward *self)
   g_free (self->segment_rows);
   g_free (self->held);
   g_free (self);
+}
+
+void
+llm_forward_set_pool (LlmForward    *self,
+                      LlmWorkerPool *pool)
+{
+  g_return_if_fail (self->batch == NULL);
+
+  self->pool = pool;
 }
 
 void
@@ -81,6 +91,12 @@ check_row (LlmForward     *self,
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
                    "Token %d is not one of the model's %u", row->token, self->hparams->n_vocab);
+      return FALSE;
+    }
+  if ((guint) row->kind >= LLK_N_ROW_KINDS)
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                   "Row %u is of kind %d, which does not exist", index, row->kind);
       return FALSE;
     }
   if (find_sub_model (self, row->sub_model) == self->weights->n_segments)
@@ -134,7 +150,8 @@ check_batch (LlmForward     *self,
   return TRUE;
 }
 
-/* Sorts the rows by sub-model, the largest first, and otherwise leaves their order. */
+/* Sorts the rows by kind and then by sub-model, the largest first, and otherwise
+ * leaves their order. */
 static void
 sort_rows (LlmForward *self)
 {
@@ -142,14 +159,19 @@ sort_rows (LlmForward *self)
   guint n = 0;
 
   self->n_used_segments = 0;
-  for (guint segment = self->weights->n_segments; segment-- > 0;)
+  for (guint kind = 0; kind < LLK_N_ROW_KINDS; kind++)
     {
-      for (guint i = 0; i < batch->n_rows; i++)
-        if (batch->rows[i].sub_model == self->weights->segment_percent[segment])
-          self->order[n++] = i;
-      self->segment_rows[segment] = n;
-      if (n > 0)
-        self->n_used_segments = MAX (self->n_used_segments, segment + 1);
+      self->first_row[kind] = n;
+      for (guint segment = self->weights->n_segments; segment-- > 0;)
+        {
+          for (guint i = 0; i < batch->n_rows; i++)
+            if (batch->rows[i].kind == kind
+                && batch->rows[i].sub_model == self->weights->segment_percent[segment])
+              self->order[n++] = i;
+          self->segment_rows[segment * LLK_N_ROW_KINDS + kind] = n - self->first_row[kind];
+          if (n > self->first_row[kind])
+            self->n_used_segments = MAX (self->n_used_segments, segment + 1);
+        }
     }
 
   self->n_logits = 0;
@@ -172,14 +194,12 @@ count_chunks (LlmForward *self)
 {
   guint n = 0;
 
-  self->max_chunks = 0;
   g_array_set_size (self->first_view, self->batch->n_sequences + 1);
   for (guint i = 0; i < self->batch->n_sequences; i++)
     {
       guint n_chunks = llm_kv_seq_get_n_chunks (self->batch->sequences[i]);
 
       g_array_index (self->first_view, guint, i) = n;
-      self->max_chunks = MAX (self->max_chunks, n_chunks);
       n += n_chunks;
     }
   g_array_index (self->first_view, guint, self->batch->n_sequences) = n;
@@ -238,7 +258,7 @@ llm_forward_abandon (LlmForward *self)
 static gboolean
 advance (LlmForward *self)
 {
-  if (++self->stage < llm_forward_parts[self->part].n_stages)
+  if (++self->stage < self->parts[self->part].n_stages)
     return TRUE;
 
   self->stage = 0;
@@ -259,7 +279,7 @@ llm_forward_step (LlmForward *self,
 
   g_return_val_if_fail (self->batch != NULL, LLM_FAILED);
 
-  status = llm_forward_parts[self->part].stages[self->stage].run (self, error);
+  status = self->parts[self->part].stages[self->stage]->run (self, error);
   *waits = status == LLM_PENDING;
   if (status == LLM_PENDING)
     return LLM_PENDING;
@@ -277,6 +297,12 @@ llm_forward_step (LlmForward *self,
 
   llm_forward_abandon (self);
   return LLM_FAILED;
+}
+
+const char *
+llm_forward_get_stage_name (LlmForward *self)
+{
+  return self->batch != NULL ? self->parts[self->part].stages[self->stage]->name : NULL;
 }
 
 LlmStatus

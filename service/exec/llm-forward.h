@@ -31,6 +31,10 @@ LlmForward  *llm_forward_new         (const LlmHparams *hparams,
                                       LlmLedger        *ledger);
 void         llm_forward_free        (LlmForward       *self);
 
+/* Other workers, from the next step on. */
+void         llm_forward_set_pool    (LlmForward       *self,
+                                      LlmWorkerPool    *pool);
+
 /* Whether attention adds to its sequences' densities (L3) from the next step on:
  * every row gives out 1, shared over its heads, its layers and what it saw. Off
  * at first. */
@@ -52,6 +56,8 @@ LlmStatus    llm_forward_resume      (LlmForward       *self,
 LlmStatus    llm_forward_step        (LlmForward       *self,
                                       gboolean         *waits,
                                       GError          **error);
+/* The stage that llm_forward_step() would run next, for profiles; NULL between steps. */
+const char  *llm_forward_get_stage_name (LlmForward    *self);
 /* Leaves a step in the middle. */
 void         llm_forward_abandon     (LlmForward       *self);
 

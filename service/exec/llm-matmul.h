@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Products of weights and activations, spread over the workers by output. A
- * weight row is unpacked once and multiplied with all activation rows; each
- * result is one call's sum, the same whatever runs beside it. The executor's
- * thread calls it.
+ * Products of weights and activations, spread over the workers by output.
+ * Packed weights go to the kernels' products, with rows prepared in the form
+ * that these want; weights as a file stores them are unpacked to floats, which
+ * is slower and exact. Each result is one call's sum, the same whatever runs
+ * beside it. The executor's thread calls it.
  */
 
 #pragma once
@@ -15,15 +16,21 @@
 
 G_BEGIN_DECLS
 
+/* Rows of activations; those of one kind are neighbours. */
+typedef struct
+{
+  const float *values;   /* [rows × stride], input 0 first */
+  gsize stride;
+  guint first[LLK_N_ROW_KINDS];   /* row of each kind */
+} LlmRows;
+
 /* y[r, o] (+)= sum over i of w[o, i] × x[r, i], for the outputs and inputs of the view. */
 typedef struct
 {
   const LlmWeightView *view;
-  const float *x;        /* [n_rows × x_stride], input 0 first */
-  gsize x_stride;
-  float *y;              /* [n_rows × y_stride], output 0 first */
+  float *y;              /* [rows × y_stride], output 0 first */
   gsize y_stride;
-  guint n_rows;
+  guint n_rows[LLK_N_ROW_KINDS];  /* from the first row of the kind on */
   gboolean is_added;     /* to what y holds */
 } LlmProduct;
 
@@ -31,16 +38,22 @@ typedef struct
 {
   const LlkOps *kernels;
   LlmWorkerPool *pool;
-  float *scratch;        /* of all workers */
-  gsize scratch_floats;  /* of one worker: llm_matmul_get_scratch() */
+  guint8 *scratch;       /* of all workers, each llm_matmul_get_scratch() */
+  gsize scratch_bytes;   /* of one worker */
+  guint8 *prepared;      /* rows in the products' form, each llm_matmul_get_row_bytes() */
+  gsize row_bytes;
 } LlmMatmul;
 
-/* Floats that one worker needs for views of up to @n_in inputs. */
-gsize llm_matmul_get_scratch (guint             n_in);
+/* Bytes that one worker needs for views of up to @n_in inputs: a multiple of 64. */
+gsize llm_matmul_get_scratch   (const LlkOps *kernels,
+                                guint         n_in);
+/* Bytes of a prepared row of up to @n_in inputs. */
+gsize llm_matmul_get_row_bytes (guint         n_in);
 
-/* Runs products that write different outputs. */
-void  llm_matmul_run         (const LlmMatmul  *self,
-                              const LlmProduct *products,
-                              guint             n_products);
+/* Runs products of the same rows that write different outputs. */
+void  llm_matmul_run           (const LlmMatmul  *self,
+                                const LlmRows    *rows,
+                                const LlmProduct *products,
+                                guint             n_products);
 
 G_END_DECLS

@@ -52,6 +52,7 @@ run_window (LlmForward       *forward,
             LlmKvStore       *store,
             const gint32     *tokens,
             guint             n_ctx,
+            LlkRowKind        kind,
             gint32            bos,
             double           *total,
             GError          **error)
@@ -73,6 +74,7 @@ run_window (LlmForward       *forward,
           rows[i].token = at == 0 && bos >= 0 ? bos : tokens[at];
           rows[i].position = at;
           rows[i].slot = at;
+          rows[i].kind = kind;
           rows[i].sub_model = 100;
           rows[i].wants_logits = at >= n_ctx / 2 && at + 1 < n_ctx;
         }
@@ -94,6 +96,7 @@ llm_perplexity_run (LlmForward        *forward,
                     const gint32      *tokens,
                     gsize              n_tokens,
                     guint              n_ctx,
+                    LlkRowKind         kind,
                     gint32             bos,
                     LlmPerplexityFunc  callback,
                     gpointer           data,
@@ -121,7 +124,7 @@ llm_perplexity_run (LlmForward        *forward,
 
   for (gsize first = 0; first + n_ctx <= n_tokens; first += n_ctx)
     {
-      if (!run_window (forward, hparams, store, tokens + first, n_ctx, bos, &total, error))
+      if (!run_window (forward, hparams, store, tokens + first, n_ctx, kind, bos, &total, error))
         return FALSE;
 
       result->n_windows++;

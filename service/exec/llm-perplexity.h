@@ -32,6 +32,7 @@ typedef gboolean (*LlmPerplexityFunc) (const LlmPerplexity *so_far,
  * @store: where the windows' context memory goes
  * @tokens: (array length=n_tokens): the text, with a BOS in front where the tokenizer adds one
  * @n_ctx: tokens in one window, at least 4; what is left behind the last whole window is not used
+ * @kind: of the rows: LLK_ROWS_GENERATED with weights as rows is the exact path
  * @bos: takes the place of each window's first token; -1 for none
  * @callback: (nullable):
  * @result: (out): the figure over all windows done
@@ -44,6 +45,7 @@ gboolean llm_perplexity_run (LlmForward        *forward,
                              const gint32      *tokens,
                              gsize              n_tokens,
                              guint              n_ctx,
+                             LlkRowKind         kind,
                              gint32             bos,
                              LlmPerplexityFunc  callback,
                              gpointer           data,

@@ -9,6 +9,7 @@
 
 #pragma once
 
+#include "kernels/llk-product.h"
 #include "kv/llm-kv.h"
 
 G_BEGIN_DECLS
@@ -33,14 +34,6 @@ typedef struct
   guint64 ancestors;
 } LlmVisibility;
 
-/* Which arithmetic a row gets depends on this and on tensor types, never on
- * how many rows run beside it. */
-typedef enum
-{
-  LLM_ROW_PROMPT,
-  LLM_ROW_GENERATED,    /* generated and verified rows */
-} LlmRowKind;
-
 typedef struct
 {
   gint32 token;
@@ -48,7 +41,7 @@ typedef struct
   guint sequence;       /* index into the batch's sequences */
   guint slot;           /* where K and V go; already appended to the sequence */
   LlmVisibility visibility;
-  LlmRowKind kind;
+  LlkRowKind kind;      /* which arithmetic it gets */
   guint8 sub_model;     /* percent of the model that computes this row, 100 for all */
   gboolean wants_logits;
 } LlmRow;

@@ -6,9 +6,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <signal.h>
-#include <stdatomic.h>
-#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -16,20 +13,15 @@
 #include <unistd.h>
 
 #include "common/llmsvc-error.h"
+#include "io/llm-map-guard.h"
 
-#define MAX_GUARDS 256
 #define BYTES_ALIGNMENT 64
 #define MINCORE_PAGES ((gsize) 4096)
+#define POPULATE_BYTES ((guint64) 16 << 20)
 
-/* One mapping as the signal handler sees it. The handler may run in any thread
- * at any time, so it reads nothing but these. @begin is written last when a
- * mapping is entered and first when it is taken out. */
-typedef struct
-{
-  _Atomic (uintptr_t) begin;  /* 0 while the entry is free */
-  _Atomic (uintptr_t) end;
-  atomic_bool is_damaged;
-} Guard;
+#ifndef MADV_POPULATE_READ
+#define MADV_POPULATE_READ 22
+#endif
 
 struct _LlmFileMap
 {
@@ -39,122 +31,26 @@ struct _LlmFileMap
   guint64 size;
 
   int fd;             /* -1 for bytes */
-  struct timespec modified;
-  Guard *guard;       /* (nullable), NULL for bytes */
+  LlmFileIdentity identity; /* of a file */
+  LlmMapGuard *guard; /* (nullable), NULL for bytes */
   GBytes *bytes;      /* (nullable) */
   guint8 *copy;       /* (nullable) (owned): of bytes that were not aligned */
 };
 
-static Guard guards[MAX_GUARDS];
-static GMutex guards_lock;
-static uintptr_t page_size;
-static struct sigaction previous_action;
+static gsize page_size;
 
-/* What would have happened without us. */
+/* Before the first file is mapped. */
 static void
-pass_on_signal (int        number,
-                siginfo_t *info,
-                void      *context)
+begin_first (void)
 {
-  if ((previous_action.sa_flags & SA_SIGINFO) != 0)
+  static gsize has_begun = 0;
+
+  if (g_once_init_enter (&has_begun))
     {
-      previous_action.sa_sigaction (number, info, context);
+      llm_map_guard_install ();
+      page_size = (gsize) sysconf (_SC_PAGESIZE);
+      g_once_init_leave (&has_begun, 1);
     }
-  else if (previous_action.sa_handler != SIG_DFL && previous_action.sa_handler != SIG_IGN)
-    {
-      previous_action.sa_handler (number);
-    }
-  else if (info->si_code > 0 || previous_action.sa_handler == SIG_DFL)
-    {
-      /* The access is tried again when we return and then ends the process; a
-       * signal that somebody sent has to be sent again. */
-      struct sigaction action = { .sa_handler = SIG_DFL };
-
-      sigaction (number, &action, NULL);
-      if (info->si_code <= 0)
-        raise (number);
-    }
-}
-
-/* A file that was cut has lost all that follows, and after an error of the disk
- * the rest is of no use either: so everything from here on becomes zeros, in
- * one call, rather than a mapping and a signal for each page. */
-static void
-on_bus_error (int        number,
-              siginfo_t *info,
-              void      *context)
-{
-  int saved_errno = errno;
-  uintptr_t address = (uintptr_t) info->si_addr;
-
-  for (guint i = 0; info->si_code > 0 && i < MAX_GUARDS; i++)
-    {
-      uintptr_t begin = atomic_load (&guards[i].begin);
-      uintptr_t end = atomic_load (&guards[i].end);
-      uintptr_t page = address & ~(page_size - 1);
-
-      if (begin == 0 || address < begin || address >= end)
-        continue;
-
-      atomic_store (&guards[i].is_damaged, true);
-      if (mmap ((void *) page, end - page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED,
-                -1, 0) == MAP_FAILED)
-        break;
-      errno = saved_errno;
-      return;
-    }
-
-  errno = saved_errno;
-  pass_on_signal (number, info, context);
-}
-
-static void
-install_handler (void)
-{
-  static gsize is_installed = 0;
-
-  if (g_once_init_enter (&is_installed))
-    {
-      struct sigaction action = { .sa_sigaction = on_bus_error,
-                                  .sa_flags = SA_SIGINFO | SA_ONSTACK };
-
-      page_size = (uintptr_t) sysconf (_SC_PAGESIZE);
-      sigemptyset (&action.sa_mask);
-      sigaction (SIGBUS, &action, &previous_action);
-      g_once_init_leave (&is_installed, 1);
-    }
-}
-
-/* NULL when the table is full. */
-static Guard *
-enter_guard (const void *data,
-             guint64     size)
-{
-  Guard *found = NULL;
-
-  g_mutex_lock (&guards_lock);
-  for (guint i = 0; i < MAX_GUARDS && found == NULL; i++)
-    if (atomic_load (&guards[i].begin) == 0)
-      found = &guards[i];
-
-  if (found != NULL)
-    {
-      uintptr_t end = (uintptr_t) data + size;
-
-      atomic_store (&found->is_damaged, false);
-      atomic_store (&found->end, (end + page_size - 1) & ~(page_size - 1));
-      atomic_store (&found->begin, (uintptr_t) data);
-    }
-  g_mutex_unlock (&guards_lock);
-  return found;
-}
-
-static void
-leave_guard (Guard *guard)
-{
-  g_mutex_lock (&guards_lock);
-  atomic_store (&guard->begin, 0);
-  g_mutex_unlock (&guards_lock);
 }
 
 static int
@@ -188,26 +84,55 @@ clamp_range (LlmFileMap *self,
   return *length > 0;
 }
 
-LlmFileMap *
-llm_file_map_open (const char  *path,
-                   GError     **error)
+/* The file at an address that is a multiple of a huge page: a larger piece of
+ * addresses is taken first, and what is left over on both sides given back. */
+static void *
+map_aligned (int    fd,
+             size_t size)
 {
-  g_autoptr(LlmFileMap) self = NULL;
-  g_autofree char *shown = NULL;
+  size_t reserved = size + LLM_FILE_MAP_HUGE;
+  guint8 *base, *aligned, *end;
+  void *data;
+
+  base = mmap (NULL, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (base == MAP_FAILED)
+    return MAP_FAILED;
+
+  aligned = base + (LLM_FILE_MAP_HUGE - (uintptr_t) base % LLM_FILE_MAP_HUGE) % LLM_FILE_MAP_HUGE;
+  data = mmap (aligned, size, PROT_READ, MAP_SHARED | MAP_FIXED, fd, 0);
+  if (data == MAP_FAILED)
+    {
+      int saved_errno = errno;
+
+      munmap (base, reserved);
+      errno = saved_errno;
+      return MAP_FAILED;
+    }
+
+  end = aligned + (size + page_size - 1) / page_size * page_size;
+  if (aligned > base)
+    munmap (base, (size_t) (aligned - base));
+  munmap (end, (size_t) (base + reserved - end));
+  madvise (data, size, MADV_HUGEPAGE);
+  return data;
+}
+
+/* Takes @fd. */
+static LlmFileMap *
+new_for_fd (int          fd,
+            const char  *path,
+            gboolean     is_huge,
+            GError     **error)
+{
+  g_autoptr(LlmFileMap) self = g_new0 (LlmFileMap, 1);
+  g_autofree char *shown = g_filename_display_name (path);
   struct stat status;
   void *data;
   int saved_errno;
 
-  g_return_val_if_fail (path != NULL, NULL);
-
-  install_handler ();
-  shown = g_filename_display_name (path);
-
-  self = g_new0 (LlmFileMap, 1);
   g_atomic_ref_count_init (&self->ref_count);
-  /* Not to wait for the other end when it is a pipe. */
-  self->fd = open (path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (self->fd < 0 || fstat (self->fd, &status) < 0)
+  self->fd = fd;
+  if (fstat (self->fd, &status) < 0)
     {
       saved_errno = errno;
       g_set_error (error, LLMSVC_ERROR, get_code (saved_errno), "Can't open “%s”: %s", shown,
@@ -229,7 +154,10 @@ llm_file_map_open (const char  *path,
       return NULL;
     }
 
-  data = mmap (NULL, (size_t) status.st_size, PROT_READ, MAP_SHARED, self->fd, 0);
+  if (is_huge)
+    data = map_aligned (self->fd, (size_t) status.st_size);
+  else
+    data = mmap (NULL, (size_t) status.st_size, PROT_READ, MAP_SHARED, self->fd, 0);
   if (data == MAP_FAILED)
     {
       saved_errno = errno;
@@ -239,18 +167,61 @@ llm_file_map_open (const char  *path,
     }
   self->data = data;
   self->size = (guint64) status.st_size;
-  self->modified = status.st_mtim;
+  self->identity = (LlmFileIdentity) {
+    .device = status.st_dev,
+    .inode = status.st_ino,
+    .size = self->size,
+    .modified_s = status.st_mtim.tv_sec,
+    .modified_ns = status.st_mtim.tv_nsec,
+    .uid = status.st_uid,
+    .mode = status.st_mode,
+  };
 
-  self->guard = enter_guard (self->data, self->size);
+  self->guard = llm_map_guard_enter (self->data, self->size);
   if (self->guard == NULL)
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
                    "Can't map “%s”: %d files are mapped already, which is the limit", shown,
-                   MAX_GUARDS);
+                   LLM_MAX_MAP_GUARDS);
       return NULL;
     }
 
   return g_steal_pointer (&self);
+}
+
+LlmFileMap *
+llm_file_map_open (const char  *path,
+                   GError     **error)
+{
+  int fd;
+
+  g_return_val_if_fail (path != NULL, NULL);
+
+  begin_first ();
+  /* Not to wait for the other end when it is a pipe. */
+  fd = open (path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0)
+    {
+      int saved_errno = errno;
+      g_autofree char *shown = g_filename_display_name (path);
+
+      g_set_error (error, LLMSVC_ERROR, get_code (saved_errno), "Can't open “%s”: %s", shown,
+                   g_strerror (saved_errno));
+      return NULL;
+    }
+  return new_for_fd (fd, path, FALSE, error);
+}
+
+LlmFileMap *
+llm_file_map_new_for_fd (int          fd,
+                         const char  *path,
+                         GError     **error)
+{
+  g_return_val_if_fail (fd >= 0, NULL);
+  g_return_val_if_fail (path != NULL, NULL);
+
+  begin_first ();
+  return new_for_fd (fd, path, TRUE, error);
 }
 
 LlmFileMap *
@@ -295,7 +266,7 @@ llm_file_map_unref (LlmFileMap *self)
   if (!g_atomic_ref_count_dec (&self->ref_count))
     return;
 
-  g_clear_pointer (&self->guard, leave_guard);
+  g_clear_pointer (&self->guard, llm_map_guard_leave);
   if (self->fd >= 0)
     {
       if (self->data != NULL)
@@ -323,6 +294,17 @@ llm_file_map_get_size (LlmFileMap *self)
   return self->size;
 }
 
+gboolean
+llm_file_map_get_identity (LlmFileMap      *self,
+                           LlmFileIdentity *identity)
+{
+  g_return_val_if_fail (self != NULL, FALSE);
+  g_return_val_if_fail (identity != NULL, FALSE);
+
+  *identity = self->identity;
+  return self->fd >= 0;
+}
+
 /* A file may also change with no page lost: cut within its last one, or written
  * over. That shows in its size and time. */
 gboolean
@@ -335,10 +317,19 @@ llm_file_map_is_damaged (LlmFileMap *self)
   if (self->guard == NULL)
     return FALSE;
 
-  return atomic_load (&self->guard->is_damaged) || fstat (self->fd, &status) < 0 ||
+  return llm_map_guard_is_damaged (self->guard) || fstat (self->fd, &status) < 0 ||
          (guint64) status.st_size != self->size ||
-         status.st_mtim.tv_sec != self->modified.tv_sec ||
-         status.st_mtim.tv_nsec != self->modified.tv_nsec;
+         status.st_mtim.tv_sec != self->identity.modified_s ||
+         status.st_mtim.tv_nsec != self->identity.modified_ns;
+}
+
+void
+llm_file_map_set_damaged (LlmFileMap *self)
+{
+  g_return_if_fail (self != NULL);
+  g_return_if_fail (self->guard != NULL);
+
+  llm_map_guard_set_damaged (self->guard);
 }
 
 /**
@@ -394,6 +385,36 @@ llm_file_map_prefetch (LlmFileMap *self,
 
   begin = offset & ~(guint64) (page_size - 1);
   madvise ((void *) (self->data + begin), offset + length - begin, MADV_WILLNEED);
+}
+
+/* By pieces, as one call holds up who maps or unmaps in this process. A kernel
+ * before 5.14 does not know the advice, and reads ahead only. */
+void
+llm_file_map_populate (LlmFileMap *self,
+                       guint64     offset,
+                       guint64     length)
+{
+  guint64 begin, end;
+  int advice = MADV_POPULATE_READ;
+
+  g_return_if_fail (self != NULL);
+
+  if (self->fd < 0 || !clamp_range (self, offset, &length))
+    return;
+
+  begin = offset & ~(guint64) (page_size - 1);
+  end = offset + length;
+  for (guint64 at = begin; at < end; at += POPULATE_BYTES)
+    {
+      gsize span = (gsize) MIN (end - at, POPULATE_BYTES);
+
+      if (madvise ((void *) (self->data + at), span, advice) == 0)
+        continue;
+      if (errno != EINVAL || advice == MADV_WILLNEED)
+        return;
+      advice = MADV_WILLNEED;
+      madvise ((void *) (self->data + at), span, advice);
+    }
 }
 
 void

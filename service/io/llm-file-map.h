@@ -14,8 +14,30 @@ G_BEGIN_DECLS
 
 typedef struct _LlmFileMap LlmFileMap;
 
+/* Bytes of a huge page. */
+#define LLM_FILE_MAP_HUGE ((gsize) 2 << 20)
+
+/* What tells one content of a file from another without reading it. */
+typedef struct
+{
+  guint64 device;
+  guint64 inode;
+  guint64 size;
+  gint64 modified_s;
+  gint64 modified_ns;
+  guint32 uid;
+  guint32 mode;
+} LlmFileIdentity;
+
 /* Maps a regular file read-only. The error names the path and the reason. */
 LlmFileMap   *llm_file_map_open           (const char   *path,
+                                           GError      **error) G_GNUC_WARN_UNUSED_RESULT;
+/* Maps the file that is open as @fd, which it takes, also when it fails; @path is
+ * for messages. For files that are read as a whole and for long: the mapping
+ * begins at a multiple of LLM_FILE_MAP_HUGE, so that runs of the file that the page
+ * cache holds in one piece take one entry of the page tables. */
+LlmFileMap   *llm_file_map_new_for_fd     (int           fd,
+                                           const char   *path,
                                            GError      **error) G_GNUC_WARN_UNUSED_RESULT;
 LlmFileMap   *llm_file_map_new_for_bytes  (GBytes       *bytes);
 LlmFileMap   *llm_file_map_ref            (LlmFileMap   *self);
@@ -24,8 +46,14 @@ void          llm_file_map_unref          (LlmFileMap   *self);
 const guint8 *llm_file_map_get_data       (LlmFileMap   *self);
 guint64       llm_file_map_get_size       (LlmFileMap   *self);
 
+/* As of when it was mapped. FALSE for bytes, which are no file. */
+gboolean      llm_file_map_get_identity   (LlmFileMap      *self,
+                                           LlmFileIdentity *identity);
+
 /* Whether the file lost pages since it was mapped: what was computed from it is worthless. */
 gboolean      llm_file_map_is_damaged     (LlmFileMap   *self);
+/* For who finds out in another way. */
+void          llm_file_map_set_damaged    (LlmFileMap   *self);
 
 /* Bytes of the range that are in memory now, as the kernel says (mincore). */
 guint64       llm_file_map_count_resident (LlmFileMap   *self,
@@ -34,6 +62,11 @@ guint64       llm_file_map_count_resident (LlmFileMap   *self,
 
 /* Asks the kernel to read the range ahead. */
 void          llm_file_map_prefetch       (LlmFileMap   *self,
+                                           guint64       offset,
+                                           guint64       length);
+/* Reads the range and maps it, so that later accesses meet no page fault. Waits
+ * for the disk. */
+void          llm_file_map_populate       (LlmFileMap   *self,
                                            guint64       offset,
                                            guint64       length);
 /* Gives the range's memory back, mapping (MADV_DONTNEED) and page cache

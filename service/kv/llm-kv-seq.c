@@ -240,20 +240,23 @@ move_slot (LlmKvSeq *self,
   LlmKvChunk *target = get_own_hold (self, to / layout->chunk_slots)->chunk;
   LlmKvChunk *source = get_hold (self, from / layout->chunk_slots)->chunk;
   gsize slot_bytes = layout->head_dim * store->value_bytes;
+  gsize row_bytes = layout->chunk_slots * store->value_bytes;
 
+  from %= layout->chunk_slots;
+  to %= layout->chunk_slots;
   for (guint layer = 0; layer < layout->n_layers; layer++)
-    for (guint part = 0; part < 2; part++)
+    for (guint head = 0; head < layout->n_kv_heads; head++)
       {
-        guint8 *target_plane = llm_kv_chunk_plane (store, target, layer, part);
-        const guint8 *source_plane = llm_kv_chunk_plane (store, source, layer, part);
+        guint8 *k = llm_kv_chunk_part (store, target, layer, head, 0) + to * store->value_bytes;
+        guint8 *v = llm_kv_chunk_part (store, target, layer, head, 1) + to * slot_bytes;
+        const guint8 *from_k = llm_kv_chunk_part (store, source, layer, head, 0)
+                               + from * store->value_bytes;
+        const guint8 *from_v = llm_kv_chunk_part (store, source, layer, head, 1)
+                               + from * slot_bytes;
 
-        for (guint head = 0; head < layout->n_kv_heads; head++)
-          {
-            gsize first = (gsize) head * layout->chunk_slots;
-
-            memcpy (target_plane + (first + to % layout->chunk_slots) * slot_bytes,
-                    source_plane + (first + from % layout->chunk_slots) * slot_bytes, slot_bytes);
-          }
+        for (guint d = 0; d < layout->head_dim; d++)
+          memcpy (k + d * row_bytes, from_k + d * row_bytes, store->value_bytes);
+        memcpy (v, from_v, slot_bytes);
       }
 }
 
@@ -302,23 +305,35 @@ llm_kv_seq_unlock (LlmKvSeq *self)
   self->n_locks--;
 }
 
+/* Keys go by dimension, where slots are neighbours. */
 static void
-write_plane (LlmKvStore  *store,
-             guint8      *plane,
-             guint        slot,
-             const float *values)
+write_head (LlmKvStore  *store,
+            guint8      *k_part,
+            guint8      *v_part,
+            guint        slot,
+            const float *k,
+            const float *v)
 {
-  const LlmKvLayout *layout = &store->layout;
+  gsize head_dim = store->layout.head_dim;
+  gsize stride = store->layout.chunk_slots;
 
-  for (guint head = 0; head < layout->n_kv_heads; head++)
+  if (store->layout.format == LLM_KV_F32)
     {
-      gsize at = ((gsize) head * layout->chunk_slots + slot) * layout->head_dim;
-      const float *from = values + (gsize) head * layout->head_dim;
+      float *keys = (float *) (gpointer) k_part + slot;
 
-      if (layout->format == LLM_KV_F32)
-        memcpy ((float *) (gpointer) plane + at, from, layout->head_dim * sizeof (float));
-      else
-        store->ops->f32_to_f16 (from, (guint16 *) (gpointer) plane + at, layout->head_dim);
+      for (gsize d = 0; d < head_dim; d++)
+        keys[d * stride] = k[d];
+      memcpy ((float *) (gpointer) v_part + slot * head_dim, v, head_dim * sizeof (float));
+    }
+  else
+    {
+      guint16 *keys = (guint16 *) (gpointer) k_part + slot;
+      guint16 halves[LLK_MAX_HEAD_DIM];
+
+      store->ops->vector->f32_to_f16 (k, halves, head_dim);
+      for (gsize d = 0; d < head_dim; d++)
+        keys[d * stride] = halves[d];
+      store->ops->vector->f32_to_f16 (v, (guint16 *) (gpointer) v_part + slot * head_dim, head_dim);
     }
 }
 
@@ -330,14 +345,16 @@ llm_kv_seq_write (LlmKvSeq    *self,
                   const float *v)
 {
   LlmKvStore *store = self->store;
-  guint slots = store->layout.chunk_slots;
+  const LlmKvLayout *layout = &store->layout;
   LlmKvChunk *chunk;
 
-  g_return_if_fail (slot < self->length && layer < store->layout.n_layers);
+  g_return_if_fail (slot < self->length && layer < layout->n_layers);
 
-  chunk = get_own_hold (self, slot / slots)->chunk;
-  write_plane (store, llm_kv_chunk_plane (store, chunk, layer, 0), slot % slots, k);
-  write_plane (store, llm_kv_chunk_plane (store, chunk, layer, 1), slot % slots, v);
+  chunk = get_own_hold (self, slot / layout->chunk_slots)->chunk;
+  for (guint head = 0; head < layout->n_kv_heads; head++)
+    write_head (store, llm_kv_chunk_part (store, chunk, layer, head, 0),
+                llm_kv_chunk_part (store, chunk, layer, head, 1), slot % layout->chunk_slots,
+                k + (gsize) head * layout->head_dim, v + (gsize) head * layout->head_dim);
 }
 
 guint
@@ -359,8 +376,9 @@ llm_kv_seq_view (LlmKvSeq  *self,
   g_return_if_fail (chunk < self->holds->len && layer < store->layout.n_layers);
 
   held = get_hold (self, chunk)->chunk;
-  view->k = llm_kv_chunk_plane (store, held, layer, 0);
-  view->v = llm_kv_chunk_plane (store, held, layer, 1);
+  view->k = llm_kv_chunk_part (store, held, layer, 0, 0);
+  view->v = llm_kv_chunk_part (store, held, layer, 0, 1);
+  view->head_bytes = 2 * store->part_bytes;
   view->format = store->layout.format;
   view->first_slot = chunk * slots;
   view->chunk_slots = slots;

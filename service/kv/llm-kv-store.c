@@ -17,6 +17,10 @@
 /* The bytes of a NaN in every format. */
 #define POISON 0xff
 
+#define HUGE_PAGE ((gsize) 2 << 20)
+/* Address space of a block, unless a single chunk takes more. */
+#define BLOCK_BYTES ((gsize) 32 << 20)
+
 static gboolean
 check_layout (const LlmKvLayout *layout,
               GError           **error)
@@ -48,6 +52,14 @@ check_layout (const LlmKvLayout *layout,
                    MAX_LAYERS, MAX_KV_HEADS, LLK_MAX_HEAD_DIM, LLK_ATTENTION_MAX_SLOTS);
       return FALSE;
     }
+  if (layout->chunk_slots % LLK_ATTENTION_GROUP != 0)
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
+                   "Context memory in chunks of %u positions is not supported: only multiples "
+                   "of %u are",
+                   layout->chunk_slots, LLK_ATTENTION_GROUP);
+      return FALSE;
+    }
 
   return TRUE;
 }
@@ -70,9 +82,13 @@ llm_kv_store_new (const LlmKvLayout *layout,
   self->ledger = ledger != NULL ? llm_ledger_ref (ledger) : NULL;
   self->ops = llk_ops_best ();
   self->value_bytes = layout->format == LLM_KV_F32 ? sizeof (float) : sizeof (guint16);
-  self->plane_bytes = (gsize) layout->n_kv_heads * layout->chunk_slots * layout->head_dim
-                      * self->value_bytes;
-  self->chunk_bytes = (self->plane_bytes * 2 * layout->n_layers + page - 1) / page * page;
+  self->part_bytes = (gsize) layout->chunk_slots * layout->head_dim * self->value_bytes;
+  self->chunk_bytes = self->part_bytes * 2 * layout->n_kv_heads * layout->n_layers;
+  self->chunk_bytes = (self->chunk_bytes + page - 1) / page * page;
+  self->block_chunks = (guint) CLAMP (BLOCK_BYTES / self->chunk_bytes, 1, LLM_KV_BLOCK_CHUNKS);
+  self->block_bytes = (self->block_chunks * self->chunk_bytes + HUGE_PAGE - 1) / HUGE_PAGE
+                      * HUGE_PAGE;
+  self->blocks = g_ptr_array_new_with_free_func (g_free);
   return self;
 }
 
@@ -82,7 +98,8 @@ llm_kv_store_free (LlmKvStore *self)
   if (self == NULL)
     return;
 
-  g_assert (self->n_sequences == 0 && self->n_chunks == 0);
+  g_assert (self->n_sequences == 0 && self->n_chunks == 0 && self->blocks->len == 0);
+  g_ptr_array_unref (self->blocks);
   g_clear_pointer (&self->ledger, llm_ledger_unref);
   g_free (self);
 }
@@ -112,22 +129,65 @@ llm_kv_store_price (LlmKvStore *self,
   return (1 + ((guint64) n_slots - 1 + slots - 1) / slots) * self->chunk_bytes;
 }
 
-/* Pages straight from the kernel: what is freed is given back at once, and a
- * core dump leaves out what users wrote. */
+/* Address space at a multiple of a huge page. What isn't written takes no
+ * memory, and a core dump leaves out what users wrote. */
+static LlmKvBlock *
+add_block (LlmKvStore *store)
+{
+  gsize bytes = store->block_bytes + HUGE_PAGE;
+  guint8 *mapped = mmap (NULL, bytes, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  LlmKvBlock *block;
+  gsize before;
+
+  if (mapped == MAP_FAILED)
+    return NULL;
+
+  before = (HUGE_PAGE - (guintptr) mapped % HUGE_PAGE) % HUGE_PAGE;
+  if (before > 0)
+    munmap (mapped, before);
+  munmap (mapped + before + store->block_bytes, HUGE_PAGE - before);
+
+  block = g_new0 (LlmKvBlock, 1);
+  block->data = mapped + before;
+  (void) madvise (block->data, store->block_bytes, MADV_DONTDUMP);
+  (void) madvise (block->data, store->block_bytes, MADV_HUGEPAGE);
+  g_ptr_array_add (store->blocks, block);
+  return block;
+}
+
+static LlmKvBlock *
+find_block (LlmKvStore *store)
+{
+  guint64 full = G_MAXUINT64 >> (LLM_KV_BLOCK_CHUNKS - store->block_chunks);
+
+  for (guint i = 0; i < store->blocks->len; i++)
+    {
+      LlmKvBlock *block = g_ptr_array_index (store->blocks, i);
+
+      if (block->used != full)
+        return block;
+    }
+
+  return add_block (store);
+}
+
 LlmKvChunk *
 llm_kv_chunk_new (LlmKvStore *store)
 {
+  LlmKvBlock *block = find_block (store);
   LlmKvChunk *chunk;
-  void *data = mmap (NULL, store->chunk_bytes, PROT_READ | PROT_WRITE,
-                     MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  guint place;
 
-  if (data == MAP_FAILED)
+  if (block == NULL)
     return NULL;
 
-  (void) madvise (data, store->chunk_bytes, MADV_DONTDUMP);
+  place = (guint) __builtin_ctzll (~block->used);
+  block->used |= G_GUINT64_CONSTANT (1) << place;
   chunk = g_new (LlmKvChunk, 1);
   chunk->n_holders = 1;
-  chunk->data = data;
+  chunk->data = block->data + place * store->chunk_bytes;
+  chunk->block = block;
   store->n_chunks++;
   if (store->ledger != NULL)
     llm_ledger_add (store->ledger, LLM_HOLDER_KV, store->chunk_bytes);
@@ -146,6 +206,25 @@ llm_kv_chunk_copy (LlmKvStore       *store,
   return chunk;
 }
 
+/* At once: the kernel takes a chunk out of its huge pages, where it shares them. */
+static void
+give_back (LlmKvStore *store,
+           LlmKvChunk *chunk)
+{
+  LlmKvBlock *block = chunk->block;
+  gsize place = (gsize) (chunk->data - block->data) / store->chunk_bytes;
+
+  block->used &= ~(G_GUINT64_CONSTANT (1) << place);
+  if (block->used != 0)
+    {
+      (void) madvise (chunk->data, store->chunk_bytes, MADV_DONTNEED);
+      return;
+    }
+
+  munmap (block->data, store->block_bytes);
+  g_ptr_array_remove_fast (store->blocks, block);
+}
+
 void
 llm_kv_chunk_unref (LlmKvStore *store,
                     LlmKvChunk *chunk)
@@ -154,7 +233,7 @@ llm_kv_chunk_unref (LlmKvStore *store,
   if (--chunk->n_holders > 0)
     return;
 
-  munmap (chunk->data, store->chunk_bytes);
+  give_back (store, chunk);
   g_free (chunk);
   store->n_chunks--;
   if (store->ledger != NULL)
@@ -162,12 +241,15 @@ llm_kv_chunk_unref (LlmKvStore *store,
 }
 
 guint8 *
-llm_kv_chunk_plane (LlmKvStore *store,
-                    LlmKvChunk *chunk,
-                    guint       layer,
-                    guint       part)
+llm_kv_chunk_part (LlmKvStore *store,
+                   LlmKvChunk *chunk,
+                   guint       layer,
+                   guint       head,
+                   guint       part)
 {
-  return chunk->data + (2 * (gsize) layer + part) * store->plane_bytes;
+  gsize index = ((gsize) layer * store->layout.n_kv_heads + head) * 2 + part;
+
+  return chunk->data + index * store->part_bytes;
 }
 
 void
@@ -177,15 +259,20 @@ llm_kv_chunk_poison (LlmKvStore *store,
 {
 #ifdef LLM_POISON
   const LlmKvLayout *layout = &store->layout;
+  guint n_left = layout->chunk_slots - first;
+  gsize row_bytes = layout->chunk_slots * store->value_bytes;
   gsize slot_bytes = layout->head_dim * store->value_bytes;
 
-  for (guint plane = 0; plane < 2 * layout->n_layers; plane++)
+  for (guint layer = 0; layer < layout->n_layers; layer++)
     for (guint head = 0; head < layout->n_kv_heads; head++)
       {
-        guint8 *slots = chunk->data + plane * store->plane_bytes
-                        + (gsize) head * layout->chunk_slots * slot_bytes;
+        guint8 *k = llm_kv_chunk_part (store, chunk, layer, head, 0);
+        guint8 *v = llm_kv_chunk_part (store, chunk, layer, head, 1);
 
-        memset (slots + first * slot_bytes, POISON, (layout->chunk_slots - first) * slot_bytes);
+        for (guint d = 0; d < layout->head_dim; d++)
+          memset (k + d * row_bytes + first * store->value_bytes, POISON,
+                  n_left * store->value_bytes);
+        memset (v + first * slot_bytes, POISON, n_left * slot_bytes);
       }
 #endif
 }

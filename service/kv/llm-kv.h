@@ -45,25 +45,28 @@ typedef struct
   guint n_layers;
   guint n_kv_heads;
   guint head_dim;
-  guint chunk_slots;    /* positions in one chunk, 16 unless configured */
+  guint chunk_slots;    /* positions in one chunk: 16 unless configured, 32, 48 or 64 */
 } LlmKvLayout;
 
 typedef struct _LlmKvStore LlmKvStore;
 typedef struct _LlmKvSeq LlmKvSeq;
 
-/* One chunk's part of one layer. For KV head h and slot s of the chunk:
- * K at k + (h * chunk_slots + s) * head_dim values, V likewise. */
+/* One chunk's part of one layer, head after head, @head_bytes apart. Of each
+ * head, k[d * chunk_slots + s] and v[s * head_dim + d] for slot s of the chunk:
+ * what kernels/llk-attention.h reads. */
 typedef struct
 {
   const void *k;
   const void *v;
+  gsize head_bytes;
   LlmKvFormat format;
   guint first_slot;
   guint n_slots;        /* written ones */
   guint chunk_slots;    /* those it has room for */
 } LlmKvView;
 
-/* Fails with UNSUPPORTED for a kind that is not FULL or WINDOW. @ledger (nullable). */
+/* Fails with UNSUPPORTED for a kind that is not FULL or WINDOW, and for sizes
+ * that attention can't compute. @ledger (nullable). */
 LlmKvStore *llm_kv_store_new          (const LlmKvLayout *layout,
                                        LlmLedger         *ledger,
                                        GError           **error) G_GNUC_WARN_UNUSED_RESULT;

@@ -47,6 +47,12 @@ llm_gguf_load (const guint8 *bytes,
 {
   guint64 value = 0;
 
+  /* lengths of strings, one for each of many tokens */
+  if (width == sizeof value)
+    {
+      memcpy (&value, bytes, sizeof value);
+      return GUINT64_FROM_LE (value);
+    }
   for (guint i = 0; i < width; i++)
     value |= (guint64) bytes[i] << (8 * i);
   return value;

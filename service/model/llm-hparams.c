@@ -2,37 +2,23 @@
 
 #define G_LOG_DOMAIN "llm-model"
 
-#include "model/llm-hparams.h"
+#include "model/llm-hparams-private.h"
 
 #include <glib/gi18n.h>
 #include <math.h>
 #include <string.h>
 
 #include "common/llmsvc-error.h"
+#include "kernels/llk-panel.h"
 
-#define MAX_LAYERS 1024
 #define MIN_EMBD 8
 #define MAX_EMBD 65536
 #define MAX_HEADS 1024
-#define MAX_HEAD_DIM 1024
+#define MAX_HEAD_DIM 512
 #define MAX_FF (1024 * 1024)
+#define MAX_EXPERTS 1024
 #define MAX_VOCAB (4 * 1024 * 1024)
 #define MAX_CTX (16 * 1024 * 1024)
-
-typedef struct
-{
-  const char *name;       /* general.architecture, and the prefix of its keys */
-  LlmRopeKind rope_kind;
-} Architecture;
-
-/* All of them are: RMS norm, attention with grouped queries and RoPE, RMS norm,
- * gated SiLU; no biases. What a file of them has beyond that is refused below and
- * in llm_weights_new_mapped(). The tensors of llama files are permuted for turning
- * neighbouring pairs, those of exaone files (EXAONE 3) are not. */
-static const Architecture architectures[] = {
-  { "llama", LLM_ROPE_NORM },
-  { "exaone", LLM_ROPE_NEOX },
-};
 
 /* Keys that change the forward pass in a way we do not have, with the value that
  * leaves it as it is. */
@@ -43,65 +29,76 @@ typedef struct
   const char *what;
 } Extra;
 
+/* An architecture that knows what one of them is says so. */
 static const Extra extras[] = {
   { "expert_count", 0, N_("mixtures of experts") },
+  { "expert_shared_feed_forward_length", 0, N_("experts that all rows go through") },
+  { "expert_weights_scale", 1, N_("scaled experts") },
+  { "expert_gating_func", 1, N_("another choice of experts") },
+  { "nextn_predict_layers", 0, N_("layers that predict several tokens") },
+  { "use_parallel_residual", 0, N_("layers side by side") },
   { "attention.sliding_window", 0, N_("sliding windows") },
   { "attention.scale", 0, N_("a scale of its own for attention") },
+  { "attention.value_scale", 0, N_("a scale of its own for attention") },
+  { "attention.output_scale", 0, N_("a scale of its own for attention") },
+  { "attention.temperature_scale", 0, N_("a scale of its own for attention") },
+  { "attention.temperature_length", 0, N_("a scale of its own for attention") },
+  { "attention.clamp_kqv", 0, N_("caps on attention") },
+  { "attention.max_alibi_bias", 0, N_("biases of attention by distance") },
   { "attention.causal", 1, N_("attention to later tokens") },
   { "attn_logit_softcapping", 0, N_("caps on attention") },
   { "final_logit_softcapping", 0, N_("caps on logits") },
   { "embedding_scale", 1, N_("scaled embeddings") },
   { "residual_scale", 1, N_("scaled residuals") },
   { "logit_scale", 1, N_("scaled logits") },
-  { "rope.scaling.attn_factor", 1, N_("a factor on rotated values") },
+  { "rope.scaling.alpha", 0, N_("rotations scaled in another way") },
+  { "rope.scaling.yarn_ext_factor", 1, N_("rotations scaled in another way") },
+  { "rope.scaling.yarn_attn_factor", 1, N_("rotations scaled in another way") },
+  { "rope.dimension_sections", 0, N_("rotations by several positions") },
 };
 
-typedef struct
-{
-  LlmGguf *gguf;
-  const Architecture *architecture;
-  char key[96];   /* the last one that get_key() made */
-} Keys;
+/* Lengths that layers with a window may have of their own; none may differ. */
+static const char *const window_lengths[][2] = {
+  { "attention.key_length_swa", "attention.key_length" },
+  { "attention.value_length_swa", "attention.value_length" },
+  { "rope.dimension_count_swa", "rope.dimension_count" },
+};
 
-static const char *
-get_key (Keys       *keys,
-         const char *suffix)
+const char *
+llm_keys_get (LlmKeys    *self,
+              const char *suffix)
 {
-  g_snprintf (keys->key, sizeof keys->key, "%s.%s", keys->architecture->name, suffix);
-  return keys->key;
+  g_snprintf (self->key, sizeof self->key, "%s.%s", self->architecture->name, suffix);
+  return self->key;
 }
 
-/* FALSE with @error set for an array, which would mean that layers differ. */
 static gboolean
-check_is_scalar (Keys        *keys,
-                 const char  *key,
-                 GError     **error)
+fail_array (LlmKeys     *keys,
+            const char  *key,
+            GError     **error)
 {
+  return llm_gguf_fail (keys->gguf, error, LLMSVC_ERROR_UNSUPPORTED,
+                        "%s is an array: models whose layers differ are not supported, one "
+                        "number for all of them is",
+                        key);
+}
+
+gboolean
+llm_keys_read_uint (LlmKeys     *self,
+                    const char  *suffix,
+                    guint        min,
+                    guint        max,
+                    guint64      fallback,
+                    guint       *value,
+                    GError     **error)
+{
+  const char *key = llm_keys_get (self, suffix);
   LlmGgufType type;
-
-  if (llm_gguf_lookup (keys->gguf, key, &type, NULL) && type == LLM_GGUF_ARRAY)
-    return llm_gguf_fail (keys->gguf, error, LLMSVC_ERROR_UNSUPPORTED,
-                          "%s is an array: models whose layers differ are not supported, one "
-                          "number for all of them is",
-                          key);
-  return TRUE;
-}
-
-/* @fallback: 0 for a key that must be there. */
-static gboolean
-read_uint (Keys        *keys,
-           const char  *suffix,
-           guint        min,
-           guint        max,
-           guint64      fallback,
-           guint       *value,
-           GError     **error)
-{
-  const char *key = get_key (keys, suffix);
   guint64 wide;
 
-  if (!check_is_scalar (keys, key, error) ||
-      !llm_gguf_get_uint (keys->gguf, key, min, max, fallback != 0 ? &fallback : NULL, &wide,
+  if (llm_gguf_lookup (self->gguf, key, &type, NULL) && type == LLM_GGUF_ARRAY)
+    return fail_array (self, key, error);
+  if (!llm_gguf_get_uint (self->gguf, key, min, max, fallback != 0 ? &fallback : NULL, &wide,
                           error))
     return FALSE;
 
@@ -109,28 +106,77 @@ read_uint (Keys        *keys,
   return TRUE;
 }
 
-static const Architecture *
+gboolean
+llm_keys_read_float (LlmKeys     *self,
+                     const char  *suffix,
+                     double       min,
+                     double       max,
+                     double       fallback,
+                     float       *value,
+                     GError     **error)
+{
+  double wide;
+
+  if (!llm_gguf_get_double (self->gguf, llm_keys_get (self, suffix), min, max, &fallback, &wide,
+                            error))
+    return FALSE;
+
+  *value = (float) wide;
+  return TRUE;
+}
+
+/* A key that may be one number for all layers, or one for each, which then are the same. */
+static gboolean
+read_layers_uint (LlmKeys           *keys,
+                  const LlmHparams  *hparams,
+                  const char        *suffix,
+                  guint              max,
+                  guint64            fallback,
+                  guint             *value,
+                  GError           **error)
+{
+  const char *key = llm_keys_get (keys, suffix);
+  g_autofree gint64 *items = NULL;
+  LlmGgufType type;
+  gsize n_items;
+
+  if (!llm_gguf_lookup (keys->gguf, key, &type, NULL) || type != LLM_GGUF_ARRAY)
+    return llm_keys_read_uint (keys, suffix, 1, max, fallback, value, error);
+
+  items = llm_gguf_get_ints (keys->gguf, key, FALSE, &n_items, error);
+  if (items == NULL)
+    return FALSE;
+  if (n_items != hparams->n_layers || items[0] < 1 || items[0] > max)
+    return fail_array (keys, key, error);
+  for (gsize i = 1; i < n_items; i++)
+    if (items[i] != items[0])
+      return fail_array (keys, key, error);
+
+  *value = (guint) items[0];
+  return TRUE;
+}
+
+static const LlmArchitecture *
 read_architecture (LlmGguf  *gguf,
                    GError  **error)
 {
   g_autofree char *name = llm_gguf_get_string (gguf, "general.architecture", FALSE, error);
-  g_autoptr(GString) supported = g_string_new (NULL);
+  const LlmArchitecture *architecture;
+  g_autofree char *supported = NULL;
   g_autofree char *quoted = NULL;
 
   if (name == NULL)
     return NULL;
 
-  for (guint i = 0; i < G_N_ELEMENTS (architectures); i++)
-    {
-      if (strcmp (architectures[i].name, name) == 0)
-        return &architectures[i];
-      g_string_append_printf (supported, "%s%s", i > 0 ? ", " : "", architectures[i].name);
-    }
+  architecture = llm_architecture_find (name);
+  if (architecture != NULL)
+    return architecture;
 
   quoted = llm_gguf_quote (name, strlen (name));
+  supported = llm_architecture_list_names ();
   llm_gguf_fail (gguf, error, LLMSVC_ERROR_UNSUPPORTED,
                  "general.architecture is %s, which is not supported; supported are %s", quoted,
-                 supported->str);
+                 supported);
   return NULL;
 }
 
@@ -154,15 +200,16 @@ read_any (LlmGguf    *gguf,
 
 /* 0 in a file stands for "not set" where the neutral value is 1. */
 static gboolean
-check_extras (Keys    *keys,
-              GError **error)
+check_extras (LlmKeys  *keys,
+              GError  **error)
 {
   for (guint i = 0; i < G_N_ELEMENTS (extras); i++)
     {
-      const char *key = get_key (keys, extras[i].key);
+      const char *key = llm_keys_get (keys, extras[i].key);
       double value;
 
-      if (!llm_gguf_has (keys->gguf, key))
+      if (!llm_gguf_has (keys->gguf, key) ||
+          llm_architecture_has_key (keys->architecture, extras[i].key))
         continue;
 
       value = read_any (keys->gguf, key);
@@ -176,129 +223,174 @@ check_extras (Keys    *keys,
 }
 
 static gboolean
-read_heads (Keys        *keys,
+read_heads (LlmKeys     *keys,
             LlmHparams  *hparams,
             GError     **error)
 {
   LlmGguf *gguf = keys->gguf;
   guint value_length, fallback;
 
-  if (!read_uint (keys, "attention.head_count", 1, MAX_HEADS, 0, &hparams->n_heads, error) ||
-      !read_uint (keys, "attention.head_count_kv", 1, MAX_HEADS, hparams->n_heads,
-                  &hparams->n_kv_heads, error))
+  if (!read_layers_uint (keys, hparams, "attention.head_count", MAX_HEADS, 0, &hparams->n_heads,
+                         error) ||
+      !read_layers_uint (keys, hparams, "attention.head_count_kv", MAX_HEADS, hparams->n_heads,
+                         &hparams->n_kv_heads, error))
     return FALSE;
 
   if (hparams->n_heads % hparams->n_kv_heads != 0)
     return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
                           "%s is %u, which does not divide the %u of attention.head_count",
-                          get_key (keys, "attention.head_count_kv"), hparams->n_kv_heads,
+                          llm_keys_get (keys, "attention.head_count_kv"), hparams->n_kv_heads,
                           hparams->n_heads);
 
   fallback = hparams->n_embd / hparams->n_heads;
-  if (!llm_gguf_has (gguf, get_key (keys, "attention.key_length")) &&
+  if (!llm_gguf_has (gguf, llm_keys_get (keys, "attention.key_length")) &&
       hparams->n_embd % hparams->n_heads != 0)
     return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
                           "%s is %u, which does not divide the %u of embedding_length",
-                          get_key (keys, "attention.head_count"), hparams->n_heads,
+                          llm_keys_get (keys, "attention.head_count"), hparams->n_heads,
                           hparams->n_embd);
-  if (!read_uint (keys, "attention.key_length", 2, MAX_HEAD_DIM, fallback, &hparams->head_dim,
-                  error) ||
-      !read_uint (keys, "attention.value_length", 2, MAX_HEAD_DIM, fallback, &value_length, error))
+  if (!llm_keys_read_uint (keys, "attention.key_length", 2, MAX_HEAD_DIM, fallback,
+                           &hparams->head_dim, error) ||
+      !llm_keys_read_uint (keys, "attention.value_length", 2, MAX_HEAD_DIM, fallback,
+                           &value_length, error))
     return FALSE;
 
   if (value_length != hparams->head_dim)
     return llm_gguf_fail (gguf, error, LLMSVC_ERROR_UNSUPPORTED,
                           "%s is %u and %s.attention.key_length is %u: values of another length "
                           "than keys are not supported",
-                          get_key (keys, "attention.value_length"), value_length,
+                          llm_keys_get (keys, "attention.value_length"), value_length,
                           hparams->architecture, hparams->head_dim);
   if (hparams->head_dim < 2 || hparams->head_dim > MAX_HEAD_DIM)
     return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
                           "%s is %u for an embedding_length of %u: heads have %u values, from 2 to "
                           "%d are supported",
-                          get_key (keys, "attention.head_count"), hparams->n_heads,
+                          llm_keys_get (keys, "attention.head_count"), hparams->n_heads,
                           hparams->n_embd, hparams->head_dim, MAX_HEAD_DIM);
   return TRUE;
 }
 
 static gboolean
-read_rope_scaling (Keys        *keys,
-                   LlmHparams  *hparams,
-                   GError     **error)
+read_experts (LlmKeys     *keys,
+              LlmHparams  *hparams,
+              GError     **error)
 {
-  LlmGguf *gguf = keys->gguf;
-  const double none = 0;
-  g_autoptr(GError) local_error = NULL;
-  g_autofree char *type = NULL;
-  double factor;
+  const guint64 none = 0;
+  guint64 n_experts;
 
-  type = llm_gguf_get_string (gguf, get_key (keys, "rope.scaling.type"), TRUE, &local_error);
-  if (local_error != NULL)
-    {
-      g_propagate_error (error, g_steal_pointer (&local_error));
-      return FALSE;
-    }
-  if (type != NULL && strcmp (type, "none") != 0 && strcmp (type, "linear") != 0)
-    {
-      g_autofree char *quoted = llm_gguf_quote (type, strlen (type));
-
-      return llm_gguf_fail (gguf, error, LLMSVC_ERROR_UNSUPPORTED,
-                            "%s is %s, which is not supported; supported are none, linear",
-                            get_key (keys, "rope.scaling.type"), quoted);
-    }
-
-  /* The older key counts where the newer one is not there. */
-  if (!llm_gguf_get_double (gguf, get_key (keys, "rope.scale_linear"), 0, 1e6, &none, &factor,
-                            error) ||
-      !llm_gguf_get_double (gguf, get_key (keys, "rope.scaling.factor"), 0, 1e6, &factor, &factor,
-                            error))
+  if (!llm_architecture_has_key (keys->architecture, "expert_count"))
+    return TRUE;
+  if (!llm_gguf_get_uint (keys->gguf, llm_keys_get (keys, "expert_count"), 0, MAX_EXPERTS, &none,
+                          &n_experts, error))
     return FALSE;
+  if (n_experts == 0)
+    return TRUE;
 
-  /* 0 stands for "not set". */
-  if (factor != 0 && factor < 1e-3)
-    return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                          "%s is %g, from 0.001 to 1000000 is supported",
-                          get_key (keys, "rope.scaling.factor"), factor);
-  hparams->rope_scaling = LLM_ROPE_SCALING_NONE;
-  hparams->rope_scale = 1;
-  if (factor != 0 && factor != 1 && (type == NULL || strcmp (type, "linear") == 0))
-    {
-      hparams->rope_scaling = LLM_ROPE_SCALING_LINEAR;
-      hparams->rope_scale = (float) factor;
-    }
+  hparams->n_experts = (guint) n_experts;
+  hparams->operators &= ~(LLM_OPS_FFN | LLM_OPS_FFN_BIAS);
+  hparams->operators |= LLM_OPS_EXPERTS;
+  if (!llm_keys_read_uint (keys, "expert_used_count", 1, hparams->n_experts, 0,
+                           &hparams->n_used_experts, error))
+    return FALSE;
+  if (hparams->n_ff % LLK_PANEL_OUTPUTS != 0 || hparams->n_embd % LLK_PANEL_OUTPUTS != 0)
+    return llm_gguf_fail (keys->gguf, error, LLMSVC_ERROR_UNSUPPORTED,
+                          "%s is %u and embedding_length %u: models with %s are not supported "
+                          "unless both are multiples of %d",
+                          llm_keys_get (keys, "feed_forward_length"), hparams->n_ff,
+                          hparams->n_embd, extras[0].what, LLK_PANEL_OUTPUTS);
   return TRUE;
 }
 
+/* The windows of layers; their pattern is the architecture's, or the key's: every n-th
+ * layer sees all, with 0 none does. */
 static gboolean
-read_rope (Keys        *keys,
-           LlmHparams  *hparams,
-           GError     **error)
+read_windows (LlmKeys     *keys,
+              LlmHparams  *hparams,
+              GError     **error)
 {
-  const double base_fallback = 10000;
-  double base;
+  const LlmArchitecture *architecture = keys->architecture;
+  guint64 window = architecture->window, period = architecture->window_period;
 
-  if (!read_uint (keys, "rope.dimension_count", 2, MAX_HEAD_DIM, hparams->head_dim,
-                  &hparams->rope_dim, error))
+  if (!llm_architecture_has_key (architecture, "attention.sliding_window"))
+    return TRUE;
+
+  if (!llm_gguf_get_uint (keys->gguf, llm_keys_get (keys, "attention.sliding_window"), 0, MAX_CTX,
+                          &window, &window, error) ||
+      !llm_gguf_get_uint (keys->gguf, llm_keys_get (keys, "attention.sliding_window_pattern"), 0,
+                          LLM_MAX_LAYERS, &period, &period, error))
     return FALSE;
-  if (hparams->rope_dim > hparams->head_dim || hparams->rope_dim % 2 != 0)
-    return llm_gguf_fail (keys->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                          "%s is %u, an even number of at most the %u values of a head is needed",
-                          get_key (keys, "rope.dimension_count"), hparams->rope_dim,
-                          hparams->head_dim);
 
-  if (!llm_gguf_get_double (keys->gguf, get_key (keys, "rope.freq_base"), 1, 1e12, &base_fallback,
-                            &base, error))
+  for (guint i = 0; i < hparams->n_layers; i++)
+    hparams->layers[i].window = period == 0 || (i + 1) % period != 0 ? (guint) window : 0;
+  return TRUE;
+}
+
+/* 0 stands for "none". */
+static gboolean
+read_softcap (LlmKeys     *keys,
+              const char  *suffix,
+              double       fallback,
+              float       *cap,
+              GError     **error)
+{
+  *cap = 0;
+  return !llm_architecture_has_key (keys->architecture, suffix) ||
+         llm_keys_read_float (keys, suffix, 0, 1e6, fallback, cap, error);
+}
+
+static gboolean
+read_scales (LlmKeys     *keys,
+             LlmHparams  *hparams,
+             GError     **error)
+{
+  const LlmArchitecture *architecture = keys->architecture;
+  guint width = hparams->head_dim;
+
+  if (architecture->wide_scale_layers > 0 && hparams->n_layers == architecture->wide_scale_layers)
+    width = MAX (hparams->n_embd / hparams->n_heads, 1);
+  hparams->attention_scale = 1 / sqrtf ((float) width);
+  hparams->embedding_scale = architecture->scales_embedding ? sqrtf ((float) hparams->n_embd) : 1;
+  hparams->gate = architecture->gate;
+
+  if (!read_softcap (keys, "attn_logit_softcapping", architecture->attention_softcap,
+                     &hparams->attention_softcap, error) ||
+      !read_softcap (keys, "final_logit_softcapping", architecture->logit_softcap,
+                     &hparams->logit_softcap, error))
     return FALSE;
-  hparams->rope_base = (float) base;
-  hparams->rope_kind = keys->architecture->rope_kind;
 
-  return read_rope_scaling (keys, hparams, error);
+  hparams->temperature_length = hparams->ropes[0].n_ctx;
+  return !llm_architecture_has_key (architecture, "attention.temperature_scale") ||
+         llm_keys_read_float (keys, "attention.temperature_scale", 0, 1e3, 0,
+                              &hparams->temperature_scale, error);
+}
+
+static gboolean
+check_window_lengths (LlmKeys           *keys,
+                      const LlmHparams  *hparams,
+                      GError           **error)
+{
+  for (guint i = 0; i < G_N_ELEMENTS (window_lengths); i++)
+    {
+      guint expected = i == 2 ? hparams->rope_dim : hparams->head_dim;
+      guint found;
+
+      if (!llm_keys_read_uint (keys, window_lengths[i][0], 1, MAX_HEAD_DIM, expected, &found,
+                               error))
+        return FALSE;
+      if (found != expected)
+        return llm_gguf_fail (keys->gguf, error, LLMSVC_ERROR_UNSUPPORTED,
+                              "%s is %u and %s.%s is %u: layers with heads of another length are "
+                              "not supported",
+                              llm_keys_get (keys, window_lengths[i][0]), found,
+                              keys->architecture->name, window_lengths[i][1], expected);
+    }
+  return TRUE;
 }
 
 /* From the first of: the key, the vocabulary, the embedding. Where several are
  * there, others check that they agree. */
 static gboolean
-read_vocab_size (Keys        *keys,
+read_vocab_size (LlmKeys     *keys,
                  LlmHparams  *hparams,
                  GError     **error)
 {
@@ -311,8 +403,9 @@ read_vocab_size (Keys        *keys,
     n_tokens = length;
   if (n_tokens > MAX_VOCAB)
     return llm_gguf_fail (gguf, error, LLMSVC_ERROR_UNSUPPORTED,
-                          "the vocabulary has %ju tokens, up to %d are supported", n_tokens, MAX_VOCAB);
-  return read_uint (keys, "vocab_size", 1, MAX_VOCAB, n_tokens, &hparams->n_vocab, error);
+                          "the vocabulary has %ju tokens, up to %d are supported", n_tokens,
+                          MAX_VOCAB);
+  return llm_keys_read_uint (keys, "vocab_size", 1, MAX_VOCAB, n_tokens, &hparams->n_vocab, error);
 }
 
 gboolean
@@ -320,7 +413,7 @@ llm_hparams_read (LlmGguf     *gguf,
                   LlmHparams  *hparams,
                   GError     **error)
 {
-  Keys keys = { .gguf = gguf };
+  LlmKeys keys = { .gguf = gguf };
   double eps;
 
   g_return_val_if_fail (gguf != NULL, FALSE);
@@ -332,19 +425,29 @@ llm_hparams_read (LlmGguf     *gguf,
     return FALSE;
   g_strlcpy (hparams->architecture, keys.architecture->name, sizeof hparams->architecture);
 
+  hparams->has_fused_gate = keys.architecture->has_fused_gate;
+  hparams->has_tied_output = llm_gguf_find_tensor (gguf, "output.weight") == NULL;
+  hparams->operators = LLM_OPS_COMMON | keys.architecture->needed |
+                       llm_operator_find_present (gguf, keys.architecture->optional |
+                                                          LLM_OP_BIT (LLM_OP_OUTPUT));
+
   if (!check_extras (&keys, error) ||
-      !read_uint (&keys, "block_count", 1, MAX_LAYERS, 0, &hparams->n_layers, error) ||
-      !read_uint (&keys, "context_length", 1, MAX_CTX, 0, &hparams->n_ctx, error) ||
-      !read_uint (&keys, "embedding_length", MIN_EMBD, MAX_EMBD, 0, &hparams->n_embd, error) ||
-      !read_uint (&keys, "feed_forward_length", 1, MAX_FF, 0, &hparams->n_ff, error) ||
+      !llm_keys_read_uint (&keys, "block_count", 1, LLM_MAX_LAYERS, 0, &hparams->n_layers, error) ||
+      !llm_keys_read_uint (&keys, "context_length", 1, MAX_CTX, 0, &hparams->n_ctx, error) ||
+      !llm_keys_read_uint (&keys, "embedding_length", MIN_EMBD, MAX_EMBD, 0, &hparams->n_embd,
+                           error) ||
+      !read_layers_uint (&keys, hparams, "feed_forward_length", MAX_FF, 0, &hparams->n_ff, error) ||
+      !read_experts (&keys, hparams, error) ||
       !read_heads (&keys, hparams, error) ||
-      !read_rope (&keys, hparams, error) ||
+      !read_windows (&keys, hparams, error) ||
+      !llm_hparams_read_rope (&keys, hparams, error) ||
+      !read_scales (&keys, hparams, error) ||
+      !check_window_lengths (&keys, hparams, error) ||
       !read_vocab_size (&keys, hparams, error) ||
-      !llm_gguf_get_double (gguf, get_key (&keys, "attention.layer_norm_rms_epsilon"), 1e-20, 1,
-                            NULL, &eps, error))
+      !llm_gguf_get_double (gguf, llm_keys_get (&keys, "attention.layer_norm_rms_epsilon"), 1e-20,
+                            1, NULL, &eps, error))
     return FALSE;
 
   hparams->rms_eps = (float) eps;
-  hparams->has_tied_output = llm_gguf_find_tensor (gguf, "output.weight") == NULL;
   return TRUE;
 }

@@ -72,17 +72,24 @@ find_bytes (LlmBpe *self)
     }
 }
 
-static Merge *
-find_slot (const LlmBpe *self,
+static guint32
+get_place (const LlmBpe *self,
            guint64       pair)
 {
   guint64 hash = pair ^ self->seed;
-  guint32 at;
 
   /* The finaliser of MurmurHash 3. */
   hash = (hash ^ (hash >> 33)) * G_GUINT64_CONSTANT (0xff51afd7ed558ccd);
   hash = (hash ^ (hash >> 33)) * G_GUINT64_CONSTANT (0xc4ceb9fe1a85ec53);
-  at = (guint32) (hash ^ (hash >> 33)) & self->mask;
+  return (guint32) (hash ^ (hash >> 33)) & self->mask;
+}
+
+static Merge *
+find_slot (const LlmBpe *self,
+           guint64       pair)
+{
+  guint32 at = get_place (self, pair);
+
   while (self->merges[at].pair != NO_PAIR && self->merges[at].pair != pair)
     at = (at + 1) & self->mask;
   return &self->merges[at];
@@ -137,45 +144,106 @@ find_part (const LlmBpe *self,
   return llm_vocab_find (self->vocab, text, length, FALSE);
 }
 
+/* A merge of the file, in two tokens. */
+typedef struct
+{
+  const char *left;
+  const char *right;
+  gsize n_left;
+  gsize n_right;     /* 0: it is none */
+} Split;
+
+/* A token may begin with a space, but not be empty. */
+static Split
+split_merge (LlmGgufString text)
+{
+  const char *space = text.length > 2 ? memchr (text.text + 1, ' ', text.length - 1) : NULL;
+  Split split = { 0 };
+
+  if (space != NULL)
+    {
+      split.left = text.text;
+      split.right = space + 1;
+      split.n_left = (gsize) (space - text.text);
+      split.n_right = text.length - split.n_left - 1;
+    }
+  return split;
+}
+
+static gsize
+join (const Split *split,
+      char         joined[LLM_VOCAB_MAX_TEXT])
+{
+  memcpy (joined, split->left, split->n_left);
+  memcpy (joined + split->n_left, split->right, split->n_right);
+  return split->n_left + split->n_right;
+}
+
+/* Three look-ups for each of hundreds of thousands of merges are most of the time
+ * that a tokenizer takes to load, and most of theirs is waiting for memory. */
+static void
+prefetch_merge (const LlmBpe  *self,
+                LlmGgufString  text)
+{
+  char joined[LLM_VOCAB_MAX_TEXT];
+  Split split = split_merge (text);
+
+  if (split.n_right == 0 || split.n_left + split.n_right > self->vocab->max_length)
+    return;
+  llm_vocab_prefetch (self->vocab, split.left, split.n_left);
+  llm_vocab_prefetch (self->vocab, split.right, split.n_right);
+  llm_vocab_prefetch (self->vocab, joined, join (&split, joined));
+}
+
+/* @merge: (out): its pair is NO_PAIR when no text may come to it. */
 static gboolean
 read_merge (LlmBpe         *self,
             LlmGguf        *gguf,
             gsize           index,
             LlmGgufString   text,
+            Merge          *merge,
             GError        **error)
 {
   char joined[LLM_VOCAB_MAX_TEXT];
-  const char *space;
-  gsize n_left, n_right;
+  Split split = split_merge (text);
   gboolean plain = TRUE;
   gint32 left, right, id;
-  Merge *slot;
 
-  /* A token may begin with a space, but not be empty. */
-  space = text.length > 2 ? memchr (text.text + 1, ' ', text.length - 1) : NULL;
-  if (space == NULL)
+  if (split.n_right == 0 && split.left == NULL)
     return set_merge_error (gguf, index, N_("it is not two tokens with a space between"), error);
-  n_left = (gsize) (space - text.text);
-  n_right = text.length - n_left - 1;
-  if (n_left + n_right > sizeof joined)
+  if (split.n_left + split.n_right > sizeof joined)
     return set_merge_error (gguf, index, N_("it makes a longer token than the vocabulary has"), error);
-  memcpy (joined, text.text, n_left);
-  memcpy (joined + n_left, space + 1, n_right);
 
-  left = find_part (self, joined, n_left, &plain);
-  right = find_part (self, joined + n_left, n_right, &plain);
-  id = find_part (self, joined, n_left + n_right, &plain);
+  left = find_part (self, split.left, split.n_left, &plain);
+  right = find_part (self, split.right, split.n_right, &plain);
+  id = find_part (self, joined, join (&split, joined), &plain);
   if (left < 0 || right < 0 || id < 0)
     return set_merge_error (gguf, index, N_("it has a part, or makes a text, that is not in "
                                             "tokenizer.ggml.tokens"), error);
   /* No text may become a control token, whatever merges there are. */
-  if (!plain)
-    return TRUE;
-
-  slot = find_slot (self, make_pair (left, right));
-  if (slot->pair == NO_PAIR)
-    *slot = (Merge) { make_pair (left, right), (guint32) index, id };
+  *merge = (Merge) { plain ? make_pair (left, right) : NO_PAIR, (guint32) index, id };
   return TRUE;
+}
+
+/* The first merge of a pair is the one that counts. */
+static void
+insert_merges (LlmBpe      *self,
+               const Merge *merges,
+               gsize        n_merges)
+{
+  make_table (self, n_merges);
+  for (gsize i = 0; i < n_merges; i++)
+    {
+      Merge *slot;
+
+      if (i + LLM_VOCAB_AHEAD < n_merges)
+        __builtin_prefetch (&self->merges[get_place (self, merges[i + LLM_VOCAB_AHEAD].pair)], 1);
+      if (merges[i].pair == NO_PAIR)
+        continue;
+      slot = find_slot (self, merges[i].pair);
+      if (slot->pair == NO_PAIR)
+        *slot = merges[i];
+    }
 }
 
 static gboolean
@@ -183,11 +251,12 @@ read_merges (LlmBpe   *self,
              LlmGguf  *gguf,
              GError  **error)
 {
-  g_autofree LlmGgufString *merges = NULL;
+  g_autofree LlmGgufString *texts = NULL;
+  g_autofree Merge *merges = NULL;
   gsize n_merges;
 
-  merges = llm_gguf_get_strings (gguf, KEY_MERGES, FALSE, &n_merges, error);
-  if (merges == NULL)
+  texts = llm_gguf_get_strings (gguf, KEY_MERGES, FALSE, &n_merges, error);
+  if (texts == NULL)
     return FALSE;
   if (n_merges > LLM_VOCAB_MAX_TOKENS * 4)
     {
@@ -197,10 +266,15 @@ read_merges (LlmBpe   *self,
       return FALSE;
     }
 
-  make_table (self, n_merges);
+  merges = g_new (Merge, n_merges + 1);
   for (gsize i = 0; i < n_merges; i++)
-    if (!read_merge (self, gguf, i, merges[i], error))
-      return FALSE;
+    {
+      if (i + LLM_VOCAB_AHEAD < n_merges)
+        prefetch_merge (self, texts[i + LLM_VOCAB_AHEAD]);
+      if (!read_merge (self, gguf, i, texts[i], &merges[i], error))
+        return FALSE;
+    }
+  insert_merges (self, merges, n_merges);
   return TRUE;
 }
 

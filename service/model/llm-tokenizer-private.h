@@ -18,6 +18,13 @@ G_BEGIN_DECLS
 typedef struct _LlmSpm LlmSpm;
 typedef struct _LlmBpe LlmBpe;
 
+/* WordPiece. */
+typedef struct
+{
+  LlmSpecialSet pieces;
+  gint32 unknown;
+} LlmWpm;
+
 /* SentencePiece: scores by id, and the tokens that stand for bytes. */
 struct _LlmSpm
 {
@@ -55,6 +62,18 @@ void    llm_bpe_decode (const LlmBpe    *self,
                         gint32           id,
                         GString         *out);
 
+LlmWpm *llm_wpm_new    (LlmGguf         *gguf,
+                        const LlmVocab  *vocab,
+                        GError         **error) G_GNUC_WARN_UNUSED_RESULT;
+void    llm_wpm_free   (LlmWpm          *self);
+guint64 llm_wpm_encode (const LlmWpm    *self,
+                        const char      *text,
+                        gsize            length,
+                        GArray          *ids);
+void    llm_wpm_decode (const LlmWpm    *self,
+                        gint32           id,
+                        GString         *out);
+
 /* llm_tokenizer_encode(), which also tells how many steps it took: characters
  * looked at, look-ups and moves within heaps. */
 guint64 llm_tokenizer_encode_counting (LlmTokenizer      *self,
@@ -68,5 +87,6 @@ gboolean llm_tokenizer_swallows_spaces (LlmTokenizer     *self);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmSpm, llm_spm_free)
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmBpe, llm_bpe_free)
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmWpm, llm_wpm_free)
 
 G_END_DECLS

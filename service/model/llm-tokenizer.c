@@ -15,8 +15,9 @@
 struct _LlmTokenizer
 {
   LlmVocab *vocab;
-  LlmSpm *spm;            /* (nullable): one of the two is there */
+  LlmSpm *spm;            /* (nullable): one of the three is there */
   LlmBpe *bpe;            /* (nullable) */
+  LlmWpm *wpm;            /* (nullable) */
 
   gboolean adds_bos;
   gboolean adds_eos;
@@ -38,9 +39,9 @@ read_additions (LlmTokenizer  *self,
                 LlmGguf       *gguf,
                 GError       **error)
 {
-  gboolean default_bos = self->spm != NULL ||
+  gboolean default_bos = self->bpe == NULL ||
                          llm_pretokenizer_adds_bos (llm_bpe_get_pretokenizer (self->bpe));
-  const gboolean default_eos = FALSE;
+  const gboolean default_eos = self->wpm != NULL;
 
   if (!llm_gguf_get_bool (gguf, "tokenizer.ggml.add_bos_token", &default_bos, &self->adds_bos,
                           error) ||
@@ -117,7 +118,7 @@ llm_tokenizer_new (LlmGguf  *gguf,
 {
   g_autoptr(LlmTokenizer) self = g_new0 (LlmTokenizer, 1);
   g_autofree char *model = NULL;
-  gboolean is_spm;
+  gboolean is_spm, is_wpm;
 
   g_return_val_if_fail (gguf != NULL, NULL);
 
@@ -125,24 +126,27 @@ llm_tokenizer_new (LlmGguf  *gguf,
   if (model == NULL)
     return NULL;
   is_spm = g_str_equal (model, "llama");
-  if (!is_spm && !g_str_equal (model, "gpt2"))
+  is_wpm = g_str_equal (model, "bert");
+  if (!is_spm && !is_wpm && !g_str_equal (model, "gpt2"))
     {
       g_autofree char *shown = llm_utf8_shorten (model);
 
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
-                   "%s: %s is “%s”; supported are llama and gpt2",
+                   "%s: %s is “%s”; supported are llama, gpt2 and bert",
                    llm_gguf_get_path (gguf), KEY_MODEL, shown);
       return NULL;
     }
 
-  self->vocab = llm_vocab_new (gguf, is_spm, error);
+  self->vocab = llm_vocab_new (gguf, is_spm || is_wpm, error);
   if (self->vocab == NULL)
     return NULL;
   if (is_spm)
     self->spm = llm_spm_new (gguf, self->vocab, error);
+  else if (is_wpm)
+    self->wpm = llm_wpm_new (gguf, self->vocab, error);
   else
     self->bpe = llm_bpe_new (gguf, self->vocab, error);
-  if ((self->spm == NULL && self->bpe == NULL) || !read_additions (self, gguf, error))
+  if ((self->spm == NULL && self->bpe == NULL && self->wpm == NULL) || !read_additions (self, gguf, error))
     return NULL;
   self->swallows = is_phi3 (gguf);
   collect_special (self);
@@ -159,6 +163,7 @@ llm_tokenizer_free (LlmTokenizer *self)
   llm_special_set_clear (&self->defined);
   g_clear_pointer (&self->spm, llm_spm_free);
   g_clear_pointer (&self->bpe, llm_bpe_free);
+  g_clear_pointer (&self->wpm, llm_wpm_free);
   g_clear_pointer (&self->vocab, llm_vocab_free);
   g_free (self);
 }
@@ -386,6 +391,8 @@ llm_tokenizer_encode_counting (LlmTokenizer      *self,
         g_array_append_val (ids, fragment->id);
       else if (self->spm != NULL)
         n_steps += llm_spm_encode (self->spm, start, length, behind_special, ids);
+      else if (self->wpm != NULL)
+        n_steps += llm_wpm_encode (self->wpm, start, length, ids);
       else
         n_steps += llm_bpe_encode (self->bpe, start, length, ids);
       behind_special = fragment->id >= 0;
@@ -430,6 +437,8 @@ llm_tokenizer_decode_token (LlmTokenizer *self,
     return;
   if (self->spm != NULL)
     llm_spm_decode (self->spm, id, out);
+  else if (self->wpm != NULL)
+    llm_wpm_decode (self->wpm, id, out);
   else
     llm_bpe_decode (self->bpe, id, out);
 }

@@ -35,6 +35,8 @@ static const struct { const char *key; gboolean ends_answer; } marker_keys[] =
   { "tokenizer.ggml.eos_token_id", TRUE },
   { "tokenizer.ggml.eot_token_id", TRUE },
   { "tokenizer.ggml.eom_token_id", TRUE },
+  { "tokenizer.ggml.cls_token_id", FALSE },
+  { "tokenizer.ggml.seperator_token_id", FALSE },   /* spelt so in files */
 };
 
 /* With the kind in the half that slots keep: a text may be there once in each. */
@@ -102,6 +104,17 @@ copy_with_spaces (char       *to,
   return n;
 }
 
+static void
+prefetch_slot (const LlmVocab *self,
+               const char     *text,
+               gsize           length,
+               gboolean        is_plain)
+{
+  guint64 hash = hash_text (self, text, length, is_plain);
+
+  __builtin_prefetch (&self->slots[(guint32) hash & self->mask]);
+}
+
 /* A later token with the same text takes the place of an earlier one. */
 static void
 insert_token (LlmVocab *self,
@@ -124,6 +137,35 @@ insert_token (LlmVocab *self,
         break;
     }
   self->slots[at] = make_slot (hash, id);
+}
+
+/* Slots lie all over a table that is larger than a cache: it is asked for them a
+ * little before they are needed. */
+static void
+insert_tokens (LlmVocab       *self,
+               const gboolean *is_plain)
+{
+  for (guint i = 0; i < self->n_tokens; i++)
+    {
+      guint ahead = i + LLM_VOCAB_AHEAD;
+
+      if (ahead < self->n_tokens)
+        {
+          gsize length;
+          const char *text = llm_vocab_get_text (self, (gint32) ahead, &length);
+
+          prefetch_slot (self, text, length, is_plain[ahead]);
+        }
+      insert_token (self, (gint32) i, is_plain[i]);
+    }
+}
+
+void
+llm_vocab_prefetch (const LlmVocab *self,
+                    const char     *text,
+                    gsize           length)
+{
+  prefetch_slot (self, text, length, TRUE);
 }
 
 gint32
@@ -232,16 +274,19 @@ read_marker_keys (LlmVocab  *self,
       if (marker_keys[i].ends_answer)
         add_ending (self, ids[i]);
     }
-  self->bos = ids[0];
-  self->eos = ids[1];
+  self->bos = ids[0] >= 0 ? ids[0] : ids[4];
+  self->eos = ids[1] >= 0 ? ids[1] : ids[5];
   return TRUE;
 }
 
+/* Looked at for every token of a large vocabulary: most end at their first letter. */
 static void
 check_marker_name (LlmVocab      *self,
                    gint32         id,
                    LlmGgufString  token)
 {
+  if (token.length == 0 || (token.text[0] != '<' && token.text[0] != '_'))
+    return;
   for (guint i = 0; i < G_N_ELEMENTS (markers); i++)
     if (strlen (markers[i].name) == token.length &&
         memcmp (markers[i].name, token.text, token.length) == 0)
@@ -282,6 +327,7 @@ llm_vocab_new (LlmGguf   *gguf,
   g_autoptr(LlmVocab) self = g_new0 (LlmVocab, 1);
   g_autofree LlmGgufString *tokens = NULL;
   g_autofree gint64 *kinds = NULL;
+  g_autofree gboolean *plain = NULL;
   gsize n_tokens, n_kinds, total = 0;
   guint32 offset = 0;
 
@@ -316,6 +362,7 @@ llm_vocab_new (LlmGguf   *gguf,
 
   self->texts = g_malloc (total + 1);
   self->offsets = g_new (guint32, n_tokens + 1);
+  plain = g_new (gboolean, n_tokens);
   make_slots (self);
 
   for (gsize i = 0; i < n_tokens; i++)
@@ -334,9 +381,10 @@ llm_vocab_new (LlmGguf   *gguf,
       offset += (guint32) length;
       self->offsets[i + 1] = offset;
       self->max_length = MAX (self->max_length, length);
-      insert_token (self, (gint32) i, is_plain);
+      plain[i] = is_plain;
     }
   self->texts[offset] = '\0';
+  insert_tokens (self, plain);
 
   return g_steal_pointer (&self);
 }

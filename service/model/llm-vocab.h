@@ -32,8 +32,8 @@ typedef struct
   guint n_tokens;
   gsize max_length;     /* bytes of the longest text */
 
-  gint32 bos;           /* -1: the file names none */
-  gint32 eos;
+  gint32 bos;           /* the class token of encoders; -1: the file names none */
+  gint32 eos;           /* their separator; likewise */
   GArray *endings;      /* (element-type gint32): what ends an answer */
 
   char *texts;          /* all texts, one behind the other */
@@ -58,6 +58,13 @@ gint32      llm_vocab_find     (const LlmVocab  *self,
                                 const char      *text,
                                 gsize            length,
                                 gboolean         is_plain);
+
+/* Says that llm_vocab_find() will be asked for this text, as a plain one: for those
+ * who look up very many, best LLM_VOCAB_AHEAD texts ahead. */
+void        llm_vocab_prefetch (const LlmVocab  *self,
+                                const char      *text,
+                                gsize            length);
+#define LLM_VOCAB_AHEAD 8
 
 /* Whether the token is a marker, whose text is never shown. */
 static inline gboolean

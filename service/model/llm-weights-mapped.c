@@ -17,150 +17,25 @@ typedef struct
   LlmWeights parent;
 
   LlmGguf *gguf;
-  LlmLedger *ledger;                /* (nullable) */
+  LlmLedger *ledger;        /* (nullable) */
   guint n_layers;
-  const LlmGgufTensor *shared[LLM_N_OPS];   /* (nullable) of those that no layer has */
-  const LlmGgufTensor **layers;     /* (owned): [n_layers × LLM_N_OPS], NULL elsewhere */
+  LlmTensorPart *parts;     /* (owned): [n_layers × LLM_N_OPS], shared ones in layer 0 */
 } MappedWeights;
-
-/* A number of values in terms of the hyper-parameters. */
-typedef enum
-{
-  DIM_ONE,
-  DIM_EMBD,
-  DIM_QUERY,
-  DIM_KV,
-  DIM_FF,
-  DIM_VOCAB,
-  DIM_ROPE_PAIRS,
-} Dim;
-
-typedef struct
-{
-  const char *name;     /* without "blk.N." and ".weight" */
-  gboolean is_per_layer;
-  gboolean is_optional;
-  Dim in, out;          /* vectors, of one output, are F32 */
-} OperatorTensor;
-
-static const OperatorTensor operators[LLM_N_OPS] = {
-  [LLM_OP_TOKEN_EMBEDDING] = { "token_embd", FALSE, FALSE, DIM_EMBD, DIM_VOCAB },
-  [LLM_OP_ATTENTION_NORM] = { "attn_norm", TRUE, FALSE, DIM_EMBD, DIM_ONE },
-  [LLM_OP_QUERY] = { "attn_q", TRUE, FALSE, DIM_EMBD, DIM_QUERY },
-  [LLM_OP_KEY] = { "attn_k", TRUE, FALSE, DIM_EMBD, DIM_KV },
-  [LLM_OP_VALUE] = { "attn_v", TRUE, FALSE, DIM_EMBD, DIM_KV },
-  [LLM_OP_ATTENTION_OUT] = { "attn_output", TRUE, FALSE, DIM_QUERY, DIM_EMBD },
-  [LLM_OP_FFN_NORM] = { "ffn_norm", TRUE, FALSE, DIM_EMBD, DIM_ONE },
-  [LLM_OP_FFN_GATE] = { "ffn_gate", TRUE, FALSE, DIM_EMBD, DIM_FF },
-  [LLM_OP_FFN_UP] = { "ffn_up", TRUE, FALSE, DIM_EMBD, DIM_FF },
-  [LLM_OP_FFN_DOWN] = { "ffn_down", TRUE, FALSE, DIM_FF, DIM_EMBD },
-  [LLM_OP_OUTPUT_NORM] = { "output_norm", FALSE, FALSE, DIM_EMBD, DIM_ONE },
-  [LLM_OP_OUTPUT] = { "output", FALSE, TRUE, DIM_EMBD, DIM_VOCAB },
-  [LLM_OP_ROPE_FACTORS] = { "rope_freqs", FALSE, TRUE, DIM_ROPE_PAIRS, DIM_ONE },
-};
 
 static const guint8 whole_model[] = { 100 };
 
-static guint64
-get_dim (const LlmHparams *hparams,
-         Dim               dim)
+static guint
+count_layers (const LlmHparams *hparams,
+              LlmOperator       op)
 {
-  switch (dim)
-    {
-    case DIM_ONE:
-      return 1;
-    case DIM_EMBD:
-      return hparams->n_embd;
-    case DIM_QUERY:
-      return (guint64) hparams->n_heads * hparams->head_dim;
-    case DIM_KV:
-      return (guint64) hparams->n_kv_heads * hparams->head_dim;
-    case DIM_FF:
-      return hparams->n_ff;
-    case DIM_VOCAB:
-      return hparams->n_vocab;
-    case DIM_ROPE_PAIRS:
-      return hparams->rope_dim / 2;
-    default:
-      g_assert_not_reached ();
-    }
+  return llm_operator_is_layered (op) ? hparams->n_layers : 1;
 }
 
-static char *
-get_tensor_name (LlmOperator op,
-                 guint       layer)
+static const void *
+get_data (LlmGguf             *gguf,
+          const LlmTensorPart *part)
 {
-  if (operators[op].is_per_layer)
-    return g_strdup_printf ("blk.%u.%s.weight", layer, operators[op].name);
-  return g_strdup_printf ("%s.weight", operators[op].name);
-}
-
-/* The tensor of an operator, checked. NULL without @error where it may be missing. */
-static const LlmGgufTensor *
-find_tensor (LlmGguf           *gguf,
-             const LlmHparams  *hparams,
-             LlmOperator        op,
-             guint              layer,
-             GError           **error)
-{
-  g_autofree char *name = get_tensor_name (op, layer);
-  const LlmGgufTensor *tensor = llm_gguf_find_tensor (gguf, name);
-  guint64 n_in = get_dim (hparams, operators[op].in);
-  guint64 n_out = get_dim (hparams, operators[op].out);
-
-  if (tensor == NULL)
-    {
-      if (!operators[op].is_optional)
-        llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL, "the tensor %s is missing", name);
-      return NULL;
-    }
-  if (tensor->dims[0] != n_in || tensor->dims[1] != n_out || tensor->dims[2] != 1 ||
-      tensor->dims[3] != 1)
-    {
-      llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                     "the tensor %s has the shape %ju × %ju × %ju × %ju, %ju × %ju is needed",
-                     name, tensor->dims[0], tensor->dims[1], tensor->dims[2], tensor->dims[3],
-                     n_in, n_out);
-      return NULL;
-    }
-  if (operators[op].out == DIM_ONE && tensor->type != LLK_F32)
-    {
-      llm_gguf_fail (gguf, error, LLMSVC_ERROR_UNSUPPORTED,
-                     "the tensor %s is of type %s, only F32 is supported for it", name,
-                     llk_type_name (tensor->type));
-      return NULL;
-    }
-  return tensor;
-}
-
-/* Whether @name is that of a tensor the forward pass uses. */
-static gboolean
-is_used (const char       *name,
-         const LlmHparams *hparams)
-{
-  guint64 layer = 0;
-  gboolean is_in_layer = g_str_has_prefix (name, "blk.");
-
-  if (is_in_layer)
-    {
-      char *end;
-
-      if (!g_ascii_isdigit (name[4]))
-        return FALSE;
-      layer = g_ascii_strtoull (name + 4, &end, 10);
-      if (layer >= hparams->n_layers)
-        return FALSE;
-    }
-
-  for (guint op = 0; op < LLM_N_OPS; op++)
-    if (operators[op].is_per_layer == is_in_layer)
-      {
-        g_autofree char *known = get_tensor_name (op, (guint) layer);
-
-        if (strcmp (known, name) == 0)
-          return TRUE;
-      }
-  return FALSE;
+  return llm_file_map_get_data (llm_gguf_get_map (gguf)) + part->offset;
 }
 
 /* A bias or a norm left out would change every answer, so there must be nothing
@@ -168,15 +43,16 @@ is_used (const char       *name,
 static gboolean
 check_all_are_used (LlmGguf           *gguf,
                     const LlmHparams  *hparams,
+                    GHashTable        *used,
                     GError           **error)
 {
   for (guint i = 0; i < llm_gguf_get_n_tensors (gguf); i++)
     {
-      const char *name = llm_gguf_get_tensor (gguf, i)->name;
+      const LlmGgufTensor *tensor = llm_gguf_get_tensor (gguf, i);
 
-      if (!g_str_has_prefix (name, OWN_PREFIX) && !is_used (name, hparams))
+      if (!g_str_has_prefix (tensor->name, OWN_PREFIX) && !g_hash_table_contains (used, tensor))
         {
-          g_autofree char *quoted = llm_gguf_quote (name, strlen (name));
+          g_autofree char *quoted = llm_gguf_quote (tensor->name, strlen (tensor->name));
 
           return llm_gguf_fail (gguf, error, LLMSVC_ERROR_UNSUPPORTED,
                                 "the tensor %s is none that a model of architecture %s with %u "
@@ -192,44 +68,42 @@ llm_weights_check_tensors (LlmGguf           *gguf,
                            const LlmHparams  *hparams,
                            GError           **error)
 {
+  g_autoptr(GHashTable) used = g_hash_table_new (NULL, NULL);
+
   g_return_val_if_fail (gguf != NULL, FALSE);
   g_return_val_if_fail (hparams != NULL, FALSE);
 
   for (guint op = 0; op < LLM_N_OPS; op++)
-    for (guint layer = 0; layer < (operators[op].is_per_layer ? hparams->n_layers : 1); layer++)
+    for (guint layer = 0; layer < count_layers (hparams, op); layer++)
       {
-        g_autoptr(GError) local_error = NULL;
+        LlmTensorPart part;
 
-        find_tensor (gguf, hparams, op, layer, &local_error);
-        if (local_error != NULL)
-          {
-            g_propagate_error (error, g_steal_pointer (&local_error));
-            return FALSE;
-          }
+        if (!llm_operator_find (gguf, hparams, op, layer, &part, error))
+          return FALSE;
+        if (part.tensor != NULL)
+          g_hash_table_add (used, (gpointer) part.tensor);
       }
-  return check_all_are_used (gguf, hparams, error);
-}
-
-static const void *
-get_data (LlmGguf             *gguf,
-          const LlmGgufTensor *tensor)
-{
-  return llm_file_map_get_data (llm_gguf_get_map (gguf)) + tensor->offset;
+  return check_all_are_used (gguf, hparams, used, error);
 }
 
 /* They divide. */
 static gboolean
 check_rope_factors (LlmGguf              *gguf,
-                    const LlmGgufTensor  *tensor,
+                    const LlmTensorPart  *part,
                     GError              **error)
 {
-  const float *factors = get_data (gguf, tensor);
+  const guint8 *data = get_data (gguf, part);
 
-  for (guint64 i = 0; i < tensor->dims[0]; i++)
-    if (!isfinite (factors[i]) || factors[i] <= 0)
-      return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                            "the tensor %s holds %g as its item %ju, numbers above 0 are needed",
-                            tensor->name, (double) factors[i], i);
+  for (guint64 i = 0; i < part->n_in; i++)
+    {
+      float factor;
+
+      memcpy (&factor, data + i * sizeof factor, sizeof factor);
+      if (!isfinite (factor) || factor <= 0)
+        return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+                              "the tensor %s holds %g as its item %ju, numbers above 0 are needed",
+                              part->tensor->name, (double) factor, i);
+    }
   return TRUE;
 }
 
@@ -243,22 +117,22 @@ acquire (LlmWeights           *weights,
          GError              **error)
 {
   MappedWeights *self = (MappedWeights *) weights;
-  const LlmGgufTensor *tensor;
+  const LlmTensorPart *part;
 
   g_return_val_if_fail ((guint) op < LLM_N_OPS, LLM_FAILED);
-  g_return_val_if_fail (!operators[op].is_per_layer || layer < self->n_layers, LLM_FAILED);
+  g_return_val_if_fail (!llm_operator_is_layered (op) || layer < self->n_layers, LLM_FAILED);
   g_return_val_if_fail (segment == 0, LLM_FAILED);
 
-  tensor = operators[op].is_per_layer ? self->layers[layer * LLM_N_OPS + op] : self->shared[op];
+  part = &self->parts[(llm_operator_is_layered (op) ? layer : 0) * LLM_N_OPS + op];
   memset (view, 0, sizeof *view);
-  if (tensor != NULL)
+  if (part->tensor != NULL)
     {
-      view->data = get_data (self->gguf, tensor);
-      view->type = tensor->type;
-      view->row_bytes = tensor->dims[0] / llk_type_block_size (tensor->type) *
-                        llk_type_block_bytes (tensor->type);
-      view->in_count = (guint) tensor->dims[0];
-      view->out_count = (guint) tensor->dims[1];
+      view->data = get_data (self->gguf, part);
+      view->type = part->type;
+      view->layout = LLM_LAYOUT_ROWS;
+      view->row_bytes = part->row_bytes;
+      view->in_count = part->n_in;
+      view->out_count = part->n_out;
     }
   return LLM_READY;
 }
@@ -294,9 +168,10 @@ free_weights (LlmWeights *weights)
       llm_ledger_remove (self->ledger, LLM_HOLDER_WEIGHTS, weights->bytes);
       llm_ledger_unref (self->ledger);
     }
-  llm_file_map_drop (map, 0, llm_file_map_get_size (map));
+  if (!weights->keeps_cache)
+    llm_file_map_drop (map, 0, llm_file_map_get_size (map));
   llm_gguf_unref (self->gguf);
-  g_free (self->layers);
+  g_free (self->parts);
   g_free (self);
 }
 
@@ -307,46 +182,69 @@ static const LlmWeightProvider mapped_provider = {
   .free = free_weights,
 };
 
+/* Fills in @parts, [n_layers × LLM_N_OPS], of a file whose tensors are checked. */
+static gboolean
+find_parts (LlmGguf           *gguf,
+            const LlmHparams  *hparams,
+            LlmTensorPart     *parts,
+            GError           **error)
+{
+  static const LlmOperator factors[] = {
+    LLM_OP_ROPE_FACTORS, LLM_OP_ROPE_FACTORS_SHORT, LLM_OP_ROPE_FACTORS_LONG,
+  };
+
+  for (guint op = 0; op < LLM_N_OPS; op++)
+    for (guint layer = 0; layer < count_layers (hparams, op); layer++)
+      if (!llm_operator_find (gguf, hparams, op, layer, &parts[layer * LLM_N_OPS + op], error))
+        return FALSE;
+
+  for (guint i = 0; i < G_N_ELEMENTS (factors); i++)
+    if (parts[factors[i]].tensor != NULL && !check_rope_factors (gguf, &parts[factors[i]], error))
+      return FALSE;
+  return TRUE;
+}
+
+/* A tensor that several operators share counts for each part of it; an output that
+ * is the embedding does not count again. */
+static guint64
+count_bytes (const LlmHparams    *hparams,
+             const LlmTensorPart *parts)
+{
+  guint64 bytes = 0;
+
+  for (guint op = 0; op < LLM_N_OPS; op++)
+    for (guint layer = 0; layer < count_layers (hparams, op); layer++)
+      if (op != LLM_OP_OUTPUT || !hparams->has_tied_output)
+        bytes += (guint64) parts[layer * LLM_N_OPS + op].row_bytes *
+                 parts[layer * LLM_N_OPS + op].n_out;
+  return bytes;
+}
+
 LlmWeights *
 llm_weights_new_mapped (LlmGguf           *gguf,
                         const LlmHparams  *hparams,
                         LlmLedger         *ledger,
                         GError           **error)
 {
+  g_autofree LlmTensorPart *parts = NULL;
   MappedWeights *self;
-  const LlmGgufTensor *factors;
 
   g_return_val_if_fail (gguf != NULL, NULL);
   g_return_val_if_fail (hparams != NULL, NULL);
 
-  if (!llm_weights_check_tensors (gguf, hparams, error))
-    return NULL;
-  factors = find_tensor (gguf, hparams, LLM_OP_ROPE_FACTORS, 0, NULL);
-  if (factors != NULL && !check_rope_factors (gguf, factors, error))
+  parts = g_new0 (LlmTensorPart, (gsize) hparams->n_layers * LLM_N_OPS);
+  if (!llm_weights_check_tensors (gguf, hparams, error) ||
+      !find_parts (gguf, hparams, parts, error))
     return NULL;
 
   self = g_new0 (MappedWeights, 1);
   self->parent.provider = &mapped_provider;
   self->parent.n_segments = G_N_ELEMENTS (whole_model);
   self->parent.segment_percent = whole_model;
+  self->parent.bytes = count_bytes (hparams, parts);
   self->gguf = llm_gguf_ref (gguf);
   self->n_layers = hparams->n_layers;
-  self->layers = g_new0 (const LlmGgufTensor *, (gsize) self->n_layers * LLM_N_OPS);
-
-  for (guint op = 0; op < LLM_N_OPS; op++)
-    for (guint layer = 0; layer < (operators[op].is_per_layer ? self->n_layers : 1); layer++)
-      {
-        const LlmGgufTensor *tensor = find_tensor (gguf, hparams, op, layer, NULL);
-
-        if (operators[op].is_per_layer)
-          self->layers[layer * LLM_N_OPS + op] = tensor;
-        else
-          self->shared[op] = tensor;
-        if (tensor != NULL)
-          self->parent.bytes += tensor->bytes;
-      }
-  if (self->shared[LLM_OP_OUTPUT] == NULL)
-    self->shared[LLM_OP_OUTPUT] = self->shared[LLM_OP_TOKEN_EMBEDDING];
+  self->parts = g_steal_pointer (&parts);
 
   if (ledger != NULL)
     {

@@ -14,27 +14,9 @@
 
 #include "base/llm-ledger.h"
 #include "base/llm-status.h"
-#include "model/llm-hparams.h"
+#include "model/llm-operator.h"
 
 G_BEGIN_DECLS
-
-typedef enum
-{
-  LLM_OP_TOKEN_EMBEDDING, /* [n_embd × n_vocab], read by rows */
-  LLM_OP_ATTENTION_NORM,  /* F32 [n_embd] */
-  LLM_OP_QUERY,           /* [n_embd × n_heads·head_dim] */
-  LLM_OP_KEY,             /* [n_embd × n_kv_heads·head_dim] */
-  LLM_OP_VALUE,           /* [n_embd × n_kv_heads·head_dim] */
-  LLM_OP_ATTENTION_OUT,   /* [n_heads·head_dim × n_embd] */
-  LLM_OP_FFN_NORM,        /* F32 [n_embd] */
-  LLM_OP_FFN_GATE,        /* [n_embd × n_ff] */
-  LLM_OP_FFN_UP,          /* [n_embd × n_ff] */
-  LLM_OP_FFN_DOWN,        /* [n_ff × n_embd] */
-  LLM_OP_OUTPUT_NORM,     /* F32 [n_embd] */
-  LLM_OP_OUTPUT,          /* [n_embd × n_vocab], the embedding where tied */
-  LLM_OP_ROPE_FACTORS,    /* F32 [rope_dim / 2], divides the frequencies; often absent */
-  LLM_N_OPS,
-} LlmOperator;
 
 /* What is known of the input when weights are asked for: a provider that loads
  * only active channels looks at it (A1). */
@@ -44,14 +26,21 @@ typedef struct
   guint n_rows;
 } LlmActivation;
 
-/* A matrix is stored by output rows: row j holds n_in values, @row_bytes apart.
- * A segment covers outputs [out_first, out_first + out_count) of inputs
- * [in_first, in_first + in_count); @data is the first of them. */
+typedef enum
+{
+  LLM_LAYOUT_ROWS,    /* as a file stores it: output j at data + j * row_bytes */
+  LLM_LAYOUT_PANELS,  /* as products read it (kernels/llk-panel.h) */
+} LlmWeightLayout;
+
+/* A segment covers outputs [out_first, out_first + out_count) of inputs
+ * [in_first, in_first + in_count); @data is the first of them. In panels,
+ * out_first is a multiple of LLK_PANEL_OUTPUTS, and @data is a matrix of its own. */
 typedef struct
 {
   const void *data;
   LlkType type;
-  gsize row_bytes;
+  LlmWeightLayout layout;
+  gsize row_bytes;         /* of rows */
   guint in_first, in_count;
   guint out_first, out_count;
   const guint32 *channels; /* (nullable): the inputs that are there, in_count of them */
@@ -62,8 +51,8 @@ typedef struct _LlmWeights LlmWeights;
 
 typedef struct
 {
-  /* Fills in @view, or says that it must wait. @segment counts the steps of the
-   * sub-model table, from 0. */
+  /* Fills in @view, or says that it must wait; a view without data is an operator
+   * that the model lacks. @segment counts the steps of the sub-model table, from 0. */
   LlmStatus (*acquire) (LlmWeights          *self,
                         LlmOperator          op,
                         guint                layer,
@@ -86,6 +75,8 @@ struct _LlmWeights
   guint n_segments;                    /* at least 1 */
   const guint8 *segment_percent;       /* sub-model in percent up to and with each segment; last is 100 */
   guint64 bytes;                       /* of weights in all */
+  gboolean keeps_cache;                /* freeing leaves the files in the page cache: set when the
+                                        * process ends, as the next one wants them at once */
 };
 
 static inline LlmStatus
@@ -110,12 +101,11 @@ llm_weights_release (LlmWeights    *self,
 gboolean    llm_weights_check       (LlmWeights    *self,
                                      GError       **error);
 void        llm_weights_free        (LlmWeights    *self);
-const char *llm_operator_get_name   (LlmOperator    op);
 
 /* Provider: all tensors of the file, memory-mapped. Checks the presence, shape
  * and type of every tensor the forward pass will use. Counts its bytes in
  * @ledger (nullable) as LLM_HOLDER_WEIGHTS until freed; freeing gives the file's
- * pages back to the system. */
+ * pages back to the system, but for keeps_cache. */
 LlmWeights *llm_weights_new_mapped  (LlmGguf           *gguf,
                                      const LlmHparams  *hparams,
                                      LlmLedger         *ledger,

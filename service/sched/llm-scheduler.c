@@ -2,9 +2,9 @@
 
 #include "sched/llm-scheduler.h"
 
-/* A call that got nothing for so many steps goes before all others once:
+/* A call that got nothing for so many turns goes before all others once:
  * background work yields, but it is not starved. */
-#define STARVED_STEPS 16
+#define STARVED_TURNS 16
 
 typedef struct
 {
@@ -20,18 +20,18 @@ struct _LlmTicket
   guint n_prompt;       /* rows still to be read; 0: it writes */
   gboolean is_parked;
   guint64 arrival;      /* running number */
-  guint64 last_step;    /* of the step that served it last, or of its arrival */
+  guint64 last_turn;    /* that served it, or when it arrived */
   gpointer data;
 };
 
 struct _LlmScheduler
 {
   guint max_rows;
-  guint mixed_rows;
   GPtrArray *tickets;   /* (element-type LlmTicket) (owned) */
   GHashTable *apps;     /* (element-type utf8 App) (owned) */
   guint64 n_arrived;
-  guint64 step;
+  guint64 turn;
+  guint64 class_turn[LLM_N_SLO_CLASSES];  /* when readers of each had one last */
 };
 
 static void
@@ -42,14 +42,12 @@ app_free (App *app)
 }
 
 LlmScheduler *
-llm_scheduler_new (guint max_rows,
-                   guint mixed_rows)
+llm_scheduler_new (guint max_rows)
 {
   LlmScheduler *self = g_new0 (LlmScheduler, 1);
 
-  g_assert (max_rows > 0 && mixed_rows > 0 && mixed_rows <= max_rows);
+  g_assert (max_rows > 0);
   self->max_rows = max_rows;
-  self->mixed_rows = mixed_rows;
   self->tickets = g_ptr_array_new_with_free_func (g_free);
   self->apps = g_hash_table_new_full (g_str_hash, g_str_equal, NULL, (GDestroyNotify) app_free);
   return self;
@@ -57,12 +55,10 @@ llm_scheduler_new (guint max_rows,
 
 void
 llm_scheduler_set_rows (LlmScheduler *self,
-                        guint         max_rows,
-                        guint         mixed_rows)
+                        guint         max_rows)
 {
-  g_assert (max_rows > 0 && mixed_rows > 0 && mixed_rows <= max_rows);
+  g_assert (max_rows > 0);
   self->max_rows = max_rows;
-  self->mixed_rows = mixed_rows;
 }
 
 void
@@ -109,7 +105,7 @@ llm_scheduler_add (LlmScheduler *self,
   ticket->slo_class = slo_class;
   ticket->n_prompt = n_prompt;
   ticket->arrival = self->n_arrived++;
-  ticket->last_step = self->step;
+  ticket->last_turn = self->turn;
   ticket->data = data;
   g_ptr_array_add (self->tickets, ticket);
   return ticket;
@@ -150,7 +146,11 @@ static gboolean
 is_starved (LlmScheduler    *self,
             const LlmTicket *ticket)
 {
-  return self->step - ticket->last_step > STARVED_STEPS;
+  guint64 last = ticket->last_turn;
+
+  if (ticket->n_prompt > 0)
+    last = MAX (last, self->class_turn[ticket->slo_class]);
+  return self->turn - last > STARVED_TURNS;
 }
 
 static int
@@ -169,51 +169,77 @@ compare_tickets (gconstpointer a,
     return left->slo_class < right->slo_class ? -1 : 1;
   if (left->app->served != right->app->served)
     return left->app->served < right->app->served ? -1 : 1;
-  if (left->last_step != right->last_step)
-    return left->last_step < right->last_step ? -1 : 1;
+  if (left->last_turn != right->last_turn)
+    return left->last_turn < right->last_turn ? -1 : 1;
   return left->arrival < right->arrival ? -1 : 1;
 }
 
 guint
-llm_scheduler_plan (LlmScheduler *self,
-                    LlmShare     *shares,
-                    guint         n_max_shares)
+llm_scheduler_plan_writers (LlmScheduler *self,
+                            LlmShare     *shares,
+                            guint         n_max_shares)
 {
   guint n_shares = 0;
-  guint n_rows = 0;
-  guint n_prompt_rows;
 
   g_ptr_array_sort_with_data (self->tickets, compare_tickets, self);
-
-  for (guint i = 0; i < self->tickets->len && n_shares < n_max_shares && n_rows < self->max_rows; i++)
+  for (guint i = 0; i < self->tickets->len && n_shares < MIN (n_max_shares, self->max_rows); i++)
     {
       LlmTicket *ticket = g_ptr_array_index (self->tickets, i);
 
-      if (ticket->is_parked || ticket->n_prompt > 0)
-        continue;
-      shares[n_shares++] = (LlmShare) { ticket, 1 };
-      n_rows++;
+      if (!ticket->is_parked && ticket->n_prompt == 0)
+        shares[n_shares++] = (LlmShare) { ticket, 1 };
     }
 
-  n_prompt_rows = self->max_rows - n_rows;
   if (n_shares > 0)
-    n_prompt_rows = MIN (n_prompt_rows, self->mixed_rows);
+    self->turn++;
+  return n_shares;
+}
 
-  for (guint i = 0; i < self->tickets->len && n_shares < n_max_shares && n_prompt_rows > 0; i++)
+guint
+llm_scheduler_plan_readers (LlmScheduler *self,
+                            LlmSloClass   slo_class,
+                            LlmShare     *shares,
+                            guint         n_max_shares)
+{
+  guint n_shares = 0;
+  guint n_rows = self->max_rows;
+
+  g_ptr_array_sort_with_data (self->tickets, compare_tickets, self);
+  for (guint i = 0; i < self->tickets->len && n_shares < n_max_shares && n_rows > 0; i++)
     {
       LlmTicket *ticket = g_ptr_array_index (self->tickets, i);
-      guint n;
+      guint n = MIN (ticket->n_prompt, n_rows);
+
+      if (ticket->is_parked || ticket->slo_class != slo_class || n == 0)
+        continue;
+      shares[n_shares++] = (LlmShare) { ticket, n };
+      n_rows -= n;
+    }
+  return n_shares;
+}
+
+gboolean
+llm_scheduler_choose_class (LlmScheduler *self,
+                            LlmSloClass  *slo_class)
+{
+  g_ptr_array_sort_with_data (self->tickets, compare_tickets, self);
+  for (guint i = 0; i < self->tickets->len; i++)
+    {
+      LlmTicket *ticket = g_ptr_array_index (self->tickets, i);
 
       if (ticket->is_parked || ticket->n_prompt == 0)
         continue;
-      n = MIN (ticket->n_prompt, n_prompt_rows);
-      shares[n_shares++] = (LlmShare) { ticket, n };
-      n_prompt_rows -= n;
+      *slo_class = ticket->slo_class;
+      return TRUE;
     }
+  return FALSE;
+}
 
-  if (n_shares > 0)
-    self->step++;
-  return n_shares;
+void
+llm_scheduler_note_turn (LlmScheduler *self,
+                         LlmSloClass   slo_class)
+{
+  self->class_turn[slo_class] = ++self->turn;
 }
 
 void
@@ -223,7 +249,7 @@ llm_scheduler_charge (LlmScheduler   *self,
   LlmTicket *ticket = share->ticket;
 
   ticket->app->served += share->n_rows;
-  ticket->last_step = self->step;
+  ticket->last_turn = self->turn;
   if (ticket->n_prompt > 0)
     {
       g_assert (share->n_rows <= ticket->n_prompt);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Decides whose rows run in the next step. Calls that write get their one row
- * each; the rest of the step goes to calls that read their prompt, by SLO class,
- * and inside a class to the application that was served least, so that no
- * application gains by asking more often. Knows numbers only, no tensors.
+ * Decides whose rows run next. Calls that write go together, one row each. Calls
+ * that read their prompt go in steps of many rows, one SLO class at a time, and
+ * inside a class the application that was served least comes first, so that no
+ * application gains by asking more often. Steps of several classes, and of the
+ * writers, may be under way at once; the executor gives them turns, and asks here
+ * whose is next. Knows numbers only, no tensors.
  *
  * The executor's thread owns it.
  */
@@ -25,16 +27,13 @@ typedef struct
   guint n_rows;
 } LlmShare;
 
-/* @max_rows: of one step. @mixed_rows: of prompts in a step that also writes,
- * so that reading a long prompt does not slow the writers down much. */
-LlmScheduler *llm_scheduler_new         (guint          max_rows,
-                                         guint          mixed_rows);
+/* @max_rows: of one step. */
+LlmScheduler *llm_scheduler_new         (guint          max_rows);
 void          llm_scheduler_free        (LlmScheduler  *self);
 /* From the next step on; how many rows a machine computes in a reasonable time is
  * learned while it runs. */
 void          llm_scheduler_set_rows    (LlmScheduler  *self,
-                                         guint          max_rows,
-                                         guint          mixed_rows);
+                                         guint          max_rows);
 
 /* Admits a call of @app (a key for accounting, copied) with @n_prompt rows to
  * read. @data is the owner's. The ticket lives until llm_scheduler_remove(). */
@@ -51,11 +50,22 @@ guint         llm_ticket_get_n_prompt   (LlmTicket     *ticket);
 void          llm_ticket_set_parked     (LlmTicket     *ticket,
                                          gboolean       is_parked);
 
-/* Fills in @shares with at most @n_max_rows entries of at least one row each;
- * returns how many. Nothing is charged yet. */
-guint         llm_scheduler_plan        (LlmScheduler  *self,
+/* Fill in @shares with at most @n_max_shares entries of at least one row each, of
+ * calls that write, or that read and are of @slo_class; return how many. Nothing is
+ * charged yet. */
+guint         llm_scheduler_plan_writers (LlmScheduler *self,
                                          LlmShare      *shares,
                                          guint          n_max_shares);
+guint         llm_scheduler_plan_readers (LlmScheduler *self,
+                                         LlmSloClass    slo_class,
+                                         LlmShare      *shares,
+                                         guint          n_max_shares);
+/* The class of readers whose turn is next; FALSE when nobody reads. */
+gboolean      llm_scheduler_choose_class (LlmScheduler *self,
+                                         LlmSloClass   *slo_class);
+/* Readers of @slo_class had a turn, whether or not their step has ended. */
+void          llm_scheduler_note_turn   (LlmScheduler  *self,
+                                         LlmSloClass    slo_class);
 /* Charges @share after its rows were computed. */
 void          llm_scheduler_charge      (LlmScheduler  *self,
                                          const LlmShare *share);

@@ -9,6 +9,7 @@
 #include <json-glib/json-glib.h>
 
 #include "engine/llm-engine.h"
+#include "model/llm-prepared-copy.h"
 
 /* --- a sink that prints --- */
 
@@ -166,6 +167,7 @@ tool_generate (int    argc,
   g_autofree char *system = NULL;
   gboolean is_raw = FALSE;
   gboolean as_json = FALSE;
+  gboolean is_exact = FALSE;
   double temperature = -1;
   int max_tokens = 0;
   gint64 seed = -1;
@@ -179,6 +181,7 @@ tool_generate (int    argc,
     { "max-tokens", 'n', 0, G_OPTION_ARG_INT, &max_tokens, N_("The longest answer"), "N" },
     { "seed", 0, 0, G_OPTION_ARG_INT64, &seed, N_("Same seed, same text"), "N" },
     { "threads", 0, 0, G_OPTION_ARG_INT, &threads, N_("Threads that compute"), "N" },
+    { "exact", 0, 0, G_OPTION_ARG_NONE, &is_exact, N_("Compute in floats with the weights as the file has them"), NULL },
     { "option", 'o', 0, G_OPTION_ARG_STRING_ARRAY, &options, N_("Any option of the interface"), "KEY=VALUE" },
     { "json", 0, 0, G_OPTION_ARG_NONE, &as_json, N_("Text and results as one JSON object"), NULL },
     G_OPTION_ENTRY_NULL
@@ -225,6 +228,8 @@ tool_generate (int    argc,
   settings = llm_settings_new ();
   settings->model_file = g_steal_pointer (&model);
   settings->n_threads = threads;
+  settings->is_exact = is_exact;
+  llm_settings_set_cache (settings, FALSE);
   engine = llm_engine_new (settings);
   parsed = llm_call_options_parse (dict, LLMSVC_CALL_COMPLETE, llm_engine_get_features (engine),
                                    &error);
@@ -250,5 +255,7 @@ tool_generate (int    argc,
     g_main_context_iteration (NULL, TRUE);
   status = print_end (sink, as_json);
   llm_engine_stop (engine);
+  /* or the next start would do the same work again */
+  llm_prepared_copy_wait_for_all ();
   return status;
 }

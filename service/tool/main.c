@@ -21,6 +21,7 @@ static const struct
   { "perplexity", tool_perplexity, N_("Measure how well a model predicts a text") },
   { "tokenize", tool_tokenize, N_("Show a text's tokens") },
   { "inspect", tool_inspect, N_("Show what a GGUF file holds") },
+  { "prepare", tool_prepare, N_("Prepare models for a quick start") },
   { "options", tool_options, N_("List the options of the service's calls") },
 };
 
@@ -52,7 +53,7 @@ tool_parse (int                *argc,
       g_printerr ("llmsvc-tool: %s\n", error->message);
       return FALSE;
     }
-  if (*argc != n_rest + 1)
+  if (n_rest == TOOL_SOME ? *argc < 2 : *argc != n_rest + 1)
     {
       g_autofree char *help = g_option_context_get_help (context, TRUE, NULL);
 

@@ -25,8 +25,12 @@ int tool_perplexity (int argc, char **argv);
 int tool_tokenize   (int argc, char **argv);
 int tool_inspect    (int argc, char **argv);
 int tool_options    (int argc, char **argv);
+int tool_prepare    (int argc, char **argv);
 
-/* Parses @entries and checks that @n_rest arguments are left. FALSE: usage was
+/* Of arguments: one or more. */
+#define TOOL_SOME (-1)
+
+/* Parses @entries and checks that @n_rest arguments, or TOOL_SOME, are left. FALSE: usage was
  * printed, or an error. */
 gboolean tool_parse (int *argc, char ***argv, const GOptionEntry *entries,
                      const char *usage, const char *summary, int n_rest);

@@ -34,6 +34,32 @@ test_defaults (void)
   g_assert_cmpuint (settings->max_contexts, ==, 64);
   g_assert_cmpuint (g_strv_length (settings->model_folders), >=, 3);
   g_assert_nonnull (settings->state_folder);
+  g_assert_cmpuint (settings->cache_limit, ==, 0);
+  g_assert_false (settings->shares_cache);
+}
+
+/* A user's own folder, the system's for the system, and what systemd says before both. */
+static void
+test_cache_folder (void)
+{
+  g_autofree char *own = g_build_filename (g_get_user_cache_dir (), "llmsvc", NULL);
+
+  for (gboolean is_system = FALSE; is_system <= TRUE; is_system++)
+    {
+      g_autoptr(LlmSettings) settings = llm_settings_new ();
+      g_autoptr(LlmSettings) from_systemd = llm_settings_new ();
+
+      g_assert_null (settings->cache_folder);
+      llm_settings_set_cache (settings, is_system);
+      g_assert_cmpstr (settings->cache_folder, ==, is_system ? settings->system_cache_folder : own);
+      g_assert_true (g_str_has_suffix (settings->system_cache_folder, "/cache/llmsvc"));
+      g_assert_cmpint (settings->shares_cache, ==, is_system);
+
+      g_setenv ("CACHE_DIRECTORY", "/given", TRUE);
+      llm_settings_set_cache (from_systemd, is_system);
+      g_unsetenv ("CACHE_DIRECTORY");
+      g_assert_cmpstr (from_systemd->cache_folder, ==, "/given");
+    }
 }
 
 static void
@@ -41,7 +67,7 @@ test_values (void)
 {
   g_autoptr(GError) error = NULL;
   g_autoptr(LlmSettings) settings =
-    load ("[model]\nfile=/a/b.gguf\nfolders=/one;/two\n[service]\nthreads=3\nbudget=2G\n"
+    load ("[model]\nfile=/a/b.gguf\nfolders=/one;/two\ncache-limit=3M\n[service]\nthreads=3\nbudget=2G\n"
           "max-message=64K\nstall-timeout=5\nidle-unload=60\n[quota]\ncontexts=7\ncalls=2\ntokens=1000\n",
           &error);
 
@@ -49,6 +75,7 @@ test_values (void)
   g_assert_cmpstr (settings->model_file, ==, "/a/b.gguf");
   g_assert_cmpstr (settings->model_folders[0], ==, "/one");
   g_assert_cmpstr (settings->model_folders[1], ==, "/two");
+  g_assert_cmpuint (settings->cache_limit, ==, 3 << 20);
   g_assert_cmpuint (settings->n_threads, ==, 3);
   g_assert_cmpuint (settings->budget, ==, G_GUINT64_CONSTANT (2) << 30);
   g_assert_cmpuint (settings->max_message, ==, 65536);
@@ -129,6 +156,7 @@ main (int    argc,
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/settings/defaults", test_defaults);
+  g_test_add_func ("/settings/cache-folder", test_cache_folder);
   g_test_add_func ("/settings/values", test_values);
   g_test_add_func ("/settings/faults", test_faults);
   g_test_add_func ("/settings/missing-file", test_missing_file);

@@ -124,6 +124,7 @@ exec_rig_row (gint32 token,
     .sequence = sequence,
     .slot = slot,
     .visibility = { .kind = LLM_VISIBLE_CAUSAL },
+    .kind = LLK_ROWS_GENERATED,
     .sub_model = 100,
     .wants_logits = TRUE,
   };

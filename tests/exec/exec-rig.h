@@ -54,7 +54,7 @@ void     exec_rig_prompt (ExecRig             *self,
                           guint                n_tokens,
                           guint                step,
                           float               *logits);
-/* A row of the whole model that sees everything before it. */
+/* A generated row of the whole model that sees everything before it. */
 LlmRow   exec_rig_row    (gint32               token,
                           guint                sequence,
                           guint                slot);

@@ -60,7 +60,7 @@ get_tensor (NaiveModel *self,
   if (tensor == NULL)
     return NULL;
 
-  n = tensor->dims[0] * tensor->dims[1];
+  n = tensor->dims[0] * tensor->dims[1] * tensor->dims[2];
   values = g_new (float, n);
   llm_test_dequantize (tensor->type,
                        llm_file_map_get_data (llm_gguf_get_map (self->gguf)) + tensor->offset, n,
@@ -68,14 +68,13 @@ get_tensor (NaiveModel *self,
   return values;
 }
 
-/* y[o] (+)= sum of w[o, i] × x[i] over the inputs that take part. */
+/* y[o] = sum of w[o, i] × x[i] over the inputs that take part. */
 static void
 multiply (const float  *w,
           const double *x,
           guint         n_in,
           guint         n_active_in,
           guint         n_out,
-          gboolean      is_added,
           double       *y)
 {
   for (guint o = 0; o < n_out; o++)
@@ -84,7 +83,7 @@ multiply (const float  *w,
 
       for (guint i = 0; i < n_active_in; i++)
         sum += w[(gsize) o * n_in + i] * x[i];
-      y[o] = is_added ? y[o] + sum : sum;
+      y[o] = sum;
     }
 }
 
@@ -103,11 +102,48 @@ normalize (const double *x,
     y[i] = x[i] / sqrt (squares / n + eps) * weight[i];
 }
 
+/* How many pairs turn at least @n_turns times in the model's first training. */
+static double
+count_pairs (const LlmHparams *h,
+             const LlmRope    *rope,
+             double            n_turns)
+{
+  return h->rope_dim / 2.0 * log (rope->n_ctx / (2 * G_PI * n_turns)) / log ((double) rope->base);
+}
+
+/* The angle of pair @i at position 1. */
+static double
+get_speed (const LlmHparams *h,
+           const LlmRope    *rope,
+           const float      *factors,
+           guint             i)
+{
+  double speed = 1 / pow ((double) rope->base, 2.0 * i / h->rope_dim);
+  double slow, first, last;
+
+  if (factors != NULL)
+    speed /= (double) factors[i];
+  slow = speed / (double) rope->scale;
+  if (rope->scaling != LLM_ROPE_SCALING_YARN)
+    return slow;
+
+  first = floor (count_pairs (h, rope, (double) rope->beta_fast));
+  last = ceil (count_pairs (h, rope, (double) rope->beta_slow));
+  first = first < 0 ? 0 : first;
+  last = last > h->rope_dim - 1 ? h->rope_dim - 1 : last;
+  if (i <= first)
+    return speed;
+  if (i >= last)
+    return slow;
+  return speed + (slow - speed) * (i - first) / (last - first);
+}
+
 static void
-rotate (NaiveModel  *self,
-        const float *factors,
-        guint        position,
-        double      *head)
+rotate (NaiveModel    *self,
+        const LlmRope *rope,
+        const float   *factors,
+        guint          position,
+        double        *head)
 {
   const LlmHparams *h = self->hparams;
 
@@ -115,20 +151,66 @@ rotate (NaiveModel  *self,
     {
       guint first = h->rope_kind == LLM_ROPE_NORM ? 2 * i : i;
       guint second = h->rope_kind == LLM_ROPE_NORM ? 2 * i + 1 : i + h->rope_dim / 2;
-      double angle = position * pow (h->rope_base, -2.0 * i / h->rope_dim)
-                     / (factors != NULL ? factors[i] : 1) / h->rope_scale;
-      double a = head[first];
-      double b = head[second];
+      double angle = position * get_speed (h, rope, factors, i);
+      double a = head[first] * (double) rope->magnitude;
+      double b = head[second] * (double) rope->magnitude;
 
       head[first] = a * cos (angle) - b * sin (angle);
       head[second] = a * sin (angle) + b * cos (angle);
     }
 }
 
+/* Adds a vector, where there is one. */
+static void
+add (const float *bias,
+     guint        n,
+     double      *y)
+{
+  for (guint i = 0; bias != NULL && i < n; i++)
+    y[i] += (double) bias[i];
+}
+
+static double
+cap (double value,
+     float  limit)
+{
+  return limit > 0 ? (double) limit * tanh (value / (double) limit) : value;
+}
+
+/* The tensor @name of a layer; else rows of @fused, which holds more, from @first on. */
+static float *
+get_part (NaiveModel *self,
+          guint       layer,
+          const char *name,
+          const char *fused,
+          gsize       first,
+          gsize       n)
+{
+  g_autofree float *all = get_tensor (self, "blk.%u.%s", layer, fused);
+  float *values;
+
+  if (all == NULL)
+    return get_tensor (self, "blk.%u.%s", layer, name);
+
+  values = g_new (float, n);
+  memcpy (values, all + first, n * sizeof *values);
+  return values;
+}
+
+static gboolean
+is_seen (const NaiveRun *run,
+         guint           window,
+         guint           row,
+         guint           other)
+{
+  return run->sees (row, other, run->data) && (window == 0 || other + window > row);
+}
+
 /* One head of one row over all rows it sees. */
 static void
 attend (NaiveModel     *self,
         const NaiveRun *run,
+        guint           layer,
         guint           row,
         guint           head,
         const double   *q,
@@ -141,19 +223,22 @@ attend (NaiveModel     *self,
   guint n_kv = h->n_kv_heads * h->head_dim;
   guint kv_head = head / (h->n_heads / h->n_kv_heads);
   g_autofree double *shares = g_new0 (double, run->n_rows);
+  guint window = h->layers[layer].window;
   double max = -INFINITY, sum = 0;
 
   for (guint s = 0; s < run->n_rows; s++)
-    if (run->sees (row, s, run->data))
+    if (!is_seen (run, window, row, s))
+      shares[s] = -INFINITY;
+    else
       {
         for (guint i = 0; i < h->head_dim; i++)
           shares[s] += q[i] * k[(gsize) s * n_kv + kv_head * h->head_dim + i];
-        shares[s] /= sqrt (h->head_dim);
+        shares[s] = cap (shares[s] * (double) h->attention_scale, h->attention_softcap);
         max = MAX (max, shares[s]);
       }
   for (guint s = 0; s < run->n_rows; s++)
     {
-      shares[s] = run->sees (row, s, run->data) ? exp (shares[s] - max) : 0;
+      shares[s] = exp (shares[s] - max);
       sum += shares[s];
     }
   memset (out, 0, h->head_dim * sizeof *out);
@@ -164,6 +249,59 @@ attend (NaiveModel     *self,
       if (mass != NULL)
         mass[s] += shares[s] / sum / h->n_heads / h->n_layers;
     }
+}
+
+/* A norm of each head, a rotation, where there are any. */
+static void
+prepare_heads (NaiveModel    *self,
+               guint          layer,
+               const float   *norm,
+               const float   *factors,
+               guint          position,
+               guint          n_heads,
+               double        *heads)
+{
+  const LlmHparams *h = self->hparams;
+  gint rope = h->layers[layer].rope;
+
+  for (guint i = 0; i < n_heads; i++, heads += h->head_dim)
+    {
+      if (norm != NULL)
+        normalize (heads, norm, (double) h->rms_eps, h->head_dim, heads);
+      if (rope != LLM_NO_ROPE)
+        rotate (self, &h->ropes[rope], h->ropes[rope].factors >= 0 ? factors : NULL, position,
+                heads);
+    }
+}
+
+/* Adds what a half of a layer gives to the residual stream, with a norm between
+ * where the model has one. */
+static void
+add_residual (NaiveModel  *self,
+              const float *bias,
+              const float *norm,
+              double      *product,
+              double      *x)
+{
+  const LlmHparams *h = self->hparams;
+
+  add (bias, h->n_embd, product);
+  if (norm != NULL)
+    normalize (product, norm, (double) h->rms_eps, h->n_embd, product);
+  for (guint i = 0; i < h->n_embd; i++)
+    x[i] += product[i];
+}
+
+static float *
+get_factors (NaiveModel *self)
+{
+  const LlmHparams *h = self->hparams;
+  float *factors = get_tensor (self, "rope_freqs.weight");
+
+  if (factors != NULL)
+    return factors;
+  return get_tensor (self, "rope_factors_%s.weight",
+                     h->n_ctx > h->ropes[0].n_ctx ? "long" : "short");
 }
 
 static void
@@ -177,12 +315,22 @@ run_attention (NaiveModel     *self,
   guint n_query = h->n_heads * h->head_dim;
   guint n_kv = h->n_kv_heads * h->head_dim;
   guint n_active = (run->n_heads > 0 ? run->n_heads : h->n_heads) * h->head_dim;
+  gsize query_size = (gsize) n_query * h->n_embd, kv_size = (gsize) n_kv * h->n_embd;
+  const char *fused = "attn_qkv.weight", *fused_bias = "attn_qkv.bias";
   g_autofree float *norm = get_tensor (self, "blk.%u.attn_norm.weight", layer);
-  g_autofree float *wq = get_tensor (self, "blk.%u.attn_q.weight", layer);
-  g_autofree float *wk = get_tensor (self, "blk.%u.attn_k.weight", layer);
-  g_autofree float *wv = get_tensor (self, "blk.%u.attn_v.weight", layer);
+  g_autofree float *wq = get_part (self, layer, "attn_q.weight", fused, 0, query_size);
+  g_autofree float *wk = get_part (self, layer, "attn_k.weight", fused, query_size, kv_size);
+  g_autofree float *wv = get_part (self, layer, "attn_v.weight", fused, query_size + kv_size,
+                                   kv_size);
+  g_autofree float *bq = get_part (self, layer, "attn_q.bias", fused_bias, 0, n_query);
+  g_autofree float *bk = get_part (self, layer, "attn_k.bias", fused_bias, n_query, n_kv);
+  g_autofree float *bv = get_part (self, layer, "attn_v.bias", fused_bias, n_query + n_kv, n_kv);
+  g_autofree float *nq = get_tensor (self, "blk.%u.attn_q_norm.weight", layer);
+  g_autofree float *nk = get_tensor (self, "blk.%u.attn_k_norm.weight", layer);
   g_autofree float *wo = get_tensor (self, "blk.%u.attn_output.weight", layer);
-  g_autofree float *factors = get_tensor (self, "rope_freqs.weight");
+  g_autofree float *bo = get_tensor (self, "blk.%u.attn_output.bias", layer);
+  g_autofree float *post = get_tensor (self, "blk.%u.post_attention_norm.weight", layer);
+  g_autofree float *factors = get_factors (self);
   g_autofree double *normed = g_new (double, h->n_embd);
   g_autofree double *q = g_new (double, (gsize) run->n_rows * n_query);
   g_autofree double *k = g_new (double, (gsize) run->n_rows * n_kv);
@@ -191,23 +339,37 @@ run_attention (NaiveModel     *self,
 
   for (guint r = 0; r < run->n_rows; r++)
     {
+      double *row_q = q + (gsize) r * n_query, *row_k = k + (gsize) r * n_kv;
+      double *row_v = v + (gsize) r * n_kv;
+      double far = floor ((double) run->positions[r] / h->temperature_length);
+
       normalize (x + (gsize) r * h->n_embd, norm, (double) h->rms_eps, h->n_embd, normed);
-      multiply (wq, normed, h->n_embd, h->n_embd, n_query, FALSE, q + (gsize) r * n_query);
-      multiply (wk, normed, h->n_embd, h->n_embd, n_kv, FALSE, k + (gsize) r * n_kv);
-      multiply (wv, normed, h->n_embd, h->n_embd, n_kv, FALSE, v + (gsize) r * n_kv);
-      for (guint head = 0; head < h->n_heads; head++)
-        rotate (self, factors, run->positions[r],
-                q + (gsize) r * n_query + head * h->head_dim);
-      for (guint head = 0; head < h->n_kv_heads; head++)
-        rotate (self, factors, run->positions[r], k + (gsize) r * n_kv + head * h->head_dim);
+      multiply (wq, normed, h->n_embd, h->n_embd, n_query, row_q);
+      multiply (wk, normed, h->n_embd, h->n_embd, n_kv, row_k);
+      multiply (wv, normed, h->n_embd, h->n_embd, n_kv, row_v);
+      add (bq, n_query, row_q);
+      add (bk, n_kv, row_k);
+      add (bv, n_kv, row_v);
+      prepare_heads (self, layer, nq, factors, run->positions[r], h->n_heads, row_q);
+      prepare_heads (self, layer, nk, factors, run->positions[r], h->n_kv_heads, row_k);
+      for (guint i = 0; i < n_query; i++)
+        row_q[i] *= 1 + (double) h->temperature_scale * log (1 + far);
     }
   for (guint r = 0; r < run->n_rows; r++)
     {
       for (guint head = 0; head < h->n_heads; head++)
-        attend (self, run, r, head, q + (gsize) r * n_query + head * h->head_dim, k, v,
+        attend (self, run, layer, r, head, q + (gsize) r * n_query + head * h->head_dim, k, v,
                 out + head * h->head_dim, mass);
-      multiply (wo, out, n_query, n_active, h->n_embd, TRUE, x + (gsize) r * h->n_embd);
+      multiply (wo, out, n_query, n_active, h->n_embd, normed);
+      add_residual (self, bo, post, normed, x + (gsize) r * h->n_embd);
     }
+}
+
+/* By the tanh form, the one that models with it were trained with. */
+static double
+gelu (double x)
+{
+  return x / 2 * (1 + tanh (sqrt (2 / G_PI) * (x + 0.044715 * pow (x, 3))));
 }
 
 static void
@@ -218,10 +380,16 @@ run_ffn (NaiveModel     *self,
 {
   const LlmHparams *h = self->hparams;
   guint n_active = run->n_ff > 0 ? run->n_ff : h->n_ff;
+  gsize size = (gsize) h->n_ff * h->n_embd;
+  const char *fused = h->has_fused_gate ? "ffn_up.weight" : "none";
   g_autofree float *norm = get_tensor (self, "blk.%u.ffn_norm.weight", layer);
-  g_autofree float *wgate = get_tensor (self, "blk.%u.ffn_gate.weight", layer);
-  g_autofree float *wup = get_tensor (self, "blk.%u.ffn_up.weight", layer);
+  g_autofree float *wgate = get_part (self, layer, "ffn_gate.weight", fused, 0, size);
+  g_autofree float *wup = get_part (self, layer, "ffn_up.weight", fused, size, size);
+  g_autofree float *bgate = get_tensor (self, "blk.%u.ffn_gate.bias", layer);
+  g_autofree float *bup = get_tensor (self, "blk.%u.ffn_up.bias", layer);
   g_autofree float *wdown = get_tensor (self, "blk.%u.ffn_down.weight", layer);
+  g_autofree float *bdown = get_tensor (self, "blk.%u.ffn_down.bias", layer);
+  g_autofree float *post = get_tensor (self, "blk.%u.post_ffw_norm.weight", layer);
   g_autofree double *normed = g_new (double, h->n_embd);
   g_autofree double *gate = g_new (double, h->n_ff);
   g_autofree double *up = g_new (double, h->n_ff);
@@ -229,11 +397,80 @@ run_ffn (NaiveModel     *self,
   for (guint r = 0; r < run->n_rows; r++)
     {
       normalize (x + (gsize) r * h->n_embd, norm, (double) h->rms_eps, h->n_embd, normed);
-      multiply (wgate, normed, h->n_embd, h->n_embd, h->n_ff, FALSE, gate);
-      multiply (wup, normed, h->n_embd, h->n_embd, h->n_ff, FALSE, up);
+      multiply (wgate, normed, h->n_embd, h->n_embd, h->n_ff, gate);
+      multiply (wup, normed, h->n_embd, h->n_embd, h->n_ff, up);
+      add (bgate, h->n_ff, gate);
+      add (bup, h->n_ff, up);
       for (guint i = 0; i < h->n_ff; i++)
-        gate[i] = gate[i] / (1 + exp (-gate[i])) * up[i];
-      multiply (wdown, gate, h->n_ff, n_active, h->n_embd, TRUE, x + (gsize) r * h->n_embd);
+        gate[i] = (h->gate == LLM_GATE_GELU ? gelu (gate[i]) : gate[i] / (1 + exp (-gate[i])))
+                  * up[i];
+      multiply (wdown, gate, h->n_ff, n_active, h->n_embd, normed);
+      add_residual (self, bdown, post, normed, x + (gsize) r * h->n_embd);
+    }
+}
+
+/* One network of a mixture, for one row. */
+static void
+run_expert (NaiveModel   *self,
+            guint         layer,
+            guint         expert,
+            const double *normed,
+            double        share,
+            double       *x)
+{
+  const LlmHparams *h = self->hparams;
+  gsize at = (gsize) expert * h->n_ff * h->n_embd;
+  g_autofree float *wgate = get_tensor (self, "blk.%u.ffn_gate_exps.weight", layer);
+  g_autofree float *wup = get_tensor (self, "blk.%u.ffn_up_exps.weight", layer);
+  g_autofree float *wdown = get_tensor (self, "blk.%u.ffn_down_exps.weight", layer);
+  g_autofree double *gate = g_new (double, h->n_ff);
+  g_autofree double *up = g_new (double, h->n_ff);
+  g_autofree double *given = g_new (double, h->n_embd);
+
+  multiply (wgate + at, normed, h->n_embd, h->n_embd, h->n_ff, gate);
+  multiply (wup + at, normed, h->n_embd, h->n_embd, h->n_ff, up);
+  for (guint i = 0; i < h->n_ff; i++)
+    gate[i] = gate[i] / (1 + exp (-gate[i])) * up[i];
+  multiply (wdown + at, gate, h->n_ff, h->n_ff, h->n_embd, given);
+  for (guint i = 0; i < h->n_embd; i++)
+    x[i] += share * given[i];
+}
+
+/* The softmax over all, the best of it, and these made to be 1 together. */
+static void
+run_experts (NaiveModel     *self,
+             const NaiveRun *run,
+             guint           layer,
+             double         *x)
+{
+  const LlmHparams *h = self->hparams;
+  g_autofree float *norm = get_tensor (self, "blk.%u.ffn_norm.weight", layer);
+  g_autofree float *router = get_tensor (self, "blk.%u.ffn_gate_inp.weight", layer);
+  g_autofree double *normed = g_new (double, h->n_embd);
+  g_autofree double *p = g_new (double, h->n_experts);
+
+  for (guint r = 0; r < run->n_rows; r++)
+    {
+      double all = 0;
+
+      normalize (x + (gsize) r * h->n_embd, norm, (double) h->rms_eps, h->n_embd, normed);
+      multiply (router, normed, h->n_embd, h->n_embd, h->n_experts, p);
+      for (guint i = 0; i < h->n_experts; i++)
+        p[i] = exp (p[i]);
+      for (guint n = h->n_experts; n > h->n_used_experts; n--)
+        {
+          guint least = 0;
+
+          for (guint i = 0; i < h->n_experts; i++)
+            if (p[i] > 0 && (p[least] == 0 || p[i] < p[least]))
+              least = i;
+          p[least] = 0;
+        }
+      for (guint i = 0; i < h->n_experts; i++)
+        all += p[i];
+      for (guint i = 0; i < h->n_experts; i++)
+        if (p[i] > 0)
+          run_expert (self, layer, i, normed, p[i] / all, x + (gsize) r * h->n_embd);
     }
 }
 
@@ -246,6 +483,7 @@ naive_model_run (NaiveModel     *self,
   const LlmHparams *h = self->hparams;
   g_autofree float *embedding = get_tensor (self, "token_embd.weight");
   g_autofree float *output = get_tensor (self, "output.weight");
+  g_autofree float *bias = get_tensor (self, "output.bias");
   g_autofree float *norm = get_tensor (self, "output_norm.weight");
   g_autofree double *x = g_new (double, (gsize) run->n_rows * h->n_embd);
   g_autofree double *normed = g_new (double, h->n_embd);
@@ -254,18 +492,27 @@ naive_model_run (NaiveModel     *self,
     memset (mass, 0, run->n_rows * sizeof *mass);
   for (guint r = 0; r < run->n_rows; r++)
     for (guint i = 0; i < h->n_embd; i++)
-      x[(gsize) r * h->n_embd + i] = embedding[(gsize) run->tokens[r] * h->n_embd + i];
+      x[(gsize) r * h->n_embd + i] = (double) embedding[(gsize) run->tokens[r] * h->n_embd + i]
+                                     * (double) h->embedding_scale;
 
   for (guint layer = 0; layer < h->n_layers; layer++)
     {
       run_attention (self, run, layer, x, mass);
-      run_ffn (self, run, layer, x);
+      if (h->n_experts > 0)
+        run_experts (self, run, layer, x);
+      else
+        run_ffn (self, run, layer, x);
     }
 
   for (guint r = 0; r < run->n_rows; r++)
     {
+      double *row_logits = logits + (gsize) r * h->n_vocab;
+
       normalize (x + (gsize) r * h->n_embd, norm, (double) h->rms_eps, h->n_embd, normed);
       multiply (output != NULL ? output : embedding, normed, h->n_embd, h->n_embd, h->n_vocab,
-                FALSE, logits + (gsize) r * h->n_vocab);
+                row_logits);
+      add (bias, h->n_vocab, row_logits);
+      for (guint i = 0; i < h->n_vocab; i++)
+        row_logits[i] = cap (row_logits[i], h->logit_softcap);
     }
 }

@@ -102,8 +102,9 @@ copy_with_channels (LlmWeightView *view)
     copy->channels[i] = view->in_first + n - 1 - i;
   for (guint o = 0; o < view->out_count; o++)
     {
-      llk_ops_portable ()->unpack (view->type, (const guint8 *) view->data + o * view->row_bytes,
-                                   row, n);
+      llk_ops_portable ()->vector->unpack (view->type,
+                                           (const guint8 *) view->data + o * view->row_bytes, row,
+                                           n);
       for (guint i = 0; i < n; i++)
         copy->values[(gsize) o * n + i] = row[n - 1 - i];
     }

@@ -79,7 +79,7 @@ test_golden (gconstpointer data)
   g_assert_cmpuint (tokens->len, ==, c->n_tokens);
 
   is_done = llm_perplexity_run (rig->forward, &rig->hparams, rig->store,
-                                (const gint32 *) (gpointer) tokens->data, tokens->len, c->n_ctx,
+                                (const gint32 *) (gpointer) tokens->data, tokens->len, c->n_ctx, LLK_ROWS_GENERATED,
                                 llm_tokenizer_get_bos (tokenizer), NULL, NULL, &result, &error);
   g_assert_no_error (error);
   g_assert_true (is_done);
@@ -210,27 +210,27 @@ test_rule (void)
     }
 
   g_assert_true (llm_perplexity_run (rig->forward, &rig->hparams, rig->store, tokens, N_TOKENS,
-                                     N_CTX, LLM_TEST_TOKEN_BOS, NULL, NULL, &result, &error));
+                                     N_CTX, LLK_ROWS_GENERATED, LLM_TEST_TOKEN_BOS, NULL, NULL, &result, &error));
   g_assert_cmpuint (result.n_windows, ==, 3);
   g_assert_cmpuint (result.n_scored, ==, 15);
   g_assert_cmpfloat_with_epsilon (result.nll, total / 15, 1e-5);
   g_assert_cmpfloat_with_epsilon (result.perplexity, exp (result.nll), 1e-6);
 
   g_assert_true (llm_perplexity_run (rig->forward, &rig->hparams, rig->store, tokens, N_TOKENS,
-                                     N_CTX, -1, stop_after_two, &n_calls, &result, &error));
+                                     N_CTX, LLK_ROWS_GENERATED, -1, stop_after_two, &n_calls, &result, &error));
   g_assert_cmpuint (result.n_windows, ==, 2);
 
   g_assert_false (llm_perplexity_run (rig->forward, &rig->hparams, rig->store, tokens, N_TOKENS,
-                                      N_TOKENS + 1, -1, NULL, NULL, &result, &error));
+                                      N_TOKENS + 1, LLK_ROWS_GENERATED, -1, NULL, NULL, &result, &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT);
   g_clear_error (&error);
   g_assert_false (llm_perplexity_run (rig->forward, &rig->hparams, rig->store, tokens, N_TOKENS, 3,
-                                      -1, NULL, NULL, &result, &error));
+                                      LLK_ROWS_GENERATED, -1, NULL, NULL, &result, &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT);
   g_clear_error (&error);
   tokens[39] = (gint32) n_vocab;
   g_assert_false (llm_perplexity_run (rig->forward, &rig->hparams, rig->store, tokens, N_TOKENS,
-                                      N_CTX, -1, NULL, NULL, &result, &error));
+                                      N_CTX, LLK_ROWS_GENERATED, -1, NULL, NULL, &result, &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT);
 }
 

@@ -92,30 +92,6 @@ test_list (void)
   g_assert_cmpstr (llk_ops_best ()->name, ==, names[0]);
 }
 
-static void
-test_types (void)
-{
-  static const struct { guint32 type; const char *name; gsize size, bytes; } known[] = {
-    { 0, "F32", 1, 4 }, { 1, "F16", 1, 2 }, { 2, "Q4_0", 32, 18 },
-    { 8, "Q8_0", 32, 34 }, { 30, "BF16", 1, 2 },
-  };
-
-  for (guint32 type = 0; type < 300; type++)
-    {
-      guint i = 0;
-
-      while (i < G_N_ELEMENTS (known) && known[i].type != type)
-        i++;
-      g_assert_cmpint (llk_type_is_known (type), ==, i < G_N_ELEMENTS (known));
-      g_assert_cmpstr (llk_type_name (type), ==,
-                       i < G_N_ELEMENTS (known) ? known[i].name : NULL);
-      g_assert_cmpuint (llk_type_block_size (type), ==,
-                        i < G_N_ELEMENTS (known) ? known[i].size : 0);
-      g_assert_cmpuint (llk_type_block_bytes (type), ==,
-                        i < G_N_ELEMENTS (known) ? known[i].bytes : 0);
-    }
-}
-
 /* All halves there are, by the definition of the format. */
 static void
 test_halves (gconstpointer data)
@@ -128,9 +104,9 @@ test_halves (gconstpointer data)
 
   for (guint i = 0; i < 65536; i++)
     halves[i] = (guint16) i;
-  ops->f16_to_f32 (halves, values, 65536);
-  ops->unpack (LLK_F16, halves, unpacked, 65536);
-  ops->f32_to_f16 (values, back, 65536);
+  ops->vector->f16_to_f32 (halves, values, 65536);
+  ops->vector->unpack (LLK_F16, halves, unpacked, 65536);
+  ops->vector->f32_to_f16 (values, back, 65536);
 
   for (guint i = 0; i < 65536; i++)
     {
@@ -168,7 +144,7 @@ test_rounding_to_half (gconstpointer data)
                          0x0400 };
   guint16 found[G_N_ELEMENTS (edges)];
 
-  ops->f32_to_f16 (edges, found, G_N_ELEMENTS (edges));
+  ops->vector->f32_to_f16 (edges, found, G_N_ELEMENTS (edges));
   for (guint i = 0; i < G_N_ELEMENTS (edges); i++)
     g_assert_cmphex (found[i], ==, expected[i]);
 
@@ -179,11 +155,11 @@ test_rounding_to_half (gconstpointer data)
       float tested[8] = { 0 };
       guint16 rounded[8];
 
-      ops->f16_to_f32 (pair, values, 2);
+      ops->vector->f16_to_f32 (pair, values, 2);
       tested[0] = (values[0] + values[1]) / 2;
       tested[1] = nextafterf (tested[0], 0);
       tested[2] = nextafterf (tested[0], INFINITY);
-      ops->f32_to_f16 (tested, rounded, 8);
+      ops->vector->f32_to_f16 (tested, rounded, 8);
       g_assert_cmphex (rounded[0], ==, half + half % 2);
       g_assert_cmphex (rounded[1], ==, half);
       g_assert_cmphex (rounded[2], ==, half + 1);
@@ -205,12 +181,12 @@ test_unpack (gconstpointer data)
         float scale;
         guint8 *blocks = bytes + 1; /* at an odd address */
 
-        ops->f16_to_f32 (&scales[s], &scale, 1);
+        ops->vector->f16_to_f32 (&scales[s], &scale, 1);
         for (guint i = 0; i < 3 * 34; i++)
           blocks[i] = (guint8) g_test_rand_int ();
         for (guint b = 0; b < 3; b++)
           memcpy (blocks + 34 * b, &scales[s], 2);
-        ops->unpack (LLK_Q8_0, blocks, values, 96);
+        ops->vector->unpack (LLK_Q8_0, blocks, values, 96);
         for (guint i = 0; i < 96; i++)
           {
             expected = scale * (gint8) blocks[34 * (i / 32) + 2 + i % 32];
@@ -219,7 +195,7 @@ test_unpack (gconstpointer data)
 
         for (guint b = 0; b < 3; b++)
           memcpy (blocks + 18 * b, &scales[s], 2);
-        ops->unpack (LLK_Q4_0, blocks, values, 96);
+        ops->vector->unpack (LLK_Q4_0, blocks, values, 96);
         for (guint i = 0; i < 96; i++)
           {
             guint8 byte = blocks[18 * (i / 32) + 2 + i % 16];
@@ -228,7 +204,7 @@ test_unpack (gconstpointer data)
             g_assert_true (is_same (values[i], expected));
           }
 
-        ops->unpack (LLK_BF16, blocks, values, 45);
+        ops->vector->unpack (LLK_BF16, blocks, values, 45);
         for (guint i = 0; i < 45; i++)
           {
             guint32 bits = (guint32) (blocks[2 * i] | blocks[2 * i + 1] << 8) << 16;
@@ -236,7 +212,7 @@ test_unpack (gconstpointer data)
             g_assert_cmpint (memcmp (&values[i], &bits, 4), ==, 0);
           }
 
-        ops->unpack (LLK_F32, blocks, values, 25);
+        ops->vector->unpack (LLK_F32, blocks, values, 25);
         g_assert_cmpint (memcmp (values, blocks, 100), ==, 0);
       }
 }
@@ -257,7 +233,7 @@ test_dot (gconstpointer data)
         g_autofree float *x = random_values (fill, n_rows * stride);
         float y[14 * 2];
 
-        ops->dot_rows (w, x, stride, n_rows, n, y, 2);
+        ops->vector->dot_rows (w, x, stride, n_rows, n, y, 2);
         for (gsize r = 0; r < n_rows; r++)
           {
             double sum = 0, magnitude = 0;
@@ -278,7 +254,7 @@ test_dot (gconstpointer data)
             {
               float part[14];
 
-              ops->dot_rows (w, x + first * stride, stride, count, n, part, 1);
+              ops->vector->dot_rows (w, x + first * stride, stride, count, n, part, 1);
               for (gsize r = 0; r < count; r++)
                 g_assert_true (is_same (part[r], y[2 * (first + r)]));
             }
@@ -301,7 +277,7 @@ test_norm (gconstpointer data)
 
         for (gsize i = 0; i < n; i++)
           squares += (double) x[i] * x[i];
-        ops->rms_norm (x, weight, 1e-5f, y, n);
+        ops->vector->rms_norm (x, weight, 1e-5f, y, n);
         for (gsize i = 0; i < n; i++)
           {
             double expected = x[i] / sqrt (squares / n + (double) 1e-5f) * weight[i];
@@ -330,7 +306,7 @@ test_silu (gconstpointer data)
   for (gsize n = 4001; n > 3990; n--)
     {
       memcpy (found, gate, sizeof gate);
-      ops->silu_mul (found, up, n);
+      ops->vector->silu_mul (found, up, n);
       for (gsize i = 0; i < n; i++)
         {
           double expected = gate[i] / (1 + exp (-(double) gate[i])) * up[i];
@@ -343,7 +319,7 @@ test_silu (gconstpointer data)
 
   gate[5] = NAN;
   gate[4000] = NAN;
-  ops->silu_mul (gate, up, 4001);
+  ops->vector->silu_mul (gate, up, 4001);
   g_assert_true (isnan (gate[5]) && isnan (gate[4000]) && !isnan (gate[6]));
 }
 
@@ -359,217 +335,10 @@ test_add (gconstpointer data)
       g_autofree float *y = random_values (FILL_MIXED, n);
       g_autofree float *found = g_memdup2 (y, n * sizeof (float));
 
-      ops->add (found, x, n);
+      ops->vector->add (found, x, n);
       for (gsize i = 0; i < n; i++)
         g_assert_true (is_same (found[i], y[i] + x[i]));
     }
-}
-
-/* --- attention --- */
-
-#define N_CHUNKS 3
-
-typedef struct
-{
-  gsize head_dim;
-  gsize n_slots;
-  gboolean is_half;
-  float *q;
-  float *k, *v;           /* [N_CHUNKS × n_slots × head_dim] as floats */
-  guint16 *k_half, *v_half;
-  guint64 masks[N_CHUNKS];
-} Attention;
-
-static void
-round_to_half (float   *values,
-               guint16 *halves,
-               gsize    n)
-{
-  llk_ops_portable ()->f32_to_f16 (values, halves, n);
-  llk_ops_portable ()->f16_to_f32 (halves, values, n);
-}
-
-static void
-fill_attention (Attention *a,
-                double     spread)
-{
-  gsize n = N_CHUNKS * a->n_slots * a->head_dim;
-
-  a->q = random_values (FILL_NORMAL, a->head_dim);
-  a->k = random_values (FILL_NORMAL, n);
-  a->v = random_values (FILL_NORMAL, n);
-  a->k_half = g_new (guint16, n);
-  a->v_half = g_new (guint16, n);
-  for (gsize i = 0; i < n; i++)
-    a->k[i] *= (float) spread;
-  if (a->is_half)
-    {
-      round_to_half (a->k, a->k_half, n);
-      round_to_half (a->v, a->v_half, n);
-    }
-  for (guint c = 0; c < N_CHUNKS; c++)
-    {
-      a->masks[c] = (guint64) g_test_rand_int () << 32 | (guint32) g_test_rand_int ();
-      if (g_test_rand_int_range (0, 4) == 0)
-        a->masks[c] = G_MAXUINT64;
-      if (g_test_rand_int_range (0, 6) == 0)
-        a->masks[c] = 0;
-    }
-}
-
-static void
-clear_attention (Attention *a)
-{
-  g_free (a->q);
-  g_free (a->k);
-  g_free (a->v);
-  g_free (a->k_half);
-  g_free (a->v_half);
-}
-
-static void
-attend (const LlkOps      *ops,
-        const Attention   *a,
-        guint              chunk,
-        gsize              n_slots,
-        guint64            mask,
-        LlkAttentionState *state,
-        float             *probabilities)
-{
-  gsize at = chunk * a->n_slots * a->head_dim;
-  float scale = 1 / sqrtf ((float) a->head_dim);
-
-  if (a->is_half)
-    ops->attend_f16 (a->q, a->k_half + at, a->v_half + at, a->head_dim, n_slots, mask, scale, state,
-                     probabilities);
-  else
-    ops->attend_f32 (a->q, a->k + at, a->v + at, a->head_dim, n_slots, mask, scale, state,
-                     probabilities);
-}
-
-static gboolean
-is_visible (const Attention *a,
-            gsize            slot)
-{
-  return a->masks[slot / a->n_slots] >> slot % a->n_slots & 1;
-}
-
-/* Softmax in double; zeros where nothing is visible. */
-static void
-compute_reference (const Attention *a,
-                   double          *shares,
-                   double          *out)
-{
-  gsize n = N_CHUNKS * a->n_slots;
-  double max = -INFINITY, sum = 0;
-
-  for (gsize s = 0; s < n; s++)
-    {
-      double score = 0;
-
-      for (gsize i = 0; i < a->head_dim; i++)
-        score += (double) a->q[i] * a->k[s * a->head_dim + i];
-      shares[s] = score / sqrt (a->head_dim);
-      if (is_visible (a, s))
-        max = MAX (max, shares[s]);
-    }
-  for (gsize s = 0; s < n; s++)
-    {
-      shares[s] = is_visible (a, s) ? exp (shares[s] - max) : 0;
-      sum += shares[s];
-    }
-  memset (out, 0, a->head_dim * sizeof *out);
-  for (gsize s = 0; s < n; s++)
-    {
-      shares[s] = sum > 0 ? shares[s] / sum : 0;
-      for (gsize i = 0; i < a->head_dim; i++)
-        out[i] += shares[s] * a->v[s * a->head_dim + i];
-    }
-}
-
-static void
-check_attention (const LlkOps    *ops,
-                 const Attention *a,
-                 double           spread)
-{
-  gsize n = N_CHUNKS * a->n_slots;
-  double shares[N_CHUNKS * LLK_ATTENTION_MAX_SLOTS];
-  double expected[LLK_MAX_HEAD_DIM];
-  float probabilities[N_CHUNKS * LLK_ATTENTION_MAX_SLOTS];
-  float maxima[N_CHUNKS];
-  float found[LLK_MAX_HEAD_DIM];
-  LlkAttentionState state;
-  double tolerance = 2e-6 * (1 + spread * sqrt (a->head_dim));
-
-  compute_reference (a, shares, expected);
-  llk_attention_begin (&state, a->head_dim);
-  for (guint c = 0; c < N_CHUNKS; c++)
-    {
-      attend (ops, a, c, a->n_slots, a->masks[c], &state, probabilities + c * a->n_slots);
-      maxima[c] = state.max;
-    }
-  llk_attention_end (&state, found, a->head_dim);
-
-  for (gsize i = 0; i < a->head_dim; i++)
-    assert_near (found[i], expected[i], tolerance);
-  for (gsize s = 0; s < n; s++)
-    if (!is_visible (a, s))
-      g_assert_true (is_same (probabilities[s], 0));
-    else
-      assert_near (probabilities[s] * exp ((double) maxima[s / a->n_slots] - state.max) / state.sum,
-                   shares[s], tolerance);
-}
-
-static void
-test_attention (gconstpointer data)
-{
-  const LlkOps *ops = data;
-  static const gsize dims[] = { 1, 4, 8, 12, 31, 32, 33, 64, 80, 128, 512 };
-  static const gsize slots[] = { 1, 3, 8, 15, 16, 17, 32, 63, 64 };
-  static const double spreads[] = { 0, 1, 40, 300 };
-
-  for (guint d = 0; d < G_N_ELEMENTS (dims); d++)
-    for (guint s = 0; s < G_N_ELEMENTS (slots); s++)
-      for (guint p = 0; p < G_N_ELEMENTS (spreads); p++)
-        for (guint half = 0; half < 2; half++)
-          {
-            Attention a = { .head_dim = dims[d], .n_slots = slots[s], .is_half = half };
-
-            fill_attention (&a, spreads[p]);
-            check_attention (ops, &a, spreads[p]);
-            clear_attention (&a);
-          }
-}
-
-/* Slots that a row doesn't see may hold anything, and may be there or not. */
-static void
-test_attention_hidden (gconstpointer data)
-{
-  const LlkOps *ops = data;
-
-  for (guint half = 0; half < 2; half++)
-    for (gsize n_visible = 1; n_visible <= 16; n_visible++)
-      {
-        Attention a = { .head_dim = 32, .n_slots = 16, .is_half = half };
-        guint64 mask = (G_GUINT64_CONSTANT (1) << n_visible) - 1;
-        LlkAttentionState with, without;
-
-        fill_attention (&a, 1);
-        for (gsize i = n_visible * 32; i < 16 * 32; i++)
-          {
-            a.k[i] = a.v[i] = NAN;
-            a.k_half[i] = a.v_half[i] = 0xffff;
-          }
-        llk_attention_begin (&with, 32);
-        attend (ops, &a, 0, 16, mask, &with, NULL);
-        llk_attention_begin (&without, 32);
-        attend (ops, &a, 0, n_visible, mask, &without, NULL);
-        g_assert_true (is_same (with.max, without.max) && is_same (with.sum, without.sum));
-        g_assert_cmpint (memcmp (with.acc, without.acc, 32 * sizeof (float)), ==, 0);
-        for (guint i = 0; i < 32; i++)
-          g_assert_true (isfinite (with.acc[i]));
-        clear_attention (&a);
-      }
 }
 
 static void
@@ -611,8 +380,6 @@ add_for_ops (const LlkOps *ops)
     { "norm", test_norm },
     { "silu", test_silu },
     { "add", test_add },
-    { "attention", test_attention },
-    { "attention-hidden", test_attention_hidden },
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (tests); i++)
@@ -630,7 +397,6 @@ main (int   argc,
   g_test_init (&argc, &argv, NULL);
 
   g_test_add_func ("/kernels/list", test_list);
-  g_test_add_func ("/kernels/types", test_types);
   g_test_add_func ("/kernels/rope", test_rope);
   for (const char *const *name = llk_ops_list (); *name != NULL; name++)
     add_for_ops (llk_ops_find (*name));

@@ -12,7 +12,7 @@
 #define N_LAYERS 2
 #define N_HEADS 3
 #define HEAD_DIM 5
-#define SLOTS 4
+#define SLOTS 16
 #define N_VALUES (N_HEADS * HEAD_DIM)
 
 static const LlmKvLayout layout = {
@@ -64,6 +64,7 @@ write_stamp (LlmKvSeq *seq,
     }
 }
 
+/* Keys lie by dimension, values by slot. */
 static float
 read_value (const LlmKvView *view,
             gboolean         is_value,
@@ -71,14 +72,14 @@ read_value (const LlmKvView *view,
             guint            slot,
             guint            i)
 {
-  gsize at = ((gsize) head * view->chunk_slots + slot) * HEAD_DIM + i;
-  gconstpointer plane = is_value ? view->v : view->k;
+  gsize at = is_value ? (gsize) slot * HEAD_DIM + i : (gsize) i * view->chunk_slots + slot;
+  gconstpointer part = (const guint8 *) (is_value ? view->v : view->k) + head * view->head_bytes;
   float value;
 
   if (view->format == LLM_KV_F32)
-    return ((const float *) plane)[at];
+    return ((const float *) part)[at];
 
-  llk_ops_portable ()->f16_to_f32 ((const guint16 *) plane + at, &value, 1);
+  llk_ops_portable ()->vector->f16_to_f32 ((const guint16 *) part + at, &value, 1);
   return value;
 }
 
@@ -133,18 +134,29 @@ test_layouts (void)
       g_clear_error (&error);
     }
 
-  for (guint i = 0; i < 8; i++)
+  for (guint i = 0; i < 10; i++)
     {
       static const LlmKvLayout wrong[] = {
-        { LLM_KV_FULL, 2, 1, 1, 1, 1 },        { LLM_KV_FULL, LLM_KV_F32, 0, 1, 1, 1 },
-        { LLM_KV_FULL, LLM_KV_F32, 1, 0, 1, 1 }, { LLM_KV_FULL, LLM_KV_F32, 1, 1, 0, 1 },
-        { LLM_KV_FULL, LLM_KV_F32, 1, 1, 1, 0 }, { LLM_KV_FULL, LLM_KV_F32, 1, 1, 1, 65 },
-        { LLM_KV_FULL, LLM_KV_F32, 1, 1, 513, 1 }, { LLM_KV_FULL, LLM_KV_F32, 1 << 30, 1, 1, 1 },
+        { LLM_KV_FULL, 2, 1, 1, 1, 16 },          { LLM_KV_FULL, LLM_KV_F32, 0, 1, 1, 16 },
+        { LLM_KV_FULL, LLM_KV_F32, 1, 0, 1, 16 }, { LLM_KV_FULL, LLM_KV_F32, 1, 1, 0, 16 },
+        { LLM_KV_FULL, LLM_KV_F32, 1, 1, 1, 0 },  { LLM_KV_FULL, LLM_KV_F32, 1, 1, 1, 80 },
+        { LLM_KV_FULL, LLM_KV_F32, 1, 1, 513, 16 },
+        { LLM_KV_FULL, LLM_KV_F32, 1 << 30, 1, 1, 16 },
+        { LLM_KV_FULL, LLM_KV_F32, 1, 1, 1, 8 },  { LLM_KV_FULL, LLM_KV_F32, 1, 1, 1, 40 },
       };
 
       g_assert_null (llm_kv_store_new (&wrong[i], NULL, &error));
       g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED);
+      if (i >= 8)
+        g_assert_true (g_pattern_match_simple ("*multiples of 16*", error->message));
       g_clear_error (&error);
+    }
+
+  other = layout;
+  for (other.chunk_slots = 16; other.chunk_slots <= 64; other.chunk_slots += 16)
+    {
+      llm_kv_store_free (llm_kv_store_new (&other, NULL, &error));
+      g_assert_no_error (error);
     }
 }
 
@@ -160,13 +172,13 @@ test_half (void)
   half.format = LLM_KV_F16;
   store = llm_kv_store_new (&half, NULL, NULL);
   seq = llm_kv_seq_new (store);
-  append (seq, 6);
+  append (seq, SLOTS + 2);
   for (guint i = 0; i < N_VALUES; i++)
     {
       k[i] = 1 + (float) i / 1024;   /* halves hold it */
       v[i] = 1e6f;                   /* and not this */
     }
-  llm_kv_seq_write (seq, 1, 5, k, v);
+  llm_kv_seq_write (seq, 1, SLOTS + 1, k, v);
   llm_kv_seq_view (seq, 1, 1, &view);
   g_assert_cmpint (view.format, ==, LLM_KV_F16);
   for (guint i = 0; i < N_VALUES; i++)
@@ -182,11 +194,11 @@ test_fork (void)
   g_autoptr (LlmLedger) ledger = llm_ledger_new ();
   g_autoptr (LlmKvStore) store = new_store (ledger);
   g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (store);
-  guint stamps[12], fork_stamps[12];
+  guint stamps[2 * SLOTS], fork_stamps[2 * SLOTS];
   guint64 chunk_bytes;
 
-  append (seq, 6);
-  for (guint i = 0; i < 6; i++)
+  append (seq, SLOTS + 2);
+  for (guint i = 0; i < SLOTS + 2; i++)
     write_stamp (seq, i, stamps[i] = fork_stamps[i] = i + 1);
   chunk_bytes = llm_kv_store_get_bytes (store) / 2;
   g_assert_cmpuint (chunk_bytes, >=, 2 * N_LAYERS * SLOTS * N_VALUES * sizeof (float));
@@ -202,28 +214,28 @@ test_fork (void)
     g_assert_cmpuint (llm_kv_seq_get_own_bytes (seq), ==, 0);
     g_assert_cmpuint (llm_kv_seq_get_own_bytes (fork), ==, 0);
     g_assert_cmpfloat (llm_kv_seq_get_density (fork, 1), ==, 0.5f);
-    assert_stamps (fork, stamps, 6);
+    assert_stamps (fork, stamps, SLOTS + 2);
 
     /* Appending copies the last chunk, and nothing else. */
     append (fork, 1);
     g_assert_cmpuint (llm_kv_store_get_bytes (store), ==, 3 * chunk_bytes);
     g_assert_cmpuint (llm_kv_seq_get_own_bytes (fork), ==, chunk_bytes);
-    write_stamp (fork, 6, fork_stamps[6] = 70);
+    write_stamp (fork, SLOTS + 2, fork_stamps[SLOTS + 2] = 70);
     append (seq, 1);
     g_assert_cmpuint (llm_kv_store_get_bytes (store), ==, 3 * chunk_bytes);
-    write_stamp (seq, 6, stamps[6] = 7);
+    write_stamp (seq, SLOTS + 2, stamps[SLOTS + 2] = 7);
 
     /* A write to a shared chunk copies it. */
     write_stamp (fork, 0, fork_stamps[0] = 80);
     g_assert_cmpuint (llm_kv_store_get_bytes (store), ==, 4 * chunk_bytes);
     llm_kv_seq_add_density (fork, 0, 2);
     g_assert_cmpfloat (llm_kv_seq_get_density (seq, 0), ==, 0);
-    assert_stamps (seq, stamps, 7);
-    assert_stamps (fork, fork_stamps, 7);
+    assert_stamps (seq, stamps, SLOTS + 3);
+    assert_stamps (fork, fork_stamps, SLOTS + 3);
   }
 
   g_assert_cmpuint (llm_kv_store_get_bytes (store), ==, 2 * chunk_bytes);
-  assert_stamps (seq, stamps, 7);
+  assert_stamps (seq, stamps, SLOTS + 3);
   llm_kv_seq_truncate (seq, 0);
   g_assert_cmpuint (llm_ledger_get (ledger, LLM_HOLDER_KV), ==, 0);
 }
@@ -236,20 +248,20 @@ test_budget (void)
   g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (store);
   g_autoptr (LlmKvSeq) fork = NULL;
   g_autoptr (GError) error = NULL;
-  guint stamps[8];
+  guint stamps[2 * SLOTS];
   guint64 chunk_bytes;
 
-  append (seq, 6);
-  for (guint i = 0; i < 6; i++)
+  append (seq, SLOTS + 2);
+  for (guint i = 0; i < SLOTS + 2; i++)
     write_stamp (seq, i, stamps[i] = i + 1);
   chunk_bytes = llm_kv_store_get_bytes (store) / 2;
   llm_ledger_set_budget (ledger, 3 * chunk_bytes);
 
   /* Within the last chunk nothing is needed; past the next one it is too much. */
-  g_assert_false (llm_kv_seq_append (seq, 7, &error));
+  g_assert_false (llm_kv_seq_append (seq, 2 * SLOTS - 1, &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY);
   g_clear_error (&error);
-  assert_stamps (seq, stamps, 6);
+  assert_stamps (seq, stamps, SLOTS + 2);
   g_assert_false (llm_kv_seq_append (seq, G_MAXUINT, &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY);
   g_clear_error (&error);
@@ -257,15 +269,15 @@ test_budget (void)
 
   /* The copy of a shared chunk counts as well. */
   fork = llm_kv_seq_fork (seq);
-  g_assert_false (llm_kv_seq_append (fork, 3, &error));
+  g_assert_false (llm_kv_seq_append (fork, SLOTS - 1, &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY);
   g_clear_error (&error);
-  assert_stamps (fork, stamps, 6);
-  append (fork, 2);
+  assert_stamps (fork, stamps, SLOTS + 2);
+  append (fork, SLOTS - 2);
   g_assert_cmpuint (llm_kv_store_get_bytes (store), ==, 3 * chunk_bytes);
 
   llm_ledger_set_budget (ledger, 0);
-  append (seq, 100);
+  append (seq, 25 * SLOTS);
   g_assert_cmpuint (llm_kv_store_get_bytes (store), ==, 28 * chunk_bytes);
 }
 
@@ -276,8 +288,8 @@ test_price (void)
   g_autoptr (LlmKvStore) store = new_store (NULL);
 
   g_assert_cmpuint (llm_kv_store_price (store, 0), ==, 0);
-  for (guint start = 0; start < 9; start++)
-    for (guint n = 1; n < 20; n++)
+  for (guint start = 0; start < 2 * SLOTS + 1; start++)
+    for (guint n = 1; n < 5 * SLOTS; n++)
       {
         g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (store);
         g_autoptr (LlmKvSeq) fork = NULL;
@@ -301,20 +313,55 @@ test_commit (void)
   g_autoptr (LlmKvStore) store = new_store (NULL);
   g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (store);
   g_autoptr (LlmKvSeq) fork = NULL;
-  static const guint path[] = { 5, 7, 8, 12 };
-  static const guint before[] = { 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13 };
-  static const guint after[] = { 0, 1, 2, 3, 4, 5, 7, 8, 12 };
+  static const guint path[] = { SLOTS + 1, SLOTS + 3, 2 * SLOTS, 3 * SLOTS + 2 };
+  guint before[4 * SLOTS], after[SLOTS + 5];
 
-  append (seq, 14);
-  for (guint i = 0; i < 14; i++)
+  for (guint i = 0; i < 4 * SLOTS; i++)
+    before[i] = i;
+  memcpy (after, before, (SLOTS + 1) * sizeof *after);
+  memcpy (after + SLOTS + 1, path, sizeof path);
+  append (seq, 4 * SLOTS);
+  for (guint i = 0; i < 4 * SLOTS; i++)
     write_stamp (seq, i, i);
   fork = llm_kv_seq_fork (seq);
 
-  llm_kv_seq_commit (seq, 5, path, 4);
-  assert_stamps (seq, after, 9);
-  assert_stamps (fork, before, 14);
-  llm_kv_seq_commit (fork, 5, NULL, 0);
-  assert_stamps (fork, before, 5);
+  llm_kv_seq_commit (seq, SLOTS + 1, path, 4);
+  assert_stamps (seq, after, SLOTS + 5);
+  assert_stamps (fork, before, 4 * SLOTS);
+  llm_kv_seq_commit (fork, SLOTS + 1, NULL, 0);
+  assert_stamps (fork, before, SLOTS + 1);
+}
+
+/* More chunks than a block has, freed in any order: each keeps its own content,
+ * and a fresh one is not what it was before. */
+static void
+test_blocks (void)
+{
+  g_autoptr (LlmLedger) ledger = llm_ledger_new ();
+  g_autoptr (LlmKvStore) store = new_store (ledger);
+  LlmKvSeq *sequences[150];
+
+  for (guint round = 0; round < 3; round++)
+    {
+      for (guint i = 0; i < G_N_ELEMENTS (sequences); i++)
+        {
+          sequences[i] = llm_kv_seq_new (store);
+          append (sequences[i], SLOTS);
+          for (guint slot = 0; slot < SLOTS; slot++)
+            write_stamp (sequences[i], slot, 1000 * round + i);
+        }
+      for (guint i = 0; i < G_N_ELEMENTS (sequences); i++)
+        {
+          guint at = (i * 37 + round) % G_N_ELEMENTS (sequences);
+          guint stamps[SLOTS];
+
+          for (guint slot = 0; slot < SLOTS; slot++)
+            stamps[slot] = 1000 * round + at;
+          assert_stamps (sequences[at], stamps, SLOTS);
+          g_clear_pointer (&sequences[at], llm_kv_seq_free);
+        }
+      g_assert_cmpuint (llm_ledger_get_total (ledger), ==, 0);
+    }
 }
 
 static void
@@ -386,7 +433,7 @@ static void
 change_twin (Twin  *twin,
              guint *stamp)
 {
-  guint n = (guint) g_test_rand_int_range (0, 10);
+  guint n = (guint) g_test_rand_int_range (0, 2 * SLOTS);
 
   switch (g_test_rand_int_range (0, 5))
     {
@@ -468,6 +515,7 @@ main (int   argc,
   g_test_add_func ("/kv/budget", test_budget);
   g_test_add_func ("/kv/price", test_price);
   g_test_add_func ("/kv/commit", test_commit);
+  g_test_add_func ("/kv/blocks", test_blocks);
   g_test_add_func ("/kv/resident", test_resident);
 #ifdef LLM_POISON
   g_test_add_func ("/kv/poison", test_poison);

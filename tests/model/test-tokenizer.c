@@ -480,7 +480,8 @@ test_round_trip (gconstpointer user_data)
 static void
 test_invalid_utf8 (void)
 {
-  static const char *const names[] = { "llama-spm", "gpt-2", "smollm", "deepseek-coder" };
+  static const char *const names[] = { "llama-spm", "gpt-2", "smollm", "deepseek-coder",
+                                       "bert-bge" };
   static const char *const texts[] = { "\xff", "a\xe6\x97", "\xc3", "\xed\xa0\x80", "\xf8\x88\x80",
                                        "\x80\x80 \xf0\x9f" };
 
@@ -511,6 +512,8 @@ main (int    argc,
   g_test_init (&argc, &argv, NULL);
 
   g_test_add_func ("/tokenizer/golden/demo", test_golden_demo);
+  g_test_add_data_func ("/tokenizer/golden/bert-bge", "bert-bge", test_golden_vocabulary);
+  g_test_add_data_func ("/tokenizer/work/bert-bge", "bert-bge", test_work_is_bounded);
   for (guint i = 0; i < G_N_ELEMENTS (vocabularies); i++)
     {
       g_autofree char *golden = g_strconcat ("/tokenizer/golden/", vocabularies[i], NULL);

@@ -282,6 +282,77 @@ test_names (void)
     g_assert_true (g_hash_table_add (names, (char *) llm_operator_get_name (op)));
 }
 
+/* Parts of one tensor, side by side, as files of phi3 have them. */
+static void
+test_fused (void)
+{
+  const struct
+  {
+    const char *file, *tensor;
+    LlmOperator op;
+    guint first, n_in, n_out;
+  } parts[] = {
+    { "phi3-long", "blk.1.attn_qkv.weight", LLM_OP_QUERY, 0, 32, 32 },
+    { "phi3-long", "blk.1.attn_qkv.weight", LLM_OP_KEY, 32 * 32, 32, 16 },
+    { "phi3-long", "blk.1.attn_qkv.weight", LLM_OP_VALUE, 48 * 32, 32, 16 },
+    { "phi3-long", "blk.1.attn_qkv.bias", LLM_OP_QUERY_BIAS, 0, 32, 1 },
+    { "phi3-long", "blk.1.attn_qkv.bias", LLM_OP_KEY_BIAS, 32, 16, 1 },
+    { "phi3-long", "blk.1.attn_qkv.bias", LLM_OP_VALUE_BIAS, 48, 16, 1 },
+    { "phi3-long", "blk.1.ffn_up.weight", LLM_OP_FFN_GATE, 0, 32, 40 },
+    { "phi3-long", "blk.1.ffn_up.weight", LLM_OP_FFN_UP, 40 * 32, 32, 40 },
+    { "gemma3", "blk.1.ffn_up.weight", LLM_OP_FFN_UP, 0, 32, 40 },
+  };
+
+  for (guint i = 0; i < G_N_ELEMENTS (parts); i++)
+    {
+      g_autofree char *name = g_strconcat (parts[i].file, ".gguf", NULL);
+      g_autofree char *path = g_build_filename (g_getenv ("LLM_TEST_DATA"), "architectures", name,
+                                                NULL);
+      g_autoptr(GError) error = NULL;
+      g_autoptr(LlmGguf) gguf = llm_gguf_open (path, &error);
+      guint64 bytes = 0;
+      LlmWeightView view;
+      Loaded loaded;
+
+      g_assert_no_error (error);
+      load (&loaded, gguf);
+      view = acquire (&loaded, parts[i].op, 1);
+      g_assert_true (view.data == llm_file_map_get_data (llm_gguf_get_map (gguf))
+                                    + llm_gguf_find_tensor (gguf, parts[i].tensor)->offset
+                                    + parts[i].first * sizeof (float));
+      g_assert_cmpuint (view.in_count, ==, parts[i].n_in);
+      g_assert_cmpuint (view.out_count, ==, parts[i].n_out);
+      g_assert_cmpuint (view.row_bytes, ==, parts[i].n_in * sizeof (float));
+      llm_weights_release (loaded.weights, &view);
+
+      for (guint j = 0; j < llm_gguf_get_n_tensors (gguf); j++)
+        bytes += llm_gguf_get_tensor (gguf, j)->bytes;
+      g_assert_cmpuint (loaded.weights->bytes, ==, bytes);
+      unload (&loaded);
+    }
+}
+
+/* What an operator is follows from its shape alone. */
+static void
+test_shapes (void)
+{
+  const LlmTestModel model = { .n_vocab = 20 };
+  Loaded loaded;
+
+  load_model (&loaded, &model);
+  for (guint op = 0; op < LLM_N_OPS; op++)
+    {
+      guint n_in, n_out;
+
+      llm_operator_get_shape (&loaded.hparams, op, &n_in, &n_out);
+      g_assert_cmpuint (n_in, >, 0);
+      g_assert_cmpint (llm_operator_is_matrix (op), ==, n_out != 1);
+      if (!llm_operator_is_used (&loaded.hparams, op) && op != LLM_OP_OUTPUT)
+        g_assert_null (acquire (&loaded, op, 0).data);
+    }
+  unload (&loaded);
+}
+
 int
 main (int   argc,
       char *argv[])
@@ -295,5 +366,7 @@ main (int   argc,
   g_test_add_func ("/weights/cut", test_cut);
   g_test_add_func ("/weights/give-back", test_give_back);
   g_test_add_func ("/weights/names", test_names);
+  g_test_add_func ("/weights/fused", test_fused);
+  g_test_add_func ("/weights/shapes", test_shapes);
   return g_test_run ();
 }

@@ -81,6 +81,49 @@ test_generate_json (void)
   g_assert_nonnull (strstr (run.out, "\"text\":\""));
 }
 
+/* With the weights as the file has them, the answer is much the same. */
+static void
+test_generate_exact (void)
+{
+  g_auto(Run) run = run_tool ("generate", "--model", model, "--exact", "--temperature", "0",
+                              "--max-tokens", "12", "Hello!", NULL);
+
+  g_assert_cmpint (run.status, ==, 0);
+  g_assert_cmpstr (run.err, ==, "");
+  g_assert_cmpuint (strlen (run.out), >, 2);
+}
+
+/* The file is made once, and named each time. */
+static void
+test_prepare (void)
+{
+  g_autofree char *folder = llm_test_folder_new ();
+  g_auto(Run) first = run_tool ("prepare", "--output-dir", folder, model, NULL);
+  g_auto(Run) again = run_tool ("prepare", "--output-dir", folder, "--threads", "1", model, NULL);
+  g_auto(Run) wrong = run_tool ("prepare", "--output-dir", folder, "/dev/null", model, NULL);
+  g_auto(Run) below_file = run_tool ("prepare", "--output-dir", model, model, NULL);
+  g_auto(Run) none = run_tool ("prepare", "--output-dir", folder, NULL);
+  g_auto(Run) negative = run_tool ("prepare", "--threads", "-1", model, NULL);
+  g_autofree char *path = g_strchomp (g_strdup (first.out));
+
+  g_assert_cmpint (first.status, ==, 0);
+  g_assert_cmpstr (first.err, ==, "");
+  g_assert_true (g_str_has_prefix (path, folder));
+  g_assert_true (g_file_test (path, G_FILE_TEST_IS_REGULAR));
+  g_assert_cmpint (again.status, ==, 0);
+  g_assert_cmpstr (again.out, ==, first.out);
+
+  /* One that can't be prepared does not keep the others from it. */
+  g_assert_cmpint (wrong.status, ==, 1);
+  g_assert_cmpstr (wrong.out, ==, first.out);
+  g_assert_nonnull (strstr (wrong.err, "/dev/null"));
+  g_assert_cmpint (below_file.status, ==, 1);
+  g_assert_nonnull (strstr (below_file.err, model));
+  g_assert_cmpint (none.status, ==, 2);
+  g_assert_cmpint (negative.status, ==, 2);
+  llm_test_folder_remove (folder);
+}
+
 static void
 test_tokenize (void)
 {
@@ -242,6 +285,8 @@ main (int    argc,
   model = g_build_filename (g_getenv ("LLM_MODEL_DIR"), "llmsvc-demo-8M-Q8_0.gguf", NULL);
   g_test_add_func ("/tool/generate", test_generate);
   g_test_add_func ("/tool/generate-json", test_generate_json);
+  g_test_add_func ("/tool/generate-exact", test_generate_exact);
+  g_test_add_func ("/tool/prepare", test_prepare);
   g_test_add_func ("/tool/tokenize", test_tokenize);
   g_test_add_func ("/tool/perplexity", test_perplexity);
   g_test_add_func ("/tool/inspect", test_inspect);

@@ -19,6 +19,7 @@ __llmsvc_tool_option generate temperature '0 for the likeliest token each time' 
 __llmsvc_tool_option generate max-tokens 'The longest answer' --short-option n --exclusive
 __llmsvc_tool_option generate seed 'Same seed, same text' --exclusive
 __llmsvc_tool_option generate threads 'Threads that compute' --exclusive
+__llmsvc_tool_option generate exact 'Compute in floats with the weights as the file has them'
 __llmsvc_tool_option generate option 'Any option of the interface' --short-option o --exclusive
 __llmsvc_tool_option generate json 'Text and results as one JSON object'
 
@@ -27,6 +28,7 @@ __llmsvc_tool_option perplexity model 'The GGUF file' --short-option m --require
 __llmsvc_tool_option perplexity ctx 'Tokens in one window' --short-option c --exclusive
 __llmsvc_tool_option perplexity threads 'Threads that compute' --exclusive
 __llmsvc_tool_option perplexity no-special 'The text holds no control tokens'
+__llmsvc_tool_option perplexity exact 'Compute in floats with the weights as the file has them'
 __llmsvc_tool_option perplexity kv-f32 'Keep context memory in 32 bits'
 
 __llmsvc_tool_command tokenize 'Show the tokens of a text'
@@ -38,6 +40,10 @@ __llmsvc_tool_option tokenize no-special 'Names of control tokens are plain text
 __llmsvc_tool_command inspect 'Show what a GGUF file holds'
 __llmsvc_tool_option inspect summary 'Leave the keys and tensors out' --short-option s
 __llmsvc_tool_option inspect json 'Print the summary as one JSON object'
+
+__llmsvc_tool_command prepare 'Prepare models for a quick start'
+__llmsvc_tool_option prepare output-dir 'Instead of the cache of the system, or of this user' --short-option o --require-parameter --force-files
+__llmsvc_tool_option prepare threads 'Threads that compute' --exclusive
 
 __llmsvc_tool_command options 'List the options of the calls of the service'
 __llmsvc_tool_option options json 'As one JSON list'

@@ -1,0 +1,300 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "bench-engine.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "common/llmsvc-error.h"
+#include "model/llm-weights-prepared.h"
+
+#define CHUNK_SLOTS 16
+
+static double
+get_seconds (void)
+{
+  struct timespec now;
+
+  clock_gettime (CLOCK_MONOTONIC, &now);
+  return (double) now.tv_sec + (double) now.tv_nsec / 1e9;
+}
+
+/* --- costs --- */
+
+/* The share of a tensor that one token uses: of experts only some. */
+static double
+get_used_share (LlmGguf             *gguf,
+                const LlmHparams    *hparams,
+                const LlmGgufTensor *tensor)
+{
+  g_autofree char *all_key = g_strdup_printf ("%s.expert_count", hparams->architecture);
+  g_autofree char *used_key = g_strdup_printf ("%s.expert_used_count", hparams->architecture);
+  const guint64 none = 0;
+  guint64 n_all = 0, n_used = 0;
+
+  if (strstr (tensor->name, "_exps") == NULL ||
+      !llm_gguf_get_uint (gguf, all_key, 0, G_MAXUINT16, &none, &n_all, NULL) ||
+      !llm_gguf_get_uint (gguf, used_key, 0, G_MAXUINT16, &none, &n_used, NULL) || n_all == 0)
+    return 1;
+  return (double) n_used / (double) n_all;
+}
+
+static void
+count_costs (BenchEngine *self)
+{
+  LlmGguf *gguf = llm_model_get_gguf (self->model);
+  const LlmHparams *h = self->hparams;
+  guint64 bytes_of_type[LLK_MXFP4 + 1] = { 0 };
+  BenchCosts *costs = &self->costs;
+
+  for (guint i = 0; i < llm_gguf_get_n_tensors (gguf); i++)
+    {
+      const LlmGgufTensor *tensor = llm_gguf_get_tensor (gguf, i);
+      double share = get_used_share (gguf, h, tensor);
+      double ops = 2.0 * tensor->dims[0] * tensor->dims[1] * tensor->dims[2] * share;
+      gboolean is_embedding = strcmp (tensor->name, "token_embd.weight") == 0;
+
+      /* One row of it, unless it is the output as well. */
+      if (is_embedding && !h->has_tied_output)
+        continue;
+      costs->row_bytes += (guint64) (tensor->bytes * share);
+      if (tensor->n_dims < 2)
+        continue;
+      if (is_embedding || strcmp (tensor->name, "output.weight") == 0)
+        costs->logits_ops += ops;
+      else
+        costs->row_ops += ops;
+      if (tensor->type < G_N_ELEMENTS (bytes_of_type))
+        bytes_of_type[tensor->type] += tensor->bytes;
+    }
+  for (guint type = 0; type < G_N_ELEMENTS (bytes_of_type); type++)
+    if (bytes_of_type[type] > bytes_of_type[costs->type])
+      costs->type = type;
+
+  costs->position_bytes = (guint64) h->n_layers * 2 * h->n_kv_heads * h->head_dim *
+                          sizeof (guint16);
+  costs->position_ops = 4.0 * h->n_layers * h->n_heads * h->head_dim;
+}
+
+double
+bench_costs_get_ops (const BenchCosts *self,
+                     guint             n_rows,
+                     guint             n_logits,
+                     guint             depth,
+                     gboolean          is_prompt)
+{
+  double n_positions = (double) n_rows * (depth + 1);
+
+  if (is_prompt)
+    n_positions += (double) n_rows * (n_rows - 1) / 2;
+  return n_rows * self->row_ops + n_logits * self->logits_ops + n_positions * self->position_ops;
+}
+
+/* --- setting up --- */
+
+static gboolean
+open_parts (BenchEngine              *self,
+            const BenchEngineConfig  *config,
+            GError                  **error)
+{
+  LlmKvLayout layout = { .kind = LLM_KV_FULL, .format = LLM_KV_F16, .chunk_slots = CHUNK_SLOTS };
+  g_autoptr(LlmPreparedCache) cache = NULL;
+
+  self->kernels = config->kernels != NULL ? llk_ops_find (config->kernels) : llk_ops_best ();
+  if (self->kernels == NULL)
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                   "This processor has no kernels “%s”", config->kernels);
+      return FALSE;
+    }
+  self->model = llm_model_open (config->path, error);
+  if (self->model == NULL)
+    return FALSE;
+
+  self->hparams = llm_model_get_hparams (self->model);
+  if (config->cache != NULL)
+    cache = llm_prepared_cache_new (config->cache, FALSE, NULL, 0);
+  self->weights =
+    config->is_exact
+      ? llm_weights_new_mapped (llm_model_get_gguf (self->model), self->hparams, NULL, error)
+      : llm_weights_new_prepared (llm_model_get_gguf (self->model), self->hparams, cache,
+                                  config->n_threads, NULL, error);
+  if (self->weights == NULL)
+    return FALSE;
+
+  layout.n_layers = self->hparams->n_layers;
+  layout.n_kv_heads = self->hparams->n_kv_heads;
+  layout.head_dim = self->hparams->head_dim;
+  self->store = llm_kv_store_new (&layout, NULL, error);
+  return self->store != NULL;
+}
+
+BenchEngine *
+bench_engine_new (const BenchEngineConfig  *config,
+                  GError                  **error)
+{
+  g_autoptr(BenchEngine) self = g_new0 (BenchEngine, 1);
+
+  if (!open_parts (self, config, error))
+    return NULL;
+  count_costs (self);
+  self->pool = llm_worker_pool_new (config->n_threads);
+  self->forward = llm_forward_new (self->hparams, self->weights, self->pool, self->kernels, NULL);
+  return g_steal_pointer (&self);
+}
+
+void
+bench_engine_free (BenchEngine *self)
+{
+  if (self == NULL)
+    return;
+  g_clear_pointer (&self->forward, llm_forward_free);
+  g_clear_pointer (&self->store, llm_kv_store_free);
+  g_clear_pointer (&self->pool, llm_worker_pool_free);
+  g_clear_pointer (&self->weights, llm_weights_free);
+  g_clear_pointer (&self->model, llm_model_unref);
+  llm_prepared_copy_wait_for_all ();
+  g_free (self);
+}
+
+/* --- steps --- */
+
+/* Any token but the first few, which are control tokens in most files. */
+static gint32
+choose_token (BenchEngine *self)
+{
+  const guint n_special = self->hparams->n_vocab > 600 ? 300 : 0;
+
+  self->random = self->random * G_GUINT64_CONSTANT (6364136223846793005) + 1442695040888963407;
+  return (gint32) (n_special + (self->random >> 33) % (self->hparams->n_vocab - n_special));
+}
+
+static LlmRow
+make_row (BenchEngine *self,
+          LlmKvSeq    *sequence,
+          guint        index,
+          LlkRowKind   kind)
+{
+  guint slot = llm_kv_seq_get_length (sequence);
+  g_autoptr(GError) error = NULL;
+
+  if (!llm_kv_seq_append (sequence, 1, &error))
+    g_error ("%s", error->message);
+  return (LlmRow) {
+    .token = choose_token (self),
+    .position = slot,
+    .sequence = index,
+    .slot = slot,
+    .visibility = { .kind = LLM_VISIBLE_CAUSAL },
+    .kind = kind,
+    .sub_model = 100,
+  };
+}
+
+static LlmStatus
+run_stage (BenchEngine   *self,
+           BenchProfile  *profile,
+           GError       **error)
+{
+  const char *name = llm_forward_get_stage_name (self->forward);
+  double begin = get_seconds (), seconds;
+  gboolean waits;
+  LlmStatus status = llm_forward_step (self->forward, &waits, error);
+  guint index;
+
+  seconds = get_seconds () - begin;
+  if (!g_ptr_array_find (profile->names, name, &index))
+    {
+      const double zero = 0;
+
+      index = profile->names->len;
+      g_ptr_array_add (profile->names, (gpointer) name);
+      g_array_append_val (profile->seconds, zero);
+    }
+  g_array_index (profile->seconds, double, index) += seconds;
+  return status;
+}
+
+static void
+run_step (BenchEngine     *self,
+          const LlmRow    *rows,
+          guint            n_rows,
+          LlmKvSeq *const *sequences,
+          guint            n_sequences,
+          BenchProfile    *profile)
+{
+  const LlmBatch batch = { rows, n_rows, sequences, n_sequences };
+  g_autoptr(GError) error = NULL;
+  LlmStatus status = LLM_PENDING;
+
+  if (!llm_forward_begin (self->forward, &batch, &error))
+    g_error ("%s", error->message);
+  while (status == LLM_PENDING)
+    status = profile != NULL ? run_stage (self, profile, &error)
+                             : llm_forward_resume (self->forward, &error);
+  if (status != LLM_READY)
+    g_error ("%s", error->message);
+}
+
+double
+bench_engine_prompt (BenchEngine  *self,
+                     LlmKvSeq     *sequence,
+                     guint         n_tokens,
+                     BenchProfile *profile)
+{
+  g_autofree LlmRow *rows = g_new (LlmRow, LLM_BATCH_MAX_ROWS);
+  double begin = get_seconds ();
+
+  for (guint first = 0; first < n_tokens; first += LLM_BATCH_MAX_ROWS)
+    {
+      guint n_rows = MIN (n_tokens - first, LLM_BATCH_MAX_ROWS);
+
+      for (guint i = 0; i < n_rows; i++)
+        rows[i] = make_row (self, sequence, 0, LLK_ROWS_PROMPT);
+      rows[n_rows - 1].wants_logits = first + n_rows == n_tokens;
+      run_step (self, rows, n_rows, &sequence, 1, profile);
+    }
+  return get_seconds () - begin;
+}
+
+double
+bench_engine_decode (BenchEngine     *self,
+                     LlmKvSeq *const *sequences,
+                     guint            n_sequences,
+                     guint            n_tokens,
+                     BenchProfile    *profile)
+{
+  g_autofree LlmRow *rows = g_new (LlmRow, n_sequences);
+  double begin = get_seconds ();
+
+  for (guint i = 0; i < n_tokens; i++)
+    {
+      for (guint s = 0; s < n_sequences; s++)
+        {
+          rows[s] = make_row (self, sequences[s], s, LLK_ROWS_GENERATED);
+          rows[s].wants_logits = TRUE;
+        }
+      run_step (self, rows, n_sequences, sequences, n_sequences, profile);
+    }
+  return get_seconds () - begin;
+}
+
+BenchProfile *
+bench_profile_new (void)
+{
+  BenchProfile *self = g_new (BenchProfile, 1);
+
+  self->names = g_ptr_array_new ();
+  self->seconds = g_array_new (FALSE, FALSE, sizeof (double));
+  return self;
+}
+
+void
+bench_profile_free (BenchProfile *self)
+{
+  if (self == NULL)
+    return;
+  g_ptr_array_unref (self->names);
+  g_array_unref (self->seconds);
+  g_free (self);
+}

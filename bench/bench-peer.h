@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Another program's speed on the same file: one that has the command line of llama-bench
+ * and prints what it found as JSON. One thread, which waits.
+ */
+
+#pragma once
+
+#include <gio/gio.h>
+
+G_BEGIN_DECLS
+
+typedef struct
+{
+  char *name;         /* of the program */
+  char **arguments;   /* the program and what it is always given */
+  gboolean has_failed; /* what it was asked for: it is not asked again */
+} BenchPeer;
+
+typedef struct
+{
+  double prompt_seconds;   /* 0: not measured */
+  double decode_seconds;
+} BenchPeerTimes;
+
+/* @command: a program, and maybe arguments, as a shell would split them. */
+BenchPeer *bench_peer_new  (const char      *command,
+                            GError         **error);
+void       bench_peer_free (BenchPeer       *self);
+
+/* One run each of a prompt and of decoding, at @depth; 0 tokens leave one out. With
+ * @n_sequences above 1, @n_gen tokens are decoded for each at once; a program that does
+ * not say that it did so fails. */
+gboolean   bench_peer_run  (BenchPeer       *self,
+                            const char      *model,
+                            guint            n_prompt,
+                            guint            n_gen,
+                            guint            depth,
+                            guint            n_sequences,
+                            guint            n_threads,
+                            BenchPeerTimes  *times,
+                            GError         **error);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (BenchPeer, bench_peer_free)
+
+G_END_DECLS

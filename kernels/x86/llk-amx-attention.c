@@ -1,0 +1,581 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Attention of prompt rows with bfloat16 tiles. A run's keys and values become
+ * tiles once for all queries; then for each 32 queries: scores of two groups of
+ * slots at a time, the softmax by vectors, weights × values. A row of a tile
+ * product depends on no other row, so a query's result is its own.
+ */
+
+#include "kernels/x86/llk-amx-attention-tiles.h"
+
+#include <math.h>
+
+#define RUN LLK_ATTENTION_RUN
+#define N_PAIRS (RUN / (2 * GROUP))
+#define BLOCK 32
+/* Of scores; a little more than the run, so that rows don't share places of the cache. */
+#define STRIDE (RUN + GROUP)
+#define LN2 0.693147181f
+
+/* Where the parts of the caller's scratch are. */
+typedef struct
+{
+  char *k_high;     /* [group][step] tiles */
+  char *k_low;
+  char *v;          /* [pair][column] tiles */
+  char *q_high;     /* [half of the block][step] tiles */
+  char *q_low;
+  float *scores;    /* [BLOCK × STRIDE]; weights, as bfloat16, take their place */
+  float *acc;       /* [BLOCK × 16 × columns] */
+  size_t bytes;
+} Parts;
+
+/* Slots seen whose values are not finite: no tile may hold them. */
+typedef struct
+{
+  size_t n;
+  uint16_t slots[RUN];
+} Special;
+
+/* Sixteen slots of a chunk. */
+typedef struct
+{
+  uint8_t chunk;
+  uint8_t first;
+} Group;
+
+typedef struct
+{
+  const LlkAttentionShape *shape;
+  const LlkAttentionChunk *chunks;
+  size_t n_chunks;
+  Group groups[2 * N_PAIRS];
+  size_t n_groups;
+  Parts parts;
+  Special special;
+
+  LlkAttentionQuery *queries;
+  size_t n_queries;
+  size_t pairs[N_PAIRS];   /* pairs of groups that a query of the block sees, rising */
+  size_t n_pairs;
+  uint32_t bits[N_PAIRS];  /* what the query at hand sees of each of them */
+  bool sees_all;
+} Run;
+
+static Parts
+lay_out (const LlkAttentionShape *shape,
+         char                    *scratch)
+{
+  size_t steps = count_steps (shape->head_dim) * TILE_BYTES;
+  size_t columns = count_columns (shape->head_dim);
+  Parts parts;
+  char *next = scratch;
+
+  parts.k_high = next;
+  next += RUN / GROUP * steps;
+  parts.k_low = next;
+  next += RUN / GROUP * steps;
+  parts.v = next;
+  next += N_PAIRS * columns * TILE_BYTES;
+  parts.q_high = next;
+  next += BLOCK / TILE_ROWS * steps;
+  parts.q_low = next;
+  next += BLOCK / TILE_ROWS * steps;
+  parts.scores = (float *) (void *) next;
+  next += BLOCK * STRIDE * sizeof (float);
+  parts.acc = (float *) (void *) next;
+  next += BLOCK * columns * 16 * sizeof (float);
+  parts.bytes = (size_t) (next - scratch);
+  return parts;
+}
+
+static size_t
+get_scratch (const LlkAttentionShape *shape)
+{
+  return lay_out (shape, NULL).bytes;
+}
+
+/* Where the groups of a run are: divisions that would otherwise be made for each
+ * row and group. */
+static void
+find_groups (Run *run)
+{
+  size_t groups = run->shape->chunk_slots / GROUP;
+
+  run->n_groups = run->n_chunks * groups;
+  for (size_t i = 0; i < run->n_groups; i++)
+    {
+      run->groups[i].chunk = (uint8_t) (i / groups);
+      run->groups[i].first = (uint8_t) (i % groups * GROUP);
+    }
+}
+
+/* Bits of a group's slots in the low half, of the next group's in the high one. */
+INLINE uint32_t
+get_bits (const Run      *run,
+          const uint64_t *masks,
+          size_t          pair)
+{
+  const Group *group = &run->groups[2 * pair];
+  uint32_t bits;
+
+  if (2 * pair >= run->n_groups)
+    return 0;
+
+  bits = (uint32_t) (masks[group[0].chunk] >> group[0].first & 0xffff);
+  if (2 * pair + 1 < run->n_groups)
+    bits |= (uint32_t) (masks[group[1].chunk] >> group[1].first & 0xffff) << 16;
+  return bits;
+}
+
+/* --- keys and values to tiles --- */
+
+/* What any of the queries sees. */
+static void
+join_masks (const LlkAttentionQuery *queries,
+            size_t                   n_queries,
+            size_t                   n_chunks,
+            uint64_t                *seen)
+{
+  memset (seen, 0, n_chunks * sizeof *seen);
+  for (size_t i = 0; i < n_queries; i++)
+    if (i == 0 || queries[i].masks != queries[i - 1].masks)
+      for (size_t c = 0; c < n_chunks; c++)
+        seen[c] |= queries[i].masks[c];
+}
+
+INLINE void
+pack_pair (Run     *run,
+           size_t   pair,
+           uint32_t bits,
+           bool     is_half)
+{
+  const LlkAttentionShape *shape = run->shape;
+  size_t value_bytes = is_half ? sizeof (uint16_t) : sizeof (float);
+  size_t row_bytes = shape->chunk_slots * value_bytes;
+  size_t slot_bytes = shape->head_dim * value_bytes;
+  size_t steps = count_steps (shape->head_dim) * TILE_BYTES;
+  char *v = run->parts.v + pair * count_columns (shape->head_dim) * TILE_BYTES;
+  const char *slots[2 * GROUP] = { NULL };
+
+  for (size_t i = 0; i < 2; i++)
+    {
+      size_t group = 2 * pair + i;
+      const LlkAttentionChunk *chunk = &run->chunks[run->groups[group].chunk];
+      size_t first = run->groups[group].first;
+
+      if ((bits >> 16 * i & 0xffff) == 0)
+        {
+          memset (run->parts.k_high + group * steps, 0, steps);
+          memset (run->parts.k_low + group * steps, 0, steps);
+          continue;
+        }
+      pack_keys ((const char *) chunk->k + first * value_bytes, row_bytes, shape->head_dim,
+                 run->parts.k_high + group * steps, run->parts.k_low + group * steps, is_half);
+      for (size_t s = 0; s < GROUP; s++)
+        if (bits >> (16 * i + s) & 1)
+          slots[i * GROUP + s] = (const char *) chunk->v + (first + s) * slot_bytes;
+    }
+
+  if (pack_values (slots, shape->head_dim, v, is_half))
+    return;
+
+  /* Each slot alone tells which of them it is. */
+  for (size_t s = 0; s < 2 * GROUP; s++)
+    {
+      const char *alone[2 * GROUP] = { [0] = slots[s] };
+
+      if (!pack_values (alone, shape->head_dim, v, is_half))
+        {
+          run->special.slots[run->special.n++] = (uint16_t) (pair * 2 * GROUP + s);
+          slots[s] = NULL;
+        }
+    }
+  pack_values (slots, shape->head_dim, v, is_half);
+}
+
+/* --- one block of queries --- */
+
+/* The block's queries as tiles, rows without a query zero. */
+static void
+pack_queries (Run   *run,
+              float  scale)
+{
+  size_t steps = count_steps (run->shape->head_dim) * TILE_BYTES;
+
+  if (run->n_queries < BLOCK)
+    {
+      memset (run->parts.q_high, 0, BLOCK / TILE_ROWS * steps);
+      memset (run->parts.q_low, 0, BLOCK / TILE_ROWS * steps);
+    }
+  for (size_t j = 0; j < run->n_queries; j++)
+    pack_query (run->queries[j].q, run->shape->head_dim, scale, j % TILE_ROWS,
+                run->parts.q_high + j / TILE_ROWS * steps,
+                run->parts.q_low + j / TILE_ROWS * steps);
+}
+
+/* Tiles 0 to 3: scores of both halves of the block × both groups; 4, 5: queries;
+ * 6, 7: keys. q × k = low × high + high × high + high × low, the smallest product
+ * of all left out. */
+INLINE void
+score_pair (const Run *run,
+            size_t     index)
+{
+  size_t n_steps = count_steps (run->shape->head_dim);
+  size_t steps = n_steps * TILE_BYTES;
+  const char *k_high = run->parts.k_high + 2 * run->pairs[index] * steps;
+  const char *k_low = run->parts.k_low + 2 * run->pairs[index] * steps;
+  float *scores = run->parts.scores + index * 2 * GROUP;
+
+  _tile_zero (0);
+  _tile_zero (1);
+  _tile_zero (2);
+  _tile_zero (3);
+  for (size_t at = 0; at < steps; at += TILE_BYTES)
+    {
+      _tile_loadd (4, run->parts.q_low + at, 64);
+      _tile_loadd (5, run->parts.q_low + steps + at, 64);
+      _tile_loadd (6, k_high + at, 64);
+      _tile_loadd (7, k_high + steps + at, 64);
+      _tile_dpbf16ps (0, 4, 6);
+      _tile_dpbf16ps (1, 4, 7);
+      _tile_dpbf16ps (2, 5, 6);
+      _tile_dpbf16ps (3, 5, 7);
+      _tile_loadd (4, run->parts.q_high + at, 64);
+      _tile_loadd (5, run->parts.q_high + steps + at, 64);
+      _tile_dpbf16ps (0, 4, 6);
+      _tile_dpbf16ps (1, 4, 7);
+      _tile_dpbf16ps (2, 5, 6);
+      _tile_dpbf16ps (3, 5, 7);
+      _tile_loadd (6, k_low + at, 64);
+      _tile_loadd (7, k_low + steps + at, 64);
+      _tile_dpbf16ps (0, 4, 6);
+      _tile_dpbf16ps (1, 4, 7);
+      _tile_dpbf16ps (2, 5, 6);
+      _tile_dpbf16ps (3, 5, 7);
+    }
+  _tile_stored (0, scores, STRIDE * sizeof (float));
+  _tile_stored (1, scores + GROUP, STRIDE * sizeof (float));
+  _tile_stored (2, scores + TILE_ROWS * STRIDE, STRIDE * sizeof (float));
+  _tile_stored (3, scores + TILE_ROWS * STRIDE + GROUP, STRIDE * sizeof (float));
+}
+
+/* 2^x for x ≤ 0 within 2^-18, 2^-126 below that: |r| ≤ 1/2, 2^r by a polynomial
+ * of the least error, exact at 0. */
+INLINE __m512
+exp2_vector (__m512 x)
+{
+  const __m512 rounder = _mm512_set1_ps (LLK_ROUNDER);
+  __m512 rounded, r, p;
+
+  x = _mm512_max_ps (_mm512_set1_ps (-126), x);
+  rounded = _mm512_add_ps (x, rounder);
+  r = _mm512_sub_ps (x, _mm512_sub_ps (rounded, rounder));
+  p = _mm512_set1_ps (0.00958287535f);
+  p = _mm512_fmadd_ps (p, r, _mm512_set1_ps (0.0559064827f));
+  p = _mm512_fmadd_ps (p, r, _mm512_set1_ps (0.240240986f));
+  p = _mm512_fmadd_ps (p, r, _mm512_set1_ps (0.693124187f));
+  p = _mm512_fmadd_ps (p, r, _mm512_set1_ps (1));
+  return _mm512_castsi512_ps (
+    _mm512_add_epi32 (_mm512_castps_si512 (p),
+                      _mm512_slli_epi32 (_mm512_castps_si512 (rounded), 23)));
+}
+
+INLINE __m512
+cap (__m512 score,
+     float  softcap)
+{
+  __m512 e = exp_vector (_mm512_mul_ps (score, _mm512_set1_ps (2 / softcap)));
+  __m512 t = _mm512_div_ps (_mm512_set1_ps (2), _mm512_add_ps (e, _mm512_set1_ps (1)));
+
+  return _mm512_mul_ps (_mm512_set1_ps (softcap * LLK_LOG2_E),
+                        _mm512_sub_ps (_mm512_set1_ps (1), t));
+}
+
+/* Caps and hides what has to be, so that what follows is the same for all; the
+ * largest score, in units of ln 2. */
+INLINE float
+mask_scores (const Run *run,
+             float     *scores,
+             bool       sees_all)
+{
+  const __m512 hidden = _mm512_set1_ps (-INFINITY);
+  float softcap = run->shape->softcap;
+  __m512 max = hidden;
+  __m512 second_max = hidden;
+
+  for (size_t i = 0; i < run->n_pairs; i++, scores += 2 * GROUP)
+    {
+      __m512 first = _mm512_load_ps (scores);
+      __m512 second = _mm512_load_ps (scores + GROUP);
+
+      if (softcap != 0)
+        {
+          first = cap (first, softcap);
+          second = cap (second, softcap);
+        }
+      if (!sees_all || softcap != 0)
+        {
+          first = _mm512_mask_mov_ps (hidden, (__mmask16) run->bits[i], first);
+          second = _mm512_mask_mov_ps (hidden, (__mmask16) (run->bits[i] >> 16), second);
+          _mm512_store_ps (scores, first);
+          _mm512_store_ps (scores + GROUP, second);
+        }
+      /* In this order a NaN leaves the maximum alone. */
+      max = _mm512_max_ps (first, max);
+      second_max = _mm512_max_ps (second, second_max);
+    }
+
+  return _mm512_reduce_max_ps (_mm512_max_ps (max, second_max));
+}
+
+/* Scores to weights, 0 where nothing is seen, as bfloat16 pairs of slots; the
+ * sum of the weights before they are rounded. */
+INLINE float
+weigh (const Run         *run,
+       LlkAttentionQuery *query,
+       float             *scores,
+       float              max,
+       bool               sees_all,
+       bool               has_mass)
+{
+  const __m512i half_unit = _mm512_set1_epi32 (0x8000);
+  __m512 maxima = _mm512_set1_ps (max);
+  __m512 sums[2] = { _mm512_setzero_ps (), _mm512_setzero_ps () };
+  __m512i *weights = (__m512i *) (void *) scores;
+
+  for (size_t i = 0; i < run->n_pairs; i++, scores += 2 * GROUP)
+    {
+      __m512 pair[2];
+
+      for (size_t j = 0; j < 2; j++)
+        {
+          __m512 score = _mm512_load_ps (scores + j * GROUP);
+
+          pair[j] = exp2_vector (_mm512_sub_ps (score, maxima));
+          if (!sees_all)
+            pair[j] = _mm512_maskz_mov_ps ((__mmask16) (run->bits[i] >> 16 * j), pair[j]);
+          sums[j] = _mm512_add_ps (sums[j], pair[j]);
+          if (has_mass)
+            {
+              size_t group = 2 * run->pairs[i] + j;
+
+              if (group < run->n_groups)
+                query->mass[run->groups[group].chunk] += sum_vector (pair[j]);
+            }
+          /* Rounds, as weights are not negative and no larger than 1. */
+          pair[j] = _mm512_castsi512_ps (_mm512_add_epi32 (_mm512_castps_si512 (pair[j]),
+                                                           half_unit));
+        }
+      _mm512_store_si512 (&weights[i], interleave (pair[0], pair[1]));
+    }
+
+  return sum_vector (_mm512_add_ps (sums[0], sums[1]));
+}
+
+/* Heads of one row see the same, and are neighbours. */
+static void
+find_bits (Run   *run,
+           size_t query)
+{
+  const uint64_t *masks = run->queries[query].masks;
+
+  if (query > 0 && masks == run->queries[query - 1].masks)
+    return;
+
+  run->sees_all = true;
+  for (size_t i = 0; i < run->n_pairs; i++)
+    {
+      run->bits[i] = get_bits (run, masks, run->pairs[i]);
+      run->sees_all &= run->bits[i] == UINT32_MAX;
+    }
+}
+
+/* Scores to weights, and their sums. All queries' maxima come first: what one
+ * query does would otherwise wait for its own. */
+static void
+soften (Run   *run,
+        float *sums)
+{
+  float maxima[BLOCK];
+
+  for (size_t j = 0; j < run->n_queries; j++)
+    {
+      float *scores = run->parts.scores + j * STRIDE;
+
+      find_bits (run, j);
+      maxima[j] = run->sees_all ? mask_scores (run, scores, true) : mask_scores (run, scores, false);
+    }
+  for (size_t j = 0; j < run->n_queries; j++)
+    {
+      LlkAttentionQuery *query = &run->queries[j];
+      float *scores = run->parts.scores + j * STRIDE;
+
+      find_bits (run, j);
+      query->max = maxima[j] * LN2;
+      if (query->mass != NULL)
+        {
+          memset (query->mass, 0, run->n_chunks * sizeof (float));
+          sums[j] = weigh (run, query, scores, maxima[j], false, true);
+        }
+      else if (run->sees_all)
+        sums[j] = weigh (run, query, scores, maxima[j], true, false);
+      else
+        sums[j] = weigh (run, query, scores, maxima[j], false, false);
+    }
+}
+
+/* Tiles 0 to 3: both halves of the block × two columns; 4, 5: weights; 6, 7: values. */
+INLINE void
+sum_columns (const Run *run,
+             size_t     column,
+             bool       is_double)
+{
+  size_t n_columns = count_columns (run->shape->head_dim);
+  const char *weights = (const char *) run->parts.scores;
+  float *acc = run->parts.acc + column * 16;
+
+  _tile_zero (0);
+  _tile_zero (2);
+  if (is_double)
+    {
+      _tile_zero (1);
+      _tile_zero (3);
+    }
+  for (size_t i = 0; i < run->n_pairs; i++)
+    {
+      const char *v = run->parts.v + (run->pairs[i] * n_columns + column) * TILE_BYTES;
+
+      _tile_loadd (4, weights + i * 64, STRIDE * sizeof (float));
+      _tile_loadd (5, weights + TILE_ROWS * STRIDE * sizeof (float) + i * 64,
+                   STRIDE * sizeof (float));
+      _tile_loadd (6, v, 64);
+      _tile_dpbf16ps (0, 4, 6);
+      _tile_dpbf16ps (2, 5, 6);
+      if (is_double)
+        {
+          _tile_loadd (7, v + TILE_BYTES, 64);
+          _tile_dpbf16ps (1, 4, 7);
+          _tile_dpbf16ps (3, 5, 7);
+        }
+    }
+  _tile_stored (0, acc, n_columns * 64);
+  _tile_stored (2, acc + TILE_ROWS * n_columns * 16, n_columns * 64);
+  if (is_double)
+    {
+      _tile_stored (1, acc + 16, n_columns * 64);
+      _tile_stored (3, acc + TILE_ROWS * n_columns * 16 + 16, n_columns * 64);
+    }
+}
+
+/* Adds slots that the tiles left out, for a query that sees them. */
+static void
+add_special (const Run               *run,
+             const LlkAttentionQuery *query,
+             const uint16_t          *weights,
+             float                   *acc)
+{
+  const LlkAttentionShape *shape = run->shape;
+
+  for (size_t i = 0; i < run->special.n; i++)
+    {
+      size_t slot = run->special.slots[i];
+      size_t pair = slot / (2 * GROUP);
+      size_t at = slot % shape->chunk_slots * shape->head_dim;
+      const void *v = run->chunks[slot / shape->chunk_slots].v;
+      size_t index = 0;
+      float weight;
+
+      if ((get_bits (run, query->masks, pair) >> slot % (2 * GROUP) & 1) == 0)
+        continue;
+      while (run->pairs[index] != pair)
+        index++;
+      weight = llk_float_of_bits (
+        (uint32_t) weights[index * 2 * GROUP + 2 * (slot % GROUP) + slot / GROUP % 2] << 16);
+      for (size_t d = 0; d < shape->head_dim; d++)
+        acc[d] += weight * (shape->is_half ? llk_float_of_half (((const uint16_t *) v)[at + d])
+                                           : ((const float *) v)[at + d]);
+    }
+}
+
+static void
+attend_block (Run   *run,
+              float  scale)
+{
+  size_t n_columns = count_columns (run->shape->head_dim);
+  uint64_t seen[RUN / GROUP];
+  float sums[BLOCK];
+  size_t column = 0;
+
+  join_masks (run->queries, run->n_queries, run->n_chunks, seen);
+  run->n_pairs = 0;
+  for (size_t pair = 0; pair < N_PAIRS; pair++)
+    if (get_bits (run, seen, pair) != 0)
+      run->pairs[run->n_pairs++] = pair;
+
+  pack_queries (run, scale);
+  compile_barrier ();
+  for (size_t i = 0; i < run->n_pairs; i++)
+    score_pair (run, i);
+  soften (run, sums);
+  compile_barrier ();
+
+  for (; column + 2 <= n_columns; column += 2)
+    sum_columns (run, column, true);
+  if (column < n_columns)
+    sum_columns (run, column, false);
+
+  for (size_t j = 0; j < run->n_queries; j++)
+    {
+      LlkAttentionQuery *query = &run->queries[j];
+      float *acc = run->parts.acc + j * n_columns * 16;
+      LlkAttentionState state = { query->max, sums[j], acc };
+
+      if (run->special.n > 0)
+        add_special (run, query, (const uint16_t *) (const void *) (run->parts.scores + j * STRIDE),
+                     acc);
+      llk_attention_fold (query->state, &state, run->shape->head_dim);
+    }
+}
+
+/* --- a run --- */
+
+static void
+attend (const LlkAttentionShape *shape,
+        const LlkAttentionChunk *chunks,
+        size_t                   n_chunks,
+        LlkAttentionQuery       *queries,
+        size_t                   n_queries,
+        void                    *scratch)
+{
+  Run run = { .shape = shape, .chunks = chunks, .n_chunks = n_chunks };
+  float scale = shape->softcap != 0 ? shape->scale : shape->scale * LLK_LOG2_E;
+  uint64_t seen[RUN / GROUP];
+
+  find_groups (&run);
+  run.parts = lay_out (shape, scratch);
+  join_masks (queries, n_queries, n_chunks, seen);
+  for (size_t pair = 0; pair < N_PAIRS; pair++)
+    {
+      uint32_t bits = get_bits (&run, seen, pair);
+
+      if (bits == 0)
+        continue;
+      if (shape->is_half)
+        pack_pair (&run, pair, bits, true);
+      else
+        pack_pair (&run, pair, bits, false);
+    }
+
+  configure_tiles (BLOCK);
+  for (size_t first = 0; first < n_queries; first += BLOCK)
+    {
+      run.queries = queries + first;
+      run.n_queries = n_queries - first < BLOCK ? n_queries - first : BLOCK;
+      attend_block (&run, scale);
+    }
+  _tile_release ();
+}
+
+const LlkAttention llk_amx_prompt_attention = { 256, get_scratch, attend };

@@ -1,0 +1,65 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* What the files for AVX2, FMA and F16C share. */
+
+#pragma once
+
+#include "kernels/llk-internal.h"
+
+#include <immintrin.h>
+
+#define INLINE static inline __attribute__ ((always_inline))
+
+INLINE float
+sum_vector (__m256 v)
+{
+  __m128 x = _mm_add_ps (_mm256_castps256_ps128 (v), _mm256_extractf128_ps (v, 1));
+
+  x = _mm_add_ps (x, _mm_movehl_ps (x, x));
+  x = _mm_add_ss (x, _mm_movehdup_ps (x));
+  return _mm_cvtss_f32 (x);
+}
+
+/* Sums each of eight vectors: lane j of the result is the sum of v[j]. */
+INLINE __m256
+sum_vectors (const __m256 v[8])
+{
+  __m256 a = _mm256_hadd_ps (_mm256_hadd_ps (v[0], v[1]), _mm256_hadd_ps (v[2], v[3]));
+  __m256 b = _mm256_hadd_ps (_mm256_hadd_ps (v[4], v[5]), _mm256_hadd_ps (v[6], v[7]));
+
+  return _mm256_add_ps (_mm256_permute2f128_ps (a, b, 0x20),
+                        _mm256_permute2f128_ps (a, b, 0x31));
+}
+
+/* llk_exp() of eight values; the order of operands lets NaN through. */
+INLINE __m256
+exp_vector (__m256 x)
+{
+  const __m256 rounder = _mm256_set1_ps (LLK_ROUNDER);
+  __m256 rounded, n, r, p;
+  __m256i exponent;
+
+  x = _mm256_max_ps (_mm256_set1_ps (LLK_EXP_MIN), x);
+  x = _mm256_min_ps (_mm256_set1_ps (LLK_EXP_MAX), x);
+  rounded = _mm256_fmadd_ps (x, _mm256_set1_ps (LLK_LOG2_E), rounder);
+  n = _mm256_sub_ps (rounded, rounder);
+  r = _mm256_fnmadd_ps (n, _mm256_set1_ps (LLK_LN2_HIGH), x);
+  r = _mm256_fnmadd_ps (n, _mm256_set1_ps (LLK_LN2_LOW), r);
+  p = _mm256_set1_ps (1.0f / 5040);
+  p = _mm256_fmadd_ps (p, r, _mm256_set1_ps (1.0f / 720));
+  p = _mm256_fmadd_ps (p, r, _mm256_set1_ps (1.0f / 120));
+  p = _mm256_fmadd_ps (p, r, _mm256_set1_ps (1.0f / 24));
+  p = _mm256_fmadd_ps (p, r, _mm256_set1_ps (1.0f / 6));
+  p = _mm256_fmadd_ps (p, r, _mm256_set1_ps (0.5f));
+  p = _mm256_fmadd_ps (p, r, _mm256_set1_ps (1.0f));
+  p = _mm256_fmadd_ps (p, r, _mm256_set1_ps (1.0f));
+  exponent = _mm256_sub_epi32 (_mm256_castps_si256 (rounded), _mm256_castps_si256 (rounder));
+  exponent = _mm256_slli_epi32 (_mm256_add_epi32 (exponent, _mm256_set1_epi32 (127)), 23);
+  return _mm256_mul_ps (p, _mm256_castsi256_ps (exponent));
+}
+
+INLINE __m256
+load_halves (const void *src)
+{
+  return _mm256_cvtph_ps (_mm_loadu_si128 (src));
+}

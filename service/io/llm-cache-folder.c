@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llm-io"
+
+#include "io/llm-cache-folder.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "common/llmsvc-error.h"
+
+#define PART_PREFIX ".part-"
+/* A file under way is locked by who writes it; a younger one may not be yet. */
+#define PART_AGE_S 60
+
+typedef struct
+{
+  char *name;
+  guint64 bytes;
+  struct timespec used;
+} Entry;
+
+static void
+entry_free (Entry *self)
+{
+  g_free (self->name);
+  g_free (self);
+}
+
+static gboolean
+fail (GError    **error,
+      int         code,
+      const char *path,
+      const char *what,
+      int         saved_errno)
+{
+  g_autofree char *shown = g_filename_display_name (path);
+
+  g_set_error (error, LLMSVC_ERROR, code, "Can't %s “%s”: %s", what, shown,
+               g_strerror (saved_errno));
+  return FALSE;
+}
+
+gboolean
+llm_cache_folder_make (const char  *folder,
+                       gboolean     is_shared,
+                       GError     **error)
+{
+  g_return_val_if_fail (folder != NULL, FALSE);
+
+  if (g_mkdir_with_parents (folder, is_shared ? 0755 : 0700) < 0)
+    return fail (error, LLMSVC_ERROR_FAILED, folder, "make the folder", errno);
+  /* The mask of a service takes away what others need; a folder of somebody else
+   * stays as it is. */
+  if (is_shared)
+    (void) !chmod (folder, 0755);
+  return TRUE;
+}
+
+static int
+compare_used (gconstpointer a,
+              gconstpointer b)
+{
+  const Entry *x = *(const Entry *const *) a;
+  const Entry *y = *(const Entry *const *) b;
+
+  if (x->used.tv_sec != y->used.tv_sec)
+    return x->used.tv_sec < y->used.tv_sec ? -1 : 1;
+  return (x->used.tv_nsec > y->used.tv_nsec) - (x->used.tv_nsec < y->used.tv_nsec);
+}
+
+/* What a process that was killed left. */
+static void
+remove_stale_part (int         folder,
+                   const char *name)
+{
+  struct stat status;
+  int fd;
+
+  if (fstatat (folder, name, &status, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG (status.st_mode) ||
+      status.st_mtim.tv_sec > g_get_real_time () / G_USEC_PER_SEC - PART_AGE_S)
+    return;
+  fd = openat (folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (fd < 0)
+    return;
+  if (flock (fd, LOCK_EX | LOCK_NB) == 0)
+    unlinkat (folder, name, 0);
+  close (fd);
+}
+
+/* (element-type Entry) (transfer full): the finished files, least recently used
+ * first; removes what is left of unfinished ones. */
+static GPtrArray *
+list_entries (const char *path,
+              int         folder)
+{
+  GPtrArray *entries = g_ptr_array_new_with_free_func ((GDestroyNotify) entry_free);
+  g_autoptr(GDir) dir = g_dir_open (path, 0, NULL);
+  const char *name;
+
+  while (dir != NULL && (name = g_dir_read_name (dir)) != NULL)
+    {
+      struct stat status;
+      Entry *entry;
+
+      if (g_str_has_prefix (name, PART_PREFIX))
+        remove_stale_part (folder, name);
+      if (!g_str_has_suffix (name, LLM_CACHE_SUFFIX) ||
+          fstatat (folder, name, &status, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG (status.st_mode))
+        continue;
+      entry = g_new0 (Entry, 1);
+      entry->name = g_strdup (name);
+      entry->bytes = (guint64) status.st_blocks * 512;
+      entry->used = status.st_atim;
+      g_ptr_array_add (entries, entry);
+    }
+  g_ptr_array_sort (entries, compare_used);
+  return entries;
+}
+
+static gboolean
+make_room (const char  *path,
+           int          folder,
+           guint64      bytes,
+           guint64      limit,
+           GError     **error)
+{
+  g_autoptr(GPtrArray) entries = list_entries (path, folder);
+  g_autofree char *shown = g_filename_display_name (path);
+  struct statvfs status;
+  guint64 held = 0;
+  guint64 available;
+
+  if (fstatvfs (folder, &status) < 0)
+    return fail (error, LLMSVC_ERROR_FAILED, path, "look at the disk of", errno);
+  available = (guint64) status.f_bavail * status.f_frsize;
+  for (guint i = 0; i < entries->len; i++)
+    held += ((Entry *) g_ptr_array_index (entries, i))->bytes;
+  if (limit == 0)
+    limit = (available + held) / 2;
+  limit = MIN (limit, available + held);
+  if (bytes > limit)
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
+                   "“%s” may hold %ju bytes, %ju are needed", shown, limit, bytes);
+      return FALSE;
+    }
+
+  for (guint i = 0; i < entries->len && (held + bytes > limit || bytes > available); i++)
+    {
+      const Entry *entry = g_ptr_array_index (entries, i);
+
+      if (unlinkat (folder, entry->name, 0) < 0 && errno != ENOENT)
+        continue;
+      held -= entry->bytes;
+      available += entry->bytes;
+    }
+  if (held + bytes <= limit && bytes <= available)
+    return TRUE;
+  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
+               "“%s” holds files of another user, which leave no room for %ju bytes", shown, bytes);
+  return FALSE;
+}
+
+gboolean
+llm_cache_folder_make_room (const char  *folder,
+                            guint64      bytes,
+                            guint64      limit,
+                            GError     **error)
+{
+  gboolean has_room;
+  int fd;
+
+  g_return_val_if_fail (folder != NULL, FALSE);
+
+  fd = open (folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0)
+    return fail (error, LLMSVC_ERROR_FAILED, folder, "open the folder", errno);
+  has_room = make_room (folder, fd, bytes, limit, error);
+  close (fd);
+  return has_room;
+}
+
+/* Writing past the limit of a process brings a signal that ends it. */
+static gboolean
+is_within_limit (guint64 bytes)
+{
+  struct rlimit limit;
+
+  return getrlimit (RLIMIT_FSIZE, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY ||
+         bytes <= limit.rlim_cur;
+}
+
+int
+llm_cache_folder_create (const char  *folder,
+                         gboolean     is_shared,
+                         guint64      bytes,
+                         char       **path,
+                         GError     **error)
+{
+  g_autofree char *name = NULL;
+  int fd;
+
+  g_return_val_if_fail (folder != NULL, -1);
+  g_return_val_if_fail (path != NULL, -1);
+
+  *path = NULL;
+  if (!is_within_limit (bytes))
+    {
+      fail (error, LLMSVC_ERROR_FAILED, folder, "write to", EFBIG);
+      return -1;
+    }
+
+  name = g_build_filename (folder, PART_PREFIX "XXXXXX", NULL);
+  fd = mkostemp (name, O_CLOEXEC);
+  if (fd < 0)
+    {
+      fail (error, LLMSVC_ERROR_FAILED, folder, "write to", errno);
+      return -1;
+    }
+  flock (fd, LOCK_EX | LOCK_NB);
+  if (fchmod (fd, is_shared ? 0644 : 0600) < 0 ||
+      (fallocate (fd, 0, 0, (off_t) bytes) < 0 && errno != EOPNOTSUPP && errno != ENOSYS))
+    {
+      fail (error, LLMSVC_ERROR_FAILED, folder, "write to", errno);
+      unlink (name);
+      close (fd);
+      return -1;
+    }
+  *path = g_steal_pointer (&name);
+  return fd;
+}
+
+void
+llm_cache_folder_touch (int fd)
+{
+  const struct timespec times[2] = { { .tv_nsec = UTIME_NOW }, { .tv_nsec = UTIME_OMIT } };
+
+  (void) !futimens (fd, times);
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * A folder of large files that can be made again at any time: room is made for new
+ * ones by removing those that were used least recently, a file appears under its
+ * name when it is whole, and whoever likes may remove any of them. Several
+ * processes may use one folder. Any thread.
+ */
+
+#pragma once
+
+#include <gio/gio.h>
+
+G_BEGIN_DECLS
+
+/* What the names of finished files end with; files of other names are left alone. */
+#define LLM_CACHE_SUFFIX ".prepared"
+
+/* Makes the folder and those above it, for this user alone, or with @is_shared for
+ * all to read. */
+gboolean llm_cache_folder_make   (const char *folder,
+                                  gboolean    is_shared,
+                                  GError    **error);
+
+/* Removes the least recently used files until @bytes more fit: into @limit bytes of
+ * all files together, and onto the disk. @limit: 0 for half of what the disk would
+ * have free without them. Fails, and removes nothing, when they never will. */
+gboolean llm_cache_folder_make_room (const char *folder,
+                                     guint64     bytes,
+                                     guint64     limit,
+                                     GError    **error);
+
+/* A new file that no other process sees as one of the folder's, open for reading
+ * and writing, with @bytes set aside on the disk where the file system can do that;
+ * -1 on error. @path: (out) (transfer full): its name until it is whole. */
+int      llm_cache_folder_create (const char *folder,
+                                  gboolean    is_shared,
+                                  guint64     bytes,
+                                  char      **path,
+                                  GError    **error);
+
+/* Notes that the open file was used now. Does nothing on files of others. */
+void     llm_cache_folder_touch  (int         fd);
+
+G_END_DECLS

@@ -1,0 +1,257 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* What llmsvc-bench prints for programs to read. How fast anything is, no test
+ * knows. */
+
+#include <string.h>
+
+#include <glib/gstdio.h>
+#include <json-glib/json-glib.h>
+
+#include "bench/bench-rig.h"
+#include "support/llm-test-folder.h"
+
+static char *folder;
+static char *model;
+
+static JsonObject *
+parse (const BenchRigRun  *run,
+       JsonNode          **root)
+{
+  g_autoptr(GError) error = NULL;
+
+  g_assert_cmpint (run->status, ==, 0);
+  *root = json_from_string (run->out, &error);
+  g_assert_no_error (error);
+  g_assert_true (JSON_NODE_HOLDS_OBJECT (*root));
+  return json_node_get_object (*root);
+}
+
+/* Its median lies between its samples, of which there are @n. */
+static double
+check_figure (JsonObject *object,
+              const char *name,
+              const char *unit,
+              guint       n)
+{
+  JsonObject *figure = json_object_get_object_member (object, name);
+  JsonArray *samples;
+  double median, least = G_MAXDOUBLE, greatest = 0;
+
+  g_assert_nonnull (figure);
+  g_assert_cmpstr (json_object_get_string_member (figure, "unit"), ==, unit);
+  median = json_object_get_double_member (figure, "median");
+  samples = json_object_get_array_member (figure, "samples");
+  g_assert_cmpuint (json_array_get_length (samples), ==, n);
+  for (guint i = 0; i < n; i++)
+    {
+      least = MIN (least, json_array_get_double_element (samples, i));
+      greatest = MAX (greatest, json_array_get_double_element (samples, i));
+    }
+  g_assert_cmpfloat (least, >, 0);
+  g_assert_cmpfloat (median, >=, least);
+  g_assert_cmpfloat (median, <=, greatest);
+  return median;
+}
+
+/* A program that prints what llama-bench would, without computing anything; @fields: more
+ * of its JSON. */
+static char *
+make_peer (const char *name,
+           const char *fields)
+{
+  char *file = g_build_filename (folder, name, NULL);
+  g_autofree char *text = g_strdup_printf (
+    "#!/bin/sh\n"
+    "echo '[ { \"n_prompt\": 8, \"n_gen\": 0, %s \"avg_ns\": 2000000000 },'\n"
+    "echo '  { \"n_prompt\": 0, \"n_gen\": 3, %s \"avg_ns\": 1500000000 } ]'\n",
+    fields, fields);
+  g_autoptr(GError) error = NULL;
+
+  g_file_set_contents (file, text, -1, &error);
+  g_assert_no_error (error);
+  g_assert_cmpint (g_chmod (file, 0700), ==, 0);
+  return file;
+}
+
+/* --- model --- */
+
+static JsonObject *
+find_result (JsonObject *object,
+             const char *engine,
+             const char *test)
+{
+  JsonArray *results = json_object_get_array_member (object, "results");
+
+  for (guint i = 0; i < json_array_get_length (results); i++)
+    {
+      JsonObject *result = json_array_get_object_element (results, i);
+
+      if (strcmp (json_object_get_string_member (result, "engine"), engine) == 0 &&
+          strcmp (json_object_get_string_member (result, "test"), test) == 0)
+        return result;
+    }
+  g_error ("No result of %s for %s", engine, test);
+}
+
+static void
+test_model (void)
+{
+  g_autofree char *peer = make_peer ("peer", "");
+  g_auto(BenchRigRun) run = bench_rig_run ("model", "--model", model, "--prompt", "8", "--gen", "3",
+                                           "--runs", "2", "--threads", "1", "--no-cache", "--peer",
+                                           peer, "--json", NULL);
+  g_autoptr(JsonNode) root = NULL;
+  JsonObject *object = parse (&run, &root);
+  JsonObject *own = find_result (object, "llmsvc", "decode of 3");
+  JsonObject *other = find_result (object, "peer", "decode of 3");
+  JsonObject *facts = json_object_get_object_member (object, "model");
+  JsonObject *settings = json_object_get_object_member (object, "settings");
+  double read, bytes, speed;
+
+  g_assert_cmpint (json_object_get_int_member (settings, "threads"), ==, 1);
+  g_assert_cmpstr (json_object_get_string_member (facts, "format"), ==, "Q8_0");
+  /* Two layers of 34 bytes for each 32 weights, the output, and norms. */
+  bytes = 2 * (256 * 256 * 2 + 256 * 128 * 2 + 3 * 256 * 512) * 34.0 / 32 +
+          1024 * 256 * 34.0 / 32 + 5 * 256 * 4;
+  g_assert_cmpint (json_object_get_int_member (facts, "bytes-per-token"), ==, (gint64) bytes);
+  g_assert_cmpint (json_object_get_int_member (facts, "bytes-per-position"), ==,
+                   2 * 2 * 2 * 64 * 2);
+
+  read = check_figure (json_object_get_object_member (object, "limits"), "read", "GB/s", 2);
+  g_assert_cmpfloat (read, <, 10000);
+  check_figure (json_object_get_object_member (object, "limits"), "compute", "Gop/s", 2);
+  speed = check_figure (own, "tokens-per-second", "tokens/s", 2);
+  check_figure (own, "percent-of-read-limit", "%", 2);
+  check_figure (find_result (object, "llmsvc", "prompt of 8"), "percent-of-compute-limit", "%", 2);
+  g_assert_false (json_object_has_member (own, "times-as-fast"));
+
+  /* The peer says 8 tokens in 2 s, 3 in 1.5 s, and its gigabytes are what the model has. */
+  g_assert_cmpfloat (check_figure (find_result (object, "peer", "prompt of 8"),
+                                   "tokens-per-second", "tokens/s", 2), ==, 4);
+  g_assert_cmpfloat (check_figure (other, "tokens-per-second", "tokens/s", 2), ==, 2);
+  g_assert_cmpfloat_with_epsilon (check_figure (other, "gigabytes-per-second", "GB/s", 2),
+                                  (3 * bytes + 6 * 1024) / 1.5e9, 1e-9);
+  g_assert_cmpfloat_with_epsilon (check_figure (other, "times-as-fast", "×", 2), speed / 2,
+                                  speed * 1e-6);
+}
+
+/* Depth and several contexts; a peer that can't say the same is left out. */
+static void
+test_model_batch (void)
+{
+  g_autofree char *single = make_peer ("single", "\"n_depth\": 16,");
+  g_autofree char *shallow = make_peer ("shallow", "\"n_seqs\": 2,");
+  g_autofree char *able = make_peer ("able", "\"n_seqs\": 2, \"n_depth\": 16,");
+  g_auto(BenchRigRun) run = bench_rig_run ("model", "--model", model, "--prompt", "8", "--gen", "3",
+                                           "--depth", "16", "--batch", "2", "--runs", "1",
+                                           "--no-cache", "--peer", single, "--peer", shallow,
+                                           "--peer", able, "--profile", "--json", NULL);
+  g_autoptr(JsonNode) root = NULL;
+  JsonObject *object = parse (&run, &root);
+  JsonObject *profile, *step;
+  g_autoptr(GList) stages = NULL;
+  double sum = 0;
+
+  g_assert_nonnull (strstr (run.err, "single: it does not say"));
+  g_assert_nonnull (strstr (run.err, "shallow: it does not say"));
+  g_assert_null (strstr (run.out, "\"single\""));
+  g_assert_null (strstr (run.out, "\"shallow\""));
+  g_assert_cmpfloat (check_figure (find_result (object, "able",
+                                                "decode of 3 in 2 contexts behind 16"),
+                                   "tokens-per-second", "tokens/s", 1), ==, 4);
+  find_result (object, "llmsvc", "prompt of 8 behind 16");
+
+  profile = json_object_get_object_member (object, "profile-ms");
+  g_assert_nonnull (profile);
+  step = json_object_get_object_member (profile, "decode-step");
+  stages = json_object_get_members (step);
+  g_assert_cmpuint (g_list_length (stages), >, 5);
+  for (GList *l = stages; l != NULL; l = l->next)
+    sum += json_object_get_double_member (step, l->data);
+  g_assert_cmpfloat (sum, >, 0);
+}
+
+static void
+test_model_errors (void)
+{
+  g_autofree char *missing = g_build_filename (folder, "missing.gguf", NULL);
+  g_auto(BenchRigRun) usage = bench_rig_run ("model", NULL);
+  g_auto(BenchRigRun) no_file = bench_rig_run ("model", "--model", missing, NULL);
+  g_auto(BenchRigRun) no_kernels = bench_rig_run ("model", "--model", model, "--kernels",
+                                                  "slide-rule", NULL);
+  g_auto(BenchRigRun) unknown = bench_rig_run ("mdoel", NULL);
+
+  g_assert_cmpint (usage.status, ==, 2);
+  g_assert_cmpint (no_file.status, ==, 1);
+  g_assert_nonnull (strstr (no_file.err, "missing.gguf"));
+  g_assert_cmpint (no_kernels.status, ==, 1);
+  g_assert_nonnull (strstr (no_kernels.err, "slide-rule"));
+  g_assert_cmpint (unknown.status, ==, 2);
+}
+
+/* --- the others --- */
+
+static void
+test_machine (void)
+{
+  g_auto(BenchRigRun) run = bench_rig_run ("machine", "--threads", "1", "--runs", "1", "--size",
+                                           "8", "--folder", folder, "--json", NULL);
+  g_autoptr(JsonNode) root = NULL;
+  JsonObject *object = parse (&run, &root);
+
+  check_figure (object, "memory in huge pages, 4 streams with prefetch, 1 thread", "GB/s", 1);
+  check_figure (object, "second-level cache, 1 thread", "GB/s", 1);
+  check_figure (object, "portable fp32 (multiply, add), 1 thread", "Gop/s", 1);
+  check_figure (object, "disk, from the page cache, mapped anew", "MB/s", 1);
+}
+
+static void
+test_contention (void)
+{
+  g_auto(BenchRigRun) run = bench_rig_run ("contention", "--model", model, "--gen", "2", "--runs",
+                                           "1", "--busy", "1", "--json", NULL);
+  g_autoptr(JsonNode) root = NULL;
+  JsonObject *object = parse (&run, &root);
+
+  check_figure (object, "llmsvc, quiet", "tokens/s", 1);
+  check_figure (object, "llmsvc, kept", "%", 1);
+}
+
+static void
+test_load (void)
+{
+  g_auto(BenchRigRun) run = bench_rig_run ("load", "--daemon", g_getenv ("LLM_DAEMON"), "--model",
+                                           model, "--folder", folder, "--runs", "1", "--json",
+                                           NULL);
+  g_autoptr(JsonNode) root = NULL;
+  JsonObject *object = parse (&run, &root);
+
+  check_figure (object, "first start, model file in the page cache", "ms", 1);
+  check_figure (object, "second start, prepared copy in the page cache", "ms", 1);
+  check_figure (object, "second start, nothing in the page cache", "ms", 1);
+  check_figure (object, "two services: sum of what they really hold (Pss)", "MiB", 1);
+}
+
+int
+main (int    argc,
+      char **argv)
+{
+  int status;
+
+  g_test_init (&argc, &argv, NULL);
+  folder = llm_test_folder_new ();
+  model = g_build_filename (folder, "model.gguf", NULL);
+  bench_rig_make_gguf (model, "tiny-llama", "Q8_0", "0");
+  g_test_add_func ("/bench/model", test_model);
+  g_test_add_func ("/bench/model/batch", test_model_batch);
+  g_test_add_func ("/bench/model/errors", test_model_errors);
+  g_test_add_func ("/bench/machine", test_machine);
+  g_test_add_func ("/bench/contention", test_contention);
+  g_test_add_func ("/bench/load", test_load);
+  status = g_test_run ();
+  llm_test_folder_remove (folder);
+  g_free (folder);
+  g_free (model);
+  return status;
+}

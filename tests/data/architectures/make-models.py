@@ -1,0 +1,249 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""Writes the small random models of this folder, one for each architecture and
+each thing that it has which others lack; README.md says what their logits are.
+
+Weights are multiples of 1/256, so that the files are compressed well. The same
+script writes the same bytes everywhere.
+"""
+
+import random
+import struct
+import sys
+from pathlib import Path
+
+N_VOCAB = 64
+N_EMBD = 32
+N_HEADS = 2
+N_KV_HEADS = 1
+HEAD_DIM = 16
+N_FF = 40
+
+UINT32, INT32, FLOAT32, BOOL, STRING, ARRAY = 4, 5, 6, 7, 8, 9
+
+
+class Gguf:
+    def __init__(self, architecture):
+        self.architecture = architecture
+        self.keys = []
+        self.tensors = []
+
+    def add(self, key, kind, value):
+        self.keys.append(self.text(key) + struct.pack('<I', kind) + self.value(kind, value))
+
+    def text(self, text):
+        data = text.encode()
+        return struct.pack('<Q', len(data)) + data
+
+    def value(self, kind, value):
+        if kind == STRING:
+            return self.text(value)
+        if kind == ARRAY:
+            item_kind, items = value
+            return (struct.pack('<IQ', item_kind, len(items))
+                    + b''.join(self.value(item_kind, item) for item in items))
+        return struct.pack({UINT32: '<I', INT32: '<i', FLOAT32: '<f', BOOL: '<?'}[kind], value)
+
+    def key(self, suffix, value):
+        """A key of the architecture, of the type that the value suggests."""
+        kind = (STRING if isinstance(value, str) else
+                FLOAT32 if isinstance(value, float) else UINT32)
+        self.add(f'{self.architecture}.{suffix}', kind, value)
+
+    def tensor(self, name, dims, values):
+        self.tensors.append((name, dims, struct.pack(f'<{len(values)}f', *values)))
+
+    def write(self, path):
+        out = struct.pack('<4sIQQ', b'GGUF', 3, len(self.tensors), len(self.keys))
+        out += b''.join(self.keys)
+        offset = 0
+        for name, dims, data in self.tensors:
+            out += self.text(name) + struct.pack('<I', len(dims))
+            out += struct.pack(f'<{len(dims)}Q', *dims) + struct.pack('<IQ', 0, offset)
+            offset += (len(data) + 31) // 32 * 32
+        out += bytes(-len(out) % 32)
+        for _, _, data in self.tensors:
+            out += data + bytes(-len(data) % 32)
+        path.write_bytes(out)
+
+
+class Model:
+    """What a file has; the architectures below say which of it."""
+
+    def __init__(self, name, architecture, **options):
+        self.name = name
+        self.gguf = Gguf(architecture)
+        self.random = random.Random(name)
+        self.o = options
+
+    def draw(self, n, deviation, mean=0.0):
+        return [round(256 * (mean + deviation * self.random.uniform(-3 ** 0.5, 3 ** 0.5))) / 256
+                for _ in range(n)]
+
+    def matrix(self, name, n_in, n_out, gain=1.5):
+        self.gguf.tensor(name + '.weight', [n_in, n_out],
+                         self.draw(n_in * n_out, gain / n_in ** 0.5))
+
+    def norm(self, name, n, mean=1.0):
+        self.gguf.tensor(name + '.weight', [n], self.draw(n, 0.3, mean))
+
+    def bias(self, name, n):
+        self.gguf.tensor(name + '.bias', [n], self.draw(n, 0.7))
+
+    def factors(self, name):
+        n = self.o.get('rope_dim', HEAD_DIM) // 2
+        self.gguf.tensor(name + '.weight', [n], [1 + 3 * x * x for x in self.draw(n, 1)])
+
+    def add_keys(self):
+        g = self.gguf
+        g.add('general.architecture', STRING, g.architecture)
+        g.add('general.name', STRING, 'random')
+        g.add('general.license', STRING, 'cc0-1.0')
+        g.key('block_count', self.o.get('n_layers', 2))
+        g.key('context_length', self.o.get('n_ctx', 4096))
+        g.key('embedding_length', N_EMBD)
+        g.key('feed_forward_length', self.o.get('n_ff', N_FF))
+        g.key('attention.head_count', N_HEADS)
+        g.key('attention.head_count_kv', N_KV_HEADS)
+        g.key('attention.key_length', HEAD_DIM)
+        g.key('attention.value_length', HEAD_DIM)
+        g.key('attention.layer_norm_rms_epsilon', 1e-5)
+        g.key('rope.dimension_count', self.o.get('rope_dim', HEAD_DIM))
+        g.key('rope.freq_base', self.o.get('rope_base', 10000.0))
+        g.key('vocab_size', N_VOCAB)
+        for suffix, value in self.o.get('keys', {}).items():
+            g.key(suffix, value)
+        g.add('tokenizer.ggml.model', STRING, 'llama')
+        g.add('tokenizer.ggml.pre', STRING, 'default')
+        tokens = ['<unk>', '<s>', '</s>', '<0x0A>']
+        tokens += ['\u2581' + chr(ord('A') + i // 26) + chr(ord('a') + i % 26)
+                   for i in range(N_VOCAB - len(tokens))]
+        g.add('tokenizer.ggml.tokens', ARRAY, (STRING, tokens))
+        g.add('tokenizer.ggml.scores', ARRAY, (FLOAT32, [-float(i) for i in range(N_VOCAB)]))
+        g.add('tokenizer.ggml.token_type', ARRAY, (INT32, [2, 3, 3, 6] + [1] * (N_VOCAB - 4)))
+        g.add('tokenizer.ggml.bos_token_id', UINT32, 1)
+        g.add('tokenizer.ggml.eos_token_id', UINT32, 2)
+        g.add('tokenizer.ggml.unknown_token_id', UINT32, 0)
+
+    def add_attention(self, prefix):
+        n_q, n_kv = N_HEADS * HEAD_DIM, N_KV_HEADS * HEAD_DIM
+        biases = self.o.get('biases', '')
+        self.norm(prefix + 'attn_norm', N_EMBD)
+        if self.o.get('is_fused'):
+            self.matrix(prefix + 'attn_qkv', N_EMBD, n_q + 2 * n_kv)
+            if 'q' in biases:
+                self.bias(prefix + 'attn_qkv', n_q + 2 * n_kv)
+        else:
+            for part, n in ('q', n_q), ('k', n_kv), ('v', n_kv):
+                self.matrix(prefix + 'attn_' + part, N_EMBD, n)
+                if part in biases:
+                    self.bias(prefix + 'attn_' + part, n)
+        if self.o.get('has_head_norms'):
+            self.norm(prefix + 'attn_q_norm', HEAD_DIM)
+            self.norm(prefix + 'attn_k_norm', HEAD_DIM)
+        self.matrix(prefix + 'attn_output', n_q, N_EMBD)
+        if 'o' in biases:
+            self.bias(prefix + 'attn_output', N_EMBD)
+        if self.o.get('has_post_norms'):
+            self.norm(prefix + 'post_attention_norm', N_EMBD, 0.8)
+
+    def add_experts(self, prefix):
+        n_experts, n_ff = self.o['n_experts'], self.o['n_ff']
+        self.norm(prefix + 'ffn_norm', N_EMBD)
+        self.matrix(prefix + 'ffn_gate_inp', N_EMBD, n_experts)
+        for part, n_in, n_out in ('gate', N_EMBD, n_ff), ('up', N_EMBD, n_ff), ('down', n_ff, N_EMBD):
+            self.gguf.tensor(f'{prefix}ffn_{part}_exps.weight', [n_in, n_out, n_experts],
+                             self.draw(n_in * n_out * n_experts, 1.5 / n_in ** 0.5))
+
+    def add_ffn(self, prefix):
+        has_biases = 'f' in self.o.get('biases', '')
+        self.norm(prefix + 'ffn_norm', N_EMBD)
+        if self.o.get('is_fused'):
+            self.matrix(prefix + 'ffn_up', N_EMBD, 2 * N_FF)
+        else:
+            for part in 'gate', 'up':
+                self.matrix(prefix + 'ffn_' + part, N_EMBD, N_FF)
+                if has_biases:
+                    self.bias(prefix + 'ffn_' + part, N_FF)
+        self.matrix(prefix + 'ffn_down', N_FF, N_EMBD, 1.0)
+        if has_biases:
+            self.bias(prefix + 'ffn_down', N_EMBD)
+        if self.o.get('has_post_norms'):
+            self.norm(prefix + 'post_ffw_norm', N_EMBD, 0.8)
+
+    def write(self, folder):
+        self.add_keys()
+        # Small enough that layers count beside it.
+        self.matrix('token_embd', N_EMBD, N_VOCAB, self.o.get('embedding_gain', 2.5))
+        for name in self.o.get('factors', []):
+            self.factors(name)
+        for layer in range(self.o.get('n_layers', 2)):
+            self.add_attention(f'blk.{layer}.')
+            if 'n_experts' in self.o:
+                self.add_experts(f'blk.{layer}.')
+            else:
+                self.add_ffn(f'blk.{layer}.')
+        self.norm('output_norm', N_EMBD)
+        if self.o.get('is_untied'):
+            self.matrix('output', N_EMBD, N_VOCAB, 2.5)
+        if 'l' in self.o.get('biases', ''):
+            self.bias('output', N_VOCAB)
+        self.gguf.write(folder / (self.name + '.gguf'))
+
+
+LONG = ['rope_factors_long', 'rope_factors_short']
+GEMMA = {'has_post_norms': True, 'embedding_gain': 1.0}
+
+MODELS = [
+    Model('llama-linear', 'llama',
+          keys={'rope.scaling.type': 'linear', 'rope.scaling.factor': 4.0}),
+    Model('llama-llama3', 'llama', is_untied=True, rope_base=500000.0, factors=['rope_freqs']),
+    Model('llama-yarn', 'llama', is_untied=True,
+          keys={'rope.scaling.type': 'yarn', 'rope.scaling.factor': 8.0,
+                'rope.scaling.original_context_length': 512}),
+    Model('llama-longrope', 'llama', factors=LONG,
+          keys={'rope.scaling.type': 'longrope', 'rope.scaling.attn_factor': 1.25,
+                'rope.scaling.original_context_length': 16}),
+    Model('llama-biases', 'llama', biases='qkvof'),
+    Model('llama-experts', 'llama', n_experts=5, n_ff=32,
+          keys={'expert_count': 5, 'expert_used_count': 2}),
+    Model('exaone', 'exaone', is_untied=True, factors=['rope_freqs']),
+    Model('qwen2', 'qwen2', is_untied=True, biases='qkvl', rope_base=1000000.0),
+    Model('qwen2-tied', 'qwen2', biases='qkv'),
+    Model('qwen3', 'qwen3', has_head_norms=True, rope_base=1000000.0),
+    Model('qwen3-yarn', 'qwen3', has_head_norms=True, is_untied=True, rope_base=1000000.0,
+          keys={'rope.scaling.type': 'yarn', 'rope.scaling.factor': 4.0,
+                'rope.scaling.original_context_length': 1024}),
+    Model('gemma2', 'gemma2', n_layers=3, **GEMMA,
+          keys={'attention.sliding_window': 8, 'attn_logit_softcapping': 2.0,
+                'final_logit_softcapping': 6.0}),
+    Model('gemma3', 'gemma3', n_layers=6, has_head_norms=True, rope_base=1000000.0, **GEMMA,
+          keys={'attention.sliding_window': 8, 'rope.scaling.type': 'linear',
+                'rope.scaling.factor': 8.0}),
+    Model('gemma3-cap', 'gemma3', n_layers=2, has_head_norms=True, rope_base=1000000.0, **GEMMA,
+          is_untied=True,
+          keys={'attention.sliding_window': 5, 'attention.sliding_window_pattern': 2,
+                'rope.freq_base_swa': 500.0, 'final_logit_softcapping': 6.0}),
+    Model('phi3', 'phi3', is_fused=True, is_untied=True, rope_dim=8),
+    Model('phi3-short', 'phi3', is_fused=True, factors=LONG,
+          keys={'rope.scaling.original_context_length': 4096,
+                'rope.scaling.attn_factor': 1.19}),
+    Model('phi3-long', 'phi3', is_fused=True, biases='q', factors=LONG,
+          keys={'rope.scaling.original_context_length': 16, 'rope.scaling.attn_factor': 1.19}),
+    Model('mistral3', 'mistral3', is_untied=True, rope_base=1000000.0,
+          keys={'rope.scaling.type': 'yarn', 'rope.scaling.factor': 16.0,
+                'rope.scaling.original_context_length': 16, 'rope.scaling.yarn_beta_fast': 4.0,
+                'rope.scaling.yarn_beta_slow': 0.25, 'rope.scaling.yarn_log_multiplier': 0.5,
+                'attention.temperature_scale': 0.5}),
+    Model('mistral3-plain', 'mistral3', biases='o'),
+    Model('smollm3', 'smollm3', n_layers=4, rope_base=5000000.0),
+]
+
+
+def main():
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
+    for model in MODELS:
+        model.write(folder)
+
+
+main()

@@ -1,0 +1,341 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "weights-rig.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+const LlkType rig_types[RIG_N_TYPES] = {
+  LLK_F32, LLK_F16, LLK_BF16, LLK_Q8_0, LLK_Q4_0, LLK_Q4_1, LLK_Q5_0, LLK_Q5_1, LLK_Q2_K,
+  LLK_Q3_K, LLK_Q4_K, LLK_Q5_K, LLK_Q6_K, LLK_IQ4_NL, LLK_IQ4_XS, LLK_MXFP4,
+};
+
+/* Where the halves of a block are, and how far their multiples go. */
+typedef struct
+{
+  gint d, min;             /* offsets, -1 for none */
+  gdouble d_max, min_max;  /* largest factors */
+  gsize q, q_bytes;        /* where the integers are */
+} Scales;
+
+static Scales
+get_scales (LlkType type)
+{
+  switch (type)
+    {
+    case LLK_F16:
+      return (Scales) { 0, -1, 1, 0, 0, 0 };
+    case LLK_Q8_0:
+      return (Scales) { 0, -1, 128, 0, 2, 32 };
+    case LLK_Q4_0:
+      return (Scales) { 0, -1, 8, 0, 2, 16 };
+    case LLK_Q4_1:
+      return (Scales) { 0, 2, 15, 1, 4, 16 };
+    case LLK_Q5_0:
+      return (Scales) { 0, -1, 16, 0, 2, 20 };
+    case LLK_Q5_1:
+      return (Scales) { 0, 2, 31, 1, 4, 20 };
+    case LLK_Q2_K:
+      return (Scales) { 80, 82, 15 * 3, 15, 16, 64 };
+    case LLK_Q3_K:
+      return (Scales) { 108, -1, 32 * 4, 0, 0, 96 };
+    case LLK_Q4_K:
+      return (Scales) { 0, 2, 63 * 15, 63, 16, 128 };
+    case LLK_Q5_K:
+      return (Scales) { 0, 2, 63 * 31, 63, 16, 160 };
+    case LLK_Q6_K:
+      return (Scales) { 208, -1, 128 * 32, 0, 0, 192 };
+    case LLK_IQ4_NL:
+      return (Scales) { 0, -1, 127, 0, 2, 16 };
+    case LLK_IQ4_XS:
+      return (Scales) { 0, -1, 32 * 127, 0, 8, 128 };
+    case LLK_MXFP4:
+      return (Scales) { -1, -1, 12, 0, 1, 16 };
+    default:
+      return (Scales) { -1, -1, 1, 0, 0, 0 };
+    }
+}
+
+static guint
+random_bits (void)
+{
+  return (guint) g_test_rand_int ();
+}
+
+/* Bits of a half that is at most @limit for RIG_NORMAL. */
+static guint16
+make_half (RigFill fill,
+           gdouble limit)
+{
+  guint16 sign = random_bits () & 0x8000;
+
+  switch (fill)
+    {
+    case RIG_NORMAL:
+      {
+        /* One of the 2048 halves in the two octaves below the limit. */
+        gint exponent = ilogb (limit) + 15 - 1;
+
+        return sign | (guint16) ((MAX (exponent - (gint) (random_bits () & 1), 0) << 10) +
+                                 (random_bits () & 1023));
+      }
+    case RIG_ZERO:
+      return sign;
+    case RIG_LARGE:
+      return sign | 0x7bff;
+    case RIG_DENORMAL:
+      return sign | (guint16) (random_bits () & 1023);
+    case RIG_MIXED:
+      return sign | (guint16) (random_bits () % 0x7c00);
+    default:
+      return (guint16) random_bits ();
+    }
+}
+
+static gfloat
+make_float (RigFill fill)
+{
+  gdouble value = g_test_rand_double_range (-1, 1);
+  guint32 bits;
+  gfloat any;
+
+  switch (fill)
+    {
+    case RIG_NORMAL:
+      return (gfloat) value;
+    case RIG_ZERO:
+      return 0;
+    case RIG_LARGE:
+      return (gfloat) (value * 65504);
+    case RIG_DENORMAL:
+      return (gfloat) (value * 0x1p-130);
+    case RIG_MIXED:
+      return (gfloat) (value * pow (10, g_test_rand_int_range (-8, 5)));
+    default:
+      bits = random_bits ();
+      memcpy (&any, &bits, sizeof any);
+      return any;
+    }
+}
+
+static guint8
+make_exponent (RigFill fill)
+{
+  switch (fill)
+    {
+    case RIG_NORMAL:
+      return (guint8) g_test_rand_int_range (119, 125);
+    case RIG_ZERO:
+    case RIG_DENORMAL:
+      return (guint8) (random_bits () & 1);
+    case RIG_LARGE:
+      return 144;
+    case RIG_MIXED:
+      return (guint8) g_test_rand_int_range (100, 145);
+    default:
+      return (guint8) random_bits ();
+    }
+}
+
+static void
+put_half (guint8 *dst,
+          gint    offset,
+          guint16 half)
+{
+  if (offset >= 0)
+    memcpy (dst + offset, &half, sizeof half);
+}
+
+void
+rig_fill_weights (LlkType type,
+                  RigFill fill,
+                  guint8 *dst,
+                  gsize   n_blocks)
+{
+  Scales scales = get_scales (type);
+  gsize bytes = llk_type_block_bytes (type);
+  gfloat value;
+
+  for (gsize b = 0; b < n_blocks; b++, dst += bytes)
+    {
+      for (gsize i = 0; i < bytes; i++)
+        dst[i] = (guint8) random_bits ();
+
+      if (type == LLK_F32 || type == LLK_BF16)
+        {
+          value = make_float (fill);
+          memcpy (dst, (const guint8 *) &value + 4 - bytes, bytes);
+        }
+      else if (type == LLK_MXFP4)
+        dst[0] = make_exponent (fill);
+      put_half (dst, scales.d, make_half (fill, 1 / scales.d_max));
+      put_half (dst, scales.min, make_half (fill, 1 / MAX (scales.min_max, 1)));
+    }
+
+  /* No scale of MXFP4 is zero, only its integers are. */
+  if (type == LLK_MXFP4 && fill == RIG_ZERO)
+    for (gsize b = 0; b < n_blocks; b++)
+      memset (dst - (b + 1) * bytes + 1, 0, bytes - 1);
+}
+
+void
+rig_spoil_block (LlkType type,
+                 guint8 *block)
+{
+  Scales scales = get_scales (type);
+  gfloat value = NAN;
+
+  g_assert_true (type != LLK_MXFP4);
+  if (type == LLK_F32 || type == LLK_BF16)
+    memcpy (block, (const guint8 *) &value + 4 - llk_type_block_bytes (type),
+            llk_type_block_bytes (type));
+  else
+    put_half (block, scales.min >= 0 && g_test_rand_bit () ? scales.min : scales.d, 0x7e00);
+}
+
+gdouble
+rig_get_bound (LlkType type,
+               RigFill fill)
+{
+  Scales scales = get_scales (type);
+  gdouble factor = MAX (scales.d_max, scales.min_max);
+
+  switch (fill)
+    {
+    case RIG_NORMAL:
+      return 2;
+    case RIG_ZERO:
+      return 0;
+    case RIG_LARGE:
+      return type == LLK_MXFP4 ? 0x1p16 * 12 : 65504 * factor;
+    case RIG_DENORMAL:
+      if (type == LLK_F32 || type == LLK_BF16)
+        return 0x1p-130;
+      return type == LLK_MXFP4 ? 0x1p-127 * 12 : 0x1p-14 * factor;
+    case RIG_MIXED:
+      return type == LLK_MXFP4 ? 0x1p16 * 12 : 65504 * factor;
+    default:
+      return INFINITY;
+    }
+}
+
+void
+rig_get_largest (LlkType       type,
+                 const guint8 *blocks,
+                 gsize         n,
+                 gfloat       *dst)
+{
+  /* Integers that are the least or the most in some type. */
+  static const guint8 bytes[] = { 0, 0xff, 0x7f, 0x80 };
+  Scales scales = get_scales (type);
+  gsize size = llk_type_block_size (type);
+  guint8 block[256];
+  gfloat values[256];
+
+  for (gsize i = 0; i < n; i++)
+    dst[i] = 0;
+  for (gsize first = 0; first < n; first += size, blocks += llk_type_block_bytes (type))
+    for (guint b = 0; b < G_N_ELEMENTS (bytes); b++)
+      {
+        memcpy (block, blocks, llk_type_block_bytes (type));
+        memset (block + scales.q, bytes[b], scales.q_bytes);
+        llk_ops_portable ()->vector->unpack (type, block, values, size);
+        for (gsize i = 0; i < size; i++)
+          dst[first + i] = fmaxf (dst[first + i], fabsf (values[i]));
+      }
+}
+
+static gfloat
+make_value (RigRows fill)
+{
+  gdouble value = g_test_rand_double_range (-1, 1);
+
+  switch (fill)
+    {
+    case RIG_ROWS_NORMAL:
+    case RIG_ROWS_SINGLE:
+      return (gfloat) (3 * value);
+    case RIG_ROWS_LARGE:
+      return (gfloat) (1e25 * value);
+    case RIG_ROWS_DENORMAL:
+      return (gfloat) (1e-38 * value);
+    case RIG_ROWS_MIXED:
+      return (gfloat) (value * pow (10, g_test_rand_int_range (-12, 8)));
+    case RIG_ROWS_OVERFLOW:
+      return (gfloat) (FLT_MAX * value);
+    default:
+      return 0;
+    }
+}
+
+void
+rig_fill_rows (RigRows fill,
+               gfloat *x,
+               gsize   n_rows,
+               gsize   n_in)
+{
+  for (gsize r = 0; r < n_rows; r++)
+    for (gsize i = 0; i < n_in; i++)
+      {
+        gboolean is_zero = fill == RIG_ROWS_SINGLE && i != (r * 37 + n_in / 3) % n_in;
+
+        x[r * n_in + i] = is_zero ? 0 : make_value (fill);
+      }
+}
+
+void
+rig_restore_row (LlkActivation form,
+                 gconstpointer row,
+                 gsize         n,
+                 gdouble      *x)
+{
+  const guint8 *bytes = row;
+  const gfloat *scales = (gconstpointer) (bytes + llk_activation_scales (form, n));
+  const gint8 *q = row;
+  gsize block = form == LLK_ACTIVATION_Q8 ? 32 : 256;
+
+  for (gsize i = 0; i < n; i++)
+    switch (form)
+      {
+      case LLK_ACTIVATION_F32:
+        x[i] = ((const gfloat *) row)[i];
+        break;
+      case LLK_ACTIVATION_BF16:
+        {
+          guint32 bits = (guint32) ((const guint16 *) row)[i] << 16;
+          gfloat value;
+
+          memcpy (&value, &bits, sizeof value);
+          x[i] = value;
+        }
+        break;
+      default:
+        x[i] = (gdouble) q[i] * scales[i / block];
+        break;
+      }
+}
+
+gboolean
+rig_is_same (gfloat a,
+             gfloat b)
+{
+  return memcmp (&a, &b, sizeof a) == 0 || (isnan (a) && isnan (b));
+}
+
+gpointer
+rig_alloc (gsize size)
+{
+  gpointer mem = aligned_alloc (64, (size + 63) / 64 * 64);
+
+  g_assert_nonnull (mem);
+  memset (mem, 0xff, (size + 63) / 64 * 64);
+  return mem;
+}
+
+void
+rig_free (gpointer mem)
+{
+  free (mem);
+}

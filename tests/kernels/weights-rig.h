@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Weights of every type made of random bytes, and rows of activations, for the tests of
+ * formats and products. */
+
+#pragma once
+
+#include <glib.h>
+
+#include "kernels/llk.h"
+
+#define RIG_N_TYPES 16
+
+extern const LlkType rig_types[RIG_N_TYPES];
+
+typedef enum
+{
+  RIG_NORMAL,     /* values of a few units */
+  RIG_ZERO,
+  RIG_LARGE,      /* the largest scales */
+  RIG_DENORMAL,   /* scales below the normal range */
+  RIG_MIXED,      /* many orders of magnitude */
+  RIG_ANY,        /* any bytes: NaN and infinity too */
+  RIG_N_FILLS,
+} RigFill;
+
+/* @n_blocks blocks of a file: the type's block_bytes each. */
+void     rig_fill_weights (LlkType type, RigFill fill, guint8 *dst, gsize n_blocks);
+/* Makes a scale (a value of plain types) of the block NaN. */
+void     rig_spoil_block  (LlkType type, guint8 *block);
+/* No value of RIG_NORMAL weights is larger, nor is any of the two parts of one with
+ * a minimum; RIG_LARGE and RIG_DENORMAL likewise. */
+gdouble  rig_get_bound    (LlkType type, RigFill fill);
+
+/* The largest magnitude that each of @n weights could have with its block's scales. */
+void     rig_get_largest  (LlkType type, const guint8 *blocks, gsize n, gfloat *dst);
+
+typedef enum
+{
+  RIG_ROWS_NORMAL,
+  RIG_ROWS_ZERO,
+  RIG_ROWS_LARGE,      /* 1e25 */
+  RIG_ROWS_DENORMAL,   /* below the normal range of floats */
+  RIG_ROWS_MIXED,      /* many orders of magnitude */
+  RIG_ROWS_SINGLE,     /* one value each, every row at another place */
+  RIG_ROWS_OVERFLOW,   /* near the largest float */
+  RIG_N_ROWS,
+} RigRows;
+
+/* @n_rows rows of @n_in values. */
+void     rig_fill_rows    (RigRows fill, gfloat *x, gsize n_rows, gsize n_in);
+/* What a prepared row stands for. */
+void     rig_restore_row  (LlkActivation form, gconstpointer row, gsize n, gdouble *x);
+
+/* The same bits, or both NaN. */
+gboolean rig_is_same      (gfloat a, gfloat b);
+
+/* Exactly @size bytes on a 64-byte boundary, filled with 0xff. */
+gpointer rig_alloc        (gsize size);
+void     rig_free         (gpointer mem);

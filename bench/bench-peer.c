@@ -101,23 +101,23 @@ get_number (JsonObject *object,
   return node != NULL && JSON_NODE_HOLDS_VALUE (node) ? json_node_get_int (node) : -1;
 }
 
-gboolean
-bench_peer_run (BenchPeer       *self,
-                const char      *model,
-                guint            n_prompt,
-                guint            n_gen,
-                guint            depth,
-                guint            n_sequences,
-                guint            n_threads,
-                BenchPeerTimes  *times,
-                GError         **error)
+/* One start of the program; writes what it was asked for to @times. */
+static gboolean
+run_once (BenchPeer       *self,
+          const char      *model,
+          guint            n_prompt,
+          guint            n_gen,
+          guint            depth,
+          guint            n_sequences,
+          guint            n_threads,
+          BenchPeerTimes  *times,
+          GError         **error)
 {
   g_autofree char *text = run_program (self, model, n_prompt, n_gen, depth, n_sequences,
                                        n_threads, error);
   g_autoptr(JsonNode) root = NULL;
   JsonArray *results;
 
-  *times = (BenchPeerTimes) { 0 };
   if (text == NULL)
     return FALSE;
   root = json_from_string (text, error);
@@ -140,12 +140,36 @@ bench_peer_run (BenchPeer       *self,
       if (get_number (result, "n_gen") > 0 && n_sequences > 1 &&
           get_number (result, "n_seqs") != n_sequences)
         return fail (error, self, "it does not say that it decoded several sequences (n_seqs)");
-      if (get_number (result, "n_prompt") == n_prompt && get_number (result, "n_gen") == 0)
+      if (n_prompt > 0 && get_number (result, "n_prompt") == n_prompt &&
+          get_number (result, "n_gen") == 0)
         times->prompt_seconds = (double) ns / 1e9;
-      else if (get_number (result, "n_gen") == n_gen && get_number (result, "n_prompt") == 0)
+      else if (n_gen > 0 && get_number (result, "n_gen") == n_gen &&
+               get_number (result, "n_prompt") == 0)
         times->decode_seconds = (double) ns / 1e9;
     }
   if ((n_prompt > 0 && times->prompt_seconds <= 0) || (n_gen > 0 && times->decode_seconds <= 0))
     return fail (error, self, "its JSON lacks a result");
   return TRUE;
+}
+
+gboolean
+bench_peer_run (BenchPeer       *self,
+                const char      *model,
+                guint            n_prompt,
+                guint            n_gen,
+                guint            depth,
+                guint            n_sequences,
+                guint            n_threads,
+                BenchPeerTimes  *times,
+                GError         **error)
+{
+  *times = (BenchPeerTimes) { 0 };
+  if (n_sequences == 1)
+    return run_once (self, model, n_prompt, n_gen, depth, 1, n_threads, times, error);
+
+  /* Several sequences mean decoding alone. */
+  return (n_prompt == 0 ||
+          run_once (self, model, n_prompt, 0, depth, 1, n_threads, times, error)) &&
+         (n_gen == 0 ||
+          run_once (self, model, 0, n_gen, depth, n_sequences, n_threads, times, error));
 }

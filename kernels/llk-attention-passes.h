@@ -73,7 +73,8 @@ load_part (const char *src,
            size_t      n,
            bool        is_half)
 {
-  return is_half ? load_some_halves (src, n) : load_some_floats ((const float *) (const void *) src, n);
+  return is_half ? load_some_halves (src, n)
+                 : load_some_floats ((const float *) (const void *) src, n);
 }
 
 INLINE uint32_t

@@ -30,8 +30,8 @@ llk_attention_fold (LlkAttentionState       *state,
   if (other->sum == 0)
     return;
 
-  factor = state->sum == 0 ? 0 : llk_exp (state->max - max);
-  added_factor = other->max == max ? 1 : llk_exp (other->max - max);
+  factor = llk_exp (state->max - max);
+  added_factor = llk_exp (other->max - max);
   for (size_t i = 0; i < head_dim; i++)
     acc[i] = acc[i] * factor + (added[i] + 0.0f) * added_factor;
   state->sum = state->sum * factor + other->sum * added_factor;

@@ -9,6 +9,9 @@
 #ifdef LLK_X86
 #include "kernels/x86/llk-x86-features.h"
 #endif
+#ifdef LLK_ARM
+#include "kernels/arm/llk-arm-features.h"
+#endif
 
 typedef struct
 {
@@ -32,6 +35,12 @@ static const Set sets[] = {
     llk_x86_has_avxvnni },
   { { "avx2", &llk_avx2_vector, &llk_avx2_product, &llk_avx2_attention },
     llk_x86_has_avx2 },
+#endif
+#ifdef LLK_ARM
+  { { "i8mm", &llk_neon_vector, &llk_i8mm_product, &llk_neon_attention }, llk_arm_has_i8mm },
+  { { "dotprod", &llk_neon_vector, &llk_dotprod_product, &llk_neon_attention },
+    llk_arm_has_dotprod },
+  { { "neon", &llk_neon_vector, &llk_neon_product, &llk_neon_attention }, is_always_possible },
 #endif
   { { "portable", &llk_portable_vector, &llk_portable_product, &llk_portable_attention },
     is_always_possible },

@@ -27,6 +27,14 @@ extern const LlkProductOps llk_avx512_product;
 extern const LlkProductOps llk_amx_product;        /* and AMX int8 and bfloat16 */
 #endif
 
+#ifdef LLK_ARM
+extern const LlkVectorOps llk_neon_vector;         /* of every aarch64 */
+extern const LlkProductOps llk_neon_product;
+extern const LlkAttentionOps llk_neon_attention;
+extern const LlkProductOps llk_dotprod_product;    /* and dot products of bytes */
+extern const LlkProductOps llk_i8mm_product;       /* and matrix instructions for bytes */
+#endif
+
 static inline float
 llk_float_of_bits (uint32_t bits)
 {

@@ -109,15 +109,19 @@ open_file (const LlmPreparedPlan *plan,
   LlmFileIdentity identity;
   LlmPreparedHead head;
   const char *reason = NULL;
-  int verify_fd = -1;
+  int kept_fd;
   int fd = open (path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 
   if (fd < 0)
     return NULL;
+  kept_fd = fcntl (fd, F_DUPFD_CLOEXEC, 3);
   map = llm_file_map_new_for_fd (fd, path, &error);
-  if (map == NULL)
+  if (map == NULL || kept_fd < 0)
     {
-      g_message ("A prepared model is not used: %s", error->message);
+      g_message ("A prepared model is not used: %s",
+                 error != NULL ? error->message : g_strerror (errno));
+      if (kept_fd >= 0)
+        close (kept_fd);
       return NULL;
     }
 
@@ -125,25 +129,26 @@ open_file (const LlmPreparedPlan *plan,
   if (!llm_prepared_is_trusted (identity.uid, identity.mode, geteuid (),
                                 is_system ? find_service_user () : (uid_t) -1))
     reason = "others may have written it";
-  else if (llm_prepared_head_check (plan, llm_file_map_get_data (map), identity.size, &head, &reason) &&
+  else if (llm_prepared_head_check (plan, llm_file_map_get_data (map), identity.size, &head,
+                                    &reason) &&
            !is_untouched (&identity, &head))
     reason = "it was changed since it was made";
   if (reason != NULL)
     {
       g_message ("The prepared model “%s” is not used: %s", path, reason);
+      close (kept_fd);
       return NULL;
     }
 
+  llm_cache_folder_touch (kept_fd);
   /* What this start of the machine has written comes from memory, not from the disk. */
-  fd = open (path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-  if (fd >= 0)
-    llm_cache_folder_touch (fd);
-  if (fd >= 0 && head.boot != llm_prepared_get_boot () &&
-      fgetxattr (fd, LLM_PREPARED_VERIFIED, NULL, 0) < 0)
-    verify_fd = fd;
-  else if (fd >= 0)
-    close (fd);
-  return llm_prepared_copy_new_for_file (plan, map, &head, verify_fd, path);
+  if (head.boot == llm_prepared_get_boot () ||
+      fgetxattr (kept_fd, LLM_PREPARED_VERIFIED, NULL, 0) >= 0)
+    {
+      close (kept_fd);
+      kept_fd = -1;
+    }
+  return llm_prepared_copy_new_for_file (plan, map, &head, kept_fd, path);
 }
 
 /* --- a new one --- */
@@ -221,7 +226,8 @@ make_file (LlmPreparedCache       *self,
   if (!llm_cache_folder_make (self->folder, self->is_shared, error) ||
       !llm_cache_folder_make_room (self->folder, plan->file_bytes, self->limit, error))
     return NULL;
-  fd = llm_cache_folder_create (self->folder, may_share (self, plan), plan->file_bytes, &part, error);
+  fd = llm_cache_folder_create (self->folder, may_share (self, plan), plan->file_bytes, &part,
+                                error);
   if (fd < 0)
     return NULL;
 

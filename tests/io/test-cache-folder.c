@@ -65,6 +65,15 @@ has_file (Fixture    *fixture,
   return g_file_test (path, G_FILE_TEST_EXISTS);
 }
 
+static gboolean
+make_room (Fixture *fixture,
+           guint64  bytes,
+           guint64  limit,
+           GError **error)
+{
+  return llm_cache_folder_make_room (fixture->folder, bytes, limit, error);
+}
+
 static void
 test_room (Fixture       *fixture,
            gconstpointer  data)
@@ -77,12 +86,12 @@ test_room (Fixture       *fixture,
   write_file (fixture, "other", 9000);
 
   /* Room enough: nothing is removed. */
-  g_assert_true (llm_cache_folder_make_room (fixture->folder, FILE_BYTES, 5 * FILE_BYTES, &error));
+  g_assert_true (make_room (fixture, FILE_BYTES, 5 * FILE_BYTES, &error));
   g_assert_no_error (error);
   g_assert_true (has_file (fixture, "oldest" LLM_CACHE_SUFFIX));
 
   /* Two go, those that were used before the others. */
-  g_assert_true (llm_cache_folder_make_room (fixture->folder, 2 * FILE_BYTES, 3 * FILE_BYTES + 65536, &error));
+  g_assert_true (make_room (fixture, 2 * FILE_BYTES, 3 * FILE_BYTES + 65536, &error));
   g_assert_no_error (error);
   g_assert_false (has_file (fixture, "oldest" LLM_CACHE_SUFFIX));
   g_assert_false (has_file (fixture, "old" LLM_CACHE_SUFFIX));
@@ -90,17 +99,17 @@ test_room (Fixture       *fixture,
   g_assert_true (has_file (fixture, "other"));
 
   /* What never fits costs nobody anything. */
-  g_assert_false (llm_cache_folder_make_room (fixture->folder, 4 * FILE_BYTES, 3 * FILE_BYTES, &error));
+  g_assert_false (make_room (fixture, 4 * FILE_BYTES, 3 * FILE_BYTES, &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED);
   g_assert_nonnull (strstr (error->message, fixture->folder));
   g_clear_error (&error);
-  g_assert_false (llm_cache_folder_make_room (fixture->folder, G_MAXINT64, 0, &error));
+  g_assert_false (make_room (fixture, G_MAXINT64, 0, &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED);
   g_clear_error (&error);
   g_assert_true (has_file (fixture, "new" LLM_CACHE_SUFFIX));
 
   /* The limit that follows from the disk. */
-  g_assert_true (llm_cache_folder_make_room (fixture->folder, 4096, 0, &error));
+  g_assert_true (make_room (fixture, 4096, 0, &error));
   g_assert_no_error (error);
 }
 
@@ -124,7 +133,7 @@ test_touch (Fixture       *fixture,
   g_assert_cmpint (after.st_atim.tv_sec, >, before.st_atim.tv_sec);
   g_assert_cmpint (after.st_mtim.tv_sec, ==, before.st_mtim.tv_sec);
 
-  g_assert_true (llm_cache_folder_make_room (fixture->folder, FILE_BYTES, 2 * FILE_BYTES + 65536, &error));
+  g_assert_true (make_room (fixture, FILE_BYTES, 2 * FILE_BYTES + 65536, &error));
   g_assert_no_error (error);
   g_assert_true (has_file (fixture, "first" LLM_CACHE_SUFFIX));
   g_assert_false (has_file (fixture, "second" LLM_CACHE_SUFFIX));
@@ -144,7 +153,7 @@ test_parts (Fixture       *fixture,
   write_file (fixture, ".part-locked", 1000);
   fd = g_open (locked, O_RDONLY | O_CLOEXEC, 0);
   g_assert_cmpint (flock (fd, LOCK_EX), ==, 0);
-  g_assert_true (llm_cache_folder_make_room (fixture->folder, 1, 0, &error));
+  g_assert_true (make_room (fixture, 1, 0, &error));
   g_assert_no_error (error);
   close (fd);
   g_assert_false (has_file (fixture, ".part-stale"));

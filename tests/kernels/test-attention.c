@@ -561,6 +561,13 @@ test_states (void)
   assert_near (b.acc[1], -2 * exp (-1), 1e-6);
   g_assert_cmpfloat (b.max, ==, 3);
 
+  /* Whether the other state was folded into an empty one before makes no difference. */
+  a = (LlkAttentionState) { 0, 1, (float[]) { -0.0f } };
+  b = (LlkAttentionState) { 0, 1, (float[]) { -0.0f } };
+  llk_attention_fold (&a, &b, 1);
+  g_assert_false (signbit (a.acc[0]));
+
+  a.acc = a_acc;
   llk_attention_begin (&a, 3);
   llk_attention_fold (&empty, &a, 3);
   g_assert_true (empty.max == 3 && empty.sum == 5 && empty.acc[0] == 10);

@@ -324,6 +324,45 @@ test_silu (gconstpointer data)
 }
 
 static void
+test_gelu (gconstpointer data)
+{
+  const LlkOps *ops = data;
+  float gate[2001], up[2001], found[2001];
+
+  for (guint i = 0; i < 2001; i++)
+    {
+      gate[i] = ((float) i - 1000) / 100;
+      up[i] = random_value (FILL_NORMAL);
+    }
+  gate[0] = -0.0f;
+  gate[1] = 1e-40f;
+  gate[2] = -1e10f;
+  gate[3] = 1e10f;
+
+  for (gsize n = 2001; n > 1980; n--)
+    {
+      memcpy (found, gate, sizeof gate);
+      ops->vector->gelu_mul (found, up, n);
+      for (gsize i = 0; i < n; i++)
+        {
+          double x = gate[i];
+          double twice = 2 * sqrt (2 / G_PI) * (x + 0.044715 * x * x * x);
+          double expected = x / (1 + exp (-twice)) * up[i];
+
+          /* The exponent is rounded, too. */
+          assert_near (found[i], expected,
+                       fabs (expected) * (1e-6 + 4e-7 * CLAMP (fabs (twice), 0, 90)) +
+                       fabs (x * 1.7e-38) + 1e-44);
+        }
+    }
+
+  gate[5] = NAN;
+  gate[2000] = NAN;
+  ops->vector->gelu_mul (gate, up, 2001);
+  g_assert_true (isnan (gate[5]) && isnan (gate[2000]) && !isnan (gate[6]));
+}
+
+static void
 test_add (gconstpointer data)
 {
   const LlkOps *ops = data;
@@ -379,6 +418,7 @@ add_for_ops (const LlkOps *ops)
     { "dot", test_dot },
     { "norm", test_norm },
     { "silu", test_silu },
+    { "gelu", test_gelu },
     { "add", test_add },
   };
 

@@ -225,7 +225,8 @@ check_reference (const Problem *p,
             tolerance += 0x1p-148 * ((gdouble) n + 64);
           if (!(fabs (y[r * p->w.n_out + o] - sum) <= tolerance))
             {
-              g_test_message ("row %zu, output %zu of %zu × %zu: %g, %g ± %g expected", r, o, n,
+              g_test_message ("row %zu, output %zu of %zu inputs and %zu outputs: %g, "
+                              "%g expected within %g", r, o, n,
                               p->w.n_out, (gdouble) y[r * p->w.n_out + o], sum, tolerance);
               g_test_fail ();
               g_assert_not_reached ();

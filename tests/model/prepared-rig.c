@@ -1,0 +1,226 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "prepared-rig.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/vfs.h>
+#include <unistd.h>
+
+#include <glib/gstdio.h>
+
+#include "io/llm-cache-folder.h"
+#include "kernels/llk.h"
+#include "support/llm-test-folder.h"
+
+const LlmTestModel small_model = {
+  .n_layers = 2, .n_embd = 64, .n_heads = 4, .n_kv_heads = 2, .n_ff = 96, .n_vocab = 300,
+  .type = LLK_Q8_0, .seed = 1,
+};
+
+void
+set_up (Fixture       *fixture,
+        gconstpointer  data)
+{
+  fixture->folder = llm_test_folder_new ();
+  fixture->cache = g_build_filename (fixture->folder, "cache", NULL);
+  fixture->model = g_build_filename (fixture->folder, "model.gguf", NULL);
+  llm_test_model_write (&small_model, fixture->model);
+}
+
+void
+tear_down (Fixture       *fixture,
+           gconstpointer  data)
+{
+  llm_prepared_copy_wait_for_all ();
+  llm_test_folder_remove (fixture->folder);
+  g_free (fixture->folder);
+  g_free (fixture->cache);
+  g_free (fixture->model);
+}
+
+/* --- weights --- */
+
+void
+load_gguf (Loaded           *loaded,
+           LlmGguf          *gguf,
+           LlmPreparedCache *cache,
+           guint             n_threads)
+{
+  g_autoptr(GError) error = NULL;
+
+  loaded->gguf = llm_gguf_ref (gguf);
+  g_assert_true (llm_hparams_read (gguf, &loaded->hparams, &error));
+  g_assert_no_error (error);
+  loaded->ledger = llm_ledger_new ();
+  loaded->weights = llm_weights_new_prepared (gguf, &loaded->hparams, cache, n_threads,
+                                              loaded->ledger, &error);
+  g_assert_no_error (error);
+  g_assert_nonnull (loaded->weights);
+}
+
+void
+load (Loaded           *loaded,
+      const char       *path,
+      LlmPreparedCache *cache)
+{
+  g_autoptr(GError) error = NULL;
+  g_autoptr(LlmGguf) gguf = llm_gguf_open (path, &error);
+
+  g_assert_no_error (error);
+  load_gguf (loaded, gguf, cache, 2);
+  llm_prepared_copy_wait_for_all ();
+}
+
+void
+unload (Loaded *loaded)
+{
+  g_clear_pointer (&loaded->weights, llm_weights_free);
+  g_assert_cmpuint (llm_ledger_get (loaded->ledger, LLM_HOLDER_WEIGHTS), ==, 0);
+  g_clear_pointer (&loaded->ledger, llm_ledger_unref);
+  g_clear_pointer (&loaded->gguf, llm_gguf_unref);
+}
+
+static void
+check_panels (const LlmWeightView *view,
+              const LlmWeightView *rows)
+{
+  gsize panel_bytes = llk_panel_bytes (view->type, view->in_count);
+  g_autofree float *found = g_new (float, view->in_count);
+  g_autofree float *wanted = g_new (float, view->in_count);
+
+  g_assert_cmpuint ((guintptr) view->data % LLK_PANEL_ALIGNMENT, ==, 0);
+  for (guint out = 0; out < view->out_count; out++)
+    {
+      llk_panel_unpack (view->type,
+                        (const guint8 *) view->data + out / LLK_PANEL_OUTPUTS * panel_bytes,
+                        view->in_count, out % LLK_PANEL_OUTPUTS, found);
+      llk_ops_portable ()->vector->unpack (rows->type,
+                                           (const guint8 *) rows->data + out * rows->row_bytes,
+                                           wanted, rows->in_count);
+      g_assert_cmpmem (found, view->in_count * sizeof (float), wanted,
+                       view->in_count * sizeof (float));
+    }
+}
+
+void
+check_values (const Loaded *loaded)
+{
+  g_autoptr(GError) error = NULL;
+  g_autoptr(LlmWeights) mapped =
+    llm_weights_new_mapped (loaded->gguf, &loaded->hparams, NULL, &error);
+
+  g_assert_no_error (error);
+  for (guint op = 0; op < LLM_N_OPS; op++)
+    for (guint layer = 0; layer < (llm_operator_is_layered (op) ? loaded->hparams.n_layers : 1);
+         layer++)
+      {
+        LlmWeightView view, rows;
+
+        g_assert_cmpint (llm_weights_acquire (loaded->weights, op, layer, 0, NULL, &view, &error),
+                         ==, LLM_READY);
+        g_assert_cmpint (llm_weights_acquire (mapped, op, layer, 0, NULL, &rows, &error), ==,
+                         LLM_READY);
+        g_assert_cmpint (view.type, ==, rows.type);
+        g_assert_cmpuint (view.in_count, ==, rows.in_count);
+        g_assert_cmpuint (view.out_count, ==, rows.out_count);
+        if (rows.data == NULL)
+          g_assert_null (view.data);
+        else if (llm_operator_is_matrix (op) && op != LLM_OP_TOKEN_EMBEDDING)
+          {
+            g_assert_cmpint (view.layout, ==, LLM_LAYOUT_PANELS);
+            check_panels (&view, &rows);
+          }
+        else
+          {
+            g_assert_cmpint (view.layout, ==, LLM_LAYOUT_ROWS);
+            g_assert_true (view.data == rows.data);
+          }
+        llm_weights_release (loaded->weights, &view);
+        llm_weights_release (mapped, &rows);
+      }
+  g_assert_true (llm_weights_check (loaded->weights, &error));
+  g_assert_no_error (error);
+}
+
+/* --- files --- */
+
+gboolean
+is_in_memory_always (const char *folder)
+{
+  struct statfs status;
+
+  g_assert_cmpint (statfs (folder, &status), ==, 0);
+  return status.f_type == TMPFS_MAGIC || status.f_type == RAMFS_MAGIC;
+}
+
+char *
+find_file (const char *cache)
+{
+  g_autofree char *folder = g_build_filename (cache, "weights", NULL);
+  g_autoptr(GDir) dir = g_dir_open (folder, 0, NULL);
+  char *found = NULL;
+  const char *name;
+
+  while (dir != NULL && (name = g_dir_read_name (dir)) != NULL)
+    {
+      g_assert_true (g_str_has_suffix (name, LLM_CACHE_SUFFIX));
+      g_assert_null (found);
+      found = g_build_filename (folder, name, NULL);
+    }
+  return found;
+}
+
+guint64
+get_inode (const char *path)
+{
+  struct stat status;
+
+  g_assert_cmpint (g_stat (path, &status), ==, 0);
+  return status.st_ino;
+}
+
+gint64
+get_change (const char *path)
+{
+  struct stat status;
+
+  g_assert_cmpint (g_stat (path, &status), ==, 0);
+  return status.st_ctim.tv_sec * G_GINT64_CONSTANT (1000000000) + status.st_ctim.tv_nsec;
+}
+
+void
+overwrite (const char *path,
+           goffset     offset,
+           gconstpointer bytes,
+           gsize       size,
+           gboolean    keeps_time)
+{
+  struct timespec times[2];
+  struct stat status;
+  int fd = g_open (path, O_RDWR | O_CLOEXEC, 0);
+
+  g_assert_cmpint (fd, >=, 0);
+  g_assert_cmpint (fstat (fd, &status), ==, 0);
+  if (offset < 0)
+    offset += status.st_size;
+  g_assert_cmpint (pwrite (fd, bytes, size, offset), ==, (gssize) size);
+  times[0] = status.st_atim;
+  times[1] = status.st_mtim;
+  if (keeps_time)
+    g_assert_cmpint (futimens (fd, times), ==, 0);
+  close (fd);
+}
+
+void
+load_and_check (Fixture          *fixture,
+                LlmPreparedCache *cache)
+{
+  Loaded loaded;
+
+  load (&loaded, fixture->model, cache);
+  check_values (&loaded);
+  unload (&loaded);
+}

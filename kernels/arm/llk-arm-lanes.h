@@ -61,13 +61,6 @@ xor_bits (Ints a,
   return veorq_s32 (a, b);
 }
 
-INLINE Ints
-subtract_bytes (Ints a,
-                Ints b)
-{
-  return vreinterpretq_s32_s8 (vsubq_s8 (vreinterpretq_s8_s32 (a), vreinterpretq_s8_s32 (b)));
-}
-
 /* @a where @mask is set, else @b. */
 INLINE Ints
 select_bits (Ints mask,

@@ -40,7 +40,7 @@ def main():
             n_files += 1
             own = folder.split("/")[-1]
             for bracket, target in INCLUDE.findall(file.read_text(encoding="utf-8")):
-                if folder == "kernels" and (target.startswith("glib") or target.startswith("gio")):
+                if folder.startswith("kernels") and (target.startswith("glib") or target.startswith("gio")):
                     problems.append(f"{file.relative_to(ROOT)}: kernels/ includes {target}")
                 if bracket == "<" or "/" not in target:
                     continue

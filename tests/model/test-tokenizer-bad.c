@@ -174,7 +174,7 @@ test_kinds (void)
     g_auto(Vocabulary) vocabulary = { 0 };
 
     spm_init (&vocabulary);
-    vocabulary.model = "bert";
+    vocabulary.model = "t5";
     assert_refused (&vocabulary, LLMSVC_ERROR_UNSUPPORTED, "tokenizer.ggml.model", "“bert”");
     vocabulary.model = NULL;
     assert_refused (&vocabulary, LLMSVC_ERROR_INVALID_MODEL, "tokenizer.ggml.model", "");

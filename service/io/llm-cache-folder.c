@@ -38,12 +38,11 @@ static gboolean
 fail (GError    **error,
       int         code,
       const char *path,
-      const char *what,
       int         saved_errno)
 {
   g_autofree char *shown = g_filename_display_name (path);
 
-  g_set_error (error, LLMSVC_ERROR, code, "Can't %s “%s”: %s", what, shown,
+  g_set_error (error, LLMSVC_ERROR, code, "Nothing can be kept in “%s”: %s", shown,
                g_strerror (saved_errno));
   return FALSE;
 }
@@ -56,7 +55,7 @@ llm_cache_folder_make (const char  *folder,
   g_return_val_if_fail (folder != NULL, FALSE);
 
   if (g_mkdir_with_parents (folder, is_shared ? 0755 : 0700) < 0)
-    return fail (error, LLMSVC_ERROR_FAILED, folder, "make the folder", errno);
+    return fail (error, LLMSVC_ERROR_FAILED, folder, errno);
   /* The mask of a service takes away what others need; a folder of somebody else
    * stays as it is. */
   if (is_shared)
@@ -182,7 +181,7 @@ llm_cache_folder_make_room (const char  *folder,
 
   fd = open (folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0)
-    return fail (error, LLMSVC_ERROR_FAILED, folder, "open the folder", errno);
+    return fail (error, LLMSVC_ERROR_FAILED, folder, errno);
   has_room = make_room (folder, fd, bytes, limit, error);
   close (fd);
   return has_room;
@@ -214,7 +213,7 @@ llm_cache_folder_create (const char  *folder,
   *path = NULL;
   if (!is_within_limit (bytes))
     {
-      fail (error, LLMSVC_ERROR_FAILED, folder, "write to", EFBIG);
+      fail (error, LLMSVC_ERROR_FAILED, folder, EFBIG);
       return -1;
     }
 
@@ -222,14 +221,14 @@ llm_cache_folder_create (const char  *folder,
   fd = mkostemp (name, O_CLOEXEC);
   if (fd < 0)
     {
-      fail (error, LLMSVC_ERROR_FAILED, folder, "write to", errno);
+      fail (error, LLMSVC_ERROR_FAILED, folder, errno);
       return -1;
     }
   flock (fd, LOCK_EX | LOCK_NB);
   if (fchmod (fd, is_shared ? 0644 : 0600) < 0 ||
       (fallocate (fd, 0, 0, (off_t) bytes) < 0 && errno != EOPNOTSUPP && errno != ENOSYS))
     {
-      fail (error, LLMSVC_ERROR_FAILED, folder, "write to", errno);
+      fail (error, LLMSVC_ERROR_FAILED, folder, errno);
       unlink (name);
       close (fd);
       return -1;

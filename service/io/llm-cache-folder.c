@@ -138,7 +138,7 @@ make_room (const char  *path,
   guint64 available;
 
   if (fstatvfs (folder, &status) < 0)
-    return fail (error, LLMSVC_ERROR_FAILED, path, "look at the disk of", errno);
+    return fail (error, LLMSVC_ERROR_FAILED, path, errno);
   available = (guint64) status.f_bavail * status.f_frsize;
   for (guint i = 0; i < entries->len; i++)
     held += ((Entry *) g_ptr_array_index (entries, i))->bytes;

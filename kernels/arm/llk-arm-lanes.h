@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The vectors in which kernels/x86/llk-x86-blocks.h, which holds no instructions
+/* The vectors in which kernels/llk-panel-runs.h, which holds no instructions
  * itself, and llk-arm-product.h are written: four outputs, a quarter of a panel. Sums of
  * products of bytes by what there is: matrix instructions, dot products, or NEON. */
 

@@ -11,7 +11,7 @@
 #pragma once
 
 #include "kernels/arm/llk-arm-lanes.h"
-#include "kernels/x86/llk-x86-blocks.h"
+#include "kernels/llk-panel-runs.h"
 
 #define N_PARTS (LLK_PANEL_OUTPUTS / N_LANES)
 #define CHUNK_RUNS 8   /* taken apart together: a block of 256 */

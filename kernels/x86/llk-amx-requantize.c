@@ -11,7 +11,7 @@
 
 #include "kernels/x86/llk-avx512-lanes.h"
 #include "kernels/x86/llk-amx.h"
-#include "kernels/x86/llk-x86-blocks.h"
+#include "kernels/llk-panel-runs.h"
 
 #define N_RUNS (RUN_INPUTS / 32)
 /* Below this the weights of a run count as zeros. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The vectors in which llk-x86-blocks.h and llk-x86-product.h are written: here
+/* The vectors in which llk-panel-runs.h and llk-x86-product.h are written: here
  * eight outputs, half a panel, with or without AVX-VNNI. llk-avx512-lanes.h has
  * the same for sixteen. */
 

@@ -13,7 +13,7 @@
 
 #pragma once
 
-#include "kernels/x86/llk-x86-blocks.h"
+#include "kernels/llk-panel-runs.h"
 
 #define MAX_ROWS 8
 #define N_STREAMS 4

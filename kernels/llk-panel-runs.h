@@ -2,7 +2,7 @@
 
 /*
  * Runs of 32 inputs of a panel as vectors of bytes and of scales. Written in the
- * vectors of llk-avx512-lanes.h or llk-avx2-lanes.h, one of which is included
+ * vectors of one of x86/llk-avx512-lanes.h, x86/llk-avx2-lanes.h and arm/llk-arm-lanes.h, included
  * before. @lane is the first of the panel's outputs that the vectors hold. Types
  * are constants wherever these functions are called.
  */

@@ -175,7 +175,7 @@ test_kinds (void)
 
     spm_init (&vocabulary);
     vocabulary.model = "t5";
-    assert_refused (&vocabulary, LLMSVC_ERROR_UNSUPPORTED, "tokenizer.ggml.model", "“bert”");
+    assert_refused (&vocabulary, LLMSVC_ERROR_UNSUPPORTED, "tokenizer.ggml.model", "“t5”");
     vocabulary.model = NULL;
     assert_refused (&vocabulary, LLMSVC_ERROR_INVALID_MODEL, "tokenizer.ggml.model", "");
   }

@@ -405,13 +405,15 @@ test_client_calls (Fixture       *fixture,
   rig_wait_n_contexts (fixture->rig, 0);
 }
 
-/* A question that is cancelled stops at the service and leaves no context. */
+/* A question that is cancelled stops at the service and leaves no context. A short answer may
+ * be there before a late cancel; the first two come before anything was sent. */
 static void
 test_cancelled_question (Fixture       *fixture,
                          gconstpointer  data)
 {
   g_autoptr(LlmsvcOptions) long_one =
     g_object_new (LLMSVC_TYPE_OPTIONS, "max-tokens", 200, NULL);
+  guint n_cancelled = 0;
 
   for (guint i = 0; i < 6; i++)
     {
@@ -428,9 +430,13 @@ test_cancelled_question (Fixture       *fixture,
         rig_settle (fixture->rig);
       g_cancellable_cancel (cancellable);
       answer = llmsvc_client_complete_finish (fixture->rig->client, rig_wait (&result), &error);
+      if (answer != NULL)
+        continue;
       rig_assert_error (error, LLMSVC_ERROR_CANCELLED);
+      n_cancelled++;
     }
 
+  g_assert_cmpuint (n_cancelled, >=, 2);
   rig_wait_n_contexts (fixture->rig, 0);
 }
 

@@ -8,8 +8,6 @@
 #include "common/llmsvc-error.h"
 #include "model/llm-weights-prepared.h"
 
-#define CHUNK_SLOTS 16
-
 static double
 get_seconds (void)
 {
@@ -97,7 +95,7 @@ open_parts (BenchEngine              *self,
             const BenchEngineConfig  *config,
             GError                  **error)
 {
-  LlmKvLayout layout = { .kind = LLM_KV_FULL, .format = LLM_KV_F16, .chunk_slots = CHUNK_SLOTS };
+  LlmKvLayout layout = { .kind = LLM_KV_FULL, .format = LLM_KV_F16, .chunk_slots = LLM_KV_CHUNK_SLOTS };
   g_autoptr(LlmPreparedCache) cache = NULL;
 
   self->kernels = config->kernels != NULL ? llk_ops_find (config->kernels) : llk_ops_best ();

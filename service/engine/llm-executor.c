@@ -73,7 +73,7 @@ set_model (gpointer data)
         .n_layers = hparams->n_layers,
         .n_kv_heads = hparams->n_kv_heads,
         .head_dim = hparams->head_dim,
-        .chunk_slots = 16,
+        .chunk_slots = LLM_KV_CHUNK_SLOTS,
       };
 
       self->model = g_steal_pointer (&command->model);

@@ -32,6 +32,9 @@ typedef enum
   LLM_KV_HYBRID_WINDOW, /* WINDOW layers and RECURRENT layers */
 } LlmKvKind;
 
+/* Positions in one chunk, unless configured. */
+#define LLM_KV_CHUNK_SLOTS 16
+
 typedef enum
 {
   LLM_KV_F32,

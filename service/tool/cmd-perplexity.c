@@ -33,7 +33,7 @@ new_store (const LlmHparams *hparams,
     .n_layers = hparams->n_layers,
     .n_kv_heads = hparams->n_kv_heads,
     .head_dim = hparams->head_dim,
-    .chunk_slots = 16,
+    .chunk_slots = LLM_KV_CHUNK_SLOTS,
   };
 
   return llm_kv_store_new (&layout, NULL, error);

@@ -14,6 +14,7 @@
 
 #pragma once
 
+#include "kernels/llk-kv.h"
 #include "kernels/llk-product.h"
 
 #include <stdbool.h>
@@ -32,16 +33,26 @@ typedef struct
 {
   const void *k;
   const void *v;
+  LlkKvFormat format;   /* floats, as the shape says, or packed, see llk-kv.h */
 } LlkAttentionChunk;
 
 typedef struct
 {
-  bool is_half;         /* K and V are F16, else F32 */
+  bool is_half;         /* K and V that are not packed are F16, else F32 */
   size_t head_dim;
   size_t chunk_slots;
   float scale;          /* score = q·k × scale */
   float softcap;        /* if not 0, score = softcap × tanh (score / softcap) */
 } LlkAttentionShape;
+
+static inline LlkKvFormat
+llk_attention_get_format (const LlkAttentionShape *shape,
+                          const LlkAttentionChunk *chunk)
+{
+  if (llk_kv_is_packed (chunk->format))
+    return chunk->format;
+  return shape->is_half ? LLK_KV_F16 : LLK_KV_F32;
+}
 
 /* The softmax over what was seen so far. */
 typedef struct
@@ -80,7 +91,8 @@ typedef struct
  * generated rows are within 1e-6 × (8 + S) of exact arithmetic on all sets;
  * prompt rows on tiles within 2^-8, with scores within 2^-14 × S, for which q
  * and F32 keys are rounded to 16 bits of precision, F16 keys not at all, and
- * weights and V to bfloat16's 8. */
+ * weights and V to bfloat16's 8. Packed K and V are what unpacking makes of them, as
+ * floats. */
 typedef struct
 {
   const LlkAttention *kinds[LLK_N_ROW_KINDS];

@@ -14,6 +14,7 @@
 #pragma once
 
 #include "kernels/llk-attention.h"
+#include "kernels/llk-kv.h"
 #include "kernels/llk-product.h"
 #include "kernels/llk-rope.h"
 #include "kernels/llk-vector.h"
@@ -25,6 +26,7 @@ typedef struct
   const LlkVectorOps *vector;
   const LlkProductOps *product;
   const LlkAttentionOps *attention;
+  const LlkKvOps *kv;
 } LlkOps;
 
 /* The definition. */

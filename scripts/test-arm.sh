@@ -48,6 +48,7 @@ run_tests cortex-a57 activations /activations
 run_tests cortex-a57 products /products
 # Both kinds of rows, and all sets, have the same attention.
 run_tests cortex-a57 attention /attention/neon/generated
+run_tests cortex-a57 kv /kv
 run_tests cortex-a76 kernels /kernels
 run_tests cortex-a76 products /products
 run_tests max kernels /kernels

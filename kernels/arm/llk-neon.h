@@ -4,7 +4,7 @@
 
 #pragma once
 
-#include "kernels/llk-internal.h"
+#include "kernels/llk-kv-layout.h"
 
 #include <arm_neon.h>
 
@@ -44,4 +44,60 @@ INLINE float32x4_t
 load_halves (const void *src)
 {
   return vcvt_f32_f16 (vreinterpret_f16_u16 (vld1_u16 (src)));
+}
+
+/* How far the code of each lane lies from the lowest bit of its word; of each further four it
+ * is 8 more. */
+INLINE int32x4_t
+get_code_shifts (unsigned bits)
+{
+  static const int32_t shifts_4[] = { 0, 0, 4, 4 };
+  static const int32_t shifts_2[] = { 0, 2, 4, 6 };
+
+  return vld1q_s32 (bits == 4 ? shifts_4 : shifts_2);
+}
+
+/* Four signed bytes. */
+INLINE float32x4_t
+load_bytes (const uint8_t *src)
+{
+  uint32_t bytes;
+
+  memcpy (&bytes, src, sizeof bytes);
+  return vcvtq_f32_s32 (
+    vmovl_s16 (vget_low_s16 (vmovl_s8 (vreinterpret_s8_u32 (vdup_n_u32 (bytes))))));
+}
+
+/* Four of sixteen codes of 4 or 2 bits, @shift 0, 8, 16 or 24 bits higher in their words. */
+INLINE float32x4_t
+load_codes (const uint8_t *src,
+            unsigned       bits,
+            size_t         shift)
+{
+  int32x4_t shifts = vnegq_s32 (vaddq_s32 (get_code_shifts (bits), vdupq_n_s32 ((int32_t) shift)));
+  uint64_t words;
+  uint32_t word;
+  uint32x4_t codes;
+
+  if (bits == 4)
+    {
+      memcpy (&words, src, sizeof words);
+      codes = vshlq_u32 (vreinterpretq_u32_u64 (vdupq_n_u64 (words)), shifts);
+      return vcvtq_f32_u32 (vandq_u32 (codes, vdupq_n_u32 (15)));
+    }
+  memcpy (&word, src, sizeof word);
+  codes = vshlq_u32 (vdupq_n_u32 (word), shifts);
+  return vcvtq_f32_u32 (vandq_u32 (codes, vdupq_n_u32 (3)));
+}
+
+INLINE float32x4_t
+load_steps (const uint8_t *src)
+{
+  uint32x4_t codes;
+  uint32_t bytes;
+
+  memcpy (&bytes, src, sizeof bytes);
+  codes = vmovl_u16 (vget_low_u16 (vmovl_u8 (vreinterpret_u8_u32 (vdup_n_u32 (bytes)))));
+  codes = vaddq_u32 (codes, vdupq_n_u32 (LLK_KV_LEAST_STEP));
+  return vreinterpretq_f32_u32 (vshlq_n_u32 (codes, 20));
 }

@@ -2,7 +2,7 @@
 
 /* The definition of attention. */
 
-#include "kernels/llk-internal.h"
+#include "kernels/llk-attention-unpack.h"
 
 #include <math.h>
 
@@ -112,21 +112,22 @@ attend (const LlkAttentionShape *shape,
         size_t                   n_queries,
         void                    *scratch)
 {
-  (void) scratch;
+  LlkAttentionChunk unpacked[LLK_ATTENTION_RUN / GROUP];
+  bool is_half = shape->is_half;
+
+  if (llk_attention_unpack (&llk_portable_kv, shape, chunks, n_chunks, queries, n_queries,
+                            unpacked, scratch))
+    {
+      chunks = unpacked;
+      is_half = false;
+    }
   for (size_t i = 0; i < n_queries; i++)
-    if (shape->is_half)
+    if (is_half)
       attend_query (shape, chunks, n_chunks, &queries[i], true);
     else
       attend_query (shape, chunks, n_chunks, &queries[i], false);
 }
 
-static size_t
-get_scratch (const LlkAttentionShape *shape)
-{
-  (void) shape;
-  return 0;
-}
-
-static const LlkAttention attention = { 32, get_scratch, attend };
+static const LlkAttention attention = { 32, llk_attention_get_unpacked, attend };
 
 const LlkAttentionOps llk_portable_attention = { { &attention, &attention } };

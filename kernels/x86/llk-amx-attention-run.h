@@ -22,6 +22,7 @@ typedef struct
   char *q_low;
   float *scores;    /* [BLOCK × STRIDE]; weights, as bfloat16, take their place */
   float *acc;       /* [BLOCK × 16 × columns] */
+  float *unpacked;  /* chunks of a run that has packed ones */
   size_t bytes;
 } Parts;
 
@@ -44,6 +45,7 @@ typedef struct
   const LlkAttentionShape *shape;
   const LlkAttentionChunk *chunks;
   size_t n_chunks;
+  bool is_half;            /* what the chunks hold now */
   Group groups[2 * N_PAIRS];
   size_t n_groups;
   Parts parts;

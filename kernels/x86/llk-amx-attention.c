@@ -7,6 +7,7 @@
  * product depends on no other row, so a query's result is its own.
  */
 
+#include "kernels/llk-attention-unpack.h"
 #include "kernels/x86/llk-amx-attention-tiles.h"
 #include "kernels/x86/llk-amx-attention-softmax.h"
 
@@ -33,6 +34,8 @@ lay_out (const LlkAttentionShape *shape,
   next += BLOCK * STRIDE * sizeof (float);
   parts.acc = (float *) (void *) next;
   next += BLOCK * columns * 16 * sizeof (float);
+  parts.unpacked = (float *) (void *) next;
+  next += llk_attention_get_unpacked (shape);
   parts.bytes = (size_t) (next - scratch);
   return parts;
 }
@@ -258,8 +261,8 @@ add_special (const Run               *run,
       weight = llk_float_of_bits (
         (uint32_t) weights[index * 2 * GROUP + 2 * (slot % GROUP) + slot / GROUP % 2] << 16);
       for (size_t d = 0; d < shape->head_dim; d++)
-        acc[d] += weight * (shape->is_half ? llk_float_of_half (((const uint16_t *) v)[at + d])
-                                           : ((const float *) v)[at + d]);
+        acc[d] += weight * (run->is_half ? llk_float_of_half (((const uint16_t *) v)[at + d])
+                                         : ((const float *) v)[at + d]);
     }
 }
 
@@ -314,11 +317,19 @@ attend (const LlkAttentionShape *shape,
         void                    *scratch)
 {
   Run run = { .shape = shape, .chunks = chunks, .n_chunks = n_chunks };
+  LlkAttentionChunk unpacked[RUN / GROUP];
   float scale = shape->softcap != 0 ? shape->scale : shape->scale * LLK_LOG2_E;
   uint64_t seen[RUN / GROUP];
 
   find_groups (&run);
   run.parts = lay_out (shape, scratch);
+  run.is_half = shape->is_half;
+  if (llk_attention_unpack (&llk_avx512_kv, shape, chunks, n_chunks, queries, n_queries, unpacked,
+                            run.parts.unpacked))
+    {
+      run.chunks = unpacked;
+      run.is_half = false;
+    }
   join_masks (queries, n_queries, n_chunks, seen);
   for (size_t pair = 0; pair < N_PAIRS; pair++)
     {
@@ -326,7 +337,7 @@ attend (const LlkAttentionShape *shape,
 
       if (bits == 0)
         continue;
-      if (shape->is_half)
+      if (run.is_half)
         pack_pair (&run, pair, bits, true);
       else
         pack_pair (&run, pair, bits, false);

@@ -4,7 +4,7 @@
 
 #pragma once
 
-#include "kernels/llk-internal.h"
+#include "kernels/llk-kv-layout.h"
 
 #include <immintrin.h>
 
@@ -62,4 +62,51 @@ INLINE __m256
 load_halves (const void *src)
 {
   return _mm256_cvtph_ps (_mm_loadu_si128 (src));
+}
+
+/* How far the code of each lane lies from the lowest bit of its word; of the second eight it is
+ * 16 more. */
+INLINE __m256i
+get_code_shifts (unsigned bits)
+{
+  return bits == 4 ? _mm256_setr_epi32 (0, 0, 4, 4, 8, 8, 12, 12)
+                   : _mm256_setr_epi32 (0, 2, 4, 6, 8, 10, 12, 14);
+}
+
+/* Eight signed bytes. */
+INLINE __m256
+load_bytes (const uint8_t *src)
+{
+  return _mm256_cvtepi32_ps (_mm256_cvtepi8_epi32 (_mm_loadl_epi64 ((const void *) src)));
+}
+
+/* Eight of sixteen codes of 4 or 2 bits, @shift 0 or 16 bits higher in their words. */
+INLINE __m256
+load_codes (const uint8_t *src,
+            unsigned       bits,
+            size_t         shift)
+{
+  __m256i shifts = _mm256_add_epi32 (get_code_shifts (bits), _mm256_set1_epi32 ((int) shift));
+  __m256i codes;
+  int64_t words;
+  int32_t word;
+
+  if (bits == 4)
+    {
+      memcpy (&words, src, sizeof words);
+      codes = _mm256_srlv_epi32 (_mm256_set1_epi64x (words), shifts);
+      return _mm256_cvtepi32_ps (_mm256_and_si256 (codes, _mm256_set1_epi32 (15)));
+    }
+  memcpy (&word, src, sizeof word);
+  codes = _mm256_srlv_epi32 (_mm256_set1_epi32 (word), shifts);
+  return _mm256_cvtepi32_ps (_mm256_and_si256 (codes, _mm256_set1_epi32 (3)));
+}
+
+INLINE __m256
+load_steps (const uint8_t *src)
+{
+  __m256i codes = _mm256_cvtepu8_epi32 (_mm_loadl_epi64 ((const void *) src));
+
+  codes = _mm256_add_epi32 (codes, _mm256_set1_epi32 (LLK_KV_LEAST_STEP));
+  return _mm256_castsi256_ps (_mm256_slli_epi32 (codes, 20));
 }

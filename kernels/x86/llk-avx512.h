@@ -4,7 +4,7 @@
 
 #pragma once
 
-#include "kernels/llk-internal.h"
+#include "kernels/llk-kv-layout.h"
 
 #include <immintrin.h>
 
@@ -54,4 +54,53 @@ exp_vector (__m512 x)
   exponent = _mm512_sub_epi32 (_mm512_castps_si512 (rounded), _mm512_castps_si512 (rounder));
   exponent = _mm512_slli_epi32 (_mm512_add_epi32 (exponent, _mm512_set1_epi32 (127)), 23);
   return _mm512_mul_ps (p, _mm512_castsi512_ps (exponent));
+}
+
+/* Sixteen signed bytes. */
+INLINE __m512
+load_bytes (const uint8_t *src)
+{
+  return _mm512_cvtepi32_ps (_mm512_cvtepi8_epi32 (_mm_loadu_si128 ((const void *) src)));
+}
+
+/* How far the code of each lane lies from the lowest bit of its word. */
+INLINE __m512i
+get_code_shifts (unsigned bits)
+{
+  return bits == 4
+           ? _mm512_setr_epi32 (0, 0, 4, 4, 8, 8, 12, 12, 16, 16, 20, 20, 24, 24, 28, 28)
+           : _mm512_setr_epi32 (0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30);
+}
+
+/* Sixteen codes of 4 or 2 bits: their floats come from a table of sixteen, for which only the
+ * lowest bits count. */
+INLINE __m512
+load_codes (const uint8_t *src,
+            unsigned       bits,
+            size_t         shift)
+{
+  const __m512 values_4 = _mm512_setr_ps (0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+  const __m512 values_2 = _mm512_setr_ps (0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3);
+  const __m512i shifts = get_code_shifts (bits);
+  int64_t words;
+  int32_t word;
+
+  (void) shift; /* a vector has all sixteen */
+  if (bits == 4)
+    {
+      memcpy (&words, src, sizeof words);
+      return _mm512_permutexvar_ps (_mm512_srlv_epi32 (_mm512_set1_epi64 (words), shifts),
+                                    values_4);
+    }
+  memcpy (&word, src, sizeof word);
+  return _mm512_permutexvar_ps (_mm512_srlv_epi32 (_mm512_set1_epi32 (word), shifts), values_2);
+}
+
+INLINE __m512
+load_steps (const uint8_t *src)
+{
+  __m512i codes = _mm512_cvtepu8_epi32 (_mm_loadu_si128 ((const void *) src));
+
+  codes = _mm512_add_epi32 (codes, _mm512_set1_epi32 (LLK_KV_LEAST_STEP));
+  return _mm512_castsi512_ps (_mm512_slli_epi32 (codes, 20));
 }

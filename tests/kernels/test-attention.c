@@ -30,6 +30,7 @@ typedef struct
   float *k;                  /* [slot × head_dim], what the chunks hold */
   float *v;
   guint8 *data;              /* K and V of each chunk */
+  GPtrArray *packed;         /* parts of packed chunks */
   LlkAttentionChunk *chunks;
   float *q;                  /* [n_queries × head_dim] */
   guint64 *masks;            /* [n_queries × n_chunks] */
@@ -120,6 +121,7 @@ new_case (const Subject *subject,
   c->k = g_new (float, n);
   c->v = g_new (float, n);
   c->data = g_malloc (2 * part * n_chunks);
+  c->packed = g_ptr_array_new_with_free_func (g_free);
   c->chunks = g_new (LlkAttentionChunk, n_chunks);
   c->q = g_new (float, n_queries * head_dim);
   c->masks = g_new (guint64, n_queries * n_chunks);
@@ -143,6 +145,7 @@ free_case (Case *c)
   g_free (c->k);
   g_free (c->v);
   g_free (c->data);
+  g_ptr_array_unref (c->packed);
   g_free (c->chunks);
   g_free (c->q);
   g_free (c->masks);
@@ -153,6 +156,49 @@ static guint64
 all_slots (const Case *c)
 {
   return G_MAXUINT64 >> (64 - c->shape.chunk_slots);
+}
+
+/* Packs one part of a chunk, and takes into k or v what is left of it. */
+static const void *
+pack_part (Case       *c,
+           gsize       chunk,
+           LlkKvPart   part,
+           LlkKvFormat format,
+           float      *values)
+{
+  gsize slots = c->shape.chunk_slots, dim = c->shape.head_dim;
+  guint8 *packed = g_malloc (llk_kv_part_bytes (format, part, dim, slots));
+  g_autofree float *x = g_new (float, slots * dim);
+
+  g_ptr_array_add (c->packed, packed);
+  for (gsize s = 0; s < slots; s++)
+    for (gsize d = 0; d < dim; d++)
+      x[part == LLK_KV_KEYS ? d * slots + s : s * dim + d] = values[(chunk * slots + s) * dim + d];
+  llk_ops_portable ()->kv->pack (format, part, dim, slots, x, packed);
+  llk_ops_portable ()->kv->unpack (format, part, dim, slots, packed, x, false);
+  for (gsize s = 0; s < slots; s++)
+    for (gsize d = 0; d < dim; d++)
+      values[(chunk * slots + s) * dim + d] = x[part == LLK_KV_KEYS ? d * slots + s : s * dim + d];
+  return packed;
+}
+
+/* Chunks of all formats, whatever comes, or all of @format. */
+static void
+pack_chunks (Case       *c,
+             LlkKvFormat format)
+{
+  for (gsize i = 0; i < c->n_chunks; i++)
+    {
+      LlkKvFormat chosen = format;
+
+      if (!llk_kv_is_packed (format))
+        chosen = (LlkKvFormat) g_test_rand_int_range (LLK_KV_F16, LLK_N_KV_FORMATS);
+      if (!llk_kv_is_packed (chosen))
+        continue;
+      c->chunks[i].k = pack_part (c, i, LLK_KV_KEYS, chosen, c->k);
+      c->chunks[i].v = pack_part (c, i, LLK_KV_VALUES, chosen, c->v);
+      c->chunks[i].format = chosen;
+    }
 }
 
 /* Prompts, holes, chunks that nobody sees. */
@@ -495,6 +541,124 @@ test_hidden (gconstpointer data)
     }
 }
 
+/* Chunks of one packed format, and of all formats. */
+static void
+test_packed (gconstpointer data)
+{
+  for (guint d = 0; d < G_N_ELEMENTS (dims); d++)
+    for (guint s = 0; s < G_N_ELEMENTS (chunk_sizes); s++)
+      for (LlkKvFormat format = LLK_KV_F16; format <= LLK_KV_Q2; format++)
+        {
+          gsize n_queries = (gsize) g_test_rand_int_range (1, 12);
+          gsize n_chunks = (gsize) g_test_rand_int_range (1, dims[d] > 128 ? 8 : 20);
+          Case *c = new_case (data, dims[d], chunk_sizes[s], n_chunks, n_queries, s % 2,
+                              d % 3 == 0 ? 40 : 1);
+          Result result;
+
+          if (g_test_rand_bit ())
+            c->shape.softcap = 20;
+          fill_masks (c);
+          pack_chunks (c, format);
+          run_case (c, 0, n_queries, &result);
+          for (gsize i = 0; i < n_queries; i++)
+            check_query (c, &result, i);
+          clear_result (&result);
+          free_case (c);
+        }
+}
+
+/* Where chunks are unpacked before, they are what floats would be. */
+static void
+test_unpacked (gconstpointer data)
+{
+  for (guint round = 0; round < 8; round++)
+    {
+      Case *c = new_case (data, dims[4 + round], chunk_sizes[round % 4], 14, 5, round % 2, 4);
+      gsize n = count_slots (c) * c->shape.head_dim;
+      g_autofree float *floats = g_new (float, 2 * n);
+      Result packed, unpacked;
+
+      fill_masks (c);
+      pack_chunks (c, LLK_KV_F16);
+      run_case (c, 0, 5, &packed);
+      for (gsize i = 0; i < c->n_chunks; i++)
+        {
+          gsize part = c->shape.chunk_slots * c->shape.head_dim;
+
+          c->chunks[i] = (LlkAttentionChunk) { floats + 2 * i * part, floats + (2 * i + 1) * part,
+                                               LLK_KV_F32 };
+        }
+      c->shape.is_half = false;
+      for (gsize slot = 0; slot < count_slots (c); slot++)
+        write_slot (c, slot);
+      run_case (c, 0, 5, &unpacked);
+      for (gsize i = 0; i < 5; i++)
+        assert_same (c, &packed, i, &unpacked, i);
+      clear_result (&packed);
+      clear_result (&unpacked);
+      free_case (c);
+    }
+}
+
+/* Any number of queries beside it, whatever they see, and packed chunks that it does not: the
+ * same bits. */
+static void
+test_packed_company (gconstpointer data)
+{
+  for (guint d = 0; d < G_N_ELEMENTS (dims); d++)
+    {
+      gsize chunk_slots = chunk_sizes[d % 4];
+      Case *c = new_case (data, dims[d], chunk_slots, 1 + 600 / chunk_slots, MAX_QUERIES, d % 2, 4);
+      Result all;
+
+      fill_masks (c);
+      pack_chunks (c, LLK_KV_F16);
+      run_case (c, 0, MAX_QUERIES, &all);
+      for (gsize first = 0; first < MAX_QUERIES;)
+        {
+          gsize n = (gsize) g_test_rand_int_range (1, 20);
+          Result some;
+
+          n = MIN (n, MAX_QUERIES - first);
+          run_case (c, first, n, &some);
+          for (gsize i = 0; i < n; i++)
+            assert_same (c, &some, i, &all, first + i);
+          clear_result (&some);
+          first += n;
+        }
+      clear_result (&all);
+      free_case (c);
+    }
+}
+
+/* Whatever a part from a storage holds, nothing breaks, and who does not see the chunk has the
+ * same bits. */
+static void
+test_packed_damage (gconstpointer data)
+{
+  for (LlkKvFormat format = LLK_KV_Q8; format <= LLK_KV_Q2; format++)
+    {
+      Case *c = new_case (data, 64, 16, 12, 6, TRUE, 1);
+      Result before, after;
+
+      pack_chunks (c, format);
+      for (gsize i = 0; i < 6; i++)
+        for (gsize chunk = 0; chunk < 12; chunk++)
+          c->masks[i * 12 + chunk] = chunk == 7 && i % 2 == 0 ? 0 : all_slots (c);
+      run_case (c, 0, 6, &before);
+      memset ((void *) c->chunks[7].k, 0xff,
+              llk_kv_part_bytes (format, LLK_KV_KEYS, 64, 16));
+      memset ((void *) c->chunks[7].v, 0x7f,
+              llk_kv_part_bytes (format, LLK_KV_VALUES, 64, 16));
+      run_case (c, 0, 6, &after);
+      for (gsize i = 0; i < 6; i += 2)
+        assert_same (c, &before, i, &after, i);
+      clear_result (&before);
+      clear_result (&after);
+      free_case (c);
+    }
+}
+
 /* Chunks that nobody sees need not be there. */
 static void
 test_absent (gconstpointer data)
@@ -502,13 +666,14 @@ test_absent (gconstpointer data)
   Case *c = new_case (data, 64, 16, 20, 3, TRUE, 1);
   Result with, without;
 
+  pack_chunks (c, LLK_KV_F16);
   for (gsize i = 0; i < 3; i++)
     for (gsize chunk = 0; chunk < 20; chunk++)
       c->masks[i * 20 + chunk] = chunk % 3 == 1 ? all_slots (c) : 0;
   run_case (c, 0, 3, &with);
   for (gsize chunk = 0; chunk < 20; chunk++)
     if (chunk % 3 != 1)
-      c->chunks[chunk] = (LlkAttentionChunk) { NULL, NULL };
+      c->chunks[chunk] = (LlkAttentionChunk) { NULL, NULL, chunk % 2 ? LLK_KV_F16 : LLK_KV_Q4 };
   run_case (c, 0, 3, &without);
   for (gsize i = 0; i < 3; i++)
     assert_same (c, &with, i, &without, i);
@@ -580,6 +745,8 @@ main (int   argc,
   static const struct { const char *name; GTestDataFunc func; } tests[] = {
     { "reference", test_reference }, { "long", test_long },     { "company", test_company },
     { "hidden", test_hidden },       { "absent", test_absent }, { "nan", test_nan },
+    { "packed", test_packed },       { "packed-company", test_packed_company },
+    { "packed-damage", test_packed_damage },
   };
   static const char *const kinds[] = { [LLK_ROWS_PROMPT] = "prompt",
                                        [LLK_ROWS_GENERATED] = "generated" };
@@ -598,6 +765,19 @@ main (int   argc,
           *subject = (Subject) { llk_ops_find (*name), kind };
           g_test_add_data_func_full (path, subject, tests[i].func, g_free);
         }
+  /* The other sets take packed chunks apart as they go. */
+  for (guint i = 0; i < 2; i++)
+    {
+      Subject *subject = g_new (Subject, 1);
+
+      *subject = (Subject) { llk_ops_find (i == 0 ? "portable" : "amx"), LLK_ROWS_PROMPT };
+      if (subject->ops != NULL)
+        g_test_add_data_func_full (i == 0 ? "/attention/portable/unpacked"
+                                          : "/attention/amx/unpacked",
+                                   subject, test_unpacked, g_free);
+      else
+        g_free (subject);
+    }
 
   return g_test_run ();
 }

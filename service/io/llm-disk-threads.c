@@ -1,0 +1,138 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Two threads that block in pread() and pwrite(), where there is no io_uring. More of them would
+ * gain little: with requests of this size one keeps most disks busy. */
+
+#define G_LOG_DOMAIN "llm-io"
+
+#include "io/llm-disk-private.h"
+
+#include <errno.h>
+#include <unistd.h>
+
+#define N_THREADS 2
+
+typedef struct
+{
+  LlmDiskBackend parent;
+  GThread *threads[N_THREADS];
+  GMutex lock;
+  GCond changed;
+  GQueue asked;          /* (element-type LlmDiskOp), guarded by lock */
+  GQueue finished;       /* (element-type LlmDiskOp), guarded by lock */
+  gboolean is_ending;    /* guarded by lock */
+} Threads;
+
+static gssize
+transfer (const LlmDiskOp *op)
+{
+  guint8 *memory = op->memory + op->n_done;
+  gsize length = op->length - op->n_done;
+  off_t offset = (off_t) (op->offset + op->n_done);
+  gssize n = op->is_write ? pwrite (op->fd, memory, length, offset)
+                          : pread (op->fd, memory, length, offset);
+
+  return n < 0 ? -errno : n;
+}
+
+static gpointer
+run_thread (gpointer data)
+{
+  Threads *self = data;
+  const guint64 one = 1;
+
+  g_mutex_lock (&self->lock);
+  while (!self->is_ending)
+    {
+      LlmDiskOp *op = g_queue_pop_head (&self->asked);
+
+      if (op == NULL)
+        {
+          g_cond_wait (&self->changed, &self->lock);
+          continue;
+        }
+      g_mutex_unlock (&self->lock);
+      op->result = transfer (op);
+      g_mutex_lock (&self->lock);
+      g_queue_push_tail (&self->finished, op);
+      (void) !write (self->parent.event_fd, &one, sizeof one);
+    }
+  g_mutex_unlock (&self->lock);
+  return NULL;
+}
+
+static void
+set_buffers (LlmDiskBackend *backend,
+             guint8         *memory,
+             guint           n)
+{
+}
+
+static void
+submit (LlmDiskBackend *backend,
+        LlmDiskOp      *op)
+{
+  Threads *self = (Threads *) backend;
+
+  g_mutex_lock (&self->lock);
+  g_queue_push_tail (&self->asked, op);
+  g_cond_signal (&self->changed);
+  g_mutex_unlock (&self->lock);
+}
+
+static void
+flush (LlmDiskBackend *backend)
+{
+}
+
+static void
+reap (LlmDiskBackend *backend,
+      GQueue         *finished)
+{
+  Threads *self = (Threads *) backend;
+  LlmDiskOp *op;
+
+  g_mutex_lock (&self->lock);
+  while ((op = g_queue_pop_head (&self->finished)) != NULL)
+    g_queue_push_tail (finished, op);
+  g_mutex_unlock (&self->lock);
+}
+
+static void
+free_threads (LlmDiskBackend *backend)
+{
+  Threads *self = (Threads *) backend;
+
+  g_mutex_lock (&self->lock);
+  self->is_ending = TRUE;
+  g_cond_broadcast (&self->changed);
+  g_mutex_unlock (&self->lock);
+  for (guint i = 0; i < N_THREADS; i++)
+    g_thread_join (self->threads[i]);
+  g_queue_clear (&self->asked);
+  g_queue_clear (&self->finished);
+  g_mutex_clear (&self->lock);
+  g_cond_clear (&self->changed);
+  g_free (self);
+}
+
+LlmDiskBackend *
+llm_disk_threads_new (int event_fd)
+{
+  Threads *self = g_new0 (Threads, 1);
+
+  self->parent.name = "threads";
+  self->parent.event_fd = event_fd;
+  self->parent.set_buffers = set_buffers;
+  self->parent.submit = submit;
+  self->parent.flush = flush;
+  self->parent.reap = reap;
+  self->parent.free = free_threads;
+  g_mutex_init (&self->lock);
+  g_cond_init (&self->changed);
+  g_queue_init (&self->asked);
+  g_queue_init (&self->finished);
+  for (guint i = 0; i < N_THREADS; i++)
+    self->threads[i] = g_thread_new ("llm-disk", run_thread, self);
+  return &self->parent;
+}

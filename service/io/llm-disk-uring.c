@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Transfers through io_uring, into buffers that the kernel knows where it may lock that much memory
+ * (RLIMIT_MEMLOCK), so that it need not find and pin their pages for each. */
+
+#define G_LOG_DOMAIN "llm-io"
+
+#include "io/llm-disk-private.h"
+
+#include <errno.h>
+#include <sys/uio.h>
+
+#include <liburing.h>
+
+typedef struct
+{
+  LlmDiskBackend parent;
+  struct io_uring ring;
+  gboolean is_registered;  /* the buffers */
+  guint n_unsent;          /* entries that io_uring_submit() has not taken yet */
+} Uring;
+
+static void
+set_buffers (LlmDiskBackend *backend,
+             guint8         *memory,
+             guint           n)
+{
+  Uring *self = (Uring *) backend;
+  g_autofree struct iovec *buffers = NULL;
+  int code;
+
+  if (self->is_registered)
+    io_uring_unregister_buffers (&self->ring);
+  self->is_registered = FALSE;
+  if (memory == NULL)
+    return;
+
+  buffers = g_new (struct iovec, n);
+  for (guint i = 0; i < n; i++)
+    {
+      buffers[i].iov_base = memory + (gsize) i * LLM_DISK_MAX_BYTES;
+      buffers[i].iov_len = LLM_DISK_MAX_BYTES;
+    }
+  code = io_uring_register_buffers (&self->ring, buffers, n);
+  self->is_registered = code == 0;
+  if (code != 0)
+    g_debug ("Buffers can't be registered: %s", g_strerror (-code));
+}
+
+static void
+submit (LlmDiskBackend *backend,
+        LlmDiskOp      *op)
+{
+  Uring *self = (Uring *) backend;
+  struct io_uring_sqe *entry = io_uring_get_sqe (&self->ring);
+  guint8 *memory = op->memory + op->n_done;
+  unsigned length = (unsigned) (op->length - op->n_done);
+  guint64 offset = op->offset + op->n_done;
+
+  /* The ring has room for all that the queue has buffers for. */
+  g_assert (entry != NULL);
+  if (self->is_registered && op->is_write)
+    io_uring_prep_write_fixed (entry, op->fd, memory, length, offset, op->buffer);
+  else if (self->is_registered)
+    io_uring_prep_read_fixed (entry, op->fd, memory, length, offset, op->buffer);
+  else if (op->is_write)
+    io_uring_prep_write (entry, op->fd, memory, length, offset);
+  else
+    io_uring_prep_read (entry, op->fd, memory, length, offset);
+  io_uring_sqe_set_data (entry, op);
+  self->n_unsent++;
+}
+
+static void
+flush (LlmDiskBackend *backend)
+{
+  Uring *self = (Uring *) backend;
+
+  while (self->n_unsent > 0)
+    {
+      int n = io_uring_submit (&self->ring);
+
+      if (n == -EINTR)
+        continue;
+      /* The kernel lacks memory for the moment: the next poll tries again. */
+      if (n <= 0)
+        return;
+      self->n_unsent -= MIN ((guint) n, self->n_unsent);
+    }
+}
+
+static void
+reap (LlmDiskBackend *backend,
+      GQueue         *finished)
+{
+  Uring *self = (Uring *) backend;
+  struct io_uring_cqe *entry;
+
+  flush (backend);
+  while (io_uring_peek_cqe (&self->ring, &entry) == 0)
+    {
+      LlmDiskOp *op = io_uring_cqe_get_data (entry);
+
+      op->result = entry->res;
+      io_uring_cqe_seen (&self->ring, entry);
+      g_queue_push_tail (finished, op);
+    }
+}
+
+static void
+free_uring (LlmDiskBackend *backend)
+{
+  Uring *self = (Uring *) backend;
+
+  io_uring_queue_exit (&self->ring);
+  g_free (self);
+}
+
+/* A filter may allow a ring to be made and then refuse its use, and an old kernel knows fewer
+ * operations. */
+static int
+try_ring (struct io_uring *ring)
+{
+  struct io_uring_probe *probe = io_uring_get_probe_ring (ring);
+  struct io_uring_cqe *answer;
+  struct io_uring_sqe *entry;
+  gboolean is_able;
+  int code;
+
+  if (probe == NULL)
+    return -ENOSYS;
+  is_able = io_uring_opcode_supported (probe, IORING_OP_READ) &&
+            io_uring_opcode_supported (probe, IORING_OP_WRITE) &&
+            io_uring_opcode_supported (probe, IORING_OP_READ_FIXED) &&
+            io_uring_opcode_supported (probe, IORING_OP_WRITE_FIXED);
+  io_uring_free_probe (probe);
+  if (!is_able)
+    return -ENOSYS;
+
+  entry = io_uring_get_sqe (ring);
+  io_uring_prep_nop (entry);
+  code = io_uring_submit (ring);
+  if (code < 0)
+    return code;
+  code = io_uring_wait_cqe (ring, &answer);
+  if (code < 0)
+    return code;
+  io_uring_cqe_seen (ring, answer);
+  return 0;
+}
+
+LlmDiskBackend *
+llm_disk_uring_new (int          event_fd,
+                    guint        n_ops,
+                    const char **reason)
+{
+  Uring *self = g_new0 (Uring, 1);
+  int code = io_uring_queue_init (n_ops, &self->ring, 0);
+
+  if (code == 0)
+    {
+      code = try_ring (&self->ring);
+      if (code == 0)
+        code = io_uring_register_eventfd (&self->ring, event_fd);
+      if (code < 0)
+        io_uring_queue_exit (&self->ring);
+    }
+  if (code < 0)
+    {
+      *reason = g_strerror (-code);
+      g_free (self);
+      return NULL;
+    }
+
+  self->parent.name = "uring";
+  self->parent.event_fd = event_fd;
+  self->parent.set_buffers = set_buffers;
+  self->parent.submit = submit;
+  self->parent.flush = flush;
+  self->parent.reap = reap;
+  self->parent.free = free_uring;
+  return &self->parent;
+}

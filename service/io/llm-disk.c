@@ -1,0 +1,493 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llm-io"
+
+#include "io/llm-disk-private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/llmsvc-error.h"
+
+/* Twice what the best class may have under way, so that the disk has work while answers are
+ * taken from the buffers; 4 MiB, half of what a process may lock by default. */
+#define N_BUFFERS 16
+#define MEMORY_BYTES ((gsize) N_BUFFERS * LLM_DISK_MAX_BYTES)
+#define MAX_RETRIES 16
+
+/* Under way at once: disks that we know gain nothing from more, and a restore that begins waits
+ * for what writes ahead. */
+static const guint depths[LLM_N_DISK_CLASSES] = { 8, 8, 2 };
+
+struct _LlmDisk
+{
+  LlmDiskBackend *backend;                /* (owned) */
+  int event_fd;
+  guint8 *memory;                         /* (nullable) (owned): the buffers */
+  guint32 used_buffers;                   /* a bit each */
+  GQueue waiting[LLM_N_DISK_CLASSES];     /* (element-type LlmDiskOp) (owned) */
+  guint n_under_way[LLM_N_DISK_CLASSES];
+  guint n_pending[LLM_N_DISK_CLASSES];
+  GQueue finished;                        /* (element-type LlmDiskOp) (owned): to be answered */
+  gboolean is_answering;
+  gboolean is_ending;
+};
+
+G_STATIC_ASSERT (N_BUFFERS <= 32);
+
+static LlmDiskBackend *
+make_backend (const char  *name,
+              int          event_fd,
+              GError     **error)
+{
+  LlmDiskBackend *backend;
+  const char *reason;
+
+  if (g_strcmp0 (name, "threads") == 0)
+    return llm_disk_threads_new (event_fd);
+  if (name != NULL && g_strcmp0 (name, "uring") != 0)
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
+                   "There is no disk queue “%s”; “uring” and “threads” can be chosen", name);
+      return NULL;
+    }
+
+  backend = llm_disk_uring_new (event_fd, N_BUFFERS, &reason);
+  if (backend != NULL)
+    return backend;
+  if (name == NULL)
+    {
+      g_message ("io_uring can't be used here, threads read and write instead: %s", reason);
+      return llm_disk_threads_new (event_fd);
+    }
+  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
+               "io_uring can't be used here: %s. Choose “threads”", reason);
+  return NULL;
+}
+
+LlmDisk *
+llm_disk_new (const char  *backend,
+              GError     **error)
+{
+  LlmDisk *self;
+  int event_fd = eventfd (0, EFD_CLOEXEC | EFD_NONBLOCK);
+  LlmDiskBackend *made;
+
+  if (event_fd < 0)
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
+                   "No disk queue can be made: %s", g_strerror (errno));
+      return NULL;
+    }
+  made = make_backend (backend, event_fd, error);
+  if (made == NULL)
+    {
+      close (event_fd);
+      return NULL;
+    }
+
+  self = g_new0 (LlmDisk, 1);
+  self->backend = made;
+  self->event_fd = event_fd;
+  for (guint i = 0; i < LLM_N_DISK_CLASSES; i++)
+    g_queue_init (&self->waiting[i]);
+  g_queue_init (&self->finished);
+  return self;
+}
+
+static guint
+count_pending (LlmDisk *self)
+{
+  guint n = 0;
+
+  for (guint i = 0; i < LLM_N_DISK_CLASSES; i++)
+    n += self->n_pending[i];
+  return n;
+}
+
+LlmDisk *
+llm_disk_new_paced (LlmDisk *disk,
+                    guint    latency_us,
+                    guint64  bytes_per_second)
+{
+  g_return_val_if_fail (disk != NULL, NULL);
+  g_return_val_if_fail (count_pending (disk) == 0, NULL);
+
+  disk->backend = llm_disk_paced_new (disk->backend, latency_us, bytes_per_second);
+  return disk;
+}
+
+static void
+signal_event (LlmDisk *self)
+{
+  const guint64 one = 1;
+
+  (void) !write (self->event_fd, &one, sizeof one);
+}
+
+static void
+clear_event (LlmDisk *self)
+{
+  guint64 count;
+
+  (void) !read (self->event_fd, &count, sizeof count);
+}
+
+/* --- buffers --- */
+
+static gboolean
+make_buffers (LlmDisk *self)
+{
+  void *memory;
+
+  if (self->memory != NULL)
+    return TRUE;
+  memory = mmap (NULL, MEMORY_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED)
+    return FALSE;
+  self->memory = memory;
+  self->backend->set_buffers (self->backend, memory, N_BUFFERS);
+  return TRUE;
+}
+
+static void
+drop_buffers (LlmDisk *self)
+{
+  if (self->memory == NULL)
+    return;
+  self->backend->set_buffers (self->backend, NULL, 0);
+  munmap (self->memory, MEMORY_BYTES);
+  self->memory = NULL;
+}
+
+void
+llm_disk_trim (LlmDisk *self)
+{
+  g_return_if_fail (self != NULL);
+
+  if (self->used_buffers == 0)
+    drop_buffers (self);
+}
+
+static gboolean
+take_buffer (LlmDisk   *self,
+             LlmDiskOp *op)
+{
+  for (int i = 0; i < N_BUFFERS; i++)
+    if ((self->used_buffers & 1u << i) == 0)
+      {
+        self->used_buffers |= 1u << i;
+        op->buffer = i;
+        op->memory = self->memory + (gsize) i * LLM_DISK_MAX_BYTES;
+        return TRUE;
+      }
+  return FALSE;
+}
+
+/* --- what is under way --- */
+
+static void
+finish (LlmDisk   *self,
+        LlmDiskOp *op,
+        gssize     result)
+{
+  op->result = result;
+  g_queue_push_tail (&self->finished, op);
+}
+
+/* (nullable): the waiting class that may begin one. */
+static GQueue *
+find_waiting (LlmDisk *self)
+{
+  for (guint i = 0; i < LLM_N_DISK_CLASSES; i++)
+    if (!g_queue_is_empty (&self->waiting[i]) && self->n_under_way[i] < depths[i])
+      return &self->waiting[i];
+  return NULL;
+}
+
+static void
+begin_waiting (LlmDisk *self)
+{
+  GQueue *waiting;
+
+  while ((waiting = find_waiting (self)) != NULL)
+    {
+      LlmDiskOp *op = g_queue_peek_head (waiting);
+
+      if (!make_buffers (self))
+        {
+          finish (self, g_queue_pop_head (waiting), -ENOMEM);
+          signal_event (self);
+          continue;
+        }
+      if (!take_buffer (self, op))
+        break;
+      g_queue_pop_head (waiting);
+      self->n_under_way[op->io_class]++;
+      if (op->is_write)
+        op->fill (op->memory, op->length, op->data);
+      self->backend->submit (self->backend, op);
+    }
+  self->backend->flush (self->backend);
+}
+
+/* Whether the request needs another transfer; otherwise its result is set. */
+static gboolean
+needs_more (LlmDiskOp *op)
+{
+  gsize rest;
+
+  if (op->result == -EINTR || op->result == -EAGAIN)
+    return op->n_retries++ < MAX_RETRIES;
+  if (op->result < 0)
+    return FALSE;
+  if (op->result == 0)
+    {
+      op->result = op->is_write ? -EIO : (gssize) op->n_done;
+      return FALSE;
+    }
+
+  op->n_done += (gsize) op->result;
+  op->result = (gssize) op->n_done;
+  rest = op->n_done % LLM_DISK_BLOCK;
+  if (op->n_done >= op->length || (rest != 0 && !op->is_write))
+    return FALSE;
+  /* A write goes on at a whole block. */
+  op->n_done -= rest;
+  if (op->n_retries++ < MAX_RETRIES)
+    return TRUE;
+  op->result = -EIO;
+  return FALSE;
+}
+
+static void
+take_finished (LlmDisk *self)
+{
+  GQueue arrived = G_QUEUE_INIT;
+  LlmDiskOp *op;
+
+  self->backend->reap (self->backend, &arrived);
+  while ((op = g_queue_pop_head (&arrived)) != NULL)
+    {
+      if (needs_more (op))
+        {
+          self->backend->submit (self->backend, op);
+          continue;
+        }
+      self->n_under_way[op->io_class]--;
+      g_queue_push_tail (&self->finished, op);
+    }
+}
+
+/* Those that are there now: a callback that asks again must not keep us here. */
+static guint
+answer_finished (LlmDisk *self)
+{
+  guint n = self->finished.length;
+
+  self->is_answering = TRUE;
+  for (guint i = 0; i < n; i++)
+    {
+      LlmDiskOp *op = g_queue_pop_head (&self->finished);
+
+      self->n_pending[op->io_class]--;
+      op->done (op->result, op->is_write || op->result < 0 ? NULL : op->memory, op->data);
+      if (op->buffer >= 0)
+        self->used_buffers &= ~(1u << op->buffer);
+      g_free (op);
+      begin_waiting (self);
+    }
+  self->is_answering = FALSE;
+  if (!g_queue_is_empty (&self->finished))
+    signal_event (self);
+  return n;
+}
+
+guint
+llm_disk_poll (LlmDisk *self,
+               gint64   timeout_us)
+{
+  gint64 end_us = 0;
+
+  g_return_val_if_fail (self != NULL, 0);
+  g_return_val_if_fail (!self->is_answering, 0);
+
+  for (;;)
+    {
+      struct pollfd event = { .fd = self->backend->event_fd, .events = POLLIN };
+      struct timespec wait;
+      gint64 now_us;
+      guint n;
+
+      clear_event (self);
+      take_finished (self);
+      begin_waiting (self);
+      n = answer_finished (self);
+      if (n > 0 || timeout_us <= 0 || count_pending (self) == 0)
+        return n;
+
+      now_us = g_get_monotonic_time ();
+      if (end_us == 0)
+        end_us = timeout_us > G_MAXINT64 - now_us ? G_MAXINT64 : now_us + timeout_us;
+      if (now_us >= end_us)
+        return 0;
+      wait.tv_sec = (end_us - now_us) / G_USEC_PER_SEC;
+      wait.tv_nsec = (end_us - now_us) % G_USEC_PER_SEC * 1000;
+      ppoll (&event, 1, &wait, NULL);
+    }
+}
+
+void
+llm_disk_cancel (LlmDisk       *self,
+                 gconstpointer  data)
+{
+  g_return_if_fail (self != NULL);
+
+  for (guint i = 0; i < LLM_N_DISK_CLASSES; i++)
+    for (GList *link = self->waiting[i].head, *next; link != NULL; link = next)
+      {
+        LlmDiskOp *op = link->data;
+
+        next = link->next;
+        if (op->data != data)
+          continue;
+        g_queue_delete_link (&self->waiting[i], link);
+        finish (self, op, -ECANCELED);
+      }
+  if (!g_queue_is_empty (&self->finished))
+    signal_event (self);
+}
+
+static void
+cancel_all (LlmDisk *self)
+{
+  for (guint i = 0; i < LLM_N_DISK_CLASSES; i++)
+    while (!g_queue_is_empty (&self->waiting[i]))
+      finish (self, g_queue_pop_head (&self->waiting[i]), -ECANCELED);
+}
+
+void
+llm_disk_free (LlmDisk *self)
+{
+  if (self == NULL)
+    return;
+
+  g_return_if_fail (!self->is_answering);
+  self->is_ending = TRUE;
+  cancel_all (self);
+  while (count_pending (self) > 0)
+    llm_disk_poll (self, G_MAXINT64);
+  drop_buffers (self);
+  self->backend->free (self->backend);
+  close (self->event_fd);
+  g_free (self);
+}
+
+const char *
+llm_disk_get_name (LlmDisk *self)
+{
+  g_return_val_if_fail (self != NULL, NULL);
+
+  return self->backend->name;
+}
+
+guint
+llm_disk_get_n_pending (LlmDisk      *self,
+                        LlmDiskClass  io_class)
+{
+  g_return_val_if_fail (self != NULL, 0);
+  g_return_val_if_fail (io_class < LLM_N_DISK_CLASSES, 0);
+
+  return self->n_pending[io_class];
+}
+
+int
+llm_disk_get_event_fd (LlmDisk *self)
+{
+  g_return_val_if_fail (self != NULL, -1);
+
+  return self->backend->event_fd;
+}
+
+/* --- asking --- */
+
+int
+llm_disk_open (LlmDisk    *self,
+               int         folder_fd,
+               const char *name,
+               int         flags)
+{
+  const mode_t mode = S_IRUSR | S_IWUSR;
+  int fd;
+
+  g_return_val_if_fail (self != NULL, -EINVAL);
+  g_return_val_if_fail (name != NULL, -EINVAL);
+
+  fd = openat (folder_fd, name, flags | O_CLOEXEC | O_DIRECT, mode);
+  /* O_EXCL would now find what the first try left. */
+  if (fd < 0 && errno == EINVAL)
+    fd = openat (folder_fd, name, (flags & ~O_EXCL) | O_CLOEXEC, mode);
+  return fd < 0 ? -errno : fd;
+}
+
+static void
+ask (LlmDisk         *self,
+     const LlmDiskOp *request)
+{
+  LlmDiskOp *op;
+
+  g_return_if_fail (self != NULL);
+  g_return_if_fail (request->io_class < LLM_N_DISK_CLASSES);
+  g_return_if_fail (request->length <= LLM_DISK_MAX_BYTES);
+  g_return_if_fail (request->length % LLM_DISK_BLOCK == 0 && request->offset % LLM_DISK_BLOCK == 0);
+  g_return_if_fail (request->done != NULL);
+
+  op = g_memdup2 (request, sizeof *request);
+  op->buffer = -1;
+  self->n_pending[op->io_class]++;
+  if (op->length == 0 || self->is_ending)
+    {
+      finish (self, op, self->is_ending ? -ECANCELED : 0);
+      signal_event (self);
+      return;
+    }
+  g_queue_push_tail (&self->waiting[op->io_class], op);
+  begin_waiting (self);
+}
+
+void
+llm_disk_read (LlmDisk      *self,
+               LlmDiskClass  io_class,
+               int           fd,
+               guint64       offset,
+               gsize         length,
+               LlmDiskDone   done,
+               gpointer      data)
+{
+  const LlmDiskOp request = { .io_class = io_class, .fd = fd, .offset = offset, .length = length,
+                              .done = done, .data = data };
+
+  ask (self, &request);
+}
+
+void
+llm_disk_write (LlmDisk      *self,
+                LlmDiskClass  io_class,
+                int           fd,
+                guint64       offset,
+                gsize         length,
+                LlmDiskFill   fill,
+                LlmDiskDone   done,
+                gpointer      data)
+{
+  const LlmDiskOp request = { .io_class = io_class, .is_write = TRUE, .fd = fd, .offset = offset,
+                              .length = length, .fill = fill, .done = done, .data = data };
+
+  g_return_if_fail (fill != NULL);
+  ask (self, &request);
+}

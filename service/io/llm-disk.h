@@ -1,0 +1,104 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * A queue of reads and writes of files that never blocks its owner: io_uring with
+ * registered buffers where the system has it, threads with pread and pwrite
+ * otherwise. Data passes through the queue's own aligned buffers, so that files
+ * opened with O_DIRECT need nothing of the caller. Requests of a better class
+ * go first; those that write ahead of time are capped.
+ *
+ * One thread owns a queue: it asks, and it gets the answers, in llm_disk_poll().
+ */
+
+#pragma once
+
+#include <gio/gio.h>
+
+G_BEGIN_DECLS
+
+/* Offsets, lengths and buffers are multiples of it. */
+#define LLM_DISK_BLOCK 4096
+/* Bytes of one request at most. */
+#define LLM_DISK_MAX_BYTES (256 * 1024)
+
+typedef enum
+{
+  LLM_DISK_RESTORE,     /* a call waits for it */
+  LLM_DISK_WEIGHTS,
+  LLM_DISK_AHEAD,       /* nobody waits for it */
+  LLM_N_DISK_CLASSES,
+} LlmDiskClass;
+
+typedef struct _LlmDisk LlmDisk;
+
+/* @n: bytes read or written, fewer than asked for at the end of a file; or -errno. @buffer: of
+ * a read, good until the function returns. */
+typedef void (*LlmDiskDone) (gssize        n,
+                             const guint8 *buffer,
+                             gpointer      data);
+/* Fills in what a write writes, when its turn has come. */
+typedef void (*LlmDiskFill) (guint8  *buffer,
+                             gsize    length,
+                             gpointer data);
+
+/* "uring", "threads", or NULL for the first that works. Fails with UNSUPPORTED. */
+LlmDisk    *llm_disk_new       (const char   *backend,
+                                GError      **error) G_GNUC_WARN_UNUSED_RESULT;
+/* A queue in front of @disk (transfer full) whose requests take at least as long as on a
+ * device that begins to transfer @latency_us after it was asked and then transfers
+ * @bytes_per_second, reads and writes alike, one after the other: for measurements that repeat.
+ * Nothing may be pending in @disk. */
+LlmDisk    *llm_disk_new_paced (LlmDisk      *disk,
+                                guint         latency_us,
+                                guint64       bytes_per_second);
+/* Waits for what is under way; what is not yet begun ends with -ECANCELED. */
+void        llm_disk_free      (LlmDisk      *self);
+const char *llm_disk_get_name  (LlmDisk      *self);
+
+/* Opens a file past the page cache where the file system allows it. -errno on failure. @flags: of
+ * open(), O_CLOEXEC is added; a new file is for its owner alone. */
+int         llm_disk_open      (LlmDisk      *self,
+                                int           folder_fd,
+                                const char   *name,
+                                int           flags);
+
+/* @done is called once, by llm_disk_poll() or llm_disk_free(). A request of no bytes (@fd is not
+ * looked at) is answered by the next llm_disk_poll(). What a request asks for that is begun is
+ * done to its end: @fd stays open until @done. */
+void        llm_disk_read      (LlmDisk      *self,
+                                LlmDiskClass  io_class,
+                                int           fd,
+                                guint64       offset,
+                                gsize         length,
+                                LlmDiskDone   done,
+                                gpointer      data);
+void        llm_disk_write     (LlmDisk      *self,
+                                LlmDiskClass  io_class,
+                                int           fd,
+                                guint64       offset,
+                                gsize         length,
+                                LlmDiskFill   fill,
+                                LlmDiskDone   done,
+                                gpointer      data);
+
+/* The requests with this @data that are not yet begun end with -ECANCELED; their @fill is never
+ * called. */
+void        llm_disk_cancel    (LlmDisk      *self,
+                                gconstpointer data);
+
+/* Answers what has finished; waits up to @timeout_us for something to, unless nothing was asked.
+ * Returns how many answers were given. Not from inside a LlmDiskDone. */
+guint       llm_disk_poll      (LlmDisk      *self,
+                                gint64        timeout_us);
+/* Requests that are not answered. */
+guint       llm_disk_get_n_pending (LlmDisk  *self,
+                                LlmDiskClass  io_class);
+/* Becomes readable when llm_disk_poll() has something to answer. */
+int         llm_disk_get_event_fd (LlmDisk   *self);
+/* Gives the queue's own buffers back to the system, if nothing is under way; the next request
+ * takes new ones. For an owner that goes to sleep. */
+void        llm_disk_trim      (LlmDisk      *self);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmDisk, llm_disk_free)
+
+G_END_DECLS

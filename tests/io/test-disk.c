@@ -1,0 +1,555 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* The disk queue, with each of those that move its bytes. pread() and pwrite() of the threads are
+ * wrapped, so that they can fail and be short. */
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <glib/gstdio.h>
+
+#include "common/llmsvc-error.h"
+#include "io/llm-disk.h"
+#include "support/llm-test-folder.h"
+
+#define BLOCK LLM_DISK_BLOCK
+#define WAIT_US (60 * G_USEC_PER_SEC)
+
+ssize_t __real_pread64 (int fd, void *bytes, size_t length, off64_t offset);
+ssize_t __real_pwrite64 (int fd, const void *bytes, size_t length, off64_t offset);
+ssize_t __wrap_pread64 (int fd, void *bytes, size_t length, off64_t offset);
+ssize_t __wrap_pwrite64 (int fd, const void *bytes, size_t length, off64_t offset);
+
+/* What the wrapped functions do: each bit of this (from the lowest on) says of a call whether it is
+ * interrupted, and those that are not are short as long as bits are left. */
+static guint trouble;
+
+static gboolean
+take_trouble (size_t *length)
+{
+  guint old = (guint) g_atomic_int_get ((gint *) &trouble);
+
+  if (old == 0)
+    return FALSE;
+  g_atomic_int_set ((gint *) &trouble, old >> 1);
+  if (old & 1)
+    {
+      errno = old & 2 ? EINTR : EAGAIN;
+      return TRUE;
+    }
+  *length = MAX (*length / 2 / BLOCK * BLOCK, MIN (*length, BLOCK));
+  return FALSE;
+}
+
+ssize_t
+__wrap_pread64 (int      fd,
+                void    *bytes,
+                size_t   length,
+                off64_t  offset)
+{
+  return take_trouble (&length) ? -1 : __real_pread64 (fd, bytes, length, offset);
+}
+
+ssize_t
+__wrap_pwrite64 (int         fd,
+                 const void *bytes,
+                 size_t      length,
+                 off64_t     offset)
+{
+  return take_trouble (&length) ? -1 : __real_pwrite64 (fd, bytes, length, offset);
+}
+
+typedef struct
+{
+  LlmDisk *disk;
+  char *folder;
+  int folder_fd;
+  GArray *log;           /* (element-type guint): classes of the writes that were begun */
+} Fixture;
+
+typedef struct
+{
+  Fixture *fixture;
+  LlmDiskClass io_class;
+  guint seed;            /* of its bytes */
+  gsize wanted;
+  gssize n;
+  guint n_answers;
+} Request;
+
+static guint8
+get_byte (guint seed,
+          gsize at)
+{
+  return (guint8) (seed * 31 + at * 7 + at / 251);
+}
+
+static void
+on_fill (guint8   *buffer,
+         gsize     length,
+         gpointer  data)
+{
+  Request *request = data;
+  Fixture *fixture = request->fixture;
+  guint io_class = request->io_class;
+
+  for (gsize i = 0; i < length; i++)
+    buffer[i] = get_byte (request->seed, i);
+  g_array_append_val (fixture->log, io_class);
+}
+
+static void
+on_written (gssize        n,
+            const guint8 *buffer,
+            gpointer      data)
+{
+  Request *request = data;
+
+  g_assert_null (buffer);
+  request->n = n;
+  request->n_answers++;
+}
+
+static void
+on_read (gssize        n,
+         const guint8 *buffer,
+         gpointer      data)
+{
+  Request *request = data;
+
+  request->n = n;
+  request->n_answers++;
+  for (gssize i = 0; i < n; i++)
+    g_assert_cmpuint (buffer[i], ==, get_byte (request->seed, (gsize) i));
+}
+
+static void
+set_up (Fixture       *fixture,
+        gconstpointer  data)
+{
+  const char *name = data;
+  g_autoptr(GError) error = NULL;
+
+  fixture->disk = llm_disk_new (strcmp (name, "paced") == 0 ? "threads" : name, &error);
+  g_assert_no_error (error);
+  if (strcmp (name, "paced") == 0)
+    fixture->disk = llm_disk_new_paced (g_steal_pointer (&fixture->disk), 20, 400000000);
+  g_assert_cmpstr (llm_disk_get_name (fixture->disk), ==, name);
+  fixture->folder = llm_test_folder_new ();
+  fixture->folder_fd = g_open (fixture->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+  fixture->log = g_array_new (FALSE, FALSE, sizeof (guint));
+}
+
+static void
+tear_down (Fixture       *fixture,
+           gconstpointer  data)
+{
+  llm_disk_free (fixture->disk);
+  close (fixture->folder_fd);
+  llm_test_folder_remove (fixture->folder);
+  g_free (fixture->folder);
+  g_array_unref (fixture->log);
+}
+
+static int
+open_file (Fixture    *fixture,
+           const char *name,
+           int         flags)
+{
+  int fd = llm_disk_open (fixture->disk, fixture->folder_fd, name, flags);
+
+  g_assert_cmpint (fd, >=, 0);
+  return fd;
+}
+
+static guint
+count_pending (Fixture *fixture)
+{
+  guint n = 0;
+
+  for (guint i = 0; i < LLM_N_DISK_CLASSES; i++)
+    n += llm_disk_get_n_pending (fixture->disk, i);
+  return n;
+}
+
+static void
+wait_for_all (Fixture *fixture)
+{
+  while (count_pending (fixture) > 0)
+    g_assert_cmpuint (llm_disk_poll (fixture->disk, WAIT_US), >, 0);
+}
+
+static void
+begin_request (Fixture      *fixture,
+               Request      *request,
+               LlmDiskClass  io_class,
+               int           fd,
+               guint         place,
+               gsize         length,
+               gboolean      writes)
+{
+  guint64 offset = (guint64) place * LLM_DISK_MAX_BYTES;
+
+  *request = (Request) { .fixture = fixture, .io_class = io_class, .seed = place,
+                         .wanted = length };
+  if (writes)
+    llm_disk_write (fixture->disk, io_class, fd, offset, length, on_fill, on_written, request);
+  else
+    llm_disk_read (fixture->disk, io_class, fd, offset, length, on_read, request);
+}
+
+/* One request, to its end. */
+static gssize
+run_request (Fixture      *fixture,
+             int           fd,
+             guint         place,
+             gsize         length,
+             gboolean      writes)
+{
+  Request request;
+
+  begin_request (fixture, &request, LLM_DISK_RESTORE, fd, place, length, writes);
+  wait_for_all (fixture);
+  g_assert_cmpuint (request.n_answers, ==, 1);
+  return request.n;
+}
+
+static gsize
+get_length (guint place)
+{
+  return (place % 5 == 0 ? LLM_DISK_MAX_BYTES / BLOCK : 1 + place % 13) * (gsize) BLOCK;
+}
+
+static void
+test_bytes (Fixture       *fixture,
+            gconstpointer  data)
+{
+  Request requests[60];
+  int fd = open_file (fixture, "file", O_RDWR | O_CREAT | O_EXCL);
+
+  for (int writes = TRUE; writes >= FALSE; writes--)
+    {
+      for (guint i = 0; i < G_N_ELEMENTS (requests); i++)
+        begin_request (fixture, &requests[i], i % LLM_N_DISK_CLASSES, fd, i, get_length (i),
+                       writes);
+      g_assert_cmpuint (llm_disk_get_n_pending (fixture->disk, LLM_DISK_RESTORE), ==, 20);
+      wait_for_all (fixture);
+      for (guint i = 0; i < G_N_ELEMENTS (requests); i++)
+        {
+          g_assert_cmpuint (requests[i].n_answers, ==, 1);
+          g_assert_cmpint (requests[i].n, ==, requests[i].wanted);
+        }
+      /* The buffers go, and come back. */
+      llm_disk_trim (fixture->disk);
+    }
+  close (fd);
+  g_assert_cmpint (llm_disk_open (fixture->disk, fixture->folder_fd, "file",
+                                  O_RDWR | O_CREAT | O_EXCL), ==, -EEXIST);
+  g_assert_cmpint (llm_disk_open (fixture->disk, fixture->folder_fd, "other", O_RDONLY), ==,
+                   -ENOENT);
+}
+
+/* Better classes begin before others that were asked earlier; few write ahead. */
+static void
+test_classes (Fixture       *fixture,
+              gconstpointer  data)
+{
+  const guint n_asked[LLM_N_DISK_CLASSES] = { 8, 20, 10 };
+  Request requests[38];
+  int fd = open_file (fixture, "file", O_RDWR | O_CREAT | O_EXCL);
+  guint n_begun[LLM_N_DISK_CLASSES] = { 0 };
+  guint n_weights = 0;
+  guint n = 0;
+
+  for (int io_class = LLM_DISK_AHEAD; io_class >= LLM_DISK_RESTORE; io_class--)
+    for (guint i = 0; i < n_asked[io_class]; i++, n++)
+      begin_request (fixture, &requests[n], io_class, fd, n, BLOCK, TRUE);
+  for (guint i = 0; i < fixture->log->len; i++)
+    n_begun[g_array_index (fixture->log, guint, i)]++;
+  g_assert_cmpuint (n_begun[LLM_DISK_AHEAD], ==, 2);
+  g_assert_cmpuint (n_begun[LLM_DISK_WEIGHTS], ==, 8);
+  g_assert_cmpuint (n_begun[LLM_DISK_RESTORE], ==, 6);
+  wait_for_all (fixture);
+  close (fd);
+
+  g_assert_cmpuint (n, ==, G_N_ELEMENTS (requests));
+  g_assert_cmpuint (fixture->log->len, ==, n);
+  /* Of the better class all begin while no more of the next one do than may be under way. */
+  n = 0;
+  for (guint i = 0; i < fixture->log->len && n < n_asked[LLM_DISK_RESTORE]; i++)
+    {
+      n += g_array_index (fixture->log, guint, i) == LLM_DISK_RESTORE;
+      n_weights += g_array_index (fixture->log, guint, i) == LLM_DISK_WEIGHTS;
+    }
+  g_assert_cmpuint (n_weights, ==, 8);
+}
+
+static void
+test_ends_of_files (Fixture       *fixture,
+                    gconstpointer  data)
+{
+  int fd = open_file (fixture, "file", O_RDWR | O_CREAT);
+
+  g_assert_cmpint (run_request (fixture, fd, 0, 4 * BLOCK, TRUE), ==, 4 * BLOCK);
+  g_assert_cmpint (ftruncate (fd, 3 * BLOCK + 100), ==, 0);
+  g_assert_cmpint (run_request (fixture, fd, 0, 16 * BLOCK, FALSE), ==, 3 * BLOCK + 100);
+  g_assert_cmpint (ftruncate (fd, 2 * BLOCK), ==, 0);
+  g_assert_cmpint (run_request (fixture, fd, 0, 16 * BLOCK, FALSE), ==, 2 * BLOCK);
+  g_assert_cmpint (run_request (fixture, fd, 1, BLOCK, FALSE), ==, 0);
+  close (fd);
+}
+
+static void
+test_errors (Fixture       *fixture,
+             gconstpointer  data)
+{
+  const struct rlimit small = { 2 * BLOCK, RLIM_INFINITY };
+  struct rlimit before;
+  int fd = open_file (fixture, "file", O_RDWR | O_CREAT);
+
+  close (fd);
+  fd = open_file (fixture, "file", O_RDONLY);
+  g_assert_cmpint (run_request (fixture, fd, 0, BLOCK, TRUE), ==, -EBADF);
+  close (fd);
+  fd = open_file (fixture, "file", O_WRONLY);
+  g_assert_cmpint (run_request (fixture, fd, 0, BLOCK, FALSE), ==, -EBADF);
+  close (fd);
+  fd = open_file (fixture, "/dev/full", O_WRONLY);
+  g_assert_cmpint (run_request (fixture, fd, 0, BLOCK, TRUE), ==, -ENOSPC);
+  close (fd);
+
+  /* A first part fits: the write goes on, and finds out. */
+  signal (SIGXFSZ, SIG_IGN);
+  fd = open_file (fixture, "file", O_RDWR);
+  g_assert_cmpint (getrlimit (RLIMIT_FSIZE, &before), ==, 0);
+  g_assert_cmpint (setrlimit (RLIMIT_FSIZE, &small), ==, 0);
+  g_assert_cmpint (run_request (fixture, fd, 0, 4 * BLOCK, TRUE), ==, -EFBIG);
+  g_assert_cmpint (setrlimit (RLIMIT_FSIZE, &before), ==, 0);
+  g_assert_cmpint (run_request (fixture, fd, 0, 4 * BLOCK, TRUE), ==, 4 * BLOCK);
+  close (fd);
+  g_assert_cmpuint (count_pending (fixture), ==, 0);
+}
+
+static void
+test_nothing (Fixture       *fixture,
+              gconstpointer  data)
+{
+  Request request;
+
+  /* Without requests nobody waits. */
+  g_assert_cmpuint (llm_disk_poll (fixture->disk, G_MAXINT64), ==, 0);
+  begin_request (fixture, &request, LLM_DISK_RESTORE, -1, 0, 0, FALSE);
+  g_assert_cmpuint (request.n_answers, ==, 0);
+  g_assert_cmpuint (llm_disk_poll (fixture->disk, 0), ==, 1);
+  g_assert_cmpuint (request.n_answers, ==, 1);
+  g_assert_cmpint (request.n, ==, 0);
+}
+
+static gboolean
+is_readable (Fixture *fixture,
+             int      timeout_ms)
+{
+  struct pollfd event = { .fd = llm_disk_get_event_fd (fixture->disk), .events = POLLIN };
+
+  return poll (&event, 1, timeout_ms) == 1;
+}
+
+static void
+test_event (Fixture       *fixture,
+            gconstpointer  data)
+{
+  int fd = open_file (fixture, "file", O_RDWR | O_CREAT);
+  Request requests[40];
+  guint n_answers = 0;
+
+  g_assert_false (is_readable (fixture, 0));
+  for (guint i = 0; i < G_N_ELEMENTS (requests); i++)
+    begin_request (fixture, &requests[i], LLM_DISK_RESTORE, fd, i, BLOCK, TRUE);
+  /* Who sleeps until it is readable gets everything. */
+  while (n_answers < G_N_ELEMENTS (requests))
+    {
+      g_assert_true (is_readable (fixture, (int) (WAIT_US / 1000)));
+      n_answers += llm_disk_poll (fixture->disk, 0);
+    }
+  llm_disk_poll (fixture->disk, 0);
+  g_assert_false (is_readable (fixture, 0));
+
+  begin_request (fixture, requests, LLM_DISK_RESTORE, -1, 0, 0, TRUE);
+  g_assert_true (is_readable (fixture, 0));
+  wait_for_all (fixture);
+  close (fd);
+}
+
+static void
+test_cancel (Fixture       *fixture,
+             gconstpointer  data)
+{
+  int fd = open_file (fixture, "file", O_RDWR | O_CREAT);
+  Request requests[40];
+  guint n_cancelled = 0;
+  guint n_begun;
+
+  for (guint i = 0; i < G_N_ELEMENTS (requests); i++)
+    begin_request (fixture, &requests[i], LLM_DISK_RESTORE, fd, i, BLOCK, TRUE);
+  n_begun = fixture->log->len;
+  for (guint i = 0; i < G_N_ELEMENTS (requests) - 1; i++)
+    llm_disk_cancel (fixture->disk, &requests[i]);
+  wait_for_all (fixture);
+
+  for (guint i = 0; i < G_N_ELEMENTS (requests); i++)
+    {
+      g_assert_cmpuint (requests[i].n_answers, ==, 1);
+      n_cancelled += requests[i].n == -ECANCELED;
+    }
+  g_assert_cmpuint (n_begun, >, 0);
+  g_assert_cmpuint (n_cancelled, ==, G_N_ELEMENTS (requests) - 1 - n_begun);
+  /* What was cancelled is not asked for its bytes. */
+  g_assert_cmpuint (fixture->log->len, ==, n_begun + 1);
+  close (fd);
+}
+
+static void
+on_read_again (gssize        n,
+               const guint8 *buffer,
+               gpointer      data)
+{
+  Request *request = data;
+
+  request->n_answers++;
+  request->n = n;
+  if (request->n_answers < 3)
+    llm_disk_read (request->fixture->disk, LLM_DISK_RESTORE, -1, 0, 0, on_read_again, request);
+}
+
+/* What is under way ends, what is not does not begin, and nobody is left without an answer. */
+static void
+test_free (Fixture       *fixture,
+           gconstpointer  data)
+{
+  int fd = open_file (fixture, "file", O_RDWR | O_CREAT);
+  Request requests[100];
+  Request again = { .fixture = fixture };
+  guint n_cancelled = 0;
+  g_autoptr(GError) error = NULL;
+
+  for (guint i = 0; i < G_N_ELEMENTS (requests); i++)
+    begin_request (fixture, &requests[i], i % LLM_N_DISK_CLASSES, fd, i, LLM_DISK_MAX_BYTES, TRUE);
+  llm_disk_read (fixture->disk, LLM_DISK_RESTORE, -1, 0, 0, on_read_again, &again);
+  llm_disk_free (fixture->disk);
+  close (fd);
+  for (guint i = 0; i < G_N_ELEMENTS (requests); i++)
+    {
+      g_assert_cmpuint (requests[i].n_answers, ==, 1);
+      g_assert_true (requests[i].n == LLM_DISK_MAX_BYTES || requests[i].n == -ECANCELED);
+      n_cancelled += requests[i].n == -ECANCELED;
+    }
+  g_assert_cmpuint (n_cancelled, ==, G_N_ELEMENTS (requests) - fixture->log->len);
+  g_assert_cmpuint (n_cancelled, >, 0);
+  g_assert_cmpuint (again.n_answers, ==, 3);
+  g_assert_cmpint (again.n, ==, -ECANCELED);
+
+  fixture->disk = llm_disk_new ("threads", &error);
+  g_assert_no_error (error);
+}
+
+/* Interrupted and short transfers go on where they were; not for ever. */
+static void
+test_trouble (Fixture       *fixture,
+              gconstpointer  data)
+{
+  int fd = open_file (fixture, "file", O_RDWR | O_CREAT);
+
+  for (guint i = 0; i < 200; i++)
+    {
+      guint seed = g_test_rand_int () & 0xfff;
+
+      g_atomic_int_set ((gint *) &trouble, (gint) seed);
+      g_assert_cmpint (run_request (fixture, fd, i % 4, 40 * BLOCK, TRUE), ==, 40 * BLOCK);
+      g_atomic_int_set ((gint *) &trouble, (gint) seed);
+      g_assert_cmpint (run_request (fixture, fd, i % 4, 40 * BLOCK, FALSE), ==, 40 * BLOCK);
+    }
+  g_atomic_int_set ((gint *) &trouble, -1);
+  g_assert_cmpint (run_request (fixture, fd, 0, BLOCK, FALSE), <, 0);
+  g_atomic_int_set ((gint *) &trouble, 0);
+  close (fd);
+}
+
+/* Not sooner than the device could have done it. */
+static void
+test_pace (void)
+{
+  const gint64 latency_us = 50000;
+  const guint64 speed = 4 << 20;
+  Request requests[8];
+  Fixture fixture = { 0 };
+  gint64 begin_us;
+  int fd;
+
+  set_up (&fixture, "threads");
+  fixture.disk = llm_disk_new_paced (g_steal_pointer (&fixture.disk), latency_us, speed);
+  fd = open_file (&fixture, "file", O_RDWR | O_CREAT);
+  begin_us = g_get_monotonic_time ();
+  for (guint i = 0; i < G_N_ELEMENTS (requests); i++)
+    begin_request (&fixture, &requests[i], LLM_DISK_RESTORE, fd, i, LLM_DISK_MAX_BYTES, TRUE);
+  wait_for_all (&fixture);
+  g_assert_cmpint (g_get_monotonic_time () - begin_us, >=,
+                   latency_us + (gint64) (sizeof requests / sizeof *requests * LLM_DISK_MAX_BYTES *
+                                          G_USEC_PER_SEC / speed));
+  close (fd);
+  tear_down (&fixture, NULL);
+}
+
+static void
+test_new (void)
+{
+  g_autoptr(GError) error = NULL;
+  g_autoptr(LlmDisk) disk = NULL;
+
+  g_assert_null (llm_disk_new ("punched-cards", &error));
+  g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED);
+  g_assert_nonnull (strstr (error->message, "punched-cards"));
+  g_clear_error (&error);
+  disk = llm_disk_new (NULL, &error);
+  g_assert_no_error (error);
+  g_assert_cmpstr (llm_disk_get_name (disk), ==, "uring");
+}
+
+int
+main (int   argc,
+      char *argv[])
+{
+  static const struct
+  {
+    const char *name;
+    void (*func) (Fixture *, gconstpointer);
+  } tests[] = {
+    { "bytes", test_bytes },
+    { "classes", test_classes },
+    { "ends-of-files", test_ends_of_files },
+    { "errors", test_errors },
+    { "nothing", test_nothing },
+    { "event", test_event },
+    { "cancel", test_cancel },
+    { "free", test_free },
+  };
+  static const char *const backends[] = { "uring", "threads", "paced" };
+
+  g_test_init (&argc, &argv, NULL);
+
+  for (guint i = 0; i < G_N_ELEMENTS (backends); i++)
+    for (guint j = 0; j < G_N_ELEMENTS (tests); j++)
+      {
+        g_autofree char *path = g_strdup_printf ("/disk/%s/%s", backends[i], tests[j].name);
+
+        g_test_add (path, Fixture, backends[i], set_up, tests[j].func, tear_down);
+      }
+  g_test_add ("/disk/threads/trouble", Fixture, "threads", set_up, test_trouble, tear_down);
+  g_test_add_func ("/disk/pace", test_pace);
+  g_test_add_func ("/disk/new", test_new);
+  return g_test_run ();
+}

@@ -112,7 +112,8 @@ static const LlmsvcOptionInfo table[] = {
     .feature = "prompt-levels", .since = 1 },
   { .id = LLMSVC_OPTION_ON_OVERFLOW, .key = "on-overflow", .type = "s", .calls = CALLS_PROMPT,
     .choices = overflow_choices,
-    .summary = N_("What happens to a text longer than the context."),
+    .summary = N_("What happens to a text longer than the context: it fails, or the model goes on "
+               "with its beginning and its newest part."),
     .feature = "sliding-window", .since = 1 },
   { .id = LLMSVC_OPTION_ON_CANCEL, .key = "on-cancel", .type = "s",
     .calls = CALLS_CONTEXT_ANSWER, .choices = cancel_choices,

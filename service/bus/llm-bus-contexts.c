@@ -8,6 +8,7 @@
 #include <glib/gstdio.h>
 
 #include "bus/llm-bus-bouncer.h"
+#include "bus/llm-bus-context-memory.h"
 #include "bus/llm-bus-generations.h"
 #include "bus/llm-bus-messages.h"
 #include "bus/llm-bus-stream.h"
@@ -420,6 +421,7 @@ static const LlmBusMethod methods[] = {
   { "Generate", LLMSVC_CALL_GENERATE, handle_generate },
   { "Ask", LLMSVC_CALL_ASK, handle_ask },
   { "GetMessages", LLMSVC_CALL_GET_MESSAGES, handle_get_messages },
+  { "GetMemory", LLMSVC_CALL_GET_MEMORY, llm_bus_context_memory_handle },
   { "Rollback", LLMSVC_CALL_ROLLBACK, handle_rollback },
   { "Append", LLMSVC_CALL_APPEND, handle_append },
   { "Fork", LLMSVC_CALL_FORK, handle_fork },

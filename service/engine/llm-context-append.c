@@ -39,7 +39,6 @@ on_read_in (LlmJob             *job,
   LlmContext *self = g_task_get_source_object (task);
 
   llm_engine_job_ended (self->engine);
-  self->session_bytes = result->session_bytes;
   self->engine->counters.prompt_tokens += result->n_prompt;
   self->engine->counters.reused_tokens += result->n_reused;
   if (result->end == LLM_JOB_FAILED)
@@ -64,7 +63,6 @@ on_read_ahead (LlmJob             *job,
 
   llm_engine_job_ended (self->engine);
   g_clear_pointer (&self->ahead, llm_job_unref);
-  self->session_bytes = result->session_bytes;
   self->engine->counters.prompt_tokens += result->n_prompt;
   self->engine->counters.reused_tokens += result->n_reused;
   llm_context_release (self);
@@ -84,7 +82,7 @@ new_read_job (LlmContext     *self,
   llm_conversation_get_generated (self->conversation, llm_model_get_identity (call->model),
                                   job->generated);
   job->n_ctx = llm_context_get_limit (self, call->model);
-  job->session = self->session;
+  llm_context_set_session (self, job);
   job->app = llm_app_make_key (self->uid, self->app_id);
   job->on_text = ignore_text;
   return g_steal_pointer (&job);

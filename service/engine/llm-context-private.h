@@ -26,6 +26,7 @@ struct _LlmContext
   gint64 used;
   guint64 session;                /* at the executor */
   guint64 session_bytes;          /* what it holds there, as last heard */
+  LlmResidency residency;         /* likewise */
 
   LlmConversation *conversation;  /* (nullable): not read from the database yet */
   guint stored_tokens;            /* while not read */
@@ -51,6 +52,9 @@ guint64     llm_context_get_bytes    (LlmContext         *self);
 guint64     llm_context_get_forgettable (LlmContext      *self);
 /* Drops the text of a stored context from memory; it is read again when needed. */
 void        llm_context_forget       (LlmContext         *self);
+/* Says whose memory @job uses. */
+void        llm_context_set_session  (LlmContext         *self,
+                                      LlmJob             *job);
 /* Counts the text that is in memory; after every change of it. */
 void        llm_context_count        (LlmContext         *self);
 /* Positions it may have with the loaded model. */

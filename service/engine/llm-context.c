@@ -139,7 +139,45 @@ llm_context_forget (LlmContext *self)
 const char *
 llm_context_get_residency (LlmContext *self)
 {
-  return self->session_bytes > 0 ? "memory" : "text";
+  return llm_residency_to_string (self->residency);
+}
+
+void
+llm_context_set_session (LlmContext *self,
+                         LlmJob     *job)
+{
+  job->session = self->session;
+  job->context = g_strdup (self->id);
+  job->is_named = llm_context_is_named (self);
+}
+
+static void
+return_memory (LlmContextMemory *memory,
+               gpointer          data)
+{
+  g_autoptr(GTask) task = data;
+
+  /* nobody used it yet: what is known is what storage was found to have */
+  if (memory->n_chunks == 0)
+    memory->residency = llm_context_get_residency (g_task_get_source_object (task));
+  g_task_return_pointer (task, memory, (GDestroyNotify) llm_context_memory_free);
+}
+
+void
+llm_context_get_memory_async (LlmContext         *self,
+                              GAsyncReadyCallback callback,
+                              gpointer            data)
+{
+  llm_executor_ask_memory (self->engine->executor, self->session, self->id, return_memory,
+                           g_task_new (self, NULL, callback, data));
+}
+
+LlmContextMemory *
+llm_context_get_memory_finish (LlmContext   *self,
+                               GAsyncResult *result,
+                               GError      **error)
+{
+  return g_task_propagate_pointer (G_TASK (result), error);
 }
 
 guint
@@ -423,7 +461,7 @@ llm_context_end (LlmContext *self,
     return;
   self->is_closed = TRUE;
   if (self->engine->executor != NULL)
-    llm_executor_drop_session (self->engine->executor, self->session);
+    llm_executor_drop_session (self->engine->executor, self->session, self->id);
   llm_engine_remove_context (self->engine, self);
   g_signal_emit (self, signals[CLOSED], 0, reason);
 }

@@ -12,6 +12,7 @@
 
 #include "common/llm-call-options.h"
 #include "engine/llm-caller.h"
+#include "engine/llm-context-memory.h"
 #include "engine/llm-generation.h"
 
 G_BEGIN_DECLS
@@ -25,7 +26,8 @@ const char    *llm_context_get_id        (LlmContext *self);
 const char    *llm_context_get_name      (LlmContext *self);
 guint          llm_context_get_tokens    (LlmContext *self);
 guint64        llm_context_get_revision  (LlmContext *self);
-/* "memory" or "text"; later systems add "compressed" and "storage". */
+/* Where most of its chunks are, as last heard: "memory", "compressed" (in memory, with fewer bits),
+ * "storage", or "text" (to be computed again). */
 const char    *llm_context_get_residency (LlmContext *self);
 
 /* Signal "closed" (const char *reason): "closed", "disconnected" or
@@ -104,5 +106,16 @@ void           llm_context_close_async     (LlmContext         *self,
 gboolean       llm_context_close_finish    (LlmContext         *self,
                                             GAsyncResult       *result,
                                             GError            **error);
+
+/* --- where its memory is --- */
+
+/* Answers while a call runs, too, and without loading the model. */
+void           llm_context_get_memory_async  (LlmContext         *self,
+                                              GAsyncReadyCallback callback,
+                                              gpointer            data);
+/* (transfer full) */
+LlmContextMemory *llm_context_get_memory_finish (LlmContext      *self,
+                                              GAsyncResult       *result,
+                                              GError            **error);
 
 G_END_DECLS

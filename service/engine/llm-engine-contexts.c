@@ -76,7 +76,8 @@ return_new_context (GTask *task)
   llm_engine_add_context (context->engine, context);
   llm_context_count (context);
   if (call->source != NULL && !call->source->is_busy)
-    llm_executor_fork_session (context->engine->executor, call->source->session, context->session);
+    llm_executor_fork_session (context->engine->executor, call->source->session, context->session,
+                               context->id, llm_context_is_named (context));
   g_task_return_pointer (task, g_object_ref (context), g_object_unref);
 }
 

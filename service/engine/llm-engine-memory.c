@@ -24,6 +24,7 @@ llm_engine_get_memory (LlmEngine        *self,
     .weights = llm_ledger_get (self->ledger, LLM_HOLDER_WEIGHTS),
     .kv_resident = llm_ledger_get (self->ledger, LLM_HOLDER_KV),
     .kv_compressed = llm_ledger_get (self->ledger, LLM_HOLDER_KV_COMPRESSED),
+    .kv_swapped = llm_executor_get_storage (self->executor),
     .sub_model = 100,
   };
   for (guint i = 0; i < LLM_N_RECLAIM_COSTS; i++)

@@ -281,17 +281,6 @@ static void begin_load (LlmEngine    *self,
                         GTask        *select);
 
 static void
-forget_sessions (LlmEngine *self)
-{
-  GHashTableIter iter;
-  LlmContext *context;
-
-  g_hash_table_iter_init (&iter, self->contexts);
-  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &context))
-    context->session_bytes = 0;
-}
-
-static void
 on_model_stored (GObject      *source,
                  GAsyncResult *result,
                  gpointer      data)
@@ -321,7 +310,6 @@ on_load_done (GObject      *source,
       g_clear_error (&self->load_error);
       g_clear_pointer (&self->model, llm_model_unref);
       self->model = g_steal_pointer (&load->model);
-      forget_sessions (self);
       llm_executor_set_model (self->executor, self->model, g_steal_pointer (&load->weights), NULL, NULL);
       self->counters.model_loads++;
       self->idle_since_us = llm_clock_now_us ();
@@ -610,7 +598,6 @@ llm_engine_unload (LlmEngine     *self,
       return;
     }
   g_clear_pointer (&self->model, llm_model_unref);
-  forget_sessions (self);
   self->counters.model_unloads++;
   llm_executor_set_model (self->executor, NULL, NULL, done, data);
 }

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /* What the engine can give back, as holders of memory: scratch and context memory
- * at the executor, text that the database also has, and the weights. */
+ * at the executor, text that the database also has, the chunks of running calls, and the
+ * weights. */
 
 #include "base/llm-func-reclaimer.h"
 #include "engine/llm-context-private.h"
@@ -39,7 +40,25 @@ give_kv (gpointer       holder,
          LlmReclaimDone done,
          gpointer       data)
 {
-  llm_executor_give_kv (((LlmEngine *) holder)->executor, bytes, done, data);
+  llm_executor_give_kv (((LlmEngine *) holder)->executor, bytes, deadline_us, done, data);
+}
+
+/* --- context memory of running calls --- */
+
+static guint64
+get_busy_kv (gpointer holder)
+{
+  return llm_executor_get_busy_kv (((LlmEngine *) holder)->executor);
+}
+
+static void
+give_busy_kv (gpointer       holder,
+              guint64        bytes,
+              gint64         deadline_us,
+              LlmReclaimDone done,
+              gpointer       data)
+{
+  llm_executor_give_busy_kv (((LlmEngine *) holder)->executor, bytes, done, data);
 }
 
 /* --- text --- */
@@ -112,6 +131,7 @@ llm_engine_add_reclaimers (LlmEngine *self)
     { "scratch", LLM_RECLAIM_FREE, get_scratch, give_scratch },
     { "kv", LLM_RECLAIM_CHEAP, get_kv, give_kv },
     { "text", LLM_RECLAIM_CHEAP, get_text, give_text },
+    { "calls", LLM_RECLAIM_COSTLY, get_busy_kv, give_busy_kv },
     { "weights", LLM_RECLAIM_COSTLY, get_weights, give_weights },
   };
 

@@ -32,6 +32,35 @@ add_stored_context (LlmEngine              *self,
   llm_engine_add_context (self, context);
 }
 
+/* Contexts that nobody has used since the start: what was kept of them is on storage. */
+static void
+on_storage_swept (GHashTable *stored,
+                  gpointer    data)
+{
+  LlmEngine *self = data;
+  GHashTableIter iter;
+  LlmContext *context;
+
+  g_hash_table_iter_init (&iter, self->contexts);
+  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &context))
+    if (context->residency == LLM_RESIDENCY_TEXT && g_hash_table_contains (stored, context->id))
+      context->residency = LLM_RESIDENCY_STORAGE;
+}
+
+/* Without the index nobody knows what belongs to whom: all is left as it is. */
+static void
+sweep_storage (LlmEngine *self)
+{
+  GHashTable *ids = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  GHashTableIter iter;
+  const char *id;
+
+  g_hash_table_iter_init (&iter, self->contexts);
+  while (g_hash_table_iter_next (&iter, (gpointer *) &id, NULL))
+    g_hash_table_add (ids, g_strdup (id));
+  llm_executor_sweep_storage (self->executor, ids, on_storage_swept, self);
+}
+
 static void
 on_index_loaded (GObject      *source,
                  GAsyncResult *result,
@@ -54,6 +83,7 @@ on_index_loaded (GObject      *source,
           llm_quota_set (target, quota->key, quota->value);
         }
       self->chosen = g_steal_pointer (&index->model);
+      sweep_storage (self);
     }
   else
     {
@@ -99,10 +129,11 @@ llm_engine_await_start_finish (GAsyncResult *result,
   return g_task_propagate_boolean (G_TASK (result), error);
 }
 
-/* The executor made room: the context is text again. */
 static void
-on_session_dropped (guint64  session,
-                    gpointer data)
+on_session_moved (guint64      session,
+                  LlmResidency residency,
+                  guint64      bytes,
+                  gpointer     data)
 {
   LlmEngine *self = data;
   GHashTableIter iter;
@@ -110,8 +141,11 @@ on_session_dropped (guint64  session,
 
   g_hash_table_iter_init (&iter, self->contexts);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &context))
-    if (context->session == session)
-      context->session_bytes = 0;
+    if (session == 0 || context->session == session)
+      {
+        context->residency = residency;
+        context->session_bytes = bytes;
+      }
 }
 
 /* --- stop --- */
@@ -142,6 +176,7 @@ llm_engine_stop (LlmEngine *self)
   for (guint i = 0; i < generations->len; i++)
     llm_generation_abandon (g_ptr_array_index (generations, i));
   g_clear_pointer (&self->db, llm_db_free);
+  llm_executor_stop (self->executor);
   while (g_main_context_iteration (NULL, FALSE))
     ;
 }
@@ -222,7 +257,15 @@ llm_engine_new (LlmSettings *settings)
     .n_background_threads = settings->n_background_threads,
     .background_niceness = (int) settings->background_niceness,
     .is_exact = settings->is_exact,
+    .chunk_slots = settings->chunk_tokens,
+    .kv_ratio = settings->is_exact ? 0 : settings->context_ratio / 100.0,
+    .cache_folder = settings->cache_folder,
+    .system_cache_folder = settings->system_cache_folder,
+    .shares_cache = settings->shares_cache,
+    .storage_limit = settings->storage_limit,
+    .app_storage_limit = settings->app_storage_limit,
   };
+  g_autofree char *chunks = NULL;
 
   self->settings = settings;
   self->default_quota = (LlmQuota) {
@@ -231,9 +274,15 @@ llm_engine_new (LlmSettings *settings)
     .tokens = settings->max_tokens,
     .share = 1,
   };
+  if (settings->state_folder != NULL && settings->script == NULL
+      && g_strcmp0 (settings->disk, "off") != 0)
+    chunks = g_build_filename (settings->state_folder, "chunks", NULL);
+  executor.chunks_folder = chunks;
+  if (g_strcmp0 (settings->disk, "auto") != 0)
+    executor.disk = settings->disk;
   self->governor = llm_governor_new (self->ledger);
   self->executor = llm_executor_new (self->main_box, self->ledger, &executor);
-  llm_executor_set_dropped (self->executor, on_session_dropped, self);
+  llm_executor_set_moved (self->executor, on_session_moved, self);
   llm_mailbox_attach (self->main_box);
   return self;
 }
@@ -242,9 +291,11 @@ const char *const *
 llm_engine_get_features (LlmEngine *self)
 {
   /* Optional abilities that the option `require` may name; each system adds its own. */
-  static const char *const features[] = { "named-contexts", "pipe-streams", "request-id", NULL };
+  static const char *const features[] = {
+    "named-contexts", "pipe-streams", "request-id", "sliding-window", NULL,
+  };
   static const char *const with_script[] = {
-    "mock", "named-contexts", "pipe-streams", "request-id", NULL,
+    "mock", "named-contexts", "pipe-streams", "request-id", "sliding-window", NULL,
   };
 
   return self->settings->script != NULL ? with_script : features;
@@ -406,10 +457,20 @@ llm_engine_count_tokens_finish (LlmEngine    *self,
 
 /* --- statistics --- */
 
+static LlmKvCounters
+get_kv_counters (LlmEngine *self)
+{
+  LlmKvCounters counters;
+
+  llm_executor_get_kv_counters (self->executor, &counters);
+  return counters;
+}
+
 GVariant *
 llm_engine_get_statistics (LlmEngine *self)
 {
   const LlmEngineCounters *counters = &self->counters;
+  const LlmKvCounters kv = get_kv_counters (self);
   const struct
   {
     const char *key;
@@ -429,6 +490,16 @@ llm_engine_get_statistics (LlmEngine *self)
     { "trimmed-bytes", counters->trimmed_bytes },
     { "steps", llm_executor_get_n_steps (self->executor) },
     { "rows", llm_executor_get_n_rows (self->executor) },
+    { "kv-packed-chunks", kv.n_packed },
+    { "kv-written-chunks", kv.n_written },
+    { "kv-evicted-chunks", kv.n_evicted },
+    { "kv-restored-chunks", kv.n_restored },
+    { "kv-recomputed-chunks", kv.n_recomputed },
+    { "kv-faulted-chunks", kv.n_faulted },
+    { "kv-shared-chunks", kv.n_shared },
+    { "kv-read-bytes", kv.read_bytes },
+    { "kv-written-bytes", kv.written_bytes },
+    { "kv-storage-bytes", llm_executor_get_storage (self->executor) },
     { "contexts", g_hash_table_size (self->contexts) },
     { "calls", g_hash_table_size (self->generations) },
     { "process-resident-bytes", llm_sysinfo_read_resident (NULL) },

@@ -31,8 +31,8 @@ void               llm_engine_start            (LlmEngine   *self);
 /* Signal "script-exit" (): the script that the service answers from says that it
  * crashes now. */
 
-/* Cancels what runs and closes the database; waits for running commits. Blocks:
- * for the end of the process. */
+/* Cancels what runs and closes the database and storage; waits for running commits.
+ * Blocks: for the end of the process. */
 void               llm_engine_stop             (LlmEngine   *self);
 
 /* Optional abilities, for `Features`. NULL-terminated. */

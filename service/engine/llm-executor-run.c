@@ -2,9 +2,12 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
+#include <string.h>
+
 #include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
 #include "engine/llm-executor-private.h"
+#include "engine/llm-window.h"
 
 typedef struct
 {
@@ -79,16 +82,167 @@ post_text (LlmExecutor *self,
 
 LlmSession *
 llm_executor_get_session (LlmExecutor *self,
-                          guint64      id)
+                          guint64      id,
+                          const char  *app,
+                          const char  *context,
+                          gboolean     is_named)
 {
   LlmSession *session = g_hash_table_lookup (self->sessions, &id);
 
   if (session == NULL)
     {
-      session = llm_session_new (id);
+      session = llm_session_new (id, app, context, is_named, self->ledger);
       g_hash_table_insert (self->sessions, &session->id, session);
     }
   return session;
+}
+
+/* What each token of the prompt is computed with must not depend on when it is computed. */
+static GByteArray *
+find_kinds (LlmExecutor *self,
+            LlmJob      *job)
+{
+  GByteArray *kinds = g_byte_array_sized_new (job->prompt->len);
+
+  g_byte_array_set_size (kinds, job->prompt->len);
+  memset (kinds->data, self->is_exact ? LLK_ROWS_GENERATED : LLK_ROWS_PROMPT, kinds->len);
+  for (guint i = 0; i < job->generated->len; i++)
+    {
+      const LlmTokenSpan *span = &g_array_index (job->generated, LlmTokenSpan, i);
+
+      if (span->first < kinds->len)
+        memset (kinds->data + span->first, LLK_ROWS_GENERATED,
+                MIN (span->end, kinds->len) - span->first);
+    }
+  return kinds;
+}
+
+/* What another context of the same application has of the prompt, computed alike (L15). Never one of
+ * another application: how long the first token takes would tell what others said. */
+static void
+share_prefix (LlmExecutor *self,
+              LlmRun      *run,
+              guint        n_max)
+{
+  GHashTableIter iter;
+  LlmSession *session;
+  LlmSession *best = NULL;
+  guint n_best = 0;
+
+  g_hash_table_iter_init (&iter, self->sessions);
+  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &session))
+    {
+      guint n = 0;
+
+      if (session != run->session && g_str_equal (session->app, run->session->app))
+        n = llm_session_count_shareable (session, run->job->prompt, run->kinds, n_max);
+      if (n > n_best)
+        {
+          n_best = n;
+          best = session;
+        }
+    }
+  if (best != NULL)
+    llm_session_share (run->session, best, n_best);
+}
+
+/* How far the window slides before there are @n_tokens (L11). */
+static guint
+get_n_slid (LlmExecutor  *self,
+            const LlmJob *job,
+            guint         n_tokens)
+{
+  return job->slides ? llm_window_get_n_slid (n_tokens, job->n_ctx, self->chunk_slots) : 0;
+}
+
+/* Returns how many of the prompt's tokens that the model sees the session remembers: of the first
+ * @n_max. */
+static guint
+find_memory (LlmExecutor *self,
+             LlmRun      *run,
+             guint        n_max)
+{
+  LlmSession *session = run->session;
+  const GArray *prompt = run->job->prompt;
+  guint n_slid = get_n_slid (self, run->job, prompt->len);
+
+  if (session->seq != NULL && !llm_session_is_usable (session, prompt, n_slid, n_max))
+    llm_session_drop (session);
+  if (session->seq == NULL)
+    {
+      llm_session_attach (session, self->store, prompt, run->kinds, n_slid, n_max);
+      if (session->tokens->len == 0 && session->id != 0)
+        share_prefix (self, run, n_max);
+    }
+  llm_session_rewind (session, prompt, n_max);
+  llm_session_slide (session, prompt, run->kinds, n_slid);
+  return llm_kv_seq_get_length (session->seq);
+}
+
+guint
+llm_executor_count_left (LlmExecutor *self,
+                         LlmRun      *run,
+                         guint       *n_missing)
+{
+  guint n_all = run->job->prompt->len + run->result->tokens->len;
+
+  g_array_set_size (self->missing, 0);
+  llm_kv_seq_get_missing (run->session->seq, self->missing);
+  if (n_missing != NULL)
+    *n_missing = self->missing->len;
+  return self->missing->len + n_all - run->session->tokens->len;
+}
+
+/* A call of a class that can wait longer stands still for @run. */
+static gboolean
+park_other (LlmExecutor *self,
+            LlmRun      *run)
+{
+  LlmRun *other = llm_executor_find_parkable (self);
+
+  if (other == NULL || other->job->slo.class <= run->job->slo.class)
+    return FALSE;
+  llm_executor_park (self, other);
+  return TRUE;
+}
+
+gboolean
+llm_executor_begin_call (LlmExecutor *self,
+                         LlmRun      *run,
+                         GError     **error)
+{
+  LlmSession *session = run->session;
+  guint n_new = run->job->prompt->len + run->result->tokens->len - session->tokens->len;
+  guint64 bytes = llm_kv_store_price (self->store, MAX (n_new, 1));
+  guint n_missing;
+  LlmKvPlan plan;
+
+  while (!run->has_begun)
+    {
+      g_autoptr(GError) no_room = NULL;
+
+      run->has_begun = llm_kv_seq_begin_call (session->seq, n_new, &plan, &no_room);
+      if (!run->has_begun && llm_executor_make_room (self, bytes) == 0
+          && !park_other (self, run))
+        {
+          if (llm_kv_seq_is_locked (session->seq))
+            llm_kv_seq_park (session->seq);
+          g_propagate_error (error, g_steal_pointer (&no_room));
+          return FALSE;
+        }
+      bytes *= 2;
+    }
+  if (plan.n_read + plan.n_recomputed > 0)
+    g_debug ("A context comes back: %u chunks read (%ju bytes, %.1f ms), %u computed beside (%.1f ms)",
+             plan.n_read, plan.read_bytes, plan.read_us / 1000, plan.n_recomputed,
+             plan.compute_us / 1000);
+
+  llm_executor_count_left (self, run, &n_missing);
+  if (n_missing > 0)
+    session->n_settled = 0;
+  if (llm_kv_seq_get_length (session->seq) == run->n_known)
+    run->result->n_reused = run->n_known - n_missing;
+  return TRUE;
 }
 
 void
@@ -96,10 +250,13 @@ llm_executor_begin_run (LlmExecutor *self,
                         LlmJob      *job)
 {
   LlmRun *run = g_new0 (LlmRun, 1);
+  g_autoptr(GError) no_room = NULL;
   guint n_reusable;
+  guint n_left;
 
   run->job = llm_job_ref (job);
   run->result = result_new ();
+  run->kinds = find_kinds (self, job);
   run->result->n_prompt = job->prompt->len;
   run->text = g_string_new (NULL);
   g_ptr_array_add (self->runs, run);
@@ -111,20 +268,27 @@ llm_executor_begin_run (LlmExecutor *self,
       llm_executor_end_run (self, run, LLM_JOB_FAILED, error);
       return;
     }
-  g_assert (job->prompt->len > 0 && job->prompt->len <= job->n_ctx);
+  g_assert (job->prompt->len > 0 && (job->slides || job->prompt->len <= job->n_ctx));
 
   if (job->session != 0)
-    run->session = llm_executor_get_session (self, job->session);
+    run->session = llm_executor_get_session (self, job->session, job->app, job->context,
+                                             job->is_named);
   else
-    run->session = run->own_session = llm_session_new (0);
+    run->session = run->own_session = llm_session_new (0, job->app, NULL, FALSE, self->ledger);
   g_assert (!run->session->is_busy);
   run->session->is_busy = TRUE;
 
   /* The last token of the prompt is computed in any case: its logits choose
    * the first token of the answer. */
   n_reusable = job->generates ? job->prompt->len - 1 : job->prompt->len;
-  run->result->n_reused = llm_session_rewind (run->session, self->store, job->prompt, n_reusable);
-  llm_kv_seq_lock (run->session->seq);
+  run->n_known = find_memory (self, run, n_reusable);
+  if (!llm_executor_begin_call (self, run, &no_room)
+      && llm_executor_find_parkable (self) == NULL)
+    {
+      llm_executor_end_run (self, run, LLM_JOB_FAILED, no_room);
+      return;
+    }
+  n_left = llm_executor_count_left (self, run, NULL);
 
   if (job->generates)
     {
@@ -137,13 +301,13 @@ llm_executor_begin_run (LlmExecutor *self,
                                          (const char *const *) job->stops, job->strips_space);
     }
 
-  if (run->result->n_reused == job->prompt->len)
+  if (n_left == 0 && run->has_begun)
     {
       llm_executor_end_run (self, run, LLM_JOB_STOP, NULL);
       return;
     }
   run->ticket = llm_scheduler_add (self->scheduler, job->app, job->slo.class,
-                                   job->prompt->len - run->result->n_reused, run);
+                                   n_left, run);
   llm_executor_await_next (run);
 }
 
@@ -154,6 +318,7 @@ llm_executor_free_run (LlmRun *run)
   g_clear_pointer (&run->sampler, llm_sampler_free);
   g_clear_pointer (&run->stream, llm_text_stream_free);
   g_clear_pointer (&run->result, result_free);
+  g_clear_pointer (&run->kinds, g_byte_array_unref);
   g_string_free (run->text, TRUE);
   llm_job_unref (run->job);
   g_free (run);
@@ -187,10 +352,19 @@ llm_executor_end_run (LlmExecutor  *self,
     llm_scheduler_remove (self->scheduler, run->ticket);
   if (run->session != NULL)
     {
-      llm_kv_seq_unlock (run->session->seq);
-      run->session->is_busy = FALSE;
-      run->session->used_us = llm_clock_now_us ();
-      result->session_bytes = llm_kv_seq_get_own_bytes (run->session->seq);
+      LlmSession *session = run->session;
+
+      if (session->seq != NULL)
+        result->n_slid = llm_kv_seq_get_n_slid (session->seq);
+      if (run->has_begun)
+        llm_kv_seq_end_call (session->seq, (const gint32 *) session->tokens->data,
+                             session->tokens->len);
+      session->is_busy = FALSE;
+      session->used_us = llm_clock_now_us ();
+      session->n_settled = session->tokens->len;
+      if (session->id != 0)
+        llm_executor_tell (self, session);
+      self->is_told = FALSE;
     }
 
   post->job = llm_job_ref (run->job);
@@ -219,6 +393,22 @@ ends_piece (LlmRun *run)
   const LlmReplyStep *step = llm_reply_get_step (run->job->reply, run->result->tokens->len - 1);
 
   return step == NULL || step->ends_piece;
+}
+
+/* Whether there is a slot for one token more: where there is none, the window slides, if it may. */
+static gboolean
+has_room (LlmExecutor *self,
+          LlmRun      *run)
+{
+  LlmSession *session = run->session;
+
+  if (llm_kv_seq_get_length (session->seq) < run->job->n_ctx)
+    return TRUE;
+  if (!run->job->slides)
+    return FALSE;
+  llm_session_slide (session, run->job->prompt, run->kinds,
+                     get_n_slid (self, run->job, session->tokens->len + 1));
+  return TRUE;
 }
 
 void
@@ -270,7 +460,7 @@ llm_executor_take_logits (LlmExecutor *self,
     llm_executor_end_run (self, run, LLM_JOB_STOP_STRING, NULL);
   else if (run->result->tokens->len >= run->job->max_tokens)
     llm_executor_end_run (self, run, LLM_JOB_LENGTH, NULL);
-  else if (run->session->tokens->len >= run->job->n_ctx)
+  else if (!has_room (self, run))
     llm_executor_end_run (self, run, LLM_JOB_CONTEXT_FULL, NULL);
   else
     {

@@ -24,109 +24,51 @@
 /* Enough to use each weight often; fewer would cost more than they save. */
 #define MIN_ROWS 64
 
-typedef struct
-{
-  LlmReclaimDone done;
-  guint64 freed;
-  gpointer data;
-} Report;
+/* When a call that found no room for its context memory looks again. */
+#define RETRY_US 20000
 
+/* What the ticket of a run says is what is left to compute: after its rows were taken back, or chunks
+ * turned out to be missing. A run that writes has the one row of its next token left, and no more
+ * unless something is missing. */
 static void
-deliver_report (gpointer data)
+settle_ticket (LlmExecutor *self,
+               LlmRun      *run)
 {
-  Report *report = data;
+  guint n_missing;
+  guint n_left = llm_executor_count_left (self, run, &n_missing);
 
-  report->done (report->freed, report->data);
+  if (llm_ticket_get_n_prompt (run->ticket) > 0 || n_missing > 0)
+    llm_ticket_set_n_prompt (run->ticket, n_left);
 }
 
-void
-llm_executor_report (LlmExecutor   *self,
-                     LlmReclaimDone done,
-                     guint64        freed,
-                     gpointer       data)
-{
-  Report *report;
-
-  if (done == NULL)
-    return;
-  report = g_new (Report, 1);
-  *report = (Report) { done, freed, data };
-  llm_mailbox_post (self->main_box, deliver_report, report, g_free);
-}
-
-void
-llm_executor_publish (LlmExecutor *self)
-{
-  GHashTableIter iter;
-  LlmSession *session;
-  guint64 idle = 0;
-  guint64 scratch = 0;
-
-  g_hash_table_iter_init (&iter, self->sessions);
-  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &session))
-    if (!session->is_busy && session->seq != NULL)
-      idle += llm_kv_seq_get_own_bytes (session->seq);
-  for (guint i = 0; i < LLM_N_LANES; i++)
-    if (self->lanes[i].forward != NULL)
-      scratch += llm_forward_get_scratch (self->lanes[i].forward);
-
-  __atomic_store_n (&self->idle_kv_bytes, idle, __ATOMIC_RELAXED);
-  __atomic_store_n (&self->scratch_bytes, scratch, __ATOMIC_RELAXED);
-}
-
-typedef struct
-{
-  LlmExecutor *executor; /* (unowned): ends behind the main box */
-  guint64 session;
-} Dropped;
-
+/* Calls whose chunks were taken go on (L9): at once where there is room; else when others have ended. */
 static void
-deliver_dropped (gpointer data)
+resume_parked (LlmExecutor *self,
+               gint64       now)
 {
-  Dropped *dropped = data;
+  guint n_begun = 0;
 
-  dropped->executor->dropped (dropped->session, dropped->executor->dropped_data);
-}
+  for (guint i = 0; i < self->runs->len; i++)
+    n_begun += ((LlmRun *) g_ptr_array_index (self->runs, i))->has_begun;
 
-static LlmSession *
-find_oldest_idle (LlmExecutor *self)
-{
-  GHashTableIter iter;
-  LlmSession *session;
-  LlmSession *oldest = NULL;
-
-  g_hash_table_iter_init (&iter, self->sessions);
-  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &session))
-    if (!session->is_busy && session->tokens->len > 0 &&
-        (oldest == NULL || session->used_us < oldest->used_us))
-      oldest = session;
-  return oldest;
-}
-
-guint64
-llm_executor_evict (LlmExecutor *self,
-                    guint64      bytes)
-{
-  guint64 freed = 0;
-  LlmSession *session;
-
-  /* Forks share chunks, so what comes free is what the store says, and the
-   * walk ends with the sessions, not with a sum. */
-  while (freed < bytes && (session = find_oldest_idle (self)) != NULL)
+  for (guint i = self->runs->len; i-- > 0;)
     {
-      guint64 before = llm_kv_store_get_bytes (self->store);
+      LlmRun *run = g_ptr_array_index (self->runs, i);
+      g_autoptr(GError) error = NULL;
 
-      llm_session_drop (session);
-      if (self->dropped != NULL)
+      if (run->has_begun || now < run->resume_us
+          || __atomic_load_n (&run->job->is_parked, __ATOMIC_ACQUIRE))
+        continue;
+      if (llm_executor_begin_call (self, run, &error))
         {
-          Dropped *dropped = g_new (Dropped, 1);
-
-          *dropped = (Dropped) { self, session->id };
-          llm_mailbox_post (self->main_box, deliver_dropped, dropped, g_free);
+          n_begun++;
+          llm_ticket_set_n_prompt (run->ticket, llm_executor_count_left (self, run, NULL));
         }
-      freed += before - llm_kv_store_get_bytes (self->store);
+      else if (n_begun > 0)
+        run->resume_us = now + RETRY_US;
+      else
+        llm_executor_end_run (self, run, LLM_JOB_FAILED, error);
     }
-  return freed;
 }
 
 void
@@ -134,6 +76,7 @@ llm_executor_sweep (LlmExecutor *self)
 {
   gint64 now = llm_clock_now_us ();
 
+  resume_parked (self, now);
   for (guint i = self->runs->len; i-- > 0;)
     {
       LlmRun *run = g_ptr_array_index (self->runs, i);
@@ -149,7 +92,7 @@ llm_executor_sweep (LlmExecutor *self)
           if (run->due_us <= now)
             run->due_us = 0;
           llm_ticket_set_parked (run->ticket,
-                                 run->due_us > 0 ||
+                                 !run->has_begun || run->due_us > 0 ||
                                    __atomic_load_n (&job->is_parked, __ATOMIC_ACQUIRE) ||
                                    __atomic_load_n (&job->n_unread, __ATOMIC_ACQUIRE) >
                                      MAX_UNREAD_BYTES);
@@ -157,26 +100,60 @@ llm_executor_sweep (LlmExecutor *self)
     }
 }
 
-/* What a row is computed with must not depend on when it is computed. */
-static LlkRowKind
-get_kind (LlmExecutor  *self,
-          const LlmRun *run,
-          gboolean      reads,
-          guint         slot)
+/* The token behind those that the session has, and further ones: of the prompt, then generated. */
+static const gint32 *
+get_next_tokens (const LlmRun *run)
 {
-  if (!reads || self->is_exact)
-    return LLK_ROWS_GENERATED;
-  for (guint i = 0; i < run->job->generated->len; i++)
-    {
-      const LlmTokenSpan *span = &g_array_index (run->job->generated, LlmTokenSpan, i);
+  guint first = run->session->tokens->len;
 
-      if (slot >= span->first && slot < span->end)
-        return LLK_ROWS_GENERATED;
-    }
-  return LLK_ROWS_PROMPT;
+  if (first < run->job->prompt->len)
+    return &g_array_index (run->job->prompt, gint32, first);
+  return &g_array_index (run->result->tokens, gint32, first - run->job->prompt->len);
 }
 
-/* Adds the rows of one share to the step. */
+/* Gives the session @n tokens more. In a step, tokens of the prompt and generated ones don't mix. */
+static gboolean
+extend_session (LlmExecutor *self,
+                LlmRun      *run,
+                guint        n,
+                GError     **error)
+{
+  static const guint8 generated = LLK_ROWS_GENERATED;
+  LlmSession *session = run->session;
+  gboolean is_prompt = session->tokens->len < run->job->prompt->len;
+  const gint32 *tokens = get_next_tokens (run);
+  const guint8 *kinds = is_prompt ? run->kinds->data + session->tokens->len : &generated;
+
+  g_assert (is_prompt || n == 1);
+  if (llm_session_extend (session, tokens, kinds, n, NULL))
+    return TRUE;
+  llm_executor_make_room (self, llm_kv_store_price (self->store, n));
+  return llm_session_extend (session, tokens, kinds, n, error);
+}
+
+static void
+add_row (LlmLane    *lane,
+         LlmSession *session,
+         guint       slot,
+         gboolean    wants_logits)
+{
+  guint token = llm_session_find_token (session, slot);
+  LlmRow row = {
+    .token = g_array_index (session->tokens, gint32, token),
+    .position = slot + llm_kv_seq_get_n_slid (session->seq),
+    .sequence = lane->sequences->len,
+    .slot = slot,
+    .visibility = { .kind = LLM_VISIBLE_CAUSAL },
+    .kind = session->kinds->data[token],
+    .sub_model = 100,
+    .wants_logits = wants_logits,
+  };
+
+  g_array_append_val (lane->rows, row);
+}
+
+/* Adds the rows of one share to the step: first those of slots that the session had and lost, then new
+ * ones, as each sees what is before it. */
 static gboolean
 add_rows (LlmExecutor *self,
           LlmLane     *lane,
@@ -185,34 +162,20 @@ add_rows (LlmExecutor *self,
 {
   LlmRun *run = llm_ticket_get_data (share->ticket);
   LlmSession *session = run->session;
-  gboolean reads = llm_ticket_get_n_prompt (share->ticket) > 0;
-  guint first = session->tokens->len;
-  const gint32 *tokens = reads ? &g_array_index (run->job->prompt, gint32, first) : &run->next;
-  gboolean ends_prompt = reads && share->n_rows == llm_ticket_get_n_prompt (share->ticket);
+  guint first = llm_kv_seq_get_length (session->seq);
+  guint n_missing;
+  guint n_left = llm_executor_count_left (self, run, &n_missing);
+  guint n_old = MIN (n_missing, share->n_rows);
 
-  run->length_before = first;
-  if (!llm_session_extend (session, tokens, share->n_rows, NULL))
-    {
-      llm_executor_evict (self, llm_kv_store_price (self->store, share->n_rows));
-      if (!llm_session_extend (session, tokens, share->n_rows, error))
-        return FALSE;
-    }
+  g_assert (share->n_rows <= n_left);
+  run->length_before = session->tokens->len;
+  if (share->n_rows > n_old && !extend_session (self, run, share->n_rows - n_old, error))
+    return FALSE;
 
   for (guint i = 0; i < share->n_rows; i++)
-    {
-      LlmRow row = {
-        .token = tokens[i],
-        .position = first + i,
-        .sequence = lane->sequences->len,
-        .slot = first + i,
-        .visibility = { .kind = LLM_VISIBLE_CAUSAL },
-        .kind = get_kind (self, run, reads, first + i),
-        .sub_model = 100,
-        .wants_logits = run->job->generates && i + 1 == share->n_rows && (ends_prompt || !reads),
-      };
-
-      g_array_append_val (lane->rows, row);
-    }
+    add_row (lane, session,
+             i < n_old ? g_array_index (self->missing, guint, i) : first + i - n_old,
+             run->job->generates && i + 1 == n_left);
   g_ptr_array_add (lane->sequences, session->seq);
   lane->shares[lane->n_shares++] = *share;
   __atomic_store_n (&run->job->has_started, TRUE, __ATOMIC_RELEASE);
@@ -221,21 +184,34 @@ add_rows (LlmExecutor *self,
 
 /* The rows were not computed: what the step added is taken back. */
 static void
-take_back_rows (LlmLane *lane)
+take_back_rows (LlmExecutor *self,
+                LlmLane     *lane)
 {
   for (guint i = 0; i < lane->n_shares; i++)
     {
       LlmRun *run = llm_ticket_get_data (lane->shares[i].ticket);
 
       llm_session_cut (run->session, run->length_before);
+      settle_ticket (self, run);
     }
 }
 
 static void
-abandon_lane (LlmLane *lane)
+abandon_lane (LlmExecutor *self,
+              LlmLane     *lane)
 {
   llm_lane_abandon (lane);
-  take_back_rows (lane);
+  take_back_rows (self, lane);
+}
+
+static gboolean
+is_in_lane (const LlmLane *lane,
+            const LlmRun  *run)
+{
+  for (guint i = 0; i < lane->n_shares; i++)
+    if (lane->shares[i].ticket == run->ticket)
+      return TRUE;
+  return FALSE;
 }
 
 void
@@ -245,12 +221,9 @@ llm_executor_leave_lanes (LlmExecutor *self,
   for (guint i = 0; i < LLM_N_LANES; i++)
     {
       LlmLane *lane = &self->lanes[i];
-      gboolean is_in = FALSE;
 
-      for (guint j = 0; lane->is_active && j < lane->n_shares; j++)
-        is_in = is_in || lane->shares[j].ticket == run->ticket;
-      if (is_in)
-        abandon_lane (lane);
+      if (lane->is_active && is_in_lane (lane, run))
+        abandon_lane (self, lane);
     }
 }
 
@@ -259,7 +232,26 @@ llm_executor_abandon_lanes (LlmExecutor *self)
 {
   for (guint i = 0; i < LLM_N_LANES; i++)
     if (self->lanes[i].is_active)
-      abandon_lane (&self->lanes[i]);
+      abandon_lane (self, &self->lanes[i]);
+}
+
+/* A chunk that was to come back can't (L10): it is missing now, and computed again with the step, which
+ * begins anew. FALSE when that is not why the step failed. The rows are taken back in any case. */
+static gboolean
+recover (LlmExecutor *self,
+         LlmLane     *lane)
+{
+  gboolean has_fault = FALSE;
+
+  /* asking for what is missing answers the fault */
+  for (guint i = 0; i < lane->n_shares; i++)
+    {
+      LlmRun *run = llm_ticket_get_data (lane->shares[i].ticket);
+
+      has_fault = has_fault || llm_kv_seq_has_fault (run->session->seq);
+    }
+  take_back_rows (self, lane);
+  return has_fault;
 }
 
 static void
@@ -268,7 +260,6 @@ fail_step (LlmExecutor  *self,
            const GError *error)
 {
   g_message ("A step failed: %s", error->message);
-  take_back_rows (lane);
   for (guint i = 0; i < lane->n_shares; i++)
     llm_executor_end_run (self, llm_ticket_get_data (lane->shares[i].ticket), LLM_JOB_FAILED,
                           error);
@@ -290,6 +281,29 @@ choose_pool (LlmExecutor *self,
   llm_forward_set_pool (lane->forward, is_background ? self->background_pool : self->pool);
 }
 
+/* There is no room for rows of @run: another call stands still for it, or it for the others. FALSE when it
+ * is alone. */
+static gboolean
+make_way (LlmExecutor *self,
+          LlmLane     *lane,
+          LlmRun      *run)
+{
+  LlmRun *other = llm_executor_find_parkable (self);
+
+  if (other != run && !is_in_lane (lane, other))
+    {
+      llm_executor_park (self, other);
+      return TRUE;
+    }
+  run->has_begun = FALSE;
+  other = llm_executor_find_parkable (self);
+  run->has_begun = TRUE;
+  if (other == NULL)
+    return FALSE;
+  llm_executor_park (self, run);
+  return TRUE;
+}
+
 /* FALSE when no step began: nobody had anything to run, or had room for it. */
 static gboolean
 begin_step (LlmExecutor    *self,
@@ -304,9 +318,18 @@ begin_step (LlmExecutor    *self,
     {
       g_autoptr(GError) no_room = NULL;
       LlmShare share = shares[i];
+      LlmRun *run = llm_ticket_get_data (share.ticket);
+      guint n_left = llm_executor_count_left (self, run, NULL);
 
-      if (!add_rows (self, lane, &share, &no_room))
-        llm_executor_end_run (self, llm_ticket_get_data (share.ticket), LLM_JOB_FAILED, no_room);
+      if (!run->has_begun)
+        continue;  /* it stands still for one before it here */
+      share.n_rows = MIN (share.n_rows, n_left);
+      if (n_left == 0)
+        llm_executor_end_run (self, run, LLM_JOB_STOP, NULL);
+      else if (n_left > 1 && llm_ticket_get_n_prompt (share.ticket) == 0)
+        llm_ticket_set_n_prompt (share.ticket, n_left);
+      else if (!add_rows (self, lane, &share, &no_room) && !make_way (self, lane, run))
+        llm_executor_end_run (self, run, LLM_JOB_FAILED, no_room);
     }
   if (lane->n_shares == 0)
     return FALSE;
@@ -315,6 +338,7 @@ begin_step (LlmExecutor    *self,
   if (llm_lane_begin (lane, &error))
     return TRUE;
 
+  take_back_rows (self, lane);
   fail_step (self, lane, error);
   return FALSE;
 }
@@ -342,8 +366,14 @@ finish_share (LlmExecutor *self,
               guint        last_row)
 {
   LlmRun *run = llm_ticket_get_data (share->ticket);
+  gboolean reads = llm_ticket_get_n_prompt (share->ticket) > 0;
+  guint n_missing;
 
   llm_scheduler_charge (self->scheduler, share);
+  if (reads)
+    llm_ticket_set_n_prompt (share->ticket, llm_executor_count_left (self, run, &n_missing));
+  if (!reads || n_missing == 0)
+    run->session->n_settled = run->session->tokens->len;
   if (llm_ticket_get_n_prompt (share->ticket) > 0)
     return;
   if (run->job->generates)
@@ -371,59 +401,100 @@ finish_step (LlmExecutor *self,
     }
 }
 
-static void
+/* FALSE when the lane waits for weights or context memory, and nothing was computed. */
+static gboolean
 run_lane (LlmExecutor *self,
           LlmLane     *lane)
 {
   g_autoptr(GError) error = NULL;
   gint64 begin_us = llm_clock_now_us ();
+  guint n_before = lane->n_stages;
   LlmStatus status = llm_lane_run (lane, begin_us + TURN_US, &error);
 
   if (lane != &self->lanes[LLM_LANE_WRITING])
     self->reading_left_us -= llm_clock_now_us () - begin_us;
   if (status == LLM_READY)
     finish_step (self, lane);
-  else if (status == LLM_FAILED)
+  else if (status == LLM_FAILED && !recover (self, lane))
     fail_step (self, lane, error);
+  return status != LLM_PENDING || lane->n_stages > n_before;
+}
+
+static LlmTurnEnd
+end_turn (gboolean has_run)
+{
+  return has_run ? LLM_TURN_RAN : LLM_TURN_WAITS;
+}
+
+static LlmTurnEnd
+begin_writing (LlmExecutor *self)
+{
+  LlmLane *lane = &self->lanes[LLM_LANE_WRITING];
+  guint n = llm_scheduler_plan_writers (self->scheduler, self->shares, LLM_BATCH_MAX_ROWS);
+
+  if (n == 0)
+    return LLM_TURN_NONE;
+  return end_turn (!begin_step (self, lane, self->shares, n) || run_lane (self, lane));
+}
+
+static LlmTurnEnd
+run_readers (LlmExecutor *self,
+             LlmSloClass  slo_class)
+{
+  LlmLane *lane = &self->lanes[LLM_LANE_READING + slo_class];
+  LlmTurnEnd end = LLM_TURN_RAN;
+  guint n = 0;
+
+  if (!lane->is_active)
+    n = llm_scheduler_plan_readers (self->scheduler, slo_class, self->shares, LLM_BATCH_MAX_ROWS);
+  if (lane->is_active || (n > 0 && begin_step (self, lane, self->shares, n)))
+    end = end_turn (run_lane (self, lane));
+  else if (n == 0)
+    return LLM_TURN_NONE;
+  llm_scheduler_note_turn (self->scheduler, slo_class);
+  return end;
 }
 
 /* A step of the writers is short, and goes on to its end; then the readers have
- * their turn, in the class whose turn it is. */
-gboolean
+ * their turn, in the class whose turn it is. Who waits for what is being read gives the turn to
+ * the next. */
+LlmTurnEnd
 llm_executor_run_turn (LlmExecutor *self)
 {
   LlmLane *writing = &self->lanes[LLM_LANE_WRITING];
-  LlmSloClass slo_class;
+  gboolean writers_wait = FALSE;
+  gboolean readers_wait = FALSE;
   gboolean has_readers;
+  LlmSloClass slo_class;
+  LlmTurnEnd end;
 
   if (writing->is_active)
     {
-      run_lane (self, writing);
-      return TRUE;
+      if (run_lane (self, writing))
+        return LLM_TURN_RAN;
+      writers_wait = TRUE;
     }
 
   has_readers = llm_scheduler_choose_class (self->scheduler, &slo_class);
-  if (!has_readers || self->reading_left_us <= 0)
+  if (!writers_wait && (!has_readers || self->reading_left_us <= 0))
     {
-      guint n = llm_scheduler_plan_writers (self->scheduler, self->shares, LLM_BATCH_MAX_ROWS);
-
-      if (n > 0)
-        {
-          if (begin_step (self, writing, self->shares, n))
-            run_lane (self, writing);
-          return TRUE;
-        }
+      end = begin_writing (self);
+      if (end == LLM_TURN_RAN)
+        return end;
+      writers_wait = end == LLM_TURN_WAITS;
     }
-  if (has_readers)
+  for (guint i = 0; has_readers && i < LLM_N_SLO_CLASSES; i++)
     {
-      LlmLane *lane = &self->lanes[LLM_LANE_READING + slo_class];
-
-      if (lane->is_active
-          || begin_step (self, lane, self->shares,
-                         llm_scheduler_plan_readers (self->scheduler, slo_class, self->shares,
-                                                     LLM_BATCH_MAX_ROWS)))
-        run_lane (self, lane);
-      llm_scheduler_note_turn (self->scheduler, slo_class);
+      end = run_readers (self, (slo_class + i) % LLM_N_SLO_CLASSES);
+      if (end == LLM_TURN_RAN)
+        return end;
+      readers_wait = readers_wait || end == LLM_TURN_WAITS;
     }
-  return has_readers;
+  if (readers_wait && !writers_wait)
+    {
+      end = begin_writing (self);
+      if (end == LLM_TURN_RAN)
+        return end;
+    }
+  return writers_wait || readers_wait ? LLM_TURN_WAITS : LLM_TURN_NONE;
 }

@@ -16,8 +16,10 @@ typedef struct
   LlmExecutor *executor;   /* (unowned) */
   LlmModel *model;         /* (nullable) (owned) */
   LlmWeights *weights;     /* (nullable) (owned) */
-  guint64 from;            /* a session, or bytes */
+  guint64 from;            /* a session */
   guint64 to;
+  char *context;           /* (nullable) (owned): id of the session's context */
+  gboolean is_named;
   LlmReclaimDone done;     /* (nullable) */
   gpointer data;
 } Command;
@@ -36,6 +38,7 @@ command_free (Command *command)
 {
   g_clear_pointer (&command->model, llm_model_unref);
   g_clear_pointer (&command->weights, llm_weights_free);
+  g_free (command->context);
   g_free (command);
 }
 
@@ -44,10 +47,9 @@ command_free (Command *command)
 static void
 drop_model (LlmExecutor *self)
 {
-  g_hash_table_remove_all (self->sessions);
+  llm_executor_drop_store (self);
   for (guint i = 0; i < LLM_N_LANES; i++)
     g_clear_pointer (&self->lanes[i].forward, llm_forward_free);
-  g_clear_pointer (&self->store, llm_kv_store_free);
   g_clear_pointer (&self->weights, llm_weights_free);
   g_clear_pointer (&self->model, llm_model_unref);
 }
@@ -67,22 +69,16 @@ set_model (gpointer data)
   if (command->model != NULL)
     {
       const LlmHparams *hparams = llm_model_get_hparams (command->model);
-      LlmKvLayout layout = {
-        .kind = LLM_KV_FULL,
-        .format = LLM_KV_F16,
-        .n_layers = hparams->n_layers,
-        .n_kv_heads = hparams->n_kv_heads,
-        .head_dim = hparams->head_dim,
-        .chunk_slots = LLM_KV_CHUNK_SLOTS,
-      };
 
       self->model = g_steal_pointer (&command->model);
       self->weights = g_steal_pointer (&command->weights);
-      self->store = llm_kv_store_new (&layout, self->ledger, NULL);
-      g_assert (self->store != NULL);
+      llm_executor_make_store (self);
       for (guint i = 0; i < LLM_N_LANES; i++)
-        self->lanes[i].forward = llm_forward_new (hparams, self->weights, self->pool,
-                                                  self->kernels, self->ledger);
+        {
+          self->lanes[i].forward = llm_forward_new (hparams, self->weights, self->pool,
+                                                    self->kernels, self->ledger);
+          llm_forward_set_density (self->lanes[i].forward, self->kv_ratio > 0);
+        }
     }
   after = llm_ledger_get_total (self->ledger);
   llm_executor_publish (self);
@@ -102,11 +98,14 @@ static void
 drop_session (gpointer data)
 {
   Command *command = data;
-  LlmSession *session = g_hash_table_lookup (command->executor->sessions, &command->from);
+  LlmExecutor *self = command->executor;
+  LlmSession *session = g_hash_table_lookup (self->sessions, &command->from);
 
   g_assert (session == NULL || !session->is_busy);
-  g_hash_table_remove (command->executor->sessions, &command->from);
-  llm_executor_publish (command->executor);
+  g_hash_table_remove (self->sessions, &command->from);
+  if (self->storage != NULL)
+    llm_kv_storage_remove (self->storage, command->context);
+  llm_executor_publish (self);
 }
 
 static void
@@ -119,11 +118,11 @@ fork_session (gpointer data)
 
   if (from == NULL || from->seq == NULL)
     return;
-  to = llm_executor_get_session (self, command->to);
+  to = llm_executor_get_session (self, command->to, from->app, command->context,
+                                 command->is_named);
   llm_session_drop (to);
-  to->seq = llm_kv_seq_fork (from->seq);
-  g_array_append_vals (to->tokens, from->tokens->data, from->tokens->len);
-  to->used_us = from->used_us;
+  llm_session_fork (to, from);
+  llm_executor_tell (self, to);
   llm_executor_publish (self);
 }
 
@@ -137,17 +136,6 @@ run_give_scratch (gpointer data)
   for (guint i = 0; i < LLM_N_LANES; i++)
     if (self->lanes[i].forward != NULL)
       freed += llm_forward_trim (self->lanes[i].forward);
-  llm_executor_publish (self);
-  llm_executor_report (self, command->done, freed, command->data);
-}
-
-static void
-run_give_kv (gpointer data)
-{
-  Command *command = data;
-  LlmExecutor *self = command->executor;
-  guint64 freed = llm_executor_evict (self, command->from);
-
   llm_executor_publish (self);
   llm_executor_report (self, command->done, freed, command->data);
 }
@@ -182,8 +170,25 @@ find_timeout (LlmExecutor *self)
 
       timeout = wake_at (timeout, run->job->deadline_us, now);
       timeout = wake_at (timeout, run->due_us, now);
+      if (!run->has_begun && !__atomic_load_n (&run->job->is_parked, __ATOMIC_ACQUIRE))
+        timeout = wake_at (timeout, run->resume_us, now);
     }
+  if (self->runs->len == 0)
+    timeout = wake_at (timeout, llm_executor_get_measure_time (self), now);
   return timeout;
+}
+
+/* Runs what there is; without anything, does what is left behind. FALSE when it may sleep. */
+static gboolean
+run_once (LlmExecutor *self)
+{
+  LlmTurnEnd end = llm_executor_run_turn (self);
+
+  if (end != LLM_TURN_NONE)
+    llm_executor_work_beside (self);
+  if (end == LLM_TURN_WAITS)
+    llm_executor_wait_for_disk (self);
+  return end != LLM_TURN_NONE || llm_executor_work (self);
 }
 
 static gpointer
@@ -192,11 +197,13 @@ run_executor (gpointer data)
   LlmExecutor *self = data;
   gboolean has_work = FALSE;
 
+  llm_executor_open_storage (self);
   while (!__atomic_load_n (&self->is_ending, __ATOMIC_ACQUIRE))
     {
       llm_mailbox_dispatch (self->inbox, has_work ? 0 : find_timeout (self));
       llm_executor_sweep (self);
-      has_work = llm_executor_run_turn (self);
+      llm_executor_serve_gives (self);
+      has_work = run_once (self) || !g_queue_is_empty (&self->gives);
     }
 
   llm_executor_abandon_lanes (self);
@@ -204,6 +211,7 @@ run_executor (gpointer data)
   if (self->weights != NULL)
     self->weights->keeps_cache = TRUE;
   drop_model (self);
+  llm_executor_close_storage (self);
   return NULL;
 }
 
@@ -221,6 +229,18 @@ llm_executor_new (LlmMailbox              *main_box,
   self->ledger = llm_ledger_ref (ledger);
   self->kernels = config->kernels;
   self->is_exact = config->is_exact;
+  self->chunk_slots = config->chunk_slots;
+  self->kv_ratio = config->kv_ratio;
+  self->chunks_folder = g_strdup (config->chunks_folder);
+  self->cache_folder = g_strdup (config->cache_folder);
+  self->system_cache_folder = g_strdup (config->system_cache_folder);
+  self->shares_cache = config->shares_cache;
+  self->disk = g_strdup (config->disk);
+  self->storage_limit = config->storage_limit;
+  self->app_storage_limit = config->app_storage_limit;
+  g_mutex_init (&self->counters_lock);
+  g_queue_init (&self->gives);
+  self->missing = g_array_new (FALSE, FALSE, sizeof (guint));
   self->inbox = llm_mailbox_new ();
   self->pool = llm_worker_pool_new (config->n_threads);
   if (n_background == 0)
@@ -239,12 +259,27 @@ llm_executor_new (LlmMailbox              *main_box,
 }
 
 void
-llm_executor_free (LlmExecutor *self)
+llm_executor_stop (LlmExecutor *self)
 {
+  if (self->thread == NULL)
+    return;
   __atomic_store_n (&self->is_ending, TRUE, __ATOMIC_RELEASE);
   llm_executor_poke (self);
-  g_thread_join (self->thread);
+  g_thread_join (g_steal_pointer (&self->thread));
+}
 
+void
+llm_executor_free (LlmExecutor *self)
+{
+  llm_executor_stop (self);
+  g_queue_clear_full (&self->gives, g_free);
+  g_array_unref (self->missing);
+  g_clear_pointer (&self->ids, g_hash_table_unref);
+  g_mutex_clear (&self->counters_lock);
+  g_free (self->chunks_folder);
+  g_free (self->cache_folder);
+  g_free (self->system_cache_folder);
+  g_free (self->disk);
   g_ptr_array_unref (self->runs);
   g_hash_table_unref (self->sessions);
   for (guint i = 0; i < LLM_N_LANES; i++)
@@ -259,12 +294,12 @@ llm_executor_free (LlmExecutor *self)
 }
 
 void
-llm_executor_set_dropped (LlmExecutor      *self,
-                          LlmSessionDropped dropped,
-                          gpointer          data)
+llm_executor_set_moved (LlmExecutor    *self,
+                        LlmSessionMoved moved,
+                        gpointer        data)
 {
-  self->dropped = dropped;
-  self->dropped_data = data;
+  self->moved = moved;
+  self->moved_data = data;
 }
 
 void
@@ -299,23 +334,29 @@ llm_executor_poke (LlmExecutor *self)
 
 void
 llm_executor_drop_session (LlmExecutor *self,
-                           guint64      session)
+                           guint64      session,
+                           const char  *context)
 {
   Command *command = command_new (self);
 
   command->from = session;
+  command->context = g_strdup (context);
   llm_mailbox_post (self->inbox, drop_session, command, (GDestroyNotify) command_free);
 }
 
 void
 llm_executor_fork_session (LlmExecutor *self,
                            guint64      from,
-                           guint64      to)
+                           guint64      to,
+                           const char  *context,
+                           gboolean     is_named)
 {
   Command *command = command_new (self);
 
   command->from = from;
   command->to = to;
+  command->context = g_strdup (context);
+  command->is_named = is_named;
   llm_mailbox_post (self->inbox, fork_session, command, (GDestroyNotify) command_free);
 }
 
@@ -323,12 +364,6 @@ guint64
 llm_executor_get_scratch (LlmExecutor *self)
 {
   return __atomic_load_n (&self->scratch_bytes, __ATOMIC_RELAXED);
-}
-
-guint64
-llm_executor_get_idle_kv (LlmExecutor *self)
-{
-  return __atomic_load_n (&self->idle_kv_bytes, __ATOMIC_RELAXED);
 }
 
 void
@@ -341,20 +376,6 @@ llm_executor_give_scratch (LlmExecutor   *self,
   command->done = done;
   command->data = data;
   llm_mailbox_post (self->inbox, run_give_scratch, command, (GDestroyNotify) command_free);
-}
-
-void
-llm_executor_give_kv (LlmExecutor   *self,
-                      guint64        bytes,
-                      LlmReclaimDone done,
-                      gpointer       data)
-{
-  Command *command = command_new (self);
-
-  command->from = bytes;
-  command->done = done;
-  command->data = data;
-  llm_mailbox_post (self->inbox, run_give_kv, command, (GDestroyNotify) command_free);
 }
 
 guint64

@@ -13,8 +13,10 @@
 #include "base/llm-ledger.h"
 #include "base/llm-mailbox.h"
 #include "base/llm-reclaimer.h"
+#include "engine/llm-context-memory.h"
 #include "engine/llm-job.h"
 #include "kernels/llk.h"
+#include "kv/llm-kv.h"
 #include "model/llm-model.h"
 #include "model/llm-weights.h"
 
@@ -29,20 +31,46 @@ typedef struct
   guint n_background_threads; /* for calls that nobody waits for; 0: half as many */
   int background_niceness;    /* of these */
   gboolean is_exact;          /* prompts are computed as carefully as answers */
+  guint chunk_slots;          /* tokens of a chunk: 16, 32, 48 or 64 */
+  double kv_ratio;            /* bytes of a context, of its bytes with 8 bits; 0: floats, as computed */
+  const char *chunks_folder;  /* (nullable): where chunks are written; NULL: nowhere */
+  const char *cache_folder;   /* (nullable): for what is measured once */
+  const char *system_cache_folder; /* (nullable): likewise, by the administrator */
+  gboolean shares_cache;      /* all users may read cache_folder */
+  const char *disk;           /* (nullable): "uring" or "threads"; NULL for what works */
+  guint64 storage_limit;      /* bytes there, 0 for half of what is free */
+  guint64 app_storage_limit;  /* of one application's contexts, 0 for none */
 } LlmExecutorConfig;
 
 /* @main_box: where results are posted, dispatched by the main thread. */
 LlmExecutor *llm_executor_new          (LlmMailbox   *main_box,
                                         LlmLedger    *ledger,
                                         const LlmExecutorConfig *config);
-/* Ends all jobs as cancelled, without calling back, and waits for the thread. */
+/* Ends all jobs as cancelled, without calling back, writes what is not on storage yet, if that takes but
+ * a moment, and waits for the thread. What is asked for afterwards is never done. */
+void         llm_executor_stop         (LlmExecutor  *self);
+/* Stops it first. */
 void         llm_executor_free         (LlmExecutor  *self);
 
-/* Told on the main thread when a session was dropped to make room. */
-typedef void (*LlmSessionDropped) (guint64  session,
-                                   gpointer data);
-void         llm_executor_set_dropped  (LlmExecutor      *self,
-                                        LlmSessionDropped dropped,
+/* Told on the main thread where most of a session's chunks are now, and how many @bytes of memory
+ * they take; @session 0: all contexts are text, as what was kept of them is another model's. */
+typedef void (*LlmSessionMoved) (guint64      session,
+                                 LlmResidency residency,
+                                 guint64      bytes,
+                                 gpointer     data);
+void         llm_executor_set_moved    (LlmExecutor      *self,
+                                        LlmSessionMoved   moved,
+                                        gpointer          data);
+
+/* Told on the main thread, once: which contexts have something on storage (element-type utf8,
+ * as a set). */
+typedef void (*LlmStorageSwept) (GHashTable *stored,
+                                 gpointer    data);
+/* Removes from storage, when there is time, what belongs to none of the contexts @ids
+ * (transfer full) (element-type utf8, as a set). */
+void         llm_executor_sweep_storage (LlmExecutor     *self,
+                                        GHashTable       *ids,
+                                        LlmStorageSwept   swept,
                                         gpointer          data);
 
 /* Gives the executor another model, or none with NULL. Sessions of the old one
@@ -59,28 +87,55 @@ void         llm_executor_submit       (LlmExecutor  *self,
 /* Tells it to look at the atomic fields of its jobs again. */
 void         llm_executor_poke         (LlmExecutor  *self);
 
-/* Drops what a session keeps in memory. */
+/* The context is gone: drops what its session keeps in memory, and what it has on storage. */
 void         llm_executor_drop_session (LlmExecutor  *self,
-                                        guint64       session);
-/* Gives @to the same content as @from, sharing memory. */
+                                        guint64       session,
+                                        const char   *context);
+/* Gives @to, of the same application, the same content as @from, sharing memory and storage. */
 void         llm_executor_fork_session (LlmExecutor  *self,
                                         guint64       from,
-                                        guint64       to);
+                                        guint64       to,
+                                        const char   *context,
+                                        gboolean      is_named);
 
-/* Bytes that can be given back: scratch, and context memory that no job uses. */
+/* Bytes that can be given back: scratch, context memory that no job uses, and that of
+ * running jobs. */
 guint64      llm_executor_get_scratch  (LlmExecutor  *self);
 guint64      llm_executor_get_idle_kv  (LlmExecutor  *self);
+guint64      llm_executor_get_busy_kv  (LlmExecutor  *self);
 void         llm_executor_give_scratch (LlmExecutor  *self,
                                         LlmReclaimDone done,
                                         gpointer      data);
-/* Least recently used sessions first, until @bytes are freed. */
+/* Chunks that no job uses (L8), until @bytes are freed. What is not on storage yet is written
+ * first, as long as that takes until @deadline_us (0: a moment). */
 void         llm_executor_give_kv      (LlmExecutor  *self,
+                                        guint64       bytes,
+                                        gint64        deadline_us,
+                                        LlmReclaimDone done,
+                                        gpointer      data);
+/* Parks running calls between two stages, those that can wait first, and takes their chunks
+ * until @bytes are freed; they go on a little later (L9). */
+void         llm_executor_give_busy_kv (LlmExecutor  *self,
                                         guint64       bytes,
                                         LlmReclaimDone done,
                                         gpointer      data);
 
-/* Steps and rows computed since the start. Any thread. */
+/* Calls @done on the main thread with where the memory of a session is (transfer full); of one
+ * that nobody used since the start, what storage has of @context. */
+typedef void (*LlmMemoryTold) (LlmContextMemory *memory,
+                               gpointer          data);
+void         llm_executor_ask_memory   (LlmExecutor  *self,
+                                        guint64       session,
+                                        const char   *context,
+                                        LlmMemoryTold done,
+                                        gpointer      data);
+
+/* Since the start. Any thread. */
 guint64      llm_executor_get_n_steps  (LlmExecutor  *self);
 guint64      llm_executor_get_n_rows   (LlmExecutor  *self);
+void         llm_executor_get_kv_counters (LlmExecutor *self,
+                                        LlmKvCounters *counters);
+/* Bytes of contexts on storage. Any thread. */
+guint64      llm_executor_get_storage  (LlmExecutor  *self);
 
 G_END_DECLS

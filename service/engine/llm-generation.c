@@ -7,6 +7,7 @@
 #include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
 #include "engine/llm-context-private.h"
+#include "engine/llm-window.h"
 
 /* Ended answers that can still be asked for their state or be cancelled in vain. */
 #define MAX_ENDED 64
@@ -120,6 +121,9 @@ make_results (LlmGeneration      *self,
   g_variant_dict_insert (&dict, "prompt-tokens", "u", result->n_prompt);
   g_variant_dict_insert (&dict, "reused-tokens", "u", result->n_reused);
   g_variant_dict_insert (&dict, "output-tokens", "u", result->tokens->len);
+  if (result->n_slid > 0)
+    g_variant_dict_insert (&dict, "kept-tokens", "u",
+                           result->n_prompt + result->tokens->len - result->n_slid);
   g_variant_dict_insert (&dict, "ttft-ms", "d", result->ttft_ms);
   g_variant_dict_insert (&dict, "tpot-ms", "d", result->tpot_ms);
   g_variant_dict_insert (&dict, "slo-met", "b", is_met);
@@ -226,8 +230,6 @@ on_job_done (LlmJob             *job,
   llm_engine_job_ended (self->engine);
   if (self->is_done)
     return;
-  if (self->context != NULL)
-    self->context->session_bytes = result->session_bytes;
 
   switch (result->end)
     {
@@ -355,6 +357,7 @@ static gboolean
 check_length (LlmGeneration *self,
               guint          n_prompt,
               guint          n_ctx,
+              gboolean       slides,
               GError       **error)
 {
   if (n_prompt == 0)
@@ -364,13 +367,26 @@ check_length (LlmGeneration *self,
                            "The prompt is empty: there is nothing to go on from");
       return FALSE;
     }
-  if (n_prompt < n_ctx)
+  if (n_prompt < n_ctx || slides)
     return TRUE;
   g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_CONTEXT_FULL,
                "The prompt has %u tokens with what the context holds; the context has room for %u, "
                "and the answer needs at least one of them. Shorten it, roll turns back, or begin a new context",
                n_prompt, n_ctx);
   return FALSE;
+}
+
+/* Whether the model goes on with the beginning and the newest part of a text that is longer than
+ * @n_ctx. */
+static gboolean
+slides_past (LlmGeneration *self,
+             guint          n_ctx)
+{
+  const char *choice =
+      llm_call_options_get_string (self->options, LLMSVC_OPTION_ON_OVERFLOW, "error");
+
+  return g_str_equal (choice, "slide")
+         && llm_window_is_possible (n_ctx, self->engine->settings->chunk_tokens);
 }
 
 static void
@@ -392,10 +408,12 @@ submit (LlmGeneration *self,
   guint n_ctx = llm_model_get_hparams (self->model)->n_ctx;
   g_autoptr(LlmJob) job = llm_job_new ();
   LlmContext *context = self->context;
+  gboolean slides;
 
   if (context != NULL)
     n_ctx = llm_context_get_limit (context, self->model);
-  if (!check_length (self, tokens->len, n_ctx, error))
+  slides = slides_past (self, n_ctx);
+  if (!check_length (self, tokens->len, n_ctx, slides, error))
     return FALSE;
   if (context != NULL)
     {
@@ -415,7 +433,9 @@ submit (LlmGeneration *self,
                                     job->generated);
   job->generates = TRUE;
   job->n_ctx = n_ctx;
-  job->session = context != NULL ? context->session : 0;
+  job->slides = slides;
+  if (context != NULL)
+    llm_context_set_session (context, job);
   job->strips_space = self->raw == NULL;
   job->app = llm_app_make_key (self->caller->uid, self->caller->app_id);
   job->on_text = on_job_text;

@@ -34,6 +34,7 @@ llm_job_unref (LlmJob *self)
   g_free (self->bias);
   g_strfreev (self->stops);
   llm_reply_free (self->reply);
+  g_free (self->context);
   g_free (self->app);
   g_free (self);
 }

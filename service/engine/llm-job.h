@@ -41,10 +41,10 @@ typedef struct
   GString *text;         /* what was sent to the sink */
   gboolean is_closed;    /* the last token ends the answer */
   guint n_prompt;        /* tokens of the prompt */
-  guint n_reused;        /* of them found in the session's memory */
+  guint n_slid;          /* tokens of prompt and answer that the model does not see any more */
+  guint n_reused;        /* of the prompt, found in the session's memory, or on storage */
   double ttft_ms;        /* from arrival to the first token, 0 if none came */
   double tpot_ms;        /* mean of the further tokens, 0 with fewer than two */
-  guint64 session_bytes; /* context memory of the session afterwards */
 } LlmJobResult;
 
 /* Both run on the main thread. */
@@ -62,11 +62,14 @@ struct _LlmJob
 
   struct _LlmExecutor *executor; /* (unowned): set when submitted */
   guint64 session;       /* whose memory to use and keep; 0: none is kept */
+  char *context;         /* (nullable): id of the session's context, whose folder on storage it has */
+  gboolean is_named;     /* what it has there stays when the service ends */
   GArray *prompt;        /* (element-type gint32): all tokens before the answer */
   GArray *generated;     /* (element-type LlmTokenSpan): of them those that were once generated */
   gboolean generates;    /* FALSE: read the prompt in and end */
   guint max_tokens;
-  guint n_ctx;           /* positions the session may have */
+  guint n_ctx;           /* slots the session may have */
+  gboolean slides;       /* past them the window slides (L11), and n_ctx is large enough for that */
   LlmSamplerConfig sampler;
   LlmLogitBias *bias;    /* (nullable) (owned): what sampler.bias points to */
   GStrv stops;           /* (nullable) */

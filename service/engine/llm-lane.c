@@ -6,10 +6,6 @@
 
 #include "base/llm-clock.h"
 
-/* How long a step that waits for weights or context memory sleeps before it is
- * tried again. */
-#define PENDING_WAIT_US 1000
-
 void
 llm_lane_init (LlmLane *self,
                guint    max_rows)
@@ -36,6 +32,7 @@ llm_lane_reset (LlmLane *self)
   g_ptr_array_set_size (self->sequences, 0);
   self->n_shares = 0;
   self->spent_us = 0;
+  self->n_stages = 0;
 }
 
 gboolean
@@ -65,8 +62,8 @@ llm_lane_run (LlmLane *self,
   do
     {
       status = llm_forward_step (self->forward, &waits, error);
-      if (waits)
-        g_usleep (PENDING_WAIT_US);
+      if (!waits)
+        self->n_stages++;
       now_us = llm_clock_now_us ();
     }
   while (status == LLM_PENDING && !waits && now_us < until_us);

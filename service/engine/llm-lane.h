@@ -32,6 +32,7 @@ typedef struct
   LlmBatch batch;
   gboolean is_active;    /* a step is under way */
   gint64 spent_us;       /* on it */
+  guint n_stages;        /* of it that have run */
 } LlmLane;
 
 void      llm_lane_init   (LlmLane      *self,
@@ -44,7 +45,8 @@ void      llm_lane_reset  (LlmLane      *self);
 gboolean  llm_lane_begin  (LlmLane      *self,
                            GError      **error);
 /* Runs stages until the step has ended or failed, must wait, or @until_us has
- * passed; at least one. PENDING in the last two cases. */
+ * passed; at least one. PENDING in the last two cases. It does not wait itself: n_stages
+ * tells whether anything was computed. */
 LlmStatus llm_lane_run    (LlmLane      *self,
                            gint64        until_us,
                            GError      **error);

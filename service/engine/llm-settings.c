@@ -8,6 +8,10 @@
 
 #include "common/llmsvc-error.h"
 #include "kernels/llk.h"
+#include "kv/llm-kv.h"
+
+/* Percent: with fewer, too, all chunks have 2 bits. */
+#define MIN_RATIO 10u
 
 LlmSettings *
 llm_settings_new (void)
@@ -18,6 +22,9 @@ llm_settings_new (void)
   self->max_message = 1024 * 1024;
   self->background_niceness = 10;
   self->stall_timeout_s = 600;
+  self->context_ratio = 50;
+  self->chunk_tokens = LLM_KV_CHUNK_SLOTS;
+  self->disk = g_strdup ("auto");
   self->max_contexts = 64;
   self->max_calls = 16;
   self->max_tokens = 1024 * 1024;
@@ -29,6 +36,7 @@ llm_settings_free (LlmSettings *self)
 {
   g_free (self->model_file);
   g_free (self->kernels);
+  g_free (self->disk);
   g_strfreev (self->model_folders);
   g_free (self->state_folder);
   g_free (self->cache_folder);
@@ -81,6 +89,9 @@ typedef enum
   KEY_UINT64,
   KEY_BYTES,
   KEY_KERNELS,
+  KEY_RATIO,
+  KEY_CHUNK,
+  KEY_DISK,
 } KeyKind;
 
 /* Every key there is: data/llmsvc.conf lists the same with their defaults. */
@@ -103,10 +114,17 @@ static const struct
   { "service", "max-message", KEY_BYTES, G_STRUCT_OFFSET (LlmSettings, max_message), 16 * 1024 * 1024 },
   { "service", "stall-timeout", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, stall_timeout_s), 86400 },
   { "service", "idle-unload", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, idle_unload_s), 31536000 },
+  { "contexts", "ratio", KEY_RATIO, G_STRUCT_OFFSET (LlmSettings, context_ratio), 100 },
+  { "contexts", "chunk-tokens", KEY_CHUNK, G_STRUCT_OFFSET (LlmSettings, chunk_tokens), 64 },
+  { "contexts", "disk", KEY_DISK, G_STRUCT_OFFSET (LlmSettings, disk), 0 },
+  { "contexts", "storage-limit", KEY_BYTES, G_STRUCT_OFFSET (LlmSettings, storage_limit), G_MAXUINT64 },
+  { "contexts", "storage-limit-per-app", KEY_BYTES, G_STRUCT_OFFSET (LlmSettings, app_storage_limit), G_MAXUINT64 },
   { "quota", "contexts", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, max_contexts), 1000000 },
   { "quota", "calls", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, max_calls), 1000000 },
   { "quota", "tokens", KEY_UINT64, G_STRUCT_OFFSET (LlmSettings, max_tokens), G_MAXINT64 },
 };
+
+static const char *const disks[] = { "auto", "uring", "threads", "off", NULL };
 
 static gboolean
 set_key (LlmSettings *self,
@@ -133,6 +151,34 @@ set_key (LlmSettings *self,
         {
           g_free (*(char **) field);
           *(char **) field = *text != '\0' ? g_strdup (text) : NULL;
+          return TRUE;
+        }
+      break;
+    case KEY_RATIO:
+      if (g_str_equal (text, "off"))
+        {
+          *(guint *) field = 0;
+          return TRUE;
+        }
+      if (g_ascii_string_to_unsigned (text, 10, MIN_RATIO, keys[index].max, &number, NULL))
+        {
+          *(guint *) field = (guint) number;
+          return TRUE;
+        }
+      break;
+    case KEY_CHUNK:
+      if (g_ascii_string_to_unsigned (text, 10, 16, keys[index].max, &number, NULL)
+          && number % 16 == 0)
+        {
+          *(guint *) field = (guint) number;
+          return TRUE;
+        }
+      break;
+    case KEY_DISK:
+      if (g_strv_contains (disks, text))
+        {
+          g_free (*(char **) field);
+          *(char **) field = g_strdup (text);
           return TRUE;
         }
       break;
@@ -164,6 +210,18 @@ set_key (LlmSettings *self,
                    "%s: [%s] %s = “%s” is no set of kernels that this processor can run; it can run %s",
                    path, keys[index].group, keys[index].key, text, known);
     }
+  else if (keys[index].kind == KEY_RATIO)
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                 "%s: [%s] %s = “%s” is neither a number of percent from %u to %ju nor “off”", path,
+                 keys[index].group, keys[index].key, text, MIN_RATIO, keys[index].max);
+  else if (keys[index].kind == KEY_CHUNK)
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                 "%s: [%s] %s = “%s” is none of 16, 32, 48 and 64", path, keys[index].group,
+                 keys[index].key, text);
+  else if (keys[index].kind == KEY_DISK)
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                 "%s: [%s] %s = “%s” is none of auto, uring, threads and off", path,
+                 keys[index].group, keys[index].key, text);
   else if (keys[index].kind == KEY_BYTES)
     g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
                  "%s: [%s] %s = “%s” is not a number from 0 to %ju, perhaps with K, M or G", path,
@@ -232,10 +290,10 @@ read_file (LlmSettings *self,
   for (guint i = 0; groups[i] != NULL; i++)
     {
       if (!g_str_equal (groups[i], "model") && !g_str_equal (groups[i], "service") &&
-          !g_str_equal (groups[i], "quota"))
+          !g_str_equal (groups[i], "contexts") && !g_str_equal (groups[i], "quota"))
         {
           g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                       "%s: there is no group [%s]; the groups are model, service and quota", path,
+                       "%s: there is no group [%s]; the groups are model, service, contexts and quota", path,
                        groups[i]);
           return FALSE;
         }

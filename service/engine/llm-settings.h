@@ -31,6 +31,11 @@ typedef struct
   guint64 max_message;     /* bytes of text in one call */
   guint stall_timeout_s;   /* how long a full pipe may stay full */
   guint idle_unload_s;     /* 0: never */
+  guint context_ratio;     /* percent: bytes of a context, of its bytes with 8 bits; 0: floats */
+  guint chunk_tokens;      /* of a chunk: 16, 32, 48 or 64 */
+  char *disk;              /* "auto", "uring", "threads", or "off": contexts are not written */
+  guint64 storage_limit;   /* bytes of all contexts, 0 for half of what the disk has free */
+  guint64 app_storage_limit; /* of one application's, 0 for none */
   guint max_contexts;      /* per application */
   guint max_calls;         /* under way, per application */
   guint64 max_tokens;      /* held in contexts, per application */

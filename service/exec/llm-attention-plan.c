@@ -6,8 +6,6 @@
 
 /* Up to so many generated rows, each run of a row's slots is work of its own. */
 #define MAX_SPLIT_ROWS 16
-/* Queries that go through the chunks together while density is collected. */
-#define MAX_DENSITY_QUERIES 32
 /* Items that each worker should find, so that none waits long for the last one. */
 #define ITEMS_PER_WORKER 4
 /* Whole cache lines, which workers must not share. */
@@ -19,8 +17,6 @@ get_max_queries (const LlmAttention *self,
 {
   guint n_queries = (guint) self->kernels->attention->kinds[kind]->n_queries;
 
-  if (self->collects_density)
-    n_queries = MIN (n_queries, MAX_DENSITY_QUERIES);
   return MAX (n_queries, self->n_heads / self->n_kv_heads);
 }
 
@@ -34,6 +30,7 @@ measure (LlmAttentionPlan   *plan,
   plan->self = self;
   plan->group = self->n_heads / self->n_kv_heads;
   plan->shape = (LlkAttentionShape) {
+    .is_half = self->format == LLK_KV_F16,
     .head_dim = self->head_dim,
     .chunk_slots = self->chunk_slots,
     .scale = self->scale,

@@ -9,6 +9,13 @@
 
 /* --- a run --- */
 
+gboolean
+llm_attention_counts (const LlmRow *row)
+{
+  return row->kind == LLK_ROWS_GENERATED
+         || row->slot % LLM_ATTENTION_SAMPLED == LLM_ATTENTION_SAMPLED - 1;
+}
+
 /* The block's query @query of a KV head, among all queries of the batch. */
 static gsize
 get_place (const LlmAttentionPlan  *plan,
@@ -52,6 +59,7 @@ find_masks (const LlmAttentionPlan  *plan,
         {
           guint64 mask = get_mask (plan->self, row, &views[c]);
 
+          g_assert (mask == 0 || views[c].k != NULL);
           masks[r * n_chunks + c] = mask;
           seen |= mask;
         }
@@ -77,7 +85,6 @@ attend_run (const LlmAttentionPlan  *plan,
   guint n_chunks = MIN (run_chunks, llm_attention_count_chunks (self, row) - first);
   const LlmKvView *views = self->views + self->first_view[row->sequence] + first;
   guint n_queries = block->n_rows * plan->group;
-  LlkAttentionShape shape = plan->shape;
 
   if (!find_masks (plan, block, views, n_chunks, worker->masks))
     {
@@ -90,10 +97,13 @@ attend_run (const LlmAttentionPlan  *plan,
       return;
     }
 
-  shape.is_half = views[0].format == LLM_KV_F16;
   for (guint c = 0; c < n_chunks; c++)
     {
       g_assert (views[c].chunk_slots == self->chunk_slots);
+      worker->chunks[c] = (LlkAttentionChunk) { .format = views[c].format };
+      if (views[c].k == NULL)
+        continue;
+
       worker->chunks[c].k = (const guint8 *) views[c].k + kv_head * views[c].head_bytes;
       worker->chunks[c].v = (const guint8 *) views[c].v + kv_head * views[c].head_bytes;
     }
@@ -102,30 +112,50 @@ attend_run (const LlmAttentionPlan  *plan,
       worker->queries[i].q = self->q + get_place (plan, block, kv_head, i) * self->head_dim;
       worker->queries[i].masks = worker->masks + i / plan->group * n_chunks;
     }
-  kernel->attend (&shape, worker->chunks, n_chunks, worker->queries, n_queries, worker->kernel);
+  kernel->attend (&plan->shape, worker->chunks, n_chunks, worker->queries, n_queries,
+                  worker->kernel);
 }
 
 /* --- the end of a query --- */
 
-/* Brings what each chunk got to the final maximum and sum, and adds it up. */
+/* Whether the block's query @query is counted for density. */
+static inline gboolean
+is_counted (const LlmAttentionPlan  *plan,
+            const LlmAttentionBlock *block,
+            guint                    query)
+{
+  return plan->self->collects_density
+         && llm_attention_counts (llm_attention_get_row (plan->self,
+                                                         block->first + query / plan->group));
+}
+
+/* Brings what each chunk got to the final maximum and sum, and adds it up for @worker. */
 static void
 add_mass (const LlmAttentionPlan  *plan,
           const LlmAttentionBlock *block,
           const LlkAttentionState *state,
           const float             *mass,
-          const float             *maxima)
+          const float             *maxima,
+          guint                    worker)
 {
   const LlmAttention *self = plan->self;
   const LlmRow *row = llm_attention_get_row (self, block->first);
   guint run_chunks = llm_attention_get_run_chunks (self);
+  guint n_chunks = llm_attention_count_chunks (self, row);
+  guint64 *sums = self->mass + (gsize) worker * self->n_views + self->first_view[row->sequence];
 
-  for (guint c = 0; c < llm_attention_count_chunks (self, row); c++)
+  for (guint first = 0; first < n_chunks; first += run_chunks)
     {
-      double share = mass[c] * exp ((double) maxima[c / run_chunks] - state->max) / state->sum;
+      float factor = expf (maxima[first / run_chunks] - state->max) / state->sum;
 
-      if (share > 0 && share < 2)
-        __atomic_fetch_add (&self->mass[self->first_view[row->sequence] + c],
-                            (guint64) (share / LLM_ATTENTION_MASS_UNIT), __ATOMIC_RELAXED);
+      for (guint c = first; c < MIN (first + run_chunks, n_chunks); c++)
+        {
+          float share = mass[c] * factor;
+
+          /* NaN, of a model that computes nonsense, is nothing. */
+          sums[c] += (guint64) ((share > 0 && share < 2 ? share : 0)
+                                * (float) (1 / LLM_ATTENTION_MASS_UNIT));
+        }
     }
 }
 
@@ -135,6 +165,7 @@ static void
 attend_whole (const LlmAttentionPlan  *plan,
               const LlmAttentionBlock *block,
               guint                    kv_head,
+              guint                    index,
               LlmAttentionWorker      *worker)
 {
   const LlmAttention *self = plan->self;
@@ -150,19 +181,21 @@ attend_whole (const LlmAttentionPlan  *plan,
     }
   for (guint run = 0; run < n_runs; run++)
     {
-      for (guint i = 0; i < n_queries && self->collects_density; i++)
-        worker->queries[i].mass = worker->mass + (gsize) i * plan->max_chunks
-                                  + run * llm_attention_get_run_chunks (self);
+      for (guint i = 0; i < n_queries; i++)
+        if (is_counted (plan, block, i))
+          worker->queries[i].mass = worker->mass + (gsize) i * plan->max_chunks
+                                    + run * llm_attention_get_run_chunks (self);
       attend_run (plan, block, kv_head, run, worker);
-      for (guint i = 0; i < n_queries && self->collects_density; i++)
-        worker->maxima[(gsize) i * plan->max_runs + run] = worker->queries[i].max;
+      for (guint i = 0; i < n_queries; i++)
+        if (is_counted (plan, block, i))
+          worker->maxima[(gsize) i * plan->max_runs + run] = worker->queries[i].max;
     }
   for (guint i = 0; i < n_queries; i++)
     {
       llk_attention_end (&worker->states[i], worker->states[i].acc, self->head_dim);
-      if (self->collects_density)
+      if (is_counted (plan, block, i))
         add_mass (plan, block, &worker->states[i], worker->mass + (gsize) i * plan->max_chunks,
-                  worker->maxima + (gsize) i * plan->max_runs);
+                  worker->maxima + (gsize) i * plan->max_runs, index);
     }
 }
 
@@ -184,7 +217,8 @@ static void
 join_runs (const LlmAttentionPlan  *plan,
            const LlmAttentionBlock *block,
            guint                    kv_head,
-           guint                    n_runs)
+           guint                    n_runs,
+           guint                    index)
 {
   const LlmAttention *self = plan->self;
 
@@ -200,9 +234,9 @@ join_runs (const LlmAttentionPlan  *plan,
       for (guint run = 0; run < n_runs; run++)
         llk_attention_fold (&state, &states[run], self->head_dim);
       llk_attention_end (&state, state.acc, self->head_dim);
-      if (self->collects_density)
+      if (is_counted (plan, block, i))
         add_mass (plan, block, &state, plan->split.mass + query * plan->max_chunks,
-                  plan->split.maxima + query * plan->max_runs);
+                  plan->split.maxima + query * plan->max_runs, index);
     }
 }
 
@@ -211,6 +245,7 @@ attend_split (const LlmAttentionPlan  *plan,
               const LlmAttentionBlock *block,
               guint                    kv_head,
               guint                    run,
+              guint                    index,
               LlmAttentionWorker      *worker)
 {
   const LlmAttention *self = plan->self;
@@ -226,18 +261,19 @@ attend_split (const LlmAttentionPlan  *plan,
       state->acc = plan->split.acc + (query * plan->max_runs + run) * self->head_dim;
       llk_attention_begin (state, self->head_dim);
       worker->queries[i].state = state;
-      worker->queries[i].mass = self->collects_density
+      worker->queries[i].mass = is_counted (plan, block, i)
                                 ? plan->split.mass + query * plan->max_chunks
                                     + run * llm_attention_get_run_chunks (self)
                                 : NULL;
     }
   attend_run (plan, block, kv_head, run, worker);
-  for (guint i = 0; i < n_queries && self->collects_density; i++)
-    plan->split.maxima[get_split_query (plan, block, kv_head, i) * plan->max_runs + run]
-      = worker->queries[i].max;
+  for (guint i = 0; i < n_queries; i++)
+    if (is_counted (plan, block, i))
+      plan->split.maxima[get_split_query (plan, block, kv_head, i) * plan->max_runs + run]
+        = worker->queries[i].max;
 
   if (__atomic_sub_fetch (n_left, 1, __ATOMIC_ACQ_REL) == 0)
-    join_runs (plan, block, kv_head, n_runs);
+    join_runs (plan, block, kv_head, n_runs, index);
 }
 
 static void
@@ -257,9 +293,9 @@ attend_items (guint    first,
       guint run = (item - block->first_item) / plan->self->n_kv_heads;
 
       if (block->first_split < 0)
-        attend_whole (plan, block, kv_head, &worker);
+        attend_whole (plan, block, kv_head, index, &worker);
       else
-        attend_split (plan, block, kv_head, run, &worker);
+        attend_split (plan, block, kv_head, run, index, &worker);
     }
 }
 

@@ -24,7 +24,8 @@ typedef struct
   guint n_kv_heads;
   guint head_dim;
   guint chunk_slots;           /* of all sequences */
-  gboolean collects_density;
+  LlkKvFormat format;          /* of chunks that are not packed: F32 or F16 */
+  gboolean collects_density;   /* of the rows that llm_attention_counts() */
 
   float scale;                 /* score = q·k × scale */
   float softcap;               /* if not 0, softcap × tanh (score / softcap) */
@@ -35,17 +36,26 @@ typedef struct
   const guint *order;          /* rows[order[i]] is the i-th of q and out */
   guint n_rows;                /* at most LLM_BATCH_MAX_ROWS */
   const guint *first_view;     /* of each sequence, and one past the last */
-  const LlmKvView *views;      /* chunks of all sequences */
+  const LlmKvView *views;      /* chunks of all sequences; those with neither K nor V lie
+                                * behind the window: no row sees them */
+  guint n_views;
 
   const float *q;              /* [n_rows × n_heads·head_dim] */
   float *out;                  /* [n_rows × n_heads·head_dim] */
-  guint64 *mass;               /* if density is collected: by view, added to, in units of
-                                * LLM_ATTENTION_MASS_UNIT. Sums of integers don't depend on the
-                                * order in which workers add */
+  guint64 *mass;               /* if density is collected: [threads × views], added to, in units of
+                                * LLM_ATTENTION_MASS_UNIT: what the counted rows' heads gave out,
+                                * 1 each. Sums of integers don't depend on who adds what */
   gpointer scratch;            /* llm_attention_get_scratch() bytes, 64-byte aligned */
 } LlmAttention;
 
 #define LLM_ATTENTION_MASS_UNIT (1.0 / (1 << 30) / 4)
+
+/* Of so many neighbouring prompt rows one is counted. */
+#define LLM_ATTENTION_SAMPLED 4
+
+/* Whether density counts what @row attends to (L3): every generated row and a sample of the prompt
+ * rows, the same ones however the prompt was cut into steps. */
+gboolean llm_attention_counts     (const LlmRow       *row);
 
 /* Bytes of scratch memory; reads the fields up to first_view, but not scale,
  * softcap and window. */

@@ -45,12 +45,14 @@ llm_forward_describe_attention (LlmForward   *self,
     .n_kv_heads = hparams->n_kv_heads,
     .head_dim = hparams->head_dim,
     .chunk_slots = llm_kv_seq_get_layout (self->batch->sequences[0])->chunk_slots,
+    .format = llm_kv_seq_get_layout (self->batch->sequences[0])->format,
     .collects_density = self->collects_density,
     .rows = self->batch->rows,
     .order = self->order,
     .n_rows = self->batch->n_rows,
     .first_view = (const guint *) (gconstpointer) self->first_view->data,
     .views = (const LlmKvView *) (gconstpointer) self->views->data,
+    .n_views = self->views->len,
     .q = self->scratch.q,
     .out = self->scratch.attended,
     .mass = self->scratch.mass,
@@ -89,7 +91,8 @@ lay_out (LlmForward *self,
   s->logits = take (&cursor, (gsize) self->n_logits * h->n_vocab, sizeof (float));
   s->workers = take (&cursor, n_threads * self->worker_bytes, 1);
   s->prepared = take (&cursor, n_rows * self->row_bytes, 1);
-  s->mass = take (&cursor, self->collects_density ? self->views->len : 0, sizeof (guint64));
+  s->mass = take (&cursor, self->collects_density ? n_threads * self->views->len : 0,
+                  sizeof (guint64));
   llm_forward_describe_attention (self, &attention);
   s->attention = take (&cursor, llm_attention_get_scratch (&attention), 1);
 

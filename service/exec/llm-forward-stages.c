@@ -195,19 +195,51 @@ find_views (LlmForward *self)
     }
 }
 
+/* How many of the counted rows see the chunk; who sees a part of its slots counts for that part. So
+ * mass by rows is the sum over slots of what each gets from a row that sees it (equation 1). */
+static double
+count_rows (LlmForward      *self,
+            guint            sequence,
+            const LlmKvView *view)
+{
+  guint64 n_slots = 0;
+
+  for (guint r = 0; r < self->batch->n_rows; r++)
+    {
+      const LlmRow *row = &self->batch->rows[r];
+
+      if (row->sequence == sequence && llm_attention_counts (row))
+        n_slots += (guint) __builtin_popcountll (llm_visibility_mask (&row->visibility, row->slot,
+                                                                      0, view->first_slot,
+                                                                      view->n_slots));
+    }
+
+  return (double) n_slots / view->chunk_slots;
+}
+
+/* What all layers gave out, once. */
 static void
 add_densities (LlmForward *self)
 {
-  double share = LLM_ATTENTION_MASS_UNIT / self->hparams->n_layers / self->hparams->n_heads;
+  const double share = LLM_ATTENTION_MASS_UNIT / self->hparams->n_layers / self->hparams->n_heads;
+  const guint n_threads = llm_worker_pool_get_n_threads (self->pool);
 
   for (guint i = 0; i < self->batch->n_sequences; i++)
     {
       guint first = g_array_index (self->first_view, guint, i);
       guint end = g_array_index (self->first_view, guint, i + 1);
 
-      for (guint chunk = 0; chunk < end - first; chunk++)
-        llm_kv_seq_add_density (self->batch->sequences[i], chunk,
-                                (float) (self->scratch.mass[first + chunk] * share));
+      for (guint at = first; at < end; at++)
+        {
+          double n_rows = count_rows (self, i, &g_array_index (self->views, LlmKvView, at));
+          guint64 mass = 0;
+
+          for (guint worker = 0; worker < n_threads; worker++)
+            mass += self->scratch.mass[(gsize) worker * self->views->len + at];
+          if (n_rows > 0)
+            llm_kv_seq_add_density (self->batch->sequences[i], at - first,
+                                    (float) ((double) mass * share), (float) n_rows);
+        }
     }
 }
 
@@ -218,14 +250,15 @@ run_attention (LlmForward *self,
   LlmAttention attention;
 
   find_views (self);
-  if (self->collects_density)
-    memset (self->scratch.mass, 0, self->views->len * sizeof (guint64));
+  if (self->collects_density && self->layer == 0)
+    memset (self->scratch.mass, 0, (gsize) llm_worker_pool_get_n_threads (self->pool)
+                                   * self->views->len * sizeof (guint64));
   llm_forward_describe_attention (self, &attention);
   attention.scale = self->hparams->attention_scale;
   attention.softcap = self->hparams->attention_softcap;
   attention.window = self->hparams->layers[self->layer].window;
   llm_attention_run (&attention);
-  if (self->collects_density)
+  if (self->collects_density && self->layer + 1 == self->hparams->n_layers)
     add_densities (self);
   return LLM_READY;
 }

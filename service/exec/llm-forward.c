@@ -227,8 +227,6 @@ llm_forward_begin (LlmForward     *self,
       return FALSE;
     }
 
-  for (guint i = 0; i < batch->n_sequences; i++)
-    llm_kv_seq_lock (batch->sequences[i]);
   self->part = LLM_PART_ENTRY;
   self->layer = 0;
   self->stage = 0;
@@ -239,8 +237,6 @@ static void
 end_step (LlmForward *self)
 {
   llm_forward_release (self);
-  for (guint i = 0; i < self->batch->n_sequences; i++)
-    llm_kv_seq_unlock (self->batch->sequences[i]);
   self->batch = NULL;
 }
 

@@ -7,9 +7,7 @@
 #include <math.h>
 
 #include "common/llmsvc-error.h"
-
-/* Rows of one step: enough to use each weight often, few enough for caches. */
-#define STEP_ROWS 256
+#include "exec/llm-measured-call.h"
 
 /* -log of the probability of @token. */
 static double
@@ -28,81 +26,71 @@ score (const float *logits,
   return log (sum) + max - logits[token];
 }
 
-static gboolean
-run_step (LlmForward     *forward,
-          const LlmBatch *batch,
-          GError        **error)
+typedef struct
 {
-  LlmStatus status;
+  const gint32 *tokens;   /* of the window */
+  guint n_vocab;
+  guint end;              /* the last token predicts nothing */
+  double total;
+} Window;
 
-  if (!llm_forward_begin (forward, batch, error))
-    return FALSE;
+static void
+add_score (guint        slot,
+           const float *logits,
+           gpointer     data)
+{
+  Window *window = data;
 
-  /* Nothing else runs beside this: what is awaited comes from other threads. */
-  while ((status = llm_forward_resume (forward, error)) == LLM_PENDING)
-    g_thread_yield ();
-
-  return status == LLM_READY;
+  if (slot + 1 < window->end)
+    window->total += score (logits, window->n_vocab, window->tokens[slot + 1]);
 }
 
 /* Adds the window's sum of -log probabilities to @total. */
 static gboolean
-run_window (LlmForward       *forward,
-            const LlmHparams *hparams,
-            LlmKvStore       *store,
-            const gint32     *tokens,
-            guint             n_ctx,
-            LlkRowKind        kind,
-            gint32            bos,
-            double           *total,
-            GError          **error)
+run_window (LlmForward              *forward,
+            const LlmHparams        *hparams,
+            LlmKvStore              *store,
+            const gint32            *tokens,
+            const LlmPerplexityRule *rule,
+            double                  *total,
+            GError                 **error)
 {
-  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (store);
-  LlmRow rows[STEP_ROWS] = { 0 };
-  LlmBatch batch = { rows, 0, &seq, 1 };
+  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (store, NULL, NULL);
+  g_autofree gint32 *input = g_memdup2 (tokens, rule->n_ctx * sizeof *tokens);
+  guint n_call = rule->n_call > 0 ? rule->n_call : rule->n_ctx;
+  Window window = { tokens, hparams->n_vocab, rule->n_ctx, 0 };
+  gboolean is_read = TRUE;
 
-  if (!llm_kv_seq_append (seq, n_ctx, error))
-    return FALSE;
-
-  for (guint first = 0; first < n_ctx; first += batch.n_rows)
+  if (rule->bos >= 0)
+    input[0] = rule->bos;
+  for (guint first = 0; is_read && first < rule->n_ctx; first += n_call)
     {
-      batch.n_rows = MIN (STEP_ROWS, n_ctx - first);
-      for (guint i = 0; i < batch.n_rows; i++)
-        {
-          guint at = first + i;
+      guint end = MIN (first + n_call, rule->n_ctx);
 
-          rows[i].token = at == 0 && bos >= 0 ? bos : tokens[at];
-          rows[i].position = at;
-          rows[i].slot = at;
-          rows[i].kind = kind;
-          rows[i].sub_model = 100;
-          rows[i].wants_logits = at >= n_ctx / 2 && at + 1 < n_ctx;
-        }
-      if (!run_step (forward, &batch, error))
+      if (!llm_measured_call_begin (seq, end - first, error))
         return FALSE;
-      for (guint i = 0; i < batch.n_rows; i++)
-        if (rows[i].wants_logits)
-          *total += score (llm_forward_get_logits (forward, i), hparams->n_vocab,
-                           tokens[first + i + 1]);
+      is_read = llm_measured_call_read (forward, seq, input, end, rule->kind, rule->n_ctx / 2,
+                                        add_score, &window, error);
+      llm_measured_call_end (store, seq, input);
     }
+  *total += window.total;
 
-  return TRUE;
+  return is_read;
 }
 
 gboolean
-llm_perplexity_run (LlmForward        *forward,
-                    const LlmHparams  *hparams,
-                    LlmKvStore        *store,
-                    const gint32      *tokens,
-                    gsize              n_tokens,
-                    guint              n_ctx,
-                    LlkRowKind         kind,
-                    gint32             bos,
-                    LlmPerplexityFunc  callback,
-                    gpointer           data,
-                    LlmPerplexity     *result,
-                    GError           **error)
+llm_perplexity_run (LlmForward              *forward,
+                    const LlmHparams        *hparams,
+                    LlmKvStore              *store,
+                    const gint32            *tokens,
+                    gsize                    n_tokens,
+                    const LlmPerplexityRule *rule,
+                    LlmPerplexityFunc        callback,
+                    gpointer                 data,
+                    LlmPerplexity           *result,
+                    GError                 **error)
 {
+  const guint n_ctx = rule->n_ctx;
   double total = 0;
 
   *result = (LlmPerplexity) { 0 };
@@ -124,7 +112,7 @@ llm_perplexity_run (LlmForward        *forward,
 
   for (gsize first = 0; first + n_ctx <= n_tokens; first += n_ctx)
     {
-      if (!run_window (forward, hparams, store, tokens + first, n_ctx, kind, bos, &total, error))
+      if (!run_window (forward, hparams, store, tokens + first, rule, &total, error))
         return FALSE;
 
       result->n_windows++;

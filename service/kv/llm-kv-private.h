@@ -1,68 +1,317 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Chunks and the store that makes them, as the sequences see them. A chunk
- * belongs to the sequences that hold it, by count; one that has a single holder
- * may be written. Chunks come out of blocks that the kernel backs with huge
- * pages where it can. The executor's thread owns all of it.
+ * Store, chunks and sequences as the files of this folder see each other. A chunk
+ * belongs to the sequences that hold it, by count; a chunk of floats that one sequence
+ * holds, and nothing writes to storage, may be written. What lies on storage belongs to a
+ * sequence's hold, since folders are by context. The executor's thread owns all of it.
+ *
+ * llm-kv-store.c: sizes, settings. llm-kv-chunk.c: memory of a chunk, packing.
+ * llm-kv-seq.c: slots that come and go, views. llm-kv-seq-move.c: slots that move, sharing.
+ * llm-kv-call.c: where a call begins and ends. llm-kv-restore.c: what comes back (L6).
+ * llm-kv-work.c: bits and packing between calls (L4). llm-kv-write.c: writing ahead (L7).
+ * llm-kv-evict.c: who goes (L8).
  */
 
 #pragma once
 
 #include "kernels/llk.h"
+#include "kv/llm-kv-arena.h"
+#include "kv/llm-kv-bits.h"
+#include "kv/llm-kv-queue.h"
 #include "kv/llm-kv.h"
 
 G_BEGIN_DECLS
 
-/* Chunks of a block at most: a bit for each. */
-#define LLM_KV_BLOCK_CHUNKS 64
+/* Extents under way at most, and chunks of one. */
+#define LLM_KV_MAX_BATCHES 4
+#define LLM_KV_BATCH_CHUNKS 32
 
-/* Address space for some chunks. */
-typedef struct
+typedef enum
 {
-  guint8 *data;       /* (owned): block_bytes of the store */
-  guint64 used;       /* bit for each chunk that is somebody's */
-} LlmKvBlock;
+  LLM_KV_GONE,         /* no memory */
+  LLM_KV_READING,      /* the layers below n_ready are there */
+  LLM_KV_COMPUTING,    /* the slots of todo are still to be written */
+  LLM_KV_LOST,         /* could not be read; its memory goes when the reader has let go of it */
+  LLM_KV_PRESENT,
+} LlmKvState;
 
 typedef struct
 {
   guint n_holders;
-  guint8 *data;       /* chunk_bytes of the store, in its block */
+  guint n_pins;           /* reads and writes that use its memory */
+  guint n_locks;          /* holders in a call */
+  LlmKvState state;
+  LlmKvForm form;         /* of what is in memory */
+  gboolean leaves;        /* goes when it has been written */
+  guint n_ready;
+  guint64 todo;           /* bit for each slot */
+  LlmKvSeq *restorer;     /* (nullable) (unowned): whose call brings it back */
+  guint8 *data;           /* NULL also when its form has no bytes */
   LlmKvBlock *block;
+  float density;          /* the largest of its holders' */
+  LlmKvQueueEntry entry;  /* queued while it may be taken */
+  guint n_unwritten;      /* while it is decided who goes: holders whose storage lacks it */
+  gboolean can_be_written; /* likewise: one of these could write it */
 } LlmKvChunk;
+
+/* A sequence's hold on a chunk. */
+typedef struct
+{
+  LlmKvChunk *chunk;
+  guint64 hash;           /* of all tokens to its end; 0: not known */
+  LlmKvSlot slot;         /* on storage; extent 0: nowhere */
+  LlmKvForm slot_form;
+  float mass;             /* that this sequence's rows gave it (L3), decayed */
+  float n_rows;           /* that saw it, likewise */
+  gboolean is_fixed;      /* what it saw slid away: computing it again would give something else */
+  gboolean is_moved;      /* a sink at another position than its number says: never on storage */
+  gboolean is_writing;
+} LlmKvHold;
+
+typedef struct _LlmKvRestore LlmKvRestore;
+
+/* What is left to do for a sequence between calls. */
+typedef enum
+{
+  LLM_KV_IDLE,
+  LLM_KV_TO_PACK,
+  LLM_KV_TO_WRITE,
+  LLM_KV_WAITS,           /* to pack what is being written still */
+} LlmKvStage;
+
+struct _LlmKvSeq
+{
+  LlmKvStore *store;      /* (unowned) */
+  GList link;             /* in the store's sequences */
+  LlmKvFolder *folder;    /* (nullable) (owned) */
+  GArray *holds;          /* (element-type LlmKvHold) (owned): chunk i has the slots from
+                           * i * chunk_slots */
+  guint length;           /* slots */
+  guint n_slid;
+  guint n_sinks;          /* slots, of a window that slid */
+
+  gboolean is_locked;
+  gboolean is_whole;      /* while locked: all chunks were there when last looked at */
+  gboolean has_fault;
+  LlmKvRestore *restore;  /* (nullable) (owned): what is being read */
+
+  LlmKvStage stage;
+  GList work_link;        /* in the store's list of that stage */
+  guint8 *formats;        /* (nullable) (owned): that were chosen for the chunks */
+  guint n_formats;
+  guint at;               /* chunk to look at next */
+  gboolean write_failed;  /* since the last call */
+  GList *batches;         /* (owned): extents that are being written, see llm-kv-write.c */
+};
 
 struct _LlmKvStore
 {
   LlmKvLayout layout;
-  LlmLedger *ledger;    /* (nullable) (owned) */
-  const LlkOps *ops;    /* conversions */
+  LlmKvPolicy policy;
+  LlmKvProfile profile;
+  LlmLedger *ledger;      /* (nullable) (owned) */
+  LlmKvStorage *storage;  /* (nullable) (unowned) */
+  const LlkOps *ops;
+  guint *windows;         /* (nullable) (owned): layout.windows */
+  guint window;           /* the largest of them; 0: no layer has one */
 
-  gsize value_bytes;    /* of one number */
-  gsize part_bytes;     /* K or V of one head of one layer */
-  gsize chunk_bytes;    /* whole pages */
-  guint block_chunks;
-  gsize block_bytes;    /* whole huge pages */
-  GPtrArray *blocks;    /* (element-type LlmKvBlock) (owned) */
-  guint n_chunks;
-  guint n_sequences;
+  gsize part_bytes[LLK_N_KV_FORMATS][2];       /* K and V of one head of one layer */
+  gsize *offsets[LLM_KV_N_FORMS];              /* (owned): of LlmKvShape; NULL for unused forms */
+  LlmKvArena arenas[LLM_KV_N_FORMS];
+  LlmKvShape shape;
+  guint64 bytes;
+  guint64 packed_bytes;
+  float *values;          /* (owned): one part as floats */
+  float *values_again;    /* (owned): unpacked, to see the error */
+
+  double errors[LLK_N_KV_FORMATS];             /* relative squared, running means */
+  guint n_errors;
+  LlmKvCounters counters;
+  LlmKvQueue queue;       /* of chunks that may be taken */
+  GQueue sequences;       /* of all, the last used last */
+  GQueue to_pack;
+  GQueue to_write;
+  GQueue waiting;
+  guint n_batches;
 };
 
-/* (transfer full) (nullable): a chunk of one holder, counted in the ledger;
- * NULL when the system has no memory. The budget is the caller's business. */
-LlmKvChunk *llm_kv_chunk_new   (LlmKvStore       *store);
-LlmKvChunk *llm_kv_chunk_copy  (LlmKvStore       *store,
-                                const LlmKvChunk *from);
-void        llm_kv_chunk_unref (LlmKvStore       *store,
-                                LlmKvChunk       *chunk);
-/* K (@part 0), by dimension, or V (@part 1), by slot, of one head of one layer. */
-guint8     *llm_kv_chunk_part  (LlmKvStore       *store,
-                                LlmKvChunk       *chunk,
-                                guint             layer,
-                                guint             head,
-                                guint             part);
-/* In a debug build, makes the slots [@first, chunk_slots) of all layers NaN. */
-void        llm_kv_chunk_poison (LlmKvStore      *store,
-                                 LlmKvChunk      *chunk,
-                                 guint            first);
+static inline LlmKvHold *
+llm_kv_seq_hold (LlmKvSeq *self,
+                 guint     chunk)
+{
+  return &g_array_index (self->holds, LlmKvHold, chunk);
+}
+
+/* Full chunks; one more may be in part. */
+static inline guint
+llm_kv_seq_n_full (LlmKvSeq *self)
+{
+  return self->length / self->store->layout.chunk_slots;
+}
+
+/* --- store --- */
+
+static inline gsize
+llm_kv_store_layer_bytes (LlmKvStore *store,
+                          LlmKvForm   form,
+                          guint       layer)
+{
+  return store->offsets[form][layer + 1] - store->offsets[form][layer];
+}
+
+static inline LlmKvForm
+llm_kv_store_float_form (LlmKvStore *store)
+{
+  return LLM_KV_FORM (store->layout.format, FALSE);
+}
+
+/* Whether a form that comes from outside is one of this store's. */
+gboolean    llm_kv_store_has_form    (LlmKvStore *store,
+                                      guint       form);
+gboolean    llm_kv_store_has_room    (LlmKvStore *store,
+                                      guint64     bytes);
+/* Takes the disk's answers. */
+void        llm_kv_store_poll        (LlmKvStore *store);
+
+/* --- chunks --- */
+
+/* (transfer full): GONE, with one holder. */
+LlmKvChunk *llm_kv_chunk_new         (LlmKvStore *store);
+/* Memory for a GONE chunk, poisoned in a debug build; FALSE when the system has none. The
+ * budget is the caller's business. */
+gboolean    llm_kv_chunk_allocate    (LlmKvStore *store,
+                                      LlmKvChunk *chunk,
+                                      LlmKvForm   form,
+                                      LlmKvState  state);
+/* Gives the memory back: GONE. Not while it is pinned. */
+void        llm_kv_chunk_drop        (LlmKvStore *store,
+                                      LlmKvChunk *chunk);
+void        llm_kv_chunk_unref       (LlmKvStore *store,
+                                      LlmKvChunk *chunk);
+void        llm_kv_chunk_unpin       (LlmKvStore *store,
+                                      LlmKvChunk *chunk);
+/* Queues it if it may be taken, as used now or (without @is_use) where it was. */
+void        llm_kv_chunk_queue       (LlmKvStore *store,
+                                      LlmKvChunk *chunk,
+                                      gboolean    is_use);
+void        llm_kv_chunk_lock        (LlmKvStore *store,
+                                      LlmKvChunk *chunk);
+void        llm_kv_chunk_unlock      (LlmKvStore *store,
+                                      LlmKvChunk *chunk);
+/* Whoever brought it back does so no more. */
+void        llm_kv_chunk_abandon     (LlmKvStore *store,
+                                      LlmKvChunk *chunk);
+/* These slots have been computed, or are not needed any more. */
+void        llm_kv_chunk_clear_todo  (LlmKvStore *store,
+                                      LlmKvChunk *chunk,
+                                      guint64     slots);
+static inline gboolean
+llm_kv_chunk_is_float (const LlmKvChunk *chunk)
+{
+  return !llk_kv_is_packed (LLM_KV_FORM_FORMAT (chunk->form));
+}
+
+/* K or V of one head of one layer. */
+guint8     *llm_kv_chunk_part        (LlmKvStore *store,
+                                      LlmKvChunk *chunk,
+                                      guint       layer,
+                                      guint       head,
+                                      LlkKvPart   part);
+/* Brings floats to @to what @from has, of the layers [@first, @end). */
+void        llm_kv_chunk_unpack      (LlmKvStore *store,
+                                      LlmKvChunk *from,
+                                      LlmKvChunk *to,
+                                      guint       first,
+                                      guint       end);
+/* (transfer full) (nullable): a copy as floats, with one holder; NULL when the system has no
+ * memory. */
+LlmKvChunk *llm_kv_chunk_copy_floats (LlmKvStore *store,
+                                      LlmKvChunk *from);
+/* Brings a chunk to another form, with fewer bits or fewer layers. FALSE when the system has
+ * no memory. */
+gboolean    llm_kv_chunk_pack        (LlmKvStore *store,
+                                      LlmKvChunk *chunk,
+                                      LlmKvForm   form);
+/* In a debug build, makes the slots [@first, chunk_slots) of floats NaN in the layers
+ * [@first_layer, @end_layer). */
+void        llm_kv_chunk_poison      (LlmKvStore *store,
+                                      LlmKvChunk *chunk,
+                                      guint       first,
+                                      guint       first_layer,
+                                      guint       end_layer);
+
+/* --- sequences --- */
+
+/* Slots that the chunk has: fewer than chunk_slots for the last one. */
+guint       llm_kv_seq_chunk_length  (LlmKvSeq   *self,
+                                      guint       chunk);
+/* That it has on storage: chunks that slid away count. */
+guint       llm_kv_seq_chunk_number  (LlmKvSeq   *self,
+                                      guint       chunk);
+/* The chunk of a number; FALSE when it slid away or is none. */
+gboolean    llm_kv_seq_find_number   (LlmKvSeq   *self,
+                                      guint       number,
+                                      guint      *chunk);
+/* Whether no row from @slot on sees the chunk in layers with a window. */
+gboolean    llm_kv_seq_is_behind     (LlmKvSeq   *self,
+                                      guint       chunk,
+                                      guint       slot);
+/* Whether the chunk has what rows from @slot on need of it, in this form. */
+gboolean    llm_kv_seq_is_enough     (LlmKvSeq   *self,
+                                      guint       chunk,
+                                      LlmKvForm   form,
+                                      guint       slot);
+/* Whether storage has the chunk as it is in memory. */
+gboolean    llm_kv_seq_is_written    (LlmKvSeq   *self,
+                                      guint       chunk);
+/* Puts another chunk (transfer full) into the place of the one held, with the same lock. */
+void        llm_kv_seq_replace       (LlmKvSeq   *self,
+                                      guint       chunk,
+                                      LlmKvChunk *with);
+/* Removes it from storage, as it is about to change. */
+void        llm_kv_seq_forget_slot   (LlmKvSeq   *self,
+                                      guint       chunk);
+/* (nullable): the chunk as floats that only this sequence has. What can't be had of it is to be
+ * computed. NULL when the system has no memory. */
+LlmKvChunk *llm_kv_seq_make_writable (LlmKvSeq   *self,
+                                      guint       chunk);
+/* Drops all chunks from @n_kept on. */
+void        llm_kv_seq_drop_chunks   (LlmKvSeq   *self,
+                                      guint       n_kept);
+/* Makes all slots of the chunk, which is not there or not as it is needed, to be computed by this
+ * sequence. FALSE when the system has no memory; the chunk is GONE then. */
+gboolean    llm_kv_seq_compute       (LlmKvSeq   *self,
+                                      guint       chunk);
+/* Makes the chunk GONE in this sequence, whatever others have of it. If it @changes, they do not
+ * get what comes into its place. */
+void        llm_kv_seq_vacate        (LlmKvSeq   *self,
+                                      guint       chunk,
+                                      gboolean    changes);
+/* Looks where the chunk lies on storage, which may have dropped it meanwhile. */
+void        llm_kv_seq_find_slot     (LlmKvSeq   *self,
+                                      guint       chunk);
+
+/* --- calls and restores --- */
+
+/* Ends what brings chunks back; what has not come is GONE. */
+void        llm_kv_restore_end       (LlmKvSeq   *self);
+/* --- work --- */
+
+/* Whether there could be something to do: from the start. */
+void        llm_kv_work_begin        (LlmKvSeq   *self);
+/* Nothing any more, until it begins again. */
+void        llm_kv_work_stop         (LlmKvSeq   *self);
+/* Slots changed: what was chosen counts no more. */
+void        llm_kv_work_restart      (LlmKvSeq   *self);
+void        llm_kv_work_set_stage    (LlmKvSeq   *self,
+                                      LlmKvStage  stage);
+/* Whether the sequence's folder could take the chunk. */
+gboolean    llm_kv_work_can_write    (LlmKvSeq   *self,
+                                      guint       chunk);
+/* Submits an extent. FALSE when there was nothing to write. */
+gboolean    llm_kv_work_write        (LlmKvSeq   *self);
+/* The sequence goes, and its folder is closed: nobody answers any more. */
+void        llm_kv_work_cancel_writes (LlmKvSeq  *self);
 
 G_END_DECLS

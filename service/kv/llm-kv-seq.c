@@ -8,73 +8,10 @@
 
 #include "common/llmsvc-error.h"
 
-/* A sequence's hold on a chunk. The density is of this sequence's rows alone. */
-typedef struct
-{
-  LlmKvChunk *chunk;
-  float density;
-} Hold;
-
-struct _LlmKvSeq
-{
-  LlmKvStore *store;   /* (unowned) */
-  GArray *holds;       /* (element-type Hold) (owned): chunk i has the slots from i * chunk_slots */
-  guint length;        /* slots */
-  guint n_locks;
-};
-
-static Hold *
-get_hold (LlmKvSeq *self,
-          guint     chunk)
-{
-  return &g_array_index (self->holds, Hold, chunk);
-}
-
-static void
-drop_chunks (LlmKvSeq *self,
-             guint     n_kept)
-{
-  for (guint i = n_kept; i < self->holds->len; i++)
-    llm_kv_chunk_unref (self->store, get_hold (self, i)->chunk);
-  g_array_set_size (self->holds, n_kept);
-}
-
-/* Gives the hold a chunk of its own with the same content. */
-static gboolean
-make_own (LlmKvSeq *self,
-          Hold     *hold)
-{
-  LlmKvChunk *copy;
-
-  if (hold->chunk->n_holders == 1)
-    return TRUE;
-
-  copy = llm_kv_chunk_copy (self->store, hold->chunk);
-  if (copy == NULL)
-    return FALSE;
-
-  llm_kv_chunk_unref (self->store, hold->chunk);
-  hold->chunk = copy;
-  return TRUE;
-}
-
-/* For writes, which have no way to fail: room was made when slots were
- * appended, only a fork made since then costs a copy here. */
-static Hold *
-get_own_hold (LlmKvSeq *self,
-              guint     chunk)
-{
-  Hold *hold = get_hold (self, chunk);
-
-  if (!make_own (self, hold))
-    g_error ("No memory for a copy of %" G_GSIZE_FORMAT " bytes of context memory",
-             self->store->chunk_bytes);
-
-  return hold;
-}
-
 LlmKvSeq *
-llm_kv_seq_new (LlmKvStore *store)
+llm_kv_seq_new (LlmKvStore *store,
+                const char *app,
+                const char *id)
 {
   LlmKvSeq *self;
 
@@ -82,9 +19,30 @@ llm_kv_seq_new (LlmKvStore *store)
 
   self = g_new0 (LlmKvSeq, 1);
   self->store = store;
-  self->holds = g_array_new (FALSE, FALSE, sizeof (Hold));
-  store->n_sequences++;
+  self->link.data = self;
+  self->work_link.data = self;
+  self->holds = g_array_new (FALSE, FALSE, sizeof (LlmKvHold));
+  if (store->storage != NULL && app != NULL && id != NULL)
+    self->folder = llm_kv_folder_open (store->storage, app, id, &store->shape);
+  g_queue_push_tail_link (&store->sequences, &self->link);
   return self;
+}
+
+void
+llm_kv_seq_drop_chunks (LlmKvSeq *self,
+                        guint     n_kept)
+{
+  for (guint i = n_kept; i < self->holds->len; i++)
+    {
+      LlmKvChunk *chunk = llm_kv_seq_hold (self, i)->chunk;
+
+      if (chunk->restorer == self)
+        llm_kv_chunk_abandon (self->store, chunk);
+      if (self->is_locked)
+        llm_kv_chunk_unlock (self->store, chunk);
+      llm_kv_chunk_unref (self->store, chunk);
+    }
+  g_array_set_size (self->holds, n_kept);
 }
 
 void
@@ -93,23 +51,16 @@ llm_kv_seq_free (LlmKvSeq *self)
   if (self == NULL)
     return;
 
-  g_assert (self->n_locks == 0);
-  drop_chunks (self, 0);
+  g_assert (!self->is_locked);
+
+  llm_kv_work_stop (self);
+  llm_kv_restore_end (self);
+  g_clear_pointer (&self->folder, llm_kv_folder_close);
+  llm_kv_work_cancel_writes (self);
+  llm_kv_seq_drop_chunks (self, 0);
   g_array_unref (self->holds);
-  self->store->n_sequences--;
+  g_queue_unlink (&self->store->sequences, &self->link);
   g_free (self);
-}
-
-LlmKvSeq *
-llm_kv_seq_fork (LlmKvSeq *self)
-{
-  LlmKvSeq *fork = llm_kv_seq_new (self->store);
-
-  fork->length = self->length;
-  g_array_append_vals (fork->holds, self->holds->data, self->holds->len);
-  for (guint i = 0; i < fork->holds->len; i++)
-    get_hold (fork, i)->chunk->n_holders++;
-  return fork;
 }
 
 guint
@@ -130,43 +81,247 @@ llm_kv_seq_get_own_bytes (LlmKvSeq *self)
   guint64 bytes = 0;
 
   for (guint i = 0; i < self->holds->len; i++)
-    if (get_hold (self, i)->chunk->n_holders == 1)
-      bytes += self->store->chunk_bytes;
+    {
+      LlmKvChunk *chunk = llm_kv_seq_hold (self, i)->chunk;
+
+      if (chunk->n_holders == 1 && chunk->state != LLM_KV_GONE)
+        bytes += self->store->arenas[chunk->form].bytes;
+    }
 
   return bytes;
 }
 
-/* New chunks come before the copy of the shared last one, so that a failure
- * undoes nothing but what it just added. */
+guint
+llm_kv_seq_get_n_slid (LlmKvSeq *self)
+{
+  return self->n_slid;
+}
+
+guint
+llm_kv_seq_chunk_length (LlmKvSeq *self,
+                         guint     chunk)
+{
+  guint slots = self->store->layout.chunk_slots;
+
+  return MIN (slots, self->length - chunk * slots);
+}
+
+guint
+llm_kv_seq_chunk_number (LlmKvSeq *self,
+                         guint     chunk)
+{
+  guint slots = self->store->layout.chunk_slots;
+
+  return chunk < self->n_sinks / slots ? chunk : chunk + self->n_slid / slots;
+}
+
+gboolean
+llm_kv_seq_find_number (LlmKvSeq *self,
+                        guint     number,
+                        guint    *chunk)
+{
+  guint slots = self->store->layout.chunk_slots;
+  guint n_sinks = self->n_sinks / slots;
+
+  if (number >= n_sinks && number < n_sinks + self->n_slid / slots)
+    return FALSE;
+
+  *chunk = number < n_sinks ? number : number - self->n_slid / slots;
+  return *chunk < self->holds->len;
+}
+
+/* A row sees in such a layer its own slot and window - 1 before it. */
+gboolean
+llm_kv_seq_is_behind (LlmKvSeq *self,
+                      guint     chunk,
+                      guint     slot)
+{
+  guint64 end = ((guint64) chunk + 1) * self->store->layout.chunk_slots;
+
+  return self->store->window > 0 && end + self->store->window <= (guint64) slot + 1;
+}
+
+gboolean
+llm_kv_seq_is_enough (LlmKvSeq *self,
+                      guint     chunk,
+                      LlmKvForm form,
+                      guint     slot)
+{
+  return !LLM_KV_FORM_IS_BEHIND (form) || llm_kv_seq_is_behind (self, chunk, slot);
+}
+
+gboolean
+llm_kv_seq_is_written (LlmKvSeq *self,
+                       guint     chunk)
+{
+  LlmKvHold *hold = llm_kv_seq_hold (self, chunk);
+
+  return hold->slot.extent != 0 && hold->slot_form == hold->chunk->form;
+}
+
+void
+llm_kv_seq_replace (LlmKvSeq   *self,
+                    guint       chunk,
+                    LlmKvChunk *with)
+{
+  LlmKvHold *hold = llm_kv_seq_hold (self, chunk);
+  LlmKvChunk *old = hold->chunk;
+
+  hold->chunk = with;
+  hold->is_writing = FALSE;
+  if (old->restorer == self)
+    llm_kv_chunk_abandon (self->store, old);
+  if (self->is_locked)
+    {
+      llm_kv_chunk_lock (self->store, with);
+      llm_kv_chunk_unlock (self->store, old);
+    }
+  llm_kv_chunk_queue (self->store, with, TRUE);
+  llm_kv_chunk_unref (self->store, old);
+}
+
+void
+llm_kv_seq_forget_slot (LlmKvSeq *self,
+                        guint     chunk)
+{
+  LlmKvHold *hold = llm_kv_seq_hold (self, chunk);
+
+  if (hold->slot.extent != 0)
+    llm_kv_folder_forget (self->folder, hold->slot);
+  hold->slot = (LlmKvSlot) { 0 };
+  hold->hash = 0;
+}
+
+void
+llm_kv_seq_find_slot (LlmKvSeq *self,
+                      guint     chunk)
+{
+  LlmKvHold *hold = llm_kv_seq_hold (self, chunk);
+  LlmKvRecord record;
+  LlmKvSlot slot;
+
+  hold->slot = (LlmKvSlot) { 0 };
+  if (self->folder == NULL || hold->hash == 0 || hold->is_moved || !self->store->policy.swaps)
+    return;
+
+  if (llm_kv_folder_find (self->folder, llm_kv_seq_chunk_number (self, chunk), hold->hash, &slot,
+                          &record)
+      && llm_kv_store_has_form (self->store, record.form))
+    {
+      hold->slot = slot;
+      hold->slot_form = record.form;
+    }
+}
+
+void
+llm_kv_seq_vacate (LlmKvSeq *self,
+                   guint     chunk,
+                   gboolean  changes)
+{
+  LlmKvChunk *held = llm_kv_seq_hold (self, chunk)->chunk;
+
+  if (held->n_pins == 0 && held->n_holders == 1)
+    llm_kv_chunk_drop (self->store, held);
+  else if (held->state != LLM_KV_GONE || changes)
+    llm_kv_seq_replace (self, chunk, llm_kv_chunk_new (self->store));
+}
+
+/* A chunk that others hold comes back for all of them, if it has the same slots for them. */
+gboolean
+llm_kv_seq_compute (LlmKvSeq *self,
+                    guint     chunk)
+{
+  LlmKvHold *hold = llm_kv_seq_hold (self, chunk);
+  guint n_slots = llm_kv_seq_chunk_length (self, chunk);
+
+  llm_kv_seq_vacate (self, chunk, n_slots < self->store->layout.chunk_slots);
+  if (!llm_kv_chunk_allocate (self->store, hold->chunk, llm_kv_store_float_form (self->store),
+                              LLM_KV_COMPUTING))
+    return FALSE;
+
+  hold->chunk->todo = G_MAXUINT64 >> (64 - n_slots);
+  hold->chunk->restorer = self;
+  hold->is_fixed = FALSE;
+  self->is_whole = FALSE;
+  return TRUE;
+}
+
+/* Whether slots may be written where they are. */
+static gboolean
+is_writable (LlmKvSeq   *self,
+             LlmKvChunk *chunk)
+{
+  if (chunk->state == LLM_KV_GONE || !llm_kv_chunk_is_float (chunk)
+      || LLM_KV_FORM_IS_BEHIND (chunk->form) || chunk->n_holders > 1)
+    return FALSE;
+
+  return chunk->state == LLM_KV_PRESENT ? chunk->n_pins == 0 : chunk->restorer == self;
+}
+
+LlmKvChunk *
+llm_kv_seq_make_writable (LlmKvSeq *self,
+                          guint     chunk)
+{
+  LlmKvHold *hold = llm_kv_seq_hold (self, chunk);
+  LlmKvChunk *copy;
+
+  if (!is_writable (self, hold->chunk))
+    {
+      if (hold->chunk->state == LLM_KV_PRESENT && !LLM_KV_FORM_IS_BEHIND (hold->chunk->form))
+        {
+          copy = llm_kv_chunk_copy_floats (self->store, hold->chunk);
+          if (copy == NULL)
+            return NULL;
+          llm_kv_seq_replace (self, chunk, copy);
+        }
+      else if (!llm_kv_seq_compute (self, chunk))
+        {
+          return NULL;
+        }
+    }
+  if (hold->hash != 0)
+    llm_kv_seq_forget_slot (self, chunk);
+  return hold->chunk;
+}
+
+/* New chunks come before the copy of the last one, so that a failure undoes nothing but what it
+ * just added. */
 static gboolean
 extend (LlmKvSeq *self,
         guint     n_chunks,
-        gboolean  copies_last)
+        gboolean  writes_last)
 {
+  LlmKvStore *store = self->store;
   guint n_before = self->holds->len;
 
   for (guint i = 0; i < n_chunks; i++)
     {
-      Hold hold = { llm_kv_chunk_new (self->store), 0 };
+      LlmKvHold hold = { .chunk = llm_kv_chunk_new (store) };
+      gboolean has_memory = llm_kv_chunk_allocate (store, hold.chunk,
+                                                   llm_kv_store_float_form (store),
+                                                   LLM_KV_PRESENT);
 
-      if (hold.chunk == NULL)
-        {
-          drop_chunks (self, n_before);
-          return FALSE;
-        }
       g_array_append_val (self->holds, hold);
-    }
-  if (copies_last)
-    {
-      Hold *last = get_hold (self, n_before - 1);
-
-      if (!make_own (self, last))
+      if (self->is_locked)
+        llm_kv_chunk_lock (store, hold.chunk);
+      llm_kv_chunk_queue (store, hold.chunk, TRUE);
+      if (!has_memory)
         {
-          drop_chunks (self, n_before);
+          llm_kv_seq_drop_chunks (self, n_before);
           return FALSE;
         }
-      llm_kv_chunk_poison (self->store, last->chunk,
-                           self->length % self->store->layout.chunk_slots);
+    }
+  if (writes_last)
+    {
+      LlmKvChunk *last = llm_kv_seq_make_writable (self, n_before - 1);
+
+      if (last == NULL)
+        {
+          llm_kv_seq_drop_chunks (self, n_before);
+          return FALSE;
+        }
+      llm_kv_chunk_poison (store, last, self->length % store->layout.chunk_slots, 0,
+                           store->layout.n_layers);
     }
 
   return TRUE;
@@ -180,7 +335,7 @@ llm_kv_seq_append (LlmKvSeq *self,
   LlmKvStore *store = self->store;
   guint slots = store->layout.chunk_slots;
   guint64 n_needed = ((guint64) self->length + n_slots + slots - 1) / slots;
-  gboolean copies_last;
+  gboolean writes_last, copies_last;
   guint64 bytes;
 
   if (n_slots > G_MAXINT || self->length + n_slots > G_MAXINT)
@@ -191,12 +346,14 @@ llm_kv_seq_append (LlmKvSeq *self,
       return FALSE;
     }
 
-  copies_last = n_slots > 0 && self->length % slots != 0
-                && get_hold (self, self->holds->len - 1)->chunk->n_holders > 1;
-  bytes = (n_needed - self->holds->len + (copies_last ? 1 : 0)) * store->chunk_bytes;
+  writes_last = n_slots > 0 && self->length % slots != 0;
+  copies_last = writes_last
+                && !is_writable (self, llm_kv_seq_hold (self, self->holds->len - 1)->chunk);
+  bytes = (n_needed - self->holds->len + (copies_last ? 1 : 0))
+          * store->arenas[llm_kv_store_float_form (store)].bytes;
 
-  if ((store->ledger != NULL && bytes > 0 && !llm_ledger_has_room (store->ledger, bytes))
-      || !extend (self, (guint) (n_needed - self->holds->len), copies_last))
+  if (!llm_kv_store_has_room (store, bytes)
+      || !extend (self, (guint) (n_needed - self->holds->len), writes_last))
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY,
                    "No room for %u more positions of context memory (%ju bytes)",
@@ -205,104 +362,41 @@ llm_kv_seq_append (LlmKvSeq *self,
     }
 
   self->length += n_slots;
+  llm_kv_work_restart (self);
   return TRUE;
 }
 
+/* What is left of a chunk that is cut stays as it is until it is written on. */
 void
 llm_kv_seq_truncate (LlmKvSeq *self,
                      guint     length)
 {
-  guint slots = self->store->layout.chunk_slots;
+  LlmKvStore *store = self->store;
+  guint slots = store->layout.chunk_slots;
+  guint n_kept = (length + slots - 1) / slots;
 
   g_return_if_fail (length <= self->length);
 
   if (length == self->length)
     return;
 
-  drop_chunks (self, (length + slots - 1) / slots);
+  for (guint i = n_kept; i < self->holds->len; i++)
+    llm_kv_seq_forget_slot (self, i);
+  llm_kv_seq_drop_chunks (self, n_kept);
   self->length = length;
+  if (length == 0)
+    self->n_slid = self->n_sinks = 0;
   if (length % slots != 0)
     {
-      Hold *last = get_hold (self, self->holds->len - 1);
+      LlmKvChunk *last = llm_kv_seq_hold (self, self->holds->len - 1)->chunk;
 
-      if (last->chunk->n_holders == 1)
-        llm_kv_chunk_poison (self->store, last->chunk, length % slots);
+      if (is_writable (self, last))
+        {
+          llm_kv_chunk_poison (store, last, length % slots, 0, store->layout.n_layers);
+          llm_kv_chunk_clear_todo (store, last, G_MAXUINT64 << (length % slots));
+        }
     }
-}
-
-static void
-move_slot (LlmKvSeq *self,
-           guint     from,
-           guint     to)
-{
-  LlmKvStore *store = self->store;
-  const LlmKvLayout *layout = &store->layout;
-  LlmKvChunk *target = get_own_hold (self, to / layout->chunk_slots)->chunk;
-  LlmKvChunk *source = get_hold (self, from / layout->chunk_slots)->chunk;
-  gsize slot_bytes = layout->head_dim * store->value_bytes;
-  gsize row_bytes = layout->chunk_slots * store->value_bytes;
-
-  from %= layout->chunk_slots;
-  to %= layout->chunk_slots;
-  for (guint layer = 0; layer < layout->n_layers; layer++)
-    for (guint head = 0; head < layout->n_kv_heads; head++)
-      {
-        guint8 *k = llm_kv_chunk_part (store, target, layer, head, 0) + to * store->value_bytes;
-        guint8 *v = llm_kv_chunk_part (store, target, layer, head, 1) + to * slot_bytes;
-        const guint8 *from_k = llm_kv_chunk_part (store, source, layer, head, 0)
-                               + from * store->value_bytes;
-        const guint8 *from_v = llm_kv_chunk_part (store, source, layer, head, 1)
-                               + from * slot_bytes;
-
-        for (guint d = 0; d < layout->head_dim; d++)
-          memcpy (k + d * row_bytes, from_k + d * row_bytes, store->value_bytes);
-        memcpy (v, from_v, slot_bytes);
-      }
-}
-
-/* As the path rises, a slot is read before another one is moved onto it. */
-void
-llm_kv_seq_commit (LlmKvSeq    *self,
-                   guint        first,
-                   const guint *path,
-                   guint        n_path)
-{
-  for (guint i = 0; i < n_path; i++)
-    {
-      g_return_if_fail (path[i] >= first && path[i] < self->length);
-      g_return_if_fail (i == 0 || path[i] > path[i - 1]);
-    }
-  g_return_if_fail (first <= self->length);
-
-  for (guint i = 0; i < n_path; i++)
-    if (path[i] != first + i)
-      move_slot (self, path[i], first + i);
-  llm_kv_seq_truncate (self, first + n_path);
-}
-
-/* Every chunk is in memory in this store. */
-LlmStatus
-llm_kv_seq_make_resident (LlmKvSeq *self,
-                          guint     layer,
-                          GError  **error)
-{
-  g_return_val_if_fail (layer < self->store->layout.n_layers, LLM_FAILED);
-
-  return LLM_READY;
-}
-
-void
-llm_kv_seq_lock (LlmKvSeq *self)
-{
-  self->n_locks++;
-}
-
-void
-llm_kv_seq_unlock (LlmKvSeq *self)
-{
-  g_return_if_fail (self->n_locks > 0);
-
-  self->n_locks--;
+  llm_kv_work_restart (self);
 }
 
 /* Keys go by dimension, where slots are neighbours. */
@@ -317,7 +411,7 @@ write_head (LlmKvStore  *store,
   gsize head_dim = store->layout.head_dim;
   gsize stride = store->layout.chunk_slots;
 
-  if (store->layout.format == LLM_KV_F32)
+  if (store->layout.format == LLK_KV_F32)
     {
       float *keys = (float *) (gpointer) k_part + slot;
 
@@ -337,6 +431,8 @@ write_head (LlmKvStore  *store,
     }
 }
 
+/* There is no way to fail: room was made when slots were appended or a call began, only a fork made
+ * since then costs a copy here. */
 void
 llm_kv_seq_write (LlmKvSeq    *self,
                   guint        layer,
@@ -346,15 +442,25 @@ llm_kv_seq_write (LlmKvSeq    *self,
 {
   LlmKvStore *store = self->store;
   const LlmKvLayout *layout = &store->layout;
+  guint place = slot % layout->chunk_slots;
   LlmKvChunk *chunk;
 
   g_return_if_fail (slot < self->length && layer < layout->n_layers);
 
-  chunk = get_own_hold (self, slot / layout->chunk_slots)->chunk;
+  /* Whoever shares a chunk that is computed again wants the same in it. */
+  chunk = llm_kv_seq_hold (self, slot / layout->chunk_slots)->chunk;
+  if (chunk->state != LLM_KV_COMPUTING || chunk->restorer != self)
+    chunk = llm_kv_seq_make_writable (self, slot / layout->chunk_slots);
+  if (chunk == NULL)
+    g_error ("No memory for a copy of %" G_GSIZE_FORMAT " bytes of context memory",
+             store->arenas[llm_kv_store_float_form (store)].bytes);
+
   for (guint head = 0; head < layout->n_kv_heads; head++)
-    write_head (store, llm_kv_chunk_part (store, chunk, layer, head, 0),
-                llm_kv_chunk_part (store, chunk, layer, head, 1), slot % layout->chunk_slots,
+    write_head (store, llm_kv_chunk_part (store, chunk, layer, head, LLK_KV_KEYS),
+                llm_kv_chunk_part (store, chunk, layer, head, LLK_KV_VALUES), place,
                 k + (gsize) head * layout->head_dim, v + (gsize) head * layout->head_dim);
+  if (layer == layout->n_layers - 1)
+    llm_kv_chunk_clear_todo (store, chunk, G_GUINT64_CONSTANT (1) << place);
 }
 
 guint
@@ -372,34 +478,76 @@ llm_kv_seq_view (LlmKvSeq  *self,
   LlmKvStore *store = self->store;
   guint slots = store->layout.chunk_slots;
   LlmKvChunk *held;
+  LlkKvFormat format;
 
   g_return_if_fail (chunk < self->holds->len && layer < store->layout.n_layers);
 
-  held = get_hold (self, chunk)->chunk;
-  view->k = llm_kv_chunk_part (store, held, layer, 0, 0);
-  view->v = llm_kv_chunk_part (store, held, layer, 0, 1);
-  view->head_bytes = 2 * store->part_bytes;
-  view->format = store->layout.format;
+  held = llm_kv_seq_hold (self, chunk)->chunk;
+  format = LLM_KV_FORM_FORMAT (held->form);
+#ifdef LLM_POISON
+  g_assert (held->state == LLM_KV_PRESENT || held->state == LLM_KV_COMPUTING
+            || (held->state == LLM_KV_READING && held->n_ready > layer));
+#endif
+  if (held->data == NULL || llm_kv_store_layer_bytes (store, held->form, layer) == 0)
+    {
+      view->k = view->v = NULL;
+    }
+  else
+    {
+      view->k = llm_kv_chunk_part (store, held, layer, 0, LLK_KV_KEYS);
+      view->v = llm_kv_chunk_part (store, held, layer, 0, LLK_KV_VALUES);
+    }
+  view->head_bytes = store->part_bytes[format][LLK_KV_KEYS]
+                     + store->part_bytes[format][LLK_KV_VALUES];
+  view->format = format;
   view->first_slot = chunk * slots;
   view->chunk_slots = slots;
-  view->n_slots = MIN (slots, self->length - view->first_slot);
+  view->n_slots = llm_kv_seq_chunk_length (self, chunk);
 }
 
 void
 llm_kv_seq_add_density (LlmKvSeq *self,
                         guint     chunk,
-                        float     mass)
+                        float     mass,
+                        float     n_rows)
 {
+  LlmKvHold *hold;
+
   g_return_if_fail (chunk < self->holds->len);
 
-  get_hold (self, chunk)->density += mass;
+  hold = llm_kv_seq_hold (self, chunk);
+  hold->mass += mass;
+  hold->n_rows += n_rows;
 }
 
 float
 llm_kv_seq_get_density (LlmKvSeq *self,
                         guint     chunk)
 {
+  LlmKvHold *hold;
+
   g_return_val_if_fail (chunk < self->holds->len, 0);
 
-  return get_hold (self, chunk)->density;
+  hold = llm_kv_seq_hold (self, chunk);
+  return hold->n_rows > 0 ? hold->mass / hold->n_rows : 0;
+}
+
+void
+llm_kv_seq_get_info (LlmKvSeq       *self,
+                     guint           chunk,
+                     LlmKvChunkInfo *info)
+{
+  LlmKvHold *hold;
+
+  g_return_if_fail (chunk < self->holds->len);
+
+  hold = llm_kv_seq_hold (self, chunk);
+  *info = (LlmKvChunkInfo) { 0 };
+  info->is_in_memory = hold->chunk->state == LLM_KV_PRESENT;
+  info->is_on_storage = hold->slot.extent != 0;
+  info->is_shared = hold->chunk->n_holders > 1;
+  if (info->is_in_memory)
+    info->bits = (guint8) llk_kv_bits (LLM_KV_FORM_FORMAT (hold->chunk->form));
+  else if (info->is_on_storage)
+    info->bits = (guint8) llk_kv_bits (LLM_KV_FORM_FORMAT (hold->slot_form));
 }

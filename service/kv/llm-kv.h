@@ -3,20 +3,28 @@
 /*
  * Context memory: what the model remembers of each sequence, as a row of
  * chunks of a fixed number of positions (L2). A chunk holds every layer's K and
- * V of its positions; forks share whole chunks and copy the last one when it
+ * V of its positions: as floats while a call writes it, packed to fewer bits when the
+ * call has returned (L4, L5), and on storage, from where it comes back when it is
+ * needed (L6, L7). Forks share whole chunks and copy the last one when it
  * is written. Nothing above this folder knows formats: attention asks for views
  * of chunks and hands them to kernels.
  *
  * A slot is a place in the sequence's memory, a position is what rotary
- * embedding sees; they differ only in trees of drafted tokens.
+ * embedding sees; they differ in trees of drafted tokens, and behind a window that
+ * slid (L11).
  *
- * One thread owns store and sequences: the executor's.
+ * One thread owns store and sequences: the executor's. Nothing here waits for I/O but
+ * llm_kv_store_wait().
  */
 
 #pragma once
 
 #include "base/llm-ledger.h"
 #include "base/llm-status.h"
+#include "kernels/llk-kv.h"
+#include "kv/llm-kv-plan.h"
+#include "kv/llm-kv-policy.h"
+#include "kv/llm-kv-storage.h"
 
 #include <gio/gio.h>
 
@@ -35,59 +43,113 @@ typedef enum
 /* Positions in one chunk, unless configured. */
 #define LLM_KV_CHUNK_SLOTS 16
 
-typedef enum
-{
-  LLM_KV_F32,
-  LLM_KV_F16,
-} LlmKvFormat;
-
 typedef struct
 {
   LlmKvKind kind;
-  LlmKvFormat format;
+  LlkKvFormat format;   /* of what is being written: F32 or F16 */
   guint n_layers;
   guint n_kv_heads;
   guint head_dim;
   guint chunk_slots;    /* positions in one chunk: 16 unless configured, 32, 48 or 64 */
+  const guint *windows; /* (nullable) [n_layers]: positions that a layer sees, 0 for all; copied */
 } LlmKvLayout;
 
 typedef struct _LlmKvStore LlmKvStore;
 typedef struct _LlmKvSeq LlmKvSeq;
 
-/* One chunk's part of one layer, head after head, @head_bytes apart. Of each
- * head, k[d * chunk_slots + s] and v[s * head_dim + d] for slot s of the chunk:
- * what kernels/llk-attention.h reads. */
+/* One chunk's part of one layer, head after head, @head_bytes apart; each has its K and then, at
+ * v, its V, in @format (kernels/llk-kv.h, kernels/llk-attention.h). */
 typedef struct
 {
-  const void *k;
+  const void *k;        /* (nullable): NULL with v where the chunk lies behind the layer's window */
   const void *v;
   gsize head_bytes;
-  LlmKvFormat format;
+  LlkKvFormat format;
   guint first_slot;
   guint n_slots;        /* written ones */
   guint chunk_slots;    /* those it has room for */
 } LlmKvView;
 
+/* Since the store was made. */
+typedef struct
+{
+  guint64 n_packed;       /* chunks brought to fewer bits */
+  guint64 n_written;      /* chunks written to storage */
+  guint64 n_evicted;      /* chunks whose memory was taken */
+  guint64 n_restored;     /* chunks read back */
+  guint64 n_recomputed;   /* chunks computed again */
+  guint64 n_faulted;      /* chunks found missing while a call ran, or damaged */
+  guint64 n_shared;       /* chunks that another sequence had already */
+  guint64 read_bytes;
+  guint64 written_bytes;
+} LlmKvCounters;
+
 /* Fails with UNSUPPORTED for a kind that is not FULL or WINDOW, and for sizes
- * that attention can't compute. @ledger (nullable). */
+ * that attention can't compute. @policy: (nullable): keeps all as floats; copied. @ledger (nullable). */
 LlmKvStore *llm_kv_store_new          (const LlmKvLayout *layout,
+                                       const LlmKvPolicy *policy,
                                        LlmLedger         *ledger,
                                        GError           **error) G_GNUC_WARN_UNUSED_RESULT;
 /* All sequences must be gone. */
 void        llm_kv_store_free         (LlmKvStore        *self);
 const LlmKvLayout *llm_kv_store_get_layout (LlmKvStore   *self);
+const LlmKvPolicy *llm_kv_store_get_policy (LlmKvStore   *self);
+/* Where chunks may be written, for a model of this identity; before the first sequence.
+ * @storage: (nullable) (unowned). */
+void        llm_kv_store_set_storage  (LlmKvStore        *self,
+                                       LlmKvStorage      *storage,
+                                       guint64            identity);
+/* What restoring costs here; copied. */
+void        llm_kv_store_set_profile  (LlmKvStore        *self,
+                                       const LlmKvProfile *profile);
+/* Bytes of chunks in memory: all, and those that are packed. */
 guint64     llm_kv_store_get_bytes    (LlmKvStore        *self);
+guint64     llm_kv_store_get_packed_bytes (LlmKvStore    *self);
+/* Bytes of a chunk in a format. */
+guint64     llm_kv_store_get_chunk_bytes (LlmKvStore     *self,
+                                       LlkKvFormat        format);
 /* Bytes that @n_slots more slots of a sequence take at most. */
 guint64     llm_kv_store_price        (LlmKvStore        *self,
                                        guint              n_slots);
+const LlmKvCounters *llm_kv_store_get_counters (LlmKvStore *self);
 
-LlmKvSeq   *llm_kv_seq_new            (LlmKvStore        *store);
+/* Goes on with what calls left behind: bits are chosen, chunks packed and written, answers of
+ * the disk taken. Returns by @until_us (a time of llm_clock_now_us()) or soon after. TRUE when there is
+ * more that could be done now. */
+gboolean    llm_kv_store_work         (LlmKvStore        *self,
+                                       gint64             until_us);
+/* Whether all of it is done: nothing to pack, nothing to write, nothing under way. */
+gboolean    llm_kv_store_is_settled   (LlmKvStore        *self);
+/* Waits until the disk answers something, at most @timeout_us. */
+void        llm_kv_store_wait         (LlmKvStore        *self,
+                                       gint64             timeout_us);
+/* Takes @bytes from sequences that are not locked: by bits and age (L8), what lies on storage first;
+ * what does not is written (without @in_haste; those bytes come later) or dropped, to be computed
+ * again. Returns the bytes that came free. */
+guint64     llm_kv_store_evict        (LlmKvStore        *self,
+                                       guint64            bytes,
+                                       gboolean           in_haste);
+
+/* --- sequences --- */
+
+/* @app, @id: (nullable): application and context whose folder on storage it has; NULL for a
+ * sequence that is never written. What storage has of it is found by llm_kv_seq_attach(). */
+LlmKvSeq   *llm_kv_seq_new            (LlmKvStore        *store,
+                                       const char        *app,
+                                       const char        *id);
 void        llm_kv_seq_free           (LlmKvSeq          *self);
-/* A sequence with the same content; chunks are shared until written. */
-LlmKvSeq   *llm_kv_seq_fork           (LlmKvSeq          *self);
+/* A sequence with the same content; chunks are shared until written, and on storage. */
+LlmKvSeq   *llm_kv_seq_fork           (LlmKvSeq          *self,
+                                       const char        *app,
+                                       const char        *id);
+/* Gives @self, which is empty, the first @n_slots (whole chunks) of @from (same store and
+ * application: whoever asks has compared the tokens), shared in memory and on storage (L15). */
+void        llm_kv_seq_share          (LlmKvSeq          *self,
+                                       LlmKvSeq          *from,
+                                       guint              n_slots);
 guint       llm_kv_seq_get_length     (LlmKvSeq          *self);
 const LlmKvLayout *llm_kv_seq_get_layout (LlmKvSeq       *self);
-/* Bytes of chunks that only this sequence holds. */
+/* Bytes in memory of chunks that only this sequence holds. */
 guint64     llm_kv_seq_get_own_bytes  (LlmKvSeq          *self);
 
 /* Makes room for @n_slots more slots behind the length, whose K and V the
@@ -96,7 +158,8 @@ guint64     llm_kv_seq_get_own_bytes  (LlmKvSeq          *self);
 gboolean    llm_kv_seq_append         (LlmKvSeq          *self,
                                        guint              n_slots,
                                        GError           **error) G_GNUC_WARN_UNUSED_RESULT;
-/* Forgets the slots from @length on. */
+/* Forgets the slots from @length on. A packed chunk that is cut in the middle is unpacked, or
+ * missing when it can't be. */
 void        llm_kv_seq_truncate       (LlmKvSeq          *self,
                                        guint              length);
 /* Keeps of the slots from @first on only those of the accepted path, which
@@ -106,14 +169,54 @@ void        llm_kv_seq_commit         (LlmKvSeq          *self,
                                        guint              first,
                                        const guint       *path,
                                        guint              n_path);
+/* Lets the window slide (L11): forgets @n_slots (whole chunks) behind the first @n_sinks (whole chunks).
+ * The position of a slot is from now on slot + llm_kv_seq_get_n_slid(), that of the sinks too: they
+ * move along, are missing now, and are computed again there, which costs one chunk of rows. Where fewer
+ * slots are there, all but the sinks go, and sinks that are not there are missing: so an empty sequence can
+ * be told how far its window has come. */
+void        llm_kv_seq_slide          (LlmKvSeq          *self,
+                                       guint              n_sinks,
+                                       guint              n_slots);
+/* Slots that slid away so far: the position of a slot behind the sinks is slot + this. */
+guint       llm_kv_seq_get_n_slid     (LlmKvSeq          *self);
 
-/* Brings the chunks that @layer needs into memory, or says to wait. A locked
- * sequence's chunks stay (L9). */
+/* --- the life of a call --- */
+
+/* For a sequence that is empty, but for the sinks of a window that slid, after a restart: takes from storage what belongs to @tokens, the context's
+ * tokens from the first, those that slid away too. The length becomes the end of the last chunk
+ * found; what lies between and was not found is missing. Returns the length, which is as before when
+ * nothing was found. */
+guint       llm_kv_seq_attach         (LlmKvSeq          *self,
+                                       const gint32      *tokens,
+                                       guint              n_tokens);
+/* A call begins, which will append @n_new rows: locks the chunks (L9), plans how missing ones come
+ * back (@plan is set), makes room, begins to read. Fails with NO_MEMORY; the chunks that are there stay
+ * locked then until it is tried again, or parked. */
+gboolean    llm_kv_seq_begin_call     (LlmKvSeq          *self,
+                                       guint              n_new,
+                                       LlmKvPlan         *plan,
+                                       GError           **error) G_GNUC_WARN_UNUSED_RESULT;
+/* Appends the slots that the call must compute again to @slots (element-type guint), rising; they are
+ * floats and writable, and count as there once they were written in all layers. */
+void        llm_kv_seq_get_missing    (LlmKvSeq          *self,
+                                       GArray            *slots);
+/* Whether a chunk turned out to be damaged since the call began: the step in which
+ * llm_kv_seq_make_resident() failed is left, and begun again with the slots that are missing now. */
+gboolean    llm_kv_seq_has_fault      (LlmKvSeq          *self);
+/* For a call that was parked (L9): others may take its chunks; then begin_call() again. */
+void        llm_kv_seq_park           (LlmKvSeq          *self);
+/* The call has returned: ends the lock. @tokens: of all slots, slid ones included. What is new is
+ * packed and written by llm_kv_store_work() (L4, L7). */
+void        llm_kv_seq_end_call       (LlmKvSeq          *self,
+                                       const gint32      *tokens,
+                                       guint              n_tokens);
+gboolean    llm_kv_seq_is_locked      (LlmKvSeq          *self);
+
+/* Takes what has arrived. READY when the chunks that @layer needs are in memory, PENDING when they are
+ * on their way, FAILED (see llm_kv_seq_has_fault()) when one can't come. */
 LlmStatus   llm_kv_seq_make_resident  (LlmKvSeq          *self,
                                        guint              layer,
                                        GError           **error);
-void        llm_kv_seq_lock           (LlmKvSeq          *self);
-void        llm_kv_seq_unlock         (LlmKvSeq          *self);
 
 /* Writes one slot's K and V of one layer: each n_kv_heads * head_dim floats. */
 void        llm_kv_seq_write          (LlmKvSeq          *self,
@@ -127,12 +230,27 @@ void        llm_kv_seq_view           (LlmKvSeq          *self,
                                        guint              layer,
                                        guint              chunk,
                                        LlmKvView         *view);
-/* Attention mass that a chunk received (L3), summed; for eviction and bits. */
+/* Attention mass that a chunk received (L3), as a share of what @n_rows rows gave out that saw it. */
 void        llm_kv_seq_add_density    (LlmKvSeq          *self,
                                        guint              chunk,
-                                       float              mass);
+                                       float              mass,
+                                       float              n_rows);
+/* Mean mass that a row gave to the chunk, earlier calls decayed. */
 float       llm_kv_seq_get_density    (LlmKvSeq          *self,
                                        guint              chunk);
+
+/* Where a chunk is, for people. */
+typedef struct
+{
+  guint8 bits;            /* 32, 16, 8, 4 or 2; 0 when it is nowhere but in the text */
+  guint8 is_in_memory;
+  guint8 is_on_storage;
+  guint8 is_shared;       /* with another sequence */
+} LlmKvChunkInfo;
+
+void        llm_kv_seq_get_info       (LlmKvSeq          *self,
+                                       guint              chunk,
+                                       LlmKvChunkInfo    *info);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmKvStore, llm_kv_store_free)
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmKvSeq, llm_kv_seq_free)

@@ -136,6 +136,13 @@ llm_ticket_get_n_prompt (LlmTicket *ticket)
 }
 
 void
+llm_ticket_set_n_prompt (LlmTicket *ticket,
+                         guint      n_prompt)
+{
+  ticket->n_prompt = n_prompt;
+}
+
+void
 llm_ticket_set_parked (LlmTicket *ticket,
                        gboolean   is_parked)
 {

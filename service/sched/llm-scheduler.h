@@ -46,6 +46,9 @@ void          llm_scheduler_remove      (LlmScheduler  *self,
                                          LlmTicket     *ticket);
 gpointer      llm_ticket_get_data       (LlmTicket     *ticket);
 guint         llm_ticket_get_n_prompt   (LlmTicket     *ticket);
+/* What it read before has to be read again, or less has to be read than was thought. */
+void          llm_ticket_set_n_prompt   (LlmTicket     *ticket,
+                                         guint          n_prompt);
 /* A parked call gets no rows; nothing else changes for it or others. */
 void          llm_ticket_set_parked     (LlmTicket     *ticket,
                                          gboolean       is_parked);

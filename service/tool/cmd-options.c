@@ -31,6 +31,7 @@ static const struct
   { LLMSVC_CALL_GENERATE, "Generate" },
   { LLMSVC_CALL_ASK, "Ask" },
   { LLMSVC_CALL_GET_MESSAGES, "GetMessages" },
+  { LLMSVC_CALL_GET_MEMORY, "GetMemory" },
   { LLMSVC_CALL_ROLLBACK, "Rollback" },
   { LLMSVC_CALL_APPEND, "Append" },
   { LLMSVC_CALL_FORK, "Fork" },

@@ -4,13 +4,11 @@
 
 #include <glib/gi18n.h>
 #include <stdio.h>
-#include <string.h>
 #include <unistd.h>
 
-#include "engine/llm-settings.h"
 #include "exec/llm-perplexity.h"
-#include "model/llm-model.h"
-#include "model/llm-weights-prepared.h"
+#include "model/llm-prepared-copy.h"
+#include "tool-model.h"
 
 /* Progress on a terminal only. */
 static gboolean
@@ -22,83 +20,40 @@ on_window (const LlmPerplexity *so_far,
   return TRUE;
 }
 
-static LlmKvStore *
-new_store (const LlmHparams *hparams,
-           gboolean          is_f32,
-           GError          **error)
-{
-  const LlmKvLayout layout = {
-    .kind = LLM_KV_FULL,
-    .format = is_f32 ? LLM_KV_F32 : LLM_KV_F16,
-    .n_layers = hparams->n_layers,
-    .n_kv_heads = hparams->n_kv_heads,
-    .head_dim = hparams->head_dim,
-    .chunk_slots = LLM_KV_CHUNK_SLOTS,
-  };
-
-  return llm_kv_store_new (&layout, NULL, error);
-}
-
-/* As the service would use them, or as the file has them. */
-static LlmWeights *
-new_weights (LlmModel *model,
-             gboolean  is_exact,
-             guint     n_threads,
-             GError  **error)
-{
-  LlmGguf *gguf = llm_model_get_gguf (model);
-  const LlmHparams *hparams = llm_model_get_hparams (model);
-  g_autoptr(LlmSettings) settings = llm_settings_new ();
-  g_autoptr(LlmPreparedCache) cache = NULL;
-
-  if (is_exact)
-    return llm_weights_new_mapped (gguf, hparams, NULL, error);
-
-  llm_settings_set_cache (settings, FALSE);
-  cache = llm_prepared_cache_new (settings->cache_folder, FALSE, settings->system_cache_folder, 0);
-  return llm_weights_new_prepared (gguf, hparams, cache, n_threads, NULL, error);
-}
-
 int
 tool_perplexity (int    argc,
                  char **argv)
 {
-  g_autofree char *path = NULL;
+  g_auto(ToolModelOptions) options = TOOL_MODEL_OPTIONS;
   int n_ctx = 512;
-  int threads = 0;
   gboolean is_plain = FALSE;
-  gboolean is_f32 = FALSE;
-  gboolean is_exact = FALSE;
   gboolean is_generated = FALSE;
   const GOptionEntry entries[] = {
-    { "model", 'm', 0, G_OPTION_ARG_FILENAME, &path, N_("The GGUF file"), N_("FILE") },
+    TOOL_MODEL_ENTRIES (&options),
     { "ctx", 'c', 0, G_OPTION_ARG_INT, &n_ctx, N_("Tokens in one window (512)"), "N" },
-    { "threads", 0, 0, G_OPTION_ARG_INT, &threads, N_("Threads that compute"), "N" },
     { "no-special", 0, 0, G_OPTION_ARG_NONE, &is_plain, N_("The text holds no control tokens"), NULL },
-    { "exact", 0, 0, G_OPTION_ARG_NONE, &is_exact, N_("Compute in floats with the weights as the file has them"), NULL },
+    { "exact", 0, 0, G_OPTION_ARG_NONE, &options.is_exact, N_("Compute in floats with the weights as the file has them"), NULL },
     { "generated", 0, 0, G_OPTION_ARG_NONE, &is_generated, N_("Compute the text as if it were generated, and not a prompt"), NULL },
-    { "kv-f32", 0, 0, G_OPTION_ARG_NONE, &is_f32, N_("Keep context memory in 32 bits"), NULL },
+    { "kv-f32", 0, 0, G_OPTION_ARG_NONE, &options.is_f32, N_("Keep context memory in 32 bits"), NULL },
+    TOOL_MODEL_KV_ENTRIES (&options),
+    { "call-tokens", 0, 0, G_OPTION_ARG_INT, &options.n_call, N_("Tokens of a call, with --kv (64)"), "N" },
     G_OPTION_ENTRY_NULL
   };
   g_autoptr(GError) error = NULL;
-  g_autoptr(LlmModel) model = NULL;
-  g_autoptr(LlmWeights) weights = NULL;
-  g_autoptr(LlmKvStore) store = NULL;
-  g_autoptr(LlmWorkerPool) pool = NULL;
-  g_autoptr(LlmForward) forward = NULL;
-  g_autoptr(GArray) tokens = g_array_new (FALSE, FALSE, sizeof (gint32));
+  g_autoptr(ToolModel) model = NULL;
+  g_autoptr(GArray) tokens = NULL;
   g_autofree char *text = NULL;
-  const LlmHparams *hparams;
-  LlmTokenizer *tokenizer;
-  LlmTextPart part;
+  const char *fault;
+  LlmPerplexityRule rule = { 0 };
   LlmPerplexity result;
 
   if (!tool_parse (&argc, &argv, entries, N_("TEXT"),
                    N_("Perplexity of the file TEXT (- for standard input); the last line is “perplexity: X”."), 1))
     return TOOL_USAGE;
-  if (path == NULL || n_ctx < 4 || threads < 0)
+  fault = n_ctx < 4 ? _("--ctx is 4 or more") : tool_model_options_check (&options);
+  if (fault != NULL)
     {
-      g_printerr ("llmsvc-tool: %s\n", _("perplexity needs --model FILE, and --ctx of 4 or more"));
+      g_printerr ("llmsvc-tool: %s\n", fault);
       return TOOL_USAGE;
     }
 
@@ -110,24 +65,18 @@ tool_perplexity (int    argc,
       g_printerr (_("llmsvc-tool: %s is not valid UTF-8\n"), argv[1]);
       return TOOL_FAILED;
     }
-  model = llm_model_open (path, &error);
+  model = tool_model_open (&options, &error);
   if (model == NULL)
     return tool_fail (error);
-  hparams = llm_model_get_hparams (model);
-  tokenizer = llm_model_get_tokenizer (model);
-  weights = new_weights (model, is_exact, (guint) threads, &error);
-  store = weights != NULL ? new_store (hparams, is_f32, &error) : NULL;
-  if (store == NULL)
-    return tool_fail (error);
 
-  part = (LlmTextPart) { text, strlen (text), !is_plain };
-  llm_tokenizer_encode (tokenizer, &part, 1, TRUE, tokens);
-  pool = llm_worker_pool_new (threads);
-  forward = llm_forward_new (hparams, weights, pool, llk_ops_best (), NULL);
-  if (!llm_perplexity_run (forward, hparams, store, (const gint32 *) tokens->data, tokens->len, n_ctx,
-                           is_exact || is_generated ? LLK_ROWS_GENERATED : LLK_ROWS_PROMPT,
-                           llm_tokenizer_adds_bos (tokenizer) ? llm_tokenizer_get_bos (tokenizer) : -1,
-                           on_window, NULL, &result, &error))
+  tokens = tool_model_encode (model, text, !is_plain);
+  rule.n_ctx = (guint) n_ctx;
+  rule.n_call = tool_model_has_policy (&options) ? (guint) options.n_call : 0;
+  rule.kind = options.is_exact || is_generated ? LLK_ROWS_GENERATED : LLK_ROWS_PROMPT;
+  rule.bos = llm_tokenizer_adds_bos (model->tokenizer) ? llm_tokenizer_get_bos (model->tokenizer) : -1;
+  if (!llm_perplexity_run (model->forward, model->hparams, model->store,
+                           (const gint32 *) (gpointer) tokens->data, tokens->len, &rule, on_window, NULL,
+                           &result, &error))
     return tool_fail (error);
 
   if (isatty (STDERR_FILENO))

@@ -19,9 +19,12 @@ static const struct
 } commands[] = {
   { "generate", tool_generate, N_("Answer a prompt") },
   { "perplexity", tool_perplexity, N_("Measure how well a model predicts a text") },
+  { "accuracy", tool_accuracy, N_("Measure how well a model solves tasks") },
+  { "divergence", tool_divergence, N_("Measure what packing context memory changes") },
   { "tokenize", tool_tokenize, N_("Show a text's tokens") },
   { "inspect", tool_inspect, N_("Show what a GGUF file holds") },
   { "prepare", tool_prepare, N_("Prepare models for a quick start") },
+  { "profile", tool_profile, N_("Measure what bringing contexts back costs") },
   { "options", tool_options, N_("List the options of the service's calls") },
 };
 

@@ -22,10 +22,13 @@ enum
 
 int tool_generate   (int argc, char **argv);
 int tool_perplexity (int argc, char **argv);
+int tool_accuracy   (int argc, char **argv);
+int tool_divergence (int argc, char **argv);
 int tool_tokenize   (int argc, char **argv);
 int tool_inspect    (int argc, char **argv);
 int tool_options    (int argc, char **argv);
 int tool_prepare    (int argc, char **argv);
+int tool_profile    (int argc, char **argv);
 
 /* Of arguments: one or more. */
 #define TOOL_SOME (-1)

@@ -4,20 +4,33 @@
 
 #include "support/llm-test-folder.h"
 
-LlmEngine *
-start_engine (const char *state,
+LlmSettings *
+new_settings (const char *state,
               guint       n_threads)
 {
   LlmSettings *settings = llm_settings_new ();
-  LlmEngine *engine;
 
   g_strfreev (settings->model_folders);
   settings->model_folders = g_strdupv ((char *[]) { (char *) g_getenv ("LLM_MODEL_DIR"), NULL });
   settings->state_folder = g_strdup (state);
   settings->n_threads = n_threads;
-  engine = llm_engine_new (settings);
+  return settings;
+}
+
+LlmEngine *
+start_engine_with (LlmSettings *settings)
+{
+  LlmEngine *engine = llm_engine_new (settings);
+
   llm_engine_start (engine);
   return engine;
+}
+
+LlmEngine *
+start_engine (const char *state,
+              guint       n_threads)
+{
+  return start_engine_with (new_settings (state, n_threads));
 }
 
 void
@@ -33,6 +46,19 @@ set_up (Fixture      *fixture,
 {
   fixture->state = llm_test_folder_new ();
   fixture->engine = start_engine (fixture->state, 2);
+  fixture->caller = llm_caller_new (1000, "org.example.App", ":1.1", FALSE, TRUE);
+}
+
+void
+set_up_floats (Fixture      *fixture,
+               gconstpointer data)
+{
+  LlmSettings *settings;
+
+  fixture->state = llm_test_folder_new ();
+  settings = new_settings (fixture->state, 2);
+  settings->context_ratio = 0;
+  fixture->engine = start_engine_with (settings);
   fixture->caller = llm_caller_new (1000, "org.example.App", ":1.1", FALSE, TRUE);
 }
 
@@ -60,12 +86,13 @@ LlmCallOptions *
 parse_options (const char *text,
                LlmsvcCall  call)
 {
+  static const char *const features[] = { "sliding-window", NULL };
   g_autoptr(GError) error = NULL;
   g_autoptr(GVariant) dict = g_variant_parse (G_VARIANT_TYPE_VARDICT, text, NULL, NULL, &error);
   LlmCallOptions *options;
 
   g_assert_no_error (error);
-  options = llm_call_options_parse (dict, call, NULL, &error);
+  options = llm_call_options_parse (dict, call, features, &error);
   g_assert_no_error (error);
   return options;
 }
@@ -306,4 +333,57 @@ result_string (const Answer *answer,
 
   g_assert_true (g_variant_lookup (answer->results, key, "&s", &value));
   return value;
+}
+
+/* --- a sink that fills up --- */
+
+static void test_sink_iface_init (LlmSinkInterface *iface);
+
+G_DEFINE_FINAL_TYPE_WITH_CODE (TestSink, test_sink, G_TYPE_OBJECT,
+                               G_IMPLEMENT_INTERFACE (LLM_TYPE_SINK, test_sink_iface_init))
+
+static gboolean
+test_sink_accept (LlmSink    *sink,
+                  const char *text,
+                  gsize       length)
+{
+  TestSink *self = TEST_SINK (sink);
+
+  g_string_append_len (self->text, text, length);
+  return !self->is_full;
+}
+
+static void
+test_sink_finish (LlmSink      *sink,
+                  GVariant     *results,
+                  const GError *error)
+{
+  TEST_SINK (sink)->is_finished = TRUE;
+  g_assert_no_error (error);
+}
+
+static void
+test_sink_iface_init (LlmSinkInterface *iface)
+{
+  iface->accept = test_sink_accept;
+  iface->finish = test_sink_finish;
+}
+
+static void
+test_sink_finalize (GObject *object)
+{
+  g_string_free (TEST_SINK (object)->text, TRUE);
+  G_OBJECT_CLASS (test_sink_parent_class)->finalize (object);
+}
+
+static void
+test_sink_class_init (TestSinkClass *klass)
+{
+  G_OBJECT_CLASS (klass)->finalize = test_sink_finalize;
+}
+
+static void
+test_sink_init (TestSink *self)
+{
+  self->text = g_string_new (NULL);
 }

@@ -32,9 +32,15 @@ typedef struct
 
 #define GREEDY "{'temperature': <0.0>, 'max-tokens': <uint32 24>}"
 
+/* Like those of start_engine(), but for what callers change. */
+LlmSettings *new_settings (const char *state, guint n_threads);
+LlmEngine *start_engine_with (LlmSettings *settings);
 LlmEngine *start_engine (const char *state, guint n_threads);
 void stop_engine (LlmEngine **engine);
 void set_up (Fixture *fixture, gconstpointer data);
+/* The same, but contexts stay as they were computed: for comparisons of texts that must not depend on
+ * whether a chunk was compressed between two calls yet. */
+void set_up_floats (Fixture *fixture, gconstpointer data);
 void tear_down (Fixture *fixture, gconstpointer data);
 /* Puts a reference of the result where @data points. */
 void on_result (GObject *source, GAsyncResult *result, gpointer data);
@@ -62,5 +68,18 @@ guint64 trim (Fixture *fixture, const char *level);
 gboolean set_budget (Fixture *fixture, guint64 bytes, GError **error);
 guint result_uint (const Answer *answer, const char *key);
 const char *result_string (const Answer *answer, const char *key);
+
+/* A sink that says that it is full as long as @is_full. */
+#define TEST_TYPE_SINK (test_sink_get_type ())
+G_DECLARE_FINAL_TYPE (TestSink, test_sink, TEST, SINK, GObject)
+
+struct _TestSink
+{
+  GObject parent_instance;
+
+  GString *text;
+  gboolean is_full;
+  gboolean is_finished;
+};
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (Answer, answer_free)

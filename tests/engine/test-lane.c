@@ -28,7 +28,7 @@ rig_init (Rig *self)
   g_autofree char *path = g_build_filename (g_getenv ("LLM_MODEL_DIR"),
                                             "llmsvc-demo-8M-Q8_0.gguf", NULL);
   g_autoptr(GError) error = NULL;
-  LlmKvLayout layout = { .kind = LLM_KV_FULL, .format = LLM_KV_F16, .chunk_slots = 16 };
+  LlmKvLayout layout = { .kind = LLM_KV_FULL, .format = LLK_KV_F16, .chunk_slots = 16 };
 
   self->model = llm_model_open (path, &error);
   g_assert_no_error (error);
@@ -39,7 +39,7 @@ rig_init (Rig *self)
   layout.n_layers = self->hparams->n_layers;
   layout.n_kv_heads = self->hparams->n_kv_heads;
   layout.head_dim = self->hparams->head_dim;
-  self->store = llm_kv_store_new (&layout, NULL, &error);
+  self->store = llm_kv_store_new (&layout, NULL, NULL, &error);
   g_assert_no_error (error);
   self->pool = llm_worker_pool_new (2);
   for (guint i = 0; i < G_N_ELEMENTS (self->lanes); i++)
@@ -149,7 +149,7 @@ test_turns (void)
 
   rig_init (&rig);
   for (guint i = 0; i < G_N_ELEMENTS (seqs); i++)
-    seqs[i] = llm_kv_seq_new (rig.store);
+    seqs[i] = llm_kv_seq_new (rig.store, NULL, NULL);
   expected_prompt = run_alone (&rig, seqs[0], N_PROMPT, LLK_ROWS_PROMPT);
   expected_other = run_alone (&rig, seqs[1], N_OTHER, LLK_ROWS_GENERATED);
 
@@ -182,8 +182,8 @@ test_abandoned (void)
   g_autofree float *found = NULL;
 
   rig_init (&rig);
-  expected_seq = llm_kv_seq_new (rig.store);
-  seq = llm_kv_seq_new (rig.store);
+  expected_seq = llm_kv_seq_new (rig.store, NULL, NULL);
+  seq = llm_kv_seq_new (rig.store, NULL, NULL);
   expected = run_alone (&rig, expected_seq, N_PROMPT, LLK_ROWS_PROMPT);
 
   for (guint n_stages = 1; n_stages < 40; n_stages += 9)

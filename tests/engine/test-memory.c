@@ -29,14 +29,15 @@ test_trim (Fixture      *fixture,
 
   g_assert_cmpuint (trim (fixture, "medium"), >, 0);
   llm_engine_get_memory (fixture->engine, &figures);
-  g_assert_cmpuint (figures.kv_resident, ==, 0);
+  g_assert_cmpuint (figures.kv_resident + figures.kv_compressed, ==, 0);
+  g_assert_cmpuint (figures.kv_swapped, >, 0);
   g_assert_cmpuint (figures.weights, >, 0);
-  g_assert_cmpstr (llm_context_get_residency (context), ==, "text");
+  g_assert_cmpstr (llm_context_get_residency (context), ==, "storage");
 
   g_assert_cmpuint (trim (fixture, "critical"), >, 7000000);
   llm_engine_get_memory (fixture->engine, &figures);
   /* All is gone but the text of a context that lives nowhere else. */
-  g_assert_cmpuint (figures.weights + figures.kv_resident, ==, 0);
+  g_assert_cmpuint (figures.weights + figures.kv_resident + figures.kv_compressed, ==, 0);
   g_assert_cmpuint (figures.resident, <, 2000);
   g_assert_cmpuint (figures.resident, >, 0);
   g_assert_cmpstr (llm_engine_get_availability (fixture->engine), ==, "ready");
@@ -72,23 +73,63 @@ static void
 test_budget_evicts (Fixture      *fixture,
                     gconstpointer data)
 {
+  /* they begin differently: they have no chunk in common */
+  const char *const prompts[] = {
+    "I want a restaurant in San Jose.", "Find a film for tonight, please.",
+    "Is there a train to Fresno today?", "Will there be any rain tomorrow?",
+  };
   g_autoptr(GError) error = NULL;
-  LlmContext *contexts[4];
+  LlmContext *contexts[G_N_ELEMENTS (prompts)];
   LlmMemoryFigures figures;
 
-  g_free (complete (fixture, "Hello!", GREEDY));
-  /* room for two or three of them beside the weights */
+  g_free (complete (fixture, "I want a restaurant in San Jose.", GREEDY));
+  /* room for two or three of them beside weights and scratch */
   llm_engine_get_memory (fixture->engine, &figures);
-  g_assert_true (set_budget (fixture, figures.weights + 2600000, &error));
+  g_assert_true (set_budget (fixture, figures.resident + 1100000, &error));
   for (guint i = 0; i < G_N_ELEMENTS (contexts); i++)
     {
       contexts[i] = create (fixture, "{}");
-      g_free (ask (fixture, contexts[i], "I want a restaurant in San Jose.", GREEDY));
+      g_free (ask (fixture, contexts[i], prompts[i], GREEDY));
     }
-  WAIT_FOR (g_str_equal (llm_context_get_residency (contexts[0]), "text"));
-  g_assert_cmpstr (llm_context_get_residency (contexts[3]), ==, "memory");
+  WAIT_FOR (g_str_equal (llm_context_get_residency (contexts[0]), "storage"));
+  g_assert_cmpstr (llm_context_get_residency (contexts[3]), !=, "storage");
+  g_assert_cmpstr (llm_context_get_residency (contexts[3]), !=, "text");
   for (guint i = 0; i < G_N_ELEMENTS (contexts); i++)
     g_object_unref (contexts[i]);
+}
+
+/* Calls for which there is no room at the same time run one after the other. */
+static void
+test_budget_waits (Fixture      *fixture,
+                   gconstpointer data)
+{
+  const char *const prompts[] = {
+    "I want a restaurant in San Jose.", "Find a film for tonight, please.",
+    "Is there a train to Fresno today?", "Will there be any rain tomorrow?",
+  };
+  g_autoptr(GError) error = NULL;
+  LlmContext *contexts[G_N_ELEMENTS (prompts)];
+  Answer *answers[G_N_ELEMENTS (prompts)];
+  LlmMemoryFigures figures;
+
+  for (guint i = 0; i < G_N_ELEMENTS (answers); i++)
+    answers[i] = begin_complete (fixture, prompts[i], GREEDY);
+  for (guint i = 0; i < G_N_ELEMENTS (answers); i++)
+    answer_free (answers[i]);
+  llm_engine_get_memory (fixture->engine, &figures);
+  g_assert_true (set_budget (fixture, figures.resident + 600000, &error));
+  for (guint i = 0; i < G_N_ELEMENTS (contexts); i++)
+    {
+      contexts[i] = create (fixture, "{}");
+      answers[i] = begin_ask (fixture, contexts[i], prompts[i], GREEDY);
+    }
+  for (guint i = 0; i < G_N_ELEMENTS (contexts); i++)
+    {
+      WAIT_FOR (answers[i]->is_finished);
+      g_assert_no_error (answers[i]->error);
+      answer_free (answers[i]);
+      g_object_unref (contexts[i]);
+    }
 }
 
 static void
@@ -370,10 +411,13 @@ main (int    argc,
       char **argv)
 {
   g_test_init (&argc, &argv, NULL);
-  ADD ("/engine/trim", test_trim);
+  /* compares texts: see set_up_floats() */
+  g_test_add ("/engine/trim", Fixture, NULL, set_up_floats, test_trim, tear_down);
   ADD ("/engine/budget", test_budget);
-  ADD ("/engine/budget-evicts", test_budget_evicts);
+  /* compressed, all of them have room */
+  g_test_add ("/engine/budget-evicts", Fixture, NULL, set_up_floats, test_budget_evicts, tear_down);
   ADD ("/engine/select-model", test_select_model);
+  g_test_add ("/engine/budget-waits", Fixture, NULL, set_up_floats, test_budget_waits, tear_down);
   ADD ("/engine/quota", test_quota);
   ADD ("/engine/many-names", test_many_names);
   g_test_add_func ("/engine/no-model", test_no_model);

@@ -68,7 +68,9 @@ test_values (void)
   g_autoptr(GError) error = NULL;
   g_autoptr(LlmSettings) settings =
     load ("[model]\nfile=/a/b.gguf\nfolders=/one;/two\ncache-limit=3M\n[service]\nthreads=3\nbudget=2G\n"
-          "max-message=64K\nstall-timeout=5\nidle-unload=60\n[quota]\ncontexts=7\ncalls=2\ntokens=1000\n",
+          "max-message=64K\nstall-timeout=5\nidle-unload=60\n[contexts]\nratio=35\n"
+          "chunk-tokens=32\ndisk=threads\nstorage-limit=5G\nstorage-limit-per-app=64M\n"
+          "[quota]\ncontexts=7\ncalls=2\ntokens=1000\n",
           &error);
 
   g_assert_no_error (error);
@@ -81,9 +83,25 @@ test_values (void)
   g_assert_cmpuint (settings->max_message, ==, 65536);
   g_assert_cmpuint (settings->stall_timeout_s, ==, 5);
   g_assert_cmpuint (settings->idle_unload_s, ==, 60);
+  g_assert_cmpuint (settings->context_ratio, ==, 35);
+  g_assert_cmpuint (settings->chunk_tokens, ==, 32);
+  g_assert_cmpstr (settings->disk, ==, "threads");
+  g_assert_cmpuint (settings->storage_limit, ==, G_GUINT64_CONSTANT (5) << 30);
+  g_assert_cmpuint (settings->app_storage_limit, ==, 64 << 20);
   g_assert_cmpuint (settings->max_contexts, ==, 7);
   g_assert_cmpuint (settings->max_calls, ==, 2);
   g_assert_cmpuint (settings->max_tokens, ==, 1000);
+}
+
+static void
+test_ratio_off (void)
+{
+  g_autoptr(GError) error = NULL;
+  g_autoptr(LlmSettings) settings = load ("[contexts]\nratio=off\ndisk=off\n", &error);
+
+  g_assert_no_error (error);
+  g_assert_cmpuint (settings->context_ratio, ==, 0);
+  g_assert_cmpstr (settings->disk, ==, "off");
 }
 
 /* Every fault is an error that names file and key. */
@@ -102,6 +120,14 @@ test_faults (void)
     { "[service]\nbudget=99999999999999999999\n", "budget" },
     { "[service]\nmax-message=1G\n", "max-message" },
     { "[service]\nnise=1\n", "nise" },
+    { "[contexts]\nratio=5\n", "ratio" },
+    { "[contexts]\nratio=101\n", "ratio" },
+    { "[contexts]\nratio=none\n", "ratio" },
+    { "[contexts]\nchunk-tokens=0\n", "chunk-tokens" },
+    { "[contexts]\nchunk-tokens=24\n", "chunk-tokens" },
+    { "[contexts]\nchunk-tokens=80\n", "chunk-tokens" },
+    { "[contexts]\ndisk=tape\n", "disk" },
+    { "[contexts]\nstorage-limit=much\n", "storage-limit" },
     { "[servcie]\nthreads=1\n", "servcie" },
     { "threads=1\n", "llmsvc.conf" },
     { "[service\n", "llmsvc.conf" },
@@ -148,6 +174,11 @@ test_example (void)
   g_assert_cmpuint (settings->max_contexts, ==, 64);
   g_assert_cmpuint (settings->max_calls, ==, 16);
   g_assert_cmpuint (settings->max_tokens, ==, 1048576);
+  g_assert_cmpuint (settings->context_ratio, ==, 50);
+  g_assert_cmpuint (settings->chunk_tokens, ==, 16);
+  g_assert_cmpstr (settings->disk, ==, "auto");
+  g_assert_cmpuint (settings->storage_limit, ==, 0);
+  g_assert_cmpuint (settings->app_storage_limit, ==, 0);
 }
 
 int
@@ -158,6 +189,7 @@ main (int    argc,
   g_test_add_func ("/settings/defaults", test_defaults);
   g_test_add_func ("/settings/cache-folder", test_cache_folder);
   g_test_add_func ("/settings/values", test_values);
+  g_test_add_func ("/settings/ratio-off", test_ratio_off);
   g_test_add_func ("/settings/faults", test_faults);
   g_test_add_func ("/settings/missing-file", test_missing_file);
   g_test_add_func ("/settings/example", test_example);

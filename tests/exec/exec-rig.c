@@ -41,7 +41,7 @@ make_rig (LlmGguf             *gguf,
   layout.n_kv_heads = self->hparams.n_kv_heads;
   layout.head_dim = self->hparams.head_dim;
   layout.chunk_slots = config->chunk_slots > 0 ? config->chunk_slots : 16;
-  self->store = llm_kv_store_new (&layout, self->ledger, &error);
+  self->store = llm_kv_store_new (&layout, NULL, self->ledger, &error);
   g_assert_no_error (error);
 
   make_forward (self, config);

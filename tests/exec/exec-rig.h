@@ -26,7 +26,7 @@ typedef struct
 {
   guint n_threads;      /* 0: 1 */
   const char *kernels;  /* NULL: the best */
-  LlmKvFormat format;
+  LlkKvFormat format;
   guint chunk_slots;    /* 0: 16 */
 } ExecRigConfig;
 

@@ -352,7 +352,7 @@ open_rig (const Case *data,
           guint       n_threads)
 {
   const ExecRigConfig config = { .n_threads = n_threads, .kernels = kernels,
-                                 .format = LLM_KV_F32 };
+                                 .format = LLK_KV_F32 };
   g_autofree char *path = get_path (data->file, ".gguf");
 
   return exec_rig_open (path, &config);
@@ -368,7 +368,7 @@ run_kinds (ExecRig *rig,
            guint    step,
            guint    period)
 {
-  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (rig->store);
+  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (rig->store, NULL, NULL);
   gsize n_vocab = rig->hparams.n_vocab;
   float *logits = g_new (float, N_TOKENS * n_vocab);
   gint32 tokens[N_TOKENS];
@@ -455,7 +455,7 @@ test_packed (gconstpointer user_data)
 
   for (const char *const *kernels = llk_ops_list (); *kernels != NULL; kernels++)
     {
-      const ExecRigConfig config = { .n_threads = 2, .kernels = *kernels, .format = LLM_KV_F32 };
+      const ExecRigConfig config = { .n_threads = 2, .kernels = *kernels, .format = LLK_KV_F32 };
       g_autoptr (ExecRig) rig = open_rig (data, *kernels, 2);
       double tolerance = strcmp (*kernels, "amx") == 0 ? TILE_TOLERANCE : data->tolerance;
       g_autofree float *generated = NULL;
@@ -529,7 +529,7 @@ test_bits (gconstpointer user_data)
 static void
 test_naive_window (gconstpointer user_data)
 {
-  const ExecRigConfig config = { .n_threads = 2, .format = LLM_KV_F32 };
+  const ExecRigConfig config = { .n_threads = 2, .format = LLK_KV_F32 };
   const Case data = { .file = user_data };
   g_autoptr (ExecRig) rig = open_rig (&data, NULL, 2);
   g_autofree float *all = run (rig, STEP);
@@ -557,7 +557,7 @@ typedef struct
 static void
 test_broken (gconstpointer user_data)
 {
-  const ExecRigConfig config = { .n_threads = 2, .format = LLM_KV_F32 };
+  const ExecRigConfig config = { .n_threads = 2, .format = LLK_KV_F32 };
   const BrokenCase *broken = user_data;
   g_autoptr (ExecRig) rig = open_rig (broken->data, NULL, 2);
   g_autofree float *logits = NULL;

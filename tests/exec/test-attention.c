@@ -44,19 +44,19 @@ typedef struct
 static void
 set_up (Memory     *memory,
         guint       chunk_slots,
-        LlmKvFormat format)
+        LlkKvFormat format)
 {
   LlmKvLayout layout = { LLM_KV_FULL, format, 1, N_KV_HEADS, HEAD_DIM, chunk_slots };
   g_autoptr (GError) error = NULL;
 
-  memory->store = llm_kv_store_new (&layout, NULL, &error);
+  memory->store = llm_kv_store_new (&layout, NULL, NULL, &error);
   g_assert_no_error (error);
   memory->views = g_array_new (FALSE, FALSE, sizeof (LlmKvView));
   for (guint s = 0; s < N_SEQUENCES; s++)
     {
       gsize n = (gsize) lengths[s] * N_VALUES;
 
-      memory->sequences[s] = llm_kv_seq_new (memory->store);
+      memory->sequences[s] = llm_kv_seq_new (memory->store, NULL, NULL);
       g_assert_true (llm_kv_seq_append (memory->sequences[s], lengths[s], NULL));
       memory->k[s] = g_new (float, n);
       memory->v[s] = g_new (float, n);
@@ -151,6 +151,7 @@ run_rows (const Memory  *memory,
   g_autoptr (LlmWorkerPool) pool = llm_worker_pool_new (n_threads);
   gsize row = N_HEADS * HEAD_DIM;
   g_autofree float *q = g_new (float, n_rows * row);
+  g_autofree guint64 *parts = g_new0 (guint64, n_threads * memory->views->len);
   LlmAttention attention = {
     .kernels = kernels,
     .pool = pool,
@@ -158,6 +159,7 @@ run_rows (const Memory  *memory,
     .n_kv_heads = N_KV_HEADS,
     .head_dim = HEAD_DIM,
     .chunk_slots = llm_kv_store_get_layout (memory->store)->chunk_slots,
+    .format = llm_kv_store_get_layout (memory->store)->format,
     .collects_density = mass != NULL,
     .scale = 0.25f,
     .softcap = variant->softcap,
@@ -167,9 +169,9 @@ run_rows (const Memory  *memory,
     .n_rows = n_rows,
     .first_view = memory->first_view,
     .views = (const LlmKvView *) (gconstpointer) memory->views->data,
+    .n_views = memory->views->len,
     .q = q,
     .out = out,
-    .mass = mass,
   };
   gsize n_scratch = llm_attention_get_scratch (&attention);
   g_autofree guint8 *block = g_malloc (n_scratch + 64);
@@ -178,7 +180,10 @@ run_rows (const Memory  *memory,
     memcpy (q + i * row, batch->q + order[i] * row, row * sizeof (float));
   memset (block, 0xff, n_scratch + 64);
   attention.scratch = block + (64 - (guintptr) block % 64) % 64;
+  attention.mass = parts;
   llm_attention_run (&attention);
+  for (guint i = 0; mass != NULL && i < n_threads * memory->views->len; i++)
+    mass[i % memory->views->len] += parts[i];
 }
 
 /* Said once more, by slot. */
@@ -291,7 +296,7 @@ test_reference (gconstpointer data)
       g_autofree double *expected_mass = NULL;
       double shares[1307], expected[HEAD_DIM];
 
-      set_up (&memory, slots, i % 2 == 0 ? LLM_KV_F16 : LLM_KV_F32);
+      set_up (&memory, slots, i % 2 == 0 ? LLK_KV_F16 : LLK_KV_F32);
       for (guint kind = 0; kind < LLK_N_ROW_KINDS; kind++)
         {
           for (guint slot = 500; slot < 540; slot += 3)
@@ -320,7 +325,7 @@ test_reference (gconstpointer data)
             compute_reference (&memory, row, variant, batch.q + at, head, shares, expected);
             for (guint d = 0; d < HEAD_DIM; d++)
               assert_near (batch.out[at + d], expected[d], tolerance);
-            for (guint slot = 0; slot < lengths[row->sequence]; slot++)
+            for (guint slot = 0; llm_attention_counts (row) && slot < lengths[row->sequence]; slot++)
               expected_mass[memory.first_view[row->sequence] + slot / slots] += shares[slot];
           }
       for (guint v = 0; v < memory.views->len; v++)
@@ -346,7 +351,7 @@ test_same_bits (gconstpointer data)
   g_autofree guint64 *other_mass = NULL;
   guint order[LLM_BATCH_MAX_ROWS];
 
-  set_up (&memory, 16, LLM_KV_F16);
+  set_up (&memory, 16, LLK_KV_F16);
   for (guint i = 0; i < 60; i++)
     add_row (&batch, 0, 1000 + i, i < 30 ? LLK_ROWS_PROMPT : LLK_ROWS_GENERATED,
              LLM_VISIBLE_CAUSAL);
@@ -391,6 +396,43 @@ test_same_bits (gconstpointer data)
   tear_down (&memory);
 }
 
+/* Chunks behind the window may be gone, between others that may be packed. */
+static void
+test_gone (gconstpointer data)
+{
+  const LlkOps *kernels = data;
+  const gsize row = N_HEADS * HEAD_DIM;
+  const Variant variant = { 0, 70 };
+  Memory memory;
+  Batch batch = { .n_rows = 0 };
+  guint order[40];
+  g_autofree float *found = NULL;
+
+  set_up (&memory, 16, LLK_KV_F16);
+  for (guint i = 0; i < 20; i++)
+    {
+      add_row (&batch, 0, 620 + i, i % 2, LLM_VISIBLE_CAUSAL);
+      order[i] = i;
+    }
+  fill_queries (&batch);
+  found = g_new (float, batch.n_rows * row);
+  run_rows (&memory, kernels, 2, &variant, &batch, order, batch.n_rows, found, NULL);
+
+  for (guint chunk = 0; chunk < (620 - 69) / 16; chunk++)
+    {
+      LlmKvView *view = &g_array_index (memory.views, LlmKvView, chunk);
+
+      view->k = NULL;
+      view->v = NULL;
+      view->format = chunk % 3 == 0 ? LLK_KV_Q4 : LLK_KV_F16;
+    }
+  run_rows (&memory, kernels, 2, &variant, &batch, order, batch.n_rows, batch.out, NULL);
+  g_assert_cmpmem (found, batch.n_rows * row * sizeof (float), batch.out,
+                   batch.n_rows * row * sizeof (float));
+  clear_batch (&batch);
+  tear_down (&memory);
+}
+
 /* Any chunk of any size: bit by bit. */
 static void
 test_masks (void)
@@ -428,9 +470,11 @@ main (int   argc,
     {
       g_autofree char *reference = g_strdup_printf ("/attention/reference/%s", *name);
       g_autofree char *same_bits = g_strdup_printf ("/attention/same-bits/%s", *name);
+      g_autofree char *gone = g_strdup_printf ("/attention/gone/%s", *name);
 
       g_test_add_data_func (reference, llk_ops_find (*name), test_reference);
       g_test_add_data_func (same_bits, llk_ops_find (*name), test_same_bits);
+      g_test_add_data_func (gone, llk_ops_find (*name), test_gone);
     }
 
   return g_test_run ();

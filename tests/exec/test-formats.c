@@ -75,7 +75,7 @@ open_rig (const char *name,
           const char *kernels,
           gboolean    is_packed)
 {
-  const ExecRigConfig config = { .n_threads = 2, .kernels = kernels, .format = LLM_KV_F32 };
+  const ExecRigConfig config = { .n_threads = 2, .kernels = kernels, .format = LLK_KV_F32 };
   g_autofree char *path = get_path (name, ".gguf");
   ExecRig *rig = exec_rig_open (path, &config);
   g_autoptr (GError) error = NULL;
@@ -98,7 +98,7 @@ run (ExecRig   *rig,
      LlkRowKind kind,
      guint      n_step)
 {
-  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (rig->store);
+  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (rig->store, NULL, NULL);
   gsize n_vocab = rig->hparams.n_vocab;
   float *logits = g_new (float, N_TOKENS * n_vocab);
   gint32 tokens[N_TOKENS];
@@ -274,7 +274,7 @@ break_file (const char *name)
 static void
 test_broken (gconstpointer data)
 {
-  const ExecRigConfig config = { .n_threads = 2, .format = LLM_KV_F32 };
+  const ExecRigConfig config = { .n_threads = 2, .format = LLK_KV_F32 };
   g_autoptr (GBytes) bytes = break_file (data);
   g_autoptr (ExecRig) rig = exec_rig_new (bytes, &config);
   gsize n = (gsize) N_TOKENS * rig->hparams.n_vocab;

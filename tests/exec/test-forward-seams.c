@@ -91,8 +91,8 @@ test_split (gconstpointer data)
   gint32 tokens[N_TOKENS];
   g_autoptr (ExecRig) plain = new_rig (c->type, 2);
   g_autoptr (ExecRig) split = new_split_rig (c->type, 2, &c->config, &counts);
-  g_autoptr (LlmKvSeq) plain_seq = llm_kv_seq_new (plain->store);
-  g_autoptr (LlmKvSeq) split_seq = llm_kv_seq_new (split->store);
+  g_autoptr (LlmKvSeq) plain_seq = llm_kv_seq_new (plain->store, NULL, NULL);
+  g_autoptr (LlmKvSeq) split_seq = llm_kv_seq_new (split->store, NULL, NULL);
   gsize n = (gsize) N_TOKENS * plain->hparams.n_vocab;
   g_autofree float *expected = g_new (float, n);
   g_autofree float *found = g_new (float, n);
@@ -129,7 +129,7 @@ run_alone (ExecRig      *rig,
            guint8        sub_model,
            float        *logits)
 {
-  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (rig->store);
+  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (rig->store, NULL, NULL);
   gsize n_vocab = rig->hparams.n_vocab;
 
   g_assert_true (llm_kv_seq_append (seq, N_TOKENS, NULL));
@@ -193,7 +193,7 @@ test_sub_models (void)
   g_assert_cmpuint (n_different, >, n / 2);
 
   for (guint s = 0; s < 3; s++)
-    sequences[s] = llm_kv_seq_new (rig->store);
+    sequences[s] = llm_kv_seq_new (rig->store, NULL, NULL);
   for (guint first = 0; first < N_TOKENS; first += 5)
     {
       LlmRow rows[15];
@@ -221,8 +221,8 @@ test_stages (void)
   g_autoptr (ExecRig) rig = new_rig (LLK_F32, 1);
   g_autoptr (LlmForward) other = llm_forward_new (&rig->hparams, rig->weights, rig->pool,
                                                   llk_ops_best (), rig->ledger);
-  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (rig->store);
-  g_autoptr (LlmKvSeq) again = llm_kv_seq_new (rig->store);
+  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (rig->store, NULL, NULL);
+  g_autoptr (LlmKvSeq) again = llm_kv_seq_new (rig->store, NULL, NULL);
   g_autofree float *expected = g_new (float, rig->hparams.n_vocab);
   g_autoptr (GError) error = NULL;
   LlmRow row = exec_rig_row (17, 0, 0);
@@ -236,7 +236,7 @@ test_stages (void)
   g_assert_true (llm_forward_begin (rig->forward, &batch, &error));
   while (status == LLM_PENDING)
     {
-      g_autoptr (LlmKvSeq) between = llm_kv_seq_new (rig->store);
+      g_autoptr (LlmKvSeq) between = llm_kv_seq_new (rig->store, NULL, NULL);
       LlmBatch other_batch = { &other_row, 1, &between, 1 };
       gboolean waits;
 
@@ -264,7 +264,7 @@ test_abandon (void)
   SplitConfig config = { 2, TRUE, TRUE, FALSE };
   SplitCounts counts = { 0 };
   g_autoptr (ExecRig) rig = new_split_rig (LLK_F32, 1, &config, &counts);
-  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (rig->store);
+  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (rig->store, NULL, NULL);
   g_autofree float *expected = g_new (float, rig->hparams.n_vocab);
   g_autoptr (GError) error = NULL;
   LlmRow row = exec_rig_row (17, 0, 0);
@@ -272,7 +272,7 @@ test_abandon (void)
   exec_rig_prompt (rig, seq, &row.token, 1, 1, expected);
   for (guint n_stages = 0; n_stages < 40; n_stages++)
     {
-      g_autoptr (LlmKvSeq) again = llm_kv_seq_new (rig->store);
+      g_autoptr (LlmKvSeq) again = llm_kv_seq_new (rig->store, NULL, NULL);
       g_autofree float *found = g_new (float, rig->hparams.n_vocab);
       LlmBatch batch = { &row, 1, &again, 1 };
       LlmStatus status = LLM_PENDING;
@@ -315,7 +315,7 @@ static void
 test_refused (void)
 {
   g_autoptr (ExecRig) rig = new_rig (LLK_F32, 1);
-  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (rig->store);
+  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (rig->store, NULL, NULL);
   LlmRow good = exec_rig_row (5, 0, 1);
   LlmRow row;
   LlmKvLayout layout = *llm_kv_store_get_layout (rig->store);
@@ -341,8 +341,8 @@ test_refused (void)
   assert_refused (rig, good, LLM_BATCH_MAX_ROWS + 1, seq, "*513 rows*");
 
   layout.head_dim++;
-  other_store = llm_kv_store_new (&layout, NULL, NULL);
-  other = llm_kv_seq_new (other_store);
+  other_store = llm_kv_store_new (&layout, NULL, NULL, NULL);
+  other = llm_kv_seq_new (other_store, NULL, NULL);
   g_assert_true (llm_kv_seq_append (other, 2, NULL));
   assert_refused (rig, good, 1, other, "*another model*");
 
@@ -353,7 +353,7 @@ static void
 test_scratch (void)
 {
   g_autoptr (ExecRig) rig = new_rig (LLK_F32, 2);
-  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (rig->store);
+  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (rig->store, NULL, NULL);
   g_autoptr (GError) error = NULL;
   LlmRow rows[100];
   LlmBatch batch = { rows, 100, &seq, 1 };

@@ -43,7 +43,7 @@ typedef struct
   char *model;       /* path */
   char *golden;      /* path */
   const Bounds *bounds;
-  LlmKvFormat format;
+  LlkKvFormat format;
 } Case;
 
 typedef struct
@@ -106,7 +106,7 @@ run_prompt (ExecRig      *rig,
 {
   LlmSamplerConfig greedy = { .top_p = 1, .repeat_penalty = 1 };
   g_autoptr (LlmSampler) sampler = llm_sampler_new (&greedy, rig->hparams.n_vocab);
-  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (rig->store);
+  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (rig->store, NULL, NULL);
   guint n_prompt, n_ids;
   g_autofree gint32 *prompt = read_ids (golden, "prompt_ids", &n_prompt);
   g_autofree gint32 *ids = read_ids (golden, "ids", &n_ids);
@@ -180,13 +180,13 @@ add_case (const char *model_folder,
           const char *golden_folder,
           const char *name)
 {
-  for (LlmKvFormat format = LLM_KV_F32; format <= LLM_KV_F16; format++)
+  for (LlkKvFormat format = LLK_KV_F32; format <= LLK_KV_F16; format++)
     {
       Case *c = g_new (Case, 1);
       g_autofree char *file = g_strdup_printf ("%s.gguf", name);
       g_autofree char *golden = g_strdup_printf ("greedy_%s.jsonl", name);
       g_autofree char *path = g_strdup_printf ("/golden/greedy/%s/kv-%s", name,
-                                               format == LLM_KV_F32 ? "f32" : "f16");
+                                               format == LLK_KV_F32 ? "f32" : "f16");
 
       c->model = g_build_filename (model_folder, file, NULL);
       c->golden = g_build_filename (golden_folder, golden, NULL);

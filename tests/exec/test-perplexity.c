@@ -59,13 +59,14 @@ static void
 test_golden (gconstpointer data)
 {
   const Case *c = data;
-  ExecRigConfig config = { .n_threads = 2, .format = LLM_KV_F16 };
+  ExecRigConfig config = { .n_threads = 2, .format = LLK_KV_F16 };
   g_autoptr (ExecRig) rig = exec_rig_open (c->model, &config);
   g_autoptr (LlmTokenizer) tokenizer = NULL;
   g_autoptr (GArray) tokens = g_array_new (FALSE, FALSE, sizeof (gint32));
   g_autoptr (GError) error = NULL;
   g_autofree char *text = NULL;
   LlmTextPart part = { 0 };
+  LlmPerplexityRule rule = { .n_ctx = c->n_ctx, .kind = LLK_ROWS_GENERATED };
   LlmPerplexity result;
   gboolean is_done;
 
@@ -73,14 +74,15 @@ test_golden (gconstpointer data)
   g_assert_no_error (error);
   tokenizer = llm_tokenizer_new (rig->gguf, &error);
   g_assert_no_error (error);
+  rule.bos = llm_tokenizer_get_bos (tokenizer);
   part.text = text;
   part.is_markup = c->is_markup;
   llm_tokenizer_encode (tokenizer, &part, 1, TRUE, tokens);
   g_assert_cmpuint (tokens->len, ==, c->n_tokens);
 
   is_done = llm_perplexity_run (rig->forward, &rig->hparams, rig->store,
-                                (const gint32 *) (gpointer) tokens->data, tokens->len, c->n_ctx, LLK_ROWS_GENERATED,
-                                llm_tokenizer_get_bos (tokenizer), NULL, NULL, &result, &error);
+                                (const gint32 *) (gpointer) tokens->data, tokens->len, &rule,
+                                NULL, NULL, &result, &error);
   g_assert_no_error (error);
   g_assert_true (is_done);
   g_test_message ("perplexity %.4f, llama.cpp %.4f: %+.3f %%", result.perplexity, c->perplexity,
@@ -191,6 +193,7 @@ test_rule (void)
   g_autofree float *logits = g_new (float, N_CTX * n_vocab);
   gint32 tokens[N_TOKENS];
   double total = 0;
+  LlmPerplexityRule rule = { N_CTX, 0, LLK_ROWS_GENERATED, LLM_TEST_TOKEN_BOS };
   LlmPerplexity result;
   g_autoptr (GError) error = NULL;
   guint n_calls = 0;
@@ -199,7 +202,7 @@ test_rule (void)
     tokens[i] = g_test_rand_int_range (0, (gint) n_vocab);
   for (guint window = 0; window < N_TOKENS / N_CTX; window++)
     {
-      g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (rig->store);
+      g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (rig->store, NULL, NULL);
       gint32 input[N_CTX];
 
       memcpy (input, tokens + window * N_CTX, sizeof input);
@@ -210,27 +213,39 @@ test_rule (void)
     }
 
   g_assert_true (llm_perplexity_run (rig->forward, &rig->hparams, rig->store, tokens, N_TOKENS,
-                                     N_CTX, LLK_ROWS_GENERATED, LLM_TEST_TOKEN_BOS, NULL, NULL, &result, &error));
+                                     &rule, NULL, NULL, &result, &error));
   g_assert_cmpuint (result.n_windows, ==, 3);
   g_assert_cmpuint (result.n_scored, ==, 15);
   g_assert_cmpfloat_with_epsilon (result.nll, total / 15, 1e-5);
   g_assert_cmpfloat_with_epsilon (result.perplexity, exp (result.nll), 1e-6);
 
+  /* In several calls, between which nothing is packed. */
+  rule.n_call = 5;
   g_assert_true (llm_perplexity_run (rig->forward, &rig->hparams, rig->store, tokens, N_TOKENS,
-                                     N_CTX, LLK_ROWS_GENERATED, -1, stop_after_two, &n_calls, &result, &error));
+                                     &rule, NULL, NULL, &result, &error));
+  g_assert_cmpuint (result.n_scored, ==, 15);
+  g_assert_cmpfloat_with_epsilon (result.nll, total / 15, 1e-5);
+
+  rule.n_call = 0;
+  rule.bos = -1;
+  g_assert_true (llm_perplexity_run (rig->forward, &rig->hparams, rig->store, tokens, N_TOKENS,
+                                     &rule, stop_after_two, &n_calls, &result, &error));
   g_assert_cmpuint (result.n_windows, ==, 2);
 
+  rule.n_ctx = N_TOKENS + 1;
   g_assert_false (llm_perplexity_run (rig->forward, &rig->hparams, rig->store, tokens, N_TOKENS,
-                                      N_TOKENS + 1, LLK_ROWS_GENERATED, -1, NULL, NULL, &result, &error));
+                                      &rule, NULL, NULL, &result, &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT);
   g_clear_error (&error);
-  g_assert_false (llm_perplexity_run (rig->forward, &rig->hparams, rig->store, tokens, N_TOKENS, 3,
-                                      LLK_ROWS_GENERATED, -1, NULL, NULL, &result, &error));
+  rule.n_ctx = 3;
+  g_assert_false (llm_perplexity_run (rig->forward, &rig->hparams, rig->store, tokens, N_TOKENS,
+                                      &rule, NULL, NULL, &result, &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT);
   g_clear_error (&error);
+  rule.n_ctx = N_CTX;
   tokens[39] = (gint32) n_vocab;
   g_assert_false (llm_perplexity_run (rig->forward, &rig->hparams, rig->store, tokens, N_TOKENS,
-                                      N_CTX, LLK_ROWS_GENERATED, -1, NULL, NULL, &result, &error));
+                                      &rule, NULL, NULL, &result, &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT);
 }
 

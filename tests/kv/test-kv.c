@@ -17,7 +17,7 @@
 
 static const LlmKvLayout layout = {
   .kind = LLM_KV_FULL,
-  .format = LLM_KV_F32,
+  .format = LLK_KV_F32,
   .n_layers = N_LAYERS,
   .n_kv_heads = N_HEADS,
   .head_dim = HEAD_DIM,
@@ -28,7 +28,7 @@ static LlmKvStore *
 new_store (LlmLedger *ledger)
 {
   g_autoptr (GError) error = NULL;
-  LlmKvStore *store = llm_kv_store_new (&layout, ledger, &error);
+  LlmKvStore *store = llm_kv_store_new (&layout, NULL, ledger, &error);
 
   g_assert_no_error (error);
   return store;
@@ -76,7 +76,7 @@ read_value (const LlmKvView *view,
   gconstpointer part = (const guint8 *) (is_value ? view->v : view->k) + head * view->head_bytes;
   float value;
 
-  if (view->format == LLM_KV_F32)
+  if (view->format == LLK_KV_F32)
     return ((const float *) part)[at];
 
   llk_ops_portable ()->vector->f16_to_f32 ((const guint16 *) part + at, &value, 1);
@@ -123,13 +123,13 @@ test_layouts (void)
   g_autoptr (GError) error = NULL;
 
   other.kind = LLM_KV_WINDOW;
-  llm_kv_store_free (llm_kv_store_new (&other, NULL, &error));
+  llm_kv_store_free (llm_kv_store_new (&other, NULL, NULL, &error));
   g_assert_no_error (error);
 
   for (LlmKvKind kind = LLM_KV_RECURRENT; kind <= LLM_KV_HYBRID_WINDOW + 1; kind++)
     {
       other.kind = kind;
-      g_assert_null (llm_kv_store_new (&other, NULL, &error));
+      g_assert_null (llm_kv_store_new (&other, NULL, NULL, &error));
       g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED);
       g_clear_error (&error);
     }
@@ -137,15 +137,15 @@ test_layouts (void)
   for (guint i = 0; i < 10; i++)
     {
       static const LlmKvLayout wrong[] = {
-        { LLM_KV_FULL, 2, 1, 1, 1, 16 },          { LLM_KV_FULL, LLM_KV_F32, 0, 1, 1, 16 },
-        { LLM_KV_FULL, LLM_KV_F32, 1, 0, 1, 16 }, { LLM_KV_FULL, LLM_KV_F32, 1, 1, 0, 16 },
-        { LLM_KV_FULL, LLM_KV_F32, 1, 1, 1, 0 },  { LLM_KV_FULL, LLM_KV_F32, 1, 1, 1, 80 },
-        { LLM_KV_FULL, LLM_KV_F32, 1, 1, 513, 16 },
-        { LLM_KV_FULL, LLM_KV_F32, 1 << 30, 1, 1, 16 },
-        { LLM_KV_FULL, LLM_KV_F32, 1, 1, 1, 8 },  { LLM_KV_FULL, LLM_KV_F32, 1, 1, 1, 40 },
+        { LLM_KV_FULL, 2, 1, 1, 1, 16 },          { LLM_KV_FULL, LLK_KV_F32, 0, 1, 1, 16 },
+        { LLM_KV_FULL, LLK_KV_F32, 1, 0, 1, 16 }, { LLM_KV_FULL, LLK_KV_F32, 1, 1, 0, 16 },
+        { LLM_KV_FULL, LLK_KV_F32, 1, 1, 1, 0 },  { LLM_KV_FULL, LLK_KV_F32, 1, 1, 1, 80 },
+        { LLM_KV_FULL, LLK_KV_F32, 1, 1, 513, 16 },
+        { LLM_KV_FULL, LLK_KV_F32, 1 << 30, 1, 1, 16 },
+        { LLM_KV_FULL, LLK_KV_F32, 1, 1, 1, 8 },  { LLM_KV_FULL, LLK_KV_F32, 1, 1, 1, 40 },
       };
 
-      g_assert_null (llm_kv_store_new (&wrong[i], NULL, &error));
+      g_assert_null (llm_kv_store_new (&wrong[i], NULL, NULL, &error));
       g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED);
       if (i >= 8)
         g_assert_true (g_pattern_match_simple ("*multiples of 16*", error->message));
@@ -155,7 +155,7 @@ test_layouts (void)
   other = layout;
   for (other.chunk_slots = 16; other.chunk_slots <= 64; other.chunk_slots += 16)
     {
-      llm_kv_store_free (llm_kv_store_new (&other, NULL, &error));
+      llm_kv_store_free (llm_kv_store_new (&other, NULL, NULL, &error));
       g_assert_no_error (error);
     }
 }
@@ -169,9 +169,9 @@ test_half (void)
   float k[N_VALUES], v[N_VALUES];
   LlmKvView view;
 
-  half.format = LLM_KV_F16;
-  store = llm_kv_store_new (&half, NULL, NULL);
-  seq = llm_kv_seq_new (store);
+  half.format = LLK_KV_F16;
+  store = llm_kv_store_new (&half, NULL, NULL, NULL);
+  seq = llm_kv_seq_new (store, NULL, NULL);
   append (seq, SLOTS + 2);
   for (guint i = 0; i < N_VALUES; i++)
     {
@@ -180,7 +180,7 @@ test_half (void)
     }
   llm_kv_seq_write (seq, 1, SLOTS + 1, k, v);
   llm_kv_seq_view (seq, 1, 1, &view);
-  g_assert_cmpint (view.format, ==, LLM_KV_F16);
+  g_assert_cmpint (view.format, ==, LLK_KV_F16);
   for (guint i = 0; i < N_VALUES; i++)
     {
       g_assert_cmpfloat (read_value (&view, FALSE, i / HEAD_DIM, 1, i % HEAD_DIM), ==, k[i]);
@@ -193,7 +193,7 @@ test_fork (void)
 {
   g_autoptr (LlmLedger) ledger = llm_ledger_new ();
   g_autoptr (LlmKvStore) store = new_store (ledger);
-  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (store);
+  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (store, NULL, NULL);
   guint stamps[2 * SLOTS], fork_stamps[2 * SLOTS];
   guint64 chunk_bytes;
 
@@ -204,10 +204,10 @@ test_fork (void)
   g_assert_cmpuint (chunk_bytes, >=, 2 * N_LAYERS * SLOTS * N_VALUES * sizeof (float));
   g_assert_cmpuint (llm_ledger_get (ledger, LLM_HOLDER_KV), ==, 2 * chunk_bytes);
   g_assert_cmpuint (llm_kv_seq_get_own_bytes (seq), ==, 2 * chunk_bytes);
-  llm_kv_seq_add_density (seq, 1, 0.5f);
+  llm_kv_seq_add_density (seq, 1, 0.5f, 1);
 
   {
-    g_autoptr (LlmKvSeq) fork = llm_kv_seq_fork (seq);
+    g_autoptr (LlmKvSeq) fork = llm_kv_seq_fork (seq, NULL, NULL);
 
     /* Shared until written. */
     g_assert_cmpuint (llm_kv_store_get_bytes (store), ==, 2 * chunk_bytes);
@@ -228,7 +228,7 @@ test_fork (void)
     /* A write to a shared chunk copies it. */
     write_stamp (fork, 0, fork_stamps[0] = 80);
     g_assert_cmpuint (llm_kv_store_get_bytes (store), ==, 4 * chunk_bytes);
-    llm_kv_seq_add_density (fork, 0, 2);
+    llm_kv_seq_add_density (fork, 0, 2, 1);
     g_assert_cmpfloat (llm_kv_seq_get_density (seq, 0), ==, 0);
     assert_stamps (seq, stamps, SLOTS + 3);
     assert_stamps (fork, fork_stamps, SLOTS + 3);
@@ -245,7 +245,7 @@ test_budget (void)
 {
   g_autoptr (LlmLedger) ledger = llm_ledger_new ();
   g_autoptr (LlmKvStore) store = new_store (ledger);
-  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (store);
+  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (store, NULL, NULL);
   g_autoptr (LlmKvSeq) fork = NULL;
   g_autoptr (GError) error = NULL;
   guint stamps[2 * SLOTS];
@@ -268,7 +268,7 @@ test_budget (void)
   g_assert_cmpuint (llm_kv_store_get_bytes (store), ==, 2 * chunk_bytes);
 
   /* The copy of a shared chunk counts as well. */
-  fork = llm_kv_seq_fork (seq);
+  fork = llm_kv_seq_fork (seq, NULL, NULL);
   g_assert_false (llm_kv_seq_append (fork, SLOTS - 1, &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY);
   g_clear_error (&error);
@@ -291,12 +291,12 @@ test_price (void)
   for (guint start = 0; start < 2 * SLOTS + 1; start++)
     for (guint n = 1; n < 5 * SLOTS; n++)
       {
-        g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (store);
+        g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (store, NULL, NULL);
         g_autoptr (LlmKvSeq) fork = NULL;
         guint64 before;
 
         append (seq, start);
-        fork = llm_kv_seq_fork (seq);
+        fork = llm_kv_seq_fork (seq, NULL, NULL);
         before = llm_kv_store_get_bytes (store);
         append (fork, n);
         g_assert_cmpuint (llm_kv_store_get_bytes (store) - before, <=,
@@ -311,7 +311,7 @@ static void
 test_commit (void)
 {
   g_autoptr (LlmKvStore) store = new_store (NULL);
-  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (store);
+  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (store, NULL, NULL);
   g_autoptr (LlmKvSeq) fork = NULL;
   static const guint path[] = { SLOTS + 1, SLOTS + 3, 2 * SLOTS, 3 * SLOTS + 2 };
   guint before[4 * SLOTS], after[SLOTS + 5];
@@ -323,7 +323,7 @@ test_commit (void)
   append (seq, 4 * SLOTS);
   for (guint i = 0; i < 4 * SLOTS; i++)
     write_stamp (seq, i, i);
-  fork = llm_kv_seq_fork (seq);
+  fork = llm_kv_seq_fork (seq, NULL, NULL);
 
   llm_kv_seq_commit (seq, SLOTS + 1, path, 4);
   assert_stamps (seq, after, SLOTS + 5);
@@ -345,7 +345,7 @@ test_blocks (void)
     {
       for (guint i = 0; i < G_N_ELEMENTS (sequences); i++)
         {
-          sequences[i] = llm_kv_seq_new (store);
+          sequences[i] = llm_kv_seq_new (store, NULL, NULL);
           append (sequences[i], SLOTS);
           for (guint slot = 0; slot < SLOTS; slot++)
             write_stamp (sequences[i], slot, 1000 * round + i);
@@ -364,27 +364,13 @@ test_blocks (void)
     }
 }
 
-static void
-test_resident (void)
-{
-  g_autoptr (LlmKvStore) store = new_store (NULL);
-  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (store);
-
-  append (seq, 3);
-  llm_kv_seq_lock (seq);
-  llm_kv_seq_lock (seq);
-  g_assert_cmpint (llm_kv_seq_make_resident (seq, 1, NULL), ==, LLM_READY);
-  llm_kv_seq_unlock (seq);
-  llm_kv_seq_unlock (seq);
-}
-
 #ifdef LLM_POISON
 /* What was never written, or forgotten, shows up in a debug build. */
 static void
 test_poison (void)
 {
   g_autoptr (LlmKvStore) store = new_store (NULL);
-  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (store);
+  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (store, NULL, NULL);
   LlmKvView view;
 
   append (seq, 4);
@@ -475,7 +461,7 @@ test_random (void)
   guint stamp = 0;
 
   for (guint i = 0; i < G_N_ELEMENTS (twins); i++)
-    twins[i].seq = llm_kv_seq_new (store);
+    twins[i].seq = llm_kv_seq_new (store, NULL, NULL);
 
   for (guint round = 0; round < 3000; round++)
     {
@@ -488,7 +474,7 @@ test_random (void)
         {
           llm_kv_seq_free (twin->seq);
           *twin = *other;
-          twin->seq = llm_kv_seq_fork (other->seq);
+          twin->seq = llm_kv_seq_fork (other->seq, NULL, NULL);
         }
       else
         change_twin (twin, &stamp);
@@ -516,7 +502,6 @@ main (int   argc,
   g_test_add_func ("/kv/price", test_price);
   g_test_add_func ("/kv/commit", test_commit);
   g_test_add_func ("/kv/blocks", test_blocks);
-  g_test_add_func ("/kv/resident", test_resident);
 #ifdef LLM_POISON
   g_test_add_func ("/kv/poison", test_poison);
 #endif

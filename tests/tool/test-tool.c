@@ -124,6 +124,35 @@ test_prepare (void)
   llm_test_folder_remove (folder);
 }
 
+/* What it prints is what it keeps. */
+static void
+test_profile (void)
+{
+  g_autofree char *folder = llm_test_folder_new ();
+  g_auto(Run) json = run_tool ("profile", "--model", model, "--output-dir", folder, "--json", NULL);
+  g_auto(Run) text = run_tool ("profile", "--model", model, "-o", folder, NULL);
+  g_auto(Run) wrong = run_tool ("profile", "--model", "/dev/null", "-o", folder, NULL);
+  g_auto(Run) below_file = run_tool ("profile", "--model", model, "-o", model, NULL);
+  g_auto(Run) more = run_tool ("profile", "--model", model, "-o", folder, "more", NULL);
+  g_autoptr(GDir) dir = g_dir_open (folder, 0, NULL);
+  const char *name = g_dir_read_name (dir);
+
+  g_assert_cmpint (json.status, ==, 0);
+  g_assert_cmpstr (json.err, ==, "");
+  g_assert_nonnull (strstr (json.out, "\"prompt-us\":{\"1\":"));
+  g_assert_nonnull (strstr (json.out, "\"read-bytes-per-us\":"));
+  g_assert_cmpint (text.status, ==, 0);
+  g_assert_nonnull (strstr (text.out, folder));
+  g_assert_true (g_str_has_prefix (name, "profile-") && g_str_has_suffix (name, ".ini"));
+  g_assert_null (g_dir_read_name (dir));
+  g_assert_cmpint (wrong.status, ==, 1);
+  g_assert_nonnull (strstr (wrong.err, "/dev/null"));
+  g_assert_cmpint (below_file.status, ==, 1);
+  g_assert_nonnull (strstr (below_file.err, model));
+  g_assert_cmpint (more.status, ==, 2);
+  llm_test_folder_remove (folder);
+}
+
 static void
 test_tokenize (void)
 {
@@ -162,6 +191,64 @@ test_perplexity (void)
 
   none = run_tool ("perplexity", "--model", model, "--ctx", "512", "/dev/null", NULL);
   g_assert_cmpint (none.status, ==, 1);
+  llm_test_folder_remove (folder);
+}
+
+/* What is remembered is packed between calls: it matters, and little. */
+static void
+test_packed (void)
+{
+  g_autofree char *path = g_build_filename (g_getenv ("LLM_TEST_DATA"), "golden", "heldout_sgd_chatml.txt",
+                                            NULL);
+  const char *bits[] = { "8", "2" };
+  double divergences[G_N_ELEMENTS (bits)];
+
+  for (guint i = 0; i < G_N_ELEMENTS (bits); i++)
+    {
+      g_auto(Run) run = run_tool ("divergence", "--model", model, "--tokens", "256", "--text", path, "--kv-bits",
+                                  bits[i], NULL);
+      const char *mean = strstr (run.out, "\nmean divergence: ");
+
+      g_assert_cmpstr (run.err, ==, "");
+      g_assert_cmpint (run.status, ==, 0);
+      g_assert_true (g_str_has_prefix (run.out, "compared: 32\n"));
+      g_assert_nonnull (mean);
+      g_assert_nonnull (strstr (mean, "\nsame top: "));
+      divergences[i] = g_ascii_strtod (mean + strlen ("\nmean divergence: "), NULL);
+    }
+  g_assert_cmpfloat (divergences[0], <, 0.001);
+  g_assert_cmpfloat (divergences[1], >, divergences[0]);
+  g_assert_cmpfloat (divergences[1], <, 0.3);
+}
+
+/* One task of each kind; what the model says is up to the model. */
+static void
+test_accuracy (void)
+{
+  static const char tasks[] =
+    "{\"prompt\": \"<|im_start|>user\\nHello!<|im_end|>\\n<|im_start|>assistant\\n\", \"answer\": \"Hi\"}\n"
+    "\n"
+    "{\"prompt\": \"<|im_start|>system\\nYou are a helpful assistant. Today is 2019-03-01. You can call these functions:\\n"
+    "# Movies_3\\nFindMovies(directed_by?, genre?, cast?)<|im_end|>\\n"
+    "<|im_start|>user\\nI want to watch a movie that Ian Hendry is in.<|im_end|>\\n<|im_start|>assistant\\n\", "
+    "\"answer\": \"<tool_call>{\\\"name\\\": \\\"FindMovies\\\", \\\"arguments\\\": "
+    "{\\\"cast\\\": \\\"Ian Hendry\\\"}}</tool_call>\"}\n";
+  g_autofree char *folder = llm_test_folder_new ();
+  g_autofree char *path = g_build_filename (folder, "tasks", NULL);
+  g_auto(Run) run = { 0 };
+  g_auto(Run) wrong = { 0 };
+
+  g_assert_true (g_file_set_contents (path, tasks, -1, NULL));
+  run = run_tool ("accuracy", "--model", model, "--kv", "llms", path, NULL);
+  g_assert_cmpstr (run.err, ==, "");
+  g_assert_cmpint (run.status, ==, 0);
+  g_assert_true (g_str_has_prefix (run.out, "tasks: 2\ncalls: 1\nvalid calls: 1\nright functions: 1\n"));
+  g_assert_nonnull (strstr (run.out, " of 1\nwrong calls: 0\n"));
+
+  g_assert_true (g_file_set_contents (path, "{\"prompt\": 5, \"answer\": \"\"}", -1, NULL));
+  wrong = run_tool ("accuracy", "--model", model, path, NULL);
+  g_assert_cmpint (wrong.status, ==, 1);
+  g_assert_nonnull (strstr (wrong.err, "Line 1"));
   llm_test_folder_remove (folder);
 }
 
@@ -257,6 +344,10 @@ test_faults (void)
     { { "generate", "--model", "MODEL", "\xff\xfe", NULL }, 2, "UTF-8" },
     { { "perplexity", "--model", "MODEL", "--ctx", "1", NULL }, 2, "" },
     { { "perplexity", "--model", "MODEL", "/nowhere", NULL }, 1, "/nowhere" },
+    { { "perplexity", "--model", "MODEL", "--kv=best", "text", NULL }, 2, "--kv" },
+    { { "divergence", "--model", "MODEL", "--kv-bits=3", NULL }, 2, "--kv-bits" },
+    { { "divergence", "--model", "MODEL", "--tokens=100000", NULL }, 1, "--tokens" },
+    { { "accuracy", "--model", "MODEL", "/nowhere", NULL }, 1, "/nowhere" },
     { { "tokenize", "text", NULL }, 2, "--model" },
     { { "inspect", "/nowhere.gguf", NULL }, 1, "/nowhere.gguf" },
     { { "inspect", NULL }, 2, "FILE" },
@@ -287,8 +378,11 @@ main (int    argc,
   g_test_add_func ("/tool/generate-json", test_generate_json);
   g_test_add_func ("/tool/generate-exact", test_generate_exact);
   g_test_add_func ("/tool/prepare", test_prepare);
+  g_test_add_func ("/tool/profile", test_profile);
   g_test_add_func ("/tool/tokenize", test_tokenize);
   g_test_add_func ("/tool/perplexity", test_perplexity);
+  g_test_add_func ("/tool/packed", test_packed);
+  g_test_add_func ("/tool/accuracy", test_accuracy);
   g_test_add_func ("/tool/inspect", test_inspect);
   g_test_add_func ("/tool/inspect/summary", test_inspect_summary);
   g_test_add_func ("/tool/options", test_options);

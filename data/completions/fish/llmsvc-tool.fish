@@ -31,6 +31,32 @@ __llmsvc_tool_option perplexity no-special 'The text holds no control tokens'
 __llmsvc_tool_option perplexity exact 'Compute in floats with the weights as the file has them'
 __llmsvc_tool_option perplexity generated 'Compute the text as if it were generated, and not a prompt'
 __llmsvc_tool_option perplexity kv-f32 'Keep context memory in 32 bits'
+__llmsvc_tool_option perplexity kv 'Treat context memory between calls as this policy does' --exclusive --arguments 'llms llms-inverted llms-no-compression vllm-sq'
+__llmsvc_tool_option perplexity kv-ratio 'Percent of what it takes with 8 bits' --exclusive
+__llmsvc_tool_option perplexity kv-bits '8, 4 or 2 bits for all of it' --exclusive --arguments '8 4 2'
+__llmsvc_tool_option perplexity call-tokens 'Tokens of a call' --exclusive
+
+__llmsvc_tool_command accuracy 'Measure how well a model solves tasks'
+__llmsvc_tool_option accuracy model 'The GGUF file' --short-option m --require-parameter --force-files
+__llmsvc_tool_option accuracy threads 'Threads that compute' --exclusive
+__llmsvc_tool_option accuracy tasks 'The first tasks of the file' --short-option n --exclusive
+__llmsvc_tool_option accuracy max-tokens 'The longest answer' --exclusive
+__llmsvc_tool_option accuracy split 'A call begins with each of these in the prompt' --exclusive
+__llmsvc_tool_option accuracy exact 'Compute in floats with the weights as the file has them'
+__llmsvc_tool_option accuracy kv 'Treat context memory between calls as this policy does' --exclusive --arguments 'llms llms-inverted llms-no-compression vllm-sq'
+__llmsvc_tool_option accuracy kv-ratio 'Percent of what it takes with 8 bits' --exclusive
+__llmsvc_tool_option accuracy kv-bits '8, 4 or 2 bits for all of it' --exclusive --arguments '8 4 2'
+
+__llmsvc_tool_command divergence 'Measure what packing context memory changes'
+__llmsvc_tool_option divergence model 'The GGUF file' --short-option m --require-parameter --force-files
+__llmsvc_tool_option divergence threads 'Threads that compute' --exclusive
+__llmsvc_tool_option divergence tokens 'Tokens that are remembered' --exclusive
+__llmsvc_tool_option divergence windows 'Pieces of the text at most' --exclusive
+__llmsvc_tool_option divergence text 'A text, instead of random tokens' --require-parameter --force-files
+__llmsvc_tool_option divergence kv 'Treat context memory between calls as this policy does' --exclusive --arguments 'llms llms-inverted llms-no-compression vllm-sq'
+__llmsvc_tool_option divergence kv-ratio 'Percent of what it takes with 8 bits' --exclusive
+__llmsvc_tool_option divergence kv-bits '8, 4 or 2 bits for all of it' --exclusive --arguments '8 4 2'
+__llmsvc_tool_option divergence call-tokens 'Tokens of a call' --exclusive
 
 __llmsvc_tool_command tokenize 'Show the tokens of a text'
 __llmsvc_tool_option tokenize model 'The GGUF file' --short-option m --require-parameter --force-files
@@ -45,6 +71,11 @@ __llmsvc_tool_option inspect json 'Print the summary as one JSON object'
 __llmsvc_tool_command prepare 'Prepare models for a quick start'
 __llmsvc_tool_option prepare output-dir 'Instead of the cache of the system, or of this user' --short-option o --require-parameter --force-files
 __llmsvc_tool_option prepare threads 'Threads that compute' --exclusive
+
+__llmsvc_tool_command profile 'Measure what bringing contexts back costs'
+__llmsvc_tool_option profile model 'The GGUF file' --short-option m --require-parameter --force-files
+__llmsvc_tool_option profile output-dir 'Instead of the cache of the system, or of this user' --short-option o --require-parameter --force-files
+__llmsvc_tool_option profile json 'As one JSON object'
 
 __llmsvc_tool_command options 'List the options of the calls of the service'
 __llmsvc_tool_option options json 'As one JSON list'

@@ -1,0 +1,60 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Where the memory of a context is, for people: chunk by chunk, and bytes by bits and
+ * place. Plain data; made on the executor's thread, read on the main thread.
+ */
+
+#pragma once
+
+#include <glib.h>
+
+G_BEGIN_DECLS
+
+/* Where most chunks of a context are; of equals the nearer. */
+typedef enum
+{
+  LLM_RESIDENCY_TEXT,        /* nowhere: to be computed again from the text */
+  LLM_RESIDENCY_STORAGE,
+  LLM_RESIDENCY_COMPRESSED,  /* in memory, with fewer bits */
+  LLM_RESIDENCY_MEMORY,
+  LLM_N_RESIDENCIES,
+} LlmResidency;
+
+/* "text", "storage", "compressed", "memory". */
+const char *llm_residency_to_string (LlmResidency residency);
+
+/* Widths of chunks: the entries of the arrays by bits below are for these, in this order. */
+#define LLM_CONTEXT_N_BITS 5
+extern const guint8 llm_context_bits[LLM_CONTEXT_N_BITS];   /* 32, 16, 8, 4, 2 */
+
+/* Bytes of a chunk that lies in both places are counted in both; those of a chunk that several
+ * contexts share, in each of them. */
+typedef struct
+{
+  const char *residency;  /* of now */
+  guint chunk_tokens;     /* tokens of a chunk; 0 without chunks */
+  guint tokens;           /* that the chunks stand for, those of the last, partial one included */
+  guint n_chunks;         /* 0 for a context that nobody used since the start: only folder_bytes is known */
+  guint8 *bits;           /* [n_chunks]: 32, 16, 8, 4, 2; 0: nowhere but in the text */
+  char *places;           /* [n_chunks], then NUL: 'm' memory, 's' storage, 'b' both, 't' text */
+  guint n_shared_chunks;  /* of them with other contexts of the application */
+  guint64 memory_bytes[LLM_CONTEXT_N_BITS];
+  guint64 storage_bytes[LLM_CONTEXT_N_BITS];
+  guint64 folder_bytes;   /* of its files on storage, what describes and pads them included */
+} LlmContextMemory;
+
+/* All chunks in the text. */
+LlmContextMemory *llm_context_memory_new  (guint             n_chunks);
+void              llm_context_memory_free (LlmContextMemory *memory);
+/* Notes where chunk @index, which takes @bytes, is. */
+void              llm_context_memory_set  (LlmContextMemory *memory,
+                                           guint             index,
+                                           guint             bits,
+                                           gboolean          is_in_memory,
+                                           gboolean          is_on_storage,
+                                           guint64           bytes);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmContextMemory, llm_context_memory_free)
+
+G_END_DECLS

@@ -1,0 +1,34 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "engine/llm-window.h"
+
+/* Of the window, that goes at a time. */
+#define PARTS 4
+
+gboolean
+llm_window_is_possible (guint n_ctx,
+                        guint chunk_slots)
+{
+  return n_ctx / PARTS >= chunk_slots;
+}
+
+guint
+llm_window_get_sinks (guint chunk_slots)
+{
+  return chunk_slots;
+}
+
+guint
+llm_window_get_n_slid (guint n_tokens,
+                       guint n_ctx,
+                       guint chunk_slots)
+{
+  guint n_chunks = (n_ctx / PARTS + chunk_slots - 1) / chunk_slots;
+  guint step = n_chunks * chunk_slots;
+
+  g_assert (llm_window_is_possible (n_ctx, chunk_slots));
+
+  if (n_tokens <= n_ctx)
+    return 0;
+  return (n_tokens - n_ctx + step - 1) / step * step;
+}

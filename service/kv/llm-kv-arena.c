@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llm-kv"
+
+#include "kv/llm-kv-arena.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#define LINE ((gsize) 64)
+#define HUGE_PAGE ((gsize) 2 << 20)
+/* Address space of a block, unless a single chunk takes more. */
+#define BLOCK_BYTES ((gsize) 32 << 20)
+
+static gsize
+round_up (gsize bytes,
+          gsize unit)
+{
+  return (bytes + unit - 1) / unit * unit;
+}
+
+static gsize
+get_page (void)
+{
+  return (gsize) sysconf (_SC_PAGESIZE);
+}
+
+void
+llm_kv_arena_init (LlmKvArena *self,
+                   gsize       chunk_bytes)
+{
+  self->bytes = round_up (chunk_bytes, LINE);
+  self->block_chunks = (guint) CLAMP (BLOCK_BYTES / MAX (self->bytes, 1), 1, LLM_KV_BLOCK_CHUNKS);
+  self->alignment = self->block_chunks * self->bytes >= HUGE_PAGE ? HUGE_PAGE : get_page ();
+  self->block_bytes = round_up (self->block_chunks * self->bytes, self->alignment);
+  self->blocks = g_ptr_array_new_with_free_func (g_free);
+}
+
+void
+llm_kv_arena_clear (LlmKvArena *self)
+{
+  g_assert (self->blocks == NULL || self->blocks->len == 0);
+  g_clear_pointer (&self->blocks, g_ptr_array_unref);
+}
+
+/* What isn't written takes no memory, and a core dump leaves out what users wrote. */
+static LlmKvBlock *
+add_block (LlmKvArena *self)
+{
+  gsize bytes = self->block_bytes + self->alignment;
+  guint8 *mapped = mmap (NULL, bytes, PROT_READ | PROT_WRITE,
+                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  LlmKvBlock *block;
+  gsize before;
+
+  if (mapped == MAP_FAILED)
+    return NULL;
+
+  before = (self->alignment - (guintptr) mapped % self->alignment) % self->alignment;
+  if (before > 0)
+    munmap (mapped, before);
+  munmap (mapped + before + self->block_bytes, self->alignment - before);
+
+  block = g_new0 (LlmKvBlock, 1);
+  block->data = mapped + before;
+  (void) madvise (block->data, self->block_bytes, MADV_DONTDUMP);
+  if (self->alignment == HUGE_PAGE)
+    (void) madvise (block->data, self->block_bytes, MADV_HUGEPAGE);
+  g_ptr_array_add (self->blocks, block);
+  return block;
+}
+
+static LlmKvBlock *
+find_block (LlmKvArena *self)
+{
+  guint64 full = G_MAXUINT64 >> (LLM_KV_BLOCK_CHUNKS - self->block_chunks);
+
+  for (guint i = 0; i < self->blocks->len; i++)
+    {
+      LlmKvBlock *block = g_ptr_array_index (self->blocks, i);
+
+      if (block->used != full)
+        return block;
+    }
+
+  return add_block (self);
+}
+
+guint8 *
+llm_kv_arena_take (LlmKvArena  *self,
+                   LlmKvBlock **block)
+{
+  LlmKvBlock *found;
+  guint place;
+
+  g_return_val_if_fail (self->bytes > 0, NULL);
+
+  found = find_block (self);
+  if (found == NULL)
+    return NULL;
+
+  place = (guint) __builtin_ctzll (~found->used);
+  found->used |= G_GUINT64_CONSTANT (1) << place;
+  *block = found;
+  return found->data + place * self->bytes;
+}
+
+/* Whether somebody has one of the chunks that lie in [@start, @end) of the block. */
+static gboolean
+is_used (LlmKvArena *self,
+         LlmKvBlock *block,
+         gsize       start,
+         gsize       end)
+{
+  for (gsize place = start / self->bytes; place < self->block_chunks && place * self->bytes < end;
+       place++)
+    if ((block->used >> place & 1) != 0)
+      return TRUE;
+
+  return FALSE;
+}
+
+/* The pages at both ends go too, unless a neighbour uses them. */
+static void
+give_pages (LlmKvArena *self,
+            LlmKvBlock *block,
+            gsize       start,
+            gsize       end)
+{
+  gsize page = get_page ();
+  gsize first = start / page * page;
+  gsize last = round_up (end, page);
+
+  if (is_used (self, block, first, start))
+    first += page;
+  if (last > first && is_used (self, block, end, last))
+    last -= page;
+  /* The kernel takes them out of their huge page. */
+  if (last > first)
+    (void) madvise (block->data + first, last - first, MADV_DONTNEED);
+}
+
+void
+llm_kv_arena_give (LlmKvArena *self,
+                   LlmKvBlock *block,
+                   guint8     *data)
+{
+  gsize start = (gsize) (data - block->data);
+
+  block->used &= ~(G_GUINT64_CONSTANT (1) << (start / self->bytes));
+  if (block->used != 0)
+    {
+      give_pages (self, block, start, start + self->bytes);
+      return;
+    }
+
+  munmap (block->data, self->block_bytes);
+  g_ptr_array_remove_fast (self->blocks, block);
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Memory for chunks of one size, in blocks of address space that the kernel backs
+ * with huge pages where it can. What is given back goes to the system at once, page by
+ * page. Part of a store; the executor's thread.
+ */
+
+#pragma once
+
+#include <glib.h>
+
+G_BEGIN_DECLS
+
+/* Chunks of a block at most: a bit for each. */
+#define LLM_KV_BLOCK_CHUNKS 64
+
+/* Address space for some chunks. */
+typedef struct
+{
+  guint8 *data;         /* (owned): block_bytes of the arena */
+  guint64 used;         /* bit for each chunk that is somebody's */
+} LlmKvBlock;
+
+typedef struct
+{
+  gsize bytes;          /* of a chunk, whole cache lines; 0: nothing is ever taken */
+  guint block_chunks;
+  gsize block_bytes;    /* whole pages, huge ones if there is more than one of them */
+  gsize alignment;
+  GPtrArray *blocks;    /* (element-type LlmKvBlock) (owned) */
+} LlmKvArena;
+
+void    llm_kv_arena_init  (LlmKvArena  *self,
+                            gsize        chunk_bytes);
+/* All must have been given back. */
+void    llm_kv_arena_clear (LlmKvArena  *self);
+/* (nullable): NULL when the system has no memory. What it holds is not defined. */
+guint8 *llm_kv_arena_take  (LlmKvArena  *self,
+                            LlmKvBlock **block);
+void    llm_kv_arena_give  (LlmKvArena  *self,
+                            LlmKvBlock  *block,
+                            guint8      *data);
+
+G_END_DECLS

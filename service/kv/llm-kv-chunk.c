@@ -1,0 +1,419 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llm-kv"
+
+#include "kv/llm-kv-private.h"
+
+#include <string.h>
+
+/* The bytes of a NaN in every format of floats; of packed ones the scales are. */
+#define POISON 0xff
+/* Parts whose error is looked at weigh so much in the running mean. */
+#define ERROR_WEIGHT (1.0 / 64)
+
+static void
+count_bytes (LlmKvStore *store,
+             LlmKvForm   form,
+             gboolean    is_more)
+{
+  gboolean is_packed = llk_kv_is_packed (LLM_KV_FORM_FORMAT (form));
+  guint64 bytes = store->arenas[form].bytes;
+
+  store->bytes += is_more ? bytes : -bytes;
+  if (is_packed)
+    store->packed_bytes += is_more ? bytes : -bytes;
+  if (store->ledger != NULL)
+    (is_more ? llm_ledger_add : llm_ledger_remove) (
+        store->ledger, is_packed ? LLM_HOLDER_KV_COMPRESSED : LLM_HOLDER_KV, bytes);
+}
+
+LlmKvChunk *
+llm_kv_chunk_new (LlmKvStore *store)
+{
+  LlmKvChunk *chunk = g_new0 (LlmKvChunk, 1);
+
+  chunk->n_holders = 1;
+  return chunk;
+}
+
+gboolean
+llm_kv_chunk_allocate (LlmKvStore *store,
+                       LlmKvChunk *chunk,
+                       LlmKvForm   form,
+                       LlmKvState  state)
+{
+  LlmKvArena *arena = &store->arenas[form];
+
+  g_assert (chunk->state == LLM_KV_GONE && chunk->data == NULL);
+
+  if (arena->bytes > 0)
+    {
+      chunk->data = llm_kv_arena_take (arena, &chunk->block);
+      if (chunk->data == NULL)
+        return FALSE;
+    }
+  chunk->form = form;
+  chunk->state = state;
+  count_bytes (store, form, TRUE);
+#ifdef LLM_POISON
+  if (chunk->data != NULL)
+    memset (chunk->data, POISON, arena->bytes);
+#endif
+  return TRUE;
+}
+
+static void
+give_memory (LlmKvStore *store,
+             LlmKvForm   form,
+             LlmKvBlock *block,
+             guint8     *data)
+{
+  if (data != NULL)
+    llm_kv_arena_give (&store->arenas[form], block, data);
+  count_bytes (store, form, FALSE);
+}
+
+void
+llm_kv_chunk_drop (LlmKvStore *store,
+                   LlmKvChunk *chunk)
+{
+  g_assert (chunk->n_pins == 0);
+
+  llm_kv_queue_remove (&store->queue, &chunk->entry);
+  if (chunk->state != LLM_KV_GONE)
+    give_memory (store, chunk->form, chunk->block, chunk->data);
+  chunk->state = LLM_KV_GONE;
+  chunk->data = NULL;
+  chunk->block = NULL;
+  chunk->restorer = NULL;
+  chunk->todo = 0;
+  chunk->n_ready = 0;
+  chunk->leaves = FALSE;
+}
+
+static void
+free_unused (LlmKvStore *store,
+             LlmKvChunk *chunk)
+{
+  if (chunk->n_holders > 0 || chunk->n_pins > 0)
+    return;
+
+  llm_kv_chunk_drop (store, chunk);
+  g_free (chunk);
+}
+
+void
+llm_kv_chunk_unref (LlmKvStore *store,
+                    LlmKvChunk *chunk)
+{
+  g_assert (chunk->n_holders > 0);
+
+  chunk->n_holders--;
+  if (chunk->n_holders == 0)
+    llm_kv_queue_remove (&store->queue, &chunk->entry);
+  free_unused (store, chunk);
+}
+
+void
+llm_kv_chunk_unpin (LlmKvStore *store,
+                    LlmKvChunk *chunk)
+{
+  g_assert (chunk->n_pins > 0);
+
+  chunk->n_pins--;
+  if (chunk->n_pins == 0 && chunk->state == LLM_KV_LOST)
+    llm_kv_chunk_drop (store, chunk);
+  free_unused (store, chunk);
+}
+
+void
+llm_kv_chunk_queue (LlmKvStore *store,
+                    LlmKvChunk *chunk,
+                    gboolean    is_use)
+{
+  if (chunk->state != LLM_KV_PRESENT || chunk->n_locks > 0 || chunk->n_holders == 0)
+    llm_kv_queue_remove (&store->queue, &chunk->entry);
+  else if (is_use)
+    llm_kv_queue_touch (&store->queue, &chunk->entry, LLM_KV_FORM_FORMAT (chunk->form));
+  else
+    llm_kv_queue_set_format (&store->queue, &chunk->entry, LLM_KV_FORM_FORMAT (chunk->form));
+}
+
+void
+llm_kv_chunk_lock (LlmKvStore *store,
+                   LlmKvChunk *chunk)
+{
+  chunk->n_locks++;
+  chunk->leaves = FALSE;
+  llm_kv_queue_remove (&store->queue, &chunk->entry);
+}
+
+void
+llm_kv_chunk_unlock (LlmKvStore *store,
+                     LlmKvChunk *chunk)
+{
+  g_assert (chunk->n_locks > 0);
+
+  chunk->n_locks--;
+  llm_kv_chunk_queue (store, chunk, TRUE);
+}
+
+void
+llm_kv_chunk_abandon (LlmKvStore *store,
+                      LlmKvChunk *chunk)
+{
+  chunk->restorer = NULL;
+  if (chunk->state != LLM_KV_COMPUTING && chunk->state != LLM_KV_READING)
+    return;
+
+  if (chunk->n_pins > 0)
+    chunk->state = LLM_KV_LOST;
+  else
+    llm_kv_chunk_drop (store, chunk);
+}
+
+void
+llm_kv_chunk_clear_todo (LlmKvStore *store,
+                         LlmKvChunk *chunk,
+                         guint64     slots)
+{
+  if (chunk->state != LLM_KV_COMPUTING)
+    return;
+
+  chunk->todo &= ~slots;
+  if (chunk->todo != 0)
+    return;
+
+  chunk->state = LLM_KV_PRESENT;
+  chunk->restorer = NULL;
+  store->counters.n_recomputed++;
+  llm_kv_chunk_queue (store, chunk, TRUE);
+}
+
+static gsize
+get_head_bytes (LlmKvStore *store,
+                LlmKvForm   form)
+{
+  const gsize *parts = store->part_bytes[LLM_KV_FORM_FORMAT (form)];
+
+  return parts[LLK_KV_KEYS] + parts[LLK_KV_VALUES];
+}
+
+static guint8 *
+get_part (LlmKvStore *store,
+          LlmKvForm   form,
+          guint8     *data,
+          guint       layer,
+          guint       head,
+          LlkKvPart   part)
+{
+  return data + store->offsets[form][layer] + head * get_head_bytes (store, form)
+         + (part == LLK_KV_VALUES ? store->part_bytes[LLM_KV_FORM_FORMAT (form)][LLK_KV_KEYS] : 0);
+}
+
+guint8 *
+llm_kv_chunk_part (LlmKvStore *store,
+                   LlmKvChunk *chunk,
+                   guint       layer,
+                   guint       head,
+                   LlkKvPart   part)
+{
+  return get_part (store, chunk->form, chunk->data, layer, head, part);
+}
+
+static void
+unpack_part (LlmKvStore   *store,
+             LlkKvFormat   format,
+             LlkKvPart     part,
+             const guint8 *from,
+             void         *to,
+             gboolean      to_half)
+{
+  store->ops->kv->unpack (format, part, store->layout.head_dim, store->layout.chunk_slots, from, to,
+                          to_half);
+}
+
+void
+llm_kv_chunk_unpack (LlmKvStore *store,
+                     LlmKvChunk *from,
+                     LlmKvChunk *to,
+                     guint       first,
+                     guint       end)
+{
+  LlkKvFormat format = LLM_KV_FORM_FORMAT (from->form);
+
+  for (guint layer = first; layer < end; layer++)
+    for (guint head = 0; head < store->layout.n_kv_heads; head++)
+      for (LlkKvPart part = LLK_KV_KEYS; part <= LLK_KV_VALUES; part++)
+        unpack_part (store, format, part, llm_kv_chunk_part (store, from, layer, head, part),
+                     llm_kv_chunk_part (store, to, layer, head, part),
+                     store->layout.format == LLK_KV_F16);
+}
+
+LlmKvChunk *
+llm_kv_chunk_copy_floats (LlmKvStore *store,
+                          LlmKvChunk *from)
+{
+  LlmKvChunk *chunk = llm_kv_chunk_new (store);
+
+  g_assert (from->state == LLM_KV_PRESENT);
+
+  if (!llm_kv_chunk_allocate (store, chunk, llm_kv_store_float_form (store), LLM_KV_PRESENT))
+    {
+      llm_kv_chunk_unref (store, chunk);
+      return NULL;
+    }
+
+  chunk->density = from->density;
+  if (from->form == chunk->form)
+    memcpy (chunk->data, from->data, store->offsets[chunk->form][store->layout.n_layers]);
+  else
+    llm_kv_chunk_unpack (store, from, chunk, 0, store->layout.n_layers);
+  return chunk;
+}
+
+/* Of the part in store->values, for each width: what L4 weighs. */
+static void
+measure_errors (LlmKvStore *store,
+                LlkKvPart   part)
+{
+  gsize n = (gsize) store->layout.head_dim * store->layout.chunk_slots;
+  double sum = 0;
+
+  for (gsize i = 0; i < n; i++)
+    sum += (double) store->values[i] * store->values[i];
+  if (!(sum > 0) || !(sum < G_MAXFLOAT))
+    return;
+
+  for (LlkKvFormat format = LLK_KV_Q8; format <= LLK_KV_Q2; format++)
+    {
+      g_autofree guint8 *packed = g_malloc (store->part_bytes[format][part]);
+      double error = 0;
+
+      store->ops->kv->pack (format, part, store->layout.head_dim, store->layout.chunk_slots,
+                            store->values, packed);
+      unpack_part (store, format, part, packed, store->values_again, FALSE);
+      for (gsize i = 0; i < n; i++)
+        {
+          double difference = (double) store->values_again[i] - store->values[i];
+
+          error += difference * difference;
+        }
+      store->errors[format] += (error / sum - store->errors[format]) * ERROR_WEIGHT;
+    }
+}
+
+static void
+pack_layer (LlmKvStore *store,
+            LlmKvChunk *chunk,
+            guint       layer,
+            LlmKvForm   form,
+            guint8     *data)
+{
+  LlkKvFormat from = LLM_KV_FORM_FORMAT (chunk->form);
+  LlkKvFormat to = LLM_KV_FORM_FORMAT (form);
+
+  for (guint head = 0; head < store->layout.n_kv_heads; head++)
+    for (LlkKvPart part = LLK_KV_KEYS; part <= LLK_KV_VALUES; part++)
+      {
+        unpack_part (store, from, part, llm_kv_chunk_part (store, chunk, layer, head, part),
+                     store->values, FALSE);
+        store->ops->kv->pack (to, part, store->layout.head_dim, store->layout.chunk_slots,
+                              store->values, get_part (store, form, data, layer, head, part));
+      }
+}
+
+/* One head of one layer of a chunk says enough; another one each time. */
+static void
+sample_errors (LlmKvStore *store,
+               LlmKvChunk *chunk,
+               LlmKvForm   form)
+{
+  guint layer = store->n_errors % store->layout.n_layers;
+  guint head = store->n_errors % store->layout.n_kv_heads;
+
+  store->n_errors++;
+  if (!llm_kv_chunk_is_float (chunk) || llm_kv_store_layer_bytes (store, form, layer) == 0)
+    return;
+
+  for (LlkKvPart part = LLK_KV_KEYS; part <= LLK_KV_VALUES; part++)
+    {
+      unpack_part (store, LLM_KV_FORM_FORMAT (chunk->form), part,
+                   llm_kv_chunk_part (store, chunk, layer, head, part), store->values, FALSE);
+      measure_errors (store, part);
+    }
+}
+
+gboolean
+llm_kv_chunk_pack (LlmKvStore *store,
+                   LlmKvChunk *chunk,
+                   LlmKvForm   form)
+{
+  gboolean is_packed = LLM_KV_FORM_FORMAT (form) != LLM_KV_FORM_FORMAT (chunk->form);
+  LlmKvBlock *block = NULL;
+  guint8 *data = NULL;
+
+  g_assert (chunk->state == LLM_KV_PRESENT && chunk->n_pins == 0);
+  g_assert (LLM_KV_FORM_FORMAT (form) >= LLM_KV_FORM_FORMAT (chunk->form));
+  g_assert (LLM_KV_FORM_IS_BEHIND (form) || !LLM_KV_FORM_IS_BEHIND (chunk->form));
+
+  if (store->arenas[form].bytes > 0)
+    {
+      data = llm_kv_arena_take (&store->arenas[form], &block);
+      if (data == NULL)
+        return FALSE;
+    }
+  count_bytes (store, form, TRUE);
+
+  for (guint layer = 0; layer < store->layout.n_layers; layer++)
+    {
+      gsize bytes = llm_kv_store_layer_bytes (store, form, layer);
+
+      if (bytes > 0 && is_packed)
+        pack_layer (store, chunk, layer, form, data);
+      else if (bytes > 0)
+        memcpy (data + store->offsets[form][layer],
+                chunk->data + store->offsets[chunk->form][layer], bytes);
+    }
+  if (is_packed)
+    {
+      sample_errors (store, chunk, form);
+      store->counters.n_packed++;
+    }
+
+  give_memory (store, chunk->form, chunk->block, chunk->data);
+  chunk->form = form;
+  chunk->data = data;
+  chunk->block = block;
+  llm_kv_chunk_queue (store, chunk, FALSE);
+  return TRUE;
+}
+
+void
+llm_kv_chunk_poison (LlmKvStore *store,
+                     LlmKvChunk *chunk,
+                     guint       first,
+                     guint       first_layer,
+                     guint       end_layer)
+{
+#ifdef LLM_POISON
+  const LlmKvLayout *layout = &store->layout;
+  gsize value_bytes = llk_kv_bits (layout->format) / 8;
+  gsize n_left = layout->chunk_slots - first;
+
+  g_assert (llm_kv_chunk_is_float (chunk));
+
+  for (guint layer = first_layer; layer < end_layer; layer++)
+    for (guint head = 0; head < layout->n_kv_heads; head++)
+      {
+        guint8 *k = llm_kv_chunk_part (store, chunk, layer, head, LLK_KV_KEYS);
+        guint8 *v = llm_kv_chunk_part (store, chunk, layer, head, LLK_KV_VALUES);
+
+        for (gsize d = 0; d < layout->head_dim; d++)
+          memset (k + (d * layout->chunk_slots + first) * value_bytes, POISON,
+                  n_left * value_bytes);
+        memset (v + first * layout->head_dim * value_bytes, POISON,
+                n_left * layout->head_dim * value_bytes);
+      }
+#endif
+}

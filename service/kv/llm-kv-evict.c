@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llm-kv"
+
+#include "kv/llm-kv-private.h"
+
+/* A request for memory, and what came of it. */
+typedef struct
+{
+  guint64 wanted;
+  guint64 freed;
+  guint64 coming;       /* when it has been written */
+} Eviction;
+
+/* Of every chunk, who would have to compute it again. */
+static void
+look_at_holds (LlmKvStore *self)
+{
+  for (GList *l = self->sequences.head; l != NULL; l = l->next)
+    {
+      LlmKvSeq *seq = l->data;
+
+      for (guint i = 0; i < seq->holds->len; i++)
+        {
+          LlmKvChunk *chunk = llm_kv_seq_hold (seq, i)->chunk;
+
+          chunk->n_unwritten = 0;
+          chunk->can_be_written = FALSE;
+        }
+    }
+  for (GList *l = self->sequences.head; l != NULL; l = l->next)
+    {
+      LlmKvSeq *seq = l->data;
+
+      for (guint i = 0; i < seq->holds->len; i++)
+        {
+          LlmKvChunk *chunk = llm_kv_seq_hold (seq, i)->chunk;
+
+          if (llm_kv_seq_is_written (seq, i))
+            continue;
+
+          chunk->n_unwritten++;
+          if (llm_kv_work_can_write (seq, i))
+            chunk->can_be_written = TRUE;
+        }
+    }
+}
+
+static gboolean
+is_enough (const Eviction *eviction)
+{
+  return eviction->freed + eviction->coming >= eviction->wanted;
+}
+
+static gboolean
+may_be_taken (const LlmKvChunk *chunk)
+{
+  return chunk->state == LLM_KV_PRESENT && chunk->n_locks == 0;
+}
+
+/* Takes a chunk, or has it written first. What is being written can't be taken, but it goes
+ * then. */
+static void
+take (LlmKvStore *self,
+      LlmKvChunk *chunk,
+      gboolean    in_haste,
+      Eviction   *eviction)
+{
+  guint64 bytes = self->arenas[chunk->form].bytes;
+  gboolean is_to_be_written = chunk->n_unwritten > 0 && chunk->can_be_written && !in_haste;
+
+  if (bytes == 0)
+    return;
+
+  if (chunk->n_pins > 0 || is_to_be_written)
+    {
+      chunk->leaves = TRUE;
+      if (!in_haste)
+        eviction->coming += bytes;
+      return;
+    }
+
+  llm_kv_chunk_drop (self, chunk);
+  self->counters.n_evicted++;
+  eviction->freed += bytes;
+}
+
+/* @only_written: those that cost nothing. */
+static void
+take_chunks (LlmKvStore *self,
+             gboolean    only_written,
+             gboolean    in_haste,
+             Eviction   *eviction)
+{
+  LlmKvQueueEntry *next;
+
+  for (LlmKvQueueEntry *entry = llm_kv_queue_peek (&self->queue);
+       entry != NULL && !is_enough (eviction); entry = next)
+    {
+      LlmKvChunk *chunk = LLM_KV_QUEUE_OWNER (entry, LlmKvChunk, entry);
+
+      next = llm_kv_queue_peek_after (&self->queue, entry);
+      if (!only_written || (chunk->n_unwritten == 0 && chunk->n_pins == 0))
+        take (self, chunk, in_haste, eviction);
+    }
+}
+
+/* The sequence that was not used for longest first, with all it has. */
+static void
+take_contexts (LlmKvStore *self,
+               gboolean    in_haste,
+               Eviction   *eviction)
+{
+  for (GList *l = self->sequences.head; l != NULL && !is_enough (eviction); l = l->next)
+    {
+      LlmKvSeq *seq = l->data;
+
+      if (seq->is_locked)
+        continue;
+
+      for (guint i = 0; i < seq->holds->len; i++)
+        {
+          LlmKvChunk *chunk = llm_kv_seq_hold (seq, i)->chunk;
+
+          if (may_be_taken (chunk))
+            take (self, chunk, in_haste, eviction);
+        }
+    }
+}
+
+/* Chunks that leave when they are written are written, whoever holds them. */
+static void
+have_written (LlmKvStore *self)
+{
+  for (GList *l = self->sequences.head; l != NULL; l = l->next)
+    {
+      LlmKvSeq *seq = l->data;
+      gboolean is_asked = FALSE;
+
+      for (guint i = 0; i < seq->holds->len && !is_asked; i++)
+        is_asked = llm_kv_seq_hold (seq, i)->chunk->leaves && !llm_kv_seq_is_written (seq, i)
+                   && llm_kv_work_can_write (seq, i);
+      if (is_asked && seq->stage != LLM_KV_TO_PACK)
+        llm_kv_work_begin (seq);
+    }
+}
+
+guint64
+llm_kv_store_evict (LlmKvStore *self,
+                    guint64     bytes,
+                    gboolean    in_haste)
+{
+  Eviction eviction = { .wanted = bytes };
+
+  llm_kv_store_poll (self);
+  look_at_holds (self);
+  if (self->policy.whole)
+    {
+      take_contexts (self, in_haste, &eviction);
+    }
+  else
+    {
+      take_chunks (self, TRUE, in_haste, &eviction);
+      take_chunks (self, FALSE, in_haste, &eviction);
+    }
+  if (eviction.coming > 0)
+    have_written (self);
+  return eviction.freed;
+}

@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * How a store treats its chunks. What the service does is LLMS; the others are what it
+ * is compared with (L12), and LLMS with one part switched off. Plain data.
+ */
+
+#pragma once
+
+#include <glib.h>
+
+#include "kernels/llk-kv.h"
+
+G_BEGIN_DECLS
+
+typedef enum
+{
+  LLM_KV_KEEP,          /* chunks stay floats */
+  LLM_KV_UNIFORM,       /* all get the same format */
+  LLM_KV_TOLERANCE,     /* by density (L4) */
+  LLM_KV_INVERTED,      /* the densest get the fewest bits: must look bad (L13) */
+} LlmKvCompression;
+
+typedef struct
+{
+  const char *name;
+  LlmKvCompression compression;
+  LlkKvFormat uniform;     /* of UNIFORM */
+  double ratio;            /* of TOLERANCE: bytes of a context, of its bytes with 8 bits */
+  guint sink_slots;        /* first slots that keep 8 bits */
+  guint newest_slots;      /* last ones, likewise */
+  gboolean swaps;          /* what is evicted can be read back; else it is computed again */
+  gboolean whole;          /* a context is evicted as a whole, and restored before it is used */
+  gboolean writes_ahead;   /* when a call returns (L7); else when it is evicted */
+  gboolean recomputes;     /* while others are read (L6) */
+  gboolean by_bits;        /* those with most bits are evicted first (L8); else the oldest */
+} LlmKvPolicy;
+
+/* "llms"; "lmk", "swapping", "vllm-s", "vllm-sq"; "llms-no-compression" (8 bits), "llms-no-pipeline",
+ * "llms-no-lifecycle" (least recently used, written when evicted); "llms-inverted". NULL when unknown. */
+const LlmKvPolicy *llm_kv_policy_find  (const char *name);
+/* NULL-terminated, "llms" first. */
+const char *const *llm_kv_policy_list  (void);
+
+G_END_DECLS

@@ -1,0 +1,647 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llm-kv"
+
+#include "kv/llm-kv-private.h"
+
+#include <math.h>
+
+#include "common/llmsvc-error.h"
+
+/* How a missing chunk comes back. */
+enum
+{
+  STAYS,
+  READ,
+  COMPUTE,
+};
+
+typedef struct
+{
+  LlmKvChunk *chunk;    /* pinned: that is read */
+  LlmKvChunk *into;     /* (nullable): pinned; floats that it is unpacked to, as rows are
+                         * written behind the slots that are left of it */
+  guint n_slots;        /* of these */
+} Target;
+
+struct _LlmKvRestore
+{
+  LlmKvSeq *seq;
+  LlmKvRead *read;      /* (nullable) (owned) */
+  GArray *targets;      /* (element-type Target) (owned) */
+};
+
+/* --- layers that were left out --- */
+
+/* Of what the call will see. */
+static LlmKvForm
+get_form (LlmKvSeq *self,
+          guint     chunk,
+          guint8    way)
+{
+  LlmKvHold *hold = llm_kv_seq_hold (self, chunk);
+
+  switch (way)
+    {
+    case READ:
+      return hold->slot_form;
+    case COMPUTE:
+      return llm_kv_store_float_form (self->store);
+    case STAYS:
+    default:
+      return hold->chunk->form;
+    }
+}
+
+/* Marks the chunks before @slot that a row there sees in layers they lack. */
+static void
+mark_left_out (LlmKvSeq *self,
+               guint8   *ways,
+               guint     slot)
+{
+  guint i = slot / self->store->layout.chunk_slots;
+
+  for (i = MIN (i, self->holds->len); i-- > 0 && !llm_kv_seq_is_behind (self, i, slot);)
+    if (LLM_KV_FORM_IS_BEHIND (get_form (self, i, ways[i])))
+      ways[i] = COMPUTE;
+}
+
+/* What must be computed too, since rows that are computed, and those behind the length, see it. */
+static void
+widen (LlmKvSeq *self,
+       guint8   *ways)
+{
+  if (self->store->window == 0)
+    return;
+
+  mark_left_out (self, ways, self->length);
+  for (guint i = self->holds->len; i-- > 0;)
+    if (ways[i] == COMPUTE || llm_kv_seq_hold (self, i)->chunk->state == LLM_KV_COMPUTING)
+      mark_left_out (self, ways, i * self->store->layout.chunk_slots);
+}
+
+/* Whether to compute the chunk means to compute others as well, if what can be read is. */
+static gboolean
+sees_left_out (LlmKvSeq     *self,
+               const guint8 *ways,
+               guint         chunk)
+{
+  guint slot = chunk * self->store->layout.chunk_slots;
+
+  if (self->store->window == 0)
+    return FALSE;
+
+  for (guint i = chunk; i-- > 0 && !llm_kv_seq_is_behind (self, i, slot);)
+    if (LLM_KV_FORM_IS_BEHIND (get_form (self, i, ways[i])))
+      return TRUE;
+
+  return FALSE;
+}
+
+/* Where all layers have windows, there is nothing left to remember of what lies behind them. */
+static gboolean
+needs_nothing (LlmKvSeq *self,
+               guint     chunk)
+{
+  LlmKvForm form = LLM_KV_FORM (LLK_KV_Q8, TRUE);
+
+  return llm_kv_seq_is_behind (self, chunk, self->length) && self->store->arenas[form].bytes == 0;
+}
+
+/* --- what arrives --- */
+
+static void
+take_layers (guint         index,
+             guint         first_layer,
+             guint         end_layer,
+             const GError *error,
+             gpointer      data)
+{
+  LlmKvRestore *self = data;
+  LlmKvStore *store = self->seq->store;
+  Target *target = &g_array_index (self->targets, Target, index);
+  LlmKvChunk *chunk = target->into != NULL ? target->into : target->chunk;
+
+  if (chunk->state != LLM_KV_READING)
+    return;
+
+  if (error != NULL)
+    {
+      g_info ("A part of a context can't be read, it is computed again: %s", error->message);
+      llm_kv_chunk_abandon (store, chunk);
+      return;
+    }
+
+  if (target->into != NULL)
+    {
+      llm_kv_chunk_unpack (store, target->chunk, chunk, first_layer, end_layer);
+      llm_kv_chunk_poison (store, chunk, target->n_slots, first_layer, end_layer);
+    }
+  chunk->n_ready = end_layer;
+  if (end_layer < store->layout.n_layers)
+    return;
+
+  chunk->state = LLM_KV_PRESENT;
+  chunk->restorer = NULL;
+  store->counters.n_restored++;
+  llm_kv_chunk_queue (store, chunk, TRUE);
+}
+
+static void
+end_read (LlmKvSeq *self)
+{
+  LlmKvRestore *restore = g_steal_pointer (&self->restore);
+
+  if (restore == NULL)
+    return;
+
+  g_clear_pointer (&restore->read, llm_kv_read_free);
+  for (guint i = 0; i < restore->targets->len; i++)
+    {
+      Target *target = &g_array_index (restore->targets, Target, i);
+
+      llm_kv_chunk_unpin (self->store, target->chunk);
+      if (target->into != NULL)
+        llm_kv_chunk_unpin (self->store, target->into);
+    }
+  g_array_unref (restore->targets);
+  g_free (restore);
+}
+
+void
+llm_kv_restore_end (LlmKvSeq *self)
+{
+  for (guint i = 0; i < self->holds->len; i++)
+    {
+      LlmKvChunk *chunk = llm_kv_seq_hold (self, i)->chunk;
+
+      if (chunk->restorer == self)
+        llm_kv_chunk_abandon (self->store, chunk);
+    }
+  end_read (self);
+}
+
+/* --- the plan --- */
+
+static gboolean
+is_full (LlmKvSeq *self,
+         guint     chunk)
+{
+  return llm_kv_seq_chunk_length (self, chunk) == self->store->layout.chunk_slots;
+}
+
+/* What another sequence is bringing back may be waited for, if it reads it. */
+static gboolean
+is_missing (LlmKvSeq *self,
+            guint     chunk)
+{
+  LlmKvChunk *held = llm_kv_seq_hold (self, chunk)->chunk;
+
+  if (held->state != LLM_KV_PRESENT && (held->state != LLM_KV_READING || !is_full (self, chunk)))
+    return TRUE;
+
+  return !llm_kv_seq_is_enough (self, chunk, held->form, self->length);
+}
+
+static void
+take_void (LlmKvSeq *self,
+           guint     chunk)
+{
+  llm_kv_seq_vacate (self, chunk, FALSE);
+  llm_kv_chunk_allocate (self->store, llm_kv_seq_hold (self, chunk)->chunk,
+                         LLM_KV_FORM (LLK_KV_Q8, TRUE), LLM_KV_PRESENT);
+}
+
+static void
+find_slots (LlmKvSeq *self)
+{
+  for (guint i = 0; i < self->holds->len; i++)
+    {
+      if (!is_missing (self, i))
+        continue;
+
+      if (needs_nothing (self, i))
+        take_void (self, i);
+      else
+        llm_kv_seq_find_slot (self, i);
+    }
+}
+
+static gboolean
+can_be_read (LlmKvSeq *self,
+             guint     chunk)
+{
+  LlmKvHold *hold = llm_kv_seq_hold (self, chunk);
+
+  return hold->slot.extent != 0 && self->store->policy.swaps
+         && llm_kv_seq_is_enough (self, chunk, hold->slot_form, self->length);
+}
+
+static gsize
+get_slot_bytes (LlmKvSeq *self,
+                guint     chunk)
+{
+  LlmKvForm form = llm_kv_seq_hold (self, chunk)->slot_form;
+
+  return self->store->offsets[form][self->store->layout.n_layers];
+}
+
+static void
+choose_ways (LlmKvSeq  *self,
+             guint      n_new,
+             guint8    *ways,
+             LlmKvPlan *plan)
+{
+  LlmKvStore *store = self->store;
+  g_autoptr (GArray) missing = g_array_new (FALSE, FALSE, sizeof (guint));
+  g_autoptr (GArray) chunks = g_array_new (FALSE, FALSE, sizeof (LlmKvPlanChunk));
+
+  for (guint i = 0; i < self->holds->len; i++)
+    if (is_missing (self, i))
+      {
+        LlmKvPlanChunk chunk = { 0 };
+
+        ways[i] = can_be_read (self, i) ? READ : COMPUTE;
+        if (ways[i] == READ)
+          {
+            chunk.bytes = get_slot_bytes (self, i);
+            chunk.is_fixed = llm_kv_seq_hold (self, i)->is_fixed || sees_left_out (self, ways, i);
+          }
+        g_array_append_val (missing, i);
+        g_array_append_val (chunks, chunk);
+      }
+
+  llm_kv_plan_make ((LlmKvPlanChunk *) (gpointer) chunks->data, chunks->len,
+                    store->layout.chunk_slots, n_new, self->length, &store->profile,
+                    store->policy.recomputes, plan);
+  for (guint i = 0; i < missing->len; i++)
+    if (g_array_index (chunks, LlmKvPlanChunk, i).recomputes)
+      ways[g_array_index (missing, guint, i)] = COMPUTE;
+  widen (self, ways);
+
+  plan->n_read = plan->n_recomputed = 0;
+  plan->read_bytes = 0;
+  for (guint i = 0; i < self->holds->len; i++)
+    {
+      plan->n_read += ways[i] == READ;
+      plan->n_recomputed += ways[i] == COMPUTE;
+      plan->read_bytes += ways[i] == READ ? get_slot_bytes (self, i) : 0;
+    }
+}
+
+static guint64
+count_bytes (LlmKvSeq     *self,
+             const guint8 *ways)
+{
+  LlmKvStore *store = self->store;
+  guint64 bytes = 0;
+
+  for (guint i = 0; i < self->holds->len; i++)
+    {
+      LlmKvForm form = llm_kv_seq_hold (self, i)->slot_form;
+
+      if (ways[i] == READ)
+        bytes += store->arenas[form].bytes;
+      if (ways[i] == COMPUTE || (ways[i] == READ && !is_full (self, i)))
+        bytes += store->arenas[llm_kv_store_float_form (store)].bytes;
+    }
+
+  return bytes;
+}
+
+/* (nullable): pinned. */
+static LlmKvChunk *
+make_target (LlmKvSeq   *self,
+             LlmKvChunk *chunk,
+             LlmKvForm   form)
+{
+  if (!llm_kv_chunk_allocate (self->store, chunk, form, LLM_KV_READING))
+    return NULL;
+
+  chunk->restorer = self;
+  chunk->n_pins++;
+  return chunk;
+}
+
+/* Reads it to where it is held, or, if rows will be written behind what is left of it, beside
+ * that. */
+static gboolean
+prepare_read (LlmKvSeq *self,
+              guint     chunk)
+{
+  LlmKvStore *store = self->store;
+  LlmKvHold *hold = llm_kv_seq_hold (self, chunk);
+  Target target = { .n_slots = llm_kv_seq_chunk_length (self, chunk) };
+
+  llm_kv_seq_vacate (self, chunk, !is_full (self, chunk));
+  if (is_full (self, chunk))
+    {
+      target.chunk = make_target (self, hold->chunk, hold->slot_form);
+      if (target.chunk == NULL)
+        return FALSE;
+    }
+  else
+    {
+      LlmKvChunk *beside = llm_kv_chunk_new (store);
+
+      target.into = make_target (self, hold->chunk, llm_kv_store_float_form (store));
+      target.chunk = target.into != NULL ? make_target (self, beside, hold->slot_form) : NULL;
+      if (target.chunk == NULL && target.into != NULL)
+        llm_kv_chunk_unpin (store, target.into);
+      llm_kv_chunk_unref (store, beside);
+      if (target.chunk == NULL)
+        return FALSE;
+    }
+  g_array_append_val (self->restore->targets, target);
+  return TRUE;
+}
+
+static gboolean
+prepare (LlmKvSeq     *self,
+         const guint8 *ways)
+{
+  self->restore = g_new0 (LlmKvRestore, 1);
+  self->restore->seq = self;
+  self->restore->targets = g_array_new (FALSE, FALSE, sizeof (Target));
+  for (guint i = 0; i < self->holds->len; i++)
+    {
+      gboolean is_done = TRUE;
+
+      if (ways[i] == READ)
+        is_done = prepare_read (self, i);
+      else if (ways[i] == COMPUTE)
+        is_done = llm_kv_seq_compute (self, i);
+      if (!is_done)
+        return FALSE;
+    }
+
+  return TRUE;
+}
+
+static void
+begin_read (LlmKvSeq     *self,
+            const guint8 *ways)
+{
+  LlmKvRestore *restore = self->restore;
+  g_autoptr (GArray) targets = g_array_new (FALSE, FALSE, sizeof (LlmKvTarget));
+
+  for (guint i = 0; i < self->holds->len; i++)
+    if (ways[i] == READ)
+      {
+        LlmKvTarget target = {
+          .slot = llm_kv_seq_hold (self, i)->slot,
+          .data = g_array_index (restore->targets, Target, targets->len).chunk->data,
+        };
+
+        g_array_append_val (targets, target);
+      }
+  if (targets->len == 0)
+    return;
+
+  restore->read = llm_kv_folder_read (self->folder, (LlmKvTarget *) (gpointer) targets->data,
+                                      targets->len, take_layers, restore);
+  self->store->counters.read_bytes += llm_kv_read_get_bytes (restore->read);
+}
+
+static void
+lock (LlmKvSeq *self)
+{
+  self->is_locked = TRUE;
+  self->is_whole = FALSE;
+  self->has_fault = FALSE;
+  for (guint i = 0; i < self->holds->len; i++)
+    llm_kv_chunk_lock (self->store, llm_kv_seq_hold (self, i)->chunk);
+}
+
+gboolean
+llm_kv_seq_begin_call (LlmKvSeq  *self,
+                       guint      n_new,
+                       LlmKvPlan *plan,
+                       GError   **error)
+{
+  g_autofree guint8 *ways = g_new0 (guint8, self->holds->len + 1);
+  guint64 bytes;
+
+  if (self->is_locked)
+    llm_kv_seq_park (self);
+  llm_kv_work_stop (self);
+  llm_kv_restore_end (self);
+  llm_kv_store_poll (self->store);
+
+  find_slots (self);
+  choose_ways (self, n_new, ways, plan);
+  bytes = count_bytes (self, ways);
+  if (!llm_kv_store_has_room (self->store, bytes) || !prepare (self, ways))
+    {
+      llm_kv_restore_end (self);
+      lock (self);
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY,
+                   "No room to bring back %u chunks of context memory (%ju bytes)",
+                   plan->n_read + plan->n_recomputed, bytes);
+      return FALSE;
+    }
+
+  lock (self);
+  begin_read (self, ways);
+  return TRUE;
+}
+
+void
+llm_kv_seq_get_missing (LlmKvSeq *self,
+                        GArray   *slots)
+{
+  guint chunk_slots = self->store->layout.chunk_slots;
+
+  self->has_fault = FALSE;
+  for (guint i = 0; i < self->holds->len; i++)
+    {
+      LlmKvChunk *chunk = llm_kv_seq_hold (self, i)->chunk;
+
+      if (chunk->state != LLM_KV_COMPUTING || chunk->restorer != self)
+        continue;
+
+      for (guint s = 0; s < llm_kv_seq_chunk_length (self, i); s++)
+        {
+          guint slot = i * chunk_slots + s;
+
+          if ((chunk->todo >> s & 1) != 0)
+            g_array_append_val (slots, slot);
+        }
+    }
+}
+
+gboolean
+llm_kv_seq_has_fault (LlmKvSeq *self)
+{
+  return self->has_fault;
+}
+
+/* --- while a call runs --- */
+
+static LlmStatus
+look_at (LlmKvSeq   *self,
+         LlmKvChunk *chunk,
+         guint       n_layers)
+{
+  switch (chunk->state)
+    {
+    case LLM_KV_PRESENT:
+      return LLM_READY;
+    case LLM_KV_READING:
+      self->is_whole = FALSE;
+      return chunk->n_ready >= n_layers ? LLM_READY : LLM_PENDING;
+    case LLM_KV_COMPUTING:
+      return chunk->restorer == self ? LLM_READY : LLM_FAILED;
+    case LLM_KV_GONE:
+    case LLM_KV_LOST:
+    default:
+      return LLM_FAILED;
+    }
+}
+
+/* L10: what can't come is computed, and what that needs. */
+static LlmStatus
+handle_fault (LlmKvSeq *self,
+              guint8   *ways,
+              GError  **error)
+{
+  LlmKvStore *store = self->store;
+
+  widen (self, ways);
+  for (guint i = 0; i < self->holds->len; i++)
+    {
+      LlmKvHold *hold = llm_kv_seq_hold (self, i);
+
+      if (ways[i] != COMPUTE)
+        continue;
+
+      /* Storage has forgotten what it could not read. */
+      if (hold->chunk->state == LLM_KV_LOST)
+        hold->slot = (LlmKvSlot) { 0 };
+      store->counters.n_faulted++;
+      if (!llm_kv_seq_compute (self, i))
+        {
+          g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY,
+                       "The system has no memory for a chunk of context memory (%ju bytes)",
+                       (guint64) store->arenas[llm_kv_store_float_form (store)].bytes);
+          return LLM_FAILED;
+        }
+    }
+
+  self->has_fault = TRUE;
+  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
+               "A part of the context could not be read back; it is computed again");
+  return LLM_FAILED;
+}
+
+LlmStatus
+llm_kv_seq_make_resident (LlmKvSeq *self,
+                          guint     layer,
+                          GError  **error)
+{
+  LlmKvStore *store = self->store;
+  guint n_layers = store->policy.whole ? store->layout.n_layers : layer + 1;
+  g_autofree guint8 *ways = NULL;
+  LlmStatus status = LLM_READY;
+
+  g_return_val_if_fail (layer < store->layout.n_layers, LLM_FAILED);
+
+  if (self->is_whole)
+    return LLM_READY;
+
+  llm_kv_store_poll (store);
+  self->is_whole = self->is_locked;
+  for (guint i = 0; i < self->holds->len; i++)
+    {
+      LlmStatus one = look_at (self, llm_kv_seq_hold (self, i)->chunk, n_layers);
+
+      if (one == LLM_FAILED && ways == NULL)
+        ways = g_new0 (guint8, self->holds->len);
+      if (one == LLM_FAILED)
+        ways[i] = COMPUTE;
+      status = MAX (status, one);
+    }
+  if (status == LLM_FAILED && self->is_locked)
+    return handle_fault (self, ways, error);
+  if (status == LLM_FAILED)
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
+                 "A part of the context is not in memory, and no call has begun that brings it "
+                 "back");
+  if (self->is_whole)
+    end_read (self);
+  return status;
+}
+
+/* --- after a restart --- */
+
+/* What storage says is not trusted. */
+static void
+take_record (LlmKvHold         *hold,
+             const LlmKvSlot   *slot,
+             const LlmKvRecord *record)
+{
+  hold->slot = *slot;
+  hold->slot_form = record->form;
+  if (isfinite (record->density) && record->density >= 0 && isfinite (record->n_rows)
+      && record->n_rows >= 0 && isfinite (record->density * record->n_rows))
+    {
+      hold->n_rows = record->n_rows;
+      hold->mass = record->density * record->n_rows;
+      hold->chunk->density = record->density;
+    }
+}
+
+static gboolean
+find_record (LlmKvSeq  *self,
+             guint      number,
+             LlmKvHold *hold)
+{
+  LlmKvRecord record;
+  LlmKvSlot slot;
+
+  if (!llm_kv_folder_find (self->folder, number, hold->hash, &slot, &record)
+      || !llm_kv_store_has_form (self->store, record.form))
+    return FALSE;
+
+  take_record (hold, &slot, &record);
+  hold->is_fixed = self->n_slid > 0;
+  return TRUE;
+}
+
+/* Of a window that slid the sinks are there, and nowhere on storage. */
+guint
+llm_kv_seq_attach (LlmKvSeq     *self,
+                   const gint32 *tokens,
+                   guint         n_tokens)
+{
+  LlmKvStore *store = self->store;
+  guint slots = store->layout.chunk_slots;
+  guint n_sinks = self->n_sinks / slots;
+  guint n_kept = n_sinks;
+  guint64 hash = 0;
+  guint n;
+
+  g_return_val_if_fail (self->length == self->n_sinks && !self->is_locked, self->length);
+
+  if (self->folder == NULL || !store->policy.swaps)
+    return self->length;
+
+  n = MIN (n_tokens / slots, llm_kv_folder_get_end (self->folder));
+  for (guint number = 0; number < n; number++)
+    {
+      LlmKvHold hold = { 0 };
+
+      hash = llm_kv_hash_tokens (hash, tokens + (gsize) number * slots, slots);
+      if (number < n_sinks + self->n_slid / slots)
+        continue;
+
+      hold.hash = hash;
+      hold.chunk = llm_kv_chunk_new (store);
+      if (find_record (self, number, &hold))
+        n_kept = self->holds->len + 1;
+      g_array_append_val (self->holds, hold);
+    }
+  llm_kv_seq_drop_chunks (self, n_kept);
+  self->length = n_kept * slots;
+  return self->length;
+}

@@ -1,0 +1,204 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llm-kv"
+
+#include "kv/llm-kv-private.h"
+
+#include <string.h>
+
+/* Both as floats of @self. */
+static void
+copy_slot (LlmKvSeq   *self,
+           LlmKvChunk *source,
+           guint       from,
+           LlmKvChunk *target,
+           guint       to)
+{
+  LlmKvStore *store = self->store;
+  const LlmKvLayout *layout = &store->layout;
+  gsize value_bytes = llk_kv_bits (layout->format) / 8;
+  gsize slot_bytes = layout->head_dim * value_bytes;
+  gsize row_bytes = layout->chunk_slots * value_bytes;
+
+  for (guint layer = 0; layer < layout->n_layers; layer++)
+    for (guint head = 0; head < layout->n_kv_heads; head++)
+      {
+        guint8 *k = llm_kv_chunk_part (store, target, layer, head, LLK_KV_KEYS) + to * value_bytes;
+        guint8 *v = llm_kv_chunk_part (store, target, layer, head, LLK_KV_VALUES) + to * slot_bytes;
+        const guint8 *from_k = llm_kv_chunk_part (store, source, layer, head, LLK_KV_KEYS)
+                               + from * value_bytes;
+        const guint8 *from_v = llm_kv_chunk_part (store, source, layer, head, LLK_KV_VALUES)
+                               + from * slot_bytes;
+
+        for (guint d = 0; d < layout->head_dim; d++)
+          memcpy (k + d * row_bytes, from_k + d * row_bytes, value_bytes);
+        memcpy (v, from_v, slot_bytes);
+      }
+}
+
+/* Memory for it was there when the slots were appended, only a fork made since then costs a
+ * copy here; what can't be moved is to be computed again. */
+static void
+move_slot (LlmKvSeq *self,
+           guint     from,
+           guint     to)
+{
+  guint slots = self->store->layout.chunk_slots;
+  LlmKvChunk *source = NULL, *target;
+
+  if (llm_kv_seq_hold (self, from / slots)->chunk->state == LLM_KV_PRESENT
+      && llm_kv_seq_hold (self, to / slots)->chunk->state == LLM_KV_PRESENT)
+    source = llm_kv_seq_make_writable (self, from / slots);
+  target = source != NULL ? llm_kv_seq_make_writable (self, to / slots) : NULL;
+  if (target == NULL || target->state != LLM_KV_PRESENT || source->state != LLM_KV_PRESENT)
+    {
+      llm_kv_seq_vacate (self, to / slots, TRUE);
+      llm_kv_seq_forget_slot (self, to / slots);
+      self->is_whole = FALSE;
+      return;
+    }
+
+  copy_slot (self, source, from % slots, target, to % slots);
+}
+
+/* As the path rises, a slot is read before another one is moved onto it. */
+void
+llm_kv_seq_commit (LlmKvSeq    *self,
+                   guint        first,
+                   const guint *path,
+                   guint        n_path)
+{
+  for (guint i = 0; i < n_path; i++)
+    {
+      g_return_if_fail (path[i] >= first && path[i] < self->length);
+      g_return_if_fail (i == 0 || path[i] > path[i - 1]);
+    }
+  g_return_if_fail (first <= self->length);
+
+  for (guint i = 0; i < n_path; i++)
+    if (path[i] != first + i)
+      move_slot (self, path[i], first + i);
+  llm_kv_seq_truncate (self, first + n_path);
+  llm_kv_work_restart (self);
+}
+
+/* A sink keeps its tokens, but not its position: others that hold it have it where it was. */
+static void
+move_sink (LlmKvSeq *self,
+           guint     chunk)
+{
+  llm_kv_seq_forget_slot (self, chunk);
+  llm_kv_seq_hold (self, chunk)->is_moved = TRUE;
+  llm_kv_seq_vacate (self, chunk, TRUE);
+  if (self->is_locked)
+    llm_kv_seq_compute (self, chunk);
+}
+
+static void
+add_gone (LlmKvSeq *self)
+{
+  LlmKvHold hold = { .chunk = llm_kv_chunk_new (self->store) };
+
+  if (self->is_locked)
+    llm_kv_chunk_lock (self->store, hold.chunk);
+  g_array_append_val (self->holds, hold);
+}
+
+void
+llm_kv_seq_slide (LlmKvSeq *self,
+                  guint     n_sinks,
+                  guint     n_slots)
+{
+  guint slots = self->store->layout.chunk_slots;
+  guint first = MIN (n_sinks / slots, self->holds->len);
+  guint n = MIN (n_slots / slots, self->holds->len - first);
+
+  g_return_if_fail (n_sinks % slots == 0 && n_slots % slots == 0);
+  g_return_if_fail (self->n_slid == 0 || self->n_sinks == n_sinks);
+
+  if (n_slots == 0)
+    return;
+
+  for (guint i = first; i < first + n; i++)
+    {
+      LlmKvChunk *chunk = llm_kv_seq_hold (self, i)->chunk;
+
+      llm_kv_seq_forget_slot (self, i);
+      if (chunk->restorer == self)
+        llm_kv_chunk_abandon (self->store, chunk);
+      if (self->is_locked)
+        llm_kv_chunk_unlock (self->store, chunk);
+      llm_kv_chunk_unref (self->store, chunk);
+    }
+  if (n > 0)
+    g_array_remove_range (self->holds, first, n);
+  self->length = MAX (n_sinks, self->length - MIN (n_slots, self->length));
+  self->n_sinks = n_sinks;
+  self->n_slid += n_slots;
+  while (self->holds->len < n_sinks / slots)
+    add_gone (self);
+  for (guint i = first; i < self->holds->len; i++)
+    llm_kv_seq_hold (self, i)->is_fixed = TRUE;
+  for (guint i = 0; i < n_sinks / slots; i++)
+    move_sink (self, i);
+  llm_kv_work_restart (self);
+}
+
+/* Holds @n chunks of @from, and has them on storage where extents can be shared. */
+static void
+take_chunks (LlmKvSeq *self,
+             LlmKvSeq *from,
+             guint     n)
+{
+  g_array_append_vals (self->holds, from->holds->data, n);
+  for (guint i = 0; i < n; i++)
+    {
+      LlmKvHold *hold = llm_kv_seq_hold (self, i);
+
+      hold->chunk->n_holders++;
+      hold->slot = (LlmKvSlot) { 0 };
+      hold->is_writing = FALSE;
+      if (self->is_locked)
+        llm_kv_chunk_lock (self->store, hold->chunk);
+    }
+  self->n_slid = from->n_slid;
+  self->n_sinks = from->n_sinks;
+  self->length = MIN (from->length, n * self->store->layout.chunk_slots);
+  if (n == 0 || self->folder == NULL || from->folder == NULL)
+    return;
+
+  llm_kv_folder_link (self->folder, from->folder, llm_kv_seq_chunk_number (from, n - 1) + 1);
+  for (guint i = 0; i < n; i++)
+    llm_kv_seq_find_slot (self, i);
+}
+
+LlmKvSeq *
+llm_kv_seq_fork (LlmKvSeq   *self,
+                 const char *app,
+                 const char *id)
+{
+  LlmKvSeq *fork = llm_kv_seq_new (self->store, app, id);
+
+  take_chunks (fork, self, self->holds->len);
+  llm_kv_work_begin (fork);
+  return fork;
+}
+
+/* Positions of a window that slid are not those of a text that begins. */
+void
+llm_kv_seq_share (LlmKvSeq *self,
+                  LlmKvSeq *from,
+                  guint     n_slots)
+{
+  guint slots = self->store->layout.chunk_slots;
+
+  g_return_if_fail (self->store == from->store && self->length == 0 && !self->is_locked);
+  g_return_if_fail (n_slots % slots == 0 && n_slots <= from->length);
+
+  if (from->n_slid > 0)
+    return;
+
+  take_chunks (self, from, n_slots / slots);
+  self->store->counters.n_shared += n_slots / slots;
+  llm_kv_work_begin (self);
+}

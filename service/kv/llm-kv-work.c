@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llm-kv"
+
+#include "kv/llm-kv-private.h"
+
+#include "base/llm-clock.h"
+
+/* So that errors count where no density was collected. */
+#define LEAST_DENSITY 1e-6f
+/* What a context may have with 4 bits whatever the ratio is: the tail of a short one alone takes
+ * more than its share, and the rest would go for little. Those of some 350 slots and more keep to
+ * a ratio of 50 %. */
+#define LEAST_SLOTS 256
+
+static GQueue *
+get_list (LlmKvStore *store,
+          LlmKvStage  stage)
+{
+  switch (stage)
+    {
+    case LLM_KV_TO_PACK:
+      return &store->to_pack;
+    case LLM_KV_TO_WRITE:
+      return &store->to_write;
+    case LLM_KV_WAITS:
+      return &store->waiting;
+    case LLM_KV_IDLE:
+    default:
+      return NULL;
+    }
+}
+
+void
+llm_kv_work_set_stage (LlmKvSeq  *self,
+                       LlmKvStage stage)
+{
+  GQueue *from = get_list (self->store, self->stage);
+  GQueue *to = get_list (self->store, stage);
+
+  if (from != NULL)
+    g_queue_unlink (from, &self->work_link);
+  if (to != NULL)
+    g_queue_push_tail_link (to, &self->work_link);
+  self->stage = stage;
+  self->at = 0;
+}
+
+void
+llm_kv_work_stop (LlmKvSeq *self)
+{
+  llm_kv_work_set_stage (self, LLM_KV_IDLE);
+  g_clear_pointer (&self->formats, g_free);
+}
+
+void
+llm_kv_work_begin (LlmKvSeq *self)
+{
+  llm_kv_work_stop (self);
+  if (!self->is_locked && self->holds->len > 0)
+    llm_kv_work_set_stage (self, LLM_KV_TO_PACK);
+}
+
+void
+llm_kv_work_restart (LlmKvSeq *self)
+{
+  if (self->stage != LLM_KV_IDLE)
+    llm_kv_work_begin (self);
+}
+
+/* --- bits (L4) --- */
+
+/* Sinks, and the newest slots. */
+static gboolean
+is_edge (LlmKvSeq *self,
+         guint     chunk)
+{
+  const LlmKvPolicy *policy = &self->store->policy;
+  guint64 first = (guint64) chunk * self->store->layout.chunk_slots;
+
+  return first < policy->sink_slots
+         || first + self->store->layout.chunk_slots + policy->newest_slots > self->length;
+}
+
+/* Of the context's full chunks, with what the tail takes already taken off. */
+static guint64
+get_budget (LlmKvSeq *self,
+            guint     n_chunks)
+{
+  LlmKvStore *store = self->store;
+  gboolean has_tail = llm_kv_seq_n_full (self) < self->holds->len;
+  guint64 all = store->arenas[LLM_KV_FORM (LLK_KV_Q8, FALSE)].bytes
+                * ((guint64) n_chunks + (has_tail ? 1 : 0));
+  guint64 tail = has_tail ? store->arenas[llm_kv_store_float_form (store)].bytes : 0;
+  guint64 budget = (guint64) (store->policy.ratio * (double) all);
+  guint64 least = store->arenas[LLM_KV_FORM (LLK_KV_Q4, FALSE)].bytes
+                  * MIN (n_chunks, LEAST_SLOTS / store->layout.chunk_slots);
+
+  return MAX (budget - MIN (tail, budget), least);
+}
+
+static void
+get_costs (LlmKvStore     *store,
+           LlmKvBitsCosts *costs)
+{
+  *costs = (LlmKvBitsCosts) { 0 };
+  for (LlkKvFormat format = LLK_KV_F32; format < LLK_N_KV_FORMATS; format++)
+    {
+      if (llm_kv_store_has_form (store, LLM_KV_FORM (format, FALSE)))
+        costs->bytes[format] = store->arenas[LLM_KV_FORM (format, FALSE)].bytes;
+      if (llk_kv_is_packed (format))
+        costs->errors[format] = MAX (store->errors[format], costs->errors[format - 1]);
+    }
+}
+
+static void
+choose_by_density (LlmKvSeq *self)
+{
+  LlmKvStore *store = self->store;
+  g_autofree LlmKvBitsChunk *chunks = g_new0 (LlmKvBitsChunk, self->n_formats + 1);
+  g_autofree LlkKvFormat *chosen = g_new (LlkKvFormat, self->n_formats + 1);
+  g_autofree guint *indices = g_new (guint, self->n_formats + 1);
+  LlmKvBitsCosts costs;
+  guint n = 0;
+
+  for (guint i = 0; i < self->n_formats; i++)
+    {
+      LlmKvHold *hold = llm_kv_seq_hold (self, i);
+      gboolean is_there = hold->chunk->state == LLM_KV_PRESENT;
+
+      if (!is_there && hold->slot.extent == 0)
+        continue;
+
+      chunks[n].density = MAX (hold->chunk->density, LEAST_DENSITY);
+      chunks[n].best = LLM_KV_FORM_FORMAT (is_there ? hold->chunk->form : hold->slot_form);
+      chunks[n].is_pinned = is_edge (self, i);
+      indices[n++] = i;
+    }
+
+  if (store->policy.compression == LLM_KV_INVERTED)
+    llm_kv_bits_invert (chunks, n);
+  get_costs (store, &costs);
+  llm_kv_bits_choose (chunks, n, &costs, get_budget (self, n), chosen);
+  for (guint i = 0; i < n; i++)
+    self->formats[indices[i]] = (guint8) chosen[i];
+}
+
+static void
+choose_formats (LlmKvSeq *self)
+{
+  const LlmKvPolicy *policy = &self->store->policy;
+
+  self->n_formats = llm_kv_seq_n_full (self);
+  self->formats = g_new0 (guint8, self->n_formats + 1);
+  for (guint i = 0; i < self->n_formats; i++)
+    self->formats[i] = (guint8) self->store->layout.format;
+
+  switch (policy->compression)
+    {
+    case LLM_KV_UNIFORM:
+      for (guint i = 0; i < self->n_formats; i++)
+        self->formats[i] = (guint8) MAX (policy->uniform, self->store->layout.format);
+      break;
+    case LLM_KV_TOLERANCE:
+    case LLM_KV_INVERTED:
+      choose_by_density (self);
+      break;
+    case LLM_KV_KEEP:
+    default:
+      break;
+    }
+}
+
+/* --- packing (L5) --- */
+
+/* Never more bits than there are, never layers that are not there. */
+static LlmKvForm
+get_wanted_form (LlmKvSeq *self,
+                 guint     chunk)
+{
+  LlmKvForm form = llm_kv_seq_hold (self, chunk)->chunk->form;
+
+  return LLM_KV_FORM (MAX (self->formats[chunk], LLM_KV_FORM_FORMAT (form)),
+                      LLM_KV_FORM_IS_BEHIND (form)
+                        || llm_kv_seq_is_behind (self, chunk, self->length));
+}
+
+/* A chunk that some call uses is left to the end of that call. */
+static gboolean
+is_to_pack (LlmKvSeq *self,
+            guint     chunk)
+{
+  LlmKvChunk *held = llm_kv_seq_hold (self, chunk)->chunk;
+
+  return held->state == LLM_KV_PRESENT && held->n_locks == 0
+         && get_wanted_form (self, chunk) != held->form;
+}
+
+/* One chunk, or the step to what comes next. */
+static void
+pack_next (LlmKvSeq *self)
+{
+  if (self->formats == NULL)
+    choose_formats (self);
+
+  while (self->at < self->n_formats)
+    {
+      guint chunk = self->at++;
+      LlmKvChunk *held = llm_kv_seq_hold (self, chunk)->chunk;
+
+      if (is_to_pack (self, chunk) && held->n_pins == 0)
+        {
+          llm_kv_chunk_pack (self->store, held, get_wanted_form (self, chunk));
+          return;
+        }
+    }
+
+  for (guint i = 0; i < self->n_formats; i++)
+    if (is_to_pack (self, i) && llm_kv_seq_hold (self, i)->chunk->n_pins > 0)
+      {
+        llm_kv_work_set_stage (self, LLM_KV_WAITS);
+        return;
+      }
+  llm_kv_work_set_stage (self, LLM_KV_TO_WRITE);
+}
+
+/* --- all of it --- */
+
+gboolean
+llm_kv_store_work (LlmKvStore *self,
+                   gint64      until_us)
+{
+  do
+    {
+      llm_kv_store_poll (self);
+      if (self->n_batches < LLM_KV_MAX_BATCHES && self->to_write.length > 0)
+        {
+          LlmKvSeq *seq = g_queue_peek_head (&self->to_write);
+
+          if (!llm_kv_work_write (seq))
+            llm_kv_work_stop (seq);
+        }
+      else if (self->to_pack.length > 0)
+        {
+          pack_next (g_queue_peek_head (&self->to_pack));
+        }
+      else
+        {
+          return FALSE;
+        }
+    }
+  while (llm_clock_now_us () < until_us);
+
+  return self->to_pack.length > 0
+         || (self->n_batches < LLM_KV_MAX_BATCHES && self->to_write.length > 0);
+}
+
+gboolean
+llm_kv_store_is_settled (LlmKvStore *self)
+{
+  return self->to_pack.length == 0 && self->to_write.length == 0 && self->waiting.length == 0
+         && self->n_batches == 0;
+}

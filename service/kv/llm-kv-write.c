@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llm-kv"
+
+#include "kv/llm-kv-private.h"
+
+typedef struct
+{
+  LlmKvChunk *chunk;    /* pinned */
+  LlmKvForm form;
+  guint number;
+  guint64 hash;
+} Part;
+
+/* An extent that is being written. */
+typedef struct
+{
+  LlmKvSeq *seq;
+  guint n;
+  Part parts[LLM_KV_BATCH_CHUNKS];
+} Batch;
+
+gboolean
+llm_kv_work_can_write (LlmKvSeq *self,
+                       guint     chunk)
+{
+  LlmKvStore *store = self->store;
+  LlmKvHold *hold = llm_kv_seq_hold (self, chunk);
+
+  return store->policy.swaps && self->folder != NULL && !self->write_failed && hold->hash != 0
+         && !hold->is_moved && chunk < llm_kv_seq_n_full (self)
+         && hold->chunk->state == LLM_KV_PRESENT && store->arenas[hold->chunk->form].bytes > 0;
+}
+
+/* What will be packed is not written before. */
+static gboolean
+is_to_write (LlmKvSeq *self,
+             guint     chunk)
+{
+  const LlmKvPolicy *policy = &self->store->policy;
+  LlmKvHold *hold = llm_kv_seq_hold (self, chunk);
+
+  return llm_kv_work_can_write (self, chunk) && !hold->is_writing
+         && !llm_kv_seq_is_written (self, chunk)
+         && (policy->writes_ahead || hold->chunk->leaves)
+         && (policy->compression == LLM_KV_KEEP || !llm_kv_chunk_is_float (hold->chunk));
+}
+
+/* With the last sequence that writes it, a chunk goes whose memory is wanted; if it could not be
+ * written, too. */
+static void
+let_go (LlmKvStore *store,
+        LlmKvChunk *chunk)
+{
+  gboolean is_held = chunk->n_holders > 0;
+
+  llm_kv_chunk_unpin (store, chunk);
+  if (is_held && chunk->leaves && chunk->state == LLM_KV_PRESENT && chunk->n_pins == 0
+      && chunk->n_locks == 0)
+    {
+      llm_kv_chunk_drop (store, chunk);
+      store->counters.n_evicted++;
+    }
+}
+
+static void
+end_batch (Batch *batch)
+{
+  LlmKvStore *store = batch->seq->store;
+  LlmKvSeq *seq;
+
+  batch->seq->batches = g_list_remove (batch->seq->batches, batch);
+  store->n_batches--;
+  for (guint i = 0; i < batch->n; i++)
+    let_go (store, batch->parts[i].chunk);
+  g_free (batch);
+
+  while ((seq = g_queue_peek_head (&store->waiting)) != NULL)
+    llm_kv_work_begin (seq);
+}
+
+/* Where the part lies now, if it is still the same. */
+static LlmKvHold *
+find_hold (LlmKvSeq   *self,
+           const Part *part)
+{
+  LlmKvHold *hold;
+  guint chunk;
+
+  if (!llm_kv_seq_find_number (self, part->number, &chunk))
+    return NULL;
+
+  hold = llm_kv_seq_hold (self, chunk);
+  return hold->chunk == part->chunk && hold->hash == part->hash && hold->is_writing ? hold : NULL;
+}
+
+static void
+finish_write (const LlmKvSlot *slots,
+              const GError    *error,
+              gpointer         data)
+{
+  Batch *batch = data;
+  LlmKvSeq *self = batch->seq;
+
+  if (slots == NULL)
+    self->write_failed = TRUE;
+  for (guint i = 0; i < batch->n; i++)
+    {
+      const Part *part = &batch->parts[i];
+      LlmKvHold *hold = find_hold (self, part);
+
+      if (hold != NULL)
+        hold->is_writing = FALSE;
+      if (slots == NULL)
+        continue;
+
+      self->store->counters.n_written++;
+      self->store->counters.written_bytes
+          += self->store->offsets[part->form][self->store->layout.n_layers];
+      if (hold != NULL)
+        {
+          hold->slot = slots[i];
+          hold->slot_form = part->form;
+        }
+      else
+        {
+          llm_kv_folder_forget (self->folder, slots[i]);
+        }
+    }
+  end_batch (batch);
+}
+
+gboolean
+llm_kv_work_write (LlmKvSeq *self)
+{
+  Batch *batch = g_new0 (Batch, 1);
+  LlmKvRecord records[LLM_KV_BATCH_CHUNKS];
+  const guint8 *data[LLM_KV_BATCH_CHUNKS];
+
+  batch->seq = self;
+  for (; self->at < llm_kv_seq_n_full (self) && batch->n < LLM_KV_BATCH_CHUNKS; self->at++)
+    {
+      LlmKvHold *hold = llm_kv_seq_hold (self, self->at);
+      Part part = { hold->chunk, hold->chunk->form, llm_kv_seq_chunk_number (self, self->at),
+                    hold->hash };
+
+      if (!is_to_write (self, self->at))
+        continue;
+
+      hold->is_writing = TRUE;
+      hold->chunk->n_pins++;
+      records[batch->n] = (LlmKvRecord) {
+        .number = part.number,
+        .hash = part.hash,
+        .form = part.form,
+        .density = llm_kv_seq_get_density (self, self->at),
+        .n_rows = hold->n_rows,
+      };
+      data[batch->n] = part.chunk->data;
+      batch->parts[batch->n++] = part;
+    }
+  if (batch->n == 0)
+    {
+      g_free (batch);
+      return FALSE;
+    }
+
+  self->batches = g_list_prepend (self->batches, batch);
+  self->store->n_batches++;
+  llm_kv_folder_write (self->folder, records, data, batch->n, finish_write, batch);
+  return TRUE;
+}
+
+void
+llm_kv_work_cancel_writes (LlmKvSeq *self)
+{
+  while (self->batches != NULL)
+    end_batch (self->batches->data);
+}

@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "tool-model.h"
+
+#include <glib/gi18n.h>
+#include <string.h>
+
+#include "engine/llm-settings.h"
+#include "model/llm-weights-prepared.h"
+
+void
+tool_model_options_clear (ToolModelOptions *options)
+{
+  g_clear_pointer (&options->path, g_free);
+  g_clear_pointer (&options->kv, g_free);
+}
+
+gboolean
+tool_model_has_policy (const ToolModelOptions *options)
+{
+  return options->kv != NULL || options->kv_ratio > 0 || options->kv_bits > 0;
+}
+
+const char *
+tool_model_options_check (const ToolModelOptions *options)
+{
+  if (options->path == NULL || options->threads < 0)
+    return _("Say --model FILE, and 0 or more --threads");
+  if (options->kv != NULL && llm_kv_policy_find (options->kv) == NULL)
+    return _("There is no such policy of context memory: --kv is “llms”, “llms-inverted”, or another one of "
+             "llmsvc-tool(1)");
+  if (!(options->kv_ratio >= 0 && options->kv_ratio <= 100))
+    return _("--kv-ratio is at most 100 percent");
+  if (options->kv_bits != 0 && options->kv_bits != 8 && options->kv_bits != 4 && options->kv_bits != 2)
+    return _("--kv-bits is 8, 4 or 2");
+  if (options->n_call < 1)
+    return _("--call-tokens is 1 or more");
+  return NULL;
+}
+
+static LlmKvPolicy
+make_policy (const ToolModelOptions *options)
+{
+  LlmKvPolicy policy = *llm_kv_policy_find (options->kv != NULL ? options->kv : "llms");
+
+  if (options->kv_ratio > 0)
+    policy.ratio = options->kv_ratio / 100;
+  if (options->kv_bits > 0)
+    {
+      policy.compression = LLM_KV_UNIFORM;
+      policy.uniform = options->kv_bits == 8 ? LLK_KV_Q8
+                       : options->kv_bits == 4 ? LLK_KV_Q4 : LLK_KV_Q2;
+    }
+  return policy;
+}
+
+static LlmKvStore *
+new_store (const LlmHparams       *hparams,
+           const ToolModelOptions *options,
+           const LlmKvPolicy      *policy,
+           GError                **error)
+{
+  const LlmKvLayout layout = {
+    .kind = LLM_KV_FULL,
+    .format = options->is_f32 ? LLK_KV_F32 : LLK_KV_F16,
+    .n_layers = hparams->n_layers,
+    .n_kv_heads = hparams->n_kv_heads,
+    .head_dim = hparams->head_dim,
+    .chunk_slots = LLM_KV_CHUNK_SLOTS,
+  };
+
+  return llm_kv_store_new (&layout, policy, NULL, error);
+}
+
+LlmKvStore *
+tool_model_new_store (ToolModel              *self,
+                      const ToolModelOptions *options,
+                      GError                **error)
+{
+  return new_store (self->hparams, options, NULL, error);
+}
+
+/* As the service would use them, or as the file has them. */
+static LlmWeights *
+new_weights (LlmModel               *model,
+             const ToolModelOptions *options,
+             GError                **error)
+{
+  LlmGguf *gguf = llm_model_get_gguf (model);
+  const LlmHparams *hparams = llm_model_get_hparams (model);
+  g_autoptr(LlmSettings) settings = llm_settings_new ();
+  g_autoptr(LlmPreparedCache) cache = NULL;
+
+  if (options->is_exact)
+    return llm_weights_new_mapped (gguf, hparams, NULL, error);
+
+  llm_settings_set_cache (settings, FALSE);
+  cache = llm_prepared_cache_new (settings->cache_folder, FALSE, settings->system_cache_folder, 0);
+  return llm_weights_new_prepared (gguf, hparams, cache, (guint) options->threads, NULL, error);
+}
+
+ToolModel *
+tool_model_open (const ToolModelOptions *options,
+                 GError                **error)
+{
+  g_autoptr(ToolModel) self = g_new0 (ToolModel, 1);
+  LlmKvPolicy policy = make_policy (options);
+
+  self->model = llm_model_open (options->path, error);
+  if (self->model == NULL)
+    return NULL;
+
+  self->hparams = llm_model_get_hparams (self->model);
+  self->tokenizer = llm_model_get_tokenizer (self->model);
+  self->weights = new_weights (self->model, options, error);
+  if (self->weights == NULL)
+    return NULL;
+
+  self->store = new_store (self->hparams, options,
+                           tool_model_has_policy (options) ? &policy : NULL, error);
+  if (self->store == NULL)
+    return NULL;
+
+  self->pool = llm_worker_pool_new ((guint) options->threads);
+  self->forward = llm_forward_new (self->hparams, self->weights, self->pool, llk_ops_best (), NULL);
+  llm_forward_set_density (self->forward, tool_model_has_policy (options));
+  return g_steal_pointer (&self);
+}
+
+void
+tool_model_free (ToolModel *self)
+{
+  if (self == NULL)
+    return;
+
+  g_clear_pointer (&self->forward, llm_forward_free);
+  g_clear_pointer (&self->pool, llm_worker_pool_free);
+  g_clear_pointer (&self->store, llm_kv_store_free);
+  g_clear_pointer (&self->weights, llm_weights_free);
+  g_clear_pointer (&self->model, llm_model_unref);
+  g_free (self);
+}
+
+GArray *
+tool_model_encode (ToolModel  *self,
+                   const char *text,
+                   gboolean    is_markup)
+{
+  GArray *tokens = g_array_new (FALSE, FALSE, sizeof (gint32));
+  LlmTextPart part = { text, strlen (text), is_markup };
+
+  llm_tokenizer_encode (self->tokenizer, &part, 1, TRUE, tokens);
+  return tokens;
+}

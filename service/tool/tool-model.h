@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * A model ready to compute, for commands that measure it, and what its context memory
+ * does between calls. The only thread of the tool.
+ */
+
+#pragma once
+
+#include "exec/llm-forward.h"
+#include "model/llm-model.h"
+
+G_BEGIN_DECLS
+
+/* What the command line says. Strings are owned. */
+typedef struct
+{
+  char *path;
+  int threads;
+  gboolean is_f32;       /* context memory */
+  gboolean is_exact;     /* weights as the file has them */
+
+  /* What is done with context memory between calls; nothing, unless one is given. */
+  char *kv;              /* (nullable): the name of a policy */
+  double kv_ratio;       /* percent of all chunks at 8 bits; 0 for the policy's own */
+  int kv_bits;           /* 8, 4 or 2 for all chunks; 0 for the policy's choice */
+  int n_call;            /* tokens of a call */
+} ToolModelOptions;
+
+#define TOOL_MODEL_OPTIONS { .n_call = 64 }
+#define TOOL_MODEL_ENTRIES(o) \
+    { "model", 'm', 0, G_OPTION_ARG_FILENAME, &(o)->path, N_("The GGUF file"), N_("FILE") }, \
+    { "threads", 0, 0, G_OPTION_ARG_INT, &(o)->threads, N_("Threads that compute"), "N" }
+#define TOOL_MODEL_KV_ENTRIES(o) \
+    { "kv", 0, 0, G_OPTION_ARG_STRING, &(o)->kv, N_("Treat context memory between calls as this policy does (llms)"), N_("POLICY") }, \
+    { "kv-ratio", 0, 0, G_OPTION_ARG_DOUBLE, &(o)->kv_ratio, N_("Percent of what it takes with 8 bits"), N_("PERCENT") }, \
+    { "kv-bits", 0, 0, G_OPTION_ARG_INT, &(o)->kv_bits, N_("8, 4 or 2 bits for all of it"), "N" }
+
+typedef struct
+{
+  LlmModel *model;
+  const LlmHparams *hparams;     /* (unowned), as the tokenizer */
+  LlmTokenizer *tokenizer;
+  LlmWeights *weights;
+  LlmKvStore *store;
+  LlmWorkerPool *pool;
+  LlmForward *forward;
+} ToolModel;
+
+void        tool_model_options_clear (ToolModelOptions       *options);
+/* A sentence about what is wrong with them, or NULL. */
+const char *tool_model_options_check (const ToolModelOptions *options);
+/* Whether anything is done between calls. */
+gboolean    tool_model_has_policy    (const ToolModelOptions *options);
+
+ToolModel  *tool_model_open          (const ToolModelOptions *options,
+                                      GError                **error);
+void        tool_model_free          (ToolModel              *self);
+/* One more store for the same model, that does nothing between calls. */
+LlmKvStore *tool_model_new_store     (ToolModel              *self,
+                                      const ToolModelOptions *options,
+                                      GError                **error);
+/* The tokens of @text, BOS included where the model wants it. */
+GArray     *tool_model_encode        (ToolModel              *self,
+                                      const char             *text,
+                                      gboolean                is_markup);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (ToolModel, tool_model_free)
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (ToolModelOptions, tool_model_options_clear)
+
+G_END_DECLS

@@ -34,6 +34,7 @@ enum
   PROP_PROMPT_TOKENS,
   PROP_REUSED_TOKENS,
   PROP_OUTPUT_TOKENS,
+  PROP_KEPT_TOKENS,
   PROP_TTFT_MS,
   PROP_TPOT_MS,
   PROP_SLO_MET,
@@ -156,6 +157,9 @@ llmsvc_answer_get_property (GObject    *object,
     case PROP_OUTPUT_TOKENS:
       g_value_set_uint (value, llmsvc_answer_get_output_tokens (self));
       break;
+    case PROP_KEPT_TOKENS:
+      g_value_set_uint (value, llmsvc_answer_get_kept_tokens (self));
+      break;
     case PROP_TTFT_MS:
       g_value_set_double (value, llmsvc_answer_get_ttft_ms (self));
       break;
@@ -251,6 +255,16 @@ llmsvc_answer_class_init (LlmsvcAnswerClass *klass)
    */
   properties[PROP_OUTPUT_TOKENS] =
     g_param_spec_uint ("output-tokens", NULL, NULL, 0, G_MAXUINT, 0, flags);
+  /**
+   * LlmsvcAnswer:kept-tokens:
+   *
+   * How many tokens of the prompt and the answer the model still sees, when the context is longer
+   * than that and the option `on-overflow` is `slide`; 0 when it sees all.
+   *
+   * Since: 0.1
+   */
+  properties[PROP_KEPT_TOKENS] =
+    g_param_spec_uint ("kept-tokens", NULL, NULL, 0, G_MAXUINT, 0, flags);
   /**
    * LlmsvcAnswer:ttft-ms:
    *
@@ -464,6 +478,25 @@ llmsvc_answer_get_output_tokens (LlmsvcAnswer *self)
   g_return_val_if_fail (LLMSVC_IS_ANSWER (self), 0);
 
   return llmsvc_dict_get_uint (self->results, "output-tokens");
+}
+
+/**
+ * llmsvc_answer_get_kept_tokens:
+ * @self: an answer
+ *
+ * Gets how many tokens of the prompt and the answer the model still sees, when the context is
+ * longer than that and the option `on-overflow` is `slide`.
+ *
+ * Returns: tokens, 0 when it sees all
+ *
+ * Since: 0.1
+ */
+guint
+llmsvc_answer_get_kept_tokens (LlmsvcAnswer *self)
+{
+  g_return_val_if_fail (LLMSVC_IS_ANSWER (self), 0);
+
+  return llmsvc_dict_get_uint (self->results, "kept-tokens");
 }
 
 /**

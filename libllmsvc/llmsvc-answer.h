@@ -29,6 +29,9 @@ LLMSVC_AVAILABLE_IN_0_1
 guint               llmsvc_answer_get_reused_tokens (LlmsvcAnswer *self);
 LLMSVC_AVAILABLE_IN_0_1
 guint               llmsvc_answer_get_output_tokens (LlmsvcAnswer *self);
+/* What is left within the model's sight of prompt and answer, when the window slid. */
+LLMSVC_AVAILABLE_IN_0_1
+guint               llmsvc_answer_get_kept_tokens   (LlmsvcAnswer *self);
 LLMSVC_AVAILABLE_IN_0_1
 double              llmsvc_answer_get_ttft_ms       (LlmsvcAnswer *self);
 LLMSVC_AVAILABLE_IN_0_1

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "llmsvc-client.h"
+#include "llmsvc-context-memory.h"
 #include "llmsvc-generation.h"
 
 G_BEGIN_DECLS
@@ -48,6 +49,16 @@ LLMSVC_AVAILABLE_IN_0_1
 gboolean          llmsvc_context_refresh_finish  (LlmsvcContext        *self,
                                                   GAsyncResult         *result,
                                                   GError              **error);
+/* Where the service keeps what it remembers, chunk by chunk; brings "residency", too. */
+LLMSVC_AVAILABLE_IN_0_1
+void              llmsvc_context_get_memory_async  (LlmsvcContext        *self,
+                                                    GCancellable         *cancellable,
+                                                    GAsyncReadyCallback   callback,
+                                                    gpointer              user_data);
+LLMSVC_AVAILABLE_IN_0_1
+LlmsvcContextMemory *llmsvc_context_get_memory_finish (LlmsvcContext        *self,
+                                                       GAsyncResult         *result,
+                                                       GError              **error) G_GNUC_WARN_UNUSED_RESULT;
 /* Begins an answer to @messages; ready when the service has taken the call. */
 LLMSVC_AVAILABLE_IN_0_1
 void              llmsvc_context_generate_async  (LlmsvcContext        *self,

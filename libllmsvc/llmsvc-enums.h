@@ -59,4 +59,25 @@ typedef enum
   LLMSVC_FINISH_REASON_STALLED,
 } LlmsvcFinishReason;
 
+/**
+ * LlmsvcChunkPlace:
+ * @LLMSVC_CHUNK_PLACE_UNKNOWN: a place that this version of the library does not know
+ * @LLMSVC_CHUNK_PLACE_TEXT: nowhere but in the text: it is computed again when it is needed
+ * @LLMSVC_CHUNK_PLACE_MEMORY: in memory
+ * @LLMSVC_CHUNK_PLACE_STORAGE: on storage: it is read when it is needed
+ * @LLMSVC_CHUNK_PLACE_BOTH: in memory, and on storage already
+ *
+ * Where a chunk of a context's memory is.
+ *
+ * Since: 0.1
+ */
+typedef enum
+{
+  LLMSVC_CHUNK_PLACE_UNKNOWN,
+  LLMSVC_CHUNK_PLACE_TEXT,
+  LLMSVC_CHUNK_PLACE_MEMORY,
+  LLMSVC_CHUNK_PLACE_STORAGE,
+  LLMSVC_CHUNK_PLACE_BOTH,
+} LlmsvcChunkPlace;
+
 G_END_DECLS

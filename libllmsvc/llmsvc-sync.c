@@ -488,6 +488,33 @@ llmsvc_context_refresh_sync (LlmsvcContext  *self,
 }
 
 /**
+ * llmsvc_context_get_memory_sync:
+ * @self: a context
+ * @cancellable: (nullable): to stop
+ * @error: return location for an error of %LLMSVC_ERROR
+ *
+ * Asks where the service keeps what it remembers of the context. Blocks; see
+ * [method@Context.get_memory_async].
+ *
+ * Returns: (transfer full): its memory, as it was in that moment
+ *
+ * Since: 0.1
+ */
+LlmsvcContextMemory *
+llmsvc_context_get_memory_sync (LlmsvcContext  *self,
+                                GCancellable   *cancellable,
+                                GError        **error)
+{
+  g_auto(Wait) wait = { NULL };
+
+  g_return_val_if_fail (llmsvc_context_get_client (self) != NULL, NULL);
+
+  wait_begin (&wait);
+  llmsvc_context_get_memory_async (self, cancellable, on_ready, &wait);
+  return llmsvc_context_get_memory_finish (self, wait_for_result (&wait), error);
+}
+
+/**
  * llmsvc_context_generate_sync:
  * @self: a context
  * @messages: (array length=n_messages): what to add before answering

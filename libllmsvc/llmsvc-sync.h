@@ -79,6 +79,10 @@ gboolean llmsvc_context_refresh_sync (LlmsvcContext *self,
                                       GCancellable  *cancellable,
                                       GError       **error);
 LLMSVC_AVAILABLE_IN_0_1
+LlmsvcContextMemory *llmsvc_context_get_memory_sync (LlmsvcContext  *self,
+                                                     GCancellable   *cancellable,
+                                                     GError        **error) G_GNUC_WARN_UNUSED_RESULT;
+LLMSVC_AVAILABLE_IN_0_1
 LlmsvcGeneration *llmsvc_context_generate_sync (LlmsvcContext  *self,
                                                 LlmsvcMessage **messages,
                                                 gsize           n_messages,

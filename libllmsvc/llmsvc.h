@@ -9,6 +9,7 @@
 #include "llmsvc-answer.h"
 #include "llmsvc-bus.h"
 #include "llmsvc-client.h"
+#include "llmsvc-context-memory.h"
 #include "llmsvc-context.h"
 #include "llmsvc-enums.h"
 #include "llmsvc-enum-types.h"

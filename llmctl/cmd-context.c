@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "llmctl/llmctl-context-file.h"
+#include "llmctl/llmctl-context-memory.h"
 #include "llmctl/llmctl-contexts.h"
 #include "llmctl/llmctl-options.h"
 #include "llmctl/llmctl-output.h"
@@ -74,10 +75,36 @@ complete_many (LlmctlCompletion  *completion,
   llmctl_contexts_complete (completion);
 }
 
-/* --- list --- */
+/* (nullable) (transfer full): where the context is kept. NULL without an error when the service
+ * can't say, or the context has just ended: the rest is worth showing. */
+static LlmsvcContextMemory *
+read_memory (LlmsvcContext  *context,
+             GError        **error)
+{
+  g_autoptr(GError) local_error = NULL;
+  g_autoptr(LlmsvcContextMemory) memory = llmctl_contexts_get_memory (context, &local_error);
+
+  if (memory == NULL && !g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED) &&
+      !g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND))
+    g_propagate_error (error, g_steal_pointer (&local_error));
+
+  return g_steal_pointer (&memory);
+}
 
 static void
-print_list_json (GPtrArray *contexts)
+add_memory (GVariantBuilder     *builder,
+            LlmsvcContextMemory *memory)
+{
+  if (memory != NULL)
+    g_variant_builder_add (builder, "{sv}", "memory", llmsvc_context_memory_get_info (memory));
+}
+
+/* --- list --- */
+
+/* @memories: (element-type LlmsvcContextMemory), with NULL for those that are not known. */
+static void
+print_list_json (GPtrArray *contexts,
+                 GPtrArray *memories)
 {
   GVariantBuilder list;
 
@@ -87,16 +114,18 @@ print_list_json (GPtrArray *contexts)
       GVariantBuilder context;
 
       begin_context (&context, g_ptr_array_index (contexts, i));
+      add_memory (&context, g_ptr_array_index (memories, i));
       g_variant_builder_add_value (&list, g_variant_builder_end (&context));
     }
   llmctl_output_json (g_variant_builder_end (&list));
 }
 
 static void
-print_list (GPtrArray *contexts)
+print_list (GPtrArray *contexts,
+            GPtrArray *memories)
 {
   LlmctlTable *table = llmctl_table_new ((const char *const[]) {
-    _("Name"), _("Turns"), _("Tokens"), _("Where"), NULL });
+    _("Name"), _("Turns"), _("Tokens"), _("Where"), _("In memory"), _("On storage"), NULL });
 
   if (contexts->len == 0)
     llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n",
@@ -107,12 +136,28 @@ print_list (GPtrArray *contexts)
       g_autofree char *revision = g_strdup_printf ("%" G_GUINT64_FORMAT,
                                                    llmsvc_context_get_revision (context));
       g_autofree char *tokens = g_strdup_printf ("%u", llmsvc_context_get_tokens (context));
+      LlmsvcContextMemory *memory = g_ptr_array_index (memories, i);
+      g_autofree char *held = NULL;
+      g_autofree char *stored = NULL;
 
+      if (memory != NULL)
+        {
+          held = llmctl_format_bytes (llmsvc_context_memory_get_memory_bytes (memory));
+          stored = llmctl_format_bytes (llmsvc_context_memory_get_storage_bytes (memory));
+        }
       llmctl_table_add (table, (const char *const[]) { get_title (context), revision, tokens,
                                                        llmsvc_context_get_residency (context),
-                                                       NULL });
+                                                       held != NULL ? held : "?",
+                                                       stored != NULL ? stored : "?", NULL });
     }
   llmctl_table_print (table);
+}
+
+static void
+unref_memory (gpointer data)
+{
+  if (data != NULL)
+    g_object_unref (data);
 }
 
 static LlmctlExit
@@ -122,6 +167,7 @@ run_list (int    argc,
   LlmctlExit status = llmctl_check_arguments (argv, 0);
   g_autoptr(LlmsvcClient) client = NULL;
   g_autoptr(GPtrArray) contexts = NULL;
+  g_autoptr(GPtrArray) memories = g_ptr_array_new_with_free_func (unref_memory);
   g_autoptr(GError) error = NULL;
 
   if (status != LLMCTL_EXIT_OK)
@@ -129,20 +175,23 @@ run_list (int    argc,
   client = llmctl_wait_client (&error);
   if (client != NULL)
     contexts = llmctl_contexts_list (client, &error);
-  if (contexts == NULL)
+  for (guint i = 0; contexts != NULL && i < contexts->len && error == NULL; i++)
+    g_ptr_array_add (memories, read_memory (g_ptr_array_index (contexts, i), &error));
+  if (error != NULL)
     return llmctl_wait_fail (error);
 
   if (llmctl_globals.is_json)
-    print_list_json (contexts);
+    print_list_json (contexts, memories);
   else
-    print_list (contexts);
+    print_list (contexts, memories);
   return LLMCTL_EXIT_OK;
 }
 
 static const LlmctlCommand list_command = {
   .name = "list",
   .summary = N_("List the contexts of this user"),
-  .description = N_("--json: an array of objects: name, tokens, revision, residency, path."),
+  .description = N_("--json: an array of objects: name, tokens, revision, residency, path, memory as "
+                    "“show” has it."),
   .run = run_list,
 };
 
@@ -190,18 +239,24 @@ run_show (int    argc,
   LlmctlExit status = llmctl_check_arguments (argv, 1);
   g_autoptr(LlmsvcContext) context = NULL;
   g_autoptr(GPtrArray) messages = NULL;
+  g_autoptr(LlmsvcContextMemory) memory = NULL;
+  g_autoptr(GError) error = NULL;
 
   if (status != LLMCTL_EXIT_OK)
     return status;
   status = open_and_read (argv[1], &context, &messages);
   if (status != LLMCTL_EXIT_OK)
     return status;
+  memory = read_memory (context, &error);
+  if (error != NULL)
+    return llmctl_wait_fail (error);
 
   if (llmctl_globals.is_json)
     {
       GVariantBuilder builder;
 
       begin_context (&builder, context);
+      add_memory (&builder, memory);
       g_variant_builder_add (&builder, "{sv}", "messages", llmctl_context_file_describe (messages));
       llmctl_output_json (g_variant_builder_end (&builder));
       return LLMCTL_EXIT_OK;
@@ -209,10 +264,15 @@ run_show (int    argc,
 
   /* Translators: the name of a conversation; messages, tokens, where it is held */
   llmctl_output_printf (LLMCTL_STYLE_DIM,
-                        ngettext ("%s: %u message, %u tokens, in %s\n",
-                                  "%s: %u messages, %u tokens, in %s\n", messages->len),
+                        ngettext ("%s: %u message, %u tokens (%s)\n",
+                                  "%s: %u messages, %u tokens (%s)\n", messages->len),
                         get_title (context), messages->len, llmsvc_context_get_tokens (context),
                         llmsvc_context_get_residency (context));
+  if (memory != NULL)
+    {
+      llmctl_context_memory_print (memory);
+      llmctl_output_text (LLMCTL_STYLE_PLAIN, "\n");
+    }
   print_messages (messages);
   return LLMCTL_EXIT_OK;
 }
@@ -220,9 +280,13 @@ run_show (int    argc,
 static const LlmctlCommand show_command = {
   .name = "show",
   .parameters = N_("NAME"),
-  .summary = N_("Show what was said in a context"),
-  .description = N_("--json: one object: name, tokens, revision, residency, path, messages (role, "
-                    "text, extras)."),
+  .summary = N_("Show where a context is kept, and what was said in it"),
+  .description = N_("The map has a character for each chunk of its memory, the oldest first: the "
+                    "fewer bits, the lighter it is, and on storage alone the lower. On a terminal, "
+                    "what would have to be computed again if memory were short is yellow, and "
+                    "green when it is on storage, too.\n"
+                    "--json: one object: name, tokens, revision, residency, path, memory as "
+                    "GetMemory tells it, messages (role, text, extras)."),
   .run = run_show,
   .complete = complete_one,
 };

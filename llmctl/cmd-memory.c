@@ -11,6 +11,7 @@
 #include <glib/gi18n.h>
 #include <unistd.h>
 
+#include "llmctl/llmctl-counters.h"
 #include "llmctl/llmctl-output.h"
 #include "llmctl/llmctl-service.h"
 
@@ -145,6 +146,7 @@ run (int    argc,
   LlmctlExit status = llmctl_check_arguments (argv, 0);
   g_autoptr(GDBusConnection) bus = NULL;
   g_autoptr(GVariant) memory = NULL;
+  g_autoptr(GVariant) statistics = NULL;
   g_autoptr(GError) error = NULL;
 
   if (status != LLMCTL_EXIT_OK)
@@ -152,13 +154,20 @@ run (int    argc,
   bus = llmctl_service_connect_running (&error);
   if (bus != NULL)
     memory = llmctl_service_get_properties (bus, NULL, LLMCTL_MEMORY_INTERFACE, &error);
-  if (memory == NULL)
+  if (memory != NULL && !llmctl_globals.is_json)
+    statistics = llmctl_counters_read (bus, &error);
+  if (error != NULL)
     return llmctl_fail (error);
 
   if (llmctl_globals.is_json)
-    llmctl_output_json (memory);
+    {
+      llmctl_output_json (memory);
+    }
   else
-    print_for_people (memory);
+    {
+      print_for_people (memory);
+      llmctl_counters_print_chunks (statistics);
+    }
   return LLMCTL_EXIT_OK;
 }
 
@@ -168,6 +177,6 @@ const LlmctlCommand llmctl_memory_command = {
   .description = N_("Does not start the service. A bar's whole is the budget, or what is held "
                     "without one.\n"
                     "--json: one object with the properties of org.llm.Service.Memory, sizes in "
-                    "bytes."),
+                    "bytes; the counters are in “stats”."),
   .run = run,
 };

@@ -9,8 +9,10 @@
 #include "llmctl/llmctl.h"
 
 #include <glib/gi18n.h>
+#include <stdint.h>
 #include <string.h>
 
+#include "llmctl/llmctl-counters.h"
 #include "llmctl/llmctl-output.h"
 #include "llmctl/llmctl-service.h"
 
@@ -18,6 +20,7 @@ typedef struct
 {
   GVariant *service;
   GVariant *memory;
+  GVariant *statistics;
   GVariant *model;   /* (nullable) */
 } Status;
 
@@ -26,6 +29,7 @@ status_clear (Status *self)
 {
   g_clear_pointer (&self->service, g_variant_unref);
   g_clear_pointer (&self->memory, g_variant_unref);
+  g_clear_pointer (&self->statistics, g_variant_unref);
   g_clear_pointer (&self->model, g_variant_unref);
 }
 
@@ -41,6 +45,13 @@ print_size (const char *label,
   for (guint column = llmctl_output_get_width (label); column < 14; column++)
     llmctl_output_text (LLMCTL_STYLE_PLAIN, " ");
   llmctl_output_printf (LLMCTL_STYLE_PLAIN, " %s\n", size);
+}
+
+static uintmax_t
+count_chunks (const Status *self,
+              const char   *key)
+{
+  return llmctl_dict_get_number (self->statistics, key);
 }
 
 static void
@@ -83,6 +94,13 @@ print_for_people (const Status *self)
   print_size (_("on storage"), llmctl_dict_get_number (self->memory, "KvSwapped"));
   if (budget > 0)
     print_size (_("budget"), budget);
+  llmctl_output_printf (LLMCTL_STYLE_PLAIN,
+                        /* Translators: parts of the memory of contexts, since the start */
+                        _("  chunks: %ju read back, %ju computed again, %ju evicted, %ju faulted\n"),
+                        count_chunks (self, "kv-restored-chunks"),
+                        count_chunks (self, "kv-recomputed-chunks"),
+                        count_chunks (self, "kv-evicted-chunks"),
+                        count_chunks (self, "kv-faulted-chunks"));
 }
 
 static void
@@ -99,6 +117,8 @@ print_json (const Status *self)
     g_variant_builder_add (&builder, "{sv}", "service", self->service);
   if (self->memory != NULL)
     g_variant_builder_add (&builder, "{sv}", "memory", self->memory);
+  if (self->statistics != NULL)
+    g_variant_builder_add (&builder, "{sv}", "statistics", self->statistics);
   if (self->model != NULL)
     g_variant_builder_add (&builder, "{sv}", "model", self->model);
 
@@ -117,6 +137,9 @@ read_status (Status           *self,
     return FALSE;
   self->memory = llmctl_service_get_properties (bus, NULL, LLMCTL_MEMORY_INTERFACE, error);
   if (self->memory == NULL)
+    return FALSE;
+  self->statistics = llmctl_counters_read (bus, error);
+  if (self->statistics == NULL)
     return FALSE;
 
   /* The model may be removed in this moment; the rest is worth showing. */
@@ -160,6 +183,6 @@ const LlmctlCommand llmctl_status_command = {
   .summary = N_("Show the service, its model and its memory"),
   .description = N_("Does not start the service.\n"
                     "--json: one object: bus, running, and when it runs service, memory and model "
-                    "with the properties of their interfaces."),
+                    "with the properties of their interfaces, and statistics as “stats” has them."),
   .run = run,
 };

@@ -132,6 +132,20 @@ llmctl_answer_describe_end (LlmsvcAnswer *answer)
 char *
 llmctl_answer_summarize (LlmsvcAnswer *answer)
 {
+  guint n_kept = llmsvc_answer_get_kept_tokens (answer);
+
+  if (n_kept > 0)
+    /* Translators: as the next one; the third number is what is left of both when the context
+     * is longer than the model can see */
+    return g_strdup_printf (_("read %u (%u known), wrote %u tokens, of which the model still sees "
+                              "%u; first after %.0f ms, then %.1f ms each; %s"),
+                            llmsvc_answer_get_prompt_tokens (answer),
+                            llmsvc_answer_get_reused_tokens (answer),
+                            llmsvc_answer_get_output_tokens (answer), n_kept,
+                            llmsvc_answer_get_ttft_ms (answer),
+                            llmsvc_answer_get_tpot_ms (answer),
+                            llmctl_answer_describe_end (answer));
+
   /* Translators: tokens of the prompt, part of them known from before, tokens of the
    * answer, milliseconds to the first one and for each further one, why it ended */
   return g_strdup_printf (_("read %u (%u known), wrote %u tokens; first after %.0f ms, then "

@@ -171,12 +171,12 @@ run_tokens (LlmctlChat *self,
   if (!is_read)
     llmctl_chat_fail (self, error);
   else if (model != NULL)
-    llmctl_output_printf (LLMCTL_STYLE_PLAIN, _("%u of %u tokens, in %s\n"),
+    llmctl_output_printf (LLMCTL_STYLE_PLAIN, _("%u of %u tokens (%s)\n"),
                           llmsvc_context_get_tokens (self->context),
                           llmsvc_model_get_context_length (model),
                           llmsvc_context_get_residency (self->context));
   else
-    llmctl_output_printf (LLMCTL_STYLE_PLAIN, _("%u tokens, in %s\n"),
+    llmctl_output_printf (LLMCTL_STYLE_PLAIN, _("%u tokens (%s)\n"),
                           llmsvc_context_get_tokens (self->context),
                           llmsvc_context_get_residency (self->context));
 }

@@ -98,6 +98,17 @@ llmctl_contexts_read (LlmsvcContext  *context,
   return llmsvc_context_list_messages_finish (context, llmctl_wait (&result), error);
 }
 
+LlmsvcContextMemory *
+llmctl_contexts_get_memory (LlmsvcContext  *context,
+                            GError        **error)
+{
+  g_autoptr(GAsyncResult) result = NULL;
+
+  llmsvc_context_get_memory_async (context, llmctl_wait_get_cancellable (), llmctl_wait_take,
+                                   &result);
+  return llmsvc_context_get_memory_finish (context, llmctl_wait (&result), error);
+}
+
 gboolean
 llmctl_contexts_close (LlmsvcContext  *context,
                        GError        **error)

@@ -33,6 +33,9 @@ GPtrArray     *llmctl_contexts_list           (LlmsvcClient      *client,
 /* (element-type LlmsvcMessage) (transfer full) */
 GPtrArray     *llmctl_contexts_read           (LlmsvcContext     *context,
                                                GError           **error) G_GNUC_WARN_UNUSED_RESULT;
+/* (transfer full): where it is kept; LLMSVC_ERROR_UNSUPPORTED of a service that can't say. */
+LlmsvcContextMemory *llmctl_contexts_get_memory (LlmsvcContext   *context,
+                                               GError           **error) G_GNUC_WARN_UNUSED_RESULT;
 gboolean       llmctl_contexts_close          (LlmsvcContext     *context,
                                                GError           **error) G_GNUC_WARN_UNUSED_RESULT;
 

@@ -330,7 +330,15 @@ llmctl_output_value (GVariant *value)
 char *
 llmctl_format_bytes (guint64 bytes)
 {
-  return g_format_size_full (bytes, G_FORMAT_SIZE_IEC_UNITS);
+  g_autofree char *text = g_format_size_full (bytes, G_FORMAT_SIZE_IEC_UNITS);
+  g_auto(GStrv) parts = NULL;
+
+  if (g_get_charset (NULL))
+    return g_steal_pointer (&text);
+
+  /* GLib's space that breaks no line is there in every locale. */
+  parts = g_strsplit (text, "\302\240", -1);
+  return g_strjoinv (" ", parts);
 }
 
 /* --- tables --- */

@@ -9,7 +9,9 @@ import pathlib
 import re
 import shlex
 import shutil
+import signal
 import sys
+import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 if len(sys.argv) != 2:
@@ -39,6 +41,20 @@ SHOWN = {
              "call GetStatistics --json"],
     "complete": ["complete -- c", "complete -- call Tr", "complete -- call Trim low ''",
                  "complete -- context show ''"],
+}
+
+# Told to a context of that name each, before the service is killed.
+FACTS = {
+    "Anna": "I am a farmer, and I grow apples and pears near the river.",
+    "Bert": "I drive a bus through the city, every day but Sunday.",
+    "Cleo": "I have two cats, and one of them sleeps all day long.",
+    "Dora": "I would like to eat Italian food tonight, with my sister.",
+    "Emil": "I am looking for a doctor in San Jose, for next Monday.",
+    "Fred": "I want to see a comedy movie, but not too late at night.",
+    "Gina": "I need a train to the mountains, for three people and a dog.",
+    "Hans": "I build houses of wood, and in winter I repair old boats.",
+    "Iris": "I am learning to play the piano, and I practise each morning.",
+    "Jack": "I lost my phone on the way to work, and I want it back.",
 }
 
 CHAT = [
@@ -86,6 +102,25 @@ def show_chat(bus):
     return "$ llmctl chat\n" + terminal.text
 
 
+def show_restart(bus):
+    """Ten contexts, before and after the service was killed, and one that goes on."""
+    texts = []
+    for name, fact in FACTS.items():
+        line = f'ask --context {name} --max-tokens 16 --temperature 0 "My name is {name}. {fact}"'
+        text = show(bus, line)
+        texts += [text] if not texts else []
+    while any(set(context["memory"]["places"][:-1]) != {"b"}
+              for context in bus.json("context", "list")):
+        time.sleep(0.1)
+    texts += ["… and nine more", show(bus, "context list")]
+    bus.stop(signal.SIGKILL)
+    bus.start()
+    texts += ["$ killall -KILL llmsvcd", show(bus, "context list"),
+              show(bus, 'ask --context Anna --max-tokens 16 --temperature 0 "What do I grow?"'),
+              show(bus, "context list"), show(bus, "context show Anna")]
+    return "\n".join(texts)
+
+
 def main():
     os.chdir(ROOT)
     bus = rig.Rig()
@@ -98,6 +133,11 @@ def main():
         write("chat", show_chat(bus))
         for name, lines in SHOWN.items():
             write(name, "\n".join(show(bus, line) for line in lines))
+    finally:
+        bus.close()
+    bus = rig.Rig()
+    try:
+        write("restart", show_restart(bus))
     finally:
         bus.close()
 

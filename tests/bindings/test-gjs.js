@@ -105,6 +105,20 @@ const modelTests = {
         assertEqual((await generation.finish_async(null)).text, pieces.join(''));
     },
 
+    async memory() {
+        const client = await makeClient();
+        const context = await client.create_context_async(null, null);
+        await context.ask_async('Find me a comedy movie.', greedy(), null);
+        const memory = await context.get_memory_async(null);
+        assertEqual(memory.residency, context.residency);
+        assert(memory.nChunks > 0);
+        assert(memory.memoryBytes > 0);
+        const {MEMORY, BOTH} = Llmsvc.ChunkPlace;
+        assert([MEMORY, BOTH].includes(memory.get_chunk_place(0)));
+        assert(memory.get_chunk_bits(0) > 0);
+        assertEqual(context.get_memory_sync(null).tokens, memory.tokens);
+    },
+
     async messages() {
         const client = await makeClient();
         const messages = [

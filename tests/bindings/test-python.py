@@ -172,6 +172,24 @@ class ModelTest(unittest.TestCase):
         self.assertGreater(context.props.tokens, both)
         self.assertGreater(context.props.revision, 0)
 
+    def test_memory(self):
+        context = self.client.create_context_sync(None, None)
+        self.assertEqual(context.get_memory_sync(None).props.residency, "text")
+        context.ask_sync("Find me a comedy movie.", Llmsvc.Options(**GREEDY), None)
+        memory = self.run_async(context.get_memory_async, context.get_memory_finish, None)
+        self.assertIsInstance(memory, Llmsvc.ContextMemory)
+        self.assertEqual(memory.props.residency, context.props.residency)
+        self.assertEqual(memory.props.chunk_tokens, 16)
+        self.assertGreater(memory.props.n_chunks, 0)
+        self.assertGreater(memory.props.memory_bytes, 0)
+        self.assertEqual(memory.props.memory_bytes,
+                         sum(memory.get_memory_bytes_at(bits) for bits in (32, 16, 8, 4, 2)))
+        for chunk in range(memory.props.n_chunks):
+            self.assertIn(memory.get_chunk_bits(chunk), (32, 16, 8, 4, 2))
+            self.assertIn(memory.get_chunk_place(chunk),
+                          (Llmsvc.ChunkPlace.MEMORY, Llmsvc.ChunkPlace.BOTH))
+        self.assertEqual(memory.props.info.unpack()["tokens"], memory.props.tokens)
+
     def test_named_context(self):
         options = Llmsvc.Options(create=True)
         self.assert_fails(Llmsvc.Error.NOT_FOUND, self.client.open_context_sync, "python", None,

@@ -68,6 +68,19 @@ async void test_answer () throws Error {
     assert ((yield generation.finish_async (null)).text == text);
 }
 
+async void test_memory () throws Error {
+    var client = yield make_client ();
+    var context = yield client.create_context_async (null, null);
+    yield context.ask_async ("Find me a comedy movie.", greedy (), null);
+    var memory = yield context.get_memory_async (null);
+    assert (memory.residency == context.residency);
+    assert (memory.n_chunks > 0);
+    assert (memory.memory_bytes > 0);
+    assert (memory.get_chunk_bits (0) > 0);
+    assert (memory.get_chunk_place (0) != Llmsvc.ChunkPlace.UNKNOWN);
+    assert (context.get_memory_sync (null).tokens == memory.tokens);
+}
+
 async void test_messages () throws Error {
     var client = yield make_client ();
     Llmsvc.Message[] messages = {
@@ -142,6 +155,7 @@ async void run_all (bool is_mock) throws Error {
     yield test_options ();
     yield test_client ();
     yield test_answer ();
+    yield test_memory ();
     yield test_messages ();
     yield test_named_context ();
 }

@@ -121,6 +121,102 @@ test_named (BusFixture   *fixture,
   g_assert_cmpuint (bus_get_number (fixture->app, made, ".Context", "Revision"), ==, 2);
 }
 
+/* Where a context is kept: while it answers, too, and for nobody else. */
+static void
+test_memory (BusFixture   *fixture,
+             gconstpointer data)
+{
+  static const struct
+  {
+    const char *key;
+    const char *type;
+  } keys[] = {
+    { "residency", "s" },            { "chunk-tokens", "u" },
+    { "tokens", "u" },               { "bits", "ay" },
+    { "places", "s" },               { "shared-chunks", "u" },
+    { "memory-bytes", "t" },         { "memory-bytes-by-bits", "a{ut}" },
+    { "storage-bytes", "t" },        { "storage-bytes-by-bits", "a{ut}" },
+  };
+  g_autofree char *path = bus_open (fixture->app, "kept");
+  g_autoptr(GDBusConnection) other = bus_rig_connect_app (fixture->rig, "org.example.Other");
+  g_autoptr(GVariant) reply = NULL;
+  g_autoptr(GVariant) memory = NULL;
+  g_autoptr(GVariant) meanwhile = NULL;
+  g_autoptr(GVariant) cancelled = NULL;
+  g_autoptr(GVariant) bits = NULL;
+  g_autoptr(GError) error = NULL;
+  g_autofree char *generation = NULL;
+  g_autofree char *places = NULL;
+  int fd;
+
+  generation = bus_generate (fixture->app, path, "Tell me a very long story",
+                             bus_options (BUS_LONG_ANSWER "}"), &fd, &error);
+  g_assert_no_error (error);
+  bus_read_one (fd);
+  meanwhile = bus_call_ok (fixture->app, path, ".Context", "GetMemory",
+                           g_variant_new ("(@a{sv})", bus_options ("{}")));
+  cancelled = bus_call_ok (fixture->app, generation, ".Generation", "Cancel",
+                           g_variant_new ("(@a{sv})", bus_options ("{}")));
+  close (fd);
+
+  g_free (bus_ask (fixture->app, path, "Hello, how are you?", bus_options (SHORT), NULL));
+  reply = bus_call_ok (fixture->app, path, ".Context", "GetMemory",
+                       g_variant_new ("(@a{sv})", bus_options ("{}")));
+  memory = g_variant_get_child_value (reply, 0);
+  for (gsize i = 0; i < G_N_ELEMENTS (keys); i++)
+    {
+      g_autoptr(GVariant) value =
+        g_variant_lookup_value (memory, keys[i].key, G_VARIANT_TYPE (keys[i].type));
+
+      g_test_message ("%s", keys[i].key);
+      g_assert_nonnull (value);
+    }
+  bits = g_variant_lookup_value (memory, "bits", NULL);
+  places = bus_lookup_s (memory, "places");
+  g_assert_cmpuint (g_variant_n_children (bits), >, 0);
+  g_assert_cmpuint (g_variant_n_children (bits), ==, strlen (places));
+  g_assert_cmpuint (strspn (places, "mb"), ==, strlen (places));
+  g_assert_cmpuint (bus_lookup_u (memory, "tokens"), <=,
+                    strlen (places) * bus_lookup_u (memory, "chunk-tokens"));
+
+  g_assert_null (bus_call (other, path, ".Context", "GetMemory",
+                           g_variant_new ("(@a{sv})", bus_options ("{}")), &error));
+  bus_assert_unknown_object (error);
+}
+
+/* Longer than the model can see: an error, or with on-overflow the newest part. */
+static void
+test_slide (BusFixture   *fixture,
+            gconstpointer data)
+{
+  g_autofree char *path = bus_create (fixture->app, bus_options ("{'system': <'You are kind.'>}"));
+  g_autofree char *long_text = NULL;
+  g_autoptr(GVariant) first = NULL;
+  g_autoptr(GVariant) full = NULL;
+  g_autoptr(GVariant) slid = NULL;
+  g_autofree char *full_reason = NULL;
+  g_autofree char *slid_reason = NULL;
+  guint32 kept = 0;
+
+  g_free (bus_ask (fixture->app, path, "Tell me a story", bus_options (BUS_LONG_ANSWER "}"),
+                   &first));
+  g_assert_false (g_variant_lookup (first, "kept-tokens", "u", &kept));
+  g_free (bus_ask (fixture->app, path, "Go on", bus_options (BUS_LONG_ANSWER "}"), &full));
+  full_reason = bus_lookup_s (full, "finish-reason");
+  g_assert_cmpstr (full_reason, ==, "context-full");
+
+  long_text = bus_ask (fixture->app, path, "And how does it end?",
+                       bus_options (BUS_LONG_ANSWER ", 'on-overflow': <'slide'>}"), &slid);
+  slid_reason = bus_lookup_s (slid, "finish-reason");
+  g_assert_cmpstr (slid_reason, ==, "length");
+  g_assert_cmpuint (bus_lookup_u (slid, "output-tokens"), ==, 900);
+  kept = bus_lookup_u (slid, "kept-tokens");
+  g_assert_cmpuint (kept, <=, 1024);
+  g_assert_cmpuint (kept, >, 512);
+  g_assert_cmpuint (bus_get_number (fixture->app, path, ".Context", "Tokens"), >, 1900);
+  g_assert_cmpuint (bus_count_messages (fixture->app, path, NULL), ==, 7);
+}
+
 static void
 on_closed (GDBusConnection *connection,
            const char      *sender,
@@ -434,6 +530,8 @@ main (int   argc,
   } tests[] = {
     { "/bus/contexts/context", test_context },
     { "/bus/contexts/named", test_named },
+    { "/bus/contexts/memory", test_memory },
+    { "/bus/contexts/slide", test_slide },
     { "/bus/contexts/close", test_close },
     { "/bus/contexts/append-fork-rollback", test_append_fork_rollback },
     { "/bus/contexts/request-id", test_request_id },

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "bus/llm-bus-bouncer.h"
+#include "bus/llm-bus-context-memory.h"
 #include "bus/llm-bus-interface.h"
 #include "bus/llm-bus-messages.h"
 #include "bus/llm-bus-service.h"
@@ -29,6 +30,42 @@ test_tables (void)
 
   g_assert_true (llm_bus_service_check_tables (&error));
   g_assert_no_error (error);
+}
+
+static char *
+print_memory (const LlmContextMemory *memory)
+{
+  g_autoptr(GVariant) dict = g_variant_ref_sink (llm_bus_context_memory_describe (memory));
+
+  return g_variant_print (dict, TRUE);
+}
+
+static void
+test_context_memory (void)
+{
+  guint8 bits[] = { 16, 8, 4, 0, 8 };
+  char places[] = "mbstm";
+  const LlmContextMemory full = {
+    .residency = "storage", .chunk_tokens = 16, .tokens = 70, .n_chunks = G_N_ELEMENTS (bits),
+    .bits = bits, .places = places, .n_shared_chunks = 1, .memory_bytes = { 0, 100, 50, 0, 0 },
+    .storage_bytes = { 0, 0, 50, 25, 0 }, .folder_bytes = 4096,
+  };
+  const LlmContextMemory empty = { .residency = "text" };
+  g_autofree char *described = print_memory (&full);
+  g_autofree char *nothing = print_memory (&empty);
+
+  g_assert_cmpstr (described, ==,
+                   "{'residency': <'storage'>, 'chunk-tokens': <uint32 16>, 'tokens': <uint32 70>, "
+                   "'bits': <[byte 0x10, 0x08, 0x04, 0x00, 0x08]>, 'places': <'mbstm'>, "
+                   "'shared-chunks': <uint32 1>, 'memory-bytes': <uint64 150>, "
+                   "'memory-bytes-by-bits': <{uint32 16: uint64 100, 8: 50}>, "
+                   "'storage-bytes': <uint64 4096>, "
+                   "'storage-bytes-by-bits': <{uint32 8: uint64 50, 4: 25}>}");
+  g_assert_cmpstr (nothing, ==,
+                   "{'residency': <'text'>, 'chunk-tokens': <uint32 0>, 'tokens': <uint32 0>, "
+                   "'bits': <@ay []>, 'places': <''>, 'shared-chunks': <uint32 0>, "
+                   "'memory-bytes': <uint64 0>, 'memory-bytes-by-bits': <@a{ut} {}>, "
+                   "'storage-bytes': <uint64 0>, 'storage-bytes-by-bits': <@a{ut} {}>}");
 }
 
 static void
@@ -640,6 +677,7 @@ main (int   argc,
   signal (SIGPIPE, SIG_IGN);
 
   g_test_add_func ("/bus/tables", test_tables);
+  g_test_add_func ("/bus/context-memory", test_context_memory);
   g_test_add_func ("/bus/messages", test_messages);
   g_test_add_func ("/bus/stream/lines", test_stream_lines);
   g_test_add_func ("/bus/stream/failure", test_stream_failure);

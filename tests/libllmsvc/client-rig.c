@@ -280,6 +280,19 @@ rig_refresh_context (LlmsvcContext *context)
   let_go ();
 }
 
+LlmsvcContextMemory *
+rig_get_memory (LlmsvcContext  *context,
+                GError        **error)
+{
+  GAsyncResult *result = NULL;
+  LlmsvcContextMemory *memory;
+
+  llmsvc_context_get_memory_async (context, NULL, rig_on_ready, &result);
+  memory = llmsvc_context_get_memory_finish (context, rig_wait (&result), error);
+  let_go ();
+  return memory;
+}
+
 void
 rig_close (LlmsvcContext *context)
 {

@@ -73,6 +73,9 @@ GPtrArray         *rig_list_messages  (LlmsvcContext     *context);
 gboolean           rig_refresh        (LlmsvcClient      *client,
                                        GError           **error);
 void               rig_refresh_context (LlmsvcContext    *context);
+/* (transfer full) */
+LlmsvcContextMemory *rig_get_memory   (LlmsvcContext     *context,
+                                       GError           **error);
 void               rig_close          (LlmsvcContext     *context);
 
 /* How many contexts the service has for the app, asked on the rig's connection. */

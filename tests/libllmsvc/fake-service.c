@@ -39,6 +39,7 @@ static const struct
   { "Complete", "('whole', @a{sv} {})" },
   { "Generate", "(objectpath '/org/llm/Service/generations/g1', handle 0)" },
   { "GetMessages", "(@a(ssa{sv}) [],)" },
+  { "GetMemory", "(@a{sv} {},)" },
   { "Append", "(uint32 3,)" },
   { "GetAll", "({'Availability': <'ready'>, 'Version': <'1'>, 'ApiVersion': <uint32 1>, "
               "'Tokens': <uint32 5>, 'Revision': <uint64 1>, 'Residency': <'memory'>},)" },

@@ -116,6 +116,49 @@ test_conversation (Fixture       *fixture,
   rig_assert_error (error, LLMSVC_ERROR_CONFLICT);
 }
 
+/* After an answer each chunk is somewhere, and the sums are those of the parts. */
+static void
+test_memory (Fixture       *fixture,
+             gconstpointer  data)
+{
+  const guint widths[] = { 32, 16, 8, 4, 2 };
+  g_autoptr(LlmsvcContext) context = rig_create (fixture->rig->client, NULL, NULL);
+  g_autoptr(LlmsvcContextMemory) fresh = NULL;
+  g_autoptr(LlmsvcContextMemory) used = NULL;
+  g_autoptr(LlmsvcContextMemory) late = NULL;
+  g_autoptr(LlmsvcAnswer) answer = NULL;
+  g_autoptr(GError) error = NULL;
+  guint64 in_memory = 0;
+
+  fresh = rig_get_memory (context, &error);
+  g_assert_no_error (error);
+  g_assert_cmpstr (llmsvc_context_memory_get_residency (fresh), ==, "text");
+  g_assert_cmpuint (llmsvc_context_memory_get_n_chunks (fresh), ==, 0);
+  g_assert_cmpuint (llmsvc_context_memory_get_memory_bytes (fresh), ==, 0);
+
+  answer = rig_ask (context, "Hello! How are you today, and what do you like to eat?",
+                    fixture->brief, &error);
+  g_assert_no_error (error);
+  used = rig_get_memory (context, &error);
+  g_assert_no_error (error);
+  g_assert_cmpuint (llmsvc_context_memory_get_chunk_tokens (used), ==, 16);
+  g_assert_cmpuint (llmsvc_context_memory_get_n_chunks (used), ==,
+                    (llmsvc_context_memory_get_tokens (used) + 15) / 16);
+  g_assert_cmpuint (llmsvc_context_memory_get_n_chunks (used), >, 0);
+  g_assert_cmpuint (llmsvc_context_memory_get_memory_bytes (used), >, 0);
+  for (guint i = 0; i < llmsvc_context_memory_get_n_chunks (used); i++)
+    g_assert_cmpint (llmsvc_context_memory_get_chunk_place (used, i), !=,
+                     LLMSVC_CHUNK_PLACE_UNKNOWN);
+  for (gsize i = 0; i < G_N_ELEMENTS (widths); i++)
+    in_memory += llmsvc_context_memory_get_memory_bytes_at (used, widths[i]);
+  g_assert_cmpuint (llmsvc_context_memory_get_memory_bytes (used), ==, in_memory);
+
+  rig_close (context);
+  late = rig_get_memory (context, &error);
+  g_assert_null (late);
+  rig_assert_error (error, LLMSVC_ERROR_NOT_FOUND);
+}
+
 /* Many messages come in several calls. */
 static void
 test_many_messages (Fixture       *fixture,
@@ -449,6 +492,7 @@ main (int   argc,
 #define ADD(path, function) \
   g_test_add ("/libllmsvc/contexts/" path, Fixture, NULL, set_up, function, tear_down)
   ADD ("conversation", test_conversation);
+  ADD ("memory", test_memory);
   ADD ("many-messages", test_many_messages);
   ADD ("names", test_names);
   ADD ("unnamed", test_unnamed);

@@ -9,7 +9,7 @@
 #include "fake-service.h"
 
 #define HELLO "{\"t\":\"Hello\"}\n"
-#define DONE "{\"done\":{\"finish-reason\":\"stop\",\"revision\":2}}\n"
+#define DONE "{\"done\":{\"finish-reason\":\"stop\",\"revision\":2,\"kept-tokens\":9}}\n"
 
 typedef struct
 {
@@ -135,6 +135,13 @@ call_messages (Fixture *fixture,
 }
 
 static void
+call_memory (Fixture *fixture,
+             GError **error)
+{
+  g_assert_null (rig_get_memory (fixture->context, error));
+}
+
+static void
 call_append (Fixture *fixture,
              GError **error)
 {
@@ -193,6 +200,7 @@ static const struct
   { "GetManagedObjects", call_refresh, "()" },
   { "Generate", call_prompt, "(objectpath '/g', objectpath '/h')" },
   { "GetMessages", call_messages, "([('user', 'x')],)" },
+  { "GetMemory", call_memory, "({'bits': 1},)" },
   { "Append", call_append, "()" },
   { "Rollback", call_rollback, "(true,)" },
   { "Fork", call_fork, "('x',)" },
@@ -402,6 +410,88 @@ test_no_pipe (Fixture       *fixture,
     }
 }
 
+/* --- where a context is kept --- */
+
+static void
+test_memory (Fixture       *fixture,
+             gconstpointer  data)
+{
+  const LlmsvcChunkPlace places[] = {
+    LLMSVC_CHUNK_PLACE_MEMORY, LLMSVC_CHUNK_PLACE_STORAGE, LLMSVC_CHUNK_PLACE_BOTH,
+    LLMSVC_CHUNK_PLACE_TEXT, LLMSVC_CHUNK_PLACE_UNKNOWN, LLMSVC_CHUNK_PLACE_UNKNOWN,
+  };
+  const guint bits[] = { 32, 16, 8, 0, 255, 2 };
+  g_autoptr(LlmsvcContextMemory) memory = NULL;
+  g_autofree char *residency = NULL;
+  g_autoptr(GVariant) info = NULL;
+  g_autoptr(GError) error = NULL;
+  guint64 memory_bytes, storage_bytes;
+  guint tokens, chunk_tokens, n_chunks, n_shared;
+
+  fake_service_set_reply (
+    fixture->fake, "GetMemory",
+    "({'residency': <'storage'>, 'chunk-tokens': <uint32 16>, 'tokens': <uint32 90>, "
+    "'bits': <[byte 32, 16, 8, 0, 255, 2]>, 'places': <'msbtx'>, 'shared-chunks': <uint32 3>, "
+    "'memory-bytes': <uint64 600>, 'memory-bytes-by-bits': <{uint32 16: uint64 400, 8: 200}>, "
+    "'storage-bytes': <uint64 700>, 'storage-bytes-by-bits': <{uint32 8: uint64 500}>},)");
+  memory = rig_get_memory (fixture->context, &error);
+  g_assert_no_error (error);
+  g_object_get (memory, "residency", &residency, "tokens", &tokens, "chunk-tokens", &chunk_tokens,
+                "n-chunks", &n_chunks, "n-shared-chunks", &n_shared, "memory-bytes", &memory_bytes,
+                "storage-bytes", &storage_bytes, "info", &info, NULL);
+  g_assert_cmpstr (residency, ==, "storage");
+  g_assert_cmpstr (llmsvc_context_get_residency (fixture->context), ==, "storage");
+  g_assert_cmpuint (tokens, ==, 90);
+  g_assert_cmpuint (chunk_tokens, ==, 16);
+  g_assert_cmpuint (n_chunks, ==, 6);
+  g_assert_cmpuint (n_shared, ==, 3);
+  g_assert_cmpuint (memory_bytes, ==, 600);
+  g_assert_cmpuint (storage_bytes, ==, 700);
+  g_assert_true (info == llmsvc_context_memory_get_info (memory));
+  for (guint i = 0; i < n_chunks; i++)
+    {
+      g_assert_cmpuint (llmsvc_context_memory_get_chunk_bits (memory, i), ==, bits[i]);
+      g_assert_cmpint (llmsvc_context_memory_get_chunk_place (memory, i), ==, places[i]);
+    }
+  g_assert_cmpuint (llmsvc_context_memory_get_memory_bytes_at (memory, 16), ==, 400);
+  g_assert_cmpuint (llmsvc_context_memory_get_memory_bytes_at (memory, 4), ==, 0);
+  g_assert_cmpuint (llmsvc_context_memory_get_storage_bytes_at (memory, 8), ==, 500);
+}
+
+/* What has another type is not there. */
+static void
+test_memory_nonsense (Fixture       *fixture,
+                      gconstpointer  data)
+{
+  const char *const replies[] = {
+    "(@a{sv} {},)",
+    "({'residency': <7>, 'chunk-tokens': <'many'>, 'tokens': <-1>, 'bits': <'x'>, 'places': <5>, "
+    "'shared-chunks': <nan>, 'memory-bytes': <true>, 'memory-bytes-by-bits': <{'a': 1}>, "
+    "'storage-bytes': <@a{sv} {}>, 'storage-bytes-by-bits': <[1]>},)",
+    "({'bits': <@ay []>, 'places': <'mmmm'>},)",
+  };
+
+  for (gsize i = 0; i < G_N_ELEMENTS (replies); i++)
+    {
+      g_autoptr(LlmsvcContextMemory) memory = NULL;
+      g_autoptr(GError) error = NULL;
+
+      fake_service_set_reply (fixture->fake, "GetMemory", replies[i]);
+      memory = rig_get_memory (fixture->context, &error);
+      g_assert_no_error (error);
+      g_assert_cmpstr (llmsvc_context_memory_get_residency (memory), ==, "");
+      g_assert_cmpuint (llmsvc_context_memory_get_tokens (memory), ==, 0);
+      g_assert_cmpuint (llmsvc_context_memory_get_chunk_tokens (memory), ==, 0);
+      g_assert_cmpuint (llmsvc_context_memory_get_n_chunks (memory), ==, 0);
+      g_assert_cmpuint (llmsvc_context_memory_get_n_shared_chunks (memory), ==, 0);
+      g_assert_cmpuint (llmsvc_context_memory_get_memory_bytes (memory), ==, 0);
+      g_assert_cmpuint (llmsvc_context_memory_get_storage_bytes (memory), ==, 0);
+      g_assert_cmpuint (llmsvc_context_memory_get_memory_bytes_at (memory, 8), ==, 0);
+      g_assert_cmpuint (llmsvc_context_memory_get_storage_bytes_at (memory, 8), ==, 0);
+      g_assert_cmpstr (llmsvc_context_get_residency (fixture->context), ==, "memory");
+    }
+}
+
 /* What the revisions say of an answer that broke off. */
 static void
 test_revisions (Fixture       *fixture,
@@ -590,6 +680,7 @@ test_sent (Fixture       *fixture,
   g_autoptr(LlmsvcOptions) options =
     g_object_new (LLMSVC_TYPE_OPTIONS, "stream", "text", "max-tokens", 5, NULL);
   g_autoptr(LlmsvcGeneration) generation = NULL;
+  g_autoptr(LlmsvcAnswer) answer = NULL;
   g_autoptr(GVariant) registered = NULL;
   g_autoptr(GVariant) generated = NULL;
   g_autoptr(GVariant) sent = NULL;
@@ -607,6 +698,9 @@ test_sent (Fixture       *fixture,
 
   generation = rig_prompt (fixture->context, "x", options, &error);
   g_assert_no_error (error);
+  answer = rig_finish (generation, &error);
+  g_assert_no_error (error);
+  g_assert_cmpuint (llmsvc_answer_get_kept_tokens (answer), ==, 9);
   registered = fake_service_dup_arguments (fixture->fake, "Register");
   g_variant_get_child (registered, 0, "&s", &app_id);
   g_assert_cmpstr (app_id, ==, "org.example.Test");
@@ -654,6 +748,8 @@ main (int   argc,
   ADD ("huge-line", test_huge_line);
   ADD ("no-pipe", test_no_pipe);
   ADD ("revisions", test_revisions);
+  ADD ("memory", test_memory);
+  ADD ("memory-nonsense", test_memory_nonsense);
   ADD ("signals", test_signals);
   ADD ("models", test_models);
   ADD ("locale", test_locale);

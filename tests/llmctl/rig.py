@@ -85,10 +85,10 @@ class Rig:
         subprocess.run(["gdbus", "wait", "--session", "--timeout", str(LIMIT_S),
                         "org.llm.Service"], env=self.environment, check=True)
 
-    def stop(self):
-        """Ends the service in order."""
+    def stop(self, by=signal.SIGTERM):
+        """Ends the service, in order unless a signal says otherwise."""
         if self.daemon is not None:
-            self.daemon.terminate()
+            self.daemon.send_signal(by)
             self.daemon.wait(LIMIT_S)
             self.daemon = None
 

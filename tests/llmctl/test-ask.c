@@ -78,8 +78,12 @@ write_answer (Fixture *fixture,
     }
   else if (!g_str_equal (fixture->prompt, "break"))
     {
+      g_autoptr(GVariant) slid = g_variant_ref_sink (
+          g_variant_new_parsed ("{'finish-reason': <'stop'>, 'prompt-tokens': <uint32 1200>, "
+                                "'output-tokens': <uint32 2>, 'kept-tokens': <uint32 900>}"));
+
       llmsvc_line_write_text (lines, " world", 6);
-      llmsvc_line_write_done (lines, results);
+      llmsvc_line_write_done (lines, g_str_equal (fixture->prompt, "slide") ? slid : results);
     }
 
   g_assert_cmpint (write (fd, lines->str, lines->len), ==, (gssize) lines->len);
@@ -163,6 +167,12 @@ on_call (GDBusConnection       *bus,
       g_dbus_method_invocation_return_value (
           invocation, g_variant_new ("(s@a{sv})", "whole\n",
                                      g_variant_new_parsed ("{'output-tokens': <uint32 1>}")));
+    }
+  else if (g_str_equal (method, "GetStatistics"))
+    {
+      g_dbus_method_invocation_return_value (
+          invocation, g_variant_new_parsed ("({'kv-restored-chunks': <uint64 12>, "
+                                            "'kv-evicted-chunks': <uint64 9>},)"));
     }
   else
     {
@@ -376,6 +386,23 @@ test_json (Fixture       *fixture,
   g_assert_nonnull (strstr (outcome.output, "\"finish-reason\":\"stop\""));
 }
 
+/* What has slid out of the model's sight is told. */
+static void
+test_slide (Fixture       *fixture,
+            gconstpointer  data)
+{
+  g_auto(Outcome) outcome = { 0 };
+  const char *on_overflow = NULL;
+
+  RUN (&outcome, NULL, "ask", "-v", "-o", "on-overflow=slide", "slide");
+
+  g_assert_cmpint (outcome.status, ==, 0);
+  g_assert_true (g_variant_lookup (fixture->options, "on-overflow", "&s", &on_overflow));
+  g_assert_cmpstr (on_overflow, ==, "slide");
+  g_assert_nonnull (strstr (outcome.complaint, "read 1200 (0 known), wrote 2 tokens, of which the "
+                                               "model still sees 900; first after"));
+}
+
 static void
 test_input (Fixture       *fixture,
             gconstpointer  data)
@@ -527,10 +554,12 @@ test_status (Fixture       *fixture,
   g_assert_nonnull (strstr (plain.output, "Service: ready"));
   g_assert_nonnull (strstr (plain.output, "Model: A model"));
   g_assert_nonnull (strstr (plain.output, "session bus"));
+  g_assert_nonnull (strstr (plain.output, "12 read back, 0 computed again, 9 evicted, 0 faulted\n"));
 
   RUN (&json, NULL, "status", "--json");
   g_assert_cmpint (json.status, ==, 0);
   g_assert_nonnull (strstr (json.output, "\"Resident\":3145728"));
+  g_assert_nonnull (strstr (json.output, "\"kv-restored-chunks\":12"));
   g_assert_nonnull (strstr (json.output, "\"Availability\":\"ready\""));
 }
 
@@ -546,6 +575,7 @@ main (int   argc,
 #define ADD(path, function) g_test_add (path, Fixture, NULL, set_up, function, tear_down)
   ADD ("/ask/stream", test_stream);
   ADD ("/ask/json", test_json);
+  ADD ("/ask/slide", test_slide);
   ADD ("/ask/input", test_input);
   ADD ("/ask/options", test_options);
   ADD ("/ask/context", test_context);

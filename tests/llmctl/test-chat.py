@@ -158,7 +158,7 @@ class Chat(unittest.TestCase):
         terminal.say("/retry")
         terminal.expect("This is the first.")
         terminal.say("/tokens")
-        terminal.expect(" of 32768 tokens, in memory")
+        terminal.expect(" of 32768 tokens (")
         terminal.say(f"/save {file}")
         terminal.expect("Saved")
         terminal.say("/system You are a pirate")
@@ -224,7 +224,7 @@ class Chat(unittest.TestCase):
         terminal.expect("max-tokens=7")
         # The names are read in the background; a call that comes behind has them all.
         terminal.say("/tokens")
-        terminal.expect("tokens, in")
+        terminal.expect("tokens (")
         terminal.expect("> ")
         terminal.send("/context note\t")
         terminal.expect("/context notebook ")

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Where the service keeps a context, drawn for people: bytes by bits and place, and a map
+ * with one character a chunk. A program of another version may have sent it: what is not
+ * known is shown as such. Main thread.
+ */
+
+#pragma once
+
+#include "llmctl/llmctl.h"
+
+G_BEGIN_DECLS
+
+/* What stands for a chunk in the map. @is_ascii: for terminals without UTF-8. Static. */
+const char *llmctl_context_memory_get_sign  (guint                bits,
+                                             LlmsvcChunkPlace     place,
+                                             gboolean             is_ascii);
+void        llmctl_context_memory_print     (LlmsvcContextMemory *memory);
+
+G_END_DECLS

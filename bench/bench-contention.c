@@ -92,7 +92,7 @@ stop_all (const pid_t *pids)
 static double
 time_own (BenchEngine *engine)
 {
-  LlmKvSeq *sequence = llm_kv_seq_new (engine->store);
+  LlmKvSeq *sequence = llm_kv_seq_new (engine->store, NULL, NULL);
   double seconds = bench_engine_decode (engine, &sequence, 1, (guint) opt_gen, NULL);
 
   llm_kv_seq_free (sequence);

@@ -5,8 +5,15 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
 #include "model/llm-weights-prepared.h"
+
+/* More than any benchmark writes. */
+#define STORAGE_LIMIT ((guint64) 1 << 40)
+/* Rows of numbers that context memory is filled with. */
+#define FILL_PERIOD 61
+#define WAIT_US (10 * G_TIME_SPAN_MILLISECOND)
 
 static double
 get_seconds (void)
@@ -90,12 +97,42 @@ bench_costs_get_ops (const BenchCosts *self,
 
 /* --- setting up --- */
 
+LlmKvStore *
+bench_engine_new_store (BenchEngine        *self,
+                        const LlmKvPolicy  *policy,
+                        GError            **error)
+{
+  const LlmKvLayout layout = {
+    .kind = LLM_KV_FULL,
+    .format = LLK_KV_F16,
+    .n_layers = self->hparams->n_layers,
+    .n_kv_heads = self->hparams->n_kv_heads,
+    .head_dim = self->hparams->head_dim,
+    .chunk_slots = LLM_KV_CHUNK_SLOTS,
+  };
+
+  return llm_kv_store_new (&layout, policy, NULL, error);
+}
+
+static gboolean
+open_storage (BenchEngine  *self,
+              const char   *folder,
+              GError      **error)
+{
+  LlmDisk *disk = llm_disk_new (NULL, error);
+
+  self->storage = disk != NULL ? llm_kv_storage_new (folder, disk, STORAGE_LIMIT, 0, error) : NULL;
+  if (self->storage == NULL)
+    return FALSE;
+  llm_kv_store_set_storage (self->store, self->storage, 1);
+  return TRUE;
+}
+
 static gboolean
 open_parts (BenchEngine              *self,
             const BenchEngineConfig  *config,
             GError                  **error)
 {
-  LlmKvLayout layout = { .kind = LLM_KV_FULL, .format = LLM_KV_F16, .chunk_slots = LLM_KV_CHUNK_SLOTS };
   g_autoptr(LlmPreparedCache) cache = NULL;
 
   self->kernels = config->kernels != NULL ? llk_ops_find (config->kernels) : llk_ops_best ();
@@ -120,11 +157,9 @@ open_parts (BenchEngine              *self,
   if (self->weights == NULL)
     return FALSE;
 
-  layout.n_layers = self->hparams->n_layers;
-  layout.n_kv_heads = self->hparams->n_kv_heads;
-  layout.head_dim = self->hparams->head_dim;
-  self->store = llm_kv_store_new (&layout, NULL, error);
-  return self->store != NULL;
+  self->store = bench_engine_new_store (self, config->policy, error);
+  return self->store != NULL &&
+         (config->chunks == NULL || open_storage (self, config->chunks, error));
 }
 
 BenchEngine *
@@ -148,6 +183,7 @@ bench_engine_free (BenchEngine *self)
     return;
   g_clear_pointer (&self->forward, llm_forward_free);
   g_clear_pointer (&self->store, llm_kv_store_free);
+  g_clear_pointer (&self->storage, llm_kv_storage_free);
   g_clear_pointer (&self->pool, llm_worker_pool_free);
   g_clear_pointer (&self->weights, llm_weights_free);
   g_clear_pointer (&self->model, llm_model_unref);
@@ -168,6 +204,24 @@ choose_token (BenchEngine *self)
 }
 
 static LlmRow
+make_row_at (BenchEngine *self,
+             LlmKvSeq    *sequence,
+             guint        slot,
+             guint        index,
+             LlkRowKind   kind)
+{
+  return (LlmRow) {
+    .token = choose_token (self),
+    .position = slot + llm_kv_seq_get_n_slid (sequence),
+    .sequence = index,
+    .slot = slot,
+    .visibility = { .kind = LLM_VISIBLE_CAUSAL },
+    .kind = kind,
+    .sub_model = 100,
+  };
+}
+
+static LlmRow
 make_row (BenchEngine *self,
           LlmKvSeq    *sequence,
           guint        index,
@@ -178,15 +232,7 @@ make_row (BenchEngine *self,
 
   if (!llm_kv_seq_append (sequence, 1, &error))
     g_error ("%s", error->message);
-  return (LlmRow) {
-    .token = choose_token (self),
-    .position = slot,
-    .sequence = index,
-    .slot = slot,
-    .visibility = { .kind = LLM_VISIBLE_CAUSAL },
-    .kind = kind,
-    .sub_model = 100,
-  };
+  return make_row_at (self, sequence, slot, index, kind);
 }
 
 static LlmStatus
@@ -200,6 +246,8 @@ run_stage (BenchEngine   *self,
   LlmStatus status = llm_forward_step (self->forward, &waits, error);
   guint index;
 
+  if (waits)
+    llm_kv_store_wait (self->store, WAIT_US);
   seconds = get_seconds () - begin;
   if (!g_ptr_array_find (profile->names, name, &index))
     {
@@ -227,9 +275,14 @@ run_step (BenchEngine     *self,
 
   if (!llm_forward_begin (self->forward, &batch, &error))
     g_error ("%s", error->message);
+  while (status == LLM_PENDING && profile != NULL)
+    status = run_stage (self, profile, &error);
   while (status == LLM_PENDING)
-    status = profile != NULL ? run_stage (self, profile, &error)
-                             : llm_forward_resume (self->forward, &error);
+    {
+      status = llm_forward_resume (self->forward, &error);
+      if (status == LLM_PENDING)
+        llm_kv_store_wait (self->store, WAIT_US);
+    }
   if (status != LLM_READY)
     g_error ("%s", error->message);
 }
@@ -253,6 +306,69 @@ bench_engine_prompt (BenchEngine  *self,
       run_step (self, rows, n_rows, &sequence, 1, profile);
     }
   return get_seconds () - begin;
+}
+
+double
+bench_engine_call (BenchEngine  *self,
+                   LlmKvSeq     *sequence,
+                   const GArray *missing,
+                   guint         n_new)
+{
+  g_autofree LlmRow *rows = g_new (LlmRow, LLM_BATCH_MAX_ROWS);
+  guint n = missing->len + n_new;
+  double begin = get_seconds ();
+
+  for (guint first = 0; first < n; first += LLM_BATCH_MAX_ROWS)
+    {
+      guint n_rows = MIN (n - first, LLM_BATCH_MAX_ROWS);
+
+      for (guint i = 0; i < n_rows; i++)
+        rows[i] = first + i < missing->len
+                    ? make_row_at (self, sequence, g_array_index (missing, guint, first + i), 0,
+                                   LLK_ROWS_PROMPT)
+                    : make_row (self, sequence, 0, LLK_ROWS_PROMPT);
+      rows[n_rows - 1].wants_logits = first + n_rows == n;
+      run_step (self, rows, n_rows, &sequence, 1, NULL);
+    }
+  return get_seconds () - begin;
+}
+
+gboolean
+bench_engine_fill (LlmKvSeq *sequence,
+                   guint     n_slots,
+                   GError  **error)
+{
+  const LlmKvLayout *layout = llm_kv_seq_get_layout (sequence);
+  guint n_values = layout->n_kv_heads * layout->head_dim;
+  guint first = llm_kv_seq_get_length (sequence);
+  g_autofree float *values = g_new (float, 2 * n_values + FILL_PERIOD);
+
+  for (guint i = 0; i < 2 * n_values + FILL_PERIOD; i++)
+    values[i] = (float) ((i * 7919) % 1000) / 500 - 1;
+  if (!llm_kv_seq_append (sequence, n_slots, error))
+    return FALSE;
+  for (guint slot = first; slot < first + n_slots; slot++)
+    for (guint layer = 0; layer < layout->n_layers; layer++)
+      llm_kv_seq_write (sequence, layer, slot, values + slot % FILL_PERIOD,
+                        values + n_values + layer % FILL_PERIOD);
+  for (guint chunk = 0; chunk < llm_kv_seq_get_n_chunks (sequence); chunk++)
+    llm_kv_seq_add_density (sequence, chunk, (float) (1 + chunk * 7 % 5), (float) n_slots);
+  return TRUE;
+}
+
+void
+bench_engine_end_call (LlmKvStore *store,
+                       LlmKvSeq   *sequence)
+{
+  guint n = llm_kv_seq_get_length (sequence);
+  g_autofree gint32 *tokens = g_new (gint32, MAX (n, 1));
+
+  for (guint i = 0; i < n; i++)
+    tokens[i] = (gint32) i;
+  llm_kv_seq_end_call (sequence, tokens, n);
+  while (!llm_kv_store_is_settled (store))
+    if (!llm_kv_store_work (store, llm_clock_now_us () + WAIT_US))
+      llm_kv_store_wait (store, WAIT_US);
 }
 
 double

@@ -19,6 +19,8 @@ typedef struct
   const char *cache;     /* (nullable): folder of prepared copies; memory */
   guint n_threads;       /* 0: as many as there are processors */
   gboolean is_exact;     /* weights as the file has them, in float arithmetic */
+  const LlmKvPolicy *policy; /* (nullable): of context memory; floats */
+  const char *chunks;    /* (nullable): folder where it may be written */
 } BenchEngineConfig;
 
 /* Definitions of the figures: what must be read and computed, however it is done. */
@@ -46,6 +48,7 @@ typedef struct
   const LlkOps *kernels;
   LlmWeights *weights;
   LlmWorkerPool *pool;
+  LlmKvStorage *storage;    /* (nullable) */
   LlmKvStore *store;
   LlmForward *forward;
   BenchCosts costs;
@@ -62,6 +65,24 @@ double        bench_engine_prompt  (BenchEngine              *self,
                                     LlmKvSeq                 *sequence,
                                     guint                     n_tokens,
                                     BenchProfile             *profile);
+/* The same for what a call must compute when it has begun: @missing (element-type guint) slots
+ * that are there already, and @n_new behind them. Waits for what is read. */
+double        bench_engine_call    (BenchEngine              *self,
+                                    LlmKvSeq                 *sequence,
+                                    const GArray             *missing,
+                                    guint                     n_new);
+/* Ends the call of @sequence, and does all that is left to do after it: packing, writing. */
+void          bench_engine_end_call (LlmKvStore              *store,
+                                    LlmKvSeq                 *sequence);
+/* Appends slots with some numbers and densities, without computing: what stands in context memory
+ * does not change what it costs. */
+gboolean      bench_engine_fill    (LlmKvSeq                 *sequence,
+                                    guint                     n_slots,
+                                    GError                  **error);
+/* A store of the same layout for @policy; its sequences may be used with the engine. */
+LlmKvStore   *bench_engine_new_store (BenchEngine            *self,
+                                    const LlmKvPolicy        *policy,
+                                    GError                  **error);
 /* @n_tokens steps with a row of each sequence, all of which want logits. Seconds. */
 double        bench_engine_decode  (BenchEngine              *self,
                                     LlmKvSeq *const          *sequences,

@@ -7,7 +7,7 @@
 
 #pragma once
 
-#include <glib.h>
+#include <gio/gio.h>
 
 #include "bench-shapes.h"
 #include "model/llm-gguf.h"
@@ -61,6 +61,14 @@ guint64    bench_tensor_get_bytes (const BenchTensor *self);
 /* Writes the tokenizer of @shape: SentencePiece's or byte-level; ChatML for a template. */
 void       bench_vocab_add        (BenchGguf         *self,
                                    const BenchShape  *shape);
+
+/* Writes a whole file with random weights. On failure nothing stays. @file_bytes: its size. */
+gboolean   bench_gguf_write_random (const char       *path,
+                                   const BenchShape  *shape,
+                                   const BenchMixture *mixture,
+                                   guint              n_layers,
+                                   guint64           *file_bytes,
+                                   GError           **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (BenchGguf, bench_gguf_free)
 

@@ -219,11 +219,13 @@ count_pieces (const GArray *tensors)
   return first;
 }
 
-static gboolean
-write_file (const char         *path,
-            const BenchShape   *shape,
-            const BenchMixture *mixture,
-            guint               n_layers)
+gboolean
+bench_gguf_write_random (const char         *path,
+                         const BenchShape   *shape,
+                         const BenchMixture *mixture,
+                         guint               n_layers,
+                         guint64            *file_bytes,
+                         GError            **error)
 {
   g_autoptr(GArray) tensors = bench_shape_get_tensors (shape, mixture, n_layers);
   g_autofree guint64 *offsets = g_new0 (guint64, tensors->len);
@@ -231,14 +233,13 @@ write_file (const char         *path,
   g_autoptr(BenchGguf) gguf = bench_gguf_new ();
   g_autoptr(GBytes) head = NULL;
   Writer writer = { tensors, offsets, first_piece, 0, (guint64) opt_seed, -1, 0 };
-  guint64 file_bytes;
 
   add_keys (gguf, shape, mixture, n_layers);
-  head = bench_gguf_end (gguf, tensors, offsets, &file_bytes);
+  head = bench_gguf_end (gguf, tensors, offsets, file_bytes);
   writer.fd = g_open (path, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0644);
   if (writer.fd < 0)
     writer.write_errno = errno;
-  else if (ftruncate (writer.fd, (off_t) file_bytes) != 0)
+  else if (ftruncate (writer.fd, (off_t) *file_bytes) != 0)
     writer.write_errno = errno;
   else if (write_all (&writer, g_bytes_get_data (head, NULL), g_bytes_get_size (head), 0))
     run_writers (&writer);
@@ -247,13 +248,12 @@ write_file (const char         *path,
 
   if (writer.write_errno != 0)
     {
-      g_printerr ("llmsvc-bench: %s can’t be written: %s\n", path,
-                  g_strerror (writer.write_errno));
+      g_set_error (error, G_IO_ERROR, (int) g_io_error_from_errno (writer.write_errno),
+                   "%s can’t be written: %s", path, g_strerror (writer.write_errno));
       if (writer.fd >= 0)
         g_unlink (path);
       return FALSE;
     }
-  g_print ("%s: %s, %.0f MiB\n", path, shape->like, (double) file_bytes / (1 << 20));
   return TRUE;
 }
 
@@ -265,6 +265,7 @@ bench_make_gguf (int    argc,
   g_autoptr(GError) error = NULL;
   const BenchShape *shape;
   const BenchMixture *mixture;
+  guint64 file_bytes;
 
   g_option_context_add_main_entries (context, entries, NULL);
   if (!g_option_context_parse (context, &argc, &argv, &error))
@@ -287,6 +288,13 @@ bench_make_gguf (int    argc,
                   "--list prints) and FILE\n");
       return 2;
     }
-  return write_file (argv[1], shape, mixture,
-                     opt_layers > 0 ? (guint) opt_layers : shape->n_layers) ? 0 : 1;
+  if (!bench_gguf_write_random (argv[1], shape, mixture,
+                                opt_layers > 0 ? (guint) opt_layers : shape->n_layers, &file_bytes,
+                                &error))
+    {
+      g_printerr ("llmsvc-bench: %s\n", error->message);
+      return 1;
+    }
+  g_print ("%s: %s, %.0f MiB\n", argv[1], shape->like, (double) file_bytes / (1 << 20));
+  return 0;
 }

@@ -15,6 +15,7 @@
 #include "bench-limits.h"
 #include "bench-peer.h"
 #include "bench-results.h"
+#include "bench-variant.h"
 
 #define OWN_NAME "llmsvc"
 /* Memory that the reading limit is measured on: as large as the weights, within these. */
@@ -34,6 +35,8 @@ static char *opt_cache;
 static gboolean opt_no_cache;
 static gboolean opt_exact;
 static gboolean opt_profile;
+static char *opt_kv;
+static gboolean opt_density;
 static gboolean opt_json;
 
 static const GOptionEntry entries[] = {
@@ -53,6 +56,10 @@ static const GOptionEntry entries[] = {
   { "cache", 0, 0, G_OPTION_ARG_FILENAME, &opt_cache,
     "Where the prepared copy is kept (the user's cache folder)", "FOLDER" },
   { "no-cache", 0, 0, G_OPTION_ARG_NONE, &opt_no_cache, "Prepare in memory", NULL },
+  { "kv", 0, 0, G_OPTION_ARG_STRING, &opt_kv,
+    "In turns, the same behind context memory that this policy packed (llms, vllm-sq, …)", "POLICY" },
+  { "density", 0, 0, G_OPTION_ARG_NONE, &opt_density,
+    "In turns, the same while densities of chunks are collected", NULL },
   { "profile", 0, 0, G_OPTION_ARG_NONE, &opt_profile, "Where the time goes, by stage", NULL },
   { "json", 0, 0, G_OPTION_ARG_NONE, &opt_json, "One JSON object", NULL },
   G_OPTION_ENTRY_NULL
@@ -65,7 +72,7 @@ typedef struct
   const BenchPeak *peak;
   BenchResults *results;
   GPtrArray *peers;          /* (element-type BenchPeer) */
-  LlmKvSeq **filled;         /* --depth tokens each; one for each context of --batch */
+  GPtrArray *variants;       /* (element-type BenchVariant): ratios are to the first */
   guint n_threads;
   char *prompt_test;
   char *decode_test;
@@ -74,33 +81,39 @@ typedef struct
 /* --- one engine, once --- */
 
 static double
-time_prompt (Bench        *bench,
-             BenchProfile *profile)
+time_prompt (Bench              *bench,
+             const BenchVariant *variant,
+             BenchProfile       *profile)
 {
-  g_autoptr(LlmKvSeq) sequence = llm_kv_seq_fork (bench->filled[0]);
+  g_autoptr(LlmKvSeq) sequence = llm_kv_seq_fork (variant->filled[0], NULL, NULL);
 
+  llm_forward_set_density (bench->engine->forward, variant->collects_density);
   return bench_engine_prompt (bench->engine, sequence, (guint) opt_prompt, profile);
 }
 
 static double
-time_decode (Bench        *bench,
-             guint         n_tokens,
-             BenchProfile *profile)
+time_decode (Bench              *bench,
+             const BenchVariant *variant,
+             guint               n_tokens,
+             BenchProfile       *profile)
 {
   g_autofree LlmKvSeq **sequences = g_new (LlmKvSeq *, opt_batch);
   double seconds;
 
+  llm_forward_set_density (bench->engine->forward, variant->collects_density);
   for (int i = 0; i < opt_batch; i++)
-    sequences[i] = llm_kv_seq_fork (bench->filled[i]);
+    sequences[i] = llm_kv_seq_fork (variant->filled[i], NULL, NULL);
   seconds = bench_engine_decode (bench->engine, sequences, (guint) opt_batch, n_tokens, profile);
   for (int i = 0; i < opt_batch; i++)
     llm_kv_seq_free (sequences[i]);
   return seconds;
 }
 
+/* @depth_bytes: of a token that was there before. */
 static void
 add_prompt (Bench      *bench,
             const char *engine,
+            double      depth_bytes,
             double      seconds)
 {
   const BenchCosts *costs = &bench->engine->costs;
@@ -108,14 +121,15 @@ add_prompt (Bench      *bench,
   BenchRun run = { engine, bench->prompt_test, n, seconds };
 
   run.ops = bench_costs_get_ops (costs, n, 1, (guint) opt_depth, TRUE);
-  run.bytes = (double) costs->row_bytes +
-              (double) costs->position_bytes * (n + (guint) opt_depth);
+  run.bytes = (double) costs->row_bytes + (double) costs->position_bytes * n +
+              depth_bytes * opt_depth;
   bench_results_add (bench->results, &run);
 }
 
 static void
 add_decode (Bench      *bench,
             const char *engine,
+            double      depth_bytes,
             double      seconds)
 {
   const BenchCosts *costs = &bench->engine->costs;
@@ -124,7 +138,8 @@ add_decode (Bench      *bench,
   /* of all sequences: the depth and what was generated before each token */
   double n_positions = ((double) opt_depth * n + (double) n * (n + 1) / 2) * n_sequences;
 
-  run.bytes = (double) costs->row_bytes * n + (double) costs->position_bytes * n_positions;
+  run.bytes = (double) costs->row_bytes * n + (double) costs->position_bytes * n_positions +
+              (depth_bytes - (double) costs->position_bytes) * opt_depth * n * n_sequences;
   run.ops = (double) n * n_sequences * (costs->row_ops + costs->logits_ops) +
             n_positions * costs->position_ops;
   bench_results_add (bench->results, &run);
@@ -134,6 +149,7 @@ static void
 run_peer (Bench     *bench,
           BenchPeer *peer)
 {
+  double position_bytes = (double) bench->engine->costs.position_bytes;
   g_autoptr(GError) error = NULL;
   BenchPeerTimes times;
 
@@ -147,9 +163,9 @@ run_peer (Bench     *bench,
       return;
     }
   if (opt_prompt > 0)
-    add_prompt (bench, peer->name, times.prompt_seconds);
+    add_prompt (bench, peer->name, position_bytes, times.prompt_seconds);
   if (opt_gen > 0)
-    add_decode (bench, peer->name, times.decode_seconds);
+    add_decode (bench, peer->name, position_bytes, times.decode_seconds);
 }
 
 /* --- rounds --- */
@@ -160,16 +176,30 @@ run_round (Bench *bench)
 {
   double read = bench_read_best (bench->memory, bench->n_threads);
   double compute = bench_compute (bench->peak, bench->n_threads);
-  double prompt = opt_prompt > 0 ? time_prompt (bench, NULL) : 0;
-  double decode = opt_gen > 0 ? time_decode (bench, (guint) opt_gen, NULL) : 0;
+  guint n_variants = bench->variants->len;
+  g_autofree double *prompts = g_new0 (double, n_variants);
+  g_autofree double *decodes = g_new0 (double, n_variants);
+
+  for (guint i = 0; i < n_variants; i++)
+    {
+      const BenchVariant *variant = g_ptr_array_index (bench->variants, i);
+
+      prompts[i] = opt_prompt > 0 ? time_prompt (bench, variant, NULL) : 0;
+      decodes[i] = opt_gen > 0 ? time_decode (bench, variant, (guint) opt_gen, NULL) : 0;
+    }
 
   read = MAX (read, bench_read_best (bench->memory, bench->n_threads));
   compute = MAX (compute, bench_compute (bench->peak, bench->n_threads));
   bench_results_add_limits (bench->results, read, compute);
-  if (opt_prompt > 0)
-    add_prompt (bench, OWN_NAME, prompt);
-  if (opt_gen > 0)
-    add_decode (bench, OWN_NAME, decode);
+  for (guint i = 0; i < n_variants; i++)
+    {
+      const BenchVariant *variant = g_ptr_array_index (bench->variants, i);
+
+      if (opt_prompt > 0)
+        add_prompt (bench, variant->name, variant->position_bytes, prompts[i]);
+      if (opt_gen > 0)
+        add_decode (bench, variant->name, variant->position_bytes, decodes[i]);
+    }
   for (guint i = 0; i < bench->peers->len; i++)
     run_peer (bench, g_ptr_array_index (bench->peers, i));
 }
@@ -179,17 +209,36 @@ warm_up (Bench *bench)
 {
   const guint n_tokens = 4;
 
-  bench->filled = g_new0 (LlmKvSeq *, opt_batch);
-  for (int i = 0; i < opt_batch; i++)
+  for (guint i = 0; i < bench->variants->len; i++)
     {
-      bench->filled[i] = llm_kv_seq_new (bench->engine->store);
-      if (opt_depth > 0)
-        bench_engine_prompt (bench->engine, bench->filled[i], (guint) opt_depth, NULL);
+      BenchVariant *variant = g_ptr_array_index (bench->variants, i);
+
+      bench_variant_fill (variant, (guint) opt_batch, (guint) opt_depth);
+      if (opt_prompt > 0)
+        time_prompt (bench, variant, NULL);
+      if (opt_gen > 0)
+        time_decode (bench, variant, n_tokens, NULL);
     }
-  if (opt_prompt > 0)
-    time_prompt (bench, NULL);
-  if (opt_gen > 0)
-    time_decode (bench, n_tokens, NULL);
+}
+
+static gboolean
+add_variants (Bench   *bench,
+              GError **error)
+{
+  g_autofree char *name = g_strdup_printf (OWN_NAME ", %s", opt_kv);
+  BenchVariant *packed;
+
+  g_ptr_array_add (bench->variants, bench_variant_new (bench->engine, OWN_NAME, FALSE));
+  if (opt_density)
+    g_ptr_array_add (bench->variants,
+                     bench_variant_new (bench->engine, OWN_NAME ", densities", TRUE));
+  if (opt_kv == NULL)
+    return TRUE;
+  packed = bench_variant_new_packed (bench->engine, name, opt_kv, opt_density, error);
+  if (packed == NULL)
+    return FALSE;
+  g_ptr_array_add (bench->variants, packed);
+  return TRUE;
 }
 
 /* The numbers that the products of most weights are made of. */
@@ -262,11 +311,12 @@ profile_stages (Bench       *bench,
 {
   g_autoptr(BenchProfile) prompt = bench_profile_new ();
   g_autoptr(BenchProfile) decode = bench_profile_new ();
+  const BenchVariant *variant = g_ptr_array_index (bench->variants, 0);
 
   if (opt_prompt > 0)
-    time_prompt (bench, prompt);
+    time_prompt (bench, variant, prompt);
   if (opt_gen > 0)
-    time_decode (bench, (guint) opt_gen, decode);
+    time_decode (bench, variant, (guint) opt_gen, decode);
   if (builder == NULL)
     {
       if (opt_prompt > 0)
@@ -376,6 +426,8 @@ open_all (Bench   *bench,
   g_autofree char *batch = opt_batch > 1 ? g_strdup_printf (" in %d contexts", opt_batch)
                                          : g_strdup ("");
 
+  bench->variants = 
+    g_ptr_array_new_with_free_func ((GDestroyNotify) bench_variant_free);
   bench->peers = g_ptr_array_new_with_free_func ((GDestroyNotify) bench_peer_free);
   for (guint i = 0; opt_peers != NULL && opt_peers[i] != NULL; i++)
     {
@@ -386,7 +438,7 @@ open_all (Bench   *bench,
       g_ptr_array_add (bench->peers, peer);
     }
   bench->engine = bench_engine_new (&config, error);
-  if (bench->engine == NULL)
+  if (bench->engine == NULL || !add_variants (bench, error))
     return FALSE;
 
   bench->n_threads = llm_worker_pool_get_n_threads (bench->engine->pool);
@@ -405,9 +457,7 @@ open_all (Bench   *bench,
 static void
 close_all (Bench *bench)
 {
-  for (int i = 0; bench->filled != NULL && i < opt_batch; i++)
-    llm_kv_seq_free (bench->filled[i]);
-  g_free (bench->filled);
+  g_ptr_array_unref (bench->variants);
   g_clear_pointer (&bench->engine, bench_engine_free);
   g_clear_pointer (&bench->memory, bench_memory_free);
   g_clear_pointer (&bench->results, bench_results_free);

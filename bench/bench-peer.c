@@ -49,37 +49,37 @@ add_number (GPtrArray  *words,
   g_ptr_array_add (words, g_strdup_printf ("%u", number));
 }
 
-static char *
-run_program (BenchPeer   *self,
-             const char  *model,
-             guint        n_prompt,
-             guint        n_gen,
-             guint        depth,
-             guint        n_sequences,
-             guint        n_threads,
-             GError     **error)
+static GPtrArray *
+begin_words (BenchPeer  *self,
+             const char *model,
+             guint       depth,
+             guint       n_threads)
 {
-  g_autoptr(GPtrArray) words = g_ptr_array_new_with_free_func (g_free);
-  g_autofree char *text = NULL;
-  g_autoptr(GError) exit_error = NULL;
-  int status;
+  GPtrArray *words = g_ptr_array_new_with_free_func (g_free);
 
   for (guint i = 0; self->arguments[i] != NULL; i++)
     g_ptr_array_add (words, g_strdup (self->arguments[i]));
   g_ptr_array_add (words, g_strdup ("-m"));
   g_ptr_array_add (words, g_strdup (model));
-  add_number (words, "-p", n_prompt);
-  add_number (words, "-n", n_gen);
-  add_number (words, "-r", 1);
   add_number (words, "-t", n_threads);
   if (depth > 0)
     add_number (words, "-d", depth);
-  if (n_sequences > 1)
-    add_number (words, "--batch", n_sequences);
   g_ptr_array_add (words, g_strdup ("-o"));
   g_ptr_array_add (words, g_strdup ("json"));
-  g_ptr_array_add (words, NULL);
+  return words;
+}
 
+/* (transfer full): what the program printed. */
+static char *
+run_program (BenchPeer  *self,
+             GPtrArray  *words,
+             GError    **error)
+{
+  g_autofree char *text = NULL;
+  g_autoptr(GError) exit_error = NULL;
+  int status;
+
+  g_ptr_array_add (words, NULL);
   if (!g_spawn_sync (NULL, (char **) words->pdata, NULL,
                      G_SPAWN_SEARCH_PATH | G_SPAWN_STDERR_TO_DEV_NULL, NULL, NULL, &text, NULL,
                      &status, error))
@@ -113,11 +113,17 @@ run_once (BenchPeer       *self,
           BenchPeerTimes  *times,
           GError         **error)
 {
-  g_autofree char *text = run_program (self, model, n_prompt, n_gen, depth, n_sequences,
-                                       n_threads, error);
+  g_autoptr(GPtrArray) words = begin_words (self, model, depth, n_threads);
+  g_autofree char *text = NULL;
   g_autoptr(JsonNode) root = NULL;
   JsonArray *results;
 
+  add_number (words, "-p", n_prompt);
+  add_number (words, "-n", n_gen);
+  add_number (words, "-r", 1);
+  if (n_sequences > 1)
+    add_number (words, "--batch", n_sequences);
+  text = run_program (self, words, error);
   if (text == NULL)
     return FALSE;
   root = json_from_string (text, error);
@@ -172,4 +178,34 @@ bench_peer_run (BenchPeer       *self,
           run_once (self, model, n_prompt, 0, depth, 1, n_threads, times, error)) &&
          (n_gen == 0 ||
           run_once (self, model, 0, n_gen, depth, n_sequences, n_threads, times, error));
+}
+
+gboolean
+bench_peer_load_context (BenchPeer   *self,
+                         const char  *model,
+                         guint        depth,
+                         guint        n_threads,
+                         guint64     *bytes,
+                         double      *seconds,
+                         GError     **error)
+{
+  g_autoptr(GPtrArray) words = begin_words (self, model, depth, n_threads);
+  g_autofree char *text = run_program (self, words, error);
+  g_autoptr(JsonNode) root = NULL;
+  JsonObject *result;
+
+  if (text == NULL)
+    return FALSE;
+  root = json_from_string (text, error);
+  if (root == NULL)
+    return FALSE;
+  if (!JSON_NODE_HOLDS_OBJECT (root))
+    return fail (error, self, "it printed no JSON object");
+  result = json_node_get_object (root);
+  if (get_number (result, "n_depth") != depth || get_number (result, "bytes") <= 0 ||
+      get_number (result, "load_ns") <= 0)
+    return fail (error, self, "its JSON lacks n_depth, bytes or load_ns");
+  *bytes = (guint64) get_number (result, "bytes");
+  *seconds = (double) get_number (result, "load_ns") / 1e9;
+  return TRUE;
 }

@@ -42,6 +42,17 @@ gboolean   bench_peer_run  (BenchPeer       *self,
                             BenchPeerTimes  *times,
                             GError         **error);
 
+/* A program that reads a prompt of @depth tokens, saves the context to a file, drops it from the
+ * page cache and loads it: runs it with -m, -d, -t and -o json, and takes "bytes" and "load_ns" of
+ * the object it prints, which must say "n_depth" as well. */
+gboolean   bench_peer_load_context (BenchPeer   *self,
+                                    const char  *model,
+                                    guint        depth,
+                                    guint        n_threads,
+                                    guint64     *bytes,
+                                    double      *seconds,
+                                    GError     **error);
+
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (BenchPeer, bench_peer_free)
 
 G_END_DECLS

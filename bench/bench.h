@@ -54,6 +54,8 @@ int          bench_service       (int         argc,
                                   char      **argv);
 int          bench_cli           (int         argc,
                                   char      **argv);
+int          bench_contexts      (int         argc,
+                                  char      **argv);
 int          bench_machine       (int         argc,
                                   char      **argv);
 int          bench_model         (int         argc,

@@ -13,6 +13,7 @@ static const struct
   { "service", bench_service, "activation, what the bus adds, resident memory" },
   { "cli", bench_cli, "llmctl beside busctl and gdbus" },
   { "model", bench_model, "how fast a model runs, beside the limits and other programs" },
+  { "contexts", bench_contexts, "what it costs to switch contexts, by policy" },
   { "contention", bench_contention, "how much of its speed is left beside busy processes" },
   { "load", bench_load, "from activation to the first token, what two services share" },
   { "machine", bench_machine, "the machine's limits: memory, caches, computing, disk" },

@@ -172,6 +172,43 @@ test_model_batch (void)
   g_assert_cmpfloat (sum, >, 0);
 }
 
+/* Packed context memory and densities, beside floats; 64 tokens are four chunks. */
+static void
+test_model_variants (void)
+{
+  g_auto(BenchRigRun) run = bench_rig_run ("model", "--model", model, "--prompt", "0", "--gen", "3",
+                                           "--depth", "64", "--runs", "2", "--no-cache", "--kv",
+                                           "vllm-sq", "--density", "--json", NULL);
+  g_auto(BenchRigRun) unknown = bench_rig_run ("model", "--model", model, "--kv", "tape", NULL);
+  g_autoptr(JsonNode) root = NULL;
+  JsonObject *object = parse (&run, &root);
+  const char *test = "decode of 3 behind 64";
+  JsonObject *floats = find_result (object, "llmsvc", test);
+  JsonObject *densities = find_result (object, "llmsvc, densities", test);
+  JsonObject *packed = find_result (object, "llmsvc, vllm-sq", test);
+
+  g_assert_false (json_object_has_member (floats, "times-as-fast"));
+  check_figure (densities, "times-as-fast", "×", 2);
+  check_figure (packed, "times-as-fast", "×", 2);
+  /* Fewer bytes for a step, at its speed. */
+  for (guint i = 0; i < 2; i++)
+    {
+      double ratios[2];
+      JsonObject *both[] = { floats, packed };
+
+      for (guint k = 0; k < 2; k++)
+        ratios[k] = json_array_get_double_element (json_object_get_array_member (
+                      json_object_get_object_member (both[k], "gigabytes-per-second"),
+                      "samples"), i) /
+                    json_array_get_double_element (json_object_get_array_member (
+                      json_object_get_object_member (both[k], "tokens-per-second"),
+                      "samples"), i);
+      g_assert_cmpfloat (ratios[1], <, ratios[0]);
+    }
+  g_assert_cmpint (unknown.status, ==, 1);
+  g_assert_nonnull (strstr (unknown.err, "tape"));
+}
+
 static void
 test_model_errors (void)
 {
@@ -245,6 +282,7 @@ main (int    argc,
   bench_rig_make_gguf (model, "tiny-llama", "Q8_0", "0");
   g_test_add_func ("/bench/model", test_model);
   g_test_add_func ("/bench/model/batch", test_model_batch);
+  g_test_add_func ("/bench/model/variants", test_model_variants);
   g_test_add_func ("/bench/model/errors", test_model_errors);
   g_test_add_func ("/bench/machine", test_machine);
   g_test_add_func ("/bench/contention", test_contention);

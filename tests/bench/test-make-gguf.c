@@ -85,8 +85,8 @@ check_runs (void)
   const ExecRigConfig config = { .n_threads = 1 };
   g_autoptr(ExecRig) rig = exec_rig_open (path, &config);
   guint n_vocab = rig->hparams.n_vocab, n_tokens = G_N_ELEMENTS (tokens);
-  LlmKvSeq *first = llm_kv_seq_new (rig->store);
-  LlmKvSeq *second = llm_kv_seq_new (rig->store);
+  LlmKvSeq *first = llm_kv_seq_new (rig->store, NULL, NULL);
+  LlmKvSeq *second = llm_kv_seq_new (rig->store, NULL, NULL);
   g_autofree float *logits = g_new (float, n_tokens * n_vocab);
   g_autofree float *changed = g_new (float, n_tokens * n_vocab);
   double mean, deviation;

@@ -56,24 +56,33 @@ bench_device_get_write_us (const BenchDevice *self,
   return bytes > 0 ? self->latency_us + bytes / self->write_bytes_per_us : 0;
 }
 
-double
-bench_restore_get_us (const BenchRestore *self,
-                      const BenchDevice  *device,
-                      gboolean            overlaps)
+/* Until @first_us of work, shared by all layers, is done: of a layer when it has arrived and the
+ * one before it is done. */
+static double
+run_layers (const BenchRestore *self,
+            const BenchDevice  *device,
+            double              first_us)
 {
   double all = bench_device_get_read_us (device, self->bytes, self->n_requests);
   double latency = self->bytes > 0 ? device->latency_us : 0;
   double finish = 0;
-
-  if (!overlaps)
-    return all + self->first_us + self->rest_us;
 
   for (guint layer = 0; layer < self->n_layers; layer++)
     {
       guint group = layer * self->n_groups / self->n_layers;
       double arrived = latency + (all - latency) * (group + 1) / self->n_groups;
 
-      finish = MAX (finish, arrived) + self->first_us / self->n_layers;
+      finish = MAX (finish, arrived) + first_us / self->n_layers;
     }
-  return finish + self->rest_us;
+  return finish;
+}
+
+double
+bench_restore_get_us (const BenchRestore *self,
+                      const BenchDevice  *device,
+                      gboolean            overlaps)
+{
+  if (overlaps)
+    return run_layers (self, device, self->take_us + self->first_us) + self->rest_us;
+  return run_layers (self, device, self->take_us) + self->first_us + self->rest_us;
 }

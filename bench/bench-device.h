@@ -44,6 +44,7 @@ typedef struct
   guint n_layers;
   double first_us;           /* of the first step: all layers */
   double rest_us;            /* of the steps after it */
+  double take_us;            /* the service's own work on what arrives */
 } BenchRestore;
 
 /* From the begin of the call to the end of its last step. With @overlaps a layer is computed as

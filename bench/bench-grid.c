@@ -159,7 +159,8 @@ fill_cell (BenchCell               *cell,
       if (!s->is_counted)
         continue;
       price = bench_switch_price (s, config->policy, cell->point.device,
-                                  config->rates->resident_us);
+                                  config->rates->resident_us,
+                                  config->rates->take_us_per_byte);
       waits[n_counted] = price.wait_us;
       reads[n_counted] = price.read_us;
       overlapped[n_counted] = price.overlapped_us;

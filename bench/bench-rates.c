@@ -6,6 +6,8 @@
 #include <fcntl.h>
 #include <glib/gstdio.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "bench-engine.h"
@@ -14,6 +16,7 @@
 #include "bench.h"
 #include "base/llm-clock.h"
 #include "io/llm-disk.h"
+#include "support/llm-test-folder.h"
 
 #define DISK_BYTES ((gsize) 128 << 20)
 #define LATENCY_BYTES 4096
@@ -235,6 +238,140 @@ measure_rates (BenchRateFile         *self,
   return save (self, error);
 }
 
+/* --- what was read --- */
+
+/* A context of Q4 chunks of the multi-head shape. */
+#define TAKEN_CHUNKS 64
+#define TAKEN_LAYERS 24
+#define TAKEN_LAYER_BYTES ((gsize) 35584)
+#define TAKEN_BYTES (TAKEN_CHUNKS * TAKEN_LAYERS * TAKEN_LAYER_BYTES)
+
+typedef struct
+{
+  guint n_left;         /* chunks that have not arrived altogether */
+  gboolean failed;
+} Taking;
+
+static void
+on_written (const LlmKvSlot *slots,
+            const GError    *error,
+            gpointer         data)
+{
+  Taking *taking = data;
+
+  taking->failed = taking->failed || slots == NULL;
+  taking->n_left = 0;
+}
+
+static void
+on_arrived (guint         target,
+            guint         first_layer,
+            guint         end_layer,
+            const GError *error,
+            gpointer      data)
+{
+  Taking *taking = data;
+
+  taking->failed = taking->failed || error != NULL;
+  if (end_layer == TAKEN_LAYERS)
+    taking->n_left--;
+}
+
+static double
+get_cpu_us (void)
+{
+  struct timespec time;
+
+  clock_gettime (CLOCK_THREAD_CPUTIME_ID, &time);
+  return time.tv_sec * 1e6 + time.tv_nsec / 1e3;
+}
+
+/* CPU time that a restore of all chunks takes, into memory that is new. */
+static gboolean
+time_taking (LlmKvFolder *folder,
+             LlmDisk     *disk,
+             double      *us)
+{
+  LlmKvTarget targets[TAKEN_CHUNKS];
+  Taking taking = { TAKEN_CHUNKS, FALSE };
+  guint8 *memory = mmap (NULL, TAKEN_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+                         -1, 0);
+  LlmKvRead *read;
+  double begin = get_cpu_us ();
+
+  if (memory == MAP_FAILED)
+    return FALSE;
+  for (guint i = 0; i < TAKEN_CHUNKS; i++)
+    {
+      targets[i].data = memory + i * TAKEN_LAYERS * TAKEN_LAYER_BYTES;
+      taking.failed = taking.failed || !llm_kv_folder_find (folder, i, i, &targets[i].slot, NULL);
+    }
+  if (!taking.failed)
+    {
+      read = llm_kv_folder_read (folder, targets, TAKEN_CHUNKS, on_arrived, &taking);
+      while (taking.n_left > 0)
+        llm_disk_poll (disk, G_USEC_PER_SEC);
+      llm_kv_read_free (read);
+    }
+  *us = get_cpu_us () - begin;
+  munmap (memory, TAKEN_BYTES);
+  return !taking.failed;
+}
+
+/* What we do with what was read, of a call that waits for it: the storage of the service, on the
+ * disk, and the processor's time alone. */
+static gboolean
+measure_taking (BenchRateFile *self,
+                GError       **error)
+{
+  g_autofree char *root = g_build_filename (self->folder, "llmsvc-bench-XXXXXX", NULL);
+  g_autofree guint8 *bytes = g_malloc0 (TAKEN_BYTES);
+  LlmKvRecord records[TAKEN_CHUNKS] = { 0 };
+  const guint8 *data[TAKEN_CHUNKS];
+  gsize offsets[TAKEN_LAYERS + 1];
+  LlmKvShape shape = { .identity = 1, .n_layers = TAKEN_LAYERS, .chunk_slots = LLM_KV_CHUNK_SLOTS };
+  LlmKvStorage *storage = NULL;
+  LlmKvFolder *folder;
+  Taking taking = { 1, FALSE };
+  double us[N_STEPS];
+  LlmDisk *disk = llm_disk_new (NULL, error);
+
+  if (disk == NULL)
+    return FALSE;
+  if (g_mkdtemp (root) != NULL)
+    storage = llm_kv_storage_new (root, disk, 0, 0, error);
+  if (storage == NULL)
+    return FALSE;
+
+  for (guint i = 0; i <= TAKEN_LAYERS; i++)
+    offsets[i] = i * TAKEN_LAYER_BYTES;
+  shape.offsets[LLM_KV_FORM (LLK_KV_Q4, FALSE)] = offsets;
+  for (guint i = 0; i < TAKEN_CHUNKS; i++)
+    {
+      records[i] = (LlmKvRecord) { .number = i, .hash = i, .form = LLM_KV_FORM (LLK_KV_Q4, FALSE) };
+      data[i] = bytes + i * TAKEN_LAYERS * TAKEN_LAYER_BYTES;
+    }
+  folder = llm_kv_folder_open (storage, "bench", "rates", &shape);
+  llm_kv_folder_write (folder, records, data, TAKEN_CHUNKS, on_written, &taking);
+  while (taking.n_left > 0)
+    llm_disk_poll (disk, G_USEC_PER_SEC);
+  for (guint i = 0; i < N_STEPS && !taking.failed; i++)
+    taking.failed = !time_taking (folder, disk, &us[i]);
+  llm_kv_folder_close (folder);
+  llm_kv_storage_remove (storage, "rates");
+  llm_kv_storage_free (storage);
+  llm_test_folder_remove (root);
+  if (taking.failed)
+    {
+      g_set_error (error, G_IO_ERROR, G_IO_ERROR_FAILED, "Chunks in %s can't be written and read",
+                   self->folder);
+      return FALSE;
+    }
+  g_key_file_set_double (self->keys, "restore", "take-us-per-byte",
+                         get_median (us, N_STEPS) / TAKEN_BYTES);
+  return save (self, error);
+}
+
 gboolean
 bench_rate_file_get_rates (BenchRateFile         *self,
                            const BenchModelShape *shape,
@@ -246,12 +383,15 @@ bench_rate_file_get_rates (BenchRateFile         *self,
 
   if (!g_key_file_has_group (self->keys, shape->name) && !measure_rates (self, shape, error))
     return FALSE;
+  if (!g_key_file_has_group (self->keys, "restore") && !measure_taking (self, error))
+    return FALSE;
   us = g_key_file_get_double_list (self->keys, shape->name, "prompt-us", &n, NULL);
   llm_kv_profile_init (&rates->profile);
   for (guint i = 0; i < LLM_KV_PROFILE_POINTS && n == LLM_KV_PROFILE_POINTS; i++)
     rates->profile.prompt_us[i] = us[i];
   rates->profile.depth_us = g_key_file_get_double (self->keys, shape->name, "depth-us", NULL);
   rates->resident_us = g_key_file_get_double (self->keys, shape->name, "resident-us", NULL);
+  rates->take_us_per_byte = g_key_file_get_double (self->keys, "restore", "take-us-per-byte", NULL);
   rates->profile.read_bytes_per_us = rates->profile.write_bytes_per_us = 1;
   if (llm_kv_profile_is_measured (&rates->profile) && rates->resident_us > 0)
     return TRUE;

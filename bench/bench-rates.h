@@ -35,6 +35,7 @@ typedef struct
 {
   LlmKvProfile profile;      /* the reads are those of no device: see below */
   double resident_us;        /* of a call's begin when all of a context is there */
+  double take_us_per_byte;   /* of what was read: checksums, copies, new memory */
 } BenchRates;
 
 typedef struct _BenchRateFile BenchRateFile;

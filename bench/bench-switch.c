@@ -158,7 +158,8 @@ BenchPrice
 bench_switch_price (const BenchSwitch *self,
                     const LlmKvPolicy *policy,
                     const BenchDevice *device,
-                    double             resident_us)
+                    double             resident_us,
+                    double             take_us_per_byte)
 {
   const BenchRestore call = {
     .bytes = self->read_bytes,
@@ -167,6 +168,7 @@ bench_switch_price (const BenchSwitch *self,
     .n_layers = MAX (self->n_layers, 1),
     .first_us = self->first_us,
     .rest_us = self->rest_us,
+    .take_us = self->read_bytes * take_us_per_byte,
   };
   BenchRestore alone = call;
   gboolean is_overlapped = overlaps (policy);

@@ -57,11 +57,12 @@ typedef struct
   double overlapped_us;  /* as wait_us, if every policy read and computed at the same time */
 } BenchPrice;
 
-/* @resident_us: what the begin of any call costs. */
+/* @resident_us: what the begin of any call costs; @take_us_per_byte: what we do with what was read. */
 BenchPrice bench_switch_price (const BenchSwitch    *self,
                                const LlmKvPolicy    *policy,
                                const BenchDevice    *device,
-                               double                resident_us);
+                               double                resident_us,
+                               double                take_us_per_byte);
 /* Whether what it decides depends on how fast devices are. */
 gboolean   bench_policy_plans (const LlmKvPolicy    *policy);
 

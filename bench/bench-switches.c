@@ -100,6 +100,7 @@ measure_read (Run     *run,
   BenchSwitch s = { 0 };
   double begin = now_us ();
   LlmStatus status = LLM_READY;
+  BenchPrice alone;
   LlmKvPlan plan;
 
   if (!llm_kv_seq_begin_call (sequence, N_NEW, &plan, error))
@@ -113,8 +114,9 @@ measure_read (Run     *run,
   llm_kv_seq_get_missing (sequence, missing);
   bench_switch_note (&s, run->engine->store, sequence, &run->rates.profile, infos, missing, N_NEW,
                      run->shape->n_layers, get_factor (run));
-  run->reads.predicted += run->rates.resident_us +
-                          bench_device_get_read_us (&run->disk, s.read_bytes, s.n_requests);
+  alone = bench_switch_price (&s, llm_kv_store_get_policy (run->engine->store), &run->disk,
+                              run->rates.resident_us, run->rates.take_us_per_byte);
+  run->reads.predicted += alone.read_us;
   bench_engine_call (run->engine, sequence, missing, 0);
   bench_engine_end_call (run->engine->store, sequence);
   return TRUE;
@@ -151,7 +153,7 @@ measure_call (Run     *run,
   bench_engine_end_call (run->engine->store, sequence);
 
   price = bench_switch_price (&s, llm_kv_store_get_policy (run->engine->store), &run->disk,
-                              run->rates.resident_us);
+                              run->rates.resident_us, run->rates.take_us_per_byte);
   run->calls.measured += away;
   run->calls.predicted += price.wait_us + s.new_us;
   run->waits.measured += away - there;

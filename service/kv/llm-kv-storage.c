@@ -153,8 +153,8 @@ llm_kv_storage_make_room (LlmKvStorage  *self,
   if (bytes > limit || (self->app_limit > 0 && bytes > self->app_limit))
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-                   "%" G_GUINT64_FORMAT " bytes of a context are more than the storage limits "
-                   "allow; raise them, or do without", bytes);
+                   "%ju bytes of a context are more than the storage limits allow; raise them, or "
+                   "do without", bytes);
       return FALSE;
     }
 

@@ -19,7 +19,8 @@ static char *rates;
 /* Rates of no real machine: with them nothing is measured. */
 static const char rates_text[] =
   "[disk]\nlatency-us=60\nread-bytes-per-us=1000\nwrite-bytes-per-us=1000\n"
-  "[8m]\nprompt-us=700;2000;6000;11000;22000;45000\ndepth-us=1\nresident-us=30\n";
+  "[8m]\nprompt-us=700;2000;6000;11000;22000;45000\ndepth-us=1\nresident-us=30\n"
+  "[restore]\ntake-us-per-byte=0.0003\n";
 
 static BenchRigRun
 run_grid (const char *seed,

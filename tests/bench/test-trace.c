@@ -169,7 +169,7 @@ static void
 test_device_restores (void)
 {
   const BenchDevice device = { "test", "", 100, 10, 5, 4 };
-  BenchRestore restore = { 8000, 4, 4, 4, 400, 50 };
+  BenchRestore restore = { 8000, 4, 4, 4, 400, 50, 0 };
 
   /* one after the other */
   g_assert_cmpfloat (bench_restore_get_us (&restore, &device, FALSE), ==, 100 + 800 + 400 + 50);
@@ -178,6 +178,13 @@ test_device_restores (void)
   /* Computing takes longer than reading: only the first group is waited for. */
   restore.first_us = 8000;
   g_assert_cmpfloat (bench_restore_get_us (&restore, &device, TRUE), ==, 100 + 200 + 8000 + 50);
+  /* What is done with it goes the same way, before computing or between. */
+  restore.first_us = 400;
+  restore.take_us = 40;
+  g_assert_cmpfloat (bench_restore_get_us (&restore, &device, FALSE), ==, 900 + 10 + 400 + 50);
+  g_assert_cmpfloat (bench_restore_get_us (&restore, &device, TRUE), ==, 900 + 110 + 50);
+  restore.take_us = 0;
+  restore.first_us = 8000;
   /* One group: nothing overlaps. */
   restore.n_groups = 1;
   g_assert_cmpfloat (bench_restore_get_us (&restore, &device, TRUE), ==,

@@ -9,7 +9,7 @@ ROOT is the source tree. The pages are shown as NAME.html in the list SECTION of
 navigation, in the order of their names; where one was made from another file of the tree,
 ORIGIN is that file, else it is empty: links are relative to it. The pages that CONFIG names in [extra] content_files come first, in a section “Library”. Links
 between files of the tree become links between pages; a link to a file that is no page
-becomes text, one to nothing is an error.
+becomes text, one to nothing is an error; images go along.
 """
 
 import html
@@ -23,7 +23,8 @@ import tomllib
 
 import pages
 
-LINK = re.compile(r"\[([^\]]+)\]\((?!https?:)([^)#]+)(#[^)]*)?\)")
+IMAGE = re.compile(r"!\[([^\]]+)\]\(([^):]+\.(?:png|svg))\)")
+LINK = re.compile(r"(?<!!)\[([^\]]+)\]\((?!https?:)([^)#]+)(#[^)]*)?\)")
 METHOD = re.compile(r"`((?:[\w.]+\.)?([A-Z]\w+)\(\))`")
 MAN_REFERENCE = re.compile(r"`([\w.-]+)\((\d)\)`(?!\])")
 COMMENT = re.compile(r"<!--.*?-->\n?", re.S)
@@ -54,7 +55,15 @@ def rewrite_link(match, page, names, root):
     return text
 
 
-def shape(page, names, manuals, root):
+def rewrite_image(match, page, images):
+    path = pathlib.Path(os.path.normpath(page.origin.parent / match.group(2)))
+    if not path.is_file():
+        sys.exit(f"make-site: {page.path}: there is no {match.group(2)}")
+    images.add(path)
+    return f"![{match.group(1)}]({path.name})"
+
+
+def shape(page, names, manuals, images, root):
     """The page as gi-docgen wants it: a title before it, and code between fences, where its
     own markup is left alone."""
     out = [f"Title: {page.short}", ""]
@@ -63,7 +72,8 @@ def shape(page, names, manuals, root):
         if is_code:
             out += ["", "```", *lines, "```", ""]
             continue
-        text = LINK.sub(lambda m: rewrite_link(m, page, names, root), "\n".join(lines))
+        text = IMAGE.sub(lambda m: rewrite_image(m, page, images), "\n".join(lines))
+        text = LINK.sub(lambda m: rewrite_link(m, page, names, root), text)
         text = MAN_REFERENCE.sub(
             lambda m: f"[`{m.group(1)}({m.group(2)})`]({manuals[m.group(0)]}.html)"
             if m.group(0) in manuals else m.group(0), text)
@@ -124,8 +134,9 @@ def main():
     for folder in (work, output):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
+    images = set()
     for page in all_pages:
-        pages.write(work / f"{page.name}.md", shape(page, names, manuals, root))
+        pages.write(work / f"{page.name}.md", shape(page, names, manuals, images, root))
     files = guides + [f"{page.name}.md" for page in all_pages]
     pages.write(work / "site.toml", make_config(config, files))
     done = subprocess.run(
@@ -135,6 +146,8 @@ def main():
     if done.returncode != 0:
         sys.exit(f"make-site: {gi_docgen} failed")
 
+    for image in images:
+        shutil.copy(image, output)
     entries = [("Library", "index.html", "API reference")]
     entries += [("Library", name.replace(".md", ".html"), read_title(library / name))
                 for name in guides]

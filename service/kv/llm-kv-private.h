@@ -309,7 +309,7 @@ void        llm_kv_work_set_stage    (LlmKvSeq   *self,
 /* Whether the sequence's folder could take the chunk. */
 gboolean    llm_kv_work_can_write    (LlmKvSeq   *self,
                                       guint       chunk);
-/* Submits an extent. FALSE when there was nothing to write. */
+/* Submits an extent. FALSE when there was nothing to write; what was to leave then has left. */
 gboolean    llm_kv_work_write        (LlmKvSeq   *self);
 /* The sequence goes, and its folder is closed: nobody answers any more. */
 void        llm_kv_work_cancel_writes (LlmKvSeq  *self);

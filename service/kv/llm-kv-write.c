@@ -46,6 +46,17 @@ is_to_write (LlmKvSeq *self,
          && (policy->compression == LLM_KV_KEEP || !llm_kv_chunk_is_float (hold->chunk));
 }
 
+static void
+drop_leaving (LlmKvStore *store,
+              LlmKvChunk *chunk)
+{
+  if (!chunk->leaves || chunk->state != LLM_KV_PRESENT || chunk->n_pins > 0 || chunk->n_locks > 0)
+    return;
+
+  llm_kv_chunk_drop (store, chunk);
+  store->counters.n_evicted++;
+}
+
 /* With the last sequence that writes it, a chunk goes whose memory is wanted; if it could not be
  * written, too. */
 static void
@@ -55,11 +66,46 @@ let_go (LlmKvStore *store,
   gboolean is_held = chunk->n_holders > 0;
 
   llm_kv_chunk_unpin (store, chunk);
-  if (is_held && chunk->leaves && chunk->state == LLM_KV_PRESENT && chunk->n_pins == 0
-      && chunk->n_locks == 0)
+  if (is_held)
+    drop_leaving (store, chunk);
+}
+
+/* What leaves and is not written after all goes as well: packing brought it to the form that lies
+ * on storage, or it can't be written any more. Only another sequence that is about to write it
+ * keeps it until then. */
+static void
+let_go_unwritten (LlmKvSeq *self)
+{
+  LlmKvStore *store = self->store;
+  gboolean is_any = FALSE;
+
+  for (guint i = 0; i < self->holds->len; i++)
     {
-      llm_kv_chunk_drop (store, chunk);
-      store->counters.n_evicted++;
+      LlmKvChunk *chunk = llm_kv_seq_hold (self, i)->chunk;
+
+      chunk->can_be_written = FALSE;
+      is_any |= chunk->leaves;
+    }
+  if (!is_any)
+    return;
+
+  for (GList *l = store->sequences.head; l != NULL; l = l->next)
+    {
+      LlmKvSeq *seq = l->data;
+
+      if (seq == self || seq->stage == LLM_KV_IDLE)
+        continue;
+
+      for (guint i = 0; i < seq->holds->len; i++)
+        if (!llm_kv_seq_is_written (seq, i) && llm_kv_work_can_write (seq, i))
+          llm_kv_seq_hold (seq, i)->chunk->can_be_written = TRUE;
+    }
+  for (guint i = 0; i < self->holds->len; i++)
+    {
+      LlmKvChunk *chunk = llm_kv_seq_hold (self, i)->chunk;
+
+      if (!chunk->can_be_written)
+        drop_leaving (store, chunk);
     }
 }
 
@@ -161,6 +207,7 @@ llm_kv_work_write (LlmKvSeq *self)
     }
   if (batch->n == 0)
     {
+      let_go_unwritten (self);
       g_free (batch);
       return FALSE;
     }

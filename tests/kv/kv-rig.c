@@ -345,6 +345,7 @@ twin_begin (Twin      *twin,
 
   twin->length = llm_kv_seq_get_length (twin->seq);
   g_assert_cmpuint (twin->length, ==, twin_length (twin));
+  memcpy (twin->was_rough, twin->is_rough, sizeof twin->was_rough);
   g_assert_true (llm_kv_seq_begin_call (twin->seq, n_new, plan != NULL ? plan : &unused, &error));
   g_assert_no_error (error);
   twin_add_tokens (twin, n_new);
@@ -391,9 +392,22 @@ twin_step (Twin *twin)
   return twin->layer < RIG_LAYERS;
 }
 
+/* What is left of a chunk that was packed lies on storage as it was, and may come back from there
+ * although a call has computed it again. */
+static void
+remember_rough (Twin *twin)
+{
+  if (twin->rig->storage == NULL)
+    return;
+
+  for (guint slot = 0; slot < twin->length; slot++)
+    twin->is_rough[get_token (twin, slot)] |= twin->was_rough[get_token (twin, slot)];
+}
+
 void
 twin_end (Twin *twin)
 {
+  remember_rough (twin);
   llm_kv_seq_end_call (twin->seq, twin->tokens, twin->n_tokens);
   twin_make_rough (twin);
   g_assert_false (llm_kv_seq_is_locked (twin->seq));
@@ -414,6 +428,7 @@ twin_give_up (Twin *twin)
 {
   llm_kv_seq_truncate (twin->seq, twin->length);
   twin->n_tokens = twin->length + twin->n_slid;
+  remember_rough (twin);
   twin_make_rough (twin);
   if (g_test_rand_bit ())
     llm_kv_seq_park (twin->seq);

@@ -40,6 +40,7 @@ typedef struct
   gint32 tokens[RIG_MAX_TOKENS];        /* those that slid away too */
   guint places[RIG_MAX_TOKENS];         /* positions, until sinks move */
   guint8 is_rough[RIG_MAX_TOKENS];      /* may have been packed since it was computed */
+  guint8 was_rough[RIG_MAX_TOKENS];     /* before the call */
   guint n_tokens;
   guint n_sinks;
   guint n_slid;

@@ -530,6 +530,44 @@ make_computing_cheap (Rig *rig)
   llm_kv_store_set_profile (rig->store, &profile);
 }
 
+/* What was computed again, and gets its memory taken before it is packed, needs no more writing
+ * when it has the form that lies on storage. */
+static void
+test_leave (gconstpointer data)
+{
+  Rig rig;
+  Twin one, two;
+  LlmKvPlan plan;
+
+  rig_open (&rig, "llms-no-compression", data, LLK_KV_F16, NULL);
+  make_computing_cheap (&rig);
+  twin_open (&one, &rig, "one");
+  twin_call (&one, 4 * RIG_SLOTS);
+  rig_settle (&rig);
+  two = one;
+  g_strlcpy (two.id, "two", sizeof two.id);
+  two.seq = llm_kv_seq_fork (one.seq, "app", two.id);
+  rig_settle (&rig);
+  llm_kv_store_evict (rig.store, G_MAXUINT64, FALSE);
+  g_assert_cmpuint (llm_kv_store_get_bytes (rig.store), ==, 0);
+
+  twin_begin (&one, 0, &plan);
+  g_assert_cmpuint (plan.n_recomputed, ==, 4);
+  while (twin_step (&one))
+    ;
+  twin_end (&one);
+  g_assert_cmpuint (llm_kv_store_evict (rig.store, G_MAXUINT64, FALSE), ==, 0);
+  g_assert_cmpuint (llm_kv_store_get_bytes (rig.store), >, 0);
+  rig_settle (&rig);
+  g_assert_cmpuint (llm_kv_store_get_bytes (rig.store), ==, 0);
+  g_assert_cmpuint (llm_kv_store_get_counters (rig.store)->n_written, ==, 4);
+  g_assert_cmpuint (llm_kv_store_get_counters (rig.store)->n_evicted, ==, 8);
+
+  g_clear_pointer (&two.seq, llm_kv_seq_free);
+  twin_close (&one);
+  rig_close (&rig);
+}
+
 /* A window slides: sinks move and are computed, the others keep their place in the text. */
 static void
 test_slide (gconstpointer data)
@@ -747,7 +785,7 @@ main (int   argc,
     { "cut", test_cut },         { "lock", test_lock },         { "share", test_share },
     { "deserted", test_deserted }, { "slide", test_slide },     { "windows", test_windows },
     { "full", test_full },       { "work", test_work },
-    { "forget", test_forget },
+    { "forget", test_forget },     { "leave", test_leave },
   };
 
   g_test_init (&argc, &argv, NULL);

@@ -34,16 +34,38 @@ ssize_t __wrap_pwrite64 (int fd, const void *bytes, size_t length, off64_t offse
 int     __wrap_fallocate64 (int fd, int mode, off64_t offset, off64_t length);
 int     __wrap_renameat (int from, const char *from_name, int to, const char *to_name);
 
-/* Calls that work before one fails; negative for all. */
+/* Threads of the disk look at these. Calls that work before one fails; negative for all. */
 static int reads_left = -1;
 static int writes_left = -1;
+/* Calls that fail before they work again. */
 static int fallocates_failing;
 static int renames_failing;
+
+static void
+set_calls (int *calls,
+           int  n)
+{
+  __atomic_store_n (calls, n, __ATOMIC_SEQ_CST);
+}
 
 static gboolean
 fails_now (int *left)
 {
-  return g_atomic_int_get (left) >= 0 && g_atomic_int_add (left, -1) == 0;
+  return __atomic_load_n (left, __ATOMIC_SEQ_CST) >= 0
+         && __atomic_fetch_sub (left, 1, __ATOMIC_SEQ_CST) == 0;
+}
+
+static gboolean
+fails_still (int *failing)
+{
+  int n = __atomic_load_n (failing, __ATOMIC_SEQ_CST);
+
+  while (n > 0)
+    if (__atomic_compare_exchange_n (failing, &n, n - 1, FALSE, __ATOMIC_SEQ_CST,
+                                     __ATOMIC_SEQ_CST))
+      return TRUE;
+
+  return FALSE;
 }
 
 ssize_t
@@ -76,9 +98,8 @@ __wrap_fallocate64 (int     fd,
                     off64_t offset,
                     off64_t length)
 {
-  if (mode != 0 || fallocates_failing == 0)
+  if (mode != 0 || !fails_still (&fallocates_failing))
     return __real_fallocate64 (fd, mode, offset, length);
-  fallocates_failing--;
   errno = ENOSPC;
   return -1;
 }
@@ -89,9 +110,8 @@ __wrap_renameat (int         from,
                  int         to,
                  const char *to_name)
 {
-  if (renames_failing == 0)
+  if (!fails_still (&renames_failing))
     return __real_renameat (from, from_name, to, to_name);
-  renames_failing--;
   errno = EIO;
   return -1;
 }
@@ -1189,20 +1209,20 @@ test_io_errors (Fixture       *fixture,
   folder = open_folder (fixture, "app", "context");
   for (int i = 0; i < 6; i++)
     {
-      writes_left = i;
+      set_calls (&writes_left, i);
       g_assert_false (write_chunks (fixture, folder, 0, 60, 1));
-      g_assert_cmpint (writes_left, <, 0);
+      g_assert_cmpint (__atomic_load_n (&writes_left, __ATOMIC_SEQ_CST), <, 0);
       g_assert_cmpuint (count_files (fixture, "context"), ==, 0);
       g_assert_cmpuint (llm_kv_storage_get_bytes (fixture->storage), ==, 0);
     }
   g_assert_cmpuint (fixture->n_logged, ==, 1);
-  renames_failing = 1;
+  set_calls (&renames_failing, 1);
   g_assert_false (write_chunks (fixture, folder, 0, 60, 1));
   g_assert_cmpuint (count_files (fixture, "context"), ==, 0);
 
   g_assert_true (write_chunks (fixture, folder, 0, 60, 1));
   g_assert_true (write_chunks (fixture, folder, 60, 60, 1));
-  reads_left = 5;
+  set_calls (&reads_left, 5);
   g_assert_cmpuint (read_chunks (fixture, folder, 1, 1, &n_failed), ==, 120 - n_failed);
   g_assert_cmpuint (n_failed, >, 0);
   g_assert_cmpuint (n_failed, <, 60);
@@ -1222,12 +1242,12 @@ test_full_disk (Fixture       *fixture,
   g_assert_true (write_context (fixture, "x", "b"));
   g_assert_true (write_context (fixture, "x", "c"));
   /* The file system says so: what was not used for longest makes room, as much as it needs. */
-  fallocates_failing = 2;
+  set_calls (&fallocates_failing, 2);
   g_assert_true (write_context (fixture, "x", "d"));
   assert_contexts (fixture, "cd");
-  fallocates_failing = 100;
+  set_calls (&fallocates_failing, 100);
   g_assert_false (write_context (fixture, "x", "e"));
-  fallocates_failing = 0;
+  set_calls (&fallocates_failing, 0);
   assert_contexts (fixture, "");
   g_assert_cmpuint (llm_kv_storage_get_bytes (fixture->storage), ==, 0);
 

@@ -283,7 +283,8 @@ open_root (LlmKvStorage *self,
   if (errno != EWOULDBLOCK)
     return fail (error, self->path, errno);
   g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-               "Contexts can't be kept in “%s”: another process keeps its own there", self->path);
+               "Contexts can't be kept in “%s”: another process keeps its own there",
+               self->path);
   return FALSE;
 }
 

@@ -122,11 +122,12 @@ test_policies (void)
   g_auto(BenchRigRun) chunks = run_grid ("1", "llms", "vllm-sq");
   g_autoptr(JsonNode) root = NULL;
   g_autoptr(JsonNode) chunks_root = NULL;
-  JsonObject *swapping = find_cell (parse_cells (&run, &root), "swapping", 8);
-  JsonObject *lmk = find_cell (parse_cells (&run, &root), "lmk", 8);
-  JsonObject *llms = find_cell (parse_cells (&chunks, &chunks_root), "llms", 8);
-  JsonObject *vllm_sq = find_cell (json_object_get_array_member (
-                                     json_node_get_object (chunks_root), "cells"), "vllm-sq", 8);
+  JsonArray *cells = parse_cells (&run, &root);
+  JsonArray *chunks_cells = parse_cells (&chunks, &chunks_root);
+  JsonObject *swapping = find_cell (cells, "swapping", 8);
+  JsonObject *lmk = find_cell (cells, "lmk", 8);
+  JsonObject *llms = find_cell (chunks_cells, "llms", 8);
+  JsonObject *vllm_sq = find_cell (chunks_cells, "vllm-sq", 8);
 
   /* one trace for all */
   g_assert_cmpfloat (get (swapping, "switches"), >, 0);

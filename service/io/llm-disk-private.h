@@ -42,7 +42,7 @@ struct _LlmDiskBackend
   void (*set_buffers) (LlmDiskBackend *self, guint8 *memory, guint n);
   /* Begins to transfer the bytes of @op behind @n_done. */
   void (*submit)      (LlmDiskBackend *self, LlmDiskOp *op);
-  /* No further one is submitted for now. */
+  /* The row of submits has ended: what collected them hands them on now. */
   void (*flush)       (LlmDiskBackend *self);
   /* Appends the transfers that have finished to @finished. Never waits. */
   void (*reap)        (LlmDiskBackend *self, GQueue *finished);

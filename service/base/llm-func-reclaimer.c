@@ -51,12 +51,32 @@ give (LlmReclaimer  *reclaimer,
 }
 
 static void
+grow (LlmReclaimer *reclaimer,
+      guint64       bytes)
+{
+  LlmFuncReclaimer *self = LLM_FUNC_RECLAIMER (reclaimer);
+
+  if (self->funcs->grow != NULL)
+    self->funcs->grow (self->holder, bytes);
+}
+
+static gboolean
+is_backed (LlmReclaimer *reclaimer)
+{
+  LlmFuncReclaimer *self = LLM_FUNC_RECLAIMER (reclaimer);
+
+  return self->funcs->is_backed != NULL && self->funcs->is_backed (self->holder);
+}
+
+static void
 llm_func_reclaimer_iface_init (LlmReclaimerInterface *iface)
 {
   iface->get_name = get_name;
   iface->get_cost = get_cost;
   iface->get_held = get_held;
   iface->give = give;
+  iface->grow = grow;
+  iface->is_backed = is_backed;
 }
 
 static void

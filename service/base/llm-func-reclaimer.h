@@ -22,6 +22,9 @@ typedef struct
                        gint64         deadline_us,
                        LlmReclaimDone done,
                        gpointer       data);
+  void     (*grow)      (gpointer     holder,
+                         guint64      bytes);   /* (nullable) */
+  gboolean (*is_backed) (gpointer     holder);  /* (nullable) */
 } LlmReclaimerFuncs;
 
 /* (transfer full): @funcs is static; @holder is not owned and outlives it. */

@@ -6,7 +6,10 @@ struct _LlmLedger
 {
   gatomicrefcount ref_count;
   guint64 held[LLM_N_HOLDERS]; /* atomic each */
+  guint64 backed;              /* atomic */
   guint64 budget;              /* atomic */
+  LlmCeiling ceiling;          /* atomic each */
+  gboolean is_urgent;          /* atomic */
 };
 
 LlmLedger *
@@ -15,6 +18,7 @@ llm_ledger_new (void)
   LlmLedger *self = g_new0 (LlmLedger, 1);
 
   g_atomic_ref_count_init (&self->ref_count);
+  self->ceiling = (LlmCeiling) { G_MAXUINT64, G_MAXUINT64, G_MAXUINT64 };
   return self;
 }
 
@@ -72,6 +76,38 @@ llm_ledger_get_total (LlmLedger *self)
 }
 
 void
+llm_ledger_add_backed (LlmLedger *self,
+                       guint64    bytes)
+{
+  __atomic_fetch_add (&self->backed, bytes, __ATOMIC_RELAXED);
+}
+
+void
+llm_ledger_remove_backed (LlmLedger *self,
+                          guint64    bytes)
+{
+  guint64 before = __atomic_fetch_sub (&self->backed, bytes, __ATOMIC_RELAXED);
+
+  g_assert (before >= bytes);
+}
+
+guint64
+llm_ledger_get_backed (LlmLedger *self)
+{
+  return __atomic_load_n (&self->backed, __ATOMIC_RELAXED);
+}
+
+/* Others add and remove meanwhile. */
+guint64
+llm_ledger_get_anonymous (LlmLedger *self)
+{
+  guint64 backed = llm_ledger_get_backed (self);
+  guint64 total = llm_ledger_get_total (self);
+
+  return total > backed ? total - backed : 0;
+}
+
+void
 llm_ledger_set_budget (LlmLedger *self,
                        guint64    bytes)
 {
@@ -84,12 +120,90 @@ llm_ledger_get_budget (LlmLedger *self)
   return __atomic_load_n (&self->budget, __ATOMIC_RELAXED);
 }
 
+void
+llm_ledger_set_ceiling (LlmLedger        *self,
+                        const LlmCeiling *ceiling)
+{
+  __atomic_store_n (&self->ceiling.now, ceiling->now, __ATOMIC_RELAXED);
+  __atomic_store_n (&self->ceiling.urgent, ceiling->urgent, __ATOMIC_RELAXED);
+  __atomic_store_n (&self->ceiling.most, ceiling->most, __ATOMIC_RELAXED);
+}
+
+void
+llm_ledger_set_urgent (LlmLedger *self,
+                       gboolean   is_urgent)
+{
+  __atomic_store_n (&self->is_urgent, is_urgent, __ATOMIC_RELAXED);
+}
+
+static guint64
+get_ceiling (LlmLedger *self)
+{
+  guint64 now = __atomic_load_n (&self->ceiling.now, __ATOMIC_RELAXED);
+
+  if (__atomic_load_n (&self->is_urgent, __ATOMIC_RELAXED))
+    return MAX (now, __atomic_load_n (&self->ceiling.urgent, __ATOMIC_RELAXED));
+  return now;
+}
+
+static gboolean
+fits (guint64 held,
+      guint64 bytes,
+      guint64 limit)
+{
+  return limit == G_MAXUINT64 || (held <= limit && bytes <= limit - held);
+}
+
+gboolean
+llm_ledger_has_budget (LlmLedger *self,
+                       guint64    bytes)
+{
+  guint64 budget = llm_ledger_get_budget (self);
+
+  return budget == 0 || fits (llm_ledger_get_total (self), bytes, budget);
+}
+
 gboolean
 llm_ledger_has_room (LlmLedger *self,
                      guint64    bytes)
 {
+  return llm_ledger_has_budget (self, bytes)
+         && fits (llm_ledger_get_anonymous (self), bytes, get_ceiling (self));
+}
+
+guint64
+llm_ledger_get_headroom (LlmLedger *self)
+{
+  guint64 ceiling = get_ceiling (self);
+  guint64 anonymous = llm_ledger_get_anonymous (self);
+
+  if (ceiling == G_MAXUINT64)
+    return G_MAXUINT64;
+  return ceiling > anonymous ? ceiling - anonymous : 0;
+}
+
+guint64
+llm_ledger_get_excess (LlmLedger *self)
+{
   guint64 budget = llm_ledger_get_budget (self);
   guint64 total = llm_ledger_get_total (self);
+  guint64 ceiling = get_ceiling (self);
+  guint64 anonymous = llm_ledger_get_anonymous (self);
+  guint64 excess = 0;
 
-  return budget == 0 || (total <= budget && bytes <= budget - total);
+  if (budget > 0 && total > budget)
+    excess = total - budget;
+  if (anonymous > ceiling)
+    excess = MAX (excess, anonymous - ceiling);
+  return excess;
+}
+
+gboolean
+llm_ledger_may_wait (LlmLedger *self,
+                     guint64    bytes)
+{
+  return llm_ledger_has_budget (self, bytes)
+         && !fits (llm_ledger_get_anonymous (self), bytes,
+                   __atomic_load_n (&self->ceiling.now, __ATOMIC_RELAXED))
+         && bytes <= __atomic_load_n (&self->ceiling.most, __ATOMIC_RELAXED);
 }

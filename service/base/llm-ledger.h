@@ -38,13 +38,48 @@ guint64     llm_ledger_get        (LlmLedger *self,
                                    LlmHolder  holder);
 guint64     llm_ledger_get_total  (LlmLedger *self);
 
+/* Counts @bytes of what is counted already as memory of files, which the kernel can take by itself
+ * and read again: that they are held presses nobody. */
+void        llm_ledger_add_backed    (LlmLedger *self,
+                                      guint64    bytes);
+void        llm_ledger_remove_backed (LlmLedger *self,
+                                      guint64    bytes);
+guint64     llm_ledger_get_backed    (LlmLedger *self);
+/* All that is not: bytes that only the service can give back. */
+guint64     llm_ledger_get_anonymous (LlmLedger *self);
+
 /* The most the service may hold, 0 for no limit of its own. */
 void        llm_ledger_set_budget (LlmLedger *self,
                                    guint64    bytes);
 guint64     llm_ledger_get_budget (LlmLedger *self);
 
-/* Whether @bytes more would still be within the budget. */
+/* What the machine has room for now, beside the budget: limits what is anonymous. */
+typedef struct
+{
+  guint64 now;      /* bytes; G_MAXUINT64 for no limit */
+  guint64 urgent;   /* what a call may take it to that has waited too long */
+  guint64 most;     /* what it could be if everybody else gave all */
+} LlmCeiling;
+
+void        llm_ledger_set_ceiling (LlmLedger        *self,
+                                    const LlmCeiling *ceiling);
+/* Whether the urgent ceiling is the one that holds; set by the executor. */
+void        llm_ledger_set_urgent  (LlmLedger *self,
+                                    gboolean   is_urgent);
+
+/* Whether @bytes more would still be within budget and ceiling. */
 gboolean    llm_ledger_has_room   (LlmLedger *self,
+                                   guint64    bytes);
+/* Within the budget, whatever the ceiling. */
+gboolean    llm_ledger_has_budget (LlmLedger *self,
+                                   guint64    bytes);
+/* Bytes that the ceiling leaves beside all that is anonymous; G_MAXUINT64 without one. */
+guint64     llm_ledger_get_headroom (LlmLedger *self);
+/* Bytes that are held beyond budget or ceiling. */
+guint64     llm_ledger_get_excess (LlmLedger *self);
+/* Whether it is worth to wait for room for @bytes: the budget has it, and the ceiling, which has
+ * not, may rise so far. */
+gboolean    llm_ledger_may_wait   (LlmLedger *self,
                                    guint64    bytes);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmLedger, llm_ledger_unref)

@@ -46,3 +46,11 @@ llm_reclaimer_grow (LlmReclaimer *self,
   if (iface->grow != NULL)
     iface->grow (self, bytes);
 }
+
+gboolean
+llm_reclaimer_is_backed (LlmReclaimer *self)
+{
+  LlmReclaimerInterface *iface = LLM_RECLAIMER_GET_IFACE (self);
+
+  return iface->is_backed != NULL && iface->is_backed (self);
+}

@@ -42,6 +42,8 @@ struct _LlmReclaimerInterface
                               gpointer       data);
   void           (*grow)     (LlmReclaimer *self,
                               guint64       bytes);
+  /* (nullable): whether what it holds is file pages, which the kernel may take by itself */
+  gboolean       (*is_backed) (LlmReclaimer *self);
 };
 
 /* Names the holder, for logs and results: `scratch`, `kv`, `weights`. */
@@ -62,5 +64,8 @@ void           llm_reclaimer_give     (LlmReclaimer  *self,
 /* Says that @bytes may be held again: a hint, nothing has to happen. */
 void           llm_reclaimer_grow     (LlmReclaimer *self,
                                        guint64       bytes);
+
+/* Whether giving it back eases nobody who needs memory that is not a file's. */
+gboolean       llm_reclaimer_is_backed (LlmReclaimer *self);
 
 G_END_DECLS

@@ -48,8 +48,7 @@ find_kib (const char *text,
 
 gboolean
 llm_sysinfo_read_meminfo (const char *root,
-                          guint64    *total,
-                          guint64    *available,
+                          LlmMeminfo *info,
                           GError    **error)
 {
   g_autofree char *path = g_build_filename (root != NULL && *root ? root : "/", "proc", "meminfo", NULL);
@@ -57,12 +56,16 @@ llm_sysinfo_read_meminfo (const char *root,
 
   if (!g_file_get_contents (path, &text, NULL, error))
     return FALSE;
-  if (!find_kib (text, "MemTotal", total) || !find_kib (text, "MemAvailable", available))
+  *info = (LlmMeminfo) { 0 };
+  if (!find_kib (text, "MemTotal", &info->total)
+      || !find_kib (text, "MemAvailable", &info->available))
     {
       g_set_error (error, G_IO_ERROR, G_IO_ERROR_INVALID_DATA,
                    "%s: no MemTotal and MemAvailable in kB", path);
       return FALSE;
     }
+  if (!find_kib (text, "SwapFree", &info->swap_free))
+    info->swap_free = 0;
   return TRUE;
 }
 

@@ -14,10 +14,16 @@ G_BEGIN_DECLS
 /* Processors this process may run on. */
 guint    llm_sysinfo_n_processors     (void);
 
-/* Bytes of memory in all and available to new work, from ROOT/proc/meminfo. */
+typedef struct
+{
+  guint64 total;      /* bytes of memory */
+  guint64 available;  /* to new work */
+  guint64 swap_free;  /* 0 also without any */
+} LlmMeminfo;
+
+/* From ROOT/proc/meminfo. */
 gboolean llm_sysinfo_read_meminfo     (const char *root,
-                                       guint64    *total,
-                                       guint64    *available,
+                                       LlmMeminfo *info,
                                        GError    **error);
 
 /* Resident bytes of this process, from ROOT/proc/self/statm. */

@@ -12,16 +12,17 @@ struct _LlmGovernor
 
   LlmLedger *ledger;
   GPtrArray *reclaimers;  /* (element-type LlmReclaimer) (owned) */
+  GArray *given;          /* (element-type guint64): bytes, of each of them */
   GQueue waiting;         /* (element-type GTask) (owned): the head runs */
 };
 
 /* One trim: a walk over costs and, inside a cost, over reclaimers. */
 typedef struct
 {
+  LlmTrimRequest request;
   LlmReclaimCost max_cost;
-  guint64 target;
-  gint64 deadline_us;
   gint64 started_us;
+  gint64 asked_us;        /* when the reclaimer was asked */
   LlmReclaimCost cost;
   guint next;             /* index of the reclaimer to ask */
   guint64 freed;
@@ -57,9 +58,12 @@ on_given (guint64  freed,
 
   if (freed > 0)
     {
-      g_info ("%s gave back %" G_GUINT64_FORMAT " bytes", llm_reclaimer_get_name (reclaimer), freed);
+      g_info ("Gave back %s: %" G_GUINT64_FORMAT " bytes in %.1f ms",
+              llm_reclaimer_get_name (reclaimer), freed,
+              (llm_clock_now_us () - trim->asked_us) / 1000.0);
       g_strv_builder_add (trim->steps, llm_reclaimer_get_name (reclaimer));
       trim->freed += freed;
+      g_array_index (self->given, guint64, trim->next) += freed;
     }
   trim->next++;
   advance (task);
@@ -78,12 +82,36 @@ finish_trim (GTask *task)
   result->steps = g_strv_builder_end (trim->steps);
 
   g_assert (g_queue_pop_head (&self->waiting) == task);
+  /* Whoever is told may ask for the next trim at once, which begins by itself when none waits. */
+  next = g_queue_peek_head (&self->waiting);
   g_task_return_pointer (task, result, (GDestroyNotify) llm_trim_result_free);
   g_object_unref (task);
 
-  next = g_queue_peek_head (&self->waiting);
   if (next != NULL)
     advance (next);
+}
+
+static gboolean
+is_asked (const Trim   *trim,
+          LlmReclaimer *reclaimer)
+{
+  if (llm_reclaimer_get_cost (reclaimer) != trim->cost)
+    return FALSE;
+  if (trim->request.scope != LLM_TRIM_ALL
+      && llm_reclaimer_is_backed (reclaimer) != (trim->request.scope == LLM_TRIM_BACKED))
+    return FALSE;
+  return llm_reclaimer_get_held (reclaimer) > 0;
+}
+
+static gint64
+get_give_deadline (const LlmTrimRequest *request,
+                   gint64                now)
+{
+  if (request->patience_us == 0)
+    return request->deadline_us;
+  if (request->deadline_us == 0)
+    return now + request->patience_us;
+  return MIN (request->deadline_us, now + request->patience_us);
 }
 
 static void
@@ -91,12 +119,13 @@ advance (GTask *task)
 {
   LlmGovernor *self = g_task_get_source_object (task);
   Trim *trim = g_task_get_task_data (task);
+  const LlmTrimRequest *request = &trim->request;
 
   while (trim->cost <= trim->max_cost)
     {
-      if (trim->target > 0 && trim->freed >= trim->target)
+      if (request->target > 0 && trim->freed >= request->target)
         break;
-      if (trim->deadline_us > 0 && llm_clock_now_us () >= trim->deadline_us)
+      if (request->deadline_us > 0 && llm_clock_now_us () >= request->deadline_us)
         break;
       if (trim->next >= self->reclaimers->len)
         {
@@ -107,12 +136,12 @@ advance (GTask *task)
         {
           LlmReclaimer *reclaimer = g_ptr_array_index (self->reclaimers, trim->next);
 
-          if (llm_reclaimer_get_cost (reclaimer) == trim->cost &&
-              llm_reclaimer_get_held (reclaimer) > 0)
+          if (is_asked (trim, reclaimer))
             {
+              trim->asked_us = llm_clock_now_us ();
               llm_reclaimer_give (reclaimer,
-                                  trim->target > 0 ? trim->target - trim->freed : G_MAXUINT64,
-                                  trim->deadline_us, on_given, task);
+                                  request->target > 0 ? request->target - trim->freed : G_MAXUINT64,
+                                  get_give_deadline (request, trim->asked_us), on_given, task);
               return;
             }
           trim->next++;
@@ -128,6 +157,7 @@ llm_governor_finalize (GObject *object)
 
   g_assert (g_queue_is_empty (&self->waiting));
   g_ptr_array_unref (self->reclaimers);
+  g_array_unref (self->given);
   llm_ledger_unref (self->ledger);
   G_OBJECT_CLASS (llm_governor_parent_class)->finalize (object);
 }
@@ -142,6 +172,7 @@ static void
 llm_governor_init (LlmGovernor *self)
 {
   self->reclaimers = g_ptr_array_new_with_free_func (g_object_unref);
+  self->given = g_array_new (FALSE, TRUE, sizeof (guint64));
   g_queue_init (&self->waiting);
 }
 
@@ -159,6 +190,7 @@ llm_governor_add (LlmGovernor  *self,
                   LlmReclaimer *reclaimer)
 {
   g_ptr_array_add (self->reclaimers, g_object_ref (reclaimer));
+  g_array_set_size (self->given, self->reclaimers->len);
 }
 
 guint64
@@ -177,13 +209,29 @@ llm_governor_get_reclaimable (LlmGovernor   *self,
   return bytes;
 }
 
+guint64
+llm_governor_get_given (LlmGovernor *self,
+                        const char  *name)
+{
+  for (guint i = 0; i < self->reclaimers->len; i++)
+    if (g_str_equal (llm_reclaimer_get_name (g_ptr_array_index (self->reclaimers, i)), name))
+      return g_array_index (self->given, guint64, i);
+  return 0;
+}
+
 void
-llm_governor_trim_async (LlmGovernor        *self,
-                         LlmPressure         level,
-                         guint64             target,
-                         gint64              deadline_us,
-                         GAsyncReadyCallback callback,
-                         gpointer            data)
+llm_governor_grow (LlmGovernor *self,
+                   guint64      bytes)
+{
+  for (guint i = 0; i < self->reclaimers->len; i++)
+    llm_reclaimer_grow (g_ptr_array_index (self->reclaimers, i), bytes);
+}
+
+void
+llm_governor_trim_async (LlmGovernor          *self,
+                         const LlmTrimRequest *request,
+                         GAsyncReadyCallback   callback,
+                         gpointer              data)
 {
   static const LlmReclaimCost max_costs[] = {
     [LLM_PRESSURE_LOW] = LLM_RECLAIM_FREE,
@@ -193,10 +241,9 @@ llm_governor_trim_async (LlmGovernor        *self,
   GTask *task = g_task_new (self, NULL, callback, data);
   Trim *trim = g_new0 (Trim, 1);
 
-  g_assert (level >= LLM_PRESSURE_LOW && level <= LLM_PRESSURE_CRITICAL);
-  trim->max_cost = max_costs[level];
-  trim->target = target;
-  trim->deadline_us = deadline_us;
+  g_assert (request->level >= LLM_PRESSURE_LOW && request->level <= LLM_PRESSURE_CRITICAL);
+  trim->request = *request;
+  trim->max_cost = max_costs[request->level];
   trim->started_us = llm_clock_now_us ();
   trim->steps = g_strv_builder_new ();
   g_task_set_task_data (task, trim, (GDestroyNotify) trim_free);

@@ -26,6 +26,25 @@ typedef struct
   GStrv steps;         /* names of the reclaimers that gave something, in order */
 } LlmTrimResult;
 
+/* Whom a trim asks. */
+typedef enum
+{
+  LLM_TRIM_ALL,
+  LLM_TRIM_ANONYMOUS,  /* those whose memory only we can give back */
+  LLM_TRIM_BACKED,     /* those who hold file pages */
+} LlmTrimScope;
+
+typedef struct
+{
+  LlmTrimScope scope;
+  LlmPressure level;   /* how dear giving may be: low: what nobody notices; medium: also what is
+                        * cheap to have again; critical: all */
+  guint64 target;      /* bytes, 0 for as much as there is */
+  gint64 deadline_us;  /* when it ends, done or not: a time of llm_clock_now_us(), 0 for none */
+  gint64 patience_us;  /* what a holder may take to write what it gives before it drops it, 0
+                        * for what it thinks right */
+} LlmTrimRequest;
+
 LlmGovernor *llm_governor_new           (LlmLedger          *ledger);
 
 /* Takes a reference. The order of registration breaks ties between equal costs. */
@@ -35,14 +54,16 @@ void         llm_governor_add           (LlmGovernor        *self,
 guint64      llm_governor_get_reclaimable (LlmGovernor      *self,
                                            LlmReclaimCost    cost);
 
-/* Asks all holders up to what @level allows (low: what nobody notices; medium:
- * also what is cheap to have again; critical: all) until @target bytes are freed
- * (0: as much as there is) or @deadline_us (0: none) has passed. Trims run one
- * after the other. */
+/* Bytes that the reclaimer of that name gave since the start. */
+guint64      llm_governor_get_given     (LlmGovernor        *self,
+                                         const char         *name);
+/* Tells all holders that @bytes may be held again. */
+void         llm_governor_grow          (LlmGovernor        *self,
+                                         guint64             bytes);
+
+/* Asks the holders, cheapest first. Trims run one after the other. */
 void         llm_governor_trim_async    (LlmGovernor        *self,
-                                         LlmPressure         level,
-                                         guint64             target,
-                                         gint64              deadline_us,
+                                         const LlmTrimRequest *request,
                                          GAsyncReadyCallback callback,
                                          gpointer            data);
 /* (transfer full) */

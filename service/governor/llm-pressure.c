@@ -9,7 +9,8 @@ static const char *const names[] = { "none", "low", "medium", "critical" };
 /* One line: "some avg10=0.00 avg60=0.00 avg300=0.00 total=0". */
 static gboolean
 parse_line (const char *line,
-            double     *avg10)
+            double     *avg10,
+            guint64    *total_us)
 {
   g_auto(GStrv) fields = g_strsplit (line, " ", -1);
   static const char *const keys[] = { "avg10=", "avg60=", "avg300=", "total=" };
@@ -29,6 +30,8 @@ parse_line (const char *line,
         return FALSE;
       if (i == 0)
         *avg10 = number;
+      else if (i + 1 == G_N_ELEMENTS (keys))
+        *total_us = g_ascii_strtoull (value, NULL, 10);
     }
   return TRUE;
 }
@@ -49,38 +52,45 @@ llm_pressure_parse (const char *text,
       if (*lines[i] == '\0')
         continue;
       if (is_some && !has_some)
-        has_some = parse_line (lines[i], &stall->some_avg10);
+        has_some = parse_line (lines[i], &stall->some_avg10, &stall->some_us);
       else if (is_full && !has_full)
-        has_full = parse_line (lines[i], &stall->full_avg10);
+        has_full = parse_line (lines[i], &stall->full_avg10, &stall->full_us);
       else
         return FALSE;
     }
   return has_some && has_full;
 }
 
+/* Where people notice: a twentieth of the time lost is felt in a desktop, a tenth of it with nothing
+ * at all going on is a machine that hangs again and again. */
 LlmPressure
-llm_pressure_judge (const LlmStall *stall)
+llm_pressure_judge (double some,
+                    double full)
 {
-  if (stall->full_avg10 >= 10)
+  if (full >= 0.10)
     return LLM_PRESSURE_CRITICAL;
-  if (stall->full_avg10 >= 3 || stall->some_avg10 >= 20)
+  if (full >= 0.03 || some >= 0.20)
     return LLM_PRESSURE_MEDIUM;
-  if (stall->some_avg10 >= 5)
+  if (some >= 0.05)
     return LLM_PRESSURE_LOW;
   return LLM_PRESSURE_NONE;
 }
 
-LlmPressure
-llm_pressure_read (const char *root)
+gboolean
+llm_pressure_read_stall (const char *path,
+                         LlmStall   *stall)
 {
-  g_autofree char *path = g_build_filename (root != NULL && *root ? root : "/",
-                                            "proc", "pressure", "memory", NULL);
   g_autofree char *text = NULL;
-  LlmStall stall;
 
-  if (!g_file_get_contents (path, &text, NULL, NULL) || !llm_pressure_parse (text, &stall))
-    return LLM_PRESSURE_NONE;
-  return llm_pressure_judge (&stall);
+  return g_file_get_contents (path, &text, NULL, NULL) && llm_pressure_parse (text, stall);
+}
+
+gboolean
+llm_pressure_is_event (guint64 before_us,
+                       guint64 after_us,
+                       guint64 threshold_us)
+{
+  return after_us == 0 || (after_us >= before_us && after_us - before_us >= threshold_us);
 }
 
 const char *

@@ -20,19 +20,30 @@ typedef enum
 } LlmPressure;
 
 /* Shares of time, in percent, of the last ten seconds in which some or all
- * tasks waited for memory. */
+ * tasks waited for memory, and microseconds of it since the kernel counts. */
 typedef struct
 {
   double some_avg10;
   double full_avg10;
+  guint64 some_us;
+  guint64 full_us;
 } LlmStall;
 
 /* Parses the text of a PSI file; every field must be there once. */
 gboolean    llm_pressure_parse     (const char     *text,
                                     LlmStall       *stall);
-LlmPressure llm_pressure_judge     (const LlmStall *stall);
-/* Reads ROOT/proc/pressure/memory; NONE where the kernel has no PSI. */
-LlmPressure llm_pressure_read      (const char     *root);
+/* What shares of the last second or so, 0 to 1, mean in which some or all tasks waited. */
+LlmPressure llm_pressure_judge     (double          some,
+                                    double          full);
+/* FALSE where the kernel has no such file, or has switched it off. */
+gboolean    llm_pressure_read_stall (const char    *path,
+                                     LlmStall      *stall);
+/* Whether a trigger of @threshold_us told of something, its counter having been @before_us and now
+ * @after_us: the first event after arming may come without anybody having waited (so kernels
+ * do), and 0 is a counter that can't be read. */
+gboolean    llm_pressure_is_event  (guint64         before_us,
+                                    guint64         after_us,
+                                    guint64         threshold_us);
 const char *llm_pressure_to_string (LlmPressure     pressure);
 /* FALSE for a name that is not "low", "medium" or "critical". */
 gboolean    llm_pressure_parse_level (const char   *name,

@@ -47,6 +47,7 @@ struct _LlmPreparedCopy
   GCond woken;
   gboolean is_closing;         /* guarded by lock: nobody uses it any more */
   gboolean keeps_cache;        /* likewise */
+  gboolean is_dropped;         /* likewise: reading it now would bring back what was given */
 };
 
 /* New files of this process that have no name yet. */
@@ -193,6 +194,49 @@ llm_prepared_copy_get_memory (LlmPreparedCopy *self)
 }
 
 gboolean
+llm_prepared_copy_is_file (LlmPreparedCopy *self)
+{
+  return self->map != NULL;
+}
+
+static void
+set_dropped (LlmPreparedCopy *self,
+             gboolean         dropped)
+{
+  g_mutex_lock (&self->lock);
+  self->is_dropped = dropped;
+  g_cond_broadcast (&self->woken);
+  g_mutex_unlock (&self->lock);
+}
+
+void
+llm_prepared_copy_drop (LlmPreparedCopy *self,
+                        guint64          offset,
+                        guint64          length)
+{
+  set_dropped (self, TRUE);
+  if (self->map != NULL)
+    llm_file_map_drop (self->map, self->data_offset + offset, length);
+  else
+    (void) madvise ((guint8 *) self->data + offset, length, MADV_DONTNEED);
+}
+
+void
+llm_prepared_copy_take (LlmPreparedCopy *self)
+{
+  set_dropped (self, FALSE);
+}
+
+void
+llm_prepared_copy_prefetch (LlmPreparedCopy *self,
+                            guint64          offset,
+                            guint64          length)
+{
+  if (self->map != NULL)
+    llm_file_map_prefetch (self->map, self->data_offset + offset, length);
+}
+
+gboolean
 llm_prepared_copy_is_good (LlmPreparedCopy *self)
 {
   return self->map == NULL || !llm_file_map_is_damaged (self->map);
@@ -216,13 +260,40 @@ sleep_a_while (LlmPreparedCopy *self,
   return !is_closing;
 }
 
-/* In the order of use, so that the first layers are there first. */
+static gboolean
+is_dropped (LlmPreparedCopy *self)
+{
+  gboolean dropped;
+
+  g_mutex_lock (&self->lock);
+  dropped = self->is_dropped;
+  g_mutex_unlock (&self->lock);
+  return dropped;
+}
+
+/* FALSE when nobody uses the copy any more. */
+static gboolean
+wait_until_taken (LlmPreparedCopy *self)
+{
+  gboolean is_closing;
+
+  g_mutex_lock (&self->lock);
+  while (self->is_dropped && !self->is_closing)
+    g_cond_wait (&self->woken, &self->lock);
+  is_closing = self->is_closing;
+  g_mutex_unlock (&self->lock);
+  return !is_closing;
+}
+
+/* In the order of use, so that the first layers are there first. What was given back meanwhile comes
+ * when it is used. */
 static void
 populate (LlmPreparedCopy *self)
 {
   guint64 end = self->data_offset + self->bytes;
 
-  for (guint64 at = 0; at < end && sleep_a_while (self, 0); at += POPULATE_BYTES)
+  for (guint64 at = 0; at < end && sleep_a_while (self, 0) && !is_dropped (self);
+       at += POPULATE_BYTES)
     llm_file_map_populate (self->map, at, POPULATE_BYTES);
 }
 
@@ -273,6 +344,8 @@ llm_prepared_copy_verify (LlmPreparedCopy *self)
       guint64 at = i * LLM_PREPARED_PIECE;
       gsize size = (gsize) MIN (LLM_PREPARED_PIECE, self->bytes - at);
 
+      if (!wait_until_taken (self))
+        return;
       if (llm_prepared_checksum (self->data + at, size) != self->checksums[i])
         {
           g_message ("“%s” is damaged, and made again", self->path);

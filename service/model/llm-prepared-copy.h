@@ -50,6 +50,18 @@ llm_prepared_copy_free (LlmPreparedCopy *self)
 const guint8    *llm_prepared_copy_get_data      (LlmPreparedCopy       *self);
 /* (nullable): where to pack to, of a copy in memory. */
 guint8          *llm_prepared_copy_get_memory    (LlmPreparedCopy       *self);
+/* Whether the kernel can take its memory by itself: a file's. */
+gboolean         llm_prepared_copy_is_file       (LlmPreparedCopy       *self);
+/* Gives the memory of the range of matrices back. Memory of this process reads as zeros then;
+ * a file is read again when it is used. What waits on the thread waits until it is taken. */
+void             llm_prepared_copy_drop          (LlmPreparedCopy       *self,
+                                                  guint64                offset,
+                                                  guint64                length);
+void             llm_prepared_copy_take          (LlmPreparedCopy       *self);
+/* Has the system read the range of a file. */
+void             llm_prepared_copy_prefetch      (LlmPreparedCopy       *self,
+                                                  guint64                offset,
+                                                  guint64                length);
 /* FALSE when what was read may not have been what was packed. */
 gboolean         llm_prepared_copy_is_good       (LlmPreparedCopy       *self);
 

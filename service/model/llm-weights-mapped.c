@@ -20,6 +20,7 @@ typedef struct
   LlmLedger *ledger;        /* (nullable) */
   guint n_layers;
   LlmTensorPart *parts;     /* (owned): [n_layers × LLM_N_OPS], shared ones in layer 0 */
+  guint64 kept;             /* bytes of the file that were not dropped, from its beginning */
 } MappedWeights;
 
 static const guint8 whole_model[] = { 100 };
@@ -157,17 +158,62 @@ check (LlmWeights  *weights,
   return TRUE;
 }
 
+/* Of the file's bytes those that are weights are nearly all: so much of them as of it. */
+static void
+tell_held (MappedWeights *self)
+{
+  guint64 size = llm_file_map_get_size (llm_gguf_get_map (self->gguf));
+  guint64 held = (guint64) ((double) self->parent.bytes * ((double) self->kept / (double) size));
+
+  if (self->kept == size)
+    held = self->parent.bytes;
+  llm_weights_set_held (&self->parent, self->ledger, held, held);
+}
+
+static void
+drop (LlmWeights *weights,
+      guint64     bytes)
+{
+  MappedWeights *self = (MappedWeights *) weights;
+  guint64 cut = MIN (bytes, self->kept);
+  LlmFileIdentity identity;
+
+  if (!llm_file_map_get_identity (llm_gguf_get_map (self->gguf), &identity))
+    return;
+  self->kept -= cut;
+  llm_file_map_drop (llm_gguf_get_map (self->gguf), self->kept, cut);
+  tell_held (self);
+}
+
+static LlmStatus
+take (LlmWeights *weights)
+{
+  MappedWeights *self = (MappedWeights *) weights;
+
+  self->kept = llm_file_map_get_size (llm_gguf_get_map (self->gguf));
+  tell_held (self);
+  return LLM_READY;
+}
+
+static gboolean
+read_ahead (LlmWeights *weights,
+            guint64     at,
+            guint64     bytes)
+{
+  LlmFileMap *map = llm_gguf_get_map (((MappedWeights *) weights)->gguf);
+
+  llm_file_map_prefetch (map, at, bytes);
+  return at + bytes < llm_file_map_get_size (map);
+}
+
 static void
 free_weights (LlmWeights *weights)
 {
   MappedWeights *self = (MappedWeights *) weights;
   LlmFileMap *map = llm_gguf_get_map (self->gguf);
 
-  if (self->ledger != NULL)
-    {
-      llm_ledger_remove (self->ledger, LLM_HOLDER_WEIGHTS, weights->bytes);
-      llm_ledger_unref (self->ledger);
-    }
+  llm_weights_set_held (weights, self->ledger, 0, 0);
+  g_clear_pointer (&self->ledger, llm_ledger_unref);
   if (!weights->keeps_cache)
     llm_file_map_drop (map, 0, llm_file_map_get_size (map));
   llm_gguf_unref (self->gguf);
@@ -179,6 +225,9 @@ static const LlmWeightProvider mapped_provider = {
   .acquire = acquire,
   .release = release,
   .check = check,
+  .drop = drop,
+  .take = take,
+  .read_ahead = read_ahead,
   .free = free_weights,
 };
 
@@ -247,9 +296,7 @@ llm_weights_new_mapped (LlmGguf           *gguf,
   self->parts = g_steal_pointer (&parts);
 
   if (ledger != NULL)
-    {
-      self->ledger = llm_ledger_ref (ledger);
-      llm_ledger_add (ledger, LLM_HOLDER_WEIGHTS, self->parent.bytes);
-    }
+    self->ledger = llm_ledger_ref (ledger);
+  take (&self->parent);
   return &self->parent;
 }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/llmsvc-error.h"
+#include "model/llm-prepare-weights.h"
 
 typedef struct
 {
@@ -17,7 +18,103 @@ typedef struct
   LlmWeights *mapped;       /* what is not packed */
   LlmPreparedPlan *plan;
   LlmPreparedCopy *copy;
+  guint n_threads;          /* that pack */
+  guint64 kept;             /* bytes of the copy that were not dropped, from its beginning */
+  GThread *packing;         /* (nullable): makes a copy in memory again */
+  LlmStatus packed;         /* atomic: PENDING while it is dropped or being made */
+  GError *error;            /* (nullable): why it could not be, once packed is FAILED */
 } PreparedWeights;
+
+/* What is held besides the copy: of the file, what is not in it. */
+static guint64
+get_rest (const PreparedWeights *self)
+{
+  return self->parent.bytes - self->plan->bytes;
+}
+
+static void
+tell_held (PreparedWeights *self)
+{
+  guint64 mapped = self->mapped->held > 0 ? get_rest (self) : 0;
+
+  llm_weights_set_held (&self->parent, self->ledger, self->kept + mapped,
+                        llm_prepared_copy_is_file (self->copy) ? self->kept + mapped : mapped);
+}
+
+static gpointer
+pack_again (gpointer data)
+{
+  PreparedWeights *self = data;
+  gboolean is_packed = llm_prepare_in_memory (self->plan, self->gguf, self->n_threads,
+                                              llm_prepared_copy_get_memory (self->copy),
+                                              &self->error);
+
+  __atomic_store_n (&self->packed, is_packed ? LLM_READY : LLM_FAILED, __ATOMIC_RELEASE);
+  return NULL;
+}
+
+static void
+end_packing (PreparedWeights *self)
+{
+  if (self->packing != NULL)
+    g_thread_join (g_steal_pointer (&self->packing));
+}
+
+static void
+drop (LlmWeights *weights,
+      guint64     bytes)
+{
+  PreparedWeights *self = (PreparedWeights *) weights;
+  guint64 cut = MIN (bytes, self->kept);
+
+  if (bytes == 0)
+    return;
+  if (!llm_prepared_copy_is_file (self->copy))
+    {
+      /* Packed panels are good for something only all together. */
+      end_packing (self);
+      g_clear_error (&self->error);
+      __atomic_store_n (&self->packed, LLM_PENDING, __ATOMIC_RELEASE);
+      cut = self->kept;
+    }
+  self->kept -= cut;
+  if (cut > 0)
+    llm_prepared_copy_drop (self->copy, self->kept, cut);
+  if (bytes > cut || !llm_prepared_copy_is_file (self->copy))
+    llm_weights_drop (self->mapped, G_MAXUINT64);
+  tell_held (self);
+}
+
+static LlmStatus
+take (LlmWeights *weights)
+{
+  PreparedWeights *self = (PreparedWeights *) weights;
+  LlmStatus packed = __atomic_load_n (&self->packed, __ATOMIC_ACQUIRE);
+
+  llm_weights_take (self->mapped);
+  self->kept = self->plan->bytes;
+  llm_prepared_copy_take (self->copy);
+  tell_held (self);
+  if (packed == LLM_PENDING && self->packing == NULL)
+    self->packing = g_thread_new ("llm-pack", pack_again, self);
+  else if (packed != LLM_PENDING)
+    end_packing (self);
+  return packed;
+}
+
+/* The copy first, as that is what most of the time is spent with. */
+static gboolean
+read_ahead (LlmWeights *weights,
+            guint64     at,
+            guint64     bytes)
+{
+  PreparedWeights *self = (PreparedWeights *) weights;
+
+  if (!llm_prepared_copy_is_file (self->copy) || at >= self->plan->bytes)
+    return FALSE;
+  llm_prepared_copy_prefetch (self->copy, at, bytes);
+  return at + bytes < self->plan->bytes;
+}
 
 static LlmStatus
 acquire (LlmWeights           *weights,
@@ -34,6 +131,18 @@ acquire (LlmWeights           *weights,
   g_return_val_if_fail ((guint) op < LLM_N_OPS, LLM_FAILED);
   g_return_val_if_fail (segment == 0, LLM_FAILED);
 
+  switch (__atomic_load_n (&self->packed, __ATOMIC_ACQUIRE))
+    {
+    case LLM_PENDING:
+      return take (weights);
+    case LLM_FAILED:
+      end_packing (self);
+      g_propagate_error (error, g_error_copy (self->error));
+      return LLM_FAILED;
+    case LLM_READY:
+    default:
+      break;
+    }
   matrix = llm_prepared_plan_find (self->plan, op, llm_operator_is_layered (op) ? layer : 0);
   if (matrix == NULL)
     return llm_weights_acquire (self->mapped, op, layer, segment, activation, view, error);
@@ -73,11 +182,10 @@ free_weights (LlmWeights *weights)
 {
   PreparedWeights *self = (PreparedWeights *) weights;
 
-  if (self->ledger != NULL)
-    {
-      llm_ledger_remove (self->ledger, LLM_HOLDER_WEIGHTS, weights->bytes);
-      llm_ledger_unref (self->ledger);
-    }
+  end_packing (self);
+  g_clear_error (&self->error);
+  llm_weights_set_held (weights, self->ledger, 0, 0);
+  g_clear_pointer (&self->ledger, llm_ledger_unref);
   self->mapped->keeps_cache = weights->keeps_cache;
   llm_prepared_copy_end (g_steal_pointer (&self->copy), weights->keeps_cache);
   g_clear_pointer (&self->plan, llm_prepared_plan_free);
@@ -90,6 +198,9 @@ static const LlmWeightProvider prepared_provider = {
   .acquire = acquire,
   .release = release,
   .check = check,
+  .drop = drop,
+  .take = take,
+  .read_ahead = read_ahead,
   .free = free_weights,
 };
 
@@ -145,10 +256,10 @@ llm_weights_new_prepared (LlmGguf           *gguf,
   self->mapped = g_steal_pointer (&mapped);
   self->plan = g_steal_pointer (&plan);
   self->copy = copy;
+  self->n_threads = n_threads;
+  self->packed = LLM_READY;
   if (ledger != NULL)
-    {
-      self->ledger = llm_ledger_ref (ledger);
-      llm_ledger_add (ledger, LLM_HOLDER_WEIGHTS, self->parent.bytes);
-    }
+    self->ledger = llm_ledger_ref (ledger);
+  take (&self->parent);
   return &self->parent;
 }

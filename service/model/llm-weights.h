@@ -65,6 +65,15 @@ typedef struct
   /* Whether the bytes handed out so far were the file's: FALSE after damage. */
   gboolean  (*check)   (LlmWeights    *self,
                         GError       **error);
+  /* Gives the memory of @bytes back, or a little more. */
+  void      (*drop)    (LlmWeights    *self,
+                        guint64        bytes);
+  /* Somebody is about to use them. PENDING while what was dropped, and is no file, is made again. */
+  LlmStatus (*take)    (LlmWeights    *self);
+  /* Has the system read @bytes of what was dropped, from @at on; FALSE behind the end. */
+  gboolean  (*read_ahead) (LlmWeights *self,
+                        guint64        at,
+                        guint64        bytes);
   void      (*free)    (LlmWeights    *self);
 } LlmWeightProvider;
 
@@ -75,6 +84,8 @@ struct _LlmWeights
   guint n_segments;                    /* at least 1 */
   const guint8 *segment_percent;       /* sub-model in percent up to and with each segment; last is 100 */
   guint64 bytes;                       /* of weights in all */
+  guint64 held;                        /* of these, in memory as far as we know */
+  guint64 backed;                      /* of those, memory of files */
   gboolean keeps_cache;                /* freeing leaves the files in the page cache: set when the
                                         * process ends, as the next one wants them at once */
 };
@@ -98,6 +109,36 @@ llm_weights_release (LlmWeights    *self,
   self->provider->release (self, view);
 }
 
+/* Gives memory of the weights back, the end of the model first: @bytes, or a little more. The
+ * model stays usable: what is used is read again, or made again while acquire() says PENDING. Between
+ * two stages; views that were acquired are void. */
+static inline void
+llm_weights_drop (LlmWeights *self,
+                  guint64     bytes)
+{
+  self->provider->drop (self, bytes);
+}
+
+/* Counts what was dropped as held again, and begins to make again what is no file's. */
+static inline LlmStatus
+llm_weights_take (LlmWeights *self)
+{
+  return self->provider->take (self);
+}
+
+static inline gboolean
+llm_weights_read_ahead (LlmWeights *self,
+                        guint64     at,
+                        guint64     bytes)
+{
+  return self->provider->read_ahead (self, at, bytes);
+}
+
+/* For providers: what is in memory now, and of that, of files; told to @ledger (nullable). */
+void        llm_weights_set_held    (LlmWeights    *self,
+                                     LlmLedger     *ledger,
+                                     guint64        held,
+                                     guint64        backed);
 gboolean    llm_weights_check       (LlmWeights    *self,
                                      GError       **error);
 void        llm_weights_free        (LlmWeights    *self);

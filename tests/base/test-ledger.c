@@ -62,23 +62,24 @@ test_meminfo (void)
 {
   g_autofree char *root = llm_test_folder_new ();
   g_autoptr(GError) error = NULL;
-  guint64 total, available;
+  LlmMeminfo info;
 
-  g_assert_false (llm_sysinfo_read_meminfo (root, &total, &available, &error));
+  g_assert_false (llm_sysinfo_read_meminfo (root, &info, &error));
   g_clear_error (&error);
 
   write_meminfo (root, "MemTotal:       1000 kB\nMemFree:   1 kB\nMemAvailable:    250 kB\n");
-  g_assert_true (llm_sysinfo_read_meminfo (root, &total, &available, &error));
+  g_assert_true (llm_sysinfo_read_meminfo (root, &info, &error));
   g_assert_no_error (error);
-  g_assert_cmpuint (total, ==, 1000 * 1024);
-  g_assert_cmpuint (available, ==, 250 * 1024);
+  g_assert_cmpuint (info.total, ==, 1000 * 1024);
+  g_assert_cmpuint (info.available, ==, 250 * 1024);
+  g_assert_cmpuint (info.swap_free, ==, 0);
 
   write_meminfo (root, "MemTotal: lots\n");
-  g_assert_false (llm_sysinfo_read_meminfo (root, &total, &available, &error));
+  g_assert_false (llm_sysinfo_read_meminfo (root, &info, &error));
   g_assert_error (error, G_IO_ERROR, G_IO_ERROR_INVALID_DATA);
 
-  g_assert_true (llm_sysinfo_read_meminfo (NULL, &total, &available, NULL));
-  g_assert_cmpuint (available, <=, total);
+  g_assert_true (llm_sysinfo_read_meminfo (NULL, &info, NULL));
+  g_assert_cmpuint (info.available, <=, info.total);
   g_assert_cmpuint (llm_sysinfo_read_resident (NULL), >, 0);
   llm_test_folder_remove (root);
 }

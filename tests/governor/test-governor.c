@@ -2,10 +2,8 @@
 
 #include "governor/llm-governor.h"
 
-#include <glib/gstdio.h>
-
 #include "base/llm-func-reclaimer.h"
-#include "support/llm-test-folder.h"
+#include "base/llm-clock.h"
 
 /* --- a holder of memory that gives on an idle callback --- */
 
@@ -13,6 +11,9 @@ typedef struct
 {
   LlmReclaimerFuncs funcs;
   guint64 held;
+  gboolean is_backed;
+  gint64 deadline_us;     /* of the last give */
+  guint64 grown;
 } Holder;
 
 typedef struct
@@ -50,7 +51,21 @@ give (gpointer       holder,
   Give *later = g_new (Give, 1);
 
   *later = (Give) { holder, bytes, done, data };
+  ((Holder *) holder)->deadline_us = deadline_us;
   g_idle_add_full (G_PRIORITY_DEFAULT, give_now, later, g_free);
+}
+
+static void
+grow (gpointer holder,
+      guint64  bytes)
+{
+  ((Holder *) holder)->grown += bytes;
+}
+
+static gboolean
+is_backed (gpointer holder)
+{
+  return ((Holder *) holder)->is_backed;
 }
 
 /* --- --- */
@@ -70,10 +85,10 @@ add_holder (Fixture       *fixture,
             LlmReclaimCost cost,
             guint64        held)
 {
-  Holder *holder = g_new (Holder, 1);
+  Holder *holder = g_new0 (Holder, 1);
   g_autoptr(LlmReclaimer) reclaimer = NULL;
 
-  *holder = (Holder) { { name, cost, get_held, give }, held };
+  *holder = (Holder) { { name, cost, get_held, give, grow, is_backed }, held };
   reclaimer = llm_func_reclaimer_new (&holder->funcs, holder);
   llm_governor_add (fixture->governor, reclaimer);
   return holder;
@@ -119,7 +134,8 @@ trim (Fixture    *fixture,
 {
   g_autoptr(GAsyncResult) result = NULL;
 
-  llm_governor_trim_async (fixture->governor, level, target, 0, on_result, &result);
+  llm_governor_trim_async (fixture->governor,
+                           &(LlmTrimRequest) { .level = level, .target = target }, on_result, &result);
   while (result == NULL)
     g_main_context_iteration (NULL, TRUE);
   return llm_governor_trim_finish (fixture->governor, result, NULL);
@@ -170,8 +186,10 @@ test_one_after_the_other (Fixture      *fixture,
   g_autoptr(GAsyncResult) second = NULL;
   LlmTrimResult *result;
 
-  llm_governor_trim_async (fixture->governor, LLM_PRESSURE_MEDIUM, 0, 0, on_result, &first);
-  llm_governor_trim_async (fixture->governor, LLM_PRESSURE_CRITICAL, 0, 0, on_result, &second);
+  llm_governor_trim_async (fixture->governor, &(LlmTrimRequest) { .level = LLM_PRESSURE_MEDIUM },
+                           on_result, &first);
+  llm_governor_trim_async (fixture->governor, &(LlmTrimRequest) { .level = LLM_PRESSURE_CRITICAL },
+                           on_result, &second);
   while (second == NULL)
     g_main_context_iteration (NULL, TRUE);
   g_assert_nonnull (first);
@@ -191,12 +209,69 @@ test_deadline (Fixture      *fixture,
   LlmTrimResult *trimmed;
 
   /* A deadline that has passed: nothing is begun. */
-  llm_governor_trim_async (fixture->governor, LLM_PRESSURE_CRITICAL, 0, 1, on_result, &result);
+  llm_governor_trim_async (fixture->governor,
+                           &(LlmTrimRequest) { .level = LLM_PRESSURE_CRITICAL, .deadline_us = 1 },
+                           on_result, &result);
   while (result == NULL)
     g_main_context_iteration (NULL, TRUE);
   trimmed = llm_governor_trim_finish (fixture->governor, result, NULL);
   g_assert_cmpuint (trimmed->freed, ==, 0);
   llm_trim_result_free (trimmed);
+}
+
+/* Memory of files eases only those who need that, and the other way round. */
+static void
+test_scopes (Fixture      *fixture,
+             gconstpointer data)
+{
+  const struct
+  {
+    LlmTrimScope scope;
+    guint64 freed;
+  } cases[] = { { LLM_TRIM_BACKED, 1000 }, { LLM_TRIM_ANONYMOUS, 110 }, { LLM_TRIM_ALL, 0 } };
+
+  fixture->weights->is_backed = TRUE;
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    {
+      g_autoptr(GAsyncResult) result = NULL;
+      g_autoptr(LlmTrimResult) trimmed = NULL;
+
+      llm_governor_trim_async (fixture->governor,
+                               &(LlmTrimRequest) { .level = LLM_PRESSURE_CRITICAL,
+                                                   .scope = cases[i].scope },
+                               on_result, &result);
+      while (result == NULL)
+        g_main_context_iteration (NULL, TRUE);
+      trimmed = llm_governor_trim_finish (fixture->governor, result, NULL);
+      g_assert_cmpuint (trimmed->freed, ==, cases[i].freed);
+    }
+  g_assert_cmpuint (llm_governor_get_given (fixture->governor, "weights"), ==, 1000);
+  g_assert_cmpuint (llm_governor_get_given (fixture->governor, "kv"), ==, 100);
+  g_assert_cmpuint (llm_governor_get_given (fixture->governor, "none"), ==, 0);
+  llm_governor_grow (fixture->governor, 5);
+  g_assert_cmpuint (fixture->weights->grown, ==, 5);
+}
+
+/* Holders hear how long they may write, and the trim goes on behind them. */
+static void
+test_patience (Fixture      *fixture,
+               gconstpointer data)
+{
+  g_autoptr(GAsyncResult) result = NULL;
+  g_autoptr(LlmTrimResult) trimmed = NULL;
+
+  llm_clock_set_for_test (1000);
+  llm_governor_trim_async (fixture->governor,
+                           &(LlmTrimRequest) { .level = LLM_PRESSURE_CRITICAL, .patience_us = 50 },
+                           on_result, &result);
+  llm_clock_set_for_test (2000);
+  while (result == NULL)
+    g_main_context_iteration (NULL, TRUE);
+  trimmed = llm_governor_trim_finish (fixture->governor, result, NULL);
+  g_assert_cmpuint (trimmed->freed, ==, 1110);
+  g_assert_cmpint (fixture->scratch->deadline_us, ==, 1050);
+  g_assert_cmpint (fixture->kv->deadline_us, ==, 2050);
+  llm_clock_set_for_test (-1);
 }
 
 static void
@@ -217,6 +292,8 @@ test_parse (void)
   g_assert_true (llm_pressure_parse (good, &stall));
   g_assert_cmpfloat (stall.some_avg10, ==, 12.5);
   g_assert_cmpfloat (stall.full_avg10, ==, 3.25);
+  g_assert_cmpuint (stall.some_us, ==, 123);
+  g_assert_cmpuint (stall.full_us, ==, 45);
   for (guint i = 0; i < G_N_ELEMENTS (bad); i++)
     g_assert_false (llm_pressure_parse (bad[i], &stall));
 }
@@ -230,35 +307,66 @@ test_judge (void)
     double full;
     LlmPressure pressure;
   } cases[] = {
-    { 0, 0, LLM_PRESSURE_NONE },     { 4.9, 0, LLM_PRESSURE_NONE },
-    { 5, 0, LLM_PRESSURE_LOW },      { 20, 0, LLM_PRESSURE_MEDIUM },
-    { 6, 3, LLM_PRESSURE_MEDIUM },   { 30, 10, LLM_PRESSURE_CRITICAL },
+    { 0, 0, LLM_PRESSURE_NONE },       { 0.049, 0, LLM_PRESSURE_NONE },
+    { 0.05, 0, LLM_PRESSURE_LOW },     { 0.2, 0, LLM_PRESSURE_MEDIUM },
+    { 0.06, 0.03, LLM_PRESSURE_MEDIUM }, { 0.3, 0.1, LLM_PRESSURE_CRITICAL },
   };
   LlmPressure level;
 
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
-    g_assert_cmpint (llm_pressure_judge (&(LlmStall) { cases[i].some, cases[i].full }), ==,
-                     cases[i].pressure);
+    g_assert_cmpint (llm_pressure_judge (cases[i].some, cases[i].full), ==, cases[i].pressure);
+  g_assert_false (llm_pressure_is_event (1000, 1000, 150));
+  g_assert_false (llm_pressure_is_event (1000, 1149, 150));
+  g_assert_true (llm_pressure_is_event (1000, 1150, 150));
+  g_assert_true (llm_pressure_is_event (1000, 1000, 0));
+  g_assert_false (llm_pressure_is_event (1000, 3, 150));
+  g_assert_true (llm_pressure_is_event (0, 0, 150));
   g_assert_true (llm_pressure_parse_level ("critical", &level));
   g_assert_cmpint (level, ==, LLM_PRESSURE_CRITICAL);
   g_assert_false (llm_pressure_parse_level ("none", &level));
   g_assert_false (llm_pressure_parse_level ("severe", &level));
 }
 
-static void
-test_read (void)
-{
-  g_autofree char *root = llm_test_folder_new ();
-  g_autofree char *folder = g_build_filename (root, "proc", "pressure", NULL);
-  g_autofree char *path = g_build_filename (folder, "memory", NULL);
+/* --- a trim that is asked for where another one ends --- */
 
-  g_assert_cmpint (llm_pressure_read (root), ==, LLM_PRESSURE_NONE);
-  g_mkdir_with_parents (folder, 0700);
-  g_assert_true (g_file_set_contents (path,
-                                      "some avg10=50.00 avg60=1.00 avg300=0.10 total=123\n"
-                                      "full avg10=33.25 avg60=0.00 avg300=0.00 total=45\n", -1, NULL));
-  g_assert_cmpint (llm_pressure_read (root), ==, LLM_PRESSURE_CRITICAL);
-  llm_test_folder_remove (root);
+typedef struct
+{
+  Fixture *fixture;
+  guint n_ended;
+} Chain;
+
+static void
+on_chained (GObject      *source,
+            GAsyncResult *result,
+            gpointer      data)
+{
+  Chain *chain = data;
+  g_autoptr(LlmTrimResult) trimmed = llm_governor_trim_finish (LLM_GOVERNOR (source), result, NULL);
+  LlmTrimRequest request = { .level = LLM_PRESSURE_MEDIUM };
+
+  g_assert_nonnull (trimmed);
+  if (++chain->n_ended < 3)
+    {
+      chain->fixture->kv->held = 100;
+      llm_governor_trim_async (chain->fixture->governor, &request, on_chained, chain);
+    }
+}
+
+/* The holder is asked once for each trim, however soon the next one comes. */
+static void
+test_trim_from_callback (Fixture      *fixture,
+                         gconstpointer data)
+{
+  Chain chain = { fixture, 0 };
+  LlmTrimRequest request = { .level = LLM_PRESSURE_MEDIUM };
+
+  llm_governor_trim_async (fixture->governor, &request, on_chained, &chain);
+  while (chain.n_ended < 3)
+    g_main_context_iteration (NULL, TRUE);
+  while (g_main_context_iteration (NULL, FALSE))
+    ;
+  g_assert_cmpuint (chain.n_ended, ==, 3);
+  g_assert_cmpuint (fixture->kv->held, ==, 0);
 }
 
 int
@@ -270,8 +378,11 @@ main (int    argc,
   g_test_add ("/governor/target", Fixture, NULL, set_up, test_target, tear_down);
   g_test_add ("/governor/one-after-the-other", Fixture, NULL, set_up, test_one_after_the_other, tear_down);
   g_test_add ("/governor/deadline", Fixture, NULL, set_up, test_deadline, tear_down);
+  g_test_add ("/governor/trim-from-callback", Fixture, NULL, set_up, test_trim_from_callback,
+              tear_down);
   g_test_add_func ("/pressure/parse", test_parse);
   g_test_add_func ("/pressure/judge", test_judge);
-  g_test_add_func ("/pressure/read", test_read);
+  g_test_add ("/governor/scopes", Fixture, NULL, set_up, test_scopes, tear_down);
+  g_test_add ("/governor/patience", Fixture, NULL, set_up, test_patience, tear_down);
   return g_test_run ();
 }

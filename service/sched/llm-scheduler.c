@@ -1,64 +1,58 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#include "sched/llm-scheduler.h"
+/* Calls, applications, and the accounts of both. */
 
-/* A call that got nothing for so many turns goes before all others once:
- * background work yields, but it is not starved. */
-#define STARVED_TURNS 16
+#include "sched/llm-scheduler-private.h"
 
-typedef struct
-{
-  char *key;
-  guint n_tickets;
-  guint64 served;       /* rows; a newcomer starts at the least of those present */
-} App;
+/* Applications that have nothing running, but were served more than others: as many are
+ * remembered. */
+#define MAX_IDLE_APPS 256
 
-struct _LlmTicket
-{
-  App *app;             /* (unowned) */
-  LlmSloClass slo_class;
-  guint n_prompt;       /* rows still to be read; 0: it writes */
-  gboolean is_parked;
-  guint64 arrival;      /* running number */
-  guint64 last_turn;    /* that served it, or when it arrived */
-  gpointer data;
+/* Of the time, for readers that others go before. */
+static const double guaranteed[LLM_N_READERS] = {
+  [LLM_READERS_IN_TIME + LLM_SLO_INTERACTIVE] = 0,
+  [LLM_READERS_IN_TIME + LLM_SLO_RESPONSIVE] = 0.15,
+  [LLM_READERS_IN_TIME + LLM_SLO_BACKGROUND] = 0.05,
+  [LLM_READERS_LOST + LLM_SLO_INTERACTIVE] = 0.15,
+  [LLM_READERS_LOST + LLM_SLO_RESPONSIVE] = 0.1,
+  [LLM_READERS_LOST + LLM_SLO_BACKGROUND] = 0,
 };
+/* No more is saved up than a short step takes, nor has to be paid back than a long one. */
+#define MAX_OWED_US 60000
+#define MAX_PAID_US 400000
 
-struct _LlmScheduler
+double
+llm_scheduler_get_guaranteed (guint readers)
 {
-  guint max_rows;
-  GPtrArray *tickets;   /* (element-type LlmTicket) (owned) */
-  GHashTable *apps;     /* (element-type utf8 App) (owned) */
-  guint64 n_arrived;
-  guint64 turn;
-  guint64 class_turn[LLM_N_SLO_CLASSES];  /* when readers of each had one last */
-};
+  return guaranteed[readers];
+}
+
+guint
+llm_ticket_get_readers (const LlmTicket *ticket)
+{
+  return (ticket->is_lost ? LLM_READERS_LOST : LLM_READERS_IN_TIME) + ticket->slo.class;
+}
 
 static void
-app_free (App *app)
+app_free (LlmSchedulerApp *app)
 {
   g_free (app->key);
   g_free (app);
 }
 
 LlmScheduler *
-llm_scheduler_new (guint max_rows)
+llm_scheduler_new (LlmSchedulerKind kind,
+                   guint            max_rows)
 {
   LlmScheduler *self = g_new0 (LlmScheduler, 1);
 
   g_assert (max_rows > 0);
+  self->kind = kind;
   self->max_rows = max_rows;
+  llm_cost_model_init (&self->costs);
   self->tickets = g_ptr_array_new_with_free_func (g_free);
   self->apps = g_hash_table_new_full (g_str_hash, g_str_equal, NULL, (GDestroyNotify) app_free);
   return self;
-}
-
-void
-llm_scheduler_set_rows (LlmScheduler *self,
-                        guint         max_rows)
-{
-  g_assert (max_rows > 0);
-  self->max_rows = max_rows;
 }
 
 void
@@ -69,45 +63,123 @@ llm_scheduler_free (LlmScheduler *self)
   g_free (self);
 }
 
-static guint64
-find_least_served (LlmScheduler *self)
+LlmCostModel *
+llm_scheduler_get_costs (LlmScheduler *self)
 {
-  guint64 least = G_MAXUINT64;
+  return &self->costs;
+}
+
+void
+llm_scheduler_set_pace (LlmScheduler *self,
+                        LlmPace       pace)
+{
+  if (self->pace == pace)
+    return;
+  self->pace = pace;
+  self->rest_until_us = 0;
+  self->is_dirty = TRUE;
+}
+
+/* --- applications --- */
+
+static guint
+count_tickets (const LlmSchedulerApp *app)
+{
+  guint n = 0;
+
+  for (guint i = 0; i < LLM_N_SLO_CLASSES; i++)
+    n += app->n_tickets[i];
+  return n;
+}
+
+static void
+update_virtual_time (LlmScheduler *self,
+                     LlmSloClass   slo_class)
+{
+  double least = G_MAXDOUBLE;
   GHashTableIter iter;
-  App *app;
+  LlmSchedulerApp *app;
 
   g_hash_table_iter_init (&iter, self->apps);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &app))
-    least = MIN (least, app->served);
-  return least == G_MAXUINT64 ? 0 : least;
+    if (app->n_tickets[slo_class] > 0)
+      least = MIN (least, app->served_us[slo_class]);
+  if (least < G_MAXDOUBLE)
+    self->virtual_us[slo_class] = MAX (self->virtual_us[slo_class], least);
 }
 
-LlmTicket *
-llm_scheduler_add (LlmScheduler *self,
-                   const char   *app_key,
-                   LlmSloClass   slo_class,
-                   guint         n_prompt,
-                   gpointer      data)
+/* Idle applications are kept as long as they were served more than those that wait: who comes back
+ * is no newcomer. */
+static gboolean
+can_forget (gpointer key,
+            gpointer value,
+            gpointer data)
 {
-  App *app = g_hash_table_lookup (self->apps, app_key);
+  LlmScheduler *self = data;
+  LlmSchedulerApp *app = value;
+  gboolean is_in_debt = FALSE;
+
+  for (guint i = 0; i < LLM_N_SLO_CLASSES; i++)
+    is_in_debt = is_in_debt || app->served_us[i] > self->virtual_us[i];
+  return count_tickets (app) == 0
+         && (!is_in_debt || g_hash_table_size (self->apps) > MAX_IDLE_APPS);
+}
+
+static LlmSchedulerApp *
+find_app (LlmScheduler *self,
+          const char   *key)
+{
+  LlmSchedulerApp *app = g_hash_table_lookup (self->apps, key);
+
+  if (app != NULL)
+    return app;
+  g_hash_table_foreach_remove (self->apps, can_forget, self);
+  app = g_new0 (LlmSchedulerApp, 1);
+  app->key = g_strdup (key);
+  g_hash_table_insert (self->apps, app->key, app);
+  return app;
+}
+
+double
+llm_scheduler_get_served (LlmScheduler          *self,
+                          const LlmSchedulerApp *app,
+                          LlmSloClass            slo_class)
+{
+  double served = app != NULL ? app->served_us[slo_class] : 0;
+
+  /* There are no arrears for who did not ask. */
+  return app != NULL && app->n_tickets[slo_class] > 0
+           ? served
+           : MAX (served, self->virtual_us[slo_class]);
+}
+
+/* --- tickets --- */
+
+LlmTicket *
+llm_scheduler_add (LlmScheduler          *self,
+                   const LlmTicketConfig *config,
+                   gpointer               data)
+{
+  LlmSchedulerApp *app = find_app (self, config->app);
+  LlmSloClass slo_class = config->slo.class;
   LlmTicket *ticket = g_new0 (LlmTicket, 1);
 
-  if (app == NULL)
-    {
-      app = g_new0 (App, 1);
-      app->key = g_strdup (app_key);
-      app->served = find_least_served (self);
-      g_hash_table_insert (self->apps, app->key, app);
-    }
-  app->n_tickets++;
+  update_virtual_time (self, slo_class);
+  app->served_us[slo_class] = llm_scheduler_get_served (self, app, slo_class);
+  app->n_tickets[slo_class]++;
 
+  ticket->scheduler = self;
   ticket->app = app;
-  ticket->slo_class = slo_class;
-  ticket->n_prompt = n_prompt;
+  ticket->slo = config->slo;
+  ticket->arrived_us = config->arrived_us;
+  ticket->n_prompt = config->n_prompt;
+  ticket->depth = config->n_before;
+  ticket->restore_bytes = config->restore_bytes;
   ticket->arrival = self->n_arrived++;
-  ticket->last_turn = self->turn;
+  ticket->last_turn = self->n_steps;
   ticket->data = data;
   g_ptr_array_add (self->tickets, ticket);
+  self->is_dirty = TRUE;
   return ticket;
 }
 
@@ -115,12 +187,10 @@ void
 llm_scheduler_remove (LlmScheduler *self,
                       LlmTicket    *ticket)
 {
-  App *app = ticket->app;
-
+  ticket->app->n_tickets[ticket->slo.class]--;
   if (!g_ptr_array_remove (self->tickets, ticket))
     g_assert_not_reached ();
-  if (--app->n_tickets == 0)
-    g_hash_table_remove (self->apps, app->key);
+  self->is_dirty = TRUE;
 }
 
 gpointer
@@ -139,6 +209,7 @@ void
 llm_ticket_set_n_prompt (LlmTicket *ticket,
                          guint      n_prompt)
 {
+  ticket->scheduler->is_dirty = ticket->scheduler->is_dirty || ticket->n_prompt != n_prompt;
   ticket->n_prompt = n_prompt;
 }
 
@@ -146,120 +217,159 @@ void
 llm_ticket_set_parked (LlmTicket *ticket,
                        gboolean   is_parked)
 {
+  ticket->scheduler->is_dirty = ticket->scheduler->is_dirty || ticket->is_parked != is_parked;
   ticket->is_parked = is_parked;
 }
 
-static gboolean
-is_starved (LlmScheduler    *self,
-            const LlmTicket *ticket)
+void
+llm_ticket_set_restored (LlmTicket *ticket)
 {
-  guint64 last = ticket->last_turn;
-
-  if (ticket->n_prompt > 0)
-    last = MAX (last, self->class_turn[ticket->slo_class]);
-  return self->turn - last > STARVED_TURNS;
+  ticket->scheduler->is_dirty = TRUE;
+  ticket->restore_bytes = 0;
 }
 
-static int
-compare_tickets (gconstpointer a,
-                 gconstpointer b,
-                 gpointer      data)
+void
+llm_ticket_note_token (LlmTicket *ticket,
+                       gint64     now_us)
 {
-  const LlmTicket *left = *(LlmTicket *const *) a;
-  const LlmTicket *right = *(LlmTicket *const *) b;
-  LlmScheduler *self = data;
-  int starved = is_starved (self, right) - is_starved (self, left);
-
-  if (starved != 0)
-    return starved;
-  if (left->slo_class != right->slo_class)
-    return left->slo_class < right->slo_class ? -1 : 1;
-  if (left->app->served != right->app->served)
-    return left->app->served < right->app->served ? -1 : 1;
-  if (left->last_turn != right->last_turn)
-    return left->last_turn < right->last_turn ? -1 : 1;
-  return left->arrival < right->arrival ? -1 : 1;
+  ticket->last_us = now_us;
+  if (ticket->n_tokens++ == 0)
+    ticket->first_us = now_us;
 }
 
 guint
-llm_scheduler_plan_writers (LlmScheduler *self,
-                            LlmShare     *shares,
-                            guint         n_max_shares)
+llm_scheduler_get_n_calls (LlmScheduler *self)
 {
-  guint n_shares = 0;
-
-  g_ptr_array_sort_with_data (self->tickets, compare_tickets, self);
-  for (guint i = 0; i < self->tickets->len && n_shares < MIN (n_max_shares, self->max_rows); i++)
-    {
-      LlmTicket *ticket = g_ptr_array_index (self->tickets, i);
-
-      if (!ticket->is_parked && ticket->n_prompt == 0)
-        shares[n_shares++] = (LlmShare) { ticket, 1 };
-    }
-
-  if (n_shares > 0)
-    self->turn++;
-  return n_shares;
-}
-
-guint
-llm_scheduler_plan_readers (LlmScheduler *self,
-                            LlmSloClass   slo_class,
-                            LlmShare     *shares,
-                            guint         n_max_shares)
-{
-  guint n_shares = 0;
-  guint n_rows = self->max_rows;
-
-  g_ptr_array_sort_with_data (self->tickets, compare_tickets, self);
-  for (guint i = 0; i < self->tickets->len && n_shares < n_max_shares && n_rows > 0; i++)
-    {
-      LlmTicket *ticket = g_ptr_array_index (self->tickets, i);
-      guint n = MIN (ticket->n_prompt, n_rows);
-
-      if (ticket->is_parked || ticket->slo_class != slo_class || n == 0)
-        continue;
-      shares[n_shares++] = (LlmShare) { ticket, n };
-      n_rows -= n;
-    }
-  return n_shares;
+  return self->tickets->len;
 }
 
 gboolean
-llm_scheduler_choose_class (LlmScheduler *self,
-                            LlmSloClass  *slo_class)
+llm_scheduler_is_awaited (LlmScheduler *self)
 {
-  g_ptr_array_sort_with_data (self->tickets, compare_tickets, self);
   for (guint i = 0; i < self->tickets->len; i++)
     {
       LlmTicket *ticket = g_ptr_array_index (self->tickets, i);
 
-      if (ticket->is_parked || ticket->n_prompt == 0)
-        continue;
-      *slo_class = ticket->slo_class;
-      return TRUE;
+      if (!ticket->is_parked && ticket->slo.class < LLM_SLO_BACKGROUND)
+        return TRUE;
     }
   return FALSE;
 }
 
+/* --- steps --- */
+
 void
-llm_scheduler_note_turn (LlmScheduler *self,
-                         LlmSloClass   slo_class)
+llm_scheduler_begin_step (LlmScheduler   *self,
+                          LlmLaneKind     lane,
+                          const LlmShare *shares,
+                          guint           n_shares)
 {
-  self->class_turn[slo_class] = ++self->turn;
+  LlmSchedulerStep *step = &self->steps[lane];
+
+  g_assert (!step->is_active);
+  *step = (LlmSchedulerStep) { .is_active = TRUE, .is_background = TRUE };
+  step->readers = lane != LLM_LANE_WRITING ? llm_ticket_get_readers (shares[0].ticket)
+                                           : LLM_N_READERS;
+  for (guint i = 0; i < n_shares; i++)
+    {
+      LlmTicket *ticket = shares[i].ticket;
+      guint n = shares[i].n_rows;
+
+      ticket->n_running = n;
+      step->n_rows += n;
+      step->depth += n * (ticket->depth + n / 2.0);
+      if (ticket->slo.class < LLM_SLO_BACKGROUND)
+        step->is_background = FALSE;
+    }
+  step->expected_us = llm_cost_model_predict (&self->costs,
+                                              lane == LLM_LANE_WRITING ? LLM_COST_WRITE
+                                                                       : LLM_COST_READ,
+                                              step->n_rows, step->depth);
 }
 
 void
-llm_scheduler_charge (LlmScheduler   *self,
-                      const LlmShare *share)
+llm_scheduler_note_turn (LlmScheduler *self,
+                         LlmLaneKind   lane,
+                         gint64        now_us,
+                         gint64        spent_us)
+{
+  LlmSchedulerStep *step = &self->steps[lane];
+  double spent = (double) MAX (spent_us, 0);
+
+  step->spent_us += spent;
+  if (lane != LLM_LANE_WRITING)
+    self->read_us += spent;
+  for (guint i = 0; i < LLM_N_READERS; i++)
+    {
+      if (step->readers == i)
+        self->owed_us[i] -= spent;
+      else if (self->n_readers[i] > 0)
+        self->owed_us[i] += guaranteed[i] * spent;
+      self->owed_us[i] = CLAMP (self->owed_us[i], -MAX_PAID_US, MAX_OWED_US);
+      self->is_paying[i] = self->is_paying[i] && self->owed_us[i] > 0;
+    }
+  if (self->pace == LLM_PACE_SLOW && step->is_background)
+    {
+      self->rest_until_us = now_us + (gint64) spent;
+      self->is_dirty = TRUE;
+    }
+}
+
+static void
+charge (LlmScheduler   *self,
+        const LlmShare *share,
+        double          us)
 {
   LlmTicket *ticket = share->ticket;
 
-  ticket->app->served += share->n_rows;
-  ticket->last_turn = self->turn;
+  ticket->app->served_us[ticket->slo.class] += us;
+  ticket->last_turn = self->n_steps;
+  ticket->n_running = 0;
+  ticket->depth += share->n_rows;
   if (ticket->n_prompt > 0)
     {
       g_assert (share->n_rows <= ticket->n_prompt);
       ticket->n_prompt -= share->n_rows;
     }
+}
+
+void
+llm_scheduler_end_step (LlmScheduler   *self,
+                        LlmLaneKind     lane,
+                        const LlmShare *shares,
+                        guint           n_shares,
+                        gboolean        teaches)
+{
+  LlmSchedulerStep *step = &self->steps[lane];
+  guint n_rows = MAX (step->n_rows, 1);
+
+  g_assert (step->is_active);
+  step->is_active = FALSE;
+  self->n_steps++;
+  if (teaches)
+    llm_cost_model_observe (&self->costs,
+                            lane == LLM_LANE_WRITING ? LLM_COST_WRITE : LLM_COST_READ,
+                            step->n_rows, step->depth, step->spent_us);
+  for (guint i = 0; i < n_shares; i++)
+    charge (self, &shares[i], step->spent_us * shares[i].n_rows / n_rows);
+  for (guint i = 0; i < LLM_N_SLO_CLASSES; i++)
+    update_virtual_time (self, i);
+  if (lane == LLM_LANE_WRITING)
+    {
+      self->written_us = step->spent_us;
+      self->read_us = 0;
+    }
+  self->is_dirty = TRUE;
+}
+
+void
+llm_scheduler_abandon_step (LlmScheduler   *self,
+                            LlmLaneKind     lane,
+                            const LlmShare *shares,
+                            guint           n_shares)
+{
+  for (guint i = 0; i < n_shares; i++)
+    shares[i].ticket->n_running = 0;
+  self->steps[lane].is_active = FALSE;
+  self->is_dirty = TRUE;
 }

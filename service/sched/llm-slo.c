@@ -26,6 +26,25 @@ llm_slo_class_parse (const char  *name,
   return FALSE;
 }
 
+const char *
+llm_slo_class_to_string (LlmSloClass slo_class)
+{
+  g_assert (slo_class < LLM_N_SLO_CLASSES);
+  return classes[slo_class].name;
+}
+
+LlmSloClass
+llm_slo_class_for_ms (double ttft_ms,
+                      double tpot_ms)
+{
+  const double own_ttft_ms = classes[LLM_SLO_INTERACTIVE].ttft_ms;
+  const double own_tpot_ms = classes[LLM_SLO_INTERACTIVE].tpot_ms;
+
+  if ((ttft_ms > 0 && ttft_ms <= own_ttft_ms) || (tpot_ms > 0 && tpot_ms <= own_tpot_ms))
+    return LLM_SLO_INTERACTIVE;
+  return LLM_SLO_RESPONSIVE;
+}
+
 LlmSlo
 llm_slo_for_class (LlmSloClass slo_class)
 {

@@ -26,8 +26,13 @@ typedef struct
 /* FALSE for an unknown name. */
 gboolean    llm_slo_class_parse     (const char   *name,
                                      LlmSloClass  *slo_class);
+const char *llm_slo_class_to_string (LlmSloClass   slo_class);
 /* The targets of a class. */
 LlmSlo      llm_slo_for_class       (LlmSloClass   slo_class);
+/* The class of a call that gave milliseconds (0: none) and no class: the first whose own targets
+ * are no longer than these. Never BACKGROUND: who names a time waits. */
+LlmSloClass llm_slo_class_for_ms    (double        ttft_ms,
+                                     double        tpot_ms);
 gboolean    llm_slo_is_met          (const LlmSlo *slo,
                                      double        ttft_ms,
                                      double        tpot_ms);

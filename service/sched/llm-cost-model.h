@@ -1,0 +1,93 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * What steps cost on this machine with this model (E8): those that read prompts and those
+ * that write, by rows and by what lies before the rows, and what bringing back a context costs by
+ * bytes. Learned from the steps that run, each of which counts a little and none much, so that
+ * a disturbed one does no harm. Plain data of one thread.
+ */
+
+#pragma once
+
+#include <glib.h>
+
+G_BEGIN_DECLS
+
+typedef enum
+{
+  LLM_COST_READ,   /* rows of prompts */
+  LLM_COST_WRITE,  /* one row for each answer that is written */
+  LLM_N_COSTS,
+} LlmCostKind;
+
+#define LLM_COST_POINTS 8
+
+typedef struct
+{
+  double us[LLM_COST_POINTS];     /* of a step with llm_cost_rows[i] rows and nothing before them */
+  guint n_seen[LLM_COST_POINTS];  /* steps near the point; 0: still as it was guessed */
+  double depth_us;                /* more for each row and 1000 slots before it */
+  double spread;                  /* by what part steps differ from what was expected, mean */
+  guint n_steps;                  /* learned from, at most a million */
+} LlmCostCurve;
+
+typedef struct
+{
+  LlmCostCurve curves[LLM_N_COSTS];
+  double restore_latency_us;
+  double restore_bytes_per_us;
+  guint n_restores;
+} LlmCostModel;
+
+extern const guint llm_cost_rows[LLM_N_COSTS][LLM_COST_POINTS];
+
+/* A guess: its shape is that of many machines, its scale follows the first step. */
+void     llm_cost_model_init           (LlmCostModel       *self);
+/* Whether enough steps of both kinds were seen to promise something. */
+gboolean llm_cost_model_is_known       (const LlmCostModel *self);
+
+/* µs of one step of @n_rows; @depth: the sum over all rows of the slots before each. */
+double   llm_cost_model_predict        (const LlmCostModel *self,
+                                        LlmCostKind         kind,
+                                        guint               n_rows,
+                                        double              depth);
+/* The most rows that a step of @us has, at least 1; each behind @mean_depth slots. */
+guint    llm_cost_model_find_rows      (const LlmCostModel *self,
+                                        LlmCostKind         kind,
+                                        double              us,
+                                        double              mean_depth);
+/* µs of a prompt of @n_rows behind @first slots, read in steps of at most @max_rows. */
+double   llm_cost_model_predict_prompt (const LlmCostModel *self,
+                                        guint               n_rows,
+                                        guint               first,
+                                        guint               max_rows);
+/* µs that a row more costs in a step of many. */
+double   llm_cost_model_get_row_us     (const LlmCostModel *self);
+double   llm_cost_model_predict_restore (const LlmCostModel *self,
+                                        guint64             bytes);
+
+/* A step took @us. */
+void     llm_cost_model_observe        (LlmCostModel       *self,
+                                        LlmCostKind         kind,
+                                        guint               n_rows,
+                                        double              depth,
+                                        double              us);
+void     llm_cost_model_observe_restore (LlmCostModel      *self,
+                                        guint64             bytes,
+                                        double              us);
+/* What was measured of prompts by other means, where no step of that kind was seen: @n times @us of
+ * steps with @rows, rising; @depth_us as in LlmCostCurve. */
+void     llm_cost_model_seed_prompts   (LlmCostModel       *self,
+                                        const guint        *rows,
+                                        const double       *us,
+                                        guint               n,
+                                        double              depth_us);
+
+/* Puts it into groups of @file, which may have others. */
+void     llm_cost_model_store          (const LlmCostModel *self,
+                                        GKeyFile           *file);
+/* FALSE, and nothing changed, when that is not all there or no possible number. */
+gboolean llm_cost_model_load           (LlmCostModel       *self,
+                                        GKeyFile           *file);
+
+G_END_DECLS

@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* What the files of the scheduler share. */
+
+#pragma once
+
+#include "sched/llm-scheduler.h"
+
+G_BEGIN_DECLS
+
+/* Readers by class, those that can still be in time before those that can't. */
+typedef enum
+{
+  LLM_READERS_IN_TIME,      /* + LlmSloClass */
+  LLM_READERS_LOST = LLM_N_SLO_CLASSES,  /* + LlmSloClass */
+  LLM_N_READERS = 2 * LLM_N_SLO_CLASSES,
+} LlmReaders;
+
+typedef struct
+{
+  char *key;
+  guint n_tickets[LLM_N_SLO_CLASSES];
+  double served_us[LLM_N_SLO_CLASSES];  /* virtual time: of steps, by class */
+  guint n_rows;                         /* while a forecast is made */
+} LlmSchedulerApp;
+
+struct _LlmTicket
+{
+  LlmScheduler *scheduler; /* (unowned) */
+  LlmSchedulerApp *app;   /* (unowned) */
+  LlmSlo slo;
+  gint64 arrived_us;
+  guint n_prompt;         /* rows still to be read; 0: it writes */
+  guint depth;            /* slots before the next row */
+  guint64 restore_bytes;  /* still on their way */
+  guint n_running;        /* rows in a step under way */
+  gboolean is_parked;
+  gint64 parked_us;       /* since when, 0: it is not, or was not seen so yet */
+  guint64 arrival;        /* running number */
+  guint64 last_turn;      /* running number of the step that served it last */
+  gint64 first_us;        /* of the first token, 0 before */
+  gint64 last_us;
+  guint n_tokens;
+  gpointer data;
+
+  /* as of the last look, llm_scheduler_look() */
+  double left_us;         /* of work, until its prompt is read */
+  gint64 due_us;          /* when its next token is */
+  gboolean is_ahead;      /* its application was served more than others that wait */
+  gboolean is_lost;       /* its first token will be late in any case */
+  gboolean is_taken;      /* while writers are chosen */
+};
+
+/* A step under way. */
+typedef struct
+{
+  gboolean is_active;
+  gboolean is_background; /* nobody waits for any of its calls */
+  guint readers;          /* LlmReaders: those it was begun for */
+  guint n_rows;
+  double depth;
+  double expected_us;
+  double spent_us;
+} LlmSchedulerStep;
+
+struct _LlmScheduler
+{
+  LlmSchedulerKind kind;
+  LlmPace pace;
+  guint max_rows;
+  LlmCostModel costs;
+  GPtrArray *tickets;     /* (element-type LlmTicket) (owned) */
+  GHashTable *apps;       /* (element-type utf8 LlmSchedulerApp) (owned) */
+  double virtual_us[LLM_N_SLO_CLASSES]; /* the least that an application had which waited */
+  guint64 n_arrived;
+  guint64 n_steps;
+
+  LlmSchedulerStep steps[LLM_N_LANES];
+  double written_us;      /* the writers' last step took */
+  double read_us;         /* readers had since */
+  double owed_us[LLM_N_READERS]; /* to readers that had to wait for others */
+  gboolean is_paying[LLM_N_READERS]; /* they have a turn for it, until nothing is owed */
+  gint64 rest_until_us;   /* of background work that goes slowly */
+  gint64 wake_us;
+
+  /* as of the last look, llm_scheduler_look() */
+  gboolean is_dirty;      /* something changed since */
+  gint64 looked_us;
+  guint n_readers[LLM_N_READERS]; /* that may run */
+  double least_us[LLM_N_SLO_CLASSES]; /* virtual time of the application that was served least */
+};
+
+/* An application is ahead when it was served so much more than another that waits: deadlines decide
+ * as long as none is. */
+#define LLM_LEAD_US 250000
+
+/* Virtual time of @app (nullable: not known) as it counts for a call that comes now. */
+double   llm_scheduler_get_served      (LlmScheduler    *self,
+                                        const LlmSchedulerApp *app,
+                                        LlmSloClass      slo_class);
+
+/* Brings what tickets say of themselves up to date, and puts those that may run in order: readers
+ * and writers, each the most urgent first. */
+void     llm_scheduler_look            (LlmScheduler    *self,
+                                        gint64           now_us);
+/* The same for one that is not among them yet. */
+void     llm_scheduler_look_at         (LlmScheduler    *self,
+                                        LlmTicket       *ticket,
+                                        gint64           now_us);
+guint    llm_ticket_get_readers        (const LlmTicket *ticket);
+/* Of the time, for readers (LlmReaders) that others go before. */
+double   llm_scheduler_get_guaranteed  (guint            readers);
+gboolean llm_scheduler_may_run         (LlmScheduler    *self,
+                                        const LlmTicket *ticket,
+                                        gint64           now_us);
+/* (nullable): the reader whose turn it is, as of the last look; of those whose lane is not in
+ * @waiting. @is_urgent: it would be late if it waited. */
+LlmTicket *llm_scheduler_find_reader   (LlmScheduler    *self,
+                                        gint64           now_us,
+                                        guint            waiting,
+                                        gboolean        *is_urgent);
+/* Of the writers that may run: how many go into the next step, in order from @writers (nullable),
+ * what it costs, and when it must begin for all tokens to be in time (G_MAXINT64: nobody waits for
+ * one). */
+guint    llm_scheduler_choose_writers  (LlmScheduler    *self,
+                                        gint64           now_us,
+                                        gboolean         has_readers,
+                                        LlmTicket      **writers,
+                                        guint            n_max,
+                                        gint64          *latest_us,
+                                        LlmSloClass     *slo_class);
+/* The part of the time that tokens of answers need which somebody waits for. */
+double   llm_scheduler_get_writing_share (LlmScheduler  *self);
+/* µs between two tokens that a call should have, so that its TPOT holds. */
+double   llm_ticket_get_pace_us        (const LlmTicket *ticket);
+/* µs from its arrival in which its first token should come. */
+double   llm_ticket_get_ttft_us        (const LlmTicket *ticket);
+int      llm_scheduler_compare         (gconstpointer    a,
+                                        gconstpointer    b,
+                                        gpointer         scheduler);
+
+G_END_DECLS

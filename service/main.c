@@ -16,8 +16,10 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sysexits.h>
 #include <unistd.h>
 
+#include "bus/llm-bus-relay.h"
 #include "bus/llm-bus-service.h"
 #include "common/llmsvc-i18n.h"
 
@@ -185,11 +187,11 @@ static void
 on_script_exit (LlmEngine       *engine,
                 GDBusConnection *connection)
 {
-  g_dbus_connection_flush_sync (connection, NULL, NULL);
+  llm_bus_relay_close (connection);
   _exit (EXIT_FAILURE);
 }
 
-/* Answers that the engine gave up are still sent, then the connection is flushed. */
+/* Answers that the engine gave up are still sent. */
 static void
 stop (Daemon          *daemon,
       LlmBusService   *service,
@@ -200,8 +202,7 @@ stop (Daemon          *daemon,
 
   while (g_main_context_iteration (NULL, FALSE))
     ;
-  if (!g_dbus_connection_is_closed (connection))
-    g_dbus_connection_flush_sync (connection, NULL, NULL);
+  llm_bus_relay_close (connection);
 }
 
 static int
@@ -220,11 +221,10 @@ run (const Arguments *arguments)
   if (settings == NULL)
     {
       g_printerr ("llmsvcd: %s\n", error->message);
-      return EXIT_FAILURE;
+      return EX_CONFIG;
     }
 
-  connection = g_bus_get_sync (arguments->is_system ? G_BUS_TYPE_SYSTEM : G_BUS_TYPE_SESSION, NULL,
-                               &error);
+  connection = llm_bus_relay_connect (arguments->is_system, &error);
   if (connection == NULL)
     {
       g_printerr ("llmsvcd: No %s bus: %s\n", arguments->is_system ? "system" : "session",

@@ -8,6 +8,9 @@
 
 #include "common/llmsvc-names.h"
 
+#define RETRY_BEGIN "[retry-after-ms="
+#define MAX_RETRY_MS 86400000
+
 /* In the order of LlmsvcError. */
 static const GDBusErrorEntry entries[] = {
   { LLMSVC_ERROR_FAILED,            LLMSVC_ERROR_PREFIX "Failed" },
@@ -53,6 +56,28 @@ llmsvc_error_get_name (LlmsvcError code)
     return NULL;
 
   return entries[code].dbus_error_name + strlen (LLMSVC_ERROR_PREFIX);
+}
+
+gint
+llmsvc_error_get_retry_after (const GError *error)
+{
+  const char *place;
+  char *end;
+  guint64 ms;
+
+  if (error == NULL || error->message == NULL)
+    return -1;
+
+  /* the last one: what stands before it may be a caller's own text */
+  place = g_strrstr (error->message, RETRY_BEGIN);
+  if (place == NULL || !g_ascii_isdigit (place[strlen (RETRY_BEGIN)]))
+    return -1;
+
+  ms = g_ascii_strtoull (place + strlen (RETRY_BEGIN), &end, 10);
+  if (!g_str_equal (end, "]"))
+    return -1;
+
+  return (gint) MIN (ms, MAX_RETRY_MS);
 }
 
 /* Being refused a file is the service's trouble, not a missing right of the

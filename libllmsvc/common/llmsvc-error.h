@@ -98,4 +98,19 @@ GQuark      llmsvc_error_quark    (void);
 LLMSVC_AVAILABLE_IN_0_1
 const char *llmsvc_error_get_name (LlmsvcError code);
 
+/**
+ * llmsvc_error_get_retry_after:
+ * @error: (nullable): an error of any domain
+ *
+ * How long to wait before the same call is worth another try, as far as the service can tell. It
+ * says so at the end of the message of %LLMSVC_ERROR_OVERLOADED, in a form that no
+ * translation changes: `[retry-after-ms=250]`.
+ *
+ * Returns: milliseconds, at most a day; -1 when the error does not say
+ *
+ * Since: 0.1
+ */
+LLMSVC_AVAILABLE_IN_0_1
+gint        llmsvc_error_get_retry_after (const GError *error);
+
 G_END_DECLS

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "bus/llm-bus-bouncer.h"
+#include "bus/llm-bus-caller.h"
 #include "bus/llm-bus-identity.h"
 #include "common/llmsvc-error.h"
 #include "common/llmsvc-names.h"
@@ -31,14 +32,21 @@ on_quota_set (GObject      *source,
   GError *error = NULL;
 
   if (!llm_engine_set_quota_finish (LLM_ENGINE (source), result, &error))
-    llm_bus_call_return_error (call, error);
-  else
-    llm_bus_call_return (call, NULL);
+    {
+      llm_bus_call_return_error (call, error);
+      return;
+    }
+
+  /* the gate holds applications to their quotas, too */
+  llm_bus_callers_announce (call->bus->callers);
+  llm_bus_call_return (call, NULL);
 }
 
 static void
 handle_set_quota (LlmBusCall *call)
 {
+  guint32 uid = (guint32) llm_call_options_get_uint (call->options, LLMSVC_OPTION_UID,
+                                                     call->caller->uid);
   const char *app_id;
   GError *error = NULL;
 
@@ -52,7 +60,13 @@ handle_set_quota (LlmBusCall *call)
       return;
     }
 
-  llm_engine_set_quota_async (call->bus->engine, call->caller->uid, app_id, call->options,
+  if (!llm_bus_bouncer_may_act_for (call->bus->bouncer, call->caller, uid, &error))
+    {
+      llm_bus_call_return_error (call, error);
+      return;
+    }
+
+  llm_engine_set_quota_async (call->bus->engine, uid, app_id, call->options,
                               on_quota_set, llm_bus_call_ref (call));
 }
 

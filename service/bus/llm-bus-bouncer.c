@@ -70,6 +70,37 @@ static const Rule rules[] = {
   { LLMSVC_GENERATION_INTERFACE, "Cancel", EVERYONE, NULL },
 };
 
+/* Numbers and states that are the same for all, and of a caller's own objects. */
+static const struct
+{
+  const char *interface;
+  const char *property;
+} readable[] = {
+  { LLMSVC_INTERFACE, "Version" },
+  { LLMSVC_INTERFACE, "ApiVersion" },
+  { LLMSVC_INTERFACE, "Availability" },
+  { LLMSVC_INTERFACE, "AvailabilityReason" },
+  { LLMSVC_INTERFACE, "Features" },
+  { LLMSVC_INTERFACE, "ActiveModel" },
+  { LLMSVC_MEMORY_INTERFACE, "Pressure" },
+  { LLMSVC_MEMORY_INTERFACE, "Budget" },
+  { LLMSVC_MEMORY_INTERFACE, "Resident" },
+  { LLMSVC_MEMORY_INTERFACE, "Weights" },
+  { LLMSVC_MEMORY_INTERFACE, "KvResident" },
+  { LLMSVC_MEMORY_INTERFACE, "KvCompressed" },
+  { LLMSVC_MEMORY_INTERFACE, "KvSwapped" },
+  { LLMSVC_MEMORY_INTERFACE, "Reclaimable" },
+  { LLMSVC_MEMORY_INTERFACE, "SubModel" },
+  { LLMSVC_MODEL_INTERFACE, "Id" },
+  { LLMSVC_MODEL_INTERFACE, "Title" },
+  { LLMSVC_MODEL_INTERFACE, "Info" },
+  { LLMSVC_CONTEXT_INTERFACE, "Name" },
+  { LLMSVC_CONTEXT_INTERFACE, "Tokens" },
+  { LLMSVC_CONTEXT_INTERFACE, "Revision" },
+  { LLMSVC_CONTEXT_INTERFACE, "Residency" },
+  { LLMSVC_GENERATION_INTERFACE, "State" },
+};
+
 typedef struct
 {
   char *action;
@@ -163,6 +194,62 @@ llm_bus_bouncer_may_keep (LlmBusBouncer  *self,
     }
 
   return TRUE;
+}
+
+gboolean
+llm_bus_bouncer_may_register (LlmBusBouncer  *self,
+                              LlmCaller      *caller,
+                              GError        **error)
+{
+  g_return_val_if_fail (LLM_IS_BUS_BOUNCER (self), FALSE);
+
+  if (!caller->is_known)
+    {
+      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
+                           "The service could not find out whether the caller is in a sandbox, "
+                           "so it can't name itself");
+      return FALSE;
+    }
+  if (caller->is_sandboxed)
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
+                   "The caller is known as the sandboxed application “%s” and can't take "
+                   "another name", caller->app_id);
+      return FALSE;
+    }
+
+  return TRUE;
+}
+
+gboolean
+llm_bus_bouncer_may_act_for (LlmBusBouncer  *self,
+                             LlmCaller      *caller,
+                             guint32         uid,
+                             GError        **error)
+{
+  g_return_val_if_fail (LLM_IS_BUS_BOUNCER (self), FALSE);
+
+  if (caller->uid == uid || llm_bus_bouncer_is_administrator (self, caller))
+    return TRUE;
+
+  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
+               "The caller may not change what belongs to the user %u", uid);
+  return FALSE;
+}
+
+gboolean
+llm_bus_bouncer_check_property (const char  *interface,
+                                const char  *property,
+                                GError     **error)
+{
+  for (guint i = 0; i < G_N_ELEMENTS (readable); i++)
+    if (g_str_equal (readable[i].interface, interface) &&
+        g_str_equal (readable[i].property, property))
+      return TRUE;
+
+  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED, "Nobody may read %s.%s", interface,
+               property);
+  return FALSE;
 }
 
 static void

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The only place that decides who may do what. A table names what each method
- * asks for; what it does not name is refused. That contexts and answers are
- * seen by their own application alone is the business of LlmBusTree. Main
- * thread; polkit is asked asynchronously.
+ * The only place that decides who may do what. Tables name what each method
+ * asks for, and which properties can be read; what they do not name is refused. Which contexts and
+ * answers are a caller's own is one comparison, llm_caller_same_app(), that LlmBusTree makes before
+ * it comes here. Main thread; polkit is asked asynchronously.
  */
 
 #pragma once
@@ -41,6 +41,25 @@ void           llm_bus_bouncer_check            (LlmBusBouncer        *self,
  * when nobody knows which application it is. */
 gboolean       llm_bus_bouncer_may_keep         (LlmBusBouncer        *self,
                                                  LlmCaller            *caller,
+                                                 GError              **error)
+                                                 G_GNUC_WARN_UNUSED_RESULT;
+
+/* Whether @caller may say which application it is: not from a sandbox. */
+gboolean       llm_bus_bouncer_may_register     (LlmBusBouncer        *self,
+                                                 LlmCaller            *caller,
+                                                 GError              **error)
+                                                 G_GNUC_WARN_UNUSED_RESULT;
+
+/* Whether @caller may act on what belongs to the user @uid. */
+gboolean       llm_bus_bouncer_may_act_for      (LlmBusBouncer        *self,
+                                                 LlmCaller            *caller,
+                                                 guint32               uid,
+                                                 GError              **error)
+                                                 G_GNUC_WARN_UNUSED_RESULT;
+
+/* Whether a property may be read, which all may or nobody. */
+gboolean       llm_bus_bouncer_check_property   (const char           *interface,
+                                                 const char           *property,
                                                  GError              **error)
                                                  G_GNUC_WARN_UNUSED_RESULT;
 

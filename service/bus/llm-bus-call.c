@@ -98,6 +98,15 @@ llm_bus_call_get_locale (LlmBusCall *self)
   return llm_bus_callers_get_locale (self->bus->callers, sender);
 }
 
+guint64
+llm_bus_call_get_max_message (LlmBusCall *self)
+{
+  LlmAppLimits limits;
+
+  llm_engine_get_limits (self->bus->engine, self->caller, &limits);
+  return limits.message;
+}
+
 void
 llm_bus_call_return_error (LlmBusCall *self,
                            GError     *error)

@@ -69,6 +69,9 @@ void        llm_bus_call_return_error (LlmBusCall            *self,
 /* (nullable) (transfer none): the caller's locale, from this call or from Register(). */
 const char *llm_bus_call_get_locale   (LlmBusCall            *self);
 
+/* The most bytes of text that the caller's application may bring in one call. */
+guint64     llm_bus_call_get_max_message (LlmBusCall         *self);
+
 /* The error for an object that is not there, or not for this caller. */
 GError     *llm_bus_unknown_object    (const char            *path);
 

@@ -4,8 +4,11 @@
 
 #include "bus/llm-bus-caller.h"
 
+#include <gio/gunixfdlist.h>
+#include <glib/gstdio.h>
 #include <string.h>
 
+#include "bus/llm-bus-gate.h"
 #include "bus/llm-bus-identity.h"
 #include "common/llmsvc-error-private.h"
 
@@ -18,6 +21,7 @@ struct _LlmBusCallers
   GObject parent_instance;
 
   GDBusConnection *connection;
+  LlmBusGate *gate;     /* (nullable) (unowned) */
   char *proc_root;
   GStrv desktop_folders;
   guint subscription;
@@ -46,14 +50,17 @@ typedef struct
   char *sender;
   guint32 uid;
   guint32 pid;
+  int pidfd;               /* (owned): -1 for none */
+  gint64 seen_us;          /* its connection was there */
   char *label;             /* (nullable) */
-  LlmBusAppKind kind;
+  LlmCallerKind kind;
   char *app_id;            /* (nullable) */
 } Lookup;
 
 enum
 {
   SIGNAL_GONE,
+  SIGNAL_IDENTIFIED,
   N_SIGNALS
 };
 
@@ -76,6 +83,8 @@ static void
 lookup_free (Lookup *lookup)
 {
   g_object_unref (lookup->callers);
+  if (lookup->pidfd >= 0)
+    g_close (lookup->pidfd, NULL);
   g_free (lookup->sender);
   g_free (lookup->label);
   g_free (lookup->app_id);
@@ -125,29 +134,33 @@ fail_lookup (Lookup *lookup,
   answer_waiters (waiters, NULL, owned);
 }
 
+/* The name by which the application is counted. An unknown caller may be a sandboxed one: it
+ * shares nothing with anybody. No registered id holds a colon, or begins as a sandboxed one. */
+static char *
+make_app_id (Lookup *lookup)
+{
+  if (lookup->kind == LLM_CALLER_UNKNOWN)
+    return g_strconcat ("unknown", lookup->sender, NULL);
+  if (lookup->kind == LLM_CALLER_FLATPAK)
+    return g_strconcat (LLM_BUS_FLATPAK_PREFIX, lookup->app_id, NULL);
+
+  return g_strdup (lookup->app_id != NULL ? lookup->app_id : "");
+}
+
 static void
 end_lookup (Lookup *lookup)
 {
   g_autoptr(GArray) waiters = NULL;
   g_autoptr(LlmCaller) caller = NULL;
+  g_autofree char *app_id = NULL;
   Entry *entry = g_hash_table_lookup (lookup->callers->entries, lookup->sender);
-  gboolean is_sandboxed;
 
   if (entry == NULL)
     return;
 
-  /* an unknown caller may be a sandboxed one: it shares nothing with anybody.
-   * No registered id holds a colon. */
-  if (lookup->kind == LLM_BUS_APP_UNKNOWN)
-    {
-      g_free (lookup->app_id);
-      lookup->app_id = g_strconcat ("unknown", lookup->sender, NULL);
-    }
-
-  is_sandboxed = lookup->kind == LLM_BUS_APP_FLATPAK || lookup->kind == LLM_BUS_APP_SNAP;
-  entry->caller = llm_caller_new (lookup->uid, lookup->app_id != NULL ? lookup->app_id : "",
-                                  lookup->sender, is_sandboxed,
-                                  lookup->kind != LLM_BUS_APP_UNKNOWN);
+  app_id = make_app_id (lookup);
+  entry->caller = llm_caller_new (lookup->uid, app_id, lookup->sender, lookup->kind);
+  g_signal_emit (lookup->callers, signals[SIGNAL_IDENTIFIED], 0, entry->caller);
 
   /* each waiter sees what the one before it has registered */
   waiters = steal_waiters (entry);
@@ -181,14 +194,15 @@ on_verified (GObject      *source,
   g_variant_get (reply, "(u)", &pid);
   if (pid != lookup->pid)
     {
-      lookup->kind = LLM_BUS_APP_UNKNOWN;
+      lookup->kind = LLM_CALLER_UNKNOWN;
       g_clear_pointer (&lookup->app_id, g_free);
     }
   end_lookup (lookup);
 }
 
 /* A connection that still is there after its process's files were read belongs
- * to a process that still was there: the number was not another's meanwhile. */
+ * to a process that still was there: the number was not another's meanwhile. A pidfd has said
+ * more than that already. */
 static void
 on_identity_read (GObject      *source,
                   GAsyncResult *result,
@@ -197,7 +211,7 @@ on_identity_read (GObject      *source,
   g_autoptr(Lookup) lookup = data;
   GDBusConnection *connection = lookup->callers->connection;
 
-  if (lookup->kind == LLM_BUS_APP_UNKNOWN)
+  if (lookup->kind == LLM_CALLER_UNKNOWN || lookup->pidfd >= 0)
     {
       end_lookup (lookup);
       return;
@@ -216,11 +230,31 @@ read_identity (GTask        *task,
                GCancellable *cancellable)
 {
   Lookup *lookup = data;
+  const LlmBusProcess process = {
+    .proc_root = lookup->callers->proc_root,
+    .pid = lookup->pid,
+    .pidfd = lookup->pidfd,
+    .seen_us = lookup->seen_us,
+    .label = lookup->label,
+    .desktop_folders = (const char *const *) lookup->callers->desktop_folders,
+  };
 
-  lookup->kind = llm_bus_identity_read (lookup->callers->proc_root, lookup->pid, lookup->label,
-                                        (const char *const *) lookup->callers->desktop_folders,
-                                        &lookup->app_id);
+  lookup->kind = llm_bus_identity_read (&process, &lookup->app_id);
   g_task_return_boolean (task, TRUE);
+}
+
+/* The process's own descriptor, where the bus has one: dbus-daemon since 1.16. -1 for none. */
+static int
+take_pidfd (GVariant    *credentials,
+            GUnixFDList *fds)
+{
+  gint32 index;
+
+  if (fds == NULL || !g_variant_lookup (credentials, "ProcessFD", "h", &index) || index < 0 ||
+      index >= g_unix_fd_list_get_length (fds))
+    return -1;
+
+  return g_unix_fd_list_get (fds, index, NULL);
 }
 
 static void
@@ -233,9 +267,11 @@ on_credentials (GObject      *source,
   g_autoptr(GVariant) reply = NULL;
   g_autoptr(GVariant) credentials = NULL;
   g_autoptr(GVariant) label = NULL;
+  g_autoptr(GUnixFDList) fds = NULL;
   g_autoptr(GTask) task = NULL;
 
-  reply = g_dbus_connection_call_finish (G_DBUS_CONNECTION (source), result, &error);
+  reply = g_dbus_connection_call_with_unix_fd_list_finish (G_DBUS_CONNECTION (source), &fds, result,
+                                                           &error);
   if (reply == NULL)
     {
       fail_lookup (lookup, g_steal_pointer (&error));
@@ -254,6 +290,7 @@ on_credentials (GObject      *source,
       end_lookup (lookup);
       return;
     }
+  lookup->pidfd = take_pidfd (credentials, fds);
   label = g_variant_lookup_value (credentials, "LinuxSecurityLabel", G_VARIANT_TYPE_BYTESTRING);
   if (label != NULL)
     lookup->label = g_variant_dup_bytestring (label, NULL);
@@ -334,6 +371,9 @@ llm_bus_callers_class_init (LlmBusCallersClass *klass)
 
   signals[SIGNAL_GONE] = g_signal_new ("gone", G_TYPE_FROM_CLASS (klass), G_SIGNAL_RUN_LAST, 0,
                                        NULL, NULL, NULL, G_TYPE_NONE, 1, G_TYPE_STRING);
+  signals[SIGNAL_IDENTIFIED] =
+    g_signal_new ("identified", G_TYPE_FROM_CLASS (klass), G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL,
+                  G_TYPE_NONE, 1, G_TYPE_POINTER);
 }
 
 static void
@@ -344,6 +384,7 @@ llm_bus_callers_init (LlmBusCallers *self)
 
 LlmBusCallers *
 llm_bus_callers_new (GDBusConnection   *connection,
+                     LlmBusGate        *gate,
                      const char        *proc_root,
                      const char *const *desktop_folders)
 {
@@ -353,6 +394,7 @@ llm_bus_callers_new (GDBusConnection   *connection,
 
   self = g_object_new (LLM_TYPE_BUS_CALLERS, NULL);
   self->connection = g_object_ref (connection);
+  self->gate = gate;
   self->proc_root = g_strdup (proc_root);
   self->desktop_folders = g_strdupv ((char **) desktop_folders);
   self->subscription =
@@ -397,10 +439,12 @@ llm_bus_callers_resolve (LlmBusCallers     *self,
   lookup = g_new0 (Lookup, 1);
   lookup->callers = g_object_ref (self);
   lookup->sender = g_strdup (sender);
-  g_dbus_connection_call (self->connection, BUS_NAME, BUS_PATH, BUS_NAME,
-                          "GetConnectionCredentials", g_variant_new ("(s)", sender),
-                          G_VARIANT_TYPE ("(a{sv})"), G_DBUS_CALL_FLAGS_NONE, BUS_TIMEOUT_MS,
-                          NULL, on_credentials, lookup);
+  lookup->pidfd = -1;
+  lookup->seen_us = self->gate != NULL ? llm_bus_gate_get_seen (self->gate, sender) : 0;
+  g_dbus_connection_call_with_unix_fd_list (
+    self->connection, BUS_NAME, BUS_PATH, BUS_NAME, "GetConnectionCredentials",
+    g_variant_new ("(s)", sender), G_VARIANT_TYPE ("(a{sv})"), G_DBUS_CALL_FLAGS_NONE,
+    BUS_TIMEOUT_MS, NULL, NULL, on_credentials, lookup);
 }
 
 void
@@ -421,25 +465,20 @@ check_registration (Entry       *entry,
                     const char  *app_id,
                     GError     **error)
 {
-  if (entry == NULL || entry->caller == NULL || !entry->caller->is_known)
-    {
-      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
-                           "The service could not find out whether the caller is in a sandbox, "
-                           "so it can't name itself");
-      return FALSE;
-    }
-  if (entry->caller->is_sandboxed)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
-                   "The caller is known as the sandboxed application “%s” and can't take "
-                   "another name", entry->caller->app_id);
-      return FALSE;
-    }
+  g_return_val_if_fail (entry != NULL && entry->caller != NULL, FALSE);
+
   if (!llm_bus_identity_is_app_id (app_id))
     {
       g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
                            "app_id must be the name of a desktop file without “.desktop”: at most "
                            "255 letters, digits, “.”, “_” and “-”, not beginning with “.” or “-”");
+      return FALSE;
+    }
+  if (llm_bus_identity_is_reserved (app_id))
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                   "“%s” begins like the name of an application in a sandbox, which nobody else may "
+                   "have", app_id);
       return FALSE;
     }
   if (entry->is_registered && g_str_equal (entry->caller->app_id, app_id))
@@ -470,9 +509,10 @@ llm_bus_callers_register (LlmBusCallers  *self,
     return FALSE;
 
   old = entry->caller;
-  entry->caller = llm_caller_new (old->uid, app_id, sender, FALSE, TRUE);
+  entry->caller = llm_caller_new (old->uid, app_id, sender, LLM_CALLER_REGISTERED);
   entry->is_registered = TRUE;
   llm_caller_unref (old);
+  g_signal_emit (self, signals[SIGNAL_IDENTIFIED], 0, entry->caller);
   return TRUE;
 }
 
@@ -503,6 +543,20 @@ llm_bus_callers_get_locale (LlmBusCallers *self,
 
   entry = g_hash_table_lookup (self->entries, sender);
   return entry != NULL ? entry->locale : NULL;
+}
+
+void
+llm_bus_callers_announce (LlmBusCallers *self)
+{
+  GHashTableIter iter;
+  Entry *entry;
+
+  g_return_if_fail (LLM_IS_BUS_CALLERS (self));
+
+  g_hash_table_iter_init (&iter, self->entries);
+  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &entry))
+    if (entry->caller != NULL)
+      g_signal_emit (self, signals[SIGNAL_IDENTIFIED], 0, entry->caller);
 }
 
 gboolean

@@ -6,7 +6,8 @@
  * of one sender are answered in the order in which they came. Main thread; the
  * files of /proc are read in another.
  *
- * Signal "gone" (const char *connection): a known caller has left the bus.
+ * Signals: "gone" (const char *connection): a known caller has left the bus;
+ * "identified" (LlmCaller *caller): it is known now, or goes by another name.
  */
 
 #pragma once
@@ -20,10 +21,12 @@ G_DECLARE_FINAL_TYPE (LlmBusCallers, llm_bus_callers, LLM, BUS_CALLERS, GObject)
 
 /**
  * llm_bus_callers_new:
+ * @gate: (nullable): knows since when a connection is there; outlives this
  * @proc_root: `/proc`, or what a test puts in its place
  * @desktop_folders: where desktop files lie, %NULL-terminated
  */
 LlmBusCallers *llm_bus_callers_new        (GDBusConnection   *connection,
+                                           LlmBusGate        *gate,
                                            const char        *proc_root,
                                            const char *const *desktop_folders);
 
@@ -37,12 +40,15 @@ void           llm_bus_callers_resolve    (LlmBusCallers     *self,
 void           llm_bus_callers_settle     (LlmBusCallers     *self,
                                            const char        *sender);
 
-/* Gives a caller outside a sandbox the id it says it has: once, and before its
+/* Gives a caller, whom the bouncer has let, the id it says it has: once, and before its
  * first other call. It must have been resolved. */
 gboolean       llm_bus_callers_register   (LlmBusCallers     *self,
                                            const char        *sender,
                                            const char        *app_id,
                                            GError           **error);
+
+/* Emits "identified" for all that are known, again. */
+void           llm_bus_callers_announce   (LlmBusCallers     *self);
 
 /* The language of what @sender is told, as it has registered. (nullable) (transfer none) */
 void           llm_bus_callers_set_locale (LlmBusCallers     *self,

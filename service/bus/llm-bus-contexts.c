@@ -207,7 +207,8 @@ handle_generate (LlmBusCall *call)
   GError *error = NULL;
   gboolean is_text;
 
-  if (!llm_bus_messages_check (messages, NULL, call->options, call->bus->max_message, &error))
+  if (!llm_bus_messages_check (messages, NULL, call->options,
+                               llm_bus_call_get_max_message (call), &error))
     {
       llm_bus_call_return_error (call, error);
       return;
@@ -261,7 +262,8 @@ handle_ask (LlmBusCall *call)
   GError *error = NULL;
 
   g_variant_get_child (call->arguments, 0, "&s", &prompt);
-  if (!llm_bus_messages_check (NULL, prompt, call->options, call->bus->max_message, &error))
+  if (!llm_bus_messages_check (NULL, prompt, call->options,
+                               llm_bus_call_get_max_message (call), &error))
     {
       llm_bus_call_return_error (call, error);
       return;
@@ -348,7 +350,8 @@ handle_append (LlmBusCall *call)
   g_autoptr(GVariant) messages = g_variant_get_child_value (call->arguments, 0);
   GError *error = NULL;
 
-  if (!llm_bus_messages_check (messages, NULL, call->options, call->bus->max_message, &error))
+  if (!llm_bus_messages_check (messages, NULL, call->options,
+                               llm_bus_call_get_max_message (call), &error))
     {
       llm_bus_call_return_error (call, error);
       return;
@@ -385,7 +388,8 @@ handle_fork (LlmBusCall *call)
 {
   GError *error = NULL;
 
-  if (!llm_bus_messages_check (NULL, NULL, call->options, call->bus->max_message, &error) ||
+  if (!llm_bus_messages_check (NULL, NULL, call->options,
+                               llm_bus_call_get_max_message (call), &error) ||
       (llm_call_options_has (call->options, LLMSVC_OPTION_NAME) &&
        !llm_bus_bouncer_may_keep (call->bus->bouncer, call->caller, &error)))
     {

@@ -4,7 +4,12 @@
 
 #include "bus/llm-bus-identity.h"
 
+#include <errno.h>
+#include <poll.h>
 #include <string.h>
+#include <unistd.h>
+
+#include "bus/llm-bus-flatpak.h"
 
 #define MAX_APP_ID_BYTES 255
 #define SNAP_PREFIX "snap."
@@ -24,6 +29,14 @@ llm_bus_identity_is_app_id (const char *id)
       return FALSE;
 
   return TRUE;
+}
+
+/* Ids of sandboxed applications begin with the kind of their sandbox: no program outside of one
+ * may take such a name. */
+gboolean
+llm_bus_identity_is_reserved (const char *id)
+{
+  return g_str_has_prefix (id, SNAP_PREFIX) || g_str_has_prefix (id, LLM_BUS_FLATPAK_PREFIX);
 }
 
 /* Takes systemd's \xNN out of a unit name. NULL when it is none. */
@@ -88,29 +101,29 @@ take_snap_id (const char *name)
   return g_strndup (name, (gsize) (end - name));
 }
 
-LlmBusAppKind
+LlmCallerKind
 llm_bus_identity_parse_label (const char  *label,
                               char       **app_id)
 {
   *app_id = take_snap_id (label);
-  return *app_id != NULL ? LLM_BUS_APP_SNAP : LLM_BUS_APP_NONE;
+  return *app_id != NULL ? LLM_CALLER_SNAP : LLM_CALLER_HOST;
 }
 
 /* "app-flatpak-ID-INSTANCE.scope". A scope of flatpak whose id can't be read is
  * still a sandbox: the caller then is unknown. */
-static LlmBusAppKind
+static LlmCallerKind
 parse_flatpak (const char  *unit,
                char       **app_id)
 {
   const char *start, *end;
 
   if (!g_str_has_prefix (unit, FLATPAK_PREFIX) || !g_str_has_suffix (unit, ".scope"))
-    return LLM_BUS_APP_NONE;
+    return LLM_CALLER_HOST;
 
   start = unit + strlen (FLATPAK_PREFIX);
   end = strrchr (start, '-');
   *app_id = end != NULL ? take_app_id (start, (gsize) (end - start)) : NULL;
-  return *app_id != NULL ? LLM_BUS_APP_FLATPAK : LLM_BUS_APP_UNKNOWN;
+  return *app_id != NULL ? LLM_CALLER_FLATPAK : LLM_CALLER_UNKNOWN;
 }
 
 static gboolean
@@ -132,7 +145,7 @@ has_desktop_file (const char        *id,
 
 /* "app[-LAUNCHER]-ID-RANDOM.scope" and "app[-LAUNCHER]-ID[@RANDOM].service". An
  * id is only believed when a desktop file has it: the names are free to choose. */
-static LlmBusAppKind
+static LlmCallerKind
 parse_unit (const char         *unit,
             const char *const  *desktop_folders,
             char              **app_id)
@@ -140,7 +153,7 @@ parse_unit (const char         *unit,
   const char *start, *end;
 
   if (!g_str_has_prefix (unit, UNIT_PREFIX))
-    return LLM_BUS_APP_NONE;
+    return LLM_CALLER_HOST;
 
   start = unit + strlen (UNIT_PREFIX);
   if (g_str_has_suffix (unit, ".scope"))
@@ -155,7 +168,7 @@ parse_unit (const char         *unit,
     }
   else
     {
-      return LLM_BUS_APP_NONE;
+      return LLM_CALLER_HOST;
     }
 
   while (end != NULL && start < end)
@@ -163,10 +176,11 @@ parse_unit (const char         *unit,
       g_autofree char *id = take_app_id (start, (gsize) (end - start));
       const char *dash;
 
-      if (id != NULL && has_desktop_file (id, desktop_folders))
+      if (id != NULL && !llm_bus_identity_is_reserved (id) &&
+          has_desktop_file (id, desktop_folders))
         {
           *app_id = g_steal_pointer (&id);
-          return LLM_BUS_APP_UNIT;
+          return LLM_CALLER_UNIT;
         }
 
       dash = memchr (start, '-', (gsize) (end - start));
@@ -175,59 +189,59 @@ parse_unit (const char         *unit,
       start = dash + 1;
     }
 
-  return LLM_BUS_APP_NONE;
+  return LLM_CALLER_HOST;
 }
 
 /* Looks at every folder of the path, the innermost first: applications may make
  * groups of their own below the one they were put into. */
-static LlmBusAppKind
+static LlmCallerKind
 parse_path (const char         *path,
             const char *const  *desktop_folders,
             char              **app_id)
 {
   g_auto(GStrv) parts = g_strsplit (path, "/", -1);
-  LlmBusAppKind kind = LLM_BUS_APP_NONE;
+  LlmCallerKind kind = LLM_CALLER_HOST;
 
-  for (guint i = 0; kind == LLM_BUS_APP_NONE && parts[i] != NULL; i++)
+  for (guint i = 0; kind == LLM_CALLER_HOST && parts[i] != NULL; i++)
     kind = parse_flatpak (parts[i], app_id);
-  if (kind != LLM_BUS_APP_NONE)
+  if (kind != LLM_CALLER_HOST)
     return kind;
 
   for (guint i = 0; parts[i] != NULL; i++)
     {
       *app_id = take_snap_id (parts[i]);
       if (*app_id != NULL)
-        return LLM_BUS_APP_SNAP;
+        return LLM_CALLER_SNAP;
     }
 
-  for (guint i = g_strv_length (parts); kind == LLM_BUS_APP_NONE && i > 0; i--)
+  for (guint i = g_strv_length (parts); kind == LLM_CALLER_HOST && i > 0; i--)
     kind = parse_unit (parts[i - 1], desktop_folders, app_id);
 
   return kind;
 }
 
 /* The freezer of a snap on version 1 is "/snap.NAME", without an application. */
-static LlmBusAppKind
+static LlmCallerKind
 parse_freezer (const char  *path,
                char       **app_id)
 {
   g_autofree char *name = NULL;
 
   if (!g_str_has_prefix (path, "/" SNAP_PREFIX))
-    return LLM_BUS_APP_NONE;
+    return LLM_CALLER_HOST;
 
   name = g_strconcat (path + 1, ".", NULL);
   *app_id = take_snap_id (name);
-  return *app_id != NULL ? LLM_BUS_APP_SNAP : LLM_BUS_APP_UNKNOWN;
+  return *app_id != NULL ? LLM_CALLER_SNAP : LLM_CALLER_UNKNOWN;
 }
 
-LlmBusAppKind
+LlmCallerKind
 llm_bus_identity_parse_cgroup (const char         *text,
                                const char *const  *desktop_folders,
                                char              **app_id)
 {
   g_auto(GStrv) lines = g_strsplit (text, "\n", -1);
-  LlmBusAppKind found = LLM_BUS_APP_NONE;
+  LlmCallerKind found = LLM_CALLER_HOST;
   gboolean is_read = FALSE;
 
   *app_id = NULL;
@@ -237,7 +251,7 @@ llm_bus_identity_parse_cgroup (const char         *text,
       /* "NUMBER:CONTROLLERS:PATH"; the path may hold colons */
       g_auto(GStrv) fields = g_strsplit (lines[i], ":", 3);
       g_autofree char *id = NULL;
-      LlmBusAppKind kind;
+      LlmCallerKind kind;
 
       if (g_strv_length (fields) != 3)
         continue;
@@ -256,10 +270,10 @@ llm_bus_identity_parse_cgroup (const char         *text,
           continue;
         }
 
-      if (kind == LLM_BUS_APP_UNKNOWN)
+      if (kind == LLM_CALLER_UNKNOWN)
         {
           g_clear_pointer (app_id, g_free);
-          return LLM_BUS_APP_UNKNOWN;
+          return LLM_CALLER_UNKNOWN;
         }
       /* a sandbox in one hierarchy outweighs a unit in the other */
       if (kind > found)
@@ -270,7 +284,7 @@ llm_bus_identity_parse_cgroup (const char         *text,
         }
     }
 
-  return is_read ? found : LLM_BUS_APP_UNKNOWN;
+  return is_read ? found : LLM_CALLER_UNKNOWN;
 }
 
 /* Field 22 of /proc/PID/stat, in ticks since the machine started. The name in
@@ -296,33 +310,91 @@ read_start_time (const char *folder,
          g_ascii_string_to_unsigned (fields[19], 10, 0, G_MAXUINT64, start_time, NULL);
 }
 
-LlmBusAppKind
-llm_bus_identity_read (const char         *proc_root,
-                       guint32             pid,
-                       const char         *label,
-                       const char *const  *desktop_folders,
-                       char              **app_id)
+/* Whether the process of @pidfd has not ended. */
+static gboolean
+is_alive (int pidfd)
 {
-  g_autofree char *folder = g_strdup_printf ("%s/%u", proc_root, pid);
+  struct pollfd poll_fd = { .fd = pidfd, .events = POLLIN };
+  int n;
+
+  do
+    n = poll (&poll_fd, 1, 0);
+  while (n < 0 && errno == EINTR);
+
+  /* readable: it has ended; whatever else is said of it is no good sign */
+  return n == 0;
+}
+
+/* Whether the start time @start, in ticks since the machine started, is later than @seen_us. */
+static gboolean
+started_after (guint64 start,
+               gint64  seen_us)
+{
+  long ticks_per_s = sysconf (_SC_CLK_TCK);
+
+  return seen_us > 0 && ticks_per_s > 0 &&
+         (double) start / (double) ticks_per_s > (double) seen_us / G_USEC_PER_SEC;
+}
+
+/* What Flatpak says of the process outweighs its group; two that contradict each other are worth
+ * nothing. */
+static LlmCallerKind
+read_files (const LlmBusProcess  *process,
+            const char           *folder,
+            char                **app_id)
+{
   g_autofree char *path = g_build_filename (folder, "cgroup", NULL);
   g_autofree char *text = NULL;
+  g_autofree char *flatpak_id = NULL;
+  g_autofree char *id = NULL;
+  LlmCallerKind kind;
+
+  if (!g_file_get_contents (path, &text, NULL, NULL))
+    return LLM_CALLER_UNKNOWN;
+
+  kind = llm_bus_identity_parse_cgroup (text, process->desktop_folders, &id);
+  switch (llm_bus_flatpak_read (folder, &flatpak_id))
+    {
+    case LLM_BUS_FLATPAK_NAMED:
+      if (kind == LLM_CALLER_SNAP || (kind == LLM_CALLER_FLATPAK && !g_str_equal (id, flatpak_id)))
+        return LLM_CALLER_UNKNOWN;
+      *app_id = g_steal_pointer (&flatpak_id);
+      return LLM_CALLER_FLATPAK;
+    case LLM_BUS_FLATPAK_BROKEN:
+      return LLM_CALLER_UNKNOWN;
+    case LLM_BUS_FLATPAK_NONE:
+    case LLM_BUS_FLATPAK_HIDDEN:
+    default:
+      *app_id = g_steal_pointer (&id);
+      return kind;
+    }
+}
+
+LlmCallerKind
+llm_bus_identity_read (const LlmBusProcess  *process,
+                       char                **app_id)
+{
+  g_autofree char *folder = g_strdup_printf ("%s/%u", process->proc_root, process->pid);
   guint64 before, after;
-  LlmBusAppKind kind;
+  LlmCallerKind kind;
 
   *app_id = NULL;
 
-  if (label != NULL && llm_bus_identity_parse_label (label, app_id) == LLM_BUS_APP_SNAP)
-    return LLM_BUS_APP_SNAP;
+  if (process->label != NULL &&
+      llm_bus_identity_parse_label (process->label, app_id) == LLM_CALLER_SNAP)
+    return LLM_CALLER_SNAP;
 
-  if (!read_start_time (folder, &before) || !g_file_get_contents (path, &text, NULL, NULL))
-    return LLM_BUS_APP_UNKNOWN;
+  if (!read_start_time (folder, &before) ||
+      (process->pidfd < 0 && started_after (before, process->seen_us)))
+    return LLM_CALLER_UNKNOWN;
 
-  kind = llm_bus_identity_parse_cgroup (text, desktop_folders, app_id);
+  kind = read_files (process, folder, app_id);
 
-  if (!read_start_time (folder, &after) || before != after)
+  if (!read_start_time (folder, &after) || before != after ||
+      (process->pidfd >= 0 && !is_alive (process->pidfd)))
     {
       g_clear_pointer (app_id, g_free);
-      return LLM_BUS_APP_UNKNOWN;
+      return LLM_CALLER_UNKNOWN;
     }
 
   return kind;

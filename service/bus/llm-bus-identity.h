@@ -2,39 +2,35 @@
 
 /*
  * Which application a process is, from what the system says about it: its
- * AppArmor label and its control group. Classes are tried in order; the first
- * that matches decides, and whatever can't be read makes the process unknown,
+ * AppArmor label, its control group, and what Flatpak left in its root. Classes are tried in
+ * order; the first that matches decides, and whatever can't be read makes the process unknown,
  * never an ordinary program of its user. Any thread; reads small kernel files
  * and looks whether desktop files exist.
  */
 
 #pragma once
 
-#include <glib.h>
+#include "engine/llm-caller.h"
 
 G_BEGIN_DECLS
 
-typedef enum
-{
-  LLM_BUS_APP_UNKNOWN, /* reading failed */
-  LLM_BUS_APP_NONE,    /* outside a sandbox, no application known */
-  LLM_BUS_APP_UNIT,    /* outside a sandbox, a systemd unit named after a desktop file */
-  LLM_BUS_APP_FLATPAK,
-  LLM_BUS_APP_SNAP,
-} LlmBusAppKind;
+/* Before the id of a Flatpak; a snap's begins with `snap.` by itself. */
+#define LLM_BUS_FLATPAK_PREFIX "flatpak."
 
 /* An id that may name a desktop file: letters, digits, '.', '_' and '-', not
  * beginning with '.' or '-', at most 255 bytes. */
 gboolean      llm_bus_identity_is_app_id    (const char         *id);
+/* Whether only an application in a sandbox has such an id. */
+gboolean      llm_bus_identity_is_reserved  (const char         *id);
 
 /**
  * llm_bus_identity_parse_label:
  * @label: a security label such as `snap.NAME.APP (enforce)`
  * @app_id: (out) (transfer full): `snap.NAME`, or %NULL
  *
- * Returns: %LLM_BUS_APP_SNAP or %LLM_BUS_APP_NONE
+ * Returns: %LLM_CALLER_SNAP or %LLM_CALLER_HOST
  */
-LlmBusAppKind llm_bus_identity_parse_label  (const char         *label,
+LlmCallerKind llm_bus_identity_parse_label  (const char         *label,
                                              char              **app_id);
 
 /**
@@ -46,24 +42,31 @@ LlmBusAppKind llm_bus_identity_parse_label  (const char         *label,
  * Knows the unified hierarchy, systemd's own of version 1, and the freezer that
  * snaps used there.
  */
-LlmBusAppKind llm_bus_identity_parse_cgroup (const char         *text,
+LlmCallerKind llm_bus_identity_parse_cgroup (const char         *text,
                                              const char *const  *desktop_folders,
                                              char              **app_id);
 
+/* A process to ask about. */
+typedef struct
+{
+  const char *proc_root;               /* `/proc`, or what a test puts in its place */
+  guint32 pid;
+  int pidfd;                           /* of the process that connected, from the bus; -1: it has none */
+  gint64 seen_us;                      /* its connection was there then (CLOCK_BOOTTIME); 0: not known */
+  const char *label;                   /* (nullable): its security label, when the bus knows it */
+  const char *const *desktop_folders;  /* where desktop files lie, %NULL-terminated */
+} LlmBusProcess;
+
 /**
  * llm_bus_identity_read:
- * @proc_root: `/proc`, or what a test puts in its place
- * @pid: the process
- * @label: (nullable): its security label, when the bus knows it
- * @desktop_folders: where desktop files lie, %NULL-terminated
  * @app_id: (out) (transfer full): the id, or %NULL
  *
- * The process must have the same start time before and after its files were read.
+ * A process whose number belonged to another when the connection was made is unknown. With a
+ * pidfd that is certain: while its process lives, its number is nobody else's. Without one, the
+ * process must have started before the connection was first seen, and have the same start time
+ * before and after its files were read.
  */
-LlmBusAppKind llm_bus_identity_read         (const char         *proc_root,
-                                             guint32             pid,
-                                             const char         *label,
-                                             const char *const  *desktop_folders,
-                                             char              **app_id);
+LlmCallerKind llm_bus_identity_read         (const LlmBusProcess *process,
+                                             char               **app_id);
 
 G_END_DECLS

@@ -4,6 +4,7 @@
 
 #include "bus/llm-bus-interface.h"
 
+#include "bus/llm-bus-bouncer.h"
 #include "llm-bus-resource.h"
 #include "common/llmsvc-error.h"
 
@@ -76,7 +77,8 @@ llm_bus_interface_list_properties (const LlmBusInterface *self,
 
   g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
   for (const LlmBusProperty *p = self->properties; p->name != NULL; p++)
-    g_variant_builder_add (&builder, "{sv}", p->name, p->get (bus, object));
+    if (llm_bus_bouncer_check_property (self->name, p->name, NULL))
+      g_variant_builder_add (&builder, "{sv}", p->name, p->get (bus, object));
 
   return g_variant_builder_end (&builder);
 }

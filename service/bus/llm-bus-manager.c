@@ -7,6 +7,7 @@
 #include "bus/llm-bus-bouncer.h"
 #include "bus/llm-bus-caller.h"
 #include "bus/llm-bus-contexts.h"
+#include "bus/llm-bus-gate.h"
 #include "bus/llm-bus-messages.h"
 #include "bus/llm-bus-models.h"
 #include "common/llmsvc-names.h"
@@ -67,7 +68,8 @@ check_texts (LlmBusCall *call,
 {
   GError *error = NULL;
 
-  if (!llm_bus_messages_check (messages, prompt, call->options, call->bus->max_message, &error))
+  if (!llm_bus_messages_check (messages, prompt, call->options,
+                               llm_bus_call_get_max_message (call), &error))
     {
       llm_bus_call_return_error (call, error);
       return FALSE;
@@ -277,7 +279,8 @@ handle_register (LlmBusCall *call)
   GError *error = NULL;
 
   g_variant_get_child (call->arguments, 0, "&s", &app_id);
-  if (!llm_bus_callers_register (call->bus->callers, call->caller->connection, app_id, &error))
+  if (!llm_bus_bouncer_may_register (call->bus->bouncer, call->caller, &error) ||
+      !llm_bus_callers_register (call->bus->callers, call->caller->connection, app_id, &error))
     {
       llm_bus_call_return_error (call, error);
       return;
@@ -311,10 +314,21 @@ handle_select_model (LlmBusCall *call)
   llm_engine_select_model_async (call->bus->engine, id, on_model_selected, llm_bus_call_ref (call));
 }
 
+GVariant *
+llm_bus_manager_get_statistics (LlmBus *bus)
+{
+  g_autoptr(GVariant) statistics = llm_engine_get_statistics (bus->engine);
+  GVariantDict dict;
+
+  g_variant_dict_init (&dict, statistics);
+  g_variant_dict_insert (&dict, "refused-floods", "t", llm_bus_gate_get_n_refused (bus->gate));
+  return g_variant_ref_sink (g_variant_dict_end (&dict));
+}
+
 static void
 handle_get_statistics (LlmBusCall *call)
 {
-  g_autoptr(GVariant) statistics = llm_engine_get_statistics (call->bus->engine);
+  g_autoptr(GVariant) statistics = llm_bus_manager_get_statistics (call->bus);
 
   llm_bus_call_return (call, g_variant_new ("(@a{sv})", statistics));
 }

@@ -12,7 +12,10 @@ G_BEGIN_DECLS
 
 extern const LlmBusInterface llm_bus_manager_interface;
 
+/* (transfer full): `a{sv}`, what GetStatistics says. */
+GVariant *llm_bus_manager_get_statistics (LlmBus *bus);
+
 /* Tells the bus of a new availability or model. */
-void llm_bus_manager_announce (LlmBus *bus);
+void      llm_bus_manager_announce       (LlmBus *bus);
 
 G_END_DECLS

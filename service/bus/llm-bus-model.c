@@ -4,6 +4,8 @@
 
 #include "bus/llm-bus-model.h"
 
+#include "bus/llm-bus-bouncer.h"
+
 #include "common/llmsvc-names.h"
 
 struct _LlmBusModel
@@ -75,6 +77,8 @@ get_property (GDBusConnection *connection,
   const LlmBusProperty *property = llm_bus_interface_find_property (&llm_bus_model_interface, name);
 
   g_assert (property != NULL);
+  if (!llm_bus_bouncer_check_property (interface, name, error))
+    return NULL;
   return property->get (NULL, data);
 }
 

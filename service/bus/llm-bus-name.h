@@ -2,8 +2,9 @@
 
 /*
  * The name on the bus, and what the service manager is told: READY=1 once the
- * name is owned, STOPPING=1 at the end, and the watchdog's pings, which come
- * from the main loop so that they stop when it does. Main thread.
+ * name is owned, STOPPING=1 at the end, and the watchdog's pings. These come from
+ * the main loop, so that they stop when it does, and only as long as the thread
+ * that computes gives signs of life. Main thread.
  */
 
 #pragma once
@@ -18,6 +19,8 @@ typedef struct
   /* @reason: one sentence. The name will not come back. */
   void (*lost)     (const char *reason,
                     gpointer    data);
+  /* Asks the thread that computes for a sign of life: how often before this that was in vain. */
+  guint (*probe)   (gpointer data);
 } LlmBusNameEvents;
 
 typedef struct _LlmBusName LlmBusName;

@@ -8,12 +8,15 @@
 #include "bus/llm-bus-bouncer.h"
 #include "bus/llm-bus-caller.h"
 #include "bus/llm-bus-contexts.h"
+#include "bus/llm-bus-gate.h"
 #include "bus/llm-bus-generations.h"
 #include "bus/llm-bus-manager.h"
 #include "bus/llm-bus-memory.h"
+#include "bus/llm-bus-metrics.h"
 #include "bus/llm-bus-model.h"
 #include "bus/llm-bus-models.h"
 #include "bus/llm-bus-name.h"
+#include "bus/llm-bus-power.h"
 #include "bus/llm-bus-tree.h"
 #include "common/llmsvc-i18n.h"
 #include "common/llmsvc-names.h"
@@ -34,7 +37,11 @@ struct _LlmBusService
   LlmBusTree *contexts;        /* (owned) (nullable) */
   LlmBusTree *generations;     /* (owned) (nullable) */
   LlmBusMemory *memory;        /* (owned) (nullable) */
+  LlmBusMetrics *metrics;      /* (owned) (nullable) */
   LlmBusName *name;            /* (owned) (nullable) */
+  LlmBusPower *power;          /* (owned) (nullable) */
+  gboolean is_system;
+  gboolean minds_power;
   gulong availability_handler;
 };
 
@@ -85,10 +92,23 @@ on_get_property (GDBusConnection *connection,
     llm_bus_interface_find_property (find_interface (interface), name);
 
   g_assert (property != NULL);
+  if (!llm_bus_bouncer_check_property (interface, name, error))
+    return NULL;
   return property->get (data, NULL);
 }
 
 static const GDBusInterfaceVTable vtable = { on_method_call, on_get_property, NULL, { NULL } };
+
+static void
+on_caller_identified (LlmBusCallers *callers,
+                      LlmCaller     *caller,
+                      LlmBusService *self)
+{
+  LlmAppLimits limits;
+
+  llm_engine_get_limits (self->bus->engine, caller, &limits);
+  llm_bus_gate_set_caller (self->bus->gate, caller, &limits);
+}
 
 static void
 on_caller_gone (LlmBusCallers *callers,
@@ -112,7 +132,15 @@ on_name_lost (const char *reason,
   g_signal_emit (data, signals[SIGNAL_LOST], 0, reason);
 }
 
-static const LlmBusNameEvents name_events = { on_name_acquired, on_name_lost };
+static guint
+on_name_probe (gpointer data)
+{
+  LlmBusService *self = data;
+
+  return llm_engine_probe (self->bus->engine);
+}
+
+static const LlmBusNameEvents name_events = { on_name_acquired, on_name_lost, on_name_probe };
 
 void
 llm_bus_service_stop (LlmBusService *self)
@@ -123,12 +151,14 @@ llm_bus_service_stop (LlmBusService *self)
     return;
 
   g_clear_pointer (&self->name, llm_bus_name_release);
+  g_clear_pointer (&self->power, llm_bus_power_unwatch);
   for (guint i = 0; i < G_N_ELEMENTS (self->objects); i++)
     if (self->objects[i] != 0)
       g_dbus_connection_unregister_object (self->bus->connection, self->objects[i]);
   g_clear_pointer (&self->contexts, llm_bus_tree_unexport);
   g_clear_pointer (&self->generations, llm_bus_tree_unexport);
   g_clear_pointer (&self->memory, llm_bus_memory_unwatch);
+  g_clear_pointer (&self->metrics, llm_bus_metrics_close);
   if (self->bus->models != NULL)
     llm_bus_models_unexport (self->bus->models);
 
@@ -202,6 +232,21 @@ export_objects (LlmBusService *self,
   return self->generations != NULL;
 }
 
+/* Without them the service is as good as with them. */
+static void
+open_metrics (LlmBusService *self,
+              const char    *setting,
+              gboolean       is_system)
+{
+  g_autofree char *path =
+      g_str_equal (setting, "on") ? llm_bus_metrics_dup_path (is_system) : g_strdup (setting);
+  g_autoptr(GError) error = NULL;
+
+  self->metrics = llm_bus_metrics_open (self->bus, path, &error);
+  if (self->metrics == NULL)
+    g_message ("%s", error->message);
+}
+
 LlmBusService *
 llm_bus_service_new (GDBusConnection   *connection,
                      gboolean           is_system,
@@ -224,16 +269,20 @@ llm_bus_service_new (GDBusConnection   *connection,
   bus = self->bus = llm_bus_new ();
   bus->connection = g_object_ref (connection);
   bus->engine = g_object_ref (engine);
-  bus->max_message = settings->max_message;
   bus->stall_timeout_s = settings->stall_timeout_s;
+  self->is_system = is_system;
+  /* a script is the same on every machine */
+  self->minds_power = settings->script == NULL;
   /* a session's bus tells the language to the services that it starts */
   locale = is_system ? NULL : llm_bus_translator_guess_locale ();
   bus->translator = llm_bus_translator_new (llmsvc_i18n_get_folder (), locale);
   desktop_folders = llm_bus_callers_list_desktop_folders (is_system);
-  bus->callers = llm_bus_callers_new (connection, "/proc", (const char *const *) desktop_folders);
+  bus->gate = llm_bus_gate_new (connection, bus->translator, settings->max_message);
+  bus->callers = llm_bus_callers_new (connection, bus->gate, "/proc", (const char *const *) desktop_folders);
   bus->bouncer = llm_bus_bouncer_new (connection, is_system);
   bus->contexts = llm_bus_contexts_new (connection);
   bus->models = llm_bus_models_new (connection, engine);
+  g_signal_connect (bus->callers, "identified", G_CALLBACK (on_caller_identified), self);
   g_signal_connect (bus->callers, "gone", G_CALLBACK (on_caller_gone), self);
   self->availability_handler = g_signal_connect_swapped (
     engine, "availability-changed", G_CALLBACK (llm_bus_manager_announce), bus);
@@ -241,6 +290,8 @@ llm_bus_service_new (GDBusConnection   *connection,
 
   if (!export_objects (self, error))
     return NULL;
+  if (settings->metrics != NULL)
+    open_metrics (self, settings->metrics, is_system);
 
   return g_steal_pointer (&self);
 }
@@ -252,4 +303,7 @@ llm_bus_service_start (LlmBusService *self)
   g_return_if_fail (self->name == NULL);
 
   self->name = llm_bus_name_own (self->bus->connection, &name_events, self);
+  if (self->minds_power)
+    self->power = llm_bus_power_watch (self->bus->engine,
+                                       self->is_system ? self->bus->connection : NULL, NULL);
 }

@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "bus/llm-bus-bouncer.h"
 #include "bus/llm-bus-caller.h"
 
 #define PROPERTIES_INTERFACE "org.freedesktop.DBus.Properties"
@@ -135,6 +136,11 @@ on_property_caller (LlmCaller    *caller,
   g_variant_get_child (g_dbus_method_invocation_get_parameters (invocation), 1, "&s", &name);
   property = llm_bus_interface_find_property (self->kind->interface, name);
   g_assert (property != NULL);
+  if (!llm_bus_bouncer_check_property (self->kind->interface->name, name, &unknown))
+    {
+      g_dbus_method_invocation_return_gerror (invocation, unknown);
+      return;
+    }
   g_dbus_method_invocation_return_value (
     invocation, g_variant_new ("(v)", property->get (self->bus, object)));
 }

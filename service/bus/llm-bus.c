@@ -7,6 +7,7 @@
 #include "bus/llm-bus-bouncer.h"
 #include "bus/llm-bus-caller.h"
 #include "bus/llm-bus-contexts.h"
+#include "bus/llm-bus-gate.h"
 #include "bus/llm-bus-models.h"
 #include "common/llmsvc-names.h"
 
@@ -50,6 +51,7 @@ clear_bus (gpointer data)
   g_clear_object (&self->contexts);
   g_clear_object (&self->bouncer);
   g_clear_object (&self->callers);
+  g_clear_pointer (&self->gate, llm_bus_gate_free);
   g_clear_pointer (&self->translator, llm_bus_translator_unref);
   g_clear_object (&self->engine);
   g_clear_object (&self->connection);

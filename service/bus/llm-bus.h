@@ -19,15 +19,16 @@ typedef struct _LlmBusCallers LlmBusCallers;
 typedef struct _LlmBusBouncer LlmBusBouncer;
 typedef struct _LlmBusModels LlmBusModels;
 typedef struct _LlmBusContexts LlmBusContexts;
+typedef struct _LlmBusGate LlmBusGate;
 
 typedef struct
 {
   GDBusConnection *connection;
   LlmEngine *engine;
-  guint64 max_message;         /* bytes of text in one call */
   guint stall_timeout_s;       /* how long a full pipe may stay full */
   LlmBusTranslator *translator;  /* (owned): the languages of the callers */
 
+  LlmBusGate *gate;            /* (owned) */
   LlmBusCallers *callers;      /* (owned) */
   LlmBusBouncer *bouncer;      /* (owned) */
   LlmBusModels *models;        /* (owned) */

@@ -4,7 +4,7 @@
 
 #pragma once
 
-#include <glib.h>
+#include "engine/llm-caller.h"
 
 G_BEGIN_DECLS
 
@@ -15,20 +15,44 @@ typedef struct
   guint64 tokens;
   guint calls;
   guint64 disk;      /* bytes of stored text and tokens */
-  double share;      /* of the memory for contexts */
+  double share;      /* of the memory for contexts; 0: an equal part, when it is short */
+  guint rate;        /* calls a second */
+  guint64 message;   /* bytes of text in one call */
+
+  /* of all of one user's applications; no application has its own */
+  guint named;       /* contexts with a name */
+  guint apps;        /* applications with calls, contexts or quotas */
+  guint queue;       /* calls under way */
 } LlmQuota;
+
+/* What the bus has to know of an application's quotas. */
+typedef struct
+{
+  guint calls;
+  guint queue;
+  guint rate;         /* calls a second; 0: no limit */
+  guint default_rate; /* of an application without a quota of its own */
+  guint64 message;    /* bytes of text in one call */
+} LlmAppLimits;
 
 typedef struct
 {
   guint32 uid;
   char *app_id;
+  gboolean is_seen;  /* it called since the service started: */
+  LlmCallerKind kind;
   LlmQuota quota;
   guint n_calls;     /* under way */
   guint n_contexts;  /* in memory or stored */
+  guint n_named;     /* of these */
+  guint n_coming;    /* contexts being made */
+  guint n_coming_named;
   guint64 looked_up; /* the engine's look-up of applications that asked for it last */
   guint64 n_requests;
   gint64 last_used;  /* seconds since 1970, 0 before the first call */
-  gboolean is_sandboxed;
+  guint64 tokens;    /* as of the last llm_engine_list_apps() */
+  guint64 memory;
+  guint64 disk;
 } LlmApp;
 
 LlmApp  *llm_app_new       (guint32     uid,
@@ -43,5 +67,7 @@ gboolean llm_app_is_needed (const LlmApp *self);
 gboolean llm_quota_set     (LlmQuota   *quota,
                             const char *key,
                             double      value);
+/* Whether the quota @key is of a user with all applications. */
+gboolean llm_quota_is_of_user (const char *key);
 
 G_END_DECLS

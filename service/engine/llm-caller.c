@@ -3,11 +3,10 @@
 #include "engine/llm-caller.h"
 
 LlmCaller *
-llm_caller_new (guint32     uid,
-                const char *app_id,
-                const char *connection,
-                gboolean    is_sandboxed,
-                gboolean    is_known)
+llm_caller_new (guint32       uid,
+                const char   *app_id,
+                const char   *connection,
+                LlmCallerKind kind)
 {
   LlmCaller *self = g_new0 (LlmCaller, 1);
 
@@ -15,8 +14,9 @@ llm_caller_new (guint32     uid,
   self->uid = uid;
   self->app_id = g_strdup (app_id);
   self->connection = g_strdup (connection);
-  self->is_sandboxed = is_sandboxed;
-  self->is_known = is_known;
+  self->kind = kind;
+  self->is_sandboxed = llm_caller_kind_is_sandboxed (kind);
+  self->is_known = kind != LLM_CALLER_UNKNOWN;
   return self;
 }
 
@@ -38,8 +38,33 @@ llm_caller_unref (LlmCaller *self)
 }
 
 gboolean
+llm_caller_is_app (const LlmCaller *self,
+                   guint32          uid,
+                   const char      *app_id)
+{
+  return self->uid == uid && g_str_equal (self->app_id, app_id);
+}
+
+gboolean
 llm_caller_same_app (const LlmCaller *a,
                      const LlmCaller *b)
 {
-  return a->uid == b->uid && g_str_equal (a->app_id, b->app_id);
+  return llm_caller_is_app (a, b->uid, b->app_id);
+}
+
+gboolean
+llm_caller_kind_is_sandboxed (LlmCallerKind kind)
+{
+  return kind == LLM_CALLER_FLATPAK || kind == LLM_CALLER_SNAP;
+}
+
+const char *
+llm_caller_kind_to_string (LlmCallerKind kind)
+{
+  static const char *const names[] = { "unknown", "host",    "registered",
+                                       "unit",    "flatpak", "snap" };
+
+  G_STATIC_ASSERT (G_N_ELEMENTS (names) == LLM_N_CALLER_KINDS);
+  g_assert (kind < LLM_N_CALLER_KINDS);
+  return names[kind];
 }

@@ -11,26 +11,47 @@
 
 G_BEGIN_DECLS
 
+/* How the application is known. */
+typedef enum
+{
+  LLM_CALLER_UNKNOWN,     /* reading its identity failed: it may be anybody, the least is granted */
+  LLM_CALLER_HOST,        /* outside a sandbox, no application known */
+  LLM_CALLER_REGISTERED,  /* outside a sandbox, as it named itself */
+  LLM_CALLER_UNIT,        /* outside a sandbox, a systemd unit named after a desktop file */
+  LLM_CALLER_FLATPAK,
+  LLM_CALLER_SNAP,
+  LLM_N_CALLER_KINDS
+} LlmCallerKind;
+
 typedef struct
 {
   gatomicrefcount ref_count;
   guint32 uid;
   char *app_id;         /* "" when the application is not identified */
   char *connection;     /* unique bus name: unnamed contexts and answers end with it */
+  LlmCallerKind kind;
   gboolean is_sandboxed;
-  gboolean is_known;    /* FALSE: reading its identity failed, the least is granted */
+  gboolean is_known;
 } LlmCaller;
 
-LlmCaller *llm_caller_new      (guint32     uid,
-                                const char *app_id,
-                                const char *connection,
-                                gboolean    is_sandboxed,
-                                gboolean    is_known);
-LlmCaller *llm_caller_ref      (LlmCaller  *self);
-void       llm_caller_unref    (LlmCaller  *self);
-/* Whether both are the same user's same application. */
-gboolean   llm_caller_same_app (const LlmCaller *a,
-                                const LlmCaller *b);
+LlmCaller  *llm_caller_new      (guint32        uid,
+                                 const char    *app_id,
+                                 const char    *connection,
+                                 LlmCallerKind  kind);
+LlmCaller  *llm_caller_ref      (LlmCaller     *self);
+void        llm_caller_unref    (LlmCaller     *self);
+/* Whether both are the same user's same application: the one rule of who sees a context
+ * or an answer. */
+gboolean    llm_caller_same_app (const LlmCaller *a,
+                                 const LlmCaller *b);
+/* The same for what belongs to an application of a user. */
+gboolean    llm_caller_is_app   (const LlmCaller *self,
+                                 guint32        uid,
+                                 const char    *app_id);
+
+gboolean    llm_caller_kind_is_sandboxed (LlmCallerKind kind);
+/* "flatpak", "snap", "unit", "registered", "host" or "unknown". */
+const char *llm_caller_kind_to_string    (LlmCallerKind kind);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmCaller, llm_caller_unref)
 

@@ -225,7 +225,8 @@ begin_append (GTask *task)
   LlmContextCall *call = g_task_get_task_data (task);
   GError *error = NULL;
 
-  if (!llm_engine_admit_call (self->engine, call->caller, &error) ||
+  call->pass = llm_engine_take_call (self->engine, call->caller, &error);
+  if (call->pass == NULL ||
       !llm_context_claim (self, call->options, &error))
     {
       g_task_return_error (task, error);

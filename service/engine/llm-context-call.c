@@ -10,6 +10,7 @@ call_free (LlmContextCall *call)
   g_clear_pointer (&call->options, llm_call_options_unref);
   g_clear_object (&call->sink);
   g_clear_pointer (&call->model, llm_model_unref);
+  g_clear_pointer (&call->pass, llm_pass_free);
   g_free (call);
 }
 

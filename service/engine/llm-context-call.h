@@ -21,6 +21,7 @@ typedef struct
   guint first;
   guint count;
   guint n_added;            /* tokens */
+  LlmPass *pass;            /* (nullable): in the quota */
 } LlmContextCall;
 
 GTask *llm_context_call_new          (LlmContext         *self,

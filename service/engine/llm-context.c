@@ -193,7 +193,7 @@ gboolean
 llm_context_may_see (LlmContext *self,
                      LlmCaller  *caller)
 {
-  return self->uid == caller->uid && g_str_equal (self->app_id, caller->app_id);
+  return llm_caller_is_app (caller, self->uid, self->app_id);
 }
 
 /* --- one call at a time --- */

@@ -23,6 +23,7 @@ struct _LlmDb
   /* the thread's own */
   sqlite3 *db;         /* (nullable) */
   GError *open_error;  /* (nullable): why there is none */
+  GPtrArray *waiting;  /* (element-type Request) (unowned): transactions to be made together */
   gboolean is_ending;
 };
 
@@ -347,44 +348,92 @@ open_database (gpointer data)
     g_warning ("%s", self->open_error->message);
 }
 
-static gboolean
-run_transaction (sqlite3     *db,
-                 Transaction *transaction,
-                 GError     **error)
-{
-  if (!run_script (db, "BEGIN IMMEDIATE", error))
-    return FALSE;
-  if (transaction->func (db, transaction->data, error) && run_script (db, "COMMIT", error))
-    return TRUE;
-  sqlite3_exec (db, "ROLLBACK", NULL, NULL, NULL);
-  return FALSE;
-}
-
 typedef struct
 {
-  LlmDb *db;     /* (unowned) */
-  GTask *task;   /* (owned) */
+  LlmDb *db;       /* (unowned) */
+  GTask *task;     /* (owned) */
+  GError *error;   /* (owned) (nullable): of its own part */
 } Request;
 
 static void
 request_free (Request *request)
 {
   g_object_unref (request->task);
+  g_clear_error (&request->error);
   g_free (request);
+}
+
+/* Its own part of what is made together: what it has changed when it fails is undone alone. */
+static void
+run_part (sqlite3 *db,
+          Request *request)
+{
+  Transaction *transaction = g_task_get_task_data (request->task);
+
+  if (!run_script (db, "SAVEPOINT part", &request->error))
+    return;
+  if (!transaction->func (db, transaction->data, &request->error))
+    sqlite3_exec (db, "ROLLBACK TO part", NULL, NULL, NULL);
+  sqlite3_exec (db, "RELEASE part", NULL, NULL, NULL);
+}
+
+/* All that came while the one before was written go to the disk with one sync, which is what a
+ * transaction takes its time for. Nobody hears of his own before all are there. */
+static void
+run_waiting (LlmDb *self)
+{
+  g_autoptr(GError) error = NULL;
+  gboolean is_good;
+
+  if (self->waiting->len == 0)
+    return;
+  is_good = run_script (self->db, "BEGIN IMMEDIATE", &error);
+  for (guint i = 0; is_good && i < self->waiting->len; i++)
+    {
+      Request *request = g_ptr_array_index (self->waiting, i);
+
+      run_part (self->db, request);
+      /* a full disk, or one that fails, ends the transaction and undoes what was before as well */
+      if (sqlite3_get_autocommit (self->db))
+        {
+          is_good = FALSE;
+          error = request->error != NULL
+                    ? g_error_copy (request->error)
+                    : g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
+                                           "The context database can't be written");
+        }
+    }
+  is_good = is_good && run_script (self->db, "COMMIT", &error);
+  if (!is_good && !sqlite3_get_autocommit (self->db))
+    sqlite3_exec (self->db, "ROLLBACK", NULL, NULL, NULL);
+
+  for (guint i = 0; i < self->waiting->len; i++)
+    {
+      Request *request = g_ptr_array_index (self->waiting, i);
+
+      if (request->error != NULL)
+        g_task_return_error (request->task, g_steal_pointer (&request->error));
+      else if (!is_good)
+        g_task_return_error (request->task, g_error_copy (error));
+      else
+        g_task_return_boolean (request->task, TRUE);
+      request_free (request);
+    }
+  g_ptr_array_set_size (self->waiting, 0);
 }
 
 static void
 run_request (gpointer data)
 {
   Request *request = data;
-  GError *error = NULL;
 
-  if (request->db->db == NULL)
-    g_task_return_error (request->task, g_error_copy (request->db->open_error));
-  else if (run_transaction (request->db->db, g_task_get_task_data (request->task), &error))
-    g_task_return_boolean (request->task, TRUE);
-  else
-    g_task_return_error (request->task, error);
+  if (request->db->db != NULL)
+    {
+      g_ptr_array_add (request->db->waiting, request);
+      return;
+    }
+  g_task_return_error (request->task, g_error_copy (request->db->open_error));
+  request_free (request);
 }
 
 static void
@@ -401,7 +450,10 @@ run_thread (gpointer data)
   LlmDb *self = data;
 
   while (!self->is_ending)
-    llm_mailbox_dispatch (self->inbox, -1);
+    {
+      llm_mailbox_dispatch (self->inbox, -1);
+      run_waiting (self);
+    }
   g_clear_pointer (&self->db, sqlite3_close);
   return NULL;
 }
@@ -415,6 +467,7 @@ llm_db_new (const char *folder)
 
   self->folder = g_strdup (folder);
   self->inbox = llm_mailbox_new ();
+  self->waiting = g_ptr_array_new ();
   llm_mailbox_post (self->inbox, open_database, self, NULL);
   self->thread = g_thread_new ("llm-db", run_thread, self);
   return self;
@@ -426,6 +479,7 @@ llm_db_free (LlmDb *self)
   llm_mailbox_post (self->inbox, end_thread, self, NULL);
   g_thread_join (self->thread);
   llm_mailbox_free (self->inbox);
+  g_ptr_array_unref (self->waiting);
   g_clear_error (&self->open_error);
   g_free (self->folder);
   g_free (self);
@@ -447,14 +501,14 @@ llm_db_run_async (LlmDb              *self,
                   GAsyncReadyCallback callback,
                   gpointer            user_data)
 {
-  Request *request = g_new (Request, 1);
+  Request *request = g_new0 (Request, 1);
   Transaction *transaction = g_new (Transaction, 1);
 
   *transaction = (Transaction) { func, data, destroy };
   request->db = self;
   request->task = g_task_new (NULL, NULL, callback, user_data);
   g_task_set_task_data (request->task, transaction, (GDestroyNotify) transaction_free);
-  llm_mailbox_post (self->inbox, run_request, request, (GDestroyNotify) request_free);
+  llm_mailbox_post (self->inbox, run_request, request, NULL);
 }
 
 gboolean

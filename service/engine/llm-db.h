@@ -15,7 +15,8 @@ G_BEGIN_DECLS
 
 typedef struct _LlmDb LlmDb;
 
-/* One transaction: committed when it returns TRUE, rolled back otherwise. */
+/* One transaction: committed when it returns TRUE, rolled back otherwise. Those that wait at the
+ * same time are committed together, each told of its own end. */
 typedef gboolean (*LlmDbFunc) (sqlite3  *db,
                                gpointer  data,
                                GError  **error);

@@ -6,6 +6,7 @@
 
 #include "engine/llm-context-private.h"
 
+#include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
 
 /* Calls of all applications together that may wait or run. */
@@ -13,6 +14,9 @@
 
 /* Applications to remember of which there is nothing but what they once did. */
 #define MAX_UNNEEDED_APPS 256
+
+/* After this time a place in the queue may be free. */
+#define RETRY_MS 1000
 
 /* A caller that could not be identified gets this part of every quota. */
 #define UNKNOWN_DIVISOR 4
@@ -68,9 +72,12 @@ void
 llm_engine_add_context (LlmEngine  *self,
                         LlmContext *context)
 {
+  LlmApp *app = llm_engine_get_app (self, context->uid, context->app_id);
+
   g_assert (!g_hash_table_contains (self->contexts, context->id));
   g_hash_table_insert (self->contexts, context->id, g_object_ref (context));
-  llm_engine_get_app (self, context->uid, context->app_id)->n_contexts++;
+  app->n_contexts++;
+  app->n_named += llm_context_is_named (context);
 }
 
 void
@@ -84,31 +91,119 @@ llm_engine_remove_context (LlmEngine  *self,
   app = llm_engine_get_app (self, context->uid, context->app_id);
   g_assert (app->n_contexts > 0);
   app->n_contexts--;
+  app->n_named -= llm_context_is_named (context);
   g_hash_table_remove (self->contexts, context->id);
 }
 
-#define EFFECTIVE(self, app, field) \
-  ((app)->quota.field > 0 ? (app)->quota.field : (self)->default_quota.field)
+/* --- how much one may --- */
 
-static void
-sum_contexts (LlmEngine *self,
-              LlmApp    *app,
-              guint64   *tokens,
-              guint64   *memory,
-              guint64   *disk)
+static guint64
+divide (const LlmApp *app,
+        guint64       limit)
 {
-  GHashTableIter iter;
-  LlmContext *context;
+  if (!app->is_seen || app->kind != LLM_CALLER_UNKNOWN || limit == 0)
+    return limit;
+  return MAX (1, limit / UNKNOWN_DIVISOR);
+}
 
-  *tokens = *memory = *disk = 0;
-  g_hash_table_iter_init (&iter, self->contexts);
-  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &context))
-    if (context->uid == app->uid && g_str_equal (context->app_id, app->app_id))
-      {
-        *tokens += llm_context_get_tokens (context);
-        *memory += context->session_bytes;
-        *disk += llm_context_is_named (context) ? llm_context_get_bytes (context) : 0;
-      }
+/* The quota of @app that is in force. */
+#define EFFECTIVE(self, app, field) \
+  divide (app, (app)->quota.field > 0 ? (app)->quota.field : (self)->default_quota.field)
+
+static double
+get_share (LlmEngine    *self,
+           const LlmApp *app)
+{
+  double share = app->quota.share > 0 ? app->quota.share : self->default_quota.share;
+
+  return app->is_seen && app->kind == LLM_CALLER_UNKNOWN ? share / UNKNOWN_DIVISOR : share;
+}
+
+/* What all of a user's applications have. */
+typedef struct
+{
+  guint named;
+  guint apps;
+  guint queue;
+} UserSums;
+
+static UserSums
+sum_user (LlmEngine *self,
+          guint32    uid)
+{
+  UserSums sums = { 0 };
+  GHashTableIter iter;
+  LlmApp *app;
+
+  g_hash_table_iter_init (&iter, self->apps);
+  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &app))
+    {
+      if (app->uid != uid)
+        continue;
+      sums.named += app->n_named + app->n_coming_named;
+      sums.apps += llm_app_is_needed (app);
+      sums.queue += app->n_calls;
+    }
+  return sums;
+}
+
+/* The application of @caller, which is about to use something. */
+static LlmApp *
+note_caller (LlmEngine *self,
+             LlmCaller *caller)
+{
+  LlmApp *app = llm_engine_get_app (self, caller->uid, caller->app_id);
+  double share = get_share (self, app);
+
+  app->is_seen = TRUE;
+  app->kind = caller->kind;
+  if (get_share (self, app) != share)
+    llm_engine_share_memory (self);
+  return app;
+}
+
+/* Whoever takes ever new names must not get quotas without end. */
+static gboolean
+admit_app (LlmEngine      *self,
+           const LlmApp   *app,
+           const UserSums *sums,
+           GError        **error)
+{
+  guint limit = self->default_quota.apps;
+
+  if (limit == 0 || llm_app_is_needed (app) || sums->apps < limit)
+    return TRUE;
+  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_QUOTA_EXCEEDED,
+               "%u applications of this user use the service and %u may; close the contexts of one",
+               sums->apps, limit);
+  return FALSE;
+}
+
+/* Nobody may fill the queue for all others: a user may have as many places as are left. */
+static gboolean
+admit_to_queue (LlmEngine      *self,
+                const LlmApp   *app,
+                const UserSums *sums,
+                GError        **error)
+{
+  guint limit = self->default_quota.queue;
+  guint n_all = g_hash_table_size (self->generations) + self->n_passes;
+
+  if (limit > 0 && sums->queue >= limit)
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_QUOTA_EXCEEDED,
+                   "%u calls of this user's applications are under way and %u may be; wait for one "
+                   "to end", sums->queue, limit);
+      return FALSE;
+    }
+  if (n_all >= MAX_CALLS || sums->queue >= MAX_CALLS - n_all)
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_OVERLOADED,
+                   "%u calls of all applications are under way, %u of them this user's; try again in a "
+                   "moment [retry-after-ms=%u]", n_all, sums->queue, RETRY_MS);
+      return FALSE;
+    }
+  return TRUE;
 }
 
 gboolean
@@ -116,44 +211,160 @@ llm_engine_admit_call (LlmEngine *self,
                        LlmCaller *caller,
                        GError   **error)
 {
-  LlmApp *app = llm_engine_get_app (self, caller->uid, caller->app_id);
-  guint limit = EFFECTIVE (self, app, calls);
+  LlmApp *app = note_caller (self, caller);
+  guint64 limit = EFFECTIVE (self, app, calls);
+  UserSums sums = sum_user (self, caller->uid);
 
-  app->is_sandboxed = caller->is_sandboxed;
-  if (!caller->is_known)
-    limit = MAX (1, limit / UNKNOWN_DIVISOR);
   if (app->n_calls >= limit)
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_QUOTA_EXCEEDED,
                    "This application has %u calls under way and may have %u; wait for one to end",
-                   app->n_calls, limit);
+                   app->n_calls, (guint) limit);
       return FALSE;
     }
-  if (g_hash_table_size (self->generations) >= MAX_CALLS)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_OVERLOADED,
-                   "%u calls of all applications are under way; try again in a moment", MAX_CALLS);
-      return FALSE;
-    }
-  return TRUE;
+  return admit_app (self, app, &sums, error) && admit_to_queue (self, app, &sums, error);
 }
 
-gboolean
-llm_engine_admit_context (LlmEngine *self,
-                          LlmCaller *caller,
-                          GError   **error)
+static gboolean
+admit_context (LlmEngine *self,
+               LlmCaller *caller,
+               gboolean   is_named,
+               GError   **error)
 {
-  LlmApp *app = llm_engine_get_app (self, caller->uid, caller->app_id);
-  guint limit = EFFECTIVE (self, app, contexts);
+  LlmApp *app = note_caller (self, caller);
+  guint64 limit = EFFECTIVE (self, app, contexts);
+  guint named_limit = self->default_quota.named;
+  UserSums sums = sum_user (self, caller->uid);
 
-  if (!caller->is_known)
-    limit = MAX (1, limit / UNKNOWN_DIVISOR);
-  if (app->n_contexts < limit)
-    return TRUE;
-  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_QUOTA_EXCEEDED,
-               "This application has %u contexts and may have %u; close one", app->n_contexts,
-               limit);
-  return FALSE;
+  if (app->n_contexts + app->n_coming >= limit)
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_QUOTA_EXCEEDED,
+                   "This application has %u contexts and may have %u; close one",
+                   app->n_contexts + app->n_coming, (guint) limit);
+      return FALSE;
+    }
+  if (is_named && named_limit > 0 && sums.named >= named_limit)
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_QUOTA_EXCEEDED,
+                   "This user's applications have %u contexts with a name and may have %u; close one, or "
+                   "make one without a name", sums.named, named_limit);
+      return FALSE;
+    }
+  return admit_app (self, app, &sums, error);
+}
+
+/* --- places taken --- */
+
+struct _LlmPass
+{
+  LlmEngine *engine;  /* (owned) */
+  LlmApp *app;        /* needed as long as this is there */
+  gboolean is_context;
+  gboolean is_named;
+};
+
+LlmPass *
+llm_engine_take_call (LlmEngine *self,
+                      LlmCaller *caller,
+                      GError   **error)
+{
+  LlmPass *pass;
+
+  if (!llm_engine_admit_call (self, caller, error))
+    return NULL;
+  pass = g_new0 (LlmPass, 1);
+  pass->engine = g_object_ref (self);
+  pass->app = llm_engine_get_app (self, caller->uid, caller->app_id);
+  pass->app->n_calls++;
+  pass->app->last_used = llm_clock_wall_s ();
+  self->n_passes++;
+  return pass;
+}
+
+LlmPass *
+llm_engine_take_context (LlmEngine *self,
+                         LlmCaller *caller,
+                         gboolean   is_named,
+                         GError   **error)
+{
+  LlmPass *pass;
+
+  if (!admit_context (self, caller, is_named, error))
+    return NULL;
+  pass = g_new0 (LlmPass, 1);
+  pass->engine = g_object_ref (self);
+  pass->app = llm_engine_get_app (self, caller->uid, caller->app_id);
+  pass->is_context = TRUE;
+  pass->is_named = is_named;
+  pass->app->n_coming++;
+  pass->app->n_coming_named += is_named;
+  return pass;
+}
+
+void
+llm_pass_free (LlmPass *self)
+{
+  if (self->is_context)
+    {
+      self->app->n_coming--;
+      self->app->n_coming_named -= self->is_named;
+    }
+  else
+    {
+      self->app->n_calls--;
+      self->engine->n_passes--;
+    }
+  g_object_unref (self->engine);
+  g_free (self);
+}
+
+void
+llm_engine_get_limits (LlmEngine       *self,
+                       const LlmCaller *caller,
+                       LlmAppLimits    *limits)
+{
+  g_autofree char *key = llm_app_make_key (caller->uid, caller->app_id);
+  const LlmApp *known = g_hash_table_lookup (self->apps, key);
+  LlmApp app = { .is_seen = TRUE, .kind = caller->kind };
+
+  if (known != NULL)
+    app.quota = known->quota;
+  limits->calls = (guint) EFFECTIVE (self, &app, calls);
+  limits->rate = (guint) EFFECTIVE (self, &app, rate);
+  limits->message = EFFECTIVE (self, &app, message);
+  limits->default_rate = self->default_quota.rate;
+  limits->queue = self->default_quota.queue;
+}
+
+/* Counts what the contexts of all applications hold, or of @only. */
+static void
+sum_contexts (LlmEngine *self,
+              LlmApp    *only)
+{
+  GHashTableIter iter;
+  LlmContext *context;
+  LlmApp *app;
+
+  g_hash_table_iter_init (&iter, self->apps);
+  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &app))
+    app->tokens = app->memory = app->disk = 0;
+
+  g_hash_table_iter_init (&iter, self->contexts);
+  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &context))
+    {
+      app = only;
+      if (only == NULL)
+        {
+          g_autofree char *key = llm_app_make_key (context->uid, context->app_id);
+
+          app = g_hash_table_lookup (self->apps, key);
+        }
+      if (app == NULL || context->uid != app->uid || !g_str_equal (context->app_id, app->app_id))
+        continue;
+      app->tokens += llm_context_get_tokens (context);
+      app->memory += context->session_bytes;
+      app->disk += llm_context_is_named (context) ? llm_context_get_bytes (context) : 0;
+    }
 }
 
 gboolean
@@ -166,25 +377,67 @@ llm_engine_admit_tokens (LlmEngine  *self,
   LlmApp *app = llm_engine_get_app (self, uid, app_id);
   guint64 limit = EFFECTIVE (self, app, tokens);
   guint64 disk_limit = EFFECTIVE (self, app, disk);
-  guint64 tokens, memory, disk;
 
-  sum_contexts (self, app, &tokens, &memory, &disk);
-  if (limit > 0 && tokens + n > limit)
+  sum_contexts (self, app);
+  if (limit > 0 && app->tokens + n > limit)
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_QUOTA_EXCEEDED,
                    "With %u more tokens this application's contexts would hold %ju and may hold %ju; "
                    "close contexts or roll turns back",
-                   n, tokens + n, limit);
+                   n, app->tokens + n, limit);
       return FALSE;
     }
-  if (disk_limit > 0 && disk >= disk_limit)
+  if (disk_limit > 0 && app->disk >= disk_limit)
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_QUOTA_EXCEEDED,
                    "This application's contexts take %ju bytes on disk and may take %ju; close "
-                   "some", disk, disk_limit);
+                   "some", app->disk, disk_limit);
       return FALSE;
     }
   return TRUE;
+}
+
+/* Of one that has not called since the start, only what it left is known. */
+static const char *
+describe_kind (const LlmApp *app)
+{
+  if (app->is_seen)
+    return llm_caller_kind_to_string (app->kind);
+  return *app->app_id != '\0' ? "" : llm_caller_kind_to_string (LLM_CALLER_HOST);
+}
+
+static GVariant *
+describe_app (LlmEngine *self,
+              LlmApp    *app)
+{
+  UserSums sums = sum_user (self, app->uid);
+  GVariantDict dict;
+
+  g_variant_dict_init (&dict, NULL);
+  g_variant_dict_insert (&dict, "app-id", "s", app->app_id);
+  g_variant_dict_insert (&dict, "uid", "u", app->uid);
+  g_variant_dict_insert (&dict, "kind", "s", describe_kind (app));
+  g_variant_dict_insert (&dict, "contexts", "u", app->n_contexts);
+  g_variant_dict_insert (&dict, "calls", "u", app->n_calls);
+  g_variant_dict_insert (&dict, "tokens", "t", app->tokens);
+  g_variant_dict_insert (&dict, "memory", "t", app->memory);
+  g_variant_dict_insert (&dict, "disk", "t", app->disk);
+  g_variant_dict_insert (&dict, "requests", "t", app->n_requests);
+  g_variant_dict_insert (&dict, "last-used", "t", (guint64) app->last_used);
+  g_variant_dict_insert (&dict, "named", "u", sums.named);
+  g_variant_dict_insert (&dict, "apps", "u", sums.apps);
+  g_variant_dict_insert (&dict, "queue", "u", sums.queue);
+  g_variant_dict_insert (&dict, "quota-contexts", "u", (guint) EFFECTIVE (self, app, contexts));
+  g_variant_dict_insert (&dict, "quota-tokens", "t", EFFECTIVE (self, app, tokens));
+  g_variant_dict_insert (&dict, "quota-calls", "u", (guint) EFFECTIVE (self, app, calls));
+  g_variant_dict_insert (&dict, "quota-disk", "t", EFFECTIVE (self, app, disk));
+  g_variant_dict_insert (&dict, "quota-share", "d", get_share (self, app));
+  g_variant_dict_insert (&dict, "quota-rate", "u", (guint) EFFECTIVE (self, app, rate));
+  g_variant_dict_insert (&dict, "quota-message", "t", EFFECTIVE (self, app, message));
+  g_variant_dict_insert (&dict, "quota-named", "u", self->default_quota.named);
+  g_variant_dict_insert (&dict, "quota-apps", "u", self->default_quota.apps);
+  g_variant_dict_insert (&dict, "quota-queue", "u", self->default_quota.queue);
+  return g_variant_dict_end (&dict);
 }
 
 GVariant *
@@ -196,34 +449,12 @@ llm_engine_list_apps (LlmEngine *self,
   GHashTableIter iter;
   LlmApp *app;
 
+  sum_contexts (self, NULL);
   g_variant_builder_init (&builder, G_VARIANT_TYPE ("aa{sv}"));
   g_hash_table_iter_init (&iter, self->apps);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &app))
-    {
-      GVariantDict dict;
-      guint64 tokens, memory, disk;
-
-      if (!all_users && app->uid != uid)
-        continue;
-      sum_contexts (self, app, &tokens, &memory, &disk);
-      g_variant_dict_init (&dict, NULL);
-      g_variant_dict_insert (&dict, "app-id", "s", app->app_id);
-      g_variant_dict_insert (&dict, "uid", "u", app->uid);
-      g_variant_dict_insert (&dict, "kind", "s",
-                             app->is_sandboxed ? "sandboxed" : *app->app_id ? "host" : "unidentified");
-      g_variant_dict_insert (&dict, "contexts", "u", app->n_contexts);
-      g_variant_dict_insert (&dict, "tokens", "t", tokens);
-      g_variant_dict_insert (&dict, "memory", "t", memory);
-      g_variant_dict_insert (&dict, "disk", "t", disk);
-      g_variant_dict_insert (&dict, "requests", "t", app->n_requests);
-      g_variant_dict_insert (&dict, "last-used", "t", (guint64) app->last_used);
-      g_variant_dict_insert (&dict, "quota-contexts", "u", EFFECTIVE (self, app, contexts));
-      g_variant_dict_insert (&dict, "quota-tokens", "t", EFFECTIVE (self, app, tokens));
-      g_variant_dict_insert (&dict, "quota-calls", "u", EFFECTIVE (self, app, calls));
-      g_variant_dict_insert (&dict, "quota-disk", "t", EFFECTIVE (self, app, disk));
-      g_variant_dict_insert (&dict, "quota-share", "d", EFFECTIVE (self, app, share));
-      g_variant_builder_add_value (&builder, g_variant_dict_end (&dict));
-    }
+    if (all_users || app->uid == uid)
+      g_variant_builder_add_value (&builder, describe_app (self, app));
   return g_variant_ref_sink (g_variant_builder_end (&builder));
 }
 
@@ -260,7 +491,8 @@ llm_engine_set_quota_async (LlmEngine          *self,
 {
   static const LlmsvcOption ids[] = {
     LLMSVC_OPTION_CONTEXTS, LLMSVC_OPTION_TOKENS, LLMSVC_OPTION_CALLS,
-    LLMSVC_OPTION_DISK, LLMSVC_OPTION_SHARE,
+    LLMSVC_OPTION_DISK, LLMSVC_OPTION_SHARE, LLMSVC_OPTION_RATE, LLMSVC_OPTION_MESSAGE,
+    LLMSVC_OPTION_NAMED, LLMSVC_OPTION_APPS, LLMSVC_OPTION_QUEUE,
   };
   g_autoptr(GTask) task = g_task_new (self, NULL, callback, data);
   guint *n_waiting = g_new0 (guint, 1);
@@ -268,6 +500,17 @@ llm_engine_set_quota_async (LlmEngine          *self,
   LlmQuota *quota = is_default ? &self->default_quota : &llm_engine_get_app (self, uid, app_id)->quota;
 
   g_task_set_task_data (task, n_waiting, g_free);
+  for (guint i = 0; i < G_N_ELEMENTS (ids); i++)
+    {
+      const char *key = llmsvc_option_get_info (ids[i])->key;
+
+      if (is_default || !llm_quota_is_of_user (key) || !llm_call_options_has (options, ids[i]))
+        continue;
+      g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
+                               "%s: all applications of a user have it together, so no single one "
+                               "has its own; set it for the default of all", key);
+      return;
+    }
   for (guint i = 0; i < G_N_ELEMENTS (ids); i++)
     {
       const char *key = llmsvc_option_get_info (ids[i])->key;
@@ -284,8 +527,30 @@ llm_engine_set_quota_async (LlmEngine          *self,
                         llm_stored_quota_new (is_default ? 0 : uid, app_id, key, value),
                         (GDestroyNotify) llm_stored_quota_free, on_quota_stored, g_object_ref (task));
     }
+  llm_engine_share_memory (self);
   if (*n_waiting == 0)
     g_task_return_boolean (task, TRUE);
+}
+
+/* --- shares of memory --- */
+
+void
+llm_engine_share_memory (LlmEngine *self)
+{
+  GHashTable *shares = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free);
+  GHashTableIter iter;
+  LlmApp *app;
+  const char *key;
+
+  g_hash_table_iter_init (&iter, self->apps);
+  while (g_hash_table_iter_next (&iter, (gpointer *) &key, (gpointer *) &app))
+    {
+      double share = get_share (self, app);
+
+      if (share != self->default_quota.share)
+        g_hash_table_insert (shares, g_strdup (key), g_memdup2 (&share, sizeof share));
+    }
+  llm_executor_set_shares (self->executor, self->default_quota.share, shares);
 }
 
 gboolean

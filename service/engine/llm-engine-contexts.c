@@ -20,6 +20,8 @@ typedef struct
   LlmContext *source;      /* (nullable): to fork from */
   LlmContext *context;     /* (nullable): new, not yet known to anybody */
   LlmModel *model;         /* (nullable): to count with */
+  LlmPass *place;          /* (nullable): of @context in the quota, until the engine has it */
+  LlmPass *counting;       /* (nullable): the call that counts its tokens */
 } Call;
 
 static void
@@ -31,6 +33,8 @@ call_free (Call *call)
   g_clear_object (&call->source);
   g_clear_object (&call->context);
   g_clear_pointer (&call->model, llm_model_unref);
+  g_clear_pointer (&call->place, llm_pass_free);
+  g_clear_pointer (&call->counting, llm_pass_free);
   g_free (call);
 }
 
@@ -73,6 +77,7 @@ return_new_context (GTask *task)
   Call *call = g_task_get_task_data (task);
   LlmContext *context = call->context;
 
+  g_clear_pointer (&call->place, llm_pass_free);
   llm_engine_add_context (context->engine, context);
   llm_context_count (context);
   if (call->source != NULL && !call->source->is_busy)
@@ -188,10 +193,18 @@ on_model_for_base (GObject      *source,
 static void
 count_and_store (GTask *task)
 {
-  LlmContext *context = ((Call *) g_task_get_task_data (task))->context;
+  Call *call = g_task_get_task_data (task);
+  LlmContext *context = call->context;
+  GError *error = NULL;
 
   if (llm_conversation_get_n_messages (context->conversation) == 0)
-    store_new_context (task);
+    {
+      store_new_context (task);
+      return;
+    }
+  call->counting = llm_engine_take_call (context->engine, call->caller, &error);
+  if (call->counting == NULL)
+    g_task_return_error (task, error);
   else
     llm_engine_await_model (context->engine, on_model_for_base, g_object_ref (task));
 }
@@ -230,7 +243,8 @@ build_context (LlmEngine *self,
   g_autofree char *id = llm_engine_new_id ();
   LlmContext *context;
 
-  if (!llm_engine_admit_context (self, caller, error))
+  call->place = llm_engine_take_context (self, caller, *name != '\0', error);
+  if (call->place == NULL)
     return FALSE;
   if (*name != '\0' && find_named (self, caller, name) != NULL)
     {

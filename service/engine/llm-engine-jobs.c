@@ -68,17 +68,18 @@ fill_bias (LlmJob        *job,
   return TRUE;
 }
 
-gboolean
-llm_engine_fill_job (LlmEngine     *self,
-                     LlmJob        *job,
-                     LlmCallOptions *options,
-                     const char    *default_slo,
-                     GError       **error)
+/* A class, milliseconds, or shares of what the call takes alone: what is named last in this list
+ * counts. Who names a time and no class has the class of that time. */
+static gboolean
+fill_slo (LlmJob         *job,
+          LlmCallOptions *options,
+          const char     *default_slo,
+          GError        **error)
 {
   const char *slo = llm_call_options_get_string (options, LLMSVC_OPTION_SLO, default_slo);
-  guint64 deadline_ms = llm_call_options_get_uint (options, LLMSVC_OPTION_DEADLINE_MS, 0);
-  guint64 random_seed = ((guint64) g_random_int () << 32) | g_random_int ();
-  LlmSloClass slo_class = LLM_SLO_RESPONSIVE;
+  double ttft_ms = (double) llm_call_options_get_uint (options, LLMSVC_OPTION_TTFT_MS, 0);
+  double tpot_ms = (double) llm_call_options_get_uint (options, LLMSVC_OPTION_TPOT_MS, 0);
+  LlmSloClass slo_class = llm_slo_class_for_ms (ttft_ms, tpot_ms);
 
   if (slo != NULL && !llm_slo_class_parse (slo, &slo_class))
     {
@@ -86,8 +87,27 @@ llm_engine_fill_job (LlmEngine     *self,
       return FALSE;
     }
   job->slo = llm_slo_for_class (slo_class);
-  job->slo.ttft_ms = llm_call_options_get_uint (options, LLMSVC_OPTION_TTFT_MS, job->slo.ttft_ms);
-  job->slo.tpot_ms = llm_call_options_get_uint (options, LLMSVC_OPTION_TPOT_MS, job->slo.tpot_ms);
+  if (ttft_ms > 0)
+    job->slo.ttft_ms = ttft_ms;
+  if (tpot_ms > 0)
+    job->slo.tpot_ms = tpot_ms;
+  job->ttft_share = llm_call_options_get_double (options, LLMSVC_OPTION_TTFT_SHARE, 0);
+  job->tpot_share = llm_call_options_get_double (options, LLMSVC_OPTION_TPOT_SHARE, 0);
+  return TRUE;
+}
+
+gboolean
+llm_engine_fill_job (LlmEngine     *self,
+                     LlmJob        *job,
+                     LlmCallOptions *options,
+                     const char    *default_slo,
+                     GError       **error)
+{
+  guint64 deadline_ms = llm_call_options_get_uint (options, LLMSVC_OPTION_DEADLINE_MS, 0);
+  guint64 random_seed = ((guint64) g_random_int () << 32) | g_random_int ();
+
+  if (!fill_slo (job, options, default_slo, error))
+    return FALSE;
   if (deadline_ms > 0)
     job->deadline_us = job->arrived_us + (gint64) deadline_ms * 1000;
 

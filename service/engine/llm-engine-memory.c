@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "base/llm-clock.h"
-#include "base/llm-sysinfo.h"
 #include "common/llmsvc-error.h"
 
 void
@@ -18,7 +17,7 @@ llm_engine_get_memory (LlmEngine        *self,
                        LlmMemoryFigures *figures)
 {
   *figures = (LlmMemoryFigures) {
-    .pressure = llm_pressure_to_string (self->pressure),
+    .pressure = llm_pressure_to_string (llm_keeper_get_state (self->keeper)->action.level),
     .budget = self->budget,
     .resident = llm_ledger_get_total (self->ledger),
     .weights = llm_ledger_get (self->ledger, LLM_HOLDER_WEIGHTS),
@@ -32,6 +31,9 @@ llm_engine_get_memory (LlmEngine        *self,
 }
 
 /* --- trims --- */
+
+/* Who calls a trim critical waits for it: holders drop what they have not written by then. */
+#define CRITICAL_PATIENCE_US 80000
 
 /* Counts what a trim freed, and lets the kernel have it: the heap keeps freed pages
  * until it is told. */
@@ -64,7 +66,8 @@ trim_again (LlmEngine  *self,
   if (self->is_trimming_again)
     return;
   self->is_trimming_again = TRUE;
-  llm_governor_trim_async (self->governor, level, target, 0, on_trimmed_again, g_object_ref (self));
+  llm_governor_trim_async (self->governor, &(LlmTrimRequest) { .level = level, .target = target },
+                           on_trimmed_again, g_object_ref (self));
 }
 
 /* While somebody holds a trim, what grew during a call goes again behind it. */
@@ -119,6 +122,7 @@ llm_engine_trim_async (LlmEngine          *self,
 {
   GTask *task = g_task_new (self, NULL, callback, data);
   guint64 deadline_ms = llm_call_options_get_uint (options, LLMSVC_OPTION_DEADLINE_MS, 0);
+  LlmTrimRequest request = { 0 };
   LlmPressure level;
 
   if (!llm_pressure_parse_level (level_name, &level))
@@ -131,10 +135,13 @@ llm_engine_trim_async (LlmEngine          *self,
     }
   if (llm_call_options_get_boolean (options, LLMSVC_OPTION_HOLD, FALSE))
     g_hash_table_insert (self->holds, g_strdup (caller->connection), GUINT_TO_POINTER (level));
-  llm_governor_trim_async (self->governor, level,
-                           llm_call_options_get_uint (options, LLMSVC_OPTION_TARGET_BYTES, 0),
-                           deadline_ms > 0 ? llm_clock_now_us () + (gint64) deadline_ms * 1000 : 0,
-                           on_trimmed, task);
+  request.level = level;
+  request.target = llm_call_options_get_uint (options, LLMSVC_OPTION_TARGET_BYTES, 0);
+  if (deadline_ms > 0)
+    request.deadline_us = llm_clock_now_us () + (gint64) deadline_ms * 1000;
+  if (level == LLM_PRESSURE_CRITICAL)
+    request.patience_us = CRITICAL_PATIENCE_US;
+  llm_governor_trim_async (self->governor, &request, on_trimmed, task);
 }
 
 GVariant *
@@ -147,17 +154,12 @@ llm_engine_trim_finish (LlmEngine    *self,
 
 /* --- the budget --- */
 
-/* With no budget set, the service leaves a quarter of the machine to others. */
 static void
 apply_budget (LlmEngine *self,
               guint64    bytes)
 {
-  guint64 total, available;
-
   self->budget = bytes;
-  if (bytes == 0 && llm_sysinfo_read_meminfo (NULL, &total, &available, NULL))
-    bytes = total / 4 * 3;
-  llm_ledger_set_budget (self->ledger, bytes);
+  llm_keeper_set_allowed (self->keeper, bytes);
 }
 
 static void
@@ -204,7 +206,8 @@ llm_engine_set_budget_async (LlmEngine          *self,
       g_object_unref (task);
       return;
     }
-  llm_governor_trim_async (self->governor, LLM_PRESSURE_CRITICAL, held - bytes, 0,
+  llm_governor_trim_async (self->governor,
+                           &(LlmTrimRequest) { .level = LLM_PRESSURE_CRITICAL, .target = held - bytes },
                            on_trimmed_to_budget, task);
 }
 
@@ -238,46 +241,102 @@ unload_when_idle (LlmEngine *self)
     trim_again (self, LLM_PRESSURE_CRITICAL, 0);
 }
 
-static void
-trim_to_budget (LlmEngine *self)
-{
-  guint64 budget = llm_ledger_get_budget (self->ledger);
-  guint64 held = llm_ledger_get_total (self->ledger);
+/* --- what the keeper asks and tells --- */
 
-  if (budget > 0 && held > budget)
-    trim_again (self, LLM_PRESSURE_MEDIUM, held - budget);
+static gboolean
+is_busy (gpointer data)
+{
+  return ((LlmEngine *) data)->n_jobs > 0;
 }
 
 static gboolean
-on_tick (gpointer data)
+is_trimmed (gpointer data)
+{
+  return g_hash_table_size (((LlmEngine *) data)->holds) > 0;
+}
+
+static void
+on_looked (gpointer data)
 {
   LlmEngine *self = data;
+  const LlmKeeperState *state = llm_keeper_get_state (self->keeper);
   LlmMemoryFigures figures;
 
-  self->pressure = llm_pressure_read (NULL);
+  llm_executor_set_pressed (self->executor,
+                            self->settings->reacts_to_pressure
+                                && state->action.level >= LLM_PRESSURE_MEDIUM);
   unload_when_idle (self);
-  trim_to_budget (self);
   llm_engine_get_memory (self, &figures);
   if (has_changed (&figures, &self->told))
     {
       self->told = figures;
       g_signal_emit_by_name (self, "memory-changed");
     }
-  return G_SOURCE_CONTINUE;
+}
+
+void
+llm_engine_add_memory_statistics (LlmEngine    *self,
+                                  GVariantDict *dict)
+{
+  static const char *const steps[] = { "scratch", "kv", "text", "calls", "pages", "weights" };
+  const LlmKeeperState *state = llm_keeper_get_state (self->keeper);
+  const LlmMemoryReading *reading = &state->reading;
+  gint64 since_cut_us = state->cut_us > 0 ? llm_clock_now_us () - state->cut_us : 0;
+  const struct
+  {
+    const char *key;
+    guint64 value;
+  } entries[] = {
+    { "pressure-level", state->action.level },
+    { "budget-now-bytes", state->action.budget },
+    { "budget-allowed-bytes", state->allowed },
+    { "cut-bytes", state->allowed > state->action.budget ? state->allowed - state->action.budget : 0 },
+    { "cuts", state->n_cuts },
+    { "since-cut-ms", (guint64) since_cut_us / 1000 },
+    { "regrown-bytes", state->regrown },
+    { "own-trims", state->n_trims },
+    { "held-anonymous-bytes", llm_ledger_get_anonymous (self->ledger) },
+    { "held-backed-bytes", llm_ledger_get_backed (self->ledger) },
+    { "group-limit-bytes", reading->group.limit },
+    { "group-usage-bytes", reading->group.usage },
+    { "machine-available-bytes", reading->available },
+    { "stall-ms", reading->stalled_us / 1000 },
+  };
+
+  for (guint i = 0; i < G_N_ELEMENTS (entries); i++)
+    g_variant_dict_insert (dict, entries[i].key, "t", entries[i].value);
+  for (guint i = 0; i < G_N_ELEMENTS (steps); i++)
+    {
+      g_autofree char *key = g_strdup_printf ("given-%s-bytes", steps[i]);
+
+      g_variant_dict_insert (dict, key, "t", llm_governor_get_given (self->governor, steps[i]));
+    }
+}
+
+void
+llm_engine_memory_make (LlmEngine *self)
+{
+  LlmKeeperConfig config = {
+    .root = self->settings->root,
+    .reacts = self->settings->reacts_to_pressure,
+    .reserve = self->settings->reserve,
+  };
+  LlmKeeperUser user = { is_busy, is_trimmed, on_looked, self };
+
+  llm_engine_add_reclaimers (self);
+  self->keeper = llm_keeper_new (self->governor, self->ledger, &config, &user);
+  apply_budget (self, self->settings->budget);
+  llm_engine_get_memory (self, &self->told);
 }
 
 void
 llm_engine_memory_start (LlmEngine *self)
 {
-  llm_engine_add_reclaimers (self);
-  apply_budget (self, self->settings->budget);
-  self->pressure = llm_pressure_read (NULL);
-  llm_engine_get_memory (self, &self->told);
-  self->tick = g_timeout_add_seconds (1, on_tick, self);
+  llm_keeper_find_sources (self->keeper);
 }
 
 void
 llm_engine_memory_stop (LlmEngine *self)
 {
-  g_clear_handle_id (&self->tick, g_source_remove);
+  llm_keeper_stop (self->keeper);
 }

@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include "base/llm-journal.h"
 #include "base/llm-ledger.h"
 #include "base/llm-mailbox.h"
 #include "engine/llm-app.h"
@@ -12,10 +13,19 @@
 #include "engine/llm-engine.h"
 #include "engine/llm-executor.h"
 #include "engine/llm-prepare.h"
-#include "governor/llm-governor.h"
+#include "governor/llm-keeper.h"
 #include "model/llm-model.h"
 
 G_BEGIN_DECLS
+
+/* Calls of one class: that ended with an answer, or were refused because others wait. */
+typedef struct
+{
+  guint64 calls;
+  guint64 met;
+  guint64 missed;
+  guint64 refused;
+} LlmSloCounters;
 
 /* Counters since the start. */
 typedef struct
@@ -26,8 +36,9 @@ typedef struct
   guint64 prompt_tokens;
   guint64 reused_tokens;
   guint64 output_tokens;
-  guint64 slo_met;
-  guint64 slo_missed;
+  LlmSloCounters slo[LLM_N_SLO_CLASSES];
+  guint64 forecasts;            /* of the time to a first token that came */
+  double forecast_error_ms;     /* how wrong they were, in sum */
   guint64 model_loads;
   guint64 model_unloads;
   guint64 trims;
@@ -40,6 +51,7 @@ struct _LlmEngine
 
   LlmSettings *settings;
   LlmLedger *ledger;
+  LlmJournal *journal;
   LlmMailbox *main_box;
   LlmExecutor *executor;
   LlmGovernor *governor;
@@ -76,16 +88,27 @@ struct _LlmEngine
   GHashTable *apps;             /* (element-type utf8 LlmApp) (owned) */
   guint64 n_app_lookups;        /* so far: which of apps was asked for last */
   LlmQuota default_quota;
+  guint n_passes;               /* calls under way that are no answers */
   guint64 last_session;
   guint n_jobs;                 /* at the executor */
 
   /* memory */
   guint64 budget;               /* as set; 0: the service decides */
   GHashTable *holds;            /* (element-type utf8 guint): connection → level of a trim with hold */
-  LlmPressure pressure;
+  LlmKeeper *keeper;
   LlmMemoryFigures told;        /* as of the last memory-changed */
-  guint tick;                   /* source */
   gboolean is_trimming_again;
+
+  /* llm-engine-power.c */
+  struct
+  {
+    gboolean is_on_battery;
+    gboolean saves;             /* the user wants to save power */
+    gboolean has_waited;        /* background calls, as long as they have to */
+    LlmPace pace;
+    guint64 suspends;           /* so far */
+    guint timer;                /* source */
+  } power;
 
   LlmEngineCounters counters;
 };
@@ -135,12 +158,22 @@ gboolean  llm_engine_script_exits     (LlmEngine          *self,
                                        LlmReplyExit        where);
 
 /* llm-engine-memory.c */
+/* Once the executor is there. */
+void      llm_engine_memory_make      (LlmEngine          *self);
 void      llm_engine_memory_start     (LlmEngine          *self);
 void      llm_engine_memory_stop      (LlmEngine          *self);
 void      llm_engine_memory_caller_gone (LlmEngine        *self,
                                        const char         *connection);
+/* Adds its figures to the statistics. */
+void      llm_engine_add_memory_statistics (LlmEngine     *self,
+                                       GVariantDict       *dict);
 /* After a job ended: gives back again what a held trim took. */
 void      llm_engine_memory_job_ended (LlmEngine          *self);
+
+/* llm-engine-power.c */
+void      llm_engine_power_stop       (LlmEngine          *self);
+void      llm_engine_add_power_statistics (LlmEngine      *self,
+                                       GVariantDict       *dict);
 
 /* llm-engine-reclaimers.c */
 void      llm_engine_add_reclaimers   (LlmEngine          *self);
@@ -157,12 +190,23 @@ void      llm_engine_add_context      (LlmEngine          *self,
                                        LlmContext         *context);
 void      llm_engine_remove_context   (LlmEngine          *self,
                                        LlmContext         *context);
+/* A place taken from an application's quota, until it is freed. */
+typedef struct _LlmPass LlmPass;
+void      llm_pass_free               (LlmPass            *self);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmPass, llm_pass_free)
+/* For a call that is no answer: counted as one under way. */
+LlmPass  *llm_engine_take_call        (LlmEngine          *self,
+                                       LlmCaller          *caller,
+                                       GError            **error) G_GNUC_WARN_UNUSED_RESULT;
+/* For a context that is being made, until the engine has it or it has failed. */
+LlmPass  *llm_engine_take_context     (LlmEngine          *self,
+                                       LlmCaller          *caller,
+                                       gboolean            is_named,
+                                       GError            **error) G_GNUC_WARN_UNUSED_RESULT;
+/* Tells the executor the quotas of memory. */
+void      llm_engine_share_memory     (LlmEngine          *self);
 /* Whether the application may begin another call. */
 gboolean  llm_engine_admit_call       (LlmEngine          *self,
-                                       LlmCaller          *caller,
-                                       GError            **error);
-/* Whether it may have one context more. */
-gboolean  llm_engine_admit_context    (LlmEngine          *self,
                                        LlmCaller          *caller,
                                        GError            **error);
 /* Whether its contexts may hold @n tokens more. */

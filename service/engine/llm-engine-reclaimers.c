@@ -4,8 +4,12 @@
  * at the executor, text that the database also has, the chunks of running calls, and the
  * weights. */
 
+#include "base/llm-clock.h"
 #include "base/llm-func-reclaimer.h"
 #include "engine/llm-context-private.h"
+
+/* Who called so lately is likely to call again. */
+#define RECENT_US (60 * G_USEC_PER_SEC)
 
 /* --- scratch of the forward pass --- */
 
@@ -101,17 +105,58 @@ give_text (gpointer       holder,
   done (freed, data);
 }
 
-/* --- weights --- */
+/* --- weights that stay usable --- */
 
-/* Those that a running call uses can't be given. */
+/* Those that a running call uses are not given: it would read them again at once. */
+static guint64
+get_pages (gpointer holder)
+{
+  LlmEngine *self = holder;
+
+  return self->is_loading || self->is_unloading ? 0 : llm_executor_get_pages (self->executor);
+}
+
+static void
+give_pages (gpointer       holder,
+            guint64        bytes,
+            gint64         deadline_us,
+            LlmReclaimDone done,
+            gpointer       data)
+{
+  llm_executor_give_pages (((LlmEngine *) holder)->executor, bytes, done, data);
+}
+
+/* Only for who used them a short while ago. */
+static void
+take_pages (gpointer holder,
+            guint64  bytes)
+{
+  LlmEngine *self = holder;
+  guint64 missing = llm_executor_get_missing (self->executor);
+
+  if (missing > 0 && missing <= bytes && self->model != NULL
+      && llm_clock_now_us () - self->idle_since_us < RECENT_US)
+    llm_executor_take_pages (self->executor, bytes);
+}
+
+static gboolean
+has_backed_pages (gpointer holder)
+{
+  return llm_executor_has_backed_weights (((LlmEngine *) holder)->executor);
+}
+
+/* --- the model --- */
+
+/* What a running call uses can't be given. Once its pages are given there is still what the ledger
+ * does not count, the vocabulary. */
 static guint64
 get_weights (gpointer holder)
 {
   LlmEngine *self = holder;
 
-  if (self->n_jobs > 0 || self->is_loading || self->model == NULL)
+  if (self->n_jobs > 0 || self->is_loading || self->model == NULL || get_pages (self) > 0)
     return 0;
-  return llm_ledger_get (self->ledger, LLM_HOLDER_WEIGHTS);
+  return MAX (llm_ledger_get (self->ledger, LLM_HOLDER_WEIGHTS), 1);
 }
 
 static void
@@ -132,6 +177,7 @@ llm_engine_add_reclaimers (LlmEngine *self)
     { "kv", LLM_RECLAIM_CHEAP, get_kv, give_kv },
     { "text", LLM_RECLAIM_CHEAP, get_text, give_text },
     { "calls", LLM_RECLAIM_COSTLY, get_busy_kv, give_busy_kv },
+    { "pages", LLM_RECLAIM_COSTLY, get_pages, give_pages, take_pages, has_backed_pages },
     { "weights", LLM_RECLAIM_COSTLY, get_weights, give_weights },
   };
 

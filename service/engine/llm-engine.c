@@ -4,6 +4,8 @@
 
 #include "engine/llm-context-private.h"
 
+#include <malloc.h>
+
 #include "base/llm-clock.h"
 #include "base/llm-sysinfo.h"
 #include "common/llmsvc-error.h"
@@ -82,6 +84,7 @@ on_index_loaded (GObject      *source,
 
           llm_quota_set (target, quota->key, quota->value);
         }
+      llm_engine_share_memory (self);
       self->chosen = g_steal_pointer (&index->model);
       sweep_storage (self);
     }
@@ -148,6 +151,14 @@ on_session_moved (guint64      session,
       }
 }
 
+guint
+llm_engine_probe (LlmEngine *self)
+{
+  g_return_val_if_fail (LLM_IS_ENGINE (self), 0);
+
+  return llm_executor_probe (self->executor);
+}
+
 /* --- stop --- */
 
 void
@@ -160,6 +171,7 @@ llm_engine_stop (LlmEngine *self)
   if (self->db == NULL)
     return;
   llm_engine_memory_stop (self);
+  llm_engine_power_stop (self);
   llm_engine_script_stop (self);
   g_hash_table_iter_init (&iter, self->generations);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &generation))
@@ -189,12 +201,14 @@ llm_engine_finalize (GObject *object)
   LlmEngine *self = LLM_ENGINE (object);
 
   llm_engine_memory_stop (self);
+  llm_engine_power_stop (self);
   g_queue_clear_full (&self->ended, g_object_unref);
   g_hash_table_unref (self->generations);
   g_hash_table_unref (self->contexts);
   g_hash_table_unref (self->apps);
   g_hash_table_unref (self->holds);
   g_clear_pointer (&self->db, llm_db_free);
+  g_clear_pointer (&self->keeper, llm_keeper_free);
   g_clear_object (&self->governor);
   llm_executor_free (self->executor);
   llm_mailbox_free (self->main_box);
@@ -207,6 +221,7 @@ llm_engine_finalize (GObject *object)
   g_clear_error (&self->load_error);
   g_clear_error (&self->db_error);
   llm_ledger_unref (self->ledger);
+  llm_journal_free (self->journal);
   llm_settings_free (self->settings);
   g_free (self->chosen);
   g_free (self->reason);
@@ -229,6 +244,7 @@ static void
 llm_engine_init (LlmEngine *self)
 {
   self->ledger = llm_ledger_new ();
+  self->journal = llm_journal_new (NULL);
   self->main_box = llm_mailbox_new ();
   self->models = g_ptr_array_new_with_free_func ((GDestroyNotify) llm_model_info_unref);
   self->broken = g_ptr_array_new_with_free_func ((GDestroyNotify) llm_model_info_unref);
@@ -264,6 +280,8 @@ llm_engine_new (LlmSettings *settings)
     .shares_cache = settings->shares_cache,
     .storage_limit = settings->storage_limit,
     .app_storage_limit = settings->app_storage_limit,
+    .is_fifo = g_str_equal (settings->scheduler, "fifo"),
+    .overload_factor = settings->overload_factor,
   };
   g_autofree char *chunks = NULL;
 
@@ -272,7 +290,13 @@ llm_engine_new (LlmSettings *settings)
     .contexts = settings->max_contexts,
     .calls = settings->max_calls,
     .tokens = settings->max_tokens,
-    .share = 1,
+    .disk = settings->max_disk,
+    .share = settings->max_share / 100.0,
+    .rate = settings->max_rate,
+    .message = settings->max_message,
+    .named = settings->max_named,
+    .apps = settings->max_apps,
+    .queue = settings->max_queue,
   };
   if (settings->state_folder != NULL && settings->script == NULL
       && g_strcmp0 (settings->disk, "off") != 0)
@@ -283,6 +307,7 @@ llm_engine_new (LlmSettings *settings)
   self->governor = llm_governor_new (self->ledger);
   self->executor = llm_executor_new (self->main_box, self->ledger, &executor);
   llm_executor_set_moved (self->executor, on_session_moved, self);
+  llm_engine_memory_make (self);
   llm_mailbox_attach (self->main_box);
   return self;
 }
@@ -292,10 +317,10 @@ llm_engine_get_features (LlmEngine *self)
 {
   /* Optional abilities that the option `require` may name; each system adds its own. */
   static const char *const features[] = {
-    "named-contexts", "pipe-streams", "request-id", "sliding-window", NULL,
+    "named-contexts", "pipe-streams", "request-id", "sliding-window", "slo-shares", NULL,
   };
   static const char *const with_script[] = {
-    "mock", "named-contexts", "pipe-streams", "request-id", "sliding-window", NULL,
+    "mock", "named-contexts", "pipe-streams", "request-id", "sliding-window", "slo-shares", NULL,
   };
 
   return self->settings->script != NULL ? with_script : features;
@@ -380,12 +405,14 @@ typedef struct
 {
   GVariant *messages;
   guint n_tokens;
+  LlmPass *pass;       /* (nullable) */
 } Count;
 
 static void
 count_free (Count *count)
 {
   g_variant_unref (count->messages);
+  g_clear_pointer (&count->pass, llm_pass_free);
   g_free (count);
 }
 
@@ -439,9 +466,17 @@ llm_engine_count_tokens_async (LlmEngine          *self,
 {
   GTask *task = g_task_new (self, NULL, callback, data);
   Count *count = g_new0 (Count, 1);
+  GError *error = NULL;
 
   count->messages = g_variant_ref_sink (messages);
   g_task_set_task_data (task, count, (GDestroyNotify) count_free);
+  count->pass = llm_engine_take_call (self, caller, &error);
+  if (count->pass == NULL)
+    {
+      g_task_return_error (task, error);
+      g_object_unref (task);
+      return;
+    }
   llm_engine_await_model (self, on_model_for_count, task);
 }
 
@@ -466,9 +501,81 @@ get_kv_counters (LlmEngine *self)
   return counters;
 }
 
+static LlmSloCounters
+sum_slo (const LlmEngineCounters *counters)
+{
+  LlmSloCounters sum = { 0 };
+
+  for (guint i = 0; i < LLM_N_SLO_CLASSES; i++)
+    {
+      sum.met += counters->slo[i].met;
+      sum.missed += counters->slo[i].missed;
+      sum.refused += counters->slo[i].refused;
+    }
+  return sum;
+}
+
+static void
+add_slo (GVariantDict            *dict,
+         const LlmEngineCounters *counters)
+{
+  for (guint i = 0; i < LLM_N_SLO_CLASSES; i++)
+    {
+      const LlmSloCounters *of_class = &counters->slo[i];
+      const struct
+      {
+        const char *name;
+        guint64 value;
+      } entries[] = {
+        { "calls", of_class->calls },
+        { "met", of_class->met },
+        { "missed", of_class->missed },
+        { "refused", of_class->refused },
+      };
+
+      for (guint j = 0; j < G_N_ELEMENTS (entries); j++)
+        {
+          g_autofree char *key = g_strdup_printf ("slo-%s-%s", llm_slo_class_to_string (i),
+                                                  entries[j].name);
+
+          g_variant_dict_insert (dict, key, "t", entries[j].value);
+        }
+    }
+}
+
+/* Answers under way that are in @state. */
+static guint
+count_calls (LlmEngine         *self,
+             LlmGenerationState state)
+{
+  GHashTableIter iter;
+  LlmGeneration *generation;
+  guint n = 0;
+
+  g_hash_table_iter_init (&iter, self->generations);
+  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &generation))
+    n += llm_generation_get_state (generation) == state;
+  return n;
+}
+
+/* What malloc() has given out, the C library's own word; 0 where it says none. Context memory and
+ * weights are not part of it. */
+static guint64
+read_heap (void)
+{
+#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)
+  const struct mallinfo2 info = mallinfo2 ();
+
+  return info.uordblks + info.hblkhd;
+#else
+  return 0;
+#endif
+}
+
 GVariant *
 llm_engine_get_statistics (LlmEngine *self)
 {
+  const LlmSloCounters sum = sum_slo (&self->counters);
   const LlmEngineCounters *counters = &self->counters;
   const LlmKvCounters kv = get_kv_counters (self);
   const struct
@@ -482,14 +589,24 @@ llm_engine_get_statistics (LlmEngine *self)
     { "prompt-tokens", counters->prompt_tokens },
     { "reused-tokens", counters->reused_tokens },
     { "output-tokens", counters->output_tokens },
-    { "slo-met", counters->slo_met },
-    { "slo-missed", counters->slo_missed },
+    { "slo-met", sum.met },
+    { "slo-missed", sum.missed },
+    { "refused", sum.refused },
+    { "queued-calls", count_calls (self, LLM_GENERATION_QUEUED) },
+    { "reading-calls", count_calls (self, LLM_GENERATION_READING) },
+    { "writing-calls", count_calls (self, LLM_GENERATION_WRITING) },
+    { "parked-calls", count_calls (self, LLM_GENERATION_PARKED) },
+    { "ttft-forecasts", counters->forecasts },
+    { "ttft-forecast-error-ms",
+      counters->forecasts > 0 ? (guint64) (counters->forecast_error_ms / counters->forecasts) : 0 },
     { "model-loads", counters->model_loads },
     { "model-unloads", counters->model_unloads },
     { "trims", counters->trims },
     { "trimmed-bytes", counters->trimmed_bytes },
     { "steps", llm_executor_get_n_steps (self->executor) },
     { "rows", llm_executor_get_n_rows (self->executor) },
+    { "read-tokens", llm_executor_get_n_read (self->executor) },
+    { "written-tokens", llm_executor_get_n_written (self->executor) },
     { "kv-packed-chunks", kv.n_packed },
     { "kv-written-chunks", kv.n_written },
     { "kv-evicted-chunks", kv.n_evicted },
@@ -502,12 +619,17 @@ llm_engine_get_statistics (LlmEngine *self)
     { "kv-storage-bytes", llm_executor_get_storage (self->executor) },
     { "contexts", g_hash_table_size (self->contexts) },
     { "calls", g_hash_table_size (self->generations) },
+    { "apps", g_hash_table_size (self->apps) },
+    { "heap-bytes", read_heap () },
     { "process-resident-bytes", llm_sysinfo_read_resident (NULL) },
   };
   GVariantDict dict;
 
   g_variant_dict_init (&dict, NULL);
+  add_slo (&dict, counters);
   for (guint i = 0; i < G_N_ELEMENTS (entries); i++)
     g_variant_dict_insert (&dict, entries[i].key, "t", entries[i].value);
+  llm_engine_add_memory_statistics (self, &dict);
+  llm_engine_add_power_statistics (self, &dict);
   return g_variant_ref_sink (g_variant_dict_end (&dict));
 }

@@ -11,6 +11,7 @@
 #include <gio/gio.h>
 
 #include "common/llm-call-options.h"
+#include "engine/llm-app.h"
 #include "engine/llm-caller.h"
 #include "engine/llm-context.h"
 #include "engine/llm-generation.h"
@@ -27,6 +28,8 @@ LlmEngine         *llm_engine_new              (LlmSettings *settings);
 
 /* Begins to look for models and to open what is stored; returns at once. */
 void               llm_engine_start            (LlmEngine   *self);
+/* Asks the thread that computes for a sign of life: how often before this it was asked in vain. */
+guint              llm_engine_probe            (LlmEngine   *self);
 
 /* Signal "script-exit" (): the script that the service answers from says that it
  * crashes now. */
@@ -65,6 +68,23 @@ void               llm_engine_prewarm_async    (LlmEngine          *self,
 gboolean           llm_engine_prewarm_finish   (LlmEngine          *self,
                                                 GAsyncResult       *result,
                                                 GError            **error);
+
+/* --- power --- */
+
+/* What is done of calls that nobody waits for follows from these and the settings. */
+void               llm_engine_set_on_battery   (LlmEngine   *self,
+                                                gboolean     is_on_battery);
+void               llm_engine_set_power_saver  (LlmEngine   *self,
+                                                gboolean     saves);
+/* The machine is about to sleep: calls stand still, and what was kept is written, as far as
+ * that goes in two seconds; then it may sleep. After it, or instead, llm_engine_resume(). */
+void               llm_engine_suspend_async    (LlmEngine          *self,
+                                                GAsyncReadyCallback callback,
+                                                gpointer            data);
+gboolean           llm_engine_suspend_finish   (LlmEngine          *self,
+                                                GAsyncResult       *result,
+                                                GError            **error);
+void               llm_engine_resume           (LlmEngine   *self);
 
 /* --- answers without a context --- */
 
@@ -188,6 +208,10 @@ GVariant          *llm_engine_get_statistics        (LlmEngine          *self);
 GVariant          *llm_engine_list_apps             (LlmEngine          *self,
                                                      guint32             uid,
                                                      gboolean            all_users);
+/* What the bus has to hold @caller's application to. */
+void               llm_engine_get_limits            (LlmEngine          *self,
+                                                     const LlmCaller    *caller,
+                                                     LlmAppLimits       *limits);
 /* Quotas of @uid's application @app_id, or of all applications without quotas of
  * their own when it is "". Options: LLMSVC_CALL_SET_QUOTA. */
 void               llm_engine_set_quota_async       (LlmEngine          *self,

@@ -80,6 +80,8 @@ llm_executor_publish (LlmExecutor *self)
   __atomic_store_n (&self->storage_bytes,
                     self->storage != NULL ? llm_kv_storage_get_bytes (self->storage) : 0,
                     __ATOMIC_RELAXED);
+  llm_executor_publish_pages (self);
+  llm_executor_settle_urgent (self);
   llm_executor_publish_counters (self);
   self->published_us = llm_clock_now_us ();
 }
@@ -256,7 +258,9 @@ llm_executor_evict (LlmExecutor *self,
 
   if (self->store == NULL)
     return 0;
-  freed = llm_kv_store_evict (self->store, bytes, TRUE);
+  freed = llm_executor_evict_shares (self, bytes, TRUE);
+  if (freed < bytes)
+    freed += llm_kv_store_evict (self->store, bytes - freed, TRUE);
 
   /* What is left is what the store can't take, as it is being written. Forks share chunks, so what
    * comes free is what the store says. */
@@ -275,10 +279,7 @@ guint64
 llm_executor_make_room (LlmExecutor *self,
                         guint64      bytes)
 {
-  guint64 budget = llm_ledger_get_budget (self->ledger);
-  guint64 held = llm_ledger_get_total (self->ledger);
-
-  return llm_executor_evict (self, budget > 0 && held > budget ? bytes + held - budget : bytes);
+  return llm_executor_evict (self, bytes + llm_ledger_get_excess (self->ledger));
 }
 
 /* TRUE when @give is served. */
@@ -293,7 +294,12 @@ serve (LlmExecutor *self,
     return TRUE;
 
   if (!give->has_begun)
-    llm_kv_store_evict (self->store, give->bytes, FALSE);
+    {
+      guint64 freed = llm_executor_evict_shares (self, give->bytes, FALSE);
+
+      if (freed < give->bytes)
+        llm_kv_store_evict (self->store, give->bytes - freed, FALSE);
+    }
   else
     llm_kv_store_work (self->store, llm_clock_now_us ());
   give->has_begun = TRUE;
@@ -378,8 +384,34 @@ llm_executor_park (LlmExecutor *self,
   llm_kv_seq_park (run->session->seq);
   run->has_begun = FALSE;
   run->session->n_settled = 0;
-  run->resume_us = llm_clock_now_us () + PARK_US;
+  run->parked_us = llm_clock_now_us ();
+  run->resume_us = run->parked_us + PARK_US;
   llm_ticket_set_parked (run->ticket, TRUE);
+}
+
+/* Of the calls that hold chunks the one that can wait best, but for those that have waited: they are
+ * spared unless all is asked for. */
+static LlmRun *
+find_giver (LlmExecutor   *self,
+            const LlmGive *give)
+{
+  LlmRun *run = llm_executor_find_parkable (self);
+
+  if (run != NULL && give->bytes != G_MAXUINT64 && llm_executor_is_protected (self, run))
+    return NULL;
+  return run;
+}
+
+/* What a call computes with goes too, once none runs. */
+static guint64
+trim_scratch (LlmExecutor *self)
+{
+  guint64 freed = 0;
+
+  for (guint i = 0; i < LLM_N_LANES; i++)
+    if (self->lanes[i].forward != NULL && !self->lanes[i].is_active)
+      freed += llm_forward_trim (self->lanes[i].forward);
+  return freed;
 }
 
 static void
@@ -389,12 +421,14 @@ give_busy_kv (gpointer data)
   LlmExecutor *self = give->executor;
   LlmRun *run;
 
-  while (give->freed < give->bytes && (run = llm_executor_find_parkable (self)) != NULL)
+  while (give->freed < give->bytes && (run = find_giver (self, give)) != NULL)
     {
       guint64 own = llm_kv_seq_get_own_bytes (run->session->seq);
 
       llm_executor_park (self, run);
-      give->freed += llm_executor_evict (self, MAX (give->bytes - give->freed, own));
+      give->freed += trim_scratch (self);
+      if (give->freed < give->bytes)
+        give->freed += llm_executor_evict (self, MAX (give->bytes - give->freed, own));
     }
   /* what is being written comes when that has ended */
   give->has_begun = TRUE;

@@ -31,6 +31,12 @@ typedef struct
   gboolean has_begun;       /* its chunks are locked; FALSE before there was room for it, and while
                              * it is parked for memory (L9) */
   gint64 resume_us;         /* of a call parked for memory: not before */
+  gint64 parked_us;         /* when it was, or first found no room; 0 for never */
+  gboolean is_urgent;       /* it has waited long enough: the reserve is for it */
+  gint64 urgent_us;         /* since when */
+  gint64 started_us;        /* when its first rows were begun, 0 before */
+  guint64 restore_bytes;    /* of its chunks, being read from storage */
+  gint64 restore_us;        /* since when */
   gint64 first_us;          /* time of the first token, 0 before */
   gint64 last_us;
   gint64 due_us;            /* not before, of a job with a reply; 0: now */
@@ -57,6 +63,10 @@ struct _LlmExecutor
   guint64 app_storage_limit;
   LlmWorkerPool *pool;
   LlmWorkerPool *background_pool;
+  LlmWorkerPool *slow_pool; /* (nullable) (owned): one thread, for a machine with little power */
+  LlmWorkerPool *crowd_pool; /* (nullable) (owned): all threads, for when such calls pile up */
+  gboolean may_crowd;       /* their number was not configured */
+  int background_niceness;
 
   LlmModel *model;          /* (nullable) */
   LlmWeights *weights;      /* (nullable) */
@@ -77,19 +87,38 @@ struct _LlmExecutor
   gint64 published_us;      /* when the atomic figures were brought up to date */
   gint64 worked_us;         /* when the store last had a slice of time beside running calls */
   gboolean is_told;         /* main knows where all sessions are */
+  GHashTable *shares_by_app; /* (nullable) (owned) (element-type utf8 double): quotas of memory */
+  double default_share;     /* of the other applications; 0 for an equal part */
+  gint64 shared_us;         /* when all were last brought to their share */
 
   LlmLane lanes[LLM_N_LANES];
   LlmShare *shares;         /* (owned) (array length=LLM_BATCH_MAX_ROWS): being planned */
-  gint64 reading_left_us;   /* of the readers' turn, before the writers go on */
-  double row_us;            /* time of one prompt row here, a moving mean; 0 before the first step */
+  gboolean is_fifo;         /* the scheduler asks for no targets */
+  double overload_factor;   /* a call that would miss its target by more is refused; 0: none is */
+  guint pace;               /* atomic LlmPace: of what nobody waits for */
+  gboolean is_suspended;    /* nothing runs */
+  gpointer suspend;         /* (nullable) (owned): who is to be told when all is written */
+  gint64 suspend_end_us;    /* and is told then in any case */
+  guint n_steps_kept;       /* what steps cost was saved after so many of them */
+  gint64 costs_kept_us;     /* and then */
+
+  guint n_unanswered;       /* main: probes since the last that was seen answered */
+  gboolean has_answered;    /* atomic: the last probe */
+  guint64 ahead;            /* up to where dropped weights were read ahead; G_MAXUINT64: to the end */
+  gboolean weights_are_backed; /* atomic: the kernel may take their memory */
 
   gboolean is_ending;       /* atomic */
+  gboolean is_pressed;      /* atomic: the system is short of memory */
+  guint64 page_bytes;       /* atomic: of weights, can be given back while nothing runs */
+  guint64 missing_bytes;    /* atomic: of weights, were given back */
   guint64 scratch_bytes;    /* atomic: can be given back */
   guint64 idle_kv_bytes;    /* atomic: can be given back */
   guint64 busy_kv_bytes;    /* atomic: can be given back by parking calls */
   guint64 storage_bytes;    /* atomic */
   guint64 n_steps;          /* atomic */
   guint64 n_rows;           /* atomic */
+  guint64 n_read;           /* atomic: of them those of prompts */
+  guint64 n_written;        /* atomic: tokens of answers */
   GMutex counters_lock;
   LlmKvCounters counters;   /* guarded by counters_lock: of all stores so far */
   LlmKvCounters earlier;    /* of those that are gone */
@@ -161,6 +190,54 @@ void        llm_executor_wait_for_disk (LlmExecutor *self);
 gint64      llm_executor_get_measure_time (LlmExecutor *self);
 void        llm_executor_publish_counters (LlmExecutor *self);
 
+/* llm-executor-admission.c: what a call will have to wait */
+/* Fills in what the run is held to, and its ticket but for what is to be read from storage. FALSE when
+ * so much waits that the call is refused. */
+gboolean    llm_executor_admit       (LlmExecutor   *self,
+                                      LlmRun        *run,
+                                      LlmTicketConfig *config,
+                                      GError       **error) G_GNUC_WARN_UNUSED_RESULT;
+
+/* llm-executor-costs.c: what steps cost, over restarts */
+void        llm_executor_load_costs  (LlmExecutor   *self);
+/* If enough was learned since, and not too often. */
+void        llm_executor_keep_costs  (LlmExecutor   *self);
+LlmProfileKey llm_executor_get_profile_key (LlmExecutor *self);
+
+/* llm-executor-power.c: with little power, and none */
+/* Whether the machine is about to sleep, or sleeps: no turns then. */
+gboolean    llm_executor_is_suspended (LlmExecutor  *self);
+/* Writes what there is; TRUE when there is more. */
+gboolean    llm_executor_work_suspended (LlmExecutor *self);
+void        llm_executor_end_suspend (LlmExecutor   *self);
+/* For rows that nobody waits for. */
+LlmWorkerPool *llm_executor_get_background_pool (LlmExecutor *self);
+
+/* llm-executor-pressure.c: while memory is short */
+/* Whether a parked call does so a little longer; then sets when it looks again. */
+gboolean    llm_executor_stands_still (LlmExecutor  *self,
+                                      LlmRun        *run,
+                                      gint64         now);
+/* Whether a call that finds no room may wait for the ceiling to rise; then sets when it looks
+ * again. */
+gboolean    llm_executor_may_wait    (LlmExecutor   *self,
+                                      LlmRun        *run);
+/* Lets a call that has waited long enough have the reserve; TRUE when that is new. */
+gboolean    llm_executor_make_urgent (LlmExecutor   *self,
+                                      LlmRun        *run);
+/* After a call ended: the reserve is nobody's again, unless another one has it. */
+void        llm_executor_settle_urgent (LlmExecutor *self);
+/* Whether the call may keep what it has, as it is urgent and the reserve has room. */
+gboolean    llm_executor_is_protected (LlmExecutor  *self,
+                                      LlmRun        *run);
+/* Before weights are used: counts them, and begins to bring back what was given. FALSE when there
+ * is no room for those that are no file's. */
+gboolean    llm_executor_take_weights (LlmExecutor  *self,
+                                      GError       **error);
+/* A piece of what was given; TRUE when there is more. */
+gboolean    llm_executor_read_ahead  (LlmExecutor   *self);
+void        llm_executor_publish_pages (LlmExecutor *self);
+
 /* llm-executor-memory.c: taking memory, and saying where it is */
 /* Takes chunks that no call uses, and then sessions, least recently used first, until @bytes are
  * freed; returns what was. */
@@ -178,6 +255,13 @@ void        llm_executor_park        (LlmExecutor   *self,
                                       LlmRun        *run);
 /* Goes on with memory that was asked for. */
 void        llm_executor_serve_gives (LlmExecutor   *self);
+/* llm-executor-shares.c: takes up to @bytes from the idle contexts of applications that hold more
+ * than their share, those that are over it most first. */
+guint64     llm_executor_evict_shares (LlmExecutor  *self,
+                                      guint64        bytes,
+                                      gboolean       in_haste);
+/* Brings idle contexts of applications with a quota back to it. */
+void        llm_executor_keep_shares (LlmExecutor   *self);
 /* Brings the atomic figures up to date. */
 void        llm_executor_publish     (LlmExecutor   *self);
 /* Tells main where the session is, if that has changed; and all of them. */

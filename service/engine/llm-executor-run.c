@@ -55,6 +55,14 @@ deliver_text (gpointer data)
 }
 
 static void
+deliver_admission (gpointer data)
+{
+  Post *post = data;
+
+  post->job->on_admitted (post->job, post->job->data);
+}
+
+static void
 deliver_result (gpointer data)
 {
   Post *post = data;
@@ -78,6 +86,19 @@ post_text (LlmExecutor *self,
   g_string_append_len (run->result->text, post->text->str, (gssize) post->text->len);
   __atomic_fetch_add (&run->job->n_unread, post->text->len, __ATOMIC_RELEASE);
   llm_mailbox_post (self->main_box, deliver_text, post, (GDestroyNotify) post_free);
+}
+
+static void
+post_admission (LlmExecutor *self,
+                LlmRun      *run)
+{
+  Post *post;
+
+  if (run->job->on_admitted == NULL)
+    return;
+  post = g_new0 (Post, 1);
+  post->job = llm_job_ref (run->job);
+  llm_mailbox_post (self->main_box, deliver_admission, post, (GDestroyNotify) post_free);
 }
 
 LlmSession *
@@ -221,9 +242,10 @@ llm_executor_begin_call (LlmExecutor *self,
     {
       g_autoptr(GError) no_room = NULL;
 
-      run->has_begun = llm_kv_seq_begin_call (session->seq, n_new, &plan, &no_room);
+      run->has_begun = llm_executor_take_weights (self, &no_room)
+                       && llm_kv_seq_begin_call (session->seq, n_new, &plan, &no_room);
       if (!run->has_begun && llm_executor_make_room (self, bytes) == 0
-          && !park_other (self, run))
+          && !park_other (self, run) && !llm_executor_make_urgent (self, run))
         {
           if (llm_kv_seq_is_locked (session->seq))
             llm_kv_seq_park (session->seq);
@@ -237,6 +259,8 @@ llm_executor_begin_call (LlmExecutor *self,
              plan.n_read, plan.read_bytes, plan.read_us / 1000, plan.n_recomputed,
              plan.compute_us / 1000);
 
+  run->restore_bytes = plan.read_bytes;
+  run->restore_us = llm_clock_now_us ();
   llm_executor_count_left (self, run, &n_missing);
   if (n_missing > 0)
     session->n_settled = 0;
@@ -250,6 +274,7 @@ llm_executor_begin_run (LlmExecutor *self,
                         LlmJob      *job)
 {
   LlmRun *run = g_new0 (LlmRun, 1);
+  LlmTicketConfig config;
   g_autoptr(GError) no_room = NULL;
   guint n_reusable;
   guint n_left;
@@ -258,6 +283,7 @@ llm_executor_begin_run (LlmExecutor *self,
   run->result = result_new ();
   run->kinds = find_kinds (self, job);
   run->result->n_prompt = job->prompt->len;
+  run->result->slo = job->slo;
   run->text = g_string_new (NULL);
   g_ptr_array_add (self->runs, run);
 
@@ -282,8 +308,9 @@ llm_executor_begin_run (LlmExecutor *self,
    * the first token of the answer. */
   n_reusable = job->generates ? job->prompt->len - 1 : job->prompt->len;
   run->n_known = find_memory (self, run, n_reusable);
-  if (!llm_executor_begin_call (self, run, &no_room)
-      && llm_executor_find_parkable (self) == NULL)
+  if (!llm_executor_admit (self, run, &config, &no_room)
+      || (!llm_executor_begin_call (self, run, &no_room)
+          && llm_executor_find_parkable (self) == NULL && !llm_executor_may_wait (self, run)))
     {
       llm_executor_end_run (self, run, LLM_JOB_FAILED, no_room);
       return;
@@ -306,8 +333,10 @@ llm_executor_begin_run (LlmExecutor *self,
       llm_executor_end_run (self, run, LLM_JOB_STOP, NULL);
       return;
     }
-  run->ticket = llm_scheduler_add (self->scheduler, job->app, job->slo.class,
-                                   n_left, run);
+  config.n_prompt = n_left;
+  config.restore_bytes = run->restore_bytes;
+  run->ticket = llm_scheduler_add (self->scheduler, &config, run);
+  post_admission (self, run);
   llm_executor_await_next (run);
 }
 
@@ -345,6 +374,8 @@ llm_executor_end_run (LlmExecutor  *self,
   result->error = error != NULL ? g_error_copy (error) : NULL;
   if (run->first_us > 0)
     result->ttft_ms = (run->first_us - run->job->arrived_us) / 1000.0;
+  if (run->started_us > 0)
+    result->queue_ms = (double) (run->started_us - run->job->arrived_us) / 1000;
   if (result->tokens->len > 1)
     result->tpot_ms = (run->last_us - run->first_us) / 1000.0 / (result->tokens->len - 1);
 
@@ -440,6 +471,8 @@ llm_executor_take_logits (LlmExecutor *self,
   llm_sampler_accept (run->sampler, token);
   g_array_append_val (run->result->tokens, token);
   run->last_us = llm_clock_now_us ();
+  llm_ticket_note_token (run->ticket, run->last_us);
+  __atomic_fetch_add (&self->n_written, 1, __ATOMIC_RELAXED);
   if (run->first_us == 0)
     {
       run->first_us = run->last_us;

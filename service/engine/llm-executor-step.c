@@ -14,15 +14,8 @@
  * a single stage is. */
 #define TURN_US 2000
 
-/* What readers get after a step of the writers: as long as that took, within these. */
-#define MIN_READING_US 5000
-#define MAX_READING_US 100000
-
-/* A step of readers should take about this long: newcomers of their class wait for
- * its end, all others for a turn. */
-#define STEP_TARGET_US 400000
-/* Enough to use each weight often; fewer would cost more than they save. */
-#define MIN_ROWS 64
+/* So many calls that nobody waits for are a pile. */
+#define CROWD 3
 
 /* When a call that found no room for its context memory looks again. */
 #define RETRY_US 20000
@@ -57,7 +50,8 @@ resume_parked (LlmExecutor *self,
       g_autoptr(GError) error = NULL;
 
       if (run->has_begun || now < run->resume_us
-          || __atomic_load_n (&run->job->is_parked, __ATOMIC_ACQUIRE))
+          || __atomic_load_n (&run->job->is_parked, __ATOMIC_ACQUIRE)
+          || llm_executor_stands_still (self, run, now))
         continue;
       if (llm_executor_begin_call (self, run, &error))
         {
@@ -66,6 +60,8 @@ resume_parked (LlmExecutor *self,
         }
       else if (n_begun > 0)
         run->resume_us = now + RETRY_US;
+      else if (llm_executor_may_wait (self, run))
+        continue;
       else
         llm_executor_end_run (self, run, LLM_JOB_FAILED, error);
     }
@@ -76,6 +72,7 @@ llm_executor_sweep (LlmExecutor *self)
 {
   gint64 now = llm_clock_now_us ();
 
+  llm_scheduler_set_pace (self->scheduler, __atomic_load_n (&self->pace, __ATOMIC_ACQUIRE));
   resume_parked (self, now);
   for (guint i = self->runs->len; i-- > 0;)
     {
@@ -178,6 +175,8 @@ add_rows (LlmExecutor *self,
              run->job->generates && i + 1 == n_left);
   g_ptr_array_add (lane->sequences, session->seq);
   lane->shares[lane->n_shares++] = *share;
+  if (run->started_us == 0)
+    run->started_us = llm_clock_now_us ();
   __atomic_store_n (&run->job->has_started, TRUE, __ATOMIC_RELEASE);
   return TRUE;
 }
@@ -196,11 +195,20 @@ take_back_rows (LlmExecutor *self,
     }
 }
 
+static LlmLaneKind
+get_kind (LlmExecutor   *self,
+          const LlmLane *lane)
+{
+  return (LlmLaneKind) (lane - self->lanes);
+}
+
 static void
 abandon_lane (LlmExecutor *self,
               LlmLane     *lane)
 {
   llm_lane_abandon (lane);
+  llm_scheduler_abandon_step (self->scheduler, get_kind (self, lane), lane->shares,
+                              lane->n_shares);
   take_back_rows (self, lane);
 }
 
@@ -265,20 +273,30 @@ fail_step (LlmExecutor  *self,
                           error);
 }
 
-/* Work that nobody waits for has threads of its own, of a lower priority. */
+/* Work that nobody waits for has threads of its own, of a lower priority: few, as there is no hurry, but
+ * as many as there are when such calls pile up. */
+static LlmWorkerPool *
+get_background_pool (LlmExecutor *self)
+{
+  if (!self->may_crowd || __atomic_load_n (&self->pace, __ATOMIC_ACQUIRE) != LLM_PACE_RUN
+      || llm_scheduler_get_n_calls (self->scheduler) < CROWD)
+    return llm_executor_get_background_pool (self);
+  if (self->crowd_pool == NULL)
+    self->crowd_pool =
+        llm_worker_pool_new_background (llm_worker_pool_get_n_threads (self->pool),
+                                        self->background_niceness);
+  return self->crowd_pool;
+}
+
+/* While somebody waits for another call, it makes room sooner with the threads of all. */
 static void
 choose_pool (LlmExecutor *self,
              LlmLane     *lane)
 {
-  gboolean is_background = TRUE;
+  gboolean is_background = !self->is_fifo && !llm_scheduler_is_awaited (self->scheduler);
 
-  for (guint i = 0; i < lane->n_shares; i++)
-    {
-      LlmRun *run = llm_ticket_get_data (lane->shares[i].ticket);
-
-      is_background = is_background && run->job->slo.class == LLM_SLO_BACKGROUND;
-    }
-  llm_forward_set_pool (lane->forward, is_background ? self->background_pool : self->pool);
+  lane->teaches = !is_background;
+  llm_forward_set_pool (lane->forward, is_background ? get_background_pool (self) : self->pool);
 }
 
 /* There is no room for rows of @run: another call stands still for it, or it for the others. FALSE when it
@@ -298,7 +316,7 @@ make_way (LlmExecutor *self,
   run->has_begun = FALSE;
   other = llm_executor_find_parkable (self);
   run->has_begun = TRUE;
-  if (other == NULL)
+  if (other == NULL && !llm_executor_may_wait (self, run))
     return FALSE;
   llm_executor_park (self, run);
   return TRUE;
@@ -336,27 +354,28 @@ begin_step (LlmExecutor    *self,
 
   choose_pool (self, lane);
   if (llm_lane_begin (lane, &error))
-    return TRUE;
+    {
+      llm_scheduler_begin_step (self->scheduler, get_kind (self, lane), lane->shares,
+                                lane->n_shares);
+      return TRUE;
+    }
 
   take_back_rows (self, lane);
   fail_step (self, lane, error);
   return FALSE;
 }
 
-/* Learns from a step of prompts how many rows the next one should have. */
+/* What was read from storage for the run is there: by the last time that its step had to wait for it. */
 static void
-adapt_rows (LlmExecutor *self,
-            LlmLane     *lane)
+note_restored (LlmExecutor   *self,
+               const LlmLane *lane,
+               LlmRun        *run)
 {
-  double row_us = (double) MAX (lane->spent_us, 1) / lane->rows->len;
-
-  /* Few rows read all weights for themselves: they say nothing about many. */
-  if (lane->rows->len < MIN_ROWS / 2)
-    return;
-  self->row_us = self->row_us > 0 ? 0.75 * self->row_us + 0.25 * row_us : row_us;
-  llm_scheduler_set_rows (self->scheduler,
-                          (guint) CLAMP (STEP_TARGET_US / self->row_us, MIN_ROWS,
-                                         LLM_BATCH_MAX_ROWS));
+  if (run->restore_bytes > 0 && lane->waited_us > run->restore_us)
+    llm_cost_model_observe_restore (llm_scheduler_get_costs (self->scheduler), run->restore_bytes,
+                                    (double) (lane->waited_us - run->restore_us));
+  run->restore_bytes = 0;
+  llm_ticket_set_restored (run->ticket);
 }
 
 static void
@@ -366,10 +385,10 @@ finish_share (LlmExecutor *self,
               guint        last_row)
 {
   LlmRun *run = llm_ticket_get_data (share->ticket);
-  gboolean reads = llm_ticket_get_n_prompt (share->ticket) > 0;
+  gboolean reads = get_kind (self, lane) != LLM_LANE_WRITING;
   guint n_missing;
 
-  llm_scheduler_charge (self->scheduler, share);
+  note_restored (self, lane, run);
   if (reads)
     llm_ticket_set_n_prompt (share->ticket, llm_executor_count_left (self, run, &n_missing));
   if (!reads || n_missing == 0)
@@ -386,14 +405,14 @@ static void
 finish_step (LlmExecutor *self,
              LlmLane     *lane)
 {
+  LlmLaneKind kind = get_kind (self, lane);
   guint row = 0;
 
   __atomic_fetch_add (&self->n_steps, 1, __ATOMIC_RELAXED);
   __atomic_fetch_add (&self->n_rows, lane->rows->len, __ATOMIC_RELAXED);
-  if (lane == &self->lanes[LLM_LANE_WRITING])
-    self->reading_left_us = CLAMP (lane->spent_us, MIN_READING_US, MAX_READING_US);
-  else
-    adapt_rows (self, lane);
+  if (kind != LLM_LANE_WRITING)
+    __atomic_fetch_add (&self->n_read, lane->rows->len, __ATOMIC_RELAXED);
+  llm_scheduler_end_step (self->scheduler, kind, lane->shares, lane->n_shares, lane->teaches);
   for (guint i = 0; i < lane->n_shares; i++)
     {
       row += lane->shares[i].n_rows;
@@ -407,12 +426,17 @@ run_lane (LlmExecutor *self,
           LlmLane     *lane)
 {
   g_autoptr(GError) error = NULL;
+  LlmLaneKind kind = get_kind (self, lane);
   gint64 begin_us = llm_clock_now_us ();
   guint n_before = lane->n_stages;
   LlmStatus status = llm_lane_run (lane, begin_us + TURN_US, &error);
+  gint64 now_us = llm_clock_now_us ();
 
-  if (lane != &self->lanes[LLM_LANE_WRITING])
-    self->reading_left_us -= llm_clock_now_us () - begin_us;
+  llm_scheduler_note_turn (self->scheduler, kind, now_us, now_us - begin_us);
+  if (status == LLM_PENDING && lane->n_stages == n_before)
+    lane->waited_us = now_us;
+  if (status == LLM_FAILED)
+    llm_scheduler_abandon_step (self->scheduler, kind, lane->shares, lane->n_shares);
   if (status == LLM_READY)
     finish_step (self, lane);
   else if (status == LLM_FAILED && !recover (self, lane))
@@ -421,80 +445,41 @@ run_lane (LlmExecutor *self,
 }
 
 static LlmTurnEnd
-end_turn (gboolean has_run)
+run_turn_of (LlmExecutor *self,
+             LlmLaneKind  kind)
 {
-  return has_run ? LLM_TURN_RAN : LLM_TURN_WAITS;
-}
-
-static LlmTurnEnd
-begin_writing (LlmExecutor *self)
-{
-  LlmLane *lane = &self->lanes[LLM_LANE_WRITING];
-  guint n = llm_scheduler_plan_writers (self->scheduler, self->shares, LLM_BATCH_MAX_ROWS);
-
-  if (n == 0)
-    return LLM_TURN_NONE;
-  return end_turn (!begin_step (self, lane, self->shares, n) || run_lane (self, lane));
-}
-
-static LlmTurnEnd
-run_readers (LlmExecutor *self,
-             LlmSloClass  slo_class)
-{
-  LlmLane *lane = &self->lanes[LLM_LANE_READING + slo_class];
-  LlmTurnEnd end = LLM_TURN_RAN;
-  guint n = 0;
+  LlmLane *lane = &self->lanes[kind];
 
   if (!lane->is_active)
-    n = llm_scheduler_plan_readers (self->scheduler, slo_class, self->shares, LLM_BATCH_MAX_ROWS);
-  if (lane->is_active || (n > 0 && begin_step (self, lane, self->shares, n)))
-    end = end_turn (run_lane (self, lane));
-  else if (n == 0)
-    return LLM_TURN_NONE;
-  llm_scheduler_note_turn (self->scheduler, slo_class);
-  return end;
+    {
+      guint n = llm_scheduler_plan (self->scheduler, kind, llm_clock_now_us (), self->shares,
+                                    LLM_BATCH_MAX_ROWS);
+
+      if (n == 0)
+        return LLM_TURN_NONE;
+      if (!begin_step (self, lane, self->shares, n))
+        return LLM_TURN_RAN;
+    }
+  return run_lane (self, lane) ? LLM_TURN_RAN : LLM_TURN_WAITS;
 }
 
-/* A step of the writers is short, and goes on to its end; then the readers have
- * their turn, in the class whose turn it is. Who waits for what is being read gives the turn to
- * the next. */
+/* Who waits for what is being read gives the turn to the next. */
 LlmTurnEnd
 llm_executor_run_turn (LlmExecutor *self)
 {
-  LlmLane *writing = &self->lanes[LLM_LANE_WRITING];
-  gboolean writers_wait = FALSE;
-  gboolean readers_wait = FALSE;
-  gboolean has_readers;
-  LlmSloClass slo_class;
-  LlmTurnEnd end;
+  gboolean has_waited = FALSE;
+  guint waiting = 0;
+  LlmLaneKind kind;
 
-  if (writing->is_active)
+  while ((kind = llm_scheduler_choose (self->scheduler, llm_clock_now_us (), waiting))
+         != LLM_LANE_NONE)
     {
-      if (run_lane (self, writing))
-        return LLM_TURN_RAN;
-      writers_wait = TRUE;
-    }
+      LlmTurnEnd end = run_turn_of (self, kind);
 
-  has_readers = llm_scheduler_choose_class (self->scheduler, &slo_class);
-  if (!writers_wait && (!has_readers || self->reading_left_us <= 0))
-    {
-      end = begin_writing (self);
       if (end == LLM_TURN_RAN)
         return end;
-      writers_wait = end == LLM_TURN_WAITS;
+      has_waited = has_waited || end == LLM_TURN_WAITS;
+      waiting |= 1u << kind;
     }
-  for (guint i = 0; has_readers && i < LLM_N_SLO_CLASSES; i++)
-    {
-      end = run_readers (self, (slo_class + i) % LLM_N_SLO_CLASSES);
-      if (end == LLM_TURN_RAN)
-        return end;
-      readers_wait = readers_wait || end == LLM_TURN_WAITS;
-    }
-  if (readers_wait && !writers_wait)
-    {
-      end = begin_writing (self);
-      if (end == LLM_TURN_RAN)
-        return end;
-    }
-  return writers_wait || readers_wait ? LLM_TURN_WAITS : LLM_TURN_NONE;
+  return has_waited ? LLM_TURN_WAITS : LLM_TURN_NONE;
 }

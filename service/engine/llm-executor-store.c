@@ -155,8 +155,8 @@ find_identity (LlmExecutor       *self,
   return g_ascii_strtoull (sum, NULL, 16);
 }
 
-static LlmProfileKey
-get_profile_key (LlmExecutor *self)
+LlmProfileKey
+llm_executor_get_profile_key (LlmExecutor *self)
 {
   return (LlmProfileKey) {
     .identity = llm_model_get_identity (self->model),
@@ -172,7 +172,7 @@ llm_executor_make_store (LlmExecutor *self)
   const LlmHparams *hparams = llm_model_get_hparams (self->model);
   g_autofree guint *windows = g_new0 (guint, hparams->n_layers);
   LlmKvPolicy policy = *llm_kv_policy_find ("llms");
-  LlmProfileKey key = get_profile_key (self);
+  LlmProfileKey key = llm_executor_get_profile_key (self);
   LlmKvProfile profile;
   LlmKvLayout layout = {
     .kind = LLM_KV_FULL,
@@ -299,7 +299,7 @@ llm_executor_get_storage (LlmExecutor *self)
 static void
 measure (LlmExecutor *self)
 {
-  LlmProfileKey key = get_profile_key (self);
+  LlmProfileKey key = llm_executor_get_profile_key (self);
   LlmKvProfile profile;
   g_autoptr(GError) error = NULL;
   LlmStatus status;
@@ -320,6 +320,8 @@ measure (LlmExecutor *self)
   if (status == LLM_READY)
     {
       llm_kv_store_set_profile (self->store, &profile);
+      llm_cost_model_seed_prompts (llm_scheduler_get_costs (self->scheduler), llm_kv_profile_rows,
+                                   profile.prompt_us, LLM_KV_PROFILE_POINTS, profile.depth_us);
       if (self->cache_folder == NULL
           || llm_profile_save (self->cache_folder, self->shares_cache, &key, &profile, &error))
         return;
@@ -330,7 +332,8 @@ measure (LlmExecutor *self)
 gint64
 llm_executor_get_measure_time (LlmExecutor *self)
 {
-  if (self->store == NULL || self->storage == NULL || self->is_measured)
+  if (self->store == NULL || self->storage == NULL || self->is_measured
+      || __atomic_load_n (&self->is_pressed, __ATOMIC_ACQUIRE))
     return 0;
   return self->ran_us + PROFILE_IDLE_US;
 }
@@ -342,6 +345,8 @@ llm_executor_work (LlmExecutor *self)
 
   if (self->ids != NULL)
     sweep_storage (self);
+  if (llm_executor_read_ahead (self))
+    return TRUE;
   if (self->store != NULL && !llm_kv_store_is_settled (self->store))
     {
       self->is_told = FALSE;
@@ -351,6 +356,13 @@ llm_executor_work (LlmExecutor *self)
       return TRUE;
     }
 
+  /* what leaves is written first, which is work again */
+  llm_executor_keep_shares (self);
+  if (self->store != NULL && !llm_kv_store_is_settled (self->store))
+    return TRUE;
+
+  if (self->model != NULL)
+    llm_executor_keep_costs (self);
   if (!self->is_told)
     {
       llm_executor_tell_all (self);
@@ -373,6 +385,8 @@ llm_executor_work_beside (LlmExecutor *self)
   self->ran_us = now;
   if (now - self->published_us >= PUBLISH_INTERVAL_US)
     llm_executor_publish (self);
+  if (now - self->worked_us >= interval && llm_executor_read_ahead (self))
+    self->worked_us = now;
   if (self->store == NULL || llm_kv_store_is_settled (self->store))
     return;
   if (!llm_ledger_has_room (self->ledger, llm_kv_store_price (self->store, SHORT_SLOTS)))

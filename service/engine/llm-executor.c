@@ -8,9 +8,6 @@
 #include "base/llm-worker-pool.h"
 #include "engine/llm-executor-private.h"
 
-/* Rows of the first step, whose speed is not known yet. */
-#define FIRST_ROWS 64
-
 typedef struct
 {
   LlmExecutor *executor;   /* (unowned) */
@@ -47,6 +44,8 @@ command_free (Command *command)
 static void
 drop_model (LlmExecutor *self)
 {
+  if (self->model != NULL)
+    llm_executor_keep_costs (self);
   llm_executor_drop_store (self);
   for (guint i = 0; i < LLM_N_LANES; i++)
     g_clear_pointer (&self->lanes[i].forward, llm_forward_free);
@@ -64,15 +63,18 @@ set_model (gpointer data)
 
   g_assert (self->runs->len == 0);
   drop_model (self);
-  self->row_us = 0;
-  llm_scheduler_set_rows (self->scheduler, FIRST_ROWS);
   if (command->model != NULL)
     {
       const LlmHparams *hparams = llm_model_get_hparams (command->model);
 
       self->model = g_steal_pointer (&command->model);
       self->weights = g_steal_pointer (&command->weights);
+      /* The little that is read from the model file itself is, in any case. */
+      __atomic_store_n (&self->weights_are_backed,
+                        self->weights->backed > self->weights->bytes / 2, __ATOMIC_RELAXED);
+      self->ahead = G_MAXUINT64;
       llm_executor_make_store (self);
+      llm_executor_load_costs (self);
       for (guint i = 0; i < LLM_N_LANES; i++)
         {
           self->lanes[i].forward = llm_forward_new (hparams, self->weights, self->pool,
@@ -163,16 +165,22 @@ find_timeout (LlmExecutor *self)
 {
   gint64 now = llm_clock_now_us ();
   gint64 timeout = -1;
+  gboolean is_suspended = llm_executor_is_suspended (self);
 
   for (guint i = 0; i < self->runs->len; i++)
     {
       LlmRun *run = g_ptr_array_index (self->runs, i);
 
       timeout = wake_at (timeout, run->job->deadline_us, now);
+      if (is_suspended)
+        continue;
       timeout = wake_at (timeout, run->due_us, now);
       if (!run->has_begun && !__atomic_load_n (&run->job->is_parked, __ATOMIC_ACQUIRE))
         timeout = wake_at (timeout, run->resume_us, now);
     }
+  if (is_suspended)
+    return timeout;
+  timeout = wake_at (timeout, llm_scheduler_get_wake (self->scheduler), now);
   if (self->runs->len == 0)
     timeout = wake_at (timeout, llm_executor_get_measure_time (self), now);
   return timeout;
@@ -182,8 +190,11 @@ find_timeout (LlmExecutor *self)
 static gboolean
 run_once (LlmExecutor *self)
 {
-  LlmTurnEnd end = llm_executor_run_turn (self);
+  LlmTurnEnd end;
 
+  if (llm_executor_is_suspended (self))
+    return llm_executor_work_suspended (self);
+  end = llm_executor_run_turn (self);
   if (end != LLM_TURN_NONE)
     llm_executor_work_beside (self);
   if (end == LLM_TURN_WAITS)
@@ -206,6 +217,7 @@ run_executor (gpointer data)
       has_work = run_once (self) || !g_queue_is_empty (&self->gives);
     }
 
+  llm_executor_end_suspend (self);
   llm_executor_abandon_lanes (self);
   g_ptr_array_set_size (self->runs, 0);
   if (self->weights != NULL)
@@ -225,7 +237,9 @@ llm_executor_new (LlmMailbox              *main_box,
   LlmExecutor *self = g_new0 (LlmExecutor, 1);
   guint n_background = config->n_background_threads;
 
+  self->may_crowd = n_background == 0;
   self->main_box = main_box;
+  self->ahead = G_MAXUINT64;
   self->ledger = llm_ledger_ref (ledger);
   self->kernels = config->kernels;
   self->is_exact = config->is_exact;
@@ -242,12 +256,17 @@ llm_executor_new (LlmMailbox              *main_box,
   g_queue_init (&self->gives);
   self->missing = g_array_new (FALSE, FALSE, sizeof (guint));
   self->inbox = llm_mailbox_new ();
+  self->background_niceness = config->background_niceness;
   self->pool = llm_worker_pool_new (config->n_threads);
   if (n_background == 0)
     n_background = (llm_worker_pool_get_n_threads (self->pool) + 1) / 2;
   self->background_pool = llm_worker_pool_new_background (n_background,
                                                           config->background_niceness);
-  self->scheduler = llm_scheduler_new (FIRST_ROWS);
+  self->is_fifo = config->is_fifo;
+  self->overload_factor = config->overload_factor;
+  self->scheduler = llm_scheduler_new (config->is_fifo ? LLM_SCHEDULER_FIFO
+                                                       : LLM_SCHEDULER_DEADLINE,
+                                       LLM_BATCH_MAX_ROWS);
   self->sessions = g_hash_table_new_full (g_int64_hash, g_int64_equal, NULL,
                                           (GDestroyNotify) llm_session_free);
   self->runs = g_ptr_array_new_with_free_func ((GDestroyNotify) llm_executor_free_run);
@@ -275,6 +294,7 @@ llm_executor_free (LlmExecutor *self)
   g_queue_clear_full (&self->gives, g_free);
   g_array_unref (self->missing);
   g_clear_pointer (&self->ids, g_hash_table_unref);
+  g_clear_pointer (&self->shares_by_app, g_hash_table_unref);
   g_mutex_clear (&self->counters_lock);
   g_free (self->chunks_folder);
   g_free (self->cache_folder);
@@ -288,6 +308,9 @@ llm_executor_free (LlmExecutor *self)
   llm_scheduler_free (self->scheduler);
   llm_worker_pool_free (self->pool);
   llm_worker_pool_free (self->background_pool);
+  g_clear_pointer (&self->slow_pool, llm_worker_pool_free);
+  g_clear_pointer (&self->crowd_pool, llm_worker_pool_free);
+  g_free (self->suspend);
   llm_mailbox_free (self->inbox);
   llm_ledger_unref (self->ledger);
   g_free (self);
@@ -388,4 +411,16 @@ guint64
 llm_executor_get_n_rows (LlmExecutor *self)
 {
   return __atomic_load_n (&self->n_rows, __ATOMIC_RELAXED);
+}
+
+guint64
+llm_executor_get_n_read (LlmExecutor *self)
+{
+  return __atomic_load_n (&self->n_read, __ATOMIC_RELAXED);
+}
+
+guint64
+llm_executor_get_n_written (LlmExecutor *self)
+{
+  return __atomic_load_n (&self->n_written, __ATOMIC_RELAXED);
 }

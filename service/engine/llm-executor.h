@@ -19,6 +19,7 @@
 #include "kv/llm-kv.h"
 #include "model/llm-model.h"
 #include "model/llm-weights.h"
+#include "sched/llm-scheduler.h"
 
 G_BEGIN_DECLS
 
@@ -40,6 +41,9 @@ typedef struct
   const char *disk;           /* (nullable): "uring" or "threads"; NULL for what works */
   guint64 storage_limit;      /* bytes there, 0 for half of what is free */
   guint64 app_storage_limit;  /* of one application's contexts, 0 for none */
+  gboolean is_fifo;           /* calls run in the order of arrival, whatever they asked for */
+  double overload_factor;     /* a call whose first token would come so much later than it asked for is
+                               * refused; 0: none is */
 } LlmExecutorConfig;
 
 /* @main_box: where results are posted, dispatched by the main thread. */
@@ -86,6 +90,9 @@ void         llm_executor_submit       (LlmExecutor  *self,
                                         LlmJob       *job);
 /* Tells it to look at the atomic fields of its jobs again. */
 void         llm_executor_poke         (LlmExecutor  *self);
+/* Asks the thread for a sign of life, unless it still owes one; says how often before this it was
+ * asked without having answered. It answers between two stages, and at once when it is idle. */
+guint        llm_executor_probe        (LlmExecutor  *self);
 
 /* The context is gone: drops what its session keeps in memory, and what it has on storage. */
 void         llm_executor_drop_session (LlmExecutor  *self,
@@ -120,6 +127,25 @@ void         llm_executor_give_busy_kv (LlmExecutor  *self,
                                         LlmReclaimDone done,
                                         gpointer      data);
 
+/* Bytes of weights in memory while nothing runs, those that were given back, and whether they are
+ * a file's. */
+guint64      llm_executor_get_pages    (LlmExecutor  *self);
+guint64      llm_executor_get_missing  (LlmExecutor  *self);
+gboolean     llm_executor_has_backed_weights (LlmExecutor *self);
+/* Gives @bytes of weights back, or more, while no call runs: the model stays loaded, and they come
+ * back when they are used. */
+void         llm_executor_give_pages   (LlmExecutor  *self,
+                                        guint64       bytes,
+                                        LlmReclaimDone done,
+                                        gpointer      data);
+/* Reads again what was given, if that is not more than @bytes. */
+void         llm_executor_take_pages   (LlmExecutor  *self,
+                                        guint64       bytes);
+/* Whether the system is short of memory: calls that were parked for that stand still until it is
+ * not, or some seconds. */
+void         llm_executor_set_pressed  (LlmExecutor  *self,
+                                        gboolean      is_pressed);
+
 /* Calls @done on the main thread with where the memory of a session is (transfer full); of one
  * that nobody used since the start, what storage has of @context. */
 typedef void (*LlmMemoryTold) (LlmContextMemory *memory,
@@ -130,9 +156,31 @@ void         llm_executor_ask_memory   (LlmExecutor  *self,
                                         LlmMemoryTold done,
                                         gpointer      data);
 
+/* The quotas of memory: @shares (transfer full) (element-type utf8 double), by key of the
+ * application; all others have @default_share, 0 for an equal part when memory is short. */
+void         llm_executor_set_shares   (LlmExecutor      *self,
+                                        double            default_share,
+                                        GHashTable       *shares);
+
+/* What is done from the next turn on of calls that nobody waits for (class background). Any thread. */
+void         llm_executor_set_pace     (LlmExecutor  *self,
+                                        LlmPace       background);
+
+/* The machine is about to sleep: calls stand still between two stages, what contexts left behind is
+ * written, then @held is called on the main thread, after two seconds at most. Until
+ * llm_executor_resume(), which goes on where it was, and calls @held if that has not been. */
+typedef void (*LlmExecutorHeld) (gpointer data);
+void         llm_executor_suspend      (LlmExecutor  *self,
+                                        LlmExecutorHeld held,
+                                        gpointer      data);
+void         llm_executor_resume       (LlmExecutor  *self);
+
 /* Since the start. Any thread. */
 guint64      llm_executor_get_n_steps  (LlmExecutor  *self);
 guint64      llm_executor_get_n_rows   (LlmExecutor  *self);
+/* Rows of prompts, and tokens of answers. */
+guint64      llm_executor_get_n_read   (LlmExecutor  *self);
+guint64      llm_executor_get_n_written (LlmExecutor *self);
 void         llm_executor_get_kv_counters (LlmExecutor *self,
                                         LlmKvCounters *counters);
 /* Bytes of contexts on storage. Any thread. */

@@ -6,6 +6,7 @@
 
 #include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
+#include "engine/llm-answer-record.h"
 #include "engine/llm-context-private.h"
 #include "engine/llm-window.h"
 
@@ -31,6 +32,7 @@ struct _LlmGeneration
   LlmJob *job;              /* (nullable) (owned) */
   GQueue waiting_end;       /* (element-type GTask) (owned): of cancel calls */
   GVariant *results;        /* (nullable): while being committed */
+  LlmAnswerRecord record;   /* for the journal */
   guint stall_timer;        /* source */
   gboolean is_cancelled;
   gboolean is_left;         /* nobody is there to take the rest */
@@ -48,6 +50,19 @@ static guint signals[N_SIGNALS];
 G_DEFINE_FINAL_TYPE (LlmGeneration, llm_generation, G_TYPE_OBJECT)
 
 /* --- the end --- */
+
+static void
+send_record (LlmGeneration *self,
+             const GError  *error)
+{
+  LlmAnswerRecord *record = &self->record;
+
+  record->caller = self->caller;
+  record->context = self->context != NULL ? self->context->id : NULL;
+  record->model = self->engine->active != NULL ? self->engine->active->id : NULL;
+  record->total_ms = (llm_clock_now_us () - self->arrived_us) / 1000.0;
+  llm_answer_record_send (record, error, self->engine->journal);
+}
 
 static void
 settle (LlmGeneration *self,
@@ -72,6 +87,7 @@ settle (LlmGeneration *self,
   else if (error != NULL)
     self->engine->counters.failed++;
 
+  send_record (self, error);
   if (self->admission != NULL)
     {
       g_autoptr(GTask) admission = g_steal_pointer (&self->admission);
@@ -103,18 +119,46 @@ settle (LlmGeneration *self,
   g_hash_table_remove (self->engine->generations, self->id);
 }
 
+static void
+count_answer (LlmEngineCounters  *counters,
+              const LlmJobResult *result,
+              gboolean            is_met)
+{
+  LlmSloCounters *of_class = &counters->slo[result->slo.class];
+
+  of_class->calls++;
+  if (is_met)
+    of_class->met++;
+  else
+    of_class->missed++;
+  if (result->forecast_ms > 0 && result->ttft_ms > 0)
+    {
+      counters->forecasts++;
+      counters->forecast_error_ms += ABS (result->ttft_ms - result->forecast_ms);
+    }
+}
+
+static void
+count_refusal (LlmGeneration *self,
+               const GError  *error)
+{
+  LlmSloCounters *of_class = &self->engine->counters.slo[self->job->slo.class];
+
+  if (!g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_OVERLOADED))
+    return;
+  of_class->calls++;
+  of_class->refused++;
+}
+
 static GVariant *
 make_results (LlmGeneration      *self,
               const LlmJobResult *result)
 {
   GVariantDict dict;
-  gboolean is_met = llm_slo_is_met (&self->job->slo, result->ttft_ms, result->tpot_ms);
+  gboolean is_met = llm_slo_is_met (&result->slo, result->ttft_ms, result->tpot_ms);
   LlmModelInfo *info = self->engine->active;
 
-  if (is_met)
-    self->engine->counters.slo_met++;
-  else
-    self->engine->counters.slo_missed++;
+  count_answer (&self->engine->counters, result, is_met);
 
   g_variant_dict_init (&dict, NULL);
   g_variant_dict_insert (&dict, "finish-reason", "s", llm_job_end_to_string (result->end));
@@ -126,7 +170,13 @@ make_results (LlmGeneration      *self,
                            result->n_prompt + result->tokens->len - result->n_slid);
   g_variant_dict_insert (&dict, "ttft-ms", "d", result->ttft_ms);
   g_variant_dict_insert (&dict, "tpot-ms", "d", result->tpot_ms);
+  g_variant_dict_insert (&dict, "queue-ms", "d", result->queue_ms);
+  g_variant_dict_insert (&dict, "slo", "s", llm_slo_class_to_string (result->slo.class));
   g_variant_dict_insert (&dict, "slo-met", "b", is_met);
+  g_variant_dict_insert (&dict, "ttft-target-ms", "d", result->slo.ttft_ms);
+  g_variant_dict_insert (&dict, "tpot-target-ms", "d", result->slo.tpot_ms);
+  if (result->forecast_ms > 0)
+    g_variant_dict_insert (&dict, "ttft-forecast-ms", "d", result->forecast_ms);
   g_variant_dict_insert (&dict, "sub-model", "u", 100);
   g_variant_dict_insert (&dict, "prompt-level", "u", 100);
   g_variant_dict_insert (&dict, "ignored", "^as", llm_call_options_get_ignored (self->options));
@@ -230,6 +280,7 @@ on_job_done (LlmJob             *job,
   llm_engine_job_ended (self->engine);
   if (self->is_done)
     return;
+  llm_answer_record_take (&self->record, result);
 
   switch (result->end)
     {
@@ -264,6 +315,7 @@ on_job_done (LlmJob             *job,
       break;
     case LLM_JOB_FAILED:
       error = g_error_copy (result->error);
+      count_refusal (self, error);
       if (g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL))
         self->engine->is_suspect = TRUE;
       break;
@@ -389,11 +441,17 @@ slides_past (LlmGeneration *self,
          && llm_window_is_possible (n_ctx, self->engine->settings->chunk_tokens);
 }
 
+/* The executor took the job. */
 static void
-admit (LlmGeneration *self)
+on_job_admitted (LlmJob  *job,
+                 gpointer data)
 {
-  g_autoptr(GTask) task = g_steal_pointer (&self->admission);
+  LlmGeneration *self = data;
+  g_autoptr(GTask) task = NULL;
 
+  if (self->is_done)
+    return;
+  task = g_steal_pointer (&self->admission);
   g_signal_connect (self->sink, "drained", G_CALLBACK (on_sink_drained), self);
   g_signal_connect (self->sink, "closed", G_CALLBACK (on_sink_closed), self);
   g_task_return_pointer (task, g_object_ref (self), g_object_unref);
@@ -438,6 +496,7 @@ submit (LlmGeneration *self,
     llm_context_set_session (context, job);
   job->strips_space = self->raw == NULL;
   job->app = llm_app_make_key (self->caller->uid, self->caller->app_id);
+  job->on_admitted = on_job_admitted;
   job->on_text = on_job_text;
   job->on_done = on_job_done;
   if (engine->settings->script != NULL &&
@@ -475,9 +534,7 @@ on_prepared (GObject      *source,
       return;
     }
 
-  if (error == NULL && submit (self, tokens, &error))
-    admit (self);
-  else
+  if (error != NULL || !submit (self, tokens, &error))
     settle (self, NULL, error);
 }
 

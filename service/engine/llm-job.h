@@ -45,6 +45,9 @@ typedef struct
   guint n_reused;        /* of the prompt, found in the session's memory, or on storage */
   double ttft_ms;        /* from arrival to the first token, 0 if none came */
   double tpot_ms;        /* mean of the further tokens, 0 with fewer than two */
+  double queue_ms;       /* from arrival to the first rows, 0 if none were computed */
+  double forecast_ms;    /* of ttft_ms, made when the job came; 0: what steps cost was not known yet */
+  LlmSlo slo;            /* what it was held to: the job's, or what its shares came to */
 } LlmJobResult;
 
 /* Both run on the main thread. */
@@ -52,6 +55,8 @@ typedef void (*LlmJobText) (LlmJob     *job,
                             const char *text,
                             gsize       length,
                             gpointer    data);
+typedef void (*LlmJobAdmitted) (LlmJob  *job,
+                                gpointer data);
 typedef void (*LlmJobDone) (LlmJob             *job,
                             const LlmJobResult *result,
                             gpointer            data);
@@ -77,9 +82,13 @@ struct _LlmJob
   gboolean strips_space; /* the answer's first space is the tokenizer's, not the model's */
   char *app;             /* key for fairness */
   LlmSlo slo;
+  double ttft_share;     /* instead of slo.ttft_ms: of what the call takes alone; 0: none */
+  double tpot_share;     /* likewise */
   gint64 arrived_us;
   gint64 deadline_us;    /* 0: none */
 
+  LlmJobAdmitted on_admitted; /* (nullable): before anything else is heard of it. Without, it is never
+                               * refused because others wait */
   LlmJobText on_text;
   LlmJobDone on_done;
   gpointer data;

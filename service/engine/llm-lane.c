@@ -33,6 +33,7 @@ llm_lane_reset (LlmLane *self)
   self->n_shares = 0;
   self->spent_us = 0;
   self->n_stages = 0;
+  self->waited_us = 0;
 }
 
 gboolean

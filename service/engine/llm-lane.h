@@ -14,14 +14,6 @@
 
 G_BEGIN_DECLS
 
-/* Those who write go together; those who read, by class. */
-typedef enum
-{
-  LLM_LANE_WRITING,
-  LLM_LANE_READING,   /* + LlmSloClass */
-  LLM_N_LANES = LLM_LANE_READING + LLM_N_SLO_CLASSES,
-} LlmLaneKind;
-
 typedef struct
 {
   LlmForward *forward;   /* (nullable) (owned): NULL without a model */
@@ -31,8 +23,10 @@ typedef struct
   guint n_shares;
   LlmBatch batch;
   gboolean is_active;    /* a step is under way */
+  gboolean teaches;      /* how long it takes says what such steps cost */
   gint64 spent_us;       /* on it */
   guint n_stages;        /* of it that have run */
+  gint64 waited_us;      /* when it last had to wait for context memory or weights, 0: never */
 } LlmLane;
 
 void      llm_lane_init   (LlmLane      *self,

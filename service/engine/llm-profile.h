@@ -12,21 +12,13 @@
 #include "base/llm-ledger.h"
 #include "base/llm-status.h"
 #include "base/llm-worker-pool.h"
+#include "engine/llm-machine-file.h"
 #include "io/llm-disk.h"
 #include "kernels/llk.h"
 #include "kv/llm-kv-plan.h"
 #include "model/llm-weights.h"
 
 G_BEGIN_DECLS
-
-/* What a profile is valid for, beside the machine. */
-typedef struct
-{
-  const char *identity;    /* of the model, see llm_model_get_identity() */
-  const char *kernels;     /* the set's name */
-  guint n_threads;         /* that compute, not 0 */
-  gboolean is_exact;       /* prompts are computed as carefully as answers */
-} LlmProfileKey;
 
 /* FALSE, and nothing set, where there is no valid one. @folder: (nullable): of the cache. */
 gboolean       llm_profile_load     (const char          *folder,

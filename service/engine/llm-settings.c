@@ -9,6 +9,7 @@
 #include "common/llmsvc-error.h"
 #include "kernels/llk.h"
 #include "kv/llm-kv.h"
+#include "sched/llm-scheduler.h"
 
 /* Percent: with fewer, too, all chunks have 2 bits. */
 #define MIN_RATIO 10u
@@ -21,13 +22,23 @@ llm_settings_new (void)
   self->model_folders = g_new0 (char *, 1);
   self->max_message = 1024 * 1024;
   self->background_niceness = 10;
+  self->scheduler = g_strdup ("deadline");
+  self->overload_factor = 4;
+  self->pace_on_battery = LLM_PACE_SLOW;
+  self->pace_on_power_saver = LLM_PACE_SLOW;
+  self->longest_wait_s = 15 * 60;
   self->stall_timeout_s = 600;
+  self->reacts_to_pressure = TRUE;
   self->context_ratio = 50;
   self->chunk_tokens = LLM_KV_CHUNK_SLOTS;
   self->disk = g_strdup ("auto");
   self->max_contexts = 64;
   self->max_calls = 16;
   self->max_tokens = 1024 * 1024;
+  self->max_rate = 500;
+  self->max_named = 512;
+  self->max_apps = 64;
+  self->max_queue = 256;
   return self;
 }
 
@@ -36,7 +47,10 @@ llm_settings_free (LlmSettings *self)
 {
   g_free (self->model_file);
   g_free (self->kernels);
+  g_free (self->scheduler);
   g_free (self->disk);
+  g_free (self->root);
+  g_free (self->metrics);
   g_strfreev (self->model_folders);
   g_free (self->state_folder);
   g_free (self->cache_folder);
@@ -92,6 +106,10 @@ typedef enum
   KEY_RATIO,
   KEY_CHUNK,
   KEY_DISK,
+  KEY_SCHEDULER,
+  KEY_METRICS,
+  KEY_SWITCH,
+  KEY_PACE,
 } KeyKind;
 
 /* Every key there is: data/llmsvc.conf lists the same with their defaults. */
@@ -109,11 +127,19 @@ static const struct
   { "service", "threads", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, n_threads), 256 },
   { "service", "background-threads", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, n_background_threads), 256 },
   { "service", "background-nice", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, background_niceness), 19 },
+  { "service", "scheduler", KEY_SCHEDULER, G_STRUCT_OFFSET (LlmSettings, scheduler), 0 },
+  { "service", "overload-factor", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, overload_factor), 1000 },
   { "service", "kernels", KEY_KERNELS, G_STRUCT_OFFSET (LlmSettings, kernels), 0 },
   { "service", "budget", KEY_BYTES, G_STRUCT_OFFSET (LlmSettings, budget), G_MAXUINT64 },
   { "service", "max-message", KEY_BYTES, G_STRUCT_OFFSET (LlmSettings, max_message), 16 * 1024 * 1024 },
   { "service", "stall-timeout", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, stall_timeout_s), 86400 },
   { "service", "idle-unload", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, idle_unload_s), 31536000 },
+  { "service", "metrics", KEY_METRICS, G_STRUCT_OFFSET (LlmSettings, metrics), 0 },
+  { "memory", "pressure", KEY_SWITCH, G_STRUCT_OFFSET (LlmSettings, reacts_to_pressure), 0 },
+  { "memory", "reserve", KEY_BYTES, G_STRUCT_OFFSET (LlmSettings, reserve), G_MAXUINT64 },
+  { "power", "background-on-battery", KEY_PACE, G_STRUCT_OFFSET (LlmSettings, pace_on_battery), 0 },
+  { "power", "background-on-power-saver", KEY_PACE, G_STRUCT_OFFSET (LlmSettings, pace_on_power_saver), 0 },
+  { "power", "longest-wait", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, longest_wait_s), 604800 },
   { "contexts", "ratio", KEY_RATIO, G_STRUCT_OFFSET (LlmSettings, context_ratio), 100 },
   { "contexts", "chunk-tokens", KEY_CHUNK, G_STRUCT_OFFSET (LlmSettings, chunk_tokens), 64 },
   { "contexts", "disk", KEY_DISK, G_STRUCT_OFFSET (LlmSettings, disk), 0 },
@@ -122,8 +148,17 @@ static const struct
   { "quota", "contexts", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, max_contexts), 1000000 },
   { "quota", "calls", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, max_calls), 1000000 },
   { "quota", "tokens", KEY_UINT64, G_STRUCT_OFFSET (LlmSettings, max_tokens), G_MAXINT64 },
+  { "quota", "disk", KEY_BYTES, G_STRUCT_OFFSET (LlmSettings, max_disk), G_MAXINT64 },
+  { "quota", "share", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, max_share), 100 },
+  { "quota", "rate", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, max_rate), 1000000 },
+  { "quota", "named", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, max_named), 1000000 },
+  { "quota", "apps", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, max_apps), 1000000 },
+  { "quota", "queue", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, max_queue), 1000000 },
 };
 
+static const char *const schedulers[] = { "deadline", "fifo", NULL };
+/* In the order of LlmPace. */
+static const char *const paces[] = { "run", "slow", "wait" };
 static const char *const disks[] = { "auto", "uring", "threads", "off", NULL };
 
 static gboolean
@@ -174,6 +209,14 @@ set_key (LlmSettings *self,
           return TRUE;
         }
       break;
+    case KEY_SCHEDULER:
+      if (g_strv_contains (schedulers, text))
+        {
+          g_free (*(char **) field);
+          *(char **) field = g_strdup (text);
+          return TRUE;
+        }
+      break;
     case KEY_DISK:
       if (g_strv_contains (disks, text))
         {
@@ -181,6 +224,29 @@ set_key (LlmSettings *self,
           *(char **) field = g_strdup (text);
           return TRUE;
         }
+      break;
+    case KEY_METRICS:
+      if (*text == '/' || g_str_equal (text, "on") || g_str_equal (text, "off"))
+        {
+          g_free (*(char **) field);
+          *(char **) field = g_str_equal (text, "off") ? NULL : g_strdup (text);
+          return TRUE;
+        }
+      break;
+    case KEY_SWITCH:
+      if (g_str_equal (text, "on") || g_str_equal (text, "off"))
+        {
+          *(gboolean *) field = g_str_equal (text, "on");
+          return TRUE;
+        }
+      break;
+    case KEY_PACE:
+      for (guint i = 0; i < G_N_ELEMENTS (paces); i++)
+        if (g_str_equal (text, paces[i]))
+          {
+            *(guint *) field = i;
+            return TRUE;
+          }
       break;
     case KEY_BYTES:
       if (parse_bytes (text, &number) && number <= keys[index].max)
@@ -218,10 +284,26 @@ set_key (LlmSettings *self,
     g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
                  "%s: [%s] %s = “%s” is none of 16, 32, 48 and 64", path, keys[index].group,
                  keys[index].key, text);
+  else if (keys[index].kind == KEY_SCHEDULER)
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                 "%s: [%s] %s = “%s” is neither deadline nor fifo", path, keys[index].group,
+                 keys[index].key, text);
   else if (keys[index].kind == KEY_DISK)
     g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
                  "%s: [%s] %s = “%s” is none of auto, uring, threads and off", path,
                  keys[index].group, keys[index].key, text);
+  else if (keys[index].kind == KEY_METRICS)
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                 "%s: [%s] %s = “%s” is neither “on”, “off” nor the full path of a socket", path,
+                 keys[index].group, keys[index].key, text);
+  else if (keys[index].kind == KEY_SWITCH)
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                 "%s: [%s] %s = “%s” is neither “on” nor “off”", path, keys[index].group,
+                 keys[index].key, text);
+  else if (keys[index].kind == KEY_PACE)
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                 "%s: [%s] %s = “%s” is none of run, slow and wait", path, keys[index].group,
+                 keys[index].key, text);
   else if (keys[index].kind == KEY_BYTES)
     g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
                  "%s: [%s] %s = “%s” is not a number from 0 to %ju, perhaps with K, M or G", path,
@@ -267,6 +349,15 @@ read_group (LlmSettings *self,
   return names != NULL;
 }
 
+static gboolean
+has_group (const char *group)
+{
+  for (guint i = 0; i < G_N_ELEMENTS (keys); i++)
+    if (g_str_equal (keys[i].group, group))
+      return TRUE;
+  return FALSE;
+}
+
 /* @must_exist: whether a missing file is an error. */
 static gboolean
 read_file (LlmSettings *self,
@@ -289,12 +380,11 @@ read_file (LlmSettings *self,
   groups = g_key_file_get_groups (file, NULL);
   for (guint i = 0; groups[i] != NULL; i++)
     {
-      if (!g_str_equal (groups[i], "model") && !g_str_equal (groups[i], "service") &&
-          !g_str_equal (groups[i], "contexts") && !g_str_equal (groups[i], "quota"))
+      if (!has_group (groups[i]))
         {
           g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                       "%s: there is no group [%s]; the groups are model, service, contexts and quota", path,
-                       groups[i]);
+                       "%s: there is no group [%s]; the groups are model, service, memory, power, "
+                       "contexts and quota", path, groups[i]);
           return FALSE;
         }
       if (!read_group (self, file, path, groups[i], error))

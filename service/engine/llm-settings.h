@@ -26,11 +26,20 @@ typedef struct
   guint n_threads;         /* 0: as many as the machine gives */
   guint n_background_threads; /* for calls that nobody waits for; 0: half as many */
   guint background_niceness;
+  char *scheduler;         /* "deadline" or "fifo" */
+  guint overload_factor;   /* a call that would begin so much later than it asked for is refused; 0: none */
   char *kernels;           /* (nullable): a set of kernel functions; NULL for the best */
   guint64 budget;          /* bytes, 0 for none */
   guint64 max_message;     /* bytes of text in one call */
   guint stall_timeout_s;   /* how long a full pipe may stay full */
+  char *metrics;           /* (nullable): a socket's path, or "on" for the usual one; NULL for none */
   guint idle_unload_s;     /* 0: never */
+  gboolean reacts_to_pressure; /* gives memory back when the system is short of it */
+  guint64 reserve;         /* bytes to leave free under a limit, 0: a share of it */
+  char *root;              /* (nullable): stands for / when memory is looked at; for tests, no key */
+  guint pace_on_battery;   /* LlmPace of calls that nobody waits for */
+  guint pace_on_power_saver; /* the same while the user saves power */
+  guint longest_wait_s;    /* with LLM_PACE_WAIT: then they are slow */
   guint context_ratio;     /* percent: bytes of a context, of its bytes with 8 bits; 0: floats */
   guint chunk_tokens;      /* of a chunk: 16, 32, 48 or 64 */
   char *disk;              /* "auto", "uring", "threads", or "off": contexts are not written */
@@ -39,6 +48,12 @@ typedef struct
   guint max_contexts;      /* per application */
   guint max_calls;         /* under way, per application */
   guint64 max_tokens;      /* held in contexts, per application */
+  guint64 max_disk;        /* bytes of stored text, per application; 0: no limit */
+  guint max_share;         /* percent of the memory for contexts, likewise; 0: an equal part */
+  guint max_rate;          /* calls a second, likewise; 0: no limit */
+  guint max_named;         /* named contexts per user; 0: no limit, likewise below */
+  guint max_apps;          /* applications per user */
+  guint max_queue;         /* calls under way per user */
   LlmScript *script;       /* (nullable): answers come from it, and not from a model */
 } LlmSettings;
 

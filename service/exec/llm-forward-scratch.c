@@ -111,7 +111,9 @@ llm_forward_reserve (LlmForward *self,
     {
       gsize more = needed - self->block_bytes;
 
-      if (self->ledger != NULL && !llm_ledger_has_room (self->ledger, more))
+      /* Not the ceiling: the call found room for its context memory there, and must not fail for
+       * what it needs for a moment; the reserve has room for that. */
+      if (self->ledger != NULL && !llm_ledger_has_budget (self->ledger, more))
         {
           g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY,
                        "No room for %zu more bytes to compute %u rows", more,

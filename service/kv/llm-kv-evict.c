@@ -167,3 +167,27 @@ llm_kv_store_evict (LlmKvStore *self,
     have_written (self);
   return eviction.freed;
 }
+
+guint64
+llm_kv_seq_evict (LlmKvSeq *self,
+                  guint64   bytes,
+                  gboolean  in_haste)
+{
+  Eviction eviction = { .wanted = bytes };
+
+  llm_kv_store_poll (self->store);
+  look_at_holds (self->store);
+  for (guint pass = 0; pass < 2; pass++)
+    for (guint i = 0; i < self->holds->len && !is_enough (&eviction); i++)
+      {
+        LlmKvChunk *chunk = llm_kv_seq_hold (self, i)->chunk;
+        gboolean is_free = chunk->n_unwritten == 0 && chunk->n_pins == 0;
+
+        /* those that cost nothing first; one that is to leave is counted already */
+        if (may_be_taken (chunk) && (pass == 1) != is_free && !(pass == 1 && chunk->leaves))
+          take (self->store, chunk, in_haste, &eviction);
+      }
+  if (eviction.coming > 0)
+    have_written (self->store);
+  return eviction.freed;
+}

@@ -130,6 +130,11 @@ guint64     llm_kv_store_evict        (LlmKvStore        *self,
                                        guint64            bytes,
                                        gboolean           in_haste);
 
+/* The same of one sequence's chunks, in the order of the text. */
+guint64     llm_kv_seq_evict          (LlmKvSeq          *self,
+                                       guint64            bytes,
+                                       gboolean           in_haste);
+
 /* --- sequences --- */
 
 /* @app, @id: (nullable): application and context whose folder on storage it has; NULL for a

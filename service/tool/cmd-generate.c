@@ -189,7 +189,7 @@ tool_generate (int    argc,
   g_autoptr(GError) error = NULL;
   g_autoptr(LlmCallOptions) parsed = NULL;
   g_autoptr(LlmEngine) engine = NULL;
-  g_autoptr(LlmCaller) caller = llm_caller_new (0, "", "", FALSE, TRUE);
+  g_autoptr(LlmCaller) caller = llm_caller_new (0, "", "", LLM_CALLER_HOST);
   g_autoptr(ToolSink) sink = NULL;
   g_autofree char *prompt = NULL;
   g_autoptr(GVariant) dict = NULL;

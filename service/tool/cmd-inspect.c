@@ -109,14 +109,14 @@ examine (Verdict *self,
 {
   g_autoptr(LlmWeights) weights = NULL;
   const LlmHparams *hparams;
-  guint64 total = 0;
+  LlmMeminfo memory = { 0 };
   LlmTemplate *template;
 
   self->info = llm_model_info_read (llm_gguf_get_path (gguf));
   for (guint i = 0; i < llm_gguf_get_n_tensors (gguf); i++)
     self->weight_bytes += llm_gguf_get_tensor (gguf, i)->bytes;
-  if (!llm_sysinfo_read_meminfo (NULL, &total, &self->available_bytes, NULL))
-    self->available_bytes = 0;
+  if (llm_sysinfo_read_meminfo (NULL, &memory, NULL))
+    self->available_bytes = memory.available;
 
   self->model = llm_model_new_for_gguf (gguf, &self->error);
   if (self->model == NULL)

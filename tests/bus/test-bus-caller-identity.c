@@ -3,6 +3,11 @@
 #include <glib.h>
 #include <glib/gstdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "bus/llm-bus-identity.h"
 #include "support/llm-test-folder.h"
@@ -52,67 +57,67 @@ tear_down (Fixture      *fixture,
 typedef struct
 {
   const char *text;
-  LlmBusAppKind kind;
+  LlmCallerKind kind;
   const char *app_id;
 } Case;
 
 static const Case cgroup_cases[] = {
   /* flatpak, unified and version 1, an id with escaped dashes */
   { "0::/user.slice/user@1000.service/app.slice/app-flatpak-org.gimp.GIMP-4711.scope\n",
-    LLM_BUS_APP_FLATPAK, "org.gimp.GIMP" },
+    LLM_CALLER_FLATPAK, "org.gimp.GIMP" },
   { "2:cpu:/\n1:name=systemd:/user.slice/app-flatpak-org.gimp.GIMP-4711.scope\n0::/\n",
-    LLM_BUS_APP_FLATPAK, "org.gimp.GIMP" },
+    LLM_CALLER_FLATPAK, "org.gimp.GIMP" },
   { "0::/app.slice/app-flatpak-org.kde.my\\x2dnotes-1.scope\n",
-    LLM_BUS_APP_FLATPAK, "org.kde.my-notes" },
+    LLM_CALLER_FLATPAK, "org.kde.my-notes" },
   { "0::/app.slice/app-flatpak-org.gimp.GIMP-4711.scope/inner\n",
-    LLM_BUS_APP_FLATPAK, "org.gimp.GIMP" },
+    LLM_CALLER_FLATPAK, "org.gimp.GIMP" },
   /* a sandbox that can't be named is not the host */
-  { "0::/app.slice/app-flatpak-.scope\n", LLM_BUS_APP_UNKNOWN, NULL },
-  { "0::/app.slice/app-flatpak-org.bad\\x2fpath-1.scope\n", LLM_BUS_APP_UNKNOWN, NULL },
-  { "0::/app.slice/app-flatpak-org.bad\\x00-1.scope\n", LLM_BUS_APP_UNKNOWN, NULL },
-  { "0::/app.slice/app-flatpak-org.bad\\x-1.scope\n", LLM_BUS_APP_UNKNOWN, NULL },
+  { "0::/app.slice/app-flatpak-.scope\n", LLM_CALLER_UNKNOWN, NULL },
+  { "0::/app.slice/app-flatpak-org.bad\\x2fpath-1.scope\n", LLM_CALLER_UNKNOWN, NULL },
+  { "0::/app.slice/app-flatpak-org.bad\\x00-1.scope\n", LLM_CALLER_UNKNOWN, NULL },
+  { "0::/app.slice/app-flatpak-org.bad\\x-1.scope\n", LLM_CALLER_UNKNOWN, NULL },
 
   /* snap: scope, service, the freezer of version 1 */
   { "0::/user.slice/user@1000.service/app.slice/snap.firefox.firefox-3c9f.scope\n",
-    LLM_BUS_APP_SNAP, "snap.firefox" },
-  { "0::/system.slice/snap.lxd.daemon.service\n", LLM_BUS_APP_SNAP, "snap.lxd" },
+    LLM_CALLER_SNAP, "snap.firefox" },
+  { "0::/system.slice/snap.lxd.daemon.service\n", LLM_CALLER_SNAP, "snap.lxd" },
   { "7:freezer:/snap.hello-world\n1:name=systemd:/user.slice\n0::/user.slice\n",
-    LLM_BUS_APP_SNAP, "snap.hello-world" },
-  { "7:freezer:/snap.Bad Name\n0::/\n", LLM_BUS_APP_UNKNOWN, NULL },
-  { "7:freezer:/\n0::/user.slice\n", LLM_BUS_APP_NONE, NULL },
+    LLM_CALLER_SNAP, "snap.hello-world" },
+  { "7:freezer:/snap.Bad Name\n0::/\n", LLM_CALLER_UNKNOWN, NULL },
+  { "7:freezer:/\n0::/user.slice\n", LLM_CALLER_HOST, NULL },
 
   /* units named after a desktop file, with and without a launcher */
   { "0::/app.slice/app-gnome-org.gnome.TextEditor-4711.scope\n",
-    LLM_BUS_APP_UNIT, "org.gnome.TextEditor" },
+    LLM_CALLER_UNIT, "org.gnome.TextEditor" },
   { "0::/app.slice/app-org.gnome.TextEditor-4711.scope\n",
-    LLM_BUS_APP_UNIT, "org.gnome.TextEditor" },
+    LLM_CALLER_UNIT, "org.gnome.TextEditor" },
   { "0::/app.slice/app-org.gnome.TextEditor@1234.service\n",
-    LLM_BUS_APP_UNIT, "org.gnome.TextEditor" },
-  { "0::/app.slice/app-org.gnome.TextEditor.service\n", LLM_BUS_APP_UNIT, "org.gnome.TextEditor" },
-  { "0::/app.slice/app-kde-my\\x2dnotes-77.scope\n", LLM_BUS_APP_UNIT, "my-notes" },
+    LLM_CALLER_UNIT, "org.gnome.TextEditor" },
+  { "0::/app.slice/app-org.gnome.TextEditor.service\n", LLM_CALLER_UNIT, "org.gnome.TextEditor" },
+  { "0::/app.slice/app-kde-my\\x2dnotes-77.scope\n", LLM_CALLER_UNIT, "my-notes" },
   { "1:name=systemd:/app.slice/app-gnome-org.gnome.TextEditor-4711.scope\n",
-    LLM_BUS_APP_UNIT, "org.gnome.TextEditor" },
+    LLM_CALLER_UNIT, "org.gnome.TextEditor" },
   { "0::/app.slice/app-org.gnome.TextEditor-1.scope/tab-1.scope\n",
-    LLM_BUS_APP_UNIT, "org.gnome.TextEditor" },
+    LLM_CALLER_UNIT, "org.gnome.TextEditor" },
 
   /* no desktop file, no id; other units */
-  { "0::/app.slice/app-gnome-org.example.Invented-4711.scope\n", LLM_BUS_APP_NONE, NULL },
-  { "0::/app.slice/app-..\\x2f..\\x2fetc-1.scope\n", LLM_BUS_APP_NONE, NULL },
-  { "0::/app.slice/app-.scope\n", LLM_BUS_APP_NONE, NULL },
-  { "0::/user.slice/user-1000.slice/session-3.scope\n", LLM_BUS_APP_NONE, NULL },
-  { "0::/\n", LLM_BUS_APP_NONE, NULL },
+  { "0::/app.slice/app-gnome-org.example.Invented-4711.scope\n", LLM_CALLER_HOST, NULL },
+  { "0::/app.slice/app-..\\x2f..\\x2fetc-1.scope\n", LLM_CALLER_HOST, NULL },
+  { "0::/app.slice/app-.scope\n", LLM_CALLER_HOST, NULL },
+  { "0::/user.slice/user-1000.slice/session-3.scope\n", LLM_CALLER_HOST, NULL },
+  { "0::/\n", LLM_CALLER_HOST, NULL },
 
   /* a sandbox in one hierarchy outweighs a unit in the other */
   { "1:name=systemd:/app-org.gnome.TextEditor-1.scope\n0::/app-flatpak-org.gimp.GIMP-1.scope\n",
-    LLM_BUS_APP_FLATPAK, "org.gimp.GIMP" },
+    LLM_CALLER_FLATPAK, "org.gimp.GIMP" },
   /* a path with colons */
-  { "0::/a:b/app-org.gnome.TextEditor-1.scope\n", LLM_BUS_APP_UNIT, "org.gnome.TextEditor" },
+  { "0::/a:b/app-org.gnome.TextEditor-1.scope\n", LLM_CALLER_UNIT, "org.gnome.TextEditor" },
 
   /* nothing that tells anything */
-  { "", LLM_BUS_APP_UNKNOWN, NULL },
-  { "\n\n", LLM_BUS_APP_UNKNOWN, NULL },
-  { "3:memory:/\n", LLM_BUS_APP_UNKNOWN, NULL },
-  { "garbage", LLM_BUS_APP_UNKNOWN, NULL },
+  { "", LLM_CALLER_UNKNOWN, NULL },
+  { "\n\n", LLM_CALLER_UNKNOWN, NULL },
+  { "3:memory:/\n", LLM_CALLER_UNKNOWN, NULL },
+  { "garbage", LLM_CALLER_UNKNOWN, NULL },
 };
 
 static void
@@ -122,7 +127,7 @@ test_cgroup (Fixture      *fixture,
   for (guint i = 0; i < G_N_ELEMENTS (cgroup_cases); i++)
     {
       g_autofree char *app_id = NULL;
-      LlmBusAppKind kind;
+      LlmCallerKind kind;
 
       g_test_message ("%s", cgroup_cases[i].text);
       kind = llm_bus_identity_parse_cgroup (cgroup_cases[i].text, fixture->folders, &app_id);
@@ -135,14 +140,14 @@ static void
 test_label (void)
 {
   static const Case cases[] = {
-    { "snap.firefox.firefox (enforce)", LLM_BUS_APP_SNAP, "snap.firefox" },
-    { "snap.hello-world_1.sh", LLM_BUS_APP_SNAP, "snap.hello-world_1" },
-    { "snap.firefox", LLM_BUS_APP_NONE, NULL },
-    { "snap..x", LLM_BUS_APP_NONE, NULL },
-    { "snap.UPPER.x", LLM_BUS_APP_NONE, NULL },
-    { "unconfined", LLM_BUS_APP_NONE, NULL },
-    { "/usr/bin/snap.firefox.x", LLM_BUS_APP_NONE, NULL },
-    { "", LLM_BUS_APP_NONE, NULL },
+    { "snap.firefox.firefox (enforce)", LLM_CALLER_SNAP, "snap.firefox" },
+    { "snap.hello-world_1.sh", LLM_CALLER_SNAP, "snap.hello-world_1" },
+    { "snap.firefox", LLM_CALLER_HOST, NULL },
+    { "snap..x", LLM_CALLER_HOST, NULL },
+    { "snap.UPPER.x", LLM_CALLER_HOST, NULL },
+    { "unconfined", LLM_CALLER_HOST, NULL },
+    { "/usr/bin/snap.firefox.x", LLM_CALLER_HOST, NULL },
+    { "", LLM_CALLER_HOST, NULL },
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
@@ -172,32 +177,45 @@ test_app_id (void)
   g_assert_false (llm_bus_identity_is_app_id ("a b"));
   g_assert_false (llm_bus_identity_is_app_id ("unknown:1.5"));
   g_assert_false (llm_bus_identity_is_app_id ("naïve"));
+
+  /* names of the sandboxed, which no program outside may take */
+  g_assert_true (llm_bus_identity_is_reserved ("snap.firefox"));
+  g_assert_true (llm_bus_identity_is_reserved ("flatpak.org.gimp.GIMP"));
+  g_assert_false (llm_bus_identity_is_reserved ("snapshot"));
 }
 
 #define BAD_STAT "42 (x) S 1 42 42 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 -5 0 0\n"
 #define STAT "42 (a) b (c) S 1 42 42 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 98765 0 0\n"
+#define MOUNTS "36 35 98:0 / / rw,noatime master:1 - ext4 /dev/root rw\n"
+
+/* What process 42 of the fixture is. */
+static void
+check_read (Fixture       *fixture,
+            const char    *label,
+            LlmCallerKind  kind,
+            const char    *app_id)
+{
+  const LlmBusProcess process = {
+    .proc_root = fixture->root, .pid = 42, .pidfd = -1, .label = label,
+    .desktop_folders = fixture->folders,
+  };
+  g_autofree char *found = NULL;
+
+  g_assert_cmpint (llm_bus_identity_read (&process, &found), ==, kind);
+  g_assert_cmpstr (found, ==, app_id);
+}
 
 static void
 test_read (Fixture      *fixture,
            gconstpointer data)
 {
-  g_autofree char *app_id = NULL;
-
   write_file (fixture->root, "42/stat", STAT);
   write_file (fixture->root, "42/cgroup", "0::/app-flatpak-org.gimp.GIMP-4711.scope\n");
-
-  g_assert_cmpint (llm_bus_identity_read (fixture->root, 42, NULL, fixture->folders, &app_id), ==,
-                   LLM_BUS_APP_FLATPAK);
-  g_assert_cmpstr (app_id, ==, "org.gimp.GIMP");
-  g_clear_pointer (&app_id, g_free);
+  check_read (fixture, NULL, LLM_CALLER_FLATPAK, "org.gimp.GIMP");
 
   /* the label comes first; one that is no snap's changes nothing */
-  g_assert_cmpint (llm_bus_identity_read (fixture->root, 42, "snap.firefox.firefox (enforce)",
-                                          fixture->folders, &app_id), ==, LLM_BUS_APP_SNAP);
-  g_assert_cmpstr (app_id, ==, "snap.firefox");
-  g_clear_pointer (&app_id, g_free);
-  g_assert_cmpint (llm_bus_identity_read (fixture->root, 42, "unconfined", fixture->folders,
-                                          &app_id), ==, LLM_BUS_APP_FLATPAK);
+  check_read (fixture, "snap.firefox.firefox (enforce)", LLM_CALLER_SNAP, "snap.firefox");
+  check_read (fixture, "unconfined", LLM_CALLER_FLATPAK, "org.gimp.GIMP");
 }
 
 /* Whatever can't be read makes the caller unknown, never an ordinary program. */
@@ -207,28 +225,161 @@ test_unreadable (Fixture      *fixture,
 {
   static const char *const bad_stats[] = { "", "42", "42 (x", "42 (x)", "42 (x) S 1 2",
                                            BAD_STAT };
-  g_autofree char *app_id = NULL;
 
-  g_assert_cmpint (llm_bus_identity_read (fixture->root, 42, NULL, fixture->folders, &app_id), ==,
-                   LLM_BUS_APP_UNKNOWN);
-  g_assert_null (app_id);
+  check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
 
   write_file (fixture->root, "42/stat", STAT);
-  g_assert_cmpint (llm_bus_identity_read (fixture->root, 42, NULL, fixture->folders, &app_id), ==,
-                   LLM_BUS_APP_UNKNOWN);
+  check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
 
   write_file (fixture->root, "42/cgroup", "0::/\n");
   for (guint i = 0; i < G_N_ELEMENTS (bad_stats); i++)
     {
       write_file (fixture->root, "42/stat", bad_stats[i]);
-      g_assert_cmpint (llm_bus_identity_read (fixture->root, 42, NULL, fixture->folders, &app_id),
-                       ==, LLM_BUS_APP_UNKNOWN);
+      check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
     }
 
   write_file (fixture->root, "42/stat", STAT);
-  g_assert_cmpint (llm_bus_identity_read (fixture->root, 42, NULL, fixture->folders, &app_id), ==,
-                   LLM_BUS_APP_NONE);
-  g_assert_null (app_id);
+  check_read (fixture, NULL, LLM_CALLER_HOST, NULL);
+}
+
+/* What Flatpak says in the process's root, with what the group says. */
+static void
+test_flatpak_info (Fixture      *fixture,
+                   gconstpointer data)
+{
+  static const char flatpak_group[] = "0::/app-flatpak-org.gimp.GIMP-4711.scope\n";
+  g_autofree char *huge = g_strnfill (100000, '#');
+
+  write_file (fixture->root, "42/stat", STAT);
+  write_file (fixture->root, "42/cgroup", "0::/\n");
+  write_file (fixture->root, "42/mountinfo", MOUNTS);
+  write_file (fixture->root, "42/root/file", "");
+
+  /* no such file: the group decides */
+  check_read (fixture, NULL, LLM_CALLER_HOST, NULL);
+
+  write_file (fixture->root, "42/root/.flatpak-info",
+              "[Application]\nname=org.gimp.GIMP\nruntime=x\n");
+  check_read (fixture, NULL, LLM_CALLER_FLATPAK, "org.gimp.GIMP");
+  write_file (fixture->root, "42/cgroup", flatpak_group);
+  check_read (fixture, NULL, LLM_CALLER_FLATPAK, "org.gimp.GIMP");
+  write_file (fixture->root, "42/cgroup", "0::/app-org.gnome.TextEditor-1.scope\n");
+  check_read (fixture, NULL, LLM_CALLER_FLATPAK, "org.gimp.GIMP");
+
+  /* two that contradict each other */
+  write_file (fixture->root, "42/cgroup", "0::/app-flatpak-org.kde.krita-4711.scope\n");
+  check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
+  write_file (fixture->root, "42/cgroup", "0::/snap.firefox.firefox-1.scope\n");
+  check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
+  write_file (fixture->root, "42/cgroup", flatpak_group);
+
+  /* a file that names nothing is still one of a sandbox */
+  write_file (fixture->root, "42/root/.flatpak-info", "");
+  check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
+  write_file (fixture->root, "42/root/.flatpak-info", "[Application]\nname=../etc\n");
+  check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
+  write_file (fixture->root, "42/root/.flatpak-info", huge);
+  check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
+
+  /* a root that may answer never, and one that can't be seen */
+  write_file (fixture->root, "42/root/.flatpak-info", "[Application]\nname=org.kde.krita\n");
+  write_file (fixture->root, "42/mountinfo", "36 35 0:1 / / rw - fuse.evil evil rw\n");
+  check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
+  write_file (fixture->root, "42/mountinfo", "36 35 0:1 / /mnt rw - fuse.evil evil rw\n" MOUNTS);
+  check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
+  {
+    g_autofree char *path = g_build_filename (fixture->root, "42/mountinfo", NULL);
+
+    g_assert_cmpint (g_unlink (path), ==, 0);
+  }
+  check_read (fixture, NULL, LLM_CALLER_FLATPAK, "org.gimp.GIMP");
+}
+
+/* A fifo in its place must not hold the reader up, nor a link lead elsewhere. */
+static void
+test_flatpak_traps (Fixture      *fixture,
+                    gconstpointer data)
+{
+  g_autofree char *path = g_build_filename (fixture->root, "42/root/.flatpak-info", NULL);
+
+  write_file (fixture->root, "42/stat", STAT);
+  write_file (fixture->root, "42/cgroup", "0::/\n");
+  write_file (fixture->root, "42/mountinfo", MOUNTS);
+  write_file (fixture->root, "42/root/other", "[Application]\nname=org.gimp.GIMP\n");
+
+  g_assert_cmpint (mkfifo (path, 0600), ==, 0);
+  check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
+  g_assert_cmpint (g_unlink (path), ==, 0);
+  g_assert_cmpint (symlink ("other", path), ==, 0);
+  check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
+}
+
+static LlmCallerKind
+read_process (const LlmBusProcess *process)
+{
+  g_autofree char *app_id = NULL;
+
+  return llm_bus_identity_read (process, &app_id);
+}
+
+/* A child that ends when it is told to. */
+static int
+start_child (int *end)
+{
+  int fds[2];
+  int pid;
+
+  g_assert_cmpint (pipe (fds), ==, 0);
+  pid = fork ();
+  g_assert_cmpint (pid, >=, 0);
+  if (pid == 0)
+    {
+      char byte;
+
+      close (fds[1]);
+      _exit (read (fds[0], &byte, 1) != 0);
+    }
+  close (fds[0]);
+  *end = fds[1];
+  return pid;
+}
+
+/* A number that another process had when the connection was made tells nothing. */
+static void
+test_reused (Fixture      *fixture,
+             gconstpointer data)
+{
+  LlmBusProcess process = { .proc_root = "/proc", .pidfd = -1, .desktop_folders = fixture->folders };
+  struct timespec now;
+  gint64 now_us;
+  int end, pid, pidfd;
+
+  pid = start_child (&end);
+  pidfd = (int) syscall (SYS_pidfd_open, pid, 0);
+  g_assert_cmpint (clock_gettime (CLOCK_BOOTTIME, &now), ==, 0);
+  now_us = (gint64) now.tv_sec * G_USEC_PER_SEC + now.tv_nsec / 1000;
+
+  /* without a descriptor the time decides: the connection was there before the process */
+  process.pid = (guint32) pid;
+  process.seen_us = now_us;
+  g_assert_cmpint (read_process (&process), !=, LLM_CALLER_UNKNOWN);
+  process.seen_us = now_us - 60 * G_USEC_PER_SEC;
+  g_assert_cmpint (read_process (&process), ==, LLM_CALLER_UNKNOWN);
+
+  /* with one it does not, but whether the process is still there */
+  g_assert_cmpint (pidfd, >=, 0);
+  process.pidfd = pidfd;
+  g_assert_cmpint (read_process (&process), !=, LLM_CALLER_UNKNOWN);
+  close (end);
+  g_assert_cmpint (waitpid (pid, NULL, 0), ==, pid);
+
+  /* the number now is somebody else's, who is an ordinary program */
+  process.pid = (guint32) getpid ();
+  g_assert_cmpint (read_process (&process), ==, LLM_CALLER_UNKNOWN);
+  process.pidfd = -1;
+  process.seen_us = 0;
+  g_assert_cmpint (read_process (&process), !=, LLM_CALLER_UNKNOWN);
+  close (pidfd);
 }
 
 int
@@ -242,6 +393,9 @@ main (int   argc,
   g_test_add_func ("/bus/identity/app-id", test_app_id);
   g_test_add ("/bus/identity/read", Fixture, NULL, set_up, test_read, tear_down);
   g_test_add ("/bus/identity/unreadable", Fixture, NULL, set_up, test_unreadable, tear_down);
+  g_test_add ("/bus/identity/flatpak-info", Fixture, NULL, set_up, test_flatpak_info, tear_down);
+  g_test_add ("/bus/identity/flatpak-traps", Fixture, NULL, set_up, test_flatpak_traps, tear_down);
+  g_test_add ("/bus/identity/reused", Fixture, NULL, set_up, test_reused, tear_down);
 
   return g_test_run ();
 }

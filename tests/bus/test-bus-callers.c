@@ -675,7 +675,8 @@ main (int   argc,
     { "/bus/callers/stalled-reader", test_stalled_reader, "[service]\nstall-timeout=1\n" },
     { "/bus/callers/together", test_together },
     { "/bus/callers/quota", test_quota, "[quota]\ncalls=2\n" },
-    { "/bus/callers/properties-during-prefill", test_properties_during_prefill },
+    { "/bus/callers/properties-during-prefill", test_properties_during_prefill,
+      "[quota]\nrate=0\n" },
   };
 
   g_test_init (&argc, &argv, NULL);

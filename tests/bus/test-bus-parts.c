@@ -82,7 +82,7 @@ make_stream_for (const char *app_id,
                  guint      *drained,
                  guint      *closed)
 {
-  g_autoptr(LlmCaller) owner = llm_caller_new (1000, app_id, ":1.1", FALSE, TRUE);
+  g_autoptr(LlmCaller) owner = llm_caller_new (1000, app_id, ":1.1", LLM_CALLER_HOST);
   g_autoptr(GError) error = NULL;
   LlmSink *sink = llm_bus_stream_new (owner, is_text, NULL, NULL, 60, fd, &error);
 
@@ -572,7 +572,7 @@ test_bouncer_table (Polkit       *polkit,
                                             LLMSVC_ADMIN_INTERFACE, LLMSVC_CONTEXT_INTERFACE,
                                             LLMSVC_GENERATION_INTERFACE };
   g_autoptr(LlmBusBouncer) bouncer = llm_bus_bouncer_new (polkit->connection, TRUE);
-  g_autoptr(LlmCaller) root = llm_caller_new (0, "", ":1.1", FALSE, TRUE);
+  g_autoptr(LlmCaller) root = llm_caller_new (0, "", ":1.1", LLM_CALLER_HOST);
 
   for (guint i = 0; i < G_N_ELEMENTS (interfaces); i++)
     {
@@ -591,10 +591,10 @@ test_bouncer_session (Polkit       *polkit,
                       gconstpointer data)
 {
   g_autoptr(LlmBusBouncer) bouncer = llm_bus_bouncer_new (polkit->connection, FALSE);
-  g_autoptr(LlmCaller) user = llm_caller_new (getuid (), "", ":1.1", FALSE, TRUE);
-  g_autoptr(LlmCaller) other = llm_caller_new (OTHER_UID, "", ":1.2", FALSE, TRUE);
-  g_autoptr(LlmCaller) sandboxed = llm_caller_new (getuid (), "org.x", ":1.3", TRUE, TRUE);
-  g_autoptr(LlmCaller) unknown = llm_caller_new (getuid (), "unknown:1.4", ":1.4", FALSE, FALSE);
+  g_autoptr(LlmCaller) user = llm_caller_new (getuid (), "", ":1.1", LLM_CALLER_HOST);
+  g_autoptr(LlmCaller) other = llm_caller_new (OTHER_UID, "", ":1.2", LLM_CALLER_HOST);
+  g_autoptr(LlmCaller) sandboxed = llm_caller_new (getuid (), "org.x", ":1.3", LLM_CALLER_FLATPAK);
+  g_autoptr(LlmCaller) unknown = llm_caller_new (getuid (), "unknown:1.4", ":1.4", LLM_CALLER_UNKNOWN);
   g_autoptr(GError) error = NULL;
 
   assert_allowed (bouncer, user, LLMSVC_MEMORY_INTERFACE, "Trim");
@@ -620,10 +620,10 @@ test_bouncer_polkit (Polkit       *polkit,
                      gconstpointer data)
 {
   g_autoptr(LlmBusBouncer) bouncer = llm_bus_bouncer_new (polkit->connection, TRUE);
-  g_autoptr(LlmCaller) root = llm_caller_new (0, "", ":1.1", FALSE, TRUE);
-  g_autoptr(LlmCaller) user = llm_caller_new (OTHER_UID, "", ":1.2", FALSE, TRUE);
-  g_autoptr(LlmCaller) sandboxed = llm_caller_new (OTHER_UID, "org.x", ":1.3", TRUE, TRUE);
-  g_autoptr(LlmCaller) rooted = llm_caller_new (0, "org.x", ":1.4", TRUE, TRUE);
+  g_autoptr(LlmCaller) root = llm_caller_new (0, "", ":1.1", LLM_CALLER_HOST);
+  g_autoptr(LlmCaller) user = llm_caller_new (OTHER_UID, "", ":1.2", LLM_CALLER_HOST);
+  g_autoptr(LlmCaller) sandboxed = llm_caller_new (OTHER_UID, "org.x", ":1.3", LLM_CALLER_FLATPAK);
+  g_autoptr(LlmCaller) rooted = llm_caller_new (0, "org.x", ":1.4", LLM_CALLER_FLATPAK);
   g_autoptr(GError) error = NULL;
 
   /* not asked where the answer is known */
@@ -661,7 +661,7 @@ test_bouncer_no_polkit (Polkit       *polkit,
                         gconstpointer data)
 {
   g_autoptr(LlmBusBouncer) bouncer = llm_bus_bouncer_new (polkit->connection, TRUE);
-  g_autoptr(LlmCaller) user = llm_caller_new (OTHER_UID, "", ":1.2", FALSE, TRUE);
+  g_autoptr(LlmCaller) user = llm_caller_new (OTHER_UID, "", ":1.2", LLM_CALLER_HOST);
   g_autoptr(GError) error = NULL;
 
   error = check (bouncer, user, LLMSVC_INTERFACE, "SelectModel", TRUE);

@@ -91,6 +91,31 @@ test_nothing (void)
   g_assert_no_error (error);
 }
 
+static int
+get_retry_after (const char *message)
+{
+  g_autoptr(GError) error = g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_OVERLOADED, message);
+
+  return llmsvc_error_get_retry_after (error);
+}
+
+static void
+test_retry_after (void)
+{
+  g_assert_cmpint (get_retry_after ("Try again [retry-after-ms=250]"), ==, 250);
+  g_assert_cmpint (get_retry_after ("[retry-after-ms=0]"), ==, 0);
+  g_assert_cmpint (get_retry_after ("“[retry-after-ms=7]” is busy [retry-after-ms=9]"), ==, 9);
+  g_assert_cmpint (get_retry_after ("x [retry-after-ms=99999999999999999999]"), ==, 86400000);
+
+  g_assert_cmpint (get_retry_after ("Try again"), ==, -1);
+  g_assert_cmpint (get_retry_after (""), ==, -1);
+  g_assert_cmpint (get_retry_after ("[retry-after-ms=250] or later"), ==, -1);
+  g_assert_cmpint (get_retry_after ("[retry-after-ms=-5]"), ==, -1);
+  g_assert_cmpint (get_retry_after ("[retry-after-ms= 5]"), ==, -1);
+  g_assert_cmpint (get_retry_after ("[retry-after-ms="), ==, -1);
+  g_assert_cmpint (llmsvc_error_get_retry_after (NULL), ==, -1);
+}
+
 int
 main (int   argc,
       char *argv[])
@@ -101,6 +126,7 @@ main (int   argc,
   g_test_add_func ("/error/remote", test_remote);
   g_test_add_func ("/error/convert", test_convert);
   g_test_add_func ("/error/nothing", test_nothing);
+  g_test_add_func ("/error/retry-after", test_retry_after);
 
   return g_test_run ();
 }

@@ -14,6 +14,8 @@ new_settings (const char *state,
   settings->model_folders = g_strdupv ((char *[]) { (char *) g_getenv ("LLM_MODEL_DIR"), NULL });
   settings->state_folder = g_strdup (state);
   settings->n_threads = n_threads;
+  /* what this machine is short of is no part of a test */
+  settings->reacts_to_pressure = FALSE;
   return settings;
 }
 
@@ -46,7 +48,7 @@ set_up (Fixture      *fixture,
 {
   fixture->state = llm_test_folder_new ();
   fixture->engine = start_engine (fixture->state, 2);
-  fixture->caller = llm_caller_new (1000, "org.example.App", ":1.1", FALSE, TRUE);
+  fixture->caller = llm_caller_new (1000, "org.example.App", ":1.1", LLM_CALLER_HOST);
 }
 
 void
@@ -59,7 +61,7 @@ set_up_floats (Fixture      *fixture,
   settings = new_settings (fixture->state, 2);
   settings->context_ratio = 0;
   fixture->engine = start_engine_with (settings);
-  fixture->caller = llm_caller_new (1000, "org.example.App", ":1.1", FALSE, TRUE);
+  fixture->caller = llm_caller_new (1000, "org.example.App", ":1.1", LLM_CALLER_HOST);
 }
 
 void
@@ -86,7 +88,7 @@ LlmCallOptions *
 parse_options (const char *text,
                LlmsvcCall  call)
 {
-  static const char *const features[] = { "sliding-window", NULL };
+  static const char *const features[] = { "sliding-window", "slo-shares", NULL };
   g_autoptr(GError) error = NULL;
   g_autoptr(GVariant) dict = g_variant_parse (G_VARIANT_TYPE_VARDICT, text, NULL, NULL, &error);
   LlmCallOptions *options;

@@ -421,7 +421,7 @@ test_shared (Fixture      *fixture,
              gconstpointer data)
 {
   LlmCaller *own = fixture->caller;
-  g_autoptr(LlmCaller) other = llm_caller_new (1000, "org.example.Other", ":1.2", FALSE, TRUE);
+  g_autoptr(LlmCaller) other = llm_caller_new (1000, "org.example.Other", ":1.2", LLM_CALLER_HOST);
   g_autoptr(LlmContext) first = create (fixture, SYSTEM);
   g_autoptr(LlmContext) second = create (fixture, SYSTEM);
   g_autoptr(LlmContext) foreign = NULL;

@@ -323,9 +323,9 @@ static void
 test_isolation (Fixture      *fixture,
                 gconstpointer data)
 {
-  g_autoptr(LlmCaller) app = llm_caller_new (1000, "org.example.Other", ":1.2", FALSE, TRUE);
-  g_autoptr(LlmCaller) user = llm_caller_new (1001, "org.example.App", ":1.3", FALSE, TRUE);
-  g_autoptr(LlmCaller) same = llm_caller_new (1000, "org.example.App", ":1.4", FALSE, TRUE);
+  g_autoptr(LlmCaller) app = llm_caller_new (1000, "org.example.Other", ":1.2", LLM_CALLER_HOST);
+  g_autoptr(LlmCaller) user = llm_caller_new (1001, "org.example.App", ":1.3", LLM_CALLER_HOST);
+  g_autoptr(LlmCaller) same = llm_caller_new (1000, "org.example.App", ":1.4", LLM_CALLER_HOST);
   g_autoptr(LlmContext) named = create (fixture, "{'name': <'notes'>}");
   g_autoptr(LlmContext) unnamed = create (fixture, "{}");
   g_autoptr(GPtrArray) mine = llm_engine_get_contexts (fixture->engine, same);

@@ -136,7 +136,7 @@ static void
 test_no_model (void)
 {
   LlmSettings *settings = llm_settings_new ();
-  Fixture fixture = { .caller = llm_caller_new (0, "", ":1.1", FALSE, TRUE) };
+  Fixture fixture = { .caller = llm_caller_new (0, "", ":1.1", LLM_CALLER_HOST) };
   g_autoptr(Answer) answer = NULL;
 
   fixture.engine = llm_engine_new (settings);
@@ -158,7 +158,7 @@ test_model_comes_and_goes (void)
   g_autofree char *path = g_build_filename (folder, "tiny.gguf", NULL);
   g_autofree char *half = NULL;
   LlmSettings *settings = llm_settings_new ();
-  Fixture fixture = { .caller = llm_caller_new (0, "", ":1.1", FALSE, TRUE) };
+  Fixture fixture = { .caller = llm_caller_new (0, "", ":1.1", LLM_CALLER_HOST) };
   const LlmTestModel shape = { .seed = 1 };
   g_autoptr(Answer) none = NULL;
   g_autoptr(Answer) cut = NULL;
@@ -194,7 +194,7 @@ test_broken_model (void)
 {
   g_autofree char *folder = llm_test_folder_new ();
   LlmSettings *settings = llm_settings_new ();
-  Fixture fixture = { .caller = llm_caller_new (0, "", ":1.1", FALSE, TRUE) };
+  Fixture fixture = { .caller = llm_caller_new (0, "", ":1.1", LLM_CALLER_HOST) };
   g_autoptr(Answer) answer = NULL;
 
   settings->model_file = g_build_filename (folder, "broken.gguf", NULL);
@@ -335,7 +335,7 @@ static void
 call_as (Fixture    *fixture,
          const char *app_id)
 {
-  g_autoptr(LlmCaller) caller = llm_caller_new (1000, app_id, ":1.9", FALSE, TRUE);
+  g_autoptr(LlmCaller) caller = llm_caller_new (1000, app_id, ":1.9", LLM_CALLER_HOST);
   LlmCaller *own = fixture->caller;
   g_autoptr(Answer) answer = NULL;
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 #include "engine/llm-settings.h"
+#include "sched/llm-scheduler.h"
 
 #include <string.h>
 
@@ -104,6 +105,24 @@ test_ratio_off (void)
   g_assert_cmpstr (settings->disk, ==, "off");
 }
 
+static void
+test_power (void)
+{
+  g_autoptr(GError) error = NULL;
+  g_autoptr(LlmSettings) usual = load ("", &error);
+  g_autoptr(LlmSettings) settings =
+      load ("[power]\nbackground-on-battery=wait\nbackground-on-power-saver=run\nlongest-wait=60\n",
+            &error);
+
+  g_assert_no_error (error);
+  g_assert_cmpuint (usual->pace_on_battery, ==, LLM_PACE_SLOW);
+  g_assert_cmpuint (usual->pace_on_power_saver, ==, LLM_PACE_SLOW);
+  g_assert_cmpuint (usual->longest_wait_s, ==, 900);
+  g_assert_cmpuint (settings->pace_on_battery, ==, LLM_PACE_WAIT);
+  g_assert_cmpuint (settings->pace_on_power_saver, ==, LLM_PACE_RUN);
+  g_assert_cmpuint (settings->longest_wait_s, ==, 60);
+}
+
 /* Every fault is an error that names file and key. */
 static void
 test_faults (void)
@@ -128,6 +147,9 @@ test_faults (void)
     { "[contexts]\nchunk-tokens=80\n", "chunk-tokens" },
     { "[contexts]\ndisk=tape\n", "disk" },
     { "[contexts]\nstorage-limit=much\n", "storage-limit" },
+    { "[power]\nbackground-on-battery=stop\n", "background-on-battery" },
+    { "[power]\nbackground-on-power-saver=\n", "background-on-power-saver" },
+    { "[power]\nlongest-wait=604801\n", "longest-wait" },
     { "[servcie]\nthreads=1\n", "servcie" },
     { "threads=1\n", "llmsvc.conf" },
     { "[service\n", "llmsvc.conf" },
@@ -190,6 +212,7 @@ main (int    argc,
   g_test_add_func ("/settings/cache-folder", test_cache_folder);
   g_test_add_func ("/settings/values", test_values);
   g_test_add_func ("/settings/ratio-off", test_ratio_off);
+  g_test_add_func ("/settings/power", test_power);
   g_test_add_func ("/settings/faults", test_faults);
   g_test_add_func ("/settings/missing-file", test_missing_file);
   g_test_add_func ("/settings/example", test_example);

@@ -223,6 +223,48 @@ test_atomic (void)
   llm_stored_context_free (context);
 }
 
+/* Those that wait together are committed together; what one of them has done before it failed is
+ * undone alone. */
+static void
+test_together (void)
+{
+  g_autofree char *folder = llm_test_folder_new ();
+  LlmStoredContext *contexts[40];
+  GAsyncResult *results[G_N_ELEMENTS (contexts)] = { NULL };
+  LlmDb *db = llm_db_new (folder);
+  LlmStoredIndex *index;
+
+  for (guint i = 0; i < G_N_ELEMENTS (contexts); i++)
+    {
+      g_autofree char *name = g_strdup_printf ("c%u", i);
+
+      contexts[i] = new_context (name, name);
+      llm_conversation_add_turn (contexts[i]->turns, new_turn (1));
+      llm_db_run_async (db, i % 5 == 2 ? insert_and_fail : llm_store_insert_context, contexts[i], NULL,
+                        on_result, &results[i]);
+    }
+  for (guint i = 0; i < G_N_ELEMENTS (contexts); i++)
+    {
+      g_autoptr(GError) error = NULL;
+
+      while (results[i] == NULL)
+        g_main_context_iteration (NULL, TRUE);
+      g_assert_cmpint (llm_db_run_finish (results[i], NULL, &error), ==, i % 5 != 2);
+      if (i % 5 == 2)
+        g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED);
+      g_object_unref (results[i]);
+      llm_stored_context_free (contexts[i]);
+    }
+  llm_db_free (db);
+
+  db = llm_db_new (folder);
+  index = load_index (db);
+  g_assert_cmpuint (index->contexts->len, ==, G_N_ELEMENTS (contexts) * 4 / 5);
+  llm_stored_index_free (index);
+  llm_db_free (db);
+  llm_test_folder_remove (folder);
+}
+
 /* What can't be read is kept aside, and the service goes on with a new one. */
 static void
 test_damaged (void)
@@ -295,6 +337,7 @@ main (int    argc,
   g_test_add_func ("/store/survives", test_survives);
   g_test_add_func ("/store/refusals", test_refusals);
   g_test_add_func ("/store/atomic", test_atomic);
+  g_test_add_func ("/store/together", test_together);
   g_test_add_func ("/store/damaged", test_damaged);
   g_test_add_func ("/store/no-folder", test_no_folder);
   g_test_add_func ("/store/quota", test_quota);

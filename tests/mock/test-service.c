@@ -4,7 +4,9 @@
  * keeps, how it goes away and comes back, and what it does not start with. */
 
 #include <signal.h>
+#include <stdlib.h>
 #include <string.h>
+#include <sysexits.h>
 
 #include "mock/mock-rig.h"
 #include "support/llm-test-folder.h"
@@ -322,6 +324,7 @@ test_exit_after_keep (void)
 
 static void
 check_refused (const char *const *arguments,
+               int                status,
                const char        *words)
 {
   g_autoptr(GPtrArray) command = g_ptr_array_new ();
@@ -339,7 +342,7 @@ check_refused (const char *const *arguments,
   g_assert_true (g_subprocess_communicate_utf8 (process, NULL, NULL, NULL, &complaint, &error));
   g_assert_no_error (error);
   g_test_message ("%s", complaint);
-  g_assert_cmpint (g_subprocess_get_exit_status (process), ==, 1);
+  g_assert_cmpint (g_subprocess_get_exit_status (process), ==, status);
   g_assert_true (g_str_has_prefix (complaint, "llmsvcd: "));
   g_assert_nonnull (strstr (complaint, words));
 }
@@ -356,9 +359,9 @@ test_refused (void)
 
   g_assert_true (g_file_set_contents (path, "{\"version\": 1, \"rules\": [{\"txt\": 1}]}", -1,
                                       NULL));
-  check_refused (bad, "bad.json: rules[0]: there is no key “txt” here; there are when,");
-  check_refused (both, "Only one of --model and --mock");
-  check_refused (missing, "/nonexistent.json");
+  check_refused (bad, EX_CONFIG, "bad.json: rules[0]: there is no key “txt” here; there are when,");
+  check_refused (both, EXIT_FAILURE, "Only one of --model and --mock");
+  check_refused (missing, EX_CONFIG, "/nonexistent.json");
   llm_test_folder_remove (folder);
 }
 

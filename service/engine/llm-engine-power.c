@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* What a battery, the user's wish to save power and a suspend mean for calls. */
+
+#define G_LOG_DOMAIN "llm-engine"
+
+#include "engine/llm-engine-private.h"
+
+/* --- the pace of background work --- */
+
+static const char *const paces[] = { "run", "slow", "wait" };
+G_STATIC_ASSERT (G_N_ELEMENTS (paces) == LLM_PACE_WAIT + 1);
+
+static void
+set_pace (LlmEngine *self,
+          LlmPace    pace)
+{
+  if (pace == self->power.pace)
+    return;
+  self->power.pace = pace;
+  g_info ("Calls that nobody waits for: %s", paces[pace]);
+  llm_executor_set_pace (self->executor, pace);
+}
+
+/* What waits is not forgotten: a machine may stay on its battery for days. */
+static gboolean
+on_waited (gpointer data)
+{
+  LlmEngine *self = data;
+
+  self->power.timer = 0;
+  self->power.has_waited = TRUE;
+  set_pace (self, LLM_PACE_SLOW);
+  return G_SOURCE_REMOVE;
+}
+
+/* The more careful of what the settings say about the states that hold. */
+static void
+update_pace (LlmEngine *self)
+{
+  LlmPace pace = LLM_PACE_RUN;
+
+  if (self->power.is_on_battery)
+    pace = MAX (pace, (LlmPace) self->settings->pace_on_battery);
+  if (self->power.saves)
+    pace = MAX (pace, (LlmPace) self->settings->pace_on_power_saver);
+
+  if (pace != LLM_PACE_WAIT)
+    {
+      g_clear_handle_id (&self->power.timer, g_source_remove);
+      self->power.has_waited = FALSE;
+    }
+  else if (self->power.has_waited)
+    {
+      pace = LLM_PACE_SLOW;
+    }
+  else if (self->power.timer == 0)
+    {
+      self->power.timer = g_timeout_add_seconds (self->settings->longest_wait_s, on_waited, self);
+    }
+  set_pace (self, pace);
+}
+
+void
+llm_engine_set_on_battery (LlmEngine *self,
+                           gboolean   is_on_battery)
+{
+  g_return_if_fail (LLM_IS_ENGINE (self));
+
+  self->power.is_on_battery = is_on_battery;
+  update_pace (self);
+}
+
+void
+llm_engine_set_power_saver (LlmEngine *self,
+                            gboolean   saves)
+{
+  g_return_if_fail (LLM_IS_ENGINE (self));
+
+  self->power.saves = saves;
+  update_pace (self);
+}
+
+void
+llm_engine_power_stop (LlmEngine *self)
+{
+  g_clear_handle_id (&self->power.timer, g_source_remove);
+}
+
+void
+llm_engine_add_power_statistics (LlmEngine    *self,
+                                 GVariantDict *dict)
+{
+  const struct
+  {
+    const char *key;
+    guint64 value;
+  } entries[] = {
+    { "on-battery", self->power.is_on_battery },
+    { "power-saver", self->power.saves },
+    { "background-pace", self->power.pace },
+    { "suspends", self->power.suspends },
+  };
+
+  for (guint i = 0; i < G_N_ELEMENTS (entries); i++)
+    g_variant_dict_insert (dict, entries[i].key, "t", entries[i].value);
+}
+
+/* --- suspend --- */
+
+/* The turns that were committed before are on the disk: the database's thread takes one
+ * transaction after the other. */
+static gboolean
+write_nothing (sqlite3  *db,
+               gpointer  data,
+               GError  **error)
+{
+  return TRUE;
+}
+
+static void
+on_committed (GObject      *source,
+              GAsyncResult *result,
+              gpointer      data)
+{
+  g_autoptr(GTask) task = data;
+  GError *error = NULL;
+
+  if (llm_db_run_finish (result, NULL, &error))
+    g_task_return_boolean (task, TRUE);
+  else
+    g_task_return_error (task, error);
+}
+
+static void
+on_held (gpointer data)
+{
+  g_autoptr(GTask) task = data;
+  LlmEngine *self = g_task_get_source_object (task);
+
+  if (self->db == NULL)
+    g_task_return_boolean (task, TRUE);
+  else
+    llm_db_run_async (self->db, write_nothing, NULL, NULL, on_committed, g_steal_pointer (&task));
+}
+
+void
+llm_engine_suspend_async (LlmEngine          *self,
+                          GAsyncReadyCallback callback,
+                          gpointer            data)
+{
+  g_return_if_fail (LLM_IS_ENGINE (self));
+
+  g_info ("The machine is about to sleep: calls stand still");
+  self->power.suspends++;
+  llm_executor_suspend (self->executor, on_held, g_task_new (self, NULL, callback, data));
+}
+
+gboolean
+llm_engine_suspend_finish (LlmEngine    *self,
+                           GAsyncResult *result,
+                           GError      **error)
+{
+  return g_task_propagate_boolean (G_TASK (result), error);
+}
+
+void
+llm_engine_resume (LlmEngine *self)
+{
+  g_return_if_fail (LLM_IS_ENGINE (self));
+
+  g_info ("The machine is awake: calls go on");
+  llm_executor_resume (self->executor);
+}

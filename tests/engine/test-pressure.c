@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Memory given back by the whole engine, by what the kernel says to another process; and calls while the
+ * system is short of memory, made up by files. */
+
+#include "engine-rig.h"
+
+#include <string.h>
+
+#include "common/llmsvc-error.h"
+#include "support/llm-test-folder.h"
+
+#define MIB (G_GUINT64_CONSTANT (1) << 20)
+#define TOTAL (8192 * MIB)
+/* A sixteenth of the machine, which is left to others. */
+#define RESERVE (512 * MIB)
+
+/* Resident bytes of this process, as another one reads them. */
+static guint64
+read_resident (void)
+{
+  const char *const argv[] = { "sh", "-c", "grep ^Rss: /proc/$PPID/smaps_rollup", NULL };
+  g_autofree char *text = NULL;
+  g_autoptr(GError) error = NULL;
+
+  g_assert_true (g_spawn_sync (NULL, (char **) argv, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, &text, NULL,
+                               NULL, &error));
+  g_assert_true (g_str_has_prefix (text, "Rss:"));
+  return g_ascii_strtoull (text + strlen ("Rss:"), NULL, 10) * 1024;
+}
+
+static char *
+make_prompt (guint n_words)
+{
+  GString *text = g_string_new ("Find a film for tonight, please.");
+
+  for (guint i = 0; i < n_words; i++)
+    g_string_append_printf (text, " It begins at %u o'clock.", i % 24);
+  return g_string_free (text, FALSE);
+}
+
+typedef enum { IN_FILE, IN_MEMORY } Place;
+
+static void
+start (Fixture    *fixture,
+       Place       place,
+       const char *root)
+{
+  LlmSettings *settings;
+
+  fixture->state = llm_test_folder_new ();
+  settings = new_settings (fixture->state, 2);
+  settings->context_ratio = 0;
+  if (place == IN_FILE)
+    settings->cache_folder = g_build_filename (fixture->state, "cache", NULL);
+  settings->root = g_strdup (root);
+  settings->reacts_to_pressure = root != NULL;
+  fixture->engine = start_engine_with (settings);
+  fixture->caller = llm_caller_new (1000, "org.example.App", ":1.1", LLM_CALLER_HOST);
+}
+
+static guint64
+get_statistic (Fixture    *fixture,
+               const char *key)
+{
+  g_autoptr(GVariant) statistics = llm_engine_get_statistics (fixture->engine);
+  guint64 value = G_MAXUINT64;
+
+  g_assert_true (g_variant_lookup (statistics, key, "t", &value));
+  return value;
+}
+
+/* What a trim says came free, is gone; and the model works as before. */
+static void
+test_given_is_gone (gconstpointer data)
+{
+  Fixture fixture = { 0 };
+  g_autoptr(LlmContext) context = NULL;
+  g_autofree char *first = NULL;
+  g_autofree char *again = NULL;
+  g_autoptr(GError) error = NULL;
+  guint64 before, after, freed;
+
+  start (&fixture, GPOINTER_TO_UINT (data), NULL);
+  context = create (&fixture, "{}");
+  first = ask (&fixture, context, "I want a restaurant in San Jose.", GREEDY);
+  before = read_resident ();
+  freed = trim (&fixture, "critical");
+  after = read_resident ();
+  g_assert_cmpuint (freed, >, 8 * MIB);
+  g_assert_cmpuint (before, >, after);
+  /* of scratch and chunks, the ledger counts pages too that nobody has touched yet */
+  g_assert_cmpuint (before - after, >=, freed / 4 * 3);
+
+  g_assert_true (rollback (context, 1, &error));
+  again = ask (&fixture, context, "I want a restaurant in San Jose.", GREEDY);
+  g_assert_cmpstr (again, ==, first);
+  g_clear_object (&context);
+  tear_down (&fixture, NULL);
+}
+
+/* A trim in the middle of a call: it stands still, its chunks and the weights go, and then it goes
+ * on with the same words. */
+static void
+test_trim_while_running (gconstpointer data)
+{
+  Fixture fixture = { 0 };
+  g_autoptr(LlmContext) context = NULL;
+  g_autoptr(LlmContext) other = NULL;
+  g_autofree char *prompt = make_prompt (60);
+  g_autofree char *expected = NULL;
+  Answer *answer;
+  guint64 before, given;
+
+  start (&fixture, GPOINTER_TO_UINT (data), NULL);
+  other = create (&fixture, "{}");
+  expected = ask (&fixture, other, prompt, GREEDY);
+  g_assert_cmpuint (trim (&fixture, "critical"), >, 0);
+  before = get_statistic (&fixture, "given-calls-bytes");
+  context = create (&fixture, "{}");
+  answer = begin_ask (&fixture, context, prompt, GREEDY);
+  do
+    {
+      g_main_context_iteration (NULL, FALSE);
+      trim (&fixture, "critical");
+      given = get_statistic (&fixture, "given-calls-bytes");
+    }
+  while (!answer->is_finished && given == before);
+  g_assert_cmpuint (given, >, before);
+  WAIT_FOR (answer->is_finished);
+  g_assert_no_error (answer->error);
+  g_assert_cmpstr (answer->text, ==, expected);
+  answer_free (answer);
+  g_clear_object (&context);
+  g_clear_object (&other);
+  tear_down (&fixture, NULL);
+}
+
+/* --- made-up pressure --- */
+
+static void
+put_available (const char *root,
+               guint64     bytes)
+{
+  g_autofree char *folder = g_build_filename (root, "proc", NULL);
+  g_autofree char *path = g_build_filename (folder, "meminfo", NULL);
+  g_autofree char *text = g_strdup_printf ("MemTotal: %ju kB\nMemAvailable: %ju kB\n", TOTAL / 1024,
+                                           bytes / 1024);
+
+  g_assert_cmpint (g_mkdir_with_parents (folder, 0700), ==, 0);
+  g_assert_true (g_file_set_contents (path, text, -1, NULL));
+}
+
+/* Nobody asks: the service gives by itself, says so, and answers as before once there is room. */
+static void
+test_short (gconstpointer data)
+{
+  Fixture fixture = { 0 };
+  g_autofree char *root = llm_test_folder_new ();
+  g_autoptr(LlmContext) context = NULL;
+  LlmMemoryFigures figures;
+  Answer *answer;
+
+  put_available (root, 6000 * MIB);
+  start (&fixture, GPOINTER_TO_UINT (data), root);
+  context = create (&fixture, "{}");
+  g_free (ask (&fixture, context, "I want a restaurant in San Jose.", GREEDY));
+  g_assert_cmpuint (get_statistic (&fixture, "held-anonymous-bytes"), >, 0);
+
+  put_available (root, 0);
+  WAIT_FOR (get_statistic (&fixture, "given-kv-bytes") > 0);
+  WAIT_FOR (get_statistic (&fixture, "held-backed-bytes") == 0);
+  llm_engine_get_memory (fixture.engine, &figures);
+  g_assert_cmpstr (figures.pressure, ==, "critical");
+  g_assert_cmpuint (get_statistic (&fixture, "cuts"), >, 0);
+  g_assert_cmpuint (get_statistic (&fixture, "budget-now-bytes"), ==, 0);
+
+  /* a call waits for room, and is not refused */
+  answer = begin_ask (&fixture, context, "Italian food, please.", GREEDY);
+  for (guint i = 0; i < 20; i++)
+    g_main_context_iteration (NULL, TRUE);
+  g_assert_false (answer->is_finished);
+  put_available (root, 6000 * MIB);
+  WAIT_FOR (answer->is_finished);
+  g_assert_no_error (answer->error);
+  answer_free (answer);
+  g_clear_object (&context);
+  tear_down (&fixture, NULL);
+  llm_test_folder_remove (root);
+}
+
+/* It stays short: the call goes on in the end, with what the reserve has. */
+static void
+test_stays_short (gconstpointer data)
+{
+  Fixture fixture = { 0 };
+  g_autofree char *root = llm_test_folder_new ();
+  g_autofree char *text = NULL;
+  g_autoptr(LlmContext) context = NULL;
+
+  put_available (root, 6000 * MIB);
+  start (&fixture, GPOINTER_TO_UINT (data), root);
+  context = create (&fixture, "{}");
+  g_free (ask (&fixture, context, "I want a restaurant in San Jose.", GREEDY));
+  put_available (root, RESERVE / 2 - MIB);
+  WAIT_FOR (get_statistic (&fixture, "pressure-level") == 3);
+  text = ask (&fixture, context, "Italian food, please.", GREEDY);
+  g_assert_cmpint (strlen (text), >, 0);
+  g_assert_cmpuint (get_statistic (&fixture, "pressure-level"), ==, 3);
+  g_clear_object (&context);
+  tear_down (&fixture, NULL);
+  llm_test_folder_remove (root);
+}
+
+#define ADD(path, func)                                                                    \
+  g_test_add_data_func ("/pressure/file/" path, GUINT_TO_POINTER (IN_FILE), func);         \
+  g_test_add_data_func ("/pressure/memory/" path, GUINT_TO_POINTER (IN_MEMORY), func)
+
+int
+main (int    argc,
+      char **argv)
+{
+  g_test_init (&argc, &argv, NULL);
+  ADD ("given-is-gone", test_given_is_gone);
+  ADD ("trim-while-running", test_trim_while_running);
+  ADD ("short", test_short);
+  ADD ("stays-short", test_stays_short);
+  return g_test_run ();
+}

@@ -37,8 +37,8 @@ static void
 print_for_people (GVariant *apps)
 {
   LlmctlTable *table = llmctl_table_new ((const char *const[]) {
-    _("Application"), _("User"), _("Contexts"), _("Tokens"), _("Memory"), _("Storage"),
-    _("Questions"), _("Last used"), NULL });
+    _("Application"), _("User"), _("Kind"), _("Contexts"), _("Tokens"), _("Memory"), _("Storage"),
+    _("Questions"), _("Under way"), _("Last used"), NULL });
   GVariantIter iter;
   GVariant *app;
 
@@ -54,10 +54,12 @@ print_for_people (GVariant *apps)
       g_autofree char *contexts = format_number (app, "contexts");
       g_autofree char *tokens = format_number (app, "tokens");
       g_autofree char *requests = format_number (app, "requests");
+      g_autofree char *calls = format_number (app, "calls");
 
-      llmctl_table_add (table, (const char *const[]) { llmctl_apps_get_title (app), uid, contexts,
-                                                       tokens, memory, disk, requests, last,
-                                                       NULL });
+      llmctl_table_add (table, (const char *const[]) { llmctl_apps_get_title (app), uid,
+                                                       llmctl_dict_get_string (app, "kind"),
+                                                       contexts, tokens, memory, disk, requests,
+                                                       calls, last, NULL });
     }
   llmctl_table_print (table);
 }
@@ -89,7 +91,9 @@ run (int    argc,
 const LlmctlCommand llmctl_apps_command = {
   .name = "apps",
   .summary = N_("Show which applications use the service"),
-  .description = N_("Those of the user; the administrator sees all.\n"
+  .description = N_("Those of the user; the administrator sees all. The kind says how the service "
+                    "knows the application: by its sandbox (flatpak, snap), by its unit, as it has "
+                    "registered itself, as a program of the user (host), or not at all.\n"
                     "--json: an array of the objects of ListApps, sizes in bytes, last-used in "
                     "seconds since 1970."),
   .run = run,

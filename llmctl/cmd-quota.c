@@ -9,6 +9,7 @@
 #include "llmctl/llmctl.h"
 
 #include <glib/gi18n.h>
+#include <pwd.h>
 #include <string.h>
 
 #include "llmctl/llmctl-apps.h"
@@ -16,15 +17,37 @@
 #include "llmctl/llmctl-output.h"
 #include "llmctl/llmctl-service.h"
 
+#define N_KEYS 7
+
 static gboolean is_default;
+static char *user_name;
 
 static const GOptionEntry options[] = {
   { "default", 'd', 0, G_OPTION_ARG_NONE, &is_default,
     N_("Set what holds for every application without quotas of its own"), NULL },
+  { "user", 'u', 0, G_OPTION_ARG_STRING, &user_name,
+    N_("The applications of this user, by name or number; for root"), N_("USER") },
   G_OPTION_ENTRY_NULL
 };
 
-static const char *const keys[] = { "contexts", "tokens", "calls", "disk", "share" };
+/* Of one application. */
+static const char *const keys[N_KEYS] = { "contexts", "tokens", "calls", "disk", "share", "rate",
+                                          "message" };
+/* Of all applications of a user together; only as defaults. */
+static const char *const user_keys[] = { "named", "apps", "queue" };
+
+static gboolean
+is_in_bytes (const char *key)
+{
+  return g_str_equal (key, "disk") || g_str_equal (key, "message");
+}
+
+/* Whether nothing is counted against it that could be shown. */
+static gboolean
+is_without_use (const char *key)
+{
+  return g_str_equal (key, "rate") || g_str_equal (key, "message");
+}
 
 /* --- showing --- */
 
@@ -35,17 +58,18 @@ format_quota (GVariant   *app,
               const char *key)
 {
   g_autofree char *name = g_strconcat ("quota-", key, NULL);
-  gboolean is_size = g_str_equal (key, "disk");
+  gboolean is_size = is_in_bytes (key);
   guint64 number = llmctl_dict_get_number (app, name);
   g_autofree char *quota = NULL;
   g_autofree char *used = NULL;
   double share = 0;
 
   if (g_variant_lookup (app, name, "d", &share))
-    return g_strdup_printf ("%.0f %%", share * 100);
+    /* Translators: of the memory, as much as every other application */
+    return share > 0 ? g_strdup_printf ("%.0f %%", share * 100) : g_strdup (_("an equal part"));
   quota = is_size ? llmctl_format_bytes (number)
                   : g_strdup_printf ("%" G_GUINT64_FORMAT, number);
-  if (g_str_equal (key, "calls"))
+  if (is_without_use (key))
     return number > 0 ? g_steal_pointer (&quota) : g_strdup (_("no limit"));
 
   number = llmctl_dict_get_number (app, key);
@@ -62,7 +86,8 @@ static void
 print_for_people (GVariant *apps)
 {
   LlmctlTable *table = llmctl_table_new ((const char *const[]) {
-    _("Application"), _("User"), "contexts", "tokens", "calls", "disk", "share", NULL });
+    _("Application"), _("User"), "contexts", "tokens", "calls", "disk", "share", "rate", "message",
+    NULL });
   GVariantIter iter;
   GVariant *app;
 
@@ -71,23 +96,69 @@ print_for_people (GVariant *apps)
     {
       g_autofree char *uid = g_strdup_printf ("%" G_GUINT64_FORMAT,
                                               llmctl_dict_get_number (app, "uid"));
-      char *cells[G_N_ELEMENTS (keys)];
+      char *cells[N_KEYS];
 
-      for (gsize i = 0; i < G_N_ELEMENTS (keys); i++)
+      for (gsize i = 0; i < N_KEYS; i++)
         cells[i] = format_quota (app, keys[i]);
       llmctl_table_add (table, (const char *const[]) { llmctl_apps_get_title (app), uid, cells[0],
                                                        cells[1], cells[2], cells[3], cells[4],
-                                                       NULL });
-      for (gsize i = 0; i < G_N_ELEMENTS (keys); i++)
+                                                       cells[5], cells[6], NULL });
+      for (gsize i = 0; i < N_KEYS; i++)
         g_free (cells[i]);
     }
   llmctl_table_print (table);
 }
 
-/* (transfer full): those of @apps that are @app_id, or all for NULL. */
+/* What the applications of a user have together stands at each of them. */
+static void
+print_users (GVariant *apps)
+{
+  LlmctlTable *table = llmctl_table_new ((const char *const[]) {
+    _("All of user"), "named", "apps", "queue", NULL });
+  g_autoptr(GHashTable) seen = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  GVariantIter iter;
+  GVariant *app;
+
+  g_variant_iter_init (&iter, apps);
+  while (g_variant_iter_loop (&iter, "@a{sv}", &app))
+    {
+      char *uid = g_strdup_printf ("%" G_GUINT64_FORMAT, llmctl_dict_get_number (app, "uid"));
+      g_autofree char *named = format_quota (app, user_keys[0]);
+      g_autofree char *n_apps = format_quota (app, user_keys[1]);
+      g_autofree char *queue = format_quota (app, user_keys[2]);
+
+      if (!g_variant_lookup (app, "quota-named", "u", NULL) || g_hash_table_contains (seen, uid))
+        {
+          g_free (uid);
+          continue;
+        }
+      llmctl_table_add (table, (const char *const[]) { uid, named, n_apps, queue, NULL });
+      g_hash_table_add (seen, uid);
+    }
+  llmctl_table_print (table);
+}
+
+/* --user as a number; FALSE when there is no such user. */
+static gboolean
+find_user (guint64 *uid)
+{
+  const struct passwd *entry;
+
+  if (g_ascii_string_to_unsigned (user_name, 10, 0, G_MAXUINT32 - 1, uid, NULL))
+    return TRUE;
+  entry = getpwnam (user_name);
+  if (entry != NULL)
+    *uid = entry->pw_uid;
+
+  return entry != NULL;
+}
+
+/* (transfer full): those of @apps that are @app_id, or all for NULL, and of the user who was asked
+ * for. */
 static GVariant *
 filter (GVariant   *apps,
-        const char *app_id)
+        const char *app_id,
+        guint64     uid)
 {
   GVariantBuilder builder;
   GVariantIter iter;
@@ -96,7 +167,8 @@ filter (GVariant   *apps,
   g_variant_builder_init (&builder, G_VARIANT_TYPE ("aa{sv}"));
   g_variant_iter_init (&iter, apps);
   while (g_variant_iter_loop (&iter, "@a{sv}", &app))
-    if (app_id == NULL || g_str_equal (llmctl_dict_get_string (app, "app-id"), app_id))
+    if ((app_id == NULL || g_str_equal (llmctl_dict_get_string (app, "app-id"), app_id)) &&
+        (user_name == NULL || llmctl_dict_get_number (app, "uid") == uid))
       g_variant_builder_add_value (&builder, app);
 
   return g_variant_ref_sink (g_variant_builder_end (&builder));
@@ -104,7 +176,8 @@ filter (GVariant   *apps,
 
 static LlmctlExit
 show (GDBusConnection *bus,
-      const char      *app_id)
+      const char      *app_id,
+      guint64          uid)
 {
   g_autoptr(GError) error = NULL;
   g_autoptr(GVariant) all = llmctl_apps_list (bus, &error);
@@ -113,7 +186,7 @@ show (GDBusConnection *bus,
   if (all == NULL)
     return llmctl_fail (error);
 
-  apps = filter (all, app_id);
+  apps = filter (all, app_id, uid);
   if (app_id != NULL && g_variant_n_children (apps) == 0)
     {
       llmctl_complain (_("“%s” has not used the service; “llmctl apps” lists who has"), app_id);
@@ -124,7 +197,10 @@ show (GDBusConnection *bus,
   else if (g_variant_n_children (apps) == 0)
     llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n", _("No application has used the service"));
   else
-    print_for_people (apps);
+    {
+      print_for_people (apps);
+      print_users (apps);
+    }
   return LLMCTL_EXIT_OK;
 }
 
@@ -141,7 +217,7 @@ add_quota (LlmsvcOptions  *quotas,
 
   /* Without this a service that has no such quota would say nothing. */
   llmsvc_options_require (quotas, key);
-  if (g_str_equal (key, "disk") && llmctl_parse_bytes (equals + 1, &bytes))
+  if (is_in_bytes (key) && llmctl_parse_bytes (equals + 1, &bytes))
     return llmsvc_options_set_value (quotas, key, g_variant_new_uint64 (bytes), error);
 
   return llmctl_options_add (quotas, assignment, error);
@@ -150,6 +226,7 @@ add_quota (LlmsvcOptions  *quotas,
 static LlmctlExit
 set (GDBusConnection *bus,
      const char      *app_id,
+     guint64          uid,
      char           **assignments)
 {
   g_autoptr(LlmsvcOptions) quotas = llmsvc_options_new ();
@@ -165,6 +242,12 @@ set (GDBusConnection *bus,
         return llmctl_fail (error);
     }
 
+  if (user_name != NULL)
+    {
+      llmsvc_options_require (quotas, "uid");
+      if (!llmsvc_options_set_value (quotas, "uid", g_variant_new_uint32 ((guint32) uid), &error))
+        return llmctl_fail (error);
+    }
   dict = llmsvc_options_to_variant (quotas);
   reply = llmctl_call (bus, NULL, LLMCTL_ADMIN_INTERFACE, "SetQuota",
                        g_variant_new ("(s@a{sv})", app_id, dict), "()", &error);
@@ -183,6 +266,7 @@ run (int    argc,
   char **assignments = argv + (has_app ? 2 : 1);
   g_autoptr(GDBusConnection) bus = NULL;
   g_autoptr(GError) error = NULL;
+  guint64 uid = 0;
 
   if (is_default && has_app)
     return llmctl_complain_usage (_("--default and an application exclude each other"));
@@ -191,12 +275,15 @@ run (int    argc,
   if (is_default && assignments[0] == NULL)
     return llmctl_complain_usage (_("--default needs KEY=VALUE"));
 
+  if (user_name != NULL && !find_user (&uid))
+    return llmctl_complain_usage (_("There is no user “%s”"), user_name);
+
   bus = llmctl_connect (&error);
   if (bus == NULL)
     return llmctl_fail (error);
   if (assignments[0] != NULL)
-    return set (bus, has_app ? argv[1] : "", assignments);
-  return show (bus, has_app ? argv[1] : NULL);
+    return set (bus, has_app ? argv[1] : "", uid, assignments);
+  return show (bus, has_app ? argv[1] : NULL, uid);
 }
 
 static void
@@ -209,9 +296,15 @@ complete (LlmctlCompletion  *completion,
       llmctl_apps_complete (completion);
       return;
     }
-  for (gsize i = 0; i < G_N_ELEMENTS (keys); i++)
+  for (gsize i = 0; i < N_KEYS; i++)
     {
       g_autofree char *candidate = g_strconcat (keys[i], "=", NULL);
+
+      llmctl_completion_offer (completion, candidate, NULL);
+    }
+  for (gsize i = 0; is_default && i < G_N_ELEMENTS (user_keys); i++)
+    {
+      g_autofree char *candidate = g_strconcat (user_keys[i], "=", NULL);
 
       llmctl_completion_offer (completion, candidate, NULL);
     }
@@ -221,8 +314,11 @@ const LlmctlCommand llmctl_quota_command = {
   .name = "quota",
   .parameters = N_("[APP] [KEY=VALUE…]"),
   .summary = N_("Show or set how much applications may have"),
-  .description = N_("Shows all applications, or one. With KEY=VALUE sets: contexts, tokens, calls, "
-                    "disk (bytes, or such as 64M), share (0 to 1); 0 is the default of all.\n"
+  .description = N_("Shows all applications, or one. With KEY=VALUE sets: contexts, tokens, calls "
+                    "under way, disk and message (bytes, or such as 64M, of stored text and of "
+                    "one call), share (0 to 1, of the memory for contexts), rate (calls a second); "
+                    "0 is the default of all. With --default also what all applications of a user "
+                    "have together: named (contexts), apps, queue (calls).\n"
                     "--json: an array of the objects of ListApps; {} after setting."),
   .options = options,
   .run = run,

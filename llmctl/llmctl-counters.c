@@ -22,6 +22,7 @@ static const Label labels[] = {
   { "requests", N_("questions") },
   { "failed", N_("of them failed") },
   { "cancelled", N_("of them cancelled") },
+  { "refused", N_("of them refused, as they would have been far too late") },
   { "prompt-tokens", N_("tokens read") },
   { "reused-tokens", N_("tokens reused") },
   { "output-tokens", N_("tokens written") },
@@ -35,6 +36,11 @@ static const Label labels[] = {
   { "rows", N_("rows in these steps") },
   { "contexts", N_("contexts now") },
   { "calls", N_("calls under way now") },
+  { "queued-calls", N_("of them waiting") },
+  { "reading-calls", N_("of them reading") },
+  { "writing-calls", N_("of them writing") },
+  { "parked-calls", N_("of them parked") },
+  { "budget-now-bytes", N_("the most it may hold now") },
   { "process-resident-bytes", N_("the process holds now") },
 };
 

@@ -22,7 +22,7 @@
 #define MAX_COLUMNS     120
 
 static const char *const style_codes[] = {
-  [LLMCTL_STYLE_PLAIN] = "",
+  [LLMCTL_STYLE_PLAIN] = "\033[0m",
   [LLMCTL_STYLE_BOLD] = "\033[1m",
   [LLMCTL_STYLE_DIM] = "\033[2m",
   [LLMCTL_STYLE_GOOD] = "\033[32m",
@@ -43,6 +43,12 @@ llmctl_output_has_colour (int fd)
 
   return (no_colour == NULL || *no_colour == '\0') && term != NULL && *term != '\0' &&
          strcmp (term, "dumb") != 0 && isatty (fd);
+}
+
+const char *
+llmctl_output_get_code (LlmctlStyle style)
+{
+  return style_codes[style];
 }
 
 guint
@@ -206,7 +212,7 @@ llmctl_output_text (LlmctlStyle  style,
   harmless = llmctl_output_make_harmless (text);
   is_styled = style != LLMCTL_STYLE_PLAIN && llmctl_output_has_colour (STDOUT_FILENO);
   return (!is_styled || put (style_codes[style])) && put (harmless) &&
-         (!is_styled || put ("\033[0m"));
+         (!is_styled || put (style_codes[LLMCTL_STYLE_PLAIN]));
 }
 
 gboolean

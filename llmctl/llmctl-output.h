@@ -23,6 +23,8 @@ typedef enum
 
 /* Whether stdout (or stderr) is a terminal that takes colours: NO_COLOR and TERM=dumb say no. */
 gboolean llmctl_output_has_colour  (int           fd);
+/* What a terminal is sent for @style; for plain what ends the others. */
+const char *llmctl_output_get_code (LlmctlStyle   style);
 /* Columns of the terminal, 80 when it is none. */
 guint    llmctl_output_get_columns (void);
 

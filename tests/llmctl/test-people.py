@@ -388,6 +388,19 @@ class WithModel(unittest.TestCase):
         self.assertEqual(self.rig.json("quota", "org.example.App")[0]["quota-contexts"], 3)
         self.assertIn(17, [app["quota-contexts"] for app in self.rig.json("quota")])
 
+        # what a user has together, and what a program asks for in a second
+        self.assertEqual(self.rig.run("quota", "--default", "named=33", "message=64K",
+                                      "rate=5").status, 0)
+        quota = self.rig.json("quota")[0]
+        self.assertEqual((quota["quota-named"], quota["quota-message"], quota["quota-rate"]),
+                         (33, 65536, 5))
+        self.assertEqual(self.rig.run("quota", "--default", "rate=0").status, 0)
+        uid = str(os.getuid())
+        self.assertRegex(self.rig.run("quota").output, rf"(?m)^All of user .*\n{uid} .* of 33 ")
+        self.assertEqual(self.rig.json("quota", "--user", uid), self.rig.json("quota"))
+        self.assertEqual(self.rig.json("quota", "--user", "4000000000"), [])
+        self.assertEqual(self.rig.run("quota", "--user", "nobody-of-that-name").status, 2)
+
         for arguments, status in ((["contexts=3"], 2), (["--default"], 2),
                                   (["a.b", "contexts=many"], 2), (["a.b", "share=2"], 2),
                                   (["a.b", "colour=3"], 1), (["a.b", "contexts=3", "c"], 2),

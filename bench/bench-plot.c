@@ -10,6 +10,8 @@
 #define RIGHT 190.0
 #define TOP 50.0
 #define BOTTOM 60.0
+/* Between the ends of a linear axis. */
+#define LINEAR_STEPS 5
 
 /* Told apart by people who see few colours, too (Okabe and Ito), and by their marks. */
 static const char *const colours[] = { "#0072b2", "#d55e00", "#009e73", "#cc79a7",
@@ -30,8 +32,9 @@ struct _BenchPlot
   double *x;
   guint n_x;
   GPtrArray *lines;      /* (element-type Line) */
-  double least;          /* powers of ten around all values */
+  double least;          /* powers of ten around all values, or as set */
   double most;
+  gboolean is_linear;
 };
 
 static void
@@ -76,6 +79,16 @@ bench_plot_free (BenchPlot *self)
 }
 
 void
+bench_plot_set_linear (BenchPlot *self,
+                       double     least,
+                       double     most)
+{
+  self->is_linear = TRUE;
+  self->least = least;
+  self->most = most;
+}
+
+void
 bench_plot_add_line (BenchPlot    *self,
                      const char   *name,
                      const double *y)
@@ -92,6 +105,8 @@ find_range (BenchPlot *self)
 {
   double least = G_MAXDOUBLE, most = 0;
 
+  if (self->is_linear)
+    return;
   for (guint i = 0; i < self->lines->len; i++)
     for (guint k = 0; k < self->n_x; k++)
       {
@@ -124,8 +139,17 @@ static double
 get_y (BenchPlot *self,
        double     y)
 {
-  return HEIGHT - BOTTOM -
-         (HEIGHT - TOP - BOTTOM) * log (y / self->least) / log (self->most / self->least);
+  double part = self->is_linear ? (y - self->least) / (self->most - self->least)
+                                : log (y / self->least) / log (self->most / self->least);
+
+  return HEIGHT - BOTTOM - (HEIGHT - TOP - BOTTOM) * part;
+}
+
+static gboolean
+shows (BenchPlot *self,
+       double     y)
+{
+  return self->is_linear ? y >= self->least : y > 0;
 }
 
 /* A number as SVG wants it, whatever the language of the user. */
@@ -180,8 +204,10 @@ add_axes (BenchPlot *self,
 {
   const char *grid = "stroke=\"#ddd\"";
   double right = WIDTH - RIGHT, bottom = HEIGHT - BOTTOM;
+  const double step = (self->most - self->least) / LINEAR_STEPS;
 
-  for (double y = self->least; y < self->most * 1.5; y *= 10)
+  for (double y = self->least; y < (self->is_linear ? self->most + step / 2 : self->most * 1.5);
+       y = self->is_linear ? y + step : y * 10)
     {
       char label[G_ASCII_DTOSTR_BUF_SIZE];
 
@@ -221,7 +247,7 @@ add_curve (BenchPlot *self,
 
   g_string_append_printf (text, "<polyline fill=\"none\" %s points=\"", style);
   for (guint i = 0; i < self->n_x; i++)
-    if (line->y[i] > 0)
+    if (shows (self, line->y[i]))
       {
         add_number (text, get_x (self, self->x[i]));
         g_string_append_c (text, ',');
@@ -230,7 +256,7 @@ add_curve (BenchPlot *self,
       }
   g_string_append (text, "\"/>\n");
   for (guint i = 0; i < self->n_x; i++)
-    if (line->y[i] > 0)
+    if (shows (self, line->y[i]))
       {
         char value[G_ASCII_DTOSTR_BUF_SIZE];
 

@@ -2,7 +2,8 @@
 
 /*
  * Line plots as SVG files that a browser shows and a person can read as text: a
- * logarithmic axis upwards, whole numbers to the right. One thread.
+ * logarithmic axis upwards, or a linear one with fixed ends; whole numbers to the right.
+ * One thread.
  */
 
 #pragma once
@@ -20,7 +21,12 @@ BenchPlot *bench_plot_new      (const char   *title,
                                 const double *x,
                                 guint         n_x);
 void       bench_plot_free     (BenchPlot    *self);
-/* @y: a value for each x, above 0; others are left out. */
+/* From then on the axis is linear, from @least to @most. */
+void       bench_plot_set_linear (BenchPlot  *self,
+                                double        least,
+                                double        most);
+/* @y: a value for each x, above 0 where the axis is logarithmic, not below its end where it is
+ * linear; others are left out. */
 void       bench_plot_add_line (BenchPlot    *self,
                                 const char   *name,
                                 const double *y);

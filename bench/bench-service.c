@@ -176,7 +176,7 @@ measure_bus (GPtrArray  *figures,
   BenchFigure *cpu_engine = add_figure (figures, "CPU in one process", "ms");
   BenchFigure *ping = add_figure (figures, "property read", "ms");
   BenchBus *bus = bench_bus_new (opt_daemon, opt_model, cache);
-  g_autoptr(LlmCaller) caller = llm_caller_new (0, "", "", FALSE, TRUE);
+  g_autoptr(LlmCaller) caller = llm_caller_new (0, "", "", LLM_CALLER_HOST);
   g_autoptr(LlmEngine) engine = start_engine ();
 
   time_first_byte (bus);

@@ -64,7 +64,15 @@ int          bench_contention    (int         argc,
                                   char      **argv);
 int          bench_load          (int         argc,
                                   char      **argv);
+int          bench_slo           (int         argc,
+                                  char      **argv);
+int          bench_storm         (int         argc,
+                                  char      **argv);
+int          bench_pressure      (int         argc,
+                                  char      **argv);
 int          bench_make_gguf     (int         argc,
+                                  char      **argv);
+int          bench_soak          (int         argc,
                                   char      **argv);
 
 G_END_DECLS

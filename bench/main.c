@@ -16,7 +16,11 @@ static const struct
   { "contexts", bench_contexts, "what it costs to switch contexts, by policy" },
   { "contention", bench_contention, "how much of its speed is left beside busy processes" },
   { "load", bench_load, "from activation to the first token, what two services share" },
+  { "slo", bench_slo, "calls that meet their latency targets, as the load rises" },
+  { "pressure", bench_pressure, "memory given back: traces through the policy, and Trim timed" },
   { "machine", bench_machine, "the machine's limits: memory, caches, computing, disk" },
+  { "soak", bench_soak, "many applications for a long time, callers that mean harm" },
+  { "storm", bench_storm, "a program that takes memory, beside the service and beside others" },
   { "make-gguf", bench_make_gguf, "files with random weights at the shapes of known models" },
 };
 

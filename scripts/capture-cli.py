@@ -31,6 +31,9 @@ SHOWN = {
     "ask": ['ask --seed 7 "What can you help me with?"',
             'ask --temperature 0 --json "Hello, how are you?"'],
     "status": ["status", "stats", "apps", "quota", "monitor --timeout 0.2"],
+    "top": ["top --batch --count 2"],
+    "doctor": ["doctor"],
+    "metrics": ["metrics"],
     "memory": ["memory", "trim medium", "memory --json"],
     "model": ["model list", "model show", "model check data/models/llmsvc-demo-8M-Q8_0.gguf"],
     "context": ['context new notes --system "You are brief."',
@@ -87,7 +90,9 @@ def show(bus, line):
         return f"$ llmctl {line}\n{outcome.output.replace(chr(9), '  ')}{outcome.complaint}"
     terminal = bus.terminal(*words)
     terminal.finish()
-    return f"$ llmctl {line}\n{terminal.text}"
+    # Somebody's home, and not that of a test.
+    text = terminal.text.replace(str(bus.home), "/home/anna")
+    return f"$ llmctl {line}\n{text}"
 
 
 def show_chat(bus):

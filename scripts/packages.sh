@@ -11,6 +11,8 @@ BINDING_PACKAGES="gobject-introspection libgirepository1.0-dev valac gi-docgen l
 TEST_PACKAGES="python3 python3-gi systemd libxml2-utils g++ gjs gir1.2-gtk-4.0 librsvg2-common xvfb mandoc
   bash bash-completion zsh fish valgrind libc6-dbg gcc-aarch64-linux-gnu libc6-dev-arm64-cross
   qemu-user-static"
+# The packages, and what installs and tests them in a Debian of their own.
+SYSTEM_TEST_PACKAGES="debhelper debootstrap dpkg-dev lintian systemd-container"
 
 # Installs those of the given packages that are missing.
 install_packages () {

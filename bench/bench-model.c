@@ -12,7 +12,7 @@
 #include <string.h>
 
 #include "bench-engine.h"
-#include "bench-limits.h"
+#include "machine/bench-limits.h"
 #include "bench-peer.h"
 #include "bench-results.h"
 #include "bench-variant.h"

@@ -10,7 +10,7 @@
 #include <json-glib/json-glib.h>
 
 #include "../../bench/bench-http.h"
-#include "../../bench/bench-slo-trace.h"
+#include "../../bench/slo/bench-slo-trace.h"
 #include "bench/bench-rig.h"
 #include "support/llm-test-folder.h"
 

@@ -6,7 +6,7 @@
 
 #include "bench/bench-device.h"
 #include "bench/bench-latency.h"
-#include "bench/bench-trace.h"
+#include "bench/contexts/bench-trace.h"
 
 static BenchTraceConfig
 get_config (BenchPattern pattern,

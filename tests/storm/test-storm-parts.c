@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-#include "bench/bench-storm-eater.h"
-#include "bench/bench-storm-plan.h"
+#include "bench/storm/bench-storm-eater.h"
+#include "bench/storm/bench-storm-plan.h"
 #include "support/llm-test-folder.h"
 
 #define MIB ((guint64) 1 << 20)

@@ -1,0 +1,186 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "contexts/bench-switch.h"
+
+#include "exec/llm-row.h"
+
+/* What a group of layers of an extent takes at least, roughly (service/kv/llm-kv-extent.h). */
+#define GROUP_BYTES (256 * 1024.0)
+
+gboolean
+bench_policy_plans (const LlmKvPolicy *policy)
+{
+  return policy->recomputes;
+}
+
+/* What LLMS brings (L6): the others read all, then compute. */
+static gboolean
+overlaps (const LlmKvPolicy *policy)
+{
+  return policy->recomputes;
+}
+
+/* The last chunk, partly filled, is floats that our store never writes: a step's few rows bring it
+ * back. The systems that are compared read it like any other, so it is priced so for them. */
+static gboolean
+reads_tail (const LlmKvPolicy *policy)
+{
+  return policy->swaps && !policy->writes_ahead && !policy->recomputes;
+}
+
+LlmKvChunkInfo *
+bench_switch_get_infos (LlmKvSeq *sequence)
+{
+  guint n = llm_kv_seq_get_n_chunks (sequence);
+  LlmKvChunkInfo *infos = g_new (LlmKvChunkInfo, MAX (n, 1));
+
+  for (guint i = 0; i < n; i++)
+    llm_kv_seq_get_info (sequence, i, &infos[i]);
+  return infos;
+}
+
+static LlkKvFormat
+find_format (guint bits)
+{
+  for (LlkKvFormat format = LLK_KV_F32; format < LLK_N_KV_FORMATS; format++)
+    if (llk_kv_bits (format) == bits)
+      return format;
+  return LLK_KV_F16;
+}
+
+/* Reads of chunks that are neighbours become one for each group of layers. */
+static void
+count_reads (BenchSwitch          *self,
+             LlmKvStore           *store,
+             const LlmKvChunkInfo *infos,
+             const gboolean       *is_read,
+             guint                 n_chunks,
+             double                factor)
+{
+  double bytes = 0;
+  guint n_runs = 0;
+
+  for (guint i = 0; i < n_chunks; i++)
+    {
+      if (!is_read[i])
+        continue;
+      if (i == 0 || !is_read[i - 1])
+        n_runs++;
+      bytes += (double) llm_kv_store_get_chunk_bytes (store, find_format (infos[i].bits));
+    }
+  self->read_bytes = bytes * factor;
+  if (n_runs == 0)
+    return;
+  self->n_groups = CLAMP ((guint) (self->read_bytes / n_runs / GROUP_BYTES), 1,
+                       self->n_layers);
+  self->n_requests = MAX (self->read_bytes / GROUP_BYTES, (double) n_runs * self->n_groups);
+}
+
+/* Adds a step to @us[0] if it is the first, else to @us[1]. */
+static void
+add_step (const LlmKvProfile *profile,
+          double             *us,
+          gboolean            is_first,
+          guint               n_rows,
+          double              depths)
+{
+  us[is_first ? 0 : 1] += llm_kv_profile_get_prompt_us (profile, n_rows,
+                                                        (guint) (depths / MAX (n_rows, 1)));
+}
+
+/* Rows at @slots, then @n_new behind @length, in steps as large as they may be. */
+static void
+time_rows (const LlmKvProfile *profile,
+           const GArray       *slots,
+           guint               length,
+           guint               n_new,
+           double             *us)
+{
+  guint n = slots->len + n_new;
+
+  us[0] = us[1] = 0;
+  for (guint first = 0; first < n; first += LLM_BATCH_MAX_ROWS)
+    {
+      guint n_rows = MIN (n - first, LLM_BATCH_MAX_ROWS);
+      double depths = 0;
+
+      for (guint i = first; i < first + n_rows; i++)
+        depths += i < slots->len ? g_array_index (slots, guint, i) : length + (i - slots->len);
+      add_step (profile, us, first == 0, n_rows, depths);
+    }
+}
+
+void
+bench_switch_note (BenchSwitch          *self,
+                   LlmKvStore           *store,
+                   LlmKvSeq             *sequence,
+                   const LlmKvProfile   *profile,
+                   const LlmKvChunkInfo *infos,
+                   const GArray         *missing,
+                   guint                 n_new,
+                   guint                 n_layers,
+                   double                factor)
+{
+  guint slots = llm_kv_store_get_layout (store)->chunk_slots;
+  gboolean is_tail_read = reads_tail (llm_kv_store_get_policy (store));
+  guint length = llm_kv_seq_get_length (sequence);
+  guint n_chunks = llm_kv_seq_get_n_chunks (sequence);
+  g_autofree gboolean *is_read = g_new (gboolean, MAX (n_chunks, 1));
+  g_autoptr(GArray) priced = g_array_new (FALSE, FALSE, sizeof (guint));
+  double us[2];
+
+  for (guint i = 0; i < n_chunks; i++)
+    is_read[i] = !infos[i].is_in_memory;
+  for (guint i = 0; i < missing->len; i++)
+    {
+      guint slot = g_array_index (missing, guint, i);
+      gboolean is_tail = slot / slots == length / slots;
+
+      is_read[slot / slots] = is_tail && is_tail_read;
+      if (!is_read[slot / slots])
+        g_array_append_val (priced, slot);
+    }
+  self->n_layers = n_layers;
+  count_reads (self, store, infos, is_read, n_chunks, factor);
+  self->n_recomputed = priced->len;
+  time_rows (profile, priced, length, n_new, us);
+  self->first_us = us[0];
+  self->rest_us = us[1];
+  time_rows (profile, priced, length, 0, us);
+  self->lost_first_us = us[0];
+  self->lost_rest_us = us[1];
+  g_array_set_size (priced, 0);
+  time_rows (profile, priced, length, n_new, us);
+  self->new_us = us[0] + us[1];
+}
+
+BenchPrice
+bench_switch_price (const BenchSwitch *self,
+                    const LlmKvPolicy *policy,
+                    const BenchDevice *device,
+                    double             resident_us,
+                    double             take_us_per_byte)
+{
+  const BenchRestore call = {
+    .bytes = self->read_bytes,
+    .n_requests = self->n_requests,
+    .n_groups = MAX (self->n_groups, 1),
+    .n_layers = MAX (self->n_layers, 1),
+    .first_us = self->first_us,
+    .rest_us = self->rest_us,
+    .take_us = self->read_bytes * take_us_per_byte,
+  };
+  BenchRestore alone = call;
+  gboolean is_overlapped = overlaps (policy);
+  /* Every call begins, and memory is made free before anything is read into it. */
+  double floor_us = resident_us +
+                    bench_device_get_write_us (device, self->written_bytes + self->late_bytes);
+  BenchPrice price;
+
+  alone.first_us = self->lost_first_us;
+  alone.rest_us = self->lost_rest_us;
+  price.wait_us = floor_us + bench_restore_get_us (&call, device, is_overlapped) - self->new_us;
+  price.read_us = floor_us + bench_restore_get_us (&alone, device, is_overlapped);
+  price.overlapped_us = floor_us + bench_restore_get_us (&call, device, TRUE) - self->new_us;
+  return price;
+}

@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * What this machine can do at the moment: how fast several threads read memory, and how
+ * fast they compute when they do nothing else. The calling thread waits
+ * meanwhile. One thread.
+ */
+
+#pragma once
+
+#include <glib.h>
+
+#include "machine/bench-sets.h"
+
+G_BEGIN_DECLS
+
+/* Runs @func in @n_threads threads that begin together; returns the seconds from there
+ * to the end of the last. */
+typedef void (*BenchTeamFunc) (guint    thread,
+                               gpointer data);
+
+double bench_team_run (guint          n_threads,
+                       BenchTeamFunc  func,
+                       gpointer       data);
+
+typedef enum
+{
+  BENCH_PAGES_HUGE,    /* anonymous, huge pages asked for */
+  BENCH_PAGES_SMALL,   /* anonymous, huge pages forbidden */
+  BENCH_PAGES_FILE,    /* a file, mapped so that its large folios can be huge pages */
+} BenchPages;
+
+typedef struct
+{
+  guint8 *data;
+  gsize bytes;
+  gsize huge_bytes;    /* of these, mapped as huge pages */
+  guint8 *mapping;
+  gsize mapping_bytes;
+  int fd;              /* of BENCH_PAGES_FILE, else -1 */
+} BenchMemory;
+
+/* Memory that is there: every page is touched. @folder (BENCH_PAGES_FILE): where the file
+ * is made; it has no name and ends with the memory. NULL with @error set when there
+ * is no room. */
+BenchMemory *bench_memory_new  (BenchPages    pages,
+                                gsize         bytes,
+                                const char   *folder,
+                                GError      **error);
+void         bench_memory_free (BenchMemory  *self);
+
+/* Bytes per second with which @n_threads threads together read all of it once, each its
+ * own part as @n_streams streams side by side. */
+double bench_read_memory  (const BenchMemory *memory,
+                           guint              n_threads,
+                           guint              n_streams,
+                           gboolean           prefetches);
+/* The same within the second-level caches: each thread reads 1 MiB again and again. */
+double bench_read_cache   (guint              n_threads);
+/* Operations per second of @n_threads threads together. */
+double bench_compute      (const BenchPeak   *peak,
+                           guint              n_threads);
+
+/* The best of the readings with several streams, taken a few times: what a run just before
+ * or after it is compared with. */
+double bench_read_best    (const BenchMemory *memory,
+                           guint              n_threads);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (BenchMemory, bench_memory_free)
+
+G_END_DECLS

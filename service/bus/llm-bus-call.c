@@ -255,5 +255,6 @@ on_answered (const char   *text,
 LlmSink *
 llm_bus_call_new_sink (LlmBusCall *self)
 {
-  return llm_buffer_sink_new (on_answered, llm_bus_call_ref (self), (GDestroyNotify) llm_bus_call_unref);
+  return llm_buffer_sink_new (on_answered, llm_bus_call_ref (self),
+                              (GDestroyNotify) llm_bus_call_unref);
 }

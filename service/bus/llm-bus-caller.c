@@ -477,8 +477,8 @@ check_registration (Entry       *entry,
   if (llm_bus_identity_is_reserved (app_id))
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                   "“%s” begins like the name of an application in a sandbox, which nobody else may "
-                   "have", app_id);
+                   "“%s” begins like the name of an application in a sandbox, which nobody else "
+                   "may have", app_id);
       return FALSE;
     }
   if (entry->is_registered && g_str_equal (entry->caller->app_id, app_id))

@@ -27,7 +27,7 @@
 #define BYTES_PER_CALL 1024
 /* All of a user's applications may make so many times the calls of one. */
 #define USER_RATE 2
-/* Messages in a second of one connection that are no calls. */
+/* Messages in a second of one connection that are no calls; they count like calls. */
 #define MAX_OTHERS 1000
 /* Refusals that wait, by user. */
 #define MAX_WITHHELD 128
@@ -410,16 +410,21 @@ count_call (Sender      *sender,
     }
 }
 
-/* Signals and answers from others than the bus: few are ours, and nobody counts them. */
+/* Signals and answers from others than the bus: few are ours, and small, and nobody counts them. */
 static gboolean
-admit_other (Sender *sender)
+admit_other (Sender *sender,
+             guint64 bytes)
 {
+  guint price = 1 + (guint) MIN (bytes / BYTES_PER_CALL, MAX_OTHERS);
   gint64 second = g_get_monotonic_time () / G_USEC_PER_SEC;
 
   if (sender->other_second != second)
     sender->n_others = 0;
   sender->other_second = second;
-  return sender->n_others++ < MAX_OTHERS;
+  if (sender->n_others + price > MAX_OTHERS)
+    return FALSE;
+  sender->n_others += price;
+  return TRUE;
 }
 
 /* Under the mutex. A caller who wants no reply is owed one inside all the same, so that the end of
@@ -434,7 +439,7 @@ admit (LlmBusGate *self,
   char *reason;
 
   if (head->type != G_DBUS_MESSAGE_TYPE_METHOD_CALL)
-    return head->n_bytes <= self->max_bytes && admit_other (sender);
+    return head->n_bytes <= self->max_bytes && admit_other (sender, head->n_bytes);
 
   sender->is_caller = TRUE;
   reason = check_call (self, sender, head->n_bytes, &error);

@@ -82,6 +82,29 @@ take_text (Cursor      *cursor,
   return TRUE;
 }
 
+/* A value of a fixed size that nobody asks for. */
+static gboolean
+skip_fixed (Cursor     *cursor,
+            const char *signature)
+{
+  static const struct
+  {
+    char type;
+    guint8 size;
+  } sizes[] = { { 'y', 1 }, { 'n', 2 }, { 'q', 2 }, { 'b', 4 }, { 'i', 4 },
+                { 'h', 4 }, { 'x', 8 }, { 't', 8 }, { 'd', 8 } };
+
+  for (guint i = 0; i < G_N_ELEMENTS (sizes); i++)
+    if (signature[0] == sizes[i].type && signature[1] == '\0')
+      {
+        if (!align (cursor, sizes[i].size) || cursor->end - cursor->at < sizes[i].size)
+          return FALSE;
+        cursor->at += sizes[i].size;
+        return TRUE;
+      }
+  return FALSE;
+}
+
 /* One field: its number, and a variant of a string, a path, a signature or a number. */
 static gboolean
 take_field (Cursor      *cursor,
@@ -105,7 +128,9 @@ take_field (Cursor      *cursor,
     return take_number (cursor, number);
   if (g_str_equal (signature, "s") || g_str_equal (signature, "o"))
     return take_number (cursor, &length) && take_text (cursor, length, text);
-  if (!g_str_equal (signature, "g") || cursor->at >= cursor->end)
+  if (!g_str_equal (signature, "g"))
+    return skip_fixed (cursor, signature);
+  if (cursor->at >= cursor->end)
     return FALSE;
   length = cursor->bytes[cursor->at++];
   return take_text (cursor, length, text);

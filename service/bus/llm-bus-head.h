@@ -10,8 +10,9 @@ G_BEGIN_DECLS
 
 /* Bytes that say how long a message is. */
 #define LLM_BUS_HEAD_START 16
-/* Of all fields; a bus makes them, with names of 255 bytes at most. */
-#define LLM_BUS_HEAD_MAX_FIELDS 65536
+/* Of all fields, by the specification: names have 255 bytes at most, but a path as many as its
+ * caller likes. */
+#define LLM_BUS_HEAD_MAX_FIELDS (64u * 1024 * 1024)
 #define LLM_BUS_HEAD_FLAGS_BYTE 2
 
 typedef struct
@@ -28,7 +29,8 @@ typedef struct
 /* Lengths of a message from its first LLM_BUS_HEAD_START bytes; FALSE when they make no sense. */
 gboolean llm_bus_head_measure (const guint8    *bytes,
                                LlmBusHeadBytes *head);
-/* The rest, from its first @head->n_head bytes, after llm_bus_head_measure(). */
+/* The rest, from its first @head->n_head bytes, after llm_bus_head_measure(). FALSE when a field
+ * has a type that no field of the specification has; what stood before it is in @head. */
 gboolean llm_bus_head_parse   (const guint8    *bytes,
                                LlmBusHeadBytes *head);
 

@@ -51,8 +51,10 @@ typedef struct
 {
   const char *proc_root;               /* `/proc`, or what a test puts in its place */
   guint32 pid;
-  int pidfd;                           /* of the process that connected, from the bus; -1: it has none */
-  gint64 seen_us;                      /* its connection was there then (CLOCK_BOOTTIME); 0: not known */
+  int pidfd;                           /* of the process that connected, from the bus; -1: it has
+                                        * none */
+  gint64 seen_us;                      /* its connection was there then (CLOCK_BOOTTIME); 0: not
+                                        * known */
   const char *label;                   /* (nullable): its security label, when the bus knows it */
   const char *const *desktop_folders;  /* where desktop files lie, %NULL-terminated */
 } LlmBusProcess;

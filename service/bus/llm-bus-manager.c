@@ -317,12 +317,13 @@ handle_select_model (LlmBusCall *call)
 GVariant *
 llm_bus_manager_get_statistics (LlmBus *bus)
 {
-  g_autoptr(GVariant) statistics = llm_engine_get_statistics (bus->engine);
-  GVariantDict dict;
+  GVariantBuilder builder;
 
-  g_variant_dict_init (&dict, statistics);
-  g_variant_dict_insert (&dict, "refused-floods", "t", llm_bus_gate_get_n_refused (bus->gate));
-  return g_variant_ref_sink (g_variant_dict_end (&dict));
+  g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
+  llm_engine_add_statistics (bus->engine, &builder);
+  g_variant_builder_add (&builder, "{sv}", "refused-floods",
+                         g_variant_new_uint64 (llm_bus_gate_get_n_refused (bus->gate)));
+  return g_variant_ref_sink (g_variant_builder_end (&builder));
 }
 
 static void

@@ -19,10 +19,10 @@ struct _LlmBusName
   gpointer data;
 };
 
-/* The thread that computes looks up between two stages, of which one may have to wait for pages of a
- * large model from a slow disk: that is no fault. Six times half of the watchdog's time, two minutes
- * as installed, are more than any stage takes. They are counted in turns of this loop, so that a
- * process that was stopped, or got no processor, is not blamed for it. */
+/* The thread that computes looks up between two stages, of which one may have to wait for pages of
+ * a large model from a slow disk: that is no fault. Six times half of the watchdog's time, two
+ * minutes as installed, are more than any stage takes. They are counted in turns of this loop, so
+ * that a process that was stopped, or got no processor, is not blamed for it. */
 static gboolean
 on_watchdog (gpointer data)
 {
@@ -32,7 +32,8 @@ on_watchdog (gpointer data)
   if (n_vain < MAX_VAIN_PROBES)
     sd_notify (0, "WATCHDOG=1");
   else if (n_vain == MAX_VAIN_PROBES)
-    g_warning ("The thread that computes hangs: the service manager is not told any more that all is well");
+    g_warning ("The thread that computes hangs: the service manager is not told any more "
+               "that all is well");
   return G_SOURCE_CONTINUE;
 }
 
@@ -75,8 +76,8 @@ llm_bus_name_own (GDBusConnection        *connection,
   self->events = events;
   self->data = data;
   if (sd_watchdog_enabled (0, &watchdog_us) > 0)
-    self->watchdog = g_timeout_add ((guint) MIN (MAX (watchdog_us / 2000, 1), G_MAXINT), on_watchdog,
-                                    self);
+    self->watchdog =
+      g_timeout_add ((guint) MIN (MAX (watchdog_us / 2000, 1), G_MAXINT), on_watchdog, self);
   self->owner = g_bus_own_name_on_connection (connection, LLMSVC_BUS_NAME,
                                               G_BUS_NAME_OWNER_FLAGS_DO_NOT_QUEUE, on_acquired,
                                               on_lost, self, NULL);

@@ -20,6 +20,10 @@
 #define READ_BYTES (64 * 1024)
 /* What GDBus has not taken yet: more is not read from the bus. */
 #define MAX_WAITING (4 * 1024 * 1024)
+/* A head with more than this is counted with the body. */
+#define USUAL_HEAD_BYTES (64 * 1024)
+/* Room for messages that is kept when they have gone on. */
+#define KEPT_BYTES (1024 * 1024)
 /* How long a bus may take to read what is left at the end. */
 #define DRAIN_US (2 * G_USEC_PER_SEC)
 #define DRAIN_STEP_MS 100
@@ -51,6 +55,7 @@ struct _LlmBusRelay
   gsize n_to_peer;
   GByteArray *in;         /* from the bus */
   gsize in_done;          /* of it, looked at */
+  gsize in_most;          /* bytes that were in it */
   GArray *in_fds;         /* (element-type int) (owned): that came along */
   guint64 skip;           /* bytes of a message that was refused, yet to come */
   gboolean is_admitted;   /* the message that comes next in @in */
@@ -212,7 +217,7 @@ take_fds (LlmBusRelay *self,
 {
   GArray *fds;
 
-  n = MIN (n, self->in_fds->len);
+  n = MIN (n, MIN (self->in_fds->len, MAX_FDS));
   if (n == 0)
     return NULL;
   fds = g_array_sized_new (FALSE, FALSE, sizeof (int), n);
@@ -239,7 +244,7 @@ make_head (const LlmBusHeadBytes *bytes)
     .sender = bytes->sender,
     .serial = bytes->serial,
     .flags = bytes->flags,
-    .n_bytes = bytes->n_body,
+    .n_bytes = bytes->n_body + (bytes->n_head > USUAL_HEAD_BYTES ? bytes->n_head : 0),
     .n_fds = bytes->n_fds,
   };
 }
@@ -292,7 +297,7 @@ take_message (LlmBusRelay *self,
   gsize n_there = self->in->len - self->in_done;
   LlmBusHeadBytes head;
   guint64 n_whole;
-  gboolean is_ours;
+  gboolean is_known, is_ours;
 
   if (self->skip > 0)
     {
@@ -313,8 +318,11 @@ take_message (LlmBusRelay *self,
     return FALSE;
 
   n_whole = head.n_head + head.n_body;
-  is_ours = llm_bus_head_parse (bytes, &head) && head.sender != NULL && head.sender[0] == ':';
-  if (is_ours && !self->is_admitted && !admit (self, bytes, &head))
+  is_known = llm_bus_head_parse (bytes, &head);
+  is_ours = is_known && head.sender != NULL && head.sender[0] == ':';
+  /* no bus makes fields that are not known, so they are a caller's, who may not get past the gate
+   * by them */
+  if (!is_known || (is_ours && !self->is_admitted && !admit (self, bytes, &head)))
     {
       drop_fds (self, head.n_fds);
       self->skip = n_whole;
@@ -356,7 +364,8 @@ look_for_begin (LlmBusRelay  *self,
     }
 }
 
-static gboolean
+/* As read_some(). */
+static ssize_t
 read_peer (LlmBusRelay *self,
            guint8      *buffer)
 {
@@ -364,14 +373,25 @@ read_peer (LlmBusRelay *self,
   ssize_t n = read_some (self->peer, buffer, fds);
 
   if (n <= 0)
-    {
-      close_fds (fds);
-      return n < 0;
-    }
+    return n;
   if (!self->is_begun)
     look_for_begin (self, buffer, (gsize) n);
   add_bytes (&self->to_bus, buffer, (gsize) n, fds->len > 0 ? g_steal_pointer (&fds) : NULL);
-  return TRUE;
+  return n;
+}
+
+/* What was looked at; an array never shrinks by itself. */
+static void
+drop_done (LlmBusRelay *self)
+{
+  if (self->in_done > 0)
+    g_byte_array_remove_range (self->in, 0, (guint) self->in_done);
+  self->in_done = 0;
+  if (self->in->len > 0 || self->in_most <= KEPT_BYTES)
+    return;
+  g_byte_array_unref (self->in);
+  self->in = g_byte_array_new ();
+  self->in_most = 0;
 }
 
 static gboolean
@@ -391,20 +411,23 @@ read_bus (LlmBusRelay *self,
     }
 
   g_byte_array_append (self->in, buffer, (guint) n);
+  self->in_most = MAX (self->in_most, self->in->len);
   while (take_message (self, &is_lost))
     ;
-  if (self->in_done > 0)
-    g_byte_array_remove_range (self->in, 0, (guint) self->in_done);
-  self->in_done = 0;
+  drop_done (self);
   return !is_lost;
 }
 
 /* The last words of the service. */
 static void
-drain (LlmBusRelay *self)
+drain (LlmBusRelay *self,
+       guint8      *buffer)
 {
   gint64 until_us = g_get_monotonic_time () + DRAIN_US;
 
+  shutdown (self->peer, SHUT_RD);
+  while (read_peer (self, buffer) > 0)
+    ;
   while (write_some (self->bus, &self->to_bus, NULL) && !g_queue_is_empty (&self->to_bus) &&
          g_get_monotonic_time () < until_us)
     {
@@ -442,13 +465,13 @@ run_relay (gpointer data)
       if ((fds[0].revents & (POLLIN | POLLHUP | POLLERR)) != 0)
         goes_on = read_bus (self, buffer);
       if (goes_on && (fds[1].revents & (POLLIN | POLLHUP | POLLERR)) != 0)
-        goes_on = read_peer (self, buffer);
+        goes_on = read_peer (self, buffer) != 0;
       goes_on = goes_on && write_some (self->bus, &self->to_bus, NULL) &&
                 write_some (self->peer, &self->to_peer, &self->n_to_peer);
     }
 
   /* what came before the end is still for the other side; then that sees the end */
-  drain (self);
+  drain (self, buffer);
   write_some (self->peer, &self->to_peer, &self->n_to_peer);
   shutdown (self->peer, SHUT_RDWR);
   shutdown (self->bus, SHUT_RDWR);
@@ -540,6 +563,47 @@ llm_bus_relay_connect (gboolean   is_system,
   return llm_bus_relay_connect_socket (fd, error);
 }
 
+static void
+on_flushed (GObject      *source,
+            GAsyncResult *result,
+            gpointer      data)
+{
+  g_dbus_connection_flush_finish (G_DBUS_CONNECTION (source), result, NULL);
+  *(gboolean *) data = TRUE;
+}
+
+static gboolean
+on_late (gpointer data)
+{
+  *(gboolean *) data = TRUE;
+  return G_SOURCE_REMOVE;
+}
+
+/* Until GDBus has sent all it has. A bus that reads nothing any more is left after a while: nothing
+ * else ends GDBus's waiting for it. */
+static void
+flush_or_leave (LlmBusRelay     *self,
+                GDBusConnection *connection)
+{
+  g_autoptr(GMainContext) context = g_main_context_new ();
+  g_autoptr(GSource) limit = g_timeout_source_new (DRAIN_US / 1000);
+  gboolean is_flushed = FALSE;
+  gboolean is_late = FALSE;
+
+  g_source_set_callback (limit, on_late, &is_late, NULL);
+  g_source_attach (limit, context);
+  g_main_context_push_thread_default (context);
+  g_dbus_connection_flush (connection, NULL, on_flushed, &is_flushed);
+  while (!is_flushed)
+    {
+      g_main_context_iteration (context, TRUE);
+      if (is_late)
+        shutdown (self->bus, SHUT_RDWR);
+    }
+  g_main_context_pop_thread_default (context);
+  g_source_destroy (limit);
+}
+
 void
 llm_bus_relay_close (GDBusConnection *connection)
 {
@@ -547,11 +611,19 @@ llm_bus_relay_close (GDBusConnection *connection)
 
   if (!g_dbus_connection_is_closed (connection))
     {
-      g_dbus_connection_flush_sync (connection, NULL, NULL);
+      if (self != NULL)
+        flush_or_leave (self, connection);
+      else
+        g_dbus_connection_flush_sync (connection, NULL, NULL);
       g_dbus_connection_close_sync (connection, NULL, NULL);
     }
-  if (self != NULL && self->thread != NULL)
-    g_thread_join (g_steal_pointer (&self->thread));
+  if (self == NULL || self->thread == NULL)
+    return;
+
+  /* GDBus calls a connection closed that it can't read from, and leaves its socket open: the bus
+   * would keep the service's name for somebody who hears nothing */
+  shutdown (self->peer, SHUT_RDWR);
+  g_thread_join (g_steal_pointer (&self->thread));
 }
 
 LlmBusRelay *

@@ -26,7 +26,7 @@ typedef struct
   const char *sender;
   guint32 serial;
   guint8 flags;       /* GDBusMessageFlags; may be changed */
-  guint64 n_bytes;    /* of the body */
+  guint64 n_bytes;    /* of the body, and of a head that is longer than any honest one */
   guint n_fds;        /* descriptors that come with it */
 } LlmBusHead;
 
@@ -47,8 +47,8 @@ GDBusConnection *llm_bus_relay_connect  (gboolean         is_system,
 GDBusConnection *llm_bus_relay_connect_socket (int        fd,
                                          GError         **error) G_GNUC_WARN_UNUSED_RESULT;
 
-/* Closes @connection when all that was sent over it has come to the bus. Blocks, but for two seconds at
- * most: for the end of the process. */
+/* Closes @connection when all that was sent over it has come to the bus. Blocks, but for four
+ * seconds at most, should the bus read nothing any more: for the end of the process. */
 void             llm_bus_relay_close    (GDBusConnection *connection);
 
 /* (nullable) (transfer none): that of @connection */

@@ -278,7 +278,8 @@ llm_bus_service_new (GDBusConnection   *connection,
   bus->translator = llm_bus_translator_new (llmsvc_i18n_get_folder (), locale);
   desktop_folders = llm_bus_callers_list_desktop_folders (is_system);
   bus->gate = llm_bus_gate_new (connection, bus->translator, settings->max_message);
-  bus->callers = llm_bus_callers_new (connection, bus->gate, "/proc", (const char *const *) desktop_folders);
+  bus->callers =
+    llm_bus_callers_new (connection, bus->gate, "/proc", (const char *const *) desktop_folders);
   bus->bouncer = llm_bus_bouncer_new (connection, is_system);
   bus->contexts = llm_bus_contexts_new (connection);
   bus->models = llm_bus_models_new (connection, engine);

@@ -491,8 +491,8 @@ make_document (void)
     "# Bad inputs and their answers\n\n"
     "Made by `ninja docs-bad-inputs` from the table of `tests/bus/test-bus-bad-input.c`, which\n"
     "also checks that each call gets its answer, that nothing is changed by any of them, and that\n"
-    "this page is what it prints. Names without dots are below `org.llm.Service.Error.`. `LONG` is a\n"
-    "text of so many words that it is too long there.\n\n"
+    "this page is what it prints. Names without dots are below `org.llm.Service.Error.`. "
+    "`LONG` is a\ntext of so many words that it is too long there.\n\n"
     "| # | what is wrong | call | error | message |\n| --- | --- | --- | --- | --- |\n");
 
   set_up (&fixture);

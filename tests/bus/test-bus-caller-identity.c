@@ -349,7 +349,8 @@ static void
 test_reused (Fixture      *fixture,
              gconstpointer data)
 {
-  LlmBusProcess process = { .proc_root = "/proc", .pidfd = -1, .desktop_folders = fixture->folders };
+  LlmBusProcess process = { .proc_root = "/proc", .pidfd = -1,
+                            .desktop_folders = fixture->folders };
   struct timespec now;
   gint64 now_us;
   int end, pid, pidfd;

@@ -136,7 +136,8 @@ test_stream_lines (void)
   llm_sink_finish (sink, results, NULL);
   text = read_some (fd);
   g_assert_cmpstr (text, ==,
-                   "{\"t\":\"Hé\\\"\"}\n{\"t\":\"\\n\"}\n{\"done\":{\"finish-reason\":\"stop\"}}\n");
+                   "{\"t\":\"Hé\\\"\"}\n{\"t\":\"\\n\"}\n"
+                   "{\"done\":{\"finish-reason\":\"stop\"}}\n");
   end = read_some (fd);
   g_assert_cmpstr (end, ==, "");
   close (fd);
@@ -594,7 +595,8 @@ test_bouncer_session (Polkit       *polkit,
   g_autoptr(LlmCaller) user = llm_caller_new (getuid (), "", ":1.1", LLM_CALLER_HOST);
   g_autoptr(LlmCaller) other = llm_caller_new (OTHER_UID, "", ":1.2", LLM_CALLER_HOST);
   g_autoptr(LlmCaller) sandboxed = llm_caller_new (getuid (), "org.x", ":1.3", LLM_CALLER_FLATPAK);
-  g_autoptr(LlmCaller) unknown = llm_caller_new (getuid (), "unknown:1.4", ":1.4", LLM_CALLER_UNKNOWN);
+  g_autoptr(LlmCaller) unknown =
+    llm_caller_new (getuid (), "unknown:1.4", ":1.4", LLM_CALLER_UNKNOWN);
   g_autoptr(GError) error = NULL;
 
   assert_allowed (bouncer, user, LLMSVC_MEMORY_INTERFACE, "Trim");

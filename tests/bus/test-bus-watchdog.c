@@ -2,8 +2,8 @@
 
 /*
  * The service manager's watchdog is fed while the main loop turns and the thread that computes goes
- * on, be it from stage to stage of a long answer; and no more when that thread hangs. A thread is made
- * to hang from outside, by a debugger's means.
+ * on, be it from stage to stage of a long answer; and no more when that thread hangs. A thread is
+ * made to hang from outside, by a debugger's means.
  */
 
 #include <errno.h>
@@ -25,7 +25,8 @@
 #define ENVIRONMENT "NOTIFY_SOCKET=%s WATCHDOG_USEC=500000"
 /* Without a message for this long, there are none: many times what is between two. */
 #define SILENCE_MS (16 * TICK_MS)
-/* Pings while a thread hangs: at least, as a long stage is no fault; and far more than there may be. */
+/* Pings while a thread hangs: at least, as a long stage is no fault; and far more than there may
+ * be. */
 #define PATIENCE 5
 #define MANY_PINGS 60
 
@@ -171,6 +172,36 @@ test_hanging (Fixture      *fixture,
   g_assert_true (await_ping (fixture, BUS_RIG_TIMEOUT_MS));
 }
 
+/* Reads the whole answer, and pings meanwhile, as a manager does: a socket of notes that nobody
+ * reads fills up, and whoever writes to it then waits. */
+static gsize
+read_answer (Fixture *fixture,
+             int      fd)
+{
+  struct pollfd waits[] = {
+    { .fd = fd, .events = POLLIN },
+    { .fd = fixture->fd, .events = POLLIN },
+  };
+  char buffer[4096];
+  gsize length = 0;
+
+  for (;;)
+    {
+      ssize_t n;
+
+      g_assert_cmpint (poll (waits, G_N_ELEMENTS (waits), BUS_RIG_TIMEOUT_MS), >, 0);
+      if (waits[1].revents != 0)
+        count_pings (fixture);
+      if (waits[0].revents == 0)
+        continue;
+      n = read (fd, buffer, sizeof buffer);
+      g_assert_cmpint (n, >=, 0);
+      if (n == 0)
+        return length;
+      length += (gsize) n;
+    }
+}
+
 /* A long answer, and an idle service, are alive. */
 static void
 test_long (Fixture      *fixture,
@@ -178,16 +209,14 @@ test_long (Fixture      *fixture,
 {
   g_autofree char *context = bus_create (fixture->app, bus_options ("{}"));
   g_autofree char *generation = NULL;
-  g_autoptr(GString) text = NULL;
   g_autoptr(GError) error = NULL;
   int fd = -1;
 
   generation = bus_generate (fixture->app, context, "Tell me a long story.",
                              bus_options (BUS_LONG_ANSWER "}"), &fd, &error);
   g_assert_no_error (error);
-  text = bus_read_all (fd);
-  g_assert_cmpuint (text->len, >, 0);
-  count_pings (fixture);
+  g_assert_cmpuint (read_answer (fixture, fd), >, 0);
+  close (fd);
   for (guint i = 0; i < 20; i++)
     g_assert_true (await_ping (fixture, SILENCE_MS));
 }

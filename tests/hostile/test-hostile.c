@@ -364,8 +364,38 @@ test_huge (Fixture      *fixture,
     }
 }
 
+/* Of whoever owns the service's name. (transfer full) */
+static char *
+get_unique_name (Fixture *fixture)
+{
+  g_autoptr(GVariant) reply = g_dbus_connection_call_sync (
+    fixture->victim, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus",
+    "GetNameOwner", g_variant_new ("(s)", LLMSVC_BUS_NAME), G_VARIANT_TYPE ("(s)"),
+    G_DBUS_CALL_FLAGS_NONE, -1, NULL, NULL);
+  char *name;
+
+  g_assert_nonnull (reply);
+  g_variant_get (reply, "(s)", &name);
+  return name;
+}
+
+static void
+assert_same_daemon (Fixture    *fixture,
+                    int         pid,
+                    const char *name)
+{
+  g_autofree char *name_now = NULL;
+
+  ask_victim (fixture);
+  name_now = get_unique_name (fixture);
+  g_assert_cmpstr (name_now, ==, name);
+  g_assert_cmpint (bus_rig_get_pid (fixture->rig), ==, pid);
+}
+
 /* A well-formed message that GDBus takes for damaged, at which it would end the service's
- * connection: as a call, as a signal, and as an answer to nothing. */
+ * connection: as a call, as a signal, and as an answer to nothing. The array's last entry has four
+ * bytes, behind one without padding; GDBus goes on in the midst of it. The caller is told, and the
+ * daemon stays on the bus. */
 static void
 test_spoilt (Fixture      *fixture,
              gconstpointer data)
@@ -373,7 +403,9 @@ test_spoilt (Fixture      *fixture,
   static const GDBusMessageType types[] = { G_DBUS_MESSAGE_TYPE_METHOD_CALL,
                                             G_DBUS_MESSAGE_TYPE_SIGNAL,
                                             G_DBUS_MESSAGE_TYPE_ERROR };
+  static const char body[] = "({'x': <@a{yg} {1: 'uuuuu', 2: 'u'}>, 'y': <'some text'>},)";
   int pid = bus_rig_get_pid (fixture->rig);
+  g_autofree char *name = get_unique_name (fixture);
 
   for (guint i = 0; i < G_N_ELEMENTS (types); i++)
     {
@@ -382,8 +414,7 @@ test_spoilt (Fixture      *fixture,
       g_autoptr(GError) error = NULL;
 
       g_dbus_message_set_message_type (message, types[i]);
-      g_dbus_message_set_body (
-        message, g_variant_new_parsed ("({'x': <@a{yg} {1: 'u'}>},)"));
+      g_dbus_message_set_body (message, g_variant_new_parsed (body));
       if (types[i] == G_DBUS_MESSAGE_TYPE_ERROR)
         {
           g_dbus_message_set_reply_serial (message, 1);
@@ -393,9 +424,35 @@ test_spoilt (Fixture      *fixture,
                                       &error);
       g_assert_no_error (error);
       flush (fixture->flooder);
-      ask_victim (fixture);
+      assert_same_daemon (fixture, pid, name);
     }
-  g_assert_cmpint (bus_rig_get_pid (fixture->rig), ==, pid);
+}
+
+/* The longest part of a head: a path has no limit but that of the message. */
+static void
+test_long_paths (Fixture      *fixture,
+                 gconstpointer data)
+{
+  int pid = bus_rig_get_pid (fixture->rig);
+  g_autofree char *name = get_unique_name (fixture);
+
+  for (gsize length = 1000; length < HUGE_BYTES; length *= 10)
+    {
+      g_autofree char *letters = g_strnfill (length, 'a');
+      g_autofree char *path = g_strconcat (LLMSVC_PATH "/", letters, NULL);
+      g_autoptr(GError) error = NULL;
+      g_autoptr(GVariant) reply = g_dbus_connection_call_sync (
+        fixture->flooder, LLMSVC_BUS_NAME, path, LLMSVC_INTERFACE, "GetStatistics",
+        g_variant_new ("(@a{sv})", bus_options ("{}")), NULL, G_DBUS_CALL_FLAGS_NONE,
+        BUS_RIG_TIMEOUT_MS, NULL, &error);
+
+      g_autofree char *error_name = NULL;
+
+      g_assert_null (reply);
+      error_name = g_dbus_error_get_remote_error (error);
+      g_test_message ("%zu letters: %s", length, error_name);
+      assert_same_daemon (fixture, pid, name);
+    }
 }
 
 /* Rules that match what the service says to others: the bus keeps those. */
@@ -436,6 +493,7 @@ main (int   argc,
     { "/hostile/pipes", test_pipes, small },
     { "/hostile/huge", test_huge, small },
     { "/hostile/spoilt", test_spoilt, small },
+    { "/hostile/long-paths", test_long_paths, small },
     { "/hostile/subscriptions", test_subscriptions, small },
   };
 

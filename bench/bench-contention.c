@@ -136,9 +136,9 @@ run_pair (GPtrArray   *figures,
   stop_all (pids);
   if (quiet <= 0 || busy <= 0)
     return;
-  bench_figure_add (bench_figure_find (figures, quiet_name, "tokens/s"), opt_gen / quiet);
-  bench_figure_add (bench_figure_find (figures, busy_name, "tokens/s"), opt_gen / busy);
-  bench_figure_add (bench_figure_find (figures, kept_name, "%"), 100 * quiet / busy);
+  bench_figures_add (figures, quiet_name, "tokens/s", opt_gen / quiet);
+  bench_figures_add (figures, busy_name, "tokens/s", opt_gen / busy);
+  bench_figures_add (figures, kept_name, "%", 100 * quiet / busy);
 }
 
 static gboolean

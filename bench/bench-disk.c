@@ -103,7 +103,7 @@ add (GPtrArray  *figures,
   g_autofree char *name = g_strdup_printf ("disk, %s, %s blocks of %" G_GSIZE_FORMAT " KiB", how,
                                            is_random ? "scattered" : "consecutive", block / 1024);
 
-  bench_figure_add (bench_figure_find (figures, name, "MB/s"), sample);
+  bench_figures_add (figures, name, "MB/s", sample);
 }
 
 static void
@@ -135,9 +135,8 @@ measure_file (GPtrArray *figures,
     {
       add (figures, "from the page cache", warm_block, FALSE,
            read_blocks (file, warm_block, FALSE));
-      bench_figure_add (bench_figure_find (figures, "disk, from the page cache, mapped anew",
-                                           "MB/s"),
-                        read_mapped (file));
+      bench_figures_add (figures, "disk, from the page cache, mapped anew", "MB/s",
+                         read_mapped (file));
     }
 }
 

@@ -42,6 +42,15 @@ bench_figure_find (GPtrArray  *figures,
 }
 
 void
+bench_figures_add (GPtrArray  *figures,
+                   const char *name,
+                   const char *unit,
+                   double      sample)
+{
+  bench_figure_add (bench_figure_find (figures, name, unit), sample);
+}
+
+void
 bench_figure_add (BenchFigure *self,
                   double       sample)
 {
@@ -59,15 +68,23 @@ compare_doubles (gconstpointer a,
 }
 
 double
+bench_median (GArray *samples)
+{
+  guint n = samples->len;
+
+  g_array_sort (samples, compare_doubles);
+  if (n == 0)
+    return 0;
+  return (g_array_index (samples, double, (n - 1) / 2) +
+          g_array_index (samples, double, n / 2)) / 2;
+}
+
+double
 bench_figure_median (BenchFigure *self)
 {
   g_autoptr(GArray) sorted = g_array_copy (self->samples);
-  guint n = sorted->len;
 
-  g_array_sort (sorted, compare_doubles);
-  if (n == 0)
-    return 0;
-  return (g_array_index (sorted, double, (n - 1) / 2) + g_array_index (sorted, double, n / 2)) / 2;
+  return bench_median (sorted);
 }
 
 double

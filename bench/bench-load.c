@@ -37,15 +37,6 @@ static const GOptionEntry entries[] = {
   G_OPTION_ENTRY_NULL
 };
 
-static void
-add (GPtrArray  *figures,
-     const char *name,
-     const char *unit,
-     double      sample)
-{
-  bench_figure_add (bench_figure_find (figures, name, unit), sample);
-}
-
 static double
 time_start (const char *cache)
 {
@@ -66,15 +57,18 @@ measure_starts (GPtrArray *figures)
     g_error ("No folder can be made in %s", opt_folder);
 
   bench_drop_from_cache (opt_model);
-  add (figures, "first start, model file not in the page cache", "ms", time_start (cache));
+  bench_figures_add (figures, "first start, model file not in the page cache", "ms",
+                     time_start (cache));
   llm_test_folder_remove (cache);
 
   g_mkdir_with_parents (cache, 0700);
-  add (figures, "first start, model file in the page cache", "ms", time_start (cache));
-  add (figures, "second start, prepared copy in the page cache", "ms", time_start (cache));
+  bench_figures_add (figures, "first start, model file in the page cache", "ms",
+                     time_start (cache));
+  bench_figures_add (figures, "second start, prepared copy in the page cache", "ms",
+                     time_start (cache));
   bench_drop_from_cache (opt_model);
   bench_drop_from_cache (cache);
-  add (figures, "second start, nothing in the page cache", "ms", time_start (cache));
+  bench_figures_add (figures, "second start, nothing in the page cache", "ms", time_start (cache));
   llm_test_folder_remove (cache);
 }
 
@@ -97,7 +91,7 @@ measure_peer (GPtrArray *figures,
     bench_drop_from_cache (opt_model);
   begin = g_get_monotonic_time ();
   if (bench_peer_run (peer, opt_model, 0, 1, 0, 1, n_threads, &times, &error))
-    add (figures, name, "ms", (double) (g_get_monotonic_time () - begin) / 1000);
+    bench_figures_add (figures, name, "ms", (double) (g_get_monotonic_time () - begin) / 1000);
   else
     {
       g_printerr ("llmsvc-bench: left out: %s\n", error->message);
@@ -122,16 +116,16 @@ measure_sharing (GPtrArray *figures)
       buses[i] = bench_bus_new (opt_daemon, opt_model, cache);
       bench_bus_time_first_byte (buses[i], PROMPT, TOKENS);
       if (i == 0)
-        add (figures, "one service: memory of its own and its share (Pss)", "MiB",
-             bench_read_proc_mib (buses[0]->daemon_pid, "smaps_rollup", "\nPss:"));
+        bench_figures_add (figures, "one service: memory of its own and its share (Pss)", "MiB",
+                           bench_read_proc_mib (buses[0]->daemon_pid, "smaps_rollup", "\nPss:"));
     }
   for (guint i = 0; i < G_N_ELEMENTS (buses); i++)
     {
       rss += bench_read_proc_mib (buses[i]->daemon_pid, "smaps_rollup", "Rss:");
       pss += bench_read_proc_mib (buses[i]->daemon_pid, "smaps_rollup", "\nPss:");
     }
-  add (figures, "two services: sum of resident memory (Rss)", "MiB", rss);
-  add (figures, "two services: sum of what they really hold (Pss)", "MiB", pss);
+  bench_figures_add (figures, "two services: sum of resident memory (Rss)", "MiB", rss);
+  bench_figures_add (figures, "two services: sum of what they really hold (Pss)", "MiB", pss);
   for (guint i = 0; i < G_N_ELEMENTS (buses); i++)
     bench_bus_free (buses[i]);
   llm_test_folder_remove (cache);

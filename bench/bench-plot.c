@@ -4,6 +4,8 @@
 
 #include <math.h>
 
+#include "bench-svg.h"
+
 #define WIDTH 720.0
 #define HEIGHT 440.0
 #define LEFT 80.0
@@ -152,38 +154,6 @@ shows (BenchPlot *self,
   return self->is_linear ? y >= self->least : y > 0;
 }
 
-/* A number as SVG wants it, whatever the language of the user. */
-static void
-add_number (GString *text,
-            double   number)
-{
-  char buffer[G_ASCII_DTOSTR_BUF_SIZE];
-
-  g_string_append (text, g_ascii_formatd (buffer, sizeof buffer, "%.1f", number));
-}
-
-static void
-add_line (GString    *text,
-          double      x1,
-          double      y1,
-          double      x2,
-          double      y2,
-          const char *style)
-{
-  const struct { const char *name; double value; } ends[] = {
-    { "x1", x1 }, { "y1", y1 }, { "x2", x2 }, { "y2", y2 },
-  };
-
-  g_string_append (text, "<line");
-  for (guint i = 0; i < G_N_ELEMENTS (ends); i++)
-    {
-      g_string_append_printf (text, " %s=\"", ends[i].name);
-      add_number (text, ends[i].value);
-      g_string_append_c (text, '"');
-    }
-  g_string_append_printf (text, " %s/>\n", style);
-}
-
 static void
 add_text (GString    *text,
           double      x,
@@ -192,9 +162,9 @@ add_text (GString    *text,
           const char *words)
 {
   g_string_append (text, "<text x=\"");
-  add_number (text, x);
+  bench_svg_add_number (text, x);
   g_string_append (text, "\" y=\"");
-  add_number (text, y);
+  bench_svg_add_number (text, y);
   g_string_append_printf (text, "\" %s>%s</text>\n", style, words);
 }
 
@@ -212,7 +182,7 @@ add_axes (BenchPlot *self,
       char label[G_ASCII_DTOSTR_BUF_SIZE];
 
       g_ascii_formatd (label, sizeof label, "%g", y);
-      add_line (text, LEFT, get_y (self, y), right, get_y (self, y), grid);
+      bench_svg_add_line (text, LEFT, get_y (self, y), right, get_y (self, y), grid);
       add_text (text, LEFT - 8, get_y (self, y) + 4, "text-anchor=\"end\"", label);
     }
   for (guint i = 0; i < self->n_x; i++)
@@ -220,12 +190,12 @@ add_axes (BenchPlot *self,
       char label[G_ASCII_DTOSTR_BUF_SIZE];
 
       g_ascii_formatd (label, sizeof label, "%g", self->x[i]);
-      add_line (text, get_x (self, self->x[i]), bottom, get_x (self, self->x[i]), bottom + 5,
-                "stroke=\"#444\"");
+      bench_svg_add_line (text, get_x (self, self->x[i]), bottom, get_x (self, self->x[i]),
+                          bottom + 5, "stroke=\"#444\"");
       add_text (text, get_x (self, self->x[i]), bottom + 20, "text-anchor=\"middle\"", label);
     }
-  add_line (text, LEFT, bottom, right, bottom, "stroke=\"#444\"");
-  add_line (text, LEFT, TOP, LEFT, bottom, "stroke=\"#444\"");
+  bench_svg_add_line (text, LEFT, bottom, right, bottom, "stroke=\"#444\"");
+  bench_svg_add_line (text, LEFT, TOP, LEFT, bottom, "stroke=\"#444\"");
   add_text (text, (LEFT + right) / 2, HEIGHT - 18, "text-anchor=\"middle\"", self->x_title);
   g_string_append_printf (text,
                           "<text transform=\"translate(22 %d) rotate(-90)\" "
@@ -249,9 +219,9 @@ add_curve (BenchPlot *self,
   for (guint i = 0; i < self->n_x; i++)
     if (shows (self, line->y[i]))
       {
-        add_number (text, get_x (self, self->x[i]));
+        bench_svg_add_number (text, get_x (self, self->x[i]));
         g_string_append_c (text, ',');
-        add_number (text, get_y (self, line->y[i]));
+        bench_svg_add_number (text, get_y (self, line->y[i]));
         g_string_append_c (text, ' ');
       }
   g_string_append (text, "\"/>\n");
@@ -262,13 +232,13 @@ add_curve (BenchPlot *self,
 
         g_ascii_formatd (value, sizeof value, "%.4g", line->y[i]);
         g_string_append (text, "<circle cx=\"");
-        add_number (text, get_x (self, self->x[i]));
+        bench_svg_add_number (text, get_x (self, self->x[i]));
         g_string_append (text, "\" cy=\"");
-        add_number (text, get_y (self, line->y[i]));
+        bench_svg_add_number (text, get_y (self, line->y[i]));
         g_string_append_printf (text, "\" r=\"3\" fill=\"%s\"><title>%s: %s</title></circle>\n",
                                 colour, line->name, value);
       }
-  add_line (text, WIDTH - RIGHT + 14, label_y, WIDTH - RIGHT + 44, label_y, style);
+  bench_svg_add_line (text, WIDTH - RIGHT + 14, label_y, WIDTH - RIGHT + 44, label_y, style);
   add_text (text, WIDTH - RIGHT + 50, label_y + 4, "", line->name);
 }
 

@@ -35,6 +35,13 @@ double       bench_figure_greatest (BenchFigure *self);
 BenchFigure *bench_figure_find   (GPtrArray   *figures,
                                   const char  *name,
                                   const char  *unit);
+/* A sample of the figure that bench_figure_find() gives. */
+void         bench_figures_add   (GPtrArray   *figures,
+                                  const char  *name,
+                                  const char  *unit,
+                                  double       sample);
+/* Sorts @samples (element-type double). 0 without samples. */
+double       bench_median        (GArray      *samples);
 
 /* As a member of an open object: its unit, the median, the samples in their order. */
 void         bench_figure_add_json (BenchFigure *self,

@@ -48,7 +48,8 @@ void          llmsvc_client_new_in_home_async  (GMainContext         *home,
                                                 GAsyncReadyCallback   callback,
                                                 gpointer              user_data);
 LlmsvcClient *llmsvc_client_new_in_home_finish (GAsyncResult         *result,
-                                                GError              **error) G_GNUC_WARN_UNUSED_RESULT;
+                                                GError              **error)
+                                                G_GNUC_WARN_UNUSED_RESULT;
 
 /* --- llmsvc-client-follow.c --- */
 

@@ -53,7 +53,8 @@ void                llmsvc_client_new_for_connection_async  (GDBusConnection    
                                                              gpointer             user_data);
 LLMSVC_AVAILABLE_IN_0_1
 LlmsvcClient       *llmsvc_client_new_for_connection_finish (GAsyncResult        *result,
-                                                             GError             **error) G_GNUC_WARN_UNUSED_RESULT;
+                                                             GError             **error)
+                                                             G_GNUC_WARN_UNUSED_RESULT;
 
 /* --- the service as it is --- */
 
@@ -130,7 +131,8 @@ void                llmsvc_client_complete_async        (LlmsvcClient         *s
 LLMSVC_AVAILABLE_IN_0_1
 LlmsvcAnswer       *llmsvc_client_complete_finish       (LlmsvcClient         *self,
                                                          GAsyncResult         *result,
-                                                         GError              **error) G_GNUC_WARN_UNUSED_RESULT;
+                                                         GError              **error)
+                                                         G_GNUC_WARN_UNUSED_RESULT;
 /* A new context; with the option "name" it is kept until it is closed. */
 LLMSVC_AVAILABLE_IN_0_1
 void                llmsvc_client_create_context_async  (LlmsvcClient         *self,
@@ -141,7 +143,8 @@ void                llmsvc_client_create_context_async  (LlmsvcClient         *s
 LLMSVC_AVAILABLE_IN_0_1
 LlmsvcContext      *llmsvc_client_create_context_finish (LlmsvcClient         *self,
                                                          GAsyncResult         *result,
-                                                         GError              **error) G_GNUC_WARN_UNUSED_RESULT;
+                                                         GError              **error)
+                                                         G_GNUC_WARN_UNUSED_RESULT;
 /* A context kept under @name; with the option "create" it is made if there is none, with
  * the other options that contexts are made with. */
 LLMSVC_AVAILABLE_IN_0_1
@@ -154,7 +157,8 @@ void                llmsvc_client_open_context_async    (LlmsvcClient         *s
 LLMSVC_AVAILABLE_IN_0_1
 LlmsvcContext      *llmsvc_client_open_context_finish   (LlmsvcClient         *self,
                                                          GAsyncResult         *result,
-                                                         GError              **error) G_GNUC_WARN_UNUSED_RESULT;
+                                                         GError              **error)
+                                                         G_GNUC_WARN_UNUSED_RESULT;
 /* (element-type LlmsvcContext) (transfer container): the app's contexts, named or not. */
 LLMSVC_AVAILABLE_IN_0_1
 void                llmsvc_client_list_contexts_async   (LlmsvcClient         *self,
@@ -164,7 +168,8 @@ void                llmsvc_client_list_contexts_async   (LlmsvcClient         *s
 LLMSVC_AVAILABLE_IN_0_1
 GPtrArray          *llmsvc_client_list_contexts_finish  (LlmsvcClient         *self,
                                                          GAsyncResult         *result,
-                                                         GError              **error) G_GNUC_WARN_UNUSED_RESULT;
+                                                         GError              **error)
+                                                         G_GNUC_WARN_UNUSED_RESULT;
 /* Changes the model for everyone; may ask the user for permission. */
 LLMSVC_AVAILABLE_IN_0_1
 void                llmsvc_client_select_model_async    (LlmsvcClient         *self,

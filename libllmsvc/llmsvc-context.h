@@ -58,7 +58,8 @@ void              llmsvc_context_get_memory_async  (LlmsvcContext        *self,
 LLMSVC_AVAILABLE_IN_0_1
 LlmsvcContextMemory *llmsvc_context_get_memory_finish (LlmsvcContext        *self,
                                                        GAsyncResult         *result,
-                                                       GError              **error) G_GNUC_WARN_UNUSED_RESULT;
+                                                       GError              **error)
+                                                       G_GNUC_WARN_UNUSED_RESULT;
 /* Begins an answer to @messages; ready when the service has taken the call. */
 LLMSVC_AVAILABLE_IN_0_1
 void              llmsvc_context_generate_async  (LlmsvcContext        *self,
@@ -71,7 +72,8 @@ void              llmsvc_context_generate_async  (LlmsvcContext        *self,
 LLMSVC_AVAILABLE_IN_0_1
 LlmsvcGeneration *llmsvc_context_generate_finish (LlmsvcContext        *self,
                                                   GAsyncResult         *result,
-                                                  GError              **error) G_GNUC_WARN_UNUSED_RESULT;
+                                                  GError              **error)
+                                                  G_GNUC_WARN_UNUSED_RESULT;
 /* The same for one message of the user. */
 LLMSVC_AVAILABLE_IN_0_1
 void              llmsvc_context_prompt_async    (LlmsvcContext        *self,
@@ -83,7 +85,8 @@ void              llmsvc_context_prompt_async    (LlmsvcContext        *self,
 LLMSVC_AVAILABLE_IN_0_1
 LlmsvcGeneration *llmsvc_context_prompt_finish   (LlmsvcContext        *self,
                                                   GAsyncResult         *result,
-                                                  GError              **error) G_GNUC_WARN_UNUSED_RESULT;
+                                                  GError              **error)
+                                                  G_GNUC_WARN_UNUSED_RESULT;
 /* One message of the user, and the whole answer. Cancelling stops it at the service. */
 LLMSVC_AVAILABLE_IN_0_1
 void              llmsvc_context_ask_async       (LlmsvcContext        *self,
@@ -95,7 +98,8 @@ void              llmsvc_context_ask_async       (LlmsvcContext        *self,
 LLMSVC_AVAILABLE_IN_0_1
 LlmsvcAnswer     *llmsvc_context_ask_finish      (LlmsvcContext        *self,
                                                   GAsyncResult         *result,
-                                                  GError              **error) G_GNUC_WARN_UNUSED_RESULT;
+                                                  GError              **error)
+                                                  G_GNUC_WARN_UNUSED_RESULT;
 /* Adds messages without an answer. @tokens: (out) (optional): tokens added. */
 LLMSVC_AVAILABLE_IN_0_1
 void              llmsvc_context_append_async    (LlmsvcContext        *self,
@@ -120,7 +124,8 @@ void              llmsvc_context_fork_async      (LlmsvcContext        *self,
 LLMSVC_AVAILABLE_IN_0_1
 LlmsvcContext    *llmsvc_context_fork_finish     (LlmsvcContext        *self,
                                                   GAsyncResult         *result,
-                                                  GError              **error) G_GNUC_WARN_UNUSED_RESULT;
+                                                  GError              **error)
+                                                  G_GNUC_WARN_UNUSED_RESULT;
 /* Forgets the last @n_turns turns. */
 LLMSVC_AVAILABLE_IN_0_1
 void              llmsvc_context_rollback_async  (LlmsvcContext        *self,
@@ -143,7 +148,8 @@ void              llmsvc_context_list_messages_async  (LlmsvcContext        *sel
 LLMSVC_AVAILABLE_IN_0_1
 GPtrArray        *llmsvc_context_list_messages_finish (LlmsvcContext        *self,
                                                        GAsyncResult         *result,
-                                                       GError              **error) G_GNUC_WARN_UNUSED_RESULT;
+                                                       GError              **error)
+                                                       G_GNUC_WARN_UNUSED_RESULT;
 /* Ends the context and forgets its content, stored or not. */
 LLMSVC_AVAILABLE_IN_0_1
 void              llmsvc_context_close_async     (LlmsvcContext        *self,

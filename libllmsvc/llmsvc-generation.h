@@ -31,7 +31,8 @@ void          llmsvc_generation_next_async       (LlmsvcGeneration     *self,
 LLMSVC_AVAILABLE_IN_0_1
 char         *llmsvc_generation_next_finish      (LlmsvcGeneration     *self,
                                                   GAsyncResult         *result,
-                                                  GError              **error) G_GNUC_WARN_UNUSED_RESULT;
+                                                  GError              **error)
+                                                  G_GNUC_WARN_UNUSED_RESULT;
 /* (transfer none): plain UTF-8 text; its end is the end of the answer, a failed answer is
  * an error of LLMSVC_ERROR when reading; closing it before the end cancels. */
 LLMSVC_AVAILABLE_IN_0_1
@@ -45,7 +46,8 @@ void          llmsvc_generation_finish_async     (LlmsvcGeneration     *self,
 LLMSVC_AVAILABLE_IN_0_1
 LlmsvcAnswer *llmsvc_generation_finish_finish    (LlmsvcGeneration     *self,
                                                   GAsyncResult         *result,
-                                                  GError              **error) G_GNUC_WARN_UNUSED_RESULT;
+                                                  GError              **error)
+                                                  G_GNUC_WARN_UNUSED_RESULT;
 /* Stops the answer; ready when the turn is settled: whether it stays in the context is what
  * the option "on-cancel" said. A cancel after the end changes nothing and is no error. */
 LLMSVC_AVAILABLE_IN_0_1

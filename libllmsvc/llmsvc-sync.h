@@ -30,7 +30,8 @@ LLMSVC_AVAILABLE_IN_0_1
 LlmsvcClient *llmsvc_client_new_for_connection_sync (GDBusConnection *connection,
                                                      const char      *app_id,
                                                      GCancellable    *cancellable,
-                                                     GError         **error) G_GNUC_WARN_UNUSED_RESULT;
+                                                     GError         **error)
+                                                     G_GNUC_WARN_UNUSED_RESULT;
 LLMSVC_AVAILABLE_IN_0_1
 gboolean llmsvc_client_refresh_sync (LlmsvcClient *self,
                                      GCancellable *cancellable,
@@ -81,7 +82,8 @@ gboolean llmsvc_context_refresh_sync (LlmsvcContext *self,
 LLMSVC_AVAILABLE_IN_0_1
 LlmsvcContextMemory *llmsvc_context_get_memory_sync (LlmsvcContext  *self,
                                                      GCancellable   *cancellable,
-                                                     GError        **error) G_GNUC_WARN_UNUSED_RESULT;
+                                                     GError        **error)
+                                                     G_GNUC_WARN_UNUSED_RESULT;
 LLMSVC_AVAILABLE_IN_0_1
 LlmsvcGeneration *llmsvc_context_generate_sync (LlmsvcContext  *self,
                                                 LlmsvcMessage **messages,

@@ -190,8 +190,8 @@ run_list (int    argc,
 static const LlmctlCommand list_command = {
   .name = "list",
   .summary = N_("List the contexts of this user"),
-  .description = N_("--json: an array of objects: name, tokens, revision, residency, path, memory as "
-                    "“show” has it."),
+  .description = N_("--json: an array of objects: name, tokens, revision, residency, path, memory "
+                    "as “show” has it."),
   .run = run_list,
 };
 

@@ -96,7 +96,8 @@ print_for_people (const Status *self)
     print_size (_("budget"), budget);
   llmctl_output_printf (LLMCTL_STYLE_PLAIN,
                         /* Translators: parts of the memory of contexts, since the start */
-                        _("  chunks: %ju read back, %ju computed again, %ju evicted, %ju faulted\n"),
+                        _("  chunks: %ju read back, %ju computed again, %ju evicted, "
+                          "%ju faulted\n"),
                         count_chunks (self, "kv-restored-chunks"),
                         count_chunks (self, "kv-recomputed-chunks"),
                         count_chunks (self, "kv-evicted-chunks"),

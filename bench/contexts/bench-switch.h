@@ -57,7 +57,8 @@ typedef struct
   double overlapped_us;  /* as wait_us, if every policy read and computed at the same time */
 } BenchPrice;
 
-/* @resident_us: what the begin of any call costs; @take_us_per_byte: what we do with what was read. */
+/* @resident_us: what the begin of any call costs; @take_us_per_byte: what we do with what was
+ * read. */
 BenchPrice bench_switch_price (const BenchSwitch    *self,
                                const LlmKvPolicy    *policy,
                                const BenchDevice    *device,

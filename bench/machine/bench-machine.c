@@ -71,7 +71,7 @@ add_sample (GPtrArray  *figures,
   va_start (arguments, format);
   name = g_strdup_vprintf (format, arguments);
   va_end (arguments);
-  bench_figure_add (bench_figure_find (figures, name, unit), sample);
+  bench_figures_add (figures, name, unit, sample);
 }
 
 static void

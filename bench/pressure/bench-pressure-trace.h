@@ -5,11 +5,12 @@
  * service holds. One thread.
  *
  * The file is text; "#" begins a comment. Lines "NAME NUMBER" describe machine and service:
- * machine-mib, group-mib (0: none), budget-mib (0: three quarters), model-mib, contexts-mib (what it would
- * hold), overhead-mib, growth-mib (a second), busy (0 or 1). In a made-up trace lines "SECONDS MIB" follow, what
- * others hold at that time and, in between, on the way to the next. In a recorded one, which says so by
- * "recorded 1", each line is a reading: time in ms, stalls of all tasks (some, full) and of the own
- * group (some, full) in µs since the start, then bytes: available, total, the group's limit, usage, cache.
+ * machine-mib, group-mib (0: none), budget-mib (0: three quarters), model-mib, contexts-mib (what
+ * it would hold), overhead-mib, growth-mib (a second), busy (0 or 1). In a made-up trace lines
+ * "SECONDS MIB" follow, what others hold at that time and, in between, on the way to the next. In a
+ * recorded one, which says so by "recorded 1", each line is a reading: time in ms, stalls of all
+ * tasks (some, full) and of the own group (some, full) in µs since the start, then bytes:
+ * available, total, the group's limit, usage, cache.
  */
 
 #pragma once

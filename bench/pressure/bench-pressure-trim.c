@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What Trim("critical") takes while a long prompt is read, and what comes free: by what the kernel says
- * of the service to this process. */
+/* What Trim("critical") takes while a long prompt is read, and what comes free: by what the kernel
+ * says of the service to this process. */
 
 #include "pressure/bench-pressure-trace.h"
 
@@ -105,40 +105,33 @@ read_anonymous (BenchBus *bus)
 }
 
 static void
-add (GPtrArray  *figures,
-     const char *name,
-     const char *unit,
-     double      sample)
-{
-  bench_figure_add (bench_figure_find (figures, name, unit), sample);
-}
-
-static void
 trim_once (BenchBus  *bus,
            GPtrArray *figures)
 {
   double before = read_resident (bus);
   double anonymous = read_anonymous (bus);
   gint64 begin = g_get_monotonic_time ();
-  g_autoptr(GVariant) reply = bench_bus_call (bus, LLMSVC_PATH, LLMSVC_MEMORY_INTERFACE, "Trim",
-                                              g_variant_new ("(sa{sv})", "critical", NULL), "(a{sv})");
+  g_autoptr(GVariant) reply =
+    bench_bus_call (bus, LLMSVC_PATH, LLMSVC_MEMORY_INTERFACE, "Trim",
+                    g_variant_new ("(sa{sv})", "critical", NULL), "(a{sv})");
   gint64 end = g_get_monotonic_time ();
   g_autoptr(GVariant) results = g_variant_get_child_value (reply, 0);
   guint64 freed = 0;
 
   g_variant_lookup (results, "freed", "t", &freed);
-  add (figures, "reply", "ms", (double) (end - begin) / 1000);
-  add (figures, "resident before", "MiB", before);
-  add (figures, "resident after", "MiB", read_resident (bus));
-  add (figures, "anonymous before", "MiB", anonymous);
-  add (figures, "anonymous after", "MiB", read_anonymous (bus));
-  add (figures, "freed, as it says", "MiB", (double) freed / 1048576);
+  bench_figures_add (figures, "reply", "ms", (double) (end - begin) / 1000);
+  bench_figures_add (figures, "resident before", "MiB", before);
+  bench_figures_add (figures, "resident after", "MiB", read_resident (bus));
+  bench_figures_add (figures, "anonymous before", "MiB", anonymous);
+  bench_figures_add (figures, "anonymous after", "MiB", read_anonymous (bus));
+  bench_figures_add (figures, "freed, as it says", "MiB", (double) freed / 1048576);
 }
 
 int
 bench_pressure_trim (const BenchTrimPlan *plan)
 {
-  g_autoptr(GPtrArray) figures = g_ptr_array_new_with_free_func ((GDestroyNotify) bench_figure_free);
+  g_autoptr(GPtrArray) figures =
+    g_ptr_array_new_with_free_func ((GDestroyNotify) bench_figure_free);
   g_autoptr(GPtrArray) contexts = g_ptr_array_new_with_free_func (g_free);
   BenchBus *bus = bench_bus_new (plan->daemon, plan->model, NULL);
   gboolean all_ended = TRUE;
@@ -164,8 +157,8 @@ bench_pressure_trim (const BenchTrimPlan *plan)
       trim_once (bus, figures);
       trimmed_us = g_get_monotonic_time ();
       all_ended = await_end (fd) && all_ended;
-      add (figures, "rest of the answer", "s",
-           (double) (g_get_monotonic_time () - trimmed_us) / G_USEC_PER_SEC);
+      bench_figures_add (figures, "rest of the answer", "s",
+                         (double) (g_get_monotonic_time () - trimmed_us) / G_USEC_PER_SEC);
     }
   bench_print (figures, plan->as_json);
   bench_bus_free (bus);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * What the policy of memory does under pressure, by traces; and what giving all back takes, by the real
- * service.
+ * What the policy of memory does under pressure, by traces; and what giving all back takes, by the
+ * real service.
  */
 
 #include "bench.h"
@@ -21,12 +21,16 @@ static int opt_words = 400;
 static int opt_runs = 5;
 
 static const GOptionEntry entries[] = {
-  { "plots", 0, 0, G_OPTION_ARG_FILENAME, &opt_plots, "Write a plot of each trace there", "FOLDER" },
-  { "trim", 0, 0, G_OPTION_ARG_NONE, &opt_trim, "Time Trim(\"critical\") of the real service instead", NULL },
-  { "daemon", 0, 0, G_OPTION_ARG_FILENAME, &opt_daemon, "The llmsvcd to measure, with --trim", "FILE" },
+  { "plots", 0, 0, G_OPTION_ARG_FILENAME, &opt_plots, "Write a plot of each trace there",
+    "FOLDER" },
+  { "trim", 0, 0, G_OPTION_ARG_NONE, &opt_trim,
+    "Time Trim(\"critical\") of the real service instead", NULL },
+  { "daemon", 0, 0, G_OPTION_ARG_FILENAME, &opt_daemon, "The llmsvcd to measure, with --trim",
+    "FILE" },
   { "model", 0, 0, G_OPTION_ARG_FILENAME, &opt_model, "Its GGUF file", "FILE" },
   { "contexts", 0, 0, G_OPTION_ARG_INT, &opt_contexts, "Contexts that it holds (16)", "N" },
-  { "words", 0, 0, G_OPTION_ARG_INT, &opt_words, "Words of the prompt that it reads meanwhile (400)", "N" },
+  { "words", 0, 0, G_OPTION_ARG_INT, &opt_words,
+    "Words of the prompt that it reads meanwhile (400)", "N" },
   { "runs", 0, 0, G_OPTION_ARG_INT, &opt_runs, "Trims (5)", "N" },
   { "json", 0, 0, G_OPTION_ARG_NONE, &opt_json, "One JSON object", NULL },
   { G_OPTION_REMAINING, 0, 0, G_OPTION_ARG_FILENAME_ARRAY, &opt_traces, NULL, "TRACE…" },
@@ -122,9 +126,9 @@ static void
 print_row (const BenchPressure *played,
            const BenchPressure *deaf)
 {
-  g_print ("%-15s %6.2f %8.2f %8.2f %5ju %8ju %7.0f %8.2f %8.2f %7ju %7ju\n", played->name, played->bound,
-           played->least, played->given, played->n_cuts, played->n_relapses, played->calm_period,
-           played->stalled, deaf->stalled, played->n_killed, deaf->n_killed);
+  g_print ("%-15s %6.2f %8.2f %8.2f %5ju %8ju %7.0f %8.2f %8.2f %7ju %7ju\n", played->name,
+           played->bound, played->least, played->given, played->n_cuts, played->n_relapses,
+           played->calm_period, played->stalled, deaf->stalled, played->n_killed, deaf->n_killed);
 }
 
 static int
@@ -134,8 +138,8 @@ play_all (void)
 
   json_builder_begin_object (builder);
   if (!opt_json)
-    g_print ("%-15s %6s %8s %8s %5s %8s %7s %8s %8s %7s %7s\n", "trace", "GiB", "least", "given", "cuts",
-             "relapses", "calm s", "stall s", "without", "killed", "without");
+    g_print ("%-15s %6s %8s %8s %5s %8s %7s %8s %8s %7s %7s\n", "trace", "GiB", "least", "given",
+             "cuts", "relapses", "calm s", "stall s", "without", "killed", "without");
   for (guint i = 0; opt_traces != NULL && opt_traces[i] != NULL; i++)
     {
       g_autoptr(GError) error = NULL;

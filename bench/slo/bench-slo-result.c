@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "bench-json.h"
 #include "bench-plot.h"
 
 #define MS 1000.0
@@ -199,36 +200,18 @@ bench_slo_result_print_notes (const BenchSloResult *self)
 }
 
 static void
-add_number (JsonBuilder *builder,
-            const char  *name,
-            double       number)
-{
-  json_builder_set_member_name (builder, name);
-  json_builder_add_double_value (builder, number);
-}
-
-static void
-add_count (JsonBuilder *builder,
-           const char  *name,
-           guint64      count)
-{
-  json_builder_set_member_name (builder, name);
-  json_builder_add_int_value (builder, (gint64) count);
-}
-
-static void
 add_latency (JsonBuilder        *builder,
              const char         *name,
              const BenchLatency *latency)
 {
   json_builder_set_member_name (builder, name);
   json_builder_begin_object (builder);
-  add_count (builder, "n", latency->n);
-  add_number (builder, "mean", latency->mean);
-  add_number (builder, "p50", latency->p50);
-  add_number (builder, "p95", latency->p95);
-  add_number (builder, "p99", latency->p99);
-  add_number (builder, "most", latency->most);
+  bench_json_add_integer (builder, "n", latency->n);
+  bench_json_add_number (builder, "mean", latency->mean);
+  bench_json_add_number (builder, "p50", latency->p50);
+  bench_json_add_number (builder, "p95", latency->p95);
+  bench_json_add_number (builder, "p99", latency->p99);
+  bench_json_add_number (builder, "most", latency->most);
   json_builder_end_object (builder);
 }
 
@@ -239,14 +222,14 @@ add_class_json (const BenchSloClassResult *result,
 {
   json_builder_set_member_name (builder, name);
   json_builder_begin_object (builder);
-  add_count (builder, "calls", result->n_calls);
-  add_count (builder, "met", result->n_met);
-  add_count (builder, "missed", result->n_missed);
-  add_count (builder, "refused", result->n_refused);
-  add_count (builder, "failed", result->n_failed);
-  add_number (builder, "met-percent", get_share (result));
-  add_number (builder, "kept-tokens-percent", result->kept);
-  add_number (builder, "sub-model-percent", result->sub_model);
+  bench_json_add_integer (builder, "calls", result->n_calls);
+  bench_json_add_integer (builder, "met", result->n_met);
+  bench_json_add_integer (builder, "missed", result->n_missed);
+  bench_json_add_integer (builder, "refused", result->n_refused);
+  bench_json_add_integer (builder, "failed", result->n_failed);
+  bench_json_add_number (builder, "met-percent", get_share (result));
+  bench_json_add_number (builder, "kept-tokens-percent", result->kept);
+  bench_json_add_number (builder, "sub-model-percent", result->sub_model);
   add_latency (builder, "ttft-ms", &result->ttft);
   add_latency (builder, "tpot-ms", &result->tpot);
   json_builder_end_object (builder);
@@ -259,12 +242,12 @@ bench_slo_result_add_json (const BenchSloResult *self,
   json_builder_begin_object (builder);
   json_builder_set_member_name (builder, "policy");
   json_builder_add_string_value (builder, self->policy);
-  add_number (builder, "load", self->load);
-  add_number (builder, "seconds", self->seconds);
-  add_number (builder, "tokens-per-second", get_rate (self, self->n_tokens));
-  add_number (builder, "written-tokens-per-second", get_rate (self, self->n_output));
-  add_count (builder, "short-answers", self->n_short);
-  add_number (builder, "calling-percent-of-processor", self->cpu_share);
+  bench_json_add_number (builder, "load", self->load);
+  bench_json_add_number (builder, "seconds", self->seconds);
+  bench_json_add_number (builder, "tokens-per-second", get_rate (self, self->n_tokens));
+  bench_json_add_number (builder, "written-tokens-per-second", get_rate (self, self->n_output));
+  bench_json_add_integer (builder, "short-answers", self->n_short);
+  bench_json_add_number (builder, "calling-percent-of-processor", self->cpu_share);
   json_builder_set_member_name (builder, "classes");
   json_builder_begin_object (builder);
   for (guint i = 0; i < LLM_N_SLO_CLASSES; i++)

@@ -216,7 +216,8 @@ bench_book_compare (BenchBook *self,
   if (revision != self->revision)
     {
       g_set_error (error, G_IO_ERROR, G_IO_ERROR_FAILED,
-                   "The context is at revision %" G_GUINT64_FORMAT ", acknowledged was %" G_GUINT64_FORMAT,
+                   "The context is at revision %" G_GUINT64_FORMAT
+                   ", acknowledged was %" G_GUINT64_FORMAT,
                    revision, self->revision);
       return FALSE;
     }

@@ -50,8 +50,8 @@ call (Flood      *self,
       const char *method,
       GVariant   *arguments)
 {
-  g_dbus_connection_call (self->connection, LLMSVC_BUS_NAME, path, interface, method, arguments, NULL,
-                          G_DBUS_CALL_FLAGS_NONE, G_MAXINT, NULL, on_replied, self);
+  g_dbus_connection_call (self->connection, LLMSVC_BUS_NAME, path, interface, method, arguments,
+                          NULL, G_DBUS_CALL_FLAGS_NONE, G_MAXINT, NULL, on_replied, self);
 }
 
 static void
@@ -132,8 +132,9 @@ issue_garbage (gpointer data)
       call (self, LLMSVC_PATH, LLMSVC_INTERFACE, "NoSuchMethod", NULL);
       break;
     case 1:
-      call (self, LLMSVC_CONTEXTS_PATH "/0123456789abcdef0123456789abcdef", LLMSVC_CONTEXT_INTERFACE,
-            "Ask", g_variant_new ("(s@a{sv})", "Hello", bench_talk_no_options ()));
+      call (self, LLMSVC_CONTEXTS_PATH "/0123456789abcdef0123456789abcdef",
+            LLMSVC_CONTEXT_INTERFACE, "Ask",
+            g_variant_new ("(s@a{sv})", "Hello", bench_talk_no_options ()));
       break;
     case 2:
       call (self, LLMSVC_PATH, LLMSVC_INTERFACE, "Complete", g_variant_new ("(u)", 7));
@@ -142,7 +143,8 @@ issue_garbage (gpointer data)
       g_variant_builder_init (&options, G_VARIANT_TYPE_VARDICT);
       for (guint i = 0; i < 300; i++)
         g_variant_builder_add (&options, "{sv}", "max-tokens", g_variant_new_string ("many"));
-      call (self, LLMSVC_PATH, LLMSVC_INTERFACE, "Complete", g_variant_new ("(sa{sv})", "Hello", &options));
+      call (self, LLMSVC_PATH, LLMSVC_INTERFACE, "Complete",
+            g_variant_new ("(sa{sv})", "Hello", &options));
       break;
     }
 }

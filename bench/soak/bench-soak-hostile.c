@@ -147,7 +147,7 @@ add (GPtrArray  *figures,
   g_autofree char *name = g_strdup_printf ("%s: %s", kind, what);
 
   if (isfinite (value))
-    bench_figure_add (bench_figure_find (figures, name, unit), value);
+    bench_figures_add (figures, name, unit, value);
 }
 
 /* @kind beside nothing, beside a flood of the bus that the service has no part in, and beside the
@@ -224,8 +224,8 @@ check_kinds (const char *const *kinds)
         is_known = is_known || strcmp (kinds[i], all_kinds[k].name) == 0;
       if (!is_known)
         {
-          g_printerr ("llmsvc-bench: no harm is called “%s”; all, or calls, properties, contexts, cancels, "
-                      "garbage, connections, pipes, huge, answers\n", kinds[i]);
+          g_printerr ("llmsvc-bench: no harm is called “%s”; all, or calls, properties, contexts, "
+                      "cancels, garbage, connections, pipes, huge, answers\n", kinds[i]);
           return FALSE;
         }
     }
@@ -254,7 +254,8 @@ bench_hostile_measure (BenchSoak         *soak,
                        gboolean           as_json,
                        const char        *json_file)
 {
-  g_autoptr(GPtrArray) figures = g_ptr_array_new_with_free_func ((GDestroyNotify) bench_figure_free);
+  g_autoptr(GPtrArray) figures =
+    g_ptr_array_new_with_free_func ((GDestroyNotify) bench_figure_free);
   Victim victim = { .soak = soak };
   gboolean is_good = TRUE;
   GPid probe;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What applications of a load share; bench-soak-load.c has the threads, bench-soak-ops.c what they
- * do. */
+/* What applications of a load share; bench-soak-load.c has the threads, bench-soak-app.c what they
+ * know of their contexts, bench-soak-answers.c and bench-soak-ops.c what they do. Each application
+ * belongs to its thread; of the load, what is said below. */
 
 #pragma once
 

@@ -25,8 +25,8 @@ bench_app_complain (BenchApp   *self,
   g_mutex_lock (&load->lock);
   load->n_complaints++;
   if (load->complaints->len < MAX_COMPLAINTS)
-    g_ptr_array_add (load->complaints, g_strdup_printf ("%s, call %" G_GUINT64_FORMAT ": %s", self->id,
-                                                        self->n_calls, text));
+    g_ptr_array_add (load->complaints, g_strdup_printf ("%s, call %" G_GUINT64_FORMAT ": %s",
+                                                        self->id, self->n_calls, text));
   g_mutex_unlock (&load->lock);
 }
 
@@ -344,12 +344,6 @@ guint64
 bench_load_count_turns (BenchLoad *self)
 {
   return (guint) g_atomic_int_get (&self->n_turns);
-}
-
-guint
-bench_load_get_tokens (BenchLoad *self)
-{
-  return (guint) g_atomic_int_get (&self->n_tokens);
 }
 
 GPtrArray *

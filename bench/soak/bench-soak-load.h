@@ -75,7 +75,6 @@ const char *bench_load_get_op_name  (BenchOp               op);
 guint       bench_load_count_refused (BenchLoad           *self);
 /* Turns that were acknowledged. */
 guint64     bench_load_count_turns  (BenchLoad            *self);
-guint       bench_load_get_tokens   (BenchLoad            *self);
 /* (element-type utf8) (transfer container): what should not have happened, the first of them. */
 GPtrArray  *bench_load_get_complaints (BenchLoad          *self,
                                      guint                *n_all);

@@ -9,12 +9,13 @@
 
 #include <glib/gstdio.h>
 
+#include "bench-json.h"
 #include "bench-plot.h"
 
 /* What is held at rest may differ so much between the second and the last quarter. */
 #define MAX_CHANGE 0.02
-/* Of things that are counted so many may come and go: GLib keeps up to two threads of its pool for a
- * while, and has a descriptor open now and then. */
+/* Of things that are counted so many may come and go: GLib keeps up to two threads of its pool for
+ * a while, and has a descriptor open now and then. */
 #define MAX_COUNT_CHANGE 2
 /* The slowest of a thousand property reads, in ms. */
 #define MAX_READ_MS 50.0
@@ -35,16 +36,6 @@ typedef struct
   guint n_early, n_late;
 } Change;
 
-static int
-compare_doubles (gconstpointer a,
-                 gconstpointer b)
-{
-  double left = *(const double *) a;
-  double right = *(const double *) b;
-
-  return (left > right) - (left < right);
-}
-
 /* Of the samples of a part of the time; 0 without any. */
 static double
 get_median (GArray    *samples,
@@ -62,12 +53,8 @@ get_median (GArray    *samples,
       if (sample->seconds >= from_s && sample->seconds < to_s)
         g_array_append_val (values, sample->held[held]);
     }
-  g_array_sort (values, compare_doubles);
   *n = values->len;
-  if (values->len == 0)
-    return 0;
-  return (g_array_index (values, double, (values->len - 1) / 2) +
-          g_array_index (values, double, values->len / 2)) / 2;
+  return bench_median (values);
 }
 
 static Change
@@ -108,8 +95,8 @@ get_probed (BenchSoak   *self,
 {
   bench_probe_sum_up ((const BenchProbe *) self->probes->data,
                       self->probes->len / sizeof (BenchProbe),
-                      self->begin_us + (self->end_us - self->begin_us) / 4, self->end_us, self->pauses,
-                      of_bus, result);
+                      self->begin_us + (self->end_us - self->begin_us) / 4, self->end_us,
+                      self->pauses, of_bus, result);
 }
 
 /* --- tables --- */
@@ -156,7 +143,8 @@ print_tables (BenchSoak *self)
   print_changes (self, self->at_rest, "at rest", TRUE);
   print_changes (self, self->under_load, "under load", FALSE);
 
-  printf ("\n| reads by another process, ms | p50 | p99 | p99.9 | most | n |\n|---|---|---|---|---|---|\n");
+  printf ("\n| reads by another process, ms | p50 | p99 | p99.9 | most | n |\n"
+          "|---|---|---|---|---|---|\n");
   for (guint of_bus = 0; of_bus < 2; of_bus++)
     {
       BenchProbed probed;
@@ -169,7 +157,8 @@ print_tables (BenchSoak *self)
 
   complaints = bench_load_get_complaints (self->load, &n_complaints);
   printf ("\n| turns | |\n|---|---|\n| acknowledged | %" G_GUINT64_FORMAT " |\n"
-          "| contexts compared at the end | %u |\n| after SIGKILL in the middle of the load | %u |\n"
+          "| contexts compared at the end | %u |\n"
+          "| after SIGKILL in the middle of the load | %u |\n"
           "| after SIGTERM | %u |\n| lost, changed, or otherwise wrong | %u |\n",
           bench_load_count_turns (self->load), self->n_compared_at_end, self->n_compared_after_kill,
           self->n_compared_after_end, n_complaints);
@@ -178,15 +167,6 @@ print_tables (BenchSoak *self)
 }
 
 /* --- JSON --- */
-
-static void
-add_number (JsonBuilder *builder,
-            const char  *name,
-            double       value)
-{
-  json_builder_set_member_name (builder, name);
-  json_builder_add_double_value (builder, value);
-}
 
 static void
 add_samples (BenchSoak   *self,
@@ -209,8 +189,8 @@ add_samples (BenchSoak   *self,
       json_builder_begin_object (builder);
       json_builder_set_member_name (builder, "unit");
       json_builder_add_string_value (builder, bench_held_get_unit (held));
-      add_number (builder, "second-quarter", change.early);
-      add_number (builder, "last-quarter", change.late);
+      bench_json_add_number (builder, "second-quarter", change.early);
+      bench_json_add_number (builder, "last-quarter", change.late);
       json_builder_set_member_name (builder, "samples");
       json_builder_begin_array (builder);
       for (guint i = 0; i < samples->len; i++)
@@ -232,11 +212,11 @@ add_probed (BenchSoak   *self,
   get_probed (self, of_bus, &probed);
   json_builder_set_member_name (builder, name);
   json_builder_begin_object (builder);
-  add_number (builder, "p50-ms", probed.p50);
-  add_number (builder, "p99-ms", probed.p99);
-  add_number (builder, "p99.9-ms", probed.p999);
-  add_number (builder, "most-ms", probed.greatest);
-  add_number (builder, "n", probed.n);
+  bench_json_add_number (builder, "p50-ms", probed.p50);
+  bench_json_add_number (builder, "p99-ms", probed.p99);
+  bench_json_add_number (builder, "p99.9-ms", probed.p999);
+  bench_json_add_number (builder, "most-ms", probed.greatest);
+  bench_json_add_number (builder, "n", probed.n);
   json_builder_end_object (builder);
 }
 
@@ -246,13 +226,13 @@ add_settings (BenchSoak   *self,
 {
   json_builder_set_member_name (builder, "settings");
   json_builder_begin_object (builder);
-  add_number (builder, "minutes",
-              (double) (self->end_us - self->begin_us) / G_USEC_PER_SEC / 60);
-  add_number (builder, "apps", self->setup.n_apps);
-  add_number (builder, "contexts", self->setup.n_apps * self->setup.n_contexts);
-  add_number (builder, "think-ms", self->setup.think_ms);
-  add_number (builder, "tokens", self->setup.target_tokens);
-  add_number (builder, "seed", (double) self->setup.seed);
+  bench_json_add_number (builder, "minutes",
+                         (double) (self->end_us - self->begin_us) / G_USEC_PER_SEC / 60);
+  bench_json_add_number (builder, "apps", self->setup.n_apps);
+  bench_json_add_number (builder, "contexts", self->setup.n_apps * self->setup.n_contexts);
+  bench_json_add_number (builder, "think-ms", self->setup.think_ms);
+  bench_json_add_number (builder, "tokens", self->setup.target_tokens);
+  bench_json_add_number (builder, "seed", (double) self->setup.seed);
   json_builder_end_object (builder);
 }
 
@@ -268,20 +248,21 @@ make_json (BenchSoak *self)
   json_builder_set_member_name (builder, "calls");
   json_builder_begin_object (builder);
   for (BenchOp op = 0; op < BENCH_N_OPS; op++)
-    add_number (builder, bench_load_get_op_name (op), (double) bench_load_count (self->load, op));
+    bench_json_add_number (builder, bench_load_get_op_name (op),
+                           (double) bench_load_count (self->load, op));
   json_builder_end_object (builder);
-  add_number (builder, "refused", bench_load_count_refused (self->load));
-  add_number (builder, "callers-killed", self->n_killed);
+  bench_json_add_number (builder, "refused", bench_load_count_refused (self->load));
+  bench_json_add_number (builder, "callers-killed", self->n_killed);
   add_samples (self, builder, "at-rest", self->at_rest);
   add_samples (self, builder, "under-load", self->under_load);
   add_probed (self, builder, "property-reads", FALSE);
   add_probed (self, builder, "bus-reads", TRUE);
   complaints = bench_load_get_complaints (self->load, &n_complaints);
-  add_number (builder, "turns", (double) bench_load_count_turns (self->load));
-  add_number (builder, "compared-at-end", self->n_compared_at_end);
-  add_number (builder, "compared-after-kill", self->n_compared_after_kill);
-  add_number (builder, "compared-after-end", self->n_compared_after_end);
-  add_number (builder, "wrong", n_complaints);
+  bench_json_add_number (builder, "turns", (double) bench_load_count_turns (self->load));
+  bench_json_add_number (builder, "compared-at-end", self->n_compared_at_end);
+  bench_json_add_number (builder, "compared-after-kill", self->n_compared_after_kill);
+  bench_json_add_number (builder, "compared-after-end", self->n_compared_after_end);
+  bench_json_add_number (builder, "wrong", n_complaints);
   json_builder_set_member_name (builder, "complaints");
   json_builder_begin_array (builder);
   for (guint i = 0; i < complaints->len; i++)

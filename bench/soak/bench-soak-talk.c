@@ -104,7 +104,8 @@ bench_stream_new (GDBusConnection *connection,
   g_autoptr(GVariant) reply = g_dbus_connection_call_with_unix_fd_list_sync (
     connection, LLMSVC_BUS_NAME, context, LLMSVC_CONTEXT_INTERFACE, "Generate",
     g_variant_new ("(@a(ssa{sv})@a{sv})", bench_talk_message (prompt), options),
-    G_VARIANT_TYPE ("(oh)"), G_DBUS_CALL_FLAGS_NONE, BENCH_TALK_TIMEOUT_MS, NULL, &fds, NULL, error);
+    G_VARIANT_TYPE ("(oh)"), G_DBUS_CALL_FLAGS_NONE, BENCH_TALK_TIMEOUT_MS, NULL, &fds, NULL,
+    error);
   BenchStream *self;
 
   if (reply == NULL)

@@ -131,9 +131,10 @@ time_call (GDBusConnection *connection,
   g_autoptr(GVariant) reply = NULL;
 
   if (of_bus)
-    reply = g_dbus_connection_call_sync (connection, "org.freedesktop.DBus", "/org/freedesktop/DBus",
-                                         "org.freedesktop.DBus", "GetId", NULL, NULL,
-                                         G_DBUS_CALL_FLAGS_NONE, BENCH_TALK_TIMEOUT_MS, NULL, NULL);
+    reply =
+      g_dbus_connection_call_sync (connection, "org.freedesktop.DBus", "/org/freedesktop/DBus",
+                                   "org.freedesktop.DBus", "GetId", NULL, NULL,
+                                   G_DBUS_CALL_FLAGS_NONE, BENCH_TALK_TIMEOUT_MS, NULL, NULL);
   else
     reply = bench_talk_get (connection, LLMSVC_PATH, LLMSVC_MEMORY_INTERFACE, "Resident", NULL);
   *us = (guint32) (g_get_monotonic_time () - begin);
@@ -201,7 +202,8 @@ bench_probe_sum_up (const BenchProbe *probes,
   g_autoptr(GArray) times = g_array_new (FALSE, FALSE, sizeof (guint32));
 
   for (guint i = 0; i < n_probes; i++)
-    if (probes[i].at_us >= from_us && probes[i].at_us < to_us && !is_in_pause (pauses, probes[i].at_us))
+    if (probes[i].at_us >= from_us && probes[i].at_us < to_us &&
+        !is_in_pause (pauses, probes[i].at_us))
       g_array_append_vals (times, of_bus ? &probes[i].bus_us : &probes[i].service_us, 1);
   g_array_sort (times, compare_us);
   result->n = times->len;
@@ -246,7 +248,8 @@ bench_caller_run (const char *address,
                   guint64     seed)
 {
   BenchRandom random = bench_random_derive (seed, 0xca11);
-  g_autofree char *id = g_strdup_printf ("org.example.Killed%u", bench_random_range (&random, 0, 3));
+  g_autofree char *id =
+    g_strdup_printf ("org.example.Killed%u", bench_random_range (&random, 0, 3));
   g_autoptr(GDBusConnection) connection = bench_talk_connect (address, id, NULL);
   GQueue streams = G_QUEUE_INIT;
 

@@ -54,8 +54,8 @@ typedef struct
   guint32 bus_us;         /* a question to the bus itself, right after it: what the machine does */
 } BenchProbe;
 
-/* In a process of its own: reads every 20 ms, and writes a BenchProbe each to standard output, until
- * nobody reads that any more. */
+/* In a process of its own: reads every 20 ms, and writes a BenchProbe each to standard output,
+ * until nobody reads that any more. */
 int         bench_probe_run     (const char      *address);
 
 /* Of all probes within [from_us, to_us) and outside of the pauses: */

@@ -64,13 +64,15 @@ static const GOptionEntry entries[] = {
   { "tokens", 0, 0, G_OPTION_ARG_INT, &opt_tokens, "Tokens held by all contexts (40000)", "N" },
   { "answer", 0, 0, G_OPTION_ARG_INT, &opt_answer, "Tokens of the longest usual answer (24)", "N" },
   { "budget", 0, 0, G_OPTION_ARG_STRING, &opt_budget,
-    "Memory the service may hold, as in its configuration (160M; with --hostile what it likes)", "BYTES" },
+    "Memory the service may hold, as in its configuration (160M; with --hostile what it likes)",
+    "BYTES" },
   { "seed", 0, 0, G_OPTION_ARG_INT, &opt_seed, "Of all that is random (1)", "N" },
   { "quick", 0, 0, G_OPTION_ARG_NONE, &opt_quick, "A small load for half a minute", NULL },
   { "hostile", 0, 0, G_OPTION_ARG_STRING_ARRAY, &opt_hostile,
     "Instead: a steady caller beside one that means harm; a kind, or all (repeatable)", "KIND" },
   { "json", 0, 0, G_OPTION_ARG_NONE, &opt_json, "One JSON object instead of tables", NULL },
-  { "json-file", 0, 0, G_OPTION_ARG_FILENAME, &opt_json_file, "Write the JSON there as well", "FILE" },
+  { "json-file", 0, 0, G_OPTION_ARG_FILENAME, &opt_json_file, "Write the JSON there as well",
+    "FILE" },
   { "plots", 0, 0, G_OPTION_ARG_FILENAME, &opt_plots, "Write plots into this folder", "FOLDER" },
   /* what it starts itself under */
   { "probe-at", 0, G_OPTION_FLAG_HIDDEN, G_OPTION_ARG_STRING, &opt_probe, NULL, NULL },
@@ -100,8 +102,8 @@ bench_soak_spawn (const char *option,
   g_autoptr(GError) error = NULL;
   GPid pid = 0;
 
-  if (!g_spawn_async_with_fds (NULL, (char **) arguments, NULL, G_SPAWN_DO_NOT_REAP_CHILD, set_up_child,
-                               NULL, &pid, -1, out, -1, &error))
+  if (!g_spawn_async_with_fds (NULL, (char **) arguments, NULL, G_SPAWN_DO_NOT_REAP_CHILD,
+                               set_up_child, NULL, &pid, -1, out, -1, &error))
     g_error ("%s", error->message);
   return pid;
 }
@@ -404,9 +406,9 @@ check_options (void)
       opt_rest_s = 3;
     }
   return opt_daemon != NULL && opt_model != NULL && opt_minutes > 0 && opt_minutes < 100000 &&
-         opt_apps > 0 && opt_apps <= 200 && opt_contexts >= opt_apps && opt_contexts <= 60 * opt_apps &&
-         opt_think_ms >= 0 && opt_think_ms < 1000000 && opt_tokens > 0 && opt_answer >= 2 &&
-         opt_answer <= 500 && opt_seed >= 0;
+         opt_apps > 0 && opt_apps <= 200 && opt_contexts >= opt_apps &&
+         opt_contexts <= 60 * opt_apps && opt_think_ms >= 0 && opt_think_ms < 1000000 &&
+         opt_tokens > 0 && opt_answer >= 2 && opt_answer <= 500 && opt_seed >= 0;
 }
 
 int
@@ -429,18 +431,20 @@ bench_soak (int    argc,
   if (opt_caller != NULL)
     return bench_caller_run (opt_caller, (guint64) opt_seed);
   if (opt_flood != NULL)
-    return bench_hostile_run (opt_flood, opt_hostile != NULL ? opt_hostile[0] : "", (guint64) opt_seed);
+    return bench_hostile_run (opt_flood, opt_hostile != NULL ? opt_hostile[0] : "",
+                              (guint64) opt_seed);
   if (!check_options ())
     {
-      g_printerr ("llmsvc-bench: --daemon FILE and --model FILE are needed, and numbers within reason\n");
+      g_printerr ("llmsvc-bench: --daemon FILE and --model FILE are needed, "
+                  "and numbers within reason\n");
       return 2;
     }
   g_log_set_always_fatal (G_LOG_LEVEL_ERROR);
   soak_init (&soak);
   if (opt_hostile != NULL)
     {
-      is_good = bench_hostile_measure (&soak, (const char *const *) opt_hostile, opt_quick, opt_json,
-                                       opt_json_file);
+      is_good = bench_hostile_measure (&soak, (const char *const *) opt_hostile, opt_quick,
+                                       opt_json, opt_json_file);
     }
   else
     {

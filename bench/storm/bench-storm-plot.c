@@ -4,6 +4,8 @@
 
 #include <math.h>
 
+#include "bench-svg.h"
+
 #define WIDTH 960.0
 #define LEFT 70.0
 #define RIGHT 250.0
@@ -108,15 +110,6 @@ get_stall_s (const BenchStormResult *result,
 /* --- drawing --- */
 
 static void
-add_number (GString *text,
-            double   number)
-{
-  char buffer[G_ASCII_DTOSTR_BUF_SIZE];
-
-  g_string_append (text, g_ascii_formatd (buffer, sizeof buffer, "%.1f", number));
-}
-
-static void
 add_words (GString    *text,
            double      x,
            double      y,
@@ -126,32 +119,10 @@ add_words (GString    *text,
   g_autofree char *escaped = g_markup_escape_text (words, -1);
 
   g_string_append (text, "<text x=\"");
-  add_number (text, x);
+  bench_svg_add_number (text, x);
   g_string_append (text, "\" y=\"");
-  add_number (text, y);
+  bench_svg_add_number (text, y);
   g_string_append_printf (text, "\" text-anchor=\"%s\">%s</text>\n", anchor, escaped);
-}
-
-static void
-add_rule (GString    *text,
-          double      x1,
-          double      y1,
-          double      x2,
-          double      y2,
-          const char *style)
-{
-  const struct { const char *name; double value; } ends[] = {
-    { "x1", x1 }, { "y1", y1 }, { "x2", x2 }, { "y2", y2 },
-  };
-
-  g_string_append (text, "<line");
-  for (guint i = 0; i < G_N_ELEMENTS (ends); i++)
-    {
-      g_string_append_printf (text, " %s=\"", ends[i].name);
-      add_number (text, ends[i].value);
-      g_string_append_c (text, '"');
-    }
-  g_string_append_printf (text, " %s/>\n", style);
 }
 
 static double
@@ -194,19 +165,19 @@ begin_panel (Panel      *panel,
   add_words (panel->text, LEFT, panel->top - 8, "start", title);
   for (double value = 0; value <= panel->most * 1.001; value += step)
     {
-      add_rule (panel->text, LEFT, get_y (panel, value), right, get_y (panel, value),
-                "stroke=\"#ddd\"");
+      bench_svg_add_line (panel->text, LEFT, get_y (panel, value), right, get_y (panel, value),
+                          "stroke=\"#ddd\"");
       g_ascii_formatd (label, sizeof label, "%g", value);
       add_words (panel->text, LEFT - 6, get_y (panel, value) + 4, "end", label);
     }
   for (double at = 0; at <= panel->span_s; at += seconds)
     {
-      add_rule (panel->text, get_x (panel, at), bottom, get_x (panel, at), bottom + 4,
-                "stroke=\"#444\"");
+      bench_svg_add_line (panel->text, get_x (panel, at), bottom, get_x (panel, at), bottom + 4,
+                          "stroke=\"#444\"");
       g_ascii_formatd (label, sizeof label, "%g", at);
       add_words (panel->text, get_x (panel, at), bottom + 16, "middle", label);
     }
-  add_rule (panel->text, LEFT, bottom, right, bottom, "stroke=\"#444\"");
+  bench_svg_add_line (panel->text, LEFT, bottom, right, bottom, "stroke=\"#444\"");
 }
 
 static void
@@ -229,13 +200,13 @@ add_line (Panel                  *panel,
 
       if (at_s < -LEAD_S || at_s > panel->span_s)
         continue;
-      add_number (panel->text, get_x (panel, at_s));
+      bench_svg_add_number (panel->text, get_x (panel, at_s));
       g_string_append_c (panel->text, ',');
-      add_number (panel->text, get_y (panel, get (result, i)));
+      bench_svg_add_number (panel->text, get_y (panel, get (result, i)));
       g_string_append_c (panel->text, ' ');
     }
   g_string_append (panel->text, "\"/>\n");
-  add_rule (panel->text, WIDTH - RIGHT + 10, label_y, WIDTH - RIGHT + 34, label_y, style);
+  bench_svg_add_line (panel->text, WIDTH - RIGHT + 10, label_y, WIDTH - RIGHT + 34, label_y, style);
   add_words (panel->text, WIDTH - RIGHT + 40, label_y + 4, "start", name);
 }
 
@@ -279,8 +250,8 @@ add_memory (Panel                *panel,
   g_autofree char *title = g_strdup_printf ("%s: MiB over seconds", result->name);
 
   begin_panel (panel, title, limit * 1.02);
-  add_rule (panel->text, LEFT, get_y (panel, limit), WIDTH - RIGHT, get_y (panel, limit),
-            "stroke=\"#888\" stroke-dasharray=\"6 3\"");
+  bench_svg_add_line (panel->text, LEFT, get_y (panel, limit), WIDTH - RIGHT, get_y (panel, limit),
+                      "stroke=\"#888\" stroke-dasharray=\"6 3\"");
   add_words (panel->text, WIDTH - RIGHT + 10, get_y (panel, limit) + 4, "start", "limit");
   add_line (panel, result, get_usage_mib, "#999999", "the group", 2);
   add_line (panel, result, get_server_mib, colours[0], "the server", 3);

@@ -5,6 +5,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "bench-json.h"
+
 #define MIB 1048576.0
 #define MS 1000.0
 
@@ -110,7 +112,8 @@ print_stalls (GPtrArray            *results,
               const BenchStormPlan *plan)
 {
   printf ("| beside | storms | killed | eater waited, ms a storm | at a full stop, ms | "
-          "in all, ms | rounds of %u | longest for a MiB, ms |\n|---|---|---|---|---|---|---|---|\n",
+          "in all, ms | rounds of %u | longest for a MiB, ms |\n"
+          "|---|---|---|---|---|---|---|---|\n",
           plan->hold_ms / BENCH_STORM_ROUND_MS);
   for (guint i = 0; i < results->len; i++)
     {
@@ -207,32 +210,14 @@ bench_storm_print (GPtrArray            *results,
 /* --- JSON --- */
 
 static void
-add_number (JsonBuilder *builder,
-            const char  *name,
-            double       number)
-{
-  json_builder_set_member_name (builder, name);
-  json_builder_add_double_value (builder, number);
-}
-
-static void
-add_integer (JsonBuilder *builder,
-             const char  *name,
-             gint64       number)
-{
-  json_builder_set_member_name (builder, name);
-  json_builder_add_int_value (builder, number);
-}
-
-static void
 add_stall (JsonBuilder           *builder,
            const char            *name,
            const BenchStormStall *stall)
 {
   json_builder_set_member_name (builder, name);
   json_builder_begin_object (builder);
-  add_integer (builder, "some-us", (gint64) stall->some_us);
-  add_integer (builder, "full-us", (gint64) stall->full_us);
+  bench_json_add_integer (builder, "some-us", (gint64) stall->some_us);
+  bench_json_add_integer (builder, "full-us", (gint64) stall->full_us);
   json_builder_end_object (builder);
 }
 
@@ -247,15 +232,15 @@ add_storms (JsonBuilder            *builder,
       const BenchStormStorm *storm = &g_array_index (result->storms, BenchStormStorm, i);
 
       json_builder_begin_object (builder);
-      add_integer (builder, "level-bytes", (gint64) storm->level);
-      add_number (builder, "begin-s", storm->begin_s);
-      add_number (builder, "end-s", storm->end_s);
+      bench_json_add_integer (builder, "level-bytes", (gint64) storm->level);
+      bench_json_add_number (builder, "begin-s", storm->begin_s);
+      bench_json_add_number (builder, "end-s", storm->end_s);
       add_stall (builder, "eater-stall", &storm->stalls[BENCH_STORM_EATER]);
       add_stall (builder, "server-stall", &storm->stalls[BENCH_STORM_SERVER]);
-      add_integer (builder, "rounds", (gint64) storm->rounds);
-      add_number (builder, "longest-ms", storm->longest_ms);
-      add_number (builder, "tokens-per-second", storm->speed);
-      add_number (builder, "back-s", storm->back_s);
+      bench_json_add_integer (builder, "rounds", (gint64) storm->rounds);
+      bench_json_add_number (builder, "longest-ms", storm->longest_ms);
+      bench_json_add_number (builder, "tokens-per-second", storm->speed);
+      bench_json_add_number (builder, "back-s", storm->back_s);
       json_builder_end_object (builder);
     }
   json_builder_end_array (builder);
@@ -268,19 +253,19 @@ add_result (JsonBuilder            *builder,
   json_builder_begin_object (builder);
   json_builder_set_member_name (builder, "beside");
   json_builder_add_string_value (builder, result->name);
-  add_integer (builder, "group-version", result->group_version);
-  add_integer (builder, "killed-in-storm", result->killed_in);
-  add_integer (builder, "oom-kills", (gint64) result->oom_kills);
+  bench_json_add_integer (builder, "group-version", result->group_version);
+  bench_json_add_integer (builder, "killed-in-storm", result->killed_in);
+  bench_json_add_integer (builder, "oom-kills", (gint64) result->oom_kills);
   json_builder_set_member_name (builder, "eater-lived");
   json_builder_add_boolean_value (builder, result->has_eater);
-  add_number (builder, "start-s", result->start_s);
-  add_number (builder, "tokens-per-second-before", result->speed_before);
-  add_number (builder, "tokens-per-second-after", result->speed_after);
-  add_number (builder, "resident-bytes-before", result->resident_before);
-  add_number (builder, "resident-bytes-after", result->resident_after);
-  add_number (builder, "resident-back-s", result->resident_back_s);
-  add_integer (builder, "answers", result->n_answers);
-  add_integer (builder, "different", result->n_different);
+  bench_json_add_number (builder, "start-s", result->start_s);
+  bench_json_add_number (builder, "tokens-per-second-before", result->speed_before);
+  bench_json_add_number (builder, "tokens-per-second-after", result->speed_after);
+  bench_json_add_number (builder, "resident-bytes-before", result->resident_before);
+  bench_json_add_number (builder, "resident-bytes-after", result->resident_after);
+  bench_json_add_number (builder, "resident-back-s", result->resident_back_s);
+  bench_json_add_integer (builder, "answers", result->n_answers);
+  bench_json_add_integer (builder, "different", result->n_different);
   if (result->failure != NULL)
     {
       json_builder_set_member_name (builder, "failure");
@@ -296,12 +281,12 @@ bench_storm_add_json (GPtrArray            *results,
                       JsonBuilder          *builder)
 {
   json_builder_begin_object (builder);
-  add_integer (builder, "model-bytes", (gint64) plan->model_bytes);
-  add_integer (builder, "limit-bytes", (gint64) plan->limit);
-  add_integer (builder, "budget-bytes", (gint64) plan->budget);
-  add_integer (builder, "eater-file-bytes", (gint64) plan->file_bytes);
-  add_integer (builder, "apps", BENCH_STORM_APPS);
-  add_integer (builder, "context-tokens", plan->n_begin);
+  bench_json_add_integer (builder, "model-bytes", (gint64) plan->model_bytes);
+  bench_json_add_integer (builder, "limit-bytes", (gint64) plan->limit);
+  bench_json_add_integer (builder, "budget-bytes", (gint64) plan->budget);
+  bench_json_add_integer (builder, "eater-file-bytes", (gint64) plan->file_bytes);
+  bench_json_add_integer (builder, "apps", BENCH_STORM_APPS);
+  bench_json_add_integer (builder, "context-tokens", plan->n_begin);
   json_builder_set_member_name (builder, "runs");
   json_builder_begin_array (builder);
   for (guint i = 0; i < results->len; i++)

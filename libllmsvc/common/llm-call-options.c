@@ -164,7 +164,8 @@ take_locale (LlmCallOptions  *self,
       g_autofree char *shown = llmsvc_shorten (text);
 
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                   _("Option “locale” is “%s”, it must be the name of a locale, such as “de_DE.UTF-8”"),
+                   _("Option “locale” is “%s”, it must be the name of a locale, such as "
+                     "“de_DE.UTF-8”"),
                    shown);
       return FALSE;
     }

@@ -62,7 +62,8 @@ gboolean          llmsvc_line_reader_push (LlmsvcLineReader *self,
                                            const char       *bytes,
                                            gsize             length,
                                            GError          **error) G_GNUC_WARN_UNUSED_RESULT;
-/* TRUE with @line filled in while there is a whole line; FALSE without @error when there is none. */
+/* TRUE with @line filled in while there is a whole line; FALSE without @error when there is
+ * none. */
 gboolean          llmsvc_line_reader_next (LlmsvcLineReader *self,
                                            LlmsvcLine       *line,
                                            GError          **error);

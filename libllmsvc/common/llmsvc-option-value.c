@@ -61,7 +61,9 @@ describe_type (const char *type)
     case 's':
       return _("a string");
     case 'a':
-      return type[1] == 's' ? _("a list of strings") : type[1] == '{' ? _("a dictionary") : _("a list");
+      return type[1] == 's'   ? _("a list of strings")
+             : type[1] == '{' ? _("a dictionary")
+                              : _("a list");
     default:
       return _("something else");
     }
@@ -195,21 +197,23 @@ set_range_error (const LlmsvcOptionInfo  *info,
 
   if (info->type[0] == 'a')
     g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                 _("A number of option “%s” is %s, it must be from %s to %s"), info->key, found, min,
-                 max);
+                 _("A number of option “%s” is %s, it must be from %s to %s"), info->key, found,
+                 min, max);
   else if (g_str_equal (unit, "ms"))
     g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
                  _("Option “%s” is %s, it must be from %s to %s ms"), info->key, found, min, max);
   else if (g_str_equal (unit, "bytes"))
     g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                 _("Option “%s” is %s, it must be from %s to %s bytes"), info->key, found, min, max);
+                 _("Option “%s” is %s, it must be from %s to %s bytes"), info->key, found, min,
+                 max);
   else if (g_str_equal (unit, "percent"))
     g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
                  _("Option “%s” is %s, it must be from %s to %s percent"), info->key, found, min,
                  max);
   else if (g_str_equal (unit, "tokens"))
     g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                 _("Option “%s” is %s, it must be from %s to %s tokens"), info->key, found, min, max);
+                 _("Option “%s” is %s, it must be from %s to %s tokens"), info->key, found, min,
+                 max);
   else
     g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
                  _("Option “%s” is %s, it must be from %s to %s"), info->key, found, min, max);

@@ -16,7 +16,8 @@ struct _LlmFuncReclaimer
 static void llm_func_reclaimer_iface_init (LlmReclaimerInterface *iface);
 
 G_DEFINE_FINAL_TYPE_WITH_CODE (LlmFuncReclaimer, llm_func_reclaimer, G_TYPE_OBJECT,
-                               G_IMPLEMENT_INTERFACE (LLM_TYPE_RECLAIMER, llm_func_reclaimer_iface_init))
+                               G_IMPLEMENT_INTERFACE (LLM_TYPE_RECLAIMER,
+                                                      llm_func_reclaimer_iface_init))
 
 static const char *
 get_name (LlmReclaimer *reclaimer)

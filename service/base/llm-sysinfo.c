@@ -51,7 +51,8 @@ llm_sysinfo_read_meminfo (const char *root,
                           LlmMeminfo *info,
                           GError    **error)
 {
-  g_autofree char *path = g_build_filename (root != NULL && *root ? root : "/", "proc", "meminfo", NULL);
+  g_autofree char *path =
+    g_build_filename (root != NULL && *root ? root : "/", "proc", "meminfo", NULL);
   g_autofree char *text = NULL;
 
   if (!g_file_get_contents (path, &text, NULL, error))
@@ -72,7 +73,8 @@ llm_sysinfo_read_meminfo (const char *root,
 guint64
 llm_sysinfo_read_resident (const char *root)
 {
-  g_autofree char *path = g_build_filename (root != NULL && *root ? root : "/", "proc", "self", "statm", NULL);
+  g_autofree char *path =
+    g_build_filename (root != NULL && *root ? root : "/", "proc", "self", "statm", NULL);
   g_autofree char *text = NULL;
   guint64 pages;
   char *end;

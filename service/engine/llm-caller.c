@@ -15,7 +15,7 @@ llm_caller_new (guint32       uid,
   self->app_id = g_strdup (app_id);
   self->connection = g_strdup (connection);
   self->kind = kind;
-  self->is_sandboxed = llm_caller_kind_is_sandboxed (kind);
+  self->is_sandboxed = kind == LLM_CALLER_FLATPAK || kind == LLM_CALLER_SNAP;
   self->is_known = kind != LLM_CALLER_UNKNOWN;
   return self;
 }
@@ -50,12 +50,6 @@ llm_caller_same_app (const LlmCaller *a,
                      const LlmCaller *b)
 {
   return llm_caller_is_app (a, b->uid, b->app_id);
-}
-
-gboolean
-llm_caller_kind_is_sandboxed (LlmCallerKind kind)
-{
-  return kind == LLM_CALLER_FLATPAK || kind == LLM_CALLER_SNAP;
 }
 
 const char *

@@ -49,9 +49,8 @@ gboolean    llm_caller_is_app   (const LlmCaller *self,
                                  guint32        uid,
                                  const char    *app_id);
 
-gboolean    llm_caller_kind_is_sandboxed (LlmCallerKind kind);
 /* "flatpak", "snap", "unit", "registered", "host" or "unknown". */
-const char *llm_caller_kind_to_string    (LlmCallerKind kind);
+const char *llm_caller_kind_to_string (LlmCallerKind kind);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmCaller, llm_caller_unref)
 

@@ -102,8 +102,8 @@ on_ahead_committed (GObject      *source,
     {
       llm_context_call_fail (task, error);
     }
-  else if (self->engine->model != ((LlmContextCall *) g_task_get_task_data (task))->model || self->engine->is_loading ||
-           self->is_closed)
+  else if (self->engine->model != ((LlmContextCall *) g_task_get_task_data (task))->model ||
+           self->engine->is_loading || self->is_closed)
     {
       llm_context_release (self);
       g_task_return_boolean (task, TRUE);
@@ -154,8 +154,9 @@ on_prepared_for_append (GObject      *source,
   if (tokens->len >= n_ctx)
     {
       llm_context_call_fail (task, g_error_new (LLMSVC_ERROR, LLMSVC_ERROR_CONTEXT_FULL,
-                                       "With this text the context would hold %u tokens; it has room "
-                                       "for %u. Shorten it, roll turns back, or begin a new context",
+                                       "With this text the context would hold %u tokens; it has "
+                                       "room for %u. Shorten it, roll turns back, or begin "
+                                       "a new context",
                                        tokens->len, n_ctx));
       return;
     }
@@ -199,7 +200,8 @@ on_model_for_append (GObject      *source,
   if (call->model == NULL)
     llm_context_call_fail (task, error);
   else
-    llm_prepare_async (call->model, llm_context_make_input (self, call->model, call->messages, FALSE),
+    llm_prepare_async (call->model,
+                       llm_context_make_input (self, call->model, call->messages, FALSE),
                        on_prepared_for_append, g_object_ref (task));
 }
 

@@ -79,8 +79,10 @@ on_loaded_for_generate (GObject      *source,
   if (llm_call_options_has (call->options, LLMSVC_OPTION_IF_REVISION) &&
       llm_call_options_get_uint (call->options, LLMSVC_OPTION_IF_REVISION, 0) != self->revision)
     {
-      llm_context_call_fail (task, g_error_new (LLMSVC_ERROR, LLMSVC_ERROR_CONFLICT,
-                                       "The context is at revision %ju; read its messages again", self->revision));
+      llm_context_call_fail (task,
+                             g_error_new (LLMSVC_ERROR, LLMSVC_ERROR_CONFLICT,
+                                          "The context is at revision %ju; read its messages again",
+                                          self->revision));
       return;
     }
   if (g_variant_n_children (call->messages) == 0 &&
@@ -158,7 +160,8 @@ on_loaded_for_messages (GObject      *source,
     }
   n_messages = llm_conversation_get_n_messages (self->conversation);
   g_variant_builder_init (&builder, G_VARIANT_TYPE ("a(ssa{sv})"));
-  for (guint i = call->first; i < n_messages && (call->count == 0 || i - call->first < call->count); i++)
+  for (guint i = call->first; i < n_messages && (call->count == 0 || i - call->first < call->count);
+       i++)
     {
       const LlmStoredMessage *message = llm_conversation_get_message (self->conversation, i);
 

@@ -130,7 +130,8 @@ load_quotas (sqlite3        *db,
              GError        **error)
 {
   g_autoptr(GError) local = NULL;
-  g_autoptr(sqlite3_stmt) row = llm_db_query (db, error, "SELECT uid, app, key, value FROM quotas", "");
+  g_autoptr(sqlite3_stmt) row =
+    llm_db_query (db, error, "SELECT uid, app, key, value FROM quotas", "");
 
   if (row == NULL)
     return FALSE;
@@ -179,13 +180,13 @@ load_messages (sqlite3    *db,
     return FALSE;
   while (llm_db_next (row, &local))
     {
-      g_autoptr(GVariant) extras = g_variant_parse (G_VARIANT_TYPE_VARDICT,
-                                                    (const char *) sqlite3_column_text (row, 2), NULL,
-                                                    NULL, NULL);
+      g_autoptr(GVariant) extras =
+        g_variant_parse (G_VARIANT_TYPE_VARDICT, (const char *) sqlite3_column_text (row, 2), NULL,
+                         NULL, NULL);
 
-      g_ptr_array_add (turn->messages,
-                       llm_stored_message_new ((const char *) sqlite3_column_text (row, 0),
-                                               (const char *) sqlite3_column_text (row, 1), extras));
+      g_ptr_array_add (turn->messages, llm_stored_message_new (
+                                         (const char *) sqlite3_column_text (row, 0),
+                                         (const char *) sqlite3_column_text (row, 1), extras));
     }
   if (local != NULL)
     g_propagate_error (error, g_steal_pointer (&local));
@@ -218,7 +219,8 @@ llm_store_load_turns (sqlite3  *db,
       if (n_bytes > 0 && n_bytes % sizeof (gint32) == 0)
         {
           turn->tokens = g_array_new (FALSE, FALSE, sizeof (gint32));
-          g_array_append_vals (turn->tokens, sqlite3_column_blob (row, 4), n_bytes / sizeof (gint32));
+          g_array_append_vals (turn->tokens, sqlite3_column_blob (row, 4),
+                               n_bytes / sizeof (gint32));
         }
       turn->identity = dup_column (row, 5);
       turn->request_id = dup_column (row, 6);
@@ -287,19 +289,22 @@ llm_store_insert_context (sqlite3  *db,
   if (llm_db_next (row, error))
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_ALREADY_EXISTS,
-                   "There is a context named “%s” already; open it with OpenContext()", context->name);
+                   "There is a context named “%s” already; open it with OpenContext()",
+                   context->name);
       return FALSE;
     }
   if (*error != NULL)
     return FALSE;
 
   if (!llm_db_execute (db, error,
-                       "INSERT INTO contexts (id, uid, app, name, revision, created, used, max_tokens,"
-                       " slo) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", "sissiiiis", context->id,
-                       (gint64) context->uid, context->app, context->name, (gint64) context->revision,
-                       context->created, context->used, (gint64) context->max_tokens, context->slo))
+                       "INSERT INTO contexts (id, uid, app, name, revision, created, used, "
+                       "max_tokens, slo) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                       "sissiiiis", context->id, (gint64) context->uid, context->app, context->name,
+                       (gint64) context->revision, context->created, context->used,
+                       (gint64) context->max_tokens, context->slo))
     return FALSE;
-  for (guint i = 0; context->turns != NULL && i < llm_conversation_get_n_turns (context->turns); i++)
+  for (guint i = 0; context->turns != NULL && i < llm_conversation_get_n_turns (context->turns);
+       i++)
     if (!insert_turn (db, context->id, i, llm_conversation_get_turn (context->turns, i), error))
       return FALSE;
   return TRUE;
@@ -331,7 +336,8 @@ llm_store_change (sqlite3  *db,
   if (!llm_db_execute (db, error, "DELETE FROM turns WHERE context = ? AND number >= ?", "si",
                        change->context, (gint64) change->n_turns))
     return FALSE;
-  return change->turn == NULL || insert_turn (db, change->context, change->n_turns, change->turn, error);
+  return change->turn == NULL ||
+         insert_turn (db, change->context, change->n_turns, change->turn, error);
 }
 
 gboolean

@@ -40,8 +40,8 @@ static void
 llm_context_class_init (LlmContextClass *klass)
 {
   G_OBJECT_CLASS (klass)->finalize = llm_context_finalize;
-  signals[CLOSED] = g_signal_new ("closed", LLM_TYPE_CONTEXT, G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL,
-                                  G_TYPE_NONE, 1, G_TYPE_STRING);
+  signals[CLOSED] = g_signal_new ("closed", LLM_TYPE_CONTEXT, G_SIGNAL_RUN_LAST, 0, NULL, NULL,
+                                  NULL, G_TYPE_NONE, 1, G_TYPE_STRING);
 }
 
 static void
@@ -97,7 +97,8 @@ llm_context_get_revision (LlmContext *self)
 guint
 llm_context_get_tokens (LlmContext *self)
 {
-  const char *identity = self->engine->model != NULL ? llm_model_get_identity (self->engine->model) : NULL;
+  const char *identity =
+    self->engine->model != NULL ? llm_model_get_identity (self->engine->model) : NULL;
 
   if (self->conversation == NULL)
     return self->stored_tokens;
@@ -107,7 +108,8 @@ llm_context_get_tokens (LlmContext *self)
 guint64
 llm_context_get_bytes (LlmContext *self)
 {
-  return self->conversation != NULL ? llm_conversation_get_bytes (self->conversation) : self->stored_bytes;
+  return self->conversation != NULL ? llm_conversation_get_bytes (self->conversation)
+                                    : self->stored_bytes;
 }
 
 void
@@ -221,7 +223,8 @@ llm_context_claim (LlmContext    *self,
       if (wanted != self->revision)
         {
           g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_CONFLICT,
-                       "The context is at revision %ju, not %ju; read its messages again", self->revision, wanted);
+                       "The context is at revision %ju, not %ju; read its messages again",
+                       self->revision, wanted);
           return FALSE;
         }
     }

@@ -21,7 +21,8 @@ typedef struct
 {
   GPtrArray *messages;   /* (element-type LlmStoredMessage) (owned): what this turn added */
   gboolean is_base;      /* what the context was made with: stays on rollback */
-  GArray *tokens;        /* (nullable) (element-type gint32): settles all since the last settled turn */
+  GArray *tokens;        /* (nullable) (element-type gint32): settles all since the last settled
+                          * turn */
   char *identity;        /* (nullable): of the model that tokens are for */
   gboolean is_closed;    /* tokens end with the end of an answer */
   guint n_tokens;        /* as counted when it was added, for turns without tokens */

@@ -269,8 +269,9 @@ open_file (LlmDb      *self,
            gboolean   *is_damaged,
            GError    **error)
 {
-  int code = sqlite3_open_v2 (path, &self->db,
-                              SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
+  int code =
+    sqlite3_open_v2 (path, &self->db,
+                     SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX, NULL);
 
   if (code == SQLITE_OK)
     {
@@ -295,7 +296,8 @@ move_aside (const char *path,
             GError    **error)
 {
   static const char *const suffixes[] = { "", "-wal", "-shm" };
-  g_autofree char *target = g_strdup_printf ("%s.damaged-%" G_GINT64_FORMAT, path, llm_clock_wall_s ());
+  g_autofree char *target =
+    g_strdup_printf ("%s.damaged-%" G_GINT64_FORMAT, path, llm_clock_wall_s ());
 
   for (guint i = 0; i < G_N_ELEMENTS (suffixes); i++)
     {
@@ -310,7 +312,8 @@ move_aside (const char *path,
           return FALSE;
         }
     }
-  g_warning ("The context database %s is damaged; it was kept as %s, and a new one begins", path, target);
+  g_warning ("The context database %s is damaged; it was kept as %s, and a new one begins", path,
+             target);
   return TRUE;
 }
 
@@ -341,8 +344,9 @@ open_database (gpointer data)
 {
   LlmDb *self = data;
   gboolean is_damaged;
-  gboolean is_open = self->folder != NULL ? open_in_folder (self, &self->open_error)
-                                          : open_file (self, ":memory:", &is_damaged, &self->open_error);
+  gboolean is_open = self->folder != NULL
+                       ? open_in_folder (self, &self->open_error)
+                       : open_file (self, ":memory:", &is_damaged, &self->open_error);
 
   if (!is_open)
     g_warning ("%s", self->open_error->message);

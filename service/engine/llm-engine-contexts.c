@@ -159,12 +159,12 @@ on_base_prepared (GObject      *source,
   if (tokens != NULL && tokens->len >= limit)
     {
       g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_CONTEXT_FULL,
-                               "The context would begin with %u tokens and has room for %u; shorten "
-                               "its system text and messages", tokens->len, limit);
+                               "The context would begin with %u tokens and has room for %u; "
+                               "shorten its system text and messages", tokens->len, limit);
       return;
     }
-  if (tokens != NULL &&
-      !llm_engine_admit_tokens (context->engine, context->uid, context->app_id, tokens->len, &error))
+  if (tokens != NULL && !llm_engine_admit_tokens (context->engine, context->uid, context->app_id,
+                                                  tokens->len, &error))
     {
       g_task_return_error (task, error);
       return;
@@ -186,7 +186,8 @@ on_model_for_base (GObject      *source,
   if (call->model == NULL)
     store_new_context (task);
   else
-    llm_prepare_async (call->model, llm_context_make_input (call->context, call->model, NULL, FALSE),
+    llm_prepare_async (call->model,
+                       llm_context_make_input (call->context, call->model, NULL, FALSE),
                        on_base_prepared, g_object_ref (task));
 }
 
@@ -298,7 +299,8 @@ on_started_for_create (GObject      *source,
   g_autoptr(GTask) task = data;
   GError *error = NULL;
 
-  if (llm_engine_await_start_finish (result, &error) && build_context (LLM_ENGINE (source), task, &error))
+  if (llm_engine_await_start_finish (result, &error) &&
+      build_context (LLM_ENGINE (source), task, &error))
     count_and_store (task);
   else
     g_task_return_error (task, error);
@@ -311,7 +313,8 @@ llm_engine_create_context_async (LlmEngine          *self,
                                  GAsyncReadyCallback callback,
                                  gpointer            data)
 {
-  llm_engine_await_start (self, on_started_for_create, new_task (self, caller, options, callback, data));
+  llm_engine_await_start (self, on_started_for_create,
+                          new_task (self, caller, options, callback, data));
 }
 
 LlmContext *
@@ -350,7 +353,8 @@ llm_context_fork_async (LlmContext         *self,
       llm_call_options_has (options, LLMSVC_OPTION_MESSAGES))
     {
       g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                               "system and messages: a fork has the content of its source; append to it");
+                               "system and messages: a fork has the content of its source; "
+                               "append to it");
       g_object_unref (task);
       return;
     }
@@ -386,7 +390,8 @@ on_started_for_open (GObject      *source,
     }
   if (*call->name == '\0')
     {
-      g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT, "The name is empty");
+      g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                               "The name is empty");
       return;
     }
   context = find_named (self, call->caller, call->name);

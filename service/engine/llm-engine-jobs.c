@@ -58,7 +58,8 @@ fill_bias (LlmJob        *job,
       if (token >= n_vocab)
         {
           g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                       "logit-bias: there is no token %u; this model's are 0 to %u", token, n_vocab - 1);
+                       "logit-bias: there is no token %u; this model's are 0 to %u", token,
+                       n_vocab - 1);
           return FALSE;
         }
       job->bias[n++] = (LlmLogitBias) { (gint32) token, (float) bias };
@@ -83,7 +84,8 @@ fill_slo (LlmJob         *job,
 
   if (slo != NULL && !llm_slo_class_parse (slo, &slo_class))
     {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION, "slo: there is no class “%s”", slo);
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION, "slo: there is no class “%s”",
+                   slo);
       return FALSE;
     }
   job->slo = llm_slo_for_class (slo_class);

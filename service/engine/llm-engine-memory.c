@@ -191,7 +191,8 @@ llm_engine_set_budget_async (LlmEngine          *self,
     {
       if (app_id != NULL)
         g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
-                                 "app-id: this service shares its memory evenly; set the budget of all");
+                                 "app-id: this service shares its memory evenly; "
+                                 "set the budget of all");
       else
         g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
                                  "bytes: the option is missing; 0 lets the service decide");
@@ -207,7 +208,8 @@ llm_engine_set_budget_async (LlmEngine          *self,
       return;
     }
   llm_governor_trim_async (self->governor,
-                           &(LlmTrimRequest) { .level = LLM_PRESSURE_CRITICAL, .target = held - bytes },
+                           &(LlmTrimRequest) { .level = LLM_PRESSURE_CRITICAL,
+                                               .target = held - bytes },
                            on_trimmed_to_budget, task);
 }
 
@@ -275,8 +277,8 @@ on_looked (gpointer data)
 }
 
 void
-llm_engine_add_memory_statistics (LlmEngine    *self,
-                                  GVariantDict *dict)
+llm_engine_add_memory_statistics (LlmEngine       *self,
+                                  GVariantBuilder *builder)
 {
   static const char *const steps[] = { "scratch", "kv", "text", "calls", "pages", "weights" };
   const LlmKeeperState *state = llm_keeper_get_state (self->keeper);
@@ -290,7 +292,8 @@ llm_engine_add_memory_statistics (LlmEngine    *self,
     { "pressure-level", state->action.level },
     { "budget-now-bytes", state->action.budget },
     { "budget-allowed-bytes", state->allowed },
-    { "cut-bytes", state->allowed > state->action.budget ? state->allowed - state->action.budget : 0 },
+    { "cut-bytes",
+      state->allowed > state->action.budget ? state->allowed - state->action.budget : 0 },
     { "cuts", state->n_cuts },
     { "since-cut-ms", (guint64) since_cut_us / 1000 },
     { "regrown-bytes", state->regrown },
@@ -304,12 +307,12 @@ llm_engine_add_memory_statistics (LlmEngine    *self,
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (entries); i++)
-    g_variant_dict_insert (dict, entries[i].key, "t", entries[i].value);
+    llm_engine_add_figure (builder, entries[i].key, entries[i].value);
   for (guint i = 0; i < G_N_ELEMENTS (steps); i++)
     {
       g_autofree char *key = g_strdup_printf ("given-%s-bytes", steps[i]);
 
-      g_variant_dict_insert (dict, key, "t", llm_governor_get_given (self->governor, steps[i]));
+      llm_engine_add_figure (builder, key, llm_governor_get_given (self->governor, steps[i]));
     }
 }
 

@@ -37,7 +37,8 @@ update_availability (LlmEngine *self)
     set_availability (self, "loading", "The model is being loaded");
   else if (self->active == NULL)
     set_availability (self, "no-model",
-                      "There is no model; put a GGUF file into one of the model folders, then ask again");
+                      "There is no model; put a GGUF file into one of the model folders, "
+                      "then ask again");
   else if (self->active->error != NULL)
     set_availability (self, "failed", self->active->error->message);
   else if (self->load_error != NULL)
@@ -310,7 +311,8 @@ on_load_done (GObject      *source,
       g_clear_error (&self->load_error);
       g_clear_pointer (&self->model, llm_model_unref);
       self->model = g_steal_pointer (&load->model);
-      llm_executor_set_model (self->executor, self->model, g_steal_pointer (&load->weights), NULL, NULL);
+      llm_executor_set_model (self->executor, self->model, g_steal_pointer (&load->weights), NULL,
+                              NULL);
       self->counters.model_loads++;
       self->idle_since_us = llm_clock_now_us ();
       if (select != NULL)
@@ -361,9 +363,9 @@ begin_load (LlmEngine    *self,
   load->ledger = llm_ledger_ref (self->ledger);
   load->n_threads = self->settings->n_threads;
   if (!self->settings->is_exact)
-    load->cache = llm_prepared_cache_new (self->settings->cache_folder, self->settings->shares_cache,
-                                          self->settings->system_cache_folder,
-                                          self->settings->cache_limit);
+    load->cache =
+      llm_prepared_cache_new (self->settings->cache_folder, self->settings->shares_cache,
+                              self->settings->system_cache_folder, self->settings->cache_limit);
   g_task_set_task_data (task, load, (GDestroyNotify) load_free);
   self->is_loading = TRUE;
   update_availability (self);
@@ -550,7 +552,8 @@ on_started_for_select (GObject      *source,
     error = g_error_copy (broken->error);
   else if (error == NULL && info == NULL)
     g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND,
-                 "There is no model “%s”; the installed ones are below /org/llm/Service/models", select->id);
+                 "There is no model “%s”; the installed ones are below /org/llm/Service/models",
+                 select->id);
   else if (error == NULL && (self->n_jobs > 0 || self->is_loading))
     g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_OVERLOADED,
                          "Answers are under way; change the model when they have ended");

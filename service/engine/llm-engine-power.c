@@ -88,8 +88,8 @@ llm_engine_power_stop (LlmEngine *self)
 }
 
 void
-llm_engine_add_power_statistics (LlmEngine    *self,
-                                 GVariantDict *dict)
+llm_engine_add_power_statistics (LlmEngine       *self,
+                                 GVariantBuilder *builder)
 {
   const struct
   {
@@ -103,7 +103,7 @@ llm_engine_add_power_statistics (LlmEngine    *self,
   };
 
   for (guint i = 0; i < G_N_ELEMENTS (entries); i++)
-    g_variant_dict_insert (dict, entries[i].key, "t", entries[i].value);
+    llm_engine_add_figure (builder, entries[i].key, entries[i].value);
 }
 
 /* --- suspend --- */

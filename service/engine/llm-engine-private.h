@@ -27,6 +27,14 @@ typedef struct
   guint64 refused;
 } LlmSloCounters;
 
+/* What the system and the C library say of the process. */
+typedef struct
+{
+  gint64 read_us;               /* 0: never */
+  guint64 heap_bytes;
+  guint64 resident_bytes;
+} LlmProcessFigures;
+
 /* Counters since the start. */
 typedef struct
 {
@@ -84,7 +92,8 @@ struct _LlmEngine
 
   GHashTable *contexts;         /* (element-type utf8 LlmContext) (owned) */
   GHashTable *generations;      /* (element-type utf8 LlmGeneration) (owned) */
-  GQueue ended;                 /* (element-type LlmGeneration) (owned): the last ones, newest first */
+  GQueue ended;                 /* (element-type LlmGeneration) (owned): the last ones, newest
+                                 * first */
   GHashTable *apps;             /* (element-type utf8 LlmApp) (owned) */
   guint64 n_app_lookups;        /* so far: which of apps was asked for last */
   LlmQuota default_quota;
@@ -94,7 +103,8 @@ struct _LlmEngine
 
   /* memory */
   guint64 budget;               /* as set; 0: the service decides */
-  GHashTable *holds;            /* (element-type utf8 guint): connection → level of a trim with hold */
+  GHashTable *holds;            /* (element-type utf8 guint): connection → level of a trim with
+                                 * hold */
   LlmKeeper *keeper;
   LlmMemoryFigures told;        /* as of the last memory-changed */
   gboolean is_trimming_again;
@@ -111,6 +121,7 @@ struct _LlmEngine
   } power;
 
   LlmEngineCounters counters;
+  LlmProcessFigures process;
 };
 
 /* Waits until models and stored contexts are known. */
@@ -157,6 +168,12 @@ gboolean  llm_engine_script_exits     (LlmEngine          *self,
                                        LlmJob             *job,
                                        LlmReplyExit        where);
 
+/* llm-engine.c */
+/* One of the statistics. */
+void      llm_engine_add_figure       (GVariantBuilder    *builder,
+                                       const char         *key,
+                                       guint64             value);
+
 /* llm-engine-memory.c */
 /* Once the executor is there. */
 void      llm_engine_memory_make      (LlmEngine          *self);
@@ -166,14 +183,14 @@ void      llm_engine_memory_caller_gone (LlmEngine        *self,
                                        const char         *connection);
 /* Adds its figures to the statistics. */
 void      llm_engine_add_memory_statistics (LlmEngine     *self,
-                                       GVariantDict       *dict);
+                                       GVariantBuilder    *builder);
 /* After a job ended: gives back again what a held trim took. */
 void      llm_engine_memory_job_ended (LlmEngine          *self);
 
 /* llm-engine-power.c */
 void      llm_engine_power_stop       (LlmEngine          *self);
 void      llm_engine_add_power_statistics (LlmEngine      *self,
-                                       GVariantDict       *dict);
+                                       GVariantBuilder    *builder);
 
 /* llm-engine-reclaimers.c */
 void      llm_engine_add_reclaimers   (LlmEngine          *self);
@@ -203,8 +220,6 @@ LlmPass  *llm_engine_take_context     (LlmEngine          *self,
                                        LlmCaller          *caller,
                                        gboolean            is_named,
                                        GError            **error) G_GNUC_WARN_UNUSED_RESULT;
-/* Tells the executor the quotas of memory. */
-void      llm_engine_share_memory     (LlmEngine          *self);
 /* Whether the application may begin another call. */
 gboolean  llm_engine_admit_call       (LlmEngine          *self,
                                        LlmCaller          *caller,
@@ -215,6 +230,14 @@ gboolean  llm_engine_admit_tokens     (LlmEngine          *self,
                                        const char         *app_id,
                                        guint               n,
                                        GError            **error);
+
+/* The part of the memory for contexts that it may fill, 0 to 1. */
+double    llm_engine_get_share        (LlmEngine          *self,
+                                       const LlmApp       *app);
+
+/* llm-engine-quotas.c */
+/* Tells the executor the quotas of memory. */
+void      llm_engine_share_memory     (LlmEngine          *self);
 
 /* llm-engine-jobs.c */
 /* Sends @job off; counts it until llm_engine_job_ended(). */

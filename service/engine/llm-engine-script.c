@@ -158,7 +158,8 @@ llm_engine_script_reply (LlmEngine  *self,
 
   /* The limits of the job make the end that the script asks for. */
   n_steps = job->reply->steps->len;
-  if (job->reply->end == LLM_REPLY_LENGTH || (job->reply->end == LLM_REPLY_CONTEXT_FULL && job->slides))
+  if (job->reply->end == LLM_REPLY_LENGTH ||
+      (job->reply->end == LLM_REPLY_CONTEXT_FULL && job->slides))
     job->max_tokens = MIN (job->max_tokens, n_steps);
   else if (job->reply->end == LLM_REPLY_CONTEXT_FULL)
     job->n_ctx = MIN (job->n_ctx, job->prompt->len + n_steps - 1);

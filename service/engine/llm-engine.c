@@ -11,6 +11,9 @@
 #include "common/llmsvc-error.h"
 #include "engine/llm-generation-private.h"
 
+/* For so long, figures of the process are taken as they were. */
+#define PROCESS_INTERVAL_US (100 * 1000)
+
 G_DEFINE_FINAL_TYPE (LlmEngine, llm_engine, G_TYPE_OBJECT)
 
 /* --- start --- */
@@ -492,6 +495,14 @@ llm_engine_count_tokens_finish (LlmEngine    *self,
 
 /* --- statistics --- */
 
+void
+llm_engine_add_figure (GVariantBuilder *builder,
+                       const char      *key,
+                       guint64          value)
+{
+  g_variant_builder_add (builder, "{sv}", key, g_variant_new_uint64 (value));
+}
+
 static LlmKvCounters
 get_kv_counters (LlmEngine *self)
 {
@@ -516,7 +527,7 @@ sum_slo (const LlmEngineCounters *counters)
 }
 
 static void
-add_slo (GVariantDict            *dict,
+add_slo (GVariantBuilder         *builder,
          const LlmEngineCounters *counters)
 {
   for (guint i = 0; i < LLM_N_SLO_CLASSES; i++)
@@ -538,24 +549,28 @@ add_slo (GVariantDict            *dict,
           g_autofree char *key = g_strdup_printf ("slo-%s-%s", llm_slo_class_to_string (i),
                                                   entries[j].name);
 
-          g_variant_dict_insert (dict, key, "t", entries[j].value);
+          llm_engine_add_figure (builder, key, entries[j].value);
         }
     }
 }
 
-/* Answers under way that are in @state. */
-static guint
-count_calls (LlmEngine         *self,
-             LlmGenerationState state)
+/* Answers by their state. */
+typedef struct
+{
+  guint n[LLM_GENERATION_DONE + 1];
+} CallCounts;
+
+static CallCounts
+count_calls (LlmEngine *self)
 {
   GHashTableIter iter;
   LlmGeneration *generation;
-  guint n = 0;
+  CallCounts counts = { 0 };
 
   g_hash_table_iter_init (&iter, self->generations);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &generation))
-    n += llm_generation_get_state (generation) == state;
-  return n;
+    counts.n[llm_generation_get_state (generation)]++;
+  return counts;
 }
 
 /* What malloc() has given out, the C library's own word; 0 where it says none. Context memory and
@@ -572,12 +587,32 @@ read_heap (void)
 #endif
 }
 
-GVariant *
-llm_engine_get_statistics (LlmEngine *self)
+/* What the system and the C library have to look up: the heap is walked for it, with its locks
+ * held, and a caller may ask thousands of times a second. */
+static const LlmProcessFigures *
+look_up_process (LlmEngine *self)
+{
+  LlmProcessFigures *process = &self->process;
+  gint64 now_us = g_get_monotonic_time ();
+
+  if (process->read_us == 0 || now_us - process->read_us >= PROCESS_INTERVAL_US)
+    {
+      process->heap_bytes = read_heap ();
+      process->resident_bytes = llm_sysinfo_read_resident (NULL);
+      process->read_us = now_us;
+    }
+  return process;
+}
+
+void
+llm_engine_add_statistics (LlmEngine       *self,
+                           GVariantBuilder *builder)
 {
   const LlmSloCounters sum = sum_slo (&self->counters);
   const LlmEngineCounters *counters = &self->counters;
   const LlmKvCounters kv = get_kv_counters (self);
+  const CallCounts calls = count_calls (self);
+  const LlmProcessFigures *process = look_up_process (self);
   const struct
   {
     const char *key;
@@ -592,10 +627,10 @@ llm_engine_get_statistics (LlmEngine *self)
     { "slo-met", sum.met },
     { "slo-missed", sum.missed },
     { "refused", sum.refused },
-    { "queued-calls", count_calls (self, LLM_GENERATION_QUEUED) },
-    { "reading-calls", count_calls (self, LLM_GENERATION_READING) },
-    { "writing-calls", count_calls (self, LLM_GENERATION_WRITING) },
-    { "parked-calls", count_calls (self, LLM_GENERATION_PARKED) },
+    { "queued-calls", calls.n[LLM_GENERATION_QUEUED] },
+    { "reading-calls", calls.n[LLM_GENERATION_READING] },
+    { "writing-calls", calls.n[LLM_GENERATION_WRITING] },
+    { "parked-calls", calls.n[LLM_GENERATION_PARKED] },
     { "ttft-forecasts", counters->forecasts },
     { "ttft-forecast-error-ms",
       counters->forecasts > 0 ? (guint64) (counters->forecast_error_ms / counters->forecasts) : 0 },
@@ -620,16 +655,23 @@ llm_engine_get_statistics (LlmEngine *self)
     { "contexts", g_hash_table_size (self->contexts) },
     { "calls", g_hash_table_size (self->generations) },
     { "apps", g_hash_table_size (self->apps) },
-    { "heap-bytes", read_heap () },
-    { "process-resident-bytes", llm_sysinfo_read_resident (NULL) },
+    { "heap-bytes", process->heap_bytes },
+    { "process-resident-bytes", process->resident_bytes },
   };
-  GVariantDict dict;
 
-  g_variant_dict_init (&dict, NULL);
-  add_slo (&dict, counters);
+  add_slo (builder, counters);
   for (guint i = 0; i < G_N_ELEMENTS (entries); i++)
-    g_variant_dict_insert (&dict, entries[i].key, "t", entries[i].value);
-  llm_engine_add_memory_statistics (self, &dict);
-  llm_engine_add_power_statistics (self, &dict);
-  return g_variant_ref_sink (g_variant_dict_end (&dict));
+    llm_engine_add_figure (builder, entries[i].key, entries[i].value);
+  llm_engine_add_memory_statistics (self, builder);
+  llm_engine_add_power_statistics (self, builder);
+}
+
+GVariant *
+llm_engine_get_statistics (LlmEngine *self)
+{
+  GVariantBuilder builder;
+
+  g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
+  llm_engine_add_statistics (self, &builder);
+  return g_variant_ref_sink (g_variant_builder_end (&builder));
 }

@@ -201,7 +201,11 @@ GVariant          *llm_engine_trim_finish           (LlmEngine          *self,
 
 /* --- administration --- */
 
-/* (transfer full): `a{sv}`, not floating; numbers only. */
+/* Adds to an `a{sv}`: numbers only, each key once. What the system has to look up for them is up
+ * to 100 ms old. */
+void               llm_engine_add_statistics        (LlmEngine          *self,
+                                                     GVariantBuilder    *builder);
+/* (transfer full): the same, not floating. */
 GVariant          *llm_engine_get_statistics        (LlmEngine          *self);
 /* (transfer full): `aa{sv}`, not floating: of @uid's applications, or of all
  * when @all_users. */

@@ -7,7 +7,8 @@
 #include "base/llm-clock.h"
 #include "engine/llm-executor-private.h"
 
-/* How long memory that was asked for without a deadline may take to be written before it is given. */
+/* How long memory that was asked for without a deadline may take to be written before it is
+ * given. */
 #define GIVE_US (2 * G_USEC_PER_SEC)
 /* A call whose chunks were taken goes on after this time. */
 #define PARK_US 100000
@@ -389,8 +390,8 @@ llm_executor_park (LlmExecutor *self,
   llm_ticket_set_parked (run->ticket, TRUE);
 }
 
-/* Of the calls that hold chunks the one that can wait best, but for those that have waited: they are
- * spared unless all is asked for. */
+/* Of the calls that hold chunks the one that can wait best, but for those that have waited: they
+ * are spared unless all is asked for. */
 static LlmRun *
 find_giver (LlmExecutor   *self,
             const LlmGive *give)

@@ -9,8 +9,8 @@
 #include "common/llmsvc-error.h"
 #include "engine/llm-executor-private.h"
 
-/* A call that was parked stands still for so long at most while the system is short of memory: then it
- * goes on, slowly, with what is left of the reserve. */
+/* A call that was parked stands still for so long at most while the system is short of memory: then
+ * it goes on, slowly, with what is left of the reserve. */
 #define WAIT_US (2 * G_USEC_PER_SEC)
 /* How often it looks whether there is room. */
 #define RETRY_US 50000

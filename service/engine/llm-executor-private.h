@@ -104,7 +104,8 @@ struct _LlmExecutor
 
   guint n_unanswered;       /* main: probes since the last that was seen answered */
   gboolean has_answered;    /* atomic: the last probe */
-  guint64 ahead;            /* up to where dropped weights were read ahead; G_MAXUINT64: to the end */
+  guint64 ahead;            /* up to where dropped weights were read ahead; G_MAXUINT64: to the
+                             * end */
   gboolean weights_are_backed; /* atomic: the kernel may take their memory */
 
   gboolean is_ending;       /* atomic */
@@ -191,8 +192,8 @@ gint64      llm_executor_get_measure_time (LlmExecutor *self);
 void        llm_executor_publish_counters (LlmExecutor *self);
 
 /* llm-executor-admission.c: what a call will have to wait */
-/* Fills in what the run is held to, and its ticket but for what is to be read from storage. FALSE when
- * so much waits that the call is refused. */
+/* Fills in what the run is held to, and its ticket but for what is to be read from storage. FALSE
+ * when so much waits that the call is refused. */
 gboolean    llm_executor_admit       (LlmExecutor   *self,
                                       LlmRun        *run,
                                       LlmTicketConfig *config,
@@ -249,8 +250,8 @@ guint64     llm_executor_make_room   (LlmExecutor   *self,
 /* (nullable): of the calls that hold chunks the one that can wait best: of the class that waits
  * longest, the one that came last. */
 LlmRun     *llm_executor_find_parkable (LlmExecutor *self);
-/* The call stands still between two stages, and others may take its chunks (L9); it goes on a little
- * later, when there is room. */
+/* The call stands still between two stages, and others may take its chunks (L9); it goes on a
+ * little later, when there is room. */
 void        llm_executor_park        (LlmExecutor   *self,
                                       LlmRun        *run);
 /* Goes on with memory that was asked for. */

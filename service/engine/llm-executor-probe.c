@@ -3,8 +3,8 @@
 #include "engine/llm-executor.h"
 #include "engine/llm-executor-private.h"
 
-/* On the executor's thread, which looks into its inbox between any two stages: so this comes late in
- * the middle of a long one, and never when the thread hangs. */
+/* On the executor's thread, which looks into its inbox between any two stages: so this comes late
+ * in the middle of a long one, and never when the thread hangs. */
 static void
 answer_probe (gpointer data)
 {

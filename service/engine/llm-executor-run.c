@@ -138,8 +138,8 @@ find_kinds (LlmExecutor *self,
   return kinds;
 }
 
-/* What another context of the same application has of the prompt, computed alike (L15). Never one of
- * another application: how long the first token takes would tell what others said. */
+/* What another context of the same application has of the prompt, computed alike (L15). Never one
+ * of another application: how long the first token takes would tell what others said. */
 static void
 share_prefix (LlmExecutor *self,
               LlmRun      *run,
@@ -255,7 +255,8 @@ llm_executor_begin_call (LlmExecutor *self,
       bytes *= 2;
     }
   if (plan.n_read + plan.n_recomputed > 0)
-    g_debug ("A context comes back: %u chunks read (%ju bytes, %.1f ms), %u computed beside (%.1f ms)",
+    g_debug ("A context comes back: %u chunks read (%ju bytes, %.1f ms), %u computed beside "
+             "(%.1f ms)",
              plan.n_read, plan.read_bytes, plan.read_us / 1000, plan.n_recomputed,
              plan.compute_us / 1000);
 
@@ -290,7 +291,8 @@ llm_executor_begin_run (LlmExecutor *self,
   if (self->model == NULL)
     {
       g_autoptr(GError) error = g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_NO_MODEL,
-                                                     "The model was unloaded before the call began");
+                                                     "The model was unloaded before the call "
+                                                     "began");
       llm_executor_end_run (self, run, LLM_JOB_FAILED, error);
       return;
     }

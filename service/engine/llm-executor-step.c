@@ -20,9 +20,9 @@
 /* When a call that found no room for its context memory looks again. */
 #define RETRY_US 20000
 
-/* What the ticket of a run says is what is left to compute: after its rows were taken back, or chunks
- * turned out to be missing. A run that writes has the one row of its next token left, and no more
- * unless something is missing. */
+/* What the ticket of a run says is what is left to compute: after its rows were taken back, or
+ * chunks turned out to be missing. A run that writes has the one row of its next token left, and no
+ * more unless something is missing. */
 static void
 settle_ticket (LlmExecutor *self,
                LlmRun      *run)
@@ -34,7 +34,8 @@ settle_ticket (LlmExecutor *self,
     llm_ticket_set_n_prompt (run->ticket, n_left);
 }
 
-/* Calls whose chunks were taken go on (L9): at once where there is room; else when others have ended. */
+/* Calls whose chunks were taken go on (L9): at once where there is room; else when others have
+ * ended. */
 static void
 resume_parked (LlmExecutor *self,
                gint64       now)
@@ -108,7 +109,8 @@ get_next_tokens (const LlmRun *run)
   return &g_array_index (run->result->tokens, gint32, first - run->job->prompt->len);
 }
 
-/* Gives the session @n tokens more. In a step, tokens of the prompt and generated ones don't mix. */
+/* Gives the session @n tokens more. In a step, tokens of the prompt and generated ones don't
+ * mix. */
 static gboolean
 extend_session (LlmExecutor *self,
                 LlmRun      *run,
@@ -149,8 +151,8 @@ add_row (LlmLane    *lane,
   g_array_append_val (lane->rows, row);
 }
 
-/* Adds the rows of one share to the step: first those of slots that the session had and lost, then new
- * ones, as each sees what is before it. */
+/* Adds the rows of one share to the step: first those of slots that the session had and lost, then
+ * new ones, as each sees what is before it. */
 static gboolean
 add_rows (LlmExecutor *self,
           LlmLane     *lane,
@@ -243,8 +245,9 @@ llm_executor_abandon_lanes (LlmExecutor *self)
       abandon_lane (self, &self->lanes[i]);
 }
 
-/* A chunk that was to come back can't (L10): it is missing now, and computed again with the step, which
- * begins anew. FALSE when that is not why the step failed. The rows are taken back in any case. */
+/* A chunk that was to come back can't (L10): it is missing now, and computed again with the step,
+ * which begins anew. FALSE when that is not why the step failed. The rows are taken back in any
+ * case. */
 static gboolean
 recover (LlmExecutor *self,
          LlmLane     *lane)
@@ -273,8 +276,8 @@ fail_step (LlmExecutor  *self,
                           error);
 }
 
-/* Work that nobody waits for has threads of its own, of a lower priority: few, as there is no hurry, but
- * as many as there are when such calls pile up. */
+/* Work that nobody waits for has threads of its own, of a lower priority: few, as there is no
+ * hurry, but as many as there are when such calls pile up. */
 static LlmWorkerPool *
 get_background_pool (LlmExecutor *self)
 {
@@ -299,8 +302,8 @@ choose_pool (LlmExecutor *self,
   llm_forward_set_pool (lane->forward, is_background ? get_background_pool (self) : self->pool);
 }
 
-/* There is no room for rows of @run: another call stands still for it, or it for the others. FALSE when it
- * is alone. */
+/* There is no room for rows of @run: another call stands still for it, or it for the others. FALSE
+ * when it is alone. */
 static gboolean
 make_way (LlmExecutor *self,
           LlmLane     *lane,
@@ -365,7 +368,8 @@ begin_step (LlmExecutor    *self,
   return FALSE;
 }
 
-/* What was read from storage for the run is there: by the last time that its step had to wait for it. */
+/* What was read from storage for the run is there: by the last time that its step had to wait for
+ * it. */
 static void
 note_restored (LlmExecutor   *self,
                const LlmLane *lane,

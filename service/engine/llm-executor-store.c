@@ -10,7 +10,8 @@
 /* Part of the identity of what is on storage: another number, and all of it is computed again. */
 #define KV_VERSION 1
 
-/* A slice of the store's work, while nothing runs: what a call that arrives may have to wait for. */
+/* A slice of the store's work, while nothing runs: what a call that arrives may have to wait
+ * for. */
 #define SLICE_US 2000
 /* The same beside running calls, and how often. */
 #define BESIDE_US 1000

@@ -33,7 +33,8 @@ typedef struct
   int background_niceness;    /* of these */
   gboolean is_exact;          /* prompts are computed as carefully as answers */
   guint chunk_slots;          /* tokens of a chunk: 16, 32, 48 or 64 */
-  double kv_ratio;            /* bytes of a context, of its bytes with 8 bits; 0: floats, as computed */
+  double kv_ratio;            /* bytes of a context, of its bytes with 8 bits; 0: floats, as
+                               * computed */
   const char *chunks_folder;  /* (nullable): where chunks are written; NULL: nowhere */
   const char *cache_folder;   /* (nullable): for what is measured once */
   const char *system_cache_folder; /* (nullable): likewise, by the administrator */
@@ -42,16 +43,16 @@ typedef struct
   guint64 storage_limit;      /* bytes there, 0 for half of what is free */
   guint64 app_storage_limit;  /* of one application's contexts, 0 for none */
   gboolean is_fifo;           /* calls run in the order of arrival, whatever they asked for */
-  double overload_factor;     /* a call whose first token would come so much later than it asked for is
-                               * refused; 0: none is */
+  double overload_factor;     /* a call whose first token would come so much later than it asked for
+                               * is refused; 0: none is */
 } LlmExecutorConfig;
 
 /* @main_box: where results are posted, dispatched by the main thread. */
 LlmExecutor *llm_executor_new          (LlmMailbox   *main_box,
                                         LlmLedger    *ledger,
                                         const LlmExecutorConfig *config);
-/* Ends all jobs as cancelled, without calling back, writes what is not on storage yet, if that takes but
- * a moment, and waits for the thread. What is asked for afterwards is never done. */
+/* Ends all jobs as cancelled, without calling back, writes what is not on storage yet, if that
+ * takes but a moment, and waits for the thread. What is asked for afterwards is never done. */
 void         llm_executor_stop         (LlmExecutor  *self);
 /* Stops it first. */
 void         llm_executor_free         (LlmExecutor  *self);
@@ -162,7 +163,8 @@ void         llm_executor_set_shares   (LlmExecutor      *self,
                                         double            default_share,
                                         GHashTable       *shares);
 
-/* What is done from the next turn on of calls that nobody waits for (class background). Any thread. */
+/* What is done from the next turn on of calls that nobody waits for (class background). Any
+ * thread. */
 void         llm_executor_set_pace     (LlmExecutor  *self,
                                         LlmPace       background);
 

@@ -220,7 +220,8 @@ make_turn (LlmGeneration      *self,
 
   /* Tokens that hold exactly the text settle the turn. Behind a stop string or
    * a cancel there are tokens whose text was not kept. */
-  if (result->end == LLM_JOB_STOP || result->end == LLM_JOB_LENGTH || result->end == LLM_JOB_CONTEXT_FULL)
+  if (result->end == LLM_JOB_STOP || result->end == LLM_JOB_LENGTH ||
+      result->end == LLM_JOB_CONTEXT_FULL)
     {
       g_autoptr(GArray) settled = g_array_new (FALSE, FALSE, sizeof (gint32));
       const char *identity = llm_model_get_identity (self->model);
@@ -265,8 +266,8 @@ static gboolean
 keeps_partial (LlmGeneration *self)
 {
   return self->context != NULL && !self->is_left &&
-         g_str_equal (llm_call_options_get_string (self->options, LLMSVC_OPTION_ON_CANCEL, "discard"),
-                      "keep");
+         g_str_equal (
+           llm_call_options_get_string (self->options, LLMSVC_OPTION_ON_CANCEL, "discard"), "keep");
 }
 
 static void
@@ -306,7 +307,8 @@ on_job_done (LlmJob             *job,
         g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED,
                              "The reader left the pipe full for too long (stalled)");
       else
-        g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED, "The answer was cancelled");
+        g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED,
+                             "The answer was cancelled");
       break;
     case LLM_JOB_DEADLINE:
       g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_DEADLINE_EXCEEDED,
@@ -363,7 +365,8 @@ on_job_text (LlmJob     *job,
     return;
   __atomic_store_n (&job->is_parked, TRUE, __ATOMIC_RELEASE);
   if (self->stall_timer == 0)
-    self->stall_timer = g_timeout_add_seconds (self->engine->settings->stall_timeout_s, on_stalled, self);
+    self->stall_timer =
+      g_timeout_add_seconds (self->engine->settings->stall_timeout_s, on_stalled, self);
 }
 
 static void
@@ -423,7 +426,8 @@ check_length (LlmGeneration *self,
     return TRUE;
   g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_CONTEXT_FULL,
                "The prompt has %u tokens with what the context holds; the context has room for %u, "
-               "and the answer needs at least one of them. Shorten it, roll turns back, or begin a new context",
+               "and the answer needs at least one of them. Shorten it, roll turns back, "
+               "or begin a new context",
                n_prompt, n_ctx);
   return FALSE;
 }
@@ -483,7 +487,8 @@ submit (LlmGeneration *self,
     }
 
   job->arrived_us = self->arrived_us;
-  if (!llm_engine_fill_job (engine, job, self->options, context != NULL ? context->slo : NULL, error))
+  if (!llm_engine_fill_job (engine, job, self->options, context != NULL ? context->slo : NULL,
+                            error))
     return FALSE;
   g_array_append_vals (job->prompt, tokens->data, tokens->len);
   if (context != NULL)

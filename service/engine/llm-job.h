@@ -46,7 +46,8 @@ typedef struct
   double ttft_ms;        /* from arrival to the first token, 0 if none came */
   double tpot_ms;        /* mean of the further tokens, 0 with fewer than two */
   double queue_ms;       /* from arrival to the first rows, 0 if none were computed */
-  double forecast_ms;    /* of ttft_ms, made when the job came; 0: what steps cost was not known yet */
+  double forecast_ms;    /* of ttft_ms, made when the job came; 0: what steps cost was not known
+                          * yet */
   LlmSlo slo;            /* what it was held to: the job's, or what its shares came to */
 } LlmJobResult;
 
@@ -67,7 +68,8 @@ struct _LlmJob
 
   struct _LlmExecutor *executor; /* (unowned): set when submitted */
   guint64 session;       /* whose memory to use and keep; 0: none is kept */
-  char *context;         /* (nullable): id of the session's context, whose folder on storage it has */
+  char *context;         /* (nullable): id of the session's context, whose folder on storage it
+                          * has */
   gboolean is_named;     /* what it has there stays when the service ends */
   GArray *prompt;        /* (element-type gint32): all tokens before the answer */
   GArray *generated;     /* (element-type LlmTokenSpan): of them those that were once generated */
@@ -87,8 +89,8 @@ struct _LlmJob
   gint64 arrived_us;
   gint64 deadline_us;    /* 0: none */
 
-  LlmJobAdmitted on_admitted; /* (nullable): before anything else is heard of it. Without, it is never
-                               * refused because others wait */
+  LlmJobAdmitted on_admitted; /* (nullable): before anything else is heard of it. Without, it is
+                               * never refused because others wait */
   LlmJobText on_text;
   LlmJobDone on_done;
   gpointer data;

@@ -125,26 +125,32 @@ static const struct
   { "model", "folders", KEY_FOLDERS, G_STRUCT_OFFSET (LlmSettings, model_folders), 0 },
   { "model", "cache-limit", KEY_BYTES, G_STRUCT_OFFSET (LlmSettings, cache_limit), G_MAXUINT64 },
   { "service", "threads", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, n_threads), 256 },
-  { "service", "background-threads", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, n_background_threads), 256 },
-  { "service", "background-nice", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, background_niceness), 19 },
+  { "service", "background-threads", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, n_background_threads),
+    256 },
+  { "service", "background-nice", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, background_niceness),
+    19 },
   { "service", "scheduler", KEY_SCHEDULER, G_STRUCT_OFFSET (LlmSettings, scheduler), 0 },
   { "service", "overload-factor", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, overload_factor), 1000 },
   { "service", "kernels", KEY_KERNELS, G_STRUCT_OFFSET (LlmSettings, kernels), 0 },
   { "service", "budget", KEY_BYTES, G_STRUCT_OFFSET (LlmSettings, budget), G_MAXUINT64 },
-  { "service", "max-message", KEY_BYTES, G_STRUCT_OFFSET (LlmSettings, max_message), 16 * 1024 * 1024 },
+  { "service", "max-message", KEY_BYTES, G_STRUCT_OFFSET (LlmSettings, max_message),
+    16 * 1024 * 1024 },
   { "service", "stall-timeout", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, stall_timeout_s), 86400 },
   { "service", "idle-unload", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, idle_unload_s), 31536000 },
   { "service", "metrics", KEY_METRICS, G_STRUCT_OFFSET (LlmSettings, metrics), 0 },
   { "memory", "pressure", KEY_SWITCH, G_STRUCT_OFFSET (LlmSettings, reacts_to_pressure), 0 },
   { "memory", "reserve", KEY_BYTES, G_STRUCT_OFFSET (LlmSettings, reserve), G_MAXUINT64 },
   { "power", "background-on-battery", KEY_PACE, G_STRUCT_OFFSET (LlmSettings, pace_on_battery), 0 },
-  { "power", "background-on-power-saver", KEY_PACE, G_STRUCT_OFFSET (LlmSettings, pace_on_power_saver), 0 },
+  { "power", "background-on-power-saver", KEY_PACE,
+    G_STRUCT_OFFSET (LlmSettings, pace_on_power_saver), 0 },
   { "power", "longest-wait", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, longest_wait_s), 604800 },
   { "contexts", "ratio", KEY_RATIO, G_STRUCT_OFFSET (LlmSettings, context_ratio), 100 },
   { "contexts", "chunk-tokens", KEY_CHUNK, G_STRUCT_OFFSET (LlmSettings, chunk_tokens), 64 },
   { "contexts", "disk", KEY_DISK, G_STRUCT_OFFSET (LlmSettings, disk), 0 },
-  { "contexts", "storage-limit", KEY_BYTES, G_STRUCT_OFFSET (LlmSettings, storage_limit), G_MAXUINT64 },
-  { "contexts", "storage-limit-per-app", KEY_BYTES, G_STRUCT_OFFSET (LlmSettings, app_storage_limit), G_MAXUINT64 },
+  { "contexts", "storage-limit", KEY_BYTES, G_STRUCT_OFFSET (LlmSettings, storage_limit),
+    G_MAXUINT64 },
+  { "contexts", "storage-limit-per-app", KEY_BYTES,
+    G_STRUCT_OFFSET (LlmSettings, app_storage_limit), G_MAXUINT64 },
   { "quota", "contexts", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, max_contexts), 1000000 },
   { "quota", "calls", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, max_calls), 1000000 },
   { "quota", "tokens", KEY_UINT64, G_STRUCT_OFFSET (LlmSettings, max_tokens), G_MAXINT64 },
@@ -273,7 +279,8 @@ set_key (LlmSettings *self,
       g_autofree char *known = g_strjoinv (", ", (char **) llk_ops_list ());
 
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                   "%s: [%s] %s = “%s” is no set of kernels that this processor can run; it can run %s",
+                   "%s: [%s] %s = “%s” is no set of kernels that this processor can run; it can "
+                   "run %s",
                    path, keys[index].group, keys[index].key, text, known);
     }
   else if (keys[index].kind == KEY_RATIO)
@@ -339,7 +346,8 @@ read_group (LlmSettings *self,
       if (index == G_N_ELEMENTS (keys))
         {
           g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                       "%s: there is no key “%s” in group [%s]; the keys are in docs/configuration.md",
+                       "%s: there is no key “%s” in group [%s]; the keys are in "
+                       "docs/configuration.md",
                        path, names[i], group);
           return FALSE;
         }
@@ -400,7 +408,8 @@ read_files (LlmSettings *self,
             GError     **error)
 {
   const char *from_environment = g_getenv ("LLMSVC_CONFIG");
-  g_autofree char *user_file = g_build_filename (g_get_user_config_dir (), "llmsvc", "llmsvc.conf", NULL);
+  g_autofree char *user_file =
+    g_build_filename (g_get_user_config_dir (), "llmsvc", "llmsvc.conf", NULL);
 
   if (file != NULL)
     return read_file (self, file, TRUE, error);

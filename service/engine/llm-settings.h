@@ -22,21 +22,25 @@ typedef struct
   char *system_cache_folder; /* (nullable): the system's, which is looked into first */
   gboolean shares_cache;   /* all users may read cache_folder */
   guint64 cache_limit;     /* bytes, 0 for half of what the disk has free */
-  gboolean is_exact;       /* compute with the file's own weights in floats: slow, for comparisons */
+  gboolean is_exact;       /* compute with the file's own weights in floats: slow, for
+                            * comparisons */
   guint n_threads;         /* 0: as many as the machine gives */
   guint n_background_threads; /* for calls that nobody waits for; 0: half as many */
   guint background_niceness;
   char *scheduler;         /* "deadline" or "fifo" */
-  guint overload_factor;   /* a call that would begin so much later than it asked for is refused; 0: none */
+  guint overload_factor;   /* a call that would begin so much later than it asked for is refused; 0:
+                            * none */
   char *kernels;           /* (nullable): a set of kernel functions; NULL for the best */
   guint64 budget;          /* bytes, 0 for none */
   guint64 max_message;     /* bytes of text in one call */
   guint stall_timeout_s;   /* how long a full pipe may stay full */
-  char *metrics;           /* (nullable): a socket's path, or "on" for the usual one; NULL for none */
+  char *metrics;           /* (nullable): a socket's path, or "on" for the usual one; NULL for
+                            * none */
   guint idle_unload_s;     /* 0: never */
   gboolean reacts_to_pressure; /* gives memory back when the system is short of it */
   guint64 reserve;         /* bytes to leave free under a limit, 0: a share of it */
-  char *root;              /* (nullable): stands for / when memory is looked at; for tests, no key */
+  char *root;              /* (nullable): stands for / when memory is looked at; for tests, no
+                            * key */
   guint pace_on_battery;   /* LlmPace of calls that nobody waits for */
   guint pace_on_power_saver; /* the same while the user saves power */
   guint longest_wait_s;    /* with LLM_PACE_WAIT: then they are slow */

@@ -285,8 +285,8 @@ prepare_rows (Run *run)
             n_rows = MAX (n_rows, run->parts[p].product->n_rows[kind]);
           }
       if (n_rows > 0)
-        llm_worker_pool_run (run->matmul->pool, n_rows, MAX (1, MIN_PREPARED / MAX (run->in_count, 1)),
-                             prepare_items, run);
+        llm_worker_pool_run (run->matmul->pool, n_rows,
+                             MAX (1, MIN_PREPARED / MAX (run->in_count, 1)), prepare_items, run);
     }
 }
 

@@ -21,7 +21,8 @@ typedef enum
 {
   LLM_VISIBLE_CAUSAL,   /* slots up to and with mine */
   LLM_VISIBLE_WINDOW,   /* the first @sinks slots, and the last @window up to and with mine */
-  LLM_VISIBLE_TREE,     /* slots below @base, and base + i for each bit i of @ancestors (mine included) */
+  LLM_VISIBLE_TREE,     /* slots below @base, and base + i for each bit i of @ancestors (mine
+                         * included) */
   LLM_VISIBLE_SEGMENT,  /* all slots of my sequence, later ones too (encoders) */
 } LlmVisibilityKind;
 

@@ -8,8 +8,8 @@
 
 #include "base/llm-clock.h"
 
-/* A trigger for tasks that waited 150 ms in two seconds: without privileges the window is a multiple of
- * two seconds. */
+/* A trigger for tasks that waited 150 ms in two seconds: without privileges the window is a
+ * multiple of two seconds. */
 #define STALL_US 150000
 #define STALL_WINDOW_US 2000000
 /* How long holders may take to write what they give before they drop it. */
@@ -212,7 +212,8 @@ look (LlmKeeper *self)
     {
       self->state.n_cuts = self->policy.n_cuts;
       self->state.cut_us = self->policy.cut_us;
-      if (self->policy.grown_us == self->state.reading.time_us && self->state.action.budget > budget)
+      if (self->policy.grown_us == self->state.reading.time_us &&
+          self->state.action.budget > budget)
         self->state.regrown += self->state.action.budget - budget;
       act (self, &held, earlier);
       /* With nothing to give there is nothing to be quick for. */
@@ -246,9 +247,10 @@ on_stirred (LlmPressureSource *source,
 
 /* --- sources --- */
 
-void
-llm_keeper_add_source (LlmKeeper         *self,
-                       LlmPressureSource *source)
+/* Takes @source (nullable). */
+static void
+add_source (LlmKeeper         *self,
+            LlmPressureSource *source)
 {
   if (source == NULL)
     return;
@@ -265,7 +267,7 @@ add_found (LlmKeeper         *self,
   if (error != NULL)
     g_debug ("A source of pressure is not there: %s", error->message);
   g_clear_error (&error);
-  llm_keeper_add_source (self, source);
+  add_source (self, source);
 }
 
 static void
@@ -312,8 +314,9 @@ add_group_sources (LlmKeeper *self)
   tightest = llm_memory_groups_get_tightest (groups, &is_v1);
   if (tightest != NULL && is_v1)
     {
-      guint64 reserve = self->reserve > 0 ? MIN (self->reserve, usage.limit / 2)
-                                          : llm_memory_policy_get_reserve (usage.limit, FALSE, FALSE);
+      guint64 reserve = self->reserve > 0
+                          ? MIN (self->reserve, usage.limit / 2)
+                          : llm_memory_policy_get_reserve (usage.limit, FALSE, FALSE);
 
       /* When it becomes tight, when it is, and when the kernel begins to look for pages. */
       add_usage (self, tightest, usage.limit - MIN (3 * reserve, usage.limit / 2));
@@ -340,7 +343,7 @@ on_monitor (GObject      *source,
   g_autoptr(GMemoryMonitor) monitor = g_task_propagate_pointer (G_TASK (result), NULL);
 
   if (monitor != NULL && !self->is_over)
-    llm_keeper_add_source (self, llm_monitor_source_new (monitor));
+    add_source (self, llm_monitor_source_new (monitor));
   unref (self);
 }
 
@@ -350,7 +353,7 @@ llm_keeper_find_sources (LlmKeeper *self)
   const char *watch = g_getenv ("MEMORY_PRESSURE_WATCH");
   g_autoptr(GTask) task = NULL;
 
-  llm_keeper_add_source (self, llm_poll_source_new ());
+  add_source (self, llm_poll_source_new ());
   if (!self->reacts || self->is_test)
     return;
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Keeps the service within what memory there is: waits for pressure sources, reads, asks the policy, sets
- * the ledger's ceiling, and has the governor give back. The user of it owns it. Main thread.
+ * Keeps the service within what memory there is: waits for pressure sources, reads, asks the
+ * policy, sets the ledger's ceiling, and has the governor give back. The user of it owns it. Main
+ * thread.
  */
 
 #pragma once
@@ -40,9 +41,6 @@ void       llm_keeper_free         (LlmKeeper             *self);
 /* The administrator's budget in bytes, 0 for the service's share of the machine: three quarters. */
 void       llm_keeper_set_allowed  (LlmKeeper             *self,
                                     guint64                bytes);
-/* Takes one more source (transfer full) (nullable). */
-void       llm_keeper_add_source   (LlmKeeper             *self,
-                                    LlmPressureSource     *source);
 /* Adds the sources that this machine has. */
 void       llm_keeper_find_sources (LlmKeeper             *self);
 /* From here on it does nothing any more. */

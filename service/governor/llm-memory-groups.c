@@ -130,8 +130,9 @@ find_mount (const char  *mountinfo,
         dash++;
       if (dash + 3 >= n)
         continue;
-      if (is_v1 ? g_str_equal (fields[dash + 1], "cgroup") && has_option (fields[dash + 3], "memory")
-                : g_str_equal (fields[dash + 1], "cgroup2"))
+      if (is_v1
+            ? g_str_equal (fields[dash + 1], "cgroup") && has_option (fields[dash + 3], "memory")
+            : g_str_equal (fields[dash + 1], "cgroup2"))
         {
           *mounted_group = decode_path (fields[3]);
           *mount = decode_path (fields[4]);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The control groups that this process lies in, from its own up to the root, of either version: what
- * they let it hold, and what they hold now. Plain data, of the thread that made it; reads small kernel
- * files below a root folder that tests replace.
+ * The control groups that this process lies in, from its own up to the root, of either version:
+ * what they let it hold, and what they hold now. Plain data, of the thread that made it; reads
+ * small kernel files below a root folder that tests replace.
  */
 
 #pragma once

@@ -5,15 +5,17 @@
 #define MIB (G_GUINT64_CONSTANT (1) << 20)
 #define GIB (G_GUINT64_CONSTANT (1) << 30)
 
-/* It must have been calm for so long before anything grows; twice as long after each growth that ended
- * in a cut, and again this after so long without one. A browser takes about ten seconds to start. */
+/* It must have been calm for so long before anything grows; twice as long after each growth that
+ * ended in a cut, and again this after so long without one. A browser takes about ten seconds to
+ * start. */
 #define CALM_US (10 * G_USEC_PER_SEC)
 #define MAX_CALM_US (300 * G_USEC_PER_SEC)
 #define FORGET_US (600 * G_USEC_PER_SEC)
 /* What was given shows in stalls only when they have had this time to end. */
 #define CUT_INTERVAL_US (1 * G_USEC_PER_SEC)
 #define CRITICAL_CUT_INTERVAL_US (G_USEC_PER_SEC / 2)
-/* Growth is by addition, cuts are by multiplication: who shares a machine so comes to an even share. */
+/* Growth is by addition, cuts are by multiplication: who shares a machine so comes to an even
+ * share. */
 #define GROW_INTERVAL_US G_USEC_PER_SEC
 #define GROW_PARTS 16
 #define MIN_GROWTH (64 * MIB)
@@ -34,9 +36,9 @@ add (guint64 a,
   return a > G_MAXUINT64 - b ? G_MAXUINT64 : a + b;
 }
 
-/* A program in a group of its own that allocates as fast as the kernel clears pages takes about a tenth
- * of a small group's limit, or some 200 MiB of a large one's, until we have looked again and given. A
- * machine needs room for what it caches, too, and has time while it swaps. */
+/* A program in a group of its own that allocates as fast as the kernel clears pages takes about a
+ * tenth of a small group's limit, or some 200 MiB of a large one's, until we have looked again and
+ * given. A machine needs room for what it caches, too, and has time while it swaps. */
 guint64
 llm_memory_policy_get_reserve (guint64  limit,
                                gboolean is_machine,
@@ -76,8 +78,8 @@ judge_room (const Bound *bound)
   return bound->room < 2 * bound->reserve ? LLM_PRESSURE_LOW : LLM_PRESSURE_NONE;
 }
 
-/* Others may stall under a limit of their own, where what we give does not help. With half of the memory
- * free that is the reason, and with a quarter it is likely. */
+/* Others may stall under a limit of their own, where what we give does not help. With half of the
+ * memory free that is the reason, and with a quarter it is likely. */
 static LlmPressure
 judge_stalls (const LlmStallShare *share,
               guint64              room,
@@ -196,8 +198,8 @@ grow (LlmMemoryPolicy     *self,
     self->cut = G_MAXUINT64;
 }
 
-/* What calls may grow to: weights that are read for each token should not be driven out by contexts, as
- * far as both fit. */
+/* What calls may grow to: weights that are read for each token should not be driven out by
+ * contexts, as far as both fit. */
 static guint64
 leave_room_for_weights (guint64              ceiling,
                         const LlmMemoryHeld *held)
@@ -205,8 +207,9 @@ leave_room_for_weights (guint64              ceiling,
   return ceiling == G_MAXUINT64 ? ceiling : ceiling - MIN (held->backed, ceiling / 2);
 }
 
-/* File pages go when there is not even room for them, or when the group has nothing unused and somebody
- * stalls: without us the kernel would look for them page by page, while the others wait. */
+/* File pages go when there is not even room for them, or when the group has nothing unused and
+ * somebody stalls: without us the kernel would look for them page by page, while the others
+ * wait. */
 static guint64
 get_backed_to_give (const LlmMemoryHeld *held,
                     const Bound         *group,
@@ -268,7 +271,8 @@ llm_memory_policy_decide (LlmMemoryPolicy        *self,
 
   action->budget = MIN (held->allowed, MIN (self->cut, leave_room_for_weights (ceiling, held)));
   action->urgent_budget = MIN (held->allowed, urgent);
-  action->give_anonymous = subtract (held->anonymous, MIN (held->allowed, MIN (self->cut, ceiling)));
+  action->give_anonymous =
+    subtract (held->anonymous, MIN (held->allowed, MIN (self->cut, ceiling)));
   action->give_backed = get_backed_to_give (held, &group, action->level, ceiling);
   action->depth = MAX (action->level, LLM_PRESSURE_MEDIUM);
   action->was_cut = self->cut_us == now && self->cut_us > 0;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * What to do about a reading: how much the service may hold now, what it gives back, and how dear that
- * may be. Acts fast, returns slowly. A pure function of its state and what it is told; it reads no file,
- * asks no clock, and is the same in the service, in tests and in simulations. Any thread.
+ * What to do about a reading: how much the service may hold now, what it gives back, and how dear
+ * that may be. Acts fast, returns slowly. A pure function of its state and what it is told; it
+ * reads no file, asks no clock, and is the same in the service, in tests and in simulations. Any
+ * thread.
  */
 
 #pragma once
@@ -17,7 +18,8 @@ typedef struct
 {
   guint64 anonymous;        /* bytes that only we can give back */
   guint64 backed;           /* bytes of files in memory: the kernel may take them too */
-  guint64 allowed;          /* bytes: the administrator's budget, or the service's share of the machine */
+  guint64 allowed;          /* bytes: the administrator's budget, or the service's share of the
+                             * machine */
   guint64 reserve;          /* bytes to leave free under the tightest limit, 0 for a share of it */
   gboolean is_busy;         /* calls run */
   gboolean is_trimmed;      /* somebody holds a trim: no growth */
@@ -27,7 +29,8 @@ typedef struct
 {
   LlmPressure level;
   guint64 budget;           /* bytes that may be held now */
-  guint64 urgent_budget;    /* of these and the reserve, what a call may take that has waited too long */
+  guint64 urgent_budget;    /* of these and the reserve, what a call may take that has waited too
+                             * long */
   guint64 give_anonymous;   /* bytes to give back at once */
   guint64 give_backed;      /* bytes of file pages to give back, while nothing runs */
   LlmPressure depth;        /* how dear giving may be, as of a trim */
@@ -50,7 +53,9 @@ typedef struct
   guint64 n_cuts;
 } LlmMemoryPolicy;
 
+/* Nothing is cut, and nothing is known yet. */
 void llm_memory_policy_init   (LlmMemoryPolicy        *self);
+/* Fills in what follows from @reading, which is later than the one before. */
 void llm_memory_policy_decide (LlmMemoryPolicy        *self,
                                const LlmMemoryReading *reading,
                                const LlmMemoryHeld    *held,

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * How memory is on this machine, read in one place. Sources (llm-pressure-source.h) only say when to
- * look; what to do about it is the policy's (llm-memory-policy.h). The reader belongs to the main
- * thread; it reads small kernel files, below a root folder that tests replace.
+ * How memory is on this machine, read in one place. Sources (llm-pressure-source.h) only say when
+ * to look; what to do about it is the policy's (llm-memory-policy.h). The reader belongs to the
+ * main thread; it reads small kernel files, below a root folder that tests replace.
  */
 
 #pragma once
@@ -13,7 +13,8 @@
 
 G_BEGIN_DECLS
 
-/* Shares of time, 0 to 1, in which some or all tasks waited for memory, over the last second or so. */
+/* Shares of time, 0 to 1, in which some or all tasks waited for memory, over the last second or
+ * so. */
 typedef struct
 {
   double some;
@@ -43,6 +44,7 @@ LlmMemoryGroups *llm_memory_reader_get_groups (LlmMemoryReader *self);
 /* What a desktop or manager said: it counts for the next seconds. */
 void             llm_memory_reader_set_hint (LlmMemoryReader   *self,
                                              LlmPressure        hint);
+/* What can't be read is 0, as on a machine without it. */
 void             llm_memory_reader_read     (LlmMemoryReader   *self,
                                              LlmMemoryReading  *reading);
 

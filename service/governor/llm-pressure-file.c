@@ -16,8 +16,8 @@
 
 #include "governor/llm-pressure-source-private.h"
 
-/* After an event the file is left alone for a moment: a group that the kernel looks for pages in tells
- * so thousands of times a second. */
+/* After an event the file is left alone for a moment: a group that the kernel looks for pages in
+ * tells so thousands of times a second. */
 #define PAUSE_MS 50
 /* The most that a manager has us write. */
 #define MAX_TRIGGER_BYTES 4096
@@ -212,8 +212,8 @@ llm_psi_source_new (const char *path,
                     GError    **error)
 {
   g_autoptr(LlmFileSource) self = file_source_new ("psi", path);
-  g_autofree char *trigger = g_strdup_printf ("some %" G_GINT64_FORMAT " %" G_GINT64_FORMAT, stall_us,
-                                              window_us);
+  g_autofree char *trigger =
+    g_strdup_printf ("some %" G_GINT64_FORMAT " %" G_GINT64_FORMAT, stall_us, window_us);
 
   if (!open_file (self, KIND_STALLS, O_RDWR, error))
     return NULL;

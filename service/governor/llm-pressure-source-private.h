@@ -11,6 +11,7 @@ G_BEGIN_DECLS
 /* @name: static */
 void llm_pressure_source_set_name (LlmPressureSource *self,
                                    const char        *name);
+/* Emits `stirred`. */
 void llm_pressure_source_stir     (LlmPressureSource *self,
                                    LlmPressure        hint);
 

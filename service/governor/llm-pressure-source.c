@@ -21,8 +21,8 @@ get_private (LlmPressureSource *self)
 static void
 llm_pressure_source_class_init (LlmPressureSourceClass *klass)
 {
-  stirred = g_signal_new ("stirred", LLM_TYPE_PRESSURE_SOURCE, G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL,
-                          G_TYPE_NONE, 1, G_TYPE_UINT);
+  stirred = g_signal_new ("stirred", LLM_TYPE_PRESSURE_SOURCE, G_SIGNAL_RUN_LAST, 0, NULL, NULL,
+                          NULL, G_TYPE_NONE, 1, G_TYPE_UINT);
 }
 
 static void

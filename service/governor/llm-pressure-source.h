@@ -2,8 +2,8 @@
 
 /*
  * Something that says when to look at memory: signal `stirred` (@hint, an LlmPressure) on the main
- * thread, which is all it does; what there is to see, llm-memory-reading.h reads. Kinds differ in what
- * they wait on; each takes a path or an object that tests replace. Main thread.
+ * thread, which is all it does; what there is to see, llm-memory-reading.h reads. Kinds differ in
+ * what they wait on; each takes a path or an object that tests replace. Main thread.
  */
 
 #pragma once
@@ -28,8 +28,10 @@ struct _LlmPressureSourceClass
 
 /* Names the kind, for logs: "poll", "psi", "watch", "events", "usage", "level", "monitor". */
 const char        *llm_pressure_source_get_name  (LlmPressureSource *self);
+/* Whether to look more often. */
 void               llm_pressure_source_set_tight (LlmPressureSource *self,
                                                   gboolean           is_tight);
+/* So far. */
 guint64            llm_pressure_source_get_n_stirred (LlmPressureSource *self);
 
 /* Looks every LLM_MEMORY_CALM_MS, and every LLM_MEMORY_TIGHT_MS while it is tight. */
@@ -43,8 +45,8 @@ LlmPressureSource *llm_psi_source_new     (const char        *path,
                                            GError           **error);
 
 /* What a manager asks to watch by MEMORY_PRESSURE_WATCH (@path) and MEMORY_PRESSURE_WRITE
- * (@encoded, nullable, in base64): a PSI file, a FIFO or a socket. NULL for /dev/null, without an error,
- * when watching is switched off; @error when it can't be watched. */
+ * (@encoded, nullable, in base64): a PSI file, a FIFO or a socket. NULL for /dev/null, without an
+ * error, when watching is switched off; @error when it can't be watched. */
 LlmPressureSource *llm_watch_source_new   (const char        *path,
                                            const char        *encoded,
                                            GError           **error);

@@ -61,8 +61,8 @@ llm_pressure_parse (const char *text,
   return has_some && has_full;
 }
 
-/* Where people notice: a twentieth of the time lost is felt in a desktop, a tenth of it with nothing
- * at all going on is a machine that hangs again and again. */
+/* Where people notice: a twentieth of the time lost is felt in a desktop, a tenth of it with
+ * nothing at all going on is a machine that hangs again and again. */
 LlmPressure
 llm_pressure_judge (double some,
                     double full)

@@ -22,7 +22,8 @@ typedef struct
   double read_latency_us;       /* of a read that waits for nothing else */
   double read_bytes_per_us;     /* of many that follow each other */
   double write_bytes_per_us;
-  double prompt_us[LLM_KV_PROFILE_POINTS]; /* of a step of so many prompt rows on an empty context */
+  double prompt_us[LLM_KV_PROFILE_POINTS]; /* of a step of so many prompt rows on an empty
+                                            * context */
   double depth_us;              /* more for each row and 1000 slots before it */
 } LlmKvProfile;
 

@@ -130,9 +130,9 @@ typedef void (*LlmKvWritten) (const LlmKvSlot *slots,
                               gpointer         data);
 
 /* Writes an extent of @n chunks, 1 to LLM_KV_EXTENT_CHUNKS. @data[i]: the bytes of chunk i, all its
- * layers; they must stay until @done, which is called later, once. When all is full, or all that the application may have, the oldest
- * extents of the folders that were not used for longest go first, open ones too: what is gone is
- * not found any more, and reading it fails. */
+ * layers; they must stay until @done, which is called later, once. When all is full, or all that
+ * the application may have, the oldest extents of the folders that were not used for longest go
+ * first, open ones too: what is gone is not found any more, and reading it fails. */
 void          llm_kv_folder_write     (LlmKvFolder         *self,
                                        const LlmKvRecord   *records,
                                        const guint8 *const *data,

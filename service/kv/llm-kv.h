@@ -85,7 +85,8 @@ typedef struct
 } LlmKvCounters;
 
 /* Fails with UNSUPPORTED for a kind that is not FULL or WINDOW, and for sizes
- * that attention can't compute. @policy: (nullable): keeps all as floats; copied. @ledger (nullable). */
+ * that attention can't compute. @policy: (nullable): keeps all as floats; copied. @ledger
+ * (nullable). */
 LlmKvStore *llm_kv_store_new          (const LlmKvLayout *layout,
                                        const LlmKvPolicy *policy,
                                        LlmLedger         *ledger,
@@ -114,8 +115,8 @@ guint64     llm_kv_store_price        (LlmKvStore        *self,
 const LlmKvCounters *llm_kv_store_get_counters (LlmKvStore *self);
 
 /* Goes on with what calls left behind: bits are chosen, chunks packed and written, answers of
- * the disk taken. Returns by @until_us (a time of llm_clock_now_us()) or soon after. TRUE when there is
- * more that could be done now. */
+ * the disk taken. Returns by @until_us (a time of llm_clock_now_us()) or soon after. TRUE when
+ * there is more that could be done now. */
 gboolean    llm_kv_store_work         (LlmKvStore        *self,
                                        gint64             until_us);
 /* Whether all of it is done: nothing to pack, nothing to write, nothing under way. */
@@ -123,9 +124,9 @@ gboolean    llm_kv_store_is_settled   (LlmKvStore        *self);
 /* Waits until the disk answers something, at most @timeout_us. */
 void        llm_kv_store_wait         (LlmKvStore        *self,
                                        gint64             timeout_us);
-/* Takes @bytes from sequences that are not locked: by bits and age (L8), what lies on storage first;
- * what does not is written (without @in_haste; those bytes come later) or dropped, to be computed
- * again. Returns the bytes that came free. */
+/* Takes @bytes from sequences that are not locked: by bits and age (L8), what lies on storage
+ * first; what does not is written (without @in_haste; those bytes come later) or dropped, to be
+ * computed again. Returns the bytes that came free. */
 guint64     llm_kv_store_evict        (LlmKvStore        *self,
                                        guint64            bytes,
                                        gboolean           in_haste);
@@ -174,11 +175,11 @@ void        llm_kv_seq_commit         (LlmKvSeq          *self,
                                        guint              first,
                                        const guint       *path,
                                        guint              n_path);
-/* Lets the window slide (L11): forgets @n_slots (whole chunks) behind the first @n_sinks (whole chunks).
- * The position of a slot is from now on slot + llm_kv_seq_get_n_slid(), that of the sinks too: they
- * move along, are missing now, and are computed again there, which costs one chunk of rows. Where fewer
- * slots are there, all but the sinks go, and sinks that are not there are missing: so an empty sequence can
- * be told how far its window has come. */
+/* Lets the window slide (L11): forgets @n_slots (whole chunks) behind the first @n_sinks (whole
+ * chunks). The position of a slot is from now on slot + llm_kv_seq_get_n_slid(), that of the sinks
+ * too: they move along, are missing now, and are computed again there, which costs one chunk of
+ * rows. Where fewer slots are there, all but the sinks go, and sinks that are not there are
+ * missing: so an empty sequence can be told how far its window has come. */
 void        llm_kv_seq_slide          (LlmKvSeq          *self,
                                        guint              n_sinks,
                                        guint              n_slots);
@@ -187,26 +188,27 @@ guint       llm_kv_seq_get_n_slid     (LlmKvSeq          *self);
 
 /* --- the life of a call --- */
 
-/* For a sequence that is empty, but for the sinks of a window that slid, after a restart: takes from storage what belongs to @tokens, the context's
- * tokens from the first, those that slid away too. The length becomes the end of the last chunk
- * found; what lies between and was not found is missing. Returns the length, which is as before when
- * nothing was found. */
+/* For a sequence that is empty, but for the sinks of a window that slid, after a restart: takes
+ * from storage what belongs to @tokens, the context's tokens from the first, those that slid away
+ * too. The length becomes the end of the last chunk found; what lies between and was not found is
+ * missing. Returns the length, which is as before when nothing was found. */
 guint       llm_kv_seq_attach         (LlmKvSeq          *self,
                                        const gint32      *tokens,
                                        guint              n_tokens);
 /* A call begins, which will append @n_new rows: locks the chunks (L9), plans how missing ones come
- * back (@plan is set), makes room, begins to read. Fails with NO_MEMORY; the chunks that are there stay
- * locked then until it is tried again, or parked. */
+ * back (@plan is set), makes room, begins to read. Fails with NO_MEMORY; the chunks that are there
+ * stay locked then until it is tried again, or parked. */
 gboolean    llm_kv_seq_begin_call     (LlmKvSeq          *self,
                                        guint              n_new,
                                        LlmKvPlan         *plan,
                                        GError           **error) G_GNUC_WARN_UNUSED_RESULT;
-/* Appends the slots that the call must compute again to @slots (element-type guint), rising; they are
- * floats and writable, and count as there once they were written in all layers. */
+/* Appends the slots that the call must compute again to @slots (element-type guint), rising; they
+ * are floats and writable, and count as there once they were written in all layers. */
 void        llm_kv_seq_get_missing    (LlmKvSeq          *self,
                                        GArray            *slots);
 /* Whether a chunk turned out to be damaged since the call began: the step in which
- * llm_kv_seq_make_resident() failed is left, and begun again with the slots that are missing now. */
+ * llm_kv_seq_make_resident() failed is left, and begun again with the slots that are missing
+ * now. */
 gboolean    llm_kv_seq_has_fault      (LlmKvSeq          *self);
 /* For a call that was parked (L9): others may take its chunks; then begin_call() again. */
 void        llm_kv_seq_park           (LlmKvSeq          *self);
@@ -217,8 +219,8 @@ void        llm_kv_seq_end_call       (LlmKvSeq          *self,
                                        guint              n_tokens);
 gboolean    llm_kv_seq_is_locked      (LlmKvSeq          *self);
 
-/* Takes what has arrived. READY when the chunks that @layer needs are in memory, PENDING when they are
- * on their way, FAILED (see llm_kv_seq_has_fault()) when one can't come. */
+/* Takes what has arrived. READY when the chunks that @layer needs are in memory, PENDING when they
+ * are on their way, FAILED (see llm_kv_seq_has_fault()) when one can't come. */
 LlmStatus   llm_kv_seq_make_resident  (LlmKvSeq          *self,
                                        guint              layer,
                                        GError           **error);
@@ -235,7 +237,8 @@ void        llm_kv_seq_view           (LlmKvSeq          *self,
                                        guint              layer,
                                        guint              chunk,
                                        LlmKvView         *view);
-/* Attention mass that a chunk received (L3), as a share of what @n_rows rows gave out that saw it. */
+/* Attention mass that a chunk received (L3), as a share of what @n_rows rows gave out that saw
+ * it. */
 void        llm_kv_seq_add_density    (LlmKvSeq          *self,
                                        guint              chunk,
                                        float              mass,

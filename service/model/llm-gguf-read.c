@@ -184,7 +184,8 @@ read_array (Reader      *reader,
   /* An empty string takes 8 bytes. */
   if (key->n_items > (reader->size - reader->at) / (width != 0 ? width : 8))
     return llm_gguf_fail (reader->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                          "%s is an array of %ju items, more than the file has room for", what, key->n_items);
+                          "%s is an array of %ju items, more than the file has room for", what,
+                          key->n_items);
 
   if (width != 0)
     {
@@ -320,7 +321,8 @@ read_dims (Reader         *reader,
         return FALSE;
       if (tensor->dims[i] == 0 || tensor->dims[i] > G_MAXINT64 / *n_values)
         return llm_gguf_fail (reader->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                              "%s: dimension %u is %ju, which is none or too many", what, i, tensor->dims[i]);
+                              "%s: dimension %u is %ju, which is none or too many", what, i,
+                              tensor->dims[i]);
       *n_values *= tensor->dims[i];
     }
   return TRUE;

@@ -86,7 +86,8 @@ char    *llm_gguf_get_string (LlmGguf *self, const char *key, gboolean optional,
 /* Arrays in place. Strings are neither NUL-terminated nor checked to be UTF-8
  * (vocabularies hold bytes). @n_items is checked against the file's size. */
 typedef struct { const char *text; gsize length; } LlmGgufString;
-/* (transfer full) (array): items point into the file; NULL and no error when @optional and missing. */
+/* (transfer full) (array): items point into the file; NULL and no error when @optional and
+ * missing. */
 LlmGgufString *llm_gguf_get_strings (LlmGguf *self, const char *key, gboolean optional,
                                      gsize *n_items, GError **error);
 /* (transfer full) (array): floats, or integers widened to gint64. */

@@ -285,8 +285,8 @@ wait_until_taken (LlmPreparedCopy *self)
   return !is_closing;
 }
 
-/* In the order of use, so that the first layers are there first. What was given back meanwhile comes
- * when it is used. */
+/* In the order of use, so that the first layers are there first. What was given back meanwhile
+ * comes when it is used. */
 static void
 populate (LlmPreparedCopy *self)
 {

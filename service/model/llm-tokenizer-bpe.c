@@ -212,7 +212,8 @@ read_merge (LlmBpe         *self,
   if (split.n_right == 0 && split.left == NULL)
     return set_merge_error (gguf, index, N_("it is not two tokens with a space between"), error);
   if (split.n_left + split.n_right > sizeof joined)
-    return set_merge_error (gguf, index, N_("it makes a longer token than the vocabulary has"), error);
+    return set_merge_error (gguf, index, N_("it makes a longer token than the vocabulary has"),
+                            error);
 
   left = find_part (self, split.left, split.n_left, &plain);
   right = find_part (self, split.right, split.n_right, &plain);
@@ -304,8 +305,8 @@ read_pretokenizer (LlmBpe   *self,
                      "used. Supported are %s", llm_gguf_get_path (gguf), KEY_PRE, shown, known);
       else
         g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
-                     "%s: %s is missing; a wrong one would spoil every text, so this model can't be "
-                     "used. Supported are %s", llm_gguf_get_path (gguf), KEY_PRE, known);
+                     "%s: %s is missing; a wrong one would spoil every text, so this model can't "
+                     "be used. Supported are %s", llm_gguf_get_path (gguf), KEY_PRE, known);
       return FALSE;
     }
   return TRUE;

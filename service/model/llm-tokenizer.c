@@ -146,7 +146,8 @@ llm_tokenizer_new (LlmGguf  *gguf,
     self->wpm = llm_wpm_new (gguf, self->vocab, error);
   else
     self->bpe = llm_bpe_new (gguf, self->vocab, error);
-  if ((self->spm == NULL && self->bpe == NULL && self->wpm == NULL) || !read_additions (self, gguf, error))
+  if ((self->spm == NULL && self->bpe == NULL && self->wpm == NULL) ||
+      !read_additions (self, gguf, error))
     return NULL;
   self->swallows = is_phi3 (gguf);
   collect_special (self);

@@ -68,7 +68,8 @@ typedef struct
   /* Gives the memory of @bytes back, or a little more. */
   void      (*drop)    (LlmWeights    *self,
                         guint64        bytes);
-  /* Somebody is about to use them. PENDING while what was dropped, and is no file, is made again. */
+  /* Somebody is about to use them. PENDING while what was dropped, and is no file, is made
+   * again. */
   LlmStatus (*take)    (LlmWeights    *self);
   /* Has the system read @bytes of what was dropped, from @at on; FALSE behind the end. */
   gboolean  (*read_ahead) (LlmWeights *self,
@@ -82,7 +83,8 @@ struct _LlmWeights
 {
   const LlmWeightProvider *provider;
   guint n_segments;                    /* at least 1 */
-  const guint8 *segment_percent;       /* sub-model in percent up to and with each segment; last is 100 */
+  const guint8 *segment_percent;       /* sub-model in percent up to and with each segment; last is
+                                        * 100 */
   guint64 bytes;                       /* of weights in all */
   guint64 held;                        /* of these, in memory as far as we know */
   guint64 backed;                      /* of those, memory of files */
@@ -110,8 +112,8 @@ llm_weights_release (LlmWeights    *self,
 }
 
 /* Gives memory of the weights back, the end of the model first: @bytes, or a little more. The
- * model stays usable: what is used is read again, or made again while acquire() says PENDING. Between
- * two stages; views that were acquired are void. */
+ * model stays usable: what is used is read again, or made again while acquire() says PENDING.
+ * Between two stages; views that were acquired are void. */
 static inline void
 llm_weights_drop (LlmWeights *self,
                   guint64     bytes)

@@ -63,6 +63,7 @@ double   llm_cost_model_predict_prompt (const LlmCostModel *self,
                                         guint               max_rows);
 /* µs that a row more costs in a step of many. */
 double   llm_cost_model_get_row_us     (const LlmCostModel *self);
+/* µs until so many bytes have come back from storage. */
 double   llm_cost_model_predict_restore (const LlmCostModel *self,
                                         guint64             bytes);
 
@@ -72,6 +73,7 @@ void     llm_cost_model_observe        (LlmCostModel       *self,
                                         guint               n_rows,
                                         double              depth,
                                         double              us);
+/* Reading so many bytes took @us. */
 void     llm_cost_model_observe_restore (LlmCostModel      *self,
                                         guint64             bytes,
                                         double              us);

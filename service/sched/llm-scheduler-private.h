@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What the files of the scheduler share. */
+/* What the files of the scheduler share; all of it belongs to the scheduler, and is of its thread.
+ * llm-scheduler.c has tickets and what came of steps, -order.c who goes first, -plan.c the shares
+ * of a step, -forecast.c when a call would begin. */
 
 #pragma once
 
@@ -110,6 +112,7 @@ void     llm_scheduler_look_at         (LlmScheduler    *self,
 guint    llm_ticket_get_readers        (const LlmTicket *ticket);
 /* Of the time, for readers (LlmReaders) that others go before. */
 double   llm_scheduler_get_guaranteed  (guint            readers);
+/* Neither parked, nor of a class that rests now. */
 gboolean llm_scheduler_may_run         (LlmScheduler    *self,
                                         const LlmTicket *ticket,
                                         gint64           now_us);
@@ -135,6 +138,7 @@ double   llm_scheduler_get_writing_share (LlmScheduler  *self);
 double   llm_ticket_get_pace_us        (const LlmTicket *ticket);
 /* µs from its arrival in which its first token should come. */
 double   llm_ticket_get_ttft_us        (const LlmTicket *ticket);
+/* Of two tickets (LlmTicket **) the one that goes first, as of the last look. */
 int      llm_scheduler_compare         (gconstpointer    a,
                                         gconstpointer    b,
                                         gpointer         scheduler);

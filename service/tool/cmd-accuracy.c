@@ -30,7 +30,8 @@ choose (guint        slot,
   choice->token = llm_sampler_sample (choice->sampler, logits);
 }
 
-/* Where the calls before the last one end, in tokens: a call begins with each @split in the prompt. */
+/* Where the calls before the last one end, in tokens: a call begins with each @split in the
+ * prompt. */
 static GArray *
 find_calls (ToolModel    *model,
             const char   *prompt,
@@ -39,7 +40,8 @@ find_calls (ToolModel    *model,
 {
   GArray *ends = g_array_new (FALSE, FALSE, sizeof (guint));
 
-  for (const char *at = strstr (prompt, split); at != NULL; at = strstr (at + strlen (split), split))
+  for (const char *at = strstr (prompt, split); at != NULL;
+       at = strstr (at + strlen (split), split))
     {
       g_autofree char *before = g_strndup (prompt, (gsize) (at - prompt));
       g_autoptr(GArray) piece = tool_model_encode (model, before, TRUE);
@@ -73,8 +75,8 @@ run_call (ToolModel    *model,
   if (!llm_measured_call_begin (seq, end - llm_kv_seq_get_length (seq), error))
     return FALSE;
 
-  is_read = llm_measured_call_read (model->forward, seq, get_tokens (tokens), end, LLK_ROWS_PROMPT, 0, NULL,
-                                    NULL, error);
+  is_read = llm_measured_call_read (model->forward, seq, get_tokens (tokens), end, LLK_ROWS_PROMPT,
+                                    0, NULL, NULL, error);
   llm_measured_call_end (model->store, seq, get_tokens (tokens));
   return is_read;
 }
@@ -102,7 +104,8 @@ answer (ToolModel *model,
     {
       is_read = llm_measured_call_read (model->forward, seq, get_tokens (tokens), tokens->len, kind,
                                         tokens->len - 1, choose, &choice, error);
-      if (!is_read || choice.token < 0 || llm_tokenizer_ends_answer (model->tokenizer, choice.token))
+      if (!is_read || choice.token < 0 ||
+          llm_tokenizer_ends_answer (model->tokenizer, choice.token))
         break;
 
       llm_text_stream_push (stream, choice.token, text);
@@ -148,10 +151,13 @@ tool_accuracy (int    argc,
   int max_tokens = 128;
   const GOptionEntry entries[] = {
     TOOL_MODEL_ENTRIES (&options),
-    { "tasks", 'n', 0, G_OPTION_ARG_INT, &n_tasks, N_("The first tasks of the file, 0 for all (100)"), "N" },
+    { "tasks", 'n', 0, G_OPTION_ARG_INT, &n_tasks,
+      N_("The first tasks of the file, 0 for all (100)"), "N" },
     { "max-tokens", 0, 0, G_OPTION_ARG_INT, &max_tokens, N_("The longest answer (128)"), "N" },
-    { "split", 0, 0, G_OPTION_ARG_STRING, &split, N_("A call begins with each of these in the prompt (<|im_start|>user)"), N_("TEXT") },
-    { "exact", 0, 0, G_OPTION_ARG_NONE, &options.is_exact, N_("Compute in floats with the weights as the file has them"), NULL },
+    { "split", 0, 0, G_OPTION_ARG_STRING, &split,
+      N_("A call begins with each of these in the prompt (<|im_start|>user)"), N_("TEXT") },
+    { "exact", 0, 0, G_OPTION_ARG_NONE, &options.is_exact,
+      N_("Compute in floats with the weights as the file has them"), NULL },
     TOOL_MODEL_KV_ENTRIES (&options),
     G_OPTION_ENTRY_NULL
   };
@@ -163,7 +169,8 @@ tool_accuracy (int    argc,
   const char *fault;
 
   if (!tool_parse (&argc, &argv, entries, N_("TASKS"),
-                   N_("Scores a model's likeliest answers to the tasks of a file: lines of JSON with “prompt” and “answer”."), 1))
+                   N_("Scores a model's likeliest answers to the tasks of a file: lines of JSON "
+                      "with “prompt” and “answer”."), 1))
     return TOOL_USAGE;
   fault = n_tasks < 0 || max_tokens < 1 ? _("--tasks is 0 or more, --max-tokens 1 or more")
                                         : tool_model_options_check (&options);
@@ -186,7 +193,8 @@ tool_accuracy (int    argc,
 
   for (guint i = 0; i < tasks->len; i++)
     {
-      if (!run_task (model, g_ptr_array_index (tasks, i), split, (guint) max_tokens, &score, &error))
+      if (!run_task (model, g_ptr_array_index (tasks, i), split, (guint) max_tokens, &score,
+                     &error))
         return tool_fail (error);
       if (isatty (STDERR_FILENO))
         fprintf (stderr, "\r%u ", i + 1);
@@ -194,10 +202,10 @@ tool_accuracy (int    argc,
 
   if (isatty (STDERR_FILENO))
     fputc ('\n', stderr);
-  printf ("tasks: %u\ncalls: %u\nvalid calls: %u\nright functions: %u\nexact arguments: %u\nright arguments: %u of %u\n"
-          "wrong calls: %u\nexact answers: %u\n",
-          score.n, score.n_calls, score.n_valid, score.n_names, score.n_arguments, score.n_right_slots,
-          score.n_slots, score.n_wrong_calls, score.n_exact);
+  printf ("tasks: %u\ncalls: %u\nvalid calls: %u\nright functions: %u\nexact arguments: %u\n"
+          "right arguments: %u of %u\nwrong calls: %u\nexact answers: %u\n",
+          score.n, score.n_calls, score.n_valid, score.n_names, score.n_arguments,
+          score.n_right_slots, score.n_slots, score.n_wrong_calls, score.n_exact);
   fflush (stdout);
   llm_prepared_copy_wait_for_all ();
   return TOOL_OK;

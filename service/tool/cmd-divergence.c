@@ -70,8 +70,8 @@ run_window (ToolModel     *model,
 
       if (!llm_measured_call_begin (seq, end - first, error))
         return FALSE;
-      is_read = llm_measured_call_read (model->forward, seq, tokens, end, LLK_ROWS_PROMPT, 0, NULL, NULL,
-                                        error);
+      is_read = llm_measured_call_read (model->forward, seq, tokens, end, LLK_ROWS_PROMPT, 0, NULL,
+                                        NULL, error);
       llm_measured_call_end (store, seq, tokens);
     }
   if (!is_read || !llm_measured_call_begin (seq, N_COMPARED, error))
@@ -132,7 +132,8 @@ tool_divergence (int    argc,
     TOOL_MODEL_ENTRIES (&options),
     { "tokens", 0, 0, G_OPTION_ARG_INT, &n_tokens, N_("Tokens that are remembered (512)"), "N" },
     { "windows", 0, 0, G_OPTION_ARG_INT, &n_windows, N_("Pieces of the text at most (1)"), "N" },
-    { "text", 0, 0, G_OPTION_ARG_FILENAME, &path, N_("A text, instead of random tokens"), N_("FILE") },
+    { "text", 0, 0, G_OPTION_ARG_FILENAME, &path, N_("A text, instead of random tokens"),
+      N_("FILE") },
     TOOL_MODEL_KV_ENTRIES (&options),
     { "call-tokens", 0, 0, G_OPTION_ARG_INT, &options.n_call, N_("Tokens of a call (64)"), "N" },
     G_OPTION_ENTRY_NULL
@@ -147,8 +148,8 @@ tool_divergence (int    argc,
   guint length;
 
   if (!tool_parse (&argc, &argv, entries, NULL,
-                   N_("How the logits of the next 32 tokens differ when what is remembered was packed between calls. "
-                      "The last line is “same top: X %”."), 0))
+                   N_("How the logits of the next 32 tokens differ when what is remembered was "
+                      "packed between calls. The last line is “same top: X %”."), 0))
     return TOOL_USAGE;
   fault = n_tokens < 1 || n_windows < 1 ? _("--tokens and --windows are 1 or more")
                                         : tool_model_options_check (&options);
@@ -184,21 +185,26 @@ tool_divergence (int    argc,
     return tool_fail (error);
 
   reference = g_new (float, (gsize) N_COMPARED * model->hparams->n_vocab);
-  comparison = (Comparison) { .n_vocab = model->hparams->n_vocab, .first = length, .reference = reference };
-  for (guint w = 0; w < (guint) n_windows && (gsize) (w + 1) * (length + N_COMPARED) <= tokens->len; w++)
+  comparison =
+    (Comparison) { .n_vocab = model->hparams->n_vocab, .first = length, .reference = reference };
+  for (guint w = 0; w < (guint) n_windows && (gsize) (w + 1) * (length + N_COMPARED) <= tokens->len;
+       w++)
     {
-      const gint32 *window = (const gint32 *) (gpointer) tokens->data + (gsize) w * (length + N_COMPARED);
+      const gint32 *window =
+        (const gint32 *) (gpointer) tokens->data + (gsize) w * (length + N_COMPARED);
 
       comparison.is_reference = TRUE;
       if (!run_window (model, plain, window, length, (guint) options.n_call, &comparison, &error))
         return tool_fail (error);
       comparison.is_reference = FALSE;
-      if (!run_window (model, model->store, window, length, (guint) options.n_call, &comparison, &error))
+      if (!run_window (model, model->store, window, length, (guint) options.n_call, &comparison,
+                       &error))
         return tool_fail (error);
     }
 
-  printf ("compared: %u\nmean divergence: %.6f\nlargest divergence: %.6f\nsame top: %.2f %%\n", comparison.n,
-          comparison.sum / comparison.n, comparison.largest, 100.0 * comparison.n_same_top / comparison.n);
+  printf ("compared: %u\nmean divergence: %.6f\nlargest divergence: %.6f\nsame top: %.2f %%\n",
+          comparison.n, comparison.sum / comparison.n, comparison.largest,
+          100.0 * comparison.n_same_top / comparison.n);
   fflush (stdout);
   llm_prepared_copy_wait_for_all ();
   return TOOL_OK;

@@ -122,7 +122,8 @@ on_begun (GObject      *source,
           gpointer      data)
 {
   ToolSink *sink = data;
-  g_autoptr(LlmGeneration) generation = llm_engine_complete_finish (LLM_ENGINE (source), result, &sink->error);
+  g_autoptr(LlmGeneration) generation =
+    llm_engine_complete_finish (LLM_ENGINE (source), result, &sink->error);
 
   if (generation == NULL)
     sink->is_finished = TRUE;
@@ -175,14 +176,18 @@ tool_generate (int    argc,
   g_auto(GStrv) options = NULL;
   const GOptionEntry entries[] = {
     { "model", 'm', 0, G_OPTION_ARG_FILENAME, &model, N_("The GGUF file"), N_("FILE") },
-    { "raw", 0, 0, G_OPTION_ARG_NONE, &is_raw, N_("Take the prompt as it is, without the model's template"), NULL },
+    { "raw", 0, 0, G_OPTION_ARG_NONE, &is_raw,
+      N_("Take the prompt as it is, without the model's template"), NULL },
     { "system", 's', 0, G_OPTION_ARG_STRING, &system, N_("System text"), N_("TEXT") },
-    { "temperature", 't', 0, G_OPTION_ARG_DOUBLE, &temperature, N_("0 for the likeliest token each time"), N_("X") },
+    { "temperature", 't', 0, G_OPTION_ARG_DOUBLE, &temperature,
+      N_("0 for the likeliest token each time"), N_("X") },
     { "max-tokens", 'n', 0, G_OPTION_ARG_INT, &max_tokens, N_("The longest answer"), "N" },
     { "seed", 0, 0, G_OPTION_ARG_INT64, &seed, N_("Same seed, same text"), "N" },
     { "threads", 0, 0, G_OPTION_ARG_INT, &threads, N_("Threads that compute"), "N" },
-    { "exact", 0, 0, G_OPTION_ARG_NONE, &is_exact, N_("Compute in floats with the weights as the file has them"), NULL },
-    { "option", 'o', 0, G_OPTION_ARG_STRING_ARRAY, &options, N_("Any option of the interface"), "KEY=VALUE" },
+    { "exact", 0, 0, G_OPTION_ARG_NONE, &is_exact,
+      N_("Compute in floats with the weights as the file has them"), NULL },
+    { "option", 'o', 0, G_OPTION_ARG_STRING_ARRAY, &options, N_("Any option of the interface"),
+      "KEY=VALUE" },
     { "json", 0, 0, G_OPTION_ARG_NONE, &as_json, N_("Text and results as one JSON object"), NULL },
     G_OPTION_ENTRY_NULL
   };
@@ -197,7 +202,8 @@ tool_generate (int    argc,
   GVariantDict builder;
   int status;
 
-  if (!tool_parse (&argc, &argv, entries, N_("PROMPT"), N_("Answers PROMPT (- reads it from standard input)."), 1))
+  if (!tool_parse (&argc, &argv, entries, N_("PROMPT"),
+                   N_("Answers PROMPT (- reads it from standard input)."), 1))
     return TOOL_USAGE;
   if (model == NULL)
     {

@@ -31,12 +31,17 @@ tool_perplexity (int    argc,
   const GOptionEntry entries[] = {
     TOOL_MODEL_ENTRIES (&options),
     { "ctx", 'c', 0, G_OPTION_ARG_INT, &n_ctx, N_("Tokens in one window (512)"), "N" },
-    { "no-special", 0, 0, G_OPTION_ARG_NONE, &is_plain, N_("The text holds no control tokens"), NULL },
-    { "exact", 0, 0, G_OPTION_ARG_NONE, &options.is_exact, N_("Compute in floats with the weights as the file has them"), NULL },
-    { "generated", 0, 0, G_OPTION_ARG_NONE, &is_generated, N_("Compute the text as if it were generated, and not a prompt"), NULL },
-    { "kv-f32", 0, 0, G_OPTION_ARG_NONE, &options.is_f32, N_("Keep context memory in 32 bits"), NULL },
+    { "no-special", 0, 0, G_OPTION_ARG_NONE, &is_plain, N_("The text holds no control tokens"),
+      NULL },
+    { "exact", 0, 0, G_OPTION_ARG_NONE, &options.is_exact,
+      N_("Compute in floats with the weights as the file has them"), NULL },
+    { "generated", 0, 0, G_OPTION_ARG_NONE, &is_generated,
+      N_("Compute the text as if it were generated, and not a prompt"), NULL },
+    { "kv-f32", 0, 0, G_OPTION_ARG_NONE, &options.is_f32, N_("Keep context memory in 32 bits"),
+      NULL },
     TOOL_MODEL_KV_ENTRIES (&options),
-    { "call-tokens", 0, 0, G_OPTION_ARG_INT, &options.n_call, N_("Tokens of a call, with --kv (64)"), "N" },
+    { "call-tokens", 0, 0, G_OPTION_ARG_INT, &options.n_call,
+      N_("Tokens of a call, with --kv (64)"), "N" },
     G_OPTION_ENTRY_NULL
   };
   g_autoptr(GError) error = NULL;
@@ -48,7 +53,8 @@ tool_perplexity (int    argc,
   LlmPerplexity result;
 
   if (!tool_parse (&argc, &argv, entries, N_("TEXT"),
-                   N_("Perplexity of the file TEXT (- for standard input); the last line is “perplexity: X”."), 1))
+                   N_("Perplexity of the file TEXT (- for standard input); the last line is "
+                      "“perplexity: X”."), 1))
     return TOOL_USAGE;
   fault = n_ctx < 4 ? _("--ctx is 4 or more") : tool_model_options_check (&options);
   if (fault != NULL)
@@ -73,10 +79,11 @@ tool_perplexity (int    argc,
   rule.n_ctx = (guint) n_ctx;
   rule.n_call = tool_model_has_policy (&options) ? (guint) options.n_call : 0;
   rule.kind = options.is_exact || is_generated ? LLK_ROWS_GENERATED : LLK_ROWS_PROMPT;
-  rule.bos = llm_tokenizer_adds_bos (model->tokenizer) ? llm_tokenizer_get_bos (model->tokenizer) : -1;
+  rule.bos =
+    llm_tokenizer_adds_bos (model->tokenizer) ? llm_tokenizer_get_bos (model->tokenizer) : -1;
   if (!llm_perplexity_run (model->forward, model->hparams, model->store,
-                           (const gint32 *) (gpointer) tokens->data, tokens->len, &rule, on_window, NULL,
-                           &result, &error))
+                           (const gint32 *) (gpointer) tokens->data, tokens->len, &rule, on_window,
+                           NULL, &result, &error))
     return tool_fail (error);
 
   if (isatty (STDERR_FILENO))

@@ -54,8 +54,8 @@ tool_prepare (int    argc,
   int status = TOOL_OK;
 
   if (!tool_parse (&argc, &argv, entries, N_("MODEL…"),
-                   N_("Prepares models for a quick start: for all users when root does it. Prints the "
-                      "names of the files made."), TOOL_SOME))
+                   N_("Prepares models for a quick start: for all users when root does it. Prints "
+                      "the names of the files made."), TOOL_SOME))
     return TOOL_USAGE;
   if (threads < 0)
     {

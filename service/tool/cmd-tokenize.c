@@ -73,8 +73,10 @@ tool_tokenize (int    argc,
   const GOptionEntry entries[] = {
     { "model", 'm', 0, G_OPTION_ARG_FILENAME, &path, N_("The GGUF file"), N_("FILE") },
     { "json", 0, 0, G_OPTION_ARG_NONE, &as_json, N_("As one JSON object: ids and pieces"), NULL },
-    { "no-bos", 0, 0, G_OPTION_ARG_NONE, &is_bare, N_("Without the tokens that begin and end a text"), NULL },
-    { "no-special", 0, 0, G_OPTION_ARG_NONE, &is_plain, N_("Names of control tokens are plain text"), NULL },
+    { "no-bos", 0, 0, G_OPTION_ARG_NONE, &is_bare,
+      N_("Without the tokens that begin and end a text"), NULL },
+    { "no-special", 0, 0, G_OPTION_ARG_NONE, &is_plain,
+      N_("Names of control tokens are plain text"), NULL },
     G_OPTION_ENTRY_NULL
   };
   g_autoptr(GError) error = NULL;
@@ -84,7 +86,8 @@ tool_tokenize (int    argc,
   g_autofree char *text = NULL;
   LlmTextPart part;
 
-  if (!tool_parse (&argc, &argv, entries, N_("TEXT"), N_("The tokens of TEXT (- reads it from standard input)."), 1))
+  if (!tool_parse (&argc, &argv, entries, N_("TEXT"),
+                   N_("The tokens of TEXT (- reads it from standard input)."), 1))
     return TOOL_USAGE;
   if (path == NULL)
     {

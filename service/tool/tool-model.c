@@ -27,11 +27,12 @@ tool_model_options_check (const ToolModelOptions *options)
   if (options->path == NULL || options->threads < 0)
     return _("Say --model FILE, and 0 or more --threads");
   if (options->kv != NULL && llm_kv_policy_find (options->kv) == NULL)
-    return _("There is no such policy of context memory: --kv is “llms”, “llms-inverted”, or another one of "
-             "llmsvc-tool(1)");
+    return _("There is no such policy of context memory: --kv is “llms”, “llms-inverted”, or "
+             "another one of llmsvc-tool(1)");
   if (!(options->kv_ratio >= 0 && options->kv_ratio <= 100))
     return _("--kv-ratio is at most 100 percent");
-  if (options->kv_bits != 0 && options->kv_bits != 8 && options->kv_bits != 4 && options->kv_bits != 2)
+  if (options->kv_bits != 0 && options->kv_bits != 8 && options->kv_bits != 4 &&
+      options->kv_bits != 2)
     return _("--kv-bits is 8, 4 or 2");
   if (options->n_call < 1)
     return _("--call-tokens is 1 or more");

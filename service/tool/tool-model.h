@@ -32,8 +32,10 @@ typedef struct
     { "model", 'm', 0, G_OPTION_ARG_FILENAME, &(o)->path, N_("The GGUF file"), N_("FILE") }, \
     { "threads", 0, 0, G_OPTION_ARG_INT, &(o)->threads, N_("Threads that compute"), "N" }
 #define TOOL_MODEL_KV_ENTRIES(o) \
-    { "kv", 0, 0, G_OPTION_ARG_STRING, &(o)->kv, N_("Treat context memory between calls as this policy does (llms)"), N_("POLICY") }, \
-    { "kv-ratio", 0, 0, G_OPTION_ARG_DOUBLE, &(o)->kv_ratio, N_("Percent of what it takes with 8 bits"), N_("PERCENT") }, \
+    { "kv", 0, 0, G_OPTION_ARG_STRING, &(o)->kv, \
+      N_("Treat context memory between calls as this policy does (llms)"), N_("POLICY") }, \
+    { "kv-ratio", 0, 0, G_OPTION_ARG_DOUBLE, &(o)->kv_ratio, \
+      N_("Percent of what it takes with 8 bits"), N_("PERCENT") }, \
     { "kv-bits", 0, 0, G_OPTION_ARG_INT, &(o)->kv_bits, N_("8, 4 or 2 bits for all of it"), "N" }
 
 typedef struct

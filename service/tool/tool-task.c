@@ -25,7 +25,9 @@ get_string (JsonObject *object,
 {
   JsonNode *node = json_object_get_member (object, member);
 
-  return node != NULL && json_node_get_value_type (node) == G_TYPE_STRING ? json_node_get_string (node) : NULL;
+  return node != NULL && json_node_get_value_type (node) == G_TYPE_STRING
+           ? json_node_get_string (node)
+           : NULL;
 }
 
 static ToolTask *
@@ -67,7 +69,8 @@ tool_task_read (const char *text,
       if (task == NULL)
         {
           g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                       _("Line %u is no task: each is a JSON object with the texts “prompt” and “answer”"), i + 1);
+                       _("Line %u is no task: each is a JSON object with the texts “prompt” "
+                         "and “answer”"), i + 1);
           return NULL;
         }
       g_ptr_array_add (tasks, task);

@@ -32,7 +32,8 @@ typedef struct
 } ToolScore;
 
 void     tool_task_free  (ToolTask    *task);
-/* (element-type ToolTask): the first @n of @text, all with 0. NULL with @error where a line is none. */
+/* (element-type ToolTask): the first @n of @text, all with 0. NULL with @error where a line is
+ * none. */
 GPtrArray *tool_task_read (const char *text,
                            guint       n,
                            GError    **error);

@@ -35,7 +35,8 @@ get_late (JsonObject *object,
 {
   JsonObject *at_rest = json_object_get_object_member (object, "at-rest");
 
-  return json_object_get_double_member (json_object_get_object_member (at_rest, held), "last-quarter");
+  return json_object_get_double_member (json_object_get_object_member (at_rest, held),
+                                        "last-quarter");
 }
 
 static void

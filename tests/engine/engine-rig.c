@@ -245,7 +245,8 @@ open_context (Fixture    *fixture,
   g_autoptr(LlmCallOptions) parsed = parse_options (options, LLMSVC_CALL_OPEN_CONTEXT);
   g_autoptr(GAsyncResult) result = NULL;
 
-  llm_engine_open_context_async (fixture->engine, fixture->caller, name, parsed, on_result, &result);
+  llm_engine_open_context_async (fixture->engine, fixture->caller, name, parsed, on_result,
+                                 &result);
   WAIT_FOR (result != NULL);
   return llm_engine_open_context_finish (fixture->engine, result, error);
 }

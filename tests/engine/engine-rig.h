@@ -38,8 +38,8 @@ LlmEngine *start_engine_with (LlmSettings *settings);
 LlmEngine *start_engine (const char *state, guint n_threads);
 void stop_engine (LlmEngine **engine);
 void set_up (Fixture *fixture, gconstpointer data);
-/* The same, but contexts stay as they were computed: for comparisons of texts that must not depend on
- * whether a chunk was compressed between two calls yet. */
+/* The same, but contexts stay as they were computed: for comparisons of texts that must not depend
+ * on whether a chunk was compressed between two calls yet. */
 void set_up_floats (Fixture *fixture, gconstpointer data);
 void tear_down (Fixture *fixture, gconstpointer data);
 /* Puts a reference of the result where @data points. */

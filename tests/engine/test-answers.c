@@ -61,8 +61,9 @@ static void
 test_results (Fixture      *fixture,
               gconstpointer data)
 {
-  g_autoptr(Answer) answer = begin_complete (fixture, "Find me a comedy movie.",
-                                             "{'temperature': <0.0>, 'max-tokens': <uint32 3>, 'colour': <1>}");
+  g_autoptr(Answer) answer =
+    begin_complete (fixture, "Find me a comedy movie.",
+                    "{'temperature': <0.0>, 'max-tokens': <uint32 3>, 'colour': <1>}");
   g_auto(GStrv) ignored = NULL;
   double ttft = 0;
 

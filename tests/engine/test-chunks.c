@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /* What becomes of a context's memory between calls and in the middle of one, seen from outside: the
- * text is the same. Floats, where texts are compared bit for bit: the bits of a chunk, and so a word, may
- * depend on when the service found time to compress it. */
+ * text is the same. Floats, where texts are compared bit for bit: the bits of a chunk, and so a
+ * word, may depend on when the service found time to compress it. */
 
 #include "engine-rig.h"
 
@@ -21,8 +21,8 @@ static const char *const questions[] = {
 /* Long enough for several chunks of every answer; and hot, so that numbers that are a little wrong
  * give another word soon. */
 #define LONG \
-  "{'temperature': <1.5>, 'top-k': <uint32 0>, 'top-p': <1.0>, 'min-p': <0.0>, 'seed': <uint64 5>, " \
-  "'max-tokens': <uint32 40>}"
+  "{'temperature': <1.5>, 'top-k': <uint32 0>, 'top-p': <1.0>, 'min-p': <0.0>, " \
+  "'seed': <uint64 5>, 'max-tokens': <uint32 40>}"
 
 /* --- help --- */
 
@@ -403,8 +403,9 @@ test_swept (Fixture      *fixture,
 /* --- what contexts have in common --- */
 
 #define SYSTEM \
-  "{'system': <'You help people who look for restaurants, films and trains. You know all towns of " \
-  "California, and you never say what you do not know. You are friendly, and your answers are short.'>}"
+  "{'system': <'You help people who look for restaurants, films and trains. You know all towns " \
+  "of California, and you never say what you do not know. You are friendly, and your answers " \
+  "are short.'>}"
 
 static guint64
 get_kv_bytes (Fixture *fixture)
@@ -654,8 +655,8 @@ test_compressed (Fixture      *fixture,
       g_assert_cmpuint (stored->bits[i], <=, 8);
     }
   g_assert_cmpint (stored->places[stored->n_chunks - 1], ==, 't');
-  g_assert_cmpuint (stored->storage_bytes[2] + stored->storage_bytes[3] + stored->storage_bytes[4], ==,
-                    packed);
+  g_assert_cmpuint (stored->storage_bytes[2] + stored->storage_bytes[3] + stored->storage_bytes[4],
+                    ==, packed);
   g_assert_cmpuint (stored->folder_bytes, >=, packed);
   g_free (ask (fixture, context, questions[0], LONG));
   g_assert_cmpuint (get_statistic (fixture, "kv-restored-chunks"), >=, 6);

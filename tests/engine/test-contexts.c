@@ -14,9 +14,11 @@ test_begin (Fixture      *fixture,
 {
   g_autoptr(LlmContext) context = create (fixture, "{'system': <'Be kind.'>}");
   g_autoptr(LlmContext) history =
-    create (fixture, "{'messages': <[('user', 'Hello!', @a{sv} {}), ('assistant', 'Hi, how are you?', {})]>}");
-  g_autoptr(LlmCallOptions) options = parse_options ("{'max-tokens': <uint32 5>, 'system': <'Be very kind indeed.'>}",
-                                                     LLMSVC_CALL_CREATE_CONTEXT);
+    create (fixture, "{'messages': <[('user', 'Hello!', @a{sv} {}), "
+                     "('assistant', 'Hi, how are you?', {})]>}");
+  g_autoptr(LlmCallOptions) options =
+    parse_options ("{'max-tokens': <uint32 5>, 'system': <'Be very kind indeed.'>}",
+                   LLMSVC_CALL_CREATE_CONTEXT);
   g_autoptr(GAsyncResult) result = NULL;
   g_autoptr(GError) error = NULL;
   g_autofree char *text = NULL;
@@ -55,7 +57,8 @@ test_turns (Fixture      *fixture,
   g_assert_cmpuint (count_messages (context), ==, 5);
   g_assert_cmpstr (llm_context_get_residency (context), ==, "memory");
   tokens = llm_context_get_tokens (context);
-  g_assert_cmpuint (tokens, ==, result_uint (second, "prompt-tokens") + result_uint (second, "output-tokens"));
+  g_assert_cmpuint (tokens, ==,
+                    result_uint (second, "prompt-tokens") + result_uint (second, "output-tokens"));
 
   /* Back, and again: the same answer. */
   g_assert_true (rollback (context, 1, &error));
@@ -90,7 +93,8 @@ test_other_turn (Fixture      *fixture,
                  gconstpointer data)
 {
   const char first[] = "I want a restaurant in San Jose.";
-  const char instead[] = "No, find me a comedy movie with Jim Carrey, please, and a train to Fresno.";
+  const char instead[] =
+    "No, find me a comedy movie with Jim Carrey, please, and a train to Fresno.";
   g_autoptr(LlmContext) context = create (fixture, "{}");
   g_autoptr(LlmContext) straight = create (fixture, "{}");
   g_autoptr(Answer) answer = NULL;
@@ -103,7 +107,8 @@ test_other_turn (Fixture      *fixture,
 
   g_free (ask (fixture, context, first, GREEDY));
   n_first = llm_context_get_tokens (context);
-  g_free (ask (fixture, context, "Italian food, and cheap, for four people tomorrow at seven, please.", GREEDY));
+  g_free (ask (fixture, context,
+               "Italian food, and cheap, for four people tomorrow at seven, please.", GREEDY));
   g_assert_true (rollback (context, 1, &error));
   answer = begin_ask (fixture, context, instead, GREEDY);
   WAIT_FOR (answer->is_finished);
@@ -129,8 +134,8 @@ test_append (Fixture      *fixture,
       g_autoptr(Answer) answer = NULL;
       guint tokens = 0;
 
-      llm_context_append_async (context, fixture->caller, user_message ("I live in San Jose."), options,
-                                on_result, &result);
+      llm_context_append_async (context, fixture->caller, user_message ("I live in San Jose."),
+                                options, on_result, &result);
       WAIT_FOR (result != NULL);
       g_assert_true (llm_context_append_finish (context, result, &tokens, &error));
       g_assert_no_error (error);
@@ -155,18 +160,21 @@ static void
 test_cancel (Fixture      *fixture,
              gconstpointer data)
 {
-  const char long_answer[] = "{'temperature': <2.0>, 'top-k': <uint32 0>, 'min-p': <0.0>, 'top-p': <1.0>, "
-                             "'seed': <uint64 3>, 'logit-bias': <{uint32 4: -100.0, uint32 2: -100.0}>}";
-  const char keeping[] = "{'temperature': <2.0>, 'top-k': <uint32 0>, 'min-p': <0.0>, 'top-p': <1.0>, "
-                         "'seed': <uint64 3>, 'logit-bias': <{uint32 4: -100.0, uint32 2: -100.0}>, "
-                         "'on-cancel': <'keep'>}";
+  const char long_answer[] =
+    "{'temperature': <2.0>, 'top-k': <uint32 0>, 'min-p': <0.0>, 'top-p': <1.0>, "
+    "'seed': <uint64 3>, 'logit-bias': <{uint32 4: -100.0, uint32 2: -100.0}>}";
+  const char keeping[] =
+    "{'temperature': <2.0>, 'top-k': <uint32 0>, 'min-p': <0.0>, 'top-p': <1.0>, "
+    "'seed': <uint64 3>, 'logit-bias': <{uint32 4: -100.0, uint32 2: -100.0}>, "
+    "'on-cancel': <'keep'>}";
   g_autoptr(LlmContext) context = create (fixture, "{}");
   g_autofree char *before = ask (fixture, context, "Hello!", GREEDY);
   g_autofree char *after = NULL;
 
   for (guint keeps = 0; keeps < 2; keeps++)
     {
-      g_autoptr(Answer) answer = begin_ask (fixture, context, "Tell me a story.", keeps ? keeping : long_answer);
+      g_autoptr(Answer) answer =
+        begin_ask (fixture, context, "Tell me a story.", keeps ? keeping : long_answer);
       g_autoptr(GAsyncResult) result = NULL;
       g_autoptr(Answer) busy = NULL;
 
@@ -212,7 +220,8 @@ test_deadline (Fixture      *fixture,
 {
   g_autoptr(LlmContext) context = create (fixture, "{}");
   g_autoptr(Answer) answer = begin_ask (fixture, context, "Tell me a story.",
-                                        "{'deadline-ms': <uint32 1>, 'logit-bias': <{uint32 4: -100.0}>}");
+                                        "{'deadline-ms': <uint32 1>, "
+                                        "'logit-bias': <{uint32 4: -100.0}>}");
 
   WAIT_FOR (answer->is_finished);
   g_assert_error (answer->error, LLMSVC_ERROR, LLMSVC_ERROR_DEADLINE_EXCEEDED);
@@ -227,7 +236,8 @@ test_request_id (Fixture      *fixture,
   g_autoptr(LlmContext) context = create (fixture, "{}");
   g_autofree char *first = ask (fixture, context, "Tell me a story.", once);
   g_autofree char *second = ask (fixture, context, "Tell me a story.", once);
-  g_autoptr(Answer) conflict = begin_ask (fixture, context, "Hello!", "{'if-revision': <uint64 0>}");
+  g_autoptr(Answer) conflict =
+    begin_ask (fixture, context, "Hello!", "{'if-revision': <uint64 0>}");
 
   g_assert_cmpstr (first, ==, second);
   g_assert_cmpuint (llm_context_get_revision (context), ==, 1);
@@ -276,15 +286,18 @@ static void
 test_open_at_once (Fixture      *fixture,
                    gconstpointer data)
 {
-  g_autoptr(LlmCallOptions) options = parse_options ("{'create': <true>}", LLMSVC_CALL_OPEN_CONTEXT);
+  g_autoptr(LlmCallOptions) options =
+    parse_options ("{'create': <true>}", LLMSVC_CALL_OPEN_CONTEXT);
   g_autoptr(GAsyncResult) first = NULL;
   g_autoptr(GAsyncResult) second = NULL;
   g_autoptr(LlmContext) one = NULL;
   g_autoptr(LlmContext) other = NULL;
   g_autoptr(GError) error = NULL;
 
-  llm_engine_open_context_async (fixture->engine, fixture->caller, "notes", options, on_result, &first);
-  llm_engine_open_context_async (fixture->engine, fixture->caller, "notes", options, on_result, &second);
+  llm_engine_open_context_async (fixture->engine, fixture->caller, "notes", options, on_result,
+                                 &first);
+  llm_engine_open_context_async (fixture->engine, fixture->caller, "notes", options, on_result,
+                                 &second);
   WAIT_FOR (first != NULL && second != NULL);
   one = llm_engine_open_context_finish (fixture->engine, first, &error);
   g_assert_no_error (error);
@@ -298,7 +311,8 @@ test_close (Fixture      *fixture,
             gconstpointer data)
 {
   g_autoptr(LlmContext) context = create (fixture, "{'name': <'notes'>}");
-  g_autoptr(Answer) answer = begin_ask (fixture, context, "Tell me a story.", "{'logit-bias': <{uint32 4: -100.0}>}");
+  g_autoptr(Answer) answer =
+    begin_ask (fixture, context, "Tell me a story.", "{'logit-bias': <{uint32 4: -100.0}>}");
   g_autoptr(GAsyncResult) result = NULL;
   g_autoptr(GError) error = NULL;
 
@@ -310,7 +324,8 @@ test_close (Fixture      *fixture,
   g_assert_true (answer->is_finished);
   g_assert_error (answer->error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED);
 
-  g_assert_null (llm_engine_lookup_context (fixture->engine, fixture->caller, llm_context_get_id (context)));
+  g_assert_null (llm_engine_lookup_context (fixture->engine, fixture->caller,
+                                            llm_context_get_id (context)));
   g_assert_null (open_context (fixture, "notes", "{}", &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND);
   stop_engine (&fixture->engine);
@@ -339,7 +354,8 @@ test_isolation (Fixture      *fixture,
 
   /* Whoever leaves takes along only what is unnamed. */
   llm_engine_caller_gone (fixture->engine, ":1.4");
-  g_assert_nonnull (llm_engine_lookup_context (fixture->engine, same, llm_context_get_id (unnamed)));
+  g_assert_nonnull (llm_engine_lookup_context (fixture->engine, same,
+                                               llm_context_get_id (unnamed)));
   llm_engine_caller_gone (fixture->engine, ":1.1");
   g_assert_null (llm_engine_lookup_context (fixture->engine, same, llm_context_get_id (unnamed)));
   g_assert_nonnull (llm_engine_lookup_context (fixture->engine, same, llm_context_get_id (named)));
@@ -361,7 +377,9 @@ test_full (Fixture      *fixture,
   g_assert_error (too_long->error, LLMSVC_ERROR, LLMSVC_ERROR_CONTEXT_FULL);
   g_assert_nonnull (strstr (too_long->error->message, "40"));
 
-  filling = begin_ask (fixture, context, "Hello!", "{'temperature': <0.0>, 'logit-bias': <{uint32 4: -100.0, uint32 2: -100.0}>}");
+  filling = begin_ask (fixture, context, "Hello!",
+                       "{'temperature': <0.0>, "
+                       "'logit-bias': <{uint32 4: -100.0, uint32 2: -100.0}>}");
   WAIT_FOR (filling->is_finished);
   g_assert_no_error (filling->error);
   g_assert_cmpstr (result_string (filling, "finish-reason"), ==, "context-full");

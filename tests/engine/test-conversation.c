@@ -49,7 +49,8 @@ assert_settled (LlmConversation *conversation,
   g_autoptr(GArray) tokens = g_array_new (FALSE, FALSE, sizeof (gint32));
   guint first;
 
-  g_assert_cmpint (llm_conversation_get_settled (conversation, identity, tokens, &first), ==, point);
+  g_assert_cmpint (llm_conversation_get_settled (conversation, identity, tokens, &first), ==,
+                   point);
   g_assert_cmpuint (tokens->len, ==, n_tokens);
   g_assert_cmpuint (first, ==, first_message);
   for (guint i = 0; i < tokens->len; i++)

@@ -25,7 +25,8 @@ test_trim (Fixture      *fixture,
   llm_engine_get_memory (fixture->engine, &figures);
   g_assert_cmpuint (figures.weights, >, 7000000);
   g_assert_cmpuint (figures.kv_resident, >, 0);
-  g_assert_cmpuint (figures.reclaimable[0] + figures.reclaimable[1] + figures.reclaimable[2], <=, figures.resident);
+  g_assert_cmpuint (figures.reclaimable[0] + figures.reclaimable[1] + figures.reclaimable[2], <=,
+                    figures.resident);
 
   g_assert_cmpuint (trim (fixture, "medium"), >, 0);
   llm_engine_get_memory (fixture->engine, &figures);
@@ -232,7 +233,8 @@ test_select_model (Fixture      *fixture,
   g_assert_true (g_file_set_contents (broken, "no such thing", -1, NULL));
   stop_engine (&fixture->engine);
   g_strfreev (settings->model_folders);
-  settings->model_folders = g_strdupv ((char *[]) { (char *) g_getenv ("LLM_MODEL_DIR"), folder, NULL });
+  settings->model_folders =
+    g_strdupv ((char *[]) { (char *) g_getenv ("LLM_MODEL_DIR"), folder, NULL });
   settings->state_folder = g_strdup (fixture->state);
   fixture->engine = llm_engine_new (settings);
   llm_engine_start (fixture->engine);
@@ -265,7 +267,8 @@ test_select_model (Fixture      *fixture,
   stop_engine (&fixture->engine);
   settings = llm_settings_new ();
   g_strfreev (settings->model_folders);
-  settings->model_folders = g_strdupv ((char *[]) { (char *) g_getenv ("LLM_MODEL_DIR"), folder, NULL });
+  settings->model_folders =
+    g_strdupv ((char *[]) { (char *) g_getenv ("LLM_MODEL_DIR"), folder, NULL });
   settings->state_folder = g_strdup (fixture->state);
   fixture->engine = llm_engine_new (settings);
   llm_engine_start (fixture->engine);
@@ -279,8 +282,8 @@ static void
 test_quota (Fixture      *fixture,
             gconstpointer data)
 {
-  g_autoptr(LlmCallOptions) options = parse_options ("{'contexts': <uint32 1>, 'calls': <uint32 1>}",
-                                                     LLMSVC_CALL_SET_QUOTA);
+  g_autoptr(LlmCallOptions) options =
+    parse_options ("{'contexts': <uint32 1>, 'calls': <uint32 1>}", LLMSVC_CALL_SET_QUOTA);
   g_autoptr(LlmCallOptions) none = parse_options ("{}", LLMSVC_CALL_CREATE_CONTEXT);
   g_autoptr(GAsyncResult) result = NULL;
   g_autoptr(GAsyncResult) refused = NULL;
@@ -289,7 +292,8 @@ test_quota (Fixture      *fixture,
   g_autoptr(Answer) first = NULL;
   g_autoptr(Answer) second = NULL;
 
-  llm_engine_set_quota_async (fixture->engine, 1000, "org.example.App", options, on_result, &result);
+  llm_engine_set_quota_async (fixture->engine, 1000, "org.example.App", options, on_result,
+                              &result);
   WAIT_FOR (result != NULL);
   g_assert_true (llm_engine_set_quota_finish (fixture->engine, result, &error));
 

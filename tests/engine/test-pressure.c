@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Memory given back by the whole engine, by what the kernel says to another process; and calls while the
- * system is short of memory, made up by files. */
+/* Memory given back by the whole engine, by what the kernel says to another process; and calls
+ * while the system is short of memory, made up by files. */
 
 #include "engine-rig.h"
 
@@ -14,6 +14,8 @@
 #define TOTAL (8192 * MIB)
 /* A sixteenth of the machine, which is left to others. */
 #define RESERVE (512 * MIB)
+/* At a call that takes a moment; most are met at once. */
+#define MAX_ATTEMPTS 30
 
 /* Resident bytes of this process, as another one reads them. */
 static guint64
@@ -23,8 +25,8 @@ read_resident (void)
   g_autofree char *text = NULL;
   g_autoptr(GError) error = NULL;
 
-  g_assert_true (g_spawn_sync (NULL, (char **) argv, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, &text, NULL,
-                               NULL, &error));
+  g_assert_true (g_spawn_sync (NULL, (char **) argv, NULL, G_SPAWN_SEARCH_PATH, NULL, NULL, &text,
+                               NULL, NULL, &error));
   g_assert_true (g_str_has_prefix (text, "Rss:"));
   return g_ascii_strtoull (text + strlen ("Rss:"), NULL, 10) * 1024;
 }
@@ -105,11 +107,9 @@ static void
 test_trim_while_running (gconstpointer data)
 {
   Fixture fixture = { 0 };
-  g_autoptr(LlmContext) context = NULL;
   g_autoptr(LlmContext) other = NULL;
   g_autofree char *prompt = make_prompt (60);
   g_autofree char *expected = NULL;
-  Answer *answer;
   guint64 before, given;
 
   start (&fixture, GPOINTER_TO_UINT (data), NULL);
@@ -117,21 +117,25 @@ test_trim_while_running (gconstpointer data)
   expected = ask (&fixture, other, prompt, GREEDY);
   g_assert_cmpuint (trim (&fixture, "critical"), >, 0);
   before = get_statistic (&fixture, "given-calls-bytes");
-  context = create (&fixture, "{}");
-  answer = begin_ask (&fixture, context, prompt, GREEDY);
-  do
+  given = before;
+  /* a call may come to its end between two trims, where this process waits for a processor */
+  for (guint i = 0; i < MAX_ATTEMPTS && given == before; i++)
     {
-      g_main_context_iteration (NULL, FALSE);
-      trim (&fixture, "critical");
-      given = get_statistic (&fixture, "given-calls-bytes");
+      g_autoptr(LlmContext) context = create (&fixture, "{}");
+      Answer *answer = begin_ask (&fixture, context, prompt, GREEDY);
+
+      while (!answer->is_finished && given == before)
+        {
+          g_main_context_iteration (NULL, FALSE);
+          trim (&fixture, "critical");
+          given = get_statistic (&fixture, "given-calls-bytes");
+        }
+      WAIT_FOR (answer->is_finished);
+      g_assert_no_error (answer->error);
+      g_assert_cmpstr (answer->text, ==, expected);
+      answer_free (answer);
     }
-  while (!answer->is_finished && given == before);
   g_assert_cmpuint (given, >, before);
-  WAIT_FOR (answer->is_finished);
-  g_assert_no_error (answer->error);
-  g_assert_cmpstr (answer->text, ==, expected);
-  answer_free (answer);
-  g_clear_object (&context);
   g_clear_object (&other);
   tear_down (&fixture, NULL);
 }

@@ -235,7 +235,8 @@ test_queue (Fixture      *fixture,
   three = begin_complete (fixture, "Hello!", GREEDY);
   fixture->caller = first;
   g_assert_cmpuint (get_number (fixture, 1000, "org.example.Other", "queue"), ==, 2);
-  llm_engine_count_tokens_async (fixture->engine, own, user_message ("Hello"), none, on_result, &counted);
+  llm_engine_count_tokens_async (fixture->engine, own, user_message ("Hello"), none, on_result,
+                                 &counted);
   WAIT_FOR (three->is_finished && counted != NULL);
   g_assert_error (three->error, LLMSVC_ERROR, LLMSVC_ERROR_QUOTA_EXCEEDED);
   g_assert_false (llm_engine_count_tokens_finish (fixture->engine, counted, &n, &error));
@@ -246,7 +247,8 @@ test_queue (Fixture      *fixture,
 
   g_clear_error (&error);
   g_clear_object (&counted);
-  llm_engine_count_tokens_async (fixture->engine, own, user_message ("Hello"), none, on_result, &counted);
+  llm_engine_count_tokens_async (fixture->engine, own, user_message ("Hello"), none, on_result,
+                                 &counted);
   WAIT_FOR (counted != NULL);
   g_assert_true (llm_engine_count_tokens_finish (fixture->engine, counted, &n, &error));
   g_clear_object (&counted);
@@ -332,8 +334,8 @@ make_used (Fixture    *fixture,
   return context;
 }
 
-/* An application with a quota keeps no more than that while nobody uses its contexts; they go on all the
- * same. Others' are left alone. */
+/* An application with a quota keeps no more than that while nobody uses its contexts; they go on
+ * all the same. Others' are left alone. */
 static void
 test_share (Fixture      *fixture,
             gconstpointer data)

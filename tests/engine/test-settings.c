@@ -68,7 +68,8 @@ test_values (void)
 {
   g_autoptr(GError) error = NULL;
   g_autoptr(LlmSettings) settings =
-    load ("[model]\nfile=/a/b.gguf\nfolders=/one;/two\ncache-limit=3M\n[service]\nthreads=3\nbudget=2G\n"
+    load ("[model]\nfile=/a/b.gguf\nfolders=/one;/two\ncache-limit=3M\n"
+          "[service]\nthreads=3\nbudget=2G\n"
           "max-message=64K\nstall-timeout=5\nidle-unload=60\n[contexts]\nratio=35\n"
           "chunk-tokens=32\ndisk=threads\nstorage-limit=5G\nstorage-limit-per-app=64M\n"
           "[quota]\ncontexts=7\ncalls=2\ntokens=1000\n",

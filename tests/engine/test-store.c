@@ -55,7 +55,8 @@ new_turn (guint n)
   turn->is_closed = n % 2;
   turn->n_tokens = 5;
   turn->request_id = g_strdup_printf ("r%u", n);
-  turn->results = g_variant_ref_sink (g_variant_new_parsed ("{'output-tokens': <uint32 3>, 'ttft-ms': <1.5>}"));
+  turn->results =
+    g_variant_ref_sink (g_variant_new_parsed ("{'output-tokens': <uint32 3>, 'ttft-ms': <1.5>}"));
   return turn;
 }
 
@@ -240,8 +241,8 @@ test_together (void)
 
       contexts[i] = new_context (name, name);
       llm_conversation_add_turn (contexts[i]->turns, new_turn (1));
-      llm_db_run_async (db, i % 5 == 2 ? insert_and_fail : llm_store_insert_context, contexts[i], NULL,
-                        on_result, &results[i]);
+      llm_db_run_async (db, i % 5 == 2 ? insert_and_fail : llm_store_insert_context, contexts[i],
+                        NULL, on_result, &results[i]);
     }
   for (guint i = 0; i < G_N_ELEMENTS (contexts); i++)
     {
@@ -277,7 +278,8 @@ test_damaged (void)
   const char *name;
   gboolean is_kept = FALSE;
 
-  g_assert_true (g_file_set_contents (path, "this is no database, by no means, whatever it is called", -1, NULL));
+  g_assert_true (g_file_set_contents (
+    path, "this is no database, by no means, whatever it is called", -1, NULL));
   /* The warning comes from the database's thread. */
   g_log_set_always_fatal (G_LOG_LEVEL_ERROR);
   db = llm_db_new (folder);

@@ -644,9 +644,9 @@ test_small (Fixture      *fixture,
             gconstpointer data)
 {
   static const char question[] =
-      "Find me a restaurant in San Jose with a table outside for four people, and a hotel with a "
-      "pool near by for two nights, and then a flight home on Sunday evening that is not too expensive, "
-      "with a window seat, please, and a taxi to the airport two hours before it leaves.";
+    "Find me a restaurant in San Jose with a table outside for four people, and a hotel with a "
+    "pool near by for two nights, and then a flight home on Sunday evening that is not too "
+    "expensive, with a window seat, please, and a taxi to the airport two hours before it leaves.";
   g_autoptr(LlmContext) context = create (fixture, "{'max-tokens': <uint32 40>}");
   g_autoptr(Answer) answer = begin_ask (fixture, context, question,
                                         "{'on-overflow': <'slide'>}");

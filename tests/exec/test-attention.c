@@ -47,7 +47,7 @@ set_up (Memory     *memory,
         LlkKvFormat format)
 {
   LlmKvLayout layout = { LLM_KV_FULL, format, 1, N_KV_HEADS, HEAD_DIM, chunk_slots };
-  g_autoptr (GError) error = NULL;
+  g_autoptr(GError) error = NULL;
 
   memory->store = llm_kv_store_new (&layout, NULL, NULL, &error);
   g_assert_no_error (error);
@@ -148,7 +148,7 @@ run_rows (const Memory  *memory,
           float         *out,
           guint64       *mass)
 {
-  g_autoptr (LlmWorkerPool) pool = llm_worker_pool_new (n_threads);
+  g_autoptr(LlmWorkerPool) pool = llm_worker_pool_new (n_threads);
   gsize row = N_HEADS * HEAD_DIM;
   g_autofree float *q = g_new (float, n_rows * row);
   g_autofree guint64 *parts = g_new0 (guint64, n_threads * memory->views->len);
@@ -325,7 +325,8 @@ test_reference (gconstpointer data)
             compute_reference (&memory, row, variant, batch.q + at, head, shares, expected);
             for (guint d = 0; d < HEAD_DIM; d++)
               assert_near (batch.out[at + d], expected[d], tolerance);
-            for (guint slot = 0; llm_attention_counts (row) && slot < lengths[row->sequence]; slot++)
+            for (guint slot = 0; llm_attention_counts (row) && slot < lengths[row->sequence];
+                 slot++)
               expected_mass[memory.first_view[row->sequence] + slot / slots] += shares[slot];
           }
       for (guint v = 0; v < memory.views->len; v++)

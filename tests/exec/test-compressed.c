@@ -50,7 +50,7 @@ run_window (ExecRig      *rig,
             const gint32 *tokens,
             Comparison   *comparison)
 {
-  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (store, NULL, NULL);
+  g_autoptr(LlmKvSeq) seq = llm_kv_seq_new (store, NULL, NULL);
 
   for (guint first = 0; first < N_TOKENS; first += N_CALL)
     {
@@ -67,7 +67,7 @@ read_tokens (ExecRig *rig)
 {
   g_autofree char *path = g_build_filename (g_getenv ("LLM_TEST_DATA"), "golden",
                                             "heldout_sgd_chatml.txt", NULL);
-  g_autoptr (LlmTokenizer) tokenizer = llm_tokenizer_new (rig->gguf, NULL);
+  g_autoptr(LlmTokenizer) tokenizer = llm_tokenizer_new (rig->gguf, NULL);
   GArray *tokens = g_array_new (FALSE, FALSE, sizeof (gint32));
   g_autofree char *text = NULL;
   LlmTextPart part = { .is_markup = TRUE };
@@ -105,7 +105,8 @@ measure (ExecRig           *rig,
     {
       comparisons[w].sum = 0;
       comparisons[w].n = 0;
-      run_window (rig, store, (const gint32 *) (gpointer) tokens->data + w * N_TOKENS, &comparisons[w]);
+      run_window (rig, store, (const gint32 *) (gpointer) tokens->data + w * N_TOKENS,
+                  &comparisons[w]);
       sum += comparisons[w].sum / comparisons[w].n;
     }
   g_assert_cmpuint (llm_kv_store_get_counters (store)->n_packed, >, 0);
@@ -116,15 +117,16 @@ measure (ExecRig           *rig,
 static void
 test_divergence (void)
 {
-  g_autofree char *path = g_build_filename (g_getenv ("LLM_MODEL_DIR"), "llmsvc-demo-8M-Q8_0.gguf", NULL);
+  g_autofree char *path =
+    g_build_filename (g_getenv ("LLM_MODEL_DIR"), "llmsvc-demo-8M-Q8_0.gguf", NULL);
   const ExecRigConfig config = { .n_threads = 2, .format = LLK_KV_F16 };
   const LlmKvPolicy eight = make_policy (LLM_KV_UNIFORM, LLK_KV_Q8);
   const LlmKvPolicy four = make_policy (LLM_KV_UNIFORM, LLK_KV_Q4);
   const LlmKvPolicy two = make_policy (LLM_KV_UNIFORM, LLK_KV_Q2);
   const LlmKvPolicy mixed = make_policy (LLM_KV_TOLERANCE, LLK_KV_Q8);
   const LlmKvPolicy inverted = make_policy (LLM_KV_INVERTED, LLK_KV_Q8);
-  g_autoptr (ExecRig) rig = exec_rig_open (path, &config);
-  g_autoptr (GArray) tokens = read_tokens (rig);
+  g_autoptr(ExecRig) rig = exec_rig_open (path, &config);
+  g_autoptr(GArray) tokens = read_tokens (rig);
   Comparison comparisons[N_WINDOWS];
   double d8, d4, d2, d_mixed, d_inverted;
 
@@ -148,8 +150,8 @@ test_divergence (void)
   for (guint w = 0; w < N_WINDOWS; w++)
     g_free (comparisons[w].reference);
 
-  g_test_message ("8 bits %.6f, 4 bits %.6f, 2 bits %.6f, mixed %.6f, inverted %.6f", d8, d4, d2, d_mixed,
-                  d_inverted);
+  g_test_message ("8 bits %.6f, 4 bits %.6f, 2 bits %.6f, mixed %.6f, inverted %.6f", d8, d4, d2,
+                  d_mixed, d_inverted);
   g_assert_cmpfloat (d8, <, 0.0005);
   g_assert_cmpfloat (d4, <, 0.002);
   g_assert_cmpfloat (d2, <, 0.06);

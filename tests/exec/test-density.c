@@ -20,9 +20,9 @@
 static GArray *
 read_tokens (ExecRig *rig)
 {
-  g_autofree char *path = g_build_filename (g_getenv ("LLM_TEST_DATA"), "golden", "heldout_sgd_chatml.txt",
-                                            NULL);
-  g_autoptr (LlmTokenizer) tokenizer = llm_tokenizer_new (rig->gguf, NULL);
+  g_autofree char *path =
+    g_build_filename (g_getenv ("LLM_TEST_DATA"), "golden", "heldout_sgd_chatml.txt", NULL);
+  g_autoptr(LlmTokenizer) tokenizer = llm_tokenizer_new (rig->gguf, NULL);
   GArray *tokens = g_array_new (FALSE, FALSE, sizeof (gint32));
   g_autofree char *text = NULL;
   LlmTextPart part = { .is_markup = TRUE };
@@ -42,10 +42,11 @@ find_densities (ExecRig      *rig,
                 guint         n_call,
                 float        *densities)
 {
-  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (rig->store, NULL, NULL);
+  g_autoptr(LlmKvSeq) seq = llm_kv_seq_new (rig->store, NULL, NULL);
 
   for (guint end = n_call; end <= N_TOKENS; end += n_call)
-    g_assert_true (llm_measured_call_read (rig->forward, seq, tokens, end, kind, 0, NULL, NULL, NULL));
+    g_assert_true (llm_measured_call_read (rig->forward, seq, tokens, end, kind, 0, NULL, NULL,
+                                           NULL));
   for (guint i = 0; i < N_CHUNKS; i++)
     densities[i] = llm_kv_seq_get_density (seq, i);
 }
@@ -79,10 +80,11 @@ correlate (const float *a,
 static void
 test_sample (void)
 {
-  g_autofree char *path = g_build_filename (g_getenv ("LLM_MODEL_DIR"), "llmsvc-demo-8M-Q8_0.gguf", NULL);
+  g_autofree char *path =
+    g_build_filename (g_getenv ("LLM_MODEL_DIR"), "llmsvc-demo-8M-Q8_0.gguf", NULL);
   const ExecRigConfig config = { .n_threads = 2, .format = LLK_KV_F16 };
-  g_autoptr (ExecRig) rig = exec_rig_open (path, &config);
-  g_autoptr (GArray) tokens = read_tokens (rig);
+  g_autoptr(ExecRig) rig = exec_rig_open (path, &config);
+  g_autoptr(GArray) tokens = read_tokens (rig);
 
   llm_forward_set_density (rig->forward, TRUE);
   for (guint w = 0; w < N_WINDOWS; w++)

@@ -135,7 +135,8 @@ trim (Fixture    *fixture,
   g_autoptr(GAsyncResult) result = NULL;
 
   llm_governor_trim_async (fixture->governor,
-                           &(LlmTrimRequest) { .level = level, .target = target }, on_result, &result);
+                           &(LlmTrimRequest) { .level = level, .target = target },
+                           on_result, &result);
   while (result == NULL)
     g_main_context_iteration (NULL, TRUE);
   return llm_governor_trim_finish (fixture->governor, result, NULL);
@@ -376,7 +377,8 @@ main (int    argc,
   g_test_init (&argc, &argv, NULL);
   g_test_add ("/governor/levels", Fixture, NULL, set_up, test_levels, tear_down);
   g_test_add ("/governor/target", Fixture, NULL, set_up, test_target, tear_down);
-  g_test_add ("/governor/one-after-the-other", Fixture, NULL, set_up, test_one_after_the_other, tear_down);
+  g_test_add ("/governor/one-after-the-other", Fixture, NULL, set_up, test_one_after_the_other,
+              tear_down);
   g_test_add ("/governor/deadline", Fixture, NULL, set_up, test_deadline, tear_down);
   g_test_add ("/governor/trim-from-callback", Fixture, NULL, set_up, test_trim_from_callback,
               tear_down);

@@ -67,7 +67,8 @@ put_group_v1 (Fixture    *fixture,
        cache - cache / 2, cache / 2);
 }
 
-/* The tightest of all groups above ours counts: the one with the least room, not the least limit. */
+/* The tightest of all groups above ours counts: the one with the least room, not the least
+ * limit. */
 static void
 test_v1 (Fixture      *fixture,
          gconstpointer data)
@@ -110,12 +111,14 @@ test_v2 (Fixture      *fixture,
   LlmGroupUsage usage;
 
   put (fixture, "proc/self/cgroup", "0::/system.slice/llmsvc.service\n");
-  put (fixture, "proc/self/mountinfo", "41 31 0:38 /system.slice /sys/fs/cgroup rw - cgroup2 c rw\n");
+  put (fixture, "proc/self/mountinfo",
+       "41 31 0:38 /system.slice /sys/fs/cgroup rw - cgroup2 c rw\n");
   put (fixture, "sys/fs/cgroup/memory.max", "max\n");
   put (fixture, "sys/fs/cgroup/llmsvc.service/memory.max", "4000\n");
   put (fixture, "sys/fs/cgroup/llmsvc.service/memory.high", "3000\n");
   put (fixture, "sys/fs/cgroup/llmsvc.service/memory.current", "2500\n");
-  put (fixture, "sys/fs/cgroup/llmsvc.service/memory.stat", "anon 3\nactive_file 100\ninactive_file 50\n");
+  put (fixture, "sys/fs/cgroup/llmsvc.service/memory.stat",
+       "anon 3\nactive_file 100\ninactive_file 50\n");
   groups = llm_memory_groups_new (fixture->root);
   llm_memory_groups_read (groups, &usage);
   g_assert_cmpuint (usage.limit, ==, 3000);
@@ -143,7 +146,8 @@ test_none (Fixture      *fixture,
     {
       g_autoptr(LlmMemoryGroups) groups = NULL;
 
-      put (fixture, "proc/self/cgroup", "%s", i == 3 ? "0::/../..\n" : "0::/a\nnonsense\n4:memory:\n");
+      put (fixture, "proc/self/cgroup", "%s",
+           i == 3 ? "0::/../..\n" : "0::/a\nnonsense\n4:memory:\n");
       put (fixture, "proc/self/mountinfo", "%s", mountinfos[i]);
       groups = llm_memory_groups_new (fixture->root);
       llm_memory_groups_read (groups, &usage);

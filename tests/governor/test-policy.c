@@ -63,12 +63,14 @@ test_calm (Fixture      *fixture,
   g_assert_cmpuint (fixture->action.budget, ==, 12 * GIB);
 }
 
-/* What others took is not ours to hold; what is left of the group's limit is, but for the reserve. */
+/* What others took is not ours to hold; what is left of the group's limit is, but for the
+ * reserve. */
 static void
 test_group (Fixture      *fixture,
             gconstpointer data)
 {
-  fixture->held = (LlmMemoryHeld) { .anonymous = 300 * MIB, .backed = 600 * MIB, .allowed = 12 * GIB };
+  fixture->held =
+    (LlmMemoryHeld) { .anonymous = 300 * MIB, .backed = 600 * MIB, .allowed = 12 * GIB };
   fixture->reading.group = (LlmGroupUsage) { 1000 * MIB, 1000 * MIB, 600 * MIB };
   decide_at (fixture, 1000);
   g_assert_cmpuint (fixture->action.budget, ==, 400 * MIB);
@@ -259,8 +261,8 @@ set_shape (LlmTestMemory *memory,
   memory->is_busy = g_rand_boolean (rand);
 }
 
-/* How often growth may end in a cut: each time it has to be calm for twice as long, up to five minutes;
- * after ten minutes without it begins anew. */
+/* How often growth may end in a cut: each time it has to be calm for twice as long, up to five
+ * minutes; after ten minutes without it begins anew. */
 static guint64
 count_relapses_allowed (guint seconds)
 {
@@ -290,7 +292,8 @@ simulate (guint32 seed)
   reserve = llm_memory_policy_get_reserve (bound, memory.limit == 0, FALSE);
   others.bound = bound;
   others.most = bound - memory.overhead - MIN (reserve, bound / 4);
-  /* half of the reserve between two looks, ten times a second; and not faster than memory can be given */
+  /* half of the reserve between two looks, ten times a second; and not faster than memory can be
+   * given */
   others.rate = MIN (reserve * 5, 2 * GIB);
   for (guint i = 0; i < seconds * STEPS_PER_SECOND; i++)
     {

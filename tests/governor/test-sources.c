@@ -260,7 +260,8 @@ test_monitor_iface_init (GMemoryMonitorInterface *iface)
 
 G_DEFINE_FINAL_TYPE_WITH_CODE (TestMonitor, test_monitor, G_TYPE_OBJECT,
                                G_IMPLEMENT_INTERFACE (G_TYPE_INITABLE, test_monitor_initable_init)
-                               G_IMPLEMENT_INTERFACE (G_TYPE_MEMORY_MONITOR, test_monitor_iface_init))
+                               G_IMPLEMENT_INTERFACE (G_TYPE_MEMORY_MONITOR,
+                                                      test_monitor_iface_init))
 
 static void
 test_monitor_class_init (TestMonitorClass *klass)

@@ -89,8 +89,8 @@ test_option (void)
 static void
 test_wrong_locale (void)
 {
-  static const char *const wrong[] = { "<''>", "<'../../tmp'>", "<'de/'>", "<'de DE'>", "<uint32 5>",
-                                       "<['de']>" };
+  static const char *const wrong[] = { "<''>",      "<'../../tmp'>", "<'de/'>",
+                                       "<'de DE'>", "<uint32 5>",    "<['de']>" };
   g_autoptr(BusRig) rig = new_rig ("");
   g_autoptr(GDBusConnection) app = bus_rig_connect (rig);
 
@@ -150,8 +150,8 @@ test_register (void)
   g_assert_null (bus_call (app, LLMSVC_PATH "/contexts/none", ".Context", "Close",
                            g_variant_new ("(@a{sv})", bus_options ("{}")), &error));
   bus_assert_unknown_object (error);
-  g_assert_nonnull (strstr (error->message,
-                            "Diese Anwendung hat kein Objekt unter „" LLMSVC_PATH "/contexts/none“"));
+  g_assert_nonnull (strstr (error->message, "Diese Anwendung hat kein Objekt unter „" LLMSVC_PATH
+                                            "/contexts/none“"));
   g_clear_error (&error);
   g_assert_null (g_dbus_connection_call_sync (
     app, LLMSVC_BUS_NAME, LLMSVC_PATH "/contexts/none", "org.freedesktop.DBus.Properties", "GetAll",
@@ -180,8 +180,8 @@ test_stream (void)
   g_autoptr(GError) error = NULL;
   int fd = -1;
 
-  generation = bus_generate (app, context, "Hi", bus_options (BUS_LONG_ANSWER ", 'locale': <'de'>}"),
-                             &fd, &error);
+  generation = bus_generate (app, context, "Hi",
+                             bus_options (BUS_LONG_ANSWER ", 'locale': <'de'>}"), &fd, &error);
   g_assert_no_error (error);
   reply = bus_call_ok (app, generation, ".Generation", "Cancel",
                        g_variant_new ("(@a{sv})", bus_options ("{}")));

@@ -554,7 +554,8 @@ test_status (Fixture       *fixture,
   g_assert_nonnull (strstr (plain.output, "Service: ready"));
   g_assert_nonnull (strstr (plain.output, "Model: A model"));
   g_assert_nonnull (strstr (plain.output, "session bus"));
-  g_assert_nonnull (strstr (plain.output, "12 read back, 0 computed again, 9 evicted, 0 faulted\n"));
+  g_assert_nonnull (strstr (plain.output,
+                            "12 read back, 0 computed again, 9 evicted, 0 faulted\n"));
 
   RUN (&json, NULL, "status", "--json");
   g_assert_cmpint (json.status, ==, 0);

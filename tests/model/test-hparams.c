@@ -385,7 +385,8 @@ test_longrope (void)
 
   for (guint i = 0; i < 4; i++)
     {
-      const char *const *tensors[] = { both + 1, (const char *const[]) { both[0], NULL }, NULL, both };
+      const char *const *tensors[] = { both + 1, (const char *const[]) { both[0], NULL }, NULL,
+                                       both };
       g_autoptr(GError) error = NULL;
 
       g_assert_false (read_numbers ("phi3", 1, i == 3 ? scaled : NULL, tensors[i], "longrope",

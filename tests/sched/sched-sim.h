@@ -2,7 +2,7 @@
 
 /* Calls on a machine that is not there: the scheduler decides about them as the executor asks it
  * to, steps take the time that a made-up machine needs, and the clock jumps. Thousands of calls in
- * a second, and the same each time. */
+ * a second, and the same each time. One thread. */
 
 #pragma once
 

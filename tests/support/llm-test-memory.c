@@ -39,8 +39,8 @@ get_anonymous (const LlmTestMemory *self)
   return self->others + self->overhead + self->anonymous;
 }
 
-/* File pages go first; who asks for more than they were waits until the service has given, or the kernel
- * has killed somebody. */
+/* File pages go first; who asks for more than they were waits until the service has given, or the
+ * kernel has killed somebody. */
 static void
 settle (LlmTestMemory *self)
 {

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * A machine, or a control group, in which others take memory beside a service that does what the policy
- * says: in steps of simulated time, without a clock. For tests of the policy and for
+ * A machine, or a control group, in which others take memory beside a service that does what the
+ * policy says: in steps of simulated time, without a clock. For tests of the policy and for
  * `llmsvc-bench pressure`. One thread.
  */
 

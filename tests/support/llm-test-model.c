@@ -21,10 +21,10 @@ static const char *const special_tokens[N_SPECIAL] = {
 /* Pieces in the order of their scores. Every longer one can be put together from
  * two others, as in a vocabulary that was learned. ▁ stands for a space. */
 static const char *const pieces[] = {
-  "▁", "e", "t", "a", "o", "n", "i", "h", "s", "r", "d", "l", "u", "m", "w", "c", "g", "f", "y", "p",
-  ",", ".", "b", "v", "k", "I", "T", "A", "x", "j", "q", "z", "H", "W", "0", "1", "2", "3", "'", "?",
-  "▁t", "▁a", "he", "in", "▁the", "re", "on", "er", "▁s", "or", "an", "▁w", "ou", "it", "is",
-  "en", "at", "es", "ed", "▁to", "▁an", "▁and", "ing", "ll", "▁I", "▁you", "▁h", "el", "lo",
+  "▁", "e", "t", "a", "o", "n", "i", "h", "s", "r", "d", "l", "u", "m", "w", "c", "g", "f", "y",
+  "p", ",", ".", "b", "v", "k", "I", "T", "A", "x", "j", "q", "z", "H", "W", "0", "1", "2", "3",
+  "'", "?", "▁t", "▁a", "he", "in", "▁the", "re", "on", "er", "▁s", "or", "an", "▁w", "ou", "it",
+  "is", "en", "at", "es", "ed", "▁to", "▁an", "▁and", "ing", "ll", "▁I", "▁you", "▁h", "el", "lo",
   "▁hel", "▁hello", "▁wor", "ld", "▁world", "▁y", "▁c", "▁ca", "▁cat", "▁is", "▁in", "▁i",
 };
 

@@ -141,7 +141,8 @@ main (int   argc,
   g_assert_no_error (error);
   if (opt_group != NULL)
     join_group (opt_group);
-  if (setgroups (0, NULL) != 0 || setresgid ((gid_t) opt_uid, (gid_t) opt_uid, (gid_t) opt_uid) != 0)
+  if (setgroups (0, NULL) != 0 ||
+      setresgid ((gid_t) opt_uid, (gid_t) opt_uid, (gid_t) opt_uid) != 0)
     fail ("setresgid");
 
   /* the name space needs root, the connection the user */

@@ -50,8 +50,9 @@ static const char bus_config[] =
   "<!DOCTYPE busconfig PUBLIC \"-//freedesktop//DTD D-Bus Bus Configuration 1.0//EN\" "
   "\"http://www.freedesktop.org/standards/dbus/1.0/busconfig.dtd\">\n"
   "<busconfig><type>system</type><auth>EXTERNAL</auth><listen>unix:path=%s</listen>\n"
-  "<policy context=\"default\"><allow user=\"*\"/><deny own=\"*\"/><deny send_type=\"method_call\"/>"
-  "<allow send_type=\"signal\"/><allow send_requested_reply=\"true\" send_type=\"method_return\"/>"
+  "<policy context=\"default\"><allow user=\"*\"/><deny own=\"*\"/>"
+  "<deny send_type=\"method_call\"/><allow send_type=\"signal\"/>"
+  "<allow send_requested_reply=\"true\" send_type=\"method_return\"/>"
   "<allow send_requested_reply=\"true\" send_type=\"error\"/><allow receive_type=\"method_call\"/>"
   "<allow receive_type=\"method_return\"/><allow receive_type=\"error\"/>"
   "<allow receive_type=\"signal\"/><allow send_destination=\"org.freedesktop.DBus\" "
@@ -177,8 +178,8 @@ has_owner (SystemRig  *self,
 
   reply = g_dbus_connection_call_sync (self->own, "org.freedesktop.DBus", "/org/freedesktop/DBus",
                                        "org.freedesktop.DBus", "NameHasOwner",
-                                       g_variant_new ("(s)", name), NULL, G_DBUS_CALL_FLAGS_NONE, -1,
-                                       NULL, NULL);
+                                       g_variant_new ("(s)", name), NULL, G_DBUS_CALL_FLAGS_NONE,
+                                       -1, NULL, NULL);
   if (reply != NULL)
     g_variant_get (reply, "(b)", &has);
   return has;
@@ -213,14 +214,16 @@ start_bus (SystemRig *self)
   argument = g_strconcat ("--config-file=", config_path, NULL);
   self->bus = start (self, (const char *[]) { "dbus-daemon", "--nofork", argument, NULL }, FALSE);
 
-  for (gint64 waited_us = 0; self->own == NULL && waited_us < WAIT_MAX_US; waited_us += WAIT_STEP_US)
+  for (gint64 waited_us = 0; self->own == NULL && waited_us < WAIT_MAX_US;
+       waited_us += WAIT_STEP_US)
     {
       g_clear_error (&error);
       g_usleep (WAIT_STEP_US);
-      self->own = g_dbus_connection_new_for_address_sync (
-        self->address,
-        G_DBUS_CONNECTION_FLAGS_AUTHENTICATION_CLIENT | G_DBUS_CONNECTION_FLAGS_MESSAGE_BUS_CONNECTION,
-        NULL, NULL, &error);
+      self->own =
+        g_dbus_connection_new_for_address_sync (self->address,
+                                                G_DBUS_CONNECTION_FLAGS_AUTHENTICATION_CLIENT |
+                                                  G_DBUS_CONNECTION_FLAGS_MESSAGE_BUS_CONNECTION,
+                                                NULL, NULL, &error);
     }
   g_assert_no_error (error);
 }
@@ -234,7 +237,8 @@ mount_polkit (SystemRig *self)
   g_autofree char *rules = NULL;
   g_autofree char *rule_file = NULL;
 
-  if (!g_file_test (POLKIT_ACTIONS, G_FILE_TEST_IS_DIR) || !g_file_test (POLKIT_RULES, G_FILE_TEST_IS_DIR))
+  if (!g_file_test (POLKIT_ACTIONS, G_FILE_TEST_IS_DIR) ||
+      !g_file_test (POLKIT_RULES, G_FILE_TEST_IS_DIR))
     return FALSE;
   actions = make_folder (self->folder, "actions");
   rules = make_folder (self->folder, "rules.d");
@@ -260,7 +264,8 @@ start_polkit (SystemRig *self)
 static void
 start_daemon (SystemRig *self)
 {
-  g_autofree char *model = g_build_filename (g_getenv ("LLM_MODEL_DIR"), "llmsvc-demo-8M-Q8_0.gguf", NULL);
+  g_autofree char *model =
+    g_build_filename (g_getenv ("LLM_MODEL_DIR"), "llmsvc-demo-8M-Q8_0.gguf", NULL);
   g_autofree char *model_copy = g_build_filename (self->folder, "model.gguf", NULL);
   g_autofree char *program = g_build_filename (self->folder, "llmsvcd", NULL);
   g_autofree char *state = make_folder (self->folder, "state");
@@ -274,9 +279,9 @@ start_daemon (SystemRig *self)
   g_assert_cmpint (chown (cache, RIG_SERVICE_UID, RIG_SERVICE_UID), ==, 0);
   g_setenv ("CACHE_DIRECTORY", cache, TRUE);
   self->daemon = start (self,
-                        (const char *[]) { "setpriv", "--reuid", uid, "--regid", uid, "--clear-groups",
-                                           program, "--system", "--config", config, "--model",
-                                           model_copy, "--state-dir", state, NULL },
+                        (const char *[]) { "setpriv", "--reuid", uid, "--regid", uid,
+                                          "--clear-groups", program, "--system", "--config", config,
+                                          "--model", model_copy, "--state-dir", state, NULL },
                         FALSE);
   g_assert_true (wait_for_name (self, LLMSVC_BUS_NAME));
 }

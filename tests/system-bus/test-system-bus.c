@@ -192,7 +192,8 @@ test_same_app (Fixture      *fixture,
 {
   g_autoptr(SystemCaller) again = new_host (RIG_UID, APP);
 
-  check (again, fixture->context, ".Context", "GetMessages", "(uint32 0, uint32 0, @a{sv} {})", "+");
+  check (again, fixture->context, ".Context", "GetMessages", "(uint32 0, uint32 0, @a{sv} {})",
+         "+");
   check_powerless (again);
   assert_kind (RIG_UID, APP, "registered");
 }
@@ -254,11 +255,13 @@ test_root (Fixture      *fixture,
          "- org.llm.Service.Error.NotFound");
 
   /* another user's application */
-  check (root, NULL, ".Admin", "SetQuota", "('" APP "', {'contexts': <uint32 1>, 'uid': <uint32 61301>})",
+  check (root, NULL, ".Admin", "SetQuota",
+         "('" APP "', {'contexts': <uint32 1>, 'uid': <uint32 61301>})",
          "+");
   check (fixture->owner, NULL, "", "CreateContext", "(@a{sv} {},)",
          "- org.llm.Service.Error.QuotaExceeded");
-  check (root, NULL, ".Admin", "SetQuota", "('" APP "', {'contexts': <uint32 0>, 'uid': <uint32 61301>})",
+  check (root, NULL, ".Admin", "SetQuota",
+         "('" APP "', {'contexts': <uint32 0>, 'uid': <uint32 61301>})",
          "+");
   check (fixture->owner, NULL, "", "CreateContext", "(@a{sv} {},)", "+");
 }
@@ -269,7 +272,8 @@ lacks_groups (void)
   if (system_rig_has_groups (rig))
     return FALSE;
 
-  g_printerr ("NOT TESTED: sandboxes and reused process numbers: no control group can be made here\n");
+  g_printerr ("NOT TESTED: sandboxes and reused process numbers: no control group can be made "
+              "here\n");
   g_test_skip ("no control group can be made");
   return TRUE;
 }

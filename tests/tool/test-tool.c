@@ -56,10 +56,11 @@ run_tool (const char *first,
 static void
 test_generate (void)
 {
-  g_auto(Run) first = run_tool ("generate", "--model", model, "--raw", "--temperature", "0", "--max-tokens",
-                                "12", "<|im_start|>user\nHello!<|im_end|>\n<|im_start|>assistant\n", NULL);
-  g_auto(Run) again = run_tool ("generate", "--model", model, "--temperature", "0", "--max-tokens", "12",
-                                "Hello!", NULL);
+  g_auto(Run) first =
+    run_tool ("generate", "--model", model, "--raw", "--temperature", "0", "--max-tokens", "12",
+              "<|im_start|>user\nHello!<|im_end|>\n<|im_start|>assistant\n", NULL);
+  g_auto(Run) again = run_tool ("generate", "--model", model, "--temperature", "0", "--max-tokens",
+                                 "12", "Hello!", NULL);
 
   g_assert_cmpint (first.status, ==, 0);
   g_assert_cmpstr (first.err, ==, "");
@@ -157,12 +158,15 @@ static void
 test_tokenize (void)
 {
   g_auto(Run) json = run_tool ("tokenize", "--model", model, "--json", "Hello world", NULL);
-  g_auto(Run) special = run_tool ("tokenize", "--model", model, "--json", "--no-bos", "<|im_end|>", NULL);
+  g_auto(Run) special =
+    run_tool ("tokenize", "--model", model, "--json", "--no-bos", "<|im_end|>", NULL);
   g_auto(Run) plain = run_tool ("tokenize", "--model", model, "--json", "--no-bos", "--no-special",
                                 "<|im_end|>", NULL);
 
   g_assert_cmpint (json.status, ==, 0);
-  g_assert_cmpstr (json.out, ==, "{\"ids\":[1,3924,4012,1585],\"pieces\":[\"<s>\",\" Hell\",\"o\",\" world\"]}\n");
+  g_assert_cmpstr (json.out, ==,
+                   "{\"ids\":[1,3924,4012,1585],"
+                   "\"pieces\":[\"<s>\",\" Hell\",\"o\",\" world\"]}\n");
   g_assert_cmpstr (special.out, ==, "{\"ids\":[4],\"pieces\":[\"<|im_end|>\"]}\n");
   g_assert_null (strstr (plain.out, "[4]"));
 }
@@ -198,15 +202,15 @@ test_perplexity (void)
 static void
 test_packed (void)
 {
-  g_autofree char *path = g_build_filename (g_getenv ("LLM_TEST_DATA"), "golden", "heldout_sgd_chatml.txt",
-                                            NULL);
+  g_autofree char *path =
+    g_build_filename (g_getenv ("LLM_TEST_DATA"), "golden", "heldout_sgd_chatml.txt", NULL);
   const char *bits[] = { "8", "2" };
   double divergences[G_N_ELEMENTS (bits)];
 
   for (guint i = 0; i < G_N_ELEMENTS (bits); i++)
     {
-      g_auto(Run) run = run_tool ("divergence", "--model", model, "--tokens", "256", "--text", path, "--kv-bits",
-                                  bits[i], NULL);
+      g_auto(Run) run = run_tool ("divergence", "--model", model, "--tokens", "256", "--text",
+                                   path, "--kv-bits", bits[i], NULL);
       const char *mean = strstr (run.out, "\nmean divergence: ");
 
       g_assert_cmpstr (run.err, ==, "");
@@ -226,11 +230,14 @@ static void
 test_accuracy (void)
 {
   static const char tasks[] =
-    "{\"prompt\": \"<|im_start|>user\\nHello!<|im_end|>\\n<|im_start|>assistant\\n\", \"answer\": \"Hi\"}\n"
+    "{\"prompt\": \"<|im_start|>user\\nHello!<|im_end|>\\n<|im_start|>assistant\\n\", "
+    "\"answer\": \"Hi\"}\n"
     "\n"
-    "{\"prompt\": \"<|im_start|>system\\nYou are a helpful assistant. Today is 2019-03-01. You can call these functions:\\n"
+    "{\"prompt\": \"<|im_start|>system\\nYou are a helpful assistant. Today is 2019-03-01. "
+    "You can call these functions:\\n"
     "# Movies_3\\nFindMovies(directed_by?, genre?, cast?)<|im_end|>\\n"
-    "<|im_start|>user\\nI want to watch a movie that Ian Hendry is in.<|im_end|>\\n<|im_start|>assistant\\n\", "
+    "<|im_start|>user\\nI want to watch a movie that Ian Hendry is in.<|im_end|>\\n"
+    "<|im_start|>assistant\\n\", "
     "\"answer\": \"<tool_call>{\\\"name\\\": \\\"FindMovies\\\", \\\"arguments\\\": "
     "{\\\"cast\\\": \\\"Ian Hendry\\\"}}</tool_call>\"}\n";
   g_autofree char *folder = llm_test_folder_new ();
@@ -242,7 +249,8 @@ test_accuracy (void)
   run = run_tool ("accuracy", "--model", model, "--kv", "llms", path, NULL);
   g_assert_cmpstr (run.err, ==, "");
   g_assert_cmpint (run.status, ==, 0);
-  g_assert_true (g_str_has_prefix (run.out, "tasks: 2\ncalls: 1\nvalid calls: 1\nright functions: 1\n"));
+  g_assert_true (g_str_has_prefix (run.out,
+                                   "tasks: 2\ncalls: 1\nvalid calls: 1\nright functions: 1\n"));
   g_assert_nonnull (strstr (run.out, " of 1\nwrong calls: 0\n"));
 
   g_assert_true (g_file_set_contents (path, "{\"prompt\": 5, \"answer\": \"\"}", -1, NULL));
@@ -316,7 +324,8 @@ test_options (void)
 
       g_assert_cmpstr (json_object_get_string_member (option, "key"), ==, info->key);
       g_assert_cmpstr (json_object_get_string_member (option, "type"), ==, info->type);
-      g_assert_cmpuint (json_array_get_length (methods), ==, (guint) __builtin_popcount (info->calls));
+      g_assert_cmpuint (json_array_get_length (methods), ==,
+                        (guint) __builtin_popcount (info->calls));
       g_assert_nonnull (strstr (list.out, info->summary));
     }
   g_assert_nonnull (strstr (list.out, "max-tokens (u)"));
@@ -338,7 +347,8 @@ test_faults (void)
     { { "generate", "--model", "/nowhere.gguf", "Hello!", NULL }, 1, "/nowhere.gguf" },
     { { "generate", "--model", "/dev/null", "Hello!", NULL }, 1, "/dev/null" },
     { { "generate", "--loud", "Hello!", NULL }, 2, "--loud" },
-    { { "generate", "--model", "MODEL", "--option=temperature=hot", "Hello!", NULL }, 2, "temperature" },
+    { { "generate", "--model", "MODEL", "--option=temperature=hot", "Hello!", NULL }, 2,
+      "temperature" },
     { { "generate", "--model", "MODEL", "--option=top-p=7.0", "Hello!", NULL }, 2, "top-p" },
     { { "generate", "--model", "MODEL", NULL }, 2, "PROMPT" },
     { { "generate", "--model", "MODEL", "\xff\xfe", NULL }, 2, "UTF-8" },
@@ -360,8 +370,10 @@ test_faults (void)
       g_auto(Run) run = { 0 };
 
       for (guint j = 0; j < 6; j++)
-        arguments[j] = g_strcmp0 (faults[i].arguments[j], "MODEL") == 0 ? model : faults[i].arguments[j];
-      run = run_tool (arguments[0], arguments[1], arguments[2], arguments[3], arguments[4], arguments[5], NULL);
+        arguments[j] =
+          g_strcmp0 (faults[i].arguments[j], "MODEL") == 0 ? model : faults[i].arguments[j];
+      run = run_tool (arguments[0], arguments[1], arguments[2], arguments[3], arguments[4],
+                      arguments[5], NULL);
       g_test_message ("%s → %d: %s", arguments[0], run.status, run.err);
       g_assert_cmpint (run.status, ==, faults[i].status);
       g_assert_nonnull (strstr (run.err, faults[i].message));

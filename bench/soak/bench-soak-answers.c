@@ -280,7 +280,8 @@ bench_app_ask_twice (BenchApp  *self,
         }
       if (i == 0 && !bench_app_take_turn (self, slot, prompt, text, results, error))
         return FALSE;
-      first = g_steal_pointer (&text);
+      if (i == 0)
+        first = g_steal_pointer (&text);
     }
   return TRUE;
 }

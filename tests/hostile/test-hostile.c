@@ -208,11 +208,16 @@ test_contexts (Fixture      *fixture,
   guint n_left = 100;
 
   for (guint i = 0; i < 100; i++)
-    g_dbus_connection_call (fixture->flooder, LLMSVC_BUS_NAME, LLMSVC_PATH, LLMSVC_INTERFACE,
-                            "OpenContext",
-                            g_variant_new ("(s@a{sv})", g_strdup_printf ("n%u", i),
-                                           bus_options ("{'create': <true>}")),
-                            NULL, G_DBUS_CALL_FLAGS_NONE, BUS_RIG_TIMEOUT_MS, NULL, on_nothing, &n_left);
+    {
+      g_autofree char *name = g_strdup_printf ("n%u", i);
+
+      g_dbus_connection_call (fixture->flooder, LLMSVC_BUS_NAME, LLMSVC_PATH, LLMSVC_INTERFACE,
+                              "OpenContext",
+                              g_variant_new ("(s@a{sv})", name,
+                                             bus_options ("{'create': <true>}")),
+                              NULL, G_DBUS_CALL_FLAGS_NONE, BUS_RIG_TIMEOUT_MS, NULL, on_nothing,
+                              &n_left);
+    }
   while (n_left > 0)
     g_main_context_iteration (NULL, TRUE);
   g_assert_cmpuint (get_statistic (fixture, "contexts"), ==, 1 + 8);

@@ -59,16 +59,12 @@ run_storms (const char *model)
 int
 main (void)
 {
-  g_autofree char *shipped = g_build_filename (g_getenv ("LLM_MODEL_DIR"),
-                                               "llmsvc-demo-8M-Q8_0.gguf", NULL);
   g_autofree char *folder = llm_test_folder_new ();
   g_autofree char *made = g_build_filename (folder, "made.gguf", NULL);
   int status;
 
   bench_rig_make_gguf (made, "1.1b", "Q4_0", "2");
   status = run_storms (made);
-  if (status == 0)
-    status = run_storms (shipped);
   if (status == SKIPPED)
     fprintf (stderr, "SKIPPED: no storm went over the service: no memory control group here\n");
   llm_test_folder_remove (folder);

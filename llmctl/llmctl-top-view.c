@@ -137,17 +137,21 @@ draw_pressure (const LlmctlTopView *self,
   const LlmctlSample *sample = self->sample;
   const char *pressure = llmctl_dict_get_string (sample->memory, "Pressure");
   guint64 budget = llmctl_sample_count (sample, "budget-now-bytes");
-  g_autofree char *held = llmctl_format_bytes (llmctl_dict_get_number (sample->memory, "Resident"));
+  /* A cut bounds what is not a file's, and may leave nothing. */
+  gboolean is_cut = llmctl_sample_count (sample, "cut-bytes") > 0;
+  g_autofree char *held =
+      llmctl_format_bytes (is_cut ? llmctl_sample_count (sample, "held-anonymous-bytes")
+                                  : llmctl_dict_get_number (sample->memory, "Resident"));
   g_autofree char *process =
       llmctl_format_bytes (llmctl_sample_count (sample, "process-resident-bytes"));
   g_autofree char *whole = NULL;
 
-  if (budget == 0)
+  if (budget == 0 && !is_cut)
     budget = llmctl_dict_get_number (sample->memory, "Budget");
   llmctl_frame_printf (frame, LLMCTL_STYLE_BOLD, "%s  ", _("Pressure"));
   llmctl_frame_put (frame, get_pressure_style (pressure), pressure);
   llmctl_frame_put (frame, LLMCTL_STYLE_PLAIN, "   ");
-  if (budget > 0)
+  if (budget > 0 || is_cut)
     {
       whole = llmctl_format_bytes (budget);
       /* Translators: memory that is held, of the memory that may be */

@@ -19,6 +19,8 @@
 #define GROW_INTERVAL_US G_USEC_PER_SEC
 #define GROW_PARTS 16
 #define MIN_GROWTH (64 * MIB)
+/* What may be had again before the calm period has passed, so that a call can go on. */
+#define LEAST_WORK (128 * MIB)
 /* Less than this is not worth asking for by a share of what is held. */
 #define LEAST_CUT (16 * MIB)
 
@@ -182,6 +184,10 @@ grow (LlmMemoryPolicy     *self,
     }
   if (self->calm_since_us == 0)
     self->calm_since_us = now;
+  /* Storms that come again make the calm period long; what a call needs, of four times as much
+   * that is free, does no harm meanwhile. */
+  if (!held->is_trimmed && now - self->calm_since_us >= GROW_INTERVAL_US)
+    self->cut = MAX (self->cut, MIN (most / 4, LEAST_WORK));
   if (self->cut_us > 0 && now - self->calm_since_us < self->calm_period_us)
     return;
   action->may_grow = !held->is_trimmed;

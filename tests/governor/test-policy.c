@@ -145,6 +145,26 @@ test_hint (Fixture      *fixture,
   g_assert_cmpuint (fixture->action.give_anonymous, ==, GIB / 4);
 }
 
+/* A cut to nothing, and room again: a call can go on before the long calm period has passed. */
+static void
+test_least (Fixture      *fixture,
+            gconstpointer data)
+{
+  fixture->held =
+    (LlmMemoryHeld) { .anonymous = 60 * MIB, .backed = 20 * MIB, .allowed = 12 * GIB };
+  fixture->reading.group = (LlmGroupUsage) { 1000 * MIB, 1000 * MIB, 0 };
+  decide_at (fixture, 1000);
+  g_assert_cmpuint (fixture->action.budget, ==, 0);
+
+  fixture->reading.group.usage = 20 * MIB;
+  decide_at (fixture, 1200);
+  g_assert_cmpuint (fixture->action.budget, ==, 0);
+  decide_at (fixture, 2300);
+  g_assert_cmpuint (fixture->action.budget, ==, 128 * MIB);
+  decide_at (fixture, 4300);
+  g_assert_cmpuint (fixture->action.budget, ==, 128 * MIB);
+}
+
 /* Ten calm seconds, then a sixteenth a second; no growth while somebody holds a trim. */
 static void
 test_growth (Fixture      *fixture,
@@ -338,6 +358,7 @@ main (int    argc,
   g_test_add ("/policy/group", Fixture, NULL, set_up, test_group, tear_down);
   g_test_add ("/policy/stalls", Fixture, NULL, set_up, test_stalls, tear_down);
   g_test_add ("/policy/hint", Fixture, NULL, set_up, test_hint, tear_down);
+  g_test_add ("/policy/least", Fixture, NULL, set_up, test_least, tear_down);
   g_test_add ("/policy/growth", Fixture, NULL, set_up, test_growth, tear_down);
   g_test_add_func ("/policy/simulations", test_simulations);
   return g_test_run ();

@@ -14,7 +14,7 @@ cd "$(dirname "$0")/.."
 source=$PWD
 
 cache="${XDG_CACHE_HOME:-$HOME/.cache}/llmsvc/system-test"
-mirror=http://deb.debian.org/debian
+mirror=
 packages=
 log=
 keep=
@@ -61,7 +61,7 @@ trap 'exit 129' HUP INT TERM
 tree="$cache/debian-$(echo "$DEBIAN_PACKAGES" | sha256sum | cut -c1-12)"
 if [ ! -d "$tree" ]; then
   say "making a Debian 12 in $tree"
-  debootstrap --variant=minbase --include="$DEBIAN_PACKAGES" bookworm "$work/debian" "$mirror" \
+  debootstrap --variant=minbase --include="$DEBIAN_PACKAGES" bookworm "$work/debian" ${mirror:+"$mirror"} \
     >"$work/debootstrap.log" 2>&1 </dev/null ||
     skip "debootstrap failed: $(tail -n 1 "$work/debootstrap.log")"
   rm -rf "$work"/debian/var/cache/apt/archives/*.deb

@@ -53,7 +53,7 @@ void        llm_ledger_set_budget (LlmLedger *self,
                                    guint64    bytes);
 guint64     llm_ledger_get_budget (LlmLedger *self);
 
-/* What the machine has room for now, beside the budget: limits what is anonymous. */
+/* Beside the budget, what the machine has room for at the moment: limits what is anonymous. */
 typedef struct
 {
   guint64 now;      /* bytes; G_MAXUINT64 for no limit */

@@ -11,7 +11,8 @@ import json
 import re
 import sys
 
-MAY_BE_SKIPPED = re.compile(r"(^|[ /])(storm/(parts|storm)|system-bus|bus/(gate|watchdog)|governor/sources)$")
+MAY_BE_SKIPPED = re.compile(r"(^|[ /])(storm/(parts|storm)|system-bus|bus/(gate|watchdog)|"
+                            r"governor/sources)$")
 
 passed = failed = 0
 skipped = []

@@ -267,6 +267,9 @@ on_looked (gpointer data)
   llm_executor_set_pressed (self->executor,
                             self->settings->reacts_to_pressure
                                 && state->action.level >= LLM_PRESSURE_MEDIUM);
+  llm_executor_keep_weights (self->executor, self->settings->reacts_to_pressure
+                                                 ? state->action.keep_backed
+                                                 : G_MAXUINT64);
   unload_when_idle (self);
   llm_engine_get_memory (self, &figures);
   if (has_changed (&figures, &self->told))
@@ -300,6 +303,8 @@ llm_engine_add_memory_statistics (LlmEngine       *self,
     { "own-trims", state->n_trims },
     { "held-anonymous-bytes", llm_ledger_get_anonymous (self->ledger) },
     { "held-backed-bytes", llm_ledger_get_backed (self->ledger) },
+    { "keep-backed-bytes",
+      MIN (state->action.keep_backed, llm_ledger_get_backed (self->ledger)) },
     { "group-limit-bytes", reading->group.limit },
     { "group-usage-bytes", reading->group.usage },
     { "machine-available-bytes", reading->available },

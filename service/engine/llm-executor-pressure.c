@@ -92,6 +92,13 @@ llm_executor_is_protected (LlmExecutor *self,
 
 /* --- weights --- */
 
+void
+llm_executor_keep_weights (LlmExecutor *self,
+                           guint64      bytes)
+{
+  __atomic_store_n (&self->keep_bytes, bytes, __ATOMIC_RELAXED);
+}
+
 gboolean
 llm_executor_take_weights (LlmExecutor *self,
                            GError     **error)

@@ -110,6 +110,7 @@ struct _LlmExecutor
 
   gboolean is_ending;       /* atomic */
   gboolean is_pressed;      /* atomic: the system is short of memory */
+  guint64 keep_bytes;       /* atomic: of weights, stay between steps */
   guint64 page_bytes;       /* atomic: of weights, can be given back while nothing runs */
   guint64 missing_bytes;    /* atomic: of weights, were given back */
   guint64 scratch_bytes;    /* atomic: can be given back */

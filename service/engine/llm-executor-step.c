@@ -433,9 +433,12 @@ run_lane (LlmExecutor *self,
   LlmLaneKind kind = get_kind (self, lane);
   gint64 begin_us = llm_clock_now_us ();
   guint n_before = lane->n_stages;
-  LlmStatus status = llm_lane_run (lane, begin_us + TURN_US, &error);
-  gint64 now_us = llm_clock_now_us ();
+  gint64 now_us;
+  LlmStatus status;
 
+  llm_weights_keep (self->weights, __atomic_load_n (&self->keep_bytes, __ATOMIC_RELAXED));
+  status = llm_lane_run (lane, begin_us + TURN_US, &error);
+  now_us = llm_clock_now_us ();
   llm_scheduler_note_turn (self->scheduler, kind, now_us, now_us - begin_us);
   if (status == LLM_PENDING && lane->n_stages == n_before)
     lane->waited_us = now_us;

@@ -240,6 +240,7 @@ llm_executor_new (LlmMailbox              *main_box,
   self->may_crowd = n_background == 0;
   self->main_box = main_box;
   self->ahead = G_MAXUINT64;
+  self->keep_bytes = G_MAXUINT64;
   self->ledger = llm_ledger_ref (ledger);
   self->kernels = config->kernels;
   self->is_exact = config->is_exact;

@@ -146,6 +146,10 @@ void         llm_executor_take_pages   (LlmExecutor  *self,
  * not, or some seconds. */
 void         llm_executor_set_pressed  (LlmExecutor  *self,
                                         gboolean      is_pressed);
+/* Bytes of weights in files that stay in memory between steps; what is behind them is read for each
+ * step again. G_MAXUINT64 for all. */
+void         llm_executor_keep_weights (LlmExecutor  *self,
+                                        guint64       bytes);
 
 /* Calls @done on the main thread with where the memory of a session is (transfer full); of one
  * that nobody used since the start, what storage has of @context. */

@@ -54,7 +54,12 @@ llm_memory_policy_get_reserve (guint64  limit,
 void
 llm_memory_policy_init (LlmMemoryPolicy *self)
 {
-  *self = (LlmMemoryPolicy) { .cut = G_MAXUINT64, .calm_period_us = CALM_US };
+  *self = (LlmMemoryPolicy) {
+    .cut = G_MAXUINT64,
+    .calm_period_us = CALM_US,
+    .keep = G_MAXUINT64,
+    .least_fit = G_MAXUINT64,
+  };
 }
 
 /* --- how it is --- */
@@ -233,6 +238,34 @@ get_backed_to_give (const LlmMemoryHeld *held,
   return MIN (bytes, held->backed);
 }
 
+static guint64
+get_fit (const Bound *bound)
+{
+  return bound->limit == 0 ? G_MAXUINT64 : subtract (bound->room, bound->reserve);
+}
+
+/* Each step of a call reads all weights in the same order. Where not all of them fit, the kernel
+ * would take those used longest ago, which come next, and all would be read again for each step;
+ * meanwhile everybody else in the group waits for pages to be found. So the beginning stays and the
+ * rest goes when it was used: that much of the reserve is always free. */
+static void
+decide_keep (LlmMemoryPolicy *self,
+             const Bound     *machine,
+             const Bound     *group,
+             gint64           now)
+{
+  guint64 fit = MIN (get_fit (machine), get_fit (group));
+
+  self->least_fit = MIN (self->least_fit, fit);
+  if (now - self->fit_us >= GROW_INTERVAL_US)
+    {
+      self->keep = MAX (self->keep, self->least_fit);
+      self->least_fit = fit;
+      self->fit_us = now;
+    }
+  self->keep = MIN (self->keep, fit);
+}
+
 void
 llm_memory_policy_decide (LlmMemoryPolicy        *self,
                           const LlmMemoryReading *reading,
@@ -280,6 +313,8 @@ llm_memory_policy_decide (LlmMemoryPolicy        *self,
   action->give_anonymous =
     subtract (held->anonymous, MIN (held->allowed, MIN (self->cut, ceiling)));
   action->give_backed = get_backed_to_give (held, &group, action->level, ceiling);
+  decide_keep (self, &machine, &group, now);
+  action->keep_backed = self->keep;
   action->depth = MAX (action->level, LLM_PRESSURE_MEDIUM);
   action->was_cut = self->cut_us == now && self->cut_us > 0;
   action->is_tight = action->level != LLM_PRESSURE_NONE

@@ -33,6 +33,8 @@ typedef struct
                              * long */
   guint64 give_anonymous;   /* bytes to give back at once */
   guint64 give_backed;      /* bytes of file pages to give back, while nothing runs */
+  guint64 keep_backed;      /* bytes of files that may stay in memory between steps of running
+                             * calls */
   LlmPressure depth;        /* how dear giving may be, as of a trim */
   gboolean was_cut;         /* the budget is below what it was, because of pressure */
   gboolean may_grow;        /* it is calm: what was given may be had again */
@@ -51,6 +53,9 @@ typedef struct
   gint64 calm_since_us;     /* 0 while it isn't */
   gint64 calm_period_us;    /* how long it must be calm before growing */
   guint64 n_cuts;
+  guint64 keep;             /* bytes of files that may stay; G_MAXUINT64 for all */
+  guint64 least_fit;        /* bytes of files that there was room for at any time since fit_us */
+  gint64 fit_us;
 } LlmMemoryPolicy;
 
 /* Nothing is cut, and nothing is known yet. */

@@ -9,6 +9,10 @@
 #include "common/llmsvc-error.h"
 #include "model/llm-prepare-weights.h"
 
+/* Of weights that don't stay, so many bytes are read ahead of those in use: two of the largest
+ * matrices of a small model, and about what is read while one is multiplied. */
+#define PASS_AHEAD_BYTES ((guint64) 16 << 20)
+
 typedef struct
 {
   LlmWeights parent;
@@ -20,6 +24,7 @@ typedef struct
   LlmPreparedCopy *copy;
   guint n_threads;          /* that pack */
   guint64 kept;             /* bytes of the copy that were not dropped, from its beginning */
+  guint64 staying;          /* bytes of the copy, from its beginning, that stay after their use */
   GThread *packing;         /* (nullable): makes a copy in memory again */
   LlmStatus packed;         /* atomic: PENDING while it is dropped or being made */
   GError *error;            /* (nullable): why it could not be, once packed is FAILED */
@@ -93,7 +98,8 @@ take (LlmWeights *weights)
 
   llm_weights_take (self->mapped);
   self->kept = self->plan->bytes;
-  llm_prepared_copy_take (self->copy);
+  if (self->staying == self->plan->bytes)
+    llm_prepared_copy_take (self->copy);
   tell_held (self);
   if (packed == LLM_PENDING && self->packing == NULL)
     self->packing = g_thread_new ("llm-pack", pack_again, self);
@@ -116,6 +122,34 @@ read_ahead (LlmWeights *weights,
   return at + bytes < self->plan->bytes;
 }
 
+static void
+keep (LlmWeights *weights,
+      guint64     bytes)
+{
+  PreparedWeights *self = (PreparedWeights *) weights;
+  guint64 before = self->staying;
+
+  if (!llm_prepared_copy_is_file (self->copy))
+    return;
+  self->staying = MIN (bytes, self->plan->bytes);
+  if (self->staying < before)
+    llm_prepared_copy_drop (self->copy, self->staying, before - self->staying);
+  else if (self->staying > before && self->staying == self->kept)
+    llm_prepared_copy_take (self->copy);
+}
+
+/* What of @matrix does not stay. */
+static guint64
+get_passing (const PreparedWeights   *self,
+             const LlmPreparedMatrix *matrix,
+             guint64                 *offset)
+{
+  guint64 end = matrix->offset + (guint64) matrix->n_panels * matrix->panel_bytes;
+
+  *offset = MAX (matrix->offset, self->staying);
+  return end > *offset ? end - *offset : 0;
+}
+
 static LlmStatus
 acquire (LlmWeights           *weights,
          LlmOperator           op,
@@ -127,6 +161,7 @@ acquire (LlmWeights           *weights,
 {
   PreparedWeights *self = (PreparedWeights *) weights;
   const LlmPreparedMatrix *matrix;
+  guint64 offset, passing;
 
   g_return_val_if_fail ((guint) op < LLM_N_OPS, LLM_FAILED);
   g_return_val_if_fail (segment == 0, LLM_FAILED);
@@ -154,6 +189,12 @@ acquire (LlmWeights           *weights,
     .in_count = matrix->part.n_in,
     .out_count = matrix->part.n_out,
   };
+  passing = get_passing (self, matrix, &offset);
+  if (passing > 0)
+    {
+      llm_prepared_copy_prefetch (self->copy, offset, passing + PASS_AHEAD_BYTES);
+      view->lease = (gpointer) matrix;
+    }
   return LLM_READY;
 }
 
@@ -161,6 +202,16 @@ static void
 release (LlmWeights    *weights,
          LlmWeightView *view)
 {
+  PreparedWeights *self = (PreparedWeights *) weights;
+
+  if (view->lease != NULL)
+    {
+      guint64 offset;
+      guint64 passing = get_passing (self, view->lease, &offset);
+
+      if (passing > 0)
+        llm_prepared_copy_drop (self->copy, offset, passing);
+    }
   memset (view, 0, sizeof *view);
 }
 
@@ -201,6 +252,7 @@ static const LlmWeightProvider prepared_provider = {
   .drop = drop,
   .take = take,
   .read_ahead = read_ahead,
+  .keep = keep,
   .free = free_weights,
 };
 
@@ -258,6 +310,7 @@ llm_weights_new_prepared (LlmGguf           *gguf,
   self->copy = copy;
   self->n_threads = n_threads;
   self->packed = LLM_READY;
+  self->staying = self->plan->bytes;
   if (ledger != NULL)
     self->ledger = llm_ledger_ref (ledger);
   take (&self->parent);

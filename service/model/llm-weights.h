@@ -75,6 +75,9 @@ typedef struct
   gboolean  (*read_ahead) (LlmWeights *self,
                         guint64        at,
                         guint64        bytes);
+  /* (nullable): where there is nothing to choose. */
+  void      (*keep)    (LlmWeights    *self,
+                        guint64        bytes);
   void      (*free)    (LlmWeights    *self);
 } LlmWeightProvider;
 
@@ -134,6 +137,17 @@ llm_weights_read_ahead (LlmWeights *self,
                         guint64     bytes)
 {
   return self->provider->read_ahead (self, at, bytes);
+}
+
+/* Where not all weights fit into memory: from now on those behind the first @bytes are read ahead of
+ * their use and given back after it; G_MAXUINT64 for none. Weights that are held stay counted as
+ * such. Between two stages. */
+static inline void
+llm_weights_keep (LlmWeights *self,
+                  guint64     bytes)
+{
+  if (self->provider->keep != NULL)
+    self->provider->keep (self, bytes);
 }
 
 /* For providers: what is in memory now, and of that, of files; told to @ledger (nullable). */

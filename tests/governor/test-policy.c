@@ -165,6 +165,48 @@ test_least (Fixture      *fixture,
   g_assert_cmpuint (fixture->action.budget, ==, 128 * MIB);
 }
 
+/* Of weights that don't all fit, what fits stays: less at once, more when there was room for it for
+ * a second. */
+static void
+test_keep (Fixture      *fixture,
+           gconstpointer data)
+{
+  fixture->held = (LlmMemoryHeld) {
+    .anonymous = 100 * MIB, .backed = 600 * MIB, .allowed = 12 * GIB, .is_busy = TRUE,
+  };
+  decide_at (fixture, 1000);
+  g_assert_cmpuint (fixture->action.keep_backed, ==, 11 * GIB);
+
+  fixture->reading.group = (LlmGroupUsage) { 1000 * MIB, 900 * MIB, 500 * MIB };
+  decide_at (fixture, 1100);
+  g_assert_cmpuint (fixture->action.keep_backed, ==, 500 * MIB);
+  g_assert_cmpuint (fixture->action.give_backed, ==, 0);
+  fixture->reading.group.usage = 1000 * MIB;
+  decide_at (fixture, 1200);
+  g_assert_cmpuint (fixture->action.keep_backed, ==, 400 * MIB);
+  fixture->reading.group = (LlmGroupUsage) { 1000 * MIB, 950 * MIB, 40 * MIB };
+  decide_at (fixture, 1300);
+  g_assert_cmpuint (fixture->action.keep_backed, ==, 0);
+
+  /* room for an instant is no room */
+  fixture->reading.group = (LlmGroupUsage) { 1000 * MIB, 500 * MIB, 0 };
+  decide_at (fixture, 2000);
+  decide_at (fixture, 2100);
+  g_assert_cmpuint (fixture->action.keep_backed, ==, 0);
+  fixture->reading.group.usage = 800 * MIB;
+  decide_at (fixture, 2200);
+  fixture->reading.group.usage = 500 * MIB;
+  decide_at (fixture, 3000);
+  g_assert_cmpuint (fixture->action.keep_backed, ==, 100 * MIB);
+  decide_at (fixture, 4000);
+  g_assert_cmpuint (fixture->action.keep_backed, ==, 400 * MIB);
+
+  fixture->reading.group = (LlmGroupUsage) { 0 };
+  decide_at (fixture, 5000);
+  decide_at (fixture, 6000);
+  g_assert_cmpuint (fixture->action.keep_backed, ==, 11 * GIB);
+}
+
 /* Ten calm seconds, then a sixteenth a second; no growth while somebody holds a trim. */
 static void
 test_growth (Fixture      *fixture,
@@ -359,6 +401,7 @@ main (int    argc,
   g_test_add ("/policy/stalls", Fixture, NULL, set_up, test_stalls, tear_down);
   g_test_add ("/policy/hint", Fixture, NULL, set_up, test_hint, tear_down);
   g_test_add ("/policy/least", Fixture, NULL, set_up, test_least, tear_down);
+  g_test_add ("/policy/keep", Fixture, NULL, set_up, test_keep, tear_down);
   g_test_add ("/policy/growth", Fixture, NULL, set_up, test_growth, tear_down);
   g_test_add_func ("/policy/simulations", test_simulations);
   return g_test_run ();

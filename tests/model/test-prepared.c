@@ -252,6 +252,75 @@ test_limit (Fixture       *fixture,
   unload (&loaded);
 }
 
+static guint64
+await_resident (LlmFileMap *map,
+                guint64     bytes)
+{
+  guint64 resident;
+
+  /* Reading ahead may be under way. */
+  for (guint i = 0; i < 1000; i++)
+    {
+      resident = llm_file_map_count_resident (map, LLM_FILE_MAP_HUGE, G_MAXUINT64);
+      if (resident == bytes)
+        break;
+      g_usleep (10000);
+    }
+  return resident;
+}
+
+/* What does not stay is the same when it was read again, and goes after its use. */
+static void
+test_keep (Fixture       *fixture,
+           gconstpointer  data)
+{
+  g_autoptr(LlmPreparedCache) cache = llm_prepared_cache_new (fixture->cache, FALSE, NULL, 0);
+  g_autoptr(LlmFileMap) map = NULL;
+  g_autoptr(GError) error = NULL;
+  g_autofree char *file = NULL;
+  LlmWeightView view = { 0 };
+  guint8 touched;
+  guint64 all;
+  Loaded loaded;
+
+  if (is_in_memory_always (fixture->folder))
+    {
+      g_test_skip ("Files in this folder are always in memory");
+      return;
+    }
+  load (&loaded, fixture->model, cache);
+  check_values (&loaded);
+  file = find_file (fixture->cache);
+  map = llm_file_map_open (file, &error);
+  g_assert_no_error (error);
+  all = llm_file_map_get_size (map) - LLM_FILE_MAP_HUGE;
+  g_assert_cmpuint (await_resident (map, all), ==, all);
+
+  llm_weights_keep (loaded.weights, all / 2);
+  /* the kernel may hold more pages together than one */
+  g_assert_cmpuint (llm_file_map_count_resident (map, LLM_FILE_MAP_HUGE, G_MAXUINT64), >=,
+                    all / 2 - 4096);
+  check_values (&loaded);
+  llm_weights_keep (loaded.weights, G_MAXUINT64);
+  llm_weights_keep (loaded.weights, 0);
+  g_assert_cmpuint (await_resident (map, 0), ==, 0);
+  /* the last one of the file: nothing is read ahead of it */
+  g_assert_cmpint (llm_weights_acquire (loaded.weights, LLM_OP_OUTPUT, 0, 0, NULL, &view, &error),
+                   ==, LLM_READY);
+  g_assert_nonnull (view.data);
+  touched = *(const volatile guint8 *) view.data;
+  (void) touched;
+  g_assert_cmpuint (llm_file_map_count_resident (map, LLM_FILE_MAP_HUGE, G_MAXUINT64), >, 0);
+  llm_weights_release (loaded.weights, &view);
+  g_assert_cmpuint (await_resident (map, 0), ==, 0);
+  check_values (&loaded);
+
+  llm_weights_keep (loaded.weights, G_MAXUINT64);
+  check_values (&loaded);
+  g_assert_cmpuint (await_resident (map, all), ==, all);
+  unload (&loaded);
+}
+
 /* Freed weights leave the page cache, unless the next process is to find them there. */
 static void
 test_give_back (Fixture       *fixture,
@@ -359,6 +428,7 @@ main (int   argc,
   g_test_add ("/prepared/system", Fixture, NULL, set_up, test_system, tear_down);
   g_test_add ("/prepared/no-room", Fixture, NULL, set_up, test_no_room, tear_down);
   g_test_add ("/prepared/limit", Fixture, NULL, set_up, test_limit, tear_down);
+  g_test_add ("/prepared/keep", Fixture, NULL, set_up, test_keep, tear_down);
   g_test_add ("/prepared/give-back", Fixture, NULL, set_up, test_give_back, tear_down);
   g_test_add ("/prepared/processes", Fixture, NULL, set_up, test_processes, tear_down);
   return g_test_run ();

@@ -283,6 +283,7 @@ llm_engine_new (LlmSettings *settings)
     .shares_cache = settings->shares_cache,
     .storage_limit = settings->storage_limit,
     .app_storage_limit = settings->app_storage_limit,
+    .short_wait_s = settings->short_wait_s,
     .is_fifo = g_str_equal (settings->scheduler, "fifo"),
     .overload_factor = settings->overload_factor,
   };

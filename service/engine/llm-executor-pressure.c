@@ -53,6 +53,10 @@ llm_executor_may_wait (LlmExecutor *self,
 
   if (!llm_ledger_may_wait (self->ledger, bytes > own ? bytes - own : 0))
     return FALSE;
+  if (run->stuck_us == 0)
+    run->stuck_us = now;
+  if (self->short_wait_us > 0 && now - run->stuck_us >= self->short_wait_us)
+    return FALSE;
   if (run->parked_us == 0)
     run->parked_us = now;
   run->resume_us = now + RETRY_US;

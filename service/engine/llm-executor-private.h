@@ -32,6 +32,7 @@ typedef struct
                              * it is parked for memory (L9) */
   gint64 resume_us;         /* of a call parked for memory: not before */
   gint64 parked_us;         /* when it was, or first found no room; 0 for never */
+  gint64 stuck_us;          /* when it first found no room since its last step; 0 for not */
   gboolean is_urgent;       /* it has waited long enough: the reserve is for it */
   gint64 urgent_us;         /* since when */
   gint64 started_us;        /* when its first rows were begun, 0 before */
@@ -109,6 +110,7 @@ struct _LlmExecutor
   gboolean weights_are_backed; /* atomic: the kernel may take their memory */
 
   gboolean is_ending;       /* atomic */
+  gint64 short_wait_us;     /* how long a call may find no room; 0: for ever */
   gboolean is_pressed;      /* atomic: the system is short of memory */
   guint64 keep_bytes;       /* atomic: of weights, stay between steps */
   guint64 page_bytes;       /* atomic: of weights, can be given back while nothing runs */

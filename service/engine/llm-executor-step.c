@@ -64,7 +64,11 @@ resume_parked (LlmExecutor *self,
       else if (llm_executor_may_wait (self, run))
         continue;
       else
-        llm_executor_end_run (self, run, LLM_JOB_FAILED, error);
+        {
+          if (run->stuck_us > 0)
+            g_prefix_error (&error, "The system is short of memory, try again later: ");
+          llm_executor_end_run (self, run, LLM_JOB_FAILED, error);
+        }
     }
 }
 
@@ -392,6 +396,7 @@ finish_share (LlmExecutor *self,
   gboolean reads = get_kind (self, lane) != LLM_LANE_WRITING;
   guint n_missing;
 
+  run->stuck_us = 0;
   note_restored (self, lane, run);
   if (reads)
     llm_ticket_set_n_prompt (share->ticket, llm_executor_count_left (self, run, &n_missing));

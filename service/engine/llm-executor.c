@@ -246,6 +246,7 @@ llm_executor_new (LlmMailbox              *main_box,
   self->is_exact = config->is_exact;
   self->chunk_slots = config->chunk_slots;
   self->kv_ratio = config->kv_ratio;
+  self->short_wait_us = (gint64) config->short_wait_s * G_USEC_PER_SEC;
   self->chunks_folder = g_strdup (config->chunks_folder);
   self->cache_folder = g_strdup (config->cache_folder);
   self->system_cache_folder = g_strdup (config->system_cache_folder);

@@ -42,6 +42,8 @@ typedef struct
   const char *disk;           /* (nullable): "uring" or "threads"; NULL for what works */
   guint64 storage_limit;      /* bytes there, 0 for half of what is free */
   guint64 app_storage_limit;  /* of one application's contexts, 0 for none */
+  guint short_wait_s;         /* how long a call may find no room while the system is short of
+                               * memory; 0: for ever */
   gboolean is_fifo;           /* calls run in the order of arrival, whatever they asked for */
   double overload_factor;     /* a call whose first token would come so much later than it asked for
                                * is refused; 0: none is */

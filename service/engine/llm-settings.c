@@ -26,6 +26,7 @@ llm_settings_new (void)
   self->overload_factor = 4;
   self->pace_on_battery = LLM_PACE_SLOW;
   self->pace_on_power_saver = LLM_PACE_SLOW;
+  self->short_wait_s = 2 * 60;
   self->longest_wait_s = 15 * 60;
   self->stall_timeout_s = 600;
   self->reacts_to_pressure = TRUE;
@@ -140,6 +141,7 @@ static const struct
   { "service", "metrics", KEY_METRICS, G_STRUCT_OFFSET (LlmSettings, metrics), 0 },
   { "memory", "pressure", KEY_SWITCH, G_STRUCT_OFFSET (LlmSettings, reacts_to_pressure), 0 },
   { "memory", "reserve", KEY_BYTES, G_STRUCT_OFFSET (LlmSettings, reserve), G_MAXUINT64 },
+  { "memory", "longest-wait", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, short_wait_s), 604800 },
   { "power", "background-on-battery", KEY_PACE, G_STRUCT_OFFSET (LlmSettings, pace_on_battery), 0 },
   { "power", "background-on-power-saver", KEY_PACE,
     G_STRUCT_OFFSET (LlmSettings, pace_on_power_saver), 0 },

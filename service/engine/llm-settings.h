@@ -39,6 +39,7 @@ typedef struct
   guint idle_unload_s;     /* 0: never */
   gboolean reacts_to_pressure; /* gives memory back when the system is short of it */
   guint64 reserve;         /* bytes to leave free under a limit, 0: a share of it */
+  guint short_wait_s;      /* how long a call may find no room because of that; 0: for ever */
   char *root;              /* (nullable): stands for / when memory is looked at; for tests, no
                             * key */
   guint pace_on_battery;   /* LlmPace of calls that nobody waits for */

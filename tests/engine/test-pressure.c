@@ -46,7 +46,8 @@ typedef enum { IN_FILE, IN_MEMORY } Place;
 static void
 start (Fixture    *fixture,
        Place       place,
-       const char *root)
+       const char *root,
+       guint       short_wait_s)
 {
   LlmSettings *settings;
 
@@ -56,6 +57,7 @@ start (Fixture    *fixture,
   if (place == IN_FILE)
     settings->cache_folder = g_build_filename (fixture->state, "cache", NULL);
   settings->root = g_strdup (root);
+  settings->short_wait_s = short_wait_s;
   settings->reacts_to_pressure = root != NULL;
   fixture->engine = start_engine_with (settings);
   fixture->caller = llm_caller_new (1000, "org.example.App", ":1.1", LLM_CALLER_HOST);
@@ -83,7 +85,7 @@ test_given_is_gone (gconstpointer data)
   g_autoptr(GError) error = NULL;
   guint64 before, after, freed;
 
-  start (&fixture, GPOINTER_TO_UINT (data), NULL);
+  start (&fixture, GPOINTER_TO_UINT (data), NULL, 0);
   context = create (&fixture, "{}");
   first = ask (&fixture, context, "I want a restaurant in San Jose.", GREEDY);
   before = read_resident ();
@@ -112,7 +114,7 @@ test_trim_while_running (gconstpointer data)
   g_autofree char *expected = NULL;
   guint64 before, given;
 
-  start (&fixture, GPOINTER_TO_UINT (data), NULL);
+  start (&fixture, GPOINTER_TO_UINT (data), NULL, 0);
   other = create (&fixture, "{}");
   expected = ask (&fixture, other, prompt, GREEDY);
   g_assert_cmpuint (trim (&fixture, "critical"), >, 0);
@@ -166,7 +168,7 @@ test_short (gconstpointer data)
   Answer *answer;
 
   put_available (root, 6000 * MIB);
-  start (&fixture, GPOINTER_TO_UINT (data), root);
+  start (&fixture, GPOINTER_TO_UINT (data), root, 0);
   context = create (&fixture, "{}");
   g_free (ask (&fixture, context, "I want a restaurant in San Jose.", GREEDY));
   g_assert_cmpuint (get_statistic (&fixture, "held-anonymous-bytes"), >, 0);
@@ -203,7 +205,7 @@ test_stays_short (gconstpointer data)
   g_autoptr(LlmContext) context = NULL;
 
   put_available (root, 6000 * MIB);
-  start (&fixture, GPOINTER_TO_UINT (data), root);
+  start (&fixture, GPOINTER_TO_UINT (data), root, 0);
   context = create (&fixture, "{}");
   g_free (ask (&fixture, context, "I want a restaurant in San Jose.", GREEDY));
   put_available (root, RESERVE / 2 - MIB);
@@ -211,6 +213,34 @@ test_stays_short (gconstpointer data)
   text = ask (&fixture, context, "Italian food, please.", GREEDY);
   g_assert_cmpint (strlen (text), >, 0);
   g_assert_cmpuint (get_statistic (&fixture, "pressure-level"), ==, 3);
+  g_clear_object (&context);
+  tear_down (&fixture, NULL);
+  llm_test_folder_remove (root);
+}
+
+/* There is room for nothing at all: the call says so in the end, and the next one is answered. */
+static void
+test_gives_up (gconstpointer data)
+{
+  Fixture fixture = { 0 };
+  g_autofree char *root = llm_test_folder_new ();
+  g_autoptr(LlmContext) context = NULL;
+  g_autoptr(Answer) refused = NULL;
+
+  put_available (root, 6000 * MIB);
+  start (&fixture, GPOINTER_TO_UINT (data), root, 3);
+  context = create (&fixture, "{}");
+  g_free (ask (&fixture, context, "I want a restaurant in San Jose.", GREEDY));
+  put_available (root, 0);
+  WAIT_FOR (get_statistic (&fixture, "pressure-level") == 3);
+  refused = begin_ask (&fixture, context, "Italian food, please.", GREEDY);
+  WAIT_FOR (refused->is_finished);
+  g_assert_error (refused->error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY);
+  g_assert_nonnull (strstr (refused->error->message, "short of memory"));
+
+  put_available (root, 6000 * MIB);
+  WAIT_FOR (get_statistic (&fixture, "pressure-level") == 0);
+  g_free (ask (&fixture, context, "Italian food, please.", GREEDY));
   g_clear_object (&context);
   tear_down (&fixture, NULL);
   llm_test_folder_remove (root);
@@ -229,5 +259,6 @@ main (int    argc,
   ADD ("trim-while-running", test_trim_while_running);
   ADD ("short", test_short);
   ADD ("stays-short", test_stays_short);
+  ADD ("gives-up", test_gives_up);
   return g_test_run ();
 }

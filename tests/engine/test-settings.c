@@ -148,6 +148,7 @@ test_faults (void)
     { "[contexts]\nchunk-tokens=80\n", "chunk-tokens" },
     { "[contexts]\ndisk=tape\n", "disk" },
     { "[contexts]\nstorage-limit=much\n", "storage-limit" },
+    { "[memory]\nlongest-wait=soon\n", "longest-wait" },
     { "[power]\nbackground-on-battery=stop\n", "background-on-battery" },
     { "[power]\nbackground-on-power-saver=\n", "background-on-power-saver" },
     { "[power]\nlongest-wait=604801\n", "longest-wait" },

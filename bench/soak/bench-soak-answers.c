@@ -22,26 +22,39 @@ choose_moment (BenchApp *self)
 
 /* --- streams --- */
 
-/* (transfer full) (nullable): NULL with *@is_refused when that is in order. */
+/* How a stream is asked for. */
+typedef struct
+{
+  guint n_tokens;         /* at most; 0 for a usual length */
+  gboolean is_text;       /* instead of lines */
+  const char *on_cancel;  /* (nullable) */
+} Wish;
+
+/* Says something new. @prompt: (out) (transfer full). (transfer full) (nullable): NULL with
+ * *@is_refused when that is in order. */
 static BenchStream *
 begin_stream (BenchApp   *self,
               BenchSlot  *slot,
-              const char *prompt,
-              GVariant   *options,
-              gboolean    is_text,
+              Wish        wish,
+              char      **prompt,
               gboolean   *is_refused,
               GError    **error)
 {
   GError *local = NULL;
-  BenchStream *stream =
-    bench_stream_new (self->connection, slot->path, prompt, options, is_text, &local);
+  GVariantDict options;
+  BenchStream *stream;
 
-  *is_refused = FALSE;
-  if (stream != NULL)
-    return stream;
-  bench_book_doubt_add (slot->book, prompt, TRUE);
-  *is_refused = bench_app_accept_refusal (self, slot, local, error);
-  return NULL;
+  *prompt = bench_app_make_prompt (self);
+  bench_app_begin_options (self, &options,
+                           wish.n_tokens > 0 ? wish.n_tokens : bench_app_choose_length (self));
+  if (wish.is_text)
+    g_variant_dict_insert (&options, "stream", "s", "text");
+  if (wish.on_cancel != NULL)
+    g_variant_dict_insert (&options, "on-cancel", "s", wish.on_cancel);
+  stream = bench_stream_new (self->connection, slot->path, *prompt, g_variant_dict_end (&options),
+                             wish.is_text, &local);
+  *is_refused = stream == NULL && bench_app_refuse_turn (self, slot, *prompt, TRUE, local, error);
+  return stream;
 }
 
 /* The end of a stream of lines. */
@@ -79,10 +92,10 @@ bench_app_generate (BenchApp  *self,
                     BenchSlot *slot,
                     GError   **error)
 {
-  g_autofree char *prompt = bench_app_make_prompt (self);
+  g_autofree char *prompt = NULL;
   gboolean is_refused;
   g_autoptr(BenchStream) stream =
-    begin_stream (self, slot, prompt, bench_app_make_options (self), FALSE, &is_refused, error);
+    begin_stream (self, slot, (Wish) { 0 }, &prompt, &is_refused, error);
 
   if (stream == NULL)
     return is_refused;
@@ -95,15 +108,11 @@ bench_app_generate_text (BenchApp  *self,
                          BenchSlot *slot,
                          GError   **error)
 {
-  g_autofree char *prompt = bench_app_make_prompt (self);
-  g_autoptr(BenchStream) stream = NULL;
+  g_autofree char *prompt = NULL;
   gboolean is_refused;
-  GVariantDict options;
+  g_autoptr(BenchStream) stream =
+    begin_stream (self, slot, (Wish) { .is_text = TRUE }, &prompt, &is_refused, error);
 
-  bench_app_begin_options (self, &options, bench_app_choose_length (self));
-  g_variant_dict_insert (&options, "stream", "s", "text");
-  stream =
-    begin_stream (self, slot, prompt, g_variant_dict_end (&options), TRUE, &is_refused, error);
   if (stream == NULL)
     return is_refused;
   bench_book_doubt_add (slot->book, prompt, TRUE);
@@ -129,15 +138,12 @@ generate_and_cancel (BenchApp   *self,
                      const char *on_cancel,
                      GError    **error)
 {
-  g_autofree char *prompt = bench_app_make_prompt (self);
-  g_autoptr(BenchStream) stream = NULL;
+  g_autofree char *prompt = NULL;
   gboolean is_refused;
-  GVariantDict options;
+  const Wish wish = { .n_tokens = STALLED_TOKENS, .on_cancel = on_cancel };
+  g_autoptr(BenchStream) stream =
+    begin_stream (self, slot, wish, &prompt, &is_refused, error);
 
-  bench_app_begin_options (self, &options, STALLED_TOKENS);
-  g_variant_dict_insert (&options, "on-cancel", "s", on_cancel);
-  stream =
-    begin_stream (self, slot, prompt, g_variant_dict_end (&options), FALSE, &is_refused, error);
   if (stream == NULL)
     return is_refused;
   bench_book_doubt_add (slot->book, prompt, TRUE);
@@ -167,10 +173,10 @@ bench_app_hang_up (BenchApp  *self,
                    BenchSlot *slot,
                    GError   **error)
 {
-  g_autofree char *prompt = bench_app_make_prompt (self);
+  g_autofree char *prompt = NULL;
   gboolean is_refused;
   g_autoptr(BenchStream) stream =
-    begin_stream (self, slot, prompt, bench_app_make_options (self), FALSE, &is_refused, error);
+    begin_stream (self, slot, (Wish) { 0 }, &prompt, &is_refused, error);
 
   if (stream == NULL)
     return is_refused;
@@ -186,14 +192,12 @@ bench_app_stall (BenchApp  *self,
                  BenchSlot *slot,
                  GError   **error)
 {
-  g_autofree char *prompt = bench_app_make_prompt (self);
-  g_autoptr(BenchStream) stream = NULL;
+  g_autofree char *prompt = NULL;
   gboolean is_refused;
-  GVariantDict options;
+  const Wish wish = { .n_tokens = STALLED_TOKENS };
+  g_autoptr(BenchStream) stream =
+    begin_stream (self, slot, wish, &prompt, &is_refused, error);
 
-  bench_app_begin_options (self, &options, STALLED_TOKENS);
-  stream =
-    begin_stream (self, slot, prompt, g_variant_dict_end (&options), FALSE, &is_refused, error);
   if (stream == NULL)
     return is_refused;
   (void) fcntl (stream->fd, F_SETPIPE_SZ, SMALL_PIPE);
@@ -227,10 +231,7 @@ ask (BenchApp   *self,
   *text = NULL;
   *results = NULL;
   if (reply == NULL)
-    {
-      bench_book_doubt_add (slot->book, prompt, TRUE);
-      return bench_app_accept_refusal (self, slot, local, error);
-    }
+    return bench_app_refuse_turn (self, slot, prompt, TRUE, local, error);
   g_variant_get (reply, "(s@a{sv})", text, results);
   return TRUE;
 }

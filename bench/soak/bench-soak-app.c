@@ -344,3 +344,15 @@ bench_app_accept_refusal (BenchApp  *self,
   g_propagate_error (error, local);
   return FALSE;
 }
+
+gboolean
+bench_app_refuse_turn (BenchApp   *self,
+                       BenchSlot  *slot,
+                       const char *said,
+                       gboolean    has_answer,
+                       GError     *local,
+                       GError    **error)
+{
+  bench_book_doubt_add (slot->book, said, has_answer);
+  return bench_app_accept_refusal (self, slot, local, error);
+}

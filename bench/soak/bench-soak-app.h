@@ -65,5 +65,12 @@ gboolean  bench_app_accept_refusal (BenchApp     *self,
                                     BenchSlot    *slot,
                                     GError       *local,
                                     GError      **error);
+/* The same for a call that would have added a turn, which may be there for all that. */
+gboolean  bench_app_refuse_turn    (BenchApp     *self,
+                                    BenchSlot    *slot,
+                                    const char   *said,
+                                    gboolean      has_answer,
+                                    GError       *local,
+                                    GError      **error);
 
 G_END_DECLS

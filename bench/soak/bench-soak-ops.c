@@ -50,8 +50,7 @@ append (BenchApp  *self,
                                   "(u)", &local);
   if (reply != NULL)
     return bench_app_take_turn (self, slot, prompt, NULL, NULL, error);
-  bench_book_doubt_add (slot->book, prompt, FALSE);
-  return bench_app_accept_refusal (self, slot, local, error);
+  return bench_app_refuse_turn (self, slot, prompt, FALSE, local, error);
 }
 
 static gboolean
@@ -161,19 +160,15 @@ vanish (BenchApp  *self,
 {
   g_autofree char *prompt = bench_app_make_prompt (self);
   gboolean streams = bench_random_get (&self->random) < 0.5;
+  GVariant *arguments, *options;
 
   bench_book_doubt_add (slot->book, prompt, TRUE);
-  if (streams)
-    g_dbus_connection_call (self->connection, LLMSVC_BUS_NAME, slot->path, LLMSVC_CONTEXT_INTERFACE,
-                            "Generate",
-                            g_variant_new ("(@a(ssa{sv})@a{sv})", bench_talk_message (prompt),
-                                           bench_app_make_options (self)),
-                            NULL, G_DBUS_CALL_FLAGS_NONE, -1, NULL, NULL, NULL);
-  else
-    g_dbus_connection_call (self->connection, LLMSVC_BUS_NAME, slot->path, LLMSVC_CONTEXT_INTERFACE,
-                            "Ask",
-                            g_variant_new ("(s@a{sv})", prompt, bench_app_make_options (self)),
-                            NULL, G_DBUS_CALL_FLAGS_NONE, -1, NULL, NULL, NULL);
+  options = bench_app_make_options (self);
+  arguments = streams ? g_variant_new ("(@a(ssa{sv})@a{sv})", bench_talk_message (prompt), options)
+                      : g_variant_new ("(s@a{sv})", prompt, options);
+  g_dbus_connection_call (self->connection, LLMSVC_BUS_NAME, slot->path, LLMSVC_CONTEXT_INTERFACE,
+                          streams ? "Generate" : "Ask", arguments, NULL, G_DBUS_CALL_FLAGS_NONE, -1,
+                          NULL, NULL, NULL);
   g_dbus_connection_flush_sync (self->connection, NULL, NULL);
   g_usleep (bench_random_range (&self->random, 0, 30000));
   if (!bench_app_open (self, error))

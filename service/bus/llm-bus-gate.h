@@ -6,10 +6,11 @@
  * calls are counted by connection, application and user, and what is too much never gets further.
  *
  * Who has too many calls unanswered, too many bytes of them, or makes more in a second than the
- * quota allows, is refused with `Overloaded`, but not before a second has passed: a bus that
- * limits unanswered calls of a connection then stops the flood by itself. Who goes on all the same gets no answer
- * at all. Also remembers when each connection was first seen, for LlmBusCallers, and keeps
- * what the bus says of other connections' coming and going away from main.
+ * quota allows (LlmBusAccounts), is refused with `Overloaded`, but not before a second has passed
+ * (LlmBusRefusals): a bus that limits unanswered calls of a connection then stops the flood by
+ * itself. Who goes on all the same gets no answer at all. Also remembers when each connection was
+ * first seen, for LlmBusCallers, and keeps what the bus says of other connections' coming and going
+ * away from main.
  *
  * Functions: main thread; the filter: GDBus's.
  */

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * A thread between the bus's socket and GDBus. GDBus takes some twenty microseconds to read a message
- * before anybody may look at it, which is longer than a bus takes to bring the next: a flood piles up
- * in the bus, and whoever calls then waits behind it. And a message that GDBus can't parse, though it is well
- * formed, ends the connection, which any application could use to end the service. Here only the
- * head of a message is read, LlmBusGate is asked, and what it refuses goes no further; what is let in is
- * parsed once for a trial.
+ * A thread between the bus's socket and GDBus. GDBus takes some twenty microseconds to read a
+ * message before anybody may look at it, which is longer than a bus takes to bring the next: a
+ * flood piles up in the bus, and whoever calls then waits behind it. And a message that GDBus can't
+ * parse, though it is well formed, ends the connection, which any application could use to end the
+ * service. Here only the head of a message is read, LlmBusGate is asked, and what it refuses goes
+ * no further; what is let in is parsed once for a trial (LlmBusSieve).
  *
  * Functions: main thread; admission: the relay's own.
  */
@@ -53,7 +53,8 @@ void             llm_bus_relay_close    (GDBusConnection *connection);
 
 /* (nullable) (transfer none): that of @connection */
 LlmBusRelay     *llm_bus_relay_get      (GDBusConnection *connection);
-/* @gate: (nullable): static; NULL: everything goes on. No function of it runs any more on return. */
+/* @gate: (nullable): static; NULL: everything goes on. No function of the gate before runs any more
+ * on return. */
 void             llm_bus_relay_set_gate (LlmBusRelay     *self,
                                          const LlmBusRelayGate *gate,
                                          gpointer         data);

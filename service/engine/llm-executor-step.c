@@ -66,7 +66,12 @@ resume_parked (LlmExecutor *self,
       else
         {
           if (run->stuck_us > 0)
-            g_prefix_error (&error, "The system is short of memory, try again later: ");
+            {
+              g_clear_error (&error);
+              g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY,
+                                   "The system has been short of memory for too long for this "
+                                   "call; try again later, or have other programs closed");
+            }
           llm_executor_end_run (self, run, LLM_JOB_FAILED, error);
         }
     }

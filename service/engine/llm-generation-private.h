@@ -4,6 +4,7 @@
 
 #pragma once
 
+#include "engine/llm-answer-record.h"
 #include "engine/llm-engine-private.h"
 
 G_BEGIN_DECLS
@@ -37,5 +38,50 @@ LlmGeneration *llm_generation_new_settled   (LlmCaller          *caller);
 void           llm_generation_abandon       (LlmGeneration      *self);
 /* The reader or caller has left: nothing of it is kept. */
 void           llm_generation_leave         (LlmGeneration      *self);
+
+/* --- the parts of it, for its own files --- */
+
+struct _LlmGeneration
+{
+  GObject parent_instance;
+
+  char *id;
+  LlmEngine *engine;        /* (unowned): outlives it */
+  LlmContext *context;      /* (nullable) (owned) */
+  LlmCaller *caller;
+  LlmCallOptions *options;
+  LlmSink *sink;            /* (owned) */
+  GVariant *messages;
+  char *raw;                /* (nullable) */
+  gint64 arrived_us;
+
+  GTask *admission;         /* (nullable) (owned): until admitted or refused */
+  LlmModel *model;          /* (nullable) (owned): from then on */
+  LlmJob *job;              /* (nullable) (owned) */
+  GQueue waiting_end;       /* (element-type GTask) (owned): of cancel calls */
+  GVariant *results;        /* (nullable): while being committed */
+  LlmAnswerRecord record;   /* for the journal */
+  guint stall_timer;        /* source */
+  gboolean is_cancelled;
+  gboolean is_left;         /* nobody is there to take the rest */
+  gboolean is_done;
+};
+
+/* Ends it, once: whoever waits is told. Either @error (nullable) or @results, when there is an
+ * answer. */
+void           llm_generation_settle        (LlmGeneration      *self,
+                                             GVariant           *results,
+                                             const GError       *error);
+/* An LlmJob's, with its generation as data: the executor took the job; a piece of the text. */
+void           llm_generation_job_admitted  (LlmJob             *job,
+                                             gpointer            data);
+void           llm_generation_job_text      (LlmJob             *job,
+                                             const char         *text,
+                                             gsize               length,
+                                             gpointer            data);
+/* llm-generation-results.c: likewise; takes the job's reference to the generation. */
+void           llm_generation_job_done      (LlmJob             *job,
+                                             const LlmJobResult *result,
+                                             gpointer            data);
 
 G_END_DECLS

@@ -1,0 +1,219 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* How an answer came out: what its caller, its context and the statistics are told. */
+
+#define G_LOG_DOMAIN "llm-engine"
+
+#include "engine/llm-generation-private.h"
+
+#include "common/llmsvc-error.h"
+#include "engine/llm-context-private.h"
+
+static void
+count_answer (LlmEngineCounters  *counters,
+              const LlmJobResult *result,
+              gboolean            is_met)
+{
+  LlmSloCounters *of_class = &counters->slo[result->slo.class];
+
+  of_class->calls++;
+  if (is_met)
+    of_class->met++;
+  else
+    of_class->missed++;
+  if (result->forecast_ms > 0 && result->ttft_ms > 0)
+    {
+      counters->forecasts++;
+      counters->forecast_error_ms += ABS (result->ttft_ms - result->forecast_ms);
+    }
+}
+
+static void
+count_refusal (LlmGeneration *self,
+               const GError  *error)
+{
+  LlmSloCounters *of_class = &self->engine->counters.slo[self->job->slo.class];
+
+  if (!g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_OVERLOADED))
+    return;
+  of_class->calls++;
+  of_class->refused++;
+}
+
+static GVariant *
+make_results (LlmGeneration      *self,
+              const LlmJobResult *result)
+{
+  GVariantDict dict;
+  gboolean is_met = llm_slo_is_met (&result->slo, result->ttft_ms, result->tpot_ms);
+  LlmModelInfo *info = self->engine->active;
+
+  count_answer (&self->engine->counters, result, is_met);
+
+  g_variant_dict_init (&dict, NULL);
+  g_variant_dict_insert (&dict, "finish-reason", "s", llm_job_end_to_string (result->end));
+  g_variant_dict_insert (&dict, "prompt-tokens", "u", result->n_prompt);
+  g_variant_dict_insert (&dict, "reused-tokens", "u", result->n_reused);
+  g_variant_dict_insert (&dict, "output-tokens", "u", result->tokens->len);
+  if (result->n_slid > 0)
+    g_variant_dict_insert (&dict, "kept-tokens", "u",
+                           result->n_prompt + result->tokens->len - result->n_slid);
+  g_variant_dict_insert (&dict, "ttft-ms", "d", result->ttft_ms);
+  g_variant_dict_insert (&dict, "tpot-ms", "d", result->tpot_ms);
+  g_variant_dict_insert (&dict, "queue-ms", "d", result->queue_ms);
+  g_variant_dict_insert (&dict, "slo", "s", llm_slo_class_to_string (result->slo.class));
+  g_variant_dict_insert (&dict, "slo-met", "b", is_met);
+  g_variant_dict_insert (&dict, "ttft-target-ms", "d", result->slo.ttft_ms);
+  g_variant_dict_insert (&dict, "tpot-target-ms", "d", result->slo.tpot_ms);
+  if (result->forecast_ms > 0)
+    g_variant_dict_insert (&dict, "ttft-forecast-ms", "d", result->forecast_ms);
+  g_variant_dict_insert (&dict, "sub-model", "u", 100);
+  g_variant_dict_insert (&dict, "prompt-level", "u", 100);
+  g_variant_dict_insert (&dict, "ignored", "^as", llm_call_options_get_ignored (self->options));
+  if (info != NULL)
+    g_variant_dict_insert (&dict, "model", "s", info->id);
+  if (self->context != NULL)
+    g_variant_dict_insert (&dict, "revision", "t", self->context->revision + 1);
+  return g_variant_ref_sink (g_variant_dict_end (&dict));
+}
+
+static void
+on_committed (GObject      *source,
+              GAsyncResult *result,
+              gpointer      data)
+{
+  g_autoptr(LlmGeneration) self = data;
+  g_autoptr(GError) error = NULL;
+
+  if (llm_context_commit_finish (self->context, result, &error))
+    {
+      if (!llm_engine_script_exits (self->engine, self->job, LLM_REPLY_EXIT_AFTER_KEEP))
+        llm_generation_settle (self, self->results, NULL);
+    }
+  else
+    llm_generation_settle (self, NULL, error);
+}
+
+/* The turn: what was asked, and the answer. */
+static LlmTurn *
+make_turn (LlmGeneration      *self,
+           const LlmJobResult *result)
+{
+  LlmTurn *turn = llm_turn_new ();
+  const char *request_id =
+      llm_call_options_get_string (self->options, LLMSVC_OPTION_REQUEST_ID, NULL);
+
+  llm_turn_add_messages (turn, self->messages);
+  g_ptr_array_add (turn->messages, llm_stored_message_new ("assistant", result->text->str, NULL));
+  turn->request_id = g_strdup (request_id);
+  turn->results = g_variant_ref (self->results);
+
+  /* Tokens that hold exactly the text settle the turn. Behind a stop string or
+   * a cancel there are tokens whose text was not kept. */
+  if (result->end == LLM_JOB_STOP || result->end == LLM_JOB_LENGTH ||
+      result->end == LLM_JOB_CONTEXT_FULL)
+    {
+      g_autoptr(GArray) settled = g_array_new (FALSE, FALSE, sizeof (gint32));
+      const char *identity = llm_model_get_identity (self->model);
+      guint first_message;
+
+      llm_conversation_get_settled (self->context->conversation, identity, settled, &first_message);
+      turn->tokens = g_array_new (FALSE, FALSE, sizeof (gint32));
+      g_array_append_vals (turn->tokens, &g_array_index (self->job->prompt, gint32, settled->len),
+                           self->job->prompt->len - settled->len);
+      g_array_append_vals (turn->tokens, result->tokens->data, result->tokens->len);
+      turn->identity = g_strdup (identity);
+      turn->is_closed = result->is_closed;
+      turn->n_tokens = turn->tokens->len;
+    }
+  else
+    {
+      turn->n_tokens = result->tokens->len;
+    }
+  return turn;
+}
+
+static void
+finish_well (LlmGeneration      *self,
+             const LlmJobResult *result)
+{
+  LlmEngineCounters *counters = &self->engine->counters;
+
+  if (llm_engine_script_exits (self->engine, self->job, LLM_REPLY_EXIT_BEFORE_KEEP))
+    return;
+  counters->prompt_tokens += result->n_prompt;
+  counters->reused_tokens += result->n_reused;
+  counters->output_tokens += result->tokens->len;
+  self->results = make_results (self, result);
+  if (self->context != NULL)
+    llm_context_commit (self->context, llm_conversation_get_n_turns (self->context->conversation),
+                        make_turn (self, result), on_committed, g_object_ref (self));
+  else if (!llm_engine_script_exits (self->engine, self->job, LLM_REPLY_EXIT_AFTER_KEEP))
+    llm_generation_settle (self, self->results, NULL);
+}
+
+static gboolean
+keeps_partial (LlmGeneration *self)
+{
+  return self->context != NULL && !self->is_left &&
+         g_str_equal (
+           llm_call_options_get_string (self->options, LLMSVC_OPTION_ON_CANCEL, "discard"), "keep");
+}
+
+void
+llm_generation_job_done (LlmJob             *job,
+                         const LlmJobResult *result,
+                         gpointer            data)
+{
+  g_autoptr(LlmGeneration) self = data;
+  g_autoptr(GError) error = NULL;
+
+  llm_engine_job_ended (self->engine);
+  if (self->is_done)
+    return;
+  llm_answer_record_take (&self->record, result);
+
+  switch (result->end)
+    {
+    case LLM_JOB_STOP:
+    case LLM_JOB_STOP_STRING:
+    case LLM_JOB_LENGTH:
+    case LLM_JOB_CONTEXT_FULL:
+      if (!self->is_left)
+        {
+          finish_well (self, result);
+          return;
+        }
+      g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED, "The caller left");
+      break;
+    case LLM_JOB_CANCELLED:
+    case LLM_JOB_STALLED:
+      if (keeps_partial (self) && result->text->len > 0)
+        {
+          finish_well (self, result);
+          return;
+        }
+      if (result->end == LLM_JOB_STALLED)
+        g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED,
+                             "The reader left the pipe full for too long (stalled)");
+      else
+        g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED,
+                             "The answer was cancelled");
+      break;
+    case LLM_JOB_DEADLINE:
+      g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_DEADLINE_EXCEEDED,
+                   "The answer was not whole within deadline-ms = %ju",
+                   llm_call_options_get_uint (self->options, LLMSVC_OPTION_DEADLINE_MS, 0));
+      break;
+    case LLM_JOB_FAILED:
+      error = g_error_copy (result->error);
+      count_refusal (self, error);
+      if (g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL))
+        self->engine->is_suspect = TRUE;
+      break;
+    case LLM_JOB_RUNNING:
+    default:
+      g_assert_not_reached ();
+    }
+  llm_generation_settle (self, NULL, error);
+}

@@ -1,0 +1,207 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* The way of an answer to the executor: the model, the prompt as tokens, the job. */
+
+#define G_LOG_DOMAIN "llm-engine"
+
+#include "engine/llm-generation-private.h"
+
+#include "base/llm-clock.h"
+#include "common/llmsvc-error.h"
+#include "engine/llm-context-private.h"
+#include "engine/llm-window.h"
+
+static gboolean
+check_length (LlmGeneration *self,
+              guint          n_prompt,
+              guint          n_ctx,
+              gboolean       slides,
+              GError       **error)
+{
+  if (n_prompt == 0)
+    {
+      /* a raw prompt, and a model whose texts begin with no token of their own */
+      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                           "The prompt is empty: there is nothing to go on from");
+      return FALSE;
+    }
+  if (n_prompt < n_ctx || slides)
+    return TRUE;
+  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_CONTEXT_FULL,
+               "The prompt has %u tokens with what the context holds; the context has room for %u, "
+               "and the answer needs at least one of them. Shorten it, roll turns back, "
+               "or begin a new context",
+               n_prompt, n_ctx);
+  return FALSE;
+}
+
+/* Whether the model goes on with the beginning and the newest part of a text that is longer than
+ * @n_ctx. */
+static gboolean
+slides_past (LlmGeneration *self,
+             guint          n_ctx)
+{
+  const char *choice =
+      llm_call_options_get_string (self->options, LLMSVC_OPTION_ON_OVERFLOW, "error");
+
+  return g_str_equal (choice, "slide")
+         && llm_window_is_possible (n_ctx, self->engine->settings->chunk_tokens);
+}
+
+static gboolean
+submit (LlmGeneration *self,
+        GArray        *tokens,
+        GError       **error)
+{
+  LlmEngine *engine = self->engine;
+  guint n_ctx = llm_model_get_hparams (self->model)->n_ctx;
+  g_autoptr(LlmJob) job = llm_job_new ();
+  LlmContext *context = self->context;
+  gboolean slides;
+
+  if (context != NULL)
+    n_ctx = llm_context_get_limit (context, self->model);
+  slides = slides_past (self, n_ctx);
+  if (!check_length (self, tokens->len, n_ctx, slides, error))
+    return FALSE;
+  if (context != NULL)
+    {
+      guint n_held = llm_context_get_tokens (context);
+
+      if (!llm_engine_admit_tokens (engine, context->uid, context->app_id,
+                                    tokens->len > n_held ? tokens->len - n_held : 0, error))
+        return FALSE;
+    }
+
+  job->arrived_us = self->arrived_us;
+  if (!llm_engine_fill_job (engine, job, self->options, context != NULL ? context->slo : NULL,
+                            error))
+    return FALSE;
+  g_array_append_vals (job->prompt, tokens->data, tokens->len);
+  if (context != NULL)
+    llm_conversation_get_generated (context->conversation, llm_model_get_identity (self->model),
+                                    job->generated);
+  job->generates = TRUE;
+  job->n_ctx = n_ctx;
+  job->slides = slides;
+  if (context != NULL)
+    llm_context_set_session (context, job);
+  job->strips_space = self->raw == NULL;
+  job->app = llm_app_make_key (self->caller->uid, self->caller->app_id);
+  job->on_admitted = llm_generation_job_admitted;
+  job->on_text = llm_generation_job_text;
+  job->on_done = llm_generation_job_done;
+  if (engine->settings->script != NULL &&
+      !llm_engine_script_reply (engine, context, self->messages, self->raw, job, error))
+    return FALSE;
+
+  job->data = g_object_ref (self);
+  self->job = g_steal_pointer (&job);
+  llm_engine_submit (engine, self->job);
+  return TRUE;
+}
+
+static void on_model (GObject      *source,
+                      GAsyncResult *result,
+                      gpointer      data);
+
+static void
+on_prepared (GObject      *source,
+             GAsyncResult *result,
+             gpointer      data)
+{
+  g_autoptr(LlmGeneration) self = data;
+  g_autoptr(GError) error = NULL;
+  g_autoptr(GArray) tokens = llm_prepare_finish (result, &error);
+
+  if (self->is_cancelled && error == NULL)
+    g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED, "The answer was cancelled");
+
+  /* The model may have been unloaded or changed while the text was prepared:
+   * these tokens are then worth nothing, and the call begins anew. */
+  if (error == NULL && (self->engine->model != self->model || self->engine->is_loading))
+    {
+      g_clear_pointer (&self->model, llm_model_unref);
+      llm_engine_await_model (self->engine, on_model, g_object_ref (self));
+      return;
+    }
+
+  if (error != NULL || !submit (self, tokens, &error))
+    llm_generation_settle (self, NULL, error);
+}
+
+static void
+on_model (GObject      *source,
+          GAsyncResult *result,
+          gpointer      data)
+{
+  g_autoptr(LlmGeneration) self = data;
+  g_autoptr(GError) error = NULL;
+  LlmPrepareInput *input;
+
+  self->model = llm_engine_await_model_finish (result, &error);
+  if (self->model != NULL && self->is_cancelled)
+    g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED, "The answer was cancelled");
+  if (error != NULL)
+    {
+      llm_generation_settle (self, NULL, error);
+      return;
+    }
+
+  if (self->context != NULL)
+    {
+      input = llm_context_make_input (self->context, self->model, self->messages, TRUE);
+    }
+  else
+    {
+      input = llm_prepare_input_new ();
+      input->opens_answer = TRUE;
+      input->raw = g_strdup (self->raw);
+      llm_prepare_input_add_messages (input, self->messages);
+    }
+  llm_prepare_async (self->model, input, on_prepared, g_object_ref (self));
+}
+
+void
+llm_generation_start (LlmEngine          *engine,
+                      LlmContext         *context,
+                      LlmCaller          *caller,
+                      GVariant           *messages,
+                      const char         *raw,
+                      LlmCallOptions     *options,
+                      LlmSink            *sink,
+                      GAsyncReadyCallback callback,
+                      gpointer            data)
+{
+  g_autoptr(LlmGeneration) self = g_object_new (LLM_TYPE_GENERATION, NULL);
+  LlmApp *app = llm_engine_get_app (engine, caller->uid, caller->app_id);
+
+  self->id = llm_engine_new_id ();
+  self->engine = engine;
+  self->caller = llm_caller_ref (caller);
+  self->options = llm_call_options_ref (options);
+  self->sink = g_object_ref (sink);
+  self->messages = g_variant_ref_sink (messages);
+  self->raw = g_strdup (raw);
+  self->arrived_us = llm_clock_now_us ();
+  self->admission = g_task_new (engine, NULL, callback, data);
+  if (context != NULL)
+    {
+      self->context = g_object_ref (context);
+      context->generation = self;
+    }
+
+  app->n_calls++;
+  app->n_requests++;
+  app->last_used = llm_clock_wall_s ();
+  engine->counters.requests++;
+  g_hash_table_insert (engine->generations, self->id, g_object_ref (self));
+  llm_engine_await_model (engine, on_model, g_object_ref (self));
+}
+
+LlmGeneration *
+llm_generation_start_finish (GAsyncResult *result,
+                             GError      **error)
+{
+  return g_task_propagate_pointer (G_TASK (result), error);
+}

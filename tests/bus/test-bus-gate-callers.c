@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Who a connection is, from what the bus says of its process, with and without a relay. */
+
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "bus/llm-bus-caller.h"
+#include "gate-rig.h"
+
+typedef struct
+{
+  LlmCaller *caller;
+  GError *error;
+} Found;
+
+static void
+on_found (LlmCaller    *caller,
+          const GError *error,
+          gpointer      data)
+{
+  Found *found = data;
+
+  found->caller = caller != NULL ? llm_caller_ref (caller) : NULL;
+  found->error = error != NULL ? g_error_copy (error) : NULL;
+}
+
+/* Which kind the service takes this process for; the kind it has in truth depends on where the
+ * test runs. */
+static LlmCallerKind
+resolve (GateRig *rig)
+{
+  const char *const folders[] = { NULL };
+  g_autoptr(LlmBusCallers) callers =
+    llm_bus_callers_new (rig->service, rig->gate, "/proc", folders);
+  g_autoptr(LlmCaller) caller = NULL;
+  Found found = { NULL };
+
+  llm_bus_callers_resolve (callers, SENDER, on_found, &found);
+  while (found.caller == NULL && found.error == NULL)
+    g_main_context_iteration (NULL, TRUE);
+  g_assert_no_error (found.error);
+  caller = found.caller;
+  g_assert_cmpuint (caller->uid, ==, getuid ());
+  return caller->kind;
+}
+
+/* The bus gives the process itself along: one that is gone has left its number to others. */
+static void
+test_process_fd (GateRig      *rig,
+                 gconstpointer data)
+{
+  LlmCallerKind kind = resolve (rig);
+  int pid;
+
+  g_assert_cmpint (kind, !=, LLM_CALLER_UNKNOWN);
+  g_assert_cmpuint (rig->n_asked, ==, 1);
+
+  rig->pidfd = (int) syscall (SYS_pidfd_open, getpid (), 0);
+  g_assert_cmpint (rig->pidfd, >=, 0);
+  g_assert_cmpint (resolve (rig), ==, kind);
+  g_assert_cmpuint (rig->n_asked, ==, 1);
+  close (rig->pidfd);
+
+  pid = fork ();
+  g_assert_cmpint (pid, >=, 0);
+  if (pid == 0)
+    _exit (0);
+  rig->pidfd = (int) syscall (SYS_pidfd_open, pid, 0);
+  g_assert_cmpint (rig->pidfd, >=, 0);
+  g_assert_cmpint (waitpid (pid, NULL, 0), ==, pid);
+  g_assert_cmpint (resolve (rig), ==, LLM_CALLER_UNKNOWN);
+  close (rig->pidfd);
+}
+
+int
+main (int   argc,
+      char *argv[])
+{
+  g_test_init (&argc, &argv, NULL);
+
+  g_test_add ("/bus/relay/process-fd", GateRig, GINT_TO_POINTER (TRUE), gate_rig_set_up,
+              test_process_fd, gate_rig_tear_down);
+  g_test_add ("/bus/gate/process-fd", GateRig, NULL, gate_rig_set_up, test_process_fd,
+              gate_rig_tear_down);
+
+  return g_test_run ();
+}

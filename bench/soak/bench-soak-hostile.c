@@ -70,7 +70,6 @@ roll_back (Victim *self)
 /* One answer; the caller keeps within its quotas, so that one must come. */
 static void
 ask_once (Victim *self,
-          guint   number,
           Seen   *seen)
 {
   gint64 begin_us = g_get_monotonic_time ();
@@ -82,9 +81,8 @@ ask_once (Victim *self,
 
   g_variant_dict_init (&options, NULL);
   g_variant_dict_insert (&options, "max-tokens", "u", TOKENS);
-  g_variant_dict_insert (&options, "temperature", "d", 1.0);
   /* the same answers in each window */
-  g_variant_dict_insert (&options, "seed", "t", (guint64) number);
+  g_variant_dict_insert (&options, "temperature", "d", 0.0);
   g_variant_dict_insert (&options, "slo", "s", "interactive");
   stream = bench_stream_new (self->connection, self->context, PROMPT, g_variant_dict_end (&options),
                              FALSE, &error);
@@ -113,7 +111,6 @@ look (Victim     *self,
   GPid flood =
     kind != NULL ? bench_soak_spawn ("--flood-at", self->soak->address, seed, kind, -1) : 0;
   gint64 begin_us, end_us;
-  guint n = 0;
 
   g_usleep (SETTLE_US);
   begin_us = g_get_monotonic_time ();
@@ -122,7 +119,7 @@ look (Victim     *self,
   seen->speed = bench_figure_new ("speed", "tokens/s");
   do
     {
-      ask_once (self, n++, seen);
+      ask_once (self, seen);
       bench_soak_read_probes (self->soak, self->probes);
       g_usleep (THINK_US);
     }
@@ -283,5 +280,7 @@ bench_hostile_measure (BenchSoak         *soak,
                     100 * (MAX_RATIO - 1));
         is_good = FALSE;
       }
-  return is_good && (json_file == NULL || bench_soak_write_figures (figures, json_file));
+  if (json_file != NULL && !bench_soak_write_figures (figures, json_file))
+    return FALSE;
+  return is_good;
 }

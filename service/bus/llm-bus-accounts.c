@@ -21,8 +21,9 @@
 #define MAX_USER_MESSAGES 32
 /* Beside the text of a message: options, roles, names. */
 #define EXTRA_BYTES (256 * 1024)
-/* A call's bytes count like so many calls. */
+/* So many bytes of a call count like another call, and so many of a reply. */
 #define BYTES_PER_CALL 1024
+#define REPLY_BYTES_PER_CALL 4096
 /* All of a user's applications may make so many times the calls of one. */
 #define USER_RATE 2
 /* Messages in a second of one connection that are no calls; they count like calls. */
@@ -205,19 +206,42 @@ set_rate (Account *account,
   account->rate = rate;
 }
 
+/* Returns the most that can be saved. */
+static double
+fill (Account *account)
+{
+  gint64 now_us = g_get_monotonic_time ();
+  double most = (double) account->rate * LLM_BUS_GATE_BURST_S;
+
+  account->tokens += (double) (now_us - account->filled_us) / G_USEC_PER_SEC * account->rate;
+  account->tokens = MIN (account->tokens, most);
+  account->filled_us = now_us;
+  return most;
+}
+
+/* What a call costs shows only in its reply: it may leave debts, up to what can be saved. */
+static void
+charge (Account *account,
+        double   price)
+{
+  double most;
+
+  if (account->rate == 0)
+    return;
+  most = fill (account);
+  account->tokens = MAX (account->tokens - price, -most);
+}
+
 /* Takes @price of what @account has saved; FALSE when that is not enough. */
 static gboolean
 pay (Account *account,
      double   price)
 {
-  gint64 now_us = g_get_monotonic_time ();
-  double most = (double) account->rate * LLM_BUS_GATE_BURST_S;
+  double most;
 
   if (account->rate == 0)
     return TRUE;
-  account->tokens += (double) (now_us - account->filled_us) / G_USEC_PER_SEC * account->rate;
-  account->tokens = MIN (account->tokens, most);
-  account->filled_us = now_us;
+  most = fill (account);
   /* a message dearer than all that can be saved is let in when everything is saved */
   if (account->tokens < MIN (price, most))
     return FALSE;
@@ -406,6 +430,7 @@ llm_bus_sender_begin_call (LlmBusSender *sender,
 gboolean
 llm_bus_sender_end_call (LlmBusSender *sender,
                          guint32       serial,
+                         guint64       reply_bytes,
                          gboolean     *is_silent)
 {
   const Call *call = sender->calls != NULL
@@ -422,6 +447,8 @@ llm_bus_sender_end_call (LlmBusSender *sender,
       sender->app->n_bytes -= call->n_bytes;
       sender->user->n_calls--;
       sender->user->n_bytes -= call->n_bytes;
+      charge (sender->app, (double) (reply_bytes / REPLY_BYTES_PER_CALL));
+      charge (sender->user, (double) (reply_bytes / REPLY_BYTES_PER_CALL));
     }
   g_hash_table_remove (sender->calls, GUINT_TO_POINTER (serial));
   return TRUE;

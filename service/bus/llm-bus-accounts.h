@@ -63,9 +63,11 @@ void            llm_bus_sender_begin_call      (LlmBusSender       *sender,
                                                 guint32             serial,
                                                 guint64             bytes,
                                                 gboolean            is_silent);
-/* FALSE when no such call is unanswered. */
+/* FALSE when no such call is unanswered. @reply_bytes: of the answer; they count towards the rate
+ * of calls. */
 gboolean        llm_bus_sender_end_call        (LlmBusSender       *sender,
                                                 guint32             serial,
+                                                guint64             reply_bytes,
                                                 gboolean           *is_silent);
 
 /* --- refusals that wait, by the account of a user --- */

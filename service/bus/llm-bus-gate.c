@@ -63,19 +63,26 @@ admit (LlmBusGate *self,
   return TRUE;
 }
 
+static guint64
+get_body_bytes (GDBusMessage *message)
+{
+  GVariant *body = g_dbus_message_get_body (message);
+
+  return body != NULL ? g_variant_get_size (body) : 0;
+}
+
 /* The same without a relay, for a message that GDBus has read. @message: (transfer full). */
 static GDBusMessage *
 take_call (LlmBusGate   *self,
            GDBusMessage *message)
 {
   GDBusMessageFlags flags = g_dbus_message_get_flags (message);
-  GVariant *body = g_dbus_message_get_body (message);
   LlmBusHead head = {
     .type = G_DBUS_MESSAGE_TYPE_METHOD_CALL,
     .sender = g_dbus_message_get_sender (message),
     .serial = g_dbus_message_get_serial (message),
     .flags = (guint8) flags,
-    .n_bytes = body != NULL ? g_variant_get_size (body) : 0,
+    .n_bytes = get_body_bytes (message),
   };
 
   if (!admit (self, &head))
@@ -150,7 +157,8 @@ pass_reply (LlmBusGate   *self,
     return message;
   sender = llm_bus_accounts_find_sender (self->accounts, name);
   if (sender != NULL &&
-      llm_bus_sender_end_call (sender, g_dbus_message_get_reply_serial (message), &is_silent) &&
+      llm_bus_sender_end_call (sender, g_dbus_message_get_reply_serial (message),
+                               get_body_bytes (message), &is_silent) &&
       is_silent)
     g_clear_object (&message);
   return message;
@@ -195,7 +203,7 @@ note_spoilt (const LlmBusHead *head,
 
   g_mutex_lock (&self->mutex);
   sender = llm_bus_accounts_find_sender (self->accounts, head->sender);
-  if (sender != NULL && llm_bus_sender_end_call (sender, head->serial, &is_silent))
+  if (sender != NULL && llm_bus_sender_end_call (sender, head->serial, 0, &is_silent))
     {
       LlmBusHead told = *head;
 

@@ -407,10 +407,10 @@ describe_kind (const LlmApp *app)
 }
 
 static GVariant *
-describe_app (LlmEngine *self,
-              LlmApp    *app)
+describe_app (LlmEngine      *self,
+              LlmApp         *app,
+              const UserSums *sums)
 {
-  UserSums sums = sum_user (self, app->uid);
   GVariantDict dict;
 
   g_variant_dict_init (&dict, NULL);
@@ -424,9 +424,9 @@ describe_app (LlmEngine *self,
   g_variant_dict_insert (&dict, "disk", "t", app->disk);
   g_variant_dict_insert (&dict, "requests", "t", app->n_requests);
   g_variant_dict_insert (&dict, "last-used", "t", (guint64) app->last_used);
-  g_variant_dict_insert (&dict, "named", "u", sums.named);
-  g_variant_dict_insert (&dict, "apps", "u", sums.apps);
-  g_variant_dict_insert (&dict, "queue", "u", sums.queue);
+  g_variant_dict_insert (&dict, "named", "u", sums->named);
+  g_variant_dict_insert (&dict, "apps", "u", sums->apps);
+  g_variant_dict_insert (&dict, "queue", "u", sums->queue);
   g_variant_dict_insert (&dict, "quota-contexts", "u", (guint) EFFECTIVE (self, app, contexts));
   g_variant_dict_insert (&dict, "quota-tokens", "t", EFFECTIVE (self, app, tokens));
   g_variant_dict_insert (&dict, "quota-calls", "u", (guint) EFFECTIVE (self, app, calls));
@@ -445,6 +445,7 @@ llm_engine_list_apps (LlmEngine *self,
                       guint32    uid,
                       gboolean   all_users)
 {
+  g_autoptr(GHashTable) sums = g_hash_table_new_full (NULL, NULL, NULL, g_free);
   GVariantBuilder builder;
   GHashTableIter iter;
   LlmApp *app;
@@ -454,6 +455,16 @@ llm_engine_list_apps (LlmEngine *self,
   g_hash_table_iter_init (&iter, self->apps);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &app))
     if (all_users || app->uid == uid)
-      g_variant_builder_add_value (&builder, describe_app (self, app));
+      {
+        UserSums *user = g_hash_table_lookup (sums, GUINT_TO_POINTER (app->uid));
+
+        if (user == NULL)
+          {
+            user = g_new (UserSums, 1);
+            *user = sum_user (self, app->uid);
+            g_hash_table_insert (sums, GUINT_TO_POINTER (app->uid), user);
+          }
+        g_variant_builder_add_value (&builder, describe_app (self, app, user));
+      }
   return g_variant_ref_sink (g_variant_builder_end (&builder));
 }

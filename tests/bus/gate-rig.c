@@ -201,6 +201,22 @@ gate_rig_answer_all (GateRig *rig)
 }
 
 void
+gate_rig_answer_with (GateRig *rig,
+                      gsize    n_bytes)
+{
+  g_autoptr(GDBusMethodInvocation) invocation = g_queue_pop_head (&rig->calls);
+  g_autoptr(GDBusMessage) reply =
+    g_dbus_message_new_method_reply (g_dbus_method_invocation_get_message (invocation));
+  g_autofree char *text = g_strnfill (n_bytes, 'x');
+  g_autoptr(GError) error = NULL;
+
+  g_dbus_message_set_body (reply, g_variant_new ("(s)", text));
+  g_dbus_connection_send_message (rig->service, reply, G_DBUS_SEND_MESSAGE_FLAGS_NONE, NULL,
+                                  &error);
+  g_assert_no_error (error);
+}
+
+void
 gate_rig_tear_down (GateRig      *rig,
                     gconstpointer data)
 {

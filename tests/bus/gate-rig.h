@@ -62,6 +62,9 @@ void          gate_rig_set_caller        (GateRig      *rig,
 
 /* Of all calls that reached main. */
 void          gate_rig_answer_all        (GateRig      *rig);
+/* Of the first of them, at length. */
+void          gate_rig_answer_with       (GateRig      *rig,
+                                          gsize         n_bytes);
 guint         gate_rig_count_replies     (GateRig      *rig);
 /* What the bus got with this serial. (transfer none) (nullable) */
 GDBusMessage *gate_rig_find_reply        (GateRig      *rig,

@@ -120,6 +120,24 @@ test_quotas (GateRig      *rig,
   g_assert_cmpuint (rig->n_reached, <, 10 * LLM_BUS_GATE_BURST_S);
 }
 
+/* What a reply weighs counts, too. */
+static void
+test_replies (GateRig      *rig,
+              gconstpointer data)
+{
+  gate_rig_set_caller (rig, SENDER, 100, 1);
+  gate_rig_send_call (rig, SENDER, "", FALSE);
+  gate_rig_wait_for (rig, 1, 0, 0);
+  gate_rig_answer_with (rig, 100);
+  gate_rig_wait_for (rig, 1, 0, 1);
+  gate_rig_send_call (rig, SENDER, "", FALSE);
+  gate_rig_wait_for (rig, 2, 0, 1);
+  gate_rig_answer_with (rig, 1024 * 1024);
+  gate_rig_wait_for (rig, 2, 0, 2);
+  gate_rig_send_call (rig, SENDER, "", FALSE);
+  gate_rig_wait_for (rig, 2, 1, 2);
+}
+
 /* What is larger than any text may be never gets to main. */
 static void
 test_large (GateRig      *rig,
@@ -193,6 +211,8 @@ main (int   argc,
   g_test_add ("/bus/gate/silent", GateRig, NULL, gate_rig_set_up, test_silent, gate_rig_tear_down);
   g_test_add ("/bus/gate/quotas", GateRig, NULL, gate_rig_set_up, test_quotas, gate_rig_tear_down);
   g_test_add ("/bus/gate/serials", GateRig, NULL, gate_rig_set_up, test_serials,
+              gate_rig_tear_down);
+  g_test_add ("/bus/gate/replies", GateRig, NULL, gate_rig_set_up, test_replies,
               gate_rig_tear_down);
   g_test_add ("/bus/gate/large", GateRig, NULL, gate_rig_set_up, test_large, gate_rig_tear_down);
   g_test_add ("/bus/gate/owners", GateRig, NULL, gate_rig_set_up, test_owners, gate_rig_tear_down);

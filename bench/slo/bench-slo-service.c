@@ -6,15 +6,12 @@
 #include <gio/gunixinputstream.h>
 
 #include "bench-bus.h"
+#include "bench-endless.h"
 #include "common/llmsvc-line.h"
 #include "common/llmsvc-names.h"
-#include "model/llm-model.h"
 
 #define START_MS 120000
 #define READ_BYTES 4096
-/* As many tokens as one call may name in logit-bias. */
-#define MAX_ENDS 1024
-#define NEVER -100.0
 
 #define ERROR_OVERLOADED LLMSVC_ERROR_PREFIX "Overloaded"
 #define ERROR_QUOTA LLMSVC_ERROR_PREFIX "QuotaExceeded"
@@ -371,29 +368,6 @@ connect_app (BenchBus   *bus,
   return reply != NULL ? g_steal_pointer (&connection) : NULL;
 }
 
-/* Tokens that would end an answer before its length. */
-static GVariant *
-make_bias (const char *path,
-           GError    **error)
-{
-  g_autoptr(LlmModel) model = llm_model_open (path, error);
-  LlmTokenizer *tokenizer;
-  GVariantBuilder bias;
-  guint n = 0;
-
-  if (model == NULL)
-    return NULL;
-  tokenizer = llm_model_get_tokenizer (model);
-  g_variant_builder_init (&bias, G_VARIANT_TYPE ("a{ud}"));
-  for (guint id = 0; id < llm_tokenizer_get_n_tokens (tokenizer) && n < MAX_ENDS; id++)
-    if (llm_tokenizer_ends_answer (tokenizer, (gint32) id))
-      {
-        g_variant_builder_add (&bias, "{ud}", id, NEVER);
-        n++;
-      }
-  return g_variant_ref_sink (g_variant_builder_end (&bias));
-}
-
 static gboolean
 start (Service    *self,
        const char *model,
@@ -423,7 +397,7 @@ bench_slo_service_new (const char *daemon,
                        GError    **error)
 {
   g_autoptr(BenchSloServer) server = NULL;
-  g_autoptr(GVariant) bias = make_bias (model, error);
+  g_autoptr(GVariant) bias = bench_endless_make_bias (model, error);
   Service *self;
 
   if (bias == NULL || !write_config (cache, scheduler, refuses, error))

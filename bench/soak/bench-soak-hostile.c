@@ -8,6 +8,7 @@
 
 #include <glib-unix.h>
 
+#include "bench-endless.h"
 #include "soak/bench-soak-talk.h"
 #include "common/llmsvc-names.h"
 
@@ -45,6 +46,7 @@ typedef struct
   BenchSoak *soak;
   GDBusConnection *connection;
   char *context;
+  GVariant *bias;        /* (owned): no answer ends early */
   int probes;            /* the pipe they come from */
 } Victim;
 
@@ -83,6 +85,7 @@ ask_once (Victim *self,
   g_variant_dict_insert (&options, "max-tokens", "u", TOKENS);
   /* the same answers in each window */
   g_variant_dict_insert (&options, "temperature", "d", 0.0);
+  g_variant_dict_insert_value (&options, "logit-bias", self->bias);
   g_variant_dict_insert (&options, "slo", "s", "interactive");
   stream = bench_stream_new (self->connection, self->context, PROMPT, g_variant_dict_end (&options),
                              FALSE, &error);
@@ -230,7 +233,8 @@ check_kinds (const char *const *kinds)
 }
 
 static void
-open_victim (Victim *self)
+open_victim (Victim     *self,
+             const char *model)
 {
   g_autoptr(GError) error = NULL;
   g_autoptr(GVariant) reply = NULL;
@@ -242,10 +246,14 @@ open_victim (Victim *self)
   if (reply == NULL)
     g_error ("The steady caller can't begin: %s", error->message);
   g_variant_get (reply, "(o)", &self->context);
+  self->bias = bench_endless_make_bias (model, &error);
+  if (self->bias == NULL)
+    g_error ("The model can't be read: %s", error->message);
 }
 
 gboolean
 bench_hostile_measure (BenchSoak         *soak,
+                       const char        *model,
                        const char *const *kinds,
                        gboolean           is_quick,
                        gboolean           as_json,
@@ -259,7 +267,7 @@ bench_hostile_measure (BenchSoak         *soak,
 
   if (!check_kinds (kinds))
     return FALSE;
-  open_victim (&victim);
+  open_victim (&victim, model);
   probe = bench_soak_start_probe (soak, &victim.probes);
   for (guint round = 0; round < (is_quick ? 1 : ROUNDS); round++)
     for (guint i = 0; i < G_N_ELEMENTS (all_kinds); i++)
@@ -270,6 +278,7 @@ bench_hostile_measure (BenchSoak         *soak,
   g_dbus_connection_close_sync (victim.connection, NULL, NULL);
   g_object_unref (victim.connection);
   g_free (victim.context);
+  g_variant_unref (victim.bias);
 
   bench_print (figures, as_json);
   for (guint i = 0; i < G_N_ELEMENTS (all_kinds); i++)

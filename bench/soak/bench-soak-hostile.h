@@ -15,8 +15,10 @@ G_BEGIN_DECLS
 int      bench_hostile_run     (const char        *address,
                                 const char        *kind,
                                 guint64            seed);
-/* @kinds: names, or "all". FALSE when a name is unknown. */
+/* @model: the GGUF file that the service answers with; @kinds: names, or "all". FALSE when a name
+ * is unknown, or a steady caller was slowed. */
 gboolean bench_hostile_measure (BenchSoak         *soak,
+                                const char        *model,
                                 const char *const *kinds,
                                 gboolean           is_quick,
                                 gboolean           as_json,

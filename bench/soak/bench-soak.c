@@ -443,8 +443,8 @@ bench_soak (int    argc,
   soak_init (&soak);
   if (opt_hostile != NULL)
     {
-      is_good = bench_hostile_measure (&soak, (const char *const *) opt_hostile, opt_quick,
-                                       opt_json, opt_json_file);
+      is_good = bench_hostile_measure (&soak, opt_model, (const char *const *) opt_hostile,
+                                       opt_quick, opt_json, opt_json_file);
     }
   else
     {

@@ -13,7 +13,7 @@
 #define MAX_CALLS 1000
 
 /* Applications to remember of which there is nothing but what they once did. */
-#define MAX_UNNEEDED_APPS 256
+#define MAX_UNNEEDED_APPS 64
 
 /* After this time a place in the queue may be free. */
 #define RETRY_MS 1000

@@ -78,7 +78,7 @@ ask_once (Victim *self,
   g_autoptr(GError) error = NULL;
   g_autoptr(BenchStream) stream = NULL;
   GVariantDict options;
-  guint32 n = 0;
+  guint64 n = 0;   /* numbers of a line are of one type */
   gint64 end_us;
 
   g_variant_dict_init (&options, NULL);
@@ -95,11 +95,11 @@ ask_once (Victim *self,
   if (stream->results == NULL)
     g_error ("The steady caller's answer failed: %s",
              stream->failure != NULL ? stream->failure : "no last line");
-  g_variant_lookup (stream->results, "output-tokens", "u", &n);
+  g_variant_lookup (stream->results, "output-tokens", "t", &n);
   bench_figure_add (seen->ttft, (double) (stream->first_us - begin_us) / 1000);
   if (n > 1 && end_us > stream->first_us)
     bench_figure_add (seen->speed,
-                      (n - 1) * (double) G_USEC_PER_SEC / (double) (end_us - stream->first_us));
+                      (double) (n - 1) * G_USEC_PER_SEC / (double) (end_us - stream->first_us));
   roll_back (self);
 }
 

@@ -111,9 +111,9 @@ count_rest (LlmsvcLine *line,
             guint       n_lines,
             guint64    *tokens)
 {
-  guint32 n_tokens = 0;
+  guint64 n_tokens = 0;
 
-  if (g_variant_lookup (line->results, "output-tokens", "u", &n_tokens) && n_tokens > n_lines)
+  if (g_variant_lookup (line->results, "output-tokens", "t", &n_tokens) && n_tokens > n_lines)
     __atomic_add_fetch (tokens, n_tokens - n_lines, __ATOMIC_RELAXED);
 }
 

@@ -9,12 +9,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bus/llm-bus-flatpak.h"
-
 #define MAX_APP_ID_BYTES 255
 #define SNAP_PREFIX "snap."
 #define FLATPAK_PREFIX "app-flatpak-"
 #define UNIT_PREFIX "app-"
+/* Below the groups of a user's own systemd any program of the user gets the name it asks for. */
+#define USER_MANAGER "/user@"
 
 gboolean
 llm_bus_identity_is_app_id (const char *id)
@@ -235,16 +235,24 @@ parse_freezer (const char  *path,
   return *app_id != NULL ? LLM_CALLER_SNAP : LLM_CALLER_UNKNOWN;
 }
 
+static gboolean
+is_sandbox (LlmCallerKind kind)
+{
+  return kind == LLM_CALLER_FLATPAK || kind == LLM_CALLER_SNAP;
+}
+
 LlmCallerKind
 llm_bus_identity_parse_cgroup (const char         *text,
                                const char *const  *desktop_folders,
-                               char              **app_id)
+                               char              **app_id,
+                               gboolean           *is_users)
 {
   g_auto(GStrv) lines = g_strsplit (text, "\n", -1);
   LlmCallerKind found = LLM_CALLER_HOST;
   gboolean is_read = FALSE;
 
   *app_id = NULL;
+  *is_users = FALSE;
 
   for (guint i = 0; lines[i] != NULL; i++)
     {
@@ -270,6 +278,10 @@ llm_bus_identity_parse_cgroup (const char         *text,
           continue;
         }
 
+      /* two hierarchies with different sandboxes */
+      if (is_sandbox (kind) && is_sandbox (found) &&
+          (kind != found || !g_str_equal (id, *app_id)))
+        kind = LLM_CALLER_UNKNOWN;
       if (kind == LLM_CALLER_UNKNOWN)
         {
           g_clear_pointer (app_id, g_free);
@@ -279,6 +291,7 @@ llm_bus_identity_parse_cgroup (const char         *text,
       if (kind > found)
         {
           found = kind;
+          *is_users = strstr (fields[2], USER_MANAGER) != NULL;
           g_free (*app_id);
           *app_id = g_steal_pointer (&id);
         }
@@ -336,8 +349,71 @@ started_after (guint64 start,
          (double) start / (double) ticks_per_s > (double) seen_us / G_USEC_PER_SEC;
 }
 
-/* What Flatpak says of the process outweighs its group; two that contradict each other are worth
- * nothing. */
+LlmCallerKind
+llm_bus_identity_decide (const LlmBusEvidence  *evidence,
+                         char                 **app_id)
+{
+  const gboolean is_named = evidence->root == LLM_BUS_FLATPAK_NAMED;
+  g_autofree char *snap = NULL;
+
+  *app_id = NULL;
+  if (evidence->group == LLM_CALLER_UNKNOWN || evidence->root == LLM_BUS_FLATPAK_BROKEN)
+    return LLM_CALLER_UNKNOWN;
+
+  if (evidence->label != NULL &&
+      llm_bus_identity_parse_label (evidence->label, &snap) == LLM_CALLER_SNAP)
+    {
+      if (is_named || evidence->group == LLM_CALLER_FLATPAK ||
+          (evidence->group == LLM_CALLER_SNAP && !g_str_equal (evidence->group_id, snap)))
+        return LLM_CALLER_UNKNOWN;
+      *app_id = g_steal_pointer (&snap);
+      return LLM_CALLER_SNAP;
+    }
+
+  switch (evidence->group)
+    {
+    case LLM_CALLER_SNAP:
+      if (is_named || evidence->label != NULL || evidence->is_users_group)
+        return LLM_CALLER_UNKNOWN;
+      break;
+    case LLM_CALLER_FLATPAK:
+      if (evidence->root != LLM_BUS_FLATPAK_HIDDEN &&
+          !(is_named && g_str_equal (evidence->group_id, evidence->root_id)))
+        return LLM_CALLER_UNKNOWN;
+      break;
+    case LLM_CALLER_UNKNOWN:
+    case LLM_CALLER_HOST:
+    case LLM_CALLER_REGISTERED:
+    case LLM_CALLER_UNIT:
+    default:
+      if (is_named)
+        return LLM_CALLER_UNKNOWN;
+      break;
+    }
+
+  *app_id = g_strdup (evidence->group_id);
+  return evidence->group;
+}
+
+/* AppArmor's label of the process: the one it had when it connected, where the bus tells that it
+ * was a snap's (what else the bus tells may be of another security module). Otherwise what the
+ * kernel has now, which it has only where AppArmor is in force. (nullable) */
+static char *
+read_label (const LlmBusProcess *process,
+            const char          *folder)
+{
+  g_autofree char *path = g_build_filename (folder, "attr", "apparmor", "current", NULL);
+  g_autofree char *snap = NULL;
+  char *text = NULL;
+
+  if (process->label != NULL &&
+      llm_bus_identity_parse_label (process->label, &snap) == LLM_CALLER_SNAP)
+    return g_strdup (process->label);
+
+  g_file_get_contents (path, &text, NULL, NULL);
+  return text;
+}
+
 static LlmCallerKind
 read_files (const LlmBusProcess  *process,
             const char           *folder,
@@ -345,29 +421,21 @@ read_files (const LlmBusProcess  *process,
 {
   g_autofree char *path = g_build_filename (folder, "cgroup", NULL);
   g_autofree char *text = NULL;
-  g_autofree char *flatpak_id = NULL;
-  g_autofree char *id = NULL;
-  LlmCallerKind kind;
+  g_autofree char *label = NULL;
+  g_autofree char *root_id = NULL;
+  g_autofree char *group_id = NULL;
+  LlmBusEvidence evidence = { .group = LLM_CALLER_UNKNOWN };
 
   if (!g_file_get_contents (path, &text, NULL, NULL))
     return LLM_CALLER_UNKNOWN;
 
-  kind = llm_bus_identity_parse_cgroup (text, process->desktop_folders, &id);
-  switch (llm_bus_flatpak_read (folder, &flatpak_id))
-    {
-    case LLM_BUS_FLATPAK_NAMED:
-      if (kind == LLM_CALLER_SNAP || (kind == LLM_CALLER_FLATPAK && !g_str_equal (id, flatpak_id)))
-        return LLM_CALLER_UNKNOWN;
-      *app_id = g_steal_pointer (&flatpak_id);
-      return LLM_CALLER_FLATPAK;
-    case LLM_BUS_FLATPAK_BROKEN:
-      return LLM_CALLER_UNKNOWN;
-    case LLM_BUS_FLATPAK_NONE:
-    case LLM_BUS_FLATPAK_HIDDEN:
-    default:
-      *app_id = g_steal_pointer (&id);
-      return kind;
-    }
+  evidence.label = label = read_label (process, folder);
+  evidence.group = llm_bus_identity_parse_cgroup (text, process->desktop_folders, &group_id,
+                                                  &evidence.is_users_group);
+  evidence.group_id = group_id;
+  evidence.root = llm_bus_flatpak_read (process->proc_root, process->pid, &root_id);
+  evidence.root_id = root_id;
+  return llm_bus_identity_decide (&evidence, app_id);
 }
 
 LlmCallerKind
@@ -379,10 +447,6 @@ llm_bus_identity_read (const LlmBusProcess  *process,
   LlmCallerKind kind;
 
   *app_id = NULL;
-
-  if (process->label != NULL &&
-      llm_bus_identity_parse_label (process->label, app_id) == LLM_CALLER_SNAP)
-    return LLM_CALLER_SNAP;
 
   if (!read_start_time (folder, &before) ||
       (process->pidfd < 0 && started_after (before, process->seen_us)))

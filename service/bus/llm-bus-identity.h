@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Which application a process is, from what the system says about it: its
- * AppArmor label, its control group, and what Flatpak left in its root. Classes are tried in
- * order; the first that matches decides, and whatever can't be read makes the process unknown,
- * never an ordinary program of its user. Any thread; reads small kernel files
- * and looks whether desktop files exist.
+ * Which application a process is, from what the system says about it: its AppArmor label, its
+ * control group, and what Flatpak left in its root. A program outside a sandbox can name its
+ * group as it likes and make itself a root, so an application in a sandbox is only believed where
+ * two of these agree, or the one that nobody but root can set says so. Where they disagree, and
+ * where something can't be read, the process is unknown, never an ordinary program of its user.
+ * Any thread; reads small kernel files and looks whether desktop files exist.
  */
 
 #pragma once
 
+#include "bus/llm-bus-flatpak.h"
 #include "engine/llm-caller.h"
 
 G_BEGIN_DECLS
@@ -38,13 +40,37 @@ LlmCallerKind llm_bus_identity_parse_label  (const char         *label,
  * @text: the content of a /proc/PID/cgroup
  * @desktop_folders: where desktop files lie, %NULL-terminated
  * @app_id: (out) (transfer full): the id, or %NULL
+ * @is_users: (out): whether the group that says so is one of the user's own systemd, from which
+ *   any program of the user gets groups of any name
  *
  * Knows the unified hierarchy, systemd's own of version 1, and the freezer that
  * snaps used there.
  */
 LlmCallerKind llm_bus_identity_parse_cgroup (const char         *text,
                                              const char *const  *desktop_folders,
-                                             char              **app_id);
+                                             char              **app_id,
+                                             gboolean           *is_users);
+
+/* What is known of a process. */
+typedef struct
+{
+  LlmCallerKind group;      /* as llm_bus_identity_parse_cgroup() says */
+  const char *group_id;     /* (nullable) */
+  gboolean is_users_group;
+  LlmBusFlatpak root;
+  const char *root_id;      /* (nullable): with LLM_BUS_FLATPAK_NAMED */
+  const char *label;        /* (nullable): AppArmor's; NULL where it is not in force */
+} LlmBusEvidence;
+
+/**
+ * llm_bus_identity_decide:
+ * @app_id: (out) (transfer full): the id, or %NULL
+ *
+ * A snap is one by its label, or, where the machine has no AppArmor, by a group that root made. A
+ * Flatpak is one by its group and its root. Whatever claims a sandbox without that is unknown.
+ */
+LlmCallerKind llm_bus_identity_decide       (const LlmBusEvidence *evidence,
+                                             char                **app_id);
 
 /* A process to ask about. */
 typedef struct

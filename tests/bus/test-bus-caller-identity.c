@@ -110,6 +110,11 @@ static const Case cgroup_cases[] = {
   /* a sandbox in one hierarchy outweighs a unit in the other */
   { "1:name=systemd:/app-org.gnome.TextEditor-1.scope\n0::/app-flatpak-org.gimp.GIMP-1.scope\n",
     LLM_CALLER_FLATPAK, "org.gimp.GIMP" },
+  /* different sandboxes in two hierarchies */
+  { "1:name=systemd:/app-flatpak-org.kde.krita-1.scope\n0::/app-flatpak-org.gimp.GIMP-1.scope\n",
+    LLM_CALLER_UNKNOWN, NULL },
+  { "7:freezer:/snap.draw\n0::/app-flatpak-org.gimp.GIMP-1.scope\n", LLM_CALLER_UNKNOWN, NULL },
+  { "7:freezer:/snap.draw\n0::/snap.draw.draw-1.scope\n", LLM_CALLER_SNAP, "snap.draw" },
   /* a path with colons */
   { "0::/a:b/app-org.gnome.TextEditor-1.scope\n", LLM_CALLER_UNIT, "org.gnome.TextEditor" },
 
@@ -128,13 +133,17 @@ test_cgroup (Fixture      *fixture,
     {
       g_autofree char *app_id = NULL;
       LlmCallerKind kind;
+      gboolean is_users;
 
       g_test_message ("%s", cgroup_cases[i].text);
-      kind = llm_bus_identity_parse_cgroup (cgroup_cases[i].text, fixture->folders, &app_id);
+      kind =
+        llm_bus_identity_parse_cgroup (cgroup_cases[i].text, fixture->folders, &app_id, &is_users);
       g_assert_cmpint (kind, ==, cgroup_cases[i].kind);
       g_assert_cmpstr (app_id, ==, cgroup_cases[i].app_id);
     }
 }
+
+#define GIMP "org.gimp.GIMP"
 
 static void
 test_label (void)
@@ -187,6 +196,13 @@ test_app_id (void)
 #define BAD_STAT "42 (x) S 1 42 42 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 -5 0 0\n"
 #define STAT "42 (a) b (c) S 1 42 42 0 -1 4194560 1 0 0 0 0 0 0 0 20 0 1 0 98765 0 0\n"
 #define MOUNTS "36 35 98:0 / / rw,noatime master:1 - ext4 /dev/root rw\n"
+/* as bwrap leaves it */
+#define SANDBOX_MOUNTS                                                                             \
+  "64 42 0:39 /newroot / rw,nosuid,nodev,relatime - tmpfs tmpfs rw,uid=1000,gid=1000\n"           \
+  "65 64 98:0 /usr /usr ro,nosuid,nodev,relatime - ext4 /dev/root rw\n"
+#define GIMP_INFO "[Application]\nname=" GIMP "\nruntime=x\n"
+#define USERS "0::/user.slice/user-1000.slice/user@1000.service/app.slice/"
+#define GIMP_GROUP USERS "app-flatpak-org.gimp.GIMP-4711.scope\n"
 
 /* What process 42 of the fixture is. */
 static void
@@ -206,16 +222,82 @@ check_read (Fixture       *fixture,
 }
 
 static void
+set_process (Fixture    *fixture,
+             const char *group,
+             const char *mounts,
+             const char *info)
+{
+  g_autofree char *path = g_build_filename (fixture->root, "42/root/.flatpak-info", NULL);
+
+  write_file (fixture->root, "42/stat", STAT);
+  write_file (fixture->root, "42/cgroup", group);
+  write_file (fixture->root, "42/mountinfo", mounts);
+  write_file (fixture->root, "42/root/file", "");
+  write_file (fixture->root, "self/mountinfo", MOUNTS);
+  if (info != NULL)
+    write_file (fixture->root, "42/root/.flatpak-info", info);
+  else
+    g_unlink (path);
+}
+
+static void
 test_read (Fixture      *fixture,
            gconstpointer data)
 {
-  write_file (fixture->root, "42/stat", STAT);
-  write_file (fixture->root, "42/cgroup", "0::/app-flatpak-org.gimp.GIMP-4711.scope\n");
-  check_read (fixture, NULL, LLM_CALLER_FLATPAK, "org.gimp.GIMP");
+  set_process (fixture, GIMP_GROUP, SANDBOX_MOUNTS, GIMP_INFO);
+  check_read (fixture, NULL, LLM_CALLER_FLATPAK, GIMP);
+  check_read (fixture, "unconfined", LLM_CALLER_FLATPAK, GIMP);
+  check_read (fixture, "snap.firefox.firefox (enforce)", LLM_CALLER_UNKNOWN, NULL);
 
-  /* the label comes first; one that is no snap's changes nothing */
+  /* a snap in the group of its user's systemd: by the label of the bus, or by the kernel's */
+  set_process (fixture, USERS "snap.firefox.firefox-3c9f.scope\n", MOUNTS, NULL);
   check_read (fixture, "snap.firefox.firefox (enforce)", LLM_CALLER_SNAP, "snap.firefox");
-  check_read (fixture, "unconfined", LLM_CALLER_FLATPAK, "org.gimp.GIMP");
+  write_file (fixture->root, "42/attr/apparmor/current", "snap.firefox.firefox (enforce)\n");
+  check_read (fixture, NULL, LLM_CALLER_SNAP, "snap.firefox");
+  check_read (fixture, "unconfined_u:unconfined_r:unconfined_t:s0", LLM_CALLER_SNAP,
+              "snap.firefox");
+}
+
+/* What a program outside a sandbox can do without root: name a scope, make a root. */
+static void
+test_forged (Fixture      *fixture,
+             gconstpointer data)
+{
+  static const char snap_group[] = USERS "snap.firefox.firefox-3c9f.scope\n";
+
+  /* systemd-run --user --scope --unit=app-flatpak-org.gimp.GIMP-4711 */
+  set_process (fixture, GIMP_GROUP, MOUNTS, NULL);
+  check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
+  check_read (fixture, "unconfined", LLM_CALLER_UNKNOWN, NULL);
+
+  /* a root of its own, by chroot in a name space of users */
+  set_process (fixture, "0::/\n", MOUNTS, GIMP_INFO);
+  check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
+  set_process (fixture, "0::/\n", SANDBOX_MOUNTS, GIMP_INFO);
+  check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
+  set_process (fixture, USERS "app-org.gnome.TextEditor-1.scope\n", SANDBOX_MOUNTS, GIMP_INFO);
+  check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
+
+  /* both, but not on a file system of its own */
+  set_process (fixture, GIMP_GROUP, MOUNTS, GIMP_INFO);
+  check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
+  set_process (fixture, GIMP_GROUP, SANDBOX_MOUNTS, GIMP_INFO);
+  write_file (fixture->root, "self/mountinfo", SANDBOX_MOUNTS);
+  check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
+
+  /* systemd-run --user --scope --unit=snap.firefox.firefox-3c9f, with and without AppArmor */
+  set_process (fixture, snap_group, MOUNTS, NULL);
+  check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
+  write_file (fixture->root, "42/attr/apparmor/current", "unconfined\n");
+  check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
+  check_read (fixture, "snap.draw.draw (enforce)", LLM_CALLER_UNKNOWN, NULL);
+
+  /* toolbox and other containers claim nothing */
+  set_process (fixture, USERS "libpod-1f2e.scope\n",
+               "700 42 0:51 / / rw,relatime - overlay overlay rw,lowerdir=/l\n", NULL);
+  check_read (fixture, NULL, LLM_CALLER_HOST, NULL);
+  set_process (fixture, "0::/\n", SANDBOX_MOUNTS, NULL);
+  check_read (fixture, NULL, LLM_CALLER_HOST, NULL);
 }
 
 /* Whatever can't be read makes the caller unknown, never an ordinary program. */
@@ -242,57 +324,63 @@ test_unreadable (Fixture      *fixture,
   check_read (fixture, NULL, LLM_CALLER_HOST, NULL);
 }
 
+static void
+remove_process_file (Fixture    *fixture,
+                     const char *name)
+{
+  g_autofree char *path = g_build_filename (fixture->root, name, NULL);
+
+  g_assert_cmpint (g_remove (path), ==, 0);
+}
+
 /* What Flatpak says in the process's root, with what the group says. */
 static void
 test_flatpak_info (Fixture      *fixture,
                    gconstpointer data)
 {
-  static const char flatpak_group[] = "0::/app-flatpak-org.gimp.GIMP-4711.scope\n";
+  static const char *const contradictions[] = { USERS "app-flatpak-org.kde.krita-4711.scope\n",
+                                                USERS "snap.firefox.firefox-1.scope\n",
+                                                "0::/system.slice/snap.lxd.daemon.service\n" };
   g_autofree char *huge = g_strnfill (100000, '#');
+  const char *const bad_infos[] = { "", "[Application]\nname=../etc\n", huge };
+  /* roots that may never answer: served by a program of the user, or nobody says where they lie */
+  static const char *const bad_mounts[] = {
+    "36 35 0:1 / / rw - fuse.evil evil rw\n",
+    SANDBOX_MOUNTS "36 35 0:1 / / rw - fuse evil rw\n",
+    "36 35 0:1 / /proc rw - proc proc rw\n",
+    "",
+  };
 
-  write_file (fixture->root, "42/stat", STAT);
-  write_file (fixture->root, "42/cgroup", "0::/\n");
+  for (guint i = 0; i < G_N_ELEMENTS (contradictions); i++)
+    {
+      set_process (fixture, contradictions[i], SANDBOX_MOUNTS, GIMP_INFO);
+      check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
+    }
+  for (guint i = 0; i < G_N_ELEMENTS (bad_infos); i++)
+    {
+      set_process (fixture, GIMP_GROUP, SANDBOX_MOUNTS, bad_infos[i]);
+      check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
+    }
+  for (guint i = 0; i < G_N_ELEMENTS (bad_mounts); i++)
+    {
+      set_process (fixture, GIMP_GROUP, bad_mounts[i], GIMP_INFO);
+      check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
+    }
+
+  /* FUSE elsewhere than at the root does not matter */
+  set_process (fixture, GIMP_GROUP, "36 35 0:1 / /mnt rw - fuse.evil evil rw\n" SANDBOX_MOUNTS,
+               GIMP_INFO);
+  check_read (fixture, NULL, LLM_CALLER_FLATPAK, GIMP);
+
+  /* another user's process: its root can't be seen, but what file system it is on */
+  remove_process_file (fixture, "42/root/.flatpak-info");
+  remove_process_file (fixture, "42/root/file");
+  remove_process_file (fixture, "42/root");
+  check_read (fixture, NULL, LLM_CALLER_FLATPAK, GIMP);
   write_file (fixture->root, "42/mountinfo", MOUNTS);
-  write_file (fixture->root, "42/root/file", "");
-
-  /* no such file: the group decides */
-  check_read (fixture, NULL, LLM_CALLER_HOST, NULL);
-
-  write_file (fixture->root, "42/root/.flatpak-info",
-              "[Application]\nname=org.gimp.GIMP\nruntime=x\n");
-  check_read (fixture, NULL, LLM_CALLER_FLATPAK, "org.gimp.GIMP");
-  write_file (fixture->root, "42/cgroup", flatpak_group);
-  check_read (fixture, NULL, LLM_CALLER_FLATPAK, "org.gimp.GIMP");
-  write_file (fixture->root, "42/cgroup", "0::/app-org.gnome.TextEditor-1.scope\n");
-  check_read (fixture, NULL, LLM_CALLER_FLATPAK, "org.gimp.GIMP");
-
-  /* two that contradict each other */
-  write_file (fixture->root, "42/cgroup", "0::/app-flatpak-org.kde.krita-4711.scope\n");
   check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
-  write_file (fixture->root, "42/cgroup", "0::/snap.firefox.firefox-1.scope\n");
+  remove_process_file (fixture, "42/mountinfo");
   check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
-  write_file (fixture->root, "42/cgroup", flatpak_group);
-
-  /* a file that names nothing is still one of a sandbox */
-  write_file (fixture->root, "42/root/.flatpak-info", "");
-  check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
-  write_file (fixture->root, "42/root/.flatpak-info", "[Application]\nname=../etc\n");
-  check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
-  write_file (fixture->root, "42/root/.flatpak-info", huge);
-  check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
-
-  /* a root that may answer never, and one that can't be seen */
-  write_file (fixture->root, "42/root/.flatpak-info", "[Application]\nname=org.kde.krita\n");
-  write_file (fixture->root, "42/mountinfo", "36 35 0:1 / / rw - fuse.evil evil rw\n");
-  check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
-  write_file (fixture->root, "42/mountinfo", "36 35 0:1 / /mnt rw - fuse.evil evil rw\n" MOUNTS);
-  check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
-  {
-    g_autofree char *path = g_build_filename (fixture->root, "42/mountinfo", NULL);
-
-    g_assert_cmpint (g_unlink (path), ==, 0);
-  }
-  check_read (fixture, NULL, LLM_CALLER_FLATPAK, "org.gimp.GIMP");
 }
 
 /* A fifo in its place must not hold the reader up, nor a link lead elsewhere. */
@@ -302,10 +390,8 @@ test_flatpak_traps (Fixture      *fixture,
 {
   g_autofree char *path = g_build_filename (fixture->root, "42/root/.flatpak-info", NULL);
 
-  write_file (fixture->root, "42/stat", STAT);
-  write_file (fixture->root, "42/cgroup", "0::/\n");
-  write_file (fixture->root, "42/mountinfo", MOUNTS);
-  write_file (fixture->root, "42/root/other", "[Application]\nname=org.gimp.GIMP\n");
+  set_process (fixture, GIMP_GROUP, SANDBOX_MOUNTS, NULL);
+  write_file (fixture->root, "42/root/other", GIMP_INFO);
 
   g_assert_cmpint (mkfifo (path, 0600), ==, 0);
   check_read (fixture, NULL, LLM_CALLER_UNKNOWN, NULL);
@@ -392,6 +478,7 @@ main (int   argc,
   g_test_add ("/bus/identity/cgroup", Fixture, NULL, set_up, test_cgroup, tear_down);
   g_test_add_func ("/bus/identity/label", test_label);
   g_test_add_func ("/bus/identity/app-id", test_app_id);
+  g_test_add ("/bus/identity/forged", Fixture, NULL, set_up, test_forged, tear_down);
   g_test_add ("/bus/identity/read", Fixture, NULL, set_up, test_read, tear_down);
   g_test_add ("/bus/identity/unreadable", Fixture, NULL, set_up, test_unreadable, tear_down);
   g_test_add ("/bus/identity/flatpak-info", Fixture, NULL, set_up, test_flatpak_info, tear_down);

@@ -32,9 +32,11 @@ gboolean      system_rig_has_groups  (SystemRig   *self);
 /* (transfer full): the folder of a new control group */
 char         *system_rig_make_group  (SystemRig   *self,
                                       const char  *name);
-/* (transfer full): a folder that has .flatpak-info with @app_id */
+/* (transfer full): a folder that has .flatpak-info with @app_id, unless that is NULL.
+ * @has_own_mount: on a tmpfs of its own, as Flatpak makes it. */
 char         *system_rig_make_root   (SystemRig   *self,
-                                      const char  *app_id);
+                                      const char  *app_id,
+                                      gboolean     has_own_mount);
 
 /* @group, @root: (nullable): folders; @leaves: the process that connects ends at once, another
  * goes on with its connection. */

@@ -297,53 +297,10 @@ check_sandboxed (SystemCaller *caller,
   check (caller, own, ".Context", "Close", "(@a{sv} {},)", "+");
 }
 
-/* Its id is the host program's, whose contexts it must not get by that. */
-static void
-test_flatpak (Fixture      *fixture,
-              gconstpointer data)
-{
-  g_autoptr(SystemCaller) caller = NULL;
-  g_autofree char *group = NULL;
-
-  if (lacks_groups ())
-    return;
-  group = system_rig_make_group (rig, "app-flatpak-" APP "-4711.scope");
-  caller = system_caller_new (rig, RIG_UID, group, NULL, FALSE);
-  check_sandboxed (caller, fixture->context, "flatpak." APP, "flatpak");
-}
-
-static void
-test_snap (Fixture      *fixture,
-           gconstpointer data)
-{
-  g_autoptr(SystemCaller) caller = NULL;
-  g_autofree char *group = NULL;
-
-  if (lacks_groups ())
-    return;
-  group = system_rig_make_group (rig, "snap.draw.draw-0815.scope");
-  caller = system_caller_new (rig, RIG_UID, group, NULL, FALSE);
-  check_sandboxed (caller, fixture->context, "snap.draw", "snap");
-}
-
-/* Flatpak's own word, for the daemon's own user alone: it may look at these processes. */
-static void
-test_flatpak_root (Fixture      *fixture,
-                   gconstpointer data)
-{
-  g_autofree char *root = system_rig_make_root (rig, "org.example.Rooted");
-  g_autoptr(SystemCaller) caller =
-    system_caller_new (rig, RIG_SERVICE_UID, NULL, root, FALSE);
-
-  check (caller, NULL, "", "Register", "('" APP "', @a{sv} {})", REFUSED);
-  check (caller, NULL, ".Admin", "ListApps", "(@a{sv} {},)", REFUSED);
-  check (caller, NULL, "", "CreateContext", "(@a{sv} {},)", "+");
-  assert_kind (RIG_SERVICE_UID, "flatpak.org.example.Rooted", "flatpak");
-}
-
 /* Every one is alone, and keeps nothing. */
 static void
 check_unknown (SystemCaller *caller,
+               guint         uid,
                const char   *context)
 {
   g_autofree char *app_id = g_strconcat ("unknown", system_caller_get_name (caller), NULL);
@@ -354,7 +311,73 @@ check_unknown (SystemCaller *caller,
   check (caller, NULL, ".Admin", "ListApps", "(@a{sv} {},)", REFUSED);
   check (caller, NULL, "", "OpenContext", "('kept', {'create': <true>})", REFUSED);
   check (caller, NULL, "", "CreateContext", "(@a{sv} {},)", "+");
-  assert_kind (RIG_UID, app_id, "unknown");
+  assert_kind (uid, app_id, "unknown");
+}
+
+/* A caller in a group with this name, unless that is NULL, and in a root with this id, or in the
+ * machine's. */
+static SystemCaller *
+new_sandboxed (guint       uid,
+               const char *group_name,
+               const char *root_id,
+               gboolean    has_own_mount)
+{
+  g_autofree char *group = group_name != NULL ? system_rig_make_group (rig, group_name) : NULL;
+  g_autofree char *root = root_id != NULL || has_own_mount
+                            ? system_rig_make_root (rig, root_id, has_own_mount)
+                            : NULL;
+
+  return system_caller_new (rig, uid, group, root, FALSE);
+}
+
+/* Its id is the host program's, whose contexts it must not get by that. The daemon may not look
+ * into its root. */
+static void
+test_flatpak (Fixture      *fixture,
+              gconstpointer data)
+{
+  g_autoptr(SystemCaller) caller = NULL;
+
+  if (lacks_groups ())
+    return;
+  caller = new_sandboxed (RIG_UID, "app-flatpak-" APP "-4711.scope", APP, TRUE);
+  check_sandboxed (caller, fixture->context, "flatpak." APP, "flatpak");
+}
+
+/* What decides about snaps where the kernel has AppArmor is the label, which a test can't set. */
+static void
+test_snap (Fixture      *fixture,
+           gconstpointer data)
+{
+  g_autoptr(SystemCaller) caller = NULL;
+  g_autofree char *group = NULL;
+  g_autofree char *label = NULL;
+
+  if (lacks_groups ())
+    return;
+  group = system_rig_make_group (rig, "snap.draw.draw-0815.scope");
+  caller = system_caller_new (rig, RIG_UID, group, NULL, FALSE);
+  if (g_file_get_contents ("/proc/self/attr/apparmor/current", &label, NULL, NULL))
+    check_unknown (caller, RIG_UID, fixture->context);
+  else
+    check_sandboxed (caller, fixture->context, "snap.draw", "snap");
+}
+
+/* Flatpak's own word, for the daemon's own user alone: it may look at these processes. */
+static void
+test_flatpak_root (Fixture      *fixture,
+                   gconstpointer data)
+{
+  g_autoptr(SystemCaller) caller = NULL;
+
+  if (lacks_groups ())
+    return;
+  caller = new_sandboxed (RIG_SERVICE_UID, "app-flatpak-org.example.Rooted-1.scope",
+                          "org.example.Rooted", TRUE);
+  check (caller, NULL, "", "Register", "('" APP "', @a{sv} {})", REFUSED);
+  check (caller, NULL, ".Admin", "ListApps", "(@a{sv} {},)", REFUSED);
+  check (caller, NULL, "", "CreateContext", "(@a{sv} {},)", "+");
+  assert_kind (RIG_SERVICE_UID, "flatpak.org.example.Rooted", "flatpak");
 }
 
 static void
@@ -368,7 +391,64 @@ test_unknown (Fixture      *fixture,
     return;
   group = system_rig_make_group (rig, "app-flatpak-.scope");
   caller = system_caller_new (rig, RIG_UID, group, NULL, FALSE);
-  check_unknown (caller, fixture->context);
+  check_unknown (caller, RIG_UID, fixture->context);
+}
+
+/* What a program without root can get: a group of any name from its user's systemd, a root in a
+ * name space of its own. Neither alone makes it another application. */
+static void
+test_forged (Fixture      *fixture,
+             gconstpointer data)
+{
+  static const struct
+  {
+    guint uid;
+    const char *group;
+    const char *root_id;
+    gboolean has_own_mount;
+  } attempts[] = {
+    { RIG_UID, "app-flatpak-org.example.Mark-1.scope", NULL, FALSE },
+    { RIG_UID, "app-flatpak-org.example.Mark-2.scope", "org.example.Mark", FALSE },
+    { RIG_UID, "user@61301.service", NULL, FALSE },
+    { RIG_UID, "user@61301.service/snap.mark.mark-1.scope", NULL, FALSE },
+    { RIG_SERVICE_UID, NULL, "org.example.Mark", TRUE },
+    { RIG_SERVICE_UID, NULL, "org.example.Mark", FALSE },
+    { RIG_SERVICE_UID, "app-flatpak-org.example.Mark-3.scope", NULL, TRUE },
+    { RIG_SERVICE_UID, "app-flatpak-org.example.Mark-4.scope", "org.example.Other", TRUE },
+    { RIG_SERVICE_UID, "app-flatpak-org.example.Mark-5.scope", "org.example.Mark", FALSE },
+  };
+
+  if (lacks_groups ())
+    return;
+  for (guint i = 0; i < G_N_ELEMENTS (attempts); i++)
+    {
+      g_autoptr(SystemCaller) caller =
+        new_sandboxed (attempts[i].uid, attempts[i].group, attempts[i].root_id,
+                       attempts[i].has_own_mount);
+
+      g_test_message ("attempt %u", i);
+      /* a group of the user's systemd alone is none of an application */
+      if (attempts[i].group != NULL && g_str_has_suffix (attempts[i].group, ".service"))
+        check (caller, NULL, "", "Register", "('" APP "', @a{sv} {})", "+");
+      else
+        check_unknown (caller, attempts[i].uid, fixture->context);
+    }
+}
+
+/* A container that claims nothing is a program of its user, whatever its root. */
+static void
+test_container (Fixture      *fixture,
+                gconstpointer data)
+{
+  for (guint i = 0; i < 2; i++)
+    {
+      g_autofree char *root = system_rig_make_root (rig, NULL, i == 1);
+      g_autoptr(SystemCaller) caller = system_caller_new (rig, RIG_SERVICE_UID, NULL, root, FALSE);
+
+      check (caller, NULL, "", "Register", "('" APP "', @a{sv} {})", "+");
+      check (caller, NULL, "", "CreateContext", "(@a{sv} {},)", "+");
+      assert_kind (RIG_SERVICE_UID, APP, "registered");
+    }
 }
 
 /* A process of its own user with just that number, outside of all groups. */
@@ -418,7 +498,7 @@ test_reused (Fixture      *fixture,
       return;
     }
   g_assert_cmpint (pid, ==, system_caller_get_pid (caller));
-  check_unknown (caller, fixture->context);
+  check_unknown (caller, RIG_UID, fixture->context);
   g_assert_cmpint (kill (pid, SIGKILL), ==, 0);
   g_assert_cmpint (waitpid (pid, NULL, 0), ==, pid);
 }
@@ -432,7 +512,7 @@ test_left (Fixture      *fixture,
 
   while (kill (system_caller_get_pid (caller), 0) == 0)
     g_usleep (1000);
-  check_unknown (caller, fixture->context);
+  check_unknown (caller, RIG_UID, fixture->context);
 }
 
 /* --- polkit --- */
@@ -444,7 +524,6 @@ test_polkit (Fixture      *fixture,
   g_autoptr(SystemCaller) trusted = NULL;
   g_autoptr(SystemCaller) sandboxed = NULL;
   g_autoptr(SystemCaller) user = NULL;
-  g_autofree char *group = NULL;
 
   if (!system_rig_has_polkit (rig))
     {
@@ -470,8 +549,8 @@ test_polkit (Fixture      *fixture,
   /* polkit knows users; that it is a sandbox, we do */
   if (lacks_groups ())
     return;
-  group = system_rig_make_group (rig, "app-flatpak-org.example.Trusted-1.scope");
-  sandboxed = system_caller_new (rig, RIG_TRUSTED_UID, group, NULL, FALSE);
+  sandboxed = new_sandboxed (RIG_TRUSTED_UID, "app-flatpak-org.example.Trusted-1.scope",
+                             "org.example.Trusted", TRUE);
   check_powerless (sandboxed);
 }
 
@@ -492,6 +571,8 @@ main (int   argc,
     { "/system-bus/flatpak-root", test_flatpak_root },
     { "/system-bus/snap", test_snap },
     { "/system-bus/unknown", test_unknown },
+    { "/system-bus/forged", test_forged },
+    { "/system-bus/container", test_container },
     { "/system-bus/reused", test_reused },
     { "/system-bus/left", test_left },
     { "/system-bus/polkit", test_polkit },

@@ -12,8 +12,13 @@
 #define RIGHT 190.0
 #define TOP 50.0
 #define BOTTOM 60.0
-/* Between the ends of a linear axis. */
-#define LINEAR_STEPS 5
+#define FONT_SIZE 12.0
+/* Marks on a linear axis upwards: about that many. */
+#define Y_STEPS 5
+/* Between two labels. */
+#define LABEL_GAP 8.0
+/* Points closer than their circles are wide make a bar of a line. */
+#define CIRCLE_RADIUS 3.0
 
 /* Told apart by people who see few colours, too (Okabe and Ito), and by their marks. */
 static const char *const colours[] = { "#0072b2", "#d55e00", "#009e73", "#cc79a7",
@@ -169,31 +174,108 @@ add_text (GString    *text,
 }
 
 static void
+add_y_mark (BenchPlot *self,
+            GString   *text,
+            double     y)
+{
+  char label[G_ASCII_DTOSTR_BUF_SIZE];
+
+  g_ascii_formatd (label, sizeof label, "%g", y);
+  bench_svg_add_line (text, LEFT, get_y (self, y), WIDTH - RIGHT, get_y (self, y),
+                      "stroke=\"#ddd\"");
+  add_text (text, LEFT - 8, get_y (self, y) + 4, "text-anchor=\"end\"", label);
+}
+
+static void
+add_y_marks (BenchPlot *self,
+             GString   *text)
+{
+  double step = bench_svg_round_step ((self->most - self->least) / Y_STEPS);
+  double first = ceil (self->least / step - 0.001);
+
+  if (self->is_linear)
+    for (guint i = 0; (first + i) * step <= self->most + step * 0.001; i++)
+      add_y_mark (self, text, (first + i) * step);
+  else
+    for (double y = self->least; y < self->most * 1.5; y *= 10)
+      add_y_mark (self, text, y);
+}
+
+static void
+add_x_mark (BenchPlot  *self,
+            GString    *text,
+            double      x,
+            const char *label)
+{
+  double bottom = HEIGHT - BOTTOM;
+
+  bench_svg_add_line (text, get_x (self, x), bottom, get_x (self, x), bottom + 5,
+                      "stroke=\"#444\"");
+  add_text (text, get_x (self, x), bottom + 20, "text-anchor=\"middle\"", label);
+}
+
+/* A mark at each of the values, if their labels fit beside each other. */
+static gboolean
+add_x_marks_at (BenchPlot    *self,
+                GString      *text,
+                const double *values,
+                guint         n_values)
+{
+  g_autoptr(GString) marks = g_string_new (NULL);
+  double free_from = 0;
+
+  for (guint i = 0; i < n_values; i++)
+    {
+      char label[G_ASCII_DTOSTR_BUF_SIZE];
+      double half;
+
+      g_ascii_formatd (label, sizeof label, "%g", values[i]);
+      half = bench_svg_get_width (label, FONT_SIZE) / 2;
+      if (get_x (self, values[i]) - half < free_from)
+        return FALSE;
+      free_from = get_x (self, values[i]) + half + LABEL_GAP;
+      add_x_mark (self, marks, values[i], label);
+    }
+
+  g_string_append_len (text, marks->str, (gssize) marks->len);
+  return TRUE;
+}
+
+/* At the points where they are few, otherwise at round numbers, as many as fit. */
+static void
+add_x_marks (BenchPlot *self,
+             GString   *text)
+{
+  const double least = self->x[0], most = self->x[self->n_x - 1];
+  double step;
+
+  if (add_x_marks_at (self, text, self->x, self->n_x) || most <= least)
+    return;
+
+  for (step = bench_svg_round_step ((most - least) / 20);; step = bench_svg_round_step (step * 1.5))
+    {
+      g_autoptr(GArray) values = g_array_new (FALSE, FALSE, sizeof (double));
+      double first = ceil (least / step - 0.001);
+
+      for (guint i = 0; (first + i) * step <= most + step * 0.001; i++)
+        {
+          double value = (first + i) * step;
+
+          g_array_append_val (values, value);
+        }
+      if (add_x_marks_at (self, text, (const double *) values->data, values->len))
+        return;
+    }
+}
+
+static void
 add_axes (BenchPlot *self,
           GString   *text)
 {
-  const char *grid = "stroke=\"#ddd\"";
   double right = WIDTH - RIGHT, bottom = HEIGHT - BOTTOM;
-  const double step = (self->most - self->least) / LINEAR_STEPS;
 
-  for (double y = self->least; y < (self->is_linear ? self->most + step / 2 : self->most * 1.5);
-       y = self->is_linear ? y + step : y * 10)
-    {
-      char label[G_ASCII_DTOSTR_BUF_SIZE];
-
-      g_ascii_formatd (label, sizeof label, "%g", y);
-      bench_svg_add_line (text, LEFT, get_y (self, y), right, get_y (self, y), grid);
-      add_text (text, LEFT - 8, get_y (self, y) + 4, "text-anchor=\"end\"", label);
-    }
-  for (guint i = 0; i < self->n_x; i++)
-    {
-      char label[G_ASCII_DTOSTR_BUF_SIZE];
-
-      g_ascii_formatd (label, sizeof label, "%g", self->x[i]);
-      bench_svg_add_line (text, get_x (self, self->x[i]), bottom, get_x (self, self->x[i]),
-                          bottom + 5, "stroke=\"#444\"");
-      add_text (text, get_x (self, self->x[i]), bottom + 20, "text-anchor=\"middle\"", label);
-    }
+  add_y_marks (self, text);
+  add_x_marks (self, text);
   bench_svg_add_line (text, LEFT, bottom, right, bottom, "stroke=\"#444\"");
   bench_svg_add_line (text, LEFT, TOP, LEFT, bottom, "stroke=\"#444\"");
   add_text (text, (LEFT + right) / 2, HEIGHT - 18, "text-anchor=\"middle\"", self->x_title);
@@ -201,6 +283,12 @@ add_axes (BenchPlot *self,
                           "<text transform=\"translate(22 %d) rotate(-90)\" "
                           "text-anchor=\"middle\">%s</text>\n",
                           (int) ((TOP + bottom) / 2), self->y_title);
+}
+
+static gboolean
+has_circles (BenchPlot *self)
+{
+  return self->n_x < (WIDTH - LEFT - RIGHT) / (2 * CIRCLE_RADIUS);
 }
 
 static void
@@ -225,7 +313,7 @@ add_curve (BenchPlot *self,
         g_string_append_c (text, ' ');
       }
   g_string_append (text, "\"/>\n");
-  for (guint i = 0; i < self->n_x; i++)
+  for (guint i = 0; has_circles (self) && i < self->n_x; i++)
     if (shows (self, line->y[i]))
       {
         char value[G_ASCII_DTOSTR_BUF_SIZE];
@@ -235,8 +323,8 @@ add_curve (BenchPlot *self,
         bench_svg_add_number (text, get_x (self, self->x[i]));
         g_string_append (text, "\" cy=\"");
         bench_svg_add_number (text, get_y (self, line->y[i]));
-        g_string_append_printf (text, "\" r=\"3\" fill=\"%s\"><title>%s: %s</title></circle>\n",
-                                colour, line->name, value);
+        g_string_append_printf (text, "\" r=\"%d\" fill=\"%s\"><title>%s: %s</title></circle>\n",
+                                (int) CIRCLE_RADIUS, colour, line->name, value);
       }
   bench_svg_add_line (text, WIDTH - RIGHT + 14, label_y, WIDTH - RIGHT + 44, label_y, style);
   add_text (text, WIDTH - RIGHT + 50, label_y + 4, "", line->name);
@@ -250,9 +338,9 @@ bench_plot_to_svg (BenchPlot *self)
   find_range (self);
   g_string_append_printf (text,
                           "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %d %d\" "
-                          "font-family=\"sans-serif\" font-size=\"12\">\n"
+                          "font-family=\"sans-serif\" font-size=\"%d\">\n"
                           "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n",
-                          (int) WIDTH, (int) HEIGHT);
+                          (int) WIDTH, (int) HEIGHT, (int) FONT_SIZE);
   add_text (text, LEFT, 28, "font-size=\"14\" font-weight=\"bold\"", self->title);
   add_axes (self, text);
   for (guint i = 0; i < self->lines->len; i++)

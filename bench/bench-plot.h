@@ -2,8 +2,8 @@
 
 /*
  * Line plots as SVG files that a browser shows and a person can read as text: a
- * logarithmic axis upwards, or a linear one with fixed ends; whole numbers to the right.
- * One thread.
+ * logarithmic axis upwards, or a linear one with fixed ends; to the right marks at the points, or
+ * at round numbers where these are too many for their labels. One thread.
  */
 
 #pragma once

@@ -2,6 +2,11 @@
 
 #include "bench-svg.h"
 
+#include <math.h>
+
+/* Of the wider sans-serif fonts; most characters are narrower. */
+#define WIDTH_OF_DIGIT 0.64
+
 void
 bench_svg_add_number (GString *text,
                       double   number)
@@ -31,4 +36,22 @@ bench_svg_add_line (GString    *text,
       g_string_append_c (text, '"');
     }
   g_string_append_printf (text, " %s/>\n", style);
+}
+
+double
+bench_svg_round_step (double least)
+{
+  double power = pow (10, floor (log10 (least)));
+
+  for (guint i = 0; i < 3; i++)
+    if (power * (const double[]) { 1, 2, 5 }[i] >= least * 0.999)
+      return power * (const double[]) { 1, 2, 5 }[i];
+  return power * 10;
+}
+
+double
+bench_svg_get_width (const char *words,
+                     double      size)
+{
+  return WIDTH_OF_DIGIT * size * (double) g_utf8_strlen (words, -1);
 }

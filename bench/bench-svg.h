@@ -21,4 +21,11 @@ void bench_svg_add_line   (GString    *text,
                            double      y2,
                            const char *style);
 
+/* A distance of marks on an axis that people can read: 1, 2 or 5 times a power of ten, not below
+ * @least, which is above 0. */
+double bench_svg_round_step (double least);
+/* How wide a text of this size is at most, in units of the drawing. */
+double bench_svg_get_width  (const char *words,
+                             double      size);
+
 G_END_DECLS

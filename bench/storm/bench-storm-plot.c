@@ -139,26 +139,14 @@ get_y (const Panel *panel,
   return panel->top + PANEL * (1 - MIN (value / panel->most, 1));
 }
 
-/* 1, 2 or 5 times a power of ten. */
-static double
-round_step (double least)
-{
-  double power = pow (10, floor (log10 (least)));
-
-  for (guint i = 0; i < 3; i++)
-    if (power * (const double[]) { 1, 2, 5 }[i] >= least * 0.999)
-      return power * (const double[]) { 1, 2, 5 }[i];
-  return power * 10;
-}
-
 static void
 begin_panel (Panel      *panel,
              const char *title,
              double      most)
 {
   double bottom = panel->top + PANEL, right = WIDTH - RIGHT;
-  double step = round_step (MAX (most, 0.001) / N_TICKS);
-  double seconds = round_step (panel->span_s / 10);
+  double step = bench_svg_round_step (MAX (most, 0.001) / N_TICKS);
+  double seconds = bench_svg_round_step (panel->span_s / 10);
   char label[G_ASCII_DTOSTR_BUF_SIZE];
 
   panel->most = step * ceil (MAX (most, 0.001) / step);

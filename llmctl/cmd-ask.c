@@ -38,10 +38,11 @@ static char **assignments;
 static gboolean is_raw;
 static gboolean is_verbose;
 
+/* Texts are of type FILENAME: GLib would have strings in the locale's charset. */
 static const GOptionEntry options[] = {
-  { "context", 'c', 0, G_OPTION_ARG_STRING, &context_name,
+  { "context", 'c', 0, G_OPTION_ARG_FILENAME, &context_name,
     N_("Go on in the context of this name; it is made when it is not there"), N_("NAME") },
-  { "system", 's', 0, G_OPTION_ARG_STRING, &system_text,
+  { "system", 's', 0, G_OPTION_ARG_FILENAME, &system_text,
     N_("The system text of a new context"), N_("TEXT") },
   { "max-tokens", 'n', 0, G_OPTION_ARG_STRING, &max_tokens, N_("The longest answer"), N_("N") },
   { "temperature", 't', 0, G_OPTION_ARG_STRING, &temperature,
@@ -49,7 +50,7 @@ static const GOptionEntry options[] = {
   { "seed", 0, 0, G_OPTION_ARG_STRING, &seed, N_("Same seed, same text"), N_("N") },
   { "slo", 0, 0, G_OPTION_ARG_STRING, &slo,
     N_("How soon: interactive, responsive or background"), N_("CLASS") },
-  { "option", 'o', 0, G_OPTION_ARG_STRING_ARRAY, &assignments,
+  { "option", 'o', 0, G_OPTION_ARG_FILENAME_ARRAY, &assignments,
     N_("Any other option of the call; may be given several times"), N_("KEY=VALUE") },
   { "raw", 0, 0, G_OPTION_ARG_NONE, &is_raw,
     N_("Take the prompt as it is, without the model's template; not streamed"), NULL },
@@ -268,9 +269,9 @@ tell_results (LlmsvcAnswer *answer)
   summary = llmctl_answer_summarize (answer);
   harmless = llmctl_output_make_harmless (summary);
   if (llmctl_output_has_colour (STDERR_FILENO))
-    fprintf (stderr, "\033[2m[%s]\033[0m\n", harmless);
+    g_printerr ("\033[2m[%s]\033[0m\n", harmless);
   else
-    fprintf (stderr, "[%s]\n", harmless);
+    g_printerr ("[%s]\n", harmless);
 }
 
 static LlmctlExit

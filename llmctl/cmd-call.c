@@ -159,10 +159,10 @@ complain_arguments (const char         *path,
   LlmctlExit status = llmctl_fail (error);
 
   help = llmctl_output_make_harmless (sentence != NULL ? sentence : "");
-  fprintf (stderr, "%s\n       %s\n", usage, described);
+  g_printerr ("%s\n       %s\n", usage, described);
   if (*help != '\0')
-    fprintf (stderr, "       %s\n", help);
-  fprintf (stderr, _("“llmctl call %s --help” tells more\n"), method->name);
+    g_printerr ("       %s\n", help);
+  g_printerr (_("“llmctl call %s --help” tells more\n"), method->name);
   return status;
 }
 

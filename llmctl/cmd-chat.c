@@ -23,12 +23,13 @@ static char *context_name;
 static char *system_text;
 static char **assignments;
 
+/* Texts are of type FILENAME: GLib would have strings in the locale's charset. */
 static const GOptionEntry options[] = {
-  { "context", 'c', 0, G_OPTION_ARG_STRING, &context_name,
+  { "context", 'c', 0, G_OPTION_ARG_FILENAME, &context_name,
     N_("Go on in the context of this name; it is made when it is not there"), N_("NAME") },
-  { "system", 's', 0, G_OPTION_ARG_STRING, &system_text,
+  { "system", 's', 0, G_OPTION_ARG_FILENAME, &system_text,
     N_("The system text of a new conversation"), N_("TEXT") },
-  { "option", 'o', 0, G_OPTION_ARG_STRING_ARRAY, &assignments,
+  { "option", 'o', 0, G_OPTION_ARG_FILENAME_ARRAY, &assignments,
     N_("An option of every turn; may be given several times"), N_("KEY=VALUE") },
   G_OPTION_ENTRY_NULL
 };

@@ -205,7 +205,8 @@ print_messages (GPtrArray *messages)
       LlmsvcMessage *message = g_ptr_array_index (messages, i);
 
       llmctl_output_printf (LLMCTL_STYLE_BOLD, "%s:\n", llmsvc_message_get_role (message));
-      llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n", llmsvc_message_get_text (message));
+      llmctl_output_data (llmsvc_message_get_text (message));
+      llmctl_output_data ("\n");
     }
 }
 
@@ -296,10 +297,11 @@ static const LlmctlCommand show_command = {
 static char *system_text;
 static char **assignments;
 
+/* Texts are of type FILENAME: GLib would have strings in the locale's charset. */
 static const GOptionEntry new_options[] = {
-  { "system", 's', 0, G_OPTION_ARG_STRING, &system_text,
+  { "system", 's', 0, G_OPTION_ARG_FILENAME, &system_text,
     N_("The system text, before all messages"), N_("TEXT") },
-  { "option", 'o', 0, G_OPTION_ARG_STRING_ARRAY, &assignments,
+  { "option", 'o', 0, G_OPTION_ARG_FILENAME_ARRAY, &assignments,
     N_("Any other option of CreateContext; may be given several times"), N_("KEY=VALUE") },
   G_OPTION_ENTRY_NULL
 };
@@ -422,7 +424,7 @@ run_export (int    argc,
 
   text = llmctl_context_file_format (llmsvc_context_get_name (context), messages);
   if (argc < 3 || strcmp (argv[2], "-") == 0)
-    llmctl_output_text (LLMCTL_STYLE_PLAIN, text);
+    llmctl_output_data (text);
   else if (!llmctl_context_file_write (argv[2], text, &error))
     return llmctl_fail (error);
   return LLMCTL_EXIT_OK;

@@ -59,7 +59,7 @@ run (int    argc,
       return LLMCTL_EXIT_OK;
     }
   text = llmsvc_metrics_format (service, memory, statistics);
-  llmctl_output_text (LLMCTL_STYLE_PLAIN, text);
+  llmctl_output_data (text);
   return LLMCTL_EXIT_OK;
 }
 

@@ -372,7 +372,7 @@ run_check (int    argc,
       return llmctl_wait_fail (error);
     }
 
-  llmctl_output_text (LLMCTL_STYLE_PLAIN, output);
+  llmctl_output_data (output);
   return g_subprocess_get_if_exited (process)
              ? (LlmctlExit) g_subprocess_get_exit_status (process)
              : LLMCTL_EXIT_FAILED;

@@ -56,7 +56,7 @@ llmctl_answer_write (LlmctlAnswer *self,
   if (self->is_json)
     return write_json ("t", g_variant_new_string (piece));
 
-  return llmctl_output_text (LLMCTL_STYLE_PLAIN, piece) && llmctl_output_flush ();
+  return llmctl_output_data (piece) && llmctl_output_flush ();
 }
 
 void

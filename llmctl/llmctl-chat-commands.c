@@ -125,7 +125,8 @@ run_messages (LlmctlChat *self,
       LlmsvcMessage *message = g_ptr_array_index (messages, i);
 
       llmctl_output_printf (LLMCTL_STYLE_BOLD, "%s: ", llmsvc_message_get_role (message));
-      llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n", llmsvc_message_get_text (message));
+      llmctl_output_data (llmsvc_message_get_text (message));
+      llmctl_output_data ("\n");
     }
 }
 

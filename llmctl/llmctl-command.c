@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/llmsvc-command-line.h"
 #include "llmctl/llmctl-output.h"
 
 #define MAX_TIMEOUT_S 4000000
@@ -149,11 +150,27 @@ llmctl_option_find (const LlmctlCommand *command,
   return option != NULL ? option : find_in (llmctl_common_options, word);
 }
 
-gboolean
-llmctl_option_takes_value (const GOptionEntry *option)
+/* @tables: room for three */
+static const GOptionEntry *const *
+list_options (const LlmctlCommand *command,
+              const GOptionEntry  *tables[3])
 {
-  return option->arg != G_OPTION_ARG_NONE &&
-         (option->flags & (G_OPTION_FLAG_NO_ARG | G_OPTION_FLAG_OPTIONAL_ARG)) == 0;
+  gsize n = 0;
+
+  if (command != NULL && command->options != NULL)
+    tables[n++] = command->options;
+  tables[n++] = llmctl_common_options;
+  tables[n] = NULL;
+  return tables;
+}
+
+gboolean
+llmctl_option_awaits_value (const LlmctlCommand *command,
+                            const char          *word)
+{
+  const GOptionEntry *tables[3];
+
+  return llmsvc_command_line_awaits_value (word, list_options (command, tables));
 }
 
 /* --- reading options --- */
@@ -165,7 +182,8 @@ looks_like_number (const char *word)
                             (word[1] == '.' && g_ascii_isdigit (word[2])));
 }
 
-/* A negative number is an argument and no option, unless it is the value of one. */
+/* A negative number is an argument and no option, unless it is the value of one. @words:
+ * without clusters. */
 static void
 mark_numbers (const LlmctlCommand *command,
               char               **words)
@@ -174,7 +192,7 @@ mark_numbers (const LlmctlCommand *command,
 
   for (gsize i = 1; words[i] != NULL && strcmp (words[i], "--") != 0; i++)
     {
-      const GOptionEntry *option = is_value ? NULL : llmctl_option_find (command, words[i]);
+      gboolean is_option = !is_value && llmctl_option_find (command, words[i]) != NULL;
 
       if (!is_value && looks_like_number (words[i]))
         {
@@ -183,8 +201,7 @@ mark_numbers (const LlmctlCommand *command,
           g_free (words[i]);
           words[i] = marked;
         }
-      is_value = option != NULL && llmctl_option_takes_value (option) &&
-                 (words[i][1] != '-' ? words[i][2] == '\0' : strchr (words[i], '=') == NULL);
+      is_value = is_option && llmctl_option_awaits_value (command, words[i]);
     }
 }
 
@@ -194,22 +211,6 @@ unmark_numbers (char **words)
   for (gsize i = 0; words[i] != NULL; i++)
     if (words[i][0] == NUMBER_MARK)
       memmove (words[i], words[i] + 1, strlen (words[i]));
-}
-
-/* The parser leaves “--” where a word after it begins with “-”. */
-static void
-remove_separator (char     **words,
-                  gboolean   is_leaf)
-{
-  for (gsize i = 1; words[i] != NULL && (is_leaf || i == 1); i++)
-    if (strcmp (words[i], "--") == 0)
-      {
-        g_free (words[i]);
-        do
-          words[i] = words[i + 1];
-        while (words[i++] != NULL);
-        return;
-      }
 }
 
 static void
@@ -274,14 +275,22 @@ read_options (const LlmctlCommand   *command,
     g_option_context_add_main_entries (context, command->options, NULL);
 
   if (is_leaf)
-    mark_numbers (command, *words);
+    {
+      const GOptionEntry *tables[3];
+      char **split = llmsvc_command_line_split (*words, list_options (command, tables));
+
+      g_strfreev (*words);
+      *words = split;
+      mark_numbers (command, *words);
+    }
   if (!g_option_context_parse_strv (context, words, &error))
     {
       *status = complain_option (command, full_name, before, error);
       return FALSE;
     }
   unmark_numbers (*words);
-  remove_separator (*words, is_leaf);
+  if (is_leaf || g_strcmp0 ((*words)[1], "--") == 0)
+    llmsvc_command_line_drop_separator (*words);
 
   return TRUE;
 }
@@ -381,7 +390,7 @@ run_command (const LlmctlCommand *command,
       if (wants_help)
         return show_help (command, full_name, rest);
       help = llmctl_help_make (command, full_name);
-      fputs (help, stderr);
+      g_printerr ("%s", help);
       return LLMCTL_EXIT_USAGE;
     }
 
@@ -395,12 +404,34 @@ run_command (const LlmctlCommand *command,
   }
 }
 
+/* What comes after the name of a command: prompts, names and texts of users. */
+static char **
+skip_commands (char **argv)
+{
+  const LlmctlCommand *const *commands = llmctl_commands;
+
+  for (argv++; *argv != NULL && commands != NULL; argv++)
+    {
+      const LlmctlCommand *command = llmctl_command_find (commands, *argv);
+
+      if (command != NULL)
+        commands = command->commands;
+    }
+
+  return argv;
+}
+
 LlmctlExit
 llmctl_command_main (int    argc,
                      char **argv)
 {
+  g_auto(GStrv) words = NULL;
+
   if (argc < 1)
     return LLMCTL_EXIT_USAGE;
 
-  return run_command (NULL, "llmctl", argv);
+  /* before the bus daemon, which logs command lines, sees this process */
+  words = g_strdupv (argv);
+  llmsvc_command_line_hide (skip_commands (argv));
+  return run_command (NULL, "llmctl", words);
 }

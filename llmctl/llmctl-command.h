@@ -25,14 +25,16 @@ const LlmctlCommand *llmctl_command_find  (const LlmctlCommand *const *commands,
  * "--name", "--name=…" or "-n". */
 const GOptionEntry  *llmctl_option_find   (const LlmctlCommand        *command,
                                            const char                 *word);
-/* Whether the word after the option is its value. */
-gboolean             llmctl_option_takes_value (const GOptionEntry    *option);
+/* Whether the word after @word, an option, is its value. */
+gboolean             llmctl_option_awaits_value (const LlmctlCommand  *command,
+                                                 const char           *word);
 
 /* (nullable): the one of @candidates (NULL-terminated) that @word was probably meant to be. */
 const char          *llmctl_suggest       (const char                 *word,
                                            const char *const          *candidates);
 
-/* Finds the command, reads its options and runs it. */
+/* Finds the command, reads its options and runs it. Overwrites @argv behind the command's
+ * name. */
 LlmctlExit           llmctl_command_main  (int                         argc,
                                            char                      **argv);
 

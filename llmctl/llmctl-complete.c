@@ -16,6 +16,7 @@
 #include <sys/time.h>
 #include <unistd.h>
 
+#include "common/llmsvc-command-line.h"
 #include "llmctl/llmctl-command.h"
 #include "llmctl/llmctl-contexts.h"
 #include "llmctl/llmctl-docs.h"
@@ -65,7 +66,9 @@ llmctl_completion_offer (LlmctlCompletion *self,
     return;
 
   help_line = make_line (help != NULL ? help : "");
-  llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s%s\t%s\n", self->prefix, candidate, help_line);
+  llmctl_output_data (self->prefix);
+  llmctl_output_data (candidate);
+  llmctl_output_printf (LLMCTL_STYLE_PLAIN, "\t%s\n", help_line);
 }
 
 static void
@@ -201,7 +204,7 @@ offer (LlmctlCompletion *self,
         }
       if (option != NULL)
         {
-          if (llmctl_option_takes_value (option) && strchr (words[i], '=') == NULL)
+          if (llmctl_option_awaits_value (command, words[i]))
             valued = option;
           take_common (words[i]);
           continue;
@@ -231,7 +234,7 @@ offer (LlmctlCompletion *self,
       const GOptionEntry *option = equals != NULL ? llmctl_option_find (command, self->word) : NULL;
       g_autofree char *prefix = NULL;
 
-      if (option != NULL && llmctl_option_takes_value (option))
+      if (option != NULL && llmsvc_command_line_takes_value (option))
         {
           prefix = g_strndup (self->word, (gsize) (equals + 1 - self->word));
           self->prefix = prefix;

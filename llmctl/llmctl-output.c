@@ -14,6 +14,7 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include "common/llmsvc-command-line.h"
 #include "llmctl/llmctl-json.h"
 #include "llmctl/llmctl.h"
 
@@ -199,9 +200,9 @@ llmctl_output_flush (void)
   return lost_errno == 0;
 }
 
-gboolean
-llmctl_output_text (LlmctlStyle  style,
-                    const char  *text)
+static gboolean
+put_styled (LlmctlStyle  style,
+            const char  *text)
 {
   g_autofree char *harmless = NULL;
   gboolean is_styled;
@@ -213,6 +214,21 @@ llmctl_output_text (LlmctlStyle  style,
   is_styled = style != LLMCTL_STYLE_PLAIN && llmctl_output_has_colour (STDOUT_FILENO);
   return (!is_styled || put (style_codes[style])) && put (harmless) &&
          (!is_styled || put (style_codes[LLMCTL_STYLE_PLAIN]));
+}
+
+gboolean
+llmctl_output_text (LlmctlStyle  style,
+                    const char  *text)
+{
+  g_autofree char *fitted = llmsvc_command_line_fit_locale (text);
+
+  return put_styled (style, fitted);
+}
+
+gboolean
+llmctl_output_data (const char *text)
+{
+  return put_styled (LLMCTL_STYLE_PLAIN, text);
 }
 
 gboolean
@@ -260,8 +276,7 @@ write_json (GVariant *value,
   g_autoptr(GVariant) owned = g_variant_ref_sink (value);
   g_autofree char *json = llmctl_json_write (owned, is_indented);
 
-  return llmctl_output_text (LLMCTL_STYLE_PLAIN, json) &&
-         llmctl_output_text (LLMCTL_STYLE_PLAIN, "\n");
+  return llmctl_output_data (json) && llmctl_output_data ("\n");
 }
 
 gboolean
@@ -313,7 +328,7 @@ llmctl_output_value (GVariant *value)
   if (!g_variant_type_is_subtype_of (g_variant_get_type (owned), G_VARIANT_TYPE_DICTIONARY))
     {
       text = format_plain (owned);
-      return llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n", text);
+      return llmctl_output_data (text) && llmctl_output_data ("\n");
     }
 
   n = g_variant_n_children (owned);
@@ -326,7 +341,7 @@ llmctl_output_value (GVariant *value)
       g_autofree char *line = format_plain (content);
 
       if (!llmctl_output_printf (LLMCTL_STYLE_BOLD, "%s:", name) ||
-          !llmctl_output_printf (LLMCTL_STYLE_PLAIN, " %s\n", line))
+          !llmctl_output_data (" ") || !llmctl_output_data (line) || !llmctl_output_data ("\n"))
         return FALSE;
     }
 
@@ -412,8 +427,9 @@ llmctl_table_print (LlmctlTable *self)
           for (; j + 1 < self->n_columns && width < columns[j] + 2; width++)
             g_string_append_c (line, ' ');
         }
-      is_there = llmctl_output_text (i == 0 ? LLMCTL_STYLE_BOLD : LLMCTL_STYLE_PLAIN, line->str) &&
-                 llmctl_output_text (LLMCTL_STYLE_PLAIN, "\n");
+      /* names in it are to be found under */
+      is_there = put_styled (i == 0 ? LLMCTL_STYLE_BOLD : LLMCTL_STYLE_PLAIN, line->str) &&
+                 put ("\n");
     }
 
   table_free (self);

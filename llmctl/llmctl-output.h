@@ -28,14 +28,18 @@ const char *llmctl_output_get_code (LlmctlStyle   style);
 /* Columns of the terminal, 80 when it is none. */
 guint    llmctl_output_get_columns (void);
 
-/* Writes @text, styled where colours are, made harmless on a terminal. FALSE when
- * stdout is gone (closed pipe, full disk). */
+/* Writes a message, styled where colours are, made harmless on a terminal, its punctuation
+ * in ASCII in a locale without UTF-8. FALSE when stdout is gone (closed pipe, full disk). */
 gboolean llmctl_output_text        (LlmctlStyle   style,
                                     const char   *text);
 G_GNUC_PRINTF (2, 3)
 gboolean llmctl_output_printf      (LlmctlStyle   style,
                                     const char   *format,
                                     ...);
+
+/* The same for what is not our own: answers, names, values and JSON, which are UTF-8 in
+ * every locale. */
+gboolean llmctl_output_data        (const char   *text);
 
 /* Makes what was written so far visible. FALSE when stdout is gone. */
 gboolean llmctl_output_flush       (void);

@@ -60,7 +60,7 @@ write_out (Copy     *copy,
       g_autofree char *part = g_strndup (copy->held->str + begin, length - begin);
       gsize part_length = strlen (part);
 
-      is_there = llmctl_output_text (LLMCTL_STYLE_PLAIN, part);
+      is_there = llmctl_output_data (part);
       begin += part_length;
       if (begin < length && is_there)
         is_there = llmctl_output_text (LLMCTL_STYLE_PLAIN, "\xef\xbf\xbd");

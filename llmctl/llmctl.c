@@ -251,7 +251,7 @@ complain (const char *format,
   g_autofree char *message = g_strdup_vprintf (format, arguments);
   g_autofree char *harmless = isatty (STDERR_FILENO) ? llmctl_output_make_harmless (message) : NULL;
 
-  fprintf (stderr, "llmctl: %s\n", harmless != NULL ? harmless : message);
+  g_printerr ("llmctl: %s\n", harmless != NULL ? harmless : message);
 }
 
 void

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "common/llmsvc-command-line.h"
 #include "llmctl/llmctl-command.h"
 #include "llmctl/llmctl-i18n.h"
 #include "llmctl/llmctl-output.h"
@@ -56,6 +57,7 @@ main (int   argc,
 {
   hold_standard_streams ();
   llmctl_i18n_init ();
+  llmsvc_command_line_fit_prints ();
   /* Registers the names of the service's errors. */
   (void) LLMSVC_ERROR;
 

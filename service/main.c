@@ -21,6 +21,7 @@
 
 #include "bus/llm-bus-relay.h"
 #include "bus/llm-bus-service.h"
+#include "common/llmsvc-command-line.h"
 #include "common/llmsvc-i18n.h"
 
 typedef struct
@@ -267,6 +268,7 @@ main (int   argc,
   setlocale (LC_ALL, "");
   llmsvc_i18n_init ();
   textdomain (GETTEXT_PACKAGE);
+  llmsvc_command_line_fit_prints ();
   g_set_prgname ("llmsvcd");
   g_log_writer_default_set_use_stderr (TRUE);
   umask (0077);

@@ -102,7 +102,7 @@ add_option (GVariantDict *dict,
   g_autofree char *key = NULL;
   g_autoptr(GVariant) value = NULL;
 
-  if (equals == NULL || equals == text)
+  if (equals == NULL || equals == text || !g_utf8_validate (text, -1, NULL))
     {
       g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
                    "--option %s: write KEY=VALUE", text);
@@ -174,11 +174,12 @@ tool_generate (int    argc,
   gint64 seed = -1;
   int threads = 0;
   g_auto(GStrv) options = NULL;
+  /* texts are of type FILENAME: GLib would have strings in the locale's charset */
   const GOptionEntry entries[] = {
     { "model", 'm', 0, G_OPTION_ARG_FILENAME, &model, N_("The GGUF file"), N_("FILE") },
     { "raw", 0, 0, G_OPTION_ARG_NONE, &is_raw,
       N_("Take the prompt as it is, without the model's template"), NULL },
-    { "system", 's', 0, G_OPTION_ARG_STRING, &system, N_("System text"), N_("TEXT") },
+    { "system", 's', 0, G_OPTION_ARG_FILENAME, &system, N_("System text"), N_("TEXT") },
     { "temperature", 't', 0, G_OPTION_ARG_DOUBLE, &temperature,
       N_("0 for the likeliest token each time"), N_("X") },
     { "max-tokens", 'n', 0, G_OPTION_ARG_INT, &max_tokens, N_("The longest answer"), "N" },
@@ -186,7 +187,7 @@ tool_generate (int    argc,
     { "threads", 0, 0, G_OPTION_ARG_INT, &threads, N_("Threads that compute"), "N" },
     { "exact", 0, 0, G_OPTION_ARG_NONE, &is_exact,
       N_("Compute in floats with the weights as the file has them"), NULL },
-    { "option", 'o', 0, G_OPTION_ARG_STRING_ARRAY, &options, N_("Any option of the interface"),
+    { "option", 'o', 0, G_OPTION_ARG_FILENAME_ARRAY, &options, N_("Any option of the interface"),
       "KEY=VALUE" },
     { "json", 0, 0, G_OPTION_ARG_NONE, &as_json, N_("Text and results as one JSON object"), NULL },
     G_OPTION_ENTRY_NULL
@@ -219,6 +220,12 @@ tool_generate (int    argc,
         tool_fail (error);
         return TOOL_USAGE;
       }
+  if (system != NULL && !g_utf8_validate (system, -1, NULL))
+    {
+      g_variant_dict_clear (&builder);
+      g_printerr ("llmsvc-tool: %s\n", _("the text is not valid UTF-8"));
+      return TOOL_USAGE;
+    }
   if (is_raw)
     g_variant_dict_insert (&builder, "raw", "b", TRUE);
   if (system != NULL)

@@ -74,8 +74,8 @@ print_tensors (LlmGguf *gguf)
 
       for (guint d = 0; d < tensor->n_dims; d++)
         g_string_append_printf (shape, "%s%" G_GUINT64_FORMAT, d > 0 ? " × " : "", tensor->dims[d]);
-      printf ("  %-36s %-5s %-18s %" G_GUINT64_FORMAT " bytes\n", tensor->name,
-              llk_type_name (tensor->type), shape->str, tensor->bytes);
+      g_print ("  %-36s %-5s %-18s %" G_GUINT64_FORMAT " bytes\n", tensor->name,
+               llk_type_name (tensor->type), shape->str, tensor->bytes);
     }
 }
 

@@ -164,7 +164,7 @@ print_list (void)
 
       printf ("%s (%s)\n  %s\n", info->key, info->type, info->summary);
       if (range != NULL)
-        printf ("  %s\n", range);
+        g_print ("  %s\n", range);
       printf ("  %s\n\n", method_list);
     }
 }

@@ -117,14 +117,14 @@ print_text (const LlmProfileKey *key,
 {
   g_autofree char *shown = g_filename_display_name (folder);
 
-  printf (_("Model %s, kernels %s, %u threads\n"), key->identity, key->kernels, key->n_threads);
+  g_print (_("Model %s, kernels %s, %u threads\n"), key->identity, key->kernels, key->n_threads);
   for (guint i = 0; i < LLM_KV_PROFILE_POINTS; i++)
-    printf (_("Reading %u tokens: %.2f ms\n"), llm_kv_profile_rows[i],
-            profile->prompt_us[i] / 1000);
-  printf (_("More for each token and 1000 tokens before it: %.1f µs\n"), profile->depth_us);
+    g_print (_("Reading %u tokens: %.2f ms\n"), llm_kv_profile_rows[i],
+             profile->prompt_us[i] / 1000);
+  g_print (_("More for each token and 1000 tokens before it: %.1f µs\n"), profile->depth_us);
   /* Bytes in a microsecond are millions in a second. */
-  printf (_("The disk under %s: %.0f µs for one read, %.0f MB/s reading, %.0f MB/s writing\n"),
-          shown, profile->read_latency_us, profile->read_bytes_per_us, profile->write_bytes_per_us);
+  g_print (_("The disk under %s: %.0f µs for one read, %.0f MB/s reading, %.0f MB/s writing\n"),
+           shown, profile->read_latency_us, profile->read_bytes_per_us, profile->write_bytes_per_us);
 }
 
 int

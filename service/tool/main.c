@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "common/llmsvc-command-line.h"
 #include "common/llmsvc-i18n.h"
 
 static const struct
@@ -29,12 +30,12 @@ static const struct
 };
 
 static void
-print_usage (FILE *stream)
+print_usage (void (*print) (const char *format, ...))
 {
-  fputs (_("Usage: llmsvc-tool COMMAND [OPTION…] …\n\nCommands:\n"), stream);
+  print ("%s", _("Usage: llmsvc-tool COMMAND [OPTION…] …\n\nCommands:\n"));
   for (guint i = 0; i < G_N_ELEMENTS (commands); i++)
-    fprintf (stream, "  %-12s %s\n", commands[i].name, _(commands[i].summary));
-  fputs (_("\n“llmsvc-tool COMMAND --help” tells more.\n"), stream);
+    print ("  %-12s %s\n", commands[i].name, _(commands[i].summary));
+  print ("%s", _("\n“llmsvc-tool COMMAND --help” tells more.\n"));
 }
 
 gboolean
@@ -45,17 +46,25 @@ tool_parse (int                *argc,
             const char         *summary,
             int                 n_rest)
 {
+  /* for the life of the process, as those of main() would be */
+  static char **words;
+  const GOptionEntry *const tables[] = { entries, NULL };
   g_autoptr(GOptionContext) context = g_option_context_new (usage);
   g_autoptr(GError) error = NULL;
 
+  words = llmsvc_command_line_split (*argv, tables);
+  llmsvc_command_line_hide (*argv + 1);
   g_option_context_set_translation_domain (context, GETTEXT_PACKAGE);
   g_option_context_set_summary (context, summary);
   g_option_context_add_main_entries (context, entries, NULL);
-  if (!g_option_context_parse (context, argc, argv, &error))
+  if (!g_option_context_parse_strv (context, &words, &error))
     {
       g_printerr ("llmsvc-tool: %s\n", error->message);
       return FALSE;
     }
+  llmsvc_command_line_drop_separator (words);
+  *argv = words;
+  *argc = (int) g_strv_length (words);
   if (n_rest == TOOL_SOME ? *argc < 2 : *argc != n_rest + 1)
     {
       g_autofree char *help = g_option_context_get_help (context, TRUE, NULL);
@@ -106,6 +115,7 @@ main (int    argc,
   setlocale (LC_ALL, "");
   llmsvc_i18n_init ();
   textdomain (GETTEXT_PACKAGE);
+  llmsvc_command_line_fit_prints ();
   g_log_set_writer_func (write_log, NULL, NULL);
   for (guint i = 0; i < G_N_ELEMENTS (commands); i++)
     if (strcmp (name, commands[i].name) == 0)
@@ -124,11 +134,11 @@ main (int    argc,
     }
   if (strcmp (name, "--help") == 0)
     {
-      print_usage (stdout);
+      print_usage (g_print);
       return TOOL_OK;
     }
   if (*name != '\0')
     g_printerr (_("llmsvc-tool: there is no command “%s”\n"), name);
-  print_usage (stderr);
+  print_usage (g_printerr);
   return TOOL_USAGE;
 }

@@ -43,7 +43,9 @@ class Programs(unittest.TestCase):
 
     def test_llmctl(self):
         english = say("llmctl", "--help", LC_ALL="C.UTF-8", LANGUAGE="")
-        self.assertEqual(english, say("llmctl", "--help", LC_ALL="C", LANGUAGE="de"))
+        # nothing is translated in the locale C, which has no UTF-8
+        self.assertIn("Usage: llmctl COMMAND [OPTION...]\n",
+                      say("llmctl", "--help", LC_ALL="C", LANGUAGE="de"))
         said = {say("llmctl", "--help", LC_ALL="C.UTF-8", LANGUAGE=language)
                 for language in po.LANGUAGES}
         self.assertEqual(len(said | {english}), len(po.LANGUAGES) + 1)

@@ -617,7 +617,7 @@ main (int   argc,
   if (argc < 2)
     g_error ("The path of llmctl is missing");
   llmctl = argv[1];
-  g_setenv ("LC_ALL", "C", TRUE);
+  g_setenv ("LC_ALL", "C.UTF-8", TRUE);
   g_test_set_nonfatal_assertions ();
   service = fake_service_new ();
 

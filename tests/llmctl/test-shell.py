@@ -1,0 +1,205 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""What a shell has to do with the programs: how options are written, what other users can
+read, and messages in a locale without UTF-8."""
+import json
+import os
+import pathlib
+import subprocess
+import unittest
+
+import rig
+
+SECRET = "a secret that nobody else reads"
+MODEL_TEXT = "“Größe” … 大小"
+
+RULES = [
+    {"when": {"contains": "secret"}, "pieces": ["It begins ", "and goes on."],
+     "piece-delay-ms": 600000},
+    {"when": {"contains": "UTF-8"}, "text": MODEL_TEXT},
+    {"text": "You said: {prompt}"},
+]
+ASCII = {"“": '"', "”": '"', "…": "...", "’": "'", "–": "-", "→": "->", "µ": "u"}
+
+
+def read_arguments(process):
+    return pathlib.Path(f"/proc/{process.pid}/cmdline").read_bytes().decode()
+
+
+class WithScript(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.rig = rig.Rig({"rules": RULES})
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.rig.close()
+
+    def run_tool(self, program, *arguments, **environment):
+        done = subprocess.run([program, *arguments], stdin=subprocess.DEVNULL, capture_output=True,
+                              env=dict(self.rig.environment, **environment), timeout=rig.LIMIT_S,
+                              check=False)
+        return rig.Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+class Options(WithScript):
+    def test_forms(self):
+        """As getopt has them, and with the equals sign that people also write."""
+        for form in (["-n1"], ["-n", "1"], ["-n=1"], ["--max-tokens=1"], ["--max-tokens", "1"],
+                     ["-t0", "-n1"], ["-t=0", "-n1"], ["--temperature=0", "-n1"], ["-t", "0", "-n1"],
+                     ["-ostop=said", "-n1"], ["-o", "stop=said", "-n1"]):
+            outcome = self.rig.run("ask", *form, "Hi")
+            self.assertEqual((outcome.status, outcome.output), (0, "Y\n"), (form, outcome))
+            self.assertEqual(outcome.complaint, "", form)
+
+    def test_clusters(self):
+        for form in (["-vn1"], ["-vn", "1"], ["-v", "-n1"], ["-n1", "-v"], ["-vn=1"]):
+            outcome = self.rig.run("ask", *form, "Hi")
+            self.assertEqual((outcome.status, outcome.output), (0, "Y\n"), (form, outcome))
+            self.assertIn("complete", outcome.complaint + " complete", form)
+            self.assertTrue(outcome.complaint.startswith("["), (form, outcome))
+
+    def test_separator(self):
+        for form in (["--", "-n1"], ["--", "-vn1"]):
+            outcome = self.rig.run("ask", *form)
+            self.assertEqual(outcome.output, f"You said: {form[1]}\n", outcome)
+        # the value of an option is no option
+        self.assertEqual(self.rig.run("ask", "-s", "-n1", "Hi").output, "You said: Hi\n")
+        self.assertEqual(self.rig.run("ask", "-s-n1", "Hi").output, "You said: Hi\n")
+
+    def test_numbers(self):
+        """A negative number is an argument, or the value of an option."""
+        outcome = self.rig.run("ask", "-5")
+        self.assertEqual((outcome.status, outcome.output), (0, "You said: -5\n"), outcome)
+        for form in (["-t-1"], ["-t", "-1"], ["-vt-1"]):
+            outcome = self.rig.run("ask", *form, "Hi")
+            self.assertEqual(outcome.status, 2, (form, outcome))
+            self.assertIn("temperature", outcome.complaint)
+
+    def test_unknown(self):
+        for form in (["-x1"], ["-vx"], ["-nx"]):
+            outcome = self.rig.run("ask", *form, "Hi")
+            self.assertEqual((outcome.status, outcome.output), (2, ""), (form, outcome))
+
+    def test_tool(self):
+        long = self.run_tool(rig.TOOL, "generate", "--model", rig.MODEL, "--temperature", "0",
+                             "--max-tokens", "3", "Hi")
+        self.assertEqual(long.status, 0, long)
+        for form in (["-t0", "-n3", f"-m{rig.MODEL}"], ["-t=0", "-n=3", f"-m={rig.MODEL}"],
+                     ["-t", "0", "-n", "3", "-m", rig.MODEL]):
+            short = self.run_tool(rig.TOOL, "generate", *form, "Hi")
+            self.assertEqual((short.status, short.output), (0, long.output), (form, short))
+        text = self.run_tool(rig.TOOL, "tokenize", f"-m{rig.MODEL}", "--", "-n3")
+        self.assertEqual(text.status, 0, text)
+
+
+class Hidden(WithScript):
+    """What users write is in the argument list, which every user of the machine can read and
+    a bus daemon logs: it is overwritten before the program waits for anything."""
+
+    def check(self, program, *arguments):
+        """The program reads its standard input when its arguments are settled."""
+        process = subprocess.Popen([program, *arguments], env=self.rig.environment,
+                                   stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL)
+        try:
+            # more than a pipe holds: somebody has read
+            process.stdin.write(b"x" * (1 << 20))
+            process.stdin.flush()
+            said = read_arguments(process)
+        finally:
+            process.kill()
+            process.wait(rig.LIMIT_S)
+            try:
+                process.stdin.close()
+            except BrokenPipeError:
+                pass
+        self.assertNotIn("secret", said)
+        self.assertTrue(said.startswith(program + "\0" + arguments[0]), said)
+
+    def test_ask_waits(self):
+        process = self.rig.spawn("ask", SECRET)
+        try:
+            self.assertEqual(process.stdout.read(10), "It begins ")
+            said = read_arguments(process)
+        finally:
+            process.kill()
+            process.communicate(timeout=rig.LIMIT_S)
+        self.assertNotIn("secret", said)
+        self.assertEqual(said.rstrip("\0").split("\0"), [rig.LLMCTL, "ask"])
+
+    def test_arguments(self):
+        for arguments in (["ask", SECRET], ["ask", "--system", SECRET, "-"],
+                          ["ask", "-o", f"stop={SECRET}", "-"],
+                          ["call", "Complete", "-", f"system={SECRET}"],
+                          ["call", "CountTokens", f"user:{SECRET}"],
+                          ["context", "new", SECRET]):
+            if "-" in arguments or arguments[0] == "ask":
+                self.check(rig.LLMCTL, *arguments)
+        self.check(rig.LLMCTL, "context", "import", "-", SECRET)
+
+    def test_commands_still_work(self):
+        self.assertEqual(self.rig.run("--timeout", "60", "ask", "-s", "System", "ask").output,
+                         "You said: ask\n")
+
+    def test_tool(self):
+        self.check(rig.TOOL, "generate", "--model", rig.MODEL, "--system", SECRET, "-")
+        self.check(rig.TOOL, "tokenize", "--model", f"/nonexistent/{SECRET}", "-")
+
+
+class Locale(WithScript):
+    """In the locale C our own texts are ASCII, and what models and users write is UTF-8."""
+
+    def check(self, status, program, *arguments):
+        utf8 = self.run_tool(program, *arguments)
+        plain = self.run_tool(program, *arguments, LC_ALL="C")
+        self.assertEqual((utf8.status, plain.status), (status, status), (arguments, utf8, plain))
+        for said, wanted in ((plain.output, utf8.output), (plain.complaint, utf8.complaint)):
+            self.assertTrue(said.isascii(), (arguments, said))
+            # lines are broken where their length in characters says
+            self.assertEqual(said.translate(str.maketrans("", "", " \n")),
+                             wanted.translate(str.maketrans(dict(ASCII, **{" ": "", "\n": ""}))),
+                             arguments)
+
+    def walk(self, commands, before=()):
+        for command in commands:
+            yield *before, command["name"]
+            yield from self.walk(command.get("commands", []), (*before, command["name"]))
+
+    def test_llmctl(self):
+        self.check(0, rig.LLMCTL, "--help")
+        self.check(2, rig.LLMCTL)
+        for names in self.walk(self.rig.json("help")["commands"]):
+            self.check(0, rig.LLMCTL, *names, "--help")
+        for arguments in (["frob"], ["ask"], ["ask", "--frob", "x"], ["context", "show"],
+                          ["call", "Complete"], ["model", "use"]):
+            self.check(2, rig.LLMCTL, *arguments)
+
+    def test_service(self):
+        self.check(0, rig.DAEMON, "--help")
+        self.check(1, rig.DAEMON, "elsewhere")
+        self.check(1, rig.DAEMON, "--system", "--session")
+
+    def test_tool(self):
+        self.check(0, rig.TOOL, "--help")
+        self.check(2, rig.TOOL)
+        self.check(2, rig.TOOL, "frob")
+        for name in ("generate", "perplexity", "accuracy", "divergence", "tokenize", "inspect",
+                     "prepare", "profile", "options"):
+            self.check(0, rig.TOOL, name, "--help")
+        self.check(0, rig.TOOL, "options")
+
+    def test_text_of_others(self):
+        for locale in ("C", "C.UTF-8"):
+            self.assertEqual(self.rig.run("ask", "UTF-8", LC_ALL=locale).output, MODEL_TEXT + "\n")
+            line = self.rig.run("ask", "--json", "UTF-8", LC_ALL=locale).output.splitlines()[0]
+            self.assertEqual(json.loads(line)["t"], MODEL_TEXT)
+            outcome = self.rig.run("ask", "-c", MODEL_TEXT, MODEL_TEXT, LC_ALL=locale)
+            self.assertEqual(outcome.output, f"You said: {MODEL_TEXT}\n", outcome)
+            self.assertIn(MODEL_TEXT, self.rig.run("context", "list", LC_ALL=locale).output)
+            self.assertIn(f"You said: {MODEL_TEXT}\n",
+                          self.rig.run("context", "show", MODEL_TEXT, LC_ALL=locale).output)
+            self.assertEqual(self.rig.run("context", "rm", MODEL_TEXT, LC_ALL=locale).status, 0)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -263,7 +263,8 @@ on_changed (GObject      *source,
  * @user_data: for @callback
  *
  * Adds messages without an answer. The service reads them in ahead of the next question, when
- * there is time; with the option `wait` the call waits for that.
+ * there is time; with the option `wait` the call waits for that. Messages that are sent again
+ * with the option `request-id` of the first time are not added twice.
  *
  * Since: 0.1
  */
@@ -306,7 +307,8 @@ llmsvc_context_append_async (LlmsvcContext        *self,
  * @result: given to the callback
  * @tokens: (out) (optional): how many tokens were added
  * @error: return location for an error of %LLMSVC_ERROR, such as %LLMSVC_ERROR_CONTEXT_BUSY,
- *   %LLMSVC_ERROR_CONTEXT_FULL, %LLMSVC_ERROR_LOST or %LLMSVC_ERROR_LOST_KEPT
+ *   %LLMSVC_ERROR_CONTEXT_FULL, %LLMSVC_ERROR_CONFLICT (the `request-id` is that of another
+ *   request), %LLMSVC_ERROR_LOST or %LLMSVC_ERROR_LOST_KEPT
  *
  * Ends llmsvc_context_append_async().
  *

@@ -45,6 +45,7 @@ chat_clear (LlmctlChat *self)
   g_clear_pointer (&self->said, g_ptr_array_unref);
   g_clear_pointer (&self->last_prompt, g_free);
   g_clear_pointer (&self->last_request_id, g_free);
+  g_clear_object (&self->last_options);
   g_clear_pointer (&self->context_names, g_ptr_array_unref);
   g_clear_pointer (&self->history_path, g_free);
   if (self->pending != NULL)

@@ -161,7 +161,7 @@ static void
 run_turn (LlmctlChat *self,
           const char *request_id)
 {
-  g_autoptr(LlmsvcOptions) options = llmsvc_options_copy (self->options);
+  g_autoptr(LlmsvcOptions) options = llmsvc_options_copy (self->last_options);
   g_auto(LlmctlAnswer) output = { .is_json = llmctl_globals.is_json };
   g_autoptr(LlmsvcGeneration) generation = NULL;
   g_autoptr(GAsyncResult) result = NULL;
@@ -201,6 +201,8 @@ llmctl_chat_ask (LlmctlChat *self,
   self->last_prompt = g_strdup (prompt);
   g_free (self->last_request_id);
   self->last_request_id = g_strdup (request_id);
+  g_clear_object (&self->last_options);
+  self->last_options = llmsvc_options_copy (self->options);
   run_turn (self, request_id);
 }
 

@@ -26,6 +26,7 @@ typedef struct
 
   char *last_prompt;         /* (nullable) (owned) */
   char *last_request_id;     /* (nullable) (owned): when the last turn may have been kept */
+  LlmsvcOptions *last_options; /* (nullable) (owned): it was asked with; again with the same */
   gboolean is_last_kept;     /* the last turn is in the context */
 
   GPtrArray *context_names;  /* (element-type utf8) (owned): for completion */

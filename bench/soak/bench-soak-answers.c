@@ -258,17 +258,19 @@ bench_app_ask_twice (BenchApp  *self,
   g_autofree char *prompt = bench_app_make_prompt (self);
   g_autofree char *id = g_strdup_printf ("%s-%" G_GUINT64_FORMAT, self->id, self->n_calls);
   g_autofree char *first = NULL;
+  g_autoptr(GVariant) asked = NULL;
+  GVariantDict options;
 
+  bench_app_begin_options (self, &options, bench_app_choose_length (self));
+  g_variant_dict_insert (&options, "request-id", "s", id);
+  asked = g_variant_ref_sink (g_variant_dict_end (&options));
   for (guint i = 0; i < 2; i++)
     {
       g_autofree char *text = NULL;
       g_autoptr(GVariant) results = NULL;
       gboolean is_repeated = FALSE;
-      GVariantDict options;
 
-      bench_app_begin_options (self, &options, bench_app_choose_length (self));
-      g_variant_dict_insert (&options, "request-id", "s", id);
-      if (!ask (self, slot, prompt, g_variant_dict_end (&options), &text, &results, error))
+      if (!ask (self, slot, prompt, asked, &text, &results, error))
         return FALSE;
       if (text == NULL)
         return TRUE;

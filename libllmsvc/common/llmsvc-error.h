@@ -28,7 +28,8 @@ G_BEGIN_DECLS
  * @LLMSVC_ERROR_OVERLOADED: too much is queued already
  * @LLMSVC_ERROR_QUOTA_EXCEEDED: the application holds all it may
  * @LLMSVC_ERROR_NO_MEMORY: the budget has no room for it
- * @LLMSVC_ERROR_CONFLICT: the context has changed meanwhile
+ * @LLMSVC_ERROR_CONFLICT: the context has changed meanwhile, or the `request-id` is that of
+ *   another request
  * @LLMSVC_ERROR_CANCELLED: the caller or a shutdown stopped it
  * @LLMSVC_ERROR_DEADLINE_EXCEEDED: the caller's own deadline passed
  * @LLMSVC_ERROR_MESSAGE_TOO_LARGE: one message is over the limit

@@ -117,6 +117,8 @@ typedef struct
   const char *summary;         /* one sentence for people, to be translated where it is shown */
   const char *feature;         /* (nullable): the name in `Features` that must be there for it,
                                 * or for those of its values that need the ability */
+  gboolean keeps_result;       /* it does not change what is answered or added: a request that is
+                                * sent again may have another value of it */
   guint since;                 /* the ApiVersion that brought it */
 } LlmsvcOptionInfo;
 

@@ -7,18 +7,28 @@
 #include "engine/llm-context-call.h"
 
 #include "common/llmsvc-error.h"
+#include "engine/llm-request-id.h"
+
+/* (transfer full) */
+static LlmTurn *
+make_turn (const LlmContextCall *call)
+{
+  LlmTurn *turn = llm_turn_new ();
+
+  llm_turn_add_messages (turn, call->messages);
+  turn->n_tokens = call->n_added;
+  llm_request_id_note (turn, LLM_REQUEST_APPEND, call->messages, call->options, NULL);
+  return turn;
+}
 
 static void
 commit_append (GTask *task)
 {
   LlmContext *self = g_task_get_source_object (task);
-  LlmContextCall *call = g_task_get_task_data (task);
-  LlmTurn *turn = llm_turn_new ();
 
-  llm_turn_add_messages (turn, call->messages);
-  turn->n_tokens = call->n_added;
-  llm_context_commit (self, llm_conversation_get_n_turns (self->conversation), turn,
-                      llm_context_call_on_committed, g_object_ref (task));
+  llm_context_commit (self, llm_conversation_get_n_turns (self->conversation),
+                      make_turn (g_task_get_task_data (task)), llm_context_call_on_committed,
+                      g_object_ref (task));
 }
 
 static void
@@ -176,12 +186,8 @@ on_prepared_for_append (GObject      *source,
     }
   else
     {
-      LlmTurn *turn = llm_turn_new ();
-
-      llm_turn_add_messages (turn, call->messages);
-      turn->n_tokens = call->n_added;
       job->data = g_object_ref (task);
-      llm_context_commit (self, llm_conversation_get_n_turns (self->conversation), turn,
+      llm_context_commit (self, llm_conversation_get_n_turns (self->conversation), make_turn (call),
                           on_ahead_committed, job);
     }
 }
@@ -212,10 +218,23 @@ on_loaded_for_append (GObject      *source,
 {
   g_autoptr(GTask) task = data;
   LlmContext *self = LLM_CONTEXT (source);
+  LlmContextCall *call = g_task_get_task_data (task);
   GError *error = NULL;
+  LlmTurn *turn;
 
-  if (!llm_context_load_finish (self, result, &error))
-    llm_context_call_fail (task, error);
+  if (!llm_context_load_finish (self, result, &error) ||
+      !llm_request_id_find (self->conversation, LLM_REQUEST_APPEND, call->messages, call->options,
+                            &turn, &error))
+    {
+      llm_context_call_fail (task, error);
+    }
+  else if (turn != NULL)
+    {
+      /* it is there already: to read it in ahead was the first call's favour */
+      call->n_added = turn->n_tokens;
+      llm_context_release (self);
+      g_task_return_boolean (task, TRUE);
+    }
   else
     llm_engine_await_model (self->engine, on_model_for_append, g_object_ref (task));
 }

@@ -10,6 +10,7 @@
 
 #include "common/llmsvc-error.h"
 #include "engine/llm-generation-private.h"
+#include "engine/llm-request-id.h"
 
 /* One reply of messages stays well below what a bus lets through. */
 #define MAX_REPLY_BYTES (4 * 1024 * 1024)
@@ -38,13 +39,8 @@ repeat_answer (GTask         *task,
 {
   LlmContextCall *call = g_task_get_task_data (task);
   const char *answer = llm_turn_get_answer (turn);
-  GVariantDict dict;
-  g_autoptr(GVariant) results = NULL;
+  g_autoptr(GVariant) results = llm_request_id_get_results (turn);
   g_autoptr(LlmSink) sink = g_object_ref (call->sink);
-
-  g_variant_dict_init (&dict, turn->results);
-  g_variant_dict_insert (&dict, "repeated", "b", TRUE);
-  results = g_variant_ref_sink (g_variant_dict_end (&dict));
 
   llm_context_release (g_task_get_source_object (task));
   g_task_return_pointer (task, llm_generation_new_settled (call->caller), g_object_unref);
@@ -60,18 +56,17 @@ on_loaded_for_generate (GObject      *source,
   g_autoptr(GTask) task = data;
   LlmContext *self = LLM_CONTEXT (source);
   LlmContextCall *call = g_task_get_task_data (task);
-  const char *request_id =
-      llm_call_options_get_string (call->options, LLMSVC_OPTION_REQUEST_ID, NULL);
   GError *error = NULL;
   LlmTurn *turn;
 
-  if (!llm_context_load_finish (self, result, &error))
+  if (!llm_context_load_finish (self, result, &error) ||
+      !llm_request_id_find (self->conversation, LLM_REQUEST_ANSWER, call->messages, call->options,
+                            &turn, &error))
     {
       llm_context_call_fail (task, error);
       return;
     }
-  turn = request_id != NULL ? llm_conversation_find_request (self->conversation, request_id) : NULL;
-  if (turn != NULL && llm_turn_is_answered (turn))
+  if (turn != NULL)
     {
       repeat_answer (task, turn);
       return;

@@ -8,6 +8,7 @@
 
 #include "common/llmsvc-error.h"
 #include "engine/llm-context-private.h"
+#include "engine/llm-request-id.h"
 
 static void
 count_answer (LlmEngineCounters  *counters,
@@ -100,13 +101,10 @@ make_turn (LlmGeneration      *self,
            const LlmJobResult *result)
 {
   LlmTurn *turn = llm_turn_new ();
-  const char *request_id =
-      llm_call_options_get_string (self->options, LLMSVC_OPTION_REQUEST_ID, NULL);
 
   llm_turn_add_messages (turn, self->messages);
   g_ptr_array_add (turn->messages, llm_stored_message_new ("assistant", result->text->str, NULL));
-  turn->request_id = g_strdup (request_id);
-  turn->results = g_variant_ref (self->results);
+  llm_request_id_note (turn, LLM_REQUEST_ANSWER, self->messages, self->options, self->results);
 
   /* Tokens that hold exactly the text settle the turn. Behind a stop string or
    * a cancel there are tokens whose text was not kept. */

@@ -342,12 +342,31 @@ test_request_id (BusFixture   *fixture,
   g_autofree char *first = bus_ask (fixture->app, path, "Hello", bus_options (options), NULL);
   g_autofree char *again = bus_ask (fixture->app, path, "Hello", bus_options (options), NULL);
   g_autofree char *later = NULL;
+  g_autofree char *generation = NULL;
   g_autoptr(GVariant) reply = NULL;
   g_autoptr(GError) error = NULL;
+  int fd;
 
   g_assert_cmpstr (first, ==, again);
   g_assert_cmpuint (bus_get_number (fixture->app, path, ".Context", "Revision"), ==, 1);
   g_assert_cmpuint (bus_count_messages (fixture->app, path, NULL), ==, 2);
+
+  /* every call that takes an id says when it is another's */
+  g_assert_null (bus_call (fixture->app, path, ".Context", "Ask",
+                           g_variant_new ("(s@a{sv})", "Good morning", bus_options (options)),
+                           &error));
+  bus_assert_error (error, "Conflict");
+  g_clear_error (&error);
+  generation = bus_generate (fixture->app, path, "Good morning", bus_options (options), &fd,
+                             &error);
+  g_assert_null (generation);
+  bus_assert_error (error, "Conflict");
+  g_clear_error (&error);
+  g_assert_null (bus_call (fixture->app, path, ".Context", "Append",
+                           g_variant_new ("(@a(ssa{sv})@a{sv})", bus_one_message ("user", "Hello"),
+                                          bus_options ("{'request-id': <'r1'>}")), &error));
+  bus_assert_error (error, "Conflict");
+  g_clear_error (&error);
 
   /* also after a restart */
   bus_rig_end_daemon (fixture->rig, SIGTERM);

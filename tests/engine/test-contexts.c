@@ -246,6 +246,107 @@ test_request_id (Fixture      *fixture,
   g_assert_error (conflict->error, LLMSVC_ERROR, LLMSVC_ERROR_CONFLICT);
 }
 
+/* With the id of an answered request comes the same answer, or what is wrong with that. */
+static void
+check_conflict (Fixture    *fixture,
+                LlmContext *context,
+                const char *prompt,
+                const char *options)
+{
+  g_autoptr(Answer) answer = begin_ask (fixture, context, prompt, options);
+
+  WAIT_FOR (answer->is_finished);
+  g_assert_error (answer->error, LLMSVC_ERROR, LLMSVC_ERROR_CONFLICT);
+  g_assert_nonnull (strstr (answer->error->message, "r1"));
+}
+
+static void
+test_request_id_conflict (Fixture      *fixture,
+                          gconstpointer data)
+{
+  g_autoptr(LlmContext) context = create (fixture, "{}");
+  g_autofree char *first =
+    ask (fixture, context, "Hello!", "{'request-id': <'r1'>, 'max-tokens': <uint32 9>}");
+  g_autofree char *again = NULL;
+
+  check_conflict (fixture, context, "Hello?", "{'request-id': <'r1'>, 'max-tokens': <uint32 9>}");
+  check_conflict (fixture, context, "Hello!", "{'request-id': <'r1'>, 'max-tokens': <uint32 8>}");
+  check_conflict (fixture, context, "Hello!", "{'request-id': <'r1'>}");
+  g_assert_cmpuint (count_messages (context), ==, 2);
+
+  /* How soon the answer comes, and in which order options are named, is not what was asked. */
+  again = ask (fixture, context, "Hello!",
+               "{'deadline-ms': <uint32 60000>, 'max-tokens': <9.0>, 'slo': <'background'>,"
+               " 'request-id': <'r1'>}");
+  g_assert_cmpstr (again, ==, first);
+  g_assert_cmpuint (count_messages (context), ==, 2);
+}
+
+/* Returns the tokens; 0 with @error set. */
+static guint
+append (Fixture    *fixture,
+        LlmContext *context,
+        const char *text,
+        const char *options,
+        GError    **error)
+{
+  g_autoptr(LlmCallOptions) parsed = parse_options (options, LLMSVC_CALL_APPEND);
+  g_autoptr(GAsyncResult) result = NULL;
+  guint tokens;
+
+  llm_context_append_async (context, fixture->caller, user_message (text), parsed, on_result,
+                            &result);
+  WAIT_FOR (result != NULL);
+  return llm_context_append_finish (context, result, &tokens, error) ? tokens : 0;
+}
+
+/* Text with the id of an earlier request is added once, also when that was before a restart. */
+static void
+test_append_again (Fixture      *fixture,
+                   gconstpointer data)
+{
+  static const char *const waits[] = {
+    "{'request-id': <'r1'>, 'wait': <true>}", "{'request-id': <'r2'>}",
+  };
+  LlmContext *context = create (fixture, "{'name': <'notes'>}");
+  g_autoptr(GError) error = NULL;
+  guint tokens[G_N_ELEMENTS (waits)];
+
+  for (guint i = 0; i < G_N_ELEMENTS (waits); i++)
+    {
+      tokens[i] = append (fixture, context, "I live in San Jose.", waits[i], &error);
+      g_assert_no_error (error);
+      g_assert_cmpuint (append (fixture, context, "I live in San Jose.", waits[i], &error), ==,
+                        tokens[i]);
+      g_assert_no_error (error);
+      g_assert_cmpuint (count_messages (context), ==, i + 1);
+    }
+  g_object_unref (context);
+  stop_engine (&fixture->engine);
+  fixture->engine = start_engine (fixture->state, 2);
+
+  context = open_context (fixture, "notes", "{}", &error);
+  for (guint i = 0; i < G_N_ELEMENTS (waits); i++)
+    {
+      g_assert_cmpuint (append (fixture, context, "I live in San Jose.", waits[i], &error), ==,
+                        tokens[i]);
+      g_assert_no_error (error);
+    }
+  g_assert_cmpuint (append (fixture, context, "I live in Fresno.", waits[0], &error), ==, 0);
+  g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_CONFLICT);
+  check_conflict (fixture, context, "I live in San Jose.", "{'request-id': <'r1'>}");
+  g_assert_cmpuint (count_messages (context), ==, 2);
+  g_assert_cmpuint (llm_context_get_revision (context), ==, 2);
+
+  /* What was rolled back is not there to be repeated. */
+  g_clear_error (&error);
+  g_assert_true (rollback (context, 2, &error));
+  g_assert_cmpuint (append (fixture, context, "I live in Fresno.", waits[0], &error), >, 0);
+  g_assert_no_error (error);
+  g_assert_cmpuint (count_messages (context), ==, 1);
+  g_object_unref (context);
+}
+
 /* A named context survives the service, and goes on as if nothing had happened. */
 static void
 test_restart (Fixture      *fixture,
@@ -401,6 +502,8 @@ main (int    argc,
   ADD ("/engine/cancel", test_cancel);
   ADD ("/engine/deadline", test_deadline);
   ADD ("/engine/request-id", test_request_id);
+  ADD ("/engine/request-id-conflict", test_request_id_conflict);
+  ADD ("/engine/append-again", test_append_again);
   ADD ("/engine/restart", test_restart);
   ADD ("/engine/open-at-once", test_open_at_once);
   ADD ("/engine/close", test_close);

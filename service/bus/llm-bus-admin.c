@@ -16,7 +16,13 @@ static void
 handle_list_apps (LlmBusCall *call)
 {
   g_autoptr(GVariant) apps = NULL;
+  GError *error = NULL;
 
+  if (!llm_engine_check_stored (call->bus->engine, &error))
+    {
+      llm_bus_call_return_error (call, error);
+      return;
+    }
   apps = llm_engine_list_apps (
     call->bus->engine, call->caller->uid,
     llm_bus_bouncer_is_administrator (call->bus->bouncer, call->caller));

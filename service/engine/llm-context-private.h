@@ -105,8 +105,9 @@ gboolean    llm_context_commit_finish (LlmContext        *self,
 void        llm_context_end          (LlmContext         *self,
                                       const char         *reason);
 
-/* Its connection left the bus: an unnamed one ends when its last call has. */
-void        llm_context_leave        (LlmContext         *self);
+/* Cancels its call, and ends it when that has ended. @reason: static, as for the signal. */
+void        llm_context_leave        (LlmContext         *self,
+                                      const char         *reason);
 
 /* The prompt for @messages (nullable) after what is there. */
 LlmPrepareInput *llm_context_make_input (LlmContext      *self,

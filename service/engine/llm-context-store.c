@@ -154,11 +154,15 @@ llm_store_load_index (sqlite3  *db,
   LlmStoredIndex *index = data;
   g_autoptr(sqlite3_stmt) row = NULL;
 
+  /* it may run again */
+  g_ptr_array_set_size (index->contexts, 0);
+  g_ptr_array_set_size (index->quotas, 0);
   if (!load_contexts (db, index, error) || !load_quotas (db, index, error))
     return FALSE;
   row = llm_db_query (db, error, "SELECT value FROM settings WHERE key = 'model'", "");
   if (row == NULL)
     return FALSE;
+  g_clear_pointer (&index->model, g_free);
   if (llm_db_next (row, error))
     index->model = dup_column (row, 0);
   return *error == NULL;
@@ -325,8 +329,11 @@ llm_store_change (sqlite3  *db,
 {
   LlmStoredChange *change = data;
 
-  if (!llm_db_execute (db, error, "UPDATE contexts SET revision = ?, used = ? WHERE id = ?", "iis",
-                       (gint64) change->revision, change->used, change->context))
+  /* what is stored is what it was when the call began, unless others put another database there */
+  if (!llm_db_execute (db, error,
+                       "UPDATE contexts SET revision = ?, used = ? WHERE id = ? AND revision = ?",
+                       "iisi", (gint64) change->revision, change->used, change->context,
+                       (gint64) change->revision - 1))
     return FALSE;
   if (sqlite3_changes (db) != 1)
     {

@@ -474,17 +474,18 @@ on_idle_for_leave (GObject      *source,
                    GAsyncResult *result,
                    gpointer      data)
 {
-  llm_context_end (LLM_CONTEXT (source), "disconnected");
+  llm_context_end (LLM_CONTEXT (source), data);
 }
 
 void
-llm_context_leave (LlmContext *self)
+llm_context_leave (LlmContext *self,
+                   const char *reason)
 {
   if (self->generation != NULL)
     llm_generation_leave (self->generation);
   llm_context_stop_ahead (self);
   if (self->is_busy)
-    g_queue_push_tail (&self->waiting_idle, g_task_new (self, NULL, on_idle_for_leave, NULL));
+    g_queue_push_tail (&self->waiting_idle, g_task_new (self, NULL, on_idle_for_leave, (gpointer) reason));
   else
-    llm_context_end (self, "disconnected");
+    llm_context_end (self, reason);
 }

@@ -4,6 +4,10 @@
  * The database and its thread: what must survive. A transaction's fsync waits
  * there, never on main. Functions are called on main; the transactions they are
  * given run in the thread, in order.
+ *
+ * What can't be opened is tried again with later transactions, at most once a second. A database
+ * whose file is removed, replaced or truncated by others while it is open is noticed before and
+ * after each transaction, which fails, and is opened again with the next one.
  */
 
 #pragma once
@@ -16,17 +20,33 @@ G_BEGIN_DECLS
 typedef struct _LlmDb LlmDb;
 
 /* One transaction: committed when it returns TRUE, rolled back otherwise. Those that wait at the
- * same time are committed together, each told of its own end. */
+ * same time are committed together, each told of its own end. It may be run again, from the
+ * beginning, when what it did was undone. */
 typedef gboolean (*LlmDbFunc) (sqlite3  *db,
                                gpointer  data,
                                GError  **error);
+/* Told on main: the database that was open is not any more. What the next transaction sees may be
+ * another one. */
+typedef void (*LlmDbLost) (const GError *error,
+                           gpointer      data);
+/* Makes room on the disk, about @bytes; returns how many came free, 0 when there is nothing more to
+ * give. In the database's thread, and may block. */
+typedef guint64 (*LlmDbMakeRoom) (guint64  bytes,
+                                  gpointer data);
 
-/* Opens FOLDER/contexts.db in the thread, making both; NULL for a database in
- * memory that ends with the process. A damaged file is moved aside with a
- * warning, never deleted. */
+/* Makes nothing before the first transaction: then FOLDER/contexts.db, see llm_db_file_open(); NULL
+ * for a database in memory that ends with the process. */
 LlmDb   *llm_db_new        (const char          *folder);
 /* Waits for all transactions given so far. */
 void     llm_db_free       (LlmDb               *self);
+/* Both before the first transaction. A transaction that finds the disk full is made again as long
+ * as @make_room says that something came free. */
+void     llm_db_set_lost   (LlmDb               *self,
+                            LlmDbLost            lost,
+                            gpointer             data);
+void     llm_db_set_make_room (LlmDb            *self,
+                            LlmDbMakeRoom        make_room,
+                            gpointer             data);
 
 /* Runs @func (@data); @data lives until after @callback. */
 void     llm_db_run_async  (LlmDb               *self,
@@ -41,7 +61,21 @@ gboolean llm_db_run_finish (GAsyncResult        *result,
                             gpointer            *data,
                             GError             **error);
 
-/* --- for LlmDbFuncs --- */
+/* --- for LlmDbFuncs, in the thread --- */
+
+/* What the last failure of a statement was. */
+typedef enum
+{
+  LLM_DB_FAULT_NONE,    /* no fault of the file */
+  LLM_DB_FAULT_FULL,    /* of the disk: there is no room */
+  LLM_DB_FAULT_DAMAGED,
+} LlmDbFault;
+
+LlmDbFault    llm_db_find_fault (sqlite3 *db);
+/* Runs statements that give nothing back. */
+gboolean      llm_db_run_script (sqlite3    *db,
+                              const char *sql,
+                              GError    **error);
 
 /* Runs one statement with its values bound in order: `i` gint64, `d` double, `s`
  * const char * (nullable), `b` const void * and gsize. */

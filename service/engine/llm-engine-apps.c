@@ -215,6 +215,8 @@ llm_engine_admit_call (LlmEngine *self,
   guint64 limit = EFFECTIVE (self, app, calls);
   UserSums sums = sum_user (self, caller->uid);
 
+  if (!llm_engine_check_stored (self, error))
+    return FALSE;
   if (app->n_calls >= limit)
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_QUOTA_EXCEEDED,
@@ -236,6 +238,8 @@ admit_context (LlmEngine *self,
   guint named_limit = self->default_quota.named;
   UserSums sums = sum_user (self, caller->uid);
 
+  if (!llm_engine_check_stored (self, error))
+    return FALSE;
   if (app->n_contexts + app->n_coming >= limit)
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_QUOTA_EXCEEDED,

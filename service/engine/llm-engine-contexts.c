@@ -253,11 +253,6 @@ build_context (LlmEngine *self,
                    "There is a context named “%s” already; open it with OpenContext()", name);
       return FALSE;
     }
-  if (*name != '\0' && self->db_error != NULL)
-    {
-      g_propagate_error (error, g_error_copy (self->db_error));
-      return FALSE;
-    }
 
   context = call->context = llm_context_new (self, caller->uid, caller->app_id, id);
   g_free (context->name);
@@ -562,7 +557,7 @@ llm_engine_caller_gone (LlmEngine  *self,
     if (g_strcmp0 (context->connection, connection) == 0)
       g_ptr_array_add (ended, g_object_ref (context));
   for (guint i = 0; i < ended->len; i++)
-    llm_context_leave (g_ptr_array_index (ended, i));
+    llm_context_leave (g_ptr_array_index (ended, i), "disconnected");
 
   llm_engine_memory_caller_gone (self, connection);
 }

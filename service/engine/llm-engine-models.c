@@ -28,10 +28,12 @@ set_availability (LlmEngine  *self,
   g_signal_emit_by_name (self, "availability-changed");
 }
 
-static void
-update_availability (LlmEngine *self)
+void
+llm_engine_update_availability (LlmEngine *self)
 {
-  if (!self->has_catalogue || !self->has_index)
+  if (self->db_error != NULL)
+    set_availability (self, "failed", self->db_error->message);
+  else if (!self->has_catalogue || !self->has_index)
     set_availability (self, "loading", "The service is looking for models");
   else if (self->is_loading)
     set_availability (self, "loading", "The model is being loaded");
@@ -71,7 +73,7 @@ take_models (LlmEngine *self,
   self->has_catalogue = models != NULL;
   if (models == NULL)
     {
-      update_availability (self);
+      llm_engine_update_availability (self);
       return;
     }
   g_clear_pointer (&self->models, g_ptr_array_unref);
@@ -99,7 +101,7 @@ llm_engine_models_start (LlmEngine *self)
     }
   task = g_task_new (self, NULL, on_scanned, NULL);
   self->has_catalogue = FALSE;
-  update_availability (self);
+  llm_engine_update_availability (self);
   g_task_set_task_data (task, self->settings, NULL);
   g_task_run_in_thread (task, run_scan);
 }
@@ -172,7 +174,7 @@ llm_engine_models_settle (LlmEngine *self)
         }
     }
   g_signal_emit_by_name (self, "models-changed");
-  update_availability (self);
+  llm_engine_update_availability (self);
 
   /* A callback may begin another look and wait again. */
   waiting = self->waiting_start;
@@ -326,7 +328,7 @@ on_load_done (GObject      *source,
           llm_db_run_async (self->db, llm_store_set_model, g_strdup (load->info->id), g_free,
                             on_model_stored, select);
         }
-      update_availability (self);
+      llm_engine_update_availability (self);
       end_waiting (self, NULL);
       return;
     }
@@ -336,7 +338,7 @@ on_load_done (GObject      *source,
       /* The old model stays: who waits gets that one. */
       g_task_return_error (select, error);
       g_object_unref (select);
-      update_availability (self);
+      llm_engine_update_availability (self);
       if (self->model != NULL)
         end_waiting (self, NULL);
       else if (!g_queue_is_empty (&self->waiting_model))
@@ -346,7 +348,7 @@ on_load_done (GObject      *source,
   g_clear_error (&self->load_error);
   self->load_error = error;
   g_message ("The model can't be loaded: %s", error->message);
-  update_availability (self);
+  llm_engine_update_availability (self);
   end_waiting (self, error);
 }
 
@@ -368,7 +370,7 @@ begin_load (LlmEngine    *self,
                               self->settings->system_cache_folder, self->settings->cache_limit);
   g_task_set_task_data (task, load, (GDestroyNotify) load_free);
   self->is_loading = TRUE;
-  update_availability (self);
+  llm_engine_update_availability (self);
   g_task_run_in_thread (task, run_load);
 }
 

@@ -64,7 +64,9 @@ struct _LlmEngine
   LlmExecutor *executor;
   LlmGovernor *governor;
   LlmDb *db;                    /* (nullable) before the start */
-  GError *db_error;             /* (nullable): why nothing can be stored */
+  GError *db_error;             /* (nullable): why it is not known what is stored */
+  gboolean is_loading_index;
+  guint retry_timer;            /* source: tries the database again */
 
   /* what must be known before the first call: models and the index of contexts */
   gboolean has_catalogue;
@@ -124,7 +126,12 @@ struct _LlmEngine
   LlmProcessFigures process;
 };
 
-/* Waits until models and stored contexts are known. */
+/* llm-engine-store.c */
+void      llm_engine_store_start      (LlmEngine          *self);
+/* Waits for transactions under way. */
+void      llm_engine_store_stop       (LlmEngine          *self);
+/* Waits until models, stored contexts and quotas are known; fails with STORAGE when these can't be
+ * read. */
 void      llm_engine_await_start      (LlmEngine          *self,
                                        GAsyncReadyCallback callback,
                                        gpointer            data);
@@ -140,6 +147,8 @@ void      llm_engine_await_model      (LlmEngine          *self,
                                        gpointer            data);
 LlmModel *llm_engine_await_model_finish (GAsyncResult     *result,
                                        GError            **error);
+/* Says what has become of it, if that is new. */
+void      llm_engine_update_availability (LlmEngine       *self);
 /* Settles what is in use once catalogue and index are there. */
 void      llm_engine_models_settle    (LlmEngine          *self);
 /* Unloads it when no job runs; @done on the main thread with what came free. */
@@ -236,6 +245,11 @@ double    llm_engine_get_share        (LlmEngine          *self,
                                        const LlmApp       *app);
 
 /* llm-engine-quotas.c */
+/* As configured. */
+void      llm_engine_reset_default_quota (LlmEngine       *self);
+/* Lets it be in force; llm_engine_share_memory() is to follow. */
+void      llm_engine_take_quota       (LlmEngine          *self,
+                                       const LlmStoredQuota *quota);
 /* Tells the executor the quotas of memory. */
 void      llm_engine_share_memory     (LlmEngine          *self);
 

@@ -9,25 +9,118 @@
 
 #include "common/llmsvc-error.h"
 
+void
+llm_engine_reset_default_quota (LlmEngine *self)
+{
+  const LlmSettings *settings = self->settings;
+
+  self->default_quota = (LlmQuota) {
+    .contexts = settings->max_contexts,
+    .calls = settings->max_calls,
+    .tokens = settings->max_tokens,
+    .disk = settings->max_disk,
+    .share = settings->max_share / 100.0,
+    .rate = settings->max_rate,
+    .message = settings->max_message,
+    .named = settings->max_named,
+    .apps = settings->max_apps,
+    .queue = settings->max_queue,
+  };
+}
+
+void
+llm_engine_take_quota (LlmEngine            *self,
+                       const LlmStoredQuota *quota)
+{
+  LlmQuota *target = *quota->app == '\0' ? &self->default_quota
+                                         : &llm_engine_get_app (self, quota->uid, quota->app)->quota;
+
+  llm_quota_set (target, quota->key, quota->value);
+}
+
+/* --- setting them --- */
+
+typedef struct
+{
+  guint32 uid;
+  char *app_id;
+  LlmCallOptions *options;
+  guint n_waiting;         /* transactions */
+} SetQuota;
+
+static void
+set_quota_free (SetQuota *set)
+{
+  g_free (set->app_id);
+  llm_call_options_unref (set->options);
+  g_free (set);
+}
+
+/* What could not be stored is not in force either. */
 static void
 on_quota_stored (GObject      *source,
                  GAsyncResult *result,
                  gpointer      data)
 {
-  GTask *task = data;
-  guint *n_waiting = g_task_get_task_data (task);
-  g_autoptr(GError) error = NULL;
+  g_autoptr(GTask) task = data;
+  LlmEngine *self = g_task_get_source_object (task);
+  SetQuota *set = g_task_get_task_data (task);
+  LlmStoredQuota *quota;
+  GError *error = NULL;
 
-  if (!llm_db_run_finish (result, NULL, &error) && !g_task_had_error (task) && *n_waiting > 0)
+  set->n_waiting--;
+  if (llm_db_run_finish (result, (gpointer *) &quota, &error))
     {
-      *n_waiting = 0;
-      g_task_return_error (task, g_steal_pointer (&error));
+      llm_engine_take_quota (self, quota);
+      llm_engine_share_memory (self);
     }
-  else if (*n_waiting > 0 && --*n_waiting == 0)
+  if (error != NULL && !g_task_had_error (task))
+    g_task_return_error (task, g_steal_pointer (&error));
+  else if (set->n_waiting == 0 && !g_task_had_error (task))
+    g_task_return_boolean (task, TRUE);
+  g_clear_error (&error);
+}
+
+static const LlmsvcOption quota_options[] = {
+  LLMSVC_OPTION_CONTEXTS, LLMSVC_OPTION_TOKENS, LLMSVC_OPTION_CALLS,
+  LLMSVC_OPTION_DISK, LLMSVC_OPTION_SHARE, LLMSVC_OPTION_RATE, LLMSVC_OPTION_MESSAGE,
+  LLMSVC_OPTION_NAMED, LLMSVC_OPTION_APPS, LLMSVC_OPTION_QUEUE,
+};
+
+static void
+on_started_for_quota (GObject      *source,
+                      GAsyncResult *result,
+                      gpointer      data)
+{
+  g_autoptr(GTask) task = data;
+  LlmEngine *self = LLM_ENGINE (source);
+  SetQuota *set = g_task_get_task_data (task);
+  GError *error = NULL;
+
+  if (!llm_engine_await_start_finish (result, &error))
     {
-      g_task_return_boolean (task, TRUE);
+      g_task_return_error (task, error);
+      return;
     }
-  g_object_unref (task);
+  for (guint i = 0; i < G_N_ELEMENTS (quota_options); i++)
+    {
+      LlmsvcOption id = quota_options[i];
+      double value;
+
+      if (!llm_call_options_has (set->options, id))
+        continue;
+      value = id == LLMSVC_OPTION_SHARE
+                ? llm_call_options_get_double (set->options, id, 0)
+                : (double) llm_call_options_get_uint (set->options, id, 0);
+      set->n_waiting++;
+      llm_db_run_async (self->db, llm_store_set_quota,
+                        llm_stored_quota_new (*set->app_id == '\0' ? 0 : set->uid, set->app_id,
+                                              llmsvc_option_get_info (id)->key, value),
+                        (GDestroyNotify) llm_stored_quota_free, on_quota_stored,
+                        g_object_ref (task));
+    }
+  if (set->n_waiting == 0)
+    g_task_return_boolean (task, TRUE);
 }
 
 void
@@ -38,49 +131,25 @@ llm_engine_set_quota_async (LlmEngine          *self,
                             GAsyncReadyCallback callback,
                             gpointer            data)
 {
-  static const LlmsvcOption ids[] = {
-    LLMSVC_OPTION_CONTEXTS, LLMSVC_OPTION_TOKENS, LLMSVC_OPTION_CALLS,
-    LLMSVC_OPTION_DISK, LLMSVC_OPTION_SHARE, LLMSVC_OPTION_RATE, LLMSVC_OPTION_MESSAGE,
-    LLMSVC_OPTION_NAMED, LLMSVC_OPTION_APPS, LLMSVC_OPTION_QUEUE,
-  };
   g_autoptr(GTask) task = g_task_new (self, NULL, callback, data);
-  guint *n_waiting = g_new0 (guint, 1);
-  gboolean is_default = *app_id == '\0';
-  LlmQuota *quota =
-    is_default ? &self->default_quota : &llm_engine_get_app (self, uid, app_id)->quota;
+  SetQuota *set = g_new0 (SetQuota, 1);
 
-  g_task_set_task_data (task, n_waiting, g_free);
-  for (guint i = 0; i < G_N_ELEMENTS (ids); i++)
+  set->uid = uid;
+  set->app_id = g_strdup (app_id);
+  set->options = llm_call_options_ref (options);
+  g_task_set_task_data (task, set, (GDestroyNotify) set_quota_free);
+  for (guint i = 0; *app_id != '\0' && i < G_N_ELEMENTS (quota_options); i++)
     {
-      const char *key = llmsvc_option_get_info (ids[i])->key;
+      const char *key = llmsvc_option_get_info (quota_options[i])->key;
 
-      if (is_default || !llm_quota_is_of_user (key) || !llm_call_options_has (options, ids[i]))
+      if (!llm_quota_is_of_user (key) || !llm_call_options_has (options, quota_options[i]))
         continue;
       g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
                                "%s: all applications of a user have it together, so no single one "
                                "has its own; set it for the default of all", key);
       return;
     }
-  for (guint i = 0; i < G_N_ELEMENTS (ids); i++)
-    {
-      const char *key = llmsvc_option_get_info (ids[i])->key;
-      double value;
-
-      if (!llm_call_options_has (options, ids[i]))
-        continue;
-      value = ids[i] == LLMSVC_OPTION_SHARE
-                ? llm_call_options_get_double (options, ids[i], 0)
-                : (double) llm_call_options_get_uint (options, ids[i], 0);
-      llm_quota_set (quota, key, value);
-      ++*n_waiting;
-      llm_db_run_async (self->db, llm_store_set_quota,
-                        llm_stored_quota_new (is_default ? 0 : uid, app_id, key, value),
-                        (GDestroyNotify) llm_stored_quota_free, on_quota_stored,
-                        g_object_ref (task));
-    }
-  llm_engine_share_memory (self);
-  if (*n_waiting == 0)
-    g_task_return_boolean (task, TRUE);
+  llm_engine_await_start (self, on_started_for_quota, g_steal_pointer (&task));
 }
 
 gboolean

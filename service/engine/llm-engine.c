@@ -18,121 +18,13 @@ G_DEFINE_FINAL_TYPE (LlmEngine, llm_engine, G_TYPE_OBJECT)
 
 /* --- start --- */
 
-static void
-add_stored_context (LlmEngine              *self,
-                    const LlmStoredContext *stored)
-{
-  g_autoptr(LlmContext) context = llm_context_new (self, stored->uid, stored->app, stored->id);
-
-  g_free (context->name);
-  context->name = g_strdup (stored->name);
-  context->revision = stored->revision;
-  context->created = stored->created;
-  context->used = stored->used;
-  context->max_tokens = stored->max_tokens;
-  g_free (context->slo);
-  context->slo = g_strdup (stored->slo);
-  context->stored_tokens = stored->n_tokens;
-  context->stored_bytes = stored->bytes;
-  llm_engine_add_context (self, context);
-}
-
-/* Contexts that nobody has used since the start: what was kept of them is on storage. */
-static void
-on_storage_swept (GHashTable *stored,
-                  gpointer    data)
-{
-  LlmEngine *self = data;
-  GHashTableIter iter;
-  LlmContext *context;
-
-  g_hash_table_iter_init (&iter, self->contexts);
-  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &context))
-    if (context->residency == LLM_RESIDENCY_TEXT && g_hash_table_contains (stored, context->id))
-      context->residency = LLM_RESIDENCY_STORAGE;
-}
-
-/* Without the index nobody knows what belongs to whom: all is left as it is. */
-static void
-sweep_storage (LlmEngine *self)
-{
-  GHashTable *ids = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
-  GHashTableIter iter;
-  const char *id;
-
-  g_hash_table_iter_init (&iter, self->contexts);
-  while (g_hash_table_iter_next (&iter, (gpointer *) &id, NULL))
-    g_hash_table_add (ids, g_strdup (id));
-  llm_executor_sweep_storage (self->executor, ids, on_storage_swept, self);
-}
-
-static void
-on_index_loaded (GObject      *source,
-                 GAsyncResult *result,
-                 gpointer      data)
-{
-  g_autoptr(LlmEngine) self = data;
-  LlmStoredIndex *index;
-
-  if (llm_db_run_finish (result, (gpointer *) &index, &self->db_error))
-    {
-      for (guint i = 0; i < index->contexts->len; i++)
-        add_stored_context (self, g_ptr_array_index (index->contexts, i));
-      for (guint i = 0; i < index->quotas->len; i++)
-        {
-          const LlmStoredQuota *quota = g_ptr_array_index (index->quotas, i);
-          LlmQuota *target = *quota->app == '\0'
-                               ? &self->default_quota
-                               : &llm_engine_get_app (self, quota->uid, quota->app)->quota;
-
-          llm_quota_set (target, quota->key, quota->value);
-        }
-      llm_engine_share_memory (self);
-      self->chosen = g_steal_pointer (&index->model);
-      sweep_storage (self);
-    }
-  else
-    {
-      g_warning ("Named contexts can't be used: %s", self->db_error->message);
-    }
-  self->has_index = TRUE;
-  llm_engine_models_settle (self);
-}
-
 void
 llm_engine_start (LlmEngine *self)
 {
-  self->db = llm_db_new (self->settings->state_folder);
-  llm_db_run_async (self->db, llm_store_load_index, llm_stored_index_new (),
-                    (GDestroyNotify) llm_stored_index_free, on_index_loaded, g_object_ref (self));
+  llm_engine_store_start (self);
   llm_engine_memory_start (self);
   llm_engine_script_start (self);
   llm_engine_models_start (self);
-}
-
-void
-llm_engine_await_start (LlmEngine          *self,
-                        GAsyncReadyCallback callback,
-                        gpointer            data)
-{
-  GTask *task = g_task_new (self, NULL, callback, data);
-
-  if (self->has_catalogue && self->has_index)
-    {
-      g_task_return_boolean (task, TRUE);
-      g_object_unref (task);
-    }
-  else
-    {
-      g_queue_push_tail (&self->waiting_start, task);
-    }
-}
-
-gboolean
-llm_engine_await_start_finish (GAsyncResult *result,
-                               GError      **error)
-{
-  return g_task_propagate_boolean (G_TASK (result), error);
 }
 
 static void
@@ -190,7 +82,7 @@ llm_engine_stop (LlmEngine *self)
     ;
   for (guint i = 0; i < generations->len; i++)
     llm_generation_abandon (g_ptr_array_index (generations, i));
-  g_clear_pointer (&self->db, llm_db_free);
+  llm_engine_store_stop (self);
   llm_executor_stop (self->executor);
   while (g_main_context_iteration (NULL, FALSE))
     ;
@@ -210,7 +102,7 @@ llm_engine_finalize (GObject *object)
   g_hash_table_unref (self->contexts);
   g_hash_table_unref (self->apps);
   g_hash_table_unref (self->holds);
-  g_clear_pointer (&self->db, llm_db_free);
+  llm_engine_store_stop (self);
   g_clear_pointer (&self->keeper, llm_keeper_free);
   g_clear_object (&self->governor);
   llm_executor_free (self->executor);
@@ -290,18 +182,7 @@ llm_engine_new (LlmSettings *settings)
   g_autofree char *chunks = NULL;
 
   self->settings = settings;
-  self->default_quota = (LlmQuota) {
-    .contexts = settings->max_contexts,
-    .calls = settings->max_calls,
-    .tokens = settings->max_tokens,
-    .disk = settings->max_disk,
-    .share = settings->max_share / 100.0,
-    .rate = settings->max_rate,
-    .message = settings->max_message,
-    .named = settings->max_named,
-    .apps = settings->max_apps,
-    .queue = settings->max_queue,
-  };
+  llm_engine_reset_default_quota (self);
   if (settings->state_folder != NULL && settings->script == NULL
       && g_strcmp0 (settings->disk, "off") != 0)
     chunks = g_build_filename (settings->state_folder, "chunks", NULL);

@@ -26,7 +26,8 @@ G_DECLARE_FINAL_TYPE (LlmEngine, llm_engine, LLM, ENGINE, GObject)
 /* Nothing is opened yet, neither models nor the contexts on disk. */
 LlmEngine         *llm_engine_new              (LlmSettings *settings);
 
-/* Begins to look for models and to open what is stored; returns at once. */
+/* Begins to look for models and to open what is stored; returns at once. What can't be opened is
+ * tried again until it can; calls fail with STORAGE meanwhile. */
 void               llm_engine_start            (LlmEngine   *self);
 /* Asks the thread that computes for a sign of life: how often before this it was asked in vain. */
 guint              llm_engine_probe            (LlmEngine   *self);
@@ -216,6 +217,9 @@ GVariant          *llm_engine_list_apps             (LlmEngine          *self,
 void               llm_engine_get_limits            (LlmEngine          *self,
                                                      const LlmCaller    *caller,
                                                      LlmAppLimits       *limits);
+/* FALSE with STORAGE while contexts, quotas and the chosen model can't be read. */
+gboolean           llm_engine_check_stored          (LlmEngine          *self,
+                                                     GError            **error);
 /* Quotas of @uid's application @app_id, or of all applications without quotas of
  * their own when it is "". Options: LLMSVC_CALL_SET_QUOTA. */
 void               llm_engine_set_quota_async       (LlmEngine          *self,

@@ -139,6 +139,62 @@ llm_executor_sweep_storage (LlmExecutor    *self,
   llm_mailbox_post (self->inbox, take_sweep, sweep, (GDestroyNotify) sweep_free);
 }
 
+/* Somebody in another thread waits for room on the disk. */
+typedef struct
+{
+  LlmExecutor *executor;
+  guint64 bytes;          /* wanted, then what came free */
+  GMutex lock;
+  GCond ended;
+  gboolean has_ended;     /* guarded by lock */
+} Trim;
+
+static void
+end_trim (gpointer data)
+{
+  Trim *trim = data;
+
+  g_mutex_lock (&trim->lock);
+  trim->has_ended = TRUE;
+  g_cond_signal (&trim->ended);
+  g_mutex_unlock (&trim->lock);
+}
+
+static void
+trim_storage (gpointer data)
+{
+  Trim *trim = data;
+  LlmExecutor *self = trim->executor;
+
+  trim->bytes = self->storage != NULL ? llm_kv_storage_trim (self->storage, trim->bytes) : 0;
+  if (trim->bytes == 0)
+    {
+      end_trim (trim);
+      return;
+    }
+  self->is_told = FALSE;
+  llm_executor_publish (self);
+  llm_kv_storage_settle (self->storage, end_trim, trim);
+}
+
+guint64
+llm_executor_trim_storage (LlmExecutor *self,
+                           guint64      bytes)
+{
+  Trim trim = { .executor = self, .bytes = bytes };
+
+  g_mutex_init (&trim.lock);
+  g_cond_init (&trim.ended);
+  llm_mailbox_post (self->inbox, trim_storage, &trim, NULL);
+  g_mutex_lock (&trim.lock);
+  while (!trim.has_ended)
+    g_cond_wait (&trim.ended, &trim.lock);
+  g_mutex_unlock (&trim.lock);
+  g_mutex_clear (&trim.lock);
+  g_cond_clear (&trim.ended);
+  return trim.bytes;
+}
+
 /* --- the store --- */
 
 /* K and V that one store computed are good for another one of the same identity. */

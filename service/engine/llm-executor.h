@@ -183,6 +183,12 @@ void         llm_executor_suspend      (LlmExecutor  *self,
                                         gpointer      data);
 void         llm_executor_resume       (LlmExecutor  *self);
 
+/* Removes context memory from storage, what was not used for longest first, until @bytes are free
+ * again there, and waits for that; returns how many are, 0 when there is none. Any thread but its
+ * own and main; llm_executor_stop() must not come before it returns. */
+guint64      llm_executor_trim_storage (LlmExecutor *self,
+                                        guint64       bytes);
+
 /* Since the start. Any thread. */
 guint64      llm_executor_get_n_steps  (LlmExecutor  *self);
 guint64      llm_executor_get_n_rows   (LlmExecutor  *self);

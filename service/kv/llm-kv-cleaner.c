@@ -16,6 +16,8 @@ typedef struct
   int fd;
   GBytes *header;        /* (nullable) (owned): NULL to close the file, and nothing else */
   GArray *ranges;        /* (nullable) (owned) (element-type LlmKvRange) */
+  LlmKvCleanerFunc func; /* (nullable): to call, and nothing else */
+  gpointer data;
 } Job;
 
 struct _LlmKvCleaner
@@ -65,6 +67,8 @@ run (gpointer data,
 
   if (job->header == NULL)
     {
+      if (job->func != NULL)
+        job->func (job->data);
       job_free (job);
       return;
     }
@@ -107,6 +111,19 @@ llm_kv_cleaner_close (LlmKvCleaner *self,
   Job *job = g_new0 (Job, 1);
 
   job->fd = fd;
+  push (self, job);
+}
+
+void
+llm_kv_cleaner_call (LlmKvCleaner    *self,
+                     LlmKvCleanerFunc func,
+                     gpointer         data)
+{
+  Job *job = g_new0 (Job, 1);
+
+  job->fd = -1;
+  job->func = func;
+  job->data = data;
   push (self, job);
 }
 

@@ -20,6 +20,8 @@ typedef struct
   guint64 end;
 } LlmKvRange;
 
+typedef void (*LlmKvCleanerFunc) (gpointer data);
+
 LlmKvCleaner *llm_kv_cleaner_new   (void);
 /* Waits for the thread. */
 void          llm_kv_cleaner_free  (LlmKvCleaner *self);
@@ -36,6 +38,10 @@ void          llm_kv_cleaner_punch (LlmKvCleaner *self,
                                     int           fd,
                                     GBytes       *header,
                                     GArray       *ranges);
+/* Calls @func (@data) in the thread, when all that was given before is done. */
+void          llm_kv_cleaner_call  (LlmKvCleaner *self,
+                                    LlmKvCleanerFunc func,
+                                    gpointer      data);
 /* What a file that was punched takes now; FALSE when there is none to tell of. Each is told
  * once. */
 gboolean      llm_kv_cleaner_take_result (LlmKvCleaner *self,

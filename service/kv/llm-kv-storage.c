@@ -104,6 +104,32 @@ llm_kv_storage_evict (LlmKvStorage *self,
   return evict (self, 0, except);
 }
 
+guint64
+llm_kv_storage_trim (LlmKvStorage *self,
+                     guint64       bytes)
+{
+  guint64 before;
+
+  g_return_val_if_fail (self != NULL, 0);
+
+  update_files (self);
+  before = self->bytes;
+  while (before - self->bytes < bytes && evict (self, 0, NULL))
+    ;
+  return before - self->bytes;
+}
+
+void
+llm_kv_storage_settle (LlmKvStorage *self,
+                       LlmKvSettled  func,
+                       gpointer      data)
+{
+  g_return_if_fail (self != NULL);
+  g_return_if_fail (func != NULL);
+
+  llm_kv_cleaner_call (self->cleaner, func, data);
+}
+
 static guint64
 count_app_bytes (LlmKvStorage *self,
                  guint64       app)
@@ -273,9 +299,18 @@ static gboolean
 open_root (LlmKvStorage *self,
            GError      **error)
 {
+  struct stat status;
+
   if (g_mkdir_with_parents (self->path, S_IRWXU) < 0)
     return fail (error, self->path, errno);
-  self->fd = open (self->path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (lstat (self->path, &status) == 0 && S_ISLNK (status.st_mode))
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
+                   "Contexts can't be kept in “%s”: it is a symbolic link, which the service does "
+                   "not follow; remove it", self->path);
+      return FALSE;
+    }
+  self->fd = open (self->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (self->fd < 0)
     return fail (error, self->path, errno);
   if (flock (self->fd, LOCK_EX | LOCK_NB) == 0)
@@ -314,6 +349,17 @@ llm_kv_storage_new (const char  *folder,
     return NULL;
   scan (self);
   return g_steal_pointer (&self);
+}
+
+gboolean
+llm_kv_storage_is_in_place (LlmKvStorage *self)
+{
+  struct stat used, there;
+
+  g_return_val_if_fail (self != NULL, FALSE);
+
+  return fstat (self->fd, &used) == 0 && lstat (self->path, &there) == 0 &&
+         used.st_dev == there.st_dev && used.st_ino == there.st_ino;
 }
 
 static gboolean

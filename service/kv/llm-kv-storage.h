@@ -64,12 +64,15 @@ typedef struct
   float n_rows;          /* that saw it, decayed */
 } LlmKvRecord;
 
+typedef void (*LlmKvSettled) (gpointer data);
+
 /* @hash: 0 for the first chunk, then that of the one before. */
 guint64       llm_kv_hash_tokens      (guint64            hash,
                                        const gint32      *tokens,
                                        guint              n);
 
-/* Uses, and makes, @folder, which no other process may use at the same time; removes leftovers of
+/* Uses, and makes, @folder, which may be no symbolic link, and which no other process may use at the
+ * same time; removes leftovers of
  * writes that did not end. Takes @disk in any case. @limit: bytes in all, 0 for half of what is
  * free; @app_limit: of one application's contexts, 0 for none. Fails with STORAGE. */
 LlmKvStorage *llm_kv_storage_new      (const char        *folder,
@@ -77,6 +80,8 @@ LlmKvStorage *llm_kv_storage_new      (const char        *folder,
                                        guint64            limit,
                                        guint64            app_limit,
                                        GError           **error) G_GNUC_WARN_UNUSED_RESULT;
+/* Whether the folder that is used is still there under its name. */
+gboolean      llm_kv_storage_is_in_place (LlmKvStorage   *self);
 /* All folders must be closed. Waits for writes under way. */
 void          llm_kv_storage_free     (LlmKvStorage      *self);
 LlmDisk      *llm_kv_storage_get_disk (LlmKvStorage      *self);
@@ -91,6 +96,16 @@ guint64       llm_kv_storage_get_folder_bytes (LlmKvStorage *self,
 /* Removes a context's folder, which is not open. */
 void          llm_kv_storage_remove   (LlmKvStorage      *self,
                                        const char        *id);
+
+/* Removes extents, oldest first, of the folders that were not used for longest, open ones too: until
+ * @bytes are free, or nothing is left. Returns how many are. */
+guint64       llm_kv_storage_trim     (LlmKvStorage      *self,
+                                       guint64            bytes);
+/* Calls @func (@data), in a thread of the storage's own, when the file system has back what was
+ * removed before. */
+void          llm_kv_storage_settle   (LlmKvStorage      *self,
+                                       LlmKvSettled       func,
+                                       gpointer           data);
 
 /* The context @id (letters, digits, `-` and `_`) of the application @app. Reads the
  * descriptions of its extents; those that are not valid or of another identity are removed.

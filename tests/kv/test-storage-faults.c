@@ -233,6 +233,77 @@ test_full_disk (StorageRig    *rig,
   llm_kv_folder_close (folder);
 }
 
+static void
+note (gpointer data)
+{
+  __atomic_store_n ((gboolean *) data, TRUE, __ATOMIC_SEQ_CST);
+}
+
+/* Somebody else needs room on the disk: what was not used for longest goes, of open contexts, too,
+ * and is there for others once that is said. */
+static void
+test_trim (StorageRig    *rig,
+           gconstpointer  data)
+{
+  LlmKvFolder *folder;
+  gboolean is_settled = FALSE;
+  guint64 one, all;
+
+  g_assert_true (rig_write_context (rig, "x", "a"));
+  one = llm_kv_storage_get_bytes (rig->storage);
+  g_assert_true (rig_write_context (rig, "y", "b"));
+  g_assert_true (rig_write_context (rig, "x", "c"));
+  g_assert_true (rig_write_context (rig, "y", "d"));
+  all = llm_kv_storage_get_bytes (rig->storage);
+
+  g_assert_cmpuint (llm_kv_storage_trim (rig->storage, one + 1), ==, 2 * one);
+  llm_kv_storage_settle (rig->storage, note, &is_settled);
+  while (!__atomic_load_n (&is_settled, __ATOMIC_SEQ_CST))
+    g_usleep (1000);
+  rig_assert_contexts (rig, "cd");
+  g_assert_cmpuint (llm_kv_storage_get_bytes (rig->storage), ==, all - 2 * one);
+
+  folder = rig_open_folder (rig, "x", "c");
+  g_assert_cmpuint (llm_kv_storage_trim (rig->storage, G_MAXUINT64), ==, 2 * one);
+  g_assert_cmpuint (llm_kv_storage_trim (rig->storage, 1), ==, 0);
+  g_assert_cmpuint (rig_read_chunks (rig, folder, 1, 1, NULL), ==, 0);
+  g_assert_true (rig_write_chunks (rig, folder, 0, 16, 1));
+  g_assert_cmpuint (rig_read_chunks (rig, folder, 1, 1, NULL), ==, 16);
+  llm_kv_folder_close (folder);
+}
+
+/* A link in its place is not followed, and what it leads to not touched. */
+static void
+test_link (StorageRig    *rig,
+           gconstpointer  data)
+{
+  g_autofree char *elsewhere = g_strconcat (rig->folder, "-elsewhere", NULL);
+  g_autofree char *part = NULL;
+  g_autoptr(LlmKvStorage) storage = NULL;
+  g_autoptr(GError) error = NULL;
+
+  g_assert_true (rig_write_context (rig, "x", "a"));
+  part = rig_get_path (rig, "a", "0000000000000009.part");
+  g_assert_true (g_file_set_contents (part, "half", -1, NULL));
+  g_assert_true (llm_kv_storage_is_in_place (rig->storage));
+  llm_kv_storage_free (rig->storage);
+  g_assert_cmpint (g_rename (rig->folder, elsewhere), ==, 0);
+  g_assert_cmpint (symlink (elsewhere, rig->folder), ==, 0);
+  storage = llm_kv_storage_new (rig->folder, llm_disk_new (rig->backend, NULL), 0, 0, &error);
+  g_assert_null (storage);
+  g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE);
+  g_assert_nonnull (strstr (error->message, rig->folder));
+  g_assert_cmpint (g_unlink (rig->folder), ==, 0);
+  g_assert_cmpint (g_rename (elsewhere, rig->folder), ==, 0);
+  g_assert_true (g_file_test (part, G_FILE_TEST_EXISTS));
+
+  rig_make_storage (rig);
+  g_assert_cmpint (g_rename (rig->folder, elsewhere), ==, 0);
+  g_assert_false (llm_kv_storage_is_in_place (rig->storage));
+  g_assert_cmpint (g_rename (elsewhere, rig->folder), ==, 0);
+  g_assert_true (llm_kv_storage_is_in_place (rig->storage));
+}
+
 /* --- ends in the middle --- */
 
 static void
@@ -368,6 +439,8 @@ main (int   argc,
     { "truncated", test_truncated, FALSE },
     { "io-errors", test_io_errors, TRUE },
     { "full-disk", test_full_disk, FALSE },
+    { "trim", test_trim, FALSE },
+    { "link", test_link, FALSE },
     { "cancel", test_cancel, FALSE },
     { "holes", test_holes, FALSE },
   };

@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* What is stored, as the engine knows it: the index of contexts, quotas, and the chosen model. It is
+ * read at the start, and again when the database was lost and is back. As long as it is not known
+ * nothing is assumed instead: calls fail with what is wrong, and the database is tried again. */
+
+#define G_LOG_DOMAIN "llm-engine"
+
+#include "engine/llm-context-private.h"
+
+#include "common/llmsvc-error.h"
+#include "engine/llm-generation-private.h"
+
+#define RETRY_S 1
+
+static void load_index (LlmEngine *self);
+
+/* --- contexts --- */
+
+static void
+take_stored (LlmContext             *context,
+             const LlmStoredContext *stored)
+{
+  g_clear_pointer (&context->conversation, llm_conversation_free);
+  llm_context_count (context);
+  context->revision = stored->revision;
+  context->created = stored->created;
+  context->used = stored->used;
+  context->max_tokens = stored->max_tokens;
+  g_free (context->slo);
+  context->slo = g_strdup (stored->slo);
+  context->stored_tokens = stored->n_tokens;
+  context->stored_bytes = stored->bytes;
+}
+
+static void
+add_stored_context (LlmEngine              *self,
+                    const LlmStoredContext *stored)
+{
+  g_autoptr(LlmContext) context = llm_context_new (self, stored->uid, stored->app, stored->id);
+
+  g_free (context->name);
+  context->name = g_strdup (stored->name);
+  take_stored (context, stored);
+  llm_engine_add_context (self, context);
+}
+
+static void
+on_idle_for_stored (GObject      *source,
+                    GAsyncResult *result,
+                    gpointer      data)
+{
+  LlmStoredContext *stored = data;
+
+  take_stored (LLM_CONTEXT (source), stored);
+  llm_stored_context_free (stored);
+}
+
+/* What is stored of a context that is known. The call under way can't be stored any more, and says
+ * so in the end. @stored: (transfer full) */
+static void
+update_context (LlmContext       *context,
+                LlmStoredContext *stored)
+{
+  if (context->revision != stored->revision && context->is_busy)
+    {
+      g_queue_push_tail (&context->waiting_idle,
+                         g_task_new (context, NULL, on_idle_for_stored, stored));
+      return;
+    }
+  if (context->revision != stored->revision)
+    take_stored (context, stored);
+  llm_stored_context_free (stored);
+}
+
+static gboolean
+is_same_context (LlmContext             *context,
+                 const LlmStoredContext *stored)
+{
+  return context->uid == stored->uid && g_str_equal (context->app_id, stored->app) &&
+         g_str_equal (context->name, stored->name);
+}
+
+static void
+end_contexts (LlmEngine        *self,
+              const GHashTable *stored)
+{
+  g_autoptr(GPtrArray) gone = g_ptr_array_new_with_free_func (g_object_unref);
+  GHashTableIter iter;
+  LlmContext *context;
+
+  g_hash_table_iter_init (&iter, self->contexts);
+  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &context))
+    {
+      const LlmStoredContext *there = g_hash_table_lookup ((GHashTable *) stored, context->id);
+
+      if (llm_context_is_named (context) && (there == NULL || !is_same_context (context, there)))
+        g_ptr_array_add (gone, g_object_ref (context));
+    }
+  for (guint i = 0; i < gone->len; i++)
+    llm_context_leave (g_ptr_array_index (gone, i), "administrator");
+}
+
+/* Takes all out of @contexts. */
+static void
+take_contexts (LlmEngine *self,
+               GPtrArray *contexts)
+{
+  g_autoptr(GHashTable) stored = g_hash_table_new (g_str_hash, g_str_equal);
+
+  for (guint i = 0; i < contexts->len; i++)
+    g_hash_table_insert (stored, ((LlmStoredContext *) g_ptr_array_index (contexts, i))->id,
+                         g_ptr_array_index (contexts, i));
+  end_contexts (self, stored);
+  while (contexts->len > 0)
+    {
+      LlmStoredContext *one = g_ptr_array_steal_index_fast (contexts, contexts->len - 1);
+      LlmContext *context = g_hash_table_lookup (self->contexts, one->id);
+
+      if (context == NULL)
+        add_stored_context (self, one);
+      if (context == NULL || !is_same_context (context, one))
+        llm_stored_context_free (one);
+      else
+        update_context (context, one);
+    }
+}
+
+/* --- quotas --- */
+
+static void
+take_quotas (LlmEngine       *self,
+             const GPtrArray *quotas)
+{
+  GHashTableIter iter;
+  LlmApp *app;
+
+  llm_engine_reset_default_quota (self);
+  g_hash_table_iter_init (&iter, self->apps);
+  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &app))
+    app->quota = (LlmQuota) { 0 };
+  for (guint i = 0; i < quotas->len; i++)
+    {
+      const LlmStoredQuota *quota = g_ptr_array_index (quotas, i);
+
+      llm_engine_take_quota (self, quota);
+    }
+  llm_engine_share_memory (self);
+}
+
+/* --- chunks of contexts that are not there any more --- */
+
+/* Contexts that nobody has used since the start: what was kept of them is on storage. */
+static void
+on_storage_swept (GHashTable *stored,
+                  gpointer    data)
+{
+  LlmEngine *self = data;
+  GHashTableIter iter;
+  LlmContext *context;
+
+  g_hash_table_iter_init (&iter, self->contexts);
+  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &context))
+    if (context->residency == LLM_RESIDENCY_TEXT && g_hash_table_contains (stored, context->id))
+      context->residency = LLM_RESIDENCY_STORAGE;
+}
+
+/* Without the index nobody knows what belongs to whom: all is left as it is. */
+static void
+sweep_storage (LlmEngine *self)
+{
+  GHashTable *ids = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  GHashTableIter iter;
+  const char *id;
+
+  g_hash_table_iter_init (&iter, self->contexts);
+  while (g_hash_table_iter_next (&iter, (gpointer *) &id, NULL))
+    g_hash_table_add (ids, g_strdup (id));
+  llm_executor_sweep_storage (self->executor, ids, on_storage_swept, self);
+}
+
+/* --- the index --- */
+
+static gboolean
+on_retry (gpointer data)
+{
+  LlmEngine *self = data;
+
+  self->retry_timer = 0;
+  load_index (self);
+  return G_SOURCE_REMOVE;
+}
+
+/* @error: (transfer full): why nothing is known */
+static void
+fail (LlmEngine *self,
+      GError    *error)
+{
+  GQueue waiting = self->waiting_start;
+  GTask *task;
+
+  /* once, and not with each try */
+  if (self->db_error == NULL || !g_str_equal (self->db_error->message, error->message))
+    g_warning ("What is stored can't be used: %s", error->message);
+  g_clear_error (&self->db_error);
+  self->db_error = error;
+  self->has_index = FALSE;
+  if (self->retry_timer == 0)
+    self->retry_timer = g_timeout_add_seconds (RETRY_S, on_retry, self);
+  llm_engine_update_availability (self);
+
+  g_queue_init (&self->waiting_start);
+  while ((task = g_queue_pop_head (&waiting)) != NULL)
+    {
+      g_task_return_error (task, g_error_copy (error));
+      g_object_unref (task);
+    }
+}
+
+static void
+on_index_loaded (GObject      *source,
+                 GAsyncResult *result,
+                 gpointer      data)
+{
+  g_autoptr(LlmEngine) self = data;
+  LlmStoredIndex *index;
+  GError *error = NULL;
+
+  self->is_loading_index = FALSE;
+  if (!llm_db_run_finish (result, (gpointer *) &index, &error))
+    {
+      fail (self, error);
+      return;
+    }
+  take_contexts (self, index->contexts);
+  take_quotas (self, index->quotas);
+  g_free (self->chosen);
+  self->chosen = g_steal_pointer (&index->model);
+  sweep_storage (self);
+  self->has_index = TRUE;
+  if (self->db_error != NULL)
+    g_message ("What is stored can be used again");
+  if (self->db_error != NULL && self->has_catalogue)
+    {
+      g_clear_error (&self->db_error);
+      llm_engine_models_start (self);
+      return;
+    }
+  g_clear_error (&self->db_error);
+  llm_engine_models_settle (self);
+}
+
+static void
+load_index (LlmEngine *self)
+{
+  if (self->is_loading_index || self->db == NULL)
+    return;
+  self->is_loading_index = TRUE;
+  g_clear_handle_id (&self->retry_timer, g_source_remove);
+  llm_db_run_async (self->db, llm_store_load_index, llm_stored_index_new (),
+                    (GDestroyNotify) llm_stored_index_free, on_index_loaded, g_object_ref (self));
+}
+
+static void
+on_lost (const GError *error,
+         gpointer      data)
+{
+  LlmEngine *self = data;
+
+  fail (self, g_error_copy (error));
+  load_index (self);
+}
+
+static guint64
+make_room (guint64  bytes,
+           gpointer data)
+{
+  LlmEngine *self = data;
+  guint64 freed = llm_executor_trim_storage (self->executor, bytes);
+
+  if (freed > 0)
+    g_message ("The disk is full: %" G_GUINT64_FORMAT " bytes of context memory were removed from "
+               "it, and will be computed again", freed);
+  return freed;
+}
+
+void
+llm_engine_store_start (LlmEngine *self)
+{
+  self->db = llm_db_new (self->settings->state_folder);
+  llm_db_set_lost (self->db, on_lost, self);
+  llm_db_set_make_room (self->db, make_room, self);
+  load_index (self);
+}
+
+void
+llm_engine_store_stop (LlmEngine *self)
+{
+  g_clear_handle_id (&self->retry_timer, g_source_remove);
+  g_clear_pointer (&self->db, llm_db_free);
+}
+
+gboolean
+llm_engine_check_stored (LlmEngine *self,
+                         GError   **error)
+{
+  if (self->db_error == NULL)
+    return TRUE;
+  g_propagate_error (error, g_error_copy (self->db_error));
+  return FALSE;
+}
+
+/* --- waiting for it --- */
+
+void
+llm_engine_await_start (LlmEngine          *self,
+                        GAsyncReadyCallback callback,
+                        gpointer            data)
+{
+  GTask *task = g_task_new (self, NULL, callback, data);
+  GError *error = NULL;
+
+  if (!llm_engine_check_stored (self, &error))
+    g_task_return_error (task, error);
+  else if (self->has_catalogue && self->has_index)
+    g_task_return_boolean (task, TRUE);
+  else
+    {
+      g_queue_push_tail (&self->waiting_start, task);
+      return;
+    }
+  g_object_unref (task);
+}
+
+gboolean
+llm_engine_await_start_finish (GAsyncResult *result,
+                               GError      **error)
+{
+  return g_task_propagate_boolean (G_TASK (result), error);
+}

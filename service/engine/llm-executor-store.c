@@ -74,6 +74,23 @@ deliver_swept (gpointer data)
   swept->executor->swept (swept->stored, swept->executor->swept_data);
 }
 
+/* The folder could not be used at the start, or is another one by now. */
+static void
+reopen_storage (LlmExecutor *self)
+{
+  gboolean has_store = self->store != NULL;
+
+  if (self->chunks_folder == NULL || self->runs->len > 0 ||
+      (self->storage != NULL && llm_kv_storage_is_in_place (self->storage)))
+    return;
+  llm_executor_drop_store (self);
+  llm_executor_close_storage (self);
+  llm_executor_open_storage (self);
+  llm_executor_tell_moved (self, 0, LLM_RESIDENCY_TEXT, 0);
+  if (has_store)
+    llm_executor_make_store (self);
+}
+
 /* Contexts that came since the index was read have sessions. */
 static void
 sweep_storage (LlmExecutor *self)
@@ -401,7 +418,10 @@ llm_executor_work (LlmExecutor *self)
   gint64 measure_us = llm_executor_get_measure_time (self);
 
   if (self->ids != NULL)
-    sweep_storage (self);
+    {
+      reopen_storage (self);
+      sweep_storage (self);
+    }
   if (llm_executor_read_ahead (self))
     return TRUE;
   if (self->store != NULL && !llm_kv_store_is_settled (self->store))

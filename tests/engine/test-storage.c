@@ -262,6 +262,32 @@ test_full_at_start (Fixture      *fixture,
   g_assert_cmpuint (count_messages (context), ==, 2);
 }
 
+/* The state folder can't be made, and then it can: what is kept beside the database is, too. */
+static void
+test_no_folder_at_start (Fixture      *fixture,
+                         gconstpointer data)
+{
+  g_autoptr(LlmContext) context = NULL;
+  g_autofree char *chunks = NULL;
+
+  stop_engine (&fixture->engine);
+  llm_test_folder_remove (fixture->state);
+  g_assert_true (g_file_set_contents (fixture->state, "a file", -1, NULL));
+  fixture->engine = start_engine (fixture->state, 2);
+  WAIT_FOR (!is_available (fixture, "loading"));
+  assert_nothing_works (fixture);
+  g_assert_nonnull (strstr (llm_engine_get_availability_reason (fixture->engine),
+                            fixture->state));
+
+  g_assert_cmpint (g_unlink (fixture->state), ==, 0);
+  WAIT_FOR (is_available (fixture, "ready"));
+  context = create (fixture, "{'name': <'notes'>}");
+  g_free (ask (fixture, context, QUESTION, LONG));
+  trim (fixture, "medium");
+  chunks = g_build_filename (fixture->state, "chunks", llm_context_get_id (context), NULL);
+  g_assert_true (g_file_test (chunks, G_FILE_TEST_IS_DIR));
+}
+
 /* --- while it runs --- */
 
 static void
@@ -286,6 +312,7 @@ test_lost (Fixture      *fixture,
   g_autoptr(Answer) answer = NULL;
   g_autoptr(GError) error = NULL;
   g_autofree char *closed = NULL;
+  g_autofree char *chunks = NULL;
 
   g_signal_connect (context, "closed", G_CALLBACK (on_closed), &closed);
   g_free (ask (fixture, context, "Hello!", GREEDY));
@@ -301,7 +328,11 @@ test_lost (Fixture      *fixture,
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND);
   g_clear_error (&error);
   made = create (fixture, "{'name': <'made'>}");
-  g_free (ask (fixture, made, "Hello!", GREEDY));
+  g_free (ask (fixture, made, QUESTION, LONG));
+  /* context memory is where it belongs, too */
+  trim (fixture, "medium");
+  chunks = g_build_filename (fixture->state, "chunks", llm_context_get_id (made), NULL);
+  g_assert_true (g_file_test (chunks, G_FILE_TEST_IS_DIR));
   /* what is not stored is not lost */
   g_assert_cmpuint (count_messages (unnamed), ==, 2);
   g_free (ask (fixture, unnamed, "Hello!", GREEDY));
@@ -469,6 +500,7 @@ main (int    argc,
   g_log_set_always_fatal (G_LOG_LEVEL_ERROR);
   ADD ("/storage/locked", test_locked);
   ADD ("/storage/full-at-start", test_full_at_start);
+  ADD ("/storage/no-folder-at-start", test_no_folder_at_start);
   ADD ("/storage/lost", test_lost);
   ADD ("/storage/older-copy", test_older_copy);
   ADD ("/storage/full", test_full);

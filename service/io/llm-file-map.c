@@ -71,6 +71,48 @@ get_code (int saved_errno)
     }
 }
 
+static LlmFileIdentity
+make_identity (const struct stat *status)
+{
+  return (LlmFileIdentity) {
+    .device = status->st_dev,
+    .inode = status->st_ino,
+    .size = (guint64) status->st_size,
+    .modified_s = status->st_mtim.tv_sec,
+    .modified_ns = status->st_mtim.tv_nsec,
+    .changed_s = status->st_ctim.tv_sec,
+    .changed_ns = status->st_ctim.tv_nsec,
+    .uid = status->st_uid,
+    .mode = status->st_mode,
+  };
+}
+
+gboolean
+llm_file_identity_read (int              fd,
+                        LlmFileIdentity *identity)
+{
+  struct stat status;
+
+  g_return_val_if_fail (identity != NULL, FALSE);
+
+  if (fstat (fd, &status) < 0)
+    return FALSE;
+  *identity = make_identity (&status);
+  return TRUE;
+}
+
+gboolean
+llm_file_identity_equal (const LlmFileIdentity *a,
+                         const LlmFileIdentity *b,
+                         gboolean               is_strict)
+{
+  g_return_val_if_fail (a != NULL && b != NULL, FALSE);
+
+  return (!is_strict || a->device == b->device) && a->inode == b->inode && a->size == b->size &&
+         a->modified_s == b->modified_s && a->modified_ns == b->modified_ns &&
+         a->changed_s == b->changed_s && a->changed_ns == b->changed_ns;
+}
+
 /* Cuts the range to the file. */
 static gboolean
 clamp_range (LlmFileMap *self,
@@ -167,15 +209,7 @@ new_for_fd (int          fd,
     }
   self->data = data;
   self->size = (guint64) status.st_size;
-  self->identity = (LlmFileIdentity) {
-    .device = status.st_dev,
-    .inode = status.st_ino,
-    .size = self->size,
-    .modified_s = status.st_mtim.tv_sec,
-    .modified_ns = status.st_mtim.tv_nsec,
-    .uid = status.st_uid,
-    .mode = status.st_mode,
-  };
+  self->identity = make_identity (&status);
 
   self->guard = llm_map_guard_enter (self->data, self->size);
   if (self->guard == NULL)
@@ -303,6 +337,14 @@ llm_file_map_get_identity (LlmFileMap      *self,
 
   *identity = self->identity;
   return self->fd >= 0;
+}
+
+int
+llm_file_map_get_fd (LlmFileMap *self)
+{
+  g_return_val_if_fail (self != NULL, -1);
+
+  return self->fd;
 }
 
 /* A file may also change with no page lost: cut within its last one, or written

@@ -25,9 +25,20 @@ typedef struct
   guint64 size;
   gint64 modified_s;
   gint64 modified_ns;
+  gint64 changed_s;      /* ctime: nobody can set it back */
+  gint64 changed_ns;
   guint32 uid;
   guint32 mode;
 } LlmFileIdentity;
+
+/* Of the file that is open as @fd, as of now. FALSE when the system does not tell. */
+gboolean      llm_file_identity_read      (int              fd,
+                                           LlmFileIdentity *identity);
+/* Whether both have the same content, as far as that is known without reading it. A device may
+ * have another number after a restart of the machine, so it is compared only where @is_strict. */
+gboolean      llm_file_identity_equal     (const LlmFileIdentity *a,
+                                           const LlmFileIdentity *b,
+                                           gboolean               is_strict);
 
 /* Maps a regular file read-only. The error names the path and the reason. */
 LlmFileMap   *llm_file_map_open           (const char   *path,
@@ -49,6 +60,9 @@ guint64       llm_file_map_get_size       (LlmFileMap   *self);
 /* As of when it was mapped. FALSE for bytes, which are no file. */
 gboolean      llm_file_map_get_identity   (LlmFileMap      *self,
                                            LlmFileIdentity *identity);
+
+/* The mapped file, to open it once more; -1 for bytes. */
+int           llm_file_map_get_fd         (LlmFileMap   *self);
 
 /* Whether the file lost pages since it was mapped: what was computed from it is worthless. */
 gboolean      llm_file_map_is_damaged     (LlmFileMap   *self);

@@ -28,6 +28,8 @@ struct _LlmGguf
   LlmFileMap *map;
   guint version;
   guint64 header_hash;
+  gsize has_weights_hash;    /* g_once_init_enter() */
+  guint64 weights_hash;
 
   GArray *keys;              /* (element-type GgufKey) (owned) */
   GHashTable *key_index;     /* name (unowned) → index + 1 */

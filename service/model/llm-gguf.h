@@ -55,6 +55,9 @@ guint                llm_gguf_get_version (LlmGguf     *self);
 LlmFileMap          *llm_gguf_get_map     (LlmGguf     *self);
 /* XXH3 of header, key-values and tensor table: names the model's identity. */
 guint64              llm_gguf_get_header_hash (LlmGguf *self);
+/* XXH3 of the same, the file's size, and a sample of the weights: some hundred pages, of every
+ * tensor at least one. Reads them when it is first called, and so may wait for the disk. */
+guint64              llm_gguf_get_weights_hash (LlmGguf *self);
 
 guint                llm_gguf_get_n_keys  (LlmGguf     *self);
 const char          *llm_gguf_get_key     (LlmGguf     *self,

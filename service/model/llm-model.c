@@ -19,7 +19,16 @@ struct _LlmModel
   LlmTemplate *template;    /* (nullable) */
   GError *template_error;   /* (nullable): why there is no template */
   char identity[17];
+  gsize has_weight_identity; /* g_once_init_enter() */
+  char weight_identity[17];
 };
+
+static void
+print_identity (guint64  hash,
+                char    *identity)
+{
+  g_snprintf (identity, sizeof ((LlmModel *) NULL)->identity, "%016" G_GINT64_MODIFIER "x", hash);
+}
 
 /* The table of tensors and all keys, but not the weights: reading these would
  * take as long as loading the model. */
@@ -31,8 +40,7 @@ write_identity (LlmModel *self)
     GUINT64_TO_LE (llm_file_map_get_size (llm_gguf_get_map (self->gguf))),
   };
 
-  g_snprintf (self->identity, sizeof self->identity, "%016" G_GINT64_MODIFIER "x",
-              (guint64) XXH3_64bits (parts, sizeof parts));
+  print_identity (XXH3_64bits (parts, sizeof parts), self->identity);
 }
 
 /* A template that is not known only stops chats; one that can't be read is an error. */
@@ -167,4 +175,17 @@ llm_model_get_identity (LlmModel *self)
   g_return_val_if_fail (self != NULL, NULL);
 
   return self->identity;
+}
+
+const char *
+llm_model_get_weight_identity (LlmModel *self)
+{
+  g_return_val_if_fail (self != NULL, NULL);
+
+  if (g_once_init_enter (&self->has_weight_identity))
+    {
+      print_identity (llm_gguf_get_weights_hash (self->gguf), self->weight_identity);
+      g_once_init_leave (&self->has_weight_identity, 1);
+    }
+  return self->weight_identity;
 }

@@ -31,9 +31,16 @@ LlmTokenizer     *llm_model_get_tokenizer  (LlmModel   *self);
 /* (nullable): NULL with @error (UNSUPPORTED) set when the file's template is not known. */
 LlmTemplate      *llm_model_get_template   (LlmModel   *self,
                                             GError    **error);
-/* Names this file's content for what is stored beside it: tokens and later KV
- * chunks are valid only with the same identity. 16 hexadecimal digits. */
+/* Names the file without its weights (header, keys, table of tensors, size): what depends on the
+ * vocabulary alone, as stored tokens do, is valid with the same identity. 16 hexadecimal
+ * digits. */
 const char       *llm_model_get_identity   (LlmModel   *self);
+/* Names the file with its weights, as far as a sample of them tells (see
+ * llm_gguf_get_weights_hash()): all that was computed with them, as K and V or a file that
+ * accompanies the model, is valid only with the same. 16 hexadecimal digits. May read the sample
+ * from the disk when it is first called: not on the main thread. Where another file looks
+ * alike, its checksum decides (engine/llm-weight-record.h). */
+const char       *llm_model_get_weight_identity (LlmModel *self);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmModel, llm_model_unref)
 

@@ -11,7 +11,7 @@
 #include "io/llm-cache-folder.h"
 #include "kernels/llk-panel.h"
 
-#define FORMAT_VERSION 1
+#define FORMAT_VERSION 2
 #define BYTE_ORDER_MARK 0x01020304u
 #define MATRIX_ALIGNMENT ((guint64) 4096)
 #define BOOT_ID_PATH "/proc/sys/kernel/random/boot_id"
@@ -35,6 +35,10 @@ typedef struct
   guint64 source_size;
   gint64 source_modified_s;
   gint64 source_modified_ns;
+  /* from here on not part of the name: a copy of what the file held before gives way */
+  gint64 source_changed_s;
+  gint64 source_changed_ns;
+  guint64 source_weights;
   /* from here on not known before the matrices are packed */
   gint64 modified_s;
   guint64 boot;
@@ -201,6 +205,7 @@ llm_prepared_plan_new (LlmGguf           *gguf,
   self->file_bytes = self->data_offset + self->bytes;
   self->layout = hash_layouts (self);
   self->source_hash = llm_gguf_get_header_hash (gguf);
+  self->source_weights = llm_gguf_get_weights_hash (gguf);
   if (!llm_file_map_get_identity (llm_gguf_get_map (gguf), &self->source))
     memset (&self->source, 0, sizeof self->source);
   return g_steal_pointer (&self);
@@ -253,6 +258,9 @@ make_header (const LlmPreparedPlan *self)
     .source_size = self->source.size,
     .source_modified_s = self->source.modified_s,
     .source_modified_ns = self->source.modified_ns,
+    .source_changed_s = self->source.changed_s,
+    .source_changed_ns = self->source.changed_ns,
+    .source_weights = self->source_weights,
   };
 
   memcpy (header.magic, magic, sizeof magic);
@@ -288,7 +296,8 @@ llm_prepared_plan_get_name (const LlmPreparedPlan *self)
   Header header = make_header (self);
 
   return g_strdup_printf ("%016" G_GINT64_MODIFIER "x" LLM_CACHE_SUFFIX,
-                          (guint64) XXH3_64bits (&header, G_STRUCT_OFFSET (Header, modified_s)));
+                          (guint64) XXH3_64bits (&header,
+                                                 G_STRUCT_OFFSET (Header, source_changed_s)));
 }
 
 guint64

@@ -43,6 +43,7 @@ typedef struct
   guint64 file_bytes;
   LlmFileIdentity source;   /* of the model file; all zero for one in memory */
   guint64 source_hash;      /* of its header */
+  guint64 source_weights;   /* of a sample of its weights */
   guint64 layout;           /* fingerprint of the panels that this program packs */
 } LlmPreparedPlan;
 

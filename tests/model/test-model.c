@@ -72,6 +72,47 @@ test_identity (void)
   g_assert_cmpuint (g_hash_table_size (identities), ==, 3);
 }
 
+/* Each tensor is in the sample, and larger changes are in any case; the header is the same. */
+static void
+test_weight_identity (void)
+{
+  const LlmTestModel shape = { .n_layers = 2, .n_vocab = 900 };
+  g_autoptr(GBytes) bytes = llm_test_model_new (&shape);
+  g_autoptr(LlmGguf) gguf = llm_gguf_new_for_bytes (bytes, "built", NULL);
+  g_autoptr(LlmModel) model = llm_model_new_for_gguf (gguf, NULL);
+  g_autoptr(GHashTable) identities = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  guint n_tensors = llm_gguf_get_n_tensors (gguf);
+
+  g_assert_cmpuint (strlen (llm_model_get_weight_identity (model)), ==, 16);
+  g_assert_cmpstr (llm_model_get_weight_identity (model), !=, llm_model_get_identity (model));
+  g_hash_table_add (identities, g_strdup (llm_model_get_weight_identity (model)));
+  for (guint i = 0; i <= n_tensors; i++)
+    {
+      gsize length;
+      guint8 *changed = g_bytes_unref_to_data (g_bytes_ref (bytes), &length);
+      g_autoptr(GBytes) other_bytes = NULL;
+      g_autoptr(LlmGguf) other_gguf = NULL;
+      g_autoptr(LlmModel) other = NULL;
+
+      /* the last one is as the first was */
+      if (i < n_tensors)
+        {
+          const LlmGgufTensor *tensor = llm_gguf_get_tensor (gguf, i);
+
+          for (guint64 at = 0; at < tensor->bytes; at += 4096)
+            changed[tensor->offset + at] ^= 1;
+          changed[tensor->offset + tensor->bytes - 1] ^= 1;
+        }
+      other_bytes = g_bytes_new_take (changed, length);
+      other_gguf = llm_gguf_new_for_bytes (other_bytes, "other", NULL);
+      other = llm_model_new_for_gguf (other_gguf, NULL);
+      g_assert_cmpstr (llm_model_get_identity (other), ==, llm_model_get_identity (model));
+      g_assert_cmpint (g_hash_table_add (identities,
+                                         g_strdup (llm_model_get_weight_identity (other))),
+                       ==, i < n_tensors);
+    }
+}
+
 /* A model without a template that we know still continues raw text. */
 static void
 test_template (void)
@@ -180,6 +221,7 @@ main (int   argc,
 
   g_test_add_func ("/model/demo", test_demo);
   g_test_add_func ("/model/identity", test_identity);
+  g_test_add_func ("/model/weight-identity", test_weight_identity);
   g_test_add_func ("/model/template", test_template);
   g_test_add_func ("/model/refused", test_refused);
   g_test_add_func ("/model/vocabulary-size", test_vocabulary_size);

@@ -65,6 +65,28 @@ test_round_trip (Fixture       *fixture,
     }
 }
 
+/* Other weights in the same file, as old and as long as before. */
+static void
+test_changed_in_place (Fixture       *fixture,
+                       gconstpointer  data)
+{
+  g_autoptr(LlmPreparedCache) cache = llm_prepared_cache_new (fixture->cache, FALSE, NULL, 0);
+  guint8 bytes[64];
+  guint64 offset;
+  Loaded loaded;
+
+  load (&loaded, fixture->model, cache);
+  check_values (&loaded);
+  offset = llm_gguf_find_tensor (loaded.gguf, "blk.1.ffn_down.weight")->offset;
+  unload (&loaded);
+
+  memset (bytes, 0x3c, sizeof bytes);
+  overwrite (fixture->model, (goffset) offset, bytes, sizeof bytes, TRUE);
+  load (&loaded, fixture->model, cache);
+  check_values (&loaded);
+  unload (&loaded);
+}
+
 /* The second load makes nothing: it maps what the first one made. */
 static void
 test_second_load (Fixture       *fixture,
@@ -423,6 +445,8 @@ main (int   argc,
 
   g_test_add ("/prepared/round-trip", Fixture, NULL, set_up, test_round_trip, tear_down);
   g_test_add ("/prepared/second-load", Fixture, NULL, set_up, test_second_load, tear_down);
+  g_test_add ("/prepared/changed-in-place", Fixture, NULL, set_up, test_changed_in_place,
+              tear_down);
   g_test_add ("/prepared/other-model", Fixture, NULL, set_up, test_other_model, tear_down);
   g_test_add_func ("/prepared/trust", test_trust);
   g_test_add ("/prepared/system", Fixture, NULL, set_up, test_system, tear_down);

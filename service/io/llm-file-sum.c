@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llm-io"
+
+#include "io/llm-file-sum.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <xxhash.h>
+
+#include "common/llmsvc-error.h"
+
+struct _LlmFileSum
+{
+  LlmDisk *disk;         /* (unowned) */
+  int fd;
+  LlmFileIdentity identity; /* of the file as it was mapped */
+  gboolean is_direct;    /* past the page cache */
+  gboolean was_cached;   /* the piece under way */
+  gboolean is_reading;
+  gboolean is_ended;     /* the owner has gone */
+  guint64 at;            /* bytes that were summed */
+  int code;              /* errno of what failed, or 0 */
+  XXH3_state_t *state;   /* (owned) */
+};
+
+static void
+sum_free (LlmFileSum *self)
+{
+  close (self->fd);
+  XXH3_freeState (self->state);
+  g_free (self);
+}
+
+/* A file that others have under the same name by now is none of ours: it is opened by what is
+ * mapped. */
+LlmFileSum *
+llm_file_sum_new (LlmDisk     *disk,
+                  LlmFileMap  *map,
+                  GError     **error)
+{
+  g_autofree char *path = NULL;
+  LlmFileIdentity identity;
+  LlmFileSum *self;
+  int fd;
+
+  g_return_val_if_fail (disk != NULL, NULL);
+  g_return_val_if_fail (map != NULL, NULL);
+  g_return_val_if_fail (llm_file_map_get_identity (map, &identity), NULL);
+
+  path = g_strdup_printf ("/proc/self/fd/%d", llm_file_map_get_fd (map));
+  fd = llm_disk_open (disk, AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
+  if (fd < 0)
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED, "It can't be opened: %s",
+                   g_strerror (-fd));
+      return NULL;
+    }
+
+  self = g_new0 (LlmFileSum, 1);
+  self->disk = disk;
+  self->fd = fd;
+  self->identity = identity;
+  self->is_direct = (fcntl (fd, F_GETFL) & O_DIRECT) != 0;
+  /* of what is read ahead nobody would know that it must go again */
+  if (!self->is_direct)
+    posix_fadvise (fd, 0, 0, POSIX_FADV_RANDOM);
+  self->state = XXH3_createState ();
+  XXH3_128bits_reset (self->state);
+  return self;
+}
+
+void
+llm_file_sum_free (LlmFileSum *self)
+{
+  if (self == NULL)
+    return;
+
+  self->is_ended = TRUE;
+  if (self->is_reading)
+    llm_disk_cancel (self->disk, self);
+  else
+    sum_free (self);
+}
+
+static gsize
+get_piece (const LlmFileSum *self)
+{
+  return (gsize) MIN (self->identity.size - self->at, LLM_DISK_MAX_BYTES);
+}
+
+/* Not by mincore(), which tells the truth only to those who may write the file. */
+static gboolean
+is_cached (LlmFileSum *self)
+{
+  guint8 byte;
+  struct iovec part = { &byte, sizeof byte };
+
+  return preadv2 (self->fd, &part, 1, (off_t) self->at, RWF_NOWAIT) > 0;
+}
+
+static void
+on_read (gssize        n,
+         const guint8 *buffer,
+         gpointer      data)
+{
+  LlmFileSum *self = data;
+  gsize piece = get_piece (self);
+
+  self->is_reading = FALSE;
+  if (!self->is_direct && !self->was_cached)
+    posix_fadvise (self->fd, (off_t) self->at, (off_t) piece, POSIX_FADV_DONTNEED);
+  if (self->is_ended)
+    {
+      sum_free (self);
+      return;
+    }
+  if (n < (gssize) piece)
+    {
+      self->code = n < 0 ? (int) -n : EIO;
+      return;
+    }
+  XXH3_128bits_update (self->state, buffer, piece);
+  self->at += piece;
+}
+
+static gboolean
+is_unchanged (LlmFileSum *self)
+{
+  LlmFileIdentity now;
+
+  return llm_file_identity_read (self->fd, &now) &&
+         llm_file_identity_equal (&now, &self->identity, TRUE);
+}
+
+LlmStatus
+llm_file_sum_work (LlmFileSum  *self,
+                   char        *digits,
+                   GError     **error)
+{
+  gsize length;
+  XXH128_hash_t sum;
+
+  g_return_val_if_fail (self != NULL, LLM_FAILED);
+  g_return_val_if_fail (digits != NULL, LLM_FAILED);
+
+  if (self->is_reading)
+    return LLM_PENDING;
+  if (self->code != 0)
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED, "It can't be read: %s",
+                   g_strerror (self->code));
+      return LLM_FAILED;
+    }
+  if (self->at < self->identity.size)
+    {
+      length = (get_piece (self) + LLM_DISK_BLOCK - 1) / LLM_DISK_BLOCK * LLM_DISK_BLOCK;
+      self->was_cached = !self->is_direct && is_cached (self);
+      self->is_reading = TRUE;
+      llm_disk_read (self->disk, LLM_DISK_AHEAD, self->fd, self->at, length, on_read, self);
+      return LLM_PENDING;
+    }
+  /* Also what was written and then read: its time tells. */
+  if (!is_unchanged (self))
+    {
+      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
+                           "It was changed while it was in use");
+      return LLM_FAILED;
+    }
+  sum = XXH3_128bits_digest (self->state);
+  g_snprintf (digits, LLM_FILE_SUM_DIGITS + 1,
+              "%016" G_GINT64_MODIFIER "x%016" G_GINT64_MODIFIER "x", (guint64) sum.high64,
+              (guint64) sum.low64);
+  return LLM_READY;
+}

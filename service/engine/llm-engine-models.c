@@ -243,7 +243,8 @@ run_load (GTask        *task,
   GError *error = NULL;
 
   load->model = llm_model_info_open (load->info, &error);
-  if (load->model != NULL)
+  /* which reads of the weights: not on the executor's thread */
+  if (load->model != NULL && llm_model_get_weight_identity (load->model) != NULL)
     {
       LlmGguf *gguf = llm_model_get_gguf (load->model);
       const LlmHparams *hparams = llm_model_get_hparams (load->model);

@@ -9,6 +9,7 @@
 #include "engine/llm-lane.h"
 #include "engine/llm-profile.h"
 #include "engine/llm-session.h"
+#include "engine/llm-weight-record.h"
 #include "exec/llm-text-stream.h"
 
 G_BEGIN_DECLS
@@ -43,6 +44,16 @@ typedef struct
   gint64 due_us;            /* not before, of a job with a reply; 0: now */
 } LlmRun;
 
+/* Whether the loaded model's weights are those that K and V on storage were computed with. */
+typedef struct
+{
+  LlmFileIdentity file;     /* of the model, as it is mapped */
+  LlmWeightRecord record;   /* of what is on storage; lineage 0 without storage, or a file */
+  LlmFileSum *sum;          /* (nullable) (owned): being computed */
+  gboolean is_done;         /* nothing is left to find out */
+  gboolean holds_back;      /* storage is not used before that */
+} LlmWeightCheck;
+
 struct _LlmExecutor
 {
   GThread *thread;
@@ -73,6 +84,7 @@ struct _LlmExecutor
   LlmWeights *weights;      /* (nullable) */
   LlmKvStorage *storage;    /* (nullable) (owned): for the thread's whole life */
   LlmKvStore *store;        /* (nullable) */
+  LlmWeightCheck check;
   guint64 kv_identity;      /* of the last store's K and V; 0 before the first */
   GHashTable *ids;          /* (nullable) (owned) (element-type utf8): of contexts, until swept */
   LlmStorageSwept swept;
@@ -180,7 +192,10 @@ void        llm_executor_abandon_lanes (LlmExecutor *self);
 /* llm-executor-store.c: the store of the loaded model, and storage */
 void        llm_executor_open_storage (LlmExecutor  *self);
 void        llm_executor_close_storage (LlmExecutor *self);
+/* For the model that was set. */
 void        llm_executor_make_store  (LlmExecutor   *self);
+/* The same, once it is known whether its weights are those of what is on storage. */
+void        llm_executor_open_store  (LlmExecutor   *self);
 /* With all sessions; what is not yet written is, for a moment. */
 void        llm_executor_drop_store  (LlmExecutor   *self);
 /* A slice of what is done while nothing runs: what calls left behind is packed and written. TRUE
@@ -193,6 +208,17 @@ void        llm_executor_wait_for_disk (LlmExecutor *self);
 /* When it is time to measure the machine, if nothing runs until then; 0 for never. */
 gint64      llm_executor_get_measure_time (LlmExecutor *self);
 void        llm_executor_publish_counters (LlmExecutor *self);
+
+/* llm-executor-weights.c: whether what is on storage was computed with these weights */
+/* Finds out what is known of the loaded model's file. */
+void        llm_executor_begin_check (LlmExecutor   *self);
+/* A slice of what is left to find out; TRUE when there is more, now or when the disk has answered,
+ * for which it waits a moment. The store may be another one afterwards. */
+gboolean    llm_executor_check_weights (LlmExecutor *self);
+/* When it is time for that, if nothing runs until then; 0 for never. */
+gint64      llm_executor_get_check_time (LlmExecutor *self);
+/* The model goes. */
+void        llm_executor_end_check   (LlmExecutor   *self);
 
 /* llm-executor-admission.c: what a call will have to wait */
 /* Fills in what the run is held to, and its ticket but for what is to be read from storage. FALSE

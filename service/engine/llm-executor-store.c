@@ -220,7 +220,8 @@ find_identity (LlmExecutor       *self,
                const LlmKvLayout *layout)
 {
   g_autofree char *text =
-      g_strdup_printf ("%s %u %u %u %u %u %u %s %d", llm_model_get_identity (self->model),
+      g_strdup_printf ("%s %" G_GINT64_MODIFIER "x %u %u %u %u %u %u %s %d",
+                       llm_model_get_weight_identity (self->model), self->check.record.lineage,
                        KV_VERSION, layout->format, layout->n_layers, layout->n_kv_heads,
                        layout->head_dim, layout->chunk_slots, self->kernels->name, self->is_exact);
   g_autofree char *sum = g_compute_checksum_for_string (G_CHECKSUM_SHA256, text, -1);
@@ -242,6 +243,13 @@ llm_executor_get_profile_key (LlmExecutor *self)
 
 void
 llm_executor_make_store (LlmExecutor *self)
+{
+  llm_executor_begin_check (self);
+  llm_executor_open_store (self);
+}
+
+void
+llm_executor_open_store (LlmExecutor *self)
 {
   const LlmHparams *hparams = llm_model_get_hparams (self->model);
   g_autofree guint *windows = g_new0 (guint, hparams->n_layers);
@@ -272,7 +280,7 @@ llm_executor_make_store (LlmExecutor *self)
   self->ran_us = llm_clock_now_us ();
   self->store = llm_kv_store_new (&layout, &policy, self->ledger, NULL);
   g_assert (self->store != NULL);
-  llm_kv_store_set_storage (self->store, self->storage, identity);
+  llm_kv_store_set_storage (self->store, self->check.holds_back ? NULL : self->storage, identity);
   self->is_measured = llm_profile_load (self->cache_folder, &key, &profile)
                       || llm_profile_load (self->system_cache_folder, &key, &profile);
   if (self->is_measured)
@@ -447,6 +455,8 @@ llm_executor_work (LlmExecutor *self)
       if (self->storage != NULL)
         llm_disk_trim (llm_kv_storage_get_disk (self->storage));
     }
+  if (llm_executor_check_weights (self))
+    return TRUE;
   if (measure_us == 0 || llm_clock_now_us () < measure_us)
     return FALSE;
   measure (self);

@@ -47,6 +47,7 @@ drop_model (LlmExecutor *self)
   if (self->model != NULL)
     llm_executor_keep_costs (self);
   llm_executor_drop_store (self);
+  llm_executor_end_check (self);
   for (guint i = 0; i < LLM_N_LANES; i++)
     g_clear_pointer (&self->lanes[i].forward, llm_forward_free);
   g_clear_pointer (&self->weights, llm_weights_free);
@@ -182,7 +183,10 @@ find_timeout (LlmExecutor *self)
     return timeout;
   timeout = wake_at (timeout, llm_scheduler_get_wake (self->scheduler), now);
   if (self->runs->len == 0)
-    timeout = wake_at (timeout, llm_executor_get_measure_time (self), now);
+    {
+      timeout = wake_at (timeout, llm_executor_get_check_time (self), now);
+      timeout = wake_at (timeout, llm_executor_get_measure_time (self), now);
+    }
   return timeout;
 }
 

@@ -2,13 +2,9 @@
 
 #include "engine/llm-machine-file.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdio.h>
-#include <unistd.h>
 
-#include "common/llmsvc-error.h"
-#include "io/llm-cache-folder.h"
+#include "engine/llm-key-file.h"
 
 /* More than any file of ours has. */
 #define MAX_BYTES 8192
@@ -51,38 +47,15 @@ get_machine (void)
 
 /* (nullable): NULL where no file may have such a name. */
 static char *
-get_path (const char          *folder,
-          const char          *prefix,
+get_name (const char          *prefix,
           const LlmProfileKey *key)
 {
-  g_autofree char *name = NULL;
-
   if (key->identity[0] == '\0')
     return NULL;
   for (const char *c = key->identity; *c != '\0'; c++)
     if (!g_ascii_isalnum (*c))
       return NULL;
-  name = g_strdup_printf ("%s-%s.ini", prefix, key->identity);
-  return g_build_filename (folder, name, NULL);
-}
-
-/* NULL when it can't be read, or is no such file. */
-static GKeyFile *
-read_file (const char *path)
-{
-  g_autoptr(GKeyFile) file = g_key_file_new ();
-  g_autofree char *text = g_malloc (MAX_BYTES + 1);
-  int fd = open (path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  gssize n;
-
-  if (fd < 0)
-    return NULL;
-  n = read (fd, text, MAX_BYTES + 1);
-  close (fd);
-  if (n <= 0 || n > MAX_BYTES ||
-      !g_key_file_load_from_data (file, text, (gsize) n, G_KEY_FILE_NONE, NULL))
-    return NULL;
-  return g_steal_pointer (&file);
+  return g_strdup_printf ("%s-%s.ini", prefix, key->identity);
 }
 
 static gboolean
@@ -123,30 +96,12 @@ llm_machine_file_load (const char          *folder,
                        guint                version,
                        const LlmProfileKey *key)
 {
-  g_autofree char *path = folder != NULL ? get_path (folder, prefix, key) : NULL;
-  g_autoptr(GKeyFile) file = path != NULL ? read_file (path) : NULL;
+  g_autofree char *name = get_name (prefix, key);
+  g_autofree char *path =
+    folder != NULL && name != NULL ? g_build_filename (folder, name, NULL) : NULL;
+  g_autoptr(GKeyFile) file = path != NULL ? llm_key_file_read (path, MAX_BYTES) : NULL;
 
   return file != NULL && is_for (file, version, key) ? g_steal_pointer (&file) : NULL;
-}
-
-static gboolean
-write_all (int         fd,
-           const char *text,
-           gsize       length)
-{
-  while (length > 0)
-    {
-      gssize n = write (fd, text, length);
-
-      if (n < 0 && errno != EINTR)
-        return FALSE;
-      if (n > 0)
-        {
-          text += n;
-          length -= (gsize) n;
-        }
-    }
-  return TRUE;
 }
 
 gboolean
@@ -159,16 +114,10 @@ llm_machine_file_save (const char          *folder,
                        gboolean             waits,
                        GError             **error)
 {
-  g_autofree char *path = get_path (folder, prefix, key);
+  g_autofree char *name = get_name (prefix, key);
   g_autofree char *machine = get_machine ();
-  g_autofree char *part = NULL;
-  g_autofree char *text = NULL;
-  gboolean is_written;
-  gsize length;
-  int saved_errno;
-  int fd;
 
-  g_return_val_if_fail (path != NULL, FALSE);
+  g_return_val_if_fail (name != NULL, FALSE);
 
   g_key_file_set_integer (file, GROUP_FOR, "version", (gint) version);
   g_key_file_set_string (file, GROUP_FOR, "machine", machine);
@@ -176,24 +125,5 @@ llm_machine_file_save (const char          *folder,
   g_key_file_set_string (file, GROUP_FOR, "kernels", key->kernels);
   g_key_file_set_integer (file, GROUP_FOR, "threads", (gint) key->n_threads);
   g_key_file_set_integer (file, GROUP_FOR, "exact", key->is_exact ? 1 : 0);
-  text = g_key_file_to_data (file, &length, NULL);
-  if (!llm_cache_folder_make (folder, is_shared, error))
-    return FALSE;
-  fd = llm_cache_folder_create (folder, is_shared, length, &part, error);
-  if (fd < 0)
-    return FALSE;
-
-  is_written = write_all (fd, text, length) && (!waits || fsync (fd) == 0)
-               && rename (part, path) == 0;
-  saved_errno = errno;
-  close (fd);
-  if (!is_written)
-    {
-      g_autofree char *shown = g_filename_display_name (path);
-
-      unlink (part);
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-                   "What was measured can't be kept in “%s”: %s", shown, g_strerror (saved_errno));
-    }
-  return is_written;
+  return llm_key_file_write (file, folder, name, is_shared, waits, error);
 }

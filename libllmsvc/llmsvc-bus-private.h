@@ -14,6 +14,8 @@ typedef struct
   GBusType type;
   gboolean is_running;
   gboolean is_activatable;
+  char *no_session;             /* (owned) (nullable): why the session bus, where the service may
+                                 * be, can't be reached */
 } LlmsvcPlace;
 
 void         llmsvc_place_free       (LlmsvcPlace          *self);
@@ -27,6 +29,9 @@ void         llmsvc_bus_look_async   (GBusType              bus_type,
                                       GCancellable         *cancellable,
                                       GAsyncReadyCallback   callback,
                                       gpointer              user_data);
+/* (transfer full): an error that says that the service is nowhere. @no_session: (nullable): as
+ * of a place */
+GError      *llmsvc_bus_make_error   (const char           *no_session);
 LlmsvcPlace *llmsvc_bus_look_finish  (GAsyncResult         *result,
                                       GError              **error);
 

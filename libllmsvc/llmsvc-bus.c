@@ -24,7 +24,7 @@ typedef struct
   guint next;
   LlmsvcPlace *here;   /* (owned) (nullable): under examination */
   LlmsvcPlace *best;   /* (owned) (nullable) */
-  GError *error;       /* (owned) (nullable): why the last bus could not be reached */
+  char *reason;        /* (owned) (nullable): why the last bus could not be reached */
 } Search;
 
 void
@@ -34,6 +34,7 @@ llmsvc_place_free (LlmsvcPlace *self)
     return;
 
   g_clear_object (&self->connection);
+  g_free (self->no_session);
   g_free (self);
 }
 
@@ -42,7 +43,7 @@ search_free (Search *search)
 {
   llmsvc_place_free (search->here);
   llmsvc_place_free (search->best);
-  g_clear_error (&search->error);
+  g_free (search->reason);
   g_free (search);
 }
 
@@ -133,6 +134,23 @@ examine (GTask           *task,
                           on_owned, task);
 }
 
+/* (transfer full): GIO says of a missing session bus that it can't start one, which helps
+ * nobody. */
+static char *
+describe_failure (GBusType      type,
+                  const GError *error)
+{
+  const char *address = g_getenv ("DBUS_SESSION_BUS_ADDRESS");
+
+  if (type != G_BUS_TYPE_SESSION)
+    return g_strdup (error->message);
+  if (address == NULL || *address == '\0')
+    return g_strdup (_("DBUS_SESSION_BUS_ADDRESS is not set, so this process belongs to no login "
+                       "session; run it in one, or with “dbus-run-session”"));
+
+  return g_strdup_printf (_("DBUS_SESSION_BUS_ADDRESS is “%s”: %s"), address, error->message);
+}
+
 static void
 on_connected (GObject      *source,
               GAsyncResult *result,
@@ -140,25 +158,26 @@ on_connected (GObject      *source,
 {
   GTask *task = data;
   Search *search = g_task_get_task_data (task);
+  GBusType type = search->types[search->next - 1];
   g_autoptr(GDBusConnection) connection = NULL;
-  GError *error = NULL;
+  g_autoptr(GError) error = NULL;
 
   connection = g_bus_get_finish (result, &error);
   if (connection != NULL)
     {
       g_dbus_connection_set_exit_on_close (connection, FALSE);
-      examine (task, search->types[search->next - 1], connection);
+      examine (task, type, connection);
       return;
     }
   if (g_error_matches (error, G_IO_ERROR, G_IO_ERROR_CANCELLED))
     {
-      llmsvc_task_fail (task, error);
+      llmsvc_task_fail (task, g_steal_pointer (&error));
       g_object_unref (task);
       return;
     }
 
-  g_clear_error (&search->error);
-  search->error = error;
+  g_free (search->reason);
+  search->reason = describe_failure (type, error);
   look_further (task);
 }
 
@@ -175,11 +194,15 @@ look_further (GTask *task)
     }
 
   if (search->best != NULL)
-    g_task_return_pointer (task, g_steal_pointer (&search->best),
-                           (GDestroyNotify) llmsvc_place_free);
+    {
+      if (search->best->type == G_BUS_TYPE_SYSTEM)
+        search->best->no_session = g_steal_pointer (&search->reason);
+      g_task_return_pointer (task, g_steal_pointer (&search->best),
+                             (GDestroyNotify) llmsvc_place_free);
+    }
   else
     g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AVAILABLE,
-                             _("No message bus can be reached: %s"), search->error->message);
+                             _("No message bus can be reached: %s"), search->reason);
   g_object_unref (task);
 }
 
@@ -216,6 +239,19 @@ llmsvc_bus_look_finish (GAsyncResult  *result,
   return g_task_propagate_pointer (G_TASK (result), error);
 }
 
+GError *
+llmsvc_bus_make_error (const char *no_session)
+{
+  if (no_session == NULL)
+    return g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_NOT_AVAILABLE,
+                                _("The language model service is on no bus. Is llmsvc "
+                                  "installed?"));
+
+  return g_error_new (LLMSVC_ERROR, LLMSVC_ERROR_NOT_AVAILABLE,
+                      _("The language model service is not on the system bus, and the session bus "
+                        "can't be reached: %s"), no_session);
+}
+
 void
 llmsvc_bus_find_async (GBusType             bus_type,
                        GCancellable        *cancellable,
@@ -244,8 +280,7 @@ llmsvc_bus_find_finish (GAsyncResult  *result,
     return NULL;
   if (!place->is_running && !place->is_activatable)
     {
-      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AVAILABLE,
-                           _("The language model service is on no bus. Is llmsvc installed?"));
+      g_propagate_error (error, llmsvc_bus_make_error (place->no_session));
       return NULL;
     }
 

@@ -10,6 +10,7 @@
 
 #include "common/llmsvc-error-private.h"
 #include "common/llmsvc-names.h"
+#include "llmsvc-bus-private.h"
 
 #define DBUS_NAME "org.freedesktop.DBus"
 
@@ -53,12 +54,14 @@ call_free (Call *call)
 
 LlmsvcPeer *
 llmsvc_peer_new (GDBusConnection *connection,
-                 const char      *app_id)
+                 const char      *app_id,
+                 const char      *no_session)
 {
   LlmsvcPeer *self = g_atomic_rc_box_new0 (LlmsvcPeer);
 
   self->connection = g_object_ref (connection);
   self->app_id = g_strdup (app_id);
+  self->no_session = g_strdup (no_session);
   g_mutex_init (&self->lock);
   self->is_exempt = app_id[0] == '\0';
   return self;
@@ -77,6 +80,7 @@ peer_clear (gpointer data)
 
   g_object_unref (self->connection);
   g_free (self->app_id);
+  g_free (self->no_session);
   g_mutex_clear (&self->lock);
   g_free (self->owner);
 }
@@ -167,6 +171,22 @@ llmsvc_task_fail (GTask  *task,
 {
   llmsvc_call_convert_error (&error);
   g_task_return_error (task, error);
+}
+
+/* @error: (transfer full); a bus that the service may be on could not be looked at. */
+static void
+fail_call (GTask  *task,
+           GError *error)
+{
+  const Call *call = g_task_get_task_data (task);
+
+  if (call->peer->no_session != NULL && g_error_matches (error, G_DBUS_ERROR,
+                                                         G_DBUS_ERROR_SERVICE_UNKNOWN))
+    {
+      g_error_free (error);
+      error = llmsvc_bus_make_error (call->peer->no_session);
+    }
+  llmsvc_task_fail (task, error);
 }
 
 GTask *
@@ -293,7 +313,7 @@ on_reply (GObject      *source,
     }
 
   call->is_gone = g_error_matches (error, G_DBUS_ERROR, G_DBUS_ERROR_UNKNOWN_OBJECT);
-  llmsvc_task_fail (task, error);
+  fail_call (task, error);
 }
 
 static GDBusMessage *
@@ -361,7 +381,7 @@ on_registered (GObject      *source,
           call->n_attempts < MAX_ATTEMPTS)
         begin (g_steal_pointer (&task));
       else
-        llmsvc_task_fail (task, g_steal_pointer (&error));
+        fail_call (task, g_steal_pointer (&error));
       return;
     }
 

@@ -23,6 +23,7 @@ typedef struct
 {
   GDBusConnection *connection;  /* (owned) */
   char *app_id;                 /* "" for none */
+  char *no_session;             /* (nullable): why there is no session bus to look on */
 
   GMutex lock;                  /* guards what follows */
   char *owner;                  /* (nullable): the unique name of who has registered the app */
@@ -30,7 +31,8 @@ typedef struct
 } LlmsvcPeer;
 
 LlmsvcPeer *llmsvc_peer_new      (GDBusConnection *connection,
-                                  const char      *app_id);
+                                  const char      *app_id,
+                                  const char      *no_session);
 LlmsvcPeer *llmsvc_peer_ref      (LlmsvcPeer      *self);
 void        llmsvc_peer_unref    (LlmsvcPeer      *self);
 

@@ -102,7 +102,7 @@ on_looked (GObject      *source,
 
   self = making->client = g_object_new (LLMSVC_TYPE_CLIENT, NULL);
   self->home = g_main_context_ref (making->home);
-  self->peer = llmsvc_peer_new (place->connection, making->app_id);
+  self->peer = llmsvc_peer_new (place->connection, making->app_id, place->no_session);
   self->bus_type = making->has_own_connection ? G_BUS_TYPE_NONE : place->type;
   self->has_own_app_id = making->has_own_app_id;
   self->is_activatable = making->is_activatable = place->is_activatable;

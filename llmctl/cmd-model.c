@@ -62,6 +62,15 @@ describe (LlmsvcClient *client,
   return g_variant_builder_end (&builder);
 }
 
+/* The service says where it has looked. */
+static const char *
+describe_absence (LlmsvcClient *client)
+{
+  const char *reason = llmsvc_client_get_availability_reason (client);
+
+  return *reason != '\0' ? reason : _("There is no model installed");
+}
+
 /* "8.1 M": a rough number is what people compare. */
 static char *
 format_count (guint64 n)
@@ -91,7 +100,7 @@ print_list (LlmsvcClient *client,
   guint n = g_list_model_get_n_items (models);
 
   if (n == 0)
-    llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n", _("There is no model installed"));
+    llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n", describe_absence (client));
   for (guint i = 0; i < n; i++)
     {
       g_autoptr(LlmsvcModel) model = g_list_model_get_item (models, i);
@@ -177,7 +186,7 @@ find_model (LlmsvcClient  *client,
     g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND,
                  _("There is no model “%s”; “llmctl model list” shows those there are"), id);
   else
-    g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MODEL, _("No model is in use"));
+    g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MODEL, describe_absence (client));
   return NULL;
 }
 

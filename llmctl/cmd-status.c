@@ -176,13 +176,13 @@ run (int    argc,
   else
     llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n",
                           _("Service: not running; the first call on the session bus starts it"));
-  return LLMCTL_EXIT_OK;
+  return status.service != NULL ? LLMCTL_EXIT_OK : LLMCTL_EXIT_NOT_AVAILABLE;
 }
 
 const LlmctlCommand llmctl_status_command = {
   .name = "status",
   .summary = N_("Show the service, its model and its memory"),
-  .description = N_("Does not start the service.\n"
+  .description = N_("Does not start the service, and ends with 4 when it does not run.\n"
                     "--json: one object: bus, running, and when it runs service, memory and model "
                     "with the properties of their interfaces, and statistics as “stats” has them."),
   .run = run,

@@ -204,6 +204,7 @@ watch (GDBusConnection *bus,
        gboolean         is_system)
 {
   Top self = { .has_screen = !is_batch && !llmctl_globals.is_json && llmctl_screen_is_possible () };
+  LlmctlExit status = LLMCTL_EXIT_OK;
   gulong closed_handler;
   guint name_watch;
   guint timer;
@@ -231,11 +232,14 @@ watch (GDBusConnection *bus,
   g_source_remove (timer);
   g_bus_unwatch_name (name_watch);
   g_signal_handler_disconnect (bus, closed_handler);
+  /* a script that looks is told as by the other commands */
+  if (n_wanted > 0 && self.sample != NULL && !self.sample->is_running)
+    status = LLMCTL_EXIT_NOT_AVAILABLE;
   llmctl_sampler_free (self.sampler);
   llmctl_sample_free (self.sample);
   llmctl_history_free (self.view.history);
   if (!self.is_bus_gone)
-    return LLMCTL_EXIT_OK;
+    return status;
 
   llmctl_complain (_("The connection to the bus has ended; start “llmctl top” again when it is "
                      "back"));

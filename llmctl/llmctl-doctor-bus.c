@@ -103,7 +103,11 @@ tell_of_place (LlmctlDoctor *self,
   gboolean is_system = place->type == G_BUS_TYPE_SYSTEM;
 
   if (place->bus == NULL)
-    llmctl_doctor_add (self, CHECK, LLMCTL_DOCTOR_NOTE, NULL,
+    llmctl_doctor_add (self, CHECK, LLMCTL_DOCTOR_NOTE,
+                       is_system || g_getenv ("DBUS_SESSION_BUS_ADDRESS") != NULL
+                         ? NULL
+                         : _("DBUS_SESSION_BUS_ADDRESS is not set, so this process belongs to no "
+                             "login session; run it in one, or with “dbus-run-session”"),
                        is_system ? _("The system bus can't be reached: %s")
                                  : _("The session bus can't be reached: %s"),
                        error->message);
@@ -169,7 +173,10 @@ llmctl_doctor_check_buses (LlmctlDoctor *self)
     take_place (self, &session);
   else
     llmctl_doctor_add (self, CHECK, LLMCTL_DOCTOR_FAIL,
-                       _("Install the package llmsvc, or start the service yourself with "
-                         "“llmsvcd &”"),
+                       session.bus == NULL && llmctl_globals.bus_type != G_BUS_TYPE_SYSTEM
+                         ? _("Install the package llmsvc; its service for all users needs no login "
+                             "session: “systemctl start llmsvc”")
+                         : _("Install the package llmsvc, or start the service yourself with "
+                             "“llmsvcd &”"),
                        _("The service is on no bus, and no bus can start it"));
 }

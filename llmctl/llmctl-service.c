@@ -11,8 +11,10 @@
 GDBusConnection *
 llmctl_service_connect_running (GError **error)
 {
-  g_autoptr(GDBusConnection) bus = llmctl_connect (error);
+  g_autoptr(GDBusConnection) bus = NULL;
 
+  llmctl_globals.must_not_start = TRUE;
+  bus = llmctl_connect (error);
   if (bus == NULL)
     return NULL;
 
@@ -23,7 +25,6 @@ llmctl_service_connect_running (GError **error)
                              "starts it"));
       return NULL;
     }
-  llmctl_globals.must_not_start = TRUE;
   return g_steal_pointer (&bus);
 }
 

@@ -315,10 +315,30 @@ get_status (int code)
     }
 }
 
-/* The library knows that the service is not there; how a person starts it we know. */
+static gboolean
+can_reach_session (void)
+{
+  g_autoptr(GDBusConnection) bus = g_bus_get_sync (G_BUS_TYPE_SESSION, NULL, NULL);
+
+  if (bus != NULL)
+    g_dbus_connection_set_exit_on_close (bus, FALSE);
+  return bus != NULL;
+}
+
+/* The library knows that the service is not there; how a person starts it we know. (nullable) */
 static const char *
 get_start_advice (void)
 {
+  g_autoptr(GDBusConnection) bus = llmsvc_bus_find_sync (llmctl_globals.bus_type, NULL, NULL, NULL,
+                                                         NULL);
+
+  if (bus != NULL)
+    return llmctl_globals.must_not_start ? NULL : _("“llmctl doctor” tells what is wrong");
+  if (llmctl_globals.bus_type != G_BUS_TYPE_SYSTEM && !can_reach_session ())
+    return llmctl_globals.bus_type == G_BUS_TYPE_NONE
+               ? _("The service for all users needs no login session: “systemctl start llmsvc”")
+               : NULL;
+
   switch (llmctl_globals.bus_type)
     {
     case G_BUS_TYPE_SYSTEM:
@@ -335,6 +355,7 @@ LlmctlExit
 llmctl_fail (GError *error)
 {
   g_autoptr(GError) converted = NULL;
+  const char *advice;
 
   g_return_val_if_fail (error != NULL, LLMCTL_EXIT_FAILED);
 
@@ -347,7 +368,10 @@ llmctl_fail (GError *error)
   if (!llmctl_output_flush ())
     return get_status (converted->code);
   llmctl_complain ("%s", converted->message);
-  if (g_error_matches (converted, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AVAILABLE))
-    llmctl_complain ("%s", get_start_advice ());
+  advice = g_error_matches (converted, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AVAILABLE)
+               ? get_start_advice ()
+               : NULL;
+  if (advice != NULL)
+    llmctl_complain ("%s", advice);
   return get_status (converted->code);
 }

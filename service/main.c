@@ -230,6 +230,10 @@ run (const Arguments *arguments)
     {
       g_printerr ("llmsvcd: No %s bus: %s\n", arguments->is_system ? "system" : "session",
                   error->message);
+      if (!arguments->is_system && g_getenv ("DBUS_SESSION_BUS_ADDRESS") == NULL)
+        g_printerr ("llmsvcd: DBUS_SESSION_BUS_ADDRESS is not set, so this process belongs to no "
+                    "login session; run it in one, with “dbus-run-session”, or for all users with "
+                    "--system\n");
       return EXIT_FAILURE;
     }
   /* on_lost() ends the process in order */

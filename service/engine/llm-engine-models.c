@@ -6,6 +6,8 @@
 
 #include "engine/llm-context-private.h"
 
+#include <glib/gi18n.h>
+
 #include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
 #include "model/llm-weights-prepared.h"
@@ -28,9 +30,21 @@ set_availability (LlmEngine  *self,
   g_signal_emit_by_name (self, "availability-changed");
 }
 
+/* (transfer full): as in a search path; “” with the settings of tests alone. */
+static char *
+describe_folders (LlmEngine *self)
+{
+  g_autofree char *joined = g_strjoinv (G_SEARCHPATH_SEPARATOR_S, self->settings->model_folders);
+
+  return g_filename_display_name (joined);
+}
+
 void
 llm_engine_update_availability (LlmEngine *self)
 {
+  g_autofree char *folders = NULL;
+  g_autofree char *reason = NULL;
+
   if (self->db_error != NULL)
     set_availability (self, "failed", self->db_error->message);
   else if (!self->has_catalogue || !self->has_index)
@@ -38,9 +52,12 @@ llm_engine_update_availability (LlmEngine *self)
   else if (self->is_loading)
     set_availability (self, "loading", "The model is being loaded");
   else if (self->active == NULL)
-    set_availability (self, "no-model",
-                      "There is no model; put a GGUF file into one of the model folders, "
-                      "then ask again");
+    {
+      folders = describe_folders (self);
+      reason = g_strdup_printf (N_("There is no model in the folders “%s”; put a GGUF file into one "
+                                   "of them, then ask again"), folders);
+      set_availability (self, "no-model", reason);
+    }
   else if (self->active->error != NULL)
     set_availability (self, "failed", self->active->error->message);
   else if (self->load_error != NULL)
@@ -554,9 +571,13 @@ on_started_for_select (GObject      *source,
   if (broken != NULL)
     error = g_error_copy (broken->error);
   else if (error == NULL && info == NULL)
-    g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND,
-                 "There is no model “%s”; the installed ones are below /org/llm/Service/models",
-                 select->id);
+    {
+      g_autofree char *folders = describe_folders (self);
+
+      g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND,
+                   "There is no model “%s” in the folders “%s”; the installed ones are below "
+                   "/org/llm/Service/models", select->id, folders);
+    }
   else if (error == NULL && (self->n_jobs > 0 || self->is_loading))
     g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_OVERLOADED,
                          "Answers are under way; change the model when they have ended");

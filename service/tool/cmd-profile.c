@@ -38,8 +38,13 @@ open_model (const char        *path,
         g_propagate_error (error, g_error_copy (info->error));
     }
   if (found->len == 0)
-    g_set_error_literal (error, G_FILE_ERROR, G_FILE_ERROR_NOENT,
-                         _("There is no model; name one with --model FILE"));
+    {
+      g_autofree char *joined = g_strjoinv (G_SEARCHPATH_SEPARATOR_S, settings->model_folders);
+      g_autofree char *folders = g_filename_display_name (joined);
+
+      g_set_error (error, G_FILE_ERROR, G_FILE_ERROR_NOENT,
+                   _("There is no model in the folders “%s”; name one with --model FILE"), folders);
+    }
   return NULL;
 }
 

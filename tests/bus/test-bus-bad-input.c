@@ -468,6 +468,20 @@ test_empty_prompt (void)
 
 /* --- the document --- */
 
+/* The folders of models are the user's. */
+static void
+mask_folders (GString *cell)
+{
+  const char *begin = strstr (cell->str, "in the folders “");
+  const char *end = begin != NULL ? strstr (begin, "”") : NULL;
+  gssize at = begin != NULL ? begin + strlen ("in the folders “") - cell->str : 0;
+
+  if (end == NULL)
+    return;
+  g_string_erase (cell, at, end - cell->str - at);
+  g_string_insert (cell, at, "…");
+}
+
 /* @text without what differs from run to run, and fit for a table. */
 static char *
 make_cell (Fixture    *fixture,
@@ -478,6 +492,7 @@ make_cell (Fixture    *fixture,
 
   for (guint i = 0; i < G_N_ELEMENTS (paths); i++)
     g_string_replace (cell, paths[i], LLMSVC_CONTEXTS_PATH "/…", 0);
+  mask_folders (cell);
   g_string_replace (cell, "|", "\\|", 0);
   g_string_replace (cell, "\n", " ", 0);
   return g_strdup (cell->str);

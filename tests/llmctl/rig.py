@@ -64,10 +64,12 @@ class Rig:
                 "[D-BUS Service]\nName=org.llm.Service\nExec=" +
                 " ".join(f'"{word}"' for word in self.command) + "\n")
 
-        self.bus = subprocess.Popen(
-            ["dbus-daemon", "--config-file", str(self.folder / "bus.conf"), "--nofork",
-             "--print-address=1"], stdout=subprocess.PIPE, text=True,
-            env=dict(os.environ, G_DEBUG="fatal-criticals"))
+        self.bus_log = self.folder / "bus.log"
+        with open(self.bus_log, "wb") as log:
+            self.bus = subprocess.Popen(
+                ["dbus-daemon", "--config-file", str(self.folder / "bus.conf"), "--nofork",
+                 "--print-address=1"], stdout=subprocess.PIPE, stderr=log, text=True,
+                env=dict(os.environ, G_DEBUG="fatal-criticals"))
         self.environment = dict(
             os.environ, DBUS_SESSION_BUS_ADDRESS=self.bus.stdout.readline().strip(),
             DBUS_SYSTEM_BUS_ADDRESS="unix:path=/nonexistent/bus", HOME=str(self.home),

@@ -265,7 +265,9 @@ class NotRunning(unittest.TestCase):
 
     def test_looking(self):
         self.assertIn("not running", self.rig.run("status").output)
-        self.assertEqual(self.rig.json("status"), {"bus": "session", "running": False})
+        outcome = self.rig.run("status", "--json")
+        self.assertEqual((outcome.status, json.loads(outcome.output)),
+                         (4, {"bus": "session", "running": False}))
         for command in (["memory"], ["stats"], ["trim", "low"]):
             outcome = self.rig.run(*command)
             self.assertEqual(outcome.status, 4, outcome)

@@ -201,5 +201,131 @@ class Locale(WithScript):
             self.assertEqual(self.rig.run("context", "rm", MODEL_TEXT, LC_ALL=locale).status, 0)
 
 
+class NotRunning(unittest.TestCase):
+    """Commands that look at the service without starting it end alike when it is not there."""
+
+    def setUp(self):
+        self.rig = rig.Rig({"rules": RULES}, activatable=True)
+
+    def tearDown(self):
+        self.rig.close()
+
+    def test_exit_status(self):
+        for arguments in (["status"], ["memory"], ["stats"], ["metrics"], ["trim", "low"],
+                          ["top", "--once"], ["top", "--batch", "--count=2", "--interval=0.1"]):
+            for form in ([], ["--json"]):
+                outcome = self.rig.run(*arguments, *form)
+                self.assertEqual(outcome.status, 4, (arguments, form, outcome))
+                said = outcome.output + outcome.complaint
+                self.assertIn("running", said, (arguments, form))
+                # the next question starts it, so that nobody has to
+                self.assertNotIn("systemctl", said)
+        self.assertFalse(json.loads(self.rig.run("status", "--json").output)["running"])
+        self.assertEqual(self.rig.run("monitor", "--timeout", "1").status, 0)
+        self.assertEqual(self.rig.get_pid(), 0)
+
+        self.assertEqual(self.rig.run("ask", "Hi, a SECRET").status, 0)
+        # the bus daemon notes who has made it start the service
+        log = self.rig.bus_log.read_text()
+        self.assertIn("Activating service name='org.llm.Service'", log)
+        self.assertIn("llmctl ask", log)
+        self.assertNotIn("SECRET", log)
+        for arguments in (["status"], ["memory"], ["stats"], ["metrics"], ["trim", "low"],
+                          ["top", "--once"]):
+            self.assertEqual(self.rig.run(*arguments).status, 0, arguments)
+
+
+class NoBus(WithScript):
+    """Without a session bus, as in cron, over ssh or as root: what is wrong and what helps."""
+
+    def run_without(self, program, *arguments, address=None, system="unix:path=/nonexistent/bus"):
+        environment = dict(self.rig.environment, DBUS_SYSTEM_BUS_ADDRESS=system)
+        for name in ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR", "DISPLAY", "WAYLAND_DISPLAY"):
+            environment.pop(name, None)
+        if address is not None:
+            environment["DBUS_SESSION_BUS_ADDRESS"] = address
+        done = subprocess.run([program, *arguments], stdin=subprocess.DEVNULL, capture_output=True,
+                              env=environment, timeout=rig.LIMIT_S, check=False)
+        return rig.Outcome(done.returncode, done.stdout.decode(), done.stderr.decode())
+
+    def check(self, outcome):
+        said = " ".join((outcome.output + outcome.complaint).split())
+        self.assertIn("DBUS_SESSION_BUS_ADDRESS is not set", said, outcome)
+        self.assertIn("dbus-run-session", said, outcome)
+        # these need the bus that is missing
+        self.assertNotIn("llmsvcd &", said, outcome)
+        self.assertNotIn("systemctl --user", said, outcome)
+        self.assertNotIn("installed?", said, outcome)
+
+    def test_no_session(self):
+        for arguments in (["ask", "Hi"], ["status"], ["memory"], ["model", "list"], ["top", "--once"],
+                          ["chat"], ["get"], ["ask", "--session-bus", "Hi"]):
+            outcome = self.run_without(rig.LLMCTL, *arguments)
+            self.assertEqual((outcome.status, outcome.output), (4, ""), (arguments, outcome))
+            self.check(outcome)
+        self.check(self.run_without(rig.LLMCTL, "doctor"))
+        outcome = self.run_without(rig.DAEMON, "--session")
+        self.assertEqual(outcome.status, 1)
+        self.check(outcome)
+
+    def test_system_bus_without_service(self):
+        """A bus that is there and has no service is not the one that is looked for."""
+        self.rig.stop()
+        address = self.rig.environment["DBUS_SESSION_BUS_ADDRESS"]
+        try:
+            for arguments in (["ask", "Hi"], ["status"], ["model", "list"]):
+                outcome = self.run_without(rig.LLMCTL, *arguments, system=address)
+                self.assertEqual((outcome.status, outcome.output), (4, ""), (arguments, outcome))
+                self.check(outcome)
+        finally:
+            self.rig.start()
+
+    def test_wrong_address(self):
+        outcome = self.run_without(rig.LLMCTL, "ask", "Hi", address="unix:path=/nonexistent/other")
+        self.assertEqual(outcome.status, 4)
+        self.assertIn("DBUS_SESSION_BUS_ADDRESS is “unix:path=/nonexistent/other”",
+                      outcome.complaint)
+
+
+class NoModel(unittest.TestCase):
+    """The folders that were searched are named, and the file that was asked for."""
+
+    def start(self, *arguments, **environment):
+        self.rig = rig.Rig({"rules": []}, activatable=True)
+        self.addCleanup(self.rig.close)
+        self.rig.command = [rig.DAEMON, "--session", "--config",
+                            str(self.rig.folder / "llmsvc.conf"), "--state-dir",
+                            str(self.rig.folder / "state"), *arguments]
+        self.rig.environment.update(environment)
+        self.rig.start()
+
+    def test_folders(self):
+        self.start(LLMSVC_MODEL_PATH="/nonexistent/first:/nonexistent/second")
+        own = str(self.rig.home / ".local/share/llmsvc/models")
+        for arguments in (["ask", "Hi"], ["model", "list"], ["model", "show"],
+                          ["model", "use", "gpt-99"], ["status"]):
+            outcome = self.rig.run(*arguments, XDG_DATA_HOME="")
+            said = outcome.output + outcome.complaint
+            self.assertIn("“/nonexistent/first:/nonexistent/second:" + own, said, arguments)
+        self.assertIn("gpt-99", self.rig.run("model", "use", "gpt-99").complaint)
+
+    def test_file(self):
+        self.start("--model", "/nonexistent/that.gguf")
+        for arguments in (["ask", "Hi"], ["model", "list"], ["model", "show"], ["status"]):
+            outcome = self.rig.run(*arguments)
+            self.assertIn("“/nonexistent/that.gguf”", outcome.output + outcome.complaint, arguments)
+
+    def test_tool(self):
+        self.start()
+        environment = dict(self.rig.environment, LLMSVC_MODEL_PATH="/nonexistent/first")
+        for arguments, wanted in ((["generate", "--model", "/nonexistent/that.gguf", "Hi"],
+                                   "/nonexistent/that.gguf"),
+                                  (["profile"], "/nonexistent/first:")):
+            done = subprocess.run([rig.TOOL, *arguments], capture_output=True, env=environment,
+                                  timeout=rig.LIMIT_S, check=False)
+            self.assertEqual(done.returncode, 1, done)
+            self.assertIn(wanted, done.stderr.decode())
+
+
 if __name__ == "__main__":
     unittest.main(verbosity=2)

@@ -143,7 +143,7 @@ on_prepared_for_append (GObject      *source,
   LlmContextCall *call = g_task_get_task_data (task);
   LlmEngine *engine = self->engine;
   GError *error = NULL;
-  g_autoptr(GArray) tokens = llm_prepare_finish (result, &error);
+  g_autoptr(GArray) tokens = llm_prepare_finish (result, NULL, &error);
   guint n_held = llm_context_get_tokens (self);
   guint n_ctx;
   LlmJob *job;

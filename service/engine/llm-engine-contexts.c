@@ -152,7 +152,7 @@ on_base_prepared (GObject      *source,
   g_autoptr(GTask) task = data;
   Call *call = g_task_get_task_data (task);
   LlmContext *context = call->context;
-  g_autoptr(GArray) tokens = llm_prepare_finish (result, NULL);
+  g_autoptr(GArray) tokens = llm_prepare_finish (result, NULL, NULL);
   guint limit = llm_context_get_limit (context, call->model);
   GError *error = NULL;
 

@@ -309,7 +309,7 @@ on_counted (GObject      *source,
   g_autoptr(GTask) task = data;
   Count *count = g_task_get_task_data (task);
   GError *error = NULL;
-  g_autoptr(GArray) tokens = llm_prepare_finish (result, &error);
+  g_autoptr(GArray) tokens = llm_prepare_finish (result, NULL, &error);
 
   if (tokens == NULL)
     {

@@ -176,6 +176,14 @@ get_n_slid (LlmExecutor  *self,
   return job->slides ? llm_window_get_n_slid (n_tokens, job->n_ctx, self->chunk_slots) : 0;
 }
 
+/* Slots at the beginning that stay when it slides. */
+static guint
+get_n_sinks (LlmExecutor  *self,
+             const LlmJob *job)
+{
+  return llm_window_get_sinks (job->n_system, self->chunk_slots);
+}
+
 /* Returns how many of the prompt's tokens that the model sees the session remembers: of the first
  * @n_max. */
 static guint
@@ -185,18 +193,19 @@ find_memory (LlmExecutor *self,
 {
   LlmSession *session = run->session;
   const GArray *prompt = run->job->prompt;
+  guint n_sinks = get_n_sinks (self, run->job);
   guint n_slid = get_n_slid (self, run->job, prompt->len);
 
-  if (session->seq != NULL && !llm_session_is_usable (session, prompt, n_slid, n_max))
+  if (session->seq != NULL && !llm_session_is_usable (session, prompt, n_sinks, n_slid, n_max))
     llm_session_drop (session);
   if (session->seq == NULL)
     {
-      llm_session_attach (session, self->store, prompt, run->kinds, n_slid, n_max);
+      llm_session_attach (session, self->store, prompt, run->kinds, n_sinks, n_slid, n_max);
       if (session->tokens->len == 0 && session->id != 0)
         share_prefix (self, run, n_max);
     }
   llm_session_rewind (session, prompt, n_max);
-  llm_session_slide (session, prompt, run->kinds, n_slid);
+  llm_session_slide (session, prompt, run->kinds, n_sinks, n_slid);
   return llm_kv_seq_get_length (session->seq);
 }
 
@@ -439,7 +448,7 @@ has_room (LlmExecutor *self,
     return TRUE;
   if (!run->job->slides)
     return FALSE;
-  llm_session_slide (session, run->job->prompt, run->kinds,
+  llm_session_slide (session, run->job->prompt, run->kinds, get_n_sinks (self, run->job),
                      get_n_slid (self, run->job, session->tokens->len + 1));
   return TRUE;
 }

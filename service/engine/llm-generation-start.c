@@ -12,10 +12,31 @@
 #include "engine/llm-window.h"
 
 static gboolean
+wants_to_slide (LlmGeneration *self)
+{
+  return g_str_equal (
+    llm_call_options_get_string (self->options, LLMSVC_OPTION_ON_OVERFLOW, "error"), "slide");
+}
+
+/* Whether the model goes on with the first @n_system tokens and the newest part of a text that is
+ * longer than @n_ctx. */
+static gboolean
+slides_past (LlmGeneration *self,
+             guint          n_ctx,
+             guint          n_system)
+{
+  guint chunk_slots = self->engine->settings->chunk_tokens;
+
+  return wants_to_slide (self)
+         && llm_window_is_possible (n_ctx, llm_window_get_sinks (n_system, chunk_slots),
+                                    chunk_slots);
+}
+
+static gboolean
 check_length (LlmGeneration *self,
               guint          n_prompt,
               guint          n_ctx,
-              gboolean       slides,
+              guint          n_system,
               GError       **error)
 {
   if (n_prompt == 0)
@@ -25,8 +46,20 @@ check_length (LlmGeneration *self,
                            "The prompt is empty: there is nothing to go on from");
       return FALSE;
     }
-  if (n_prompt < n_ctx || slides)
+  if (n_prompt < n_ctx || slides_past (self, n_ctx, n_system))
     return TRUE;
+  if (wants_to_slide (self) && slides_past (self, n_ctx, 0))
+    {
+      guint chunk_slots = self->engine->settings->chunk_tokens;
+
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_CONTEXT_FULL,
+                   "The prompt has %u tokens with what the context holds; the context has room for "
+                   "%u. It can't slide: the system message, which stays, takes %u tokens with the "
+                   "model's template, and %u are the most that leave room for the rest. Shorten the "
+                   "system message, or begin a new context", n_prompt, n_ctx, n_system,
+                   n_ctx / 2 / chunk_slots * chunk_slots);
+      return FALSE;
+    }
   g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_CONTEXT_FULL,
                "The prompt has %u tokens with what the context holds; the context has room for %u, "
                "and the answer needs at least one of them. Shorten it, roll turns back, "
@@ -35,34 +68,20 @@ check_length (LlmGeneration *self,
   return FALSE;
 }
 
-/* Whether the model goes on with the beginning and the newest part of a text that is longer than
- * @n_ctx. */
-static gboolean
-slides_past (LlmGeneration *self,
-             guint          n_ctx)
-{
-  const char *choice =
-      llm_call_options_get_string (self->options, LLMSVC_OPTION_ON_OVERFLOW, "error");
-
-  return g_str_equal (choice, "slide")
-         && llm_window_is_possible (n_ctx, self->engine->settings->chunk_tokens);
-}
-
 static gboolean
 submit (LlmGeneration *self,
         GArray        *tokens,
+        guint          n_system,
         GError       **error)
 {
   LlmEngine *engine = self->engine;
   guint n_ctx = llm_model_get_hparams (self->model)->n_ctx;
   g_autoptr(LlmJob) job = llm_job_new ();
   LlmContext *context = self->context;
-  gboolean slides;
 
   if (context != NULL)
     n_ctx = llm_context_get_limit (context, self->model);
-  slides = slides_past (self, n_ctx);
-  if (!check_length (self, tokens->len, n_ctx, slides, error))
+  if (!check_length (self, tokens->len, n_ctx, n_system, error))
     return FALSE;
   if (context != NULL)
     {
@@ -83,7 +102,8 @@ submit (LlmGeneration *self,
                                     job->generated);
   job->generates = TRUE;
   job->n_ctx = n_ctx;
-  job->slides = slides;
+  job->slides = slides_past (self, n_ctx, n_system);
+  job->n_system = n_system;
   if (context != NULL)
     llm_context_set_session (context, job);
   job->strips_space = self->raw == NULL;
@@ -112,7 +132,8 @@ on_prepared (GObject      *source,
 {
   g_autoptr(LlmGeneration) self = data;
   g_autoptr(GError) error = NULL;
-  g_autoptr(GArray) tokens = llm_prepare_finish (result, &error);
+  guint n_system;
+  g_autoptr(GArray) tokens = llm_prepare_finish (result, &n_system, &error);
 
   if (self->is_cancelled && error == NULL)
     g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED, "The answer was cancelled");
@@ -126,8 +147,35 @@ on_prepared (GObject      *source,
       return;
     }
 
-  if (error != NULL || !submit (self, tokens, &error))
+  if (error != NULL || !submit (self, tokens, n_system, &error))
     llm_generation_settle (self, NULL, error);
+}
+
+/* The system messages that all begins with: a window that slides keeps them. */
+static void
+add_system (LlmGeneration   *self,
+            LlmPrepareInput *input)
+{
+  LlmConversation *conversation =
+    self->context != NULL ? self->context->conversation : NULL;
+  guint n_known = conversation != NULL ? llm_conversation_get_n_messages (conversation) : 0;
+  GVariantIter iter;
+  const char *role;
+  const char *text;
+
+  llm_prepare_input_count_system (input);
+  for (guint i = 0; i < n_known; i++)
+    {
+      const LlmStoredMessage *message = llm_conversation_get_message (conversation, i);
+
+      if (!g_str_equal (message->role, "system"))
+        return;
+      llm_prepare_input_add_system (input, message->text);
+    }
+  g_variant_iter_init (&iter, self->messages);
+  while (g_variant_iter_next (&iter, "(&s&s@a{sv})", &role, &text, NULL)
+         && g_str_equal (role, "system"))
+    llm_prepare_input_add_system (input, text);
 }
 
 static void
@@ -159,6 +207,8 @@ on_model (GObject      *source,
       input->raw = g_strdup (self->raw);
       llm_prepare_input_add_messages (input, self->messages);
     }
+  if (wants_to_slide (self))
+    add_system (self, input);
   llm_prepare_async (self->model, input, on_prepared, g_object_ref (self));
 }
 

@@ -77,6 +77,7 @@ struct _LlmJob
   guint max_tokens;
   guint n_ctx;           /* slots the session may have */
   gboolean slides;       /* past them the window slides (L11), and n_ctx is large enough for that */
+  guint n_system;        /* of the prompt's first tokens that stay when it slides */
   LlmSamplerConfig sampler;
   LlmLogitBias *bias;    /* (nullable) (owned): what sampler.bias points to */
   GStrv stops;           /* (nullable) */

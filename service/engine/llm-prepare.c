@@ -8,6 +8,7 @@ typedef struct
 {
   LlmModel *model;         /* (owned) */
   LlmPrepareInput *input;  /* (owned) */
+  guint n_system;
 } Prepare;
 
 static void
@@ -33,8 +34,20 @@ llm_prepare_input_free (LlmPrepareInput *input)
 {
   g_array_unref (input->settled);
   g_ptr_array_unref (input->messages);
+  g_clear_pointer (&input->system, g_ptr_array_unref);
   g_free (input->raw);
   g_free (input);
+}
+
+static LlmMessage *
+message_new (const char *role,
+             const char *text)
+{
+  LlmMessage *message = g_new (LlmMessage, 1);
+
+  message->role = g_strdup (role);
+  message->text = g_strdup (text);
+  return message;
 }
 
 void
@@ -42,11 +55,21 @@ llm_prepare_input_add_message (LlmPrepareInput *input,
                                const char      *role,
                                const char      *text)
 {
-  LlmMessage *message = g_new (LlmMessage, 1);
+  g_ptr_array_add (input->messages, message_new (role, text));
+}
 
-  message->role = g_strdup (role);
-  message->text = g_strdup (text);
-  g_ptr_array_add (input->messages, message);
+void
+llm_prepare_input_count_system (LlmPrepareInput *input)
+{
+  if (input->system == NULL)
+    input->system = g_ptr_array_new_with_free_func ((GDestroyNotify) message_free);
+}
+
+void
+llm_prepare_input_add_system (LlmPrepareInput *input,
+                              const char      *text)
+{
+  g_ptr_array_add (input->system, message_new ("system", text));
 }
 
 void
@@ -62,13 +85,70 @@ llm_prepare_input_add_messages (LlmPrepareInput *input,
     llm_prepare_input_add_message (input, role, text);
 }
 
+/* Appends the tokens of @messages behind a text that ended at @point. */
+static gboolean
+encode_messages (LlmModel   *model,
+                 LlmPoint    point,
+                 GPtrArray  *list,
+                 gboolean    opens_answer,
+                 GArray     *tokens,
+                 GError    **error)
+{
+  g_autofree LlmMessage *messages = g_new (LlmMessage, list->len + 1);
+  LlmTemplate *template = llm_model_get_template (model, error);
+  g_autoptr(LlmPrompt) prompt = NULL;
+  const LlmTextPart *parts;
+  guint n_parts;
+
+  if (template == NULL)
+    return FALSE;
+  for (guint i = 0; i < list->len; i++)
+    messages[i] = *(LlmMessage *) g_ptr_array_index (list, i);
+  prompt = llm_template_render (template, point, messages, list->len, opens_answer, error);
+  if (prompt == NULL)
+    return FALSE;
+  parts = llm_prompt_get_parts (prompt, &n_parts);
+  llm_tokenizer_encode (llm_model_get_tokenizer (model), parts, n_parts, point == LLM_POINT_START,
+                        tokens);
+  return TRUE;
+}
+
+/* What @tokens have in common with a text of the system messages and an empty question, which some
+ * templates need, as they make one message of both. */
+static gboolean
+count_system (LlmModel        *model,
+              const GPtrArray *system,
+              const GArray    *tokens,
+              guint           *n_system,
+              GError         **error)
+{
+  LlmMessage question = { (char *) "user", (char *) "" };
+  g_autoptr(GPtrArray) messages = g_ptr_array_new ();
+  g_autoptr(GArray) alone = g_array_new (FALSE, FALSE, sizeof (gint32));
+  guint n = 0;
+
+  for (guint i = 0; i < system->len; i++)
+    g_ptr_array_add (messages, g_ptr_array_index (system, i));
+  g_ptr_array_add (messages, &question);
+  if (!encode_messages (model, LLM_POINT_START, messages, FALSE, alone, error))
+    return FALSE;
+
+  while (n < MIN (alone->len, tokens->len)
+         && g_array_index (alone, gint32, n) == g_array_index (tokens, gint32, n))
+    n++;
+  *n_system = n;
+  return TRUE;
+}
+
 GArray *
 llm_prepare (LlmModel              *model,
              const LlmPrepareInput *input,
+             guint                 *n_system,
              GError               **error)
 {
   g_autoptr(GArray) tokens = g_array_copy (input->settled);
   LlmTokenizer *tokenizer = llm_model_get_tokenizer (model);
+  guint n = 0;
 
   if (input->raw != NULL)
     {
@@ -77,25 +157,10 @@ llm_prepare (LlmModel              *model,
 
       llm_tokenizer_encode (tokenizer, &part, 1, TRUE, tokens);
     }
-  else
-    {
-      g_autoptr(LlmPrompt) prompt = NULL;
-      g_autofree LlmMessage *messages = g_new (LlmMessage, input->messages->len + 1);
-      LlmTemplate *template = llm_model_get_template (model, error);
-      const LlmTextPart *parts;
-      guint n_parts;
-
-      if (template == NULL)
-        return NULL;
-      for (guint i = 0; i < input->messages->len; i++)
-        messages[i] = *(LlmMessage *) g_ptr_array_index (input->messages, i);
-      prompt = llm_template_render (template, input->point, messages, input->messages->len,
-                                    input->opens_answer, error);
-      if (prompt == NULL)
-        return NULL;
-      parts = llm_prompt_get_parts (prompt, &n_parts);
-      llm_tokenizer_encode (tokenizer, parts, n_parts, input->point == LLM_POINT_START, tokens);
-    }
+  else if (!encode_messages (model, input->point, input->messages, input->opens_answer, tokens,
+                             error)
+           || (input->system != NULL && !count_system (model, input->system, tokens, &n, error)))
+    return NULL;
 
   /* Some files ask for an EOS behind every text. Behind a prompt it would say that the
    * conversation is over. */
@@ -103,6 +168,8 @@ llm_prepare (LlmModel              *model,
       g_array_index (tokens, gint32, tokens->len - 1) == llm_tokenizer_get_eos (tokenizer))
     g_array_set_size (tokens, tokens->len - 1);
 
+  if (n_system != NULL)
+    *n_system = n;
   return g_steal_pointer (&tokens);
 }
 
@@ -122,7 +189,7 @@ run_prepare (GTask        *task,
 {
   Prepare *prepare = data;
   GError *error = NULL;
-  GArray *tokens = llm_prepare (prepare->model, prepare->input, &error);
+  GArray *tokens = llm_prepare (prepare->model, prepare->input, &prepare->n_system, &error);
 
   if (tokens != NULL)
     g_task_return_pointer (task, tokens, (GDestroyNotify) g_array_unref);
@@ -137,7 +204,7 @@ llm_prepare_async (LlmModel           *model,
                    gpointer            data)
 {
   g_autoptr(GTask) task = g_task_new (NULL, NULL, callback, data);
-  Prepare *prepare = g_new (Prepare, 1);
+  Prepare *prepare = g_new0 (Prepare, 1);
 
   prepare->model = llm_model_ref (model);
   prepare->input = input;
@@ -147,7 +214,10 @@ llm_prepare_async (LlmModel           *model,
 
 GArray *
 llm_prepare_finish (GAsyncResult *result,
+                    guint        *n_system,
                     GError      **error)
 {
+  if (n_system != NULL)
+    *n_system = ((Prepare *) g_task_get_task_data (G_TASK (result)))->n_system;
   return g_task_propagate_pointer (G_TASK (result), error);
 }

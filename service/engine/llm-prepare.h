@@ -19,12 +19,18 @@ typedef struct
   GArray *settled;       /* (element-type gint32): tokens before the messages */
   LlmPoint point;        /* where those end */
   GPtrArray *messages;   /* (element-type LlmMessage) (owned): in order */
+  GPtrArray *system;     /* (nullable) (element-type LlmMessage) (owned): the system messages that
+                          * all begins with, settled or not, when their tokens are to be counted */
   char *raw;             /* (nullable): this text as it is, instead of messages */
   gboolean opens_answer; /* end with what makes the model answer */
 } LlmPrepareInput;
 
 LlmPrepareInput *llm_prepare_input_new         (void);
 void             llm_prepare_input_free        (LlmPrepareInput *input);
+/* Has the tokens of the system messages counted: those that were added so. */
+void             llm_prepare_input_count_system (LlmPrepareInput *input);
+void             llm_prepare_input_add_system  (LlmPrepareInput *input,
+                                                const char      *text);
 void             llm_prepare_input_add_message (LlmPrepareInput *input,
                                                 const char      *role,
                                                 const char      *text);
@@ -33,9 +39,12 @@ void             llm_prepare_input_add_message (LlmPrepareInput *input,
 void             llm_prepare_input_add_messages (LlmPrepareInput *input,
                                                  GVariant        *messages);
 
-/* (transfer full) (element-type gint32): the settled tokens and those of the messages. */
+/* (transfer full) (element-type gint32): the settled tokens and those of the messages. @n_system:
+ * (out) (optional): how many of them are of the system messages and what the template puts around
+ * these, up to the text of the first other message; 0 when they are not to be counted. */
 GArray *llm_prepare        (LlmModel              *model,
                             const LlmPrepareInput *input,
+                            guint                 *n_system,
                             GError               **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /* The same in another thread. Takes @input. */
@@ -44,6 +53,7 @@ void    llm_prepare_async  (LlmModel              *model,
                             GAsyncReadyCallback    callback,
                             gpointer               data);
 GArray *llm_prepare_finish (GAsyncResult          *result,
+                            guint                 *n_system,
                             GError               **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmPrepareInput, llm_prepare_input_free)

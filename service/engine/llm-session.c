@@ -2,8 +2,6 @@
 
 #include "engine/llm-session.h"
 
-#include "engine/llm-window.h"
-
 LlmSession *
 llm_session_new (guint64     id,
                  const char *app,
@@ -51,12 +49,6 @@ get_n_slid (LlmSession *self)
   return self->seq != NULL ? llm_kv_seq_get_n_slid (self->seq) : 0;
 }
 
-static guint
-get_n_sinks (LlmSession *self)
-{
-  return llm_window_get_sinks (llm_kv_seq_get_layout (self->seq)->chunk_slots);
-}
-
 static void
 add_tokens (LlmSession   *self,
             const gint32 *tokens,
@@ -86,6 +78,7 @@ llm_session_attach (LlmSession       *self,
                     LlmKvStore       *store,
                     const GArray     *prompt,
                     const GByteArray *kinds,
+                    guint             n_sinks,
                     guint             n_slid,
                     guint             n_max)
 {
@@ -95,7 +88,7 @@ llm_session_attach (LlmSession       *self,
 
   self->seq = llm_kv_seq_new (store, self->context != NULL ? self->app : NULL, self->context);
   if (n_slid > 0)
-    llm_kv_seq_slide (self->seq, get_n_sinks (self), n_slid);
+    llm_kv_seq_slide (self->seq, n_sinks, n_slid);
   if (self->context != NULL)
     llm_kv_seq_attach (self->seq, (const gint32 *) prompt->data, n_max);
   n = llm_kv_seq_get_length (self->seq) + n_slid;
@@ -167,31 +160,35 @@ count_common (LlmSession   *self,
 gboolean
 llm_session_is_usable (LlmSession   *self,
                        const GArray *prompt,
+                       guint         n_sinks,
                        guint         n_slid,
                        guint         n_max)
 {
   guint n_gone = get_n_slid (self);
 
   return n_gone <= n_slid
-         && (n_gone == 0 || count_common (self, prompt, n_max) >= get_n_sinks (self) + n_gone);
+         && (n_gone == 0
+             || (llm_kv_seq_get_n_sinks (self->seq) == n_sinks
+                 && count_common (self, prompt, n_max) >= n_sinks + n_gone));
 }
 
 void
 llm_session_slide (LlmSession       *self,
                    const GArray     *prompt,
                    const GByteArray *kinds,
+                   guint             n_sinks,
                    guint             n_slid)
 {
   guint n = n_slid - get_n_slid (self);
   guint n_known = self->tokens->len;
-  guint end = get_n_sinks (self) + n_slid;
+  guint end = n_sinks + n_slid;
 
   g_assert (n_slid >= get_n_slid (self));
   if (n == 0)
     return;
 
   g_assert (n_known >= end || prompt->len >= end);
-  llm_kv_seq_slide (self->seq, get_n_sinks (self), n);
+  llm_kv_seq_slide (self->seq, n_sinks, n);
   if (n_known < end)
     add_tokens (self, &g_array_index (prompt, gint32, n_known), kinds->data + n_known,
                 end - n_known);
@@ -203,7 +200,7 @@ llm_session_find_token (LlmSession *self,
 {
   guint n_slid = get_n_slid (self);
 
-  return n_slid > 0 && slot >= get_n_sinks (self) ? slot + n_slid : slot;
+  return n_slid > 0 && slot >= llm_kv_seq_get_n_sinks (self->seq) ? slot + n_slid : slot;
 }
 
 guint

@@ -44,12 +44,13 @@ LlmSession  *llm_session_new     (guint64           id,
                                   LlmLedger        *ledger);
 void         llm_session_free    (LlmSession       *self);
 
-/* For a session without memory: gives it some, of a window that has slid by @n_slid (L11), and
- * finds what storage has of the first @n_max of @prompt, which were computed as @kinds say. */
+/* For a session without memory: gives it some, of a window that has slid by @n_slid behind
+ * @n_sinks (L11), and finds what storage has of the first @n_max of @prompt, which were computed as @kinds say. */
 void         llm_session_attach  (LlmSession       *self,
                                   LlmKvStore       *store,
                                   const GArray     *prompt,
                                   const GByteArray *kinds,
+                                  guint             n_sinks,
                                   guint             n_slid,
                                   guint             n_max);
 /* How many of the first @n_max tokens of @prompt another session could have from this one:
@@ -66,16 +67,19 @@ void         llm_session_share   (LlmSession       *self,
 void         llm_session_fork    (LlmSession       *self,
                                   LlmSession       *from);
 /* Whether its memory can be cut to what it has in common with the first @n_max of @prompt, and
- * shows no less than a window that has slid by @n_slid. */
+ * shows no less than a window that has slid by @n_slid behind @n_sinks. */
 gboolean     llm_session_is_usable (LlmSession     *self,
                                   const GArray     *prompt,
+                                  guint             n_sinks,
                                   guint             n_slid,
                                   guint             n_max);
-/* Lets the window slide until @n_slid tokens behind the sinks are gone. Where it has not come so
+/* Lets the window slide until @n_slid tokens behind @n_sinks are gone, which is how many stayed when
+ * it slid before. Where it has not come so
  * far, these are taken from @prompt: they are never read. */
 void         llm_session_slide   (LlmSession       *self,
                                   const GArray     *prompt,
                                   const GByteArray *kinds,
+                                  guint             n_sinks,
                                   guint             n_slid);
 /* The place in @tokens of what is in a slot. */
 guint        llm_session_find_token (LlmSession    *self,

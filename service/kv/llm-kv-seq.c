@@ -98,6 +98,12 @@ llm_kv_seq_get_n_slid (LlmKvSeq *self)
 }
 
 guint
+llm_kv_seq_get_n_sinks (LlmKvSeq *self)
+{
+  return self->n_sinks;
+}
+
+guint
 llm_kv_seq_chunk_length (LlmKvSeq *self,
                          guint     chunk)
 {

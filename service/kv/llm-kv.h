@@ -185,6 +185,8 @@ void        llm_kv_seq_slide          (LlmKvSeq          *self,
                                        guint              n_slots);
 /* Slots that slid away so far: the position of a slot behind the sinks is slot + this. */
 guint       llm_kv_seq_get_n_slid     (LlmKvSeq          *self);
+/* Slots at the beginning that stayed; 0 when it has not slid. */
+guint       llm_kv_seq_get_n_sinks    (LlmKvSeq          *self);
 
 /* --- the life of a call --- */
 

@@ -24,7 +24,7 @@ prepare (LlmModel        *model,
          LlmPrepareInput *input)
 {
   g_autoptr(GError) error = NULL;
-  GArray *tokens = llm_prepare (model, input, &error);
+  GArray *tokens = llm_prepare (model, input, NULL, &error);
 
   g_assert_no_error (error);
   return tokens;
@@ -83,6 +83,60 @@ test_settled (void)
     g_assert_cmpint (g_array_index (tokens, gint32, i), !=, LLM_TEST_TOKEN_BOS);
 }
 
+/* The tokens of the system messages are counted, settled or not, and whatever follows them. */
+static void
+test_system (void)
+{
+  static const char *const texts[] = { "Hello", "Be", "System", "" };
+  g_autoptr(LlmModel) model = new_model (FALSE);
+  g_autoptr(LlmPrepareInput) alone = llm_prepare_input_new ();
+  g_autoptr(GArray) system = NULL;
+  g_autoptr(GError) error = NULL;
+  guint n_plain;
+
+  llm_prepare_input_add_message (alone, "system", "Be kind");
+  llm_prepare_input_add_message (alone, "system", "Be brief");
+  system = prepare (model, alone);
+  for (guint i = 0; i < G_N_ELEMENTS (texts); i++)
+    {
+      g_autoptr(LlmPrepareInput) input = llm_prepare_input_new ();
+      g_autoptr(LlmPrepareInput) next = llm_prepare_input_new ();
+      g_autoptr(GArray) tokens = NULL;
+      g_autoptr(GArray) later = NULL;
+      guint n_first, n_later;
+
+      input->opens_answer = next->opens_answer = TRUE;
+      llm_prepare_input_add_message (input, "system", "Be kind");
+      llm_prepare_input_add_message (input, "system", "Be brief");
+      llm_prepare_input_add_message (input, "user", texts[i]);
+      tokens = llm_prepare (model, input, &n_plain, &error);
+      g_assert_no_error (error);
+      g_assert_cmpuint (n_plain, ==, 0);
+      g_clear_pointer (&tokens, g_array_unref);
+
+      llm_prepare_input_count_system (input);
+      llm_prepare_input_add_system (input, "Be kind");
+      llm_prepare_input_add_system (input, "Be brief");
+      tokens = llm_prepare (model, input, &n_first, &error);
+      g_assert_no_error (error);
+      g_assert_cmpuint (n_first, >=, system->len);
+      /* besides, at most what opens the question */
+      g_assert_cmpuint (n_first, <, system->len + 16);
+      g_assert_cmpmem (tokens->data, system->len * sizeof (gint32), system->data,
+                       system->len * sizeof (gint32));
+
+      g_array_append_vals (next->settled, tokens->data, tokens->len);
+      next->point = LLM_POINT_CLOSED_ANSWER;
+      llm_prepare_input_add_message (next, "user", "And you?");
+      llm_prepare_input_count_system (next);
+      llm_prepare_input_add_system (next, "Be kind");
+      llm_prepare_input_add_system (next, "Be brief");
+      later = llm_prepare (model, next, &n_later, &error);
+      g_assert_no_error (error);
+      g_assert_cmpuint (n_later, ==, n_first);
+    }
+}
+
 int
 main (int    argc,
       char **argv)
@@ -90,5 +144,6 @@ main (int    argc,
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/prepare/no-eos", test_no_eos);
   g_test_add_func ("/prepare/settled", test_settled);
+  g_test_add_func ("/prepare/system", test_system);
   return g_test_run ();
 }

@@ -35,7 +35,7 @@ test_rule (void)
         guint n_ctx = limits[i];
         guint before = 0;
 
-        if (!llm_window_is_possible (n_ctx, slots))
+        if (!llm_window_is_possible (n_ctx, llm_window_get_sinks (0, slots), slots))
           {
             g_assert_cmpuint (n_ctx, <, 4 * slots);
             continue;
@@ -48,14 +48,21 @@ test_rule (void)
             g_assert_cmpuint (n - n_slid, <=, n_ctx);
             if (n <= n_ctx)
               g_assert_cmpuint (n_slid, ==, 0);
+            /* Behind the largest system message there is room, too. */
             else
-              g_assert_cmpuint (n - n_slid, >, llm_window_get_sinks (slots));
+              g_assert_cmpuint (n - n_slid, >, n_ctx / 2 / slots * slots);
             /* A quarter at a time, or nothing. */
             g_assert_true (n_slid == before || n_slid - before >= n_ctx / 4);
             before = n_slid;
           }
       }
-  g_assert_false (llm_window_is_possible (63, 16));
+  g_assert_cmpuint (llm_window_get_sinks (0, 16), ==, 16);
+  g_assert_cmpuint (llm_window_get_sinks (16, 16), ==, 16);
+  g_assert_cmpuint (llm_window_get_sinks (17, 16), ==, 32);
+  g_assert_cmpuint (llm_window_get_sinks (200, 48), ==, 240);
+  g_assert_false (llm_window_is_possible (63, 16, 16));
+  g_assert_true (llm_window_is_possible (100, 48, 16));
+  g_assert_false (llm_window_is_possible (100, 64, 16));
   g_assert_cmpuint (llm_window_get_n_slid (N_CTX + 1, N_CTX, SLOTS), ==, STEP);
 }
 
@@ -71,6 +78,7 @@ typedef struct
   LlmKvStore *store;
   LlmKvSeq *seq;
   GArray *bias;          /* (element-type LlmLogitBias): no answer ends by itself */
+  guint n_sinks;
 } Reference;
 
 static void
@@ -181,8 +189,8 @@ slide_reference (Reference    *self,
     return;
   if (!llm_kv_seq_is_locked (self->seq))
     begin_reference (self);
-  llm_kv_seq_slide (self->seq, SLOTS, n_slid - n_gone);
-  for (guint i = 0; i < SLOTS; i++)
+  llm_kv_seq_slide (self->seq, self->n_sinks, n_slid - n_gone);
+  for (guint i = 0; i < self->n_sinks; i++)
     run_row (self, make_row (n_slid, tokens[i], LLK_ROWS_PROMPT, i));
 }
 
@@ -226,6 +234,7 @@ typedef struct
   LlmMailbox *box;
   LlmLedger *ledger;
   LlmExecutor *executor;
+  guint n_system;        /* tokens of the system message */
   GArray *text;          /* (element-type gint32): all turns */
   GByteArray *kinds;
 } Rig;
@@ -260,10 +269,14 @@ start_executor (Rig *rig)
   llm_executor_set_model (rig->executor, rig->reference.model, weights, NULL, NULL);
 }
 
+/* @n_system: tokens of the text that are its system message. */
 static void
-rig_init (Rig *rig)
+rig_init (Rig  *rig,
+          guint n_system)
 {
   reference_init (&rig->reference);
+  rig->n_system = n_system;
+  rig->reference.n_sinks = MAX ((n_system + SLOTS - 1) / SLOTS, 1) * SLOTS;
   rig->folder = llm_test_folder_new ();
   rig->box = llm_mailbox_new ();
   rig->ledger = llm_ledger_new ();
@@ -334,6 +347,7 @@ answer (Rig     *rig,
   job->max_tokens = n_answer;
   job->n_ctx = N_CTX;
   job->slides = slides;
+  job->n_system = rig->n_system;
   job->sampler.top_p = 1;
   job->sampler.repeat_penalty = 1;
   job->bias = g_memdup2 (bias->data, bias->len * sizeof (LlmLogitBias));
@@ -405,11 +419,12 @@ check_answer (Rig     *rig,
 
 /* --- many turns --- */
 
-typedef enum
+typedef struct
 {
-  KEPT,       /* the session stays in memory */
-  EVICTED,    /* its chunks go after every turn, and come back from storage */
-} Mode;
+  gboolean is_evicted;  /* chunks go after every turn, and come back from storage; or the session
+                         * stays in memory */
+  guint n_system;
+} Turns;
 
 static void
 on_given (guint64  freed,
@@ -433,31 +448,34 @@ evict_all (Rig *rig)
 static void
 test_turns (gconstpointer data)
 {
-  Mode mode = GPOINTER_TO_UINT (data);
+  const Turns *turns = data;
   guint n_slides = 0;
   guint n_slides_within = 0;
   guint n_slid = 0;
   Rig rig = { 0 };
 
-  rig_init (&rig);
+  rig_init (&rig, turns->n_system);
   for (guint turn = 0; turn < 14; turn++)
     {
       guint n_known = rig.text->len;
       guint n_before;
       Outcome outcome;
 
-      add_question (&rig, turn == 0 ? 40 : 9 + turn % 3 * 7);
+      add_question (&rig, turn == 0 ? 60 : 9 + turn % 3 * 7);
       n_before = llm_window_get_n_slid (rig.text->len, N_CTX, SLOTS);
       answer (&rig, rig.text->len, 12 + turn % 4 * 9, TRUE, TRUE, &outcome);
       n_slides += outcome.n_slid > n_slid;
       n_slides_within += outcome.n_slid > n_before;
       /* All that it knew and still sees, but for sinks that moved, and the last token said. */
-      if (mode == KEPT && turn > 0)
-        g_assert_cmpuint (outcome.n_reused, ==,
-                          n_known - 1 - n_before - (n_before > n_slid ? SLOTS : 0));
+      if (!turns->is_evicted && turn > 0)
+        {
+          guint n_gone = n_before + (n_before > n_slid ? rig.reference.n_sinks : 0);
+
+          g_assert_cmpuint (outcome.n_reused, ==, n_known - 1 - MIN (n_known - 1, n_gone));
+        }
       n_slid = outcome.n_slid;
       check_answer (&rig, &outcome);
-      if (mode == KEPT)
+      if (!turns->is_evicted)
         continue;
       /* What is not a whole chunk is computed again, and sees what there is to see then. */
       evict_all (&rig);
@@ -477,7 +495,7 @@ test_long_answer (void)
   Outcome outcome;
   Rig rig = { 0 };
 
-  rig_init (&rig);
+  rig_init (&rig, 0);
   add_question (&rig, 30);
   answer (&rig, rig.text->len, 3 * N_CTX, TRUE, FALSE, &outcome);
   g_assert_cmpuint (outcome.tokens->len, ==, 3 * N_CTX);
@@ -501,7 +519,7 @@ test_long_prompt (void)
   guint n_slid;
   Rig rig = { 0 };
 
-  rig_init (&rig);
+  rig_init (&rig, 0);
   add_question (&rig, 5 * N_CTX + 3);
   n_slid = llm_window_get_n_slid (rig.text->len, N_CTX, SLOTS);
   answer (&rig, rig.text->len, 10, TRUE, TRUE, &outcome);
@@ -535,7 +553,7 @@ test_rollback (void)
   Outcome outcome;
   Rig rig = { 0 };
 
-  rig_init (&rig);
+  rig_init (&rig, 0);
   add_question (&rig, 90);
   answer (&rig, rig.text->len, 60, TRUE, TRUE, &outcome);
   g_assert_cmpuint (outcome.n_slid, ==, 2 * STEP);
@@ -560,12 +578,13 @@ test_rollback (void)
 
 /* The chunks that are on storage are those behind the gap, and are found there. */
 static void
-test_restart (void)
+test_restart (gconstpointer data)
 {
+  guint n_system = GPOINTER_TO_UINT (data);
   Outcome outcome;
   Rig rig = { 0 };
 
-  rig_init (&rig);
+  rig_init (&rig, n_system);
   add_question (&rig, 90);
   answer (&rig, rig.text->len, 40, TRUE, TRUE, &outcome);
   g_assert_cmpuint (outcome.n_slid, ==, STEP);
@@ -577,7 +596,8 @@ test_restart (void)
   g_assert_cmpuint (llm_window_get_n_slid (rig.text->len, N_CTX, SLOTS), ==, STEP);
   answer (&rig, rig.text->len, 20, TRUE, TRUE, &outcome);
   /* Whole chunks of what was known, without the sinks. */
-  g_assert_cmpuint (outcome.n_reused, ==, (90 + 39) / SLOTS * SLOTS - STEP - SLOTS);
+  g_assert_cmpuint (outcome.n_reused, ==,
+                    (90 + 39) / SLOTS * SLOTS - STEP - rig.reference.n_sinks);
   check_answer (&rig, &outcome);
   rig_clear (&rig);
 }
@@ -655,19 +675,105 @@ test_small (Fixture      *fixture,
   g_assert_error (answer->error, LLMSVC_ERROR, LLMSVC_ERROR_CONTEXT_FULL);
 }
 
+/* All of the system message stays, and not its beginning alone. */
+static void
+test_system (Fixture      *fixture,
+             gconstpointer data)
+{
+  static const char question[] = "Find me a restaurant in San Jose with a table outside for four.";
+  g_autoptr(LlmContext) context = create (
+    fixture, "{'max-tokens': <uint32 192>, 'system': <'You help people who travel by train, and you "
+             "always answer in one short sentence. You never name a price, and when you are asked "
+             "for one, you say that it may have changed since yesterday.'>}");
+  guint n_system = llm_context_get_tokens (context);
+  guint n_before = 0;
+  guint n_slides = 0;
+
+  g_assert_cmpuint (n_system, >, 2 * SLOTS);
+  for (guint turn = 0; turn < 10; turn++)
+    {
+      guint n_known = llm_context_get_tokens (context);
+      g_autoptr(Answer) answer = begin_ask (fixture, context, question,
+                                            "{'temperature': <0.0>, 'max-tokens': <uint32 24>, "
+                                            "'on-overflow': <'slide'>}");
+      guint n_prompt, n_slid;
+
+      WAIT_FOR (answer->is_finished);
+      g_assert_no_error (answer->error);
+      n_prompt = result_uint (answer, "prompt-tokens");
+      n_slid = llm_window_get_n_slid (n_prompt, 192, SLOTS);
+      if (n_slid > n_before)
+        {
+          /* What is not reused of what was known: that slid, and the sinks, at their new place. */
+          guint n_sinks = n_known - 1 - n_slid - result_uint (answer, "reused-tokens");
+
+          g_assert_cmpuint (n_sinks % SLOTS, <=, 1);
+          g_assert_cmpuint (n_sinks, >=, n_system);
+          n_slides++;
+        }
+      n_before = n_slid;
+      if (g_variant_lookup (answer->results, "kept-tokens", "u", NULL))
+        n_before = n_prompt + result_uint (answer, "output-tokens")
+                   - result_uint (answer, "kept-tokens");
+    }
+  g_assert_cmpuint (n_slides, >, 1);
+}
+
+/* A system message that leaves no room for what comes behind it says that it does. */
+static void
+test_long_system (Fixture      *fixture,
+                  gconstpointer data)
+{
+  static const char slides[] = "{'temperature': <0.0>, 'max-tokens': <uint32 8>, "
+                               "'on-overflow': <'slide'>}";
+  g_autoptr(LlmContext) context = create (
+    fixture, "{'max-tokens': <uint32 80>, 'system': <'You help people who travel by train, and you "
+             "always answer in one short sentence. You never name a price, and when you are asked "
+             "for one, you say that it may have changed since yesterday.'>}");
+  g_autoptr(GError) error = NULL;
+
+  g_assert_cmpuint (llm_context_get_tokens (context), >, 40);
+  for (guint turn = 0; turn < 10 && error == NULL; turn++)
+    {
+      g_autoptr(Answer) answer = begin_ask (fixture, context, "And a table outside?", slides);
+
+      WAIT_FOR (answer->is_finished);
+      if (answer->error != NULL)
+        error = g_error_copy (answer->error);
+      else
+        g_assert_false (g_variant_lookup (answer->results, "kept-tokens", "u", NULL));
+    }
+  g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_CONTEXT_FULL);
+  g_test_message ("%s", error->message);
+  g_assert_nonnull (strstr (error->message, "the system message, which stays"));
+}
+
 int
 main (int    argc,
       char **argv)
 {
+  static const Turns turns[] = {
+    { FALSE, 0 }, { TRUE, 0 }, { FALSE, 41 }, { TRUE, 41 }, { FALSE, 32 },
+  };
+
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/engine/window/rule", test_rule);
-  g_test_add_data_func ("/engine/window/turns-kept", GUINT_TO_POINTER (KEPT), test_turns);
-  g_test_add_data_func ("/engine/window/turns-evicted", GUINT_TO_POINTER (EVICTED), test_turns);
+  for (guint i = 0; i < G_N_ELEMENTS (turns); i++)
+    {
+      g_autofree char *path =
+        g_strdup_printf ("/engine/window/turns-%s-%u", turns[i].is_evicted ? "evicted" : "kept",
+                         turns[i].n_system);
+
+      g_test_add_data_func (path, &turns[i], test_turns);
+    }
   g_test_add_func ("/engine/window/long-answer", test_long_answer);
   g_test_add_func ("/engine/window/long-prompt", test_long_prompt);
   g_test_add_func ("/engine/window/rollback", test_rollback);
-  g_test_add_func ("/engine/window/restart", test_restart);
+  g_test_add_data_func ("/engine/window/restart", GUINT_TO_POINTER (0), test_restart);
+  g_test_add_data_func ("/engine/window/restart-system", GUINT_TO_POINTER (41), test_restart);
   g_test_add ("/engine/window/callers", Fixture, NULL, set_up, test_callers, tear_down);
+  g_test_add ("/engine/window/system", Fixture, NULL, set_up, test_system, tear_down);
+  g_test_add ("/engine/window/long-system", Fixture, NULL, set_up, test_long_system, tear_down);
   g_test_add ("/engine/window/small", Fixture, NULL, set_up, test_small, tear_down);
   return g_test_run ();
 }

@@ -190,7 +190,7 @@ change_one (World *world,
   One *one = &world->ones[i];
   Twin *twin = &one->twin;
   guint length = twin_length (twin);
-  guint n;
+  guint n_sinks, n;
 
   switch (pick (10))
     {
@@ -217,13 +217,14 @@ change_one (World *world,
         twin->n_sinks = twin->n_slid = twin->n_tokens = 0;
       break;
     case 5:
-      if (length < 3 * RIG_SLOTS || world->with_windows)
+      n_sinks = twin->n_slid > 0 ? twin->n_sinks / RIG_SLOTS : 1 + pick (3);
+      if (length < (n_sinks + 2) * RIG_SLOTS || world->with_windows)
         break;
-      n = 1 + pick (length / RIG_SLOTS - 2);
-      llm_kv_seq_slide (twin->seq, RIG_SLOTS, n * RIG_SLOTS);
-      twin->n_sinks = RIG_SLOTS;
+      n = 1 + pick (length / RIG_SLOTS - n_sinks - 1);
+      llm_kv_seq_slide (twin->seq, n_sinks * RIG_SLOTS, n * RIG_SLOTS);
+      twin->n_sinks = n_sinks * RIG_SLOTS;
       twin->n_slid += n * RIG_SLOTS;
-      one->bits[0] = 0;
+      memset (one->bits, 0, n_sinks * sizeof one->bits[0]);
       break;
     case 6:
       commit_random_path (one);

@@ -187,6 +187,14 @@ run_parts (LlmDb      *self,
   return is_good;
 }
 
+/* A journal whose content is in the database is written anew from its beginning. */
+static gboolean
+has_emptied_journal (LlmDb *self)
+{
+  return sqlite3_wal_checkpoint_v2 (llm_db_file_get_db (self->file), NULL,
+                                    SQLITE_CHECKPOINT_RESTART, NULL, NULL) == SQLITE_OK;
+}
+
 /* What of a full disk is context memory can be computed again, and goes before anything fails. */
 static gboolean
 run_with_room (LlmDb      *self,
@@ -200,7 +208,8 @@ run_with_room (LlmDb      *self,
       if (*fault != LLM_DB_FAULT_FULL || !has_room)
         return FALSE;
       g_clear_error (error);
-      has_room = has_made_room (self, n_tries);
+      has_room = n_tries == 0 ? has_emptied_journal (self) || has_made_room (self, 0)
+                              : has_made_room (self, n_tries - 1);
     }
   return TRUE;
 }

@@ -489,6 +489,34 @@ test_full_of_others (Fixture      *fixture,
   g_assert_cmpuint (count_messages (notes), ==, 4);
 }
 
+/* What the journal takes on the disk can be used again. */
+static void
+test_full_journal (Fixture      *fixture,
+                   gconstpointer data)
+{
+  LlmSettings *settings = new_settings (fixture->state, 2);
+  g_autoptr(LlmContext) context = create (fixture, "{'name': <'notes'>}");
+  g_autoptr(GError) error = NULL;
+
+  g_free (ask (fixture, context, "Hello!", GREEDY));
+  g_assert_true (set_quota (fixture, "{'contexts': <uint32 1>}", &error));
+  g_clear_object (&context);
+  stop_engine (&fixture->engine);
+  g_free (settings->disk);
+  settings->disk = g_strdup ("off");
+  fixture->engine = start_engine_with (settings);
+  for (guint i = 0; i < 60; i++)
+    g_assert_true (set_quota (fixture, i % 2 == 0 ? "{'contexts': <uint32 2>}"
+                                                  : "{'contexts': <uint32 3>}", &error));
+  context = open_context (fixture, "notes", "{}", &error);
+  g_assert_no_error (error);
+  set_disk (fixture, 0);
+  g_assert_true (close_context (context, &error));
+  g_assert_no_error (error);
+  g_assert_cmpuint (__atomic_load_n (&n_refused, __ATOMIC_SEQ_CST), >, 0);
+  set_disk (fixture, -1);
+}
+
 #define ADD(path, func) g_test_add (path, Fixture, NULL, set_up, func, tear_down)
 
 int
@@ -505,5 +533,6 @@ main (int    argc,
   ADD ("/storage/older-copy", test_older_copy);
   ADD ("/storage/full", test_full);
   ADD ("/storage/full-of-others", test_full_of_others);
+  ADD ("/storage/full-journal", test_full_journal);
   return g_test_run ();
 }

@@ -52,12 +52,12 @@ find_needed_feature (const LlmsvcOptionInfo *info,
 }
 
 static gboolean
-check_feature (const LlmsvcOptionInfo  *info,
-               GVariant                *value,
-               const char *const       *features,
-               GError                 **error)
+check_feature (const char         *key,
+               GVariant           *value,
+               const char         *needed,
+               const char *const  *features,
+               GError            **error)
 {
-  const char *needed = find_needed_feature (info, value);
   g_autofree char *printed = NULL;
   g_autofree char *shown = NULL;
 
@@ -71,8 +71,21 @@ check_feature (const LlmsvcOptionInfo  *info,
   g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
                _("Option “%s” = “%s” needs the ability “%s”, which this service does not have; "
                  "see the property Features"),
-               info->key, shown, needed);
+               key, shown, needed);
   return FALSE;
+}
+
+/* Fails for what callers know from elsewhere and would miss in the result. */
+static gboolean
+check_foreign (const char  *key,
+               GVariant    *value,
+               LlmsvcCall   call,
+               GError     **error)
+{
+  const LlmsvcForeignKey *foreign = llmsvc_option_find_foreign (key, call);
+
+  return foreign == NULL || !llmsvc_foreign_key_is_asked (foreign, value)
+         || check_feature (key, value, foreign->feature, NULL, error);
 }
 
 static gboolean
@@ -204,15 +217,19 @@ take_entry (LlmCallOptions     *self,
   g_autoptr(GVariant) value = NULL;
   g_autoptr(GVariant) converted = NULL;
 
+  value = llmsvc_option_value_unwrap (wrapped);
   if (info == NULL || (info->calls & (guint) call) == 0)
     {
+      if (!check_foreign (key, value, call, error))
+        return FALSE;
       g_ptr_array_add (self->ignored, g_strdup (key));
       return TRUE;
     }
 
-  value = llmsvc_option_value_unwrap (wrapped);
   converted = llmsvc_option_value_convert (info, value, error);
-  if (converted == NULL || !check_feature (info, converted, features, error))
+  if (converted == NULL
+      || !check_feature (info->key, converted, find_needed_feature (info, converted), features,
+                         error))
     return FALSE;
 
   if (g_str_equal (info->type, "as"))

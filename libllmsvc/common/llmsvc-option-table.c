@@ -205,6 +205,45 @@ static const LlmsvcOptionInfo table[] = {
 };
 G_STATIC_ASSERT (G_N_ELEMENTS (table) == LLMSVC_N_OPTIONS);
 
+static const LlmsvcForeignKey foreign_options[] = {
+  { "tools", "tools", NULL },
+  { "tool-choice", "tools", "none" },
+  { "parallel-tool-calls", "tools", NULL },
+  { "functions", "tools", NULL },
+  { "function-call", "tools", "none" },
+  { "json-schema", "json-schema", NULL },
+  { "image", "images", NULL },
+  { "images", "images", NULL },
+  { "audio", "audio", NULL },
+  { "video", "video", NULL },
+  { "n", "choices", "1" },
+  { "best-of", "choices", "1" },
+  { "logprobs", "logprobs", NULL },
+  { "top-logprobs", "logprobs", "0" },
+  { "suffix", "infill", NULL },
+  { "min-tokens", "min-tokens", "0" },
+  { "ignore-eos", "min-tokens", NULL },
+  { "typical-p", "samplers", "1" },
+  { "mirostat", "samplers", "0" },
+  { "reasoning-effort", "reasoning", "none" },
+  { "lora", "adapters", NULL },
+};
+
+/* What a message says beside its text. Names and ids of tool calls are the app's own notes. */
+static const LlmsvcForeignKey foreign_extras[] = {
+  { "image", "images", NULL },
+  { "images", "images", NULL },
+  { "image-url", "images", NULL },
+  { "audio", "audio", NULL },
+  { "input-audio", "audio", NULL },
+  { "video", "video", NULL },
+  { "file", "files", NULL },
+  { "files", "files", NULL },
+  { "content", "content-parts", NULL },
+  { "tool-calls", "tools", NULL },
+  { "function-call", "tools", NULL },
+};
+
 const LlmsvcOptionInfo *
 llmsvc_option_get_info (LlmsvcOption id)
 {
@@ -224,4 +263,56 @@ llmsvc_option_find (const char *key)
       return &table[i];
 
   return NULL;
+}
+
+static const LlmsvcForeignKey *
+find_foreign (const LlmsvcForeignKey *keys,
+              gsize                   n_keys,
+              const char             *key)
+{
+  g_autofree char *dashed = g_strdelimit (g_strdup (key), "_", '-');
+
+  for (gsize i = 0; i < n_keys; i++)
+    if (strcmp (keys[i].key, dashed) == 0)
+      return &keys[i];
+
+  return NULL;
+}
+
+const LlmsvcForeignKey *
+llmsvc_option_find_foreign (const char *key,
+                            guint       calls)
+{
+  g_return_val_if_fail (key != NULL, NULL);
+
+  if ((calls & (CALLS_PROMPT | CALLS_MADE | LLMSVC_CALL_APPEND)) == 0)
+    return NULL;
+
+  return find_foreign (foreign_options, G_N_ELEMENTS (foreign_options), key);
+}
+
+const LlmsvcForeignKey *
+llmsvc_extra_find_foreign (const char *key)
+{
+  g_return_val_if_fail (key != NULL, NULL);
+
+  return find_foreign (foreign_extras, G_N_ELEMENTS (foreign_extras), key);
+}
+
+gboolean
+llmsvc_foreign_key_is_asked (const LlmsvcForeignKey *self,
+                             GVariant               *value)
+{
+  g_autofree char *text = NULL;
+
+  g_return_val_if_fail (self != NULL && value != NULL, FALSE);
+
+  if (g_variant_is_container (value))
+    return g_variant_n_children (value) > 0;
+
+  text = g_variant_is_of_type (value, G_VARIANT_TYPE_STRING) ? g_variant_dup_string (value, NULL)
+         : g_variant_is_of_type (value, G_VARIANT_TYPE_DOUBLE)
+           ? g_strdup_printf ("%g", g_variant_get_double (value))
+           : g_variant_print (value, FALSE);
+  return *text != '\0' && strcmp (text, "false") != 0 && g_strcmp0 (text, self->neutral) != 0;
 }

@@ -122,9 +122,27 @@ typedef struct
   guint since;                 /* the ApiVersion that brought it */
 } LlmsvcOptionInfo;
 
+/* An option, or an extra of a message, that callers know from other services of this kind and that
+ * changes the result. This one has it not: left out silently it would give another result. */
+typedef struct
+{
+  const char *key;
+  const char *feature;         /* the name in `Features` that will be there with it */
+  const char *neutral;         /* (nullable): the value that changes nothing, as text; false and
+                                * what is empty change nothing either */
+} LlmsvcForeignKey;
+
 /* Every option, in the order of LlmsvcOption; NULL for an id out of range. */
 const LlmsvcOptionInfo *llmsvc_option_get_info   (LlmsvcOption id);
 /* (nullable): the option with this key. */
 const LlmsvcOptionInfo *llmsvc_option_find       (const char   *key);
+/* (nullable): the foreign option with this key, for one of @calls; “_” is read as “-”. */
+const LlmsvcForeignKey *llmsvc_option_find_foreign (const char *key,
+                                                    guint       calls);
+/* (nullable): the same of an extra of a message. */
+const LlmsvcForeignKey *llmsvc_extra_find_foreign (const char  *key);
+/* Whether @value, given for @self, changes the result. */
+gboolean                llmsvc_foreign_key_is_asked (const LlmsvcForeignKey *self,
+                                                     GVariant               *value);
 
 G_END_DECLS

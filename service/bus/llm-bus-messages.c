@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/llmsvc-error.h"
+#include "common/llmsvc-option-value.h"
 
 #define MAX_QUOTED_CHARACTERS 40
 
@@ -22,6 +23,34 @@ llm_bus_abridge (const char *text)
 
   start = g_utf8_substring (text, 0, MAX_QUOTED_CHARACTERS);
   return g_strconcat (start, "…", NULL);
+}
+
+static gboolean
+check_extras (GVariant  *extras,
+              gsize      number,
+              GError   **error)
+{
+  GVariantIter iter;
+  const char *key;
+  GVariant *wrapped;
+
+  g_variant_iter_init (&iter, extras);
+  while (g_variant_iter_next (&iter, "{&sv}", &key, &wrapped))
+    {
+      g_autoptr(GVariant) owned = wrapped;
+      g_autoptr(GVariant) value = llmsvc_option_value_unwrap (owned);
+      const LlmsvcForeignKey *foreign = llmsvc_extra_find_foreign (key);
+
+      if (foreign == NULL || !llmsvc_foreign_key_is_asked (foreign, value))
+        continue;
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
+                   "Message %zu has “%s” beside its text, which needs the ability “%s”, which this "
+                   "service does not have; see the property Features", number, key,
+                   foreign->feature);
+      return FALSE;
+    }
+
+  return TRUE;
 }
 
 static gboolean
@@ -47,6 +76,8 @@ add_messages (GVariant  *messages,
                        "user, assistant and tool", i, quoted);
           return FALSE;
         }
+      if (!check_extras (extras, i, error))
+        return FALSE;
       *bytes += strlen (text) + g_variant_get_size (extras);
     }
 

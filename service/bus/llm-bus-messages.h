@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Checks of the texts that a call brings, before the engine sees them: roles
- * and sizes. Any thread.
+ * Checks of the texts that a call brings, before the engine sees them: roles,
+ * extras and sizes. Any thread.
  */
 
 #pragma once
@@ -20,7 +20,8 @@ G_BEGIN_DECLS
  * @options: (nullable): whose `system` and `messages` count too
  * @limit: bytes of text that one call may bring
  *
- * Every role must be known, and all text together no longer than @limit.
+ * Every role must be known, no message may have content beside its text (UNSUPPORTED), and all text
+ * together be no longer than @limit.
  */
 gboolean llm_bus_messages_check (GVariant            *messages,
                                  const char          *prompt,

@@ -85,6 +85,12 @@ static const BadCall calls[] = {
     "InvalidOption", "response-format" },
   { "a schema without the ability", NULL, "", "Complete", "('hi', {'schema': <'{}'>})", 0,
     "Unsupported", "schema" },
+  { "tools without the ability", NULL, "", "Complete",
+    "('hi', {'tools': <[{'name': <'clock'>}]>})", 0, "Unsupported", "tools" },
+  { "several answers at once", NULL, "", "Complete", "('hi', {'n': <4>})", 0, "Unsupported",
+    "choices" },
+  { "an image beside a message", CONTEXT, ".Context", "Generate",
+    "([('user', 'What is this?', {'image': <'cat.png'>})], @a{sv} {})", 0, "Unsupported", "image" },
   { "a way out of a full context that never was", NULL, "", "Complete",
     "('hi', {'on-overflow': <'spill'>})", 0, "InvalidOption", "on-overflow" },
   { "a share of the model without the ability", NULL, "", "Complete",
@@ -151,6 +157,11 @@ static const BadCall calls[] = {
     "InvalidOption", "if-revision" },
   { "an unknown wish for a cancel", CONTEXT, ".Context", "Ask", "('hi', {'on-cancel': <'maybe'>})",
     0, "InvalidOption", "on-cancel" },
+  { "the request id of another question", CONTEXT, ".Context", "Ask",
+    "('Good evening', {'max-tokens': <4>, 'temperature': <0>, 'request-id': <'r1'>})", 0, "Conflict",
+    "r1" },
+  { "the request id of a question for other messages", CONTEXT, ".Context", "Append",
+    "(@a(ssa{sv}) [('user', 'Hello', {})], {'request-id': <'r1'>})", 0, "Conflict", "r1" },
   { "an empty request id", CONTEXT, ".Context", "Ask", "('hi', {'request-id': <''>})", 0,
     "InvalidOption", "request-id" },
   { "a question longer than the context", CONTEXT, ".Context", "Ask", "('LONG', @a{sv} {})", 2000,
@@ -224,7 +235,8 @@ set_up (Fixture *fixture)
   fixture->others = bus_open (fixture->other_app, "theirs");
   asked = bus_call_ok (fixture->app, fixture->context, ".Context", "Ask",
                        g_variant_new ("(s@a{sv})", "Hello",
-                                      bus_options ("{'max-tokens': <4>, 'temperature': <0>}")));
+                                      bus_options ("{'max-tokens': <4>, 'temperature': <0>,"
+                                                   " 'request-id': <'r1'>}")));
 }
 
 static void

@@ -365,6 +365,7 @@ test_messages (void)
 {
   g_autoptr(GVariant) messages = NULL;
   g_autoptr(GVariant) wrong = NULL;
+  g_autoptr(GVariant) foreign = NULL;
   g_autoptr(GVariant) dict = NULL;
   g_autoptr(LlmCallOptions) options = NULL;
   g_autoptr(GError) error = NULL;
@@ -398,6 +399,16 @@ test_messages (void)
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT);
   g_assert_nonnull (strstr (error->message, "Message 1"));
   g_assert_nonnull (strstr (error->message, "developer"));
+  g_clear_error (&error);
+
+  foreign = g_variant_ref_sink (g_variant_new_parsed (
+    "[('user', 'look', {'mood': <'good'>, 'image': <@ay []>}),"
+    " ('user', 'look', {'image': <b'abc'>})]"));
+  g_assert_false (llm_bus_messages_check (foreign, NULL, NULL, 100, &error));
+  g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED);
+  g_assert_nonnull (strstr (error->message, "Message 1"));
+  g_assert_nonnull (strstr (error->message, "“image”"));
+  g_assert_nonnull (strstr (error->message, "“images”"));
   g_clear_error (&error);
 
   g_assert_true (llm_bus_name_check ("notes — 2", &error));

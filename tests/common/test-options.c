@@ -309,6 +309,93 @@ test_require (void)
   }
 }
 
+/* Options that this service has not, but that callers know from others: leaving them out would
+ * change the result. */
+static void
+test_foreign (void)
+{
+  static const struct
+  {
+    const char *text;
+    const char *key;
+    const char *feature;
+  } cases[] = {
+    { "{'tools': <[{'name': <'clock'>}]>}", "tools", "tools" },
+    { "{'tool-choice': <'auto'>}", "tool-choice", "tools" },
+    { "{'tool_choice': <'auto'>}", "tool_choice", "tools" },
+    { "{'json-schema': <'{}'>}", "json-schema", "json-schema" },
+    { "{'images': <['cat.png']>}", "images", "images" },
+    { "{'n': <2>}", "n", "choices" },
+    { "{'n': <<uint64 3>>}", "n", "choices" },
+    { "{'logprobs': <true>}", "logprobs", "logprobs" },
+    { "{'seed': <1>, 'tools': <[1]>, 'require': <['tools']>}", "tools", "tools" },
+  };
+  static const char *const neutral[] = {
+    "{'tools': <@av []>}", "{'tool-choice': <'none'>}", "{'n': <uint32 1>}", "{'logprobs': <false>}",
+    "{'json-schema': <''>}", "{'n': <1.0>}",
+  };
+  static const LlmsvcCall calls[] = {
+    LLMSVC_CALL_GENERATE, LLMSVC_CALL_ASK,          LLMSVC_CALL_COMPLETE, LLMSVC_CALL_COUNT_TOKENS,
+    LLMSVC_CALL_APPEND,   LLMSVC_CALL_CREATE_CONTEXT, LLMSVC_CALL_FORK,
+  };
+
+  for (gsize i = 0; i < G_N_ELEMENTS (cases); i++)
+    for (gsize j = 0; j < G_N_ELEMENTS (calls); j++)
+      {
+        g_autoptr(GVariant) dict = parse_dict (cases[i].text);
+        g_autoptr(GError) error = NULL;
+
+        g_test_message ("%s", cases[i].text);
+        g_assert_null (llm_call_options_parse (dict, calls[j], NULL, &error));
+        g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED);
+        g_assert_nonnull (strstr (error->message, cases[i].key));
+        g_assert_nonnull (strstr (error->message, cases[i].feature));
+      }
+  /* What they say without effect is nothing to fail for. */
+  for (gsize i = 0; i < G_N_ELEMENTS (neutral); i++)
+    {
+      g_autoptr(LlmCallOptions) options = parse_good (neutral[i], LLMSVC_CALL_ASK);
+
+      g_assert_nonnull (llm_call_options_get_ignored (options)[0]);
+    }
+  /* To calls that answer nothing they are options like any other. */
+  {
+    g_autoptr(LlmCallOptions) options = parse_good (cases[0].text, LLMSVC_CALL_CLOSE);
+
+    g_assert_cmpstr (llm_call_options_get_ignored (options)[0], ==, "tools");
+  }
+}
+
+/* What is required has to be honoured with the value that it has. */
+static void
+test_required_values (void)
+{
+  static const char *const cases[] = {
+    "{'require': <['response-format']>, 'response-format': <'json'>}",
+    "{'response-format': <'json'>, 'require': <['response-format']>}",
+    "{'require': <['on-overflow']>, 'on-overflow': <'slide'>}",
+    "{'require': <['sub-model']>, 'sub-model': <50>}",
+    "{'require': <['ttft-share']>, 'ttft-share': <0.5>}",
+    "{'require': <['ttft-share']>}",
+    "{'require': <['n']>, 'n': <1>}",
+  };
+  g_autoptr(LlmCallOptions) options =
+    parse_good ("{'require': <['response-format', 'sub-model', 'on-overflow']>,"
+                " 'response-format': <'text'>, 'sub-model': <100>, 'on-overflow': <'error'>}",
+                LLMSVC_CALL_ASK);
+
+  g_assert_null (llm_call_options_get_ignored (options)[0]);
+  for (gsize i = 0; i < G_N_ELEMENTS (cases); i++)
+    {
+      g_autoptr(GVariant) dict = parse_dict (cases[i]);
+      g_autoptr(GError) error = NULL;
+
+      g_test_message ("%s", cases[i]);
+      g_assert_null (llm_call_options_parse (dict, LLMSVC_CALL_ASK, NULL, &error));
+      g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED);
+    }
+}
+
 /* Every call takes a locale, and it is known even when other options are wrong. */
 static void
 test_locale (void)
@@ -497,6 +584,8 @@ main (int   argc,
   g_test_add_func ("/options/names", test_names);
   g_test_add_func ("/options/ignored", test_ignored);
   g_test_add_func ("/options/require", test_require);
+  g_test_add_func ("/options/foreign", test_foreign);
+  g_test_add_func ("/options/required-values", test_required_values);
   g_test_add_func ("/options/locale", test_locale);
   g_test_add_func ("/options/features", test_features);
   g_test_add_func ("/options/calls", test_calls);

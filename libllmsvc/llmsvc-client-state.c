@@ -248,13 +248,13 @@ llmsvc_client_update_model (LlmsvcClient *self,
 /* --- reading all --- */
 
 static void
-on_models_read (GObject      *source,
-                GAsyncResult *result,
-                gpointer      data)
+on_properties_read (GObject      *source,
+                    GAsyncResult *result,
+                    gpointer      data)
 {
   g_autoptr(GTask) task = data;
   g_autoptr(LlmsvcReply) reply = NULL;
-  g_autoptr(GVariant) objects = NULL;
+  g_autoptr(GVariant) values = NULL;
   GError *error = NULL;
 
   reply = llmsvc_call_finish (result, NULL, &error);
@@ -264,26 +264,26 @@ on_models_read (GObject      *source,
       return;
     }
 
-  objects = g_variant_get_child_value (reply->body, 0);
-  apply_models (g_task_get_source_object (task), objects);
+  values = g_variant_get_child_value (reply->body, 0);
+  llmsvc_client_apply_properties (g_task_get_source_object (task), values);
   g_task_return_boolean (task, TRUE);
 }
 
 static void
-on_properties_read (GObject      *source,
-                    GAsyncResult *result,
-                    gpointer      data)
+on_models_read (GObject      *source,
+                GAsyncResult *result,
+                gpointer      data)
 {
   g_autoptr(GTask) task = data;
   LlmsvcClient *self = g_task_get_source_object (task);
   g_autoptr(LlmsvcReply) reply = NULL;
-  g_autoptr(GVariant) values = NULL;
+  g_autoptr(GVariant) objects = NULL;
   GError *error = NULL;
   const LlmsvcCallInfo info = {
-    .path = LLMSVC_MODELS_PATH,
-    .interface = MANAGER_INTERFACE,
-    .method = "GetManagedObjects",
-    .reply_type = "(a{oa{sa{sv}}})",
+    .path = LLMSVC_PATH,
+    .interface = PROPERTIES_INTERFACE,
+    .method = "GetAll",
+    .reply_type = "(a{sv})",
     .flags = (LlmsvcCallFlags) GPOINTER_TO_UINT (g_task_get_task_data (task)),
   };
 
@@ -294,12 +294,14 @@ on_properties_read (GObject      *source,
       return;
     }
 
-  values = g_variant_get_child_value (reply->body, 0);
-  llmsvc_client_apply_properties (self, values);
-  llmsvc_call_async (self->peer, &info, NULL, g_task_get_cancellable (task), on_models_read,
-                     g_object_ref (task));
+  objects = g_variant_get_child_value (reply->body, 0);
+  apply_models (self, objects);
+  llmsvc_call_async (self->peer, &info, g_variant_new ("(s)", LLMSVC_INTERFACE),
+                     g_task_get_cancellable (task), on_properties_read, g_object_ref (task));
 }
 
+/* The models first: a service that was just started answers when it has read their folders, and
+ * only then knows which one is in use. */
 void
 llmsvc_client_read_async (LlmsvcClient        *self,
                           LlmsvcCallFlags      flags,
@@ -309,16 +311,15 @@ llmsvc_client_read_async (LlmsvcClient        *self,
 {
   GTask *task = llmsvc_task_new (self, cancellable, callback, user_data, llmsvc_client_read_async);
   const LlmsvcCallInfo info = {
-    .path = LLMSVC_PATH,
-    .interface = PROPERTIES_INTERFACE,
-    .method = "GetAll",
-    .reply_type = "(a{sv})",
+    .path = LLMSVC_MODELS_PATH,
+    .interface = MANAGER_INTERFACE,
+    .method = "GetManagedObjects",
+    .reply_type = "(a{oa{sa{sv}}})",
     .flags = flags,
   };
 
   g_task_set_task_data (task, GUINT_TO_POINTER (flags), NULL);
-  llmsvc_call_async (self->peer, &info, g_variant_new ("(s)", LLMSVC_INTERFACE), cancellable,
-                     on_properties_read, task);
+  llmsvc_call_async (self->peer, &info, NULL, cancellable, on_models_read, task);
 }
 
 gboolean

@@ -7,12 +7,16 @@
 #include "bus/llm-bus-model.h"
 #include "common/llmsvc-names.h"
 
+#define OBJECT_MANAGER_INTERFACE "org.freedesktop.DBus.ObjectManager"
+
 struct _LlmBusModels
 {
   GObject parent_instance;
 
   LlmEngine *engine;
   gulong handler;
+  GDBusConnection *connection;
+  guint filter;
   GDBusObjectManagerServer *server;
   GHashTable *exported;  /* (element-type utf8 LlmModelInfo) (owned): path to what lies there */
 };
@@ -90,6 +94,111 @@ follow_list (LlmBusModels *self)
       export_model (self, key, value);
 }
 
+/* --- the list, once it is known --- */
+
+/* GetManagedObjects that waits for the answer. */
+typedef struct
+{
+  LlmBusModels *models;   /* (owned) */
+  GDBusMessage *message;  /* (owned) */
+} Question;
+
+static void
+question_free (Question *question)
+{
+  g_object_unref (question->models);
+  g_object_unref (question->message);
+  g_free (question);
+}
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (Question, question_free)
+
+static GVariant *
+list_objects (LlmBusModels *self)
+{
+  g_autolist(GDBusObject) objects =
+    g_dbus_object_manager_get_objects (G_DBUS_OBJECT_MANAGER (self->server));
+  GVariantBuilder list;
+
+  g_variant_builder_init (&list, G_VARIANT_TYPE ("a{oa{sa{sv}}}"));
+  for (GList *i = objects; i != NULL; i = i->next)
+    {
+      g_autolist(GDBusInterface) interfaces = g_dbus_object_get_interfaces (i->data);
+
+      g_variant_builder_open (&list, G_VARIANT_TYPE ("{oa{sa{sv}}}"));
+      g_variant_builder_add (&list, "o", g_dbus_object_get_object_path (i->data));
+      g_variant_builder_open (&list, G_VARIANT_TYPE ("a{sa{sv}}"));
+      for (GList *j = interfaces; j != NULL; j = j->next)
+        g_variant_builder_add (&list, "{s@a{sv}}", g_dbus_interface_get_info (j->data)->name,
+                               g_dbus_interface_skeleton_get_properties (j->data));
+      g_variant_builder_close (&list);
+      g_variant_builder_close (&list);
+    }
+
+  return g_variant_builder_end (&list);
+}
+
+static void
+on_started (GObject      *source,
+            GAsyncResult *result,
+            gpointer      data)
+{
+  g_autoptr(Question) question = data;
+  LlmBusModels *self = question->models;
+  g_autoptr(GDBusMessage) reply = NULL;
+  g_autoptr(GVariant) list = g_variant_ref_sink (list_objects (self));
+  g_autoptr(GError) error = NULL;
+
+  /* what is stored may not be readable while the models are known */
+  if (llm_engine_await_start_finish (result, &error) || g_variant_n_children (list) > 0)
+    {
+      reply = g_dbus_message_new_method_reply (question->message);
+      g_dbus_message_set_body (reply, g_variant_new ("(@a{oa{sa{sv}}})", list));
+    }
+  else
+    {
+      g_autofree char *name = g_dbus_error_encode_gerror (error);
+
+      reply = g_dbus_message_new_method_error_literal (question->message, name, error->message);
+    }
+  g_dbus_connection_send_message (self->connection, reply, G_DBUS_SEND_MESSAGE_FLAGS_NONE, NULL,
+                                  NULL);
+}
+
+static gboolean
+answer_question (gpointer data)
+{
+  Question *question = data;
+
+  llm_engine_await_start (question->models->engine, on_started, question);
+  return G_SOURCE_REMOVE;
+}
+
+/* In GDBus's thread. GDBus answers with what is exported, which is nothing before the folders
+ * were read: who has made the bus start the service would hear that there is no model. */
+static GDBusMessage *
+filter_message (GDBusConnection *connection,
+                GDBusMessage    *message,
+                gboolean         incoming,
+                gpointer         data)
+{
+  Question *question;
+
+  if (!incoming || g_dbus_message_get_message_type (message) != G_DBUS_MESSAGE_TYPE_METHOD_CALL ||
+      g_strcmp0 (g_dbus_message_get_member (message), "GetManagedObjects") != 0 ||
+      g_strcmp0 (g_dbus_message_get_interface (message), OBJECT_MANAGER_INTERFACE) != 0 ||
+      g_strcmp0 (g_dbus_message_get_path (message), LLMSVC_MODELS_PATH) != 0 ||
+      g_dbus_message_get_signature (message)[0] != '\0' ||
+      g_dbus_message_get_sender (message) == NULL)
+    return message;
+
+  question = g_new0 (Question, 1);
+  question->models = g_object_ref (data);
+  question->message = message;
+  g_main_context_invoke (NULL, answer_question, question);
+  return NULL;
+}
+
 static void
 llm_bus_models_finalize (GObject *object)
 {
@@ -98,6 +207,7 @@ llm_bus_models_finalize (GObject *object)
   llm_bus_models_unexport (self);
   g_hash_table_unref (self->exported);
   g_object_unref (self->server);
+  g_object_unref (self->connection);
   g_object_unref (self->engine);
 
   G_OBJECT_CLASS (llm_bus_models_parent_class)->finalize (object);
@@ -127,10 +237,13 @@ llm_bus_models_new (GDBusConnection *connection,
 
   self = g_object_new (LLM_TYPE_BUS_MODELS, NULL);
   self->engine = g_object_ref (engine);
+  self->connection = g_object_ref (connection);
   follow_list (self);
   g_dbus_object_manager_server_set_connection (self->server, connection);
   self->handler = g_signal_connect_swapped (engine, "models-changed", G_CALLBACK (follow_list),
                                             self);
+  self->filter = g_dbus_connection_add_filter (connection, filter_message, g_object_ref (self),
+                                               g_object_unref);
   return self;
 }
 
@@ -140,5 +253,8 @@ llm_bus_models_unexport (LlmBusModels *self)
   g_return_if_fail (LLM_IS_BUS_MODELS (self));
 
   g_clear_signal_handler (&self->handler, self->engine);
+  if (self->filter != 0)
+    g_dbus_connection_remove_filter (self->connection, self->filter);
+  self->filter = 0;
   g_dbus_object_manager_server_set_connection (self->server, NULL);
 }

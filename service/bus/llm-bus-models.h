@@ -2,8 +2,8 @@
 
 /*
  * The installed models on the bus: org.llm.Service.Model below
- * /org/llm/Service/models, with an ObjectManager, the same for everyone. Main
- * thread.
+ * /org/llm/Service/models, with an ObjectManager, the same for everyone, which
+ * answers when the folders of models have been read. Main thread.
  */
 
 #pragma once
@@ -19,7 +19,7 @@ G_DECLARE_FINAL_TYPE (LlmBusModels, llm_bus_models, LLM, BUS_MODELS, GObject)
 LlmBusModels *llm_bus_models_new      (GDBusConnection *connection,
                                        LlmEngine       *engine);
 
-/* Takes them off the bus. */
+/* Takes them off the bus; without it they are never freed. */
 void          llm_bus_models_unexport (LlmBusModels    *self);
 
 /* (transfer full) */

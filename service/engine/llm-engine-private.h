@@ -130,13 +130,6 @@ struct _LlmEngine
 void      llm_engine_store_start      (LlmEngine          *self);
 /* Waits for transactions under way. */
 void      llm_engine_store_stop       (LlmEngine          *self);
-/* Waits until models, stored contexts and quotas are known; fails with STORAGE when these can't be
- * read. */
-void      llm_engine_await_start      (LlmEngine          *self,
-                                       GAsyncReadyCallback callback,
-                                       gpointer            data);
-gboolean  llm_engine_await_start_finish (GAsyncResult     *result,
-                                       GError            **error);
 
 /* llm-engine-models.c */
 void      llm_engine_models_start     (LlmEngine          *self);

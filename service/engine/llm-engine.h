@@ -29,6 +29,13 @@ LlmEngine         *llm_engine_new              (LlmSettings *settings);
 /* Begins to look for models and to open what is stored; returns at once. What can't be opened is
  * tried again until it can; calls fail with STORAGE meanwhile. */
 void               llm_engine_start            (LlmEngine   *self);
+/* Waits until models, stored contexts and quotas are known; fails with STORAGE when what is stored
+ * can't be read, and when the engine is stopped before. */
+void               llm_engine_await_start      (LlmEngine          *self,
+                                                GAsyncReadyCallback callback,
+                                                gpointer            data);
+gboolean           llm_engine_await_start_finish (GAsyncResult     *result,
+                                                GError            **error);
 /* Asks the thread that computes for a sign of life: how often before this it was asked in vain. */
 guint              llm_engine_probe            (LlmEngine   *self);
 

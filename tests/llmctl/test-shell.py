@@ -4,6 +4,7 @@ read, and messages in a locale without UTF-8."""
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import unittest
 
@@ -285,6 +286,57 @@ class NoBus(WithScript):
         self.assertEqual(outcome.status, 4)
         self.assertIn("DBUS_SESSION_BUS_ADDRESS is “unix:path=/nonexistent/other”",
                       outcome.complaint)
+
+
+class FirstCall(unittest.TestCase):
+    """The call that starts the service waits until the folders of models have been read, which
+    takes a while where there are many."""
+
+    def setUp(self):
+        self.rig = rig.Rig(activatable=True)
+        models = self.rig.folder / "models"
+        models.mkdir()
+        for i in range(200):
+            (models / f"model-{i:03}.gguf").symlink_to(rig.MODEL)
+        (self.rig.folder / "llmsvc.conf").write_text(f"[model]\nfolders={models}\n")
+
+    def tearDown(self):
+        self.rig.close()
+
+    def test_list(self):
+        models = self.rig.json("model", "list")
+        self.assertGreaterEqual(len(models), 200)
+        self.assertEqual([model["id"] for model in models if model["active"]],
+                         ["llmsvc-demo-8M-Q8_0"])
+
+    def test_show(self):
+        outcome = self.rig.run("model", "show")
+        self.assertEqual(outcome.status, 0, outcome)
+        self.assertIn("llmsvc-demo-8M-Q8_0", outcome.output)
+
+    def test_over_the_bus(self):
+        done = subprocess.run(
+            ["gdbus", "call", "--session", "--dest", "org.llm.Service", "--object-path",
+             "/org/llm/Service/models", "--method",
+             "org.freedesktop.DBus.ObjectManager.GetManagedObjects"],
+            env=self.rig.environment, capture_output=True, text=True, timeout=rig.LIMIT_S,
+            check=True)
+        self.assertGreaterEqual(done.stdout.count("'org.llm.Service.Model'"), 200)
+        self.assertIn("'Title': <", done.stdout)
+
+    def test_end_meanwhile(self):
+        """Who waits when the service ends is told."""
+        call = subprocess.Popen(
+            ["gdbus", "call", "--session", "--dest", "org.llm.Service", "--object-path",
+             "/org/llm/Service/models", "--method",
+             "org.freedesktop.DBus.ObjectManager.GetManagedObjects"],
+            env=self.rig.environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        subprocess.run(["gdbus", "wait", "--session", "--timeout", str(rig.LIMIT_S),
+                        "org.llm.Service"], env=self.rig.environment, check=True)
+        pid = self.rig.get_pid()
+        self.assertNotEqual(pid, 0)
+        os.kill(pid, signal.SIGTERM)
+        call.communicate(timeout=rig.LIMIT_S)
 
 
 class NoModel(unittest.TestCase):

@@ -449,7 +449,8 @@ on_forked (GObject      *source,
  * @user_data: for @callback
  *
  * Makes a context with the same content, which goes on independently. What they have in
- * common takes memory once.
+ * common takes memory once. The options `system` and `messages` add messages behind those of
+ * @self.
  *
  * Since: 0.1
  */

@@ -154,6 +154,9 @@ on_base_prepared (GObject      *source,
   LlmContext *context = call->context;
   g_autoptr(GArray) tokens = llm_prepare_finish (result, NULL, NULL);
   guint limit = llm_context_get_limit (context, call->model);
+  guint n_held = llm_context_get_tokens (context);
+  guint n_added = tokens != NULL && tokens->len > n_held ? tokens->len - n_held : 0;
+  guint n_turns = llm_conversation_get_n_turns (context->conversation);
   GError *error = NULL;
 
   if (tokens != NULL && tokens->len >= limit)
@@ -164,13 +167,12 @@ on_base_prepared (GObject      *source,
       return;
     }
   if (tokens != NULL && !llm_engine_admit_tokens (context->engine, context->uid, context->app_id,
-                                                  tokens->len, &error))
+                                                  n_added, &error))
     {
       g_task_return_error (task, error);
       return;
     }
-  if (tokens != NULL)
-    llm_conversation_get_turn (context->conversation, 0)->n_tokens = tokens->len;
+  llm_conversation_get_turn (context->conversation, n_turns - 1)->n_tokens = n_added;
   store_new_context (task);
 }
 
@@ -210,7 +212,8 @@ count_and_store (GTask *task)
     llm_engine_await_model (context->engine, on_model_for_base, g_object_ref (task));
 }
 
-/* What the context begins with, as a turn that no rollback takes. */
+/* What the context begins with, as a turn that no rollback takes; of a fork, what it has behind
+ * the turns of its source. */
 static void
 add_base (LlmContext    *context,
           LlmCallOptions *options)
@@ -222,7 +225,7 @@ add_base (LlmContext    *context,
   if (system == NULL && messages == NULL)
     return;
   turn = llm_turn_new ();
-  turn->is_base = TRUE;
+  turn->is_base = llm_conversation_get_n_turns (context->conversation) == 0;
   if (system != NULL)
     g_ptr_array_add (turn->messages, llm_stored_message_new ("system", system, NULL));
   if (messages != NULL)
@@ -327,12 +330,16 @@ on_loaded_for_fork (GObject      *source,
 {
   g_autoptr(GTask) task = data;
   LlmContext *self = LLM_CONTEXT (source);
+  Call *call = g_task_get_task_data (task);
   GError *error = NULL;
 
-  if (llm_context_load_finish (self, result, &error) && build_context (self->engine, task, &error))
-    store_new_context (task);
-  else
+  if (!llm_context_load_finish (self, result, &error) || !build_context (self->engine, task, &error))
     g_task_return_error (task, error);
+  else if (llm_call_options_has (call->options, LLMSVC_OPTION_SYSTEM) ||
+           llm_call_options_has (call->options, LLMSVC_OPTION_MESSAGES))
+    count_and_store (task);
+  else
+    store_new_context (task);
 }
 
 void
@@ -344,15 +351,6 @@ llm_context_fork_async (LlmContext         *self,
 {
   GTask *task = new_task (self, caller, options, callback, data);
 
-  if (llm_call_options_has (options, LLMSVC_OPTION_SYSTEM) ||
-      llm_call_options_has (options, LLMSVC_OPTION_MESSAGES))
-    {
-      g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                               "system and messages: a fork has the content of its source; "
-                               "append to it");
-      g_object_unref (task);
-      return;
-    }
   ((Call *) g_task_get_task_data (task))->source = g_object_ref (self);
   llm_context_load (self, on_loaded_for_fork, task);
 }

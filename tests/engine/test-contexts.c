@@ -87,6 +87,98 @@ test_turns (Fixture      *fixture,
   g_assert_cmpuint (count_messages (context), ==, 1);
 }
 
+static LlmContext *
+fork_context (Fixture    *fixture,
+              LlmContext *context,
+              const char *options)
+{
+  g_autoptr(LlmCallOptions) parsed = parse_options (options, LLMSVC_CALL_FORK);
+  g_autoptr(GAsyncResult) result = NULL;
+  g_autoptr(GError) error = NULL;
+  LlmContext *fork;
+
+  llm_context_fork_async (context, fixture->caller, parsed, on_result, &result);
+  WAIT_FOR (result != NULL);
+  fork = llm_context_fork_finish (context, result, &error);
+  g_assert_no_error (error);
+  return fork;
+}
+
+/* A fork takes what a new context takes: messages come behind those of its source. */
+static void
+test_fork (Fixture      *fixture,
+           gconstpointer data)
+{
+  static const char options[] =
+    "{'name': <'branch'>, 'slo': <'background'>, 'max-tokens': <uint32 200>,"
+    " 'system': <'Be brief.'>, 'messages': <[('user', 'I live in San Jose.', @a{sv} {})]>}";
+  g_autoptr(LlmContext) context = create (fixture, "{'system': <'Be kind.'>}");
+  g_autofree char *first = ask (fixture, context, "Hello!", GREEDY);
+  guint n_tokens = llm_context_get_tokens (context);
+  LlmContext *branch = fork_context (fixture, context, options);
+  LlmContext *plain = fork_context (fixture, context, "{}");
+  g_autoptr(LlmContext) again = NULL;
+  g_autoptr(LlmCallOptions) append_options = parse_options ("{}", LLMSVC_CALL_APPEND);
+  g_autoptr(GVariant) messages = g_variant_ref_sink (g_variant_new_parsed (
+    "[('system', 'Be brief.', @a{sv} {}), ('user', 'I live in San Jose.', {})]"));
+  g_autoptr(GVariant) stored = NULL;
+  g_autoptr(GVariant) added = NULL;
+  g_autoptr(GAsyncResult) result = NULL;
+  g_autoptr(GVariant) expected = NULL;
+  g_autoptr(GError) error = NULL;
+  guint n_added;
+
+  g_assert_cmpstr (llm_context_get_name (branch), ==, "branch");
+  g_assert_cmpuint (count_messages (branch), ==, 5);
+  g_assert_cmpuint (count_messages (context), ==, 3);
+  llm_context_append_async (plain, fixture->caller, messages, append_options, on_result, &result);
+  WAIT_FOR (result != NULL);
+  g_assert_true (llm_context_append_finish (plain, result, &n_added, &error));
+  g_assert_cmpuint (llm_context_get_tokens (branch), ==, n_tokens + n_added);
+  g_object_unref (branch);
+  g_object_unref (plain);
+
+  /* It is a turn of the fork, kept with it. */
+  stop_engine (&fixture->engine);
+  fixture->engine = start_engine (fixture->state, 2);
+  again = open_context (fixture, "branch", "{}", &error);
+  g_assert_no_error (error);
+  stored = get_messages (again);
+  added = g_variant_get_child_value (stored, 4);
+  g_assert_cmpuint (g_variant_n_children (stored), ==, 5);
+  expected = g_variant_get_child_value (messages, 1);
+  g_assert_true (g_variant_equal (added, expected));
+  g_assert_true (rollback (again, 1, &error));
+  g_assert_cmpuint (count_messages (again), ==, 3);
+}
+
+/* What a fork has read in already is shared; what it begins with besides is read with the first
+ * question. */
+static void
+test_fork_answers (Fixture      *fixture,
+                   gconstpointer data)
+{
+  static const char question[] = "Find a restaurant.";
+  g_autoptr(LlmContext) context = create (fixture, "{}");
+  g_autoptr(LlmCallOptions) none = parse_options ("{}", LLMSVC_CALL_APPEND);
+  g_autoptr(LlmContext) branch = NULL;
+  g_autoptr(LlmContext) plain = NULL;
+  g_autoptr(GAsyncResult) result = NULL;
+  g_autofree char *first = ask (fixture, context, "Hello!", GREEDY);
+  g_autofree char *expected = NULL;
+  g_autofree char *answered = NULL;
+
+  branch = fork_context (fixture, context,
+                         "{'messages': <[('user', 'I live in San Jose.', @a{sv} {})]>}");
+  plain = fork_context (fixture, context, "{}");
+  llm_context_append_async (plain, fixture->caller, user_message ("I live in San Jose."), none,
+                            on_result, &result);
+  WAIT_FOR (result != NULL);
+  answered = ask (fixture, branch, question, GREEDY);
+  expected = ask (fixture, plain, question, GREEDY);
+  g_assert_cmpstr (answered, ==, expected);
+}
+
 /* Memory of what was rolled back is not taken for that of what comes instead. */
 static void
 test_other_turn (Fixture      *fixture,
@@ -497,6 +589,8 @@ main (int    argc,
   g_test_init (&argc, &argv, NULL);
   ADD ("/engine/begin", test_begin);
   ADD ("/engine/turns", test_turns);
+  ADD ("/engine/fork", test_fork);
+  ADD ("/engine/fork-answers", test_fork_answers);
   ADD ("/engine/other-turn", test_other_turn);
   ADD ("/engine/append", test_append);
   ADD ("/engine/cancel", test_cancel);

@@ -228,12 +228,13 @@ llmsvc_client_prewarm_finish (LlmsvcClient  *self,
  * @self: a client
  * @messages: (array length=n_messages): messages
  * @n_messages: how many there are
- * @options: (nullable): options; those that add to the prompt are counted, too
+ * @options: (nullable): options; `system` is counted, too, and `raw` counts the texts alone
  * @cancellable: (nullable): to stop
  * @callback: (scope async): called when they are counted or can't be
  * @user_data: for @callback
  *
- * Counts what messages cost with the model's template.
+ * Counts what messages cost with the model's template, as the beginning of a conversation. A
+ * prompt has a few tokens more, which open the answer.
  *
  * Since: 0.1
  */

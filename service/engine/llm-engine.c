@@ -251,6 +251,20 @@ collect_messages (const char    *prompt,
   return g_variant_builder_end (&builder);
 }
 
+static gboolean
+check_raw (LlmCallOptions  *options,
+           GError         **error)
+{
+  if (!llm_call_options_get_boolean (options, LLMSVC_OPTION_RAW, FALSE)
+      || !(llm_call_options_has (options, LLMSVC_OPTION_SYSTEM)
+           || llm_call_options_has (options, LLMSVC_OPTION_MESSAGES)))
+    return TRUE;
+
+  g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
+                       "raw: a raw prompt has no system text and no messages; put all into the prompt");
+  return FALSE;
+}
+
 void
 llm_engine_complete_async (LlmEngine          *self,
                            LlmCaller          *caller,
@@ -264,11 +278,7 @@ llm_engine_complete_async (LlmEngine          *self,
   gboolean is_raw = llm_call_options_get_boolean (options, LLMSVC_OPTION_RAW, FALSE);
   GError *error = NULL;
 
-  if (is_raw && (llm_call_options_has (options, LLMSVC_OPTION_SYSTEM) ||
-                 llm_call_options_has (options, LLMSVC_OPTION_MESSAGES)))
-    g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                         "raw: a raw prompt has no system text and no messages; put all into the prompt");
-  if (error != NULL || !llm_engine_admit_call (self, caller, &error))
+  if (!check_raw (options, &error) || !llm_engine_admit_call (self, caller, &error))
     {
       g_task_return_error (task, error);
       g_object_unref (task);
@@ -289,6 +299,7 @@ llm_engine_complete_finish (LlmEngine    *self,
 typedef struct
 {
   GVariant *messages;
+  LlmCallOptions *options;
   guint n_tokens;
   LlmPass *pass;       /* (nullable) */
 } Count;
@@ -297,8 +308,34 @@ static void
 count_free (Count *count)
 {
   g_variant_unref (count->messages);
+  llm_call_options_unref (count->options);
   g_clear_pointer (&count->pass, llm_pass_free);
   g_free (count);
+}
+
+/* What is to be counted: as it would be asked, but for what opens an answer. */
+static LlmPrepareInput *
+make_count_input (Count *count)
+{
+  LlmPrepareInput *input = llm_prepare_input_new ();
+  const char *system = llm_call_options_get_string (count->options, LLMSVC_OPTION_SYSTEM, NULL);
+  g_autoptr(GString) raw = g_string_new (NULL);
+  GVariantIter iter;
+  const char *text;
+
+  if (llm_call_options_get_boolean (count->options, LLMSVC_OPTION_RAW, FALSE))
+    {
+      g_variant_iter_init (&iter, count->messages);
+      while (g_variant_iter_next (&iter, "(&s&s@a{sv})", NULL, &text, NULL))
+        g_string_append (raw, text);
+      input->raw = g_strdup (raw->str);
+      return input;
+    }
+
+  if (system != NULL)
+    llm_prepare_input_add_message (input, "system", system);
+  llm_prepare_input_add_messages (input, count->messages);
+  return input;
 }
 
 static void
@@ -329,16 +366,11 @@ on_model_for_count (GObject      *source,
   Count *count = g_task_get_task_data (task);
   GError *error = NULL;
   g_autoptr(LlmModel) model = llm_engine_await_model_finish (result, &error);
-  LlmPrepareInput *input;
 
   if (model == NULL)
-    {
-      g_task_return_error (task, error);
-      return;
-    }
-  input = llm_prepare_input_new ();
-  llm_prepare_input_add_messages (input, count->messages);
-  llm_prepare_async (model, input, on_counted, g_object_ref (task));
+    g_task_return_error (task, error);
+  else
+    llm_prepare_async (model, make_count_input (count), on_counted, g_object_ref (task));
 }
 
 void
@@ -354,11 +386,19 @@ llm_engine_count_tokens_async (LlmEngine          *self,
   GError *error = NULL;
 
   count->messages = g_variant_ref_sink (messages);
+  count->options = llm_call_options_ref (options);
   g_task_set_task_data (task, count, (GDestroyNotify) count_free);
-  count->pass = llm_engine_take_call (self, caller, &error);
+  if (check_raw (options, &error))
+    count->pass = llm_engine_take_call (self, caller, &error);
   if (count->pass == NULL)
     {
       g_task_return_error (task, error);
+      g_object_unref (task);
+      return;
+    }
+  if (g_variant_n_children (messages) == 0 && !llm_call_options_has (options, LLMSVC_OPTION_SYSTEM))
+    {
+      g_task_return_boolean (task, TRUE);
       g_object_unref (task);
       return;
     }

@@ -137,6 +137,83 @@ test_parked (Fixture      *fixture,
 
 #define ADD(path, func) g_test_add (path, Fixture, NULL, set_up, func, tear_down)
 
+static guint
+count_tokens (Fixture    *fixture,
+              const char *messages,
+              const char *options,
+              GError    **error)
+{
+  g_autoptr(LlmCallOptions) parsed = parse_options (options, LLMSVC_CALL_COUNT_TOKENS);
+  g_autoptr(GAsyncResult) result = NULL;
+  guint tokens = 0;
+
+  llm_engine_count_tokens_async (fixture->engine, fixture->caller, g_variant_new_parsed (messages),
+                                 parsed, on_result, &result);
+  WAIT_FOR (result != NULL);
+  return llm_engine_count_tokens_finish (fixture->engine, result, &tokens, error) ? tokens : 0;
+}
+
+/* What is counted is what it costs: in a context that begins so, appended, and in a prompt. */
+static void
+test_count (Fixture      *fixture,
+            gconstpointer data)
+{
+  static const char messages[] =
+    "[('user', 'Hello!', @a{sv} {}), ('assistant', 'Hi, how are you?', {}), ('user', 'Fine.', {})]";
+  static const char question[] = "[('user', 'Once upon a time', @a{sv} {})]";
+  g_autofree char *history = g_strdup_printf ("{'messages': <%s>}", messages);
+  g_autofree char *both = g_strdup_printf ("{'system': <'Be kind.'>, 'messages': <%s>}", messages);
+  g_autofree char *earlier =
+    g_strdup_printf ("{'system': <'Be kind.'>, 'messages': <%s>, 'max-tokens': <uint32 1>}",
+                     messages);
+  g_autoptr(LlmContext) alone = create (fixture, history);
+  g_autoptr(LlmContext) with_system = create (fixture, both);
+  g_autoptr(LlmContext) empty = create (fixture, "{}");
+  g_autoptr(LlmCallOptions) none = parse_options ("{}", LLMSVC_CALL_APPEND);
+  g_autoptr(GAsyncResult) result = NULL;
+  g_autoptr(Answer) raw = NULL;
+  g_autoptr(Answer) plain = NULL;
+  g_autoptr(Answer) last = NULL;
+  g_autoptr(GError) error = NULL;
+  guint n_appended;
+  guint n_opening;
+
+  g_assert_cmpuint (count_tokens (fixture, messages, "{}", &error), ==,
+                    llm_context_get_tokens (alone));
+  g_assert_no_error (error);
+  llm_context_append_async (empty, fixture->caller, g_variant_new_parsed (messages), none,
+                            on_result, &result);
+  WAIT_FOR (result != NULL);
+  g_assert_true (llm_context_append_finish (empty, result, &n_appended, &error));
+  g_assert_cmpuint (count_tokens (fixture, messages, "{}", &error), ==, n_appended);
+
+  g_assert_cmpuint (count_tokens (fixture, messages, "{'system': <'Be kind.'>}", &error), ==,
+                    llm_context_get_tokens (with_system));
+  g_assert_cmpuint (count_tokens (fixture, "@a(ssa{sv}) []", "{}", &error), ==, 0);
+  g_assert_no_error (error);
+
+  raw = begin_complete (fixture, "Once upon a time", "{'raw': <true>, 'max-tokens': <uint32 1>}");
+  plain = begin_complete (fixture, "Once upon a time", "{'max-tokens': <uint32 1>}");
+  last = begin_complete (fixture, "Once upon a time", earlier);
+  WAIT_FOR (raw->is_finished && plain->is_finished && last->is_finished);
+  g_assert_cmpuint (count_tokens (fixture, question, "{'raw': <true>}", &error), ==,
+                    result_uint (raw, "prompt-tokens"));
+  /* A prompt has what opens the answer besides, whatever it is. */
+  n_opening = result_uint (plain, "prompt-tokens") - count_tokens (fixture, question, "{}", &error);
+  g_assert_cmpuint (n_opening, <, 8);
+  g_assert_cmpuint (count_tokens (fixture,
+                                  "[('user', 'Hello!', @a{sv} {}), "
+                                  "('assistant', 'Hi, how are you?', {}), ('user', 'Fine.', {}), "
+                                  "('user', 'Once upon a time', {})]",
+                                  "{'system': <'Be kind.'>}", &error), ==,
+                    result_uint (last, "prompt-tokens") - n_opening);
+  g_assert_no_error (error);
+
+  g_assert_cmpuint (count_tokens (fixture, question,
+                                  "{'raw': <true>, 'system': <'Be kind.'>}", &error), ==, 0);
+  g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION);
+}
+
 int
 main (int    argc,
       char **argv)
@@ -147,5 +224,6 @@ main (int    argc,
   ADD ("/engine/results", test_results);
   ADD ("/engine/stop-string", test_stop_string);
   ADD ("/engine/parked", test_parked);
+  ADD ("/engine/count", test_count);
   return g_test_run ();
 }

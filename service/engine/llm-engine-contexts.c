@@ -22,6 +22,7 @@ typedef struct
   LlmModel *model;         /* (nullable): to count with */
   LlmPass *place;          /* (nullable): of @context in the quota, until the engine has it */
   LlmPass *counting;       /* (nullable): the call that counts its tokens */
+  GQueue waiting;          /* (element-type GTask) (owned): open the same name, when it is made */
 } Call;
 
 static void
@@ -69,7 +70,47 @@ find_named (LlmEngine  *self,
   return NULL;
 }
 
+static void open_or_make (GTask *task);
+
 /* --- create and fork --- */
+
+/* The call that makes a context of this name, which nobody can find yet; or NULL. */
+static Call *
+find_making (LlmEngine  *self,
+             LlmCaller  *caller,
+             const char *name)
+{
+  for (guint i = 0; i < self->making->len; i++)
+    {
+      Call *call = g_task_get_task_data (g_ptr_array_index (self->making, i));
+
+      if (llm_context_may_see (call->context, caller) && g_str_equal (call->context->name, name))
+        return call;
+    }
+  return NULL;
+}
+
+/* It is made, or it is not going to be: those who waited for it look again. */
+static void
+end_making (GTask *task)
+{
+  Call *call = g_task_get_task_data (task);
+  GTask *waiting;
+
+  g_clear_pointer (&call->place, llm_pass_free);
+  g_ptr_array_remove (call->context->engine->making, task);
+  while ((waiting = g_queue_pop_head (&call->waiting)) != NULL)
+    open_or_make (waiting);
+}
+
+/* Takes @error. */
+static void
+fail_making (GTask  *task,
+             GError *error)
+{
+  end_making (task);
+  g_task_return_error (task, error);
+}
 
 static void
 return_new_context (GTask *task)
@@ -77,8 +118,8 @@ return_new_context (GTask *task)
   Call *call = g_task_get_task_data (task);
   LlmContext *context = call->context;
 
-  g_clear_pointer (&call->place, llm_pass_free);
   llm_engine_add_context (context->engine, context);
+  end_making (task);
   llm_context_count (context);
   if (call->source != NULL && !call->source->is_busy)
     llm_executor_fork_session (context->engine->executor, call->source->session, context->session,
@@ -92,25 +133,12 @@ on_inserted (GObject      *source,
              gpointer      data)
 {
   g_autoptr(GTask) task = data;
-  Call *call = g_task_get_task_data (task);
-  LlmContext *other = NULL;
   GError *error = NULL;
 
   if (llm_db_run_finish (result, NULL, &error))
-    {
-      return_new_context (task);
-      return;
-    }
-  /* Whoever wanted to open it does not mind that another call made it meanwhile. */
-  if (call->name != NULL && g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_ALREADY_EXISTS))
-    other = find_named (call->context->engine, call->caller, call->name);
-  if (other != NULL)
-    {
-      g_error_free (error);
-      g_task_return_pointer (task, g_object_ref (other), g_object_unref);
-      return;
-    }
-  g_task_return_error (task, error);
+    return_new_context (task);
+  else
+    fail_making (task, error);
 }
 
 static void
@@ -161,15 +189,15 @@ on_base_prepared (GObject      *source,
 
   if (tokens != NULL && tokens->len >= limit)
     {
-      g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_CONTEXT_FULL,
-                               "The context would begin with %u tokens and has room for %u; "
-                               "shorten its system text and messages", tokens->len, limit);
+      fail_making (task, g_error_new (LLMSVC_ERROR, LLMSVC_ERROR_CONTEXT_FULL,
+                                      "The context would begin with %u tokens and has room for %u; "
+                                      "shorten its system text and messages", tokens->len, limit));
       return;
     }
   if (tokens != NULL && !llm_engine_admit_tokens (context->engine, context->uid, context->app_id,
                                                   n_added, &error))
     {
-      g_task_return_error (task, error);
+      fail_making (task, error);
       return;
     }
   llm_conversation_get_turn (context->conversation, n_turns - 1)->n_tokens = n_added;
@@ -207,7 +235,7 @@ count_and_store (GTask *task)
     }
   call->counting = llm_engine_take_call (context->engine, call->caller, &error);
   if (call->counting == NULL)
-    g_task_return_error (task, error);
+    fail_making (task, error);
   else
     llm_engine_await_model (context->engine, on_model_for_base, g_object_ref (task));
 }
@@ -260,6 +288,7 @@ build_context (LlmEngine *self,
   context = call->context = llm_context_new (self, caller->uid, caller->app_id, id);
   g_free (context->name);
   context->name = g_strdup (name);
+  g_ptr_array_add (self->making, task);
   if (*name == '\0')
     context->connection = g_strdup (caller->connection);
   if (call->source != NULL)
@@ -365,39 +394,48 @@ llm_context_fork_finish (LlmContext   *self,
 
 /* --- open --- */
 
+/* Several calls may open a new name at once: the first one makes it, the others wait for that, as
+ * they would fail for what it takes, or make another one. @task: (transfer full) */
 static void
-on_started_for_open (GObject      *source,
-                     GAsyncResult *result,
-                     gpointer      data)
+open_or_make (GTask *task)
 {
-  g_autoptr(GTask) task = data;
-  LlmEngine *self = LLM_ENGINE (source);
+  g_autoptr(GTask) owned = task;
+  LlmEngine *self = g_task_get_source_object (task);
   Call *call = g_task_get_task_data (task);
+  LlmContext *context = find_named (self, call->caller, call->name);
+  Call *making;
   GError *error = NULL;
-  LlmContext *context;
 
-  if (!llm_engine_await_start_finish (result, &error))
-    {
-      g_task_return_error (task, error);
-      return;
-    }
-  if (*call->name == '\0')
-    {
-      g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                               "The name is empty");
-      return;
-    }
-  context = find_named (self, call->caller, call->name);
   if (context != NULL)
     g_task_return_pointer (task, g_object_ref (context), g_object_unref);
   else if (!llm_call_options_get_boolean (call->options, LLMSVC_OPTION_CREATE, FALSE))
     g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND,
                              "This application has no context named “%s”; "
                              "the option create = true would make it", call->name);
+  else if ((making = find_making (self, call->caller, call->name)) != NULL)
+    g_queue_push_tail (&making->waiting, g_steal_pointer (&owned));
   else if (build_context (self, task, &error))
     count_and_store (task);
   else
     g_task_return_error (task, error);
+}
+
+static void
+on_started_for_open (GObject      *source,
+                     GAsyncResult *result,
+                     gpointer      data)
+{
+  g_autoptr(GTask) task = data;
+  Call *call = g_task_get_task_data (task);
+  GError *error = NULL;
+
+  if (!llm_engine_await_start_finish (result, &error))
+    g_task_return_error (task, error);
+  else if (*call->name == '\0')
+    g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                             "The name is empty");
+  else
+    open_or_make (g_steal_pointer (&task));
 }
 
 void

@@ -93,6 +93,8 @@ struct _LlmEngine
   gint64 idle_since_us;
 
   GHashTable *contexts;         /* (element-type utf8 LlmContext) (owned) */
+  GPtrArray *making;            /* (element-type GTask) (unowned): make contexts that are not in
+                                 * there yet */
   GHashTable *generations;      /* (element-type utf8 LlmGeneration) (owned) */
   GQueue ended;                 /* (element-type LlmGeneration) (owned): the last ones, newest
                                  * first */

@@ -100,6 +100,7 @@ llm_engine_finalize (GObject *object)
   g_queue_clear_full (&self->ended, g_object_unref);
   g_hash_table_unref (self->generations);
   g_hash_table_unref (self->contexts);
+  g_ptr_array_unref (self->making);
   g_hash_table_unref (self->apps);
   g_hash_table_unref (self->holds);
   llm_engine_store_stop (self);
@@ -144,6 +145,7 @@ llm_engine_init (LlmEngine *self)
   self->models = g_ptr_array_new_with_free_func ((GDestroyNotify) llm_model_info_unref);
   self->broken = g_ptr_array_new_with_free_func ((GDestroyNotify) llm_model_info_unref);
   self->contexts = g_hash_table_new_full (g_str_hash, g_str_equal, NULL, g_object_unref);
+  self->making = g_ptr_array_new ();
   self->generations = g_hash_table_new_full (g_str_hash, g_str_equal, NULL, g_object_unref);
   self->apps = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify) llm_app_free);
   self->holds = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);

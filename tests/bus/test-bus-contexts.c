@@ -333,6 +333,58 @@ test_append_fork_rollback (BusFixture   *fixture,
 }
 
 static void
+on_opened (GObject      *source,
+           GAsyncResult *result,
+           gpointer      data)
+{
+  g_autoptr(GVariant) reply = NULL;
+  g_autoptr(GError) error = NULL;
+
+  reply = g_dbus_connection_call_finish (G_DBUS_CONNECTION (source), result, &error);
+  g_assert_no_error (error);
+  g_variant_get (reply, "(o)", data);
+}
+
+/* Several calls of two connections open the same new name at once, also as the first calls that
+ * start the service. */
+static void
+test_open_at_once (BusFixture   *fixture,
+                   gconstpointer data)
+{
+  g_autoptr(GDBusConnection) again = bus_rig_connect (fixture->rig);
+  GDBusConnection *connections[] = { fixture->app, again, again, fixture->app };
+
+  bus_rig_end_daemon (fixture->rig, SIGTERM);
+  for (guint round = 0; round < 8; round++)
+    {
+      g_autofree char *name = g_strdup_printf ("new-%u", round);
+      char *paths[G_N_ELEMENTS (connections)] = { NULL };
+      g_autoptr(GVariant) reply = NULL;
+      g_autoptr(GVariant) contexts = NULL;
+
+      for (guint i = 0; i < G_N_ELEMENTS (connections); i++)
+        g_dbus_connection_call (connections[i], LLMSVC_BUS_NAME, LLMSVC_PATH, LLMSVC_INTERFACE,
+                                "OpenContext",
+                                g_variant_new ("(s@a{sv})", name,
+                                               bus_options ("{'create': <true>}")),
+                                G_VARIANT_TYPE ("(o)"), G_DBUS_CALL_FLAGS_NONE, BUS_RIG_TIMEOUT_MS,
+                                NULL, on_opened, &paths[i]);
+      for (guint i = 0; i < G_N_ELEMENTS (connections); i++)
+        {
+          while (paths[i] == NULL)
+            g_main_context_iteration (NULL, TRUE);
+          g_assert_cmpstr (paths[i], ==, paths[0]);
+        }
+      for (guint i = 0; i < G_N_ELEMENTS (connections); i++)
+        g_free (paths[i]);
+      reply = bus_call_ok (again, NULL, "", "ListContexts",
+                           g_variant_new ("(@a{sv})", bus_options ("{}")));
+      contexts = g_variant_get_child_value (reply, 0);
+      g_assert_cmpuint (g_variant_n_children (contexts), ==, round + 1);
+    }
+}
+
+static void
 test_request_id (BusFixture   *fixture,
                  gconstpointer data)
 {
@@ -553,6 +605,7 @@ main (int   argc,
     { "/bus/contexts/slide", test_slide },
     { "/bus/contexts/close", test_close },
     { "/bus/contexts/append-fork-rollback", test_append_fork_rollback },
+    { "/bus/contexts/open-at-once", test_open_at_once },
     { "/bus/contexts/request-id", test_request_id },
     { "/bus/contexts/stream-lines", test_stream_lines },
     { "/bus/contexts/stream-text", test_stream_text },

@@ -257,6 +257,91 @@ test_queue (Fixture      *fixture,
   g_assert_cmpuint (get_number (fixture, 1000, "org.example.Other", "queue"), ==, 0);
 }
 
+/* Calls that open the same new name at once make one context, also where there is room for one. */
+static void
+test_open_at_once (Fixture      *fixture,
+                   gconstpointer data)
+{
+  static const char *const quotas[] = { "{'contexts': <uint32 1>}", "{'named': <uint32 1>}" };
+  g_autoptr(LlmCallOptions) options =
+    parse_options ("{'create': <true>}", LLMSVC_CALL_OPEN_CONTEXT);
+  g_autoptr(LlmCaller) again =
+    llm_caller_new (1000, "org.example.App", ":1.2", LLM_CALLER_HOST);
+  LlmCaller *callers[] = { fixture->caller, again, fixture->caller, again };
+
+  for (guint i = 0; i < G_N_ELEMENTS (quotas); i++)
+    {
+      GAsyncResult *results[G_N_ELEMENTS (callers)] = { NULL };
+      LlmContext *contexts[G_N_ELEMENTS (callers)];
+      g_autoptr(GAsyncResult) closed = NULL;
+      g_autoptr(GPtrArray) all = NULL;
+
+      set_quota (fixture, 0, "", "{'contexts': <uint32 64>, 'named': <uint32 64>}");
+      set_quota (fixture, 0, "", quotas[i]);
+      for (guint j = 0; j < G_N_ELEMENTS (callers); j++)
+        llm_engine_open_context_async (fixture->engine, callers[j], "notes", options, on_result,
+                                       &results[j]);
+      for (guint j = 0; j < G_N_ELEMENTS (callers); j++)
+        {
+          g_autoptr(GError) error = NULL;
+
+          WAIT_FOR (results[j] != NULL);
+          contexts[j] = llm_engine_open_context_finish (fixture->engine, results[j], &error);
+          g_assert_no_error (error);
+          g_assert_true (contexts[j] == contexts[0]);
+          g_object_unref (results[j]);
+        }
+      all = llm_engine_get_contexts (fixture->engine, fixture->caller);
+      g_assert_cmpuint (all->len, ==, 1);
+
+      llm_context_close_async (contexts[0], on_result, &closed);
+      WAIT_FOR (closed != NULL);
+      for (guint j = 0; j < G_N_ELEMENTS (callers); j++)
+        g_object_unref (contexts[j]);
+    }
+}
+
+/* Who waits for a context that another call makes under this name makes it when that one fails. */
+static void
+test_open_behind (Fixture      *fixture,
+                  gconstpointer data)
+{
+  g_autoptr(LlmCallOptions) options =
+    parse_options ("{'create': <true>}", LLMSVC_CALL_OPEN_CONTEXT);
+  static const char *const begins[] = {
+    "{'name': <'notes'>, 'max-tokens': <uint32 5>, 'system': <'Be very kind indeed.'>}",
+    "{'name': <'notes'>, 'system': <'Be kind.'>}",
+  };
+
+  for (guint i = 0; i < G_N_ELEMENTS (begins); i++)
+    {
+      g_autoptr(GAsyncResult) made = NULL;
+      g_autoptr(GAsyncResult) opened = NULL;
+      g_autoptr(GAsyncResult) closed = NULL;
+      g_autoptr(LlmContext) first = NULL;
+      g_autoptr(LlmContext) context = NULL;
+      g_autoptr(GError) error = NULL;
+
+      begin_create (fixture, fixture->caller, begins[i], &made);
+      llm_engine_open_context_async (fixture->engine, fixture->caller, "notes", options, on_result,
+                                     &opened);
+      first = finish_create (fixture, &made, &error);
+      g_assert_cmpint (first == NULL, ==, i == 0);
+      if (i == 0)
+        g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_CONTEXT_FULL);
+      else
+        g_assert_no_error (error);
+      g_clear_error (&error);
+
+      WAIT_FOR (opened != NULL);
+      context = llm_engine_open_context_finish (fixture->engine, opened, &error);
+      g_assert_no_error (error);
+      g_assert_true (first == NULL || first == context);
+      llm_context_close_async (context, on_result, &closed);
+      WAIT_FOR (closed != NULL);
+    }
+}
+
 /* An unknown caller has a quarter of everything, and is called so. */
 static void
 test_unknown (Fixture      *fixture,
@@ -374,6 +459,8 @@ main (int   argc,
   g_test_init (&argc, &argv, NULL);
   ADD ("/quotas/named", test_named);
   ADD ("/quotas/at-once", test_at_once);
+  ADD ("/quotas/open-at-once", test_open_at_once);
+  ADD ("/quotas/open-behind", test_open_behind);
   ADD ("/quotas/apps", test_apps);
   ADD ("/quotas/queue", test_queue);
   ADD ("/quotas/unknown", test_unknown);

@@ -26,8 +26,8 @@ typedef struct _LlmCallOptions LlmCallOptions;
  * allowed. Any D-Bus number type is taken where the value fits. An option whose
  * value asks for an ability that @features lacks is %LLMSVC_ERROR_UNSUPPORTED:
  * leaving it out silently would change the result. So is one that only other
- * services have, see #LlmsvcForeignKey. `require` may also name features. Like `require`, `locale` (s) is taken by every call: the language of
- * its errors.
+ * services have, see #LlmsvcForeignKey. `require` may also name features. Like
+ * `require`, `locale` (s) is taken by every call: the language of its errors.
  *
  * Returns: (transfer full): the options, or %NULL with @error set
  */

@@ -74,7 +74,7 @@ static void open_or_make (GTask *task);
 
 /* --- create and fork --- */
 
-/* The call that makes a context of this name, which nobody can find yet; or NULL. */
+/* (nullable): the call that makes a context of this name, which is not in the table yet. */
 static Call *
 find_making (LlmEngine  *self,
              LlmCaller  *caller,
@@ -362,7 +362,8 @@ on_loaded_for_fork (GObject      *source,
   Call *call = g_task_get_task_data (task);
   GError *error = NULL;
 
-  if (!llm_context_load_finish (self, result, &error) || !build_context (self->engine, task, &error))
+  if (!llm_context_load_finish (self, result, &error) ||
+      !build_context (self->engine, task, &error))
     g_task_return_error (task, error);
   else if (llm_call_options_has (call->options, LLMSVC_OPTION_SYSTEM) ||
            llm_call_options_has (call->options, LLMSVC_OPTION_MESSAGES))

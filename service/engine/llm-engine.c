@@ -263,7 +263,8 @@ check_raw (LlmCallOptions  *options,
     return TRUE;
 
   g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                       "raw: a raw prompt has no system text and no messages; put all into the prompt");
+                       "raw: a raw prompt has no system text and no messages; put all into the "
+                       "prompt");
   return FALSE;
 }
 

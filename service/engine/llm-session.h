@@ -45,7 +45,8 @@ LlmSession  *llm_session_new     (guint64           id,
 void         llm_session_free    (LlmSession       *self);
 
 /* For a session without memory: gives it some, of a window that has slid by @n_slid behind
- * @n_sinks (L11), and finds what storage has of the first @n_max of @prompt, which were computed as @kinds say. */
+ * @n_sinks (L11), and finds what storage has of the first @n_max of @prompt, which were computed as
+ * @kinds say. */
 void         llm_session_attach  (LlmSession       *self,
                                   LlmKvStore       *store,
                                   const GArray     *prompt,
@@ -73,9 +74,8 @@ gboolean     llm_session_is_usable (LlmSession     *self,
                                   guint             n_sinks,
                                   guint             n_slid,
                                   guint             n_max);
-/* Lets the window slide until @n_slid tokens behind @n_sinks are gone, which is how many stayed when
- * it slid before. Where it has not come so
- * far, these are taken from @prompt: they are never read. */
+/* Lets the window slide until @n_slid tokens behind @n_sinks are gone; that many stayed when it slid
+ * before. Where it has not come so far, these are taken from @prompt: they are never computed. */
 void         llm_session_slide   (LlmSession       *self,
                                   const GArray     *prompt,
                                   const GByteArray *kinds,

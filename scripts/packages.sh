@@ -1,6 +1,8 @@
+#!/bin/sh
 # SPDX-License-Identifier: LGPL-2.1-or-later
 # Which Debian packages the project needs, and how to have them. Sourced by
-# ./try and ./check.
+# ./try and ./check; run by itself it installs what a whole build needs,
+# without the tests.
 
 # The service, the library in C and the command line.
 BUILD_PACKAGES="gcc libc6-dev meson ninja-build pkg-config gettext dbus-daemon dbus-bin
@@ -8,7 +10,7 @@ BUILD_PACKAGES="gcc libc6-dev meson ninja-build pkg-config gettext dbus-daemon d
   liburing-dev libxxhash-dev"
 # Bindings, man pages and the documentation: what a distribution builds, too.
 BINDING_PACKAGES="gobject-introspection libgirepository1.0-dev valac gi-docgen lowdown"
-TEST_PACKAGES="python3 python3-gi systemd libxml2-utils g++ gjs gir1.2-gtk-4.0 librsvg2-common xvfb mandoc
+TEST_PACKAGES="python3 python3-gi systemd libxml2-utils g++ gjs gir1.2-gtk-4.0 librsvg2-common xvfb xdotool mandoc
   bash bash-completion zsh fish valgrind libc6-dbg gcc-aarch64-linux-gnu libc6-dev-arm64-cross
   qemu-user-static"
 # The packages, and what installs and tests them in a Debian of their own.
@@ -39,3 +41,7 @@ install_packages () {
   $as_root env DEBIAN_FRONTEND=noninteractive sh -c \
     "apt-get -qq update && apt-get -qq install -y --no-install-recommends $missing" >&2 </dev/null
 }
+
+case $0 in
+  *packages.sh) install_packages $BUILD_PACKAGES $BINDING_PACKAGES ;;
+esac

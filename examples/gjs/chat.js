@@ -41,7 +41,7 @@ const STYLE = `
   border-radius: 18px; border: 1px solid alpha(@theme_fg_color, 0.2);
   min-height: 1.5em; padding: 7px 14px;
 }
-.prompt, .prompt text { background: @theme_base_color; }
+.prompt, .prompt textview, .prompt text { background: @theme_base_color; }
 .prompt:focus-within { border-color: @theme_selected_bg_color; }
 `;
 
@@ -182,9 +182,6 @@ const ChatWindow = GObject.registerClass(class ChatWindow extends Gtk.Applicatio
         this._prompt = new Gtk.TextView({
             wrap_mode: Gtk.WrapMode.WORD_CHAR,
             accepts_tab: false,
-            hexpand: true,
-            valign: Gtk.Align.CENTER,
-            css_classes: ['prompt'],
         });
         this._prompt.buffer.connect('changed', () => this._update());
         setAccessibleName(this._prompt, 'Message');
@@ -193,16 +190,28 @@ const ChatWindow = GObject.registerClass(class ChatWindow extends Gtk.Applicatio
             const isEnter = key === Gdk.KEY_Return || key === Gdk.KEY_KP_Enter;
             if (!isEnter || modifiers & Gdk.ModifierType.SHIFT_MASK)
                 return Gdk.EVENT_PROPAGATE;
-            this.activate_action('win.send', null);
+            this._actions.send.activate(null);
             return Gdk.EVENT_STOP;
         });
         this._prompt.add_controller(keys);
+
+        // A long message scrolls, so that there is room for the conversation.
+        const input = new Gtk.ScrolledWindow({
+            child: this._prompt,
+            hscrollbar_policy: Gtk.PolicyType.NEVER,
+            vscrollbar_policy: Gtk.PolicyType.EXTERNAL,
+            propagate_natural_height: true,
+            max_content_height: 144,
+            hexpand: true,
+            valign: Gtk.Align.CENTER,
+            css_classes: ['prompt'],
+        });
 
         this._sendButton = this._makeButton('go-up-symbolic', 'Send', 'win.send', 'Enter');
         this._stopButton = this._makeButton(
             'media-playback-stop-symbolic', 'Stop the answer', 'win.stop', 'Escape');
         const row = new Gtk.Box({spacing: 8, margin_bottom: 12, margin_start: 12, margin_end: 12});
-        row.append(this._prompt);
+        row.append(input);
         for (const button of [this._sendButton, this._stopButton]) {
             button.add_css_class('circular');
             button.add_css_class('suggested-action');

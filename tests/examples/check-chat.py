@@ -7,6 +7,9 @@
                                                    and shows the same the next time
     check-chat.py stop GJS CHAT.JS                 with tests/bindings/mock.json: stops an answer
                                                    and begins anew, as its buttons do
+    check-chat.py keys GJS CHAT.JS                 the same, by the keyboard: Enter sends, with
+                                                   Shift it begins a line, and the input stays
+                                                   small enough for the conversation
 
 PICTURE is where the documentation keeps it; without, it is only looked at.
 """
@@ -88,6 +91,59 @@ def check_stop(command):
             chat.terminate()
 
 
+def press(*arguments):
+    """What xdotool does, which types as a person would."""
+    return subprocess.run(["xdotool", *arguments], capture_output=True, text=True,
+                          check=True).stdout
+
+
+def measure():
+    """The height of the window, which is the only one."""
+    windows = press("search", "--sync", "--onlyvisible", "--name", "^Chat$").split()
+    lines = press("getwindowgeometry", "--shell", windows[0]).splitlines()
+    return windows[0], int(dict(line.split("=") for line in lines)["HEIGHT"])
+
+
+def wait_for_messages(texts, limit_s=60):
+    """Until the conversation is @texts. Returns the greatest height of the window meanwhile."""
+    end = time.monotonic() + limit_s
+    highest = 0
+    while time.monotonic() < end:
+        highest = max(highest, measure()[1])
+        if [text for _role, text in read_messages()] == texts:
+            return highest
+        time.sleep(0.1)
+    raise AssertionError(f"{read_messages()} instead of {texts}")
+
+
+def check_keys(command):
+    with subprocess.Popen(command) as chat:
+        try:
+            # a conversation can be begun anew once it is there
+            wait_enabled("new")
+            window, height = measure()
+            # there is no window manager to do it
+            press("windowfocus", "--sync", window)
+            press("type", "one")
+            press("key", "Return")
+            wait_for_messages(["one", "Hello."])
+            wait_enabled("new")
+
+            press("type", "two")
+            for _ in range(60):
+                press("key", "shift+Return")
+            press("type", "three")
+            press("key", "Return")
+            highest = wait_for_messages(["one", "Hello.", "two" + "\n" * 60 + "three", "Hello."])
+            assert highest == height, f"the window grew from {height} to {highest}"
+            wait_enabled("new")
+            press("key", "KP_Enter")
+            press("key", "ctrl+n")
+            wait_for_messages([])
+        finally:
+            chat.terminate()
+
+
 def check_picture(command, picture=None):
     with tempfile.TemporaryDirectory() as folder:
         picture = picture or f"{folder}/first.png"
@@ -113,6 +169,8 @@ def main():
     command = [gjs, "-m", program]
     if kind == "stop":
         check_stop(command)
+    elif kind == "keys":
+        check_keys(command)
     else:
         check_picture(command, *picture)
 

@@ -16,6 +16,7 @@
 #include "engine/llm-engine.h"
 #include "support/llm-test-folder.h"
 
+#define SETTLE_US 500000
 #define PROMPT "I want a restaurant in San Jose."
 
 static char *opt_daemon;
@@ -213,21 +214,19 @@ measure_bus (GPtrArray  *figures,
   bench_bus_free (bus);
 }
 
+static const char *const moments[] = { "no model loaded yet", "model loaded, one context",
+                                       "after Trim critical" };
+
+/* One life of the service; two figures for each of the moments. */
 static void
-measure_memory (GPtrArray  *figures,
-                const char *cache)
+measure_life (BenchFigure **figures,
+              const char   *cache)
 {
-  static const char *const moments[][2] = {
-    { "resident, no model loaded yet", "of which not backed by files" },
-    { "resident, model loaded, one context", "of which not backed by files" },
-    { "resident, after Trim critical", "of which not backed by files" },
-  };
   BenchBus *bus = bench_bus_new (opt_daemon, opt_model, cache);
 
   g_variant_unref (bench_bus_call (bus, LLMSVC_PATH, "org.freedesktop.DBus.Properties", "Get",
                                    g_variant_new ("(ss)", LLMSVC_INTERFACE, "Version"), "(v)"));
   bus->daemon_pid = bench_bus_find_pid (bus, LLMSVC_BUS_NAME);
-  g_usleep (500000);
   for (guint i = 0; i < G_N_ELEMENTS (moments); i++)
     {
       if (i == 1)
@@ -236,12 +235,30 @@ measure_memory (GPtrArray  *figures,
         g_variant_unref (bench_bus_call (bus, LLMSVC_PATH, LLMSVC_MEMORY_INTERFACE, "Trim",
                                          g_variant_new ("(sa{sv})", "critical", NULL),
                                          "(a{sv})"));
-      bench_figure_add (add_figure (figures, moments[i][0], "MiB"),
-                        bench_read_proc_mib (bus->daemon_pid, "status", "VmRSS:"));
-      bench_figure_add (add_figure (figures, moments[i][1], "MiB"),
+      /* what it does behind the reply is done */
+      g_usleep (SETTLE_US);
+      bench_figure_add (figures[2 * i], bench_read_proc_mib (bus->daemon_pid, "status", "VmRSS:"));
+      bench_figure_add (figures[2 * i + 1],
                         bench_read_proc_mib (bus->daemon_pid, "status", "RssAnon:"));
     }
   bench_bus_free (bus);
+}
+
+static void
+measure_memory (GPtrArray  *figures,
+                const char *cache)
+{
+  BenchFigure *held[2 * G_N_ELEMENTS (moments)];
+
+  for (guint i = 0; i < G_N_ELEMENTS (moments); i++)
+    {
+      g_autofree char *name = g_strdup_printf ("resident, %s", moments[i]);
+
+      held[2 * i] = add_figure (figures, name, "MiB");
+      held[2 * i + 1] = add_figure (figures, "of which not backed by files", "MiB");
+    }
+  for (int i = 0; i < opt_runs; i++)
+    measure_life (held, cache);
 }
 
 int

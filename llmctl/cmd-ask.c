@@ -47,7 +47,7 @@ static const GOptionEntry options[] = {
   { "max-tokens", 'n', 0, G_OPTION_ARG_STRING, &max_tokens, N_("The longest answer"), N_("N") },
   { "temperature", 't', 0, G_OPTION_ARG_STRING, &temperature,
     N_("How freely words are chosen; 0 for always the most probable"), N_("X") },
-  { "seed", 0, 0, G_OPTION_ARG_STRING, &seed, N_("Same seed, same text"), N_("N") },
+  { "seed", 0, 0, G_OPTION_ARG_STRING, &seed, N_("Makes the random choices repeatable"), N_("N") },
   { "slo", 0, 0, G_OPTION_ARG_STRING, &slo,
     N_("How soon: interactive, responsive or background"), N_("CLASS") },
   { "option", 'o', 0, G_OPTION_ARG_FILENAME_ARRAY, &assignments,

@@ -88,7 +88,7 @@ static const LlmsvcOptionInfo table[] = {
     .summary = N_("Added to the scores of single tokens, by token id."), .since = 1 },
   { .id = LLMSVC_OPTION_SEED, .key = "seed", .type = "t", .calls = CALLS_PROMPT,
     .min = 0, .max = MAX_UINT64,
-    .summary = N_("Makes the choices repeatable: same seed, same text."), .since = 1 },
+    .summary = N_("Makes the random choices repeatable."), .since = 1 },
 
   { .id = LLMSVC_OPTION_STOP, .key = "stop", .type = "as", .calls = CALLS_PROMPT,
     .min = 1, .max = 256, .max_entries = 16,

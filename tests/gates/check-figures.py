@@ -1,0 +1,200 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""Figures in the documentation that are the same on every machine are what the programs print.
+
+Arguments: llmsvc-bench, llmsvc-tool. What was measured on a machine can't be compared; beside such
+figures the documentation names command, machine and commit.
+"""
+import configparser
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BENCH, TOOL = sys.argv[1:3]
+DOCS = ROOT / "docs"
+DEMO = ROOT / "data/models/llmsvc-demo-8M-Q8_0.gguf"
+RATES = DOCS / "benchmarks/contexts/rates.ini"
+TEXT = ROOT / "tests/data/golden/heldout_sgd_chatml.txt"
+# Sets of kernels may add up in another order, which a last digit can show.
+TOLERANCE = 0.00015
+SHAPES = {"shipped, 8 M": "8m", "1.1 B": "1.1b", "1.3 B, multi-head": "1.3b-mha"}
+PERPLEXITIES = {
+    "8M Q8_0": DEMO,
+    "7M Q4_0": ROOT / "tests/data/models/llmsvc-demo-7M-Q4_0.gguf",
+    "draft 1M F16": ROOT / "tests/data/models/llmsvc-demo-draft-1M-F16.gguf",
+}
+WORDS = {"a hundred": 100, "two thousand": 2000, "twenty thousand": 20000}
+# Numbers of the source that texts quote: the text and a pattern of it, the source and one of it.
+QUOTES = [
+    ("service/bus/org.llm.Service.xml", r"forgotten when (\d+)\s+such",
+     "service/engine/llm-engine-apps.c", r"MAX_UNNEEDED_APPS (\d+)"),
+    ("docs/benchmarks/soak.md", r"and (\d+) applications of which there is nothing",
+     "service/engine/llm-engine-apps.c", r"MAX_UNNEEDED_APPS (\d+)"),
+    ("docs/security.md", r"beyond (\d+) refusals",
+     "service/bus/llm-bus-refusals.c", r"MAX_WITHHELD (\d+)"),
+    ("docs/operations.md", r"At most (\d+)\s+records at once",
+     "service/base/llm-journal.c", r"BURST\s+(\d+)"),
+    ("docs/operations.md", r"records at once and then (\d+) a second",
+     "service/base/llm-journal.c", r"RATE_PER_S\s+(\d+)"),
+    ("docs/contexts.md", r"chunks of (\d+) tokens",
+     "service/kv/llm-kv.h", r"LLM_KV_CHUNK_SLOTS (\d+)"),
+    ("docs/contexts.md", r"begin with the same (\d+) tokens",
+     "service/kv/llm-kv.h", r"LLM_KV_CHUNK_SLOTS (\d+)"),
+    ("docs/numerics.md", r"begin with the same (\d+) tokens",
+     "service/kv/llm-kv.h", r"LLM_KV_CHUNK_SLOTS (\d+)"),
+    ("docs/contexts.md", r"what (\d+) tokens take with 4 bits",
+     "service/kv/llm-kv-work.c", r"LEAST_SLOTS (\d+)"),
+    ("docs/architecture.md", r"moments of conversations, (a hundred) times",
+     "tests/bus/test-bus-crash.c", r"N_ROUNDS (\d+)"),
+    ("docs/benchmarks/pressure.md", r"plays (two thousand) random traces",
+     "tests/governor/test-policy.c", r"g_test_thorough \(\) \? \d+ : (\d+)"),
+    ("docs/benchmarks/pressure.md", r"\((twenty thousand) with `-m thorough`",
+     "tests/governor/test-policy.c", r"g_test_thorough \(\) \? (\d+)"),
+]
+
+faults = []
+n_figures = 0
+
+
+def expect(where, wanted, found):
+    """Counts a figure, and notes it if the text has another one than the program."""
+    global n_figures
+    n_figures += 1
+    if wanted != found:
+        faults.append(f"{where}: the documentation says {found}, the program {wanted}")
+
+
+def read(path):
+    return (ROOT / path).read_text(encoding="utf-8")
+
+
+def read_rows(text):
+    """The cells of each line of a table."""
+    return [[cell.strip() for cell in line.strip("|").split("|")]
+            for line in text.splitlines() if line.startswith("|") and not line.startswith("|--")]
+
+
+def read_section(path, title):
+    """From a line that begins with @title to the next heading."""
+    text = read(path).split(f"\n{title}", 1)[1]
+    return re.split(r"\n#+ ", text, maxsplit=1)[0]
+
+
+def run(*arguments):
+    return subprocess.run(list(map(str, arguments)), text=True, capture_output=True, check=True,
+                          timeout=500).stdout
+
+
+def check_pressure(folder):
+    page = "docs/benchmarks/pressure.md"
+    traces = sorted((ROOT / "bench/traces/pressure").glob("*.txt"))
+    lines = run(BENCH, "pressure", "--plots", folder, *traces).splitlines()[1:]
+    printed = {}
+    for line in lines:
+        name, bound, least, given, cuts, relapses, _, stalled, without, _, killed = line.split()
+        printed[name] = [bound, least, given, cuts, relapses, stalled, without, killed]
+    written = {row[0]: row[1:] for row in read_rows(read_section(page, "| trace |"))}
+    expect(f"{page}, traces", sorted(printed), sorted(written))
+    for name, figures in printed.items():
+        expect(f"{page}, {name}", figures, written.get(name))
+
+    plots = sorted((DOCS / "benchmarks/pressure").glob("*.svg"))
+    expect("docs/benchmarks/pressure", len(traces), len(plots))
+    for plot in plots:
+        drawn = pathlib.Path(folder, plot.name)
+        if not drawn.exists() or drawn.read_bytes() != plot.read_bytes():
+            faults.append(f"{plot.relative_to(ROOT)} is not what llmsvc-bench pressure --plots draws")
+
+
+def check_ablations(folder):
+    page = "docs/benchmarks/contexts.md"
+    rates = shutil.copy(RATES, folder)
+    output = run(BENCH, "contexts", "--rates", rates, "--folder", folder, "--shape", "1.3b-mha",
+                 "--device", "disk", "--device", "sd", "ablations")
+    printed = [row for row in read_rows(output) if row[0] == "1.3b-mha"]
+    written = [row for row in read_rows(read_section(page, "### Ablations")) if row[0] == "1.3b-mha"]
+    expect(f"{page}, rows of ablations", len(printed), len(written))
+    for mine, theirs in zip(printed, written):
+        expect(f"{page}, ablation {' '.join(mine[1:3])}", mine, theirs)
+
+
+def price(profile, n):
+    """Milliseconds of computing @n tokens, as service/kv/llm-kv-plan.c has it."""
+    rows = [1, 16, 64, 128, 256, 512]
+    costs = [float(part) for part in profile["prompt-us"].split(";") if part]
+    at = next((i for i in range(1, len(rows)) if n <= rows[i]), len(rows) - 1)
+    slope = (costs[at] - costs[at - 1]) / (rows[at] - rows[at - 1])
+    deeper = float(profile["depth-us"]) * n * n / 2 / 1000
+    return (costs[at - 1] + slope * (n - rows[at - 1]) + deeper) / 1000
+
+
+def check_prices():
+    page = "docs/benchmarks/contexts.md"
+    rates = configparser.ConfigParser()
+    rates.read(RATES)
+    measured = {tuple(row[:2]): row[4] for row in read_rows(read(page))
+                if row[0] in SHAPES and row[-1].endswith("×")}
+    rows = [row for row in read_rows(read_section(page, "| model | tokens | rates say"))
+            if row[0] in SHAPES]
+    expect(f"{page}, prices", len(measured), len(rows))
+    for model, tokens, price_ms, measured_ms, ratio in rows:
+        cost = price(rates[SHAPES[model]], int(tokens))
+        where = f"{page}, price of {tokens} tokens of {model}"
+        expect(where, f"{cost:.0f}", price_ms)
+        expect(where, measured.get((model, tokens)), measured_ms)
+        expect(where, f"{cost / float(measured_ms):.2f}", ratio)
+
+
+def check_perplexities():
+    page = "docs/accuracy.md"
+    table = {row[0]: row for row in read_rows(read_section(page, "## Perplexity"))}
+    formats = {row[0]: row for row in read_rows(read_section(page, "## Formats"))}
+    for name, model in PERPLEXITIES.items():
+        found = float(run(TOOL, "perplexity", "--model", model, "--exact", TEXT).split()[-1])
+        written = [table[name][1]]
+        if name.startswith("8M"):
+            written.append(formats[name.split()[1]][1])
+        for figure in written:
+            near = abs(float(figure) - found) <= TOLERANCE
+            expect(f"{page}, {name}", figure if near else f"{found:.4f}", figure)
+
+
+def check_sizes():
+    n_bytes = DEMO.stat().st_size
+    label = re.search(r"general\.size_label +string +([\d.]+)M", run(TOOL, "inspect", DEMO)).group(1)
+    for page, pattern, wanted in (
+            ("README.md", r"\((\d+) million parameters", f"{float(label):.0f}"),
+            ("docs/performance.md", r"\((\d+) million parameters", f"{float(label):.0f}"),
+            ("docs/performance.md", r"a file of ([\d.]+) MB", f"{n_bytes / 1e6:.1f}"),
+            ("docs/benchmarks/soak.md", r"the demo model \(([\d.]+) MB\)", f"{n_bytes / 1e6:.1f}")):
+        match = re.search(pattern, re.sub(r"\s+", " ", read(page)))
+        expect(f"{page}, size of the demo model", wanted, match and match.group(1))
+
+
+def check_quotes():
+    for page, pattern, source, constant in QUOTES:
+        wanted = re.search(constant, read(source))
+        found = re.search(pattern, read(page))
+        number = found and WORDS.get(found.group(1), found.group(1))
+        expect(f"{page}, “{pattern}”", wanted and wanted.group(1), found and str(number))
+
+
+def main():
+    with tempfile.TemporaryDirectory() as folder:
+        check_pressure(folder)
+        check_ablations(folder)
+    check_prices()
+    check_perplexities()
+    check_sizes()
+    check_quotes()
+    for fault in faults:
+        print(fault)
+    print(f"{n_figures} figures and rows, {len(faults)} faults")
+    return 0 if not faults and n_figures >= 50 else 1
+
+
+sys.exit(main())

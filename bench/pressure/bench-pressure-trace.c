@@ -227,10 +227,11 @@ play_recorded (Trace         *self,
     {
       const double *row = rows + i * N_COLUMNS;
       const double *before = row - N_COLUMNS;
-      guint64 relapse = memory->policy.n_cuts;
+      guint64 relapse = memory->policy.anonymous.n_cuts;
       LlmMemoryHeld held = {
         .anonymous = memory->anonymous,
         .backed = memory->backed,
+        .used = memory->is_busy ? memory->model : memory->backed,
         .allowed = memory->allowed,
         .is_busy = memory->is_busy,
       };
@@ -253,9 +254,9 @@ play_recorded (Trace         *self,
           memory->backed = memory->model;
           memory->anonymous = MAX (memory->anonymous, MIN (memory->wanted, memory->action.budget));
         }
-      memory->n_relapses += memory->policy.n_cuts > relapse
-                            && memory->policy.grown_us > 0 && memory->has_grown;
-      memory->has_grown = memory->policy.grown_us == reading.time_us;
+      memory->n_relapses += memory->policy.anonymous.n_cuts > relapse
+                            && memory->policy.anonymous.grown_us > 0 && memory->has_grown;
+      memory->has_grown = memory->policy.anonymous.grown_us == reading.time_us;
       memory->others = (guint64) MAX (row[8] - row[9], 0);
       note_moment (result, memory, (row[0] - rows[0]) / 1000);
     }
@@ -287,12 +288,12 @@ bench_pressure_play (const char *path,
   else
     play_made_up (&trace, self);
   self->bound = (double) (trace.memory.limit > 0 ? trace.memory.limit : trace.memory.total) / GIB;
-  self->n_cuts = trace.memory.policy.n_cuts;
+  self->n_cuts = trace.memory.policy.anonymous.n_cuts;
   self->n_relapses = trace.memory.n_relapses;
   self->n_killed = trace.memory.n_killed;
   self->given = (double) trace.memory.given / GIB;
   self->stalled = (double) trace.memory.stalled_us / G_USEC_PER_SEC;
-  self->calm_period = (double) trace.memory.policy.calm_period_us / G_USEC_PER_SEC;
+  self->calm_period = (double) trace.memory.policy.anonymous.period_us / G_USEC_PER_SEC;
   return g_steal_pointer (&self);
 }
 

@@ -106,6 +106,8 @@ static const Metric statistics_metrics[] = {
     "Held memory that only the service can give back." },
   { "held-backed-bytes", "held_backed", GAUGE, UNIT_BYTES, NULL,
     "Held memory that is pages of files." },
+  { "used-backed-bytes", "used_backed", GAUGE, UNIT_BYTES, NULL,
+    "File pages that calls use, in memory or not." },
   { "keep-backed-bytes", "keep_backed", GAUGE, UNIT_BYTES, NULL,
     "What of that may stay between two steps of running calls." },
   { "group-limit-bytes", "cgroup_limit", GAUGE, UNIT_BYTES, NULL,

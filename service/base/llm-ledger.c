@@ -7,6 +7,7 @@ struct _LlmLedger
   gatomicrefcount ref_count;
   guint64 held[LLM_N_HOLDERS]; /* atomic each */
   guint64 backed;              /* atomic */
+  guint64 absent;              /* atomic: of backed */
   guint64 budget;              /* atomic */
   LlmCeiling ceiling;          /* atomic each */
   gboolean is_urgent;          /* atomic */
@@ -57,12 +58,23 @@ llm_ledger_remove (LlmLedger *self,
   g_assert (before >= bytes);
 }
 
+static guint64
+get_absent (LlmLedger *self)
+{
+  return __atomic_load_n (&self->absent, __ATOMIC_RELAXED);
+}
+
 guint64
 llm_ledger_get (LlmLedger *self,
                 LlmHolder  holder)
 {
+  guint64 held;
+  guint64 absent;
+
   g_assert (holder < LLM_N_HOLDERS);
-  return __atomic_load_n (&self->held[holder], __ATOMIC_RELAXED);
+  held = __atomic_load_n (&self->held[holder], __ATOMIC_RELAXED);
+  absent = holder == LLM_HOLDER_WEIGHTS ? get_absent (self) : 0;
+  return held > absent ? held - absent : 0;
 }
 
 guint64
@@ -72,6 +84,16 @@ llm_ledger_get_total (LlmLedger *self)
 
   for (guint i = 0; i < LLM_N_HOLDERS; i++)
     total += llm_ledger_get (self, i);
+  return total;
+}
+
+guint64
+llm_ledger_get_counted (LlmLedger *self)
+{
+  guint64 total = 0;
+
+  for (guint i = 0; i < LLM_N_HOLDERS; i++)
+    total += __atomic_load_n (&self->held[i], __ATOMIC_RELAXED);
   return total;
 }
 
@@ -91,18 +113,43 @@ llm_ledger_remove_backed (LlmLedger *self,
   g_assert (before >= bytes);
 }
 
+void
+llm_ledger_add_absent (LlmLedger *self,
+                       guint64    bytes)
+{
+  __atomic_fetch_add (&self->absent, bytes, __ATOMIC_RELAXED);
+}
+
+void
+llm_ledger_remove_absent (LlmLedger *self,
+                          guint64    bytes)
+{
+  guint64 before = __atomic_fetch_sub (&self->absent, bytes, __ATOMIC_RELAXED);
+
+  g_assert (before >= bytes);
+}
+
+guint64
+llm_ledger_get_used_backed (LlmLedger *self)
+{
+  return __atomic_load_n (&self->backed, __ATOMIC_RELAXED);
+}
+
 guint64
 llm_ledger_get_backed (LlmLedger *self)
 {
-  return __atomic_load_n (&self->backed, __ATOMIC_RELAXED);
+  guint64 backed = llm_ledger_get_used_backed (self);
+  guint64 absent = get_absent (self);
+
+  return backed > absent ? backed - absent : 0;
 }
 
 /* Others add and remove meanwhile. */
 guint64
 llm_ledger_get_anonymous (LlmLedger *self)
 {
-  guint64 backed = llm_ledger_get_backed (self);
-  guint64 total = llm_ledger_get_total (self);
+  guint64 backed = llm_ledger_get_used_backed (self);
+  guint64 total = llm_ledger_get_counted (self);
 
   return total > backed ? total - backed : 0;
 }
@@ -160,7 +207,7 @@ llm_ledger_has_budget (LlmLedger *self,
 {
   guint64 budget = llm_ledger_get_budget (self);
 
-  return budget == 0 || fits (llm_ledger_get_total (self), bytes, budget);
+  return budget == 0 || fits (llm_ledger_get_counted (self), bytes, budget);
 }
 
 gboolean
@@ -186,7 +233,7 @@ guint64
 llm_ledger_get_excess (LlmLedger *self)
 {
   guint64 budget = llm_ledger_get_budget (self);
-  guint64 total = llm_ledger_get_total (self);
+  guint64 total = llm_ledger_get_counted (self);
   guint64 ceiling = get_ceiling (self);
   guint64 anonymous = llm_ledger_get_anonymous (self);
   guint64 excess = 0;

@@ -37,14 +37,24 @@ void        llm_ledger_remove     (LlmLedger *self,
 guint64     llm_ledger_get        (LlmLedger *self,
                                    LlmHolder  holder);
 guint64     llm_ledger_get_total  (LlmLedger *self);
+/* The same with what is absent: what the budget limits. */
+guint64     llm_ledger_get_counted (LlmLedger *self);
 
 /* Counts @bytes of what is counted already as memory of files, which the kernel can take by itself
- * and read again: that they are held presses nobody. */
+ * and read again: that they are held presses nobody. What of it is not in memory now, as the
+ * kernel says, is counted as absent besides (part of LLM_HOLDER_WEIGHTS): the figures below leave
+ * it out, while budget and room go by what is counted, as it comes back when it is used. */
 void        llm_ledger_add_backed    (LlmLedger *self,
                                       guint64    bytes);
 void        llm_ledger_remove_backed (LlmLedger *self,
                                       guint64    bytes);
+void        llm_ledger_add_absent    (LlmLedger *self,
+                                      guint64    bytes);
+void        llm_ledger_remove_absent (LlmLedger *self,
+                                      guint64    bytes);
 guint64     llm_ledger_get_backed    (LlmLedger *self);
+/* The same with what is absent: bytes of files that calls use. */
+guint64     llm_ledger_get_used_backed (LlmLedger *self);
 /* All that is not: bytes that only the service can give back. */
 guint64     llm_ledger_get_anonymous (LlmLedger *self);
 

@@ -270,6 +270,7 @@ on_looked (gpointer data)
   llm_executor_keep_weights (self->executor, self->settings->reacts_to_pressure
                                                  ? state->action.keep_backed
                                                  : G_MAXUINT64);
+  llm_executor_look_at_weights (self->executor);
   unload_when_idle (self);
   llm_engine_get_memory (self, &figures);
   if (has_changed (&figures, &self->told))
@@ -303,8 +304,9 @@ llm_engine_add_memory_statistics (LlmEngine       *self,
     { "own-trims", state->n_trims },
     { "held-anonymous-bytes", llm_ledger_get_anonymous (self->ledger) },
     { "held-backed-bytes", llm_ledger_get_backed (self->ledger) },
+    { "used-backed-bytes", llm_ledger_get_used_backed (self->ledger) },
     { "keep-backed-bytes",
-      MIN (state->action.keep_backed, llm_ledger_get_backed (self->ledger)) },
+      MIN (state->action.keep_backed, llm_ledger_get_used_backed (self->ledger)) },
     { "group-limit-bytes", reading->group.limit },
     { "group-usage-bytes", reading->group.usage },
     { "machine-available-bytes", reading->available },

@@ -5,7 +5,6 @@
 #define G_LOG_DOMAIN "llm-engine"
 
 #include "base/llm-clock.h"
-#include "base/llm-sysinfo.h"
 #include "common/llmsvc-error.h"
 #include "engine/llm-executor-private.h"
 
@@ -16,6 +15,12 @@
 #define RETRY_US 50000
 /* Having waited, it may run so long before it has to give again what fits the reserve. */
 #define PROTECTED_US (5 * G_USEC_PER_SEC)
+/* How often the kernel is asked what it has of the weights, and how much of a thread's time that may
+ * take: one part of so many. */
+#define MEASURE_INTERVAL_US G_USEC_PER_SEC
+#define MEASURE_PARTS 100
+/* Differences of less than one part of so many are not told: pages come and go all the time. */
+#define TOLD_PARTS 64
 /* Weights are read ahead in such pieces, so that a call never waits for more than one. */
 #define AHEAD_BYTES ((guint64) 16 << 20)
 
@@ -122,6 +127,7 @@ llm_executor_take_weights (LlmExecutor *self,
           return FALSE;
         }
     }
+  self->n_moved++;
   llm_weights_take (weights);
   /* Without room for all of them, those that are read ahead would drive out those in use. */
   self->ahead = weights->backed <= llm_ledger_get_headroom (self->ledger) ? 0 : G_MAXUINT64;
@@ -138,6 +144,109 @@ llm_executor_read_ahead (LlmExecutor *self)
                     : G_MAXUINT64;
   return self->ahead != G_MAXUINT64;
 }
+
+/* --- what the kernel has of them --- */
+
+/* On its way from the executor to a thread, which counts, and back. */
+typedef struct
+{
+  LlmExecutor *executor;
+  GArray *pieces;        /* (element-type LlmWeightPiece) (owned) */
+  guint64 n_moved;       /* as of when it was asked */
+  guint64 resident;      /* bytes */
+  gint64 spent_us;
+  LlmReclaimDone done;   /* (nullable) */
+  guint64 freed;
+  gpointer data;
+} Measure;
+
+static void
+measure_free (gpointer data)
+{
+  g_array_unref (((Measure *) data)->pieces);
+  g_free (data);
+}
+
+/* The executor's thread. What was given or taken meanwhile makes the figure worthless: then there
+ * is a later measure, or one is due. */
+static void
+take_measure (gpointer data)
+{
+  Measure *measure = data;
+  LlmExecutor *self = measure->executor;
+  gint64 interval_us = MAX (MEASURE_INTERVAL_US, measure->spent_us * MEASURE_PARTS);
+
+  if (self->weights != NULL && measure->n_moved == self->n_moved)
+    {
+      guint64 told = self->weights->backed - self->weights->absent;
+      guint64 resident = MIN (measure->resident, self->weights->backed);
+      guint64 change = MAX (told, resident) - MIN (told, resident);
+
+      if (change > told / TOLD_PARTS || resident == 0 || resident == self->weights->backed
+          || measure->done != NULL)
+        llm_weights_set_resident (self->weights, self->ledger, resident);
+    }
+  else
+    interval_us = 0;
+  __atomic_store_n (&self->measure_us, llm_clock_now_us () + interval_us, __ATOMIC_RELAXED);
+  llm_executor_publish (self);
+  llm_executor_report (self, measure->done, measure->freed, measure->data);
+}
+
+static void
+count_pages (gpointer data,
+             gpointer user_data)
+{
+  Measure *measure = data;
+  gint64 begin_us = g_get_monotonic_time ();
+
+  measure->resident = llm_weights_count_resident (measure->pieces);
+  measure->spent_us = g_get_monotonic_time () - begin_us;
+  llm_mailbox_post (measure->executor->inbox, take_measure, measure, measure_free);
+}
+
+void
+llm_executor_measure (LlmExecutor   *self,
+                      LlmReclaimDone done,
+                      guint64        freed,
+                      gpointer       data)
+{
+  Measure *measure = g_new (Measure, 1);
+
+  *measure = (Measure) { self, llm_weights_list_pieces (self->weights), self->n_moved,
+                         0, 0, done, freed, data };
+  g_thread_pool_push (self->measurer, measure, NULL);
+}
+
+static void
+look_at_weights (gpointer data)
+{
+  LlmExecutor *self = data;
+
+  if (self->weights != NULL && self->weights->backed > 0)
+    llm_executor_measure (self, NULL, 0, NULL);
+  else
+    __atomic_store_n (&self->measure_us, 0, __ATOMIC_RELAXED);
+}
+
+void
+llm_executor_look_at_weights (LlmExecutor *self)
+{
+  if (llm_executor_get_backed (self) == 0
+      || llm_clock_now_us () < __atomic_load_n (&self->measure_us, __ATOMIC_RELAXED))
+    return;
+  /* one at a time */
+  __atomic_store_n (&self->measure_us, G_MAXINT64, __ATOMIC_RELAXED);
+  llm_mailbox_post (self->inbox, look_at_weights, self, NULL);
+}
+
+void
+llm_executor_make_measurer (LlmExecutor *self)
+{
+  self->measurer = g_thread_pool_new (count_pages, NULL, 1, FALSE, NULL);
+}
+
+/* --- giving and taking them --- */
 
 typedef struct
 {
@@ -156,24 +265,25 @@ has_running (LlmExecutor *self)
   return FALSE;
 }
 
-/* What comes free is what the kernel takes from this process. */
+/* Who is told that it is done finds figures that are the kernel's. */
 static void
 give_pages (gpointer data)
 {
   Pages *pages = data;
   LlmExecutor *self = pages->executor;
-  guint64 before = 0;
-  guint64 after = 0;
+  guint64 freed = 0;
 
   if (self->weights != NULL && self->profile_run == NULL && !has_running (self))
     {
-      before = llm_sysinfo_read_resident (NULL);
-      llm_weights_drop (self->weights, pages->bytes);
-      after = llm_sysinfo_read_resident (NULL);
+      self->n_moved++;
+      freed = llm_weights_drop (self->weights, pages->bytes);
       self->ahead = G_MAXUINT64;
     }
   llm_executor_publish (self);
-  llm_executor_report (self, pages->done, before > after ? before - after : 0, pages->data);
+  if (freed > 0 && self->weights->backed > 0)
+    llm_executor_measure (self, pages->done, freed, pages->data);
+  else
+    llm_executor_report (self, pages->done, freed, pages->data);
 }
 
 void
@@ -195,8 +305,9 @@ take_pages (gpointer data)
   LlmExecutor *self = pages->executor;
 
   if (self->weights != NULL && self->weights_are_backed
-      && self->weights->bytes - self->weights->held <= pages->bytes)
-    (void) llm_executor_take_weights (self, NULL);
+      && self->weights->bytes - self->weights->held <= pages->bytes
+      && llm_executor_take_weights (self, NULL))
+    self->ahead = 0;
   llm_executor_publish (self);
 }
 
@@ -218,9 +329,11 @@ llm_executor_publish_pages (LlmExecutor *self)
 
   if (self->weights != NULL && !has_running (self))
     {
-      held = self->weights->held;
-      missing = self->weights->bytes - held;
+      held = llm_weights_get_resident (self->weights);
+      missing = self->weights->bytes - self->weights->held;
     }
+  __atomic_store_n (&self->backed_bytes, self->weights != NULL ? self->weights->backed : 0,
+                    __ATOMIC_RELAXED);
   __atomic_store_n (&self->page_bytes, held, __ATOMIC_RELAXED);
   __atomic_store_n (&self->missing_bytes, missing, __ATOMIC_RELAXED);
 }
@@ -235,6 +348,12 @@ guint64
 llm_executor_get_missing (LlmExecutor *self)
 {
   return __atomic_load_n (&self->missing_bytes, __ATOMIC_RELAXED);
+}
+
+guint64
+llm_executor_get_backed (LlmExecutor *self)
+{
+  return __atomic_load_n (&self->backed_bytes, __ATOMIC_RELAXED);
 }
 
 gboolean

@@ -125,6 +125,10 @@ struct _LlmExecutor
   gint64 short_wait_us;     /* how long a call may find no room; 0: for ever */
   gboolean is_pressed;      /* atomic: the system is short of memory */
   guint64 keep_bytes;       /* atomic: of weights, stay between steps */
+  GThreadPool *measurer;    /* one thread, which asks the kernel what it has of the weights */
+  gint64 measure_us;        /* atomic: when it is asked again; G_MAXINT64 while it is */
+  guint64 n_moved;          /* how often weights were set, given or taken */
+  guint64 backed_bytes;     /* atomic: of weights, of files */
   guint64 page_bytes;       /* atomic: of weights, can be given back while nothing runs */
   guint64 missing_bytes;    /* atomic: of weights, were given back */
   guint64 scratch_bytes;    /* atomic: can be given back */
@@ -267,6 +271,13 @@ gboolean    llm_executor_take_weights (LlmExecutor  *self,
 /* A piece of what was given; TRUE when there is more. */
 gboolean    llm_executor_read_ahead  (LlmExecutor   *self);
 void        llm_executor_publish_pages (LlmExecutor *self);
+/* Has the kernel asked what it has of the weights, and then the ledger told; at last @done
+ * (nullable) is called on the main thread. */
+void        llm_executor_measure     (LlmExecutor   *self,
+                                      LlmReclaimDone done,
+                                      guint64        freed,
+                                      gpointer       data);
+void        llm_executor_make_measurer (LlmExecutor *self);
 
 /* llm-executor-memory.c: taking memory, and saying where it is */
 /* Takes chunks that no call uses, and then sessions, least recently used first, until @bytes are

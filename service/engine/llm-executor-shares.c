@@ -74,7 +74,7 @@ get_capacity (LlmExecutor *self)
 {
   guint64 kv = llm_kv_store_get_bytes (self->store);
   guint64 budget = llm_ledger_get_budget (self->ledger);
-  guint64 others = llm_ledger_get_total (self->ledger);
+  guint64 others = llm_ledger_get_counted (self->ledger);
 
   others -= MIN (others, kv);
   if (budget == 0)

@@ -411,11 +411,20 @@ measure (LlmExecutor *self)
   g_message ("What restoring contexts costs here was not measured: %s", error->message);
 }
 
+/* Weights that were given are not brought back for this; and what it measures with most of them
+ * on the disk would be the disk. */
+static gboolean
+has_weights (LlmExecutor *self)
+{
+  return self->weights->held == self->weights->bytes
+         && llm_weights_get_resident (self->weights) >= self->weights->bytes / 2;
+}
+
 gint64
 llm_executor_get_measure_time (LlmExecutor *self)
 {
   if (self->store == NULL || self->storage == NULL || self->is_measured
-      || __atomic_load_n (&self->is_pressed, __ATOMIC_ACQUIRE))
+      || __atomic_load_n (&self->is_pressed, __ATOMIC_ACQUIRE) || !has_weights (self))
     return 0;
   return self->ran_us + PROFILE_IDLE_US;
 }

@@ -51,6 +51,7 @@ drop_model (LlmExecutor *self)
   for (guint i = 0; i < LLM_N_LANES; i++)
     g_clear_pointer (&self->lanes[i].forward, llm_forward_free);
   g_clear_pointer (&self->weights, llm_weights_free);
+  self->n_moved++;
   g_clear_pointer (&self->model, llm_model_unref);
 }
 
@@ -84,6 +85,7 @@ set_model (gpointer data)
         }
     }
   after = llm_ledger_get_total (self->ledger);
+  __atomic_store_n (&self->measure_us, 0, __ATOMIC_RELAXED);
   llm_executor_publish (self);
   llm_executor_report (self, command->done, before > after ? before - after : 0, command->data);
 }
@@ -279,6 +281,7 @@ llm_executor_new (LlmMailbox              *main_box,
   for (guint i = 0; i < LLM_N_LANES; i++)
     llm_lane_init (&self->lanes[i], LLM_BATCH_MAX_ROWS);
   self->shares = g_new (LlmShare, LLM_BATCH_MAX_ROWS);
+  llm_executor_make_measurer (self);
   self->thread = g_thread_new ("llm-executor", run_executor, self);
   return self;
 }
@@ -291,6 +294,7 @@ llm_executor_stop (LlmExecutor *self)
   __atomic_store_n (&self->is_ending, TRUE, __ATOMIC_RELEASE);
   llm_executor_poke (self);
   g_thread_join (g_steal_pointer (&self->thread));
+  g_thread_pool_free (g_steal_pointer (&self->measurer), FALSE, TRUE);
 }
 
 void

@@ -135,6 +135,11 @@ void         llm_executor_give_busy_kv (LlmExecutor  *self,
 guint64      llm_executor_get_pages    (LlmExecutor  *self);
 guint64      llm_executor_get_missing  (LlmExecutor  *self);
 gboolean     llm_executor_has_backed_weights (LlmExecutor *self);
+/* Bytes of weights that are files', in memory or not. */
+guint64      llm_executor_get_backed   (LlmExecutor  *self);
+/* Brings the ledger to what the kernel has of them in memory, a moment later and off both threads;
+ * once a second, however often it is called, and less often where that takes long. */
+void         llm_executor_look_at_weights (LlmExecutor *self);
 /* Gives @bytes of weights back, or more, while no call runs: the model stays loaded, and they come
  * back when they are used. */
 void         llm_executor_give_pages   (LlmExecutor  *self,

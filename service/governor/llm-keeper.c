@@ -150,8 +150,8 @@ act (LlmKeeper           *self,
     trim (self, LLM_TRIM_BACKED, LLM_PRESSURE_CRITICAL, action->give_backed);
   if (action->level == LLM_PRESSURE_LOW && earlier == LLM_PRESSURE_NONE && !held->is_busy)
     trim (self, LLM_TRIM_ALL, LLM_PRESSURE_LOW, 0);
-  if (action->may_grow && held->anonymous < action->budget)
-    llm_governor_grow (self->governor, action->budget - held->anonymous);
+  if (action->grow_backed > 0)
+    llm_governor_grow (self->governor, action->grow_backed);
 }
 
 /* --- looking --- */
@@ -199,6 +199,7 @@ look (LlmKeeper *self)
   LlmMemoryHeld held = {
     .anonymous = anonymous > text ? anonymous - text : 0,
     .backed = llm_ledger_get_backed (self->ledger),
+    .used = llm_ledger_get_used_backed (self->ledger),
     .reserve = self->reserve,
     .is_busy = self->user.is_busy (self->user.data),
     .is_trimmed = self->user.is_trimmed (self->user.data),
@@ -210,9 +211,9 @@ look (LlmKeeper *self)
   llm_memory_policy_decide (&self->policy, &self->state.reading, &held, &self->state.action);
   if (self->reacts)
     {
-      self->state.n_cuts = self->policy.n_cuts;
-      self->state.cut_us = self->policy.cut_us;
-      if (self->policy.grown_us == self->state.reading.time_us &&
+      self->state.n_cuts = self->policy.anonymous.n_cuts;
+      self->state.cut_us = self->policy.anonymous.cut_us;
+      if (self->policy.anonymous.grown_us == self->state.reading.time_us &&
           self->state.action.budget > budget)
         self->state.regrown += self->state.action.budget - budget;
       act (self, &held, earlier);

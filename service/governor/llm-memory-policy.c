@@ -11,6 +11,9 @@
 #define CALM_US (10 * G_USEC_PER_SEC)
 #define MAX_CALM_US (300 * G_USEC_PER_SEC)
 #define FORGET_US (600 * G_USEC_PER_SEC)
+/* The same for file pages that calls use: those that don't stay are read again for each step. */
+#define KEEP_CALM_US (1 * G_USEC_PER_SEC)
+#define MAX_KEEP_CALM_US (30 * G_USEC_PER_SEC)
 /* What was given shows in stalls only when they have had this time to end. */
 #define CUT_INTERVAL_US (1 * G_USEC_PER_SEC)
 #define CRITICAL_CUT_INTERVAL_US (G_USEC_PER_SEC / 2)
@@ -56,7 +59,9 @@ llm_memory_policy_init (LlmMemoryPolicy *self)
 {
   *self = (LlmMemoryPolicy) {
     .cut = G_MAXUINT64,
-    .calm_period_us = CALM_US,
+    .anonymous = { .period_us = CALM_US },
+    .pages = { .period_us = CALM_US },
+    .kept = { .period_us = KEEP_CALM_US },
     .keep = G_MAXUINT64,
     .least_fit = G_MAXUINT64,
   };
@@ -128,15 +133,26 @@ get_ceiling (const Bound *bound,
 }
 
 static void
-note_cut (LlmMemoryPolicy *self,
-          gint64           now)
+note_cut (LlmMemoryCalm *self,
+          gint64         least_us,
+          gint64         most_us,
+          gint64         now)
 {
   if (self->cut_us == 0 || now - self->cut_us > FORGET_US)
-    self->calm_period_us = CALM_US;
+    self->period_us = least_us;
   else if (self->grown_us > self->cut_us)
-    self->calm_period_us = MIN (2 * self->calm_period_us, MAX_CALM_US);
+    self->period_us = MIN (2 * self->period_us, most_us);
   self->cut_us = now;
   self->n_cuts++;
+}
+
+/* It was calm for so long, and there was no cut. */
+static gboolean
+is_calm (const LlmMemoryCalm *self,
+         gint64               since_us,
+         gint64               now)
+{
+  return self->cut_us == 0 || now - MAX (since_us, self->cut_us) >= self->period_us;
 }
 
 /* Stalls don't say how much is enough: a share of what is held goes, until they end. */
@@ -153,10 +169,25 @@ cut_share (LlmMemoryPolicy     *self,
   if (held->anonymous <= LEAST_CUT)
     share = is_critical ? 0 : held->anonymous;
   if (level < LLM_PRESSURE_MEDIUM || share >= self->cut
-      || (self->cut_us > 0 && now - self->cut_us < interval_us))
+      || (self->anonymous.cut_us > 0 && now - self->anonymous.cut_us < interval_us))
     return;
   self->cut = share;
-  note_cut (self, now);
+  note_cut (&self->anonymous, CALM_US, MAX_CALM_US, now);
+}
+
+/* Where so little is held, calls keep it, as they could not go on with a share of it; what no call
+ * uses goes, as that costs them next to nothing: it is written before, and read back at once. */
+static guint64
+get_little (LlmMemoryPolicy     *self,
+            const LlmMemoryHeld *held,
+            LlmPressure          level,
+            gint64               now)
+{
+  if (level < LLM_PRESSURE_MEDIUM || held->anonymous > LEAST_CUT
+      || (self->swept_us > 0 && now - self->swept_us < CUT_INTERVAL_US))
+    return 0;
+  self->swept_us = now;
+  return held->anonymous;
 }
 
 /* More is held than there is room for: so much has to go at once. */
@@ -169,7 +200,7 @@ cut_to_ceiling (LlmMemoryPolicy     *self,
   if (held->anonymous <= ceiling || self->cut <= ceiling)
     return;
   self->cut = ceiling;
-  note_cut (self, now);
+  note_cut (&self->anonymous, CALM_US, MAX_CALM_US, now);
 }
 
 static void
@@ -193,16 +224,17 @@ grow (LlmMemoryPolicy     *self,
    * that is free, does no harm meanwhile. */
   if (!held->is_trimmed && now - self->calm_since_us >= GROW_INTERVAL_US)
     self->cut = MAX (self->cut, MIN (most / 4, LEAST_WORK));
-  if (self->cut_us > 0 && now - self->calm_since_us < self->calm_period_us)
+  if (!is_calm (&self->anonymous, self->calm_since_us, now))
     return;
   action->may_grow = !held->is_trimmed;
-  if (held->is_trimmed || self->cut == G_MAXUINT64 || now - self->grown_us < GROW_INTERVAL_US)
+  if (held->is_trimmed || self->cut == G_MAXUINT64
+      || now - self->anonymous.grown_us < GROW_INTERVAL_US)
     return;
 
   if (self->cut < most)
     {
       self->cut = MIN (add (self->cut, MAX (held->allowed / GROW_PARTS, MIN_GROWTH)), most);
-      self->grown_us = now;
+      self->anonymous.grown_us = now;
     }
   /* What limits nothing any more is no cut. */
   if (self->cut >= most)
@@ -215,7 +247,7 @@ static guint64
 leave_room_for_weights (guint64              ceiling,
                         const LlmMemoryHeld *held)
 {
-  return ceiling == G_MAXUINT64 ? ceiling : ceiling - MIN (held->backed, ceiling / 2);
+  return ceiling == G_MAXUINT64 ? ceiling : ceiling - MIN (held->used, ceiling / 2);
 }
 
 /* File pages go when there is not even room for them, or when the group has nothing unused and
@@ -244,25 +276,67 @@ get_fit (const Bound *bound)
   return bound->limit == 0 ? G_MAXUINT64 : subtract (bound->room, bound->reserve);
 }
 
+/* Pages that are read ahead must not be why pages have to go: twice the reserve stays, beside what
+ * is in memory, and in a group of what is unused, as its other file pages are somebody's. */
+static guint64
+get_room_ahead (const LlmMemoryHeld *held,
+                const Bound         *machine,
+                const Bound         *group)
+{
+  guint64 bytes = MIN (subtract (get_fit (machine), machine->reserve),
+                       subtract (get_fit (group), group->reserve));
+
+  bytes = MIN (subtract (bytes, held->backed),
+               subtract (held->allowed, add (held->anonymous, held->backed)));
+  return group->limit == 0 ? bytes
+                           : MIN (bytes, subtract (group->unused, 2 * group->reserve));
+}
+
+/* File pages that were given come back by the rule for all: after a calm period, longer after each
+ * time that they had to go again. */
+static void
+decide_pages (LlmMemoryPolicy     *self,
+              const LlmMemoryHeld *held,
+              const Bound         *machine,
+              const Bound         *group,
+              LlmMemoryAction     *action,
+              gint64               now)
+{
+  /* so much more is no page here and there */
+  if (held->backed > self->backed && held->backed - self->backed > held->used / GROW_PARTS)
+    self->pages.grown_us = now;
+  self->backed = held->backed;
+  if (action->give_backed > 0)
+    note_cut (&self->pages, CALM_US, MAX_CALM_US, now);
+  if (action->may_grow && is_calm (&self->pages, self->calm_since_us, now))
+    action->grow_backed = get_room_ahead (held, machine, group);
+}
+
 /* Each step of a call reads all weights in the same order. Where not all of them fit, the kernel
  * would take those used longest ago, which come next, and all would be read again for each step;
  * meanwhile everybody else in the group waits for pages to be found. So the beginning stays and the
  * rest goes when it was used: that much of the reserve is always free. */
 static void
-decide_keep (LlmMemoryPolicy *self,
-             const Bound     *machine,
-             const Bound     *group,
-             gint64           now)
+decide_keep (LlmMemoryPolicy     *self,
+             const LlmMemoryHeld *held,
+             const Bound         *machine,
+             const Bound         *group,
+             gint64               now)
 {
   guint64 fit = MIN (get_fit (machine), get_fit (group));
+  guint64 before = self->keep;
 
   self->least_fit = MIN (self->least_fit, fit);
-  if (now - self->fit_us >= GROW_INTERVAL_US)
+  if (now - self->fit_us >= self->kept.period_us)
     {
       self->keep = MAX (self->keep, self->least_fit);
       self->least_fit = fit;
       self->fit_us = now;
+      if (self->keep > before && before < held->used)
+        self->kept.grown_us = now;
     }
+  if (fit < self->keep && fit < held->used)
+    note_cut (&self->kept, KEEP_CALM_US, MAX_KEEP_CALM_US, now);
   self->keep = MIN (self->keep, fit);
 }
 
@@ -286,7 +360,7 @@ llm_memory_policy_decide (LlmMemoryPolicy        *self,
     .unused = usage->limit > 0 ? subtract (usage->limit, usage->usage) : G_MAXUINT64,
     .reserve = llm_memory_policy_get_reserve (usage->limit, FALSE, FALSE),
   };
-  guint64 ceiling, urgent;
+  guint64 ceiling, urgent, little;
   LlmPressure room, stalls;
 
   if (held->reserve > 0)
@@ -310,13 +384,15 @@ llm_memory_policy_decide (LlmMemoryPolicy        *self,
 
   action->budget = MIN (held->allowed, MIN (self->cut, leave_room_for_weights (ceiling, held)));
   action->urgent_budget = MIN (held->allowed, urgent);
+  little = get_little (self, held, MAX (reading->hint, stalls), now);
   action->give_anonymous =
-    subtract (held->anonymous, MIN (held->allowed, MIN (self->cut, ceiling)));
+    MAX (subtract (held->anonymous, MIN (held->allowed, MIN (self->cut, ceiling))), little);
   action->give_backed = get_backed_to_give (held, &group, action->level, ceiling);
-  decide_keep (self, &machine, &group, now);
+  decide_pages (self, held, &machine, &group, action, now);
+  decide_keep (self, held, &machine, &group, now);
   action->keep_backed = self->keep;
   action->depth = MAX (action->level, LLM_PRESSURE_MEDIUM);
-  action->was_cut = self->cut_us == now && self->cut_us > 0;
+  action->was_cut = self->anonymous.cut_us == now && self->anonymous.cut_us > 0;
   action->is_tight = action->level != LLM_PRESSURE_NONE
                      || machine.room < 3 * machine.reserve || group.room < 3 * group.reserve;
   self->budget = action->budget;

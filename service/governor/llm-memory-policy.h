@@ -18,6 +18,7 @@ typedef struct
 {
   guint64 anonymous;        /* bytes that only we can give back */
   guint64 backed;           /* bytes of files in memory: the kernel may take them too */
+  guint64 used;             /* bytes of files that calls read, in memory or not */
   guint64 allowed;          /* bytes: the administrator's budget, or the service's share of the
                              * machine */
   guint64 reserve;          /* bytes to leave free under the tightest limit, 0 for a share of it */
@@ -38,21 +39,33 @@ typedef struct
   LlmPressure depth;        /* how dear giving may be, as of a trim */
   gboolean was_cut;         /* the budget is below what it was, because of pressure */
   gboolean may_grow;        /* it is calm: what was given may be had again */
+  guint64 grow_backed;      /* bytes of files that may be read ahead of their use then */
   gboolean is_tight;        /* look again within LLM_MEMORY_TIGHT_MS */
 } LlmMemoryAction;
 
 #define LLM_MEMORY_CALM_MS 1000
 #define LLM_MEMORY_TIGHT_MS 100
 
+/* How long it must be calm before something grows again: twice as long after each growth that
+ * ended in a cut. */
+typedef struct
+{
+  gint64 cut_us;            /* when it was last cut; 0 for never */
+  gint64 grown_us;          /* when it last grew */
+  gint64 period_us;         /* how long it must be calm */
+  guint64 n_cuts;
+} LlmMemoryCalm;
+
 typedef struct
 {
   guint64 cut;              /* bytes: what pressure lets us hold; G_MAXUINT64 for no cut */
   guint64 budget;           /* as of the last decision; 0 before the first */
-  gint64 cut_us;            /* when it was last cut; 0 for never */
-  gint64 grown_us;          /* when it last grew */
   gint64 calm_since_us;     /* 0 while it isn't */
-  gint64 calm_period_us;    /* how long it must be calm before growing */
-  guint64 n_cuts;
+  LlmMemoryCalm anonymous;  /* of cut */
+  gint64 swept_us;          /* when the little that was held was last asked for; 0 for never */
+  LlmMemoryCalm pages;      /* of file pages while nothing runs */
+  guint64 backed;           /* bytes of files in memory at the last decision */
+  LlmMemoryCalm kept;       /* of keep */
   guint64 keep;             /* bytes of files that may stay; G_MAXUINT64 for all */
   guint64 least_fit;        /* bytes of files that there was room for at any time since fit_us */
   gint64 fit_us;

@@ -17,6 +17,8 @@
 
 #define BYTES_ALIGNMENT 64
 #define MINCORE_PAGES ((gsize) 4096)
+#define PAGEMAP_PAGES ((gsize) 512)
+#define TAIL_BYTES ((guint64) 2 << 20)
 #define POPULATE_BYTES ((guint64) 16 << 20)
 
 #ifndef MADV_POPULATE_READ
@@ -32,6 +34,7 @@ struct _LlmFileMap
 
   int fd;             /* -1 for bytes */
   LlmFileIdentity identity; /* of a file */
+  gboolean is_told;   /* the kernel tells us what the page cache has of it */
   LlmMapGuard *guard; /* (nullable), NULL for bytes */
   GBytes *bytes;      /* (nullable) */
   guint8 *copy;       /* (nullable) (owned): of bytes that were not aligned */
@@ -159,6 +162,17 @@ map_aligned (int    fd,
   return data;
 }
 
+/* What mincore() asks for: to own the file, or to be allowed to write it. */
+static gboolean
+is_told_of_cache (int    fd,
+                  guint32 uid)
+{
+  char path[sizeof "/proc/self/fd/" + 3 * sizeof fd];
+
+  g_snprintf (path, sizeof path, "/proc/self/fd/%d", fd);
+  return uid == geteuid () || faccessat (AT_FDCWD, path, W_OK, AT_EACCESS) == 0;
+}
+
 /* Takes @fd. */
 static LlmFileMap *
 new_for_fd (int          fd,
@@ -210,6 +224,7 @@ new_for_fd (int          fd,
   self->data = data;
   self->size = (guint64) status.st_size;
   self->identity = make_identity (&status);
+  self->is_told = is_told_of_cache (self->fd, status.st_uid);
 
   self->guard = llm_map_guard_enter (self->data, self->size);
   if (self->guard == NULL)
@@ -374,13 +389,38 @@ llm_file_map_set_damaged (LlmFileMap *self)
   llm_map_guard_set_damaged (self->guard);
 }
 
+/* Fills in @is_there for the pages from @data on. */
+static gboolean
+read_residency (LlmFileMap    *self,
+                int            pagemap,
+                const guint8  *data,
+                gsize          n_pages,
+                guint8        *is_there)
+{
+  guint64 entries[PAGEMAP_PAGES];
+
+  if (self->is_told)
+    return mincore ((void *) data, n_pages * page_size, is_there) == 0;
+  for (gsize at = 0; at < n_pages; at += PAGEMAP_PAGES)
+    {
+      gsize n = MIN (n_pages - at, PAGEMAP_PAGES);
+      guint64 page = (uintptr_t) data / page_size + at;
+
+      if (pread (pagemap, entries, n * sizeof *entries, (off_t) (page * sizeof *entries))
+          != (gssize) (n * sizeof *entries))
+        return FALSE;
+      for (gsize i = 0; i < n; i++)
+        is_there[at + i] = (guint8) (entries[i] >> 63);
+    }
+  return TRUE;
+}
+
 /**
  * llm_file_map_count_resident:
  * @offset: first byte
  * @length: bytes; what lies behind the end of the file is left out
  *
- * The kernel tells this only to those who may write the file; to others all
- * pages seem to be there. Bytes that are no file are always there.
+ * Where the kernel tells nothing, all bytes seem to be there, as those that are no file always are.
  *
  * Returns: bytes of the range that are in memory
  */
@@ -389,8 +429,9 @@ llm_file_map_count_resident (LlmFileMap *self,
                              guint64     offset,
                              guint64     length)
 {
-  unsigned char pages[MINCORE_PAGES];
-  guint64 end, count = 0;
+  guint8 is_there[MINCORE_PAGES];
+  guint64 begin, end, count = 0;
+  int pagemap = -1;
 
   g_return_val_if_fail (self != NULL, 0);
 
@@ -398,19 +439,50 @@ llm_file_map_count_resident (LlmFileMap *self,
     return 0;
   if (self->fd < 0)
     return length;
+  if (!self->is_told)
+    pagemap = open ("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
 
   end = offset + length;
-  for (guint64 at = offset & ~(guint64) (page_size - 1); at < end; at += MINCORE_PAGES * page_size)
+  begin = offset & ~(guint64) (page_size - 1);
+  for (guint64 at = begin; at < end; at += MINCORE_PAGES * page_size)
     {
-      gsize span = MIN (end - at, MINCORE_PAGES * page_size);
+      gsize n = (MIN (end - at, MINCORE_PAGES * page_size) + page_size - 1) / page_size;
 
-      if (mincore ((void *) (self->data + at), span, pages) < 0)
-        return count;
-      for (gsize i = 0; i * page_size < span; i++)
-        if ((pages[i] & 1) != 0)
+      if (!read_residency (self, pagemap, self->data + at, n, is_there))
+        {
+          count = length;
+          break;
+        }
+      for (gsize i = 0; i < n; i++)
+        if ((is_there[i] & 1) != 0)
           count += MIN (at + (i + 1) * page_size, end) - MAX (at + i * page_size, offset);
     }
+  if (pagemap >= 0)
+    close (pagemap);
   return count;
+}
+
+guint64
+llm_file_map_find_resident_tail (LlmFileMap *self,
+                                 guint64     end,
+                                 guint64     bytes,
+                                 guint64    *resident)
+{
+  guint64 begin;
+
+  g_return_val_if_fail (self != NULL, 0);
+  g_return_val_if_fail (resident != NULL, 0);
+
+  begin = MIN (end, self->size);
+  *resident = 0;
+  while (begin > 0 && *resident < bytes)
+    {
+      guint64 next = (begin - 1) / TAIL_BYTES * TAIL_BYTES;
+
+      *resident += llm_file_map_count_resident (self, next, begin - next);
+      begin = next;
+    }
+  return begin;
 }
 
 void

@@ -12,6 +12,8 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include "model/llm-weights.h"
+
 /* Checksums are compared when the first answers are likely to be over, and slowly. */
 #define VERIFY_DELAY_US (10 * G_USEC_PER_SEC)
 #define VERIFY_PAUSE_US 5000
@@ -225,6 +227,26 @@ void
 llm_prepared_copy_take (LlmPreparedCopy *self)
 {
   set_dropped (self, FALSE);
+}
+
+guint64
+llm_prepared_copy_find_tail (LlmPreparedCopy *self,
+                             guint64          end,
+                             guint64          bytes,
+                             guint64         *resident)
+{
+  guint64 tail = llm_file_map_find_resident_tail (self->map, self->data_offset + end, bytes,
+                                                  resident);
+
+  return tail > self->data_offset ? tail - self->data_offset : 0;
+}
+
+void
+llm_prepared_copy_list_piece (LlmPreparedCopy *self,
+                              guint64          end,
+                              GArray          *pieces)
+{
+  llm_weights_add_piece (pieces, self->map, self->data_offset, end);
 }
 
 void

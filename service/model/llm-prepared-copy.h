@@ -58,6 +58,16 @@ void             llm_prepared_copy_drop          (LlmPreparedCopy       *self,
                                                   guint64                offset,
                                                   guint64                length);
 void             llm_prepared_copy_take          (LlmPreparedCopy       *self);
+/* Of a file: where the last @bytes that are in memory of the first @end bytes of matrices begin, or
+ * a little before. @resident: (out): bytes in memory from there on. */
+guint64          llm_prepared_copy_find_tail     (LlmPreparedCopy       *self,
+                                                  guint64                end,
+                                                  guint64                bytes,
+                                                  guint64               *resident);
+/* Of a file: appends the first @end bytes of matrices, as LlmWeightPiece. */
+void             llm_prepared_copy_list_piece    (LlmPreparedCopy       *self,
+                                                  guint64                end,
+                                                  GArray                *pieces);
 /* Has the system read the range of a file. */
 void             llm_prepared_copy_prefetch      (LlmPreparedCopy       *self,
                                                   guint64                offset,

@@ -19,6 +19,7 @@ typedef struct
   LlmGguf *gguf;
   LlmLedger *ledger;        /* (nullable) */
   guint n_layers;
+  gboolean has_tied_output; /* the output is the embedding, which has its place */
   LlmTensorPart *parts;     /* (owned): [n_layers × LLM_N_OPS], shared ones in layer 0 */
   guint64 kept;             /* bytes of the file that were not dropped, from its beginning */
 } MappedWeights;
@@ -160,39 +161,64 @@ check (LlmWeights  *weights,
 
 /* Of the file's bytes those that are weights are nearly all: so much of them as of it. */
 static void
-tell_held (MappedWeights *self)
+tell_held (MappedWeights *self,
+           guint64        absent)
 {
   guint64 size = llm_file_map_get_size (llm_gguf_get_map (self->gguf));
   guint64 held = (guint64) ((double) self->parent.bytes * ((double) self->kept / (double) size));
 
   if (self->kept == size)
     held = self->parent.bytes;
-  llm_weights_set_held (&self->parent, self->ledger, held, held);
+  llm_weights_set_held (&self->parent, self->ledger, held, held, absent);
 }
 
-static void
+static guint64
 drop (LlmWeights *weights,
       guint64     bytes)
 {
   MappedWeights *self = (MappedWeights *) weights;
-  guint64 cut = MIN (bytes, self->kept);
+  LlmFileMap *map = llm_gguf_get_map (self->gguf);
+  guint64 kept = self->kept;
+  guint64 gone, resident;
   LlmFileIdentity identity;
 
-  if (!llm_file_map_get_identity (llm_gguf_get_map (self->gguf), &identity))
-    return;
-  self->kept -= cut;
-  llm_file_map_drop (llm_gguf_get_map (self->gguf), self->kept, cut);
-  tell_held (self);
+  if (bytes == 0 || !llm_file_map_get_identity (map, &identity))
+    return 0;
+  self->kept = llm_file_map_find_resident_tail (map, kept, bytes, &resident);
+  gone = kept - self->kept;
+  llm_file_map_drop (map, self->kept, gone);
+  tell_held (self, weights->absent - MIN (weights->absent, gone - resident));
+  return resident;
 }
 
+/* What was given is not there before it is read. */
 static LlmStatus
 take (LlmWeights *weights)
 {
   MappedWeights *self = (MappedWeights *) weights;
+  guint64 resident = llm_weights_get_resident (weights);
 
   self->kept = llm_file_map_get_size (llm_gguf_get_map (self->gguf));
-  tell_held (self);
+  tell_held (self, weights->bytes - resident);
   return LLM_READY;
+}
+
+static void
+list_pieces (LlmWeights *weights,
+             GArray     *pieces)
+{
+  MappedWeights *self = (MappedWeights *) weights;
+
+  for (guint i = 0; i < self->n_layers * LLM_N_OPS; i++)
+    {
+      const LlmTensorPart *part = &self->parts[i];
+
+      if (part->tensor != NULL && part->offset < self->kept
+          && (i != LLM_OP_OUTPUT || !self->has_tied_output))
+        llm_weights_add_piece (pieces, llm_gguf_get_map (self->gguf), part->offset,
+                               MIN ((guint64) part->row_bytes * part->n_out,
+                                    self->kept - part->offset));
+    }
 }
 
 static gboolean
@@ -212,7 +238,7 @@ free_weights (LlmWeights *weights)
   MappedWeights *self = (MappedWeights *) weights;
   LlmFileMap *map = llm_gguf_get_map (self->gguf);
 
-  llm_weights_set_held (weights, self->ledger, 0, 0);
+  llm_weights_set_held (weights, self->ledger, 0, 0, 0);
   g_clear_pointer (&self->ledger, llm_ledger_unref);
   if (!weights->keeps_cache)
     llm_file_map_drop (map, 0, llm_file_map_get_size (map));
@@ -228,6 +254,7 @@ static const LlmWeightProvider mapped_provider = {
   .drop = drop,
   .take = take,
   .read_ahead = read_ahead,
+  .list_pieces = list_pieces,
   .free = free_weights,
 };
 
@@ -293,10 +320,13 @@ llm_weights_new_mapped (LlmGguf           *gguf,
   self->parent.bytes = count_bytes (hparams, parts);
   self->gguf = llm_gguf_ref (gguf);
   self->n_layers = hparams->n_layers;
+  self->has_tied_output = hparams->has_tied_output;
   self->parts = g_steal_pointer (&parts);
 
   if (ledger != NULL)
     self->ledger = llm_ledger_ref (ledger);
-  take (&self->parent);
+  /* in memory, as long as nobody has asked the kernel */
+  self->kept = llm_file_map_get_size (llm_gguf_get_map (gguf));
+  tell_held (self, 0);
   return &self->parent;
 }

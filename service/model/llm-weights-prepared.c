@@ -25,6 +25,7 @@ typedef struct
   guint n_threads;          /* that pack */
   guint64 kept;             /* bytes of the copy that were not dropped, from its beginning */
   guint64 staying;          /* bytes of the copy, from its beginning, that stay after their use */
+  GArray *rest;             /* (owned) (element-type LlmWeightPiece): of the file, not in the copy */
   GThread *packing;         /* (nullable): makes a copy in memory again */
   LlmStatus packed;         /* atomic: PENDING while it is dropped or being made */
   GError *error;            /* (nullable): why it could not be, once packed is FAILED */
@@ -38,12 +39,14 @@ get_rest (const PreparedWeights *self)
 }
 
 static void
-tell_held (PreparedWeights *self)
+tell_held (PreparedWeights *self,
+           guint64          absent)
 {
   guint64 mapped = self->mapped->held > 0 ? get_rest (self) : 0;
 
   llm_weights_set_held (&self->parent, self->ledger, self->kept + mapped,
-                        llm_prepared_copy_is_file (self->copy) ? self->kept + mapped : mapped);
+                        llm_prepared_copy_is_file (self->copy) ? self->kept + mapped : mapped,
+                        absent);
 }
 
 static gpointer
@@ -65,47 +68,104 @@ end_packing (PreparedWeights *self)
     g_thread_join (g_steal_pointer (&self->packing));
 }
 
-static void
+/* Packed panels are good for something only all together. */
+static guint64
+drop_packed (PreparedWeights *self)
+{
+  guint64 gone = self->kept;
+
+  end_packing (self);
+  g_clear_error (&self->error);
+  __atomic_store_n (&self->packed, LLM_PENDING, __ATOMIC_RELEASE);
+  self->kept = 0;
+  if (gone > 0)
+    llm_prepared_copy_drop (self->copy, 0, gone);
+  return gone;
+}
+
+static guint64
+drop_rest (PreparedWeights *self,
+           guint64         *absent)
+{
+  guint64 rest = get_rest (self);
+  guint64 resident;
+
+  if (self->mapped->held == 0)
+    return 0;
+  resident = MIN (llm_weights_count_resident (self->rest), rest);
+  *absent -= MIN (*absent, rest - resident);
+  llm_weights_drop (self->mapped, G_MAXUINT64);
+  return resident;
+}
+
+/* The end of the copy, and when that is not enough what is only in the file. */
+static guint64
 drop (LlmWeights *weights,
       guint64     bytes)
 {
   PreparedWeights *self = (PreparedWeights *) weights;
-  guint64 cut = MIN (bytes, self->kept);
+  gboolean is_file = llm_prepared_copy_is_file (self->copy);
+  guint64 absent = weights->absent;
+  guint64 resident = 0;
 
   if (bytes == 0)
-    return;
-  if (!llm_prepared_copy_is_file (self->copy))
+    return 0;
+  if (!is_file)
+    resident = drop_packed (self);
+  else if (self->kept > 0)
     {
-      /* Packed panels are good for something only all together. */
-      end_packing (self);
-      g_clear_error (&self->error);
-      __atomic_store_n (&self->packed, LLM_PENDING, __ATOMIC_RELEASE);
-      cut = self->kept;
+      guint64 kept = llm_prepared_copy_find_tail (self->copy, self->kept, bytes, &resident);
+      guint64 gone = self->kept - kept;
+
+      resident = MIN (resident, gone);
+      absent -= MIN (absent, gone - resident);
+      llm_prepared_copy_drop (self->copy, kept, gone);
+      self->kept = kept;
     }
-  self->kept -= cut;
-  if (cut > 0)
-    llm_prepared_copy_drop (self->copy, self->kept, cut);
-  if (bytes > cut || !llm_prepared_copy_is_file (self->copy))
-    llm_weights_drop (self->mapped, G_MAXUINT64);
-  tell_held (self);
+  if (!is_file || resident < bytes)
+    resident += drop_rest (self, &absent);
+  tell_held (self, absent);
+  return resident;
 }
 
+/* What was given is not there before it is read. */
 static LlmStatus
 take (LlmWeights *weights)
 {
   PreparedWeights *self = (PreparedWeights *) weights;
   LlmStatus packed = __atomic_load_n (&self->packed, __ATOMIC_ACQUIRE);
+  guint64 absent = weights->absent;
 
+  if (self->mapped->held == 0)
+    absent += get_rest (self);
+  if (llm_prepared_copy_is_file (self->copy))
+    absent += self->plan->bytes - self->kept;
   llm_weights_take (self->mapped);
   self->kept = self->plan->bytes;
   if (self->staying == self->plan->bytes)
     llm_prepared_copy_take (self->copy);
-  tell_held (self);
+  tell_held (self, absent);
   if (packed == LLM_PENDING && self->packing == NULL)
     self->packing = g_thread_new ("llm-pack", pack_again, self);
   else if (packed != LLM_PENDING)
     end_packing (self);
   return packed;
+}
+
+static void
+list_pieces (LlmWeights *weights,
+             GArray     *pieces)
+{
+  PreparedWeights *self = (PreparedWeights *) weights;
+
+  if (llm_prepared_copy_is_file (self->copy) && self->kept > 0)
+    llm_prepared_copy_list_piece (self->copy, self->kept, pieces);
+  for (guint i = 0; self->mapped->held > 0 && i < self->rest->len; i++)
+    {
+      const LlmWeightPiece *piece = &g_array_index (self->rest, LlmWeightPiece, i);
+
+      llm_weights_add_piece (pieces, piece->map, piece->offset, piece->length);
+    }
 }
 
 /* The copy first, as that is what most of the time is spent with. */
@@ -235,11 +295,12 @@ free_weights (LlmWeights *weights)
 
   end_packing (self);
   g_clear_error (&self->error);
-  llm_weights_set_held (weights, self->ledger, 0, 0);
+  llm_weights_set_held (weights, self->ledger, 0, 0, 0);
   g_clear_pointer (&self->ledger, llm_ledger_unref);
   self->mapped->keeps_cache = weights->keeps_cache;
   llm_prepared_copy_end (g_steal_pointer (&self->copy), weights->keeps_cache);
   g_clear_pointer (&self->plan, llm_prepared_plan_free);
+  g_clear_pointer (&self->rest, g_array_unref);
   g_clear_pointer (&self->mapped, llm_weights_free);
   g_clear_pointer (&self->gguf, llm_gguf_unref);
   g_free (self);
@@ -253,6 +314,7 @@ static const LlmWeightProvider prepared_provider = {
   .take = take,
   .read_ahead = read_ahead,
   .keep = keep,
+  .list_pieces = list_pieces,
   .free = free_weights,
 };
 
@@ -271,6 +333,33 @@ count_bytes (const LlmPreparedPlan *plan,
         bytes -= (guint64) part->row_bytes * part->n_out;
     }
   return bytes;
+}
+
+static gboolean
+is_packed (const LlmPreparedPlan *plan,
+           const LlmWeightPiece  *piece)
+{
+  for (guint i = 0; i < plan->matrices->len; i++)
+    {
+      const LlmTensorPart *part = &g_array_index (plan->matrices, LlmPreparedMatrix, i).part;
+
+      if (part->offset == piece->offset && part->tensor != plan->embedding)
+        return TRUE;
+    }
+  return FALSE;
+}
+
+/* (transfer full) */
+static GArray *
+list_rest (const LlmPreparedPlan *plan,
+           LlmWeights            *mapped)
+{
+  GArray *pieces = llm_weights_list_pieces (mapped);
+
+  for (guint i = pieces->len; i-- > 0;)
+    if (is_packed (plan, &g_array_index (pieces, LlmWeightPiece, i)))
+      g_array_remove_index_fast (pieces, i);
+  return pieces;
 }
 
 LlmWeights *
@@ -305,6 +394,7 @@ llm_weights_new_prepared (LlmGguf           *gguf,
   self->parent.segment_percent = mapped->segment_percent;
   self->parent.bytes = count_bytes (plan, mapped);
   self->gguf = llm_gguf_ref (gguf);
+  self->rest = list_rest (plan, mapped);
   self->mapped = g_steal_pointer (&mapped);
   self->plan = g_steal_pointer (&plan);
   self->copy = copy;
@@ -313,6 +403,8 @@ llm_weights_new_prepared (LlmGguf           *gguf,
   self->staying = self->plan->bytes;
   if (ledger != NULL)
     self->ledger = llm_ledger_ref (ledger);
-  take (&self->parent);
+  /* in memory, as long as nobody has asked the kernel */
+  self->kept = self->plan->bytes;
+  tell_held (self, 0);
   return &self->parent;
 }

@@ -14,6 +14,7 @@
 
 #include "base/llm-ledger.h"
 #include "base/llm-status.h"
+#include "io/llm-file-map.h"
 #include "model/llm-operator.h"
 
 G_BEGIN_DECLS
@@ -49,6 +50,14 @@ typedef struct
 
 typedef struct _LlmWeights LlmWeights;
 
+/* A part of a file that is weights. */
+typedef struct
+{
+  LlmFileMap *map;   /* (owned) */
+  guint64 offset;
+  guint64 length;
+} LlmWeightPiece;
+
 typedef struct
 {
   /* Fills in @view, or says that it must wait; a view without data is an operator
@@ -65,8 +74,8 @@ typedef struct
   /* Whether the bytes handed out so far were the file's: FALSE after damage. */
   gboolean  (*check)   (LlmWeights    *self,
                         GError       **error);
-  /* Gives the memory of @bytes back, or a little more. */
-  void      (*drop)    (LlmWeights    *self,
+  /* Gives the memory of @bytes back, or a little more; returns how many were in memory. */
+  guint64   (*drop)    (LlmWeights    *self,
                         guint64        bytes);
   /* Somebody is about to use them. PENDING while what was dropped, and is no file, is made
    * again. */
@@ -78,6 +87,9 @@ typedef struct
   /* (nullable): where there is nothing to choose. */
   void      (*keep)    (LlmWeights    *self,
                         guint64        bytes);
+  /* Appends what of the backed bytes is where, as LlmWeightPiece. */
+  void      (*list_pieces) (LlmWeights *self,
+                        GArray        *pieces);
   void      (*free)    (LlmWeights    *self);
 } LlmWeightProvider;
 
@@ -89,8 +101,9 @@ struct _LlmWeights
   const guint8 *segment_percent;       /* sub-model in percent up to and with each segment; last is
                                         * 100 */
   guint64 bytes;                       /* of weights in all */
-  guint64 held;                        /* of these, in memory as far as we know */
+  guint64 held;                        /* of these, not given back */
   guint64 backed;                      /* of those, memory of files */
+  guint64 absent;                      /* of backed, not in memory, as the kernel last said */
   gboolean keeps_cache;                /* freeing leaves the files in the page cache: set when the
                                         * process ends, as the next one wants them at once */
 };
@@ -114,14 +127,22 @@ llm_weights_release (LlmWeights    *self,
   self->provider->release (self, view);
 }
 
-/* Gives memory of the weights back, the end of the model first: @bytes, or a little more. The
- * model stays usable: what is used is read again, or made again while acquire() says PENDING.
- * Between two stages; views that were acquired are void. */
-static inline void
+/* Gives memory of the weights back, the end of the model first: @bytes that are in memory, or a
+ * little more. The model stays usable: what is used is read again, or made again while acquire()
+ * says PENDING. Between two stages; views that were acquired are void. Returns the bytes that
+ * went. */
+static inline guint64
 llm_weights_drop (LlmWeights *self,
                   guint64     bytes)
 {
-  self->provider->drop (self, bytes);
+  return self->provider->drop (self, bytes);
+}
+
+/* Bytes in memory, as the kernel last said. */
+static inline guint64
+llm_weights_get_resident (const LlmWeights *self)
+{
+  return self->held - self->absent;
 }
 
 /* Counts what was dropped as held again, and begins to make again what is no file's. */
@@ -150,11 +171,26 @@ llm_weights_keep (LlmWeights *self,
     self->provider->keep (self, bytes);
 }
 
-/* For providers: what is in memory now, and of that, of files; told to @ledger (nullable). */
+/* (element-type LlmWeightPiece) (transfer full): where the backed bytes are. */
+GArray     *llm_weights_list_pieces (LlmWeights    *self);
+/* Bytes of them in memory, as the kernel says. Takes some milliseconds. Any thread. */
+guint64     llm_weights_count_resident (GArray     *pieces);
+/* Notes what llm_weights_count_resident() found. */
+void        llm_weights_set_resident (LlmWeights   *self,
+                                     LlmLedger     *ledger,
+                                     guint64        bytes);
+/* For providers: what is held now, of that, of files, and of that, not in memory (at most
+ * @backed); told to @ledger (nullable). */
 void        llm_weights_set_held    (LlmWeights    *self,
                                      LlmLedger     *ledger,
                                      guint64        held,
-                                     guint64        backed);
+                                     guint64        backed,
+                                     guint64        absent);
+/* Likewise: appends a piece. */
+void        llm_weights_add_piece   (GArray        *pieces,
+                                     LlmFileMap    *map,
+                                     guint64        offset,
+                                     guint64        length);
 gboolean    llm_weights_check       (LlmWeights    *self,
                                      GError       **error);
 void        llm_weights_free        (LlmWeights    *self);

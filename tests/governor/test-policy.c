@@ -26,7 +26,8 @@ set_up (Fixture      *fixture,
 {
   llm_memory_policy_init (&fixture->policy);
   fixture->reading = (LlmMemoryReading) { .total = 16 * GIB, .available = 12 * GIB };
-  fixture->held = (LlmMemoryHeld) { .anonymous = GIB, .backed = GIB, .allowed = 12 * GIB };
+  fixture->held =
+    (LlmMemoryHeld) { .anonymous = GIB, .backed = GIB, .used = GIB, .allowed = 12 * GIB };
 }
 
 static void
@@ -70,7 +71,8 @@ test_group (Fixture      *fixture,
             gconstpointer data)
 {
   fixture->held =
-    (LlmMemoryHeld) { .anonymous = 300 * MIB, .backed = 600 * MIB, .allowed = 12 * GIB };
+    (LlmMemoryHeld) { .anonymous = 300 * MIB, .backed = 600 * MIB, .used = 600 * MIB,
+                      .allowed = 12 * GIB };
   fixture->reading.group = (LlmGroupUsage) { 1000 * MIB, 1000 * MIB, 600 * MIB };
   decide_at (fixture, 1000);
   g_assert_cmpuint (fixture->action.budget, ==, 400 * MIB);
@@ -172,7 +174,8 @@ test_keep (Fixture      *fixture,
            gconstpointer data)
 {
   fixture->held = (LlmMemoryHeld) {
-    .anonymous = 100 * MIB, .backed = 600 * MIB, .allowed = 12 * GIB, .is_busy = TRUE,
+    .anonymous = 100 * MIB, .backed = 600 * MIB, .used = 600 * MIB, .allowed = 12 * GIB,
+    .is_busy = TRUE,
   };
   decide_at (fixture, 1000);
   g_assert_cmpuint (fixture->action.keep_backed, ==, 11 * GIB);
@@ -238,11 +241,11 @@ test_growth (Fixture      *fixture,
   for (guint i = 0; i < 16; i++)
     decide_at (fixture, ms += 1000);
   g_assert_cmpuint (fixture->action.budget, ==, 12 * GIB);
-  g_assert_cmpint (fixture->policy.calm_period_us, ==, 10 * G_USEC_PER_SEC);
+  g_assert_cmpint (fixture->policy.anonymous.period_us, ==, 10 * G_USEC_PER_SEC);
   /* a relapse: twice as long */
   fixture->reading.hint = LLM_PRESSURE_CRITICAL;
   decide_at (fixture, ms += 1000);
-  g_assert_cmpint (fixture->policy.calm_period_us, ==, 20 * G_USEC_PER_SEC);
+  g_assert_cmpint (fixture->policy.anonymous.period_us, ==, 20 * G_USEC_PER_SEC);
   /* and so on, up to five minutes */
   for (guint i = 0; i < 6; i++)
     {
@@ -253,7 +256,7 @@ test_growth (Fixture      *fixture,
       fixture->reading.hint = LLM_PRESSURE_CRITICAL;
       decide_at (fixture, ms += 1000);
     }
-  g_assert_cmpint (fixture->policy.calm_period_us, ==, 300 * G_USEC_PER_SEC);
+  g_assert_cmpint (fixture->policy.anonymous.period_us, ==, 300 * G_USEC_PER_SEC);
 }
 
 /* --- simulations --- */

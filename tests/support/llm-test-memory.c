@@ -91,12 +91,13 @@ static void
 look (LlmTestMemory *self)
 {
   guint64 anonymous = get_anonymous (self);
-  guint64 before = self->policy.n_cuts;
+  guint64 before = self->policy.anonymous.n_cuts;
   double window_us = (double) MAX (self->now_us - self->looked_us, 1);
   double stall = MIN ((double) (self->stalled_us - self->stalled_then_us) / window_us, 1);
   LlmMemoryHeld held = {
     .anonymous = self->anonymous,
     .backed = self->backed,
+    .used = self->is_busy ? self->model : self->backed,
     .allowed = self->allowed,
     .is_busy = self->is_busy,
   };
@@ -117,12 +118,12 @@ look (LlmTestMemory *self)
   llm_memory_policy_decide (&self->policy, &reading, &held, &self->action);
   self->looked_us = self->now_us;
   self->stalled_then_us = self->stalled_us;
-  if (self->policy.n_cuts > before && self->has_grown)
+  if (self->policy.anonymous.n_cuts > before && self->has_grown)
     {
       self->n_relapses++;
       self->has_grown = FALSE;
     }
-  if (self->policy.grown_us == self->now_us)
+  if (self->policy.anonymous.grown_us == self->now_us)
     self->has_grown = TRUE;
   if (self->is_deaf)
     return;

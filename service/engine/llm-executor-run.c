@@ -279,6 +279,28 @@ llm_executor_begin_call (LlmExecutor *self,
   return TRUE;
 }
 
+/* In a step, a row with a token out of range would fail the rows of all other requests as well. */
+static gboolean
+check_prompt (LlmExecutor  *self,
+              const LlmJob *job,
+              GError      **error)
+{
+  guint n_vocab = llm_model_get_hparams (self->model)->n_vocab;
+
+  for (guint i = 0; i < job->prompt->len; i++)
+    {
+      gint32 token = g_array_index (job->prompt, gint32, i);
+
+      if (token >= 0 && (guint) token < n_vocab)
+        continue;
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
+                   "The prompt has the token %d at position %u; this model's are 0 to %u", token, i,
+                   n_vocab - 1);
+      return FALSE;
+    }
+  return TRUE;
+}
+
 void
 llm_executor_begin_run (LlmExecutor *self,
                         LlmJob      *job)
@@ -303,6 +325,11 @@ llm_executor_begin_run (LlmExecutor *self,
                                                      "The model was unloaded before the call "
                                                      "began");
       llm_executor_end_run (self, run, LLM_JOB_FAILED, error);
+      return;
+    }
+  if (!check_prompt (self, job, &no_room))
+    {
+      llm_executor_end_run (self, run, LLM_JOB_FAILED, no_room);
       return;
     }
   g_assert (job->prompt->len > 0 && (job->slides || job->prompt->len <= job->n_ctx));

@@ -417,6 +417,57 @@ check_answer (Rig     *rig,
   g_array_unref (outcome->tokens);
 }
 
+/* --- tokens that the model does not have --- */
+
+static void
+on_ended (LlmJob             *job,
+          const LlmJobResult *result,
+          gpointer            data)
+{
+  Outcome *outcome = data;
+
+  outcome->end = result->end;
+  outcome->is_done = TRUE;
+}
+
+/* A prompt that is damaged ends its own call, not those that are in a step with it. */
+static void
+test_bad_token (void)
+{
+  const gint32 bad[] = { -1, G_MAXINT32 };
+  Rig rig = { 0 };
+  Outcome outcomes[4] = { 0 };
+
+  rig_init (&rig);
+  add_question (&rig, 8);
+  for (guint i = 0; i < G_N_ELEMENTS (outcomes); i++)
+    {
+      g_autoptr(LlmJob) job = llm_job_new ();
+
+      g_array_append_vals (job->prompt, rig.text->data, rig.text->len);
+      if (i % 2 == 1)
+        g_array_insert_val (job->prompt, 3, bad[i / 2]);
+      job->generates = TRUE;
+      job->max_tokens = 3;
+      job->n_ctx = N_CTX;
+      job->sampler.top_p = 1;
+      job->sampler.repeat_penalty = 1;
+      job->app = g_strdup_printf ("1000/org.example.App%u", i);
+      job->arrived_us = g_get_monotonic_time ();
+      job->on_text = on_text;
+      job->on_done = on_ended;
+      job->data = &outcomes[i];
+      llm_executor_submit (rig.executor, job);
+    }
+  for (guint i = 0; i < G_N_ELEMENTS (outcomes); i++)
+    {
+      while (!outcomes[i].is_done)
+        llm_mailbox_dispatch (rig.box, -1);
+      g_assert_cmpint (outcomes[i].end == LLM_JOB_FAILED, ==, i % 2 == 1);
+    }
+  rig_clear (&rig);
+}
+
 /* --- many turns --- */
 
 typedef struct
@@ -775,5 +826,6 @@ main (int    argc,
   g_test_add ("/engine/window/system", Fixture, NULL, set_up, test_system, tear_down);
   g_test_add ("/engine/window/long-system", Fixture, NULL, set_up, test_long_system, tear_down);
   g_test_add ("/engine/window/small", Fixture, NULL, set_up, test_small, tear_down);
+  g_test_add_func ("/engine/window/bad-token", test_bad_token);
   return g_test_run ();
 }

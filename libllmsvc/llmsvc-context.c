@@ -210,7 +210,8 @@ llmsvc_context_class_init (LlmsvcContextClass *klass)
    * LlmsvcContext:residency:
    *
    * Where its content is: `memory`, `compressed`, `storage` or `text`, which is to be computed
-   * again; "" until it was read. Only the time to the next answer differs.
+   * again; "" until it was read. Only the time to the next answer differs. Or `damaged`: what is
+   * stored of it is damaged, and it can only be closed.
    *
    * Since: 0.1
    */

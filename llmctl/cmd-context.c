@@ -380,6 +380,9 @@ run_rm (int    argc,
 
       if (check_name (argv[i], &local_error))
         context = llmctl_contexts_open (client, argv[i], &local_error);
+      if (g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE) &&
+          (context = llmctl_contexts_find_damaged (client, argv[i])) != NULL)
+        g_clear_error (&local_error);
       if (context != NULL && llmctl_contexts_close (context, &local_error))
         g_variant_builder_add (&removed, "s", argv[i]);
       else

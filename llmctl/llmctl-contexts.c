@@ -87,6 +87,23 @@ llmctl_contexts_list (LlmsvcClient  *client,
   return llmsvc_client_list_contexts_finish (client, llmctl_wait (&result), error);
 }
 
+LlmsvcContext *
+llmctl_contexts_find_damaged (LlmsvcClient *client,
+                              const char   *name)
+{
+  g_autoptr(GPtrArray) contexts = llmctl_contexts_list (client, NULL);
+
+  for (guint i = 0; contexts != NULL && i < contexts->len; i++)
+    {
+      LlmsvcContext *context = g_ptr_array_index (contexts, i);
+
+      if (g_str_equal (llmsvc_context_get_name (context), name) &&
+          g_str_equal (llmsvc_context_get_residency (context), "damaged"))
+        return g_object_ref (context);
+    }
+  return NULL;
+}
+
 GPtrArray *
 llmctl_contexts_read (LlmsvcContext  *context,
                       GError        **error)

@@ -27,6 +27,10 @@ LlmsvcContext *llmctl_contexts_open_or_create (LlmsvcClient      *client,
                                                const char        *name,
                                                const char        *system,
                                                GError           **error) G_GNUC_WARN_UNUSED_RESULT;
+/* (nullable) (transfer full): the one kept under @name that can't be opened, as what is stored of it
+ * is damaged. */
+LlmsvcContext *llmctl_contexts_find_damaged   (LlmsvcClient      *client,
+                                               const char        *name);
 /* (element-type LlmsvcContext) (transfer full) */
 GPtrArray     *llmctl_contexts_list           (LlmsvcClient      *client,
                                                GError           **error) G_GNUC_WARN_UNUSED_RESULT;

@@ -17,6 +17,8 @@ make_turn (const LlmContextCall *call)
 
   llm_turn_add_messages (turn, call->messages);
   turn->n_tokens = call->n_added;
+  turn->n_total = call->n_tokens;
+  turn->counted_by = g_strdup (llm_model_get_identity (call->model));
   llm_request_id_note (turn, LLM_REQUEST_APPEND, call->messages, call->options, NULL);
   return turn;
 }
@@ -160,6 +162,7 @@ on_prepared_for_append (GObject      *source,
       return;
     }
   n_ctx = llm_context_get_limit (self, call->model);
+  call->n_tokens = tokens->len;
   call->n_added = tokens->len > n_held ? tokens->len - n_held : 0;
   if (tokens->len >= n_ctx)
     {
@@ -170,7 +173,7 @@ on_prepared_for_append (GObject      *source,
                                        tokens->len, n_ctx));
       return;
     }
-  if (!llm_engine_admit_tokens (engine, self->uid, self->app_id, call->n_added, &error) ||
+  if (!llm_engine_admit_tokens (engine, self->uid, self->app_id, n_held, tokens->len, &error) ||
       (job = new_read_job (self, call, tokens, &error)) == NULL)
     {
       llm_context_call_fail (task, error);
@@ -193,6 +196,39 @@ on_prepared_for_append (GObject      *source,
 }
 
 static void
+prepare_append (GTask *task)
+{
+  LlmContext *self = g_task_get_source_object (task);
+  LlmContextCall *call = g_task_get_task_data (task);
+
+  llm_prepare_async (call->model,
+                     llm_context_make_input (self, call->model, call->messages, FALSE),
+                     on_prepared_for_append, g_object_ref (task));
+}
+
+/* What the context held before was counted by another model. */
+static void
+on_held_prepared (GObject      *source,
+                  GAsyncResult *result,
+                  gpointer      data)
+{
+  g_autoptr(GTask) task = data;
+  LlmContext *self = g_task_get_source_object (task);
+  LlmContextCall *call = g_task_get_task_data (task);
+  GError *error = NULL;
+  g_autoptr(GArray) tokens = llm_prepare_finish (result, NULL, &error);
+
+  if (tokens == NULL)
+    {
+      llm_context_call_fail (task, error);
+      return;
+    }
+  llm_conversation_set_count (self->conversation, llm_model_get_identity (call->model),
+                              tokens->len);
+  prepare_append (task);
+}
+
+static void
 on_model_for_append (GObject      *source,
                      GAsyncResult *result,
                      gpointer      data)
@@ -205,10 +241,11 @@ on_model_for_append (GObject      *source,
   call->model = llm_engine_await_model_finish (result, &error);
   if (call->model == NULL)
     llm_context_call_fail (task, error);
+  else if (llm_conversation_is_counted (self->conversation, llm_model_get_identity (call->model)))
+    prepare_append (task);
   else
-    llm_prepare_async (call->model,
-                       llm_context_make_input (self, call->model, call->messages, FALSE),
-                       on_prepared_for_append, g_object_ref (task));
+    llm_prepare_async (call->model, llm_context_make_input (self, call->model, NULL, FALSE),
+                       on_held_prepared, g_object_ref (task));
 }
 
 static void

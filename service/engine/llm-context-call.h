@@ -21,6 +21,7 @@ typedef struct
   guint first;
   guint count;
   guint n_added;            /* tokens */
+  guint n_tokens;           /* with what the context holds */
   LlmPass *pass;            /* (nullable): in the quota */
 } LlmContextCall;
 

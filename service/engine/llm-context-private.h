@@ -29,12 +29,15 @@ struct _LlmContext
   LlmResidency residency;         /* likewise */
 
   LlmConversation *conversation;  /* (nullable): not read from the database yet */
-  guint stored_tokens;            /* while not read */
-  guint64 stored_bytes;
+  guint n_counted;                /* tokens, while not read: */
+  char *counted_by;               /* (nullable): as the model of this identity counted them */
+  guint64 stored_bytes;           /* while not read */
   guint64 counted_bytes;          /* of it in the ledger */
 
   gboolean is_busy;               /* one call at a time */
   gboolean is_closed;
+  gboolean is_counting;           /* waits to be counted, or is: see llm-engine-counts.c */
+  char *damage;                   /* (nullable): it can only be closed: see LlmStoredContext */
   LlmGeneration *generation;      /* (nullable) (unowned): the answer under way */
   LlmJob *ahead;                  /* (nullable) (owned): reads text in though nobody waits for it */
   GQueue waiting_idle;            /* (element-type GTask) (owned): wait for the call to end */
@@ -60,6 +63,12 @@ void        llm_context_count        (LlmContext         *self);
 /* Positions it may have with the loaded model. */
 guint       llm_context_get_limit    (LlmContext         *self,
                                       LlmModel           *model);
+
+/* Whether its tokens were counted by the model that was loaded last. */
+gboolean    llm_context_is_counted   (LlmContext         *self);
+/* FALSE with STORAGE when what is stored of it is damaged. */
+gboolean    llm_context_check        (LlmContext         *self,
+                                      GError            **error);
 
 /* Makes sure that the conversation is in memory. */
 void        llm_context_load         (LlmContext         *self,

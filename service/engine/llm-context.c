@@ -6,6 +6,7 @@
 
 #include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
+#include "common/llmsvc-names.h"
 #include "engine/llm-generation-private.h"
 
 enum
@@ -33,6 +34,8 @@ llm_context_finalize (GObject *object)
   g_free (self->app_id);
   g_free (self->connection);
   g_free (self->slo);
+  g_free (self->counted_by);
+  g_free (self->damage);
   G_OBJECT_CLASS (llm_context_parent_class)->finalize (object);
 }
 
@@ -97,12 +100,19 @@ llm_context_get_revision (LlmContext *self)
 guint
 llm_context_get_tokens (LlmContext *self)
 {
-  const char *identity =
-    self->engine->model != NULL ? llm_model_get_identity (self->engine->model) : NULL;
+  return self->conversation != NULL
+           ? llm_conversation_count_tokens (self->conversation, self->engine->identity)
+           : self->n_counted;
+}
 
-  if (self->conversation == NULL)
-    return self->stored_tokens;
-  return llm_conversation_count_tokens (self->conversation, identity);
+gboolean
+llm_context_is_counted (LlmContext *self)
+{
+  const char *identity = self->engine->identity;
+
+  return self->conversation != NULL
+           ? llm_conversation_is_counted (self->conversation, identity)
+           : identity != NULL && g_strcmp0 (self->counted_by, identity) == 0;
 }
 
 guint64
@@ -132,7 +142,9 @@ void
 llm_context_forget (LlmContext *self)
 {
   g_assert (llm_context_is_named (self) && !self->is_busy);
-  self->stored_tokens = llm_context_get_tokens (self);
+  self->n_counted = llm_context_get_tokens (self);
+  g_free (self->counted_by);
+  self->counted_by = llm_context_is_counted (self) ? g_strdup (self->engine->identity) : NULL;
   self->stored_bytes = llm_context_get_bytes (self);
   g_clear_pointer (&self->conversation, llm_conversation_free);
   llm_context_count (self);
@@ -141,7 +153,7 @@ llm_context_forget (LlmContext *self)
 const char *
 llm_context_get_residency (LlmContext *self)
 {
-  return llm_residency_to_string (self->residency);
+  return self->damage != NULL ? "damaged" : llm_residency_to_string (self->residency);
 }
 
 void
@@ -291,6 +303,25 @@ llm_context_begin (LlmContext      *self,
 
 /* --- reading what is stored --- */
 
+gboolean
+llm_context_check (LlmContext *self,
+                   GError    **error)
+{
+  if (self->damage == NULL)
+    return TRUE;
+  if (*self->damage == '\0')
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
+                 "The stored data of the context “%s” is damaged, so it can't be used. Close the "
+                 "context to delete what is left of it and to use its name again: %s/%s",
+                 self->name, LLMSVC_CONTEXTS_PATH, self->id);
+  else
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
+                 "The text of the context “%s” was lost when the context database was damaged; the "
+                 "damaged database was kept as %s. Close the context to use its name again: %s/%s",
+                 self->name, self->damage, LLMSVC_CONTEXTS_PATH, self->id);
+  return FALSE;
+}
+
 static void
 on_loaded (GObject      *source,
            GAsyncResult *result,
@@ -300,14 +331,27 @@ on_loaded (GObject      *source,
   LlmContext *self = g_task_get_source_object (task);
   GError *error = NULL;
   gpointer loaded;
+  gboolean is_read = llm_db_run_finish (result, &loaded, &error);
+  LlmStoredContext *stored = loaded;
 
-  if (!llm_db_run_finish (result, &loaded, &error))
+  if (stored->damage != NULL && self->damage == NULL && self->conversation == NULL)
+    {
+      self->damage = g_steal_pointer (&stored->damage);
+      g_warning ("The stored data of the context %s is damaged; it can't be used", self->id);
+    }
+  if (self->damage != NULL)
+    {
+      is_read = FALSE;
+      g_clear_error (&error);
+      llm_context_check (self, &error);
+    }
+  if (!is_read)
     {
       g_task_return_error (task, error);
       return;
     }
   if (self->conversation == NULL)
-    self->conversation = g_steal_pointer (&((LlmStoredContext *) loaded)->turns);
+    self->conversation = g_steal_pointer (&stored->turns);
   llm_context_count (self);
   g_task_return_boolean (task, TRUE);
 }
@@ -318,8 +362,14 @@ llm_context_load (LlmContext         *self,
                   gpointer            data)
 {
   GTask *task = g_task_new (self, NULL, callback, data);
+  GError *error = NULL;
 
-  if (self->conversation != NULL)
+  if (!llm_context_check (self, &error))
+    {
+      g_task_return_error (task, error);
+      g_object_unref (task);
+    }
+  else if (self->conversation != NULL)
     {
       g_task_return_boolean (task, TRUE);
       g_object_unref (task);
@@ -369,6 +419,7 @@ apply_commit (LlmContext *self,
   llm_context_count (self);
   self->revision++;
   self->used = llm_clock_wall_s ();
+  llm_engine_count_later (self->engine, self);
 }
 
 static void
@@ -397,6 +448,7 @@ llm_context_commit (LlmContext         *self,
 {
   GTask *task = g_task_new (self, NULL, callback, data);
   Commit *commit = g_new (Commit, 1);
+  guint dropped = llm_conversation_take_dropped (self->conversation);
 
   g_assert (self->is_busy);
   *commit = (Commit) { n_turns, turn };
@@ -409,6 +461,7 @@ llm_context_commit (LlmContext         *self,
       change->revision = self->revision + 1;
       change->used = llm_clock_wall_s ();
       change->n_turns = n_turns;
+      change->dropped = turn != NULL && turn->is_whole ? 0 : dropped;
       change->turn = turn;
       llm_db_run_async (self->engine->db, llm_store_change, change,
                         (GDestroyNotify) llm_stored_change_free, on_stored, task);
@@ -438,6 +491,9 @@ llm_context_make_input (LlmContext *self,
   LlmPrepareInput *input = llm_prepare_input_new ();
   guint first;
 
+  if (!llm_conversation_check_tokens (self->conversation, llm_model_get_identity (model),
+                                      llm_model_get_hparams (model)->n_vocab))
+    g_warning ("Stored tokens of the context %s are damaged; its text is used instead", self->id);
   input->opens_answer = opens_answer;
   input->point = llm_conversation_get_settled (self->conversation, llm_model_get_identity (model),
                                                input->settled, &first);

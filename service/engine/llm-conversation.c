@@ -8,6 +8,7 @@ struct _LlmConversation
 {
   GPtrArray *turns;     /* (element-type LlmTurn) (owned) */
   GPtrArray *messages;  /* (element-type LlmStoredMessage) (unowned): of all turns */
+  guint dropped;        /* the first turn whose tokens were dropped; G_MAXUINT: none */
 };
 
 static void
@@ -49,6 +50,7 @@ llm_turn_free (LlmTurn *turn)
   g_clear_pointer (&turn->tokens, g_array_unref);
   g_clear_pointer (&turn->results, g_variant_unref);
   g_free (turn->identity);
+  g_free (turn->counted_by);
   g_free (turn->request_id);
   g_free (turn);
 }
@@ -70,6 +72,8 @@ turn_copy (const LlmTurn *turn)
   copy->identity = g_strdup (turn->identity);
   copy->is_closed = turn->is_closed;
   copy->n_tokens = turn->n_tokens;
+  copy->n_total = turn->n_total;
+  copy->counted_by = g_strdup (turn->counted_by);
   copy->request_id = g_strdup (turn->request_id);
   copy->results = turn->results != NULL ? g_variant_ref (turn->results) : NULL;
   return copy;
@@ -129,6 +133,7 @@ llm_conversation_new (void)
 
   self->turns = g_ptr_array_new_with_free_func ((GDestroyNotify) llm_turn_free);
   self->messages = g_ptr_array_new ();
+  self->dropped = G_MAXUINT;
   return self;
 }
 
@@ -150,10 +155,39 @@ llm_conversation_copy (LlmConversation *self)
   return copy;
 }
 
+/* Settled tokens count themselves, where all before them are of the same model. */
+static void
+count_settled (LlmConversation *self,
+               LlmTurn         *turn)
+{
+  guint n_total = turn->tokens->len;
+
+  for (guint i = 0; i < self->turns->len; i++)
+    {
+      const LlmTurn *earlier = g_ptr_array_index (self->turns, i);
+
+      if (earlier->tokens == NULL)
+        continue;
+      if (g_strcmp0 (earlier->identity, turn->identity) != 0)
+        return;
+      n_total += earlier->tokens->len;
+    }
+  turn->n_total = n_total;
+  turn->counted_by = g_strdup (turn->identity);
+}
+
 void
 llm_conversation_add_turn (LlmConversation *self,
                            LlmTurn         *turn)
 {
+  if (turn->is_whole)
+    {
+      llm_conversation_drop_tokens (self, 0);
+      self->dropped = G_MAXUINT;
+    }
+  if (turn->tokens != NULL && turn->counted_by == NULL)
+    count_settled (self, turn);
+  turn->is_whole = FALSE;
   g_ptr_array_add (self->turns, turn);
   for (guint i = 0; i < turn->messages->len; i++)
     g_ptr_array_add (self->messages, g_ptr_array_index (turn->messages, i));
@@ -253,6 +287,81 @@ find_settled_end (LlmConversation *self,
   return end;
 }
 
+gboolean
+llm_conversation_is_counted (LlmConversation *self,
+                             const char      *identity)
+{
+  const LlmTurn *last =
+    self->turns->len > 0 ? g_ptr_array_index (self->turns, self->turns->len - 1) : NULL;
+
+  return last == NULL || (identity != NULL && g_strcmp0 (last->counted_by, identity) == 0);
+}
+
+void
+llm_conversation_set_count (LlmConversation *self,
+                            const char      *identity,
+                            guint            n_tokens)
+{
+  LlmTurn *last = g_ptr_array_index (self->turns, self->turns->len - 1);
+
+  last->n_total = n_tokens;
+  g_free (last->counted_by);
+  last->counted_by = g_strdup (identity);
+}
+
+void
+llm_conversation_drop_tokens (LlmConversation *self,
+                              guint            first)
+{
+  for (guint i = first; i < self->turns->len; i++)
+    {
+      LlmTurn *turn = g_ptr_array_index (self->turns, i);
+
+      g_clear_pointer (&turn->tokens, g_array_unref);
+      g_clear_pointer (&turn->identity, g_free);
+      g_clear_pointer (&turn->counted_by, g_free);
+      turn->is_closed = FALSE;
+    }
+  self->dropped = MIN (self->dropped, first);
+}
+
+guint
+llm_conversation_take_dropped (LlmConversation *self)
+{
+  guint first = self->dropped;
+
+  self->dropped = G_MAXUINT;
+  return first;
+}
+
+static gboolean
+has_all_below (const GArray *tokens,
+               guint         n_vocab)
+{
+  for (guint i = 0; i < tokens->len; i++)
+    if ((guint32) g_array_index (tokens, gint32, i) >= n_vocab)
+      return FALSE;
+  return TRUE;
+}
+
+gboolean
+llm_conversation_check_tokens (LlmConversation *self,
+                               const char      *identity,
+                               guint            n_vocab)
+{
+  for (guint i = 0; i < self->turns->len; i++)
+    {
+      const LlmTurn *turn = g_ptr_array_index (self->turns, i);
+
+      if (turn->tokens == NULL || g_strcmp0 (turn->identity, identity) != 0
+          || has_all_below (turn->tokens, n_vocab))
+        continue;
+      llm_conversation_drop_tokens (self, i);
+      return FALSE;
+    }
+  return TRUE;
+}
+
 guint
 llm_conversation_count_tokens (LlmConversation *self,
                                const char      *identity)
@@ -260,6 +369,13 @@ llm_conversation_count_tokens (LlmConversation *self,
   guint end = find_settled_end (self, identity);
   guint n_tokens = 0;
 
+  if (self->turns->len > 0)
+    {
+      const LlmTurn *last = g_ptr_array_index (self->turns, self->turns->len - 1);
+
+      if (last->counted_by != NULL)
+        return last->n_total;
+    }
   for (guint i = 0; i < self->turns->len; i++)
     {
       LlmTurn *turn = g_ptr_array_index (self->turns, i);

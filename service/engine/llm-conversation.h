@@ -25,7 +25,10 @@ typedef struct
                           * turn */
   char *identity;        /* (nullable): of the model that tokens are for */
   gboolean is_closed;    /* tokens end with the end of an answer */
-  guint n_tokens;        /* as counted when it was added, for turns without tokens */
+  guint n_tokens;        /* of this turn, an estimate; for turns without tokens */
+  guint n_total;         /* of the context up to here, */
+  char *counted_by;      /* (nullable): by the model of this identity; NULL: not counted */
+  gboolean is_whole;     /* new: its tokens are those of all turns, none of an earlier one counts */
   char *request_id;      /* (nullable) */
   GVariant *results;     /* (nullable): a{sv}, to repeat for the same request-id */
 } LlmTurn;
@@ -82,8 +85,26 @@ void              llm_conversation_rollback (LlmConversation *self,
 guint             llm_conversation_get_n_messages (LlmConversation *self);
 const LlmStoredMessage *llm_conversation_get_message (LlmConversation *self,
                                                       guint            index);
+/* What the model @identity counts (see llm_conversation_is_counted()), or an estimate. */
 guint             llm_conversation_count_tokens (LlmConversation *self,
                                                  const char      *identity);
+/* Whether the model @identity has counted all of it. */
+gboolean          llm_conversation_is_counted   (LlmConversation *self,
+                                                 const char      *identity);
+/* Takes what that model has counted. */
+void              llm_conversation_set_count    (LlmConversation *self,
+                                                 const char      *identity,
+                                                 guint            n_tokens);
+/* Drops tokens for the model @identity that are not below @n_vocab, and all behind them, which
+ * were settled after them: from there on the text is rendered again. FALSE if there were any. */
+gboolean          llm_conversation_check_tokens (LlmConversation *self,
+                                                 const char      *identity,
+                                                 guint            n_vocab);
+/* Drops the tokens of turn @first and all behind it. */
+void              llm_conversation_drop_tokens  (LlmConversation *self,
+                                                 guint            first);
+/* The first turn whose tokens were dropped since this was asked last; G_MAXUINT: none. */
+guint             llm_conversation_take_dropped (LlmConversation *self);
 guint64           llm_conversation_get_bytes (LlmConversation *self);
 
 /* The settled tokens for the model @identity are appended to @tokens; returns

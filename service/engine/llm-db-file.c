@@ -14,8 +14,9 @@
 
 #include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
+#include "engine/llm-db-salvage.h"
+#include "engine/llm-db-schema.h"
 
-#define SCHEMA_VERSION 1
 /* Whoever else has it may be about to end. */
 #define BUSY_TIMEOUT_MS 2000
 
@@ -35,53 +36,6 @@ struct _LlmDbFile
   struct stat folder_status;
   struct stat statuses[N_NAMES]; /* as last seen */
 };
-
-static const char schema[] =
-  "CREATE TABLE contexts ("
-  "  id TEXT PRIMARY KEY,"
-  "  uid INTEGER NOT NULL,"
-  "  app TEXT NOT NULL,"
-  "  name TEXT NOT NULL,"
-  "  revision INTEGER NOT NULL,"
-  "  created INTEGER NOT NULL,"
-  "  used INTEGER NOT NULL,"
-  "  max_tokens INTEGER NOT NULL,"
-  "  slo TEXT NOT NULL,"
-  "  UNIQUE (uid, app, name)"
-  ") WITHOUT ROWID;"
-  "CREATE TABLE turns ("
-  "  context TEXT NOT NULL REFERENCES contexts (id) ON DELETE CASCADE,"
-  "  number INTEGER NOT NULL,"
-  "  is_base INTEGER NOT NULL,"
-  "  is_closed INTEGER NOT NULL,"
-  "  n_tokens INTEGER NOT NULL,"
-  "  tokens BLOB,"
-  "  identity TEXT,"
-  "  request_id TEXT,"
-  "  results TEXT,"
-  "  PRIMARY KEY (context, number)"
-  ") WITHOUT ROWID;"
-  "CREATE TABLE messages ("
-  "  context TEXT NOT NULL,"
-  "  turn INTEGER NOT NULL,"
-  "  number INTEGER NOT NULL,"
-  "  role TEXT NOT NULL,"
-  "  text TEXT NOT NULL,"
-  "  extras TEXT NOT NULL,"
-  "  PRIMARY KEY (context, turn, number),"
-  "  FOREIGN KEY (context, turn) REFERENCES turns (context, number) ON DELETE CASCADE"
-  ") WITHOUT ROWID;"
-  "CREATE TABLE quotas ("
-  "  uid INTEGER NOT NULL,"
-  "  app TEXT NOT NULL,"
-  "  key TEXT NOT NULL,"
-  "  value REAL NOT NULL,"
-  "  PRIMARY KEY (uid, app, key)"
-  ") WITHOUT ROWID;"
-  "CREATE TABLE settings ("
-  "  key TEXT PRIMARY KEY,"
-  "  value TEXT NOT NULL"
-  ") WITHOUT ROWID;";
 
 /* --- what its name stands for --- */
 
@@ -140,54 +94,18 @@ llm_db_file_check (LlmDbFile *self,
 /* --- opening --- */
 
 static gboolean
-read_version (sqlite3 *db,
-              int     *version,
-              GError **error)
-{
-  g_autoptr(GError) local = NULL;
-  g_autoptr(sqlite3_stmt) statement = llm_db_query (db, error, "PRAGMA user_version", "");
-
-  if (statement == NULL)
-    return FALSE;
-  if (!llm_db_next (statement, &local))
-    {
-      if (local != NULL)
-        g_propagate_error (error, g_steal_pointer (&local));
-      return FALSE;
-    }
-  *version = sqlite3_column_int (statement, 0);
-  return TRUE;
-}
-
-static gboolean
 set_up (sqlite3 *db,
         GError **error)
 {
-  int version;
-
   /* With the lock taken before the journal is looked at, its index is memory of this process: there
    * is no file for it that others could truncate under our feet. */
-  if (!llm_db_run_script (db, "PRAGMA locking_mode=EXCLUSIVE; PRAGMA mmap_size=0;", error) ||
-      /* An acknowledged turn must survive a power cut: WAL with a sync at commit. */
-      !llm_db_run_script (db, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"
-                              "PRAGMA foreign_keys=ON; PRAGMA trusted_schema=OFF;"
-                              "PRAGMA secure_delete=ON; PRAGMA wal_autocheckpoint=256;"
-                              "PRAGMA journal_size_limit=-1;", error) ||
-      !read_version (db, &version, error))
-    return FALSE;
-  if (version == SCHEMA_VERSION)
-    return TRUE;
-  if (version != 0)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-                   "The context database has version %d; this service knows version %d. "
-                   "Start the service that wrote it", version, SCHEMA_VERSION);
-      return FALSE;
-    }
-  return llm_db_run_script (db, "BEGIN IMMEDIATE", error) &&
-         llm_db_run_script (db, schema, error) &&
-         llm_db_run_script (db, "PRAGMA user_version = " G_STRINGIFY (SCHEMA_VERSION), error) &&
-         llm_db_run_script (db, "COMMIT", error);
+  return llm_db_run_script (db, "PRAGMA locking_mode=EXCLUSIVE; PRAGMA mmap_size=0;", error) &&
+         /* An acknowledged turn must survive a power cut: WAL with a sync at commit. */
+         llm_db_run_script (db, "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL;"
+                                "PRAGMA foreign_keys=ON; PRAGMA trusted_schema=OFF;"
+                                "PRAGMA secure_delete=ON; PRAGMA wal_autocheckpoint=256;"
+                                "PRAGMA journal_size_limit=-1;", error) &&
+         llm_db_schema_prepare (db, error);
 }
 
 /* It was damaged when it was last used: the rest of it may be sound. */
@@ -398,11 +316,23 @@ llm_db_file_open (const char *folder,
   if (open_path (self, is_suspect, fault, &local))
     return g_steal_pointer (&self);
   if (*fault == LLM_DB_FAULT_DAMAGED)
-    return move_aside (self, error) && open_path (self, FALSE, fault, error)
+    return (llm_db_salvage (self->path, NULL) || move_aside (self, error)) &&
+                   open_path (self, FALSE, fault, error)
              ? g_steal_pointer (&self)
              : NULL;
   g_propagate_error (error, g_steal_pointer (&local));
   return NULL;
+}
+
+gboolean
+llm_db_file_salvage (const char *folder,
+                     GError    **error)
+{
+  g_autoptr(LlmDbFile) self = g_new0 (LlmDbFile, 1);
+
+  self->fd = -1;
+  return open_folder (self, folder, error) && check_names (self, error) &&
+         llm_db_salvage (self->path, error);
 }
 
 void

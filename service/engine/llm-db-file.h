@@ -20,14 +20,18 @@ typedef struct _LlmDbFile LlmDbFile;
  * @fault: (out): why it failed
  *
  * Opens FOLDER/contexts.db, making both. The folder may be a symbolic link of root or of the user
- * who runs the service; what is in it may not. A damaged file is moved aside with a warning, never
- * deleted.
+ * who runs the service; what is in it may not. Of a damaged file what can be read is copied into a new one
+ * (llm_db_salvage()); it is kept beside it with a warning, never deleted.
  *
  * Returns: (transfer full): or %NULL with LLMSVC_ERROR_STORAGE
  */
 LlmDbFile *llm_db_file_open    (const char *folder,
                                 gboolean    is_suspect,
                                 LlmDbFault *fault,
+                                GError    **error) G_GNUC_WARN_UNUSED_RESULT;
+/* Copies what can be read of FOLDER/contexts.db, which is not open, into a new one that takes its
+ * place. FALSE with LLMSVC_ERROR_STORAGE: then all is as it was. */
+gboolean   llm_db_file_salvage (const char *folder,
                                 GError    **error) G_GNUC_WARN_UNUSED_RESULT;
 /* Writes the journal into the database, and closes it; leaves both alone when others are there by
  * now under their names. */

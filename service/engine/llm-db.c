@@ -283,6 +283,18 @@ run_request (gpointer data)
 }
 
 static void
+salvage_database (gpointer data)
+{
+  LlmDb *self = data;
+  g_autoptr(GError) error = NULL;
+
+  g_clear_pointer (&self->file, llm_db_file_close);
+  self->is_suspect = FALSE;
+  if (self->folder != NULL && !llm_db_file_salvage (self->folder, &error))
+    g_warning ("%s", error->message);
+}
+
+static void
 end_thread (gpointer data)
 {
   LlmDb *self = data;
@@ -340,6 +352,12 @@ llm_db_set_lost (LlmDb    *self,
   self->lost = lost;
   self->lost_data = data;
   llm_mailbox_attach (self->outbox);
+}
+
+void
+llm_db_salvage_file (LlmDb *self)
+{
+  llm_mailbox_post (self->inbox, salvage_database, self, NULL);
 }
 
 void

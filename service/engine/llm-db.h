@@ -48,6 +48,10 @@ void     llm_db_set_make_room (LlmDb            *self,
                             LlmDbMakeRoom        make_room,
                             gpointer             data);
 
+/* The file turned out to be damaged: what can be read of it is copied into a new one, before the
+ * transactions that are given from now on. */
+void     llm_db_salvage_file (LlmDb              *self);
+
 /* Runs @func (@data); @data lives until after @callback. */
 void     llm_db_run_async  (LlmDb               *self,
                             LlmDbFunc            func,

@@ -375,20 +375,25 @@ gboolean
 llm_engine_admit_tokens (LlmEngine  *self,
                          guint32     uid,
                          const char *app_id,
-                         guint       n,
+                         guint       n_held,
+                         guint       n_tokens,
                          GError    **error)
 {
   LlmApp *app = llm_engine_get_app (self, uid, app_id);
   guint64 limit = EFFECTIVE (self, app, tokens);
   guint64 disk_limit = EFFECTIVE (self, app, disk);
 
+  guint64 n_all;
+
   sum_contexts (self, app);
-  if (limit > 0 && app->tokens + n > limit)
+  /* what it holds may have been counted by another model, and be more than it will be */
+  n_all = app->tokens - MIN (app->tokens, n_held) + n_tokens;
+  if (limit > 0 && n_all > limit)
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_QUOTA_EXCEEDED,
                    "With %u more tokens this application's contexts would hold %ju and may hold "
                    "%ju; close contexts or roll turns back",
-                   n, app->tokens + n, limit);
+                   n_tokens - MIN (n_tokens, n_held), n_all, limit);
       return FALSE;
     }
   if (disk_limit > 0 && app->disk >= disk_limit)

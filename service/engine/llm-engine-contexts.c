@@ -195,12 +195,17 @@ on_base_prepared (GObject      *source,
       return;
     }
   if (tokens != NULL && !llm_engine_admit_tokens (context->engine, context->uid, context->app_id,
-                                                  n_added, &error))
+                                                  0, tokens->len, &error))
     {
       fail_making (task, error);
       return;
     }
-  llm_conversation_get_turn (context->conversation, n_turns - 1)->n_tokens = n_added;
+  if (tokens != NULL)
+    {
+      llm_conversation_get_turn (context->conversation, n_turns - 1)->n_tokens = n_added;
+      llm_conversation_set_count (context->conversation, llm_model_get_identity (call->model),
+                                  tokens->len);
+    }
   store_new_context (task);
 }
 
@@ -407,7 +412,9 @@ open_or_make (GTask *task)
   Call *making;
   GError *error = NULL;
 
-  if (context != NULL)
+  if (context != NULL && !llm_context_check (context, &error))
+    g_task_return_error (task, error);
+  else if (context != NULL)
     g_task_return_pointer (task, g_object_ref (context), g_object_unref);
   else if (!llm_call_options_get_boolean (call->options, LLMSVC_OPTION_CREATE, FALSE))
     g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND,

@@ -10,8 +10,7 @@ llm_engine_new_id (void)
 {
   /* Object paths are no secrets that protect anything (callers are checked),
    * but they must not repeat nor tell how many contexts there are. */
-  return g_strdup_printf ("%08x%08x%08x%08x", g_random_int (), g_random_int (), g_random_int (),
-                          g_random_int ());
+  return llm_stored_context_new_id ();
 }
 
 guint64

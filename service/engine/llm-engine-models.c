@@ -331,6 +331,8 @@ on_load_done (GObject      *source,
       g_clear_error (&self->load_error);
       g_clear_pointer (&self->model, llm_model_unref);
       self->model = g_steal_pointer (&load->model);
+      g_free (self->identity);
+      self->identity = g_strdup (llm_model_get_identity (self->model));
       llm_executor_set_model (self->executor, self->model, g_steal_pointer (&load->weights), NULL,
                               NULL);
       self->counters.model_loads++;
@@ -348,6 +350,7 @@ on_load_done (GObject      *source,
         }
       llm_engine_update_availability (self);
       end_waiting (self, NULL);
+      llm_engine_count_all (self);
       return;
     }
 

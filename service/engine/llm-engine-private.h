@@ -66,6 +66,7 @@ struct _LlmEngine
   LlmDb *db;                    /* (nullable) before the start */
   GError *db_error;             /* (nullable): why it is not known what is stored */
   gboolean is_loading_index;
+  gboolean is_salvaged;         /* what could be read was copied, and not read since */
   guint retry_timer;            /* source: tries the database again */
 
   /* what must be known before the first call: models and the index of contexts */
@@ -95,6 +96,9 @@ struct _LlmEngine
   GHashTable *contexts;         /* (element-type utf8 LlmContext) (owned) */
   GPtrArray *making;            /* (element-type GTask) (unowned): make contexts that are not in
                                  * there yet */
+  char *identity;               /* (nullable): of the model that was loaded last: what counts tokens */
+  GQueue uncounted;             /* (element-type LlmContext) (owned): to be counted by it */
+  gboolean is_counting;         /* one of them */
   GHashTable *generations;      /* (element-type utf8 LlmGeneration) (owned) */
   GQueue ended;                 /* (element-type LlmGeneration) (owned): the last ones, newest
                                  * first */
@@ -151,6 +155,13 @@ void      llm_engine_unload           (LlmEngine          *self,
                                        LlmReclaimDone      done,
                                        gpointer            data);
 void      llm_engine_fail_waiting     (LlmEngine          *self);
+
+/* llm-engine-counts.c */
+/* Has the tokens of @context counted by the model that is loaded, if that has not counted them; of
+ * all contexts, too. Until then they are as they were counted before. */
+void      llm_engine_count_later      (LlmEngine          *self,
+                                       LlmContext         *context);
+void      llm_engine_count_all        (LlmEngine          *self);
 
 /* llm-engine-script.c: with a script instead of a model's words */
 void      llm_engine_script_start     (LlmEngine          *self);
@@ -228,11 +239,12 @@ LlmPass  *llm_engine_take_context     (LlmEngine          *self,
 gboolean  llm_engine_admit_call       (LlmEngine          *self,
                                        LlmCaller          *caller,
                                        GError            **error);
-/* Whether its contexts may hold @n tokens more. */
+/* Whether one of its contexts, which holds @n_held tokens, may hold @n_tokens. */
 gboolean  llm_engine_admit_tokens     (LlmEngine          *self,
                                        guint32             uid,
                                        const char         *app_id,
-                                       guint               n,
+                                       guint               n_held,
+                                       guint               n_tokens,
                                        GError            **error);
 
 /* The part of the memory for contexts that it may fill, 0 to 1. */

@@ -29,7 +29,11 @@ take_stored (LlmContext             *context,
   context->max_tokens = stored->max_tokens;
   g_free (context->slo);
   context->slo = g_strdup (stored->slo);
-  context->stored_tokens = stored->n_tokens;
+  context->n_counted = stored->n_tokens;
+  g_free (context->counted_by);
+  context->counted_by = g_strdup (stored->counted_by);
+  g_free (context->damage);
+  context->damage = g_strdup (stored->damage);
   context->stored_bytes = stored->bytes;
 }
 
@@ -181,6 +185,21 @@ sweep_storage (LlmEngine *self)
 
 /* --- the index --- */
 
+/* Numbers only: names are what users write. */
+static void
+tell_damage (const LlmStoredIndex *index)
+{
+  if (index->n_damaged > 0)
+    g_warning ("Damaged contexts in the database: %u. Their applications get an error when they "
+               "open them", index->n_damaged);
+  if (index->n_unowned > 0)
+    g_warning ("Contexts in the database whose owner is damaged: %u. They stay there, and no "
+               "application can use them", index->n_unowned);
+  if (index->n_bad_settings > 0)
+    g_warning ("Damaged quotas or settings in the database: %u. They are ignored; set them again",
+               index->n_bad_settings);
+}
+
 static gboolean
 on_retry (gpointer data)
 {
@@ -229,9 +248,19 @@ on_index_loaded (GObject      *source,
   self->is_loading_index = FALSE;
   if (!llm_db_run_finish (result, (gpointer *) &index, &error))
     {
+      if (index->is_corrupt && !self->is_salvaged)
+        {
+          self->is_salvaged = TRUE;
+          llm_db_salvage_file (self->db);
+          load_index (self);
+          g_error_free (error);
+          return;
+        }
       fail (self, error);
       return;
     }
+  self->is_salvaged = FALSE;
+  tell_damage (index);
   take_contexts (self, index->contexts);
   take_quotas (self, index->quotas);
   g_free (self->chosen);

@@ -98,6 +98,7 @@ llm_engine_finalize (GObject *object)
   llm_engine_memory_stop (self);
   llm_engine_power_stop (self);
   g_queue_clear_full (&self->ended, g_object_unref);
+  g_queue_clear_full (&self->uncounted, g_object_unref);
   g_hash_table_unref (self->generations);
   g_hash_table_unref (self->contexts);
   g_ptr_array_unref (self->making);
@@ -120,6 +121,7 @@ llm_engine_finalize (GObject *object)
   llm_journal_free (self->journal);
   llm_settings_free (self->settings);
   g_free (self->chosen);
+  g_free (self->identity);
   g_free (self->reason);
   G_OBJECT_CLASS (llm_engine_parent_class)->finalize (object);
 }
@@ -152,6 +154,7 @@ llm_engine_init (LlmEngine *self)
   self->availability = "loading";
   self->reason = g_strdup ("");
   g_queue_init (&self->ended);
+  g_queue_init (&self->uncounted);
   g_queue_init (&self->waiting_start);
   g_queue_init (&self->waiting_model);
 }

@@ -123,6 +123,9 @@ make_turn (LlmGeneration      *self,
       turn->identity = g_strdup (identity);
       turn->is_closed = result->is_closed;
       turn->n_tokens = turn->tokens->len;
+      turn->is_whole = settled->len == 0;
+      turn->n_total = self->job->prompt->len + result->tokens->len;
+      turn->counted_by = g_strdup (identity);
     }
   else
     {

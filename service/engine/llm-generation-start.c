@@ -85,10 +85,8 @@ submit (LlmGeneration *self,
     return FALSE;
   if (context != NULL)
     {
-      guint n_held = llm_context_get_tokens (context);
-
       if (!llm_engine_admit_tokens (engine, context->uid, context->app_id,
-                                    tokens->len > n_held ? tokens->len - n_held : 0, error))
+                                    llm_context_get_tokens (context), tokens->len, error))
         return FALSE;
     }
 

@@ -438,7 +438,7 @@ test_bad_token (void)
   Rig rig = { 0 };
   Outcome outcomes[4] = { 0 };
 
-  rig_init (&rig);
+  rig_init (&rig, 0);
   add_question (&rig, 8);
   for (guint i = 0; i < G_N_ELEMENTS (outcomes); i++)
     {

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* A damaged context database: what can be read of it goes into a new one. Database thread. */
+
+#pragma once
+
+#include <gio/gio.h>
+
+G_BEGIN_DECLS
+
+/**
+ * llm_db_salvage:
+ * @path: the database, which nobody has open
+ *
+ * Copies the database row by row into a new one, which takes its place; it is kept itself as
+ * PATH.damaged-TIME. A context that can't be read as a whole is there without its text and with its
+ * damage noted, where at least its owner and name can be read. The new one is complete on the disk
+ * before it takes the place of the old one.
+ *
+ * Returns: %FALSE with LLMSVC_ERROR_STORAGE when nothing at all can be read, or nothing be written;
+ *   then all is as it was
+ */
+gboolean llm_db_salvage (const char *path,
+                         GError    **error) G_GNUC_WARN_UNUSED_RESULT;
+
+G_END_DECLS

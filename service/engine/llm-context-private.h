@@ -34,6 +34,7 @@ struct _LlmContext
   guint64 stored_bytes;           /* while not read */
   guint64 counted_bytes;          /* of it in the ledger */
 
+  guint n_loading;                /* callers of llm_context_load() that have not its end yet */
   gboolean is_busy;               /* one call at a time */
   gboolean is_closed;
   gboolean is_counting;           /* waits to be counted, or is: see llm-engine-counts.c */
@@ -70,7 +71,8 @@ gboolean    llm_context_is_counted   (LlmContext         *self);
 gboolean    llm_context_check        (LlmContext         *self,
                                       GError            **error);
 
-/* Makes sure that the conversation is in memory. */
+/* Makes sure that the conversation is in memory, and is there in @callback, which must call
+ * llm_context_load_finish(). */
 void        llm_context_load         (LlmContext         *self,
                                       GAsyncReadyCallback callback,
                                       gpointer            data);

@@ -135,13 +135,15 @@ llm_context_count (LlmContext *self)
 guint64
 llm_context_get_forgettable (LlmContext *self)
 {
-  return llm_context_is_named (self) && !self->is_busy ? self->counted_bytes : 0;
+  return llm_context_is_named (self) && !self->is_busy && self->n_loading == 0
+           ? self->counted_bytes
+           : 0;
 }
 
 void
 llm_context_forget (LlmContext *self)
 {
-  g_assert (llm_context_is_named (self) && !self->is_busy);
+  g_assert (llm_context_is_named (self) && !self->is_busy && self->n_loading == 0);
   self->n_counted = llm_context_get_tokens (self);
   g_free (self->counted_by);
   self->counted_by = llm_context_is_counted (self) ? g_strdup (self->engine->identity) : NULL;
@@ -364,6 +366,7 @@ llm_context_load (LlmContext         *self,
   GTask *task = g_task_new (self, NULL, callback, data);
   GError *error = NULL;
 
+  self->n_loading++;
   if (!llm_context_check (self, &error))
     {
       g_task_return_error (task, error);
@@ -389,6 +392,7 @@ llm_context_load_finish (LlmContext   *self,
                          GAsyncResult *result,
                          GError      **error)
 {
+  self->n_loading--;
   return g_task_propagate_boolean (G_TASK (result), error);
 }
 

@@ -7,11 +7,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <glib/gstdio.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
 #include "engine/llm-checksum.h"
+#include "engine/llm-db-pages.h"
 #include "engine/llm-db-schema.h"
 #include "engine/llm-stored-row.h"
 
@@ -22,6 +24,8 @@ typedef struct
   char *target_path;
   sqlite3 *source;     /* (nullable) */
   sqlite3 *target;     /* (nullable) */
+  gboolean has_tables; /* SQLite finds the tables of source; else there are only pages */
+  GHashTable *partial; /* (element-type utf8) (owned): ids of contexts that SQLite can't read all of */
   guint n_lost;        /* contexts without their text now */
 } Salvage;
 
@@ -30,6 +34,7 @@ salvage_clear (Salvage *self)
 {
   sqlite3_close (self->source);
   sqlite3_close (self->target);
+  g_hash_table_unref (self->partial);
   g_free (self->copy);
   g_free (self->target_path);
 }
@@ -105,21 +110,6 @@ copy_table (Salvage    *self,
 
 /* --- contexts --- */
 
-static void
-set_damage (Salvage       *self,
-            sqlite3_value *id)
-{
-  g_autoptr(sqlite3_stmt) update =
-    llm_db_query (self->target, NULL, "UPDATE contexts SET damage = ? WHERE id IS ?2", "s",
-                  self->copy);
-
-  if (update == NULL)
-    return;
-  sqlite3_bind_value (update, 2, id);
-  sqlite3_step (update);
-  self->n_lost += (guint) sqlite3_changes (self->target);
-}
-
 /* All of the text of a context, or none. */
 static void
 copy_text (Salvage       *self,
@@ -132,7 +122,7 @@ copy_text (Salvage       *self,
                      "SELECT * FROM messages WHERE context IS ? ORDER BY turn, number", id))
     {
       sqlite3_exec (self->target, "ROLLBACK TO one", NULL, NULL, NULL);
-      set_damage (self, id);
+      g_hash_table_add (self->partial, g_strdup ((const char *) sqlite3_value_text (id)));
     }
   sqlite3_exec (self->target, "RELEASE one", NULL, NULL, NULL);
 }
@@ -217,12 +207,181 @@ copy_contexts (Salvage *self)
     add_lost_contexts (self);
 }
 
+/* --- what can't be reached through the trees --- */
+
+static const char *const context_columns[] = {
+  "id", "uid", "app", "name", "revision", "created", "used", "max_tokens", "slo", "n_turns",
+  "owner_checksum", "checksum", "damage",
+};
+static const char *const turn_columns[] = {
+  "context", "number", "is_base", "is_closed", "n_tokens", "tokens", "identity", "request_id",
+  "results", "checksum", "token_checksum", "n_total", "counted_by",
+};
+static const char *const message_columns[] = {
+  "context", "turn", "number", "role", "text", "extras",
+};
+static const char *const quota_columns[] = { "uid", "app", "key", "value" };
+static const char *const setting_columns[] = { "key", "value" };
+
+static void
+insert_values (Salvage           *self,
+               const char        *table,
+               const char *const *columns,
+               const LlmDbValue  *values,
+               guint              n)
+{
+  g_autoptr(GString) sql = g_string_new ("INSERT OR IGNORE INTO ");
+  g_autoptr(sqlite3_stmt) insert = NULL;
+
+  g_string_append_printf (sql, "%s (", table);
+  for (guint i = 0; i < n; i++)
+    g_string_append_printf (sql, "%s%s", i > 0 ? ", " : "", columns[i]);
+  g_string_append (sql, ") VALUES (");
+  for (guint i = 0; i < n; i++)
+    g_string_append (sql, i > 0 ? ", ?" : "?");
+  g_string_append_c (sql, ')');
+  if (sqlite3_prepare_v2 (self->target, sql->str, -1, &insert, NULL) != SQLITE_OK)
+    return;
+  for (guint i = 0; i < n; i++)
+    {
+      const LlmDbValue *value = &values[i];
+
+      if (value->type == LLM_DB_INTEGER)
+        sqlite3_bind_int64 (insert, (int) i + 1, value->integer);
+      else if (value->type == LLM_DB_REAL)
+        sqlite3_bind_double (insert, (int) i + 1, value->real);
+      else if (value->type == LLM_DB_TEXT)
+        sqlite3_bind_text (insert, (int) i + 1, (const char *) value->bytes, (int) value->n_bytes,
+                           SQLITE_TRANSIENT);
+      else if (value->type == LLM_DB_BLOB)
+        sqlite3_bind_blob (insert, (int) i + 1, value->bytes, (int) value->n_bytes,
+                           SQLITE_TRANSIENT);
+    }
+  sqlite3_step (insert);
+}
+
+/* @types: a letter a value: `t`ext, `i`nteger, `n`umber. */
+static gboolean
+has_types (const LlmDbValue *values,
+           guint             n,
+           const char       *types)
+{
+  for (guint i = 0; types[i] != '\0'; i++)
+    if (i == n
+        || (types[i] == 't' && values[i].type != LLM_DB_TEXT)
+        || (types[i] == 'i' && values[i].type != LLM_DB_INTEGER)
+        || (types[i] == 'n' && values[i].type != LLM_DB_INTEGER && values[i].type != LLM_DB_REAL))
+      return FALSE;
+  return TRUE;
+}
+
+static gboolean
+is_wanted (Salvage          *self,
+           const LlmDbValue *id)
+{
+  g_autofree char *text = g_strndup ((const char *) id->bytes, id->n_bytes);
+
+  return !self->has_tables || g_hash_table_contains (self->partial, text);
+}
+
+/* What table a row is of shows in its values: none of ours looks like another, but the copy of the
+ * contexts, which may be taken for them. */
+static void
+take_row (const LlmDbValue *values,
+          guint             n,
+          gpointer          data)
+{
+  Salvage *self = data;
+
+  if (n >= 9 && n <= G_N_ELEMENTS (turn_columns) && has_types (values, n, "tiiii"))
+    {
+      if (is_wanted (self, &values[0]))
+        insert_values (self, "turns", turn_columns, values, n);
+    }
+  else if (n == G_N_ELEMENTS (message_columns) && has_types (values, n, "tiittt"))
+    {
+      if (is_wanted (self, &values[0]))
+        insert_values (self, "messages", message_columns, values, n);
+    }
+  else if (self->has_tables)
+    {
+      return;
+    }
+  else if (n >= 9 && n <= G_N_ELEMENTS (context_columns) && has_types (values, n, "titt"))
+    {
+      g_hash_table_add (self->partial, g_strndup ((const char *) values[0].bytes,
+                                                  values[0].n_bytes));
+      insert_values (self, "contexts", context_columns, values, n);
+    }
+  else if (n == G_N_ELEMENTS (quota_columns) && has_types (values, n, "ittn"))
+    {
+      insert_values (self, "quotas", quota_columns, values, n);
+    }
+  else if (n == G_N_ELEMENTS (setting_columns) && has_types (values, n, "tt"))
+    {
+      insert_values (self, "settings", setting_columns, values, n);
+    }
+}
+
+/* Whether all turns of a context were found, and are what they were. */
+static gboolean
+is_complete (Salvage    *self,
+             const char *id)
+{
+  g_autoptr(LlmStoredContext) context = llm_stored_context_new ();
+  g_autoptr(GError) error = NULL;
+  g_autoptr(sqlite3_stmt) row =
+    llm_db_query (self->target, NULL,
+                  "SELECT 1 FROM contexts WHERE id = ?1 AND n_turns NOT NULL AND NOT EXISTS"
+                  " (SELECT 1 FROM turns WHERE context = ?1 AND checksum IS NULL)", "s", id);
+
+  if (row == NULL || sqlite3_step (row) != SQLITE_ROW)
+    return FALSE;
+  context->id = g_strdup (id);
+  return llm_store_load_turns (self->target, context, &error);
+}
+
+/* What is left of @partial when the pages were looked through is lost. */
+static void
+scan_pages (Salvage *self)
+{
+  GHashTableIter iter;
+  const char *id;
+
+  if (self->has_tables && g_hash_table_size (self->partial) == 0)
+    return;
+  llm_db_pages_scan (self->path, take_row, self, NULL);
+  g_hash_table_iter_init (&iter, self->partial);
+  while (g_hash_table_iter_next (&iter, (gpointer *) &id, NULL))
+    {
+      if (is_complete (self, id))
+        continue;
+      llm_db_execute (self->target, NULL, "DELETE FROM messages WHERE context = ?", "s", id);
+      llm_db_execute (self->target, NULL, "DELETE FROM turns WHERE context = ?", "s", id);
+      if (llm_db_execute (self->target, NULL, "UPDATE contexts SET damage = ? WHERE id = ?", "ss",
+                          self->copy, id))
+        self->n_lost += (guint) sqlite3_changes (self->target);
+    }
+}
+
 /* --- files --- */
+
+/* Whether all of the database is in its file. */
+static gboolean
+has_no_journal (Salvage *self)
+{
+  g_autofree char *path = g_strconcat (self->path, "-wal", NULL);
+  GStatBuf status;
+
+  return g_stat (path, &status) != 0 || status.st_size == 0;
+}
 
 static gboolean
 open_databases (Salvage *self,
                 GError **error)
 {
+  g_autoptr(GError) local = NULL;
+
   g_unlink (self->target_path);
   if (sqlite3_open_v2 (self->path, &self->source,
                        SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW, NULL)
@@ -239,8 +398,15 @@ open_databases (Salvage *self,
   /* what is in the journal belongs to it: afterwards it has none */
   sqlite3_exec (self->source, "PRAGMA trusted_schema=OFF; PRAGMA locking_mode=EXCLUSIVE;"
                               "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL);
-  /* without its tables there is nothing to copy */
-  return llm_db_execute (self->source, error, "SELECT 1 FROM contexts, turns, messages LIMIT 0", "")
+  self->has_tables = llm_db_execute (self->source, &local,
+                                     "SELECT 1 FROM contexts, turns, messages LIMIT 0", "");
+  if (!self->has_tables && !has_no_journal (self))
+    {
+      g_propagate_error (error, g_steal_pointer (&local));
+      return FALSE;
+    }
+  /* nothing of a journal stays behind for the next try */
+  return llm_db_execute (self->target, error, "PRAGMA journal_mode = MEMORY", "")
          && llm_db_execute (self->target, error, "PRAGMA synchronous = FULL", "")
          && llm_db_schema_prepare (self->target, error);
 }
@@ -286,6 +452,7 @@ llm_db_salvage (const char *path,
     .path = path,
     .copy = g_strdup_printf ("%s.damaged-%" G_GINT64_FORMAT, path, llm_clock_wall_s ()),
     .target_path = g_strconcat (path, ".salvage", NULL),
+    .partial = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL),
   };
   gboolean is_written;
 
@@ -294,9 +461,21 @@ llm_db_salvage (const char *path,
       g_unlink (self.target_path);
       return FALSE;
     }
-  copy_contexts (&self);
-  copy_table (&self, "quotas", "*", "uid, app, key");
-  copy_table (&self, "settings", "*", "key");
+  if (self.has_tables)
+    {
+      copy_contexts (&self);
+      copy_table (&self, "quotas", "*", "uid, app, key");
+      copy_table (&self, "settings", "*", "key");
+    }
+  scan_pages (&self);
+  if (!self.has_tables && g_hash_table_size (self.partial) == 0)
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
+                   "There is nothing in the damaged context database %s that can be read", path);
+      g_clear_pointer (&self.target, sqlite3_close);
+      g_unlink (self.target_path);
+      return FALSE;
+    }
   is_written = llm_db_execute (self.target, error, "COMMIT", "");
   g_clear_pointer (&self.source, sqlite3_close);
   g_clear_pointer (&self.target, sqlite3_close);

@@ -13,7 +13,8 @@ G_BEGIN_DECLS
  * @path: the database, which nobody has open
  *
  * Copies the database row by row into a new one, which takes its place; it is kept itself as
- * PATH.damaged-TIME. A context that can't be read as a whole is there without its text and with its
+ * PATH.damaged-TIME. Rows that SQLite does not find any more are looked for in all pages, and taken
+ * where their checksums are right. A context that can't be read as a whole is there without its text and with its
  * damage noted, where at least its owner and name can be read. The new one is complete on the disk
  * before it takes the place of the old one.
  *

@@ -28,7 +28,7 @@ end_count (Count *count)
 
   context->is_counting = FALSE;
   if (!count->was_read && context->conversation != NULL && llm_context_is_named (context)
-      && !context->is_busy)
+      && !context->is_busy && context->n_loading == 0)
     llm_context_forget (context);
   engine->is_counting = FALSE;
   count_next (engine);

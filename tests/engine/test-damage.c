@@ -644,20 +644,20 @@ check_many (Many             *many,
   return n_good;
 }
 
-/* Every page but the first, which has the tables' names: what is on it is lost, and known to be. */
+/* Every page, of the tables' names, of rows, and of what leads to them: what is on it is lost, and
+ * known to be. */
 static void
 test_pages (Fixture      *fixture,
             gconstpointer data)
 {
   const guint page_bytes = 4096;
   Many many = { 0 };
-  guint n_least = N_USERS * N_CONTEXTS;
   guint n_pages;
 
   many_init (&many, fixture);
   n_pages = many.bytes->len / page_bytes;
   g_assert_cmpuint (n_pages, >, 20);
-  for (guint page = 1; page < n_pages; page++)
+  for (guint page = 0; page < n_pages; page++)
     {
       g_autoptr(GByteArray) bytes = g_byte_array_new ();
       guint n_unknown;
@@ -668,8 +668,10 @@ test_pages (Fixture      *fixture,
       n_good = check_many (&many, bytes, &n_unknown);
       g_test_message ("page %u: %u good, %u unknown", page + 1, n_good, n_unknown);
       g_assert_cmpuint (n_unknown, ==, 0);
-      n_least = MIN (n_least, n_good);
-      if (page > 9)
+      /* the fourth has all turns: they are few */
+      if (page < 3)
+        g_assert_cmpuint (n_good, ==, N_USERS * N_CONTEXTS);
+      else if (page != 3)
         g_assert_cmpuint (n_good, >, 0);
     }
   start (fixture);

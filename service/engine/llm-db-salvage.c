@@ -444,13 +444,28 @@ put_in_place (Salvage *self,
   return TRUE;
 }
 
+/* Now, or a little later: one that was kept before stays. (transfer full) */
+static char *
+make_copy_path (const char *path)
+{
+  for (gint64 now = llm_clock_wall_s ();; now++)
+    {
+      char *copy = g_strdup_printf ("%s.damaged-%" G_GINT64_FORMAT, path, now);
+      GStatBuf status;
+
+      if (g_lstat (copy, &status) < 0)
+        return copy;
+      g_free (copy);
+    }
+}
+
 gboolean
 llm_db_salvage (const char *path,
                 GError    **error)
 {
   g_auto(Salvage) self = {
     .path = path,
-    .copy = g_strdup_printf ("%s.damaged-%" G_GINT64_FORMAT, path, llm_clock_wall_s ()),
+    .copy = make_copy_path (path),
     .target_path = g_strconcat (path, ".salvage", NULL),
     .partial = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL),
   };

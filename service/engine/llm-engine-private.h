@@ -66,6 +66,7 @@ struct _LlmEngine
   LlmDb *db;                    /* (nullable) before the start */
   GError *db_error;             /* (nullable): why it is not known what is stored */
   gboolean is_loading_index;
+  gboolean is_index_stale;      /* the database was lost while its index was read */
   gboolean is_salvaged;         /* what could be read was copied, and not read since */
   guint retry_timer;            /* source: tries the database again */
 

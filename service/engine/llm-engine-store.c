@@ -242,10 +242,12 @@ on_index_loaded (GObject      *source,
                  gpointer      data)
 {
   g_autoptr(LlmEngine) self = data;
+  gboolean is_stale = self->is_index_stale;
   LlmStoredIndex *index;
   GError *error = NULL;
 
   self->is_loading_index = FALSE;
+  self->is_index_stale = FALSE;
   if (!llm_db_run_finish (result, (gpointer *) &index, &error))
     {
       if (index->is_corrupt && !self->is_salvaged)
@@ -257,6 +259,11 @@ on_index_loaded (GObject      *source,
           return;
         }
       fail (self, error);
+      return;
+    }
+  if (is_stale)
+    {
+      load_index (self);
       return;
     }
   self->is_salvaged = FALSE;
@@ -296,6 +303,12 @@ on_lost (const GError *error,
 {
   LlmEngine *self = data;
 
+  /* what is being read fails with the same, or is of the database before */
+  if (self->is_loading_index)
+    {
+      self->is_index_stale = TRUE;
+      return;
+    }
   fail (self, g_error_copy (error));
   load_index (self);
 }

@@ -122,7 +122,8 @@ copy_text (Salvage       *self,
                      "SELECT * FROM messages WHERE context IS ? ORDER BY turn, number", id))
     {
       sqlite3_exec (self->target, "ROLLBACK TO one", NULL, NULL, NULL);
-      g_hash_table_add (self->partial, g_strdup ((const char *) sqlite3_value_text (id)));
+      if (sqlite3_value_type (id) == SQLITE_TEXT)
+        g_hash_table_add (self->partial, g_strdup ((const char *) sqlite3_value_text (id)));
     }
   sqlite3_exec (self->target, "RELEASE one", NULL, NULL, NULL);
 }

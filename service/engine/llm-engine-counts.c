@@ -31,6 +31,10 @@ end_count (Count *count)
       && !context->is_busy && context->n_loading == 0)
     llm_context_forget (context);
   engine->is_counting = FALSE;
+  /* another turn came meanwhile, or another model */
+  if (count->model != NULL
+      && (context->revision != count->revision || engine->model != count->model))
+    llm_engine_count_later (engine, context);
   count_next (engine);
   g_object_unref (context);
   g_clear_pointer (&count->model, llm_model_unref);
@@ -54,13 +58,9 @@ take_count (Count *count,
   LlmContext *context = count->context;
   const char *identity = llm_model_get_identity (count->model);
 
-  if (context->is_closed || engine->db == NULL || count->n_turns == 0)
+  if (context->is_closed || engine->db == NULL || count->n_turns == 0
+      || context->revision != count->revision || engine->model != count->model)
     return;
-  if (context->revision != count->revision || engine->model != count->model)
-    {
-      llm_engine_count_later (engine, context);
-      return;
-    }
   if (context->conversation != NULL)
     llm_conversation_set_count (context->conversation, identity, n_tokens);
   context->n_counted = n_tokens;
@@ -115,8 +115,11 @@ count_next (LlmEngine *self)
   LlmContext *context;
   Count *count;
 
-  if (self->is_counting || self->db == NULL || self->model == NULL
-      || (context = g_queue_pop_head (&self->uncounted)) == NULL)
+  if (self->is_counting || self->db == NULL || self->model == NULL)
+    return;
+  while ((context = g_queue_pop_head (&self->uncounted)) != NULL && context->is_closed)
+    g_object_unref (context);
+  if (context == NULL)
     return;
   self->is_counting = TRUE;
   count = g_new0 (Count, 1);

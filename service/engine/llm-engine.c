@@ -76,8 +76,11 @@ llm_engine_stop (LlmEngine *self)
   llm_engine_fail_waiting (self);
 
   /* Jobs end at the next step; commits under way go on to their end. */
-  while (self->n_jobs > 0)
-    g_main_context_iteration (NULL, TRUE);
+  while (self->n_jobs > 0 || self->is_counting)
+    {
+      g_queue_clear_full (&self->uncounted, g_object_unref);
+      g_main_context_iteration (NULL, TRUE);
+    }
   while (g_main_context_iteration (NULL, FALSE))
     ;
   for (guint i = 0; i < generations->len; i++)

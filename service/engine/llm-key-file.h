@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Small files of keys and values that the service writes for itself, in folders that others may have
- * written to: read with a limit, and replaced as a whole. Any thread.
+ * Small files of keys and values that the service writes for itself, in folders that others may
+ * have written to: read with a limit, and replaced as a whole. Any thread.
  */
 
 #pragma once

@@ -171,7 +171,7 @@ llm_weight_record_load (const char      *folder,
          && get_digits (values, weights, TRUE, record->checksum);
 }
 
-/* Not to wait for the disk: a crash that takes the record takes the chunks' use with it, no more. */
+/* Does not wait for the disk: without the record, chunks are only computed again. */
 gboolean
 llm_weight_record_save (const char            *folder,
                         const char            *weights,

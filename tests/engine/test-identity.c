@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Two model files with the same header and other weights: what contexts remember of the one is never
- * used with the other. The answers are those of a service that keeps nothing on storage, and so
+/* Two model files with the same header and other weights: what contexts remember of the one is
+ * never used with the other. The answers are those of a service that keeps nothing on storage, and so
  * computes all from the text. */
 
 #include "engine-rig.h"

@@ -128,6 +128,9 @@ llm_executor_tell (LlmExecutor *self,
   LlmResidency residency = llm_session_get_residency (session);
   guint64 bytes = session->seq != NULL ? llm_kv_seq_get_own_bytes (session->seq) : 0;
 
+  /* what storage has of it is not known yet */
+  if (session->seq != NULL && !session->is_attached)
+    return;
   if (session->is_told && session->told == residency && session->told_bytes == bytes)
     return;
   session->is_told = TRUE;

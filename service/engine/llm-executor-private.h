@@ -29,6 +29,7 @@ typedef struct
   gint32 next;              /* token to compute when it writes */
   guint length_before;      /* of the session before the running step */
   guint n_known;            /* tokens of the prompt that the session had */
+  gboolean is_opening;      /* what storage has of its context is not known yet; no ticket then */
   gboolean has_begun;       /* its chunks are locked; FALSE before there was room for it, and while
                              * it is parked for memory (L9) */
   gint64 resume_us;         /* of a call parked for memory: not before */
@@ -155,6 +156,10 @@ typedef enum
 /* llm-executor-run.c: the life of one job */
 void        llm_executor_begin_run   (LlmExecutor   *self,
                                       LlmJob        *job);
+/* Goes on with runs of whose contexts it is known by now what storage has. */
+void        llm_executor_open_runs   (LlmExecutor   *self);
+/* Whether there are others. */
+gboolean    llm_executor_has_opening (LlmExecutor   *self);
 void        llm_executor_end_run     (LlmExecutor   *self,
                                       LlmRun        *run,
                                       LlmJobEnd      end,

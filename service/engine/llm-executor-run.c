@@ -184,6 +184,32 @@ get_n_sinks (LlmExecutor  *self,
   return llm_window_get_sinks (job->n_system, self->chunk_slots);
 }
 
+/* The last token of the prompt is computed in any case: its logits choose the first token of the
+ * answer. */
+static guint
+count_reusable (const LlmRun *run)
+{
+  return run->job->generates ? run->job->prompt->len - 1 : run->job->prompt->len;
+}
+
+/* FALSE while it is not known what storage has of the context: a slow disk must not hold up other
+ * calls. */
+static gboolean
+open_session (LlmExecutor *self,
+              LlmRun      *run)
+{
+  LlmSession *session = run->session;
+  const GArray *prompt = run->job->prompt;
+
+  if (session->is_attached
+      && !llm_session_is_usable (session, prompt, get_n_sinks (self, run->job),
+                                 get_n_slid (self, run->job, prompt->len), count_reusable (run)))
+    llm_session_drop (session);
+  if (session->seq == NULL)
+    llm_session_open (session, self->store);
+  return llm_kv_seq_is_open (session->seq);
+}
+
 /* Returns how many of the prompt's tokens that the model sees the session remembers: of the first
  * @n_max. */
 static guint
@@ -196,11 +222,9 @@ find_memory (LlmExecutor *self,
   guint n_sinks = get_n_sinks (self, run->job);
   guint n_slid = get_n_slid (self, run->job, prompt->len);
 
-  if (session->seq != NULL && !llm_session_is_usable (session, prompt, n_sinks, n_slid, n_max))
-    llm_session_drop (session);
-  if (session->seq == NULL)
+  if (!session->is_attached)
     {
-      llm_session_attach (session, self->store, prompt, run->kinds, n_sinks, n_slid, n_max);
+      llm_session_attach (session, prompt, run->kinds, n_sinks, n_slid, n_max);
       if (session->tokens->len == 0 && session->id != 0)
         share_prefix (self, run, n_max);
     }
@@ -279,73 +303,17 @@ llm_executor_begin_call (LlmExecutor *self,
   return TRUE;
 }
 
-/* In a step, a row with a token out of range would fail the rows of all other requests as well. */
-static gboolean
-check_prompt (LlmExecutor  *self,
-              const LlmJob *job,
-              GError      **error)
+/* Its session is open. */
+static void
+admit_run (LlmExecutor *self,
+           LlmRun      *run)
 {
-  guint n_vocab = llm_model_get_hparams (self->model)->n_vocab;
-
-  for (guint i = 0; i < job->prompt->len; i++)
-    {
-      gint32 token = g_array_index (job->prompt, gint32, i);
-
-      if (token >= 0 && (guint) token < n_vocab)
-        continue;
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
-                   "The prompt has the token %d at position %u; this model's are 0 to %u", token, i,
-                   n_vocab - 1);
-      return FALSE;
-    }
-  return TRUE;
-}
-
-void
-llm_executor_begin_run (LlmExecutor *self,
-                        LlmJob      *job)
-{
-  LlmRun *run = g_new0 (LlmRun, 1);
+  LlmJob *job = run->job;
   LlmTicketConfig config;
   g_autoptr(GError) no_room = NULL;
-  guint n_reusable;
   guint n_left;
 
-  run->job = llm_job_ref (job);
-  run->result = result_new ();
-  run->kinds = find_kinds (self, job);
-  run->result->n_prompt = job->prompt->len;
-  run->result->slo = job->slo;
-  run->text = g_string_new (NULL);
-  g_ptr_array_add (self->runs, run);
-
-  if (self->model == NULL)
-    {
-      g_autoptr(GError) error = g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_NO_MODEL,
-                                                     "The model was unloaded before the call "
-                                                     "began");
-      llm_executor_end_run (self, run, LLM_JOB_FAILED, error);
-      return;
-    }
-  if (!check_prompt (self, job, &no_room))
-    {
-      llm_executor_end_run (self, run, LLM_JOB_FAILED, no_room);
-      return;
-    }
-  g_assert (job->prompt->len > 0 && (job->slides || job->prompt->len <= job->n_ctx));
-
-  if (job->session != 0)
-    run->session = llm_executor_get_session (self, job->session, job->app, job->context,
-                                             job->is_named);
-  else
-    run->session = run->own_session = llm_session_new (0, job->app, NULL, FALSE, self->ledger);
-  g_assert (!run->session->is_busy);
-  run->session->is_busy = TRUE;
-
-  /* The last token of the prompt is computed in any case: its logits choose
-   * the first token of the answer. */
-  n_reusable = job->generates ? job->prompt->len - 1 : job->prompt->len;
-  run->n_known = find_memory (self, run, n_reusable);
+  run->n_known = find_memory (self, run, count_reusable (run));
   if (!llm_executor_admit (self, run, &config, &no_room)
       || (!llm_executor_begin_call (self, run, &no_room)
           && llm_executor_find_parkable (self) == NULL && !llm_executor_may_wait (self, run)))
@@ -376,6 +344,98 @@ llm_executor_begin_run (LlmExecutor *self,
   run->ticket = llm_scheduler_add (self->scheduler, &config, run);
   post_admission (self, run);
   llm_executor_await_next (run);
+}
+
+gboolean
+llm_executor_has_opening (LlmExecutor *self)
+{
+  for (guint i = 0; i < self->runs->len; i++)
+    if (((LlmRun *) g_ptr_array_index (self->runs, i))->is_opening)
+      return TRUE;
+  return FALSE;
+}
+
+/* Those that came first go first; each may end, and others with it. */
+void
+llm_executor_open_runs (LlmExecutor *self)
+{
+  if (!llm_executor_has_opening (self))
+    return;
+
+  llm_kv_store_wait (self->store, 0);
+  for (guint i = 0; i < self->runs->len;)
+    {
+      LlmRun *run = g_ptr_array_index (self->runs, i);
+
+      if (run->is_opening && llm_kv_seq_is_open (run->session->seq))
+        {
+          run->is_opening = FALSE;
+          admit_run (self, run);
+          i = 0;
+        }
+      else
+        i++;
+    }
+}
+
+/* In a step, a row with a token out of range would fail the rows of all other requests as well. */
+static gboolean
+check_prompt (LlmExecutor  *self,
+              const LlmJob *job,
+              GError      **error)
+{
+  guint n_vocab = llm_model_get_hparams (self->model)->n_vocab;
+
+  for (guint i = 0; i < job->prompt->len; i++)
+    {
+      gint32 token = g_array_index (job->prompt, gint32, i);
+
+      if (token >= 0 && (guint) token < n_vocab)
+        continue;
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
+                   "The prompt has the token %d at position %u; this model's are 0 to %u", token, i,
+                   n_vocab - 1);
+      return FALSE;
+    }
+  return TRUE;
+}
+
+void
+llm_executor_begin_run (LlmExecutor *self,
+                        LlmJob      *job)
+{
+  LlmRun *run = g_new0 (LlmRun, 1);
+  g_autoptr(GError) error = NULL;
+
+  run->job = llm_job_ref (job);
+  run->result = result_new ();
+  run->kinds = find_kinds (self, job);
+  run->result->n_prompt = job->prompt->len;
+  run->result->slo = job->slo;
+  run->text = g_string_new (NULL);
+  g_ptr_array_add (self->runs, run);
+
+  if (self->model == NULL)
+    g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MODEL,
+                         "The model was unloaded before the call began");
+  if (self->model == NULL || !check_prompt (self, job, &error))
+    {
+      llm_executor_end_run (self, run, LLM_JOB_FAILED, error);
+      return;
+    }
+  g_assert (job->prompt->len > 0 && (job->slides || job->prompt->len <= job->n_ctx));
+
+  if (job->session != 0)
+    run->session = llm_executor_get_session (self, job->session, job->app, job->context,
+                                             job->is_named);
+  else
+    run->session = run->own_session = llm_session_new (0, job->app, NULL, FALSE, self->ledger);
+  g_assert (!run->session->is_busy);
+  run->session->is_busy = TRUE;
+
+  run->is_opening = !open_session (self, run);
+  if (!run->is_opening)
+    admit_run (self, run);
 }
 
 void

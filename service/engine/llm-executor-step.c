@@ -50,7 +50,7 @@ resume_parked (LlmExecutor *self,
       LlmRun *run = g_ptr_array_index (self->runs, i);
       g_autoptr(GError) error = NULL;
 
-      if (run->has_begun || now < run->resume_us
+      if (run->has_begun || run->is_opening || now < run->resume_us
           || __atomic_load_n (&run->job->is_parked, __ATOMIC_ACQUIRE)
           || llm_executor_stands_still (self, run, now))
         continue;
@@ -83,6 +83,7 @@ llm_executor_sweep (LlmExecutor *self)
   gint64 now = llm_clock_now_us ();
 
   llm_scheduler_set_pace (self->scheduler, __atomic_load_n (&self->pace, __ATOMIC_ACQUIRE));
+  llm_executor_open_runs (self);
   resume_parked (self, now);
   for (guint i = self->runs->len; i-- > 0;)
     {
@@ -94,7 +95,7 @@ llm_executor_sweep (LlmExecutor *self)
         llm_executor_end_run (self, run, end, NULL);
       else if (job->deadline_us > 0 && now >= job->deadline_us)
         llm_executor_end_run (self, run, LLM_JOB_DEADLINE, NULL);
-      else
+      else if (!run->is_opening)
         {
           if (run->due_us <= now)
             run->due_us = 0;

@@ -121,7 +121,7 @@ fork_session (gpointer data)
   LlmSession *from = g_hash_table_lookup (self->sessions, &command->from);
   LlmSession *to;
 
-  if (from == NULL || from->seq == NULL)
+  if (from == NULL || !from->is_attached)
     return;
   to = llm_executor_get_session (self, command->to, from->app, command->context,
                                  command->is_named);
@@ -201,6 +201,8 @@ run_once (LlmExecutor *self)
   if (llm_executor_is_suspended (self))
     return llm_executor_work_suspended (self);
   end = llm_executor_run_turn (self);
+  if (end == LLM_TURN_NONE && llm_executor_has_opening (self))
+    end = LLM_TURN_WAITS;
   if (end != LLM_TURN_NONE)
     llm_executor_work_beside (self);
   if (end == LLM_TURN_WAITS)

@@ -74,8 +74,16 @@ llm_session_cut (LlmSession *self,
 }
 
 void
+llm_session_open (LlmSession *self,
+                  LlmKvStore *store)
+{
+  g_assert (self->seq == NULL);
+
+  self->seq = llm_kv_seq_new (store, self->context != NULL ? self->app : NULL, self->context);
+}
+
+void
 llm_session_attach (LlmSession       *self,
-                    LlmKvStore       *store,
                     const GArray     *prompt,
                     const GByteArray *kinds,
                     guint             n_sinks,
@@ -84,9 +92,10 @@ llm_session_attach (LlmSession       *self,
 {
   guint n;
 
-  g_assert (self->seq == NULL && n_max <= prompt->len && prompt->len == kinds->len);
+  g_assert (self->seq != NULL && !self->is_attached);
+  g_assert (n_max <= prompt->len && prompt->len == kinds->len);
 
-  self->seq = llm_kv_seq_new (store, self->context != NULL ? self->app : NULL, self->context);
+  self->is_attached = TRUE;
   if (n_slid > 0)
     llm_kv_seq_slide (self->seq, n_sinks, n_slid);
   if (self->context != NULL)
@@ -137,6 +146,7 @@ llm_session_fork (LlmSession *self,
 
   self->seq = llm_kv_seq_fork (from->seq, self->context != NULL ? self->app : NULL, self->context);
   add_tokens (self, (const gint32 *) from->tokens->data, from->kinds->data, from->tokens->len);
+  self->is_attached = TRUE;
   self->n_settled = from->n_settled;
   self->used_us = from->used_us;
 }
@@ -231,6 +241,7 @@ void
 llm_session_drop (LlmSession *self)
 {
   g_clear_pointer (&self->seq, llm_kv_seq_free);
+  self->is_attached = FALSE;
   g_array_set_size (self->tokens, 0);
   g_byte_array_set_size (self->kinds, 0);
   count_tokens (self);

@@ -25,6 +25,7 @@ typedef struct
   LlmLedger *ledger;     /* (owned): counts tokens as text */
 
   LlmKvSeq *seq;         /* (nullable) (owned) */
+  gboolean is_attached;  /* seq has what storage had of it */
   GArray *tokens;        /* (element-type gint32): one a slot of seq, and those that slid away */
   GByteArray *kinds;     /* LlkRowKind that each was computed with: again with the same */
   guint64 counted_bytes; /* of both in the ledger */
@@ -44,11 +45,13 @@ LlmSession  *llm_session_new     (guint64           id,
                                   LlmLedger        *ledger);
 void         llm_session_free    (LlmSession       *self);
 
-/* For a session without memory: gives it some, of a window that has slid by @n_slid behind
- * @n_sinks (L11), and finds what storage has of the first @n_max of @prompt, which were computed as
+/* For a session without memory: gives it some, which attaches when its sequence is open. */
+void         llm_session_open    (LlmSession       *self,
+                                  LlmKvStore       *store);
+/* For a session that was opened, and whose sequence is open: its window has slid by @n_slid behind
+ * @n_sinks (L11); finds what storage has of the first @n_max of @prompt, which were computed as
  * @kinds say. */
 void         llm_session_attach  (LlmSession       *self,
-                                  LlmKvStore       *store,
                                   const GArray     *prompt,
                                   const GByteArray *kinds,
                                   guint             n_sinks,

@@ -20,6 +20,7 @@ typedef struct
   guint64 offset;
   gsize length;
   LlmDiskFill fill;      /* (nullable) */
+  LlmDiskWork work;      /* (nullable): instead of a transfer */
   LlmDiskDone done;
   gpointer data;
 
@@ -40,7 +41,7 @@ struct _LlmDiskBackend
   int event_fd;
   /* Buffers of LLM_DISK_MAX_BYTES in one row come, or (NULL) go; nothing is under way. */
   void (*set_buffers) (LlmDiskBackend *self, guint8 *memory, guint n);
-  /* Begins to transfer the bytes of @op behind @n_done. */
+  /* Begins to transfer the bytes of @op behind @n_done, or its work, for which it has no buffer. */
   void (*submit)      (LlmDiskBackend *self, LlmDiskOp *op);
   /* The row of submits has ended: what collected them hands them on now. */
   void (*flush)       (LlmDiskBackend *self);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Two threads that block in pread() and pwrite(), where there is no io_uring. More of them would
- * gain little: with requests of this size one keeps most disks busy. */
+/* Two threads that block in pread() and pwrite(), where there is no io_uring, and in what is no
+ * transfer. More of them would gain little: with requests of this size one keeps most disks
+ * busy. */
 
 #define G_LOG_DOMAIN "llm-io"
 
@@ -26,12 +27,16 @@ typedef struct
 static gssize
 transfer (const LlmDiskOp *op)
 {
-  guint8 *memory = op->memory + op->n_done;
+  guint8 *memory;
   gsize length = op->length - op->n_done;
   off_t offset = (off_t) (op->offset + op->n_done);
-  gssize n = op->is_write ? pwrite (op->fd, memory, length, offset)
-                          : pread (op->fd, memory, length, offset);
+  gssize n;
 
+  if (op->work != NULL)
+    return op->work (op->data);
+  memory = op->memory + op->n_done;
+  n = op->is_write ? pwrite (op->fd, memory, length, offset)
+                   : pread (op->fd, memory, length, offset);
   return n < 0 ? -errno : n;
 }
 

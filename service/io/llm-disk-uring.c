@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /* Transfers through io_uring, into buffers that the kernel knows where it may lock that much memory
- * (RLIMIT_MEMLOCK), so that it need not find and pin their pages for each. */
+ * (RLIMIT_MEMLOCK), so that it need not find and pin their pages for each. Threads do what is no
+ * transfer. */
 
 #define G_LOG_DOMAIN "llm-io"
 
@@ -18,6 +19,7 @@ typedef struct
   struct io_uring ring;
   gboolean is_registered;  /* the buffers */
   guint n_unsent;          /* entries that io_uring_submit() has not taken yet */
+  LlmDiskBackend *threads; /* (nullable) (owned): once there was work for them */
 } Uring;
 
 static void
@@ -52,10 +54,20 @@ submit (LlmDiskBackend *backend,
         LlmDiskOp      *op)
 {
   Uring *self = (Uring *) backend;
-  struct io_uring_sqe *entry = io_uring_get_sqe (&self->ring);
-  guint8 *memory = op->memory + op->n_done;
   unsigned length = (unsigned) (op->length - op->n_done);
   guint64 offset = op->offset + op->n_done;
+  struct io_uring_sqe *entry;
+  guint8 *memory;
+
+  if (op->work != NULL)
+    {
+      if (self->threads == NULL)
+        self->threads = llm_disk_threads_new (self->parent.event_fd);
+      self->threads->submit (self->threads, op);
+      return;
+    }
+  memory = op->memory + op->n_done;
+  entry = io_uring_get_sqe (&self->ring);
 
   /* The ring has room for all that the queue has buffers for. */
   g_assert (entry != NULL);
@@ -105,6 +117,8 @@ reap (LlmDiskBackend *backend,
       io_uring_cqe_seen (&self->ring, entry);
       g_queue_push_tail (finished, op);
     }
+  if (self->threads != NULL)
+    self->threads->reap (self->threads, finished);
 }
 
 static void
@@ -112,6 +126,8 @@ free_uring (LlmDiskBackend *backend)
 {
   Uring *self = (Uring *) backend;
 
+  if (self->threads != NULL)
+    self->threads->free (self->threads);
   io_uring_queue_exit (&self->ring);
   g_free (self);
 }

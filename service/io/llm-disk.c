@@ -219,13 +219,13 @@ begin_waiting (LlmDisk *self)
     {
       LlmDiskOp *op = g_queue_peek_head (waiting);
 
-      if (!make_buffers (self))
+      if (op->work == NULL && !make_buffers (self))
         {
           finish (self, g_queue_pop_head (waiting), -ENOMEM);
           signal_event (self);
           continue;
         }
-      if (!take_buffer (self, op))
+      if (op->work == NULL && !take_buffer (self, op))
         break;
       g_queue_pop_head (waiting);
       self->n_under_way[op->io_class]++;
@@ -242,6 +242,8 @@ needs_more (LlmDiskOp *op)
 {
   gsize rest;
 
+  if (op->work != NULL)
+    return FALSE;
   if (op->result == -EINTR || op->result == -EAGAIN)
     return op->n_retries++ < MAX_RETRIES;
   if (op->result < 0)
@@ -450,7 +452,7 @@ ask (LlmDisk         *self,
   op = g_memdup2 (request, sizeof *request);
   op->buffer = -1;
   self->n_pending[op->io_class]++;
-  if (op->length == 0 || self->is_ending)
+  if ((op->length == 0 && op->work == NULL) || self->is_ending)
     {
       finish (self, op, self->is_ending ? -ECANCELED : 0);
       signal_event (self);
@@ -489,5 +491,19 @@ llm_disk_write (LlmDisk      *self,
                               .length = length, .fill = fill, .done = done, .data = data };
 
   g_return_if_fail (fill != NULL);
+  ask (self, &request);
+}
+
+void
+llm_disk_run (LlmDisk      *self,
+              LlmDiskClass  io_class,
+              LlmDiskWork   work,
+              LlmDiskDone   done,
+              gpointer      data)
+{
+  const LlmDiskOp request = { .io_class = io_class, .fd = -1, .work = work, .done = done,
+                              .data = data };
+
+  g_return_if_fail (work != NULL);
   ask (self, &request);
 }

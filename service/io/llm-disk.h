@@ -41,6 +41,10 @@ typedef void (*LlmDiskFill) (guint8  *buffer,
                              gsize    length,
                              gpointer data);
 
+/* What blocks and is no transfer, as opening files does: its result is what @done gets as @n. On a
+ * thread of the queue's, which shares with the owner's what @data points to only until @done. */
+typedef gssize (*LlmDiskWork) (gpointer data);
+
 /* "uring", "threads", or NULL for the first that works. Fails with UNSUPPORTED. */
 LlmDisk    *llm_disk_new       (const char   *backend,
                                 GError      **error) G_GNUC_WARN_UNUSED_RESULT;
@@ -81,8 +85,15 @@ void        llm_disk_write     (LlmDisk      *self,
                                 LlmDiskDone   done,
                                 gpointer      data);
 
-/* The requests with this @data that are not yet begun end with -ECANCELED; their @fill is never
- * called. */
+/* The same for @work. */
+void        llm_disk_run       (LlmDisk      *self,
+                                LlmDiskClass  io_class,
+                                LlmDiskWork   work,
+                                LlmDiskDone   done,
+                                gpointer      data);
+
+/* The requests with this @data that are not yet begun end with -ECANCELED; their @fill or @work is
+ * never called. */
 void        llm_disk_cancel    (LlmDisk      *self,
                                 gconstpointer data);
 

@@ -22,7 +22,7 @@
 typedef struct
 {
   LlmKvLink *link;       /* (owned) */
-  int fd;                /* or -errno */
+  int fd;                /* or -errno: set by a thread of the queue */
 } Source;
 
 typedef struct
@@ -63,8 +63,10 @@ struct _LlmKvRead
   LlmKvFolder *folder;   /* (nullable) (unowned): NULL when it is closed, or the read ended */
   LlmDisk *disk;         /* (unowned) */
   LlmKvCleaner *cleaner; /* (unowned) */
+  int storage_fd;
+  char *id;              /* (owned): of the context */
   LlmKvShape shape;      /* its offsets are the folder's */
-  guint n_holders;       /* the owner, requests, who reports */
+  guint n_holders;       /* the owner, requests, who opens the files */
   Target *targets;       /* (owned) */
   guint n_targets;
   GArray *sources;       /* (element-type Source) (owned) */
@@ -94,6 +96,7 @@ drop (LlmKvRead *self)
   g_array_unref (self->pieces);
   g_array_unref (self->requests);
   g_free (self->targets);
+  g_free (self->id);
   g_free (self);
 }
 
@@ -102,6 +105,7 @@ llm_kv_folder_read_cancel (LlmKvRead *self)
 {
   g_ptr_array_remove_fast (self->folder->reads, self);
   self->folder = NULL;
+  llm_disk_cancel (self->disk, self);
   for (guint i = 0; i < self->requests->len; i++)
     llm_disk_cancel (self->disk, &g_array_index (self->requests, Request, i));
 }
@@ -242,14 +246,51 @@ on_read (gssize        n,
   drop (self);
 }
 
-/* What can be told without having read anything: chunks that are gone, and layers without bytes. */
+/* On a thread of the queue: a slow disk must not hold up the owner's. */
+static gssize
+open_sources (gpointer data)
+{
+  LlmKvRead *self = data;
+  int folder = llm_kv_home_open_id (self->storage_fd, self->id);
+
+  for (guint i = 0; i < self->sources->len; i++)
+    {
+      Source *source = &g_array_index (self->sources, Source, i);
+      char name[LLM_KV_NAME_BYTES];
+
+      llm_kv_extent_name (source->link->number, LLM_KV_EXTENT_SUFFIX, name);
+      source->fd = folder < 0 ? folder
+                              : llm_disk_open (self->disk, folder, name,
+                                               O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
+    }
+  if (folder >= 0)
+    {
+      llm_kv_home_touch_fd (folder);
+      close (folder);
+    }
+  return 0;
+}
+
+/* Asks for the bytes; and tells what is known without them: chunks that are gone, and layers
+ * without bytes. */
 static void
-on_begun (gssize        n,
-          const guint8 *buffer,
-          gpointer      data)
+on_opened (gssize        n,
+           const guint8 *buffer,
+           gpointer      data)
 {
   LlmKvRead *self = data;
 
+  for (guint i = 0; i < self->requests->len && self->folder != NULL; i++)
+    {
+      const Request *request = &g_array_index (self->requests, Request, i);
+      int fd = g_array_index (self->sources, Source, request->source).fd;
+
+      if (fd < 0)
+        continue;
+      self->n_holders++;
+      llm_disk_read (self->disk, LLM_DISK_RESTORE, fd, request->offset, request->length, on_read,
+                     (gpointer) request);
+    }
   for (guint i = 0; i < self->n_targets && self->folder != NULL; i++)
     {
       const Target *target = &self->targets[i];
@@ -371,31 +412,24 @@ is_there (LlmKvFolder     *folder,
 {
   const LlmKvLink *link = llm_kv_home_find_link (folder->home, slot->extent);
 
-  return link != NULL && slot->index < link->extent->n_chunks && !link->dead[slot->index];
+  return link != NULL && link->extent != NULL && slot->index < link->extent->n_chunks
+         && !link->dead[slot->index];
 }
 
-/* Opens the file of the targets @order[0 … n), which are of one extent. */
+/* The file of the targets @order[0 … n), which are of one extent. */
 static void
 add_source (LlmKvRead   *self,
-            int          folder,
             const guint *order,
             guint        n)
 {
   guint64 number = self->targets[order[0]].slot.extent;
   LlmKvLink *link = llm_kv_home_find_link (self->folder->home, number);
-  Source source = { .link = llm_kv_link_ref (link), .fd = folder };
+  Source source = { .link = llm_kv_link_ref (link), .fd = -ECANCELED };
 
   for (guint i = 0; i < n; i++)
     self->targets[order[i]].source = self->sources->len;
-  if (folder >= 0)
-    {
-      char name[LLM_KV_NAME_BYTES];
-
-      llm_kv_extent_name (number, LLM_KV_EXTENT_SUFFIX, name);
-      source.fd = llm_disk_open (self->disk, folder, name, O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
-    }
   g_array_append_val (self->sources, source);
-  for (guint i = 0; source.fd >= 0 && i < link->extent->n_groups; i++)
+  for (guint i = 0; i < link->extent->n_groups; i++)
     add_group (self, self->sources->len - 1, i, order, n);
 }
 
@@ -404,7 +438,6 @@ static void
 plan (LlmKvRead *self)
 {
   g_autofree guint *order = g_new (guint, self->n_targets);
-  int folder = llm_kv_home_open_fd (self->folder->home);
   guint n = 0;
 
   for (guint i = 0; i < self->n_targets; i++)
@@ -417,12 +450,10 @@ plan (LlmKvRead *self)
 
       for (end = first + 1; end < n && self->targets[order[end]].slot.extent == number; end++)
         ;
-      add_source (self, folder, order + first, end - first);
+      add_source (self, order + first, end - first);
     }
   g_array_sort (self->requests, compare_requests);
-  llm_kv_home_touch (self->folder->home, folder);
-  if (folder >= 0)
-    close (folder);
+  llm_kv_home_touch (self->folder->home, -1);
 }
 
 LlmKvRead *
@@ -442,6 +473,8 @@ llm_kv_folder_read (LlmKvFolder       *self,
   read->folder = self;
   read->disk = self->home->storage->disk;
   read->cleaner = self->home->storage->cleaner;
+  read->storage_fd = self->home->storage->fd;
+  read->id = g_strdup (self->home->id);
   read->shape = self->shape;
   read->targets = g_new0 (Target, n);
   read->n_targets = n;
@@ -459,15 +492,7 @@ llm_kv_folder_read (LlmKvFolder       *self,
   g_ptr_array_add (self->reads, read);
   plan (read);
 
-  read->n_holders = 2 + read->requests->len;
-  llm_disk_read (read->disk, LLM_DISK_RESTORE, -1, 0, 0, on_begun, read);
-  for (guint i = 0; i < read->requests->len; i++)
-    {
-      const Request *request = &g_array_index (read->requests, Request, i);
-
-      llm_disk_read (read->disk, LLM_DISK_RESTORE,
-                     g_array_index (read->sources, Source, request->source).fd, request->offset,
-                     request->length, on_read, (gpointer) request);
-    }
+  read->n_holders = 2;
+  llm_disk_run (read->disk, LLM_DISK_RESTORE, open_sources, on_opened, read);
   return read;
 }

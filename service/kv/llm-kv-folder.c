@@ -9,15 +9,27 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <xxhash.h>
 
-/* A first read that has most headers whole. */
-#define FIRST_BYTES (4 * LLM_KV_EXTENT_MIN_BYTES)
 /* Dead bytes of a file that are worth the work: one in so many. */
 #define MIN_WASTE 3
+
+gsize *
+llm_kv_shape_own (LlmKvShape *shape)
+{
+  gsize *offsets = g_new (gsize, LLM_KV_N_FORMS * (shape->n_layers + 1));
+  gsize *at = offsets;
+
+  for (guint i = 0; i < LLM_KV_N_FORMS; i++, at += shape->n_layers + 1)
+    if (shape->offsets[i] != NULL)
+      {
+        memcpy (at, shape->offsets[i], (shape->n_layers + 1) * sizeof *at);
+        shape->offsets[i] = at;
+      }
+  return offsets;
+}
 
 static guint64
 hash_app (const char *app)
@@ -26,22 +38,6 @@ hash_app (const char *app)
 
   /* 0: not known */
   return hash != 0 ? hash : 1;
-}
-
-static void
-copy_shape (LlmKvFolder      *self,
-            const LlmKvShape *shape)
-{
-  gsize *at;
-
-  self->shape = *shape;
-  self->offsets = at = g_new (gsize, LLM_KV_N_FORMS * (shape->n_layers + 1));
-  for (guint i = 0; i < LLM_KV_N_FORMS; i++, at += shape->n_layers + 1)
-    if (shape->offsets[i] != NULL)
-      {
-        memcpy (at, shape->offsets[i], (shape->n_layers + 1) * sizeof *at);
-        self->shape.offsets[i] = at;
-      }
 }
 
 /* --- what dead chunks take --- */
@@ -88,16 +84,12 @@ open_extent (LlmKvFolder *self,
              guint64      number,
              int          flags)
 {
-  char name[LLM_KV_NAME_BYTES];
   int folder = llm_kv_home_open_fd (self->home);
   int fd;
 
   if (folder < 0)
     return folder;
-  llm_kv_extent_name (number, LLM_KV_EXTENT_SUFFIX, name);
-  fd = openat (folder, name, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
-  if (fd < 0)
-    fd = -errno;
+  fd = llm_kv_extent_open_fd (folder, number, flags);
   close (folder);
   return fd;
 }
@@ -234,85 +226,6 @@ llm_kv_folder_unindex (LlmKvFolder *self,
 
 /* --- opening --- */
 
-/* (nullable) (transfer full) */
-static LlmKvExtent *
-read_header (LlmKvFolder  *self,
-             int           fd,
-             const char  **reason)
-{
-  g_autofree guint8 *bytes = g_malloc (FIRST_BYTES);
-  struct stat status;
-  gsize wanted;
-  gssize n;
-
-  *reason = "it can't be read";
-  if (fstat (fd, &status) < 0 || !S_ISREG (status.st_mode) || status.st_size < 0)
-    return NULL;
-  n = pread (fd, bytes, FIRST_BYTES, 0);
-  if (n < 0)
-    return NULL;
-  wanted = llm_kv_extent_peek (bytes, (gsize) n);
-  if (wanted > FIRST_BYTES)
-    {
-      bytes = g_realloc (bytes, wanted);
-      n = pread (fd, bytes, wanted, 0);
-      if (n < 0)
-        return NULL;
-    }
-  return llm_kv_extent_parse (bytes, (gsize) n, (guint64) status.st_size, &self->shape, reason);
-}
-
-/* Whether the extent can be used. */
-static gboolean
-open_link (LlmKvFolder  *self,
-           LlmKvLink    *link,
-           const char  **reason)
-{
-  int fd = open_extent (self, link->number, O_RDONLY);
-  LlmKvExtent *extent = NULL;
-
-  *reason = fd < 0 ? g_strerror (-fd) : NULL;
-  if (fd >= 0)
-    {
-      extent = read_header (self, fd, reason);
-      close (fd);
-    }
-  llm_kv_link_set_extent (link, extent);
-  if (extent == NULL || link->n_live == 0)
-    llm_kv_home_remove_link (self->home, link);
-  else
-    llm_kv_folder_index (self, link);
-  return extent != NULL;
-}
-
-static void
-open_links (LlmKvFolder *self)
-{
-  g_autoptr(GPtrArray) links =
-    g_ptr_array_new_with_free_func ((GDestroyNotify) llm_kv_link_unref);
-  const char *first = NULL;
-  guint n_bad = 0;
-
-  /* Those that are no good go while we are at it. */
-  for (guint i = 0; i < self->home->links->len; i++)
-    g_ptr_array_add (links, llm_kv_link_ref (g_ptr_array_index (self->home->links, i)));
-  self->next = 1;
-  for (guint i = 0; i < links->len; i++)
-    {
-      LlmKvLink *link = g_ptr_array_index (links, i);
-      const char *reason;
-
-      self->next = link->number + 1;
-      if (!open_link (self, link, &reason))
-        {
-          n_bad++;
-          first = first != NULL ? first : reason;
-        }
-    }
-  if (n_bad > 0)
-    g_message ("%u extents of a context are not used, the first since %s", n_bad, first);
-}
-
 LlmKvFolder *
 llm_kv_folder_open (LlmKvStorage     *storage,
                     const char       *app,
@@ -344,11 +257,15 @@ llm_kv_folder_open (LlmKvStorage     *storage,
   self->places = g_hash_table_new_full (NULL, NULL, NULL, g_free);
   self->writes = g_ptr_array_new ();
   self->reads = g_ptr_array_new ();
-  copy_shape (self, shape);
+  self->shape = *shape;
+  self->offsets = llm_kv_shape_own (&self->shape);
   home->folder = self;
   llm_kv_home_touch (home, -1);
 
-  open_links (self);
+  self->next = 1;
+  for (guint i = 0; i < home->links->len; i++)
+    self->next = ((const LlmKvLink *) g_ptr_array_index (home->links, i))->number + 1;
+  llm_kv_folder_begin_opening (self);
   return self;
 }
 
@@ -360,6 +277,7 @@ llm_kv_folder_close (LlmKvFolder *self)
   if (self == NULL)
     return;
 
+  llm_kv_folder_end_opening (self);
   while (self->writes->len > 0)
     llm_kv_folder_write_cancel (g_ptr_array_index (self->writes, self->writes->len - 1));
   while (self->reads->len > 0)
@@ -378,6 +296,14 @@ llm_kv_folder_close (LlmKvFolder *self)
 }
 
 /* --- asking --- */
+
+gboolean
+llm_kv_folder_is_open (LlmKvFolder *self)
+{
+  g_return_val_if_fail (self != NULL, FALSE);
+
+  return self->opening == NULL;
+}
 
 guint64
 llm_kv_folder_get_bytes (LlmKvFolder *self)
@@ -438,7 +364,8 @@ llm_kv_folder_forget (LlmKvFolder *self,
   g_return_if_fail (self != NULL);
 
   link = llm_kv_home_find_link (self->home, slot.extent);
-  if (link == NULL || slot.index >= link->extent->n_chunks || link->dead[slot.index])
+  if (link == NULL || link->extent == NULL || slot.index >= link->extent->n_chunks
+      || link->dead[slot.index])
     return;
   number = link->extent->records[slot.index].number;
   place = find_place (self, number);
@@ -464,6 +391,9 @@ static gboolean
 is_below (const LlmKvLink *link,
           guint            n_chunks)
 {
+  /* what it has is not known yet */
+  if (link->extent == NULL)
+    return FALSE;
   for (guint i = 0; i < link->extent->n_chunks; i++)
     if (!link->dead[i] && link->extent->records[i].number >= n_chunks)
       return FALSE;

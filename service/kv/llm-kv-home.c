@@ -65,11 +65,31 @@ llm_kv_home_new (LlmKvStorage *storage,
 }
 
 int
-llm_kv_home_open_fd (LlmKvHome *self)
+llm_kv_home_open_id (int         storage_fd,
+                     const char *id)
 {
-  int fd = openat (self->storage->fd, self->id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+  int fd = openat (storage_fd, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
   return fd < 0 ? -errno : fd;
+}
+
+int
+llm_kv_extent_open_fd (int     folder_fd,
+                       guint64 number,
+                       int     flags)
+{
+  char name[LLM_KV_NAME_BYTES];
+  int fd;
+
+  llm_kv_extent_name (number, LLM_KV_EXTENT_SUFFIX, name);
+  fd = openat (folder_fd, name, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  return fd < 0 ? -errno : fd;
+}
+
+int
+llm_kv_home_open_fd (LlmKvHome *self)
+{
+  return llm_kv_home_open_id (self->storage->fd, self->id);
 }
 
 static void
@@ -118,14 +138,20 @@ llm_kv_home_make_fd (LlmKvHome *self)
 }
 
 void
-llm_kv_home_touch (LlmKvHome *self,
-                   int        fd)
+llm_kv_home_touch_fd (int fd)
 {
   const struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, { .tv_nsec = UTIME_NOW } };
 
+  (void) !futimens (fd, times);
+}
+
+void
+llm_kv_home_touch (LlmKvHome *self,
+                   int        fd)
+{
   self->used = ++self->storage->n_uses;
   if (fd >= 0)
-    (void) !futimens (fd, times);
+    llm_kv_home_touch_fd (fd);
 }
 
 void

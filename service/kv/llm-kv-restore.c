@@ -622,6 +622,7 @@ llm_kv_seq_attach (LlmKvSeq     *self,
   guint n;
 
   g_return_val_if_fail (self->length == self->n_sinks && !self->is_locked, self->length);
+  g_return_val_if_fail (llm_kv_seq_is_open (self), self->length);
 
   if (self->folder == NULL || !store->policy.swaps)
     return self->length;

@@ -28,6 +28,14 @@ llm_kv_seq_new (LlmKvStore *store,
   return self;
 }
 
+gboolean
+llm_kv_seq_is_open (LlmKvSeq *self)
+{
+  g_return_val_if_fail (self != NULL, FALSE);
+
+  return self->folder == NULL || llm_kv_folder_is_open (self->folder);
+}
+
 void
 llm_kv_seq_drop_chunks (LlmKvSeq *self,
                         guint     n_kept)

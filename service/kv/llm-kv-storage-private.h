@@ -14,6 +14,7 @@ G_BEGIN_DECLS
 
 typedef struct _LlmKvHome LlmKvHome;
 typedef struct _LlmKvWrite LlmKvWrite;
+typedef struct _LlmKvOpening LlmKvOpening;
 
 /* A file on the disk; folders of one application may hold it together. */
 typedef struct
@@ -75,6 +76,7 @@ struct _LlmKvFolder
   LlmKvShape shape;
   gsize *offsets;        /* (owned): what shape points at */
   guint64 next;          /* number of the next extent */
+  LlmKvOpening *opening; /* (nullable) (unowned): while headers are read */
   GHashTable *places;    /* (element-type guint LlmKvPlace) (owned), by number of chunk */
   GPtrArray *writes;     /* (element-type LlmKvWrite) (unowned): under way */
   GPtrArray *reads;      /* (element-type LlmKvRead) (unowned): not ended */
@@ -105,14 +107,23 @@ guint64     llm_kv_home_read_app       (int            fd);
 void        llm_kv_home_remove         (LlmKvHome     *self);
 /* Without extents a folder that nobody has open is of no use: the home is gone then. */
 void        llm_kv_home_remove_if_empty (LlmKvHome    *self);
-/* Opens a context's folder, which may be missing: -errno. */
+/* Opens a context's folder, which may be missing: -errno. May wait for the disk. */
 int         llm_kv_home_open_fd        (LlmKvHome     *self);
+/* The same by the storage's folder and the context's id, and opens an extent's file there; any
+ * thread. */
+int         llm_kv_home_open_id        (int            storage_fd,
+                                        const char    *id);
+int         llm_kv_extent_open_fd      (int            folder_fd,
+                                        guint64        number,
+                                        int            flags);
 /* Makes it where it is missing. */
 int         llm_kv_home_make_fd        (LlmKvHome     *self);
 guint64     llm_kv_home_count_bytes    (LlmKvHome     *self);
 /* It was used now. @fd: of its folder, or -1. */
 void        llm_kv_home_touch          (LlmKvHome     *self,
                                         int            fd);
+/* The same on the disk alone; any thread. */
+void        llm_kv_home_touch_fd       (int            fd);
 
 /* --- storage --- */
 
@@ -153,6 +164,11 @@ void        llm_kv_home_remove_link    (LlmKvHome     *self,
                                         LlmKvLink     *link);
 
 /* --- folders --- */
+
+/* llm-kv-folder-open.c: reads what describes the extents of the folder's home, if there are any. */
+void        llm_kv_folder_begin_opening (LlmKvFolder  *self);
+/* What has not come yet does not come any more. */
+void        llm_kv_folder_end_opening  (LlmKvFolder   *self);
 
 /* Enters the chunks of @link, which is one of the home's and may be gone afterwards: older versions
  * of them are dead. */

@@ -43,6 +43,9 @@ typedef struct
   const gsize *offsets[LLM_KV_N_FORMS];
 } LlmKvShape;
 
+/* (transfer full): makes @shape's offsets its own copy, which is returned. */
+gsize        *llm_kv_shape_own        (LlmKvShape        *shape);
+
 typedef struct _LlmKvStorage LlmKvStorage;
 typedef struct _LlmKvFolder LlmKvFolder;
 typedef struct _LlmKvRead LlmKvRead;
@@ -107,15 +110,18 @@ void          llm_kv_storage_settle   (LlmKvStorage      *self,
                                        LlmKvSettled       func,
                                        gpointer           data);
 
-/* The context @id (letters, digits, `-` and `_`) of the application @app. Reads the
- * descriptions of its extents; those that are not valid or of another identity are removed.
- * Never fails: without a folder, nothing is found and nothing written. @shape is copied. */
+/* The context @id (letters, digits, `-` and `_`) of the application @app. Begins to read the
+ * descriptions of its extents, and answers in llm_disk_poll(): until llm_kv_folder_is_open(), none
+ * is found. Those that are not valid or of another identity are removed. Never fails: without a
+ * folder, nothing is found and nothing written. @shape is copied. */
 LlmKvFolder  *llm_kv_folder_open      (LlmKvStorage      *storage,
                                        const char        *app,
                                        const char        *id,
                                        const LlmKvShape  *shape);
 /* Cancels what is under way: no callback comes any more. */
 void          llm_kv_folder_close     (LlmKvFolder       *self);
+/* Whether it is known what lies there. */
+gboolean      llm_kv_folder_is_open   (LlmKvFolder       *self);
 guint64       llm_kv_folder_get_bytes (LlmKvFolder       *self);
 
 /* The latest version of chunk @number, if its tokens have @hash. */

@@ -139,11 +139,15 @@ guint64     llm_kv_seq_evict          (LlmKvSeq          *self,
 /* --- sequences --- */
 
 /* @app, @id: (nullable): application and context whose folder on storage it has; NULL for a
- * sequence that is never written. What storage has of it is found by llm_kv_seq_attach(). */
+ * sequence that is never written. What storage has of it is found by llm_kv_seq_attach(), once
+ * llm_kv_seq_is_open(). */
 LlmKvSeq   *llm_kv_seq_new            (LlmKvStore        *store,
                                        const char        *app,
                                        const char        *id);
 void        llm_kv_seq_free           (LlmKvSeq          *self);
+/* Whether it is known what storage has of it: what describes the files of a long context takes a
+ * slow disk a while, and comes with llm_kv_store_wait(). */
+gboolean    llm_kv_seq_is_open        (LlmKvSeq          *self);
 /* A sequence with the same content; chunks are shared until written, and on storage. */
 LlmKvSeq   *llm_kv_seq_fork           (LlmKvSeq          *self,
                                        const char        *app,
@@ -190,7 +194,7 @@ guint       llm_kv_seq_get_n_sinks    (LlmKvSeq          *self);
 
 /* --- the life of a call --- */
 
-/* For a sequence that is empty, but for the sinks of a window that slid, after a restart: takes
+/* For a sequence that is open, and empty but for the sinks of a window that slid: takes
  * from storage what belongs to @tokens, the context's tokens from the first, those that slid away
  * too. The length becomes the end of the last chunk found; what lies between and was not found is
  * missing. Returns the length, which is as before when nothing was found. */

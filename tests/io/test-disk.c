@@ -457,6 +457,85 @@ test_free (Fixture       *fixture,
   g_assert_no_error (error);
 }
 
+typedef struct
+{
+  GThread *owner;
+  gint *gate;            /* (nullable): goes on when it is 1 */
+  gssize result;
+  gssize n;
+  guint n_done;
+  gboolean was_run;
+} Work;
+
+static gssize
+do_work (gpointer data)
+{
+  Work *work = data;
+
+  g_assert_true (g_thread_self () != work->owner);
+  work->was_run = TRUE;
+  while (work->gate != NULL && g_atomic_int_get (work->gate) == 0)
+    g_usleep (1000);
+  return work->result;
+}
+
+static void
+on_worked (gssize        n,
+           const guint8 *buffer,
+           gpointer      data)
+{
+  Work *work = data;
+
+  g_assert_true (g_thread_self () == work->owner);
+  g_assert_null (buffer);
+  work->n = n;
+  work->n_done++;
+}
+
+/* What blocks does so on another thread, whatever it answers; meanwhile the owner goes on. */
+static void
+test_work (Fixture       *fixture,
+           gconstpointer  data)
+{
+  static const gssize results[] = { 0, 5, -EINTR, -EAGAIN, -ENOENT, G_MAXSSIZE };
+  gint gate = 0;
+  Work works[20];
+  guint n_cancelled = 0;
+
+  for (guint i = 0; i < G_N_ELEMENTS (results); i++)
+    {
+      works[i] = (Work) { .owner = g_thread_self (), .result = results[i] };
+      llm_disk_run (fixture->disk, i % LLM_N_DISK_CLASSES, do_work, on_worked, &works[i]);
+      g_assert_cmpuint (works[i].n_done, ==, 0);
+    }
+  wait_for_all (fixture);
+  for (guint i = 0; i < G_N_ELEMENTS (results); i++)
+    {
+      g_assert_cmpuint (works[i].n_done, ==, 1);
+      g_assert_true (works[i].was_run);
+      g_assert_cmpint (works[i].n, ==, results[i]);
+    }
+
+  for (guint i = 0; i < G_N_ELEMENTS (works); i++)
+    {
+      works[i] = (Work) { .owner = g_thread_self (), .gate = &gate, .result = 7 };
+      llm_disk_run (fixture->disk, LLM_DISK_RESTORE, do_work, on_worked, &works[i]);
+    }
+  g_assert_cmpuint (llm_disk_poll (fixture->disk, 0), ==, 0);
+  for (guint i = 0; i < G_N_ELEMENTS (works); i++)
+    llm_disk_cancel (fixture->disk, &works[i]);
+  g_atomic_int_set (&gate, 1);
+  wait_for_all (fixture);
+  for (guint i = 0; i < G_N_ELEMENTS (works); i++)
+    {
+      g_assert_cmpuint (works[i].n_done, ==, 1);
+      g_assert_cmpint (works[i].n, ==, works[i].was_run ? 7 : -ECANCELED);
+      n_cancelled += !works[i].was_run;
+    }
+  g_assert_cmpuint (n_cancelled, >, 0);
+  g_assert_cmpuint (n_cancelled, <, G_N_ELEMENTS (works));
+}
+
 /* Interrupted and short transfers go on where they were; not for ever. */
 static void
 test_trouble (Fixture       *fixture,
@@ -536,6 +615,7 @@ main (int   argc,
     { "event", test_event },
     { "cancel", test_cancel },
     { "free", test_free },
+    { "work", test_work },
   };
   static const char *const backends[] = { "uring", "threads", "paced" };
 

@@ -130,6 +130,14 @@ twin_open (Twin       *twin,
   twin->rows = g_array_new (FALSE, FALSE, sizeof (guint));
 }
 
+guint
+twin_attach (Twin *twin)
+{
+  while (!llm_kv_seq_is_open (twin->seq))
+    llm_kv_store_wait (twin->rig->store, G_MAXINT64);
+  return llm_kv_seq_attach (twin->seq, twin->tokens, twin->n_tokens);
+}
+
 void
 twin_close (Twin *twin)
 {

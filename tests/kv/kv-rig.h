@@ -72,6 +72,8 @@ guint rig_damage        (Rig        *rig,
 void  twin_open         (Twin       *twin,
                          Rig        *rig,
                          const char *id);
+/* What storage has of it, once that is known: the sequence's length. */
+guint twin_attach       (Twin       *twin);
 /* Random tokens. */
 void  twin_add_tokens   (Twin       *twin,
                          guint       n);

@@ -84,9 +84,12 @@ void
 rig_make_storage (StorageRig *rig)
 {
   g_autoptr(GError) error = NULL;
-  LlmDisk *disk = llm_disk_new (rig->backend, &error);
+  gboolean is_paced = strcmp (rig->backend, "paced") == 0;
+  LlmDisk *disk = llm_disk_new (is_paced ? "threads" : rig->backend, &error);
 
   g_assert_no_error (error);
+  if (is_paced)
+    disk = llm_disk_new_paced (disk, LATENCY_US, 400000000);
   rig->storage = llm_kv_storage_new (rig->folder, disk, rig->limit, rig->app_limit,
                                      &error);
   g_assert_no_error (error);
@@ -146,6 +149,12 @@ tear_down (StorageRig    *rig,
   g_free (rig->folder);
 }
 
+void
+rig_poll_disk (StorageRig *rig)
+{
+  g_assert_cmpuint (llm_disk_poll (llm_kv_storage_get_disk (rig->storage), WAIT_US), >, 0);
+}
+
 LlmKvFolder *
 rig_open_folder (StorageRig *rig,
                  const char *app,
@@ -154,13 +163,9 @@ rig_open_folder (StorageRig *rig,
   LlmKvFolder *folder = llm_kv_folder_open (rig->storage, app, id, &rig->shape);
 
   g_assert_nonnull (folder);
+  while (!llm_kv_folder_is_open (folder))
+    rig_poll_disk (rig);
   return folder;
-}
-
-void
-rig_poll_disk (StorageRig *rig)
-{
-  g_assert_cmpuint (llm_disk_poll (llm_kv_storage_get_disk (rig->storage), WAIT_US), >, 0);
 }
 
 /* --- writing --- */
@@ -457,7 +462,7 @@ rig_run_tests (int            argc,
                const RigTest *tests,
                guint          n_tests)
 {
-  static const char *const backends[] = { "uring", "threads" };
+  static const char *const backends[] = { "uring", "threads", "paced" };
 
   g_test_init (&argc, &argv, NULL);
   g_log_set_writer_func (write_log, NULL, NULL);

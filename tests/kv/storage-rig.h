@@ -19,6 +19,8 @@ G_BEGIN_DECLS
 /* A chunk's group is some ten KiB then, which no border of a request respects. */
 #define LARGE 97
 #define WAIT_US (60 * G_USEC_PER_SEC)
+/* Of the slow disk, for each answer. */
+#define LATENCY_US 200
 
 typedef struct
 {
@@ -158,7 +160,8 @@ gboolean     rig_write_context  (StorageRig  *rig,
 void         rig_assert_contexts (StorageRig *rig,
                                  const char  *ids);
 
-/* Runs all with io_uring and with threads, as /SUITE/BACKEND/NAME. */
+/* Runs all with io_uring, with threads, and with a disk that takes a while for each answer, as
+ * /SUITE/BACKEND/NAME. */
 int          rig_run_tests      (int          argc,
                                  char        *argv[],
                                  const char  *suite,

@@ -282,7 +282,7 @@ test_attach (gconstpointer data)
   rig_open_store (&rig);
 
   twin.seq = llm_kv_seq_new (rig.store, "app", "a");
-  g_assert_cmpuint (llm_kv_seq_attach (twin.seq, twin.tokens, twin.n_tokens), ==, 12 * RIG_SLOTS);
+  g_assert_cmpuint (twin_attach (&twin), ==, 12 * RIG_SLOTS);
   g_assert_cmpfloat (llm_kv_seq_get_density (twin.seq, 5), ==, 2.5f);
   g_assert_cmpuint (llm_kv_store_get_bytes (rig.store), ==, 0);
   twin.n_tokens = 12 * RIG_SLOTS;
@@ -296,12 +296,13 @@ test_attach (gconstpointer data)
   twin.seq = llm_kv_seq_new (rig.store, "app", "a");
   changed = twin.tokens[6 * RIG_SLOTS + 1];
   twin.tokens[6 * RIG_SLOTS + 1] ^= 1;
-  g_assert_cmpuint (llm_kv_seq_attach (twin.seq, twin.tokens, twin.n_tokens), ==, 6 * RIG_SLOTS);
+  g_assert_cmpuint (twin_attach (&twin), ==, 6 * RIG_SLOTS);
   twin.tokens[6 * RIG_SLOTS + 1] = changed;
   g_clear_pointer (&twin.seq, llm_kv_seq_free);
 
   /* Another context. */
   twin_open (&other, &rig, "b");
+  g_assert_true (llm_kv_seq_is_open (other.seq));
   g_assert_cmpuint (llm_kv_seq_attach (other.seq, twin.tokens, twin.n_tokens), ==, 0);
   twin_close (&other);
 
@@ -604,8 +605,7 @@ test_slide (gconstpointer data)
       twin.seq = llm_kv_seq_new (rig.store, "app", "a");
       llm_kv_seq_slide (twin.seq, RIG_SLOTS, 4 * RIG_SLOTS);
       g_assert_cmpuint (llm_kv_seq_get_length (twin.seq), ==, RIG_SLOTS);
-      g_assert_cmpuint (llm_kv_seq_attach (twin.seq, twin.tokens, twin.n_tokens), ==,
-                        9 * RIG_SLOTS);
+      g_assert_cmpuint (twin_attach (&twin), ==, 9 * RIG_SLOTS);
       twin.n_tokens = 13 * RIG_SLOTS;
       twin_call (&twin, 3);
       g_assert_cmpuint (counters->n_restored, ==, 8);

@@ -314,7 +314,7 @@ restart (World *world)
         memset (world->ones[i].bits, 0, sizeof world->ones[i].bits);
         if (twin->n_slid > 0)
           llm_kv_seq_slide (twin->seq, twin->n_sinks, twin->n_slid);
-        length = llm_kv_seq_attach (twin->seq, twin->tokens, twin->n_tokens);
+        length = twin_attach (twin);
         g_assert_cmpuint (length, <=, twin_length (twin));
         if (length == 0)
           {

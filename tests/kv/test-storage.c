@@ -6,6 +6,7 @@
 #include <glib/gstdio.h>
 
 #include "common/llmsvc-error.h"
+#include "kv/llm-kv-storage-private.h"
 #include "storage-rig.h"
 #include "support/llm-test-folder.h"
 
@@ -43,6 +44,128 @@ test_write_and_read (StorageRig    *rig,
   /* The other shape's extents went when the folder was opened with this one. */
   g_assert_cmpuint (rig_count_files (rig, "context"), ==, 3);
   g_assert_cmpuint (rig->n_logged, ==, 1);
+}
+
+/* Writes what comes with the next chunks of "context" to it. */
+static void
+write_extents (StorageRig *rig,
+               guint       first,
+               guint       n)
+{
+  LlmKvFolder *folder = rig_open_folder (rig, "app", "context");
+
+  for (guint i = 0; i < n; i++)
+    g_assert_true (rig_write_chunks (rig, folder, first + 4 * i, 4, 7));
+  llm_kv_folder_close (folder);
+}
+
+/* Until the disk has answered, what lies in a folder is not known, and nobody waits for it. */
+static void
+test_opening (StorageRig    *rig,
+              gconstpointer  data)
+{
+  const guint n_extents = 40;
+  LlmDisk *disk;
+  LlmKvFolder *folder;
+  LlmKvFolder *other;
+
+  write_extents (rig, 0, n_extents);
+  rig_restart (rig);
+  disk = llm_kv_storage_get_disk (rig->storage);
+  folder = llm_kv_folder_open (rig->storage, "app", "context", &rig->shape);
+  g_assert_false (llm_kv_folder_is_open (folder));
+  g_assert_cmpuint (llm_kv_folder_get_end (folder), ==, 0);
+  g_assert_false (llm_kv_folder_find (folder, 0, rig_get_hash (0, 7), NULL, NULL));
+  g_assert_cmpuint (llm_kv_folder_get_bytes (folder), ==, rig_count_disk_bytes (rig, "context"));
+
+  /* others are used meanwhile; there is nothing to wait for in a new one, or to give away yet */
+  other = llm_kv_folder_open (rig->storage, "app", "other", &rig->shape);
+  g_assert_true (llm_kv_folder_is_open (other));
+  llm_kv_folder_link (other, folder, 1000);
+  llm_kv_folder_forget (folder, (LlmKvSlot) { 1, 0 });
+  g_assert_cmpuint (rig_count_files (rig, "other"), ==, 0);
+
+  while (!llm_kv_folder_is_open (folder))
+    rig_poll_disk (rig);
+  g_assert_cmpuint (llm_kv_folder_get_end (folder), ==, 4 * n_extents);
+  g_assert_cmpuint (rig_read_chunks (rig, folder, 7, 1, NULL), ==, 4 * n_extents);
+  llm_kv_folder_link (other, folder, 1000);
+  g_assert_cmpuint (rig_count_files (rig, "other"), ==, n_extents);
+  llm_kv_folder_close (other);
+  llm_kv_folder_close (folder);
+
+  /* what is written meanwhile is later than what was there */
+  folder = llm_kv_folder_open (rig->storage, "app", "context", &rig->shape);
+  g_assert_true (rig_write_chunks (rig, folder, 8, 4, 9));
+  while (!llm_kv_folder_is_open (folder))
+    rig_poll_disk (rig);
+  g_assert_cmpuint (rig_read_chunks (rig, folder, 9, 1, NULL), ==, 4);
+  g_assert_cmpuint (rig_read_chunks (rig, folder, 7, 1, NULL), ==, 4 * n_extents - 4);
+  llm_kv_folder_close (folder);
+
+  /* what goes meanwhile, to make room, is not there: all that the other one has, and then the first
+   * of this one */
+  folder = llm_kv_folder_open (rig->storage, "app", "context", &rig->shape);
+  for (guint i = 0; i <= n_extents; i++)
+    g_assert_true (llm_kv_storage_evict (rig->storage, NULL));
+  g_assert_false (llm_kv_folder_is_open (folder));
+  while (!llm_kv_folder_is_open (folder))
+    rig_poll_disk (rig);
+  g_assert_false (llm_kv_folder_find (folder, 0, rig_get_hash (0, 7), NULL, NULL));
+  g_assert_cmpuint (rig_read_chunks (rig, folder, 7, 1, NULL), ==, 4 * n_extents - 8);
+  llm_kv_folder_close (folder);
+
+  /* closed at once, and at the end of all */
+  for (guint i = 0; i < 3; i++)
+    {
+      folder = llm_kv_folder_open (rig->storage, "app", "context", &rig->shape);
+      if (i > 0)
+        llm_disk_poll (disk, 0);
+      llm_kv_folder_close (folder);
+    }
+  rig_restart (rig);
+  folder = rig_open_folder (rig, "app", "context");
+  g_assert_cmpuint (rig_read_chunks (rig, folder, 7, 1, NULL), ==, 4 * n_extents - 8);
+  llm_kv_folder_close (folder);
+  g_assert_cmpuint (rig->n_logged, ==, 0);
+}
+
+/* A chunk's files are opened, and its bytes read, by the disk's threads: a read may end at any
+ * time. */
+static void
+test_ended_reads (StorageRig    *rig,
+                  gconstpointer  data)
+{
+  LlmKvFolder *folder;
+
+  write_extents (rig, 0, 10);
+  folder = rig_open_folder (rig, "app", "context");
+  for (guint i = 0; i < 4; i++)
+    {
+      RigRead *read = rig_read_new (rig, 40);
+      LlmKvRead *work;
+
+      read->n = 0;
+      for (guint number = 0; number < 40; number++)
+        {
+          LlmKvSlot slot;
+          LlmKvRecord record;
+
+          g_assert_true (llm_kv_folder_find (folder, number, rig_get_hash (number, 7), &slot,
+                                             &record));
+          if (rig_get_bytes (rig, record.form) > 0)
+            rig_set_target (read, read->n++, slot, &record);
+        }
+      work = llm_kv_folder_read (folder, read->targets, read->n, rig_on_arrived, read);
+      g_assert_cmpuint (llm_kv_read_get_bytes (work), >, 0);
+      for (guint j = 0; j < i; j++)
+        llm_disk_poll (llm_kv_storage_get_disk (rig->storage), 0);
+      if (i == 3)
+        llm_kv_folder_close (folder);
+      llm_kv_read_free (work);
+      rig_spoil (read);
+      rig_read_free (read);
+    }
 }
 
 /* The first layers of all come before the last ones of any. */
@@ -244,6 +367,8 @@ main (int   argc,
   static const RigTest tests[] = {
     { "write-and-read", test_write_and_read, FALSE },
     { "layers", test_layers, FALSE },
+    { "opening", test_opening, FALSE },
+    { "ended-reads", test_ended_reads, FALSE },
     { "latest", test_latest, FALSE },
     { "overtaken", test_overtaken, FALSE },
     { "gone", test_gone, FALSE },

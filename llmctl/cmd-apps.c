@@ -37,7 +37,7 @@ static void
 print_for_people (GVariant *apps)
 {
   LlmctlTable *table = llmctl_table_new ((const char *const[]) {
-    _("Application"), _("User"), _("Kind"), _("Contexts"), _("Tokens"), _("Memory"), _("Storage"),
+    _("Application"), _("User"), _("Kind"), _("Contexts"), _("Tokens"), _("Memory"), _("Texts"),
     _("Questions"), _("Under way"), _("Last used"), NULL });
   GVariantIter iter;
   GVariant *app;

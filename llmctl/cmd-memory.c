@@ -117,16 +117,19 @@ print_for_people (GVariant *memory)
   guint64 budget = llmctl_dict_get_number (memory, "Budget");
   guint64 held = llmctl_dict_get_number (memory, "Resident");
   guint64 sub_model = llmctl_dict_get_number (memory, "SubModel");
+  guint64 weights = llmctl_dict_get_number (memory, "Weights");
+  guint64 contexts = llmctl_dict_get_number (memory, "KvResident");
+  guint64 compressed = llmctl_dict_get_number (memory, "KvCompressed");
+  guint64 listed = weights + contexts + compressed;
   guint64 whole = MAX (budget, held);
 
   llmctl_output_printf (LLMCTL_STYLE_BOLD, _("Memory pressure: "));
   llmctl_output_printf (get_pressure_style (pressure), "%s\n", pressure);
   print_size (_("held"), held, whole, LLMCTL_STYLE_BOLD);
-  print_size (_("weights"), llmctl_dict_get_number (memory, "Weights"), whole, LLMCTL_STYLE_PLAIN);
-  print_size (_("contexts"), llmctl_dict_get_number (memory, "KvResident"), whole,
-              LLMCTL_STYLE_PLAIN);
-  print_size (_("compressed contexts"), llmctl_dict_get_number (memory, "KvCompressed"), whole,
-              LLMCTL_STYLE_PLAIN);
+  print_size (_("weights"), weights, whole, LLMCTL_STYLE_PLAIN);
+  print_size (_("contexts"), contexts, whole, LLMCTL_STYLE_PLAIN);
+  print_size (_("compressed contexts"), compressed, whole, LLMCTL_STYLE_PLAIN);
+  print_size (_("other"), held > listed ? held - listed : 0, whole, LLMCTL_STYLE_PLAIN);
   print_size (_("contexts on storage"), llmctl_dict_get_number (memory, "KvSwapped"), 0,
               LLMCTL_STYLE_PLAIN);
   if (budget > 0)

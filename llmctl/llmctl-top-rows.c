@@ -24,7 +24,8 @@ typedef struct
   guint64 calls;      /* of an application: under way */
   guint64 tokens;
   guint64 memory;     /* bytes */
-  guint64 storage;    /* bytes */
+  guint64 storage;    /* bytes: of a context, its memory on storage; of an application, its texts */
+  gboolean is_unknown; /* memory and storage were not asked for */
 } Row;
 
 static void
@@ -114,6 +115,7 @@ list_contexts (const LlmctlSample *sample,
                                                    strrchr (path, '/') + 1);
       row->state = g_strdup (llmctl_dict_get_string (context, "Residency"));
       row->tokens = llmctl_dict_get_number (context, "Tokens");
+      row->is_unknown = memory == NULL;
       if (memory != NULL)
         {
           row->memory = llmctl_dict_get_number (memory, "memory-bytes");
@@ -216,7 +218,9 @@ draw_table_head (LlmctlFrame   *frame,
     }
   llmctl_frame_put_right (frame, LLMCTL_STYLE_BOLD, at->tokens, _("Tokens"));
   llmctl_frame_put_right (frame, LLMCTL_STYLE_BOLD, at->memory, _("Memory"));
-  llmctl_frame_put_right (frame, LLMCTL_STYLE_BOLD, at->storage, _("Storage"));
+  /* Translators: of an application, bytes of its stored texts */
+  llmctl_frame_put_right (frame, LLMCTL_STYLE_BOLD, at->storage,
+                          is_apps ? _("Texts") : _("Storage"));
   llmctl_frame_end_line (frame);
 }
 
@@ -237,8 +241,11 @@ draw_row (LlmctlFrame        *frame,
       draw_number (frame, at->calls, row->calls);
     }
   draw_number (frame, at->tokens, row->tokens);
-  draw_bytes (frame, at->memory, row->memory);
-  draw_bytes (frame, at->storage, row->storage);
+  if (!row->is_unknown)
+    {
+      draw_bytes (frame, at->memory, row->memory);
+      draw_bytes (frame, at->storage, row->storage);
+    }
   llmctl_frame_end_line (frame);
 }
 

@@ -140,8 +140,9 @@ draw_pressure (const LlmctlTopView *self,
   /* A cut bounds what is not a file's, and may leave nothing. */
   gboolean is_cut = llmctl_sample_count (sample, "cut-bytes") > 0;
   g_autofree char *held =
-      llmctl_format_bytes (is_cut ? llmctl_sample_count (sample, "held-anonymous-bytes")
-                                  : llmctl_dict_get_number (sample->memory, "Resident"));
+      llmctl_format_bytes (llmctl_dict_get_number (sample->memory, "Resident"));
+  g_autofree char *anonymous =
+      llmctl_format_bytes (llmctl_sample_count (sample, "held-anonymous-bytes"));
   g_autofree char *process =
       llmctl_format_bytes (llmctl_sample_count (sample, "process-resident-bytes"));
   g_autofree char *whole = NULL;
@@ -151,7 +152,14 @@ draw_pressure (const LlmctlTopView *self,
   llmctl_frame_printf (frame, LLMCTL_STYLE_BOLD, "%s  ", _("Pressure"));
   llmctl_frame_put (frame, get_pressure_style (pressure), pressure);
   llmctl_frame_put (frame, LLMCTL_STYLE_PLAIN, "   ");
-  if (budget > 0 || is_cut)
+  if (is_cut)
+    {
+      whole = llmctl_format_bytes (budget);
+      /* Translators: memory that is held; then memory that is no file's, of what of that may be */
+      llmctl_frame_printf (frame, LLMCTL_STYLE_PLAIN, _("held %s, without files %s of %s"), held,
+                           anonymous, whole);
+    }
+  else if (budget > 0)
     {
       whole = llmctl_format_bytes (budget);
       /* Translators: memory that is held, of the memory that may be */

@@ -24,13 +24,23 @@ struct _LlmBusMemory
   GVariant *announced;  /* (owned): a{sv}, what the bus was told last */
 };
 
+static gboolean
+forget_figures (gpointer data)
+{
+  ((LlmBus *) data)->figures_source = 0;
+  return G_SOURCE_REMOVE;
+}
+
+/* All properties that are asked for at once are of the same instant, though other threads go on. */
 static LlmMemoryFigures
 get_figures (LlmBus *bus)
 {
-  LlmMemoryFigures figures;
-
-  llm_engine_get_memory (bus->engine, &figures);
-  return figures;
+  if (bus->figures_source == 0)
+    {
+      llm_engine_get_memory (bus->engine, &bus->figures);
+      bus->figures_source = g_idle_add_full (G_PRIORITY_HIGH, forget_figures, bus, NULL);
+    }
+  return bus->figures;
 }
 
 static GVariant *

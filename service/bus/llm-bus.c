@@ -47,6 +47,7 @@ clear_bus (gpointer data)
 {
   LlmBus *self = data;
 
+  g_clear_handle_id (&self->figures_source, g_source_remove);
   g_clear_object (&self->models);
   g_clear_object (&self->contexts);
   g_clear_object (&self->bouncer);

@@ -35,6 +35,8 @@ typedef struct
   LlmBusContexts *contexts;    /* (owned) */
   gboolean has_index;          /* the engine knows the stored contexts */
   gint64 trims_paid_until_us;  /* for the rate limit of Trim */
+  LlmMemoryFigures figures;    /* of memory, as long as figures_source waits */
+  guint figures_source;        /* 0 for none: the next turn of the main loop forgets them */
 } LlmBus;
 
 /* @caller or @error, the other NULL. */

@@ -16,16 +16,23 @@ void
 llm_engine_get_memory (LlmEngine        *self,
                        LlmMemoryFigures *figures)
 {
+  guint64 held[LLM_N_HOLDERS];
+
   *figures = (LlmMemoryFigures) {
     .pressure = llm_pressure_to_string (llm_keeper_get_state (self->keeper)->action.level),
     .budget = self->budget,
-    .resident = llm_ledger_get_total (self->ledger),
-    .weights = llm_ledger_get (self->ledger, LLM_HOLDER_WEIGHTS),
-    .kv_resident = llm_ledger_get (self->ledger, LLM_HOLDER_KV),
-    .kv_compressed = llm_ledger_get (self->ledger, LLM_HOLDER_KV_COMPRESSED),
     .kv_swapped = llm_executor_get_storage (self->executor),
     .sub_model = 100,
   };
+  /* each read once: they add up */
+  for (guint i = 0; i < LLM_N_HOLDERS; i++)
+    {
+      held[i] = llm_ledger_get (self->ledger, i);
+      figures->resident += held[i];
+    }
+  figures->weights = held[LLM_HOLDER_WEIGHTS];
+  figures->kv_resident = held[LLM_HOLDER_KV];
+  figures->kv_compressed = held[LLM_HOLDER_KV_COMPRESSED];
   for (guint i = 0; i < LLM_N_RECLAIM_COSTS; i++)
     figures->reclaimable[i] = llm_governor_get_reclaimable (self->governor, i);
 }

@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import re
 import signal
 import struct
 import subprocess
@@ -401,6 +402,75 @@ class Top(unittest.TestCase):
         # lists and the model once, and three for each look
         self.assertLessEqual(len(calls), 8 * 3 + 6, calls)
         self.assertGreaterEqual(len(calls), 8 * 3)
+
+
+
+class TopMemory(unittest.TestCase):
+    """With a real model: what is shown as memory means the same everywhere, and adds up."""
+    UNITS = {"byte": 1, "bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30}
+    ROWS = ("weights", "contexts", "compressed contexts", "other")
+
+    def setUp(self):
+        self.rig = rig.Rig()
+
+    def tearDown(self):
+        self.rig.close()
+
+    def look(self):
+        """What “memory” and “top” show while nothing moves."""
+        end = time.monotonic() + rig.LIMIT_S
+        while True:
+            memory = self.rig.json("memory")
+            looks = (memory, self.rig.json("top", "--once"), self.rig.run("memory").output,
+                     self.rig.run("top", "--once").output)
+            if memory["KvSwapped"] > 0 and memory == self.rig.json("memory"):
+                return looks
+            self.assertLess(time.monotonic(), end, f"never so; last: {memory}")
+
+    def parse(self, text):
+        """Bytes, and what may be missing after rounding to one place."""
+        number, unit = text.split()
+        return float(number) * self.UNITS[unit], 0.05 * self.UNITS[unit]
+
+    def assert_sum(self, parts, whole):
+        parts = [self.parse(part) for part in parts]
+        whole, rounded = self.parse(whole)
+        self.assertAlmostEqual(sum(part for part, _ in parts), whole,
+                               delta=rounded + sum(part for _, part in parts) + 1)
+
+    def test_one_meaning(self):
+        for name in ("first", "second", "third"):
+            asked = self.rig.run("ask", "--context", name, "--max-tokens", "8",
+                                 f"Find me a comedy movie, for the {name} time.")
+            self.assertEqual(asked.status, 0, asked)
+        memory, top, shown, lines = self.look()
+        lines = lines.splitlines()
+        self.assertEqual(top["memory"], memory)
+        self.assertEqual(top["statistics"]["kv-storage-bytes"], memory["KvSwapped"])
+        self.assertEqual(sum(one["storage-bytes"] for one in top["contexts"]), memory["KvSwapped"])
+        held = memory["KvResident"] + memory["KvCompressed"]
+        self.assertEqual(sum(one["memory-bytes"] for one in top["contexts"]), held)
+        self.assertEqual(sum(one["memory"] for one in top["apps"]), held)
+        self.assertLessEqual(memory["Weights"] + held, memory["Resident"])
+
+        # the same for people: rows add up to what they are part of
+        rows = dict(re.findall(r"(?m)^  (\S.*?)  +(\d[\d.]*\s\w+)$", shown.split("Could be")[0]))
+        self.assert_sum([rows[name] for name in self.ROWS], rows["held"])
+
+        rows = dict(re.findall(r"(?m)^  ([a-z ]+?)  +(\d[\d.]*\s\w+)", "\n".join(lines)))
+        self.assert_sum([rows[name] for name in ("weights", "contexts", "compressed", "other")],
+                        re.search(r"held (\d[\d.]*\s\w+) of", "\n".join(lines)).group(1))
+        heads = [i for i, line in enumerate(lines) if re.match("(Application|Context) ", line)]
+        self.assertEqual(len(heads), 2)
+        for i in heads:
+            sizes = [re.findall(r"\d[\d.]*\s(?:bytes?|[KMG]iB)", line) for line in
+                     lines[i + 1:i + 2 if i == heads[0] else None]]
+            for place, column in enumerate(lines[i].split()[-2:]):
+                if column == "Storage":
+                    self.assert_sum([size[place] for size in sizes], rows["on storage"])
+                elif column == "Memory":
+                    whole = sum(self.parse(rows[name])[0] for name in ("contexts", "compressed"))
+                    self.assert_sum([size[place] for size in sizes], f"{whole / 1024} KiB")
 
 
 if __name__ == "__main__":

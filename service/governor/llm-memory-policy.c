@@ -176,7 +176,8 @@ cut_share (LlmMemoryPolicy     *self,
 }
 
 /* Where so little is held, calls keep it, as they could not go on with a share of it; what no call
- * uses goes, as that costs them next to nothing: it is written before, and read back at once. */
+ * uses goes, as that costs them next to nothing: it is written before, and read back at once. While
+ * some run, only when that is asked for: their stalls are their own. */
 static guint64
 get_little (LlmMemoryPolicy     *self,
             const LlmMemoryHeld *held,
@@ -384,7 +385,8 @@ llm_memory_policy_decide (LlmMemoryPolicy        *self,
 
   action->budget = MIN (held->allowed, MIN (self->cut, leave_room_for_weights (ceiling, held)));
   action->urgent_budget = MIN (held->allowed, urgent);
-  little = get_little (self, held, MAX (reading->hint, stalls), now);
+  little = get_little (self, held, held->is_busy ? reading->hint : MAX (reading->hint, stalls),
+                       now);
   action->give_anonymous =
     MAX (subtract (held->anonymous, MIN (held->allowed, MIN (self->cut, ceiling))), little);
   action->give_backed = get_backed_to_give (held, &group, action->level, ceiling);

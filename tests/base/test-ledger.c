@@ -22,6 +22,30 @@ test_sums (void)
   g_assert_cmpuint (llm_ledger_get_total (ledger), ==, 120);
 }
 
+/* What the kernel has taken is not shown, and comes back into the budget when it is used. */
+static void
+test_absent (void)
+{
+  g_autoptr(LlmLedger) ledger = llm_ledger_new ();
+
+  llm_ledger_add (ledger, LLM_HOLDER_WEIGHTS, 100);
+  llm_ledger_add_backed (ledger, 90);
+  llm_ledger_add (ledger, LLM_HOLDER_KV, 30);
+  llm_ledger_add_absent (ledger, 60);
+  g_assert_cmpuint (llm_ledger_get (ledger, LLM_HOLDER_WEIGHTS), ==, 40);
+  g_assert_cmpuint (llm_ledger_get (ledger, LLM_HOLDER_KV), ==, 30);
+  g_assert_cmpuint (llm_ledger_get_total (ledger), ==, 70);
+  g_assert_cmpuint (llm_ledger_get_backed (ledger), ==, 30);
+  g_assert_cmpuint (llm_ledger_get_counted (ledger), ==, 130);
+  g_assert_cmpuint (llm_ledger_get_used_backed (ledger), ==, 90);
+  g_assert_cmpuint (llm_ledger_get_anonymous (ledger), ==, 40);
+  llm_ledger_set_budget (ledger, 150);
+  g_assert_true (llm_ledger_has_room (ledger, 20));
+  g_assert_false (llm_ledger_has_room (ledger, 21));
+  llm_ledger_remove_absent (ledger, 60);
+  g_assert_cmpuint (llm_ledger_get_total (ledger), ==, 130);
+}
+
 static void
 test_budget (void)
 {
@@ -90,6 +114,7 @@ main (int    argc,
 {
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/ledger/sums", test_sums);
+  g_test_add_func ("/ledger/absent", test_absent);
   g_test_add_func ("/ledger/budget", test_budget);
   g_test_add_func ("/clock/seam", test_clock);
   g_test_add_func ("/sysinfo/meminfo", test_meminfo);

@@ -5,9 +5,14 @@
 
 #include "engine-rig.h"
 
+#include <fcntl.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include "common/llmsvc-error.h"
+#include "io/llm-file-map.h"
 #include "support/llm-test-folder.h"
 
 #define MIB (G_GUINT64_CONSTANT (1) << 20)
@@ -39,6 +44,43 @@ make_prompt (guint n_words)
   for (guint i = 0; i < n_words; i++)
     g_string_append_printf (text, " It begins at %u o'clock.", i % 24);
   return g_string_free (text, FALSE);
+}
+
+/* The mapping of the prepared copy in this process, once it has its name. */
+static guint8 *
+find_copy (gsize *size,
+           char **path)
+{
+  g_autofree char *text = NULL;
+  g_auto(GStrv) lines = NULL;
+
+  g_assert_true (g_file_get_contents ("/proc/self/maps", &text, NULL, NULL));
+  lines = g_strsplit (text, "\n", -1);
+  for (guint i = 0; lines[i] != NULL; i++)
+    if (g_str_has_suffix (lines[i], ".prepared"))
+      {
+        char *end;
+        guint64 first = g_ascii_strtoull (lines[i], &end, 16);
+
+        *size = (gsize) (g_ascii_strtoull (end + 1, NULL, 16) - first);
+        *path = g_strdup (strchr (lines[i], '/'));
+        return GSIZE_TO_POINTER ((gsize) first);
+      }
+  return NULL;
+}
+
+static guint64
+count_there (guint8 *data,
+             gsize   size)
+{
+  gsize page = (gsize) sysconf (_SC_PAGESIZE);
+  g_autofree guint8 *pages = g_malloc0 (size / page + 1);
+  guint64 n = 0;
+
+  g_assert_cmpint (mincore (data, size, pages), ==, 0);
+  for (gsize i = 0; i < size / page; i++)
+    n += pages[i] & 1;
+  return n * page;
 }
 
 typedef enum { IN_FILE, IN_MEMORY } Place;
@@ -103,6 +145,78 @@ test_given_is_gone (gconstpointer data)
   tear_down (&fixture, NULL);
 }
 
+static void
+put_available (const char *root,
+               guint64     bytes)
+{
+  g_autofree char *folder = g_build_filename (root, "proc", NULL);
+  g_autofree char *path = g_build_filename (folder, "meminfo", NULL);
+  g_autofree char *text = g_strdup_printf ("MemTotal: %ju kB\nMemAvailable: %ju kB\n", TOTAL / 1024,
+                                           bytes / 1024);
+
+  g_assert_cmpint (g_mkdir_with_parents (folder, 0700), ==, 0);
+  g_assert_true (g_file_set_contents (path, text, -1, NULL));
+}
+
+static gboolean
+is_near (guint64 figure,
+         guint64 wanted)
+{
+  return MAX (figure, wanted) - MIN (figure, wanted) <= wanted / 20;
+}
+
+/* The kernel takes pages of the weights by itself: the figure follows, and again when a
+ * call has read them. */
+static void
+test_follows_kernel (void)
+{
+  Fixture fixture = { 0 };
+  g_autofree char *root = llm_test_folder_new ();
+  g_autofree char *path = NULL;
+  guint8 *copy;
+  gsize size = 0;
+  gsize kept;
+  LlmMemoryFigures figures, before;
+  int fd;
+
+  put_available (root, 6000 * MIB);
+  start (&fixture, IN_FILE, root, 0);
+  g_free (complete (&fixture, "I want a restaurant in San Jose.", GREEDY));
+  WAIT_FOR ((copy = find_copy (&size, &path)) != NULL);
+  WAIT_FOR (count_there (copy, size) == size);
+  llm_engine_get_memory (fixture.engine, &before);
+
+  /* the end of it goes, in whole huge pages, and nobody tells */
+  kept = size / 2 / LLM_FILE_MAP_HUGE * LLM_FILE_MAP_HUGE;
+  fd = open (path, O_RDONLY | O_CLOEXEC);
+  g_assert_cmpint (fd, >=, 0);
+  g_assert_cmpint (fsync (fd), ==, 0);
+  g_assert_cmpint (madvise (copy + kept, size - kept, MADV_DONTNEED), ==, 0);
+  g_assert_cmpint (posix_fadvise (fd, (off_t) kept, 0, POSIX_FADV_DONTNEED), ==, 0);
+  close (fd);
+  g_assert_cmpuint (count_there (copy, size), <=, kept + MIB);
+  do
+    {
+      g_main_context_iteration (NULL, TRUE);
+      llm_engine_get_memory (fixture.engine, &figures);
+    }
+  while (!is_near (figures.weights, before.weights - (size - count_there (copy, size))));
+  g_assert_cmpuint (figures.weights, <, before.weights / 4 * 3);
+  g_assert_cmpuint (figures.resident, <=, before.resident);
+  g_assert_cmpuint (get_statistic (&fixture, "used-backed-bytes"), >=, before.weights);
+
+  /* used again, it is there again */
+  g_free (complete (&fixture, "I want a restaurant in San Jose.", GREEDY));
+  do
+    {
+      g_main_context_iteration (NULL, TRUE);
+      llm_engine_get_memory (fixture.engine, &figures);
+    }
+  while (!is_near (figures.weights, before.weights - (size - count_there (copy, size))));
+  tear_down (&fixture, NULL);
+  llm_test_folder_remove (root);
+}
+
 /* A trim in the middle of a call: it stands still, its chunks and the weights go, and then it goes
  * on with the same words. */
 static void
@@ -143,19 +257,6 @@ test_trim_while_running (gconstpointer data)
 }
 
 /* --- made-up pressure --- */
-
-static void
-put_available (const char *root,
-               guint64     bytes)
-{
-  g_autofree char *folder = g_build_filename (root, "proc", NULL);
-  g_autofree char *path = g_build_filename (folder, "meminfo", NULL);
-  g_autofree char *text = g_strdup_printf ("MemTotal: %ju kB\nMemAvailable: %ju kB\n", TOTAL / 1024,
-                                           bytes / 1024);
-
-  g_assert_cmpint (g_mkdir_with_parents (folder, 0700), ==, 0);
-  g_assert_true (g_file_set_contents (path, text, -1, NULL));
-}
 
 /* Nobody asks: the service gives by itself, says so, and answers as before once there is room. */
 static void
@@ -256,6 +357,7 @@ main (int    argc,
 {
   g_test_init (&argc, &argv, NULL);
   ADD ("given-is-gone", test_given_is_gone);
+  g_test_add_func ("/pressure/follows-kernel", test_follows_kernel);
   ADD ("trim-while-running", test_trim_while_running);
   ADD ("short", test_short);
   ADD ("stays-short", test_stays_short);

@@ -210,6 +210,100 @@ test_keep (Fixture      *fixture,
   g_assert_cmpuint (fixture->action.keep_backed, ==, 11 * GIB);
 }
 
+/* What is left when little is held: calls keep it, and what none uses is asked for, again after a
+ * second. */
+static void
+test_little (Fixture      *fixture,
+             gconstpointer data)
+{
+  fixture->held.anonymous = 10 * MIB;
+  fixture->reading.hint = LLM_PRESSURE_LOW;
+  decide_at (fixture, 1000);
+  g_assert_cmpuint (fixture->action.give_anonymous, ==, 0);
+  fixture->reading.hint = LLM_PRESSURE_MEDIUM;
+  decide_at (fixture, 2000);
+  g_assert_cmpuint (fixture->action.give_anonymous, ==, 10 * MIB);
+  g_assert_cmpint (fixture->action.depth, ==, LLM_PRESSURE_MEDIUM);
+  g_assert_cmpuint (fixture->action.budget, ==, 10 * MIB);
+  decide_at (fixture, 2100);
+  g_assert_cmpuint (fixture->action.give_anonymous, ==, 0);
+  decide_at (fixture, 3000);
+  g_assert_cmpuint (fixture->action.give_anonymous, ==, 10 * MIB);
+}
+
+/* File pages that had to go come back after ten calm seconds, where twice the reserve stays, and
+ * after twice as long when they had to go again. */
+static void
+test_pages (Fixture      *fixture,
+            gconstpointer data)
+{
+  const LlmGroupUsage free = { 1000 * MIB, 700 * MIB, 600 * MIB };
+  const LlmGroupUsage full = { 1000 * MIB, 1000 * MIB, 600 * MIB };
+  gint64 ms = 1000;
+
+  fixture->held = (LlmMemoryHeld) {
+    .anonymous = 10 * MIB, .backed = 600 * MIB, .used = 600 * MIB, .allowed = 12 * GIB,
+  };
+  fixture->reading.group = free;
+  decide_at (fixture, ms);
+  /* 900 MiB are no others', less twice the reserve, less what is there */
+  g_assert_cmpuint (fixture->action.grow_backed, ==, 100 * MIB);
+  for (gint64 period_s = 10; period_s <= 40; period_s *= 2)
+    {
+      fixture->reading.group = full;
+      fixture->held.backed = 600 * MIB;
+      decide_at (fixture, ms += 1000);
+      g_assert_cmpuint (fixture->action.give_backed, ==, 100 * MIB);
+      g_assert_cmpuint (fixture->action.grow_backed, ==, 0);
+      fixture->held.backed = 500 * MIB;
+      fixture->reading.group = free;
+      for (gint64 second = 1; second < period_s; second++)
+        {
+          decide_at (fixture, ms += 1000);
+          g_assert_cmpuint (fixture->action.grow_backed, ==, 0);
+        }
+      decide_at (fixture, ms += 1000);
+      g_assert_cmpuint (fixture->action.grow_backed, ==, 100 * MIB);
+      fixture->held.backed = 600 * MIB;
+      decide_at (fixture, ms += 1000);
+    }
+  /* a trim that somebody holds */
+  fixture->held.is_trimmed = TRUE;
+  decide_at (fixture, ms += 1000);
+  g_assert_cmpuint (fixture->action.grow_backed, ==, 0);
+}
+
+/* Room that comes and goes: what stays of the weights follows ever more slowly. */
+static void
+test_keep_relapses (Fixture      *fixture,
+                    gconstpointer data)
+{
+  guint n_changes = 0;
+  gboolean has_grown = FALSE;
+  guint64 before = 0;
+
+  fixture->held = (LlmMemoryHeld) {
+    .anonymous = 100 * MIB, .backed = 600 * MIB, .used = 600 * MIB, .allowed = 12 * GIB,
+    .is_busy = TRUE,
+  };
+  for (guint i = 0; i < 120 * 10; i++)
+    {
+      guint64 others = i / 20 % 2 == 0 ? 300 * MIB : 500 * MIB;
+
+      fixture->reading.group = (LlmGroupUsage) { 1000 * MIB, 500 * MIB + others, 500 * MIB };
+      decide_at (fixture, 1000 + 100 * i);
+      if (i > 0 && fixture->action.keep_backed != before
+          && has_grown != (fixture->action.keep_backed > before))
+        {
+          has_grown = !has_grown;
+          n_changes++;
+        }
+      before = fixture->action.keep_backed;
+    }
+  g_assert_cmpuint (n_changes, <=, 6);
+  g_assert_cmpint (fixture->policy.kept.period_us, <=, 30 * G_USEC_PER_SEC);
+}
+
 /* Ten calm seconds, then a sixteenth a second; no growth while somebody holds a trim. */
 static void
 test_growth (Fixture      *fixture,
@@ -405,6 +499,9 @@ main (int    argc,
   g_test_add ("/policy/hint", Fixture, NULL, set_up, test_hint, tear_down);
   g_test_add ("/policy/least", Fixture, NULL, set_up, test_least, tear_down);
   g_test_add ("/policy/keep", Fixture, NULL, set_up, test_keep, tear_down);
+  g_test_add ("/policy/little", Fixture, NULL, set_up, test_little, tear_down);
+  g_test_add ("/policy/pages", Fixture, NULL, set_up, test_pages, tear_down);
+  g_test_add ("/policy/keep-relapses", Fixture, NULL, set_up, test_keep_relapses, tear_down);
   g_test_add ("/policy/growth", Fixture, NULL, set_up, test_growth, tear_down);
   g_test_add_func ("/policy/simulations", test_simulations);
   return g_test_run ();

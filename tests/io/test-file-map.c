@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/vfs.h>
 #include <sys/wait.h>
@@ -81,6 +82,62 @@ test_read (Fixture       *fixture,
 
   other = llm_file_map_ref (map);
   g_assert_true (other == map);
+}
+
+/* Where the end begins that has so much in memory: what is gone does not count. */
+static void
+test_tail (Fixture       *fixture,
+           gconstpointer  data)
+{
+  const guint64 mib = 1 << 20;
+  g_autoptr(LlmFileMap) map = NULL;
+  g_autoptr(GError) error = NULL;
+  guint64 resident = 0;
+
+  write_file (fixture->path, 8 * mib);
+  map = llm_file_map_open (fixture->path, &error);
+  g_assert_no_error (error);
+  llm_file_map_populate (map, 0, 8 * mib);
+  g_assert_cmpuint (llm_file_map_find_resident_tail (map, 8 * mib, mib, &resident), ==, 6 * mib);
+  g_assert_cmpuint (resident, ==, 2 * mib);
+  g_assert_cmpuint (llm_file_map_find_resident_tail (map, 5 * mib, 2 * mib, &resident), ==,
+                    2 * mib);
+  g_assert_cmpuint (resident, ==, 3 * mib);
+  g_assert_cmpuint (llm_file_map_find_resident_tail (map, 8 * mib, G_MAXUINT64, &resident), ==, 0);
+  g_assert_cmpuint (resident, ==, 8 * mib);
+  g_assert_cmpuint (llm_file_map_find_resident_tail (map, 0, mib, &resident), ==, 0);
+  g_assert_cmpuint (resident, ==, 0);
+}
+
+/* Of a file that this process may not write the kernel does not say what the page cache has: then
+ * what is mapped counts. In a process of its own, which is nobody. */
+static void
+test_not_ours (void)
+{
+  pid_t pid = fork ();
+  int status = 0;
+
+  g_assert_cmpint (pid, >=, 0);
+  if (pid == 0)
+    {
+      g_autoptr(LlmFileMap) map = NULL;
+      guint64 before, after, dropped;
+
+      if (geteuid () == 0 && (setuid (65534) < 0 || prctl (PR_SET_DUMPABLE, 1) < 0))
+        _exit (1);
+      map = llm_file_map_open ("/bin/sh", NULL);
+      if (map == NULL)
+        _exit (2);
+      before = llm_file_map_count_resident (map, 0, G_MAXUINT64);
+      llm_file_map_populate (map, 0, llm_file_map_get_size (map));
+      after = llm_file_map_count_resident (map, 0, G_MAXUINT64);
+      llm_file_map_drop (map, 0, llm_file_map_get_size (map));
+      dropped = llm_file_map_count_resident (map, 0, G_MAXUINT64);
+      _exit (before == 0 && after == llm_file_map_get_size (map) && dropped == 0 ? 0 : 3);
+    }
+  g_assert_cmpint (waitpid (pid, &status, 0), ==, pid);
+  g_assert_true (WIFEXITED (status));
+  g_assert_cmpint (WEXITSTATUS (status), ==, 0);
 }
 
 static void
@@ -381,6 +438,8 @@ main (int   argc,
   g_test_add ("/foreign-fault/default", Fixture, GINT_TO_POINTER (FALSE), set_up,
               test_foreign_fault, tear_down);
   g_test_add ("/file-map/read", Fixture, NULL, set_up, test_read, tear_down);
+  g_test_add ("/file-map/tail", Fixture, NULL, set_up, test_tail, tear_down);
+  g_test_add_func ("/file-map/not-ours", test_not_ours);
   g_test_add_func ("/file-map/bytes", test_bytes);
   g_test_add ("/file-map/cut", Fixture, NULL, set_up, test_cut_file, tear_down);
   g_test_add ("/file-map/cut-threads", Fixture, NULL, set_up, test_cut_file_threads, tear_down);

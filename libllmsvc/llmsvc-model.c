@@ -328,7 +328,7 @@ llmsvc_model_get_quantization (LlmsvcModel *self)
 {
   g_return_val_if_fail (LLMSVC_IS_MODEL (self), NULL);
 
-  return llmsvc_dict_get_string (self->info, "quantisation");
+  return llmsvc_dict_get_string (self->info, "quantization");
 }
 
 /**

@@ -82,7 +82,7 @@ run (int    argc,
     return llmctl_fail (error);
 
   if (llmctl_globals.is_json)
-    llmctl_output_json (apps);
+    llmctl_output_json_member ("apps", apps);
   else
     print_for_people (apps);
   return LLMCTL_EXIT_OK;
@@ -94,7 +94,7 @@ const LlmctlCommand llmctl_apps_command = {
   .description = N_("Those of the user; the administrator sees all. The kind says how the service "
                     "knows the application: by its sandbox (flatpak, snap), by its unit, as it has "
                     "registered itself, as a program of the user (host), or not at all.\n"
-                    "--json: an array of the objects of ListApps, sizes in bytes, last-used in "
-                    "seconds since 1970."),
+                    "--json: one object: apps, an array of the objects of ListApps, sizes in "
+                    "bytes, last-used in seconds since 1970."),
   .run = run,
 };

@@ -12,6 +12,7 @@
 
 #include "llmctl/llmctl-arguments.h"
 #include "llmctl/llmctl-docs.h"
+#include "llmctl/llmctl-json.h"
 #include "llmctl/llmctl-member.h"
 #include "llmctl/llmctl-object.h"
 #include "llmctl/llmctl-output.h"
@@ -41,18 +42,18 @@ print_json (const LlmctlMember *method,
   g_auto(GVariantBuilder) dict = G_VARIANT_BUILDER_INIT (G_VARIANT_TYPE_VARDICT);
   gsize n = g_variant_n_children (reply);
 
-  if (n == 0)
-    return;
   for (gsize i = 0; i < n; i++)
     {
       g_autoptr(GVariant) value = g_variant_get_child_value (reply, i);
       g_autofree char *number = g_strdup_printf ("%" G_GSIZE_FORMAT, i);
       const char *name = get_out_name (method, i);
 
+      g_autofree char *key = llmctl_json_make_key (name != NULL ? name : number);
+
       if (!is_handle (value))
-        g_variant_builder_add (&dict, "{sv}", name != NULL ? name : number, value);
+        g_variant_builder_add (&dict, "{sv}", key, value);
     }
-  llmctl_output_json (g_variant_builder_end (&dict));
+  llmctl_output_json_member ("reply", g_variant_builder_end (&dict));
 }
 
 static void
@@ -367,8 +368,9 @@ const LlmctlCommand llmctl_call_command = {
                     "arguments and what they mean. Text, numbers and true or false are plain "
                     "words, a text “-” is read from the standard input, lists are JSON, "
                     "messages are JSON or “user:TEXT”, options at the end are KEY=VALUE. A "
-                    "stream is printed as it comes. With --json an object of the results by "
-                    "their names; before a stream, on a line of its own, the other results."),
+                    "stream is printed as it comes. With --json an object with “reply”, an "
+                    "object of the results by their names; before a stream, on a line of its own, "
+                    "the other results."),
   .run = run,
   .complete = complete,
   .help = show_help,

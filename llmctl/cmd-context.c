@@ -117,7 +117,7 @@ print_list_json (GPtrArray *contexts,
       add_memory (&context, g_ptr_array_index (memories, i));
       g_variant_builder_add_value (&list, g_variant_builder_end (&context));
     }
-  llmctl_output_json (g_variant_builder_end (&list));
+  llmctl_output_json_member ("contexts", g_variant_builder_end (&list));
 }
 
 static void
@@ -190,8 +190,8 @@ run_list (int    argc,
 static const LlmctlCommand list_command = {
   .name = "list",
   .summary = N_("List the contexts of this user"),
-  .description = N_("--json: an array of objects: name, tokens, revision, residency, path, memory "
-                    "as “show” has it."),
+  .description = N_("--json: one object: contexts, an array of objects: name, tokens, revision, "
+                    "residency, path, memory as “show” has it."),
   .run = run_list,
 };
 

@@ -9,6 +9,7 @@
 #include <glib/gi18n.h>
 #include <string.h>
 
+#include "llmctl/llmctl-json.h"
 #include "llmctl/llmctl-object.h"
 #include "llmctl/llmctl-output.h"
 
@@ -65,7 +66,7 @@ get_one (GDBusConnection *bus,
     return llmctl_fail (error);
 
   if (llmctl_globals.is_json)
-    llmctl_output_json (value);
+    llmctl_output_json_member ("value", value);
   else
     llmctl_output_value (value);
   return LLMCTL_EXIT_OK;
@@ -100,7 +101,8 @@ get_all (GDBusConnection *bus,
 
       if (llmctl_globals.is_json)
         {
-          g_variant_builder_add (&all, "{sv}", interface->name, properties);
+          g_variant_builder_add (&all, "{sv}", interface->name,
+                                 llmctl_json_rename_keys (properties));
           continue;
         }
       llmctl_output_printf (LLMCTL_STYLE_DIM, "%s[%s]\n", is_first ? "" : "\n", interface->name);
@@ -160,8 +162,8 @@ const LlmctlCommand llmctl_get_command = {
   .name = "get",
   .parameters = N_("[PATH] [[INTERFACE.]PROPERTY]"),
   .summary = N_("Print a property of an object, or all of them"),
-  .description = N_("With --json the value of the property, or an object of interfaces with "
-                    "their properties."),
+  .description = N_("With --json an object with “value”, that of the property, or one of "
+                    "interfaces with their properties."),
   .run = run,
   .complete = complete,
 };

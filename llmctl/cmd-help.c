@@ -246,7 +246,7 @@ run (int    argc,
         return llmctl_complain_usage (_("“help --json” takes no command: it prints all of them"));
       g_variant_builder_init (&dict, G_VARIANT_TYPE_VARDICT);
       llmctl_json_add_string (&dict, "name", "llmctl");
-      llmctl_json_add_string (&dict, "version", LLM_VERSION);
+      llmctl_json_add_string (&dict, "program-version", LLM_VERSION);
       llmctl_json_add (&dict, "options", describe_options (llmctl_common_options));
       llmctl_json_add (&dict, "commands", describe_commands (llmctl_commands));
       llmctl_output_json (g_variant_builder_end (&dict));

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "llmctl/llmctl-counters.h"
+#include "llmctl/llmctl-json.h"
 #include "llmctl/llmctl-output.h"
 #include "llmctl/llmctl-service.h"
 
@@ -164,7 +165,7 @@ run (int    argc,
 
   if (llmctl_globals.is_json)
     {
-      llmctl_output_json (memory);
+      llmctl_output_json (llmctl_json_rename_keys (memory));
     }
   else
     {

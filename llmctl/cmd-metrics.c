@@ -12,6 +12,7 @@
 
 #include "common/llmsvc-metrics.h"
 #include "llmctl/llmctl-counters.h"
+#include "llmctl/llmctl-json.h"
 #include "llmctl/llmctl-output.h"
 #include "llmctl/llmctl-service.h"
 
@@ -23,8 +24,8 @@ print_json (GVariant *service,
   GVariantBuilder builder;
 
   g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
-  g_variant_builder_add (&builder, "{sv}", "service", service);
-  g_variant_builder_add (&builder, "{sv}", "memory", memory);
+  g_variant_builder_add (&builder, "{sv}", "service", llmctl_json_rename_keys (service));
+  g_variant_builder_add (&builder, "{sv}", "memory", llmctl_json_rename_keys (memory));
   g_variant_builder_add (&builder, "{sv}", "statistics", statistics);
   llmctl_output_json (g_variant_builder_end (&builder));
 }

@@ -129,7 +129,7 @@ print_list_json (LlmsvcClient *client,
 
       g_variant_builder_add_value (&builder, describe (client, model));
     }
-  llmctl_output_json (g_variant_builder_end (&builder));
+  llmctl_output_json_member ("models", g_variant_builder_end (&builder));
 }
 
 static LlmctlExit
@@ -157,7 +157,7 @@ static const LlmctlCommand list_command = {
   .name = "list",
   .summary = N_("List the installed models"),
   .description = N_("The one with a star is in use.\n"
-                    "--json: an array of objects: id, title, active, info."),
+                    "--json: one object: models, an array of objects: id, title, active, info."),
   .run = run_list,
 };
 

@@ -193,7 +193,7 @@ show (GDBusConnection *bus,
       return LLMCTL_EXIT_FAILED;
     }
   if (llmctl_globals.is_json)
-    llmctl_output_json (apps);
+    llmctl_output_json_member ("apps", apps);
   else if (g_variant_n_children (apps) == 0)
     llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n", _("No application has used the service"));
   else
@@ -319,7 +319,8 @@ const LlmctlCommand llmctl_quota_command = {
                     "one call), share (0 to 1, of the memory for contexts), rate (calls a second); "
                     "0 is the default of all. With --default also what all applications of a user "
                     "have together: named (contexts), apps, queue (calls).\n"
-                    "--json: an array of the objects of ListApps; {} after setting."),
+                    "--json: one object: apps, an array of the objects of ListApps; without it "
+                    "after setting."),
   .options = options,
   .run = run,
   .complete = complete,

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "llmctl/llmctl-counters.h"
+#include "llmctl/llmctl-json.h"
 #include "llmctl/llmctl-output.h"
 #include "llmctl/llmctl-service.h"
 
@@ -115,13 +116,13 @@ print_json (const Status *self)
   g_variant_builder_add (&builder, "{sv}", "running",
                          g_variant_new_boolean (self->service != NULL));
   if (self->service != NULL)
-    g_variant_builder_add (&builder, "{sv}", "service", self->service);
+    g_variant_builder_add (&builder, "{sv}", "service", llmctl_json_rename_keys (self->service));
   if (self->memory != NULL)
-    g_variant_builder_add (&builder, "{sv}", "memory", self->memory);
+    g_variant_builder_add (&builder, "{sv}", "memory", llmctl_json_rename_keys (self->memory));
   if (self->statistics != NULL)
     g_variant_builder_add (&builder, "{sv}", "statistics", self->statistics);
   if (self->model != NULL)
-    g_variant_builder_add (&builder, "{sv}", "model", self->model);
+    g_variant_builder_add (&builder, "{sv}", "model", llmctl_json_rename_keys (self->model));
 
   llmctl_output_json (g_variant_builder_end (&builder));
 }

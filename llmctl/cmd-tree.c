@@ -111,7 +111,7 @@ print_json (GPtrArray *objects)
                        g_variant_new_strv ((const char *const *) names->pdata, -1));
       g_variant_builder_add_value (&builder, g_variant_builder_end (&dict));
     }
-  llmctl_output_json (g_variant_builder_end (&builder));
+  llmctl_output_json_member ("objects", g_variant_builder_end (&builder));
 }
 
 static LlmctlExit
@@ -158,8 +158,8 @@ const LlmctlCommand llmctl_tree_command = {
   .name = "tree",
   .parameters = N_("[PATH]"),
   .summary = N_("Show the objects of the service on the bus"),
-  .description = N_("Every object that you may see, with its interfaces. With --json an array "
-                    "of objects with “path” and “interfaces”."),
+  .description = N_("Every object that you may see, with its interfaces. With --json an "
+                    "object with “objects”, an array of objects with “path” and “interfaces”."),
   .options = options,
   .run = run,
   .complete = complete,

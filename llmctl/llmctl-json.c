@@ -210,6 +210,46 @@ llmctl_json_write (GVariant *value,
   return g_string_free (out, FALSE);
 }
 
+char *
+llmctl_json_make_key (const char *name)
+{
+  GString *key = g_string_new (NULL);
+
+  for (const char *p = name; *p != '\0'; p++)
+    {
+      /* a word begins here, or the last letter of an abbreviation was before */
+      gboolean begins = p > name && g_ascii_isupper (*p) &&
+                        (g_ascii_islower (p[-1]) || g_ascii_isdigit (p[-1]) ||
+                         (g_ascii_isupper (p[-1]) && g_ascii_islower (p[1])));
+
+      if (begins)
+        g_string_append_c (key, '-');
+      g_string_append_c (key, *p == '_' ? '-' : g_ascii_tolower (*p));
+    }
+
+  return g_string_free (key, FALSE);
+}
+
+GVariant *
+llmctl_json_rename_keys (GVariant *dict)
+{
+  GVariantBuilder builder;
+  GVariantIter iter;
+  const char *name;
+  GVariant *value;
+
+  g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
+  g_variant_iter_init (&iter, dict);
+  while (g_variant_iter_loop (&iter, "{&sv}", &name, &value))
+    {
+      g_autofree char *key = llmctl_json_make_key (name);
+
+      g_variant_builder_add (&builder, "{sv}", key, value);
+    }
+
+  return g_variant_builder_end (&builder);
+}
+
 void
 llmctl_json_add (GVariantBuilder *dict,
                  const char      *key,

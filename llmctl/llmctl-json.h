@@ -52,6 +52,12 @@ GVariant *llmctl_json_read  (const char  *text,
  */
 GVariant *llmctl_json_read_number (const char *text);
 
+/* (transfer full): @name of a property or argument as all keys of our JSON are written:
+ * "KvResident" is "kv-resident". */
+char     *llmctl_json_make_key     (const char *name);
+/* (transfer floating): an a{sv} with its keys made so. */
+GVariant *llmctl_json_rename_keys  (GVariant   *dict);
+
 /* Members of an object that is written: @dict builds an a{sv}, which keeps their order.
  * Nothing is added for a %NULL @text; a floating @value is taken. */
 void      llmctl_json_add         (GVariantBuilder *dict,

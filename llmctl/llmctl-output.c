@@ -22,6 +22,9 @@
 #define MIN_COLUMNS     40
 #define MAX_COLUMNS     120
 
+/* Raised when a member of some JSON changes its meaning or goes; new ones are no change. */
+#define JSON_VERSION 1
+
 static const char *const style_codes[] = {
   [LLMCTL_STYLE_PLAIN] = "\033[0m",
   [LLMCTL_STYLE_BOLD] = "\033[1m",
@@ -269,26 +272,64 @@ llmctl_output_finish (int status)
 
 /* --- values --- */
 
+/* (transfer floating): @object with the version of what it looks like before its members. */
+static GVariant *
+add_version (GVariant *object)
+{
+  GVariantBuilder builder;
+  GVariantIter iter;
+  GVariant *entry;
+
+  g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
+  g_variant_builder_add (&builder, "{sv}", "version", g_variant_new_uint32 (JSON_VERSION));
+  g_variant_iter_init (&iter, object);
+  while ((entry = g_variant_iter_next_value (&iter)) != NULL)
+    {
+      g_variant_builder_add_value (&builder, entry);
+      g_variant_unref (entry);
+    }
+
+  return g_variant_builder_end (&builder);
+}
+
 static gboolean
-write_json (GVariant *value,
+write_json (GVariant *object,
+            gboolean  has_version,
             gboolean  is_indented)
 {
-  g_autoptr(GVariant) owned = g_variant_ref_sink (value);
-  g_autofree char *json = llmctl_json_write (owned, is_indented);
+  g_autoptr(GVariant) owned = g_variant_ref_sink (object);
+  g_autoptr(GVariant) whole = has_version ? g_variant_ref_sink (add_version (owned))
+                                          : g_variant_ref (owned);
+  g_autofree char *json = llmctl_json_write (whole, is_indented);
 
   return llmctl_output_data (json) && llmctl_output_data ("\n");
 }
 
 gboolean
-llmctl_output_json (GVariant *value)
+llmctl_output_json (GVariant *object)
 {
-  return write_json (value, isatty (STDOUT_FILENO));
+  return write_json (object, TRUE, isatty (STDOUT_FILENO));
 }
 
 gboolean
-llmctl_output_json_line (GVariant *value)
+llmctl_output_json_member (const char *name,
+                           GVariant   *value)
 {
-  return write_json (value, FALSE);
+  GVariantBuilder object;
+
+  g_variant_builder_init (&object, G_VARIANT_TYPE_VARDICT);
+  g_variant_builder_add (&object, "{sv}", name, value);
+  return llmctl_output_json (g_variant_builder_end (&object));
+}
+
+gboolean
+llmctl_output_json_line (GVariant *object)
+{
+  static gboolean is_begun;
+  gboolean is_first = !is_begun;
+
+  is_begun = TRUE;
+  return write_json (object, is_first, FALSE);
 }
 
 /* (transfer full): one line for people, but for text, which is as it is. */

@@ -57,13 +57,16 @@ char    *llmctl_wrap               (const char   *text,
  * writing to a closed pipe does. Returns the status to end with: @status when all is well. */
 int      llmctl_output_finish      (int           status);
 
-/* @value as JSON and a newline: variants are unwrapped, dictionaries are objects,
- * structures and arrays are arrays; indented on a terminal, one line otherwise. Takes
- * a floating @value. */
-gboolean llmctl_output_json        (GVariant     *value);
+/* @object, an a{sv}, as JSON and a newline: `version` first, then its members. Variants are
+ * unwrapped, dictionaries are objects, structures and arrays are arrays; indented on a
+ * terminal, one line otherwise. Takes a floating @object. */
+gboolean llmctl_output_json        (GVariant     *object);
+/* The same for an object of one member. Takes a floating @value. */
+gboolean llmctl_output_json_member (const char   *name,
+                                    GVariant     *value);
 /* The same in one line on a terminal, too: for commands that write one object after
- * another. */
-gboolean llmctl_output_json_line   (GVariant     *value);
+ * another, of which the first has the `version`. */
+gboolean llmctl_output_json_line   (GVariant     *object);
 
 /* @value as people read it: `key: value` lines for dictionaries, JSON for what is
  * nested. Takes a floating @value. */

@@ -60,7 +60,8 @@ make_contexts (const LlmctlSample *sample)
   g_variant_iter_init (&iter, sample->contexts);
   while (g_variant_iter_loop (&iter, "(&o@a{sv})", &path, &context))
     {
-      g_autoptr(GVariantDict) dict = g_variant_dict_new (context);
+      g_autoptr(GVariant) renamed = g_variant_ref_sink (llmctl_json_rename_keys (context));
+      g_autoptr(GVariantDict) dict = g_variant_dict_new (renamed);
       GVariant *memory = g_hash_table_lookup (sample->memories, path);
 
       g_variant_dict_insert (dict, "path", "s", path);
@@ -89,11 +90,11 @@ llmctl_top_view_make_json (const LlmctlTopView *self)
   llmctl_json_add_string (&builder, "time", time);
   llmctl_json_add_boolean (&builder, "running", sample->is_running);
   if (sample->service != NULL)
-    llmctl_json_add (&builder, "service", sample->service);
+    llmctl_json_add (&builder, "service", llmctl_json_rename_keys (sample->service));
   if (sample->model != NULL)
-    llmctl_json_add (&builder, "model", sample->model);
+    llmctl_json_add (&builder, "model", llmctl_json_rename_keys (sample->model));
   if (sample->memory != NULL)
-    llmctl_json_add (&builder, "memory", sample->memory);
+    llmctl_json_add (&builder, "memory", llmctl_json_rename_keys (sample->memory));
   if (sample->statistics != NULL)
     {
       llmctl_json_add (&builder, "statistics", sample->statistics);

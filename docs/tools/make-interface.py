@@ -170,7 +170,7 @@ def make_options(xml, options_json):
            "Every option of every call, by its key in the vardict `options`, with its type on the "
            "bus; any number type is taken where the value fits. An option with a feature needs "
            "that name in the property `Features`, or some of its values do.", ""]
-    for option in json.loads(pages.read(options_json)):
+    for option in json.loads(pages.read(options_json))["options"]:
         for method in set(option["methods"]) - methods:
             sys.exit(f"make-interface: “{option['key']}”: there is no method {method}")
         limits = [option["range"]] if "range" in option else []

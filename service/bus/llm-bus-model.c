@@ -45,7 +45,7 @@ get_info (LlmBus  *bus,
   g_variant_builder_add (&builder, "{sv}", "file-bytes", g_variant_new_uint64 (info->file_bytes));
   g_variant_builder_add (&builder, "{sv}", "context-length",
                          g_variant_new_uint32 (info->context_length));
-  g_variant_builder_add (&builder, "{sv}", "quantisation",
+  g_variant_builder_add (&builder, "{sv}", "quantization",
                          g_variant_new_string (info->quantization));
   g_variant_builder_add (&builder, "{sv}", "license", g_variant_new_string (info->license));
   g_variant_builder_add (&builder, "{sv}", "sub-models", g_variant_new_strv (NULL, 0));

@@ -148,6 +148,7 @@ print_end (ToolSink *sink,
       g_autoptr(GVariant) all = NULL;
 
       g_variant_dict_init (&dict, sink->results);
+      g_variant_dict_insert (&dict, "version", "u", TOOL_JSON_VERSION);
       g_variant_dict_insert (&dict, "text", "s", sink->text->str);
       all = g_variant_ref_sink (g_variant_dict_end (&dict));
       json = json_gvariant_serialize_data (all, NULL);

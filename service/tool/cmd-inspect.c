@@ -202,6 +202,8 @@ print_json (const Verdict *self)
   g_autofree char *text = NULL;
 
   json_builder_begin_object (builder);
+  json_builder_set_member_name (builder, "version");
+  json_builder_add_int_value (builder, TOOL_JSON_VERSION);
   add_text (builder, "file", path);
   json_builder_set_member_name (builder, "usable");
   json_builder_add_boolean_value (builder, self->is_usable);

@@ -140,10 +140,15 @@ print_json (void)
   g_autoptr(JsonNode) root = NULL;
   g_autofree char *json = NULL;
 
+  json_builder_begin_object (builder);
+  json_builder_set_member_name (builder, "version");
+  json_builder_add_int_value (builder, TOOL_JSON_VERSION);
+  json_builder_set_member_name (builder, "options");
   json_builder_begin_array (builder);
   for (guint i = 0; i < LLMSVC_N_OPTIONS; i++)
     add_option (builder, llmsvc_option_get_info (i));
   json_builder_end_array (builder);
+  json_builder_end_object (builder);
 
   root = json_builder_get_root (builder);
   json_generator_set_root (generator, root);
@@ -175,7 +180,7 @@ tool_options (int    argc,
 {
   gboolean as_json = FALSE;
   const GOptionEntry entries[] = {
-    { "json", 0, 0, G_OPTION_ARG_NONE, &as_json, N_("As one JSON list with an object an option"),
+    { "json", 0, 0, G_OPTION_ARG_NONE, &as_json, N_("As one JSON object"),
       NULL },
     G_OPTION_ENTRY_NULL
   };

@@ -102,6 +102,7 @@ print_json (const LlmProfileKey *key,
       g_variant_builder_add (&rows, "{sd}", name, profile->prompt_us[i]);
     }
   g_variant_dict_init (&dict, NULL);
+  g_variant_dict_insert (&dict, "version", "u", TOOL_JSON_VERSION);
   g_variant_dict_insert (&dict, "identity", "s", key->identity);
   g_variant_dict_insert (&dict, "kernels", "s", key->kernels);
   g_variant_dict_insert (&dict, "threads", "u", key->n_threads);

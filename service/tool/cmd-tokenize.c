@@ -20,6 +20,8 @@ print_json (LlmTokenizer *tokenizer,
   g_autofree char *json = NULL;
 
   json_builder_begin_object (builder);
+  json_builder_set_member_name (builder, "version");
+  json_builder_add_int_value (builder, TOOL_JSON_VERSION);
   json_builder_set_member_name (builder, "ids");
   json_builder_begin_array (builder);
   for (guint i = 0; i < tokens->len; i++)

@@ -20,6 +20,9 @@ enum
   TOOL_USAGE = 2,
 };
 
+/* Of all JSON that the commands print: raised when a member changes its meaning or goes. */
+#define TOOL_JSON_VERSION 1
+
 int tool_generate   (int argc, char **argv);
 int tool_perplexity (int argc, char **argv);
 int tool_accuracy   (int argc, char **argv);

@@ -135,9 +135,12 @@ class Rig:
         return Terminal([LLMCTL, *arguments], dict(self.environment, TERM=term))
 
     def json(self, *arguments, **options):
+        """What is printed, without the version that all of it has."""
         outcome = self.run(*arguments, "--json", **options)
         assert outcome.status == 0, outcome
-        return json.loads(outcome.output)
+        printed = json.loads(outcome.output)
+        assert printed.pop("version") == 1, outcome
+        return printed
 
 
 class Outcome:

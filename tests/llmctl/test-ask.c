@@ -382,7 +382,7 @@ test_json (Fixture       *fixture,
 
   g_assert_cmpint (outcome.status, ==, 0);
   g_assert_true (g_str_has_prefix (outcome.output,
-                                   "{\"t\":\"Hello\"}\n{\"t\":\" world\"}\n{\"done\":{"));
+                                   "{\"version\":1,\"t\":\"Hello\"}\n{\"t\":\" world\"}\n{\"done\":{"));
   g_assert_nonnull (strstr (outcome.output, "\"finish-reason\":\"stop\""));
 }
 
@@ -559,9 +559,9 @@ test_status (Fixture       *fixture,
 
   RUN (&json, NULL, "status", "--json");
   g_assert_cmpint (json.status, ==, 0);
-  g_assert_nonnull (strstr (json.output, "\"Resident\":3145728"));
+  g_assert_nonnull (strstr (json.output, "\"resident\":3145728"));
   g_assert_nonnull (strstr (json.output, "\"kv-restored-chunks\":12"));
-  g_assert_nonnull (strstr (json.output, "\"Availability\":\"ready\""));
+  g_assert_nonnull (strstr (json.output, "\"availability\":\"ready\""));
 }
 
 int

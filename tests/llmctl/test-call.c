@@ -106,7 +106,8 @@ static const Case cases[] = {
   { "tree-all", { "tree", "--all" }, 0, "org.freedesktop.DBus.Peer" },
   { "tree-path", { "tree", "/org/llm/Service/things" }, 0, "/org/llm/Service/things\n├─ 9" },
   { "tree-json", { "tree", "--json" }, 0,
-    "[{\"path\":\"/org/llm/Service\",\"interfaces\":[\"org.llm.Service\","
+    "{\"version\":1,\"objects\":[{\"path\":\"/org/llm/Service\",\"interfaces\":["
+    "\"org.llm.Service\","
     "\"org.llm.Service.New\"]}," },
   { "tree-no-path", { "tree", "things" }, 2, "tree" },
   { "tree-bad-path", { "tree", "/a/" }, 2, "no object path" },
@@ -122,18 +123,20 @@ static const Case cases[] = {
   { "introspect-property", { "introspect", "org.llm.Service.Level" }, 0,
     "Level: unsigned = 3 (read and write)\n" },
   { "introspect-json", { "introspect", "--json", "New.Paint" }, 0,
-    "{\"name\":\"Paint\",\"help\":\"Paints a picture.\",\"in\":[{\"name\":\"colour\",\"type\":"
-    "\"string\",\"signature\":\"s\",\"help\":\"The colour of it.\"}," },
+    "{\"version\":1,\"name\":\"Paint\",\"help\":\"Paints a picture.\",\"in\":[{\"name\":"
+    "\"colour\",\"type\":\"string\",\"signature\":\"s\",\"help\":\"The colour of it.\"}," },
   { "introspect-elsewhere", { "introspect", "Hide" }, 0, "Hide ()\n" },
   { "introspect-unknown", { "introspect", "Pant" }, 2, "did you mean “Paint”" },
 
   /* call */
   { "call-nothing", { "call", "org.llm.Service.Nothing" }, 0, "" },
-  { "call-nothing-json", { "call", "--json", "org.llm.Service.Nothing" }, 0, "" },
+  { "call-nothing-json", { "call", "--json", "org.llm.Service.Nothing" }, 0,
+    "{\"version\":1,\"reply\":{}}\n" },
   { "call-echo", { "call", "Echo", "Grüße" }, 0, "Grüße\n" },
   { "call-echo-path", { "call", "/org/llm/Service/things/9", "org.llm.Service.Echo", "a" }, 0,
     "a\n" },
-  { "call-json", { "call", "Echo", "a\"b", "--json" }, 0, "{\"text\":\"a\\\"b\"}\n" },
+  { "call-json", { "call", "Echo", "a\"b", "--json" }, 0,
+    "{\"version\":1,\"reply\":{\"text\":\"a\\\"b\"}}\n" },
   { "call-stdin", { "call", "Echo", "-" }, 0, "from\nstdin\n", NULL, "from\nstdin" },
   { "call-new", { "call", "Paint", "red", "2", "style=wild", "tags=a", "tags=b", "title=7" }, 0,
     "('red', uint32 2, {" },
@@ -176,7 +179,8 @@ static const Case cases[] = {
   { "call-no-method", { "call" }, 2, "takes a method" },
   { "call-no-object", { "call", "/org/llm/Nowhere", "Echo", "a" }, 2, "has no method “Echo”" },
   { "call-stream", { "call", "Stream" }, 0, "one\ntwoä\033[2J" },
-  { "call-stream-json", { "call", "Stream", "--json" }, 0, "{\"about\":\"about\"}\none\n" },
+  { "call-stream-json", { "call", "Stream", "--json" }, 0,
+    "{\"version\":1,\"reply\":{\"about\":\"about\"}}\none\n" },
   { "call-no-stream", { "call", "NoStream" }, 1, "lacks the stream" },
   { "call-dashes", { "call", "Echo", "--", "--json" }, 0, "--json\n" },
   { "call-not-utf8", { "call", "Echo", "\xff" }, 2, "UTF-8" },
@@ -197,11 +201,13 @@ static const Case cases[] = {
   { "get", { "get", "Version" }, 0, "1.5\n" },
   { "get-full", { "get", "org.llm.Service.Version" }, 0, "1.5\n" },
   { "get-path", { "get", "/org/llm/Service/things/9", "Version" }, 0, "1.5\n" },
-  { "get-json", { "get", "Version", "--json" }, 0, "\"1.5\"\n" },
+  { "get-json", { "get", "Version", "--json" }, 0, "{\"version\":1,\"value\":\"1.5\"}\n" },
   { "get-dictionary", { "get", "Sizes" }, 0, "large: 18446744073709551615\n" },
   { "get-all", { "get" }, 0, "[org.llm.Service]\n" },
-  { "get-all-json", { "--json", "get" }, 0, "{\"org.llm.Service\":{" },
-  { "get-nasty-json", { "get", "--json", "Nasty" }, 0, "\"\\u001b[2J\\u009bred\"\n" },
+  { "get-all-json", { "--json", "get" }, 0,
+    "{\"version\":1,\"org.llm.Service\":{" },
+  { "get-nasty-json", { "get", "--json", "Nasty" }, 0,
+    "{\"version\":1,\"value\":\"\\u001b[2J\\u009bred\"}\n" },
   { "get-unknown", { "get", "Verison" }, 2, "did you mean “Version”" },
   { "get-unknown-full", { "get", "org.llm.Service.Verison" }, 2, "did you mean “Version”" },
   { "get-unknown-interface", { "get", "org.llm.Nowhere.Version" }, 2, "did you mean" },
@@ -247,12 +253,14 @@ static const Case cases[] = {
   { "complete-not-utf8", { "complete", "--", "\xff" }, 0, "" },
 
   /* the program */
-  { "help-json", { "help", "--json" }, 0, "{\"name\":\"llmctl\",\"version\":\"" },
+  { "help-json", { "help", "--json" }, 0,
+    "{\"version\":1,\"name\":\"llmctl\",\"program-version\":\"" },
   { "help-command", { "help", "call" }, 0, "Usage: llmctl call [OPTION…] [PATH]" },
   { "help-unknown", { "help", "nonsense" }, 2, "no command" },
   { "option-suggestion", { "tree", "--jsno" }, 2, "did you mean “--json”" },
   { "command-suggestion", { "tere" }, 2, "did you mean “tree”" },
-  { "options-first", { "--session-bus", "--json", "get", "Version" }, 0, "\"1.5\"\n" },
+  { "options-first", { "--session-bus", "--json", "get", "Version" }, 0,
+    "{\"version\":1,\"value\":\"1.5\"}\n" },
   { "both-buses", { "--session-bus", "get", "--system-bus" }, 2, "exclude" },
   { "other-bus", { "--system-bus", "get" }, 4, NULL },
 };
@@ -538,7 +546,7 @@ test_terminal (void)
   g_assert_null (strchr (dumb, '\033'));
   g_assert_cmpstr (nasty, ==, "\xef\xbf\xbd[2J\xef\xbf\xbdred\r\n");
   /* Indented for people. */
-  g_assert_true (g_str_has_prefix (json, "{\r\n  \"org.llm.Service\": {\r\n"));
+  g_assert_true (g_str_has_prefix (json, "{\r\n  \"version\": 1,\r\n  \"org.llm.Service\": {\r\n"));
   g_assert_cmpstr (stream, ==, "one\r\ntwoä\xef\xbf\xbd[2J\r\n");
   /* A character that came in two parts. */
   g_assert_true (g_str_has_suffix (long_stream, "xxxä\r\n"));

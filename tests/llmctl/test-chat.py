@@ -309,7 +309,7 @@ class Chat(unittest.TestCase):
     def test_pipe_json(self):
         outcome = self.rig.run("chat", "--json", input="count\n/help\nbroken\n")
         lines = [json.loads(line) for line in outcome.output.splitlines()]
-        self.assertEqual(lines[0], {"t": "This is the first."})
+        self.assertEqual(lines[0], {"version": 1, "t": "This is the first."})
         self.assertEqual(lines[1]["done"]["finish-reason"], "stop")
         self.assertEqual(lines[2], {"t": "You said: /help"})
         self.assertEqual(lines[4], {"t": "Half"})

@@ -30,7 +30,7 @@ class WithScript(unittest.TestCase):
         cls.rig.close()
 
     def tearDown(self):
-        names = [context["name"] for context in self.rig.json("context", "list")]
+        names = [context["name"] for context in self.rig.json("context", "list")["contexts"]]
         if any(names):
             self.rig.json("context", "rm", *filter(None, names))
 
@@ -145,7 +145,7 @@ class Contexts(WithScript):
         self.assertEqual(self.rig.run("context", "new", "notes").status, 1)
         self.rig.run("ask", "--context", "notes", "count")
 
-        listed, = self.rig.json("context", "list")
+        listed, = self.rig.json("context", "list")["contexts"]
         self.assertEqual((listed["name"], listed["revision"]), ("notes", 1))
         self.assertIn("notes", self.rig.run("context", "list").output)
         shown = self.rig.json("context", "show", "notes")
@@ -160,8 +160,8 @@ class Contexts(WithScript):
         outcome = self.rig.run("context", "rm", "notes", "missing", "other", "--json")
         self.assertEqual(outcome.status, 1)
         self.assertIn("missing", outcome.complaint)
-        self.assertEqual(json.loads(outcome.output), {"removed": ["notes", "other"]})
-        self.assertEqual(self.rig.json("context", "list"), [])
+        self.assertEqual(json.loads(outcome.output), {"version": 1, "removed": ["notes", "other"]})
+        self.assertEqual(self.rig.json("context", "list")["contexts"], [])
         self.check_failure(1, "notes", "context", "show", "notes")
 
     def test_export_import(self):
@@ -235,7 +235,7 @@ class Contexts(WithScript):
         self.check_failure(1, "/nowhere", "context", "import", "/nowhere")
         self.check_failure(2, "give a NAME", "context", "import", "-",
                            input=json.dumps(dict(good, name="")))
-        self.assertEqual(self.rig.json("context", "list"), [])
+        self.assertEqual(self.rig.json("context", "list")["contexts"], [])
 
     def test_export_target(self):
         self.rig.json("context", "new", "notes")
@@ -267,14 +267,14 @@ class NotRunning(unittest.TestCase):
         self.assertIn("not running", self.rig.run("status").output)
         outcome = self.rig.run("status", "--json")
         self.assertEqual((outcome.status, json.loads(outcome.output)),
-                         (4, {"bus": "session", "running": False}))
+                         (4, {"version": 1, "bus": "session", "running": False}))
         for command in (["memory"], ["stats"], ["trim", "low"]):
             outcome = self.rig.run(*command)
             self.assertEqual(outcome.status, 4, outcome)
             self.assertIn("not running", outcome.complaint)
         self.assertEqual(self.rig.run("monitor", "--timeout", "0.2").status, 0)
         self.assertEqual(self.rig.get_pid(), 0)
-        self.assertEqual(self.rig.json("apps"), [])
+        self.assertEqual(self.rig.json("apps")["apps"], [])
         self.assertNotEqual(self.rig.get_pid(), 0)
 
 
@@ -347,21 +347,21 @@ class WithModel(unittest.TestCase):
         outcome = self.rig.run("ask", "--raw", "--max-tokens", "4", "Once upon")
         self.assertEqual(outcome.status, 0, outcome)
         lines = self.rig.run("ask", "--raw", "--json", "--max-tokens", "4", "Once").output
-        self.assertEqual([next(iter(json.loads(line))) for line in lines.splitlines()],
+        self.assertEqual([list(json.loads(line))[-1] for line in lines.splitlines()],
                          ["t", "done"])
 
     def test_status(self):
         status = self.rig.json("status")
-        self.assertEqual(status["service"]["Availability"], "ready")
-        self.assertGreater(status["memory"]["Resident"], 0)
-        self.assertIn("demo", status["model"]["Id"])
+        self.assertEqual(status["service"]["availability"], "ready")
+        self.assertGreater(status["memory"]["resident"], 0)
+        self.assertIn("demo", status["model"]["id"])
         output = self.rig.run("status").output
         self.assertRegex(output, r"Service: ready\n  version \S+, on the session bus\n")
 
     def test_memory(self):
         memory = self.rig.json("memory")
-        self.assertGreater(memory["Weights"], 1000000)
-        self.assertEqual(set(memory["Reclaimable"]), {"free", "cheap", "costly"})
+        self.assertGreater(memory["weights"], 1000000)
+        self.assertEqual(set(memory["reclaimable"]), {"free", "cheap", "costly"})
         output = self.rig.run("memory").output
         self.assertIn("Memory pressure: none\n", output)
         self.assertRegex(output, r"weights +[\d.]+\sMiB\n")
@@ -375,7 +375,7 @@ class WithModel(unittest.TestCase):
         self.assertRegex(self.rig.run("stats").output, r"questions +\d+\n")
 
     def test_apps_and_quota(self):
-        app, = self.rig.json("apps")
+        app, = self.rig.json("apps")["apps"]
         self.assertEqual(app["uid"], os.getuid())
         self.assertGreaterEqual(app["requests"], 1)
         self.assertRegex(self.rig.run("apps").output, r"^Application .*\n.* \d{4}-\d\d-\d\d ")
@@ -383,24 +383,24 @@ class WithModel(unittest.TestCase):
 
         self.assertEqual(self.rig.json("quota", "org.example.App", "contexts=3", "disk=2M",
                                        "share=0.25"), {})
-        quota, = self.rig.json("quota", "org.example.App")
+        quota, = self.rig.json("quota", "org.example.App")["apps"]
         self.assertEqual((quota["quota-contexts"], quota["quota-disk"], quota["quota-share"]),
                          (3, 2 << 20, 0.25))
         self.assertEqual(self.rig.run("quota", "--default", "contexts=17").status, 0)
-        self.assertEqual(self.rig.json("quota", "org.example.App")[0]["quota-contexts"], 3)
-        self.assertIn(17, [app["quota-contexts"] for app in self.rig.json("quota")])
+        self.assertEqual(self.rig.json("quota", "org.example.App")["apps"][0]["quota-contexts"], 3)
+        self.assertIn(17, [app["quota-contexts"] for app in self.rig.json("quota")["apps"]])
 
         # what a user has together, and what a program asks for in a second
         self.assertEqual(self.rig.run("quota", "--default", "named=33", "message=64K",
                                       "rate=5").status, 0)
-        quota = self.rig.json("quota")[0]
+        quota = self.rig.json("quota")["apps"][0]
         self.assertEqual((quota["quota-named"], quota["quota-message"], quota["quota-rate"]),
                          (33, 65536, 5))
         self.assertEqual(self.rig.run("quota", "--default", "rate=0").status, 0)
         uid = str(os.getuid())
         self.assertRegex(self.rig.run("quota").output, rf"(?m)^All of user .*\n{uid} .* of 33 ")
         self.assertEqual(self.rig.json("quota", "--user", uid), self.rig.json("quota"))
-        self.assertEqual(self.rig.json("quota", "--user", "4000000000"), [])
+        self.assertEqual(self.rig.json("quota", "--user", "4000000000"), {"apps": []})
         self.assertEqual(self.rig.run("quota", "--user", "nobody-of-that-name").status, 2)
 
         for arguments, status in ((["contexts=3"], 2), (["--default"], 2),
@@ -418,9 +418,9 @@ class WithModel(unittest.TestCase):
             self.assertEqual(self.rig.run("trim", *arguments).status, 2, arguments)
 
     def test_models(self):
-        model, = self.rig.json("model", "list")
+        model, = self.rig.json("model", "list")["models"]
         self.assertTrue(model["active"])
-        self.assertEqual(model["info"]["quantisation"], "Q8_0")
+        self.assertEqual(model["info"]["quantization"], "Q8_0")
         self.assertEqual(self.rig.json("model", "show"), model)
         self.assertEqual(self.rig.json("model", "show", model["id"]), model)
         self.assertRegex(self.rig.run("model", "list").output, r"\n\* +" + re.escape(model["id"]))

@@ -37,7 +37,7 @@ class Restart(unittest.TestCase):
         self.rig.close()
 
     def list(self):
-        return {context["name"]: context for context in self.rig.json("context", "list")}
+        return {context["name"]: context for context in self.rig.json("context", "list")["contexts"]}
 
     def wait_until_stored(self):
         """Chunks are written when there is nothing else to do, all but the last."""

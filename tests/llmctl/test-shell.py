@@ -304,7 +304,7 @@ class FirstCall(unittest.TestCase):
         self.rig.close()
 
     def test_list(self):
-        models = self.rig.json("model", "list")
+        models = self.rig.json("model", "list")["models"]
         self.assertGreaterEqual(len(models), 200)
         self.assertEqual([model["id"] for model in models if model["active"]],
                          ["llmsvc-demo-8M-Q8_0"])

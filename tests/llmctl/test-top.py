@@ -345,10 +345,10 @@ class Top(unittest.TestCase):
         first, second = map(json.loads, outcome.output.splitlines())
         for look in (first, second):
             self.assertTrue(look["running"])
-            self.assertEqual(look["service"]["Availability"], "ready")
+            self.assertEqual(look["service"]["availability"], "ready")
             self.assertEqual(look["statistics"]["calls"], 1)
-            self.assertEqual(look["model"]["Id"], "mock")
-            self.assertEqual([context["Name"] for context in look["contexts"]], ["busy"])
+            self.assertEqual(look["model"]["id"], "mock")
+            self.assertEqual([context["name"] for context in look["contexts"]], ["busy"])
             self.assertEqual(look["states"], ["writing"])
             self.assertEqual(look["apps"][0]["requests"], 1)
             self.assertEqual(look["last-minute"]["slo-met"], 0)

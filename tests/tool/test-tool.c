@@ -165,9 +165,9 @@ test_tokenize (void)
 
   g_assert_cmpint (json.status, ==, 0);
   g_assert_cmpstr (json.out, ==,
-                   "{\"ids\":[1,3924,4012,1585],"
+                   "{\"version\":1,\"ids\":[1,3924,4012,1585],"
                    "\"pieces\":[\"<s>\",\" Hell\",\"o\",\" world\"]}\n");
-  g_assert_cmpstr (special.out, ==, "{\"ids\":[4],\"pieces\":[\"<|im_end|>\"]}\n");
+  g_assert_cmpstr (special.out, ==, "{\"version\":1,\"ids\":[4],\"pieces\":[\"<|im_end|>\"]}\n");
   g_assert_null (strstr (plain.out, "[4]"));
 }
 
@@ -313,7 +313,8 @@ test_options (void)
   g_assert_cmpint (list.status, ==, 0);
   json_parser_load_from_data (parser, run.out, -1, &error);
   g_assert_no_error (error);
-  options = json_node_get_array (json_parser_get_root (parser));
+  options = json_object_get_array_member (json_node_get_object (json_parser_get_root (parser)),
+                                          "options");
   g_assert_cmpuint (json_array_get_length (options), ==, LLMSVC_N_OPTIONS);
 
   for (guint i = 0; i < LLMSVC_N_OPTIONS; i++)

@@ -78,4 +78,4 @@ __llmsvc_tool_option profile output-dir 'Instead of the cache of the system, or 
 __llmsvc_tool_option profile json 'As one JSON object'
 
 __llmsvc_tool_command options 'List the options of the calls of the service'
-__llmsvc_tool_option options json 'As one JSON list'
+__llmsvc_tool_option options json 'As one JSON object'

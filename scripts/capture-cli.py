@@ -115,7 +115,7 @@ def show_restart(bus):
         text = show(bus, line)
         texts += [text] if not texts else []
     while any(set(context["memory"]["places"][:-1]) != {"b"}
-              for context in bus.json("context", "list")):
+              for context in bus.json("context", "list")["contexts"]):
         time.sleep(0.1)
     texts += ["… and nine more", show(bus, "context list")]
     bus.stop(signal.SIGKILL)

@@ -129,8 +129,12 @@ list_objects (LlmBusModels *self)
       g_variant_builder_add (&list, "o", g_dbus_object_get_object_path (i->data));
       g_variant_builder_open (&list, G_VARIANT_TYPE ("a{sa{sv}}"));
       for (GList *j = interfaces; j != NULL; j = j->next)
-        g_variant_builder_add (&list, "{s@a{sv}}", g_dbus_interface_get_info (j->data)->name,
-                               g_dbus_interface_skeleton_get_properties (j->data));
+        {
+          g_autoptr(GVariant) properties = g_dbus_interface_skeleton_get_properties (j->data);
+
+          g_variant_builder_add (&list, "{s@a{sv}}", g_dbus_interface_get_info (j->data)->name,
+                                 properties);
+        }
       g_variant_builder_close (&list);
       g_variant_builder_close (&list);
     }

@@ -114,7 +114,7 @@ look_through (sqlite3    *db,
               LlmDbFault *fault,
               GError    **error)
 {
-  g_autoptr(sqlite3_stmt) row = llm_db_query (db, error, "PRAGMA quick_check(1)", "");
+  g_autoptr(sqlite3_stmt) row = llm_db_query (db, error, "PRAGMA integrity_check(1)", "");
 
   if (row != NULL && llm_db_next (row, error))
     {

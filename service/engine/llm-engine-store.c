@@ -269,6 +269,7 @@ on_index_loaded (GObject      *source,
   self->is_salvaged = FALSE;
   tell_damage (index);
   take_contexts (self, index->contexts);
+  llm_engine_count_all (self);
   take_quotas (self, index->quotas);
   g_free (self->chosen);
   self->chosen = g_steal_pointer (&index->model);

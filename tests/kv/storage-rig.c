@@ -80,17 +80,23 @@ is_chunk (const guint8 *data,
   return memcmp (data, right, n) == 0;
 }
 
-void
-rig_make_storage (StorageRig *rig)
+LlmDisk *
+rig_new_disk (StorageRig *rig)
 {
   g_autoptr(GError) error = NULL;
   gboolean is_paced = strcmp (rig->backend, "paced") == 0;
   LlmDisk *disk = llm_disk_new (is_paced ? "threads" : rig->backend, &error);
 
   g_assert_no_error (error);
-  if (is_paced)
-    disk = llm_disk_new_paced (disk, LATENCY_US, 400000000);
-  rig->storage = llm_kv_storage_new (rig->folder, disk, rig->limit, rig->app_limit,
+  return is_paced ? llm_disk_new_paced (disk, LATENCY_US, 400000000) : disk;
+}
+
+void
+rig_make_storage (StorageRig *rig)
+{
+  g_autoptr(GError) error = NULL;
+
+  rig->storage = llm_kv_storage_new (rig->folder, rig_new_disk (rig), rig->limit, rig->app_limit,
                                      &error);
   g_assert_no_error (error);
 }

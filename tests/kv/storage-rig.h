@@ -93,6 +93,8 @@ void         rig_fill_chunk     (guint8      *data,
 
 /* --- the folder --- */
 
+/* Of the rig's backend. (transfer full) */
+LlmDisk     *rig_new_disk       (StorageRig  *rig);
 void         rig_make_storage   (StorageRig  *rig);
 /* As when the service ends and starts. */
 void         rig_restart        (StorageRig  *rig);

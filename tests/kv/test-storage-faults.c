@@ -289,7 +289,7 @@ test_link (StorageRig    *rig,
   llm_kv_storage_free (rig->storage);
   g_assert_cmpint (g_rename (rig->folder, elsewhere), ==, 0);
   g_assert_cmpint (symlink (elsewhere, rig->folder), ==, 0);
-  storage = llm_kv_storage_new (rig->folder, llm_disk_new (rig->backend, NULL), 0, 0, &error);
+  storage = llm_kv_storage_new (rig->folder, rig_new_disk (rig), 0, 0, &error);
   g_assert_null (storage);
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE);
   g_assert_nonnull (strstr (error->message, rig->folder));

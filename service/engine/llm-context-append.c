@@ -95,6 +95,7 @@ new_read_job (LlmContext     *self,
                                   job->generated);
   job->n_ctx = llm_context_get_limit (self, call->model);
   llm_context_set_session (self, job);
+  job->uid = self->uid;
   job->app = llm_app_make_key (self->uid, self->app_id);
   job->on_text = ignore_text;
   return g_steal_pointer (&job);

@@ -70,6 +70,7 @@ llm_executor_admit (LlmExecutor     *self,
   LlmForecast forecast;
 
   *config = (LlmTicketConfig) {
+    .user = job->uid,
     .app = job->app,
     .slo = *slo,
     .arrived_us = job->arrived_us,

@@ -105,6 +105,7 @@ submit (LlmGeneration *self,
   if (context != NULL)
     llm_context_set_session (context, job);
   job->strips_space = self->raw == NULL;
+  job->uid = self->caller->uid;
   job->app = llm_app_make_key (self->caller->uid, self->caller->app_id);
   job->on_admitted = llm_generation_job_admitted;
   job->on_text = llm_generation_job_text;

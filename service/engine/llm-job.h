@@ -83,7 +83,8 @@ struct _LlmJob
   GStrv stops;           /* (nullable) */
   LlmReply *reply;       /* (nullable) (owned): taken instead of what the model would say */
   gboolean strips_space; /* the answer's first space is the tokenizer's, not the model's */
-  char *app;             /* key for fairness */
+  guint32 uid;           /* whose call it is */
+  char *app;             /* key for fairness among the user's */
   LlmSlo slo;
   double ttft_share;     /* instead of slo.ttft_ms: of what the call takes alone; 0: none */
   double tpot_share;     /* likewise */

@@ -13,6 +13,13 @@
 #define ANY_TTFT_US 60e6
 #define ANY_TPOT_US 1e6
 
+/* Who is ahead of others by so much goes behind them, whatever is due. */
+#define LEAD_US 250e3
+/* The same on fast machines, in tokens of an answer; and who is over its share. A prompt is read in
+ * the time of so many tokens that nobody need notice much of it, as long as more don't follow. */
+#define LEAD_TOKENS 12
+#define BURST_TOKENS 48
+
 /* Nothing changes faster by itself. */
 #define LOOK_US 5000
 
@@ -21,16 +28,6 @@
 #define URGENT_US 100000
 /* What is owed to a class before it has a turn. */
 #define OWED_US 20000
-
-/* Of the time between two tokens, for the step that makes them: the rest is for readers. */
-#define WRITING_PART 0.55
-#define WRITING_ONLY_PART 0.9
-/* A step of answers that nobody waits for. */
-#define BACKGROUND_STEP_US 250e3
-/* Of the rows of a step of answers, for those of lower classes that waited too long. */
-#define LATE_ROWS 8
-/* Turns end a little late, and stages can't be cut. */
-#define SLACK_US 4000
 
 /* What readers get after a step of the writers, where neither is due: as long as that took, within
  * these. */
@@ -47,6 +44,18 @@ double
 llm_ticket_get_ttft_us (const LlmTicket *ticket)
 {
   return ticket->slo.ttft_ms > 0 ? ticket->slo.ttft_ms * 1000 * TTFT_PART : ANY_TTFT_US;
+}
+
+double
+llm_scheduler_get_burst_us (LlmScheduler *self)
+{
+  return BURST_TOKENS * llm_cost_model_predict (&self->costs, LLM_COST_WRITE, 1, 0);
+}
+
+double
+llm_scheduler_get_lead_us (LlmScheduler *self)
+{
+  return MIN (LEAD_US, llm_scheduler_get_burst_us (self) * LEAD_TOKENS / BURST_TOKENS);
 }
 
 /* Nothing is done now of what nobody waits for. */
@@ -129,14 +138,21 @@ llm_scheduler_compare (gconstpointer a,
     return left->arrival < right->arrival ? -1 : left->arrival > right->arrival;
   if (left->slo.class != right->slo.class)
     return left->slo.class < right->slo.class ? -1 : 1;
-  if (left->is_ahead != right->is_ahead)
-    return left->is_ahead ? 1 : -1;
+  if (left->ahead != right->ahead)
+    return left->ahead < right->ahead ? -1 : 1;
   if (left->is_lost != right->is_lost)
     return left->is_lost ? 1 : -1;
   if (left->due_us != right->due_us)
     return left->due_us < right->due_us ? -1 : 1;
-  if (left->app->served_us[slo_class] != right->app->served_us[slo_class])
-    return left->app->served_us[slo_class] < right->app->served_us[slo_class] ? -1 : 1;
+  for (guint i = 0; i < 2; i++)
+    {
+      const LlmAccount *a_account = i == 0 ? left->app->parent : left->app;
+      const LlmAccount *b_account = i == 0 ? right->app->parent : right->app;
+      double a_us = a_account->served_us[slo_class], b_us = b_account->served_us[slo_class];
+
+      if (a_us != b_us)
+        return a_us < b_us ? -1 : 1;
+    }
   if (left->last_turn != right->last_turn)
     return left->last_turn < right->last_turn ? -1 : 1;
   return left->arrival < right->arrival ? -1 : left->arrival > right->arrival;
@@ -147,9 +163,12 @@ llm_scheduler_look_at (LlmScheduler *self,
                        LlmTicket    *ticket,
                        gint64        now_us)
 {
-  LlmSloClass slo_class = ticket->slo.class;
+  const LlmAccount *ahead = llm_account_find_ahead (ticket->app, ticket->slo.class,
+                                                    llm_scheduler_get_lead_us (self));
 
-  ticket->is_ahead = ticket->app->served_us[slo_class] - LLM_LEAD_US > self->least_us[slo_class];
+  ticket->ahead = ahead == NULL                ? LLM_AHEAD_NONE
+                  : llm_account_is_user (ahead) ? LLM_AHEAD_USER
+                                                : LLM_AHEAD_APP;
   if (ticket->n_prompt == 0)
     {
       ticket->left_us = 0;
@@ -163,6 +182,35 @@ llm_scheduler_look_at (LlmScheduler *self,
   find_reader_due (ticket, now_us);
 }
 
+/* As long as others have less, who is over his share has one row of each step of answers: further
+ * ones would make those of the others longer. As of the last look. */
+static void
+hold_writers (LlmScheduler *self,
+              gint64        now_us)
+{
+  self->writing_class = LLM_N_SLO_CLASSES;
+  for (guint i = 0; i < self->tickets->len; i++)
+    {
+      LlmAccount *app = ((LlmTicket *) g_ptr_array_index (self->tickets, i))->app;
+
+      app->n_rows = app->parent->n_rows = 0;
+    }
+  for (guint i = 0; i < self->tickets->len; i++)
+    {
+      LlmTicket *ticket = g_ptr_array_index (self->tickets, i);
+      LlmAccount *over;
+
+      ticket->is_held = FALSE;
+      if (ticket->n_prompt > 0 || !llm_scheduler_may_run (self, ticket, now_us))
+        continue;
+      over = llm_account_find_ahead (ticket->app, ticket->slo.class, self->accounts->burst_us);
+      if (over == NULL)
+        self->writing_class = MIN (self->writing_class, ticket->slo.class);
+      else
+        ticket->is_held = over->n_rows++ > 0;
+    }
+}
+
 void
 llm_scheduler_look (LlmScheduler *self,
                     gint64        now_us)
@@ -174,18 +222,15 @@ llm_scheduler_look (LlmScheduler *self,
 
   for (guint i = 0; i < LLM_N_READERS; i++)
     self->n_readers[i] = 0;
-  for (guint i = 0; i < LLM_N_SLO_CLASSES; i++)
-    self->least_us[i] = G_MAXDOUBLE;
+  self->accounts->burst_us = llm_scheduler_get_burst_us (self);
+  llm_account_reset_least (self->accounts);
   for (guint i = 0; i < self->tickets->len; i++)
     {
       LlmTicket *ticket = g_ptr_array_index (self->tickets, i);
-      LlmSloClass slo_class = ticket->slo.class;
 
       note_parked (ticket, now_us);
-      if (!llm_scheduler_may_run (self, ticket, now_us))
-        continue;
-      self->least_us[slo_class] = MIN (self->least_us[slo_class],
-                                       ticket->app->served_us[slo_class]);
+      if (llm_scheduler_may_run (self, ticket, now_us))
+        llm_account_note_call (ticket->app, ticket->slo.class);
     }
   for (guint i = 0; i < self->tickets->len; i++)
     {
@@ -196,127 +241,48 @@ llm_scheduler_look (LlmScheduler *self,
         self->n_readers[llm_ticket_get_readers (ticket)]++;
     }
   g_ptr_array_sort_with_data (self->tickets, llm_scheduler_compare, self);
-}
-
-/* --- who writes --- */
-
-double
-llm_scheduler_get_writing_share (LlmScheduler *self)
-{
-  double least_us = G_MAXDOUBLE;
-  double depth = 0;
-  guint n = 0;
-
-  for (guint i = 0; i < self->tickets->len; i++)
-    {
-      LlmTicket *ticket = g_ptr_array_index (self->tickets, i);
-
-      if (ticket->is_parked || ticket->n_prompt > 0 || ticket->slo.class == LLM_SLO_BACKGROUND)
-        continue;
-      least_us = MIN (least_us, llm_ticket_get_pace_us (ticket));
-      depth += ticket->depth;
-      n++;
-    }
-  if (n == 0)
-    return 0;
-  return MIN (llm_cost_model_predict (&self->costs, LLM_COST_WRITE, n, depth) / least_us, 0.75);
-}
-
-/* How many rows a step of the writers may have so that all of them come in time. */
-static guint
-find_writing_rows (LlmScheduler *self,
-                   double        least_us,
-                   double        mean_depth,
-                   gboolean      has_readers)
-{
-  double budget_us = BACKGROUND_STEP_US;
-
-  if (least_us < G_MAXDOUBLE)
-    budget_us = least_us * (has_readers ? WRITING_PART : WRITING_ONLY_PART);
-  /* what can't be in time even alone is done as quickly as it can be for all */
-  if (llm_cost_model_predict (&self->costs, LLM_COST_WRITE, 1, mean_depth) > budget_us)
-    return self->max_rows;
-  return MIN (llm_cost_model_find_rows (&self->costs, LLM_COST_WRITE, budget_us, mean_depth),
-              self->max_rows);
-}
-
-guint
-llm_scheduler_choose_writers (LlmScheduler *self,
-                              gint64        now_us,
-                              gboolean      has_readers,
-                              LlmTicket   **writers,
-                              guint         n_max,
-                              gint64       *latest_us,
-                              LlmSloClass  *slo_class)
-{
-  double least_us = G_MAXDOUBLE;
-  double depth = 0;
-  gint64 due_us = G_MAXINT64;
-  guint n_all = 0;
-  guint n_rows, n_late, n = 0;
-
-  *slo_class = LLM_SLO_BACKGROUND;
-  *latest_us = G_MAXINT64;
-  for (guint i = 0; i < self->tickets->len; i++)
-    {
-      LlmTicket *ticket = g_ptr_array_index (self->tickets, i);
-
-      if (ticket->n_prompt > 0 || !llm_scheduler_may_run (self, ticket, now_us))
-        continue;
-      n_all++;
-      depth += ticket->depth;
-      due_us = MIN (due_us, ticket->due_us);
-      *slo_class = MIN (*slo_class, ticket->slo.class);
-      if (ticket->slo.class < LLM_SLO_BACKGROUND)
-        least_us = MIN (least_us, llm_ticket_get_pace_us (ticket));
-    }
-  if (n_all == 0)
-    return 0;
-
-  depth /= n_all;
-  n_rows = MIN (find_writing_rows (self, least_us, depth, has_readers), n_max);
-  n_late = n_all > n_rows ? MAX (n_rows / LATE_ROWS, 1) : 0;
-  for (guint i = 0; i < self->tickets->len && writers != NULL && n < n_late; i++)
-    {
-      LlmTicket *ticket = g_ptr_array_index (self->tickets, i);
-
-      ticket->is_taken = ticket->n_prompt == 0 && ticket->slo.class > *slo_class
-                         && llm_scheduler_may_run (self, ticket, now_us)
-                         && ticket->due_us <= now_us;
-      if (ticket->is_taken)
-        writers[n++] = ticket;
-    }
-  for (guint i = 0; i < self->tickets->len && writers != NULL && n < n_rows; i++)
-    {
-      LlmTicket *ticket = g_ptr_array_index (self->tickets, i);
-
-      if (ticket->n_prompt == 0 && !ticket->is_taken
-          && llm_scheduler_may_run (self, ticket, now_us))
-        writers[n++] = ticket;
-    }
-  for (guint i = 0; i < self->tickets->len; i++)
-    ((LlmTicket *) g_ptr_array_index (self->tickets, i))->is_taken = FALSE;
-
-  n = MIN (n_all, n_rows);
-  *latest_us = due_us - SLACK_US
-               - (gint64) (llm_cost_model_predict (&self->costs, LLM_COST_WRITE, n, n * depth)
-                           * (1 + self->costs.curves[LLM_COST_WRITE].spread));
-  return n;
+  hold_writers (self, now_us);
 }
 
 /* --- who reads --- */
 
+LlmLaneKind
+llm_scheduler_find_lane (LlmScheduler    *self,
+                         const LlmTicket *ticket)
+{
+  if (ticket->n_running > 0)
+    return ticket->lane;
+  if (self->kind == LLM_SCHEDULER_FIFO)
+    return LLM_LANE_READING;
+  if (llm_account_is_apart (ticket->app, ticket->slo.class))
+    return LLM_LANE_AHEAD;
+  return LLM_LANE_READING + ticket->slo.class;
+}
+
+gboolean
+llm_scheduler_must_yield (LlmScheduler    *self,
+                          const LlmTicket *ticket)
+{
+  return self->writing_class <= ticket->slo.class
+         && llm_account_find_ahead (ticket->app, ticket->slo.class, self->accounts->burst_us)
+              != NULL;
+}
+
+/* Of those that are not among the @waiting, and of those over their share or the others. */
 static gboolean
 is_reader (LlmScheduler *self,
            LlmTicket    *ticket,
            gint64        now_us,
-           guint         waiting)
+           guint         waiting,
+           gboolean      yields)
 {
-  return ticket->n_prompt > 0 && (waiting & (1u << (LLM_LANE_READING + ticket->slo.class))) == 0
-         && llm_scheduler_may_run (self, ticket, now_us);
+  return ticket->n_prompt > 0 && (waiting & (1u << llm_scheduler_find_lane (self, ticket))) == 0
+         && llm_scheduler_may_run (self, ticket, now_us)
+         && llm_scheduler_must_yield (self, ticket) == yields;
 }
 
-/* Of those that others went before for long enough: the first. */
+/* Of those that others went before for long enough: the first. Who is ahead went before
+ * himself. */
 static LlmTicket *
 find_owed_reader (LlmScheduler *self,
                   gint64        now_us,
@@ -327,7 +293,7 @@ find_owed_reader (LlmScheduler *self,
       LlmTicket *ticket = g_ptr_array_index (self->tickets, i);
       guint readers = llm_ticket_get_readers (ticket);
 
-      if (!is_reader (self, ticket, now_us, waiting))
+      if (!is_reader (self, ticket, now_us, waiting, FALSE) || ticket->ahead != LLM_AHEAD_NONE)
         continue;
       self->is_paying[readers] = self->is_paying[readers] || self->owed_us[readers] >= OWED_US;
       if (self->is_paying[readers])
@@ -335,28 +301,27 @@ find_owed_reader (LlmScheduler *self,
     }
   return NULL;
 }
-LlmTicket *
-llm_scheduler_find_reader (LlmScheduler *self,
-                           gint64        now_us,
-                           guint         waiting,
-                           gboolean     *is_urgent)
+
+static LlmTicket *
+find_first_reader (LlmScheduler *self,
+                   gint64        now_us,
+                   guint         waiting,
+                   gboolean      yields,
+                   gboolean     *is_urgent)
 {
   double stretch = 1 / (1 - llm_scheduler_get_writing_share (self));
   double row_us = llm_cost_model_get_row_us (&self->costs) * stretch;
   double before_us = 0;
   double spare_us = G_MAXDOUBLE;
-  LlmTicket *first = find_owed_reader (self, now_us, waiting);
+  LlmTicket *first = NULL;
 
-  *is_urgent = FALSE;
-  if (first != NULL)
-    return first;
   for (guint i = 0; i < self->tickets->len; i++)
     {
       LlmTicket *ticket = g_ptr_array_index (self->tickets, i);
       double own_us = ticket->left_us * stretch;
       double left_us = (double) (ticket->due_us - now_us) - own_us;
 
-      if (!is_reader (self, ticket, now_us, waiting))
+      if (!is_reader (self, ticket, now_us, waiting, yields))
         continue;
       if (first == NULL)
         {
@@ -364,7 +329,7 @@ llm_scheduler_find_reader (LlmScheduler *self,
           *is_urgent = ticket->slo.class < LLM_SLO_BACKGROUND && !ticket->is_lost
                        && left_us < URGENT_US;
         }
-      else if (ticket->slo.class < LLM_SLO_BACKGROUND && !ticket->is_ahead
+      else if (ticket->slo.class < LLM_SLO_BACKGROUND && ticket->ahead == LLM_AHEAD_NONE
                && !ticket->is_lost && left_us >= 0 && left_us < before_us && own_us <= spare_us)
         {
           *is_urgent = TRUE;
@@ -374,6 +339,22 @@ llm_scheduler_find_reader (LlmScheduler *self,
         spare_us = MIN (spare_us, left_us - before_us);
       before_us += ticket->n_prompt * row_us;
     }
+  return first;
+}
+
+LlmTicket *
+llm_scheduler_find_reader (LlmScheduler *self,
+                           gint64        now_us,
+                           guint         waiting,
+                           gboolean     *is_urgent)
+{
+  LlmTicket *first = find_owed_reader (self, now_us, waiting);
+
+  *is_urgent = FALSE;
+  if (first == NULL)
+    first = find_first_reader (self, now_us, waiting, FALSE, is_urgent);
+  if (first == NULL)
+    first = find_first_reader (self, now_us, waiting, TRUE, is_urgent);
   return first;
 }
 
@@ -418,6 +399,8 @@ goes_first (LlmScheduler    *self,
 {
   LlmSloClass slo_class = reader->slo.class;
 
+  if (llm_scheduler_must_yield (self, reader))
+    return FALSE;
   /* However many write, somebody must come to write, too. */
   if (slo_class < LLM_SLO_BACKGROUND && self->read_us < self->written_us / 3)
     return TRUE;
@@ -455,7 +438,7 @@ llm_scheduler_choose (LlmScheduler *self,
   if (reader == NULL)
     return has_writers ? LLM_LANE_WRITING : LLM_LANE_NONE;
   if (!has_writers)
-    return LLM_LANE_READING + reader->slo.class;
+    return llm_scheduler_find_lane (self, reader);
 
   /* A step that somebody waits for goes on to its end, it is short. */
   if (writing->is_active && (!writing->is_background || reader->slo.class == LLM_SLO_BACKGROUND))
@@ -463,7 +446,7 @@ llm_scheduler_choose (LlmScheduler *self,
   if (writing->is_active)
     latest_us -= (gint64) MAX (writing->expected_us - writing->spent_us, 0);
   return goes_first (self, reader, is_urgent, latest_us, writing_class, now_us)
-           ? LLM_LANE_READING + reader->slo.class
+           ? llm_scheduler_find_lane (self, reader)
            : LLM_LANE_WRITING;
 }
 

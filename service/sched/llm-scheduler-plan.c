@@ -70,9 +70,27 @@ find_reading_rows (LlmScheduler *self,
   return MIN (n_rows, self->max_rows);
 }
 
+/* Of one class: those that are due in that time decide how long the step is. */
+static gboolean
+fits (LlmScheduler *self,
+      GPtrArray    *readers,
+      LlmTicket    *ticket,
+      LlmLaneKind   lane,
+      gint64        now_us)
+{
+  const LlmTicket *first = readers->len > 0 ? g_ptr_array_index (readers, 0) : ticket;
+
+  if (ticket->n_prompt == 0 || ticket->n_running > 0)
+    return FALSE;
+  if (self->kind == LLM_SCHEDULER_FIFO)
+    return !ticket->is_parked;
+  return llm_scheduler_find_lane (self, ticket) == lane && ticket->slo.class == first->slo.class
+         && llm_scheduler_may_run (self, ticket, now_us);
+}
+
 static guint
 plan_readers (LlmScheduler *self,
-              LlmSloClass   slo_class,
+              LlmLaneKind   lane,
               gint64        now_us,
               LlmShare     *shares,
               guint         n_max_shares)
@@ -85,16 +103,13 @@ plan_readers (LlmScheduler *self,
 
   if (self->kind == LLM_SCHEDULER_DEADLINE)
     first = llm_scheduler_find_reader (self, now_us, 0, &is_urgent);
-  if (first != NULL && first->slo.class == slo_class)
+  if (first != NULL && fits (self, readers, first, lane, now_us))
     g_ptr_array_add (readers, first);
   for (guint i = 0; i < self->tickets->len; i++)
     {
       LlmTicket *ticket = g_ptr_array_index (self->tickets, i);
 
-      if (ticket != first && ticket->n_prompt > 0
-          && (self->kind == LLM_SCHEDULER_FIFO
-                ? !ticket->is_parked
-                : ticket->slo.class == slo_class && llm_scheduler_may_run (self, ticket, now_us)))
+      if (ticket != first && fits (self, readers, ticket, lane, now_us))
         g_ptr_array_add (readers, ticket);
     }
   if (readers->len == 0)
@@ -123,5 +138,5 @@ llm_scheduler_plan (LlmScheduler *self,
   llm_scheduler_look (self, now_us);
   if (lane == LLM_LANE_WRITING)
     return plan_writers (self, now_us, shares, n_max_shares);
-  return plan_readers (self, lane - LLM_LANE_READING, now_us, shares, n_max_shares);
+  return plan_readers (self, lane, now_us, shares, n_max_shares);
 }

@@ -1,11 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /* What the files of the scheduler share; all of it belongs to the scheduler, and is of its thread.
- * llm-scheduler.c has tickets and what came of steps, -order.c who goes first, -plan.c the shares
- * of a step, -forecast.c when a call would begin. */
+ * llm-scheduler.c has tickets and what came of steps, llm-account.h what users had of it, -order.c
+ * who goes first, -writers.c who writes, -plan.c the shares of a step, -forecast.c when a call
+ * would begin. */
 
 #pragma once
 
+#include "sched/llm-account.h"
 #include "sched/llm-scheduler.h"
 
 G_BEGIN_DECLS
@@ -18,24 +20,17 @@ typedef enum
   LLM_N_READERS = 2 * LLM_N_SLO_CLASSES,
 } LlmReaders;
 
-typedef struct
-{
-  char *key;
-  guint n_tickets[LLM_N_SLO_CLASSES];
-  double served_us[LLM_N_SLO_CLASSES];  /* virtual time: of steps, by class */
-  guint n_rows;                         /* while a forecast is made */
-} LlmSchedulerApp;
-
 struct _LlmTicket
 {
   LlmScheduler *scheduler; /* (unowned) */
-  LlmSchedulerApp *app;   /* (unowned) */
+  LlmAccount *app;        /* (unowned): its parent is the user's */
   LlmSlo slo;
   gint64 arrived_us;
   guint n_prompt;         /* rows still to be read; 0: it writes */
   guint depth;            /* slots before the next row */
   guint64 restore_bytes;  /* still on their way */
   guint n_running;        /* rows in a step under way */
+  LlmLaneKind lane;       /* of that step */
   gboolean is_parked;
   gint64 parked_us;       /* since when, 0: it is not, or was not seen so yet */
   guint64 arrival;        /* running number */
@@ -48,10 +43,19 @@ struct _LlmTicket
   /* as of the last look, llm_scheduler_look() */
   double left_us;         /* of work, until its prompt is read */
   gint64 due_us;          /* when its next token is */
-  gboolean is_ahead;      /* its application was served more than others that wait */
+  guint ahead;            /* LlmAhead */
+  gboolean is_held;       /* it writes, but its user or application has its row of the step */
   gboolean is_lost;       /* its first token will be late in any case */
   gboolean is_taken;      /* while writers are chosen */
 };
+
+/* Who was served so much more than others that wait that deadlines decide no longer. */
+typedef enum
+{
+  LLM_AHEAD_NONE,
+  LLM_AHEAD_APP,            /* the application, of those of its user */
+  LLM_AHEAD_USER,
+} LlmAhead;
 
 /* A step under way. */
 typedef struct
@@ -72,8 +76,7 @@ struct _LlmScheduler
   guint max_rows;
   LlmCostModel costs;
   GPtrArray *tickets;     /* (element-type LlmTicket) (owned) */
-  GHashTable *apps;       /* (element-type utf8 LlmSchedulerApp) (owned) */
-  double virtual_us[LLM_N_SLO_CLASSES]; /* the least that an application had which waited */
+  LlmAccount *accounts;   /* (owned): of all users */
   guint64 n_arrived;
   guint64 n_steps;
 
@@ -89,17 +92,9 @@ struct _LlmScheduler
   gboolean is_dirty;      /* something changed since */
   gint64 looked_us;
   guint n_readers[LLM_N_READERS]; /* that may run */
-  double least_us[LLM_N_SLO_CLASSES]; /* virtual time of the application that was served least */
+  guint writing_class;    /* LlmSloClass, the highest of those that write and are not over their
+                           * share; LLM_N_SLO_CLASSES: nobody is */
 };
-
-/* An application is ahead when it was served so much more than another that waits: deadlines decide
- * as long as none is. */
-#define LLM_LEAD_US 250000
-
-/* Virtual time of @app (nullable: not known) as it counts for a call that comes now. */
-double   llm_scheduler_get_served      (LlmScheduler    *self,
-                                        const LlmSchedulerApp *app,
-                                        LlmSloClass      slo_class);
 
 /* Brings what tickets say of themselves up to date, and puts those that may run in order: readers
  * and writers, each the most urgent first. */
@@ -110,6 +105,22 @@ void     llm_scheduler_look_at         (LlmScheduler    *self,
                                         LlmTicket       *ticket,
                                         gint64           now_us);
 guint    llm_ticket_get_readers        (const LlmTicket *ticket);
+/* A step of answers reads the weights once for all that write: a call that writes is charged such a
+ * part of it at most. So who reads prompts all the time makes the answers of one other user longer
+ * by a quarter, and not twice as long. */
+#define LLM_SCHEDULER_MIN_SHARERS 5
+
+/* How much more than others that wait one may be served, user or application, until it is over its
+ * share: it takes no more then of the time that answers of the others need. */
+double   llm_scheduler_get_burst_us    (LlmScheduler    *self);
+/* The same until it is ahead: deadlines decide as long as none is. */
+double   llm_scheduler_get_lead_us     (LlmScheduler    *self);
+/* The lane in which a reader is read. */
+LlmLaneKind llm_scheduler_find_lane    (LlmScheduler    *self,
+                                        const LlmTicket *ticket);
+/* A reader of a user, or an application, that had more than its share, while others write. */
+gboolean llm_scheduler_must_yield      (LlmScheduler    *self,
+                                        const LlmTicket *ticket);
 /* Of the time, for readers (LlmReaders) that others go before. */
 double   llm_scheduler_get_guaranteed  (guint            readers);
 /* Neither parked, nor of a class that rests now. */

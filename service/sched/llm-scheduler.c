@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Calls, applications, and the accounts of both. */
+/* Calls, and what came of their steps. */
 
 #include "sched/llm-scheduler-private.h"
-
-/* Applications that have nothing running, but were served more than others: as many are
- * remembered. */
-#define MAX_IDLE_APPS 256
 
 /* Of the time, for readers that others go before. */
 static const double guaranteed[LLM_N_READERS] = {
@@ -33,13 +29,6 @@ llm_ticket_get_readers (const LlmTicket *ticket)
   return (ticket->is_lost ? LLM_READERS_LOST : LLM_READERS_IN_TIME) + ticket->slo.class;
 }
 
-static void
-app_free (LlmSchedulerApp *app)
-{
-  g_free (app->key);
-  g_free (app);
-}
-
 LlmScheduler *
 llm_scheduler_new (LlmSchedulerKind kind,
                    guint            max_rows)
@@ -51,7 +40,8 @@ llm_scheduler_new (LlmSchedulerKind kind,
   self->max_rows = max_rows;
   llm_cost_model_init (&self->costs);
   self->tickets = g_ptr_array_new_with_free_func (g_free);
-  self->apps = g_hash_table_new_full (g_str_hash, g_str_equal, NULL, (GDestroyNotify) app_free);
+  self->accounts = llm_account_new (NULL, NULL);
+  self->accounts->burst_us = llm_scheduler_get_burst_us (self);
   return self;
 }
 
@@ -59,7 +49,7 @@ void
 llm_scheduler_free (LlmScheduler *self)
 {
   g_ptr_array_unref (self->tickets);
-  g_hash_table_unref (self->apps);
+  llm_account_free (self->accounts);
   g_free (self);
 }
 
@@ -80,79 +70,6 @@ llm_scheduler_set_pace (LlmScheduler *self,
   self->is_dirty = TRUE;
 }
 
-/* --- applications --- */
-
-static guint
-count_tickets (const LlmSchedulerApp *app)
-{
-  guint n = 0;
-
-  for (guint i = 0; i < LLM_N_SLO_CLASSES; i++)
-    n += app->n_tickets[i];
-  return n;
-}
-
-static void
-update_virtual_time (LlmScheduler *self,
-                     LlmSloClass   slo_class)
-{
-  double least = G_MAXDOUBLE;
-  GHashTableIter iter;
-  LlmSchedulerApp *app;
-
-  g_hash_table_iter_init (&iter, self->apps);
-  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &app))
-    if (app->n_tickets[slo_class] > 0)
-      least = MIN (least, app->served_us[slo_class]);
-  if (least < G_MAXDOUBLE)
-    self->virtual_us[slo_class] = MAX (self->virtual_us[slo_class], least);
-}
-
-/* Idle applications are kept as long as they were served more than those that wait: who comes back
- * is no newcomer. */
-static gboolean
-can_forget (gpointer key,
-            gpointer value,
-            gpointer data)
-{
-  LlmScheduler *self = data;
-  LlmSchedulerApp *app = value;
-  gboolean is_in_debt = FALSE;
-
-  for (guint i = 0; i < LLM_N_SLO_CLASSES; i++)
-    is_in_debt = is_in_debt || app->served_us[i] > self->virtual_us[i];
-  return count_tickets (app) == 0
-         && (!is_in_debt || g_hash_table_size (self->apps) > MAX_IDLE_APPS);
-}
-
-static LlmSchedulerApp *
-find_app (LlmScheduler *self,
-          const char   *key)
-{
-  LlmSchedulerApp *app = g_hash_table_lookup (self->apps, key);
-
-  if (app != NULL)
-    return app;
-  g_hash_table_foreach_remove (self->apps, can_forget, self);
-  app = g_new0 (LlmSchedulerApp, 1);
-  app->key = g_strdup (key);
-  g_hash_table_insert (self->apps, app->key, app);
-  return app;
-}
-
-double
-llm_scheduler_get_served (LlmScheduler          *self,
-                          const LlmSchedulerApp *app,
-                          LlmSloClass            slo_class)
-{
-  double served = app != NULL ? app->served_us[slo_class] : 0;
-
-  /* There are no arrears for who did not ask. */
-  return app != NULL && app->n_tickets[slo_class] > 0
-           ? served
-           : MAX (served, self->virtual_us[slo_class]);
-}
-
 /* --- tickets --- */
 
 LlmTicket *
@@ -160,14 +77,13 @@ llm_scheduler_add (LlmScheduler          *self,
                    const LlmTicketConfig *config,
                    gpointer               data)
 {
-  LlmSchedulerApp *app = find_app (self, config->app);
-  LlmSloClass slo_class = config->slo.class;
+  g_autofree char *key = g_strdup_printf ("%u", config->user);
+  LlmAccount *user = llm_account_get_child (self->accounts, key);
+  LlmAccount *app = llm_account_get_child (user, config->app);
   LlmTicket *ticket = g_new0 (LlmTicket, 1);
 
-  update_virtual_time (self, slo_class);
-  app->served_us[slo_class] = llm_scheduler_get_served (self, app, slo_class);
-  app->n_tickets[slo_class]++;
-
+  llm_account_ref (app);
+  llm_account_add_call (app, config->slo.class);
   ticket->scheduler = self;
   ticket->app = app;
   ticket->slo = config->slo;
@@ -187,7 +103,9 @@ void
 llm_scheduler_remove (LlmScheduler *self,
                       LlmTicket    *ticket)
 {
-  ticket->app->n_tickets[ticket->slo.class]--;
+  if (!ticket->is_parked)
+    llm_account_remove_call (ticket->app, ticket->slo.class);
+  llm_account_unref (ticket->app);
   if (!g_ptr_array_remove (self->tickets, ticket))
     g_assert_not_reached ();
   self->is_dirty = TRUE;
@@ -217,7 +135,14 @@ void
 llm_ticket_set_parked (LlmTicket *ticket,
                        gboolean   is_parked)
 {
-  ticket->scheduler->is_dirty = ticket->scheduler->is_dirty || ticket->is_parked != is_parked;
+  if (ticket->is_parked == is_parked)
+    return;
+  /* nothing is saved up meanwhile */
+  if (is_parked)
+    llm_account_remove_call (ticket->app, ticket->slo.class);
+  else
+    llm_account_add_call (ticket->app, ticket->slo.class);
+  ticket->scheduler->is_dirty = TRUE;
   ticket->is_parked = is_parked;
 }
 
@@ -276,6 +201,7 @@ llm_scheduler_begin_step (LlmScheduler   *self,
       guint n = shares[i].n_rows;
 
       ticket->n_running = n;
+      ticket->lane = lane;
       step->n_rows += n;
       step->depth += n * (ticket->depth + n / 2.0);
       if (ticket->slo.class < LLM_SLO_BACKGROUND)
@@ -285,6 +211,25 @@ llm_scheduler_begin_step (LlmScheduler   *self,
                                               lane == LLM_LANE_WRITING ? LLM_COST_WRITE
                                                                        : LLM_COST_READ,
                                               step->n_rows, step->depth);
+}
+
+/* For a turn of its step, by its rows. */
+static void
+charge_turn (LlmScheduler           *self,
+             LlmLaneKind             lane,
+             const LlmSchedulerStep *step,
+             double                  us)
+{
+  guint n_least = lane == LLM_LANE_WRITING ? LLM_SCHEDULER_MIN_SHARERS : 1;
+  guint n_rows = MAX (step->n_rows, n_least);
+
+  for (guint i = 0; i < self->tickets->len; i++)
+    {
+      LlmTicket *ticket = g_ptr_array_index (self->tickets, i);
+
+      if (ticket->n_running > 0 && ticket->lane == lane)
+        llm_account_charge (ticket->app, ticket->slo.class, us * ticket->n_running / n_rows);
+    }
 }
 
 void
@@ -297,6 +242,7 @@ llm_scheduler_note_turn (LlmScheduler *self,
   double spent = (double) MAX (spent_us, 0);
 
   step->spent_us += spent;
+  charge_turn (self, lane, step, spent);
   if (lane != LLM_LANE_WRITING)
     self->read_us += spent;
   for (guint i = 0; i < LLM_N_READERS; i++)
@@ -316,13 +262,11 @@ llm_scheduler_note_turn (LlmScheduler *self,
 }
 
 static void
-charge (LlmScheduler   *self,
-        const LlmShare *share,
-        double          us)
+finish_rows (LlmScheduler   *self,
+             const LlmShare *share)
 {
   LlmTicket *ticket = share->ticket;
 
-  ticket->app->served_us[ticket->slo.class] += us;
   ticket->last_turn = self->n_steps;
   ticket->n_running = 0;
   ticket->depth += share->n_rows;
@@ -341,7 +285,6 @@ llm_scheduler_end_step (LlmScheduler   *self,
                         gboolean        teaches)
 {
   LlmSchedulerStep *step = &self->steps[lane];
-  guint n_rows = MAX (step->n_rows, 1);
 
   g_assert (step->is_active);
   step->is_active = FALSE;
@@ -351,9 +294,8 @@ llm_scheduler_end_step (LlmScheduler   *self,
                             lane == LLM_LANE_WRITING ? LLM_COST_WRITE : LLM_COST_READ,
                             step->n_rows, step->depth, step->spent_us);
   for (guint i = 0; i < n_shares; i++)
-    charge (self, &shares[i], step->spent_us * shares[i].n_rows / n_rows);
-  for (guint i = 0; i < LLM_N_SLO_CLASSES; i++)
-    update_virtual_time (self, i);
+    finish_rows (self, &shares[i]);
+  llm_account_settle (self->accounts);
   if (lane == LLM_LANE_WRITING)
     {
       self->written_us = step->spent_us;

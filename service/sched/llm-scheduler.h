@@ -3,15 +3,18 @@
 /*
  * Decides whose rows run next. Calls that write go together, one row each. Calls that read
  * their prompt go in steps of many rows, one SLO class at a time. A step of each class of readers,
- * and one of the writers, may be under way at once, each in its lane: the executor asks before each
+ * one of those that are far ahead, and one of the writers, may be under way at once, each in its
+ * lane: so who is far ahead keeps nobody waiting for its end. The executor asks before each
  * turn, which is some stages long, which lane has it. So a call never waits for the end of somebody
  * else's step, and no work is lost.
  *
  * The first token of a call is due at its arrival plus its TTFT, each further one its TPOT after
- * the one before. Inside a class the earliest deadline comes first, as long as no application is
- * far ahead of the others in what it was served; classes come in order, but one that waits may go
- * before if it would be late otherwise and nobody is late for it, and each has a part of the time
- * in any case. Readers have what is left until the writers' tokens are due. What steps cost is
+ * the one before. Inside a class the earliest deadline comes first, as long as no user, and of a
+ * user's applications none, is ahead of the others in what it was served (llm-account.h), in time
+ * and not in tokens or calls. Who is far ahead reads beside answers of the others no more than is
+ * its share, and has one row of each of their steps. Classes come in order, but one that waits may
+ * go before if it would be late otherwise and nobody is late for it, and each has a part of the
+ * time in any case. Readers have what is left until the writers' tokens are due. What steps cost is
  * learned (llm-cost-model.h), and what a newcomer will have to wait is forecast from that.
  *
  * Knows numbers only: no tensors, and no clock, times are given by the caller. The executor's
@@ -42,12 +45,13 @@ typedef enum
   LLM_PACE_WAIT,            /* nothing */
 } LlmPace;
 
-/* Those who write go together; those who read, by class. */
+/* Those who write go together; those who read, by class, or apart when they are far ahead. */
 typedef enum
 {
   LLM_LANE_WRITING,
   LLM_LANE_READING,         /* + LlmSloClass */
-  LLM_N_LANES = LLM_LANE_READING + LLM_N_SLO_CLASSES,
+  LLM_LANE_AHEAD = LLM_LANE_READING + LLM_N_SLO_CLASSES,
+  LLM_N_LANES,
   LLM_LANE_NONE = LLM_N_LANES,
 } LlmLaneKind;
 
@@ -60,7 +64,8 @@ typedef struct
 
 typedef struct
 {
-  const char *app;          /* a key for accounting */
+  guint32 user;             /* whose call it is, for accounting */
+  const char *app;          /* a key for the same among the user's */
   LlmSlo slo;
   gint64 arrived_us;
   guint n_prompt;           /* rows to read */
@@ -134,19 +139,19 @@ void          llm_scheduler_begin_step  (LlmScheduler  *self,
                                          LlmLaneKind    lane,
                                          const LlmShare *shares,
                                          guint          n_shares);
-/* It had a turn of @spent_us that ended at @now_us. */
+/* It had a turn of @spent_us that ended at @now_us, which is charged to the users and applications
+ * of its rows. */
 void          llm_scheduler_note_turn   (LlmScheduler  *self,
                                          LlmLaneKind    lane,
                                          gint64         now_us,
                                          gint64         spent_us);
-/* All its rows were computed: those of @shares are charged to their applications. @teaches: the
- * time says what such a step costs. */
+/* All its rows were computed. @teaches: the time says what such a step costs. */
 void          llm_scheduler_end_step    (LlmScheduler  *self,
                                          LlmLaneKind    lane,
                                          const LlmShare *shares,
                                          guint          n_shares,
                                          gboolean       teaches);
-/* It was left in the middle. */
+/* It was left in the middle: what it took stays charged. */
 void          llm_scheduler_abandon_step (LlmScheduler *self,
                                          LlmLaneKind    lane,
                                          const LlmShare *shares,

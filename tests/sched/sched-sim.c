@@ -21,6 +21,7 @@ typedef struct
   gboolean is_active;
   LlmShare shares[MAX_ROWS];
   guint n_shares;
+  guint n_rows;
   gint64 left_us;
   gint64 stage_us;
 } SimLane;
@@ -85,20 +86,12 @@ find_cost (Sim        *self,
 /* --- a run --- */
 
 static void
-finish_call (Sim     *self,
-             SimCall *call)
-{
-  llm_scheduler_remove (self->scheduler, call->ticket);
-  call->ticket = NULL;
-  self->n_left--;
-}
-
-static void
 admit (Sim     *self,
        SimCall *call)
 {
   g_autofree char *app = g_strdup_printf ("app-%u", call->app);
   const LlmTicketConfig ticket = {
+    .user = call->user,
     .app = app,
     .slo = llm_slo_for_class (call->slo_class),
     .arrived_us = call->arrival_us,
@@ -121,6 +114,26 @@ admit (Sim     *self,
     self->n_left--;
   else
     call->ticket = llm_scheduler_add (self->scheduler, &ticket, call);
+}
+
+static void
+finish_call (Sim     *self,
+             SimCall *call)
+{
+  guint place = (guint) (call - (SimCall *) self->calls->data) + 1;
+
+  llm_scheduler_remove (self->scheduler, call->ticket);
+  call->ticket = NULL;
+  self->n_left--;
+  for (guint i = place; i < self->calls->len; i++)
+    {
+      SimCall *next = &g_array_index (self->calls, SimCall, i);
+
+      if (next->follows != place)
+        continue;
+      next->arrival_us = self->now_us;
+      admit (self, next);
+    }
 }
 
 static void
@@ -150,6 +163,7 @@ begin_step (Sim        *self,
     n_rows += lane->shares[i].n_rows;
   g_assert_cmpuint (n_rows, <=, MAX_ROWS);
   llm_scheduler_begin_step (self->scheduler, kind, lane->shares, lane->n_shares);
+  lane->n_rows = n_rows;
   lane->is_active = TRUE;
   lane->left_us = find_cost (self, kind, n_rows);
   lane->stage_us = lane->left_us / N_STAGES + 1;
@@ -181,27 +195,45 @@ run_turn (Sim        *self,
     spent_us += lane->stage_us;
   spent_us = MIN (spent_us, lane->left_us);
   lane->left_us -= spent_us;
+  for (guint i = 0; i < lane->n_shares; i++)
+    ((SimCall *) llm_ticket_get_data (lane->shares[i].ticket))->cost_us +=
+        (double) spent_us * lane->shares[i].n_rows / lane->n_rows;
   self->now_us += spent_us;
   llm_scheduler_note_turn (self->scheduler, kind, self->now_us, spent_us);
   if (lane->left_us == 0)
     end_step (self, kind);
 }
 
+/* Of those that come at their time: the next, past those that follow others. */
+static SimCall *
+get_next (Sim *self)
+{
+  while (self->next < self->calls->len
+         && g_array_index (self->calls, SimCall, self->next).follows > 0)
+    self->next++;
+  return self->next < self->calls->len ? &g_array_index (self->calls, SimCall, self->next) : NULL;
+}
+
 static void
 run_all (Sim *self)
 {
-  while (self->n_left > 0)
+  gint64 until_us = self->config->until_us > 0 ? self->config->until_us : G_MAXINT64;
+
+  while (self->n_left > 0 && self->now_us < until_us)
     {
       LlmLaneKind kind;
+      SimCall *next;
 
-      while (self->next < self->calls->len
-             && g_array_index (self->calls, SimCall, self->next).arrival_us <= self->now_us)
-        admit (self, &g_array_index (self->calls, SimCall, self->next++));
+      while ((next = get_next (self)) != NULL && next->arrival_us <= self->now_us)
+        {
+          self->next++;
+          admit (self, next);
+        }
       kind = llm_scheduler_choose (self->scheduler, self->now_us, 0);
       if (kind != LLM_LANE_NONE)
         run_turn (self, kind);
-      else if (self->next < self->calls->len)
-        self->now_us = g_array_index (self->calls, SimCall, self->next).arrival_us;
+      else if (next != NULL)
+        self->now_us = next->arrival_us;
     }
 }
 
@@ -284,7 +316,9 @@ sum_up (Sim       *self,
 
       if (call->is_refused)
         continue;
-      g_assert_cmpuint (call->n_tokens, ==, call->n_output);
+      g_assert_true (call->n_tokens == call->n_output || self->config->until_us > 0);
+      if (call->n_tokens < call->n_output)
+        continue;
       n_tokens += call->n_prompt + call->n_output;
       if (call->forecast_us > 0 && call->slo_class < LLM_SLO_BACKGROUND)
         {

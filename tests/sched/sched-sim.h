@@ -12,8 +12,11 @@ typedef struct
 {
   /* given */
   LlmSloClass slo_class;
+  guint user;
   guint app;
   gint64 arrival_us;
+  guint follows;          /* it comes when the call of this place, from 1, has ended; 0: at
+                           * arrival_us */
   guint n_prompt;
   guint n_output;
 
@@ -23,6 +26,7 @@ typedef struct
   gint64 last_us;
   gint64 longest_us;      /* between two tokens */
   double forecast_us;     /* of the time to the first token, 0: none was made */
+  double cost_us;         /* of steps, by its rows */
 
   LlmTicket *ticket;      /* while it runs */
   guint n_tokens;
@@ -45,6 +49,7 @@ typedef struct
   double slowness;        /* of the machine, 1: a billion parameters on two processors */
   double noise;           /* of steps, mean of what they take longer or shorter */
   guint seed;
+  gint64 until_us;        /* the run is over then; 0: when all calls have ended */
 } SimConfig;
 
 typedef struct
@@ -68,7 +73,7 @@ typedef struct
 /* (element-type SimCall) (transfer full): calls at random moments, @rate a second; all at once with
  * 0. */
 GArray *sim_calls_new (guint n, double rate, guint seed);
-/* Runs them all to their ends. */
+/* Runs them all, to their ends unless the time is limited. */
 void    sim_run       (GArray *calls, const SimConfig *config, SimResult *result);
 /* Calls a second that the machine gets through in the order of arrival when all come at once. */
 double  sim_capacity  (double slowness);

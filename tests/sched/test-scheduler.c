@@ -2,6 +2,8 @@
 
 #include "sched/llm-scheduler.h"
 
+#include <string.h>
+
 #define MAX_ROWS 64
 /* Time of one row, in the tests that need any. */
 #define ROW_US 1000
@@ -30,12 +32,14 @@ rig_tear_down (Rig          *rig,
 }
 
 static LlmTicket *
-add (Rig        *rig,
-     const char *app,
-     LlmSloClass slo_class,
-     guint       n_prompt)
+add_for (Rig        *rig,
+         guint32     user,
+         const char *app,
+         LlmSloClass slo_class,
+         guint       n_prompt)
 {
   const LlmTicketConfig config = {
+    .user = user,
     .app = app,
     .slo = llm_slo_for_class (slo_class),
     .arrived_us = rig->now_us,
@@ -43,6 +47,15 @@ add (Rig        *rig,
   };
 
   return llm_scheduler_add (rig->scheduler, &config, NULL);
+}
+
+static LlmTicket *
+add (Rig        *rig,
+     const char *app,
+     LlmSloClass slo_class,
+     guint       n_prompt)
+{
+  return add_for (rig, 0, app, slo_class, n_prompt);
 }
 
 /* Plans a step of @lane and runs it to its end; returns the rows that @ticket got. */
@@ -205,6 +218,147 @@ test_no_gain_by_coming_back (Rig          *rig,
       llm_scheduler_remove (rig->scheduler, ticket);
     }
   g_assert_cmpuint (served, >=, 45 * MAX_ROWS);
+}
+
+/* --- users, and who is over his share --- */
+
+/* A user with many applications gets no more than one with a single one, and of these each as
+ * much. */
+static void
+test_fair_between_users (Rig          *rig,
+                         gconstpointer data)
+{
+  LlmTicket *modest = add_for (rig, 1, "modest", LLM_SLO_RESPONSIVE, 100000);
+  LlmTicket *greedy[4];
+  guint served = 0;
+
+  for (guint i = 0; i < G_N_ELEMENTS (greedy); i++)
+    {
+      g_autofree char *app = g_strdup_printf ("app-%u", i);
+
+      greedy[i] = add_for (rig, 2, app, LLM_SLO_RESPONSIVE, 100000);
+    }
+  for (guint i = 0; i < 100; i++)
+    served += read_rows (rig, modest);
+  g_assert_cmpuint (served, >=, 45 * MAX_ROWS);
+  g_assert_cmpuint (served, <=, 55 * MAX_ROWS);
+  for (guint i = 0; i < G_N_ELEMENTS (greedy); i++)
+    g_assert_cmpuint (llm_ticket_get_n_prompt (greedy[i]), <=, 100000 - 9 * MAX_ROWS);
+}
+
+/* Nothing is saved up by who has a call that stands still, and who goes on alone has all. */
+static void
+test_parked_user_gets_no_arrears (Rig          *rig,
+                                  gconstpointer data)
+{
+  LlmTicket *parked = add_for (rig, 1, "a", LLM_SLO_RESPONSIVE, 100000);
+  LlmTicket *other = add_for (rig, 2, "b", LLM_SLO_RESPONSIVE, 100000);
+  guint served = 0;
+
+  llm_ticket_set_parked (parked, TRUE);
+  for (guint i = 0; i < 100; i++)
+    served += read_rows (rig, other);
+  g_assert_cmpuint (served, ==, 100 * MAX_ROWS);
+  llm_ticket_set_parked (parked, FALSE);
+  served = 0;
+  for (guint i = 0; i < 20; i++)
+    served += read_rows (rig, parked);
+  g_assert_cmpuint (served, >=, 6 * MAX_ROWS);
+  g_assert_cmpuint (served, <=, 14 * MAX_ROWS);
+}
+
+/* Rows of these calls in the step that was planned last. */
+static guint
+count_rows (LlmTicket *const *tickets,
+            guint             n_tickets)
+{
+  guint n = 0;
+
+  for (guint i = 0; i < n_tickets; i++)
+    for (guint j = 0; j < MAX_ROWS; j++)
+      n += shares[j].ticket == tickets[i] ? shares[j].n_rows : 0;
+  return n;
+}
+
+/* Reads for user 2 what makes it one that is over its share beside user 1, and lets it write with
+ * @n calls. */
+static void
+go_over (Rig        *rig,
+         LlmTicket **tickets,
+         guint       n)
+{
+  LlmTicket *reader = add_for (rig, 2, "b", LLM_SLO_INTERACTIVE, 100 * MAX_ROWS);
+
+  for (guint i = 0; i < 30; i++)
+    g_assert_cmpuint (run_step (rig, llm_scheduler_choose (rig->scheduler, rig->now_us,
+                                                           1u << LLM_LANE_WRITING), reader), >, 0);
+  llm_scheduler_remove (rig->scheduler, reader);
+  for (guint i = 0; i < n; i++)
+    tickets[i] = add_for (rig, 2, "b", LLM_SLO_INTERACTIVE, 0);
+}
+
+/* Who is over his share has one row of each step of answers while others write, and all of them
+ * when these have ended. */
+static void
+test_rows_by_user (Rig          *rig,
+                   gconstpointer data)
+{
+  LlmTicket *writer = add_for (rig, 1, "a", LLM_SLO_INTERACTIVE, 0);
+  LlmTicket *greedy[8];
+  guint served[G_N_ELEMENTS (greedy)] = { 0 };
+
+  go_over (rig, greedy, G_N_ELEMENTS (greedy));
+  for (guint i = 0; i < 16; i++)
+    {
+      memset (shares, 0, sizeof shares);
+      g_assert_cmpuint (write_row (rig, writer), ==, 1);
+      g_assert_cmpuint (count_rows (greedy, G_N_ELEMENTS (greedy)), ==, 1);
+      for (guint j = 0; j < G_N_ELEMENTS (greedy); j++)
+        served[j] += count_rows (&greedy[j], 1);
+    }
+  for (guint j = 0; j < G_N_ELEMENTS (greedy); j++)
+    g_assert_cmpuint (served[j], ==, 2);
+
+  llm_scheduler_remove (rig->scheduler, writer);
+  memset (shares, 0, sizeof shares);
+  write_row (rig, NULL);
+  g_assert_cmpuint (count_rows (greedy, G_N_ELEMENTS (greedy)), ==, G_N_ELEMENTS (greedy));
+}
+
+/* What he reads keeps neither answers of others waiting, nor prompts for the end of its step; and
+ * goes on when they have ended. */
+static void
+test_step_stands_still (Rig          *rig,
+                        gconstpointer data)
+{
+  LlmTicket *writer = add_for (rig, 1, "a", LLM_SLO_INTERACTIVE, 0);
+  LlmTicket *reader, *newcomer;
+  LlmLaneKind lane;
+  guint n;
+
+  go_over (rig, NULL, 0);
+  reader = add_for (rig, 2, "b", LLM_SLO_INTERACTIVE, 1000);
+  llm_ticket_note_token (writer, rig->now_us);
+  g_assert_cmpint (llm_scheduler_choose (rig->scheduler, rig->now_us, 0), ==, LLM_LANE_WRITING);
+  llm_ticket_set_parked (writer, TRUE);
+  lane = llm_scheduler_choose (rig->scheduler, rig->now_us, 0);
+  g_assert_cmpint (lane, ==, LLM_LANE_AHEAD);
+  n = llm_scheduler_plan (rig->scheduler, lane, rig->now_us, shares, MAX_ROWS);
+  g_assert_cmpuint (n, ==, 1);
+  g_assert_true (shares[0].ticket == reader);
+  llm_scheduler_begin_step (rig->scheduler, lane, shares, n);
+  llm_scheduler_note_turn (rig->scheduler, lane, rig->now_us += 2000, 2000);
+
+  newcomer = add_for (rig, 3, "c", LLM_SLO_INTERACTIVE, MAX_ROWS);
+  g_assert_cmpuint (read_rows (rig, newcomer), ==, MAX_ROWS);
+  llm_scheduler_remove (rig->scheduler, newcomer);
+  g_assert_cmpint (llm_scheduler_choose (rig->scheduler, rig->now_us, 0), ==, lane);
+  /* of what it was behind no more is left than makes the other one just not over its share */
+  llm_ticket_set_parked (writer, FALSE);
+  llm_scheduler_note_turn (rig->scheduler, lane, rig->now_us += 60000, 60000);
+  g_assert_cmpint (llm_scheduler_choose (rig->scheduler, rig->now_us, 0), ==, LLM_LANE_WRITING);
+  llm_scheduler_remove (rig->scheduler, writer);
+  g_assert_cmpint (llm_scheduler_choose (rig->scheduler, rig->now_us, 0), ==, lane);
 }
 
 static void
@@ -483,6 +637,37 @@ test_forecast (Rig          *rig,
   g_assert_cmpfloat (restored.first_us, >, busy.first_us + 50000);
 }
 
+/* Who is over his share waits longer beside an answer of another user, and it is said: but his call
+ * is refused for the others before it only, not for what it takes itself. */
+static void
+test_forecast_over_share (Rig          *rig,
+                          gconstpointer data)
+{
+  LlmTicketConfig config = {
+    .user = 2,
+    .app = "b",
+    .slo = llm_slo_for_class (LLM_SLO_INTERACTIVE),
+    .n_prompt = 640,
+  };
+  LlmForecast other, over, alone;
+
+  teach (llm_scheduler_get_costs (rig->scheduler));
+  add_for (rig, 1, "a", LLM_SLO_INTERACTIVE, 0);
+  go_over (rig, NULL, 0);
+  config.arrived_us = rig->now_us;
+  llm_scheduler_forecast (rig->scheduler, &config, rig->now_us, &over);
+  config.user = 3;
+  llm_scheduler_forecast (rig->scheduler, &config, rig->now_us, &other);
+  g_assert_cmpfloat (over.first_us, >, 3 * other.first_us);
+  g_assert_cmpfloat_with_epsilon (over.latest_us, other.latest_us, 1);
+
+  /* What the same user has before it does count. */
+  config.user = 2;
+  add_for (rig, 2, "b", LLM_SLO_INTERACTIVE, 640);
+  llm_scheduler_forecast (rig->scheduler, &config, rig->now_us, &alone);
+  g_assert_cmpfloat (alone.latest_us, >, 3 * other.latest_us);
+}
+
 static void
 test_fifo (Rig          *rig,
            gconstpointer data)
@@ -542,6 +727,10 @@ main (int    argc,
   ADD ("/scheduler/fair-between-apps", test_fair_between_apps);
   ADD ("/scheduler/newcomer-gets-no-arrears", test_newcomer_gets_no_arrears);
   ADD ("/scheduler/no-gain-by-coming-back", test_no_gain_by_coming_back);
+  ADD ("/scheduler/fair-between-users", test_fair_between_users);
+  ADD ("/scheduler/parked-user-gets-no-arrears", test_parked_user_gets_no_arrears);
+  ADD ("/scheduler/rows-by-user", test_rows_by_user);
+  ADD ("/scheduler/step-stands-still", test_step_stands_still);
   ADD ("/scheduler/background-is-not-starved", test_background_is_not_starved);
   ADD ("/scheduler/parked", test_parked);
   ADD ("/scheduler/many-writers", test_many_writers);
@@ -552,6 +741,7 @@ main (int    argc,
   ADD ("/scheduler/background-yields", test_background_yields);
   ADD ("/scheduler/pace", test_pace);
   ADD ("/scheduler/forecast", test_forecast);
+  ADD ("/scheduler/forecast-over-share", test_forecast_over_share);
   ADD ("/scheduler/fifo", test_fifo);
   g_test_add_func ("/slo/classes", test_slo);
   return g_test_run ();

@@ -1,0 +1,272 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "sched/llm-account.h"
+
+/* Children that have no calls, but were served more than others: as many are remembered. */
+#define MAX_IDLE 256
+/* What one may have more than the others, of what they have, without being held to be ahead. */
+#define TOLERANCE 0.1
+
+LlmAccount *
+llm_account_new (LlmAccount *parent,
+                 const char *key)
+{
+  LlmAccount *self = g_new0 (LlmAccount, 1);
+
+  self->parent = parent;
+  self->key = g_strdup (key);
+  self->children = g_hash_table_new_full (g_str_hash, g_str_equal, NULL,
+                                          (GDestroyNotify) llm_account_free);
+  return self;
+}
+
+void
+llm_account_free (LlmAccount *self)
+{
+  g_hash_table_unref (self->children);
+  g_free (self->key);
+  g_free (self);
+}
+
+gboolean
+llm_account_is_user (const LlmAccount *self)
+{
+  return self->parent != NULL && self->parent->parent == NULL;
+}
+
+/* Whether calls of class @slo_class count among those of @level. */
+static gboolean
+counts (const LlmAccount *self,
+        LlmSloClass       slo_class,
+        LlmSloClass       level)
+{
+  return slo_class == level || (slo_class < level && llm_account_is_user (self));
+}
+
+/* --- virtual time --- */
+
+static double
+get_burst_us (const LlmAccount *self)
+{
+  while (self->parent != NULL)
+    self = self->parent;
+  return self->burst_us;
+}
+
+/* Who had more than another loses his lead, without standing still, by such a part of what they
+ * have on the mean: who asks for a little more than others all the time gets it. */
+static void
+forgive (LlmAccount *self,
+         LlmSloClass slo_class,
+         double      least,
+         double      us)
+{
+  GHashTableIter iter;
+  LlmAccount *child;
+
+  g_hash_table_iter_init (&iter, self->children);
+  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &child))
+    if (child->n_active[slo_class] > 0)
+      child->served_us[slo_class] = MAX (child->served_us[slo_class] - us, least);
+}
+
+/* It goes on as one among those that wait is served on the mean, but not past the one that had
+ * least. So who ends a call and comes back at once finds the others where they were, and time in
+ * which one asked for nothing is not made up for. */
+static void
+settle (LlmAccount *self,
+        LlmSloClass slo_class)
+{
+  double least = G_MAXDOUBLE;
+  double next;
+  guint n = 0;
+  GHashTableIter iter;
+  LlmAccount *child;
+
+  g_hash_table_iter_init (&iter, self->children);
+  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &child))
+    if (child->n_active[slo_class] > 0)
+      {
+        least = MIN (least, child->served_us[slo_class]);
+        n++;
+      }
+  if (n > 0)
+    {
+      forgive (self, slo_class, least, TOLERANCE * self->charged_us[slo_class] / n);
+      next = MIN (self->virtual_us[slo_class] + self->charged_us[slo_class] / n, least);
+      next = MAX (next, least - get_burst_us (self));
+      self->virtual_us[slo_class] = MAX (self->virtual_us[slo_class], next);
+    }
+  self->charged_us[slo_class] = 0;
+}
+
+void
+llm_account_settle (LlmAccount *self)
+{
+  GHashTableIter iter;
+  LlmAccount *child;
+
+  for (guint i = 0; i < LLM_N_SLO_CLASSES; i++)
+    if (self->charged_us[i] > 0)
+      settle (self, i);
+  g_hash_table_iter_init (&iter, self->children);
+  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &child))
+    llm_account_settle (child);
+}
+
+double
+llm_account_get_served (const LlmAccount *self,
+                        const LlmAccount *parent,
+                        LlmSloClass       slo_class)
+{
+  double served = self != NULL ? self->served_us[slo_class] : 0;
+
+  /* There are no arrears for who did not ask. */
+  return self != NULL && self->n_active[slo_class] > 0
+           ? served
+           : MAX (served, parent->virtual_us[slo_class]);
+}
+
+/* --- children --- */
+
+/* Idle ones are kept as long as they were served more than those that wait: who comes back is no
+ * newcomer. */
+static gboolean
+can_forget (gpointer key,
+            gpointer value,
+            gpointer data)
+{
+  const LlmAccount *parent = data;
+  const LlmAccount *child = value;
+  gboolean is_in_debt = FALSE;
+
+  for (guint i = 0; i < LLM_N_SLO_CLASSES; i++)
+    is_in_debt = is_in_debt || child->served_us[i] > parent->virtual_us[i];
+  return child->n_calls == 0
+         && (!is_in_debt || g_hash_table_size (parent->children) > MAX_IDLE);
+}
+
+LlmAccount *
+llm_account_get_child (LlmAccount *self,
+                       const char *key)
+{
+  LlmAccount *child = g_hash_table_lookup (self->children, key);
+
+  if (child != NULL)
+    return child;
+  g_hash_table_foreach_remove (self->children, can_forget, self);
+  child = llm_account_new (self, key);
+  g_hash_table_insert (self->children, child->key, child);
+  return child;
+}
+
+/* --- calls --- */
+
+void
+llm_account_ref (LlmAccount *self)
+{
+  for (; self != NULL; self = self->parent)
+    self->n_calls++;
+}
+
+void
+llm_account_unref (LlmAccount *self)
+{
+  for (; self != NULL; self = self->parent)
+    self->n_calls--;
+}
+
+void
+llm_account_add_call (LlmAccount *self,
+                      LlmSloClass slo_class)
+{
+  for (; self->parent != NULL; self = self->parent)
+    for (guint level = 0; level < LLM_N_SLO_CLASSES; level++)
+      {
+        if (!counts (self, slo_class, level))
+          continue;
+        settle (self->parent, level);
+        self->served_us[level] = llm_account_get_served (self, self->parent, level);
+        self->n_active[level]++;
+      }
+}
+
+void
+llm_account_remove_call (LlmAccount *self,
+                         LlmSloClass slo_class)
+{
+  for (; self->parent != NULL; self = self->parent)
+    for (guint level = 0; level < LLM_N_SLO_CLASSES; level++)
+      {
+        if (!counts (self, slo_class, level))
+          continue;
+        settle (self->parent, level);
+        self->n_active[level]--;
+      }
+}
+
+void
+llm_account_charge (LlmAccount *self,
+                    LlmSloClass slo_class,
+                    double      us)
+{
+  for (; self->parent != NULL; self = self->parent)
+    for (guint level = 0; level < LLM_N_SLO_CLASSES; level++)
+      {
+        if (!counts (self, slo_class, level))
+          continue;
+        self->served_us[level] += us;
+        self->parent->charged_us[level] += us;
+      }
+}
+
+/* --- who is ahead --- */
+
+void
+llm_account_reset_least (LlmAccount *self)
+{
+  GHashTableIter iter;
+  LlmAccount *child;
+
+  for (guint i = 0; i < LLM_N_SLO_CLASSES; i++)
+    self->least_us[i] = G_MAXDOUBLE;
+  g_hash_table_iter_init (&iter, self->children);
+  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &child))
+    llm_account_reset_least (child);
+}
+
+void
+llm_account_note_call (LlmAccount *self,
+                       LlmSloClass slo_class)
+{
+  for (; self->parent != NULL; self = self->parent)
+    for (guint level = 0; level < LLM_N_SLO_CLASSES; level++)
+      if (counts (self, slo_class, level))
+        self->parent->least_us[level] = MIN (self->parent->least_us[level],
+                                             self->served_us[level]);
+}
+
+LlmAccount *
+llm_account_find_ahead (LlmAccount *self,
+                        LlmSloClass slo_class,
+                        double      lead_us)
+{
+  LlmAccount *found = NULL;
+
+  for (; self->parent != NULL; self = self->parent)
+    if (self->served_us[slo_class] - lead_us > self->parent->least_us[slo_class])
+      found = self;
+  return found;
+}
+
+gboolean
+llm_account_is_apart (const LlmAccount *self,
+                      LlmSloClass       slo_class)
+{
+  double lead_us = get_burst_us (self) / 2;
+
+  for (; self->parent != NULL; self = self->parent)
+    if (self->served_us[slo_class] - lead_us > self->parent->virtual_us[slo_class])
+      return TRUE;
+  return FALSE;
+}

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * What users, and the applications of each, were served, in µs of the machine's time: by SLO class,
+ * as calls are compared only with those that they compete with. A user's calls compete with those of
+ * other users in the same class and in higher ones, so what it had in lower ones does not count; an
+ * application's with those of the same user in the same class.
+ *
+ * A tree of depth two, which belongs to the scheduler and is of its thread.
+ */
+
+#pragma once
+
+#include "sched/llm-slo.h"
+
+G_BEGIN_DECLS
+
+typedef struct _LlmAccount LlmAccount;
+
+struct _LlmAccount
+{
+  LlmAccount *parent;    /* (unowned) (nullable): NULL of that of all users */
+  char *key;
+  GHashTable *children;  /* (owned) (element-type utf8 LlmAccount) */
+  guint n_calls;         /* of all classes, standing still or not: it must not go meanwhile */
+  guint n_active[LLM_N_SLO_CLASSES];   /* that do not stand still, and compete in the class */
+  double served_us[LLM_N_SLO_CLASSES]; /* for calls that compete in it */
+
+  /* of its children */
+  double virtual_us[LLM_N_SLO_CLASSES]; /* where one begins that had not called */
+  double charged_us[LLM_N_SLO_CLASSES]; /* since that was brought up to date */
+  double least_us[LLM_N_SLO_CLASSES];   /* that one was served whose calls may run, as of the
+                                         * scheduler's last look */
+
+  double burst_us;       /* of the root: what one may be ahead before it is over its share */
+
+  guint n_rows;          /* while a forecast is made, or writers are chosen */
+};
+
+LlmAccount *llm_account_new         (LlmAccount        *parent,
+                                     const char        *key);
+void        llm_account_free        (LlmAccount        *self);
+/* (transfer none): the child, made if it is not there; those that need not be remembered go. */
+LlmAccount *llm_account_get_child   (LlmAccount        *self,
+                                     const char        *key);
+/* A call of class @slo_class comes and goes, in this account and those above it; begins or goes on,
+ * and stands still or ends. */
+void        llm_account_ref         (LlmAccount        *self);
+void        llm_account_unref       (LlmAccount        *self);
+void        llm_account_add_call    (LlmAccount        *self,
+                                     LlmSloClass        slo_class);
+void        llm_account_remove_call (LlmAccount        *self,
+                                     LlmSloClass        slo_class);
+void        llm_account_charge      (LlmAccount        *self,
+                                     LlmSloClass        slo_class,
+                                     double             us);
+/* Brings virtual time up to date, of all. For the root. */
+void        llm_account_settle      (LlmAccount        *self);
+/* Where @self (nullable: not known) of @parent stands for a call that comes now. */
+double      llm_account_get_served  (const LlmAccount  *self,
+                                     const LlmAccount  *parent,
+                                     LlmSloClass        slo_class);
+/* As a look begins, for the root; and for each call that may run. */
+void        llm_account_reset_least (LlmAccount        *self);
+void        llm_account_note_call   (LlmAccount        *self,
+                                     LlmSloClass        slo_class);
+/* (nullable): of @self and those above it the highest that was served @lead_us more than another
+ * whose calls may run. */
+LlmAccount *llm_account_find_ahead  (LlmAccount        *self,
+                                     LlmSloClass        slo_class,
+                                     double             lead_us);
+/* Whether the next one that comes would be so far behind @self, or one above it, that it should not
+ * have to wait for the end of a step of its. */
+gboolean    llm_account_is_apart    (const LlmAccount  *self,
+                                     LlmSloClass        slo_class);
+gboolean    llm_account_is_user     (const LlmAccount  *self);
+
+G_END_DECLS

@@ -261,6 +261,96 @@ test_run (void)
   llm_test_folder_remove (folder);
 }
 
+/* --- what users keep beside one who floods --- */
+
+static void
+check_side (JsonObject *user,
+            const char *name,
+            gboolean    floods)
+{
+  JsonObject *side = json_object_get_object_member (user, name);
+  double n_prompt = json_object_get_double_member (side, "prompt-tokens");
+
+  if (json_object_get_int_member (side, "calls") == 0)
+    return;
+  /* 500 words of the flood and 32 to 64 of others, an eighth of them */
+  g_assert_cmpfloat (n_prompt, >=, floods ? 62 : 4);
+  g_assert_cmpfloat (n_prompt, <=, floods ? 62 * 3 + 8 : 8 * 3 + 8);
+  g_assert_cmpfloat (json_object_get_double_member (side, "ttft-ms"), >, 0);
+  g_assert_cmpfloat (json_object_get_double_member (side, "tokens-per-second"), >, 0);
+}
+
+/* How quickly anything comes is no part of it. */
+static void
+test_fair (void)
+{
+  g_autofree char *model = g_build_filename (g_getenv ("LLM_MODEL_DIR"),
+                                             "llmsvc-demo-8M-Q8_0.gguf", NULL);
+  g_auto(BenchRigRun) run = bench_rig_run ("slo", "--fair", "--quick", "--users", "2,3",
+                                           "--class", "responsive", "--seconds", "0.5", "--model",
+                                           model, "--json", NULL);
+  g_autoptr(GError) error = NULL;
+  g_autoptr(JsonNode) root = NULL;
+  JsonObject *object;
+  JsonArray *cases;
+
+  if (run.status != 0)
+    g_test_message ("%s", run.err);
+  g_assert_cmpint (run.status, ==, 0);
+  root = json_from_string (run.out, &error);
+  g_assert_no_error (error);
+  object = json_node_get_object (root);
+  g_assert_cmpstr (json_object_get_string_member (object, "class"), ==, "responsive");
+  g_assert_cmpfloat (json_object_get_double_member (object, "goal"), ==, 0.8);
+  cases = json_object_get_array_member (object, "cases");
+  g_assert_cmpuint (json_array_get_length (cases), ==, 2);
+  for (guint i = 0; i < 2; i++)
+    {
+      JsonObject *result = json_array_get_object_element (cases, i);
+      JsonArray *users = json_object_get_array_member (result, "users");
+
+      g_assert_cmpint (json_object_get_int_member (result, "n"), ==, 2 + i);
+      g_assert_cmpuint (json_array_get_length (users), ==, 2 + i);
+      g_assert_cmpfloat (json_object_get_double_member (result, "ordinary-tokens-per-second"), >,
+                         0);
+      g_assert_cmpfloat (json_object_get_double_member (result, "flooded-tokens-per-second"), >, 0);
+      for (guint k = 0; k < 2 + i; k++)
+        {
+          JsonObject *user = json_array_get_object_element (users, k);
+          gboolean floods = k + 1 == 2 + i;
+
+          g_assert_cmpint (json_object_get_boolean_member (user, "floods"), ==, floods);
+          g_assert_cmpint (json_object_has_member (user, "kept-rate"), ==, !floods);
+          check_side (user, "ordinary", FALSE);
+          check_side (user, "flooded", floods);
+        }
+    }
+}
+
+static void
+test_fair_options (void)
+{
+  static const char *const wrong[][2] = {
+    { "--users", "1" }, { "--users", "2,2" }, { "--users", "17" }, { "--users", "x" },
+    { "--class", "urgent" }, { "--rounds", "0" }, { "--seconds", "-1" }, { "--daemon", "d" },
+    { "--loads", "1" },
+  };
+  g_auto(BenchRigRun) alone = bench_rig_run ("slo", "--fair", NULL);
+  g_auto(BenchRigRun) other = bench_rig_run ("slo", "--daemon", "d", "--model", "m", "--users",
+                                             "2", NULL);
+
+  g_assert_cmpint (alone.status, ==, 2);
+  g_assert_cmpint (other.status, ==, 2);
+  for (guint i = 0; i < G_N_ELEMENTS (wrong); i++)
+    {
+      g_auto(BenchRigRun) run = bench_rig_run ("slo", "--fair", "--model", "m", wrong[i][0],
+                                               wrong[i][1], NULL);
+
+      g_assert_cmpint (run.status, ==, 2);
+      g_assert_true (g_str_has_prefix (run.err, "llmsvc-bench: "));
+    }
+}
+
 static void
 test_options (void)
 {
@@ -303,5 +393,7 @@ main (int   argc,
   g_test_add_func ("/slo/options", test_options);
   g_test_add_func ("/slo/no-daemon", test_no_daemon);
   g_test_add_func ("/slo/run", test_run);
+  g_test_add_func ("/slo/fair-options", test_fair_options);
+  g_test_add_func ("/slo/fair", test_fair);
   return g_test_run ();
 }

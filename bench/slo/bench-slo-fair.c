@@ -1,0 +1,429 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "slo/bench-slo-fair.h"
+
+#include "bench-endless.h"
+#include "bench-random.h"
+#include "engine/llm-engine.h"
+
+/* An ordinary call: as many words, about two tokens each, and tokens of the answer. */
+#define LEAST_WORDS 32
+#define MOST_WORDS 64
+#define LEAST_OUTPUT 64
+#define MOST_OUTPUT 128
+/* One of the flood. */
+#define FLOOD_CALLS 16
+#define FLOOD_WORDS 500
+#define FLOOD_OUTPUT 16
+
+/* Of a run, before calls count, of the time in which they do. */
+#define WARM_PART 0.3
+#define FIRST_UID 1000
+#define US 1e6
+
+typedef struct _Call Call;
+
+typedef struct
+{
+  const BenchFair *bench;
+  LlmEngine *engine;
+  GVariant *bias;          /* a{ud}: no answer ends early */
+  guint n_runs;            /* so far: texts differ */
+
+  /* of one run */
+  BenchFairSide *side;
+  GPtrArray *calls;        /* (element-type Call) (unowned): under way */
+  gint64 count_us;         /* calls that begin from then on count */
+  gboolean is_over;
+  GMainLoop *loop;         /* (nullable): ends with the last call */
+  GError *error;           /* (nullable): of the first that failed */
+} Play;
+
+/* What one caller does again and again. */
+typedef struct
+{
+  Play *play;              /* (unowned) */
+  guint user;
+  guint caller;            /* of the user's */
+  gboolean floods;
+  guint number;            /* of the next call */
+} Caller;
+
+/* A call under way is its sink, which says when text comes. */
+#define TYPE_CALL (call_get_type ())
+G_DECLARE_FINAL_TYPE (Call, call, BENCH, CALL, GObject)
+
+struct _Call
+{
+  GObject parent_instance;
+
+  Caller *caller;          /* (unowned) */
+  LlmGeneration *generation; /* (nullable) */
+  gint64 begin_us;
+  gint64 first_us;         /* of the first text; 0 before */
+  gint64 last_us;
+};
+
+static void call_iface_init (LlmSinkInterface *iface);
+static void begin_call      (Caller           *caller);
+
+G_DEFINE_FINAL_TYPE_WITH_CODE (Call, call, G_TYPE_OBJECT,
+                               G_IMPLEMENT_INTERFACE (LLM_TYPE_SINK, call_iface_init))
+
+/* --- calls --- */
+
+static gboolean
+call_accept (LlmSink    *sink,
+             const char *text,
+             gsize       length)
+{
+  Call *self = BENCH_CALL (sink);
+
+  self->last_us = g_get_monotonic_time ();
+  if (self->first_us == 0)
+    self->first_us = self->last_us;
+  return TRUE;
+}
+
+static void
+add_figures (Call     *self,
+             GVariant *results)
+{
+  BenchFairUser *user = &self->caller->play->side->users[self->caller->user];
+  double ttft_ms = (double) (self->first_us - self->begin_us) / 1000;
+  guint n_prompt = 0, n_output = 0;
+  double prompt, rate;
+
+  g_variant_lookup (results, "prompt-tokens", "u", &n_prompt);
+  g_variant_lookup (results, "output-tokens", "u", &n_output);
+  if (self->first_us == 0 || n_output < 2)
+    return;
+  prompt = n_prompt;
+  rate = (n_output - 1) * US / (double) MAX (self->last_us - self->first_us, 1);
+  g_array_append_val (user->ttft_ms, ttft_ms);
+  g_array_append_val (user->rate, rate);
+  g_array_append_val (user->n_prompt, prompt);
+}
+
+/* After this nothing more is heard of the call. */
+static void
+end_call (Call         *self,
+          GVariant     *results,
+          const GError *error)
+{
+  Caller *caller = self->caller;
+  Play *play = caller->play;
+
+  g_ptr_array_remove (play->calls, self);
+  if (error != NULL && !play->is_over && play->error == NULL)
+    {
+      play->error = g_error_copy (error);
+      play->is_over = TRUE;
+    }
+  if (results != NULL && !play->is_over && self->begin_us >= play->count_us)
+    add_figures (self, results);
+  if (!play->is_over)
+    begin_call (caller);
+  if (play->calls->len == 0)
+    g_main_loop_quit (play->loop);
+}
+
+static void
+call_finish (LlmSink      *sink,
+             GVariant     *results,
+             const GError *error)
+{
+  end_call (BENCH_CALL (sink), results, error);
+}
+
+static void
+call_iface_init (LlmSinkInterface *iface)
+{
+  iface->accept = call_accept;
+  iface->finish = call_finish;
+}
+
+static void
+call_finalize (GObject *object)
+{
+  g_clear_object (&BENCH_CALL (object)->generation);
+  G_OBJECT_CLASS (call_parent_class)->finalize (object);
+}
+
+static void
+call_class_init (CallClass *klass)
+{
+  G_OBJECT_CLASS (klass)->finalize = call_finalize;
+}
+
+static void
+call_init (Call *self)
+{
+}
+
+static void
+on_completing (GObject      *source,
+               GAsyncResult *result,
+               gpointer      data)
+{
+  g_autoptr(Call) self = data;
+  g_autoptr(GError) error = NULL;
+
+  self->generation = llm_engine_complete_finish (LLM_ENGINE (source), result, &error);
+  if (self->generation == NULL)
+    end_call (self, NULL, error);
+  else if (self->caller->play->is_over)
+    llm_generation_cancel_async (self->generation, NULL, NULL);
+}
+
+/* Lengths are the same in all runs of a seed, texts are not: nobody has said them before. */
+static char *
+make_text (Play   *play,
+           Caller *caller,
+           guint   n_words)
+{
+  guint64 which = ((guint64) play->n_runs << 40) + ((guint64) caller->user << 32)
+                  + ((guint64) caller->caller << 24) + caller->number;
+  BenchRandom random = bench_random_derive (play->bench->seed, which * 2);
+  GString *text = g_string_sized_new (3 * n_words);
+
+  for (guint i = 0; i < n_words; i++)
+    {
+      for (guint k = 0; k < 2; k++)
+        g_string_append_c (text, (char) bench_random_range (&random, 'a', 'z'));
+      g_string_append_c (text, ' ');
+    }
+  return g_string_free (text, FALSE);
+}
+
+static LlmCallOptions *
+make_options (Play    *play,
+              guint    n_output,
+              GError **error)
+{
+  static const char *const features[] = { NULL };
+  g_autoptr(GVariant) options = NULL;
+  GVariantDict dict;
+
+  g_variant_dict_init (&dict, NULL);
+  g_variant_dict_insert (&dict, "slo", "s", llm_slo_class_to_string (play->bench->slo_class));
+  g_variant_dict_insert (&dict, "temperature", "d", 0.0);
+  g_variant_dict_insert (&dict, "max-tokens", "u", n_output);
+  g_variant_dict_insert_value (&dict, "logit-bias", play->bias);
+  options = g_variant_ref_sink (g_variant_dict_end (&dict));
+  return llm_call_options_parse (options, LLMSVC_CALL_COMPLETE, features, error);
+}
+
+static void
+begin_call (Caller *caller)
+{
+  Play *play = caller->play;
+  guint divisor = play->bench->divisor;
+  BenchRandom random = bench_random_derive (play->bench->seed,
+                                            (((guint64) caller->user << 32) + caller->number) * 2
+                                              + 1);
+  guint n_words = caller->floods ? FLOOD_WORDS
+                                 : bench_random_range (&random, LEAST_WORDS, MOST_WORDS);
+  guint n_output = caller->floods ? FLOOD_OUTPUT
+                                  : bench_random_range (&random, LEAST_OUTPUT, MOST_OUTPUT);
+  g_autofree char *text = make_text (play, caller, MAX (n_words / divisor, 1));
+  g_autofree char *app = g_strdup_printf ("org.llm.bench.User%u", caller->user);
+  g_autofree char *connection = g_strdup_printf (":1.%u", caller->user + 1);
+  g_autoptr(LlmCaller) who = llm_caller_new (FIRST_UID + caller->user, app, connection,
+                                             LLM_CALLER_HOST);
+  g_autoptr(GError) error = NULL;
+  g_autoptr(LlmCallOptions) options = make_options (play, MAX (n_output / divisor, 4), &error);
+  g_autoptr(Call) call = NULL;
+
+  g_assert_no_error (error);
+  caller->number++;
+  call = g_object_new (TYPE_CALL, NULL);
+  call->caller = caller;
+  call->begin_us = g_get_monotonic_time ();
+  g_ptr_array_add (play->calls, call);
+  llm_engine_complete_async (play->engine, who, text, options, LLM_SINK (call), on_completing,
+                             g_object_ref (call));
+}
+
+/* --- runs --- */
+
+static gboolean
+on_time_over (gpointer data)
+{
+  Play *play = data;
+
+  play->is_over = TRUE;
+  for (guint i = 0; i < play->calls->len; i++)
+    {
+      Call *call = g_ptr_array_index (play->calls, i);
+
+      if (call->generation != NULL)
+        llm_generation_cancel_async (call->generation, NULL, NULL);
+    }
+  return G_SOURCE_REMOVE;
+}
+
+static double
+get_statistic (Play       *play,
+               const char *key)
+{
+  g_autoptr(GVariant) statistics = llm_engine_get_statistics (play->engine);
+  guint64 value = 0;
+
+  g_variant_lookup (statistics, key, "t", &value);
+  return (double) value;
+}
+
+/* Plays one run of @n_users into @side, and waits until nothing of it is left. */
+static gboolean
+play_run (Play          *play,
+          guint          n_users,
+          gboolean       floods,
+          BenchFairSide *side,
+          GError       **error)
+{
+  double seconds = play->bench->seconds;
+  g_autoptr(GPtrArray) callers = g_ptr_array_new_with_free_func (g_free);
+  double n_rows = get_statistic (play, "rows"), n_read = get_statistic (play, "read-tokens");
+  gint64 begin_us = g_get_monotonic_time ();
+
+  play->side = side;
+  play->is_over = FALSE;
+  play->n_runs++;
+  play->count_us = begin_us + (gint64) (WARM_PART * seconds * US);
+  g_timeout_add ((guint) ((1 + WARM_PART) * seconds * 1000), on_time_over, play);
+  for (guint user = 0; user < n_users; user++)
+    for (guint i = 0; i < (floods && user + 1 == n_users ? FLOOD_CALLS : 1); i++)
+      {
+        Caller *caller = g_new0 (Caller, 1);
+
+        *caller = (Caller) { play, user, i, floods && user + 1 == n_users, 0 };
+        g_ptr_array_add (callers, caller);
+        begin_call (caller);
+      }
+  play->loop = g_main_loop_new (NULL, FALSE);
+  g_main_loop_run (play->loop);
+  g_clear_pointer (&play->loop, g_main_loop_unref);
+  side->seconds += (double) (g_get_monotonic_time () - begin_us) / US;
+  side->n_rows += get_statistic (play, "rows") - n_rows;
+  side->n_read += get_statistic (play, "read-tokens") - n_read;
+  if (play->error == NULL)
+    return TRUE;
+  g_propagate_error (error, g_steal_pointer (&play->error));
+  return FALSE;
+}
+
+static void
+init_side (BenchFairSide *side)
+{
+  for (guint i = 0; i < BENCH_FAIR_MAX_USERS; i++)
+    side->users[i] = (BenchFairUser) { g_array_new (FALSE, FALSE, sizeof (double)),
+                                       g_array_new (FALSE, FALSE, sizeof (double)),
+                                       g_array_new (FALSE, FALSE, sizeof (double)) };
+}
+
+static void
+clear_side (BenchFairSide *side)
+{
+  for (guint i = 0; i < BENCH_FAIR_MAX_USERS; i++)
+    {
+      g_array_unref (side->users[i].ttft_ms);
+      g_array_unref (side->users[i].rate);
+      g_array_unref (side->users[i].n_prompt);
+    }
+}
+
+static void
+case_free (gpointer data)
+{
+  BenchFairCase *self = data;
+
+  clear_side (&self->sides[0]);
+  clear_side (&self->sides[1]);
+  g_free (self);
+}
+
+/* Both sides in turns, which of them first in turns as well. */
+static gboolean
+play_case (Play          *play,
+           BenchFairCase *result,
+           GError       **error)
+{
+  for (guint round = 0; round < play->bench->n_rounds; round++)
+    for (guint i = 0; i < 2; i++)
+      {
+        guint side = (round + i) % 2;
+
+        if (!play_run (play, result->n_users, side == 1, &result->sides[side], error))
+          return FALSE;
+      }
+  return TRUE;
+}
+
+/* What the engine learns of the machine, and does for the first time only. */
+static gboolean
+warm_up (Play    *play,
+         GError **error)
+{
+  BenchFairSide side = { 0 };
+  gboolean is_done;
+
+  init_side (&side);
+  is_done = play_run (play, 2, FALSE, &side, error);
+  clear_side (&side);
+  return is_done;
+}
+
+static LlmEngine *
+start_engine (const BenchFair *bench)
+{
+  LlmSettings *settings = llm_settings_new ();
+  LlmEngine *engine;
+
+  settings->model_file = g_strdup (bench->model);
+  settings->cache_folder = g_strdup (bench->cache);
+  settings->n_threads = bench->n_threads;
+  settings->reacts_to_pressure = FALSE;
+  /* the flood is never refused: that would be less of it */
+  settings->overload_factor = 0;
+  settings->max_calls = settings->max_queue = settings->max_apps = 100000;
+  settings->max_rate = 0;
+  engine = llm_engine_new (settings);
+  llm_engine_start (engine);
+  return engine;
+}
+
+gboolean
+bench_fair_run (const BenchFair *self,
+                const char      *json_file,
+                GError         **error)
+{
+  g_autoptr(GPtrArray) results = g_ptr_array_new_with_free_func (case_free);
+  g_autoptr(GPtrArray) calls = g_ptr_array_new ();
+  Play play = { .bench = self, .calls = calls };
+  gboolean is_done;
+
+  play.bias = bench_endless_make_bias (self->model, error);
+  if (play.bias == NULL)
+    return FALSE;
+  play.engine = start_engine (self);
+  is_done = warm_up (&play, error);
+  if (is_done && !self->is_silent)
+    bench_fair_print_head ();
+  for (guint i = 0; i < self->n_cases && is_done; i++)
+    {
+      BenchFairCase *result = g_new0 (BenchFairCase, 1);
+
+      result->n_users = self->n_users[i];
+      init_side (&result->sides[0]);
+      init_side (&result->sides[1]);
+      g_ptr_array_add (results, result);
+      is_done = play_case (&play, result, error);
+      if (is_done && !self->is_silent)
+        bench_fair_print_case (result);
+    }
+  llm_engine_stop (play.engine);
+  g_object_unref (play.engine);
+  g_variant_unref (play.bias);
+  return is_done && bench_fair_report (self, results, json_file, error);
+}

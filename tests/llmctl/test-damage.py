@@ -31,7 +31,7 @@ class Damage(unittest.TestCase):
 
     def residencies(self):
         return {context["name"]: context["residency"]
-                for context in self.rig.json("context", "list")}
+                for context in self.rig.json("context", "list")["contexts"]}
 
     def damage(self, statements):
         self.rig.stop()

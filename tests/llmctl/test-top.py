@@ -423,7 +423,7 @@ class TopMemory(unittest.TestCase):
             memory = self.rig.json("memory")
             looks = (memory, self.rig.json("top", "--once"), self.rig.run("memory").output,
                      self.rig.run("top", "--once").output)
-            if memory["KvSwapped"] > 0 and memory == self.rig.json("memory"):
+            if memory["kv-swapped"] > 0 and memory == self.rig.json("memory"):
                 return looks
             self.assertLess(time.monotonic(), end, f"never so; last: {memory}")
 
@@ -446,12 +446,12 @@ class TopMemory(unittest.TestCase):
         memory, top, shown, lines = self.look()
         lines = lines.splitlines()
         self.assertEqual(top["memory"], memory)
-        self.assertEqual(top["statistics"]["kv-storage-bytes"], memory["KvSwapped"])
-        self.assertEqual(sum(one["storage-bytes"] for one in top["contexts"]), memory["KvSwapped"])
-        held = memory["KvResident"] + memory["KvCompressed"]
+        self.assertEqual(top["statistics"]["kv-storage-bytes"], memory["kv-swapped"])
+        self.assertEqual(sum(one["storage-bytes"] for one in top["contexts"]), memory["kv-swapped"])
+        held = memory["kv-resident"] + memory["kv-compressed"]
         self.assertEqual(sum(one["memory-bytes"] for one in top["contexts"]), held)
         self.assertEqual(sum(one["memory"] for one in top["apps"]), held)
-        self.assertLessEqual(memory["Weights"] + held, memory["Resident"])
+        self.assertLessEqual(memory["weights"] + held, memory["resident"])
 
         # the same for people: rows add up to what they are part of
         rows = dict(re.findall(r"(?m)^  (\S.*?)  +(\d[\d.]*\s\w+)$", shown.split("Could be")[0]))

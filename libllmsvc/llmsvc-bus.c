@@ -134,8 +134,8 @@ examine (GTask           *task,
                           on_owned, task);
 }
 
-/* (transfer full): GIO says of a missing session bus that it can't start one, which helps
- * nobody. */
+/* (transfer full): GIO says of a missing session bus that it can't start one, which is no
+ * advice. */
 static char *
 describe_failure (GBusType      type,
                   const GError *error)

@@ -176,7 +176,7 @@ on_completing (GObject      *source,
     llm_generation_cancel_async (self->generation, NULL, NULL);
 }
 
-/* Lengths are the same in all runs of a seed, texts are not: nobody has said them before. */
+/* Lengths are the same in all runs of a seed, texts differ, so that no prefix is cached. */
 static char *
 make_text (Play   *play,
            Caller *caller,

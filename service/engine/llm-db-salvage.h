@@ -10,7 +10,7 @@ G_BEGIN_DECLS
 
 /**
  * llm_db_salvage:
- * @path: the database, which nobody has open
+ * @path: the database, which must not be open
  *
  * Copies the database row by row into a new one, which takes its place; it is kept itself as
  * PATH.damaged-TIME. Rows that SQLite does not find any more are looked for in all pages, and taken

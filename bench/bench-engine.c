@@ -7,7 +7,7 @@
 
 #include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
-#include "model/llm-weights-prepared.h"
+#include "weights/llm-weights-prepared.h"
 
 /* More than any benchmark writes. */
 #define STORAGE_LIMIT ((guint64) 1 << 40)

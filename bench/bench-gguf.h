@@ -10,7 +10,7 @@
 #include <gio/gio.h>
 
 #include "bench-shapes.h"
-#include "model/llm-gguf.h"
+#include "model/gguf/llm-gguf.h"
 
 G_BEGIN_DECLS
 

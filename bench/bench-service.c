@@ -12,7 +12,7 @@
 
 #include "bench-bus.h"
 #include "common/llmsvc-names.h"
-#include "engine/llm-buffer-sink.h"
+#include "decoding/llm-buffer-sink.h"
 #include "engine/llm-engine.h"
 #include "support/llm-test-folder.h"
 

@@ -8,7 +8,7 @@
 
 #include "bench-gguf.h"
 
-#include "model/llm-vocab.h"
+#include "model/tokenizer/llm-vocab.h"
 
 #define N_BYTES 256
 #define SPACE_MARK "\xe2\x96\x81"

@@ -9,10 +9,10 @@
 #include <glib/gi18n.h>
 #include <string.h>
 
-#include "llmctl/llmctl-docs.h"
-#include "llmctl/llmctl-json.h"
-#include "llmctl/llmctl-term.h"
-#include "llmctl/llmctl-value.h"
+#include "llmctl/bus/llmctl-docs.h"
+#include "llmctl/output/llmctl-json.h"
+#include "llmctl/output/llmctl-term.h"
+#include "llmctl/bus/llmctl-value.h"
 #include "llmctl/llmctl.h"
 
 #define MAX_STDIN_BYTES (16 * 1024 * 1024)

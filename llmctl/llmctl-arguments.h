@@ -7,7 +7,7 @@
 
 #pragma once
 
-#include "llmctl/llmctl-introspection.h"
+#include "llmctl/bus/llmctl-introspection.h"
 
 G_BEGIN_DECLS
 

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "common/llmsvc-command-line.h"
-#include "llmctl/llmctl-output.h"
+#include "llmctl/output/llmctl-output.h"
 
 #define MAX_TIMEOUT_S 4000000
 #define MAX_SUGGEST_LENGTH 48

@@ -18,10 +18,10 @@
 
 #include "common/llmsvc-command-line.h"
 #include "llmctl/llmctl-command.h"
-#include "llmctl/llmctl-contexts.h"
-#include "llmctl/llmctl-docs.h"
+#include "llmctl/bus/llmctl-contexts.h"
+#include "llmctl/bus/llmctl-docs.h"
 #include "llmctl/llmctl-options.h"
-#include "llmctl/llmctl-output.h"
+#include "llmctl/output/llmctl-output.h"
 
 #define MAX_CANDIDATES 1000
 #define DEFAULT_LIMIT_S 0.5

@@ -12,8 +12,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "llmctl/llmctl-i18n.h"
-#include "llmctl/llmctl-output.h"
+#include "llmctl/output/llmctl-i18n.h"
+#include "llmctl/output/llmctl-output.h"
 
 #define SERVICE_NAME "org.llm.Service"
 #define SERVICE_PATH "/org/llm/Service"

@@ -12,8 +12,8 @@
 
 #include "common/llmsvc-command-line.h"
 #include "llmctl/llmctl-command.h"
-#include "llmctl/llmctl-i18n.h"
-#include "llmctl/llmctl-output.h"
+#include "llmctl/output/llmctl-i18n.h"
+#include "llmctl/output/llmctl-output.h"
 
 const LlmctlCommand *const llmctl_commands[] = {
   &llmctl_ask_command,

@@ -19,7 +19,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
-#include "bus/llm-bus-relay.h"
+#include "bus/limits/llm-bus-relay.h"
 #include "bus/llm-bus-service.h"
 #include "common/llmsvc-command-line.h"
 #include "common/llmsvc-i18n.h"

@@ -2,9 +2,9 @@
 
 #include "contexts/bench-switch.h"
 
-#include "exec/llm-row.h"
+#include "forward/llm-row.h"
 
-/* What a group of layers of an extent takes at least, roughly (service/kv/llm-kv-extent.h). */
+/* What a group of layers of an extent takes at least, roughly (service/kv/disk/llm-kv-extent.h). */
 #define GROUP_BYTES (256 * 1024.0)
 
 gboolean

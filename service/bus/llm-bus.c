@@ -4,11 +4,11 @@
 
 #include "bus/llm-bus.h"
 
-#include "bus/llm-bus-bouncer.h"
-#include "bus/llm-bus-caller.h"
-#include "bus/llm-bus-contexts.h"
-#include "bus/llm-bus-gate.h"
-#include "bus/llm-bus-models.h"
+#include "bus/identity/llm-bus-bouncer.h"
+#include "bus/identity/llm-bus-caller.h"
+#include "bus/objects/llm-bus-contexts.h"
+#include "bus/limits/llm-bus-gate.h"
+#include "bus/objects/llm-bus-models.h"
 #include "common/llmsvc-names.h"
 
 typedef struct

@@ -9,8 +9,8 @@
 #pragma once
 
 #include "base/llm-journal.h"
-#include "engine/llm-caller.h"
-#include "engine/llm-job.h"
+#include "accounts/llm-caller.h"
+#include "runtime/llm-job.h"
 
 G_BEGIN_DECLS
 

@@ -7,7 +7,7 @@
 #include "engine/llm-context-call.h"
 
 #include "common/llmsvc-error.h"
-#include "engine/llm-request-id.h"
+#include "contexts/llm-request-id.h"
 
 /* (transfer full) */
 static LlmTurn *

@@ -10,7 +10,7 @@
 
 #include "common/llmsvc-error.h"
 #include "engine/llm-generation-private.h"
-#include "engine/llm-request-id.h"
+#include "contexts/llm-request-id.h"
 
 /* One reply of messages stays well below what a bus lets through. */
 #define MAX_REPLY_BYTES (4 * 1024 * 1024)

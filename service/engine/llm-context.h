@@ -11,8 +11,8 @@
 #include <gio/gio.h>
 
 #include "common/llm-call-options.h"
-#include "engine/llm-caller.h"
-#include "engine/llm-context-memory.h"
+#include "accounts/llm-caller.h"
+#include "kv/llm-context-memory.h"
 #include "engine/llm-generation.h"
 
 G_BEGIN_DECLS

@@ -10,7 +10,7 @@
 
 #include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
-#include "model/llm-weights-prepared.h"
+#include "weights/llm-weights-prepared.h"
 
 /* --- what is said about it --- */
 

@@ -5,15 +5,15 @@
 #pragma once
 
 #include "base/llm-journal.h"
-#include "base/llm-ledger.h"
+#include "memory/llm-ledger.h"
 #include "base/llm-mailbox.h"
-#include "engine/llm-app.h"
-#include "engine/llm-context-store.h"
-#include "engine/llm-db.h"
+#include "accounts/llm-app.h"
+#include "contexts/llm-context-store.h"
+#include "contexts/llm-db.h"
 #include "engine/llm-engine.h"
-#include "engine/llm-executor.h"
+#include "runtime/llm-executor.h"
 #include "engine/llm-prepare.h"
-#include "governor/llm-keeper.h"
+#include "memory/llm-keeper.h"
 #include "model/llm-model.h"
 
 G_BEGIN_DECLS

@@ -5,7 +5,7 @@
  * weights. */
 
 #include "base/llm-clock.h"
-#include "base/llm-func-reclaimer.h"
+#include "memory/llm-func-reclaimer.h"
 #include "engine/llm-context-private.h"
 
 /* Who called so lately is likely to call again. */

@@ -11,8 +11,8 @@
 #include <gio/gio.h>
 
 #include "common/llm-call-options.h"
-#include "engine/llm-app.h"
-#include "engine/llm-caller.h"
+#include "accounts/llm-app.h"
+#include "accounts/llm-caller.h"
 #include "engine/llm-context.h"
 #include "engine/llm-generation.h"
 #include "engine/llm-settings.h"

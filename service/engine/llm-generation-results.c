@@ -8,7 +8,7 @@
 
 #include "common/llmsvc-error.h"
 #include "engine/llm-context-private.h"
-#include "engine/llm-request-id.h"
+#include "contexts/llm-request-id.h"
 
 static void
 count_answer (LlmEngineCounters  *counters,

@@ -9,7 +9,7 @@
 #include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
 #include "engine/llm-context-private.h"
-#include "engine/llm-window.h"
+#include "runtime/llm-window.h"
 
 static gboolean
 wants_to_slide (LlmGeneration *self)

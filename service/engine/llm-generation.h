@@ -8,8 +8,8 @@
 
 #include <gio/gio.h>
 
-#include "engine/llm-caller.h"
-#include "engine/llm-sink.h"
+#include "accounts/llm-caller.h"
+#include "decoding/llm-sink.h"
 
 G_BEGIN_DECLS
 

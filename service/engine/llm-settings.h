@@ -9,7 +9,7 @@
 
 #include <gio/gio.h>
 
-#include "mock/llm-script.h"
+#include "decoding/llm-script.h"
 
 G_BEGIN_DECLS
 

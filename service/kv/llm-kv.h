@@ -19,12 +19,12 @@
 
 #pragma once
 
-#include "base/llm-ledger.h"
+#include "memory/llm-ledger.h"
 #include "base/llm-status.h"
 #include "kernels/llk-kv.h"
 #include "kv/llm-kv-plan.h"
 #include "kv/llm-kv-policy.h"
-#include "kv/llm-kv-storage.h"
+#include "kv/disk/llm-kv-storage.h"
 
 #include <gio/gio.h>
 

@@ -7,7 +7,7 @@
 #include <xxhash.h>
 
 #include "common/llmsvc-error.h"
-#include "model/llm-weights.h"
+#include "model/architectures/llm-operator.h"
 
 struct _LlmModel
 {
@@ -87,7 +87,7 @@ llm_model_new_for_gguf (LlmGguf  *gguf,
   self->gguf = llm_gguf_ref (gguf);
 
   if (!llm_hparams_read (gguf, &self->hparams, error) ||
-      !llm_weights_check_tensors (gguf, &self->hparams, error))
+      !llm_operator_check_all (gguf, &self->hparams, error))
     return NULL;
 
   self->tokenizer = llm_tokenizer_new (gguf, error);

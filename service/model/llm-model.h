@@ -7,10 +7,10 @@
 
 #pragma once
 
-#include "model/llm-gguf.h"
-#include "model/llm-hparams.h"
-#include "model/llm-template.h"
-#include "model/llm-tokenizer.h"
+#include "model/gguf/llm-gguf.h"
+#include "model/architectures/llm-hparams.h"
+#include "model/template/llm-template.h"
+#include "model/tokenizer/llm-tokenizer.h"
 
 G_BEGIN_DECLS
 

@@ -7,10 +7,10 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "exec/llm-measured-call.h"
-#include "exec/llm-sampler.h"
-#include "exec/llm-text-stream.h"
-#include "model/llm-prepared-copy.h"
+#include "forward/llm-measured-call.h"
+#include "decoding/llm-sampler.h"
+#include "decoding/llm-text-stream.h"
+#include "weights/llm-prepared-copy.h"
 #include "tool-model.h"
 #include "tool-task.h"
 

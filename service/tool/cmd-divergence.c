@@ -7,8 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "exec/llm-measured-call.h"
-#include "model/llm-prepared-copy.h"
+#include "forward/llm-measured-call.h"
+#include "weights/llm-prepared-copy.h"
 #include "tool-model.h"
 
 /* Behind the tokens that were remembered. */

@@ -9,7 +9,7 @@
 #include <json-glib/json-glib.h>
 
 #include "engine/llm-engine.h"
-#include "model/llm-prepared-copy.h"
+#include "weights/llm-prepared-copy.h"
 
 /* --- a sink that prints --- */
 

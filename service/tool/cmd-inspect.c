@@ -10,7 +10,7 @@
 #include "base/llm-sysinfo.h"
 #include "model/llm-catalogue.h"
 #include "model/llm-model.h"
-#include "model/llm-weights.h"
+#include "weights/llm-weights.h"
 
 static const char *const type_names[LLM_GGUF_N_TYPES] = {
   "uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "bool", "string", "array",

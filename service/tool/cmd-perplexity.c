@@ -6,8 +6,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "exec/llm-perplexity.h"
-#include "model/llm-prepared-copy.h"
+#include "forward/llm-perplexity.h"
+#include "weights/llm-prepared-copy.h"
 #include "tool-model.h"
 
 /* Progress on a terminal only. */

@@ -8,7 +8,7 @@
 
 #include "engine/llm-settings.h"
 #include "model/llm-model.h"
-#include "model/llm-prepared-cache.h"
+#include "weights/llm-prepared-cache.h"
 
 static gboolean
 prepare (LlmPreparedCache *cache,

@@ -8,11 +8,11 @@
 #include <stdio.h>
 #include <unistd.h>
 
-#include "engine/llm-profile.h"
+#include "runtime/llm-profile.h"
 #include "engine/llm-settings.h"
 #include "model/llm-catalogue.h"
 #include "model/llm-model.h"
-#include "model/llm-weights-prepared.h"
+#include "weights/llm-weights-prepared.h"
 
 /* A stage takes less, so this is how often it is asked whether there is more to do. */
 #define SLICE_US 100000

@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "engine/llm-settings.h"
-#include "model/llm-weights-prepared.h"
+#include "weights/llm-weights-prepared.h"
 
 void
 tool_model_options_clear (ToolModelOptions *options)

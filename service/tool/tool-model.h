@@ -7,7 +7,7 @@
 
 #pragma once
 
-#include "exec/llm-forward.h"
+#include "forward/llm-forward.h"
 #include "model/llm-model.h"
 
 G_BEGIN_DECLS

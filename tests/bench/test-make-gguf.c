@@ -10,7 +10,7 @@
 
 #include "bench/bench-fill.h"
 #include "bench/bench-rig.h"
-#include "exec/exec-rig.h"
+#include "forward/forward-rig.h"
 #include "model/llm-model.h"
 #include "support/llm-test-folder.h"
 

@@ -6,7 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "bus/llm-bus-relay.h"
+#include "bus/limits/llm-bus-relay.h"
 
 #define MAX_MESSAGE 1000
 

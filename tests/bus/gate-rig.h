@@ -8,7 +8,7 @@
 
 #pragma once
 
-#include "bus/llm-bus-gate.h"
+#include "bus/limits/llm-bus-gate.h"
 
 G_BEGIN_DECLS
 

@@ -9,7 +9,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "bus/llm-bus-identity.h"
+#include "bus/identity/llm-bus-identity.h"
 #include "support/llm-test-folder.h"
 
 typedef struct

@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "bus/llm-bus-caller.h"
+#include "bus/identity/llm-bus-caller.h"
 #include "gate-rig.h"
 
 typedef struct

@@ -6,8 +6,8 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bus/llm-bus-head.h"
-#include "bus/llm-bus-relay.h"
+#include "bus/limits/llm-bus-head.h"
+#include "bus/limits/llm-bus-relay.h"
 #include "common/llmsvc-names.h"
 #include "gate-rig.h"
 

@@ -11,12 +11,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bus/llm-bus-bouncer.h"
-#include "bus/llm-bus-context-memory.h"
-#include "bus/llm-bus-interface.h"
-#include "bus/llm-bus-messages.h"
+#include "bus/identity/llm-bus-bouncer.h"
+#include "bus/objects/llm-bus-context-memory.h"
+#include "bus/objects/llm-bus-interface.h"
+#include "bus/objects/llm-bus-messages.h"
 #include "bus/llm-bus-service.h"
-#include "bus/llm-bus-stream.h"
+#include "bus/stream/llm-bus-stream.h"
 #include "common/llmsvc-error.h"
 #include "common/llmsvc-names.h"
 #include "support/llm-test-bus.h"

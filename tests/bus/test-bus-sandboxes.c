@@ -3,7 +3,7 @@
 /* When a process is believed to be in a sandbox: what its group, its root and its label say, all
  * together. */
 
-#include "bus/llm-bus-identity.h"
+#include "bus/identity/llm-bus-identity.h"
 
 /* Who made the group that names a snap: only the one in which the name is counts. */
 static void

@@ -5,7 +5,7 @@
 
 #pragma once
 
-#include "engine/llm-buffer-sink.h"
+#include "decoding/llm-buffer-sink.h"
 #include "engine/llm-engine.h"
 
 typedef struct

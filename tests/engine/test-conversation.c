@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#include "engine/llm-conversation.h"
+#include "contexts/llm-conversation.h"
 
 static LlmTurn *
 new_turn (const char *role,

@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-#include "engine/llm-weight-record.h"
+#include "runtime/llm-weight-record.h"
 #include "model/llm-model.h"
 #include "support/llm-test-folder.h"
 

@@ -5,9 +5,9 @@
 
 #include <string.h>
 
-#include "engine/llm-lane.h"
+#include "runtime/llm-lane.h"
 #include "model/llm-model.h"
-#include "model/llm-weights-prepared.h"
+#include "weights/llm-weights-prepared.h"
 
 #define N_PROMPT 40
 #define N_OTHER 7

@@ -2,14 +2,14 @@
 
 /* What restoring costs: that it is measured, kept, and valid only for what it was measured with. */
 
-#include "engine/llm-profile.h"
+#include "runtime/llm-profile.h"
 
 #include <glib/gstdio.h>
 #include <unistd.h>
 
 #include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
-#include "engine/llm-profile-disk.h"
+#include "runtime/llm-profile-disk.h"
 #include "support/llm-test-folder.h"
 #include "support/llm-test-gguf.h"
 

@@ -3,7 +3,7 @@
 /* What others do to the database's files, at the start and while it is open: nothing crashes or
  * hangs, and what was acknowledged is there after the next start. */
 
-#include "engine/llm-context-store.h"
+#include "contexts/llm-context-store.h"
 
 #include <errno.h>
 #include <fcntl.h>

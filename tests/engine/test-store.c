@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#include "engine/llm-context-store.h"
+#include "contexts/llm-context-store.h"
 
 #include <glib/gstdio.h>
 #include <string.h>

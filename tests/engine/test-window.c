@@ -2,17 +2,17 @@
 
 /* A window that slides (L11): what the executor makes of it, against a forward pass that the test
  * drives by itself, and what callers see of it. That the pass is right is shown in
- * tests/exec/test-window.c. */
+ * tests/forward/test-window.c. */
 
 #include "engine-rig.h"
 
 #include <string.h>
 
 #include "common/llmsvc-error.h"
-#include "engine/llm-executor.h"
-#include "engine/llm-window.h"
-#include "exec/llm-forward.h"
-#include "model/llm-weights-prepared.h"
+#include "runtime/llm-executor.h"
+#include "runtime/llm-window.h"
+#include "forward/llm-forward.h"
+#include "weights/llm-weights-prepared.h"
 #include "support/llm-test-folder.h"
 
 #define SLOTS 16

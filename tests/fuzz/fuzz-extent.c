@@ -9,7 +9,7 @@
 
 #include <xxhash.h>
 
-#include "kv/llm-kv-extent.h"
+#include "kv/disk/llm-kv-extent.h"
 
 int LLVMFuzzerTestOneInput (const uint8_t *data, size_t size);
 

@@ -8,7 +8,7 @@
 
 #include "common/llmsvc-error.h"
 #include "model/llm-model.h"
-#include "model/llm-weights.h"
+#include "weights/llm-weights.h"
 
 int LLVMFuzzerTestOneInput (const uint8_t *data, size_t size);
 

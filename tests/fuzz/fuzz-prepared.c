@@ -7,7 +7,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "model/llm-prepared-file.h"
+#include "weights/llm-prepared-file.h"
 #include "support/llm-test-gguf.h"
 
 int LLVMFuzzerTestOneInput (const uint8_t *data, size_t size);

@@ -35,7 +35,7 @@ QUOTES = [
     ("docs/benchmarks/soak.md", r"and (\d+) applications of which there is nothing",
      "service/engine/llm-engine-apps.c", r"MAX_UNNEEDED_APPS (\d+)"),
     ("docs/security.md", r"beyond (\d+) refusals",
-     "service/bus/llm-bus-refusals.c", r"MAX_WITHHELD (\d+)"),
+     "service/bus/limits/llm-bus-refusals.c", r"MAX_WITHHELD (\d+)"),
     ("docs/operations.md", r"At most (\d+)\s+records at once",
      "service/base/llm-journal.c", r"BURST\s+(\d+)"),
     ("docs/operations.md", r"records at once and then (\d+) a second",
@@ -51,9 +51,9 @@ QUOTES = [
     ("docs/architecture.md", r"moments of conversations, (a hundred) times",
      "tests/bus/test-bus-crash.c", r"N_ROUNDS (\d+)"),
     ("docs/benchmarks/pressure.md", r"plays (two thousand) random traces",
-     "tests/governor/test-policy.c", r"g_test_thorough \(\) \? \d+ : (\d+)"),
+     "tests/memory/test-policy.c", r"g_test_thorough \(\) \? \d+ : (\d+)"),
     ("docs/benchmarks/pressure.md", r"\((twenty thousand) with `-m thorough`",
-     "tests/governor/test-policy.c", r"g_test_thorough \(\) \? (\d+)"),
+     "tests/memory/test-policy.c", r"g_test_thorough \(\) \? (\d+)"),
 ]
 
 faults = []

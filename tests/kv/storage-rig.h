@@ -8,7 +8,7 @@
 
 #pragma once
 
-#include "kv/llm-kv-extent.h"
+#include "kv/disk/llm-kv-extent.h"
 
 G_BEGIN_DECLS
 

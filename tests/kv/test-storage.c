@@ -6,7 +6,7 @@
 #include <glib/gstdio.h>
 
 #include "common/llmsvc-error.h"
-#include "kv/llm-kv-storage-private.h"
+#include "kv/disk/llm-kv-storage-private.h"
 #include "storage-rig.h"
 #include "support/llm-test-folder.h"
 

@@ -10,10 +10,10 @@
 
 #include "llmctl/llmctl-arguments.h"
 #include "llmctl/llmctl-command.h"
-#include "llmctl/llmctl-docs.h"
-#include "llmctl/llmctl-json.h"
-#include "llmctl/llmctl-output.h"
-#include "llmctl/llmctl-value.h"
+#include "llmctl/bus/llmctl-docs.h"
+#include "llmctl/output/llmctl-json.h"
+#include "llmctl/output/llmctl-output.h"
+#include "llmctl/bus/llmctl-value.h"
 
 /* The program's own table is not needed here. */
 const LlmctlCommand *const llmctl_commands[] = { NULL };

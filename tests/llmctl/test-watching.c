@@ -7,9 +7,9 @@
 #include <string.h>
 
 #include "llmctl/llmctl-command.h"
-#include "llmctl/llmctl-doctor.h"
-#include "llmctl/llmctl-frame.h"
-#include "llmctl/llmctl-history.h"
+#include "llmctl/doctor/llmctl-doctor.h"
+#include "llmctl/output/llmctl-frame.h"
+#include "llmctl/top/llmctl-history.h"
 #include "support/llm-test-folder.h"
 
 /* The table of commands is the program's. */

@@ -8,7 +8,7 @@
 
 #pragma once
 
-#include "model/llm-weights-prepared.h"
+#include "weights/llm-weights-prepared.h"
 #include "support/llm-test-gguf.h"
 
 G_BEGIN_DECLS

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/llmsvc-error.h"
-#include "model/llm-weights.h"
+#include "weights/llm-weights.h"
 #include "support/llm-test-gguf.h"
 
 #define FILE_NAME "bad.gguf"

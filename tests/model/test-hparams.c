@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "common/llmsvc-error.h"
-#include "model/llm-architecture.h"
+#include "model/architectures/llm-architecture.h"
 #include "support/llm-test-gguf.h"
 
 static void

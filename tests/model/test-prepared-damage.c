@@ -12,7 +12,7 @@
 #include <glib/gstdio.h>
 
 #include "common/llmsvc-error.h"
-#include "model/llm-prepare-weights.h"
+#include "weights/llm-prepare-weights.h"
 #include "prepared-rig.h"
 
 /* Every byte of the head counts, and so does the length. */

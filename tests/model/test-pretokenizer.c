@@ -3,7 +3,7 @@
 /* Words as the published patterns cut them: vocabularies without tokens of
  * several digits, say, would not show a wrong cut. */
 
-#include "model/llm-pretokenizer.h"
+#include "model/tokenizer/llm-pretokenizer.h"
 
 #include <string.h>
 

@@ -3,7 +3,7 @@
 /* Templates against what Jinja makes of the same sources, whole and bit by bit
  * as a conversation grows. */
 
-#include "model/llm-template.h"
+#include "model/template/llm-template.h"
 
 #include <string.h>
 

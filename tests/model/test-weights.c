@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "common/llmsvc-error.h"
-#include "model/llm-weights.h"
+#include "weights/llm-weights.h"
 #include "support/llm-test-folder.h"
 #include "support/llm-test-gguf.h"
 

@@ -8,7 +8,7 @@
 
 #pragma once
 
-#include "governor/llm-memory-policy.h"
+#include "memory/llm-memory-policy.h"
 
 G_BEGIN_DECLS
 

@@ -1,0 +1,159 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llmctl"
+
+#include "config.h"
+
+#include "llmctl/bus/llmctl-contexts.h"
+
+#include <glib/gi18n.h>
+
+#include "llmctl/bus/llmctl-service.h"
+#include "llmctl/bus/llmctl-wait.h"
+
+LlmsvcContext *
+llmctl_contexts_create (LlmsvcClient   *client,
+                        const char     *name,
+                        const char     *system,
+                        GVariant       *messages,
+                        LlmsvcOptions  *options,
+                        GError        **error)
+{
+  g_autoptr(LlmsvcOptions) all = options != NULL ? llmsvc_options_copy (options)
+                                                 : llmsvc_options_new ();
+  g_autoptr(GAsyncResult) result = NULL;
+
+  if (name != NULL &&
+      !llmsvc_options_set_value (all, "name", g_variant_new_string (name), error))
+    return NULL;
+  if (system != NULL &&
+      !llmsvc_options_set_value (all, "system", g_variant_new_string (system), error))
+    return NULL;
+  if (messages != NULL && !llmsvc_options_set_value (all, "messages", messages, error))
+    return NULL;
+
+  llmsvc_client_create_context_async (client, all, llmctl_wait_get_cancellable (),
+                                      llmctl_wait_take, &result);
+  return llmsvc_client_create_context_finish (client, llmctl_wait (&result), error);
+}
+
+LlmsvcContext *
+llmctl_contexts_open (LlmsvcClient  *client,
+                      const char    *name,
+                      GError       **error)
+{
+  g_autoptr(GAsyncResult) result = NULL;
+
+  llmsvc_client_open_context_async (client, name, NULL, llmctl_wait_get_cancellable (),
+                                    llmctl_wait_take, &result);
+  return llmsvc_client_open_context_finish (client, llmctl_wait (&result), error);
+}
+
+LlmsvcContext *
+llmctl_contexts_open_or_create (LlmsvcClient  *client,
+                                const char    *name,
+                                const char    *system,
+                                GError       **error)
+{
+  g_autoptr(GError) local_error = NULL;
+  g_autoptr(LlmsvcContext) context = llmctl_contexts_open (client, name, &local_error);
+
+  if (g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND))
+    return llmctl_contexts_create (client, name, system, NULL, NULL, error);
+  if (context == NULL)
+    {
+      g_propagate_error (error, g_steal_pointer (&local_error));
+      return NULL;
+    }
+  if (system != NULL)
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                   _("The context “%s” is there already with its own system text; leave --system "
+                     "out or take another name"), name);
+      return NULL;
+    }
+
+  return g_steal_pointer (&context);
+}
+
+GPtrArray *
+llmctl_contexts_list (LlmsvcClient  *client,
+                      GError       **error)
+{
+  g_autoptr(GAsyncResult) result = NULL;
+
+  llmsvc_client_list_contexts_async (client, llmctl_wait_get_cancellable (), llmctl_wait_take,
+                                     &result);
+  return llmsvc_client_list_contexts_finish (client, llmctl_wait (&result), error);
+}
+
+LlmsvcContext *
+llmctl_contexts_find_damaged (LlmsvcClient *client,
+                              const char   *name)
+{
+  g_autoptr(GPtrArray) contexts = llmctl_contexts_list (client, NULL);
+
+  for (guint i = 0; contexts != NULL && i < contexts->len; i++)
+    {
+      LlmsvcContext *context = g_ptr_array_index (contexts, i);
+
+      if (g_str_equal (llmsvc_context_get_name (context), name) &&
+          g_str_equal (llmsvc_context_get_residency (context), "damaged"))
+        return g_object_ref (context);
+    }
+  return NULL;
+}
+
+GPtrArray *
+llmctl_contexts_read (LlmsvcContext  *context,
+                      GError        **error)
+{
+  g_autoptr(GAsyncResult) result = NULL;
+
+  llmsvc_context_list_messages_async (context, llmctl_wait_get_cancellable (), llmctl_wait_take,
+                                      &result);
+  return llmsvc_context_list_messages_finish (context, llmctl_wait (&result), error);
+}
+
+LlmsvcContextMemory *
+llmctl_contexts_get_memory (LlmsvcContext  *context,
+                            GError        **error)
+{
+  g_autoptr(GAsyncResult) result = NULL;
+
+  llmsvc_context_get_memory_async (context, llmctl_wait_get_cancellable (), llmctl_wait_take,
+                                   &result);
+  return llmsvc_context_get_memory_finish (context, llmctl_wait (&result), error);
+}
+
+gboolean
+llmctl_contexts_close (LlmsvcContext  *context,
+                       GError        **error)
+{
+  g_autoptr(GAsyncResult) result = NULL;
+
+  llmsvc_context_close_async (context, llmctl_wait_get_cancellable (), llmctl_wait_take, &result);
+  return llmsvc_context_close_finish (context, llmctl_wait (&result), error);
+}
+
+void
+llmctl_contexts_complete (LlmctlCompletion *completion)
+{
+  g_autoptr(GDBusConnection) bus = llmctl_connect (NULL);
+  g_autoptr(GVariant) reply = NULL;
+  g_autoptr(GVariant) contexts = NULL;
+  GVariantIter iter;
+  GVariant *properties;
+
+  if (bus != NULL)
+    reply = llmctl_call (bus, NULL, LLMCTL_SERVICE_INTERFACE, "ListContexts",
+                         g_variant_new ("(a{sv})", NULL), "(a(oa{sv}))", NULL);
+  if (reply == NULL)
+    return;
+
+  contexts = g_variant_get_child_value (reply, 0);
+  g_variant_iter_init (&iter, contexts);
+  while (g_variant_iter_loop (&iter, "(o@a{sv})", NULL, &properties))
+    if (*llmctl_dict_get_string (properties, "Name") != '\0')
+      llmctl_completion_offer (completion, llmctl_dict_get_string (properties, "Name"), NULL);
+}

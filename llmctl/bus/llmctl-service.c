@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llmctl"
+
+#include "config.h"
+
+#include "llmctl/bus/llmctl-service.h"
+
+#include <glib/gi18n.h>
+
+GDBusConnection *
+llmctl_service_connect_running (GError **error)
+{
+  g_autoptr(GDBusConnection) bus = NULL;
+
+  llmctl_globals.must_not_start = TRUE;
+  bus = llmctl_connect (error);
+  if (bus == NULL)
+    return NULL;
+
+  if (!llmctl_is_running ())
+    {
+      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AVAILABLE,
+                           _("The service is not running and holds nothing; the first question "
+                             "starts it"));
+      return NULL;
+    }
+  return g_steal_pointer (&bus);
+}
+
+GVariant *
+llmctl_service_get_properties (GDBusConnection  *bus,
+                               const char       *path,
+                               const char       *interface,
+                               GError          **error)
+{
+  g_autoptr(GVariant) reply = NULL;
+
+  reply = llmctl_call (bus, path, "org.freedesktop.DBus.Properties", "GetAll",
+                       g_variant_new ("(s)", interface), "(a{sv})", error);
+
+  return reply != NULL ? g_variant_get_child_value (reply, 0) : NULL;
+}
+
+const char *
+llmctl_dict_get_string (GVariant   *dict,
+                        const char *key)
+{
+  const char *text = "";
+
+  if (!g_variant_lookup (dict, key, "&s", &text) && !g_variant_lookup (dict, key, "&o", &text))
+    return "";
+
+  return text;
+}
+
+guint64
+llmctl_dict_get_number (GVariant   *dict,
+                        const char *key)
+{
+  guint64 number = 0;
+  guint32 small = 0;
+
+  if (g_variant_lookup (dict, key, "t", &number))
+    return number;
+
+  return g_variant_lookup (dict, key, "u", &small) ? small : 0;
+}
+
+LlmctlExit
+llmctl_check_arguments (char **argv,
+                        int    n_most)
+{
+  guint n = g_strv_length (argv);
+
+  if (n <= 1 + (guint) n_most)
+    return LLMCTL_EXIT_OK;
+  if (n_most == 0)
+    return llmctl_complain_usage (_("“%s” takes no argument"), argv[0]);
+  return llmctl_complain_usage (_("“%s” is one argument too many for “%s”"), argv[1 + n_most],
+                                argv[0]);
+}

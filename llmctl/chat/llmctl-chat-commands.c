@@ -1,0 +1,451 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* The commands of a chat: lines that begin with “/”. */
+
+#define G_LOG_DOMAIN "llmctl"
+
+#include "config.h"
+
+#include "llmctl/chat/llmctl-chat.h"
+
+#include <glib/gi18n.h>
+#include <string.h>
+
+#include "llmctl/llmctl-command.h"
+#include "llmctl/chat/llmctl-context-file.h"
+#include "llmctl/bus/llmctl-contexts.h"
+#include "llmctl/llmctl-options.h"
+#include "llmctl/output/llmctl-output.h"
+#include "llmctl/bus/llmctl-wait.h"
+
+typedef struct
+{
+  const char *name;
+  const char *parameters;   /* N_(), "" for none */
+  const char *help;         /* N_() */
+  /* @argument: the rest of the line, "" for none */
+  void (*run) (LlmctlChat *self,
+               const char *argument);
+} Command;
+
+static void run_help (LlmctlChat *self, const char *argument);
+
+/* --- the conversation --- */
+
+static void
+run_quit (LlmctlChat *self,
+          const char *argument)
+{
+  self->is_over = TRUE;
+}
+
+static void
+run_new (LlmctlChat *self,
+         const char *argument)
+{
+  g_autoptr(GError) error = NULL;
+
+  if (llmctl_chat_open (self, NULL, &error))
+    llmctl_chat_note (self, _("A new conversation"));
+  else
+    llmctl_chat_fail (self, error);
+}
+
+static void
+run_undo (LlmctlChat *self,
+          const char *argument)
+{
+  g_autoptr(GError) error = NULL;
+  guint64 n_turns = 1;
+
+  if (*argument != '\0' &&
+      !g_ascii_string_to_unsigned (argument, 10, 1, G_MAXINT / 2, &n_turns, NULL))
+    {
+      llmctl_complain (_("/undo takes a number of turns"));
+      return;
+    }
+  if (llmctl_chat_undo (self, (guint) n_turns, &error))
+    llmctl_chat_note (self, ngettext ("The last turn is forgotten",
+                                      "The last %ju turns are forgotten",
+                                      (gulong) n_turns), n_turns);
+  else
+    llmctl_chat_fail (self, error);
+}
+
+static void
+run_retry (LlmctlChat *self,
+           const char *argument)
+{
+  llmctl_chat_retry (self);
+}
+
+static void
+run_system (LlmctlChat *self,
+            const char *argument)
+{
+  g_autofree char *old = NULL;
+  g_autoptr(GError) error = NULL;
+
+  if (*argument == '\0')
+    {
+      llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n",
+                            self->system != NULL ? self->system : _("There is no system text"));
+      return;
+    }
+
+  old = g_steal_pointer (&self->system);
+  self->system = g_strdup (argument);
+  if (llmctl_chat_open (self, NULL, &error))
+    {
+      llmctl_chat_note (self, _("A new conversation with this system text"));
+      return;
+    }
+  g_free (self->system);
+  self->system = g_steal_pointer (&old);
+  llmctl_chat_fail (self, error);
+}
+
+static void
+run_messages (LlmctlChat *self,
+              const char *argument)
+{
+  g_autoptr(GPtrArray) messages = NULL;
+  g_autoptr(GError) error = NULL;
+
+  if (llmctl_chat_ensure (self, &error))
+    messages = llmctl_contexts_read (self->context, &error);
+  if (messages == NULL)
+    {
+      llmctl_chat_fail (self, error);
+      return;
+    }
+
+  for (guint i = 0; i < messages->len; i++)
+    {
+      LlmsvcMessage *message = g_ptr_array_index (messages, i);
+
+      llmctl_output_printf (LLMCTL_STYLE_BOLD, "%s: ", llmsvc_message_get_role (message));
+      llmctl_output_data (llmsvc_message_get_text (message));
+      llmctl_output_data ("\n");
+    }
+}
+
+static void
+run_save (LlmctlChat *self,
+          const char *argument)
+{
+  g_autoptr(GPtrArray) messages = NULL;
+  g_autofree char *text = NULL;
+  g_autoptr(GError) error = NULL;
+
+  if (*argument == '\0')
+    {
+      llmctl_complain (_("/save takes the name of a file"));
+      return;
+    }
+  if (llmctl_chat_ensure (self, &error))
+    messages = llmctl_contexts_read (self->context, &error);
+  if (messages != NULL)
+    text = llmctl_context_file_format (self->name != NULL ? self->name : "", messages);
+
+  if (text == NULL || !llmctl_context_file_write (argument, text, &error))
+    llmctl_chat_fail (self, error);
+  else
+    llmctl_chat_note (self, _("Saved; “llmctl context import” reads it"));
+}
+
+static void
+run_tokens (LlmctlChat *self,
+            const char *argument)
+{
+  LlmsvcModel *model = llmsvc_client_get_active_model (self->client);
+  g_autoptr(GAsyncResult) result = NULL;
+  g_autoptr(GError) error = NULL;
+  gboolean is_read = FALSE;
+
+  if (llmctl_chat_ensure (self, &error))
+    {
+      llmsvc_context_refresh_async (self->context, llmctl_wait_get_cancellable (),
+                                    llmctl_wait_take, &result);
+      is_read = llmsvc_context_refresh_finish (self->context, llmctl_wait (&result), &error);
+    }
+  if (!is_read)
+    llmctl_chat_fail (self, error);
+  else if (model != NULL)
+    llmctl_output_printf (LLMCTL_STYLE_PLAIN, _("%u of %u tokens (%s)\n"),
+                          llmsvc_context_get_tokens (self->context),
+                          llmsvc_model_get_context_length (model),
+                          llmsvc_context_get_residency (self->context));
+  else
+    llmctl_output_printf (LLMCTL_STYLE_PLAIN, _("%u tokens (%s)\n"),
+                          llmsvc_context_get_tokens (self->context),
+                          llmsvc_context_get_residency (self->context));
+}
+
+static void
+run_multi (LlmctlChat *self,
+           const char *argument)
+{
+  self->wants_block = TRUE;
+  llmctl_chat_note (self, _("Several lines; \"\"\" on a line of its own ends them"));
+}
+
+/* --- contexts, models and options --- */
+
+static void
+list_contexts (LlmctlChat *self)
+{
+  g_autoptr(GError) error = NULL;
+  g_autoptr(GPtrArray) contexts = llmctl_contexts_list (self->client, &error);
+
+  if (contexts == NULL)
+    {
+      llmctl_chat_fail (self, error);
+      return;
+    }
+
+  for (guint i = 0; i < contexts->len; i++)
+    {
+      LlmsvcContext *context = g_ptr_array_index (contexts, i);
+      const char *name = llmsvc_context_get_name (context);
+
+      if (*name != '\0')
+        llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s %s\n",
+                              g_strcmp0 (name, self->name) == 0 ? "*" : " ", name);
+    }
+}
+
+static void
+run_context (LlmctlChat *self,
+             const char *argument)
+{
+  g_autoptr(GError) error = NULL;
+
+  if (*argument == '\0')
+    list_contexts (self);
+  else if (!llmctl_chat_open (self, argument, &error))
+    llmctl_chat_fail (self, error);
+  llmctl_chat_read_names (self);
+}
+
+static void
+list_models (LlmctlChat *self)
+{
+  GListModel *models = llmsvc_client_get_models (self->client);
+  LlmsvcModel *active = llmsvc_client_get_active_model (self->client);
+  const char *active_id = active != NULL ? llmsvc_model_get_id (active) : NULL;
+
+  for (guint i = 0; i < g_list_model_get_n_items (models); i++)
+    {
+      g_autoptr(LlmsvcModel) model = g_list_model_get_item (models, i);
+      const char *id = llmsvc_model_get_id (model);
+
+      llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s %s  %s\n",
+                            g_strcmp0 (id, active_id) == 0 ? "*" : " ", id,
+                            llmsvc_model_get_title (model));
+    }
+}
+
+static void
+run_model (LlmctlChat *self,
+           const char *argument)
+{
+  g_autoptr(GAsyncResult) result = NULL;
+  g_autoptr(GError) error = NULL;
+
+  if (*argument == '\0')
+    {
+      list_models (self);
+      return;
+    }
+
+  llmsvc_client_select_model_async (self->client, argument, llmctl_wait_get_cancellable (),
+                                    llmctl_wait_take, &result);
+  if (llmsvc_client_select_model_finish (self->client, llmctl_wait (&result), &error))
+    llmctl_chat_note (self, _("“%s” is the model now, for everyone"), argument);
+  else
+    llmctl_chat_fail (self, error);
+}
+
+static void
+list_options (LlmctlChat *self)
+{
+  g_autoptr(GVariant) options = llmsvc_options_to_variant (self->options);
+  GVariantIter iter;
+  const char *key;
+  GVariant *value;
+
+  if (g_variant_n_children (options) == 0)
+    llmctl_chat_note (self, _("No option is set"));
+  g_variant_iter_init (&iter, options);
+  while (g_variant_iter_loop (&iter, "{&sv}", &key, &value))
+    {
+      g_autofree char *printed = g_variant_print (value, FALSE);
+
+      llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s=%s\n", key, printed);
+    }
+}
+
+static void
+run_set (LlmctlChat *self,
+         const char *argument)
+{
+  const char *equals = strchr (argument, '=');
+  g_autofree char *key = NULL;
+  g_autoptr(GError) error = NULL;
+
+  if (*argument == '\0')
+    {
+      list_options (self);
+      return;
+    }
+  if (equals != NULL && equals != argument && equals[1] == '\0')
+    {
+      key = g_strndup (argument, (gsize) (equals - argument));
+      llmsvc_options_unset (self->options, key);
+      return;
+    }
+  if (!llmctl_options_add (self->options, argument, &error))
+    llmctl_chat_fail (self, error);
+}
+
+/* --- the table --- */
+
+static const Command commands[] = {
+  { "/help", "", N_("this list"), run_help },
+  { "/quit", "", N_("end; so does Ctrl-D"), run_quit },
+  { "/new", "", N_("a new conversation; a kept one stays as it is"), run_new },
+  { "/reset", "", N_("the same"), run_new },
+  { "/undo", N_("[N]"), N_("forget the last turn, or the last N"), run_undo },
+  { "/retry", "", N_("another answer to the last question"), run_retry },
+  { "/system", N_("[TEXT]"), N_("a new conversation with this system text, or show it"),
+    run_system },
+  { "/messages", "", N_("what was said"), run_messages },
+  { "/save", N_("FILE"), N_("write the conversation to a file"), run_save },
+  { "/context", N_("[NAME]"), N_("go over to a kept conversation, or list them"),
+    run_context },
+  { "/model", N_("[ID]"), N_("change the model for everyone, or list them"), run_model },
+  { "/set", N_("[KEY=VALUE]"), N_("an option of the next turns, KEY= unsets it, or list them"),
+    run_set },
+  { "/tokens", "", N_("how full the conversation is"), run_tokens },
+  { "/multi", "", N_("type several lines; \"\"\" begins and ends them as well"), run_multi },
+};
+
+static char *
+make_usage (const Command *command)
+{
+  if (*command->parameters == '\0')
+    return g_strdup (command->name);
+
+  return g_strdup_printf ("%s %s", command->name, _(command->parameters));
+}
+
+static void
+run_help (LlmctlChat *self,
+          const char *argument)
+{
+  guint columns = 0;
+
+  for (gsize i = 0; i < G_N_ELEMENTS (commands); i++)
+    {
+      g_autofree char *usage = make_usage (&commands[i]);
+
+      columns = MAX (columns, llmctl_output_get_width (usage));
+    }
+
+  for (gsize i = 0; i < G_N_ELEMENTS (commands); i++)
+    {
+      g_autofree char *usage = make_usage (&commands[i]);
+      int n_spaces = (int) (columns - llmctl_output_get_width (usage)) + 2;
+
+      llmctl_output_printf (LLMCTL_STYLE_BOLD, "  %s", usage);
+      llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%*s%s\n", n_spaces, "", _(commands[i].help));
+    }
+  llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n",
+                        _("A backslash at the end of a line goes on with the next one. Ctrl-C "
+                          "stops an answer, and at the\nprompt clears the line. // at the "
+                          "beginning stands for a / of your own."));
+}
+
+void
+llmctl_chat_run_command (LlmctlChat *self,
+                     const char *line)
+{
+  gsize length = strcspn (line, " \t\n");
+  g_autofree char *name = g_strndup (line, length);
+  g_autofree char *argument = g_strstrip (g_strdup (line + length));
+  const char *names[G_N_ELEMENTS (commands) + 1] = { NULL };
+  const char *nearest;
+
+  llmctl_wait_begin (TRUE);
+  for (gsize i = 0; i < G_N_ELEMENTS (commands); i++)
+    {
+      names[i] = commands[i].name;
+      if (!g_str_equal (commands[i].name, name))
+        continue;
+
+      if (*commands[i].parameters == '\0' && *argument != '\0')
+        llmctl_complain (_("%s takes nothing behind it"), name);
+      else
+        commands[i].run (self, argument);
+      llmctl_output_flush ();
+      return;
+    }
+
+  self->status = LLMCTL_EXIT_USAGE;
+  nearest = llmctl_suggest (name, names);
+  if (nearest != NULL)
+    llmctl_complain (_("“%s” is no command; did you mean “%s”? /help lists them, and // sends a "
+                       "line that begins with /"), name, nearest);
+  else
+    llmctl_complain (_("“%s” is no command; /help lists them, and // sends a line that begins "
+                       "with /"), name);
+}
+
+/* --- completion --- */
+
+static void
+add_option_key (const char *key,
+                const char *help,
+                gpointer    data)
+{
+  g_ptr_array_add (data, g_strconcat (key, "=", NULL));
+}
+
+void
+llmctl_chat_complete (const char *before,
+                      const char *word,
+                      GPtrArray  *candidates,
+                      gpointer    chat)
+{
+  LlmctlChat *self = chat;
+
+  if (before[0] != '/')
+    return;
+
+  if (strcspn (before, " \t") == strlen (before))
+    {
+      for (gsize i = 0; i < G_N_ELEMENTS (commands); i++)
+        g_ptr_array_add (candidates, g_strdup (commands[i].name));
+    }
+  else if (g_str_has_prefix (before, "/context "))
+    {
+      for (guint i = 0; i < self->context_names->len; i++)
+        g_ptr_array_add (candidates, g_strdup (g_ptr_array_index (self->context_names, i)));
+    }
+  else if (g_str_has_prefix (before, "/model "))
+    {
+      GListModel *models = llmsvc_client_get_models (self->client);
+
+      for (guint i = 0; i < g_list_model_get_n_items (models); i++)
+        {
+          g_autoptr(LlmsvcModel) model = g_list_model_get_item (models, i);
+
+          g_ptr_array_add (candidates, g_strdup (llmsvc_model_get_id (model)));
+        }
+    }
+  else if (g_str_has_prefix (before, "/set "))
+    {
+      llmctl_options_visit (add_option_key, candidates);
+    }
+}

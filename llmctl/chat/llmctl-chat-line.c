@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llmctl"
+
+#include "config.h"
+
+#include "llmctl/chat/llmctl-chat-line.h"
+
+#include <glib-unix.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <readline/history.h>
+#include <readline/readline.h>
+
+#include "llmctl/chat/llmctl-chat-history.h"
+#include "llmctl/output/llmctl-output.h"
+#include "llmctl/bus/llmctl-wait.h"
+
+/* readline keeps its own state for the process; this is what its callbacks need. */
+static struct
+{
+  LlmctlChatLineComplete complete;
+  gpointer data;
+  GPtrArray *candidates;  /* (nullable) (owned): of the completion under way */
+  char *line;             /* (nullable): of malloc() */
+  gboolean is_done;
+} state;
+
+static void
+on_line (char *line)
+{
+  state.line = line;
+  state.is_done = TRUE;
+  /* At once: otherwise the prompt is shown again while the answer comes. */
+  rl_callback_handler_remove ();
+}
+
+/* --- completion --- */
+
+static char *
+next_candidate (const char *word,
+                int         n_called)
+{
+  static guint at;
+
+  if (n_called == 0)
+    at = 0;
+  while (state.candidates != NULL && at < state.candidates->len)
+    {
+      const char *candidate = g_ptr_array_index (state.candidates, at++);
+
+      /* Names come from outside, and the terminal shows them. */
+      if (g_str_has_prefix (candidate, word))
+        {
+          g_autofree char *harmless = llmctl_output_make_harmless (candidate);
+
+          return strdup (harmless);
+        }
+    }
+
+  return NULL;
+}
+
+static char **
+on_complete (const char *word,
+             int         start,
+             int         end)
+{
+  g_autofree char *before = g_strndup (rl_line_buffer, (gsize) end);
+  char **matches;
+
+  /* File names are not wanted where there is nothing else. */
+  rl_attempted_completion_over = 1;
+  g_clear_pointer (&state.candidates, g_ptr_array_unref);
+  state.candidates = g_ptr_array_new_with_free_func (g_free);
+  state.complete (before, word, state.candidates, state.data);
+  matches = rl_completion_matches (word, next_candidate);
+
+  /* “key=” goes on with its value. */
+  if (matches != NULL && g_str_has_suffix (matches[0], "="))
+    rl_completion_suppress_append = 1;
+  return matches;
+}
+
+void
+llmctl_chat_line_begin (LlmctlChatLineComplete complete,
+                        gpointer               data)
+{
+  state.complete = complete;
+  state.data = data;
+
+  /* The main loop has the signals. */
+  rl_catch_signals = 0;
+  rl_catch_sigwinch = 0;
+  rl_readline_name = "llmctl";
+  rl_outstream = stdout;
+  rl_basic_word_break_characters = " \t\n";
+  rl_attempted_completion_function = on_complete;
+  using_history ();
+  stifle_history (LLMCTL_CHAT_HISTORY_MAX_ENTRIES);
+}
+
+void
+llmctl_chat_line_add_history (const char *entry)
+{
+  HIST_ENTRY *last = history_length > 0 ? history_get (history_base + history_length - 1) : NULL;
+
+  if (last == NULL || strcmp (last->line, entry) != 0)
+    add_history (entry);
+}
+
+/* --- reading --- */
+
+static gboolean
+on_readable (int          fd,
+             GIOCondition condition,
+             gpointer     data)
+{
+  if (!state.is_done)
+    rl_callback_read_char ();
+
+  return G_SOURCE_CONTINUE;
+}
+
+/* Only while a line is edited: nothing else depends on the size. */
+static gboolean
+on_size_changed (gpointer data)
+{
+  rl_resize_terminal ();
+  return G_SOURCE_CONTINUE;
+}
+
+LlmctlChatLine
+llmctl_chat_line_read (const char  *prompt,
+                       char       **line)
+{
+  g_autofree char *styled = llmctl_output_has_colour (STDOUT_FILENO)
+                                ? g_strdup_printf ("\001\033[1m\002%s\001\033[0m\002", prompt)
+                                : g_strdup (prompt);
+  guint readable_source;
+  guint size_source;
+
+  llmctl_output_flush ();
+  llmctl_wait_begin (FALSE);
+  state.is_done = FALSE;
+  state.line = NULL;
+  rl_callback_handler_install (styled, on_line);
+  readable_source = g_unix_fd_add (STDIN_FILENO, G_IO_IN | G_IO_HUP | G_IO_ERR, on_readable, NULL);
+  size_source = g_unix_signal_add (SIGWINCH, on_size_changed, NULL);
+  while (!state.is_done && llmctl_wait_get_end () == LLMCTL_EXIT_OK)
+    g_main_context_iteration (NULL, TRUE);
+  g_source_remove (readable_source);
+  g_source_remove (size_source);
+
+  if (!state.is_done)
+    {
+      rl_free_line_state ();
+      rl_callback_sigcleanup ();
+      rl_callback_handler_remove ();
+      llmctl_output_text (LLMCTL_STYLE_PLAIN, llmctl_wait_is_terminated () ? "\n" : "^C\n");
+      llmctl_output_flush ();
+      return llmctl_wait_is_terminated () ? LLMCTL_CHAT_LINE_END : LLMCTL_CHAT_LINE_INTERRUPTED;
+    }
+  if (state.line == NULL)
+    {
+      llmctl_output_text (LLMCTL_STYLE_PLAIN, "\n");
+      return LLMCTL_CHAT_LINE_END;
+    }
+
+  *line = g_strdup (state.line);
+  free (state.line);
+  state.line = NULL;
+  return LLMCTL_CHAT_LINE_READ;
+}

@@ -1,0 +1,271 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llmctl"
+
+#include "config.h"
+
+#include "llmctl/chat/llmctl-context-file.h"
+
+#include <glib/gi18n.h>
+#include <stdint.h>
+
+#include "llmctl/output/llmctl-json.h"
+
+#define FORMAT "llmsvc-context"
+#define VERSION 1
+
+#define MAX_MESSAGES 100000
+#define MAX_EXTRAS 64
+
+/* --- writing --- */
+
+/* (transfer floating): with types, so that what is read again is what was written. */
+static GVariant *
+print_extras (GVariant *extras)
+{
+  GVariantBuilder builder;
+  GVariantIter iter;
+  const char *key;
+  GVariant *value;
+
+  g_variant_builder_init (&builder, G_VARIANT_TYPE ("a{ss}"));
+  g_variant_iter_init (&iter, extras);
+  while (g_variant_iter_loop (&iter, "{&sv}", &key, &value))
+    {
+      g_autofree char *printed = g_variant_print (value, TRUE);
+
+      g_variant_builder_add (&builder, "{ss}", key, printed);
+    }
+
+  return g_variant_builder_end (&builder);
+}
+
+GVariant *
+llmctl_context_file_describe (GPtrArray *messages)
+{
+  GVariantBuilder builder;
+
+  g_variant_builder_init (&builder, G_VARIANT_TYPE ("aa{sv}"));
+  for (guint i = 0; i < messages->len; i++)
+    {
+      LlmsvcMessage *message = g_ptr_array_index (messages, i);
+      GVariant *extras = llmsvc_message_get_extras (message);
+
+      g_variant_builder_open (&builder, G_VARIANT_TYPE_VARDICT);
+      g_variant_builder_add (&builder, "{sv}", "role",
+                             g_variant_new_string (llmsvc_message_get_role (message)));
+      g_variant_builder_add (&builder, "{sv}", "text",
+                             g_variant_new_string (llmsvc_message_get_text (message)));
+      if (extras != NULL && g_variant_n_children (extras) > 0)
+        g_variant_builder_add (&builder, "{sv}", "extras", print_extras (extras));
+      g_variant_builder_close (&builder);
+    }
+
+  return g_variant_builder_end (&builder);
+}
+
+char *
+llmctl_context_file_format (const char *name,
+                            GPtrArray  *messages)
+{
+  GVariantBuilder builder;
+  g_autoptr(GVariant) root = NULL;
+  g_autofree char *text = NULL;
+
+  g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
+  g_variant_builder_add (&builder, "{sv}", "format", g_variant_new_string (FORMAT));
+  g_variant_builder_add (&builder, "{sv}", "version", g_variant_new_int64 (VERSION));
+  g_variant_builder_add (&builder, "{sv}", "name", g_variant_new_string (name));
+  g_variant_builder_add (&builder, "{sv}", "messages", llmctl_context_file_describe (messages));
+  root = g_variant_ref_sink (g_variant_builder_end (&builder));
+  text = llmctl_json_write (root, TRUE);
+
+  return g_strconcat (text, "\n", NULL);
+}
+
+gboolean
+llmctl_context_file_write (const char  *path,
+                           const char  *text,
+                           GError     **error)
+{
+  g_autofree char *shown = g_filename_display_name (path);
+  g_autoptr(GError) local_error = NULL;
+
+  /* Writing at once puts a new file in the place of the old one, which is not what is
+   * wanted of a device or a pipe. */
+  if (g_file_test (path, G_FILE_TEST_EXISTS) && !g_file_test (path, G_FILE_TEST_IS_REGULAR))
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                   _("“%s” is there and is no file; “-” is the standard output"), shown);
+      return FALSE;
+    }
+  if (g_file_set_contents_full (path, text, -1, G_FILE_SET_CONTENTS_CONSISTENT, 0600,
+                                &local_error))
+    return TRUE;
+
+  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED, _("“%s” can't be written: %s"), shown,
+               local_error->message);
+  return FALSE;
+}
+
+/* --- reading --- */
+
+G_GNUC_PRINTF (2, 3)
+static gboolean
+fail (GError     **error,
+      const char  *format,
+      ...)
+{
+  g_autofree char *detail = NULL;
+  va_list arguments;
+
+  va_start (arguments, format);
+  detail = g_strdup_vprintf (format, arguments);
+  va_end (arguments);
+
+  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+               _("The file holds no conversation that can be read: %s"), detail);
+  return FALSE;
+}
+
+/* (nullable) (transfer none): the string, NULL when it is none. */
+static const char *
+get_string (GVariant   *object,
+            const char *key)
+{
+  const char *text = NULL;
+
+  return g_variant_lookup (object, key, "&s", &text) ? text : NULL;
+}
+
+static gboolean
+parse_extras (GVariant         *message,
+              guint             number,
+              GVariantBuilder  *builder,
+              GError          **error)
+{
+  g_autoptr(GVariant) node = g_variant_lookup_value (message, "extras", NULL);
+  GVariantIter iter;
+  const char *key;
+  GVariant *value;
+
+  if (node == NULL)
+    return TRUE;
+  if (!g_variant_is_of_type (node, G_VARIANT_TYPE_VARDICT))
+    return fail (error, _("message %u: “extras” must be an object"), number);
+  if (g_variant_n_children (node) > MAX_EXTRAS)
+    return fail (error, _("message %u: there are more than %u “extras”"), number, MAX_EXTRAS);
+
+  g_variant_iter_init (&iter, node);
+  while (g_variant_iter_next (&iter, "{&sv}", &key, &value))
+    {
+      g_autoptr(GVariant) printed = value;
+      g_autoptr(GVariant) content = NULL;
+
+      if (g_variant_is_of_type (printed, G_VARIANT_TYPE_STRING))
+        content = g_variant_parse (NULL, g_variant_get_string (printed, NULL), NULL, NULL, NULL);
+      if (content == NULL)
+        return fail (error, _("message %u: “%s” in “extras” must be GVariant text in quotes"),
+                     number, key);
+      g_variant_builder_add (builder, "{sv}", key, content);
+    }
+
+  return TRUE;
+}
+
+static gboolean
+parse_message (GVariant         *message,
+               guint             number,
+               GVariantBuilder  *messages,
+               GError          **error)
+{
+  g_auto(GVariantBuilder) extras = G_VARIANT_BUILDER_INIT (G_VARIANT_TYPE_VARDICT);
+  const char *role;
+  const char *text;
+
+  if (!g_variant_is_of_type (message, G_VARIANT_TYPE_VARDICT))
+    return fail (error, _("message %u: it must be an object"), number);
+  role = get_string (message, "role");
+  text = get_string (message, "text");
+  if (role == NULL || text == NULL)
+    return fail (error, _("message %u: “%s” must be there and a text"), number,
+                 role == NULL ? "role" : "text");
+  if (!g_str_equal (role, LLMSVC_ROLE_SYSTEM) && !g_str_equal (role, LLMSVC_ROLE_USER) &&
+      !g_str_equal (role, LLMSVC_ROLE_ASSISTANT) && !g_str_equal (role, LLMSVC_ROLE_TOOL))
+    return fail (error, _("message %u: “role” must be system, user, assistant or tool"), number);
+  if (!parse_extras (message, number, &extras, error))
+    return FALSE;
+
+  g_variant_builder_add (messages, "(ssa{sv})", role, text, &extras);
+  return TRUE;
+}
+
+static gboolean
+parse_messages (GVariant  *root,
+                GVariant **messages,
+                GError   **error)
+{
+  g_auto(GVariantBuilder) builder = G_VARIANT_BUILDER_INIT (G_VARIANT_TYPE ("a(ssa{sv})"));
+  g_autoptr(GVariant) array = g_variant_lookup_value (root, "messages", G_VARIANT_TYPE ("av"));
+  gsize n;
+
+  if (array == NULL)
+    return fail (error, _("“messages” must be a list"));
+  n = g_variant_n_children (array);
+  if (n > MAX_MESSAGES)
+    return fail (error, _("there are more than %u messages"), MAX_MESSAGES);
+
+  for (gsize i = 0; i < n; i++)
+    {
+      g_autoptr(GVariant) boxed = g_variant_get_child_value (array, i);
+      g_autoptr(GVariant) message = g_variant_get_variant (boxed);
+
+      if (!parse_message (message, (guint) i + 1, &builder, error))
+        return FALSE;
+    }
+
+  *messages = g_variant_ref_sink (g_variant_builder_end (&builder));
+  return TRUE;
+}
+
+static gboolean
+check_version (GVariant  *root,
+               GError   **error)
+{
+  const char *format = get_string (root, "format");
+  gint64 version;
+
+  if (format == NULL || !g_str_equal (format, FORMAT))
+    return fail (error, _("“format” must be “%s”, as “llmctl context export” writes it"),
+                 FORMAT);
+  if (!g_variant_lookup (root, "version", "x", &version))
+    return fail (error, _("“version” must be a whole number"));
+  if (version != VERSION)
+    return fail (error, _("it is of version %jd, and this llmctl reads version %d"),
+                 (intmax_t) version, VERSION);
+
+  return TRUE;
+}
+
+gboolean
+llmctl_context_file_parse (const char  *text,
+                           char       **name,
+                           GVariant   **messages,
+                           GError     **error)
+{
+  g_autoptr(GVariant) root = NULL;
+  g_autoptr(GError) local_error = NULL;
+  const char *held;
+
+  root = llmctl_json_read (text, &local_error);
+  if (root == NULL)
+    return fail (error, "%s", local_error->message);
+  if (!g_variant_is_of_type (root, G_VARIANT_TYPE_VARDICT))
+    return fail (error, _("it must be one object of JSON"));
+  if (!check_version (root, error) || !parse_messages (root, messages, error))
+    return FALSE;
+
+  held = get_string (root, "name");
+  *name = g_strdup (held != NULL ? held : "");
+  return TRUE;
+}

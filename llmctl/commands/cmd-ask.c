@@ -1,0 +1,344 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * llmctl ask: from arguments and the standard input to a question, and its answer to
+ * stdout as it comes. An answer that a restart of the service cut off is asked for
+ * again once, where that can't do the turn twice or write another text after half of
+ * the first.
+ */
+
+#define G_LOG_DOMAIN "llmctl"
+
+#include "config.h"
+
+#include "llmctl/llmctl.h"
+
+#include <glib/gi18n.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "llmctl/chat/llmctl-answer.h"
+#include "llmctl/bus/llmctl-contexts.h"
+#include "llmctl/llmctl-options.h"
+#include "llmctl/output/llmctl-output.h"
+#include "llmctl/output/llmctl-term.h"
+#include "llmctl/bus/llmctl-wait.h"
+
+/* The service's own limit is lower or the administrator's choice. */
+#define MAX_STDIN_BYTES (16 * 1024 * 1024)
+
+static char *context_name;
+static char *system_text;
+static char *max_tokens;
+static char *temperature;
+static char *seed;
+static char *slo;
+static char **assignments;
+static gboolean is_raw;
+static gboolean is_verbose;
+
+/* Texts are of type FILENAME: GLib would have strings in the locale's charset. */
+static const GOptionEntry options[] = {
+  { "context", 'c', 0, G_OPTION_ARG_FILENAME, &context_name,
+    N_("Go on in the context of this name; it is made when it is not there"), N_("NAME") },
+  { "system", 's', 0, G_OPTION_ARG_FILENAME, &system_text,
+    N_("The system text of a new context"), N_("TEXT") },
+  { "max-tokens", 'n', 0, G_OPTION_ARG_STRING, &max_tokens, N_("The longest answer"), N_("N") },
+  { "temperature", 't', 0, G_OPTION_ARG_STRING, &temperature,
+    N_("How freely words are chosen; 0 for always the most probable"), N_("X") },
+  { "seed", 0, 0, G_OPTION_ARG_STRING, &seed, N_("Makes the random choices repeatable"), N_("N") },
+  { "slo", 0, 0, G_OPTION_ARG_STRING, &slo,
+    N_("How soon: interactive, responsive or background"), N_("CLASS") },
+  { "option", 'o', 0, G_OPTION_ARG_FILENAME_ARRAY, &assignments,
+    N_("Any other option of the call; may be given several times"), N_("KEY=VALUE") },
+  { "raw", 0, 0, G_OPTION_ARG_NONE, &is_raw,
+    N_("Take the prompt as it is, without the model's template; not streamed"), NULL },
+  { "verbose", 'v', 0, G_OPTION_ARG_NONE, &is_verbose,
+    N_("Tell how the answer was made, as on a terminal"), NULL },
+  G_OPTION_ENTRY_NULL
+};
+
+typedef struct
+{
+  char *prompt;            /* (owned) */
+  LlmsvcOptions *options;  /* (owned) */
+  LlmsvcClient *client;    /* (nullable) (owned) */
+  LlmctlAnswer output;
+} Question;
+
+static void
+question_clear (Question *self)
+{
+  g_clear_pointer (&self->prompt, g_free);
+  g_clear_object (&self->options);
+  g_clear_object (&self->client);
+  llmctl_answer_clear (&self->output);
+}
+
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Question, question_clear)
+
+/* --- what is asked --- */
+
+/* (transfer full): the prompt with what comes through a pipe or file before it. */
+static char *
+read_prompt (const char  *argument,
+             GError     **error)
+{
+  g_autofree char *input = NULL;
+
+  if (!g_utf8_validate (argument, -1, NULL))
+    {
+      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                           _("The prompt is not valid UTF-8 text"));
+      return NULL;
+    }
+
+  if (strcmp (argument, "-") == 0)
+    {
+      input = llmctl_term_read (MAX_STDIN_BYTES, error);
+      if (input != NULL && *input == '\0')
+        {
+          g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                               _("The standard input is empty: there is no prompt"));
+          return NULL;
+        }
+      return g_steal_pointer (&input);
+    }
+  if (isatty (STDIN_FILENO))
+    return g_strdup (argument);
+
+  input = llmctl_term_read (MAX_STDIN_BYTES, error);
+  if (input == NULL)
+    return NULL;
+
+  return *input == '\0' ? g_strdup (argument) : g_strconcat (input, "\n\n", argument, NULL);
+}
+
+/* (transfer full) */
+static LlmsvcOptions *
+collect_options (GError **error)
+{
+  const char *const pairs[][2] = {
+    { "max-tokens", max_tokens }, { "temperature", temperature }, { "seed", seed }, { "slo", slo },
+  };
+  g_autoptr(LlmsvcOptions) collected = llmsvc_options_new ();
+  g_autofree char *request_id = g_uuid_string_random ();
+
+  for (gsize i = 0; i < G_N_ELEMENTS (pairs); i++)
+    if (pairs[i][1] != NULL &&
+        !llmsvc_options_set_from_string (collected, pairs[i][0], pairs[i][1], error))
+      return NULL;
+  if (!llmctl_options_add_all (collected, assignments, error))
+    return NULL;
+
+  if (is_raw)
+    {
+      if (!llmsvc_options_set_value (collected, "raw", g_variant_new_boolean (TRUE), error))
+        return NULL;
+    }
+  else if (llmsvc_options_get_value (collected, "request-id") == NULL &&
+           !llmsvc_options_set_value (collected, "request-id", g_variant_new_string (request_id),
+                                      error))
+    {
+      return NULL;
+    }
+  return g_steal_pointer (&collected);
+}
+
+/* --- asking --- */
+
+static void
+set_stdout_error (GError **error)
+{
+  g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
+                       _("The answer can't be written to the standard output"));
+}
+
+/* (transfer full): by Complete, without a context. */
+static LlmsvcAnswer *
+ask_raw (Question  *self,
+         GError   **error)
+{
+  g_autoptr(GAsyncResult) result = NULL;
+  g_autoptr(LlmsvcAnswer) answer = NULL;
+
+  llmsvc_client_complete_async (self->client, self->prompt, self->options,
+                                llmctl_wait_get_cancellable (), llmctl_wait_take, &result);
+  answer = llmsvc_client_complete_finish (self->client, llmctl_wait (&result), error);
+  if (answer == NULL)
+    return NULL;
+  if (llmctl_answer_write (&self->output, llmsvc_answer_get_text (answer)))
+    return g_steal_pointer (&answer);
+
+  set_stdout_error (error);
+  return NULL;
+}
+
+static gboolean
+copy_pieces (Question          *self,
+             LlmsvcGeneration  *generation,
+             GError           **error)
+{
+  for (;;)
+    {
+      g_autoptr(GAsyncResult) result = NULL;
+      g_autoptr(GError) local_error = NULL;
+      g_autofree char *piece = NULL;
+
+      llmsvc_generation_next_async (generation, llmctl_wait_get_cancellable (), llmctl_wait_take,
+                                    &result);
+      piece = llmsvc_generation_next_finish (generation, llmctl_wait (&result), &local_error);
+      if (local_error != NULL)
+        {
+          g_propagate_error (error, g_steal_pointer (&local_error));
+          return FALSE;
+        }
+      if (piece == NULL)
+        return TRUE;
+
+      if (!llmctl_answer_matches (&self->output, piece))
+        {
+          g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_LOST,
+                               _("The answer broke off when the service was restarted, and its "
+                                 "second attempt begins otherwise; what is above is not whole"));
+          return FALSE;
+        }
+      if (!llmctl_answer_write (&self->output, piece))
+        {
+          set_stdout_error (error);
+          return FALSE;
+        }
+    }
+}
+
+/* (transfer full): with its pieces written as they came. */
+static LlmsvcAnswer *
+ask_context (Question  *self,
+             GError   **error)
+{
+  g_autoptr(LlmsvcContext) context = NULL;
+  g_autoptr(LlmsvcGeneration) generation = NULL;
+  g_autoptr(GAsyncResult) result = NULL;
+  LlmsvcAnswer *answer;
+
+  context = context_name != NULL
+                ? llmctl_contexts_open_or_create (self->client, context_name, system_text, error)
+                : llmctl_contexts_create (self->client, NULL, system_text, NULL, NULL, error);
+  if (context == NULL)
+    return NULL;
+
+  llmsvc_context_prompt_async (context, self->prompt, self->options,
+                               llmctl_wait_get_cancellable (), llmctl_wait_take, &result);
+  generation = llmsvc_context_prompt_finish (context, llmctl_wait (&result), error);
+  if (generation == NULL || !copy_pieces (self, generation, error))
+    return NULL;
+
+  answer = llmsvc_generation_get_answer (generation);
+  if (answer != NULL)
+    return g_object_ref (answer);
+  g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
+                       _("The answer ended without its results"));
+  return NULL;
+}
+
+/* With the same request-id a turn that was kept comes again as it was. One that was
+ * not kept would be another text, so nothing of it may have been written yet. */
+static gboolean
+may_ask_again (Question     *self,
+               const GError *error)
+{
+  if (is_raw || llmctl_wait_get_end () != LLMCTL_EXIT_OK)
+    return FALSE;
+  if (g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_LOST))
+    return self->output.written == NULL;
+
+  return g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_LOST_KEPT) ||
+         g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_LOST_UNKNOWN);
+}
+
+static void
+tell_results (LlmsvcAnswer *answer)
+{
+  g_autofree char *summary = NULL;
+  g_autofree char *harmless = NULL;
+
+  if (!is_verbose && (llmctl_globals.is_json || !isatty (STDOUT_FILENO) || !isatty (STDERR_FILENO)))
+    return;
+
+  summary = llmctl_answer_summarize (answer);
+  harmless = llmctl_output_make_harmless (summary);
+  if (llmctl_output_has_colour (STDERR_FILENO))
+    g_printerr ("\033[2m[%s]\033[0m\n", harmless);
+  else
+    g_printerr ("[%s]\n", harmless);
+}
+
+static LlmctlExit
+ask (Question *self)
+{
+  g_autoptr(LlmsvcAnswer) answer = NULL;
+  g_autoptr(GError) error = NULL;
+
+  self->client = llmctl_wait_client (&error);
+  if (self->client == NULL)
+    return llmctl_wait_fail (error);
+
+  answer = is_raw ? ask_raw (self, &error) : ask_context (self, &error);
+  if (answer == NULL && may_ask_again (self, error))
+    {
+      g_clear_error (&error);
+      llmctl_answer_repeat (&self->output);
+      answer = ask_context (self, &error);
+    }
+  if (answer == NULL)
+    {
+      llmctl_answer_end_line (&self->output);
+      return llmctl_wait_fail (error);
+    }
+
+  if (llmctl_answer_finish (&self->output, answer))
+    tell_results (answer);
+  return LLMCTL_EXIT_OK;
+}
+
+static LlmctlExit
+run (int    argc,
+     char **argv)
+{
+  g_auto(Question) question = { .output.is_json = llmctl_globals.is_json };
+  g_autoptr(GError) error = NULL;
+
+  if (argc < 2)
+    return llmctl_complain_usage (_("There is no prompt"));
+  if (argc > 2)
+    return llmctl_complain_usage (_("There is more than one prompt: put it into quotes"));
+  if (is_raw && (context_name != NULL || system_text != NULL))
+    return llmctl_complain_usage (_("--raw takes the prompt as it is: leave --context and "
+                                    "--system out"));
+  if ((system_text != NULL && !g_utf8_validate (system_text, -1, NULL)) ||
+      (context_name != NULL && !g_utf8_validate (context_name, -1, NULL)))
+    return llmctl_complain_usage (_("--context and --system take UTF-8 text"));
+
+  question.options = collect_options (&error);
+  if (question.options == NULL)
+    return llmctl_fail (error);
+  question.prompt = read_prompt (argv[1], &error);
+  if (question.prompt == NULL)
+    return llmctl_fail (error);
+
+  return ask (&question);
+}
+
+const LlmctlCommand llmctl_ask_command = {
+  .name = "ask",
+  .parameters = N_("PROMPT|-"),
+  .summary = N_("Ask, and print the answer as it comes"),
+  .description = N_("With “-” the prompt is read from the standard input; otherwise what comes "
+                    "there is put before the prompt: git diff | llmctl ask \"One line on "
+                    "this\".\n"
+                    "--json: lines {\"t\":\"…\"} with pieces of the text, then {\"done\":{…}} with "
+                    "the results."),
+  .options = options,
+  .run = run,
+};

@@ -1,0 +1,559 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* llmctl context: the conversations that the service keeps. */
+
+#define G_LOG_DOMAIN "llmctl"
+
+#include "config.h"
+
+#include "llmctl/llmctl.h"
+
+#include <glib/gi18n.h>
+#include <string.h>
+
+#include "llmctl/chat/llmctl-context-file.h"
+#include "llmctl/output/llmctl-context-memory.h"
+#include "llmctl/bus/llmctl-contexts.h"
+#include "llmctl/llmctl-options.h"
+#include "llmctl/output/llmctl-output.h"
+#include "llmctl/bus/llmctl-service.h"
+#include "llmctl/output/llmctl-term.h"
+#include "llmctl/bus/llmctl-wait.h"
+
+static const char *
+get_title (LlmsvcContext *context)
+{
+  const char *name = llmsvc_context_get_name (context);
+
+  return *name != '\0' ? name : _("(without a name)");
+}
+
+/* What every JSON about a context begins with. */
+static void
+begin_context (GVariantBuilder *builder,
+               LlmsvcContext   *context)
+{
+  g_variant_builder_init (builder, G_VARIANT_TYPE_VARDICT);
+  g_variant_builder_add (builder, "{sv}", "name",
+                         g_variant_new_string (llmsvc_context_get_name (context)));
+  g_variant_builder_add (builder, "{sv}", "tokens",
+                         g_variant_new_uint32 (llmsvc_context_get_tokens (context)));
+  g_variant_builder_add (builder, "{sv}", "revision",
+                         g_variant_new_uint64 (llmsvc_context_get_revision (context)));
+  g_variant_builder_add (builder, "{sv}", "residency",
+                         g_variant_new_string (llmsvc_context_get_residency (context)));
+  g_variant_builder_add (builder, "{sv}", "path",
+                         g_variant_new_string (llmsvc_context_get_path (context)));
+}
+
+static gboolean
+check_name (const char  *name,
+            GError     **error)
+{
+  if (*name != '\0' && g_utf8_validate (name, -1, NULL))
+    return TRUE;
+
+  g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                       _("The name of a context must be UTF-8 text"));
+  return FALSE;
+}
+
+static void
+complete_one (LlmctlCompletion  *completion,
+              int                argc,
+              char             **argv)
+{
+  if (argc == 1)
+    llmctl_contexts_complete (completion);
+}
+
+static void
+complete_many (LlmctlCompletion  *completion,
+               int                argc,
+               char             **argv)
+{
+  llmctl_contexts_complete (completion);
+}
+
+/* (nullable) (transfer full): where the context is kept. NULL without an error when the service
+ * can't say, or the context has just ended: the rest is worth showing. */
+static LlmsvcContextMemory *
+read_memory (LlmsvcContext  *context,
+             GError        **error)
+{
+  g_autoptr(GError) local_error = NULL;
+  g_autoptr(LlmsvcContextMemory) memory = llmctl_contexts_get_memory (context, &local_error);
+
+  if (memory == NULL && !g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED) &&
+      !g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND))
+    g_propagate_error (error, g_steal_pointer (&local_error));
+
+  return g_steal_pointer (&memory);
+}
+
+static void
+add_memory (GVariantBuilder     *builder,
+            LlmsvcContextMemory *memory)
+{
+  if (memory != NULL)
+    g_variant_builder_add (builder, "{sv}", "memory", llmsvc_context_memory_get_info (memory));
+}
+
+/* --- list --- */
+
+/* @memories: (element-type LlmsvcContextMemory), with NULL for those that are not known. */
+static void
+print_list_json (GPtrArray *contexts,
+                 GPtrArray *memories)
+{
+  GVariantBuilder list;
+
+  g_variant_builder_init (&list, G_VARIANT_TYPE ("aa{sv}"));
+  for (guint i = 0; i < contexts->len; i++)
+    {
+      GVariantBuilder context;
+
+      begin_context (&context, g_ptr_array_index (contexts, i));
+      add_memory (&context, g_ptr_array_index (memories, i));
+      g_variant_builder_add_value (&list, g_variant_builder_end (&context));
+    }
+  llmctl_output_json_member ("contexts", g_variant_builder_end (&list));
+}
+
+static void
+print_list (GPtrArray *contexts,
+            GPtrArray *memories)
+{
+  LlmctlTable *table = llmctl_table_new ((const char *const[]) {
+    _("Name"), _("Turns"), _("Tokens"), _("Where"), _("In memory"), _("On storage"), NULL });
+
+  if (contexts->len == 0)
+    llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n",
+                          _("There is no context; “llmctl chat --context NAME” makes one"));
+  for (guint i = 0; i < contexts->len; i++)
+    {
+      LlmsvcContext *context = g_ptr_array_index (contexts, i);
+      g_autofree char *revision = g_strdup_printf ("%" G_GUINT64_FORMAT,
+                                                   llmsvc_context_get_revision (context));
+      g_autofree char *tokens = g_strdup_printf ("%u", llmsvc_context_get_tokens (context));
+      LlmsvcContextMemory *memory = g_ptr_array_index (memories, i);
+      g_autofree char *held = NULL;
+      g_autofree char *stored = NULL;
+
+      if (memory != NULL)
+        {
+          held = llmctl_format_bytes (llmsvc_context_memory_get_memory_bytes (memory));
+          stored = llmctl_format_bytes (llmsvc_context_memory_get_storage_bytes (memory));
+        }
+      llmctl_table_add (table, (const char *const[]) { get_title (context), revision, tokens,
+                                                       llmsvc_context_get_residency (context),
+                                                       held != NULL ? held : "?",
+                                                       stored != NULL ? stored : "?", NULL });
+    }
+  llmctl_table_print (table);
+}
+
+static void
+unref_memory (gpointer data)
+{
+  if (data != NULL)
+    g_object_unref (data);
+}
+
+static LlmctlExit
+run_list (int    argc,
+          char **argv)
+{
+  LlmctlExit status = llmctl_check_arguments (argv, 0);
+  g_autoptr(LlmsvcClient) client = NULL;
+  g_autoptr(GPtrArray) contexts = NULL;
+  g_autoptr(GPtrArray) memories = g_ptr_array_new_with_free_func (unref_memory);
+  g_autoptr(GError) error = NULL;
+
+  if (status != LLMCTL_EXIT_OK)
+    return status;
+  client = llmctl_wait_client (&error);
+  if (client != NULL)
+    contexts = llmctl_contexts_list (client, &error);
+  for (guint i = 0; contexts != NULL && i < contexts->len && error == NULL; i++)
+    g_ptr_array_add (memories, read_memory (g_ptr_array_index (contexts, i), &error));
+  if (error != NULL)
+    return llmctl_wait_fail (error);
+
+  if (llmctl_globals.is_json)
+    print_list_json (contexts, memories);
+  else
+    print_list (contexts, memories);
+  return LLMCTL_EXIT_OK;
+}
+
+static const LlmctlCommand list_command = {
+  .name = "list",
+  .summary = N_("List the contexts of this user"),
+  .description = N_("--json: one object: contexts, an array of objects: name, tokens, revision, "
+                    "residency, path, memory as “show” has it."),
+  .run = run_list,
+};
+
+/* --- show --- */
+
+static void
+print_messages (GPtrArray *messages)
+{
+  for (guint i = 0; i < messages->len; i++)
+    {
+      LlmsvcMessage *message = g_ptr_array_index (messages, i);
+
+      llmctl_output_printf (LLMCTL_STYLE_BOLD, "%s:\n", llmsvc_message_get_role (message));
+      llmctl_output_data (llmsvc_message_get_text (message));
+      llmctl_output_data ("\n");
+    }
+}
+
+/* The context named on the command line, which may have been left out, and what was said in
+ * it. @context and @messages: (out) (transfer full). */
+static LlmctlExit
+open_and_read (const char     *name,
+               LlmsvcContext **context,
+               GPtrArray     **messages)
+{
+  g_autoptr(LlmsvcClient) client = NULL;
+  g_autoptr(GError) error = NULL;
+
+  if (name == NULL)
+    return llmctl_complain_usage (_("There is no NAME"));
+  if (!check_name (name, &error))
+    return llmctl_fail (error);
+
+  client = llmctl_wait_client (&error);
+  if (client != NULL)
+    *context = llmctl_contexts_open (client, name, &error);
+  if (*context != NULL)
+    *messages = llmctl_contexts_read (*context, &error);
+  return *messages != NULL ? LLMCTL_EXIT_OK : llmctl_wait_fail (error);
+}
+
+static LlmctlExit
+run_show (int    argc,
+          char **argv)
+{
+  LlmctlExit status = llmctl_check_arguments (argv, 1);
+  g_autoptr(LlmsvcContext) context = NULL;
+  g_autoptr(GPtrArray) messages = NULL;
+  g_autoptr(LlmsvcContextMemory) memory = NULL;
+  g_autoptr(GError) error = NULL;
+
+  if (status != LLMCTL_EXIT_OK)
+    return status;
+  status = open_and_read (argv[1], &context, &messages);
+  if (status != LLMCTL_EXIT_OK)
+    return status;
+  memory = read_memory (context, &error);
+  if (error != NULL)
+    return llmctl_wait_fail (error);
+
+  if (llmctl_globals.is_json)
+    {
+      GVariantBuilder builder;
+
+      begin_context (&builder, context);
+      add_memory (&builder, memory);
+      g_variant_builder_add (&builder, "{sv}", "messages", llmctl_context_file_describe (messages));
+      llmctl_output_json (g_variant_builder_end (&builder));
+      return LLMCTL_EXIT_OK;
+    }
+
+  /* Translators: the name of a conversation; messages, tokens, where it is held */
+  llmctl_output_printf (LLMCTL_STYLE_DIM,
+                        ngettext ("%s: %u message, %u tokens (%s)\n",
+                                  "%s: %u messages, %u tokens (%s)\n", messages->len),
+                        get_title (context), messages->len, llmsvc_context_get_tokens (context),
+                        llmsvc_context_get_residency (context));
+  if (memory != NULL)
+    {
+      llmctl_context_memory_print (memory);
+      llmctl_output_text (LLMCTL_STYLE_PLAIN, "\n");
+    }
+  print_messages (messages);
+  return LLMCTL_EXIT_OK;
+}
+
+static const LlmctlCommand show_command = {
+  .name = "show",
+  .parameters = N_("NAME"),
+  .summary = N_("Show where a context is kept, and what was said in it"),
+  .description = N_("The map has a character for each chunk of its memory, the oldest first: the "
+                    "fewer bits, the lighter it is, and on storage alone the lower. On a terminal, "
+                    "what would have to be computed again if memory were short is yellow, and "
+                    "green when it is on storage, too.\n"
+                    "--json: one object: name, tokens, revision, residency, path, memory as "
+                    "GetMemory tells it, messages (role, text, extras)."),
+  .run = run_show,
+  .complete = complete_one,
+};
+
+/* --- new --- */
+
+static char *system_text;
+static char **assignments;
+
+/* Texts are of type FILENAME: GLib would have strings in the locale's charset. */
+static const GOptionEntry new_options[] = {
+  { "system", 's', 0, G_OPTION_ARG_FILENAME, &system_text,
+    N_("The system text, before all messages"), N_("TEXT") },
+  { "option", 'o', 0, G_OPTION_ARG_FILENAME_ARRAY, &assignments,
+    N_("Any other option of CreateContext; may be given several times"), N_("KEY=VALUE") },
+  G_OPTION_ENTRY_NULL
+};
+
+static LlmctlExit
+tell_made (LlmsvcContext *context)
+{
+  GVariantBuilder builder;
+
+  if (llmctl_globals.is_json)
+    {
+      begin_context (&builder, context);
+      llmctl_output_json (g_variant_builder_end (&builder));
+    }
+  return LLMCTL_EXIT_OK;
+}
+
+static LlmctlExit
+run_new (int    argc,
+         char **argv)
+{
+  LlmctlExit status = llmctl_check_arguments (argv, 1);
+  g_autoptr(LlmsvcOptions) options = llmsvc_options_new ();
+  g_autoptr(LlmsvcClient) client = NULL;
+  g_autoptr(LlmsvcContext) context = NULL;
+  g_autoptr(GError) error = NULL;
+
+  if (status != LLMCTL_EXIT_OK)
+    return status;
+  if (argc < 2)
+    return llmctl_complain_usage (_("There is no NAME"));
+  if (system_text != NULL && !g_utf8_validate (system_text, -1, NULL))
+    return llmctl_complain_usage (_("--system takes UTF-8 text"));
+  if (!check_name (argv[1], &error) || !llmctl_options_add_all (options, assignments, &error))
+    return llmctl_fail (error);
+
+  client = llmctl_wait_client (&error);
+  if (client != NULL)
+    context = llmctl_contexts_create (client, argv[1], system_text, NULL, options, &error);
+
+  return context != NULL ? tell_made (context) : llmctl_wait_fail (error);
+}
+
+static const LlmctlCommand new_command = {
+  .name = "new",
+  .parameters = N_("NAME"),
+  .summary = N_("Make a context that is kept"),
+  .description = N_("--json: one object: name, tokens, revision, residency, path."),
+  .options = new_options,
+  .run = run_new,
+};
+
+/* --- rm --- */
+
+static LlmctlExit
+run_rm (int    argc,
+        char **argv)
+{
+  GVariantBuilder removed;
+  g_autoptr(LlmsvcClient) client = NULL;
+  g_autoptr(GError) error = NULL;
+  LlmctlExit status = LLMCTL_EXIT_OK;
+
+  if (argc < 2)
+    return llmctl_complain_usage (_("There is no NAME"));
+  client = llmctl_wait_client (&error);
+  if (client == NULL)
+    return llmctl_wait_fail (error);
+
+  /* One that is not there is no reason to keep the others. */
+  g_variant_builder_init (&removed, G_VARIANT_TYPE_STRING_ARRAY);
+  for (int i = 1; i < argc && llmctl_wait_get_end () == LLMCTL_EXIT_OK; i++)
+    {
+      g_autoptr(LlmsvcContext) context = NULL;
+      g_autoptr(GError) local_error = NULL;
+
+      if (check_name (argv[i], &local_error))
+        context = llmctl_contexts_open (client, argv[i], &local_error);
+      if (g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE) &&
+          (context = llmctl_contexts_find_damaged (client, argv[i])) != NULL)
+        g_clear_error (&local_error);
+      if (context != NULL && llmctl_contexts_close (context, &local_error))
+        g_variant_builder_add (&removed, "s", argv[i]);
+      else
+        status = llmctl_wait_fail (local_error);
+    }
+
+  if (llmctl_globals.is_json)
+    llmctl_output_json (g_variant_new_parsed ("{'removed': <%*>}",
+                                              g_variant_builder_end (&removed)));
+  else
+    g_variant_builder_clear (&removed);
+  return status;
+}
+
+static const LlmctlCommand rm_command = {
+  .name = "rm",
+  .parameters = N_("NAME…"),
+  .summary = N_("Forget contexts and what was said in them"),
+  .description = N_("There is no way back; “export” writes a copy before.\n"
+                    "--json: one object: removed, the names."),
+  .run = run_rm,
+  .complete = complete_many,
+};
+
+/* --- export --- */
+
+static LlmctlExit
+run_export (int    argc,
+            char **argv)
+{
+  LlmctlExit status = llmctl_check_arguments (argv, 2);
+  g_autoptr(LlmsvcContext) context = NULL;
+  g_autoptr(GPtrArray) messages = NULL;
+  g_autofree char *text = NULL;
+  g_autoptr(GError) error = NULL;
+
+  if (status != LLMCTL_EXIT_OK)
+    return status;
+  status = open_and_read (argv[1], &context, &messages);
+  if (status != LLMCTL_EXIT_OK)
+    return status;
+
+  text = llmctl_context_file_format (llmsvc_context_get_name (context), messages);
+  if (argc < 3 || strcmp (argv[2], "-") == 0)
+    llmctl_output_data (text);
+  else if (!llmctl_context_file_write (argv[2], text, &error))
+    return llmctl_fail (error);
+  return LLMCTL_EXIT_OK;
+}
+
+static const LlmctlCommand export_command = {
+  .name = "export",
+  .parameters = N_("NAME [FILE]"),
+  .summary = N_("Write a context to a file"),
+  .description = N_("Without FILE or with “-” to the standard output. The file is for its owner "
+                    "only. With or without --json it is one object: format (“llmsvc-context”), "
+                    "version (1), name, messages: role, text, and extras as GVariant text."),
+  .run = run_export,
+  .complete = complete_one,
+};
+
+/* --- import --- */
+
+static gboolean replaces;
+
+static const GOptionEntry import_options[] = {
+  { "replace", 'r', 0, G_OPTION_ARG_NONE, &replaces,
+    N_("Take the place of a context of this name"), NULL },
+  G_OPTION_ENTRY_NULL
+};
+
+/* (transfer full) (nullable): the service has read and taken the new content before the
+ * old is given up. */
+static LlmsvcContext *
+replace (LlmsvcClient  *client,
+         LlmsvcContext *old,
+         const char    *name,
+         GVariant      *messages,
+         GError       **error)
+{
+  g_autoptr(LlmsvcContext) copy = NULL;
+  g_autoptr(LlmsvcOptions) options = llmsvc_options_new ();
+  g_autoptr(GAsyncResult) result = NULL;
+
+  copy = llmctl_contexts_create (client, NULL, NULL, messages, NULL, error);
+  if (copy == NULL ||
+      !llmsvc_options_set_value (options, "name", g_variant_new_string (name), error) ||
+      !llmctl_contexts_close (old, error))
+    return NULL;
+
+  llmsvc_context_fork_async (copy, options, llmctl_wait_get_cancellable (), llmctl_wait_take,
+                             &result);
+  return llmsvc_context_fork_finish (copy, llmctl_wait (&result), error);
+}
+
+/* (transfer full) (nullable) */
+static LlmsvcContext *
+import (const char  *name,
+        GVariant    *messages,
+        GError     **error)
+{
+  g_autoptr(LlmsvcClient) client = llmctl_wait_client (error);
+  g_autoptr(LlmsvcContext) old = NULL;
+  g_autoptr(GError) local_error = NULL;
+
+  if (client == NULL)
+    return NULL;
+
+  old = llmctl_contexts_open (client, name, &local_error);
+  if (g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND))
+    return llmctl_contexts_create (client, name, NULL, messages, NULL, error);
+  if (old == NULL)
+    {
+      g_propagate_error (error, g_steal_pointer (&local_error));
+      return NULL;
+    }
+  if (replaces)
+    return replace (client, old, name, messages, error);
+
+  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_ALREADY_EXISTS,
+               _("There is a context “%s” already; --replace takes its place, or give another "
+                 "NAME"), name);
+  return NULL;
+}
+
+static LlmctlExit
+run_import (int    argc,
+            char **argv)
+{
+  LlmctlExit status = llmctl_check_arguments (argv, 2);
+  g_autoptr(LlmsvcContext) context = NULL;
+  g_autoptr(GVariant) messages = NULL;
+  g_autofree char *text = NULL;
+  g_autofree char *held_name = NULL;
+  g_autoptr(GError) error = NULL;
+  const char *name;
+
+  if (status != LLMCTL_EXIT_OK)
+    return status;
+  if (argc < 2)
+    return llmctl_complain_usage (_("There is no FILE"));
+
+  text = llmctl_term_read_file (argv[1], LLMCTL_CONTEXT_FILE_MAX_BYTES, &error);
+  if (text == NULL || !llmctl_context_file_parse (text, &held_name, &messages, &error))
+    return llmctl_fail (error);
+  name = argc > 2 ? argv[2] : held_name;
+  if (*name == '\0')
+    return llmctl_complain_usage (_("The file has no name for the context: give a NAME"));
+  if (!check_name (name, &error))
+    return llmctl_fail (error);
+
+  context = import (name, messages, &error);
+  return context != NULL ? tell_made (context) : llmctl_wait_fail (error);
+}
+
+static const LlmctlCommand import_command = {
+  .name = "import",
+  .parameters = N_("FILE [NAME]"),
+  .summary = N_("Make a context from a file that “export” wrote"),
+  .description = N_("“-” is the standard input. Without NAME it is called as it was.\n"
+                    "--json: one object: name, tokens, revision, residency, path."),
+  .options = import_options,
+  .run = run_import,
+};
+
+static const LlmctlCommand *const commands[] = {
+  &list_command, &show_command, &new_command, &rm_command, &export_command, &import_command, NULL
+};
+
+const LlmctlCommand llmctl_context_command = {
+  .name = "context",
+  .summary = N_("List, show, make, remove and copy contexts"),
+  .commands = commands,
+};

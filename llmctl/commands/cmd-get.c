@@ -1,0 +1,169 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* llmctl get: properties of an object. */
+
+#define G_LOG_DOMAIN "llmctl"
+
+#include "config.h"
+
+#include <glib/gi18n.h>
+#include <string.h>
+
+#include "llmctl/output/llmctl-json.h"
+#include "llmctl/bus/llmctl-object.h"
+#include "llmctl/output/llmctl-output.h"
+
+#define PROPERTIES_INTERFACE "org.freedesktop.DBus.Properties"
+
+/* (nullable) (transfer full): the value inside of the variant. */
+static GVariant *
+get_value (GDBusConnection  *bus,
+           const char       *path,
+           const char       *interface,
+           const char       *name,
+           GError          **error)
+{
+  g_autoptr(GVariant) reply = NULL;
+  GVariant *value = NULL;
+
+  reply = llmctl_call (bus, path, PROPERTIES_INTERFACE, "Get",
+                       g_variant_new ("(ss)", interface, name), "(v)", error);
+  if (reply != NULL)
+    g_variant_get (reply, "(v)", &value);
+  return value;
+}
+
+static LlmctlExit
+get_one (GDBusConnection *bus,
+         const char      *path,
+         const char      *name)
+{
+  const char *dot = strrchr (name, '.');
+  g_autofree char *wanted = g_strndup (name, dot != NULL ? (gsize) (dot - name) : 0);
+  g_autoptr(LlmctlNode) node = NULL;
+  g_autoptr(GVariant) value = NULL;
+  g_autoptr(GError) error = NULL;
+  const LlmctlInterface *interface = NULL;
+  const LlmctlMember *member;
+
+  /* Whose name is whole needs no question first; when it fails, the question tells why. */
+  if (dot != NULL && g_dbus_is_interface_name (wanted) && g_dbus_is_member_name (dot + 1))
+    value = get_value (bus, path, wanted, dot + 1, &error);
+  if (value == NULL && (error == NULL || error->code == LLMSVC_ERROR_UNSUPPORTED ||
+                        error->code == LLMSVC_ERROR_INVALID_ARGUMENT))
+    {
+      g_clear_error (&error);
+      node = llmctl_node_fetch (bus, path, &error);
+      if (node == NULL)
+        return llmctl_fail (error);
+      member = llmctl_node_find_member (node, path, LLMCTL_MEMBER_PROPERTY, name, &interface,
+                                        &error);
+      if (member == NULL)
+        return llmctl_fail (error);
+      value = get_value (bus, path, interface->name, member->name, &error);
+    }
+  if (value == NULL)
+    return llmctl_fail (error);
+
+  if (llmctl_globals.is_json)
+    llmctl_output_json_member ("value", value);
+  else
+    llmctl_output_value (value);
+  return LLMCTL_EXIT_OK;
+}
+
+static LlmctlExit
+get_all (GDBusConnection *bus,
+         const char      *path)
+{
+  g_auto(GVariantBuilder) all = G_VARIANT_BUILDER_INIT (G_VARIANT_TYPE_VARDICT);
+  g_autoptr(GError) error = NULL;
+  g_autoptr(LlmctlNode) node = llmctl_node_fetch (bus, path, &error);
+  gboolean is_first = TRUE;
+
+  if (node == NULL)
+    return llmctl_fail (error);
+
+  for (guint i = 0; i < node->interfaces->len; i++)
+    {
+      const LlmctlInterface *interface = g_ptr_array_index (node->interfaces, i);
+      g_autoptr(GVariant) properties = NULL;
+      gboolean has_some = FALSE;
+
+      for (guint j = 0; j < interface->members->len && !has_some; j++)
+        has_some = ((const LlmctlMember *) g_ptr_array_index (interface->members, j))->kind ==
+                   LLMCTL_MEMBER_PROPERTY;
+      if (!has_some)
+        continue;
+      properties = llmctl_object_get_properties (bus, path, interface->name, &error);
+      if (properties == NULL)
+        return llmctl_fail (error);
+
+      if (llmctl_globals.is_json)
+        {
+          g_variant_builder_add (&all, "{sv}", interface->name,
+                                 llmctl_json_rename_keys (properties));
+          continue;
+        }
+      llmctl_output_printf (LLMCTL_STYLE_DIM, "%s[%s]\n", is_first ? "" : "\n", interface->name);
+      llmctl_output_value (properties);
+      is_first = FALSE;
+    }
+  if (llmctl_globals.is_json)
+    llmctl_output_json (g_variant_builder_end (&all));
+
+  return LLMCTL_EXIT_OK;
+}
+
+static LlmctlExit
+run (int    argc,
+     char **argv)
+{
+  g_autoptr(GDBusConnection) bus = NULL;
+  g_autoptr(GError) error = NULL;
+  const char *path;
+
+  path = llmctl_object_take_path (&argc, &argv, &error);
+  if (path == NULL)
+    return llmctl_fail (error);
+  if (argc > 2)
+    return llmctl_complain_usage (_("“get” takes an object path and one property at most"));
+  if (argc > 1 && !g_utf8_validate (argv[1], -1, NULL))
+    return llmctl_complain_usage (_("The name is not UTF-8 text"));
+
+  bus = llmctl_connect (&error);
+  if (bus == NULL)
+    return llmctl_fail (error);
+  return argc > 1 ? get_one (bus, path, argv[1]) : get_all (bus, path);
+}
+
+static gboolean
+is_readable (const LlmctlMember *member)
+{
+  return member->is_readable;
+}
+
+static void
+complete (LlmctlCompletion *completion,
+          int               argc,
+          char            **argv)
+{
+  const char *path = llmctl_object_take_path (&argc, &argv, NULL);
+
+  if (path == NULL || argc > 1)
+    return;
+  if (llmctl_completion_get_word (completion)[0] == '/')
+    llmctl_object_complete_path (completion);
+  else
+    llmctl_object_complete_member (completion, path, LLMCTL_MEMBER_PROPERTY, is_readable);
+}
+
+const LlmctlCommand llmctl_get_command = {
+  .name = "get",
+  .parameters = N_("[PATH] [[INTERFACE.]PROPERTY]"),
+  .summary = N_("Print a property of an object, or all of them"),
+  .description = N_("With --json an object with “value”, that of the property, or one of "
+                    "interfaces with their properties."),
+  .run = run,
+  .complete = complete,
+};

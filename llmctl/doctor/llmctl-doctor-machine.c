@@ -1,0 +1,326 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* llmctl doctor: what the kernel gives, and the disk. */
+
+#define G_LOG_DOMAIN "llmctl"
+
+#include "config.h"
+
+#include "llmctl/doctor/llmctl-doctor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glib/gi18n.h>
+#include <glib/gstdio.h>
+#include <linux/io_uring.h>
+#include <string.h>
+#include <sys/statvfs.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "llmctl/output/llmctl-output.h"
+
+#define MAX_FILE 65536
+
+/* As an unprivileged process may ask for it: its window is a multiple of 2 s. */
+#define PSI_TRIGGER "some 150000 2000000"
+
+#define LITTLE_DISK (G_GUINT64_CONSTANT (1) << 30)
+#define NO_DISK     (G_GUINT64_CONSTANT (100) << 20)
+
+/* --- the kernel --- */
+
+static void
+check_psi (LlmctlDoctor *self)
+{
+  g_autofree char *path = g_strconcat (self->root, "/proc/pressure/memory", NULL);
+  /* the file may be there and not be readable: then it is off */
+  g_autofree char *text = llmctl_doctor_read (self, "/proc/pressure/memory", MAX_FILE);
+  int fd;
+  gboolean is_armed;
+
+  if (text == NULL || !g_str_has_prefix (text, "some "))
+    {
+      llmctl_doctor_add (self, "psi", LLMCTL_DOCTOR_WARN,
+                         _("The kernel has it with CONFIG_PSI, and perhaps only with psi=1 on its "
+                           "command line"),
+                         _("The kernel does not tell of memory pressure; the service sees only how "
+                           "much memory is free"));
+      return;
+    }
+
+  fd = open (path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+  is_armed = fd >= 0 && write (fd, PSI_TRIGGER, sizeof PSI_TRIGGER) > 0;
+  if (is_armed)
+    llmctl_doctor_add (self, "psi", LLMCTL_DOCTOR_OK, NULL,
+                       _("The kernel tells of memory pressure at once"));
+  else
+    llmctl_doctor_add (self, "psi", LLMCTL_DOCTOR_NOTE, NULL,
+                       _("The kernel tells of memory pressure, but wakes nobody for it (%s); "
+                         "where it refuses the service, too, that looks every second"),
+                       g_strerror (errno));
+  if (fd >= 0)
+    close (fd);
+}
+
+static void
+check_io_uring (LlmctlDoctor *self)
+{
+  g_autofree char *disabled = llmctl_doctor_read (self, "/proc/sys/kernel/io_uring_disabled", 64);
+  struct io_uring_params params = { 0 };
+  int fd;
+
+  if (disabled != NULL && !g_str_equal (disabled, "0"))
+    {
+      llmctl_doctor_add (self, "io_uring", LLMCTL_DOCTOR_NOTE,
+                         _("To allow it: sysctl kernel.io_uring_disabled=0"),
+                         _("io_uring is switched off (kernel.io_uring_disabled=%s); the service "
+                           "reads and writes with threads"), disabled);
+      return;
+    }
+
+  fd = (int) syscall (__NR_io_uring_setup, 1, &params);
+  if (fd >= 0)
+    llmctl_doctor_add (self, "io_uring", LLMCTL_DOCTOR_OK, NULL, _("io_uring can be used"));
+  else
+    llmctl_doctor_add (self, "io_uring", LLMCTL_DOCTOR_NOTE, NULL,
+                       _("io_uring is refused here (%s); where it is refused to the service, too, "
+                         "that reads and writes with threads"), g_strerror (errno));
+  if (fd >= 0)
+    close (fd);
+}
+
+/* The number in a file of a control group; 0 for none. */
+static guint64
+read_limit (LlmctlDoctor *self,
+            const char   *folder,
+            const char   *name)
+{
+  g_autofree char *path = g_build_filename (folder, name, NULL);
+  g_autofree char *text = llmctl_doctor_read (self, path, 64);
+
+  return text != NULL && g_ascii_isdigit (*text) ? g_ascii_strtoull (text, NULL, 10) : 0;
+}
+
+/* The tightest limit of the group @path and of those above it. */
+static guint64
+find_limit (LlmctlDoctor *self,
+            const char   *mount,
+            const char   *path,
+            const char   *name)
+{
+  g_autofree char *group = g_strdup (path);
+  guint64 tightest = 0;
+
+  while (group != NULL && *group == '/')
+    {
+      g_autofree char *folder = g_strconcat (mount, group, NULL);
+      guint64 limit = read_limit (self, folder, name);
+      char *slash = strrchr (group, '/');
+
+      /* what is as large as can be is none */
+      if (limit > 0 && limit < G_MAXINT64 / 2 && (tightest == 0 || limit < tightest))
+        tightest = limit;
+      if (slash == group)
+        break;
+      *slash = '\0';
+    }
+
+  return tightest;
+}
+
+static void
+check_group (LlmctlDoctor *self)
+{
+  g_autofree char *file = g_strdup_printf ("/proc/%u/cgroup", self->pid);
+  g_autofree char *text = self->pid != 0 ? llmctl_doctor_read (self, file, MAX_FILE) : NULL;
+  g_auto(GStrv) lines = text != NULL ? g_strsplit (text, "\n", 64) : NULL;
+  guint64 limit = 0;
+  g_autofree char *size = NULL;
+
+  if (lines == NULL)
+    return;
+  for (gsize i = 0; lines[i] != NULL && limit == 0; i++)
+    {
+      g_auto(GStrv) parts = g_strsplit (lines[i], ":", 3);
+
+      if (g_strv_length (parts) != 3 || *parts[2] != '/' || strstr (parts[2], "/..") != NULL)
+        continue;
+      if (g_str_equal (parts[0], "0"))
+        limit = find_limit (self, "/sys/fs/cgroup", parts[2], "memory.max");
+      else if (g_str_equal (parts[1], "memory"))
+        limit = find_limit (self, "/sys/fs/cgroup/memory", parts[2], "memory.limit_in_bytes");
+    }
+  size = llmctl_format_bytes (limit);
+  if (limit > 0)
+    llmctl_doctor_add (self, "cgroup", LLMCTL_DOCTOR_NOTE, NULL,
+                       _("Its control group may use %s of memory; the service stays below that"),
+                       size);
+  else
+    llmctl_doctor_add (self, "cgroup", LLMCTL_DOCTOR_OK, NULL,
+                       _("No control group limits its memory"));
+}
+
+void
+llmctl_doctor_check_kernel (LlmctlDoctor *self)
+{
+  check_psi (self);
+  check_io_uring (self);
+  check_group (self);
+}
+
+/* --- the disk --- */
+
+/* (transfer full) (nullable): @path below the root, or the nearest folder above it that is
+ * there. */
+static char *
+find_existing (LlmctlDoctor *self,
+               const char   *path)
+{
+  g_autofree char *at = g_strconcat (self->root, path, NULL);
+
+  while (!g_file_test (at, G_FILE_TEST_EXISTS))
+    {
+      char *above = g_path_get_dirname (at);
+
+      if (g_str_equal (above, at))
+        {
+          g_free (above);
+          return NULL;
+        }
+      g_free (at);
+      at = above;
+    }
+
+  return g_steal_pointer (&at);
+}
+
+static void
+check_space (LlmctlDoctor *self,
+             const char   *path)
+{
+  g_autofree char *at = find_existing (self, path);
+  g_autofree char *size = NULL;
+  struct statvfs status;
+  guint64 free_bytes;
+
+  if (at == NULL || statvfs (at, &status) != 0)
+    return;
+  free_bytes = (guint64) status.f_bavail * status.f_frsize;
+  size = llmctl_format_bytes (free_bytes);
+  if (free_bytes >= LITTLE_DISK)
+    llmctl_doctor_add (self, "disk", LLMCTL_DOCTOR_OK, NULL, _("%s are free for %s"), size, path);
+  else
+    llmctl_doctor_add (self, "disk",
+                       free_bytes < NO_DISK ? LLMCTL_DOCTOR_FAIL : LLMCTL_DOCTOR_WARN,
+                       _("Make room: contexts are stored there, and prepared models"),
+                       _("Only %s are free for %s"), size, path);
+}
+
+static void
+check_state (LlmctlDoctor *self,
+             const char   *path)
+{
+  g_autofree char *full = g_strconcat (self->root, path, NULL);
+  GStatBuf status;
+
+  if (g_stat (full, &status) != 0)
+    {
+      if (errno == ENOENT)
+        llmctl_doctor_add (self, "state", LLMCTL_DOCTOR_NOTE, NULL,
+                           _("%s is not there yet; the service makes it"), path);
+      else
+        llmctl_doctor_add (self, "state", LLMCTL_DOCTOR_WARN, NULL, _("%s can't be looked at: %s"),
+                           path, g_strerror (errno));
+      return;
+    }
+  if (!S_ISDIR (status.st_mode))
+    llmctl_doctor_add (self, "state", LLMCTL_DOCTOR_FAIL, _("Move it out of the way"),
+                       _("%s is no folder: contexts can't be stored"), path);
+  else if ((status.st_mode & 0077) != 0)
+    llmctl_doctor_add (self, "state", LLMCTL_DOCTOR_WARN, _("Close it: chmod 0700"),
+                       _("Others may look into %s, where contexts are stored (mode %04o)"), path,
+                       (guint) status.st_mode & 07777);
+  else if (self->bus_type == G_BUS_TYPE_SESSION && status.st_uid != getuid ())
+    llmctl_doctor_add (self, "state", LLMCTL_DOCTOR_FAIL, _("Give it back with chown"),
+                       _("%s belongs to user %u: contexts can't be stored"), path,
+                       (guint) status.st_uid);
+  else
+    llmctl_doctor_add (self, "state", LLMCTL_DOCTOR_OK, NULL,
+                       _("Contexts are stored in %s, which nobody else may look into"), path);
+}
+
+/* (transfer full) (nullable): the newest profile of @folder. */
+static GKeyFile *
+load_profile (const char *folder)
+{
+  g_autoptr(GDir) dir = g_dir_open (folder, 0, NULL);
+  g_autoptr(GKeyFile) found = NULL;
+  const char *name;
+  gint64 newest = G_MININT64;
+
+  for (guint i = 0; dir != NULL && i < 1000 && (name = g_dir_read_name (dir)) != NULL; i++)
+    {
+      g_autofree char *path = g_build_filename (folder, name, NULL);
+      g_autoptr(GKeyFile) file = g_key_file_new ();
+      GStatBuf status;
+
+      if (!g_str_has_prefix (name, "profile-") || !g_str_has_suffix (name, ".ini") ||
+          g_stat (path, &status) != 0 || !S_ISREG (status.st_mode) || status.st_size > MAX_FILE ||
+          status.st_mtime <= newest || !g_key_file_load_from_file (file, path, 0, NULL))
+        continue;
+      newest = status.st_mtime;
+      g_clear_pointer (&found, g_key_file_unref);
+      found = g_steal_pointer (&file);
+    }
+
+  return g_steal_pointer (&found);
+}
+
+static void
+check_speed (LlmctlDoctor *self,
+             const char   *path)
+{
+  g_autofree char *folder = g_strconcat (self->root, path, NULL);
+  g_autoptr(GKeyFile) profile = load_profile (folder);
+  g_autofree char *read = NULL;
+  double bytes_per_us;
+
+  if (profile == NULL)
+    {
+      llmctl_doctor_add (self, "speed", LLMCTL_DOCTOR_NOTE, NULL,
+                         _("The speed of this machine was not measured yet; that is done with the "
+                           "first questions"));
+      return;
+    }
+  bytes_per_us = g_key_file_get_double (profile, "times", "read-bytes-per-us", NULL);
+  if (!(bytes_per_us > 0 && bytes_per_us < 1e6))
+    {
+      llmctl_doctor_add (self, "speed", LLMCTL_DOCTOR_NOTE, NULL,
+                         _("The speed of the processor is known, that of the disk is not"));
+      return;
+    }
+  read = llmctl_format_bytes ((guint64) (bytes_per_us * G_USEC_PER_SEC));
+  if (bytes_per_us < 50)
+    llmctl_doctor_add (self, "speed", LLMCTL_DOCTOR_WARN,
+                       _("With such a disk contexts come back by being computed again, and models "
+                         "load slowly"),
+                       _("The disk reads %s/s only"), read);
+  else
+    llmctl_doctor_add (self, "speed", LLMCTL_DOCTOR_OK, NULL, _("The disk reads %s/s"), read);
+}
+
+void
+llmctl_doctor_check_disk (LlmctlDoctor *self)
+{
+  gboolean is_system = self->bus_type == G_BUS_TYPE_SYSTEM;
+  g_autofree char *state = is_system ? g_strdup (LLM_LOCALSTATEDIR "/lib/llmsvc")
+                                     : g_build_filename (g_get_user_state_dir (), "llmsvc", NULL);
+  g_autofree char *cache = is_system ? g_strdup (LLM_LOCALSTATEDIR "/cache/llmsvc")
+                                     : g_build_filename (g_get_user_cache_dir (), "llmsvc", NULL);
+
+  check_state (self, state);
+  check_space (self, state);
+  check_space (self, cache);
+  check_speed (self, cache);
+}

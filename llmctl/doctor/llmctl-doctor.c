@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llmctl"
+
+#include "config.h"
+
+#include "llmctl/doctor/llmctl-doctor.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+/* A service that is well answers such calls within milliseconds, whatever it computes. */
+#define CALL_LIMIT_MS 3000
+
+static void
+finding_free (LlmctlFinding *self)
+{
+  g_free (self->text);
+  g_free (self->hint);
+  g_free (self);
+}
+
+LlmctlDoctor *
+llmctl_doctor_new (void)
+{
+  LlmctlDoctor *self = g_new0 (LlmctlDoctor, 1);
+
+  self->findings = g_ptr_array_new_with_free_func ((GDestroyNotify) finding_free);
+  self->root = "";
+  return self;
+}
+
+void
+llmctl_doctor_free (LlmctlDoctor *self)
+{
+  if (self == NULL)
+    return;
+
+  g_ptr_array_unref (self->findings);
+  g_clear_object (&self->bus);
+  g_clear_pointer (&self->service, g_variant_unref);
+  g_clear_pointer (&self->memory, g_variant_unref);
+  g_clear_pointer (&self->model, g_variant_unref);
+  g_free (self);
+}
+
+void
+llmctl_doctor_add (LlmctlDoctor      *self,
+                   const char        *check,
+                   LlmctlDoctorLevel  level,
+                   const char        *hint,
+                   const char        *format,
+                   ...)
+{
+  LlmctlFinding *finding = g_new0 (LlmctlFinding, 1);
+  g_autofree char *text = NULL;
+  va_list arguments;
+
+  va_start (arguments, format);
+  text = g_strdup_vprintf (format, arguments);
+  va_end (arguments);
+  finding->check = check;
+  finding->level = level;
+  finding->text = g_utf8_make_valid (text, -1);
+  finding->hint = hint != NULL ? g_utf8_make_valid (hint, -1) : NULL;
+  g_ptr_array_add (self->findings, finding);
+}
+
+LlmctlDoctorLevel
+llmctl_doctor_get_worst (LlmctlDoctor *self)
+{
+  LlmctlDoctorLevel worst = LLMCTL_DOCTOR_OK;
+
+  for (guint i = 0; i < self->findings->len; i++)
+    worst = MAX (worst, ((LlmctlFinding *) g_ptr_array_index (self->findings, i))->level);
+
+  return worst;
+}
+
+const char *
+llmctl_doctor_level_to_string (LlmctlDoctorLevel level)
+{
+  static const char *const names[] = { "ok", "note", "warn", "fail" };
+
+  return names[level];
+}
+
+GVariant *
+llmctl_doctor_call (GDBusConnection  *bus,
+                    const char       *name,
+                    const char       *path,
+                    const char       *interface,
+                    const char       *method,
+                    GVariant         *arguments,
+                    const char       *reply_type,
+                    GError          **error)
+{
+  return g_dbus_connection_call_sync (bus, name, path, interface, method, arguments,
+                                      G_VARIANT_TYPE (reply_type), G_DBUS_CALL_FLAGS_NO_AUTO_START,
+                                      CALL_LIMIT_MS, NULL, error);
+}
+
+char *
+llmctl_doctor_read (LlmctlDoctor *self,
+                    const char   *path,
+                    gsize         max_bytes)
+{
+  g_autofree char *full = g_strconcat (self->root, path, NULL);
+  g_autofree char *text = g_malloc (max_bytes + 1);
+  gsize n = 0;
+  gssize got;
+  int fd;
+
+  /* nothing that would have to be waited for */
+  fd = open (full, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  if (fd < 0)
+    return NULL;
+  do
+    {
+      got = read (fd, text + n, max_bytes - n);
+      if (got > 0)
+        n += (gsize) got;
+    }
+  while (n < max_bytes && (got > 0 || (got < 0 && errno == EINTR)));
+  close (fd);
+  if (got < 0)
+    return NULL;
+
+  text[n] = '\0';
+  return g_strchomp (g_steal_pointer (&text));
+}

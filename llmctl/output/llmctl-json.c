@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llmctl"
+
+#include "config.h"
+
+#include "llmctl/output/llmctl-json.h"
+
+#include <math.h>
+
+static void
+append_string (GString    *out,
+               const char *text)
+{
+  g_string_append_c (out, '"');
+  for (const char *p = text; *p != '\0'; p = g_utf8_next_char (p))
+    {
+      gunichar c = g_utf8_get_char (p);
+
+      if (c == '"' || c == '\\')
+        g_string_append_printf (out, "\\%c", (char) c);
+      else if (c == '\n')
+        g_string_append (out, "\\n");
+      else if (c == '\t')
+        g_string_append (out, "\\t");
+      else if (c < 0x20 || (c >= 0x7f && c < 0xa0))
+        g_string_append_printf (out, "\\u%04x", c);
+      else
+        g_string_append_unichar (out, c);
+    }
+  g_string_append_c (out, '"');
+}
+
+static void
+append_double (GString *out,
+               double   number)
+{
+  char buffer[G_ASCII_DTOSTR_BUF_SIZE];
+
+  if (!isfinite (number))
+    {
+      g_string_append (out, "null");
+      return;
+    }
+
+  /* The shortest text that is the same number. */
+  for (int digits = 6; digits <= 17; digits++)
+    {
+      char format[8];
+
+      g_snprintf (format, sizeof format, "%%.%dg", digits);
+      g_ascii_formatd (buffer, sizeof buffer, format, number);
+      if (g_ascii_strtod (buffer, NULL) == number)
+        break;
+    }
+  g_string_append (out, buffer);
+}
+
+static void
+append_line (GString *out,
+             int      indent)
+{
+  if (indent < 0)
+    return;
+  g_string_append_c (out, '\n');
+  for (int i = 0; i < indent; i++)
+    g_string_append (out, "  ");
+}
+
+static void append_value (GString  *out,
+                          GVariant *value,
+                          int       indent);
+
+/* A name must be a string whatever the key is. */
+static void
+append_key (GString  *out,
+            GVariant *key)
+{
+  g_autofree char *text = NULL;
+
+  if (g_variant_classify (key) == G_VARIANT_CLASS_STRING ||
+      g_variant_classify (key) == G_VARIANT_CLASS_OBJECT_PATH ||
+      g_variant_classify (key) == G_VARIANT_CLASS_SIGNATURE)
+    {
+      append_string (out, g_variant_get_string (key, NULL));
+      return;
+    }
+  text = llmctl_json_write (key, FALSE);
+  append_string (out, text);
+}
+
+/* @indent: of the container in steps, -1 for one line. */
+static void
+append_container (GString  *out,
+                  GVariant *value,
+                  int       indent)
+{
+  gboolean is_object = g_variant_type_is_subtype_of (g_variant_get_type (value),
+                                                     G_VARIANT_TYPE_DICTIONARY);
+  gboolean is_entry = g_variant_classify (value) == G_VARIANT_CLASS_DICT_ENTRY;
+  int inner = indent < 0 ? indent : indent + 1;
+  gsize n = g_variant_n_children (value);
+
+  g_string_append_c (out, is_object || is_entry ? '{' : '[');
+  for (gsize i = 0; i < n; i++)
+    {
+      g_autoptr(GVariant) child = is_entry ? g_variant_ref (value)
+                                           : g_variant_get_child_value (value, i);
+
+      if (i > 0)
+        g_string_append_c (out, ',');
+      append_line (out, inner);
+      if (is_object || is_entry)
+        {
+          g_autoptr(GVariant) key = g_variant_get_child_value (child, 0);
+          g_autoptr(GVariant) content = g_variant_get_child_value (child, 1);
+
+          append_key (out, key);
+          g_string_append (out, indent < 0 ? ":" : ": ");
+          append_value (out, content, inner);
+          if (is_entry)
+            break;
+        }
+      else
+        {
+          append_value (out, child, inner);
+        }
+    }
+  if (n > 0)
+    append_line (out, indent);
+  g_string_append_c (out, is_object || is_entry ? '}' : ']');
+}
+
+static void
+append_value (GString  *out,
+              GVariant *value,
+              int       indent)
+{
+  switch (g_variant_classify (value))
+    {
+    case G_VARIANT_CLASS_BOOLEAN:
+      g_string_append (out, g_variant_get_boolean (value) ? "true" : "false");
+      break;
+    case G_VARIANT_CLASS_BYTE:
+      g_string_append_printf (out, "%u", g_variant_get_byte (value));
+      break;
+    case G_VARIANT_CLASS_INT16:
+      g_string_append_printf (out, "%d", g_variant_get_int16 (value));
+      break;
+    case G_VARIANT_CLASS_UINT16:
+      g_string_append_printf (out, "%u", g_variant_get_uint16 (value));
+      break;
+    case G_VARIANT_CLASS_INT32:
+      g_string_append_printf (out, "%d", g_variant_get_int32 (value));
+      break;
+    case G_VARIANT_CLASS_UINT32:
+      g_string_append_printf (out, "%u", g_variant_get_uint32 (value));
+      break;
+    case G_VARIANT_CLASS_INT64:
+      g_string_append_printf (out, "%" G_GINT64_FORMAT, g_variant_get_int64 (value));
+      break;
+    case G_VARIANT_CLASS_UINT64:
+      g_string_append_printf (out, "%" G_GUINT64_FORMAT, g_variant_get_uint64 (value));
+      break;
+    case G_VARIANT_CLASS_HANDLE:
+      g_string_append_printf (out, "%d", g_variant_get_handle (value));
+      break;
+    case G_VARIANT_CLASS_DOUBLE:
+      append_double (out, g_variant_get_double (value));
+      break;
+    case G_VARIANT_CLASS_STRING:
+    case G_VARIANT_CLASS_OBJECT_PATH:
+    case G_VARIANT_CLASS_SIGNATURE:
+      append_string (out, g_variant_get_string (value, NULL));
+      break;
+    case G_VARIANT_CLASS_VARIANT:
+      {
+        g_autoptr(GVariant) content = g_variant_get_variant (value);
+
+        append_value (out, content, indent);
+        break;
+      }
+    case G_VARIANT_CLASS_MAYBE:
+      {
+        g_autoptr(GVariant) content = g_variant_get_maybe (value);
+
+        if (content != NULL)
+          append_value (out, content, indent);
+        else
+          g_string_append (out, "null");
+        break;
+      }
+    case G_VARIANT_CLASS_ARRAY:
+    case G_VARIANT_CLASS_TUPLE:
+    case G_VARIANT_CLASS_DICT_ENTRY:
+      append_container (out, value, indent);
+      break;
+    default:
+      g_assert_not_reached ();
+    }
+}
+
+char *
+llmctl_json_write (GVariant *value,
+                   gboolean  is_indented)
+{
+  GString *out = g_string_new (NULL);
+
+  append_value (out, value, is_indented ? 0 : -1);
+  return g_string_free (out, FALSE);
+}
+
+char *
+llmctl_json_make_key (const char *name)
+{
+  GString *key = g_string_new (NULL);
+
+  for (const char *p = name; *p != '\0'; p++)
+    {
+      /* a word begins here, or the last letter of an abbreviation was before */
+      gboolean begins = p > name && g_ascii_isupper (*p) &&
+                        (g_ascii_islower (p[-1]) || g_ascii_isdigit (p[-1]) ||
+                         (g_ascii_isupper (p[-1]) && g_ascii_islower (p[1])));
+
+      if (begins)
+        g_string_append_c (key, '-');
+      g_string_append_c (key, *p == '_' ? '-' : g_ascii_tolower (*p));
+    }
+
+  return g_string_free (key, FALSE);
+}
+
+GVariant *
+llmctl_json_rename_keys (GVariant *dict)
+{
+  GVariantBuilder builder;
+  GVariantIter iter;
+  const char *name;
+  GVariant *value;
+
+  g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
+  g_variant_iter_init (&iter, dict);
+  while (g_variant_iter_loop (&iter, "{&sv}", &name, &value))
+    {
+      g_autofree char *key = llmctl_json_make_key (name);
+
+      g_variant_builder_add (&builder, "{sv}", key, value);
+    }
+
+  return g_variant_builder_end (&builder);
+}
+
+void
+llmctl_json_add (GVariantBuilder *dict,
+                 const char      *key,
+                 GVariant        *value)
+{
+  g_variant_builder_add (dict, "{sv}", key, value);
+}
+
+void
+llmctl_json_add_string (GVariantBuilder *dict,
+                        const char      *key,
+                        const char      *text)
+{
+  if (text != NULL)
+    g_variant_builder_add (dict, "{sv}", key, g_variant_new_string (text));
+}
+
+void
+llmctl_json_add_boolean (GVariantBuilder *dict,
+                         const char      *key,
+                         gboolean         value)
+{
+  g_variant_builder_add (dict, "{sv}", key, g_variant_new_boolean (value));
+}

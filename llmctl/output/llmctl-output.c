@@ -1,0 +1,478 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llmctl"
+
+#include "config.h"
+
+#include "llmctl/output/llmctl-output.h"
+
+#include <errno.h>
+#include <glib/gi18n.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "common/llmsvc-command-line.h"
+#include "llmctl/output/llmctl-json.h"
+#include "llmctl/llmctl.h"
+
+#define DEFAULT_COLUMNS 80
+#define MIN_COLUMNS     40
+#define MAX_COLUMNS     120
+
+/* Raised when a member of some JSON changes its meaning or goes; new ones are no change. */
+#define JSON_VERSION 1
+
+static const char *const style_codes[] = {
+  [LLMCTL_STYLE_PLAIN] = "\033[0m",
+  [LLMCTL_STYLE_BOLD] = "\033[1m",
+  [LLMCTL_STYLE_DIM] = "\033[2m",
+  [LLMCTL_STYLE_GOOD] = "\033[32m",
+  [LLMCTL_STYLE_WARNING] = "\033[33m",
+  [LLMCTL_STYLE_BAD] = "\033[31m",
+};
+
+/* Why stdout is gone, an errno; 0 while it is there. */
+static int lost_errno;
+
+/* --- the terminal --- */
+
+gboolean
+llmctl_output_has_colour (int fd)
+{
+  const char *no_colour = g_getenv ("NO_COLOR");
+  const char *term = g_getenv ("TERM");
+
+  return (no_colour == NULL || *no_colour == '\0') && term != NULL && *term != '\0' &&
+         strcmp (term, "dumb") != 0 && isatty (fd);
+}
+
+const char *
+llmctl_output_get_code (LlmctlStyle style)
+{
+  return style_codes[style];
+}
+
+guint
+llmctl_output_get_columns (void)
+{
+  struct winsize size = { 0 };
+
+  if (ioctl (STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
+    return DEFAULT_COLUMNS;
+
+  return CLAMP (size.ws_col, MIN_COLUMNS, MAX_COLUMNS);
+}
+
+guint
+llmctl_output_get_width (const char *text)
+{
+  guint width = 0;
+
+  for (const char *p = text; *p != '\0';)
+    {
+      gunichar c = g_utf8_get_char_validated (p, -1);
+
+      if (c == (gunichar) -1 || c == (gunichar) -2)
+        {
+          width++;
+          p++;
+          continue;
+        }
+      if (!g_unichar_iszerowidth (c))
+        width += g_unichar_iswide (c) ? 2 : 1;
+      p = g_utf8_next_char (p);
+    }
+
+  return width;
+}
+
+char *
+llmctl_output_make_harmless (const char *text)
+{
+  g_autofree char *valid = g_utf8_make_valid (text, -1);
+  GString *out = g_string_new (NULL);
+
+  for (const char *p = valid; *p != '\0'; p = g_utf8_next_char (p))
+    {
+      gunichar c = g_utf8_get_char (p);
+
+      g_string_append_unichar (out, c != '\n' && c != '\t' && g_unichar_iscntrl (c) ? 0xfffd : c);
+    }
+
+  return g_string_free (out, FALSE);
+}
+
+/* Whether a line may end between two characters that have no space between them: scripts
+ * with wide characters have none, but their punctuation stays with its word. */
+static gboolean
+can_break_between (gunichar before,
+                   gunichar after)
+{
+  GUnicodeType before_type = g_unichar_type (before);
+  GUnicodeType after_type = g_unichar_type (after);
+
+  if (!g_unichar_iswide (before) && !g_unichar_iswide (after))
+    return FALSE;
+  if (g_unichar_iszerowidth (after))
+    return FALSE;
+
+  return before_type != G_UNICODE_OPEN_PUNCTUATION &&
+         before_type != G_UNICODE_INITIAL_PUNCTUATION &&
+         after_type != G_UNICODE_CLOSE_PUNCTUATION &&
+         after_type != G_UNICODE_FINAL_PUNCTUATION &&
+         after_type != G_UNICODE_OTHER_PUNCTUATION;
+}
+
+/* What stays together at the beginning of @text, which is not empty: up to a space, the
+ * end, or where a line may end. */
+static char *
+take_piece (const char *text)
+{
+  const char *p = text;
+
+  while (TRUE)
+    {
+      gunichar c = g_utf8_get_char_validated (p, -1);
+      gboolean is_valid = c != (gunichar) -1 && c != (gunichar) -2;
+
+      p = is_valid ? g_utf8_next_char (p) : p + 1;
+      if (*p == '\0' || *p == ' ' ||
+          (is_valid && can_break_between (c, g_utf8_get_char_validated (p, -1))))
+        return g_strndup (text, p - text);
+    }
+}
+
+char *
+llmctl_wrap (const char *text,
+             guint       indent)
+{
+  guint columns = MAX (llmctl_output_get_columns (), indent + MIN_COLUMNS);
+  g_auto(GStrv) lines = g_strsplit (text, "\n", -1);
+  GString *out = g_string_new (NULL);
+
+  for (gsize i = 0; lines[i] != NULL; i++)
+    {
+      const char *p = lines[i] + strspn (lines[i], " ");
+      guint n_spaces = 0;
+      guint column = 0;
+
+      while (*p != '\0')
+        {
+          g_autofree char *piece = take_piece (p);
+          guint width = llmctl_output_get_width (piece);
+
+          if (column > indent && column + n_spaces + width > columns)
+            {
+              g_string_append_c (out, '\n');
+              column = 0;
+            }
+          if (column == 0)
+            n_spaces = indent;
+          g_string_append_printf (out, "%*s%s", (int) n_spaces, "", piece);
+          column += n_spaces + width;
+          p += strlen (piece);
+          n_spaces = *p == ' ' ? 1 : 0;
+          p += strspn (p, " ");
+        }
+      g_string_append_c (out, '\n');
+    }
+
+  return g_string_free (out, FALSE);
+}
+
+/* --- writing --- */
+
+static gboolean
+put (const char *text)
+{
+  if (lost_errno == 0 && fputs (text, stdout) == EOF)
+    lost_errno = errno != 0 ? errno : EIO;
+
+  return lost_errno == 0;
+}
+
+gboolean
+llmctl_output_flush (void)
+{
+  if (lost_errno == 0 && fflush (stdout) != 0)
+    lost_errno = errno != 0 ? errno : EIO;
+
+  return lost_errno == 0;
+}
+
+static gboolean
+put_styled (LlmctlStyle  style,
+            const char  *text)
+{
+  g_autofree char *harmless = NULL;
+  gboolean is_styled;
+
+  if (!isatty (STDOUT_FILENO))
+    return put (text);
+
+  harmless = llmctl_output_make_harmless (text);
+  is_styled = style != LLMCTL_STYLE_PLAIN && llmctl_output_has_colour (STDOUT_FILENO);
+  return (!is_styled || put (style_codes[style])) && put (harmless) &&
+         (!is_styled || put (style_codes[LLMCTL_STYLE_PLAIN]));
+}
+
+gboolean
+llmctl_output_text (LlmctlStyle  style,
+                    const char  *text)
+{
+  g_autofree char *fitted = llmsvc_command_line_fit_locale (text);
+
+  return put_styled (style, fitted);
+}
+
+gboolean
+llmctl_output_data (const char *text)
+{
+  return put_styled (LLMCTL_STYLE_PLAIN, text);
+}
+
+gboolean
+llmctl_output_printf (LlmctlStyle  style,
+                      const char  *format,
+                      ...)
+{
+  g_autofree char *text = NULL;
+  va_list arguments;
+
+  va_start (arguments, format);
+  text = g_strdup_vprintf (format, arguments);
+  va_end (arguments);
+
+  return llmctl_output_text (style, text);
+}
+
+int
+llmctl_output_finish (int status)
+{
+  gboolean was_good = llmctl_output_flush ();
+
+  /* Some file systems tell of a full disk only now. */
+  if (was_good && close (STDOUT_FILENO) != 0 && errno != EBADF)
+    lost_errno = errno;
+  if (lost_errno == 0)
+    return status;
+
+  if (lost_errno == EPIPE)
+    {
+      /* GIO ignores the signal; whoever waits for us shall see what it sees of others. */
+      signal (SIGPIPE, SIG_DFL);
+      raise (SIGPIPE);
+    }
+  llmctl_complain (_("Can't write to the standard output: %s"), g_strerror (lost_errno));
+  return status != LLMCTL_EXIT_OK ? status : LLMCTL_EXIT_FAILED;
+}
+
+/* --- values --- */
+
+/* (transfer floating): @object with the version of what it looks like before its members. */
+static GVariant *
+add_version (GVariant *object)
+{
+  GVariantBuilder builder;
+  GVariantIter iter;
+  GVariant *entry;
+
+  g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
+  g_variant_builder_add (&builder, "{sv}", "version", g_variant_new_uint32 (JSON_VERSION));
+  g_variant_iter_init (&iter, object);
+  while ((entry = g_variant_iter_next_value (&iter)) != NULL)
+    {
+      g_variant_builder_add_value (&builder, entry);
+      g_variant_unref (entry);
+    }
+
+  return g_variant_builder_end (&builder);
+}
+
+static gboolean
+write_json (GVariant *object,
+            gboolean  has_version,
+            gboolean  is_indented)
+{
+  g_autoptr(GVariant) owned = g_variant_ref_sink (object);
+  g_autoptr(GVariant) whole = has_version ? g_variant_ref_sink (add_version (owned))
+                                          : g_variant_ref (owned);
+  g_autofree char *json = llmctl_json_write (whole, is_indented);
+
+  return llmctl_output_data (json) && llmctl_output_data ("\n");
+}
+
+gboolean
+llmctl_output_json (GVariant *object)
+{
+  return write_json (object, TRUE, isatty (STDOUT_FILENO));
+}
+
+gboolean
+llmctl_output_json_member (const char *name,
+                           GVariant   *value)
+{
+  GVariantBuilder object;
+
+  g_variant_builder_init (&object, G_VARIANT_TYPE_VARDICT);
+  g_variant_builder_add (&object, "{sv}", name, value);
+  return llmctl_output_json (g_variant_builder_end (&object));
+}
+
+gboolean
+llmctl_output_json_line (GVariant *object)
+{
+  static gboolean is_begun;
+  gboolean is_first = !is_begun;
+
+  is_begun = TRUE;
+  return write_json (object, is_first, FALSE);
+}
+
+/* (transfer full): one line for people, but for text, which is as it is. */
+static char *
+format_plain (GVariant *value)
+{
+  switch (g_variant_classify (value))
+    {
+    case G_VARIANT_CLASS_VARIANT:
+      {
+        g_autoptr(GVariant) content = g_variant_get_variant (value);
+
+        return format_plain (content);
+      }
+    case G_VARIANT_CLASS_STRING:
+    case G_VARIANT_CLASS_OBJECT_PATH:
+    case G_VARIANT_CLASS_SIGNATURE:
+      return g_variant_dup_string (value, NULL);
+    default:
+      return llmctl_json_write (value, FALSE);
+    }
+}
+
+gboolean
+llmctl_output_value (GVariant *value)
+{
+  g_autoptr(GVariant) owned = g_variant_ref_sink (value);
+  g_autofree char *text = NULL;
+  gsize n;
+
+  if (g_variant_classify (owned) == G_VARIANT_CLASS_VARIANT)
+    {
+      g_autoptr(GVariant) content = g_variant_get_variant (owned);
+
+      return llmctl_output_value (content);
+    }
+  if (!g_variant_type_is_subtype_of (g_variant_get_type (owned), G_VARIANT_TYPE_DICTIONARY))
+    {
+      text = format_plain (owned);
+      return llmctl_output_data (text) && llmctl_output_data ("\n");
+    }
+
+  n = g_variant_n_children (owned);
+  for (gsize i = 0; i < n; i++)
+    {
+      g_autoptr(GVariant) entry = g_variant_get_child_value (owned, i);
+      g_autoptr(GVariant) key = g_variant_get_child_value (entry, 0);
+      g_autoptr(GVariant) content = g_variant_get_child_value (entry, 1);
+      g_autofree char *name = format_plain (key);
+      g_autofree char *line = format_plain (content);
+
+      if (!llmctl_output_printf (LLMCTL_STYLE_BOLD, "%s:", name) ||
+          !llmctl_output_data (" ") || !llmctl_output_data (line) || !llmctl_output_data ("\n"))
+        return FALSE;
+    }
+
+  return TRUE;
+}
+
+char *
+llmctl_format_bytes (guint64 bytes)
+{
+  g_autofree char *text = g_format_size_full (bytes, G_FORMAT_SIZE_IEC_UNITS);
+  g_auto(GStrv) parts = NULL;
+
+  if (g_get_charset (NULL))
+    return g_steal_pointer (&text);
+
+  /* GLib's space that breaks no line is there in every locale. */
+  parts = g_strsplit (text, "\302\240", -1);
+  return g_strjoinv (" ", parts);
+}
+
+/* --- tables --- */
+
+struct _LlmctlTable
+{
+  GPtrArray *rows;   /* (element-type GStrv) (owned), the header first */
+  guint n_columns;
+};
+
+LlmctlTable *
+llmctl_table_new (const char *const *header)
+{
+  LlmctlTable *self = g_new0 (LlmctlTable, 1);
+
+  self->rows = g_ptr_array_new_with_free_func ((GDestroyNotify) g_strfreev);
+  self->n_columns = g_strv_length ((char **) header);
+  llmctl_table_add (self, header);
+  return self;
+}
+
+void
+llmctl_table_add (LlmctlTable       *self,
+                  const char *const *cells)
+{
+  char **row = g_new0 (char *, self->n_columns + 1);
+
+  /* A line of a table is a line, whatever is in it. */
+  for (guint i = 0, n = g_strv_length ((char **) cells); i < self->n_columns; i++)
+    row[i] = g_strdelimit (g_strdup (i < n ? cells[i] : ""), "\n\t\r", ' ');
+  g_ptr_array_add (self->rows, row);
+}
+
+static void
+table_free (LlmctlTable *self)
+{
+  g_ptr_array_unref (self->rows);
+  g_free (self);
+}
+
+gboolean
+llmctl_table_print (LlmctlTable *self)
+{
+  g_autofree guint *columns = g_new0 (guint, self->n_columns);
+  gboolean is_there = TRUE;
+
+  for (guint i = 0; i < self->rows->len; i++)
+    {
+      char **row = g_ptr_array_index (self->rows, i);
+
+      for (guint j = 0; j < self->n_columns; j++)
+        columns[j] = MAX (columns[j], llmctl_output_get_width (row[j]));
+    }
+
+  for (guint i = self->rows->len > 1 ? 0 : 1; i < self->rows->len && is_there; i++)
+    {
+      char **row = g_ptr_array_index (self->rows, i);
+      g_autoptr(GString) line = g_string_new (NULL);
+
+      for (guint j = 0; j < self->n_columns; j++)
+        {
+          guint width = llmctl_output_get_width (row[j]);
+
+          g_string_append (line, row[j]);
+          for (; j + 1 < self->n_columns && width < columns[j] + 2; width++)
+            g_string_append_c (line, ' ');
+        }
+      /* names in it are to be found under */
+      is_there = put_styled (i == 0 ? LLMCTL_STYLE_BOLD : LLMCTL_STYLE_PLAIN, line->str) &&
+                 put ("\n");
+    }
+
+  table_free (self);
+  return is_there;
+}

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* What “llmctl top” shows of a sample, as lines of text and as JSON. Main thread. */
+
+#pragma once
+
+#include "llmctl/output/llmctl-frame.h"
+#include "llmctl/top/llmctl-history.h"
+#include "llmctl/top/llmctl-sample.h"
+
+G_BEGIN_DECLS
+
+typedef enum
+{
+  LLMCTL_TOP_BY_MEMORY,
+  LLMCTL_TOP_BY_TOKENS,
+  LLMCTL_TOP_BY_NAME,
+  LLMCTL_N_TOP_ORDERS,
+} LlmctlTopOrder;
+
+typedef struct
+{
+  const LlmctlSample *sample;  /* (nullable): NULL before the first one */
+  LlmctlHistory *history;
+  gboolean is_system;          /* the bus */
+  LlmctlTopOrder order;
+  gboolean is_paused;
+  gboolean is_help;
+  gboolean has_keys;           /* somebody can press them: they are named in the last line */
+} LlmctlTopView;
+
+/* A class of answers, and the counters that say how many came in time. */
+typedef struct
+{
+  const char *name;     /* for people, N_() */
+  const char *met;
+  const char *missed;
+} LlmctlTopClass;
+
+/* Up to one without a name; the last but that are all classes together. */
+extern const LlmctlTopClass llmctl_top_classes[];
+
+/* (transfer full): no more than @rows lines. */
+LlmctlFrame *llmctl_top_view_draw      (const LlmctlTopView *self,
+                                        guint                columns,
+                                        guint                rows,
+                                        gboolean             has_styles);
+/* (transfer floating): `a{sv}`. */
+GVariant    *llmctl_top_view_make_json (const LlmctlTopView *self);
+
+G_END_DECLS

@@ -1,0 +1,64 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "accounts/llm-caller.h"
+
+LlmCaller *
+llm_caller_new (guint32       uid,
+                const char   *app_id,
+                const char   *connection,
+                LlmCallerKind kind)
+{
+  LlmCaller *self = g_new0 (LlmCaller, 1);
+
+  g_atomic_ref_count_init (&self->ref_count);
+  self->uid = uid;
+  self->app_id = g_strdup (app_id);
+  self->connection = g_strdup (connection);
+  self->kind = kind;
+  self->is_sandboxed = kind == LLM_CALLER_FLATPAK || kind == LLM_CALLER_SNAP;
+  self->is_known = kind != LLM_CALLER_UNKNOWN;
+  return self;
+}
+
+LlmCaller *
+llm_caller_ref (LlmCaller *self)
+{
+  g_atomic_ref_count_inc (&self->ref_count);
+  return self;
+}
+
+void
+llm_caller_unref (LlmCaller *self)
+{
+  if (!g_atomic_ref_count_dec (&self->ref_count))
+    return;
+  g_free (self->app_id);
+  g_free (self->connection);
+  g_free (self);
+}
+
+gboolean
+llm_caller_is_app (const LlmCaller *self,
+                   guint32          uid,
+                   const char      *app_id)
+{
+  return self->uid == uid && g_str_equal (self->app_id, app_id);
+}
+
+gboolean
+llm_caller_same_app (const LlmCaller *a,
+                     const LlmCaller *b)
+{
+  return llm_caller_is_app (a, b->uid, b->app_id);
+}
+
+const char *
+llm_caller_kind_to_string (LlmCallerKind kind)
+{
+  static const char *const names[] = { "unknown", "host",    "registered",
+                                       "unit",    "flatpak", "snap" };
+
+  G_STATIC_ASSERT (G_N_ELEMENTS (names) == LLM_N_CALLER_KINDS);
+  g_assert (kind < LLM_N_CALLER_KINDS);
+  return names[kind];
+}

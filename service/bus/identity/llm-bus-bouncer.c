@@ -1,0 +1,358 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llm-bus"
+
+#include "bus/identity/llm-bus-bouncer.h"
+
+#include <unistd.h>
+
+#include "common/llmsvc-error.h"
+#include "common/llmsvc-names.h"
+
+#define POLKIT_NAME "org.freedesktop.PolicyKit1"
+#define POLKIT_PATH "/org/freedesktop/PolicyKit1/Authority"
+#define POLKIT_INTERFACE "org.freedesktop.PolicyKit1.Authority"
+#define POLKIT_ALLOW_INTERACTION 1
+#define POLKIT_SILENT_TIMEOUT_MS 20000
+/* a person types a password */
+#define POLKIT_INTERACTIVE_TIMEOUT_MS (5 * 60 * 1000)
+
+struct _LlmBusBouncer
+{
+  GObject parent_instance;
+
+  GDBusConnection *connection;
+  gboolean is_system;
+};
+
+typedef enum
+{
+  EVERYONE,
+  OUTSIDE_SANDBOXES, /* not for applications that are in one, or may be */
+  ACTION,            /* who polkit lets; never from a sandbox */
+  SILENT_ACTION,     /* the same, and nobody is ever asked for a password */
+} Demand;
+
+typedef struct
+{
+  const char *interface;
+  const char *method;
+  Demand demand;
+  const char *action; /* (nullable): of polkit, behind "org.llm.Service." */
+} Rule;
+
+static const Rule rules[] = {
+  { LLMSVC_INTERFACE, "CreateContext", EVERYONE, NULL },
+  { LLMSVC_INTERFACE, "OpenContext", EVERYONE, NULL },
+  { LLMSVC_INTERFACE, "ListContexts", EVERYONE, NULL },
+  { LLMSVC_INTERFACE, "Complete", EVERYONE, NULL },
+  { LLMSVC_INTERFACE, "CountTokens", EVERYONE, NULL },
+  { LLMSVC_INTERFACE, "Prewarm", EVERYONE, NULL },
+  { LLMSVC_INTERFACE, "Register", EVERYONE, NULL },
+  { LLMSVC_INTERFACE, "SelectModel", ACTION, "select-model" },
+  { LLMSVC_INTERFACE, "GetStatistics", EVERYONE, NULL },
+
+  { LLMSVC_MEMORY_INTERFACE, "SetBudget", ACTION, "set-budget" },
+  { LLMSVC_MEMORY_INTERFACE, "Trim", SILENT_ACTION, "trim" },
+
+  { LLMSVC_ADMIN_INTERFACE, "ListApps", OUTSIDE_SANDBOXES, NULL },
+  { LLMSVC_ADMIN_INTERFACE, "SetQuota", ACTION, "set-quota" },
+
+  /* LlmBusTree has found that the object is the caller's */
+  { LLMSVC_CONTEXT_INTERFACE, "Generate", EVERYONE, NULL },
+  { LLMSVC_CONTEXT_INTERFACE, "Ask", EVERYONE, NULL },
+  { LLMSVC_CONTEXT_INTERFACE, "GetMessages", EVERYONE, NULL },
+  { LLMSVC_CONTEXT_INTERFACE, "GetMemory", EVERYONE, NULL },
+  { LLMSVC_CONTEXT_INTERFACE, "Rollback", EVERYONE, NULL },
+  { LLMSVC_CONTEXT_INTERFACE, "Append", EVERYONE, NULL },
+  { LLMSVC_CONTEXT_INTERFACE, "Fork", EVERYONE, NULL },
+  { LLMSVC_CONTEXT_INTERFACE, "Close", EVERYONE, NULL },
+  { LLMSVC_GENERATION_INTERFACE, "Cancel", EVERYONE, NULL },
+};
+
+/* Numbers and states that are the same for all, and of a caller's own objects. */
+static const struct
+{
+  const char *interface;
+  const char *property;
+} readable[] = {
+  { LLMSVC_INTERFACE, "Version" },
+  { LLMSVC_INTERFACE, "ApiVersion" },
+  { LLMSVC_INTERFACE, "Availability" },
+  { LLMSVC_INTERFACE, "AvailabilityReason" },
+  { LLMSVC_INTERFACE, "Features" },
+  { LLMSVC_INTERFACE, "ActiveModel" },
+  { LLMSVC_MEMORY_INTERFACE, "Pressure" },
+  { LLMSVC_MEMORY_INTERFACE, "Budget" },
+  { LLMSVC_MEMORY_INTERFACE, "Resident" },
+  { LLMSVC_MEMORY_INTERFACE, "Weights" },
+  { LLMSVC_MEMORY_INTERFACE, "KvResident" },
+  { LLMSVC_MEMORY_INTERFACE, "KvCompressed" },
+  { LLMSVC_MEMORY_INTERFACE, "KvSwapped" },
+  { LLMSVC_MEMORY_INTERFACE, "Reclaimable" },
+  { LLMSVC_MEMORY_INTERFACE, "SubModel" },
+  { LLMSVC_MODEL_INTERFACE, "Id" },
+  { LLMSVC_MODEL_INTERFACE, "Title" },
+  { LLMSVC_MODEL_INTERFACE, "Info" },
+  { LLMSVC_CONTEXT_INTERFACE, "Name" },
+  { LLMSVC_CONTEXT_INTERFACE, "Tokens" },
+  { LLMSVC_CONTEXT_INTERFACE, "Revision" },
+  { LLMSVC_CONTEXT_INTERFACE, "Residency" },
+  { LLMSVC_GENERATION_INTERFACE, "State" },
+};
+
+typedef struct
+{
+  char *action;
+  gboolean interactive;
+  LlmBusBouncerDecided decided;
+  gpointer data;
+} Check;
+
+static void
+check_free (Check *check)
+{
+  g_free (check->action);
+  g_free (check);
+}
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (Check, check_free)
+
+G_DEFINE_FINAL_TYPE (LlmBusBouncer, llm_bus_bouncer, G_TYPE_OBJECT)
+
+static void
+llm_bus_bouncer_finalize (GObject *object)
+{
+  LlmBusBouncer *self = LLM_BUS_BOUNCER (object);
+
+  g_object_unref (self->connection);
+
+  G_OBJECT_CLASS (llm_bus_bouncer_parent_class)->finalize (object);
+}
+
+static void
+llm_bus_bouncer_class_init (LlmBusBouncerClass *klass)
+{
+  G_OBJECT_CLASS (klass)->finalize = llm_bus_bouncer_finalize;
+}
+
+static void
+llm_bus_bouncer_init (LlmBusBouncer *self)
+{
+}
+
+LlmBusBouncer *
+llm_bus_bouncer_new (GDBusConnection *connection,
+                     gboolean         is_system)
+{
+  LlmBusBouncer *self;
+
+  g_return_val_if_fail (G_IS_DBUS_CONNECTION (connection), NULL);
+
+  self = g_object_new (LLM_TYPE_BUS_BOUNCER, NULL);
+  self->connection = g_object_ref (connection);
+  self->is_system = is_system;
+  return self;
+}
+
+static const Rule *
+find_rule (const char *interface,
+           const char *method)
+{
+  for (guint i = 0; i < G_N_ELEMENTS (rules); i++)
+    if (g_str_equal (rules[i].interface, interface) && g_str_equal (rules[i].method, method))
+      return &rules[i];
+
+  return NULL;
+}
+
+gboolean
+llm_bus_bouncer_is_administrator (LlmBusBouncer *self,
+                                  LlmCaller     *caller)
+{
+  g_return_val_if_fail (LLM_IS_BUS_BOUNCER (self), FALSE);
+
+  if (!caller->is_known || caller->is_sandboxed)
+    return FALSE;
+
+  return caller->uid == 0 || (!self->is_system && caller->uid == getuid ());
+}
+
+gboolean
+llm_bus_bouncer_may_keep (LlmBusBouncer  *self,
+                          LlmCaller      *caller,
+                          GError        **error)
+{
+  g_return_val_if_fail (LLM_IS_BUS_BOUNCER (self), FALSE);
+
+  if (!caller->is_known)
+    {
+      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
+                           "The service could not find out which application calls, so it can't "
+                           "keep a context under a name for it; unnamed contexts work");
+      return FALSE;
+    }
+
+  return TRUE;
+}
+
+gboolean
+llm_bus_bouncer_may_register (LlmBusBouncer  *self,
+                              LlmCaller      *caller,
+                              GError        **error)
+{
+  g_return_val_if_fail (LLM_IS_BUS_BOUNCER (self), FALSE);
+
+  if (!caller->is_known)
+    {
+      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
+                           "The service could not find out whether the caller is in a sandbox, "
+                           "so it can't name itself");
+      return FALSE;
+    }
+  if (caller->is_sandboxed)
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
+                   "The caller is known as the sandboxed application “%s” and can't take "
+                   "another name", caller->app_id);
+      return FALSE;
+    }
+
+  return TRUE;
+}
+
+gboolean
+llm_bus_bouncer_may_act_for (LlmBusBouncer  *self,
+                             LlmCaller      *caller,
+                             guint32         uid,
+                             GError        **error)
+{
+  g_return_val_if_fail (LLM_IS_BUS_BOUNCER (self), FALSE);
+
+  if (caller->uid == uid || llm_bus_bouncer_is_administrator (self, caller))
+    return TRUE;
+
+  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
+               "The caller may not change what belongs to the user %u", uid);
+  return FALSE;
+}
+
+gboolean
+llm_bus_bouncer_check_property (const char  *interface,
+                                const char  *property,
+                                GError     **error)
+{
+  for (guint i = 0; i < G_N_ELEMENTS (readable); i++)
+    if (g_str_equal (readable[i].interface, interface) &&
+        g_str_equal (readable[i].property, property))
+      return TRUE;
+
+  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED, "Nobody may read %s.%s", interface,
+               property);
+  return FALSE;
+}
+
+static void
+on_polkit_answered (GObject      *source,
+                    GAsyncResult *result,
+                    gpointer      data)
+{
+  g_autoptr(Check) check = data;
+  g_autoptr(GVariant) reply = NULL;
+  g_autoptr(GError) failure = NULL;
+  g_autoptr(GError) error = NULL;
+  gboolean is_authorized = FALSE, is_challenge = FALSE;
+
+  reply = g_dbus_connection_call_finish (G_DBUS_CONNECTION (source), result, &failure);
+  if (reply == NULL)
+    {
+      g_dbus_error_strip_remote_error (failure);
+      g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
+                   "polkit could not be asked for %s: %s", check->action, failure->message);
+    }
+  else
+    {
+      g_variant_get (reply, "((bb@a{ss}))", &is_authorized, &is_challenge, NULL);
+    }
+
+  if (error == NULL && !is_authorized && is_challenge && !check->interactive)
+    g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
+                 "The caller is not authorized for %s: a person would have to be asked, which this "
+                 "call does not allow", check->action);
+  else if (error == NULL && !is_authorized)
+    g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
+                 "The caller is not authorized for %s", check->action);
+
+  check->decided (error, check->data);
+}
+
+static void
+ask_polkit (LlmBusBouncer        *self,
+            LlmCaller            *caller,
+            const Rule           *rule,
+            gboolean              interactive,
+            LlmBusBouncerDecided  decided,
+            gpointer              data)
+{
+  Check *check = g_new0 (Check, 1);
+  GVariantBuilder subject;
+
+  check->action = g_strconcat (LLMSVC_BUS_NAME ".", rule->action, NULL);
+  check->interactive = interactive && rule->demand != SILENT_ACTION;
+  check->decided = decided;
+  check->data = data;
+
+  g_variant_builder_init (&subject, G_VARIANT_TYPE ("(sa{sv})"));
+  g_variant_builder_add (&subject, "s", "system-bus-name");
+  g_variant_builder_open (&subject, G_VARIANT_TYPE_VARDICT);
+  g_variant_builder_add (&subject, "{sv}", "name", g_variant_new_string (caller->connection));
+  g_variant_builder_close (&subject);
+
+  g_dbus_connection_call (self->connection, POLKIT_NAME, POLKIT_PATH, POLKIT_INTERFACE,
+                          "CheckAuthorization",
+                          g_variant_new ("(@(sa{sv})s@a{ss}us)", g_variant_builder_end (&subject),
+                                         check->action,
+                                         g_variant_new_array (G_VARIANT_TYPE ("{ss}"), NULL, 0),
+                                         check->interactive ? POLKIT_ALLOW_INTERACTION : 0, ""),
+                          G_VARIANT_TYPE ("((bba{ss}))"), G_DBUS_CALL_FLAGS_NONE,
+                          check->interactive ? POLKIT_INTERACTIVE_TIMEOUT_MS
+                                             : POLKIT_SILENT_TIMEOUT_MS,
+                          NULL, on_polkit_answered, check);
+}
+
+void
+llm_bus_bouncer_check (LlmBusBouncer        *self,
+                       LlmCaller            *caller,
+                       const char           *interface,
+                       const char           *method,
+                       gboolean              interactive,
+                       LlmBusBouncerDecided  decided,
+                       gpointer              data)
+{
+  g_autoptr(GError) error = NULL;
+  const Rule *rule;
+
+  g_return_if_fail (LLM_IS_BUS_BOUNCER (self));
+
+  rule = find_rule (interface, method);
+  if (rule == NULL)
+    g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
+                 "Nobody may call %s.%s", interface, method);
+  else if (rule->demand == EVERYONE || llm_bus_bouncer_is_administrator (self, caller))
+    ; /* let in */
+  else if (caller->is_sandboxed || !caller->is_known)
+    g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
+                 "%s.%s is not for applications in a sandbox", interface, method);
+  else if (rule->demand == OUTSIDE_SANDBOXES)
+    ; /* let in */
+  else if (!self->is_system)
+    g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
+                 "%s.%s is for the user whom this service belongs to", interface, method);
+  else
+    {
+      ask_polkit (self, caller, rule, interactive, decided, data);
+      return;
+    }
+
+  decided (error, data);
+}

@@ -1,0 +1,591 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llm-bus"
+
+#include "bus/identity/llm-bus-caller.h"
+
+#include <gio/gunixfdlist.h>
+#include <glib/gstdio.h>
+#include <string.h>
+
+#include "bus/limits/llm-bus-gate.h"
+#include "bus/identity/llm-bus-identity.h"
+#include "common/llmsvc-error-private.h"
+
+#define BUS_NAME "org.freedesktop.DBus"
+#define BUS_PATH "/org/freedesktop/DBus"
+#define BUS_TIMEOUT_MS 10000
+
+struct _LlmBusCallers
+{
+  GObject parent_instance;
+
+  GDBusConnection *connection;
+  LlmBusGate *gate;     /* (nullable) (unowned) */
+  char *proc_root;
+  GStrv desktop_folders;
+  guint subscription;
+  GHashTable *entries;  /* (element-type utf8 Entry) (owned), by unique name */
+};
+
+typedef struct
+{
+  LlmBusCallerFound found;
+  gpointer data;
+} Waiter;
+
+typedef struct
+{
+  LlmCaller *caller;    /* (nullable) until it is resolved */
+  GArray *waiters;      /* (element-type Waiter) in the order of their calls */
+  gboolean is_settled;
+  gboolean is_registered;
+  char *locale;         /* (nullable): as registered */
+} Entry;
+
+/* One look-up on its way; the entry may be gone when it returns. */
+typedef struct
+{
+  LlmBusCallers *callers;  /* (owned) */
+  char *sender;
+  guint32 uid;
+  guint32 pid;
+  int pidfd;               /* (owned): -1 for none */
+  gint64 seen_us;          /* its connection was there */
+  char *label;             /* (nullable) */
+  LlmCallerKind kind;
+  char *app_id;            /* (nullable) */
+} Lookup;
+
+enum
+{
+  SIGNAL_GONE,
+  SIGNAL_IDENTIFIED,
+  N_SIGNALS
+};
+
+static guint signals[N_SIGNALS];
+
+G_DEFINE_FINAL_TYPE (LlmBusCallers, llm_bus_callers, G_TYPE_OBJECT)
+
+static void
+entry_free (gpointer data)
+{
+  Entry *entry = data;
+
+  g_clear_pointer (&entry->caller, llm_caller_unref);
+  g_array_unref (entry->waiters);
+  g_free (entry->locale);
+  g_free (entry);
+}
+
+static void
+lookup_free (Lookup *lookup)
+{
+  g_object_unref (lookup->callers);
+  if (lookup->pidfd >= 0)
+    g_close (lookup->pidfd, NULL);
+  g_free (lookup->sender);
+  g_free (lookup->label);
+  g_free (lookup->app_id);
+  g_free (lookup);
+}
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (Lookup, lookup_free)
+
+/* A waiter may call back into the registry, so it must not see a half-done list. */
+static void
+answer_waiters (GArray       *waiters,
+                LlmCaller    *caller,
+                const GError *error)
+{
+  for (guint i = 0; i < waiters->len; i++)
+    {
+      Waiter *waiter = &g_array_index (waiters, Waiter, i);
+
+      waiter->found (caller, error, waiter->data);
+    }
+}
+
+static GArray *
+steal_waiters (Entry *entry)
+{
+  GArray *waiters = entry->waiters;
+
+  entry->waiters = g_array_new (FALSE, FALSE, sizeof (Waiter));
+  return waiters;
+}
+
+/* Takes @error. The entry goes, so that a later call tries again. */
+static void
+fail_lookup (Lookup *lookup,
+             GError *error)
+{
+  g_autoptr(GError) owned = error;
+  g_autoptr(GArray) waiters = NULL;
+  Entry *entry = g_hash_table_lookup (lookup->callers->entries, lookup->sender);
+
+  if (entry == NULL)
+    return;
+
+  llmsvc_error_convert (&owned);
+  waiters = steal_waiters (entry);
+  g_hash_table_remove (lookup->callers->entries, lookup->sender);
+  answer_waiters (waiters, NULL, owned);
+}
+
+/* The name by which the application is counted. An unknown caller may be a sandboxed one: it
+ * shares nothing with anybody. No registered id holds a colon, or begins as a sandboxed one. */
+static char *
+make_app_id (Lookup *lookup)
+{
+  if (lookup->kind == LLM_CALLER_UNKNOWN)
+    return g_strconcat ("unknown", lookup->sender, NULL);
+  if (lookup->kind == LLM_CALLER_FLATPAK)
+    return g_strconcat (LLM_BUS_FLATPAK_PREFIX, lookup->app_id, NULL);
+
+  return g_strdup (lookup->app_id != NULL ? lookup->app_id : "");
+}
+
+static void
+end_lookup (Lookup *lookup)
+{
+  g_autoptr(GArray) waiters = NULL;
+  g_autoptr(LlmCaller) caller = NULL;
+  g_autofree char *app_id = NULL;
+  Entry *entry = g_hash_table_lookup (lookup->callers->entries, lookup->sender);
+
+  if (entry == NULL)
+    return;
+
+  app_id = make_app_id (lookup);
+  entry->caller = llm_caller_new (lookup->uid, app_id, lookup->sender, lookup->kind);
+  g_signal_emit (lookup->callers, signals[SIGNAL_IDENTIFIED], 0, entry->caller);
+
+  /* each waiter sees what the one before it has registered */
+  waiters = steal_waiters (entry);
+  for (guint i = 0; i < waiters->len; i++)
+    {
+      Waiter *waiter = &g_array_index (waiters, Waiter, i);
+
+      g_clear_pointer (&caller, llm_caller_unref);
+      caller = llm_caller_ref (entry->caller);
+      waiter->found (caller, NULL, waiter->data);
+    }
+}
+
+static void
+on_verified (GObject      *source,
+             GAsyncResult *result,
+             gpointer      data)
+{
+  g_autoptr(Lookup) lookup = data;
+  g_autoptr(GError) error = NULL;
+  g_autoptr(GVariant) reply = NULL;
+  guint32 pid = 0;
+
+  reply = g_dbus_connection_call_finish (G_DBUS_CONNECTION (source), result, &error);
+  if (reply == NULL)
+    {
+      fail_lookup (lookup, g_steal_pointer (&error));
+      return;
+    }
+
+  g_variant_get (reply, "(u)", &pid);
+  if (pid != lookup->pid)
+    {
+      lookup->kind = LLM_CALLER_UNKNOWN;
+      g_clear_pointer (&lookup->app_id, g_free);
+    }
+  end_lookup (lookup);
+}
+
+/* A connection that still is there after its process's files were read belongs
+ * to a process that still was there: the number was not another's meanwhile. A pidfd has said
+ * more than that already. */
+static void
+on_identity_read (GObject      *source,
+                  GAsyncResult *result,
+                  gpointer      data)
+{
+  g_autoptr(Lookup) lookup = data;
+  GDBusConnection *connection = lookup->callers->connection;
+
+  if (lookup->kind == LLM_CALLER_UNKNOWN || lookup->pidfd >= 0)
+    {
+      end_lookup (lookup);
+      return;
+    }
+
+  g_dbus_connection_call (connection, BUS_NAME, BUS_PATH, BUS_NAME, "GetConnectionUnixProcessID",
+                          g_variant_new ("(s)", lookup->sender), G_VARIANT_TYPE ("(u)"),
+                          G_DBUS_CALL_FLAGS_NONE, BUS_TIMEOUT_MS, NULL, on_verified, lookup);
+  (void) g_steal_pointer (&lookup);
+}
+
+static void
+read_identity (GTask        *task,
+               gpointer      source,
+               gpointer      data,
+               GCancellable *cancellable)
+{
+  Lookup *lookup = data;
+  const LlmBusProcess process = {
+    .proc_root = lookup->callers->proc_root,
+    .pid = lookup->pid,
+    .pidfd = lookup->pidfd,
+    .seen_us = lookup->seen_us,
+    .label = lookup->label,
+    .desktop_folders = (const char *const *) lookup->callers->desktop_folders,
+  };
+
+  lookup->kind = llm_bus_identity_read (&process, &lookup->app_id);
+  g_task_return_boolean (task, TRUE);
+}
+
+/* The process's own descriptor, where the bus has one: dbus-daemon since 1.16. -1 for none. */
+static int
+take_pidfd (GVariant    *credentials,
+            GUnixFDList *fds)
+{
+  gint32 index;
+
+  if (fds == NULL || !g_variant_lookup (credentials, "ProcessFD", "h", &index) || index < 0 ||
+      index >= g_unix_fd_list_get_length (fds))
+    return -1;
+
+  return g_unix_fd_list_get (fds, index, NULL);
+}
+
+static void
+on_credentials (GObject      *source,
+                GAsyncResult *result,
+                gpointer      data)
+{
+  g_autoptr(Lookup) lookup = data;
+  g_autoptr(GError) error = NULL;
+  g_autoptr(GVariant) reply = NULL;
+  g_autoptr(GVariant) credentials = NULL;
+  g_autoptr(GVariant) label = NULL;
+  g_autoptr(GUnixFDList) fds = NULL;
+  g_autoptr(GTask) task = NULL;
+
+  reply = g_dbus_connection_call_with_unix_fd_list_finish (G_DBUS_CONNECTION (source), &fds, result,
+                                                           &error);
+  if (reply == NULL)
+    {
+      fail_lookup (lookup, g_steal_pointer (&error));
+      return;
+    }
+
+  credentials = g_variant_get_child_value (reply, 0);
+  if (!g_variant_lookup (credentials, "UnixUserID", "u", &lookup->uid))
+    {
+      fail_lookup (lookup, g_error_new (LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
+                                        "The bus does not know the user of %s", lookup->sender));
+      return;
+    }
+  if (!g_variant_lookup (credentials, "ProcessID", "u", &lookup->pid) || lookup->pid == 0)
+    {
+      end_lookup (lookup);
+      return;
+    }
+  lookup->pidfd = take_pidfd (credentials, fds);
+  label = g_variant_lookup_value (credentials, "LinuxSecurityLabel", G_VARIANT_TYPE_BYTESTRING);
+  if (label != NULL)
+    lookup->label = g_variant_dup_bytestring (label, NULL);
+
+  task = g_task_new (lookup->callers, NULL, on_identity_read, lookup);
+  g_task_set_task_data (task, g_steal_pointer (&lookup), NULL);
+  g_task_run_in_thread (task, read_identity);
+}
+
+static void
+on_name_owner_changed (GDBusConnection *connection,
+                       const char      *sender,
+                       const char      *path,
+                       const char      *interface,
+                       const char      *signal,
+                       GVariant        *arguments,
+                       gpointer         data)
+{
+  LlmBusCallers *self = LLM_BUS_CALLERS (data);
+  g_autoptr(GError) error = NULL;
+  g_autoptr(GArray) waiters = NULL;
+  g_autofree char *gone = NULL;
+  const char *name, *new_owner;
+  Entry *entry;
+
+  if (!g_variant_is_of_type (arguments, G_VARIANT_TYPE ("(sss)")))
+    return;
+
+  g_variant_get (arguments, "(&s&s&s)", &name, NULL, &new_owner);
+  if (name[0] != ':' || new_owner[0] != '\0')
+    return;
+
+  entry = g_hash_table_lookup (self->entries, name);
+  if (entry == NULL)
+    return;
+
+  gone = g_strdup (name);
+  waiters = steal_waiters (entry);
+  g_hash_table_remove (self->entries, gone);
+
+  g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED, "The caller has left the bus");
+  answer_waiters (waiters, NULL, error);
+  g_signal_emit (self, signals[SIGNAL_GONE], 0, gone);
+}
+
+static void
+llm_bus_callers_dispose (GObject *object)
+{
+  LlmBusCallers *self = LLM_BUS_CALLERS (object);
+
+  if (self->subscription != 0)
+    g_dbus_connection_signal_unsubscribe (self->connection, self->subscription);
+  self->subscription = 0;
+
+  G_OBJECT_CLASS (llm_bus_callers_parent_class)->dispose (object);
+}
+
+static void
+llm_bus_callers_finalize (GObject *object)
+{
+  LlmBusCallers *self = LLM_BUS_CALLERS (object);
+
+  g_hash_table_unref (self->entries);
+  g_free (self->proc_root);
+  g_strfreev (self->desktop_folders);
+  g_object_unref (self->connection);
+
+  G_OBJECT_CLASS (llm_bus_callers_parent_class)->finalize (object);
+}
+
+static void
+llm_bus_callers_class_init (LlmBusCallersClass *klass)
+{
+  GObjectClass *object_class = G_OBJECT_CLASS (klass);
+
+  object_class->dispose = llm_bus_callers_dispose;
+  object_class->finalize = llm_bus_callers_finalize;
+
+  signals[SIGNAL_GONE] = g_signal_new ("gone", G_TYPE_FROM_CLASS (klass), G_SIGNAL_RUN_LAST, 0,
+                                       NULL, NULL, NULL, G_TYPE_NONE, 1, G_TYPE_STRING);
+  signals[SIGNAL_IDENTIFIED] =
+    g_signal_new ("identified", G_TYPE_FROM_CLASS (klass), G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL,
+                  G_TYPE_NONE, 1, G_TYPE_POINTER);
+}
+
+static void
+llm_bus_callers_init (LlmBusCallers *self)
+{
+  self->entries = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, entry_free);
+}
+
+LlmBusCallers *
+llm_bus_callers_new (GDBusConnection   *connection,
+                     LlmBusGate        *gate,
+                     const char        *proc_root,
+                     const char *const *desktop_folders)
+{
+  LlmBusCallers *self;
+
+  g_return_val_if_fail (G_IS_DBUS_CONNECTION (connection), NULL);
+
+  self = g_object_new (LLM_TYPE_BUS_CALLERS, NULL);
+  self->connection = g_object_ref (connection);
+  self->gate = gate;
+  self->proc_root = g_strdup (proc_root);
+  self->desktop_folders = g_strdupv ((char **) desktop_folders);
+  self->subscription =
+    g_dbus_connection_signal_subscribe (connection, BUS_NAME, BUS_NAME, "NameOwnerChanged",
+                                        BUS_PATH, NULL, G_DBUS_SIGNAL_FLAGS_NONE,
+                                        on_name_owner_changed, self, NULL);
+  return self;
+}
+
+void
+llm_bus_callers_resolve (LlmBusCallers     *self,
+                         const char        *sender,
+                         LlmBusCallerFound  found,
+                         gpointer           data)
+{
+  Waiter waiter = { found, data };
+  Entry *entry;
+  Lookup *lookup;
+
+  g_return_if_fail (LLM_IS_BUS_CALLERS (self));
+  g_return_if_fail (sender != NULL);
+
+  entry = g_hash_table_lookup (self->entries, sender);
+  if (entry != NULL && entry->caller != NULL)
+    {
+      g_autoptr(LlmCaller) caller = llm_caller_ref (entry->caller);
+
+      found (caller, NULL, data);
+      return;
+    }
+  if (entry != NULL)
+    {
+      g_array_append_val (entry->waiters, waiter);
+      return;
+    }
+
+  entry = g_new0 (Entry, 1);
+  entry->waiters = g_array_new (FALSE, FALSE, sizeof (Waiter));
+  g_array_append_val (entry->waiters, waiter);
+  g_hash_table_insert (self->entries, g_strdup (sender), entry);
+
+  lookup = g_new0 (Lookup, 1);
+  lookup->callers = g_object_ref (self);
+  lookup->sender = g_strdup (sender);
+  lookup->pidfd = -1;
+  lookup->seen_us = self->gate != NULL ? llm_bus_gate_get_seen (self->gate, sender) : 0;
+  g_dbus_connection_call_with_unix_fd_list (
+    self->connection, BUS_NAME, BUS_PATH, BUS_NAME, "GetConnectionCredentials",
+    g_variant_new ("(s)", sender), G_VARIANT_TYPE ("(a{sv})"), G_DBUS_CALL_FLAGS_NONE,
+    BUS_TIMEOUT_MS, NULL, NULL, on_credentials, lookup);
+}
+
+void
+llm_bus_callers_settle (LlmBusCallers *self,
+                        const char    *sender)
+{
+  Entry *entry;
+
+  g_return_if_fail (LLM_IS_BUS_CALLERS (self));
+
+  entry = g_hash_table_lookup (self->entries, sender);
+  if (entry != NULL)
+    entry->is_settled = TRUE;
+}
+
+static gboolean
+check_registration (Entry       *entry,
+                    const char  *app_id,
+                    GError     **error)
+{
+  g_return_val_if_fail (entry != NULL && entry->caller != NULL, FALSE);
+
+  if (!llm_bus_identity_is_app_id (app_id))
+    {
+      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                           "app_id must be the name of a desktop file without “.desktop”: at most "
+                           "255 letters, digits, “.”, “_” and “-”, not beginning with “.” or “-”");
+      return FALSE;
+    }
+  if (llm_bus_identity_is_reserved (app_id))
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                   "“%s” begins like the name of an application in a sandbox, which nobody else "
+                   "may have", app_id);
+      return FALSE;
+    }
+  if (entry->is_registered && g_str_equal (entry->caller->app_id, app_id))
+    return TRUE;
+  if (entry->is_settled || entry->is_registered)
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_CONFLICT,
+                   "Register “%s” before the first other call of a connection, and once", app_id);
+      return FALSE;
+    }
+
+  return TRUE;
+}
+
+gboolean
+llm_bus_callers_register (LlmBusCallers  *self,
+                          const char     *sender,
+                          const char     *app_id,
+                          GError        **error)
+{
+  Entry *entry;
+  LlmCaller *old;
+
+  g_return_val_if_fail (LLM_IS_BUS_CALLERS (self), FALSE);
+
+  entry = g_hash_table_lookup (self->entries, sender);
+  if (!check_registration (entry, app_id, error))
+    return FALSE;
+
+  old = entry->caller;
+  entry->caller = llm_caller_new (old->uid, app_id, sender, LLM_CALLER_REGISTERED);
+  entry->is_registered = TRUE;
+  llm_caller_unref (old);
+  g_signal_emit (self, signals[SIGNAL_IDENTIFIED], 0, entry->caller);
+  return TRUE;
+}
+
+void
+llm_bus_callers_set_locale (LlmBusCallers *self,
+                            const char    *sender,
+                            const char    *locale)
+{
+  Entry *entry;
+
+  g_return_if_fail (LLM_IS_BUS_CALLERS (self));
+
+  entry = g_hash_table_lookup (self->entries, sender);
+  if (entry == NULL)
+    return;
+
+  g_free (entry->locale);
+  entry->locale = g_strdup (locale);
+}
+
+const char *
+llm_bus_callers_get_locale (LlmBusCallers *self,
+                            const char    *sender)
+{
+  Entry *entry;
+
+  g_return_val_if_fail (LLM_IS_BUS_CALLERS (self), NULL);
+
+  entry = g_hash_table_lookup (self->entries, sender);
+  return entry != NULL ? entry->locale : NULL;
+}
+
+void
+llm_bus_callers_announce (LlmBusCallers *self)
+{
+  GHashTableIter iter;
+  Entry *entry;
+
+  g_return_if_fail (LLM_IS_BUS_CALLERS (self));
+
+  g_hash_table_iter_init (&iter, self->entries);
+  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &entry))
+    if (entry->caller != NULL)
+      g_signal_emit (self, signals[SIGNAL_IDENTIFIED], 0, entry->caller);
+}
+
+gboolean
+llm_bus_callers_is_present (LlmBusCallers *self,
+                            const char    *sender)
+{
+  g_return_val_if_fail (LLM_IS_BUS_CALLERS (self), FALSE);
+
+  return g_hash_table_contains (self->entries, sender);
+}
+
+GStrv
+llm_bus_callers_list_desktop_folders (gboolean is_system)
+{
+  g_autoptr(GStrvBuilder) builder = g_strv_builder_new ();
+  const char *const *folders = g_get_system_data_dirs ();
+
+  if (!is_system)
+    {
+      g_autofree char *own = g_build_filename (g_get_user_data_dir (), "applications", NULL);
+
+      g_strv_builder_add (builder, own);
+    }
+  for (guint i = 0; folders[i] != NULL; i++)
+    {
+      g_autofree char *folder = g_build_filename (folders[i], "applications", NULL);
+
+      g_strv_builder_add (builder, folder);
+    }
+
+  return g_strv_builder_end (builder);
+}

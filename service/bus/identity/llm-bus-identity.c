@@ -1,0 +1,465 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llm-bus"
+
+#include "bus/identity/llm-bus-identity.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <unistd.h>
+
+#define MAX_APP_ID_BYTES 255
+#define SNAP_PREFIX "snap."
+#define FLATPAK_PREFIX "app-flatpak-"
+#define UNIT_PREFIX "app-"
+/* Below the groups of a user's own systemd any program of the user gets the name it asks for. */
+#define USER_MANAGER "/user@"
+
+gboolean
+llm_bus_identity_is_app_id (const char *id)
+{
+  gsize length = strlen (id);
+
+  if (length == 0 || length > MAX_APP_ID_BYTES || id[0] == '.' || id[0] == '-')
+    return FALSE;
+
+  for (gsize i = 0; i < length; i++)
+    if (!g_ascii_isalnum (id[i]) && strchr ("._-", id[i]) == NULL)
+      return FALSE;
+
+  return TRUE;
+}
+
+/* Ids of sandboxed applications begin with the kind of their sandbox: no program outside of one
+ * may take such a name. */
+gboolean
+llm_bus_identity_is_reserved (const char *id)
+{
+  return g_str_has_prefix (id, SNAP_PREFIX) || g_str_has_prefix (id, LLM_BUS_FLATPAK_PREFIX);
+}
+
+/* Takes systemd's \xNN out of a unit name. NULL when it is none. */
+static char *
+unescape_unit (const char *name,
+               gsize       length)
+{
+  g_autoptr(GString) out = g_string_sized_new (length);
+
+  for (gsize i = 0; i < length; i++)
+    {
+      int high, low;
+
+      if (name[i] != '\\')
+        {
+          g_string_append_c (out, name[i]);
+          continue;
+        }
+      if (i + 3 >= length || name[i + 1] != 'x')
+        return NULL;
+      high = g_ascii_xdigit_value (name[i + 2]);
+      low = g_ascii_xdigit_value (name[i + 3]);
+      if (high < 0 || low < 0 || high * 16 + low == 0)
+        return NULL;
+      g_string_append_c (out, (char) (high * 16 + low));
+      i += 3;
+    }
+
+  return g_string_free (g_steal_pointer (&out), FALSE);
+}
+
+/* The id in name[0..length), unescaped, or NULL when it is not one. */
+static char *
+take_app_id (const char *name,
+             gsize       length)
+{
+  g_autofree char *id = unescape_unit (name, length);
+
+  if (id == NULL || !llm_bus_identity_is_app_id (id))
+    return NULL;
+
+  return g_steal_pointer (&id);
+}
+
+/* "snap.NAME.REST": the second part. */
+static char *
+take_snap_id (const char *name)
+{
+  const char *start, *end;
+
+  if (!g_str_has_prefix (name, SNAP_PREFIX))
+    return NULL;
+
+  start = name + strlen (SNAP_PREFIX);
+  end = strchr (start, '.');
+  if (end == NULL || end == start)
+    return NULL;
+  for (const char *p = start; p < end; p++)
+    if (!g_ascii_islower (*p) && !g_ascii_isdigit (*p) && *p != '-' && *p != '_')
+      return NULL;
+
+  return g_strndup (name, (gsize) (end - name));
+}
+
+LlmCallerKind
+llm_bus_identity_parse_label (const char  *label,
+                              char       **app_id)
+{
+  *app_id = take_snap_id (label);
+  return *app_id != NULL ? LLM_CALLER_SNAP : LLM_CALLER_HOST;
+}
+
+/* "app-flatpak-ID-INSTANCE.scope". A scope of flatpak whose id can't be read is
+ * still a sandbox: the caller then is unknown. */
+static LlmCallerKind
+parse_flatpak (const char  *unit,
+               char       **app_id)
+{
+  const char *start, *end;
+
+  if (!g_str_has_prefix (unit, FLATPAK_PREFIX) || !g_str_has_suffix (unit, ".scope"))
+    return LLM_CALLER_HOST;
+
+  start = unit + strlen (FLATPAK_PREFIX);
+  end = strrchr (start, '-');
+  *app_id = end != NULL ? take_app_id (start, (gsize) (end - start)) : NULL;
+  return *app_id != NULL ? LLM_CALLER_FLATPAK : LLM_CALLER_UNKNOWN;
+}
+
+static gboolean
+has_desktop_file (const char        *id,
+                  const char *const *folders)
+{
+  g_autofree char *name = g_strconcat (id, ".desktop", NULL);
+
+  for (guint i = 0; folders[i] != NULL; i++)
+    {
+      g_autofree char *path = g_build_filename (folders[i], name, NULL);
+
+      if (g_file_test (path, G_FILE_TEST_IS_REGULAR))
+        return TRUE;
+    }
+
+  return FALSE;
+}
+
+/* "app[-LAUNCHER]-ID-RANDOM.scope" and "app[-LAUNCHER]-ID[@RANDOM].service". An
+ * id is only believed when a desktop file has it: the names are free to choose. */
+static LlmCallerKind
+parse_unit (const char         *unit,
+            const char *const  *desktop_folders,
+            char              **app_id)
+{
+  const char *start, *end;
+
+  if (!g_str_has_prefix (unit, UNIT_PREFIX))
+    return LLM_CALLER_HOST;
+
+  start = unit + strlen (UNIT_PREFIX);
+  if (g_str_has_suffix (unit, ".scope"))
+    {
+      end = strrchr (start, '-');
+    }
+  else if (g_str_has_suffix (unit, ".service"))
+    {
+      end = strchr (start, '@');
+      if (end == NULL)
+        end = unit + strlen (unit) - strlen (".service");
+    }
+  else
+    {
+      return LLM_CALLER_HOST;
+    }
+
+  while (end != NULL && start < end)
+    {
+      g_autofree char *id = take_app_id (start, (gsize) (end - start));
+      const char *dash;
+
+      if (id != NULL && !llm_bus_identity_is_reserved (id) &&
+          has_desktop_file (id, desktop_folders))
+        {
+          *app_id = g_steal_pointer (&id);
+          return LLM_CALLER_UNIT;
+        }
+
+      dash = memchr (start, '-', (gsize) (end - start));
+      if (dash == NULL)
+        break;
+      start = dash + 1;
+    }
+
+  return LLM_CALLER_HOST;
+}
+
+/* Looks at every folder of the path, the innermost first: applications may make
+ * groups of their own below the one they were put into. */
+static LlmCallerKind
+parse_path (const char         *path,
+            const char *const  *desktop_folders,
+            char              **app_id)
+{
+  g_auto(GStrv) parts = g_strsplit (path, "/", -1);
+  LlmCallerKind kind = LLM_CALLER_HOST;
+
+  for (guint i = 0; kind == LLM_CALLER_HOST && parts[i] != NULL; i++)
+    kind = parse_flatpak (parts[i], app_id);
+  if (kind != LLM_CALLER_HOST)
+    return kind;
+
+  for (guint i = 0; parts[i] != NULL; i++)
+    {
+      *app_id = take_snap_id (parts[i]);
+      if (*app_id != NULL)
+        return LLM_CALLER_SNAP;
+    }
+
+  for (guint i = g_strv_length (parts); kind == LLM_CALLER_HOST && i > 0; i--)
+    kind = parse_unit (parts[i - 1], desktop_folders, app_id);
+
+  return kind;
+}
+
+/* The freezer of a snap on version 1 is "/snap.NAME", without an application. */
+static LlmCallerKind
+parse_freezer (const char  *path,
+               char       **app_id)
+{
+  g_autofree char *name = NULL;
+
+  if (!g_str_has_prefix (path, "/" SNAP_PREFIX))
+    return LLM_CALLER_HOST;
+
+  name = g_strconcat (path + 1, ".", NULL);
+  *app_id = take_snap_id (name);
+  return *app_id != NULL ? LLM_CALLER_SNAP : LLM_CALLER_UNKNOWN;
+}
+
+static gboolean
+is_sandbox (LlmCallerKind kind)
+{
+  return kind == LLM_CALLER_FLATPAK || kind == LLM_CALLER_SNAP;
+}
+
+LlmCallerKind
+llm_bus_identity_parse_cgroup (const char         *text,
+                               const char *const  *desktop_folders,
+                               char              **app_id,
+                               gboolean           *is_users)
+{
+  g_auto(GStrv) lines = g_strsplit (text, "\n", -1);
+  LlmCallerKind found = LLM_CALLER_HOST;
+  gboolean is_read = FALSE;
+
+  *app_id = NULL;
+  *is_users = FALSE;
+
+  for (guint i = 0; lines[i] != NULL; i++)
+    {
+      /* "NUMBER:CONTROLLERS:PATH"; the path may hold colons */
+      g_auto(GStrv) fields = g_strsplit (lines[i], ":", 3);
+      g_autofree char *id = NULL;
+      LlmCallerKind kind;
+
+      if (g_strv_length (fields) != 3)
+        continue;
+
+      if (g_str_equal (fields[1], "freezer"))
+        {
+          kind = parse_freezer (fields[2], &id);
+        }
+      else if (g_str_equal (fields[1], "") || g_str_equal (fields[1], "name=systemd"))
+        {
+          is_read = TRUE;
+          kind = parse_path (fields[2], desktop_folders, &id);
+        }
+      else
+        {
+          continue;
+        }
+
+      /* two hierarchies with different sandboxes */
+      if (is_sandbox (kind) && is_sandbox (found) &&
+          (kind != found || !g_str_equal (id, *app_id)))
+        kind = LLM_CALLER_UNKNOWN;
+      if (kind == LLM_CALLER_UNKNOWN)
+        {
+          g_clear_pointer (app_id, g_free);
+          return LLM_CALLER_UNKNOWN;
+        }
+      /* a sandbox in one hierarchy outweighs a unit in the other */
+      if (kind > found)
+        {
+          found = kind;
+          *is_users = strstr (fields[2], USER_MANAGER) != NULL;
+          g_free (*app_id);
+          *app_id = g_steal_pointer (&id);
+        }
+    }
+
+  return is_read ? found : LLM_CALLER_UNKNOWN;
+}
+
+/* Field 22 of /proc/PID/stat, in ticks since the machine started. The name in
+ * field 2 may hold anything, so counting begins behind its last parenthesis. */
+static gboolean
+read_start_time (const char *folder,
+                 guint64    *start_time)
+{
+  g_autofree char *path = g_build_filename (folder, "stat", NULL);
+  g_autofree char *text = NULL;
+  g_auto(GStrv) fields = NULL;
+  const char *rest;
+
+  if (!g_file_get_contents (path, &text, NULL, NULL))
+    return FALSE;
+
+  rest = strrchr (text, ')');
+  if (rest == NULL || rest[1] != ' ')
+    return FALSE;
+
+  fields = g_strsplit (rest + 2, " ", -1);
+  return g_strv_length (fields) > 19 &&
+         g_ascii_string_to_unsigned (fields[19], 10, 0, G_MAXUINT64, start_time, NULL);
+}
+
+/* Whether the process of @pidfd has not ended. */
+static gboolean
+is_alive (int pidfd)
+{
+  struct pollfd poll_fd = { .fd = pidfd, .events = POLLIN };
+  int n;
+
+  do
+    n = poll (&poll_fd, 1, 0);
+  while (n < 0 && errno == EINTR);
+
+  /* readable: it has ended; whatever else is said of it is no good sign */
+  return n == 0;
+}
+
+/* Whether the start time @start, in ticks since the machine started, is later than @seen_us. */
+static gboolean
+started_after (guint64 start,
+               gint64  seen_us)
+{
+  long ticks_per_s = sysconf (_SC_CLK_TCK);
+
+  return seen_us > 0 && ticks_per_s > 0 &&
+         (double) start / (double) ticks_per_s > (double) seen_us / G_USEC_PER_SEC;
+}
+
+LlmCallerKind
+llm_bus_identity_decide (const LlmBusEvidence  *evidence,
+                         char                 **app_id)
+{
+  const gboolean is_named = evidence->root == LLM_BUS_FLATPAK_NAMED;
+  g_autofree char *snap = NULL;
+
+  *app_id = NULL;
+  if (evidence->group == LLM_CALLER_UNKNOWN || evidence->root == LLM_BUS_FLATPAK_BROKEN)
+    return LLM_CALLER_UNKNOWN;
+
+  if (evidence->label != NULL &&
+      llm_bus_identity_parse_label (evidence->label, &snap) == LLM_CALLER_SNAP)
+    {
+      if (is_named || evidence->group == LLM_CALLER_FLATPAK ||
+          (evidence->group == LLM_CALLER_SNAP && !g_str_equal (evidence->group_id, snap)))
+        return LLM_CALLER_UNKNOWN;
+      *app_id = g_steal_pointer (&snap);
+      return LLM_CALLER_SNAP;
+    }
+
+  switch (evidence->group)
+    {
+    case LLM_CALLER_SNAP:
+      if (is_named || evidence->label != NULL || evidence->is_users_group)
+        return LLM_CALLER_UNKNOWN;
+      break;
+    case LLM_CALLER_FLATPAK:
+      if (evidence->root != LLM_BUS_FLATPAK_HIDDEN &&
+          !(is_named && g_str_equal (evidence->group_id, evidence->root_id)))
+        return LLM_CALLER_UNKNOWN;
+      break;
+    case LLM_CALLER_UNKNOWN:
+    case LLM_CALLER_HOST:
+    case LLM_CALLER_REGISTERED:
+    case LLM_CALLER_UNIT:
+    default:
+      if (is_named)
+        return LLM_CALLER_UNKNOWN;
+      break;
+    }
+
+  *app_id = g_strdup (evidence->group_id);
+  return evidence->group;
+}
+
+/* AppArmor's label of the process: the one it had when it connected, where the bus tells that it
+ * was a snap's (what else the bus tells may be of another security module). Otherwise what the
+ * kernel has now, which it has only where AppArmor is in force. (nullable) */
+static char *
+read_label (const LlmBusProcess *process,
+            const char          *folder)
+{
+  g_autofree char *path = g_build_filename (folder, "attr", "apparmor", "current", NULL);
+  g_autofree char *snap = NULL;
+  char *text = NULL;
+
+  if (process->label != NULL &&
+      llm_bus_identity_parse_label (process->label, &snap) == LLM_CALLER_SNAP)
+    return g_strdup (process->label);
+
+  g_file_get_contents (path, &text, NULL, NULL);
+  return text;
+}
+
+static LlmCallerKind
+read_files (const LlmBusProcess  *process,
+            const char           *folder,
+            char                **app_id)
+{
+  g_autofree char *path = g_build_filename (folder, "cgroup", NULL);
+  g_autofree char *text = NULL;
+  g_autofree char *label = NULL;
+  g_autofree char *root_id = NULL;
+  g_autofree char *group_id = NULL;
+  LlmBusEvidence evidence = { .group = LLM_CALLER_UNKNOWN };
+
+  if (!g_file_get_contents (path, &text, NULL, NULL))
+    return LLM_CALLER_UNKNOWN;
+
+  evidence.label = label = read_label (process, folder);
+  evidence.group = llm_bus_identity_parse_cgroup (text, process->desktop_folders, &group_id,
+                                                  &evidence.is_users_group);
+  evidence.group_id = group_id;
+  evidence.root = llm_bus_flatpak_read (process->proc_root, process->pid, &root_id);
+  evidence.root_id = root_id;
+  return llm_bus_identity_decide (&evidence, app_id);
+}
+
+LlmCallerKind
+llm_bus_identity_read (const LlmBusProcess  *process,
+                       char                **app_id)
+{
+  g_autofree char *folder = g_strdup_printf ("%s/%u", process->proc_root, process->pid);
+  guint64 before, after;
+  LlmCallerKind kind;
+
+  *app_id = NULL;
+
+  if (!read_start_time (folder, &before) ||
+      (process->pidfd < 0 && started_after (before, process->seen_us)))
+    return LLM_CALLER_UNKNOWN;
+
+  kind = read_files (process, folder, app_id);
+
+  if (!read_start_time (folder, &after) || before != after ||
+      (process->pidfd >= 0 && !is_alive (process->pidfd)))
+    {
+      g_clear_pointer (app_id, g_free);
+      return LLM_CALLER_UNKNOWN;
+    }
+
+  return kind;
+}

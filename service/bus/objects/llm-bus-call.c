@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llm-bus"
+
+#include "bus/objects/llm-bus-call.h"
+
+#include <gio/gunixfdlist.h>
+#include <glib/gstdio.h>
+
+#include "bus/identity/llm-bus-bouncer.h"
+#include "bus/identity/llm-bus-caller.h"
+#include "bus/objects/llm-bus-contexts.h"
+#include "common/llmsvc-error-private.h"
+#include "common/llmsvc-names.h"
+#include "decoding/llm-buffer-sink.h"
+
+LlmBusCall *
+llm_bus_call_ref (LlmBusCall *self)
+{
+  return g_rc_box_acquire (self);
+}
+
+static void
+clear_call (gpointer data)
+{
+  LlmBusCall *self = data;
+
+  if (self->invocation != NULL)
+    llm_bus_call_return_error (self, g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED,
+                                                          "The service is stopping"));
+  g_clear_pointer (&self->options, llm_call_options_unref);
+  g_clear_pointer (&self->caller, llm_caller_unref);
+  g_clear_pointer (&self->arguments, g_variant_unref);
+  g_clear_object (&self->object);
+  if (self->fd >= 0)
+    g_close (self->fd, NULL);
+  g_free (self->id);
+  g_free (self->locale);
+  llm_bus_unref (self->bus);
+}
+
+void
+llm_bus_call_unref (LlmBusCall *self)
+{
+  g_rc_box_release_full (self, clear_call);
+}
+
+/* What a call has made for a connection that left meanwhile ends now: the engine
+ * and the holders of contexts were told of the leaving before they knew of it. */
+static void
+drop_for_gone_caller (LlmBusCall *self)
+{
+  if (self->caller == NULL ||
+      llm_bus_callers_is_present (self->bus->callers, self->caller->connection))
+    return;
+
+  llm_bus_contexts_forget_holder (self->bus->contexts, self->caller->connection);
+  llm_engine_caller_gone (self->bus->engine, self->caller->connection);
+}
+
+void
+llm_bus_call_return_fds (LlmBusCall  *self,
+                         GVariant    *value,
+                         GUnixFDList *fd_list)
+{
+  g_return_if_fail (self->invocation != NULL);
+
+  g_dbus_method_invocation_return_value_with_unix_fd_list (g_steal_pointer (&self->invocation),
+                                                           value, fd_list);
+  drop_for_gone_caller (self);
+}
+
+void
+llm_bus_call_return (LlmBusCall *self,
+                     GVariant   *value)
+{
+  llm_bus_call_return_fds (self, value, NULL);
+}
+
+GError *
+llm_bus_unknown_object (const char *path)
+{
+  return g_error_new (G_DBUS_ERROR, G_DBUS_ERROR_UNKNOWN_OBJECT,
+                      "This application has no object at “%s”", path);
+}
+
+const char *
+llm_bus_call_get_locale (LlmBusCall *self)
+{
+  const char *sender;
+
+  g_return_val_if_fail (self->invocation != NULL, NULL);
+
+  if (self->locale != NULL)
+    return self->locale;
+
+  sender = g_dbus_method_invocation_get_sender (self->invocation);
+  return llm_bus_callers_get_locale (self->bus->callers, sender);
+}
+
+guint64
+llm_bus_call_get_max_message (LlmBusCall *self)
+{
+  LlmAppLimits limits;
+
+  llm_engine_get_limits (self->bus->engine, self->caller, &limits);
+  return limits.message;
+}
+
+void
+llm_bus_call_return_error (LlmBusCall *self,
+                           GError     *error)
+{
+  g_autoptr(GError) owned = error;
+  g_autoptr(GError) translated = NULL;
+
+  g_return_if_fail (self->invocation != NULL);
+  g_return_if_fail (error != NULL);
+
+  /* the bus's own word for a missing object is the only one that stays */
+  if (!g_error_matches (owned, G_DBUS_ERROR, G_DBUS_ERROR_UNKNOWN_OBJECT))
+    llmsvc_error_convert (&owned);
+
+  translated = llm_bus_translator_translate_error (self->bus->translator,
+                                                   llm_bus_call_get_locale (self), owned);
+  g_dbus_method_invocation_return_gerror (g_steal_pointer (&self->invocation), translated);
+  drop_for_gone_caller (self);
+}
+
+/* (transfer full) (nullable): the options are the last argument of a method that has some. */
+static GVariant *
+get_options (LlmBusCall *self)
+{
+  gsize n_arguments = g_variant_n_children (self->arguments);
+
+  if (self->method->call == 0)
+    return NULL;
+
+  g_assert (n_arguments > 0);
+  return g_variant_get_child_value (self->arguments, n_arguments - 1);
+}
+
+static void
+on_decided (const GError *error,
+            gpointer      data)
+{
+  g_autoptr(LlmBusCall) self = data;
+
+  if (error != NULL)
+    llm_bus_call_return_error (self, g_error_copy (error));
+  else
+    self->method->handle (self);
+}
+
+static gboolean
+parse_options (LlmBusCall  *self,
+               GError     **error)
+{
+  g_autoptr(GVariant) dict = get_options (self);
+
+  if (dict == NULL)
+    return TRUE;
+
+  self->options = llm_call_options_parse (dict, self->method->call,
+                                          llm_engine_get_features (self->bus->engine), error);
+  return self->options != NULL;
+}
+
+static void
+on_caller_found (LlmCaller    *caller,
+                 const GError *failure,
+                 gpointer      data)
+{
+  g_autoptr(LlmBusCall) self = data;
+  GDBusMessageFlags flags;
+  GError *error = NULL;
+
+  if (caller == NULL)
+    {
+      llm_bus_call_return_error (self, g_error_copy (failure));
+      return;
+    }
+
+  self->caller = llm_caller_ref (caller);
+  if (self->method->call != LLMSVC_CALL_REGISTER)
+    llm_bus_callers_settle (self->bus->callers, caller->connection);
+
+  if (self->lookup != NULL)
+    {
+      self->object = self->lookup (self->bus, caller, self->id);
+      if (self->object == NULL)
+        {
+          llm_bus_call_return_error (
+            self, llm_bus_unknown_object (
+                    g_dbus_method_invocation_get_object_path (self->invocation)));
+          return;
+        }
+    }
+
+  if (!parse_options (self, &error))
+    {
+      llm_bus_call_return_error (self, error);
+      return;
+    }
+
+  flags = g_dbus_message_get_flags (g_dbus_method_invocation_get_message (self->invocation));
+  llm_bus_bouncer_check (self->bus->bouncer, caller, self->interface, self->method->name,
+                         (flags & G_DBUS_MESSAGE_FLAGS_ALLOW_INTERACTIVE_AUTHORIZATION) != 0,
+                         on_decided, llm_bus_call_ref (self));
+}
+
+void
+llm_bus_call_begin (LlmBus                *bus,
+                    GDBusMethodInvocation *invocation,
+                    const LlmBusInterface *interface,
+                    LlmBusLookup           lookup,
+                    const char            *id)
+{
+  LlmBusCall *self = g_rc_box_new0 (LlmBusCall);
+  g_autoptr(GVariant) options = NULL;
+
+  self->bus = llm_bus_ref (bus);
+  self->invocation = invocation;
+  self->interface = interface->name;
+  self->lookup = lookup;
+  self->id = g_strdup (id);
+  self->fd = -1;
+  self->arguments = g_variant_ref (g_dbus_method_invocation_get_parameters (invocation));
+  self->method = llm_bus_interface_find_method (
+    interface, g_dbus_method_invocation_get_method_name (invocation));
+  /* llm_bus_interface_check() has seen that all methods of the XML have an entry */
+  g_assert (self->method != NULL);
+  options = get_options (self);
+  self->locale = llm_call_options_peek_locale (options);
+
+  llm_bus_identify (bus, g_dbus_method_invocation_get_sender (invocation),
+                    g_str_equal (interface->name, LLMSVC_CONTEXT_INTERFACE), on_caller_found,
+                    self);
+}
+
+static void
+on_answered (const char   *text,
+             GVariant     *results,
+             const GError *error,
+             gpointer      data)
+{
+  LlmBusCall *self = data;
+
+  if (error != NULL)
+    llm_bus_call_return_error (self, g_error_copy (error));
+  else
+    llm_bus_call_return (self, g_variant_new ("(s@a{sv})", text, results));
+}
+
+LlmSink *
+llm_bus_call_new_sink (LlmBusCall *self)
+{
+  return llm_buffer_sink_new (on_answered, llm_bus_call_ref (self),
+                              (GDestroyNotify) llm_bus_call_unref);
+}

@@ -1,0 +1,83 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * One method call on its way: the caller is found out, the object looked up,
+ * the options checked, the bouncer asked, and then the method's function called.
+ * It answers with llm_bus_call_return() or llm_bus_call_return_error(), once;
+ * a call that is dropped without an answer says that the service is stopping.
+ * Reference-counted. Main thread.
+ */
+
+#pragma once
+
+#include "bus/objects/llm-bus-interface.h"
+#include "bus/llm-bus.h"
+#include "decoding/llm-sink.h"
+
+G_BEGIN_DECLS
+
+/* Finds the object of a path for @caller. (transfer full) (nullable) */
+typedef GObject *(*LlmBusLookup) (LlmBus     *bus,
+                                  LlmCaller  *caller,
+                                  const char *id);
+
+struct _LlmBusCall
+{
+  LlmBus *bus;                        /* (owned) */
+  GDBusMethodInvocation *invocation;  /* (owned) (nullable): NULL when answered */
+  const char *interface;              /* of the table */
+  const LlmBusMethod *method;
+  LlmBusLookup lookup;                /* (nullable) */
+  char *id;                           /* (nullable): for @lookup */
+  char *locale;                       /* (nullable): what the options say of it */
+
+  /* for the method's function */
+  GVariant *arguments;                /* (owned) */
+  LlmCaller *caller;                  /* (owned) */
+  LlmCallOptions *options;             /* (owned) (nullable) */
+  gpointer object;                    /* (owned) (nullable): what @lookup found */
+  int fd;                             /* (owned): -1 for none */
+};
+
+/**
+ * llm_bus_call_begin:
+ * @invocation: (transfer full): from GDBus, which has checked its types
+ * @interface: the table to use
+ * @lookup: (nullable): finds the object the method belongs to
+ * @id: (nullable): the last part of its path
+ */
+void        llm_bus_call_begin        (LlmBus                *bus,
+                                       GDBusMethodInvocation *invocation,
+                                       const LlmBusInterface *interface,
+                                       LlmBusLookup           lookup,
+                                       const char            *id);
+
+LlmBusCall *llm_bus_call_ref          (LlmBusCall            *self);
+void        llm_bus_call_unref        (LlmBusCall            *self);
+
+/* @value: (nullable) (transfer floating): a tuple; NULL for an empty one */
+void        llm_bus_call_return       (LlmBusCall            *self,
+                                       GVariant              *value);
+/* Sends @fd_list too. */
+void        llm_bus_call_return_fds   (LlmBusCall            *self,
+                                       GVariant              *value,
+                                       GUnixFDList           *fd_list);
+/* @error: (transfer full) */
+void        llm_bus_call_return_error (LlmBusCall            *self,
+                                       GError                *error);
+
+/* (nullable) (transfer none): the caller's locale, from this call or from Register(). */
+const char *llm_bus_call_get_locale   (LlmBusCall            *self);
+
+/* The most bytes of text that the caller's application may bring in one call. */
+guint64     llm_bus_call_get_max_message (LlmBusCall         *self);
+
+/* The error for an object that is not there, or not for this caller. */
+GError     *llm_bus_unknown_object    (const char            *path);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmBusCall, llm_bus_call_unref)
+
+/* (transfer full): a sink whose end is the reply: the text and its results, or the error. */
+LlmSink    *llm_bus_call_new_sink     (LlmBusCall            *self);
+
+G_END_DECLS

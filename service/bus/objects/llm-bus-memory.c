@@ -1,0 +1,318 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llm-bus"
+
+#include "bus/objects/llm-bus-memory.h"
+
+#include "base/llm-clock.h"
+#include "memory/llm-reclaimer.h"
+#include "common/llmsvc-error.h"
+#include "common/llmsvc-names.h"
+
+#define ANNOUNCE_INTERVAL_MS 1000
+
+/* A trim costs everybody speed: so many at once, and then one per second. */
+#define TRIM_BURST 10
+#define TRIM_INTERVAL_US G_USEC_PER_SEC
+
+struct _LlmBusMemory
+{
+  LlmBus *bus;          /* (owned) */
+  gulong handler;
+  guint timer;          /* source, 0 unless something waits to be announced */
+  gint64 announced_us;
+  GVariant *announced;  /* (owned): a{sv}, what the bus was told last */
+};
+
+static gboolean
+forget_figures (gpointer data)
+{
+  ((LlmBus *) data)->figures_source = 0;
+  return G_SOURCE_REMOVE;
+}
+
+/* All properties that are asked for at once are of the same instant, though other threads go on. */
+static LlmMemoryFigures
+get_figures (LlmBus *bus)
+{
+  if (bus->figures_source == 0)
+    {
+      llm_engine_get_memory (bus->engine, &bus->figures);
+      bus->figures_source = g_idle_add_full (G_PRIORITY_HIGH, forget_figures, bus, NULL);
+    }
+  return bus->figures;
+}
+
+static GVariant *
+get_pressure (LlmBus  *bus,
+              gpointer object)
+{
+  return g_variant_new_string (get_figures (bus).pressure);
+}
+
+static GVariant *
+get_budget (LlmBus  *bus,
+            gpointer object)
+{
+  return g_variant_new_uint64 (get_figures (bus).budget);
+}
+
+static GVariant *
+get_resident (LlmBus  *bus,
+              gpointer object)
+{
+  return g_variant_new_uint64 (get_figures (bus).resident);
+}
+
+static GVariant *
+get_weights (LlmBus  *bus,
+             gpointer object)
+{
+  return g_variant_new_uint64 (get_figures (bus).weights);
+}
+
+static GVariant *
+get_kv_resident (LlmBus  *bus,
+                 gpointer object)
+{
+  return g_variant_new_uint64 (get_figures (bus).kv_resident);
+}
+
+static GVariant *
+get_kv_compressed (LlmBus  *bus,
+                   gpointer object)
+{
+  return g_variant_new_uint64 (get_figures (bus).kv_compressed);
+}
+
+static GVariant *
+get_kv_swapped (LlmBus  *bus,
+                gpointer object)
+{
+  return g_variant_new_uint64 (get_figures (bus).kv_swapped);
+}
+
+static GVariant *
+get_reclaimable (LlmBus  *bus,
+                 gpointer object)
+{
+  LlmMemoryFigures figures = get_figures (bus);
+  GVariantBuilder builder;
+
+  g_variant_builder_init (&builder, G_VARIANT_TYPE ("a{st}"));
+  g_variant_builder_add (&builder, "{st}", "free", figures.reclaimable[LLM_RECLAIM_FREE]);
+  g_variant_builder_add (&builder, "{st}", "cheap", figures.reclaimable[LLM_RECLAIM_CHEAP]);
+  g_variant_builder_add (&builder, "{st}", "costly", figures.reclaimable[LLM_RECLAIM_COSTLY]);
+  return g_variant_builder_end (&builder);
+}
+
+static GVariant *
+get_sub_model (LlmBus  *bus,
+               gpointer object)
+{
+  return g_variant_new_uint32 (get_figures (bus).sub_model);
+}
+
+static void
+on_budget_set (GObject      *source,
+               GAsyncResult *result,
+               gpointer      data)
+{
+  g_autoptr(LlmBusCall) call = data;
+  GError *error = NULL;
+
+  if (!llm_engine_set_budget_finish (LLM_ENGINE (source), result, &error))
+    llm_bus_call_return_error (call, error);
+  else
+    llm_bus_call_return (call, NULL);
+}
+
+static void
+handle_set_budget (LlmBusCall *call)
+{
+  GError *error = NULL;
+
+  if (!llm_call_options_has (call->options, LLMSVC_OPTION_BYTES))
+    {
+      error = g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                                   "SetBudget needs the option “bytes”; 0 lets the service decide");
+      llm_bus_call_return_error (call, error);
+      return;
+    }
+
+  llm_engine_set_budget_async (call->bus->engine, call->caller, call->options, on_budget_set,
+                               llm_bus_call_ref (call));
+}
+
+static gboolean
+admit_trim (LlmBus  *bus,
+            GError **error)
+{
+  gint64 now_us = llm_clock_now_us ();
+  gint64 oldest_us = now_us - TRIM_BURST * TRIM_INTERVAL_US;
+
+  bus->trims_paid_until_us = MAX (bus->trims_paid_until_us, oldest_us);
+  if (bus->trims_paid_until_us + TRIM_INTERVAL_US > now_us)
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_OVERLOADED,
+                   "Trim was called more than %d times within %d seconds; wait a second",
+                   TRIM_BURST, TRIM_BURST);
+      return FALSE;
+    }
+
+  bus->trims_paid_until_us += TRIM_INTERVAL_US;
+  return TRUE;
+}
+
+static void
+on_trimmed (GObject      *source,
+            GAsyncResult *result,
+            gpointer      data)
+{
+  g_autoptr(LlmBusCall) call = data;
+  g_autoptr(GVariant) results = NULL;
+  GError *error = NULL;
+
+  results = llm_engine_trim_finish (LLM_ENGINE (source), result, &error);
+  if (results == NULL)
+    llm_bus_call_return_error (call, error);
+  else
+    llm_bus_call_return (call, g_variant_new ("(@a{sv})", results));
+}
+
+static void
+handle_trim (LlmBusCall *call)
+{
+  static const char *const levels[] = { "low", "medium", "critical", NULL };
+  const char *level;
+  GError *error = NULL;
+
+  g_variant_get_child (call->arguments, 0, "&s", &level);
+  if (!g_strv_contains (levels, level))
+    {
+      error = g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                                   "The level of Trim is “low”, “medium” or “critical”");
+      llm_bus_call_return_error (call, error);
+      return;
+    }
+  if (!admit_trim (call->bus, &error))
+    {
+      llm_bus_call_return_error (call, error);
+      return;
+    }
+
+  llm_engine_trim_async (call->bus->engine, call->caller, level, call->options, on_trimmed,
+                         llm_bus_call_ref (call));
+}
+
+static const LlmBusMethod methods[] = {
+  { "SetBudget", LLMSVC_CALL_SET_BUDGET, handle_set_budget },
+  { "Trim", LLMSVC_CALL_TRIM, handle_trim },
+  { NULL },
+};
+
+static const LlmBusProperty properties[] = {
+  { "Pressure", get_pressure },
+  { "Budget", get_budget },
+  { "Resident", get_resident },
+  { "Weights", get_weights },
+  { "KvResident", get_kv_resident },
+  { "KvCompressed", get_kv_compressed },
+  { "KvSwapped", get_kv_swapped },
+  { "Reclaimable", get_reclaimable },
+  { "SubModel", get_sub_model },
+  { NULL },
+};
+
+const LlmBusInterface llm_bus_memory_interface = { LLMSVC_MEMORY_INTERFACE, methods, properties };
+
+static GVariant *
+list_figures (LlmBus *bus)
+{
+  return g_variant_ref_sink (
+    llm_bus_interface_list_properties (&llm_bus_memory_interface, bus, NULL));
+}
+
+static void
+announce (LlmBusMemory *self)
+{
+  g_autoptr(GVariant) now = list_figures (self->bus);
+  GVariantBuilder changed;
+  gboolean has_changed = FALSE;
+  GVariantIter iter;
+  const char *key;
+  GVariant *value;
+
+  g_variant_builder_init (&changed, G_VARIANT_TYPE_VARDICT);
+  g_variant_iter_init (&iter, now);
+  while (g_variant_iter_loop (&iter, "{&sv}", &key, &value))
+    {
+      g_autoptr(GVariant) before = g_variant_lookup_value (self->announced, key, NULL);
+
+      if (before != NULL && g_variant_equal (before, value))
+        continue;
+      has_changed = TRUE;
+      g_variant_builder_add (&changed, "{sv}", key, value);
+    }
+
+  if (!has_changed)
+    {
+      g_variant_builder_clear (&changed);
+      return;
+    }
+
+  llm_bus_emit_properties_changed (self->bus, LLMSVC_MEMORY_INTERFACE,
+                                   g_variant_builder_end (&changed));
+  g_variant_unref (self->announced);
+  self->announced = g_steal_pointer (&now);
+  self->announced_us = llm_clock_now_us ();
+}
+
+static gboolean
+on_timer (gpointer data)
+{
+  LlmBusMemory *self = data;
+
+  self->timer = 0;
+  announce (self);
+  return G_SOURCE_REMOVE;
+}
+
+static void
+on_memory_changed (LlmEngine *engine,
+                   gpointer   data)
+{
+  LlmBusMemory *self = data;
+  gint64 elapsed_ms = (llm_clock_now_us () - self->announced_us) / 1000;
+
+  if (self->timer != 0)
+    return;
+
+  if (elapsed_ms >= ANNOUNCE_INTERVAL_MS)
+    announce (self);
+  else
+    self->timer = g_timeout_add ((guint) (ANNOUNCE_INTERVAL_MS - elapsed_ms), on_timer, self);
+}
+
+LlmBusMemory *
+llm_bus_memory_watch (LlmBus *bus)
+{
+  LlmBusMemory *self = g_new0 (LlmBusMemory, 1);
+
+  self->bus = llm_bus_ref (bus);
+  self->announced = list_figures (bus);
+  self->announced_us = llm_clock_now_us () - ANNOUNCE_INTERVAL_MS * 1000;
+  self->handler = g_signal_connect (bus->engine, "memory-changed", G_CALLBACK (on_memory_changed),
+                                    self);
+  return self;
+}
+
+void
+llm_bus_memory_unwatch (LlmBusMemory *self)
+{
+  g_signal_handler_disconnect (self->bus->engine, self->handler);
+  g_clear_handle_id (&self->timer, g_source_remove);
+  g_variant_unref (self->announced);
+  llm_bus_unref (self->bus);
+  g_free (self);
+}

@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llm-bus"
+
+#include "bus/stream/llm-bus-stream.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glib-unix.h>
+#include <glib/gstdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/llmsvc-error-private.h"
+#include "common/llmsvc-line.h"
+#include "common/llmsvc-names.h"
+
+#define PIPE_BYTES (64 * 1024)
+
+struct _LlmBusStream
+{
+  GObject parent_instance;
+
+  LlmCaller *owner;              /* (owned) */
+  LlmBusTranslator *translator;  /* (owned) (nullable) */
+  char *locale;                  /* (nullable) */
+  int fd;               /* the writing end, -1 when it is closed */
+  gboolean is_text;
+  gboolean is_finished;
+  guint linger_s;
+  GString *pending;     /* what the pipe has not taken yet */
+  guint watch_gone;     /* source: the reader has left */
+  guint watch_room;     /* source, 0 unless something is pending */
+  guint watch_linger;   /* source, 0 unless finished with something pending */
+};
+
+/* (element-type LlmBusStream) (unowned): finished with something pending, the
+ * oldest first. Descriptors are few, so nobody may fill them with answers that
+ * nobody reads. */
+static GQueue lingering = G_QUEUE_INIT;
+
+static void llm_bus_stream_iface_init (LlmSinkInterface *iface);
+
+G_DEFINE_FINAL_TYPE_WITH_CODE (LlmBusStream, llm_bus_stream, G_TYPE_OBJECT,
+                               G_IMPLEMENT_INTERFACE (LLM_TYPE_SINK, llm_bus_stream_iface_init))
+
+/* Removing the sources may drop the last reference: callers hold one. */
+static void
+close_pipe (LlmBusStream *self)
+{
+  g_clear_handle_id (&self->watch_gone, g_source_remove);
+  g_clear_handle_id (&self->watch_room, g_source_remove);
+  g_clear_handle_id (&self->watch_linger, g_source_remove);
+  g_queue_remove (&lingering, self);
+  if (self->fd >= 0)
+    g_close (self->fd, NULL);
+  self->fd = -1;
+  g_string_truncate (self->pending, 0);
+}
+
+static void
+lose_reader (LlmBusStream *self)
+{
+  gboolean was_finished = self->is_finished;
+
+  close_pipe (self);
+  if (!was_finished)
+    llm_sink_emit_closed (LLM_SINK (self));
+}
+
+/* FALSE when the reader has left. */
+static gboolean
+write_pending (LlmBusStream *self)
+{
+  gsize done = 0;
+
+  while (done < self->pending->len)
+    {
+      ssize_t n = write (self->fd, self->pending->str + done, self->pending->len - done);
+
+      if (n >= 0)
+        done += (gsize) n;
+      else if (errno == EAGAIN)
+        break;
+      else if (errno != EINTR)
+        return FALSE;
+    }
+
+  g_string_erase (self->pending, 0, (gssize) done);
+  return TRUE;
+}
+
+static gboolean
+on_reader_gone (int          fd,
+                GIOCondition condition,
+                gpointer     data)
+{
+  g_autoptr(LlmBusStream) self = g_object_ref (LLM_BUS_STREAM (data));
+
+  self->watch_gone = 0;
+  lose_reader (self);
+  return G_SOURCE_REMOVE;
+}
+
+static gboolean
+on_room (int          fd,
+         GIOCondition condition,
+         gpointer     data)
+{
+  g_autoptr(LlmBusStream) self = g_object_ref (LLM_BUS_STREAM (data));
+
+  if (!write_pending (self))
+    {
+      self->watch_room = 0;
+      lose_reader (self);
+      return G_SOURCE_REMOVE;
+    }
+  if (self->pending->len > 0)
+    return G_SOURCE_CONTINUE;
+
+  self->watch_room = 0;
+  if (self->is_finished)
+    close_pipe (self);
+  else
+    llm_sink_emit_drained (LLM_SINK (self));
+  return G_SOURCE_REMOVE;
+}
+
+static gboolean
+on_lingered (gpointer data)
+{
+  g_autoptr(LlmBusStream) self = g_object_ref (LLM_BUS_STREAM (data));
+
+  self->watch_linger = 0;
+  close_pipe (self);
+  return G_SOURCE_REMOVE;
+}
+
+/* Writes what it can. The loss of the reader is told from the main loop: the
+ * engine is in the middle of handing over text. */
+static gboolean
+push (LlmBusStream *self)
+{
+  if (self->watch_room == 0 && !write_pending (self))
+    {
+      g_string_truncate (self->pending, 0);
+      return FALSE;
+    }
+  if (self->pending->len == 0)
+    return TRUE;
+
+  if (self->watch_room == 0)
+    self->watch_room = g_unix_fd_add (self->fd, G_IO_OUT, on_room, self);
+  return FALSE;
+}
+
+static gboolean
+llm_bus_stream_accept (LlmSink    *sink,
+                       const char *text,
+                       gsize       length)
+{
+  LlmBusStream *self = LLM_BUS_STREAM (sink);
+
+  if (self->fd < 0 || self->is_finished)
+    return FALSE;
+
+  if (self->is_text)
+    g_string_append_len (self->pending, text, (gssize) length);
+  else if (length > 0)
+    llmsvc_line_write_text (self->pending, text, length);
+
+  return push (self);
+}
+
+static void
+write_failure (LlmBusStream *self,
+               const GError *error)
+{
+  g_autoptr(GError) converted = g_error_copy (error);
+  g_autofree char *name = NULL;
+  g_autofree char *message = NULL;
+
+  llmsvc_error_convert (&converted);
+  message = self->translator != NULL
+              ? llm_bus_translator_translate (self->translator, self->locale, converted->message)
+              : g_strdup (converted->message);
+  name = g_strconcat (LLMSVC_ERROR_PREFIX, llmsvc_error_get_name (converted->code), NULL);
+  llmsvc_line_write_error (self->pending, name, message);
+}
+
+static void
+make_room_to_linger (LlmCaller *owner)
+{
+  LlmBusStream *oldest_of_app = NULL;
+  LlmBusStream *oldest_of_user = NULL;
+  g_autoptr(LlmBusStream) oldest = NULL;
+  guint n_of_app = 0, n_of_user = 0;
+
+  for (GList *l = lingering.tail; l != NULL; l = l->prev)
+    {
+      LlmBusStream *stream = l->data;
+
+      if (stream->owner->uid != owner->uid)
+        continue;
+      oldest_of_user = stream;
+      n_of_user++;
+      if (!llm_caller_same_app (stream->owner, owner))
+        continue;
+      oldest_of_app = stream;
+      n_of_app++;
+    }
+
+  if (n_of_app >= LLM_BUS_STREAM_MAX_LINGERING)
+    oldest = g_object_ref (oldest_of_app);
+  else if (n_of_user >= LLM_BUS_STREAM_MAX_USER_LINGERING)
+    oldest = g_object_ref (oldest_of_user);
+  if (oldest != NULL)
+    close_pipe (oldest);
+}
+
+static void
+llm_bus_stream_finish (LlmSink      *sink,
+                       GVariant     *results,
+                       const GError *error)
+{
+  LlmBusStream *self = LLM_BUS_STREAM (sink);
+
+  if (self->fd < 0)
+    return;
+
+  self->is_finished = TRUE;
+  if (!self->is_text && error != NULL)
+    write_failure (self, error);
+  else if (!self->is_text)
+    llmsvc_line_write_done (self->pending, results);
+
+  if (push (self) || self->watch_room == 0)
+    {
+      close_pipe (self);
+      return;
+    }
+
+  /* the sources now own the object: each holds a reference until it goes */
+  make_room_to_linger (self->owner);
+  g_queue_push_tail (&lingering, self);
+  g_clear_handle_id (&self->watch_room, g_source_remove);
+  self->watch_room = g_unix_fd_add_full (G_PRIORITY_DEFAULT, self->fd, G_IO_OUT, on_room,
+                                         g_object_ref (self), g_object_unref);
+  self->watch_linger = g_timeout_add_seconds_full (G_PRIORITY_DEFAULT, self->linger_s, on_lingered,
+                                                   g_object_ref (self), g_object_unref);
+}
+
+static void
+llm_bus_stream_finalize (GObject *object)
+{
+  LlmBusStream *self = LLM_BUS_STREAM (object);
+
+  close_pipe (self);
+  g_string_free (self->pending, TRUE);
+  llm_caller_unref (self->owner);
+  g_free (self->locale);
+  g_clear_pointer (&self->translator, llm_bus_translator_unref);
+
+  G_OBJECT_CLASS (llm_bus_stream_parent_class)->finalize (object);
+}
+
+static void
+llm_bus_stream_iface_init (LlmSinkInterface *iface)
+{
+  iface->accept = llm_bus_stream_accept;
+  iface->finish = llm_bus_stream_finish;
+}
+
+static void
+llm_bus_stream_class_init (LlmBusStreamClass *klass)
+{
+  G_OBJECT_CLASS (klass)->finalize = llm_bus_stream_finalize;
+}
+
+static void
+llm_bus_stream_init (LlmBusStream *self)
+{
+  self->fd = -1;
+  self->pending = g_string_new (NULL);
+}
+
+/* g_unix_open_pipe() of GLib 2.74 does not take O_CLOEXEC, pipe2() does. The
+ * reading end blocks unless its reader wants otherwise. */
+LlmSink *
+llm_bus_stream_new (LlmCaller         *owner,
+                    gboolean           is_text,
+                    LlmBusTranslator  *translator,
+                    const char        *locale,
+                    guint              linger_s,
+                    int               *read_fd,
+                    GError           **error)
+{
+  LlmBusStream *self;
+  int fds[2];
+
+  g_return_val_if_fail (read_fd != NULL, NULL);
+
+  if (pipe2 (fds, O_CLOEXEC) != 0 || !g_unix_set_fd_nonblocking (fds[1], TRUE, NULL))
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_OVERLOADED, "No pipe can be made: %s",
+                   g_strerror (errno));
+      return NULL;
+    }
+  /* past the limit of a user the kernel gives less, which only means more wakeups */
+  (void) fcntl (fds[1], F_SETPIPE_SZ, PIPE_BYTES);
+
+  self = g_object_new (LLM_TYPE_BUS_STREAM, NULL);
+  self->fd = fds[1];
+  self->owner = llm_caller_ref (owner);
+  self->is_text = is_text;
+  self->translator = translator != NULL ? llm_bus_translator_ref (translator) : NULL;
+  self->locale = g_strdup (locale);
+  self->linger_s = linger_s;
+  self->watch_gone = g_unix_fd_add (self->fd, G_IO_ERR | G_IO_HUP, on_reader_gone, self);
+
+  *read_fd = fds[0];
+  return LLM_SINK (self);
+}

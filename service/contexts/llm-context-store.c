@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "contexts/llm-context-store.h"
+
+#include <string.h>
+
+#include "common/llmsvc-error.h"
+#include "contexts/llm-checksum.h"
+#include "contexts/llm-stored-row.h"
+
+LlmStoredContext *
+llm_stored_context_new (void)
+{
+  return g_new0 (LlmStoredContext, 1);
+}
+
+void
+llm_stored_context_free (LlmStoredContext *self)
+{
+  g_free (self->id);
+  g_free (self->app);
+  g_free (self->name);
+  g_free (self->slo);
+  g_free (self->counted_by);
+  g_free (self->damage);
+  g_clear_pointer (&self->turns, llm_conversation_free);
+  g_free (self);
+}
+
+char *
+llm_stored_context_new_id (void)
+{
+  return g_strdup_printf ("%08x%08x%08x%08x", g_random_int (), g_random_int (), g_random_int (),
+                          g_random_int ());
+}
+
+LlmStoredIndex *
+llm_stored_index_new (void)
+{
+  LlmStoredIndex *self = g_new0 (LlmStoredIndex, 1);
+
+  self->contexts = g_ptr_array_new_with_free_func ((GDestroyNotify) llm_stored_context_free);
+  self->quotas = g_ptr_array_new_with_free_func ((GDestroyNotify) llm_stored_quota_free);
+  return self;
+}
+
+void
+llm_stored_index_free (LlmStoredIndex *self)
+{
+  g_ptr_array_unref (self->contexts);
+  g_ptr_array_unref (self->quotas);
+  g_free (self->model);
+  g_free (self);
+}
+
+LlmStoredQuota *
+llm_stored_quota_new (guint32     uid,
+                      const char *app,
+                      const char *key,
+                      double      value)
+{
+  LlmStoredQuota *self = g_new (LlmStoredQuota, 1);
+
+  *self = (LlmStoredQuota) { uid, g_strdup (app), g_strdup (key), value };
+  return self;
+}
+
+void
+llm_stored_quota_free (LlmStoredQuota *self)
+{
+  g_free (self->app);
+  g_free (self->key);
+  g_free (self);
+}
+
+LlmStoredChange *
+llm_stored_change_new (const char *context)
+{
+  LlmStoredChange *self = g_new0 (LlmStoredChange, 1);
+
+  self->context = g_strdup (context);
+  self->dropped = G_MAXUINT;
+  return self;
+}
+
+void
+llm_stored_change_free (LlmStoredChange *self)
+{
+  g_free (self->context);
+  g_free (self);
+}
+
+LlmStoredCount *
+llm_stored_count_new (const char *context,
+                      guint       turn,
+                      guint       n_tokens,
+                      const char *identity)
+{
+  LlmStoredCount *self = g_new (LlmStoredCount, 1);
+
+  *self = (LlmStoredCount) { g_strdup (context), turn, n_tokens, g_strdup (identity) };
+  return self;
+}
+
+void
+llm_stored_count_free (LlmStoredCount *self)
+{
+  g_free (self->context);
+  g_free (self->identity);
+  g_free (self);
+}
+
+/* --- writing --- */
+
+static gboolean
+insert_messages (sqlite3       *db,
+                 const char    *context,
+                 guint          number,
+                 const LlmTurn *turn,
+                 GStrv          extras,
+                 GError       **error)
+{
+  for (guint i = 0; i < turn->messages->len; i++)
+    {
+      const LlmStoredMessage *message = g_ptr_array_index (turn->messages, i);
+
+      if (!llm_db_execute (db, error,
+                           "INSERT INTO messages (context, turn, number, role, text, extras)"
+                           " VALUES (?, ?, ?, ?, ?, ?)", "siisss", context, (gint64) number,
+                           (gint64) i, message->role, message->text, extras[i]))
+        return FALSE;
+    }
+  return TRUE;
+}
+
+static gboolean
+insert_turn (sqlite3       *db,
+             const char    *context,
+             guint          number,
+             const LlmTurn *turn,
+             GError       **error)
+{
+  g_autofree char *results = turn->results != NULL ? g_variant_print (turn->results, TRUE) : NULL;
+  g_auto(GStrv) extras = g_new0 (char *, turn->messages->len + 1);
+  LlmChecksum *checksum = llm_checksum_begin_turn (context, number, turn, results);
+
+  for (guint i = 0; i < turn->messages->len; i++)
+    {
+      const LlmStoredMessage *message = g_ptr_array_index (turn->messages, i);
+
+      extras[i] = g_variant_print (message->extras, TRUE);
+      llm_checksum_add_string (checksum, message->role);
+      llm_checksum_add_string (checksum, message->text);
+      llm_checksum_add_string (checksum, extras[i]);
+    }
+  return llm_db_execute (db, error,
+                         "INSERT INTO turns (context, number, is_base, is_closed, n_tokens,"
+                         " tokens, identity, request_id, results, checksum, token_checksum,"
+                         " n_total, counted_by)"
+                         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, nullif (?, -1), ?)",
+                         "siiiibsssiiis", context, (gint64) number, (gint64) turn->is_base,
+                         (gint64) turn->is_closed, (gint64) turn->n_tokens,
+                         (const void *) (turn->tokens != NULL ? turn->tokens->data : NULL),
+                         turn->tokens != NULL ? turn->tokens->len * sizeof (gint32) : (gsize) 0,
+                         turn->identity, turn->request_id, results, llm_checksum_end (checksum),
+                         llm_checksum_of_tokens (context, number, turn),
+                         turn->counted_by != NULL ? (gint64) turn->n_total : (gint64) -1,
+                         turn->counted_by) &&
+         insert_messages (db, context, number, turn, extras, error);
+}
+
+gboolean
+llm_store_insert_context (sqlite3  *db,
+                          gpointer  data,
+                          GError  **error)
+{
+  LlmStoredContext *context = data;
+  g_autoptr(sqlite3_stmt) row = llm_db_query (db, error,
+    "SELECT 1 FROM contexts WHERE uid = ? AND app = ? AND name = ?", "iss", (gint64) context->uid,
+    context->app, context->name);
+
+  if (row == NULL)
+    return FALSE;
+  if (llm_db_next (row, error))
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_ALREADY_EXISTS,
+                   "There is a context named “%s” already; open it with OpenContext()",
+                   context->name);
+      return FALSE;
+    }
+  if (*error != NULL)
+    return FALSE;
+
+  context->n_turns =
+    context->turns != NULL ? llm_conversation_get_n_turns (context->turns) : 0;
+  if (!llm_db_execute (db, error,
+                       "INSERT INTO contexts (id, uid, app, name, revision, created, used, "
+                       "max_tokens, slo, n_turns, owner_checksum, checksum, damage)"
+                       " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                       "sissiiiisiiis", context->id, (gint64) context->uid, context->app,
+                       context->name, (gint64) context->revision, context->created, context->used,
+                       (gint64) context->max_tokens, context->slo, (gint64) context->n_turns,
+                       llm_checksum_of_owner (context), llm_checksum_of_context (context),
+                       context->damage))
+    return FALSE;
+  for (guint i = 0; i < context->n_turns; i++)
+    if (!insert_turn (db, context->id, i, llm_conversation_get_turn (context->turns, i), error))
+      return FALSE;
+  return TRUE;
+}
+
+gboolean
+llm_store_delete_context (sqlite3  *db,
+                          gpointer  id,
+                          GError  **error)
+{
+  return llm_db_execute (db, error, "DELETE FROM contexts WHERE id = ?", "s", (const char *) id);
+}
+
+/* Writes what changes in the row of a context. It is read before: a new checksum must not cover up
+ * what is damaged. */
+static gboolean
+change_context (sqlite3               *db,
+                const LlmStoredChange *change,
+                GError               **error)
+{
+  g_autoptr(LlmStoredContext) context = llm_stored_context_new ();
+  g_autoptr(sqlite3_stmt) row = llm_db_query (db, error,
+    "SELECT name, revision, created, used, max_tokens, slo, n_turns, checksum, damage FROM contexts"
+    " WHERE id = ?", "s", change->context);
+
+  if (row == NULL)
+    return FALSE;
+  if (!llm_db_next (row, error))
+    {
+      if (*error == NULL)
+        g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND,
+                             "The context was closed");
+      return FALSE;
+    }
+
+  context->id = g_strdup (change->context);
+  context->name = g_strdup ((const char *) sqlite3_column_text (row, 0));
+  context->revision = sqlite3_column_int64 (row, 1);
+  context->created = sqlite3_column_int64 (row, 2);
+  context->used = sqlite3_column_int64 (row, 3);
+  context->max_tokens = sqlite3_column_int64 (row, 4);
+  context->slo = g_strdup ((const char *) sqlite3_column_text (row, 5));
+  context->n_turns = sqlite3_column_int64 (row, 6);
+  if (!llm_stored_row_check (row, 7, llm_checksum_of_context (context))
+      || sqlite3_column_type (row, 8) != SQLITE_NULL)
+    {
+      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
+                           "The stored data of the context is damaged");
+      return FALSE;
+    }
+  /* it is what it was when the call began, unless others put another database there */
+  if (context->revision + 1 != change->revision)
+    {
+      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND, "The context was closed");
+      return FALSE;
+    }
+  context->revision = change->revision;
+  context->used = change->used;
+  context->n_turns = change->n_turns + (change->turn != NULL ? 1 : 0);
+  return llm_db_execute (db, error,
+                         "UPDATE contexts SET revision = ?, used = ?, n_turns = ?, checksum = ?"
+                         " WHERE id = ?", "iiiis", (gint64) context->revision, context->used,
+                         (gint64) context->n_turns, llm_checksum_of_context (context),
+                         context->id);
+}
+
+gboolean
+llm_store_change (sqlite3  *db,
+                  gpointer  data,
+                  GError  **error)
+{
+  LlmStoredChange *change = data;
+
+  if (!change_context (db, change, error) ||
+      !llm_db_execute (db, error, "DELETE FROM turns WHERE context = ? AND number >= ?", "si",
+                       change->context, (gint64) change->n_turns))
+    return FALSE;
+  if (change->dropped < change->n_turns &&
+      !llm_db_execute (db, error,
+                       "UPDATE turns SET tokens = NULL, identity = NULL, is_closed = 0,"
+                       " token_checksum = NULL, n_total = NULL, counted_by = NULL"
+                       " WHERE context = ? AND number >= ?", "si", change->context,
+                       (gint64) change->dropped))
+    return FALSE;
+  return change->turn == NULL ||
+         insert_turn (db, change->context, change->n_turns, change->turn, error);
+}
+
+gboolean
+llm_store_set_count (sqlite3  *db,
+                     gpointer  data,
+                     GError  **error)
+{
+  LlmStoredCount *count = data;
+
+  return llm_db_execute (db, error,
+                         "UPDATE turns SET n_total = ?, counted_by = ?"
+                         " WHERE context = ? AND number = ?", "issi", (gint64) count->n_tokens,
+                         count->identity, count->context, (gint64) count->turn);
+}
+
+gboolean
+llm_store_set_quota (sqlite3  *db,
+                     gpointer  data,
+                     GError  **error)
+{
+  LlmStoredQuota *quota = data;
+
+  return llm_db_execute (db, error,
+                         "INSERT OR REPLACE INTO quotas (uid, app, key, value) VALUES (?, ?, ?, ?)",
+                         "issd", (gint64) quota->uid, quota->app, quota->key, quota->value);
+}
+
+gboolean
+llm_store_set_model (sqlite3  *db,
+                     gpointer  id,
+                     GError  **error)
+{
+  return llm_db_execute (db, error,
+                         "INSERT OR REPLACE INTO settings (key, value) VALUES ('model', ?)", "s",
+                         (const char *) id);
+}

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Named contexts in the database: transactions for llm_db_run_async(), each
+ * with the data it takes and fills in. They run on the database's thread and
+ * touch nothing but their data.
+ */
+
+#pragma once
+
+#include "contexts/llm-conversation.h"
+#include "contexts/llm-db.h"
+
+G_BEGIN_DECLS
+
+/* One context as stored. */
+typedef struct
+{
+  char *id;
+  guint32 uid;
+  char *app;
+  char *name;
+  guint64 revision;
+  gint64 created;          /* seconds since 1970 */
+  gint64 used;
+  guint max_tokens;        /* 0: as many as the model has */
+  char *slo;
+  guint n_turns;
+  guint n_tokens;          /* as counted by the model */
+  char *counted_by;        /* (nullable): of this identity; NULL: an estimate */
+  guint64 bytes;           /* of text and tokens */
+  char *damage;            /* (nullable): it can't be used, as what is stored of it is damaged. A copy
+                            * of the database as it was found has this path; "": there is none */
+  LlmConversation *turns;  /* (nullable) */
+} LlmStoredContext;
+
+typedef struct
+{
+  guint32 uid;
+  char *app;
+  char *key;
+  double value;
+} LlmStoredQuota;
+
+/* What is read once, at start. */
+typedef struct
+{
+  GPtrArray *contexts;     /* (element-type LlmStoredContext) (owned): without turns */
+  GPtrArray *quotas;       /* (element-type LlmStoredQuota) (owned) */
+  char *model;             /* (nullable): id of the model chosen by SelectModel */
+  guint n_damaged;         /* contexts found damaged now */
+  guint n_unowned;         /* contexts of which it can't be told whose they are: left out */
+  guint n_bad_settings;    /* quotas and settings that make no sense: left out */
+  gboolean is_corrupt;     /* SQLite can't read it all: see llm_db_salvage_file() */
+} LlmStoredIndex;
+
+/* A change of one context's turns. */
+typedef struct
+{
+  char *context;
+  guint64 revision;        /* afterwards */
+  gint64 used;
+  guint n_turns;           /* turns to keep; the new one gets this number */
+  guint dropped;           /* the first of these whose tokens go; G_MAXUINT: none */
+  LlmTurn *turn;           /* (nullable) (unowned): to be added */
+} LlmStoredChange;
+
+/* What a model counted. */
+typedef struct
+{
+  char *context;
+  guint turn;              /* number of the last one */
+  guint n_tokens;
+  char *identity;          /* of the model */
+} LlmStoredCount;
+
+LlmStoredContext *llm_stored_context_new  (void);
+void              llm_stored_context_free (LlmStoredContext *self);
+/* 128 random bits as text that may be part of an object path. */
+char             *llm_stored_context_new_id (void);
+LlmStoredIndex   *llm_stored_index_new    (void);
+void              llm_stored_index_free   (LlmStoredIndex   *self);
+LlmStoredQuota   *llm_stored_quota_new    (guint32           uid,
+                                           const char       *app,
+                                           const char       *key,
+                                           double            value);
+void              llm_stored_quota_free   (LlmStoredQuota   *self);
+LlmStoredChange  *llm_stored_change_new   (const char       *context);
+void              llm_stored_change_free  (LlmStoredChange  *self);
+LlmStoredCount   *llm_stored_count_new    (const char       *context,
+                                           guint             turn,
+                                           guint             n_tokens,
+                                           const char       *identity);
+void              llm_stored_count_free   (LlmStoredCount   *self);
+
+/* --- llm-context-index.c --- */
+
+/* What makes no sense costs what it is part of and no more. */
+gboolean llm_store_load_index     (sqlite3 *db, gpointer index, GError **error);
+/* --- llm-context-load.c --- */
+
+/* Fills in context->turns, or sets context->damage and fails with STORAGE. Tokens that are damaged
+ * are left out where the text is good. */
+gboolean llm_store_load_turns     (sqlite3 *db, gpointer context, GError **error);
+
+/* --- llm-context-store.c --- */
+
+/* With its turns. Fails with ALREADY_EXISTS when the name is taken. */
+gboolean llm_store_insert_context (sqlite3 *db, gpointer context, GError **error);
+/* @id: a string. */
+gboolean llm_store_delete_context (sqlite3 *db, gpointer id, GError **error);
+gboolean llm_store_change         (sqlite3 *db, gpointer change, GError **error);
+gboolean llm_store_set_count      (sqlite3 *db, gpointer count, GError **error);
+gboolean llm_store_set_quota      (sqlite3 *db, gpointer quota, GError **error);
+/* @id: a string. */
+gboolean llm_store_set_model      (sqlite3 *db, gpointer id, GError **error);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmStoredContext, llm_stored_context_free)
+
+G_END_DECLS

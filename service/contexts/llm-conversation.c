@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "contexts/llm-conversation.h"
+
+#include <string.h>
+
+struct _LlmConversation
+{
+  GPtrArray *turns;     /* (element-type LlmTurn) (owned) */
+  GPtrArray *messages;  /* (element-type LlmStoredMessage) (unowned): of all turns */
+  guint dropped;        /* the first turn whose tokens were dropped; G_MAXUINT: none */
+};
+
+static void
+stored_message_free (LlmStoredMessage *message)
+{
+  g_free (message->role);
+  g_free (message->text);
+  g_variant_unref (message->extras);
+  g_free (message);
+}
+
+LlmStoredMessage *
+llm_stored_message_new (const char *role,
+                        const char *text,
+                        GVariant   *extras)
+{
+  LlmStoredMessage *message = g_new (LlmStoredMessage, 1);
+
+  message->role = g_strdup (role);
+  message->text = g_strdup (text);
+  message->extras = extras != NULL ? g_variant_ref_sink (extras)
+                                   : g_variant_ref_sink (g_variant_new ("a{sv}", NULL));
+  return message;
+}
+
+LlmTurn *
+llm_turn_new (void)
+{
+  LlmTurn *turn = g_new0 (LlmTurn, 1);
+
+  turn->messages = g_ptr_array_new_with_free_func ((GDestroyNotify) stored_message_free);
+  return turn;
+}
+
+void
+llm_turn_free (LlmTurn *turn)
+{
+  g_ptr_array_unref (turn->messages);
+  g_clear_pointer (&turn->tokens, g_array_unref);
+  g_clear_pointer (&turn->results, g_variant_unref);
+  g_free (turn->identity);
+  g_free (turn->counted_by);
+  g_free (turn->request_id);
+  g_free (turn);
+}
+
+static LlmTurn *
+turn_copy (const LlmTurn *turn)
+{
+  LlmTurn *copy = llm_turn_new ();
+
+  for (guint i = 0; i < turn->messages->len; i++)
+    {
+      const LlmStoredMessage *message = g_ptr_array_index (turn->messages, i);
+
+      g_ptr_array_add (copy->messages,
+                       llm_stored_message_new (message->role, message->text, message->extras));
+    }
+  copy->is_base = turn->is_base;
+  copy->tokens = turn->tokens != NULL ? g_array_copy (turn->tokens) : NULL;
+  copy->identity = g_strdup (turn->identity);
+  copy->is_closed = turn->is_closed;
+  copy->n_tokens = turn->n_tokens;
+  copy->n_total = turn->n_total;
+  copy->counted_by = g_strdup (turn->counted_by);
+  copy->request_id = g_strdup (turn->request_id);
+  copy->results = turn->results != NULL ? g_variant_ref (turn->results) : NULL;
+  return copy;
+}
+
+void
+llm_turn_add_messages (LlmTurn  *turn,
+                       GVariant *messages)
+{
+  GVariantIter iter;
+  const char *role;
+  const char *text;
+  GVariant *extras;
+
+  g_variant_iter_init (&iter, messages);
+  while (g_variant_iter_loop (&iter, "(&s&s@a{sv})", &role, &text, &extras))
+    g_ptr_array_add (turn->messages, llm_stored_message_new (role, text, extras));
+}
+
+gboolean
+llm_turn_is_answered (const LlmTurn *turn)
+{
+  const LlmStoredMessage *last;
+
+  if (turn->is_base || turn->results == NULL || turn->messages->len == 0)
+    return FALSE;
+  last = g_ptr_array_index (turn->messages, turn->messages->len - 1);
+  return g_str_equal (last->role, "assistant");
+}
+
+const char *
+llm_turn_get_answer (const LlmTurn *turn)
+{
+  const LlmStoredMessage *last = g_ptr_array_index (turn->messages, turn->messages->len - 1);
+
+  return last->text;
+}
+
+guint64
+llm_turn_get_bytes (const LlmTurn *turn)
+{
+  guint64 bytes = turn->tokens != NULL ? turn->tokens->len * sizeof (gint32) : 0;
+
+  for (guint i = 0; i < turn->messages->len; i++)
+    {
+      const LlmStoredMessage *message = g_ptr_array_index (turn->messages, i);
+
+      bytes += strlen (message->text) + g_variant_get_size (message->extras);
+    }
+  return bytes;
+}
+
+LlmConversation *
+llm_conversation_new (void)
+{
+  LlmConversation *self = g_new0 (LlmConversation, 1);
+
+  self->turns = g_ptr_array_new_with_free_func ((GDestroyNotify) llm_turn_free);
+  self->messages = g_ptr_array_new ();
+  self->dropped = G_MAXUINT;
+  return self;
+}
+
+void
+llm_conversation_free (LlmConversation *self)
+{
+  g_ptr_array_unref (self->messages);
+  g_ptr_array_unref (self->turns);
+  g_free (self);
+}
+
+LlmConversation *
+llm_conversation_copy (LlmConversation *self)
+{
+  LlmConversation *copy = llm_conversation_new ();
+
+  for (guint i = 0; i < self->turns->len; i++)
+    llm_conversation_add_turn (copy, turn_copy (g_ptr_array_index (self->turns, i)));
+  return copy;
+}
+
+/* Settled tokens count themselves, where all before them are of the same model. */
+static void
+count_settled (LlmConversation *self,
+               LlmTurn         *turn)
+{
+  guint n_total = turn->tokens->len;
+
+  for (guint i = 0; i < self->turns->len; i++)
+    {
+      const LlmTurn *earlier = g_ptr_array_index (self->turns, i);
+
+      if (earlier->tokens == NULL)
+        continue;
+      if (g_strcmp0 (earlier->identity, turn->identity) != 0)
+        return;
+      n_total += earlier->tokens->len;
+    }
+  turn->n_total = n_total;
+  turn->counted_by = g_strdup (turn->identity);
+}
+
+void
+llm_conversation_add_turn (LlmConversation *self,
+                           LlmTurn         *turn)
+{
+  if (turn->is_whole)
+    {
+      llm_conversation_drop_tokens (self, 0);
+      self->dropped = G_MAXUINT;
+    }
+  if (turn->tokens != NULL && turn->counted_by == NULL)
+    count_settled (self, turn);
+  turn->is_whole = FALSE;
+  g_ptr_array_add (self->turns, turn);
+  for (guint i = 0; i < turn->messages->len; i++)
+    g_ptr_array_add (self->messages, g_ptr_array_index (turn->messages, i));
+}
+
+guint
+llm_conversation_get_n_turns (LlmConversation *self)
+{
+  return self->turns->len;
+}
+
+LlmTurn *
+llm_conversation_get_turn (LlmConversation *self,
+                           guint            index)
+{
+  return g_ptr_array_index (self->turns, index);
+}
+
+LlmTurn *
+llm_conversation_find_request (LlmConversation *self,
+                               const char      *request_id)
+{
+  for (guint i = self->turns->len; i-- > 0;)
+    {
+      LlmTurn *turn = g_ptr_array_index (self->turns, i);
+
+      if (g_strcmp0 (turn->request_id, request_id) == 0)
+        return turn;
+    }
+  return NULL;
+}
+
+guint
+llm_conversation_get_n_removable (LlmConversation *self)
+{
+  LlmTurn *first = self->turns->len > 0 ? g_ptr_array_index (self->turns, 0) : NULL;
+
+  return self->turns->len - (first != NULL && first->is_base ? 1 : 0);
+}
+
+void
+llm_conversation_rollback (LlmConversation *self,
+                           guint            n)
+{
+  g_assert (n <= llm_conversation_get_n_removable (self));
+
+  for (; n > 0; n--)
+    {
+      LlmTurn *last = g_ptr_array_index (self->turns, self->turns->len - 1);
+
+      g_ptr_array_set_size (self->messages, self->messages->len - last->messages->len);
+      g_ptr_array_set_size (self->turns, self->turns->len - 1);
+    }
+}
+
+guint
+llm_conversation_get_n_messages (LlmConversation *self)
+{
+  return self->messages->len;
+}
+
+const LlmStoredMessage *
+llm_conversation_get_message (LlmConversation *self,
+                              guint            index)
+{
+  return g_ptr_array_index (self->messages, index);
+}
+
+guint64
+llm_conversation_get_bytes (LlmConversation *self)
+{
+  guint64 bytes = 0;
+
+  for (guint i = 0; i < self->turns->len; i++)
+    bytes += llm_turn_get_bytes (g_ptr_array_index (self->turns, i));
+  return bytes;
+}
+
+/* Index behind the last turn with settled tokens; 0 when there is none, or when
+ * one is for another model, as what follows it was produced behind it. */
+static guint
+find_settled_end (LlmConversation *self,
+                  const char      *identity)
+{
+  guint end = 0;
+
+  for (guint i = 0; i < self->turns->len; i++)
+    {
+      LlmTurn *turn = g_ptr_array_index (self->turns, i);
+
+      if (turn->tokens == NULL)
+        continue;
+      if (g_strcmp0 (turn->identity, identity) != 0)
+        return 0;
+      end = i + 1;
+    }
+  return end;
+}
+
+gboolean
+llm_conversation_is_counted (LlmConversation *self,
+                             const char      *identity)
+{
+  const LlmTurn *last =
+    self->turns->len > 0 ? g_ptr_array_index (self->turns, self->turns->len - 1) : NULL;
+
+  return last == NULL || (identity != NULL && g_strcmp0 (last->counted_by, identity) == 0);
+}
+
+void
+llm_conversation_set_count (LlmConversation *self,
+                            const char      *identity,
+                            guint            n_tokens)
+{
+  LlmTurn *last = g_ptr_array_index (self->turns, self->turns->len - 1);
+
+  last->n_total = n_tokens;
+  g_free (last->counted_by);
+  last->counted_by = g_strdup (identity);
+}
+
+void
+llm_conversation_drop_tokens (LlmConversation *self,
+                              guint            first)
+{
+  for (guint i = first; i < self->turns->len; i++)
+    {
+      LlmTurn *turn = g_ptr_array_index (self->turns, i);
+
+      g_clear_pointer (&turn->tokens, g_array_unref);
+      g_clear_pointer (&turn->identity, g_free);
+      g_clear_pointer (&turn->counted_by, g_free);
+      turn->is_closed = FALSE;
+    }
+  self->dropped = MIN (self->dropped, first);
+}
+
+guint
+llm_conversation_take_dropped (LlmConversation *self)
+{
+  guint first = self->dropped;
+
+  self->dropped = G_MAXUINT;
+  return first;
+}
+
+static gboolean
+has_all_below (const GArray *tokens,
+               guint         n_vocab)
+{
+  for (guint i = 0; i < tokens->len; i++)
+    if ((guint32) g_array_index (tokens, gint32, i) >= n_vocab)
+      return FALSE;
+  return TRUE;
+}
+
+gboolean
+llm_conversation_check_tokens (LlmConversation *self,
+                               const char      *identity,
+                               guint            n_vocab)
+{
+  for (guint i = 0; i < self->turns->len; i++)
+    {
+      const LlmTurn *turn = g_ptr_array_index (self->turns, i);
+
+      if (turn->tokens == NULL || g_strcmp0 (turn->identity, identity) != 0
+          || has_all_below (turn->tokens, n_vocab))
+        continue;
+      llm_conversation_drop_tokens (self, i);
+      return FALSE;
+    }
+  return TRUE;
+}
+
+guint
+llm_conversation_count_tokens (LlmConversation *self,
+                               const char      *identity)
+{
+  guint end = find_settled_end (self, identity);
+  guint n_tokens = 0;
+
+  if (self->turns->len > 0)
+    {
+      const LlmTurn *last = g_ptr_array_index (self->turns, self->turns->len - 1);
+
+      if (last->counted_by != NULL)
+        return last->n_total;
+    }
+  for (guint i = 0; i < self->turns->len; i++)
+    {
+      LlmTurn *turn = g_ptr_array_index (self->turns, i);
+
+      if (i >= end || turn->tokens != NULL)
+        n_tokens += turn->tokens != NULL ? turn->tokens->len : turn->n_tokens;
+    }
+  return n_tokens;
+}
+
+LlmPoint
+llm_conversation_get_settled (LlmConversation *self,
+                              const char      *identity,
+                              GArray          *tokens,
+                              guint           *first_message)
+{
+  guint end = find_settled_end (self, identity);
+  LlmPoint point = LLM_POINT_START;
+
+  *first_message = 0;
+  for (guint i = 0; i < end; i++)
+    {
+      LlmTurn *turn = g_ptr_array_index (self->turns, i);
+
+      *first_message += turn->messages->len;
+      if (turn->tokens == NULL)
+        continue;
+      g_array_append_vals (tokens, turn->tokens->data, turn->tokens->len);
+      point = turn->is_closed ? LLM_POINT_CLOSED_ANSWER : LLM_POINT_OPEN_ANSWER;
+    }
+  return point;
+}
+
+void
+llm_conversation_get_generated (LlmConversation *self,
+                                const char      *identity,
+                                GArray          *spans)
+{
+  guint end = find_settled_end (self, identity);
+  guint n_tokens = 0;
+
+  for (guint i = 0; i < end; i++)
+    {
+      LlmTurn *turn = g_ptr_array_index (self->turns, i);
+      guint n_output = 0;
+
+      if (turn->tokens == NULL)
+        continue;
+      n_tokens += turn->tokens->len;
+      if (turn->results != NULL)
+        g_variant_lookup (turn->results, "output-tokens", "u", &n_output);
+      /* The last token of an answer was computed with the prompt that came after it. */
+      if (n_output > 1 && n_output <= turn->tokens->len)
+        {
+          LlmTokenSpan span = { n_tokens - n_output, n_tokens - 1 };
+
+          g_array_append_val (spans, span);
+        }
+    }
+}

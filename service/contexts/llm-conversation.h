@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * The content of a context: messages, cut into turns, and the tokens that are
+ * settled. A turn is what one call added. The tokens of an answer stay as the
+ * model produced them; what was appended since is rendered anew each time until
+ * an answer settles it, because some templates merge neighbouring messages.
+ * Tokens belong to one model: with another, everything is rendered anew from
+ * the messages. Plain data. Main thread.
+ */
+
+#pragma once
+
+#include <gio/gio.h>
+
+#include "model/template/llm-template.h"
+
+G_BEGIN_DECLS
+
+typedef struct
+{
+  GPtrArray *messages;   /* (element-type LlmStoredMessage) (owned): what this turn added */
+  gboolean is_base;      /* what the context was made with: stays on rollback */
+  GArray *tokens;        /* (nullable) (element-type gint32): settles all since the last settled
+                          * turn */
+  char *identity;        /* (nullable): of the model that tokens are for */
+  gboolean is_closed;    /* tokens end with the end of an answer */
+  guint n_tokens;        /* of this turn, an estimate; for turns without tokens */
+  guint n_total;         /* of the context up to here, */
+  char *counted_by;      /* (nullable): by the model of this identity; NULL: not counted */
+  gboolean is_whole;     /* new: its tokens are those of all turns, none of an earlier one counts */
+  char *request_id;      /* (nullable) */
+  GVariant *results;     /* (nullable): a{sv}, to repeat for the same request-id */
+} LlmTurn;
+
+/* A message as the app gave it. */
+typedef struct
+{
+  char *role;
+  char *text;
+  GVariant *extras;      /* a{sv} */
+} LlmStoredMessage;
+
+typedef struct _LlmConversation LlmConversation;
+
+LlmStoredMessage *llm_stored_message_new  (const char *role,
+                                           const char *text,
+                                           GVariant   *extras);
+LlmTurn          *llm_turn_new            (void);
+void              llm_turn_free           (LlmTurn *turn);
+/* Adds copies of `a(ssa{sv})`. */
+void              llm_turn_add_messages   (LlmTurn  *turn,
+                                           GVariant *messages);
+/* The text of its last message: the answer of an answered turn. */
+const char       *llm_turn_get_answer     (const LlmTurn *turn);
+gboolean          llm_turn_is_answered    (const LlmTurn *turn);
+/* Bytes of text and tokens. */
+guint64           llm_turn_get_bytes      (const LlmTurn *turn);
+
+LlmConversation  *llm_conversation_new      (void);
+void              llm_conversation_free     (LlmConversation *self);
+/* Copies all of it. */
+LlmConversation  *llm_conversation_copy     (LlmConversation *self);
+/* Takes @turn. */
+void              llm_conversation_add_turn (LlmConversation *self,
+                                             LlmTurn         *turn);
+guint             llm_conversation_get_n_turns (LlmConversation *self);
+LlmTurn          *llm_conversation_get_turn (LlmConversation *self,
+                                             guint            index);
+/* (nullable): the turn of that request. */
+LlmTurn          *llm_conversation_find_request (LlmConversation *self,
+                                                 const char      *request_id);
+/* Turns that a rollback may take. */
+guint             llm_conversation_get_n_removable (LlmConversation *self);
+/* Removes the last @n turns, which must be removable. */
+void              llm_conversation_rollback (LlmConversation *self,
+                                             guint            n);
+guint             llm_conversation_get_n_messages (LlmConversation *self);
+const LlmStoredMessage *llm_conversation_get_message (LlmConversation *self,
+                                                      guint            index);
+/* What the model @identity counts (see llm_conversation_is_counted()), or an estimate. */
+guint             llm_conversation_count_tokens (LlmConversation *self,
+                                                 const char      *identity);
+/* Whether the model @identity has counted all of it. */
+gboolean          llm_conversation_is_counted   (LlmConversation *self,
+                                                 const char      *identity);
+/* Takes what that model has counted. */
+void              llm_conversation_set_count    (LlmConversation *self,
+                                                 const char      *identity,
+                                                 guint            n_tokens);
+/* Drops tokens for the model @identity that are not below @n_vocab, and all behind them, which
+ * were settled after them: from there on the text is rendered again. FALSE if there were any. */
+gboolean          llm_conversation_check_tokens (LlmConversation *self,
+                                                 const char      *identity,
+                                                 guint            n_vocab);
+/* Drops the tokens of turn @first and all behind it. */
+void              llm_conversation_drop_tokens  (LlmConversation *self,
+                                                 guint            first);
+/* The first turn whose tokens were dropped since this was asked last; G_MAXUINT: none. */
+guint             llm_conversation_take_dropped (LlmConversation *self);
+guint64           llm_conversation_get_bytes (LlmConversation *self);
+
+/* The settled tokens for the model @identity are appended to @tokens; returns
+ * where they end and sets @first_message to the first message they do not
+ * cover. Without valid ones: LLM_POINT_START and message 0. */
+LlmPoint          llm_conversation_get_settled (LlmConversation *self,
+                                                const char      *identity,
+                                                GArray          *tokens,
+                                                guint           *first_message);
+
+/* Appends to @spans (element-type LlmTokenSpan) which of the settled tokens were
+ * computed one at a time while an answer was generated: they are computed with the same
+ * arithmetic should their K and V be lost, so that nobody can tell. */
+void              llm_conversation_get_generated (LlmConversation *self,
+                                                  const char      *identity,
+                                                  GArray          *spans);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmTurn, llm_turn_free)
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmConversation, llm_conversation_free)
+
+G_END_DECLS

@@ -1,0 +1,507 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llm-engine"
+
+#include "contexts/llm-db-salvage.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <glib/gstdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/llm-clock.h"
+#include "common/llmsvc-error.h"
+#include "contexts/llm-checksum.h"
+#include "contexts/llm-db-pages.h"
+#include "contexts/llm-db-schema.h"
+#include "contexts/llm-stored-row.h"
+
+typedef struct
+{
+  const char *path;
+  char *copy;          /* where the damaged one is kept */
+  char *target_path;
+  sqlite3 *source;     /* (nullable) */
+  sqlite3 *target;     /* (nullable) */
+  gboolean has_tables; /* SQLite finds the tables of source; else there are only pages */
+  GHashTable *partial; /* (element-type utf8) (owned): ids of contexts that SQLite can't read all of */
+  guint n_lost;        /* contexts without their text now */
+} Salvage;
+
+static void
+salvage_clear (Salvage *self)
+{
+  sqlite3_close (self->source);
+  sqlite3_close (self->target);
+  g_hash_table_unref (self->partial);
+  g_free (self->copy);
+  g_free (self->target_path);
+}
+
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Salvage, salvage_clear)
+
+/* --- rows --- */
+
+/* The same columns of a table of the new database, which may have more of them. */
+static sqlite3_stmt *
+prepare_insert (sqlite3      *target,
+                const char   *table,
+                sqlite3_stmt *row)
+{
+  g_autoptr(GString) sql = g_string_new ("INSERT OR IGNORE INTO ");
+  int n = sqlite3_column_count (row);
+  sqlite3_stmt *insert = NULL;
+
+  g_string_append_printf (sql, "%s (", table);
+  for (int i = 0; i < n; i++)
+    g_string_append_printf (sql, "%s%s", i > 0 ? ", " : "", sqlite3_column_name (row, i));
+  g_string_append (sql, ") VALUES (");
+  for (int i = 0; i < n; i++)
+    g_string_append (sql, i > 0 ? ", ?" : "?");
+  g_string_append_c (sql, ')');
+  sqlite3_prepare_v2 (target, sql->str, -1, &insert, NULL);
+  return insert;
+}
+
+/* Copies the rows that a query over all columns of @table gives. FALSE when they end with an error:
+ * those before it are copied. A row that the new database refuses is left out. */
+static gboolean
+copy_rows (Salvage       *self,
+           const char    *table,
+           const char    *sql,
+           sqlite3_value *id)
+{
+  g_autoptr(sqlite3_stmt) row = NULL;
+  g_autoptr(sqlite3_stmt) insert = NULL;
+  int code;
+
+  if (sqlite3_prepare_v2 (self->source, sql, -1, &row, NULL) != SQLITE_OK)
+    return FALSE;
+  if (id != NULL)
+    sqlite3_bind_value (row, 1, id);
+  while ((code = sqlite3_step (row)) == SQLITE_ROW)
+    {
+      if (insert == NULL && (insert = prepare_insert (self->target, table, row)) == NULL)
+        return FALSE;
+      for (int i = 0; i < sqlite3_column_count (row); i++)
+        sqlite3_bind_value (insert, i + 1, sqlite3_column_value (row, i));
+      sqlite3_step (insert);
+      sqlite3_reset (insert);
+    }
+  return code == SQLITE_DONE;
+}
+
+/* From both ends, where the way through the middle is barred. FALSE when it is. */
+static gboolean
+copy_table (Salvage    *self,
+            const char *table,
+            const char *columns,
+            const char *key)
+{
+  g_autofree char *up = g_strdup_printf ("SELECT %s FROM %s ORDER BY %s", columns, table, key);
+  g_autofree char *down = g_strdup_printf ("%s DESC", up);
+
+  if (copy_rows (self, table, up, NULL))
+    return TRUE;
+  copy_rows (self, table, down, NULL);
+  return FALSE;
+}
+
+/* --- contexts --- */
+
+/* All of the text of a context, or none. */
+static void
+copy_text (Salvage       *self,
+           sqlite3_value *id)
+{
+  if (sqlite3_exec (self->target, "SAVEPOINT one", NULL, NULL, NULL) != SQLITE_OK)
+    return;
+  if (!copy_rows (self, "turns", "SELECT * FROM turns WHERE context IS ? ORDER BY number", id)
+      || !copy_rows (self, "messages",
+                     "SELECT * FROM messages WHERE context IS ? ORDER BY turn, number", id))
+    {
+      sqlite3_exec (self->target, "ROLLBACK TO one", NULL, NULL, NULL);
+      if (sqlite3_value_type (id) == SQLITE_TEXT)
+        g_hash_table_add (self->partial, g_strdup ((const char *) sqlite3_value_text (id)));
+    }
+  sqlite3_exec (self->target, "RELEASE one", NULL, NULL, NULL);
+}
+
+/* Adds the ids of a query to @ids (element-type sqlite3_value), in its order and once. */
+static gboolean
+collect_ids (sqlite3    *db,
+             const char *sql,
+             GPtrArray  *ids)
+{
+  g_autoptr(sqlite3_stmt) row = NULL;
+  int code;
+
+  if (sqlite3_prepare_v2 (db, sql, -1, &row, NULL) != SQLITE_OK)
+    return FALSE;
+  while ((code = sqlite3_step (row)) == SQLITE_ROW)
+    g_ptr_array_add (ids, sqlite3_value_dup (sqlite3_column_value (row, 0)));
+  return code == SQLITE_DONE;
+}
+
+/* Of a database of version 1 the index over the names is all that has owner and name of a context
+ * once more. */
+static void
+add_lost_contexts (Salvage *self)
+{
+  static const char *const orders[] = { "ASC", "DESC" };
+  gboolean is_whole = FALSE;
+
+  for (guint i = 0; i < G_N_ELEMENTS (orders) && !is_whole; i++)
+    {
+      g_autofree char *sql =
+        g_strdup_printf ("SELECT uid, app, name FROM contexts INDEXED BY"
+                         " sqlite_autoindex_contexts_2 ORDER BY uid %1$s, app %1$s, name %1$s",
+                         orders[i]);
+      g_autoptr(sqlite3_stmt) row = llm_db_query (self->source, NULL, sql, "");
+      int code = SQLITE_DONE;
+
+      while (row != NULL && (code = sqlite3_step (row)) == SQLITE_ROW)
+        {
+          g_autoptr(LlmStoredContext) lost = llm_stored_context_new ();
+          gint64 uid;
+
+          if (!llm_stored_row_get_number (row, 0, 0, G_MAXUINT32, &uid)
+              || !llm_stored_row_dup_text (row, 1, &lost->app)
+              || !llm_stored_row_dup_text (row, 2, &lost->name))
+            continue;
+          lost->id = llm_stored_context_new_id ();
+          lost->uid = (guint32) uid;
+          lost->created = lost->used = llm_clock_wall_s ();
+          lost->slo = g_strdup ("responsive");
+          /* ignored where the context is known */
+          if (llm_db_execute (self->target, NULL,
+                              "INSERT OR IGNORE INTO contexts (id, uid, app, name, revision,"
+                              " created, used, max_tokens, slo, n_turns, owner_checksum, checksum,"
+                              " damage) VALUES (?, ?, ?, ?, 0, ?, ?, 0, ?, 0, ?, ?, ?)",
+                              "sissiisiis", lost->id, (gint64) lost->uid, lost->app, lost->name,
+                              lost->created, lost->used, lost->slo, llm_checksum_of_owner (lost),
+                              llm_checksum_of_context (lost), self->copy))
+            self->n_lost += (guint) sqlite3_changes (self->target);
+        }
+      is_whole = code == SQLITE_DONE;
+    }
+}
+
+static void
+copy_contexts (Salvage *self)
+{
+  g_autoptr(GPtrArray) ids = g_ptr_array_new_with_free_func ((GDestroyNotify) sqlite3_value_free);
+  gboolean is_whole = copy_table (self, "contexts", "*", "id")
+                      /* these are in an index, which is read instead */
+                      || copy_table (self, "contexts",
+                                     "id, uid, app, name, revision, created, used, max_tokens,"
+                                     " slo, n_turns, owner_checksum, checksum", "id");
+
+  collect_ids (self->target, "SELECT id FROM contexts", ids);
+  /* text of a context whose id is damaged: it may be found by it */
+  if (!collect_ids (self->source, "SELECT DISTINCT context FROM turns ORDER BY context", ids))
+    collect_ids (self->source, "SELECT DISTINCT context FROM turns ORDER BY context DESC", ids);
+  for (guint i = 0; i < ids->len; i++)
+    copy_text (self, g_ptr_array_index (ids, i));
+  if (!is_whole)
+    add_lost_contexts (self);
+}
+
+/* --- what can't be reached through the trees --- */
+
+static const char *const context_columns[] = {
+  "id", "uid", "app", "name", "revision", "created", "used", "max_tokens", "slo", "n_turns",
+  "owner_checksum", "checksum", "damage",
+};
+static const char *const turn_columns[] = {
+  "context", "number", "is_base", "is_closed", "n_tokens", "tokens", "identity", "request_id",
+  "results", "checksum", "token_checksum", "n_total", "counted_by",
+};
+static const char *const message_columns[] = {
+  "context", "turn", "number", "role", "text", "extras",
+};
+static const char *const quota_columns[] = { "uid", "app", "key", "value" };
+static const char *const setting_columns[] = { "key", "value" };
+
+static void
+insert_values (Salvage           *self,
+               const char        *table,
+               const char *const *columns,
+               const LlmDbValue  *values,
+               guint              n)
+{
+  g_autoptr(GString) sql = g_string_new ("INSERT OR IGNORE INTO ");
+  g_autoptr(sqlite3_stmt) insert = NULL;
+
+  g_string_append_printf (sql, "%s (", table);
+  for (guint i = 0; i < n; i++)
+    g_string_append_printf (sql, "%s%s", i > 0 ? ", " : "", columns[i]);
+  g_string_append (sql, ") VALUES (");
+  for (guint i = 0; i < n; i++)
+    g_string_append (sql, i > 0 ? ", ?" : "?");
+  g_string_append_c (sql, ')');
+  if (sqlite3_prepare_v2 (self->target, sql->str, -1, &insert, NULL) != SQLITE_OK)
+    return;
+  for (guint i = 0; i < n; i++)
+    {
+      const LlmDbValue *value = &values[i];
+
+      if (value->type == LLM_DB_INTEGER)
+        sqlite3_bind_int64 (insert, (int) i + 1, value->integer);
+      else if (value->type == LLM_DB_REAL)
+        sqlite3_bind_double (insert, (int) i + 1, value->real);
+      else if (value->type == LLM_DB_TEXT)
+        sqlite3_bind_text (insert, (int) i + 1, (const char *) value->bytes, (int) value->n_bytes,
+                           SQLITE_TRANSIENT);
+      else if (value->type == LLM_DB_BLOB)
+        sqlite3_bind_blob (insert, (int) i + 1, value->bytes, (int) value->n_bytes,
+                           SQLITE_TRANSIENT);
+    }
+  sqlite3_step (insert);
+}
+
+/* @types: a letter a value: `t`ext, `i`nteger, `n`umber. */
+static gboolean
+has_types (const LlmDbValue *values,
+           guint             n,
+           const char       *types)
+{
+  for (guint i = 0; types[i] != '\0'; i++)
+    if (i == n
+        || (types[i] == 't' && values[i].type != LLM_DB_TEXT)
+        || (types[i] == 'i' && values[i].type != LLM_DB_INTEGER)
+        || (types[i] == 'n' && values[i].type != LLM_DB_INTEGER && values[i].type != LLM_DB_REAL))
+      return FALSE;
+  return TRUE;
+}
+
+static gboolean
+is_wanted (Salvage          *self,
+           const LlmDbValue *id)
+{
+  g_autofree char *text = g_strndup ((const char *) id->bytes, id->n_bytes);
+
+  return !self->has_tables || g_hash_table_contains (self->partial, text);
+}
+
+/* What table a row is of shows in its values: none of ours looks like another, but the copy of the
+ * contexts, which may be taken for them. */
+static void
+take_row (const LlmDbValue *values,
+          guint             n,
+          gpointer          data)
+{
+  Salvage *self = data;
+
+  if (n >= 9 && n <= G_N_ELEMENTS (turn_columns) && has_types (values, n, "tiiii"))
+    {
+      if (is_wanted (self, &values[0]))
+        insert_values (self, "turns", turn_columns, values, n);
+    }
+  else if (n == G_N_ELEMENTS (message_columns) && has_types (values, n, "tiittt"))
+    {
+      if (is_wanted (self, &values[0]))
+        insert_values (self, "messages", message_columns, values, n);
+    }
+  else if (self->has_tables)
+    {
+      return;
+    }
+  else if (n >= 9 && n <= G_N_ELEMENTS (context_columns) && has_types (values, n, "titt"))
+    {
+      g_hash_table_add (self->partial, g_strndup ((const char *) values[0].bytes,
+                                                  values[0].n_bytes));
+      insert_values (self, "contexts", context_columns, values, n);
+    }
+  else if (n == G_N_ELEMENTS (quota_columns) && has_types (values, n, "ittn"))
+    {
+      insert_values (self, "quotas", quota_columns, values, n);
+    }
+  else if (n == G_N_ELEMENTS (setting_columns) && has_types (values, n, "tt"))
+    {
+      insert_values (self, "settings", setting_columns, values, n);
+    }
+}
+
+/* Whether all turns of a context were found, and are what they were. */
+static gboolean
+is_complete (Salvage    *self,
+             const char *id)
+{
+  g_autoptr(LlmStoredContext) context = llm_stored_context_new ();
+  g_autoptr(GError) error = NULL;
+  g_autoptr(sqlite3_stmt) row =
+    llm_db_query (self->target, NULL,
+                  "SELECT 1 FROM contexts WHERE id = ?1 AND n_turns NOT NULL AND NOT EXISTS"
+                  " (SELECT 1 FROM turns WHERE context = ?1 AND checksum IS NULL)", "s", id);
+
+  if (row == NULL || sqlite3_step (row) != SQLITE_ROW)
+    return FALSE;
+  context->id = g_strdup (id);
+  return llm_store_load_turns (self->target, context, &error);
+}
+
+/* What is left of @partial when the pages were looked through is lost. */
+static void
+scan_pages (Salvage *self)
+{
+  GHashTableIter iter;
+  const char *id;
+
+  if (self->has_tables && g_hash_table_size (self->partial) == 0)
+    return;
+  llm_db_pages_scan (self->path, take_row, self, NULL);
+  g_hash_table_iter_init (&iter, self->partial);
+  while (g_hash_table_iter_next (&iter, (gpointer *) &id, NULL))
+    {
+      if (is_complete (self, id))
+        continue;
+      llm_db_execute (self->target, NULL, "DELETE FROM messages WHERE context = ?", "s", id);
+      llm_db_execute (self->target, NULL, "DELETE FROM turns WHERE context = ?", "s", id);
+      if (llm_db_execute (self->target, NULL, "UPDATE contexts SET damage = ? WHERE id = ?", "ss",
+                          self->copy, id))
+        self->n_lost += (guint) sqlite3_changes (self->target);
+    }
+}
+
+/* --- files --- */
+
+/* Whether all of the database is in its file. */
+static gboolean
+has_no_journal (Salvage *self)
+{
+  g_autofree char *path = g_strconcat (self->path, "-wal", NULL);
+  GStatBuf status;
+
+  return g_stat (path, &status) != 0 || status.st_size == 0;
+}
+
+static gboolean
+open_databases (Salvage *self,
+                GError **error)
+{
+  g_autoptr(GError) local = NULL;
+
+  g_unlink (self->target_path);
+  if (sqlite3_open_v2 (self->path, &self->source,
+                       SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX | SQLITE_OPEN_NOFOLLOW, NULL)
+        != SQLITE_OK
+      || sqlite3_open_v2 (self->target_path, &self->target,
+                          SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX
+                            | SQLITE_OPEN_NOFOLLOW, NULL) != SQLITE_OK)
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
+                   "The damaged context database %s can't be copied: %s", self->path,
+                   sqlite3_errmsg (self->target != NULL ? self->target : self->source));
+      return FALSE;
+    }
+  /* what is in the journal belongs to it: afterwards it has none */
+  sqlite3_exec (self->source, "PRAGMA trusted_schema=OFF; PRAGMA locking_mode=EXCLUSIVE;"
+                              "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL);
+  self->has_tables = llm_db_execute (self->source, &local,
+                                     "SELECT 1 FROM contexts, turns, messages LIMIT 0", "");
+  if (!self->has_tables && !has_no_journal (self))
+    {
+      g_propagate_error (error, g_steal_pointer (&local));
+      return FALSE;
+    }
+  /* nothing of a journal stays behind for the next try */
+  return llm_db_execute (self->target, error, "PRAGMA journal_mode = MEMORY", "")
+         && llm_db_execute (self->target, error, "PRAGMA synchronous = FULL", "")
+         && llm_db_schema_prepare (self->target, error);
+}
+
+/* A database left by a crash in between is whole: the old one until the last rename. */
+static gboolean
+put_in_place (Salvage *self,
+              GError **error)
+{
+  static const char *const suffixes[] = { "-wal", "-shm" };
+  g_autofree char *folder = g_path_get_dirname (self->path);
+  gboolean is_kept = link (self->path, self->copy) == 0 || g_rename (self->path, self->copy) == 0;
+  int fd;
+
+  for (guint i = 0; i < G_N_ELEMENTS (suffixes); i++)
+    {
+      g_autofree char *from = g_strconcat (self->path, suffixes[i], NULL);
+      g_autofree char *to = g_strconcat (self->copy, suffixes[i], NULL);
+
+      is_kept = is_kept && (g_rename (from, to) == 0 || errno == ENOENT);
+    }
+  if (!is_kept || g_rename (self->target_path, self->path) != 0)
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
+                   "The damaged context database %s can't be moved aside: %s", self->path,
+                   g_strerror (errno));
+      return FALSE;
+    }
+  fd = open (folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd >= 0)
+    {
+      fsync (fd);
+      close (fd);
+    }
+  return TRUE;
+}
+
+/* Now, or a little later: one that was kept before stays. (transfer full) */
+static char *
+make_copy_path (const char *path)
+{
+  for (gint64 now = llm_clock_wall_s ();; now++)
+    {
+      char *copy = g_strdup_printf ("%s.damaged-%" G_GINT64_FORMAT, path, now);
+      GStatBuf status;
+
+      if (g_lstat (copy, &status) < 0)
+        return copy;
+      g_free (copy);
+    }
+}
+
+gboolean
+llm_db_salvage (const char *path,
+                GError    **error)
+{
+  g_auto(Salvage) self = {
+    .path = path,
+    .copy = make_copy_path (path),
+    .target_path = g_strconcat (path, ".salvage", NULL),
+    .partial = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL),
+  };
+  gboolean is_written;
+
+  if (!open_databases (&self, error) || !llm_db_execute (self.target, error, "BEGIN", ""))
+    {
+      g_unlink (self.target_path);
+      return FALSE;
+    }
+  if (self.has_tables)
+    {
+      copy_contexts (&self);
+      copy_table (&self, "quotas", "*", "uid, app, key");
+      copy_table (&self, "settings", "*", "key");
+    }
+  scan_pages (&self);
+  if (!self.has_tables && g_hash_table_size (self.partial) == 0)
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
+                   "There is nothing in the damaged context database %s that can be read", path);
+      g_clear_pointer (&self.target, sqlite3_close);
+      g_unlink (self.target_path);
+      return FALSE;
+    }
+  is_written = llm_db_execute (self.target, error, "COMMIT", "");
+  g_clear_pointer (&self.source, sqlite3_close);
+  g_clear_pointer (&self.target, sqlite3_close);
+  if (!is_written || !put_in_place (&self, error))
+    {
+      g_unlink (self.target_path);
+      return FALSE;
+    }
+  g_warning ("The context database %s is damaged: what could be read was copied to a new one; the "
+             "text of %u contexts was lost. The damaged one was kept as %s", path, self.n_lost,
+             self.copy);
+  return TRUE;
+}

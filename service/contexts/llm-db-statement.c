@@ -1,0 +1,155 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "contexts/llm-db.h"
+
+#include <errno.h>
+#include <glib/gi18n.h>
+
+#include "common/llmsvc-error.h"
+
+/* @what: a sentence that says what failed */
+static void
+set_sqlite_error (GError    **error,
+                  sqlite3    *db,
+                  const char *what)
+{
+  int code = sqlite3_extended_errcode (db);
+
+  if (llm_db_find_fault (db) == LLM_DB_FAULT_FULL)
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
+                 "%s: %s (make room on the disk that holds the service's state)", what,
+                 sqlite3_errmsg (db));
+  else
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE, "%s: %s (%s)", what,
+                 sqlite3_errmsg (db), sqlite3_errstr (code));
+}
+
+LlmDbFault
+llm_db_find_fault (sqlite3 *db)
+{
+  int code = sqlite3_errcode (db) & 0xff;
+  int number = sqlite3_system_errno (db);
+
+  if (code == SQLITE_FULL)
+    return LLM_DB_FAULT_FULL;
+  if (code == SQLITE_CORRUPT || code == SQLITE_NOTADB)
+    return LLM_DB_FAULT_DAMAGED;
+  if ((code == SQLITE_IOERR || code == SQLITE_CANTOPEN) && (number == ENOSPC || number == EDQUOT))
+    return LLM_DB_FAULT_FULL;
+  return LLM_DB_FAULT_NONE;
+}
+
+static gboolean
+bind_values (sqlite3_stmt *statement,
+             const char   *types,
+             va_list       values)
+{
+  for (int i = 0; types[i] != '\0'; i++)
+    {
+      int code = SQLITE_MISUSE;
+
+      if (types[i] == 'i')
+        code = sqlite3_bind_int64 (statement, i + 1, va_arg (values, gint64));
+      else if (types[i] == 'd')
+        code = sqlite3_bind_double (statement, i + 1, va_arg (values, double));
+      else if (types[i] == 's')
+        code = sqlite3_bind_text (statement, i + 1, va_arg (values, const char *), -1,
+                                  SQLITE_TRANSIENT);
+      else if (types[i] == 'b')
+        {
+          const void *bytes = va_arg (values, const void *);
+          gsize length = va_arg (values, gsize);
+
+          code = sqlite3_bind_blob64 (statement, i + 1, bytes, length, SQLITE_TRANSIENT);
+        }
+      if (code != SQLITE_OK)
+        return FALSE;
+    }
+  return TRUE;
+}
+
+static sqlite3_stmt *
+prepare (sqlite3    *db,
+         GError    **error,
+         const char *sql,
+         const char *types,
+         va_list     values)
+{
+  g_autoptr(sqlite3_stmt) statement = NULL;
+
+  if (sqlite3_prepare_v2 (db, sql, -1, &statement, NULL) != SQLITE_OK ||
+      !bind_values (statement, types, values))
+    {
+      set_sqlite_error (error, db, N_("The context database refused a statement"));
+      return NULL;
+    }
+  return g_steal_pointer (&statement);
+}
+
+sqlite3_stmt *
+llm_db_query (sqlite3    *db,
+              GError    **error,
+              const char *sql,
+              const char *types,
+              ...)
+{
+  sqlite3_stmt *statement;
+  va_list values;
+
+  va_start (values, types);
+  statement = prepare (db, error, sql, types, values);
+  va_end (values);
+  return statement;
+}
+
+gboolean
+llm_db_next (sqlite3_stmt *statement,
+             GError      **error)
+{
+  int code = sqlite3_step (statement);
+
+  if (code == SQLITE_ROW)
+    return TRUE;
+  if (code != SQLITE_DONE)
+    set_sqlite_error (error, sqlite3_db_handle (statement),
+                      N_("Reading or writing the context database failed"));
+  return FALSE;
+}
+
+gboolean
+llm_db_execute (sqlite3    *db,
+                GError    **error,
+                const char *sql,
+                const char *types,
+                ...)
+{
+  g_autoptr(sqlite3_stmt) statement = NULL;
+  g_autoptr(GError) local = NULL;
+  va_list values;
+
+  va_start (values, types);
+  statement = prepare (db, error, sql, types, values);
+  va_end (values);
+  if (statement == NULL)
+    return FALSE;
+
+  while (llm_db_next (statement, &local))
+    ;
+  if (local != NULL)
+    {
+      g_propagate_error (error, g_steal_pointer (&local));
+      return FALSE;
+    }
+  return TRUE;
+}
+
+gboolean
+llm_db_run_script (sqlite3    *db,
+                   const char *sql,
+                   GError    **error)
+{
+  if (sqlite3_exec (db, sql, NULL, NULL, NULL) == SQLITE_OK)
+    return TRUE;
+  set_sqlite_error (error, db, N_("The context database can't be used"));
+  return FALSE;
+}

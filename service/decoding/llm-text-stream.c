@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llm-exec"
+
+#include "decoding/llm-text-stream.h"
+
+#include <string.h>
+
+/* U+FFFD, for what is no character, and for NUL, which would end the text for many a reader. */
+#define REPLACEMENT "\xef\xbf\xbd"
+
+/* A stop string and how much of it the text so far ends with (Knuth, Morris, Pratt). */
+typedef struct
+{
+  char *text;
+  gsize length;
+  gsize *fallbacks;   /* by matched length: the next shorter match to try */
+  gsize matched;
+} Stop;
+
+struct _LlmTextStream
+{
+  LlmTokenizer *tokenizer;  /* (unowned) */
+  GArray *stops;            /* (element-type Stop) */
+  gboolean strips_space;    /* until the first byte */
+  gboolean is_stopped;
+
+  GString *bytes;           /* of the token being pushed */
+  char partial[4];          /* the beginning of a character */
+  gsize n_partial;
+  GString *held;            /* whole characters that may belong to a stop string */
+};
+
+static void
+stop_clear (gpointer data)
+{
+  Stop *stop = data;
+
+  g_free (stop->text);
+  g_free (stop->fallbacks);
+}
+
+static Stop
+make_stop (const char *text)
+{
+  Stop stop = { g_strdup (text), strlen (text), NULL, 0 };
+  gsize matched = 0;
+
+  stop.fallbacks = g_new0 (gsize, stop.length + 1);
+  for (gsize i = 1; i < stop.length; i++)
+    {
+      while (matched > 0 && text[i] != text[matched])
+        matched = stop.fallbacks[matched];
+      if (text[i] == text[matched])
+        matched++;
+      stop.fallbacks[i + 1] = matched;
+    }
+  return stop;
+}
+
+LlmTextStream *
+llm_text_stream_new (LlmTokenizer      *tokenizer,
+                     const char *const *stops,
+                     gboolean           strip_leading_space)
+{
+  LlmTextStream *self = g_new0 (LlmTextStream, 1);
+
+  self->tokenizer = tokenizer;
+  self->strips_space = strip_leading_space;
+  self->bytes = g_string_new (NULL);
+  self->held = g_string_new (NULL);
+  self->stops = g_array_new (FALSE, FALSE, sizeof (Stop));
+  g_array_set_clear_func (self->stops, stop_clear);
+  for (guint i = 0; stops != NULL && stops[i] != NULL; i++)
+    if (*stops[i] != '\0' && g_utf8_validate (stops[i], -1, NULL))
+      {
+        Stop stop = make_stop (stops[i]);
+
+        g_array_append_val (self->stops, stop);
+      }
+  return self;
+}
+
+void
+llm_text_stream_free (LlmTextStream *self)
+{
+  if (self == NULL)
+    return;
+  g_array_unref (self->stops);
+  g_string_free (self->bytes, TRUE);
+  g_string_free (self->held, TRUE);
+  g_free (self);
+}
+
+/* Returns the length of what matches after @byte too. */
+static gsize
+advance_stop (Stop *stop,
+              char  byte)
+{
+  while (stop->matched > 0 && stop->text[stop->matched] != byte)
+    stop->matched = stop->fallbacks[stop->matched];
+  if (stop->text[stop->matched] == byte)
+    stop->matched++;
+  return stop->matched;
+}
+
+/* Holds a character back, and lets go of what is in front of all matches. */
+static void
+take_character (LlmTextStream *self,
+                const char    *character,
+                gsize          length,
+                GString       *out)
+{
+  for (gsize i = 0; i < length; i++)
+    {
+      gsize longest = 0, n_stopped = 0;
+
+      g_string_append_c (self->held, character[i]);
+      for (guint j = 0; j < self->stops->len; j++)
+        {
+          Stop *stop = &g_array_index (self->stops, Stop, j);
+          gsize matched = advance_stop (stop, character[i]);
+
+          longest = MAX (longest, matched);
+          if (matched == stop->length)
+            n_stopped = MAX (n_stopped, matched);
+        }
+
+      if (n_stopped > 0)
+        {
+          g_string_append_len (out, self->held->str, (gssize) (self->held->len - n_stopped));
+          g_string_truncate (self->held, 0);
+          self->is_stopped = TRUE;
+          return;
+        }
+      if (i + 1 == length)
+        {
+          g_string_append_len (out, self->held->str, (gssize) (self->held->len - longest));
+          g_string_erase (self->held, 0, (gssize) (self->held->len - longest));
+        }
+    }
+}
+
+static void
+take_replacement (LlmTextStream *self,
+                  GString       *out)
+{
+  take_character (self, REPLACEMENT, strlen (REPLACEMENT), out);
+}
+
+/* Length of the character that begins so, 0 if none does. */
+static gsize
+character_length (guint8 first)
+{
+  if (first < 0x80)
+    return 1;
+  if (first >= 0xc2 && first <= 0xdf)
+    return 2;
+  if (first >= 0xe0 && first <= 0xef)
+    return 3;
+  if (first >= 0xf0 && first <= 0xf4)
+    return 4;
+  return 0;
+}
+
+/* Whether @byte can follow what there is of the character. */
+static gboolean
+continues_character (const LlmTextStream *self,
+                     guint8               byte)
+{
+  guint8 first = (guint8) self->partial[0];
+
+  if (self->n_partial == 1)
+    {
+      if (first == 0xe0)
+        return byte >= 0xa0 && byte <= 0xbf;
+      if (first == 0xed)
+        return byte >= 0x80 && byte <= 0x9f;
+      if (first == 0xf0)
+        return byte >= 0x90 && byte <= 0xbf;
+      if (first == 0xf4)
+        return byte >= 0x80 && byte <= 0x8f;
+    }
+  return byte >= 0x80 && byte <= 0xbf;
+}
+
+static void
+take_byte (LlmTextStream *self,
+           char           byte,
+           GString       *out)
+{
+  if (self->n_partial > 0 && !continues_character (self, (guint8) byte))
+    {
+      self->n_partial = 0;
+      take_replacement (self, out);
+      if (self->is_stopped)
+        return;
+    }
+
+  if (self->n_partial == 0 && (byte == '\0' || character_length ((guint8) byte) == 0))
+    {
+      take_replacement (self, out);
+      return;
+    }
+
+  self->partial[self->n_partial++] = byte;
+  if (self->n_partial == character_length ((guint8) self->partial[0]))
+    {
+      gsize length = self->n_partial;
+
+      self->n_partial = 0;
+      take_character (self, self->partial, length, out);
+    }
+}
+
+gboolean
+llm_text_stream_push_bytes (LlmTextStream *self,
+                            const char    *bytes,
+                            gsize          length,
+                            GString       *out)
+{
+  g_return_val_if_fail (self != NULL, FALSE);
+  g_return_val_if_fail (out != NULL, FALSE);
+
+  for (gsize i = 0; i < length && !self->is_stopped; i++)
+    {
+      gboolean is_stripped = self->strips_space && bytes[i] == ' ';
+
+      self->strips_space = FALSE;
+      if (!is_stripped)
+        take_byte (self, bytes[i], out);
+    }
+  return self->is_stopped;
+}
+
+gboolean
+llm_text_stream_push (LlmTextStream *self,
+                      gint32         token,
+                      GString       *out)
+{
+  g_return_val_if_fail (self != NULL, FALSE);
+
+  g_string_truncate (self->bytes, 0);
+  llm_tokenizer_decode_token (self->tokenizer, token, FALSE, self->bytes);
+  return llm_text_stream_push_bytes (self, self->bytes->str, self->bytes->len, out);
+}
+
+void
+llm_text_stream_finish (LlmTextStream *self,
+                        GString       *out)
+{
+  g_return_if_fail (self != NULL);
+  g_return_if_fail (out != NULL);
+
+  if (self->n_partial > 0 && !self->is_stopped)
+    {
+      self->n_partial = 0;
+      take_replacement (self, out);
+    }
+  if (!self->is_stopped)
+    g_string_append_len (out, self->held->str, (gssize) self->held->len);
+  g_string_truncate (self->held, 0);
+}

@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llm-exec"
+
+#include "forward/llm-attention-plan.h"
+
+/* Up to so many generated rows, each run of a row's slots is work of its own. */
+#define MAX_SPLIT_ROWS 16
+/* Items that each worker should find, so that none waits long for the last one. */
+#define ITEMS_PER_WORKER 4
+/* Whole cache lines, which workers must not share. */
+#define ALIGNMENT 64
+
+static guint
+get_max_queries (const LlmAttention *self,
+                 LlkRowKind          kind)
+{
+  guint n_queries = (guint) self->kernels->attention->kinds[kind]->n_queries;
+
+  return MAX (n_queries, self->n_heads / self->n_kv_heads);
+}
+
+/* All but the blocks, which the size of scratch memory does not depend on. */
+static void
+measure (LlmAttentionPlan   *plan,
+         const LlmAttention *self)
+{
+  guint n_generated = 0;
+
+  plan->self = self;
+  plan->group = self->n_heads / self->n_kv_heads;
+  plan->shape = (LlkAttentionShape) {
+    .is_half = self->format == LLK_KV_F16,
+    .head_dim = self->head_dim,
+    .chunk_slots = self->chunk_slots,
+    .scale = self->scale,
+    .softcap = self->softcap,
+  };
+  plan->max_queries = 0;
+  for (LlkRowKind kind = 0; kind < LLK_N_ROW_KINDS; kind++)
+    plan->max_queries = MAX (plan->max_queries, get_max_queries (self, kind));
+
+  plan->max_chunks = 0;
+  plan->max_runs = 0;
+  for (guint i = 0; i < self->n_rows; i++)
+    {
+      const LlmRow *row = llm_attention_get_row (self, i);
+
+      n_generated += row->kind == LLK_ROWS_GENERATED;
+      plan->max_chunks = MAX (plan->max_chunks, llm_attention_count_chunks (self, row));
+      plan->max_runs = MAX (plan->max_runs, llm_attention_count_runs (self, row));
+    }
+  plan->n_split_rows = n_generated <= MAX_SPLIT_ROWS ? n_generated : 0;
+}
+
+static gpointer
+take (guint8 *base,
+      gsize  *used,
+      gsize   n_items,
+      gsize   item_bytes)
+{
+  gpointer place = base != NULL ? base + *used : NULL;
+
+  *used += (n_items * item_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  return place;
+}
+
+static gsize
+lay_out_worker (const LlmAttentionPlan *plan,
+                guint8                 *base,
+                LlmAttentionWorker     *worker)
+{
+  const LlkAttentionOps *ops = plan->self->kernels->attention;
+  const gsize n_chunks = LLK_ATTENTION_RUN / LLK_ATTENTION_GROUP;
+  gsize kernel = MAX (ops->kinds[LLK_ROWS_GENERATED]->get_scratch (&plan->shape),
+                      ops->kinds[LLK_ROWS_PROMPT]->get_scratch (&plan->shape));
+  gsize n_queries = plan->max_queries;
+  gsize n_shared = plan->self->collects_density ? n_queries : 0;
+  gsize used = 0;
+
+  worker->kernel = take (base, &used, kernel, 1);
+  worker->queries = take (base, &used, n_queries, sizeof (LlkAttentionQuery));
+  worker->states = take (base, &used, n_queries, sizeof (LlkAttentionState));
+  worker->chunks = take (base, &used, n_chunks, sizeof (LlkAttentionChunk));
+  worker->masks = take (base, &used, n_queries * n_chunks, sizeof (guint64));
+  worker->mass = take (base, &used, n_shared * plan->max_chunks, sizeof (float));
+  worker->maxima = take (base, &used, n_shared * plan->max_runs, sizeof (float));
+  return used;
+}
+
+static gsize
+lay_out (LlmAttentionPlan *plan,
+         guint8           *base)
+{
+  const LlmAttention *self = plan->self;
+  gsize n_threads = llm_worker_pool_get_n_threads (self->pool);
+  gsize n_queries = (gsize) plan->n_split_rows * self->n_heads;
+  gsize n_shared = self->collects_density ? n_queries : 0;
+  LlmAttentionWorker worker;
+  gsize used = 0;
+
+  plan->worker_bytes = lay_out_worker (plan, NULL, &worker);
+  plan->workers = take (base, &used, n_threads, plan->worker_bytes);
+  plan->split.states = take (base, &used, n_queries * plan->max_runs, sizeof (LlkAttentionState));
+  plan->split.acc = take (base, &used, n_queries * plan->max_runs * self->head_dim, sizeof (float));
+  plan->split.n_left = take (base, &used, (gsize) plan->n_split_rows * self->n_kv_heads,
+                             sizeof (guint));
+  plan->split.mass = take (base, &used, n_shared * plan->max_chunks, sizeof (float));
+  plan->split.maxima = take (base, &used, n_shared * plan->max_runs, sizeof (float));
+  return used;
+}
+
+gsize
+llm_attention_get_scratch (const LlmAttention *self)
+{
+  LlmAttentionPlan plan;
+
+  measure (&plan, self);
+  return lay_out (&plan, NULL);
+}
+
+/* As many rows as share K and V well, as few as leave work for all. */
+static guint
+get_block_rows (const LlmAttention *self,
+                LlkRowKind          kind)
+{
+  guint group = self->n_heads / self->n_kv_heads;
+  guint n_items = ITEMS_PER_WORKER * llm_worker_pool_get_n_threads (self->pool);
+  guint most = MAX (get_max_queries (self, kind) / group, 1);
+  guint least = self->n_rows * self->n_kv_heads / n_items;
+
+  return CLAMP (least, 1, most);
+}
+
+static void
+add_block (LlmAttentionPlan *plan,
+           guint             first,
+           guint             n_rows,
+           guint            *n_split_rows,
+           guint            *n_split_blocks)
+{
+  const LlmAttention *self = plan->self;
+  const LlmRow *row = llm_attention_get_row (self, first);
+  LlmAttentionBlock *block = &plan->blocks[plan->n_blocks++];
+
+  *block = (LlmAttentionBlock) {
+    .first = first,
+    .n_rows = n_rows,
+    .kind = row->kind,
+    .n_items = self->n_kv_heads,
+    .first_split = -1,
+  };
+  if (block->kind == LLK_ROWS_GENERATED && plan->n_split_rows > 0)
+    {
+      guint n_runs = llm_attention_count_runs (self, row);
+
+      block->n_items = n_runs * self->n_kv_heads;
+      block->first_split = (gint) *n_split_rows;
+      block->split_block = (*n_split_blocks)++;
+      *n_split_rows += n_rows;
+      for (guint head = 0; head < self->n_kv_heads; head++)
+        plan->split.n_left[block->split_block * self->n_kv_heads + head] = n_runs;
+    }
+}
+
+static gboolean
+belong_together (const LlmAttention *self,
+                 guint               index,
+                 const LlmRow       *row)
+{
+  const LlmRow *other = llm_attention_get_row (self, index);
+
+  return other->sequence == row->sequence && other->kind == row->kind;
+}
+
+/* The last blocks first: of a prompt, they see the most. */
+static void
+find_blocks (LlmAttentionPlan *plan)
+{
+  const LlmAttention *self = plan->self;
+  guint block_rows[LLK_N_ROW_KINDS];
+  guint n_split_rows = 0, n_split_blocks = 0;
+  guint end;
+
+  for (LlkRowKind kind = 0; kind < LLK_N_ROW_KINDS; kind++)
+    block_rows[kind] = get_block_rows (self, kind);
+
+  plan->n_blocks = 0;
+  plan->n_items = 0;
+  for (guint first = self->n_rows; first > 0; first = end)
+    {
+      const LlmRow *last = llm_attention_get_row (self, first - 1);
+      guint most = block_rows[last->kind];
+
+      end = first - 1;
+      while (end > 0 && first - end < most && belong_together (self, end - 1, last))
+        end--;
+      add_block (plan, end, first - end, &n_split_rows, &n_split_blocks);
+    }
+  for (guint i = 0; i < plan->n_blocks; i++)
+    {
+      plan->blocks[i].first_item = plan->n_items;
+      plan->n_items += plan->blocks[i].n_items;
+    }
+}
+
+void
+llm_attention_plan_init (LlmAttentionPlan   *plan,
+                         const LlmAttention *self)
+{
+  measure (plan, self);
+  lay_out (plan, self->scratch);
+  find_blocks (plan);
+}
+
+void
+llm_attention_plan_get_worker (const LlmAttentionPlan *plan,
+                               guint                   index,
+                               LlmAttentionWorker     *worker)
+{
+  lay_out_worker (plan, plan->workers + index * plan->worker_bytes, worker);
+}
+
+const LlmAttentionBlock *
+llm_attention_plan_find_block (const LlmAttentionPlan *plan,
+                               guint                   item)
+{
+  guint low = 0, high = plan->n_blocks;
+
+  while (high - low > 1)
+    {
+      guint middle = (low + high) / 2;
+
+      if (plan->blocks[middle].first_item <= item)
+        low = middle;
+      else
+        high = middle;
+    }
+
+  return &plan->blocks[low];
+}

@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llm-exec"
+
+#include "forward/llm-attention-plan.h"
+
+#include <math.h>
+#include <string.h>
+
+/* --- a run --- */
+
+gboolean
+llm_attention_counts (const LlmRow *row)
+{
+  return row->kind == LLK_ROWS_GENERATED
+         || row->slot % LLM_ATTENTION_SAMPLED == LLM_ATTENTION_SAMPLED - 1;
+}
+
+/* The block's query @query of a KV head, among all queries of the batch. */
+static gsize
+get_place (const LlmAttentionPlan  *plan,
+           const LlmAttentionBlock *block,
+           guint                    kv_head,
+           guint                    query)
+{
+  return (gsize) (block->first + query / plan->group) * plan->self->n_heads
+         + kv_head * plan->group + query % plan->group;
+}
+
+/* Most chunks lie before all that is new. */
+static inline guint64
+get_mask (const LlmAttention *self,
+          const LlmRow       *row,
+          const LlmKvView    *view)
+{
+  if (row->visibility.kind == LLM_VISIBLE_CAUSAL && self->window == 0
+      && row->slot >= view->first_slot + view->n_slots - 1 && view->n_slots > 0)
+    return G_MAXUINT64 >> (64 - view->n_slots);
+
+  return llm_visibility_mask (&row->visibility, row->slot, self->window, view->first_slot,
+                              view->n_slots);
+}
+
+/* FALSE when no row of the block sees anything of the run. */
+static gboolean
+find_masks (const LlmAttentionPlan  *plan,
+            const LlmAttentionBlock *block,
+            const LlmKvView         *views,
+            guint                    n_chunks,
+            guint64                 *masks)
+{
+  guint64 seen = 0;
+
+  for (guint r = 0; r < block->n_rows; r++)
+    {
+      const LlmRow *row = llm_attention_get_row (plan->self, block->first + r);
+
+      for (guint c = 0; c < n_chunks; c++)
+        {
+          guint64 mask = get_mask (plan->self, row, &views[c]);
+
+          g_assert (mask == 0 || views[c].k != NULL);
+          masks[r * n_chunks + c] = mask;
+          seen |= mask;
+        }
+    }
+
+  return seen != 0;
+}
+
+/* Takes the block's queries of one KV head through one run. States are given, and
+ * where density is collected the run's mass; max is set. */
+static void
+attend_run (const LlmAttentionPlan  *plan,
+            const LlmAttentionBlock *block,
+            guint                    kv_head,
+            guint                    run,
+            LlmAttentionWorker      *worker)
+{
+  const LlmAttention *self = plan->self;
+  const LlkAttention *kernel = self->kernels->attention->kinds[block->kind];
+  const LlmRow *row = llm_attention_get_row (self, block->first);
+  guint run_chunks = llm_attention_get_run_chunks (self);
+  guint first = run * run_chunks;
+  guint n_chunks = MIN (run_chunks, llm_attention_count_chunks (self, row) - first);
+  const LlmKvView *views = self->views + self->first_view[row->sequence] + first;
+  guint n_queries = block->n_rows * plan->group;
+
+  if (!find_masks (plan, block, views, n_chunks, worker->masks))
+    {
+      for (guint i = 0; i < n_queries; i++)
+        {
+          worker->queries[i].max = -INFINITY;
+          if (worker->queries[i].mass != NULL)
+            memset (worker->queries[i].mass, 0, n_chunks * sizeof (float));
+        }
+      return;
+    }
+
+  for (guint c = 0; c < n_chunks; c++)
+    {
+      g_assert (views[c].chunk_slots == self->chunk_slots);
+      worker->chunks[c] = (LlkAttentionChunk) { .format = views[c].format };
+      if (views[c].k == NULL)
+        continue;
+
+      worker->chunks[c].k = (const guint8 *) views[c].k + kv_head * views[c].head_bytes;
+      worker->chunks[c].v = (const guint8 *) views[c].v + kv_head * views[c].head_bytes;
+    }
+  for (guint i = 0; i < n_queries; i++)
+    {
+      worker->queries[i].q = self->q + get_place (plan, block, kv_head, i) * self->head_dim;
+      worker->queries[i].masks = worker->masks + i / plan->group * n_chunks;
+    }
+  kernel->attend (&plan->shape, worker->chunks, n_chunks, worker->queries, n_queries,
+                  worker->kernel);
+}
+
+/* --- the end of a query --- */
+
+/* Whether the block's query @query is counted for density. */
+static inline gboolean
+is_counted (const LlmAttentionPlan  *plan,
+            const LlmAttentionBlock *block,
+            guint                    query)
+{
+  return plan->self->collects_density
+         && llm_attention_counts (llm_attention_get_row (plan->self,
+                                                         block->first + query / plan->group));
+}
+
+/* Brings what each chunk got to the final maximum and sum, and adds it up for @worker. */
+static void
+add_mass (const LlmAttentionPlan  *plan,
+          const LlmAttentionBlock *block,
+          const LlkAttentionState *state,
+          const float             *mass,
+          const float             *maxima,
+          guint                    worker)
+{
+  const LlmAttention *self = plan->self;
+  const LlmRow *row = llm_attention_get_row (self, block->first);
+  guint run_chunks = llm_attention_get_run_chunks (self);
+  guint n_chunks = llm_attention_count_chunks (self, row);
+  guint64 *sums = self->mass + (gsize) worker * self->n_views + self->first_view[row->sequence];
+
+  for (guint first = 0; first < n_chunks; first += run_chunks)
+    {
+      float factor = expf (maxima[first / run_chunks] - state->max) / state->sum;
+
+      for (guint c = first; c < MIN (first + run_chunks, n_chunks); c++)
+        {
+          float share = mass[c] * factor;
+
+          /* NaN, of a model that computes nonsense, is nothing. */
+          sums[c] += (guint64) ((share > 0 && share < 2 ? share : 0)
+                                * (float) (1 / LLM_ATTENTION_MASS_UNIT));
+        }
+    }
+}
+
+/* --- blocks that one item takes through all runs --- */
+
+static void
+attend_whole (const LlmAttentionPlan  *plan,
+              const LlmAttentionBlock *block,
+              guint                    kv_head,
+              guint                    index,
+              LlmAttentionWorker      *worker)
+{
+  const LlmAttention *self = plan->self;
+  guint n_queries = block->n_rows * plan->group;
+  guint n_runs = llm_attention_count_runs (self, llm_attention_get_row (self, block->first));
+
+  for (guint i = 0; i < n_queries; i++)
+    {
+      worker->states[i].acc = self->out + get_place (plan, block, kv_head, i) * self->head_dim;
+      llk_attention_begin (&worker->states[i], self->head_dim);
+      worker->queries[i].state = &worker->states[i];
+      worker->queries[i].mass = NULL;
+    }
+  for (guint run = 0; run < n_runs; run++)
+    {
+      for (guint i = 0; i < n_queries; i++)
+        if (is_counted (plan, block, i))
+          worker->queries[i].mass = worker->mass + (gsize) i * plan->max_chunks
+                                    + run * llm_attention_get_run_chunks (self);
+      attend_run (plan, block, kv_head, run, worker);
+      for (guint i = 0; i < n_queries; i++)
+        if (is_counted (plan, block, i))
+          worker->maxima[(gsize) i * plan->max_runs + run] = worker->queries[i].max;
+    }
+  for (guint i = 0; i < n_queries; i++)
+    {
+      llk_attention_end (&worker->states[i], worker->states[i].acc, self->head_dim);
+      if (is_counted (plan, block, i))
+        add_mass (plan, block, &worker->states[i], worker->mass + (gsize) i * plan->max_chunks,
+                  worker->maxima + (gsize) i * plan->max_runs, index);
+    }
+}
+
+/* --- blocks whose runs are items --- */
+
+/* Queries of split rows are counted by row, then by head. */
+static gsize
+get_split_query (const LlmAttentionPlan  *plan,
+                 const LlmAttentionBlock *block,
+                 guint                    kv_head,
+                 guint                    query)
+{
+  return ((gsize) block->first_split + query / plan->group) * plan->self->n_heads
+         + kv_head * plan->group + query % plan->group;
+}
+
+/* In the order of the runs, whoever was last. */
+static void
+join_runs (const LlmAttentionPlan  *plan,
+           const LlmAttentionBlock *block,
+           guint                    kv_head,
+           guint                    n_runs,
+           guint                    index)
+{
+  const LlmAttention *self = plan->self;
+
+  for (guint i = 0; i < block->n_rows * plan->group; i++)
+    {
+      gsize query = get_split_query (plan, block, kv_head, i);
+      const LlkAttentionState *states = plan->split.states + query * plan->max_runs;
+      LlkAttentionState state = {
+        .acc = self->out + get_place (plan, block, kv_head, i) * self->head_dim,
+      };
+
+      llk_attention_begin (&state, self->head_dim);
+      for (guint run = 0; run < n_runs; run++)
+        llk_attention_fold (&state, &states[run], self->head_dim);
+      llk_attention_end (&state, state.acc, self->head_dim);
+      if (is_counted (plan, block, i))
+        add_mass (plan, block, &state, plan->split.mass + query * plan->max_chunks,
+                  plan->split.maxima + query * plan->max_runs, index);
+    }
+}
+
+static void
+attend_split (const LlmAttentionPlan  *plan,
+              const LlmAttentionBlock *block,
+              guint                    kv_head,
+              guint                    run,
+              guint                    index,
+              LlmAttentionWorker      *worker)
+{
+  const LlmAttention *self = plan->self;
+  guint n_runs = block->n_items / self->n_kv_heads;
+  guint *n_left = &plan->split.n_left[block->split_block * self->n_kv_heads + kv_head];
+  guint n_queries = block->n_rows * plan->group;
+
+  for (guint i = 0; i < n_queries; i++)
+    {
+      gsize query = get_split_query (plan, block, kv_head, i);
+      LlkAttentionState *state = &plan->split.states[query * plan->max_runs + run];
+
+      state->acc = plan->split.acc + (query * plan->max_runs + run) * self->head_dim;
+      llk_attention_begin (state, self->head_dim);
+      worker->queries[i].state = state;
+      worker->queries[i].mass = is_counted (plan, block, i)
+                                ? plan->split.mass + query * plan->max_chunks
+                                    + run * llm_attention_get_run_chunks (self)
+                                : NULL;
+    }
+  attend_run (plan, block, kv_head, run, worker);
+  for (guint i = 0; i < n_queries; i++)
+    if (is_counted (plan, block, i))
+      plan->split.maxima[get_split_query (plan, block, kv_head, i) * plan->max_runs + run]
+        = worker->queries[i].max;
+
+  if (__atomic_sub_fetch (n_left, 1, __ATOMIC_ACQ_REL) == 0)
+    join_runs (plan, block, kv_head, n_runs, index);
+}
+
+static void
+attend_items (guint    first,
+              guint    end,
+              guint    index,
+              gpointer data)
+{
+  const LlmAttentionPlan *plan = data;
+  LlmAttentionWorker worker;
+
+  llm_attention_plan_get_worker (plan, index, &worker);
+  for (guint item = first; item < end; item++)
+    {
+      const LlmAttentionBlock *block = llm_attention_plan_find_block (plan, item);
+      guint kv_head = (item - block->first_item) % plan->self->n_kv_heads;
+      guint run = (item - block->first_item) / plan->self->n_kv_heads;
+
+      if (block->first_split < 0)
+        attend_whole (plan, block, kv_head, index, &worker);
+      else
+        attend_split (plan, block, kv_head, run, index, &worker);
+    }
+}
+
+void
+llm_attention_run (const LlmAttention *self)
+{
+  LlmAttentionPlan plan;
+
+  llm_attention_plan_init (&plan, self);
+  llm_worker_pool_run (self->pool, plan.n_items, 1, attend_items, &plan);
+}

@@ -1,0 +1,127 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Rotary embedding: how fast each pair of values turns, once for each of a
+ * model's rotations, and the angles of a step's rows.
+ */
+
+#define G_LOG_DOMAIN "llm-exec"
+
+#include "forward/llm-forward-private.h"
+
+#include <math.h>
+#include <string.h>
+
+/* The pair, as a real number, that turns @n_turns times in the positions of the
+ * first training: there n_ctx × base^(-2i / dim) is 2π × n_turns. */
+static double
+find_pair (const LlmRope *rope,
+           guint          dim,
+           double         n_turns)
+{
+  return dim * log (rope->n_ctx / (n_turns * 2 * G_PI)) / (2 * log ((double) rope->base));
+}
+
+/* How much of the scaling pair @i gets: none where it turns fast, all where it turns
+ * slowly, and some between (YaRN, Peng and others 2023). */
+static double
+get_scaled_share (const LlmRope *rope,
+                  guint          dim,
+                  guint          i)
+{
+  double low, high;
+
+  if (rope->scaling != LLM_ROPE_SCALING_YARN)
+    return 1;
+
+  low = MAX (0, floor (find_pair (rope, dim, (double) rope->beta_fast)));
+  high = MIN (dim - 1, ceil (find_pair (rope, dim, (double) rope->beta_slow)));
+  return CLAMP ((i - low) / MAX (1e-3, high - low), 0, 1);
+}
+
+/* @factors: (nullable) [dim / 2], at any address. */
+static void
+compute_frequencies (const LlmRope *rope,
+                     guint          dim,
+                     const guint8  *factors,
+                     double        *frequencies)
+{
+  for (guint i = 0; i < dim / 2; i++)
+    {
+      double share = get_scaled_share (rope, dim, i);
+      float factor = 1;
+
+      if (factors != NULL)
+        memcpy (&factor, factors + i * sizeof factor, sizeof factor);
+      frequencies[i] = pow ((double) rope->base, -2.0 * i / dim) / (double) factor
+                       * (1 - share + share / (double) rope->scale);
+    }
+}
+
+/* Only the first step computes anything. */
+LlmStatus
+llm_forward_run_frequencies (LlmForward *self,
+                             GError    **error)
+{
+  const LlmHparams *hparams = self->hparams;
+  guint n_pairs = hparams->rope_dim / 2;
+  LlmOperator ops[LLM_MAX_ROPES];
+  guint n_ops = 0, held = 0;
+  LlmStatus status;
+
+  if (self->frequencies != NULL)
+    return LLM_READY;
+
+  for (guint i = 0; i < hparams->n_ropes; i++)
+    if (hparams->ropes[i].factors >= 0)
+      ops[n_ops++] = (LlmOperator) hparams->ropes[i].factors;
+  status = llm_forward_acquire (self, ops, n_ops, TRUE, NULL, error);
+  if (status != LLM_READY)
+    return status;
+
+  self->frequencies = g_new (double, hparams->n_ropes * n_pairs);
+  for (guint i = 0; i < hparams->n_ropes; i++)
+    {
+      gboolean has_factors = hparams->ropes[i].factors >= 0;
+
+      compute_frequencies (&hparams->ropes[i], hparams->rope_dim,
+                           has_factors ? self->held[held++].data : NULL,
+                           self->frequencies + i * n_pairs);
+    }
+  return LLM_READY;
+}
+
+/* Items are the rows for the first rotation, then for the second. */
+static void
+compute_angles (guint    first,
+                guint    end,
+                guint    worker,
+                gpointer data)
+{
+  LlmForward *self = data;
+  guint n_pairs = self->hparams->rope_dim / 2;
+
+  for (guint item = first; item < end; item++)
+    {
+      guint rope = item / self->batch->n_rows;
+      double position = llm_forward_get_row (self, item % self->batch->n_rows)->position;
+      double magnitude = (double) self->hparams->ropes[rope].magnitude;
+
+      for (guint i = 0; i < n_pairs; i++)
+        {
+          double angle = position * self->frequencies[rope * n_pairs + i];
+
+          self->scratch.cosine[(gsize) item * n_pairs + i] = (float) (cos (angle) * magnitude);
+          self->scratch.sine[(gsize) item * n_pairs + i] = (float) (sin (angle) * magnitude);
+        }
+    }
+}
+
+LlmStatus
+llm_forward_run_angles (LlmForward *self,
+                        GError    **error)
+{
+  llm_worker_pool_run (self->pool, self->hparams->n_ropes * self->batch->n_rows,
+                       llm_forward_get_grain (self->hparams->rope_dim * 16), compute_angles, self);
+  return LLM_READY;
+}

@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llm-exec"
+
+#include "forward/llm-forward-private.h"
+
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "common/llmsvc-error.h"
+
+/* The bytes of a NaN. */
+#define POISON 0xff
+/* Cache lines; workers' parts must not share one. */
+#define ALIGNMENT 64
+
+typedef struct
+{
+  guint8 *block;   /* (nullable): NULL to measure only */
+  gsize used;
+} Cursor;
+
+static gpointer
+take (Cursor *cursor,
+      gsize   n_items,
+      gsize   item_bytes)
+{
+  gpointer place = cursor->block != NULL ? cursor->block + cursor->used : NULL;
+
+  cursor->used += (n_items * item_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+  return place;
+}
+
+void
+llm_forward_describe_attention (LlmForward   *self,
+                                LlmAttention *attention)
+{
+  const LlmHparams *hparams = self->hparams;
+
+  *attention = (LlmAttention) {
+    .kernels = self->kernels,
+    .pool = self->pool,
+    .n_heads = hparams->n_heads,
+    .n_kv_heads = hparams->n_kv_heads,
+    .head_dim = hparams->head_dim,
+    .chunk_slots = llm_kv_seq_get_layout (self->batch->sequences[0])->chunk_slots,
+    .format = llm_kv_seq_get_layout (self->batch->sequences[0])->format,
+    .collects_density = self->collects_density,
+    .rows = self->batch->rows,
+    .order = self->order,
+    .n_rows = self->batch->n_rows,
+    .first_view = (const guint *) (gconstpointer) self->first_view->data,
+    .views = (const LlmKvView *) (gconstpointer) self->views->data,
+    .n_views = self->views->len,
+    .q = self->scratch.q,
+    .out = self->scratch.attended,
+    .mass = self->scratch.mass,
+    .scratch = self->scratch.attention,
+  };
+}
+
+static gsize
+lay_out (LlmForward *self,
+         guint8     *block)
+{
+  const LlmHparams *h = self->hparams;
+  LlmScratch *s = &self->scratch;
+  Cursor cursor = { block, 0 };
+  LlmAttention attention;
+  gsize n_rows = self->batch->n_rows;
+  gsize n_threads = llm_worker_pool_get_n_threads (self->pool);
+  gsize n_query = (gsize) h->n_heads * h->head_dim;
+  gsize n_kv = (gsize) h->n_kv_heads * h->head_dim;
+
+  s->x = take (&cursor, n_rows * h->n_embd, sizeof (float));
+  s->normed = take (&cursor, n_rows * h->n_embd, sizeof (float));
+  s->q = take (&cursor, n_rows * n_query, sizeof (float));
+  s->k = take (&cursor, n_rows * n_kv, sizeof (float));
+  s->v = take (&cursor, n_rows * n_kv, sizeof (float));
+  s->attended = take (&cursor, n_rows * n_query, sizeof (float));
+  s->gate = take (&cursor, n_rows * h->n_ff, sizeof (float));
+  s->up = take (&cursor, n_rows * h->n_ff, sizeof (float));
+  s->experts = take (&cursor, n_rows * h->n_used_experts, sizeof (LlmExpertChoice));
+  s->routed = take (&cursor, n_rows * h->n_experts, sizeof (float));
+  s->gathered = take (&cursor, h->n_experts > 0 ? n_rows * h->n_embd : 0, sizeof (float));
+  s->given = take (&cursor, h->n_experts > 0 ? n_rows * h->n_embd : 0, sizeof (float));
+  s->cosine = take (&cursor, n_rows * h->n_ropes * (h->rope_dim / 2), sizeof (float));
+  s->sine = take (&cursor, n_rows * h->n_ropes * (h->rope_dim / 2), sizeof (float));
+  s->hidden = take (&cursor, (gsize) self->n_logits * h->n_embd, sizeof (float));
+  s->logits = take (&cursor, (gsize) self->n_logits * h->n_vocab, sizeof (float));
+  s->workers = take (&cursor, n_threads * self->worker_bytes, 1);
+  s->prepared = take (&cursor, n_rows * self->row_bytes, 1);
+  s->mass = take (&cursor, self->collects_density ? n_threads * self->views->len : 0,
+                  sizeof (guint64));
+  llm_forward_describe_attention (self, &attention);
+  s->attention = take (&cursor, llm_attention_get_scratch (&attention), 1);
+
+  return cursor.used;
+}
+
+gboolean
+llm_forward_reserve (LlmForward *self,
+                     GError    **error)
+{
+  gsize page = (gsize) sysconf (_SC_PAGESIZE);
+  gsize needed = (lay_out (self, NULL) + page - 1) / page * page;
+  gpointer block;
+
+  if (needed > self->block_bytes)
+    {
+      gsize more = needed - self->block_bytes;
+
+      /* Not the ceiling: the call found room for its context memory there, and must not fail for
+       * what it needs for a moment; the reserve has room for that. */
+      if (self->ledger != NULL && !llm_ledger_has_budget (self->ledger, more))
+        {
+          g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY,
+                       "No room for %zu more bytes to compute %u rows", more,
+                       self->batch->n_rows);
+          return FALSE;
+        }
+
+      llm_forward_free_scratch (self);
+      block = mmap (NULL, needed, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (block == MAP_FAILED)
+        {
+          g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY,
+                       "The system has no %zu bytes to compute %u rows", needed,
+                       self->batch->n_rows);
+          return FALSE;
+        }
+      (void) madvise (block, needed, MADV_DONTDUMP);
+      self->block = block;
+      self->block_bytes = needed;
+      if (self->ledger != NULL)
+        llm_ledger_add (self->ledger, LLM_HOLDER_SCRATCH, needed);
+    }
+
+#ifdef LLM_POISON
+  memset (self->block, POISON, needed);
+#endif
+  lay_out (self, self->block);
+  return TRUE;
+}
+
+guint64
+llm_forward_free_scratch (LlmForward *self)
+{
+  guint64 freed = self->block_bytes;
+
+  if (self->block == NULL)
+    return 0;
+
+  munmap (self->block, self->block_bytes);
+  self->block = NULL;
+  self->block_bytes = 0;
+  memset (&self->scratch, 0, sizeof self->scratch);
+  if (self->ledger != NULL)
+    llm_ledger_remove (self->ledger, LLM_HOLDER_SCRATCH, freed);
+  return freed;
+}

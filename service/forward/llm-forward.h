@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * The forward pass: a table of stages per layer, run by a cursor over the rows
+ * of a batch. A stage that needs weights or context memory that is not there
+ * says LLM_PENDING and is entered again later; nothing before it is lost. So a
+ * step can be driven in order, resumed, or left at a stage boundary.
+ *
+ * The executor's thread owns it.
+ */
+
+#pragma once
+
+#include "memory/llm-ledger.h"
+#include "base/llm-worker-pool.h"
+#include "forward/llm-row.h"
+#include "kernels/llk.h"
+#include "weights/llm-weights.h"
+
+G_BEGIN_DECLS
+
+typedef struct _LlmForward LlmForward;
+
+/* Does not own its parts. @rope_factors come from the weights. @kernels: the
+ * set of kernel functions to use. @ledger (nullable) counts scratch memory,
+ * which is allocated when first needed. */
+LlmForward  *llm_forward_new         (const LlmHparams *hparams,
+                                      LlmWeights       *weights,
+                                      LlmWorkerPool    *pool,
+                                      const LlkOps     *kernels,
+                                      LlmLedger        *ledger);
+void         llm_forward_free        (LlmForward       *self);
+
+/* Other workers, from the next step on. */
+void         llm_forward_set_pool    (LlmForward       *self,
+                                      LlmWorkerPool    *pool);
+
+/* Whether attention adds to its sequences' densities (L3) from the next step on: every row that is
+ * counted (generated ones, a sample of the prompt's) gives out 1, shared over its heads, its layers
+ * and what it saw. A step that is left adds nothing. Off at first. */
+void         llm_forward_set_density (LlmForward       *self,
+                                      gboolean          collects);
+
+/* Begins a step. The slots of the rows are appended to their sequences
+ * already; rows of one sequence come in rising order of slots. @batch and its
+ * arrays must live until the step has ended. Checks tokens and sub-models;
+ * fails with NO_MEMORY when there is no room for scratch. */
+gboolean     llm_forward_begin       (LlmForward       *self,
+                                      const LlmBatch   *batch,
+                                      GError          **error) G_GNUC_WARN_UNUSED_RESULT;
+/* Runs on until the step has ended, must wait, or failed. */
+LlmStatus    llm_forward_resume      (LlmForward       *self,
+                                      GError          **error);
+/* Runs one stage only: for drivers that stop at stage boundaries. READY when
+ * the step has ended; PENDING also when the next stage may be run. */
+LlmStatus    llm_forward_step        (LlmForward       *self,
+                                      gboolean         *waits,
+                                      GError          **error);
+/* The stage that llm_forward_step() would run next, for profiles; NULL between steps. */
+const char  *llm_forward_get_stage_name (LlmForward    *self);
+/* Leaves a step in the middle. */
+void         llm_forward_abandon     (LlmForward       *self);
+
+/* Logits of row @row of the last step: n_vocab floats, valid until the next
+ * begin or trim; NULL when the row did not ask for them. */
+const float *llm_forward_get_logits  (LlmForward       *self,
+                                      guint             row);
+/* Final hidden state (after the output norm) of the same row: n_embd floats. */
+const float *llm_forward_get_hidden  (LlmForward       *self,
+                                      guint             row);
+
+/* Scratch memory held, and giving it back between steps. */
+guint64      llm_forward_get_scratch (LlmForward       *self);
+guint64      llm_forward_trim        (LlmForward       *self);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmForward, llm_forward_free)
+
+G_END_DECLS

@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llm-kv"
+
+#include "kv/disk/llm-kv-extent.h"
+
+#include <math.h>
+#include <string.h>
+
+#include <xxhash.h>
+
+#define MAGIC "LLMKVEXT"
+#define VERSION 1
+/* A group of the whole extent is worth a request of its own. */
+#define GROUP_BYTES LLM_DISK_MAX_BYTES
+
+/* Offsets of the header's fields. */
+enum
+{
+  AT_MAGIC = 0,
+  AT_VERSION = 8,
+  AT_HEADER_BYTES = 12,
+  AT_CHECKSUM = 16,
+  AT_IDENTITY = 24,
+  AT_FILE_BYTES = 32,
+  AT_CHUNK_SLOTS = 40,
+  AT_N_LAYERS = 44,
+  AT_N_GROUPS = 48,
+  AT_N_CHUNKS = 52,
+  AT_GROUPS = 56,
+};
+
+/* And of a chunk's. */
+enum
+{
+  AT_HASH = 0,
+  AT_BYTES = 8,
+  AT_NUMBER = 16,
+  AT_DENSITY = 20,
+  AT_ROWS = 24,
+  AT_FORM = 28,
+  AT_DEAD = 29,
+  AT_CHECKSUMS = 32,
+};
+
+static guint32
+get_32 (const guint8 *bytes)
+{
+  guint32 x;
+
+  memcpy (&x, bytes, sizeof x);
+  return GUINT32_FROM_LE (x);
+}
+
+static guint64
+get_64 (const guint8 *bytes)
+{
+  guint64 x;
+
+  memcpy (&x, bytes, sizeof x);
+  return GUINT64_FROM_LE (x);
+}
+
+static float
+get_float (const guint8 *bytes)
+{
+  guint32 bits = get_32 (bytes);
+  float x;
+
+  memcpy (&x, &bits, sizeof x);
+  return x;
+}
+
+static void
+put_32 (guint8  *bytes,
+        guint32  x)
+{
+  x = GUINT32_TO_LE (x);
+  memcpy (bytes, &x, sizeof x);
+}
+
+static void
+put_64 (guint8  *bytes,
+        guint64  x)
+{
+  x = GUINT64_TO_LE (x);
+  memcpy (bytes, &x, sizeof x);
+}
+
+static void
+put_float (guint8 *bytes,
+           float   x)
+{
+  guint32 bits;
+
+  memcpy (&bits, &x, sizeof bits);
+  put_32 (bytes, bits);
+}
+
+static guint64
+round_up (guint64 n,
+          guint64 unit)
+{
+  return (n + unit - 1) / unit * unit;
+}
+
+static gsize
+get_chunks_at (guint n_groups)
+{
+  return (gsize) round_up (AT_GROUPS + (guint64) n_groups * sizeof (guint32), sizeof (guint64));
+}
+
+static gsize
+get_chunk_bytes (guint n_groups)
+{
+  return AT_CHECKSUMS + n_groups * sizeof (guint64);
+}
+
+static gsize
+get_header_bytes (guint n_groups,
+                  guint n_chunks)
+{
+  return (gsize) round_up (get_chunks_at (n_groups) + n_chunks * get_chunk_bytes (n_groups),
+                           LLM_DISK_BLOCK);
+}
+
+static gboolean
+is_form (const LlmKvShape *shape,
+         guint             form)
+{
+  return form < LLM_KV_N_FORMS && shape->offsets[form] != NULL;
+}
+
+/* Room for the counts. */
+static LlmKvExtent *
+allocate (guint n_groups,
+          guint n_chunks)
+{
+  LlmKvExtent *self = g_rc_box_new0 (LlmKvExtent);
+
+  self->n_groups = n_groups;
+  self->n_chunks = n_chunks;
+  self->header_bytes = get_header_bytes (n_groups, n_chunks);
+  self->records = g_new0 (LlmKvRecord, n_chunks);
+  self->dead = g_new0 (guint8, n_chunks);
+  self->checksums = g_new0 (guint64, (gsize) n_chunks * n_groups);
+  return self;
+}
+
+/* From groups and records: where the areas are. */
+static void
+place (LlmKvExtent      *self,
+       const LlmKvShape *shape)
+{
+  guint64 at = self->header_bytes;
+
+  for (guint i = 0; i < self->n_groups; i++)
+    {
+      self->group_offsets[i] = at;
+      for (guint j = 0; j < self->n_chunks; j++)
+        at += llm_kv_extent_get_part (self, shape, j, i, NULL);
+      at = round_up (at, LLM_DISK_BLOCK);
+    }
+  self->group_offsets[self->n_groups] = at;
+  self->file_bytes = at;
+}
+
+LlmKvExtent *
+llm_kv_extent_new (const LlmKvShape  *shape,
+                   const LlmKvRecord *records,
+                   guint              n)
+{
+  LlmKvExtent *self;
+  guint64 bytes = 0;
+  guint n_groups;
+
+  g_return_val_if_fail (n > 0 && n <= LLM_KV_EXTENT_CHUNKS, NULL);
+
+  for (guint i = 0; i < n; i++)
+    {
+      g_return_val_if_fail (is_form (shape, records[i].form), NULL);
+      bytes += shape->offsets[records[i].form][shape->n_layers];
+    }
+  n_groups = (guint) CLAMP (bytes / GROUP_BYTES, 1, MIN (shape->n_layers, LLM_KV_EXTENT_GROUPS));
+
+  self = allocate (n_groups, n);
+  for (guint i = 0; i < n_groups; i++)
+    self->group_ends[i] = (guint) ((guint64) shape->n_layers * (i + 1) / n_groups);
+  memcpy (self->records, records, n * sizeof *records);
+  place (self, shape);
+  return self;
+}
+
+LlmKvExtent *
+llm_kv_extent_ref (LlmKvExtent *self)
+{
+  return g_rc_box_acquire (self);
+}
+
+static void
+clear (gpointer data)
+{
+  LlmKvExtent *self = data;
+
+  g_free (self->records);
+  g_free (self->dead);
+  g_free (self->checksums);
+}
+
+void
+llm_kv_extent_unref (LlmKvExtent *self)
+{
+  if (self != NULL)
+    g_rc_box_release_full (self, clear);
+}
+
+static guint64
+hash_header (const guint8 *bytes,
+             gsize         length)
+{
+  const guint8 none[sizeof (guint64)] = { 0 };
+  XXH3_state_t *state = XXH3_createState ();
+  guint64 hash;
+
+  XXH3_64bits_reset (state);
+  XXH3_64bits_update (state, bytes, AT_CHECKSUM);
+  XXH3_64bits_update (state, none, sizeof none);
+  XXH3_64bits_update (state, bytes + AT_CHECKSUM + sizeof none,
+                      length - AT_CHECKSUM - sizeof none);
+  hash = XXH3_64bits_digest (state);
+  XXH3_freeState (state);
+  return hash;
+}
+
+gsize
+llm_kv_extent_peek (const guint8 *bytes,
+                    gsize         length)
+{
+  guint64 header_bytes;
+
+  if (length < LLM_KV_EXTENT_MIN_BYTES || memcmp (bytes, MAGIC, strlen (MAGIC)) != 0 ||
+      get_32 (bytes + AT_VERSION) != VERSION)
+    return 0;
+  header_bytes = get_32 (bytes + AT_HEADER_BYTES);
+  if (header_bytes < LLM_KV_EXTENT_MIN_BYTES || header_bytes % LLM_DISK_BLOCK != 0 ||
+      header_bytes > get_header_bytes (LLM_KV_EXTENT_GROUPS, LLM_KV_EXTENT_CHUNKS))
+    return 0;
+  return (gsize) header_bytes;
+}
+
+static gboolean
+parse_groups (LlmKvExtent      *self,
+              const LlmKvShape *shape,
+              const guint8     *bytes)
+{
+  guint last = 0;
+
+  for (guint i = 0; i < self->n_groups; i++)
+    {
+      guint end = get_32 (bytes + i * sizeof (guint32));
+
+      if (end <= last || end > shape->n_layers)
+        return FALSE;
+      self->group_ends[i] = last = end;
+    }
+  return last == shape->n_layers;
+}
+
+static gboolean
+parse_chunk (LlmKvExtent      *self,
+             const LlmKvShape *shape,
+             guint             chunk,
+             const guint8     *bytes)
+{
+  LlmKvRecord *record = &self->records[chunk];
+
+  record->hash = get_64 (bytes + AT_HASH);
+  record->number = get_32 (bytes + AT_NUMBER);
+  record->density = get_float (bytes + AT_DENSITY);
+  record->n_rows = get_float (bytes + AT_ROWS);
+  record->form = bytes[AT_FORM];
+  self->dead[chunk] = bytes[AT_DEAD];
+  /* the number after a chunk's is one as well */
+  if (!is_form (shape, record->form) || self->dead[chunk] > 1 || record->number == G_MAXUINT ||
+      !isfinite (record->density) || record->density < 0 || !isfinite (record->n_rows) ||
+      record->n_rows < 0 ||
+      get_64 (bytes + AT_BYTES) != shape->offsets[record->form][shape->n_layers])
+    return FALSE;
+  for (guint i = 0; i < self->n_groups; i++)
+    self->checksums[(gsize) chunk * self->n_groups + i] =
+      get_64 (bytes + AT_CHECKSUMS + i * sizeof (guint64));
+  return TRUE;
+}
+
+LlmKvExtent *
+llm_kv_extent_parse (const guint8      *bytes,
+                     gsize              length,
+                     guint64            file_bytes,
+                     const LlmKvShape  *shape,
+                     const char       **reason)
+{
+  g_autoptr(LlmKvExtent) self = NULL;
+  gsize header_bytes = llm_kv_extent_peek (bytes, length);
+  guint n_groups, n_chunks;
+
+  *reason = "it is not complete, or of another version";
+  if (header_bytes == 0 || header_bytes > length)
+    return NULL;
+  *reason = "its header is damaged";
+  if (hash_header (bytes, header_bytes) != get_64 (bytes + AT_CHECKSUM))
+    return NULL;
+  *reason = "it belongs to another model or other settings";
+  if (get_64 (bytes + AT_IDENTITY) != shape->identity ||
+      get_32 (bytes + AT_CHUNK_SLOTS) != shape->chunk_slots ||
+      get_32 (bytes + AT_N_LAYERS) != shape->n_layers)
+    return NULL;
+
+  /* What follows can only be wrong in a file that somebody made on purpose. */
+  *reason = "its header contradicts itself";
+  n_groups = get_32 (bytes + AT_N_GROUPS);
+  n_chunks = get_32 (bytes + AT_N_CHUNKS);
+  if (n_groups < 1 || n_groups > LLM_KV_EXTENT_GROUPS || n_chunks < 1 ||
+      n_chunks > LLM_KV_EXTENT_CHUNKS || get_header_bytes (n_groups, n_chunks) != header_bytes)
+    return NULL;
+  self = allocate (n_groups, n_chunks);
+  if (!parse_groups (self, shape, bytes + AT_GROUPS))
+    return NULL;
+  for (guint i = 0; i < n_chunks; i++)
+    if (!parse_chunk (self, shape, i,
+                      bytes + get_chunks_at (n_groups) + i * get_chunk_bytes (n_groups)))
+      return NULL;
+  place (self, shape);
+  if (get_64 (bytes + AT_FILE_BYTES) != self->file_bytes)
+    return NULL;
+  *reason = "its length is wrong";
+  if (file_bytes != self->file_bytes)
+    return NULL;
+  *reason = NULL;
+  return g_steal_pointer (&self);
+}
+
+void
+llm_kv_extent_print (const LlmKvExtent *self,
+                     const LlmKvShape  *shape,
+                     const guint8      *dead,
+                     guint8            *bytes)
+{
+  memset (bytes, 0, self->header_bytes);
+  memcpy (bytes + AT_MAGIC, MAGIC, strlen (MAGIC));
+  put_32 (bytes + AT_VERSION, VERSION);
+  put_32 (bytes + AT_HEADER_BYTES, (guint32) self->header_bytes);
+  put_64 (bytes + AT_IDENTITY, shape->identity);
+  put_64 (bytes + AT_FILE_BYTES, self->file_bytes);
+  put_32 (bytes + AT_CHUNK_SLOTS, shape->chunk_slots);
+  put_32 (bytes + AT_N_LAYERS, shape->n_layers);
+  put_32 (bytes + AT_N_GROUPS, self->n_groups);
+  put_32 (bytes + AT_N_CHUNKS, self->n_chunks);
+  for (guint i = 0; i < self->n_groups; i++)
+    put_32 (bytes + AT_GROUPS + i * sizeof (guint32), self->group_ends[i]);
+
+  for (guint i = 0; i < self->n_chunks; i++)
+    {
+      guint8 *at = bytes + get_chunks_at (self->n_groups) + i * get_chunk_bytes (self->n_groups);
+      const LlmKvRecord *record = &self->records[i];
+
+      put_64 (at + AT_HASH, record->hash);
+      put_64 (at + AT_BYTES, shape->offsets[record->form][shape->n_layers]);
+      put_32 (at + AT_NUMBER, record->number);
+      put_float (at + AT_DENSITY, record->density);
+      put_float (at + AT_ROWS, record->n_rows);
+      at[AT_FORM] = record->form;
+      at[AT_DEAD] = dead != NULL ? dead[i] : 0;
+      for (guint j = 0; j < self->n_groups; j++)
+        put_64 (at + AT_CHECKSUMS + j * sizeof (guint64),
+                self->checksums[(gsize) i * self->n_groups + j]);
+    }
+  put_64 (bytes + AT_CHECKSUM, hash_header (bytes, self->header_bytes));
+}
+
+guint64
+llm_kv_extent_compute_checksum (const LlmKvExtent *self,
+                                guint              chunk,
+                                guint              group,
+                                const guint8      *bytes,
+                                gsize              n_bytes)
+{
+  return XXH3_64bits_withSeed (bytes, n_bytes, self->records[chunk].hash + group);
+}
+
+guint64
+llm_kv_hash_tokens (guint64       hash,
+                    const gint32 *tokens,
+                    guint         n)
+{
+  return XXH3_64bits_withSeed (tokens, n * sizeof *tokens, hash);
+}

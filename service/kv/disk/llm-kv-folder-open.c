@@ -1,0 +1,230 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Reading the headers of a context's extents, on threads of the disk's queue: a context with a long
+ * history has many files, and each may take a slow disk a while. What is found is entered when all
+ * of it is there. */
+
+#define G_LOG_DOMAIN "llm-kv"
+
+#include "kv/disk/llm-kv-storage-private.h"
+
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* A first read that has most headers whole. */
+#define FIRST_BYTES (4 * LLM_KV_EXTENT_MIN_BYTES)
+/* Files that a thread opens in a row. */
+#define BATCH_FILES 8
+
+typedef struct
+{
+  LlmKvLink *link;       /* (owned): the owner's thread's alone, but for its number */
+  LlmKvExtent *extent;   /* (nullable) (owned) */
+  const char *reason;    /* (nullable): why there is none */
+} Header;
+
+typedef struct
+{
+  LlmKvOpening *opening; /* (unowned) */
+  guint first;
+  guint end;
+} Batch;
+
+struct _LlmKvOpening
+{
+  LlmKvFolder *folder;   /* (nullable) (unowned): NULL when it is closed */
+  LlmDisk *disk;         /* (unowned) */
+  guint n_pending;       /* batches */
+  gboolean is_ended;     /* atomic */
+
+  /* what the threads look at */
+  int storage_fd;
+  char *id;              /* (owned) */
+  LlmKvShape shape;
+  gsize *offsets;        /* (owned): what shape points at */
+  Header *headers;       /* (owned): each belongs to a batch */
+  guint n_headers;
+  Batch *batches;        /* (owned) */
+  guint n_batches;
+};
+
+static void
+opening_free (LlmKvOpening *self)
+{
+  for (guint i = 0; i < self->n_headers; i++)
+    {
+      llm_kv_extent_unref (self->headers[i].extent);
+      llm_kv_link_unref (self->headers[i].link);
+    }
+  g_free (self->headers);
+  g_free (self->batches);
+  g_free (self->offsets);
+  g_free (self->id);
+  g_free (self);
+}
+
+/* --- threads of the queue --- */
+
+/* (nullable) (transfer full) */
+static LlmKvExtent *
+read_header (const LlmKvShape *shape,
+             int               fd,
+             const char      **reason)
+{
+  g_autofree guint8 *bytes = g_malloc (FIRST_BYTES);
+  struct stat status;
+  gsize wanted;
+  gssize n;
+
+  *reason = "it can't be read";
+  if (fstat (fd, &status) < 0 || !S_ISREG (status.st_mode) || status.st_size < 0)
+    return NULL;
+  n = pread (fd, bytes, FIRST_BYTES, 0);
+  if (n < 0)
+    return NULL;
+  wanted = llm_kv_extent_peek (bytes, (gsize) n);
+  if (wanted > FIRST_BYTES)
+    {
+      bytes = g_realloc (bytes, wanted);
+      n = pread (fd, bytes, wanted, 0);
+      if (n < 0)
+        return NULL;
+    }
+  return llm_kv_extent_parse (bytes, (gsize) n, (guint64) status.st_size, shape, reason);
+}
+
+static void
+open_header (LlmKvOpening *self,
+             int           folder,
+             Header       *header)
+{
+  int fd = folder < 0 ? folder : llm_kv_extent_open_fd (folder, header->link->number, O_RDONLY);
+
+  if (fd < 0)
+    {
+      header->reason = g_strerror (-fd);
+      return;
+    }
+  header->extent = read_header (&self->shape, fd, &header->reason);
+  close (fd);
+}
+
+static gssize
+open_batch (gpointer data)
+{
+  const Batch *batch = data;
+  LlmKvOpening *self = batch->opening;
+  int folder = llm_kv_home_open_id (self->storage_fd, self->id);
+
+  for (guint i = batch->first; i < batch->end; i++)
+    if (!__atomic_load_n (&self->is_ended, __ATOMIC_ACQUIRE))
+      open_header (self, folder, &self->headers[i]);
+  if (folder >= 0)
+    close (folder);
+  return 0;
+}
+
+/* --- the owner's thread --- */
+
+/* Whether the extent can be used. */
+static gboolean
+take_header (LlmKvFolder *folder,
+             Header      *header)
+{
+  LlmKvLink *link = header->link;
+  gboolean is_good = header->extent != NULL;
+
+  llm_kv_link_set_extent (link, g_steal_pointer (&header->extent));
+  if (!is_good || link->n_live == 0)
+    llm_kv_home_remove_link (folder->home, link);
+  else
+    llm_kv_folder_index (folder, link);
+  return is_good;
+}
+
+/* Those that are no good go while we are at it. */
+static void
+take_headers (LlmKvOpening *self,
+              LlmKvFolder  *folder)
+{
+  const char *first = NULL;
+  guint n_bad = 0;
+
+  for (guint i = 0; i < self->n_headers; i++)
+    {
+      Header *header = &self->headers[i];
+
+      /* it may have had to make room meanwhile */
+      if (header->link->file == NULL || take_header (folder, header))
+        continue;
+      n_bad++;
+      first = first != NULL ? first : header->reason;
+    }
+  if (n_bad > 0)
+    g_message ("%u extents of a context are not used, the first since %s", n_bad, first);
+}
+
+static void
+on_batch (gssize        n,
+          const guint8 *buffer,
+          gpointer      data)
+{
+  LlmKvOpening *self = ((const Batch *) data)->opening;
+
+  if (--self->n_pending > 0)
+    return;
+  if (self->folder != NULL)
+    {
+      self->folder->opening = NULL;
+      take_headers (self, self->folder);
+    }
+  opening_free (self);
+}
+
+void
+llm_kv_folder_begin_opening (LlmKvFolder *folder)
+{
+  const LlmKvHome *home = folder->home;
+  LlmKvOpening *self;
+
+  if (home->links->len == 0)
+    return;
+
+  self = g_new0 (LlmKvOpening, 1);
+  self->folder = folder;
+  self->disk = home->storage->disk;
+  self->storage_fd = home->storage->fd;
+  self->id = g_strdup (home->id);
+  self->shape = folder->shape;
+  self->offsets = llm_kv_shape_own (&self->shape);
+  self->n_headers = home->links->len;
+  self->headers = g_new0 (Header, self->n_headers);
+  for (guint i = 0; i < self->n_headers; i++)
+    self->headers[i].link = llm_kv_link_ref (g_ptr_array_index (home->links, i));
+  self->n_batches = (self->n_headers + BATCH_FILES - 1) / BATCH_FILES;
+  self->batches = g_new (Batch, self->n_batches);
+  self->n_pending = self->n_batches;
+  folder->opening = self;
+
+  for (guint i = 0; i < self->n_batches; i++)
+    self->batches[i] = (Batch) { self, i * BATCH_FILES,
+                                 MIN ((i + 1) * BATCH_FILES, self->n_headers) };
+  for (guint i = 0; i < self->n_batches; i++)
+    llm_disk_run (self->disk, LLM_DISK_RESTORE, open_batch, on_batch, &self->batches[i]);
+}
+
+void
+llm_kv_folder_end_opening (LlmKvFolder *folder)
+{
+  LlmKvOpening *self = g_steal_pointer (&folder->opening);
+
+  if (self == NULL)
+    return;
+
+  self->folder = NULL;
+  __atomic_store_n (&self->is_ended, TRUE, __ATOMIC_RELEASE);
+  for (guint i = 0; i < self->n_batches; i++)
+    llm_disk_cancel (self->disk, &self->batches[i]);
+}

@@ -1,0 +1,327 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* What there is of a context: its folder, the files in it, and their names. */
+
+#define G_LOG_DOMAIN "llm-kv"
+
+#include "kv/disk/llm-kv-storage-private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* Of a context's folder: the hash of its application's name, so that limits hold after a
+ * restart. */
+#define APP_NAME "app"
+#define APP_DIGITS 16
+#define MAX_ID 128
+
+/* What can't leave the storage's own folder. */
+gboolean
+llm_kv_is_id (const char *id)
+{
+  gsize length = strspn (id, G_CSET_a_2_z G_CSET_A_2_Z G_CSET_DIGITS "-_");
+
+  return length > 0 && length <= MAX_ID && id[length] == '\0';
+}
+
+void
+llm_kv_extent_name (guint64     number,
+                    const char *suffix,
+                    char       *name)
+{
+  g_snprintf (name, LLM_KV_NAME_BYTES, "%016" G_GINT64_MODIFIER "x%s", number, suffix);
+}
+
+/* --- homes --- */
+
+void
+llm_kv_home_free (LlmKvHome *self)
+{
+  for (guint i = 0; i < self->links->len; i++)
+    {
+      LlmKvLink *link = g_ptr_array_index (self->links, i);
+
+      llm_kv_storage_drop_file (self->storage, g_steal_pointer (&link->file));
+    }
+  g_ptr_array_unref (self->links);
+  g_free (self->id);
+  g_free (self);
+}
+
+LlmKvHome *
+llm_kv_home_new (LlmKvStorage *storage,
+                 const char   *id)
+{
+  LlmKvHome *self = g_new0 (LlmKvHome, 1);
+
+  self->storage = storage;
+  self->id = g_strdup (id);
+  self->links = g_ptr_array_new_with_free_func ((GDestroyNotify) llm_kv_link_unref);
+  g_hash_table_insert (storage->homes, self->id, self);
+  return self;
+}
+
+int
+llm_kv_home_open_id (int         storage_fd,
+                     const char *id)
+{
+  int fd = openat (storage_fd, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+
+  return fd < 0 ? -errno : fd;
+}
+
+int
+llm_kv_extent_open_fd (int     folder_fd,
+                       guint64 number,
+                       int     flags)
+{
+  char name[LLM_KV_NAME_BYTES];
+  int fd;
+
+  llm_kv_extent_name (number, LLM_KV_EXTENT_SUFFIX, name);
+  fd = openat (folder_fd, name, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  return fd < 0 ? -errno : fd;
+}
+
+int
+llm_kv_home_open_fd (LlmKvHome *self)
+{
+  return llm_kv_home_open_id (self->storage->fd, self->id);
+}
+
+static void
+write_app (int     fd,
+           guint64 app)
+{
+  char digits[APP_DIGITS + 1];
+  int file = openat (fd, APP_NAME, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC,
+                     S_IRUSR | S_IWUSR);
+
+  if (file < 0)
+    return;
+  g_snprintf (digits, sizeof digits, "%016" G_GINT64_MODIFIER "x", app);
+  /* What is not written counts as nobody's after a restart. */
+  (void) !write (file, digits, APP_DIGITS);
+  close (file);
+}
+
+guint64
+llm_kv_home_read_app (int fd)
+{
+  char digits[APP_DIGITS + 1] = "";
+  int file = openat (fd, APP_NAME, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  gssize n;
+
+  if (file < 0)
+    return 0;
+  n = read (file, digits, APP_DIGITS);
+  close (file);
+  return n == APP_DIGITS ? g_ascii_strtoull (digits, NULL, 16) : 0;
+}
+
+int
+llm_kv_home_make_fd (LlmKvHome *self)
+{
+  int fd = llm_kv_home_open_fd (self);
+
+  if (fd != -ENOENT)
+    return fd;
+  if (mkdirat (self->storage->fd, self->id, S_IRWXU) < 0)
+    return -errno;
+  fd = llm_kv_home_open_fd (self);
+  if (fd >= 0)
+    write_app (fd, self->app);
+  return fd;
+}
+
+void
+llm_kv_home_touch_fd (int fd)
+{
+  const struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, { .tv_nsec = UTIME_NOW } };
+
+  (void) !futimens (fd, times);
+}
+
+void
+llm_kv_home_touch (LlmKvHome *self,
+                   int        fd)
+{
+  self->used = ++self->storage->n_uses;
+  if (fd >= 0)
+    llm_kv_home_touch_fd (fd);
+}
+
+void
+llm_kv_home_remove_if_empty (LlmKvHome *self)
+{
+  int fd;
+
+  if (self->folder != NULL || self->links->len > 0)
+    return;
+  fd = llm_kv_home_open_fd (self);
+  if (fd >= 0)
+    {
+      unlinkat (fd, APP_NAME, 0);
+      close (fd);
+      unlinkat (self->storage->fd, self->id, AT_REMOVEDIR);
+    }
+  g_hash_table_remove (self->storage->homes, self->id);
+}
+
+void
+llm_kv_home_remove (LlmKvHome *self)
+{
+  while (self->links->len > 0)
+    llm_kv_home_remove_link (self, g_ptr_array_index (self->links, self->links->len - 1));
+  llm_kv_home_remove_if_empty (self);
+}
+
+guint64
+llm_kv_home_count_bytes (LlmKvHome *self)
+{
+  guint64 bytes = 0;
+
+  for (guint i = 0; i < self->links->len; i++)
+    bytes += ((LlmKvLink *) g_ptr_array_index (self->links, i))->file->bytes;
+  return bytes;
+}
+
+/* --- files --- */
+
+LlmKvFile *
+llm_kv_storage_hold_file (LlmKvStorage *self,
+                          guint64       inode,
+                          guint64       bytes,
+                          guint64       app)
+{
+  LlmKvFile *file = g_hash_table_lookup (self->files, &inode);
+
+  if (file == NULL)
+    {
+      file = g_new0 (LlmKvFile, 1);
+      file->inode = inode;
+      file->bytes = bytes;
+      file->app = app;
+      self->bytes += bytes;
+      g_hash_table_insert (self->files, &file->inode, file);
+    }
+  file->n_holders++;
+  return file;
+}
+
+void
+llm_kv_storage_drop_file (LlmKvStorage *self,
+                          LlmKvFile    *file)
+{
+  if (file == NULL || --file->n_holders > 0)
+    return;
+  self->bytes -= file->bytes;
+  g_hash_table_remove (self->files, &file->inode);
+}
+
+/* --- links --- */
+
+LlmKvLink *
+llm_kv_link_new (guint64    number,
+                 LlmKvFile *file)
+{
+  LlmKvLink *self = g_rc_box_new0 (LlmKvLink);
+
+  self->number = number;
+  self->file = file;
+  return self;
+}
+
+LlmKvLink *
+llm_kv_link_ref (LlmKvLink *self)
+{
+  return g_rc_box_acquire (self);
+}
+
+static void
+clear_link (gpointer data)
+{
+  llm_kv_link_set_extent (data, NULL);
+}
+
+void
+llm_kv_link_unref (LlmKvLink *self)
+{
+  g_rc_box_release_full (self, clear_link);
+}
+
+void
+llm_kv_link_set_extent (LlmKvLink   *self,
+                        LlmKvExtent *extent)
+{
+  llm_kv_extent_unref (self->extent);
+  g_clear_pointer (&self->dead, g_free);
+  self->extent = extent;
+  self->n_live = 0;
+  self->waste = 0;
+  if (extent == NULL)
+    return;
+  self->dead = g_memdup2 (extent->dead, extent->n_chunks);
+  for (guint i = 0; i < extent->n_chunks; i++)
+    self->n_live += !extent->dead[i];
+}
+
+/* Where the link of @number is, or would be. */
+static guint
+search_link (LlmKvHome *self,
+             guint64    number)
+{
+  guint low = 0;
+  guint high = self->links->len;
+
+  while (low < high)
+    {
+      guint middle = (low + high) / 2;
+      const LlmKvLink *link = g_ptr_array_index (self->links, middle);
+
+      if (link->number < number)
+        low = middle + 1;
+      else
+        high = middle;
+    }
+  return low;
+}
+
+void
+llm_kv_home_add_link (LlmKvHome *self,
+                      LlmKvLink *link)
+{
+  g_ptr_array_insert (self->links, (int) search_link (self, link->number), link);
+}
+
+LlmKvLink *
+llm_kv_home_find_link (LlmKvHome *self,
+                       guint64    number)
+{
+  guint at = search_link (self, number);
+  LlmKvLink *link = at < self->links->len ? g_ptr_array_index (self->links, at) : NULL;
+
+  return link != NULL && link->number == number ? link : NULL;
+}
+
+void
+llm_kv_home_remove_link (LlmKvHome *self,
+                         LlmKvLink *link)
+{
+  char name[LLM_KV_NAME_BYTES];
+  int fd = llm_kv_home_open_fd (self);
+
+  if (self->folder != NULL)
+    llm_kv_folder_unindex (self->folder, link);
+  llm_kv_extent_name (link->number, LLM_KV_EXTENT_SUFFIX, name);
+  if (fd >= 0)
+    {
+      llm_kv_cleaner_unlink (self->storage->cleaner, fd, name);
+      close (fd);
+    }
+  llm_kv_storage_drop_file (self->storage, g_steal_pointer (&link->file));
+  g_ptr_array_remove_index (self->links, search_link (self, link->number));
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * The hyper-parameters of a model, read from GGUF keys and checked against each
+ * other; what an architecture adds to the keys is in llm-architecture.h. The
+ * forward pass asks here, never for the name of an architecture. Plain data.
+ */
+
+#pragma once
+
+#include "model/gguf/llm-gguf.h"
+
+G_BEGIN_DECLS
+
+#define LLM_MAX_LAYERS 1024
+
+/* Which values of a head a rotation turns together. */
+typedef enum
+{
+  LLM_ROPE_NORM, /* neighbouring pairs (2i, 2i+1) */
+  LLM_ROPE_NEOX, /* (i, i + dim/2) */
+} LlmRopeKind;
+
+typedef enum
+{
+  LLM_ROPE_SCALING_NONE,
+  LLM_ROPE_SCALING_LINEAR, /* positions divided by the scale */
+  LLM_ROPE_SCALING_YARN,   /* the more so, the slower a pair turns */
+} LlmRopeScaling;
+
+/* One rotary embedding: angles of pairs by position. */
+typedef struct
+{
+  float base;
+  LlmRopeScaling scaling;
+  float scale;             /* 1 for none */
+  float magnitude;         /* cosine and sine are multiplied by it */
+  guint n_ctx;             /* YARN: positions of the first training */
+  float beta_fast;         /* YARN: pairs that turn more often in n_ctx are not scaled */
+  float beta_slow;         /* YARN: pairs that turn less often are scaled like LINEAR */
+  gint factors;            /* the LlmOperator that divides the frequencies, or -1 */
+} LlmRope;
+
+/* All layers but those with a window; those with one, where theirs is another. */
+#define LLM_MAX_ROPES 2
+#define LLM_NO_ROPE (-1)
+
+/* What tells a layer from others. */
+typedef struct
+{
+  guint window;            /* positions that attention sees, the row's own with them; 0: all */
+  gint rope;               /* index of LlmHparams.ropes, or LLM_NO_ROPE */
+} LlmLayer;
+
+/* What the gate of the feed-forward network goes through. */
+typedef enum
+{
+  LLM_GATE_SILU,
+  LLM_GATE_GELU,           /* by the tanh form */
+} LlmGate;
+
+typedef struct
+{
+  char architecture[32];
+  guint n_layers;
+  guint n_embd;
+  guint n_heads;
+  guint n_kv_heads;        /* divides n_heads */
+  guint head_dim;          /* of queries, keys and values */
+  guint n_ff;
+  guint n_experts;         /* 0: one feed-forward network for all rows */
+  guint n_used_experts;    /* of each row */
+  guint n_vocab;
+  guint n_ctx;             /* positions the model was trained for */
+  float rms_eps;
+
+  /* A set, LLM_OP_BIT() each: what the forward pass has to do beside what all models
+   * have in common follows from it. */
+  guint64 operators;
+  gboolean has_tied_output;   /* no output.weight: the embedding is used */
+  gboolean has_fused_gate;    /* ffn_up.weight holds gate and up */
+
+  float embedding_scale;
+  float attention_scale;      /* of the products of queries and keys */
+  float attention_softcap;    /* 0: none; else scores become cap × tanh (score / cap) */
+  float logit_softcap;        /* the same for logits */
+  /* Queries at position p are multiplied by 1 + temperature_scale ×
+   * ln (1 + floor (p / temperature_length)); a scale of 0 is none. */
+  float temperature_scale;
+  guint temperature_length;
+  LlmGate gate;
+
+  LlmRopeKind rope_kind;
+  guint rope_dim;             /* even, at most head_dim */
+  LlmRope ropes[LLM_MAX_ROPES];
+  guint n_ropes;
+  LlmLayer layers[LLM_MAX_LAYERS];
+} LlmHparams;
+
+/* Fails with INVALID_MODEL or UNSUPPORTED, naming file, key, value and what is supported. */
+gboolean llm_hparams_read (LlmGguf     *gguf,
+                           LlmHparams  *hparams,
+                           GError     **error) G_GNUC_WARN_UNUSED_RESULT;
+
+G_END_DECLS

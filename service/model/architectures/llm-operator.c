@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llm-model"
+
+#include "model/architectures/llm-operator.h"
+
+#include <string.h>
+
+#include "common/llmsvc-error.h"
+
+#define MAX_NAME 64
+/* Tensors that are for later versions of this program and change nothing here. */
+#define OWN_PREFIX "llmsvc."
+
+/* A number of values in terms of the hyper-parameters. */
+typedef enum
+{
+  DIM_ONE,
+  DIM_EMBD,
+  DIM_QUERY,
+  DIM_KV,
+  DIM_HEAD,
+  DIM_FF,
+  DIM_VOCAB,
+  DIM_ROPE_PAIRS,
+  DIM_EXPERTS,
+  DIM_EXPERTS_FF,
+  DIM_EXPERTS_EMBD,
+} Dim;
+
+/* A tensor that holds the outputs of several operators, one behind the other. */
+typedef struct
+{
+  const char *name;     /* in a file, without "blk.N." */
+  LlmOperator ops[3];
+  guint n_ops;
+} Fused;
+
+typedef struct
+{
+  const char *name;     /* ours */
+  const char *tensor;   /* in a file, without "blk.N." */
+  gboolean is_per_layer;
+  Dim in, out;          /* DIM_ONE out: a vector */
+  const Fused *fused;   /* (nullable): where it may also be */
+  gboolean is_cut;      /* the tensor has a dimension for experts */
+} OperatorInfo;
+
+static const Fused qkv = {
+  "attn_qkv.weight", { LLM_OP_QUERY, LLM_OP_KEY, LLM_OP_VALUE }, 3
+};
+static const Fused qkv_bias = {
+  "attn_qkv.bias", { LLM_OP_QUERY_BIAS, LLM_OP_KEY_BIAS, LLM_OP_VALUE_BIAS }, 3
+};
+/* Of the same name as the half of it that is not fused: only the number of rows tells. */
+static const Fused gate_up = { "ffn_up.weight", { LLM_OP_FFN_GATE, LLM_OP_FFN_UP }, 2 };
+
+static const OperatorInfo operators[LLM_N_OPS] = {
+  [LLM_OP_TOKEN_EMBEDDING] = { "token-embedding", "token_embd.weight", FALSE, DIM_EMBD, DIM_VOCAB },
+  [LLM_OP_ATTENTION_NORM] = { "attention-norm", "attn_norm.weight", TRUE, DIM_EMBD },
+  [LLM_OP_QUERY] = { "query", "attn_q.weight", TRUE, DIM_EMBD, DIM_QUERY, &qkv },
+  [LLM_OP_KEY] = { "key", "attn_k.weight", TRUE, DIM_EMBD, DIM_KV, &qkv },
+  [LLM_OP_VALUE] = { "value", "attn_v.weight", TRUE, DIM_EMBD, DIM_KV, &qkv },
+  [LLM_OP_QUERY_BIAS] = { "query-bias", "attn_q.bias", TRUE, DIM_QUERY, DIM_ONE, &qkv_bias },
+  [LLM_OP_KEY_BIAS] = { "key-bias", "attn_k.bias", TRUE, DIM_KV, DIM_ONE, &qkv_bias },
+  [LLM_OP_VALUE_BIAS] = { "value-bias", "attn_v.bias", TRUE, DIM_KV, DIM_ONE, &qkv_bias },
+  [LLM_OP_QUERY_NORM] = { "query-norm", "attn_q_norm.weight", TRUE, DIM_HEAD },
+  [LLM_OP_KEY_NORM] = { "key-norm", "attn_k_norm.weight", TRUE, DIM_HEAD },
+  [LLM_OP_ATTENTION_OUT] = { "attention-out", "attn_output.weight", TRUE, DIM_QUERY, DIM_EMBD },
+  [LLM_OP_ATTENTION_OUT_BIAS] = { "attention-out-bias", "attn_output.bias", TRUE, DIM_EMBD },
+  [LLM_OP_ATTENTION_POST_NORM] = { "attention-post-norm", "post_attention_norm.weight", TRUE,
+                                   DIM_EMBD },
+  [LLM_OP_FFN_NORM] = { "ffn-norm", "ffn_norm.weight", TRUE, DIM_EMBD },
+  [LLM_OP_FFN_GATE] = { "ffn-gate", "ffn_gate.weight", TRUE, DIM_EMBD, DIM_FF, &gate_up },
+  [LLM_OP_FFN_UP] = { "ffn-up", "ffn_up.weight", TRUE, DIM_EMBD, DIM_FF, &gate_up },
+  [LLM_OP_FFN_GATE_BIAS] = { "ffn-gate-bias", "ffn_gate.bias", TRUE, DIM_FF },
+  [LLM_OP_FFN_UP_BIAS] = { "ffn-up-bias", "ffn_up.bias", TRUE, DIM_FF },
+  [LLM_OP_FFN_DOWN] = { "ffn-down", "ffn_down.weight", TRUE, DIM_FF, DIM_EMBD },
+  [LLM_OP_FFN_DOWN_BIAS] = { "ffn-down-bias", "ffn_down.bias", TRUE, DIM_EMBD },
+  [LLM_OP_EXPERT_ROUTER] = { "expert-router", "ffn_gate_inp.weight", TRUE, DIM_EMBD, DIM_EXPERTS },
+  [LLM_OP_EXPERT_GATE] = { "expert-gate", "ffn_gate_exps.weight", TRUE, DIM_EMBD, DIM_EXPERTS_FF,
+                           NULL, TRUE },
+  [LLM_OP_EXPERT_UP] = { "expert-up", "ffn_up_exps.weight", TRUE, DIM_EMBD, DIM_EXPERTS_FF, NULL,
+                         TRUE },
+  [LLM_OP_EXPERT_DOWN] = { "expert-down", "ffn_down_exps.weight", TRUE, DIM_FF, DIM_EXPERTS_EMBD,
+                           NULL, TRUE },
+  [LLM_OP_FFN_POST_NORM] = { "ffn-post-norm", "post_ffw_norm.weight", TRUE, DIM_EMBD },
+  [LLM_OP_OUTPUT_NORM] = { "output-norm", "output_norm.weight", FALSE, DIM_EMBD },
+  [LLM_OP_OUTPUT] = { "output", "output.weight", FALSE, DIM_EMBD, DIM_VOCAB },
+  [LLM_OP_OUTPUT_BIAS] = { "output-bias", "output.bias", FALSE, DIM_VOCAB },
+  [LLM_OP_ROPE_FACTORS] = { "rope-factors", "rope_freqs.weight", FALSE, DIM_ROPE_PAIRS },
+  [LLM_OP_ROPE_FACTORS_SHORT] = { "rope-factors-short", "rope_factors_short.weight", FALSE,
+                                  DIM_ROPE_PAIRS },
+  [LLM_OP_ROPE_FACTORS_LONG] = { "rope-factors-long", "rope_factors_long.weight", FALSE,
+                                 DIM_ROPE_PAIRS },
+};
+
+G_STATIC_ASSERT (LLM_N_OPS <= 64);
+
+static guint
+get_dim (const LlmHparams *hparams,
+         Dim               dim)
+{
+  switch (dim)
+    {
+    case DIM_ONE:
+      return 1;
+    case DIM_EMBD:
+      return hparams->n_embd;
+    case DIM_QUERY:
+      return hparams->n_heads * hparams->head_dim;
+    case DIM_KV:
+      return hparams->n_kv_heads * hparams->head_dim;
+    case DIM_HEAD:
+      return hparams->head_dim;
+    case DIM_FF:
+      return hparams->n_ff;
+    case DIM_VOCAB:
+      return hparams->n_vocab;
+    case DIM_ROPE_PAIRS:
+      return hparams->rope_dim / 2;
+    case DIM_EXPERTS:
+      return hparams->n_experts;
+    case DIM_EXPERTS_FF:
+      return hparams->n_experts * hparams->n_ff;
+    case DIM_EXPERTS_EMBD:
+      return hparams->n_experts * hparams->n_embd;
+    default:
+      g_assert_not_reached ();
+    }
+}
+
+const char *
+llm_operator_get_name (LlmOperator op)
+{
+  g_return_val_if_fail ((guint) op < LLM_N_OPS, NULL);
+
+  return operators[op].name;
+}
+
+gboolean
+llm_operator_is_layered (LlmOperator op)
+{
+  g_return_val_if_fail ((guint) op < LLM_N_OPS, FALSE);
+
+  return operators[op].is_per_layer;
+}
+
+gboolean
+llm_operator_is_matrix (LlmOperator op)
+{
+  g_return_val_if_fail ((guint) op < LLM_N_OPS, FALSE);
+
+  return operators[op].out != DIM_ONE;
+}
+
+void
+llm_operator_get_shape (const LlmHparams *hparams,
+                        LlmOperator       op,
+                        guint            *n_in,
+                        guint            *n_out)
+{
+  g_return_if_fail ((guint) op < LLM_N_OPS);
+
+  *n_in = get_dim (hparams, operators[op].in);
+  *n_out = get_dim (hparams, operators[op].out);
+}
+
+/* Writes the tensor's name into @name, and returns the tensor if there is one. */
+static const LlmGgufTensor *
+look_up (LlmGguf    *gguf,
+         const char *tensor,
+         gboolean    is_per_layer,
+         guint       layer,
+         char        name[MAX_NAME])
+{
+  if (is_per_layer)
+    g_snprintf (name, MAX_NAME, "blk.%u.%s", layer, tensor);
+  else
+    g_strlcpy (name, tensor, MAX_NAME);
+  return llm_gguf_find_tensor (gguf, name);
+}
+
+/* Shape and type of a tensor as a whole, which may be cut into several matrices. */
+static gboolean
+check_tensor (LlmGguf              *gguf,
+              const LlmGgufTensor  *tensor,
+              guint64               n_in,
+              guint64               n_out,
+              guint64               n_cuts,
+              gboolean              is_matrix,
+              GError              **error)
+{
+  const guint64 *dims = tensor->dims;
+
+  if (dims[0] != n_in || dims[1] != n_out / n_cuts || dims[2] != n_cuts || dims[3] != 1)
+    return n_cuts > 1
+             ? llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+                              "the tensor %s has the shape %ju × %ju × %ju × %ju, "
+                              "%ju × %ju × %ju is needed",
+                              tensor->name, dims[0], dims[1], dims[2], dims[3], n_in,
+                              n_out / n_cuts, n_cuts)
+             : llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+                              "the tensor %s has the shape %ju × %ju × %ju × %ju, %ju × %ju is "
+                              "needed",
+                              tensor->name, dims[0], dims[1], dims[2], dims[3], n_in, n_out);
+  if (!is_matrix && tensor->type != LLK_F32)
+    return llm_gguf_fail (gguf, error, LLMSVC_ERROR_UNSUPPORTED,
+                          "the tensor %s is of type %s, only F32 is supported for it", tensor->name,
+                          llk_type_name (tensor->type));
+  return TRUE;
+}
+
+/* The tensor that holds @op among others; NULL when it has one of its own. */
+static const LlmGgufTensor *
+look_up_fused (LlmGguf          *gguf,
+               const LlmHparams *hparams,
+               const Fused      *fused,
+               guint             layer,
+               char              name[MAX_NAME])
+{
+  if (fused == NULL || (fused == &gate_up && !hparams->has_fused_gate))
+    return NULL;
+
+  return look_up (gguf, fused->name, TRUE, layer, name);
+}
+
+/* Rows of a fused tensor before those of @op, and of all; values of a vector. */
+static void
+measure_fused (const LlmHparams *hparams,
+               const Fused      *fused,
+               LlmOperator       op,
+               guint            *n_before,
+               guint64          *n_all)
+{
+  *n_all = 0;
+  for (guint i = 0; i < fused->n_ops; i++)
+    {
+      const OperatorInfo *info = &operators[fused->ops[i]];
+
+      if (fused->ops[i] == op)
+        *n_before = (guint) *n_all;
+      *n_all += get_dim (hparams, info->out == DIM_ONE ? info->in : info->out);
+    }
+}
+
+gboolean
+llm_operator_find (LlmGguf           *gguf,
+                   const LlmHparams  *hparams,
+                   LlmOperator        op,
+                   guint              layer,
+                   LlmTensorPart     *part,
+                   GError           **error)
+{
+  const OperatorInfo *info;
+  const LlmGgufTensor *tensor;
+  char name[MAX_NAME];
+  gboolean is_matrix;
+  guint64 n_in, n_out;
+  guint first = 0;
+
+  g_return_val_if_fail (gguf != NULL, FALSE);
+  g_return_val_if_fail (hparams != NULL, FALSE);
+  g_return_val_if_fail ((guint) op < LLM_N_OPS, FALSE);
+
+  memset (part, 0, sizeof *part);
+  if (op == LLM_OP_OUTPUT && hparams->has_tied_output)
+    op = LLM_OP_TOKEN_EMBEDDING;
+  if (!llm_operator_is_used (hparams, op))
+    return TRUE;
+
+  info = &operators[op];
+  is_matrix = llm_operator_is_matrix (op);
+  llm_operator_get_shape (hparams, op, &part->n_in, &part->n_out);
+  n_in = part->n_in;
+  n_out = part->n_out;
+
+  tensor = look_up_fused (gguf, hparams, info->fused, layer, name);
+  if (tensor != NULL)
+    measure_fused (hparams, info->fused, op, &first, is_matrix ? &n_out : &n_in);
+  else
+    tensor = look_up (gguf, info->tensor, info->is_per_layer, layer, name);
+  if (tensor == NULL)
+    return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL, "the tensor %s is missing",
+                          name);
+  if (!check_tensor (gguf, tensor, n_in, n_out, info->is_cut ? hparams->n_experts : 1, is_matrix,
+                     error))
+    return FALSE;
+
+  part->tensor = tensor;
+  part->type = tensor->type;
+  part->row_bytes = part->n_in / llk_type_block_size (tensor->type) *
+                    llk_type_block_bytes (tensor->type);
+  part->first_row = first;
+  part->offset = tensor->offset +
+                 first * (is_matrix ? part->row_bytes : llk_type_block_bytes (tensor->type));
+  return TRUE;
+}
+
+guint64
+llm_operator_find_present (LlmGguf *gguf,
+                           guint64  candidates)
+{
+  guint64 present = 0;
+  char name[MAX_NAME];
+
+  for (guint op = 0; op < LLM_N_OPS; op++)
+    {
+      const OperatorInfo *info = &operators[op];
+
+      if ((candidates & LLM_OP_BIT (op)) != 0 &&
+          (look_up (gguf, info->tensor, info->is_per_layer, 0, name) != NULL ||
+           (info->fused != NULL && info->fused != &gate_up &&
+            look_up (gguf, info->fused->name, TRUE, 0, name) != NULL)))
+        present |= LLM_OP_BIT (op);
+    }
+  return present;
+}
+
+guint
+llm_operator_count_layers (const LlmHparams *hparams,
+                           LlmOperator       op)
+{
+  return llm_operator_is_layered (op) ? hparams->n_layers : 1;
+}
+
+/* A bias or a norm left out would change every answer, so there must be nothing
+ * that the forward pass does not know. */
+static gboolean
+check_all_are_used (LlmGguf           *gguf,
+                    const LlmHparams  *hparams,
+                    GHashTable        *used,
+                    GError           **error)
+{
+  for (guint i = 0; i < llm_gguf_get_n_tensors (gguf); i++)
+    {
+      const LlmGgufTensor *tensor = llm_gguf_get_tensor (gguf, i);
+
+      if (!g_str_has_prefix (tensor->name, OWN_PREFIX) && !g_hash_table_contains (used, tensor))
+        {
+          g_autofree char *quoted = llm_gguf_quote (tensor->name, strlen (tensor->name));
+
+          return llm_gguf_fail (gguf, error, LLMSVC_ERROR_UNSUPPORTED,
+                                "the tensor %s is none that a model of architecture %s with %u "
+                                "layers can have here: leaving it out would change the answers",
+                                quoted, hparams->architecture, hparams->n_layers);
+        }
+    }
+  return TRUE;
+}
+
+gboolean
+llm_operator_check_all (LlmGguf           *gguf,
+                        const LlmHparams  *hparams,
+                        GError           **error)
+{
+  g_autoptr(GHashTable) used = g_hash_table_new (NULL, NULL);
+
+  g_return_val_if_fail (gguf != NULL, FALSE);
+  g_return_val_if_fail (hparams != NULL, FALSE);
+
+  for (guint op = 0; op < LLM_N_OPS; op++)
+    for (guint layer = 0; layer < llm_operator_count_layers (hparams, op); layer++)
+      {
+        LlmTensorPart part;
+
+        if (!llm_operator_find (gguf, hparams, op, layer, &part, error))
+          return FALSE;
+        if (part.tensor != NULL)
+          g_hash_table_add (used, (gpointer) part.tensor);
+      }
+  return check_all_are_used (gguf, hparams, used, error);
+}

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Operators: what the forward pass multiplies with, adds and divides by, and
+ * where a GGUF file keeps it. One table names them all; which of them a model
+ * has is written in its hyper-parameters. A file may keep several operators in
+ * one tensor, each then is a part of its rows. Immutable; any thread.
+ */
+
+#pragma once
+
+#include "model/architectures/llm-hparams.h"
+
+G_BEGIN_DECLS
+
+/* In the order in which the forward pass comes to them. Matrices are
+ * [inputs × outputs]; the others are vectors, F32 in a file. */
+typedef enum
+{
+  LLM_OP_TOKEN_EMBEDDING,     /* [n_embd × n_vocab], read by rows */
+
+  LLM_OP_ATTENTION_NORM,      /* [n_embd] */
+  LLM_OP_QUERY,               /* [n_embd × n_heads·head_dim] */
+  LLM_OP_KEY,                 /* [n_embd × n_kv_heads·head_dim] */
+  LLM_OP_VALUE,               /* [n_embd × n_kv_heads·head_dim] */
+  LLM_OP_QUERY_BIAS,          /* [n_heads·head_dim] */
+  LLM_OP_KEY_BIAS,            /* [n_kv_heads·head_dim] */
+  LLM_OP_VALUE_BIAS,          /* [n_kv_heads·head_dim] */
+  LLM_OP_QUERY_NORM,          /* [head_dim], for each head alike */
+  LLM_OP_KEY_NORM,            /* [head_dim] */
+  LLM_OP_ATTENTION_OUT,       /* [n_heads·head_dim × n_embd] */
+  LLM_OP_ATTENTION_OUT_BIAS,  /* [n_embd] */
+  LLM_OP_ATTENTION_POST_NORM, /* [n_embd], before the sum with the residual stream */
+
+  LLM_OP_FFN_NORM,            /* [n_embd] */
+  LLM_OP_FFN_GATE,            /* [n_embd × n_ff] */
+  LLM_OP_FFN_UP,              /* [n_embd × n_ff] */
+  LLM_OP_FFN_GATE_BIAS,       /* [n_ff] */
+  LLM_OP_FFN_UP_BIAS,         /* [n_ff] */
+  LLM_OP_FFN_DOWN,            /* [n_ff × n_embd] */
+  LLM_OP_FFN_DOWN_BIAS,       /* [n_embd] */
+  /* In the place of the last six, where each row goes through some of many networks:
+   * outputs of the first expert, then of the second, … */
+  LLM_OP_EXPERT_ROUTER,       /* [n_embd × n_experts] */
+  LLM_OP_EXPERT_GATE,         /* [n_embd × n_experts·n_ff] */
+  LLM_OP_EXPERT_UP,           /* [n_embd × n_experts·n_ff] */
+  LLM_OP_EXPERT_DOWN,         /* [n_ff × n_experts·n_embd] */
+  LLM_OP_FFN_POST_NORM,       /* [n_embd], before the sum with the residual stream */
+
+  LLM_OP_OUTPUT_NORM,         /* [n_embd] */
+  LLM_OP_OUTPUT,              /* [n_embd × n_vocab], the embedding where tied */
+  LLM_OP_OUTPUT_BIAS,         /* [n_vocab] */
+
+  LLM_OP_ROPE_FACTORS,        /* [rope_dim / 2], divide the frequencies; as the two below */
+  LLM_OP_ROPE_FACTORS_SHORT,  /* for contexts as long as at first in training */
+  LLM_OP_ROPE_FACTORS_LONG,   /* for longer ones */
+
+  LLM_N_OPS,
+} LlmOperator;
+
+/* Sets of operators. */
+#define LLM_OP_BIT(op) (G_GUINT64_CONSTANT (1) << (op))
+
+/* Where an operator of a layer lies in the file. */
+typedef struct
+{
+  const LlmGgufTensor *tensor;  /* (nullable): NULL when the model lacks the operator */
+  guint64 offset;               /* bytes from the start of the file */
+  guint first_row;              /* of the tensor; of a vector the first value */
+  LlkType type;
+  gsize row_bytes;
+  guint n_in;
+  guint n_out;                  /* 1 for vectors */
+} LlmTensorPart;
+
+static inline gboolean
+llm_operator_is_used (const LlmHparams *hparams,
+                      LlmOperator       op)
+{
+  return (hparams->operators & LLM_OP_BIT (op)) != 0;
+}
+
+/* "attention-norm" */
+const char *llm_operator_get_name  (LlmOperator        op);
+/* Whether each layer has its own. */
+gboolean    llm_operator_is_layered (LlmOperator       op);
+/* How many tensors of @op the model has: one for each layer, or one. */
+guint       llm_operator_count_layers (const LlmHparams *hparams,
+                                    LlmOperator        op);
+/* Whether products read it, so that it can be packed into panels; others are vectors. */
+gboolean    llm_operator_is_matrix (LlmOperator        op);
+/* Inputs and outputs of the whole operator: n values and 1 for a vector. */
+void        llm_operator_get_shape (const LlmHparams  *hparams,
+                                    LlmOperator        op,
+                                    guint             *n_in,
+                                    guint             *n_out);
+
+/* Finds and checks the tensor of @op; of layer @layer where layers have their own.
+ * An operator that the model lacks is no error. Fails with INVALID_MODEL or
+ * UNSUPPORTED for a missing tensor and for one of another shape or type. Needs no
+ * bytes of weights. */
+gboolean    llm_operator_find      (LlmGguf           *gguf,
+                                    const LlmHparams  *hparams,
+                                    LlmOperator        op,
+                                    guint              layer,
+                                    LlmTensorPart     *part,
+                                    GError           **error) G_GNUC_WARN_UNUSED_RESULT;
+
+/* Which operators of @candidates, a set, the file has a tensor for; of those that
+ * layers have, whether the first layer has one. */
+guint64     llm_operator_find_present (LlmGguf        *gguf,
+                                    guint64            candidates);
+/* Whether the file has every tensor of the forward pass and none that it would leave out: a bias or
+ * a norm left out would change every answer. Needs no bytes of weights. */
+gboolean    llm_operator_check_all (LlmGguf           *gguf,
+                                    const LlmHparams  *hparams,
+                                    GError           **error) G_GNUC_WARN_UNUSED_RESULT;
+
+G_END_DECLS

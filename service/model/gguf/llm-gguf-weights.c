@@ -1,0 +1,123 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* A sample of the weights: what tells files with the same header and other weights apart, for the
+ * price of some hundred pages. */
+
+#define G_LOG_DOMAIN "llm-model"
+
+#include "model/gguf/llm-gguf-private.h"
+
+#include <xxhash.h>
+
+/* What is read at once: aligned in the file, so that each is one page of the page cache. */
+#define PAGE_BYTES ((guint64) 4096)
+/* Pages beside the one that every tensor has: the larger ones get more. */
+#define N_PAGES 256
+
+typedef void (*PageFunc) (LlmGguf       *self,
+                          guint64        offset,
+                          guint64        length,
+                          XXH3_state_t  *state);
+
+static guint64
+count_bytes (LlmGguf *self)
+{
+  guint64 bytes = 0;
+
+  for (guint i = 0; i < self->tensors->len; i++)
+    bytes += g_array_index (self->tensors, LlmGgufTensor, i).bytes;
+  return bytes;
+}
+
+/* One page in each of @n equal parts of the tensor, somewhere in it, but always at the same place:
+ * changes come at regular distances, too. */
+static void
+visit_tensor (LlmGguf             *self,
+              const LlmGgufTensor *tensor,
+              guint64              n,
+              PageFunc             visit,
+              XXH3_state_t        *state)
+{
+  for (guint64 i = 0; i < n; i++)
+    {
+      guint64 begin = tensor->bytes / n * i;
+      guint64 end = i + 1 < n ? tensor->bytes / n * (i + 1) : tensor->bytes;
+      guint64 seed[] = { GUINT64_TO_LE (tensor->offset), GUINT64_TO_LE (i) };
+      guint64 at = tensor->offset + begin + XXH3_64bits (seed, sizeof seed) % (end - begin);
+
+      at = MAX (at / PAGE_BYTES * PAGE_BYTES, tensor->offset);
+      visit (self, at,
+             MIN ((at / PAGE_BYTES + 1) * PAGE_BYTES, tensor->offset + tensor->bytes) - at, state);
+    }
+}
+
+static void
+visit_pages (LlmGguf      *self,
+             PageFunc      visit,
+             XXH3_state_t *state)
+{
+  double pages_per_byte = N_PAGES / (double) MAX (count_bytes (self), 1);
+
+  for (guint i = 0; i < self->tensors->len; i++)
+    {
+      const LlmGgufTensor *tensor = &g_array_index (self->tensors, LlmGgufTensor, i);
+      guint64 n = 1 + (guint64) ((double) tensor->bytes * pages_per_byte);
+
+      /* a part is a page at least; of a tensor without bytes there is nothing to see */
+      n = MIN (n, (tensor->bytes + PAGE_BYTES - 1) / PAGE_BYTES);
+      visit_tensor (self, tensor, n, visit, state);
+    }
+}
+
+/* All at once, so that a disk finds its own order, and without what else the kernel would read
+ * around each. */
+static void
+prefetch_page (LlmGguf      *self,
+               guint64       offset,
+               guint64       length,
+               XXH3_state_t *state)
+{
+  llm_file_map_prefetch (self->map, offset, length);
+}
+
+static void
+hash_page (LlmGguf      *self,
+           guint64       offset,
+           guint64       length,
+           XXH3_state_t *state)
+{
+  guint64 place[] = { GUINT64_TO_LE (offset), GUINT64_TO_LE (length) };
+
+  XXH3_64bits_update (state, place, sizeof place);
+  XXH3_64bits_update (state, llm_file_map_get_data (self->map) + offset, length);
+}
+
+static guint64
+hash_weights (LlmGguf *self)
+{
+  guint64 parts[] = { GUINT64_TO_LE (self->header_hash),
+                      GUINT64_TO_LE (llm_file_map_get_size (self->map)) };
+  XXH3_state_t *state = XXH3_createState ();
+  guint64 hash;
+
+  visit_pages (self, prefetch_page, NULL);
+  XXH3_64bits_reset (state);
+  XXH3_64bits_update (state, parts, sizeof parts);
+  visit_pages (self, hash_page, state);
+  hash = XXH3_64bits_digest (state);
+  XXH3_freeState (state);
+  return hash;
+}
+
+guint64
+llm_gguf_get_weights_hash (LlmGguf *self)
+{
+  g_return_val_if_fail (self != NULL, 0);
+
+  if (g_once_init_enter (&self->has_weights_hash))
+    {
+      self->weights_hash = hash_weights (self);
+      g_once_init_leave (&self->has_weights_hash, 1);
+    }
+  return self->weights_hash;
+}

@@ -1,0 +1,436 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llm-model"
+
+#include "model/template/llm-template.h"
+
+#include <string.h>
+
+#include "common/llmsvc-error.h"
+#include "model/template/llm-template-private.h"
+#include "model/tokenizer/llm-tokenizer-private.h"
+#include "model/tokenizer/llm-utf8.h"
+
+struct _LlmTemplate
+{
+  LlmTemplateShape shape;
+  char *bos;    /* texts for its places */
+  char *eos;
+};
+
+typedef enum
+{
+  ROLE_SYSTEM,
+  ROLE_USER,
+  ROLE_ANSWER,
+  ROLE_TOOL,
+  N_ROLES
+} Role;
+
+static const char *const role_names[N_ROLES] = { "system", "user", "assistant", "tool" };
+
+/* What was written last. */
+typedef enum
+{
+  BEHIND_NOTHING,
+  BEHIND_ANSWER,
+  BEHIND_MESSAGE,
+} Behind;
+
+typedef struct
+{
+  const LlmTemplate *self;
+  LlmPrompt *prompt;    /* (unowned) */
+  Behind behind;
+  GString *merged;      /* system texts that await a user message; empty: none */
+  gboolean wants_user;  /* whose turn it is, where they alternate */
+} Renderer;
+
+static char *
+dup_token_text (LlmTokenizer *tokenizer,
+                gint32        id,
+                const char   *fallback)
+{
+  g_autoptr(GString) text = g_string_new (NULL);
+
+  if (tokenizer == NULL || id < 0)
+    return g_strdup (fallback);
+  llm_tokenizer_decode_token (tokenizer, id, TRUE, text);
+  return g_strdup (text->str);
+}
+
+LlmTemplate *
+llm_template_new (const char   *source,
+                  LlmTokenizer *tokenizer,
+                  const char   *name_for_errors,
+                  GError      **error)
+{
+  g_autoptr(LlmTemplate) self = g_new0 (LlmTemplate, 1);
+  g_autofree char *known = NULL;
+
+  g_return_val_if_fail (name_for_errors != NULL, NULL);
+
+  if (source != NULL && llm_template_recognise (source, &self->shape))
+    {
+      self->bos = dup_token_text (tokenizer, tokenizer ? llm_tokenizer_get_bos (tokenizer) : -1,
+                                  "<s>");
+      self->eos = dup_token_text (tokenizer, tokenizer ? llm_tokenizer_get_eos (tokenizer) : -1,
+                                  "</s>");
+      /* Between messages they would be lost, but for those that begin a new text. */
+      if (tokenizer != NULL && llm_tokenizer_swallows_spaces (tokenizer))
+        self->shape.behind_answer = self->shape.behind_message = "";
+      return g_steal_pointer (&self);
+    }
+
+  known = llm_template_list_names ();
+  if (source != NULL)
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
+                 "%s: tokenizer.chat_template is none of the known ones; known are %s. Prompts "
+                 "without a template (raw) can be used with this model", name_for_errors, known);
+  else
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
+                 "%s: tokenizer.chat_template is missing; known are %s. Prompts without a template "
+                 "(raw) can be used with this model", name_for_errors, known);
+  return NULL;
+}
+
+void
+llm_template_free (LlmTemplate *self)
+{
+  if (self == NULL)
+    return;
+  g_free (self->shape.default_system);
+  g_free (self->bos);
+  g_free (self->eos);
+  g_free (self);
+}
+
+const char *
+llm_template_get_name (LlmTemplate *self)
+{
+  return self->shape.name;
+}
+
+static gboolean
+is_trimmed (gunichar c)
+{
+  return g_unichar_isspace (c) || c == '\v' || c == 0x85 || (c >= 0x1c && c <= 0x1f);
+}
+
+/* Without the spaces at its end and, where @at_start, at its start. */
+static char *
+trim (const char *text,
+      gboolean    at_start)
+{
+  const char *end = text + strlen (text);
+
+  while (at_start && *text != '\0' && is_trimmed (g_utf8_get_char (text)))
+    text = g_utf8_next_char (text);
+  while (end > text && is_trimmed (g_utf8_get_char (g_utf8_find_prev_char (text, end))))
+    end = g_utf8_find_prev_char (text, end);
+  return g_strndup (text, (gsize) (end - text));
+}
+
+static void
+add_markup (Renderer   *renderer,
+            const char *text)
+{
+  g_autoptr(GString) markup = g_string_new (NULL);
+
+  for (; *text != '\0'; text++)
+    {
+      if (*text == *LLM_TEMPLATE_BOS)
+        g_string_append (markup, renderer->self->bos);
+      else if (*text == *LLM_TEMPLATE_EOS)
+        g_string_append (markup, renderer->self->eos);
+      else
+        g_string_append_c (markup, *text);
+    }
+  llm_prompt_add (renderer->prompt, markup->str, TRUE);
+}
+
+static void
+add_separator (Renderer *renderer)
+{
+  const LlmTemplateShape *shape = &renderer->self->shape;
+
+  if (renderer->behind == BEHIND_ANSWER)
+    add_markup (renderer, shape->behind_answer);
+  else if (renderer->behind == BEHIND_MESSAGE)
+    add_markup (renderer, shape->behind_message);
+}
+
+static void
+add_system (Renderer   *renderer,
+            const char *text)
+{
+  const LlmTemplateShape *shape = &renderer->self->shape;
+  g_autofree char *trimmed = shape->trims_all ? trim (text, TRUE) : g_strdup (text);
+  const LlmTemplateRole *role = &shape->system;
+
+  if (shape->system.before == NULL)
+    {
+      if (renderer->merged->len > 0)
+        g_string_append (renderer->merged, "\n\n");
+      g_string_append (renderer->merged, text);
+      return;
+    }
+
+  if (renderer->behind == BEHIND_NOTHING && shape->first_system.before != NULL)
+    role = &shape->first_system;
+  add_separator (renderer);
+  add_markup (renderer, role->before);
+  llm_prompt_add (renderer->prompt, trimmed, FALSE);
+  add_markup (renderer, role->after);
+  renderer->behind = BEHIND_MESSAGE;
+}
+
+static void
+add_user (Renderer   *renderer,
+          const char *text)
+{
+  const LlmTemplateShape *shape = &renderer->self->shape;
+  gboolean is_merged = renderer->merged->len > 0;
+  g_autofree char *trimmed = NULL;
+
+  add_separator (renderer);
+  add_markup (renderer, shape->user.before);
+  if (is_merged)
+    {
+      add_markup (renderer, shape->before_merged);
+      llm_prompt_add (renderer->prompt, renderer->merged->str, FALSE);
+      add_markup (renderer, shape->after_merged);
+      g_string_truncate (renderer->merged, 0);
+    }
+  if (shape->trims_all)
+    text = trimmed = trim (text, !(is_merged && shape->trims_merged));
+  llm_prompt_add (renderer->prompt, text, FALSE);
+  add_markup (renderer, shape->user.after);
+  renderer->behind = BEHIND_MESSAGE;
+}
+
+static void
+add_answer (Renderer   *renderer,
+            const char *text)
+{
+  const LlmTemplateShape *shape = &renderer->self->shape;
+  g_autofree char *trimmed = NULL;
+
+  if (shape->trims_all || shape->trims_answers)
+    text = trimmed = trim (text, TRUE);
+  add_separator (renderer);
+  add_markup (renderer, shape->answer.before);
+  llm_prompt_add (renderer->prompt, text, FALSE);
+  add_markup (renderer, shape->answer.after);
+  renderer->behind = BEHIND_ANSWER;
+}
+
+static void
+add_tool (Renderer   *renderer,
+          const char *text,
+          gboolean    is_behind_tool,
+          gboolean    is_before_tool)
+{
+  const LlmTemplateShape *shape = &renderer->self->shape;
+
+  if (is_behind_tool && shape->between_tools != NULL)
+    add_markup (renderer, shape->between_tools);
+  else
+    {
+      add_separator (renderer);
+      add_markup (renderer, shape->tool.before);
+    }
+  llm_prompt_add (renderer->prompt, text, FALSE);
+  if (!is_before_tool || shape->between_tools == NULL)
+    add_markup (renderer, shape->tool.after);
+  renderer->behind = BEHIND_MESSAGE;
+}
+
+static gboolean
+find_role (const char *name,
+           Role       *role)
+{
+  for (guint i = 0; i < N_ROLES; i++)
+    if (g_strcmp0 (name, role_names[i]) == 0)
+      {
+        *role = i;
+        return TRUE;
+      }
+  return FALSE;
+}
+
+/* Sets an error unless the role may stand there. */
+static gboolean
+check_turn (Renderer  *renderer,
+            guint      index,
+            Role       role,
+            GError   **error)
+{
+  const LlmTemplateShape *shape = &renderer->self->shape;
+
+  if (role == ROLE_TOOL && shape->tool.before == NULL)
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                   "Message %u has the role “tool”, which the template “%s” of this model can't "
+                   "express; give the result as the text of a user message", index, shape->name);
+      return FALSE;
+    }
+  if (!shape->alternates)
+    return TRUE;
+
+  if ((role == ROLE_ANSWER) == renderer->wants_user)
+    {
+      if (renderer->wants_user)
+        g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                     "Message %u has the role “%s”, but the template “%s” of this model lets user "
+                     "and assistant take turns, and here it is the user's turn",
+                     index, role_names[role], shape->name);
+      else
+        g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                     "Message %u has the role “%s”, but the template “%s” of this model lets user "
+                     "and assistant take turns, and here it is the assistant's turn",
+                     index, role_names[role], shape->name);
+      return FALSE;
+    }
+  if (role == ROLE_USER || role == ROLE_ANSWER)
+    renderer->wants_user = role == ROLE_ANSWER;
+  return TRUE;
+}
+
+/* Sets an error unless the end may be here. */
+static gboolean
+check_end (Renderer  *renderer,
+           gboolean   open_answer,
+           GError   **error)
+{
+  const LlmTemplateShape *shape = &renderer->self->shape;
+
+  if (renderer->merged->len > 0)
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                   "The last message has the role “system”, but the template “%s” of this model "
+                   "makes its text part of a user message, which must follow it", shape->name);
+      return FALSE;
+    }
+  if (open_answer && shape->alternates && renderer->wants_user)
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                   "An answer can't begin here: with the template “%s” of this model, a message "
+                   "with the role “user” must come before it", shape->name);
+      return FALSE;
+    }
+  return TRUE;
+}
+
+static void
+add_message (Renderer         *renderer,
+             const LlmMessage *message,
+             Role              role,
+             gboolean          is_behind_tool,
+             gboolean          is_before_tool)
+{
+  const char *text = message->text != NULL ? message->text : "";
+
+  switch (role)
+    {
+    case ROLE_SYSTEM:
+      add_system (renderer, text);
+      break;
+    case ROLE_USER:
+      add_user (renderer, text);
+      break;
+    case ROLE_ANSWER:
+      add_answer (renderer, text);
+      break;
+    case ROLE_TOOL:
+      add_tool (renderer, text, is_behind_tool, is_before_tool);
+      break;
+    case N_ROLES:
+    default:
+      g_assert_not_reached ();
+    }
+}
+
+static void
+begin (Renderer   *renderer,
+       LlmPoint    point,
+       const char *first_role)
+{
+  const LlmTemplateShape *shape = &renderer->self->shape;
+
+  renderer->wants_user = point != LLM_POINT_CLOSED_MESSAGE;
+  switch (point)
+    {
+    case LLM_POINT_START:
+      renderer->behind = BEHIND_NOTHING;
+      if (shape->has_default_system && g_strcmp0 (first_role, "system") != 0)
+        add_system (renderer, shape->default_system != NULL ? shape->default_system : "");
+      break;
+    case LLM_POINT_OPEN_ANSWER:
+      add_markup (renderer, shape->answer.after);
+      renderer->behind = BEHIND_ANSWER;
+      break;
+    case LLM_POINT_CLOSED_ANSWER:
+      renderer->behind = BEHIND_ANSWER;
+      break;
+    case LLM_POINT_CLOSED_MESSAGE:
+      renderer->behind = BEHIND_MESSAGE;
+      break;
+    default:
+      g_assert_not_reached ();
+    }
+}
+
+static gboolean
+is_tool (const LlmMessage *messages,
+         guint             n_messages,
+         guint             index)
+{
+  return index < n_messages && g_strcmp0 (messages[index].role, "tool") == 0;
+}
+
+LlmPrompt *
+llm_template_render (LlmTemplate      *self,
+                     LlmPoint          point,
+                     const LlmMessage *messages,
+                     guint             n_messages,
+                     gboolean          open_answer,
+                     GError          **error)
+{
+  g_autoptr(LlmPrompt) prompt = llm_prompt_new ();
+  g_autoptr(GString) merged = g_string_new (NULL);
+  Renderer renderer = { .self = self, .prompt = prompt, .merged = merged };
+
+  g_return_val_if_fail (self != NULL, NULL);
+  g_return_val_if_fail (messages != NULL || n_messages == 0, NULL);
+
+  begin (&renderer, point, n_messages > 0 ? messages[0].role : NULL);
+  for (guint i = 0; i < n_messages; i++)
+    {
+      Role role;
+
+      if (!find_role (messages[i].role, &role))
+        {
+          g_autofree char *shown = llm_utf8_shorten (messages[i].role ? messages[i].role : "");
+
+          g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                       "Message %u has the role “%s”, which neither the template “%s” of this "
+                       "model nor any other knows; roles are system, user, assistant and tool",
+                       i, shown, self->shape.name);
+          return NULL;
+        }
+      if (!check_turn (&renderer, i, role, error))
+        return NULL;
+      add_message (&renderer, &messages[i], role, i > 0 && is_tool (messages, n_messages, i - 1),
+                   is_tool (messages, n_messages, i + 1));
+    }
+
+  if (!check_end (&renderer, open_answer, error))
+    return NULL;
+  if (open_answer)
+    {
+      add_separator (&renderer);
+      add_markup (&renderer, self->shape.opener);
+    }
+  return g_steal_pointer (&prompt);
+}

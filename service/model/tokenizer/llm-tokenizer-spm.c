@@ -1,0 +1,254 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* SentencePiece BPE: any two neighbouring pieces whose texts together are a
+ * token may merge, the one with the best score first. What ends up as no token
+ * is written as the tokens of its bytes. */
+
+#define G_LOG_DOMAIN "llm-model"
+
+#include "model/tokenizer/llm-tokenizer-private.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "common/llmsvc-error.h"
+#include "model/tokenizer/llm-utf8.h"
+
+#define KEY_SCORES "tokenizer.ggml.scores"
+#define SPACE_MARK "\xe2\x96\x81"
+
+/* Maps greater scores to smaller ranks: the bits of IEEE numbers of one sign
+ * are in the order of their values. */
+static guint32
+rank_of_score (float score)
+{
+  guint32 bits;
+
+  /* Both zeros are one score. */
+  score += 0.0f;
+  memcpy (&bits, &score, sizeof bits);
+  return bits & 0x80000000u ? bits : ~(bits | 0x80000000u);
+}
+
+/* <0x0A>: the byte, or -1. */
+static int
+parse_byte_token (const char *text,
+                  gsize       length)
+{
+  int high, low;
+
+  if (length != 6 || memcmp (text, "<0x", 3) != 0 || text[5] != '>')
+    return -1;
+  high = g_ascii_xdigit_value (text[3]);
+  low = g_ascii_xdigit_value (text[4]);
+  return high < 0 || low < 0 ? -1 : high * 16 + low;
+}
+
+static gboolean
+read_bytes (LlmSpm   *self,
+            LlmGguf  *gguf,
+            GError  **error)
+{
+  for (guint byte = 0; byte < 256; byte++)
+    self->byte_ids[byte] = -1;
+
+  for (guint id = 0; id < self->vocab->n_tokens; id++)
+    {
+      gsize length;
+      const char *text;
+      int byte;
+
+      if (self->vocab->kinds[id] != LLM_TOKEN_BYTE)
+        continue;
+      text = llm_vocab_get_text (self->vocab, (gint32) id, &length);
+      byte = parse_byte_token (text, length);
+      if (byte < 0)
+        {
+          g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
+                       "%s: tokenizer.ggml.tokens[%u] has the type of a byte, but its text is "
+                       "none of <0x00> to <0xFF>", llm_gguf_get_path (gguf), id);
+          return FALSE;
+        }
+      self->byte_ids[byte] = (gint32) id;
+    }
+
+  for (guint byte = 0; byte < 256; byte++)
+    if (self->byte_ids[byte] < 0)
+      {
+        g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
+                     "%s: tokenizer.ggml.tokens has no token for byte <0x%02X>; supported are "
+                     "vocabularies with all 256", llm_gguf_get_path (gguf), byte);
+        return FALSE;
+      }
+  return TRUE;
+}
+
+static gboolean
+read_scores (LlmSpm   *self,
+             LlmGguf  *gguf,
+             GError  **error)
+{
+  g_autofree float *scores = NULL;
+  gsize n_scores;
+
+  scores = llm_gguf_get_floats (gguf, KEY_SCORES, FALSE, &n_scores, error);
+  if (scores == NULL)
+    return FALSE;
+  if (n_scores != self->vocab->n_tokens)
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
+                   "%s: %s has %zu entries, tokenizer.ggml.tokens has %u; there must be one for "
+                   "each token",
+                   llm_gguf_get_path (gguf), KEY_SCORES, n_scores, self->vocab->n_tokens);
+      return FALSE;
+    }
+
+  self->ranks = g_new (guint32, n_scores);
+  for (gsize i = 0; i < n_scores; i++)
+    {
+      if (!isfinite (scores[i]))
+        {
+          g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
+                       "%s: %s[%zu] is no finite number",
+                       llm_gguf_get_path (gguf), KEY_SCORES, i);
+          return FALSE;
+        }
+      self->ranks[i] = rank_of_score (scores[i]);
+    }
+  return TRUE;
+}
+
+LlmSpm *
+llm_spm_new (LlmGguf         *gguf,
+             const LlmVocab  *vocab,
+             GError         **error)
+{
+  g_autoptr(LlmSpm) self = g_new0 (LlmSpm, 1);
+  const gboolean default_prefix = TRUE;
+
+  self->vocab = vocab;
+  if (!read_bytes (self, gguf, error) || !read_scores (self, gguf, error) ||
+      !llm_gguf_get_bool (gguf, "tokenizer.ggml.add_space_prefix", &default_prefix,
+                          &self->adds_space_prefix, error))
+    return NULL;
+
+  return g_steal_pointer (&self);
+}
+
+void
+llm_spm_free (LlmSpm *self)
+{
+  if (self == NULL)
+    return;
+  g_free (self->ranks);
+  g_free (self);
+}
+
+static gboolean
+can_merge (const LlmMerger *merger,
+           const LlmSymbol *left,
+           const LlmSymbol *right,
+           guint32         *rank,
+           gint32          *id)
+{
+  const LlmSpm *self = merger->data;
+
+  *id = llm_vocab_find (self->vocab, merger->text + left->start, left->length + right->length,
+                        TRUE);
+  if (*id < 0)
+    return FALSE;
+  *rank = self->ranks[*id];
+  return TRUE;
+}
+
+/* A space before the text, where the vocabulary wants it, and a space for each
+ * mark: to such vocabularies the two are the same. */
+static GString *
+prepare_text (const LlmSpm *self,
+              const char   *text,
+              gsize         length,
+              gboolean      behind_special)
+{
+  const gsize mark_length = strlen (SPACE_MARK);
+  GString *prepared = g_string_sized_new (length + 2);
+  const char *end = text + length;
+
+  if (self->adds_space_prefix && behind_special)
+    g_string_append_c (prepared, ' ');
+  while (text < end)
+    {
+      const char *mark = memmem (text, (gsize) (end - text), SPACE_MARK, mark_length);
+
+      if (mark == NULL)
+        mark = end;
+      g_string_append_len (prepared, text, mark - text);
+      text = mark;
+      if (mark < end)
+        {
+          g_string_append_c (prepared, ' ');
+          text += mark_length;
+        }
+    }
+  return prepared;
+}
+
+static void
+append_bytes (const LlmSpm *self,
+              const char   *bytes,
+              gsize         length,
+              GArray       *ids)
+{
+  for (gsize i = 0; i < length; i++)
+    g_array_append_val (ids, self->byte_ids[(guint8) bytes[i]]);
+}
+
+guint64
+llm_spm_encode (const LlmSpm *self,
+                const char   *text,
+                gsize         length,
+                gboolean      behind_special,
+                GArray       *ids)
+{
+  g_auto(LlmMerger) merger = { 0 };
+  g_autoptr(GString) prepared = prepare_text (self, text, length, behind_special);
+  const char *end = prepared->str + prepared->len;
+
+  llm_merger_init (&merger, can_merge, self);
+  llm_merger_begin (&merger, prepared->str);
+  for (const char *at = prepared->str; at < end;)
+    {
+      gunichar c;
+      gsize n = llm_utf8_get (at, end, &c);
+
+      llm_merger_add (&merger, (guint32) (at - prepared->str), (guint32) n,
+                      llm_vocab_find (self->vocab, at, n, TRUE));
+      at += n;
+    }
+  llm_merger_run (&merger);
+
+  for (gint32 i = merger.symbols->len > 0 ? 0 : -1; i >= 0;)
+    {
+      const LlmSymbol *symbol = &g_array_index (merger.symbols, LlmSymbol, i);
+
+      if (symbol->id >= 0)
+        g_array_append_val (ids, symbol->id);
+      else
+        append_bytes (self, prepared->str + symbol->start, symbol->length, ids);
+      i = symbol->next;
+    }
+  return merger.n_steps;
+}
+
+void
+llm_spm_decode (const LlmSpm *self,
+                gint32        id,
+                GString      *out)
+{
+  gsize length;
+  const char *text = llm_vocab_get_text (self->vocab, id, &length);
+
+  if (self->vocab->kinds[id] == LLM_TOKEN_BYTE)
+    g_string_append_c (out, (char) parse_byte_token (text, length));
+  else
+    g_string_append_len (out, text, (gssize) length);
+}

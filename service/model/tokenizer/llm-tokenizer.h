@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Text to token ids and back, from the vocabulary in a GGUF file: SentencePiece
+ * BPE with byte fallback (`llama`) and byte-level BPE (`gpt2`) with the
+ * pre-tokenizers it was trained with. Immutable once made; any thread.
+ */
+
+#pragma once
+
+#include "model/gguf/llm-gguf.h"
+
+G_BEGIN_DECLS
+
+/* Tokens [first, end). */
+typedef struct
+{
+  guint first;
+  guint end;
+} LlmTokenSpan;
+
+typedef struct _LlmTokenizer LlmTokenizer;
+
+/* A stretch of text to encode. In markup, the names of control tokens stand
+ * for the tokens; in plain text (all that comes from an app) they are letters.
+ * Neighbouring parts are one text to the model: only tokens split it. */
+typedef struct
+{
+  const char *text;
+  gsize length;
+  gboolean is_markup;
+} LlmTextPart;
+
+/* Reads and checks the tokenizer.* keys. The error names the file, the key,
+ * what was found and what is supported (model, pre-tokenizer). */
+LlmTokenizer *llm_tokenizer_new          (LlmGguf       *gguf,
+                                          GError       **error) G_GNUC_WARN_UNUSED_RESULT;
+void          llm_tokenizer_free         (LlmTokenizer  *self);
+
+guint         llm_tokenizer_get_n_tokens (LlmTokenizer  *self);
+/* Ids of the special tokens, -1 where there is none. */
+gint32        llm_tokenizer_get_bos      (LlmTokenizer  *self);
+gint32        llm_tokenizer_get_eos      (LlmTokenizer  *self);
+/* Whether the file asks for a BOS before a text (tokenizer.ggml.add_bos_token
+ * or the kind's default), and for an EOS after it. */
+gboolean      llm_tokenizer_adds_bos     (LlmTokenizer  *self);
+gboolean      llm_tokenizer_adds_eos     (LlmTokenizer  *self);
+/* Whether @id ends an answer: EOS, the end-of-turn id of the file, and the
+ * control tokens commonly used so (<|im_end|>, <|eot_id|>, <end_of_turn>, <|end|>, …). */
+gboolean      llm_tokenizer_ends_answer  (LlmTokenizer  *self,
+                                          gint32         id);
+/* The id of the token with exactly this text, -1 if there is none. */
+gint32        llm_tokenizer_lookup       (LlmTokenizer  *self,
+                                          const char    *text);
+/* Whether @id is a control token, whose text is never shown. */
+gboolean      llm_tokenizer_is_control   (LlmTokenizer  *self,
+                                          gint32         id);
+
+/* Appends the ids of the parts to @ids (element-type gint32). @add_special puts
+ * BOS in front and EOS behind where the file asks for it; the text is taken to
+ * follow a special token anyway. It must be valid UTF-8 of no more than 256 MiB.
+ * Time is O(n log n) in its length. */
+void          llm_tokenizer_encode       (LlmTokenizer      *self,
+                                          const LlmTextPart *parts,
+                                          guint              n_parts,
+                                          gboolean           add_special,
+                                          GArray            *ids);
+
+/* Appends the bytes of one token to @out: perhaps a part of a UTF-8 character.
+ * @show_control also writes the text of control tokens. */
+void          llm_tokenizer_decode_token (LlmTokenizer  *self,
+                                          gint32         id,
+                                          gboolean       show_control,
+                                          GString       *out);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmTokenizer, llm_tokenizer_free)
+
+G_END_DECLS

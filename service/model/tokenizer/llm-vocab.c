@@ -1,0 +1,403 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llm-model"
+
+#include "model/tokenizer/llm-vocab.h"
+
+#include <string.h>
+#include <xxhash.h>
+
+#include "common/llmsvc-error.h"
+
+#define KEY_TOKENS "tokenizer.ggml.tokens"
+#define KEY_TYPES "tokenizer.ggml.token_type"
+
+/* U+2581, which stands for a space in SentencePiece's pieces. */
+#define SPACE_MARK "\xe2\x96\x81"
+#define SPACE_MARK_LENGTH 3
+
+/* Names of markers that templates write, and whether they end an answer. Some
+ * files give them another type, by which text from anywhere could write them. */
+static const struct { const char *name; gboolean ends_answer; } markers[] =
+{
+  { "<|im_start|>", FALSE }, { "<|im_end|>", TRUE },
+  { "<|start_header_id|>", FALSE }, { "<|end_header_id|>", FALSE },
+  { "<|eot_id|>", TRUE }, { "<|eom_id|>", TRUE }, { "<|end_of_text|>", TRUE },
+  { "<start_of_turn>", FALSE }, { "<end_of_turn>", TRUE },
+  { "<|system|>", FALSE }, { "<|user|>", FALSE }, { "<|assistant|>", FALSE }, { "<|end|>", TRUE },
+  { "<|endoftext|>", TRUE }, { "<EOT>", TRUE }, { "_<EOT>", TRUE }, { "<|EOT|>", TRUE },
+};
+
+/* Keys whose tokens are markers too. */
+static const struct { const char *key; gboolean ends_answer; } marker_keys[] =
+{
+  { "tokenizer.ggml.bos_token_id", FALSE },
+  { "tokenizer.ggml.eos_token_id", TRUE },
+  { "tokenizer.ggml.eot_token_id", TRUE },
+  { "tokenizer.ggml.eom_token_id", TRUE },
+  { "tokenizer.ggml.cls_token_id", FALSE },
+  { "tokenizer.ggml.seperator_token_id", FALSE },   /* spelt so in files */
+};
+
+/* With the kind in the half that slots keep: a text may be there once in each. */
+static guint64
+hash_text (const LlmVocab *self,
+           const char     *text,
+           gsize           length,
+           gboolean        is_plain)
+{
+  const guint64 plain_bit = G_GUINT64_CONSTANT (1) << 32;
+  guint64 hash = XXH3_64bits_withSeed (text, length, self->seed);
+
+  return is_plain ? hash | plain_bit : hash & ~plain_bit;
+}
+
+static guint64
+make_slot (guint64 hash,
+           gint32  id)
+{
+  return (hash & G_GUINT64_CONSTANT (0xffffffff00000000)) | ((guint32) id + 1);
+}
+
+/* Which tokens ordinary text can become by merging. User-defined pieces of
+ * SentencePiece are found before any merging, and a raw space never occurs in
+ * its ordinary ones. */
+static gboolean
+is_plain_token (LlmTokenKind kind,
+                gboolean     is_spm,
+                const char  *text,
+                gsize        length)
+{
+  switch (kind)
+    {
+    case LLM_TOKEN_NORMAL:
+    case LLM_TOKEN_UNUSED:
+      return !is_spm || memchr (text, ' ', length) == NULL;
+    case LLM_TOKEN_USER_DEFINED:
+      return !is_spm;
+    case LLM_TOKEN_UNKNOWN:
+    case LLM_TOKEN_CONTROL:
+    case LLM_TOKEN_BYTE:
+    default:
+      return FALSE;
+    }
+}
+
+/* Returns the length of what it wrote. */
+static gsize
+copy_with_spaces (char       *to,
+                  const char *text,
+                  gsize       length)
+{
+  gsize n = 0;
+
+  for (gsize i = 0; i < length;)
+    {
+      if (length - i >= SPACE_MARK_LENGTH && memcmp (text + i, SPACE_MARK, SPACE_MARK_LENGTH) == 0)
+        {
+          to[n++] = ' ';
+          i += SPACE_MARK_LENGTH;
+        }
+      else
+        to[n++] = text[i++];
+    }
+  return n;
+}
+
+static void
+prefetch_slot (const LlmVocab *self,
+               const char     *text,
+               gsize           length,
+               gboolean        is_plain)
+{
+  guint64 hash = hash_text (self, text, length, is_plain);
+
+  __builtin_prefetch (&self->slots[(guint32) hash & self->mask]);
+}
+
+/* A later token with the same text takes the place of an earlier one. */
+static void
+insert_token (LlmVocab *self,
+              gint32    id,
+              gboolean  is_plain)
+{
+  gsize length;
+  const char *text = llm_vocab_get_text (self, id, &length);
+  guint64 hash = hash_text (self, text, length, is_plain);
+  guint32 at = (guint32) hash & self->mask;
+
+  for (; self->slots[at] != 0; at = (at + 1) & self->mask)
+    {
+      gint32 other = (gint32) (guint32) self->slots[at] - 1;
+      gsize other_length;
+      const char *other_text = llm_vocab_get_text (self, other, &other_length);
+
+      if (self->slots[at] >> 32 == hash >> 32 && other_length == length &&
+          memcmp (other_text, text, length) == 0)
+        break;
+    }
+  self->slots[at] = make_slot (hash, id);
+}
+
+/* Slots lie all over a table that is larger than a cache: it is asked for them a
+ * little before they are needed. */
+static void
+insert_tokens (LlmVocab       *self,
+               const gboolean *is_plain)
+{
+  for (guint i = 0; i < self->n_tokens; i++)
+    {
+      guint ahead = i + LLM_VOCAB_AHEAD;
+
+      if (ahead < self->n_tokens)
+        {
+          gsize length;
+          const char *text = llm_vocab_get_text (self, (gint32) ahead, &length);
+
+          prefetch_slot (self, text, length, is_plain[ahead]);
+        }
+      insert_token (self, (gint32) i, is_plain[i]);
+    }
+}
+
+void
+llm_vocab_prefetch (const LlmVocab *self,
+                    const char     *text,
+                    gsize           length)
+{
+  prefetch_slot (self, text, length, TRUE);
+}
+
+gint32
+llm_vocab_find (const LlmVocab *self,
+                const char     *text,
+                gsize           length,
+                gboolean        is_plain)
+{
+  guint64 hash;
+
+  if (length == 0 || length > self->max_length)
+    return -1;
+
+  hash = hash_text (self, text, length, is_plain);
+  for (guint32 at = (guint32) hash & self->mask; self->slots[at] != 0; at = (at + 1) & self->mask)
+    {
+      gint32 id = (gint32) (guint32) self->slots[at] - 1;
+      gsize found_length;
+      const char *found;
+
+      if (self->slots[at] >> 32 != hash >> 32)
+        continue;
+      found = llm_vocab_get_text (self, id, &found_length);
+      if (found_length == length && memcmp (found, text, length) == 0)
+        return id;
+    }
+  return -1;
+}
+
+static gboolean
+check_sizes (LlmGguf  *gguf,
+             gsize     n_tokens,
+             gsize     n_kinds,
+             GError  **error)
+{
+  if (n_tokens == 0 || n_tokens > LLM_VOCAB_MAX_TOKENS)
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
+                   "%s: %s has %zu entries; supported are 1 to %u",
+                   llm_gguf_get_path (gguf), KEY_TOKENS, n_tokens, LLM_VOCAB_MAX_TOKENS);
+      return FALSE;
+    }
+  if (n_kinds != n_tokens)
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
+                   "%s: %s has %zu entries, %s has %zu; there must be one for each token",
+                   llm_gguf_get_path (gguf), KEY_TYPES, n_kinds, KEY_TOKENS, n_tokens);
+      return FALSE;
+    }
+  return TRUE;
+}
+
+static gboolean
+check_token (LlmGguf        *gguf,
+             gsize           id,
+             LlmGgufString   token,
+             gint64          kind,
+             GError        **error)
+{
+  if (token.length > LLM_VOCAB_MAX_TEXT)
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
+                   "%s: %s[%zu] is %zu bytes long; supported are up to %d",
+                   llm_gguf_get_path (gguf), KEY_TOKENS, id, token.length, LLM_VOCAB_MAX_TEXT);
+      return FALSE;
+    }
+  if (kind < LLM_TOKEN_NORMAL || kind > LLM_TOKEN_BYTE)
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
+                   "%s: %s[%zu] is %jd; known types are 1 to 6",
+                   llm_gguf_get_path (gguf), KEY_TYPES, id, kind);
+      return FALSE;
+    }
+  return TRUE;
+}
+
+static void
+add_ending (LlmVocab *self,
+            gint32    id)
+{
+  for (guint i = 0; i < self->endings->len; i++)
+    if (g_array_index (self->endings, gint32, i) == id)
+      return;
+  g_array_append_val (self->endings, id);
+}
+
+static gboolean
+read_marker_keys (LlmVocab  *self,
+                  LlmGguf   *gguf,
+                  GError   **error)
+{
+  gint32 ids[G_N_ELEMENTS (marker_keys)];
+
+  for (guint i = 0; i < G_N_ELEMENTS (marker_keys); i++)
+    {
+      guint64 id;
+
+      ids[i] = -1;
+      if (!llm_gguf_has (gguf, marker_keys[i].key))
+        continue;
+      if (!llm_gguf_get_uint (gguf, marker_keys[i].key, 0, self->n_tokens - 1, NULL, &id, error))
+        return FALSE;
+      ids[i] = (gint32) id;
+      if (self->kinds[id] == LLM_TOKEN_USER_DEFINED)
+        self->kinds[id] = LLM_TOKEN_CONTROL;
+      if (marker_keys[i].ends_answer)
+        add_ending (self, ids[i]);
+    }
+  self->bos = ids[0] >= 0 ? ids[0] : ids[4];
+  self->eos = ids[1] >= 0 ? ids[1] : ids[5];
+  return TRUE;
+}
+
+/* Looked at for every token of a large vocabulary: most end at their first letter. */
+static void
+check_marker_name (LlmVocab      *self,
+                   gint32         id,
+                   LlmGgufString  token)
+{
+  if (token.length == 0 || (token.text[0] != '<' && token.text[0] != '_'))
+    return;
+  for (guint i = 0; i < G_N_ELEMENTS (markers); i++)
+    if (strlen (markers[i].name) == token.length &&
+        memcmp (markers[i].name, token.text, token.length) == 0)
+      {
+        self->kinds[id] = LLM_TOKEN_CONTROL;
+        if (markers[i].ends_answer)
+          add_ending (self, id);
+      }
+}
+
+/* Twice the tokens or more, so that searches are short. */
+static void
+make_slots (LlmVocab *self)
+{
+  gsize n_slots = 16;
+
+  while (n_slots < (gsize) self->n_tokens * 2)
+    n_slots *= 2;
+  self->slots = g_new0 (guint64, n_slots);
+  self->mask = (guint32) (n_slots - 1);
+  /* Another one each time: no file can be made whose texts all meet in one slot. */
+  self->seed = ((guint64) g_random_int () << 32) | g_random_int ();
+}
+
+/**
+ * llm_vocab_new:
+ * @gguf: the file
+ * @is_spm: pieces as SentencePiece has them, else byte-level ones
+ * @error: return location for an error
+ *
+ * Returns: (transfer full): the tokens, or %NULL with @error set
+ */
+LlmVocab *
+llm_vocab_new (LlmGguf   *gguf,
+               gboolean   is_spm,
+               GError   **error)
+{
+  g_autoptr(LlmVocab) self = g_new0 (LlmVocab, 1);
+  g_autofree LlmGgufString *tokens = NULL;
+  g_autofree gint64 *kinds = NULL;
+  g_autofree gboolean *plain = NULL;
+  gsize n_tokens, n_kinds, total = 0;
+  guint32 offset = 0;
+
+  tokens = llm_gguf_get_strings (gguf, KEY_TOKENS, FALSE, &n_tokens, error);
+  if (tokens == NULL)
+    return NULL;
+  kinds = llm_gguf_get_ints (gguf, KEY_TYPES, FALSE, &n_kinds, error);
+  if (kinds == NULL || !check_sizes (gguf, n_tokens, n_kinds, error))
+    return NULL;
+
+  for (gsize i = 0; i < n_tokens; i++)
+    {
+      if (!check_token (gguf, i, tokens[i], kinds[i], error))
+        return NULL;
+      total += tokens[i].length;
+    }
+  if (total > G_MAXINT32)
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
+                   "%s: %s holds %zu bytes; supported are up to %d",
+                   llm_gguf_get_path (gguf), KEY_TOKENS, total, G_MAXINT32);
+      return NULL;
+    }
+
+  self->n_tokens = (guint) n_tokens;
+  self->endings = g_array_new (FALSE, FALSE, sizeof (gint32));
+  self->kinds = g_new (guint8, n_tokens);
+  for (gsize i = 0; i < n_tokens; i++)
+    self->kinds[i] = (guint8) kinds[i];
+  if (!read_marker_keys (self, gguf, error))
+    return NULL;
+
+  self->texts = g_malloc (total + 1);
+  self->offsets = g_new (guint32, n_tokens + 1);
+  plain = g_new (gboolean, n_tokens);
+  make_slots (self);
+
+  for (gsize i = 0; i < n_tokens; i++)
+    {
+      gboolean is_plain;
+      gsize length = tokens[i].length;
+
+      check_marker_name (self, (gint32) i, tokens[i]);
+      is_plain = is_plain_token (self->kinds[i], is_spm, tokens[i].text, length);
+      if (is_spm && (self->kinds[i] == LLM_TOKEN_NORMAL || self->kinds[i] == LLM_TOKEN_UNUSED))
+        length = copy_with_spaces (self->texts + offset, tokens[i].text, length);
+      else if (length > 0)
+        memcpy (self->texts + offset, tokens[i].text, length);
+
+      self->offsets[i] = offset;
+      offset += (guint32) length;
+      self->offsets[i + 1] = offset;
+      self->max_length = MAX (self->max_length, length);
+      plain[i] = is_plain;
+    }
+  self->texts[offset] = '\0';
+  insert_tokens (self, plain);
+
+  return g_steal_pointer (&self);
+}
+
+void
+llm_vocab_free (LlmVocab *self)
+{
+  if (self == NULL)
+    return;
+  g_clear_pointer (&self->endings, g_array_unref);
+  g_free (self->texts);
+  g_free (self->offsets);
+  g_free (self->kinds);
+  g_free (self->slots);
+  g_free (self);
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * The executor: the thread that owns context memory and weights. It takes jobs,
+ * asks the scheduler whose rows run next, gives the lanes (llm-lane.h) turns at
+ * their steps of the forward pass, samples, and posts text and ends back to main.
+ *
+ * The functions here are called on the main thread and return at once.
+ */
+
+#pragma once
+
+#include "memory/llm-ledger.h"
+#include "base/llm-mailbox.h"
+#include "memory/llm-reclaimer.h"
+#include "kv/llm-context-memory.h"
+#include "runtime/llm-job.h"
+#include "kernels/llk.h"
+#include "kv/llm-kv.h"
+#include "model/llm-model.h"
+#include "weights/llm-weights.h"
+#include "sched/llm-scheduler.h"
+
+G_BEGIN_DECLS
+
+typedef struct _LlmExecutor LlmExecutor;
+
+typedef struct
+{
+  const LlkOps *kernels;
+  guint n_threads;            /* 0: as many as the process may use */
+  guint n_background_threads; /* for calls that nobody waits for; 0: half as many */
+  int background_niceness;    /* of these */
+  gboolean is_exact;          /* prompts are computed as carefully as answers */
+  guint chunk_slots;          /* tokens of a chunk: 16, 32, 48 or 64 */
+  double kv_ratio;            /* bytes of a context, of its bytes with 8 bits; 0: floats, as
+                               * computed */
+  const char *chunks_folder;  /* (nullable): where chunks are written; NULL: nowhere */
+  const char *cache_folder;   /* (nullable): for what is measured once */
+  const char *system_cache_folder; /* (nullable): likewise, by the administrator */
+  gboolean shares_cache;      /* all users may read cache_folder */
+  const char *disk;           /* (nullable): "uring" or "threads"; NULL for what works */
+  guint64 storage_limit;      /* bytes there, 0 for half of what is free */
+  guint64 app_storage_limit;  /* of one application's contexts, 0 for none */
+  guint short_wait_s;         /* how long a call may find no room while the system is short of
+                               * memory; 0: for ever */
+  gboolean is_fifo;           /* calls run in the order of arrival, whatever they asked for */
+  double overload_factor;     /* a call whose first token would come so much later than it asked for
+                               * is refused; 0: none is */
+} LlmExecutorConfig;
+
+/* @main_box: where results are posted, dispatched by the main thread. */
+LlmExecutor *llm_executor_new          (LlmMailbox   *main_box,
+                                        LlmLedger    *ledger,
+                                        const LlmExecutorConfig *config);
+/* Ends all jobs as cancelled, without calling back, writes what is not on storage yet, if that
+ * takes but a moment, and waits for the thread. What is asked for afterwards is never done. */
+void         llm_executor_stop         (LlmExecutor  *self);
+/* Stops it first. */
+void         llm_executor_free         (LlmExecutor  *self);
+
+/* Told on the main thread where most of a session's chunks are now, and how many @bytes of memory
+ * they take; @session 0: all contexts are text, as what was kept of them is another model's. */
+typedef void (*LlmSessionMoved) (guint64      session,
+                                 LlmResidency residency,
+                                 guint64      bytes,
+                                 gpointer     data);
+void         llm_executor_set_moved    (LlmExecutor      *self,
+                                        LlmSessionMoved   moved,
+                                        gpointer          data);
+
+/* Told on the main thread, once: which contexts have something on storage (element-type utf8,
+ * as a set). */
+typedef void (*LlmStorageSwept) (GHashTable *stored,
+                                 gpointer    data);
+/* Removes from storage, when there is time, what belongs to none of the contexts @ids
+ * (transfer full) (element-type utf8, as a set). */
+void         llm_executor_sweep_storage (LlmExecutor     *self,
+                                        GHashTable       *ids,
+                                        LlmStorageSwept   swept,
+                                        gpointer          data);
+
+/* Gives the executor another model, or none with NULL. Sessions of the old one
+ * are dropped. No job may be under way. Takes @weights. */
+void         llm_executor_set_model    (LlmExecutor  *self,
+                                        LlmModel     *model,
+                                        LlmWeights   *weights,
+                                        LlmReclaimDone done,
+                                        gpointer      data);
+
+/* Takes a reference; calls job->on_done once, in the end. */
+void         llm_executor_submit       (LlmExecutor  *self,
+                                        LlmJob       *job);
+/* Tells it to look at the atomic fields of its jobs again. */
+void         llm_executor_poke         (LlmExecutor  *self);
+/* Asks the thread for a sign of life, unless it still owes one; says how often before this it was
+ * asked without having answered. It answers between two stages, and at once when it is idle. */
+guint        llm_executor_probe        (LlmExecutor  *self);
+
+/* The context is gone: drops what its session keeps in memory, and what it has on storage. */
+void         llm_executor_drop_session (LlmExecutor  *self,
+                                        guint64       session,
+                                        const char   *context);
+/* Gives @to, of the same application, the same content as @from, sharing memory and storage. */
+void         llm_executor_fork_session (LlmExecutor  *self,
+                                        guint64       from,
+                                        guint64       to,
+                                        const char   *context,
+                                        gboolean      is_named);
+
+/* Bytes that can be given back: scratch, context memory that no job uses, and that of
+ * running jobs. */
+guint64      llm_executor_get_scratch  (LlmExecutor  *self);
+guint64      llm_executor_get_idle_kv  (LlmExecutor  *self);
+guint64      llm_executor_get_busy_kv  (LlmExecutor  *self);
+void         llm_executor_give_scratch (LlmExecutor  *self,
+                                        LlmReclaimDone done,
+                                        gpointer      data);
+/* Chunks that no job uses (L8), until @bytes are freed. What is not on storage yet is written
+ * first, as long as that takes until @deadline_us (0: a moment). */
+void         llm_executor_give_kv      (LlmExecutor  *self,
+                                        guint64       bytes,
+                                        gint64        deadline_us,
+                                        LlmReclaimDone done,
+                                        gpointer      data);
+/* Parks running calls between two stages, those that can wait first, and takes their chunks
+ * until @bytes are freed; they go on a little later (L9). */
+void         llm_executor_give_busy_kv (LlmExecutor  *self,
+                                        guint64       bytes,
+                                        LlmReclaimDone done,
+                                        gpointer      data);
+
+/* Bytes of weights in memory while nothing runs, those that were given back, and whether they are
+ * a file's. */
+guint64      llm_executor_get_pages    (LlmExecutor  *self);
+guint64      llm_executor_get_missing  (LlmExecutor  *self);
+gboolean     llm_executor_has_backed_weights (LlmExecutor *self);
+/* Bytes of weights that are files', in memory or not. */
+guint64      llm_executor_get_backed   (LlmExecutor  *self);
+/* Brings the ledger to what the kernel has of them in memory, a moment later and off both threads;
+ * once a second, however often it is called, and less often where that takes long. */
+void         llm_executor_look_at_weights (LlmExecutor *self);
+/* Gives @bytes of weights back, or more, while no call runs: the model stays loaded, and they come
+ * back when they are used. */
+void         llm_executor_give_pages   (LlmExecutor  *self,
+                                        guint64       bytes,
+                                        LlmReclaimDone done,
+                                        gpointer      data);
+/* Reads again what was given, if that is not more than @bytes. */
+void         llm_executor_take_pages   (LlmExecutor  *self,
+                                        guint64       bytes);
+/* Whether the system is short of memory: calls that were parked for that stand still until it is
+ * not, or some seconds. */
+void         llm_executor_set_pressed  (LlmExecutor  *self,
+                                        gboolean      is_pressed);
+/* Bytes of weights in files that stay in memory between steps; what is behind them is read for each
+ * step again. G_MAXUINT64 for all. */
+void         llm_executor_keep_weights (LlmExecutor  *self,
+                                        guint64       bytes);
+
+/* Calls @done on the main thread with where the memory of a session is (transfer full); of one
+ * that nobody used since the start, what storage has of @context. */
+typedef void (*LlmMemoryTold) (LlmContextMemory *memory,
+                               gpointer          data);
+void         llm_executor_ask_memory   (LlmExecutor  *self,
+                                        guint64       session,
+                                        const char   *context,
+                                        LlmMemoryTold done,
+                                        gpointer      data);
+
+/* The quotas of memory: @shares (transfer full) (element-type utf8 double), by key of the
+ * application; all others have @default_share, 0 for an equal part when memory is short. */
+void         llm_executor_set_shares   (LlmExecutor      *self,
+                                        double            default_share,
+                                        GHashTable       *shares);
+
+/* What is done from the next turn on of calls that nobody waits for (class background). Any
+ * thread. */
+void         llm_executor_set_pace     (LlmExecutor  *self,
+                                        LlmPace       background);
+
+/* The machine is about to sleep: calls stand still between two stages, what contexts left behind is
+ * written, then @held is called on the main thread, after two seconds at most. Until
+ * llm_executor_resume(), which goes on where it was, and calls @held if that has not been. */
+typedef void (*LlmExecutorHeld) (gpointer data);
+void         llm_executor_suspend      (LlmExecutor  *self,
+                                        LlmExecutorHeld held,
+                                        gpointer      data);
+void         llm_executor_resume       (LlmExecutor  *self);
+
+/* Removes context memory from storage, what was not used for longest first, until @bytes are free
+ * again there, and waits for that; returns how many are, 0 when there is none. Any thread but its
+ * own and main; llm_executor_stop() must not come before it returns. */
+guint64      llm_executor_trim_storage (LlmExecutor *self,
+                                        guint64       bytes);
+
+/* Since the start. Any thread. */
+guint64      llm_executor_get_n_steps  (LlmExecutor  *self);
+guint64      llm_executor_get_n_rows   (LlmExecutor  *self);
+/* Rows of prompts, and tokens of answers. */
+guint64      llm_executor_get_n_read   (LlmExecutor  *self);
+guint64      llm_executor_get_n_written (LlmExecutor *self);
+void         llm_executor_get_kv_counters (LlmExecutor *self,
+                                        LlmKvCounters *counters);
+/* Bytes of contexts on storage. Any thread. */
+guint64      llm_executor_get_storage  (LlmExecutor  *self);
+
+G_END_DECLS

@@ -1,0 +1,61 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * What restoring costs here (L6): steps of the loaded model and reads of the disk are timed once
+ * per machine, model and way of computing, in slices, when nothing else runs; the result lies in
+ * the folder of the cache, and is measured anew when it is lost. A run belongs to the thread that
+ * owns the weights and the disk.
+ */
+
+#pragma once
+
+#include "memory/llm-ledger.h"
+#include "base/llm-status.h"
+#include "base/llm-worker-pool.h"
+#include "io/llm-machine-file.h"
+#include "io/llm-disk.h"
+#include "kernels/llk.h"
+#include "kv/llm-kv-plan.h"
+#include "weights/llm-weights.h"
+
+G_BEGIN_DECLS
+
+/* FALSE, and nothing set, where there is no valid one. @folder: (nullable): of the cache. */
+gboolean       llm_profile_load     (const char          *folder,
+                                     const LlmProfileKey *key,
+                                     LlmKvProfile        *profile);
+/* Replaces what was there for the model. @folder is made where it is missing. @is_shared: all users
+ * may read it. */
+gboolean       llm_profile_save     (const char          *folder,
+                                     gboolean             is_shared,
+                                     const LlmProfileKey *key,
+                                     const LlmKvProfile  *profile,
+                                     GError             **error);
+
+typedef struct _LlmProfileRun LlmProfileRun;
+
+/* Nothing is measured yet. Does not own its parts, which must live longer, but for @disk, which may
+ * be freed before the run when it is not used any more. @pool, @kernels: as prompts are computed
+ * with. @ledger: (nullable): counts context memory and scratch. @disk, @folder: (nullable): the
+ * queue, and a folder on the disk to be timed; without them reads are left out (0), and the profile
+ * counts as not measured. */
+LlmProfileRun *llm_profile_run_new  (const LlmHparams    *hparams,
+                                     LlmWeights          *weights,
+                                     LlmWorkerPool       *pool,
+                                     const LlkOps        *kernels,
+                                     gboolean             is_exact,
+                                     LlmLedger           *ledger,
+                                     LlmDisk             *disk,
+                                     const char          *folder);
+void           llm_profile_run_free (LlmProfileRun       *self);
+/* Goes on until @until_us (a time of llm_clock_now_us()), at most one stage of a layer longer.
+ * PENDING: there is more to do, call again; READY: @profile is set; FAILED: no memory, or the disk
+ * is full. */
+LlmStatus      llm_profile_run_work (LlmProfileRun       *self,
+                                     gint64               until_us,
+                                     LlmKvProfile        *profile,
+                                     GError             **error);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmProfileRun, llm_profile_run_free)
+
+G_END_DECLS

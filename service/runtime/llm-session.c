@@ -1,0 +1,274 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "runtime/llm-session.h"
+
+LlmSession *
+llm_session_new (guint64     id,
+                 const char *app,
+                 const char *context,
+                 gboolean    is_named,
+                 LlmLedger  *ledger)
+{
+  LlmSession *self = g_new0 (LlmSession, 1);
+
+  self->id = id;
+  self->app = g_strdup (app);
+  self->context = g_strdup (context);
+  self->is_named = is_named;
+  self->ledger = llm_ledger_ref (ledger);
+  self->tokens = g_array_new (FALSE, FALSE, sizeof (gint32));
+  self->kinds = g_byte_array_new ();
+  return self;
+}
+
+void
+llm_session_free (LlmSession *self)
+{
+  llm_session_drop (self);
+  g_array_unref (self->tokens);
+  g_byte_array_unref (self->kinds);
+  llm_ledger_unref (self->ledger);
+  g_free (self->app);
+  g_free (self->context);
+  g_free (self);
+}
+
+static void
+count_tokens (LlmSession *self)
+{
+  guint64 bytes = (guint64) self->tokens->len * (sizeof (gint32) + 1);
+
+  llm_ledger_add (self->ledger, LLM_HOLDER_TEXT, bytes);
+  llm_ledger_remove (self->ledger, LLM_HOLDER_TEXT, self->counted_bytes);
+  self->counted_bytes = bytes;
+}
+
+static guint
+get_n_slid (LlmSession *self)
+{
+  return self->seq != NULL ? llm_kv_seq_get_n_slid (self->seq) : 0;
+}
+
+static void
+add_tokens (LlmSession   *self,
+            const gint32 *tokens,
+            const guint8 *kinds,
+            guint         n)
+{
+  g_array_append_vals (self->tokens, tokens, n);
+  g_byte_array_append (self->kinds, kinds, n);
+  count_tokens (self);
+}
+
+void
+llm_session_cut (LlmSession *self,
+                 guint       length)
+{
+  if (length >= self->tokens->len)
+    return;
+  g_array_set_size (self->tokens, length);
+  g_byte_array_set_size (self->kinds, length);
+  count_tokens (self);
+  self->n_settled = MIN (self->n_settled, length);
+  llm_kv_seq_truncate (self->seq, length - get_n_slid (self));
+}
+
+void
+llm_session_open (LlmSession *self,
+                  LlmKvStore *store)
+{
+  g_assert (self->seq == NULL);
+
+  self->seq = llm_kv_seq_new (store, self->context != NULL ? self->app : NULL, self->context);
+}
+
+void
+llm_session_attach (LlmSession       *self,
+                    const GArray     *prompt,
+                    const GByteArray *kinds,
+                    guint             n_sinks,
+                    guint             n_slid,
+                    guint             n_max)
+{
+  guint n;
+
+  g_assert (self->seq != NULL && !self->is_attached);
+  g_assert (n_max <= prompt->len && prompt->len == kinds->len);
+
+  self->is_attached = TRUE;
+  if (n_slid > 0)
+    llm_kv_seq_slide (self->seq, n_sinks, n_slid);
+  if (self->context != NULL)
+    llm_kv_seq_attach (self->seq, (const gint32 *) prompt->data, n_max);
+  n = llm_kv_seq_get_length (self->seq) + n_slid;
+  g_assert (n <= n_max);
+  add_tokens (self, (const gint32 *) prompt->data, kinds->data, n);
+  self->n_settled = n;
+}
+
+guint
+llm_session_count_shareable (LlmSession       *self,
+                             const GArray     *prompt,
+                             const GByteArray *kinds,
+                             guint             n_max)
+{
+  guint n_common = 0;
+
+  if (self->seq == NULL || llm_kv_seq_get_n_slid (self->seq) > 0)
+    return 0;
+
+  n_max = MIN (n_max, self->n_settled);
+  while (n_common < n_max
+         && g_array_index (self->tokens, gint32, n_common)
+              == g_array_index (prompt, gint32, n_common)
+         && self->kinds->data[n_common] == kinds->data[n_common])
+    n_common++;
+  return n_common - n_common % llm_kv_seq_get_layout (self->seq)->chunk_slots;
+}
+
+void
+llm_session_share (LlmSession *self,
+                   LlmSession *from,
+                   guint       n)
+{
+  g_assert (self->tokens->len == 0 && n <= from->n_settled);
+
+  llm_kv_seq_share (self->seq, from->seq, n);
+  add_tokens (self, (const gint32 *) from->tokens->data, from->kinds->data, n);
+  self->n_settled = n;
+}
+
+void
+llm_session_fork (LlmSession *self,
+                  LlmSession *from)
+{
+  g_assert (self->seq == NULL);
+
+  self->seq = llm_kv_seq_fork (from->seq, self->context != NULL ? self->app : NULL, self->context);
+  add_tokens (self, (const gint32 *) from->tokens->data, from->kinds->data, from->tokens->len);
+  self->is_attached = TRUE;
+  self->n_settled = from->n_settled;
+  self->used_us = from->used_us;
+}
+
+/* Of the first @n_max tokens of @prompt. */
+static guint
+count_common (LlmSession   *self,
+              const GArray *prompt,
+              guint         n_max)
+{
+  guint n_common = 0;
+
+  n_max = MIN (n_max, MIN (prompt->len, self->tokens->len));
+  while (n_common < n_max && g_array_index (self->tokens, gint32, n_common) ==
+                               g_array_index (prompt, gint32, n_common))
+    n_common++;
+  return n_common;
+}
+
+/* What slid away is not there to go back to. */
+gboolean
+llm_session_is_usable (LlmSession   *self,
+                       const GArray *prompt,
+                       guint         n_sinks,
+                       guint         n_slid,
+                       guint         n_max)
+{
+  guint n_gone = get_n_slid (self);
+
+  return n_gone <= n_slid
+         && (n_gone == 0
+             || (llm_kv_seq_get_n_sinks (self->seq) == n_sinks
+                 && count_common (self, prompt, n_max) >= n_sinks + n_gone));
+}
+
+void
+llm_session_slide (LlmSession       *self,
+                   const GArray     *prompt,
+                   const GByteArray *kinds,
+                   guint             n_sinks,
+                   guint             n_slid)
+{
+  guint n = n_slid - get_n_slid (self);
+  guint n_known = self->tokens->len;
+  guint end = n_sinks + n_slid;
+
+  g_assert (n_slid >= get_n_slid (self));
+  if (n == 0)
+    return;
+
+  g_assert (n_known >= end || prompt->len >= end);
+  llm_kv_seq_slide (self->seq, n_sinks, n);
+  if (n_known < end)
+    add_tokens (self, &g_array_index (prompt, gint32, n_known), kinds->data + n_known,
+                end - n_known);
+}
+
+guint
+llm_session_find_token (LlmSession *self,
+                       guint       slot)
+{
+  guint n_slid = get_n_slid (self);
+
+  return n_slid > 0 && slot >= llm_kv_seq_get_n_sinks (self->seq) ? slot + n_slid : slot;
+}
+
+guint
+llm_session_rewind (LlmSession   *self,
+                    const GArray *prompt,
+                    guint         n_max)
+{
+  guint n_common = count_common (self, prompt, n_max);
+
+  llm_session_cut (self, n_common);
+  return n_common;
+}
+
+gboolean
+llm_session_extend (LlmSession   *self,
+                    const gint32 *tokens,
+                    const guint8 *kinds,
+                    guint         n,
+                    GError      **error)
+{
+  if (!llm_kv_seq_append (self->seq, n, error))
+    return FALSE;
+  add_tokens (self, tokens, kinds, n);
+  return TRUE;
+}
+
+void
+llm_session_drop (LlmSession *self)
+{
+  g_clear_pointer (&self->seq, llm_kv_seq_free);
+  self->is_attached = FALSE;
+  g_array_set_size (self->tokens, 0);
+  g_byte_array_set_size (self->kinds, 0);
+  count_tokens (self);
+  self->n_settled = 0;
+}
+
+LlmResidency
+llm_session_get_residency (LlmSession *self)
+{
+  guint n[LLM_N_RESIDENCIES] = { 0 };
+  guint n_chunks = self->seq != NULL ? llm_kv_seq_get_n_chunks (self->seq) : 0;
+  LlmResidency residency = LLM_RESIDENCY_MEMORY;
+
+  if (n_chunks == 0)
+    return LLM_RESIDENCY_TEXT;
+  for (guint i = 0; i < n_chunks; i++)
+    {
+      LlmKvChunkInfo info;
+
+      llm_kv_seq_get_info (self->seq, i, &info);
+      if (info.is_in_memory)
+        n[info.bits >= 16 ? LLM_RESIDENCY_MEMORY : LLM_RESIDENCY_COMPRESSED]++;
+      else
+        n[info.is_on_storage ? LLM_RESIDENCY_STORAGE : LLM_RESIDENCY_TEXT]++;
+    }
+  for (guint i = LLM_RESIDENCY_MEMORY; i-- > LLM_RESIDENCY_TEXT;)
+    if (n[i] > n[residency])
+      residency = i;
+  return residency;
+}

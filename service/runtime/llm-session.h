@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * What the executor keeps of a context between its calls: the tokens whose K
+ * and V it remembers, be they in memory, on storage or to be computed again. It is
+ * a cache of the context's text: dropping it costs time, never content. The
+ * executor's thread owns sessions.
+ */
+
+#pragma once
+
+#include "memory/llm-ledger.h"
+#include "kv/llm-context-memory.h"
+#include "kernels/llk-product.h"
+#include "kv/llm-kv.h"
+
+G_BEGIN_DECLS
+
+typedef struct
+{
+  guint64 id;
+  char *app;             /* "UID/app-id" */
+  char *context;         /* (nullable): whose folder on storage it has; NULL: it is never written */
+  gboolean is_named;     /* the folder stays when the service ends */
+  LlmLedger *ledger;     /* (owned): counts tokens as text */
+
+  LlmKvSeq *seq;         /* (nullable) (owned) */
+  gboolean is_attached;  /* seq has what storage had of it */
+  GArray *tokens;        /* (element-type gint32): one a slot of seq, and those that slid away */
+  GByteArray *kinds;     /* LlkRowKind that each was computed with: again with the same */
+  guint64 counted_bytes; /* of both in the ledger */
+  guint n_settled;       /* slots whose rows were computed: what others may share */
+  gint64 used_us;        /* when a job last ended */
+  gboolean is_busy;      /* a job uses it */
+  gboolean is_told;      /* main was told where it is: */
+  LlmResidency told;
+  guint64 told_bytes;
+} LlmSession;
+
+/* @context: (nullable). */
+LlmSession  *llm_session_new     (guint64           id,
+                                  const char       *app,
+                                  const char       *context,
+                                  gboolean          is_named,
+                                  LlmLedger        *ledger);
+void         llm_session_free    (LlmSession       *self);
+
+/* For a session without memory: gives it some, which attaches when its sequence is open. */
+void         llm_session_open    (LlmSession       *self,
+                                  LlmKvStore       *store);
+/* For a session that was opened, and whose sequence is open: its window has slid by @n_slid behind
+ * @n_sinks (L11); finds what storage has of the first @n_max of @prompt, which were computed as
+ * @kinds say. */
+void         llm_session_attach  (LlmSession       *self,
+                                  const GArray     *prompt,
+                                  const GByteArray *kinds,
+                                  guint             n_sinks,
+                                  guint             n_slid,
+                                  guint             n_max);
+/* How many of the first @n_max tokens of @prompt another session could have from this one:
+ * whole chunks, computed alike. */
+guint        llm_session_count_shareable (LlmSession *self,
+                                  const GArray     *prompt,
+                                  const GByteArray *kinds,
+                                  guint             n_max);
+/* Gives @self, which has attached and found nothing, the first @n slots of @from (L15). */
+void         llm_session_share   (LlmSession       *self,
+                                  LlmSession       *from,
+                                  guint             n);
+/* Gives @self, which has no memory, all of @from. */
+void         llm_session_fork    (LlmSession       *self,
+                                  LlmSession       *from);
+/* Whether its memory can be cut to what it has in common with the first @n_max of @prompt, and
+ * shows no less than a window that has slid by @n_slid behind @n_sinks. */
+gboolean     llm_session_is_usable (LlmSession     *self,
+                                  const GArray     *prompt,
+                                  guint             n_sinks,
+                                  guint             n_slid,
+                                  guint             n_max);
+/* Lets the window slide until @n_slid tokens behind @n_sinks are gone; that many stayed when it slid
+ * before. Where it has not come so far, these are taken from @prompt: they are never computed. */
+void         llm_session_slide   (LlmSession       *self,
+                                  const GArray     *prompt,
+                                  const GByteArray *kinds,
+                                  guint             n_sinks,
+                                  guint             n_slid);
+/* The place in @tokens of what is in a slot. */
+guint        llm_session_find_token (LlmSession    *self,
+                                  guint             slot);
+/* Cuts the session to what it has in common with @prompt, at most @n_max
+ * tokens; returns how many those are. */
+guint        llm_session_rewind  (LlmSession       *self,
+                                  const GArray     *prompt,
+                                  guint             n_max);
+/* Makes room for @n tokens more, which the caller's rows will fill. */
+gboolean     llm_session_extend  (LlmSession       *self,
+                                  const gint32     *tokens,
+                                  const guint8     *kinds,
+                                  guint             n,
+                                  GError          **error) G_GNUC_WARN_UNUSED_RESULT;
+/* Forgets the tokens from @length on: rows that were not computed. */
+void         llm_session_cut     (LlmSession       *self,
+                                  guint             length);
+/* Drops what is in memory; what is on storage stays there. */
+void         llm_session_drop    (LlmSession       *self);
+
+LlmResidency llm_session_get_residency (LlmSession *self);
+
+G_END_DECLS

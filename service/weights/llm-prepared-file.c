@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llm-model"
+
+#include "weights/llm-prepared-file.h"
+
+#include <string.h>
+#include <xxhash.h>
+
+#include "common/llmsvc-error.h"
+#include "io/llm-cache-folder.h"
+#include "kernels/llk-panel.h"
+
+#define FORMAT_VERSION 2
+#define BYTE_ORDER_MARK 0x01020304u
+#define MATRIX_ALIGNMENT ((guint64) 4096)
+#define BOOT_ID_PATH "/proc/sys/kernel/random/boot_id"
+
+static const char magic[8] = "llmprep";
+
+typedef struct
+{
+  char magic[8];
+  guint32 byte_order;
+  guint32 version;
+  guint64 layout;
+  guint64 file_bytes;
+  guint64 data_offset;
+  guint64 bytes;
+  guint32 n_matrices;
+  guint32 n_pieces;
+  guint64 source_hash;
+  guint64 source_device;
+  guint64 source_inode;
+  guint64 source_size;
+  gint64 source_modified_s;
+  gint64 source_modified_ns;
+  /* from here on not part of the name: a copy of what the file held before gives way */
+  gint64 source_changed_s;
+  gint64 source_changed_ns;
+  guint64 source_weights;
+  /* from here on not known before the matrices are packed */
+  gint64 modified_s;
+  guint64 boot;
+  guint64 checksum;   /* of the head, this being 0 */
+} Header;
+
+typedef struct
+{
+  guint32 op;
+  guint32 layer;
+  guint32 type;
+  guint32 n_panels;
+  guint64 n_in;
+  guint64 n_out;
+  guint64 offset;
+  guint64 panel_bytes;
+} TableEntry;
+
+static guint64
+round_up (guint64 value,
+          guint64 multiple)
+{
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+guint64
+llm_prepared_checksum (gconstpointer data,
+                       gsize         size)
+{
+  return XXH3_64bits (data, size);
+}
+
+/* --- the plan --- */
+
+/* What llk_panel_pack() makes of rows that are always the same: another layout is
+ * another number, without anybody having to count versions. Two blocks in three
+ * rows show order, scales and what is filled up. */
+static guint64
+hash_layout (LlkType type)
+{
+  gsize n_in = 2 * llk_type_block_size (type);
+  gsize row_bytes = 2 * llk_type_block_bytes (type);
+  gsize panel_bytes = llk_panel_bytes (type, n_in);
+  g_autofree guint8 *rows = g_malloc (3 * row_bytes);
+  guint8 *panel = g_aligned_alloc0 (1, panel_bytes, LLK_PANEL_ALIGNMENT);
+  guint32 state = 1;
+  guint64 hash;
+
+  for (gsize i = 0; i < 3 * row_bytes; i++)
+    {
+      state = state * 1664525u + 1013904223u;
+      rows[i] = (guint8) (state >> 24);
+    }
+  llk_panel_pack (type, rows, row_bytes, n_in, 3, 0, panel);
+  hash = XXH3_64bits_withSeed (panel, panel_bytes, type);
+  g_aligned_free (panel);
+  return hash;
+}
+
+static void
+add_matrix (LlmPreparedPlan     *self,
+            LlmOperator          op,
+            guint                layer,
+            const LlmTensorPart *part)
+{
+  LlmPreparedMatrix matrix = {
+    .op = op,
+    .layer = layer,
+    .part = *part,
+    .offset = round_up (self->bytes, MATRIX_ALIGNMENT),
+    .panel_bytes = llk_panel_bytes (part->type, part->n_in),
+    .n_panels = (part->n_out + LLK_PANEL_OUTPUTS - 1) / LLK_PANEL_OUTPUTS,
+  };
+
+  self->bytes = matrix.offset + (guint64) matrix.n_panels * matrix.panel_bytes;
+  g_array_append_val (self->matrices, matrix);
+  self->places[layer * LLM_N_OPS + op] = self->matrices->len;
+}
+
+/* The embedding is read by rows, where the file has it. */
+static gboolean
+is_packed (LlmOperator op)
+{
+  return llm_operator_is_matrix (op) && op != LLM_OP_TOKEN_EMBEDDING;
+}
+
+/* Experts are multiplied one at a time: a panel must not belong to two of them. */
+static gboolean
+is_whole_panels (const LlmHparams    *hparams,
+                 LlmOperator          op,
+                 const LlmTensorPart *part)
+{
+  if (op != LLM_OP_EXPERT_GATE && op != LLM_OP_EXPERT_UP && op != LLM_OP_EXPERT_DOWN)
+    return TRUE;
+  return part->n_out / hparams->n_experts % LLK_PANEL_OUTPUTS == 0;
+}
+
+/* Operators of the layers, layer after layer, then those behind the last. */
+static gboolean
+add_matrices (LlmPreparedPlan   *self,
+              LlmGguf           *gguf,
+              const LlmHparams  *hparams,
+              GError           **error)
+{
+  for (guint layer = 0; layer <= hparams->n_layers; layer++)
+    for (guint op = 0; op < LLM_N_OPS; op++)
+      {
+        LlmTensorPart part;
+
+        if (!is_packed (op) || llm_operator_is_layered (op) != (layer < hparams->n_layers))
+          continue;
+        if (!llm_operator_find (gguf, hparams, op, layer, &part, error))
+          return FALSE;
+        if (part.tensor != NULL && is_whole_panels (hparams, op, &part))
+          add_matrix (self, op, llm_operator_is_layered (op) ? layer : 0, &part);
+      }
+  return TRUE;
+}
+
+static guint64
+hash_layouts (const LlmPreparedPlan *self)
+{
+  guint64 hash = FORMAT_VERSION;
+  gint64 last = -1;
+
+  for (guint i = 0; i < self->matrices->len; i++)
+    {
+      LlkType type = g_array_index (self->matrices, LlmPreparedMatrix, i).part.type;
+
+      if (type != last)
+        {
+          guint64 parts[] = { hash, hash_layout (type) };
+
+          hash = XXH3_64bits (parts, sizeof parts);
+        }
+      last = type;
+    }
+  return hash;
+}
+
+LlmPreparedPlan *
+llm_prepared_plan_new (LlmGguf           *gguf,
+                       const LlmHparams  *hparams,
+                       GError           **error)
+{
+  g_autoptr(LlmPreparedPlan) self = NULL;
+  LlmTensorPart embedding;
+
+  g_return_val_if_fail (gguf != NULL, NULL);
+  g_return_val_if_fail (hparams != NULL, NULL);
+
+  self = g_new0 (LlmPreparedPlan, 1);
+  self->matrices = g_array_new (FALSE, FALSE, sizeof (LlmPreparedMatrix));
+  self->places = g_new0 (guint, (gsize) hparams->n_layers * LLM_N_OPS);
+  if (!add_matrices (self, gguf, hparams, error) ||
+      !llm_operator_find (gguf, hparams, LLM_OP_TOKEN_EMBEDDING, 0, &embedding, error))
+    return NULL;
+  self->embedding = embedding.tensor;
+
+  self->n_pieces = (guint) ((self->bytes + LLM_PREPARED_PIECE - 1) / LLM_PREPARED_PIECE);
+  self->data_offset = round_up (sizeof (Header) + self->matrices->len * sizeof (TableEntry) +
+                                  self->n_pieces * sizeof (guint64),
+                                LLM_FILE_MAP_HUGE);
+  self->file_bytes = self->data_offset + self->bytes;
+  self->layout = hash_layouts (self);
+  self->source_hash = llm_gguf_get_header_hash (gguf);
+  self->source_weights = llm_gguf_get_weights_hash (gguf);
+  if (!llm_file_map_get_identity (llm_gguf_get_map (gguf), &self->source))
+    memset (&self->source, 0, sizeof self->source);
+  return g_steal_pointer (&self);
+}
+
+void
+llm_prepared_plan_free (LlmPreparedPlan *self)
+{
+  if (self == NULL)
+    return;
+  g_clear_pointer (&self->matrices, g_array_unref);
+  g_free (self->places);
+  g_free (self);
+}
+
+const LlmPreparedMatrix *
+llm_prepared_plan_find (const LlmPreparedPlan *self,
+                        LlmOperator            op,
+                        guint                  layer)
+{
+  guint place = self->places[layer * LLM_N_OPS + op];
+
+  return place > 0 ? &g_array_index (self->matrices, LlmPreparedMatrix, place - 1) : NULL;
+}
+
+gsize
+llm_prepared_plan_get_piece (const LlmPreparedPlan *self,
+                             guint                  piece)
+{
+  return (gsize) MIN (LLM_PREPARED_PIECE, self->bytes - piece * LLM_PREPARED_PIECE);
+}
+
+/* --- the head of a file --- */
+
+static Header
+make_header (const LlmPreparedPlan *self)
+{
+  Header header = {
+    .byte_order = BYTE_ORDER_MARK,
+    .version = FORMAT_VERSION,
+    .layout = self->layout,
+    .file_bytes = self->file_bytes,
+    .data_offset = self->data_offset,
+    .bytes = self->bytes,
+    .n_matrices = self->matrices->len,
+    .n_pieces = self->n_pieces,
+    .source_hash = self->source_hash,
+    .source_device = self->source.device,
+    .source_inode = self->source.inode,
+    .source_size = self->source.size,
+    .source_modified_s = self->source.modified_s,
+    .source_modified_ns = self->source.modified_ns,
+    .source_changed_s = self->source.changed_s,
+    .source_changed_ns = self->source.changed_ns,
+    .source_weights = self->source_weights,
+  };
+
+  memcpy (header.magic, magic, sizeof magic);
+  return header;
+}
+
+static TableEntry
+make_entry (const LlmPreparedMatrix *matrix)
+{
+  return (TableEntry) {
+    .op = matrix->op,
+    .layer = matrix->layer,
+    .type = matrix->part.type,
+    .n_panels = matrix->n_panels,
+    .n_in = matrix->part.n_in,
+    .n_out = matrix->part.n_out,
+    .offset = matrix->offset,
+    .panel_bytes = matrix->panel_bytes,
+  };
+}
+
+static gsize
+get_head_bytes (const LlmPreparedPlan *self)
+{
+  return sizeof (Header) + self->matrices->len * sizeof (TableEntry) +
+         self->n_pieces * sizeof (guint64);
+}
+
+/* Of a model file, and of what can be read of it without its weights. */
+char *
+llm_prepared_plan_get_name (const LlmPreparedPlan *self)
+{
+  Header header = make_header (self);
+
+  return g_strdup_printf ("%016" G_GINT64_MODIFIER "x" LLM_CACHE_SUFFIX,
+                          (guint64) XXH3_64bits (&header,
+                                                 G_STRUCT_OFFSET (Header, source_changed_s)));
+}
+
+guint64
+llm_prepared_get_boot (void)
+{
+  g_autofree char *id = NULL;
+  gsize length;
+
+  /* Not to be read: every start is another one. */
+  if (!g_file_get_contents (BOOT_ID_PATH, &id, &length, NULL))
+    return (guint64) g_get_real_time ();
+  return XXH3_64bits (id, length);
+}
+
+static guint64
+hash_head (const guint8 *head,
+           gsize         size)
+{
+  Header header;
+  guint64 parts[2];
+
+  memcpy (&header, head, sizeof header);
+  header.checksum = 0;
+  parts[0] = XXH3_64bits (&header, sizeof header);
+  parts[1] = XXH3_64bits (head + sizeof header, size - sizeof header);
+  return XXH3_64bits (parts, sizeof parts);
+}
+
+GBytes *
+llm_prepared_head_new (const LlmPreparedPlan *self,
+                       const guint64         *checksums,
+                       gint64                 modified_s,
+                       guint64                boot)
+{
+  Header header = make_header (self);
+  gsize size = get_head_bytes (self);
+  guint8 *head = g_malloc (size);
+  guint8 *at = head + sizeof header;
+
+  header.modified_s = modified_s;
+  header.boot = boot;
+  memcpy (head, &header, sizeof header);
+  for (guint i = 0; i < self->matrices->len; i++, at += sizeof (TableEntry))
+    {
+      TableEntry entry = make_entry (&g_array_index (self->matrices, LlmPreparedMatrix, i));
+
+      memcpy (at, &entry, sizeof entry);
+    }
+  memcpy (at, checksums, self->n_pieces * sizeof (guint64));
+
+  header.checksum = hash_head (head, size);
+  memcpy (head, &header, sizeof header);
+  return g_bytes_new_take (head, size);
+}
+
+gboolean
+llm_prepared_head_check (const LlmPreparedPlan *self,
+                         const guint8          *data,
+                         guint64                size,
+                         LlmPreparedHead       *head,
+                         const char           **reason)
+{
+  const Header wanted = make_header (self);
+  gsize head_bytes = get_head_bytes (self);
+  const guint8 *at = data + sizeof (Header);
+  Header header;
+
+  *reason = "it is of another model or another version";
+  if (size < sizeof header)
+    return FALSE;
+  memcpy (&header, data, sizeof header);
+  if (memcmp (&header, &wanted, G_STRUCT_OFFSET (Header, modified_s)) != 0)
+    return FALSE;
+
+  *reason = "it is not as long as it should be";
+  if (size != self->file_bytes)
+    return FALSE;
+
+  *reason = "its head is damaged";
+  if (header.checksum != hash_head (data, head_bytes))
+    return FALSE;
+  for (guint i = 0; i < self->matrices->len; i++, at += sizeof (TableEntry))
+    {
+      TableEntry entry = make_entry (&g_array_index (self->matrices, LlmPreparedMatrix, i));
+
+      if (memcmp (at, &entry, sizeof entry) != 0)
+        return FALSE;
+    }
+
+  head->modified_s = header.modified_s;
+  head->boot = header.boot;
+  head->checksums = (const guint64 *) (gconstpointer) at;
+  *reason = NULL;
+  return TRUE;
+}

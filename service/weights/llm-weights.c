@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llm-model"
+
+#include "weights/llm-weights.h"
+
+static void
+clear_piece (gpointer data)
+{
+  llm_file_map_unref (((LlmWeightPiece *) data)->map);
+}
+
+GArray *
+llm_weights_list_pieces (LlmWeights *self)
+{
+  GArray *pieces = g_array_new (FALSE, FALSE, sizeof (LlmWeightPiece));
+
+  g_array_set_clear_func (pieces, clear_piece);
+  self->provider->list_pieces (self, pieces);
+  return pieces;
+}
+
+void
+llm_weights_add_piece (GArray     *pieces,
+                       LlmFileMap *map,
+                       guint64     offset,
+                       guint64     length)
+{
+  LlmWeightPiece piece = { llm_file_map_ref (map), offset, length };
+
+  g_array_append_val (pieces, piece);
+}
+
+guint64
+llm_weights_count_resident (GArray *pieces)
+{
+  guint64 resident = 0;
+
+  for (guint i = 0; i < pieces->len; i++)
+    {
+      const LlmWeightPiece *piece = &g_array_index (pieces, LlmWeightPiece, i);
+
+      resident += llm_file_map_count_resident (piece->map, piece->offset, piece->length);
+    }
+  return resident;
+}
+
+void
+llm_weights_set_resident (LlmWeights *self,
+                          LlmLedger  *ledger,
+                          guint64     bytes)
+{
+  llm_weights_set_held (self, ledger, self->held, self->backed,
+                        self->backed - MIN (bytes, self->backed));
+}
+
+/* Who reads the ledger meanwhile must never take memory of files for the other kind. */
+void
+llm_weights_set_held (LlmWeights *self,
+                      LlmLedger  *ledger,
+                      guint64     held,
+                      guint64     backed,
+                      guint64     absent)
+{
+  guint64 held_before = self->held;
+  guint64 backed_before = self->backed;
+  guint64 absent_before = self->absent;
+
+  self->held = held;
+  self->backed = backed;
+  self->absent = MIN (absent, backed);
+  if (ledger == NULL)
+    return;
+  if (self->absent > absent_before)
+    llm_ledger_add_absent (ledger, self->absent - absent_before);
+  if (backed > backed_before)
+    llm_ledger_add_backed (ledger, backed - backed_before);
+  if (held > held_before)
+    llm_ledger_add (ledger, LLM_HOLDER_WEIGHTS, held - held_before);
+  else
+    llm_ledger_remove (ledger, LLM_HOLDER_WEIGHTS, held_before - held);
+  if (backed < backed_before)
+    llm_ledger_remove_backed (ledger, backed_before - backed);
+  if (self->absent < absent_before)
+    llm_ledger_remove_absent (ledger, absent_before - self->absent);
+}
+
+gboolean
+llm_weights_check (LlmWeights  *self,
+                   GError     **error)
+{
+  g_return_val_if_fail (self != NULL, FALSE);
+
+  return self->provider->check (self, error);
+}
+
+void
+llm_weights_free (LlmWeights *self)
+{
+  g_return_if_fail (self != NULL);
+
+  self->provider->free (self);
+}

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Weights by segment: the part of one operator of one layer that one step of
+ * the sub-model table adds. Everything that multiplies asks here and gives the
+ * view back; whether the bytes are resident, stream in, or are only the active
+ * channels is the provider's business. A plain GGUF file has one segment.
+ *
+ * The table of the provider is immutable; acquire and release belong to the
+ * executor's thread.
+ */
+
+#pragma once
+
+#include "memory/llm-ledger.h"
+#include "base/llm-status.h"
+#include "io/llm-file-map.h"
+#include "model/architectures/llm-operator.h"
+
+G_BEGIN_DECLS
+
+/* What is known of the input when weights are asked for: a provider that loads
+ * only active channels looks at it (A1). */
+typedef struct
+{
+  const float *values;  /* (nullable) [n_rows × n_in] */
+  guint n_rows;
+} LlmActivation;
+
+typedef enum
+{
+  LLM_LAYOUT_ROWS,    /* as a file stores it: output j at data + j * row_bytes */
+  LLM_LAYOUT_PANELS,  /* as products read it (kernels/llk-panel.h) */
+} LlmWeightLayout;
+
+/* A segment covers outputs [out_first, out_first + out_count) of inputs
+ * [in_first, in_first + in_count); @data is the first of them. In panels,
+ * out_first is a multiple of LLK_PANEL_OUTPUTS, and @data is a matrix of its own. */
+typedef struct
+{
+  const void *data;
+  LlkType type;
+  LlmWeightLayout layout;
+  gsize row_bytes;         /* of rows */
+  guint in_first, in_count;
+  guint out_first, out_count;
+  const guint32 *channels; /* (nullable): the inputs that are there, in_count of them */
+  gpointer lease;          /* the provider's own */
+} LlmWeightView;
+
+typedef struct _LlmWeights LlmWeights;
+
+/* A part of a file that is weights. */
+typedef struct
+{
+  LlmFileMap *map;   /* (owned) */
+  guint64 offset;
+  guint64 length;
+} LlmWeightPiece;
+
+typedef struct
+{
+  /* Fills in @view, or says that it must wait; a view without data is an operator
+   * that the model lacks. @segment counts the steps of the sub-model table, from 0. */
+  LlmStatus (*acquire) (LlmWeights          *self,
+                        LlmOperator          op,
+                        guint                layer,
+                        guint                segment,
+                        const LlmActivation *activation,
+                        LlmWeightView       *view,
+                        GError             **error);
+  void      (*release) (LlmWeights    *self,
+                        LlmWeightView *view);
+  /* Whether the bytes handed out so far were the file's: FALSE after damage. */
+  gboolean  (*check)   (LlmWeights    *self,
+                        GError       **error);
+  /* Gives the memory of @bytes back, or a little more; returns how many were in memory. */
+  guint64   (*drop)    (LlmWeights    *self,
+                        guint64        bytes);
+  /* Somebody is about to use them. PENDING while what was dropped, and is no file, is made
+   * again. */
+  LlmStatus (*take)    (LlmWeights    *self);
+  /* Has the system read @bytes of what was dropped, from @at on; FALSE behind the end. */
+  gboolean  (*read_ahead) (LlmWeights *self,
+                        guint64        at,
+                        guint64        bytes);
+  /* (nullable): where there is nothing to choose. */
+  void      (*keep)    (LlmWeights    *self,
+                        guint64        bytes);
+  /* Appends what of the backed bytes is where, as LlmWeightPiece. */
+  void      (*list_pieces) (LlmWeights *self,
+                        GArray        *pieces);
+  void      (*free)    (LlmWeights    *self);
+} LlmWeightProvider;
+
+/* What every provider starts with. */
+struct _LlmWeights
+{
+  const LlmWeightProvider *provider;
+  guint n_segments;                    /* at least 1 */
+  const guint8 *segment_percent;       /* sub-model in percent up to and with each segment; last is
+                                        * 100 */
+  guint64 bytes;                       /* of weights in all */
+  guint64 held;                        /* of these, not given back */
+  guint64 backed;                      /* of those, memory of files */
+  guint64 absent;                      /* of backed, not in memory, as the kernel last said */
+  gboolean keeps_cache;                /* freeing leaves the files in the page cache: set when the
+                                        * process ends, as the next one wants them at once */
+};
+
+static inline LlmStatus
+llm_weights_acquire (LlmWeights          *self,
+                     LlmOperator          op,
+                     guint                layer,
+                     guint                segment,
+                     const LlmActivation *activation,
+                     LlmWeightView       *view,
+                     GError             **error)
+{
+  return self->provider->acquire (self, op, layer, segment, activation, view, error);
+}
+
+static inline void
+llm_weights_release (LlmWeights    *self,
+                     LlmWeightView *view)
+{
+  self->provider->release (self, view);
+}
+
+/* Gives memory of the weights back, the end of the model first: @bytes that are in memory, or a
+ * little more. The model stays usable: what is used is read again, or made again while acquire()
+ * says PENDING. Between two stages; views that were acquired are void. Returns the bytes that
+ * went. */
+static inline guint64
+llm_weights_drop (LlmWeights *self,
+                  guint64     bytes)
+{
+  return self->provider->drop (self, bytes);
+}
+
+/* Bytes in memory, as the kernel last said. */
+static inline guint64
+llm_weights_get_resident (const LlmWeights *self)
+{
+  return self->held - self->absent;
+}
+
+/* Counts what was dropped as held again, and begins to make again what is no file's. */
+static inline LlmStatus
+llm_weights_take (LlmWeights *self)
+{
+  return self->provider->take (self);
+}
+
+static inline gboolean
+llm_weights_read_ahead (LlmWeights *self,
+                        guint64     at,
+                        guint64     bytes)
+{
+  return self->provider->read_ahead (self, at, bytes);
+}
+
+/* Where not all weights fit into memory: from now on those behind the first @bytes are read ahead of
+ * their use and given back after it; G_MAXUINT64 for none. Weights that are held stay counted as
+ * such. Between two stages. */
+static inline void
+llm_weights_keep (LlmWeights *self,
+                  guint64     bytes)
+{
+  if (self->provider->keep != NULL)
+    self->provider->keep (self, bytes);
+}
+
+/* (element-type LlmWeightPiece) (transfer full): where the backed bytes are. */
+GArray     *llm_weights_list_pieces (LlmWeights    *self);
+/* Bytes of them in memory, as the kernel says. Takes some milliseconds. Any thread. */
+guint64     llm_weights_count_resident (GArray     *pieces);
+/* Notes what llm_weights_count_resident() found. */
+void        llm_weights_set_resident (LlmWeights   *self,
+                                     LlmLedger     *ledger,
+                                     guint64        bytes);
+/* For providers: what is held now, of that, of files, and of that, not in memory (at most
+ * @backed); told to @ledger (nullable). */
+void        llm_weights_set_held    (LlmWeights    *self,
+                                     LlmLedger     *ledger,
+                                     guint64        held,
+                                     guint64        backed,
+                                     guint64        absent);
+/* Likewise: appends a piece. */
+void        llm_weights_add_piece   (GArray        *pieces,
+                                     LlmFileMap    *map,
+                                     guint64        offset,
+                                     guint64        length);
+gboolean    llm_weights_check       (LlmWeights    *self,
+                                     GError       **error);
+void        llm_weights_free        (LlmWeights    *self);
+
+/* Provider: all tensors of the file, memory-mapped. Checks the presence, shape
+ * and type of every tensor the forward pass will use. Counts its bytes in
+ * @ledger (nullable) as LLM_HOLDER_WEIGHTS until freed; freeing gives the file's
+ * pages back to the system, but for keeps_cache. */
+LlmWeights *llm_weights_new_mapped  (LlmGguf           *gguf,
+                                     const LlmHparams  *hparams,
+                                     LlmLedger         *ledger,
+                                     GError           **error) G_GNUC_WARN_UNUSED_RESULT;
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmWeights, llm_weights_free)
+
+G_END_DECLS

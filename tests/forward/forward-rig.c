@@ -1,0 +1,163 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "forward-rig.h"
+
+#include <string.h>
+
+static void
+make_forward (ExecRig             *self,
+              const ExecRigConfig *config)
+{
+  const LlkOps *kernels = config->kernels != NULL ? llk_ops_find (config->kernels)
+                                                  : llk_ops_best ();
+
+  g_assert_nonnull (kernels);
+  g_clear_pointer (&self->forward, llm_forward_free);
+  self->forward = llm_forward_new (&self->hparams, self->weights, self->pool, kernels,
+                                   self->ledger);
+}
+
+static ExecRig *
+make_rig (LlmGguf             *gguf,
+          const ExecRigConfig *config)
+{
+  g_autoptr (GError) error = NULL;
+  ExecRig *self = g_new0 (ExecRig, 1);
+  LlmKvLayout layout = { 0 };
+  gboolean is_read;
+
+  self->gguf = gguf;
+  is_read = llm_hparams_read (gguf, &self->hparams, &error);
+  g_assert_no_error (error);
+  g_assert_true (is_read);
+  self->ledger = llm_ledger_new ();
+  self->weights = llm_weights_new_mapped (gguf, &self->hparams, self->ledger, &error);
+  g_assert_no_error (error);
+  self->pool = llm_worker_pool_new (MAX (config->n_threads, 1));
+
+  layout.kind = LLM_KV_FULL;
+  layout.format = config->format;
+  layout.n_layers = self->hparams.n_layers;
+  layout.n_kv_heads = self->hparams.n_kv_heads;
+  layout.head_dim = self->hparams.head_dim;
+  layout.chunk_slots = config->chunk_slots > 0 ? config->chunk_slots : 16;
+  self->store = llm_kv_store_new (&layout, NULL, self->ledger, &error);
+  g_assert_no_error (error);
+
+  make_forward (self, config);
+  return self;
+}
+
+ExecRig *
+exec_rig_open (const char          *path,
+               const ExecRigConfig *config)
+{
+  g_autoptr (GError) error = NULL;
+  LlmGguf *gguf = llm_gguf_open (path, &error);
+
+  g_assert_no_error (error);
+  return make_rig (gguf, config);
+}
+
+ExecRig *
+exec_rig_new (GBytes              *model,
+              const ExecRigConfig *config)
+{
+  g_autoptr (GError) error = NULL;
+  LlmGguf *gguf = llm_gguf_new_for_bytes (model, "test", &error);
+
+  g_assert_no_error (error);
+  return make_rig (gguf, config);
+}
+
+void
+exec_rig_set_weights (ExecRig             *self,
+                      LlmWeights          *weights,
+                      const ExecRigConfig *config)
+{
+  g_clear_pointer (&self->forward, llm_forward_free);
+  self->weights = weights;
+  make_forward (self, config);
+}
+
+void
+exec_rig_free (ExecRig *self)
+{
+  llm_forward_free (self->forward);
+  llm_kv_store_free (self->store);
+  llm_worker_pool_free (self->pool);
+  llm_weights_free (self->weights);
+  g_assert_cmpuint (llm_ledger_get_total (self->ledger), ==, 0);
+  llm_ledger_unref (self->ledger);
+  llm_gguf_unref (self->gguf);
+  g_free (self);
+}
+
+void
+exec_rig_step (ExecRig         *self,
+               const LlmRow    *rows,
+               guint            n_rows,
+               LlmKvSeq *const *sequences,
+               guint            n_sequences)
+{
+  g_autoptr (GError) error = NULL;
+  LlmBatch batch = { rows, n_rows, sequences, n_sequences };
+  gboolean has_begun = llm_forward_begin (self->forward, &batch, &error);
+  LlmStatus status = LLM_PENDING;
+
+  g_assert_no_error (error);
+  g_assert_true (has_begun);
+  while (status == LLM_PENDING)
+    status = llm_forward_resume (self->forward, &error);
+  g_assert_no_error (error);
+  g_assert_cmpint (status, ==, LLM_READY);
+}
+
+LlmRow
+exec_rig_row (gint32 token,
+              guint  sequence,
+              guint  slot)
+{
+  return (LlmRow) {
+    .token = token,
+    .position = slot,
+    .sequence = sequence,
+    .slot = slot,
+    .visibility = { .kind = LLM_VISIBLE_CAUSAL },
+    .kind = LLK_ROWS_GENERATED,
+    .sub_model = 100,
+    .wants_logits = TRUE,
+  };
+}
+
+void
+exec_rig_prompt (ExecRig      *self,
+                 LlmKvSeq     *seq,
+                 const gint32 *tokens,
+                 guint         n_tokens,
+                 guint         step,
+                 float        *logits)
+{
+  g_autofree LlmRow *rows = g_new0 (LlmRow, step);
+  g_autoptr (GError) error = NULL;
+
+  for (guint first = 0; first < n_tokens; first += step)
+    {
+      guint n_rows = MIN (step, n_tokens - first);
+      guint slot = llm_kv_seq_get_length (seq);
+      gboolean has_room = llm_kv_seq_append (seq, n_rows, &error);
+
+      g_assert_no_error (error);
+      g_assert_true (has_room);
+      for (guint i = 0; i < n_rows; i++)
+        {
+          rows[i] = exec_rig_row (tokens[first + i], 0, slot + i);
+          rows[i].wants_logits = logits != NULL;
+        }
+      exec_rig_step (self, rows, n_rows, &seq, 1);
+      for (guint i = 0; logits != NULL && i < n_rows; i++)
+        memcpy (logits + (gsize) (first + i) * self->hparams.n_vocab,
+                llm_forward_get_logits (self->forward, i),
+                self->hparams.n_vocab * sizeof (float));
+    }
+}

@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * The transformer again, in double and with no cleverness: what the forward pass
+ * is compared with. One pass over a whole sequence, no cache. One thread.
+ */
+
+#pragma once
+
+#include "model/architectures/llm-hparams.h"
+
+G_BEGIN_DECLS
+
+typedef struct _NaiveModel NaiveModel;
+
+/* Whether the row sees the other one. */
+typedef gboolean (*NaiveSees) (guint    row,
+                               guint    other,
+                               gpointer data);
+
+typedef struct
+{
+  const gint32 *tokens;
+  const guint *positions;
+  guint n_rows;
+  NaiveSees sees;
+  gpointer data;
+  guint n_heads;         /* query heads that take part, from the first on; 0: all */
+  guint n_ff;            /* the same for the feed-forward network */
+} NaiveRun;
+
+NaiveModel *naive_model_new  (LlmGguf          *gguf,
+                              const LlmHparams *hparams);
+void        naive_model_free (NaiveModel       *self);
+/* @logits: [n_rows × n_vocab]. @mass (nullable): [n_rows], the share of attention
+ * that each row's slot got from all rows, averaged over heads and layers. */
+void        naive_model_run  (NaiveModel       *self,
+                              const NaiveRun   *run,
+                              double           *logits,
+                              double           *mass);
+
+gboolean    naive_sees_causal (guint            row,
+                               guint            other,
+                               gpointer         data);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (NaiveModel, naive_model_free)
+
+G_END_DECLS

@@ -1,0 +1,606 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* The forward pass of every architecture against the logits of another program, on
+ * the small random models of data/architectures, and against the naive one in
+ * double. For each thing that an architecture has beside others, a pass without
+ * it or with another one must miss the logits clearly: else nothing is shown. */
+
+#include <math.h>
+#include <string.h>
+
+#include "forward-rig.h"
+#include "weights/llm-weights-prepared.h"
+#include "naive-model.h"
+
+#define N_TOKENS 40
+/* Relative to the largest logit: sums of floats in another order. */
+#define TOLERANCE 2e-4
+/* The other program looks its GELU up in a table of half floats. */
+#define GELU_TOLERANCE 2e-3
+/* Tiles take the keys and values of prompt rows as bfloat16. */
+#define TILE_TOLERANCE 2e-2
+/* Absolute, beside logits of about ±10. */
+#define NAIVE_TOLERANCE 2e-4
+/* How far a broken variant must miss, in tolerances. */
+#define MISSED 10
+
+typedef void (*Break) (LlmHparams *hparams);
+
+typedef struct
+{
+  const char *name;
+  Break run;
+} Broken;
+
+typedef struct
+{
+  const char *file;
+  double tolerance;
+  Broken broken[10];
+} Case;
+
+/* --- what is broken --- */
+
+static void
+drop (LlmHparams *hparams,
+      guint64     operators)
+{
+  g_assert_cmpuint (hparams->operators & operators, ==, operators);
+  hparams->operators &= ~operators;
+}
+
+static void
+break_scale (LlmHparams *hparams)
+{
+  hparams->ropes[0].scale = 1;
+}
+
+static void
+break_factors (LlmHparams *hparams)
+{
+  g_assert_cmpint (hparams->ropes[0].factors, >=, 0);
+  hparams->ropes[0].factors = -1;
+}
+
+static void
+swap_factors (LlmHparams *hparams)
+{
+  gint *factors = &hparams->ropes[0].factors;
+
+  *factors = *factors == LLM_OP_ROPE_FACTORS_LONG ? LLM_OP_ROPE_FACTORS_SHORT
+                                                  : LLM_OP_ROPE_FACTORS_LONG;
+}
+
+static void
+break_yarn (LlmHparams *hparams)
+{
+  g_assert_cmpint (hparams->ropes[0].scaling, ==, LLM_ROPE_SCALING_YARN);
+  hparams->ropes[0].scaling = LLM_ROPE_SCALING_LINEAR;
+}
+
+static void
+break_magnitude (LlmHparams *hparams)
+{
+  g_assert_cmpfloat (hparams->ropes[0].magnitude, !=, 1);
+  hparams->ropes[0].magnitude = 1;
+}
+
+static void
+break_betas (LlmHparams *hparams)
+{
+  hparams->ropes[0].beta_fast = 32;
+  hparams->ropes[0].beta_slow = 1;
+}
+
+static void
+break_original_context (LlmHparams *hparams)
+{
+  hparams->ropes[0].n_ctx = hparams->n_ctx;
+}
+
+static void
+break_base (LlmHparams *hparams)
+{
+  hparams->ropes[0].base = 10000;
+}
+
+static void
+break_pairs (LlmHparams *hparams)
+{
+  hparams->rope_kind = hparams->rope_kind == LLM_ROPE_NORM ? LLM_ROPE_NEOX : LLM_ROPE_NORM;
+}
+
+static void
+break_query_bias (LlmHparams *hparams)
+{
+  drop (hparams, LLM_OP_BIT (LLM_OP_QUERY_BIAS));
+}
+
+static void
+break_key_bias (LlmHparams *hparams)
+{
+  drop (hparams, LLM_OP_BIT (LLM_OP_KEY_BIAS));
+}
+
+static void
+break_value_bias (LlmHparams *hparams)
+{
+  drop (hparams, LLM_OP_BIT (LLM_OP_VALUE_BIAS));
+}
+
+static void
+break_out_bias (LlmHparams *hparams)
+{
+  drop (hparams, LLM_OP_BIT (LLM_OP_ATTENTION_OUT_BIAS));
+}
+
+static void
+break_gate_bias (LlmHparams *hparams)
+{
+  drop (hparams, LLM_OP_BIT (LLM_OP_FFN_GATE_BIAS));
+}
+
+static void
+break_up_bias (LlmHparams *hparams)
+{
+  drop (hparams, LLM_OP_BIT (LLM_OP_FFN_UP_BIAS));
+}
+
+static void
+break_down_bias (LlmHparams *hparams)
+{
+  drop (hparams, LLM_OP_BIT (LLM_OP_FFN_DOWN_BIAS));
+}
+
+static void
+break_output_bias (LlmHparams *hparams)
+{
+  drop (hparams, LLM_OP_BIT (LLM_OP_OUTPUT_BIAS));
+}
+
+static void
+break_query_norm (LlmHparams *hparams)
+{
+  drop (hparams, LLM_OP_BIT (LLM_OP_QUERY_NORM));
+}
+
+static void
+break_key_norm (LlmHparams *hparams)
+{
+  drop (hparams, LLM_OP_BIT (LLM_OP_KEY_NORM));
+}
+
+static void
+break_attention_post_norm (LlmHparams *hparams)
+{
+  drop (hparams, LLM_OP_BIT (LLM_OP_ATTENTION_POST_NORM));
+}
+
+static void
+break_ffn_post_norm (LlmHparams *hparams)
+{
+  drop (hparams, LLM_OP_BIT (LLM_OP_FFN_POST_NORM));
+}
+
+static void
+break_window (LlmHparams *hparams)
+{
+  g_assert_cmpuint (hparams->layers[0].window, >, 0);
+  for (guint i = 0; i < hparams->n_layers; i++)
+    hparams->layers[i].window = 0;
+}
+
+/* One position more than there should be. */
+static void
+break_window_edge (LlmHparams *hparams)
+{
+  for (guint i = 0; i < hparams->n_layers; i++)
+    if (hparams->layers[i].window > 0)
+      hparams->layers[i].window++;
+}
+
+static void
+break_window_pattern (LlmHparams *hparams)
+{
+  for (guint i = 0; i < hparams->n_layers; i++)
+    hparams->layers[i].window = hparams->layers[0].window;
+}
+
+static void
+break_window_rope (LlmHparams *hparams)
+{
+  g_assert_cmpint (hparams->layers[0].rope, ==, 1);
+  for (guint i = 0; i < hparams->n_layers; i++)
+    hparams->layers[i].rope = 0;
+}
+
+static void
+break_no_rope (LlmHparams *hparams)
+{
+  g_assert_cmpint (hparams->layers[3].rope, ==, LLM_NO_ROPE);
+  hparams->layers[3].rope = 0;
+}
+
+static void
+break_gate (LlmHparams *hparams)
+{
+  g_assert_cmpint (hparams->gate, ==, LLM_GATE_GELU);
+  hparams->gate = LLM_GATE_SILU;
+}
+
+static void
+break_embedding_scale (LlmHparams *hparams)
+{
+  g_assert_cmpfloat (hparams->embedding_scale, !=, 1);
+  hparams->embedding_scale = 1;
+}
+
+static void
+break_attention_scale (LlmHparams *hparams)
+{
+  hparams->attention_scale *= 1.1f;
+}
+
+static void
+break_attention_cap (LlmHparams *hparams)
+{
+  g_assert_cmpfloat (hparams->attention_softcap, >, 0);
+  hparams->attention_softcap = 0;
+}
+
+static void
+break_logit_cap (LlmHparams *hparams)
+{
+  g_assert_cmpfloat (hparams->logit_softcap, >, 0);
+  hparams->logit_softcap = 0;
+}
+
+static void
+break_temperature (LlmHparams *hparams)
+{
+  g_assert_cmpfloat (hparams->temperature_scale, >, 0);
+  hparams->temperature_scale = 0;
+}
+
+static void
+break_rope_dim (LlmHparams *hparams)
+{
+  g_assert_cmpuint (hparams->rope_dim, <, hparams->head_dim);
+  hparams->rope_dim = hparams->head_dim;
+}
+
+static void
+break_expert_count (LlmHparams *hparams)
+{
+  g_assert_cmpuint (hparams->n_used_experts, ==, 2);
+  hparams->n_used_experts = 1;
+}
+
+static const Case cases[] = {
+  { "llama-linear", TOLERANCE, { { "scale", break_scale }, { "pairs", break_pairs } } },
+  { "llama-llama3", TOLERANCE, { { "factors", break_factors }, { "base", break_base } } },
+  { "llama-yarn", TOLERANCE,
+    { { "yarn", break_yarn }, { "scale", break_scale }, { "magnitude", break_magnitude },
+      { "original-context", break_original_context } } },
+  { "llama-longrope", TOLERANCE,
+    { { "factors", break_factors }, { "long", swap_factors }, { "magnitude", break_magnitude } } },
+  { "llama-biases", TOLERANCE,
+    { { "query", break_query_bias }, { "key", break_key_bias }, { "value", break_value_bias },
+      { "out", break_out_bias }, { "gate", break_gate_bias }, { "up", break_up_bias },
+      { "down", break_down_bias } } },
+  { "llama-experts", TOLERANCE,
+    { { "count", break_expert_count }, { "pairs", break_pairs } } },
+  { "exaone", TOLERANCE, { { "factors", break_factors }, { "pairs", break_pairs } } },
+  { "qwen2", TOLERANCE,
+    { { "query", break_query_bias }, { "key", break_key_bias }, { "value", break_value_bias },
+      { "output", break_output_bias }, { "pairs", break_pairs }, { "base", break_base } } },
+  { "qwen2-tied", TOLERANCE, { { "value", break_value_bias } } },
+  { "qwen3", TOLERANCE,
+    { { "query-norm", break_query_norm }, { "key-norm", break_key_norm },
+      { "pairs", break_pairs } } },
+  { "qwen3-yarn", TOLERANCE, { { "yarn", break_yarn }, { "magnitude", break_magnitude } } },
+  { "gemma2", GELU_TOLERANCE,
+    { { "window", break_window }, { "edge", break_window_edge },
+      { "pattern", break_window_pattern }, { "gate", break_gate },
+      { "embedding-scale", break_embedding_scale }, { "attention-cap", break_attention_cap },
+      { "logit-cap", break_logit_cap }, { "attention-post-norm", break_attention_post_norm },
+      { "ffn-post-norm", break_ffn_post_norm } } },
+  { "gemma3", GELU_TOLERANCE,
+    { { "window", break_window }, { "edge", break_window_edge },
+      { "pattern", break_window_pattern }, { "window-rope", break_window_rope },
+      { "gate", break_gate }, { "embedding-scale", break_embedding_scale },
+      { "query-norm", break_query_norm }, { "key-norm", break_key_norm },
+      { "scale", break_scale }, { "attention-scale", break_attention_scale } } },
+  { "gemma3-cap", GELU_TOLERANCE,
+    { { "window", break_window }, { "window-rope", break_window_rope },
+      { "logit-cap", break_logit_cap }, { "pattern", break_window_pattern } } },
+  { "phi3", TOLERANCE, { { "pairs", break_pairs }, { "rope-dim", break_rope_dim } } },
+  { "phi3-short", TOLERANCE,
+    { { "short", swap_factors }, { "factors", break_factors }, { "magnitude", break_magnitude } } },
+  { "phi3-long", TOLERANCE,
+    { { "long", swap_factors }, { "query", break_query_bias }, { "value", break_value_bias } } },
+  { "mistral3", TOLERANCE,
+    { { "temperature", break_temperature }, { "betas", break_betas }, { "yarn", break_yarn },
+      { "magnitude", break_magnitude } } },
+  { "mistral3-plain", TOLERANCE, { { "out", break_out_bias } } },
+  { "smollm3", TOLERANCE, { { "no-rope", break_no_rope }, { "pairs", break_pairs } } },
+};
+
+/* --- running --- */
+
+/* The tokens that the other program was given: README.md. */
+static void
+fill_tokens (gint32 tokens[N_TOKENS])
+{
+  tokens[0] = 1;
+  for (guint i = 1; i < N_TOKENS; i++)
+    tokens[i] = (5 * tokens[i - 1] + 17) % 64;
+}
+
+static char *
+get_path (const char *file,
+          const char *ending)
+{
+  g_autofree char *name = g_strconcat (file, ending, NULL);
+
+  return g_build_filename (g_getenv ("LLM_TEST_DATA"), "architectures", name, NULL);
+}
+
+static ExecRig *
+open_rig (const Case *data,
+          const char *kernels,
+          guint       n_threads)
+{
+  const ExecRigConfig config = { .n_threads = n_threads, .kernels = kernels,
+                                 .format = LLK_KV_F32 };
+  g_autofree char *path = get_path (data->file, ".gguf");
+
+  return exec_rig_open (path, &config);
+}
+
+/* A step that windows don't fit. */
+#define STEP 11
+
+/* (transfer full): logits of all tokens, by steps of @step rows; every @period-th is
+ * a prompt's, 0 for none, the others are generated ones. */
+static float *
+run_kinds (ExecRig *rig,
+           guint    step,
+           guint    period)
+{
+  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (rig->store, NULL, NULL);
+  gsize n_vocab = rig->hparams.n_vocab;
+  float *logits = g_new (float, N_TOKENS * n_vocab);
+  gint32 tokens[N_TOKENS];
+
+  fill_tokens (tokens);
+  for (guint first = 0; first < N_TOKENS; first += step)
+    {
+      guint n = MIN (step, N_TOKENS - first);
+      LlmRow rows[N_TOKENS];
+
+      g_assert_true (llm_kv_seq_append (seq, n, NULL));
+      for (guint i = 0; i < n; i++)
+        {
+          rows[i] = exec_rig_row (tokens[first + i], 0, first + i);
+          rows[i].kind = period > 0 && (first + i) % period == 0 ? LLK_ROWS_PROMPT
+                                                                 : LLK_ROWS_GENERATED;
+        }
+      exec_rig_step (rig, rows, n, &seq, 1);
+      for (guint i = 0; i < n; i++)
+        memcpy (logits + (first + i) * n_vocab, llm_forward_get_logits (rig->forward, i),
+                n_vocab * sizeof (float));
+    }
+  return logits;
+}
+
+static float *
+run (ExecRig *rig,
+     guint    step)
+{
+  return run_kinds (rig, step, 0);
+}
+
+/* The largest difference to the other program's logits, relative to the largest of them. */
+static double
+compare (ExecRig     *rig,
+         const Case  *data,
+         const float *logits)
+{
+  g_autofree char *path = get_path (data->file, ".logits");
+  gsize n = (gsize) N_TOKENS * rig->hparams.n_vocab;
+  g_autoptr (GError) error = NULL;
+  g_autofree char *bytes = NULL;
+  double largest = 0, worst = 0;
+  gsize length;
+
+  g_file_get_contents (path, &bytes, &length, &error);
+  g_assert_no_error (error);
+  g_assert_cmpuint (length, ==, n * sizeof (float));
+  for (gsize i = 0; i < n; i++)
+    {
+      float expected;
+
+      memcpy (&expected, bytes + i * sizeof expected, sizeof expected);
+      if (!isfinite (logits[i]))
+        return INFINITY;
+      largest = MAX (largest, fabs ((double) expected));
+      worst = MAX (worst, fabs ((double) logits[i] - (double) expected));
+    }
+  return worst / largest;
+}
+
+static void
+test_peer (gconstpointer user_data)
+{
+  const Case *data = user_data;
+
+  for (const char *const *kernels = llk_ops_list (); *kernels != NULL; kernels++)
+    {
+      g_autoptr (ExecRig) rig = open_rig (data, *kernels, 2);
+      g_autofree float *logits = run (rig, STEP);
+      double difference = compare (rig, data, logits);
+
+      g_test_message ("%s: %g", *kernels, difference);
+      g_assert_cmpfloat (difference, <=, data->tolerance);
+    }
+}
+
+/* The same from panels. Products of F32 weights are sums of floats there, too; what
+ * is shown is that each operator is packed from and multiplied at the right place. */
+static void
+test_packed (gconstpointer user_data)
+{
+  const Case *data = user_data;
+
+  for (const char *const *kernels = llk_ops_list (); *kernels != NULL; kernels++)
+    {
+      const ExecRigConfig config = { .n_threads = 2, .kernels = *kernels, .format = LLK_KV_F32 };
+      g_autoptr (ExecRig) rig = open_rig (data, *kernels, 2);
+      double tolerance = strcmp (*kernels, "amx") == 0 ? TILE_TOLERANCE : data->tolerance;
+      g_autofree float *generated = NULL;
+      g_autofree float *mixed = NULL;
+      g_autoptr (GError) error = NULL;
+
+      llm_weights_free (rig->weights);
+      rig->weights = llm_weights_new_prepared (rig->gguf, &rig->hparams, NULL, 2, rig->ledger,
+                                               &error);
+      g_assert_no_error (error);
+      exec_rig_set_weights (rig, rig->weights, &config);
+      generated = run (rig, STEP);
+      mixed = run_kinds (rig, STEP, 3);
+      g_test_message ("%s: %g, with prompt rows %g", *kernels, compare (rig, data, generated),
+                      compare (rig, data, mixed));
+      g_assert_cmpfloat (compare (rig, data, generated), <=, data->tolerance);
+      g_assert_cmpfloat (compare (rig, data, mixed), <=, tolerance);
+    }
+}
+
+/* Against the naive model with the same hyper-parameters. */
+static void
+check_naive (ExecRig *rig)
+{
+  g_autoptr (NaiveModel) naive = naive_model_new (rig->gguf, &rig->hparams);
+  g_autofree float *found = run (rig, STEP);
+  gsize n = (gsize) N_TOKENS * rig->hparams.n_vocab;
+  g_autofree double *expected = g_new (double, n);
+  guint positions[N_TOKENS];
+  gint32 tokens[N_TOKENS];
+  NaiveRun naive_run = { tokens, positions, N_TOKENS, naive_sees_causal, NULL, 0, 0 };
+  double worst = 0;
+
+  fill_tokens (tokens);
+  for (guint i = 0; i < N_TOKENS; i++)
+    positions[i] = i;
+  naive_model_run (naive, &naive_run, expected, NULL);
+  for (gsize i = 0; i < n; i++)
+    worst = MAX (worst, fabs ((double) found[i] - expected[i]));
+  g_test_message ("largest difference %g", worst);
+  g_assert_cmpfloat (worst, <=, NAIVE_TOLERANCE);
+}
+
+static void
+test_naive (gconstpointer user_data)
+{
+  g_autoptr (ExecRig) rig = open_rig (user_data, NULL, 2);
+
+  check_naive (rig);
+}
+
+/* A row's bits are its own: however many threads and rows there are. */
+static void
+test_bits (gconstpointer user_data)
+{
+  static const guint steps[] = { 1, 7, N_TOKENS };
+  g_autoptr (ExecRig) rig = open_rig (user_data, NULL, 1);
+  g_autofree float *expected = run (rig, STEP);
+
+  for (guint i = 0; i < G_N_ELEMENTS (steps); i++)
+    {
+      g_autoptr (ExecRig) other = open_rig (user_data, NULL, i + 1);
+      g_autofree float *found = run (other, steps[i]);
+
+      g_assert_cmpmem (found, N_TOKENS * rig->hparams.n_vocab * sizeof (float), expected,
+                       N_TOKENS * rig->hparams.n_vocab * sizeof (float));
+    }
+}
+
+/* Windows of architectures where the other program has none. */
+static void
+test_naive_window (gconstpointer user_data)
+{
+  const ExecRigConfig config = { .n_threads = 2, .format = LLK_KV_F32 };
+  const Case data = { .file = user_data };
+  g_autoptr (ExecRig) rig = open_rig (&data, NULL, 2);
+  g_autofree float *all = run (rig, STEP);
+  g_autofree float *seen = NULL;
+
+  for (guint i = 0; i < rig->hparams.n_layers; i++)
+    rig->hparams.layers[i].window = 7;
+  exec_rig_set_weights (rig, rig->weights, &config);
+  check_naive (rig);
+
+  /* As far as the window goes it changes nothing. */
+  seen = run (rig, STEP);
+  for (gsize i = 0; i < 7 * rig->hparams.n_vocab; i++)
+    g_assert_cmpfloat (fabsf (seen[i] - all[i]), <=, 1e-4f);
+  g_assert_cmpfloat (fabsf (seen[7 * rig->hparams.n_vocab] - all[7 * rig->hparams.n_vocab]), >,
+                     1e-3f);
+}
+
+typedef struct
+{
+  const Case *data;
+  const Broken *broken;
+} BrokenCase;
+
+static void
+test_broken (gconstpointer user_data)
+{
+  const ExecRigConfig config = { .n_threads = 2, .format = LLK_KV_F32 };
+  const BrokenCase *broken = user_data;
+  g_autoptr (ExecRig) rig = open_rig (broken->data, NULL, 2);
+  g_autofree float *logits = NULL;
+  double difference;
+
+  /* The forward pass looks at the hyper-parameters when it is made. */
+  broken->broken->run (&rig->hparams);
+  exec_rig_set_weights (rig, rig->weights, &config);
+  logits = run (rig, STEP);
+  difference = compare (rig, broken->data, logits);
+  g_test_message ("%g, %.0f tolerances", difference, difference / broken->data->tolerance);
+  g_assert_cmpfloat (difference, >, MISSED * broken->data->tolerance);
+}
+
+int
+main (int   argc,
+      char *argv[])
+{
+  g_test_init (&argc, &argv, NULL);
+
+  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+    {
+      g_autofree char *peer = g_strdup_printf ("/architectures/%s/peer", cases[i].file);
+      g_autofree char *naive = g_strdup_printf ("/architectures/%s/naive", cases[i].file);
+      g_autofree char *packed = g_strdup_printf ("/architectures/%s/packed", cases[i].file);
+      g_autofree char *bits = g_strdup_printf ("/architectures/%s/same-bits", cases[i].file);
+
+      g_test_add_data_func (peer, &cases[i], test_peer);
+      g_test_add_data_func (packed, &cases[i], test_packed);
+      g_test_add_data_func (naive, &cases[i], test_naive);
+      g_test_add_data_func (bits, &cases[i], test_bits);
+      for (guint j = 0; j < G_N_ELEMENTS (cases[i].broken) && cases[i].broken[j].run != NULL; j++)
+        {
+          g_autofree char *path = g_strdup_printf ("/architectures/%s/broken-%s", cases[i].file,
+                                                   cases[i].broken[j].name);
+          BrokenCase *broken = g_new (BrokenCase, 1);
+
+          *broken = (BrokenCase) { &cases[i], &cases[i].broken[j] };
+          g_test_add_data_func_full (path, broken, test_broken, g_free);
+        }
+    }
+  g_test_add_data_func ("/architectures/llama-biases/naive-window", "llama-biases",
+                        test_naive_window);
+  g_test_add_data_func ("/architectures/phi3/naive-window", "phi3", test_naive_window);
+  return g_test_run ();
+}

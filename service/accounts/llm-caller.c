@@ -11,8 +11,7 @@ llm_caller_new (guint32       uid,
   LlmCaller *self = g_new0 (LlmCaller, 1);
 
   g_atomic_ref_count_init (&self->ref_count);
-  self->uid = uid;
-  self->app_id = g_strdup (app_id);
+  self->app = llm_app_intern (uid, app_id);
   self->connection = g_strdup (connection);
   self->kind = kind;
   self->is_sandboxed = kind == LLM_CALLER_FLATPAK || kind == LLM_CALLER_SNAP;
@@ -32,24 +31,9 @@ llm_caller_unref (LlmCaller *self)
 {
   if (!g_atomic_ref_count_dec (&self->ref_count))
     return;
-  g_free (self->app_id);
+  llm_app_unref (self->app);
   g_free (self->connection);
   g_free (self);
-}
-
-gboolean
-llm_caller_is_app (const LlmCaller *self,
-                   guint32          uid,
-                   const char      *app_id)
-{
-  return self->uid == uid && g_str_equal (self->app_id, app_id);
-}
-
-gboolean
-llm_caller_same_app (const LlmCaller *a,
-                     const LlmCaller *b)
-{
-  return llm_caller_is_app (a, b->uid, b->app_id);
 }
 
 const char *

@@ -9,6 +9,8 @@
 
 #include <glib-object.h>
 
+#include "base/llm-app.h"
+
 G_BEGIN_DECLS
 
 /* How the application is known. */
@@ -26,8 +28,7 @@ typedef enum
 typedef struct
 {
   gatomicrefcount ref_count;
-  guint32 uid;
-  char *app_id;         /* "" when the application is not identified */
+  LlmApp *app;          /* (owned) */
   char *connection;     /* unique bus name: unnamed contexts and answers end with it */
   LlmCallerKind kind;
   gboolean is_sandboxed;
@@ -40,15 +41,6 @@ LlmCaller  *llm_caller_new      (guint32        uid,
                                  LlmCallerKind  kind);
 LlmCaller  *llm_caller_ref      (LlmCaller     *self);
 void        llm_caller_unref    (LlmCaller     *self);
-/* Whether both are the same user's same application: the one rule of who sees a context
- * or an answer. */
-gboolean    llm_caller_same_app (const LlmCaller *a,
-                                 const LlmCaller *b);
-/* The same for what belongs to an application of a user. */
-gboolean    llm_caller_is_app   (const LlmCaller *self,
-                                 guint32        uid,
-                                 const char    *app_id);
-
 /* "flatpak", "snap", "unit", "registered", "host" or "unknown". */
 const char *llm_caller_kind_to_string (LlmCallerKind kind);
 

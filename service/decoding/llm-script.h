@@ -11,7 +11,7 @@
 
 #include <gio/gio.h>
 
-#include "decoding/llm-reply.h"
+#include "decoding/llm-scripted-decoder.h"
 #include "model/llm-catalogue.h"
 
 G_BEGIN_DECLS

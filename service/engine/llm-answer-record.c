@@ -13,9 +13,9 @@
 
 void
 llm_answer_record_take (LlmAnswerRecord    *self,
-                        const LlmJobResult *result)
+                        const LlmRequestResult *result)
 {
-  self->end = result->end;
+  self->finish = result->finish;
   self->n_prompt = result->n_prompt;
   self->n_reused = result->n_reused;
   self->n_output = result->tokens != NULL ? result->tokens->len : 0;
@@ -71,13 +71,13 @@ static const char *
 get_end (const LlmAnswerRecord *self,
          const GError          *error)
 {
-  if (error == NULL || (self->end != LLM_JOB_RUNNING && self->end != LLM_JOB_FAILED))
-    return llm_job_end_to_string (self->end);
+  if (error == NULL || (self->finish != LLM_FINISH_RUNNING && self->finish != LLM_FINISH_FAILED))
+    return llm_finish_to_string (self->finish);
   if (g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED))
-    return llm_job_end_to_string (LLM_JOB_CANCELLED);
+    return llm_finish_to_string (LLM_FINISH_CANCELLED);
 
   /* of one that was refused nothing was computed */
-  return self->end == LLM_JOB_FAILED && self->queue_ms > 0 ? "failed" : "refused";
+  return self->finish == LLM_FINISH_FAILED && self->queue_ms > 0 ? "failed" : "refused";
 }
 
 /* @message takes all that one wants to see at a glance. */
@@ -87,18 +87,18 @@ send (const LlmAnswerRecord *self,
       const char            *message,
       LlmJournal            *journal)
 {
-  gboolean has_job = self->end != LLM_JOB_RUNNING;
+  gboolean has_run = self->finish != LLM_FINISH_RUNNING;
   gboolean has_first = self->ttft_ms > 0;
   LlmJournalField fields[] = {
     { "MESSAGE_ID", g_strdup (MESSAGE_ID) },
-    { "LLM_APP", g_strdup (self->caller->app_id) },
+    { "LLM_APP", g_strdup (self->caller->app->id) },
     { "LLM_APP_KIND", g_strdup (llm_caller_kind_to_string (self->caller->kind)) },
-    { "LLM_UID", format_count (self->caller->uid) },
+    { "LLM_UID", format_count (self->caller->app->uid) },
     { "LLM_CONTEXT", g_strdup (self->context) },
     { "LLM_MODEL", g_strdup (self->model) },
-    { "LLM_PROMPT_TOKENS", has_job ? format_count (self->n_prompt) : NULL },
-    { "LLM_REUSED_TOKENS", has_job ? format_count (self->n_reused) : NULL },
-    { "LLM_OUTPUT_TOKENS", has_job ? format_count (self->n_output) : NULL },
+    { "LLM_PROMPT_TOKENS", has_run ? format_count (self->n_prompt) : NULL },
+    { "LLM_REUSED_TOKENS", has_run ? format_count (self->n_reused) : NULL },
+    { "LLM_OUTPUT_TOKENS", has_run ? format_count (self->n_output) : NULL },
     { "LLM_QUEUE_MS", self->queue_ms > 0 ? format_ms (self->queue_ms) : NULL },
     { "LLM_TTFT_MS", has_first ? format_ms (self->ttft_ms) : NULL },
     { "LLM_TPOT_MS", has_first ? format_ms (self->tpot_ms) : NULL },
@@ -122,7 +122,7 @@ llm_answer_record_send (const LlmAnswerRecord *self,
                         const GError          *error,
                         LlmJournal            *journal)
 {
-  const char *app = self->caller->app_id;
+  const char *app = self->caller->app->id;
   guint n_read = self->n_prompt - MIN (self->n_reused, self->n_prompt);
   g_autofree char *message = NULL;
 

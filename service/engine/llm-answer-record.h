@@ -10,7 +10,7 @@
 
 #include "base/llm-journal.h"
 #include "accounts/llm-caller.h"
-#include "runtime/llm-job.h"
+#include "runtime/llm-request.h"
 
 G_BEGIN_DECLS
 
@@ -22,8 +22,8 @@ typedef struct
   const char *model;         /* (nullable) (unowned): its id */
   double total_ms;           /* from the question to its end */
 
-  /* of the job; all 0 when there was none */
-  LlmJobEnd end;
+  /* of the request; all 0 when there was none */
+  LlmFinish finish;
   guint n_prompt;
   guint n_reused;
   guint n_output;
@@ -34,9 +34,9 @@ typedef struct
   double tpot_ms;
 } LlmAnswerRecord;
 
-/* Takes what is known when the job has ended. */
+/* Takes what is known when the request has ended. */
 void llm_answer_record_take (LlmAnswerRecord       *self,
-                             const LlmJobResult    *result);
+                             const LlmRequestResult    *result);
 /* @error: (nullable): why there is no answer. */
 void llm_answer_record_send (const LlmAnswerRecord *self,
                              const GError          *error,

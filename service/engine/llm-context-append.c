@@ -34,7 +34,7 @@ commit_append (GTask *task)
 }
 
 static void
-ignore_text (LlmJob     *job,
+ignore_text (LlmRequest     *request,
              const char *text,
              gsize       length,
              gpointer    data)
@@ -43,23 +43,23 @@ ignore_text (LlmJob     *job,
 
 /* The text was read in: the context's memory holds it. */
 static void
-on_read_in (LlmJob             *job,
-            const LlmJobResult *result,
+on_read_in (LlmRequest             *request,
+            const LlmRequestResult *result,
             gpointer            data)
 {
   g_autoptr(GTask) task = data;
   LlmContext *self = g_task_get_source_object (task);
 
-  llm_engine_job_ended (self->engine);
+  llm_engine_request_ended (self->engine);
   self->engine->counters.prompt_tokens += result->n_prompt;
   self->engine->counters.reused_tokens += result->n_reused;
-  if (result->end == LLM_JOB_FAILED)
+  if (result->finish == LLM_FINISH_FAILED)
     llm_context_call_fail (task, g_error_copy (result->error));
-  else if (result->end == LLM_JOB_STOP)
+  else if (result->finish == LLM_FINISH_STOP)
     commit_append (task);
   else
     llm_context_call_fail (task, g_error_new_literal (LLMSVC_ERROR,
-                                             result->end == LLM_JOB_DEADLINE
+                                             result->finish == LLM_FINISH_DEADLINE
                                                ? LLMSVC_ERROR_DEADLINE_EXCEEDED
                                                : LLMSVC_ERROR_CANCELLED,
                                              "The text was not read in; the context is as before"));
@@ -67,38 +67,36 @@ on_read_in (LlmJob             *job,
 
 /* The same without a caller that waits: the text is committed, this is a favour. */
 static void
-on_read_ahead (LlmJob             *job,
-               const LlmJobResult *result,
+on_read_ahead (LlmRequest             *request,
+               const LlmRequestResult *result,
                gpointer            data)
 {
   g_autoptr(LlmContext) self = data;
 
-  llm_engine_job_ended (self->engine);
-  g_clear_pointer (&self->ahead, llm_job_unref);
+  llm_engine_request_ended (self->engine);
+  g_clear_pointer (&self->ahead, llm_request_unref);
   self->engine->counters.prompt_tokens += result->n_prompt;
   self->engine->counters.reused_tokens += result->n_reused;
   llm_context_release (self);
 }
 
-static LlmJob *
+static LlmRequest *
 new_read_job (LlmContext     *self,
               LlmContextCall *call,
               GArray         *tokens,
               GError        **error)
 {
-  g_autoptr(LlmJob) job = llm_job_new ();
+  g_autoptr(LlmRequest) request = llm_request_new (self->app);
 
-  if (!llm_engine_fill_job (self->engine, job, call->options, self->slo, error))
+  if (!llm_engine_fill_request (self->engine, request, call->options, self->slo, error))
     return NULL;
-  g_array_append_vals (job->prompt, tokens->data, tokens->len);
+  g_array_append_vals (request->prompt, tokens->data, tokens->len);
   llm_conversation_get_generated (self->conversation, llm_model_get_identity (call->model),
-                                  job->generated);
-  job->n_ctx = llm_context_get_limit (self, call->model);
-  llm_context_set_session (self, job);
-  job->uid = self->uid;
-  job->app = llm_app_make_key (self->uid, self->app_id);
-  job->on_text = ignore_text;
-  return g_steal_pointer (&job);
+                                  request->generated);
+  request->n_ctx = llm_context_get_limit (self, call->model);
+  llm_context_set_session (self, request);
+  request->on_text = ignore_text;
+  return g_steal_pointer (&request);
 }
 
 static void
@@ -106,9 +104,9 @@ on_ahead_committed (GObject      *source,
                     GAsyncResult *result,
                     gpointer      data)
 {
-  LlmJob *job = data;
+  LlmRequest *request = data;
   LlmContext *self = LLM_CONTEXT (source);
-  g_autoptr(GTask) task = job->data;
+  g_autoptr(GTask) task = request->data;
   GError *error = NULL;
 
   if (!llm_context_commit_finish (self, result, &error))
@@ -123,13 +121,13 @@ on_ahead_committed (GObject      *source,
     }
   else
     {
-      job->on_done = on_read_ahead;
-      job->data = g_object_ref (self);
-      self->ahead = llm_job_ref (job);
-      llm_engine_submit (self->engine, job);
+      request->on_done = on_read_ahead;
+      request->data = g_object_ref (self);
+      self->ahead = llm_request_ref (request);
+      llm_engine_submit (self->engine, request);
       g_task_return_boolean (task, TRUE);
     }
-  llm_job_unref (job);
+  llm_request_unref (request);
 }
 
 static void on_model_for_append (GObject      *source,
@@ -149,7 +147,7 @@ on_prepared_for_append (GObject      *source,
   g_autoptr(GArray) tokens = llm_prepare_finish (result, NULL, &error);
   guint n_held = llm_context_get_tokens (self);
   guint n_ctx;
-  LlmJob *job;
+  LlmRequest *request;
 
   if (tokens == NULL)
     {
@@ -174,8 +172,8 @@ on_prepared_for_append (GObject      *source,
                                        tokens->len, n_ctx));
       return;
     }
-  if (!llm_engine_admit_tokens (engine, self->uid, self->app_id, n_held, tokens->len, &error) ||
-      (job = new_read_job (self, call, tokens, &error)) == NULL)
+  if (!llm_engine_admit_tokens (engine, self->app, n_held, tokens->len, &error) ||
+      (request = new_read_job (self, call, tokens, &error)) == NULL)
     {
       llm_context_call_fail (task, error);
       return;
@@ -183,16 +181,16 @@ on_prepared_for_append (GObject      *source,
 
   if (llm_call_options_get_boolean (call->options, LLMSVC_OPTION_WAIT, FALSE))
     {
-      job->on_done = on_read_in;
-      job->data = g_object_ref (task);
-      llm_engine_submit (engine, job);
-      llm_job_unref (job);
+      request->on_done = on_read_in;
+      request->data = g_object_ref (task);
+      llm_engine_submit (engine, request);
+      llm_request_unref (request);
     }
   else
     {
-      job->data = g_object_ref (task);
+      request->data = g_object_ref (task);
       llm_context_commit (self, llm_conversation_get_n_turns (self->conversation), make_turn (call),
-                          on_ahead_committed, job);
+                          on_ahead_committed, request);
     }
 }
 

@@ -16,8 +16,7 @@ struct _LlmContext
   LlmLedger *ledger;              /* (owned): a context may be let go of after its engine */
   char *id;
   char *name;                     /* "" for an unnamed one */
-  guint32 uid;
-  char *app_id;
+  LlmApp *app;                     /* (owned) */
   char *connection;               /* (nullable): an unnamed one ends with it */
   guint max_tokens;               /* 0: as many as the model has */
   char *slo;
@@ -40,13 +39,12 @@ struct _LlmContext
   gboolean is_counting;           /* waits to be counted, or is: see llm-engine-counts.c */
   char *damage;                   /* (nullable): it can only be closed: see LlmStoredContext */
   LlmGeneration *generation;      /* (nullable) (unowned): the answer under way */
-  LlmJob *ahead;                  /* (nullable) (owned): reads text in though nobody waits for it */
+  LlmRequest *ahead;                  /* (nullable) (owned): reads text in though nobody waits for it */
   GQueue waiting_idle;            /* (element-type GTask) (owned): wait for the call to end */
 };
 
 LlmContext *llm_context_new          (LlmEngine          *engine,
-                                      guint32             uid,
-                                      const char         *app_id,
+                                      LlmApp             *app,
                                       const char         *id);
 gboolean    llm_context_is_named     (LlmContext         *self);
 gboolean    llm_context_may_see      (LlmContext         *self,
@@ -56,9 +54,9 @@ guint64     llm_context_get_bytes    (LlmContext         *self);
 guint64     llm_context_get_forgettable (LlmContext      *self);
 /* Drops the text of a stored context from memory; it is read again when needed. */
 void        llm_context_forget       (LlmContext         *self);
-/* Says whose memory @job uses. */
+/* Says whose memory @request uses. */
 void        llm_context_set_session  (LlmContext         *self,
-                                      LlmJob             *job);
+                                      LlmRequest             *request);
 /* Counts the text that is in memory; after every change of it. */
 void        llm_context_count        (LlmContext         *self);
 /* Positions it may have with the loaded model. */

@@ -31,7 +31,7 @@ llm_context_finalize (GObject *object)
   llm_ledger_unref (self->ledger);
   g_free (self->id);
   g_free (self->name);
-  g_free (self->app_id);
+  g_clear_pointer (&self->app, llm_app_unref);
   g_free (self->connection);
   g_free (self->slo);
   g_free (self->counted_by);
@@ -55,16 +55,14 @@ llm_context_init (LlmContext *self)
 
 LlmContext *
 llm_context_new (LlmEngine  *engine,
-                 guint32     uid,
-                 const char *app_id,
+                 LlmApp     *app,
                  const char *id)
 {
   LlmContext *self = g_object_new (LLM_TYPE_CONTEXT, NULL);
 
   self->engine = engine;
   self->ledger = llm_ledger_ref (engine->ledger);
-  self->uid = uid;
-  self->app_id = g_strdup (app_id);
+  self->app = llm_app_ref (app);
   self->id = g_strdup (id);
   self->name = g_strdup ("");
   self->slo = g_strdup ("responsive");
@@ -160,11 +158,11 @@ llm_context_get_residency (LlmContext *self)
 
 void
 llm_context_set_session (LlmContext *self,
-                         LlmJob     *job)
+                         LlmRequest     *request)
 {
-  job->session = self->session;
-  job->context = g_strdup (self->id);
-  job->is_named = llm_context_is_named (self);
+  request->session_id = self->session;
+  request->context = g_strdup (self->id);
+  request->is_named = llm_context_is_named (self);
 }
 
 static void
@@ -209,7 +207,7 @@ gboolean
 llm_context_may_see (LlmContext *self,
                      LlmCaller  *caller)
 {
-  return llm_caller_is_app (caller, self->uid, self->app_id);
+  return caller->app == self->app;
 }
 
 /* --- one call at a time --- */
@@ -280,7 +278,7 @@ llm_context_stop_ahead (LlmContext *self)
 {
   if (self->ahead == NULL)
     return;
-  __atomic_store_n (&self->ahead->stop_request, LLM_JOB_CANCELLED, __ATOMIC_RELEASE);
+  __atomic_store_n (&self->ahead->stop_request, LLM_FINISH_CANCELLED, __ATOMIC_RELEASE);
   llm_executor_poke (self->engine->executor);
 }
 

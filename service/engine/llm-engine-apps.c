@@ -27,42 +27,35 @@ static void
 forget_unneeded_app (LlmEngine *self)
 {
   GHashTableIter iter;
-  LlmApp *app;
-  LlmApp *oldest = NULL;
-  const char *key;
-  const char *oldest_key = NULL;
+  LlmAppAccount *app;
+  LlmAppAccount *oldest = NULL;
   guint n_unneeded = 0;
 
   g_hash_table_iter_init (&iter, self->apps);
-  while (g_hash_table_iter_next (&iter, (gpointer *) &key, (gpointer *) &app))
+  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &app))
     {
-      if (llm_app_is_needed (app))
+      if (llm_app_account_is_needed (app))
         continue;
       n_unneeded++;
       if (oldest == NULL || app->looked_up < oldest->looked_up)
-        {
-          oldest = app;
-          oldest_key = key;
-        }
+        oldest = app;
     }
   if (n_unneeded >= MAX_UNNEEDED_APPS)
-    g_hash_table_remove (self->apps, oldest_key);
+    g_hash_table_remove (self->apps, oldest->app);
 }
 
-LlmApp *
-llm_engine_get_app (LlmEngine  *self,
-                    guint32     uid,
-                    const char *app_id)
+LlmAppAccount *
+llm_engine_get_app (LlmEngine *self,
+                    LlmApp    *of)
 {
-  g_autofree char *key = llm_app_make_key (uid, app_id);
-  LlmApp *app = g_hash_table_lookup (self->apps, key);
+  LlmAppAccount *app = g_hash_table_lookup (self->apps, of);
 
   if (app == NULL)
     {
       if (g_hash_table_size (self->apps) >= MAX_UNNEEDED_APPS)
         forget_unneeded_app (self);
-      app = llm_app_new (uid, app_id);
-      g_hash_table_insert (self->apps, g_steal_pointer (&key), app);
+      app = llm_app_account_new (of);
+      g_hash_table_insert (self->apps, app->app, app);
     }
   app->looked_up = ++self->n_app_lookups;
   return app;
@@ -72,7 +65,7 @@ void
 llm_engine_add_context (LlmEngine  *self,
                         LlmContext *context)
 {
-  LlmApp *app = llm_engine_get_app (self, context->uid, context->app_id);
+  LlmAppAccount *app = llm_engine_get_app (self, context->app);
 
   g_assert (!g_hash_table_contains (self->contexts, context->id));
   g_hash_table_insert (self->contexts, context->id, g_object_ref (context));
@@ -84,11 +77,11 @@ void
 llm_engine_remove_context (LlmEngine  *self,
                            LlmContext *context)
 {
-  LlmApp *app;
+  LlmAppAccount *app;
 
   if (!g_hash_table_contains (self->contexts, context->id))
     return;
-  app = llm_engine_get_app (self, context->uid, context->app_id);
+  app = llm_engine_get_app (self, context->app);
   g_assert (app->n_contexts > 0);
   app->n_contexts--;
   app->n_named -= llm_context_is_named (context);
@@ -98,7 +91,7 @@ llm_engine_remove_context (LlmEngine  *self,
 /* --- how much one may --- */
 
 static guint64
-divide (const LlmApp *app,
+divide (const LlmAppAccount *app,
         guint64       limit)
 {
   if (!app->is_seen || app->kind != LLM_CALLER_UNKNOWN || limit == 0)
@@ -112,7 +105,7 @@ divide (const LlmApp *app,
 
 double
 llm_engine_get_share (LlmEngine    *self,
-                      const LlmApp *app)
+                      const LlmAppAccount *app)
 {
   double share = app->quota.share > 0 ? app->quota.share : self->default_quota.share;
 
@@ -133,26 +126,26 @@ sum_user (LlmEngine *self,
 {
   UserSums sums = { 0 };
   GHashTableIter iter;
-  LlmApp *app;
+  LlmAppAccount *app;
 
   g_hash_table_iter_init (&iter, self->apps);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &app))
     {
-      if (app->uid != uid)
+      if (app->app->uid != uid)
         continue;
       sums.named += app->n_named + app->n_coming_named;
-      sums.apps += llm_app_is_needed (app);
+      sums.apps += llm_app_account_is_needed (app);
       sums.queue += app->n_calls;
     }
   return sums;
 }
 
 /* The application of @caller, which is about to use something. */
-static LlmApp *
+static LlmAppAccount *
 note_caller (LlmEngine *self,
              LlmCaller *caller)
 {
-  LlmApp *app = llm_engine_get_app (self, caller->uid, caller->app_id);
+  LlmAppAccount *app = llm_engine_get_app (self, caller->app);
   double share = llm_engine_get_share (self, app);
 
   app->is_seen = TRUE;
@@ -165,13 +158,13 @@ note_caller (LlmEngine *self,
 /* Whoever takes ever new names must not get quotas without end. */
 static gboolean
 admit_app (LlmEngine      *self,
-           const LlmApp   *app,
+           const LlmAppAccount   *app,
            const UserSums *sums,
            GError        **error)
 {
   guint limit = self->default_quota.apps;
 
-  if (limit == 0 || llm_app_is_needed (app) || sums->apps < limit)
+  if (limit == 0 || llm_app_account_is_needed (app) || sums->apps < limit)
     return TRUE;
   g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_QUOTA_EXCEEDED,
                "%u applications of this user use the service and %u may; close the contexts of one",
@@ -182,7 +175,7 @@ admit_app (LlmEngine      *self,
 /* Nobody may fill the queue for all others: a user may have as many places as are left. */
 static gboolean
 admit_to_queue (LlmEngine      *self,
-                const LlmApp   *app,
+                const LlmAppAccount   *app,
                 const UserSums *sums,
                 GError        **error)
 {
@@ -211,9 +204,9 @@ llm_engine_admit_call (LlmEngine *self,
                        LlmCaller *caller,
                        GError   **error)
 {
-  LlmApp *app = note_caller (self, caller);
+  LlmAppAccount *app = note_caller (self, caller);
   guint64 limit = EFFECTIVE (self, app, calls);
-  UserSums sums = sum_user (self, caller->uid);
+  UserSums sums = sum_user (self, caller->app->uid);
 
   if (!llm_engine_check_stored (self, error))
     return FALSE;
@@ -233,10 +226,10 @@ admit_context (LlmEngine *self,
                gboolean   is_named,
                GError   **error)
 {
-  LlmApp *app = note_caller (self, caller);
+  LlmAppAccount *app = note_caller (self, caller);
   guint64 limit = EFFECTIVE (self, app, contexts);
   guint named_limit = self->default_quota.named;
-  UserSums sums = sum_user (self, caller->uid);
+  UserSums sums = sum_user (self, caller->app->uid);
 
   if (!llm_engine_check_stored (self, error))
     return FALSE;
@@ -262,7 +255,7 @@ admit_context (LlmEngine *self,
 struct _LlmPass
 {
   LlmEngine *engine;  /* (owned) */
-  LlmApp *app;        /* needed as long as this is there */
+  LlmAppAccount *app;        /* needed as long as this is there */
   gboolean is_context;
   gboolean is_named;
 };
@@ -278,7 +271,7 @@ llm_engine_take_call (LlmEngine *self,
     return NULL;
   pass = g_new0 (LlmPass, 1);
   pass->engine = g_object_ref (self);
-  pass->app = llm_engine_get_app (self, caller->uid, caller->app_id);
+  pass->app = llm_engine_get_app (self, caller->app);
   pass->app->n_calls++;
   pass->app->last_used = llm_clock_wall_s ();
   self->n_passes++;
@@ -297,7 +290,7 @@ llm_engine_take_context (LlmEngine *self,
     return NULL;
   pass = g_new0 (LlmPass, 1);
   pass->engine = g_object_ref (self);
-  pass->app = llm_engine_get_app (self, caller->uid, caller->app_id);
+  pass->app = llm_engine_get_app (self, caller->app);
   pass->is_context = TRUE;
   pass->is_named = is_named;
   pass->app->n_coming++;
@@ -327,9 +320,8 @@ llm_engine_get_limits (LlmEngine       *self,
                        const LlmCaller *caller,
                        LlmAppLimits    *limits)
 {
-  g_autofree char *key = llm_app_make_key (caller->uid, caller->app_id);
-  const LlmApp *known = g_hash_table_lookup (self->apps, key);
-  LlmApp app = { .is_seen = TRUE, .kind = caller->kind };
+  const LlmAppAccount *known = g_hash_table_lookup (self->apps, caller->app);
+  LlmAppAccount app = { .is_seen = TRUE, .kind = caller->kind };
 
   if (known != NULL)
     app.quota = known->quota;
@@ -343,11 +335,11 @@ llm_engine_get_limits (LlmEngine       *self,
 /* Counts what the contexts of all applications hold, or of @only. */
 static void
 sum_contexts (LlmEngine *self,
-              LlmApp    *only)
+              LlmAppAccount    *only)
 {
   GHashTableIter iter;
   LlmContext *context;
-  LlmApp *app;
+  LlmAppAccount *app;
 
   g_hash_table_iter_init (&iter, self->apps);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &app))
@@ -356,14 +348,8 @@ sum_contexts (LlmEngine *self,
   g_hash_table_iter_init (&iter, self->contexts);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &context))
     {
-      app = only;
-      if (only == NULL)
-        {
-          g_autofree char *key = llm_app_make_key (context->uid, context->app_id);
-
-          app = g_hash_table_lookup (self->apps, key);
-        }
-      if (app == NULL || context->uid != app->uid || !g_str_equal (context->app_id, app->app_id))
+      app = only != NULL ? only : g_hash_table_lookup (self->apps, context->app);
+      if (app == NULL || context->app != app->app)
         continue;
       app->tokens += llm_context_get_tokens (context);
       app->memory += context->session_bytes;
@@ -372,14 +358,13 @@ sum_contexts (LlmEngine *self,
 }
 
 gboolean
-llm_engine_admit_tokens (LlmEngine  *self,
-                         guint32     uid,
-                         const char *app_id,
-                         guint       n_held,
-                         guint       n_tokens,
-                         GError    **error)
+llm_engine_admit_tokens (LlmEngine *self,
+                         LlmApp    *of,
+                         guint      n_held,
+                         guint      n_tokens,
+                         GError   **error)
 {
-  LlmApp *app = llm_engine_get_app (self, uid, app_id);
+  LlmAppAccount *app = llm_engine_get_app (self, of);
   guint64 limit = EFFECTIVE (self, app, tokens);
   guint64 disk_limit = EFFECTIVE (self, app, disk);
 
@@ -408,23 +393,23 @@ llm_engine_admit_tokens (LlmEngine  *self,
 
 /* Of one that has not called since the start, only what it left is known. */
 static const char *
-describe_kind (const LlmApp *app)
+describe_kind (const LlmAppAccount *app)
 {
   if (app->is_seen)
     return llm_caller_kind_to_string (app->kind);
-  return *app->app_id != '\0' ? "" : llm_caller_kind_to_string (LLM_CALLER_HOST);
+  return *app->app->id != '\0' ? "" : llm_caller_kind_to_string (LLM_CALLER_HOST);
 }
 
 static GVariant *
 describe_app (LlmEngine      *self,
-              LlmApp         *app,
+              LlmAppAccount         *app,
               const UserSums *sums)
 {
   GVariantDict dict;
 
   g_variant_dict_init (&dict, NULL);
-  g_variant_dict_insert (&dict, "app-id", "s", app->app_id);
-  g_variant_dict_insert (&dict, "uid", "u", app->uid);
+  g_variant_dict_insert (&dict, "app-id", "s", app->app->id);
+  g_variant_dict_insert (&dict, "uid", "u", app->app->uid);
   g_variant_dict_insert (&dict, "kind", "s", describe_kind (app));
   g_variant_dict_insert (&dict, "contexts", "u", app->n_contexts);
   g_variant_dict_insert (&dict, "calls", "u", app->n_calls);
@@ -457,21 +442,21 @@ llm_engine_list_apps (LlmEngine *self,
   g_autoptr(GHashTable) sums = g_hash_table_new_full (NULL, NULL, NULL, g_free);
   GVariantBuilder builder;
   GHashTableIter iter;
-  LlmApp *app;
+  LlmAppAccount *app;
 
   sum_contexts (self, NULL);
   g_variant_builder_init (&builder, G_VARIANT_TYPE ("aa{sv}"));
   g_hash_table_iter_init (&iter, self->apps);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &app))
-    if (all_users || app->uid == uid)
+    if (all_users || app->app->uid == uid)
       {
-        UserSums *user = g_hash_table_lookup (sums, GUINT_TO_POINTER (app->uid));
+        UserSums *user = g_hash_table_lookup (sums, GUINT_TO_POINTER (app->app->uid));
 
         if (user == NULL)
           {
             user = g_new (UserSums, 1);
-            *user = sum_user (self, app->uid);
-            g_hash_table_insert (sums, GUINT_TO_POINTER (app->uid), user);
+            *user = sum_user (self, app->app->uid);
+            g_hash_table_insert (sums, GUINT_TO_POINTER (app->app->uid), user);
           }
         g_variant_builder_add_value (&builder, describe_app (self, app, user));
       }

@@ -155,8 +155,8 @@ store_new_context (GTask *task)
     }
   stored = llm_stored_context_new ();
   stored->id = g_strdup (context->id);
-  stored->uid = context->uid;
-  stored->app = g_strdup (context->app_id);
+  stored->uid = context->app->uid;
+  stored->app = g_strdup (context->app->id);
   stored->name = g_strdup (context->name);
   stored->revision = context->revision;
   stored->created = context->created;
@@ -194,7 +194,7 @@ on_base_prepared (GObject      *source,
                                       "shorten its system text and messages", tokens->len, limit));
       return;
     }
-  if (tokens != NULL && !llm_engine_admit_tokens (context->engine, context->uid, context->app_id,
+  if (tokens != NULL && !llm_engine_admit_tokens (context->engine, context->app,
                                                   0, tokens->len, &error))
     {
       fail_making (task, error);
@@ -290,7 +290,7 @@ build_context (LlmEngine *self,
       return FALSE;
     }
 
-  context = call->context = llm_context_new (self, caller->uid, caller->app_id, id);
+  context = call->context = llm_context_new (self, caller->app, id);
   g_free (context->name);
   context->name = g_strdup (name);
   g_ptr_array_add (self->making, task);
@@ -560,7 +560,7 @@ llm_engine_lookup_generation (LlmEngine  *self,
 
       generation = link != NULL ? link->data : NULL;
     }
-  if (generation == NULL || !llm_caller_same_app (llm_generation_get_caller (generation), caller))
+  if (generation == NULL || llm_generation_get_caller (generation)->app != caller->app)
     return NULL;
   return generation;
 }
@@ -575,7 +575,7 @@ llm_engine_get_generations (LlmEngine *self,
 
   g_hash_table_iter_init (&iter, self->generations);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &generation))
-    if (llm_caller_same_app (llm_generation_get_caller (generation), caller))
+    if (llm_generation_get_caller (generation)->app == caller->app)
       g_ptr_array_add (generations, g_object_ref (generation));
   return generations;
 }

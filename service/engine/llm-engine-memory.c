@@ -17,11 +17,13 @@ llm_engine_get_memory (LlmEngine        *self,
                        LlmMemoryFigures *figures)
 {
   guint64 held[LLM_N_HOLDERS];
+  LlmExecutorFigures runtime;
 
+  llm_executor_get_figures (self->executor, &runtime);
   *figures = (LlmMemoryFigures) {
     .pressure = llm_pressure_to_string (llm_keeper_get_state (self->keeper)->action.level),
     .budget = self->budget,
-    .kv_swapped = llm_executor_get_storage (self->executor),
+    .kv_swapped = runtime.storage_bytes,
     .sub_model = 100,
   };
   /* each read once: they add up */
@@ -79,7 +81,7 @@ trim_again (LlmEngine  *self,
 
 /* While somebody holds a trim, what grew during a call goes again behind it. */
 void
-llm_engine_memory_job_ended (LlmEngine *self)
+llm_engine_memory_request_ended (LlmEngine *self)
 {
   LlmPressure level = LLM_PRESSURE_NONE;
   GHashTableIter iter;
@@ -88,7 +90,7 @@ llm_engine_memory_job_ended (LlmEngine *self)
   g_hash_table_iter_init (&iter, self->holds);
   while (g_hash_table_iter_next (&iter, NULL, &held))
     level = MAX (level, (LlmPressure) GPOINTER_TO_UINT (held));
-  if (level != LLM_PRESSURE_NONE && self->n_jobs == 0)
+  if (level != LLM_PRESSURE_NONE && self->n_requests_running == 0)
     trim_again (self, level, 0);
 }
 
@@ -245,7 +247,7 @@ unload_when_idle (LlmEngine *self)
 {
   gint64 idle_us = llm_clock_now_us () - self->idle_since_us;
 
-  if (self->settings->idle_unload_s > 0 && self->model != NULL && self->n_jobs == 0 &&
+  if (self->settings->idle_unload_s > 0 && self->model != NULL && self->n_requests_running == 0 &&
       idle_us >= (gint64) self->settings->idle_unload_s * G_USEC_PER_SEC)
     trim_again (self, LLM_PRESSURE_CRITICAL, 0);
 }
@@ -255,7 +257,7 @@ unload_when_idle (LlmEngine *self)
 static gboolean
 is_busy (gpointer data)
 {
-  return ((LlmEngine *) data)->n_jobs > 0;
+  return ((LlmEngine *) data)->n_requests_running > 0;
 }
 
 static gboolean

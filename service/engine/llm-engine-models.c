@@ -333,7 +333,7 @@ on_load_done (GObject      *source,
       self->model = g_steal_pointer (&load->model);
       g_free (self->identity);
       self->identity = g_strdup (llm_model_get_identity (self->model));
-      llm_executor_set_model (self->executor, self->model, g_steal_pointer (&load->weights), NULL,
+      llm_executor_set_model (self->executor, 0, self->model, g_steal_pointer (&load->weights), NULL,
                               NULL);
       self->counters.model_loads++;
       self->idle_since_us = llm_clock_now_us ();
@@ -426,7 +426,7 @@ on_started_for_model (GObject      *source,
   GError *error = NULL;
 
   llm_engine_await_start_finish (result, &error);
-  if (error == NULL && self->is_suspect && self->n_jobs == 0 && !self->is_loading)
+  if (error == NULL && self->is_suspect && self->n_requests_running == 0 && !self->is_loading)
     {
       self->is_suspect = FALSE;
       llm_engine_unload (self, ignore_freed, NULL);
@@ -581,7 +581,7 @@ on_started_for_select (GObject      *source,
                    "There is no model “%s” in the folders “%s”; the installed ones are below "
                    "/org/llm/Service/models", select->id, folders);
     }
-  else if (error == NULL && (self->n_jobs > 0 || self->is_loading))
+  else if (error == NULL && (self->n_requests_running > 0 || self->is_loading))
     g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_OVERLOADED,
                          "Answers are under way; change the model when they have ended");
   else if (error == NULL)
@@ -622,12 +622,12 @@ llm_engine_unload (LlmEngine     *self,
                    LlmReclaimDone done,
                    gpointer       data)
 {
-  if (self->n_jobs > 0 || self->is_loading || self->model == NULL)
+  if (self->n_requests_running > 0 || self->is_loading || self->model == NULL)
     {
       done (0, data);
       return;
     }
   g_clear_pointer (&self->model, llm_model_unref);
   self->counters.model_unloads++;
-  llm_executor_set_model (self->executor, NULL, NULL, done, data);
+  llm_executor_set_model (self->executor, 0, NULL, NULL, done, data);
 }

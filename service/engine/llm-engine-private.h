@@ -7,7 +7,7 @@
 #include "base/llm-journal.h"
 #include "memory/llm-ledger.h"
 #include "base/llm-mailbox.h"
-#include "accounts/llm-app.h"
+#include "accounts/llm-app-account.h"
 #include "contexts/llm-context-store.h"
 #include "contexts/llm-db.h"
 #include "engine/llm-engine.h"
@@ -79,7 +79,6 @@ struct _LlmEngine
   LlmModelInfo *mock;           /* (nullable): stands in for a model, with a script */
   guint phase;                  /* of the script's availability */
   guint phase_timer;            /* source */
-  guint exit_idle;              /* source */
   GPtrArray *models;            /* (element-type LlmModelInfo) (owned): usable */
   GPtrArray *broken;            /* (element-type LlmModelInfo) (owned): the others */
   LlmModelInfo *active;         /* (nullable) */
@@ -103,12 +102,12 @@ struct _LlmEngine
   GHashTable *generations;      /* (element-type utf8 LlmGeneration) (owned) */
   GQueue ended;                 /* (element-type LlmGeneration) (owned): the last ones, newest
                                  * first */
-  GHashTable *apps;             /* (element-type utf8 LlmApp) (owned) */
+  GHashTable *apps;             /* (element-type utf8 LlmAppAccount) (owned) */
   guint64 n_app_lookups;        /* so far: which of apps was asked for last */
   LlmQuota default_quota;
   guint n_passes;               /* calls under way that are no answers */
   guint64 last_session;
-  guint n_jobs;                 /* at the executor */
+  guint n_requests_running;                 /* at the executor */
 
   /* memory */
   guint64 budget;               /* as set; 0: the service decides */
@@ -151,7 +150,7 @@ LlmModel *llm_engine_await_model_finish (GAsyncResult     *result,
 void      llm_engine_update_availability (LlmEngine       *self);
 /* Settles what is in use once catalogue and index are there. */
 void      llm_engine_models_settle    (LlmEngine          *self);
-/* Unloads it when no job runs; @done on the main thread with what came free. */
+/* Unloads it when no request runs; @done on the main thread with what came free. */
 void      llm_engine_unload           (LlmEngine          *self,
                                        LlmReclaimDone      done,
                                        gpointer            data);
@@ -170,19 +169,15 @@ void      llm_engine_script_stop      (LlmEngine          *self);
 /* (element-type LlmModelInfo) (transfer full) (nullable): NULL while the script
  * says that models are being looked for. */
 GPtrArray *llm_engine_script_list_models (LlmEngine       *self);
-/* Gives @job, which is complete but for that, its reply; or the error that the
+/* Gives @request, which is complete but for that, its reply; or the error that the
  * script refuses the call with. */
 gboolean  llm_engine_script_reply     (LlmEngine          *self,
                                        LlmContext         *context,
                                        GVariant           *messages,
                                        const char         *raw,
-                                       LlmJob             *job,
+                                       LlmRequest         *request,
+                                       LlmSink           **sink,
                                        GError            **error);
-/* Whether the script says that the service goes away here, which it then soon does:
- * the answer is never settled. */
-gboolean  llm_engine_script_exits     (LlmEngine          *self,
-                                       LlmJob             *job,
-                                       LlmReplyExit        where);
 
 /* llm-engine.c */
 /* One of the statistics. */
@@ -200,8 +195,8 @@ void      llm_engine_memory_caller_gone (LlmEngine        *self,
 /* Adds its figures to the statistics. */
 void      llm_engine_add_memory_statistics (LlmEngine     *self,
                                        GVariantBuilder    *builder);
-/* After a job ended: gives back again what a held trim took. */
-void      llm_engine_memory_job_ended (LlmEngine          *self);
+/* After a request ended: gives back again what a held trim took. */
+void      llm_engine_memory_request_ended (LlmEngine          *self);
 
 /* llm-engine-power.c */
 void      llm_engine_power_stop       (LlmEngine          *self);
@@ -215,9 +210,8 @@ void      llm_engine_add_reclaimers   (LlmEngine          *self);
 /* Never NULL; good until the next application is asked for, and as long as it is needed.
  * Of those that are not, only the last few hundred are remembered: callers choose their
  * names. */
-LlmApp   *llm_engine_get_app          (LlmEngine          *self,
-                                       guint32             uid,
-                                       const char         *app_id);
+LlmAppAccount   *llm_engine_get_app          (LlmEngine          *self,
+                                       LlmApp             *app);
 /* The table of contexts: what is in it, the applications know of. */
 void      llm_engine_add_context      (LlmEngine          *self,
                                        LlmContext         *context);
@@ -242,15 +236,14 @@ gboolean  llm_engine_admit_call       (LlmEngine          *self,
                                        GError            **error);
 /* Whether one of its contexts, which holds @n_held tokens, may hold @n_tokens. */
 gboolean  llm_engine_admit_tokens     (LlmEngine          *self,
-                                       guint32             uid,
-                                       const char         *app_id,
+                                       LlmApp             *app,
                                        guint               n_held,
                                        guint               n_tokens,
                                        GError            **error);
 
 /* The part of the memory for contexts that it may fill, 0 to 1. */
 double    llm_engine_get_share        (LlmEngine          *self,
-                                       const LlmApp       *app);
+                                       const LlmAppAccount       *app);
 
 /* llm-engine-quotas.c */
 /* As configured. */
@@ -262,15 +255,20 @@ void      llm_engine_take_quota       (LlmEngine          *self,
 void      llm_engine_share_memory     (LlmEngine          *self);
 
 /* llm-engine-jobs.c */
-/* Sends @job off; counts it until llm_engine_job_ended(). */
+/* Sends @request off; counts it until llm_engine_request_ended(). */
 void      llm_engine_submit           (LlmEngine          *self,
-                                       LlmJob             *job);
-void      llm_engine_job_ended        (LlmEngine          *self);
+                                       LlmRequest             *request);
+void      llm_engine_request_ended        (LlmEngine          *self);
 /* Fills in what the options say about sampling, timing and stops. */
-gboolean  llm_engine_fill_job         (LlmEngine          *self,
-                                       LlmJob             *job,
+gboolean  llm_engine_fill_request         (LlmEngine          *self,
+                                       LlmRequest             *request,
                                        LlmCallOptions     *options,
                                        const char         *default_slo,
+                                       GError            **error);
+/* How the tokens of its answer are chosen. */
+gboolean  llm_engine_fill_decoder     (LlmEngine          *self,
+                                       LlmRequest         *request,
+                                       LlmCallOptions     *options,
                                        GError            **error);
 guint64   llm_engine_new_session      (LlmEngine          *self);
 /* 128 random bits as text that may be part of an object path. */

@@ -32,8 +32,9 @@ void
 llm_engine_take_quota (LlmEngine            *self,
                        const LlmStoredQuota *quota)
 {
+  g_autoptr(LlmApp) app = llm_app_intern (quota->uid, quota->app);
   LlmQuota *target = *quota->app == '\0' ? &self->default_quota
-                                         : &llm_engine_get_app (self, quota->uid, quota->app)->quota;
+                                         : &llm_engine_get_app (self, app)->quota;
 
   llm_quota_set (target, quota->key, quota->value);
 }
@@ -165,18 +166,18 @@ llm_engine_set_quota_finish (LlmEngine    *self,
 void
 llm_engine_share_memory (LlmEngine *self)
 {
-  GHashTable *shares = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free);
+  GHashTable *quotas =
+    g_hash_table_new_full (NULL, NULL, (GDestroyNotify) llm_app_unref, g_free);
   GHashTableIter iter;
-  LlmApp *app;
-  const char *key;
+  LlmAppAccount *app;
 
   g_hash_table_iter_init (&iter, self->apps);
-  while (g_hash_table_iter_next (&iter, (gpointer *) &key, (gpointer *) &app))
+  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &app))
     {
       double share = llm_engine_get_share (self, app);
 
       if (share != self->default_quota.share)
-        g_hash_table_insert (shares, g_strdup (key), g_memdup2 (&share, sizeof share));
+        g_hash_table_insert (quotas, llm_app_ref (app->app), g_memdup2 (&share, sizeof share));
     }
-  llm_executor_set_shares (self->executor, self->default_quota.share, shares);
+  llm_executor_set_memory_quotas (self->executor, self->default_quota.share, quotas);
 }

@@ -11,12 +11,21 @@
 /* Who called so lately is likely to call again. */
 #define RECENT_US (60 * G_USEC_PER_SEC)
 
+static LlmExecutorFigures
+get_figures (gpointer holder)
+{
+  LlmExecutorFigures figures;
+
+  llm_executor_get_figures (((LlmEngine *) holder)->executor, &figures);
+  return figures;
+}
+
 /* --- scratch of the forward pass --- */
 
 static guint64
 get_scratch (gpointer holder)
 {
-  return llm_executor_get_scratch (((LlmEngine *) holder)->executor);
+  return get_figures (holder).scratch_bytes;
 }
 
 static void
@@ -34,7 +43,7 @@ give_scratch (gpointer       holder,
 static guint64
 get_kv (gpointer holder)
 {
-  return llm_executor_get_idle_kv (((LlmEngine *) holder)->executor);
+  return get_figures (holder).idle_kv_bytes;
 }
 
 static void
@@ -52,7 +61,7 @@ give_kv (gpointer       holder,
 static guint64
 get_busy_kv (gpointer holder)
 {
-  return llm_executor_get_busy_kv (((LlmEngine *) holder)->executor);
+  return get_figures (holder).busy_kv_bytes;
 }
 
 static void
@@ -113,7 +122,7 @@ get_pages (gpointer holder)
 {
   LlmEngine *self = holder;
 
-  return self->is_loading || self->is_unloading ? 0 : llm_executor_get_pages (self->executor);
+  return self->is_loading || self->is_unloading ? 0 : get_figures (holder).page_bytes;
 }
 
 static void
@@ -132,7 +141,7 @@ take_pages (gpointer holder,
             guint64  bytes)
 {
   LlmEngine *self = holder;
-  guint64 missing = llm_executor_get_missing (self->executor);
+  guint64 missing = get_figures (holder).missing_bytes;
 
   if (missing > 0 && missing <= bytes && self->model != NULL
       && llm_clock_now_us () - self->idle_since_us < RECENT_US)
@@ -142,7 +151,7 @@ take_pages (gpointer holder,
 static gboolean
 has_backed_pages (gpointer holder)
 {
-  return llm_executor_has_backed_weights (((LlmEngine *) holder)->executor);
+  return get_figures (holder).is_backed;
 }
 
 /* --- the model --- */
@@ -154,7 +163,7 @@ get_weights (gpointer holder)
 {
   LlmEngine *self = holder;
 
-  if (self->n_jobs > 0 || self->is_loading || self->model == NULL || get_pages (self) > 0)
+  if (self->n_requests_running > 0 || self->is_loading || self->model == NULL || get_pages (self) > 0)
     return 0;
   return MAX (llm_ledger_get (self->ledger, LLM_HOLDER_WEIGHTS), 1);
 }

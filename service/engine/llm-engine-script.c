@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What the engine does with a script (mock/): the model that stands in for a
+/* What the engine does with a script (the mock): the model that stands in for a
  * real one, what is said about it, and the replies. */
 
 #define G_LOG_DOMAIN "llm-engine"
@@ -8,6 +8,7 @@
 #include "engine/llm-context-private.h"
 
 #include "common/llmsvc-error.h"
+#include "decoding/llm-scripted-sink.h"
 
 /* How long a phase that should end waits for a load that runs. */
 #define LOAD_WAIT_MS 1
@@ -57,7 +58,6 @@ void
 llm_engine_script_stop (LlmEngine *self)
 {
   g_clear_handle_id (&self->phase_timer, g_source_remove);
-  g_clear_handle_id (&self->exit_idle, g_source_remove);
 }
 
 GPtrArray *
@@ -136,60 +136,54 @@ read_history (History    *history,
     add_message (history, "user", raw);
 }
 
+static gboolean
+on_exit_idle (gpointer data)
+{
+  g_message ("The script says that the service goes away here");
+  g_signal_emit_by_name (data, "script-exit");
+  return G_SOURCE_REMOVE;
+}
+
 gboolean
 llm_engine_script_reply (LlmEngine  *self,
                          LlmContext *context,
                          GVariant   *messages,
                          const char *raw,
-                         LlmJob     *job,
+                         LlmRequest *request,
+                         LlmSink   **sink,
                          GError    **error)
 {
   g_autoptr(GString) system = g_string_new (NULL);
   History history = { "", system, 0 };
   LlmScriptQuestion question;
+  LlmReply *reply;
   guint n_steps;
 
   read_history (&history, context, messages, raw);
   question = (LlmScriptQuestion) { history.prompt, system->str, history.n_answers + 1 };
-  job->reply = llm_script_answer (self->settings->script, llm_model_get_tokenizer (self->model),
-                                  &question, error);
-  if (job->reply == NULL)
+  reply = llm_script_answer (self->settings->script, llm_model_get_tokenizer (self->model),
+                             &question, error);
+  if (reply == NULL)
     return FALSE;
 
-  /* The limits of the job make the end that the script asks for. */
-  n_steps = job->reply->steps->len;
-  if (job->reply->end == LLM_REPLY_LENGTH ||
-      (job->reply->end == LLM_REPLY_CONTEXT_FULL && job->slides))
-    job->max_tokens = MIN (job->max_tokens, n_steps);
-  else if (job->reply->end == LLM_REPLY_CONTEXT_FULL)
-    job->n_ctx = MIN (job->n_ctx, job->prompt->len + n_steps - 1);
+  /* The limits of the request make the end that the script asks for. */
+  n_steps = reply->steps->len;
+  if (reply->exit == LLM_REPLY_EXIT_BEFORE_KEEP)
+    ;
+  else if (reply->end == LLM_REPLY_LENGTH
+           || (reply->end == LLM_REPLY_CONTEXT_FULL && request->slides))
+    request->max_tokens = MIN (request->max_tokens, n_steps);
+  else if (reply->end == LLM_REPLY_CONTEXT_FULL)
+    request->n_ctx = MIN (request->n_ctx, request->prompt->len + n_steps - 1);
   /* what the script says begins as it is written */
-  job->strips_space = FALSE;
-  return TRUE;
-}
+  request->strips_space = FALSE;
+  if (reply->exit == LLM_REPLY_EXIT_AFTER_KEEP)
+    {
+      LlmSink *to = *sink;
 
-/* --- going away --- */
-
-static gboolean
-on_exit_idle (gpointer data)
-{
-  LlmEngine *self = data;
-
-  self->exit_idle = 0;
-  g_message ("The script says that the service goes away here");
-  g_signal_emit_by_name (self, "script-exit");
-  return G_SOURCE_REMOVE;
-}
-
-/* What was said before, as that the answer was begun, is on its way first. */
-gboolean
-llm_engine_script_exits (LlmEngine   *self,
-                         LlmJob      *job,
-                         LlmReplyExit where)
-{
-  if (job->reply == NULL || job->reply->exit != where)
-    return FALSE;
-  if (self->exit_idle == 0)
-    self->exit_idle = g_idle_add_full (G_PRIORITY_LOW, on_exit_idle, self, NULL);
+      *sink = llm_scripted_sink_new (to, on_exit_idle, self);
+      g_object_unref (to);
+    }
+  request->decoder = llm_decoder_new_scripted (reply, on_exit_idle, self);
   return TRUE;
 }

@@ -41,7 +41,8 @@ static void
 add_stored_context (LlmEngine              *self,
                     const LlmStoredContext *stored)
 {
-  g_autoptr(LlmContext) context = llm_context_new (self, stored->uid, stored->app, stored->id);
+  g_autoptr(LlmApp) app = llm_app_intern (stored->uid, stored->app);
+  g_autoptr(LlmContext) context = llm_context_new (self, app, stored->id);
 
   g_free (context->name);
   context->name = g_strdup (stored->name);
@@ -81,7 +82,7 @@ static gboolean
 is_same_context (LlmContext             *context,
                  const LlmStoredContext *stored)
 {
-  return context->uid == stored->uid && g_str_equal (context->app_id, stored->app) &&
+  return context->app->uid == stored->uid && g_str_equal (context->app->id, stored->app) &&
          g_str_equal (context->name, stored->name);
 }
 
@@ -137,7 +138,7 @@ take_quotas (LlmEngine       *self,
              const GPtrArray *quotas)
 {
   GHashTableIter iter;
-  LlmApp *app;
+  LlmAppAccount *app;
 
   llm_engine_reset_default_quota (self);
   g_hash_table_iter_init (&iter, self->apps);

@@ -76,7 +76,7 @@ llm_engine_stop (LlmEngine *self)
   llm_engine_fail_waiting (self);
 
   /* Jobs end at the next step; commits under way go on to their end. */
-  while (self->n_jobs > 0 || self->is_counting)
+  while (self->n_requests_running > 0 || self->is_counting)
     {
       g_queue_clear_full (&self->uncounted, g_object_unref);
       g_main_context_iteration (NULL, TRUE);
@@ -152,7 +152,7 @@ llm_engine_init (LlmEngine *self)
   self->contexts = g_hash_table_new_full (g_str_hash, g_str_equal, NULL, g_object_unref);
   self->making = g_ptr_array_new ();
   self->generations = g_hash_table_new_full (g_str_hash, g_str_equal, NULL, g_object_unref);
-  self->apps = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify) llm_app_free);
+  self->apps = g_hash_table_new_full (NULL, NULL, NULL, (GDestroyNotify) llm_app_account_free);
   self->holds = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   self->availability = "loading";
   self->reason = g_strdup ("");
@@ -434,13 +434,13 @@ llm_engine_add_figure (GVariantBuilder *builder,
   g_variant_builder_add (builder, "{sv}", key, g_variant_new_uint64 (value));
 }
 
-static LlmKvCounters
-get_kv_counters (LlmEngine *self)
+static LlmExecutorFigures
+get_figures (LlmEngine *self)
 {
-  LlmKvCounters counters;
+  LlmExecutorFigures figures;
 
-  llm_executor_get_kv_counters (self->executor, &counters);
-  return counters;
+  llm_executor_get_figures (self->executor, &figures);
+  return figures;
 }
 
 static LlmSloCounters
@@ -541,7 +541,8 @@ llm_engine_add_statistics (LlmEngine       *self,
 {
   const LlmSloCounters sum = sum_slo (&self->counters);
   const LlmEngineCounters *counters = &self->counters;
-  const LlmKvCounters kv = get_kv_counters (self);
+  const LlmExecutorFigures figures = get_figures (self);
+  const LlmKvCounters kv = figures.kv;
   const CallCounts calls = count_calls (self);
   const LlmProcessFigures *process = look_up_process (self);
   const struct
@@ -569,10 +570,10 @@ llm_engine_add_statistics (LlmEngine       *self,
     { "model-unloads", counters->model_unloads },
     { "trims", counters->trims },
     { "trimmed-bytes", counters->trimmed_bytes },
-    { "steps", llm_executor_get_n_steps (self->executor) },
-    { "rows", llm_executor_get_n_rows (self->executor) },
-    { "read-tokens", llm_executor_get_n_read (self->executor) },
-    { "written-tokens", llm_executor_get_n_written (self->executor) },
+    { "steps", figures.n_steps },
+    { "rows", figures.n_rows },
+    { "read-tokens", figures.n_prompt },
+    { "written-tokens", figures.n_generated },
     { "kv-packed-chunks", kv.n_packed },
     { "kv-written-chunks", kv.n_written },
     { "kv-evicted-chunks", kv.n_evicted },
@@ -582,7 +583,7 @@ llm_engine_add_statistics (LlmEngine       *self,
     { "kv-shared-chunks", kv.n_shared },
     { "kv-read-bytes", kv.read_bytes },
     { "kv-written-bytes", kv.written_bytes },
-    { "kv-storage-bytes", llm_executor_get_storage (self->executor) },
+    { "kv-storage-bytes", figures.storage_bytes },
     { "contexts", g_hash_table_size (self->contexts) },
     { "calls", g_hash_table_size (self->generations) },
     { "apps", g_hash_table_size (self->apps) },

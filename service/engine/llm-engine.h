@@ -11,7 +11,7 @@
 #include <gio/gio.h>
 
 #include "common/llm-call-options.h"
-#include "accounts/llm-app.h"
+#include "accounts/llm-app-account.h"
 #include "accounts/llm-caller.h"
 #include "engine/llm-context.h"
 #include "engine/llm-generation.h"

@@ -57,7 +57,7 @@ struct _LlmGeneration
 
   GTask *admission;         /* (nullable) (owned): until admitted or refused */
   LlmModel *model;          /* (nullable) (owned): from then on */
-  LlmJob *job;              /* (nullable) (owned) */
+  LlmRequest *request;              /* (nullable) (owned) */
   GQueue waiting_end;       /* (element-type GTask) (owned): of cancel calls */
   GVariant *results;        /* (nullable): while being committed */
   LlmAnswerRecord record;   /* for the journal */
@@ -72,16 +72,16 @@ struct _LlmGeneration
 void           llm_generation_settle        (LlmGeneration      *self,
                                              GVariant           *results,
                                              const GError       *error);
-/* An LlmJob's, with its generation as data: the executor took the job; a piece of the text. */
-void           llm_generation_job_admitted  (LlmJob             *job,
+/* An LlmRequest's, with its generation as data: the executor took the request; a piece of the text. */
+void           llm_generation_request_admitted  (LlmRequest             *request,
                                              gpointer            data);
-void           llm_generation_job_text      (LlmJob             *job,
+void           llm_generation_request_text      (LlmRequest             *request,
                                              const char         *text,
                                              gsize               length,
                                              gpointer            data);
-/* llm-generation-results.c: likewise; takes the job's reference to the generation. */
-void           llm_generation_job_done      (LlmJob             *job,
-                                             const LlmJobResult *result,
+/* llm-generation-results.c: likewise; takes the request's reference to the generation. */
+void           llm_generation_request_done      (LlmRequest             *request,
+                                             const LlmRequestResult *result,
                                              gpointer            data);
 
 G_END_DECLS

@@ -12,7 +12,7 @@
 
 static void
 count_answer (LlmEngineCounters  *counters,
-              const LlmJobResult *result,
+              const LlmRequestResult *result,
               gboolean            is_met)
 {
   LlmSloCounters *of_class = &counters->slo[result->slo.class];
@@ -33,7 +33,7 @@ static void
 count_refusal (LlmGeneration *self,
                const GError  *error)
 {
-  LlmSloCounters *of_class = &self->engine->counters.slo[self->job->slo.class];
+  LlmSloCounters *of_class = &self->engine->counters.slo[self->request->slo.class];
 
   if (!g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_OVERLOADED))
     return;
@@ -43,7 +43,7 @@ count_refusal (LlmGeneration *self,
 
 static GVariant *
 make_results (LlmGeneration      *self,
-              const LlmJobResult *result)
+              const LlmRequestResult *result)
 {
   GVariantDict dict;
   gboolean is_met = llm_slo_is_met (&result->slo, result->ttft_ms, result->tpot_ms);
@@ -52,7 +52,7 @@ make_results (LlmGeneration      *self,
   count_answer (&self->engine->counters, result, is_met);
 
   g_variant_dict_init (&dict, NULL);
-  g_variant_dict_insert (&dict, "finish-reason", "s", llm_job_end_to_string (result->end));
+  g_variant_dict_insert (&dict, "finish-reason", "s", llm_finish_to_string (result->finish));
   g_variant_dict_insert (&dict, "prompt-tokens", "u", result->n_prompt);
   g_variant_dict_insert (&dict, "reused-tokens", "u", result->n_reused);
   g_variant_dict_insert (&dict, "output-tokens", "u", result->tokens->len);
@@ -87,10 +87,7 @@ on_committed (GObject      *source,
   g_autoptr(GError) error = NULL;
 
   if (llm_context_commit_finish (self->context, result, &error))
-    {
-      if (!llm_engine_script_exits (self->engine, self->job, LLM_REPLY_EXIT_AFTER_KEEP))
-        llm_generation_settle (self, self->results, NULL);
-    }
+    llm_generation_settle (self, self->results, NULL);
   else
     llm_generation_settle (self, NULL, error);
 }
@@ -98,7 +95,7 @@ on_committed (GObject      *source,
 /* The turn: what was asked, and the answer. */
 static LlmTurn *
 make_turn (LlmGeneration      *self,
-           const LlmJobResult *result)
+           const LlmRequestResult *result)
 {
   LlmTurn *turn = llm_turn_new ();
 
@@ -108,8 +105,8 @@ make_turn (LlmGeneration      *self,
 
   /* Tokens that hold exactly the text settle the turn. Behind a stop string or
    * a cancel there are tokens whose text was not kept. */
-  if (result->end == LLM_JOB_STOP || result->end == LLM_JOB_LENGTH ||
-      result->end == LLM_JOB_CONTEXT_FULL)
+  if (result->finish == LLM_FINISH_STOP || result->finish == LLM_FINISH_LENGTH ||
+      result->finish == LLM_FINISH_CONTEXT_FULL)
     {
       g_autoptr(GArray) settled = g_array_new (FALSE, FALSE, sizeof (gint32));
       const char *identity = llm_model_get_identity (self->model);
@@ -117,14 +114,14 @@ make_turn (LlmGeneration      *self,
 
       llm_conversation_get_settled (self->context->conversation, identity, settled, &first_message);
       turn->tokens = g_array_new (FALSE, FALSE, sizeof (gint32));
-      g_array_append_vals (turn->tokens, &g_array_index (self->job->prompt, gint32, settled->len),
-                           self->job->prompt->len - settled->len);
+      g_array_append_vals (turn->tokens, &g_array_index (self->request->prompt, gint32, settled->len),
+                           self->request->prompt->len - settled->len);
       g_array_append_vals (turn->tokens, result->tokens->data, result->tokens->len);
       turn->identity = g_strdup (identity);
       turn->is_closed = result->is_closed;
       turn->n_tokens = turn->tokens->len;
       turn->is_whole = settled->len == 0;
-      turn->n_total = self->job->prompt->len + result->tokens->len;
+      turn->n_total = self->request->prompt->len + result->tokens->len;
       turn->counted_by = g_strdup (identity);
     }
   else
@@ -136,12 +133,10 @@ make_turn (LlmGeneration      *self,
 
 static void
 finish_well (LlmGeneration      *self,
-             const LlmJobResult *result)
+             const LlmRequestResult *result)
 {
   LlmEngineCounters *counters = &self->engine->counters;
 
-  if (llm_engine_script_exits (self->engine, self->job, LLM_REPLY_EXIT_BEFORE_KEEP))
-    return;
   counters->prompt_tokens += result->n_prompt;
   counters->reused_tokens += result->n_reused;
   counters->output_tokens += result->tokens->len;
@@ -149,7 +144,7 @@ finish_well (LlmGeneration      *self,
   if (self->context != NULL)
     llm_context_commit (self->context, llm_conversation_get_n_turns (self->context->conversation),
                         make_turn (self, result), on_committed, g_object_ref (self));
-  else if (!llm_engine_script_exits (self->engine, self->job, LLM_REPLY_EXIT_AFTER_KEEP))
+  else
     llm_generation_settle (self, self->results, NULL);
 }
 
@@ -162,24 +157,24 @@ keeps_partial (LlmGeneration *self)
 }
 
 void
-llm_generation_job_done (LlmJob             *job,
-                         const LlmJobResult *result,
+llm_generation_request_done (LlmRequest             *request,
+                         const LlmRequestResult *result,
                          gpointer            data)
 {
   g_autoptr(LlmGeneration) self = data;
   g_autoptr(GError) error = NULL;
 
-  llm_engine_job_ended (self->engine);
+  llm_engine_request_ended (self->engine);
   if (self->is_done)
     return;
   llm_answer_record_take (&self->record, result);
 
-  switch (result->end)
+  switch (result->finish)
     {
-    case LLM_JOB_STOP:
-    case LLM_JOB_STOP_STRING:
-    case LLM_JOB_LENGTH:
-    case LLM_JOB_CONTEXT_FULL:
+    case LLM_FINISH_STOP:
+    case LLM_FINISH_STOP_STRING:
+    case LLM_FINISH_LENGTH:
+    case LLM_FINISH_CONTEXT_FULL:
       if (!self->is_left)
         {
           finish_well (self, result);
@@ -187,32 +182,32 @@ llm_generation_job_done (LlmJob             *job,
         }
       g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED, "The caller left");
       break;
-    case LLM_JOB_CANCELLED:
-    case LLM_JOB_STALLED:
+    case LLM_FINISH_CANCELLED:
+    case LLM_FINISH_STALLED:
       if (keeps_partial (self) && result->text->len > 0)
         {
           finish_well (self, result);
           return;
         }
-      if (result->end == LLM_JOB_STALLED)
+      if (result->finish == LLM_FINISH_STALLED)
         g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED,
                              "The reader left the pipe full for too long (stalled)");
       else
         g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED,
                              "The answer was cancelled");
       break;
-    case LLM_JOB_DEADLINE:
+    case LLM_FINISH_DEADLINE:
       g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_DEADLINE_EXCEEDED,
                    "The answer was not whole within deadline-ms = %ju",
                    llm_call_options_get_uint (self->options, LLMSVC_OPTION_DEADLINE_MS, 0));
       break;
-    case LLM_JOB_FAILED:
+    case LLM_FINISH_FAILED:
       error = g_error_copy (result->error);
       count_refusal (self, error);
       if (g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL))
         self->engine->is_suspect = TRUE;
       break;
-    case LLM_JOB_RUNNING:
+    case LLM_FINISH_RUNNING:
     default:
       g_assert_not_reached ();
     }

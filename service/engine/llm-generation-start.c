@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The way of an answer to the executor: the model, the prompt as tokens, the job. */
+/* The way of an answer to the executor: the model, the prompt as tokens, the request. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
@@ -76,7 +76,7 @@ submit (LlmGeneration *self,
 {
   LlmEngine *engine = self->engine;
   guint n_ctx = llm_model_get_hparams (self->model)->n_ctx;
-  g_autoptr(LlmJob) job = llm_job_new ();
+  g_autoptr(LlmRequest) request = llm_request_new (self->caller->app);
   LlmContext *context = self->context;
 
   if (context != NULL)
@@ -85,38 +85,37 @@ submit (LlmGeneration *self,
     return FALSE;
   if (context != NULL)
     {
-      if (!llm_engine_admit_tokens (engine, context->uid, context->app_id,
+      if (!llm_engine_admit_tokens (engine, context->app,
                                     llm_context_get_tokens (context), tokens->len, error))
         return FALSE;
     }
 
-  job->arrived_us = self->arrived_us;
-  if (!llm_engine_fill_job (engine, job, self->options, context != NULL ? context->slo : NULL,
+  request->arrived_us = self->arrived_us;
+  if (!llm_engine_fill_request (engine, request, self->options, context != NULL ? context->slo : NULL,
                             error))
     return FALSE;
-  g_array_append_vals (job->prompt, tokens->data, tokens->len);
+  g_array_append_vals (request->prompt, tokens->data, tokens->len);
   if (context != NULL)
     llm_conversation_get_generated (context->conversation, llm_model_get_identity (self->model),
-                                    job->generated);
-  job->generates = TRUE;
-  job->n_ctx = n_ctx;
-  job->slides = slides_past (self, n_ctx, n_system);
-  job->n_system = n_system;
+                                    request->generated);
+  request->n_ctx = n_ctx;
+  request->slides = slides_past (self, n_ctx, n_system);
+  request->n_system = n_system;
   if (context != NULL)
-    llm_context_set_session (context, job);
-  job->strips_space = self->raw == NULL;
-  job->uid = self->caller->uid;
-  job->app = llm_app_make_key (self->caller->uid, self->caller->app_id);
-  job->on_admitted = llm_generation_job_admitted;
-  job->on_text = llm_generation_job_text;
-  job->on_done = llm_generation_job_done;
-  if (engine->settings->script != NULL &&
-      !llm_engine_script_reply (engine, context, self->messages, self->raw, job, error))
+    llm_context_set_session (context, request);
+  request->strips_space = self->raw == NULL;
+  request->on_admitted = llm_generation_request_admitted;
+  request->on_text = llm_generation_request_text;
+  request->on_done = llm_generation_request_done;
+  if (engine->settings->script != NULL
+        ? !llm_engine_script_reply (engine, context, self->messages, self->raw, request,
+                                    &self->sink, error)
+        : !llm_engine_fill_decoder (engine, request, self->options, error))
     return FALSE;
 
-  job->data = g_object_ref (self);
-  self->job = g_steal_pointer (&job);
-  llm_engine_submit (engine, self->job);
+  request->data = g_object_ref (self);
+  self->request = g_steal_pointer (&request);
+  llm_engine_submit (engine, self->request);
   return TRUE;
 }
 
@@ -223,7 +222,7 @@ llm_generation_start (LlmEngine          *engine,
                       gpointer            data)
 {
   g_autoptr(LlmGeneration) self = g_object_new (LLM_TYPE_GENERATION, NULL);
-  LlmApp *app = llm_engine_get_app (engine, caller->uid, caller->app_id);
+  LlmAppAccount *app = llm_engine_get_app (engine, caller->app);
 
   self->id = llm_engine_new_id ();
   self->engine = engine;

@@ -41,7 +41,7 @@ llm_generation_settle (LlmGeneration *self,
                        GVariant      *results,
                        const GError  *error)
 {
-  LlmApp *app = llm_engine_get_app (self->engine, self->caller->uid, self->caller->app_id);
+  LlmAppAccount *app = llm_engine_get_app (self->engine, self->caller->app);
   GTask *task;
 
   g_assert (!self->is_done);
@@ -81,7 +81,7 @@ llm_generation_settle (LlmGeneration *self,
    * is needed. */
   g_clear_object (&self->context);
   g_clear_object (&self->sink);
-  g_clear_pointer (&self->job, llm_job_unref);
+  g_clear_pointer (&self->request, llm_request_unref);
   g_clear_pointer (&self->model, llm_model_unref);
   g_clear_pointer (&self->messages, g_variant_unref);
   g_clear_pointer (&self->raw, g_free);
@@ -95,13 +95,13 @@ llm_generation_settle (LlmGeneration *self,
 
 static void
 request_stop (LlmGeneration *self,
-              LlmJobEnd      end)
+              LlmFinish      end)
 {
-  guint running = LLM_JOB_RUNNING;
+  guint running = LLM_FINISH_RUNNING;
 
-  if (self->job == NULL)
+  if (self->request == NULL)
     return;
-  __atomic_compare_exchange_n (&self->job->stop_request, &running, end, FALSE, __ATOMIC_RELEASE,
+  __atomic_compare_exchange_n (&self->request->stop_request, &running, end, FALSE, __ATOMIC_RELEASE,
                                __ATOMIC_RELAXED);
   llm_executor_poke (self->engine->executor);
 }
@@ -112,12 +112,12 @@ on_stalled (gpointer data)
   LlmGeneration *self = data;
 
   self->stall_timer = 0;
-  request_stop (self, LLM_JOB_STALLED);
+  request_stop (self, LLM_FINISH_STALLED);
   return G_SOURCE_REMOVE;
 }
 
 void
-llm_generation_job_text (LlmJob     *job,
+llm_generation_request_text (LlmRequest     *request,
                          const char *text,
                          gsize       length,
                          gpointer    data)
@@ -126,7 +126,7 @@ llm_generation_job_text (LlmJob     *job,
 
   if (self->is_done || self->is_left || llm_sink_accept (self->sink, text, length))
     return;
-  __atomic_store_n (&job->is_parked, TRUE, __ATOMIC_RELEASE);
+  __atomic_store_n (&request->is_blocked, TRUE, __ATOMIC_RELEASE);
   if (self->stall_timer == 0)
     self->stall_timer =
       g_timeout_add_seconds (self->engine->settings->stall_timeout_s, on_stalled, self);
@@ -139,9 +139,9 @@ on_sink_drained (LlmSink *sink,
   LlmGeneration *self = data;
 
   g_clear_handle_id (&self->stall_timer, g_source_remove);
-  if (self->job != NULL)
+  if (self->request != NULL)
     {
-      __atomic_store_n (&self->job->is_parked, FALSE, __ATOMIC_RELEASE);
+      __atomic_store_n (&self->request->is_blocked, FALSE, __ATOMIC_RELEASE);
       llm_executor_poke (self->engine->executor);
     }
 }
@@ -152,7 +152,7 @@ cancel (LlmGeneration *self)
   if (self->is_done)
     return;
   self->is_cancelled = TRUE;
-  request_stop (self, LLM_JOB_CANCELLED);
+  request_stop (self, LLM_FINISH_CANCELLED);
 }
 
 static void
@@ -162,9 +162,9 @@ on_sink_closed (LlmSink *sink,
   llm_generation_leave (data);
 }
 
-/* The executor took the job. */
+/* The executor took the request. */
 void
-llm_generation_job_admitted (LlmJob  *job,
+llm_generation_request_admitted (LlmRequest  *request,
                              gpointer data)
 {
   LlmGeneration *self = data;
@@ -217,7 +217,7 @@ llm_generation_finalize (GObject *object)
   g_clear_handle_id (&self->stall_timer, g_source_remove);
   g_clear_object (&self->context);
   g_clear_object (&self->sink);
-  g_clear_pointer (&self->job, llm_job_unref);
+  g_clear_pointer (&self->request, llm_request_unref);
   g_clear_pointer (&self->model, llm_model_unref);
   g_clear_pointer (&self->messages, g_variant_unref);
   g_clear_pointer (&self->results, g_variant_unref);
@@ -257,17 +257,17 @@ llm_generation_get_caller (LlmGeneration *self)
 LlmGenerationState
 llm_generation_get_state (LlmGeneration *self)
 {
-  LlmJob *job = self->job;
+  LlmRequest *request = self->request;
 
   if (self->is_done)
     return LLM_GENERATION_DONE;
-  if (job == NULL)
+  if (request == NULL)
     return LLM_GENERATION_QUEUED;
-  if (__atomic_load_n (&job->is_parked, __ATOMIC_ACQUIRE))
+  if (__atomic_load_n (&request->is_blocked, __ATOMIC_ACQUIRE))
     return LLM_GENERATION_PARKED;
-  if (__atomic_load_n (&job->has_first, __ATOMIC_ACQUIRE))
+  if (__atomic_load_n (&request->has_first, __ATOMIC_ACQUIRE))
     return LLM_GENERATION_WRITING;
-  if (__atomic_load_n (&job->has_started, __ATOMIC_ACQUIRE))
+  if (__atomic_load_n (&request->has_started, __ATOMIC_ACQUIRE))
     return LLM_GENERATION_READING;
   return LLM_GENERATION_QUEUED;
 }

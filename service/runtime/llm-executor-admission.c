@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What a call will have to wait, what that makes of its targets, and whether it may come in. */
+/* The beginning of a request: its session, what it will have to wait, what that makes of its
+ * targets, and whether it may come in. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
 #include <math.h>
+#include <string.h>
 
-#include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
 #include "runtime/llm-executor-private.h"
 
-/* What a call takes when it is alone differs by so much from what steps cost on the mean: whoever
+/* What a request takes when it is alone differs by so much from what steps cost on the mean: whoever
  * asks for all of it should have it. */
 #define ALLOWANCE 1.1
 
@@ -18,31 +19,129 @@
 #define MIN_RETRY_MS 100
 #define MAX_RETRY_MS 60000
 
-/* Shares are of what this call takes alone, on this machine. Before that is known, the targets of
- * its class hold. */
-static void
-resolve_shares (const LlmJob      *job,
-                const LlmForecast *forecast,
-                LlmSlo            *slo)
+/* --- the session --- */
+
+/* What each token of the prompt is computed with must not depend on when it is computed. */
+static GByteArray *
+find_kinds (const LlmRequest *request)
 {
-  if (job->ttft_share > 0)
-    slo->ttft_ms = job->ttft_share * ALLOWANCE * forecast->alone_us / 1000;
-  if (job->tpot_share > 0)
-    slo->tpot_ms = job->tpot_share * ALLOWANCE * forecast->token_us / 1000;
+  GByteArray *kinds = g_byte_array_sized_new (request->prompt->len);
+  gboolean is_exact = request->executor->instance_config.is_exact;
+
+  g_byte_array_set_size (kinds, request->prompt->len);
+  memset (kinds->data, is_exact ? LLK_ROWS_GENERATED : LLK_ROWS_PROMPT, kinds->len);
+  for (guint i = 0; i < request->generated->len; i++)
+    {
+      const LlmTokenSpan *span = &g_array_index (request->generated, LlmTokenSpan, i);
+
+      if (span->first < kinds->len)
+        memset (kinds->data + span->first, LLK_ROWS_GENERATED,
+                MIN (span->end, kinds->len) - span->first);
+    }
+  return kinds;
 }
 
-/* What is too much is the others' work, never the call's own. */
+/* What another context of the same application has of the prompt, computed alike (L15). Never one
+ * of another application: how long the first token takes would tell what others said. */
+static void
+share_prefix (LlmRequest *request,
+              guint       n_max)
+{
+  GHashTableIter iter;
+  LlmSession *session;
+  LlmSession *best = NULL;
+  guint n_best = 0;
+
+  g_hash_table_iter_init (&iter, request->runner->sessions);
+  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &session))
+    {
+      guint n = 0;
+
+      if (session != request->session && session->app == request->session->app)
+        n = llm_session_count_shareable (session, request->prompt, request->kinds, n_max);
+      if (n > n_best)
+        {
+          n_best = n;
+          best = session;
+        }
+    }
+  if (best != NULL)
+    llm_session_share (request->session, best, n_best);
+}
+
+/* The last token of the prompt is computed in any case: its logits choose the first token of the
+ * answer. */
+static guint
+count_reusable (const LlmRequest *request)
+{
+  return request->decoder != NULL ? request->prompt->len - 1 : request->prompt->len;
+}
+
+/* FALSE while it is not known what storage has of the context: a slow disk must not hold up other
+ * requests. */
 static gboolean
-is_overloaded (LlmExecutor       *self,
-               const LlmJob      *job,
+open_session (LlmRequest *request)
+{
+  LlmSession *session = request->session;
+  guint n_slid = llm_request_get_n_slid (request, request->prompt->len);
+
+  if (session->is_attached
+      && !llm_session_is_usable (session, request->prompt, llm_request_get_n_sinks (request),
+                                 n_slid, count_reusable (request)))
+    llm_session_drop (session);
+  if (session->seq == NULL)
+    llm_session_open (session);
+  return llm_kv_seq_is_open (session->seq);
+}
+
+/* Returns how many of the prompt's tokens that the model sees the session has in its KV cache: of
+ * the first @n_max. */
+static guint
+find_cached (LlmRequest *request,
+             guint       n_max)
+{
+  LlmSession *session = request->session;
+  guint n_sinks = llm_request_get_n_sinks (request);
+  guint n_slid = llm_request_get_n_slid (request, request->prompt->len);
+
+  if (!session->is_attached)
+    {
+      llm_session_attach (session, request->prompt, request->kinds, n_sinks, n_slid, n_max);
+      if (session->tokens->len == 0 && session->id != 0)
+        share_prefix (request, n_max);
+    }
+  llm_session_rewind (session, request->prompt, n_max);
+  llm_session_slide (session, request->prompt, request->kinds, n_sinks, n_slid);
+  return llm_kv_seq_get_length (session->seq);
+}
+
+/* --- what it will have to wait --- */
+
+/* Fractions are of what this request takes alone, on this machine. Before that is known, the targets
+ * of its class hold. */
+static void
+resolve_fractions (const LlmRequest  *request,
+                   const LlmForecast *forecast,
+                   LlmSlo            *slo)
+{
+  if (request->ttft_share > 0)
+    slo->ttft_ms = request->ttft_share * ALLOWANCE * forecast->alone_us / 1000;
+  if (request->tpot_share > 0)
+    slo->tpot_ms = request->tpot_share * ALLOWANCE * forecast->token_us / 1000;
+}
+
+/* What is too much is the others' work, never the request's own. */
+static gboolean
+is_overloaded (const LlmRequest  *request,
                const LlmSlo      *slo,
                const LlmForecast *forecast)
 {
+  const LlmExecutor *executor = request->executor;
   double wanted_us = MAX (slo->ttft_ms * 1000, forecast->alone_us);
 
-  return job->on_admitted != NULL && !self->is_fifo && self->overload_factor > 0
+  return request->on_admitted != NULL && !executor->is_fifo && executor->overload_factor > 0
          && slo->class < LLM_SLO_BACKGROUND && slo->ttft_ms > 0
-         && forecast->latest_us > self->overload_factor * wanted_us;
+         && forecast->latest_us > executor->overload_factor * wanted_us;
 }
 
 static void
@@ -58,38 +157,212 @@ set_overloaded (const LlmSlo *slo,
                forecast_us / 1e6, slo->ttft_ms / 1000, retry_ms / 1000, ceil (retry_ms));
 }
 
-gboolean
-llm_executor_admit (LlmExecutor     *self,
-                    LlmRun          *run,
-                    LlmTicketConfig *config,
-                    GError         **error)
+/* Fills in what the request is held to, and its entry but for what is to be read from storage. FALSE
+ * when so much waits that it is refused. */
+static gboolean
+price (LlmRequest *request,
+       GError    **error)
 {
-  const LlmJob *job = run->job;
-  LlmSlo *slo = &run->result->slo;
+  LlmScheduler *scheduler = request->runner->scheduler;
+  LlmSlo *slo = &request->result.slo;
   gint64 now = llm_clock_now_us ();
   LlmForecast forecast;
 
-  *config = (LlmTicketConfig) {
-    .user = job->uid,
-    .app = job->app,
+  request->entry = (LlmSchedEntry) {
+    .app = request->app,
     .slo = *slo,
-    .arrived_us = job->arrived_us,
-    .n_prompt = job->prompt->len - MIN (run->n_known, job->prompt->len),
-    .n_before = run->n_known,
+    .arrived_us = request->arrived_us,
+    .n_prompt = request->prompt->len - MIN (request->n_known, request->prompt->len),
+    .depth = request->n_known,
   };
-  if (!llm_cost_model_is_known (llm_scheduler_get_costs (self->scheduler)))
+  if (!llm_cost_model_is_known (llm_scheduler_get_costs (scheduler)))
     return TRUE;
 
-  llm_scheduler_forecast (self->scheduler, config, now, &forecast);
-  if (job->ttft_share > 0 || job->tpot_share > 0)
+  llm_scheduler_forecast (scheduler, &request->entry, now, &forecast);
+  if (request->ttft_share > 0 || request->tpot_share > 0)
     {
-      resolve_shares (job, &forecast, slo);
-      config->slo = *slo;
-      llm_scheduler_forecast (self->scheduler, config, now, &forecast);
+      resolve_fractions (request, &forecast, slo);
+      request->entry.slo = *slo;
+      llm_scheduler_forecast (scheduler, &request->entry, now, &forecast);
     }
-  run->result->forecast_ms = (forecast.first_us + (double) (now - job->arrived_us)) / 1000;
-  if (!is_overloaded (self, job, slo, &forecast))
+  request->result.forecast_ms =
+      (forecast.first_us + (double) (now - request->arrived_us)) / 1000;
+  if (!is_overloaded (request, slo, &forecast))
     return TRUE;
   set_overloaded (slo, forecast.latest_us, error);
   return FALSE;
+}
+
+/* --- admission --- */
+
+/* An instance that had nothing to do has no time to make up for. */
+static void
+join_runners (LlmRunner *self)
+{
+  const GPtrArray *runners = self->executor->runners;
+  gint64 least_us = G_MAXINT64;
+
+  if (self->n_requests++ > 0)
+    return;
+  for (guint i = 0; i < runners->len; i++)
+    {
+      const LlmRunner *other = g_ptr_array_index (runners, i);
+
+      if (other != self && other->n_requests > 0)
+        least_us = MIN (least_us, other->served_us);
+    }
+  if (least_us < G_MAXINT64)
+    self->served_us = MAX (self->served_us, least_us);
+}
+
+/* Its session is open. */
+static void
+admit (LlmRequest *request)
+{
+  LlmRunner *runner = request->runner;
+  g_autoptr(GError) no_room = NULL;
+  guint n_left;
+
+  request->n_known = find_cached (request, count_reusable (request));
+  if (!price (request, &no_room)
+      || (!llm_request_lock_chunks (request, &no_room)
+          && llm_executor_find_preemptible (request->executor) == NULL
+          && !llm_request_may_wait (request)))
+    {
+      llm_request_end (request, LLM_FINISH_FAILED, no_room);
+      return;
+    }
+  n_left = llm_request_count_left (request, NULL);
+
+  if (request->decoder != NULL)
+    {
+      LlmDecoder *decoder = request->decoder;
+
+      decoder->class->begin (decoder, (const gint32 *) request->prompt->data,
+                             request->prompt->len);
+      request->rows = g_new (gint32, decoder->n_rows);
+      request->stream = llm_text_stream_new (llm_model_get_tokenizer (runner->instance->model),
+                                             (const char *const *) request->stops,
+                                             request->strips_space);
+    }
+
+  if (n_left == 0 && request->is_resident)
+    {
+      llm_request_end (request, LLM_FINISH_STOP, NULL);
+      return;
+    }
+  request->entry.n_prompt = n_left;
+  request->entry.restore_bytes = request->restore_bytes;
+  request->entry.n_decode = request->decoder != NULL ? request->decoder->n_rows : 1;
+  llm_scheduler_add (runner->scheduler, &request->entry);
+  llm_executor_post_admission (request->executor, request);
+  llm_request_await_next (request);
+}
+
+gboolean
+llm_executor_has_opening (LlmExecutor *self)
+{
+  for (guint i = 0; i < self->requests->len; i++)
+    if (((LlmRequest *) g_ptr_array_index (self->requests, i))->is_opening)
+      return TRUE;
+  return FALSE;
+}
+
+/* Those that came first go first; each may end, and others with it. */
+void
+llm_executor_open_requests (LlmExecutor *self)
+{
+  if (!llm_executor_has_opening (self))
+    return;
+
+  for (guint i = 0; i < self->runners->len; i++)
+    {
+      LlmKvStore *store = ((LlmRunner *) g_ptr_array_index (self->runners, i))->instance->store;
+
+      if (store != NULL)
+        llm_kv_store_wait (store, 0);
+    }
+  for (guint i = 0; i < self->requests->len;)
+    {
+      LlmRequest *request = g_ptr_array_index (self->requests, i);
+
+      if (request->is_opening && llm_kv_seq_is_open (request->session->seq))
+        {
+          request->is_opening = FALSE;
+          admit (request);
+          i = 0;
+        }
+      else
+        i++;
+    }
+}
+
+/* In a step, a row with a token out of range would fail the rows of all other requests as well. */
+static gboolean
+check_prompt (const LlmRequest *request,
+              GError          **error)
+{
+  guint n_vocab = request->runner->instance->hparams->n_vocab;
+
+  for (guint i = 0; i < request->prompt->len; i++)
+    {
+      gint32 token = g_array_index (request->prompt, gint32, i);
+
+      if (token >= 0 && (guint) token < n_vocab)
+        continue;
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
+                   "The prompt has the token %d at position %u; this model's are 0 to %u", token, i,
+                   n_vocab - 1);
+      return FALSE;
+    }
+  return TRUE;
+}
+
+void
+llm_executor_begin_request (LlmExecutor *self,
+                            LlmRequest  *request)
+{
+  LlmRunner *runner = llm_executor_find_runner (self, request->instance);
+  g_autoptr(GError) error = NULL;
+
+  request->kinds = find_kinds (request);
+  request->result.n_prompt = request->prompt->len;
+  request->result.slo = request->slo;
+  g_ptr_array_add (self->requests, llm_request_ref (request));
+
+  if (runner == NULL)
+    g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MODEL,
+                         "The model was unloaded before the call began");
+  else
+    {
+      request->runner = runner;
+      join_runners (runner);
+    }
+  if (runner == NULL || !check_prompt (request, &error))
+    {
+      llm_request_end (request, LLM_FINISH_FAILED, error);
+      return;
+    }
+  g_assert (request->prompt->len > 0 && (request->slides || request->prompt->len <= request->n_ctx));
+
+  if (request->session_id != 0)
+    {
+      request->session = g_hash_table_lookup (runner->sessions, &request->session_id);
+      if (request->session == NULL)
+        {
+          request->session = llm_session_new (request->session_id, request->app, request->context,
+                                              request->is_named, self->ledger,
+                                              runner->instance->store);
+          g_hash_table_insert (runner->sessions, &request->session->id, request->session);
+        }
+    }
+  else
+    request->session = request->own_session =
+        llm_session_new (0, request->app, NULL, FALSE, self->ledger, runner->instance->store);
+  g_assert (!request->session->is_busy);
+  request->session->is_busy = TRUE;
+
+  request->is_opening = !open_session (request);
+  if (!request->is_opening)
+    admit (request);
 }

@@ -1,21 +1,18 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Little power, and none for a while: how much is done of what nobody waits for, and standing still
+/* Little power, and none for a while: how much is done of background requests, and standing still
  * while the machine sleeps. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
-#include "base/llm-clock.h"
 #include "runtime/llm-executor-private.h"
 
 /* How long a machine that is about to sleep waits for what is not written yet. It is a cache: what
  * is left is lost only if the machine loses its power, too. */
 #define FLUSH_US (2 * G_USEC_PER_SEC)
-/* Of one look at the disk and of one slice of packing. */
+/* Of one look at the disk and of one slice of quantization. */
 #define DISK_WAIT_US 2000
 #define SLICE_US 2000
-
-/* --- the pace --- */
 
 void
 llm_executor_set_pace (LlmExecutor *self,
@@ -25,11 +22,20 @@ llm_executor_set_pace (LlmExecutor *self,
   llm_executor_poke (self);
 }
 
+void
+llm_executor_set_pressed (LlmExecutor *self,
+                          gboolean     is_pressed)
+{
+  if (__atomic_exchange_n (&self->is_pressed, is_pressed, __ATOMIC_RELEASE) != is_pressed
+      && !is_pressed)
+    llm_executor_poke (self);
+}
+
 LlmWorkerPool *
 llm_executor_get_background_pool (LlmExecutor *self)
 {
-  if (__atomic_load_n (&self->pace, __ATOMIC_ACQUIRE) != LLM_PACE_SLOW ||
-      llm_worker_pool_get_n_threads (self->background_pool) == 1)
+  if (__atomic_load_n (&self->pace, __ATOMIC_ACQUIRE) != LLM_PACE_SLOW
+      || llm_worker_pool_get_n_threads (self->background_pool) == 1)
     return self->background_pool;
   if (self->slow_pool == NULL)
     self->slow_pool = llm_worker_pool_new_background (1, self->background_niceness);
@@ -38,37 +44,29 @@ llm_executor_get_background_pool (LlmExecutor *self)
 
 /* --- suspend --- */
 
-typedef struct
-{
-  LlmExecutor *executor;   /* (unowned) */
-  LlmExecutorHeld held;
-  gpointer data;
-} Suspend;
-
 static void
-deliver_held (gpointer data)
+deliver_held (LlmCommand *command)
 {
-  Suspend *suspend = data;
-
-  suspend->held (suspend->data);
+  ((LlmExecutorHeld) command->done) (command->data);
 }
 
 static void
 tell_held (LlmExecutor *self)
 {
-  llm_mailbox_post (self->main_box, deliver_held, g_steal_pointer (&self->suspend), g_free);
+  if (self->suspend != NULL)
+    llm_command_reply (g_steal_pointer (&self->suspend));
 }
 
 static void
-begin_suspend (gpointer data)
+begin_suspend (LlmCommand *command)
 {
-  Suspend *suspend = g_memdup2 (data, sizeof *suspend);
-  LlmExecutor *self = suspend->executor;
+  LlmExecutor *self = command->executor;
 
-  if (self->suspend != NULL)
-    tell_held (self);
+  tell_held (self);
   self->is_suspended = TRUE;
-  self->suspend = suspend;
+  self->suspend = llm_command_new (self, deliver_held);
+  self->suspend->done = command->done;
+  self->suspend->data = command->data;
   self->suspend_end_us = llm_clock_now_us () + FLUSH_US;
 }
 
@@ -76,14 +74,13 @@ void
 llm_executor_end_suspend (LlmExecutor *self)
 {
   self->is_suspended = FALSE;
-  if (self->suspend != NULL)
-    tell_held (self);
+  tell_held (self);
 }
 
 static void
-end_suspend (gpointer data)
+end_suspend (LlmCommand *command)
 {
-  llm_executor_end_suspend (data);
+  llm_executor_end_suspend (command->executor);
 }
 
 void
@@ -91,22 +88,17 @@ llm_executor_suspend (LlmExecutor    *self,
                       LlmExecutorHeld held,
                       gpointer        data)
 {
-  Suspend *suspend = g_new (Suspend, 1);
+  LlmCommand *command = llm_command_new (self, begin_suspend);
 
-  *suspend = (Suspend) { self, held, data };
-  llm_mailbox_post (self->inbox, begin_suspend, suspend, g_free);
+  command->done = G_CALLBACK (held);
+  command->data = data;
+  llm_command_send (command);
 }
 
 void
 llm_executor_resume (LlmExecutor *self)
 {
-  llm_mailbox_post (self->inbox, end_suspend, self, NULL);
-}
-
-gboolean
-llm_executor_is_suspended (LlmExecutor *self)
-{
-  return self->is_suspended;
+  llm_command_send (llm_command_new (self, end_suspend));
 }
 
 gboolean
@@ -116,12 +108,15 @@ llm_executor_work_suspended (LlmExecutor *self)
 
   if (self->suspend == NULL)
     return FALSE;
-  if (self->store != NULL && !llm_kv_store_is_settled (self->store) && now < self->suspend_end_us)
+  for (guint i = 0; i < self->runners->len; i++)
     {
+      LlmKvStore *store = ((LlmRunner *) g_ptr_array_index (self->runners, i))->instance->store;
+
+      if (store == NULL || llm_kv_store_is_settled (store) || now >= self->suspend_end_us)
+        continue;
       self->is_told = FALSE;
-      if (!llm_kv_store_work (self->store, now + SLICE_US) &&
-          !llm_kv_store_is_settled (self->store))
-        llm_kv_store_wait (self->store, DISK_WAIT_US);
+      if (!llm_kv_store_work (store, now + SLICE_US) && !llm_kv_store_is_settled (store))
+        llm_kv_store_wait (store, DISK_WAIT_US);
       return TRUE;
     }
   tell_held (self);

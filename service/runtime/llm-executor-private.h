@@ -1,51 +1,22 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What the files of the executor share. Its thread owns all of it but for the
- * fields marked atomic and the mailboxes. */
+/* What the files of the executor share. Its thread owns all of it but for the fields marked atomic
+ * and the mailboxes. The files, in the order in which they may call each other: -post, -figures,
+ * -rows, -evict, -weights, -room, -store, -check, -end, -admission, -decode, -step, -reclaim, -idle,
+ * -power, and llm-executor.c. */
 
 #pragma once
 
+#include "base/llm-clock.h"
+#include "forward/llm-instance.h"
 #include "runtime/llm-executor.h"
-#include "runtime/llm-lane.h"
 #include "runtime/llm-profile.h"
-#include "runtime/llm-session.h"
+#include "runtime/llm-step.h"
 #include "runtime/llm-weight-record.h"
-#include "decoding/llm-text-stream.h"
 
 G_BEGIN_DECLS
 
-/* A job while it runs. */
-typedef struct
-{
-  LlmJob *job;              /* (owned) */
-  LlmTicket *ticket;        /* (owned by the scheduler) */
-  LlmSession *session;      /* (unowned), or the run's own when the job keeps none */
-  LlmSession *own_session;  /* (nullable) (owned) */
-  LlmSampler *sampler;      /* (nullable) (owned) */
-  LlmTextStream *stream;    /* (nullable) (owned) */
-  GByteArray *kinds;        /* (owned): LlkRowKind of each token of the prompt */
-  LlmJobResult *result;     /* (owned) until it is posted */
-  GString *text;            /* (owned): what is to be posted next */
-  gint32 next;              /* token to compute when it writes */
-  guint length_before;      /* of the session before the running step */
-  guint n_known;            /* tokens of the prompt that the session had */
-  gboolean is_opening;      /* what storage has of its context is not known yet; no ticket then */
-  gboolean has_begun;       /* its chunks are locked; FALSE before there was room for it, and while
-                             * it is parked for memory (L9) */
-  gint64 resume_us;         /* of a call parked for memory: not before */
-  gint64 parked_us;         /* when it was, or first found no room; 0 for never */
-  gint64 stuck_us;          /* when it first found no room since its last step; 0 for not */
-  gboolean is_urgent;       /* it has waited long enough: the reserve is for it */
-  gint64 urgent_us;         /* since when */
-  gint64 started_us;        /* when its first rows were begun, 0 before */
-  guint64 restore_bytes;    /* of its chunks, being read from storage */
-  gint64 restore_us;        /* since when */
-  gint64 first_us;          /* time of the first token, 0 before */
-  gint64 last_us;
-  gint64 due_us;            /* not before, of a job with a reply; 0: now */
-} LlmRun;
-
-/* Whether the loaded model's weights are those that K and V on storage were computed with. */
+/* Whether a loaded model's weights are those that K and V on storage were computed with. */
 typedef struct
 {
   LlmFileIdentity file;     /* of the model, as it is mapped */
@@ -55,18 +26,38 @@ typedef struct
   gboolean holds_back;      /* storage is not used before that */
 } LlmWeightCheck;
 
+/* An instance, and what runs on it. */
+typedef struct _LlmRunner
+{
+  LlmExecutor *executor;    /* (unowned) */
+  guint id;
+  LlmInstance *instance;    /* (owned) */
+  LlmScheduler *scheduler;  /* (owned): with what steps cost */
+  LlmStep steps[LLM_N_QUEUES];
+  GHashTable *sessions;     /* (element-type guint64 LlmSession) (owned) */
+  guint n_requests;         /* of the executor's */
+  gint64 served_us;         /* time of its steps, for the order among instances */
+
+  LlmWeightCheck check;
+  guint64 ahead;            /* up to where dropped weights were read ahead; G_MAXUINT64: to the
+                             * end */
+  guint64 n_moved;          /* how often weights were given or taken */
+  gboolean is_backed;       /* the kernel may take the memory of its weights */
+  gboolean is_measured;     /* what restoring costs here, or that failed */
+  LlmProfileRun *profile_run; /* (nullable) (owned): measures it */
+  guint n_steps_kept;       /* what steps cost was saved after so many of them */
+  gint64 costs_kept_us;     /* and then */
+} LlmRunner;
+
 struct _LlmExecutor
 {
   GThread *thread;
   LlmMailbox *inbox;
   LlmMailbox *main_box;     /* (unowned) */
-  LlmSessionMoved moved;    /* (nullable): set before the first job */
+  LlmSessionMoved moved;    /* (nullable): set before the first request */
   gpointer moved_data;
   LlmLedger *ledger;
-  const LlkOps *kernels;
-  gboolean is_exact;
-  guint chunk_slots;
-  double kv_ratio;
+  LlmInstanceConfig instance_config;
   char *chunks_folder;      /* (nullable) (owned) */
   char *cache_folder;       /* (nullable) (owned) */
   char *system_cache_folder; /* (nullable) (owned) */
@@ -77,72 +68,49 @@ struct _LlmExecutor
   LlmWorkerPool *pool;
   LlmWorkerPool *background_pool;
   LlmWorkerPool *slow_pool; /* (nullable) (owned): one thread, for a machine with little power */
-  LlmWorkerPool *crowd_pool; /* (nullable) (owned): all threads, for when such calls pile up */
+  LlmWorkerPool *crowd_pool; /* (nullable) (owned): all threads, for when background requests pile
+                              * up */
   gboolean may_crowd;       /* their number was not configured */
   int background_niceness;
+  gboolean is_fifo;         /* the scheduler asks for no targets */
+  double overload_factor;   /* a request that would miss its target by more is refused; 0: none is */
 
-  LlmModel *model;          /* (nullable) */
-  LlmWeights *weights;      /* (nullable) */
+  GPtrArray *runners;       /* (element-type LlmRunner) (owned) */
+  LlmAccount *accounts;     /* (owned): what users were served, by all instances */
+  GPtrArray *requests;      /* (element-type LlmRequest) (owned) */
   LlmKvStorage *storage;    /* (nullable) (owned): for the thread's whole life */
-  LlmKvStore *store;        /* (nullable) */
-  LlmWeightCheck check;
-  guint64 kv_identity;      /* of the last store's K and V; 0 before the first */
+  GHashTable *identities;   /* (element-type guint guint64) (owned): of the last store's K and V, by
+                             * runner */
   GHashTable *ids;          /* (nullable) (owned) (element-type utf8): of contexts, until swept */
   LlmStorageSwept swept;
   gpointer swept_data;
-  LlmScheduler *scheduler;
-  GHashTable *sessions;     /* (element-type guint64 LlmSession) (owned) */
-  GPtrArray *runs;          /* (element-type LlmRun) (owned) */
-  GQueue gives;             /* (element-type LlmGive) (owned): memory that was asked for */
+  GQueue reclaims;          /* (element-type LlmCommand) (owned): memory that was asked for */
   GArray *missing;          /* (element-type guint) (owned): slots, being planned */
-  gboolean is_measured;     /* what restoring costs here, or that failed */
-  LlmProfileRun *profile_run; /* (nullable) (owned): measures it */
-  gint64 ran_us;            /* when a call last ran */
+  LlmRowBudget *budgets;    /* (owned) (array length=LLM_BATCH_MAX_ROWS): being planned */
+  gint64 ran_us;            /* when a request last ran */
   gint64 published_us;      /* when the atomic figures were brought up to date */
-  gint64 worked_us;         /* when the store last had a slice of time beside running calls */
+  gint64 worked_us;         /* when the stores last had a slice of time beside running requests */
   gboolean is_told;         /* main knows where all sessions are */
-  GHashTable *shares_by_app; /* (nullable) (owned) (element-type utf8 double): quotas of memory */
-  double default_share;     /* of the other applications; 0 for an equal part */
-  gint64 shared_us;         /* when all were last brought to their share */
+  GHashTable *memory_quotas; /* (nullable) (owned) (element-type LlmApp double): fractions */
+  double default_quota;     /* of the other applications; 0 for an equal part */
+  gint64 quotas_kept_us;    /* when all were last brought to their quota */
+  LlmKvCounters earlier;    /* of stores that are gone */
 
-  LlmLane lanes[LLM_N_LANES];
-  LlmShare *shares;         /* (owned) (array length=LLM_BATCH_MAX_ROWS): being planned */
-  gboolean is_fifo;         /* the scheduler asks for no targets */
-  double overload_factor;   /* a call that would miss its target by more is refused; 0: none is */
-  guint pace;               /* atomic LlmPace: of what nobody waits for */
-  gboolean is_suspended;    /* nothing runs */
-  gpointer suspend;         /* (nullable) (owned): who is to be told when all is written */
+  guint pace;               /* atomic LlmPace: of background requests */
+  gboolean is_suspended;    /* the machine sleeps, nothing runs */
+  struct _LlmCommand *suspend; /* (nullable) (owned): who is to be told when all is written */
   gint64 suspend_end_us;    /* and is told then in any case */
-  guint n_steps_kept;       /* what steps cost was saved after so many of them */
-  gint64 costs_kept_us;     /* and then */
 
-  guint n_unanswered;       /* main: probes since the last that was seen answered */
-  gboolean has_answered;    /* atomic: the last probe */
-  guint64 ahead;            /* up to where dropped weights were read ahead; G_MAXUINT64: to the
-                             * end */
-  gboolean weights_are_backed; /* atomic: the kernel may take their memory */
-
+  guint n_unanswered;       /* main: heartbeats since the last that was seen answered */
+  gboolean has_answered;    /* atomic: the last heartbeat */
   gboolean is_ending;       /* atomic */
-  gint64 short_wait_us;     /* how long a call may find no room; 0: for ever */
-  gboolean is_pressed;      /* atomic: the system is short of memory */
+  gint64 short_wait_us;     /* how long a request may find no room; 0: for ever */
+  gboolean is_pressed;      /* atomic: the system is under memory pressure */
   guint64 keep_bytes;       /* atomic: of weights, stay between steps */
   GThreadPool *measurer;    /* one thread, which asks the kernel what it has of the weights */
   gint64 measure_us;        /* atomic: when it is asked again; G_MAXINT64 while it is */
-  guint64 n_moved;          /* how often weights were set, given or taken */
-  guint64 backed_bytes;     /* atomic: of weights, of files */
-  guint64 page_bytes;       /* atomic: of weights, can be given back while nothing runs */
-  guint64 missing_bytes;    /* atomic: of weights, were given back */
-  guint64 scratch_bytes;    /* atomic: can be given back */
-  guint64 idle_kv_bytes;    /* atomic: can be given back */
-  guint64 busy_kv_bytes;    /* atomic: can be given back by parking calls */
-  guint64 storage_bytes;    /* atomic */
-  guint64 n_steps;          /* atomic */
-  guint64 n_rows;           /* atomic */
-  guint64 n_read;           /* atomic: of them those of prompts */
-  guint64 n_written;        /* atomic: tokens of answers */
-  GMutex counters_lock;
-  LlmKvCounters counters;   /* guarded by counters_lock: of all stores so far */
-  LlmKvCounters earlier;    /* of those that are gone */
+  LlmExecutorFigures figures; /* guarded by figures_lock */
+  GMutex figures_lock;
 };
 
 /* What came of a turn. */
@@ -150,179 +118,227 @@ typedef enum
 {
   LLM_TURN_NONE,            /* there was nothing to run */
   LLM_TURN_RAN,
-  LLM_TURN_WAITS,           /* all that could run waits for weights or context memory */
+  LLM_TURN_WAITS,           /* all that could run waits for weights or chunks */
 } LlmTurnEnd;
 
-/* llm-executor-run.c: the life of one job */
-void        llm_executor_begin_run   (LlmExecutor   *self,
-                                      LlmJob        *job);
-/* Goes on with runs of whose contexts it is known by now what storage has. */
-void        llm_executor_open_runs   (LlmExecutor   *self);
-/* Whether there are others. */
-gboolean    llm_executor_has_opening (LlmExecutor   *self);
-void        llm_executor_end_run     (LlmExecutor   *self,
-                                      LlmRun        *run,
-                                      LlmJobEnd      end,
-                                      const GError  *error);
-void        llm_executor_free_run    (LlmRun        *run);
-/* Notes when the token after those that came is due. */
-void        llm_executor_await_next  (LlmRun        *run);
-/* Takes the logits of a row whose token comes next. */
-void        llm_executor_take_logits (LlmExecutor   *self,
-                                      LlmRun        *run,
-                                      const float   *logits);
-/* The session with that number; made when there is none. */
-LlmSession *llm_executor_get_session (LlmExecutor   *self,
-                                      guint64        id,
-                                      const char    *app,
-                                      const char    *context,
-                                      gboolean       is_named);
-/* Locks the chunks of the run's session and begins to bring back what is missing of them; makes
- * room at the expense of idle sessions. */
-gboolean    llm_executor_begin_call  (LlmExecutor   *self,
-                                      LlmRun        *run,
-                                      GError       **error) G_GNUC_WARN_UNUSED_RESULT;
-/* What a run still has to compute before its next token comes: @n_missing (nullable) slots that it
- * had, and then new ones. */
-guint       llm_executor_count_left  (LlmExecutor   *self,
-                                      LlmRun        *run,
-                                      guint         *n_missing);
+/* --- llm-executor-post.c: between the threads --- */
 
-/* llm-executor-step.c: one step */
-/* Looks at what main asked of the jobs, at deadlines and at full sinks. */
-void        llm_executor_sweep       (LlmExecutor   *self);
-/* Gives one lane a turn: some stages of its step. */
-LlmTurnEnd  llm_executor_run_turn    (LlmExecutor   *self);
-/* Leaves the steps that have rows of @run; their other calls begin them again. */
-void        llm_executor_leave_lanes (LlmExecutor   *self,
-                                      LlmRun        *run);
-void        llm_executor_abandon_lanes (LlmExecutor *self);
+/* A call of one thread to another, with its arguments; each function uses those it needs. */
+typedef struct _LlmCommand
+{
+  LlmExecutor *executor;    /* (unowned): ends behind both mailboxes */
+  void (*run) (struct _LlmCommand *command);
+  guint instance;
+  LlmModel *model;          /* (nullable) (owned) */
+  LlmWeights *weights;      /* (nullable) (owned) */
+  LlmRequest *request;      /* (nullable) (owned) */
+  GString *text;            /* (nullable) (owned) */
+  GHashTable *table;        /* (nullable) (owned) */
+  GArray *pieces;           /* (nullable) (owned) (element-type LlmWeightPiece) */
+  LlmContextMemory *memory; /* (nullable) (owned) */
+  char *context;            /* (nullable) (owned) */
+  guint64 from, to;         /* sessions */
+  gboolean is_named;
+  LlmResidency residency;
+  double fraction;
+  guint64 bytes;
+  guint64 freed;
+  gint64 until_us;
+  gboolean has_begun;
+  GCallback done;           /* (nullable): of the type that the function says */
+  gpointer data;
+} LlmCommand;
 
-/* llm-executor-store.c: the store of the loaded model, and storage */
-void        llm_executor_open_storage (LlmExecutor  *self);
-void        llm_executor_close_storage (LlmExecutor *self);
-/* For the model that was set. */
-void        llm_executor_make_store  (LlmExecutor   *self);
-/* The same, once it is known whether its weights are those of what is on storage. */
-void        llm_executor_open_store  (LlmExecutor   *self);
-/* With all sessions; what is not yet written is, for a moment. */
-void        llm_executor_drop_store  (LlmExecutor   *self);
-/* A slice of what is done while nothing runs: what calls left behind is packed and written. TRUE
- * when there is more, now or when the disk has answered, for which it waits a moment. */
-gboolean    llm_executor_work        (LlmExecutor   *self);
-/* The same in passing, beside running calls. */
-void        llm_executor_work_beside (LlmExecutor   *self);
-/* Nothing can run until the disk has answered. */
-void        llm_executor_wait_for_disk (LlmExecutor *self);
-/* When it is time to measure the machine, if nothing runs until then; 0 for never. */
-gint64      llm_executor_get_measure_time (LlmExecutor *self);
-void        llm_executor_publish_counters (LlmExecutor *self);
-
-/* llm-executor-weights.c: whether what is on storage was computed with these weights */
-/* Finds out what is known of the loaded model's file. */
-void        llm_executor_begin_check (LlmExecutor   *self);
-/* A slice of what is left to find out; TRUE when there is more, now or when the disk has answered,
- * for which it waits a moment. The store may be another one afterwards. */
-gboolean    llm_executor_check_weights (LlmExecutor *self);
-/* When it is time for that, if nothing runs until then; 0 for never. */
-gint64      llm_executor_get_check_time (LlmExecutor *self);
-/* The model goes. */
-void        llm_executor_end_check   (LlmExecutor   *self);
-
-/* llm-executor-admission.c: what a call will have to wait */
-/* Fills in what the run is held to, and its ticket but for what is to be read from storage. FALSE
- * when so much waits that the call is refused. */
-gboolean    llm_executor_admit       (LlmExecutor   *self,
-                                      LlmRun        *run,
-                                      LlmTicketConfig *config,
-                                      GError       **error) G_GNUC_WARN_UNUSED_RESULT;
-
-/* llm-executor-costs.c: what steps cost, over restarts */
-void        llm_executor_load_costs  (LlmExecutor   *self);
-/* If enough was learned since, and not too often. */
-void        llm_executor_keep_costs  (LlmExecutor   *self);
-LlmProfileKey llm_executor_get_profile_key (LlmExecutor *self);
-
-/* llm-executor-power.c: with little power, and none */
-/* Whether the machine is about to sleep, or sleeps: no turns then. */
-gboolean    llm_executor_is_suspended (LlmExecutor  *self);
-/* Writes what there is; TRUE when there is more. */
-gboolean    llm_executor_work_suspended (LlmExecutor *self);
-void        llm_executor_end_suspend (LlmExecutor   *self);
-/* For rows that nobody waits for. */
-LlmWorkerPool *llm_executor_get_background_pool (LlmExecutor *self);
-
-/* llm-executor-pressure.c: while memory is short */
-/* Whether a parked call does so a little longer; then sets when it looks again. */
-gboolean    llm_executor_stands_still (LlmExecutor  *self,
-                                      LlmRun        *run,
-                                      gint64         now);
-/* Whether a call that finds no room may wait for the ceiling to rise; then sets when it looks
- * again. */
-gboolean    llm_executor_may_wait    (LlmExecutor   *self,
-                                      LlmRun        *run);
-/* Lets a call that has waited long enough have the reserve; TRUE when that is new. */
-gboolean    llm_executor_make_urgent (LlmExecutor   *self,
-                                      LlmRun        *run);
-/* After a call ended: the reserve is nobody's again, unless another one has it. */
-void        llm_executor_settle_urgent (LlmExecutor *self);
-/* Whether the call may keep what it has, as it is urgent and the reserve has room. */
-gboolean    llm_executor_is_protected (LlmExecutor  *self,
-                                      LlmRun        *run);
-/* Before weights are used: counts them, and begins to bring back what was given. FALSE when there
- * is no room for those that are no file's. */
-gboolean    llm_executor_take_weights (LlmExecutor  *self,
-                                      GError       **error);
-/* A piece of what was given; TRUE when there is more. */
-gboolean    llm_executor_read_ahead  (LlmExecutor   *self);
-void        llm_executor_publish_pages (LlmExecutor *self);
-/* Has the kernel asked what it has of the weights, and then the ledger told; at last @done
- * (nullable) is called on the main thread. */
-void        llm_executor_measure     (LlmExecutor   *self,
-                                      LlmReclaimDone done,
+LlmCommand *llm_command_new          (LlmExecutor   *executor,
+                                      void         (*run) (LlmCommand *));
+void        llm_command_free         (LlmCommand    *command);
+/* To the executor's thread, and to main. Both take @command. */
+void        llm_command_send         (LlmCommand    *command);
+void        llm_command_reply        (LlmCommand    *command);
+/* Calls @done (nullable), an LlmReclaimDone, on the main thread. */
+void        llm_executor_report      (LlmExecutor   *self,
+                                      GCallback      done,
                                       guint64        freed,
                                       gpointer       data);
-void        llm_executor_make_measurer (LlmExecutor *self);
+/* Sends what has come together of an answer. */
+void        llm_executor_post_text   (LlmExecutor   *self,
+                                      LlmRequest    *request);
+void        llm_executor_post_admission (LlmExecutor *self,
+                                      LlmRequest    *request);
+void        llm_executor_post_end    (LlmExecutor   *self,
+                                      LlmRequest    *request);
+/* Calls moved (@session, @residency, @bytes) on the main thread. */
+void        llm_executor_post_moved  (LlmExecutor   *self,
+                                      guint64        session,
+                                      LlmResidency   residency,
+                                      guint64        bytes);
 
-/* llm-executor-memory.c: taking memory, and saying where it is */
-/* Takes chunks that no call uses, and then sessions, least recently used first, until @bytes are
- * freed; returns what was. */
-guint64     llm_executor_evict       (LlmExecutor   *self,
-                                      guint64        bytes);
-/* The same, until the budget has room for @bytes. */
-guint64     llm_executor_make_room   (LlmExecutor   *self,
-                                      guint64        bytes);
-/* (nullable): of the calls that hold chunks the one that can wait best: of the class that waits
- * longest, the one that came last. */
-LlmRun     *llm_executor_find_parkable (LlmExecutor *self);
-/* The call stands still between two stages, and others may take its chunks (L9); it goes on a
- * little later, when there is room. */
-void        llm_executor_park        (LlmExecutor   *self,
-                                      LlmRun        *run);
-/* Goes on with memory that was asked for. */
-void        llm_executor_serve_gives (LlmExecutor   *self);
-/* llm-executor-shares.c: takes up to @bytes from the idle contexts of applications that hold more
- * than their share, those that are over it most first. */
-guint64     llm_executor_evict_shares (LlmExecutor  *self,
-                                      guint64        bytes,
-                                      gboolean       in_haste);
-/* Brings idle contexts of applications with a quota back to it. */
-void        llm_executor_keep_shares (LlmExecutor   *self);
-/* Brings the atomic figures up to date. */
+/* --- llm-executor-figures.c: what others are told --- */
+
+/* Brings the figures up to date. */
 void        llm_executor_publish     (LlmExecutor   *self);
 /* Tells main where the session is, if that has changed; and all of them. */
 void        llm_executor_tell        (LlmExecutor   *self,
                                       LlmSession    *session);
 void        llm_executor_tell_all    (LlmExecutor   *self);
-/* Calls moved (@session, @residency, @bytes) on the main thread. */
-void        llm_executor_tell_moved  (LlmExecutor   *self,
-                                      guint64        session,
-                                      LlmResidency   residency,
+void        llm_kv_counters_add      (LlmKvCounters *sum,
+                                      const LlmKvCounters *counters);
+/* (nullable): of any runner. */
+LlmSession *llm_executor_find_session (LlmExecutor  *self,
+                                      guint64        id);
+LlmRunner  *llm_executor_find_runner (LlmExecutor   *self,
+                                      guint          id);
+/* Whether a request of @runner (nullable: any) has its chunks locked. */
+gboolean    llm_executor_is_running  (LlmExecutor   *self,
+                                      const LlmRunner *runner);
+
+/* --- llm-executor-rows.c: the rows of a request in steps --- */
+
+/* What a request still has to compute before its next token comes: @n_missing (nullable) positions
+ * that it had, and then new ones. */
+guint       llm_request_count_left   (LlmRequest    *request,
+                                      guint         *n_missing);
+gboolean    llm_request_is_in_step   (LlmRequest    *request,
+                                      const LlmStep *step);
+/* Its rows of a step under way were not computed: what the step added is taken back. */
+void        llm_step_take_back       (LlmStep       *step);
+/* Abandons the steps of the request, or of all. */
+void        llm_request_leave_steps  (LlmRequest    *request);
+void        llm_runner_abandon_steps (LlmRunner     *self);
+
+/* --- llm-executor-evict.c: making room --- */
+
+/* Evicts chunks that no request uses, and then drops sessions, least recently used first, until
+ * @bytes are freed; returns what was. */
+guint64     llm_executor_evict       (LlmExecutor   *self,
                                       guint64        bytes);
-/* Calls @done (@freed, @data) on the main thread. */
-void        llm_executor_report      (LlmExecutor   *self,
-                                      LlmReclaimDone done,
-                                      guint64        freed,
-                                      gpointer       data);
+/* The same, until the budget has room for @bytes. */
+guint64     llm_executor_make_room   (LlmExecutor   *self,
+                                      guint64        bytes);
+/* Evicts up to @bytes of the idle contexts of applications that hold more than their quota, those
+ * that are over it most first. */
+guint64     llm_executor_evict_over_quota (LlmExecutor *self,
+                                      guint64        bytes,
+                                      gboolean       in_haste);
+/* Brings idle contexts of applications with a quota back to it. */
+void        llm_executor_keep_quotas (LlmExecutor   *self);
+/* (nullable): of the requests that hold chunks the one that can wait best: of the class that waits
+ * longest, the one that came last. */
+LlmRequest *llm_executor_find_preemptible (LlmExecutor *self);
+/* The request is preempted between two stages, and others may have its chunks evicted (L9); it goes
+ * on a little later, when there is room. */
+void        llm_request_preempt      (LlmRequest    *request);
+
+/* --- llm-executor-weights.c: memory of weights --- */
+
+/* Before weights are used: counts them, and begins to bring back what was reclaimed. FALSE when
+ * there is no room for those that are no file's. */
+gboolean    llm_runner_take_weights  (LlmRunner     *self,
+                                      GError       **error);
+/* A piece of what was reclaimed; TRUE when there is more. */
+gboolean    llm_executor_read_ahead  (LlmExecutor   *self);
+void        llm_executor_make_measurer (LlmExecutor *self);
+
+/* --- llm-executor-room.c: requests without room for their chunks --- */
+
+/* Locks the chunks of the request's session and begins to bring back what is missing of them; makes
+ * room at the expense of idle sessions, and of requests of lower classes. */
+gboolean    llm_request_lock_chunks  (LlmRequest    *request,
+                                      GError       **error) G_GNUC_WARN_UNUSED_RESULT;
+/* Whether a request that finds no room may wait for the ceiling to rise; then sets when it looks
+ * again. */
+gboolean    llm_request_may_wait     (LlmRequest    *request);
+/* Whether a preempted request stays so a little longer; then sets when it looks again. */
+gboolean    llm_request_stays_preempted (LlmRequest *request,
+                                      gint64         now);
+/* Whether the request may keep what it has, as it is urgent and the reserve has room. */
+gboolean    llm_request_is_protected (LlmRequest    *request);
+/* Its window slides until it has room for @n_tokens (L11); positions that stay. */
+guint       llm_request_get_n_slid   (const LlmRequest *request,
+                                      guint          n_tokens);
+guint       llm_request_get_n_sinks  (const LlmRequest *request);
+
+/* --- llm-executor-check.c: whether what is on storage was computed with these weights --- */
+
+/* Finds out what is known of the model's file. */
+void        llm_runner_begin_check   (LlmRunner     *self);
+/* A slice of what is left to find out; TRUE when there is more, now or when the disk has answered,
+ * for which it waits a moment. Sets @reopens when the store has to be opened anew. */
+gboolean    llm_runner_work_check    (LlmRunner     *self,
+                                      gboolean      *reopens);
+/* When it is time for that, if nothing runs until then; 0 for never. */
+gint64      llm_runner_get_check_time (LlmRunner    *self);
+
+/* --- llm-executor-store.c: KV stores and what is kept of them --- */
+
+void        llm_executor_open_storage (LlmExecutor  *self);
+/* The folder could not be used at the start, or is another one by now. */
+void        llm_executor_reopen_storage (LlmExecutor *self);
+/* Removes from storage what belongs to none of the contexts self->ids. */
+void        llm_executor_sweep_ids   (LlmExecutor   *self);
+LlmProfileKey llm_runner_get_profile_key (LlmRunner *self);
+void        llm_runner_open_store    (LlmRunner     *self);
+/* With all sessions; what is not yet written is, for a moment. */
+void        llm_runner_close_store   (LlmRunner     *self);
+/* What steps cost, over restarts: saved if enough was learned since, and not too often. */
+void        llm_runner_load_costs    (LlmRunner     *self);
+void        llm_runner_save_costs    (LlmRunner     *self);
+
+/* --- llm-executor-end.c: the end of a request --- */
+
+void        llm_request_end          (LlmRequest    *request,
+                                      LlmFinish      finish,
+                                      const GError  *error);
+
+/* --- llm-executor-admission.c: its beginning --- */
+
+void        llm_executor_begin_request (LlmExecutor *self,
+                                      LlmRequest    *request);
+/* Goes on with requests of whose contexts it is known by now what storage has. */
+void        llm_executor_open_requests (LlmExecutor *self);
+/* Whether there are others. */
+gboolean    llm_executor_has_opening (LlmExecutor   *self);
+
+/* --- llm-executor-decode.c: its answer --- */
+
+/* Notes when its decoder will propose the rows of the next token. */
+void        llm_request_await_next   (LlmRequest    *request);
+/* Takes the logits of the rows of a step, @first to @first + @n - 1 of @forward. */
+void        llm_request_take_logits  (LlmRequest    *request,
+                                      LlmForward    *forward,
+                                      guint          first,
+                                      guint          n);
+
+/* --- llm-executor-step.c: steps --- */
+
+/* Looks at what main asked of the requests, at deadlines and at full sinks. */
+void        llm_executor_sweep       (LlmExecutor   *self);
+/* Gives one queue of one instance a turn: some stages of its step. */
+LlmTurnEnd  llm_executor_run_turn    (LlmExecutor   *self);
+
+/* --- llm-executor-reclaim.c: memory that was asked for --- */
+
+/* Goes on with it. */
+void        llm_executor_serve_reclaims (LlmExecutor *self);
+
+/* --- llm-executor-idle.c: what requests leave behind --- */
+
+/* A slice of what is done while nothing runs. TRUE when there is more, now or when the disk has
+ * answered, for which it waits a moment. */
+gboolean    llm_executor_work        (LlmExecutor   *self);
+/* The same in passing, beside running requests. */
+void        llm_executor_work_beside (LlmExecutor   *self);
+/* Nothing can run until the disk has answered. */
+void        llm_executor_wait_for_disk (LlmExecutor *self);
+/* When there is something to do if nothing runs until then; 0 for never. */
+gint64      llm_executor_get_idle_time (LlmExecutor *self);
+
+/* --- llm-executor-power.c: with little power, and none --- */
+
+/* Writes what there is; TRUE when there is more. */
+gboolean    llm_executor_work_suspended (LlmExecutor *self);
+void        llm_executor_end_suspend (LlmExecutor   *self);
+/* For rows of background requests. */
+LlmWorkerPool *llm_executor_get_background_pool (LlmExecutor *self);
 
 G_END_DECLS

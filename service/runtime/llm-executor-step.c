@@ -1,79 +1,85 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
+/* Steps: what goes into one, and what comes of it. */
+
 #define G_LOG_DOMAIN "llm-engine"
 
-#include "base/llm-clock.h"
+#include <string.h>
+
 #include "common/llmsvc-error.h"
 #include "runtime/llm-executor-private.h"
 
-/* Text that main has not taken yet; past this the job waits even if its sink
+/* Text that main has not taken yet; past this the request waits even if its sink
  * has not said that it is full. */
 #define MAX_UNREAD_BYTES 16384
 
-/* A lane's turn, after which cancels and newcomers are looked at: longer only where
+/* A turn of a step, after which cancels and newcomers are looked at: longer only where
  * a single stage is. */
 #define TURN_US 2000
 
-/* So many calls that nobody waits for are a pile. */
+/* So many background requests are a pile. */
 #define CROWD 3
 
-/* When a call that found no room for its context memory looks again. */
+/* When a request that found no room for its chunks looks again. */
 #define RETRY_US 20000
 
-/* What the ticket of a run says is what is left to compute: after its rows were taken back, or
- * chunks turned out to be missing. A run that writes has the one row of its next token left, and no
- * more unless something is missing. */
-static void
-settle_ticket (LlmExecutor *self,
-               LlmRun      *run)
-{
-  guint n_missing;
-  guint n_left = llm_executor_count_left (self, run, &n_missing);
+/* --- between steps --- */
 
-  if (llm_ticket_get_n_prompt (run->ticket) > 0 || n_missing > 0)
-    llm_ticket_set_n_prompt (run->ticket, n_left);
+static gboolean
+is_blocked (LlmRequest *request)
+{
+  return __atomic_load_n (&request->is_blocked, __ATOMIC_ACQUIRE);
 }
 
-/* Calls whose chunks were taken go on (L9): at once where there is room; else when others have
- * ended. */
+/* It found no room, and no other request will make any. */
 static void
-resume_parked (LlmExecutor *self,
-               gint64       now)
+fail_without_room (LlmRequest *request,
+                   GError     *error)
 {
-  guint n_begun = 0;
+  g_autoptr(GError) owned = error;
 
-  for (guint i = 0; i < self->runs->len; i++)
-    n_begun += ((LlmRun *) g_ptr_array_index (self->runs, i))->has_begun;
-
-  for (guint i = self->runs->len; i-- > 0;)
+  if (request->stuck_us > 0)
     {
-      LlmRun *run = g_ptr_array_index (self->runs, i);
-      g_autoptr(GError) error = NULL;
+      g_clear_error (&owned);
+      g_set_error_literal (&owned, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY,
+                           "The system has been short of memory for too long for this "
+                           "call; try again later, or have other programs closed");
+    }
+  llm_request_end (request, LLM_FINISH_FAILED, owned);
+}
 
-      if (run->has_begun || run->is_opening || now < run->resume_us
-          || __atomic_load_n (&run->job->is_parked, __ATOMIC_ACQUIRE)
-          || llm_executor_stands_still (self, run, now))
+/* Preempted requests go on (L9): at once where there is room; else when others have ended. */
+static void
+resume_preempted (LlmExecutor *self,
+                  gint64       now)
+{
+  guint n_resident = 0;
+
+  for (guint i = 0; i < self->requests->len; i++)
+    n_resident += ((LlmRequest *) g_ptr_array_index (self->requests, i))->is_resident;
+
+  for (guint i = self->requests->len; i-- > 0;)
+    {
+      LlmRequest *request = g_ptr_array_index (self->requests, i);
+      GError *error = NULL;
+
+      if (request->is_resident || request->is_opening || now < request->resume_us
+          || is_blocked (request) || llm_request_stays_preempted (request, now))
         continue;
-      if (llm_executor_begin_call (self, run, &error))
+      if (llm_request_lock_chunks (request, &error))
         {
-          n_begun++;
-          llm_ticket_set_n_prompt (run->ticket, llm_executor_count_left (self, run, NULL));
+          n_resident++;
+          llm_sched_entry_set_n_prompt (&request->entry, llm_request_count_left (request, NULL));
+          continue;
         }
-      else if (n_begun > 0)
-        run->resume_us = now + RETRY_US;
-      else if (llm_executor_may_wait (self, run))
-        continue;
-      else
+      if (n_resident > 0)
+        request->resume_us = now + RETRY_US;
+      else if (!llm_request_may_wait (request))
         {
-          if (run->stuck_us > 0)
-            {
-              g_clear_error (&error);
-              g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY,
-                                   "The system has been short of memory for too long for this "
-                                   "call; try again later, or have other programs closed");
-            }
-          llm_executor_end_run (self, run, LLM_JOB_FAILED, error);
+          fail_without_room (request, error);
+          continue;
         }
+      g_error_free (error);
     }
 }
 
@@ -81,67 +87,89 @@ void
 llm_executor_sweep (LlmExecutor *self)
 {
   gint64 now = llm_clock_now_us ();
+  guint pace = __atomic_load_n (&self->pace, __ATOMIC_ACQUIRE);
 
-  llm_scheduler_set_pace (self->scheduler, __atomic_load_n (&self->pace, __ATOMIC_ACQUIRE));
-  llm_executor_open_runs (self);
-  resume_parked (self, now);
-  for (guint i = self->runs->len; i-- > 0;)
+  for (guint i = 0; i < self->runners->len; i++)
+    llm_scheduler_set_pace (((LlmRunner *) g_ptr_array_index (self->runners, i))->scheduler, pace);
+  llm_executor_open_requests (self);
+  resume_preempted (self, now);
+  for (guint i = self->requests->len; i-- > 0;)
     {
-      LlmRun *run = g_ptr_array_index (self->runs, i);
-      LlmJob *job = run->job;
-      LlmJobEnd end = __atomic_load_n (&job->stop_request, __ATOMIC_ACQUIRE);
+      LlmRequest *request = g_ptr_array_index (self->requests, i);
+      LlmFinish finish = __atomic_load_n (&request->stop_request, __ATOMIC_ACQUIRE);
 
-      if (end != LLM_JOB_RUNNING)
-        llm_executor_end_run (self, run, end, NULL);
-      else if (job->deadline_us > 0 && now >= job->deadline_us)
-        llm_executor_end_run (self, run, LLM_JOB_DEADLINE, NULL);
-      else if (!run->is_opening)
+      if (finish != LLM_FINISH_RUNNING)
+        llm_request_end (request, finish, NULL);
+      else if (request->deadline_us > 0 && now >= request->deadline_us)
+        llm_request_end (request, LLM_FINISH_DEADLINE, NULL);
+      else if (!request->is_opening)
         {
-          if (run->due_us <= now)
-            run->due_us = 0;
-          llm_ticket_set_parked (run->ticket,
-                                 !run->has_begun || run->due_us > 0 ||
-                                   __atomic_load_n (&job->is_parked, __ATOMIC_ACQUIRE) ||
-                                   __atomic_load_n (&job->n_unread, __ATOMIC_ACQUIRE) >
-                                     MAX_UNREAD_BYTES);
+          if (request->due_us <= now)
+            request->due_us = 0;
+          llm_sched_entry_set_suspended (
+            &request->entry, !request->is_resident || request->due_us > 0 || is_blocked (request)
+                               || __atomic_load_n (&request->n_unread, __ATOMIC_ACQUIRE)
+                                    > MAX_UNREAD_BYTES);
         }
     }
 }
 
-/* The token behind those that the session has, and further ones: of the prompt, then generated. */
-static const gint32 *
-get_next_tokens (const LlmRun *run)
-{
-  guint first = run->session->tokens->len;
+/* --- rows --- */
 
-  if (first < run->job->prompt->len)
-    return &g_array_index (run->job->prompt, gint32, first);
-  return &g_array_index (run->result->tokens, gint32, first - run->job->prompt->len);
+/* Rows of decode: at most @n, and as many as there are positions and tokens left for. */
+static guint
+propose (LlmRequest *request,
+         guint       n)
+{
+  LlmDecoder *decoder = request->decoder;
+  guint n_positions = request->n_ctx - llm_kv_seq_get_length (request->session->seq);
+  guint n_tokens = request->max_tokens - request->result.tokens->len;
+
+  n = MIN (MIN (n, decoder->n_rows), MAX (MIN (n_positions, n_tokens), 1));
+  request->n_rows = decoder->class->propose (decoder, request->rows, n);
+  g_assert (request->n_rows >= 1 && request->n_rows <= n);
+  return request->n_rows;
 }
 
-/* Gives the session @n tokens more. In a step, tokens of the prompt and generated ones don't
- * mix. */
 static gboolean
-extend_session (LlmExecutor *self,
-                LlmRun      *run,
-                guint        n,
-                GError     **error)
+is_prefilling (const LlmRequest *request)
 {
-  static const guint8 generated = LLK_ROWS_GENERATED;
-  LlmSession *session = run->session;
-  gboolean is_prompt = session->tokens->len < run->job->prompt->len;
-  const gint32 *tokens = get_next_tokens (run);
-  const guint8 *kinds = is_prompt ? run->kinds->data + session->tokens->len : &generated;
+  return request->session->tokens->len < request->prompt->len;
+}
 
-  g_assert (is_prompt || n == 1);
+/* Gives the session @n tokens more. In a step, tokens of the prompt and rows of decode don't mix. */
+static gboolean
+extend_session (LlmRequest *request,
+                guint       n,
+                GError    **error)
+{
+  LlmSession *session = request->session;
+  guint first = session->tokens->len;
+  g_autofree guint8 *generated = NULL;
+  const gint32 *tokens = request->rows;
+  const guint8 *kinds;
+
+  if (is_prefilling (request))
+    {
+      tokens = &g_array_index (request->prompt, gint32, first);
+      kinds = request->kinds->data + first;
+    }
+  else
+    {
+      /* behind chunks that were lost, the token that came last is computed without the decoder */
+      if (request->n_rows == 0)
+        tokens = &g_array_index (request->result.tokens, gint32, first - request->prompt->len);
+      kinds = generated = g_malloc (n);
+      memset (generated, LLK_ROWS_GENERATED, n);
+    }
   if (llm_session_extend (session, tokens, kinds, n, NULL))
     return TRUE;
-  llm_executor_make_room (self, llm_kv_store_price (self->store, n));
+  llm_executor_make_room (request->executor, llm_kv_store_price (session->store, n));
   return llm_session_extend (session, tokens, kinds, n, error);
 }
 
 static void
-add_row (LlmLane    *lane,
+add_row (LlmStep    *step,
          LlmSession *session,
          guint       slot,
          gboolean    wants_logits)
@@ -150,7 +178,7 @@ add_row (LlmLane    *lane,
   LlmRow row = {
     .token = g_array_index (session->tokens, gint32, token),
     .position = slot + llm_kv_seq_get_n_slid (session->seq),
-    .sequence = lane->sequences->len,
+    .sequence = step->sequences->len,
     .slot = slot,
     .visibility = { .kind = LLM_VISIBLE_CAUSAL },
     .kind = session->kinds->data[token],
@@ -158,141 +186,82 @@ add_row (LlmLane    *lane,
     .wants_logits = wants_logits,
   };
 
-  g_array_append_val (lane->rows, row);
+  g_array_append_val (step->rows, row);
 }
 
-/* Adds the rows of one share to the step: first those of slots that the session had and lost, then
- * new ones, as each sees what is before it. */
+/* Adds the rows of one request to the step: first those of positions that the session had and lost,
+ * then new ones, as each sees what is before it. */
 static gboolean
-add_rows (LlmExecutor *self,
-          LlmLane     *lane,
-          LlmShare    *share,
-          GError     **error)
+add_rows (LlmRequest   *request,
+          LlmStep      *step,
+          LlmRowBudget *budget,
+          GError      **error)
 {
-  LlmRun *run = llm_ticket_get_data (share->ticket);
-  LlmSession *session = run->session;
+  LlmSession *session = request->session;
   guint first = llm_kv_seq_get_length (session->seq);
   guint n_missing;
-  guint n_left = llm_executor_count_left (self, run, &n_missing);
-  guint n_old = MIN (n_missing, share->n_rows);
+  guint n_left = llm_request_count_left (request, &n_missing);
+  gboolean decodes = n_left == 1 && n_missing == 0 && !is_prefilling (request)
+                     && request->decoder != NULL;
+  guint n_old;
 
-  g_assert (share->n_rows <= n_left);
-  run->length_before = session->tokens->len;
-  if (share->n_rows > n_old && !extend_session (self, run, share->n_rows - n_old, error))
+  request->n_rows = 0;
+  if (decodes)
+    n_left = budget->n_rows = propose (request, budget->n_rows);
+  budget->n_rows = MIN (budget->n_rows, n_left);
+  n_old = MIN (n_missing, budget->n_rows);
+  request->length_before = session->tokens->len;
+  if (budget->n_rows > n_old && !extend_session (request, budget->n_rows - n_old, error))
     return FALSE;
 
-  for (guint i = 0; i < share->n_rows; i++)
-    add_row (lane, session,
-             i < n_old ? g_array_index (self->missing, guint, i) : first + i - n_old,
-             run->job->generates && i + 1 == n_left);
-  g_ptr_array_add (lane->sequences, session->seq);
-  lane->shares[lane->n_shares++] = *share;
-  if (run->started_us == 0)
-    run->started_us = llm_clock_now_us ();
-  __atomic_store_n (&run->job->has_started, TRUE, __ATOMIC_RELEASE);
+  for (guint i = 0; i < budget->n_rows; i++)
+    add_row (step, session,
+             i < n_old ? g_array_index (request->executor->missing, guint, i) : first + i - n_old,
+             decodes || (request->decoder != NULL && i + 1 == n_left));
+  g_ptr_array_add (step->sequences, session->seq);
+  step->budgets[step->n_budgets++] = *budget;
+  if (request->started_us == 0)
+    request->started_us = llm_clock_now_us ();
+  __atomic_store_n (&request->has_started, TRUE, __ATOMIC_RELEASE);
   return TRUE;
 }
 
-/* The rows were not computed: what the step added is taken back. */
-static void
-take_back_rows (LlmExecutor *self,
-                LlmLane     *lane)
-{
-  for (guint i = 0; i < lane->n_shares; i++)
-    {
-      LlmRun *run = llm_ticket_get_data (lane->shares[i].ticket);
-
-      llm_session_cut (run->session, run->length_before);
-      settle_ticket (self, run);
-    }
-}
-
-static LlmLaneKind
-get_kind (LlmExecutor   *self,
-          const LlmLane *lane)
-{
-  return (LlmLaneKind) (lane - self->lanes);
-}
-
-static void
-abandon_lane (LlmExecutor *self,
-              LlmLane     *lane)
-{
-  llm_lane_abandon (lane);
-  llm_scheduler_abandon_step (self->scheduler, get_kind (self, lane), lane->shares,
-                              lane->n_shares);
-  take_back_rows (self, lane);
-}
-
-static gboolean
-is_in_lane (const LlmLane *lane,
-            const LlmRun  *run)
-{
-  for (guint i = 0; i < lane->n_shares; i++)
-    if (lane->shares[i].ticket == run->ticket)
-      return TRUE;
-  return FALSE;
-}
-
-void
-llm_executor_leave_lanes (LlmExecutor *self,
-                          LlmRun      *run)
-{
-  for (guint i = 0; i < LLM_N_LANES; i++)
-    {
-      LlmLane *lane = &self->lanes[i];
-
-      if (lane->is_active && is_in_lane (lane, run))
-        abandon_lane (self, lane);
-    }
-}
-
-void
-llm_executor_abandon_lanes (LlmExecutor *self)
-{
-  for (guint i = 0; i < LLM_N_LANES; i++)
-    if (self->lanes[i].is_active)
-      abandon_lane (self, &self->lanes[i]);
-}
+/* --- a step --- */
 
 /* A chunk that was to come back can't (L10): it is missing now, and computed again with the step,
  * which begins anew. FALSE when that is not why the step failed. The rows are taken back in any
  * case. */
 static gboolean
-recover (LlmExecutor *self,
-         LlmLane     *lane)
+recover (LlmStep *step)
 {
   gboolean has_fault = FALSE;
 
   /* asking for what is missing answers the fault */
-  for (guint i = 0; i < lane->n_shares; i++)
-    {
-      LlmRun *run = llm_ticket_get_data (lane->shares[i].ticket);
-
-      has_fault = has_fault || llm_kv_seq_has_fault (run->session->seq);
-    }
-  take_back_rows (self, lane);
+  for (guint i = 0; i < step->n_budgets; i++)
+    has_fault = llm_kv_seq_has_fault (llm_request_of (step->budgets[i].entry)->session->seq)
+                || has_fault;
+  llm_step_take_back (step);
   return has_fault;
 }
 
 static void
-fail_step (LlmExecutor  *self,
-           LlmLane      *lane,
+fail_step (LlmStep      *step,
            const GError *error)
 {
   g_message ("A step failed: %s", error->message);
-  for (guint i = 0; i < lane->n_shares; i++)
-    llm_executor_end_run (self, llm_ticket_get_data (lane->shares[i].ticket), LLM_JOB_FAILED,
-                          error);
+  for (guint i = 0; i < step->n_budgets; i++)
+    llm_request_end (llm_request_of (step->budgets[i].entry), LLM_FINISH_FAILED, error);
 }
 
-/* Work that nobody waits for has threads of its own, of a lower priority: few, as there is no
- * hurry, but as many as there are when such calls pile up. */
+/* Background requests have threads of their own, of a lower priority: few, as there is no hurry, but
+ * as many as there are when such requests pile up. */
 static LlmWorkerPool *
-get_background_pool (LlmExecutor *self)
+find_background_pool (LlmRunner *runner)
 {
+  LlmExecutor *self = runner->executor;
+
   if (!self->may_crowd || __atomic_load_n (&self->pace, __ATOMIC_ACQUIRE) != LLM_PACE_RUN
-      || llm_scheduler_get_n_calls (self->scheduler) < CROWD)
+      || llm_scheduler_get_n_calls (runner->scheduler) < CROWD)
     return llm_executor_get_background_pool (self);
   if (self->crowd_pool == NULL)
     self->crowd_pool =
@@ -301,203 +270,277 @@ get_background_pool (LlmExecutor *self)
   return self->crowd_pool;
 }
 
-/* While somebody waits for another call, it makes room sooner with the threads of all. */
+/* While a caller waits for another request, it makes room sooner with the threads of all. */
 static void
-choose_pool (LlmExecutor *self,
-             LlmLane     *lane)
+choose_pool (LlmRunner *runner,
+             LlmStep   *step)
 {
-  gboolean is_background = !self->is_fifo && !llm_scheduler_is_awaited (self->scheduler);
+  LlmExecutor *self = runner->executor;
+  gboolean is_background = !self->is_fifo;
 
-  lane->teaches = !is_background;
-  llm_forward_set_pool (lane->forward, is_background ? get_background_pool (self) : self->pool);
+  for (guint i = 0; is_background && i < self->runners->len; i++)
+    is_background = !llm_scheduler_is_awaited (
+      ((LlmRunner *) g_ptr_array_index (self->runners, i))->scheduler);
+  step->teaches = !is_background;
+  llm_forward_set_pool (step->forward, is_background ? find_background_pool (runner) : self->pool);
 }
 
-/* There is no room for rows of @run: another call stands still for it, or it for the others. FALSE
- * when it is alone. */
+/* There is no room for rows of @request: another request is preempted for it, or it for the others.
+ * FALSE when it is alone. */
 static gboolean
-make_way (LlmExecutor *self,
-          LlmLane     *lane,
-          LlmRun      *run)
+make_way (LlmRequest *request,
+          LlmStep    *step)
 {
-  LlmRun *other = llm_executor_find_parkable (self);
+  LlmRequest *other = llm_executor_find_preemptible (request->executor);
 
-  if (other != run && !is_in_lane (lane, other))
+  if (other != request && !llm_request_is_in_step (other, step))
     {
-      llm_executor_park (self, other);
+      llm_request_preempt (other);
       return TRUE;
     }
-  run->has_begun = FALSE;
-  other = llm_executor_find_parkable (self);
-  run->has_begun = TRUE;
-  if (other == NULL && !llm_executor_may_wait (self, run))
+  request->is_resident = FALSE;
+  other = llm_executor_find_preemptible (request->executor);
+  request->is_resident = TRUE;
+  if (other == NULL && !llm_request_may_wait (request))
     return FALSE;
-  llm_executor_park (self, run);
+  llm_request_preempt (request);
   return TRUE;
 }
 
-/* FALSE when no step began: nobody had anything to run, or had room for it. */
+/* FALSE when no step began: nothing was left to run, or there was no room for it. */
 static gboolean
-begin_step (LlmExecutor    *self,
-            LlmLane        *lane,
-            const LlmShare *shares,
-            guint           n_shares)
+begin_step (LlmRunner          *self,
+            LlmQueueKind        queue,
+            const LlmRowBudget *budgets,
+            guint               n_budgets)
 {
+  LlmStep *step = &self->steps[queue];
   g_autoptr(GError) error = NULL;
 
-  llm_lane_reset (lane);
-  for (guint i = 0; i < n_shares; i++)
+  llm_step_reset (step);
+  for (guint i = 0; i < n_budgets; i++)
     {
       g_autoptr(GError) no_room = NULL;
-      LlmShare share = shares[i];
-      LlmRun *run = llm_ticket_get_data (share.ticket);
-      guint n_left = llm_executor_count_left (self, run, NULL);
+      LlmRowBudget budget = budgets[i];
+      LlmRequest *request = llm_request_of (budget.entry);
+      guint n_left = llm_request_count_left (request, NULL);
 
-      if (!run->has_begun)
-        continue;  /* it stands still for one before it here */
-      share.n_rows = MIN (share.n_rows, n_left);
+      if (!request->is_resident)
+        continue;  /* it was preempted for one before it here */
       if (n_left == 0)
-        llm_executor_end_run (self, run, LLM_JOB_STOP, NULL);
-      else if (n_left > 1 && llm_ticket_get_n_prompt (share.ticket) == 0)
-        llm_ticket_set_n_prompt (share.ticket, n_left);
-      else if (!add_rows (self, lane, &share, &no_room) && !make_way (self, lane, run))
-        llm_executor_end_run (self, run, LLM_JOB_FAILED, no_room);
+        llm_request_end (request, LLM_FINISH_STOP, NULL);
+      else if (n_left > 1 && budget.entry->n_prompt == 0)
+        llm_sched_entry_set_n_prompt (budget.entry, n_left);
+      else if (!add_rows (request, step, &budget, &no_room) && !make_way (request, step))
+        llm_request_end (request, LLM_FINISH_FAILED, no_room);
     }
-  if (lane->n_shares == 0)
+  if (step->n_budgets == 0)
     return FALSE;
 
-  choose_pool (self, lane);
-  if (llm_lane_begin (lane, &error))
+  choose_pool (self, step);
+  if (llm_step_begin (step, &error))
     {
-      llm_scheduler_begin_step (self->scheduler, get_kind (self, lane), lane->shares,
-                                lane->n_shares);
+      llm_scheduler_begin_step (self->scheduler, queue, step->budgets, step->n_budgets);
       return TRUE;
     }
 
-  take_back_rows (self, lane);
-  fail_step (self, lane, error);
+  llm_step_take_back (step);
+  fail_step (step, error);
   return FALSE;
 }
 
-/* What was read from storage for the run is there: by the last time that its step had to wait for
- * it. */
+/* What was read from storage for the request is there: by the last time that its step had to wait
+ * for it. */
 static void
-note_restored (LlmExecutor   *self,
-               const LlmLane *lane,
-               LlmRun        *run)
+note_restored (LlmRequest    *request,
+               const LlmStep *step)
 {
-  if (run->restore_bytes > 0 && lane->waited_us > run->restore_us)
-    llm_cost_model_observe_restore (llm_scheduler_get_costs (self->scheduler), run->restore_bytes,
-                                    (double) (lane->waited_us - run->restore_us));
-  run->restore_bytes = 0;
-  llm_ticket_set_restored (run->ticket);
+  if (request->restore_bytes > 0 && step->waited_us > request->restore_us)
+    llm_cost_model_observe_restore (llm_scheduler_get_costs (request->runner->scheduler),
+                                    request->restore_bytes,
+                                    (double) (step->waited_us - request->restore_us));
+  request->restore_bytes = 0;
+  llm_sched_entry_set_restored (&request->entry);
 }
 
 static void
-finish_share (LlmExecutor *self,
-              LlmLane     *lane,
-              LlmShare    *share,
-              guint        last_row)
+finish_rows (LlmRequest    *request,
+             const LlmStep *step,
+             gboolean       prefills,
+             guint          first,
+             guint          n)
 {
-  LlmRun *run = llm_ticket_get_data (share->ticket);
-  gboolean reads = get_kind (self, lane) != LLM_LANE_WRITING;
-  guint n_missing;
+  guint n_missing = 0;
 
-  run->stuck_us = 0;
-  note_restored (self, lane, run);
-  if (reads)
-    llm_ticket_set_n_prompt (share->ticket, llm_executor_count_left (self, run, &n_missing));
-  if (!reads || n_missing == 0)
-    run->session->n_settled = run->session->tokens->len;
-  if (llm_ticket_get_n_prompt (share->ticket) > 0)
+  request->stuck_us = 0;
+  note_restored (request, step);
+  if (prefills)
+    llm_sched_entry_set_n_prompt (&request->entry, llm_request_count_left (request, &n_missing));
+  if (n_missing == 0)
+    request->session->n_settled = request->session->tokens->len;
+  if (request->entry.n_prompt > 0)
     return;
-  if (run->job->generates)
-    llm_executor_take_logits (self, run, llm_forward_get_logits (lane->forward, last_row));
+  if (request->decoder == NULL)
+    llm_request_end (request, LLM_FINISH_STOP, NULL);
+  else if (request->n_rows > 0)
+    llm_request_take_logits (request, step->forward, first, n);
   else
-    llm_executor_end_run (self, run, LLM_JOB_STOP, NULL);
+    llm_request_take_logits (request, step->forward, first + n - 1, 1);
 }
 
 static void
-finish_step (LlmExecutor *self,
-             LlmLane     *lane)
+finish_step (LlmRunner   *self,
+             LlmQueueKind queue)
 {
-  LlmLaneKind kind = get_kind (self, lane);
+  LlmExecutor *executor = self->executor;
+  LlmStep *step = &self->steps[queue];
   guint row = 0;
 
-  __atomic_fetch_add (&self->n_steps, 1, __ATOMIC_RELAXED);
-  __atomic_fetch_add (&self->n_rows, lane->rows->len, __ATOMIC_RELAXED);
-  if (kind != LLM_LANE_WRITING)
-    __atomic_fetch_add (&self->n_read, lane->rows->len, __ATOMIC_RELAXED);
-  llm_scheduler_end_step (self->scheduler, kind, lane->shares, lane->n_shares, lane->teaches);
-  for (guint i = 0; i < lane->n_shares; i++)
+  g_mutex_lock (&executor->figures_lock);
+  executor->figures.n_steps++;
+  executor->figures.n_rows += step->rows->len;
+  executor->figures.n_prompt += queue != LLM_QUEUE_DECODE ? step->rows->len : 0;
+  g_mutex_unlock (&executor->figures_lock);
+  llm_scheduler_end_step (self->scheduler, queue, step->budgets, step->n_budgets, step->teaches);
+  for (guint i = 0; i < step->n_budgets; i++)
     {
-      row += lane->shares[i].n_rows;
-      finish_share (self, lane, &lane->shares[i], row - 1);
+      finish_rows (llm_request_of (step->budgets[i].entry), step, queue != LLM_QUEUE_DECODE, row,
+                   step->budgets[i].n_rows);
+      row += step->budgets[i].n_rows;
     }
 }
 
-/* FALSE when the lane waits for weights or context memory, and nothing was computed. */
+/* --- turns --- */
+
+/* Of the bytes of weights that stay between steps the part of this instance. */
+static guint64
+get_keep_bytes (LlmRunner *self)
+{
+  guint64 keep = __atomic_load_n (&self->executor->keep_bytes, __ATOMIC_RELAXED);
+  const GPtrArray *runners = self->executor->runners;
+  double all = 0;
+
+  if (keep == G_MAXUINT64 || runners->len == 1)
+    return keep;
+  for (guint i = 0; i < runners->len; i++)
+    all += (double) ((LlmRunner *) g_ptr_array_index (runners, i))->instance->weights->bytes;
+  return (guint64) ((double) keep * ((double) self->instance->weights->bytes / all));
+}
+
+/* FALSE when the step waits for weights or chunks, and nothing was computed. */
 static gboolean
-run_lane (LlmExecutor *self,
-          LlmLane     *lane)
+advance (LlmRunner   *self,
+         LlmQueueKind queue)
 {
   g_autoptr(GError) error = NULL;
-  LlmLaneKind kind = get_kind (self, lane);
+  LlmStep *step = &self->steps[queue];
   gint64 begin_us = llm_clock_now_us ();
-  guint n_before = lane->n_stages;
+  guint n_before = step->n_stages;
   gint64 now_us;
   LlmStatus status;
 
-  llm_weights_keep (self->weights, __atomic_load_n (&self->keep_bytes, __ATOMIC_RELAXED));
-  status = llm_lane_run (lane, begin_us + TURN_US, &error);
+  llm_weights_keep (self->instance->weights, get_keep_bytes (self));
+  status = llm_step_run (step, begin_us + TURN_US, &error);
   now_us = llm_clock_now_us ();
-  llm_scheduler_note_turn (self->scheduler, kind, now_us, now_us - begin_us);
-  if (status == LLM_PENDING && lane->n_stages == n_before)
-    lane->waited_us = now_us;
+  self->served_us += now_us - begin_us;
+  llm_scheduler_note_turn (self->scheduler, queue, now_us, now_us - begin_us);
+  if (status == LLM_PENDING && step->n_stages == n_before)
+    step->waited_us = now_us;
   if (status == LLM_FAILED)
-    llm_scheduler_abandon_step (self->scheduler, kind, lane->shares, lane->n_shares);
+    llm_scheduler_abandon_step (self->scheduler, queue, step->budgets, step->n_budgets);
   if (status == LLM_READY)
-    finish_step (self, lane);
-  else if (status == LLM_FAILED && !recover (self, lane))
-    fail_step (self, lane, error);
-  return status != LLM_PENDING || lane->n_stages > n_before;
+    finish_step (self, queue);
+  else if (status == LLM_FAILED && !recover (step))
+    fail_step (step, error);
+  return status != LLM_PENDING || step->n_stages > n_before;
 }
 
 static LlmTurnEnd
-run_turn_of (LlmExecutor *self,
-             LlmLaneKind  kind)
+run_queue (LlmRunner   *self,
+           LlmQueueKind queue)
 {
-  LlmLane *lane = &self->lanes[kind];
+  LlmExecutor *executor = self->executor;
 
-  if (!lane->is_active)
+  if (!self->steps[queue].is_active)
     {
-      guint n = llm_scheduler_plan (self->scheduler, kind, llm_clock_now_us (), self->shares,
-                                    LLM_BATCH_MAX_ROWS);
+      guint n = llm_scheduler_plan (self->scheduler, queue, llm_clock_now_us (),
+                                    executor->budgets, LLM_BATCH_MAX_ROWS);
 
       if (n == 0)
         return LLM_TURN_NONE;
-      if (!begin_step (self, lane, self->shares, n))
+      if (!begin_step (self, queue, executor->budgets, n))
         return LLM_TURN_RAN;
     }
-  return run_lane (self, lane) ? LLM_TURN_RAN : LLM_TURN_WAITS;
+  return advance (self, queue) ? LLM_TURN_RAN : LLM_TURN_WAITS;
 }
 
-/* Who waits for what is being read gives the turn to the next. */
-LlmTurnEnd
-llm_executor_run_turn (LlmExecutor *self)
+/* A queue that waits for what is being read gives the turn to the next. */
+static LlmTurnEnd
+run_instance (LlmRunner *self)
 {
   gboolean has_waited = FALSE;
   guint waiting = 0;
-  LlmLaneKind kind;
+  LlmQueueKind queue;
 
-  while ((kind = llm_scheduler_choose (self->scheduler, llm_clock_now_us (), waiting))
-         != LLM_LANE_NONE)
+  while ((queue = llm_scheduler_choose (self->scheduler, llm_clock_now_us (), waiting))
+         != LLM_QUEUE_NONE)
     {
-      LlmTurnEnd end = run_turn_of (self, kind);
+      LlmTurnEnd end = run_queue (self, queue);
 
       if (end == LLM_TURN_RAN)
         return end;
       has_waited = has_waited || end == LLM_TURN_WAITS;
-      waiting |= 1u << kind;
+      waiting |= 1u << queue;
     }
   return has_waited ? LLM_TURN_WAITS : LLM_TURN_NONE;
+}
+
+/* Of the instances not in @tried with requests: that with the highest class, and of equals that
+ * which was served least. */
+static LlmRunner *
+choose_instance (LlmExecutor *self,
+                 guint64      tried)
+{
+  gint64 now = llm_clock_now_us ();
+  LlmRunner *best = NULL;
+  guint best_class = LLM_N_SLO_CLASSES;
+
+  for (guint i = 0; i < self->runners->len; i++)
+    {
+      LlmRunner *runner = g_ptr_array_index (self->runners, i);
+      guint class;
+
+      if (runner->n_requests == 0 || (tried & ((guint64) 1 << i)) != 0)
+        continue;
+      class = llm_scheduler_get_class (runner->scheduler, now);
+      if (best == NULL || class < best_class
+          || (class == best_class && runner->served_us < best->served_us))
+        {
+          best = runner;
+          best_class = class;
+        }
+    }
+  return best;
+}
+
+LlmTurnEnd
+llm_executor_run_turn (LlmExecutor *self)
+{
+  LlmTurnEnd result = LLM_TURN_NONE;
+  guint64 tried = 0;
+  LlmRunner *runner;
+
+  while ((runner = choose_instance (self, tried)) != NULL)
+    {
+      LlmTurnEnd end = run_instance (runner);
+      guint place;
+
+      if (end == LLM_TURN_RAN)
+        return end;
+      if (end == LLM_TURN_WAITS)
+        result = end;
+      g_ptr_array_find (self->runners, runner, &place);
+      tried |= (guint64) 1 << place;
+    }
+  return result;
 }

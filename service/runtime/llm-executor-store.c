@@ -1,32 +1,107 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The store of the loaded model, storage, and the work that calls leave behind. */
+/* Storage, the stores of instances, and what steps cost there. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
-#include "base/llm-clock.h"
+#include "io/llm-machine-file.h"
 #include "runtime/llm-executor-private.h"
 
-/* Part of the identity of what is on storage: another number, and all of it is computed again. */
-#define KV_VERSION 1
-
-/* A slice of the store's work, while nothing runs: what a call that arrives may have to wait
- * for. */
-#define SLICE_US 2000
-/* The same beside running calls, and how often. */
-#define BESIDE_US 1000
-#define BESIDE_INTERVAL_US 25000
-/* How often the figures follow what running calls hold. */
-#define PUBLISH_INTERVAL_US 100000
-/* How long the thread waits for the disk before it looks at its inbox again. */
-#define DISK_WAIT_US 2000
 /* How long an unload, and the end of the service, wait for what is not written yet. */
 #define SETTLE_US (2 * G_USEC_PER_SEC)
-/* The machine is measured when nothing was asked for so long. */
-#define PROFILE_IDLE_US (20 * G_USEC_PER_SEC)
-/* Fewer bytes left in the budget than so many of a context's slots take: the store's work must not
- * wait until nothing runs. */
-#define SHORT_SLOTS 1024
+#define SLICE_US 2000
+#define DISK_WAIT_US 2000
+
+#define COSTS_PREFIX "costs"
+/* Raised when what the numbers mean changes. */
+#define COSTS_VERSION 1
+/* They are written when something new was learned, and not all the time. */
+#define KEEP_STEPS 20
+#define KEEP_INTERVAL_US (60 * G_USEC_PER_SEC)
+
+/* --- stores --- */
+
+LlmProfileKey
+llm_runner_get_profile_key (LlmRunner *self)
+{
+  return (LlmProfileKey) {
+    .identity = llm_model_get_identity (self->instance->model),
+    .kernels = self->instance->config.kernels->name,
+    .n_threads = llm_worker_pool_get_n_threads (self->executor->pool),
+    .is_exact = self->instance->config.is_exact,
+  };
+}
+
+void
+llm_runner_open_store (LlmRunner *self)
+{
+  LlmExecutor *executor = self->executor;
+  LlmProfileKey key = llm_runner_get_profile_key (self);
+  guint64 identity = llm_instance_find_identity (self->instance, self->check.record.lineage);
+  guint64 *last = g_hash_table_lookup (executor->identities, GUINT_TO_POINTER (self->id));
+  LlmKvProfile profile;
+
+  if (last != NULL && *last != identity)
+    llm_executor_post_moved (executor, 0, LLM_RESIDENCY_TEXT, 0);
+  g_hash_table_insert (executor->identities, GUINT_TO_POINTER (self->id),
+                       g_memdup2 (&identity, sizeof identity));
+
+  executor->ran_us = llm_clock_now_us ();
+  llm_instance_open_store (self->instance, self->check.holds_back ? NULL : executor->storage,
+                           identity);
+  self->is_measured = llm_profile_load (executor->cache_folder, &key, &profile)
+                      || llm_profile_load (executor->system_cache_folder, &key, &profile);
+  if (self->is_measured)
+    llm_kv_store_set_profile (self->instance->store, &profile);
+}
+
+static void
+settle (LlmKvStore *store)
+{
+  gint64 end = llm_clock_now_us () + SETTLE_US;
+
+  while (!llm_kv_store_is_settled (store) && llm_clock_now_us () < end)
+    if (!llm_kv_store_work (store, MIN (llm_clock_now_us () + SLICE_US, end)))
+      llm_kv_store_wait (store, DISK_WAIT_US);
+}
+
+/* Contexts that end with their connections have nothing to come back for. */
+static void
+drop_sessions (LlmRunner *self)
+{
+  g_autoptr(GPtrArray) ids = g_ptr_array_new_with_free_func (g_free);
+  LlmKvStorage *storage = self->executor->storage;
+  GHashTableIter iter;
+  LlmSession *session;
+
+  g_hash_table_iter_init (&iter, self->sessions);
+  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &session))
+    if (session->context != NULL && !session->is_named)
+      g_ptr_array_add (ids, g_strdup (session->context));
+  g_hash_table_remove_all (self->sessions);
+  if (storage == NULL || !__atomic_load_n (&self->executor->is_ending, __ATOMIC_ACQUIRE))
+    return;
+  for (guint i = 0; i < ids->len; i++)
+    llm_kv_storage_remove (storage, g_ptr_array_index (ids, i));
+}
+
+void
+llm_runner_close_store (LlmRunner *self)
+{
+  LlmExecutor *executor = self->executor;
+  LlmKvStore *store = self->instance->store;
+
+  if (store == NULL)
+    return;
+  g_clear_pointer (&self->profile_run, llm_profile_run_free);
+  settle (store);
+  llm_kv_store_evict (store, G_MAXUINT64, TRUE);
+  llm_executor_tell_all (executor);
+  llm_executor_publish (executor);
+  drop_sessions (self);
+  llm_kv_counters_add (&executor->earlier, llm_kv_store_get_counters (store));
+  llm_instance_close_store (self->instance);
+}
 
 /* --- storage --- */
 
@@ -48,100 +123,70 @@ llm_executor_open_storage (LlmExecutor *self)
 }
 
 void
-llm_executor_close_storage (LlmExecutor *self)
+llm_executor_reopen_storage (LlmExecutor *self)
 {
-  g_clear_pointer (&self->storage, llm_kv_storage_free);
-}
-
-typedef struct
-{
-  LlmExecutor *executor;  /* (unowned): ends behind the main box */
-  GHashTable *stored;     /* (owned) (element-type utf8) */
-} Swept;
-
-static void
-swept_free (Swept *swept)
-{
-  g_hash_table_unref (swept->stored);
-  g_free (swept);
-}
-
-static void
-deliver_swept (gpointer data)
-{
-  Swept *swept = data;
-
-  swept->executor->swept (swept->stored, swept->executor->swept_data);
-}
-
-/* The folder could not be used at the start, or is another one by now. */
-static void
-reopen_storage (LlmExecutor *self)
-{
-  gboolean has_store = self->store != NULL;
-
-  if (self->chunks_folder == NULL || self->runs->len > 0 ||
-      (self->storage != NULL && llm_kv_storage_is_in_place (self->storage)))
+  if (self->chunks_folder == NULL || self->requests->len > 0
+      || (self->storage != NULL && llm_kv_storage_is_in_place (self->storage)))
     return;
-  llm_executor_drop_store (self);
-  llm_executor_close_storage (self);
+  for (guint i = 0; i < self->runners->len; i++)
+    llm_runner_close_store (g_ptr_array_index (self->runners, i));
+  g_clear_pointer (&self->storage, llm_kv_storage_free);
   llm_executor_open_storage (self);
-  llm_executor_tell_moved (self, 0, LLM_RESIDENCY_TEXT, 0);
-  if (has_store)
-    llm_executor_make_store (self);
+  llm_executor_post_moved (self, 0, LLM_RESIDENCY_TEXT, 0);
+  for (guint i = 0; i < self->runners->len; i++)
+    {
+      LlmRunner *runner = g_ptr_array_index (self->runners, i);
+
+      llm_runner_begin_check (runner);
+      llm_runner_open_store (runner);
+    }
+}
+
+static void
+deliver_swept (LlmCommand *command)
+{
+  command->executor->swept (command->table, command->executor->swept_data);
 }
 
 /* Contexts that came since the index was read have sessions. */
-static void
-sweep_storage (LlmExecutor *self)
+void
+llm_executor_sweep_ids (LlmExecutor *self)
 {
   g_autoptr(GHashTable) ids = g_steal_pointer (&self->ids);
-  Swept *swept = g_new (Swept, 1);
+  LlmCommand *swept = llm_command_new (self, deliver_swept);
   GHashTableIter iter;
   LlmSession *session;
   char *id;
 
-  *swept = (Swept) { self, g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL) };
-  if (self->storage != NULL)
+  swept->table = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  for (guint i = 0; self->storage != NULL && i < self->runners->len; i++)
     {
-      g_hash_table_iter_init (&iter, self->sessions);
+      g_hash_table_iter_init (&iter,
+                              ((LlmRunner *) g_ptr_array_index (self->runners, i))->sessions);
       while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &session))
         if (session->context != NULL)
           g_hash_table_add (ids, g_strdup (session->context));
+    }
+  if (self->storage != NULL)
+    {
       llm_kv_storage_sweep (self->storage, ids);
       g_hash_table_iter_init (&iter, ids);
       while (g_hash_table_iter_next (&iter, (gpointer *) &id, NULL))
         if (llm_kv_storage_get_folder_bytes (self->storage, id) > 0)
-          g_hash_table_add (swept->stored, g_strdup (id));
+          g_hash_table_add (swept->table, g_strdup (id));
     }
-  llm_mailbox_post (self->main_box, deliver_swept, swept, (GDestroyNotify) swept_free);
-}
-
-typedef struct
-{
-  LlmExecutor *executor;
-  GHashTable *ids;        /* (nullable) (owned) */
-  LlmStorageSwept swept;
-  gpointer data;
-} Sweep;
-
-static void
-sweep_free (Sweep *sweep)
-{
-  g_clear_pointer (&sweep->ids, g_hash_table_unref);
-  g_free (sweep);
+  llm_command_reply (swept);
 }
 
 static void
-take_sweep (gpointer data)
+take_ids (LlmCommand *command)
 {
-  Sweep *sweep = data;
-  LlmExecutor *self = sweep->executor;
+  LlmExecutor *self = command->executor;
 
   g_clear_pointer (&self->ids, g_hash_table_unref);
-  self->ids = g_steal_pointer (&sweep->ids);
-  self->swept = sweep->swept;
-  self->swept_data = sweep->data;
+  self->ids = g_steal_pointer (&command->table);
+  self->swept = (LlmStorageSwept) command->done;
+  self->swept_data = command->data;
 }
 
 void
@@ -150,16 +195,17 @@ llm_executor_sweep_storage (LlmExecutor    *self,
                             LlmStorageSwept swept,
                             gpointer        data)
 {
-  Sweep *sweep = g_new (Sweep, 1);
+  LlmCommand *command = llm_command_new (self, take_ids);
 
-  *sweep = (Sweep) { self, ids, swept, data };
-  llm_mailbox_post (self->inbox, take_sweep, sweep, (GDestroyNotify) sweep_free);
+  command->table = ids;
+  command->done = G_CALLBACK (swept);
+  command->data = data;
+  llm_command_send (command);
 }
 
-/* Somebody in another thread waits for room on the disk. */
+/* Another thread waits for room on the disk. */
 typedef struct
 {
-  LlmExecutor *executor;
   guint64 bytes;          /* wanted, then what came free */
   GMutex lock;
   GCond ended;
@@ -178,10 +224,10 @@ end_trim (gpointer data)
 }
 
 static void
-trim_storage (gpointer data)
+trim_storage (LlmCommand *command)
 {
-  Trim *trim = data;
-  LlmExecutor *self = trim->executor;
+  Trim *trim = command->data;
+  LlmExecutor *self = command->executor;
 
   trim->bytes = self->storage != NULL ? llm_kv_storage_trim (self->storage, trim->bytes) : 0;
   if (trim->bytes == 0)
@@ -198,11 +244,13 @@ guint64
 llm_executor_trim_storage (LlmExecutor *self,
                            guint64      bytes)
 {
-  Trim trim = { .executor = self, .bytes = bytes };
+  Trim trim = { .bytes = bytes };
+  LlmCommand *command = llm_command_new (self, trim_storage);
 
   g_mutex_init (&trim.lock);
   g_cond_init (&trim.ended);
-  llm_mailbox_post (self->inbox, trim_storage, &trim, NULL);
+  command->data = &trim;
+  llm_command_send (command);
   g_mutex_lock (&trim.lock);
   while (!trim.has_ended)
     g_cond_wait (&trim.ended, &trim.lock);
@@ -212,291 +260,56 @@ llm_executor_trim_storage (LlmExecutor *self,
   return trim.bytes;
 }
 
-/* --- the store --- */
+/* --- what steps cost --- */
 
-/* K and V that one store computed are good for another one of the same identity. */
-static guint64
-find_identity (LlmExecutor       *self,
-               const LlmKvLayout *layout)
+static guint
+count_steps (const LlmCostModel *costs)
 {
-  g_autofree char *text =
-      g_strdup_printf ("%s %" G_GINT64_MODIFIER "x %u %u %u %u %u %u %s %d",
-                       llm_model_get_weight_identity (self->model), self->check.record.lineage,
-                       KV_VERSION, layout->format, layout->n_layers, layout->n_kv_heads,
-                       layout->head_dim, layout->chunk_slots, self->kernels->name, self->is_exact);
-  g_autofree char *sum = g_compute_checksum_for_string (G_CHECKSUM_SHA256, text, -1);
-
-  sum[16] = '\0';
-  return g_ascii_strtoull (sum, NULL, 16);
-}
-
-LlmProfileKey
-llm_executor_get_profile_key (LlmExecutor *self)
-{
-  return (LlmProfileKey) {
-    .identity = llm_model_get_identity (self->model),
-    .kernels = self->kernels->name,
-    .n_threads = llm_worker_pool_get_n_threads (self->pool),
-    .is_exact = self->is_exact,
-  };
+  return costs->curves[LLM_COST_PREFILL].n_steps + costs->curves[LLM_COST_DECODE].n_steps;
 }
 
 void
-llm_executor_make_store (LlmExecutor *self)
+llm_runner_load_costs (LlmRunner *self)
 {
-  llm_executor_begin_check (self);
-  llm_executor_open_store (self);
-}
-
-void
-llm_executor_open_store (LlmExecutor *self)
-{
-  const LlmHparams *hparams = llm_model_get_hparams (self->model);
-  g_autofree guint *windows = g_new0 (guint, hparams->n_layers);
-  LlmKvPolicy policy = *llm_kv_policy_find ("llms");
-  LlmProfileKey key = llm_executor_get_profile_key (self);
+  const LlmExecutor *executor = self->executor;
+  LlmCostModel *costs = llm_scheduler_get_costs (self->scheduler);
+  LlmProfileKey key = llm_runner_get_profile_key (self);
+  g_autoptr(GKeyFile) file =
+      llm_machine_file_load (executor->cache_folder, COSTS_PREFIX, COSTS_VERSION, &key);
   LlmKvProfile profile;
-  LlmKvLayout layout = {
-    .kind = LLM_KV_FULL,
-    .format = LLK_KV_F16,
-    .n_layers = hparams->n_layers,
-    .n_kv_heads = hparams->n_kv_heads,
-    .head_dim = hparams->head_dim,
-    .chunk_slots = self->chunk_slots,
-    .windows = windows,
-  };
-  guint64 identity;
 
-  for (guint i = 0; i < hparams->n_layers; i++)
-    windows[i] = hparams->layers[i].window;
-  policy.ratio = self->kv_ratio;
-  if (self->kv_ratio <= 0)
-    policy.compression = LLM_KV_KEEP;
-  identity = find_identity (self, &layout);
-  if (self->kv_identity != 0 && identity != self->kv_identity)
-    llm_executor_tell_moved (self, 0, LLM_RESIDENCY_TEXT, 0);
-  self->kv_identity = identity;
-
-  self->ran_us = llm_clock_now_us ();
-  self->store = llm_kv_store_new (&layout, &policy, self->ledger, NULL);
-  g_assert (self->store != NULL);
-  llm_kv_store_set_storage (self->store, self->check.holds_back ? NULL : self->storage, identity);
-  self->is_measured = llm_profile_load (self->cache_folder, &key, &profile)
-                      || llm_profile_load (self->system_cache_folder, &key, &profile);
-  if (self->is_measured)
-    llm_kv_store_set_profile (self->store, &profile);
-}
-
-static void
-settle (LlmExecutor *self)
-{
-  gint64 end = llm_clock_now_us () + SETTLE_US;
-
-  while (!llm_kv_store_is_settled (self->store) && llm_clock_now_us () < end)
-    if (!llm_kv_store_work (self->store, MIN (llm_clock_now_us () + SLICE_US, end)))
-      llm_kv_store_wait (self->store, DISK_WAIT_US);
-}
-
-static void
-add_counters (LlmKvCounters       *sum,
-              const LlmKvCounters *counters)
-{
-  sum->n_packed += counters->n_packed;
-  sum->n_written += counters->n_written;
-  sum->n_evicted += counters->n_evicted;
-  sum->n_restored += counters->n_restored;
-  sum->n_recomputed += counters->n_recomputed;
-  sum->n_faulted += counters->n_faulted;
-  sum->n_shared += counters->n_shared;
-  sum->read_bytes += counters->read_bytes;
-  sum->written_bytes += counters->written_bytes;
-}
-
-/* Contexts that end with their connections have nothing to come back for. */
-static void
-remove_unnamed (LlmExecutor *self)
-{
-  g_autoptr(GPtrArray) ids = g_ptr_array_new_with_free_func (g_free);
-  GHashTableIter iter;
-  LlmSession *session;
-
-  g_hash_table_iter_init (&iter, self->sessions);
-  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &session))
-    if (session->context != NULL && !session->is_named)
-      g_ptr_array_add (ids, g_strdup (session->context));
-  g_hash_table_remove_all (self->sessions);
-  for (guint i = 0; self->storage != NULL && i < ids->len; i++)
-    llm_kv_storage_remove (self->storage, g_ptr_array_index (ids, i));
+  if (file == NULL)
+    file = llm_machine_file_load (executor->system_cache_folder, COSTS_PREFIX, COSTS_VERSION,
+                                  &key);
+  if ((file == NULL || !llm_cost_model_load (costs, file))
+      && (llm_profile_load (executor->cache_folder, &key, &profile)
+          || llm_profile_load (executor->system_cache_folder, &key, &profile)))
+    llm_cost_model_seed_prompts (costs, llm_kv_profile_rows, profile.prompt_us,
+                                 LLM_KV_PROFILE_POINTS, profile.depth_us);
+  self->n_steps_kept = count_steps (costs);
+  self->costs_kept_us = llm_clock_now_us ();
 }
 
 void
-llm_executor_drop_store (LlmExecutor *self)
+llm_runner_save_costs (LlmRunner *self)
 {
-  if (self->store == NULL)
-    return;
-
-  g_clear_pointer (&self->profile_run, llm_profile_run_free);
-  settle (self);
-  llm_kv_store_evict (self->store, G_MAXUINT64, TRUE);
-  llm_executor_tell_all (self);
-  llm_executor_publish (self);
-  if (__atomic_load_n (&self->is_ending, __ATOMIC_ACQUIRE))
-    remove_unnamed (self);
-  else
-    g_hash_table_remove_all (self->sessions);
-  add_counters (&self->earlier, llm_kv_store_get_counters (self->store));
-  g_clear_pointer (&self->store, llm_kv_store_free);
-}
-
-void
-llm_executor_get_kv_counters (LlmExecutor   *self,
-                              LlmKvCounters *counters)
-{
-  g_mutex_lock (&self->counters_lock);
-  *counters = self->counters;
-  g_mutex_unlock (&self->counters_lock);
-}
-
-void
-llm_executor_publish_counters (LlmExecutor *self)
-{
-  LlmKvCounters sum = self->earlier;
-
-  if (self->store != NULL)
-    add_counters (&sum, llm_kv_store_get_counters (self->store));
-  g_mutex_lock (&self->counters_lock);
-  self->counters = sum;
-  g_mutex_unlock (&self->counters_lock);
-}
-
-guint64
-llm_executor_get_storage (LlmExecutor *self)
-{
-  return __atomic_load_n (&self->storage_bytes, __ATOMIC_RELAXED);
-}
-
-/* --- what calls leave behind --- */
-
-/* Measures what restoring costs here, once. */
-static void
-measure (LlmExecutor *self)
-{
-  LlmProfileKey key = llm_executor_get_profile_key (self);
-  LlmKvProfile profile;
-  g_autoptr(GError) error = NULL;
-  LlmStatus status;
-
-  if (self->profile_run == NULL)
-    self->profile_run = llm_profile_run_new (llm_model_get_hparams (self->model), self->weights,
-                                             self->pool, self->kernels, self->is_exact,
-                                             self->ledger,
-                                             llm_kv_storage_get_disk (self->storage),
-                                             self->chunks_folder);
-  status = llm_profile_run_work (self->profile_run, llm_clock_now_us () + SLICE_US, &profile,
-                                 &error);
-  if (status == LLM_PENDING)
-    return;
-
-  g_clear_pointer (&self->profile_run, llm_profile_run_free);
-  self->is_measured = TRUE;
-  if (status == LLM_READY)
-    {
-      llm_kv_store_set_profile (self->store, &profile);
-      llm_cost_model_seed_prompts (llm_scheduler_get_costs (self->scheduler), llm_kv_profile_rows,
-                                   profile.prompt_us, LLM_KV_PROFILE_POINTS, profile.depth_us);
-      if (self->cache_folder == NULL
-          || llm_profile_save (self->cache_folder, self->shares_cache, &key, &profile, &error))
-        return;
-    }
-  g_message ("What restoring contexts costs here was not measured: %s", error->message);
-}
-
-/* Weights that were given are not brought back for this; and what it measures with most of them
- * on the disk would be the disk. */
-static gboolean
-has_weights (LlmExecutor *self)
-{
-  return self->weights->held == self->weights->bytes
-         && llm_weights_get_resident (self->weights) >= self->weights->bytes / 2;
-}
-
-gint64
-llm_executor_get_measure_time (LlmExecutor *self)
-{
-  if (self->store == NULL || self->storage == NULL || self->is_measured
-      || __atomic_load_n (&self->is_pressed, __ATOMIC_ACQUIRE) || !has_weights (self))
-    return 0;
-  return self->ran_us + PROFILE_IDLE_US;
-}
-
-gboolean
-llm_executor_work (LlmExecutor *self)
-{
-  gint64 measure_us = llm_executor_get_measure_time (self);
-
-  if (self->ids != NULL)
-    {
-      reopen_storage (self);
-      sweep_storage (self);
-    }
-  if (llm_executor_read_ahead (self))
-    return TRUE;
-  if (self->store != NULL && !llm_kv_store_is_settled (self->store))
-    {
-      self->is_told = FALSE;
-      if (!llm_kv_store_work (self->store, llm_clock_now_us () + SLICE_US)
-          && !llm_kv_store_is_settled (self->store))
-        llm_kv_store_wait (self->store, DISK_WAIT_US);
-      return TRUE;
-    }
-
-  /* what leaves is written first, which is work again */
-  llm_executor_keep_shares (self);
-  if (self->store != NULL && !llm_kv_store_is_settled (self->store))
-    return TRUE;
-
-  if (self->model != NULL)
-    llm_executor_keep_costs (self);
-  if (!self->is_told)
-    {
-      llm_executor_tell_all (self);
-      llm_executor_publish (self);
-      if (self->storage != NULL)
-        llm_disk_trim (llm_kv_storage_get_disk (self->storage));
-    }
-  if (llm_executor_check_weights (self))
-    return TRUE;
-  if (measure_us == 0 || llm_clock_now_us () < measure_us)
-    return FALSE;
-  measure (self);
-  return !self->is_measured;
-}
-
-void
-llm_executor_work_beside (LlmExecutor *self)
-{
+  const LlmExecutor *executor = self->executor;
+  const LlmCostModel *costs = llm_scheduler_get_costs (self->scheduler);
+  LlmProfileKey key = llm_runner_get_profile_key (self);
   gint64 now = llm_clock_now_us ();
-  gint64 interval = BESIDE_INTERVAL_US;
+  g_autoptr(GKeyFile) file = NULL;
+  g_autoptr(GError) error = NULL;
 
-  self->ran_us = now;
-  if (now - self->published_us >= PUBLISH_INTERVAL_US)
-    llm_executor_publish (self);
-  if (now - self->worked_us >= interval && llm_executor_read_ahead (self))
-    self->worked_us = now;
-  if (self->store == NULL || llm_kv_store_is_settled (self->store))
+  if (executor->cache_folder == NULL || !llm_cost_model_is_known (costs)
+      || count_steps (costs) < self->n_steps_kept + KEEP_STEPS
+      || (self->n_steps_kept > 0 && now < self->costs_kept_us + KEEP_INTERVAL_US))
     return;
-  if (!llm_ledger_has_room (self->ledger, llm_kv_store_price (self->store, SHORT_SLOTS)))
-    interval = 0;
-  if (now - self->worked_us < interval)
-    return;
-  llm_kv_store_work (self->store, now + BESIDE_US);
-  self->worked_us = llm_clock_now_us ();
-  self->is_told = FALSE;
-}
 
-void
-llm_executor_wait_for_disk (LlmExecutor *self)
-{
-  if (self->store != NULL)
-    llm_kv_store_wait (self->store, DISK_WAIT_US);
+  self->n_steps_kept = count_steps (costs);
+  self->costs_kept_us = now;
+  file = g_key_file_new ();
+  llm_cost_model_store (costs, file);
+  if (!llm_machine_file_save (executor->cache_folder, executor->shares_cache, COSTS_PREFIX,
+                              COSTS_VERSION, &key, file, FALSE, &error))
+    g_message ("What steps cost here was not kept: %s", error->message);
 }

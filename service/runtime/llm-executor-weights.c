@@ -1,179 +1,256 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Whether what is on storage was computed with these weights. A sample of them is part of the
- * identity of all K and V; of a file that looks alike, but is another one or was changed, the
- * checksum decides, which is computed while nothing runs. Until then nothing on storage is used. */
+/* Weights leave memory and come back, and what the kernel has of them is counted. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
-#include "base/llm-clock.h"
+#include "common/llmsvc-error.h"
 #include "runtime/llm-executor-private.h"
 
-/* The file is read when nothing was asked for so long. */
-#define CHECK_IDLE_US (2 * G_USEC_PER_SEC)
-/* How long the thread waits for the disk before it looks at its inbox again. */
-#define DISK_WAIT_US 2000
-
-static void
-set_lineage (LlmWeightRecord *record)
-{
-  *record = (LlmWeightRecord) { 0 };
-  while (record->lineage == 0)
-    record->lineage = (guint64) g_random_int () << 32 | g_random_int ();
-}
-
-static void
-save_record (LlmExecutor *self)
-{
-  g_autoptr(GError) error = NULL;
-
-  if (!llm_weight_record_save (self->chunks_folder, llm_model_get_weight_identity (self->model),
-                               &self->check.record, &error))
-    g_message ("What contexts remember is computed again after the next start: %s", error->message);
-}
-
-static void
-warn (LlmExecutor *self)
-{
-  g_warning ("The model “%s” has other weights than the one that contexts were computed with, "
-             "though it looks alike: what is kept of them is computed again",
-             llm_gguf_get_path (llm_model_get_gguf (self->model)));
-}
-
-/* What is known of the file's checksum: that of this very file, or of the one that the record is
- * of, if that is the same on a device with another number. */
-static gboolean
-find_checksum (LlmExecutor           *self,
-               const LlmWeightRecord *known,
-               char                  *digits)
-{
-  if (known->lineage != 0 && known->checksum[0] != '\0'
-      && llm_file_identity_equal (&known->file, &self->check.file, FALSE))
-    {
-      g_strlcpy (digits, known->checksum, LLM_FILE_SUM_DIGITS + 1);
-      return TRUE;
-    }
-  return llm_checksum_load (self->cache_folder, &self->check.file, digits);
-}
+/* How often the kernel is asked what it has of the weights, and how much of a thread's time that may
+ * take: one part of so many. */
+#define MEASURE_INTERVAL_US G_USEC_PER_SEC
+#define MEASURE_PARTS 100
+/* Differences of less than one part of so many are not told: pages come and go all the time. */
+#define TOLD_PARTS 64
+/* Weights are read ahead in such pieces, so that a request never waits for more than one. */
+#define AHEAD_BYTES ((guint64) 16 << 20)
 
 void
-llm_executor_begin_check (LlmExecutor *self)
+llm_executor_keep_weights (LlmExecutor *self,
+                           guint64      bytes)
 {
-  LlmWeightCheck *check = &self->check;
-  LlmWeightRecord known = { 0 };
-  char digits[LLM_FILE_SUM_DIGITS + 1] = "";
-  gboolean is_known, is_same;
-
-  g_assert (check->sum == NULL);
-  *check = (LlmWeightCheck) { .is_done = TRUE };
-  if (self->storage == NULL
-      || !llm_file_map_get_identity (llm_gguf_get_map (llm_model_get_gguf (self->model)),
-                                     &check->file))
-    return;
-
-  if (!llm_weight_record_load (self->chunks_folder, llm_model_get_weight_identity (self->model),
-                               &known))
-    known.lineage = 0;
-  is_known = find_checksum (self, &known, digits);
-  is_same = known.lineage != 0 && llm_file_identity_equal (&known.file, &check->file, FALSE);
-  check->is_done = is_known;
-  check->record = known;
-  check->holds_back = known.lineage != 0 && !is_same && known.checksum[0] != '\0' && !is_known;
-  if (check->holds_back)
-    {
-      g_message ("The model's file is another one or was changed: what is kept of contexts is not "
-                 "used until its checksum is known");
-      return;
-    }
-
-  if (known.lineage == 0 || (!is_same && known.checksum[0] == '\0'))
-    set_lineage (&check->record);
-  else if (is_known && known.checksum[0] != '\0' && !g_str_equal (known.checksum, digits))
-    {
-      warn (self);
-      set_lineage (&check->record);
-    }
-  check->record.file = check->file;
-  g_strlcpy (check->record.checksum, digits, sizeof digits);
-  save_record (self);
-}
-
-void
-llm_executor_end_check (LlmExecutor *self)
-{
-  g_clear_pointer (&self->check.sum, llm_file_sum_free);
-  self->check = (LlmWeightCheck) { .is_done = TRUE };
-}
-
-gint64
-llm_executor_get_check_time (LlmExecutor *self)
-{
-  if (self->store == NULL || self->check.is_done
-      || __atomic_load_n (&self->pace, __ATOMIC_ACQUIRE) == LLM_PACE_WAIT
-      || __atomic_load_n (&self->is_pressed, __ATOMIC_ACQUIRE))
-    return 0;
-  return self->ran_us + CHECK_IDLE_US;
-}
-
-/* The file's checksum is @digits. */
-static void
-settle (LlmExecutor *self,
-        const char  *digits)
-{
-  LlmWeightCheck *check = &self->check;
-  g_autoptr(GError) error = NULL;
-
-  if (self->cache_folder != NULL
-      && !llm_checksum_save (self->cache_folder, self->shares_cache, &check->file, digits, &error))
-    g_message ("The model's checksum is computed again with the next start: %s", error->message);
-  if (check->holds_back && !g_str_equal (check->record.checksum, digits))
-    {
-      warn (self);
-      set_lineage (&check->record);
-    }
-  check->record.file = check->file;
-  g_strlcpy (check->record.checksum, digits, sizeof check->record.checksum);
-  save_record (self);
-  if (!check->holds_back)
-    return;
-
-  /* What was computed without storage since is computed once more, or found there. */
-  check->holds_back = FALSE;
-  llm_executor_drop_store (self);
-  llm_executor_open_store (self);
+  __atomic_store_n (&self->keep_bytes, bytes, __ATOMIC_RELAXED);
 }
 
 gboolean
-llm_executor_check_weights (LlmExecutor *self)
+llm_runner_take_weights (LlmRunner *self,
+                         GError   **error)
 {
-  LlmWeightCheck *check = &self->check;
-  gint64 then_us = llm_executor_get_check_time (self);
-  LlmDisk *disk;
-  char digits[LLM_FILE_SUM_DIGITS + 1];
-  g_autoptr(GError) error = NULL;
-  LlmStatus status = LLM_FAILED;
+  LlmLedger *ledger = self->executor->ledger;
+  LlmWeights *weights = self->instance->weights;
+  guint64 missing = weights->bytes - weights->held;
 
-  if (self->runs->len > 0 || then_us == 0 || llm_clock_now_us () < then_us)
-    return FALSE;
-
-  disk = llm_kv_storage_get_disk (self->storage);
-  if (check->sum == NULL)
-    check->sum = llm_file_sum_new (disk, llm_gguf_get_map (llm_model_get_gguf (self->model)),
-                                   &error);
-  if (check->sum != NULL)
-    status = llm_file_sum_work (check->sum, digits, &error);
-  if (status == LLM_PENDING)
+  if (missing == 0)
+    return TRUE;
+  if (!self->is_backed && !llm_ledger_has_room (ledger, missing))
     {
-      llm_disk_poll (disk, DISK_WAIT_US);
-      return TRUE;
+      llm_executor_make_room (self->executor, missing);
+      if (!llm_ledger_has_room (ledger, missing))
+        {
+          g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY,
+                       "No room for the %ju bytes of the model's weights", missing);
+          return FALSE;
+        }
     }
+  self->n_moved++;
+  llm_weights_take (weights);
+  /* Without room for all of them, those that are read ahead would drive out those in use. */
+  self->ahead = weights->backed <= llm_ledger_get_headroom (ledger) ? 0 : G_MAXUINT64;
+  return TRUE;
+}
 
-  g_clear_pointer (&check->sum, llm_file_sum_free);
-  check->is_done = TRUE;
-  if (status == LLM_READY)
-    settle (self, digits);
-  else
-    g_message ("The checksum of the model's file is not known: %s", error->message);
-  llm_disk_trim (disk);
+gboolean
+llm_executor_read_ahead (LlmExecutor *self)
+{
+  for (guint i = 0; i < self->runners->len; i++)
+    {
+      LlmRunner *runner = g_ptr_array_index (self->runners, i);
+
+      if (runner->ahead == G_MAXUINT64)
+        continue;
+      if (llm_weights_read_ahead (runner->instance->weights, runner->ahead, AHEAD_BYTES))
+        {
+          runner->ahead += AHEAD_BYTES;
+          return TRUE;
+        }
+      runner->ahead = G_MAXUINT64;
+    }
   return FALSE;
+}
+
+/* --- what the kernel has of them --- */
+
+/* The executor's thread. What was given or taken meanwhile makes the figure worthless: then there
+ * is a later measure, or one is due. */
+static void
+take_measure (LlmCommand *command)
+{
+  LlmExecutor *self = command->executor;
+  LlmRunner *runner = llm_executor_find_runner (self, command->instance);
+  gint64 interval_us = MAX (MEASURE_INTERVAL_US, command->until_us * MEASURE_PARTS);
+
+  if (runner != NULL && command->from == runner->n_moved)
+    {
+      LlmWeights *weights = runner->instance->weights;
+      guint64 told = weights->backed - weights->absent;
+      guint64 resident = MIN (command->bytes, weights->backed);
+      guint64 change = MAX (told, resident) - MIN (told, resident);
+
+      if (change > told / TOLD_PARTS || resident == 0 || resident == weights->backed
+          || command->done != NULL)
+        llm_weights_set_resident (weights, self->ledger, resident);
+    }
+  else
+    interval_us = 0;
+  __atomic_store_n (&self->measure_us, llm_clock_now_us () + interval_us, __ATOMIC_RELAXED);
+  llm_executor_publish (self);
+  llm_executor_report (self, command->done, command->freed, command->data);
+}
+
+static void
+count_pages (gpointer data,
+             gpointer user_data)
+{
+  LlmCommand *command = data;
+  gint64 begin_us = g_get_monotonic_time ();
+
+  command->bytes = llm_weights_count_resident (command->pieces);
+  command->until_us = g_get_monotonic_time () - begin_us;
+  llm_command_send (command);
+}
+
+/* Has the kernel asked what it has of the weights, and then the ledger told; at last @done
+ * (nullable) is called on the main thread. */
+static void
+measure (LlmRunner *self,
+         GCallback  done,
+         guint64    freed,
+         gpointer   data)
+{
+  LlmCommand *command = llm_command_new (self->executor, take_measure);
+
+  command->instance = self->id;
+  command->pieces = llm_weights_list_pieces (self->instance->weights);
+  command->from = self->n_moved;
+  command->done = done;
+  command->freed = freed;
+  command->data = data;
+  g_thread_pool_push (self->executor->measurer, command, NULL);
+}
+
+static void
+look_at_weights (LlmCommand *command)
+{
+  LlmExecutor *self = command->executor;
+  gboolean has_weights = FALSE;
+
+  for (guint i = 0; i < self->runners->len; i++)
+    {
+      LlmRunner *runner = g_ptr_array_index (self->runners, i);
+
+      if (runner->instance->weights->backed == 0)
+        continue;
+      has_weights = TRUE;
+      measure (runner, NULL, 0, NULL);
+    }
+  if (!has_weights)
+    __atomic_store_n (&self->measure_us, 0, __ATOMIC_RELAXED);
+}
+
+void
+llm_executor_look_at_weights (LlmExecutor *self)
+{
+  LlmExecutorFigures figures;
+
+  llm_executor_get_figures (self, &figures);
+  if (figures.backed_bytes == 0
+      || llm_clock_now_us () < __atomic_load_n (&self->measure_us, __ATOMIC_RELAXED))
+    return;
+  /* one at a time */
+  __atomic_store_n (&self->measure_us, G_MAXINT64, __ATOMIC_RELAXED);
+  llm_command_send (llm_command_new (self, look_at_weights));
+}
+
+void
+llm_executor_make_measurer (LlmExecutor *self)
+{
+  self->measurer = g_thread_pool_new (count_pages, NULL, 1, FALSE, NULL);
+}
+
+/* --- giving and taking them --- */
+
+/* Of one instance. Who is told that it is done finds figures that are the kernel's. */
+static guint64
+drop_weights (LlmRunner *self,
+              guint64    bytes)
+{
+  guint64 freed;
+
+  if (self->profile_run != NULL || llm_executor_is_running (self->executor, self))
+    return 0;
+  self->n_moved++;
+  freed = llm_weights_drop (self->instance->weights, bytes);
+  self->ahead = G_MAXUINT64;
+  return freed;
+}
+
+static void
+give_pages (LlmCommand *command)
+{
+  LlmExecutor *self = command->executor;
+  LlmRunner *last = NULL;
+  guint64 freed = 0;
+
+  for (guint i = 0; i < self->runners->len && freed < command->bytes; i++)
+    {
+      LlmRunner *runner = g_ptr_array_index (self->runners, i);
+      guint64 n = drop_weights (runner, command->bytes - freed);
+
+      if (n > 0 && runner->instance->weights->backed > 0)
+        {
+          if (last != NULL)
+            measure (last, NULL, 0, NULL);
+          last = runner;
+        }
+      freed += n;
+    }
+  llm_executor_publish (self);
+  if (last != NULL)
+    measure (last, command->done, freed, command->data);
+  else
+    llm_executor_report (self, command->done, freed, command->data);
+}
+
+void
+llm_executor_give_pages (LlmExecutor   *self,
+                         guint64        bytes,
+                         LlmReclaimDone done,
+                         gpointer       data)
+{
+  LlmCommand *command = llm_command_new (self, give_pages);
+
+  command->bytes = bytes;
+  command->done = G_CALLBACK (done);
+  command->data = data;
+  llm_command_send (command);
+}
+
+static void
+take_pages (LlmCommand *command)
+{
+  LlmExecutor *self = command->executor;
+
+  for (guint i = 0; i < self->runners->len; i++)
+    {
+      LlmRunner *runner = g_ptr_array_index (self->runners, i);
+      LlmWeights *weights = runner->instance->weights;
+      guint64 missing = weights->bytes - weights->held;
+
+      if (!runner->is_backed || missing > command->bytes || !llm_runner_take_weights (runner, NULL))
+        continue;
+      command->bytes -= missing;
+      runner->ahead = 0;
+    }
+  llm_executor_publish (self);
+}
+
+void
+llm_executor_take_pages (LlmExecutor *self,
+                         guint64      bytes)
+{
+  LlmCommand *command = llm_command_new (self, take_pages);
+
+  command->bytes = bytes;
+  llm_command_send (command);
 }

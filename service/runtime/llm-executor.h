@@ -1,25 +1,24 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The executor: the thread that owns context memory and weights. It takes jobs,
- * asks the scheduler whose rows run next, gives the lanes (llm-lane.h) turns at
- * their steps of the forward pass, samples, and posts text and ends back to main.
+ * The executor: the thread that owns loaded models (LlmInstance). It takes requests, asks the
+ * scheduler whose rows run next, gives steps of the forward pass (llm-step.h) turns, lets decoders
+ * choose tokens, and posts text and ends back to main.
  *
  * The functions here are called on the main thread and return at once.
  */
 
 #pragma once
 
-#include "memory/llm-ledger.h"
 #include "base/llm-mailbox.h"
-#include "memory/llm-reclaimer.h"
-#include "kv/llm-context-memory.h"
-#include "runtime/llm-job.h"
 #include "kernels/llk.h"
-#include "kv/llm-kv.h"
+#include "kv/llm-context-memory.h"
+#include "memory/llm-ledger.h"
+#include "memory/llm-reclaimer.h"
 #include "model/llm-model.h"
-#include "weights/llm-weights.h"
+#include "runtime/llm-request.h"
 #include "sched/llm-scheduler.h"
+#include "weights/llm-weights.h"
 
 G_BEGIN_DECLS
 
@@ -44,7 +43,7 @@ typedef struct
   guint64 app_storage_limit;  /* of one application's contexts, 0 for none */
   guint short_wait_s;         /* how long a call may find no room while the system is short of
                                * memory; 0: for ever */
-  gboolean is_fifo;           /* calls run in the order of arrival, whatever they asked for */
+  gboolean is_fifo;           /* requests run in the order of arrival, whatever they asked for */
   double overload_factor;     /* a call whose first token would come so much later than it asked for
                                * is refused; 0: none is */
 } LlmExecutorConfig;
@@ -53,7 +52,7 @@ typedef struct
 LlmExecutor *llm_executor_new          (LlmMailbox   *main_box,
                                         LlmLedger    *ledger,
                                         const LlmExecutorConfig *config);
-/* Ends all jobs as cancelled, without calling back, writes what is not on storage yet, if that
+/* Ends all requests as cancelled, without calling back, writes what is not on storage yet, if that
  * takes but a moment, and waits for the thread. What is asked for afterwards is never done. */
 void         llm_executor_stop         (LlmExecutor  *self);
 /* Stops it first. */
@@ -80,18 +79,19 @@ void         llm_executor_sweep_storage (LlmExecutor     *self,
                                         LlmStorageSwept   swept,
                                         gpointer          data);
 
-/* Gives the executor another model, or none with NULL. Sessions of the old one
- * are dropped. No job may be under way. Takes @weights. */
+/* Loads another model as number @instance, or none with NULL. Sessions of the one that had the
+ * number are dropped; none of its requests may be under way. Takes @weights. */
 void         llm_executor_set_model    (LlmExecutor  *self,
+                                        guint         instance,
                                         LlmModel     *model,
                                         LlmWeights   *weights,
                                         LlmReclaimDone done,
                                         gpointer      data);
 
-/* Takes a reference; calls job->on_done once, in the end. */
+/* Takes a reference; calls request->on_done once, in the end. */
 void         llm_executor_submit       (LlmExecutor  *self,
-                                        LlmJob       *job);
-/* Tells it to look at the atomic fields of its jobs again. */
+                                        LlmRequest   *request);
+/* Tells it to look at the atomic fields of its requests again. */
 void         llm_executor_poke         (LlmExecutor  *self);
 /* Asks the thread for a sign of life, unless it still owes one; says how often before this it was
  * asked without having answered. It answers between two stages, and at once when it is idle. */
@@ -108,35 +108,23 @@ void         llm_executor_fork_session (LlmExecutor  *self,
                                         const char   *context,
                                         gboolean      is_named);
 
-/* Bytes that can be given back: scratch, context memory that no job uses, and that of
- * running jobs. */
-guint64      llm_executor_get_scratch  (LlmExecutor  *self);
-guint64      llm_executor_get_idle_kv  (LlmExecutor  *self);
-guint64      llm_executor_get_busy_kv  (LlmExecutor  *self);
 void         llm_executor_give_scratch (LlmExecutor  *self,
                                         LlmReclaimDone done,
                                         gpointer      data);
-/* Chunks that no job uses (L8), until @bytes are freed. What is not on storage yet is written
+/* Chunks that no request uses (L8), until @bytes are freed. What is not on storage yet is written
  * first, as long as that takes until @deadline_us (0: a moment). */
 void         llm_executor_give_kv      (LlmExecutor  *self,
                                         guint64       bytes,
                                         gint64        deadline_us,
                                         LlmReclaimDone done,
                                         gpointer      data);
-/* Parks running calls between two stages, those that can wait first, and takes their chunks
+/* Preempts running requests between two stages, those that can wait first, and evicts their chunks
  * until @bytes are freed; they go on a little later (L9). */
 void         llm_executor_give_busy_kv (LlmExecutor  *self,
                                         guint64       bytes,
                                         LlmReclaimDone done,
                                         gpointer      data);
 
-/* Bytes of weights in memory while nothing runs, those that were given back, and whether they are
- * a file's. */
-guint64      llm_executor_get_pages    (LlmExecutor  *self);
-guint64      llm_executor_get_missing  (LlmExecutor  *self);
-gboolean     llm_executor_has_backed_weights (LlmExecutor *self);
-/* Bytes of weights that are files', in memory or not. */
-guint64      llm_executor_get_backed   (LlmExecutor  *self);
 /* Brings the ledger to what the kernel has of them in memory, a moment later and off both threads;
  * once a second, however often it is called, and less often where that takes long. */
 void         llm_executor_look_at_weights (LlmExecutor *self);
@@ -149,7 +137,7 @@ void         llm_executor_give_pages   (LlmExecutor  *self,
 /* Reads again what was given, if that is not more than @bytes. */
 void         llm_executor_take_pages   (LlmExecutor  *self,
                                         guint64       bytes);
-/* Whether the system is short of memory: calls that were parked for that stand still until it is
+/* Whether the system is short of memory: requests that were preempted for that stay so until it is
  * not, or some seconds. */
 void         llm_executor_set_pressed  (LlmExecutor  *self,
                                         gboolean      is_pressed);
@@ -168,11 +156,11 @@ void         llm_executor_ask_memory   (LlmExecutor  *self,
                                         LlmMemoryTold done,
                                         gpointer      data);
 
-/* The quotas of memory: @shares (transfer full) (element-type utf8 double), by key of the
- * application; all others have @default_share, 0 for an equal part when memory is short. */
-void         llm_executor_set_shares   (LlmExecutor      *self,
-                                        double            default_share,
-                                        GHashTable       *shares);
+/* The quotas of memory: @quotas (transfer full) (element-type LlmApp double), fractions; all other
+ * applications have @default_quota, 0 for an equal part when memory is short. */
+void         llm_executor_set_memory_quotas (LlmExecutor *self,
+                                        double        default_quota,
+                                        GHashTable   *quotas);
 
 /* What is done from the next turn on of calls that nobody waits for (class background). Any
  * thread. */
@@ -194,15 +182,28 @@ void         llm_executor_resume       (LlmExecutor  *self);
 guint64      llm_executor_trim_storage (LlmExecutor *self,
                                         guint64       bytes);
 
-/* Since the start. Any thread. */
-guint64      llm_executor_get_n_steps  (LlmExecutor  *self);
-guint64      llm_executor_get_n_rows   (LlmExecutor  *self);
-/* Rows of prompts, and tokens of answers. */
-guint64      llm_executor_get_n_read   (LlmExecutor  *self);
-guint64      llm_executor_get_n_written (LlmExecutor *self);
-void         llm_executor_get_kv_counters (LlmExecutor *self,
-                                        LlmKvCounters *counters);
-/* Bytes of contexts on storage. Any thread. */
-guint64      llm_executor_get_storage  (LlmExecutor  *self);
+typedef struct
+{
+  guint64 n_steps;          /* since the start */
+  guint64 n_rows;
+  guint64 n_prompt;         /* of them those of prefill */
+  guint64 n_generated;      /* tokens of answers */
+  LlmKvCounters kv;
+  guint64 storage_bytes;    /* of contexts on storage */
+
+  /* can be given back: */
+  guint64 scratch_bytes;
+  guint64 idle_kv_bytes;    /* chunks that no request uses */
+  guint64 busy_kv_bytes;    /* by preempting requests */
+  guint64 page_bytes;       /* of weights, in memory while nothing runs */
+
+  guint64 missing_bytes;    /* of weights, were given back */
+  guint64 backed_bytes;     /* of weights that are files', in memory or not */
+  gboolean is_backed;       /* the weights are files' */
+} LlmExecutorFigures;
+
+/* Any thread. */
+void         llm_executor_get_figures  (LlmExecutor        *self,
+                                        LlmExecutorFigures *figures);
 
 G_END_DECLS

@@ -4,18 +4,20 @@
 
 LlmSession *
 llm_session_new (guint64     id,
-                 const char *app,
+                 LlmApp     *app,
                  const char *context,
                  gboolean    is_named,
-                 LlmLedger  *ledger)
+                 LlmLedger  *ledger,
+                 LlmKvStore *store)
 {
   LlmSession *self = g_new0 (LlmSession, 1);
 
   self->id = id;
-  self->app = g_strdup (app);
+  self->app = llm_app_ref (app);
   self->context = g_strdup (context);
   self->is_named = is_named;
   self->ledger = llm_ledger_ref (ledger);
+  self->store = store;
   self->tokens = g_array_new (FALSE, FALSE, sizeof (gint32));
   self->kinds = g_byte_array_new ();
   return self;
@@ -28,9 +30,16 @@ llm_session_free (LlmSession *self)
   g_array_unref (self->tokens);
   g_byte_array_unref (self->kinds);
   llm_ledger_unref (self->ledger);
-  g_free (self->app);
+  llm_app_unref (self->app);
   g_free (self->context);
   g_free (self);
+}
+
+/* (nullable) (transfer full): the application as storage knows it; NULL: nothing is written. */
+static char *
+make_folder_key (LlmSession *self)
+{
+  return self->context != NULL ? g_strdup_printf ("%u/%s", self->app->uid, self->app->id) : NULL;
 }
 
 static void
@@ -74,12 +83,13 @@ llm_session_cut (LlmSession *self,
 }
 
 void
-llm_session_open (LlmSession *self,
-                  LlmKvStore *store)
+llm_session_open (LlmSession *self)
 {
+  g_autofree char *app = make_folder_key (self);
+
   g_assert (self->seq == NULL);
 
-  self->seq = llm_kv_seq_new (store, self->context != NULL ? self->app : NULL, self->context);
+  self->seq = llm_kv_seq_new (self->store, app, self->context);
 }
 
 void
@@ -142,9 +152,11 @@ void
 llm_session_fork (LlmSession *self,
                   LlmSession *from)
 {
+  g_autofree char *app = make_folder_key (self);
+
   g_assert (self->seq == NULL);
 
-  self->seq = llm_kv_seq_fork (from->seq, self->context != NULL ? self->app : NULL, self->context);
+  self->seq = llm_kv_seq_fork (from->seq, app, self->context);
   add_tokens (self, (const gint32 *) from->tokens->data, from->kinds->data, from->tokens->len);
   self->is_attached = TRUE;
   self->n_settled = from->n_settled;

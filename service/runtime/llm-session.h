@@ -9,20 +9,22 @@
 
 #pragma once
 
-#include "memory/llm-ledger.h"
-#include "kv/llm-context-memory.h"
+#include "base/llm-app.h"
 #include "kernels/llk-product.h"
+#include "kv/llm-context-memory.h"
 #include "kv/llm-kv.h"
+#include "memory/llm-ledger.h"
 
 G_BEGIN_DECLS
 
 typedef struct
 {
   guint64 id;
-  char *app;             /* "UID/app-id" */
+  LlmApp *app;           /* (owned) */
   char *context;         /* (nullable): whose folder on storage it has; NULL: it is never written */
   gboolean is_named;     /* the folder stays when the service ends */
   LlmLedger *ledger;     /* (owned): counts tokens as text */
+  LlmKvStore *store;     /* (unowned): of its instance */
 
   LlmKvSeq *seq;         /* (nullable) (owned) */
   gboolean is_attached;  /* seq has what storage had of it */
@@ -30,8 +32,8 @@ typedef struct
   GByteArray *kinds;     /* LlkRowKind that each was computed with: again with the same */
   guint64 counted_bytes; /* of both in the ledger */
   guint n_settled;       /* slots whose rows were computed: what others may share */
-  gint64 used_us;        /* when a job last ended */
-  gboolean is_busy;      /* a job uses it */
+  gint64 used_us;        /* when a request last ended */
+  gboolean is_busy;      /* a request uses it */
   gboolean is_told;      /* main was told where it is: */
   LlmResidency told;
   guint64 told_bytes;
@@ -39,15 +41,15 @@ typedef struct
 
 /* @context: (nullable). */
 LlmSession  *llm_session_new     (guint64           id,
-                                  const char       *app,
+                                  LlmApp           *app,
                                   const char       *context,
                                   gboolean          is_named,
-                                  LlmLedger        *ledger);
+                                  LlmLedger        *ledger,
+                                  LlmKvStore       *store);
 void         llm_session_free    (LlmSession       *self);
 
 /* For a session without memory: gives it some, which attaches when its sequence is open. */
-void         llm_session_open    (LlmSession       *self,
-                                  LlmKvStore       *store);
+void         llm_session_open    (LlmSession       *self);
 /* For a session that was opened, and whose sequence is open: its window has slid by @n_slid behind
  * @n_sinks (L11); finds what storage has of the first @n_max of @prompt, which were computed as
  * @kinds say. */

@@ -7,24 +7,31 @@
 /* What one may have more than the others, of what they have, without being held to be ahead. */
 #define TOLERANCE 0.1
 
-LlmAccount *
-llm_account_new (LlmAccount *parent,
-                 const char *key)
+static LlmAccount *
+new_child (LlmAccount *parent,
+           LlmApp     *app,
+           guint32     uid)
 {
   LlmAccount *self = g_new0 (LlmAccount, 1);
 
   self->parent = parent;
-  self->key = g_strdup (key);
-  self->children = g_hash_table_new_full (g_str_hash, g_str_equal, NULL,
-                                          (GDestroyNotify) llm_account_free);
+  self->app = app != NULL ? llm_app_ref (app) : NULL;
+  self->uid = uid;
+  self->children = g_hash_table_new_full (NULL, NULL, NULL, (GDestroyNotify) llm_account_free);
   return self;
+}
+
+LlmAccount *
+llm_account_new (void)
+{
+  return new_child (NULL, NULL, 0);
 }
 
 void
 llm_account_free (LlmAccount *self)
 {
   g_hash_table_unref (self->children);
-  g_free (self->key);
+  g_clear_pointer (&self->app, llm_app_unref);
   g_free (self);
 }
 
@@ -146,18 +153,45 @@ can_forget (gpointer key,
          && (!is_in_debt || g_hash_table_size (parent->children) > MAX_IDLE);
 }
 
-LlmAccount *
-llm_account_get_child (LlmAccount *self,
-                       const char *key)
+static LlmAccount *
+get_child (LlmAccount   *self,
+           gconstpointer key,
+           LlmApp       *app,
+           guint32       uid)
 {
   LlmAccount *child = g_hash_table_lookup (self->children, key);
 
   if (child != NULL)
     return child;
   g_hash_table_foreach_remove (self->children, can_forget, self);
-  child = llm_account_new (self, key);
-  g_hash_table_insert (self->children, child->key, child);
+  child = new_child (self, app, uid);
+  g_hash_table_insert (self->children, (gpointer) key, child);
   return child;
+}
+
+LlmAccount *
+llm_account_get_app (LlmAccount *self,
+                     LlmApp     *app)
+{
+  LlmAccount *user = get_child (self, GUINT_TO_POINTER (app->uid), NULL, app->uid);
+
+  return get_child (user, app, app, app->uid);
+}
+
+LlmAccount *
+llm_account_find_user (LlmAccount *self,
+                       guint32     uid)
+{
+  return g_hash_table_lookup (self->children, GUINT_TO_POINTER (uid));
+}
+
+LlmAccount *
+llm_account_find_app (LlmAccount   *self,
+                      const LlmApp *app)
+{
+  LlmAccount *user = llm_account_find_user (self, app->uid);
+
+  return user != NULL ? g_hash_table_lookup (user->children, app) : NULL;
 }
 
 /* --- calls --- */

@@ -11,6 +11,7 @@
 
 #pragma once
 
+#include "base/llm-app.h"
 #include "sched/llm-slo.h"
 
 G_BEGIN_DECLS
@@ -20,8 +21,9 @@ typedef struct _LlmAccount LlmAccount;
 struct _LlmAccount
 {
   LlmAccount *parent;    /* (unowned) (nullable): NULL of that of all users */
-  char *key;
-  GHashTable *children;  /* (owned) (element-type utf8 LlmAccount) */
+  LlmApp *app;           /* (owned) (nullable): of an application */
+  guint32 uid;           /* of a user */
+  GHashTable *children;  /* (owned) (element-type LlmAccount): by uid, or by LlmApp */
   guint n_calls;         /* of all classes, standing still or not: it must not go meanwhile */
   guint n_active[LLM_N_SLO_CLASSES];   /* that do not stand still, and compete in the class */
   double served_us[LLM_N_SLO_CLASSES]; /* for calls that compete in it */
@@ -34,15 +36,21 @@ struct _LlmAccount
 
   double burst_us;       /* of the root: what one may be ahead before it is over its share */
 
-  guint n_rows;          /* while a forecast is made, or writers are chosen */
+  guint n_rows;          /* while a forecast is made, or decodes are chosen */
 };
 
-LlmAccount *llm_account_new         (LlmAccount        *parent,
-                                     const char        *key);
+/* The root: of all users. */
+LlmAccount *llm_account_new         (void);
 void        llm_account_free        (LlmAccount        *self);
-/* (transfer none): the child, made if it is not there; those that need not be remembered go. */
-LlmAccount *llm_account_get_child   (LlmAccount        *self,
-                                     const char        *key);
+/* (transfer none): of the root, that of @app, made if it is not there; those that need not be
+ * remembered go. Its parent is that of the user. */
+LlmAccount *llm_account_get_app     (LlmAccount        *self,
+                                     LlmApp            *app);
+/* (nullable): only if it is there. */
+LlmAccount *llm_account_find_user   (LlmAccount        *self,
+                                     guint32            uid);
+LlmAccount *llm_account_find_app    (LlmAccount        *self,
+                                     const LlmApp      *app);
 /* A call of class @slo_class comes and goes, in this account and those above it; begins or goes on,
  * and stands still or ends. */
 void        llm_account_ref         (LlmAccount        *self);
@@ -74,5 +82,7 @@ LlmAccount *llm_account_find_ahead  (LlmAccount        *self,
 gboolean    llm_account_is_apart    (const LlmAccount  *self,
                                      LlmSloClass        slo_class);
 gboolean    llm_account_is_user     (const LlmAccount  *self);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmAccount, llm_account_free)
 
 G_END_DECLS

@@ -18,25 +18,25 @@
 #define MAX_US 1e12
 
 const guint llm_cost_rows[LLM_N_COSTS][LLM_COST_POINTS] = {
-  [LLM_COST_READ] = { 1, 8, 16, 32, 64, 128, 256, 512 },
-  [LLM_COST_WRITE] = { 1, 2, 4, 8, 16, 32, 64, 128 },
+  [LLM_COST_PREFILL] = { 1, 8, 16, 32, 64, 128, 256, 512 },
+  [LLM_COST_DECODE] = { 1, 2, 4, 8, 16, 32, 64, 128 },
 };
 
 static const char *const groups[LLM_N_COSTS] = {
-  [LLM_COST_READ] = "read",
-  [LLM_COST_WRITE] = "write",
+  [LLM_COST_PREFILL] = "read",
+  [LLM_COST_DECODE] = "write",
 };
 #define GROUP_RESTORE "restore"
 
 /* A billion parameters on two processors of today. */
 static const LlmCostModel guess = {
   .curves = {
-    [LLM_COST_READ] = {
+    [LLM_COST_PREFILL] = {
       .us = { 24e3, 32e3, 44e3, 60e3, 86e3, 142e3, 250e3, 470e3 },
       .depth_us = 100,
       .spread = 0.2,
     },
-    [LLM_COST_WRITE] = {
+    [LLM_COST_DECODE] = {
       .us = { 22e3, 25e3, 31e3, 43e3, 66e3, 110e3, 200e3, 380e3 },
       .depth_us = 400,
       .spread = 0.2,
@@ -130,16 +130,16 @@ llm_cost_model_predict_prompt (const LlmCostModel *self,
   guint n_rest = n_rows % max_rows;
   double depth = n_rows * (first + n_rows / 2.0);
 
-  return n_whole * predict_base (self, LLM_COST_READ, max_rows)
-         + (n_rest > 0 ? predict_base (self, LLM_COST_READ, n_rest) : 0)
-         + self->curves[LLM_COST_READ].depth_us * depth / 1000;
+  return n_whole * predict_base (self, LLM_COST_PREFILL, max_rows)
+         + (n_rest > 0 ? predict_base (self, LLM_COST_PREFILL, n_rest) : 0)
+         + self->curves[LLM_COST_PREFILL].depth_us * depth / 1000;
 }
 
 double
 llm_cost_model_get_row_us (const LlmCostModel *self)
 {
-  const double *us = self->curves[LLM_COST_READ].us;
-  const guint *rows = llm_cost_rows[LLM_COST_READ];
+  const double *us = self->curves[LLM_COST_PREFILL].us;
+  const guint *rows = llm_cost_rows[LLM_COST_PREFILL];
   const guint first = 4, last = 6;
 
   return MAX (us[last] - us[first], 1) / (rows[last] - rows[first]);
@@ -221,11 +221,11 @@ llm_cost_model_observe (LlmCostModel *self,
     {
       scale_guesses (curve, ratio);
       curve->depth_us = limit (curve->depth_us * ratio);
-      if (kind == LLM_COST_READ && self->curves[LLM_COST_WRITE].n_steps == 0)
+      if (kind == LLM_COST_PREFILL && self->curves[LLM_COST_DECODE].n_steps == 0)
         {
-          scale_guesses (&self->curves[LLM_COST_WRITE], ratio);
-          self->curves[LLM_COST_WRITE].depth_us =
-              limit (self->curves[LLM_COST_WRITE].depth_us * ratio);
+          scale_guesses (&self->curves[LLM_COST_DECODE], ratio);
+          self->curves[LLM_COST_DECODE].depth_us =
+              limit (self->curves[LLM_COST_DECODE].depth_us * ratio);
         }
       ratio = 1;
     }
@@ -269,15 +269,15 @@ llm_cost_model_seed_prompts (LlmCostModel *self,
                              guint         n,
                              double        depth_us)
 {
-  LlmCostCurve *curve = &self->curves[LLM_COST_READ];
+  LlmCostCurve *curve = &self->curves[LLM_COST_PREFILL];
 
   if (curve->n_steps > 0)
     return;
   for (guint i = 0; i < n; i++)
-    llm_cost_model_observe (self, LLM_COST_READ, rows[i], 0, us[i]);
+    llm_cost_model_observe (self, LLM_COST_PREFILL, rows[i], 0, us[i]);
   for (guint i = 0; i < n; i++)
     for (guint j = 0; j < LLM_COST_POINTS; j++)
-      if (llm_cost_rows[LLM_COST_READ][j] == rows[i] && us[i] > 0 && us[i] < MAX_US)
+      if (llm_cost_rows[LLM_COST_PREFILL][j] == rows[i] && us[i] > 0 && us[i] < MAX_US)
         curve->us[j] = limit (us[i]);
   if (depth_us > 0 && depth_us < MAX_US)
     curve->depth_us = limit (depth_us);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * What steps cost on this machine with this model (E8): those that read prompts and those
- * that write, by rows and by what lies before the rows, and what bringing back a context costs by
+ * What steps cost on this machine with this model (E8): those that prefill and those
+ * that decode, by rows and by what lies before the rows, and what bringing back a context costs by
  * bytes. Learned from the steps that run, each of which counts a little and none much, so that
  * a disturbed one does no harm. Plain data of one thread.
  */
@@ -15,8 +15,8 @@ G_BEGIN_DECLS
 
 typedef enum
 {
-  LLM_COST_READ,   /* rows of prompts */
-  LLM_COST_WRITE,  /* one row for each answer that is written */
+  LLM_COST_PREFILL,
+  LLM_COST_DECODE,   /* rows of answers: one or more for each */
   LLM_N_COSTS,
 } LlmCostKind;
 

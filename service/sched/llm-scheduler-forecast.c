@@ -4,26 +4,26 @@
 
 #include "sched/llm-scheduler-private.h"
 
-/* Whether @other is read before @ticket, which comes now; at the @latest: whether it may be, as
- * those that come later go before @ticket, too. */
+/* Whether @other is read before @entry, which comes now; at the @latest: whether it may be, as
+ * those that come later go before @entry, too. */
 static gboolean
 is_before (LlmScheduler    *self,
-           const LlmTicket *other,
-           const LlmTicket *ticket,
+           const LlmSchedEntry *other,
+           const LlmSchedEntry *entry,
            gboolean         latest)
 {
   if (!latest || self->kind == LLM_SCHEDULER_FIFO)
-    return llm_scheduler_compare (&other, &ticket, self) < 0;
-  return other->slo.class < ticket->slo.class
-         || (other->slo.class == ticket->slo.class && other->ahead <= ticket->ahead);
+    return llm_scheduler_compare (&other, &entry, self) < 0;
+  return other->slo.class < entry->slo.class
+         || (other->slo.class == entry->slo.class && other->ahead <= entry->ahead);
 }
 
-/* What is left of the step that comes before in any case: that of its own lane. */
+/* What is left of the step that comes before in any case: that of its own queue. */
 static double
 get_running_us (LlmScheduler    *self,
-                const LlmTicket *ticket)
+                const LlmSchedEntry *entry)
 {
-  const LlmSchedulerStep *reading = &self->steps[llm_scheduler_find_lane (self, ticket)];
+  const LlmSchedulerStep *reading = &self->steps[llm_scheduler_find_queue (self, entry)];
 
   return reading->is_active ? MAX (reading->expected_us - reading->spent_us, 0) : 0;
 }
@@ -34,55 +34,55 @@ get_lower_share (LlmScheduler *self,
 {
   double share = 0;
 
-  for (guint i = 0; i < LLM_N_READERS; i++)
-    if (i != slo_class && self->n_readers[i] > 0)
+  for (guint i = 0; i < LLM_N_PREFILL_GROUPS; i++)
+    if (i != slo_class && self->n_prefills[i] > 0)
       share += llm_scheduler_get_guaranteed (i);
   return share;
 }
 
-/* FIFO gives the writers as much as the readers. */
+/* FIFO gives the decodes as much as the prefills. */
 static double
 get_others_share (LlmScheduler *self,
                   LlmSloClass   slo_class)
 {
-  double writing = llm_scheduler_get_writing_share (self);
+  double writing = llm_scheduler_get_decode_share (self);
 
   if (self->kind == LLM_SCHEDULER_FIFO)
     return writing > 0 ? 0.5 : 0;
   return MIN (writing + get_lower_share (self, slo_class), 0.85);
 }
 
-/* Counts rows of calls of this class that would be read before @ticket, in the accounts of their
+/* Counts rows of calls of this class that would be read before @entry, in the accounts of their
  * applications and users; returns those of higher classes. */
 static guint
 sum_rows (LlmScheduler    *self,
-          const LlmTicket *ticket,
+          const LlmSchedEntry *entry,
           gboolean         latest,
           gint64           now_us)
 {
   guint n_rows = 0;
 
-  for (guint i = 0; i < self->tickets->len; i++)
+  for (guint i = 0; i < self->entries->len; i++)
     {
-      LlmAccount *app = ((LlmTicket *) g_ptr_array_index (self->tickets, i))->app;
+      LlmAccount *app = ((LlmSchedEntry *) g_ptr_array_index (self->entries, i))->account;
 
       app->n_rows = app->parent->n_rows = 0;
     }
-  for (guint i = 0; i < self->tickets->len; i++)
+  for (guint i = 0; i < self->entries->len; i++)
     {
-      const LlmTicket *other = g_ptr_array_index (self->tickets, i);
+      const LlmSchedEntry *other = g_ptr_array_index (self->entries, i);
       guint n = other->n_prompt - MIN (other->n_running, other->n_prompt);
 
       if (!llm_scheduler_may_run (self, other, now_us)
-          || !is_before (self, other, ticket, latest))
+          || !is_before (self, other, entry, latest))
         continue;
-      if (other->slo.class != ticket->slo.class || self->kind != LLM_SCHEDULER_DEADLINE)
+      if (other->slo.class != entry->slo.class || self->kind != LLM_SCHEDULER_DEADLINE)
         {
           n_rows += n;
           continue;
         }
-      other->app->n_rows += n;
-      other->app->parent->n_rows += n;
+      other->account->n_rows += n;
+      other->account->parent->n_rows += n;
     }
   return n_rows;
 }
@@ -113,109 +113,107 @@ count_fair_rows (LlmScheduler     *self,
   return n_rows;
 }
 
-/* Calls that write beside which @ticket would be over its share: of other users than @user, or of
+/* Calls that write beside which @entry would be over its share: of other users than @user, or of
  * other applications than @app of the same one (nullable: not known). */
 static guint
-count_writers (LlmScheduler     *self,
-               const LlmTicket  *ticket,
+count_decodes (LlmScheduler     *self,
+               const LlmSchedEntry  *entry,
                const LlmAccount *app,
                const LlmAccount *user,
                gboolean          of_users)
 {
   guint n = 0;
 
-  for (guint i = 0; i < self->tickets->len; i++)
+  for (guint i = 0; i < self->entries->len; i++)
     {
-      const LlmTicket *other = g_ptr_array_index (self->tickets, i);
+      const LlmSchedEntry *other = g_ptr_array_index (self->entries, i);
 
-      if (other->n_prompt > 0 || other->is_parked || other->is_held)
+      if (other->n_prompt > 0 || other->is_suspended || other->is_held)
         continue;
       if (of_users)
-        n += other->app->parent != user && other->slo.class <= ticket->slo.class;
+        n += other->account->parent != user && other->slo.class <= entry->slo.class;
       else
-        n += other->app->parent == user && other->app != app
-             && other->slo.class == ticket->slo.class;
+        n += other->account->parent == user && other->account != app
+             && other->slo.class == entry->slo.class;
     }
   return n;
 }
 
-/* Beyond what makes @account (as it would be with @ticket) one that is over its share, its @own_us
- * of reading take their time beside the answers of @n_writers others: µs more. */
+/* Beyond what makes @account (as it would be with @entry) one that is over its share, its @own_us
+ * of reading take their time beside the answers of @n_decodes others: µs more. */
 static double
 find_yielding (LlmScheduler     *self,
-               const LlmTicket  *ticket,
+               const LlmSchedEntry  *entry,
                const LlmAccount *account,
                double            own_us,
-               guint             n_writers)
+               guint             n_decodes)
 {
-  double least_us = account->parent->least_us[ticket->slo.class];
-  double credit_us = least_us + self->accounts->burst_us - account->served_us[ticket->slo.class];
+  double least_us = account->parent->least_us[entry->slo.class];
+  double credit_us = least_us + self->accounts->burst_us - account->served_us[entry->slo.class];
 
-  if (n_writers == 0 || least_us >= G_MAXDOUBLE)
+  if (n_decodes == 0 || least_us >= G_MAXDOUBLE)
     return 0;
-  return MAX (own_us - MAX (credit_us, 0), 0) * MAX (n_writers, LLM_SCHEDULER_MIN_SHARERS);
+  return MAX (own_us - MAX (credit_us, 0), 0) * MAX (n_decodes, LLM_SCHEDULER_MIN_SHARERS);
 }
 
-/* @app, @user (nullable): of @ticket, where they are known. @latest: a call is not refused for its
+/* @app, @user (nullable): of @entry, where they are known. @latest: a call is not refused for its
  * own length, so that does not count as something that is over a share. */
 static double
 find_wait (LlmScheduler     *self,
-           const LlmTicket  *ticket,
+           const LlmSchedEntry  *entry,
            const LlmAccount *app,
            const LlmAccount *user,
            gboolean          latest,
            gint64            now_us)
 {
-  LlmSloClass slo_class = ticket->slo.class;
+  LlmSloClass slo_class = entry->slo.class;
   double row_us = llm_cost_model_get_row_us (&self->costs);
-  double work_us = get_running_us (self, ticket);
+  double work_us = get_running_us (self, entry);
   double yielding_us = 0;
-  guint n_rows = sum_rows (self, ticket, latest, now_us);
-  guint n_counted = latest ? 0 : ticket->n_prompt;
-  guint n_own = ticket->n_prompt;
+  guint n_rows = sum_rows (self, entry, latest, now_us);
+  guint n_counted = latest ? 0 : entry->n_prompt;
+  guint n_own = entry->n_prompt;
 
   if (self->kind == LLM_SCHEDULER_DEADLINE)
     {
       n_own += app != NULL ? app->n_rows : 0;
-      yielding_us = find_yielding (self, ticket, ticket->app,
-                                   (n_own - ticket->n_prompt + n_counted) * row_us,
-                                   count_writers (self, ticket, app, user, FALSE));
+      yielding_us = find_yielding (self, entry, entry->account,
+                                   (n_own - entry->n_prompt + n_counted) * row_us,
+                                   count_decodes (self, entry, app, user, FALSE));
       if (user != NULL)
         n_own += count_fair_rows (self, user, app, slo_class, n_own,
-                                  ticket->app->served_us[slo_class]);
+                                  entry->account->served_us[slo_class]);
       yielding_us = MAX (yielding_us,
-                         find_yielding (self, ticket, ticket->app->parent,
-                                        (n_own - ticket->n_prompt + n_counted) * row_us,
-                                        count_writers (self, ticket, app, user, TRUE)));
+                         find_yielding (self, entry, entry->account->parent,
+                                        (n_own - entry->n_prompt + n_counted) * row_us,
+                                        count_decodes (self, entry, app, user, TRUE)));
       n_rows += count_fair_rows (self, self->accounts, user, slo_class, n_own,
-                                 ticket->app->parent->served_us[slo_class]);
+                                 entry->account->parent->served_us[slo_class]);
     }
-  work_us += llm_cost_model_predict_prompt (&self->costs, n_rows + n_own, ticket->depth,
+  work_us += llm_cost_model_predict_prompt (&self->costs, n_rows + n_own, entry->depth,
                                             self->max_rows);
   return work_us / (1 - get_others_share (self, slo_class)) + yielding_us;
 }
 
 void
 llm_scheduler_forecast (LlmScheduler          *self,
-                        const LlmTicketConfig *config,
+                        const LlmSchedEntry   *like,
                         gint64                 now_us,
                         LlmForecast           *forecast)
 {
-  LlmSloClass slo_class = config->slo.class;
-  double restore_us = llm_cost_model_predict_restore (&self->costs, config->restore_bytes);
-  g_autofree char *key = g_strdup_printf ("%u", config->user);
-  LlmAccount *known_user = g_hash_table_lookup (self->accounts->children, key);
-  LlmAccount *known_app =
-      known_user != NULL ? g_hash_table_lookup (known_user->children, config->app) : NULL;
+  LlmSloClass slo_class = like->slo.class;
+  double restore_us = llm_cost_model_predict_restore (&self->costs, like->restore_bytes);
+  LlmAccount *known_user = llm_account_find_user (self->accounts, like->app->uid);
+  LlmAccount *known_app = llm_account_find_app (self->accounts, like->app);
   LlmAccount user = { .parent = self->accounts };
   LlmAccount app = { .parent = &user };
-  LlmTicket ticket = {
-    .app = &app,
-    .slo = config->slo,
-    .arrived_us = config->arrived_us,
-    .n_prompt = MAX (config->n_prompt, 1),
-    .depth = config->n_before,
-    .restore_bytes = config->restore_bytes,
+  LlmSchedEntry entry = {
+    .account = &app,
+    .slo = like->slo,
+    .arrived_us = like->arrived_us,
+    .n_prompt = MAX (like->n_prompt, 1),
+    .depth = like->depth,
+    .restore_bytes = like->restore_bytes,
     .arrival = self->n_arrived,
     .last_turn = self->n_steps,
   };
@@ -229,11 +227,11 @@ llm_scheduler_forecast (LlmScheduler          *self,
     user.least_us[slo_class] = G_MAXDOUBLE;
   user.served_us[slo_class] = llm_account_get_served (known_user, self->accounts, slo_class);
   app.served_us[slo_class] = llm_account_get_served (known_app, &user, slo_class);
-  llm_scheduler_look_at (self, &ticket, now_us);
+  llm_scheduler_look_at (self, &entry, now_us);
 
-  forecast->alone_us = ticket.left_us;
-  forecast->first_us = find_wait (self, &ticket, known_app, known_user, FALSE, now_us) + restore_us;
-  forecast->latest_us = find_wait (self, &ticket, known_app, known_user, TRUE, now_us) + restore_us;
-  forecast->token_us = llm_cost_model_predict (&self->costs, LLM_COST_WRITE, 1,
-                                               config->n_before + config->n_prompt);
+  forecast->alone_us = entry.left_us;
+  forecast->first_us = find_wait (self, &entry, known_app, known_user, FALSE, now_us) + restore_us;
+  forecast->latest_us = find_wait (self, &entry, known_app, known_user, TRUE, now_us) + restore_us;
+  forecast->token_us = llm_cost_model_predict (&self->costs, LLM_COST_DECODE, 1,
+                                               like->depth + like->n_prompt);
 }

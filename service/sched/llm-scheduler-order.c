@@ -23,33 +23,33 @@
 /* Nothing changes faster by itself. */
 #define LOOK_US 5000
 
-/* A reader whose time gets so short comes before the answers of a higher class get more than they
+/* A prefill whose time gets so short comes before the answers of a higher class get more than they
  * asked for. */
 #define URGENT_US 100000
 /* What is owed to a class before it has a turn. */
 #define OWED_US 20000
 
-/* What readers get after a step of the writers, where neither is due: as long as that took, within
+/* What prefills get after a step of the decodes, where neither is due: as long as that took, within
  * these. */
-#define MIN_READING_US 5e3
-#define MAX_READING_US 100e3
+#define MIN_PREFILL_US 5e3
+#define MAX_PREFILL_US 100e3
 
 double
-llm_ticket_get_pace_us (const LlmTicket *ticket)
+llm_sched_entry_get_pace_us (const LlmSchedEntry *entry)
 {
-  return ticket->slo.tpot_ms > 0 ? ticket->slo.tpot_ms * 1000 * TPOT_PART : ANY_TPOT_US;
+  return entry->slo.tpot_ms > 0 ? entry->slo.tpot_ms * 1000 * TPOT_PART : ANY_TPOT_US;
 }
 
 double
-llm_ticket_get_ttft_us (const LlmTicket *ticket)
+llm_sched_entry_get_ttft_us (const LlmSchedEntry *entry)
 {
-  return ticket->slo.ttft_ms > 0 ? ticket->slo.ttft_ms * 1000 * TTFT_PART : ANY_TTFT_US;
+  return entry->slo.ttft_ms > 0 ? entry->slo.ttft_ms * 1000 * TTFT_PART : ANY_TTFT_US;
 }
 
 double
 llm_scheduler_get_burst_us (LlmScheduler *self)
 {
-  return BURST_TOKENS * llm_cost_model_predict (&self->costs, LLM_COST_WRITE, 1, 0);
+  return BURST_TOKENS * llm_cost_model_predict (&self->costs, LLM_COST_DECODE, 1, 0);
 }
 
 double
@@ -69,12 +69,12 @@ rests (LlmScheduler *self,
 
 gboolean
 llm_scheduler_may_run (LlmScheduler    *self,
-                       const LlmTicket *ticket,
+                       const LlmSchedEntry *entry,
                        gint64           now_us)
 {
-  if (ticket->is_parked)
+  if (entry->is_suspended)
     return FALSE;
-  return ticket->slo.class < LLM_SLO_BACKGROUND || !rests (self, now_us);
+  return entry->slo.class < LLM_SLO_BACKGROUND || !rests (self, now_us);
 }
 
 /* --- what is due when --- */
@@ -82,46 +82,46 @@ llm_scheduler_may_run (LlmScheduler    *self,
 /* A call that can't have its first token in time any more would be in the way of those that can: it
  * goes behind them, and comes in time after a longer one, if that can be. */
 static void
-find_reader_due (LlmTicket *ticket,
+find_prefill_due (LlmSchedEntry *entry,
                  gint64     now_us)
 {
-  double target_us = llm_ticket_get_ttft_us (ticket);
+  double target_us = llm_sched_entry_get_ttft_us (entry);
 
-  ticket->is_lost = ticket->slo.class < LLM_SLO_BACKGROUND
-                    && target_us < (double) (now_us - ticket->arrived_us) + ticket->left_us;
-  ticket->due_us = ticket->arrived_us
-                   + (gint64) (target_us * (ticket->is_lost ? LOST_FACTOR : 1));
+  entry->is_lost = entry->slo.class < LLM_SLO_BACKGROUND
+                    && target_us < (double) (now_us - entry->arrived_us) + entry->left_us;
+  entry->due_us = entry->arrived_us
+                   + (gint64) (target_us * (entry->is_lost ? LOST_FACTOR : 1));
 }
 
 /* In time after the last token, and sooner when the answer is late on the whole; but not much
  * sooner, or a few late ones would have all the time. */
 static gint64
-find_writer_due (const LlmTicket *ticket)
+find_decode_due (const LlmSchedEntry *entry)
 {
-  double pace_us = llm_ticket_get_pace_us (ticket);
-  double last_us = (double) (ticket->n_tokens > 0 ? ticket->last_us : ticket->arrived_us);
+  double pace_us = llm_sched_entry_get_pace_us (entry);
+  double last_us = (double) (entry->n_tokens > 0 ? entry->last_us : entry->arrived_us);
   double due_us = last_us + pace_us;
 
-  if (ticket->slo.tpot_ms > 0 && ticket->n_tokens > 0)
-    due_us = MIN (due_us, (double) ticket->first_us + ticket->n_tokens * pace_us);
+  if (entry->slo.tpot_ms > 0 && entry->n_tokens > 0)
+    due_us = MIN (due_us, (double) entry->first_us + entry->n_tokens * pace_us);
   return (gint64) MAX (due_us, last_us + pace_us / 2);
 }
 
 /* The time that an answer stood still by its own fault does not count. */
 static void
-note_parked (LlmTicket *ticket,
+note_suspended (LlmSchedEntry *entry,
              gint64     now_us)
 {
-  if (ticket->is_parked && ticket->parked_us == 0)
-    ticket->parked_us = now_us;
-  if (ticket->is_parked || ticket->parked_us == 0)
+  if (entry->is_suspended && entry->suspended_us == 0)
+    entry->suspended_us = now_us;
+  if (entry->is_suspended || entry->suspended_us == 0)
     return;
-  if (ticket->n_tokens > 0)
+  if (entry->n_tokens > 0)
     {
-      ticket->first_us += now_us - ticket->parked_us;
-      ticket->last_us += now_us - ticket->parked_us;
+      entry->first_us += now_us - entry->suspended_us;
+      entry->last_us += now_us - entry->suspended_us;
     }
-  ticket->parked_us = 0;
+  entry->suspended_us = 0;
 }
 
 int
@@ -129,8 +129,8 @@ llm_scheduler_compare (gconstpointer a,
                        gconstpointer b,
                        gpointer      scheduler)
 {
-  const LlmTicket *left = *(LlmTicket *const *) a;
-  const LlmTicket *right = *(LlmTicket *const *) b;
+  const LlmSchedEntry *left = *(LlmSchedEntry *const *) a;
+  const LlmSchedEntry *right = *(LlmSchedEntry *const *) b;
   LlmScheduler *self = scheduler;
   LlmSloClass slo_class = left->slo.class;
 
@@ -146,8 +146,8 @@ llm_scheduler_compare (gconstpointer a,
     return left->due_us < right->due_us ? -1 : 1;
   for (guint i = 0; i < 2; i++)
     {
-      const LlmAccount *a_account = i == 0 ? left->app->parent : left->app;
-      const LlmAccount *b_account = i == 0 ? right->app->parent : right->app;
+      const LlmAccount *a_account = i == 0 ? left->account->parent : left->account;
+      const LlmAccount *b_account = i == 0 ? right->account->parent : right->account;
       double a_us = a_account->served_us[slo_class], b_us = b_account->served_us[slo_class];
 
       if (a_us != b_us)
@@ -160,54 +160,54 @@ llm_scheduler_compare (gconstpointer a,
 
 void
 llm_scheduler_look_at (LlmScheduler *self,
-                       LlmTicket    *ticket,
+                       LlmSchedEntry    *entry,
                        gint64        now_us)
 {
-  const LlmAccount *ahead = llm_account_find_ahead (ticket->app, ticket->slo.class,
+  const LlmAccount *ahead = llm_account_find_ahead (entry->account, entry->slo.class,
                                                     llm_scheduler_get_lead_us (self));
 
-  ticket->ahead = ahead == NULL                ? LLM_AHEAD_NONE
+  entry->ahead = ahead == NULL                ? LLM_AHEAD_NONE
                   : llm_account_is_user (ahead) ? LLM_AHEAD_USER
                                                 : LLM_AHEAD_APP;
-  if (ticket->n_prompt == 0)
+  if (entry->n_prompt == 0)
     {
-      ticket->left_us = 0;
-      ticket->is_lost = FALSE;
-      ticket->due_us = find_writer_due (ticket);
+      entry->left_us = 0;
+      entry->is_lost = FALSE;
+      entry->due_us = find_decode_due (entry);
       return;
     }
-  ticket->left_us = llm_cost_model_predict_prompt (&self->costs, ticket->n_prompt, ticket->depth,
+  entry->left_us = llm_cost_model_predict_prompt (&self->costs, entry->n_prompt, entry->depth,
                                                    self->max_rows)
-                    + llm_cost_model_predict_restore (&self->costs, ticket->restore_bytes);
-  find_reader_due (ticket, now_us);
+                    + llm_cost_model_predict_restore (&self->costs, entry->restore_bytes);
+  find_prefill_due (entry, now_us);
 }
 
 /* As long as others have less, who is over his share has one row of each step of answers: further
  * ones would make those of the others longer. As of the last look. */
 static void
-hold_writers (LlmScheduler *self,
+hold_decodes (LlmScheduler *self,
               gint64        now_us)
 {
-  self->writing_class = LLM_N_SLO_CLASSES;
-  for (guint i = 0; i < self->tickets->len; i++)
+  self->decode_class = LLM_N_SLO_CLASSES;
+  for (guint i = 0; i < self->entries->len; i++)
     {
-      LlmAccount *app = ((LlmTicket *) g_ptr_array_index (self->tickets, i))->app;
+      LlmAccount *app = ((LlmSchedEntry *) g_ptr_array_index (self->entries, i))->account;
 
       app->n_rows = app->parent->n_rows = 0;
     }
-  for (guint i = 0; i < self->tickets->len; i++)
+  for (guint i = 0; i < self->entries->len; i++)
     {
-      LlmTicket *ticket = g_ptr_array_index (self->tickets, i);
+      LlmSchedEntry *entry = g_ptr_array_index (self->entries, i);
       LlmAccount *over;
 
-      ticket->is_held = FALSE;
-      if (ticket->n_prompt > 0 || !llm_scheduler_may_run (self, ticket, now_us))
+      entry->is_held = FALSE;
+      if (entry->n_prompt > 0 || !llm_scheduler_may_run (self, entry, now_us))
         continue;
-      over = llm_account_find_ahead (ticket->app, ticket->slo.class, self->accounts->burst_us);
+      over = llm_account_find_ahead (entry->account, entry->slo.class, self->accounts->burst_us);
       if (over == NULL)
-        self->writing_class = MIN (self->writing_class, ticket->slo.class);
+        self->decode_class = MIN (self->decode_class, entry->slo.class);
       else
-        ticket->is_held = over->n_rows++ > 0;
+        entry->is_held = over->n_rows++ > 0;
     }
 }
 
@@ -220,209 +220,209 @@ llm_scheduler_look (LlmScheduler *self,
   self->is_dirty = FALSE;
   self->looked_us = now_us;
 
-  for (guint i = 0; i < LLM_N_READERS; i++)
-    self->n_readers[i] = 0;
+  for (guint i = 0; i < LLM_N_PREFILL_GROUPS; i++)
+    self->n_prefills[i] = 0;
   self->accounts->burst_us = llm_scheduler_get_burst_us (self);
   llm_account_reset_least (self->accounts);
-  for (guint i = 0; i < self->tickets->len; i++)
+  for (guint i = 0; i < self->entries->len; i++)
     {
-      LlmTicket *ticket = g_ptr_array_index (self->tickets, i);
+      LlmSchedEntry *entry = g_ptr_array_index (self->entries, i);
 
-      note_parked (ticket, now_us);
-      if (llm_scheduler_may_run (self, ticket, now_us))
-        llm_account_note_call (ticket->app, ticket->slo.class);
+      note_suspended (entry, now_us);
+      if (llm_scheduler_may_run (self, entry, now_us))
+        llm_account_note_call (entry->account, entry->slo.class);
     }
-  for (guint i = 0; i < self->tickets->len; i++)
+  for (guint i = 0; i < self->entries->len; i++)
     {
-      LlmTicket *ticket = g_ptr_array_index (self->tickets, i);
+      LlmSchedEntry *entry = g_ptr_array_index (self->entries, i);
 
-      llm_scheduler_look_at (self, ticket, now_us);
-      if (ticket->n_prompt > 0 && llm_scheduler_may_run (self, ticket, now_us))
-        self->n_readers[llm_ticket_get_readers (ticket)]++;
+      llm_scheduler_look_at (self, entry, now_us);
+      if (entry->n_prompt > 0 && llm_scheduler_may_run (self, entry, now_us))
+        self->n_prefills[llm_sched_entry_get_group (entry)]++;
     }
-  g_ptr_array_sort_with_data (self->tickets, llm_scheduler_compare, self);
-  hold_writers (self, now_us);
+  g_ptr_array_sort_with_data (self->entries, llm_scheduler_compare, self);
+  hold_decodes (self, now_us);
 }
 
 /* --- who reads --- */
 
-LlmLaneKind
-llm_scheduler_find_lane (LlmScheduler    *self,
-                         const LlmTicket *ticket)
+LlmQueueKind
+llm_scheduler_find_queue (LlmScheduler    *self,
+                         const LlmSchedEntry *entry)
 {
-  if (ticket->n_running > 0)
-    return ticket->lane;
+  if (entry->n_running > 0)
+    return entry->queue;
   if (self->kind == LLM_SCHEDULER_FIFO)
-    return LLM_LANE_READING;
-  if (llm_account_is_apart (ticket->app, ticket->slo.class))
-    return LLM_LANE_AHEAD;
-  return LLM_LANE_READING + ticket->slo.class;
+    return LLM_QUEUE_PREFILL;
+  if (llm_account_is_apart (entry->account, entry->slo.class))
+    return LLM_QUEUE_AHEAD;
+  return LLM_QUEUE_PREFILL + entry->slo.class;
 }
 
 gboolean
 llm_scheduler_must_yield (LlmScheduler    *self,
-                          const LlmTicket *ticket)
+                          const LlmSchedEntry *entry)
 {
-  return self->writing_class <= ticket->slo.class
-         && llm_account_find_ahead (ticket->app, ticket->slo.class, self->accounts->burst_us)
+  return self->decode_class <= entry->slo.class
+         && llm_account_find_ahead (entry->account, entry->slo.class, self->accounts->burst_us)
               != NULL;
 }
 
 /* Of those that are not among the @waiting, and of those over their share or the others. */
 static gboolean
-is_reader (LlmScheduler *self,
-           LlmTicket    *ticket,
+is_prefilling (LlmScheduler *self,
+           LlmSchedEntry    *entry,
            gint64        now_us,
            guint         waiting,
            gboolean      yields)
 {
-  return ticket->n_prompt > 0 && (waiting & (1u << llm_scheduler_find_lane (self, ticket))) == 0
-         && llm_scheduler_may_run (self, ticket, now_us)
-         && llm_scheduler_must_yield (self, ticket) == yields;
+  return entry->n_prompt > 0 && (waiting & (1u << llm_scheduler_find_queue (self, entry))) == 0
+         && llm_scheduler_may_run (self, entry, now_us)
+         && llm_scheduler_must_yield (self, entry) == yields;
 }
 
 /* Of those that others went before for long enough: the first. Who is ahead went before
  * himself. */
-static LlmTicket *
-find_owed_reader (LlmScheduler *self,
+static LlmSchedEntry *
+find_owed_prefill (LlmScheduler *self,
                   gint64        now_us,
                   guint         waiting)
 {
-  for (guint i = 0; i < self->tickets->len; i++)
+  for (guint i = 0; i < self->entries->len; i++)
     {
-      LlmTicket *ticket = g_ptr_array_index (self->tickets, i);
-      guint readers = llm_ticket_get_readers (ticket);
+      LlmSchedEntry *entry = g_ptr_array_index (self->entries, i);
+      guint prefills = llm_sched_entry_get_group (entry);
 
-      if (!is_reader (self, ticket, now_us, waiting, FALSE) || ticket->ahead != LLM_AHEAD_NONE)
+      if (!is_prefilling (self, entry, now_us, waiting, FALSE) || entry->ahead != LLM_AHEAD_NONE)
         continue;
-      self->is_paying[readers] = self->is_paying[readers] || self->owed_us[readers] >= OWED_US;
-      if (self->is_paying[readers])
-        return ticket;
+      self->is_paying[prefills] = self->is_paying[prefills] || self->owed_us[prefills] >= OWED_US;
+      if (self->is_paying[prefills])
+        return entry;
     }
   return NULL;
 }
 
-static LlmTicket *
-find_first_reader (LlmScheduler *self,
+static LlmSchedEntry *
+find_first_prefill (LlmScheduler *self,
                    gint64        now_us,
                    guint         waiting,
                    gboolean      yields,
                    gboolean     *is_urgent)
 {
-  double stretch = 1 / (1 - llm_scheduler_get_writing_share (self));
+  double stretch = 1 / (1 - llm_scheduler_get_decode_share (self));
   double row_us = llm_cost_model_get_row_us (&self->costs) * stretch;
   double before_us = 0;
   double spare_us = G_MAXDOUBLE;
-  LlmTicket *first = NULL;
+  LlmSchedEntry *first = NULL;
 
-  for (guint i = 0; i < self->tickets->len; i++)
+  for (guint i = 0; i < self->entries->len; i++)
     {
-      LlmTicket *ticket = g_ptr_array_index (self->tickets, i);
-      double own_us = ticket->left_us * stretch;
-      double left_us = (double) (ticket->due_us - now_us) - own_us;
+      LlmSchedEntry *entry = g_ptr_array_index (self->entries, i);
+      double own_us = entry->left_us * stretch;
+      double left_us = (double) (entry->due_us - now_us) - own_us;
 
-      if (!is_reader (self, ticket, now_us, waiting, yields))
+      if (!is_prefilling (self, entry, now_us, waiting, yields))
         continue;
       if (first == NULL)
         {
-          first = ticket;
-          *is_urgent = ticket->slo.class < LLM_SLO_BACKGROUND && !ticket->is_lost
+          first = entry;
+          *is_urgent = entry->slo.class < LLM_SLO_BACKGROUND && !entry->is_lost
                        && left_us < URGENT_US;
         }
-      else if (ticket->slo.class < LLM_SLO_BACKGROUND && ticket->ahead == LLM_AHEAD_NONE
-               && !ticket->is_lost && left_us >= 0 && left_us < before_us && own_us <= spare_us)
+      else if (entry->slo.class < LLM_SLO_BACKGROUND && entry->ahead == LLM_AHEAD_NONE
+               && !entry->is_lost && left_us >= 0 && left_us < before_us && own_us <= spare_us)
         {
           *is_urgent = TRUE;
-          return ticket;
+          return entry;
         }
-      if (!ticket->is_lost)
+      if (!entry->is_lost)
         spare_us = MIN (spare_us, left_us - before_us);
-      before_us += ticket->n_prompt * row_us;
+      before_us += entry->n_prompt * row_us;
     }
   return first;
 }
 
-LlmTicket *
-llm_scheduler_find_reader (LlmScheduler *self,
+LlmSchedEntry *
+llm_scheduler_find_prefill (LlmScheduler *self,
                            gint64        now_us,
                            guint         waiting,
                            gboolean     *is_urgent)
 {
-  LlmTicket *first = find_owed_reader (self, now_us, waiting);
+  LlmSchedEntry *first = find_owed_prefill (self, now_us, waiting);
 
   *is_urgent = FALSE;
   if (first == NULL)
-    first = find_first_reader (self, now_us, waiting, FALSE, is_urgent);
+    first = find_first_prefill (self, now_us, waiting, FALSE, is_urgent);
   if (first == NULL)
-    first = find_first_reader (self, now_us, waiting, TRUE, is_urgent);
+    first = find_first_prefill (self, now_us, waiting, TRUE, is_urgent);
   return first;
 }
 
 /* --- whose turn it is --- */
 
-static LlmLaneKind
+static LlmQueueKind
 choose_fifo (LlmScheduler *self,
              gint64        now_us,
              guint         waiting)
 {
-  gboolean writers_wait = (waiting & (1u << LLM_LANE_WRITING)) != 0;
-  gboolean readers_wait = (waiting & (1u << LLM_LANE_READING)) != 0;
-  gboolean has_readers = FALSE;
-  gboolean has_writers = self->steps[LLM_LANE_WRITING].is_active;
+  gboolean decodes_wait = (waiting & (1u << LLM_QUEUE_DECODE)) != 0;
+  gboolean prefills_wait = (waiting & (1u << LLM_QUEUE_PREFILL)) != 0;
+  gboolean has_prefills = FALSE;
+  gboolean has_decodes = self->steps[LLM_QUEUE_DECODE].is_active;
 
-  if (has_writers && !writers_wait)
-    return LLM_LANE_WRITING;
-  for (guint i = 0; i < self->tickets->len; i++)
+  if (has_decodes && !decodes_wait)
+    return LLM_QUEUE_DECODE;
+  for (guint i = 0; i < self->entries->len; i++)
     {
-      LlmTicket *ticket = g_ptr_array_index (self->tickets, i);
+      LlmSchedEntry *entry = g_ptr_array_index (self->entries, i);
 
-      has_readers = has_readers || (ticket->n_prompt > 0 && !ticket->is_parked);
-      has_writers = has_writers || (ticket->n_prompt == 0 && !ticket->is_parked);
+      has_prefills = has_prefills || (entry->n_prompt > 0 && !entry->is_suspended);
+      has_decodes = has_decodes || (entry->n_prompt == 0 && !entry->is_suspended);
     }
-  has_readers = has_readers && !readers_wait;
-  has_writers = has_writers && !writers_wait;
-  if (has_readers
-      && (!has_writers
-          || self->read_us < CLAMP (self->written_us, MIN_READING_US, MAX_READING_US)))
-    return LLM_LANE_READING;
-  return has_writers ? LLM_LANE_WRITING : LLM_LANE_NONE;
+  has_prefills = has_prefills && !prefills_wait;
+  has_decodes = has_decodes && !decodes_wait;
+  if (has_prefills
+      && (!has_decodes
+          || self->prefilled_us < CLAMP (self->decoded_us, MIN_PREFILL_US, MAX_PREFILL_US)))
+    return LLM_QUEUE_PREFILL;
+  return has_decodes ? LLM_QUEUE_DECODE : LLM_QUEUE_NONE;
 }
 
-/* Between @reader and the writers. */
+/* Between @prefill and the decodes. */
 static gboolean
 goes_first (LlmScheduler    *self,
-            const LlmTicket *reader,
+            const LlmSchedEntry *prefill,
             gboolean         is_urgent,
             gint64           latest_us,
-            LlmSloClass      writing_class,
+            LlmSloClass      decode_class,
             gint64           now_us)
 {
-  LlmSloClass slo_class = reader->slo.class;
+  LlmSloClass slo_class = prefill->slo.class;
 
-  if (llm_scheduler_must_yield (self, reader))
+  if (llm_scheduler_must_yield (self, prefill))
     return FALSE;
   /* However many write, somebody must come to write, too. */
-  if (slo_class < LLM_SLO_BACKGROUND && self->read_us < self->written_us / 3)
+  if (slo_class < LLM_SLO_BACKGROUND && self->prefilled_us < self->decoded_us / 3)
     return TRUE;
   if (now_us >= latest_us)
     return FALSE;
-  if (slo_class < LLM_SLO_BACKGROUND && (slo_class <= writing_class || is_urgent))
+  if (slo_class < LLM_SLO_BACKGROUND && (slo_class <= decode_class || is_urgent))
     return TRUE;
-  return self->read_us < CLAMP (self->written_us, MIN_READING_US, MAX_READING_US);
+  return self->prefilled_us < CLAMP (self->decoded_us, MIN_PREFILL_US, MAX_PREFILL_US);
 }
 
-LlmLaneKind
+LlmQueueKind
 llm_scheduler_choose (LlmScheduler *self,
                       gint64        now_us,
                       guint         waiting)
 {
-  const LlmSchedulerStep *writing = &self->steps[LLM_LANE_WRITING];
-  gboolean writers_wait = (waiting & (1u << LLM_LANE_WRITING)) != 0;
-  gboolean has_writers = FALSE;
-  LlmSloClass writing_class = LLM_SLO_BACKGROUND;
+  const LlmSchedulerStep *writing = &self->steps[LLM_QUEUE_DECODE];
+  gboolean decodes_wait = (waiting & (1u << LLM_QUEUE_DECODE)) != 0;
+  gboolean has_decodes = FALSE;
+  LlmSloClass decode_class = LLM_SLO_BACKGROUND;
   gint64 latest_us = G_MAXINT64;
   gboolean is_urgent;
-  LlmTicket *reader;
+  LlmSchedEntry *prefill;
 
   llm_scheduler_look (self, now_us);
   if (self->kind == LLM_SCHEDULER_FIFO)
@@ -430,24 +430,24 @@ llm_scheduler_choose (LlmScheduler *self,
 
   self->wake_us = self->pace == LLM_PACE_SLOW && self->rest_until_us > now_us
                     ? self->rest_until_us : 0;
-  reader = llm_scheduler_find_reader (self, now_us, waiting, &is_urgent);
-  if (!writers_wait)
-    has_writers = llm_scheduler_choose_writers (self, now_us, reader != NULL, NULL,
-                                                self->max_rows, &latest_us, &writing_class) > 0
+  prefill = llm_scheduler_find_prefill (self, now_us, waiting, &is_urgent);
+  if (!decodes_wait)
+    has_decodes = llm_scheduler_choose_decodes (self, now_us, prefill != NULL, NULL,
+                                                self->max_rows, &latest_us, &decode_class) > 0
                   || (writing->is_active && !(writing->is_background && rests (self, now_us)));
-  if (reader == NULL)
-    return has_writers ? LLM_LANE_WRITING : LLM_LANE_NONE;
-  if (!has_writers)
-    return llm_scheduler_find_lane (self, reader);
+  if (prefill == NULL)
+    return has_decodes ? LLM_QUEUE_DECODE : LLM_QUEUE_NONE;
+  if (!has_decodes)
+    return llm_scheduler_find_queue (self, prefill);
 
   /* A step that somebody waits for goes on to its end, it is short. */
-  if (writing->is_active && (!writing->is_background || reader->slo.class == LLM_SLO_BACKGROUND))
-    return LLM_LANE_WRITING;
+  if (writing->is_active && (!writing->is_background || prefill->slo.class == LLM_SLO_BACKGROUND))
+    return LLM_QUEUE_DECODE;
   if (writing->is_active)
     latest_us -= (gint64) MAX (writing->expected_us - writing->spent_us, 0);
-  return goes_first (self, reader, is_urgent, latest_us, writing_class, now_us)
-           ? llm_scheduler_find_lane (self, reader)
-           : LLM_LANE_WRITING;
+  return goes_first (self, prefill, is_urgent, latest_us, decode_class, now_us)
+           ? llm_scheduler_find_queue (self, prefill)
+           : LLM_QUEUE_DECODE;
 }
 
 gint64

@@ -4,7 +4,7 @@
 
 #include "sched/llm-scheduler-private.h"
 
-/* A step of readers: newcomers of their class wait for its end. */
+/* A step of prefills: newcomers of their class wait for its end. */
 #define STEP_PART (1.0 / 8)
 #define MIN_STEP_US 60e3
 #define MAX_STEP_US 400e3
@@ -12,57 +12,56 @@
 #define MIN_ROWS 64
 
 static guint
-plan_writers (LlmScheduler *self,
+plan_decodes (LlmScheduler *self,
               gint64        now_us,
-              LlmShare     *shares,
-              guint         n_max_shares)
+              LlmRowBudget     *budgets,
+              guint         n_max_budgets)
 {
-  guint n_max = MIN (n_max_shares, self->max_rows);
-  g_autofree LlmTicket **writers = g_new (LlmTicket *, n_max);
-  guint n_readers = 0;
+  guint n_max = MIN (n_max_budgets, self->max_rows);
+  guint n_prefills = 0;
   guint n = 0;
   gint64 latest_us;
   LlmSloClass slo_class;
 
-  for (guint i = 0; i < LLM_N_READERS; i++)
-    n_readers += self->n_readers[i];
+  for (guint i = 0; i < LLM_N_PREFILL_GROUPS; i++)
+    n_prefills += self->n_prefills[i];
   if (self->kind == LLM_SCHEDULER_DEADLINE)
-    n = llm_scheduler_choose_writers (self, now_us, n_readers > 0, writers, n_max, &latest_us,
+    n = llm_scheduler_choose_decodes (self, now_us, n_prefills > 0, budgets, n_max, &latest_us,
                                       &slo_class);
-  for (guint i = 0; i < self->tickets->len && self->kind == LLM_SCHEDULER_FIFO && n < n_max; i++)
+  for (guint i = 0; i < self->entries->len && self->kind == LLM_SCHEDULER_FIFO && n < n_max; i++)
     {
-      LlmTicket *ticket = g_ptr_array_index (self->tickets, i);
+      LlmSchedEntry *entry = g_ptr_array_index (self->entries, i);
 
-      if (ticket->n_prompt == 0 && !ticket->is_parked)
-        writers[n++] = ticket;
+      if (entry->n_prompt == 0 && !entry->is_suspended)
+        budgets[n++] = (LlmRowBudget) { entry, 1 };
     }
-  for (guint i = 0; i < n; i++)
-    shares[i] = (LlmShare) { writers[i], 1 };
+  if (self->kind == LLM_SCHEDULER_FIFO)
+    llm_scheduler_spread_rows (budgets, n, n_max - n);
   return n;
 }
 
-/* How many rows a step with these readers should have: newcomers of their class wait for its end,
+/* How many rows a step with these prefills should have: newcomers of their class wait for its end,
  * and how long they can do that says their target. */
 static guint
-find_reading_rows (LlmScheduler *self,
-                   GPtrArray    *readers)
+find_prefill_rows (LlmScheduler *self,
+                   GPtrArray    *prefills)
 {
   double step_us = MAX_STEP_US;
   guint n_all = 0;
   guint n_rows;
 
-  for (guint i = 0; i < readers->len; i++)
+  for (guint i = 0; i < prefills->len; i++)
     {
-      LlmTicket *ticket = g_ptr_array_index (readers, i);
+      LlmSchedEntry *entry = g_ptr_array_index (prefills, i);
 
-      n_all = MIN (n_all + ticket->n_prompt, self->max_rows);
+      n_all = MIN (n_all + entry->n_prompt, self->max_rows);
       if (self->kind == LLM_SCHEDULER_DEADLINE)
-        step_us = MIN (step_us, llm_ticket_get_ttft_us (ticket) * STEP_PART);
+        step_us = MIN (step_us, llm_sched_entry_get_ttft_us (entry) * STEP_PART);
     }
   n_rows = MIN_ROWS;
-  if (self->costs.curves[LLM_COST_READ].n_steps > 0)
-    n_rows = llm_cost_model_find_rows (&self->costs, LLM_COST_READ, MAX (step_us, MIN_STEP_US),
-                                       ((LlmTicket *) g_ptr_array_index (readers, 0))->depth);
+  if (self->costs.curves[LLM_COST_PREFILL].n_steps > 0)
+    n_rows = llm_cost_model_find_rows (&self->costs, LLM_COST_PREFILL, MAX (step_us, MIN_STEP_US),
+                                       ((LlmSchedEntry *) g_ptr_array_index (prefills, 0))->depth);
   n_rows = MAX (n_rows, MIN_ROWS);
   /* nothing is left over that would cost a step of its own */
   if (n_all <= n_rows + MIN_ROWS)
@@ -73,70 +72,70 @@ find_reading_rows (LlmScheduler *self,
 /* Of one class: those that are due in that time decide how long the step is. */
 static gboolean
 fits (LlmScheduler *self,
-      GPtrArray    *readers,
-      LlmTicket    *ticket,
-      LlmLaneKind   lane,
+      GPtrArray    *prefills,
+      LlmSchedEntry    *entry,
+      LlmQueueKind   queue,
       gint64        now_us)
 {
-  const LlmTicket *first = readers->len > 0 ? g_ptr_array_index (readers, 0) : ticket;
+  const LlmSchedEntry *first = prefills->len > 0 ? g_ptr_array_index (prefills, 0) : entry;
 
-  if (ticket->n_prompt == 0 || ticket->n_running > 0)
+  if (entry->n_prompt == 0 || entry->n_running > 0)
     return FALSE;
   if (self->kind == LLM_SCHEDULER_FIFO)
-    return !ticket->is_parked;
-  return llm_scheduler_find_lane (self, ticket) == lane && ticket->slo.class == first->slo.class
-         && llm_scheduler_may_run (self, ticket, now_us);
+    return !entry->is_suspended;
+  return llm_scheduler_find_queue (self, entry) == queue && entry->slo.class == first->slo.class
+         && llm_scheduler_may_run (self, entry, now_us);
 }
 
 static guint
-plan_readers (LlmScheduler *self,
-              LlmLaneKind   lane,
+plan_prefills (LlmScheduler *self,
+              LlmQueueKind   queue,
               gint64        now_us,
-              LlmShare     *shares,
-              guint         n_max_shares)
+              LlmRowBudget     *budgets,
+              guint         n_max_budgets)
 {
-  g_autoptr(GPtrArray) readers = g_ptr_array_new ();
+  g_autoptr(GPtrArray) prefills = g_ptr_array_new ();
   gboolean is_urgent;
-  LlmTicket *first = NULL;
-  guint n_shares = 0;
+  LlmSchedEntry *first = NULL;
+  guint n_budgets = 0;
   guint n_rows;
 
   if (self->kind == LLM_SCHEDULER_DEADLINE)
-    first = llm_scheduler_find_reader (self, now_us, 0, &is_urgent);
-  if (first != NULL && fits (self, readers, first, lane, now_us))
-    g_ptr_array_add (readers, first);
-  for (guint i = 0; i < self->tickets->len; i++)
+    first = llm_scheduler_find_prefill (self, now_us, 0, &is_urgent);
+  if (first != NULL && fits (self, prefills, first, queue, now_us))
+    g_ptr_array_add (prefills, first);
+  for (guint i = 0; i < self->entries->len; i++)
     {
-      LlmTicket *ticket = g_ptr_array_index (self->tickets, i);
+      LlmSchedEntry *entry = g_ptr_array_index (self->entries, i);
 
-      if (ticket != first && fits (self, readers, ticket, lane, now_us))
-        g_ptr_array_add (readers, ticket);
+      if (entry != first && fits (self, prefills, entry, queue, now_us))
+        g_ptr_array_add (prefills, entry);
     }
-  if (readers->len == 0)
+  if (prefills->len == 0)
     return 0;
 
-  n_rows = find_reading_rows (self, readers);
-  for (guint i = 0; i < readers->len && n_shares < n_max_shares && n_rows > 0; i++)
+  n_rows = find_prefill_rows (self, prefills);
+  for (guint i = 0; i < prefills->len && n_budgets < n_max_budgets && n_rows > 0; i++)
     {
-      LlmTicket *ticket = g_ptr_array_index (readers, i);
-      guint n = MIN (ticket->n_prompt, n_rows);
+      LlmSchedEntry *entry = g_ptr_array_index (prefills, i);
+      guint n = MIN (entry->n_prompt, n_rows);
 
-      shares[n_shares++] = (LlmShare) { ticket, n };
+      budgets[n_budgets++] = (LlmRowBudget) { entry, n };
       n_rows -= n;
     }
-  return n_shares;
+  return n_budgets;
 }
 
 guint
 llm_scheduler_plan (LlmScheduler *self,
-                    LlmLaneKind   lane,
+                    LlmQueueKind   queue,
                     gint64        now_us,
-                    LlmShare     *shares,
-                    guint         n_max_shares)
+                    LlmRowBudget     *budgets,
+                    guint         n_max_budgets)
 {
-  g_assert (lane < LLM_N_LANES && !self->steps[lane].is_active);
+  g_assert (queue < LLM_N_QUEUES && !self->steps[queue].is_active);
   llm_scheduler_look (self, now_us);
-  if (lane == LLM_LANE_WRITING)
-    return plan_writers (self, now_us, shares, n_max_shares);
-  return plan_readers (self, lane, now_us, shares, n_max_shares);
+  if (queue == LLM_QUEUE_DECODE)
+    return plan_decodes (self, now_us, budgets, n_max_budgets);
+  return plan_prefills (self, queue, now_us, budgets, n_max_budgets);
 }

@@ -4,34 +4,35 @@
 
 #include "sched/llm-scheduler-private.h"
 
-/* Of the time, for readers that others go before. */
-static const double guaranteed[LLM_N_READERS] = {
-  [LLM_READERS_IN_TIME + LLM_SLO_INTERACTIVE] = 0,
-  [LLM_READERS_IN_TIME + LLM_SLO_RESPONSIVE] = 0.15,
-  [LLM_READERS_IN_TIME + LLM_SLO_BACKGROUND] = 0.05,
-  [LLM_READERS_LOST + LLM_SLO_INTERACTIVE] = 0.15,
-  [LLM_READERS_LOST + LLM_SLO_RESPONSIVE] = 0.1,
-  [LLM_READERS_LOST + LLM_SLO_BACKGROUND] = 0,
+/* Of the time, for prefills that others go before. */
+static const double guaranteed[LLM_N_PREFILL_GROUPS] = {
+  [LLM_PREFILL_IN_TIME + LLM_SLO_INTERACTIVE] = 0,
+  [LLM_PREFILL_IN_TIME + LLM_SLO_RESPONSIVE] = 0.15,
+  [LLM_PREFILL_IN_TIME + LLM_SLO_BACKGROUND] = 0.05,
+  [LLM_PREFILL_LOST + LLM_SLO_INTERACTIVE] = 0.15,
+  [LLM_PREFILL_LOST + LLM_SLO_RESPONSIVE] = 0.1,
+  [LLM_PREFILL_LOST + LLM_SLO_BACKGROUND] = 0,
 };
 /* No more is saved up than a short step takes, nor has to be paid back than a long one. */
 #define MAX_OWED_US 60000
 #define MAX_PAID_US 400000
 
 double
-llm_scheduler_get_guaranteed (guint readers)
+llm_scheduler_get_guaranteed (guint prefills)
 {
-  return guaranteed[readers];
+  return guaranteed[prefills];
 }
 
 guint
-llm_ticket_get_readers (const LlmTicket *ticket)
+llm_sched_entry_get_group (const LlmSchedEntry *entry)
 {
-  return (ticket->is_lost ? LLM_READERS_LOST : LLM_READERS_IN_TIME) + ticket->slo.class;
+  return (entry->is_lost ? LLM_PREFILL_LOST : LLM_PREFILL_IN_TIME) + entry->slo.class;
 }
 
 LlmScheduler *
 llm_scheduler_new (LlmSchedulerKind kind,
-                   guint            max_rows)
+                   guint            max_rows,
+                   LlmAccount      *accounts)
 {
   LlmScheduler *self = g_new0 (LlmScheduler, 1);
 
@@ -39,8 +40,8 @@ llm_scheduler_new (LlmSchedulerKind kind,
   self->kind = kind;
   self->max_rows = max_rows;
   llm_cost_model_init (&self->costs);
-  self->tickets = g_ptr_array_new_with_free_func (g_free);
-  self->accounts = llm_account_new (NULL, NULL);
+  self->entries = g_ptr_array_new ();
+  self->accounts = accounts;
   self->accounts->burst_us = llm_scheduler_get_burst_us (self);
   return self;
 }
@@ -48,8 +49,7 @@ llm_scheduler_new (LlmSchedulerKind kind,
 void
 llm_scheduler_free (LlmScheduler *self)
 {
-  g_ptr_array_unref (self->tickets);
-  llm_account_free (self->accounts);
+  g_ptr_array_unref (self->entries);
   g_free (self);
 }
 
@@ -70,112 +70,114 @@ llm_scheduler_set_pace (LlmScheduler *self,
   self->is_dirty = TRUE;
 }
 
-/* --- tickets --- */
-
-LlmTicket *
-llm_scheduler_add (LlmScheduler          *self,
-                   const LlmTicketConfig *config,
-                   gpointer               data)
-{
-  g_autofree char *key = g_strdup_printf ("%u", config->user);
-  LlmAccount *user = llm_account_get_child (self->accounts, key);
-  LlmAccount *app = llm_account_get_child (user, config->app);
-  LlmTicket *ticket = g_new0 (LlmTicket, 1);
-
-  llm_account_ref (app);
-  llm_account_add_call (app, config->slo.class);
-  ticket->scheduler = self;
-  ticket->app = app;
-  ticket->slo = config->slo;
-  ticket->arrived_us = config->arrived_us;
-  ticket->n_prompt = config->n_prompt;
-  ticket->depth = config->n_before;
-  ticket->restore_bytes = config->restore_bytes;
-  ticket->arrival = self->n_arrived++;
-  ticket->last_turn = self->n_steps;
-  ticket->data = data;
-  g_ptr_array_add (self->tickets, ticket);
-  self->is_dirty = TRUE;
-  return ticket;
-}
+/* --- entries --- */
 
 void
-llm_scheduler_remove (LlmScheduler *self,
-                      LlmTicket    *ticket)
+llm_scheduler_add (LlmScheduler  *self,
+                   LlmSchedEntry *entry)
 {
-  if (!ticket->is_parked)
-    llm_account_remove_call (ticket->app, ticket->slo.class);
-  llm_account_unref (ticket->app);
-  if (!g_ptr_array_remove (self->tickets, ticket))
-    g_assert_not_reached ();
+  g_assert (entry->scheduler == NULL);
+  entry->scheduler = self;
+  entry->account = llm_account_get_app (self->accounts, entry->app);
+  entry->n_decode = MAX (entry->n_decode, 1);
+  entry->arrival = self->n_arrived++;
+  entry->last_turn = self->n_steps;
+  llm_account_ref (entry->account);
+  llm_account_add_call (entry->account, entry->slo.class);
+  g_ptr_array_add (self->entries, entry);
   self->is_dirty = TRUE;
 }
 
-gpointer
-llm_ticket_get_data (LlmTicket *ticket)
+void
+llm_scheduler_remove (LlmScheduler  *self,
+                      LlmSchedEntry *entry)
 {
-  return ticket->data;
-}
-
-guint
-llm_ticket_get_n_prompt (LlmTicket *ticket)
-{
-  return ticket->n_prompt;
+  if (entry->scheduler == NULL)
+    return;
+  if (!entry->is_suspended)
+    llm_account_remove_call (entry->account, entry->slo.class);
+  llm_account_unref (entry->account);
+  g_ptr_array_remove (self->entries, entry);
+  entry->scheduler = NULL;
+  self->is_dirty = TRUE;
 }
 
 void
-llm_ticket_set_n_prompt (LlmTicket *ticket,
+llm_sched_entry_set_n_prompt (LlmSchedEntry *entry,
                          guint      n_prompt)
 {
-  ticket->scheduler->is_dirty = ticket->scheduler->is_dirty || ticket->n_prompt != n_prompt;
-  ticket->n_prompt = n_prompt;
+  entry->scheduler->is_dirty = entry->scheduler->is_dirty || entry->n_prompt != n_prompt;
+  entry->n_prompt = n_prompt;
 }
 
 void
-llm_ticket_set_parked (LlmTicket *ticket,
-                       gboolean   is_parked)
+llm_sched_entry_take_back (LlmSchedEntry *entry,
+                           guint          n)
 {
-  if (ticket->is_parked == is_parked)
+  entry->depth -= MIN (n, entry->depth);
+}
+
+void
+llm_sched_entry_set_suspended (LlmSchedEntry *entry,
+                       gboolean   is_suspended)
+{
+  if (entry->is_suspended == is_suspended)
     return;
   /* nothing is saved up meanwhile */
-  if (is_parked)
-    llm_account_remove_call (ticket->app, ticket->slo.class);
+  if (is_suspended)
+    llm_account_remove_call (entry->account, entry->slo.class);
   else
-    llm_account_add_call (ticket->app, ticket->slo.class);
-  ticket->scheduler->is_dirty = TRUE;
-  ticket->is_parked = is_parked;
+    llm_account_add_call (entry->account, entry->slo.class);
+  entry->scheduler->is_dirty = TRUE;
+  entry->is_suspended = is_suspended;
 }
 
 void
-llm_ticket_set_restored (LlmTicket *ticket)
+llm_sched_entry_set_restored (LlmSchedEntry *entry)
 {
-  ticket->scheduler->is_dirty = TRUE;
-  ticket->restore_bytes = 0;
+  entry->scheduler->is_dirty = TRUE;
+  entry->restore_bytes = 0;
 }
 
 void
-llm_ticket_note_token (LlmTicket *ticket,
+llm_sched_entry_note_token (LlmSchedEntry *entry,
                        gint64     now_us)
 {
-  ticket->last_us = now_us;
-  if (ticket->n_tokens++ == 0)
-    ticket->first_us = now_us;
+  entry->last_us = now_us;
+  if (entry->n_tokens++ == 0)
+    entry->first_us = now_us;
 }
 
 guint
 llm_scheduler_get_n_calls (LlmScheduler *self)
 {
-  return self->tickets->len;
+  return self->entries->len;
+}
+
+guint
+llm_scheduler_get_class (LlmScheduler *self,
+                         gint64        now_us)
+{
+  guint class = LLM_N_SLO_CLASSES;
+
+  for (guint i = 0; i < self->entries->len; i++)
+    {
+      const LlmSchedEntry *entry = g_ptr_array_index (self->entries, i);
+
+      if (llm_scheduler_may_run (self, entry, now_us))
+        class = MIN (class, entry->slo.class);
+    }
+  return class;
 }
 
 gboolean
 llm_scheduler_is_awaited (LlmScheduler *self)
 {
-  for (guint i = 0; i < self->tickets->len; i++)
+  for (guint i = 0; i < self->entries->len; i++)
     {
-      LlmTicket *ticket = g_ptr_array_index (self->tickets, i);
+      LlmSchedEntry *entry = g_ptr_array_index (self->entries, i);
 
-      if (!ticket->is_parked && ticket->slo.class < LLM_SLO_BACKGROUND)
+      if (!entry->is_suspended && entry->slo.class < LLM_SLO_BACKGROUND)
         return TRUE;
     }
   return FALSE;
@@ -185,71 +187,71 @@ llm_scheduler_is_awaited (LlmScheduler *self)
 
 void
 llm_scheduler_begin_step (LlmScheduler   *self,
-                          LlmLaneKind     lane,
-                          const LlmShare *shares,
-                          guint           n_shares)
+                          LlmQueueKind     queue,
+                          const LlmRowBudget *budgets,
+                          guint           n_budgets)
 {
-  LlmSchedulerStep *step = &self->steps[lane];
+  LlmSchedulerStep *step = &self->steps[queue];
 
   g_assert (!step->is_active);
   *step = (LlmSchedulerStep) { .is_active = TRUE, .is_background = TRUE };
-  step->readers = lane != LLM_LANE_WRITING ? llm_ticket_get_readers (shares[0].ticket)
-                                           : LLM_N_READERS;
-  for (guint i = 0; i < n_shares; i++)
+  step->prefills = queue != LLM_QUEUE_DECODE ? llm_sched_entry_get_group (budgets[0].entry)
+                                           : LLM_N_PREFILL_GROUPS;
+  for (guint i = 0; i < n_budgets; i++)
     {
-      LlmTicket *ticket = shares[i].ticket;
-      guint n = shares[i].n_rows;
+      LlmSchedEntry *entry = budgets[i].entry;
+      guint n = budgets[i].n_rows;
 
-      ticket->n_running = n;
-      ticket->lane = lane;
+      entry->n_running = n;
+      entry->queue = queue;
       step->n_rows += n;
-      step->depth += n * (ticket->depth + n / 2.0);
-      if (ticket->slo.class < LLM_SLO_BACKGROUND)
+      step->depth += n * (entry->depth + n / 2.0);
+      if (entry->slo.class < LLM_SLO_BACKGROUND)
         step->is_background = FALSE;
     }
   step->expected_us = llm_cost_model_predict (&self->costs,
-                                              lane == LLM_LANE_WRITING ? LLM_COST_WRITE
-                                                                       : LLM_COST_READ,
+                                              queue == LLM_QUEUE_DECODE ? LLM_COST_DECODE
+                                                                       : LLM_COST_PREFILL,
                                               step->n_rows, step->depth);
 }
 
 /* For a turn of its step, by its rows. */
 static void
 charge_turn (LlmScheduler           *self,
-             LlmLaneKind             lane,
+             LlmQueueKind             queue,
              const LlmSchedulerStep *step,
              double                  us)
 {
-  guint n_least = lane == LLM_LANE_WRITING ? LLM_SCHEDULER_MIN_SHARERS : 1;
+  guint n_least = queue == LLM_QUEUE_DECODE ? LLM_SCHEDULER_MIN_SHARERS : 1;
   guint n_rows = MAX (step->n_rows, n_least);
 
-  for (guint i = 0; i < self->tickets->len; i++)
+  for (guint i = 0; i < self->entries->len; i++)
     {
-      LlmTicket *ticket = g_ptr_array_index (self->tickets, i);
+      LlmSchedEntry *entry = g_ptr_array_index (self->entries, i);
 
-      if (ticket->n_running > 0 && ticket->lane == lane)
-        llm_account_charge (ticket->app, ticket->slo.class, us * ticket->n_running / n_rows);
+      if (entry->n_running > 0 && entry->queue == queue)
+        llm_account_charge (entry->account, entry->slo.class, us * entry->n_running / n_rows);
     }
 }
 
 void
 llm_scheduler_note_turn (LlmScheduler *self,
-                         LlmLaneKind   lane,
+                         LlmQueueKind   queue,
                          gint64        now_us,
                          gint64        spent_us)
 {
-  LlmSchedulerStep *step = &self->steps[lane];
+  LlmSchedulerStep *step = &self->steps[queue];
   double spent = (double) MAX (spent_us, 0);
 
   step->spent_us += spent;
-  charge_turn (self, lane, step, spent);
-  if (lane != LLM_LANE_WRITING)
-    self->read_us += spent;
-  for (guint i = 0; i < LLM_N_READERS; i++)
+  charge_turn (self, queue, step, spent);
+  if (queue != LLM_QUEUE_DECODE)
+    self->prefilled_us += spent;
+  for (guint i = 0; i < LLM_N_PREFILL_GROUPS; i++)
     {
-      if (step->readers == i)
+      if (step->prefills == i)
         self->owed_us[i] -= spent;
-      else if (self->n_readers[i] > 0)
+      else if (self->n_prefills[i] > 0)
         self->owed_us[i] += guaranteed[i] * spent;
       self->owed_us[i] = CLAMP (self->owed_us[i], -MAX_PAID_US, MAX_OWED_US);
       self->is_paying[i] = self->is_paying[i] && self->owed_us[i] > 0;
@@ -263,55 +265,55 @@ llm_scheduler_note_turn (LlmScheduler *self,
 
 static void
 finish_rows (LlmScheduler   *self,
-             const LlmShare *share)
+             const LlmRowBudget *share)
 {
-  LlmTicket *ticket = share->ticket;
+  LlmSchedEntry *entry = share->entry;
 
-  ticket->last_turn = self->n_steps;
-  ticket->n_running = 0;
-  ticket->depth += share->n_rows;
-  if (ticket->n_prompt > 0)
+  entry->last_turn = self->n_steps;
+  entry->n_running = 0;
+  entry->depth += share->n_rows;
+  if (entry->n_prompt > 0)
     {
-      g_assert (share->n_rows <= ticket->n_prompt);
-      ticket->n_prompt -= share->n_rows;
+      g_assert (share->n_rows <= entry->n_prompt);
+      entry->n_prompt -= share->n_rows;
     }
 }
 
 void
 llm_scheduler_end_step (LlmScheduler   *self,
-                        LlmLaneKind     lane,
-                        const LlmShare *shares,
-                        guint           n_shares,
+                        LlmQueueKind     queue,
+                        const LlmRowBudget *budgets,
+                        guint           n_budgets,
                         gboolean        teaches)
 {
-  LlmSchedulerStep *step = &self->steps[lane];
+  LlmSchedulerStep *step = &self->steps[queue];
 
   g_assert (step->is_active);
   step->is_active = FALSE;
   self->n_steps++;
   if (teaches)
     llm_cost_model_observe (&self->costs,
-                            lane == LLM_LANE_WRITING ? LLM_COST_WRITE : LLM_COST_READ,
+                            queue == LLM_QUEUE_DECODE ? LLM_COST_DECODE : LLM_COST_PREFILL,
                             step->n_rows, step->depth, step->spent_us);
-  for (guint i = 0; i < n_shares; i++)
-    finish_rows (self, &shares[i]);
+  for (guint i = 0; i < n_budgets; i++)
+    finish_rows (self, &budgets[i]);
   llm_account_settle (self->accounts);
-  if (lane == LLM_LANE_WRITING)
+  if (queue == LLM_QUEUE_DECODE)
     {
-      self->written_us = step->spent_us;
-      self->read_us = 0;
+      self->decoded_us = step->spent_us;
+      self->prefilled_us = 0;
     }
   self->is_dirty = TRUE;
 }
 
 void
 llm_scheduler_abandon_step (LlmScheduler   *self,
-                            LlmLaneKind     lane,
-                            const LlmShare *shares,
-                            guint           n_shares)
+                            LlmQueueKind     queue,
+                            const LlmRowBudget *budgets,
+                            guint           n_budgets)
 {
-  for (guint i = 0; i < n_shares; i++)
-    shares[i].ticket->n_running = 0;
-  self->steps[lane].is_active = FALSE;
+  for (guint i = 0; i < n_budgets; i++)
+    budgets[i].entry->n_running = 0;
+  self->steps[queue].is_active = FALSE;
   self->is_dirty = TRUE;
 }

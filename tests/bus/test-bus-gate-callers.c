@@ -42,7 +42,7 @@ resolve (GateRig *rig)
     g_main_context_iteration (NULL, TRUE);
   g_assert_no_error (found.error);
   caller = found.caller;
-  g_assert_cmpuint (caller->uid, ==, getuid ());
+  g_assert_cmpuint (caller->app->uid, ==, getuid ());
   return caller->kind;
 }
 

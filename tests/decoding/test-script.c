@@ -283,7 +283,7 @@ ask (Asked      *asked,
                              &error);
   for (guint i = 0; reply != NULL && i < reply->steps->len; i++)
     llm_tokenizer_decode_token (llm_model_get_tokenizer (asked->model),
-                                llm_reply_get_step (reply, i)->token, FALSE, text);
+                                g_array_index (reply->steps, LlmReplyStep, i).token, FALSE, text);
   if (reply == NULL)
     g_string_append (text, error->message);
   return g_string_free (text, FALSE);

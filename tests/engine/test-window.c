@@ -242,7 +242,7 @@ typedef struct
 typedef struct
 {
   GArray *tokens;
-  LlmJobEnd end;
+  LlmFinish finish;
   guint n_slid;
   guint n_reused;
   gboolean is_done;
@@ -266,7 +266,7 @@ start_executor (Rig *rig)
 
   g_assert_no_error (error);
   rig->executor = llm_executor_new (rig->box, rig->ledger, &config);
-  llm_executor_set_model (rig->executor, rig->reference.model, weights, NULL, NULL);
+  llm_executor_set_model (rig->executor, 0, rig->reference.model, weights, NULL, NULL);
 }
 
 /* @n_system: tokens of the text that are its system message. */
@@ -300,7 +300,7 @@ rig_clear (Rig *rig)
 }
 
 static void
-on_text (LlmJob     *job,
+on_text (LlmRequest     *request,
          const char *text,
          gsize       length,
          gpointer    data)
@@ -308,15 +308,15 @@ on_text (LlmJob     *job,
 }
 
 static void
-on_done (LlmJob             *job,
-         const LlmJobResult *result,
+on_done (LlmRequest             *request,
+         const LlmRequestResult *result,
          gpointer            data)
 {
   Outcome *outcome = data;
 
   g_assert_no_error (result->error);
   outcome->tokens = g_array_copy (result->tokens);
-  outcome->end = result->end;
+  outcome->finish = result->finish;
   outcome->n_slid = result->n_slid;
   outcome->n_reused = result->n_reused;
   outcome->is_done = TRUE;
@@ -332,36 +332,37 @@ answer (Rig     *rig,
         Outcome *outcome)
 {
   const GArray *bias = rig->reference.bias;
-  g_autoptr(LlmJob) job = llm_job_new ();
+  g_autoptr(LlmApp) app = llm_app_intern (1000, "org.example.App");
+  g_autoptr(LlmRequest) request = llm_request_new (app);
+  const LlmSamplerConfig sampler = {
+    .top_p = 1,
+    .repeat_penalty = 1,
+    .bias = (const LlmLogitBias *) bias->data,
+    .n_bias = bias->len,
+  };
 
   *outcome = (Outcome) { 0 };
-  g_array_append_vals (job->prompt, rig->text->data, n_prompt);
+  g_array_append_vals (request->prompt, rig->text->data, n_prompt);
   for (guint i = 0; i < n_prompt; i++)
     if (rig->kinds->data[i] == LLK_ROWS_GENERATED)
       {
         LlmTokenSpan span = { i, i + 1 };
 
-        g_array_append_val (job->generated, span);
+        g_array_append_val (request->generated, span);
       }
-  job->generates = TRUE;
-  job->max_tokens = n_answer;
-  job->n_ctx = N_CTX;
-  job->slides = slides;
-  job->n_system = rig->n_system;
-  job->sampler.top_p = 1;
-  job->sampler.repeat_penalty = 1;
-  job->bias = g_memdup2 (bias->data, bias->len * sizeof (LlmLogitBias));
-  job->sampler.bias = job->bias;
-  job->sampler.n_bias = bias->len;
-  job->app = g_strdup ("1000/org.example.App");
-  job->session = keeps ? SESSION : 0;
-  job->context = keeps ? g_strdup (CONTEXT) : NULL;
-  job->is_named = TRUE;
-  job->arrived_us = g_get_monotonic_time ();
-  job->on_text = on_text;
-  job->on_done = on_done;
-  job->data = outcome;
-  llm_executor_submit (rig->executor, job);
+  request->decoder = llm_decoder_new_plain (&sampler, rig->reference.hparams->n_vocab);
+  request->max_tokens = n_answer;
+  request->n_ctx = N_CTX;
+  request->slides = slides;
+  request->n_system = rig->n_system;
+  request->session_id = keeps ? SESSION : 0;
+  request->context = keeps ? g_strdup (CONTEXT) : NULL;
+  request->is_named = TRUE;
+  request->arrived_us = g_get_monotonic_time ();
+  request->on_text = on_text;
+  request->on_done = on_done;
+  request->data = outcome;
+  llm_executor_submit (rig->executor, request);
   while (!outcome->is_done)
     llm_mailbox_dispatch (rig->box, -1);
 }
@@ -396,7 +397,7 @@ check_answer (Rig     *rig,
   guint n_prompt = rig->text->len;
   guint first;
 
-  g_assert_true (outcome->end == LLM_JOB_LENGTH);
+  g_assert_true (outcome->finish == LLM_FINISH_LENGTH);
   slide_reference (reference, tokens, llm_window_get_n_slid (n_prompt, N_CTX, SLOTS));
   first = llm_kv_seq_get_length (reference->seq) + llm_kv_seq_get_n_slid (reference->seq);
   for (guint i = first; i < n_prompt; i++)
@@ -420,13 +421,13 @@ check_answer (Rig     *rig,
 /* --- tokens that the model does not have --- */
 
 static void
-on_ended (LlmJob             *job,
-          const LlmJobResult *result,
+on_ended (LlmRequest             *request,
+          const LlmRequestResult *result,
           gpointer            data)
 {
   Outcome *outcome = data;
 
-  outcome->end = result->end;
+  outcome->finish = result->finish;
   outcome->is_done = TRUE;
 }
 
@@ -442,28 +443,28 @@ test_bad_token (void)
   add_question (&rig, 8);
   for (guint i = 0; i < G_N_ELEMENTS (outcomes); i++)
     {
-      g_autoptr(LlmJob) job = llm_job_new ();
+      g_autofree char *id = g_strdup_printf ("org.example.App%u", i);
+      g_autoptr(LlmApp) app = llm_app_intern (1000, id);
+      g_autoptr(LlmRequest) request = llm_request_new (app);
+      const LlmSamplerConfig sampler = { .top_p = 1, .repeat_penalty = 1 };
 
-      g_array_append_vals (job->prompt, rig.text->data, rig.text->len);
+      g_array_append_vals (request->prompt, rig.text->data, rig.text->len);
       if (i % 2 == 1)
-        g_array_insert_val (job->prompt, 3, bad[i / 2]);
-      job->generates = TRUE;
-      job->max_tokens = 3;
-      job->n_ctx = N_CTX;
-      job->sampler.top_p = 1;
-      job->sampler.repeat_penalty = 1;
-      job->app = g_strdup_printf ("1000/org.example.App%u", i);
-      job->arrived_us = g_get_monotonic_time ();
-      job->on_text = on_text;
-      job->on_done = on_ended;
-      job->data = &outcomes[i];
-      llm_executor_submit (rig.executor, job);
+        g_array_insert_val (request->prompt, 3, bad[i / 2]);
+      request->decoder = llm_decoder_new_plain (&sampler, rig.reference.hparams->n_vocab);
+      request->max_tokens = 3;
+      request->n_ctx = N_CTX;
+      request->arrived_us = g_get_monotonic_time ();
+      request->on_text = on_text;
+      request->on_done = on_ended;
+      request->data = &outcomes[i];
+      llm_executor_submit (rig.executor, request);
     }
   for (guint i = 0; i < G_N_ELEMENTS (outcomes); i++)
     {
       while (!outcomes[i].is_done)
         llm_mailbox_dispatch (rig.box, -1);
-      g_assert_cmpint (outcomes[i].end == LLM_JOB_FAILED, ==, i % 2 == 1);
+      g_assert_cmpint (outcomes[i].finish == LLM_FINISH_FAILED, ==, i % 2 == 1);
     }
   rig_clear (&rig);
 }
@@ -555,7 +556,7 @@ test_long_answer (void)
 
   /* Without leave to slide it ends where it is full, as ever. */
   answer (&rig, 30, 3 * N_CTX, FALSE, FALSE, &outcome);
-  g_assert_true (outcome.end == LLM_JOB_CONTEXT_FULL);
+  g_assert_true (outcome.finish == LLM_FINISH_CONTEXT_FULL);
   g_assert_cmpuint (outcome.tokens->len, ==, N_CTX - 30 + 1);
   g_assert_cmpuint (outcome.n_slid, ==, 0);
   g_array_unref (outcome.tokens);
@@ -569,6 +570,7 @@ test_long_prompt (void)
   Outcome outcome;
   guint n_slid;
   Rig rig = { 0 };
+  LlmExecutorFigures figures;
 
   rig_init (&rig, 0);
   add_question (&rig, 5 * N_CTX + 3);
@@ -576,7 +578,8 @@ test_long_prompt (void)
   answer (&rig, rig.text->len, 10, TRUE, TRUE, &outcome);
   g_assert_cmpuint (outcome.n_reused, ==, 0);
   g_assert_cmpuint (outcome.n_slid, ==, n_slid);
-  g_assert_cmpuint (llm_executor_get_n_rows (rig.executor), ==, rig.text->len - n_slid + 9);
+  llm_executor_get_figures (rig.executor, &figures);
+  g_assert_cmpuint (figures.n_rows, ==, rig.text->len - n_slid + 9);
   check_answer (&rig, &outcome);
 
   /* Then a question that is longer than the window, behind what is remembered. */

@@ -19,12 +19,12 @@ const SimLaw sim_laws[LLM_N_SLO_CLASSES] = {
 typedef struct
 {
   gboolean is_active;
-  LlmShare shares[MAX_ROWS];
-  guint n_shares;
+  LlmRowBudget budgets[MAX_ROWS];
+  guint n_budgets;
   guint n_rows;
   gint64 left_us;
   gint64 stage_us;
-} SimLane;
+} SimStep;
 
 typedef struct
 {
@@ -32,7 +32,7 @@ typedef struct
   GArray *calls;
   LlmScheduler *scheduler;
   GRand *random;
-  SimLane lanes[LLM_N_LANES];
+  SimStep steps[LLM_N_QUEUES];
   gint64 now_us;
   guint next;             /* call that comes next */
   guint n_left;
@@ -68,10 +68,10 @@ interpolate (const Point *points,
 
 static gint64
 find_cost (Sim        *self,
-           LlmLaneKind lane,
+           LlmQueueKind step,
            guint       n_rows)
 {
-  double us = lane == LLM_LANE_WRITING
+  double us = step == LLM_QUEUE_DECODE
                 ? interpolate (writing, G_N_ELEMENTS (writing), n_rows)
                 : interpolate (reading, G_N_ELEMENTS (reading), n_rows);
   double noise = 0;
@@ -85,14 +85,20 @@ find_cost (Sim        *self,
 
 /* --- a run --- */
 
+static SimCall *
+get_call (LlmSchedEntry *entry)
+{
+  return (SimCall *) ((char *) entry - G_STRUCT_OFFSET (SimCall, entry));
+}
+
 static void
 admit (Sim     *self,
        SimCall *call)
 {
-  g_autofree char *app = g_strdup_printf ("app-%u", call->app);
-  const LlmTicketConfig ticket = {
-    .user = call->user,
-    .app = app,
+  g_autofree char *id = g_strdup_printf ("app-%u", call->app);
+
+  call->entry = (LlmSchedEntry) {
+    .app = llm_app_intern (call->user, id),
     .slo = llm_slo_for_class (call->slo_class),
     .arrived_us = call->arrival_us,
     .n_prompt = call->n_prompt,
@@ -103,17 +109,17 @@ admit (Sim     *self,
       double factor = self->config->overload_factor;
       LlmForecast forecast;
 
-      llm_scheduler_forecast (self->scheduler, &ticket, self->now_us, &forecast);
+      llm_scheduler_forecast (self->scheduler, &call->entry, self->now_us, &forecast);
       call->forecast_us = forecast.first_us;
-      call->is_refused = factor > 0 && ticket.slo.ttft_ms > 0
+      call->is_refused = factor > 0 && call->entry.slo.ttft_ms > 0
                          && forecast.latest_us
-                            > factor * MAX (ticket.slo.ttft_ms * 1000, forecast.alone_us);
+                            > factor * MAX (call->entry.slo.ttft_ms * 1000, forecast.alone_us);
       call->forecast_us += (double) (self->now_us - call->arrival_us);
     }
   if (call->is_refused)
     self->n_left--;
   else
-    call->ticket = llm_scheduler_add (self->scheduler, &ticket, call);
+    llm_scheduler_add (self->scheduler, &call->entry);
 }
 
 static void
@@ -122,8 +128,7 @@ finish_call (Sim     *self,
 {
   guint place = (guint) (call - (SimCall *) self->calls->data) + 1;
 
-  llm_scheduler_remove (self->scheduler, call->ticket);
-  call->ticket = NULL;
+  llm_scheduler_remove (self->scheduler, &call->entry);
   self->n_left--;
   for (guint i = place; i < self->calls->len; i++)
     {
@@ -140,7 +145,7 @@ static void
 take_token (Sim     *self,
             SimCall *call)
 {
-  llm_ticket_note_token (call->ticket, self->now_us);
+  llm_sched_entry_note_token (&call->entry, self->now_us);
   if (call->n_tokens++ == 0)
     call->first_us = self->now_us;
   else
@@ -152,55 +157,55 @@ take_token (Sim     *self,
 
 static void
 begin_step (Sim        *self,
-            LlmLaneKind kind)
+            LlmQueueKind kind)
 {
-  SimLane *lane = &self->lanes[kind];
+  SimStep *step = &self->steps[kind];
   guint n_rows = 0;
 
-  lane->n_shares = llm_scheduler_plan (self->scheduler, kind, self->now_us, lane->shares, MAX_ROWS);
-  g_assert_cmpuint (lane->n_shares, >, 0);
-  for (guint i = 0; i < lane->n_shares; i++)
-    n_rows += lane->shares[i].n_rows;
+  step->n_budgets = llm_scheduler_plan (self->scheduler, kind, self->now_us, step->budgets, MAX_ROWS);
+  g_assert_cmpuint (step->n_budgets, >, 0);
+  for (guint i = 0; i < step->n_budgets; i++)
+    n_rows += step->budgets[i].n_rows;
   g_assert_cmpuint (n_rows, <=, MAX_ROWS);
-  llm_scheduler_begin_step (self->scheduler, kind, lane->shares, lane->n_shares);
-  lane->n_rows = n_rows;
-  lane->is_active = TRUE;
-  lane->left_us = find_cost (self, kind, n_rows);
-  lane->stage_us = lane->left_us / N_STAGES + 1;
+  llm_scheduler_begin_step (self->scheduler, kind, step->budgets, step->n_budgets);
+  step->n_rows = n_rows;
+  step->is_active = TRUE;
+  step->left_us = find_cost (self, kind, n_rows);
+  step->stage_us = step->left_us / N_STAGES + 1;
 }
 
 static void
 end_step (Sim        *self,
-          LlmLaneKind kind)
+          LlmQueueKind kind)
 {
-  SimLane *lane = &self->lanes[kind];
+  SimStep *step = &self->steps[kind];
 
-  lane->is_active = FALSE;
-  llm_scheduler_end_step (self->scheduler, kind, lane->shares, lane->n_shares, TRUE);
-  for (guint i = 0; i < lane->n_shares; i++)
-    if (llm_ticket_get_n_prompt (lane->shares[i].ticket) == 0)
-      take_token (self, llm_ticket_get_data (lane->shares[i].ticket));
+  step->is_active = FALSE;
+  llm_scheduler_end_step (self->scheduler, kind, step->budgets, step->n_budgets, TRUE);
+  for (guint i = 0; i < step->n_budgets; i++)
+    if (step->budgets[i].entry->n_prompt == 0)
+      take_token (self, get_call (step->budgets[i].entry));
 }
 
 static void
 run_turn (Sim        *self,
-          LlmLaneKind kind)
+          LlmQueueKind kind)
 {
-  SimLane *lane = &self->lanes[kind];
+  SimStep *step = &self->steps[kind];
   gint64 spent_us = 0;
 
-  if (!lane->is_active)
+  if (!step->is_active)
     begin_step (self, kind);
-  while (spent_us < TURN_US && spent_us < lane->left_us)
-    spent_us += lane->stage_us;
-  spent_us = MIN (spent_us, lane->left_us);
-  lane->left_us -= spent_us;
-  for (guint i = 0; i < lane->n_shares; i++)
-    ((SimCall *) llm_ticket_get_data (lane->shares[i].ticket))->cost_us +=
-        (double) spent_us * lane->shares[i].n_rows / lane->n_rows;
+  while (spent_us < TURN_US && spent_us < step->left_us)
+    spent_us += step->stage_us;
+  spent_us = MIN (spent_us, step->left_us);
+  step->left_us -= spent_us;
+  for (guint i = 0; i < step->n_budgets; i++)
+    get_call (step->budgets[i].entry)->cost_us +=
+        (double) spent_us * step->budgets[i].n_rows / step->n_rows;
   self->now_us += spent_us;
   llm_scheduler_note_turn (self->scheduler, kind, self->now_us, spent_us);
-  if (lane->left_us == 0)
+  if (step->left_us == 0)
     end_step (self, kind);
 }
 
@@ -221,7 +226,7 @@ run_all (Sim *self)
 
   while (self->n_left > 0 && self->now_us < until_us)
     {
-      LlmLaneKind kind;
+      LlmQueueKind kind;
       SimCall *next;
 
       while ((next = get_next (self)) != NULL && next->arrival_us <= self->now_us)
@@ -230,7 +235,7 @@ run_all (Sim *self)
           admit (self, next);
         }
       kind = llm_scheduler_choose (self->scheduler, self->now_us, 0);
-      if (kind != LLM_LANE_NONE)
+      if (kind != LLM_QUEUE_NONE)
         run_turn (self, kind);
       else if (next != NULL)
         self->now_us = next->arrival_us;
@@ -247,11 +252,11 @@ teach (Sim *self)
   for (guint round = 0; round < 5; round++)
     for (guint i = 0; i < G_N_ELEMENTS (rows); i++)
       {
-        llm_cost_model_observe (costs, LLM_COST_READ, rows[i], 0,
-                                (double) find_cost (self, LLM_LANE_READING, rows[i]));
+        llm_cost_model_observe (costs, LLM_COST_PREFILL, rows[i], 0,
+                                (double) find_cost (self, LLM_QUEUE_PREFILL, rows[i]));
         if (rows[i] <= 64)
-          llm_cost_model_observe (costs, LLM_COST_WRITE, rows[i], 0,
-                                  (double) find_cost (self, LLM_LANE_WRITING, rows[i]));
+          llm_cost_model_observe (costs, LLM_COST_DECODE, rows[i], 0,
+                                  (double) find_cost (self, LLM_QUEUE_DECODE, rows[i]));
       }
 }
 
@@ -336,11 +341,12 @@ sim_run (GArray          *calls,
          const SimConfig *config,
          SimResult       *result)
 {
+  g_autoptr(LlmAccount) accounts = llm_account_new ();
   Sim *self = g_new0 (Sim, 1);
 
   self->config = config;
   self->calls = calls;
-  self->scheduler = llm_scheduler_new (config->kind, MAX_ROWS);
+  self->scheduler = llm_scheduler_new (config->kind, MAX_ROWS, accounts);
   self->random = g_rand_new_with_seed (config->seed);
   self->n_left = calls->len;
   teach (self);
@@ -348,6 +354,8 @@ sim_run (GArray          *calls,
   sum_up (self, result);
   g_rand_free (self->random);
   llm_scheduler_free (self->scheduler);
+  for (guint i = 0; i < calls->len; i++)
+    g_clear_pointer (&g_array_index (calls, SimCall, i).entry.app, llm_app_unref);
   g_free (self);
 }
 

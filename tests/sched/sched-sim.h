@@ -28,7 +28,7 @@ typedef struct
   double forecast_us;     /* of the time to the first token, 0: none was made */
   double cost_us;         /* of steps, by its rows */
 
-  LlmTicket *ticket;      /* while it runs */
+  LlmSchedEntry entry;
   guint n_tokens;
 } SimCall;
 

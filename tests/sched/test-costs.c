@@ -15,9 +15,9 @@ true_cost (LlmCostKind kind,
            double      depth,
            double      slowness)
 {
-  double us = kind == LLM_COST_READ ? 9000 + 300.0 * n_rows : 11000 + 900.0 * n_rows;
+  double us = kind == LLM_COST_PREFILL ? 9000 + 300.0 * n_rows : 11000 + 900.0 * n_rows;
 
-  return slowness * (us + depth / 1000 * (kind == LLM_COST_READ ? 40 : 700));
+  return slowness * (us + depth / 1000 * (kind == LLM_COST_PREFILL ? 40 : 700));
 }
 
 static void
@@ -29,7 +29,7 @@ teach (LlmCostModel *costs,
   for (guint i = 0; i < n; i++)
     for (LlmCostKind kind = 0; kind < LLM_N_COSTS; kind++)
       {
-        double most = kind == LLM_COST_READ ? 512 : 32;
+        double most = kind == LLM_COST_PREFILL ? 512 : 32;
         guint n_rows = (guint) exp (g_rand_double_range (random, 0, log (most + 1)));
         double depth = n_rows * g_rand_double_range (random, 0, 4000);
         double noise = g_rand_double_range (random, 0.95, 1.05);
@@ -46,7 +46,7 @@ find_error (const LlmCostModel *costs,
   double worst = 0;
 
   for (LlmCostKind kind = 0; kind < LLM_N_COSTS; kind++)
-    for (guint n_rows = 4; n_rows <= (kind == LLM_COST_READ ? 512 : 16); n_rows *= 2)
+    for (guint n_rows = 4; n_rows <= (kind == LLM_COST_PREFILL ? 512 : 16); n_rows *= 2)
       for (double depth = 1000; depth <= 3000; depth += 1000)
         {
           double expected = true_cost (kind, n_rows, n_rows * depth, slowness);
@@ -72,7 +72,7 @@ test_learns (void)
       teach (&costs, 500, slownesses[i], random);
       g_assert_true (llm_cost_model_is_known (&costs));
       g_assert_cmpfloat (find_error (&costs, slownesses[i]), <, 0.2);
-      g_assert_cmpfloat (costs.curves[LLM_COST_READ].spread, <, 0.1);
+      g_assert_cmpfloat (costs.curves[LLM_COST_PREFILL].spread, <, 0.1);
 
       /* another speed, as with another power profile */
       teach (&costs, 500, 2 * slownesses[i], random);
@@ -89,11 +89,11 @@ test_first_step (void)
 
   llm_cost_model_init (&guess);
   llm_cost_model_init (&costs);
-  llm_cost_model_observe (&costs, LLM_COST_READ, 64, 0, 860);
-  g_assert_cmpfloat_with_epsilon (llm_cost_model_predict (&costs, LLM_COST_READ, 512, 0),
-                                  llm_cost_model_predict (&guess, LLM_COST_READ, 512, 0) / 100, 50);
-  g_assert_cmpfloat_with_epsilon (llm_cost_model_predict (&costs, LLM_COST_WRITE, 1, 0),
-                                  llm_cost_model_predict (&guess, LLM_COST_WRITE, 1, 0) / 100, 5);
+  llm_cost_model_observe (&costs, LLM_COST_PREFILL, 64, 0, 860);
+  g_assert_cmpfloat_with_epsilon (llm_cost_model_predict (&costs, LLM_COST_PREFILL, 512, 0),
+                                  llm_cost_model_predict (&guess, LLM_COST_PREFILL, 512, 0) / 100, 50);
+  g_assert_cmpfloat_with_epsilon (llm_cost_model_predict (&costs, LLM_COST_DECODE, 1, 0),
+                                  llm_cost_model_predict (&guess, LLM_COST_DECODE, 1, 0) / 100, 5);
 }
 
 static void
@@ -117,8 +117,8 @@ test_outliers (void)
         }
       for (guint n_rows = 1; n_rows <= 512; n_rows *= 2)
         {
-          double ratio = llm_cost_model_predict (&costs, LLM_COST_READ, n_rows, 0)
-                         / llm_cost_model_predict (&before, LLM_COST_READ, n_rows, 0);
+          double ratio = llm_cost_model_predict (&costs, LLM_COST_PREFILL, n_rows, 0)
+                         / llm_cost_model_predict (&before, LLM_COST_PREFILL, n_rows, 0);
 
           g_assert_cmpfloat (ratio, <, 1.3);
           g_assert_cmpfloat (ratio, >, 0.7);
@@ -145,7 +145,7 @@ test_rising (void)
       llm_cost_model_observe (&costs, kind, (guint) g_rand_int_range (random, 1, 600),
                               g_rand_double_range (random, 0, 1e6),
                               exp (g_rand_double_range (random, 0, 20)));
-      for (guint n_rows = 1; n_rows <= (kind == LLM_COST_READ ? 600 : 250); n_rows += 7)
+      for (guint n_rows = 1; n_rows <= (kind == LLM_COST_PREFILL ? 600 : 250); n_rows += 7)
         {
           double us = llm_cost_model_predict (&costs, kind, n_rows, n_rows);
 
@@ -166,10 +166,10 @@ test_prompts (void)
 
   llm_cost_model_init (&costs);
   g_assert_cmpfloat_with_epsilon (llm_cost_model_predict_prompt (&costs, 64, 100, 512),
-                                  llm_cost_model_predict (&costs, LLM_COST_READ, 64, 64 * 132.0),
+                                  llm_cost_model_predict (&costs, LLM_COST_PREFILL, 64, 64 * 132.0),
                                   1e-6);
   g_assert_cmpfloat (llm_cost_model_predict_prompt (&costs, 1000, 0, 512), >,
-                     llm_cost_model_predict (&costs, LLM_COST_READ, 512, 0));
+                     llm_cost_model_predict (&costs, LLM_COST_PREFILL, 512, 0));
   g_assert_cmpfloat (llm_cost_model_predict_prompt (&costs, 1000, 8000, 512), >,
                      llm_cost_model_predict_prompt (&costs, 1000, 0, 512));
   g_assert_cmpfloat (llm_cost_model_predict_prompt (&costs, 0, 0, 512), ==, 0);
@@ -199,11 +199,11 @@ test_seed (void)
   LlmCostModel costs;
 
   for (guint i = 0; i < G_N_ELEMENTS (rows); i++)
-    us[i] = true_cost (LLM_COST_READ, rows[i], 0, 1);
+    us[i] = true_cost (LLM_COST_PREFILL, rows[i], 0, 1);
   llm_cost_model_init (&costs);
   llm_cost_model_seed_prompts (&costs, rows, us, G_N_ELEMENTS (rows), 40);
   for (guint i = 0; i < G_N_ELEMENTS (rows); i++)
-    g_assert_cmpfloat_with_epsilon (llm_cost_model_predict (&costs, LLM_COST_READ, rows[i], 0),
+    g_assert_cmpfloat_with_epsilon (llm_cost_model_predict (&costs, LLM_COST_PREFILL, rows[i], 0),
                                     us[i], us[i] / 10);
   g_assert_false (llm_cost_model_is_known (&costs));
 }
@@ -238,7 +238,7 @@ test_kept (void)
   text = g_key_file_to_data (file, NULL, NULL);
   text_again = g_key_file_to_data (again, NULL, NULL);
   g_assert_cmpstr (text_again, ==, text);
-  g_assert_cmpfloat (found.curves[LLM_COST_READ].us[3], ==, costs.curves[LLM_COST_READ].us[3]);
+  g_assert_cmpfloat (found.curves[LLM_COST_PREFILL].us[3], ==, costs.curves[LLM_COST_PREFILL].us[3]);
   g_rand_free (random);
 }
 

@@ -12,15 +12,26 @@ typedef struct
 {
   LlmScheduler *scheduler;
   gint64 now_us;
+  LlmAccount *accounts;
+  GPtrArray *entries;   /* (element-type LlmSchedEntry) (owned) */
 } Rig;
 
-static LlmShare shares[MAX_ROWS];
+static LlmRowBudget shares[MAX_ROWS];
+
+static void
+entry_free (gpointer data)
+{
+  llm_app_unref (((LlmSchedEntry *) data)->app);
+  g_free (data);
+}
 
 static void
 rig_set_up (Rig          *rig,
             gconstpointer data)
 {
-  rig->scheduler = llm_scheduler_new (LLM_SCHEDULER_DEADLINE, MAX_ROWS);
+  rig->accounts = llm_account_new ();
+  rig->entries = g_ptr_array_new_with_free_func (entry_free);
+  rig->scheduler = llm_scheduler_new (LLM_SCHEDULER_DEADLINE, MAX_ROWS, rig->accounts);
   rig->now_us = 1000000;
 }
 
@@ -29,27 +40,41 @@ rig_tear_down (Rig          *rig,
                gconstpointer data)
 {
   llm_scheduler_free (rig->scheduler);
+  llm_account_free (rig->accounts);
+  g_ptr_array_unref (rig->entries);
 }
 
-static LlmTicket *
+static LlmSchedEntry *
+add_like (Rig                 *rig,
+          guint32              user,
+          const char          *app,
+          const LlmSchedEntry *config)
+{
+  LlmSchedEntry *entry = g_memdup2 (config, sizeof *config);
+
+  entry->app = llm_app_intern (user, app);
+  g_ptr_array_add (rig->entries, entry);
+  llm_scheduler_add (rig->scheduler, entry);
+  return entry;
+}
+
+static LlmSchedEntry *
 add_for (Rig        *rig,
          guint32     user,
          const char *app,
          LlmSloClass slo_class,
          guint       n_prompt)
 {
-  const LlmTicketConfig config = {
-    .user = user,
-    .app = app,
+  const LlmSchedEntry config = {
     .slo = llm_slo_for_class (slo_class),
     .arrived_us = rig->now_us,
     .n_prompt = n_prompt,
   };
 
-  return llm_scheduler_add (rig->scheduler, &config, NULL);
+  return add_like (rig, user, app, &config);
 }
 
-static LlmTicket *
+static LlmSchedEntry *
 add (Rig        *rig,
      const char *app,
      LlmSloClass slo_class,
@@ -58,11 +83,11 @@ add (Rig        *rig,
   return add_for (rig, 0, app, slo_class, n_prompt);
 }
 
-/* Plans a step of @lane and runs it to its end; returns the rows that @ticket got. */
+/* Plans a step of @lane and runs it to its end; returns the rows that @entry got. */
 static guint
 run_step (Rig        *rig,
-          LlmLaneKind lane,
-          LlmTicket  *ticket)
+          LlmQueueKind lane,
+          LlmSchedEntry  *entry)
 {
   guint n = llm_scheduler_plan (rig->scheduler, lane, rig->now_us, shares, MAX_ROWS);
   guint n_rows = 0;
@@ -72,7 +97,7 @@ run_step (Rig        *rig,
     {
       g_assert_cmpuint (shares[i].n_rows, >, 0);
       total += shares[i].n_rows;
-      if (shares[i].ticket == ticket)
+      if (shares[i].entry == entry)
         n_rows += shares[i].n_rows;
     }
   g_assert_cmpuint (total, <=, MAX_ROWS);
@@ -82,35 +107,35 @@ run_step (Rig        *rig,
   rig->now_us += total * ROW_US;
   llm_scheduler_note_turn (rig->scheduler, lane, rig->now_us, total * ROW_US);
   llm_scheduler_end_step (rig->scheduler, lane, shares, n, FALSE);
-  if (lane == LLM_LANE_WRITING)
+  if (lane == LLM_QUEUE_DECODE)
     for (guint i = 0; i < n; i++)
-      llm_ticket_note_token (shares[i].ticket, rig->now_us);
+      llm_sched_entry_note_token (shares[i].entry, rig->now_us);
   return n_rows;
 }
 
 static guint
 write_row (Rig       *rig,
-           LlmTicket *ticket)
+           LlmSchedEntry *entry)
 {
-  return run_step (rig, LLM_LANE_WRITING, ticket);
+  return run_step (rig, LLM_QUEUE_DECODE, entry);
 }
 
 /* A step of those readers whose turn it is. */
 static guint
 read_rows (Rig       *rig,
-           LlmTicket *ticket)
+           LlmSchedEntry *entry)
 {
-  LlmLaneKind lane = llm_scheduler_choose (rig->scheduler, rig->now_us, 1u << LLM_LANE_WRITING);
+  LlmQueueKind lane = llm_scheduler_choose (rig->scheduler, rig->now_us, 1u << LLM_QUEUE_DECODE);
 
-  return lane != LLM_LANE_NONE ? run_step (rig, lane, ticket) : 0;
+  return lane != LLM_QUEUE_NONE ? run_step (rig, lane, entry) : 0;
 }
 
 static void
 test_nothing (Rig          *rig,
               gconstpointer data)
 {
-  g_assert_cmpint (llm_scheduler_choose (rig->scheduler, rig->now_us, 0), ==, LLM_LANE_NONE);
-  for (LlmLaneKind lane = 0; lane < LLM_N_LANES; lane++)
+  g_assert_cmpint (llm_scheduler_choose (rig->scheduler, rig->now_us, 0), ==, LLM_QUEUE_NONE);
+  for (LlmQueueKind lane = 0; lane < LLM_N_QUEUES; lane++)
     g_assert_cmpuint (llm_scheduler_plan (rig->scheduler, lane, rig->now_us, shares, MAX_ROWS), ==,
                       0);
   g_assert_cmpint (llm_scheduler_get_wake (rig->scheduler), ==, 0);
@@ -120,16 +145,16 @@ static void
 test_prompt_in_pieces (Rig          *rig,
                        gconstpointer data)
 {
-  LlmTicket *ticket = add (rig, "a", LLM_SLO_RESPONSIVE, 150);
+  LlmSchedEntry *entry = add (rig, "a", LLM_SLO_RESPONSIVE, 150);
 
-  g_assert_cmpuint (write_row (rig, ticket), ==, 0);
-  g_assert_cmpuint (read_rows (rig, ticket), ==, 64);
-  g_assert_cmpuint (read_rows (rig, ticket), ==, 64);
-  g_assert_cmpuint (read_rows (rig, ticket), ==, 22);
-  g_assert_cmpuint (llm_ticket_get_n_prompt (ticket), ==, 0);
-  g_assert_cmpuint (read_rows (rig, ticket), ==, 0);
-  g_assert_cmpuint (write_row (rig, ticket), ==, 1);
-  llm_scheduler_remove (rig->scheduler, ticket);
+  g_assert_cmpuint (write_row (rig, entry), ==, 0);
+  g_assert_cmpuint (read_rows (rig, entry), ==, 64);
+  g_assert_cmpuint (read_rows (rig, entry), ==, 64);
+  g_assert_cmpuint (read_rows (rig, entry), ==, 22);
+  g_assert_cmpuint (entry->n_prompt, ==, 0);
+  g_assert_cmpuint (read_rows (rig, entry), ==, 0);
+  g_assert_cmpuint (write_row (rig, entry), ==, 1);
+  llm_scheduler_remove (rig->scheduler, entry);
   g_assert_cmpuint (write_row (rig, NULL), ==, 0);
 }
 
@@ -138,8 +163,8 @@ static void
 test_writers_and_readers (Rig          *rig,
                           gconstpointer data)
 {
-  LlmTicket *writer = add (rig, "a", LLM_SLO_BACKGROUND, 0);
-  LlmTicket *reader = add (rig, "b", LLM_SLO_INTERACTIVE, 1000);
+  LlmSchedEntry *writer = add (rig, "a", LLM_SLO_BACKGROUND, 0);
+  LlmSchedEntry *reader = add (rig, "b", LLM_SLO_INTERACTIVE, 1000);
 
   for (guint i = 0; i < 10; i++)
     {
@@ -147,20 +172,20 @@ test_writers_and_readers (Rig          *rig,
       g_assert_cmpuint (write_row (rig, reader), ==, 0);
       g_assert_cmpuint (read_rows (rig, writer), ==, 0);
     }
-  g_assert_cmpuint (llm_ticket_get_n_prompt (reader), ==, 1000 - 10 * MAX_ROWS);
+  g_assert_cmpuint (reader->n_prompt, ==, 1000 - 10 * MAX_ROWS);
 }
 
 static void
 test_class_first (Rig          *rig,
                   gconstpointer data)
 {
-  LlmTicket *background = add (rig, "a", LLM_SLO_BACKGROUND, 1000);
-  LlmTicket *interactive = add (rig, "b", LLM_SLO_INTERACTIVE, 100);
+  LlmSchedEntry *background = add (rig, "a", LLM_SLO_BACKGROUND, 1000);
+  LlmSchedEntry *interactive = add (rig, "b", LLM_SLO_INTERACTIVE, 100);
 
   g_assert_cmpuint (read_rows (rig, interactive), ==, 64);
-  g_assert_cmpuint (llm_ticket_get_n_prompt (background), ==, 1000);
+  g_assert_cmpuint (background->n_prompt, ==, 1000);
   g_assert_cmpuint (read_rows (rig, interactive), ==, 36);
-  g_assert_cmpuint (llm_ticket_get_n_prompt (background), ==, 1000);
+  g_assert_cmpuint (background->n_prompt, ==, 1000);
   g_assert_cmpuint (read_rows (rig, background), ==, 64);
 }
 
@@ -169,8 +194,8 @@ static void
 test_fair_between_apps (Rig          *rig,
                         gconstpointer data)
 {
-  LlmTicket *modest = add (rig, "modest", LLM_SLO_RESPONSIVE, 100000);
-  LlmTicket *greedy[7];
+  LlmSchedEntry *modest = add (rig, "modest", LLM_SLO_RESPONSIVE, 100000);
+  LlmSchedEntry *greedy[7];
   guint served = 0;
 
   for (guint i = 0; i < G_N_ELEMENTS (greedy); i++)
@@ -182,15 +207,15 @@ test_fair_between_apps (Rig          *rig,
 
   /* And among the calls of one application the turn goes round. */
   for (guint i = 0; i < G_N_ELEMENTS (greedy); i++)
-    g_assert_cmpuint (llm_ticket_get_n_prompt (greedy[i]), <=, 100000 - 6 * MAX_ROWS);
+    g_assert_cmpuint (greedy[i]->n_prompt, <=, 100000 - 6 * MAX_ROWS);
 }
 
 static void
 test_newcomer_gets_no_arrears (Rig          *rig,
                                gconstpointer data)
 {
-  LlmTicket *old = add (rig, "old", LLM_SLO_RESPONSIVE, 100000);
-  LlmTicket *young;
+  LlmSchedEntry *old = add (rig, "old", LLM_SLO_RESPONSIVE, 100000);
+  LlmSchedEntry *young;
   guint served = 0;
 
   for (guint i = 0; i < 100; i++)
@@ -207,15 +232,15 @@ static void
 test_no_gain_by_coming_back (Rig          *rig,
                              gconstpointer data)
 {
-  LlmTicket *modest = add (rig, "modest", LLM_SLO_RESPONSIVE, 100000);
+  LlmSchedEntry *modest = add (rig, "modest", LLM_SLO_RESPONSIVE, 100000);
   guint served = 0;
 
   for (guint i = 0; i < 100; i++)
     {
-      LlmTicket *ticket = add (rig, "quick", LLM_SLO_RESPONSIVE, MAX_ROWS);
+      LlmSchedEntry *entry = add (rig, "quick", LLM_SLO_RESPONSIVE, MAX_ROWS);
 
       served += read_rows (rig, modest);
-      llm_scheduler_remove (rig->scheduler, ticket);
+      llm_scheduler_remove (rig->scheduler, entry);
     }
   g_assert_cmpuint (served, >=, 45 * MAX_ROWS);
 }
@@ -228,8 +253,8 @@ static void
 test_fair_between_users (Rig          *rig,
                          gconstpointer data)
 {
-  LlmTicket *modest = add_for (rig, 1, "modest", LLM_SLO_RESPONSIVE, 100000);
-  LlmTicket *greedy[4];
+  LlmSchedEntry *modest = add_for (rig, 1, "modest", LLM_SLO_RESPONSIVE, 100000);
+  LlmSchedEntry *greedy[4];
   guint served = 0;
 
   for (guint i = 0; i < G_N_ELEMENTS (greedy); i++)
@@ -243,7 +268,7 @@ test_fair_between_users (Rig          *rig,
   g_assert_cmpuint (served, >=, 45 * MAX_ROWS);
   g_assert_cmpuint (served, <=, 55 * MAX_ROWS);
   for (guint i = 0; i < G_N_ELEMENTS (greedy); i++)
-    g_assert_cmpuint (llm_ticket_get_n_prompt (greedy[i]), <=, 100000 - 9 * MAX_ROWS);
+    g_assert_cmpuint (greedy[i]->n_prompt, <=, 100000 - 9 * MAX_ROWS);
 }
 
 /* Nothing is saved up by who has a call that stands still, and who goes on alone has all. */
@@ -251,15 +276,15 @@ static void
 test_parked_user_gets_no_arrears (Rig          *rig,
                                   gconstpointer data)
 {
-  LlmTicket *parked = add_for (rig, 1, "a", LLM_SLO_RESPONSIVE, 100000);
-  LlmTicket *other = add_for (rig, 2, "b", LLM_SLO_RESPONSIVE, 100000);
+  LlmSchedEntry *parked = add_for (rig, 1, "a", LLM_SLO_RESPONSIVE, 100000);
+  LlmSchedEntry *other = add_for (rig, 2, "b", LLM_SLO_RESPONSIVE, 100000);
   guint served = 0;
 
-  llm_ticket_set_parked (parked, TRUE);
+  llm_sched_entry_set_suspended (parked, TRUE);
   for (guint i = 0; i < 100; i++)
     served += read_rows (rig, other);
   g_assert_cmpuint (served, ==, 100 * MAX_ROWS);
-  llm_ticket_set_parked (parked, FALSE);
+  llm_sched_entry_set_suspended (parked, FALSE);
   served = 0;
   for (guint i = 0; i < 20; i++)
     served += read_rows (rig, parked);
@@ -269,14 +294,14 @@ test_parked_user_gets_no_arrears (Rig          *rig,
 
 /* Rows of these calls in the step that was planned last. */
 static guint
-count_rows (LlmTicket *const *tickets,
-            guint             n_tickets)
+count_rows (LlmSchedEntry *const *entrys,
+            guint             n_entrys)
 {
   guint n = 0;
 
-  for (guint i = 0; i < n_tickets; i++)
+  for (guint i = 0; i < n_entrys; i++)
     for (guint j = 0; j < MAX_ROWS; j++)
-      n += shares[j].ticket == tickets[i] ? shares[j].n_rows : 0;
+      n += shares[j].entry == entrys[i] ? shares[j].n_rows : 0;
   return n;
 }
 
@@ -284,17 +309,17 @@ count_rows (LlmTicket *const *tickets,
  * @n calls. */
 static void
 go_over (Rig        *rig,
-         LlmTicket **tickets,
+         LlmSchedEntry **entrys,
          guint       n)
 {
-  LlmTicket *reader = add_for (rig, 2, "b", LLM_SLO_INTERACTIVE, 100 * MAX_ROWS);
+  LlmSchedEntry *reader = add_for (rig, 2, "b", LLM_SLO_INTERACTIVE, 100 * MAX_ROWS);
 
   for (guint i = 0; i < 30; i++)
     g_assert_cmpuint (run_step (rig, llm_scheduler_choose (rig->scheduler, rig->now_us,
-                                                           1u << LLM_LANE_WRITING), reader), >, 0);
+                                                           1u << LLM_QUEUE_DECODE), reader), >, 0);
   llm_scheduler_remove (rig->scheduler, reader);
   for (guint i = 0; i < n; i++)
-    tickets[i] = add_for (rig, 2, "b", LLM_SLO_INTERACTIVE, 0);
+    entrys[i] = add_for (rig, 2, "b", LLM_SLO_INTERACTIVE, 0);
 }
 
 /* Who is over his share has one row of each step of answers while others write, and all of them
@@ -303,8 +328,8 @@ static void
 test_rows_by_user (Rig          *rig,
                    gconstpointer data)
 {
-  LlmTicket *writer = add_for (rig, 1, "a", LLM_SLO_INTERACTIVE, 0);
-  LlmTicket *greedy[8];
+  LlmSchedEntry *writer = add_for (rig, 1, "a", LLM_SLO_INTERACTIVE, 0);
+  LlmSchedEntry *greedy[8];
   guint served[G_N_ELEMENTS (greedy)] = { 0 };
 
   go_over (rig, greedy, G_N_ELEMENTS (greedy));
@@ -331,21 +356,21 @@ static void
 test_step_stands_still (Rig          *rig,
                         gconstpointer data)
 {
-  LlmTicket *writer = add_for (rig, 1, "a", LLM_SLO_INTERACTIVE, 0);
-  LlmTicket *reader, *newcomer;
-  LlmLaneKind lane;
+  LlmSchedEntry *writer = add_for (rig, 1, "a", LLM_SLO_INTERACTIVE, 0);
+  LlmSchedEntry *reader, *newcomer;
+  LlmQueueKind lane;
   guint n;
 
   go_over (rig, NULL, 0);
   reader = add_for (rig, 2, "b", LLM_SLO_INTERACTIVE, 1000);
-  llm_ticket_note_token (writer, rig->now_us);
-  g_assert_cmpint (llm_scheduler_choose (rig->scheduler, rig->now_us, 0), ==, LLM_LANE_WRITING);
-  llm_ticket_set_parked (writer, TRUE);
+  llm_sched_entry_note_token (writer, rig->now_us);
+  g_assert_cmpint (llm_scheduler_choose (rig->scheduler, rig->now_us, 0), ==, LLM_QUEUE_DECODE);
+  llm_sched_entry_set_suspended (writer, TRUE);
   lane = llm_scheduler_choose (rig->scheduler, rig->now_us, 0);
-  g_assert_cmpint (lane, ==, LLM_LANE_AHEAD);
+  g_assert_cmpint (lane, ==, LLM_QUEUE_AHEAD);
   n = llm_scheduler_plan (rig->scheduler, lane, rig->now_us, shares, MAX_ROWS);
   g_assert_cmpuint (n, ==, 1);
-  g_assert_true (shares[0].ticket == reader);
+  g_assert_true (shares[0].entry == reader);
   llm_scheduler_begin_step (rig->scheduler, lane, shares, n);
   llm_scheduler_note_turn (rig->scheduler, lane, rig->now_us += 2000, 2000);
 
@@ -354,9 +379,9 @@ test_step_stands_still (Rig          *rig,
   llm_scheduler_remove (rig->scheduler, newcomer);
   g_assert_cmpint (llm_scheduler_choose (rig->scheduler, rig->now_us, 0), ==, lane);
   /* of what it was behind no more is left than makes the other one just not over its share */
-  llm_ticket_set_parked (writer, FALSE);
+  llm_sched_entry_set_suspended (writer, FALSE);
   llm_scheduler_note_turn (rig->scheduler, lane, rig->now_us += 60000, 60000);
-  g_assert_cmpint (llm_scheduler_choose (rig->scheduler, rig->now_us, 0), ==, LLM_LANE_WRITING);
+  g_assert_cmpint (llm_scheduler_choose (rig->scheduler, rig->now_us, 0), ==, LLM_QUEUE_DECODE);
   llm_scheduler_remove (rig->scheduler, writer);
   g_assert_cmpint (llm_scheduler_choose (rig->scheduler, rig->now_us, 0), ==, lane);
 }
@@ -365,7 +390,7 @@ static void
 test_background_is_not_starved (Rig          *rig,
                                 gconstpointer data)
 {
-  LlmTicket *background = add (rig, "a", LLM_SLO_BACKGROUND, 100000);
+  LlmSchedEntry *background = add (rig, "a", LLM_SLO_BACKGROUND, 100000);
   guint served = 0;
 
   add (rig, "b", LLM_SLO_INTERACTIVE, 1000000);
@@ -379,13 +404,13 @@ static void
 test_parked (Rig          *rig,
              gconstpointer data)
 {
-  LlmTicket *parked = add (rig, "a", LLM_SLO_INTERACTIVE, 0);
-  LlmTicket *other = add (rig, "b", LLM_SLO_INTERACTIVE, 0);
+  LlmSchedEntry *parked = add (rig, "a", LLM_SLO_INTERACTIVE, 0);
+  LlmSchedEntry *other = add (rig, "b", LLM_SLO_INTERACTIVE, 0);
 
-  llm_ticket_set_parked (parked, TRUE);
+  llm_sched_entry_set_suspended (parked, TRUE);
   g_assert_cmpuint (write_row (rig, parked), ==, 0);
   g_assert_cmpuint (write_row (rig, other), ==, 1);
-  llm_ticket_set_parked (parked, FALSE);
+  llm_sched_entry_set_suspended (parked, FALSE);
   g_assert_cmpuint (write_row (rig, parked), ==, 1);
 }
 
@@ -394,7 +419,7 @@ static void
 test_many_writers (Rig          *rig,
                    gconstpointer data)
 {
-  LlmTicket *writers[100];
+  LlmSchedEntry *writers[100];
   guint served[G_N_ELEMENTS (writers)] = { 0 };
   guint total = 0;
 
@@ -409,12 +434,12 @@ test_many_writers (Rig          *rig,
       g_assert_cmpuint (write_row (rig, NULL), ==, 0);
       total = 0;
       for (guint i = 0; i < G_N_ELEMENTS (writers); i++)
-        for (guint j = 0; j < MAX_ROWS && shares[j].ticket != NULL; j++)
-          served[i] += shares[j].ticket == writers[i];
+        for (guint j = 0; j < MAX_ROWS && shares[j].entry != NULL; j++)
+          served[i] += shares[j].entry == writers[i];
       for (guint i = 0; i < G_N_ELEMENTS (writers); i++)
         total += served[i];
       for (guint j = 0; j < MAX_ROWS; j++)
-        shares[j] = (LlmShare) { NULL, 0 };
+        shares[j] = (LlmRowBudget) { NULL, 0 };
     }
   for (guint i = 0; i < G_N_ELEMENTS (writers); i++)
     {
@@ -425,29 +450,28 @@ test_many_writers (Rig          *rig,
 
 /* --- deadlines --- */
 
-static LlmTicket *
+static LlmSchedEntry *
 add_with_ttft (Rig        *rig,
                const char *app,
                double      ttft_ms,
                guint       n_prompt)
 {
-  const LlmTicketConfig config = {
-    .app = app,
+  const LlmSchedEntry config = {
     .slo = { LLM_SLO_RESPONSIVE, ttft_ms, 250 },
     .arrived_us = rig->now_us,
     .n_prompt = n_prompt,
   };
 
-  return llm_scheduler_add (rig->scheduler, &config, NULL);
+  return add_like (rig, 0, app, &config);
 }
 
 static void
 test_earliest_deadline (Rig          *rig,
                         gconstpointer data)
 {
-  LlmTicket *late = add_with_ttft (rig, "a", 20000, MAX_ROWS);
-  LlmTicket *soon = add_with_ttft (rig, "a", 4000, MAX_ROWS);
-  LlmTicket *between = add_with_ttft (rig, "b", 10000, MAX_ROWS);
+  LlmSchedEntry *late = add_with_ttft (rig, "a", 20000, MAX_ROWS);
+  LlmSchedEntry *soon = add_with_ttft (rig, "a", 4000, MAX_ROWS);
+  LlmSchedEntry *between = add_with_ttft (rig, "b", 10000, MAX_ROWS);
 
   g_assert_cmpuint (read_rows (rig, soon), ==, MAX_ROWS);
   g_assert_cmpuint (read_rows (rig, between), ==, MAX_ROWS);
@@ -459,8 +483,8 @@ static void
 test_lost_one_goes_behind (Rig          *rig,
                            gconstpointer data)
 {
-  LlmTicket *lost = add_with_ttft (rig, "a", 1500, 1000);
-  LlmTicket *other;
+  LlmSchedEntry *lost = add_with_ttft (rig, "a", 1500, 1000);
+  LlmSchedEntry *other;
 
   rig->now_us += 5000000;
   other = add_with_ttft (rig, "b", 2000, MAX_ROWS);
@@ -473,8 +497,8 @@ static void
 test_class_that_can_wait (Rig          *rig,
                           gconstpointer data)
 {
-  LlmTicket *responsive = add (rig, "a", LLM_SLO_RESPONSIVE, MAX_ROWS);
-  LlmTicket *interactive;
+  LlmSchedEntry *responsive = add (rig, "a", LLM_SLO_RESPONSIVE, MAX_ROWS);
+  LlmSchedEntry *interactive;
 
   rig->now_us += 4400000;
   interactive = add (rig, "b", LLM_SLO_INTERACTIVE, MAX_ROWS);
@@ -487,7 +511,7 @@ static void
 test_tokens_in_time (Rig          *rig,
                      gconstpointer data)
 {
-  LlmTicket *writer = add (rig, "a", LLM_SLO_INTERACTIVE, 0);
+  LlmSchedEntry *writer = add (rig, "a", LLM_SLO_INTERACTIVE, 0);
   LlmCostModel *costs = llm_scheduler_get_costs (rig->scheduler);
   gint64 last_us = rig->now_us;
   gint64 longest_us = 0;
@@ -495,13 +519,13 @@ test_tokens_in_time (Rig          *rig,
 
   add (rig, "b", LLM_SLO_INTERACTIVE, 100000);
   for (guint i = 0; i < 8; i++)
-    llm_cost_model_observe (costs, LLM_COST_WRITE, 1, 0, 22000);
-  llm_ticket_note_token (writer, rig->now_us);
+    llm_cost_model_observe (costs, LLM_COST_DECODE, 1, 0, 22000);
+  llm_sched_entry_note_token (writer, rig->now_us);
   while (n_tokens < 50)
     {
-      LlmLaneKind lane = llm_scheduler_choose (rig->scheduler, rig->now_us, 0);
+      LlmQueueKind lane = llm_scheduler_choose (rig->scheduler, rig->now_us, 0);
 
-      if (lane != LLM_LANE_WRITING)
+      if (lane != LLM_QUEUE_DECODE)
         {
           rig->now_us += 2000;
           llm_scheduler_note_turn (rig->scheduler, lane, rig->now_us, 2000);
@@ -513,7 +537,7 @@ test_tokens_in_time (Rig          *rig,
       rig->now_us += 22000;
       llm_scheduler_note_turn (rig->scheduler, lane, rig->now_us, 22000);
       llm_scheduler_end_step (rig->scheduler, lane, shares, 1, TRUE);
-      llm_ticket_note_token (writer, rig->now_us);
+      llm_sched_entry_note_token (writer, rig->now_us);
       longest_us = MAX (longest_us, rig->now_us - last_us);
       last_us = rig->now_us;
       n_tokens++;
@@ -529,17 +553,17 @@ test_background_yields (Rig          *rig,
                         gconstpointer data)
 {
   add (rig, "a", LLM_SLO_BACKGROUND, 0);
-  g_assert_cmpint (llm_scheduler_choose (rig->scheduler, rig->now_us, 0), ==, LLM_LANE_WRITING);
-  g_assert_cmpuint (llm_scheduler_plan (rig->scheduler, LLM_LANE_WRITING, rig->now_us, shares,
+  g_assert_cmpint (llm_scheduler_choose (rig->scheduler, rig->now_us, 0), ==, LLM_QUEUE_DECODE);
+  g_assert_cmpuint (llm_scheduler_plan (rig->scheduler, LLM_QUEUE_DECODE, rig->now_us, shares,
                                         MAX_ROWS), ==, 1);
-  llm_scheduler_begin_step (rig->scheduler, LLM_LANE_WRITING, shares, 1);
-  g_assert_cmpint (llm_scheduler_choose (rig->scheduler, rig->now_us, 0), ==, LLM_LANE_WRITING);
+  llm_scheduler_begin_step (rig->scheduler, LLM_QUEUE_DECODE, shares, 1);
+  g_assert_cmpint (llm_scheduler_choose (rig->scheduler, rig->now_us, 0), ==, LLM_QUEUE_DECODE);
 
   add (rig, "b", LLM_SLO_INTERACTIVE, 1000);
   g_assert_cmpint (llm_scheduler_choose (rig->scheduler, rig->now_us, 0), ==,
-                   LLM_LANE_READING + LLM_SLO_INTERACTIVE);
+                   LLM_QUEUE_PREFILL + LLM_SLO_INTERACTIVE);
   rig->now_us += 2000000;
-  g_assert_cmpint (llm_scheduler_choose (rig->scheduler, rig->now_us, 0), ==, LLM_LANE_WRITING);
+  g_assert_cmpint (llm_scheduler_choose (rig->scheduler, rig->now_us, 0), ==, LLM_QUEUE_DECODE);
 }
 
 /* --- the pace of background work --- */
@@ -548,8 +572,8 @@ static void
 test_pace (Rig          *rig,
            gconstpointer data)
 {
-  LlmTicket *background = add (rig, "a", LLM_SLO_BACKGROUND, 1000);
-  LlmTicket *other;
+  LlmSchedEntry *background = add (rig, "a", LLM_SLO_BACKGROUND, 1000);
+  LlmSchedEntry *other;
   gint64 begin_us, busy_us = 0;
 
   llm_scheduler_set_pace (rig->scheduler, LLM_PACE_WAIT);
@@ -561,7 +585,7 @@ test_pace (Rig          *rig,
 
   llm_scheduler_set_pace (rig->scheduler, LLM_PACE_SLOW);
   begin_us = rig->now_us;
-  while (llm_ticket_get_n_prompt (background) > 0)
+  while (background->n_prompt > 0)
     {
       gint64 before_us = rig->now_us;
 
@@ -575,7 +599,7 @@ test_pace (Rig          *rig,
     }
   g_assert_cmpint (rig->now_us - begin_us, >=, 2 * busy_us - MAX_ROWS * ROW_US);
   g_assert_cmpint (llm_scheduler_choose (rig->scheduler, rig->now_us + 1000000, 0), ==,
-                   LLM_LANE_WRITING);
+                   LLM_QUEUE_DECODE);
 }
 
 /* --- forecasts --- */
@@ -585,8 +609,8 @@ teach (LlmCostModel *costs)
 {
   for (guint i = 0; i < 20; i++)
     {
-      llm_cost_model_observe (costs, LLM_COST_READ, 64, 0, 64000);
-      llm_cost_model_observe (costs, LLM_COST_WRITE, 1, 0, 20000);
+      llm_cost_model_observe (costs, LLM_COST_PREFILL, 64, 0, 64000);
+      llm_cost_model_observe (costs, LLM_COST_DECODE, 1, 0, 20000);
     }
 }
 
@@ -594,8 +618,9 @@ static void
 test_forecast (Rig          *rig,
                gconstpointer data)
 {
-  LlmTicketConfig config = {
-    .app = "z",
+  g_autoptr(LlmApp) app = llm_app_intern (0, "z");
+  LlmSchedEntry config = {
+    .app = app,
     .slo = llm_slo_for_class (LLM_SLO_INTERACTIVE),
     .arrived_us = rig->now_us,
     .n_prompt = 64,
@@ -643,9 +668,10 @@ static void
 test_forecast_over_share (Rig          *rig,
                           gconstpointer data)
 {
-  LlmTicketConfig config = {
-    .user = 2,
-    .app = "b",
+  g_autoptr(LlmApp) second = llm_app_intern (2, "b");
+  g_autoptr(LlmApp) third = llm_app_intern (3, "b");
+  LlmSchedEntry config = {
+    .app = second,
     .slo = llm_slo_for_class (LLM_SLO_INTERACTIVE),
     .n_prompt = 640,
   };
@@ -656,13 +682,13 @@ test_forecast_over_share (Rig          *rig,
   go_over (rig, NULL, 0);
   config.arrived_us = rig->now_us;
   llm_scheduler_forecast (rig->scheduler, &config, rig->now_us, &over);
-  config.user = 3;
+  config.app = third;
   llm_scheduler_forecast (rig->scheduler, &config, rig->now_us, &other);
   g_assert_cmpfloat (over.first_us, >, 3 * other.first_us);
   g_assert_cmpfloat_with_epsilon (over.latest_us, other.latest_us, 1);
 
   /* What the same user has before it does count. */
-  config.user = 2;
+  config.app = second;
   add_for (rig, 2, "b", LLM_SLO_INTERACTIVE, 640);
   llm_scheduler_forecast (rig->scheduler, &config, rig->now_us, &alone);
   g_assert_cmpfloat (alone.latest_us, >, 3 * other.latest_us);
@@ -672,14 +698,14 @@ static void
 test_fifo (Rig          *rig,
            gconstpointer data)
 {
-  g_autoptr(LlmScheduler) fifo = llm_scheduler_new (LLM_SCHEDULER_FIFO, MAX_ROWS);
-  Rig own = { fifo, rig->now_us };
-  LlmTicket *first = add (&own, "a", LLM_SLO_BACKGROUND, 100);
-  LlmTicket *second = add (&own, "b", LLM_SLO_INTERACTIVE, 10);
+  g_autoptr(LlmScheduler) fifo = llm_scheduler_new (LLM_SCHEDULER_FIFO, MAX_ROWS, rig->accounts);
+  Rig own = { fifo, rig->now_us, rig->accounts, rig->entries };
+  LlmSchedEntry *first = add (&own, "a", LLM_SLO_BACKGROUND, 100);
+  LlmSchedEntry *second = add (&own, "b", LLM_SLO_INTERACTIVE, 10);
 
   g_assert_cmpuint (read_rows (&own, first), ==, 64);
   g_assert_cmpuint (read_rows (&own, second), ==, 10);
-  g_assert_cmpuint (llm_ticket_get_n_prompt (first), ==, 0);
+  g_assert_cmpuint (first->n_prompt, ==, 0);
 }
 
 static void

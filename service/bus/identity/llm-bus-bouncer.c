@@ -175,7 +175,7 @@ llm_bus_bouncer_is_administrator (LlmBusBouncer *self,
   if (!caller->is_known || caller->is_sandboxed)
     return FALSE;
 
-  return caller->uid == 0 || (!self->is_system && caller->uid == getuid ());
+  return caller->app->uid == 0 || (!self->is_system && caller->app->uid == getuid ());
 }
 
 gboolean
@@ -214,7 +214,7 @@ llm_bus_bouncer_may_register (LlmBusBouncer  *self,
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
                    "The caller is known as the sandboxed application “%s” and can't take "
-                   "another name", caller->app_id);
+                   "another name", caller->app->id);
       return FALSE;
     }
 
@@ -229,7 +229,7 @@ llm_bus_bouncer_may_act_for (LlmBusBouncer  *self,
 {
   g_return_val_if_fail (LLM_IS_BUS_BOUNCER (self), FALSE);
 
-  if (caller->uid == uid || llm_bus_bouncer_is_administrator (self, caller))
+  if (caller->app->uid == uid || llm_bus_bouncer_is_administrator (self, caller))
     return TRUE;
 
   g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,

@@ -3,7 +3,7 @@
 /*
  * The only place that decides who may do what. Tables name what each method
  * asks for, and which properties can be read; what they do not name is refused. Which contexts and
- * answers are a caller's own is one comparison, llm_caller_same_app(), that LlmBusTree makes before
+ * answers are a caller's own is one comparison, of LlmCaller.app, that LlmBusTree makes before
  * it comes here. Main thread; polkit is asked asynchronously.
  */
 

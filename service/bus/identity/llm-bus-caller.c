@@ -481,7 +481,7 @@ check_registration (Entry       *entry,
                    "may have", app_id);
       return FALSE;
     }
-  if (entry->is_registered && g_str_equal (entry->caller->app_id, app_id))
+  if (entry->is_registered && g_str_equal (entry->caller->app->id, app_id))
     return TRUE;
   if (entry->is_settled || entry->is_registered)
     {
@@ -509,7 +509,7 @@ llm_bus_callers_register (LlmBusCallers  *self,
     return FALSE;
 
   old = entry->caller;
-  entry->caller = llm_caller_new (old->uid, app_id, sender, LLM_CALLER_REGISTERED);
+  entry->caller = llm_caller_new (old->app->uid, app_id, sender, LLM_CALLER_REGISTERED);
   entry->is_registered = TRUE;
   llm_caller_unref (old);
   g_signal_emit (self, signals[SIGNAL_IDENTIFIED], 0, entry->caller);

@@ -311,8 +311,8 @@ llm_bus_accounts_set_caller (LlmBusAccounts     *self,
                              const LlmCaller    *caller,
                              const LlmAppLimits *limits)
 {
-  g_autofree char *app_key = g_strdup_printf ("%u/%s", caller->uid, caller->app_id);
-  g_autofree char *user_key = g_strdup_printf ("%u", caller->uid);
+  g_autofree char *app_key = g_strdup_printf ("%u/%s", caller->app->uid, caller->app->id);
+  g_autofree char *user_key = g_strdup_printf ("%u", caller->app->uid);
   LlmBusSender *sender = g_hash_table_lookup (self->senders, caller->connection);
 
   if (sender == NULL)

@@ -7,7 +7,7 @@
 
 #pragma once
 
-#include "accounts/llm-app.h"
+#include "accounts/llm-app-account.h"
 #include "accounts/llm-caller.h"
 
 G_BEGIN_DECLS

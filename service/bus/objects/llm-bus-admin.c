@@ -24,7 +24,7 @@ handle_list_apps (LlmBusCall *call)
       return;
     }
   apps = llm_engine_list_apps (
-    call->bus->engine, call->caller->uid,
+    call->bus->engine, call->caller->app->uid,
     llm_bus_bouncer_is_administrator (call->bus->bouncer, call->caller));
   llm_bus_call_return (call, g_variant_new ("(@aa{sv})", apps));
 }
@@ -52,7 +52,7 @@ static void
 handle_set_quota (LlmBusCall *call)
 {
   guint32 uid = (guint32) llm_call_options_get_uint (call->options, LLMSVC_OPTION_UID,
-                                                     call->caller->uid);
+                                                     call->caller->app->uid);
   const char *app_id;
   GError *error = NULL;
 

@@ -200,11 +200,11 @@ make_room_to_linger (LlmCaller *owner)
     {
       LlmBusStream *stream = l->data;
 
-      if (stream->owner->uid != owner->uid)
+      if (stream->owner->app->uid != owner->app->uid)
         continue;
       oldest_of_user = stream;
       n_of_user++;
-      if (!llm_caller_same_app (stream->owner, owner))
+      if (stream->owner->app != owner->app)
         continue;
       oldest_of_app = stream;
       n_of_app++;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* An application of one user, for accounting and quotas. Plain data. Main thread. */
+/* What an application holds and may hold. Plain data. Main thread. */
 
 #pragma once
 
@@ -37,8 +37,7 @@ typedef struct
 
 typedef struct
 {
-  guint32 uid;
-  char *app_id;
+  LlmApp *app;       /* (owned) */
   gboolean is_seen;  /* it called since the service started: */
   LlmCallerKind kind;
   LlmQuota quota;
@@ -53,16 +52,12 @@ typedef struct
   guint64 tokens;    /* as of the last llm_engine_list_apps() */
   guint64 memory;
   guint64 disk;
-} LlmApp;
+} LlmAppAccount;
 
-LlmApp  *llm_app_new       (guint32     uid,
-                            const char *app_id);
-void     llm_app_free      (LlmApp     *self);
-/* "UID/app-id" */
-char    *llm_app_make_key  (guint32     uid,
-                            const char *app_id);
+LlmAppAccount *llm_app_account_new  (LlmApp        *app);
+void           llm_app_account_free (LlmAppAccount *self);
 /* Whether something of the application is here, or was set for it: it may not be forgotten. */
-gboolean llm_app_is_needed (const LlmApp *self);
+gboolean llm_app_account_is_needed (const LlmAppAccount *self);
 /* Sets the field with the option's name; FALSE for an unknown one. */
 gboolean llm_quota_set     (LlmQuota   *quota,
                             const char *key,

@@ -20,58 +20,57 @@ llm_engine_new_session (LlmEngine *self)
 }
 
 void
-llm_engine_submit (LlmEngine *self,
-                   LlmJob    *job)
+llm_engine_submit (LlmEngine  *self,
+                   LlmRequest *request)
 {
-  self->n_jobs++;
-  llm_executor_submit (self->executor, job);
+  self->n_requests_running++;
+  llm_executor_submit (self->executor, request);
 }
 
 void
-llm_engine_job_ended (LlmEngine *self)
+llm_engine_request_ended (LlmEngine *self)
 {
-  g_assert (self->n_jobs > 0);
-  if (--self->n_jobs == 0)
+  g_assert (self->n_requests_running > 0);
+  if (--self->n_requests_running == 0)
     self->idle_since_us = llm_clock_now_us ();
-  llm_engine_memory_job_ended (self);
+  llm_engine_memory_request_ended (self);
 }
 
-static gboolean
-fill_bias (LlmJob        *job,
-           LlmCallOptions *options,
-           guint          n_vocab,
-           GError       **error)
+/* (element-type LlmLogitBias) (transfer full): what the option asks for. */
+static GArray *
+read_bias (LlmCallOptions *options,
+           guint           n_vocab,
+           GError        **error)
 {
+  g_autoptr(GArray) biases = g_array_new (FALSE, FALSE, sizeof (LlmLogitBias));
   GVariant *dict = llm_call_options_get_variant (options, LLMSVC_OPTION_LOGIT_BIAS);
   GVariantIter iter;
   guint32 token;
   double bias;
-  guint n = 0;
 
   if (dict == NULL)
-    return TRUE;
-  job->bias = g_new (LlmLogitBias, g_variant_n_children (dict));
+    return g_steal_pointer (&biases);
   g_variant_iter_init (&iter, dict);
   while (g_variant_iter_next (&iter, "{ud}", &token, &bias))
     {
+      LlmLogitBias entry = { (gint32) token, (float) bias };
+
       if (token >= n_vocab)
         {
           g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
                        "logit-bias: there is no token %u; this model's are 0 to %u", token,
                        n_vocab - 1);
-          return FALSE;
+          return NULL;
         }
-      job->bias[n++] = (LlmLogitBias) { (gint32) token, (float) bias };
+      g_array_append_val (biases, entry);
     }
-  job->sampler.bias = job->bias;
-  job->sampler.n_bias = n;
-  return TRUE;
+  return g_steal_pointer (&biases);
 }
 
 /* A class, milliseconds, or shares of what the call takes alone: what is named last in this list
  * counts. Who names a time and no class has the class of that time. */
 static gboolean
-fill_slo (LlmJob         *job,
+fill_slo (LlmRequest     *request,
           LlmCallOptions *options,
           const char     *default_slo,
           GError        **error)
@@ -87,33 +86,44 @@ fill_slo (LlmJob         *job,
                    slo);
       return FALSE;
     }
-  job->slo = llm_slo_for_class (slo_class);
+  request->slo = llm_slo_for_class (slo_class);
   if (ttft_ms > 0)
-    job->slo.ttft_ms = ttft_ms;
+    request->slo.ttft_ms = ttft_ms;
   if (tpot_ms > 0)
-    job->slo.tpot_ms = tpot_ms;
-  job->ttft_share = llm_call_options_get_double (options, LLMSVC_OPTION_TTFT_SHARE, 0);
-  job->tpot_share = llm_call_options_get_double (options, LLMSVC_OPTION_TPOT_SHARE, 0);
+    request->slo.tpot_ms = tpot_ms;
+  request->ttft_share = llm_call_options_get_double (options, LLMSVC_OPTION_TTFT_SHARE, 0);
+  request->tpot_share = llm_call_options_get_double (options, LLMSVC_OPTION_TPOT_SHARE, 0);
   return TRUE;
 }
 
 gboolean
-llm_engine_fill_job (LlmEngine     *self,
-                     LlmJob        *job,
-                     LlmCallOptions *options,
-                     const char    *default_slo,
-                     GError       **error)
+llm_engine_fill_request (LlmEngine      *self,
+                         LlmRequest     *request,
+                         LlmCallOptions *options,
+                         const char     *default_slo,
+                         GError        **error)
 {
   guint64 deadline_ms = llm_call_options_get_uint (options, LLMSVC_OPTION_DEADLINE_MS, 0);
-  guint64 random_seed = ((guint64) g_random_int () << 32) | g_random_int ();
 
-  if (!fill_slo (job, options, default_slo, error))
+  if (!fill_slo (request, options, default_slo, error))
     return FALSE;
   if (deadline_ms > 0)
-    job->deadline_us = job->arrived_us + (gint64) deadline_ms * 1000;
+    request->deadline_us = request->arrived_us + (gint64) deadline_ms * 1000;
+  request->max_tokens = llm_call_options_get_uint (options, LLMSVC_OPTION_MAX_TOKENS, G_MAXUINT);
+  request->stops = g_strdupv ((char **) llm_call_options_get_strv (options, LLMSVC_OPTION_STOP));
+  return TRUE;
+}
 
-  job->max_tokens = llm_call_options_get_uint (options, LLMSVC_OPTION_MAX_TOKENS, G_MAXUINT);
-  job->sampler = (LlmSamplerConfig) {
+gboolean
+llm_engine_fill_decoder (LlmEngine      *self,
+                         LlmRequest     *request,
+                         LlmCallOptions *options,
+                         GError        **error)
+{
+  guint n_vocab = llm_model_get_hparams (self->model)->n_vocab;
+  g_autoptr(GArray) biases = read_bias (options, n_vocab, error);
+  guint64 random_seed = ((guint64) g_random_int () << 32) | g_random_int ();
+  LlmSamplerConfig config = {
     .temperature = llm_call_options_get_double (options, LLMSVC_OPTION_TEMPERATURE, 0.7),
     .top_k = llm_call_options_get_uint (options, LLMSVC_OPTION_TOP_K, 40),
     .top_p = llm_call_options_get_double (options, LLMSVC_OPTION_TOP_P, 0.95),
@@ -123,6 +133,11 @@ llm_engine_fill_job (LlmEngine     *self,
     .presence_penalty = llm_call_options_get_double (options, LLMSVC_OPTION_PRESENCE_PENALTY, 0),
     .seed = llm_call_options_get_uint (options, LLMSVC_OPTION_SEED, random_seed),
   };
-  job->stops = g_strdupv ((char **) llm_call_options_get_strv (options, LLMSVC_OPTION_STOP));
-  return fill_bias (job, options, llm_model_get_hparams (self->model)->n_vocab, error);
+
+  if (biases == NULL)
+    return FALSE;
+  config.bias = (const LlmLogitBias *) biases->data;
+  config.n_bias = biases->len;
+  request->decoder = llm_decoder_new_plain (&config, n_vocab);
+  return TRUE;
 }

@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "runtime/llm-lane.h"
+#include "runtime/llm-step.h"
 #include "model/llm-model.h"
 #include "weights/llm-weights-prepared.h"
 
@@ -19,7 +19,8 @@ typedef struct
   LlmWeights *weights;
   LlmWorkerPool *pool;
   LlmKvStore *store;
-  LlmLane lanes[2];
+  LlmForward *forwards[2];
+  LlmStep steps[2];
 } Rig;
 
 static void
@@ -42,19 +43,22 @@ rig_init (Rig *self)
   self->store = llm_kv_store_new (&layout, NULL, NULL, &error);
   g_assert_no_error (error);
   self->pool = llm_worker_pool_new (2);
-  for (guint i = 0; i < G_N_ELEMENTS (self->lanes); i++)
+  for (guint i = 0; i < G_N_ELEMENTS (self->steps); i++)
     {
-      llm_lane_init (&self->lanes[i], LLM_BATCH_MAX_ROWS);
-      self->lanes[i].forward = llm_forward_new (self->hparams, self->weights, self->pool,
-                                                llk_ops_best (), NULL);
+      self->forwards[i] = llm_forward_new (self->hparams, self->weights, self->pool,
+                                           llk_ops_best (), NULL);
+      llm_step_init (&self->steps[i], self->forwards[i], LLM_BATCH_MAX_ROWS);
     }
 }
 
 static void
 rig_clear (Rig *self)
 {
-  for (guint i = 0; i < G_N_ELEMENTS (self->lanes); i++)
-    llm_lane_clear (&self->lanes[i]);
+  for (guint i = 0; i < G_N_ELEMENTS (self->steps); i++)
+    {
+      llm_step_clear (&self->steps[i]);
+      llm_forward_free (self->forwards[i]);
+    }
   llm_kv_store_free (self->store);
   llm_worker_pool_free (self->pool);
   llm_weights_free (self->weights);
@@ -63,7 +67,7 @@ rig_clear (Rig *self)
 
 /* Begins a step of @n rows behind what @seq holds; the last wants logits. */
 static void
-begin (LlmLane   *lane,
+begin (LlmStep   *step,
        LlmKvSeq  *seq,
        guint      n,
        LlkRowKind kind)
@@ -71,7 +75,7 @@ begin (LlmLane   *lane,
   guint first = llm_kv_seq_get_length (seq);
   g_autoptr(GError) error = NULL;
 
-  llm_lane_reset (lane);
+  llm_step_reset (step);
   g_assert_true (llm_kv_seq_append (seq, n, &error));
   for (guint i = 0; i < n; i++)
     {
@@ -84,18 +88,18 @@ begin (LlmLane   *lane,
         .wants_logits = i + 1 == n,
       };
 
-      g_array_append_val (lane->rows, row);
+      g_array_append_val (step->rows, row);
     }
-  g_ptr_array_add (lane->sequences, seq);
-  g_assert_true (llm_lane_begin (lane, &error));
+  g_ptr_array_add (step->sequences, seq);
+  g_assert_true (llm_step_begin (step, &error));
 }
 
 /* One stage, as its time has passed already. */
 static LlmStatus
-run_stage (LlmLane *lane)
+run_stage (LlmStep *step)
 {
   g_autoptr(GError) error = NULL;
-  LlmStatus status = llm_lane_run (lane, 0, &error);
+  LlmStatus status = llm_step_run (step, 0, &error);
 
   g_assert_no_error (error);
   return status;
@@ -103,12 +107,12 @@ run_stage (LlmLane *lane)
 
 static float *
 take_logits (Rig     *rig,
-             LlmLane *lane)
+             LlmStep *step)
 {
   gsize bytes = rig->hparams->n_vocab * sizeof (float);
 
-  g_assert_false (lane->is_active);
-  return g_memdup2 (llm_forward_get_logits (lane->forward, lane->rows->len - 1), bytes);
+  g_assert_false (step->is_active);
+  return g_memdup2 (llm_forward_get_logits (step->forward, step->rows->len - 1), bytes);
 }
 
 static float *
@@ -117,12 +121,12 @@ run_alone (Rig       *rig,
            guint      n,
            LlkRowKind kind)
 {
-  LlmLane *lane = &rig->lanes[0];
+  LlmStep *step = &rig->steps[0];
 
-  begin (lane, seq, n, kind);
-  while (run_stage (lane) == LLM_PENDING)
+  begin (step, seq, n, kind);
+  while (run_stage (step) == LLM_PENDING)
     continue;
-  return take_logits (rig, lane);
+  return take_logits (rig, step);
 }
 
 static void
@@ -153,18 +157,18 @@ test_turns (void)
   expected_prompt = run_alone (&rig, seqs[0], N_PROMPT, LLK_ROWS_PROMPT);
   expected_other = run_alone (&rig, seqs[1], N_OTHER, LLK_ROWS_GENERATED);
 
-  begin (&rig.lanes[0], seqs[2], N_PROMPT, LLK_ROWS_PROMPT);
-  begin (&rig.lanes[1], seqs[3], N_OTHER, LLK_ROWS_GENERATED);
+  begin (&rig.steps[0], seqs[2], N_PROMPT, LLK_ROWS_PROMPT);
+  begin (&rig.steps[1], seqs[3], N_OTHER, LLK_ROWS_GENERATED);
   for (; a == LLM_PENDING || b == LLM_PENDING; n_stages++)
     {
       if (a == LLM_PENDING)
-        a = run_stage (&rig.lanes[0]);
+        a = run_stage (&rig.steps[0]);
       if (b == LLM_PENDING && n_stages > 5)
-        b = run_stage (&rig.lanes[1]);
+        b = run_stage (&rig.steps[1]);
     }
   g_assert_cmpuint (n_stages, >, rig.hparams->n_layers * 5);
-  prompt = take_logits (&rig, &rig.lanes[0]);
-  other = take_logits (&rig, &rig.lanes[1]);
+  prompt = take_logits (&rig, &rig.steps[0]);
+  other = take_logits (&rig, &rig.steps[1]);
   assert_same (&rig, prompt, expected_prompt);
   assert_same (&rig, other, expected_other);
 
@@ -188,11 +192,11 @@ test_abandoned (void)
 
   for (guint n_stages = 1; n_stages < 40; n_stages += 9)
     {
-      begin (&rig.lanes[0], seq, N_PROMPT, LLK_ROWS_PROMPT);
+      begin (&rig.steps[0], seq, N_PROMPT, LLK_ROWS_PROMPT);
       for (guint i = 0; i < n_stages; i++)
-        g_assert_cmpint (run_stage (&rig.lanes[0]), ==, LLM_PENDING);
-      llm_lane_abandon (&rig.lanes[0]);
-      g_assert_false (rig.lanes[0].is_active);
+        g_assert_cmpint (run_stage (&rig.steps[0]), ==, LLM_PENDING);
+      llm_step_abandon (&rig.steps[0]);
+      g_assert_false (rig.steps[0].is_active);
       llm_kv_seq_truncate (seq, 0);
     }
   found = run_alone (&rig, seq, N_PROMPT, LLK_ROWS_PROMPT);
@@ -208,7 +212,7 @@ main (int    argc,
       char **argv)
 {
   g_test_init (&argc, &argv, NULL);
-  g_test_add_func ("/lane/turns", test_turns);
-  g_test_add_func ("/lane/abandoned", test_abandoned);
+  g_test_add_func ("/step/turns", test_turns);
+  g_test_add_func ("/step/abandoned", test_abandoned);
   return g_test_run ();
 }

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * An answer that was written before: its tokens, and when they come. The
- * executor takes them where it would otherwise sample. Immutable once made; the
- * job that it answers owns it. Any thread.
+ * An answer that was written before (the mock), and the decoder that says it: its tokens, and when
+ * they come. A reply is immutable once made. Any thread.
  */
 
 #pragma once
 
 #include <gio/gio.h>
 
+#include "decoding/llm-decoder.h"
 #include "model/tokenizer/llm-tokenizer.h"
 
 G_BEGIN_DECLS
@@ -57,9 +57,12 @@ LlmReply           *llm_reply_new      (LlmTokenizer      *tokenizer,
                                         LlmReplyExit       exit);
 void                llm_reply_free     (LlmReply          *self);
 
-/* (nullable): NULL behind the last one, and where there is no reply. */
-const LlmReplyStep *llm_reply_get_step (const LlmReply    *self,
-                                        guint              index);
+/* Says @reply (transfer full), whatever the logits are; it needs rows all the same, as the answer
+ * is part of the context. With LLM_REPLY_EXIT_BEFORE_KEEP the answer never ends: @exit is called
+ * on the main thread once all of it was said, behind everything that was posted there before. */
+LlmDecoder         *llm_decoder_new_scripted (LlmReply      *reply,
+                                        GSourceFunc        exit,
+                                        gpointer           data);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmReply, llm_reply_free)
 

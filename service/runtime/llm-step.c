@@ -2,42 +2,42 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
-#include "runtime/llm-lane.h"
+#include "runtime/llm-step.h"
 
 #include "base/llm-clock.h"
 
 void
-llm_lane_init (LlmLane *self,
-               guint    max_rows)
+llm_step_init (LlmStep    *self,
+               LlmForward *forward,
+               guint       max_rows)
 {
+  *self = (LlmStep) { .forward = forward };
   self->rows = g_array_sized_new (FALSE, FALSE, sizeof (LlmRow), max_rows);
   self->sequences = g_ptr_array_new ();
-  self->shares = g_new (LlmShare, max_rows);
+  self->budgets = g_new (LlmRowBudget, max_rows);
 }
 
 void
-llm_lane_clear (LlmLane *self)
+llm_step_clear (LlmStep *self)
 {
-  g_clear_pointer (&self->forward, llm_forward_free);
   g_array_unref (self->rows);
   g_ptr_array_unref (self->sequences);
-  g_free (self->shares);
+  g_free (self->budgets);
 }
 
 void
-llm_lane_reset (LlmLane *self)
+llm_step_reset (LlmStep *self)
 {
   g_assert (!self->is_active);
   g_array_set_size (self->rows, 0);
   g_ptr_array_set_size (self->sequences, 0);
-  self->n_shares = 0;
-  self->spent_us = 0;
+  self->n_budgets = 0;
   self->n_stages = 0;
   self->waited_us = 0;
 }
 
 gboolean
-llm_lane_begin (LlmLane *self,
+llm_step_begin (LlmStep *self,
                 GError **error)
 {
   self->batch = (LlmBatch) {
@@ -51,12 +51,10 @@ llm_lane_begin (LlmLane *self,
 }
 
 LlmStatus
-llm_lane_run (LlmLane *self,
+llm_step_run (LlmStep *self,
               gint64   until_us,
               GError **error)
 {
-  gint64 begin_us = llm_clock_now_us ();
-  gint64 now_us;
   LlmStatus status;
   gboolean waits;
 
@@ -65,17 +63,15 @@ llm_lane_run (LlmLane *self,
       status = llm_forward_step (self->forward, &waits, error);
       if (!waits)
         self->n_stages++;
-      now_us = llm_clock_now_us ();
     }
-  while (status == LLM_PENDING && !waits && now_us < until_us);
+  while (status == LLM_PENDING && !waits && llm_clock_now_us () < until_us);
 
-  self->spent_us += now_us - begin_us;
   self->is_active = status == LLM_PENDING;
   return status;
 }
 
 void
-llm_lane_abandon (LlmLane *self)
+llm_step_abandon (LlmStep *self)
 {
   llm_forward_abandon (self->forward);
   self->is_active = FALSE;

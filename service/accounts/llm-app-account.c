@@ -1,34 +1,25 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#include "accounts/llm-app.h"
+#include "accounts/llm-app-account.h"
 
-LlmApp *
-llm_app_new (guint32     uid,
-             const char *app_id)
+LlmAppAccount *
+llm_app_account_new (LlmApp *app)
 {
-  LlmApp *self = g_new0 (LlmApp, 1);
+  LlmAppAccount *self = g_new0 (LlmAppAccount, 1);
 
-  self->uid = uid;
-  self->app_id = g_strdup (app_id);
+  self->app = llm_app_ref (app);
   return self;
 }
 
 void
-llm_app_free (LlmApp *self)
+llm_app_account_free (LlmAppAccount *self)
 {
-  g_free (self->app_id);
+  llm_app_unref (self->app);
   g_free (self);
 }
 
-char *
-llm_app_make_key (guint32     uid,
-                  const char *app_id)
-{
-  return g_strdup_printf ("%u/%s", uid, app_id);
-}
-
 gboolean
-llm_app_is_needed (const LlmApp *self)
+llm_app_account_is_needed (const LlmAppAccount *self)
 {
   const LlmQuota *quota = &self->quota;
 

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "forward/llm-instance.h"
+
+/* Part of the identity of what is on storage: another number, and all of it is computed again. */
+#define KV_VERSION 1
+
+LlmInstance *
+llm_instance_new (const LlmInstanceConfig *config,
+                  LlmModel                *model,
+                  LlmWeights              *weights)
+{
+  LlmInstance *self = g_new0 (LlmInstance, 1);
+
+  self->config = *config;
+  self->model = llm_model_ref (model);
+  self->hparams = llm_model_get_hparams (model);
+  self->weights = weights;
+  self->forwards = g_new0 (LlmForward *, config->n_forwards);
+  for (guint i = 0; i < config->n_forwards; i++)
+    {
+      self->forwards[i] = llm_forward_new (self->hparams, weights, config->pool, config->kernels,
+                                           config->ledger);
+      llm_forward_set_density (self->forwards[i], config->kv_ratio > 0);
+    }
+  return self;
+}
+
+void
+llm_instance_free (LlmInstance *self)
+{
+  llm_instance_close_store (self);
+  for (guint i = 0; i < self->config.n_forwards; i++)
+    llm_forward_free (self->forwards[i]);
+  g_free (self->forwards);
+  llm_weights_free (self->weights);
+  llm_model_unref (self->model);
+  g_free (self);
+}
+
+static LlmKvLayout
+get_layout (LlmInstance *self)
+{
+  return (LlmKvLayout) {
+    .kind = LLM_KV_FULL,
+    .format = LLK_KV_F16,
+    .n_layers = self->hparams->n_layers,
+    .n_kv_heads = self->hparams->n_kv_heads,
+    .head_dim = self->hparams->head_dim,
+    .chunk_slots = self->config.chunk_slots,
+  };
+}
+
+guint64
+llm_instance_find_identity (LlmInstance *self,
+                            guint64      lineage)
+{
+  LlmKvLayout layout = get_layout (self);
+  g_autofree char *text =
+      g_strdup_printf ("%s %" G_GINT64_MODIFIER "x %u %u %u %u %u %u %s %d",
+                       llm_model_get_weight_identity (self->model), lineage, KV_VERSION,
+                       layout.format, layout.n_layers, layout.n_kv_heads, layout.head_dim,
+                       layout.chunk_slots, self->config.kernels->name, self->config.is_exact);
+  g_autofree char *sum = g_compute_checksum_for_string (G_CHECKSUM_SHA256, text, -1);
+
+  sum[16] = '\0';
+  return g_ascii_strtoull (sum, NULL, 16);
+}
+
+void
+llm_instance_open_store (LlmInstance  *self,
+                         LlmKvStorage *storage,
+                         guint64       identity)
+{
+  g_autofree guint *windows = g_new0 (guint, self->hparams->n_layers);
+  LlmKvPolicy policy = *llm_kv_policy_find ("llms");
+  LlmKvLayout layout = get_layout (self);
+
+  g_assert (self->store == NULL);
+  for (guint i = 0; i < self->hparams->n_layers; i++)
+    windows[i] = self->hparams->layers[i].window;
+  layout.windows = windows;
+  policy.ratio = self->config.kv_ratio;
+  if (self->config.kv_ratio <= 0)
+    policy.compression = LLM_KV_KEEP;
+  self->store = llm_kv_store_new (&layout, &policy, self->config.ledger, NULL);
+  g_assert (self->store != NULL);
+  llm_kv_store_set_storage (self->store, storage, identity);
+}
+
+void
+llm_instance_close_store (LlmInstance *self)
+{
+  g_clear_pointer (&self->store, llm_kv_store_free);
+}
+
+guint64
+llm_instance_get_scratch (LlmInstance *self)
+{
+  guint64 bytes = 0;
+
+  for (guint i = 0; i < self->config.n_forwards; i++)
+    bytes += llm_forward_get_scratch (self->forwards[i]);
+  return bytes;
+}

@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* The end of a request. What it left behind is work for the idle phase. */
+
+#define G_LOG_DOMAIN "llm-engine"
+
+#include "runtime/llm-executor-private.h"
+
+static void
+set_times (LlmRequest *request)
+{
+  LlmRequestResult *result = &request->result;
+
+  if (request->first_us > 0)
+    result->ttft_ms = (request->first_us - request->arrived_us) / 1000.0;
+  if (request->started_us > 0)
+    result->queue_ms = (double) (request->started_us - request->arrived_us) / 1000;
+  if (result->tokens->len > 1)
+    result->tpot_ms = (request->last_us - request->first_us) / 1000.0 / (result->tokens->len - 1);
+}
+
+static void
+leave_session (LlmRequest *request)
+{
+  LlmExecutor *executor = request->executor;
+  LlmSession *session = request->session;
+
+  if (session->seq != NULL)
+    request->result.n_slid = llm_kv_seq_get_n_slid (session->seq);
+  if (request->is_resident)
+    llm_kv_seq_end_call (session->seq, (const gint32 *) session->tokens->data,
+                         session->tokens->len);
+  request->is_resident = FALSE;
+  session->is_busy = FALSE;
+  session->used_us = llm_clock_now_us ();
+  session->n_settled = session->tokens->len;
+  if (session->id != 0)
+    llm_executor_tell (executor, session);
+  executor->is_told = FALSE;
+  request->session = NULL;
+  g_clear_pointer (&request->own_session, llm_session_free);
+}
+
+void
+llm_request_end (LlmRequest   *request,
+                 LlmFinish     finish,
+                 const GError *error)
+{
+  LlmExecutor *executor = request->executor;
+
+  llm_request_leave_steps (request);
+  if (request->stream != NULL && finish != LLM_FINISH_FAILED)
+    {
+      if (finish != LLM_FINISH_STOP_STRING)
+        llm_text_stream_finish (request->stream, request->text);
+      llm_executor_post_text (executor, request);
+    }
+
+  request->result.finish = finish;
+  request->result.error = error != NULL ? g_error_copy (error) : NULL;
+  set_times (request);
+  if (request->runner != NULL)
+    {
+      llm_scheduler_remove (request->runner->scheduler, &request->entry);
+      request->runner->n_requests--;
+    }
+  if (request->session != NULL)
+    leave_session (request);
+
+  request->is_urgent = FALSE;
+  llm_request_ref (request);
+  g_ptr_array_remove (executor->requests, request);
+  llm_executor_publish (executor);
+  llm_executor_post_end (executor, request);
+  llm_request_unref (request);
+}

@@ -1,0 +1,331 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Making room: what is evicted, of whom, and which request is preempted. */
+
+#define G_LOG_DOMAIN "llm-engine"
+
+#include "runtime/llm-executor-private.h"
+
+/* A preempted request goes on after this time. */
+#define PREEMPT_US 100000
+
+/* What an application's contexts hold. */
+typedef struct
+{
+  LlmApp *app;        /* (unowned) */
+  guint64 bytes;
+  guint64 idle;       /* of these, of contexts that no request uses */
+  double quota;       /* a fraction; 0 for an equal part */
+  guint64 allowed;
+  gboolean is_done;   /* nothing more comes of it now */
+} Part;
+
+/* Called with each session that holds chunks. */
+typedef void (*SessionFunc) (LlmSession *session,
+                             guint64     bytes,
+                             gpointer    data);
+
+static void
+foreach_holder (LlmExecutor *self,
+                SessionFunc  func,
+                gpointer     data)
+{
+  GHashTableIter iter;
+  LlmSession *session;
+
+  for (guint i = 0; i < self->runners->len; i++)
+    {
+      g_hash_table_iter_init (&iter,
+                              ((LlmRunner *) g_ptr_array_index (self->runners, i))->sessions);
+      while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &session))
+        {
+          guint64 bytes = session->seq != NULL ? llm_kv_seq_get_own_bytes (session->seq) : 0;
+
+          if (bytes > 0)
+            func (session, bytes, data);
+        }
+    }
+}
+
+/* Of all instances. */
+static guint64
+get_kv_bytes (LlmExecutor *self)
+{
+  guint64 bytes = 0;
+
+  for (guint i = 0; i < self->runners->len; i++)
+    {
+      LlmKvStore *store = ((LlmRunner *) g_ptr_array_index (self->runners, i))->instance->store;
+
+      bytes += store != NULL ? llm_kv_store_get_bytes (store) : 0;
+    }
+  return bytes;
+}
+
+/* The idle session that was not used for longest, after @after_us, of @app (nullable: any). */
+typedef struct
+{
+  LlmApp *app;
+  gint64 after_us;
+  LlmSession *oldest;
+} Oldest;
+
+static void
+note_oldest (LlmSession *session,
+             guint64     bytes,
+             gpointer    data)
+{
+  Oldest *find = data;
+
+  if (!session->is_busy && (find->app == NULL || session->app == find->app)
+      && session->used_us > find->after_us
+      && (find->oldest == NULL || session->used_us < find->oldest->used_us))
+    find->oldest = session;
+}
+
+static LlmSession *
+find_oldest (LlmExecutor *self,
+             LlmApp      *app,
+             gint64       after_us)
+{
+  Oldest find = { app, after_us, NULL };
+
+  foreach_holder (self, note_oldest, &find);
+  return find.oldest;
+}
+
+/* --- quotas --- */
+
+static void
+take_quotas (LlmCommand *command)
+{
+  LlmExecutor *self = command->executor;
+
+  g_clear_pointer (&self->memory_quotas, g_hash_table_unref);
+  self->memory_quotas = g_steal_pointer (&command->table);
+  self->default_quota = command->fraction;
+  self->quotas_kept_us = 0;
+}
+
+void
+llm_executor_set_memory_quotas (LlmExecutor *self,
+                                double       default_quota,
+                                GHashTable  *quotas)
+{
+  LlmCommand *command = llm_command_new (self, take_quotas);
+
+  command->fraction = default_quota;
+  command->table = quotas;
+  llm_command_send (command);
+}
+
+static double
+get_quota (LlmExecutor *self,
+           LlmApp      *app)
+{
+  const double *quota =
+      self->memory_quotas != NULL ? g_hash_table_lookup (self->memory_quotas, app) : NULL;
+
+  return quota != NULL ? *quota : self->default_quota;
+}
+
+/* What contexts, which hold @kv bytes, may fill: the budget without what is something else's. */
+static guint64
+get_capacity (LlmExecutor *self,
+              guint64      kv)
+{
+  guint64 budget = llm_ledger_get_budget (self->ledger);
+  guint64 others = llm_ledger_get_counted (self->ledger);
+
+  others -= MIN (others, kv);
+  if (budget == 0)
+    return kv;
+  return budget > others ? budget - others : 0;
+}
+
+static void
+add_to_part (LlmSession *session,
+             guint64     bytes,
+             gpointer    data)
+{
+  GArray *parts = data;
+  Part *part = NULL;
+
+  for (guint i = 0; i < parts->len && part == NULL; i++)
+    if (g_array_index (parts, Part, i).app == session->app)
+      part = &g_array_index (parts, Part, i);
+  if (part == NULL)
+    {
+      g_array_set_size (parts, parts->len + 1);
+      part = &g_array_index (parts, Part, parts->len - 1);
+      part->app = session->app;
+    }
+  part->bytes += bytes;
+  part->idle += session->is_busy ? 0 : bytes;
+}
+
+/* (element-type Part) (transfer full): of all applications that hold something. */
+static GArray *
+list_parts (LlmExecutor *self)
+{
+  GArray *parts = g_array_new (FALSE, TRUE, sizeof (Part));
+  guint64 held = get_kv_bytes (self);
+  guint64 capacity = get_capacity (self, held);
+
+  foreach_holder (self, add_to_part, parts);
+  for (guint i = 0; i < parts->len; i++)
+    {
+      Part *part = &g_array_index (parts, Part, i);
+
+      part->quota = get_quota (self, part->app);
+      part->allowed =
+          part->quota > 0 ? (guint64) (part->quota * (double) capacity) : held / parts->len;
+    }
+  return parts;
+}
+
+/* Of what is idle, bytes beyond the quota: what runs is never in the way of its own. */
+static guint64
+get_excess (const Part *part)
+{
+  return part->bytes > part->allowed ? MIN (part->bytes - part->allowed, part->idle) : 0;
+}
+
+/* Evicts @bytes of the contexts of @app, those that were not used for longest first. */
+static guint64
+evict_from_app (LlmExecutor *self,
+                LlmApp      *app,
+                guint64      bytes,
+                gboolean     in_haste)
+{
+  guint64 freed = 0;
+  gint64 after_us = G_MININT64;
+  LlmSession *session;
+
+  while (freed < bytes && (session = find_oldest (self, app, after_us)) != NULL)
+    {
+      after_us = session->used_us;
+      freed += llm_kv_seq_evict (session->seq, bytes - freed, in_haste);
+    }
+  return freed;
+}
+
+static Part *
+find_most_over (GArray *parts)
+{
+  Part *most = NULL;
+
+  for (guint i = 0; i < parts->len; i++)
+    {
+      Part *part = &g_array_index (parts, Part, i);
+
+      if (!part->is_done && get_excess (part) > 0
+          && (most == NULL || get_excess (part) > get_excess (most)))
+        most = part;
+    }
+  return most;
+}
+
+guint64
+llm_executor_evict_over_quota (LlmExecutor *self,
+                               guint64      bytes,
+                               gboolean     in_haste)
+{
+  g_autoptr(GArray) parts = list_parts (self);
+  guint64 freed = 0;
+  Part *part;
+
+  while (freed < bytes && (part = find_most_over (parts)) != NULL)
+    {
+      freed += evict_from_app (self, part->app, MIN (get_excess (part), bytes - freed), in_haste);
+      part->is_done = TRUE;
+    }
+  return freed;
+}
+
+void
+llm_executor_keep_quotas (LlmExecutor *self)
+{
+  g_autoptr(GArray) parts = NULL;
+
+  if (self->quotas_kept_us > self->ran_us || llm_ledger_get_budget (self->ledger) == 0)
+    return;
+  self->quotas_kept_us = llm_clock_now_us ();
+  parts = list_parts (self);
+  for (guint i = 0; i < parts->len; i++)
+    {
+      const Part *part = &g_array_index (parts, Part, i);
+      guint64 excess = get_excess (part);
+
+      if (part->quota > 0 && excess > 0 && evict_from_app (self, part->app, excess, FALSE) > 0)
+        self->is_told = FALSE;
+    }
+}
+
+/* --- eviction --- */
+
+guint64
+llm_executor_evict (LlmExecutor *self,
+                    guint64      bytes)
+{
+  guint64 freed = llm_executor_evict_over_quota (self, bytes, TRUE);
+  LlmSession *session;
+
+  for (guint i = 0; i < self->runners->len && freed < bytes; i++)
+    {
+      LlmKvStore *store = ((LlmRunner *) g_ptr_array_index (self->runners, i))->instance->store;
+
+      freed += store != NULL ? llm_kv_store_evict (store, bytes - freed, TRUE) : 0;
+    }
+
+  /* What is left is what stores can't evict, as it is being written. Forks share chunks, so what
+   * comes free is what the stores say. */
+  while (freed < bytes && (session = find_oldest (self, NULL, G_MININT64)) != NULL)
+    {
+      guint64 before = get_kv_bytes (self);
+
+      llm_session_drop (session);
+      freed += before - get_kv_bytes (self);
+    }
+  self->is_told = FALSE;
+  return freed;
+}
+
+guint64
+llm_executor_make_room (LlmExecutor *self,
+                        guint64      bytes)
+{
+  return llm_executor_evict (self, bytes + llm_ledger_get_excess (self->ledger));
+}
+
+/* --- preemption --- */
+
+LlmRequest *
+llm_executor_find_preemptible (LlmExecutor *self)
+{
+  LlmRequest *best = NULL;
+
+  for (guint i = 0; i < self->requests->len; i++)
+    {
+      LlmRequest *request = g_ptr_array_index (self->requests, i);
+
+      if (request->is_resident
+          && (best == NULL || request->slo.class > best->slo.class
+              || (request->slo.class == best->slo.class
+                  && request->arrived_us >= best->arrived_us)))
+        best = request;
+    }
+  return best;
+}
+
+void
+llm_request_preempt (LlmRequest *request)
+{
+  llm_request_leave_steps (request);
+  llm_kv_seq_park (request->session->seq);
+  request->is_resident = FALSE;
+  request->session->n_settled = 0;
+  request->preempted_us = llm_clock_now_us ();
+  request->resume_us = request->preempted_us + PREEMPT_US;
+  llm_sched_entry_set_suspended (&request->entry, TRUE);
+}

@@ -1,0 +1,232 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* What others are told of the executor: figures, and where sessions are. */
+
+#define G_LOG_DOMAIN "llm-engine"
+
+#include "runtime/llm-executor-private.h"
+
+LlmRunner *
+llm_executor_find_runner (LlmExecutor *self,
+                          guint        id)
+{
+  for (guint i = 0; i < self->runners->len; i++)
+    {
+      LlmRunner *runner = g_ptr_array_index (self->runners, i);
+
+      if (runner->id == id)
+        return runner;
+    }
+  return NULL;
+}
+
+LlmSession *
+llm_executor_find_session (LlmExecutor *self,
+                           guint64      id)
+{
+  LlmSession *session = NULL;
+
+  for (guint i = 0; session == NULL && i < self->runners->len; i++)
+    session = g_hash_table_lookup (((LlmRunner *) g_ptr_array_index (self->runners, i))->sessions,
+                                   &id);
+  return session;
+}
+
+gboolean
+llm_executor_is_running (LlmExecutor     *self,
+                         const LlmRunner *runner)
+{
+  for (guint i = 0; i < self->requests->len; i++)
+    {
+      const LlmRequest *request = g_ptr_array_index (self->requests, i);
+
+      if (request->is_resident && (runner == NULL || request->runner == runner))
+        return TRUE;
+    }
+  return FALSE;
+}
+
+/* --- figures --- */
+
+void
+llm_kv_counters_add (LlmKvCounters       *sum,
+                     const LlmKvCounters *counters)
+{
+  sum->n_packed += counters->n_packed;
+  sum->n_written += counters->n_written;
+  sum->n_evicted += counters->n_evicted;
+  sum->n_restored += counters->n_restored;
+  sum->n_recomputed += counters->n_recomputed;
+  sum->n_faulted += counters->n_faulted;
+  sum->n_shared += counters->n_shared;
+  sum->read_bytes += counters->read_bytes;
+  sum->written_bytes += counters->written_bytes;
+}
+
+static void
+add_runner (LlmExecutorFigures *figures,
+            LlmRunner          *runner)
+{
+  const LlmInstance *instance = runner->instance;
+  const LlmWeights *weights = instance->weights;
+
+  figures->scratch_bytes += llm_instance_get_scratch (runner->instance);
+  figures->backed_bytes += weights->backed;
+  figures->is_backed = figures->is_backed || runner->is_backed;
+  if (!llm_executor_is_running (runner->executor, runner))
+    {
+      figures->page_bytes += llm_weights_get_resident (instance->weights);
+      figures->missing_bytes += weights->bytes - weights->held;
+    }
+  if (instance->store == NULL)
+    return;
+  figures->idle_kv_bytes += llm_kv_store_get_bytes (instance->store);
+  llm_kv_counters_add (&figures->kv, llm_kv_store_get_counters (instance->store));
+}
+
+void
+llm_executor_publish (LlmExecutor *self)
+{
+  LlmExecutorFigures figures = { .kv = self->earlier };
+  gboolean is_urgent = FALSE;
+
+  for (guint i = 0; i < self->runners->len; i++)
+    add_runner (&figures, g_ptr_array_index (self->runners, i));
+  for (guint i = 0; i < self->requests->len; i++)
+    {
+      const LlmRequest *request = g_ptr_array_index (self->requests, i);
+
+      is_urgent = is_urgent || request->is_urgent;
+      if (request->is_resident)
+        figures.busy_kv_bytes += llm_kv_seq_get_own_bytes (request->session->seq);
+    }
+  figures.idle_kv_bytes -= MIN (figures.busy_kv_bytes, figures.idle_kv_bytes);
+  if (self->storage != NULL)
+    figures.storage_bytes = llm_kv_storage_get_bytes (self->storage);
+
+  g_mutex_lock (&self->figures_lock);
+  figures.n_steps = self->figures.n_steps;
+  figures.n_rows = self->figures.n_rows;
+  figures.n_prompt = self->figures.n_prompt;
+  figures.n_generated = self->figures.n_generated;
+  self->figures = figures;
+  g_mutex_unlock (&self->figures_lock);
+  self->published_us = llm_clock_now_us ();
+
+  /* the reserve is nobody's again once those have ended that waited for it */
+  if (!is_urgent)
+    llm_ledger_set_urgent (self->ledger, FALSE);
+}
+
+void
+llm_executor_get_figures (LlmExecutor        *self,
+                          LlmExecutorFigures *figures)
+{
+  g_mutex_lock (&self->figures_lock);
+  *figures = self->figures;
+  g_mutex_unlock (&self->figures_lock);
+}
+
+/* --- where sessions are --- */
+
+void
+llm_executor_tell (LlmExecutor *self,
+                   LlmSession  *session)
+{
+  LlmResidency residency = llm_session_get_residency (session);
+  guint64 bytes = session->seq != NULL ? llm_kv_seq_get_own_bytes (session->seq) : 0;
+
+  /* what storage has of it is not known yet */
+  if (session->seq != NULL && !session->is_attached)
+    return;
+  if (session->is_told && session->told == residency && session->told_bytes == bytes)
+    return;
+  session->is_told = TRUE;
+  session->told = residency;
+  session->told_bytes = bytes;
+  llm_executor_post_moved (self, session->id, residency, bytes);
+}
+
+void
+llm_executor_tell_all (LlmExecutor *self)
+{
+  GHashTableIter iter;
+  LlmSession *session;
+
+  for (guint i = 0; i < self->runners->len; i++)
+    {
+      g_hash_table_iter_init (&iter,
+                              ((LlmRunner *) g_ptr_array_index (self->runners, i))->sessions);
+      while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &session))
+        llm_executor_tell (self, session);
+    }
+  self->is_told = TRUE;
+}
+
+/* --- the chunks of one --- */
+
+static LlmContextMemory *
+describe_session (LlmSession *session)
+{
+  LlmKvSeq *seq = session->seq;
+  guint n_chunks = seq != NULL ? llm_kv_seq_get_n_chunks (seq) : 0;
+  LlmContextMemory *memory = llm_context_memory_new (n_chunks);
+
+  for (guint i = 0; i < n_chunks; i++)
+    {
+      LlmKvChunkInfo info;
+      guint64 bytes = 0;
+
+      llm_kv_seq_get_info (seq, i, &info);
+      for (guint format = 0; format < LLK_N_KV_FORMATS; format++)
+        if (llk_kv_bits (format) == info.bits)
+          bytes = llm_kv_store_get_chunk_bytes (session->store, format);
+      llm_context_memory_set (memory, i, info.bits, info.is_in_memory, info.is_on_storage, bytes);
+      memory->n_shared_chunks += info.is_shared;
+    }
+  if (n_chunks > 0)
+    {
+      memory->chunk_tokens = llm_kv_seq_get_layout (seq)->chunk_slots;
+      memory->tokens = llm_kv_seq_get_length (seq);
+    }
+  memory->residency = llm_residency_to_string (llm_session_get_residency (session));
+  return memory;
+}
+
+static void
+deliver_memory (LlmCommand *command)
+{
+  ((LlmMemoryTold) command->done) (g_steal_pointer (&command->memory), command->data);
+}
+
+static void
+describe (LlmCommand *question)
+{
+  LlmExecutor *self = question->executor;
+  LlmSession *session = llm_executor_find_session (self, question->from);
+  LlmCommand *answer = llm_command_new (self, deliver_memory);
+
+  answer->done = question->done;
+  answer->data = question->data;
+  answer->memory = session != NULL ? describe_session (session) : llm_context_memory_new (0);
+  if (self->storage != NULL)
+    answer->memory->folder_bytes =
+        llm_kv_storage_get_folder_bytes (self->storage, question->context);
+  llm_command_reply (answer);
+}
+
+void
+llm_executor_ask_memory (LlmExecutor  *self,
+                         guint64       session,
+                         const char   *context,
+                         LlmMemoryTold done,
+                         gpointer      data)
+{
+  LlmCommand *question = llm_command_new (self, describe);
+
+  question->from = session;
+  question->context = g_strdup (context);
+  question->done = G_CALLBACK (done);
+  question->data = data;
+  llm_command_send (question);
+}

@@ -1,0 +1,233 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* What requests leave behind: chunks are quantized and written, the machine is measured, weights are
+ * checked. */
+
+#define G_LOG_DOMAIN "llm-engine"
+
+#include "runtime/llm-executor-private.h"
+
+/* A slice of this work, while nothing runs: what a request that arrives may have to wait for. */
+#define SLICE_US 2000
+/* The same beside running requests, and how often. */
+#define BESIDE_US 1000
+#define BESIDE_INTERVAL_US 25000
+/* How often the figures follow what running requests hold. */
+#define PUBLISH_INTERVAL_US 100000
+/* How long the thread waits for the disk before it looks at its inbox again. */
+#define DISK_WAIT_US 2000
+/* The machine is measured when nothing was asked for so long. */
+#define PROFILE_IDLE_US (20 * G_USEC_PER_SEC)
+/* Fewer bytes left in the budget than so many of a context's positions take: the stores' work must
+ * not wait until nothing runs. */
+#define SHORT_SLOTS 1024
+
+/* --- what restoring costs here --- */
+
+/* Weights that were reclaimed are not brought back for this; and what it measures with most of them
+ * on the disk would be the disk. */
+static gboolean
+has_weights (LlmRunner *self)
+{
+  LlmWeights *weights = self->instance->weights;
+
+  return weights->held == weights->bytes
+         && llm_weights_get_resident (weights) >= weights->bytes / 2;
+}
+
+static gint64
+get_measure_time (LlmRunner *self)
+{
+  const LlmExecutor *executor = self->executor;
+
+  if (self->instance->store == NULL || executor->storage == NULL || self->is_measured
+      || __atomic_load_n (&executor->is_pressed, __ATOMIC_ACQUIRE) || !has_weights (self))
+    return 0;
+  return executor->ran_us + PROFILE_IDLE_US;
+}
+
+static void
+take_profile (LlmRunner          *self,
+              const LlmKvProfile *profile)
+{
+  LlmExecutor *executor = self->executor;
+  LlmProfileKey key = llm_runner_get_profile_key (self);
+  g_autoptr(GError) error = NULL;
+
+  llm_kv_store_set_profile (self->instance->store, profile);
+  llm_cost_model_seed_prompts (llm_scheduler_get_costs (self->scheduler), llm_kv_profile_rows,
+                               profile->prompt_us, LLM_KV_PROFILE_POINTS, profile->depth_us);
+  if (executor->cache_folder != NULL
+      && !llm_profile_save (executor->cache_folder, executor->shares_cache, &key, profile, &error))
+    g_message ("What restoring contexts costs here was not measured: %s", error->message);
+}
+
+/* A slice; once. TRUE when there is more. */
+static gboolean
+measure (LlmRunner *self)
+{
+  LlmExecutor *executor = self->executor;
+  const LlmInstance *instance = self->instance;
+  gint64 then_us = get_measure_time (self);
+  LlmKvProfile profile;
+  g_autoptr(GError) error = NULL;
+  LlmStatus status;
+
+  if (then_us == 0 || llm_clock_now_us () < then_us)
+    return FALSE;
+  if (self->profile_run == NULL)
+    self->profile_run =
+        llm_profile_run_new (instance->hparams, instance->weights, executor->pool,
+                             instance->config.kernels, instance->config.is_exact,
+                             executor->ledger, llm_kv_storage_get_disk (executor->storage),
+                             executor->chunks_folder);
+  status = llm_profile_run_work (self->profile_run, llm_clock_now_us () + SLICE_US, &profile,
+                                 &error);
+  if (status == LLM_PENDING)
+    return TRUE;
+
+  g_clear_pointer (&self->profile_run, llm_profile_run_free);
+  self->is_measured = TRUE;
+  if (status == LLM_READY)
+    take_profile (self, &profile);
+  else
+    g_message ("What restoring contexts costs here was not measured: %s", error->message);
+  return FALSE;
+}
+
+gint64
+llm_executor_get_idle_time (LlmExecutor *self)
+{
+  gint64 least_us = 0;
+
+  for (guint i = 0; i < self->runners->len; i++)
+    {
+      LlmRunner *runner = g_ptr_array_index (self->runners, i);
+      gint64 times[] = { llm_runner_get_check_time (runner), get_measure_time (runner) };
+
+      for (guint j = 0; j < G_N_ELEMENTS (times); j++)
+        if (times[j] > 0 && (least_us == 0 || times[j] < least_us))
+          least_us = times[j];
+    }
+  return least_us;
+}
+
+/* --- stores --- */
+
+static gboolean
+is_settled (const LlmRunner *self)
+{
+  return self->instance->store == NULL || llm_kv_store_is_settled (self->instance->store);
+}
+
+/* TRUE when there was something to do. */
+static gboolean
+work_on_stores (LlmExecutor *self)
+{
+  gboolean has_work = FALSE;
+
+  for (guint i = 0; i < self->runners->len; i++)
+    {
+      LlmRunner *runner = g_ptr_array_index (self->runners, i);
+      LlmKvStore *store = runner->instance->store;
+
+      if (is_settled (runner))
+        continue;
+      has_work = TRUE;
+      self->is_told = FALSE;
+      if (!llm_kv_store_work (store, llm_clock_now_us () + SLICE_US) && !is_settled (runner))
+        llm_kv_store_wait (store, DISK_WAIT_US);
+    }
+  return has_work;
+}
+
+static gboolean
+check_weights (LlmRunner *self)
+{
+  gboolean reopens;
+
+  if (llm_runner_work_check (self, &reopens))
+    return TRUE;
+  if (reopens)
+    {
+      llm_runner_close_store (self);
+      llm_runner_open_store (self);
+    }
+  return FALSE;
+}
+
+gboolean
+llm_executor_work (LlmExecutor *self)
+{
+  if (self->ids != NULL)
+    {
+      llm_executor_reopen_storage (self);
+      llm_executor_sweep_ids (self);
+    }
+  if (llm_executor_read_ahead (self) || work_on_stores (self))
+    return TRUE;
+
+  /* what is evicted is written first, which is work again */
+  llm_executor_keep_quotas (self);
+  for (guint i = 0; i < self->runners->len; i++)
+    if (!is_settled (g_ptr_array_index (self->runners, i)))
+      return TRUE;
+
+  for (guint i = 0; i < self->runners->len; i++)
+    llm_runner_save_costs (g_ptr_array_index (self->runners, i));
+  if (!self->is_told)
+    {
+      llm_executor_tell_all (self);
+      llm_executor_publish (self);
+      if (self->storage != NULL)
+        llm_disk_trim (llm_kv_storage_get_disk (self->storage));
+    }
+  for (guint i = 0; i < self->runners->len; i++)
+    {
+      LlmRunner *runner = g_ptr_array_index (self->runners, i);
+
+      if (check_weights (runner) || measure (runner))
+        return TRUE;
+    }
+  return FALSE;
+}
+
+void
+llm_executor_work_beside (LlmExecutor *self)
+{
+  gint64 now = llm_clock_now_us ();
+  gboolean has_worked = FALSE;
+
+  self->ran_us = now;
+  if (now - self->published_us >= PUBLISH_INTERVAL_US)
+    llm_executor_publish (self);
+  if (now - self->worked_us >= BESIDE_INTERVAL_US && llm_executor_read_ahead (self))
+    self->worked_us = now;
+  for (guint i = 0; i < self->runners->len; i++)
+    {
+      LlmRunner *runner = g_ptr_array_index (self->runners, i);
+      LlmKvStore *store = runner->instance->store;
+
+      if (is_settled (runner)
+          || (now - self->worked_us < BESIDE_INTERVAL_US
+              && llm_ledger_has_room (self->ledger, llm_kv_store_price (store, SHORT_SLOTS))))
+        continue;
+      llm_kv_store_work (store, now + BESIDE_US);
+      has_worked = TRUE;
+    }
+  if (!has_worked)
+    return;
+  self->worked_us = llm_clock_now_us ();
+  self->is_told = FALSE;
+}
+
+void
+llm_executor_wait_for_disk (LlmExecutor *self)
+{
+  LlmKvStore *store = NULL;
+
+  for (guint i = 0; store == NULL && i < self->runners->len; i++)
+    store = ((LlmRunner *) g_ptr_array_index (self->runners, i))->instance->store;
+  if (store != NULL)
+    llm_kv_store_wait (store, DISK_WAIT_US);
+}

@@ -1,0 +1,208 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* What the executor's thread and main tell each other. */
+
+#define G_LOG_DOMAIN "llm-engine"
+
+#include "runtime/llm-executor-private.h"
+
+LlmCommand *
+llm_command_new (LlmExecutor *executor,
+                 void       (*run) (LlmCommand *))
+{
+  LlmCommand *self = g_new0 (LlmCommand, 1);
+
+  self->executor = executor;
+  self->run = run;
+  return self;
+}
+
+void
+llm_command_free (LlmCommand *self)
+{
+  g_clear_pointer (&self->model, llm_model_unref);
+  g_clear_pointer (&self->weights, llm_weights_free);
+  g_clear_pointer (&self->request, llm_request_unref);
+  if (self->text != NULL)
+    g_string_free (self->text, TRUE);
+  g_clear_pointer (&self->table, g_hash_table_unref);
+  g_clear_pointer (&self->pieces, g_array_unref);
+  g_clear_pointer (&self->memory, llm_context_memory_free);
+  g_free (self->context);
+  g_free (self);
+}
+
+static void
+run_command (gpointer data)
+{
+  LlmCommand *command = data;
+
+  command->run (command);
+}
+
+void
+llm_command_send (LlmCommand *self)
+{
+  llm_mailbox_post (self->executor->inbox, run_command, self, (GDestroyNotify) llm_command_free);
+}
+
+void
+llm_command_reply (LlmCommand *self)
+{
+  llm_mailbox_post (self->executor->main_box, run_command, self,
+                    (GDestroyNotify) llm_command_free);
+}
+
+static void
+deliver_report (LlmCommand *command)
+{
+  ((LlmReclaimDone) command->done) (command->freed, command->data);
+}
+
+void
+llm_executor_report (LlmExecutor *self,
+                     GCallback    done,
+                     guint64      freed,
+                     gpointer     data)
+{
+  LlmCommand *command;
+
+  if (done == NULL)
+    return;
+  command = llm_command_new (self, deliver_report);
+  command->done = done;
+  command->freed = freed;
+  command->data = data;
+  llm_command_reply (command);
+}
+
+static LlmCommand *
+reply_for (LlmRequest *request,
+           void      (*run) (LlmCommand *))
+{
+  LlmCommand *command = llm_command_new (request->executor, run);
+
+  command->request = llm_request_ref (request);
+  return command;
+}
+
+static void
+deliver_text (LlmCommand *command)
+{
+  LlmRequest *request = command->request;
+
+  request->on_text (request, command->text->str, command->text->len, request->data);
+  __atomic_fetch_sub (&request->n_unread, command->text->len, __ATOMIC_RELEASE);
+}
+
+void
+llm_executor_post_text (LlmExecutor *self,
+                        LlmRequest  *request)
+{
+  LlmCommand *command;
+
+  if (request->text->len == 0)
+    return;
+  command = reply_for (request, deliver_text);
+  command->text = g_steal_pointer (&request->text);
+  request->text = g_string_new (NULL);
+  g_string_append_len (request->result.text, command->text->str, (gssize) command->text->len);
+  __atomic_fetch_add (&request->n_unread, command->text->len, __ATOMIC_RELEASE);
+  llm_command_reply (command);
+}
+
+static void
+deliver_admission (LlmCommand *command)
+{
+  command->request->on_admitted (command->request, command->request->data);
+}
+
+void
+llm_executor_post_admission (LlmExecutor *self,
+                             LlmRequest  *request)
+{
+  if (request->on_admitted != NULL)
+    llm_command_reply (reply_for (request, deliver_admission));
+}
+
+static void
+deliver_end (LlmCommand *command)
+{
+  LlmRequest *request = command->request;
+
+  request->on_done (request, &request->result, request->data);
+}
+
+void
+llm_executor_post_end (LlmExecutor *self,
+                       LlmRequest  *request)
+{
+  llm_command_reply (reply_for (request, deliver_end));
+}
+
+static void
+deliver_moved (LlmCommand *command)
+{
+  LlmExecutor *self = command->executor;
+
+  self->moved (command->from, command->residency, command->bytes, self->moved_data);
+}
+
+void
+llm_executor_post_moved (LlmExecutor *self,
+                         guint64      session,
+                         LlmResidency residency,
+                         guint64      bytes)
+{
+  LlmCommand *command;
+
+  if (self->moved == NULL)
+    return;
+  command = llm_command_new (self, deliver_moved);
+  command->from = session;
+  command->residency = residency;
+  command->bytes = bytes;
+  llm_command_reply (command);
+}
+
+void
+llm_executor_set_moved (LlmExecutor    *self,
+                        LlmSessionMoved moved,
+                        gpointer        data)
+{
+  self->moved = moved;
+  self->moved_data = data;
+}
+
+/* --- heartbeat --- */
+
+static void
+nothing (LlmCommand *command)
+{
+}
+
+void
+llm_executor_poke (LlmExecutor *self)
+{
+  llm_command_send (llm_command_new (self, nothing));
+}
+
+/* On the executor's thread, which looks into its inbox between any two stages: so this comes late
+ * in the middle of a long one, and never when the thread hangs. */
+static void
+answer_heartbeat (LlmCommand *command)
+{
+  __atomic_store_n (&command->executor->has_answered, TRUE, __ATOMIC_RELEASE);
+}
+
+guint
+llm_executor_probe (LlmExecutor *self)
+{
+  if (self->n_unanswered > 0 && !__atomic_load_n (&self->has_answered, __ATOMIC_ACQUIRE))
+    return self->n_unanswered++;
+
+  __atomic_store_n (&self->has_answered, FALSE, __ATOMIC_RELAXED);
+  self->n_unanswered = 1;
+  llm_command_send (llm_command_new (self, answer_heartbeat));
+  return 0;
+}

@@ -1,0 +1,231 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Memory that was asked for: scratch, idle chunks, and those of running requests. */
+
+#define G_LOG_DOMAIN "llm-engine"
+
+#include "runtime/llm-executor-private.h"
+
+/* How long memory that was asked for without a deadline may take to be written before it is
+ * evicted. */
+#define GIVE_US (2 * G_USEC_PER_SEC)
+
+static guint64
+trim_scratch (LlmExecutor *self)
+{
+  guint64 freed = 0;
+
+  for (guint i = 0; i < self->runners->len; i++)
+    {
+      LlmRunner *runner = g_ptr_array_index (self->runners, i);
+
+      for (guint j = 0; j < LLM_N_QUEUES; j++)
+        if (!runner->steps[j].is_active)
+          freed += llm_forward_trim (runner->steps[j].forward);
+    }
+  return freed;
+}
+
+static void
+run_give_scratch (LlmCommand *command)
+{
+  LlmExecutor *self = command->executor;
+  guint64 freed = trim_scratch (self);
+
+  llm_executor_publish (self);
+  llm_executor_report (self, command->done, freed, command->data);
+}
+
+void
+llm_executor_give_scratch (LlmExecutor   *self,
+                           LlmReclaimDone done,
+                           gpointer       data)
+{
+  LlmCommand *command = llm_command_new (self, run_give_scratch);
+
+  command->done = G_CALLBACK (done);
+  command->data = data;
+  llm_command_send (command);
+}
+
+/* --- chunks --- */
+
+typedef struct
+{
+  guint64 bytes;
+  gboolean is_settled;    /* nothing is left to write */
+} StoreState;
+
+static StoreState
+look_at_stores (LlmExecutor *self)
+{
+  StoreState state = { 0, TRUE };
+
+  for (guint i = 0; i < self->runners->len; i++)
+    {
+      LlmKvStore *store = ((LlmRunner *) g_ptr_array_index (self->runners, i))->instance->store;
+
+      if (store == NULL)
+        continue;
+      state.bytes += llm_kv_store_get_bytes (store);
+      state.is_settled = state.is_settled && llm_kv_store_is_settled (store);
+    }
+  return state;
+}
+
+/* What is not written yet is written first. */
+static void
+begin_eviction (LlmExecutor *self,
+                guint64      bytes)
+{
+  guint64 freed = llm_executor_evict_over_quota (self, bytes, FALSE);
+
+  for (guint i = 0; i < self->runners->len && freed < bytes; i++)
+    {
+      LlmKvStore *store = ((LlmRunner *) g_ptr_array_index (self->runners, i))->instance->store;
+
+      if (store != NULL)
+        freed += llm_kv_store_evict (store, bytes - freed, FALSE);
+    }
+}
+
+static void
+work_on_stores (LlmExecutor *self)
+{
+  for (guint i = 0; i < self->runners->len; i++)
+    {
+      LlmKvStore *store = ((LlmRunner *) g_ptr_array_index (self->runners, i))->instance->store;
+
+      if (store != NULL)
+        llm_kv_store_work (store, llm_clock_now_us ());
+    }
+}
+
+/* TRUE when @reclaim is served. */
+static gboolean
+serve (LlmExecutor *self,
+       LlmCommand  *reclaim)
+{
+  StoreState before = look_at_stores (self), after;
+
+  if (before.bytes == 0)
+    return TRUE;
+
+  if (!reclaim->has_begun)
+    begin_eviction (self, reclaim->bytes);
+  else
+    work_on_stores (self);
+  reclaim->has_begun = TRUE;
+  after = look_at_stores (self);
+  reclaim->freed += before.bytes > after.bytes ? before.bytes - after.bytes : 0;
+  if (reclaim->freed < reclaim->bytes
+      && (after.is_settled || llm_clock_now_us () >= reclaim->until_us))
+    {
+      reclaim->freed += llm_executor_evict (self, reclaim->bytes - reclaim->freed);
+      return TRUE;
+    }
+  return reclaim->freed >= reclaim->bytes;
+}
+
+void
+llm_executor_serve_reclaims (LlmExecutor *self)
+{
+  LlmCommand *reclaim;
+
+  while ((reclaim = g_queue_peek_head (&self->reclaims)) != NULL && serve (self, reclaim))
+    {
+      g_queue_pop_head (&self->reclaims);
+      llm_executor_tell_all (self);
+      llm_executor_publish (self);
+      llm_executor_report (self, reclaim->done, reclaim->freed, reclaim->data);
+      llm_command_free (reclaim);
+    }
+}
+
+/* The mailbox frees what it delivered. */
+static void
+queue_reclaim (LlmCommand *command)
+{
+  LlmCommand *reclaim = llm_command_new (command->executor, NULL);
+
+  reclaim->bytes = command->bytes;
+  reclaim->freed = command->freed;
+  reclaim->until_us = command->until_us;
+  reclaim->has_begun = command->has_begun;
+  reclaim->done = command->done;
+  reclaim->data = command->data;
+  g_queue_push_tail (&command->executor->reclaims, reclaim);
+}
+
+static void
+send_reclaim (LlmExecutor   *self,
+              void         (*run) (LlmCommand *),
+              guint64        bytes,
+              gint64         until_us,
+              LlmReclaimDone done,
+              gpointer       data)
+{
+  LlmCommand *command = llm_command_new (self, run);
+
+  command->bytes = bytes;
+  command->until_us = until_us;
+  command->done = G_CALLBACK (done);
+  command->data = data;
+  llm_command_send (command);
+}
+
+void
+llm_executor_give_kv (LlmExecutor   *self,
+                      guint64        bytes,
+                      gint64         deadline_us,
+                      LlmReclaimDone done,
+                      gpointer       data)
+{
+  gint64 until_us = llm_clock_now_us () + GIVE_US;
+
+  if (deadline_us > 0)
+    until_us = MIN (until_us, deadline_us);
+  send_reclaim (self, queue_reclaim, bytes, until_us, done, data);
+}
+
+/* Of the requests that hold chunks the one that can wait best, but for those that have waited: they
+ * are spared unless all is asked for. */
+static LlmRequest *
+find_victim (LlmExecutor      *self,
+             const LlmCommand *reclaim)
+{
+  LlmRequest *request = llm_executor_find_preemptible (self);
+
+  if (request != NULL && reclaim->bytes != G_MAXUINT64 && llm_request_is_protected (request))
+    return NULL;
+  return request;
+}
+
+static void
+give_busy_kv (LlmCommand *command)
+{
+  LlmExecutor *self = command->executor;
+  LlmRequest *request;
+
+  while (command->freed < command->bytes && (request = find_victim (self, command)) != NULL)
+    {
+      guint64 own = llm_kv_seq_get_own_bytes (request->session->seq);
+
+      llm_request_preempt (request);
+      command->freed += trim_scratch (self);
+      if (command->freed < command->bytes)
+        command->freed += llm_executor_evict (self, MAX (command->bytes - command->freed, own));
+    }
+  /* what is being written comes when that has ended */
+  command->has_begun = TRUE;
+  queue_reclaim (command);
+}
+
+void
+llm_executor_give_busy_kv (LlmExecutor   *self,
+                           guint64        bytes,
+                           LlmReclaimDone done,
+                           gpointer       data)
+{
+  send_reclaim (self, give_busy_kv, bytes, llm_clock_now_us () + GIVE_US, done, data);
+}

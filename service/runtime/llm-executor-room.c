@@ -1,0 +1,143 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Requests and the room for their chunks: taking it, waiting for it, and windows that slide. */
+
+#define G_LOG_DOMAIN "llm-engine"
+
+#include "runtime/llm-executor-private.h"
+#include "runtime/llm-window.h"
+
+/* A preempted request stays so for so long at most while the system is under memory pressure: then
+ * it goes on, slowly, with what is left of the reserve. */
+#define WAIT_US (2 * G_USEC_PER_SEC)
+/* How often it looks whether there is room. */
+#define RETRY_US 50000
+/* Having waited, it may run so long before it has to give again what fits the reserve. */
+#define PROTECTED_US (5 * G_USEC_PER_SEC)
+
+guint
+llm_request_get_n_slid (const LlmRequest *request,
+                        guint             n_tokens)
+{
+  return request->slides
+           ? llm_window_get_n_slid (n_tokens, request->n_ctx,
+                                    request->executor->instance_config.chunk_slots)
+           : 0;
+}
+
+guint
+llm_request_get_n_sinks (const LlmRequest *request)
+{
+  return llm_window_get_sinks (request->n_system, request->executor->instance_config.chunk_slots);
+}
+
+/* --- waiting --- */
+
+gboolean
+llm_request_stays_preempted (LlmRequest *request,
+                             gint64      now)
+{
+  if (!__atomic_load_n (&request->executor->is_pressed, __ATOMIC_ACQUIRE)
+      || request->preempted_us == 0 || now >= request->preempted_us + WAIT_US)
+    return FALSE;
+  request->resume_us = MIN (now + RETRY_US, request->preempted_us + WAIT_US);
+  return TRUE;
+}
+
+gboolean
+llm_request_may_wait (LlmRequest *request)
+{
+  LlmExecutor *executor = request->executor;
+  guint n_all = request->prompt->len + request->result.tokens->len;
+  guint64 bytes = llm_kv_store_price (request->session->store, n_all);
+  guint64 own = llm_kv_seq_get_own_bytes (request->session->seq);
+  gint64 now = llm_clock_now_us ();
+
+  if (!llm_ledger_may_wait (executor->ledger, bytes > own ? bytes - own : 0))
+    return FALSE;
+  if (request->stuck_us == 0)
+    request->stuck_us = now;
+  if (executor->short_wait_us > 0 && now - request->stuck_us >= executor->short_wait_us)
+    return FALSE;
+  if (request->preempted_us == 0)
+    request->preempted_us = now;
+  request->resume_us = now + RETRY_US;
+  return TRUE;
+}
+
+/* One that has waited long enough may have the reserve; TRUE when that is new. */
+static gboolean
+make_urgent (LlmRequest *request)
+{
+  gint64 now = llm_clock_now_us ();
+
+  if (request->is_urgent || request->preempted_us == 0 || now < request->preempted_us + WAIT_US)
+    return FALSE;
+  request->is_urgent = TRUE;
+  request->urgent_us = now;
+  llm_ledger_set_urgent (request->executor->ledger, TRUE);
+  return TRUE;
+}
+
+gboolean
+llm_request_is_protected (LlmRequest *request)
+{
+  return request->is_urgent && llm_clock_now_us () < request->urgent_us + PROTECTED_US
+         && llm_ledger_get_excess (request->executor->ledger) == 0;
+}
+
+/* --- taking it --- */
+
+/* A request of a class that can wait longer is preempted for @request. */
+static gboolean
+preempt_other (LlmRequest *request)
+{
+  LlmRequest *other = llm_executor_find_preemptible (request->executor);
+
+  if (other == NULL || other->slo.class <= request->slo.class)
+    return FALSE;
+  llm_request_preempt (other);
+  return TRUE;
+}
+
+gboolean
+llm_request_lock_chunks (LlmRequest *request,
+                         GError    **error)
+{
+  LlmSession *session = request->session;
+  guint n_new = request->prompt->len + request->result.tokens->len - session->tokens->len;
+  guint64 bytes = llm_kv_store_price (session->store, MAX (n_new, 1));
+  guint n_missing;
+  LlmKvPlan plan;
+
+  while (!request->is_resident)
+    {
+      g_autoptr(GError) no_room = NULL;
+
+      request->is_resident = llm_runner_take_weights (request->runner, &no_room)
+                             && llm_kv_seq_begin_call (session->seq, n_new, &plan, &no_room);
+      if (!request->is_resident && llm_executor_make_room (request->executor, bytes) == 0
+          && !preempt_other (request) && !make_urgent (request))
+        {
+          if (llm_kv_seq_is_locked (session->seq))
+            llm_kv_seq_park (session->seq);
+          g_propagate_error (error, g_steal_pointer (&no_room));
+          return FALSE;
+        }
+      bytes *= 2;
+    }
+  if (plan.n_read + plan.n_recomputed > 0)
+    g_debug ("A context comes back: %u chunks read (%ju bytes, %.1f ms), %u computed beside "
+             "(%.1f ms)",
+             plan.n_read, plan.read_bytes, plan.read_us / 1000, plan.n_recomputed,
+             plan.compute_us / 1000);
+
+  request->restore_bytes = plan.read_bytes;
+  request->restore_us = llm_clock_now_us ();
+  llm_request_count_left (request, &n_missing);
+  if (n_missing > 0)
+    session->n_settled = 0;
+  if (llm_kv_seq_get_length (session->seq) == request->n_known)
+    request->result.n_reused = request->n_known - n_missing;
+  return TRUE;
+}

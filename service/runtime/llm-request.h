@@ -1,0 +1,150 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * One call from admission to its result: bring a session to the prompt's tokens, then perhaps
+ * generate. Made on the main thread and filled in there; the first part is immutable from the
+ * moment it is submitted, the atomic fields are how the two threads talk about it while it runs,
+ * and the rest is the executor's until on_done is called on the main thread, where the result may
+ * be read from then on.
+ */
+
+#pragma once
+
+#include <gio/gio.h>
+
+#include "base/llm-app.h"
+#include "decoding/llm-decoder.h"
+#include "decoding/llm-text-stream.h"
+#include "model/tokenizer/llm-tokenizer.h"
+#include "runtime/llm-session.h"
+#include "sched/llm-sched-entry.h"
+
+G_BEGIN_DECLS
+
+typedef struct _LlmRequest LlmRequest;
+
+typedef enum
+{
+  LLM_FINISH_RUNNING,
+  LLM_FINISH_STOP,          /* the model ended its answer */
+  LLM_FINISH_STOP_STRING,   /* a stop string came */
+  LLM_FINISH_LENGTH,        /* max-tokens reached */
+  LLM_FINISH_CONTEXT_FULL,  /* no position left */
+  LLM_FINISH_CANCELLED,
+  LLM_FINISH_STALLED,       /* its reader did not read */
+  LLM_FINISH_DEADLINE,
+  LLM_FINISH_FAILED,        /* see the error */
+} LlmFinish;
+
+typedef struct
+{
+  LlmFinish finish;
+  GError *error;         /* (nullable) of FAILED */
+  GArray *tokens;        /* (element-type gint32): generated, the end token included */
+  GString *text;         /* what was sent to the sink */
+  gboolean is_closed;    /* the last token ends the answer */
+  guint n_prompt;        /* tokens of the prompt */
+  guint n_slid;          /* tokens of prompt and answer that the model does not see any more */
+  guint n_reused;        /* of the prompt, found in the session's memory, or on storage */
+  double ttft_ms;        /* from arrival to the first token, 0 if none came */
+  double tpot_ms;        /* mean of the further tokens, 0 with fewer than two */
+  double queue_ms;       /* from arrival to the first rows, 0 if none were computed */
+  double forecast_ms;    /* of ttft_ms, made when the request came; 0: what steps cost was not known
+                          * yet */
+  LlmSlo slo;            /* what it was held to: the request's, or what its fractions came to */
+} LlmRequestResult;
+
+/* All run on the main thread. */
+typedef void (*LlmRequestText) (LlmRequest *request,
+                                const char *text,
+                                gsize       length,
+                                gpointer    data);
+typedef void (*LlmRequestAdmitted) (LlmRequest *request,
+                                    gpointer    data);
+typedef void (*LlmRequestDone) (LlmRequest             *request,
+                                const LlmRequestResult *result,
+                                gpointer                data);
+
+struct _LlmRequest
+{
+  LlmSchedEntry entry;   /* all that the scheduler sees of it */
+  gatomicrefcount ref_count;
+
+  guint instance;        /* number of the loaded model that answers; 0 is the service's own */
+  guint64 session_id;    /* whose KV cache to use and keep; 0: none is kept */
+  char *context;         /* (nullable): id of the session's context, whose folder on storage it
+                          * has */
+  gboolean is_named;     /* what it has there stays when the service ends */
+  GArray *prompt;        /* (element-type gint32): all tokens before the answer */
+  GArray *generated;     /* (element-type LlmTokenSpan): of them those that were once generated */
+  guint max_tokens;
+  guint n_ctx;           /* positions the session may have */
+  gboolean slides;       /* past them the window slides (L11), and n_ctx is large enough for that */
+  guint n_system;        /* of the prompt's first tokens that stay when it slides */
+  LlmDecoder *decoder;   /* (nullable) (owned): chooses the tokens of the answer; NULL: prefill
+                          * only */
+  GStrv stops;           /* (nullable) */
+  gboolean strips_space; /* the answer's first space is the tokenizer's, not the model's */
+  LlmApp *app;           /* (owned): whose call it is */
+  LlmSlo slo;
+  double ttft_share;     /* instead of slo.ttft_ms: of what the call takes alone; 0: none */
+  double tpot_share;     /* likewise */
+  gint64 arrived_us;
+  gint64 deadline_us;    /* 0: none */
+
+  LlmRequestAdmitted on_admitted; /* (nullable): before anything else is heard of it. Without, it is
+                                   * never refused because others wait */
+  LlmRequestText on_text;
+  LlmRequestDone on_done;
+  gpointer data;
+
+  guint stop_request;    /* atomic LlmFinish: main asks to end; 0 while not */
+  guint is_blocked;      /* atomic: the sink is full */
+  guint n_unread;        /* atomic: bytes posted to main and not yet taken there */
+  guint has_started;     /* atomic: some rows were computed */
+  guint has_first;       /* atomic: the first token is there */
+
+  /*< private >: the executor's */
+  struct _LlmExecutor *executor; /* (unowned): set when submitted */
+  struct _LlmRunner *runner;     /* (unowned): of its instance */
+  LlmSession *session;      /* (unowned), or the request's own when it keeps none */
+  LlmSession *own_session;  /* (nullable) (owned) */
+  LlmTextStream *stream;    /* (nullable) (owned) */
+  GByteArray *kinds;        /* (owned): LlkRowKind of each token of the prompt */
+  GString *text;            /* (owned): what is to be posted next */
+  gint32 *rows;             /* (owned): tokens of the rows of decode that are proposed */
+  guint n_rows;             /* of them in the step under way */
+  guint length_before;      /* of the session before that step */
+  guint n_known;            /* tokens of the prompt that the session had */
+  gboolean is_opening;      /* what storage has of its context is not known yet; not scheduled
+                             * then */
+  gboolean is_resident;     /* its chunks are locked; FALSE before there was room for it, and while
+                             * it is preempted (L9) */
+  gint64 resume_us;         /* of a preempted request: not before */
+  gint64 preempted_us;      /* when it was, or first found no room; 0 for never */
+  gint64 stuck_us;          /* when it first found no room since its last step; 0 for not */
+  gboolean is_urgent;       /* it has waited long enough: the reserve is for it */
+  gint64 urgent_us;         /* since when */
+  gint64 started_us;        /* when its first rows were begun, 0 before */
+  guint64 restore_bytes;    /* of its chunks, being read from storage */
+  gint64 restore_us;        /* since when */
+  gint64 first_us;          /* time of the first token, 0 before */
+  gint64 last_us;
+  gint64 due_us;            /* its decoder proposes nothing before; 0: now */
+
+  LlmRequestResult result;
+};
+
+/* Of class responsive. */
+LlmRequest *llm_request_new   (LlmApp     *app);
+LlmRequest *llm_request_ref   (LlmRequest *self);
+void        llm_request_unref (LlmRequest *self);
+/* The request that embeds @entry. */
+LlmRequest *llm_request_of    (LlmSchedEntry *entry);
+
+/* "stop", "length", "context-full", "cancelled", "stalled", "deadline". */
+const char *llm_finish_to_string (LlmFinish finish);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmRequest, llm_request_unref)
+
+G_END_DECLS

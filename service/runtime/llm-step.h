@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * A step of one batch queue: its rows, and how far it has come. Steps of several queues may be under
+ * way; between two stages any of them may go on. So an answer does not wait for the end of another
+ * request's long prompt, and no work is lost. The executor's thread owns steps.
+ */
+
+#pragma once
+
+#include "forward/llm-forward.h"
+#include "sched/llm-scheduler.h"
+
+G_BEGIN_DECLS
+
+typedef struct
+{
+  LlmForward *forward;   /* (unowned): of the queue */
+  GArray *rows;          /* (element-type LlmRow) (owned) */
+  GPtrArray *sequences;  /* (element-type LlmKvSeq) (owned), of (unowned) */
+  LlmRowBudget *budgets; /* (owned) */
+  guint n_budgets;
+  LlmBatch batch;
+  gboolean is_active;    /* under way */
+  gboolean teaches;      /* how long it takes says what such steps cost */
+  guint n_stages;        /* that have run */
+  gint64 waited_us;      /* when it last had to wait for chunks or weights, 0: never */
+} LlmStep;
+
+void      llm_step_init    (LlmStep     *self,
+                            LlmForward  *forward,
+                            guint        max_rows);
+void      llm_step_clear   (LlmStep     *self);
+
+/* Empties it for the next batch. */
+void      llm_step_reset   (LlmStep     *self);
+/* Begins the step with the rows and sequences that were added. */
+gboolean  llm_step_begin   (LlmStep     *self,
+                            GError     **error);
+/* Runs stages until the step has ended or failed, must wait, or @until_us has
+ * passed; at least one. PENDING in the last two cases. It does not wait itself: n_stages
+ * tells whether anything was computed. */
+LlmStatus llm_step_run     (LlmStep     *self,
+                            gint64       until_us,
+                            GError     **error);
+/* Leaves it in the middle. */
+void      llm_step_abandon (LlmStep     *self);
+
+G_END_DECLS

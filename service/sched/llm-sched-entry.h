@@ -1,0 +1,76 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * What the scheduler knows of a request, which embeds it: numbers only. The owner fills in the
+ * first part before llm_scheduler_add() and changes it through the functions below afterwards. The
+ * executor's thread owns it from then on.
+ */
+
+#pragma once
+
+#include "base/llm-app.h"
+#include "sched/llm-slo.h"
+
+G_BEGIN_DECLS
+
+typedef struct _LlmScheduler LlmScheduler;
+
+/* Queues of batches: a step of each may be under way. Requests that decode go together; those that
+ * prefill, by class, or apart when they are far ahead. */
+typedef enum
+{
+  LLM_QUEUE_DECODE,
+  LLM_QUEUE_PREFILL,        /* + LlmSloClass */
+  LLM_QUEUE_AHEAD = LLM_QUEUE_PREFILL + LLM_N_SLO_CLASSES,
+  LLM_N_QUEUES,
+  LLM_QUEUE_NONE = LLM_N_QUEUES,
+} LlmQueueKind;
+
+typedef struct
+{
+  LlmApp *app;              /* (unowned): outlives the entry */
+  LlmSlo slo;
+  gint64 arrived_us;
+  guint n_prompt;           /* rows of prefill that are left; 0: it decodes */
+  guint n_decode;           /* rows that it would have in a step of decode; at least 1 */
+  guint depth;              /* positions before the next row */
+  guint64 restore_bytes;    /* on their way from storage */
+
+  /*< private >: the scheduler's */
+  LlmScheduler *scheduler;  /* (unowned) (nullable): NULL before it is added */
+  struct _LlmAccount *account; /* (unowned): its parent is the user's */
+  guint n_running;          /* rows in a step under way */
+  LlmQueueKind queue;       /* of that step */
+  gboolean is_suspended;
+  gint64 suspended_us;      /* since when, 0: it is not, or was not seen so yet */
+  guint64 arrival;          /* running number */
+  guint64 last_turn;        /* running number of the step that served it last */
+  gint64 first_us;          /* of the first token, 0 before */
+  gint64 last_us;
+  guint n_tokens;
+
+  /* as of the last look, llm_scheduler_look() */
+  double left_us;           /* of work, until its prompt is computed */
+  gint64 due_us;            /* when its next token is */
+  guint ahead;              /* LlmAhead */
+  gboolean is_held;         /* it decodes, but its user or application has its row of the step */
+  gboolean is_lost;         /* its first token will be late in any case */
+  gboolean is_taken;        /* while those that decode are chosen */
+} LlmSchedEntry;
+
+/* What has to be prefilled again, or need not be. */
+void llm_sched_entry_set_n_prompt  (LlmSchedEntry *self,
+                                    guint          n_prompt);
+/* Of the rows of its last step of decode, @n were not kept. */
+void llm_sched_entry_take_back     (LlmSchedEntry *self,
+                                    guint          n);
+/* A suspended request gets no rows; nothing else changes for it or others. */
+void llm_sched_entry_set_suspended (LlmSchedEntry *self,
+                                    gboolean       is_suspended);
+/* What had to be read from storage is there. */
+void llm_sched_entry_set_restored  (LlmSchedEntry *self);
+/* A token of its answer came. */
+void llm_sched_entry_note_token    (LlmSchedEntry *self,
+                                    gint64         now_us);
+
+G_END_DECLS

@@ -1,0 +1,146 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Who writes in the next step, and when it must begin. */
+
+#include "sched/llm-scheduler-private.h"
+
+/* Of the time between two tokens, for the step that makes them: the rest is for prefills. */
+#define DECODE_PART 0.55
+#define DECODE_ONLY_PART 0.9
+/* A step of answers that nobody waits for. */
+#define BACKGROUND_STEP_US 250e3
+/* Of the rows of a step of answers, for those of lower classes that waited too long. */
+#define LATE_ROWS 8
+/* Turns end a little late, and stages can't be cut. */
+#define SLACK_US 4000
+
+double
+llm_scheduler_get_decode_share (LlmScheduler *self)
+{
+  double least_us = G_MAXDOUBLE;
+  double depth = 0;
+  guint n = 0;
+
+  for (guint i = 0; i < self->entries->len; i++)
+    {
+      LlmSchedEntry *entry = g_ptr_array_index (self->entries, i);
+
+      if (entry->is_suspended || entry->is_held || entry->n_prompt > 0
+          || entry->slo.class == LLM_SLO_BACKGROUND)
+        continue;
+      least_us = MIN (least_us, llm_sched_entry_get_pace_us (entry));
+      depth += (double) entry->n_decode * entry->depth;
+      n += entry->n_decode;
+    }
+  if (n == 0)
+    return 0;
+  return MIN (llm_cost_model_predict (&self->costs, LLM_COST_DECODE, n, depth) / least_us, 0.75);
+}
+
+/* How many rows a step of the decodes may have so that all of them come in time. */
+static guint
+find_decode_rows (LlmScheduler *self,
+                   double        least_us,
+                   double        mean_depth,
+                   gboolean      has_prefills)
+{
+  double budget_us = BACKGROUND_STEP_US;
+
+  if (least_us < G_MAXDOUBLE)
+    budget_us = least_us * (has_prefills ? DECODE_PART : DECODE_ONLY_PART);
+  /* what can't be in time even alone is done as quickly as it can be for all */
+  if (llm_cost_model_predict (&self->costs, LLM_COST_DECODE, 1, mean_depth) > budget_us)
+    return self->max_rows;
+  return MIN (llm_cost_model_find_rows (&self->costs, LLM_COST_DECODE, budget_us, mean_depth),
+              self->max_rows);
+}
+
+static gboolean
+is_decoding (LlmScheduler    *self,
+           const LlmSchedEntry *entry,
+           gint64           now_us)
+{
+  return entry->n_prompt == 0 && !entry->is_held
+         && llm_scheduler_may_run (self, entry, now_us);
+}
+
+void
+llm_scheduler_spread_rows (LlmRowBudget *budgets,
+                           guint         n_budgets,
+                           guint         n_rows)
+{
+  for (guint i = 0; i < n_budgets && n_rows > 0; i++)
+    {
+      guint n = MIN (n_rows, budgets[i].entry->n_decode - budgets[i].n_rows);
+
+      budgets[i].n_rows += n;
+      n_rows -= n;
+    }
+}
+
+guint
+llm_scheduler_choose_decodes (LlmScheduler *self,
+                              gint64        now_us,
+                              gboolean      has_prefills,
+                              LlmRowBudget *decodes,
+                              guint         n_max,
+                              gint64       *latest_us,
+                              LlmSloClass  *slo_class)
+{
+  double least_us = G_MAXDOUBLE;
+  double depth = 0;
+  gint64 due_us = G_MAXINT64;
+  guint n_all = 0, n_wanted = 0;
+  guint n_rows, n_late, n = 0;
+
+  *slo_class = LLM_SLO_BACKGROUND;
+  *latest_us = G_MAXINT64;
+  for (guint i = 0; i < self->entries->len; i++)
+    {
+      LlmSchedEntry *entry = g_ptr_array_index (self->entries, i);
+
+      if (!is_decoding (self, entry, now_us))
+        continue;
+      n_all++;
+      n_wanted += entry->n_decode;
+      depth += entry->depth;
+      due_us = MIN (due_us, entry->due_us);
+      *slo_class = MIN (*slo_class, entry->slo.class);
+      if (entry->slo.class < LLM_SLO_BACKGROUND)
+        least_us = MIN (least_us, llm_sched_entry_get_pace_us (entry));
+    }
+  if (n_all == 0)
+    return 0;
+
+  depth /= n_all;
+  n_rows = MIN (find_decode_rows (self, least_us, depth, has_prefills), n_max);
+  n_late = n_all > n_rows ? MAX (n_rows / LATE_ROWS, 1) : 0;
+  for (guint i = 0; i < self->entries->len && decodes != NULL && n < n_late; i++)
+    {
+      LlmSchedEntry *entry = g_ptr_array_index (self->entries, i);
+
+      entry->is_taken = is_decoding (self, entry, now_us) && entry->slo.class > *slo_class
+                         && entry->due_us <= now_us;
+      if (entry->is_taken)
+        decodes[n++] = (LlmRowBudget) { entry, 1 };
+    }
+  for (guint i = 0; i < self->entries->len && decodes != NULL && n < n_rows; i++)
+    {
+      LlmSchedEntry *entry = g_ptr_array_index (self->entries, i);
+
+      if (is_decoding (self, entry, now_us) && !entry->is_taken)
+        decodes[n++] = (LlmRowBudget) { entry, 1 };
+    }
+  for (guint i = 0; i < self->entries->len; i++)
+    ((LlmSchedEntry *) g_ptr_array_index (self->entries, i))->is_taken = FALSE;
+
+  n = MIN (n_all, n_rows);
+  n_rows = MIN (n_rows, n_wanted);
+  if (decodes != NULL)
+    llm_scheduler_spread_rows (decodes, n, n_rows - n);
+  *latest_us = due_us - SLACK_US
+               - (gint64) (llm_cost_model_predict (&self->costs, LLM_COST_DECODE, n_rows,
+                                                   n_rows * depth)
+                           * (1 + self->costs.curves[LLM_COST_DECODE].spread));
+  return n;
+}

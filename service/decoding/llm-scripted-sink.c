@@ -22,6 +22,15 @@ scripted_sink_accept (LlmSink    *sink,
   return llm_sink_accept (LLM_SCRIPTED_SINK (sink)->to, text, length);
 }
 
+static gboolean
+on_idle (gpointer data)
+{
+  LlmScriptedSink *self = data;
+
+  return self->exit (self->data);
+}
+
+/* The caller must not hear of the end before: the other sink stays until then. */
 static void
 scripted_sink_finish (LlmSink      *sink,
                       GVariant     *results,
@@ -30,7 +39,7 @@ scripted_sink_finish (LlmSink      *sink,
   LlmScriptedSink *self = LLM_SCRIPTED_SINK (sink);
 
   if (results != NULL)
-    g_idle_add_full (G_PRIORITY_LOW, self->exit, self->data, NULL);
+    g_idle_add_full (G_PRIORITY_LOW, on_idle, g_object_ref (self), g_object_unref);
   else
     llm_sink_finish (self->to, NULL, error);
 }

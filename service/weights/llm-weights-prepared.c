@@ -222,21 +222,22 @@ acquire (LlmWeights           *weights,
   PreparedWeights *self = (PreparedWeights *) weights;
   const LlmPreparedMatrix *matrix;
   guint64 offset, passing;
+  LlmStatus status;
 
   g_return_val_if_fail ((guint) op < LLM_N_OPS, LLM_FAILED);
   g_return_val_if_fail (segment == 0, LLM_FAILED);
 
-  switch (__atomic_load_n (&self->packed, __ATOMIC_ACQUIRE))
+  /* packing may end between this look and take(): then the weights are there */
+  status = __atomic_load_n (&self->packed, __ATOMIC_ACQUIRE);
+  if (status == LLM_PENDING)
+    status = take (weights);
+  if (status == LLM_PENDING)
+    return status;
+  if (status == LLM_FAILED)
     {
-    case LLM_PENDING:
-      return take (weights);
-    case LLM_FAILED:
       end_packing (self);
       g_propagate_error (error, g_error_copy (self->error));
-      return LLM_FAILED;
-    case LLM_READY:
-    default:
-      break;
+      return status;
     }
   matrix = llm_prepared_plan_find (self->plan, op, llm_operator_is_layered (op) ? layer : 0);
   if (matrix == NULL)

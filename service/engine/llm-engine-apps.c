@@ -112,6 +112,55 @@ llm_engine_get_share (LlmEngine    *self,
   return app->is_seen && app->kind == LLM_CALLER_UNKNOWN ? share / UNKNOWN_DIVISOR : share;
 }
 
+void
+llm_engine_share_memory (LlmEngine *self)
+{
+  GHashTable *quotas =
+    g_hash_table_new_full (NULL, NULL, (GDestroyNotify) llm_app_unref, g_free);
+  GHashTableIter iter;
+  LlmAppAccount *app;
+
+  g_hash_table_iter_init (&iter, self->apps);
+  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &app))
+    {
+      double share = llm_engine_get_share (self, app);
+
+      if (share != self->default_quota.share)
+        g_hash_table_insert (quotas, llm_app_ref (app->app), g_memdup2 (&share, sizeof share));
+    }
+  llm_executor_set_memory_quotas (self->executor, self->default_quota.share, quotas);
+}
+
+void
+llm_engine_reset_default_quota (LlmEngine *self)
+{
+  const LlmSettings *settings = self->settings;
+
+  self->default_quota = (LlmQuota) {
+    .contexts = settings->max_contexts,
+    .calls = settings->max_calls,
+    .tokens = settings->max_tokens,
+    .disk = settings->max_disk,
+    .share = settings->max_share / 100.0,
+    .rate = settings->max_rate,
+    .message = settings->max_message,
+    .named = settings->max_named,
+    .apps = settings->max_apps,
+    .queue = settings->max_queue,
+  };
+}
+
+void
+llm_engine_take_quota (LlmEngine            *self,
+                       const LlmStoredQuota *quota)
+{
+  g_autoptr(LlmApp) app = llm_app_intern (quota->uid, quota->app);
+  LlmQuota *target = *quota->app == '\0' ? &self->default_quota
+                                         : &llm_engine_get_app (self, app)->quota;
+
+  llm_quota_set (target, quota->key, quota->value);
+}
+
 /* What all of a user's applications have. */
 typedef struct
 {

@@ -290,7 +290,7 @@ build_context (LlmEngine *self,
       return FALSE;
     }
 
-  context = call->context = llm_context_new (self, caller->app, id);
+  context = call->context = llm_engine_new_context (self, caller->app, id);
   g_free (context->name);
   context->name = g_strdup (name);
   g_ptr_array_add (self->making, task);

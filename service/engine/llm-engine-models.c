@@ -6,65 +6,12 @@
 
 #include "engine/llm-context-private.h"
 
-#include <glib/gi18n.h>
-
 #include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
 #include "weights/llm-weights-prepared.h"
 
-/* --- what is said about it --- */
-
-/* @reason: (nullable): NULL when there is nothing to say */
-static void
-set_availability (LlmEngine  *self,
-                  const char *availability,
-                  const char *reason)
-{
-  if (reason == NULL)
-    reason = "";
-  if (g_strcmp0 (self->availability, availability) == 0 && g_strcmp0 (self->reason, reason) == 0)
-    return;
-  self->availability = availability;
-  g_free (self->reason);
-  self->reason = g_strdup (reason);
-  g_signal_emit_by_name (self, "availability-changed");
-}
-
-/* (transfer full): as in a search path; “” with the settings of tests alone. */
-static char *
-describe_folders (LlmEngine *self)
-{
-  g_autofree char *joined = g_strjoinv (G_SEARCHPATH_SEPARATOR_S, self->settings->model_folders);
-
-  return g_filename_display_name (joined);
-}
-
-void
-llm_engine_update_availability (LlmEngine *self)
-{
-  g_autofree char *folders = NULL;
-  g_autofree char *reason = NULL;
-
-  if (self->db_error != NULL)
-    set_availability (self, "failed", self->db_error->message);
-  else if (!self->has_catalogue || !self->has_index)
-    set_availability (self, "loading", "The service is looking for models");
-  else if (self->is_loading)
-    set_availability (self, "loading", "The model is being loaded");
-  else if (self->active == NULL)
-    {
-      folders = describe_folders (self);
-      reason = g_strdup_printf (N_("There is no model in the folders “%s”; put a GGUF file into one "
-                                   "of them, then ask again"), folders);
-      set_availability (self, "no-model", reason);
-    }
-  else if (self->active->error != NULL)
-    set_availability (self, "failed", self->active->error->message);
-  else if (self->load_error != NULL)
-    set_availability (self, "failed", self->load_error->message);
-  else
-    set_availability (self, "ready", NULL);
-}
+/* How long a phase of a script that should end waits for a load that runs. */
+#define LOAD_WAIT_MS 1
 
 /* --- the catalogue --- */
 
@@ -103,7 +50,7 @@ on_scanned (GObject      *source,
             GAsyncResult *result,
             gpointer      data)
 {
-  take_models (LLM_ENGINE (source), g_task_propagate_pointer (G_TASK (result), NULL));
+  take_models ((LlmEngine *) source, g_task_propagate_pointer (G_TASK (result), NULL));
 }
 
 void
@@ -320,7 +267,7 @@ on_load_done (GObject      *source,
               GAsyncResult *result,
               gpointer      data)
 {
-  LlmEngine *self = LLM_ENGINE (source);
+  LlmEngine *self = (LlmEngine *) source;
   GTask *select = data;
   Load *load = g_task_get_task_data (G_TASK (result));
   GError *error = NULL;
@@ -421,7 +368,7 @@ on_started_for_model (GObject      *source,
                       GAsyncResult *result,
                       gpointer      data)
 {
-  LlmEngine *self = LLM_ENGINE (source);
+  LlmEngine *self = (LlmEngine *) source;
   GTask *task = data;
   GError *error = NULL;
 
@@ -552,7 +499,7 @@ on_started_for_select (GObject      *source,
                        GAsyncResult *result,
                        gpointer      data)
 {
-  LlmEngine *self = LLM_ENGINE (source);
+  LlmEngine *self = (LlmEngine *) source;
   g_autoptr(GTask) task = data;
   Select *select = g_task_get_task_data (task);
   GError *error = NULL;
@@ -575,7 +522,7 @@ on_started_for_select (GObject      *source,
     error = g_error_copy (broken->error);
   else if (error == NULL && info == NULL)
     {
-      g_autofree char *folders = describe_folders (self);
+      g_autofree char *folders = llm_engine_describe_folders (self);
 
       g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND,
                    "There is no model “%s” in the folders “%s”; the installed ones are below "
@@ -630,4 +577,51 @@ llm_engine_unload (LlmEngine     *self,
   g_clear_pointer (&self->model, llm_model_unref);
   self->counters.model_unloads++;
   llm_executor_set_model (self->executor, 0, NULL, NULL, done, data);
+}
+
+/* --- availability as a script says --- */
+
+static void begin_phase (LlmEngine *self);
+
+static gboolean
+on_phase_over (gpointer data)
+{
+  LlmEngine *self = data;
+
+  self->phase_timer = 0;
+  if (self->is_loading)
+    {
+      self->phase_timer = g_timeout_add (LOAD_WAIT_MS, on_phase_over, self);
+      return G_SOURCE_REMOVE;
+    }
+  self->phase++;
+  begin_phase (self);
+  llm_engine_models_start (self);
+  return G_SOURCE_REMOVE;
+}
+
+static void
+begin_phase (LlmEngine *self)
+{
+  const LlmScriptPhase *phase = llm_script_get_phase (self->settings->script, self->phase);
+
+  if (phase->for_ms > 0)
+    self->phase_timer = g_timeout_add (phase->for_ms, on_phase_over, self);
+}
+
+void
+llm_engine_script_start (LlmEngine *self)
+{
+  if (self->settings->script == NULL)
+    return;
+  self->mock = llm_script_make_model (self->settings->script);
+  g_message ("Answers come from the script %s, not from a model",
+             llm_script_get_path (self->settings->script));
+  begin_phase (self);
+}
+
+void
+llm_engine_script_stop (LlmEngine *self)
+{
+  g_clear_handle_id (&self->phase_timer, g_source_remove);
 }

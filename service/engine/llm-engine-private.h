@@ -9,6 +9,7 @@
 #include "base/llm-mailbox.h"
 #include "accounts/llm-app-account.h"
 #include "contexts/llm-context-store.h"
+#include "contexts/llm-context.h"
 #include "contexts/llm-db.h"
 #include "engine/llm-engine.h"
 #include "runtime/llm-executor.h"
@@ -148,6 +149,8 @@ LlmModel *llm_engine_await_model_finish (GAsyncResult     *result,
                                        GError            **error);
 /* Says what has become of it, if that is new. */
 void      llm_engine_update_availability (LlmEngine       *self);
+/* (transfer full): where models are looked for, as in a search path. */
+char     *llm_engine_describe_folders (LlmEngine          *self);
 /* Settles what is in use once catalogue and index are there. */
 void      llm_engine_models_settle    (LlmEngine          *self);
 /* Unloads it when no request runs; @done on the main thread with what came free. */
@@ -254,7 +257,7 @@ void      llm_engine_take_quota       (LlmEngine          *self,
 /* Tells the executor the quotas of memory. */
 void      llm_engine_share_memory     (LlmEngine          *self);
 
-/* llm-engine-jobs.c */
+/* llm-engine-requests.c */
 /* Sends @request off; counts it until llm_engine_request_ended(). */
 void      llm_engine_submit           (LlmEngine          *self,
                                        LlmRequest             *request);
@@ -270,7 +273,10 @@ gboolean  llm_engine_fill_decoder     (LlmEngine          *self,
                                        LlmRequest         *request,
                                        LlmCallOptions     *options,
                                        GError            **error);
-guint64   llm_engine_new_session      (LlmEngine          *self);
+/* (transfer full) */
+LlmContext *llm_engine_new_context    (LlmEngine          *self,
+                                       LlmApp             *app,
+                                       const char         *id);
 /* 128 random bits as text that may be part of an object path. */
 char     *llm_engine_new_id           (void);
 

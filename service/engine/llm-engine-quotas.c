@@ -9,36 +9,6 @@
 
 #include "common/llmsvc-error.h"
 
-void
-llm_engine_reset_default_quota (LlmEngine *self)
-{
-  const LlmSettings *settings = self->settings;
-
-  self->default_quota = (LlmQuota) {
-    .contexts = settings->max_contexts,
-    .calls = settings->max_calls,
-    .tokens = settings->max_tokens,
-    .disk = settings->max_disk,
-    .share = settings->max_share / 100.0,
-    .rate = settings->max_rate,
-    .message = settings->max_message,
-    .named = settings->max_named,
-    .apps = settings->max_apps,
-    .queue = settings->max_queue,
-  };
-}
-
-void
-llm_engine_take_quota (LlmEngine            *self,
-                       const LlmStoredQuota *quota)
-{
-  g_autoptr(LlmApp) app = llm_app_intern (quota->uid, quota->app);
-  LlmQuota *target = *quota->app == '\0' ? &self->default_quota
-                                         : &llm_engine_get_app (self, app)->quota;
-
-  llm_quota_set (target, quota->key, quota->value);
-}
-
 /* --- setting them --- */
 
 typedef struct
@@ -94,7 +64,7 @@ on_started_for_quota (GObject      *source,
                       gpointer      data)
 {
   g_autoptr(GTask) task = data;
-  LlmEngine *self = LLM_ENGINE (source);
+  LlmEngine *self = (LlmEngine *) source;
   SetQuota *set = g_task_get_task_data (task);
   GError *error = NULL;
 
@@ -159,25 +129,4 @@ llm_engine_set_quota_finish (LlmEngine    *self,
                              GError      **error)
 {
   return g_task_propagate_boolean (G_TASK (result), error);
-}
-
-/* --- shares of memory --- */
-
-void
-llm_engine_share_memory (LlmEngine *self)
-{
-  GHashTable *quotas =
-    g_hash_table_new_full (NULL, NULL, (GDestroyNotify) llm_app_unref, g_free);
-  GHashTableIter iter;
-  LlmAppAccount *app;
-
-  g_hash_table_iter_init (&iter, self->apps);
-  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &app))
-    {
-      double share = llm_engine_get_share (self, app);
-
-      if (share != self->default_quota.share)
-        g_hash_table_insert (quotas, llm_app_ref (app->app), g_memdup2 (&share, sizeof share));
-    }
-  llm_executor_set_memory_quotas (self->executor, self->default_quota.share, quotas);
 }

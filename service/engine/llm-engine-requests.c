@@ -5,20 +5,6 @@
 #include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
 
-char *
-llm_engine_new_id (void)
-{
-  /* Object paths are no secrets that protect anything (callers are checked),
-   * but they must not repeat nor tell how many contexts there are. */
-  return llm_stored_context_new_id ();
-}
-
-guint64
-llm_engine_new_session (LlmEngine *self)
-{
-  return ++self->last_session;
-}
-
 void
 llm_engine_submit (LlmEngine  *self,
                    LlmRequest *request)

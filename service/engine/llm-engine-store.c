@@ -42,7 +42,7 @@ add_stored_context (LlmEngine              *self,
                     const LlmStoredContext *stored)
 {
   g_autoptr(LlmApp) app = llm_app_intern (stored->uid, stored->app);
-  g_autoptr(LlmContext) context = llm_context_new (self, app, stored->id);
+  g_autoptr(LlmContext) context = llm_engine_new_context (self, app, stored->id);
 
   g_free (context->name);
   context->name = g_strdup (stored->name);
@@ -344,41 +344,3 @@ llm_engine_store_stop (LlmEngine *self)
   g_clear_pointer (&self->db, llm_db_free);
 }
 
-gboolean
-llm_engine_check_stored (LlmEngine *self,
-                         GError   **error)
-{
-  if (self->db_error == NULL)
-    return TRUE;
-  g_propagate_error (error, g_error_copy (self->db_error));
-  return FALSE;
-}
-
-/* --- waiting for it --- */
-
-void
-llm_engine_await_start (LlmEngine          *self,
-                        GAsyncReadyCallback callback,
-                        gpointer            data)
-{
-  GTask *task = g_task_new (self, NULL, callback, data);
-  GError *error = NULL;
-
-  if (!llm_engine_check_stored (self, &error))
-    g_task_return_error (task, error);
-  else if (self->has_catalogue && self->has_index)
-    g_task_return_boolean (task, TRUE);
-  else
-    {
-      g_queue_push_tail (&self->waiting_start, task);
-      return;
-    }
-  g_object_unref (task);
-}
-
-gboolean
-llm_engine_await_start_finish (GAsyncResult *result,
-                               GError      **error)
-{
-  return g_task_propagate_boolean (G_TASK (result), error);
-}

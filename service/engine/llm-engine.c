@@ -426,14 +426,6 @@ llm_engine_count_tokens_finish (LlmEngine    *self,
 
 /* --- statistics --- */
 
-void
-llm_engine_add_figure (GVariantBuilder *builder,
-                       const char      *key,
-                       guint64          value)
-{
-  g_variant_builder_add (builder, "{sv}", key, g_variant_new_uint64 (value));
-}
-
 static LlmExecutorFigures
 get_figures (LlmEngine *self)
 {

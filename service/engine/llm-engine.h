@@ -13,7 +13,7 @@
 #include "common/llm-call-options.h"
 #include "accounts/llm-app-account.h"
 #include "accounts/llm-caller.h"
-#include "engine/llm-context.h"
+#include "engine/llm-context-calls.h"
 #include "engine/llm-generation.h"
 #include "engine/llm-settings.h"
 #include "model/llm-catalogue.h"

@@ -34,6 +34,28 @@
 #define MIN_PREFILL_US 5e3
 #define MAX_PREFILL_US 100e3
 
+/* Of the time, for prefills that others go before. */
+static const double guaranteed[LLM_N_PREFILL_GROUPS] = {
+  [LLM_PREFILL_IN_TIME + LLM_SLO_INTERACTIVE] = 0,
+  [LLM_PREFILL_IN_TIME + LLM_SLO_RESPONSIVE] = 0.15,
+  [LLM_PREFILL_IN_TIME + LLM_SLO_BACKGROUND] = 0.05,
+  [LLM_PREFILL_LOST + LLM_SLO_INTERACTIVE] = 0.15,
+  [LLM_PREFILL_LOST + LLM_SLO_RESPONSIVE] = 0.1,
+  [LLM_PREFILL_LOST + LLM_SLO_BACKGROUND] = 0,
+};
+
+double
+llm_scheduler_get_guaranteed (guint prefills)
+{
+  return guaranteed[prefills];
+}
+
+guint
+llm_sched_entry_get_group (const LlmSchedEntry *entry)
+{
+  return (entry->is_lost ? LLM_PREFILL_LOST : LLM_PREFILL_IN_TIME) + entry->slo.class;
+}
+
 double
 llm_sched_entry_get_pace_us (const LlmSchedEntry *entry)
 {

@@ -4,30 +4,9 @@
 
 #include "sched/llm-scheduler-private.h"
 
-/* Of the time, for prefills that others go before. */
-static const double guaranteed[LLM_N_PREFILL_GROUPS] = {
-  [LLM_PREFILL_IN_TIME + LLM_SLO_INTERACTIVE] = 0,
-  [LLM_PREFILL_IN_TIME + LLM_SLO_RESPONSIVE] = 0.15,
-  [LLM_PREFILL_IN_TIME + LLM_SLO_BACKGROUND] = 0.05,
-  [LLM_PREFILL_LOST + LLM_SLO_INTERACTIVE] = 0.15,
-  [LLM_PREFILL_LOST + LLM_SLO_RESPONSIVE] = 0.1,
-  [LLM_PREFILL_LOST + LLM_SLO_BACKGROUND] = 0,
-};
 /* No more is saved up than a short step takes, nor has to be paid back than a long one. */
 #define MAX_OWED_US 60000
 #define MAX_PAID_US 400000
-
-double
-llm_scheduler_get_guaranteed (guint prefills)
-{
-  return guaranteed[prefills];
-}
-
-guint
-llm_sched_entry_get_group (const LlmSchedEntry *entry)
-{
-  return (entry->is_lost ? LLM_PREFILL_LOST : LLM_PREFILL_IN_TIME) + entry->slo.class;
-}
 
 LlmScheduler *
 llm_scheduler_new (LlmSchedulerKind kind,
@@ -252,7 +231,7 @@ llm_scheduler_note_turn (LlmScheduler *self,
       if (step->prefills == i)
         self->owed_us[i] -= spent;
       else if (self->n_prefills[i] > 0)
-        self->owed_us[i] += guaranteed[i] * spent;
+        self->owed_us[i] += llm_scheduler_get_guaranteed (i) * spent;
       self->owed_us[i] = CLAMP (self->owed_us[i], -MAX_PAID_US, MAX_OWED_US);
       self->is_paying[i] = self->is_paying[i] && self->owed_us[i] > 0;
     }

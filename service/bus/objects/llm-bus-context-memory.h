@@ -6,7 +6,7 @@
 #pragma once
 
 #include "bus/objects/llm-bus-call.h"
-#include "engine/llm-context.h"
+#include "engine/llm-context-calls.h"
 
 G_BEGIN_DECLS
 

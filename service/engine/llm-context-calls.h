@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * One conversation of one application. Main thread; calls that need the model
+ * What callers do with a context. Main thread; calls that need the model
  * or the disk are asynchronous. A turn is a transaction: it is there as a whole
  * once it was committed, or the context is as before.
  */
@@ -10,28 +10,10 @@
 
 #include <gio/gio.h>
 
-#include "common/llm-call-options.h"
-#include "accounts/llm-caller.h"
-#include "kv/llm-context-memory.h"
+#include "contexts/llm-context.h"
 #include "engine/llm-generation.h"
 
 G_BEGIN_DECLS
-
-#define LLM_TYPE_CONTEXT (llm_context_get_type ())
-G_DECLARE_FINAL_TYPE (LlmContext, llm_context, LLM, CONTEXT, GObject)
-
-/* Random, never reused, stable for named contexts: the last part of its object path. */
-const char    *llm_context_get_id        (LlmContext *self);
-/* "" for an unnamed one. */
-const char    *llm_context_get_name      (LlmContext *self);
-guint          llm_context_get_tokens    (LlmContext *self);
-guint64        llm_context_get_revision  (LlmContext *self);
-/* Where most of its chunks are, as last heard: "memory", "compressed" (in memory, with fewer bits),
- * "storage", or "text" (to be computed again). */
-const char    *llm_context_get_residency (LlmContext *self);
-
-/* Signal "closed" (const char *reason): "closed", "disconnected" or
- * "administrator"; the context is gone for everybody. */
 
 /**
  * llm_context_generate_async:

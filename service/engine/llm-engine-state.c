@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* What all files of the façade ask of it: whether it has started, what is said about the model. */
+
+#define G_LOG_DOMAIN "llm-engine"
+
+#include "engine/llm-engine-private.h"
+
+#include <glib/gi18n.h>
+
+char *
+llm_engine_new_id (void)
+{
+  /* Object paths are no secrets that protect anything (callers are checked),
+   * but they must not repeat nor tell how many contexts there are. */
+  return llm_stored_context_new_id ();
+}
+
+LlmContext *
+llm_engine_new_context (LlmEngine  *self,
+                        LlmApp     *app,
+                        const char *id)
+{
+  LlmContext *context = llm_context_new (app, id, ++self->last_session, self->ledger,
+                                         &self->identity);
+
+  context->engine = self;
+  return context;
+}
+
+void
+llm_engine_add_figure (GVariantBuilder *builder,
+                       const char      *key,
+                       guint64          value)
+{
+  g_variant_builder_add (builder, "{sv}", key, g_variant_new_uint64 (value));
+}
+
+/* --- what is said about the model --- */
+
+/* @reason: (nullable): NULL when there is nothing to say */
+static void
+set_availability (LlmEngine  *self,
+                  const char *availability,
+                  const char *reason)
+{
+  if (reason == NULL)
+    reason = "";
+  if (g_strcmp0 (self->availability, availability) == 0 && g_strcmp0 (self->reason, reason) == 0)
+    return;
+  self->availability = availability;
+  g_free (self->reason);
+  self->reason = g_strdup (reason);
+  g_signal_emit_by_name (self, "availability-changed");
+}
+
+/* (transfer full): as in a search path; “” with the settings of tests alone. */
+char *
+llm_engine_describe_folders (LlmEngine *self)
+{
+  g_autofree char *joined = g_strjoinv (G_SEARCHPATH_SEPARATOR_S, self->settings->model_folders);
+
+  return g_filename_display_name (joined);
+}
+
+void
+llm_engine_update_availability (LlmEngine *self)
+{
+  g_autofree char *folders = NULL;
+  g_autofree char *reason = NULL;
+
+  if (self->db_error != NULL)
+    set_availability (self, "failed", self->db_error->message);
+  else if (!self->has_catalogue || !self->has_index)
+    set_availability (self, "loading", "The service is looking for models");
+  else if (self->is_loading)
+    set_availability (self, "loading", "The model is being loaded");
+  else if (self->active == NULL)
+    {
+      folders = llm_engine_describe_folders (self);
+      reason = g_strdup_printf (N_("There is no model in the folders “%s”; put a GGUF file into one "
+                                   "of them, then ask again"), folders);
+      set_availability (self, "no-model", reason);
+    }
+  else if (self->active->error != NULL)
+    set_availability (self, "failed", self->active->error->message);
+  else if (self->load_error != NULL)
+    set_availability (self, "failed", self->load_error->message);
+  else
+    set_availability (self, "ready", NULL);
+}
+
+/* --- waiting for the start --- */
+
+gboolean
+llm_engine_check_stored (LlmEngine *self,
+                         GError   **error)
+{
+  if (self->db_error == NULL)
+    return TRUE;
+  g_propagate_error (error, g_error_copy (self->db_error));
+  return FALSE;
+}
+
+void
+llm_engine_await_start (LlmEngine          *self,
+                        GAsyncReadyCallback callback,
+                        gpointer            data)
+{
+  GTask *task = g_task_new (self, NULL, callback, data);
+  GError *error = NULL;
+
+  if (!llm_engine_check_stored (self, &error))
+    g_task_return_error (task, error);
+  else if (self->has_catalogue && self->has_index)
+    g_task_return_boolean (task, TRUE);
+  else
+    {
+      g_queue_push_tail (&self->waiting_start, task);
+      return;
+    }
+  g_object_unref (task);
+}
+
+gboolean
+llm_engine_await_start_finish (GAsyncResult *result,
+                               GError      **error)
+{
+  return g_task_propagate_boolean (G_TASK (result), error);
+}

@@ -66,25 +66,21 @@ load (LlmBusTranslator *self,
 {
   g_autofree char *path = g_build_filename (self->folder, language, "LC_MESSAGES",
                                             GETTEXT_PACKAGE ".mo", NULL);
-  g_autofree char *content = NULL;
   g_autoptr(GBytes) bytes = NULL;
+  LlmTranslation *translation;
+  char *content;
   GStatBuf status;
-  LlmMoFile *file;
   gsize size;
 
   if (g_stat (path, &status) != 0 || !S_ISREG (status.st_mode) ||
       status.st_size > MAX_FILE_BYTES || !g_file_get_contents (path, &content, &size, NULL))
     return NULL;
 
-  bytes = g_bytes_new_take (g_steal_pointer (&content), size);
-  file = llm_mo_file_new (bytes);
-  if (file == NULL)
-    {
-      g_message ("%s is no file of translations in UTF-8", path);
-      return NULL;
-    }
-
-  return llm_translation_new (file);
+  bytes = g_bytes_new_take (content, size);
+  translation = llm_translation_new (bytes);
+  if (translation == NULL)
+    g_message ("%s is no file of translations in UTF-8", path);
+  return translation;
 }
 
 /* (nullable) (transfer none) */
@@ -94,56 +90,29 @@ find_language (LlmBusTranslator *self,
 {
   LlmTranslation *translation = g_hash_table_lookup (self->languages, language);
 
-  if (translation != NULL)
+  if (translation == NULL)
+    translation = load (self, language);
+  else
     return translation;
 
-  translation = load (self, language);
-  if (translation == NULL)
-    return NULL;
-
-  if (g_hash_table_size (self->languages) >= MAX_LANGUAGES)
+  if (translation != NULL && g_hash_table_size (self->languages) >= MAX_LANGUAGES)
     g_hash_table_remove_all (self->languages);
-  g_hash_table_insert (self->languages, g_strdup (language), translation);
+  if (translation != NULL)
+    g_hash_table_insert (self->languages, g_strdup (language), translation);
   return translation;
 }
 
+/* Whether @text has so many letters, and nothing else: it becomes a part of a path. */
 static gboolean
-has_only (const char *text,
-          gsize       min,
-          gsize       max)
+has_letters (const char *text,
+             gsize       min,
+             gsize       max)
 {
   gsize n = 0;
 
   while (g_ascii_isalpha (text[n]))
     n++;
   return text[n] == '\0' && n >= min && n <= max;
-}
-
-/* A part of a name in the case that the names of folders have. FALSE unless it is
- * a language and, if there is one, a territory. */
-static gboolean
-split_name (char  *name,
-            char **language,
-            char **territory)
-{
-  char *separator;
-
-  name[strcspn (name, ".")] = '\0';
-  g_strdelimit (name, "-", '_');
-  separator = strchr (name, '_');
-  if (separator != NULL)
-    *separator++ = '\0';
-  if (!has_only (name, 2, 3))
-    return FALSE;
-
-  *language = g_ascii_strdown (name, -1);
-  if (separator != NULL && g_ascii_strncasecmp (separator, "hans", 4) == 0 &&
-      (separator[4] == '\0' || separator[4] == '_'))
-    *territory = g_strdup ("CN");
-  else if (separator != NULL && has_only (separator, 2, 2))
-    *territory = g_ascii_strup (separator, -1);
-
-  return TRUE;
 }
 
 /* (nullable) (transfer none): the translation for one name, "de_AT.UTF-8@euro": that of
@@ -153,27 +122,30 @@ find_for_name (LlmBusTranslator *self,
                const char       *name,
                gboolean         *is_english)
 {
-  g_autofree char *plain = g_strndup (name, strcspn (name, "@"));
+  g_autofree char *plain = g_strdelimit (g_strndup (name, strcspn (name, ".@")), "-", '_');
+  g_auto(GStrv) parts = g_strsplit (plain, "_", 3);
   g_autofree char *language = NULL;
   g_autofree char *territory = NULL;
-  g_autofree char *both = NULL;
   LlmTranslation *translation = NULL;
 
-  *is_english = FALSE;
-  if (!split_name (plain, &language, &territory))
+  if (parts[0] == NULL || !has_letters (parts[0], 2, 3))
     {
       *is_english = g_str_equal (plain, "C") || g_str_equal (plain, "POSIX");
       return NULL;
     }
-  if (g_str_equal (language, "en"))
-    {
-      *is_english = TRUE;
-      return NULL;
-    }
+  language = g_ascii_strdown (parts[0], -1);
+  *is_english = g_str_equal (language, "en");
+  if (*is_english)
+    return NULL;
 
+  if (parts[1] != NULL && g_ascii_strcasecmp (parts[1], "hans") == 0)
+    territory = g_strdup ("CN");
+  else if (parts[1] != NULL && parts[2] == NULL && has_letters (parts[1], 2, 2))
+    territory = g_ascii_strup (parts[1], -1);
   if (territory != NULL)
     {
-      both = g_strconcat (language, "_", territory, NULL);
+      g_autofree char *both = g_strconcat (language, "_", territory, NULL);
+
       translation = find_language (self, both);
     }
   return translation != NULL ? translation : find_language (self, language);
@@ -184,17 +156,14 @@ find_for_locale (LlmBusTranslator *self,
                  const char       *locale)
 {
   g_auto(GStrv) names = g_strsplit (locale, ":", MAX_CHOICES + 1);
+  LlmTranslation *translation = NULL;
   gboolean is_english = FALSE;
 
-  for (guint i = 0; names[i] != NULL && i < MAX_CHOICES && !is_english; i++)
-    {
-      LlmTranslation *translation = find_for_name (self, names[i], &is_english);
+  for (guint i = 0;
+       names[i] != NULL && i < MAX_CHOICES && !is_english && translation == NULL; i++)
+    translation = find_for_name (self, names[i], &is_english);
 
-      if (translation != NULL)
-        return translation;
-    }
-
-  return NULL;
+  return translation;
 }
 
 char *
@@ -218,25 +187,18 @@ llm_bus_translator_translate_error (LlmBusTranslator *self,
   return g_error_new_literal (error->domain, error->code, message);
 }
 
-static const char *
-get_variable (const char *name)
-{
-  const char *value = g_getenv (name);
-
-  return value != NULL && *value != '\0' ? value : NULL;
-}
-
 char *
 llm_bus_translator_guess_locale (void)
 {
   static const char *const variables[] = { "LC_ALL", "LC_MESSAGES", "LANG" };
-  const char *language = get_variable ("LANGUAGE");
+  const char *language = g_getenv ("LANGUAGE");
   const char *locale = NULL;
 
-  for (guint i = 0; i < G_N_ELEMENTS (variables) && locale == NULL; i++)
-    locale = get_variable (variables[i]);
-  if (locale == NULL || g_str_equal (locale, "C") || g_str_equal (locale, "POSIX"))
+  for (guint i = 0; i < G_N_ELEMENTS (variables) && (locale == NULL || *locale == '\0'); i++)
+    locale = g_getenv (variables[i]);
+  if (locale == NULL || *locale == '\0' || g_str_equal (locale, "C") ||
+      g_str_equal (locale, "POSIX"))
     return NULL;
 
-  return g_strdup (language != NULL ? language : locale);
+  return g_strdup (language != NULL && *language != '\0' ? language : locale);
 }

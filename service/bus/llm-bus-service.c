@@ -8,7 +8,7 @@
 #include "bus/identity/llm-bus-bouncer.h"
 #include "bus/identity/llm-bus-caller.h"
 #include "bus/objects/llm-bus-contexts.h"
-#include "bus/limits/llm-bus-gate.h"
+#include "bus/limits/llm-bus-relay.h"
 #include "bus/objects/llm-bus-generations.h"
 #include "bus/objects/llm-bus-manager.h"
 #include "bus/objects/llm-bus-memory.h"
@@ -278,6 +278,7 @@ llm_bus_service_new (GDBusConnection   *connection,
   bus->translator = llm_bus_translator_new (llmsvc_i18n_get_folder (), locale);
   desktop_folders = llm_bus_callers_list_desktop_folders (is_system);
   bus->gate = llm_bus_gate_new (connection, bus->translator, settings->max_message);
+  llm_bus_relay_set_gate (connection, bus->gate);
   bus->callers =
     llm_bus_callers_new (connection, bus->gate, "/proc", (const char *const *) desktop_folders);
   bus->bouncer = llm_bus_bouncer_new (connection, is_system);

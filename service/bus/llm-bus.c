@@ -7,7 +7,7 @@
 #include "bus/identity/llm-bus-bouncer.h"
 #include "bus/identity/llm-bus-caller.h"
 #include "bus/objects/llm-bus-contexts.h"
-#include "bus/limits/llm-bus-gate.h"
+#include "bus/limits/llm-bus-relay.h"
 #include "bus/objects/llm-bus-models.h"
 #include "common/llmsvc-names.h"
 
@@ -52,6 +52,8 @@ clear_bus (gpointer data)
   g_clear_object (&self->contexts);
   g_clear_object (&self->bouncer);
   g_clear_object (&self->callers);
+  if (self->gate != NULL)
+    llm_bus_relay_set_gate (self->connection, NULL);
   g_clear_pointer (&self->gate, llm_bus_gate_free);
   g_clear_pointer (&self->translator, llm_bus_translator_unref);
   g_clear_object (&self->engine);

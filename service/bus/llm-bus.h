@@ -10,7 +10,7 @@
 
 #include <gio/gio.h>
 
-#include "bus/llm-bus-translate.h"
+#include "bus/limits/llm-bus-gate.h"
 #include "engine/llm-engine.h"
 
 G_BEGIN_DECLS
@@ -19,7 +19,6 @@ typedef struct _LlmBusCallers LlmBusCallers;
 typedef struct _LlmBusBouncer LlmBusBouncer;
 typedef struct _LlmBusModels LlmBusModels;
 typedef struct _LlmBusContexts LlmBusContexts;
-typedef struct _LlmBusGate LlmBusGate;
 
 typedef struct
 {

@@ -82,8 +82,6 @@ main (int   argc,
 
   g_test_add ("/bus/relay/process-fd", GateRig, GINT_TO_POINTER (TRUE), gate_rig_set_up,
               test_process_fd, gate_rig_tear_down);
-  g_test_add ("/bus/gate/process-fd", GateRig, NULL, gate_rig_set_up, test_process_fd,
-              gate_rig_tear_down);
 
   return g_test_run ();
 }

@@ -38,7 +38,6 @@ typedef struct
 typedef struct
 {
   GMainLoop *loop;
-  LlmEngine *engine;
   int status;
 } Daemon;
 
@@ -164,19 +163,12 @@ on_signal (gpointer data)
   return G_SOURCE_CONTINUE;
 }
 
-/* The name is owned before any model is looked at: an activation waits for it. */
 static void
-on_acquired (LlmBusService *service,
-             Daemon        *daemon)
+on_lost (const char *reason,
+         gpointer    data)
 {
-  llm_engine_start (daemon->engine);
-}
+  Daemon *daemon = data;
 
-static void
-on_lost (LlmBusService *service,
-         const char    *reason,
-         Daemon        *daemon)
-{
   g_printerr ("llmsvcd: %s\n", reason);
   daemon->status = EXIT_FAILURE;
   g_main_loop_quit (daemon->loop);
@@ -190,20 +182,6 @@ on_script_exit (LlmEngine       *engine,
 {
   llm_bus_relay_close (connection);
   _exit (EXIT_FAILURE);
-}
-
-/* Answers that the engine gave up are still sent. */
-static void
-stop (Daemon          *daemon,
-      LlmBusService   *service,
-      GDBusConnection *connection)
-{
-  llm_bus_service_stop (service);
-  llm_engine_stop (daemon->engine);
-
-  while (g_main_context_iteration (NULL, FALSE))
-    ;
-  llm_bus_relay_close (connection);
 }
 
 static int
@@ -241,24 +219,27 @@ run (const Arguments *arguments)
 
   limits = settings;
   engine = llm_engine_new (g_steal_pointer (&settings));
-  daemon.engine = engine;
   service = llm_bus_service_new (connection, arguments->is_system, engine, limits, &error);
   if (service == NULL)
     {
       g_printerr ("llmsvcd: %s\n", error->message);
       return EXIT_FAILURE;
     }
-  g_signal_connect (service, "acquired", G_CALLBACK (on_acquired), &daemon);
   g_signal_connect (engine, "script-exit", G_CALLBACK (on_script_exit), connection);
-  g_signal_connect (service, "lost", G_CALLBACK (on_lost), &daemon);
 
   g_unix_signal_add (SIGTERM, on_signal, &daemon);
   g_unix_signal_add (SIGINT, on_signal, &daemon);
   g_unix_signal_add (SIGHUP, on_signal, &daemon);
 
-  llm_bus_service_start (service);
+  llm_bus_service_start (service, on_lost, &daemon);
   g_main_loop_run (loop);
-  stop (&daemon, service, connection);
+
+  /* answers that the engine gave up are still sent */
+  llm_bus_service_stop (service);
+  llm_engine_stop (engine);
+  while (g_main_context_iteration (NULL, FALSE))
+    ;
+  llm_bus_relay_close (connection);
   return daemon.status;
 }
 

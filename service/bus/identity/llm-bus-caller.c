@@ -8,7 +8,6 @@
 #include <glib/gstdio.h>
 #include <string.h>
 
-#include "bus/limits/llm-bus-gate.h"
 #include "bus/identity/llm-bus-identity.h"
 #include "common/llmsvc-error-private.h"
 
@@ -18,10 +17,11 @@
 
 struct _LlmBusCallers
 {
-  GObject parent_instance;
-
   GDBusConnection *connection;
-  LlmBusGate *gate;     /* (nullable) (unowned) */
+  LlmBusGate *gate;     /* (unowned) */
+  LlmBusCallerIdentified identified;
+  LlmBusCallerGone gone;
+  gpointer data;
   char *proc_root;
   GStrv desktop_folders;
   guint subscription;
@@ -57,17 +57,6 @@ typedef struct
   char *app_id;            /* (nullable) */
 } Lookup;
 
-enum
-{
-  SIGNAL_GONE,
-  SIGNAL_IDENTIFIED,
-  N_SIGNALS
-};
-
-static guint signals[N_SIGNALS];
-
-G_DEFINE_FINAL_TYPE (LlmBusCallers, llm_bus_callers, G_TYPE_OBJECT)
-
 static void
 entry_free (gpointer data)
 {
@@ -80,9 +69,26 @@ entry_free (gpointer data)
 }
 
 static void
+clear_callers (gpointer data)
+{
+  LlmBusCallers *self = data;
+
+  g_hash_table_unref (self->entries);
+  g_free (self->proc_root);
+  g_strfreev (self->desktop_folders);
+  g_object_unref (self->connection);
+}
+
+static void
+callers_unref (LlmBusCallers *self)
+{
+  g_rc_box_release_full (self, clear_callers);
+}
+
+static void
 lookup_free (Lookup *lookup)
 {
-  g_object_unref (lookup->callers);
+  callers_unref (lookup->callers);
   if (lookup->pidfd >= 0)
     g_close (lookup->pidfd, NULL);
   g_free (lookup->sender);
@@ -160,7 +166,7 @@ end_lookup (Lookup *lookup)
 
   app_id = make_app_id (lookup);
   entry->caller = llm_caller_new (lookup->uid, app_id, lookup->sender, lookup->kind);
-  g_signal_emit (lookup->callers, signals[SIGNAL_IDENTIFIED], 0, entry->caller);
+  lookup->callers->identified (entry->caller, lookup->callers->data);
 
   /* each waiter sees what the one before it has registered */
   waiters = steal_waiters (entry);
@@ -295,7 +301,7 @@ on_credentials (GObject      *source,
   if (label != NULL)
     lookup->label = g_variant_dup_bytestring (label, NULL);
 
-  task = g_task_new (lookup->callers, NULL, on_identity_read, lookup);
+  task = g_task_new (NULL, NULL, on_identity_read, lookup);
   g_task_set_task_data (task, g_steal_pointer (&lookup), NULL);
   g_task_run_in_thread (task, read_identity);
 }
@@ -309,7 +315,7 @@ on_name_owner_changed (GDBusConnection *connection,
                        GVariant        *arguments,
                        gpointer         data)
 {
-  LlmBusCallers *self = LLM_BUS_CALLERS (data);
+  LlmBusCallers *self = data;
   g_autoptr(GError) error = NULL;
   g_autoptr(GArray) waiters = NULL;
   g_autofree char *gone = NULL;
@@ -333,75 +339,42 @@ on_name_owner_changed (GDBusConnection *connection,
 
   g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED, "The caller has left the bus");
   answer_waiters (waiters, NULL, error);
-  g_signal_emit (self, signals[SIGNAL_GONE], 0, gone);
-}
-
-static void
-llm_bus_callers_dispose (GObject *object)
-{
-  LlmBusCallers *self = LLM_BUS_CALLERS (object);
-
-  if (self->subscription != 0)
-    g_dbus_connection_signal_unsubscribe (self->connection, self->subscription);
-  self->subscription = 0;
-
-  G_OBJECT_CLASS (llm_bus_callers_parent_class)->dispose (object);
-}
-
-static void
-llm_bus_callers_finalize (GObject *object)
-{
-  LlmBusCallers *self = LLM_BUS_CALLERS (object);
-
-  g_hash_table_unref (self->entries);
-  g_free (self->proc_root);
-  g_strfreev (self->desktop_folders);
-  g_object_unref (self->connection);
-
-  G_OBJECT_CLASS (llm_bus_callers_parent_class)->finalize (object);
-}
-
-static void
-llm_bus_callers_class_init (LlmBusCallersClass *klass)
-{
-  GObjectClass *object_class = G_OBJECT_CLASS (klass);
-
-  object_class->dispose = llm_bus_callers_dispose;
-  object_class->finalize = llm_bus_callers_finalize;
-
-  signals[SIGNAL_GONE] = g_signal_new ("gone", G_TYPE_FROM_CLASS (klass), G_SIGNAL_RUN_LAST, 0,
-                                       NULL, NULL, NULL, G_TYPE_NONE, 1, G_TYPE_STRING);
-  signals[SIGNAL_IDENTIFIED] =
-    g_signal_new ("identified", G_TYPE_FROM_CLASS (klass), G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL,
-                  G_TYPE_NONE, 1, G_TYPE_POINTER);
-}
-
-static void
-llm_bus_callers_init (LlmBusCallers *self)
-{
-  self->entries = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, entry_free);
+  self->gone (gone, self->data);
 }
 
 LlmBusCallers *
-llm_bus_callers_new (GDBusConnection   *connection,
-                     LlmBusGate        *gate,
-                     const char        *proc_root,
-                     const char *const *desktop_folders)
+llm_bus_callers_new (GDBusConnection        *connection,
+                     LlmBusGate             *gate,
+                     const char             *proc_root,
+                     const char *const      *desktop_folders,
+                     LlmBusCallerIdentified  identified,
+                     LlmBusCallerGone        gone,
+                     gpointer                data)
 {
-  LlmBusCallers *self;
+  LlmBusCallers *self = g_rc_box_new0 (LlmBusCallers);
 
-  g_return_val_if_fail (G_IS_DBUS_CONNECTION (connection), NULL);
-
-  self = g_object_new (LLM_TYPE_BUS_CALLERS, NULL);
+  self->entries = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, entry_free);
   self->connection = g_object_ref (connection);
   self->gate = gate;
   self->proc_root = g_strdup (proc_root);
   self->desktop_folders = g_strdupv ((char **) desktop_folders);
+  self->identified = identified;
+  self->gone = gone;
+  self->data = data;
   self->subscription =
     g_dbus_connection_signal_subscribe (connection, BUS_NAME, BUS_NAME, "NameOwnerChanged",
                                         BUS_PATH, NULL, G_DBUS_SIGNAL_FLAGS_NONE,
                                         on_name_owner_changed, self, NULL);
   return self;
+}
+
+void
+llm_bus_callers_free (LlmBusCallers *self)
+{
+  g_dbus_connection_signal_unsubscribe (self->connection, self->subscription);
+  /* look-ups under way find nobody who waits */
+  g_hash_table_remove_all (self->entries);
+  callers_unref (self);
 }
 
 void
@@ -413,9 +386,6 @@ llm_bus_callers_resolve (LlmBusCallers     *self,
   Waiter waiter = { found, data };
   Entry *entry;
   Lookup *lookup;
-
-  g_return_if_fail (LLM_IS_BUS_CALLERS (self));
-  g_return_if_fail (sender != NULL);
 
   entry = g_hash_table_lookup (self->entries, sender);
   if (entry != NULL && entry->caller != NULL)
@@ -437,10 +407,10 @@ llm_bus_callers_resolve (LlmBusCallers     *self,
   g_hash_table_insert (self->entries, g_strdup (sender), entry);
 
   lookup = g_new0 (Lookup, 1);
-  lookup->callers = g_object_ref (self);
+  lookup->callers = g_rc_box_acquire (self);
   lookup->sender = g_strdup (sender);
   lookup->pidfd = -1;
-  lookup->seen_us = self->gate != NULL ? llm_bus_gate_get_seen (self->gate, sender) : 0;
+  lookup->seen_us = llm_bus_gate_get_seen (self->gate, sender);
   g_dbus_connection_call_with_unix_fd_list (
     self->connection, BUS_NAME, BUS_PATH, BUS_NAME, "GetConnectionCredentials",
     g_variant_new ("(s)", sender), G_VARIANT_TYPE ("(a{sv})"), G_DBUS_CALL_FLAGS_NONE,
@@ -452,8 +422,6 @@ llm_bus_callers_settle (LlmBusCallers *self,
                         const char    *sender)
 {
   Entry *entry;
-
-  g_return_if_fail (LLM_IS_BUS_CALLERS (self));
 
   entry = g_hash_table_lookup (self->entries, sender);
   if (entry != NULL)
@@ -502,8 +470,6 @@ llm_bus_callers_register (LlmBusCallers  *self,
   Entry *entry;
   LlmCaller *old;
 
-  g_return_val_if_fail (LLM_IS_BUS_CALLERS (self), FALSE);
-
   entry = g_hash_table_lookup (self->entries, sender);
   if (!check_registration (entry, app_id, error))
     return FALSE;
@@ -512,7 +478,7 @@ llm_bus_callers_register (LlmBusCallers  *self,
   entry->caller = llm_caller_new (old->uid, app_id, sender, LLM_CALLER_REGISTERED);
   entry->is_registered = TRUE;
   llm_caller_unref (old);
-  g_signal_emit (self, signals[SIGNAL_IDENTIFIED], 0, entry->caller);
+  self->identified (entry->caller, self->data);
   return TRUE;
 }
 
@@ -522,8 +488,6 @@ llm_bus_callers_set_locale (LlmBusCallers *self,
                             const char    *locale)
 {
   Entry *entry;
-
-  g_return_if_fail (LLM_IS_BUS_CALLERS (self));
 
   entry = g_hash_table_lookup (self->entries, sender);
   if (entry == NULL)
@@ -539,8 +503,6 @@ llm_bus_callers_get_locale (LlmBusCallers *self,
 {
   Entry *entry;
 
-  g_return_val_if_fail (LLM_IS_BUS_CALLERS (self), NULL);
-
   entry = g_hash_table_lookup (self->entries, sender);
   return entry != NULL ? entry->locale : NULL;
 }
@@ -551,20 +513,16 @@ llm_bus_callers_announce (LlmBusCallers *self)
   GHashTableIter iter;
   Entry *entry;
 
-  g_return_if_fail (LLM_IS_BUS_CALLERS (self));
-
   g_hash_table_iter_init (&iter, self->entries);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &entry))
     if (entry->caller != NULL)
-      g_signal_emit (self, signals[SIGNAL_IDENTIFIED], 0, entry->caller);
+      self->identified (entry->caller, self->data);
 }
 
 gboolean
 llm_bus_callers_is_present (LlmBusCallers *self,
                             const char    *sender)
 {
-  g_return_val_if_fail (LLM_IS_BUS_CALLERS (self), FALSE);
-
   return g_hash_table_contains (self->entries, sender);
 }
 

@@ -9,7 +9,6 @@
 
 #include "bus/identity/llm-bus-bouncer.h"
 #include "bus/identity/llm-bus-caller.h"
-#include "bus/objects/llm-bus-contexts.h"
 #include "common/llmsvc-error-private.h"
 #include "common/llmsvc-names.h"
 #include "decoding/llm-buffer-sink.h"
@@ -54,8 +53,7 @@ drop_for_gone_caller (LlmBusCall *self)
       llm_bus_callers_is_present (self->bus->callers, self->caller->connection))
     return;
 
-  llm_bus_contexts_forget_holder (self->bus->contexts, self->caller->connection);
-  llm_engine_caller_gone (self->bus->engine, self->caller->connection);
+  llm_bus_forget (self->bus, self->caller->connection);
 }
 
 void
@@ -145,11 +143,12 @@ on_decided (const GError *error,
             gpointer      data)
 {
   g_autoptr(LlmBusCall) self = data;
+  GError *failure = NULL;
 
   if (error != NULL)
     llm_bus_call_return_error (self, g_error_copy (error));
-  else
-    self->method->handle (self);
+  else if (!self->method->handle (self, &failure))
+    llm_bus_call_return_error (self, failure);
 }
 
 static gboolean
@@ -204,7 +203,7 @@ on_caller_found (LlmCaller    *caller,
     }
 
   flags = g_dbus_message_get_flags (g_dbus_method_invocation_get_message (self->invocation));
-  llm_bus_bouncer_check (self->bus->bouncer, caller, self->interface, self->method->name,
+  llm_bus_bouncer_check (self->bus, caller, self->interface, self->method->name,
                          (flags & G_DBUS_MESSAGE_FLAGS_ALLOW_INTERACTIVE_AUTHORIZATION) != 0,
                          on_decided, llm_bus_call_ref (self));
 }
@@ -257,4 +256,67 @@ llm_bus_call_new_sink (LlmBusCall *self)
 {
   return llm_buffer_sink_new (on_answered, llm_bus_call_ref (self),
                               (GDestroyNotify) llm_bus_call_unref);
+}
+
+void
+llm_bus_call_on_done (GObject      *source,
+                      GAsyncResult *result,
+                      gpointer      data)
+{
+  g_autoptr(LlmBusCall) self = data;
+  GError *error = NULL;
+
+  if (!g_task_propagate_boolean (G_TASK (result), &error))
+    llm_bus_call_return_error (self, error);
+  else
+    llm_bus_call_return (self, NULL);
+}
+
+void
+llm_bus_call_on_variant (GObject      *source,
+                         GAsyncResult *result,
+                         gpointer      data)
+{
+  g_autoptr(LlmBusCall) self = data;
+  GError *error = NULL;
+  g_autoptr(GVariant) value = g_task_propagate_pointer (G_TASK (result), &error);
+
+  if (value == NULL)
+    llm_bus_call_return_error (self, error);
+  else
+    llm_bus_call_return (self, g_variant_new_tuple (&value, 1));
+}
+
+void
+llm_bus_call_on_context (GObject      *source,
+                         GAsyncResult *result,
+                         gpointer      data)
+{
+  g_autoptr(LlmBusCall) self = data;
+  GError *error = NULL;
+  g_autoptr(LlmContext) context = g_task_propagate_pointer (G_TASK (result), &error);
+  g_autofree char *path = NULL;
+
+  if (context == NULL)
+    {
+      llm_bus_call_return_error (self, error);
+      return;
+    }
+
+  llm_bus_hold_context (self->bus, context, self->caller->connection);
+  path = llm_bus_dup_context_path (context);
+  llm_bus_call_return (self, g_variant_new ("(o)", path));
+}
+
+void
+llm_bus_call_on_admitted (GObject      *source,
+                          GAsyncResult *result,
+                          gpointer      data)
+{
+  g_autoptr(LlmBusCall) self = data;
+  GError *error = NULL;
+  g_autoptr(GObject) generation = g_task_propagate_pointer (G_TASK (result), &error);
+
+  if (generation == NULL)
+    llm_bus_call_return_error (self, error);
 }

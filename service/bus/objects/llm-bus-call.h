@@ -80,4 +80,24 @@ G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmBusCall, llm_bus_call_unref)
 /* (transfer full): a sink whose end is the reply: the text and its results, or the error. */
 LlmSink    *llm_bus_call_new_sink     (LlmBusCall            *self);
 
+/* Replies to a call when a GTask of the engine is done, as #GAsyncReadyCallback; @data is a
+ * reference to the call, which they take. */
+
+/* The task returns a boolean: the reply is empty. */
+void        llm_bus_call_on_done      (GObject               *source,
+                                       GAsyncResult          *result,
+                                       gpointer               data);
+/* The task returns a GVariant: the only value of the reply. */
+void        llm_bus_call_on_variant   (GObject               *source,
+                                       GAsyncResult          *result,
+                                       gpointer               data);
+/* The task returns an LlmContext: the reply is its path, and the caller has it in use. */
+void        llm_bus_call_on_context   (GObject               *source,
+                                       GAsyncResult          *result,
+                                       gpointer               data);
+/* The task returns an LlmGeneration: the reply is the sink's, unless the answer is not admitted. */
+void        llm_bus_call_on_admitted  (GObject               *source,
+                                       GAsyncResult          *result,
+                                       gpointer               data);
+
 G_END_DECLS

@@ -4,7 +4,6 @@
 
 #include "bus/objects/llm-bus-interface.h"
 
-#include "bus/identity/llm-bus-bouncer.h"
 #include "llm-bus-resource.h"
 #include "common/llmsvc-error.h"
 
@@ -50,53 +49,28 @@ const LlmBusMethod *
 llm_bus_interface_find_method (const LlmBusInterface *self,
                                const char            *name)
 {
-  for (const LlmBusMethod *m = self->methods; m->name != NULL; m++)
+  for (const LlmBusMethod *m = self->methods; m != NULL && m->name != NULL; m++)
     if (g_str_equal (m->name, name))
       return m;
 
   return NULL;
 }
 
-const LlmBusProperty *
-llm_bus_interface_find_property (const LlmBusInterface *self,
-                                 const char            *name)
-{
-  for (const LlmBusProperty *p = self->properties; p->name != NULL; p++)
-    if (g_str_equal (p->name, name))
-      return p;
-
-  return NULL;
-}
-
 GVariant *
-llm_bus_interface_list_properties (const LlmBusInterface *self,
-                                   LlmBus                *bus,
-                                   gpointer               object)
+llm_bus_interface_get_property (const LlmBusInterface *self,
+                                LlmBus                *bus,
+                                gpointer               object,
+                                const char            *name,
+                                GError               **error)
 {
-  GVariantBuilder builder;
+  g_autoptr(GVariant) all =
+    self->list_properties != NULL ? g_variant_ref_sink (self->list_properties (bus, object)) : NULL;
+  GVariant *value = all != NULL ? g_variant_lookup_value (all, name, NULL) : NULL;
 
-  g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
-  for (const LlmBusProperty *p = self->properties; p->name != NULL; p++)
-    if (llm_bus_bouncer_check_property (self->name, p->name, NULL))
-      g_variant_builder_add (&builder, "{sv}", p->name, p->get (bus, object));
-
-  return g_variant_builder_end (&builder);
-}
-
-static gboolean
-check_entry (gconstpointer  found,
-             const char    *kind,
-             const char    *interface,
-             const char    *member,
-             const char    *place,
-             GError       **error)
-{
-  if (found != NULL)
-    return TRUE;
-
-  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED, "%s %s.%s is missing in the %s", kind,
-               interface, member, place);
-  return FALSE;
+  if (value == NULL)
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED, "Nobody may read %s.%s",
+                 self->name, name);
+  return value;
 }
 
 gboolean
@@ -104,24 +78,21 @@ llm_bus_interface_check (const LlmBusInterface *self,
                          GError               **error)
 {
   GDBusInterfaceInfo *info = llm_bus_interface_lookup_info (self->name);
+  const char *missing = NULL, *place = "table";
 
-  for (guint i = 0; info->methods != NULL && info->methods[i] != NULL; i++)
-    if (!check_entry (llm_bus_interface_find_method (self, info->methods[i]->name), "Method",
-                      self->name, info->methods[i]->name, "table", error))
-      return FALSE;
-  for (guint i = 0; info->properties != NULL && info->properties[i] != NULL; i++)
-    if (!check_entry (llm_bus_interface_find_property (self, info->properties[i]->name),
-                      "Property", self->name, info->properties[i]->name, "table", error))
-      return FALSE;
+  for (guint i = 0; missing == NULL && info->methods != NULL && info->methods[i] != NULL; i++)
+    if (llm_bus_interface_find_method (self, info->methods[i]->name) == NULL)
+      missing = info->methods[i]->name;
+  for (const LlmBusMethod *m = self->methods;
+       missing == NULL && m != NULL && m->name != NULL; m++)
+    if (g_dbus_interface_info_lookup_method (info, m->name) == NULL)
+      {
+        missing = m->name;
+        place = "XML";
+      }
 
-  for (const LlmBusMethod *m = self->methods; m->name != NULL; m++)
-    if (!check_entry (g_dbus_interface_info_lookup_method (info, m->name), "Method", self->name,
-                      m->name, "XML", error))
-      return FALSE;
-  for (const LlmBusProperty *p = self->properties; p->name != NULL; p++)
-    if (!check_entry (g_dbus_interface_info_lookup_property (info, p->name), "Property",
-                      self->name, p->name, "XML", error))
-      return FALSE;
-
-  return TRUE;
+  if (missing != NULL)
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED, "%s %s.%s is missing in the %s", "Method",
+                 self->name, missing, place);
+  return missing == NULL;
 }

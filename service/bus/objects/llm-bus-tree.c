@@ -6,7 +6,6 @@
 
 #include <string.h>
 
-#include "bus/identity/llm-bus-bouncer.h"
 #include "bus/identity/llm-bus-caller.h"
 
 #define PROPERTIES_INTERFACE "org.freedesktop.DBus.Properties"
@@ -25,9 +24,8 @@ struct _LlmBusTree
 /* A call of one of the bus's own interfaces. */
 typedef struct
 {
-  LlmBusTree *tree;                   /* (owned) */
-  GDBusMethodInvocation *invocation;  /* (owned) (nullable): of Properties */
-  GDBusMessage *message;              /* (owned) (nullable): of Introspect */
+  LlmBusTree *tree;       /* (owned) */
+  GDBusMessage *message;  /* (owned) */
 } Question;
 
 static const char standard_xml[] =
@@ -70,7 +68,7 @@ tree_unref (gpointer data)
 static void
 question_free (Question *question)
 {
-  g_clear_object (&question->message);
+  g_object_unref (question->message);
   tree_unref (question->tree);
   g_free (question);
 }
@@ -91,58 +89,117 @@ get_id (LlmBusTree *self,
   return path + length + 1;
 }
 
-static void
-on_property_caller (LlmCaller    *caller,
-                    const GError *error,
-                    gpointer      data)
+static char *
+make_root_xml (LlmBusTree *self,
+               LlmCaller  *caller)
 {
-  g_autoptr(Question) question = data;
-  g_autoptr(GObject) object = NULL;
-  g_autoptr(GError) unknown = NULL;
-  g_autoptr(GError) translated = NULL;
+  g_auto(GStrv) ids = self->kind->list (self->bus, caller);
+  GString *xml = g_string_new ("<node>\n");
+
+  for (guint i = 0; ids[i] != NULL; i++)
+    g_string_append_printf (xml, "  <node name=\"%s\"/>\n", ids[i]);
+
+  g_string_append (xml, "</node>\n");
+  return g_string_free (xml, FALSE);
+}
+
+static char *
+make_object_xml (LlmBusTree *self)
+{
+  GString *xml = g_string_new ("<node>\n");
+
+  g_string_append (xml, standard_xml);
+  g_dbus_interface_info_generate_xml (llm_bus_interface_lookup_info (self->kind->interface->name),
+                                      2, xml);
+  g_string_append (xml, "</node>\n");
+  return g_string_free (xml, FALSE);
+}
+
+/* (transfer floating) (nullable): the body of the reply; GDBus has checked the arguments, and that
+ * the XML has the property, for reading. */
+static GVariant *
+answer (Question  *question,
+        LlmCaller *caller,
+        GError   **error)
+{
   LlmBusTree *self = question->tree;
-  GDBusMethodInvocation *invocation = g_steal_pointer (&question->invocation);
-  const char *path = g_dbus_method_invocation_get_object_path (invocation);
-  const LlmBusProperty *property;
+  const LlmBusInterface *interface = self->kind->interface;
+  const char *path = g_dbus_message_get_path (question->message);
+  const char *method = g_dbus_message_get_member (question->message);
+  const char *id = get_id (self, path);
+  g_autoptr(GObject) object = NULL;
+  g_autoptr(GVariant) value = NULL;
   const char *name;
 
-  if (caller == NULL)
-    {
-      translated = llm_bus_translator_translate_error (self->bus->translator, NULL, error);
-      g_dbus_method_invocation_return_gerror (invocation, translated);
-      return;
-    }
+  if (g_str_equal (path, self->kind->path))
+    return g_variant_new ("(@s)", g_variant_new_take_string (make_root_xml (self, caller)));
 
-  object = self->kind->lookup (self->bus, caller, get_id (self, path));
+  object = id != NULL ? self->kind->lookup (self->bus, caller, id) : NULL;
   if (object == NULL)
     {
-      unknown = llm_bus_unknown_object (path);
-      translated = llm_bus_translator_translate_error (
-        self->bus->translator, llm_bus_callers_get_locale (self->bus->callers, caller->connection),
-        unknown);
-      g_dbus_method_invocation_return_gerror (invocation, translated);
-      return;
+      g_propagate_error (error, llm_bus_unknown_object (path));
+      return NULL;
     }
+  if (g_str_equal (method, "Introspect"))
+    return g_variant_new ("(@s)", g_variant_new_take_string (make_object_xml (self)));
+  if (g_str_equal (method, "GetAll"))
+    return g_variant_new ("(@a{sv})", interface->list_properties (self->bus, object));
 
-  if (g_str_equal (g_dbus_method_invocation_get_method_name (invocation), "GetAll"))
-    {
-      g_dbus_method_invocation_return_value (
-        invocation, g_variant_new ("(@a{sv})", llm_bus_interface_list_properties (
-                                                 self->kind->interface, self->bus, object)));
-      return;
-    }
+  g_variant_get_child (g_dbus_message_get_body (question->message), 1, "&s", &name);
+  value = llm_bus_interface_get_property (interface, self->bus, object, name, error);
+  return value != NULL ? g_variant_new ("(v)", value) : NULL;
+}
 
-  /* GDBus has checked that the XML has it, for reading */
-  g_variant_get_child (g_dbus_method_invocation_get_parameters (invocation), 1, "&s", &name);
-  property = llm_bus_interface_find_property (self->kind->interface, name);
-  g_assert (property != NULL);
-  if (!llm_bus_bouncer_check_property (self->kind->interface->name, name, &unknown))
+static void
+on_caller (LlmCaller    *caller,
+           const GError *failure,
+           gpointer      data)
+{
+  g_autoptr(Question) question = data;
+  LlmBus *bus = question->tree->bus;
+  g_autoptr(GError) error = failure != NULL ? g_error_copy (failure) : NULL;
+  GVariant *body = caller != NULL ? answer (question, caller, &error) : NULL;
+  g_autoptr(GDBusMessage) reply = NULL;
+
+  if (body != NULL)
     {
-      g_dbus_method_invocation_return_gerror (invocation, unknown);
-      return;
+      reply = g_dbus_message_new_method_reply (question->message);
+      g_dbus_message_set_body (reply, body);
     }
-  g_dbus_method_invocation_return_value (
-    invocation, g_variant_new ("(v)", property->get (self->bus, object)));
+  else
+    {
+      const char *sender = g_dbus_message_get_sender (question->message);
+      g_autofree char *name = g_dbus_error_encode_gerror (error);
+      g_autofree char *text = llm_bus_translator_translate (
+        bus->translator, llm_bus_callers_get_locale (bus->callers, sender), error->message);
+
+      reply = g_dbus_message_new_method_error_literal (question->message, name, text);
+    }
+  g_dbus_connection_send_message (bus->connection, reply, G_DBUS_SEND_MESSAGE_FLAGS_NONE, NULL,
+                                  NULL);
+}
+
+static gboolean
+ask (gpointer data)
+{
+  Question *question = data;
+  LlmBusTree *self = question->tree;
+
+  llm_bus_identify (self->bus, g_dbus_message_get_sender (question->message),
+                    self->kind->with_contexts, on_caller, question);
+  return G_SOURCE_REMOVE;
+}
+
+/* @message: (transfer full) */
+static Question *
+question_new (LlmBusTree   *self,
+              GDBusMessage *message)
+{
+  Question *question = g_new0 (Question, 1);
+
+  question->tree = g_atomic_rc_box_acquire (self);
+  question->message = message;
+  return question;
 }
 
 static void
@@ -156,19 +213,17 @@ on_method_call (GDBusConnection       *connection,
                 gpointer               data)
 {
   LlmBusTree *self = data;
-  Question *question;
 
-  if (!g_str_equal (interface, PROPERTIES_INTERFACE))
+  if (g_str_equal (interface, PROPERTIES_INTERFACE))
+    {
+      ask (question_new (self, g_object_ref (g_dbus_method_invocation_get_message (invocation))));
+      g_object_unref (invocation);
+    }
+  else
     {
       llm_bus_call_begin (self->bus, invocation, self->kind->interface, self->kind->lookup,
                           get_id (self, path));
-      return;
     }
-
-  question = g_new0 (Question, 1);
-  question->tree = g_atomic_rc_box_acquire (self);
-  question->invocation = invocation;
-  llm_bus_identify (self->bus, sender, self->kind->with_contexts, on_property_caller, question);
 }
 
 /* Properties come to on_method_call(), because there is no get_property here. */
@@ -216,91 +271,6 @@ dispatch (GDBusConnection *connection,
 static const GDBusSubtreeVTable subtree_vtable = { enumerate_nothing, list_interfaces, dispatch,
                                                    { NULL } };
 
-static char *
-make_root_xml (LlmBusTree *self,
-               LlmCaller  *caller)
-{
-  g_auto(GStrv) ids = self->kind->list (self->bus, caller);
-  GString *xml = g_string_new ("<node>\n");
-
-  for (guint i = 0; ids[i] != NULL; i++)
-    g_string_append_printf (xml, "  <node name=\"%s\"/>\n", ids[i]);
-
-  g_string_append (xml, "</node>\n");
-  return g_string_free (xml, FALSE);
-}
-
-static char *
-make_object_xml (LlmBusTree *self)
-{
-  GString *xml = g_string_new ("<node>\n");
-
-  g_string_append (xml, standard_xml);
-  g_dbus_interface_info_generate_xml (llm_bus_interface_lookup_info (self->kind->interface->name),
-                                      2, xml);
-  g_string_append (xml, "</node>\n");
-  return g_string_free (xml, FALSE);
-}
-
-static void
-on_introspect_caller (LlmCaller    *caller,
-                      const GError *failure,
-                      gpointer      data)
-{
-  g_autoptr(Question) question = data;
-  LlmBusTree *self = question->tree;
-  g_autoptr(GDBusMessage) reply = NULL;
-  g_autoptr(GError) error = failure != NULL ? g_error_copy (failure) : NULL;
-  g_autofree char *xml = NULL;
-  const char *path = g_dbus_message_get_path (question->message);
-
-  if (caller != NULL && g_str_equal (path, self->kind->path))
-    {
-      xml = make_root_xml (self, caller);
-    }
-  else if (caller != NULL)
-    {
-      const char *id = get_id (self, path);
-      g_autoptr(GObject) object =
-        id != NULL ? self->kind->lookup (self->bus, caller, id) : NULL;
-
-      if (object != NULL)
-        xml = make_object_xml (self);
-      else
-        error = llm_bus_unknown_object (path);
-    }
-
-  if (xml != NULL)
-    {
-      reply = g_dbus_message_new_method_reply (question->message);
-      g_dbus_message_set_body (reply, g_variant_new ("(s)", xml));
-    }
-  else
-    {
-      const char *sender = g_dbus_message_get_sender (question->message);
-      g_autofree char *name = g_dbus_error_encode_gerror (error);
-      g_autofree char *message = llm_bus_translator_translate (
-        self->bus->translator, llm_bus_callers_get_locale (self->bus->callers, sender),
-        error->message);
-
-      reply = g_dbus_message_new_method_error_literal (question->message, name, message);
-    }
-
-  g_dbus_connection_send_message (self->bus->connection, reply, G_DBUS_SEND_MESSAGE_FLAGS_NONE,
-                                  NULL, NULL);
-}
-
-static gboolean
-answer_introspect (gpointer data)
-{
-  Question *question = data;
-  LlmBusTree *self = question->tree;
-
-  llm_bus_identify (self->bus, g_dbus_message_get_sender (question->message),
-                    self->kind->with_contexts, on_introspect_caller, question);
-  return G_SOURCE_REMOVE;
-}
-
 /* In GDBus's thread: hands Introspect of this tree to the main thread. */
 static GDBusMessage *
 filter_message (GDBusConnection *connection,
@@ -311,7 +281,6 @@ filter_message (GDBusConnection *connection,
   LlmBusTree *self = data;
   gsize length = strlen (self->kind->path);
   const char *path = g_dbus_message_get_path (message);
-  Question *question;
 
   if (!incoming || g_dbus_message_get_message_type (message) != G_DBUS_MESSAGE_TYPE_METHOD_CALL ||
       g_strcmp0 (g_dbus_message_get_member (message), "Introspect") != 0 ||
@@ -322,10 +291,7 @@ filter_message (GDBusConnection *connection,
       (path[length] != '\0' && path[length] != '/'))
     return message;
 
-  question = g_new0 (Question, 1);
-  question->tree = g_atomic_rc_box_acquire (self);
-  question->message = message;
-  g_main_context_invoke (NULL, answer_introspect, question);
+  g_main_context_invoke (NULL, ask, question_new (self, message));
   return NULL;
 }
 

@@ -2,7 +2,7 @@
 
 #define G_LOG_DOMAIN "llm-bus"
 
-#include "bus/objects/llm-bus-metrics.h"
+#include "bus/llm-bus-metrics.h"
 
 #include <errno.h>
 #include <gio/gunixsocketaddress.h>
@@ -136,10 +136,10 @@ refuse (Client     *client,
 static char *
 make_text (LlmBus *bus)
 {
-  g_autoptr(GVariant) service = g_variant_ref_sink (
-      llm_bus_interface_list_properties (&llm_bus_manager_interface, bus, NULL));
-  g_autoptr(GVariant) memory = g_variant_ref_sink (
-      llm_bus_interface_list_properties (&llm_bus_memory_interface, bus, NULL));
+  g_autoptr(GVariant) service =
+    g_variant_ref_sink (llm_bus_manager_interface.list_properties (bus, NULL));
+  g_autoptr(GVariant) memory =
+    g_variant_ref_sink (llm_bus_memory_interface.list_properties (bus, NULL));
   g_autoptr(GVariant) statistics = llm_bus_manager_get_statistics (bus);
 
   return llmsvc_metrics_format (service, memory, statistics);

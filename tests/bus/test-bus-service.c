@@ -60,6 +60,8 @@ static void
 test_described (BusFixture   *fixture,
                 gconstpointer data)
 {
+  g_autoptr(GVariant) ready = bus_call_ok (fixture->app, NULL, "", "Prewarm",
+                                           g_variant_new ("(@a{sv})", bus_options ("{}")));
   g_autoptr(GVariant) model = bus_get (fixture->app, NULL, "", "ActiveModel");
   g_autofree char *context = bus_create (fixture->app, bus_options ("{}"));
   g_autoptr(GError) error = NULL;

@@ -5,9 +5,10 @@
 #include "bus/llm-bus-metrics.h"
 
 #include <errno.h>
-#include <gio/gunixsocketaddress.h>
+#include <glib-unix.h>
 #include <glib/gstdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -23,7 +24,7 @@
 
 #define MAX_REQUEST 4096
 
-/* From its first byte to the last of the answer; a client that is slower gets nothing. */
+/* For the whole request; a client that is slower gets nothing. */
 #define CLIENT_LIMIT_S 5
 
 /* Until accepting is tried again after it failed: there may be no file descriptor left. */
@@ -32,117 +33,91 @@
 #define SOCKET_MODE 0660
 #define FOLDER_MODE 0755
 
-typedef struct
-{
-  LlmBusMetrics *metrics;      /* (unowned): it ends its clients first */
-  GSocketConnection *connection;
-  GCancellable *cancellable;
-  guint limit;                 /* source */
-  char request[MAX_REQUEST];
-  gsize n_request;
-  char *answer;                /* (nullable) */
-} Client;
-
 struct _LlmBusMetrics
 {
   LlmBus *bus;                 /* (owned) */
   char *path;
-  GSocket *socket;
-  GSource *waiting;            /* (owned) (nullable): for the next client; NULL when all are busy */
+  int fd;
+  guint waiting;               /* source: for the next client; 0 when all are busy */
   guint retry;                 /* source */
-  GPtrArray *clients;          /* (element-type Client) (unowned): each frees itself at its end */
-  gboolean is_closed;
+  GPtrArray *clients;          /* (element-type Client) (owned) */
 };
 
-static void wait_for_client (LlmBusMetrics *self);
-
-static void
-metrics_free (LlmBusMetrics *self)
+typedef struct
 {
-  g_ptr_array_unref (self->clients);
-  g_clear_object (&self->socket);
-  llm_bus_unref (self->bus);
-  g_free (self->path);
-  g_free (self);
-}
+  LlmBusMetrics *metrics;      /* (unowned): it ends its clients first */
+  int fd;
+  guint watch;                 /* source */
+  guint limit;                 /* source */
+  char request[MAX_REQUEST];
+  gsize n_request;
+} Client;
+
+static void wait_for_client (LlmBusMetrics *self);
 
 /* --- a client --- */
 
 static void
-client_end (Client *client)
-{
-  LlmBusMetrics *metrics = client->metrics;
-
-  g_clear_handle_id (&client->limit, g_source_remove);
-  g_ptr_array_remove_fast (metrics->clients, client);
-  /* a socket closes at once */
-  g_io_stream_close (G_IO_STREAM (client->connection), NULL, NULL);
-  g_object_unref (client->connection);
-  g_object_unref (client->cancellable);
-  g_free (client->answer);
-  g_free (client);
-
-  if (!metrics->is_closed)
-    wait_for_client (metrics);
-  else if (metrics->clients->len == 0)
-    metrics_free (metrics);
-}
-
-static gboolean
-on_limit (gpointer data)
+client_free (gpointer data)
 {
   Client *client = data;
 
-  client->limit = 0;
-  g_cancellable_cancel (client->cancellable);
-  return G_SOURCE_REMOVE;
+  g_source_remove (client->watch);
+  g_source_remove (client->limit);
+  g_close (client->fd, NULL);
+  g_free (client);
 }
 
-static void
-on_written (GObject      *source,
-            GAsyncResult *result,
-            gpointer      data)
+static gboolean
+client_end (gpointer data)
 {
-  g_output_stream_write_all_finish (G_OUTPUT_STREAM (source), result, NULL, NULL);
-  client_end (data);
+  LlmBusMetrics *metrics = ((Client *) data)->metrics;
+
+  g_ptr_array_remove_fast (metrics->clients, data);
+  wait_for_client (metrics);
+  return G_SOURCE_CONTINUE;
 }
 
-/* @status: "200 OK"; @body: (transfer full). The body of an answer to HEAD is not sent. */
+/* @status: "200 OK". What is sent is the first on its socket, and far less than a socket holds: it is
+ * taken at once. The body of an answer to HEAD is not sent. */
 static void
 answer (Client     *client,
         const char *status,
         const char *type,
-        char       *body,
+        const char *body,
         gboolean    is_head)
 {
-  g_autofree char *owned = body;
-  GOutputStream *stream = g_io_stream_get_output_stream (G_IO_STREAM (client->connection));
+  g_autofree char *text =
+    g_strdup_printf ("HTTP/1.0 %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"
+                     "Cache-Control: no-store\r\nConnection: close\r\n\r\n%s",
+                     status, type, strlen (body), is_head ? "" : body);
 
-  client->answer = g_strdup_printf ("HTTP/1.0 %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"
-                                    "Cache-Control: no-store\r\nConnection: close\r\n\r\n%s",
-                                    status, type, strlen (owned), is_head ? "" : owned);
-  g_output_stream_write_all_async (stream, client->answer, strlen (client->answer),
-                                   G_PRIORITY_DEFAULT_IDLE, client->cancellable, on_written,
-                                   client);
+  if (send (client->fd, text, strlen (text), MSG_NOSIGNAL) < 0)
+    g_debug ("A client of the metrics has left: %s", g_strerror (errno));
 }
 
 static void
 refuse (Client     *client,
         const char *status)
 {
-  answer (client, status, "text/plain; charset=utf-8", g_strconcat (status, "\n", NULL), FALSE);
+  g_autofree char *body = g_strconcat (status, "\n", NULL);
+
+  answer (client, status, "text/plain; charset=utf-8", body, FALSE);
 }
 
-static char *
-make_text (LlmBus *bus)
+static void
+answer_figures (Client  *client,
+                gboolean is_head)
 {
+  LlmBus *bus = client->metrics->bus;
   g_autoptr(GVariant) service =
     g_variant_ref_sink (llm_bus_manager_interface.list_properties (bus, NULL));
   g_autoptr(GVariant) memory =
     g_variant_ref_sink (llm_bus_memory_interface.list_properties (bus, NULL));
   g_autoptr(GVariant) statistics = llm_bus_manager_get_statistics (bus);
+  g_autofree char *text = llmsvc_metrics_format (service, memory, statistics);
 
-  return llmsvc_metrics_format (service, memory, statistics);
+  answer (client, "200 OK", LLMSVC_METRICS_CONTENT_TYPE, text, is_head);
 }
 
 static void
@@ -151,7 +126,6 @@ answer_request (Client *client)
   g_autofree char *line = g_strndup (client->request, strcspn (client->request, "\r\n"));
   g_auto(GStrv) words = g_strsplit (line, " ", 4);
   gboolean is_head;
-  gsize n_path;
 
   if (g_strv_length (words) != 3 || !g_str_has_prefix (words[2], "HTTP/"))
     {
@@ -159,37 +133,28 @@ answer_request (Client *client)
       return;
     }
   is_head = g_str_equal (words[0], "HEAD");
+  words[1][strcspn (words[1], "?")] = '\0';
   if (!is_head && !g_str_equal (words[0], "GET"))
-    {
-      refuse (client, "405 Method Not Allowed");
-      return;
-    }
-  n_path = strcspn (words[1], "?");
-  words[1][n_path] = '\0';
-  if (!g_str_equal (words[1], "/metrics") && !g_str_equal (words[1], "/"))
-    {
-      refuse (client, "404 Not Found");
-      return;
-    }
-
-  answer (client, "200 OK", LLMSVC_METRICS_CONTENT_TYPE, make_text (client->metrics->bus), is_head);
+    refuse (client, "405 Method Not Allowed");
+  else if (!g_str_equal (words[1], "/metrics") && !g_str_equal (words[1], "/"))
+    refuse (client, "404 Not Found");
+  else
+    answer_figures (client, is_head);
 }
 
-static void read_on (Client *client);
-
-static void
-on_read (GObject      *source,
-         GAsyncResult *result,
-         gpointer      data)
+static gboolean
+on_readable (int          fd,
+             GIOCondition condition,
+             gpointer     data)
 {
   Client *client = data;
-  gssize n = g_input_stream_read_finish (G_INPUT_STREAM (source), result, NULL);
+  ssize_t n = recv (fd, client->request + client->n_request,
+                    MAX_REQUEST - 1 - client->n_request, 0);
 
-  if (n <= 0 || client->metrics->is_closed)
-    {
-      client_end (client);
-      return;
-    }
+  if (n < 0 && (errno == EAGAIN || errno == EINTR))
+    return G_SOURCE_CONTINUE;
+  if (n <= 0)
+    return client_end (client);
 
   client->n_request += (gsize) n;
   client->request[client->n_request] = '\0';
@@ -200,43 +165,11 @@ on_read (GObject      *source,
   else if (client->n_request + 1 == MAX_REQUEST)
     refuse (client, "431 Request Header Fields Too Large");
   else
-    read_on (client);
-}
-
-static void
-read_on (Client *client)
-{
-  g_input_stream_read_async (g_io_stream_get_input_stream (G_IO_STREAM (client->connection)),
-                             client->request + client->n_request,
-                             MAX_REQUEST - 1 - client->n_request, G_PRIORITY_DEFAULT_IDLE,
-                             client->cancellable, on_read, client);
-}
-
-/* @socket: (transfer full) */
-static void
-client_begin (LlmBusMetrics *self,
-              GSocket       *socket)
-{
-  Client *client = g_new0 (Client, 1);
-
-  client->metrics = self;
-  client->connection = g_socket_connection_factory_create_connection (socket);
-  client->cancellable = g_cancellable_new ();
-  client->limit = g_timeout_add_seconds (CLIENT_LIMIT_S, on_limit, client);
-  g_ptr_array_add (self->clients, client);
-  g_object_unref (socket);
-  read_on (client);
+    return G_SOURCE_CONTINUE;
+  return client_end (client);
 }
 
 /* --- accepting --- */
-
-static void
-stop_waiting (LlmBusMetrics *self)
-{
-  if (self->waiting != NULL)
-    g_source_destroy (self->waiting);
-  g_clear_pointer (&self->waiting, g_source_unref);
-}
 
 static gboolean
 on_retry (gpointer data)
@@ -249,101 +182,96 @@ on_retry (gpointer data)
 }
 
 static gboolean
-on_client (GSocket      *socket,
-           GIOCondition  condition,
-           gpointer      data)
+on_client (int          listener,
+           GIOCondition condition,
+           gpointer     data)
 {
   LlmBusMetrics *self = data;
-  g_autoptr(GError) error = NULL;
-  GSocket *accepted = g_socket_accept (socket, NULL, &error);
+  int fd = accept4 (listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+  Client *client;
 
-  if (accepted != NULL)
+  if (fd < 0 && (errno == EAGAIN || errno == EINTR || errno == ECONNABORTED))
+    return G_SOURCE_CONTINUE;
+  if (fd < 0)
     {
-      client_begin (self, accepted);
-    }
-  else if (!g_error_matches (error, G_IO_ERROR, G_IO_ERROR_WOULD_BLOCK))
-    {
-      g_message ("A client of the metrics could not be taken: %s", error->message);
-      stop_waiting (self);
+      g_message ("A client of the metrics could not be taken: %s", g_strerror (errno));
       self->retry = g_timeout_add_seconds (RETRY_S, on_retry, self);
+      self->waiting = 0;
       return G_SOURCE_REMOVE;
     }
+
+  client = g_new0 (Client, 1);
+  client->metrics = self;
+  client->fd = fd;
+  client->watch = g_unix_fd_add_full (G_PRIORITY_DEFAULT_IDLE, fd, G_IO_IN | G_IO_HUP | G_IO_ERR,
+                                      on_readable, client, NULL);
+  client->limit = g_timeout_add_seconds (CLIENT_LIMIT_S, client_end, client);
+  g_ptr_array_add (self->clients, client);
   if (self->clients->len < MAX_CLIENTS)
     return G_SOURCE_CONTINUE;
 
-  stop_waiting (self);
+  self->waiting = 0;
   return G_SOURCE_REMOVE;
 }
 
 static void
 wait_for_client (LlmBusMetrics *self)
 {
-  if (self->waiting != NULL || self->retry != 0)
-    return;
-
-  self->waiting = g_socket_create_source (self->socket, G_IO_IN, NULL);
-  g_source_set_callback (self->waiting, G_SOURCE_FUNC (on_client), self, NULL);
-  g_source_set_priority (self->waiting, G_PRIORITY_DEFAULT_IDLE);
-  g_source_attach (self->waiting, g_main_context_get_thread_default ());
+  if (self->waiting == 0 && self->retry == 0)
+    self->waiting = g_unix_fd_add_full (G_PRIORITY_DEFAULT_IDLE, self->fd, G_IO_IN, on_client, self,
+                                        NULL);
 }
 
 /* --- the socket --- */
 
-/* Whether a process that has ended left the socket at @path; then it is removed. */
+/* Whether a process that has ended left the socket at the address; then it is removed. */
 static gboolean
-remove_left_over (const char     *path,
-                  GSocketAddress *address)
+remove_left_over (const struct sockaddr_un *address)
 {
-  g_autoptr(GSocket) probe = NULL;
-  g_autoptr(GError) error = NULL;
   GStatBuf status;
+  gboolean is_refused;
+  int probe;
 
-  if (g_lstat (path, &status) != 0 || !S_ISSOCK (status.st_mode))
+  if (g_lstat (address->sun_path, &status) != 0 || !S_ISSOCK (status.st_mode))
     return FALSE;
-  probe = g_socket_new (G_SOCKET_FAMILY_UNIX, G_SOCKET_TYPE_STREAM, G_SOCKET_PROTOCOL_DEFAULT,
-                        NULL);
-  if (probe == NULL)
+  probe = socket (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (probe < 0)
     return FALSE;
   /* one that is answered, or whose queue is full, belongs to somebody */
-  g_socket_set_blocking (probe, FALSE);
-  if (g_socket_connect (probe, address, NULL, &error) ||
-      !g_error_matches (error, G_IO_ERROR, G_IO_ERROR_CONNECTION_REFUSED))
-    return FALSE;
-
-  return g_unlink (path) == 0;
+  is_refused = connect (probe, (const struct sockaddr *) address, sizeof *address) != 0 &&
+               errno == ECONNREFUSED;
+  g_close (probe, NULL);
+  return is_refused && g_unlink (address->sun_path) == 0;
 }
 
-static gboolean
-listen_at (GSocket     *socket,
-           const char  *path,
-           GError     **error)
+/* -1 with errno set. */
+static int
+listen_at (const struct sockaddr_un *address)
 {
-  g_autoptr(GSocketAddress) address = g_unix_socket_address_new (path);
-  g_autofree char *folder = g_path_get_dirname (path);
-  g_autoptr(GError) local = NULL;
+  const struct sockaddr *where = (const struct sockaddr *) address;
+  int fd = socket (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   gboolean is_bound;
+  int code;
 
-  if (g_mkdir (folder, FOLDER_MODE) == 0)
-    /* the umask is for what is private */
-    (void) g_chmod (folder, FOLDER_MODE);
-  is_bound = g_socket_bind (socket, address, FALSE, &local);
-  if (!is_bound && g_error_matches (local, G_IO_ERROR, G_IO_ERROR_ADDRESS_IN_USE) &&
-      remove_left_over (path, address))
+  if (fd < 0)
+    return -1;
+  is_bound = bind (fd, where, sizeof *address) == 0;
+  if (!is_bound && errno == EADDRINUSE)
     {
-      g_clear_error (&local);
-      is_bound = g_socket_bind (socket, address, FALSE, &local);
+      if (remove_left_over (address))
+        is_bound = bind (fd, where, sizeof *address) == 0;
+      else
+        errno = EADDRINUSE;
     }
-  if (is_bound)
-    g_socket_set_listen_backlog (socket, BACKLOG);
-  if (is_bound && g_chmod (path, SOCKET_MODE) == 0 && g_socket_listen (socket, &local))
-    return TRUE;
+  if (is_bound && g_chmod (address->sun_path, SOCKET_MODE) == 0 && listen (fd, BACKLOG) == 0)
+    return fd;
 
-  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-               "The socket for metrics can't be made at %s: %s", path,
-               local != NULL ? local->message : g_strerror (errno));
+  code = errno;
+  g_close (fd, NULL);
   if (is_bound)
-    g_unlink (path);
-  return FALSE;
+    g_unlink (address->sun_path);
+  errno = code;
+  return -1;
 }
 
 LlmBusMetrics *
@@ -351,29 +279,34 @@ llm_bus_metrics_open (LlmBus      *bus,
                       const char  *path,
                       GError     **error)
 {
-  g_autoptr(GSocket) socket = NULL;
+  struct sockaddr_un address = { .sun_family = AF_UNIX };
+  g_autofree char *folder = g_path_get_dirname (path);
   LlmBusMetrics *self;
+  int fd;
 
-  if (strlen (path) >= sizeof ((struct sockaddr_un *) NULL)->sun_path)
+  if (g_strlcpy (address.sun_path, path, sizeof address.sun_path) >= sizeof address.sun_path)
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
                    "The socket for metrics can't be made at %s: a socket's path may have %zu bytes",
-                   path, sizeof ((struct sockaddr_un *) NULL)->sun_path - 1);
+                   path, sizeof address.sun_path - 1);
       return NULL;
     }
-  socket = g_socket_new (G_SOCKET_FAMILY_UNIX, G_SOCKET_TYPE_STREAM, G_SOCKET_PROTOCOL_DEFAULT,
-                         error);
-  if (socket == NULL)
-    return NULL;
-  g_socket_set_blocking (socket, FALSE);
-  if (!listen_at (socket, path, error))
-    return NULL;
+  if (g_mkdir (folder, FOLDER_MODE) == 0)
+    /* the umask is for what is private */
+    (void) g_chmod (folder, FOLDER_MODE);
+  fd = listen_at (&address);
+  if (fd < 0)
+    {
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
+                   "The socket for metrics can't be made at %s: %s", path, g_strerror (errno));
+      return NULL;
+    }
 
   self = g_new0 (LlmBusMetrics, 1);
   self->bus = llm_bus_ref (bus);
   self->path = g_strdup (path);
-  self->socket = g_steal_pointer (&socket);
-  self->clients = g_ptr_array_new ();
+  self->fd = fd;
+  self->clients = g_ptr_array_new_with_free_func (client_free);
   wait_for_client (self);
   return self;
 }
@@ -384,19 +317,14 @@ llm_bus_metrics_close (LlmBusMetrics *self)
   if (self == NULL)
     return;
 
-  self->is_closed = TRUE;
-  stop_waiting (self);
+  g_clear_handle_id (&self->waiting, g_source_remove);
   g_clear_handle_id (&self->retry, g_source_remove);
+  g_ptr_array_unref (self->clients);
   g_unlink (self->path);
-  g_socket_close (self->socket, NULL);
-  if (self->clients->len == 0)
-    {
-      metrics_free (self);
-      return;
-    }
-  /* each comes to its end in the main loop; the last one frees the rest */
-  for (guint i = 0; i < self->clients->len; i++)
-    g_cancellable_cancel (((Client *) g_ptr_array_index (self->clients, i))->cancellable);
+  g_close (self->fd, NULL);
+  llm_bus_unref (self->bus);
+  g_free (self->path);
+  g_free (self);
 }
 
 char *

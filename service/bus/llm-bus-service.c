@@ -10,7 +10,6 @@
 #include "bus/limits/llm-bus-relay.h"
 #include "bus/llm-bus-metrics.h"
 #include "bus/llm-bus-power.h"
-#include "bus/objects/llm-bus-admin.h"
 #include "bus/objects/llm-bus-contexts.h"
 #include "bus/objects/llm-bus-manager.h"
 #include "bus/objects/llm-bus-memory.h"

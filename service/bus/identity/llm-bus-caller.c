@@ -37,7 +37,7 @@ typedef struct
 typedef struct
 {
   LlmCaller *caller;    /* (nullable) until it is resolved */
-  GArray *waiters;      /* (element-type Waiter) in the order of their calls */
+  GArray *waiters;      /* (element-type Waiter) in the order of their calls; NULL when it is */
   gboolean is_settled;
   gboolean is_registered;
   char *locale;         /* (nullable): as registered */
@@ -63,7 +63,7 @@ entry_free (gpointer data)
   Entry *entry = data;
 
   g_clear_pointer (&entry->caller, llm_caller_unref);
-  g_array_unref (entry->waiters);
+  g_clear_pointer (&entry->waiters, g_array_unref);
   g_free (entry->locale);
   g_free (entry);
 }
@@ -99,45 +99,38 @@ lookup_free (Lookup *lookup)
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (Lookup, lookup_free)
 
-/* A waiter may call back into the registry, so it must not see a half-done list. */
+/* Tells all who wait for @sender: a waiter may call back into the registry, so it must not see a
+ * half-done list, and each sees what the one before it has registered. With @failure the entry goes
+ * first, so that a later call tries again. */
 static void
-answer_waiters (GArray       *waiters,
-                LlmCaller    *caller,
-                const GError *error)
+answer_waiters (LlmBusCallers *self,
+                const char    *sender,
+                const GError  *failure)
 {
+  Entry *entry = g_hash_table_lookup (self->entries, sender);
+  g_autoptr(GArray) waiters = g_steal_pointer (&entry->waiters);
+
+  if (failure != NULL)
+    g_hash_table_remove (self->entries, sender);
   for (guint i = 0; i < waiters->len; i++)
     {
       Waiter *waiter = &g_array_index (waiters, Waiter, i);
+      g_autoptr(LlmCaller) caller = failure == NULL ? llm_caller_ref (entry->caller) : NULL;
 
-      waiter->found (caller, error, waiter->data);
+      waiter->found (caller, failure, waiter->data);
     }
 }
 
-static GArray *
-steal_waiters (Entry *entry)
-{
-  GArray *waiters = entry->waiters;
-
-  entry->waiters = g_array_new (FALSE, FALSE, sizeof (Waiter));
-  return waiters;
-}
-
-/* Takes @error. The entry goes, so that a later call tries again. */
+/* Takes @error. */
 static void
 fail_lookup (Lookup *lookup,
              GError *error)
 {
   g_autoptr(GError) owned = error;
-  g_autoptr(GArray) waiters = NULL;
-  Entry *entry = g_hash_table_lookup (lookup->callers->entries, lookup->sender);
-
-  if (entry == NULL)
-    return;
 
   llmsvc_error_convert (&owned);
-  waiters = steal_waiters (entry);
-  g_hash_table_remove (lookup->callers->entries, lookup->sender);
-  answer_waiters (waiters, NULL, owned);
+  if (g_hash_table_contains (lookup->callers->entries, lookup->sender))
+    answer_waiters (lookup->callers, lookup->sender, owned);
 }
 
 /* The name by which the application is counted. An unknown caller may be a sandboxed one: it
@@ -156,28 +149,17 @@ make_app_id (Lookup *lookup)
 static void
 end_lookup (Lookup *lookup)
 {
-  g_autoptr(GArray) waiters = NULL;
-  g_autoptr(LlmCaller) caller = NULL;
+  LlmBusCallers *self = lookup->callers;
+  Entry *entry = g_hash_table_lookup (self->entries, lookup->sender);
   g_autofree char *app_id = NULL;
-  Entry *entry = g_hash_table_lookup (lookup->callers->entries, lookup->sender);
 
   if (entry == NULL)
     return;
 
   app_id = make_app_id (lookup);
   entry->caller = llm_caller_new (lookup->uid, app_id, lookup->sender, lookup->kind);
-  lookup->callers->identified (entry->caller, lookup->callers->data);
-
-  /* each waiter sees what the one before it has registered */
-  waiters = steal_waiters (entry);
-  for (guint i = 0; i < waiters->len; i++)
-    {
-      Waiter *waiter = &g_array_index (waiters, Waiter, i);
-
-      g_clear_pointer (&caller, llm_caller_unref);
-      caller = llm_caller_ref (entry->caller);
-      waiter->found (caller, NULL, waiter->data);
-    }
+  self->identified (entry->caller, self->data);
+  answer_waiters (self, lookup->sender, NULL);
 }
 
 static void
@@ -317,28 +299,24 @@ on_name_owner_changed (GDBusConnection *connection,
 {
   LlmBusCallers *self = data;
   g_autoptr(GError) error = NULL;
-  g_autoptr(GArray) waiters = NULL;
   g_autofree char *gone = NULL;
   const char *name, *new_owner;
-  Entry *entry;
+  const Entry *entry;
 
   if (!g_variant_is_of_type (arguments, G_VARIANT_TYPE ("(sss)")))
     return;
 
   g_variant_get (arguments, "(&s&s&s)", &name, NULL, &new_owner);
-  if (name[0] != ':' || new_owner[0] != '\0')
-    return;
-
   entry = g_hash_table_lookup (self->entries, name);
-  if (entry == NULL)
+  if (name[0] != ':' || new_owner[0] != '\0' || entry == NULL)
     return;
 
   gone = g_strdup (name);
-  waiters = steal_waiters (entry);
-  g_hash_table_remove (self->entries, gone);
-
   g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED, "The caller has left the bus");
-  answer_waiters (waiters, NULL, error);
+  if (entry->waiters != NULL)
+    answer_waiters (self, gone, error);
+  else
+    g_hash_table_remove (self->entries, gone);
   self->gone (gone, self->data);
 }
 

@@ -351,7 +351,7 @@ on_connected (GObject      *object,
               gpointer      data)
 {
   g_autoptr(GError) error = NULL;
-  g_autoptr(GDBusConnection) connection = g_dbus_connection_new_for_address_finish (result, &error);
+  g_autoptr(GDBusConnection) connection = g_bus_get_finish (result, &error);
   LlmBusPower *self = data;
 
   if (g_error_matches (error, G_IO_ERROR, G_IO_ERROR_CANCELLED))
@@ -362,26 +362,8 @@ on_connected (GObject      *object,
       read_supply (self);
       return;
     }
+  g_dbus_connection_set_exit_on_close (connection, FALSE);
   watch_all (self, connection);
-}
-
-/* A connection of its own: the shared one ends the process when the bus goes. */
-static void
-look_for_bus (LlmBusPower *self)
-{
-  g_autoptr(GError) error = NULL;
-  g_autofree char *address = g_dbus_address_get_for_bus_sync (G_BUS_TYPE_SYSTEM, NULL, &error);
-
-  if (address == NULL)
-    {
-      g_debug ("There is no system bus: %s", error->message);
-      read_supply (self);
-      return;
-    }
-  g_dbus_connection_new_for_address (address,
-                                     G_DBUS_CONNECTION_FLAGS_AUTHENTICATION_CLIENT |
-                                         G_DBUS_CONNECTION_FLAGS_MESSAGE_BUS_CONNECTION,
-                                     NULL, self->cancellable, on_connected, self);
 }
 
 LlmBusPower *
@@ -400,7 +382,7 @@ llm_bus_power_watch (LlmEngine       *engine,
   if (connection != NULL)
     watch_all (self, connection);
   else
-    look_for_bus (self);
+    g_bus_get (G_BUS_TYPE_SYSTEM, self->cancellable, on_connected, self);
   return self;
 }
 

@@ -10,11 +10,11 @@
 #include "bus/limits/llm-bus-relay.h"
 #include "bus/llm-bus-metrics.h"
 #include "bus/llm-bus-power.h"
+#include "bus/llm-bus-translate.h"
 #include "bus/objects/llm-bus-contexts.h"
 #include "bus/objects/llm-bus-manager.h"
 #include "bus/objects/llm-bus-memory.h"
 #include "bus/objects/llm-bus-models.h"
-#include "common/llmsvc-i18n.h"
 #include "common/llmsvc-names.h"
 
 #define MAX_VAIN_PROBES 6
@@ -232,16 +232,13 @@ make_bus (GDBusConnection   *connection,
           const LlmSettings *settings)
 {
   LlmBus *bus = llm_bus_new ();
-  /* a session's bus tells the language to the services that it starts */
-  g_autofree char *locale = is_system ? NULL : llm_bus_translator_guess_locale ();
   g_auto(GStrv) desktop_folders = llm_bus_callers_list_desktop_folders (is_system);
 
   bus->connection = g_object_ref (connection);
   bus->engine = g_object_ref (engine);
   bus->is_system = is_system;
   bus->stall_timeout_s = settings->stall_timeout_s;
-  bus->translator = llm_bus_translator_new (llmsvc_i18n_get_folder (), locale);
-  bus->gate = llm_bus_gate_new (connection, bus->translator, settings->max_message);
+  bus->gate = llm_bus_gate_new (connection, settings->max_message);
   llm_bus_relay_set_gate (connection, bus->gate);
   bus->callers =
     llm_bus_callers_new (connection, bus->gate, "/proc", (const char *const *) desktop_folders,
@@ -261,6 +258,9 @@ llm_bus_service_new (GDBusConnection   *connection,
   if (!llm_bus_service_check_tables (error))
     return NULL;
 
+  /* a session's bus tells the language to the services that it starts */
+  if (!is_system)
+    llm_bus_translate_use_environment ();
   self = g_new0 (LlmBusService, 1);
   self->bus = make_bus (connection, is_system, engine, settings);
   /* a script is the same on every machine */

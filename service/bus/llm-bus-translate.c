@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #include "base/llm-translation.h"
+#include "common/llmsvc-i18n.h"
 
 /* A translation takes a hundred kilobytes. */
 #define MAX_LANGUAGES  8
@@ -18,53 +19,14 @@
 /* Of a list by preference, so many are looked at. */
 #define MAX_CHOICES    8
 
-struct _LlmBusTranslator
-{
-  char *folder;
-  char *fallback;          /* (nullable) */
-  GHashTable *languages;   /* (element-type utf8 LlmTranslation) (owned): those in use */
-};
+static char *fallback = NULL;             /* (nullable): of callers that have told no locale */
+static GHashTable *languages = NULL;      /* (element-type utf8 LlmTranslation) (nullable) */
 
-LlmBusTranslator *
-llm_bus_translator_new (const char *folder,
-                        const char *fallback)
-{
-  LlmBusTranslator *self = g_rc_box_new0 (LlmBusTranslator);
-
-  self->folder = g_strdup (folder);
-  self->fallback = g_strdup (fallback);
-  self->languages = g_hash_table_new_full (g_str_hash, g_str_equal, g_free,
-                                           (GDestroyNotify) llm_translation_free);
-  return self;
-}
-
-LlmBusTranslator *
-llm_bus_translator_ref (LlmBusTranslator *self)
-{
-  return g_rc_box_acquire (self);
-}
-
-static void
-clear_translator (gpointer data)
-{
-  LlmBusTranslator *self = data;
-
-  g_hash_table_unref (self->languages);
-  g_free (self->fallback);
-  g_free (self->folder);
-}
-
-void
-llm_bus_translator_unref (LlmBusTranslator *self)
-{
-  g_rc_box_release_full (self, clear_translator);
-}
-
+/* (nullable) */
 static LlmTranslation *
-load (LlmBusTranslator *self,
-      const char       *language)
+load (const char *language)
 {
-  g_autofree char *path = g_build_filename (self->folder, language, "LC_MESSAGES",
+  g_autofree char *path = g_build_filename (llmsvc_i18n_get_folder (), language, "LC_MESSAGES",
                                             GETTEXT_PACKAGE ".mo", NULL);
   g_autoptr(GBytes) bytes = NULL;
   LlmTranslation *translation;
@@ -85,20 +47,20 @@ load (LlmBusTranslator *self,
 
 /* (nullable) (transfer none) */
 static LlmTranslation *
-find_language (LlmBusTranslator *self,
-               const char       *language)
+find_language (const char *language)
 {
-  LlmTranslation *translation = g_hash_table_lookup (self->languages, language);
+  LlmTranslation *translation;
 
-  if (translation == NULL)
-    translation = load (self, language);
-  else
+  if (languages == NULL)
+    languages = g_hash_table_new_full (g_str_hash, g_str_equal, g_free,
+                                       (GDestroyNotify) llm_translation_free);
+  translation = g_hash_table_lookup (languages, language);
+  if (translation != NULL || (translation = load (language)) == NULL)
     return translation;
 
-  if (translation != NULL && g_hash_table_size (self->languages) >= MAX_LANGUAGES)
-    g_hash_table_remove_all (self->languages);
-  if (translation != NULL)
-    g_hash_table_insert (self->languages, g_strdup (language), translation);
+  if (g_hash_table_size (languages) >= MAX_LANGUAGES)
+    g_hash_table_remove_all (languages);
+  g_hash_table_insert (languages, g_strdup (language), translation);
   return translation;
 }
 
@@ -118,9 +80,8 @@ has_letters (const char *text,
 /* (nullable) (transfer none): the translation for one name, "de_AT.UTF-8@euro": that of
  * its territory, else of its language; *@is_english for what needs none. */
 static LlmTranslation *
-find_for_name (LlmBusTranslator *self,
-               const char       *name,
-               gboolean         *is_english)
+find_for_name (const char *name,
+               gboolean   *is_english)
 {
   g_autofree char *plain = g_strdelimit (g_strndup (name, strcspn (name, ".@")), "-", '_');
   g_auto(GStrv) parts = g_strsplit (plain, "_", 3);
@@ -146,49 +107,29 @@ find_for_name (LlmBusTranslator *self,
     {
       g_autofree char *both = g_strconcat (language, "_", territory, NULL);
 
-      translation = find_language (self, both);
+      translation = find_language (both);
     }
-  return translation != NULL ? translation : find_language (self, language);
+  return translation != NULL ? translation : find_language (language);
 }
 
-static LlmTranslation *
-find_for_locale (LlmBusTranslator *self,
-                 const char       *locale)
+char *
+llm_bus_translate (const char *locale,
+                   const char *message)
 {
-  g_auto(GStrv) names = g_strsplit (locale, ":", MAX_CHOICES + 1);
+  const char *wanted = locale != NULL ? locale : fallback;
+  g_auto(GStrv) names = g_strsplit (wanted != NULL ? wanted : "", ":", MAX_CHOICES + 1);
   LlmTranslation *translation = NULL;
   gboolean is_english = FALSE;
 
   for (guint i = 0;
        names[i] != NULL && i < MAX_CHOICES && !is_english && translation == NULL; i++)
-    translation = find_for_name (self, names[i], &is_english);
-
-  return translation;
-}
-
-char *
-llm_bus_translator_translate (LlmBusTranslator *self,
-                              const char       *locale,
-                              const char       *message)
-{
-  const char *wanted = locale != NULL ? locale : self->fallback;
-  LlmTranslation *translation = wanted != NULL ? find_for_locale (self, wanted) : NULL;
+    translation = find_for_name (names[i], &is_english);
 
   return translation != NULL ? llm_translation_apply (translation, message) : g_strdup (message);
 }
 
-GError *
-llm_bus_translator_translate_error (LlmBusTranslator *self,
-                                    const char       *locale,
-                                    const GError     *error)
-{
-  g_autofree char *message = llm_bus_translator_translate (self, locale, error->message);
-
-  return g_error_new_literal (error->domain, error->code, message);
-}
-
-char *
-llm_bus_translator_guess_locale (void)
+void
+llm_bus_translate_use_environment (void)
 {
   static const char *const variables[] = { "LC_ALL", "LC_MESSAGES", "LANG" };
   const char *language = g_getenv ("LANGUAGE");
@@ -196,9 +137,8 @@ llm_bus_translator_guess_locale (void)
 
   for (guint i = 0; i < G_N_ELEMENTS (variables) && (locale == NULL || *locale == '\0'); i++)
     locale = g_getenv (variables[i]);
-  if (locale == NULL || *locale == '\0' || g_str_equal (locale, "C") ||
-      g_str_equal (locale, "POSIX"))
-    return NULL;
-
-  return g_strdup (language != NULL && *language != '\0' ? language : locale);
+  g_clear_pointer (&fallback, g_free);
+  if (locale != NULL && *locale != '\0' && !g_str_equal (locale, "C") &&
+      !g_str_equal (locale, "POSIX"))
+    fallback = g_strdup (language != NULL && *language != '\0' ? language : locale);
 }

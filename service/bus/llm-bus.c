@@ -72,7 +72,6 @@ clear_bus (gpointer data)
   if (self->gate != NULL)
     llm_bus_relay_set_gate (self->connection, NULL);
   g_clear_pointer (&self->gate, llm_bus_gate_free);
-  g_clear_pointer (&self->translator, llm_bus_translator_unref);
   g_clear_object (&self->engine);
   g_clear_object (&self->connection);
 }

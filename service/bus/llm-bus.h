@@ -11,7 +11,6 @@
 #include <gio/gio.h>
 
 #include "bus/limits/llm-bus-gate.h"
-#include "bus/llm-bus-translate.h"
 #include "engine/llm-engine.h"
 
 G_BEGIN_DECLS
@@ -24,7 +23,6 @@ typedef struct
   LlmEngine *engine;           /* (owned) */
   gboolean is_system;
   guint stall_timeout_s;       /* how long a full pipe may stay full */
-  LlmBusTranslator *translator;  /* (owned): the languages of the callers */
   LlmBusGate *gate;            /* (owned) */
   LlmBusCallers *callers;      /* (owned) */
   GHashTable *holds;           /* (element-type LlmContext Hold) (owned): contexts in use */

@@ -13,7 +13,7 @@
 
 #include "bus/identity/llm-bus-bouncer.h"
 #include "bus/objects/llm-bus-contexts.h"
-#include "bus/objects/llm-bus-interface.h"
+#include "bus/objects/llm-bus-call.h"
 #include "bus/objects/llm-bus-messages.h"
 #include "bus/llm-bus-service.h"
 #include "bus/stream/llm-bus-stream.h"
@@ -84,7 +84,7 @@ make_stream_for (const char *app_id,
 {
   g_autoptr(LlmCaller) owner = llm_caller_new (1000, app_id, ":1.1", LLM_CALLER_HOST);
   g_autoptr(GError) error = NULL;
-  LlmSink *sink = llm_bus_stream_new (owner, is_text, NULL, NULL, 60, fd, &error);
+  LlmSink *sink = llm_bus_stream_new (owner, is_text, NULL, 60, fd, &error);
 
   g_assert_no_error (error);
   g_assert_true ((fcntl (*fd, F_GETFD) & FD_CLOEXEC) != 0);

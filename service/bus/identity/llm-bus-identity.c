@@ -434,6 +434,8 @@ read_files (const LlmBusProcess  *process,
                                                   &evidence.is_users_group);
   evidence.group_id = group_id;
   evidence.root = llm_bus_flatpak_read (process->proc_root, process->pid, &root_id);
+  if (root_id != NULL && !llm_bus_identity_is_app_id (root_id))
+    evidence.root = LLM_BUS_FLATPAK_BROKEN;
   evidence.root_id = root_id;
   return llm_bus_identity_decide (&evidence, app_id);
 }

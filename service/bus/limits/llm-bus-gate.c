@@ -4,6 +4,7 @@
 
 #include "bus/limits/llm-bus-gate.h"
 
+#include "bus/llm-bus-translate.h"
 #include "common/llmsvc-names.h"
 
 #define BUS_NAME "org.freedesktop.DBus"
@@ -22,7 +23,6 @@ typedef struct
 struct _LlmBusGate
 {
   GDBusConnection *connection;  /* (owned) */
-  LlmBusTranslator *translator; /* (owned): main thread */
   guint filter;
 
   GMutex mutex;                 /* for all below */
@@ -72,7 +72,7 @@ static void
 send_refusal (LlmBusGate *self,
               Refusal    *refusal)
 {
-  g_autofree char *text = llm_bus_translator_translate (self->translator, NULL, refusal->text);
+  g_autofree char *text = llm_bus_translate (NULL, refusal->text);
   g_autoptr(GDBusMessage) reply = g_dbus_message_new ();
 
   g_dbus_message_set_message_type (reply, G_DBUS_MESSAGE_TYPE_ERROR);
@@ -266,7 +266,6 @@ clear_gate (gpointer data)
   LlmBusGate *self = data;
 
   g_queue_clear_full (&self->refusals, (GDestroyNotify) refusal_free);
-  llm_bus_translator_unref (self->translator);
   llm_bus_accounts_free (self->accounts);
   g_object_unref (self->connection);
   g_mutex_clear (&self->mutex);
@@ -279,16 +278,14 @@ gate_unref (gpointer data)
 }
 
 LlmBusGate *
-llm_bus_gate_new (GDBusConnection  *connection,
-                  LlmBusTranslator *translator,
-                  guint64           max_message)
+llm_bus_gate_new (GDBusConnection *connection,
+                  guint64          max_message)
 {
   LlmBusGate *self = g_atomic_rc_box_new0 (LlmBusGate);
 
   g_mutex_init (&self->mutex);
   g_queue_init (&self->refusals);
   self->connection = g_object_ref (connection);
-  self->translator = llm_bus_translator_ref (translator);
   self->accounts = llm_bus_accounts_new (max_message);
   self->filter = g_dbus_connection_add_filter (connection, filter_message,
                                                g_atomic_rc_box_acquire (self), gate_unref);

@@ -19,7 +19,6 @@
 
 #include "bus/limits/llm-bus-accounts.h"
 #include "bus/limits/llm-bus-head.h"
-#include "bus/llm-bus-translate.h"
 
 G_BEGIN_DECLS
 
@@ -28,7 +27,6 @@ typedef struct _LlmBusGate LlmBusGate;
 /* Before all other filters of @connection, whose relay must be told of it
  * (llm_bus_relay_set_gate()). @max_message: bytes of text in one call. */
 LlmBusGate *llm_bus_gate_new           (GDBusConnection    *connection,
-                                        LlmBusTranslator   *translator,
                                         guint64             max_message);
 /* When the relay does not ask any more. */
 void        llm_bus_gate_free          (LlmBusGate         *self);

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
+ * The interfaces and the calls of their methods. An interface is described by the XML
+ * compiled into the program, the only source, and has a table that says which function
+ * answers which method; a check at the start holds the two together.
+ *
  * One method call on its way: the caller is found out, the object looked up,
  * the options checked, the bouncer asked, and then the method's function called.
  * It answers with llm_bus_call_return() or llm_bus_call_return_error(), once;
@@ -10,11 +14,52 @@
 
 #pragma once
 
-#include "bus/objects/llm-bus-interface.h"
 #include "bus/llm-bus.h"
+#include "common/llm-call-options.h"
 #include "decoding/llm-sink.h"
 
 G_BEGIN_DECLS
+
+/* --- interfaces --- */
+
+typedef struct _LlmBusCall LlmBusCall;
+
+typedef struct
+{
+  const char *name;
+  LlmsvcCall call;               /* whose options the last argument holds; 0: it has none */
+  /* FALSE with an error, which becomes the reply; otherwise the call is answered, or will be. */
+  gboolean (*handle) (LlmBusCall *call, GError **error);
+} LlmBusMethod;
+
+typedef struct
+{
+  const char *name;
+  const LlmBusMethod *methods;   /* (nullable): up to one without a name */
+  /* (nullable): all properties that may be read, as a{sv}; @object: of the path, NULL for the
+   * service's own. Answers from memory, at once. Returns: (transfer floating) */
+  GVariant *(*list_properties) (LlmBus *bus, gpointer object);
+} LlmBusInterface;
+
+/* (transfer none): of the XML; asking for a name that is not there aborts. */
+GDBusInterfaceInfo *llm_bus_interface_lookup_info  (const char            *name);
+
+const LlmBusMethod *llm_bus_interface_find_method  (const LlmBusInterface *self,
+                                                    const char            *name);
+
+/* (transfer full) (nullable): what nobody lists, nobody may read. */
+GVariant           *llm_bus_interface_get_property (const LlmBusInterface *self,
+                                                    LlmBus                *bus,
+                                                    gpointer               object,
+                                                    const char            *name,
+                                                    GError               **error);
+
+/* Whether each method of the XML has its entry and each entry its method; names the first that
+ * has not. */
+gboolean            llm_bus_interface_check        (const LlmBusInterface *self,
+                                                    GError               **error);
+
+/* --- calls --- */
 
 /* Finds the object of a path for @caller. (transfer full) (nullable) */
 typedef GObject *(*LlmBusLookup) (LlmBus     *bus,

@@ -71,9 +71,8 @@ handle_generate (LlmBusCall *call,
 
   is_text = g_str_equal (llm_call_options_get_string (call->options, LLMSVC_OPTION_STREAM, "jsonl"),
                          "text");
-  sink = llm_bus_stream_new (call->caller, is_text, call->bus->translator,
-                             llm_bus_call_get_locale (call), call->bus->stall_timeout_s, &call->fd,
-                             error);
+  sink = llm_bus_stream_new (call->caller, is_text, llm_bus_call_get_locale (call),
+                             call->bus->stall_timeout_s, &call->fd, error);
   if (sink == NULL)
     return FALSE;
 

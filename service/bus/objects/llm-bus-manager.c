@@ -7,6 +7,7 @@
 #include "bus/identity/llm-bus-bouncer.h"
 #include "bus/identity/llm-bus-caller.h"
 #include "bus/identity/llm-bus-identity.h"
+#include "bus/llm-bus-translate.h"
 #include "bus/objects/llm-bus-contexts.h"
 #include "bus/objects/llm-bus-messages.h"
 #include "bus/objects/llm-bus-models.h"
@@ -21,8 +22,7 @@
 static char *
 dup_reason (LlmBus *bus)
 {
-  return llm_bus_translator_translate (bus->translator, NULL,
-                                       llm_engine_get_availability_reason (bus->engine));
+  return llm_bus_translate (NULL, llm_engine_get_availability_reason (bus->engine));
 }
 
 static char *

@@ -8,7 +8,7 @@
 
 #pragma once
 
-#include "bus/objects/llm-bus-interface.h"
+#include "bus/objects/llm-bus-call.h"
 
 G_BEGIN_DECLS
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "bus/identity/llm-bus-caller.h"
+#include "bus/llm-bus-translate.h"
 
 #define PROPERTIES_INTERFACE "org.freedesktop.DBus.Properties"
 #define INTROSPECTABLE_INTERFACE "org.freedesktop.DBus.Introspectable"
@@ -170,8 +171,8 @@ on_caller (LlmCaller    *caller,
     {
       const char *sender = g_dbus_message_get_sender (question->message);
       g_autofree char *name = g_dbus_error_encode_gerror (error);
-      g_autofree char *text = llm_bus_translator_translate (
-        bus->translator, llm_bus_callers_get_locale (bus->callers, sender), error->message);
+      g_autofree char *text = llm_bus_translate (
+        llm_bus_callers_get_locale (bus->callers, sender), error->message);
 
       reply = g_dbus_message_new_method_error_literal (question->message, name, text);
     }

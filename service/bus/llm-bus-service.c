@@ -175,18 +175,6 @@ llm_bus_service_start (LlmBusService     *self,
 
 /* --- the objects --- */
 
-gboolean
-llm_bus_service_check_tables (GError **error)
-{
-  for (guint i = 0; i < G_N_ELEMENTS (own_interfaces); i++)
-    if (!llm_bus_interface_check (own_interfaces[i], error))
-      return FALSE;
-
-  return llm_bus_interface_check (&llm_bus_model_interface, error) &&
-         llm_bus_interface_check (llm_bus_contexts_tree.interface, error) &&
-         llm_bus_interface_check (llm_bus_generations_tree.interface, error);
-}
-
 static gboolean
 export_objects (LlmBusService *self,
                 GError       **error)
@@ -254,9 +242,6 @@ llm_bus_service_new (GDBusConnection   *connection,
                      GError           **error)
 {
   g_autoptr(LlmBusService) self = NULL;
-
-  if (!llm_bus_service_check_tables (error))
-    return NULL;
 
   /* a session's bus tells the language to the services that it starts */
   if (!is_system)

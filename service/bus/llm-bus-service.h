@@ -45,9 +45,6 @@ void           llm_bus_service_start        (LlmBusService     *self,
  * be answered. */
 void           llm_bus_service_stop         (LlmBusService     *self);
 
-/* Whether every method of the XML has its function and the other way round. */
-gboolean       llm_bus_service_check_tables (GError           **error);
-
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmBusService, llm_bus_service_free)
 
 G_END_DECLS

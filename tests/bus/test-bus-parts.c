@@ -14,8 +14,10 @@
 #include "bus/identity/llm-bus-bouncer.h"
 #include "bus/objects/llm-bus-contexts.h"
 #include "bus/objects/llm-bus-call.h"
+#include "bus/objects/llm-bus-manager.h"
+#include "bus/objects/llm-bus-memory.h"
 #include "bus/objects/llm-bus-messages.h"
-#include "bus/llm-bus-service.h"
+#include "bus/objects/llm-bus-models.h"
 #include "bus/stream/llm-bus-stream.h"
 #include "common/llmsvc-error.h"
 #include "common/llmsvc-names.h"
@@ -23,13 +25,27 @@
 
 #define OTHER_UID 12345
 
+/* Every method of the XML has its function and the other way round. */
 static void
 test_tables (void)
 {
-  g_autoptr(GError) error = NULL;
+  const LlmBusInterface *const tables[] = {
+    &llm_bus_manager_interface, &llm_bus_memory_interface, &llm_bus_admin_interface,
+    &llm_bus_model_interface, llm_bus_contexts_tree.interface, llm_bus_generations_tree.interface,
+  };
 
-  g_assert_true (llm_bus_service_check_tables (&error));
-  g_assert_no_error (error);
+  for (guint i = 0; i < G_N_ELEMENTS (tables); i++)
+    {
+      GDBusInterfaceInfo *info = llm_bus_interface_lookup_info (tables[i]->name);
+      guint n_described = 0, n_handled = 0;
+
+      for (; info->methods != NULL && info->methods[n_described] != NULL; n_described++)
+        g_assert_nonnull (llm_bus_interface_find_method (tables[i],
+                                                         info->methods[n_described]->name));
+      while (tables[i]->methods != NULL && tables[i]->methods[n_handled].name != NULL)
+        n_handled++;
+      g_assert_cmpuint (n_handled, ==, n_described);
+    }
 }
 
 static char *
@@ -369,7 +385,7 @@ test_messages (void)
   g_autoptr(GVariant) dict = NULL;
   g_autoptr(LlmCallOptions) options = NULL;
   g_autoptr(GError) error = NULL;
-  g_autofree char *quoted = NULL;
+  g_autoptr(GVariant) long_role = NULL;
 
   messages = g_variant_ref_sink (g_variant_new_parsed (
     "[('system', 'abc', @a{sv} {}), ('tool', 'defg', {})]"));
@@ -417,8 +433,12 @@ test_messages (void)
   g_assert_false (llm_bus_name_check ("a\nb", &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT);
 
-  quoted = llm_bus_abridge ("ääääääääääääääääääääääääääääääääääääääääX");
-  g_assert_cmpstr (quoted, ==, "ääääääääääääääääääääääääääääääääääääääää…");
+  /* what is quoted is short */
+  g_clear_error (&error);
+  long_role = g_variant_ref_sink (g_variant_new_parsed (
+    "[('ääääääääääääääääääääääääääääääääääääääääX', '', @a{sv} {})]"));
+  g_assert_false (llm_bus_messages_check (long_role, NULL, NULL, 100, &error));
+  g_assert_nonnull (strstr (error->message, "“ääääääääääääääääääääääääääääääääääääääää…”"));
 }
 
 /* --- the bouncer --- */

@@ -163,22 +163,19 @@ on_polkit_answered (GObject      *source,
   gboolean is_authorized = FALSE, is_challenge = FALSE;
 
   reply = g_dbus_connection_call_finish (G_DBUS_CONNECTION (source), result, &failure);
-  if (reply == NULL)
-    {
-      g_dbus_error_strip_remote_error (failure);
-      g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
-                   "polkit could not be asked for %s: %s", check->action, failure->message);
-    }
+  if (reply != NULL)
+    g_variant_get (reply, "((bb@a{ss}))", &is_authorized, &is_challenge, NULL);
   else
-    {
-      g_variant_get (reply, "((bb@a{ss}))", &is_authorized, &is_challenge, NULL);
-    }
+    g_dbus_error_strip_remote_error (failure);
 
-  if (error == NULL && !is_authorized && is_challenge && !check->interactive)
+  if (reply == NULL)
+    g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
+                 "polkit could not be asked for %s: %s", check->action, failure->message);
+  else if (!is_authorized && is_challenge && !check->interactive)
     g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
                  "The caller is not authorized for %s: a person would have to be asked, which this "
                  "call does not allow", check->action);
-  else if (error == NULL && !is_authorized)
+  else if (!is_authorized)
     g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
                  "The caller is not authorized for %s", check->action);
 
@@ -194,25 +191,18 @@ ask_polkit (LlmBus               *bus,
             gpointer              data)
 {
   Check *check = g_new0 (Check, 1);
-  GVariantBuilder subject;
 
   check->action = g_strconcat (LLMSVC_BUS_NAME ".", rule->action, NULL);
   check->interactive = interactive && rule->demand != SILENT_ACTION;
   check->decided = decided;
   check->data = data;
 
-  g_variant_builder_init (&subject, G_VARIANT_TYPE ("(sa{sv})"));
-  g_variant_builder_add (&subject, "s", "system-bus-name");
-  g_variant_builder_open (&subject, G_VARIANT_TYPE_VARDICT);
-  g_variant_builder_add (&subject, "{sv}", "name", g_variant_new_string (caller->connection));
-  g_variant_builder_close (&subject);
-
   g_dbus_connection_call (bus->connection, POLKIT_NAME, POLKIT_PATH, POLKIT_INTERFACE,
                           "CheckAuthorization",
-                          g_variant_new ("(@(sa{sv})s@a{ss}us)", g_variant_builder_end (&subject),
-                                         check->action,
-                                         g_variant_new_array (G_VARIANT_TYPE ("{ss}"), NULL, 0),
-                                         check->interactive ? POLKIT_ALLOW_INTERACTION : 0, ""),
+                          g_variant_new_parsed ("(('system-bus-name', {'name': <%s>}), %s, "
+                                                "@a{ss} {}, %u, '')",
+                                                caller->connection, check->action,
+                                                check->interactive ? POLKIT_ALLOW_INTERACTION : 0),
                           G_VARIANT_TYPE ("((bba{ss}))"), G_DBUS_CALL_FLAGS_NONE,
                           check->interactive ? POLKIT_INTERACTIVE_TIMEOUT_MS
                                              : POLKIT_SILENT_TIMEOUT_MS,

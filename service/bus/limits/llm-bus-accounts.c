@@ -298,9 +298,12 @@ llm_bus_accounts_set_caller (LlmBusAccounts     *self,
 }
 
 gint64
-llm_bus_sender_get_seen (const LlmBusSender *sender)
+llm_bus_accounts_get_seen (LlmBusAccounts *self,
+                           const char     *name)
 {
-  return sender->seen_us;
+  const LlmBusSender *sender = g_hash_table_lookup (self->senders, name);
+
+  return sender != NULL ? sender->seen_us : 0;
 }
 
 /* --- calls --- */

@@ -45,8 +45,9 @@ LlmBusSender   *llm_bus_accounts_find_sender   (LlmBusAccounts     *self,
 void            llm_bus_accounts_set_caller    (LlmBusAccounts     *self,
                                                 const LlmCaller    *caller,
                                                 const LlmAppLimits *limits);
-/* When it was seen first (CLOCK_BOOTTIME, µs). */
-gint64          llm_bus_sender_get_seen        (const LlmBusSender *sender);
+/* When it was seen first (CLOCK_BOOTTIME, µs); 0 when it is not on the bus any more. */
+gint64          llm_bus_accounts_get_seen      (LlmBusAccounts     *self,
+                                                const char         *name);
 
 /* --- calls --- */
 

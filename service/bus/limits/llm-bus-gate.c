@@ -309,9 +309,8 @@ llm_bus_gate_get_seen (LlmBusGate *self,
                        const char *sender)
 {
   g_autoptr(GMutexLocker) locker = g_mutex_locker_new (&self->mutex);
-  const LlmBusSender *found = llm_bus_accounts_find_sender (self->accounts, sender);
 
-  return found != NULL ? llm_bus_sender_get_seen (found) : 0;
+  return llm_bus_accounts_get_seen (self->accounts, sender);
 }
 
 void

@@ -3,7 +3,7 @@
 /*
  * The interfaces and the calls of their methods. An interface is described by the XML
  * compiled into the program, the only source, and has a table that says which function
- * answers which method; a check at the start holds the two together.
+ * answers which method; a test holds the two together.
  *
  * One method call on its way: the caller is found out, the object looked up,
  * the options checked, the bouncer asked, and then the method's function called.
@@ -52,11 +52,6 @@ GVariant           *llm_bus_interface_get_property (const LlmBusInterface *self,
                                                     LlmBus                *bus,
                                                     gpointer               object,
                                                     const char            *name,
-                                                    GError               **error);
-
-/* Whether each method of the XML has its entry and each entry its method; names the first that
- * has not. */
-gboolean            llm_bus_interface_check        (const LlmBusInterface *self,
                                                     GError               **error);
 
 /* --- calls --- */

@@ -68,7 +68,9 @@ on_method_call (GDBusConnection       *connection,
                 GDBusMethodInvocation *invocation,
                 gpointer               data)
 {
-  llm_bus_call_begin (data, invocation, find_interface (interface), NULL, NULL);
+  llm_bus_call_begin (data, g_dbus_method_invocation_get_message (invocation),
+                      find_interface (interface), NULL);
+  g_object_unref (invocation);
 }
 
 static GVariant *

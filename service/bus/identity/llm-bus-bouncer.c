@@ -60,6 +60,9 @@ static const Rule rules[] = {
   { LLMSVC_CONTEXT_INTERFACE, "Fork", EVERYONE, NULL },
   { LLMSVC_CONTEXT_INTERFACE, "Close", EVERYONE, NULL },
   { LLMSVC_GENERATION_INTERFACE, "Cancel", EVERYONE, NULL },
+  { "org.freedesktop.DBus.Properties", "Get", EVERYONE, NULL },
+  { "org.freedesktop.DBus.Properties", "GetAll", EVERYONE, NULL },
+  { "org.freedesktop.DBus.Introspectable", "Introspect", EVERYONE, NULL },
 };
 
 typedef struct

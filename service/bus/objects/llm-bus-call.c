@@ -6,6 +6,7 @@
 
 #include <gio/gunixfdlist.h>
 #include <glib/gstdio.h>
+#include <string.h>
 
 #include "bus/identity/llm-bus-bouncer.h"
 #include "bus/identity/llm-bus-caller.h"
@@ -96,7 +97,7 @@ clear_call (gpointer data)
 {
   LlmBusCall *self = data;
 
-  if (self->invocation != NULL)
+  if (self->message != NULL)
     llm_bus_call_return_error (self, g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED,
                                                           "The service is stopping"));
   g_clear_pointer (&self->options, llm_call_options_unref);
@@ -105,7 +106,6 @@ clear_call (gpointer data)
   g_clear_object (&self->object);
   if (self->fd >= 0)
     g_close (self->fd, NULL);
-  g_free (self->id);
   g_free (self->locale);
   llm_bus_unref (self->bus);
 }
@@ -116,16 +116,21 @@ llm_bus_call_unref (LlmBusCall *self)
   g_rc_box_release_full (self, clear_call);
 }
 
-/* What a call has made for a connection that left meanwhile ends now: the engine
- * and the holders of contexts were told of the leaving before they knew of it. */
+/* @reply: (transfer full) */
 static void
-drop_for_gone_caller (LlmBusCall *self)
+send_reply (LlmBusCall   *self,
+            GDBusMessage *reply)
 {
-  if (self->caller == NULL ||
-      llm_bus_callers_is_present (self->bus->callers, self->caller->connection))
-    return;
+  g_dbus_connection_send_message (self->bus->connection, reply, G_DBUS_SEND_MESSAGE_FLAGS_NONE,
+                                  NULL, NULL);
+  g_object_unref (reply);
+  g_clear_object (&self->message);
 
-  llm_bus_forget (self->bus, self->caller->connection);
+  /* What a call has made for a connection that left meanwhile ends now: the engine
+   * and the holders of contexts were told of the leaving before they knew of it. */
+  if (self->caller != NULL &&
+      !llm_bus_callers_is_present (self->bus->callers, self->caller->connection))
+    llm_bus_forget (self->bus, self->caller->connection);
 }
 
 void
@@ -133,11 +138,15 @@ llm_bus_call_return_fds (LlmBusCall  *self,
                          GVariant    *value,
                          GUnixFDList *fd_list)
 {
-  g_return_if_fail (self->invocation != NULL);
+  GDBusMessage *reply;
 
-  g_dbus_method_invocation_return_value_with_unix_fd_list (g_steal_pointer (&self->invocation),
-                                                           value, fd_list);
-  drop_for_gone_caller (self);
+  g_return_if_fail (self->message != NULL);
+
+  reply = g_dbus_message_new_method_reply (self->message);
+  if (value != NULL)
+    g_dbus_message_set_body (reply, value);
+  g_dbus_message_set_unix_fd_list (reply, fd_list);
+  send_reply (self, reply);
 }
 
 void
@@ -147,25 +156,14 @@ llm_bus_call_return (LlmBusCall *self,
   llm_bus_call_return_fds (self, value, NULL);
 }
 
-GError *
-llm_bus_unknown_object (const char *path)
-{
-  return g_error_new (G_DBUS_ERROR, G_DBUS_ERROR_UNKNOWN_OBJECT,
-                      "This application has no object at “%s”", path);
-}
-
 const char *
 llm_bus_call_get_locale (LlmBusCall *self)
 {
-  const char *sender;
+  g_return_val_if_fail (self->message != NULL, NULL);
 
-  g_return_val_if_fail (self->invocation != NULL, NULL);
-
-  if (self->locale != NULL)
-    return self->locale;
-
-  sender = g_dbus_method_invocation_get_sender (self->invocation);
-  return llm_bus_callers_get_locale (self->bus->callers, sender);
+  return self->locale != NULL ? self->locale
+                              : llm_bus_callers_get_locale (
+                                  self->bus->callers, g_dbus_message_get_sender (self->message));
 }
 
 guint64
@@ -185,7 +183,7 @@ llm_bus_call_return_error (LlmBusCall *self,
   g_autofree char *name = NULL;
   g_autofree char *text = NULL;
 
-  g_return_if_fail (self->invocation != NULL);
+  g_return_if_fail (self->message != NULL);
   g_return_if_fail (error != NULL);
 
   /* the bus's own word for a missing object is the only one that stays */
@@ -194,8 +192,7 @@ llm_bus_call_return_error (LlmBusCall *self,
 
   name = g_dbus_error_encode_gerror (owned);
   text = llm_bus_translate (llm_bus_call_get_locale (self), owned->message);
-  g_dbus_method_invocation_return_dbus_error (g_steal_pointer (&self->invocation), name, text);
-  drop_for_gone_caller (self);
+  send_reply (self, g_dbus_message_new_method_error_literal (self->message, name, text));
 }
 
 /* (transfer full) (nullable): the options are the last argument of a method that has some. */
@@ -225,6 +222,26 @@ on_decided (const GError *error,
 }
 
 static gboolean
+find_object (LlmBusCall *self,
+             GError    **error)
+{
+  const char *path = g_dbus_message_get_path (self->message);
+  const char *id;
+
+  if (self->tree == NULL || g_str_equal (path, self->tree->path))
+    return TRUE;
+
+  /* nothing lies deeper */
+  id = path + strlen (self->tree->path) + 1;
+  if (strchr (id, '/') == NULL)
+    self->object = self->tree->lookup (self->bus, self->caller, id);
+  if (self->object == NULL)
+    g_set_error (error, G_DBUS_ERROR, G_DBUS_ERROR_UNKNOWN_OBJECT,
+                 "This application has no object at “%s”", path);
+  return self->object != NULL;
+}
+
+static gboolean
 parse_options (LlmBusCall  *self,
                GError     **error)
 {
@@ -244,7 +261,6 @@ on_caller_found (LlmCaller    *caller,
                  gpointer      data)
 {
   g_autoptr(LlmBusCall) self = data;
-  GDBusMessageFlags flags;
   GError *error = NULL;
 
   if (caller == NULL)
@@ -254,60 +270,45 @@ on_caller_found (LlmCaller    *caller,
     }
 
   self->caller = llm_caller_ref (caller);
-  if (self->method->call != LLMSVC_CALL_REGISTER)
+  /* the bus's own methods have no options, and tell nothing of who calls */
+  if (self->method->call != 0 && self->method->call != LLMSVC_CALL_REGISTER)
     llm_bus_callers_settle (self->bus->callers, caller->connection);
-
-  if (self->lookup != NULL)
-    {
-      self->object = self->lookup (self->bus, caller, self->id);
-      if (self->object == NULL)
-        {
-          llm_bus_call_return_error (
-            self, llm_bus_unknown_object (
-                    g_dbus_method_invocation_get_object_path (self->invocation)));
-          return;
-        }
-    }
-
-  if (!parse_options (self, &error))
+  if (!find_object (self, &error) || !parse_options (self, &error))
     {
       llm_bus_call_return_error (self, error);
       return;
     }
 
-  flags = g_dbus_message_get_flags (g_dbus_method_invocation_get_message (self->invocation));
-  llm_bus_bouncer_check (self->bus, caller, self->interface, self->method->name,
-                         (flags & G_DBUS_MESSAGE_FLAGS_ALLOW_INTERACTIVE_AUTHORIZATION) != 0,
+  llm_bus_bouncer_check (self->bus, caller, self->interface->name, self->method->name,
+                         (g_dbus_message_get_flags (self->message) &
+                          G_DBUS_MESSAGE_FLAGS_ALLOW_INTERACTIVE_AUTHORIZATION) != 0,
                          on_decided, llm_bus_call_ref (self));
 }
 
 void
 llm_bus_call_begin (LlmBus                *bus,
-                    GDBusMethodInvocation *invocation,
+                    GDBusMessage          *message,
                     const LlmBusInterface *interface,
-                    LlmBusLookup           lookup,
-                    const char            *id)
+                    const LlmBusTreeKind  *tree)
 {
   LlmBusCall *self = g_rc_box_new0 (LlmBusCall);
+  GVariant *body = g_dbus_message_get_body (message);
   g_autoptr(GVariant) options = NULL;
 
   self->bus = llm_bus_ref (bus);
-  self->invocation = invocation;
-  self->interface = interface->name;
-  self->lookup = lookup;
-  self->id = g_strdup (id);
+  self->message = g_object_ref (message);
+  self->interface = interface;
+  self->tree = tree;
   self->fd = -1;
-  self->arguments = g_variant_ref (g_dbus_method_invocation_get_parameters (invocation));
-  self->method = llm_bus_interface_find_method (
-    interface, g_dbus_method_invocation_get_method_name (invocation));
+  self->arguments = g_variant_ref_sink (body != NULL ? body : g_variant_new ("()"));
+  self->method = llm_bus_interface_find_method (interface, g_dbus_message_get_member (message));
   /* a test sees that all methods of the XML have an entry */
   g_assert (self->method != NULL);
   options = get_options (self);
   self->locale = llm_call_options_peek_locale (options);
 
-  llm_bus_identify (bus, g_dbus_method_invocation_get_sender (invocation),
-                    g_str_equal (interface->name, LLMSVC_CONTEXT_INTERFACE), on_caller_found,
-                    self);
+  llm_bus_identify (bus, g_dbus_message_get_sender (message), tree != NULL && tree->with_contexts,
+                    on_caller_found, self);
 }
 
 static void

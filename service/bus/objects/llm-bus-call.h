@@ -56,41 +56,45 @@ GVariant           *llm_bus_interface_get_property (const LlmBusInterface *self,
 
 /* --- calls --- */
 
-/* Finds the object of a path for @caller. (transfer full) (nullable) */
-typedef GObject *(*LlmBusLookup) (LlmBus     *bus,
-                                  LlmCaller  *caller,
-                                  const char *id);
+/* Objects below a path of which each caller sees its own alone. */
+typedef struct
+{
+  const char *path;
+  const LlmBusInterface *interface;
+  gboolean with_contexts;  /* wait until the stored ones are known */
+  /* Finds the object of the last part of a path. (transfer full) (nullable) */
+  GObject *(*lookup) (LlmBus *bus, LlmCaller *caller, const char *id);
+  /* The ids @caller sees. (transfer full) */
+  GStrv (*list) (LlmBus *bus, LlmCaller *caller);
+} LlmBusTreeKind;
 
 struct _LlmBusCall
 {
-  LlmBus *bus;                        /* (owned) */
-  GDBusMethodInvocation *invocation;  /* (owned) (nullable): NULL when answered */
-  const char *interface;              /* of the table */
+  LlmBus *bus;                 /* (owned) */
+  GDBusMessage *message;       /* (owned) (nullable): NULL when answered */
+  const LlmBusInterface *interface;
   const LlmBusMethod *method;
-  LlmBusLookup lookup;                /* (nullable) */
-  char *id;                           /* (nullable): for @lookup */
-  char *locale;                       /* (nullable): what the options say of it */
+  char *locale;                /* (nullable): what the options say of it */
 
   /* for the method's function */
-  GVariant *arguments;                /* (owned) */
-  LlmCaller *caller;                  /* (owned) */
-  LlmCallOptions *options;             /* (owned) (nullable) */
-  gpointer object;                    /* (owned) (nullable): what @lookup found */
-  int fd;                             /* (owned): -1 for none */
+  const LlmBusTreeKind *tree;  /* (nullable): of the path */
+  GVariant *arguments;         /* (owned) */
+  LlmCaller *caller;           /* (owned) */
+  LlmCallOptions *options;     /* (owned) (nullable) */
+  gpointer object;             /* (owned) (nullable): what lies at the path; NULL for the tree's own */
+  int fd;                      /* (owned): -1 for none */
 };
 
 /**
  * llm_bus_call_begin:
- * @invocation: (transfer full): from GDBus, which has checked its types
+ * @message: from GDBus, which has checked its types
  * @interface: the table to use
- * @lookup: (nullable): finds the object the method belongs to
- * @id: (nullable): the last part of its path
+ * @tree: (nullable): where the path is, if it is in one
  */
 void        llm_bus_call_begin        (LlmBus                *bus,
-                                       GDBusMethodInvocation *invocation,
+                                       GDBusMessage          *message,
                                        const LlmBusInterface *interface,
-                                       LlmBusLookup           lookup,
-                                       const char            *id);
+                                       const LlmBusTreeKind  *tree);
 
 LlmBusCall *llm_bus_call_ref          (LlmBusCall            *self);
 void        llm_bus_call_unref        (LlmBusCall            *self);
@@ -111,9 +115,6 @@ const char *llm_bus_call_get_locale   (LlmBusCall            *self);
 
 /* The most bytes of text that the caller's application may bring in one call. */
 guint64     llm_bus_call_get_max_message (LlmBusCall         *self);
-
-/* The error for an object that is not there, or not for this caller. */
-GError     *llm_bus_unknown_object    (const char            *path);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmBusCall, llm_bus_call_unref)
 

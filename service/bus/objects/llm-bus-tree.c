@@ -6,11 +6,9 @@
 
 #include <string.h>
 
-#include "bus/identity/llm-bus-caller.h"
-#include "bus/llm-bus-translate.h"
-
 #define PROPERTIES_INTERFACE "org.freedesktop.DBus.Properties"
 #define INTROSPECTABLE_INTERFACE "org.freedesktop.DBus.Introspectable"
+#define TREE_KEY "llm-bus-tree"
 
 /* Reference-counted atomically, because the filter runs in GDBus's thread; all
  * but the count and @kind is of the main thread. */
@@ -21,13 +19,6 @@ struct _LlmBusTree
   guint subtree;
   guint filter;
 };
-
-/* A call of one of the bus's own interfaces. */
-typedef struct
-{
-  LlmBusTree *tree;       /* (owned) */
-  GDBusMessage *message;  /* (owned) */
-} Question;
 
 static const char standard_xml[] =
   "  <interface name=\"" PROPERTIES_INTERFACE "\">\n"
@@ -66,142 +57,73 @@ tree_unref (gpointer data)
   g_atomic_rc_box_release_full (data, clear_tree);
 }
 
-static void
-question_free (Question *question)
+/* --- the bus's own interfaces --- */
+
+/* GDBus has checked that the XML has the property, for reading. */
+static gboolean
+handle_get (LlmBusCall *call,
+            GError    **error)
 {
-  g_object_unref (question->message);
-  tree_unref (question->tree);
-  g_free (question);
-}
-
-G_DEFINE_AUTOPTR_CLEANUP_FUNC (Question, question_free)
-
-/* The last part of a path right below the tree's; NULL for any other. */
-static const char *
-get_id (LlmBusTree *self,
-        const char *path)
-{
-  gsize length = strlen (self->kind->path);
-
-  if (strncmp (path, self->kind->path, length) != 0 || path[length] != '/' ||
-      strchr (path + length + 1, '/') != NULL)
-    return NULL;
-
-  return path + length + 1;
-}
-
-static char *
-make_root_xml (LlmBusTree *self,
-               LlmCaller  *caller)
-{
-  g_auto(GStrv) ids = self->kind->list (self->bus, caller);
-  GString *xml = g_string_new ("<node>\n");
-
-  for (guint i = 0; ids[i] != NULL; i++)
-    g_string_append_printf (xml, "  <node name=\"%s\"/>\n", ids[i]);
-
-  g_string_append (xml, "</node>\n");
-  return g_string_free (xml, FALSE);
-}
-
-static char *
-make_object_xml (LlmBusTree *self)
-{
-  GString *xml = g_string_new ("<node>\n");
-
-  g_string_append (xml, standard_xml);
-  g_dbus_interface_info_generate_xml (llm_bus_interface_lookup_info (self->kind->interface->name),
-                                      2, xml);
-  g_string_append (xml, "</node>\n");
-  return g_string_free (xml, FALSE);
-}
-
-/* (transfer floating) (nullable): the body of the reply; GDBus has checked the arguments, and that
- * the XML has the property, for reading. */
-static GVariant *
-answer (Question  *question,
-        LlmCaller *caller,
-        GError   **error)
-{
-  LlmBusTree *self = question->tree;
-  const LlmBusInterface *interface = self->kind->interface;
-  const char *path = g_dbus_message_get_path (question->message);
-  const char *method = g_dbus_message_get_member (question->message);
-  const char *id = get_id (self, path);
-  g_autoptr(GObject) object = NULL;
   g_autoptr(GVariant) value = NULL;
   const char *name;
 
-  if (g_str_equal (path, self->kind->path))
-    return g_variant_new ("(@s)", g_variant_new_take_string (make_root_xml (self, caller)));
-
-  object = id != NULL ? self->kind->lookup (self->bus, caller, id) : NULL;
-  if (object == NULL)
-    {
-      g_propagate_error (error, llm_bus_unknown_object (path));
-      return NULL;
-    }
-  if (g_str_equal (method, "Introspect"))
-    return g_variant_new ("(@s)", g_variant_new_take_string (make_object_xml (self)));
-  if (g_str_equal (method, "GetAll"))
-    return g_variant_new ("(@a{sv})", interface->list_properties (self->bus, object));
-
-  g_variant_get_child (g_dbus_message_get_body (question->message), 1, "&s", &name);
-  value = llm_bus_interface_get_property (interface, self->bus, object, name, error);
-  return value != NULL ? g_variant_new ("(v)", value) : NULL;
-}
-
-static void
-on_caller (LlmCaller    *caller,
-           const GError *failure,
-           gpointer      data)
-{
-  g_autoptr(Question) question = data;
-  LlmBus *bus = question->tree->bus;
-  g_autoptr(GError) error = failure != NULL ? g_error_copy (failure) : NULL;
-  GVariant *body = caller != NULL ? answer (question, caller, &error) : NULL;
-  g_autoptr(GDBusMessage) reply = NULL;
-
-  if (body != NULL)
-    {
-      reply = g_dbus_message_new_method_reply (question->message);
-      g_dbus_message_set_body (reply, body);
-    }
-  else
-    {
-      const char *sender = g_dbus_message_get_sender (question->message);
-      g_autofree char *name = g_dbus_error_encode_gerror (error);
-      g_autofree char *text = llm_bus_translate (
-        llm_bus_callers_get_locale (bus->callers, sender), error->message);
-
-      reply = g_dbus_message_new_method_error_literal (question->message, name, text);
-    }
-  g_dbus_connection_send_message (bus->connection, reply, G_DBUS_SEND_MESSAGE_FLAGS_NONE, NULL,
-                                  NULL);
+  g_variant_get_child (call->arguments, 1, "&s", &name);
+  value = llm_bus_interface_get_property (call->tree->interface, call->bus, call->object, name,
+                                          error);
+  if (value != NULL)
+    llm_bus_call_return (call, g_variant_new ("(v)", value));
+  return value != NULL;
 }
 
 static gboolean
-ask (gpointer data)
+handle_get_all (LlmBusCall *call,
+                GError    **error)
 {
-  Question *question = data;
-  LlmBusTree *self = question->tree;
-
-  llm_bus_identify (self->bus, g_dbus_message_get_sender (question->message),
-                    self->kind->with_contexts, on_caller, question);
-  return G_SOURCE_REMOVE;
+  llm_bus_call_return (call, g_variant_new ("(@a{sv})", call->tree->interface->list_properties (
+                                                          call->bus, call->object)));
+  return TRUE;
 }
 
-/* @message: (transfer full) */
-static Question *
-question_new (LlmBusTree   *self,
-              GDBusMessage *message)
+static gboolean
+handle_introspect (LlmBusCall *call,
+                   GError    **error)
 {
-  Question *question = g_new0 (Question, 1);
+  g_autoptr(GString) xml = g_string_new ("<node>\n");
 
-  question->tree = g_atomic_rc_box_acquire (self);
-  question->message = message;
-  return question;
+  if (call->object == NULL)
+    {
+      g_auto(GStrv) ids = call->tree->list (call->bus, call->caller);
+
+      for (guint i = 0; ids[i] != NULL; i++)
+        g_string_append_printf (xml, "  <node name=\"%s\"/>\n", ids[i]);
+    }
+  else
+    {
+      g_string_append (xml, standard_xml);
+      g_dbus_interface_info_generate_xml (
+        llm_bus_interface_lookup_info (call->tree->interface->name), 2, xml);
+    }
+  g_string_append (xml, "</node>\n");
+  llm_bus_call_return (call, g_variant_new ("(s)", xml->str));
+  return TRUE;
 }
+
+static const LlmBusMethod property_methods[] = {
+  { "Get", 0, handle_get },
+  { "GetAll", 0, handle_get_all },
+  { NULL },
+};
+
+static const LlmBusMethod introspect_methods[] = {
+  { "Introspect", 0, handle_introspect },
+  { NULL },
+};
+
+static const LlmBusInterface properties = { PROPERTIES_INTERFACE, property_methods, NULL };
+static const LlmBusInterface introspectable = { INTROSPECTABLE_INTERFACE, introspect_methods,
+                                                NULL };
+
+/* --- the subtree --- */
 
 static void
 on_method_call (GDBusConnection       *connection,
@@ -215,16 +137,11 @@ on_method_call (GDBusConnection       *connection,
 {
   LlmBusTree *self = data;
 
-  if (g_str_equal (interface, PROPERTIES_INTERFACE))
-    {
-      ask (question_new (self, g_object_ref (g_dbus_method_invocation_get_message (invocation))));
-      g_object_unref (invocation);
-    }
-  else
-    {
-      llm_bus_call_begin (self->bus, invocation, self->kind->interface, self->kind->lookup,
-                          get_id (self, path));
-    }
+  llm_bus_call_begin (self->bus, g_dbus_method_invocation_get_message (invocation),
+                      g_str_equal (interface, PROPERTIES_INTERFACE) ? &properties
+                                                                    : self->kind->interface,
+                      self->kind);
+  g_object_unref (invocation);
 }
 
 /* Properties come to on_method_call(), because there is no get_property here. */
@@ -272,6 +189,15 @@ dispatch (GDBusConnection *connection,
 static const GDBusSubtreeVTable subtree_vtable = { enumerate_nothing, list_interfaces, dispatch,
                                                    { NULL } };
 
+static gboolean
+begin_introspect (gpointer data)
+{
+  LlmBusTree *self = g_object_get_data (data, TREE_KEY);
+
+  llm_bus_call_begin (self->bus, data, &introspectable, self->kind);
+  return G_SOURCE_REMOVE;
+}
+
 /* In GDBus's thread: hands Introspect of this tree to the main thread. */
 static GDBusMessage *
 filter_message (GDBusConnection *connection,
@@ -292,7 +218,8 @@ filter_message (GDBusConnection *connection,
       (path[length] != '\0' && path[length] != '/'))
     return message;
 
-  g_main_context_invoke (NULL, ask, question_new (self, message));
+  g_object_set_data_full (G_OBJECT (message), TREE_KEY, g_atomic_rc_box_acquire (self), tree_unref);
+  g_main_context_invoke_full (NULL, G_PRIORITY_DEFAULT, begin_introspect, message, g_object_unref);
   return NULL;
 }
 

@@ -7,6 +7,7 @@
 #include <systemd/sd-daemon.h>
 
 #include "bus/identity/llm-bus-caller.h"
+#include "bus/identity/llm-bus-identity.h"
 #include "bus/limits/llm-bus-relay.h"
 #include "bus/llm-bus-metrics.h"
 #include "bus/llm-bus-power.h"
@@ -222,7 +223,7 @@ make_bus (GDBusConnection   *connection,
           const LlmSettings *settings)
 {
   LlmBus *bus = llm_bus_new ();
-  g_auto(GStrv) desktop_folders = llm_bus_callers_list_desktop_folders (is_system);
+  g_auto(GStrv) desktop_folders = llm_bus_identity_list_desktop_folders (is_system);
 
   bus->connection = g_object_ref (connection);
   bus->engine = g_object_ref (engine);

@@ -49,10 +49,7 @@ typedef struct
   LlmBusCallers *callers;  /* (owned) */
   char *sender;
   guint32 uid;
-  guint32 pid;
-  int pidfd;               /* (owned): -1 for none */
-  gint64 seen_us;          /* its connection was there */
-  char *label;             /* (nullable) */
+  LlmBusProcess process;   /* its label and pidfd are owned */
   LlmCallerKind kind;
   char *app_id;            /* (nullable) */
 } Lookup;
@@ -89,10 +86,10 @@ static void
 lookup_free (Lookup *lookup)
 {
   callers_unref (lookup->callers);
-  if (lookup->pidfd >= 0)
-    g_close (lookup->pidfd, NULL);
+  if (lookup->process.pidfd >= 0)
+    g_close (lookup->process.pidfd, NULL);
   g_free (lookup->sender);
-  g_free (lookup->label);
+  g_free ((char *) lookup->process.label);
   g_free (lookup->app_id);
   g_free (lookup);
 }
@@ -180,7 +177,7 @@ on_verified (GObject      *source,
     }
 
   g_variant_get (reply, "(u)", &pid);
-  if (pid != lookup->pid)
+  if (pid != lookup->process.pid)
     {
       lookup->kind = LLM_CALLER_UNKNOWN;
       g_clear_pointer (&lookup->app_id, g_free);
@@ -199,7 +196,7 @@ on_identity_read (GObject      *source,
   g_autoptr(Lookup) lookup = data;
   GDBusConnection *connection = lookup->callers->connection;
 
-  if (lookup->kind == LLM_CALLER_UNKNOWN || lookup->pidfd >= 0)
+  if (lookup->kind == LLM_CALLER_UNKNOWN || lookup->process.pidfd >= 0)
     {
       end_lookup (lookup);
       return;
@@ -218,16 +215,8 @@ read_identity (GTask        *task,
                GCancellable *cancellable)
 {
   Lookup *lookup = data;
-  const LlmBusProcess process = {
-    .proc_root = lookup->callers->proc_root,
-    .pid = lookup->pid,
-    .pidfd = lookup->pidfd,
-    .seen_us = lookup->seen_us,
-    .label = lookup->label,
-    .desktop_folders = (const char *const *) lookup->callers->desktop_folders,
-  };
 
-  lookup->kind = llm_bus_identity_read (&process, &lookup->app_id);
+  lookup->kind = llm_bus_identity_read (&lookup->process, &lookup->app_id);
   g_task_return_boolean (task, TRUE);
 }
 
@@ -273,15 +262,16 @@ on_credentials (GObject      *source,
                                         "The bus does not know the user of %s", lookup->sender));
       return;
     }
-  if (!g_variant_lookup (credentials, "ProcessID", "u", &lookup->pid) || lookup->pid == 0)
+  if (!g_variant_lookup (credentials, "ProcessID", "u", &lookup->process.pid) ||
+      lookup->process.pid == 0)
     {
       end_lookup (lookup);
       return;
     }
-  lookup->pidfd = take_pidfd (credentials, fds);
+  lookup->process.pidfd = take_pidfd (credentials, fds);
   label = g_variant_lookup_value (credentials, "LinuxSecurityLabel", G_VARIANT_TYPE_BYTESTRING);
   if (label != NULL)
-    lookup->label = g_variant_dup_bytestring (label, NULL);
+    lookup->process.label = g_variant_dup_bytestring (label, NULL);
 
   task = g_task_new (NULL, NULL, on_identity_read, lookup);
   g_task_set_task_data (task, g_steal_pointer (&lookup), NULL);
@@ -387,8 +377,12 @@ llm_bus_callers_resolve (LlmBusCallers     *self,
   lookup = g_new0 (Lookup, 1);
   lookup->callers = g_rc_box_acquire (self);
   lookup->sender = g_strdup (sender);
-  lookup->pidfd = -1;
-  lookup->seen_us = llm_bus_gate_get_seen (self->gate, sender);
+  lookup->process = (LlmBusProcess) {
+    .proc_root = self->proc_root,
+    .pidfd = -1,
+    .seen_us = llm_bus_gate_get_seen (self->gate, sender),
+    .desktop_folders = (const char *const *) self->desktop_folders,
+  };
   g_dbus_connection_call_with_unix_fd_list (
     self->connection, BUS_NAME, BUS_PATH, BUS_NAME, "GetConnectionCredentials",
     g_variant_new ("(s)", sender), G_VARIANT_TYPE ("(a{sv})"), G_DBUS_CALL_FLAGS_NONE,
@@ -502,26 +496,4 @@ llm_bus_callers_is_present (LlmBusCallers *self,
                             const char    *sender)
 {
   return g_hash_table_contains (self->entries, sender);
-}
-
-GStrv
-llm_bus_callers_list_desktop_folders (gboolean is_system)
-{
-  g_autoptr(GStrvBuilder) builder = g_strv_builder_new ();
-  const char *const *folders = g_get_system_data_dirs ();
-
-  if (!is_system)
-    {
-      g_autofree char *own = g_build_filename (g_get_user_data_dir (), "applications", NULL);
-
-      g_strv_builder_add (builder, own);
-    }
-  for (guint i = 0; folders[i] != NULL; i++)
-    {
-      g_autofree char *folder = g_build_filename (folders[i], "applications", NULL);
-
-      g_strv_builder_add (builder, folder);
-    }
-
-  return g_strv_builder_end (builder);
 }

@@ -66,7 +66,4 @@ const char    *llm_bus_callers_get_locale (LlmBusCallers     *self,
 gboolean       llm_bus_callers_is_present (LlmBusCallers     *self,
                                            const char        *sender);
 
-/* The folders of desktop files: the user's, unless @is_system, and the system's. */
-GStrv          llm_bus_callers_list_desktop_folders (gboolean is_system);
-
 G_END_DECLS

@@ -243,7 +243,8 @@ skip (Relay      *self,
 {
   gboolean is_open = TRUE;
 
-  g_byte_array_set_size (buffer, READ_BYTES);
+  /* not smaller: run_in() sees by its length what is to be freed */
+  g_byte_array_set_size (buffer, MAX (buffer->len, READ_BYTES));
   for (gsize step; is_open && n > 0; n -= step)
     {
       step = MIN (n, READ_BYTES);

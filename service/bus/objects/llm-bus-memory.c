@@ -129,9 +129,10 @@ const LlmBusInterface llm_bus_memory_interface = { LLMSVC_MEMORY_INTERFACE, meth
 
 /* --- announcing --- */
 
-static void
-announce (LlmBusMemory *self)
+static gboolean
+announce (gpointer data)
 {
+  LlmBusMemory *self = data;
   g_autoptr(GVariant) now = g_variant_ref_sink (list_properties (self->bus, NULL));
   g_auto(GVariantDict) changed = G_VARIANT_DICT_INIT (NULL);
   gboolean has_changed = FALSE;
@@ -139,6 +140,7 @@ announce (LlmBusMemory *self)
   const char *key;
   GVariant *value;
 
+  self->timer = 0;
   g_variant_iter_init (&iter, now);
   while (g_variant_iter_loop (&iter, "{&sv}", &key, &value))
     {
@@ -150,22 +152,13 @@ announce (LlmBusMemory *self)
       g_variant_dict_insert_value (&changed, key, value);
     }
   if (!has_changed)
-    return;
+    return G_SOURCE_REMOVE;
 
   llm_bus_emit_properties_changed (self->bus, LLMSVC_MEMORY_INTERFACE,
                                    g_variant_dict_end (&changed));
   g_variant_unref (self->announced);
   self->announced = g_steal_pointer (&now);
   self->announced_us = llm_clock_now_us ();
-}
-
-static gboolean
-on_timer (gpointer data)
-{
-  LlmBusMemory *self = data;
-
-  self->timer = 0;
-  announce (self);
   return G_SOURCE_REMOVE;
 }
 
@@ -176,13 +169,9 @@ on_memory_changed (LlmEngine *engine,
   LlmBusMemory *self = data;
   gint64 elapsed_ms = (llm_clock_now_us () - self->announced_us) / 1000;
 
-  if (self->timer != 0)
-    return;
-
-  if (elapsed_ms >= ANNOUNCE_INTERVAL_MS)
-    announce (self);
-  else
-    self->timer = g_timeout_add ((guint) (ANNOUNCE_INTERVAL_MS - elapsed_ms), on_timer, self);
+  if (self->timer == 0)
+    self->timer =
+      g_timeout_add ((guint) MAX (ANNOUNCE_INTERVAL_MS - elapsed_ms, 0), announce, self);
 }
 
 LlmBusMemory *

@@ -24,7 +24,8 @@
 #include "common/llmsvc-command-line.h"
 #include "common/llmsvc-i18n.h"
 
-typedef struct
+/* What the command line says. */
+static struct
 {
   gboolean is_system;
   gboolean is_session;
@@ -33,47 +34,34 @@ typedef struct
   char *model;        /* (nullable) */
   char *mock;         /* (nullable) */
   char *state_folder; /* (nullable) */
-} Arguments;
+} arguments;
 
 typedef struct
 {
   GMainLoop *loop;
-  LlmEngine *engine;
   int status;
 } Daemon;
 
-static void
-clear_arguments (Arguments *arguments)
-{
-  g_free (arguments->config);
-  g_free (arguments->model);
-  g_free (arguments->mock);
-  g_free (arguments->state_folder);
-}
-
-G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Arguments, clear_arguments)
-
 static gboolean
-parse_arguments (Arguments  *arguments,
-                 int        *argc,
-                 char     ***argv,
-                 GError    **error)
+parse_arguments (int      *argc,
+                 char   ***argv,
+                 GError  **error)
 {
   g_autoptr(GOptionContext) context = g_option_context_new (NULL);
   const GOptionEntry entries[] = {
-    { "session", 0, 0, G_OPTION_ARG_NONE, &arguments->is_session,
+    { "session", 0, 0, G_OPTION_ARG_NONE, &arguments.is_session,
       N_("Serve one user on the session bus (default)"), NULL },
-    { "system", 0, 0, G_OPTION_ARG_NONE, &arguments->is_system,
+    { "system", 0, 0, G_OPTION_ARG_NONE, &arguments.is_system,
       N_("Serve all users on the system bus"), NULL },
-    { "config", 0, 0, G_OPTION_ARG_FILENAME, &arguments->config,
+    { "config", 0, 0, G_OPTION_ARG_FILENAME, &arguments.config,
       N_("Read this configuration instead of the installed ones"), N_("FILE") },
-    { "model", 0, 0, G_OPTION_ARG_FILENAME, &arguments->model,
+    { "model", 0, 0, G_OPTION_ARG_FILENAME, &arguments.model,
       N_("Answer with this model"), N_("FILE") },
-    { "state-dir", 0, 0, G_OPTION_ARG_FILENAME, &arguments->state_folder,
+    { "state-dir", 0, 0, G_OPTION_ARG_FILENAME, &arguments.state_folder,
       N_("Keep contexts in this folder"), N_("DIR") },
-    { "mock", 0, 0, G_OPTION_ARG_FILENAME, &arguments->mock,
+    { "mock", 0, 0, G_OPTION_ARG_FILENAME, &arguments.mock,
       N_("Answer from this script instead of a model, for tests of apps"), N_("SCRIPT") },
-    { "version", 0, 0, G_OPTION_ARG_NONE, &arguments->show_version,
+    { "version", 0, 0, G_OPTION_ARG_NONE, &arguments.show_version,
       N_("Print the version and exit"), NULL },
     { NULL },
   };
@@ -85,72 +73,59 @@ parse_arguments (Arguments  *arguments,
     return FALSE;
 
   if (*argc > 1)
-    {
-      g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_FAILED, _("Unknown argument “%s”"),
-                   (*argv)[1]);
-      return FALSE;
-    }
-  if (arguments->is_system && arguments->is_session)
-    {
-      g_set_error_literal (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                           _("Only one of --system and --session can be"));
-      return FALSE;
-    }
-  if (arguments->mock != NULL && arguments->model != NULL)
-    {
-      g_set_error_literal (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                           _("Only one of --model and --mock can be"));
-      return FALSE;
-    }
+    g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_FAILED, _("Unknown argument “%s”"),
+                 (*argv)[1]);
+  else if (arguments.is_system && arguments.is_session)
+    g_set_error_literal (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+                         _("Only one of --system and --session can be"));
+  else if (arguments.mock != NULL && arguments.model != NULL)
+    g_set_error_literal (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+                         _("Only one of --model and --mock can be"));
+  else
+    return TRUE;
 
-  return TRUE;
+  return FALSE;
 }
 
-/* A service with a script is the same on every machine and each time: it looks at no
- * configuration and keeps nothing on disk but where it was told to. */
-static LlmSettings *
-load_settings (const Arguments  *arguments,
-               GError          **error)
+/* @argument: (nullable): a file or folder, which comes before what the configuration says. */
+static void
+prefer (char      **setting,
+        const char *argument)
 {
-  g_autoptr(LlmSettings) settings = NULL;
-
-  if (arguments->mock == NULL)
-    return llm_settings_load (arguments->is_system, arguments->config, error);
-
-  settings = arguments->config != NULL
-               ? llm_settings_load (arguments->is_system, arguments->config, error)
-               : llm_settings_new ();
-  if (settings == NULL)
-    return NULL;
-  g_clear_pointer (&settings->model_file, g_free);
-  g_clear_pointer (&settings->state_folder, g_free);
-  settings->script = llm_script_load (arguments->mock, error);
-  return settings->script != NULL ? g_steal_pointer (&settings) : NULL;
+  if (argument == NULL)
+    return;
+  g_free (*setting);
+  *setting = g_canonicalize_filename (argument, NULL);
 }
 
-/* What the command line says comes before the configuration. */
 static LlmSettings *
-make_settings (const Arguments  *arguments,
-               GError          **error)
+make_settings (GError **error)
 {
-  g_autoptr(LlmSettings) settings = load_settings (arguments, error);
+  gboolean is_mock = arguments.mock != NULL;
+  g_autoptr(LlmSettings) settings =
+    is_mock && arguments.config == NULL
+      ? llm_settings_new ()
+      : llm_settings_load (arguments.is_system, arguments.config, error);
 
   if (settings == NULL)
     return NULL;
 
-  if (arguments->model != NULL)
+  /* A service with a script is the same on every machine and each time: it looks at no
+   * configuration and keeps nothing on disk but where it was told to. */
+  if (is_mock)
     {
-      g_free (settings->model_file);
-      settings->model_file = g_canonicalize_filename (arguments->model, NULL);
+      g_clear_pointer (&settings->model_file, g_free);
+      g_clear_pointer (&settings->state_folder, g_free);
     }
-  if (arguments->state_folder != NULL)
+  prefer (&settings->model_file, arguments.model);
+  prefer (&settings->state_folder, arguments.state_folder);
+  if (is_mock)
     {
-      g_free (settings->state_folder);
-      settings->state_folder = g_canonicalize_filename (arguments->state_folder, NULL);
+      settings->script = llm_script_load (arguments.mock, error);
+      if (settings->script == NULL ||
+          !llm_script_count_start (settings->script, settings->state_folder, error))
+        return NULL;
     }
-  if (settings->script != NULL &&
-      !llm_script_count_start (settings->script, settings->state_folder, error))
-    return NULL;
 
   return g_steal_pointer (&settings);
 }
@@ -158,25 +133,16 @@ make_settings (const Arguments  *arguments,
 static gboolean
 on_signal (gpointer data)
 {
-  Daemon *daemon = data;
-
-  g_main_loop_quit (daemon->loop);
+  g_main_loop_quit (((Daemon *) data)->loop);
   return G_SOURCE_CONTINUE;
 }
 
-/* The name is owned before any model is looked at: an activation waits for it. */
 static void
-on_acquired (LlmBusService *service,
-             Daemon        *daemon)
+on_lost (const char *reason,
+         gpointer    data)
 {
-  llm_engine_start (daemon->engine);
-}
+  Daemon *daemon = data;
 
-static void
-on_lost (LlmBusService *service,
-         const char    *reason,
-         Daemon        *daemon)
-{
   g_printerr ("llmsvcd: %s\n", reason);
   daemon->status = EXIT_FAILURE;
   g_main_loop_quit (daemon->loop);
@@ -192,22 +158,8 @@ on_script_exit (LlmEngine       *engine,
   _exit (EXIT_FAILURE);
 }
 
-/* Answers that the engine gave up are still sent. */
-static void
-stop (Daemon          *daemon,
-      LlmBusService   *service,
-      GDBusConnection *connection)
-{
-  llm_bus_service_stop (service);
-  llm_engine_stop (daemon->engine);
-
-  while (g_main_context_iteration (NULL, FALSE))
-    ;
-  llm_bus_relay_close (connection);
-}
-
 static int
-run (const Arguments *arguments)
+run (void)
 {
   g_autoptr(GDBusConnection) connection = NULL;
   g_autoptr(LlmSettings) settings = NULL;
@@ -216,21 +168,22 @@ run (const Arguments *arguments)
   g_autoptr(GMainLoop) loop = g_main_loop_new (NULL, FALSE);
   g_autoptr(GError) error = NULL;
   const LlmSettings *limits;
+  static const int ends[] = { SIGTERM, SIGINT, SIGHUP };
   Daemon daemon = { .loop = loop, .status = EXIT_SUCCESS };
 
-  settings = make_settings (arguments, &error);
+  settings = make_settings (&error);
   if (settings == NULL)
     {
       g_printerr ("llmsvcd: %s\n", error->message);
       return EX_CONFIG;
     }
 
-  connection = llm_bus_relay_connect (arguments->is_system, &error);
+  connection = llm_bus_relay_connect (arguments.is_system, &error);
   if (connection == NULL)
     {
-      g_printerr ("llmsvcd: No %s bus: %s\n", arguments->is_system ? "system" : "session",
+      g_printerr ("llmsvcd: No %s bus: %s\n", arguments.is_system ? "system" : "session",
                   error->message);
-      if (!arguments->is_system && g_getenv ("DBUS_SESSION_BUS_ADDRESS") == NULL)
+      if (!arguments.is_system && g_getenv ("DBUS_SESSION_BUS_ADDRESS") == NULL)
         g_printerr ("llmsvcd: DBUS_SESSION_BUS_ADDRESS is not set, so this process belongs to no "
                     "login session; run it in one, with “dbus-run-session”, or for all users with "
                     "--system\n");
@@ -241,24 +194,26 @@ run (const Arguments *arguments)
 
   limits = settings;
   engine = llm_engine_new (g_steal_pointer (&settings));
-  daemon.engine = engine;
-  service = llm_bus_service_new (connection, arguments->is_system, engine, limits, &error);
+  service = llm_bus_service_new (connection, arguments.is_system, engine, limits, &error);
   if (service == NULL)
     {
       g_printerr ("llmsvcd: %s\n", error->message);
       return EXIT_FAILURE;
     }
-  g_signal_connect (service, "acquired", G_CALLBACK (on_acquired), &daemon);
   g_signal_connect (engine, "script-exit", G_CALLBACK (on_script_exit), connection);
-  g_signal_connect (service, "lost", G_CALLBACK (on_lost), &daemon);
 
-  g_unix_signal_add (SIGTERM, on_signal, &daemon);
-  g_unix_signal_add (SIGINT, on_signal, &daemon);
-  g_unix_signal_add (SIGHUP, on_signal, &daemon);
+  for (guint i = 0; i < G_N_ELEMENTS (ends); i++)
+    g_unix_signal_add (ends[i], on_signal, &daemon);
 
-  llm_bus_service_start (service);
+  llm_bus_service_start (service, on_lost, &daemon);
   g_main_loop_run (loop);
-  stop (&daemon, service, connection);
+
+  /* answers that the engine gave up are still sent */
+  llm_bus_service_stop (service);
+  llm_engine_stop (engine);
+  while (g_main_context_iteration (NULL, FALSE))
+    ;
+  llm_bus_relay_close (connection);
   return daemon.status;
 }
 
@@ -266,7 +221,6 @@ int
 main (int   argc,
       char *argv[])
 {
-  g_auto(Arguments) arguments = { 0 };
   g_autoptr(GError) error = NULL;
 
   setlocale (LC_ALL, "");
@@ -278,7 +232,7 @@ main (int   argc,
   umask (0077);
   signal (SIGPIPE, SIG_IGN);
 
-  if (!parse_arguments (&arguments, &argc, &argv, &error))
+  if (!parse_arguments (&argc, &argv, &error))
     {
       g_printerr ("llmsvcd: %s\n", error->message);
       return EXIT_FAILURE;
@@ -291,5 +245,5 @@ main (int   argc,
 
   /* what the service says is for a journal; its callers are told in their own languages */
   setlocale (LC_MESSAGES, "C");
-  return run (&arguments);
+  return run ();
 }

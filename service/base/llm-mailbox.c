@@ -11,15 +11,15 @@ typedef struct
 
 struct _LlmMailbox
 {
-  GMutex lock;
-  GCond arrived;
-  GQueue messages;   /* (element-type Message) (owned), guarded by lock */
-  GSource *source;   /* (nullable) (owned), guarded by lock */
+  GAsyncQueue *messages;  /* (element-type Message) (owned) */
+  GSource *source;        /* (nullable) (owned), guarded by the queue's lock */
 };
 
 static void
-message_free (Message *message)
+message_free (gpointer data)
 {
+  Message *message = data;
+
   if (message->destroy != NULL)
     message->destroy (message->data);
   g_free (message);
@@ -30,9 +30,7 @@ llm_mailbox_new (void)
 {
   LlmMailbox *self = g_new0 (LlmMailbox, 1);
 
-  g_mutex_init (&self->lock);
-  g_cond_init (&self->arrived);
-  g_queue_init (&self->messages);
+  self->messages = g_async_queue_new_full (message_free);
   return self;
 }
 
@@ -40,13 +38,9 @@ void
 llm_mailbox_free (LlmMailbox *self)
 {
   if (self->source != NULL)
-    {
-      g_source_destroy (self->source);
-      g_source_unref (self->source);
-    }
-  g_queue_clear_full (&self->messages, (GDestroyNotify) message_free);
-  g_mutex_clear (&self->lock);
-  g_cond_clear (&self->arrived);
+    g_source_destroy (self->source);
+  g_clear_pointer (&self->source, g_source_unref);
+  g_async_queue_unref (self->messages);
   g_free (self);
 }
 
@@ -56,46 +50,13 @@ llm_mailbox_post (LlmMailbox    *self,
                   gpointer       data,
                   GDestroyNotify destroy)
 {
-  Message *message = g_new (Message, 1);
+  const Message message = { func, data, destroy };
 
-  message->func = func;
-  message->data = data;
-  message->destroy = destroy;
-
-  g_mutex_lock (&self->lock);
-  g_queue_push_tail (&self->messages, message);
-  g_cond_signal (&self->arrived);
+  g_async_queue_lock (self->messages);
+  g_async_queue_push_unlocked (self->messages, g_memdup2 (&message, sizeof message));
   if (self->source != NULL)
     g_source_set_ready_time (self->source, 0);
-  g_mutex_unlock (&self->lock);
-}
-
-static Message *
-take (LlmMailbox *self)
-{
-  Message *message;
-
-  g_mutex_lock (&self->lock);
-  message = g_queue_pop_head (&self->messages);
-  g_mutex_unlock (&self->lock);
-  return message;
-}
-
-static void
-wait_for_message (LlmMailbox *self,
-                  gint64      timeout_us)
-{
-  gint64 end = g_get_monotonic_time () + timeout_us;
-
-  g_mutex_lock (&self->lock);
-  while (g_queue_is_empty (&self->messages))
-    {
-      if (timeout_us < 0)
-        g_cond_wait (&self->arrived, &self->lock);
-      else if (!g_cond_wait_until (&self->arrived, &self->lock, end))
-        break;
-    }
-  g_mutex_unlock (&self->lock);
+  g_async_queue_unlock (self->messages);
 }
 
 guint
@@ -104,18 +65,19 @@ llm_mailbox_dispatch (LlmMailbox *self,
 {
   Message *message;
   guint n_run = 0;
-  guint n_limit;
+  gint n_limit;
 
-  if (timeout_us != 0)
-    wait_for_message (self, timeout_us);
+  if (timeout_us < 0)
+    message = g_async_queue_pop (self->messages);
+  else if (timeout_us > 0)
+    message = g_async_queue_timeout_pop (self->messages, (guint64) timeout_us);
+  else
+    message = g_async_queue_try_pop (self->messages);
 
   /* What the messages post in turn waits for the next call, or a chatty
    * sender would keep the receiver from everything else. */
-  g_mutex_lock (&self->lock);
-  n_limit = self->messages.length;
-  g_mutex_unlock (&self->lock);
-
-  while (n_run < n_limit && (message = take (self)) != NULL)
+  n_limit = g_async_queue_length (self->messages);
+  for (; message != NULL; message = n_limit-- > 0 ? g_async_queue_try_pop (self->messages) : NULL)
     {
       message->func (message->data);
       message_free (message);
@@ -139,11 +101,8 @@ dispatch_source (GSource    *source,
 
   g_source_set_ready_time (source, -1);
   llm_mailbox_dispatch (self, 0);
-
-  g_mutex_lock (&self->lock);
-  if (!g_queue_is_empty (&self->messages))
+  if (g_async_queue_length (self->messages) > 0)
     g_source_set_ready_time (source, 0);
-  g_mutex_unlock (&self->lock);
   return G_SOURCE_CONTINUE;
 }
 
@@ -157,10 +116,10 @@ llm_mailbox_attach (LlmMailbox *self)
   g_source_set_static_name (source, "llm-mailbox");
   g_source_attach (source, NULL);
 
-  g_mutex_lock (&self->lock);
+  g_async_queue_lock (self->messages);
   g_assert (self->source == NULL);
   self->source = source;
-  if (!g_queue_is_empty (&self->messages))
+  if (g_async_queue_length_unlocked (self->messages) > 0)
     g_source_set_ready_time (source, 0);
-  g_mutex_unlock (&self->lock);
+  g_async_queue_unlock (self->messages);
 }

@@ -29,4 +29,15 @@ gboolean llm_sysinfo_read_meminfo     (const char *root,
 /* Resident bytes of this process, from ROOT/proc/self/statm. */
 guint64  llm_sysinfo_read_resident    (const char *root);
 
+typedef enum
+{
+  LLM_SUPPLY_NONE,     /* no battery of the machine's own: nothing to watch */
+  LLM_SUPPLY_LINE,
+  LLM_SUPPLY_BATTERY,
+} LlmSupply;
+
+/* Whether the machine runs on its battery, from ROOT/sys/class/power_supply. Reading one may ask its
+ * firmware and take long, so not on the main thread. */
+LlmSupply llm_sysinfo_read_supply     (const char *root);
+
 G_END_DECLS

@@ -6,8 +6,14 @@
 
 #include <string.h>
 
-#include "base/llm-format.h"
+#define MAGIC         0x950412deu
+#define MAGIC_SWAPPED 0xde120495u
+#define HEADER_BYTES  20
+#define ENTRY_BYTES   8
+#define MAX_ENTRIES   65536
 
+/* Our longest format has nine. */
+#define MAX_ARGUMENTS     16
 #define MAX_MESSAGE_BYTES 4096
 #define MAX_RESULT_BYTES  (4 * MAX_MESSAGE_BYTES)
 /* A message, in a message, and what they quote. */
@@ -17,26 +23,31 @@
 /* Less fixed text says nothing about where a message comes from. */
 #define MIN_FIXED_BYTES   2
 
+#define OPEN_QUOTE  "“"
+#define CLOSE_QUOTE "”"
+
 typedef struct
 {
-  GArray *from;       /* (element-type LlmFormatPiece) */
-  GArray *to;         /* (element-type LlmFormatPiece) */
+  const char *from;   /* into the file */
+  const char *to;     /* into the file */
+  const char *tail;   /* of @from, behind its last conversion */
   gsize fixed_bytes;  /* in @from */
-  guint rank;         /* its place in the file */
 } Pattern;
 
 struct _LlmTranslation
 {
-  LlmMoFile *file;        /* (owned) */
-  GHashTable *plain;      /* (element-type utf8 utf8) (unowned): messages without variable parts */
-  GPtrArray *patterns;    /* (element-type Pattern) (owned): the most fixed text first */
+  GBytes *bytes;       /* (owned): the file */
+  GHashTable *plain;   /* (element-type utf8 utf8) (unowned): messages without variable parts */
+  GArray *patterns;    /* (element-type Pattern) (owned): the most fixed text first */
 };
 
 typedef struct
 {
   const char *text;
   gsize length;
-} Capture;
+  char kind;            /* '\0': the message has no such argument */
+  gboolean is_quoted;
+} Argument;
 
 /* One translation on its way. */
 typedef struct
@@ -45,321 +56,338 @@ typedef struct
   gsize work;  /* how much may still be done */
 } Attempt;
 
-/* --- the formats --- */
+/* --- formats --- */
 
-static void
-pattern_free (gpointer data)
+/* What numbers are printed with, and at least one of it a letter or digit. */
+static const struct
 {
-  Pattern *pattern = data;
+  const char *letters;
+  const char *bytes;
+} numbers[] = {
+  { "di", "-0123456789" },
+  { "u", "0123456789" },
+  { "xX", "0123456789abcdefABCDEFx" },
+  { "gef", "-+.0123456789einaf" },
+};
 
-  g_clear_pointer (&pattern->from, g_array_unref);
-  g_clear_pointer (&pattern->to, g_array_unref);
-  g_free (pattern);
+/* What stands behind a "%", up to its letter. The kind is the letter, or the first of those that
+ * print alike. Widths and precisions that are arguments are not ours. (nullable): behind the letter. */
+static const char *
+read_conversion (const char *p,
+                 guint      *n_arguments,
+                 guint      *argument,
+                 char       *kind)
+{
+  char *end;
+  guint64 position = g_ascii_strtoull (p, &end, 10);
+
+  if (*end == '$')
+    p = end + 1;
+  else
+    position = ++*n_arguments;
+  p += strspn (p, "-+ #0'");
+  p += strspn (p, "0123456789.");
+  p += strspn (p, "hljzt");
+  if (*p == '\0' || position == 0 || position > MAX_ARGUMENTS)
+    return NULL;
+
+  *argument = (guint) position - 1;
+  *kind = *p;
+  for (guint i = 0; i < G_N_ELEMENTS (numbers); i++)
+    if (strchr (numbers[i].letters, *p) != NULL)
+      *kind = numbers[i].letters[0];
+  return strchr ("scduxg", *kind) != NULL ? p + 1 : NULL;
 }
 
+/* Finds the kinds of the arguments; FALSE for what is no format of ours. */
+static gboolean
+scan_format (const char *format,
+             char       *kinds,
+             gsize      *fixed_bytes,
+             const char **tail)
+{
+  guint n_arguments = 0;
+
+  *fixed_bytes = 0;
+  *tail = format;
+  for (const char *p = format; *p != '\0';)
+    {
+      guint argument;
+      char kind;
+
+      if (p[0] != '%' || p[1] == '%')
+        {
+          p += p[0] == '%' ? 2 : 1;
+          ++*fixed_bytes;
+          continue;
+        }
+      p = read_conversion (p + 1, &n_arguments, &argument, &kind);
+      if (p == NULL)
+        return FALSE;
+      kinds[argument] = kind;
+      *tail = p;
+    }
+  return TRUE;
+}
+
+/* --- the file --- */
+
+/* No byte at or after size is read. */
+typedef struct
+{
+  const guint8 *data;
+  gsize size;
+  gboolean is_swapped;
+} Reader;
+
+static gboolean
+read_uint32 (const Reader *reader,
+             gsize         at,
+             guint32      *value)
+{
+  if (at > reader->size || reader->size - at < sizeof *value)
+    return FALSE;
+
+  memcpy (value, reader->data + at, sizeof *value);
+  if (reader->is_swapped)
+    *value = GUINT32_SWAP_LE_BE (*value);
+  return TRUE;
+}
+
+/* The string that the table at @table describes as its entry @index; its length
+ * and place come from the file, and a NUL must follow it. (nullable) */
+static const char *
+read_string (const Reader *reader,
+             guint32       table,
+             guint         index)
+{
+  gsize at = (gsize) table + (gsize) index * ENTRY_BYTES;
+  guint32 n, offset;
+
+  if (!read_uint32 (reader, at, &n) || !read_uint32 (reader, at + 4, &offset) ||
+      offset >= reader->size || n >= reader->size - offset || reader->data[offset + n] != '\0' ||
+      !g_utf8_validate_len ((const char *) reader->data + offset, n, NULL))
+    return NULL;
+
+  return (const char *) reader->data + offset;
+}
+
+static void
+add_message (LlmTranslation *self,
+             const char     *from,
+             const char     *to)
+{
+  Pattern pattern = { .from = from, .to = to };
+  char has[MAX_ARGUMENTS] = { 0 }, wants[MAX_ARGUMENTS] = { 0 };
+  const char *tail;
+  gsize n;
+
+  if (strchr (from, '%') == NULL)
+    {
+      g_hash_table_insert (self->plain, (gpointer) from, (gpointer) to);
+      return;
+    }
+  if (!scan_format (to, wants, &n, &tail) ||
+      !scan_format (from, has, &pattern.fixed_bytes, &pattern.tail) ||
+      pattern.fixed_bytes < MIN_FIXED_BYTES)
+    return;
+  for (guint i = 0; i < MAX_ARGUMENTS; i++)
+    if (wants[i] != '\0' && wants[i] != has[i])
+      return;
+  g_array_append_val (self->patterns, pattern);
+}
+
+/* FALSE when the file is not in UTF-8, which the message without a text of its own says. */
+static gboolean
+read_messages (LlmTranslation *self,
+               const Reader   *reader,
+               guint32         n_entries,
+               guint32         ids,
+               guint32         texts)
+{
+  gboolean is_utf8 = FALSE;
+
+  for (guint i = 0; i < n_entries; i++)
+    {
+      const char *id = read_string (reader, ids, i);
+      const char *text = read_string (reader, texts, i);
+
+      if (id == NULL || text == NULL || *text == '\0')
+        continue;
+      if (*id == '\0')
+        is_utf8 = strstr (text, "charset=UTF-8") != NULL || strstr (text, "charset=utf-8") != NULL;
+      else if (strchr (id, '\004') == NULL)
+        add_message (self, id, text);
+    }
+
+  return is_utf8;
+}
+
+/* GLib's sorting keeps the order of equals. */
 static int
 compare_patterns (gconstpointer a,
                   gconstpointer b)
 {
-  const Pattern *left = *(const Pattern *const *) a;
-  const Pattern *right = *(const Pattern *const *) b;
+  gsize left = ((const Pattern *) a)->fixed_bytes, right = ((const Pattern *) b)->fixed_bytes;
 
-  if (left->fixed_bytes != right->fixed_bytes)
-    return left->fixed_bytes > right->fixed_bytes ? -1 : 1;
-  return left->rank < right->rank ? -1 : left->rank > right->rank;
-}
-
-static void
-add_pattern (LlmTranslation   *self,
-             const LlmMoEntry *entry,
-             guint             rank)
-{
-  Pattern *pattern = g_new0 (Pattern, 1);
-
-  pattern->rank = rank;
-  pattern->from = llm_format_parse (entry->id);
-  pattern->to = llm_format_parse (entry->text);
-  if (pattern->from != NULL)
-    pattern->fixed_bytes = llm_format_count_fixed_bytes (pattern->from);
-
-  if (pattern->from != NULL && pattern->to != NULL && pattern->fixed_bytes >= MIN_FIXED_BYTES &&
-      llm_format_fits (pattern->from, pattern->to))
-    g_ptr_array_add (self->patterns, pattern);
-  else
-    pattern_free (pattern);
+  return left > right ? -1 : left < right;
 }
 
 LlmTranslation *
-llm_translation_new (LlmMoFile *file)
+llm_translation_new (GBytes *bytes)
 {
-  LlmTranslation *self = g_new0 (LlmTranslation, 1);
-  guint n = llm_mo_file_get_n (file);
+  g_autoptr(LlmTranslation) self = NULL;
+  Reader reader = { 0 };
+  guint32 magic, revision, n_entries, ids, texts;
 
-  self->file = file;
+  reader.data = g_bytes_get_data (bytes, &reader.size);
+  if (!read_uint32 (&reader, 0, &magic) || (magic != MAGIC && magic != MAGIC_SWAPPED))
+    return NULL;
+
+  reader.is_swapped = magic == MAGIC_SWAPPED;
+  /* the minor number tells of messages that differ by platform, in tables of their own */
+  if (!read_uint32 (&reader, 4, &revision) || revision >> 16 > 1 ||
+      !read_uint32 (&reader, 8, &n_entries) || n_entries > MAX_ENTRIES ||
+      !read_uint32 (&reader, 12, &ids) || !read_uint32 (&reader, 16, &texts) ||
+      reader.size < HEADER_BYTES + (gsize) n_entries * 2 * ENTRY_BYTES)
+    return NULL;
+
+  self = g_new0 (LlmTranslation, 1);
+  self->bytes = g_bytes_ref (bytes);
   self->plain = g_hash_table_new (g_str_hash, g_str_equal);
-  self->patterns = g_ptr_array_new_with_free_func (pattern_free);
-  for (guint i = 0; i < n; i++)
-    {
-      const LlmMoEntry *entry = llm_mo_file_get (file, i);
+  self->patterns = g_array_new (FALSE, FALSE, sizeof (Pattern));
+  if (!read_messages (self, &reader, n_entries, ids, texts))
+    return NULL;
 
-      if (strchr (entry->id, '%') == NULL)
-        g_hash_table_insert (self->plain, (gpointer) entry->id, (gpointer) entry->text);
-      else
-        add_pattern (self, entry, i);
-    }
-
-  g_ptr_array_sort (self->patterns, compare_patterns);
-  return self;
+  g_array_sort (self->patterns, compare_patterns);
+  return g_steal_pointer (&self);
 }
 
 void
 llm_translation_free (LlmTranslation *self)
 {
-  g_ptr_array_unref (self->patterns);
+  g_array_unref (self->patterns);
   g_hash_table_unref (self->plain);
-  llm_mo_file_free (self->file);
+  g_bytes_unref (self->bytes);
   g_free (self);
-}
-
-/* (nullable): NULL for an index out of range; @index may be one less than 0. */
-static const LlmFormatPiece *
-get_piece (const GArray *pieces,
-           guint         index)
-{
-  return index < pieces->len ? &g_array_index (pieces, LlmFormatPiece, index) : NULL;
 }
 
 /* --- matching --- */
 
-/* FALSE when too much was done already. */
-static gboolean
-spend (Attempt *attempt,
-       gsize    bytes)
-{
-  if (attempt->work < bytes + 1)
-    {
-      attempt->work = 0;
-      return FALSE;
-    }
-
-  attempt->work -= bytes + 1;
-  return TRUE;
-}
-
-/* How many bytes at the beginning of @text can be what @kind prints. */
+/* How many bytes at the beginning of @text can be a number of @kind, or a character. */
 static gsize
-span_of (LlmFormatKind   kind,
-         const char *text)
+measure_value (char        kind,
+               const char *text)
 {
-  gsize sign = *text == '-' ? 1 : 0;
-  gsize n;
+  gsize n = 0;
 
-  switch (kind)
-    {
-    case LLM_FORMAT_CHARACTER:
-      return *text != '\0' ? (gsize) (g_utf8_next_char (text) - text) : 0;
-    case LLM_FORMAT_SIGNED:
-      n = strspn (text + sign, "0123456789");
-      return n > 0 ? sign + n : 0;
-    case LLM_FORMAT_UNSIGNED:
-      return strspn (text, "0123456789");
-    case LLM_FORMAT_HEX:
-      return strspn (text, "0123456789abcdefABCDEFx");
-    case LLM_FORMAT_REAL:
-      if (g_str_has_prefix (text + sign, "nan") || g_str_has_prefix (text + sign, "inf"))
-        return sign + 3;
-      n = strspn (text + sign, "0123456789");
-      if (n == 0)
-        return 0;
-      if (text[sign + n] == '.' && g_ascii_isdigit (text[sign + n + 1]))
-        n += 1 + strspn (text + sign + n + 1, "0123456789");
-      if (text[sign + n] == 'e' && (text[sign + n + 1] == '-' || text[sign + n + 1] == '+'))
-        n += 2 + strspn (text + sign + n + 2, "0123456789");
-      return sign + n;
-    case LLM_FORMAT_FIXED:
-    case LLM_FORMAT_STRING:
-    default:
-      return 0;
-    }
+  if (kind == 'c')
+    return *text != '\0' ? (gsize) (g_utf8_next_char (text) - text) : 0;
+  for (guint i = 0; i < G_N_ELEMENTS (numbers); i++)
+    if (numbers[i].letters[0] == kind)
+      n = strspn (text, numbers[i].bytes);
+  while (n > 0 && !g_ascii_isalnum (text[n - 1]))
+    n--;
+  return n;
 }
 
-static gboolean match_pieces (Attempt      *attempt,
-                              const GArray *pieces,
-                              guint         index,
-                              const char   *text,
-                              Capture      *captures);
-
-/* A string ends where the fixed text behind it begins, at the first place from
+/* Whether @text can be what @format, from @p on, has printed. A string ends at the first place from
  * which the rest matches too. */
 static gboolean
-match_string (Attempt      *attempt,
-              const GArray *pieces,
-              guint         index,
-              const char   *text,
-              Capture      *captures)
+match (Attempt    *attempt,
+       const char *format,
+       const char *p,
+       guint       n_arguments,
+       const char *text,
+       Argument   *arguments)
 {
-  const LlmFormatPiece *piece = &g_array_index (pieces, LlmFormatPiece, index);
-  const LlmFormatPiece *next = get_piece (pieces, index + 1);
-  Capture *capture = &captures[piece->argument];
-
-  capture->text = text;
-  if (next == NULL)
+  while (*p != '\0' && attempt->work > 0)
     {
-      capture->length = strlen (text);
-      return spend (attempt, capture->length);
-    }
+      Argument *argument;
+      guint index;
+      char kind;
+      const char *next;
 
-  for (const char *end = text;; end++)
-    {
-      if (next->kind == LLM_FORMAT_FIXED)
+      attempt->work--;
+      if (p[0] != '%' || p[1] == '%')
         {
-          const char *found = strstr (end, next->fixed);
-
-          if (!spend (attempt, found != NULL ? (gsize) (found - end) : strlen (end)) ||
-              found == NULL)
+          if (*text++ != *p)
             return FALSE;
-          end = found;
+          p += p[0] == '%' ? 2 : 1;
+          continue;
         }
 
-      capture->length = (gsize) (end - text);
-      if (match_pieces (attempt, pieces, index + 1, end, captures))
-        return TRUE;
-      if (*end == '\0' || attempt->work == 0)
+      next = read_conversion (p + 1, &n_arguments, &index, &kind);
+      argument = &arguments[index];
+      *argument = (Argument) {
+        .text = text,
+        .kind = kind,
+        .is_quoted = g_str_has_prefix (next, CLOSE_QUOTE) &&
+                     p >= format + strlen (OPEN_QUOTE) &&
+                     g_str_has_prefix (p - strlen (OPEN_QUOTE), OPEN_QUOTE),
+      };
+      if (kind == 's' && *next == '\0')
+        argument->length = strlen (text);
+      else if (kind == 's')
+        {
+          while (!match (attempt, format, next, n_arguments, text + argument->length, arguments))
+            {
+              const char *end = text + argument->length;
+
+              if (attempt->work == 0 || *end == '\0')
+                return FALSE;
+              argument->length = (gsize) (g_utf8_next_char (end) - text);
+            }
+          return TRUE;
+        }
+      else if ((argument->length = measure_value (kind, text)) == 0)
         return FALSE;
+      text += argument->length;
+      p = next;
     }
+
+  return *p == '\0' && *text == '\0';
 }
 
-static gboolean
-match_pieces (Attempt      *attempt,
-              const GArray *pieces,
-              guint         index,
-              const char   *text,
-              Capture      *captures)
-{
-  for (; index < pieces->len; index++)
-    {
-      const LlmFormatPiece *piece = &g_array_index (pieces, LlmFormatPiece, index);
-      gsize length = piece->length;
-
-      if (!spend (attempt, length))
-        return FALSE;
-      if (piece->kind == LLM_FORMAT_STRING)
-        return match_string (attempt, pieces, index, text, captures);
-
-      if (piece->kind != LLM_FORMAT_FIXED)
-        {
-          length = span_of (piece->kind, text);
-          if (length == 0)
-            return FALSE;
-          captures[piece->argument] = (Capture) { text, length };
-        }
-      else if (strncmp (text, piece->fixed, length) != 0)
-        {
-          return FALSE;
-        }
-      text += length;
-    }
-
-  return *text == '\0';
-}
-
-/* Most patterns differ from a message in how they begin or end. */
+/* Most patterns differ from a message in how they end; how they begin is seen at once. */
 static gboolean
 can_match (const Pattern *pattern,
-           const char    *message,
-           gsize          length)
+           const char    *message)
 {
-  const LlmFormatPiece *first = get_piece (pattern->from, 0);
-  const LlmFormatPiece *last = get_piece (pattern->from, pattern->from->len - 1);
-
-  if (pattern->fixed_bytes > length)
-    return FALSE;
-  if (first->kind == LLM_FORMAT_FIXED && strncmp (message, first->fixed, first->length) != 0)
-    return FALSE;
-
-  return last->kind != LLM_FORMAT_FIXED ||
-         memcmp (message + length - last->length, last->fixed, last->length) == 0;
+  return pattern->fixed_bytes <= strlen (message) &&
+         (strchr (pattern->tail, '%') != NULL || g_str_has_suffix (message, pattern->tail));
 }
 
 /* --- the translation --- */
 
-static char *translate (Attempt    *attempt,
-                        const char *message,
-                        guint       depth);
-
-/* Whether the argument at @index stands in quotation marks. */
-static gboolean
-is_quoted (const GArray *pieces,
-           guint         index)
-{
-  const LlmFormatPiece *before = get_piece (pieces, index - 1);
-  const LlmFormatPiece *after = get_piece (pieces, index + 1);
-
-  return before != NULL && before->kind == LLM_FORMAT_FIXED && after != NULL &&
-         after->kind == LLM_FORMAT_FIXED && g_str_has_suffix (before->fixed, "“") &&
-         g_str_has_prefix (after->fixed, "”");
-}
-
-/* A single word is a name, even where a message of one word is spelled like it. */
-static void
-translate_captures (Attempt       *attempt,
-                    const GArray  *pieces,
-                    const Capture *captures,
-                    char         **arguments,
-                    guint          depth)
-{
-  for (guint i = 0; i < pieces->len; i++)
-    {
-      const LlmFormatPiece *piece = &g_array_index (pieces, LlmFormatPiece, i);
-      g_autofree char *text = NULL;
-
-      if (piece->kind == LLM_FORMAT_FIXED)
-        continue;
-
-      text = g_strndup (captures[piece->argument].text, captures[piece->argument].length);
-      if (piece->kind == LLM_FORMAT_STRING && depth < MAX_DEPTH && strchr (text, ' ') != NULL &&
-          !is_quoted (pieces, i))
-        arguments[piece->argument] = translate (attempt, text, depth + 1);
-      else
-        arguments[piece->argument] = g_steal_pointer (&text);
-    }
-}
-
 /* (nullable): NULL when it would be too long. */
 static char *
-fill_in (const GArray *pieces,
-         char        **arguments)
+fill_in (const char *format,
+         char      **values)
 {
   g_autoptr(GString) out = g_string_new (NULL);
+  guint n_arguments = 0;
 
-  for (guint i = 0; i < pieces->len; i++)
+  for (const char *p = format; *p != '\0';)
     {
-      const LlmFormatPiece *piece = &g_array_index (pieces, LlmFormatPiece, i);
+      guint index;
+      char kind;
 
-      g_string_append (out, piece->kind == LLM_FORMAT_FIXED ? piece->fixed
-                                                            : arguments[piece->argument]);
+      if (p[0] != '%' || p[1] == '%')
+        {
+          g_string_append_c (out, *p);
+          p += p[0] == '%' ? 2 : 1;
+        }
+      else
+        {
+          p = read_conversion (p + 1, &n_arguments, &index, &kind);
+          g_string_append (out, values[index]);
+        }
       if (out->len > MAX_RESULT_BYTES)
         return NULL;
     }
 
   return g_string_free (g_steal_pointer (&out), FALSE);
-}
-
-static char *
-apply_pattern (Attempt       *attempt,
-               const Pattern *pattern,
-               const Capture *captures,
-               guint          depth)
-{
-  char *arguments[LLM_FORMAT_MAX_ARGUMENTS] = { NULL };
-  char *result;
-
-  translate_captures (attempt, pattern->from, captures, arguments, depth);
-  result = fill_in (pattern->to, arguments);
-  for (guint i = 0; i < LLM_FORMAT_MAX_ARGUMENTS; i++)
-    g_free (arguments[i]);
-
-  return result;
 }
 
 static char *
@@ -369,24 +397,44 @@ translate (Attempt    *attempt,
 {
   const LlmTranslation *self = attempt->translation;
   const char *plain = g_hash_table_lookup (self->plain, message);
-  gsize length = strlen (message);
+  const Pattern *found = NULL;
+  Argument arguments[MAX_ARGUMENTS] = { 0 };
+  char *values[MAX_ARGUMENTS] = { NULL };
   char *result = NULL;
 
   if (plain != NULL)
     return g_strdup (plain);
 
-  for (guint i = 0; i < self->patterns->len && attempt->work > 0; i++)
+  for (guint i = 0; i < self->patterns->len && found == NULL; i++)
     {
-      const Pattern *pattern = g_ptr_array_index (self->patterns, i);
-      Capture captures[LLM_FORMAT_MAX_ARGUMENTS] = { { NULL, 0 } };
+      const Pattern *pattern = &g_array_index (self->patterns, Pattern, i);
 
-      if (!can_match (pattern, message, length) ||
-          !match_pieces (attempt, pattern->from, 0, message, captures))
-        continue;
-
-      result = apply_pattern (attempt, pattern, captures, depth);
-      break;
+      memset (arguments, 0, sizeof arguments);
+      if (can_match (pattern, message) &&
+          match (attempt, pattern->from, pattern->from, 0, message, arguments))
+        found = pattern;
     }
+  if (found == NULL)
+    return g_strdup (message);
+
+  for (guint i = 0; i < MAX_ARGUMENTS; i++)
+    {
+      const Argument *argument = &arguments[i];
+      g_autofree char *text = NULL;
+
+      if (argument->kind == '\0')
+        continue;
+      text = g_strndup (argument->text, argument->length);
+      /* a single word is a name, even where a message of one word is spelled like it */
+      if (argument->kind == 's' && !argument->is_quoted && depth < MAX_DEPTH &&
+          strchr (text, ' ') != NULL)
+        values[i] = translate (attempt, text, depth + 1);
+      else
+        values[i] = g_steal_pointer (&text);
+    }
+  result = fill_in (found->to, values);
+  for (guint i = 0; i < MAX_ARGUMENTS; i++)
+    g_free (values[i]);
 
   return result != NULL ? result : g_strdup (message);
 }
@@ -397,9 +445,6 @@ llm_translation_apply (const LlmTranslation *self,
 {
   Attempt attempt = { self, MAX_WORK };
   g_autofree char *result = NULL;
-
-  g_return_val_if_fail (self != NULL, NULL);
-  g_return_val_if_fail (message != NULL, NULL);
 
   if (strlen (message) <= MAX_MESSAGE_BYTES && g_utf8_validate (message, -1, NULL))
     result = translate (&attempt, message, 0);

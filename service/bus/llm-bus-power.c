@@ -7,23 +7,20 @@
 #include <gio/gunixfdlist.h>
 #include <unistd.h>
 
-#include "base/llm-power-supply.h"
-
-#define LOGIND_NAME "org.freedesktop.login1"
-#define LOGIND_PATH "/org/freedesktop/login1"
-#define LOGIND_INTERFACE "org.freedesktop.login1.Manager"
+#include "base/llm-sysinfo.h"
 
 /* A sign of life is all that is asked of others; who is slow is not waited for. */
 #define CALL_TIMEOUT_MS 10000
 /* Without UPower: how often the kernel is asked, where there is a battery. */
 #define SUPPLY_INTERVAL_S 30
 
-/* A property of another service that is followed while it is there. */
+/* Other services, followed while they are there. */
 typedef enum
 {
   SOURCE_BATTERY,
   SOURCE_PROFILE,
-  SOURCE_OLD_PROFILE,   /* the same daemon under its first name */
+  SOURCE_OLD_PROFILE,   /* the same daemon under its first name, which is all that GIO knows */
+  SOURCE_LOGIND,
   N_SOURCES
 } SourceKind;
 
@@ -32,25 +29,24 @@ static const struct
   const char *name;
   const char *path;
   const char *interface;
-  const char *property;
-  const char *type;
+  const char *property;   /* (nullable) */
+  const char *meant;      /* (nullable): its value that means something here */
 } sources[N_SOURCES] = {
   { "org.freedesktop.UPower", "/org/freedesktop/UPower", "org.freedesktop.UPower", "OnBattery",
-    "b" },
+    "true" },
   { "org.freedesktop.UPower.PowerProfiles", "/org/freedesktop/UPower/PowerProfiles",
-    "org.freedesktop.UPower.PowerProfiles", "ActiveProfile", "s" },
+    "org.freedesktop.UPower.PowerProfiles", "ActiveProfile", "'power-saver'" },
   { "net.hadess.PowerProfiles", "/net/hadess/PowerProfiles", "net.hadess.PowerProfiles",
-    "ActiveProfile", "s" },
+    "ActiveProfile", "'power-saver'" },
+  { "org.freedesktop.login1", "/org/freedesktop/login1", "org.freedesktop.login1.Manager", NULL,
+    NULL },
 };
 
 typedef struct
 {
   LlmBusPower *power;        /* (unowned) */
   SourceKind kind;
-  guint watch;
-  guint subscription;
-  gboolean is_there;
-  gboolean value;            /* on battery; saves power */
+  GDBusProxy *proxy;         /* (owned) (nullable): NULL until it is made */
 } Source;
 
 struct _LlmBusPower
@@ -61,26 +57,47 @@ struct _LlmBusPower
   char *root;                    /* (nullable) */
   Source sources[N_SOURCES];
   guint supply_timer;            /* source */
+  gboolean is_discharging;       /* as the kernel says */
 
-  guint logind_watch;
-  guint logind_subscription;
-  gboolean has_logind;
   gboolean is_suspending;
   guint n_suspends;              /* so far */
   int lock;                      /* the machine does not sleep before it is closed; -1: none */
 };
 
+static gboolean
+has_owner (LlmBusPower *self,
+           SourceKind   kind)
+{
+  GDBusProxy *proxy = self->sources[kind].proxy;
+  g_autofree char *owner = proxy != NULL ? g_dbus_proxy_get_name_owner (proxy) : NULL;
+
+  return owner != NULL && !g_dbus_connection_is_closed (self->connection);
+}
+
 /* --- batteries and profiles --- */
+
+/* What others say is checked: it need not be what their documentation promises. */
+static gboolean
+says_so (LlmBusPower *self,
+         SourceKind   kind)
+{
+  g_autoptr(GVariant) value =
+    has_owner (self, kind)
+      ? g_dbus_proxy_get_cached_property (self->sources[kind].proxy, sources[kind].property)
+      : NULL;
+  g_autofree char *text = value != NULL ? g_variant_print (value, FALSE) : NULL;
+
+  return g_strcmp0 (text, sources[kind].meant) == 0;
+}
 
 static void
 update (LlmBusPower *self)
 {
-  const Source *profile = &self->sources[SOURCE_PROFILE];
-  const Source *old_profile = &self->sources[SOURCE_OLD_PROFILE];
-
-  llm_engine_set_on_battery (self->engine, self->sources[SOURCE_BATTERY].value);
-  llm_engine_set_power_saver (self->engine, (profile->is_there && profile->value) ||
-                                              (old_profile->is_there && old_profile->value));
+  llm_engine_set_on_battery (self->engine, has_owner (self, SOURCE_BATTERY)
+                                             ? says_so (self, SOURCE_BATTERY)
+                                             : self->is_discharging);
+  llm_engine_set_power_saver (self->engine, says_so (self, SOURCE_PROFILE) ||
+                                              says_so (self, SOURCE_OLD_PROFILE));
 }
 
 static void read_supply (LlmBusPower *self);
@@ -106,12 +123,9 @@ on_supply_read (GObject      *object,
 
   if (g_error_matches (error, G_IO_ERROR, G_IO_ERROR_CANCELLED))
     return;
-  /* UPower has come meanwhile */
-  if (self->sources[SOURCE_BATTERY].is_there)
-    return;
-  self->sources[SOURCE_BATTERY].value = supply == LLM_POWER_SUPPLY_BATTERY;
+  self->is_discharging = supply == LLM_SUPPLY_BATTERY;
   update (self);
-  if (supply != LLM_POWER_SUPPLY_NONE && self->supply_timer == 0)
+  if (supply != LLM_SUPPLY_NONE && self->supply_timer == 0 && !has_owner (self, SOURCE_BATTERY))
     self->supply_timer = g_timeout_add_seconds (SUPPLY_INTERVAL_S, on_supply_time, self);
 }
 
@@ -121,7 +135,7 @@ run_supply (GTask        *task,
             gpointer      data,
             GCancellable *cancellable)
 {
-  g_task_return_int (task, llm_power_supply_read (data));
+  g_task_return_int (task, llm_sysinfo_read_supply (data));
 }
 
 static void
@@ -131,124 +145,6 @@ read_supply (LlmBusPower *self)
 
   g_task_set_task_data (task, g_strdup (self->root), g_free);
   g_task_run_in_thread (task, run_supply);
-}
-
-/* What others say is checked: it need not be what their documentation promises. */
-static void
-take_value (Source   *source,
-            GVariant *value)
-{
-  if (!g_variant_is_of_type (value, G_VARIANT_TYPE (sources[source->kind].type)))
-    return;
-  if (source->kind == SOURCE_BATTERY)
-    source->value = g_variant_get_boolean (value);
-  else
-    source->value = g_str_equal (g_variant_get_string (value, NULL), "power-saver");
-  update (source->power);
-}
-
-static void
-on_got (GObject      *object,
-        GAsyncResult *result,
-        gpointer      data)
-{
-  g_autoptr(GError) error = NULL;
-  g_autoptr(GVariant) reply =
-      g_dbus_connection_call_finish (G_DBUS_CONNECTION (object), result, &error);
-  g_autoptr(GVariant) value = NULL;
-  Source *source = data;
-
-  if (reply == NULL)
-    {
-      if (!g_error_matches (error, G_IO_ERROR, G_IO_ERROR_CANCELLED))
-        g_debug ("%s does not say %s: %s", sources[source->kind].name,
-                 sources[source->kind].property, error->message);
-      return;
-    }
-  if (!source->is_there)
-    return;
-  g_variant_get (reply, "(v)", &value);
-  take_value (source, value);
-}
-
-static void
-get_value (Source *source)
-{
-  g_dbus_connection_call (source->power->connection, sources[source->kind].name,
-                          sources[source->kind].path, "org.freedesktop.DBus.Properties", "Get",
-                          g_variant_new ("(ss)", sources[source->kind].interface,
-                                         sources[source->kind].property),
-                          G_VARIANT_TYPE ("(v)"), G_DBUS_CALL_FLAGS_NO_AUTO_START, CALL_TIMEOUT_MS,
-                          source->power->cancellable, on_got, source);
-}
-
-static void
-on_properties_changed (GDBusConnection *connection,
-                       const char      *sender,
-                       const char      *path,
-                       const char      *interface,
-                       const char      *signal,
-                       GVariant        *arguments,
-                       gpointer         data)
-{
-  Source *source = data;
-  g_autoptr(GVariant) changed = NULL;
-  g_autoptr(GVariant) value = NULL;
-  g_auto(GStrv) stale = NULL;
-
-  if (!source->is_there || !g_variant_is_of_type (arguments, G_VARIANT_TYPE ("(sa{sv}as)")))
-    return;
-  g_variant_get (arguments, "(&s@a{sv}^as)", NULL, &changed, &stale);
-  value = g_variant_lookup_value (changed, sources[source->kind].property, NULL);
-  if (value != NULL)
-    take_value (source, value);
-  else if (g_strv_contains ((const char *const *) stale, sources[source->kind].property))
-    get_value (source);
-}
-
-static void
-on_source_appeared (GDBusConnection *connection,
-                    const char      *name,
-                    const char      *owner,
-                    gpointer         data)
-{
-  Source *source = data;
-
-  source->is_there = TRUE;
-  if (source->kind == SOURCE_BATTERY)
-    g_clear_handle_id (&source->power->supply_timer, g_source_remove);
-  get_value (source);
-}
-
-static void
-on_source_vanished (GDBusConnection *connection,
-                    const char      *name,
-                    gpointer         data)
-{
-  Source *source = data;
-  LlmBusPower *self = source->power;
-
-  source->is_there = FALSE;
-  if (source->kind == SOURCE_BATTERY)
-    read_supply (self);
-  else
-    update (self);
-}
-
-static void
-watch_source (LlmBusPower *self,
-              SourceKind   kind)
-{
-  Source *source = &self->sources[kind];
-
-  source->subscription = g_dbus_connection_signal_subscribe (
-      self->connection, sources[kind].name, "org.freedesktop.DBus.Properties", "PropertiesChanged",
-      sources[kind].path, sources[kind].interface, G_DBUS_SIGNAL_FLAGS_NONE, on_properties_changed,
-      source, NULL);
-  source->watch = g_bus_watch_name_on_connection (self->connection, sources[kind].name,
-                                                  G_BUS_NAME_WATCHER_FLAGS_NONE,
-                                                  on_source_appeared, on_source_vanished, source,
-                                                  NULL);
 }
 
 /* --- suspend --- */
@@ -268,13 +164,13 @@ on_locked (GObject      *object,
 {
   g_autoptr(GUnixFDList) fds = NULL;
   g_autoptr(GError) error = NULL;
-  g_autoptr(GVariant) reply = g_dbus_connection_call_with_unix_fd_list_finish (
-      G_DBUS_CONNECTION (object), &fds, result, &error);
+  g_autoptr(GVariant) reply = g_dbus_proxy_call_with_unix_fd_list_finish (
+      G_DBUS_PROXY (object), &fds, result, &error);
   LlmBusPower *self = data;
   int fd = -1;
   int handle;
 
-  if (reply != NULL && fds != NULL)
+  if (reply != NULL && fds != NULL && g_variant_is_of_type (reply, G_VARIANT_TYPE ("(h)")))
     {
       g_variant_get (reply, "(h)", &handle);
       fd = g_unix_fd_list_get (fds, handle, &error);
@@ -291,18 +187,17 @@ on_locked (GObject      *object,
   release_lock (self);
   self->lock = fd;
   /* asked for before, given after the machine began to sleep, or after logind went */
-  if (self->is_suspending || !self->has_logind)
+  if (self->is_suspending || !has_owner (self, SOURCE_LOGIND))
     release_lock (self);
 }
 
 static void
 take_lock (LlmBusPower *self)
 {
-  g_dbus_connection_call_with_unix_fd_list (
-      self->connection, LOGIND_NAME, LOGIND_PATH, LOGIND_INTERFACE, "Inhibit",
+  g_dbus_proxy_call_with_unix_fd_list (
+      self->sources[SOURCE_LOGIND].proxy, "Inhibit",
       g_variant_new ("(ssss)", "sleep", "llmsvc", "Writing contexts to storage", "delay"),
-      G_VARIANT_TYPE ("(h)"), G_DBUS_CALL_FLAGS_NO_AUTO_START, CALL_TIMEOUT_MS, NULL,
-      self->cancellable, on_locked, self);
+      G_DBUS_CALL_FLAGS_NO_AUTO_START, CALL_TIMEOUT_MS, NULL, self->cancellable, on_locked, self);
 }
 
 typedef struct
@@ -349,22 +244,21 @@ end_sleep (LlmBusPower *self)
     return;
   self->is_suspending = FALSE;
   llm_engine_resume (self->engine);
-  if (self->has_logind && self->lock < 0)
+  if (has_owner (self, SOURCE_LOGIND) && self->lock < 0)
     take_lock (self);
 }
 
 static void
-on_prepare_for_sleep (GDBusConnection *connection,
-                      const char      *sender,
-                      const char      *path,
-                      const char      *interface,
-                      const char      *signal,
-                      GVariant        *arguments,
-                      gpointer         data)
+on_logind_signal (GDBusProxy *proxy,
+                  const char *sender,
+                  const char *signal,
+                  GVariant   *arguments,
+                  gpointer    data)
 {
   gboolean begins;
 
-  if (!g_variant_is_of_type (arguments, G_VARIANT_TYPE ("(b)")))
+  if (!g_str_equal (signal, "PrepareForSleep") ||
+      !g_variant_is_of_type (arguments, G_VARIANT_TYPE ("(b)")))
     return;
   g_variant_get (arguments, "(b)", &begins);
   if (begins)
@@ -373,27 +267,15 @@ on_prepare_for_sleep (GDBusConnection *connection,
     end_sleep (data);
 }
 
+/* Without logind, nobody is there to say that the machine is awake again. */
 static void
-on_logind_appeared (GDBusConnection *connection,
-                    const char      *name,
-                    const char      *owner,
-                    gpointer         data)
+follow_logind (LlmBusPower *self)
 {
-  LlmBusPower *self = data;
-
-  self->has_logind = TRUE;
-  take_lock (self);
-}
-
-/* Nobody is there to say that the machine is awake again. */
-static void
-on_logind_vanished (GDBusConnection *connection,
-                    const char      *name,
-                    gpointer         data)
-{
-  LlmBusPower *self = data;
-
-  self->has_logind = FALSE;
+  if (has_owner (self, SOURCE_LOGIND))
+    {
+      take_lock (self);
+      return;
+    }
   release_lock (self);
   end_sleep (self);
 }
@@ -401,17 +283,66 @@ on_logind_vanished (GDBusConnection *connection,
 /* --- the bus --- */
 
 static void
-watch_all (LlmBusPower *self)
+on_owner_changed (GDBusProxy *proxy,
+                  GParamSpec *spec,
+                  Source     *source)
+{
+  LlmBusPower *self = source->power;
+
+  if (source->kind == SOURCE_LOGIND)
+    follow_logind (self);
+  else if (source->kind == SOURCE_BATTERY && !has_owner (self, SOURCE_BATTERY))
+    read_supply (self);
+  else if (source->kind == SOURCE_BATTERY)
+    g_clear_handle_id (&self->supply_timer, g_source_remove);
+  update (self);
+}
+
+static void
+on_proxy (GObject      *object,
+          GAsyncResult *result,
+          gpointer      data)
+{
+  g_autoptr(GError) error = NULL;
+  GDBusProxy *proxy = g_dbus_proxy_new_finish (result, &error);
+  Source *source = data;
+
+  if (proxy == NULL)
+    {
+      if (!g_error_matches (error, G_IO_ERROR, G_IO_ERROR_CANCELLED))
+        g_debug ("%s can't be followed: %s", sources[source->kind].name, error->message);
+      return;
+    }
+  source->proxy = proxy;
+  g_signal_connect (proxy, "notify::g-name-owner", G_CALLBACK (on_owner_changed), source);
+  g_signal_connect_swapped (proxy, "g-properties-changed", G_CALLBACK (update), source->power);
+  if (source->kind == SOURCE_LOGIND)
+    g_signal_connect (proxy, "g-signal", G_CALLBACK (on_logind_signal), source->power);
+  on_owner_changed (proxy, NULL, source);
+}
+
+static void
+on_closed (LlmBusPower *self)
 {
   for (guint i = 0; i < N_SOURCES; i++)
-    watch_source (self, i);
-  self->logind_subscription = g_dbus_connection_signal_subscribe (
-      self->connection, LOGIND_NAME, LOGIND_INTERFACE, "PrepareForSleep", LOGIND_PATH, NULL,
-      G_DBUS_SIGNAL_FLAGS_NONE, on_prepare_for_sleep, self, NULL);
-  self->logind_watch = g_bus_watch_name_on_connection (self->connection, LOGIND_NAME,
-                                                       G_BUS_NAME_WATCHER_FLAGS_NONE,
-                                                       on_logind_appeared, on_logind_vanished, self,
-                                                       NULL);
+    if (self->sources[i].proxy != NULL)
+      on_owner_changed (self->sources[i].proxy, NULL, &self->sources[i]);
+}
+
+static void
+watch_all (LlmBusPower     *self,
+           GDBusConnection *connection)
+{
+  self->connection = g_object_ref (connection);
+  g_signal_connect_swapped (connection, "closed", G_CALLBACK (on_closed), self);
+  for (guint i = 0; i < N_SOURCES; i++)
+    g_dbus_proxy_new (connection,
+                      G_DBUS_PROXY_FLAGS_DO_NOT_AUTO_START |
+                        (sources[i].property != NULL
+                           ? G_DBUS_PROXY_FLAGS_GET_INVALIDATED_PROPERTIES
+                           : G_DBUS_PROXY_FLAGS_DO_NOT_LOAD_PROPERTIES),
+                      NULL, sources[i].name, sources[i].path, sources[i].interface,
+                      self->cancellable, on_proxy, &self->sources[i]);
 }
 
 static void
@@ -420,7 +351,7 @@ on_connected (GObject      *object,
               gpointer      data)
 {
   g_autoptr(GError) error = NULL;
-  g_autoptr(GDBusConnection) connection = g_dbus_connection_new_for_address_finish (result, &error);
+  g_autoptr(GDBusConnection) connection = g_bus_get_finish (result, &error);
   LlmBusPower *self = data;
 
   if (g_error_matches (error, G_IO_ERROR, G_IO_ERROR_CANCELLED))
@@ -431,27 +362,8 @@ on_connected (GObject      *object,
       read_supply (self);
       return;
     }
-  self->connection = g_steal_pointer (&connection);
-  watch_all (self);
-}
-
-/* A connection of its own: the shared one ends the process when the bus goes. */
-static void
-look_for_bus (LlmBusPower *self)
-{
-  g_autoptr(GError) error = NULL;
-  g_autofree char *address = g_dbus_address_get_for_bus_sync (G_BUS_TYPE_SYSTEM, NULL, &error);
-
-  if (address == NULL)
-    {
-      g_debug ("There is no system bus: %s", error->message);
-      read_supply (self);
-      return;
-    }
-  g_dbus_connection_new_for_address (address,
-                                     G_DBUS_CONNECTION_FLAGS_AUTHENTICATION_CLIENT |
-                                         G_DBUS_CONNECTION_FLAGS_MESSAGE_BUS_CONNECTION,
-                                     NULL, self->cancellable, on_connected, self);
+  g_dbus_connection_set_exit_on_close (connection, FALSE);
+  watch_all (self, connection);
 }
 
 LlmBusPower *
@@ -466,19 +378,11 @@ llm_bus_power_watch (LlmEngine       *engine,
   self->root = g_strdup (root);
   self->lock = -1;
   for (guint i = 0; i < N_SOURCES; i++)
-    {
-      self->sources[i].power = self;
-      self->sources[i].kind = i;
-    }
+    self->sources[i] = (Source) { .power = self, .kind = i };
   if (connection != NULL)
-    {
-      self->connection = g_object_ref (connection);
-      watch_all (self);
-    }
+    watch_all (self, connection);
   else
-    {
-      look_for_bus (self);
-    }
+    g_bus_get (G_BUS_TYPE_SYSTEM, self->cancellable, on_connected, self);
   return self;
 }
 
@@ -489,16 +393,15 @@ llm_bus_power_unwatch (LlmBusPower *self)
     return;
 
   g_cancellable_cancel (self->cancellable);
-  for (guint i = 0; i < N_SOURCES && self->connection != NULL; i++)
-    {
-      g_dbus_connection_signal_unsubscribe (self->connection, self->sources[i].subscription);
-      g_bus_unwatch_name (self->sources[i].watch);
-    }
+  for (guint i = 0; i < N_SOURCES; i++)
+    if (self->sources[i].proxy != NULL)
+      {
+        g_signal_handlers_disconnect_by_data (self->sources[i].proxy, &self->sources[i]);
+        g_signal_handlers_disconnect_by_data (self->sources[i].proxy, self);
+        g_object_unref (self->sources[i].proxy);
+      }
   if (self->connection != NULL)
-    {
-      g_dbus_connection_signal_unsubscribe (self->connection, self->logind_subscription);
-      g_bus_unwatch_name (self->logind_watch);
-    }
+    g_signal_handlers_disconnect_by_data (self->connection, self);
   g_clear_handle_id (&self->supply_timer, g_source_remove);
   release_lock (self);
   g_clear_object (&self->connection);

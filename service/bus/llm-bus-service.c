@@ -4,22 +4,21 @@
 
 #include "bus/llm-bus-service.h"
 
-#include "bus/objects/llm-bus-admin.h"
-#include "bus/identity/llm-bus-bouncer.h"
+#include <systemd/sd-daemon.h>
+
 #include "bus/identity/llm-bus-caller.h"
+#include "bus/identity/llm-bus-identity.h"
+#include "bus/limits/llm-bus-relay.h"
+#include "bus/llm-bus-metrics.h"
+#include "bus/llm-bus-power.h"
+#include "bus/llm-bus-translate.h"
 #include "bus/objects/llm-bus-contexts.h"
-#include "bus/limits/llm-bus-gate.h"
-#include "bus/objects/llm-bus-generations.h"
 #include "bus/objects/llm-bus-manager.h"
 #include "bus/objects/llm-bus-memory.h"
-#include "bus/objects/llm-bus-metrics.h"
-#include "bus/objects/llm-bus-model.h"
 #include "bus/objects/llm-bus-models.h"
-#include "bus/llm-bus-name.h"
-#include "bus/llm-bus-power.h"
-#include "bus/objects/llm-bus-tree.h"
-#include "common/llmsvc-i18n.h"
 #include "common/llmsvc-names.h"
+
+#define MAX_VAIN_PROBES 6
 
 /* Those at /org/llm/Service. */
 static const LlmBusInterface *const own_interfaces[] = {
@@ -30,31 +29,25 @@ static const LlmBusInterface *const own_interfaces[] = {
 
 struct _LlmBusService
 {
-  GObject parent_instance;
-
-  LlmBus *bus;                 /* (owned) */
+  LlmBus *bus;                 /* (owned) (nullable): NULL when it was stopped */
   guint objects[G_N_ELEMENTS (own_interfaces)];
+  LlmBusModels *models;        /* (owned) (nullable) */
   LlmBusTree *contexts;        /* (owned) (nullable) */
   LlmBusTree *generations;     /* (owned) (nullable) */
   LlmBusMemory *memory;        /* (owned) (nullable) */
   LlmBusMetrics *metrics;      /* (owned) (nullable) */
-  LlmBusName *name;            /* (owned) (nullable) */
   LlmBusPower *power;          /* (owned) (nullable) */
-  gboolean is_system;
   gboolean minds_power;
   gulong availability_handler;
+
+  guint owner;                 /* of the name; 0 before the start */
+  guint watchdog;              /* source, 0 for none */
+  gboolean has_name;
+  LlmBusServiceLost lost;
+  gpointer data;
 };
 
-enum
-{
-  SIGNAL_ACQUIRED,
-  SIGNAL_LOST,
-  N_SIGNALS
-};
-
-static guint signals[N_SIGNALS];
-
-G_DEFINE_FINAL_TYPE (LlmBusService, llm_bus_service, G_TYPE_OBJECT)
+/* --- calls --- */
 
 static const LlmBusInterface *
 find_interface (const char *name)
@@ -76,7 +69,9 @@ on_method_call (GDBusConnection       *connection,
                 GDBusMethodInvocation *invocation,
                 gpointer               data)
 {
-  llm_bus_call_begin (data, invocation, find_interface (interface), NULL, NULL);
+  llm_bus_call_begin (data, g_dbus_method_invocation_get_message (invocation),
+                      find_interface (interface), NULL);
+  g_object_unref (invocation);
 }
 
 static GVariant *
@@ -88,124 +83,100 @@ on_get_property (GDBusConnection *connection,
                  GError         **error,
                  gpointer         data)
 {
-  const LlmBusProperty *property =
-    llm_bus_interface_find_property (find_interface (interface), name);
-
-  g_assert (property != NULL);
-  if (!llm_bus_bouncer_check_property (interface, name, error))
-    return NULL;
-  return property->get (data, NULL);
+  return llm_bus_interface_get_property (find_interface (interface), data, NULL, name, error);
 }
 
 static const GDBusInterfaceVTable vtable = { on_method_call, on_get_property, NULL, { NULL } };
 
 static void
-on_caller_identified (LlmBusCallers *callers,
-                      LlmCaller     *caller,
-                      LlmBusService *self)
+on_caller_identified (LlmCaller *caller,
+                      gpointer   data)
 {
+  LlmBus *bus = data;
   LlmAppLimits limits;
 
-  llm_engine_get_limits (self->bus->engine, caller, &limits);
-  llm_bus_gate_set_caller (self->bus->gate, caller, &limits);
+  llm_engine_get_limits (bus->engine, caller, &limits);
+  llm_bus_gate_set_caller (bus->gate, caller, &limits);
 }
 
 static void
-on_caller_gone (LlmBusCallers *callers,
-                const char    *connection,
-                LlmBusService *self)
+on_caller_gone (const char *connection,
+                gpointer    data)
 {
-  llm_bus_contexts_forget_holder (self->bus->contexts, connection);
-  llm_engine_caller_gone (self->bus->engine, connection);
+  llm_bus_forget (data, connection);
 }
 
+/* --- the name --- */
+
+/* The thread that computes looks up between two stages, of which one may have to wait for pages of
+ * a large model from a slow disk: that is no fault. Six times half of the watchdog's time, two
+ * minutes as installed, are more than any stage takes. They are counted in turns of this loop, so
+ * that a process that was stopped, or got no processor, is not blamed for it. */
+static gboolean
+on_watchdog (gpointer data)
+{
+  LlmBusService *self = data;
+  guint n_vain = llm_engine_probe (self->bus->engine);
+
+  if (n_vain < MAX_VAIN_PROBES)
+    sd_notify (0, "WATCHDOG=1");
+  else if (n_vain == MAX_VAIN_PROBES)
+    g_warning ("The thread that computes hangs: the service manager is not told any more "
+               "that all is well");
+  return G_SOURCE_CONTINUE;
+}
+
+/* The name is owned before any model is looked at: an activation waits for it. */
 static void
-on_name_acquired (gpointer data)
-{
-  g_signal_emit (data, signals[SIGNAL_ACQUIRED], 0);
-}
-
-static void
-on_name_lost (const char *reason,
-              gpointer    data)
-{
-  g_signal_emit (data, signals[SIGNAL_LOST], 0, reason);
-}
-
-static guint
-on_name_probe (gpointer data)
+on_name_acquired (GDBusConnection *connection,
+                  const char      *name,
+                  gpointer         data)
 {
   LlmBusService *self = data;
 
-  return llm_engine_probe (self->bus->engine);
+  self->has_name = TRUE;
+  sd_notify (0, "READY=1");
+  llm_engine_start (self->bus->engine);
 }
 
-static const LlmBusNameEvents name_events = { on_name_acquired, on_name_lost, on_name_probe };
+/* The connection is NULL when it was closed. */
+static void
+on_name_lost (GDBusConnection *connection,
+              const char      *name,
+              gpointer         data)
+{
+  LlmBusService *self = data;
+
+  if (connection == NULL)
+    self->lost ("The connection to the bus was closed", self->data);
+  else if (self->has_name)
+    self->lost ("The name " LLMSVC_BUS_NAME " was taken away", self->data);
+  else
+    self->lost ("The name " LLMSVC_BUS_NAME " belongs to another process", self->data);
+}
 
 void
-llm_bus_service_stop (LlmBusService *self)
+llm_bus_service_start (LlmBusService     *self,
+                       LlmBusServiceLost  lost,
+                       gpointer           data)
 {
-  g_return_if_fail (LLM_IS_BUS_SERVICE (self));
+  LlmBus *bus = self->bus;
+  guint64 watchdog_us = 0;
 
-  if (self->bus == NULL)
-    return;
-
-  g_clear_pointer (&self->name, llm_bus_name_release);
-  g_clear_pointer (&self->power, llm_bus_power_unwatch);
-  for (guint i = 0; i < G_N_ELEMENTS (self->objects); i++)
-    if (self->objects[i] != 0)
-      g_dbus_connection_unregister_object (self->bus->connection, self->objects[i]);
-  g_clear_pointer (&self->contexts, llm_bus_tree_unexport);
-  g_clear_pointer (&self->generations, llm_bus_tree_unexport);
-  g_clear_pointer (&self->memory, llm_bus_memory_unwatch);
-  g_clear_pointer (&self->metrics, llm_bus_metrics_close);
-  if (self->bus->models != NULL)
-    llm_bus_models_unexport (self->bus->models);
-
-  g_clear_signal_handler (&self->availability_handler, self->bus->engine);
-  g_signal_handlers_disconnect_by_data (self->bus->callers, self);
-  g_clear_pointer (&self->bus, llm_bus_unref);
+  self->lost = lost;
+  self->data = data;
+  if (sd_watchdog_enabled (0, &watchdog_us) > 0)
+    self->watchdog =
+      g_timeout_add ((guint) MIN (MAX (watchdog_us / 2000, 1), G_MAXINT), on_watchdog, self);
+  self->owner = g_bus_own_name_on_connection (bus->connection, LLMSVC_BUS_NAME,
+                                              G_BUS_NAME_OWNER_FLAGS_DO_NOT_QUEUE,
+                                              on_name_acquired, on_name_lost, self, NULL);
+  if (self->minds_power)
+    self->power =
+      llm_bus_power_watch (bus->engine, bus->is_system ? bus->connection : NULL, NULL);
 }
 
-static void
-llm_bus_service_dispose (GObject *object)
-{
-  llm_bus_service_stop (LLM_BUS_SERVICE (object));
-
-  G_OBJECT_CLASS (llm_bus_service_parent_class)->dispose (object);
-}
-
-static void
-llm_bus_service_class_init (LlmBusServiceClass *klass)
-{
-  G_OBJECT_CLASS (klass)->dispose = llm_bus_service_dispose;
-
-  signals[SIGNAL_ACQUIRED] = g_signal_new ("acquired", G_TYPE_FROM_CLASS (klass),
-                                           G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL, G_TYPE_NONE, 0);
-  signals[SIGNAL_LOST] = g_signal_new ("lost", G_TYPE_FROM_CLASS (klass), G_SIGNAL_RUN_LAST, 0,
-                                       NULL, NULL, NULL, G_TYPE_NONE, 1, G_TYPE_STRING);
-}
-
-static void
-llm_bus_service_init (LlmBusService *self)
-{
-}
-
-gboolean
-llm_bus_service_check_tables (GError **error)
-{
-  static const LlmBusInterface *const others[] = { &llm_bus_model_interface };
-
-  for (guint i = 0; i < G_N_ELEMENTS (own_interfaces); i++)
-    if (!llm_bus_interface_check (own_interfaces[i], error))
-      return FALSE;
-  for (guint i = 0; i < G_N_ELEMENTS (others); i++)
-    if (!llm_bus_interface_check (others[i], error))
-      return FALSE;
-
-  return llm_bus_interface_check (llm_bus_contexts_tree.interface, error) &&
-         llm_bus_interface_check (llm_bus_generations_tree.interface, error);
-}
+/* --- the objects --- */
 
 static gboolean
 export_objects (LlmBusService *self,
@@ -225,26 +196,45 @@ export_objects (LlmBusService *self,
         }
     }
 
-  self->contexts = llm_bus_tree_export (bus, &llm_bus_contexts_tree, error);
-  if (self->contexts == NULL)
-    return FALSE;
-  self->generations = llm_bus_tree_export (bus, &llm_bus_generations_tree, error);
-  return self->generations != NULL;
+  return (self->models = llm_bus_models_export (bus, error)) != NULL &&
+         (self->contexts = llm_bus_tree_export (bus, &llm_bus_contexts_tree, error)) != NULL &&
+         (self->generations = llm_bus_tree_export (bus, &llm_bus_generations_tree, error)) != NULL;
 }
 
 /* Without them the service is as good as with them. */
 static void
 open_metrics (LlmBusService *self,
-              const char    *setting,
-              gboolean       is_system)
+              const char    *setting)
 {
-  g_autofree char *path =
-      g_str_equal (setting, "on") ? llm_bus_metrics_dup_path (is_system) : g_strdup (setting);
+  g_autofree char *path = g_str_equal (setting, "on")
+                            ? llm_bus_metrics_dup_path (self->bus->is_system)
+                            : g_strdup (setting);
   g_autoptr(GError) error = NULL;
 
   self->metrics = llm_bus_metrics_open (self->bus, path, &error);
   if (self->metrics == NULL)
     g_message ("%s", error->message);
+}
+
+static LlmBus *
+make_bus (GDBusConnection   *connection,
+          gboolean           is_system,
+          LlmEngine         *engine,
+          const LlmSettings *settings)
+{
+  LlmBus *bus = llm_bus_new ();
+  g_auto(GStrv) desktop_folders = llm_bus_identity_list_desktop_folders (is_system);
+
+  bus->connection = g_object_ref (connection);
+  bus->engine = g_object_ref (engine);
+  bus->is_system = is_system;
+  bus->stall_timeout_s = settings->stall_timeout_s;
+  bus->gate = llm_bus_gate_new (connection, settings->max_message);
+  llm_bus_relay_set_gate (connection, bus->gate);
+  bus->callers =
+    llm_bus_callers_new (connection, bus->gate, "/proc", (const char *const *) desktop_folders,
+                         on_caller_identified, on_caller_gone, bus);
+  return bus;
 }
 
 LlmBusService *
@@ -255,56 +245,55 @@ llm_bus_service_new (GDBusConnection   *connection,
                      GError           **error)
 {
   g_autoptr(LlmBusService) self = NULL;
-  g_auto(GStrv) desktop_folders = NULL;
-  g_autofree char *locale = NULL;
-  LlmBus *bus;
 
-  g_return_val_if_fail (G_IS_DBUS_CONNECTION (connection), NULL);
-  g_return_val_if_fail (LLM_IS_ENGINE (engine), NULL);
-
-  if (!llm_bus_service_check_tables (error))
-    return NULL;
-
-  self = g_object_new (LLM_TYPE_BUS_SERVICE, NULL);
-  bus = self->bus = llm_bus_new ();
-  bus->connection = g_object_ref (connection);
-  bus->engine = g_object_ref (engine);
-  bus->stall_timeout_s = settings->stall_timeout_s;
-  self->is_system = is_system;
+  /* a session's bus tells the language to the services that it starts */
+  if (!is_system)
+    llm_bus_translate_use_environment ();
+  self = g_new0 (LlmBusService, 1);
+  self->bus = make_bus (connection, is_system, engine, settings);
   /* a script is the same on every machine */
   self->minds_power = settings->script == NULL;
-  /* a session's bus tells the language to the services that it starts */
-  locale = is_system ? NULL : llm_bus_translator_guess_locale ();
-  bus->translator = llm_bus_translator_new (llmsvc_i18n_get_folder (), locale);
-  desktop_folders = llm_bus_callers_list_desktop_folders (is_system);
-  bus->gate = llm_bus_gate_new (connection, bus->translator, settings->max_message);
-  bus->callers =
-    llm_bus_callers_new (connection, bus->gate, "/proc", (const char *const *) desktop_folders);
-  bus->bouncer = llm_bus_bouncer_new (connection, is_system);
-  bus->contexts = llm_bus_contexts_new (connection);
-  bus->models = llm_bus_models_new (connection, engine);
-  g_signal_connect (bus->callers, "identified", G_CALLBACK (on_caller_identified), self);
-  g_signal_connect (bus->callers, "gone", G_CALLBACK (on_caller_gone), self);
   self->availability_handler = g_signal_connect_swapped (
-    engine, "availability-changed", G_CALLBACK (llm_bus_manager_announce), bus);
-  self->memory = llm_bus_memory_watch (bus);
+    engine, "availability-changed", G_CALLBACK (llm_bus_manager_announce), self->bus);
+  self->memory = llm_bus_memory_watch (self->bus);
 
   if (!export_objects (self, error))
     return NULL;
   if (settings->metrics != NULL)
-    open_metrics (self, settings->metrics, is_system);
+    open_metrics (self, settings->metrics);
 
   return g_steal_pointer (&self);
 }
 
 void
-llm_bus_service_start (LlmBusService *self)
+llm_bus_service_stop (LlmBusService *self)
 {
-  g_return_if_fail (LLM_IS_BUS_SERVICE (self));
-  g_return_if_fail (self->name == NULL);
+  if (self->bus == NULL)
+    return;
 
-  self->name = llm_bus_name_own (self->bus->connection, &name_events, self);
-  if (self->minds_power)
-    self->power = llm_bus_power_watch (self->bus->engine,
-                                       self->is_system ? self->bus->connection : NULL, NULL);
+  if (self->owner != 0)
+    {
+      sd_notify (0, "STOPPING=1");
+      g_bus_unown_name (self->owner);
+    }
+  g_clear_handle_id (&self->watchdog, g_source_remove);
+  g_clear_pointer (&self->power, llm_bus_power_unwatch);
+  for (guint i = 0; i < G_N_ELEMENTS (self->objects); i++)
+    if (self->objects[i] != 0)
+      g_dbus_connection_unregister_object (self->bus->connection, self->objects[i]);
+  g_clear_pointer (&self->models, llm_bus_models_unexport);
+  g_clear_pointer (&self->contexts, llm_bus_tree_unexport);
+  g_clear_pointer (&self->generations, llm_bus_tree_unexport);
+  g_clear_pointer (&self->memory, llm_bus_memory_unwatch);
+  g_clear_pointer (&self->metrics, llm_bus_metrics_close);
+
+  g_clear_signal_handler (&self->availability_handler, self->bus->engine);
+  g_clear_pointer (&self->bus, llm_bus_unref);
+}
+
+void
+llm_bus_service_free (LlmBusService *self)
+{
+  llm_bus_service_stop (self);
+  g_free (self);
 }

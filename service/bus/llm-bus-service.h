@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The service on the bus: exports all objects, then owns the name. Main thread.
- *
- * Signals: "acquired" (): the name is ours, the engine may start;
- * "lost" (const char *reason): it is not, or no longer, and the process should end.
+ * The service on the bus: exports all objects, then owns the name, starts the
+ * engine, and tells the service manager: READY=1 once the name is owned,
+ * STOPPING=1 at the end, and the watchdog's pings. These come from the main loop,
+ * so that they stop when it does, and only as long as the thread that computes
+ * gives signs of life. Main thread.
  */
 
 #pragma once
@@ -15,8 +16,11 @@
 
 G_BEGIN_DECLS
 
-#define LLM_TYPE_BUS_SERVICE (llm_bus_service_get_type ())
-G_DECLARE_FINAL_TYPE (LlmBusService, llm_bus_service, LLM, BUS_SERVICE, GObject)
+typedef struct _LlmBusService LlmBusService;
+
+/* The name is another's, or is no longer ours, and the process should end. @reason: one sentence */
+typedef void (*LlmBusServiceLost) (const char *reason,
+                                   gpointer    data);
 
 /**
  * llm_bus_service_new:
@@ -30,15 +34,17 @@ LlmBusService *llm_bus_service_new          (GDBusConnection   *connection,
                                              LlmEngine         *engine,
                                              const LlmSettings *settings,
                                              GError           **error) G_GNUC_WARN_UNUSED_RESULT;
+/* When it was stopped, at the latest now. */
+void           llm_bus_service_free         (LlmBusService     *self);
 
-void           llm_bus_service_start        (LlmBusService     *self);
+void           llm_bus_service_start        (LlmBusService     *self,
+                                             LlmBusServiceLost  lost,
+                                             gpointer           data);
 
 /* Gives the name up and takes the objects off the bus; calls under way may still
  * be answered. */
 void           llm_bus_service_stop         (LlmBusService     *self);
 
-/* Whether every method and property of the XML has its function and the other
- * way round. */
-gboolean       llm_bus_service_check_tables (GError           **error);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmBusService, llm_bus_service_free)
 
 G_END_DECLS

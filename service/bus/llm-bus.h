@@ -1,38 +1,31 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * What the objects on the bus share: the connection, the engine and the parts
- * that know callers and rights. Made by LlmBusService; calls under way hold a
- * reference, so it outlives them. Main thread.
+ * What the objects on the bus share: the connection, the engine, and who has
+ * which context in use. Made by LlmBusService; calls under way hold a reference,
+ * so it outlives them. Main thread.
  */
 
 #pragma once
 
 #include <gio/gio.h>
 
-#include "bus/llm-bus-translate.h"
+#include "bus/limits/llm-bus-gate.h"
 #include "engine/llm-engine.h"
 
 G_BEGIN_DECLS
 
 typedef struct _LlmBusCallers LlmBusCallers;
-typedef struct _LlmBusBouncer LlmBusBouncer;
-typedef struct _LlmBusModels LlmBusModels;
-typedef struct _LlmBusContexts LlmBusContexts;
-typedef struct _LlmBusGate LlmBusGate;
 
 typedef struct
 {
-  GDBusConnection *connection;
-  LlmEngine *engine;
+  GDBusConnection *connection; /* (owned) */
+  LlmEngine *engine;           /* (owned) */
+  gboolean is_system;
   guint stall_timeout_s;       /* how long a full pipe may stay full */
-  LlmBusTranslator *translator;  /* (owned): the languages of the callers */
-
   LlmBusGate *gate;            /* (owned) */
   LlmBusCallers *callers;      /* (owned) */
-  LlmBusBouncer *bouncer;      /* (owned) */
-  LlmBusModels *models;        /* (owned) */
-  LlmBusContexts *contexts;    /* (owned) */
+  GHashTable *holds;           /* (element-type LlmContext Hold) (owned): contexts in use */
   gboolean has_index;          /* the engine knows the stored contexts */
   gint64 trims_paid_until_us;  /* for the rate limit of Trim */
   LlmMemoryFigures figures;    /* of memory, as long as figures_source waits */
@@ -45,23 +38,31 @@ typedef void (*LlmBusCallerFound) (LlmCaller    *caller,
                                    gpointer      data);
 
 /* Empty: LlmBusService fills it in. */
-LlmBus *llm_bus_new      (void);
-LlmBus *llm_bus_ref      (LlmBus *self);
-void    llm_bus_unref    (LlmBus *self);
+LlmBus *llm_bus_new              (void);
+LlmBus *llm_bus_ref              (LlmBus *self);
+void    llm_bus_unref            (LlmBus *self);
 
 /* Finds out who @sender is and waits, when @with_contexts, until the engine
  * knows the contexts that are stored; @found is called at once when it can be. */
-void    llm_bus_identify (LlmBus            *self,
-                          const char        *sender,
-                          gboolean           with_contexts,
-                          LlmBusCallerFound  found,
-                          gpointer           data);
+void    llm_bus_identify         (LlmBus            *self,
+                                  const char        *sender,
+                                  gboolean           with_contexts,
+                                  LlmBusCallerFound  found,
+                                  gpointer           data);
 
-/* Tells everybody of properties of /org/llm/Service. @changed: (transfer floating): `a{sv}` */
+/* @connection has @context in use from now on: it, and nobody else, is told when it ends. */
+void    llm_bus_hold_context     (LlmBus            *self,
+                                  LlmContext        *context,
+                                  const char        *connection);
+/* @connection has left the bus: its contexts, and what the engine does for it, end. */
+void    llm_bus_forget           (LlmBus            *self,
+                                  const char        *connection);
+/* (transfer full) */
+char   *llm_bus_dup_context_path (LlmContext        *context);
+
+/* Tells everybody of properties at /org/llm/Service. @changed: (transfer floating): a{sv} */
 void    llm_bus_emit_properties_changed (LlmBus     *self,
                                          const char *interface,
                                          GVariant   *changed);
-
-G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmBus, llm_bus_unref)
 
 G_END_DECLS

@@ -181,8 +181,8 @@ gate_rig_set_up (GateRig      *rig,
   while (service.connection == NULL)
     g_main_context_iteration (NULL, TRUE);
   rig->service = service.connection;
-  rig->translator = llm_bus_translator_new ("/nonexistent", NULL);
-  rig->gate = llm_bus_gate_new (rig->service, rig->translator, MAX_MESSAGE);
+  rig->gate = llm_bus_gate_new (rig->service, MAX_MESSAGE);
+  llm_bus_relay_set_gate (rig->service, rig->gate);
 
   rig->info = g_dbus_node_info_new_for_xml (xml, &error);
   g_assert_no_error (error);
@@ -221,8 +221,8 @@ gate_rig_tear_down (GateRig      *rig,
                     gconstpointer data)
 {
   gate_rig_answer_all (rig);
+  llm_bus_relay_set_gate (rig->service, NULL);
   llm_bus_gate_free (rig->gate);
-  llm_bus_translator_unref (rig->translator);
   llm_bus_relay_close (rig->service);
   close (rig->raw);
   g_dbus_connection_close_sync (rig->bus, NULL, NULL);

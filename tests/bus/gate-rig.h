@@ -20,7 +20,6 @@ typedef struct
 {
   GDBusConnection *service;
   GDBusConnection *bus;
-  LlmBusTranslator *translator;
   LlmBusGate *gate;
   GDBusNodeInfo *info;
   GQueue calls;          /* (element-type GDBusMethodInvocation): that reached main */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Who a connection is, from what the bus says of its process, with and without a relay. */
+/* Who a connection is, from what the bus says of its process. */
 
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -26,14 +26,26 @@ on_found (LlmCaller    *caller,
   found->error = error != NULL ? g_error_copy (error) : NULL;
 }
 
+static void
+on_identified (LlmCaller *caller,
+               gpointer   data)
+{
+}
+
+static void
+on_gone (const char *connection,
+         gpointer    data)
+{
+}
+
 /* Which kind the service takes this process for; the kind it has in truth depends on where the
  * test runs. */
 static LlmCallerKind
 resolve (GateRig *rig)
 {
   const char *const folders[] = { NULL };
-  g_autoptr(LlmBusCallers) callers =
-    llm_bus_callers_new (rig->service, rig->gate, "/proc", folders);
+  LlmBusCallers *callers =
+    llm_bus_callers_new (rig->service, rig->gate, "/proc", folders, on_identified, on_gone, NULL);
   g_autoptr(LlmCaller) caller = NULL;
   Found found = { NULL };
 
@@ -42,6 +54,7 @@ resolve (GateRig *rig)
     g_main_context_iteration (NULL, TRUE);
   g_assert_no_error (found.error);
   caller = found.caller;
+  llm_bus_callers_free (callers);
   g_assert_cmpuint (caller->app->uid, ==, getuid ());
   return caller->kind;
 }
@@ -82,8 +95,6 @@ main (int   argc,
 
   g_test_add ("/bus/relay/process-fd", GateRig, GINT_TO_POINTER (TRUE), gate_rig_set_up,
               test_process_fd, gate_rig_tear_down);
-  g_test_add ("/bus/gate/process-fd", GateRig, NULL, gate_rig_set_up, test_process_fd,
-              gate_rig_tear_down);
 
   return g_test_run ();
 }

@@ -6,7 +6,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "bus/limits/llm-bus-head.h"
 #include "bus/limits/llm-bus-relay.h"
 #include "common/llmsvc-names.h"
 #include "gate-rig.h"
@@ -40,7 +39,7 @@ test_head (void)
   gsize length;
   g_autofree guint8 *blob = make_blob (SENDER, "text", &length);
   g_autoptr(GRand) random = g_rand_new_with_seed (1);
-  LlmBusHeadBytes head;
+  LlmBusHead head;
 
   g_assert_true (llm_bus_head_measure (blob, &head));
   g_assert_cmpuint (head.n_head + head.n_body, ==, length);
@@ -73,7 +72,7 @@ test_spoilt (GateRig      *rig,
 {
   gsize length;
   g_autofree guint8 *blob = make_blob (SENDER, "some text", &length);
-  LlmBusHeadBytes head;
+  LlmBusHead head;
 
   rig->answers = TRUE;
   g_assert_true (llm_bus_head_measure (blob, &head));
@@ -147,7 +146,7 @@ test_misread (GateRig      *rig,
   g_autofree guint8 *blob = make_misread_blob (SENDER, &length);
   g_autoptr(GDBusMessage) message =
     g_dbus_message_new_from_blob (blob, length, G_DBUS_CAPABILITY_FLAGS_NONE, NULL);
-  LlmBusHeadBytes head;
+  LlmBusHead head;
 
   rig->answers = TRUE;
   g_assert_true (llm_bus_head_measure (blob, &head));

@@ -12,10 +12,12 @@
 #include <unistd.h>
 
 #include "bus/identity/llm-bus-bouncer.h"
-#include "bus/objects/llm-bus-context-memory.h"
-#include "bus/objects/llm-bus-interface.h"
+#include "bus/objects/llm-bus-contexts.h"
+#include "bus/objects/llm-bus-call.h"
+#include "bus/objects/llm-bus-manager.h"
+#include "bus/objects/llm-bus-memory.h"
 #include "bus/objects/llm-bus-messages.h"
-#include "bus/llm-bus-service.h"
+#include "bus/objects/llm-bus-models.h"
 #include "bus/stream/llm-bus-stream.h"
 #include "common/llmsvc-error.h"
 #include "common/llmsvc-names.h"
@@ -23,19 +25,33 @@
 
 #define OTHER_UID 12345
 
+/* Every method of the XML has its function and the other way round. */
 static void
 test_tables (void)
 {
-  g_autoptr(GError) error = NULL;
+  const LlmBusInterface *const tables[] = {
+    &llm_bus_manager_interface, &llm_bus_memory_interface, &llm_bus_admin_interface,
+    &llm_bus_model_interface, llm_bus_contexts_tree.interface, llm_bus_generations_tree.interface,
+  };
 
-  g_assert_true (llm_bus_service_check_tables (&error));
-  g_assert_no_error (error);
+  for (guint i = 0; i < G_N_ELEMENTS (tables); i++)
+    {
+      GDBusInterfaceInfo *info = llm_bus_interface_lookup_info (tables[i]->name);
+      guint n_described = 0, n_handled = 0;
+
+      for (; info->methods != NULL && info->methods[n_described] != NULL; n_described++)
+        g_assert_nonnull (llm_bus_interface_find_method (tables[i],
+                                                         info->methods[n_described]->name));
+      while (tables[i]->methods != NULL && tables[i]->methods[n_handled].name != NULL)
+        n_handled++;
+      g_assert_cmpuint (n_handled, ==, n_described);
+    }
 }
 
 static char *
 print_memory (const LlmContextMemory *memory)
 {
-  g_autoptr(GVariant) dict = g_variant_ref_sink (llm_bus_context_memory_describe (memory));
+  g_autoptr(GVariant) dict = g_variant_ref_sink (llm_bus_contexts_describe_memory (memory));
 
   return g_variant_print (dict, TRUE);
 }
@@ -84,7 +100,7 @@ make_stream_for (const char *app_id,
 {
   g_autoptr(LlmCaller) owner = llm_caller_new (1000, app_id, ":1.1", LLM_CALLER_HOST);
   g_autoptr(GError) error = NULL;
-  LlmSink *sink = llm_bus_stream_new (owner, is_text, NULL, NULL, 60, fd, &error);
+  LlmSink *sink = llm_bus_stream_new (owner, is_text, NULL, 60, fd, &error);
 
   g_assert_no_error (error);
   g_assert_true ((fcntl (*fd, F_GETFD) & FD_CLOEXEC) != 0);
@@ -369,7 +385,7 @@ test_messages (void)
   g_autoptr(GVariant) dict = NULL;
   g_autoptr(LlmCallOptions) options = NULL;
   g_autoptr(GError) error = NULL;
-  g_autofree char *quoted = NULL;
+  g_autoptr(GVariant) long_role = NULL;
 
   messages = g_variant_ref_sink (g_variant_new_parsed (
     "[('system', 'abc', @a{sv} {}), ('tool', 'defg', {})]"));
@@ -417,8 +433,12 @@ test_messages (void)
   g_assert_false (llm_bus_name_check ("a\nb", &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT);
 
-  quoted = llm_bus_abridge ("ääääääääääääääääääääääääääääääääääääääääX");
-  g_assert_cmpstr (quoted, ==, "ääääääääääääääääääääääääääääääääääääääää…");
+  /* what is quoted is short */
+  g_clear_error (&error);
+  long_role = g_variant_ref_sink (g_variant_new_parsed (
+    "[('ääääääääääääääääääääääääääääääääääääääääX', '', @a{sv} {})]"));
+  g_assert_false (llm_bus_messages_check (long_role, NULL, NULL, 100, &error));
+  g_assert_nonnull (strstr (error->message, "“ääääääääääääääääääääääääääääääääääääääää…”"));
 }
 
 /* --- the bouncer --- */
@@ -539,38 +559,38 @@ on_decided (const GError *error,
 
 /* (transfer full) (nullable): the refusal */
 static GError *
-check (LlmBusBouncer *bouncer,
-       LlmCaller     *caller,
-       const char    *interface,
-       const char    *method,
-       gboolean       interactive)
+check (LlmBus     *bus,
+       LlmCaller  *caller,
+       const char *interface,
+       const char *method,
+       gboolean    interactive)
 {
   Decision decision = { FALSE, NULL };
 
-  llm_bus_bouncer_check (bouncer, caller, interface, method, interactive, on_decided, &decision);
+  llm_bus_bouncer_check (bus, caller, interface, method, interactive, on_decided, &decision);
   while (!decision.is_decided)
     g_main_context_iteration (NULL, TRUE);
   return decision.error;
 }
 
 static void
-assert_allowed (LlmBusBouncer *bouncer,
-                LlmCaller     *caller,
-                const char    *interface,
-                const char    *method)
+assert_allowed (LlmBus     *bus,
+                LlmCaller  *caller,
+                const char *interface,
+                const char *method)
 {
-  g_autoptr(GError) error = check (bouncer, caller, interface, method, FALSE);
+  g_autoptr(GError) error = check (bus, caller, interface, method, FALSE);
 
   g_assert_no_error (error);
 }
 
 static void
-assert_refused (LlmBusBouncer *bouncer,
-                LlmCaller     *caller,
-                const char    *interface,
-                const char    *method)
+assert_refused (LlmBus     *bus,
+                LlmCaller  *caller,
+                const char *interface,
+                const char *method)
 {
-  g_autoptr(GError) error = check (bouncer, caller, interface, method, TRUE);
+  g_autoptr(GError) error = check (bus, caller, interface, method, TRUE);
 
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED);
 }
@@ -583,7 +603,7 @@ test_bouncer_table (Polkit       *polkit,
   static const char *const interfaces[] = { LLMSVC_INTERFACE, LLMSVC_MEMORY_INTERFACE,
                                             LLMSVC_ADMIN_INTERFACE, LLMSVC_CONTEXT_INTERFACE,
                                             LLMSVC_GENERATION_INTERFACE };
-  g_autoptr(LlmBusBouncer) bouncer = llm_bus_bouncer_new (polkit->connection, TRUE);
+  LlmBus bus = { .connection = polkit->connection, .is_system = TRUE };
   g_autoptr(LlmCaller) root = llm_caller_new (0, "", ":1.1", LLM_CALLER_HOST);
 
   for (guint i = 0; i < G_N_ELEMENTS (interfaces); i++)
@@ -591,18 +611,18 @@ test_bouncer_table (Polkit       *polkit,
       GDBusInterfaceInfo *info = llm_bus_interface_lookup_info (interfaces[i]);
 
       for (guint j = 0; info->methods[j] != NULL; j++)
-        assert_allowed (bouncer, root, interfaces[i], info->methods[j]->name);
+        assert_allowed (&bus, root, interfaces[i], info->methods[j]->name);
     }
 
-  assert_refused (bouncer, root, LLMSVC_INTERFACE, "Invented");
-  assert_refused (bouncer, root, "org.llm.Service.Invented", "Complete");
+  assert_refused (&bus, root, LLMSVC_INTERFACE, "Invented");
+  assert_refused (&bus, root, "org.llm.Service.Invented", "Complete");
 }
 
 static void
 test_bouncer_session (Polkit       *polkit,
                       gconstpointer data)
 {
-  g_autoptr(LlmBusBouncer) bouncer = llm_bus_bouncer_new (polkit->connection, FALSE);
+  LlmBus bus = { .connection = polkit->connection, .is_system = FALSE };
   g_autoptr(LlmCaller) user = llm_caller_new (getuid (), "", ":1.1", LLM_CALLER_HOST);
   g_autoptr(LlmCaller) other = llm_caller_new (OTHER_UID, "", ":1.2", LLM_CALLER_HOST);
   g_autoptr(LlmCaller) sandboxed = llm_caller_new (getuid (), "org.x", ":1.3", LLM_CALLER_FLATPAK);
@@ -610,29 +630,29 @@ test_bouncer_session (Polkit       *polkit,
     llm_caller_new (getuid (), "unknown:1.4", ":1.4", LLM_CALLER_UNKNOWN);
   g_autoptr(GError) error = NULL;
 
-  assert_allowed (bouncer, user, LLMSVC_MEMORY_INTERFACE, "Trim");
-  assert_allowed (bouncer, user, LLMSVC_INTERFACE, "SelectModel");
-  assert_refused (bouncer, other, LLMSVC_MEMORY_INTERFACE, "Trim");
-  assert_refused (bouncer, sandboxed, LLMSVC_MEMORY_INTERFACE, "Trim");
-  assert_refused (bouncer, sandboxed, LLMSVC_ADMIN_INTERFACE, "ListApps");
-  assert_refused (bouncer, unknown, LLMSVC_ADMIN_INTERFACE, "SetQuota");
-  assert_refused (bouncer, unknown, LLMSVC_ADMIN_INTERFACE, "ListApps");
-  assert_allowed (bouncer, sandboxed, LLMSVC_INTERFACE, "Complete");
-  assert_allowed (bouncer, unknown, LLMSVC_INTERFACE, "Complete");
+  assert_allowed (&bus, user, LLMSVC_MEMORY_INTERFACE, "Trim");
+  assert_allowed (&bus, user, LLMSVC_INTERFACE, "SelectModel");
+  assert_refused (&bus, other, LLMSVC_MEMORY_INTERFACE, "Trim");
+  assert_refused (&bus, sandboxed, LLMSVC_MEMORY_INTERFACE, "Trim");
+  assert_refused (&bus, sandboxed, LLMSVC_ADMIN_INTERFACE, "ListApps");
+  assert_refused (&bus, unknown, LLMSVC_ADMIN_INTERFACE, "SetQuota");
+  assert_refused (&bus, unknown, LLMSVC_ADMIN_INTERFACE, "ListApps");
+  assert_allowed (&bus, sandboxed, LLMSVC_INTERFACE, "Complete");
+  assert_allowed (&bus, unknown, LLMSVC_INTERFACE, "Complete");
   g_assert_null (polkit->asked);
 
-  g_assert_true (llm_bus_bouncer_is_administrator (bouncer, user));
-  g_assert_false (llm_bus_bouncer_is_administrator (bouncer, sandboxed));
-  g_assert_false (llm_bus_bouncer_may_keep (bouncer, unknown, &error));
+  g_assert_true (llm_bus_bouncer_is_administrator (&bus, user));
+  g_assert_false (llm_bus_bouncer_is_administrator (&bus, sandboxed));
+  g_assert_false (llm_bus_bouncer_may_keep (unknown, &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED);
-  g_assert_true (llm_bus_bouncer_may_keep (bouncer, sandboxed, NULL));
+  g_assert_true (llm_bus_bouncer_may_keep (sandboxed, NULL));
 }
 
 static void
 test_bouncer_polkit (Polkit       *polkit,
                      gconstpointer data)
 {
-  g_autoptr(LlmBusBouncer) bouncer = llm_bus_bouncer_new (polkit->connection, TRUE);
+  LlmBus bus = { .connection = polkit->connection, .is_system = TRUE };
   g_autoptr(LlmCaller) root = llm_caller_new (0, "", ":1.1", LLM_CALLER_HOST);
   g_autoptr(LlmCaller) user = llm_caller_new (OTHER_UID, "", ":1.2", LLM_CALLER_HOST);
   g_autoptr(LlmCaller) sandboxed = llm_caller_new (OTHER_UID, "org.x", ":1.3", LLM_CALLER_FLATPAK);
@@ -641,30 +661,30 @@ test_bouncer_polkit (Polkit       *polkit,
 
   /* not asked where the answer is known */
   polkit->is_authorized = TRUE;
-  assert_allowed (bouncer, root, LLMSVC_INTERFACE, "SelectModel");
-  assert_allowed (bouncer, user, LLMSVC_INTERFACE, "Complete");
-  assert_allowed (bouncer, user, LLMSVC_ADMIN_INTERFACE, "ListApps");
-  assert_refused (bouncer, sandboxed, LLMSVC_INTERFACE, "SelectModel");
-  assert_refused (bouncer, rooted, LLMSVC_INTERFACE, "SelectModel");
+  assert_allowed (&bus, root, LLMSVC_INTERFACE, "SelectModel");
+  assert_allowed (&bus, user, LLMSVC_INTERFACE, "Complete");
+  assert_allowed (&bus, user, LLMSVC_ADMIN_INTERFACE, "ListApps");
+  assert_refused (&bus, sandboxed, LLMSVC_INTERFACE, "SelectModel");
+  assert_refused (&bus, rooted, LLMSVC_INTERFACE, "SelectModel");
   g_assert_null (polkit->asked);
 
-  assert_allowed (bouncer, user, LLMSVC_INTERFACE, "SelectModel");
+  assert_allowed (&bus, user, LLMSVC_INTERFACE, "SelectModel");
   g_assert_cmpstr (polkit->asked, ==, "org.llm.Service.select-model 0 :1.2");
-  error = check (bouncer, user, LLMSVC_MEMORY_INTERFACE, "SetBudget", TRUE);
+  error = check (&bus, user, LLMSVC_MEMORY_INTERFACE, "SetBudget", TRUE);
   g_assert_no_error (error);
   g_assert_cmpstr (polkit->asked, ==, "org.llm.Service.set-budget 1 :1.2");
-  error = check (bouncer, user, LLMSVC_ADMIN_INTERFACE, "SetQuota", TRUE);
+  error = check (&bus, user, LLMSVC_ADMIN_INTERFACE, "SetQuota", TRUE);
   g_assert_no_error (error);
   g_assert_cmpstr (polkit->asked, ==, "org.llm.Service.set-quota 1 :1.2");
   /* nobody is asked for a password by a trim, whatever the message allows */
-  error = check (bouncer, user, LLMSVC_MEMORY_INTERFACE, "Trim", TRUE);
+  error = check (&bus, user, LLMSVC_MEMORY_INTERFACE, "Trim", TRUE);
   g_assert_no_error (error);
   g_assert_cmpstr (polkit->asked, ==, "org.llm.Service.trim 0 :1.2");
 
   polkit->is_authorized = FALSE;
-  assert_refused (bouncer, user, LLMSVC_INTERFACE, "SelectModel");
+  assert_refused (&bus, user, LLMSVC_INTERFACE, "SelectModel");
   polkit->is_challenge = TRUE;
-  error = check (bouncer, user, LLMSVC_INTERFACE, "SelectModel", FALSE);
+  error = check (&bus, user, LLMSVC_INTERFACE, "SelectModel", FALSE);
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED);
   g_assert_nonnull (strstr (error->message, "a person would have to be asked"));
 }
@@ -673,11 +693,11 @@ static void
 test_bouncer_no_polkit (Polkit       *polkit,
                         gconstpointer data)
 {
-  g_autoptr(LlmBusBouncer) bouncer = llm_bus_bouncer_new (polkit->connection, TRUE);
+  LlmBus bus = { .connection = polkit->connection, .is_system = TRUE };
   g_autoptr(LlmCaller) user = llm_caller_new (OTHER_UID, "", ":1.2", LLM_CALLER_HOST);
   g_autoptr(GError) error = NULL;
 
-  error = check (bouncer, user, LLMSVC_INTERFACE, "SelectModel", TRUE);
+  error = check (&bus, user, LLMSVC_INTERFACE, "SelectModel", TRUE);
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED);
   g_assert_nonnull (strstr (error->message, "polkit could not be asked"));
 }

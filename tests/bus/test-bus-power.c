@@ -11,7 +11,7 @@
 #include <glib-unix.h>
 #include <glib/gstdio.h>
 
-#include "base/llm-power-supply.h"
+#include "base/llm-sysinfo.h"
 #include "bus/bus-rig.h"
 #include "bus/llm-bus-power.h"
 #include "engine/engine-rig.h"
@@ -581,27 +581,27 @@ test_supplies (void)
 {
   Rig rig = { .folder = llm_test_folder_new () };
 
-  g_assert_cmpint (llm_power_supply_read (rig.folder), ==, LLM_POWER_SUPPLY_NONE);
+  g_assert_cmpint (llm_sysinfo_read_supply (rig.folder), ==, LLM_SUPPLY_NONE);
   write_supply (&rig, "AC", "type", "Mains\n");
   write_supply (&rig, "AC", "online", "0\n");
   write_supply (&rig, "mouse", "type", "Battery\n");
   write_supply (&rig, "mouse", "scope", "Device\n");
   write_supply (&rig, "mouse", "status", "Discharging\n");
-  g_assert_cmpint (llm_power_supply_read (rig.folder), ==, LLM_POWER_SUPPLY_NONE);
+  g_assert_cmpint (llm_sysinfo_read_supply (rig.folder), ==, LLM_SUPPLY_NONE);
   write_supply (&rig, "BAT0", "type", "Battery\n");
   write_supply (&rig, "BAT0", "present", "1\n");
   write_supply (&rig, "BAT0", "status", "Discharging\n");
-  g_assert_cmpint (llm_power_supply_read (rig.folder), ==, LLM_POWER_SUPPLY_BATTERY);
+  g_assert_cmpint (llm_sysinfo_read_supply (rig.folder), ==, LLM_SUPPLY_BATTERY);
   write_supply (&rig, "AC", "online", "1\n");
-  g_assert_cmpint (llm_power_supply_read (rig.folder), ==, LLM_POWER_SUPPLY_LINE);
+  g_assert_cmpint (llm_sysinfo_read_supply (rig.folder), ==, LLM_SUPPLY_LINE);
   write_supply (&rig, "AC", "online", "0\n");
   write_supply (&rig, "BAT0", "status", "Not charging\n");
-  g_assert_cmpint (llm_power_supply_read (rig.folder), ==, LLM_POWER_SUPPLY_LINE);
+  g_assert_cmpint (llm_sysinfo_read_supply (rig.folder), ==, LLM_SUPPLY_LINE);
   write_supply (&rig, "BAT0", "present", "0\n");
-  g_assert_cmpint (llm_power_supply_read (rig.folder), ==, LLM_POWER_SUPPLY_NONE);
+  g_assert_cmpint (llm_sysinfo_read_supply (rig.folder), ==, LLM_SUPPLY_NONE);
   write_supply (&rig, "BAT0", "present", "");
   write_supply (&rig, "BAT0", "status", "\377\377 nonsense");
-  g_assert_cmpint (llm_power_supply_read (rig.folder), ==, LLM_POWER_SUPPLY_LINE);
+  g_assert_cmpint (llm_sysinfo_read_supply (rig.folder), ==, LLM_SUPPLY_LINE);
   llm_test_folder_remove (rig.folder);
   g_free (rig.folder);
 }

@@ -55,6 +55,57 @@ test_properties (BusFixture   *fixture,
                     bus_get_number (fixture->app, NULL, ".Memory", "Weights"));
 }
 
+/* Each object has all the properties that its description names, and of their types. */
+static void
+test_described (BusFixture   *fixture,
+                gconstpointer data)
+{
+  g_autoptr(GVariant) ready = bus_call_ok (fixture->app, NULL, "", "Prewarm",
+                                           g_variant_new ("(@a{sv})", bus_options ("{}")));
+  g_autoptr(GVariant) model = bus_get (fixture->app, NULL, "", "ActiveModel");
+  g_autofree char *context = bus_create (fixture->app, bus_options ("{}"));
+  g_autoptr(GError) error = NULL;
+  int fd;
+  g_autofree char *generation = bus_generate (fixture->app, context, "Hello",
+                                              bus_options (BUS_LONG_ANSWER "}"), &fd, &error);
+  const char *const paths[] = { "/org/llm/Service", g_variant_get_string (model, NULL), context,
+                                generation };
+  guint n_checked = 0;
+
+  g_assert_no_error (error);
+  for (guint i = 0; i < G_N_ELEMENTS (paths); i++)
+    {
+      g_autofree char *xml = bus_introspect (fixture->app, paths[i]);
+      g_autoptr(GDBusNodeInfo) node = g_dbus_node_info_new_for_xml (xml, &error);
+
+      g_assert_no_error (error);
+      for (guint j = 0; node->interfaces[j] != NULL; j++)
+        {
+          GDBusPropertyInfo **infos = node->interfaces[j]->properties;
+          g_autoptr(GVariant) reply = NULL;
+          g_autoptr(GVariant) all = NULL;
+          guint n = 0;
+
+          if (infos == NULL || !g_str_has_prefix (node->interfaces[j]->name, "org.llm.Service"))
+            continue;
+          reply = bus_call_ok (fixture->app, paths[i], "org.freedesktop.DBus.Properties", "GetAll",
+                               g_variant_new ("(s)", node->interfaces[j]->name));
+          all = g_variant_get_child_value (reply, 0);
+          for (; infos[n] != NULL; n++)
+            {
+              g_autoptr(GVariant) value =
+                g_variant_lookup_value (all, infos[n]->name, G_VARIANT_TYPE (infos[n]->signature));
+
+              g_assert_nonnull (value);
+            }
+          g_assert_cmpuint (g_variant_n_children (all), ==, n);
+          n_checked += n;
+        }
+    }
+  g_assert_cmpuint (n_checked, ==, 6 + 9 + 3 + 4 + 1);
+  close (fd);
+}
+
 static void
 test_complete (BusFixture   *fixture,
                gconstpointer data)
@@ -421,6 +472,7 @@ main (int   argc,
     void (*test) (BusFixture *fixture, gconstpointer data);
   } tests[] = {
     { "/bus/service/properties", test_properties },
+    { "/bus/service/described", test_described },
     { "/bus/service/complete", test_complete },
     { "/bus/service/complete-options", test_complete_options },
     { "/bus/service/count-tokens", test_count_tokens },

@@ -36,7 +36,6 @@ LLVMFuzzerTestOneInput (const uint8_t *data,
   g_autoptr(LlmTranslation) translation = NULL;
   g_autofree char *text = NULL;
   g_auto(GStrv) messages = NULL;
-  LlmMoFile *file;
   gsize length;
 
   if (size < 2)
@@ -44,11 +43,10 @@ LLVMFuzzerTestOneInput (const uint8_t *data,
 
   length = MIN ((gsize) data[0] << 8 | data[1], size - 2);
   bytes = g_bytes_new (data + 2, length);
-  file = llm_mo_file_new (bytes);
-  if (file == NULL)
+  translation = llm_translation_new (bytes);
+  if (translation == NULL)
     return 0;
 
-  translation = llm_translation_new (file);
   text = g_strndup ((const char *) data + 2 + length, size - 2 - length);
   messages = g_strsplit (text, "\n", 64);
   for (guint i = 0; messages[i] != NULL; i++)

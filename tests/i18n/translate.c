@@ -17,7 +17,6 @@ main (int    argc,
   g_autoptr(GBytes) bytes = NULL;
   g_autoptr(LlmTranslation) translation = NULL;
   g_autoptr(GError) error = NULL;
-  LlmMoFile *file;
   gsize size, length;
 
   if (argc != 2 || !g_file_get_contents (argv[1], &content, &size, &error) ||
@@ -28,14 +27,13 @@ main (int    argc,
     }
 
   bytes = g_bytes_new_take (g_steal_pointer (&content), size);
-  file = llm_mo_file_new (bytes);
-  if (file == NULL)
+  translation = llm_translation_new (bytes);
+  if (translation == NULL)
     {
       g_printerr ("%s is no file of translations\n", argv[1]);
       return 1;
     }
 
-  translation = llm_translation_new (file);
   for (const char *p = messages; p < messages + length; p += strlen (p) + 1)
     {
       g_autofree char *found = llm_translation_apply (translation, p);

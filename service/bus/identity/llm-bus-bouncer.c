@@ -17,14 +17,6 @@
 /* a person types a password */
 #define POLKIT_INTERACTIVE_TIMEOUT_MS (5 * 60 * 1000)
 
-struct _LlmBusBouncer
-{
-  GObject parent_instance;
-
-  GDBusConnection *connection;
-  gboolean is_system;
-};
-
 typedef enum
 {
   EVERYONE,
@@ -68,37 +60,9 @@ static const Rule rules[] = {
   { LLMSVC_CONTEXT_INTERFACE, "Fork", EVERYONE, NULL },
   { LLMSVC_CONTEXT_INTERFACE, "Close", EVERYONE, NULL },
   { LLMSVC_GENERATION_INTERFACE, "Cancel", EVERYONE, NULL },
-};
-
-/* Numbers and states that are the same for all, and of a caller's own objects. */
-static const struct
-{
-  const char *interface;
-  const char *property;
-} readable[] = {
-  { LLMSVC_INTERFACE, "Version" },
-  { LLMSVC_INTERFACE, "ApiVersion" },
-  { LLMSVC_INTERFACE, "Availability" },
-  { LLMSVC_INTERFACE, "AvailabilityReason" },
-  { LLMSVC_INTERFACE, "Features" },
-  { LLMSVC_INTERFACE, "ActiveModel" },
-  { LLMSVC_MEMORY_INTERFACE, "Pressure" },
-  { LLMSVC_MEMORY_INTERFACE, "Budget" },
-  { LLMSVC_MEMORY_INTERFACE, "Resident" },
-  { LLMSVC_MEMORY_INTERFACE, "Weights" },
-  { LLMSVC_MEMORY_INTERFACE, "KvResident" },
-  { LLMSVC_MEMORY_INTERFACE, "KvCompressed" },
-  { LLMSVC_MEMORY_INTERFACE, "KvSwapped" },
-  { LLMSVC_MEMORY_INTERFACE, "Reclaimable" },
-  { LLMSVC_MEMORY_INTERFACE, "SubModel" },
-  { LLMSVC_MODEL_INTERFACE, "Id" },
-  { LLMSVC_MODEL_INTERFACE, "Title" },
-  { LLMSVC_MODEL_INTERFACE, "Info" },
-  { LLMSVC_CONTEXT_INTERFACE, "Name" },
-  { LLMSVC_CONTEXT_INTERFACE, "Tokens" },
-  { LLMSVC_CONTEXT_INTERFACE, "Revision" },
-  { LLMSVC_CONTEXT_INTERFACE, "Residency" },
-  { LLMSVC_GENERATION_INTERFACE, "State" },
+  { "org.freedesktop.DBus.Properties", "Get", EVERYONE, NULL },
+  { "org.freedesktop.DBus.Properties", "GetAll", EVERYONE, NULL },
+  { "org.freedesktop.DBus.Introspectable", "Introspect", EVERYONE, NULL },
 };
 
 typedef struct
@@ -118,43 +82,6 @@ check_free (Check *check)
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (Check, check_free)
 
-G_DEFINE_FINAL_TYPE (LlmBusBouncer, llm_bus_bouncer, G_TYPE_OBJECT)
-
-static void
-llm_bus_bouncer_finalize (GObject *object)
-{
-  LlmBusBouncer *self = LLM_BUS_BOUNCER (object);
-
-  g_object_unref (self->connection);
-
-  G_OBJECT_CLASS (llm_bus_bouncer_parent_class)->finalize (object);
-}
-
-static void
-llm_bus_bouncer_class_init (LlmBusBouncerClass *klass)
-{
-  G_OBJECT_CLASS (klass)->finalize = llm_bus_bouncer_finalize;
-}
-
-static void
-llm_bus_bouncer_init (LlmBusBouncer *self)
-{
-}
-
-LlmBusBouncer *
-llm_bus_bouncer_new (GDBusConnection *connection,
-                     gboolean         is_system)
-{
-  LlmBusBouncer *self;
-
-  g_return_val_if_fail (G_IS_DBUS_CONNECTION (connection), NULL);
-
-  self = g_object_new (LLM_TYPE_BUS_BOUNCER, NULL);
-  self->connection = g_object_ref (connection);
-  self->is_system = is_system;
-  return self;
-}
-
 static const Rule *
 find_rule (const char *interface,
            const char *method)
@@ -167,24 +94,19 @@ find_rule (const char *interface,
 }
 
 gboolean
-llm_bus_bouncer_is_administrator (LlmBusBouncer *self,
-                                  LlmCaller     *caller)
+llm_bus_bouncer_is_administrator (LlmBus    *bus,
+                                  LlmCaller *caller)
 {
-  g_return_val_if_fail (LLM_IS_BUS_BOUNCER (self), FALSE);
-
   if (!caller->is_known || caller->is_sandboxed)
     return FALSE;
 
-  return caller->app->uid == 0 || (!self->is_system && caller->app->uid == getuid ());
+  return caller->app->uid == 0 || (!bus->is_system && caller->app->uid == getuid ());
 }
 
 gboolean
-llm_bus_bouncer_may_keep (LlmBusBouncer  *self,
-                          LlmCaller      *caller,
-                          GError        **error)
+llm_bus_bouncer_may_keep (LlmCaller *caller,
+                          GError   **error)
 {
-  g_return_val_if_fail (LLM_IS_BUS_BOUNCER (self), FALSE);
-
   if (!caller->is_known)
     {
       g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
@@ -197,12 +119,9 @@ llm_bus_bouncer_may_keep (LlmBusBouncer  *self,
 }
 
 gboolean
-llm_bus_bouncer_may_register (LlmBusBouncer  *self,
-                              LlmCaller      *caller,
-                              GError        **error)
+llm_bus_bouncer_may_register (LlmCaller *caller,
+                              GError   **error)
 {
-  g_return_val_if_fail (LLM_IS_BUS_BOUNCER (self), FALSE);
-
   if (!caller->is_known)
     {
       g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
@@ -222,33 +141,16 @@ llm_bus_bouncer_may_register (LlmBusBouncer  *self,
 }
 
 gboolean
-llm_bus_bouncer_may_act_for (LlmBusBouncer  *self,
-                             LlmCaller      *caller,
-                             guint32         uid,
-                             GError        **error)
+llm_bus_bouncer_may_act_for (LlmBus    *bus,
+                             LlmCaller *caller,
+                             guint32    uid,
+                             GError   **error)
 {
-  g_return_val_if_fail (LLM_IS_BUS_BOUNCER (self), FALSE);
-
-  if (caller->app->uid == uid || llm_bus_bouncer_is_administrator (self, caller))
+  if (caller->app->uid == uid || llm_bus_bouncer_is_administrator (bus, caller))
     return TRUE;
 
   g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
                "The caller may not change what belongs to the user %u", uid);
-  return FALSE;
-}
-
-gboolean
-llm_bus_bouncer_check_property (const char  *interface,
-                                const char  *property,
-                                GError     **error)
-{
-  for (guint i = 0; i < G_N_ELEMENTS (readable); i++)
-    if (g_str_equal (readable[i].interface, interface) &&
-        g_str_equal (readable[i].property, property))
-      return TRUE;
-
-  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED, "Nobody may read %s.%s", interface,
-               property);
   return FALSE;
 }
 
@@ -264,22 +166,19 @@ on_polkit_answered (GObject      *source,
   gboolean is_authorized = FALSE, is_challenge = FALSE;
 
   reply = g_dbus_connection_call_finish (G_DBUS_CONNECTION (source), result, &failure);
-  if (reply == NULL)
-    {
-      g_dbus_error_strip_remote_error (failure);
-      g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
-                   "polkit could not be asked for %s: %s", check->action, failure->message);
-    }
+  if (reply != NULL)
+    g_variant_get (reply, "((bb@a{ss}))", &is_authorized, &is_challenge, NULL);
   else
-    {
-      g_variant_get (reply, "((bb@a{ss}))", &is_authorized, &is_challenge, NULL);
-    }
+    g_dbus_error_strip_remote_error (failure);
 
-  if (error == NULL && !is_authorized && is_challenge && !check->interactive)
+  if (reply == NULL)
+    g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
+                 "polkit could not be asked for %s: %s", check->action, failure->message);
+  else if (!is_authorized && is_challenge && !check->interactive)
     g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
                  "The caller is not authorized for %s: a person would have to be asked, which this "
                  "call does not allow", check->action);
-  else if (error == NULL && !is_authorized)
+  else if (!is_authorized)
     g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
                  "The caller is not authorized for %s", check->action);
 
@@ -287,7 +186,7 @@ on_polkit_answered (GObject      *source,
 }
 
 static void
-ask_polkit (LlmBusBouncer        *self,
+ask_polkit (LlmBus               *bus,
             LlmCaller            *caller,
             const Rule           *rule,
             gboolean              interactive,
@@ -295,25 +194,18 @@ ask_polkit (LlmBusBouncer        *self,
             gpointer              data)
 {
   Check *check = g_new0 (Check, 1);
-  GVariantBuilder subject;
 
   check->action = g_strconcat (LLMSVC_BUS_NAME ".", rule->action, NULL);
   check->interactive = interactive && rule->demand != SILENT_ACTION;
   check->decided = decided;
   check->data = data;
 
-  g_variant_builder_init (&subject, G_VARIANT_TYPE ("(sa{sv})"));
-  g_variant_builder_add (&subject, "s", "system-bus-name");
-  g_variant_builder_open (&subject, G_VARIANT_TYPE_VARDICT);
-  g_variant_builder_add (&subject, "{sv}", "name", g_variant_new_string (caller->connection));
-  g_variant_builder_close (&subject);
-
-  g_dbus_connection_call (self->connection, POLKIT_NAME, POLKIT_PATH, POLKIT_INTERFACE,
+  g_dbus_connection_call (bus->connection, POLKIT_NAME, POLKIT_PATH, POLKIT_INTERFACE,
                           "CheckAuthorization",
-                          g_variant_new ("(@(sa{sv})s@a{ss}us)", g_variant_builder_end (&subject),
-                                         check->action,
-                                         g_variant_new_array (G_VARIANT_TYPE ("{ss}"), NULL, 0),
-                                         check->interactive ? POLKIT_ALLOW_INTERACTION : 0, ""),
+                          g_variant_new_parsed ("(('system-bus-name', {'name': <%s>}), %s, "
+                                                "@a{ss} {}, %u, '')",
+                                                caller->connection, check->action,
+                                                check->interactive ? POLKIT_ALLOW_INTERACTION : 0),
                           G_VARIANT_TYPE ("((bba{ss}))"), G_DBUS_CALL_FLAGS_NONE,
                           check->interactive ? POLKIT_INTERACTIVE_TIMEOUT_MS
                                              : POLKIT_SILENT_TIMEOUT_MS,
@@ -321,7 +213,7 @@ ask_polkit (LlmBusBouncer        *self,
 }
 
 void
-llm_bus_bouncer_check (LlmBusBouncer        *self,
+llm_bus_bouncer_check (LlmBus               *bus,
                        LlmCaller            *caller,
                        const char           *interface,
                        const char           *method,
@@ -332,25 +224,23 @@ llm_bus_bouncer_check (LlmBusBouncer        *self,
   g_autoptr(GError) error = NULL;
   const Rule *rule;
 
-  g_return_if_fail (LLM_IS_BUS_BOUNCER (self));
-
   rule = find_rule (interface, method);
   if (rule == NULL)
     g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
                  "Nobody may call %s.%s", interface, method);
-  else if (rule->demand == EVERYONE || llm_bus_bouncer_is_administrator (self, caller))
+  else if (rule->demand == EVERYONE || llm_bus_bouncer_is_administrator (bus, caller))
     ; /* let in */
   else if (caller->is_sandboxed || !caller->is_known)
     g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
                  "%s.%s is not for applications in a sandbox", interface, method);
   else if (rule->demand == OUTSIDE_SANDBOXES)
     ; /* let in */
-  else if (!self->is_system)
+  else if (!bus->is_system)
     g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
                  "%s.%s is for the user whom this service belongs to", interface, method);
   else
     {
-      ask_polkit (self, caller, rule, interactive, decided, data);
+      ask_polkit (bus, caller, rule, interactive, decided, data);
       return;
     }
 

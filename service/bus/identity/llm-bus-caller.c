@@ -8,7 +8,6 @@
 #include <glib/gstdio.h>
 #include <string.h>
 
-#include "bus/limits/llm-bus-gate.h"
 #include "bus/identity/llm-bus-identity.h"
 #include "common/llmsvc-error-private.h"
 
@@ -18,10 +17,11 @@
 
 struct _LlmBusCallers
 {
-  GObject parent_instance;
-
   GDBusConnection *connection;
-  LlmBusGate *gate;     /* (nullable) (unowned) */
+  LlmBusGate *gate;     /* (unowned) */
+  LlmBusCallerIdentified identified;
+  LlmBusCallerGone gone;
+  gpointer data;
   char *proc_root;
   GStrv desktop_folders;
   guint subscription;
@@ -37,7 +37,7 @@ typedef struct
 typedef struct
 {
   LlmCaller *caller;    /* (nullable) until it is resolved */
-  GArray *waiters;      /* (element-type Waiter) in the order of their calls */
+  GArray *waiters;      /* (element-type Waiter) in the order of their calls; NULL when it is */
   gboolean is_settled;
   gboolean is_registered;
   char *locale;         /* (nullable): as registered */
@@ -49,24 +49,10 @@ typedef struct
   LlmBusCallers *callers;  /* (owned) */
   char *sender;
   guint32 uid;
-  guint32 pid;
-  int pidfd;               /* (owned): -1 for none */
-  gint64 seen_us;          /* its connection was there */
-  char *label;             /* (nullable) */
+  LlmBusProcess process;   /* its label and pidfd are owned */
   LlmCallerKind kind;
   char *app_id;            /* (nullable) */
 } Lookup;
-
-enum
-{
-  SIGNAL_GONE,
-  SIGNAL_IDENTIFIED,
-  N_SIGNALS
-};
-
-static guint signals[N_SIGNALS];
-
-G_DEFINE_FINAL_TYPE (LlmBusCallers, llm_bus_callers, G_TYPE_OBJECT)
 
 static void
 entry_free (gpointer data)
@@ -74,64 +60,74 @@ entry_free (gpointer data)
   Entry *entry = data;
 
   g_clear_pointer (&entry->caller, llm_caller_unref);
-  g_array_unref (entry->waiters);
+  g_clear_pointer (&entry->waiters, g_array_unref);
   g_free (entry->locale);
   g_free (entry);
 }
 
 static void
+clear_callers (gpointer data)
+{
+  LlmBusCallers *self = data;
+
+  g_hash_table_unref (self->entries);
+  g_free (self->proc_root);
+  g_strfreev (self->desktop_folders);
+  g_object_unref (self->connection);
+}
+
+static void
+callers_unref (LlmBusCallers *self)
+{
+  g_rc_box_release_full (self, clear_callers);
+}
+
+static void
 lookup_free (Lookup *lookup)
 {
-  g_object_unref (lookup->callers);
-  if (lookup->pidfd >= 0)
-    g_close (lookup->pidfd, NULL);
+  callers_unref (lookup->callers);
+  if (lookup->process.pidfd >= 0)
+    g_close (lookup->process.pidfd, NULL);
   g_free (lookup->sender);
-  g_free (lookup->label);
+  g_free ((char *) lookup->process.label);
   g_free (lookup->app_id);
   g_free (lookup);
 }
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (Lookup, lookup_free)
 
-/* A waiter may call back into the registry, so it must not see a half-done list. */
+/* Tells all who wait for @sender: a waiter may call back into the registry, so it must not see a
+ * half-done list, and each sees what the one before it has registered. With @failure the entry goes
+ * first, so that a later call tries again. */
 static void
-answer_waiters (GArray       *waiters,
-                LlmCaller    *caller,
-                const GError *error)
+answer_waiters (LlmBusCallers *self,
+                const char    *sender,
+                const GError  *failure)
 {
+  Entry *entry = g_hash_table_lookup (self->entries, sender);
+  g_autoptr(GArray) waiters = g_steal_pointer (&entry->waiters);
+
+  if (failure != NULL)
+    g_hash_table_remove (self->entries, sender);
   for (guint i = 0; i < waiters->len; i++)
     {
       Waiter *waiter = &g_array_index (waiters, Waiter, i);
+      g_autoptr(LlmCaller) caller = failure == NULL ? llm_caller_ref (entry->caller) : NULL;
 
-      waiter->found (caller, error, waiter->data);
+      waiter->found (caller, failure, waiter->data);
     }
 }
 
-static GArray *
-steal_waiters (Entry *entry)
-{
-  GArray *waiters = entry->waiters;
-
-  entry->waiters = g_array_new (FALSE, FALSE, sizeof (Waiter));
-  return waiters;
-}
-
-/* Takes @error. The entry goes, so that a later call tries again. */
+/* Takes @error. */
 static void
 fail_lookup (Lookup *lookup,
              GError *error)
 {
   g_autoptr(GError) owned = error;
-  g_autoptr(GArray) waiters = NULL;
-  Entry *entry = g_hash_table_lookup (lookup->callers->entries, lookup->sender);
-
-  if (entry == NULL)
-    return;
 
   llmsvc_error_convert (&owned);
-  waiters = steal_waiters (entry);
-  g_hash_table_remove (lookup->callers->entries, lookup->sender);
-  answer_waiters (waiters, NULL, owned);
+  if (g_hash_table_contains (lookup->callers->entries, lookup->sender))
+    answer_waiters (lookup->callers, lookup->sender, owned);
 }
 
 /* The name by which the application is counted. An unknown caller may be a sandboxed one: it
@@ -150,28 +146,17 @@ make_app_id (Lookup *lookup)
 static void
 end_lookup (Lookup *lookup)
 {
-  g_autoptr(GArray) waiters = NULL;
-  g_autoptr(LlmCaller) caller = NULL;
+  LlmBusCallers *self = lookup->callers;
+  Entry *entry = g_hash_table_lookup (self->entries, lookup->sender);
   g_autofree char *app_id = NULL;
-  Entry *entry = g_hash_table_lookup (lookup->callers->entries, lookup->sender);
 
   if (entry == NULL)
     return;
 
   app_id = make_app_id (lookup);
   entry->caller = llm_caller_new (lookup->uid, app_id, lookup->sender, lookup->kind);
-  g_signal_emit (lookup->callers, signals[SIGNAL_IDENTIFIED], 0, entry->caller);
-
-  /* each waiter sees what the one before it has registered */
-  waiters = steal_waiters (entry);
-  for (guint i = 0; i < waiters->len; i++)
-    {
-      Waiter *waiter = &g_array_index (waiters, Waiter, i);
-
-      g_clear_pointer (&caller, llm_caller_unref);
-      caller = llm_caller_ref (entry->caller);
-      waiter->found (caller, NULL, waiter->data);
-    }
+  self->identified (entry->caller, self->data);
+  answer_waiters (self, lookup->sender, NULL);
 }
 
 static void
@@ -192,7 +177,7 @@ on_verified (GObject      *source,
     }
 
   g_variant_get (reply, "(u)", &pid);
-  if (pid != lookup->pid)
+  if (pid != lookup->process.pid)
     {
       lookup->kind = LLM_CALLER_UNKNOWN;
       g_clear_pointer (&lookup->app_id, g_free);
@@ -211,7 +196,7 @@ on_identity_read (GObject      *source,
   g_autoptr(Lookup) lookup = data;
   GDBusConnection *connection = lookup->callers->connection;
 
-  if (lookup->kind == LLM_CALLER_UNKNOWN || lookup->pidfd >= 0)
+  if (lookup->kind == LLM_CALLER_UNKNOWN || lookup->process.pidfd >= 0)
     {
       end_lookup (lookup);
       return;
@@ -230,16 +215,8 @@ read_identity (GTask        *task,
                GCancellable *cancellable)
 {
   Lookup *lookup = data;
-  const LlmBusProcess process = {
-    .proc_root = lookup->callers->proc_root,
-    .pid = lookup->pid,
-    .pidfd = lookup->pidfd,
-    .seen_us = lookup->seen_us,
-    .label = lookup->label,
-    .desktop_folders = (const char *const *) lookup->callers->desktop_folders,
-  };
 
-  lookup->kind = llm_bus_identity_read (&process, &lookup->app_id);
+  lookup->kind = llm_bus_identity_read (&lookup->process, &lookup->app_id);
   g_task_return_boolean (task, TRUE);
 }
 
@@ -285,17 +262,18 @@ on_credentials (GObject      *source,
                                         "The bus does not know the user of %s", lookup->sender));
       return;
     }
-  if (!g_variant_lookup (credentials, "ProcessID", "u", &lookup->pid) || lookup->pid == 0)
+  if (!g_variant_lookup (credentials, "ProcessID", "u", &lookup->process.pid) ||
+      lookup->process.pid == 0)
     {
       end_lookup (lookup);
       return;
     }
-  lookup->pidfd = take_pidfd (credentials, fds);
+  lookup->process.pidfd = take_pidfd (credentials, fds);
   label = g_variant_lookup_value (credentials, "LinuxSecurityLabel", G_VARIANT_TYPE_BYTESTRING);
   if (label != NULL)
-    lookup->label = g_variant_dup_bytestring (label, NULL);
+    lookup->process.label = g_variant_dup_bytestring (label, NULL);
 
-  task = g_task_new (lookup->callers, NULL, on_identity_read, lookup);
+  task = g_task_new (NULL, NULL, on_identity_read, lookup);
   g_task_set_task_data (task, g_steal_pointer (&lookup), NULL);
   g_task_run_in_thread (task, read_identity);
 }
@@ -309,99 +287,62 @@ on_name_owner_changed (GDBusConnection *connection,
                        GVariant        *arguments,
                        gpointer         data)
 {
-  LlmBusCallers *self = LLM_BUS_CALLERS (data);
+  LlmBusCallers *self = data;
   g_autoptr(GError) error = NULL;
-  g_autoptr(GArray) waiters = NULL;
   g_autofree char *gone = NULL;
   const char *name, *new_owner;
-  Entry *entry;
+  const Entry *entry;
 
   if (!g_variant_is_of_type (arguments, G_VARIANT_TYPE ("(sss)")))
     return;
 
   g_variant_get (arguments, "(&s&s&s)", &name, NULL, &new_owner);
-  if (name[0] != ':' || new_owner[0] != '\0')
-    return;
-
   entry = g_hash_table_lookup (self->entries, name);
-  if (entry == NULL)
+  if (name[0] != ':' || new_owner[0] != '\0' || entry == NULL)
     return;
 
   gone = g_strdup (name);
-  waiters = steal_waiters (entry);
-  g_hash_table_remove (self->entries, gone);
-
   g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED, "The caller has left the bus");
-  answer_waiters (waiters, NULL, error);
-  g_signal_emit (self, signals[SIGNAL_GONE], 0, gone);
-}
-
-static void
-llm_bus_callers_dispose (GObject *object)
-{
-  LlmBusCallers *self = LLM_BUS_CALLERS (object);
-
-  if (self->subscription != 0)
-    g_dbus_connection_signal_unsubscribe (self->connection, self->subscription);
-  self->subscription = 0;
-
-  G_OBJECT_CLASS (llm_bus_callers_parent_class)->dispose (object);
-}
-
-static void
-llm_bus_callers_finalize (GObject *object)
-{
-  LlmBusCallers *self = LLM_BUS_CALLERS (object);
-
-  g_hash_table_unref (self->entries);
-  g_free (self->proc_root);
-  g_strfreev (self->desktop_folders);
-  g_object_unref (self->connection);
-
-  G_OBJECT_CLASS (llm_bus_callers_parent_class)->finalize (object);
-}
-
-static void
-llm_bus_callers_class_init (LlmBusCallersClass *klass)
-{
-  GObjectClass *object_class = G_OBJECT_CLASS (klass);
-
-  object_class->dispose = llm_bus_callers_dispose;
-  object_class->finalize = llm_bus_callers_finalize;
-
-  signals[SIGNAL_GONE] = g_signal_new ("gone", G_TYPE_FROM_CLASS (klass), G_SIGNAL_RUN_LAST, 0,
-                                       NULL, NULL, NULL, G_TYPE_NONE, 1, G_TYPE_STRING);
-  signals[SIGNAL_IDENTIFIED] =
-    g_signal_new ("identified", G_TYPE_FROM_CLASS (klass), G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL,
-                  G_TYPE_NONE, 1, G_TYPE_POINTER);
-}
-
-static void
-llm_bus_callers_init (LlmBusCallers *self)
-{
-  self->entries = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, entry_free);
+  if (entry->waiters != NULL)
+    answer_waiters (self, gone, error);
+  else
+    g_hash_table_remove (self->entries, gone);
+  self->gone (gone, self->data);
 }
 
 LlmBusCallers *
-llm_bus_callers_new (GDBusConnection   *connection,
-                     LlmBusGate        *gate,
-                     const char        *proc_root,
-                     const char *const *desktop_folders)
+llm_bus_callers_new (GDBusConnection        *connection,
+                     LlmBusGate             *gate,
+                     const char             *proc_root,
+                     const char *const      *desktop_folders,
+                     LlmBusCallerIdentified  identified,
+                     LlmBusCallerGone        gone,
+                     gpointer                data)
 {
-  LlmBusCallers *self;
+  LlmBusCallers *self = g_rc_box_new0 (LlmBusCallers);
 
-  g_return_val_if_fail (G_IS_DBUS_CONNECTION (connection), NULL);
-
-  self = g_object_new (LLM_TYPE_BUS_CALLERS, NULL);
+  self->entries = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, entry_free);
   self->connection = g_object_ref (connection);
   self->gate = gate;
   self->proc_root = g_strdup (proc_root);
   self->desktop_folders = g_strdupv ((char **) desktop_folders);
+  self->identified = identified;
+  self->gone = gone;
+  self->data = data;
   self->subscription =
     g_dbus_connection_signal_subscribe (connection, BUS_NAME, BUS_NAME, "NameOwnerChanged",
                                         BUS_PATH, NULL, G_DBUS_SIGNAL_FLAGS_NONE,
                                         on_name_owner_changed, self, NULL);
   return self;
+}
+
+void
+llm_bus_callers_free (LlmBusCallers *self)
+{
+  g_dbus_connection_signal_unsubscribe (self->connection, self->subscription);
+  /* look-ups under way find nobody who waits */
+  g_hash_table_remove_all (self->entries);
+  callers_unref (self);
 }
 
 void
@@ -413,9 +354,6 @@ llm_bus_callers_resolve (LlmBusCallers     *self,
   Waiter waiter = { found, data };
   Entry *entry;
   Lookup *lookup;
-
-  g_return_if_fail (LLM_IS_BUS_CALLERS (self));
-  g_return_if_fail (sender != NULL);
 
   entry = g_hash_table_lookup (self->entries, sender);
   if (entry != NULL && entry->caller != NULL)
@@ -437,10 +375,14 @@ llm_bus_callers_resolve (LlmBusCallers     *self,
   g_hash_table_insert (self->entries, g_strdup (sender), entry);
 
   lookup = g_new0 (Lookup, 1);
-  lookup->callers = g_object_ref (self);
+  lookup->callers = g_rc_box_acquire (self);
   lookup->sender = g_strdup (sender);
-  lookup->pidfd = -1;
-  lookup->seen_us = self->gate != NULL ? llm_bus_gate_get_seen (self->gate, sender) : 0;
+  lookup->process = (LlmBusProcess) {
+    .proc_root = self->proc_root,
+    .pidfd = -1,
+    .seen_us = llm_bus_gate_get_seen (self->gate, sender),
+    .desktop_folders = (const char *const *) self->desktop_folders,
+  };
   g_dbus_connection_call_with_unix_fd_list (
     self->connection, BUS_NAME, BUS_PATH, BUS_NAME, "GetConnectionCredentials",
     g_variant_new ("(s)", sender), G_VARIANT_TYPE ("(a{sv})"), G_DBUS_CALL_FLAGS_NONE,
@@ -452,8 +394,6 @@ llm_bus_callers_settle (LlmBusCallers *self,
                         const char    *sender)
 {
   Entry *entry;
-
-  g_return_if_fail (LLM_IS_BUS_CALLERS (self));
 
   entry = g_hash_table_lookup (self->entries, sender);
   if (entry != NULL)
@@ -502,8 +442,6 @@ llm_bus_callers_register (LlmBusCallers  *self,
   Entry *entry;
   LlmCaller *old;
 
-  g_return_val_if_fail (LLM_IS_BUS_CALLERS (self), FALSE);
-
   entry = g_hash_table_lookup (self->entries, sender);
   if (!check_registration (entry, app_id, error))
     return FALSE;
@@ -512,7 +450,7 @@ llm_bus_callers_register (LlmBusCallers  *self,
   entry->caller = llm_caller_new (old->app->uid, app_id, sender, LLM_CALLER_REGISTERED);
   entry->is_registered = TRUE;
   llm_caller_unref (old);
-  g_signal_emit (self, signals[SIGNAL_IDENTIFIED], 0, entry->caller);
+  self->identified (entry->caller, self->data);
   return TRUE;
 }
 
@@ -522,8 +460,6 @@ llm_bus_callers_set_locale (LlmBusCallers *self,
                             const char    *locale)
 {
   Entry *entry;
-
-  g_return_if_fail (LLM_IS_BUS_CALLERS (self));
 
   entry = g_hash_table_lookup (self->entries, sender);
   if (entry == NULL)
@@ -539,8 +475,6 @@ llm_bus_callers_get_locale (LlmBusCallers *self,
 {
   Entry *entry;
 
-  g_return_val_if_fail (LLM_IS_BUS_CALLERS (self), NULL);
-
   entry = g_hash_table_lookup (self->entries, sender);
   return entry != NULL ? entry->locale : NULL;
 }
@@ -551,41 +485,15 @@ llm_bus_callers_announce (LlmBusCallers *self)
   GHashTableIter iter;
   Entry *entry;
 
-  g_return_if_fail (LLM_IS_BUS_CALLERS (self));
-
   g_hash_table_iter_init (&iter, self->entries);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &entry))
     if (entry->caller != NULL)
-      g_signal_emit (self, signals[SIGNAL_IDENTIFIED], 0, entry->caller);
+      self->identified (entry->caller, self->data);
 }
 
 gboolean
 llm_bus_callers_is_present (LlmBusCallers *self,
                             const char    *sender)
 {
-  g_return_val_if_fail (LLM_IS_BUS_CALLERS (self), FALSE);
-
   return g_hash_table_contains (self->entries, sender);
-}
-
-GStrv
-llm_bus_callers_list_desktop_folders (gboolean is_system)
-{
-  g_autoptr(GStrvBuilder) builder = g_strv_builder_new ();
-  const char *const *folders = g_get_system_data_dirs ();
-
-  if (!is_system)
-    {
-      g_autofree char *own = g_build_filename (g_get_user_data_dir (), "applications", NULL);
-
-      g_strv_builder_add (builder, own);
-    }
-  for (guint i = 0; folders[i] != NULL; i++)
-    {
-      g_autofree char *folder = g_build_filename (folders[i], "applications", NULL);
-
-      g_strv_builder_add (builder, folder);
-    }
-
-  return g_strv_builder_end (builder);
 }

@@ -5,9 +5,6 @@
  * label, finds out the application, and forgets those who have left. Look-ups
  * of one sender are answered in the order in which they came. Main thread; the
  * files of /proc are read in another.
- *
- * Signals: "gone" (const char *connection): a known caller has left the bus;
- * "identified" (LlmCaller *caller): it is known now, or goes by another name.
  */
 
 #pragma once
@@ -16,19 +13,27 @@
 
 G_BEGIN_DECLS
 
-#define LLM_TYPE_BUS_CALLERS (llm_bus_callers_get_type ())
-G_DECLARE_FINAL_TYPE (LlmBusCallers, llm_bus_callers, LLM, BUS_CALLERS, GObject)
+/* It is known now, or goes by another name. */
+typedef void (*LlmBusCallerIdentified) (LlmCaller  *caller,
+                                        gpointer    data);
+/* A known caller has left the bus. */
+typedef void (*LlmBusCallerGone)       (const char *connection,
+                                        gpointer    data);
 
 /**
  * llm_bus_callers_new:
- * @gate: (nullable): knows since when a connection is there; outlives this
+ * @gate: knows since when a connection is there; outlives this
  * @proc_root: `/proc`, or what a test puts in its place
  * @desktop_folders: where desktop files lie, %NULL-terminated
  */
-LlmBusCallers *llm_bus_callers_new        (GDBusConnection   *connection,
-                                           LlmBusGate        *gate,
-                                           const char        *proc_root,
-                                           const char *const *desktop_folders);
+LlmBusCallers *llm_bus_callers_new        (GDBusConnection        *connection,
+                                           LlmBusGate             *gate,
+                                           const char             *proc_root,
+                                           const char *const      *desktop_folders,
+                                           LlmBusCallerIdentified  identified,
+                                           LlmBusCallerGone        gone,
+                                           gpointer                data);
+void           llm_bus_callers_free       (LlmBusCallers          *self);
 
 /* Finds out who @sender is; @found is called at once when that is known. */
 void           llm_bus_callers_resolve    (LlmBusCallers     *self,
@@ -47,7 +52,7 @@ gboolean       llm_bus_callers_register   (LlmBusCallers     *self,
                                            const char        *app_id,
                                            GError           **error);
 
-/* Emits "identified" for all that are known, again. */
+/* Tells of all that are known, again. */
 void           llm_bus_callers_announce   (LlmBusCallers     *self);
 
 /* The language of what @sender is told, as it has registered. (nullable) (transfer none) */
@@ -60,8 +65,5 @@ const char    *llm_bus_callers_get_locale (LlmBusCallers     *self,
 /* Whether @sender has been resolved and is still on the bus. */
 gboolean       llm_bus_callers_is_present (LlmBusCallers     *self,
                                            const char        *sender);
-
-/* The folders of desktop files: the user's, unless @is_system, and the system's. */
-GStrv          llm_bus_callers_list_desktop_folders (gboolean is_system);
 
 G_END_DECLS

@@ -11,8 +11,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "bus/identity/llm-bus-identity.h"
-
 #define MAX_INFO_BYTES (64 * 1024)
 #define DEVICE_FIELD 2
 #define MOUNT_POINT_FIELD 4
@@ -106,16 +104,11 @@ static char *
 parse_info (const char *text)
 {
   g_autoptr(GKeyFile) file = g_key_file_new ();
-  g_autofree char *id = NULL;
 
   if (!g_key_file_load_from_data (file, text, strlen (text), G_KEY_FILE_NONE, NULL))
     return NULL;
 
-  id = g_key_file_get_string (file, "Application", "name", NULL);
-  if (id == NULL || !llm_bus_identity_is_app_id (id))
-    return NULL;
-
-  return g_steal_pointer (&id);
+  return g_key_file_get_string (file, "Application", "name", NULL);
 }
 
 LlmBusFlatpak

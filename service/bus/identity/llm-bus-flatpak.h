@@ -22,8 +22,8 @@ typedef enum
   LLM_BUS_FLATPAK_BROKEN,  /* the file names none or the root is not Flatpak's, or can't be read */
 } LlmBusFlatpak;
 
-/* @proc_root: `/proc`, or what a test puts in its place; @app_id: (out) (transfer full): the id
- * with %LLM_BUS_FLATPAK_NAMED, or NULL. */
+/* @proc_root: `/proc`, or what a test puts in its place; @app_id: (out) (transfer full): the
+ * name with %LLM_BUS_FLATPAK_NAMED, which may be anything, or NULL. */
 LlmBusFlatpak llm_bus_flatpak_read (const char *proc_root,
                                     guint32     pid,
                                     char      **app_id);

@@ -126,6 +126,28 @@ parse_flatpak (const char  *unit,
   return *app_id != NULL ? LLM_CALLER_FLATPAK : LLM_CALLER_UNKNOWN;
 }
 
+GStrv
+llm_bus_identity_list_desktop_folders (gboolean is_system)
+{
+  g_autoptr(GStrvBuilder) builder = g_strv_builder_new ();
+  const char *const *folders = g_get_system_data_dirs ();
+
+  if (!is_system)
+    {
+      g_autofree char *own = g_build_filename (g_get_user_data_dir (), "applications", NULL);
+
+      g_strv_builder_add (builder, own);
+    }
+  for (guint i = 0; folders[i] != NULL; i++)
+    {
+      g_autofree char *folder = g_build_filename (folders[i], "applications", NULL);
+
+      g_strv_builder_add (builder, folder);
+    }
+
+  return g_strv_builder_end (builder);
+}
+
 static gboolean
 has_desktop_file (const char        *id,
                   const char *const *folders)
@@ -434,6 +456,8 @@ read_files (const LlmBusProcess  *process,
                                                   &evidence.is_users_group);
   evidence.group_id = group_id;
   evidence.root = llm_bus_flatpak_read (process->proc_root, process->pid, &root_id);
+  if (root_id != NULL && !llm_bus_identity_is_app_id (root_id))
+    evidence.root = LLM_BUS_FLATPAK_BROKEN;
   evidence.root_id = root_id;
   return llm_bus_identity_decide (&evidence, app_id);
 }

@@ -6,8 +6,6 @@
 
 #include <time.h>
 
-#include "bus/limits/llm-bus-gate.h"
-
 #include "common/llmsvc-names.h"
 
 /* Connections to remember: buses have limits of their own far below. */
@@ -28,6 +26,8 @@
 #define USER_RATE 2
 /* Messages in a second of one connection that are no calls; they count like calls. */
 #define MAX_OTHERS 1000
+/* Refusals that wait, by user; those of connections that nobody knows yet count as one's. */
+#define MAX_WITHHELD 128
 
 /* What an application, or a user with all of them, has under way. */
 typedef struct
@@ -50,8 +50,8 @@ struct _LlmBusSender
   gboolean is_caller;
   gint64 other_second;
   guint n_others;      /* messages that are no calls, in that second */
-  guint n_calls;
-  GHashTable *calls;   /* (element-type guint Call) (nullable) (owned): unanswered, by serial */
+  GHashTable *calls;   /* (element-type guint Call) (owned): unanswered, by serial */
+  guint64 n_bytes;     /* of these */
   Account *app;        /* (nullable): until it is known */
   Account *user;       /* (nullable) */
 };
@@ -67,6 +67,7 @@ struct _LlmBusAccounts
   guint64 max_bytes;            /* of a call, until it is known whose it is */
   GHashTable *senders;          /* (element-type utf8 LlmBusSender) (owned) */
   GHashTable *accounts;         /* (element-type utf8 Account) (owned) */
+  guint n_withheld;             /* of connections without an account */
 };
 
 static gint64
@@ -100,7 +101,7 @@ sender_free (gpointer data)
 {
   LlmBusSender *sender = data;
 
-  g_clear_pointer (&sender->calls, g_hash_table_unref);
+  g_hash_table_unref (sender->calls);
   g_free (sender);
 }
 
@@ -155,43 +156,31 @@ leave_account (LlmBusAccounts *self,
                LlmBusSender   *sender,
                Account       **account)
 {
-  GHashTableIter iter;
-  Call *call;
-
   if (*account == NULL)
     return;
   (*account)->n_senders--;
-  (*account)->n_calls -= sender->n_calls;
-  if (sender->calls != NULL)
-    {
-      g_hash_table_iter_init (&iter, sender->calls);
-      while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &call))
-        (*account)->n_bytes -= call->n_bytes;
-    }
+  (*account)->n_calls -= g_hash_table_size (sender->calls);
+  (*account)->n_bytes -= sender->n_bytes;
   drop_account (self, *account);
   *account = NULL;
 }
 
+/* @key: (transfer full) */
 static void
 join_account (LlmBusAccounts *self,
               LlmBusSender   *sender,
               Account       **account,
-              const char     *key)
+              char           *key)
 {
-  GHashTableIter iter;
-  Call *call;
+  g_autofree char *owned = key;
 
   if (*account != NULL && g_str_equal ((*account)->key, key))
     return;
   leave_account (self, sender, account);
   *account = get_account (self, key);
   (*account)->n_senders++;
-  (*account)->n_calls += sender->n_calls;
-  if (sender->calls == NULL)
-    return;
-  g_hash_table_iter_init (&iter, sender->calls);
-  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &call))
-    (*account)->n_bytes += call->n_bytes;
+  (*account)->n_calls += g_hash_table_size (sender->calls);
+  (*account)->n_bytes += sender->n_bytes;
 }
 
 static void
@@ -206,46 +195,28 @@ set_rate (Account *account,
   account->rate = rate;
 }
 
-/* Returns the most that can be saved. */
-static double
-fill (Account *account)
+/* Takes @price of what @account has saved; FALSE when that is not enough, unless it @may_owe: what a
+ * call costs shows only in its reply, which leaves debts, up to what can be saved. */
+static gboolean
+pay (Account *account,
+     double   price,
+     gboolean may_owe)
 {
   gint64 now_us = g_get_monotonic_time ();
   double most = (double) account->rate * LLM_BUS_GATE_BURST_S;
 
+  if (account->rate == 0)
+    return TRUE;
   account->tokens += (double) (now_us - account->filled_us) / G_USEC_PER_SEC * account->rate;
   account->tokens = MIN (account->tokens, most);
   account->filled_us = now_us;
-  return most;
-}
 
-/* What a call costs shows only in its reply: it may leave debts, up to what can be saved. */
-static void
-charge (Account *account,
-        double   price)
-{
-  double most;
-
-  if (account->rate == 0)
-    return;
-  most = fill (account);
-  account->tokens = MAX (account->tokens - price, -most);
-}
-
-/* Takes @price of what @account has saved; FALSE when that is not enough. */
-static gboolean
-pay (Account *account,
-     double   price)
-{
-  double most;
-
-  if (account->rate == 0)
-    return TRUE;
-  most = fill (account);
   /* a message dearer than all that can be saved is let in when everything is saved */
-  if (account->tokens < MIN (price, most))
+  if (!may_owe && account->tokens < MIN (price, most))
     return FALSE;
   account->tokens -= price;
+  if (may_owe)
+    account->tokens = MAX (account->tokens, -most);
   return TRUE;
 }
 
@@ -294,6 +265,7 @@ llm_bus_accounts_get_sender (LlmBusAccounts *self,
     {
       sender = g_new0 (LlmBusSender, 1);
       sender->seen_us = get_boot_time ();
+      sender->calls = g_hash_table_new_full (NULL, NULL, NULL, g_free);
       g_hash_table_insert (self->senders, g_strdup (name), sender);
     }
   return sender;
@@ -311,14 +283,13 @@ llm_bus_accounts_set_caller (LlmBusAccounts     *self,
                              const LlmCaller    *caller,
                              const LlmAppLimits *limits)
 {
-  g_autofree char *app_key = g_strdup_printf ("%u/%s", caller->app->uid, caller->app->id);
-  g_autofree char *user_key = g_strdup_printf ("%u", caller->app->uid);
   LlmBusSender *sender = g_hash_table_lookup (self->senders, caller->connection);
 
   if (sender == NULL)
     return;
-  join_account (self, sender, &sender->app, app_key);
-  join_account (self, sender, &sender->user, user_key);
+  join_account (self, sender, &sender->app,
+                g_strdup_printf ("%u/%s", caller->app->uid, caller->app->id));
+  join_account (self, sender, &sender->user, g_strdup_printf ("%u", caller->app->uid));
   set_rate (sender->app, limits->rate);
   set_rate (sender->user, get_user_rate (limits));
   sender->app->max_bytes = get_max_bytes (limits->message);
@@ -327,15 +298,12 @@ llm_bus_accounts_set_caller (LlmBusAccounts     *self,
 }
 
 gint64
-llm_bus_sender_get_seen (const LlmBusSender *sender)
+llm_bus_accounts_get_seen (LlmBusAccounts *self,
+                           const char     *name)
 {
-  return sender->seen_us;
-}
+  const LlmBusSender *sender = g_hash_table_lookup (self->senders, name);
 
-const char *
-llm_bus_sender_get_user (const LlmBusSender *sender)
-{
-  return sender->user != NULL ? sender->user->key : NULL;
+  return sender != NULL ? sender->seen_us : 0;
 }
 
 /* --- calls --- */
@@ -348,6 +316,7 @@ llm_bus_accounts_check_call (LlmBusAccounts *self,
 {
   double price = 1 + (double) (bytes / BYTES_PER_CALL);
   guint64 max_bytes = sender->app != NULL ? sender->app->max_bytes : self->max_bytes;
+  guint n_calls = g_hash_table_size (sender->calls);
 
   sender->is_caller = TRUE;
   *error = LLMSVC_ERROR_PREFIX "MessageTooLarge";
@@ -356,14 +325,13 @@ llm_bus_accounts_check_call (LlmBusAccounts *self,
                             max_bytes);
 
   *error = LLMSVC_ERROR_PREFIX "Overloaded";
-
   if (sender->app == NULL)
-    return sender->n_calls < LLM_BUS_GATE_NEW_CALLS
+    return n_calls < LLM_BUS_GATE_NEW_CALLS
              ? NULL
              : g_strdup_printf ("%u calls of this connection are unanswered and the service does "
                                 "not know yet whose it is; wait for an answer "
                                 "[retry-after-ms=%u]",
-                                sender->n_calls, LLM_BUS_GATE_REFUSAL_MS);
+                                n_calls, LLM_BUS_GATE_REFUSAL_MS);
   if (sender->app->n_calls >= sender->app->max_calls)
     return g_strdup_printf ("%u calls of this application are unanswered; wait for some "
                             "[retry-after-ms=%u]", sender->app->n_calls, LLM_BUS_GATE_REFUSAL_MS);
@@ -371,7 +339,7 @@ llm_bus_accounts_check_call (LlmBusAccounts *self,
       sender->user->n_bytes > MAX_USER_MESSAGES * max_bytes)
     return g_strdup_printf ("%u calls of this user's applications are unanswered; wait for some "
                             "[retry-after-ms=%u]", sender->user->n_calls, LLM_BUS_GATE_REFUSAL_MS);
-  if (!pay (sender->app, price) || !pay (sender->user, price))
+  if (!pay (sender->app, price, FALSE) || !pay (sender->user, price, FALSE))
     return g_strdup_printf ("This application calls more often than %u times a second, or sends "
                             "too much; wait a second [retry-after-ms=%u]", sender->app->rate,
                             LLM_BUS_GATE_REFUSAL_MS);
@@ -402,8 +370,7 @@ gboolean
 llm_bus_sender_has_call (const LlmBusSender *sender,
                          guint32             serial)
 {
-  return sender->calls != NULL
-         && g_hash_table_contains (sender->calls, GUINT_TO_POINTER (serial));
+  return g_hash_table_contains (sender->calls, GUINT_TO_POINTER (serial));
 }
 
 void
@@ -413,17 +380,14 @@ llm_bus_sender_begin_call (LlmBusSender *sender,
                            gboolean      is_silent)
 {
   const Call call = { .n_bytes = bytes, .is_silent = is_silent };
+  Account *const accounts[] = { sender->app, sender->user };
 
-  if (sender->calls == NULL)
-    sender->calls = g_hash_table_new_full (NULL, NULL, NULL, g_free);
   g_hash_table_insert (sender->calls, GUINT_TO_POINTER (serial), g_memdup2 (&call, sizeof call));
-  sender->n_calls++;
-  if (sender->app != NULL)
+  sender->n_bytes += bytes;
+  for (guint i = 0; i < G_N_ELEMENTS (accounts) && accounts[i] != NULL; i++)
     {
-      sender->app->n_calls++;
-      sender->app->n_bytes += bytes;
-      sender->user->n_calls++;
-      sender->user->n_bytes += bytes;
+      accounts[i]->n_calls++;
+      accounts[i]->n_bytes += bytes;
     }
 }
 
@@ -433,22 +397,18 @@ llm_bus_sender_end_call (LlmBusSender *sender,
                          guint64       reply_bytes,
                          gboolean     *is_silent)
 {
-  const Call *call = sender->calls != NULL
-                       ? g_hash_table_lookup (sender->calls, GUINT_TO_POINTER (serial))
-                       : NULL;
+  const Call *call = g_hash_table_lookup (sender->calls, GUINT_TO_POINTER (serial));
+  Account *const accounts[] = { sender->app, sender->user };
 
   if (call == NULL)
     return FALSE;
   *is_silent = call->is_silent;
-  sender->n_calls--;
-  if (sender->app != NULL)
+  sender->n_bytes -= call->n_bytes;
+  for (guint i = 0; i < G_N_ELEMENTS (accounts) && accounts[i] != NULL; i++)
     {
-      sender->app->n_calls--;
-      sender->app->n_bytes -= call->n_bytes;
-      sender->user->n_calls--;
-      sender->user->n_bytes -= call->n_bytes;
-      charge (sender->app, (double) (reply_bytes / REPLY_BYTES_PER_CALL));
-      charge (sender->user, (double) (reply_bytes / REPLY_BYTES_PER_CALL));
+      accounts[i]->n_calls--;
+      accounts[i]->n_bytes -= call->n_bytes;
+      pay (accounts[i], (double) (reply_bytes / REPLY_BYTES_PER_CALL), TRUE);
     }
   g_hash_table_remove (sender->calls, GUINT_TO_POINTER (serial));
   return TRUE;
@@ -456,28 +416,28 @@ llm_bus_sender_end_call (LlmBusSender *sender,
 
 /* --- refusals that wait --- */
 
-guint
-llm_bus_accounts_get_withheld (LlmBusAccounts *self,
-                               const char     *user)
+gboolean
+llm_bus_accounts_withhold (LlmBusAccounts     *self,
+                           const LlmBusSender *sender,
+                           char              **user)
 {
-  const Account *account = g_hash_table_lookup (self->accounts, user);
+  guint *n_withheld = sender->user != NULL ? &sender->user->n_withheld : &self->n_withheld;
 
-  return account != NULL ? account->n_withheld : 0;
-}
-
-void
-llm_bus_accounts_withhold (LlmBusAccounts *self,
-                           const char     *user)
-{
-  get_account (self, user)->n_withheld++;
+  if (*n_withheld >= MAX_WITHHELD)
+    return FALSE;
+  ++*n_withheld;
+  *user = sender->user != NULL ? g_strdup (sender->user->key) : NULL;
+  return TRUE;
 }
 
 void
 llm_bus_accounts_release (LlmBusAccounts *self,
                           const char     *user)
 {
-  Account *account = g_hash_table_lookup (self->accounts, user);
+  Account *account = user != NULL ? g_hash_table_lookup (self->accounts, user) : NULL;
 
+  if (user == NULL)
+    self->n_withheld--;
   if (account == NULL)
     return;
   account->n_withheld--;

@@ -12,6 +12,13 @@
 
 G_BEGIN_DECLS
 
+/* Calls unanswered at a time of a connection whose application is not known yet. */
+#define LLM_BUS_GATE_NEW_CALLS 32
+/* A quota of so many calls a second may be overdrawn by so many seconds' worth. */
+#define LLM_BUS_GATE_BURST_S 3
+/* Refusals wait so long. */
+#define LLM_BUS_GATE_REFUSAL_MS 1000
+
 typedef struct _LlmBusAccounts LlmBusAccounts;
 /* A connection, until it is forgotten. */
 typedef struct _LlmBusSender LlmBusSender;
@@ -38,10 +45,9 @@ LlmBusSender   *llm_bus_accounts_find_sender   (LlmBusAccounts     *self,
 void            llm_bus_accounts_set_caller    (LlmBusAccounts     *self,
                                                 const LlmCaller    *caller,
                                                 const LlmAppLimits *limits);
-/* When it was seen first (CLOCK_BOOTTIME, µs). */
-gint64          llm_bus_sender_get_seen        (const LlmBusSender *sender);
-/* (nullable): the account of its user, NULL until that is known. */
-const char     *llm_bus_sender_get_user        (const LlmBusSender *sender);
+/* When it was seen first (CLOCK_BOOTTIME, µs); 0 when it is not on the bus any more. */
+gint64          llm_bus_accounts_get_seen      (LlmBusAccounts     *self,
+                                                const char         *name);
 
 /* --- calls --- */
 
@@ -70,13 +76,14 @@ gboolean        llm_bus_sender_end_call        (LlmBusSender       *sender,
                                                 guint64             reply_bytes,
                                                 gboolean           *is_silent);
 
-/* --- refusals that wait, by the account of a user --- */
+/* --- refusals that wait --- */
 
-guint           llm_bus_accounts_get_withheld  (LlmBusAccounts     *self,
-                                                const char         *user);
-/* One more; the account is kept until it is released. */
-void            llm_bus_accounts_withhold      (LlmBusAccounts     *self,
-                                                const char         *user);
+/* One more of the user of @sender; the account is kept until it is released. FALSE when too many
+ * wait. *@user: (transfer full) (nullable): its account, NULL while that is not known: these are
+ * counted together. */
+gboolean        llm_bus_accounts_withhold      (LlmBusAccounts     *self,
+                                                const LlmBusSender *sender,
+                                                char              **user);
 void            llm_bus_accounts_release       (LlmBusAccounts     *self,
                                                 const char         *user);
 

@@ -4,47 +4,165 @@
 
 #include "bus/limits/llm-bus-gate.h"
 
-#include "bus/limits/llm-bus-accounts.h"
-#include "bus/limits/llm-bus-refusals.h"
-#include "bus/limits/llm-bus-relay.h"
-
+#include "bus/llm-bus-translate.h"
 #include "common/llmsvc-names.h"
 
 #define BUS_NAME "org.freedesktop.DBus"
+
+typedef struct
+{
+  gint64 due_us;
+  char *sender;
+  guint32 serial;
+  char *user;             /* (nullable): its account */
+  const char *name;       /* of the error */
+  char *text;
+} Refusal;
 
 /* Atomically reference-counted, because the filter may run when it is freed. */
 struct _LlmBusGate
 {
   GDBusConnection *connection;  /* (owned) */
-  LlmBusRelay *relay;           /* (nullable): the connection's: asks before GDBus reads */
   guint filter;
 
   GMutex mutex;                 /* for all below */
   LlmBusAccounts *accounts;     /* (owned) */
-  LlmBusRefusals *refusals;     /* (owned) */
+  GQueue refusals;              /* (element-type Refusal) (owned), the first due first */
+  GSource *timer;               /* (nullable) (owned) */
+  gboolean is_closed;
+  guint64 n_refused;
 };
 
-/* --- what comes in --- */
+/* --- refusals --- */
 
-/* Under the mutex. A caller who wants no reply is owed one inside all the same, so that the end of
- * the call is seen; pass_reply() takes it off again. */
-static gboolean
-admit (LlmBusGate *self,
-       LlmBusHead *head)
+static void
+refusal_free (Refusal *refusal)
 {
+  g_free (refusal->sender);
+  g_free (refusal->user);
+  g_free (refusal->text);
+  g_free (refusal);
+}
+
+static gboolean send_refusals (gpointer data);
+
+/* Under the mutex, any thread. */
+static void
+start_timer (LlmBusGate *self)
+{
+  const Refusal *first = g_queue_peek_head (&self->refusals);
+
+  if (first == NULL || self->timer != NULL)
+    return;
+  self->timer = g_timeout_source_new (LLM_BUS_GATE_REFUSAL_MS);
+  g_source_set_ready_time (self->timer, first->due_us);
+  g_source_set_callback (self->timer, send_refusals, self, NULL);
+  g_source_attach (self->timer, NULL);
+}
+
+static void
+stop_timer (LlmBusGate *self)
+{
+  if (self->timer != NULL)
+    g_source_destroy (self->timer);
+  g_clear_pointer (&self->timer, g_source_unref);
+}
+
+static void
+send_refusal (LlmBusGate *self,
+              Refusal    *refusal)
+{
+  g_autofree char *text = llm_bus_translate (NULL, refusal->text);
+  g_autoptr(GDBusMessage) reply = g_dbus_message_new ();
+
+  g_dbus_message_set_message_type (reply, G_DBUS_MESSAGE_TYPE_ERROR);
+  g_dbus_message_set_flags (reply, G_DBUS_MESSAGE_FLAGS_NO_REPLY_EXPECTED);
+  g_dbus_message_set_reply_serial (reply, refusal->serial);
+  g_dbus_message_set_destination (reply, refusal->sender);
+  g_dbus_message_set_error_name (reply, refusal->name);
+  g_dbus_message_set_body (reply, g_variant_new ("(s)", text));
+  g_dbus_connection_send_message (self->connection, reply, G_DBUS_SEND_MESSAGE_FLAGS_NONE, NULL,
+                                  NULL);
+}
+
+/* Main thread. */
+static gboolean
+send_refusals (gpointer data)
+{
+  LlmBusGate *self = data;
+  GQueue due = G_QUEUE_INIT;
+  gint64 now_us = g_get_monotonic_time ();
+  Refusal *refusal;
+
+  g_mutex_lock (&self->mutex);
+  stop_timer (self);
+  while ((refusal = g_queue_peek_head (&self->refusals)) != NULL && refusal->due_us <= now_us)
+    {
+      llm_bus_accounts_release (self->accounts, refusal->user);
+      g_queue_push_tail (&due, g_queue_pop_head (&self->refusals));
+    }
+  start_timer (self);
+  g_mutex_unlock (&self->mutex);
+
+  while ((refusal = g_queue_pop_head (&due)) != NULL)
+    {
+      send_refusal (self, refusal);
+      refusal_free (refusal);
+    }
+  return G_SOURCE_REMOVE;
+}
+
+/* Under the mutex, in the relay's thread. @name: of the error, static; @text: (transfer full). */
+static void
+refuse (LlmBusGate         *self,
+        const LlmBusSender *sender,
+        const LlmBusHead   *head,
+        gboolean            is_silent,
+        const char         *name,
+        char               *text)
+{
+  g_autofree char *owned = text;
+  char *user = NULL;
+  Refusal *refusal;
+
+  self->n_refused++;
+  if (self->is_closed || is_silent || !llm_bus_accounts_withhold (self->accounts, sender, &user))
+    return;
+
+  /* not the message itself: it may be as large as the bus lets it be */
+  refusal = g_new0 (Refusal, 1);
+  refusal->due_us = g_get_monotonic_time () + LLM_BUS_GATE_REFUSAL_MS * 1000;
+  refusal->sender = g_strdup (head->sender);
+  refusal->serial = head->serial;
+  refusal->name = name;
+  refusal->text = g_steal_pointer (&owned);
+  refusal->user = user;
+  g_queue_push_tail (&self->refusals, refusal);
+  start_timer (self);
+}
+
+/* --- for the relay --- */
+
+/* A caller who wants no reply is owed one inside all the same, so that the end of the call is seen;
+ * pass_reply() takes it off again. */
+gboolean
+llm_bus_gate_admit (LlmBusGate *self,
+                    LlmBusHead *head)
+{
+  g_autoptr(GMutexLocker) locker = g_mutex_locker_new (&self->mutex);
   LlmBusSender *sender = llm_bus_accounts_get_sender (self->accounts, head->sender);
+  gboolean is_silent = (head->flags & G_DBUS_MESSAGE_FLAGS_NO_REPLY_EXPECTED) != 0;
   const char *error = NULL;
-  gboolean is_silent;
   char *reason;
 
   if (head->type != G_DBUS_MESSAGE_TYPE_METHOD_CALL)
-    return llm_bus_accounts_admit_other (self->accounts, sender, head->n_bytes);
+    return llm_bus_accounts_admit_other (self->accounts, sender, head->n_counted);
 
   /* An answer to it, a refusal too, would be taken for the other one's: by its caller, and here. */
   if (llm_bus_sender_has_call (sender, head->serial))
     return FALSE;
 
-  reason = llm_bus_accounts_check_call (self->accounts, sender, head->n_bytes, &error);
+  reason = llm_bus_accounts_check_call (self->accounts, sender, head->n_counted, &error);
   /* no method takes descriptors, and they are few: whoever sends some must hear of it */
   if (reason == NULL && head->n_fds > 0)
     {
@@ -53,55 +171,30 @@ admit (LlmBusGate *self,
     }
   if (reason != NULL)
     {
-      llm_bus_refusals_add (self->refusals, sender, head, error, reason);
+      refuse (self, sender, head, is_silent, error, reason);
       return FALSE;
     }
 
-  is_silent = (head->flags & G_DBUS_MESSAGE_FLAGS_NO_REPLY_EXPECTED) != 0;
   head->flags &= (guint8) ~G_DBUS_MESSAGE_FLAGS_NO_REPLY_EXPECTED;
-  llm_bus_sender_begin_call (sender, head->serial, head->n_bytes, is_silent);
+  llm_bus_sender_begin_call (sender, head->serial, head->n_counted, is_silent);
   return TRUE;
 }
 
-static guint64
-get_body_bytes (GDBusMessage *message)
+void
+llm_bus_gate_take_spoilt (LlmBusGate       *self,
+                          const LlmBusHead *head)
 {
-  GVariant *body = g_dbus_message_get_body (message);
+  g_autoptr(GMutexLocker) locker = g_mutex_locker_new (&self->mutex);
+  LlmBusSender *sender = llm_bus_accounts_find_sender (self->accounts, head->sender);
+  gboolean is_silent;
 
-  return body != NULL ? g_variant_get_size (body) : 0;
+  if (sender != NULL && llm_bus_sender_end_call (sender, head->serial, 0, &is_silent))
+    refuse (self, sender, head, is_silent, LLMSVC_ERROR_PREFIX "InvalidArgument",
+            g_strdup ("The message can't be read: the service's D-Bus library "
+                      "takes it for damaged"));
 }
 
-/* The same without a relay, for a message that GDBus has read. @message: (transfer full). */
-static GDBusMessage *
-take_call (LlmBusGate   *self,
-           GDBusMessage *message)
-{
-  GDBusMessageFlags flags = g_dbus_message_get_flags (message);
-  LlmBusHead head = {
-    .type = G_DBUS_MESSAGE_TYPE_METHOD_CALL,
-    .sender = g_dbus_message_get_sender (message),
-    .serial = g_dbus_message_get_serial (message),
-    .flags = (guint8) flags,
-    .n_bytes = get_body_bytes (message),
-  };
-
-  if (!admit (self, &head))
-    {
-      g_object_unref (message);
-      return NULL;
-    }
-  if (head.flags != (guint8) flags)
-    {
-      GDBusMessage *copy = g_dbus_message_copy (message, NULL);
-
-      g_object_unref (message);
-      if (copy == NULL)
-        return NULL;
-      message = copy;
-      g_dbus_message_set_flags (message, head.flags);
-    }
-  return message;
-}
+/* --- the filter: GDBus's thread --- */
 
 /* Whether main has to know of it: not of connections that never called. */
 static gboolean
@@ -123,45 +216,21 @@ take_owner_change (LlmBusGate   *self,
   return FALSE;
 }
 
-static GDBusMessage *
-take_incoming (LlmBusGate   *self,
-               GDBusMessage *message)
-{
-  const char *sender = g_dbus_message_get_sender (message);
-  GDBusMessageType type = g_dbus_message_get_message_type (message);
-
-  if (sender == NULL)
-    return message;
-  if (type == G_DBUS_MESSAGE_TYPE_METHOD_CALL && sender[0] == ':' && self->relay == NULL)
-    return take_call (self, message);
-  if (type == G_DBUS_MESSAGE_TYPE_SIGNAL && g_str_equal (sender, BUS_NAME) &&
-      g_strcmp0 (g_dbus_message_get_member (message), "NameOwnerChanged") == 0 &&
-      !take_owner_change (self, message))
-    g_clear_object (&message);
-  return message;
-}
-
-/* --- what goes out --- */
-
-static GDBusMessage *
+/* Whether a caller who wants no reply may have this one. */
+static gboolean
 pass_reply (LlmBusGate   *self,
             GDBusMessage *message)
 {
   const char *name = g_dbus_message_get_destination (message);
-  GDBusMessageType type = g_dbus_message_get_message_type (message);
-  LlmBusSender *sender;
+  LlmBusSender *sender =
+    name != NULL ? llm_bus_accounts_find_sender (self->accounts, name) : NULL;
+  GVariant *body = g_dbus_message_get_body (message);
   gboolean is_silent;
 
-  if (name == NULL ||
-      (type != G_DBUS_MESSAGE_TYPE_METHOD_RETURN && type != G_DBUS_MESSAGE_TYPE_ERROR))
-    return message;
-  sender = llm_bus_accounts_find_sender (self->accounts, name);
-  if (sender != NULL &&
-      llm_bus_sender_end_call (sender, g_dbus_message_get_reply_serial (message),
-                               get_body_bytes (message), &is_silent) &&
-      is_silent)
-    g_clear_object (&message);
-  return message;
+  return sender == NULL ||
+         !llm_bus_sender_end_call (sender, g_dbus_message_get_reply_serial (message),
+                                   body != NULL ? g_variant_get_size (body) : 0, &is_silent) ||
+         !is_silent;
 }
 
 static GDBusMessage *
@@ -171,51 +240,23 @@ filter_message (GDBusConnection *connection,
                 gpointer         data)
 {
   LlmBusGate *self = data;
+  GDBusMessageType type = g_dbus_message_get_message_type (message);
+  gboolean may_pass = TRUE;
 
   g_mutex_lock (&self->mutex);
-  message = incoming ? take_incoming (self, message) : pass_reply (self, message);
+  if (incoming && type == G_DBUS_MESSAGE_TYPE_SIGNAL &&
+      g_strcmp0 (g_dbus_message_get_sender (message), BUS_NAME) == 0 &&
+      g_strcmp0 (g_dbus_message_get_member (message), "NameOwnerChanged") == 0)
+    may_pass = take_owner_change (self, message);
+  else if (!incoming &&
+           (type == G_DBUS_MESSAGE_TYPE_METHOD_RETURN || type == G_DBUS_MESSAGE_TYPE_ERROR))
+    may_pass = pass_reply (self, message);
   g_mutex_unlock (&self->mutex);
+
+  if (!may_pass)
+    g_clear_object (&message);
   return message;
 }
-
-/* --- for the relay --- */
-
-static gboolean
-admit_head (LlmBusHead *head,
-            gpointer    data)
-{
-  LlmBusGate *self = data;
-  gboolean is_admitted;
-
-  g_mutex_lock (&self->mutex);
-  is_admitted = admit (self, head);
-  g_mutex_unlock (&self->mutex);
-  return is_admitted;
-}
-
-static void
-note_spoilt (const LlmBusHead *head,
-             gpointer          data)
-{
-  LlmBusGate *self = data;
-  LlmBusSender *sender;
-  gboolean is_silent;
-
-  g_mutex_lock (&self->mutex);
-  sender = llm_bus_accounts_find_sender (self->accounts, head->sender);
-  if (sender != NULL && llm_bus_sender_end_call (sender, head->serial, 0, &is_silent))
-    {
-      LlmBusHead told = *head;
-
-      told.flags = is_silent ? G_DBUS_MESSAGE_FLAGS_NO_REPLY_EXPECTED : 0;
-      llm_bus_refusals_add (self->refusals, sender, &told, LLMSVC_ERROR_PREFIX "InvalidArgument",
-                            g_strdup ("The message can't be read: the service's D-Bus library "
-                                      "takes it for damaged"));
-    }
-  g_mutex_unlock (&self->mutex);
-}
-
-static const LlmBusRelayGate relay_gate = { admit_head, note_spoilt };
 
 /* --- for main --- */
 
@@ -224,7 +265,7 @@ clear_gate (gpointer data)
 {
   LlmBusGate *self = data;
 
-  llm_bus_refusals_free (self->refusals);
+  g_queue_clear_full (&self->refusals, (GDestroyNotify) refusal_free);
   llm_bus_accounts_free (self->accounts);
   g_object_unref (self->connection);
   g_mutex_clear (&self->mutex);
@@ -237,32 +278,28 @@ gate_unref (gpointer data)
 }
 
 LlmBusGate *
-llm_bus_gate_new (GDBusConnection  *connection,
-                  LlmBusTranslator *translator,
-                  guint64           max_message)
+llm_bus_gate_new (GDBusConnection *connection,
+                  guint64          max_message)
 {
   LlmBusGate *self = g_atomic_rc_box_new0 (LlmBusGate);
 
   g_mutex_init (&self->mutex);
+  g_queue_init (&self->refusals);
   self->connection = g_object_ref (connection);
   self->accounts = llm_bus_accounts_new (max_message);
-  self->refusals = llm_bus_refusals_new (connection, translator, self->accounts, &self->mutex);
   self->filter = g_dbus_connection_add_filter (connection, filter_message,
                                                g_atomic_rc_box_acquire (self), gate_unref);
-  self->relay = llm_bus_relay_get (connection);
-  if (self->relay != NULL)
-    llm_bus_relay_set_gate (self->relay, &relay_gate, self);
   return self;
 }
 
 void
 llm_bus_gate_free (LlmBusGate *self)
 {
-  if (self->relay != NULL)
-    llm_bus_relay_set_gate (self->relay, NULL, NULL);
   g_dbus_connection_remove_filter (self->connection, self->filter);
   g_mutex_lock (&self->mutex);
-  llm_bus_refusals_close (self->refusals);
+  stop_timer (self);
+  /* what still comes in while the filter goes must not set it again */
+  self->is_closed = TRUE;
   g_mutex_unlock (&self->mutex);
   gate_unref (self);
 }
@@ -271,14 +308,9 @@ gint64
 llm_bus_gate_get_seen (LlmBusGate *self,
                        const char *sender)
 {
-  const LlmBusSender *found;
-  gint64 seen_us;
+  g_autoptr(GMutexLocker) locker = g_mutex_locker_new (&self->mutex);
 
-  g_mutex_lock (&self->mutex);
-  found = llm_bus_accounts_find_sender (self->accounts, sender);
-  seen_us = found != NULL ? llm_bus_sender_get_seen (found) : 0;
-  g_mutex_unlock (&self->mutex);
-  return seen_us;
+  return llm_bus_accounts_get_seen (self->accounts, sender);
 }
 
 void
@@ -286,18 +318,15 @@ llm_bus_gate_set_caller (LlmBusGate         *self,
                          const LlmCaller    *caller,
                          const LlmAppLimits *limits)
 {
-  g_mutex_lock (&self->mutex);
+  g_autoptr(GMutexLocker) locker = g_mutex_locker_new (&self->mutex);
+
   llm_bus_accounts_set_caller (self->accounts, caller, limits);
-  g_mutex_unlock (&self->mutex);
 }
 
 guint64
 llm_bus_gate_get_n_refused (LlmBusGate *self)
 {
-  guint64 n;
+  g_autoptr(GMutexLocker) locker = g_mutex_locker_new (&self->mutex);
 
-  g_mutex_lock (&self->mutex);
-  n = llm_bus_refusals_get_n (self->refusals);
-  g_mutex_unlock (&self->mutex);
-  return n;
+  return self->n_refused;
 }

@@ -6,13 +6,85 @@
 
 #include <gio/gunixfdlist.h>
 #include <glib/gstdio.h>
+#include <string.h>
 
 #include "bus/identity/llm-bus-bouncer.h"
 #include "bus/identity/llm-bus-caller.h"
-#include "bus/objects/llm-bus-contexts.h"
+#include "bus/llm-bus-translate.h"
 #include "common/llmsvc-error-private.h"
 #include "common/llmsvc-names.h"
 #include "decoding/llm-buffer-sink.h"
+#include "llm-bus-resource.h"
+
+#define XML_PATH "/org/llm/Service/org.llm.Service.xml"
+
+/* --- interfaces --- */
+
+/* The XML is a part of the program: that it can't be read is a fault of the build. */
+static GDBusNodeInfo *
+load_node_info (void)
+{
+  g_autoptr(GError) error = NULL;
+  g_autoptr(GBytes) bytes = NULL;
+  GDBusNodeInfo *info;
+
+  bytes = g_resource_lookup_data (llm_bus_resource_get_resource (), XML_PATH,
+                                  G_RESOURCE_LOOKUP_FLAGS_NONE, &error);
+  if (bytes == NULL)
+    g_error ("The interface description is missing: %s", error->message);
+
+  info = g_dbus_node_info_new_for_xml (g_bytes_get_data (bytes, NULL), &error);
+  if (info == NULL)
+    g_error ("The interface description is wrong: %s", error->message);
+
+  return info;
+}
+
+GDBusInterfaceInfo *
+llm_bus_interface_lookup_info (const char *name)
+{
+  static gsize node_info = 0;
+  GDBusInterfaceInfo *info;
+
+  if (g_once_init_enter (&node_info))
+    g_once_init_leave (&node_info, (gsize) load_node_info ());
+
+  info = g_dbus_node_info_lookup_interface ((GDBusNodeInfo *) node_info, name);
+  if (info == NULL)
+    g_error ("The interface description lacks %s", name);
+
+  return info;
+}
+
+const LlmBusMethod *
+llm_bus_interface_find_method (const LlmBusInterface *self,
+                               const char            *name)
+{
+  for (const LlmBusMethod *m = self->methods; m != NULL && m->name != NULL; m++)
+    if (g_str_equal (m->name, name))
+      return m;
+
+  return NULL;
+}
+
+GVariant *
+llm_bus_interface_get_property (const LlmBusInterface *self,
+                                LlmBus                *bus,
+                                gpointer               object,
+                                const char            *name,
+                                GError               **error)
+{
+  g_autoptr(GVariant) all =
+    self->list_properties != NULL ? g_variant_ref_sink (self->list_properties (bus, object)) : NULL;
+  GVariant *value = all != NULL ? g_variant_lookup_value (all, name, NULL) : NULL;
+
+  if (value == NULL)
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED, "Nobody may read %s.%s",
+                 self->name, name);
+  return value;
+}
+
+/* --- calls --- */
 
 LlmBusCall *
 llm_bus_call_ref (LlmBusCall *self)
@@ -25,7 +97,7 @@ clear_call (gpointer data)
 {
   LlmBusCall *self = data;
 
-  if (self->invocation != NULL)
+  if (self->message != NULL)
     llm_bus_call_return_error (self, g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED,
                                                           "The service is stopping"));
   g_clear_pointer (&self->options, llm_call_options_unref);
@@ -34,7 +106,6 @@ clear_call (gpointer data)
   g_clear_object (&self->object);
   if (self->fd >= 0)
     g_close (self->fd, NULL);
-  g_free (self->id);
   g_free (self->locale);
   llm_bus_unref (self->bus);
 }
@@ -45,17 +116,21 @@ llm_bus_call_unref (LlmBusCall *self)
   g_rc_box_release_full (self, clear_call);
 }
 
-/* What a call has made for a connection that left meanwhile ends now: the engine
- * and the holders of contexts were told of the leaving before they knew of it. */
+/* @reply: (transfer full) */
 static void
-drop_for_gone_caller (LlmBusCall *self)
+send_reply (LlmBusCall   *self,
+            GDBusMessage *reply)
 {
-  if (self->caller == NULL ||
-      llm_bus_callers_is_present (self->bus->callers, self->caller->connection))
-    return;
+  g_dbus_connection_send_message (self->bus->connection, reply, G_DBUS_SEND_MESSAGE_FLAGS_NONE,
+                                  NULL, NULL);
+  g_object_unref (reply);
+  g_clear_object (&self->message);
 
-  llm_bus_contexts_forget_holder (self->bus->contexts, self->caller->connection);
-  llm_engine_caller_gone (self->bus->engine, self->caller->connection);
+  /* What a call has made for a connection that left meanwhile ends now: the engine
+   * and the holders of contexts were told of the leaving before they knew of it. */
+  if (self->caller != NULL &&
+      !llm_bus_callers_is_present (self->bus->callers, self->caller->connection))
+    llm_bus_forget (self->bus, self->caller->connection);
 }
 
 void
@@ -63,11 +138,15 @@ llm_bus_call_return_fds (LlmBusCall  *self,
                          GVariant    *value,
                          GUnixFDList *fd_list)
 {
-  g_return_if_fail (self->invocation != NULL);
+  GDBusMessage *reply;
 
-  g_dbus_method_invocation_return_value_with_unix_fd_list (g_steal_pointer (&self->invocation),
-                                                           value, fd_list);
-  drop_for_gone_caller (self);
+  g_return_if_fail (self->message != NULL);
+
+  reply = g_dbus_message_new_method_reply (self->message);
+  if (value != NULL)
+    g_dbus_message_set_body (reply, value);
+  g_dbus_message_set_unix_fd_list (reply, fd_list);
+  send_reply (self, reply);
 }
 
 void
@@ -77,25 +156,14 @@ llm_bus_call_return (LlmBusCall *self,
   llm_bus_call_return_fds (self, value, NULL);
 }
 
-GError *
-llm_bus_unknown_object (const char *path)
-{
-  return g_error_new (G_DBUS_ERROR, G_DBUS_ERROR_UNKNOWN_OBJECT,
-                      "This application has no object at “%s”", path);
-}
-
 const char *
 llm_bus_call_get_locale (LlmBusCall *self)
 {
-  const char *sender;
+  g_return_val_if_fail (self->message != NULL, NULL);
 
-  g_return_val_if_fail (self->invocation != NULL, NULL);
-
-  if (self->locale != NULL)
-    return self->locale;
-
-  sender = g_dbus_method_invocation_get_sender (self->invocation);
-  return llm_bus_callers_get_locale (self->bus->callers, sender);
+  return self->locale != NULL ? self->locale
+                              : llm_bus_callers_get_locale (
+                                  self->bus->callers, g_dbus_message_get_sender (self->message));
 }
 
 guint64
@@ -112,19 +180,19 @@ llm_bus_call_return_error (LlmBusCall *self,
                            GError     *error)
 {
   g_autoptr(GError) owned = error;
-  g_autoptr(GError) translated = NULL;
+  g_autofree char *name = NULL;
+  g_autofree char *text = NULL;
 
-  g_return_if_fail (self->invocation != NULL);
+  g_return_if_fail (self->message != NULL);
   g_return_if_fail (error != NULL);
 
   /* the bus's own word for a missing object is the only one that stays */
   if (!g_error_matches (owned, G_DBUS_ERROR, G_DBUS_ERROR_UNKNOWN_OBJECT))
     llmsvc_error_convert (&owned);
 
-  translated = llm_bus_translator_translate_error (self->bus->translator,
-                                                   llm_bus_call_get_locale (self), owned);
-  g_dbus_method_invocation_return_gerror (g_steal_pointer (&self->invocation), translated);
-  drop_for_gone_caller (self);
+  name = g_dbus_error_encode_gerror (owned);
+  text = llm_bus_translate (llm_bus_call_get_locale (self), owned->message);
+  send_reply (self, g_dbus_message_new_method_error_literal (self->message, name, text));
 }
 
 /* (transfer full) (nullable): the options are the last argument of a method that has some. */
@@ -145,11 +213,32 @@ on_decided (const GError *error,
             gpointer      data)
 {
   g_autoptr(LlmBusCall) self = data;
+  GError *failure = NULL;
 
   if (error != NULL)
     llm_bus_call_return_error (self, g_error_copy (error));
-  else
-    self->method->handle (self);
+  else if (!self->method->handle (self, &failure))
+    llm_bus_call_return_error (self, failure);
+}
+
+static gboolean
+find_object (LlmBusCall *self,
+             GError    **error)
+{
+  const char *path = g_dbus_message_get_path (self->message);
+  const char *id;
+
+  if (self->tree == NULL || g_str_equal (path, self->tree->path))
+    return TRUE;
+
+  /* nothing lies deeper */
+  id = path + strlen (self->tree->path) + 1;
+  if (strchr (id, '/') == NULL)
+    self->object = self->tree->lookup (self->bus, self->caller, id);
+  if (self->object == NULL)
+    g_set_error (error, G_DBUS_ERROR, G_DBUS_ERROR_UNKNOWN_OBJECT,
+                 "This application has no object at “%s”", path);
+  return self->object != NULL;
 }
 
 static gboolean
@@ -172,7 +261,6 @@ on_caller_found (LlmCaller    *caller,
                  gpointer      data)
 {
   g_autoptr(LlmBusCall) self = data;
-  GDBusMessageFlags flags;
   GError *error = NULL;
 
   if (caller == NULL)
@@ -182,60 +270,45 @@ on_caller_found (LlmCaller    *caller,
     }
 
   self->caller = llm_caller_ref (caller);
-  if (self->method->call != LLMSVC_CALL_REGISTER)
+  /* the bus's own methods have no options, and tell nothing of who calls */
+  if (self->method->call != 0 && self->method->call != LLMSVC_CALL_REGISTER)
     llm_bus_callers_settle (self->bus->callers, caller->connection);
-
-  if (self->lookup != NULL)
-    {
-      self->object = self->lookup (self->bus, caller, self->id);
-      if (self->object == NULL)
-        {
-          llm_bus_call_return_error (
-            self, llm_bus_unknown_object (
-                    g_dbus_method_invocation_get_object_path (self->invocation)));
-          return;
-        }
-    }
-
-  if (!parse_options (self, &error))
+  if (!find_object (self, &error) || !parse_options (self, &error))
     {
       llm_bus_call_return_error (self, error);
       return;
     }
 
-  flags = g_dbus_message_get_flags (g_dbus_method_invocation_get_message (self->invocation));
-  llm_bus_bouncer_check (self->bus->bouncer, caller, self->interface, self->method->name,
-                         (flags & G_DBUS_MESSAGE_FLAGS_ALLOW_INTERACTIVE_AUTHORIZATION) != 0,
+  llm_bus_bouncer_check (self->bus, caller, self->interface->name, self->method->name,
+                         (g_dbus_message_get_flags (self->message) &
+                          G_DBUS_MESSAGE_FLAGS_ALLOW_INTERACTIVE_AUTHORIZATION) != 0,
                          on_decided, llm_bus_call_ref (self));
 }
 
 void
 llm_bus_call_begin (LlmBus                *bus,
-                    GDBusMethodInvocation *invocation,
+                    GDBusMessage          *message,
                     const LlmBusInterface *interface,
-                    LlmBusLookup           lookup,
-                    const char            *id)
+                    const LlmBusTreeKind  *tree)
 {
   LlmBusCall *self = g_rc_box_new0 (LlmBusCall);
+  GVariant *body = g_dbus_message_get_body (message);
   g_autoptr(GVariant) options = NULL;
 
   self->bus = llm_bus_ref (bus);
-  self->invocation = invocation;
-  self->interface = interface->name;
-  self->lookup = lookup;
-  self->id = g_strdup (id);
+  self->message = g_object_ref (message);
+  self->interface = interface;
+  self->tree = tree;
   self->fd = -1;
-  self->arguments = g_variant_ref (g_dbus_method_invocation_get_parameters (invocation));
-  self->method = llm_bus_interface_find_method (
-    interface, g_dbus_method_invocation_get_method_name (invocation));
-  /* llm_bus_interface_check() has seen that all methods of the XML have an entry */
+  self->arguments = g_variant_ref_sink (body != NULL ? body : g_variant_new ("()"));
+  self->method = llm_bus_interface_find_method (interface, g_dbus_message_get_member (message));
+  /* a test sees that all methods of the XML have an entry */
   g_assert (self->method != NULL);
   options = get_options (self);
   self->locale = llm_call_options_peek_locale (options);
 
-  llm_bus_identify (bus, g_dbus_method_invocation_get_sender (invocation),
-                    g_str_equal (interface->name, LLMSVC_CONTEXT_INTERFACE), on_caller_found,
-                    self);
+  llm_bus_identify (bus, g_dbus_message_get_sender (message), tree != NULL && tree->with_contexts,
+                    on_caller_found, self);
 }
 
 static void
@@ -257,4 +330,67 @@ llm_bus_call_new_sink (LlmBusCall *self)
 {
   return llm_buffer_sink_new (on_answered, llm_bus_call_ref (self),
                               (GDestroyNotify) llm_bus_call_unref);
+}
+
+void
+llm_bus_call_on_done (GObject      *source,
+                      GAsyncResult *result,
+                      gpointer      data)
+{
+  g_autoptr(LlmBusCall) self = data;
+  GError *error = NULL;
+
+  if (!g_task_propagate_boolean (G_TASK (result), &error))
+    llm_bus_call_return_error (self, error);
+  else
+    llm_bus_call_return (self, NULL);
+}
+
+void
+llm_bus_call_on_variant (GObject      *source,
+                         GAsyncResult *result,
+                         gpointer      data)
+{
+  g_autoptr(LlmBusCall) self = data;
+  GError *error = NULL;
+  g_autoptr(GVariant) value = g_task_propagate_pointer (G_TASK (result), &error);
+
+  if (value == NULL)
+    llm_bus_call_return_error (self, error);
+  else
+    llm_bus_call_return (self, g_variant_new_tuple (&value, 1));
+}
+
+void
+llm_bus_call_on_context (GObject      *source,
+                         GAsyncResult *result,
+                         gpointer      data)
+{
+  g_autoptr(LlmBusCall) self = data;
+  GError *error = NULL;
+  g_autoptr(LlmContext) context = g_task_propagate_pointer (G_TASK (result), &error);
+  g_autofree char *path = NULL;
+
+  if (context == NULL)
+    {
+      llm_bus_call_return_error (self, error);
+      return;
+    }
+
+  llm_bus_hold_context (self->bus, context, self->caller->connection);
+  path = llm_bus_dup_context_path (context);
+  llm_bus_call_return (self, g_variant_new ("(o)", path));
+}
+
+void
+llm_bus_call_on_admitted (GObject      *source,
+                          GAsyncResult *result,
+                          gpointer      data)
+{
+  g_autoptr(LlmBusCall) self = data;
+  GError *error = NULL;
+  g_autoptr(GObject) generation = g_task_propagate_pointer (G_TASK (result), &error);
+
+  if (generation == NULL)
+    llm_bus_call_return_error (self, error);
 }

@@ -1,6 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
+ * The interfaces and the calls of their methods. An interface is described by the XML
+ * compiled into the program, the only source, and has a table that says which function
+ * answers which method; a test holds the two together.
+ *
  * One method call on its way: the caller is found out, the object looked up,
  * the options checked, the bouncer asked, and then the method's function called.
  * It answers with llm_bus_call_return() or llm_bus_call_return_error(), once;
@@ -10,47 +14,87 @@
 
 #pragma once
 
-#include "bus/objects/llm-bus-interface.h"
 #include "bus/llm-bus.h"
+#include "common/llm-call-options.h"
 #include "decoding/llm-sink.h"
 
 G_BEGIN_DECLS
 
-/* Finds the object of a path for @caller. (transfer full) (nullable) */
-typedef GObject *(*LlmBusLookup) (LlmBus     *bus,
-                                  LlmCaller  *caller,
-                                  const char *id);
+/* --- interfaces --- */
+
+typedef struct _LlmBusCall LlmBusCall;
+
+typedef struct
+{
+  const char *name;
+  LlmsvcCall call;               /* whose options the last argument holds; 0: it has none */
+  /* FALSE with an error, which becomes the reply; otherwise the call is answered, or will be. */
+  gboolean (*handle) (LlmBusCall *call, GError **error);
+} LlmBusMethod;
+
+typedef struct
+{
+  const char *name;
+  const LlmBusMethod *methods;   /* (nullable): up to one without a name */
+  /* (nullable): all properties that may be read, as a{sv}; @object: of the path, NULL for the
+   * service's own. Answers from memory, at once. Returns: (transfer floating) */
+  GVariant *(*list_properties) (LlmBus *bus, gpointer object);
+} LlmBusInterface;
+
+/* (transfer none): of the XML; asking for a name that is not there aborts. */
+GDBusInterfaceInfo *llm_bus_interface_lookup_info  (const char            *name);
+
+const LlmBusMethod *llm_bus_interface_find_method  (const LlmBusInterface *self,
+                                                    const char            *name);
+
+/* (transfer full) (nullable): what nobody lists, nobody may read. */
+GVariant           *llm_bus_interface_get_property (const LlmBusInterface *self,
+                                                    LlmBus                *bus,
+                                                    gpointer               object,
+                                                    const char            *name,
+                                                    GError               **error);
+
+/* --- calls --- */
+
+/* Objects below a path of which each caller sees its own alone. */
+typedef struct
+{
+  const char *path;
+  const LlmBusInterface *interface;
+  gboolean with_contexts;  /* wait until the stored ones are known */
+  /* Finds the object of the last part of a path. (transfer full) (nullable) */
+  GObject *(*lookup) (LlmBus *bus, LlmCaller *caller, const char *id);
+  /* The ids @caller sees. (transfer full) */
+  GStrv (*list) (LlmBus *bus, LlmCaller *caller);
+} LlmBusTreeKind;
 
 struct _LlmBusCall
 {
-  LlmBus *bus;                        /* (owned) */
-  GDBusMethodInvocation *invocation;  /* (owned) (nullable): NULL when answered */
-  const char *interface;              /* of the table */
+  LlmBus *bus;                 /* (owned) */
+  GDBusMessage *message;       /* (owned) (nullable): NULL when answered */
+  const LlmBusInterface *interface;
   const LlmBusMethod *method;
-  LlmBusLookup lookup;                /* (nullable) */
-  char *id;                           /* (nullable): for @lookup */
-  char *locale;                       /* (nullable): what the options say of it */
+  char *locale;                /* (nullable): what the options say of it */
 
   /* for the method's function */
-  GVariant *arguments;                /* (owned) */
-  LlmCaller *caller;                  /* (owned) */
-  LlmCallOptions *options;             /* (owned) (nullable) */
-  gpointer object;                    /* (owned) (nullable): what @lookup found */
-  int fd;                             /* (owned): -1 for none */
+  const LlmBusTreeKind *tree;  /* (nullable): of the path */
+  GVariant *arguments;         /* (owned) */
+  LlmCaller *caller;           /* (owned) */
+  LlmCallOptions *options;     /* (owned) (nullable) */
+  gpointer object;             /* (owned) (nullable): what lies at the path; NULL for the tree's own */
+  int fd;                      /* (owned): -1 for none */
 };
 
 /**
  * llm_bus_call_begin:
- * @invocation: (transfer full): from GDBus, which has checked its types
+ * @message: from GDBus, which has checked its types
  * @interface: the table to use
- * @lookup: (nullable): finds the object the method belongs to
- * @id: (nullable): the last part of its path
+ * @tree: (nullable): where the path is, if it is in one
  */
 void        llm_bus_call_begin        (LlmBus                *bus,
-                                       GDBusMethodInvocation *invocation,
+                                       GDBusMessage          *message,
                                        const LlmBusInterface *interface,
-                                       LlmBusLookup           lookup,
-                                       const char            *id);
+                                       const LlmBusTreeKind  *tree);
 
 LlmBusCall *llm_bus_call_ref          (LlmBusCall            *self);
 void        llm_bus_call_unref        (LlmBusCall            *self);
@@ -72,12 +116,29 @@ const char *llm_bus_call_get_locale   (LlmBusCall            *self);
 /* The most bytes of text that the caller's application may bring in one call. */
 guint64     llm_bus_call_get_max_message (LlmBusCall         *self);
 
-/* The error for an object that is not there, or not for this caller. */
-GError     *llm_bus_unknown_object    (const char            *path);
-
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmBusCall, llm_bus_call_unref)
 
 /* (transfer full): a sink whose end is the reply: the text and its results, or the error. */
 LlmSink    *llm_bus_call_new_sink     (LlmBusCall            *self);
+
+/* Replies to a call when a GTask of the engine is done, as #GAsyncReadyCallback; @data is a
+ * reference to the call, which they take. */
+
+/* The task returns a boolean: the reply is empty. */
+void        llm_bus_call_on_done      (GObject               *source,
+                                       GAsyncResult          *result,
+                                       gpointer               data);
+/* The task returns a GVariant: the only value of the reply. */
+void        llm_bus_call_on_variant   (GObject               *source,
+                                       GAsyncResult          *result,
+                                       gpointer               data);
+/* The task returns an LlmContext: the reply is its path, and the caller has it in use. */
+void        llm_bus_call_on_context   (GObject               *source,
+                                       GAsyncResult          *result,
+                                       gpointer               data);
+/* The task returns an LlmGeneration: the reply is the sink's, unless the answer is not admitted. */
+void        llm_bus_call_on_admitted  (GObject               *source,
+                                       GAsyncResult          *result,
+                                       gpointer               data);
 
 G_END_DECLS

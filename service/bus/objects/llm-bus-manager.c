@@ -6,158 +6,107 @@
 
 #include "bus/identity/llm-bus-bouncer.h"
 #include "bus/identity/llm-bus-caller.h"
+#include "bus/identity/llm-bus-identity.h"
+#include "bus/llm-bus-translate.h"
 #include "bus/objects/llm-bus-contexts.h"
-#include "bus/limits/llm-bus-gate.h"
 #include "bus/objects/llm-bus-messages.h"
 #include "bus/objects/llm-bus-models.h"
+#include "common/llmsvc-error.h"
 #include "common/llmsvc-names.h"
 #include "config.h"
 
-static GVariant *
-get_version (LlmBus  *bus,
-             gpointer object)
+/* --- properties --- */
+
+/* (transfer full): everybody is told of its changes at once, so it can't be in one caller's
+ * language. */
+static char *
+dup_reason (LlmBus *bus)
 {
-  return g_variant_new_string (LLM_VERSION);
+  return llm_bus_translate (NULL, llm_engine_get_availability_reason (bus->engine));
 }
 
-static GVariant *
-get_api_version (LlmBus  *bus,
-                 gpointer object)
-{
-  return g_variant_new_uint32 (LLMSVC_API_VERSION);
-}
-
-static GVariant *
-get_availability (LlmBus  *bus,
-                  gpointer object)
-{
-  return g_variant_new_string (llm_engine_get_availability (bus->engine));
-}
-
-static GVariant *
-get_availability_reason (LlmBus  *bus,
-                         gpointer object)
-{
-  /* everybody is told of its changes at once, so it can't be in one caller's language */
-  return g_variant_new_take_string (llm_bus_translator_translate (
-    bus->translator, NULL, llm_engine_get_availability_reason (bus->engine)));
-}
-
-static GVariant *
-get_features (LlmBus  *bus,
-              gpointer object)
-{
-  return g_variant_new_strv (llm_engine_get_features (bus->engine), -1);
-}
-
-static GVariant *
-get_active_model (LlmBus  *bus,
-                  gpointer object)
+static char *
+dup_model_path (LlmBus *bus)
 {
   LlmModelInfo *model = llm_engine_get_active_model (bus->engine);
-  g_autofree char *path = model != NULL ? llm_bus_models_dup_path (model) : g_strdup ("/");
 
-  return g_variant_new_object_path (path);
+  return model != NULL ? llm_bus_models_dup_path (model) : g_strdup ("/");
 }
 
-/* Checks the texts that a call brings; answers when they are wrong. */
+static GVariant *
+list_properties (LlmBus  *bus,
+                 gpointer object)
+{
+  g_autofree char *reason = dup_reason (bus);
+  g_autofree char *model = dup_model_path (bus);
+
+  return g_variant_new_parsed ("{'Version': <%s>, 'ApiVersion': <%u>, 'Availability': <%s>, "
+                               "'AvailabilityReason': <%s>, 'Features': <%^as>, "
+                               "'ActiveModel': <%o>}",
+                               LLM_VERSION, (guint32) LLMSVC_API_VERSION,
+                               llm_engine_get_availability (bus->engine), reason,
+                               llm_engine_get_features (bus->engine), model);
+}
+
+void
+llm_bus_manager_announce (LlmBus *bus)
+{
+  g_autofree char *reason = dup_reason (bus);
+  g_autofree char *model = dup_model_path (bus);
+
+  llm_bus_emit_properties_changed (
+    bus, LLMSVC_INTERFACE,
+    g_variant_new_parsed ("{'Availability': <%s>, 'AvailabilityReason': <%s>, 'ActiveModel': <%o>}",
+                          llm_engine_get_availability (bus->engine), reason, model));
+}
+
+/* --- methods --- */
+
+/* Checks the texts that a call brings. */
 static gboolean
 check_texts (LlmBusCall *call,
              GVariant   *messages,
-             const char *prompt)
+             const char *prompt,
+             GError    **error)
 {
-  GError *error = NULL;
-
-  if (!llm_bus_messages_check (messages, prompt, call->options,
-                               llm_bus_call_get_max_message (call), &error))
-    {
-      llm_bus_call_return_error (call, error);
-      return FALSE;
-    }
-
-  return TRUE;
+  return llm_bus_messages_check (messages, prompt, call->options,
+                                 llm_bus_call_get_max_message (call), error);
 }
 
 /* The same for a context's name. */
 static gboolean
 check_name (LlmBusCall *call,
-            const char *name)
+            const char *name,
+            GError    **error)
 {
-  GError *error = NULL;
-
-  if (!llm_bus_name_check (name, &error) ||
-      !llm_bus_bouncer_may_keep (call->bus->bouncer, call->caller, &error))
-    {
-      llm_bus_call_return_error (call, error);
-      return FALSE;
-    }
-
-  return TRUE;
+  return llm_bus_name_check (name, error) && llm_bus_bouncer_may_keep (call->caller, error);
 }
 
-/* @context: (transfer full) (nullable); @error: (transfer full) */
-static void
-return_context (LlmBusCall *call,
-                LlmContext *context,
-                GError     *error)
-{
-  g_autoptr(LlmContext) owned = context;
-  g_autofree char *path = NULL;
-
-  if (owned == NULL)
-    {
-      llm_bus_call_return_error (call, error);
-      return;
-    }
-
-  llm_bus_contexts_hold (call->bus->contexts, owned, call->caller->connection);
-  path = llm_bus_contexts_dup_path (owned);
-  llm_bus_call_return (call, g_variant_new ("(o)", path));
-}
-
-static void
-on_context_created (GObject      *source,
-                    GAsyncResult *result,
-                    gpointer      data)
-{
-  g_autoptr(LlmBusCall) call = data;
-  GError *error = NULL;
-  LlmContext *context = llm_engine_create_context_finish (LLM_ENGINE (source), result, &error);
-
-  return_context (call, context, error);
-}
-
-static void
-handle_create_context (LlmBusCall *call)
+static gboolean
+handle_create_context (LlmBusCall *call,
+                       GError    **error)
 {
   const char *name = llm_call_options_get_string (call->options, LLMSVC_OPTION_NAME, NULL);
 
-  if (check_texts (call, NULL, NULL) && (name == NULL || check_name (call, name)))
-    llm_engine_create_context_async (call->bus->engine, call->caller, call->options,
-                                     on_context_created, llm_bus_call_ref (call));
+  if (!check_texts (call, NULL, NULL, error) || (name != NULL && !check_name (call, name, error)))
+    return FALSE;
+  llm_engine_create_context_async (call->bus->engine, call->caller, call->options,
+                                   llm_bus_call_on_context, llm_bus_call_ref (call));
+  return TRUE;
 }
 
-static void
-on_context_opened (GObject      *source,
-                   GAsyncResult *result,
-                   gpointer      data)
-{
-  g_autoptr(LlmBusCall) call = data;
-  GError *error = NULL;
-  LlmContext *context = llm_engine_open_context_finish (LLM_ENGINE (source), result, &error);
-
-  return_context (call, context, error);
-}
-
-static void
-handle_open_context (LlmBusCall *call)
+static gboolean
+handle_open_context (LlmBusCall *call,
+                     GError    **error)
 {
   const char *name;
 
   g_variant_get_child (call->arguments, 0, "&s", &name);
-  if (check_name (call, name))
-    llm_engine_open_context_async (call->bus->engine, call->caller, name, call->options,
-                                   on_context_opened, llm_bus_call_ref (call));
+  if (!check_name (call, name, error))
+    return FALSE;
+  llm_engine_open_context_async (call->bus->engine, call->caller, name, call->options,
+                                 llm_bus_call_on_context, llm_bus_call_ref (call));
+  return TRUE;
 }
 
 static void
@@ -181,50 +130,38 @@ on_contexts_listed (GObject      *source,
   for (guint i = 0; i < contexts->len; i++)
     {
       LlmContext *context = g_ptr_array_index (contexts, i);
-      g_autofree char *path = llm_bus_contexts_dup_path (context);
+      g_autofree char *path = llm_bus_dup_context_path (context);
 
       g_variant_builder_add (&builder, "(o@a{sv})", path,
-                             llm_bus_interface_list_properties (llm_bus_contexts_tree.interface,
-                                                                call->bus, context));
+                             llm_bus_contexts_tree.interface->list_properties (call->bus, context));
     }
   llm_bus_call_return (call, g_variant_new ("(@a(oa{sv}))", g_variant_builder_end (&builder)));
 }
 
-static void
-handle_list_contexts (LlmBusCall *call)
+static gboolean
+handle_list_contexts (LlmBusCall *call,
+                      GError    **error)
 {
   llm_engine_list_contexts_async (call->bus->engine, call->caller, on_contexts_listed,
                                   llm_bus_call_ref (call));
+  return TRUE;
 }
 
-/* The reply is the sink's, unless the answer is not admitted. */
-static void
-on_completing (GObject      *source,
-               GAsyncResult *result,
-               gpointer      data)
-{
-  g_autoptr(LlmBusCall) call = data;
-  g_autoptr(LlmGeneration) generation = NULL;
-  GError *error = NULL;
-
-  generation = llm_engine_complete_finish (LLM_ENGINE (source), result, &error);
-  if (generation == NULL)
-    llm_bus_call_return_error (call, error);
-}
-
-static void
-handle_complete (LlmBusCall *call)
+static gboolean
+handle_complete (LlmBusCall *call,
+                 GError    **error)
 {
   g_autoptr(LlmSink) sink = NULL;
   const char *prompt;
 
   g_variant_get_child (call->arguments, 0, "&s", &prompt);
-  if (!check_texts (call, NULL, prompt))
-    return;
+  if (!check_texts (call, NULL, prompt, error))
+    return FALSE;
 
   sink = llm_bus_call_new_sink (call);
   llm_engine_complete_async (call->bus->engine, call->caller, prompt, call->options, sink,
-                             on_completing, llm_bus_call_ref (call));
+                             llm_bus_call_on_admitted, llm_bus_call_ref (call));
+  return TRUE;
 }
 
 static void
@@ -242,76 +179,54 @@ on_tokens_counted (GObject      *source,
     llm_bus_call_return (call, g_variant_new ("(u)", tokens));
 }
 
-static void
-handle_count_tokens (LlmBusCall *call)
+static gboolean
+handle_count_tokens (LlmBusCall *call,
+                     GError    **error)
 {
   g_autoptr(GVariant) messages = g_variant_get_child_value (call->arguments, 0);
 
-  if (check_texts (call, messages, NULL))
-    llm_engine_count_tokens_async (call->bus->engine, call->caller, messages, call->options,
-                                   on_tokens_counted, llm_bus_call_ref (call));
+  if (!check_texts (call, messages, NULL, error))
+    return FALSE;
+  llm_engine_count_tokens_async (call->bus->engine, call->caller, messages, call->options,
+                                 on_tokens_counted, llm_bus_call_ref (call));
+  return TRUE;
 }
 
-static void
-on_prewarmed (GObject      *source,
-              GAsyncResult *result,
-              gpointer      data)
+static gboolean
+handle_prewarm (LlmBusCall *call,
+                GError    **error)
 {
-  g_autoptr(LlmBusCall) call = data;
-  GError *error = NULL;
-
-  if (!llm_engine_prewarm_finish (LLM_ENGINE (source), result, &error))
-    llm_bus_call_return_error (call, error);
-  else
-    llm_bus_call_return (call, NULL);
+  llm_engine_prewarm_async (call->bus->engine, llm_bus_call_on_done, llm_bus_call_ref (call));
+  return TRUE;
 }
 
-static void
-handle_prewarm (LlmBusCall *call)
-{
-  llm_engine_prewarm_async (call->bus->engine, on_prewarmed, llm_bus_call_ref (call));
-}
-
-static void
-handle_register (LlmBusCall *call)
+static gboolean
+handle_register (LlmBusCall *call,
+                 GError    **error)
 {
   const char *app_id;
-  GError *error = NULL;
 
   g_variant_get_child (call->arguments, 0, "&s", &app_id);
-  if (!llm_bus_bouncer_may_register (call->bus->bouncer, call->caller, &error) ||
-      !llm_bus_callers_register (call->bus->callers, call->caller->connection, app_id, &error))
-    {
-      llm_bus_call_return_error (call, error);
-      return;
-    }
+  if (!llm_bus_bouncer_may_register (call->caller, error) ||
+      !llm_bus_callers_register (call->bus->callers, call->caller->connection, app_id, error))
+    return FALSE;
 
   llm_bus_callers_set_locale (call->bus->callers, call->caller->connection,
                               llm_call_options_get_locale (call->options));
   llm_bus_call_return (call, NULL);
+  return TRUE;
 }
 
-static void
-on_model_selected (GObject      *source,
-                   GAsyncResult *result,
-                   gpointer      data)
-{
-  g_autoptr(LlmBusCall) call = data;
-  GError *error = NULL;
-
-  if (!llm_engine_select_model_finish (LLM_ENGINE (source), result, &error))
-    llm_bus_call_return_error (call, error);
-  else
-    llm_bus_call_return (call, NULL);
-}
-
-static void
-handle_select_model (LlmBusCall *call)
+static gboolean
+handle_select_model (LlmBusCall *call,
+                     GError    **error)
 {
   const char *id;
 
   g_variant_get_child (call->arguments, 0, "&s", &id);
-  llm_engine_select_model_async (call->bus->engine, id, on_model_selected, llm_bus_call_ref (call));
+  llm_engine_select_model_async (call->bus->engine, id, llm_bus_call_on_done,
+                                 llm_bus_call_ref (call));
+  return TRUE;
 }
 
 GVariant *
@@ -326,12 +241,14 @@ llm_bus_manager_get_statistics (LlmBus *bus)
   return g_variant_ref_sink (g_variant_builder_end (&builder));
 }
 
-static void
-handle_get_statistics (LlmBusCall *call)
+static gboolean
+handle_get_statistics (LlmBusCall *call,
+                       GError    **error)
 {
   g_autoptr(GVariant) statistics = llm_bus_manager_get_statistics (call->bus);
 
   llm_bus_call_return (call, g_variant_new ("(@a{sv})", statistics));
+  return TRUE;
 }
 
 static const LlmBusMethod methods[] = {
@@ -347,27 +264,64 @@ static const LlmBusMethod methods[] = {
   { NULL },
 };
 
-static const LlmBusProperty properties[] = {
-  { "Version", get_version },
-  { "ApiVersion", get_api_version },
-  { "Availability", get_availability },
-  { "AvailabilityReason", get_availability_reason },
-  { "Features", get_features },
-  { "ActiveModel", get_active_model },
+const LlmBusInterface llm_bus_manager_interface = { LLMSVC_INTERFACE, methods, list_properties };
+
+/* --- org.llm.Service.Admin --- */
+
+static gboolean
+handle_list_apps (LlmBusCall *call,
+                  GError    **error)
+{
+  g_autoptr(GVariant) apps = NULL;
+
+  if (!llm_engine_check_stored (call->bus->engine, error))
+    return FALSE;
+  apps = llm_engine_list_apps (call->bus->engine, call->caller->app->uid,
+                               llm_bus_bouncer_is_administrator (call->bus, call->caller));
+  llm_bus_call_return (call, g_variant_new ("(@aa{sv})", apps));
+  return TRUE;
+}
+
+static void
+on_quota_set (GObject      *source,
+              GAsyncResult *result,
+              gpointer      data)
+{
+  LlmBusCall *call = data;
+
+  /* the gate holds applications to their quotas, too */
+  llm_bus_callers_announce (call->bus->callers);
+  llm_bus_call_on_done (source, result, call);
+}
+
+static gboolean
+handle_set_quota (LlmBusCall *call,
+                  GError    **error)
+{
+  guint32 uid = (guint32) llm_call_options_get_uint (call->options, LLMSVC_OPTION_UID,
+                                                     call->caller->app->uid);
+  const char *app_id;
+
+  g_variant_get_child (call->arguments, 0, "&s", &app_id);
+  if (app_id[0] != '\0' && !llm_bus_identity_is_app_id (app_id))
+    {
+      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                           "app_id must be the id of an application, as ListApps gives "
+                           "it, or empty for the default of all");
+      return FALSE;
+    }
+  if (!llm_bus_bouncer_may_act_for (call->bus, call->caller, uid, error))
+    return FALSE;
+
+  llm_engine_set_quota_async (call->bus->engine, uid, app_id, call->options, on_quota_set,
+                              llm_bus_call_ref (call));
+  return TRUE;
+}
+
+static const LlmBusMethod admin_methods[] = {
+  { "ListApps", LLMSVC_CALL_LIST_APPS, handle_list_apps },
+  { "SetQuota", LLMSVC_CALL_SET_QUOTA, handle_set_quota },
   { NULL },
 };
 
-const LlmBusInterface llm_bus_manager_interface = { LLMSVC_INTERFACE, methods, properties };
-
-void
-llm_bus_manager_announce (LlmBus *bus)
-{
-  GVariantBuilder changed;
-
-  g_variant_builder_init (&changed, G_VARIANT_TYPE_VARDICT);
-  g_variant_builder_add (&changed, "{sv}", "Availability", get_availability (bus, NULL));
-  g_variant_builder_add (&changed, "{sv}", "AvailabilityReason",
-                         get_availability_reason (bus, NULL));
-  g_variant_builder_add (&changed, "{sv}", "ActiveModel", get_active_model (bus, NULL));
-  llm_bus_emit_properties_changed (bus, LLMSVC_INTERFACE, g_variant_builder_end (&changed));
-}
+const LlmBusInterface llm_bus_admin_interface = { LLMSVC_ADMIN_INTERFACE, admin_methods, NULL };

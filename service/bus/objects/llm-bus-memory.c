@@ -44,104 +44,36 @@ get_figures (LlmBus *bus)
 }
 
 static GVariant *
-get_pressure (LlmBus  *bus,
-              gpointer object)
-{
-  return g_variant_new_string (get_figures (bus).pressure);
-}
-
-static GVariant *
-get_budget (LlmBus  *bus,
-            gpointer object)
-{
-  return g_variant_new_uint64 (get_figures (bus).budget);
-}
-
-static GVariant *
-get_resident (LlmBus  *bus,
-              gpointer object)
-{
-  return g_variant_new_uint64 (get_figures (bus).resident);
-}
-
-static GVariant *
-get_weights (LlmBus  *bus,
-             gpointer object)
-{
-  return g_variant_new_uint64 (get_figures (bus).weights);
-}
-
-static GVariant *
-get_kv_resident (LlmBus  *bus,
+list_properties (LlmBus  *bus,
                  gpointer object)
 {
-  return g_variant_new_uint64 (get_figures (bus).kv_resident);
+  const LlmMemoryFigures figures = get_figures (bus);
+
+  return g_variant_new_parsed ("{'Pressure': <%s>, 'Budget': <%t>, 'Resident': <%t>, "
+                               "'Weights': <%t>, 'KvResident': <%t>, 'KvCompressed': <%t>, "
+                               "'KvSwapped': <%t>, 'Reclaimable': "
+                               "<{'free': %t, 'cheap': %t, 'costly': %t}>, 'SubModel': <%u>}",
+                               figures.pressure, figures.budget, figures.resident,
+                               figures.weights, figures.kv_resident, figures.kv_compressed,
+                               figures.kv_swapped, figures.reclaimable[LLM_RECLAIM_FREE],
+                               figures.reclaimable[LLM_RECLAIM_CHEAP],
+                               figures.reclaimable[LLM_RECLAIM_COSTLY], figures.sub_model);
 }
 
-static GVariant *
-get_kv_compressed (LlmBus  *bus,
-                   gpointer object)
+static gboolean
+handle_set_budget (LlmBusCall *call,
+                   GError    **error)
 {
-  return g_variant_new_uint64 (get_figures (bus).kv_compressed);
-}
-
-static GVariant *
-get_kv_swapped (LlmBus  *bus,
-                gpointer object)
-{
-  return g_variant_new_uint64 (get_figures (bus).kv_swapped);
-}
-
-static GVariant *
-get_reclaimable (LlmBus  *bus,
-                 gpointer object)
-{
-  LlmMemoryFigures figures = get_figures (bus);
-  GVariantBuilder builder;
-
-  g_variant_builder_init (&builder, G_VARIANT_TYPE ("a{st}"));
-  g_variant_builder_add (&builder, "{st}", "free", figures.reclaimable[LLM_RECLAIM_FREE]);
-  g_variant_builder_add (&builder, "{st}", "cheap", figures.reclaimable[LLM_RECLAIM_CHEAP]);
-  g_variant_builder_add (&builder, "{st}", "costly", figures.reclaimable[LLM_RECLAIM_COSTLY]);
-  return g_variant_builder_end (&builder);
-}
-
-static GVariant *
-get_sub_model (LlmBus  *bus,
-               gpointer object)
-{
-  return g_variant_new_uint32 (get_figures (bus).sub_model);
-}
-
-static void
-on_budget_set (GObject      *source,
-               GAsyncResult *result,
-               gpointer      data)
-{
-  g_autoptr(LlmBusCall) call = data;
-  GError *error = NULL;
-
-  if (!llm_engine_set_budget_finish (LLM_ENGINE (source), result, &error))
-    llm_bus_call_return_error (call, error);
-  else
-    llm_bus_call_return (call, NULL);
-}
-
-static void
-handle_set_budget (LlmBusCall *call)
-{
-  GError *error = NULL;
-
   if (!llm_call_options_has (call->options, LLMSVC_OPTION_BYTES))
     {
-      error = g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                                   "SetBudget needs the option “bytes”; 0 lets the service decide");
-      llm_bus_call_return_error (call, error);
-      return;
+      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                           "SetBudget needs the option “bytes”; 0 lets the service decide");
+      return FALSE;
     }
 
-  llm_engine_set_budget_async (call->bus->engine, call->caller, call->options, on_budget_set,
-                               llm_bus_call_ref (call));
+  llm_engine_set_budget_async (call->bus->engine, call->caller, call->options,
+                               llm_bus_call_on_done, llm_bus_call_ref (call));
+  return TRUE;
 }
 
 static gboolean
@@ -164,45 +96,26 @@ admit_trim (LlmBus  *bus,
   return TRUE;
 }
 
-static void
-on_trimmed (GObject      *source,
-            GAsyncResult *result,
-            gpointer      data)
-{
-  g_autoptr(LlmBusCall) call = data;
-  g_autoptr(GVariant) results = NULL;
-  GError *error = NULL;
-
-  results = llm_engine_trim_finish (LLM_ENGINE (source), result, &error);
-  if (results == NULL)
-    llm_bus_call_return_error (call, error);
-  else
-    llm_bus_call_return (call, g_variant_new ("(@a{sv})", results));
-}
-
-static void
-handle_trim (LlmBusCall *call)
+static gboolean
+handle_trim (LlmBusCall *call,
+             GError    **error)
 {
   static const char *const levels[] = { "low", "medium", "critical", NULL };
   const char *level;
-  GError *error = NULL;
 
   g_variant_get_child (call->arguments, 0, "&s", &level);
   if (!g_strv_contains (levels, level))
     {
-      error = g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                                   "The level of Trim is “low”, “medium” or “critical”");
-      llm_bus_call_return_error (call, error);
-      return;
+      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                           "The level of Trim is “low”, “medium” or “critical”");
+      return FALSE;
     }
-  if (!admit_trim (call->bus, &error))
-    {
-      llm_bus_call_return_error (call, error);
-      return;
-    }
+  if (!admit_trim (call->bus, error))
+    return FALSE;
 
-  llm_engine_trim_async (call->bus->engine, call->caller, level, call->options, on_trimmed,
-                         llm_bus_call_ref (call));
+  llm_engine_trim_async (call->bus->engine, call->caller, level, call->options,
+                         llm_bus_call_on_variant, llm_bus_call_ref (call));
+  return TRUE;
 }
 
 static const LlmBusMethod methods[] = {
@@ -211,39 +124,23 @@ static const LlmBusMethod methods[] = {
   { NULL },
 };
 
-static const LlmBusProperty properties[] = {
-  { "Pressure", get_pressure },
-  { "Budget", get_budget },
-  { "Resident", get_resident },
-  { "Weights", get_weights },
-  { "KvResident", get_kv_resident },
-  { "KvCompressed", get_kv_compressed },
-  { "KvSwapped", get_kv_swapped },
-  { "Reclaimable", get_reclaimable },
-  { "SubModel", get_sub_model },
-  { NULL },
-};
+const LlmBusInterface llm_bus_memory_interface = { LLMSVC_MEMORY_INTERFACE, methods,
+                                                   list_properties };
 
-const LlmBusInterface llm_bus_memory_interface = { LLMSVC_MEMORY_INTERFACE, methods, properties };
+/* --- announcing --- */
 
-static GVariant *
-list_figures (LlmBus *bus)
+static gboolean
+announce (gpointer data)
 {
-  return g_variant_ref_sink (
-    llm_bus_interface_list_properties (&llm_bus_memory_interface, bus, NULL));
-}
-
-static void
-announce (LlmBusMemory *self)
-{
-  g_autoptr(GVariant) now = list_figures (self->bus);
-  GVariantBuilder changed;
+  LlmBusMemory *self = data;
+  g_autoptr(GVariant) now = g_variant_ref_sink (list_properties (self->bus, NULL));
+  g_auto(GVariantDict) changed = G_VARIANT_DICT_INIT (NULL);
   gboolean has_changed = FALSE;
   GVariantIter iter;
   const char *key;
   GVariant *value;
 
-  g_variant_builder_init (&changed, G_VARIANT_TYPE_VARDICT);
+  self->timer = 0;
   g_variant_iter_init (&iter, now);
   while (g_variant_iter_loop (&iter, "{&sv}", &key, &value))
     {
@@ -252,29 +149,16 @@ announce (LlmBusMemory *self)
       if (before != NULL && g_variant_equal (before, value))
         continue;
       has_changed = TRUE;
-      g_variant_builder_add (&changed, "{sv}", key, value);
+      g_variant_dict_insert_value (&changed, key, value);
     }
-
   if (!has_changed)
-    {
-      g_variant_builder_clear (&changed);
-      return;
-    }
+    return G_SOURCE_REMOVE;
 
   llm_bus_emit_properties_changed (self->bus, LLMSVC_MEMORY_INTERFACE,
-                                   g_variant_builder_end (&changed));
+                                   g_variant_dict_end (&changed));
   g_variant_unref (self->announced);
   self->announced = g_steal_pointer (&now);
   self->announced_us = llm_clock_now_us ();
-}
-
-static gboolean
-on_timer (gpointer data)
-{
-  LlmBusMemory *self = data;
-
-  self->timer = 0;
-  announce (self);
   return G_SOURCE_REMOVE;
 }
 
@@ -285,13 +169,9 @@ on_memory_changed (LlmEngine *engine,
   LlmBusMemory *self = data;
   gint64 elapsed_ms = (llm_clock_now_us () - self->announced_us) / 1000;
 
-  if (self->timer != 0)
-    return;
-
-  if (elapsed_ms >= ANNOUNCE_INTERVAL_MS)
-    announce (self);
-  else
-    self->timer = g_timeout_add ((guint) (ANNOUNCE_INTERVAL_MS - elapsed_ms), on_timer, self);
+  if (self->timer == 0)
+    self->timer =
+      g_timeout_add ((guint) MAX (ANNOUNCE_INTERVAL_MS - elapsed_ms, 0), announce, self);
 }
 
 LlmBusMemory *
@@ -300,7 +180,7 @@ llm_bus_memory_watch (LlmBus *bus)
   LlmBusMemory *self = g_new0 (LlmBusMemory, 1);
 
   self->bus = llm_bus_ref (bus);
-  self->announced = list_figures (bus);
+  self->announced = g_variant_ref_sink (list_properties (bus, NULL));
   self->announced_us = llm_clock_now_us () - ANNOUNCE_INTERVAL_MS * 1000;
   self->handler = g_signal_connect (bus->engine, "memory-changed", G_CALLBACK (on_memory_changed),
                                     self);

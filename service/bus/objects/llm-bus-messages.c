@@ -13,8 +13,9 @@
 
 static const char *const roles[] = { "system", "user", "assistant", "tool", NULL };
 
-char *
-llm_bus_abridge (const char *text)
+/* (transfer full): short enough for a message to people. */
+static char *
+abridge (const char *text)
 {
   g_autofree char *start = NULL;
 
@@ -69,7 +70,7 @@ add_messages (GVariant  *messages,
       g_variant_get (message, "(&s&s@a{sv})", &role, &text, &extras);
       if (!g_strv_contains (roles, role))
         {
-          g_autofree char *quoted = llm_bus_abridge (role);
+          g_autofree char *quoted = abridge (role);
 
           g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
                        "Message %zu has the role “%s”; known roles are system, "

@@ -33,7 +33,4 @@ gboolean llm_bus_messages_check (GVariant            *messages,
 gboolean llm_bus_name_check     (const char          *name,
                                  GError             **error) G_GNUC_WARN_UNUSED_RESULT;
 
-/* The beginning of @text, short enough for a message to people. */
-char    *llm_bus_abridge        (const char          *text);
-
 G_END_DECLS

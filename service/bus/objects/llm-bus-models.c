@@ -4,24 +4,61 @@
 
 #include "bus/objects/llm-bus-models.h"
 
-#include "bus/objects/llm-bus-model.h"
 #include "common/llmsvc-names.h"
 
-#define OBJECT_MANAGER_INTERFACE "org.freedesktop.DBus.ObjectManager"
+#define OBJECT_MANAGER "org.freedesktop.DBus.ObjectManager"
 
+/* GDBusObjectManagerServer answers with what is exported, which is nothing before the folders were
+ * read: who has made the bus start the service would hear that there is no model. */
+static const char manager_xml[] =
+  "<node>"
+  "  <interface name='" OBJECT_MANAGER "'>"
+  "    <method name='GetManagedObjects'>"
+  "      <arg name='object_paths_interfaces_and_properties' type='a{oa{sa{sv}}}' direction='out'/>"
+  "    </method>"
+  "    <signal name='InterfacesAdded'>"
+  "      <arg name='object_path' type='o'/>"
+  "      <arg name='interfaces_and_properties' type='a{sa{sv}}'/>"
+  "    </signal>"
+  "    <signal name='InterfacesRemoved'>"
+  "      <arg name='object_path' type='o'/>"
+  "      <arg name='interfaces' type='as'/>"
+  "    </signal>"
+  "  </interface>"
+  "</node>";
+
+/* Reference-counted: calls under way hold it. */
 struct _LlmBusModels
 {
-  GObject parent_instance;
-
-  LlmEngine *engine;
+  LlmBus *bus;           /* (owned) */
   gulong handler;
-  GDBusConnection *connection;
-  guint filter;
-  GDBusObjectManagerServer *server;
-  GHashTable *exported;  /* (element-type utf8 LlmModelInfo) (owned): path to what lies there */
+  GDBusNodeInfo *manager_info;
+  guint manager;         /* registration */
+  GHashTable *exported;  /* (element-type utf8 Exported) (owned): by path */
 };
 
-G_DEFINE_FINAL_TYPE (LlmBusModels, llm_bus_models, G_TYPE_OBJECT)
+typedef struct
+{
+  LlmModelInfo *info;    /* (owned) */
+  guint registration;
+} Exported;
+
+static GVariant *
+list_properties (LlmBus  *bus,
+                 gpointer object)
+{
+  const LlmModelInfo *info = object;
+
+  return g_variant_new_parsed ("{'Id': <%s>, 'Title': <%s>, 'Info': <@a{sv} {"
+                               "'architecture': <%s>, 'parameters': <%t>, 'file-bytes': <%t>, "
+                               "'context-length': <%u>, 'quantization': <%s>, 'license': <%s>, "
+                               "'sub-models': <@as []>}>}",
+                               info->id, info->title, info->architecture,
+                               (guint64) info->parameters, (guint64) info->file_bytes,
+                               (guint32) info->context_length, info->quantization, info->license);
+}
+
+const LlmBusInterface llm_bus_model_interface = { LLMSVC_MODEL_INTERFACE, NULL, list_properties };
 
 /* An id may hold any character of a file name, a path letters, digits and '_'. */
 char *
@@ -40,6 +77,17 @@ llm_bus_models_dup_path (LlmModelInfo *model)
   return g_string_free (path, FALSE);
 }
 
+/* --- the models --- */
+
+static void
+exported_free (gpointer data)
+{
+  Exported *exported = data;
+
+  llm_model_info_unref (exported->info);
+  g_free (exported);
+}
+
 static gboolean
 is_same (LlmModelInfo *a,
          LlmModelInfo *b)
@@ -48,24 +96,55 @@ is_same (LlmModelInfo *a,
          a->file_bytes == b->file_bytes && a->parameters == b->parameters;
 }
 
+static GVariant *
+get_property (GDBusConnection *connection,
+              const char      *sender,
+              const char      *path,
+              const char      *interface,
+              const char      *name,
+              GError         **error,
+              gpointer         data)
+{
+  return llm_bus_interface_get_property (&llm_bus_model_interface, NULL, data, name, error);
+}
+
 static void
 export_model (LlmBusModels *self,
               const char   *path,
               LlmModelInfo *info)
 {
-  g_autoptr(GDBusObjectSkeleton) object = g_dbus_object_skeleton_new (path);
-  g_autoptr(GDBusInterfaceSkeleton) skeleton = llm_bus_model_new (info);
+  static const GDBusInterfaceVTable vtable = { NULL, get_property, NULL, { NULL } };
+  GDBusConnection *connection = self->bus->connection;
+  Exported *exported = g_new0 (Exported, 1);
 
-  g_dbus_object_skeleton_add_interface (object, skeleton);
-  g_dbus_object_manager_server_export (self->server, object);
-  g_hash_table_insert (self->exported, g_strdup (path), llm_model_info_ref (info));
+  exported->info = llm_model_info_ref (info);
+  exported->registration = g_dbus_connection_register_object (
+    connection, path, llm_bus_interface_lookup_info (LLMSVC_MODEL_INTERFACE), &vtable,
+    llm_model_info_ref (info), (GDestroyNotify) llm_model_info_unref, NULL);
+  g_hash_table_insert (self->exported, g_strdup (path), exported);
+  g_dbus_connection_emit_signal (
+    connection, NULL, LLMSVC_MODELS_PATH, OBJECT_MANAGER, "InterfacesAdded",
+    g_variant_new_parsed ("(%o, {%s: %@a{sv}})", path, LLMSVC_MODEL_INTERFACE,
+                          list_properties (NULL, info)),
+    NULL);
+}
+
+static void
+unexport_model (LlmBusModels *self,
+                const char   *path,
+                Exported     *exported)
+{
+  g_dbus_connection_unregister_object (self->bus->connection, exported->registration);
+  g_dbus_connection_emit_signal (
+    self->bus->connection, NULL, LLMSVC_MODELS_PATH, OBJECT_MANAGER, "InterfacesRemoved",
+    g_variant_new_parsed ("(%o, [%s])", path, LLMSVC_MODEL_INTERFACE), NULL);
 }
 
 static void
 follow_list (LlmBusModels *self)
 {
   g_autoptr(GHashTable) wanted = NULL;
-  GPtrArray *models = llm_engine_get_models (self->engine);
+  GPtrArray *models = llm_engine_get_models (self->bus->engine);
   GHashTableIter iter;
   gpointer key, value;
 
@@ -82,9 +161,9 @@ follow_list (LlmBusModels *self)
     {
       LlmModelInfo *now = g_hash_table_lookup (wanted, key);
 
-      if (now != NULL && is_same (now, value))
+      if (now != NULL && is_same (now, ((Exported *) value)->info))
         continue;
-      g_dbus_object_manager_server_unexport (self->server, key);
+      unexport_model (self, key, value);
       g_hash_table_iter_remove (&iter);
     }
 
@@ -96,50 +175,20 @@ follow_list (LlmBusModels *self)
 
 /* --- the list, once it is known --- */
 
-/* GetManagedObjects that waits for the answer. */
-typedef struct
-{
-  LlmBusModels *models;   /* (owned) */
-  GDBusMessage *message;  /* (owned) */
-} Question;
-
 static void
-question_free (Question *question)
+clear_models (gpointer data)
 {
-  g_object_unref (question->models);
-  g_object_unref (question->message);
-  g_free (question);
+  LlmBusModels *self = data;
+
+  g_hash_table_unref (self->exported);
+  g_dbus_node_info_unref (self->manager_info);
+  llm_bus_unref (self->bus);
 }
 
-G_DEFINE_AUTOPTR_CLEANUP_FUNC (Question, question_free)
-
-static GVariant *
-list_objects (LlmBusModels *self)
+static void
+models_unref (gpointer data)
 {
-  g_autolist(GDBusObject) objects =
-    g_dbus_object_manager_get_objects (G_DBUS_OBJECT_MANAGER (self->server));
-  GVariantBuilder list;
-
-  g_variant_builder_init (&list, G_VARIANT_TYPE ("a{oa{sa{sv}}}"));
-  for (GList *i = objects; i != NULL; i = i->next)
-    {
-      g_autolist(GDBusInterface) interfaces = g_dbus_object_get_interfaces (i->data);
-
-      g_variant_builder_open (&list, G_VARIANT_TYPE ("{oa{sa{sv}}}"));
-      g_variant_builder_add (&list, "o", g_dbus_object_get_object_path (i->data));
-      g_variant_builder_open (&list, G_VARIANT_TYPE ("a{sa{sv}}"));
-      for (GList *j = interfaces; j != NULL; j = j->next)
-        {
-          g_autoptr(GVariant) properties = g_dbus_interface_skeleton_get_properties (j->data);
-
-          g_variant_builder_add (&list, "{s@a{sv}}", g_dbus_interface_get_info (j->data)->name,
-                                 properties);
-        }
-      g_variant_builder_close (&list);
-      g_variant_builder_close (&list);
-    }
-
-  return g_variant_builder_end (&list);
+  g_rc_box_release_full (data, clear_models);
 }
 
 static void
@@ -147,118 +196,83 @@ on_started (GObject      *source,
             GAsyncResult *result,
             gpointer      data)
 {
-  g_autoptr(Question) question = data;
-  LlmBusModels *self = question->models;
-  g_autoptr(GDBusMessage) reply = NULL;
-  g_autoptr(GVariant) list = g_variant_ref_sink (list_objects (self));
+  GDBusMethodInvocation *invocation = data;
+  LlmBusModels *self = g_dbus_method_invocation_get_user_data (invocation);
   g_autoptr(GError) error = NULL;
+  GVariantBuilder list;
+  GHashTableIter iter;
+  const char *path;
+  Exported *exported;
 
   /* what is stored may not be readable while the models are known */
-  if (llm_engine_await_start_finish (result, &error) || g_variant_n_children (list) > 0)
+  if (!llm_engine_await_start_finish (result, &error) && g_hash_table_size (self->exported) == 0)
     {
-      reply = g_dbus_message_new_method_reply (question->message);
-      g_dbus_message_set_body (reply, g_variant_new ("(@a{oa{sa{sv}}})", list));
+      g_dbus_method_invocation_return_gerror (invocation, error);
+      models_unref (self);
+      return;
     }
-  else
-    {
-      g_autofree char *name = g_dbus_error_encode_gerror (error);
 
-      reply = g_dbus_message_new_method_error_literal (question->message, name, error->message);
-    }
-  g_dbus_connection_send_message (self->connection, reply, G_DBUS_SEND_MESSAGE_FLAGS_NONE, NULL,
-                                  NULL);
-}
-
-static gboolean
-answer_question (gpointer data)
-{
-  Question *question = data;
-
-  llm_engine_await_start (question->models->engine, on_started, question);
-  return G_SOURCE_REMOVE;
-}
-
-/* In GDBus's thread. GDBus answers with what is exported, which is nothing before the folders
- * were read: who has made the bus start the service would hear that there is no model. */
-static GDBusMessage *
-filter_message (GDBusConnection *connection,
-                GDBusMessage    *message,
-                gboolean         incoming,
-                gpointer         data)
-{
-  Question *question;
-
-  if (!incoming || g_dbus_message_get_message_type (message) != G_DBUS_MESSAGE_TYPE_METHOD_CALL ||
-      g_strcmp0 (g_dbus_message_get_member (message), "GetManagedObjects") != 0 ||
-      g_strcmp0 (g_dbus_message_get_interface (message), OBJECT_MANAGER_INTERFACE) != 0 ||
-      g_strcmp0 (g_dbus_message_get_path (message), LLMSVC_MODELS_PATH) != 0 ||
-      g_dbus_message_get_signature (message)[0] != '\0' ||
-      g_dbus_message_get_sender (message) == NULL)
-    return message;
-
-  question = g_new0 (Question, 1);
-  question->models = g_object_ref (data);
-  question->message = message;
-  g_main_context_invoke (NULL, answer_question, question);
-  return NULL;
+  g_variant_builder_init (&list, G_VARIANT_TYPE ("a{oa{sa{sv}}}"));
+  g_hash_table_iter_init (&iter, self->exported);
+  while (g_hash_table_iter_next (&iter, (gpointer *) &path, (gpointer *) &exported))
+    g_variant_builder_add_parsed (&list, "{%o, {%s: %@a{sv}}}", path, LLMSVC_MODEL_INTERFACE,
+                                  list_properties (NULL, exported->info));
+  g_dbus_method_invocation_return_value (invocation, g_variant_new ("(a{oa{sa{sv}}})", &list));
+  models_unref (self);
 }
 
 static void
-llm_bus_models_finalize (GObject *object)
+on_method_call (GDBusConnection       *connection,
+                const char            *sender,
+                const char            *path,
+                const char            *interface,
+                const char            *method,
+                GVariant              *arguments,
+                GDBusMethodInvocation *invocation,
+                gpointer               data)
 {
-  LlmBusModels *self = LLM_BUS_MODELS (object);
+  LlmBusModels *self = g_rc_box_acquire (data);
 
-  llm_bus_models_unexport (self);
-  g_hash_table_unref (self->exported);
-  g_object_unref (self->server);
-  g_object_unref (self->connection);
-  g_object_unref (self->engine);
-
-  G_OBJECT_CLASS (llm_bus_models_parent_class)->finalize (object);
-}
-
-static void
-llm_bus_models_class_init (LlmBusModelsClass *klass)
-{
-  G_OBJECT_CLASS (klass)->finalize = llm_bus_models_finalize;
-}
-
-static void
-llm_bus_models_init (LlmBusModels *self)
-{
-  self->exported = g_hash_table_new_full (g_str_hash, g_str_equal, g_free,
-                                          (GDestroyNotify) llm_model_info_unref);
-  self->server = g_dbus_object_manager_server_new (LLMSVC_MODELS_PATH);
+  llm_engine_await_start (self->bus->engine, on_started, invocation);
 }
 
 LlmBusModels *
-llm_bus_models_new (GDBusConnection *connection,
-                    LlmEngine       *engine)
+llm_bus_models_export (LlmBus  *bus,
+                       GError **error)
 {
-  LlmBusModels *self;
+  static const GDBusInterfaceVTable vtable = { on_method_call, NULL, NULL, { NULL } };
+  LlmBusModels *self = g_rc_box_new0 (LlmBusModels);
 
-  g_return_val_if_fail (G_IS_DBUS_CONNECTION (connection), NULL);
+  self->bus = llm_bus_ref (bus);
+  self->exported = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, exported_free);
+  self->manager_info = g_dbus_node_info_new_for_xml (manager_xml, NULL);
+  self->manager = g_dbus_connection_register_object (
+    bus->connection, LLMSVC_MODELS_PATH, self->manager_info->interfaces[0], &vtable,
+    g_rc_box_acquire (self), models_unref, error);
+  if (self->manager == 0)
+    {
+      /* GDBus does not call the notify when it fails */
+      models_unref (self);
+      models_unref (self);
+      return NULL;
+    }
 
-  self = g_object_new (LLM_TYPE_BUS_MODELS, NULL);
-  self->engine = g_object_ref (engine);
-  self->connection = g_object_ref (connection);
   follow_list (self);
-  g_dbus_object_manager_server_set_connection (self->server, connection);
-  self->handler = g_signal_connect_swapped (engine, "models-changed", G_CALLBACK (follow_list),
-                                            self);
-  self->filter = g_dbus_connection_add_filter (connection, filter_message, g_object_ref (self),
-                                               g_object_unref);
+  self->handler =
+    g_signal_connect_swapped (bus->engine, "models-changed", G_CALLBACK (follow_list), self);
   return self;
 }
 
 void
 llm_bus_models_unexport (LlmBusModels *self)
 {
-  g_return_if_fail (LLM_IS_BUS_MODELS (self));
+  GHashTableIter iter;
+  Exported *exported;
 
-  g_clear_signal_handler (&self->handler, self->engine);
-  if (self->filter != 0)
-    g_dbus_connection_remove_filter (self->connection, self->filter);
-  self->filter = 0;
-  g_dbus_object_manager_server_set_connection (self->server, NULL);
+  g_clear_signal_handler (&self->handler, self->bus->engine);
+  g_hash_table_iter_init (&iter, self->exported);
+  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &exported))
+    g_dbus_connection_unregister_object (self->bus->connection, exported->registration);
+  g_dbus_connection_unregister_object (self->bus->connection, self->manager);
+  models_unref (self);
 }

@@ -8,21 +8,21 @@
 
 #pragma once
 
-#include "bus/llm-bus.h"
+#include "bus/objects/llm-bus-call.h"
 
 G_BEGIN_DECLS
 
-#define LLM_TYPE_BUS_MODELS (llm_bus_models_get_type ())
-G_DECLARE_FINAL_TYPE (LlmBusModels, llm_bus_models, LLM, BUS_MODELS, GObject)
+typedef struct _LlmBusModels LlmBusModels;
 
-/* Exports them and follows the engine's list. */
-LlmBusModels *llm_bus_models_new      (GDBusConnection *connection,
-                                       LlmEngine       *engine);
+extern const LlmBusInterface llm_bus_model_interface;
 
-/* Takes them off the bus; without it they are never freed. */
-void          llm_bus_models_unexport (LlmBusModels    *self);
+/* Exports them and follows the engine's list. NULL with an error when their path is taken. */
+LlmBusModels *llm_bus_models_export   (LlmBus        *bus,
+                                       GError       **error) G_GNUC_WARN_UNUSED_RESULT;
+/* Takes them off the bus; calls under way may still be answered. */
+void          llm_bus_models_unexport (LlmBusModels  *self);
 
 /* (transfer full) */
-char         *llm_bus_models_dup_path (LlmModelInfo    *model);
+char         *llm_bus_models_dup_path (LlmModelInfo  *model);
 
 G_END_DECLS

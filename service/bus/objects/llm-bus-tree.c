@@ -6,11 +6,9 @@
 
 #include <string.h>
 
-#include "bus/identity/llm-bus-bouncer.h"
-#include "bus/identity/llm-bus-caller.h"
-
 #define PROPERTIES_INTERFACE "org.freedesktop.DBus.Properties"
 #define INTROSPECTABLE_INTERFACE "org.freedesktop.DBus.Introspectable"
+#define TREE_KEY "llm-bus-tree"
 
 /* Reference-counted atomically, because the filter runs in GDBus's thread; all
  * but the count and @kind is of the main thread. */
@@ -21,14 +19,6 @@ struct _LlmBusTree
   guint subtree;
   guint filter;
 };
-
-/* A call of one of the bus's own interfaces. */
-typedef struct
-{
-  LlmBusTree *tree;                   /* (owned) */
-  GDBusMethodInvocation *invocation;  /* (owned) (nullable): of Properties */
-  GDBusMessage *message;              /* (owned) (nullable): of Introspect */
-} Question;
 
 static const char standard_xml[] =
   "  <interface name=\"" PROPERTIES_INTERFACE "\">\n"
@@ -67,83 +57,73 @@ tree_unref (gpointer data)
   g_atomic_rc_box_release_full (data, clear_tree);
 }
 
-static void
-question_free (Question *question)
+/* --- the bus's own interfaces --- */
+
+/* GDBus has checked that the XML has the property, for reading. */
+static gboolean
+handle_get (LlmBusCall *call,
+            GError    **error)
 {
-  g_clear_object (&question->message);
-  tree_unref (question->tree);
-  g_free (question);
-}
-
-G_DEFINE_AUTOPTR_CLEANUP_FUNC (Question, question_free)
-
-/* The last part of a path right below the tree's; NULL for any other. */
-static const char *
-get_id (LlmBusTree *self,
-        const char *path)
-{
-  gsize length = strlen (self->kind->path);
-
-  if (strncmp (path, self->kind->path, length) != 0 || path[length] != '/' ||
-      strchr (path + length + 1, '/') != NULL)
-    return NULL;
-
-  return path + length + 1;
-}
-
-static void
-on_property_caller (LlmCaller    *caller,
-                    const GError *error,
-                    gpointer      data)
-{
-  g_autoptr(Question) question = data;
-  g_autoptr(GObject) object = NULL;
-  g_autoptr(GError) unknown = NULL;
-  g_autoptr(GError) translated = NULL;
-  LlmBusTree *self = question->tree;
-  GDBusMethodInvocation *invocation = g_steal_pointer (&question->invocation);
-  const char *path = g_dbus_method_invocation_get_object_path (invocation);
-  const LlmBusProperty *property;
+  g_autoptr(GVariant) value = NULL;
   const char *name;
 
-  if (caller == NULL)
-    {
-      translated = llm_bus_translator_translate_error (self->bus->translator, NULL, error);
-      g_dbus_method_invocation_return_gerror (invocation, translated);
-      return;
-    }
-
-  object = self->kind->lookup (self->bus, caller, get_id (self, path));
-  if (object == NULL)
-    {
-      unknown = llm_bus_unknown_object (path);
-      translated = llm_bus_translator_translate_error (
-        self->bus->translator, llm_bus_callers_get_locale (self->bus->callers, caller->connection),
-        unknown);
-      g_dbus_method_invocation_return_gerror (invocation, translated);
-      return;
-    }
-
-  if (g_str_equal (g_dbus_method_invocation_get_method_name (invocation), "GetAll"))
-    {
-      g_dbus_method_invocation_return_value (
-        invocation, g_variant_new ("(@a{sv})", llm_bus_interface_list_properties (
-                                                 self->kind->interface, self->bus, object)));
-      return;
-    }
-
-  /* GDBus has checked that the XML has it, for reading */
-  g_variant_get_child (g_dbus_method_invocation_get_parameters (invocation), 1, "&s", &name);
-  property = llm_bus_interface_find_property (self->kind->interface, name);
-  g_assert (property != NULL);
-  if (!llm_bus_bouncer_check_property (self->kind->interface->name, name, &unknown))
-    {
-      g_dbus_method_invocation_return_gerror (invocation, unknown);
-      return;
-    }
-  g_dbus_method_invocation_return_value (
-    invocation, g_variant_new ("(v)", property->get (self->bus, object)));
+  g_variant_get_child (call->arguments, 1, "&s", &name);
+  value = llm_bus_interface_get_property (call->tree->interface, call->bus, call->object, name,
+                                          error);
+  if (value != NULL)
+    llm_bus_call_return (call, g_variant_new ("(v)", value));
+  return value != NULL;
 }
+
+static gboolean
+handle_get_all (LlmBusCall *call,
+                GError    **error)
+{
+  llm_bus_call_return (call, g_variant_new ("(@a{sv})", call->tree->interface->list_properties (
+                                                          call->bus, call->object)));
+  return TRUE;
+}
+
+static gboolean
+handle_introspect (LlmBusCall *call,
+                   GError    **error)
+{
+  g_autoptr(GString) xml = g_string_new ("<node>\n");
+
+  if (call->object == NULL)
+    {
+      g_auto(GStrv) ids = call->tree->list (call->bus, call->caller);
+
+      for (guint i = 0; ids[i] != NULL; i++)
+        g_string_append_printf (xml, "  <node name=\"%s\"/>\n", ids[i]);
+    }
+  else
+    {
+      g_string_append (xml, standard_xml);
+      g_dbus_interface_info_generate_xml (
+        llm_bus_interface_lookup_info (call->tree->interface->name), 2, xml);
+    }
+  g_string_append (xml, "</node>\n");
+  llm_bus_call_return (call, g_variant_new ("(s)", xml->str));
+  return TRUE;
+}
+
+static const LlmBusMethod property_methods[] = {
+  { "Get", 0, handle_get },
+  { "GetAll", 0, handle_get_all },
+  { NULL },
+};
+
+static const LlmBusMethod introspect_methods[] = {
+  { "Introspect", 0, handle_introspect },
+  { NULL },
+};
+
+static const LlmBusInterface properties = { PROPERTIES_INTERFACE, property_methods, NULL };
+static const LlmBusInterface introspectable = { INTROSPECTABLE_INTERFACE, introspect_methods,
+                                                NULL };
+
+/* --- the subtree --- */
 
 static void
 on_method_call (GDBusConnection       *connection,
@@ -156,19 +136,12 @@ on_method_call (GDBusConnection       *connection,
                 gpointer               data)
 {
   LlmBusTree *self = data;
-  Question *question;
 
-  if (!g_str_equal (interface, PROPERTIES_INTERFACE))
-    {
-      llm_bus_call_begin (self->bus, invocation, self->kind->interface, self->kind->lookup,
-                          get_id (self, path));
-      return;
-    }
-
-  question = g_new0 (Question, 1);
-  question->tree = g_atomic_rc_box_acquire (self);
-  question->invocation = invocation;
-  llm_bus_identify (self->bus, sender, self->kind->with_contexts, on_property_caller, question);
+  llm_bus_call_begin (self->bus, g_dbus_method_invocation_get_message (invocation),
+                      g_str_equal (interface, PROPERTIES_INTERFACE) ? &properties
+                                                                    : self->kind->interface,
+                      self->kind);
+  g_object_unref (invocation);
 }
 
 /* Properties come to on_method_call(), because there is no get_property here. */
@@ -216,88 +189,12 @@ dispatch (GDBusConnection *connection,
 static const GDBusSubtreeVTable subtree_vtable = { enumerate_nothing, list_interfaces, dispatch,
                                                    { NULL } };
 
-static char *
-make_root_xml (LlmBusTree *self,
-               LlmCaller  *caller)
-{
-  g_auto(GStrv) ids = self->kind->list (self->bus, caller);
-  GString *xml = g_string_new ("<node>\n");
-
-  for (guint i = 0; ids[i] != NULL; i++)
-    g_string_append_printf (xml, "  <node name=\"%s\"/>\n", ids[i]);
-
-  g_string_append (xml, "</node>\n");
-  return g_string_free (xml, FALSE);
-}
-
-static char *
-make_object_xml (LlmBusTree *self)
-{
-  GString *xml = g_string_new ("<node>\n");
-
-  g_string_append (xml, standard_xml);
-  g_dbus_interface_info_generate_xml (llm_bus_interface_lookup_info (self->kind->interface->name),
-                                      2, xml);
-  g_string_append (xml, "</node>\n");
-  return g_string_free (xml, FALSE);
-}
-
-static void
-on_introspect_caller (LlmCaller    *caller,
-                      const GError *failure,
-                      gpointer      data)
-{
-  g_autoptr(Question) question = data;
-  LlmBusTree *self = question->tree;
-  g_autoptr(GDBusMessage) reply = NULL;
-  g_autoptr(GError) error = failure != NULL ? g_error_copy (failure) : NULL;
-  g_autofree char *xml = NULL;
-  const char *path = g_dbus_message_get_path (question->message);
-
-  if (caller != NULL && g_str_equal (path, self->kind->path))
-    {
-      xml = make_root_xml (self, caller);
-    }
-  else if (caller != NULL)
-    {
-      const char *id = get_id (self, path);
-      g_autoptr(GObject) object =
-        id != NULL ? self->kind->lookup (self->bus, caller, id) : NULL;
-
-      if (object != NULL)
-        xml = make_object_xml (self);
-      else
-        error = llm_bus_unknown_object (path);
-    }
-
-  if (xml != NULL)
-    {
-      reply = g_dbus_message_new_method_reply (question->message);
-      g_dbus_message_set_body (reply, g_variant_new ("(s)", xml));
-    }
-  else
-    {
-      const char *sender = g_dbus_message_get_sender (question->message);
-      g_autofree char *name = g_dbus_error_encode_gerror (error);
-      g_autofree char *message = llm_bus_translator_translate (
-        self->bus->translator, llm_bus_callers_get_locale (self->bus->callers, sender),
-        error->message);
-
-      reply = g_dbus_message_new_method_error_literal (question->message, name, message);
-    }
-
-  g_dbus_connection_send_message (self->bus->connection, reply, G_DBUS_SEND_MESSAGE_FLAGS_NONE,
-                                  NULL, NULL);
-}
-
 static gboolean
-answer_introspect (gpointer data)
+begin_introspect (gpointer data)
 {
-  Question *question = data;
-  LlmBusTree *self = question->tree;
+  LlmBusTree *self = g_object_get_data (data, TREE_KEY);
 
-  llm_bus_identify (self->bus, g_dbus_message_get_sender (question->message),
-                    self->kind->with_contexts, on_introspect_caller, question);
+  llm_bus_call_begin (self->bus, data, &introspectable, self->kind);
   return G_SOURCE_REMOVE;
 }
 
@@ -311,7 +208,6 @@ filter_message (GDBusConnection *connection,
   LlmBusTree *self = data;
   gsize length = strlen (self->kind->path);
   const char *path = g_dbus_message_get_path (message);
-  Question *question;
 
   if (!incoming || g_dbus_message_get_message_type (message) != G_DBUS_MESSAGE_TYPE_METHOD_CALL ||
       g_strcmp0 (g_dbus_message_get_member (message), "Introspect") != 0 ||
@@ -322,10 +218,8 @@ filter_message (GDBusConnection *connection,
       (path[length] != '\0' && path[length] != '/'))
     return message;
 
-  question = g_new0 (Question, 1);
-  question->tree = g_atomic_rc_box_acquire (self);
-  question->message = message;
-  g_main_context_invoke (NULL, answer_introspect, question);
+  g_object_set_data_full (G_OBJECT (message), TREE_KEY, g_atomic_rc_box_acquire (self), tree_unref);
+  g_main_context_invoke_full (NULL, G_PRIORITY_DEFAULT, begin_introspect, message, g_object_unref);
   return NULL;
 }
 

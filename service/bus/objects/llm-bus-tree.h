@@ -8,7 +8,7 @@
  * GDBus asks a subtree for its objects at once, but who calls is found out
  * asynchronously. So the subtree admits every path, and methods and properties
  * are looked up when the caller is known; Introspect is taken off the connection
- * by a filter and answered the same way. Main thread, but for the filter.
+ * by a filter and answered the same way: all are calls with a table. Main thread, but for the filter.
  */
 
 #pragma once
@@ -16,17 +16,6 @@
 #include "bus/objects/llm-bus-call.h"
 
 G_BEGIN_DECLS
-
-typedef struct
-{
-  const char *path;
-  const LlmBusInterface *interface;
-  gboolean with_contexts;  /* wait until the stored ones are known */
-  LlmBusLookup lookup;
-  /* The ids @caller sees. (transfer full) */
-  GStrv (*list) (LlmBus    *bus,
-                 LlmCaller *caller);
-} LlmBusTreeKind;
 
 typedef struct _LlmBusTree LlmBusTree;
 

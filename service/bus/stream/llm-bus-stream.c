@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "bus/llm-bus-translate.h"
 #include "common/llmsvc-error-private.h"
 #include "common/llmsvc-line.h"
 #include "common/llmsvc-names.h"
@@ -22,7 +23,6 @@ struct _LlmBusStream
   GObject parent_instance;
 
   LlmCaller *owner;              /* (owned) */
-  LlmBusTranslator *translator;  /* (owned) (nullable) */
   char *locale;                  /* (nullable) */
   int fd;               /* the writing end, -1 when it is closed */
   gboolean is_text;
@@ -181,9 +181,7 @@ write_failure (LlmBusStream *self,
   g_autofree char *message = NULL;
 
   llmsvc_error_convert (&converted);
-  message = self->translator != NULL
-              ? llm_bus_translator_translate (self->translator, self->locale, converted->message)
-              : g_strdup (converted->message);
+  message = llm_bus_translate (self->locale, converted->message);
   name = g_strconcat (LLMSVC_ERROR_PREFIX, llmsvc_error_get_name (converted->code), NULL);
   llmsvc_line_write_error (self->pending, name, message);
 }
@@ -259,7 +257,6 @@ llm_bus_stream_finalize (GObject *object)
   g_string_free (self->pending, TRUE);
   llm_caller_unref (self->owner);
   g_free (self->locale);
-  g_clear_pointer (&self->translator, llm_bus_translator_unref);
 
   G_OBJECT_CLASS (llm_bus_stream_parent_class)->finalize (object);
 }
@@ -289,7 +286,6 @@ llm_bus_stream_init (LlmBusStream *self)
 LlmSink *
 llm_bus_stream_new (LlmCaller         *owner,
                     gboolean           is_text,
-                    LlmBusTranslator  *translator,
                     const char        *locale,
                     guint              linger_s,
                     int               *read_fd,
@@ -313,7 +309,6 @@ llm_bus_stream_new (LlmCaller         *owner,
   self->fd = fds[1];
   self->owner = llm_caller_ref (owner);
   self->is_text = is_text;
-  self->translator = translator != NULL ? llm_bus_translator_ref (translator) : NULL;
   self->locale = g_strdup (locale);
   self->linger_s = linger_s;
   self->watch_gone = g_unix_fd_add (self->fd, G_IO_ERR | G_IO_HUP, on_reader_gone, self);

@@ -10,7 +10,6 @@
 
 #pragma once
 
-#include "bus/llm-bus-translate.h"
 #include "accounts/llm-caller.h"
 #include "decoding/llm-sink.h"
 
@@ -28,8 +27,7 @@ G_DECLARE_FINAL_TYPE (LlmBusStream, llm_bus_stream, LLM, BUS_STREAM, GObject)
  * llm_bus_stream_new:
  * @owner: whose application's and user's streams are counted together
  * @is_text: write the text alone, not lines of JSON
- * @translator: (nullable): for the error line
- * @locale: (nullable): the reader's, for @translator
+ * @locale: (nullable): the reader's, for the error line
  * @linger_s: seconds for which the rest of a finished answer waits for its reader
  * @read_fd: (out): the reading end, the caller's to close
  * @error: return location for an error
@@ -38,7 +36,6 @@ G_DECLARE_FINAL_TYPE (LlmBusStream, llm_bus_stream, LLM, BUS_STREAM, GObject)
  */
 LlmSink *llm_bus_stream_new (LlmCaller         *owner,
                              gboolean           is_text,
-                             LlmBusTranslator  *translator,
                              const char        *locale,
                              guint              linger_s,
                              int               *read_fd,

@@ -23,6 +23,8 @@ guint64       llmsvc_dict_get_uint64       (GVariant     *dict,
                                             const char   *key);
 guint         llmsvc_dict_get_uint         (GVariant     *dict,
                                             const char   *key);
+gboolean      llmsvc_dict_get_boolean      (GVariant     *dict,
+                                            const char   *key);
 /* (transfer none): "" when it is none. */
 const char   *llmsvc_dict_get_string       (GVariant     *dict,
                                             const char   *key);

@@ -29,10 +29,22 @@ void         llmsvc_bus_look_async   (GBusType              bus_type,
                                       GCancellable         *cancellable,
                                       GAsyncReadyCallback   callback,
                                       gpointer              user_data);
-/* (transfer full): an error that says that the service is nowhere. @no_session: (nullable): as
- * of a place */
-GError      *llmsvc_bus_make_error   (const char           *no_session);
 LlmsvcPlace *llmsvc_bus_look_finish  (GAsyncResult         *result,
                                       GError              **error);
+
+/* The shared connections that a search of @bus_type will use, made in the thread's own main
+ * context before a search in another one. What fails here fails there again. */
+typedef struct
+{
+  GDBusConnection *system;   /* (owned) (nullable) */
+  GDBusConnection *session;  /* (owned) (nullable) */
+} LlmsvcBuses;
+
+void         llmsvc_buses_connect    (LlmsvcBuses          *self,
+                                      GBusType              bus_type,
+                                      GCancellable         *cancellable);
+void         llmsvc_buses_clear      (LlmsvcBuses          *self);
+
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (LlmsvcBuses, llmsvc_buses_clear)
 
 G_END_DECLS

@@ -8,10 +8,10 @@
 
 #include <glib/gi18n-lib.h>
 
-#include "common/llmsvc-error-private.h"
+#include "common/llmsvc-error.h"
 #include "common/llmsvc-i18n.h"
 #include "common/llmsvc-names.h"
-#include "llmsvc-call.h"
+#include "llmsvc-task.h"
 
 #define DBUS_NAME "org.freedesktop.DBus"
 #define DBUS_PATH "/org/freedesktop/DBus"
@@ -49,7 +49,7 @@ search_free (Search *search)
 
 static void look_further (GTask *task);
 
-/* @task: (transfer full); what is found ends the search. */
+/* What is found ends the search. */
 static void
 settle_here (GTask *task)
 {
@@ -59,7 +59,6 @@ settle_here (GTask *task)
     {
       g_task_return_pointer (task, g_steal_pointer (&search->here),
                              (GDestroyNotify) llmsvc_place_free);
-      g_object_unref (task);
       return;
     }
 
@@ -70,23 +69,45 @@ settle_here (GTask *task)
 }
 
 static void
+ask_bus (GTask               *task,
+         const char          *method,
+         GVariant            *arguments,
+         const char          *reply_type,
+         GAsyncReadyCallback  callback)
+{
+  Search *search = g_task_get_task_data (task);
+
+  g_dbus_connection_call (search->here->connection, DBUS_NAME, DBUS_PATH, DBUS_NAME, method,
+                          arguments, G_VARIANT_TYPE (reply_type), G_DBUS_CALL_FLAGS_NONE, G_MAXINT,
+                          g_task_get_cancellable (task), callback, g_object_ref (task));
+}
+
+/* (nullable): NULL when @task has failed with it. */
+static GVariant *
+finish_asking (GTask        *task,
+               GObject      *source,
+               GAsyncResult *result)
+{
+  GError *error = NULL;
+  GVariant *reply = g_dbus_connection_call_finish (G_DBUS_CONNECTION (source), result, &error);
+
+  if (reply == NULL)
+    llmsvc_task_fail (task, error);
+  return reply;
+}
+
+static void
 on_activatable (GObject      *source,
                 GAsyncResult *result,
                 gpointer      data)
 {
-  GTask *task = data;
+  g_autoptr(GTask) task = data;
   Search *search = g_task_get_task_data (task);
-  g_autoptr(GVariant) reply = NULL;
+  g_autoptr(GVariant) reply = finish_asking (task, source, result);
   g_autofree const char **names = NULL;
-  GError *error = NULL;
 
-  reply = g_dbus_connection_call_finish (G_DBUS_CONNECTION (source), result, &error);
   if (reply == NULL)
-    {
-      llmsvc_task_fail (task, error);
-      g_object_unref (task);
-      return;
-    }
+    return;
 
   g_variant_get (reply, "(^a&s)", &names);
   search->here->is_activatable = g_strv_contains (names, LLMSVC_BUS_NAME);
@@ -98,24 +119,15 @@ on_owned (GObject      *source,
           GAsyncResult *result,
           gpointer      data)
 {
-  GTask *task = data;
+  g_autoptr(GTask) task = data;
   Search *search = g_task_get_task_data (task);
-  g_autoptr(GVariant) reply = NULL;
-  GError *error = NULL;
+  g_autoptr(GVariant) reply = finish_asking (task, source, result);
 
-  reply = g_dbus_connection_call_finish (G_DBUS_CONNECTION (source), result, &error);
   if (reply == NULL)
-    {
-      llmsvc_task_fail (task, error);
-      g_object_unref (task);
-      return;
-    }
+    return;
 
   g_variant_get (reply, "(b)", &search->here->is_running);
-  g_dbus_connection_call (G_DBUS_CONNECTION (source), DBUS_NAME, DBUS_PATH, DBUS_NAME,
-                          "ListActivatableNames", NULL, G_VARIANT_TYPE ("(as)"),
-                          G_DBUS_CALL_FLAGS_NONE, G_MAXINT, g_task_get_cancellable (task),
-                          on_activatable, task);
+  ask_bus (task, "ListActivatableNames", NULL, "(as)", on_activatable);
 }
 
 static void
@@ -128,10 +140,7 @@ examine (GTask           *task,
   search->here = g_new0 (LlmsvcPlace, 1);
   search->here->type = type;
   search->here->connection = g_object_ref (connection);
-  g_dbus_connection_call (connection, DBUS_NAME, DBUS_PATH, DBUS_NAME, "NameHasOwner",
-                          g_variant_new ("(s)", LLMSVC_BUS_NAME), G_VARIANT_TYPE ("(b)"),
-                          G_DBUS_CALL_FLAGS_NONE, G_MAXINT, g_task_get_cancellable (task),
-                          on_owned, task);
+  ask_bus (task, "NameHasOwner", g_variant_new ("(s)", LLMSVC_BUS_NAME), "(b)", on_owned);
 }
 
 /* (transfer full): GIO says of a missing session bus that it can't start one, which is no
@@ -156,7 +165,7 @@ on_connected (GObject      *source,
               GAsyncResult *result,
               gpointer      data)
 {
-  GTask *task = data;
+  g_autoptr(GTask) task = data;
   Search *search = g_task_get_task_data (task);
   GBusType type = search->types[search->next - 1];
   g_autoptr(GDBusConnection) connection = NULL;
@@ -167,21 +176,19 @@ on_connected (GObject      *source,
     {
       g_dbus_connection_set_exit_on_close (connection, FALSE);
       examine (task, type, connection);
-      return;
     }
-  if (g_error_matches (error, G_IO_ERROR, G_IO_ERROR_CANCELLED))
+  else if (g_error_matches (error, G_IO_ERROR, G_IO_ERROR_CANCELLED))
     {
       llmsvc_task_fail (task, g_steal_pointer (&error));
-      g_object_unref (task);
-      return;
     }
-
-  g_free (search->reason);
-  search->reason = describe_failure (type, error);
-  look_further (task);
+  else
+    {
+      g_free (search->reason);
+      search->reason = describe_failure (type, error);
+      look_further (task);
+    }
 }
 
-/* @task: (transfer full) */
 static void
 look_further (GTask *task)
 {
@@ -189,21 +196,21 @@ look_further (GTask *task)
 
   if (search->next < search->n_types)
     {
-      g_bus_get (search->types[search->next++], g_task_get_cancellable (task), on_connected, task);
+      g_bus_get (search->types[search->next++], g_task_get_cancellable (task), on_connected,
+                 g_object_ref (task));
+      return;
+    }
+  if (search->best == NULL)
+    {
+      g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AVAILABLE,
+                               _("No message bus can be reached: %s"), search->reason);
       return;
     }
 
-  if (search->best != NULL)
-    {
-      if (search->best->type == G_BUS_TYPE_SYSTEM)
-        search->best->no_session = g_steal_pointer (&search->reason);
-      g_task_return_pointer (task, g_steal_pointer (&search->best),
-                             (GDestroyNotify) llmsvc_place_free);
-    }
-  else
-    g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AVAILABLE,
-                             _("No message bus can be reached: %s"), search->reason);
-  g_object_unref (task);
+  if (search->best->type == G_BUS_TYPE_SYSTEM)
+    search->best->no_session = g_steal_pointer (&search->reason);
+  g_task_return_pointer (task, g_steal_pointer (&search->best),
+                         (GDestroyNotify) llmsvc_place_free);
 }
 
 void
@@ -213,7 +220,8 @@ llmsvc_bus_look_async (GBusType             bus_type,
                        GAsyncReadyCallback  callback,
                        gpointer             user_data)
 {
-  GTask *task = llmsvc_task_new (NULL, cancellable, callback, user_data, llmsvc_bus_look_async);
+  g_autoptr(GTask) task =
+    llmsvc_task_new (NULL, cancellable, callback, user_data, llmsvc_bus_look_async);
   Search *search = g_new0 (Search, 1);
 
   llmsvc_i18n_init ();
@@ -239,19 +247,18 @@ llmsvc_bus_look_finish (GAsyncResult  *result,
   return g_task_propagate_pointer (G_TASK (result), error);
 }
 
-GError *
-llmsvc_bus_make_error (const char *no_session)
-{
-  if (no_session == NULL)
-    return g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_NOT_AVAILABLE,
-                                _("The language model service is on no bus. Is llmsvc "
-                                  "installed?"));
-
-  return g_error_new (LLMSVC_ERROR, LLMSVC_ERROR_NOT_AVAILABLE,
-                      _("The language model service is not on the system bus, and the session bus "
-                        "can't be reached: %s"), no_session);
-}
-
+/**
+ * llmsvc_bus_find_async:
+ * @bus_type: %G_BUS_TYPE_SYSTEM, %G_BUS_TYPE_SESSION, or %G_BUS_TYPE_NONE for the
+ *   system bus when the service is there, else the session bus
+ * @cancellable: (nullable): to stop looking
+ * @callback: (scope async): called when it is found or not
+ * @user_data: for @callback
+ *
+ * Looks for a bus on which the service runs or can be started. Does not start it.
+ *
+ * Since: 0.1
+ */
 void
 llmsvc_bus_find_async (GBusType             bus_type,
                        GCancellable        *cancellable,
@@ -264,6 +271,21 @@ llmsvc_bus_find_async (GBusType             bus_type,
   llmsvc_bus_look_async (bus_type, NULL, cancellable, callback, user_data);
 }
 
+/**
+ * llmsvc_bus_find_finish:
+ * @result: given to the callback
+ * @found_type: (out) (optional): %G_BUS_TYPE_SYSTEM or %G_BUS_TYPE_SESSION
+ * @is_running: (out) (optional): whether the service runs; it can be started if not
+ * @error: return location for an error of %LLMSVC_ERROR: %LLMSVC_ERROR_NOT_AVAILABLE
+ *   when it is on no bus
+ *
+ * Ends what llmsvc_bus_find_async() began.
+ *
+ * Returns: (transfer full): the connection, shared as g_bus_get() shares it and not
+ *   ending the process when it closes
+ *
+ * Since: 0.1
+ */
 GDBusConnection *
 llmsvc_bus_find_finish (GAsyncResult  *result,
                         GBusType      *found_type,
@@ -280,7 +302,7 @@ llmsvc_bus_find_finish (GAsyncResult  *result,
     return NULL;
   if (!place->is_running && !place->is_activatable)
     {
-      g_propagate_error (error, llmsvc_bus_make_error (place->no_session));
+      g_propagate_error (error, llmsvc_task_make_absent (place->no_session));
       return NULL;
     }
 
@@ -289,4 +311,36 @@ llmsvc_bus_find_finish (GAsyncResult  *result,
   if (is_running != NULL)
     *is_running = place->is_running;
   return g_object_ref (place->connection);
+}
+
+/* --- for a search that is waited for --- */
+
+void
+llmsvc_buses_connect (LlmsvcBuses  *self,
+                      GBusType      bus_type,
+                      GCancellable *cancellable)
+{
+  g_autoptr(GDBusConnection) found = NULL;
+
+  if (bus_type != G_BUS_TYPE_SESSION)
+    self->system = g_bus_get_sync (G_BUS_TYPE_SYSTEM, cancellable, NULL);
+  if (self->system != NULL && bus_type == G_BUS_TYPE_NONE)
+    {
+      g_auto(LlmsvcWait) wait = { NULL, NULL, NULL };
+
+      llmsvc_wait_begin (&wait);
+      llmsvc_bus_find_async (G_BUS_TYPE_SYSTEM, cancellable, llmsvc_wait_on_ready, &wait);
+      found = llmsvc_bus_find_finish (llmsvc_wait_for_result (&wait), NULL, NULL, NULL);
+    }
+
+  /* who has no session should not be given one without need */
+  if (bus_type != G_BUS_TYPE_SYSTEM && found == NULL)
+    self->session = g_bus_get_sync (G_BUS_TYPE_SESSION, cancellable, NULL);
+}
+
+void
+llmsvc_buses_clear (LlmsvcBuses *self)
+{
+  g_clear_object (&self->system);
+  g_clear_object (&self->session);
 }

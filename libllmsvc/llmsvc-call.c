@@ -8,9 +8,8 @@
 
 #include <glib/gi18n-lib.h>
 
-#include "common/llmsvc-error-private.h"
+#include "common/llmsvc-error.h"
 #include "common/llmsvc-names.h"
-#include "llmsvc-bus-private.h"
 
 #define DBUS_NAME "org.freedesktop.DBus"
 
@@ -126,53 +125,6 @@ forget_owner (LlmsvcPeer *self,
   g_mutex_unlock (&self->lock);
 }
 
-/* --- errors --- */
-
-/* @error: (transfer full); what the bus itself says is in its own words, for programmers. */
-static GError *
-rephrase (GError *error)
-{
-  g_autoptr(GError) owned = error;
-
-  switch (owned->code)
-    {
-    case LLMSVC_ERROR_LOST:
-      return g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_LOST,
-                                  _("The language model service went away before it answered"));
-    case LLMSVC_ERROR_NOT_AVAILABLE:
-      return g_error_new (LLMSVC_ERROR, LLMSVC_ERROR_NOT_AVAILABLE,
-                          _("There is no language model service that can be used: %s"),
-                          owned->message);
-    default:
-      return g_steal_pointer (&owned);
-    }
-}
-
-void
-llmsvc_call_convert_error (GError **error)
-{
-  gboolean is_from_bus, is_closed;
-
-  if (error == NULL || *error == NULL)
-    return;
-
-  is_from_bus = (*error)->domain == G_DBUS_ERROR;
-  is_closed = g_error_matches (*error, G_IO_ERROR, G_IO_ERROR_CLOSED);
-  llmsvc_error_convert (error);
-  if (is_closed)
-    (*error)->code = LLMSVC_ERROR_NOT_AVAILABLE;
-  if (is_from_bus || is_closed)
-    *error = rephrase (*error);
-}
-
-void
-llmsvc_task_fail (GTask  *task,
-                  GError *error)
-{
-  llmsvc_call_convert_error (&error);
-  g_task_return_error (task, error);
-}
-
 /* @error: (transfer full); a bus that the service may be on could not be looked at. */
 static void
 fail_call (GTask  *task,
@@ -184,24 +136,9 @@ fail_call (GTask  *task,
                                                          G_DBUS_ERROR_SERVICE_UNKNOWN))
     {
       g_error_free (error);
-      error = llmsvc_bus_make_error (call->peer->no_session);
+      error = llmsvc_task_make_absent (call->peer->no_session);
     }
   llmsvc_task_fail (task, error);
-}
-
-GTask *
-llmsvc_task_new (gpointer            source,
-                 GCancellable       *cancellable,
-                 GAsyncReadyCallback callback,
-                 gpointer            user_data,
-                 gpointer            tag)
-{
-  GTask *task = g_task_new (source, cancellable, callback, user_data);
-
-  /* a check by GTask would give GIO's error, and drop what is there already */
-  g_task_set_check_cancellable (task, FALSE);
-  g_task_set_source_tag (task, tag);
-  return task;
 }
 
 /* --- the call --- */
@@ -308,7 +245,7 @@ on_reply (GObject      *source,
     {
       g_debug ("The service went away under %s, which is repeated", call->method);
       g_error_free (error);
-      begin (g_steal_pointer (&task));
+      begin (task);
       return;
     }
 
@@ -334,7 +271,6 @@ new_message (const char     *destination,
   return message;
 }
 
-/* @task: (transfer full) */
 static void
 send (GTask      *task,
       const char *destination)
@@ -349,7 +285,8 @@ send (GTask      *task,
     g_dbus_message_set_body (message, call->arguments);
   g_dbus_connection_send_message_with_reply (call->peer->connection, message,
                                              G_DBUS_SEND_MESSAGE_FLAGS_NONE, G_MAXINT, NULL,
-                                             g_task_get_cancellable (task), on_reply, task);
+                                             g_task_get_cancellable (task), on_reply,
+                                             g_object_ref (task));
 }
 
 /* Whoever has answered is the service, also when it refuses: an app in a sandbox has its name
@@ -379,7 +316,7 @@ on_registered (GObject      *source,
                      "Register");
       if (g_error_matches (error, G_DBUS_ERROR, G_DBUS_ERROR_NO_REPLY) &&
           call->n_attempts < MAX_ATTEMPTS)
-        begin (g_steal_pointer (&task));
+        begin (task);
       else
         fail_call (task, g_steal_pointer (&error));
       return;
@@ -389,10 +326,9 @@ on_registered (GObject      *source,
     g_debug ("The app is not registered: %s", error->message);
   is_exempt = g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED);
   set_registered (call->peer, sender, is_exempt);
-  send (g_steal_pointer (&task), sender);
+  send (task, sender);
 }
 
-/* @task: (transfer full) */
 static void
 begin (GTask *task)
 {
@@ -413,18 +349,21 @@ begin (GTask *task)
   g_dbus_message_set_body (message, g_variant_new ("(sa{sv})", call->peer->app_id, NULL));
   g_dbus_connection_send_message_with_reply (call->peer->connection, message,
                                              G_DBUS_SEND_MESSAGE_FLAGS_NONE, G_MAXINT, NULL,
-                                             g_task_get_cancellable (task), on_registered, task);
+                                             g_task_get_cancellable (task), on_registered,
+                                             g_object_ref (task));
 }
 
 void
 llmsvc_call_async (LlmsvcPeer           *peer,
+                   gpointer              source,
                    const LlmsvcCallInfo *info,
                    GVariant             *arguments,
                    GCancellable         *cancellable,
                    GAsyncReadyCallback   callback,
                    gpointer              user_data)
 {
-  GTask *task = llmsvc_task_new (NULL, cancellable, callback, user_data, llmsvc_call_async);
+  g_autoptr(GTask) task =
+    llmsvc_task_new (source, cancellable, callback, user_data, llmsvc_call_async);
   Call *call = g_new0 (Call, 1);
 
   call->peer = llmsvc_peer_ref (peer);
@@ -436,13 +375,10 @@ llmsvc_call_async (LlmsvcPeer           *peer,
   call->flags = info->flags;
   g_task_set_task_data (task, call, (GDestroyNotify) call_free);
   if (call->arguments != NULL && g_variant_get_size (call->arguments) > MAX_CALL_BYTES)
-    {
-      g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_MESSAGE_TOO_LARGE,
-                               _("The text is too long for one call"));
-      g_object_unref (task);
-      return;
-    }
-  begin (task);
+    g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_MESSAGE_TOO_LARGE,
+                             _("The text is too long for one call"));
+  else
+    begin (task);
 }
 
 LlmsvcReply *
@@ -455,6 +391,16 @@ llmsvc_call_finish (GAsyncResult  *result,
   if (is_gone != NULL)
     *is_gone = call->is_gone;
   return g_task_propagate_pointer (G_TASK (result), error);
+}
+
+gboolean
+llmsvc_call_succeeded (gpointer       source,
+                       GAsyncResult  *result,
+                       GError       **error)
+{
+  g_autoptr(LlmsvcReply) reply = llmsvc_task_finish (source, result, error);
+
+  return reply != NULL;
 }
 
 void

@@ -16,7 +16,13 @@
 #include <gio/gio.h>
 #include <gio/gunixfdlist.h>
 
+#include "llmsvc-task.h"
+
 G_BEGIN_DECLS
+
+/* Of every bus. */
+#define DBUS_PROPERTIES_INTERFACE     "org.freedesktop.DBus.Properties"
+#define DBUS_OBJECT_MANAGER_INTERFACE "org.freedesktop.DBus.ObjectManager"
 
 /* The service as one app sees it. Counted atomically. */
 typedef struct
@@ -70,8 +76,9 @@ void         llmsvc_reply_free  (LlmsvcReply *self);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmsvcReply, llmsvc_reply_free)
 
-/* @arguments: (transfer floating) (nullable): a tuple. */
+/* @source: (nullable): of the task. @arguments: (transfer floating) (nullable): a tuple. */
 void         llmsvc_call_async  (LlmsvcPeer           *peer,
+                                 gpointer              source,
                                  const LlmsvcCallInfo *info,
                                  GVariant             *arguments,
                                  GCancellable         *cancellable,
@@ -81,22 +88,14 @@ void         llmsvc_call_async  (LlmsvcPeer           *peer,
 LlmsvcReply *llmsvc_call_finish (GAsyncResult         *result,
                                  gboolean             *is_gone,
                                  GError              **error);
+/* Of a call with @source, whose reply says nothing: FALSE with @error set when it failed. */
+gboolean     llmsvc_call_succeeded (gpointer           source,
+                                    GAsyncResult      *result,
+                                    GError           **error);
 
 /* Closes the context at @path of the process @owner; nobody waits for the reply. */
 void         llmsvc_call_close  (LlmsvcPeer           *peer,
                                  const char           *owner,
                                  const char           *path);
-
-/* llmsvc_error_convert(), with messages that fit the client's side of the bus. */
-void         llmsvc_call_convert_error (GError       **error);
-/* Ends @task with @error (transfer full), converted. */
-void         llmsvc_task_fail          (GTask         *task,
-                                        GError        *error);
-/* (transfer full): a task of which every error is of LLMSVC_ERROR. */
-GTask       *llmsvc_task_new           (gpointer             source,
-                                        GCancellable        *cancellable,
-                                        GAsyncReadyCallback  callback,
-                                        gpointer             user_data,
-                                        gpointer             tag);
 
 G_END_DECLS

@@ -23,7 +23,7 @@ on_refreshed (GObject      *source,
   g_autoptr(GTask) task = data;
   GError *error = NULL;
 
-  if (llmsvc_client_read_finish (LLMSVC_CLIENT (source), result, &error))
+  if (llmsvc_client_read_finish (result, &error))
     g_task_return_boolean (task, TRUE);
   else
     g_task_return_error (task, error);
@@ -87,14 +87,17 @@ llmsvc_client_refresh_async (LlmsvcClient        *self,
   g_return_if_fail (LLMSVC_IS_CLIENT (self));
   g_return_if_fail (self->peer != NULL);
 
-  task = llmsvc_task_new (self, cancellable, callback, user_data, llmsvc_client_refresh_async);
   if (self->peer->app_id[0] == '\0')
-    llmsvc_client_read_async (self, LLMSVC_CALL_REPEAT, cancellable, on_refreshed, task);
-  else
-    llmsvc_call_async (self->peer, &info,
-                       g_variant_new ("(s@a{sv})", self->peer->app_id,
-                                      llmsvc_options_take (NULL, NULL)),
-                       cancellable, on_registered, task);
+    {
+      llmsvc_client_read_async (self, LLMSVC_CALL_REPEAT, cancellable, callback, user_data);
+      return;
+    }
+
+  task = llmsvc_task_new (self, cancellable, callback, user_data, llmsvc_client_refresh_async);
+  llmsvc_call_async (self->peer, NULL, &info,
+                     g_variant_new ("(s@a{sv})", self->peer->app_id,
+                                    llmsvc_options_take (NULL, NULL)),
+                     cancellable, on_registered, task);
 }
 
 /**
@@ -123,48 +126,25 @@ llmsvc_client_refresh_finish (LlmsvcClient  *self,
 
 /* --- simple methods --- */
 
+/* @arguments: (transfer floating) (nullable); without, the call fails with @error (transfer
+ * full). The result of its task is the reply. */
 static void
-on_reply (GObject      *source,
-          GAsyncResult *result,
-          gpointer      data)
+call_service (LlmsvcClient        *self,
+              const char          *method,
+              const char          *reply_type,
+              LlmsvcCallFlags      flags,
+              GVariant            *arguments,
+              GError              *error,
+              GCancellable        *cancellable,
+              GAsyncReadyCallback  callback,
+              gpointer             user_data)
 {
-  g_autoptr(GTask) task = data;
-  GError *error = NULL;
-  LlmsvcReply *reply = llmsvc_call_finish (result, NULL, &error);
-
-  if (reply != NULL)
-    g_task_return_pointer (task, reply, (GDestroyNotify) llmsvc_reply_free);
-  else
-    g_task_return_error (task, error);
-}
-
-/* @task: (transfer full); @arguments: (transfer floating) */
-static void
-call_service (GTask           *task,
-              const char      *method,
-              const char      *reply_type,
-              LlmsvcCallFlags  flags,
-              GVariant        *arguments)
-{
-  LlmsvcClient *self = g_task_get_source_object (task);
   const LlmsvcCallInfo info = { LLMSVC_PATH, LLMSVC_INTERFACE, method, reply_type, flags };
 
-  llmsvc_call_async (self->peer, &info, arguments, g_task_get_cancellable (task), on_reply, task);
-}
-
-/* For those that give back nothing. */
-static gboolean
-finish_call (LlmsvcClient  *self,
-             GAsyncResult  *result,
-             GError       **error)
-{
-  g_autoptr(LlmsvcReply) reply = NULL;
-
-  g_return_val_if_fail (LLMSVC_IS_CLIENT (self), FALSE);
-  g_return_val_if_fail (g_task_is_valid (result, self), FALSE);
-
-  reply = g_task_propagate_pointer (G_TASK (result), error);
-  return reply != NULL;
+  if (arguments == NULL)
+    g_task_report_error (self, callback, user_data, call_service, error);
+  else
+    llmsvc_call_async (self->peer, self, &info, arguments, cancellable, callback, user_data);
 }
 
 /**
@@ -186,20 +166,16 @@ llmsvc_client_prewarm_async (LlmsvcClient        *self,
                              GAsyncReadyCallback  callback,
                              gpointer             user_data)
 {
-  g_autoptr(GTask) task = NULL;
   GVariant *taken;
   GError *error = NULL;
 
   g_return_if_fail (LLMSVC_IS_CLIENT (self));
   g_return_if_fail (self->peer != NULL);
 
-  task = llmsvc_task_new (self, cancellable, callback, user_data, llmsvc_client_prewarm_async);
   taken = llmsvc_options_take (options, &error);
-  if (taken == NULL)
-    g_task_return_error (task, error);
-  else
-    call_service (g_steal_pointer (&task), "Prewarm", "()", LLMSVC_CALL_REPEAT,
-                  g_variant_new ("(@a{sv})", taken));
+  call_service (self, "Prewarm", "()", LLMSVC_CALL_REPEAT,
+                taken != NULL ? g_variant_new ("(@a{sv})", taken) : NULL, error, cancellable,
+                callback, user_data);
 }
 
 /**
@@ -220,7 +196,7 @@ llmsvc_client_prewarm_finish (LlmsvcClient  *self,
                               GAsyncResult  *result,
                               GError       **error)
 {
-  return finish_call (self, result, error);
+  return llmsvc_call_succeeded (self, result, error);
 }
 
 /**
@@ -247,24 +223,16 @@ llmsvc_client_count_tokens_async (LlmsvcClient         *self,
                                   GAsyncReadyCallback   callback,
                                   gpointer              user_data)
 {
-  g_autoptr(GTask) task = NULL;
-  g_autoptr(GVariant) taken = NULL;
-  GVariant *variant;
+  GVariant *arguments;
   GError *error = NULL;
 
   g_return_if_fail (LLMSVC_IS_CLIENT (self));
   g_return_if_fail (self->peer != NULL);
   g_return_if_fail (messages != NULL || n_messages == 0);
 
-  task =
-    llmsvc_task_new (self, cancellable, callback, user_data, llmsvc_client_count_tokens_async);
-  taken = llmsvc_options_take (options, &error);
-  variant = taken != NULL ? llmsvc_messages_to_variant (messages, n_messages, &error) : NULL;
-  if (variant == NULL)
-    g_task_return_error (task, error);
-  else
-    call_service (g_steal_pointer (&task), "CountTokens", "(u)", LLMSVC_CALL_REPEAT,
-                  g_variant_new ("(@a(ssa{sv})@a{sv})", variant, g_steal_pointer (&taken)));
+  arguments = llmsvc_messages_to_arguments (messages, n_messages, options, &error);
+  call_service (self, "CountTokens", "(u)", LLMSVC_CALL_REPEAT, arguments, error, cancellable,
+                callback, user_data);
 }
 
 /**
@@ -286,20 +254,11 @@ llmsvc_client_count_tokens_finish (LlmsvcClient  *self,
                                    guint         *tokens,
                                    GError       **error)
 {
-  g_autoptr(LlmsvcReply) reply = NULL;
-  guint32 value;
+  g_autoptr(LlmsvcReply) reply = llmsvc_task_finish (self, result, error);
 
-  g_return_val_if_fail (LLMSVC_IS_CLIENT (self), FALSE);
-  g_return_val_if_fail (g_task_is_valid (result, self), FALSE);
-
-  reply = g_task_propagate_pointer (G_TASK (result), error);
-  if (reply == NULL)
-    return FALSE;
-
-  g_variant_get (reply->body, "(u)", &value);
-  if (tokens != NULL)
-    *tokens = value;
-  return TRUE;
+  if (reply != NULL)
+    g_variant_get (reply->body, "(u)", tokens);
+  return reply != NULL;
 }
 
 /**
@@ -322,21 +281,17 @@ llmsvc_client_select_model_async (LlmsvcClient        *self,
                                   GAsyncReadyCallback  callback,
                                   gpointer             user_data)
 {
-  g_autoptr(GTask) task = NULL;
+  GVariant *arguments = NULL;
   GError *error = NULL;
 
   g_return_if_fail (LLMSVC_IS_CLIENT (self));
   g_return_if_fail (self->peer != NULL);
   g_return_if_fail (model_id != NULL);
 
-  task =
-    llmsvc_task_new (self, cancellable, callback, user_data, llmsvc_client_select_model_async);
-  if (!llmsvc_text_check (model_id, "model", &error))
-    g_task_return_error (task, error);
-  else
-    call_service (g_steal_pointer (&task), "SelectModel", "()",
-                  LLMSVC_CALL_REPEAT | LLMSVC_CALL_INTERACTIVE,
-                  g_variant_new ("(s@a{sv})", model_id, llmsvc_options_take (NULL, NULL)));
+  if (llmsvc_text_check (model_id, "model", &error))
+    arguments = g_variant_new ("(s@a{sv})", model_id, llmsvc_options_take (NULL, NULL));
+  call_service (self, "SelectModel", "()", LLMSVC_CALL_REPEAT | LLMSVC_CALL_INTERACTIVE, arguments,
+                error, cancellable, callback, user_data);
 }
 
 /**
@@ -357,5 +312,5 @@ llmsvc_client_select_model_finish (LlmsvcClient  *self,
                                    GAsyncResult  *result,
                                    GError       **error)
 {
-  return finish_call (self, result, error);
+  return llmsvc_call_succeeded (self, result, error);
 }

@@ -33,34 +33,6 @@ static const LlmsvcCallInfo open_info = {
   .flags = LLMSVC_CALL_REPEAT,
 };
 
-/* A new object has its properties before the app gets it; without them it works as well. */
-static void
-on_first_read (GObject      *source,
-               GAsyncResult *result,
-               gpointer      data)
-{
-  g_autoptr(GTask) task = data;
-  g_autoptr(GError) error = NULL;
-
-  if (!llmsvc_context_read_finish (LLMSVC_CONTEXT (source), result, &error))
-    g_debug ("The context can't be read: %s", error->message);
-  g_task_return_pointer (task, g_object_ref (source), g_object_unref);
-}
-
-/* @task: (transfer full) */
-static void
-return_context (GTask      *task,
-                const char *path,
-                const char *name,
-                const char *owner)
-{
-  g_autoptr(LlmsvcContext) context = NULL;
-
-  context = llmsvc_context_new (g_task_get_source_object (task), path, name, owner, TRUE);
-  llmsvc_context_read_async (context, LLMSVC_CALL_NO_START, g_task_get_cancellable (task),
-                             on_first_read, task);
-}
-
 /* --- create --- */
 
 static void
@@ -70,14 +42,13 @@ on_created (GObject      *source,
 {
   g_autoptr(GTask) task = data;
   const char *name = g_task_get_task_data (task);
-  g_autoptr(LlmsvcMade) made = NULL;
+  g_autoptr(LlmsvcReply) made = NULL;
   GError *error = NULL;
 
   made = llmsvc_make_finish (result, NULL, &error);
   if (made != NULL)
     {
-      return_context (g_steal_pointer (&task), made->path, name != NULL ? name : "",
-                      made->sender);
+      llmsvc_context_return (task, g_task_get_source_object (task), made, name);
       return;
     }
 
@@ -156,10 +127,7 @@ llmsvc_client_create_context_finish (LlmsvcClient  *self,
                                      GAsyncResult  *result,
                                      GError       **error)
 {
-  g_return_val_if_fail (LLMSVC_IS_CLIENT (self), NULL);
-  g_return_val_if_fail (g_task_is_valid (result, self), NULL);
-
-  return g_task_propagate_pointer (G_TASK (result), error);
+  return llmsvc_task_finish (self, result, error);
 }
 
 /* --- open --- */
@@ -193,23 +161,17 @@ on_created_for_open (GObject      *source,
 {
   g_autoptr(GTask) task = data;
   Opening *opening = g_task_get_task_data (task);
-  g_autoptr(LlmsvcMade) made = NULL;
-  GError *error = NULL;
+  g_autoptr(LlmsvcReply) made = NULL;
+  g_autoptr(GError) error = NULL;
 
   made = llmsvc_make_finish (result, NULL, &error);
   if (made != NULL)
-    {
-      return_context (g_steal_pointer (&task), made->path, opening->name, made->sender);
-      return;
-    }
-  if (opening->n_attempts == 1 &&
-      (error->code == LLMSVC_ERROR_ALREADY_EXISTS || error->code == LLMSVC_ERROR_LOST))
-    {
-      g_error_free (error);
-      open_context (g_steal_pointer (&task));
-      return;
-    }
-  g_task_return_error (task, error);
+    llmsvc_context_return (task, g_task_get_source_object (task), made, opening->name);
+  else if (opening->n_attempts == 1 &&
+           (error->code == LLMSVC_ERROR_ALREADY_EXISTS || error->code == LLMSVC_ERROR_LOST))
+    open_context (task);
+  else
+    g_task_return_error (task, g_steal_pointer (&error));
 }
 
 static void
@@ -221,29 +183,19 @@ on_opened (GObject      *source,
   Opening *opening = g_task_get_task_data (task);
   LlmsvcClient *self = g_task_get_source_object (task);
   g_autoptr(LlmsvcReply) reply = NULL;
-  GError *error = NULL;
-  const char *path;
+  g_autoptr(GError) error = NULL;
 
   reply = llmsvc_call_finish (result, NULL, &error);
   if (reply != NULL)
-    {
-      g_variant_get (reply->body, "(&o)", &path);
-      return_context (g_steal_pointer (&task), path, opening->name, reply->sender);
-      return;
-    }
-  if (error->code == LLMSVC_ERROR_NOT_FOUND && opening->create_options != NULL)
-    {
-      g_error_free (error);
-      llmsvc_make_async (self->peer, &create_info,
-                         g_variant_new ("(@a{sv})", opening->create_options), TRUE,
-                         g_task_get_cancellable (task), on_created_for_open,
-                         g_object_ref (task));
-      return;
-    }
-  g_task_return_error (task, error);
+    llmsvc_context_return (task, self, reply, opening->name);
+  else if (error->code == LLMSVC_ERROR_NOT_FOUND && opening->create_options != NULL)
+    llmsvc_make_async (self->peer, &create_info,
+                       g_variant_new ("(@a{sv})", opening->create_options), TRUE,
+                       g_task_get_cancellable (task), on_created_for_open, g_object_ref (task));
+  else
+    g_task_return_error (task, g_steal_pointer (&error));
 }
 
-/* @task: (transfer full) */
 static void
 open_context (GTask *task)
 {
@@ -251,9 +203,9 @@ open_context (GTask *task)
   LlmsvcClient *self = g_task_get_source_object (task);
 
   opening->n_attempts++;
-  llmsvc_call_async (self->peer, &open_info,
+  llmsvc_call_async (self->peer, NULL, &open_info,
                      g_variant_new ("(s@a{sv})", opening->name, opening->open_options),
-                     g_task_get_cancellable (task), on_opened, task);
+                     g_task_get_cancellable (task), on_opened, g_object_ref (task));
 }
 
 /* The service's OpenContext makes an empty context at most, so that the options a context is
@@ -334,7 +286,7 @@ llmsvc_client_open_context_async (LlmsvcClient        *self,
     }
 
   g_task_set_task_data (task, opening, opening_free);
-  open_context (g_steal_pointer (&task));
+  open_context (task);
 }
 
 /**
@@ -355,10 +307,7 @@ llmsvc_client_open_context_finish (LlmsvcClient  *self,
                                    GAsyncResult  *result,
                                    GError       **error)
 {
-  g_return_val_if_fail (LLMSVC_IS_CLIENT (self), NULL);
-  g_return_val_if_fail (g_task_is_valid (result, self), NULL);
-
-  return g_task_propagate_pointer (G_TASK (result), error);
+  return llmsvc_task_finish (self, result, error);
 }
 
 /* --- list --- */
@@ -429,7 +378,7 @@ llmsvc_client_list_contexts_async (LlmsvcClient        *self,
 
   task =
     llmsvc_task_new (self, cancellable, callback, user_data, llmsvc_client_list_contexts_async);
-  llmsvc_call_async (self->peer, &info,
+  llmsvc_call_async (self->peer, NULL, &info,
                      g_variant_new ("(@a{sv})", llmsvc_options_take (NULL, NULL)), cancellable,
                      on_listed, task);
 }
@@ -452,8 +401,5 @@ llmsvc_client_list_contexts_finish (LlmsvcClient  *self,
                                     GAsyncResult  *result,
                                     GError       **error)
 {
-  g_return_val_if_fail (LLMSVC_IS_CLIENT (self), NULL);
-  g_return_val_if_fail (g_task_is_valid (result, self), NULL);
-
-  return g_task_propagate_pointer (G_TASK (result), error);
+  return llmsvc_task_finish (self, result, error);
 }

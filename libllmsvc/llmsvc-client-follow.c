@@ -14,8 +14,6 @@
 
 #define DBUS_NAME "org.freedesktop.DBus"
 #define DBUS_PATH "/org/freedesktop/DBus"
-#define PROPERTIES_INTERFACE "org.freedesktop.DBus.Properties"
-#define MANAGER_INTERFACE "org.freedesktop.DBus.ObjectManager"
 
 static void
 on_read_again (GObject      *source,
@@ -24,7 +22,7 @@ on_read_again (GObject      *source,
 {
   g_autoptr(GError) error = NULL;
 
-  if (!llmsvc_client_read_finish (LLMSVC_CLIENT (source), result, &error))
+  if (!llmsvc_client_read_finish (result, &error))
     g_debug ("The service that came can't be read: %s", error->message);
 }
 
@@ -293,13 +291,13 @@ llmsvc_client_follow (LlmsvcClient *self)
   g_main_context_push_thread_default (self->home);
   subscribe (self, DBUS_NAME, DBUS_NAME, "NameOwnerChanged", DBUS_PATH, LLMSVC_BUS_NAME,
              on_name_owner_changed);
-  subscribe (self, LLMSVC_BUS_NAME, PROPERTIES_INTERFACE, "PropertiesChanged", LLMSVC_PATH,
+  subscribe (self, LLMSVC_BUS_NAME, DBUS_PROPERTIES_INTERFACE, "PropertiesChanged", LLMSVC_PATH,
              LLMSVC_INTERFACE, on_properties_changed);
-  subscribe (self, LLMSVC_BUS_NAME, PROPERTIES_INTERFACE, "PropertiesChanged", NULL,
+  subscribe (self, LLMSVC_BUS_NAME, DBUS_PROPERTIES_INTERFACE, "PropertiesChanged", NULL,
              LLMSVC_MODEL_INTERFACE, on_properties_changed);
-  subscribe (self, LLMSVC_BUS_NAME, MANAGER_INTERFACE, "InterfacesAdded", LLMSVC_MODELS_PATH, NULL,
+  subscribe (self, LLMSVC_BUS_NAME, DBUS_OBJECT_MANAGER_INTERFACE, "InterfacesAdded", LLMSVC_MODELS_PATH, NULL,
              on_interfaces_changed);
-  subscribe (self, LLMSVC_BUS_NAME, MANAGER_INTERFACE, "InterfacesRemoved", LLMSVC_MODELS_PATH,
+  subscribe (self, LLMSVC_BUS_NAME, DBUS_OBJECT_MANAGER_INTERFACE, "InterfacesRemoved", LLMSVC_MODELS_PATH,
              NULL, on_interfaces_changed);
   subscribe (self, LLMSVC_BUS_NAME, LLMSVC_CONTEXT_INTERFACE, "Closed", NULL, NULL,
              on_context_closed);
@@ -308,14 +306,4 @@ llmsvc_client_follow (LlmsvcClient *self)
   self->closed_handler =
     g_signal_connect_data (self->peer->connection, "closed", G_CALLBACK (on_connection_closed),
                            following_new (self), free_following_closure, 0);
-}
-
-void
-llmsvc_client_unfollow (LlmsvcClient *self)
-{
-  for (guint i = 0; i < self->subscriptions->len; i++)
-    g_dbus_connection_signal_unsubscribe (self->peer->connection,
-                                          g_array_index (self->subscriptions, guint, i));
-  g_array_set_size (self->subscriptions, 0);
-  g_clear_signal_handler (&self->closed_handler, self->peer->connection);
 }

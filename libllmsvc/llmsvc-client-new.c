@@ -11,7 +11,6 @@
 #include <glib/gi18n-lib.h>
 #include <string.h>
 
-#include "common/llmsvc-i18n.h"
 #include "llmsvc-bus-private.h"
 #include "llmsvc-error.h"
 
@@ -20,20 +19,16 @@
 /* A client that is made: the data of its task. */
 typedef struct
 {
-  GMainContext *home;
+  LlmsvcClient *client;  /* (nullable) (owned): NULL once it is given out */
   char *app_id;
-  gboolean has_own_app_id;
   gboolean has_own_connection;
-  gboolean is_activatable;
-  LlmsvcClient *client;  /* (nullable) (owned) */
 } Making;
 
 static void
 making_free (Making *making)
 {
-  g_main_context_unref (making->home);
-  g_free (making->app_id);
   g_clear_object (&making->client);
+  g_free (making->app_id);
   g_free (making);
 }
 
@@ -63,20 +58,19 @@ on_first_read (GObject      *source,
 {
   g_autoptr(GTask) task = data;
   Making *making = g_task_get_task_data (task);
-  GError *error = NULL;
+  g_autoptr(GError) error = NULL;
 
-  if (!llmsvc_client_read_finish (making->client, result, &error))
+  if (!llmsvc_client_read_finish (result, &error))
     {
       if (error->code == LLMSVC_ERROR_CANCELLED)
         {
-          g_task_return_error (task, error);
+          g_task_return_error (task, g_steal_pointer (&error));
           return;
         }
       if (error->code == LLMSVC_ERROR_NOT_AVAILABLE)
-        llmsvc_client_set_not_running (making->client, making->is_activatable);
+        llmsvc_client_set_not_running (making->client, making->client->is_activatable);
       else
         g_debug ("The service can't be read: %s", error->message);
-      g_error_free (error);
     }
 
   g_task_return_pointer (task, g_steal_pointer (&making->client), g_object_unref);
@@ -89,9 +83,9 @@ on_looked (GObject      *source,
 {
   g_autoptr(GTask) task = data;
   Making *making = g_task_get_task_data (task);
+  LlmsvcClient *self = making->client;
   g_autoptr(LlmsvcPlace) place = NULL;
   GError *error = NULL;
-  LlmsvcClient *self;
 
   place = llmsvc_bus_look_finish (result, &error);
   if (place == NULL)
@@ -100,12 +94,9 @@ on_looked (GObject      *source,
       return;
     }
 
-  self = making->client = g_object_new (LLMSVC_TYPE_CLIENT, NULL);
-  self->home = g_main_context_ref (making->home);
   self->peer = llmsvc_peer_new (place->connection, making->app_id, place->no_session);
   self->bus_type = making->has_own_connection ? G_BUS_TYPE_NONE : place->type;
-  self->has_own_app_id = making->has_own_app_id;
-  self->is_activatable = making->is_activatable = place->is_activatable;
+  self->is_activatable = place->is_activatable;
 
   /* following first, so that nothing is missed between the two */
   llmsvc_client_follow (self);
@@ -113,37 +104,39 @@ on_looked (GObject      *source,
                             g_task_get_cancellable (task), on_first_read, g_object_ref (task));
 }
 
-/* (transfer full): @wanted, when it is this thread's to dispatch. What belongs to another
- * thread, such as the main one's for a thread without its own, would emit signals there: then
- * one that nobody dispatches, and the client knows what its calls bring. */
+/* (transfer full): the caller's main context, when it is this thread's to dispatch. What belongs
+ * to another thread, such as the main one's for a thread without its own, would emit signals
+ * there: then one that nobody dispatches, and the client knows what its calls bring. */
 static GMainContext *
-take_home (GMainContext *wanted)
+make_home (void)
 {
+  g_autoptr(GMainContext) wanted = llmsvc_wait_ref_outer ();
+
   if (!g_main_context_acquire (wanted))
     return g_main_context_new ();
 
   g_main_context_release (wanted);
-  return g_main_context_ref (wanted);
+  return g_steal_pointer (&wanted);
 }
 
-void
-llmsvc_client_new_in_home_async (GMainContext        *home,
-                                 GBusType             bus_type,
-                                 GDBusConnection     *connection,
-                                 const char          *app_id,
-                                 GCancellable        *cancellable,
-                                 GAsyncReadyCallback  callback,
-                                 gpointer             user_data)
+/* @connection: (nullable): NULL to find the service on @bus_type. */
+static void
+make_client (GBusType             bus_type,
+             GDBusConnection     *connection,
+             const char          *app_id,
+             GCancellable        *cancellable,
+             GAsyncReadyCallback  callback,
+             gpointer             user_data)
 {
-  GTask *task = llmsvc_task_new (NULL, cancellable, callback, user_data,
-                                 llmsvc_client_new_in_home_async);
+  g_autoptr(GTask) task =
+    llmsvc_task_new (NULL, cancellable, callback, user_data, llmsvc_client_new_async);
   Making *making = g_new0 (Making, 1);
   GApplication *application = g_application_get_default ();
   GError *error = NULL;
 
-  llmsvc_i18n_init ();
-  making->home = take_home (home);
-  making->has_own_app_id = app_id != NULL;
+  making->client = g_object_new (LLMSVC_TYPE_CLIENT, NULL);
+  making->client->home = make_home ();
+  making->client->has_own_app_id = app_id != NULL;
   making->has_own_connection = connection != NULL;
   if (app_id == NULL && application != NULL)
     app_id = g_application_get_application_id (application);
@@ -151,20 +144,9 @@ llmsvc_client_new_in_home_async (GMainContext        *home,
   g_task_set_task_data (task, making, (GDestroyNotify) making_free);
 
   if (!check_app_id (making->app_id, &error))
-    {
-      g_task_return_error (task, error);
-      g_object_unref (task);
-      return;
-    }
-
-  llmsvc_bus_look_async (bus_type, connection, cancellable, on_looked, task);
-}
-
-LlmsvcClient *
-llmsvc_client_new_in_home_finish (GAsyncResult  *result,
-                                  GError       **error)
-{
-  return g_task_propagate_pointer (G_TASK (result), error);
+    g_task_return_error (task, error);
+  else
+    llmsvc_bus_look_async (bus_type, connection, cancellable, on_looked, g_object_ref (task));
 }
 
 /**
@@ -195,12 +177,10 @@ llmsvc_client_new_async (GBusType             bus_type,
                          GAsyncReadyCallback  callback,
                          gpointer             user_data)
 {
-  g_autoptr(GMainContext) home = g_main_context_ref_thread_default ();
-
   g_return_if_fail (bus_type == G_BUS_TYPE_NONE || bus_type == G_BUS_TYPE_SYSTEM ||
                     bus_type == G_BUS_TYPE_SESSION);
 
-  llmsvc_client_new_in_home_async (home, bus_type, NULL, app_id, cancellable, callback, user_data);
+  make_client (bus_type, NULL, app_id, cancellable, callback, user_data);
 }
 
 /**
@@ -220,9 +200,9 @@ llmsvc_client_new_finish (GAsyncResult  *result,
                           GError       **error)
 {
   g_return_val_if_fail (g_task_is_valid (result, NULL), NULL);
-  g_return_val_if_fail (g_async_result_is_tagged (result, llmsvc_client_new_in_home_async), NULL);
+  g_return_val_if_fail (g_async_result_is_tagged (result, llmsvc_client_new_async), NULL);
 
-  return llmsvc_client_new_in_home_finish (result, error);
+  return g_task_propagate_pointer (G_TASK (result), error);
 }
 
 /**
@@ -247,12 +227,9 @@ llmsvc_client_new_for_connection_async (GDBusConnection     *connection,
                                         GAsyncReadyCallback  callback,
                                         gpointer             user_data)
 {
-  g_autoptr(GMainContext) home = g_main_context_ref_thread_default ();
-
   g_return_if_fail (G_IS_DBUS_CONNECTION (connection));
 
-  llmsvc_client_new_in_home_async (home, G_BUS_TYPE_NONE, connection, app_id, cancellable, callback,
-                                   user_data);
+  make_client (G_BUS_TYPE_NONE, connection, app_id, cancellable, callback, user_data);
 }
 
 /**

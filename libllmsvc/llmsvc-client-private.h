@@ -39,23 +39,10 @@ struct _LlmsvcClient
   GPtrArray *contexts;      /* (element-type LlmsvcContext) (unowned): all there are */
 };
 
-/* @home: the client's; @connection: (nullable): NULL to find the service on @bus_type. */
-void          llmsvc_client_new_in_home_async  (GMainContext         *home,
-                                                GBusType              bus_type,
-                                                GDBusConnection      *connection,
-                                                const char           *app_id,
-                                                GCancellable         *cancellable,
-                                                GAsyncReadyCallback   callback,
-                                                gpointer              user_data);
-LlmsvcClient *llmsvc_client_new_in_home_finish (GAsyncResult         *result,
-                                                GError              **error)
-                                                G_GNUC_WARN_UNUSED_RESULT;
-
 /* --- llmsvc-client-follow.c --- */
 
-/* Subscribes to what the service and the bus tell. */
+/* Subscribes to what the service and the bus tell, for the client's life. */
 void          llmsvc_client_follow             (LlmsvcClient         *self);
-void          llmsvc_client_unfollow           (LlmsvcClient         *self);
 
 /* --- llmsvc-client-state.c: values of a wrong type change nothing --- */
 
@@ -80,8 +67,7 @@ void          llmsvc_client_read_async         (LlmsvcClient         *self,
                                                 GCancellable         *cancellable,
                                                 GAsyncReadyCallback   callback,
                                                 gpointer              user_data);
-gboolean      llmsvc_client_read_finish        (LlmsvcClient         *self,
-                                                GAsyncResult         *result,
+gboolean      llmsvc_client_read_finish        (GAsyncResult         *result,
                                                 GError              **error);
 
 G_END_DECLS

@@ -13,9 +13,6 @@
 #include "common/llmsvc-names.h"
 #include "llmsvc-model-private.h"
 
-#define PROPERTIES_INTERFACE "org.freedesktop.DBus.Properties"
-#define MANAGER_INTERFACE "org.freedesktop.DBus.ObjectManager"
-
 static const struct
 {
   const char *word;
@@ -53,9 +50,11 @@ set_string (LlmsvcClient *self,
   g_object_notify (G_OBJECT (self), property);
 }
 
-static guint
+/* (transfer none) (nullable): the list keeps it. @position: (out) (optional) */
+static LlmsvcModel *
 find_model (LlmsvcClient *self,
-            const char   *path)
+            const char   *path,
+            guint        *position)
 {
   guint n = g_list_model_get_n_items (G_LIST_MODEL (self->models));
 
@@ -63,22 +62,19 @@ find_model (LlmsvcClient *self,
     {
       g_autoptr(LlmsvcModel) model = g_list_model_get_item (G_LIST_MODEL (self->models), i);
 
+      if (position != NULL)
+        *position = i;
       if (g_str_equal (llmsvc_model_get_path (model), path))
-        return i;
+        return model;
     }
 
-  return G_MAXUINT;
+  return NULL;
 }
 
 static void
 update_active_model (LlmsvcClient *self)
 {
-  g_autoptr(LlmsvcModel) model = NULL;
-  guint position = find_model (self, self->active_path);
-
-  if (position != G_MAXUINT)
-    model = g_list_model_get_item (G_LIST_MODEL (self->models), position);
-  if (g_set_object (&self->active_model, model))
+  if (g_set_object (&self->active_model, find_model (self, self->active_path, NULL)))
     g_object_notify (G_OBJECT (self), "active-model");
 }
 
@@ -170,17 +166,13 @@ llmsvc_client_add_model (LlmsvcClient *self,
 {
   g_autoptr(GVariant) values = NULL;
   g_autoptr(LlmsvcModel) model = NULL;
-  guint position;
 
   values = g_variant_lookup_value (interfaces, LLMSVC_MODEL_INTERFACE, G_VARIANT_TYPE_VARDICT);
   if (values == NULL)
     return;
-
-  position = find_model (self, path);
-  if (position != G_MAXUINT)
+  if (find_model (self, path, NULL) != NULL)
     {
-      model = g_list_model_get_item (G_LIST_MODEL (self->models), position);
-      llmsvc_model_update (model, values);
+      llmsvc_client_update_model (self, path, values);
       return;
     }
 
@@ -193,9 +185,9 @@ void
 llmsvc_client_remove_model (LlmsvcClient *self,
                             const char   *path)
 {
-  guint position = find_model (self, path);
+  guint position;
 
-  if (position == G_MAXUINT)
+  if (find_model (self, path, &position) == NULL)
     return;
 
   g_list_store_remove (self->models, position);
@@ -235,17 +227,26 @@ llmsvc_client_update_model (LlmsvcClient *self,
                             const char   *path,
                             GVariant     *values)
 {
-  g_autoptr(LlmsvcModel) model = NULL;
-  guint position = find_model (self, path);
+  LlmsvcModel *model = find_model (self, path, NULL);
 
-  if (position == G_MAXUINT)
-    return;
-
-  model = g_list_model_get_item (G_LIST_MODEL (self->models), position);
-  llmsvc_model_update (model, values);
+  if (model != NULL)
+    llmsvc_model_update (model, values);
 }
 
 /* --- reading all --- */
+
+/* (transfer full) (nullable): the value in the reply; NULL when @task has failed with it. */
+static GVariant *
+finish_reading (GTask        *task,
+                GAsyncResult *result)
+{
+  GError *error = NULL;
+  g_autoptr(LlmsvcReply) reply = llmsvc_call_finish (result, NULL, &error);
+
+  if (reply == NULL)
+    g_task_return_error (task, error);
+  return reply != NULL ? g_variant_get_child_value (reply->body, 0) : NULL;
+}
 
 static void
 on_properties_read (GObject      *source,
@@ -253,18 +254,11 @@ on_properties_read (GObject      *source,
                     gpointer      data)
 {
   g_autoptr(GTask) task = data;
-  g_autoptr(LlmsvcReply) reply = NULL;
-  g_autoptr(GVariant) values = NULL;
-  GError *error = NULL;
+  g_autoptr(GVariant) values = finish_reading (task, result);
 
-  reply = llmsvc_call_finish (result, NULL, &error);
-  if (reply == NULL)
-    {
-      g_task_return_error (task, error);
-      return;
-    }
+  if (values == NULL)
+    return;
 
-  values = g_variant_get_child_value (reply->body, 0);
   llmsvc_client_apply_properties (g_task_get_source_object (task), values);
   g_task_return_boolean (task, TRUE);
 }
@@ -276,27 +270,20 @@ on_models_read (GObject      *source,
 {
   g_autoptr(GTask) task = data;
   LlmsvcClient *self = g_task_get_source_object (task);
-  g_autoptr(LlmsvcReply) reply = NULL;
-  g_autoptr(GVariant) objects = NULL;
-  GError *error = NULL;
+  g_autoptr(GVariant) objects = finish_reading (task, result);
   const LlmsvcCallInfo info = {
     .path = LLMSVC_PATH,
-    .interface = PROPERTIES_INTERFACE,
+    .interface = DBUS_PROPERTIES_INTERFACE,
     .method = "GetAll",
     .reply_type = "(a{sv})",
     .flags = (LlmsvcCallFlags) GPOINTER_TO_UINT (g_task_get_task_data (task)),
   };
 
-  reply = llmsvc_call_finish (result, NULL, &error);
-  if (reply == NULL)
-    {
-      g_task_return_error (task, error);
-      return;
-    }
+  if (objects == NULL)
+    return;
 
-  objects = g_variant_get_child_value (reply->body, 0);
   apply_models (self, objects);
-  llmsvc_call_async (self->peer, &info, g_variant_new ("(s)", LLMSVC_INTERFACE),
+  llmsvc_call_async (self->peer, NULL, &info, g_variant_new ("(s)", LLMSVC_INTERFACE),
                      g_task_get_cancellable (task), on_properties_read, g_object_ref (task));
 }
 
@@ -312,19 +299,18 @@ llmsvc_client_read_async (LlmsvcClient        *self,
   GTask *task = llmsvc_task_new (self, cancellable, callback, user_data, llmsvc_client_read_async);
   const LlmsvcCallInfo info = {
     .path = LLMSVC_MODELS_PATH,
-    .interface = MANAGER_INTERFACE,
+    .interface = DBUS_OBJECT_MANAGER_INTERFACE,
     .method = "GetManagedObjects",
     .reply_type = "(a{oa{sa{sv}}})",
     .flags = flags,
   };
 
   g_task_set_task_data (task, GUINT_TO_POINTER (flags), NULL);
-  llmsvc_call_async (self->peer, &info, NULL, cancellable, on_models_read, task);
+  llmsvc_call_async (self->peer, NULL, &info, NULL, cancellable, on_models_read, task);
 }
 
 gboolean
-llmsvc_client_read_finish (LlmsvcClient  *self,
-                           GAsyncResult  *result,
+llmsvc_client_read_finish (GAsyncResult  *result,
                            GError       **error)
 {
   return g_task_propagate_boolean (G_TASK (result), error);

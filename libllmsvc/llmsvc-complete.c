@@ -120,7 +120,7 @@ on_answered (GObject      *source,
   g_autoptr(LlmsvcAnswer) answer = NULL;
   GError *error = NULL;
 
-  answer = llmsvc_reader_drain_finish (LLMSVC_READER (source), result, &error);
+  answer = g_task_propagate_pointer (G_TASK (result), &error);
   g_clear_object (&question->context);
   if (answer == NULL)
     g_task_return_error (task, error);
@@ -138,14 +138,19 @@ on_begun (GObject      *source,
 {
   g_autoptr(GTask) task = data;
   g_autoptr(LlmsvcReader) reader = NULL;
+  g_autoptr(GTask) reading = NULL;
   GError *error = NULL;
 
-  reader = llmsvc_context_begin_finish (LLMSVC_CONTEXT (source), result, &error);
+  reader = llmsvc_context_begin_finish (result, &error);
   if (reader == NULL)
-    g_task_return_error (task, error);
-  else
-    llmsvc_reader_drain_async (reader, g_task_get_cancellable (task), on_answered,
-                               g_object_ref (task));
+    {
+      g_task_return_error (task, error);
+      return;
+    }
+
+  reading = llmsvc_task_new (NULL, g_task_get_cancellable (task), on_answered,
+                             g_object_ref (task), on_begun);
+  llmsvc_reader_drain (reader, reading);
 }
 
 static void
@@ -155,7 +160,7 @@ on_made (GObject      *source,
 {
   g_autoptr(GTask) task = data;
   Question *question = g_task_get_task_data (task);
-  g_autoptr(LlmsvcMade) made = NULL;
+  g_autoptr(LlmsvcReply) made = NULL;
   GError *error = NULL;
 
   made = llmsvc_make_finish (result, NULL, &error);
@@ -165,19 +170,16 @@ on_made (GObject      *source,
       return;
     }
 
-  question->context =
-    llmsvc_context_new (g_task_get_source_object (task), made->path, "", made->sender, TRUE);
+  question->context = llmsvc_context_new_made (g_task_get_source_object (task), made, NULL);
   llmsvc_context_begin_async (question->context, question->messages, question->options, TRUE,
                               g_task_get_cancellable (task), on_begun, g_object_ref (task));
 }
 
-/* @task: (transfer full) */
 static void
 ask_in_context (GTask        *task,
                 const char   *prompt,
                 GVariantDict *options)
 {
-  g_autoptr(GTask) owned = task;
   LlmsvcClient *self = g_task_get_source_object (task);
   Question *question = g_new0 (Question, 1);
   GError *error = NULL;
@@ -201,7 +203,7 @@ ask_in_context (GTask        *task,
   question->options = g_variant_dict_ref (options);
   llmsvc_make_async (self->peer, &info,
                      g_variant_new ("(@a{sv})", llmsvc_options_take (NULL, NULL)), FALSE,
-                     g_task_get_cancellable (task), on_made, g_steal_pointer (&owned));
+                     g_task_get_cancellable (task), on_made, g_object_ref (task));
 }
 
 static void
@@ -226,7 +228,6 @@ on_completed (GObject      *source,
   g_task_return_pointer (task, llmsvc_answer_new (text, results), g_object_unref);
 }
 
-/* @task: (transfer full) */
 static void
 complete_raw (GTask        *task,
               const char   *prompt,
@@ -240,9 +241,9 @@ complete_raw (GTask        *task,
     .reply_type = "(sa{sv})",
   };
 
-  llmsvc_call_async (self->peer, &info,
+  llmsvc_call_async (self->peer, NULL, &info,
                      g_variant_new ("(s@a{sv})", prompt, g_variant_dict_end (options)),
-                     g_task_get_cancellable (task), on_completed, task);
+                     g_task_get_cancellable (task), on_completed, g_object_ref (task));
 }
 
 /**
@@ -281,9 +282,9 @@ llmsvc_client_complete_async (LlmsvcClient        *self,
   if (dict == NULL || !llmsvc_text_check (prompt, "prompt", &error))
     g_task_return_error (task, error);
   else if (llmsvc_options_is_true (options, LLMSVC_OPTION_RAW))
-    complete_raw (g_steal_pointer (&task), prompt, dict);
+    complete_raw (task, prompt, dict);
   else
-    ask_in_context (g_steal_pointer (&task), prompt, dict);
+    ask_in_context (task, prompt, dict);
 }
 
 /**
@@ -304,8 +305,5 @@ llmsvc_client_complete_finish (LlmsvcClient  *self,
                                GAsyncResult  *result,
                                GError       **error)
 {
-  g_return_val_if_fail (LLMSVC_IS_CLIENT (self), NULL);
-  g_return_val_if_fail (g_task_is_valid (result, self), NULL);
-
-  return g_task_propagate_pointer (G_TASK (result), error);
+  return llmsvc_task_finish (self, result, error);
 }

@@ -122,9 +122,8 @@ llmsvc_context_begin_async (LlmsvcContext       *self,
 }
 
 LlmsvcReader *
-llmsvc_context_begin_finish (LlmsvcContext  *self,
-                             GAsyncResult   *result,
-                             GError        **error)
+llmsvc_context_begin_finish (GAsyncResult  *result,
+                             GError       **error)
 {
   return g_task_propagate_pointer (G_TASK (result), error);
 }
@@ -138,22 +137,41 @@ on_begun (GObject      *source,
   g_autoptr(LlmsvcReader) reader = NULL;
   GError *error = NULL;
 
-  reader = llmsvc_context_begin_finish (LLMSVC_CONTEXT (source), result, &error);
+  reader = llmsvc_context_begin_finish (result, &error);
   if (reader == NULL)
     g_task_return_error (task, error);
   else
     g_task_return_pointer (task, llmsvc_generation_new (reader), g_object_unref);
 }
 
-/* @task: (transfer full) */
 static void
-begin (GTask               *task,
-       LlmsvcMessage      **messages,
-       gsize                n_messages,
-       LlmsvcOptions       *options,
-       GAsyncReadyCallback  on_ready)
+on_asked (GObject      *source,
+          GAsyncResult *result,
+          gpointer      data)
 {
-  g_autoptr(GTask) owned = task;
+  g_autoptr(GTask) task = data;
+  g_autoptr(LlmsvcReader) reader = NULL;
+  GError *error = NULL;
+
+  reader = llmsvc_context_begin_finish (result, &error);
+  if (reader == NULL)
+    g_task_return_error (task, error);
+  else
+    llmsvc_reader_drain (reader, task);
+}
+
+/* @on_ready: makes what @callback is for of the reader. */
+static void
+begin (LlmsvcContext        *self,
+       LlmsvcMessage       **messages,
+       gsize                 n_messages,
+       LlmsvcOptions        *options,
+       GAsyncReadyCallback   on_ready,
+       GCancellable         *cancellable,
+       GAsyncReadyCallback   callback,
+       gpointer              user_data)
+{
+  g_autoptr(GTask) task = llmsvc_task_new (self, cancellable, callback, user_data, begin);
   g_autoptr(GVariantDict) dict = NULL;
   GVariant *variant;
   GError *error = NULL;
@@ -161,13 +179,10 @@ begin (GTask               *task,
   dict = llmsvc_options_begin (options, &error);
   variant = dict != NULL ? llmsvc_messages_to_variant (messages, n_messages, &error) : NULL;
   if (variant == NULL)
-    {
-      g_task_return_error (task, error);
-      return;
-    }
-
-  llmsvc_context_begin_async (g_task_get_source_object (task), variant, dict, FALSE,
-                              g_task_get_cancellable (task), on_ready, g_steal_pointer (&owned));
+    g_task_return_error (task, error);
+  else
+    llmsvc_context_begin_async (self, variant, dict, FALSE, cancellable, on_ready,
+                                g_object_ref (task));
 }
 
 /**
@@ -194,14 +209,11 @@ llmsvc_context_generate_async (LlmsvcContext        *self,
                                GAsyncReadyCallback   callback,
                                gpointer              user_data)
 {
-  GTask *task;
-
   g_return_if_fail (LLMSVC_IS_CONTEXT (self));
   g_return_if_fail (llmsvc_context_get_client (self) != NULL);
   g_return_if_fail (messages != NULL || n_messages == 0);
 
-  task = llmsvc_task_new (self, cancellable, callback, user_data, llmsvc_context_generate_async);
-  begin (task, messages, n_messages, options, on_begun);
+  begin (self, messages, n_messages, options, on_begun, cancellable, callback, user_data);
 }
 
 /**
@@ -223,21 +235,7 @@ llmsvc_context_generate_finish (LlmsvcContext  *self,
                                 GAsyncResult   *result,
                                 GError        **error)
 {
-  g_return_val_if_fail (LLMSVC_IS_CONTEXT (self), NULL);
-  g_return_val_if_fail (g_task_is_valid (result, self), NULL);
-
-  return g_task_propagate_pointer (G_TASK (result), error);
-}
-
-static void
-begin_prompt (GTask               *task,
-              const char          *prompt,
-              LlmsvcOptions       *options,
-              GAsyncReadyCallback  on_ready)
-{
-  g_autoptr(LlmsvcMessage) message = llmsvc_message_new (LLMSVC_ROLE_USER, prompt);
-
-  begin (task, &message, 1, options, on_ready);
+  return llmsvc_task_finish (self, result, error);
 }
 
 /**
@@ -261,14 +259,14 @@ llmsvc_context_prompt_async (LlmsvcContext       *self,
                              GAsyncReadyCallback  callback,
                              gpointer             user_data)
 {
-  GTask *task;
+  g_autoptr(LlmsvcMessage) message = NULL;
 
   g_return_if_fail (LLMSVC_IS_CONTEXT (self));
   g_return_if_fail (llmsvc_context_get_client (self) != NULL);
   g_return_if_fail (prompt != NULL);
 
-  task = llmsvc_task_new (self, cancellable, callback, user_data, llmsvc_context_prompt_async);
-  begin_prompt (task, prompt, options, on_begun);
+  message = llmsvc_message_new (LLMSVC_ROLE_USER, prompt);
+  begin (self, &message, 1, options, on_begun, cancellable, callback, user_data);
 }
 
 /**
@@ -293,38 +291,6 @@ llmsvc_context_prompt_finish (LlmsvcContext  *self,
 
 /* --- the whole answer --- */
 
-static void
-on_answered (GObject      *source,
-             GAsyncResult *result,
-             gpointer      data)
-{
-  g_autoptr(GTask) task = data;
-  GError *error = NULL;
-  LlmsvcAnswer *answer = llmsvc_reader_drain_finish (LLMSVC_READER (source), result, &error);
-
-  if (answer != NULL)
-    g_task_return_pointer (task, answer, g_object_unref);
-  else
-    g_task_return_error (task, error);
-}
-
-static void
-on_asked (GObject      *source,
-          GAsyncResult *result,
-          gpointer      data)
-{
-  g_autoptr(GTask) task = data;
-  g_autoptr(LlmsvcReader) reader = NULL;
-  GError *error = NULL;
-
-  reader = llmsvc_context_begin_finish (LLMSVC_CONTEXT (source), result, &error);
-  if (reader == NULL)
-    g_task_return_error (task, error);
-  else
-    llmsvc_reader_drain_async (reader, g_task_get_cancellable (task), on_answered,
-                               g_object_ref (task));
-}
-
 /**
  * llmsvc_context_ask_async:
  * @self: a context
@@ -347,14 +313,14 @@ llmsvc_context_ask_async (LlmsvcContext       *self,
                           GAsyncReadyCallback  callback,
                           gpointer             user_data)
 {
-  GTask *task;
+  g_autoptr(LlmsvcMessage) message = NULL;
 
   g_return_if_fail (LLMSVC_IS_CONTEXT (self));
   g_return_if_fail (llmsvc_context_get_client (self) != NULL);
   g_return_if_fail (prompt != NULL);
 
-  task = llmsvc_task_new (self, cancellable, callback, user_data, llmsvc_context_ask_async);
-  begin_prompt (task, prompt, options, on_asked);
+  message = llmsvc_message_new (LLMSVC_ROLE_USER, prompt);
+  begin (self, &message, 1, options, on_asked, cancellable, callback, user_data);
 }
 
 /**
@@ -375,8 +341,5 @@ llmsvc_context_ask_finish (LlmsvcContext  *self,
                            GAsyncResult   *result,
                            GError        **error)
 {
-  g_return_val_if_fail (LLMSVC_IS_CONTEXT (self), NULL);
-  g_return_val_if_fail (g_task_is_valid (result, self), NULL);
-
-  return g_task_propagate_pointer (G_TASK (result), error);
+  return llmsvc_task_finish (self, result, error);
 }

@@ -23,20 +23,6 @@
 
 /* --- reading it --- */
 
-static void
-on_refreshed (GObject      *source,
-              GAsyncResult *result,
-              gpointer      data)
-{
-  g_autoptr(GTask) task = data;
-  GError *error = NULL;
-
-  if (llmsvc_context_read_finish (LLMSVC_CONTEXT (source), result, &error))
-    g_task_return_boolean (task, TRUE);
-  else
-    g_task_return_error (task, error);
-}
-
 /**
  * llmsvc_context_refresh_async:
  * @self: a context
@@ -55,13 +41,10 @@ llmsvc_context_refresh_async (LlmsvcContext       *self,
                               GAsyncReadyCallback  callback,
                               gpointer             user_data)
 {
-  GTask *task;
-
   g_return_if_fail (LLMSVC_IS_CONTEXT (self));
   g_return_if_fail (llmsvc_context_get_client (self) != NULL);
 
-  task = llmsvc_task_new (self, cancellable, callback, user_data, llmsvc_context_refresh_async);
-  llmsvc_context_read_async (self, LLMSVC_CALL_REPEAT, cancellable, on_refreshed, task);
+  llmsvc_context_read_async (self, LLMSVC_CALL_REPEAT, cancellable, callback, user_data);
 }
 
 /**
@@ -112,11 +95,10 @@ on_messages (GObject      *source,
 {
   g_autoptr(GTask) task = data;
   Listing *listing = g_task_get_task_data (task);
-  g_autoptr(LlmsvcReply) reply = NULL;
-  g_autoptr(GVariant) messages = NULL;
   GError *error = NULL;
+  g_autoptr(LlmsvcReply) reply = llmsvc_task_finish (source, result, &error);
+  g_autoptr(GVariant) messages = NULL;
 
-  reply = llmsvc_context_call_finish (LLMSVC_CONTEXT (source), result, &error);
   if (reply == NULL)
     {
       g_task_return_error (task, error);
@@ -124,37 +106,35 @@ on_messages (GObject      *source,
     }
 
   messages = g_variant_get_child_value (reply->body, 0);
+  listing->bytes += g_variant_get_size (messages);
   if (g_variant_n_children (messages) == 0)
     {
       g_task_return_pointer (task, g_steal_pointer (&listing->messages),
                              (GDestroyNotify) g_ptr_array_unref);
-      return;
     }
-
-  listing->bytes += g_variant_get_size (messages);
-  if (listing->bytes > MAX_MESSAGES_BYTES ||
-      listing->messages->len + g_variant_n_children (messages) > MAX_MESSAGES)
+  else if (listing->bytes > MAX_MESSAGES_BYTES ||
+           listing->messages->len + g_variant_n_children (messages) > MAX_MESSAGES)
     {
       g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
                                _("The service has more messages than a context can hold"));
-      return;
     }
-  llmsvc_messages_add_variant (listing->messages, messages);
-  list_further (g_steal_pointer (&task));
+  else
+    {
+      llmsvc_messages_add_variant (listing->messages, messages);
+      list_further (task);
+    }
 }
 
-/* @task: (transfer full) */
 static void
 list_further (GTask *task)
 {
   Listing *listing = g_task_get_task_data (task);
-  GError *error = NULL;
-  GVariant *options = llmsvc_options_take (NULL, &error);
 
   llmsvc_context_call_async (g_task_get_source_object (task), "GetMessages", "(a(ssa{sv}))",
                              LLMSVC_CALL_REPEAT,
-                             g_variant_new ("(uu@a{sv})", listing->messages->len, 0, options),
-                             g_task_get_cancellable (task), on_messages, task);
+                             g_variant_new ("(uu@a{sv})", listing->messages->len, 0,
+                                            llmsvc_options_take (NULL, NULL)),
+                             g_task_get_cancellable (task), on_messages, g_object_ref (task));
 }
 
 /**
@@ -174,7 +154,7 @@ llmsvc_context_list_messages_async (LlmsvcContext       *self,
                                     GAsyncReadyCallback  callback,
                                     gpointer             user_data)
 {
-  GTask *task;
+  g_autoptr(GTask) task = NULL;
   Listing *listing;
 
   g_return_if_fail (LLMSVC_IS_CONTEXT (self));
@@ -205,10 +185,7 @@ llmsvc_context_list_messages_finish (LlmsvcContext  *self,
                                      GAsyncResult   *result,
                                      GError        **error)
 {
-  g_return_val_if_fail (LLMSVC_IS_CONTEXT (self), NULL);
-  g_return_val_if_fail (g_task_is_valid (result, self), NULL);
-
-  return g_task_propagate_pointer (G_TASK (result), error);
+  return llmsvc_task_finish (self, result, error);
 }
 
 /* --- changing it --- */
@@ -220,10 +197,8 @@ on_changed_read (GObject      *source,
                  gpointer      data)
 {
   g_autoptr(GTask) task = data;
-  g_autoptr(GError) error = NULL;
 
-  if (!llmsvc_context_read_finish (LLMSVC_CONTEXT (source), result, &error))
-    g_debug ("The context can't be read after its change: %s", error->message);
+  llmsvc_context_read_done (result, "after its change");
   g_task_return_int (task, GPOINTER_TO_SIZE (g_task_get_task_data (task)));
 }
 
@@ -278,8 +253,7 @@ llmsvc_context_append_async (LlmsvcContext        *self,
                              gpointer              user_data)
 {
   g_autoptr(GTask) task = NULL;
-  g_autoptr(GVariant) taken = NULL;
-  GVariant *variant;
+  GVariant *arguments;
   GError *error = NULL;
 
   g_return_if_fail (LLMSVC_IS_CONTEXT (self));
@@ -287,18 +261,12 @@ llmsvc_context_append_async (LlmsvcContext        *self,
   g_return_if_fail (messages != NULL || n_messages == 0);
 
   task = llmsvc_task_new (self, cancellable, callback, user_data, llmsvc_context_append_async);
-  taken = llmsvc_options_take (options, &error);
-  variant = taken != NULL ? llmsvc_messages_to_variant (messages, n_messages, &error) : NULL;
-  if (variant == NULL)
-    {
-      g_task_return_error (task, error);
-      return;
-    }
-
-  llmsvc_turn_call_async (self, "Append", "(u)",
-                          g_variant_new ("(@a(ssa{sv})@a{sv})", variant,
-                                         g_steal_pointer (&taken)),
-                          cancellable, on_changed, g_steal_pointer (&task));
+  arguments = llmsvc_messages_to_arguments (messages, n_messages, options, &error);
+  if (arguments == NULL)
+    g_task_return_error (task, error);
+  else
+    llmsvc_turn_call_async (self, "Append", "(u)", arguments, cancellable, on_changed,
+                            g_object_ref (task));
 }
 
 /**
@@ -367,7 +335,7 @@ llmsvc_context_rollback_async (LlmsvcContext       *self,
     g_task_return_error (task, error);
   else
     llmsvc_turn_call_async (self, "Rollback", "()", g_variant_new ("(u@a{sv})", n_turns, taken),
-                            cancellable, on_changed, g_steal_pointer (&task));
+                            cancellable, on_changed, g_object_ref (task));
 }
 
 /**
@@ -397,47 +365,30 @@ llmsvc_context_rollback_finish (LlmsvcContext  *self,
 /* --- a copy --- */
 
 static void
-on_fork_read (GObject      *source,
-              GAsyncResult *result,
-              gpointer      data)
-{
-  g_autoptr(GTask) task = data;
-  g_autoptr(GError) error = NULL;
-
-  if (!llmsvc_context_read_finish (LLMSVC_CONTEXT (source), result, &error))
-    g_debug ("The new context can't be read: %s", error->message);
-  g_task_return_pointer (task, g_object_ref (source), g_object_unref);
-}
-
-static void
 on_forked (GObject      *source,
            GAsyncResult *result,
            gpointer      data)
 {
   g_autoptr(GTask) task = data;
   LlmsvcContext *self = g_task_get_source_object (task);
-  const char *name = g_task_get_task_data (task);
-  g_autoptr(LlmsvcMade) made = NULL;
-  g_autoptr(LlmsvcContext) fork = NULL;
+  g_autoptr(LlmsvcReply) made = NULL;
   GError *error = NULL;
   gboolean is_gone;
 
   made = llmsvc_make_finish (result, &is_gone, &error);
-  if (made == NULL)
+  if (made != NULL)
     {
-      if (is_gone)
-        {
-          g_clear_error (&error);
-          error = llmsvc_context_take_gone (self);
-        }
-      g_task_return_error (task, error);
+      llmsvc_context_return (task, llmsvc_context_get_client (self), made,
+                             g_task_get_task_data (task));
       return;
     }
 
-  fork = llmsvc_context_new (llmsvc_context_get_client (self), made->path,
-                             name != NULL ? name : "", made->sender, TRUE);
-  llmsvc_context_read_async (fork, LLMSVC_CALL_NO_START, g_task_get_cancellable (task),
-                             on_fork_read, g_object_ref (task));
+  if (is_gone)
+    {
+      g_clear_error (&error);
+      error = llmsvc_context_take_gone (self);
+    }
+  g_task_return_error (task, error);
 }
 
 /**
@@ -507,10 +458,7 @@ llmsvc_context_fork_finish (LlmsvcContext  *self,
                             GAsyncResult   *result,
                             GError        **error)
 {
-  g_return_val_if_fail (LLMSVC_IS_CONTEXT (self), NULL);
-  g_return_val_if_fail (g_task_is_valid (result, self), NULL);
-
-  return g_task_propagate_pointer (G_TASK (result), error);
+  return llmsvc_task_finish (self, result, error);
 }
 
 /* --- its end --- */
@@ -525,7 +473,7 @@ on_closed (GObject      *source,
   g_autoptr(LlmsvcReply) reply = NULL;
   GError *error = NULL;
 
-  reply = llmsvc_context_call_finish (self, result, &error);
+  reply = llmsvc_task_finish (self, result, &error);
   /* one that is gone is closed */
   if (reply == NULL && !llmsvc_context_get_is_closed (self))
     {
@@ -557,15 +505,14 @@ llmsvc_context_close_async (LlmsvcContext       *self,
                             gpointer             user_data)
 {
   GTask *task;
-  GVariant *options;
 
   g_return_if_fail (LLMSVC_IS_CONTEXT (self));
   g_return_if_fail (llmsvc_context_get_client (self) != NULL);
 
   task = llmsvc_task_new (self, cancellable, callback, user_data, llmsvc_context_close_async);
-  options = llmsvc_options_take (NULL, NULL);
   llmsvc_context_call_async (self, "Close", "()", LLMSVC_CALL_REPEAT,
-                             g_variant_new ("(@a{sv})", options), cancellable, on_closed, task);
+                             g_variant_new ("(@a{sv})", llmsvc_options_take (NULL, NULL)),
+                             cancellable, on_closed, task);
 }
 
 /**

@@ -38,73 +38,12 @@ struct _LlmsvcContextMemory
   gsize n_chunks;
 };
 
-enum
-{
-  PROP_RESIDENCY = 1,
-  PROP_TOKENS,
-  PROP_CHUNK_TOKENS,
-  PROP_N_CHUNKS,
-  PROP_N_SHARED_CHUNKS,
-  PROP_MEMORY_BYTES,
-  PROP_STORAGE_BYTES,
-  PROP_INFO,
-  N_PROPERTIES
-};
-
-static GParamSpec *properties[N_PROPERTIES];
-
-/* The letters of `places`. */
-static const struct
-{
-  char letter;
-  LlmsvcChunkPlace place;
-} letters[] = {
-  { 't', LLMSVC_CHUNK_PLACE_TEXT },
-  { 'm', LLMSVC_CHUNK_PLACE_MEMORY },
-  { 's', LLMSVC_CHUNK_PLACE_STORAGE },
-  { 'b', LLMSVC_CHUNK_PLACE_BOTH },
-};
+/* The letters of `places`, in the order of LlmsvcChunkPlace. */
+static const char letters[] = "?tmsb";
 
 G_DEFINE_FINAL_TYPE (LlmsvcContextMemory, llmsvc_context_memory, G_TYPE_OBJECT)
 
-static void
-llmsvc_context_memory_get_property (GObject    *object,
-                                    guint       id,
-                                    GValue     *value,
-                                    GParamSpec *pspec)
-{
-  LlmsvcContextMemory *self = LLMSVC_CONTEXT_MEMORY (object);
-
-  switch (id)
-    {
-    case PROP_RESIDENCY:
-      g_value_set_string (value, llmsvc_context_memory_get_residency (self));
-      break;
-    case PROP_TOKENS:
-      g_value_set_uint (value, llmsvc_context_memory_get_tokens (self));
-      break;
-    case PROP_CHUNK_TOKENS:
-      g_value_set_uint (value, llmsvc_context_memory_get_chunk_tokens (self));
-      break;
-    case PROP_N_CHUNKS:
-      g_value_set_uint (value, llmsvc_context_memory_get_n_chunks (self));
-      break;
-    case PROP_N_SHARED_CHUNKS:
-      g_value_set_uint (value, llmsvc_context_memory_get_n_shared_chunks (self));
-      break;
-    case PROP_MEMORY_BYTES:
-      g_value_set_uint64 (value, llmsvc_context_memory_get_memory_bytes (self));
-      break;
-    case PROP_STORAGE_BYTES:
-      g_value_set_uint64 (value, llmsvc_context_memory_get_storage_bytes (self));
-      break;
-    case PROP_INFO:
-      g_value_set_variant (value, self->info);
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
-    }
-}
+#include "llmsvc-context-memory-properties.h"
 
 static void
 llmsvc_context_memory_finalize (GObject *object)
@@ -120,83 +59,8 @@ llmsvc_context_memory_finalize (GObject *object)
 static void
 llmsvc_context_memory_class_init (LlmsvcContextMemoryClass *klass)
 {
-  GObjectClass *object_class = G_OBJECT_CLASS (klass);
-  const GParamFlags flags = G_PARAM_READABLE | G_PARAM_STATIC_STRINGS;
-
-  object_class->get_property = llmsvc_context_memory_get_property;
-  object_class->finalize = llmsvc_context_memory_finalize;
-
-  /**
-   * LlmsvcContextMemory:residency:
-   *
-   * Where its content is: `memory`, `compressed`, `storage` or `text`, which is to be computed
-   * again.
-   *
-   * Since: 0.1
-   */
-  properties[PROP_RESIDENCY] = g_param_spec_string ("residency", NULL, NULL, "", flags);
-  /**
-   * LlmsvcContextMemory:tokens:
-   *
-   * The tokens that the chunks are for.
-   *
-   * Since: 0.1
-   */
-  properties[PROP_TOKENS] = g_param_spec_uint ("tokens", NULL, NULL, 0, G_MAXUINT, 0, flags);
-  /**
-   * LlmsvcContextMemory:chunk-tokens:
-   *
-   * The tokens of one chunk; the last one may have fewer.
-   *
-   * Since: 0.1
-   */
-  properties[PROP_CHUNK_TOKENS] =
-    g_param_spec_uint ("chunk-tokens", NULL, NULL, 0, G_MAXUINT, 0, flags);
-  /**
-   * LlmsvcContextMemory:n-chunks:
-   *
-   * How many chunks there are.
-   *
-   * Since: 0.1
-   */
-  properties[PROP_N_CHUNKS] = g_param_spec_uint ("n-chunks", NULL, NULL, 0, G_MAXUINT, 0, flags);
-  /**
-   * LlmsvcContextMemory:n-shared-chunks:
-   *
-   * How many of them are shared with other contexts of the app, and held once.
-   *
-   * Since: 0.1
-   */
-  properties[PROP_N_SHARED_CHUNKS] =
-    g_param_spec_uint ("n-shared-chunks", NULL, NULL, 0, G_MAXUINT, 0, flags);
-  /**
-   * LlmsvcContextMemory:memory-bytes:
-   *
-   * What the chunks take in memory.
-   *
-   * Since: 0.1
-   */
-  properties[PROP_MEMORY_BYTES] =
-    g_param_spec_uint64 ("memory-bytes", NULL, NULL, 0, G_MAXUINT64, 0, flags);
-  /**
-   * LlmsvcContextMemory:storage-bytes:
-   *
-   * What the chunks take on storage.
-   *
-   * Since: 0.1
-   */
-  properties[PROP_STORAGE_BYTES] =
-    g_param_spec_uint64 ("storage-bytes", NULL, NULL, 0, G_MAXUINT64, 0, flags);
-  /**
-   * LlmsvcContextMemory:info:
-   *
-   * Everything that the service has told, of type `a{sv}`.
-   *
-   * Since: 0.1
-   */
-  properties[PROP_INFO] =
-    g_param_spec_variant ("info", NULL, NULL, G_VARIANT_TYPE_VARDICT, NULL, flags);
-  g_object_class_install_properties (object_class, N_PROPERTIES, properties);
+  G_OBJECT_CLASS (klass)->finalize = llmsvc_context_memory_finalize;
+  install_properties (G_OBJECT_CLASS (klass));
 }
 
 static void
@@ -235,7 +99,7 @@ on_memory (GObject      *source,
   g_autoptr(GVariant) residency = NULL;
   GError *error = NULL;
 
-  reply = llmsvc_context_call_finish (self, result, &error);
+  reply = llmsvc_task_finish (self, result, &error);
   if (reply == NULL)
     {
       g_task_return_error (task, error);
@@ -274,15 +138,14 @@ llmsvc_context_get_memory_async (LlmsvcContext       *self,
                                  gpointer             user_data)
 {
   GTask *task;
-  GVariant *options;
 
   g_return_if_fail (LLMSVC_IS_CONTEXT (self));
   g_return_if_fail (llmsvc_context_get_client (self) != NULL);
 
   task = llmsvc_task_new (self, cancellable, callback, user_data, llmsvc_context_get_memory_async);
-  options = llmsvc_options_take (NULL, NULL);
   llmsvc_context_call_async (self, "GetMemory", "(a{sv})", LLMSVC_CALL_REPEAT,
-                             g_variant_new ("(@a{sv})", options), cancellable, on_memory, task);
+                             g_variant_new ("(@a{sv})", llmsvc_options_take (NULL, NULL)),
+                             cancellable, on_memory, task);
 }
 
 /**
@@ -303,104 +166,10 @@ llmsvc_context_get_memory_finish (LlmsvcContext  *self,
                                   GAsyncResult   *result,
                                   GError        **error)
 {
-  g_return_val_if_fail (LLMSVC_IS_CONTEXT (self), NULL);
-  g_return_val_if_fail (g_task_is_valid (result, self), NULL);
-
-  return g_task_propagate_pointer (G_TASK (result), error);
+  return llmsvc_task_finish (self, result, error);
 }
 
 /* --- getters --- */
-
-/**
- * llmsvc_context_memory_get_residency:
- * @self: the memory of a context
- *
- * Gets where its content is: `memory`, `compressed`, `storage` or `text`, which is to be
- * computed again.
- *
- * Returns: (transfer none): the word, "" when it was not told
- *
- * Since: 0.1
- */
-const char *
-llmsvc_context_memory_get_residency (LlmsvcContextMemory *self)
-{
-  g_return_val_if_fail (LLMSVC_IS_CONTEXT_MEMORY (self), NULL);
-
-  return llmsvc_dict_get_string (self->info, "residency");
-}
-
-/**
- * llmsvc_context_memory_get_tokens:
- * @self: the memory of a context
- *
- * Gets how many tokens the chunks are for.
- *
- * Returns: tokens
- *
- * Since: 0.1
- */
-guint
-llmsvc_context_memory_get_tokens (LlmsvcContextMemory *self)
-{
-  g_return_val_if_fail (LLMSVC_IS_CONTEXT_MEMORY (self), 0);
-
-  return llmsvc_dict_get_uint (self->info, "tokens");
-}
-
-/**
- * llmsvc_context_memory_get_chunk_tokens:
- * @self: the memory of a context
- *
- * Gets how many tokens a chunk has. The last one may have fewer.
- *
- * Returns: tokens
- *
- * Since: 0.1
- */
-guint
-llmsvc_context_memory_get_chunk_tokens (LlmsvcContextMemory *self)
-{
-  g_return_val_if_fail (LLMSVC_IS_CONTEXT_MEMORY (self), 0);
-
-  return llmsvc_dict_get_uint (self->info, "chunk-tokens");
-}
-
-/**
- * llmsvc_context_memory_get_n_chunks:
- * @self: the memory of a context
- *
- * Gets how many chunks there are.
- *
- * Returns: chunks
- *
- * Since: 0.1
- */
-guint
-llmsvc_context_memory_get_n_chunks (LlmsvcContextMemory *self)
-{
-  g_return_val_if_fail (LLMSVC_IS_CONTEXT_MEMORY (self), 0);
-
-  return (guint) self->n_chunks;
-}
-
-/**
- * llmsvc_context_memory_get_n_shared_chunks:
- * @self: the memory of a context
- *
- * Gets how many chunks are shared with other contexts of the app, and held once.
- *
- * Returns: chunks
- *
- * Since: 0.1
- */
-guint
-llmsvc_context_memory_get_n_shared_chunks (LlmsvcContextMemory *self)
-{
-  g_return_val_if_fail (LLMSVC_IS_CONTEXT_MEMORY (self), 0);
-
-  return llmsvc_dict_get_uint (self->info, "shared-chunks");
-}
 
 /**
  * llmsvc_context_memory_get_chunk_bits:
@@ -438,15 +207,13 @@ LlmsvcChunkPlace
 llmsvc_context_memory_get_chunk_place (LlmsvcContextMemory *self,
                                        guint                chunk)
 {
+  const char *letter;
+
   g_return_val_if_fail (LLMSVC_IS_CONTEXT_MEMORY (self), LLMSVC_CHUNK_PLACE_UNKNOWN);
   g_return_val_if_fail (chunk < self->n_chunks, LLMSVC_CHUNK_PLACE_UNKNOWN);
 
-  if (chunk < self->n_places)
-    for (gsize i = 0; i < G_N_ELEMENTS (letters); i++)
-      if (self->places[chunk] == letters[i].letter)
-        return letters[i].place;
-
-  return LLMSVC_CHUNK_PLACE_UNKNOWN;
+  letter = chunk < self->n_places ? strchr (letters, self->places[chunk]) : NULL;
+  return letter != NULL ? (LlmsvcChunkPlace) (letter - letters) : LLMSVC_CHUNK_PLACE_UNKNOWN;
 }
 
 /* Of the dictionary @key, an a{ut} of bits and bytes. */
@@ -472,24 +239,6 @@ get_bytes_at (LlmsvcContextMemory *self,
 }
 
 /**
- * llmsvc_context_memory_get_memory_bytes:
- * @self: the memory of a context
- *
- * Gets what the chunks take in memory.
- *
- * Returns: bytes
- *
- * Since: 0.1
- */
-guint64
-llmsvc_context_memory_get_memory_bytes (LlmsvcContextMemory *self)
-{
-  g_return_val_if_fail (LLMSVC_IS_CONTEXT_MEMORY (self), 0);
-
-  return llmsvc_dict_get_uint64 (self->info, "memory-bytes");
-}
-
-/**
  * llmsvc_context_memory_get_memory_bytes_at:
  * @self: the memory of a context
  * @bits: 32, 16, 8, 4 or 2
@@ -507,24 +256,6 @@ llmsvc_context_memory_get_memory_bytes_at (LlmsvcContextMemory *self,
   g_return_val_if_fail (LLMSVC_IS_CONTEXT_MEMORY (self), 0);
 
   return get_bytes_at (self, "memory-bytes-by-bits", bits);
-}
-
-/**
- * llmsvc_context_memory_get_storage_bytes:
- * @self: the memory of a context
- *
- * Gets what the chunks take on storage.
- *
- * Returns: bytes
- *
- * Since: 0.1
- */
-guint64
-llmsvc_context_memory_get_storage_bytes (LlmsvcContextMemory *self)
-{
-  g_return_val_if_fail (LLMSVC_IS_CONTEXT_MEMORY (self), 0);
-
-  return llmsvc_dict_get_uint64 (self->info, "storage-bytes");
 }
 
 /**
@@ -547,20 +278,3 @@ llmsvc_context_memory_get_storage_bytes_at (LlmsvcContextMemory *self,
   return get_bytes_at (self, "storage-bytes-by-bits", bits);
 }
 
-/**
- * llmsvc_context_memory_get_info:
- * @self: the memory of a context
- *
- * Gets everything that the service has told.
- *
- * Returns: (transfer none): an `a{sv}`
- *
- * Since: 0.1
- */
-GVariant *
-llmsvc_context_memory_get_info (LlmsvcContextMemory *self)
-{
-  g_return_val_if_fail (LLMSVC_IS_CONTEXT_MEMORY (self), NULL);
-
-  return self->info;
-}

@@ -20,6 +20,16 @@ LlmsvcContext *llmsvc_context_new           (LlmsvcClient        *client,
 LlmsvcPeer    *llmsvc_context_get_peer      (LlmsvcContext       *self);
 gboolean       llmsvc_context_is_named      (LlmsvcContext       *self);
 
+/* A context that was made by the call with @reply; @name: (nullable). */
+LlmsvcContext *llmsvc_context_new_made      (LlmsvcClient        *client,
+                                             LlmsvcReply         *reply,
+                                             const char          *name);
+/* Ends @task with a context that was made or opened, when its properties are read. */
+void           llmsvc_context_return        (GTask               *task,
+                                             LlmsvcClient        *client,
+                                             LlmsvcReply         *reply,
+                                             const char          *name);
+
 /* Takes the values of @values, an a{sv}. Any thread; in another one nothing happens. */
 void           llmsvc_context_apply         (LlmsvcContext       *self,
                                              GVariant            *values);
@@ -34,7 +44,8 @@ void           llmsvc_context_service_gone  (LlmsvcContext       *self,
 /* Makes itself known to a new service, in the thread-default main context. */
 void           llmsvc_context_reopen        (LlmsvcContext       *self);
 
-/* A method of the context; fails at once when it is closed. */
+/* A method of the context; fails at once when it is closed. The result of its task, whose source
+ * is the context, is the reply. */
 void           llmsvc_context_call_async    (LlmsvcContext       *self,
                                              const char          *method,
                                              const char          *reply_type,
@@ -43,18 +54,15 @@ void           llmsvc_context_call_async    (LlmsvcContext       *self,
                                              GCancellable        *cancellable,
                                              GAsyncReadyCallback  callback,
                                              gpointer             user_data);
-LlmsvcReply   *llmsvc_context_call_finish   (LlmsvcContext       *self,
-                                             GAsyncResult        *result,
-                                             GError             **error);
 /* Reads the properties and applies them. */
 void           llmsvc_context_read_async    (LlmsvcContext       *self,
                                              LlmsvcCallFlags      flags,
                                              GCancellable        *cancellable,
                                              GAsyncReadyCallback  callback,
                                              gpointer             user_data);
-gboolean       llmsvc_context_read_finish   (LlmsvcContext       *self,
-                                             GAsyncResult        *result,
-                                             GError             **error);
+/* Ends a reading, without which things go on; @when it was, for programmers. */
+void           llmsvc_context_read_done     (GAsyncResult        *result,
+                                             const char          *when);
 /* FALSE with @error set when it is closed. */
 gboolean       llmsvc_context_check_open    (LlmsvcContext       *self,
                                              GError             **error);
@@ -67,8 +75,7 @@ void           llmsvc_context_begin_async   (LlmsvcContext       *self,
                                              GCancellable        *cancellable,
                                              GAsyncReadyCallback  callback,
                                              gpointer             user_data);
-LlmsvcReader  *llmsvc_context_begin_finish  (LlmsvcContext       *self,
-                                             GAsyncResult        *result,
+LlmsvcReader  *llmsvc_context_begin_finish  (GAsyncResult        *result,
                                              GError             **error);
 
 G_END_DECLS

@@ -13,8 +13,6 @@
 #include "llmsvc-client-private.h"
 #include "llmsvc-error.h"
 
-#define PROPERTIES_INTERFACE "org.freedesktop.DBus.Properties"
-
 /* Reasons of the signal that are not the service's. */
 #define REASON_CLOSED "closed"
 #define REASON_LOST "lost"
@@ -62,66 +60,14 @@ struct _LlmsvcContext
   guint64 revision;
   char *residency;
   char *closed_reason;   /* (nullable): NULL while it is open */
+  const char *ending;    /* (atomic): the reason of an end that another thread has found */
 };
 
-enum
-{
-  PROP_CLIENT = 1,
-  PROP_NAME,
-  PROP_PATH,
-  PROP_TOKENS,
-  PROP_REVISION,
-  PROP_RESIDENCY,
-  PROP_IS_CLOSED,
-  N_PROPERTIES
-};
-
-enum
-{
-  SIGNAL_CLOSED,
-  N_SIGNALS
-};
-
-static GParamSpec *properties[N_PROPERTIES];
-static guint signals[N_SIGNALS];
+static guint closed_signal;
 
 G_DEFINE_FINAL_TYPE (LlmsvcContext, llmsvc_context, G_TYPE_OBJECT)
 
-static void
-llmsvc_context_get_property (GObject    *object,
-                             guint       id,
-                             GValue     *value,
-                             GParamSpec *pspec)
-{
-  LlmsvcContext *self = LLMSVC_CONTEXT (object);
-
-  switch (id)
-    {
-    case PROP_CLIENT:
-      g_value_set_object (value, self->client);
-      break;
-    case PROP_NAME:
-      g_value_set_string (value, self->name);
-      break;
-    case PROP_PATH:
-      g_value_set_string (value, self->path);
-      break;
-    case PROP_TOKENS:
-      g_value_set_uint (value, self->tokens);
-      break;
-    case PROP_REVISION:
-      g_value_set_uint64 (value, self->revision);
-      break;
-    case PROP_RESIDENCY:
-      g_value_set_string (value, self->residency);
-      break;
-    case PROP_IS_CLOSED:
-      g_value_set_boolean (value, self->closed_reason != NULL);
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
-    }
-}
+#include "llmsvc-context-properties.h"
 
 static void
 llmsvc_context_dispose (GObject *object)
@@ -157,74 +103,10 @@ static void
 llmsvc_context_class_init (LlmsvcContextClass *klass)
 {
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
-  const GParamFlags flags = G_PARAM_READABLE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY;
 
-  object_class->get_property = llmsvc_context_get_property;
   object_class->dispose = llmsvc_context_dispose;
   object_class->finalize = llmsvc_context_finalize;
-
-  /**
-   * LlmsvcContext:client:
-   *
-   * The client it belongs to.
-   *
-   * Since: 0.1
-   */
-  properties[PROP_CLIENT] =
-    g_param_spec_object ("client", NULL, NULL, LLMSVC_TYPE_CLIENT, flags);
-  /**
-   * LlmsvcContext:name:
-   *
-   * The name under which it is kept; "" for an unnamed one.
-   *
-   * Since: 0.1
-   */
-  properties[PROP_NAME] = g_param_spec_string ("name", NULL, NULL, "", flags);
-  /**
-   * LlmsvcContext:path:
-   *
-   * Its object on the bus.
-   *
-   * Since: 0.1
-   */
-  properties[PROP_PATH] = g_param_spec_string ("path", NULL, NULL, "", flags);
-  /**
-   * LlmsvcContext:tokens:
-   *
-   * The tokens that it holds, as of the last answer, call or refresh.
-   *
-   * Since: 0.1
-   */
-  properties[PROP_TOKENS] = g_param_spec_uint ("tokens", NULL, NULL, 0, G_MAXUINT, 0, flags);
-  /**
-   * LlmsvcContext:revision:
-   *
-   * Grows by one with every change, for the option `if-revision`; as of the last answer, call
-   * or refresh.
-   *
-   * Since: 0.1
-   */
-  properties[PROP_REVISION] =
-    g_param_spec_uint64 ("revision", NULL, NULL, 0, G_MAXUINT64, 0, flags);
-  /**
-   * LlmsvcContext:residency:
-   *
-   * Where its content is: `memory`, `compressed`, `storage` or `text`, which is to be computed
-   * again; "" until it was read. Only the time to the next answer differs. Or `damaged`: what is
-   * stored of it is damaged, and it can only be closed.
-   *
-   * Since: 0.1
-   */
-  properties[PROP_RESIDENCY] = g_param_spec_string ("residency", NULL, NULL, "", flags);
-  /**
-   * LlmsvcContext:is-closed:
-   *
-   * Whether it has ended.
-   *
-   * Since: 0.1
-   */
-  properties[PROP_IS_CLOSED] = g_param_spec_boolean ("is-closed", NULL, NULL, FALSE, flags);
-  g_object_class_install_properties (object_class, N_PROPERTIES, properties);
+  install_properties (object_class);
 
   /**
    * LlmsvcContext::closed:
@@ -236,8 +118,8 @@ llmsvc_context_class_init (LlmsvcContextClass *klass)
    *
    * Since: 0.1
    */
-  signals[SIGNAL_CLOSED] = g_signal_new ("closed", G_TYPE_FROM_CLASS (klass), G_SIGNAL_RUN_LAST, 0,
-                                         NULL, NULL, NULL, G_TYPE_NONE, 1, G_TYPE_STRING);
+  closed_signal = g_signal_new ("closed", G_TYPE_FROM_CLASS (klass), G_SIGNAL_RUN_LAST, 0, NULL,
+                                NULL, NULL, G_TYPE_NONE, 1, G_TYPE_STRING);
 }
 
 static void
@@ -269,6 +151,17 @@ llmsvc_context_new (LlmsvcClient *client,
   return self;
 }
 
+LlmsvcContext *
+llmsvc_context_new_made (LlmsvcClient *client,
+                         LlmsvcReply  *reply,
+                         const char   *name)
+{
+  const char *path;
+
+  g_variant_get (reply->body, "(&o)", &path);
+  return llmsvc_context_new (client, path, name != NULL ? name : "", reply->sender, TRUE);
+}
+
 LlmsvcPeer *
 llmsvc_context_get_peer (LlmsvcContext *self)
 {
@@ -298,45 +191,29 @@ llmsvc_context_apply (LlmsvcContext *self,
   if (g_variant_lookup (values, "Tokens", "u", &tokens) && tokens != self->tokens)
     {
       self->tokens = tokens;
-      g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_TOKENS]);
+      g_object_notify (G_OBJECT (self), "tokens");
     }
   if (g_variant_lookup (values, "Revision", "t", &revision) && revision != self->revision)
     {
       self->revision = revision;
-      g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_REVISION]);
+      g_object_notify (G_OBJECT (self), "revision");
     }
   if (g_variant_lookup (values, "Residency", "&s", &residency) &&
       !g_str_equal (residency, self->residency))
     {
       g_free (self->residency);
       self->residency = g_strdup (residency);
-      g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_RESIDENCY]);
+      g_object_notify (G_OBJECT (self), "residency");
     }
   g_object_thaw_notify (G_OBJECT (self));
-}
-
-typedef struct
-{
-  LlmsvcContext *context;  /* (owned) */
-  char *reason;
-} Ending;
-
-static void
-ending_free (gpointer data)
-{
-  Ending *ending = data;
-
-  g_object_unref (ending->context);
-  g_free (ending->reason);
-  g_free (ending);
 }
 
 static gboolean
 end_at_home (gpointer data)
 {
-  Ending *ending = data;
+  LlmsvcContext *self = data;
 
-  llmsvc_context_mark_closed (ending->context, ending->reason);
+  llmsvc_context_mark_closed (self, g_atomic_pointer_get (&self->ending));
   return G_SOURCE_REMOVE;
 }
 
@@ -349,11 +226,9 @@ llmsvc_context_mark_closed (LlmsvcContext *self,
   if (g_thread_self () != self->thread)
     {
       g_autoptr(GSource) source = g_idle_source_new ();
-      Ending *ending = g_new0 (Ending, 1);
 
-      ending->context = g_object_ref (self);
-      ending->reason = g_strdup (reason);
-      g_source_set_callback (source, end_at_home, ending, ending_free);
+      g_atomic_pointer_set (&self->ending, g_intern_string (reason));
+      g_source_set_callback (source, end_at_home, g_object_ref (self), g_object_unref);
       g_source_attach (source, self->client->home);
       return;
     }
@@ -361,8 +236,8 @@ llmsvc_context_mark_closed (LlmsvcContext *self,
     return;
 
   self->closed_reason = g_strdup (reason);
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_IS_CLOSED]);
-  g_signal_emit (self, signals[SIGNAL_CLOSED], 0, reason);
+  g_object_notify (G_OBJECT (self), "is-closed");
+  g_signal_emit (self, closed_signal, 0, reason);
 }
 
 static GError *
@@ -411,10 +286,7 @@ on_reopened (GObject      *source,
              GAsyncResult *result,
              gpointer      data)
 {
-  g_autoptr(GError) error = NULL;
-
-  if (!llmsvc_context_read_finish (LLMSVC_CONTEXT (source), result, &error))
-    g_debug ("A context can't be read from the service that came: %s", error->message);
+  llmsvc_context_read_done (result, "after the service has come");
 }
 
 void
@@ -466,7 +338,7 @@ call_object (LlmsvcContext        *self,
   g_variant_take_ref (arguments);
   if (llmsvc_context_check_open (self, &error))
     {
-      llmsvc_call_async (self->client->peer, info, arguments, cancellable, on_call_reply, task);
+      llmsvc_call_async (self->client->peer, NULL, info, arguments, cancellable, on_call_reply, task);
     }
   else
     {
@@ -491,14 +363,6 @@ llmsvc_context_call_async (LlmsvcContext       *self,
   call_object (self, &info, arguments, cancellable, callback, user_data);
 }
 
-LlmsvcReply *
-llmsvc_context_call_finish (LlmsvcContext  *self,
-                            GAsyncResult   *result,
-                            GError        **error)
-{
-  return g_task_propagate_pointer (G_TASK (result), error);
-}
-
 static void
 on_read (GObject      *source,
          GAsyncResult *result,
@@ -506,11 +370,10 @@ on_read (GObject      *source,
 {
   g_autoptr(GTask) task = data;
   LlmsvcContext *self = LLMSVC_CONTEXT (source);
-  g_autoptr(LlmsvcReply) reply = NULL;
-  g_autoptr(GVariant) values = NULL;
   GError *error = NULL;
+  g_autoptr(LlmsvcReply) reply = llmsvc_task_finish (self, result, &error);
+  g_autoptr(GVariant) values = NULL;
 
-  reply = llmsvc_context_call_finish (self, result, &error);
   if (reply == NULL)
     {
       g_task_return_error (task, error);
@@ -531,145 +394,42 @@ llmsvc_context_read_async (LlmsvcContext       *self,
 {
   GTask *task =
     llmsvc_task_new (self, cancellable, callback, user_data, llmsvc_context_read_async);
-  const LlmsvcCallInfo info = { self->path, PROPERTIES_INTERFACE, "GetAll", "(a{sv})", flags };
+  const LlmsvcCallInfo info = { self->path, DBUS_PROPERTIES_INTERFACE, "GetAll", "(a{sv})", flags };
 
   call_object (self, &info, g_variant_new ("(s)", LLMSVC_CONTEXT_INTERFACE), cancellable, on_read,
                task);
 }
 
-gboolean
-llmsvc_context_read_finish (LlmsvcContext  *self,
-                            GAsyncResult   *result,
-                            GError        **error)
+void
+llmsvc_context_read_done (GAsyncResult *result,
+                          const char   *when)
 {
-  return g_task_propagate_boolean (G_TASK (result), error);
+  g_autoptr(GError) error = NULL;
+
+  if (!g_task_propagate_boolean (G_TASK (result), &error))
+    g_debug ("The context can't be read %s: %s", when, error->message);
 }
 
-/* --- getters --- */
-
-/**
- * llmsvc_context_get_client:
- * @self: a context
- *
- * Gets the client it belongs to.
- *
- * Returns: (transfer none): the client
- *
- * Since: 0.1
- */
-LlmsvcClient *
-llmsvc_context_get_client (LlmsvcContext *self)
+/* A new object has its properties before the app gets it; without them it works as well. */
+static void
+on_first_read (GObject      *source,
+               GAsyncResult *result,
+               gpointer      data)
 {
-  g_return_val_if_fail (LLMSVC_IS_CONTEXT (self), NULL);
+  g_autoptr(GTask) task = data;
 
-  return self->client;
+  llmsvc_context_read_done (result, "when it is made");
+  g_task_return_pointer (task, g_object_ref (source), g_object_unref);
 }
 
-/**
- * llmsvc_context_get_name:
- * @self: a context
- *
- * Gets the name under which it is kept.
- *
- * Returns: (transfer none): the name, "" for an unnamed one
- *
- * Since: 0.1
- */
-const char *
-llmsvc_context_get_name (LlmsvcContext *self)
+void
+llmsvc_context_return (GTask        *task,
+                       LlmsvcClient *client,
+                       LlmsvcReply  *reply,
+                       const char   *name)
 {
-  g_return_val_if_fail (LLMSVC_IS_CONTEXT (self), NULL);
+  g_autoptr(LlmsvcContext) context = llmsvc_context_new_made (client, reply, name);
 
-  return self->name;
-}
-
-/**
- * llmsvc_context_get_path:
- * @self: a context
- *
- * Gets its object on the bus, for calls that the library has no function for.
- *
- * Returns: (transfer none): the object path
- *
- * Since: 0.1
- */
-const char *
-llmsvc_context_get_path (LlmsvcContext *self)
-{
-  g_return_val_if_fail (LLMSVC_IS_CONTEXT (self), NULL);
-
-  return self->path;
-}
-
-/**
- * llmsvc_context_get_tokens:
- * @self: a context
- *
- * Gets how many tokens it holds, as of the last answer, call or refresh.
- *
- * Returns: tokens
- *
- * Since: 0.1
- */
-guint
-llmsvc_context_get_tokens (LlmsvcContext *self)
-{
-  g_return_val_if_fail (LLMSVC_IS_CONTEXT (self), 0);
-
-  return self->tokens;
-}
-
-/**
- * llmsvc_context_get_revision:
- * @self: a context
- *
- * Gets its revision, which grows by one with every change, as of the last answer, call or
- * refresh.
- *
- * Returns: the revision
- *
- * Since: 0.1
- */
-guint64
-llmsvc_context_get_revision (LlmsvcContext *self)
-{
-  g_return_val_if_fail (LLMSVC_IS_CONTEXT (self), 0);
-
-  return self->revision;
-}
-
-/**
- * llmsvc_context_get_residency:
- * @self: a context
- *
- * Gets where its content is.
- *
- * Returns: (transfer none): `memory`, `compressed`, `storage` or `text`; "" until it was read
- *
- * Since: 0.1
- */
-const char *
-llmsvc_context_get_residency (LlmsvcContext *self)
-{
-  g_return_val_if_fail (LLMSVC_IS_CONTEXT (self), NULL);
-
-  return self->residency;
-}
-
-/**
- * llmsvc_context_get_is_closed:
- * @self: a context
- *
- * Gets whether it has ended.
- *
- * Returns: whether it has
- *
- * Since: 0.1
- */
-gboolean
-llmsvc_context_get_is_closed (LlmsvcContext *self)
-{
-  g_return_val_if_fail (LLMSVC_IS_CONTEXT (self), FALSE);
-
-  return self->closed_reason != NULL;
+  llmsvc_context_read_async (context, LLMSVC_CALL_NO_START, g_task_get_cancellable (task),
+                             on_first_read, g_object_ref (task));
 }

@@ -9,6 +9,14 @@
 
 G_BEGIN_DECLS
 
+struct _LlmsvcGeneration
+{
+  GObject parent_instance;
+
+  LlmsvcReader *reader;  /* (owned) */
+  GInputStream *stream;  /* (nullable) (owned) */
+};
+
 LlmsvcGeneration *llmsvc_generation_new (LlmsvcReader *reader);
 
 G_END_DECLS

@@ -44,56 +44,9 @@
  *
  * Since: 0.1
  */
-struct _LlmsvcGeneration
-{
-  GObject parent_instance;
-
-  LlmsvcReader *reader;  /* (owned) */
-  GInputStream *stream;  /* (nullable) (owned) */
-};
-
-enum
-{
-  PROP_CONTEXT = 1,
-  PROP_REQUEST_ID,
-  PROP_IS_DONE,
-  PROP_ANSWER,
-  N_PROPERTIES
-};
-
-static GParamSpec *properties[N_PROPERTIES];
-
 G_DEFINE_FINAL_TYPE (LlmsvcGeneration, llmsvc_generation, G_TYPE_OBJECT)
 
-static void
-llmsvc_generation_get_property (GObject    *object,
-                                guint       id,
-                                GValue     *value,
-                                GParamSpec *pspec)
-{
-  LlmsvcGeneration *self = LLMSVC_GENERATION (object);
-
-  if (self->reader == NULL)
-    return;
-
-  switch (id)
-    {
-    case PROP_CONTEXT:
-      g_value_set_object (value, llmsvc_reader_get_context (self->reader));
-      break;
-    case PROP_REQUEST_ID:
-      g_value_set_string (value, llmsvc_reader_get_request_id (self->reader));
-      break;
-    case PROP_IS_DONE:
-      g_value_set_boolean (value, llmsvc_reader_get_is_settled (self->reader));
-      break;
-    case PROP_ANSWER:
-      g_value_set_object (value, llmsvc_reader_get_answer (self->reader));
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
-    }
-}
+#include "llmsvc-generation-properties.h"
 
 static void
 llmsvc_generation_finalize (GObject *object)
@@ -109,63 +62,13 @@ llmsvc_generation_finalize (GObject *object)
 static void
 llmsvc_generation_class_init (LlmsvcGenerationClass *klass)
 {
-  GObjectClass *object_class = G_OBJECT_CLASS (klass);
-  const GParamFlags flags = G_PARAM_READABLE | G_PARAM_STATIC_STRINGS | G_PARAM_EXPLICIT_NOTIFY;
-
-  object_class->get_property = llmsvc_generation_get_property;
-  object_class->finalize = llmsvc_generation_finalize;
-
-  /**
-   * LlmsvcGeneration:context:
-   *
-   * The context that answers.
-   *
-   * Since: 0.1
-   */
-  properties[PROP_CONTEXT] =
-    g_param_spec_object ("context", NULL, NULL, LLMSVC_TYPE_CONTEXT, flags);
-  /**
-   * LlmsvcGeneration:request-id:
-   *
-   * The name of this request: the option `request-id`, or one that was made for it.
-   *
-   * Since: 0.1
-   */
-  properties[PROP_REQUEST_ID] = g_param_spec_string ("request-id", NULL, NULL, "", flags);
-  /**
-   * LlmsvcGeneration:is-done:
-   *
-   * Whether it has been read to its end, has failed, or was given up.
-   *
-   * Since: 0.1
-   */
-  properties[PROP_IS_DONE] = g_param_spec_boolean ("is-done", NULL, NULL, FALSE, flags);
-  /**
-   * LlmsvcGeneration:answer:
-   *
-   * The whole answer, once it has been read to its end.
-   *
-   * Since: 0.1
-   */
-  properties[PROP_ANSWER] =
-    g_param_spec_object ("answer", NULL, NULL, LLMSVC_TYPE_ANSWER, flags);
-  g_object_class_install_properties (object_class, N_PROPERTIES, properties);
+  G_OBJECT_CLASS (klass)->finalize = llmsvc_generation_finalize;
+  install_properties (G_OBJECT_CLASS (klass));
 }
 
 static void
 llmsvc_generation_init (LlmsvcGeneration *self)
 {
-}
-
-static void
-on_settled (LlmsvcReader     *reader,
-            LlmsvcGeneration *self)
-{
-  g_object_freeze_notify (G_OBJECT (self));
-  if (llmsvc_reader_get_answer (reader) != NULL)
-    g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_ANSWER]);
-  g_object_notify_by_pspec (G_OBJECT (self), properties[PROP_IS_DONE]);
-  g_object_thaw_notify (G_OBJECT (self));
 }
 
 LlmsvcGeneration *
@@ -174,26 +77,11 @@ llmsvc_generation_new (LlmsvcReader *reader)
   LlmsvcGeneration *self = g_object_new (LLMSVC_TYPE_GENERATION, NULL);
 
   self->reader = g_object_ref (reader);
-  g_signal_connect_object (reader, "settled", G_CALLBACK (on_settled), self, 0);
+  g_weak_ref_set (&reader->observer, self);
   return self;
 }
 
 /* --- reading --- */
-
-static void
-on_next (GObject      *source,
-         GAsyncResult *result,
-         gpointer      data)
-{
-  g_autoptr(GTask) task = data;
-  GError *error = NULL;
-  char *piece = llmsvc_reader_next_finish (LLMSVC_READER (source), result, &error);
-
-  if (error != NULL)
-    g_task_return_error (task, error);
-  else
-    g_task_return_pointer (task, piece, g_free);
-}
 
 /**
  * llmsvc_generation_next_async:
@@ -213,13 +101,10 @@ llmsvc_generation_next_async (LlmsvcGeneration    *self,
                               GAsyncReadyCallback  callback,
                               gpointer             user_data)
 {
-  GTask *task;
-
   g_return_if_fail (LLMSVC_IS_GENERATION (self));
   g_return_if_fail (self->reader != NULL);
 
-  task = llmsvc_task_new (self, cancellable, callback, user_data, llmsvc_generation_next_async);
-  llmsvc_reader_next_async (self->reader, cancellable, on_next, task);
+  llmsvc_reader_next_async (self->reader, self, cancellable, callback, user_data);
 }
 
 /**
@@ -242,10 +127,7 @@ llmsvc_generation_next_finish (LlmsvcGeneration  *self,
                                GAsyncResult      *result,
                                GError           **error)
 {
-  g_return_val_if_fail (LLMSVC_IS_GENERATION (self), NULL);
-  g_return_val_if_fail (g_task_is_valid (result, self), NULL);
-
-  return g_task_propagate_pointer (G_TASK (result), error);
+  return llmsvc_task_finish (self, result, error);
 }
 
 /**
@@ -272,21 +154,6 @@ llmsvc_generation_get_input_stream (LlmsvcGeneration *self)
   return self->stream;
 }
 
-static void
-on_finished (GObject      *source,
-             GAsyncResult *result,
-             gpointer      data)
-{
-  g_autoptr(GTask) task = data;
-  GError *error = NULL;
-  LlmsvcAnswer *answer = llmsvc_reader_drain_finish (LLMSVC_READER (source), result, &error);
-
-  if (answer != NULL)
-    g_task_return_pointer (task, answer, g_object_unref);
-  else
-    g_task_return_error (task, error);
-}
-
 /**
  * llmsvc_generation_finish_async:
  * @self: a generation
@@ -305,13 +172,13 @@ llmsvc_generation_finish_async (LlmsvcGeneration    *self,
                                 GAsyncReadyCallback  callback,
                                 gpointer             user_data)
 {
-  GTask *task;
+  g_autoptr(GTask) task = NULL;
 
   g_return_if_fail (LLMSVC_IS_GENERATION (self));
   g_return_if_fail (self->reader != NULL);
 
   task = llmsvc_task_new (self, cancellable, callback, user_data, llmsvc_generation_finish_async);
-  llmsvc_reader_drain_async (self->reader, cancellable, on_finished, task);
+  llmsvc_reader_drain (self->reader, task);
 }
 
 /**
@@ -332,10 +199,7 @@ llmsvc_generation_finish_finish (LlmsvcGeneration  *self,
                                  GAsyncResult      *result,
                                  GError           **error)
 {
-  g_return_val_if_fail (LLMSVC_IS_GENERATION (self), NULL);
-  g_return_val_if_fail (g_task_is_valid (result, self), NULL);
-
-  return g_task_propagate_pointer (G_TASK (result), error);
+  return llmsvc_task_finish (self, result, error);
 }
 
 /* --- cancelling --- */
@@ -401,8 +265,8 @@ llmsvc_generation_cancel_async (LlmsvcGeneration    *self,
       return;
     }
 
-  info.path = llmsvc_reader_get_path (self->reader);
-  llmsvc_call_async (llmsvc_context_get_peer (llmsvc_reader_get_context (self->reader)), &info,
+  info.path = self->reader->path;
+  llmsvc_call_async (llmsvc_context_get_peer (self->reader->context), NULL, &info,
                      g_variant_new ("(a{sv})", NULL), cancellable, on_cancelled, task);
 }
 
@@ -427,65 +291,4 @@ llmsvc_generation_cancel_finish (LlmsvcGeneration  *self,
   g_return_val_if_fail (g_task_is_valid (result, self), FALSE);
 
   return g_task_propagate_boolean (G_TASK (result), error);
-}
-
-/* --- getters --- */
-
-/**
- * llmsvc_generation_get_answer:
- * @self: a generation
- *
- * Gets the whole answer.
- *
- * Returns: (transfer none) (nullable): the answer, %NULL until it has been read to its end
- *
- * Since: 0.1
- */
-LlmsvcAnswer *
-llmsvc_generation_get_answer (LlmsvcGeneration *self)
-{
-  g_return_val_if_fail (LLMSVC_IS_GENERATION (self), NULL);
-  g_return_val_if_fail (self->reader != NULL, NULL);
-
-  return llmsvc_reader_get_answer (self->reader);
-}
-
-/**
- * llmsvc_generation_get_request_id:
- * @self: a generation
- *
- * Gets the name of this request: the option `request-id`, or one that was made for it. When
- * the service went away and %LLMSVC_ERROR_LOST_UNKNOWN leaves open whether the turn is kept,
- * asking again with the same id never does it twice.
- *
- * Returns: (transfer none): the id
- *
- * Since: 0.1
- */
-const char *
-llmsvc_generation_get_request_id (LlmsvcGeneration *self)
-{
-  g_return_val_if_fail (LLMSVC_IS_GENERATION (self), NULL);
-  g_return_val_if_fail (self->reader != NULL, NULL);
-
-  return llmsvc_reader_get_request_id (self->reader);
-}
-
-/**
- * llmsvc_generation_get_is_done:
- * @self: a generation
- *
- * Gets whether it has been read to its end, has failed, or was given up.
- *
- * Returns: whether it is done
- *
- * Since: 0.1
- */
-gboolean
-llmsvc_generation_get_is_done (LlmsvcGeneration *self)
-{
-  g_return_val_if_fail (LLMSVC_IS_GENERATION (self), FALSE);
-  g_return_val_if_fail (self->reader != NULL, FALSE);
-
-  return llmsvc_reader_get_is_settled (self->reader);
 }

@@ -26,17 +26,6 @@ make_free (Make *make)
   g_free (make);
 }
 
-void
-llmsvc_made_free (LlmsvcMade *self)
-{
-  if (self == NULL)
-    return;
-
-  g_free (self->path);
-  g_free (self->sender);
-  g_free (self);
-}
-
 static void
 on_made (GObject      *source,
          GAsyncResult *result,
@@ -47,22 +36,6 @@ on_made (GObject      *source,
   make->reply = g_object_ref (result);
 }
 
-static LlmsvcMade *
-read_made (Make    *make,
-           GError **error)
-{
-  g_autoptr(LlmsvcReply) reply = llmsvc_call_finish (make->reply, &make->is_gone, error);
-  LlmsvcMade *made;
-
-  if (reply == NULL)
-    return NULL;
-
-  made = g_new0 (LlmsvcMade, 1);
-  g_variant_get (reply->body, "(o)", &made->path);
-  made->sender = g_steal_pointer (&reply->sender);
-  return made;
-}
-
 static void
 wait_for_reply (GTask        *task,
                 gpointer      source,
@@ -70,13 +43,14 @@ wait_for_reply (GTask        *task,
                 GCancellable *cancellable)
 {
   Make *make = data;
-  g_autoptr(LlmsvcMade) made = NULL;
+  g_autoptr(LlmsvcReply) made = NULL;
+  const char *path;
   GError *error = NULL;
 
   g_main_context_push_thread_default (make->context);
   while (make->reply == NULL)
     g_main_context_iteration (make->context, TRUE);
-  made = read_made (make, &error);
+  made = llmsvc_call_finish (make->reply, &make->is_gone, &error);
   g_clear_object (&make->reply);
   while (g_main_context_iteration (make->context, FALSE))
     ;
@@ -86,7 +60,10 @@ wait_for_reply (GTask        *task,
     {
       /* the caller has gone on */
       if (made != NULL && !make->is_kept)
-        llmsvc_call_close (make->peer, made->sender, made->path);
+        {
+          g_variant_get (made->body, "(&o)", &path);
+          llmsvc_call_close (make->peer, made->sender, path);
+        }
       g_clear_error (&error);
       return;
     }
@@ -95,7 +72,7 @@ wait_for_reply (GTask        *task,
   if (made == NULL)
     g_task_return_error (task, error);
   else
-    g_task_return_pointer (task, g_steal_pointer (&made), (GDestroyNotify) llmsvc_made_free);
+    g_task_return_pointer (task, g_steal_pointer (&made), (GDestroyNotify) llmsvc_reply_free);
 }
 
 void
@@ -125,7 +102,7 @@ llmsvc_make_async (LlmsvcPeer           *peer,
     }
 
   g_main_context_push_thread_default (make->context);
-  llmsvc_call_async (peer, info, arguments, NULL, on_made, make);
+  llmsvc_call_async (peer, NULL, info, arguments, NULL, on_made, make);
   g_main_context_pop_thread_default (make->context);
   g_variant_unref (arguments);
 
@@ -133,18 +110,18 @@ llmsvc_make_async (LlmsvcPeer           *peer,
   g_task_run_in_thread (task, wait_for_reply);
 }
 
-LlmsvcMade *
+LlmsvcReply *
 llmsvc_make_finish (GAsyncResult  *result,
                     gboolean      *is_gone,
                     GError       **error)
 {
   Make *make = g_task_get_task_data (G_TASK (result));
   GError *local = NULL;
-  LlmsvcMade *made = g_task_propagate_pointer (G_TASK (result), &local);
+  LlmsvcReply *made = g_task_propagate_pointer (G_TASK (result), &local);
 
   if (made == NULL)
     {
-      llmsvc_call_convert_error (&local);
+      llmsvc_task_convert_error (&local);
       /* of a call that was left the thread may still write */
       if (is_gone != NULL)
         *is_gone = local->code != LLMSVC_ERROR_CANCELLED && make->is_gone;

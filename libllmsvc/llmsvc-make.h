@@ -13,26 +13,16 @@
 
 G_BEGIN_DECLS
 
-typedef struct
-{
-  char *path;    /* of the new context */
-  char *sender;  /* the unique name of the service that has it */
-} LlmsvcMade;
-
-void        llmsvc_made_free   (LlmsvcMade *self);
-
-G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmsvcMade, llmsvc_made_free)
-
-/* @method replies with "(o)"; @is_kept: whether the context stays when nobody wants it. */
-void        llmsvc_make_async  (LlmsvcPeer           *peer,
-                                const LlmsvcCallInfo *info,
-                                GVariant             *arguments,
-                                gboolean              is_kept,
-                                GCancellable         *cancellable,
-                                GAsyncReadyCallback   callback,
-                                gpointer              user_data);
-LlmsvcMade *llmsvc_make_finish (GAsyncResult         *result,
-                                gboolean             *is_gone,
-                                GError              **error);
+/* @info: replies with "(o)"; @is_kept: whether the context stays when nobody wants it. */
+void         llmsvc_make_async  (LlmsvcPeer           *peer,
+                                 const LlmsvcCallInfo *info,
+                                 GVariant             *arguments,
+                                 gboolean              is_kept,
+                                 GCancellable         *cancellable,
+                                 GAsyncReadyCallback   callback,
+                                 gpointer              user_data);
+LlmsvcReply *llmsvc_make_finish (GAsyncResult         *result,
+                                 gboolean             *is_gone,
+                                 GError              **error);
 
 G_END_DECLS

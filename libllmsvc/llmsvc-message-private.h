@@ -5,6 +5,7 @@
 #pragma once
 
 #include "llmsvc-message.h"
+#include "llmsvc-options.h"
 
 G_BEGIN_DECLS
 
@@ -12,6 +13,11 @@ G_BEGIN_DECLS
  * when @n_messages is 0. */
 GVariant  *llmsvc_messages_to_variant   (LlmsvcMessage *const *messages,
                                          gsize                 n_messages,
+                                         GError              **error);
+/* (transfer floating): the same, with options, as the arguments of a method. */
+GVariant  *llmsvc_messages_to_arguments (LlmsvcMessage *const *messages,
+                                         gsize                 n_messages,
+                                         LlmsvcOptions        *options,
                                          GError              **error);
 /* Adds those of @variant, an a(ssa{sv}), to @messages. */
 void       llmsvc_messages_add_variant  (GPtrArray            *messages,

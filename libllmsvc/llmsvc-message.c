@@ -9,6 +9,7 @@
 #include <glib/gi18n-lib.h>
 
 #include "llmsvc-error.h"
+#include "llmsvc-options-private.h"
 
 /**
  * LlmsvcMessage:
@@ -28,41 +29,9 @@ struct _LlmsvcMessage
   GVariant *extras;  /* (nullable) (owned) */
 };
 
-enum
-{
-  PROP_ROLE = 1,
-  PROP_TEXT,
-  PROP_EXTRAS,
-  N_PROPERTIES
-};
-
-static GParamSpec *properties[N_PROPERTIES];
-
 G_DEFINE_FINAL_TYPE (LlmsvcMessage, llmsvc_message, G_TYPE_OBJECT)
 
-static void
-llmsvc_message_get_property (GObject    *object,
-                             guint       id,
-                             GValue     *value,
-                             GParamSpec *pspec)
-{
-  LlmsvcMessage *self = LLMSVC_MESSAGE (object);
-
-  switch (id)
-    {
-    case PROP_ROLE:
-      g_value_set_string (value, self->role);
-      break;
-    case PROP_TEXT:
-      g_value_set_string (value, self->text);
-      break;
-    case PROP_EXTRAS:
-      g_value_set_variant (value, self->extras);
-      break;
-    default:
-      G_OBJECT_WARN_INVALID_PROPERTY_ID (object, id, pspec);
-    }
-}
+#include "llmsvc-message-properties.h"
 
 static void
 llmsvc_message_set_property (GObject      *object,
@@ -117,40 +86,11 @@ static void
 llmsvc_message_class_init (LlmsvcMessageClass *klass)
 {
   GObjectClass *object_class = G_OBJECT_CLASS (klass);
-  const GParamFlags flags =
-    G_PARAM_READWRITE | G_PARAM_CONSTRUCT_ONLY | G_PARAM_STATIC_STRINGS;
 
-  object_class->get_property = llmsvc_message_get_property;
   object_class->set_property = llmsvc_message_set_property;
   object_class->constructed = llmsvc_message_constructed;
   object_class->finalize = llmsvc_message_finalize;
-
-  /**
-   * LlmsvcMessage:role:
-   *
-   * Who said it: `system`, `user`, `assistant` or `tool`.
-   *
-   * Since: 0.1
-   */
-  properties[PROP_ROLE] = g_param_spec_string ("role", NULL, NULL, LLMSVC_ROLE_USER, flags);
-  /**
-   * LlmsvcMessage:text:
-   *
-   * What was said, UTF-8.
-   *
-   * Since: 0.1
-   */
-  properties[PROP_TEXT] = g_param_spec_string ("text", NULL, NULL, "", flags);
-  /**
-   * LlmsvcMessage:extras:
-   *
-   * What else belongs to the message, of type `a{sv}`; %NULL for nothing.
-   *
-   * Since: 0.1
-   */
-  properties[PROP_EXTRAS] =
-    g_param_spec_variant ("extras", NULL, NULL, G_VARIANT_TYPE_VARDICT, NULL, flags);
-  g_object_class_install_properties (object_class, N_PROPERTIES, properties);
+  install_properties (object_class);
 }
 
 static void
@@ -178,60 +118,6 @@ llmsvc_message_new (const char *role,
   g_return_val_if_fail (text != NULL, NULL);
 
   return g_object_new (LLMSVC_TYPE_MESSAGE, "role", role, "text", text, NULL);
-}
-
-/**
- * llmsvc_message_get_role:
- * @self: a message
- *
- * Gets who said it.
- *
- * Returns: (transfer none): `system`, `user`, `assistant` or `tool`
- *
- * Since: 0.1
- */
-const char *
-llmsvc_message_get_role (LlmsvcMessage *self)
-{
-  g_return_val_if_fail (LLMSVC_IS_MESSAGE (self), NULL);
-
-  return self->role;
-}
-
-/**
- * llmsvc_message_get_text:
- * @self: a message
- *
- * Gets what was said.
- *
- * Returns: (transfer none): the text, UTF-8
- *
- * Since: 0.1
- */
-const char *
-llmsvc_message_get_text (LlmsvcMessage *self)
-{
-  g_return_val_if_fail (LLMSVC_IS_MESSAGE (self), NULL);
-
-  return self->text;
-}
-
-/**
- * llmsvc_message_get_extras:
- * @self: a message
- *
- * Gets what else belongs to the message.
- *
- * Returns: (transfer none) (nullable): an `a{sv}`, or %NULL for nothing
- *
- * Since: 0.1
- */
-GVariant *
-llmsvc_message_get_extras (LlmsvcMessage *self)
-{
-  g_return_val_if_fail (LLMSVC_IS_MESSAGE (self), NULL);
-
-  return self->extras;
 }
 
 gboolean
@@ -270,6 +156,21 @@ llmsvc_messages_to_variant (LlmsvcMessage *const *messages,
     }
 
   return g_variant_builder_end (&builder);
+}
+
+GVariant *
+llmsvc_messages_to_arguments (LlmsvcMessage *const *messages,
+                              gsize                 n_messages,
+                              LlmsvcOptions        *options,
+                              GError              **error)
+{
+  g_autoptr(GVariant) taken = llmsvc_options_take (options, error);
+  GVariant *variant = NULL;
+
+  if (taken != NULL)
+    variant = llmsvc_messages_to_variant (messages, n_messages, error);
+  return variant != NULL ? g_variant_new ("(@a(ssa{sv})@a{sv})", variant, g_steal_pointer (&taken))
+                         : NULL;
 }
 
 void

@@ -25,37 +25,6 @@
 /* No model's context is as long; a service that sends more is out of order. */
 #define MAX_ANSWER_BYTES (64 * 1024 * 1024)
 
-struct _LlmsvcReader
-{
-  GObject parent_instance;
-
-  LlmsvcContext *context;   /* (owned) */
-  GThread *thread;          /* (unowned): where it was made */
-  char *path;
-  char *request_id;
-  LlmsvcTurn before;
-  gboolean is_standalone;
-
-  int fd;                   /* -1 when it is closed, which it is not during a read */
-  LlmsvcLineReader *lines;  /* (owned) */
-  GCancellable *closing;    /* (owned): cancelled when the answer is given up */
-
-  GMutex lock;              /* guards what follows */
-  gboolean is_reading;
-  gboolean is_settled;
-  GString *text;            /* all pieces that were given out */
-  LlmsvcAnswer *answer;     /* (nullable) (owned) */
-  GError *failure;          /* (nullable) (owned) */
-};
-
-enum
-{
-  SIGNAL_SETTLED,
-  N_SIGNALS
-};
-
-static guint signals[N_SIGNALS];
-
 G_DEFINE_FINAL_TYPE (LlmsvcReader, llmsvc_reader, G_TYPE_OBJECT)
 
 static void
@@ -84,6 +53,7 @@ llmsvc_reader_finalize (GObject *object)
   llmsvc_line_reader_free (self->lines);
   g_object_unref (self->closing);
   g_mutex_clear (&self->lock);
+  g_weak_ref_clear (&self->observer);
   g_string_free (self->text, TRUE);
   g_clear_object (&self->answer);
   g_clear_error (&self->failure);
@@ -95,15 +65,13 @@ static void
 llmsvc_reader_class_init (LlmsvcReaderClass *klass)
 {
   G_OBJECT_CLASS (klass)->finalize = llmsvc_reader_finalize;
-
-  signals[SIGNAL_SETTLED] = g_signal_new ("settled", G_TYPE_FROM_CLASS (klass), G_SIGNAL_RUN_LAST,
-                                          0, NULL, NULL, NULL, G_TYPE_NONE, 0);
 }
 
 static void
 llmsvc_reader_init (LlmsvcReader *self)
 {
   g_mutex_init (&self->lock);
+  g_weak_ref_init (&self->observer, NULL);
   self->fd = -1;
   self->lines = llmsvc_line_reader_new ();
   self->closing = g_cancellable_new ();
@@ -130,9 +98,19 @@ llmsvc_reader_new (LlmsvcContext           *context,
 /* --- the end of the answer --- */
 
 static gboolean
-emit_settled (gpointer data)
+tell_settled (gpointer data)
 {
-  g_signal_emit (data, signals[SIGNAL_SETTLED], 0);
+  LlmsvcReader *self = data;
+  g_autoptr(GObject) observer = g_weak_ref_get (&self->observer);
+
+  if (observer == NULL)
+    return G_SOURCE_REMOVE;
+
+  g_object_freeze_notify (observer);
+  if (llmsvc_reader_get_answer (self) != NULL)
+    g_object_notify (observer, "answer");
+  g_object_notify (observer, "is-done");
+  g_object_thaw_notify (observer);
   return G_SOURCE_REMOVE;
 }
 
@@ -162,13 +140,13 @@ settle (LlmsvcReader *self,
 
   if (g_thread_self () == self->thread)
     {
-      emit_settled (self);
+      tell_settled (self);
     }
   else
     {
       g_autoptr(GSource) source = g_idle_source_new ();
 
-      g_source_set_callback (source, emit_settled, g_object_ref (self), g_object_unref);
+      g_source_set_callback (source, tell_settled, g_object_ref (self), g_object_unref);
       g_source_attach (source, llmsvc_context_get_client (self->context)->home);
     }
 }
@@ -194,7 +172,7 @@ static void
 end_read (GTask *task,
           char  *text)
 {
-  LlmsvcReader *self = g_task_get_source_object (task);
+  LlmsvcReader *self = g_task_get_task_data (task);
   GError *failure = NULL;
   gboolean is_over;
 
@@ -218,7 +196,7 @@ static void
 leave_read (GTask  *task,
             GError *error)
 {
-  LlmsvcReader *self = g_task_get_source_object (task);
+  LlmsvcReader *self = g_task_get_task_data (task);
 
   g_mutex_lock (&self->lock);
   self->is_reading = FALSE;
@@ -235,20 +213,17 @@ on_context_read (GObject      *source,
                  gpointer      data)
 {
   g_autoptr(GTask) task = data;
-  g_autoptr(GError) error = NULL;
 
-  if (!llmsvc_context_read_finish (LLMSVC_CONTEXT (source), result, &error))
-    g_debug ("The context can't be read after its answer: %s", error->message);
+  llmsvc_context_read_done (result, "after its answer");
   end_read (task, NULL);
 }
 
-/* The last line has come. @task: (transfer full) */
+/* The last line has come. */
 static void
 end_answer (GTask    *task,
             GVariant *results)
 {
-  g_autoptr(GTask) owned = task;
-  LlmsvcReader *self = g_task_get_source_object (task);
+  LlmsvcReader *self = g_task_get_task_data (task);
   LlmsvcAnswer *answer;
 
   g_mutex_lock (&self->lock);
@@ -260,7 +235,7 @@ end_answer (GTask    *task,
     end_read (task, NULL);
   else
     llmsvc_context_read_async (self->context, LLMSVC_CALL_NO_START, g_task_get_cancellable (task),
-                               on_context_read, g_steal_pointer (&owned));
+                               on_context_read, g_object_ref (task));
 }
 
 static void
@@ -269,7 +244,7 @@ on_judged (GObject      *source,
            gpointer      data)
 {
   g_autoptr(GTask) task = data;
-  LlmsvcReader *self = g_task_get_source_object (task);
+  LlmsvcReader *self = g_task_get_task_data (task);
   GError *error = llmsvc_turn_judge_finish (result);
 
   if (error->code == LLMSVC_ERROR_CANCELLED)
@@ -282,34 +257,21 @@ on_judged (GObject      *source,
   end_read (task, NULL);
 }
 
-/* The pipe has ended without a last line: the service has. @task: (transfer full) */
-static void
-break_off (GTask *task)
-{
-  LlmsvcReader *self = g_task_get_source_object (task);
-
-  llmsvc_turn_judge_async (self->context, &self->before, g_task_get_cancellable (task), on_judged,
-                           task);
-}
-
-/* @task: (transfer full); @error: (transfer full) */
+/* @error: (transfer full) */
 static void
 fail_answer (GTask  *task,
              GError *error)
 {
-  g_autoptr(GTask) owned = task;
-
-  settle (g_task_get_source_object (task), NULL, error);
+  settle (g_task_get_task_data (task), NULL, error);
   end_read (task, NULL);
 }
 
-/* @line: (inout): its text is taken. TRUE when the read that @task is (transfer full then)
- * has ended with it. */
+/* @line: its text is taken. FALSE when the read goes on behind it. */
 static gboolean
 take_line (GTask      *task,
            LlmsvcLine *line)
 {
-  LlmsvcReader *self = g_task_get_source_object (task);
+  LlmsvcReader *self = g_task_get_task_data (task);
   gboolean is_too_long;
 
   switch (line->kind)
@@ -323,16 +285,10 @@ take_line (GTask      *task,
         g_string_append (self->text, line->text);
       g_mutex_unlock (&self->lock);
       if (is_too_long)
-        {
-          fail_answer (task,
-                       g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
-                                            _("The answer is longer than any answer can be")));
-        }
+        fail_answer (task, g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
+                                                _("The answer is longer than any answer can be")));
       else
-        {
-          end_read (task, g_steal_pointer (&line->text));
-          g_object_unref (task);
-        }
+        end_read (task, g_steal_pointer (&line->text));
       return TRUE;
     case LLMSVC_LINE_DONE:
       end_answer (task, line->results);
@@ -346,11 +302,11 @@ take_line (GTask      *task,
     }
 }
 
-/* Goes through the lines that were read. TRUE when @task has ended (transfer full then). */
+/* Goes through the lines that were read. FALSE when the read goes on behind them. */
 static gboolean
 take_lines (GTask *task)
 {
-  LlmsvcReader *self = g_task_get_source_object (task);
+  LlmsvcReader *self = g_task_get_task_data (task);
   LlmsvcLine line = { .kind = LLMSVC_LINE_OTHER };
   GError *error = NULL;
   gboolean has_ended = FALSE;
@@ -373,40 +329,34 @@ on_readable (int          fd,
              GIOCondition condition,
              gpointer     data)
 {
-  continue_reading (g_object_ref (data));
+  continue_reading (data);
   return G_SOURCE_REMOVE;
 }
 
-/* @task: (transfer full) */
 static void
 wait_for_pipe (GTask *task)
 {
-  LlmsvcReader *self = g_task_get_source_object (task);
-  GCancellable *cancellable = g_task_get_cancellable (task);
-  g_autoptr(GSource) source = NULL;
-  g_autoptr(GSource) closing = g_cancellable_source_new (self->closing);
+  LlmsvcReader *self = g_task_get_task_data (task);
+  GCancellable *ends[] = { self->closing, g_task_get_cancellable (task) };
+  g_autoptr(GSource) source = g_unix_fd_source_new (self->fd, G_IO_IN | G_IO_HUP | G_IO_ERR);
 
-  source = g_unix_fd_source_new (self->fd, G_IO_IN | G_IO_HUP | G_IO_ERR);
-  g_source_set_dummy_callback (closing);
-  g_source_add_child_source (source, closing);
-  if (cancellable != NULL)
-    {
-      g_autoptr(GSource) stopping = g_cancellable_source_new (cancellable);
+  for (guint i = 0; i < G_N_ELEMENTS (ends); i++)
+    if (ends[i] != NULL)
+      {
+        g_autoptr(GSource) ending = g_cancellable_source_new (ends[i]);
 
-      g_source_set_dummy_callback (stopping);
-      g_source_add_child_source (source, stopping);
-    }
-  g_source_set_callback (source, G_SOURCE_FUNC (on_readable), task, g_object_unref);
+        g_source_set_dummy_callback (ending);
+        g_source_add_child_source (source, ending);
+      }
+  g_source_set_callback (source, G_SOURCE_FUNC (on_readable), g_object_ref (task), g_object_unref);
   g_source_attach (source, g_task_get_context (task));
 }
 
-/* Reads as far as it gets without waiting; by way of the main loop otherwise.
- * @task: (transfer full) */
+/* Reads as far as it gets without waiting; by way of the main loop otherwise. */
 static void
 continue_reading (GTask *task)
 {
-  g_autoptr(GTask) owned = task;
-  LlmsvcReader *self = g_task_get_source_object (task);
+  LlmsvcReader *self = g_task_get_task_data (task);
   g_autofree char *buffer = NULL;
   GError *error = NULL;
   ssize_t n;
@@ -418,42 +368,22 @@ continue_reading (GTask *task)
       leave_read (task, error);
       return;
     }
-
   if (take_lines (task))
-    {
-      (void) g_steal_pointer (&owned);
-      return;
-    }
+    return;
 
   buffer = g_malloc (READ_BYTES);
   n = read (self->fd, buffer, READ_BYTES);
   if (n < 0 && errno != EAGAIN && errno != EINTR)
-    {
-      fail_answer (g_steal_pointer (&owned),
-                   g_error_new (LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
-                                _("The answer can't be read: %s"), g_strerror (errno)));
-      return;
-    }
-  if (n == 0)
-    {
-      break_off (g_steal_pointer (&owned));
-      return;
-    }
-  if (n > 0)
-    {
-      if (!llmsvc_line_reader_push (self->lines, buffer, (gsize) n, &error))
-        {
-          fail_answer (g_steal_pointer (&owned), error);
-          return;
-        }
-      if (take_lines (task))
-        {
-          (void) g_steal_pointer (&owned);
-          return;
-        }
-    }
-
-  wait_for_pipe (g_steal_pointer (&owned));
+    fail_answer (task, g_error_new (LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
+                                    _("The answer can't be read: %s"), g_strerror (errno)));
+  else if (n == 0)
+    /* it has ended without a last line: the service has */
+    llmsvc_turn_judge_async (self->context, &self->before, g_task_get_cancellable (task),
+                             on_judged, g_object_ref (task));
+  else if (n > 0 && !llmsvc_line_reader_push (self->lines, buffer, (gsize) n, &error))
+    fail_answer (task, error);
+  else if (n < 0 || !take_lines (task))
+    wait_for_pipe (task);
 }
 
 /* FALSE when another read is under way. @is_over: (out): nothing is left to be read */
@@ -474,6 +404,7 @@ claim (LlmsvcReader *self,
 
 void
 llmsvc_reader_next_async (LlmsvcReader        *self,
+                          gpointer             source,
                           GCancellable        *cancellable,
                           GAsyncReadyCallback  callback,
                           gpointer             user_data)
@@ -481,22 +412,15 @@ llmsvc_reader_next_async (LlmsvcReader        *self,
   g_autoptr(GTask) task = NULL;
   gboolean is_over;
 
-  task = llmsvc_task_new (self, cancellable, callback, user_data, llmsvc_reader_next_async);
+  task = llmsvc_task_new (source, cancellable, callback, user_data, llmsvc_reader_next_async);
+  g_task_set_task_data (task, g_object_ref (self), g_object_unref);
   if (!claim (self, &is_over))
     g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
                              _("The answer is being read already: one read at a time"));
   else if (is_over)
     end_read (task, NULL);
   else
-    continue_reading (g_steal_pointer (&task));
-}
-
-char *
-llmsvc_reader_next_finish (LlmsvcReader  *self,
-                           GAsyncResult  *result,
-                           GError       **error)
-{
-  return g_task_propagate_pointer (G_TASK (result), error);
+    continue_reading (task);
 }
 
 /* --- the whole answer --- */
@@ -507,15 +431,14 @@ on_drained_piece (GObject      *source,
                   gpointer      data)
 {
   g_autoptr(GTask) task = data;
-  LlmsvcReader *self = LLMSVC_READER (source);
+  LlmsvcReader *self = g_task_get_task_data (G_TASK (result));
   g_autofree char *piece = NULL;
   GError *error = NULL;
 
-  piece = llmsvc_reader_next_finish (self, result, &error);
+  piece = g_task_propagate_pointer (G_TASK (result), &error);
   if (piece != NULL)
     {
-      llmsvc_reader_next_async (self, g_task_get_cancellable (task), on_drained_piece,
-                                g_object_ref (task));
+      llmsvc_reader_drain (self, task);
       return;
     }
   if (error == NULL)
@@ -530,23 +453,11 @@ on_drained_piece (GObject      *source,
 }
 
 void
-llmsvc_reader_drain_async (LlmsvcReader        *self,
-                           GCancellable        *cancellable,
-                           GAsyncReadyCallback  callback,
-                           gpointer             user_data)
+llmsvc_reader_drain (LlmsvcReader *self,
+                     GTask        *task)
 {
-  GTask *task =
-    llmsvc_task_new (self, cancellable, callback, user_data, llmsvc_reader_drain_async);
-
-  llmsvc_reader_next_async (self, cancellable, on_drained_piece, task);
-}
-
-LlmsvcAnswer *
-llmsvc_reader_drain_finish (LlmsvcReader  *self,
-                            GAsyncResult  *result,
-                            GError       **error)
-{
-  return g_task_propagate_pointer (G_TASK (result), error);
+  llmsvc_reader_next_async (self, NULL, g_task_get_cancellable (task), on_drained_piece,
+                            g_object_ref (task));
 }
 
 void
@@ -568,24 +479,6 @@ llmsvc_reader_close (LlmsvcReader *self)
 }
 
 /* --- getters --- */
-
-LlmsvcContext *
-llmsvc_reader_get_context (LlmsvcReader *self)
-{
-  return self->context;
-}
-
-const char *
-llmsvc_reader_get_path (LlmsvcReader *self)
-{
-  return self->path;
-}
-
-const char *
-llmsvc_reader_get_request_id (LlmsvcReader *self)
-{
-  return self->request_id;
-}
 
 gboolean
 llmsvc_reader_get_is_settled (LlmsvcReader *self)

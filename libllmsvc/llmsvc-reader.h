@@ -9,6 +9,7 @@
 
 #pragma once
 
+#include "common/llmsvc-line.h"
 #include "llmsvc-answer.h"
 #include "llmsvc-context.h"
 #include "llmsvc-turn.h"
@@ -18,8 +19,6 @@ G_BEGIN_DECLS
 #define LLMSVC_TYPE_READER (llmsvc_reader_get_type ())
 G_DECLARE_FINAL_TYPE (LlmsvcReader, llmsvc_reader, LLMSVC, READER, GObject)
 
-/* Signal: "settled", once: how the answer ended is known. */
-
 typedef struct
 {
   const char *path;        /* of the generation on the bus */
@@ -28,34 +27,48 @@ typedef struct
   gboolean is_standalone;  /* nobody sees the context */
 } LlmsvcReaderSetup;
 
+struct _LlmsvcReader
+{
+  GObject parent_instance;
+
+  LlmsvcContext *context;   /* (owned) */
+  GThread *thread;          /* (unowned): where it was made */
+  char *path;
+  char *request_id;
+  LlmsvcTurn before;
+  gboolean is_standalone;
+  GWeakRef observer;        /* notifies its "is-done" and "answer" when it is known how it ended */
+
+  int fd;                   /* -1 when it is closed, which it is not during a read */
+  LlmsvcLineReader *lines;  /* (owned) */
+  GCancellable *closing;    /* (owned): cancelled when the answer is given up */
+
+  GMutex lock;              /* guards what follows */
+  gboolean is_reading;
+  gboolean is_settled;
+  GString *text;            /* all pieces that were given out */
+  LlmsvcAnswer *answer;     /* (nullable) (owned) */
+  GError *failure;          /* (nullable) (owned) */
+};
+
 /* @fd: (transfer full): the reading end. */
 LlmsvcReader  *llmsvc_reader_new            (LlmsvcContext           *context,
                                              int                      fd,
                                              const LlmsvcReaderSetup *setup);
 
-/* The next piece, never empty; NULL without @error at the end of the answer. Cancelling stops
- * the reading and loses nothing. */
+/* The next piece, never empty, as the pointer of a task of @source; NULL without @error at the
+ * end of the answer. Cancelling stops the reading and loses nothing. */
 void           llmsvc_reader_next_async     (LlmsvcReader        *self,
+                                             gpointer             source,
                                              GCancellable        *cancellable,
                                              GAsyncReadyCallback  callback,
                                              gpointer             user_data);
-char          *llmsvc_reader_next_finish    (LlmsvcReader        *self,
-                                             GAsyncResult        *result,
-                                             GError             **error);
-/* The whole answer. Cancelling closes the pipe. */
-void           llmsvc_reader_drain_async    (LlmsvcReader        *self,
-                                             GCancellable        *cancellable,
-                                             GAsyncReadyCallback  callback,
-                                             gpointer             user_data);
-LlmsvcAnswer  *llmsvc_reader_drain_finish   (LlmsvcReader        *self,
-                                             GAsyncResult        *result,
-                                             GError             **error);
+/* Reads to the end; the whole answer is the pointer of @task. Cancelling that closes the pipe. */
+void           llmsvc_reader_drain          (LlmsvcReader        *self,
+                                             GTask               *task);
 /* Gives the answer up, which cancels it at the service. Nothing when it has ended. */
 void           llmsvc_reader_close          (LlmsvcReader        *self);
 
-LlmsvcContext *llmsvc_reader_get_context    (LlmsvcReader        *self);
-const char    *llmsvc_reader_get_path       (LlmsvcReader        *self);
-const char    *llmsvc_reader_get_request_id (LlmsvcReader        *self);
 gboolean       llmsvc_reader_get_is_settled (LlmsvcReader        *self);
 /* (nullable): NULL until it has come to its end, or when it failed. */
 LlmsvcAnswer  *llmsvc_reader_get_answer     (LlmsvcReader        *self);

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-#include "llmsvc-call.h"
+#include "llmsvc-task.h"
 
 struct _LlmsvcTextStream
 {
@@ -54,7 +54,7 @@ on_piece (GObject      *source,
   g_autofree char *piece = NULL;
   GError *error = NULL;
 
-  piece = llmsvc_reader_next_finish (LLMSVC_READER (source), result, &error);
+  piece = g_task_propagate_pointer (G_TASK (result), &error);
   if (error != NULL)
     {
       g_task_return_error (task, error);
@@ -93,7 +93,7 @@ llmsvc_text_stream_read_async (GInputStream        *stream,
   wanted = g_new (Read, 1);
   *wanted = (Read) { buffer, count };
   g_task_set_task_data (task, wanted, g_free);
-  llmsvc_reader_next_async (self->reader, cancellable, on_piece, g_steal_pointer (&task));
+  llmsvc_reader_next_async (self->reader, NULL, cancellable, on_piece, g_steal_pointer (&task));
 }
 
 static gssize
@@ -104,17 +104,6 @@ llmsvc_text_stream_read_finish (GInputStream  *stream,
   return g_task_propagate_int (G_TASK (result), error);
 }
 
-static void
-on_read (GObject      *source,
-         GAsyncResult *result,
-         gpointer      data)
-{
-  GAsyncResult **read = data;
-
-  *read = g_object_ref (result);
-}
-
-/* The same, waited for: nothing of the caller's is dispatched meanwhile. */
 static gssize
 llmsvc_text_stream_read (GInputStream  *stream,
                          void          *buffer,
@@ -122,21 +111,12 @@ llmsvc_text_stream_read (GInputStream  *stream,
                          GCancellable  *cancellable,
                          GError       **error)
 {
-  g_autoptr(GMainContext) context = g_main_context_new ();
-  g_autoptr(GAsyncResult) result = NULL;
-  gssize n;
+  g_auto(LlmsvcWait) wait = { NULL, NULL, NULL };
 
-  g_main_context_push_thread_default (context);
-  llmsvc_text_stream_read_async (stream, buffer, count, G_PRIORITY_DEFAULT, cancellable, on_read,
-                                 &result);
-  while (result == NULL)
-    g_main_context_iteration (context, TRUE);
-  n = llmsvc_text_stream_read_finish (stream, result, error);
-  g_clear_object (&result);
-  while (g_main_context_iteration (context, FALSE))
-    ;
-  g_main_context_pop_thread_default (context);
-  return n;
+  llmsvc_wait_begin (&wait);
+  llmsvc_text_stream_read_async (stream, buffer, count, G_PRIORITY_DEFAULT, cancellable,
+                                 llmsvc_wait_on_ready, &wait);
+  return llmsvc_text_stream_read_finish (stream, llmsvc_wait_for_result (&wait), error);
 }
 
 /* --- closing --- */

@@ -12,8 +12,6 @@
 #include "llmsvc-context-private.h"
 #include "llmsvc-error.h"
 
-#define PROPERTIES_INTERFACE "org.freedesktop.DBus.Properties"
-
 /* --- asking for the revision --- */
 
 static void
@@ -25,13 +23,13 @@ ask_revision (LlmsvcContext       *context,
 {
   const LlmsvcCallInfo info = {
     .path = llmsvc_context_get_path (context),
-    .interface = PROPERTIES_INTERFACE,
+    .interface = DBUS_PROPERTIES_INTERFACE,
     .method = "Get",
     .reply_type = "(v)",
     .flags = flags,
   };
 
-  llmsvc_call_async (llmsvc_context_get_peer (context), &info,
+  llmsvc_call_async (llmsvc_context_get_peer (context), NULL, &info,
                      g_variant_new ("(ss)", LLMSVC_CONTEXT_INTERFACE, "Revision"), cancellable,
                      callback, user_data);
 }
@@ -53,36 +51,30 @@ read_revision (LlmsvcReply *reply,
 
 /* --- judging --- */
 
-static GError *
-make_error (LlmsvcError code)
+static const struct
 {
-  switch (code)
-    {
-    case LLMSVC_ERROR_LOST:
-      return g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_LOST,
-                                  _("The service broke off. Nothing of what was asked is kept: it "
-                                    "can be asked again"));
-    case LLMSVC_ERROR_LOST_KEPT:
-      return g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_LOST_KEPT,
-                                  _("The service broke off, but what was asked is done and in the "
-                                    "context: read it there instead of asking again"));
-    case LLMSVC_ERROR_LOST_UNKNOWN:
-    default:
-      return g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_LOST_UNKNOWN,
-                                  _("The service broke off and can't be asked whether what was "
-                                    "asked is done: look into the context, or ask again with the "
-                                    "same “request-id”"));
-    }
-}
+  LlmsvcError code;
+  const char *message;
+} verdicts[] = {
+  /* in the order of Verdict */
+  { LLMSVC_ERROR_LOST, N_("The service broke off. Nothing of what was asked is kept: it "
+                          "can be asked again") },
+  { LLMSVC_ERROR_LOST_KEPT, N_("The service broke off, but what was asked is done and in the "
+                               "context: read it there instead of asking again") },
+  { LLMSVC_ERROR_LOST_UNKNOWN, N_("The service broke off and can't be asked whether what was "
+                                  "asked is done: look into the context, or ask again with the "
+                                  "same “request-id”") },
+  { LLMSVC_ERROR_LOST, N_("The service broke off, and the context ended with it. Nothing of "
+                          "what was asked is kept: make a new one and ask again") },
+};
 
-/* Of a context that has ended with the service. */
-static GError *
-make_ended_error (void)
+typedef enum
 {
-  return g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_LOST,
-                              _("The service broke off, and the context ended with it. Nothing of "
-                                "what was asked is kept: make a new one and ask again"));
-}
+  VERDICT_NOTHING,
+  VERDICT_KEPT,
+  VERDICT_UNKNOWN,
+  VERDICT_ENDED,
+} Verdict;
 
 typedef struct
 {
@@ -99,48 +91,50 @@ judging_free (gpointer data)
   g_free (judging);
 }
 
+static Verdict
+judge (Judging      *judging,
+       LlmsvcReply  *reply,
+       gboolean      is_gone)
+{
+  guint64 after;
+
+  if (reply == NULL)
+    {
+      /* an unnamed context is nowhere but in the service that had it */
+      if (!is_gone && llmsvc_context_is_named (judging->context))
+        return VERDICT_UNKNOWN;
+      g_error_free (llmsvc_context_take_gone (judging->context));
+      return VERDICT_ENDED;
+    }
+
+  if (!read_revision (reply, &after))
+    return VERDICT_UNKNOWN;
+  if (judging->before.revision == after)
+    return VERDICT_NOTHING;
+  return judging->before.is_exact ? VERDICT_KEPT : VERDICT_UNKNOWN;
+}
+
 static void
 on_revision_after (GObject      *source,
                    GAsyncResult *result,
                    gpointer      data)
 {
   g_autoptr(GTask) task = data;
-  Judging *judging = g_task_get_task_data (task);
   g_autoptr(LlmsvcReply) reply = NULL;
   g_autoptr(GError) error = NULL;
-  guint64 after;
+  Verdict verdict;
   gboolean is_gone;
 
   reply = llmsvc_call_finish (result, &is_gone, &error);
-  if (reply == NULL && g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED))
+  if (g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED))
     {
       g_task_return_error (task, g_steal_pointer (&error));
       return;
     }
-  if (reply == NULL)
-    {
-      /* an unnamed context is nowhere but in the service that had it */
-      if (is_gone || !llmsvc_context_is_named (judging->context))
-        {
-          g_clear_error (&error);
-          error = llmsvc_context_take_gone (judging->context);
-          g_task_return_error (task, make_ended_error ());
-        }
-      else
-        {
-          g_task_return_error (task, make_error (LLMSVC_ERROR_LOST_UNKNOWN));
-        }
-      return;
-    }
 
-  if (!read_revision (reply, &after))
-    g_task_return_error (task, make_error (LLMSVC_ERROR_LOST_UNKNOWN));
-  else if (judging->before.revision == after)
-    g_task_return_error (task, make_error (LLMSVC_ERROR_LOST));
-  else if (judging->before.is_exact)
-    g_task_return_error (task, make_error (LLMSVC_ERROR_LOST_KEPT));
-  else
-    g_task_return_error (task, make_error (LLMSVC_ERROR_LOST_UNKNOWN));
+  verdict = judge (g_task_get_task_data (task), reply, is_gone);
+  g_task_return_error (task, g_error_new_literal (LLMSVC_ERROR, verdicts[verdict].code,
+                                                  _(verdicts[verdict].message)));
 }
 
 void
@@ -206,11 +200,10 @@ on_judged (GObject      *source,
   g_task_return_error (task, llmsvc_turn_judge_finish (result));
 }
 
-/* Both replies are there. @task: (transfer full) */
+/* One of the two replies is there. */
 static void
 end_call (GTask *task)
 {
-  g_autoptr(GTask) owned = task;
   TurnCall *call = g_task_get_task_data (task);
 
   if (--call->n_pending > 0)
@@ -223,7 +216,7 @@ end_call (GTask *task)
     g_task_return_error (task, llmsvc_context_take_gone (call->context));
   else if (call->error->code == LLMSVC_ERROR_LOST)
     llmsvc_turn_judge_async (call->context, &call->before, g_task_get_cancellable (task), on_judged,
-                             g_steal_pointer (&owned));
+                             g_object_ref (task));
   else
     g_task_return_error (task, g_steal_pointer (&call->error));
 }
@@ -233,7 +226,7 @@ on_revision_before (GObject      *source,
                     GAsyncResult *result,
                     gpointer      data)
 {
-  GTask *task = data;
+  g_autoptr(GTask) task = data;
   TurnCall *call = g_task_get_task_data (task);
   g_autoptr(LlmsvcReply) reply = llmsvc_call_finish (result, NULL, NULL);
 
@@ -247,7 +240,7 @@ on_turn_reply (GObject      *source,
                GAsyncResult *result,
                gpointer      data)
 {
-  GTask *task = data;
+  g_autoptr(GTask) task = data;
   TurnCall *call = g_task_get_task_data (task);
 
   call->reply = llmsvc_call_finish (result, &call->is_gone, &call->error);
@@ -289,7 +282,7 @@ llmsvc_turn_call_async (LlmsvcContext       *context,
     }
 
   ask_revision (context, LLMSVC_CALL_NONE, call->asking, on_revision_before, g_object_ref (task));
-  llmsvc_call_async (llmsvc_context_get_peer (context), &info, owned, cancellable, on_turn_reply,
+  llmsvc_call_async (llmsvc_context_get_peer (context), NULL, &info, owned, cancellable, on_turn_reply,
                      g_object_ref (task));
 }
 

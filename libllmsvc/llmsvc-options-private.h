@@ -16,6 +16,10 @@ GVariantDict *llmsvc_options_begin       (LlmsvcOptions  *options,
 /* (transfer floating): the same as a{sv}, for calls that send what is set. */
 GVariant     *llmsvc_options_take        (LlmsvcOptions  *options,
                                           GError        **error) G_GNUC_WARN_UNUSED_RESULT;
+/* (transfer floating): the list of strings @key with @entry behind. */
+GVariant     *llmsvc_options_append      (LlmsvcOptions  *self,
+                                          const char     *key,
+                                          const char     *entry);
 /* Whether the boolean @id is set and true. @options: (nullable). */
 gboolean      llmsvc_options_is_true     (LlmsvcOptions  *options,
                                           LlmsvcOption    id);

@@ -8,11 +8,9 @@
 
 #include "llmsvc-options-private.h"
 
-#include <errno.h>
 #include <glib/gi18n-lib.h>
 
 #include "common/llmsvc-option-value.h"
-#include "llmsvc-error.h"
 
 static const char *const words_true[] = { "true", "yes", "on", "1", NULL };
 static const char *const words_false[] = { "false", "no", "off", "0", NULL };
@@ -30,8 +28,8 @@ read_boolean (const char *key,
     return g_variant_new_boolean (FALSE);
 
   shown = llmsvc_shorten (text);
-  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-               _("Option “%s” is “%s”, it must be “true” or “false”"), key, shown);
+  llmsvc_option_fail (error, _("Option “%s” is “%s”, it must be “true” or “false”"), key,
+                      shown);
   return NULL;
 }
 
@@ -54,30 +52,9 @@ read_number (const char *key,
     return g_variant_new_double (real);
 
   shown = llmsvc_shorten (text);
-  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-               _("Option “%s” is “%s”, it must be a number"), key, shown);
+  llmsvc_option_fail (error, _("Option “%s” is “%s”, it must be a number"), key,
+                      shown);
   return NULL;
-}
-
-/* One more entry of a list of strings. */
-static GVariant *
-read_entry (LlmsvcOptions *self,
-            const char    *key,
-            const char    *text)
-{
-  g_autoptr(GStrvBuilder) entries = g_strv_builder_new ();
-  g_auto(GStrv) all = NULL;
-  GVariant *old = llmsvc_options_get_value (self, key);
-
-  if (old != NULL)
-    {
-      g_autofree const char **before = g_variant_get_strv (old, NULL);
-
-      g_strv_builder_addv (entries, before);
-    }
-  g_strv_builder_add (entries, text);
-  all = g_strv_builder_end (entries);
-  return g_variant_new_strv ((const char *const *) all, -1);
 }
 
 /* @type: (nullable) */
@@ -91,8 +68,7 @@ read_variant (const char         *key,
   GVariant *value = g_variant_parse (type, text, NULL, NULL, &local);
 
   if (value == NULL)
-    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                 _("Option “%s” can't be read: %s"), key, local->message);
+    llmsvc_option_fail (error, _("Option “%s” can't be read: %s"), key, local->message);
   return value;
 }
 
@@ -111,17 +87,13 @@ llmsvc_options_set_from_string (LlmsvcOptions *self,
   g_return_val_if_fail (text != NULL, FALSE);
 
   if (!g_utf8_validate (text, -1, NULL))
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                   _("The value of option “%s” is not valid UTF-8 text"), key);
-      return FALSE;
-    }
+    return llmsvc_option_fail (error, _("The value of option “%s” is not valid UTF-8 text"), key);
 
   info = llmsvc_option_find (key);
   if (info == NULL)
     value = read_variant (key, NULL, text, error);
   else if (g_str_equal (info->type, "as"))
-    value = read_entry (self, key, text);
+    value = llmsvc_options_append (self, key, text);
   else if (g_str_equal (info->type, "b"))
     value = read_boolean (key, text, error);
   else if (g_str_equal (info->type, "s"))

@@ -6,7 +6,6 @@
 
 #include "llmsvc-options-private.h"
 
-#include <locale.h>
 #include <string.h>
 
 #include "common/llmsvc-i18n.h"
@@ -14,8 +13,6 @@
 #include "llmsvc-error.h"
 
 #define KEY_REQUIRE "require"
-#define KEY_LOCALE "locale"
-#define MAX_LOCALE_BYTES 64
 
 /**
  * LlmsvcOptions:
@@ -101,75 +98,36 @@ make_pspec (const LlmsvcOptionInfo *info)
     }
 }
 
-/* (transfer floating) (nullable): NULL for what unsets. Text that is not UTF-8 can't go over
- * a bus: the broken bytes are replaced, as a property has no way to refuse it. */
+/* (transfer full) (nullable): NULL for what unsets. Text that is not UTF-8 can't go over a bus: the
+ * broken bytes are replaced, as a property has no way to refuse it. */
 static GVariant *
 read_gvalue (const LlmsvcOptionInfo *info,
              const GValue           *value)
 {
-  if (g_str_equal (info->type, "as"))
-    {
-      const char *const *strings = g_value_get_boxed (value);
-      g_auto(GVariantBuilder) builder = G_VARIANT_BUILDER_INIT (G_VARIANT_TYPE_STRING_ARRAY);
+  g_auto(GStrv) strings = NULL;
+  const char *string;
 
-      if (strings == NULL)
-        return NULL;
-      for (guint i = 0; strings[i] != NULL; i++)
-        g_variant_builder_add_value (
-          &builder, g_variant_new_take_string (g_utf8_make_valid (strings[i], -1)));
-      return g_variant_builder_end (&builder);
-    }
-
-  switch (info->type[0])
+  if (g_str_equal (info->type, "s"))
     {
-    case 'b':
-      return g_variant_new_boolean (g_value_get_boolean (value));
-    case 'u':
-      return g_variant_new_uint32 (g_value_get_uint (value));
-    case 't':
-      return g_variant_new_uint64 (g_value_get_uint64 (value));
-    case 'd':
-      return g_variant_new_double (g_value_get_double (value));
-    case 's':
-      return g_value_get_string (value) != NULL
-               ? g_variant_new_take_string (g_utf8_make_valid (g_value_get_string (value), -1))
-               : NULL;
-    default:
-      return g_value_get_variant (value);
+      string = g_value_get_string (value);
+      return string != NULL ? g_variant_ref_sink (g_variant_new_take_string (
+                                g_utf8_make_valid (string, -1)))
+                            : NULL;
     }
-}
+  if (!g_str_equal (info->type, "as"))
+    return g_dbus_gvalue_to_gvariant (value, G_VARIANT_TYPE (info->type));
 
-static void
-write_gvalue (const LlmsvcOptionInfo *info,
-              GVariant               *variant,
-              GValue                 *value)
-{
-  if (g_str_equal (info->type, "as"))
+  strings = g_value_dup_boxed (value);
+  for (guint i = 0; strings != NULL && strings[i] != NULL; i++)
     {
-      g_value_take_boxed (value, g_variant_dup_strv (variant, NULL));
-      return;
-    }
+      char *valid = g_utf8_make_valid (strings[i], -1);
 
-  switch (info->type[0])
-    {
-    case 'b':
-      g_value_set_boolean (value, g_variant_get_boolean (variant));
-      break;
-    case 'u':
-      g_value_set_uint (value, g_variant_get_uint32 (variant));
-      break;
-    case 't':
-      g_value_set_uint64 (value, g_variant_get_uint64 (variant));
-      break;
-    case 'd':
-      g_value_set_double (value, g_variant_get_double (variant));
-      break;
-    case 's':
-      g_value_set_string (value, g_variant_get_string (variant, NULL));
-      break;
-    default:
-      g_value_set_variant (value, variant);
+      g_free (strings[i]);
+      strings[i] = valid;
     }
+  return strings != NULL ? g_variant_ref_sink (g_variant_new_strv ((const char *const *) strings,
+                                                                   -1))
+                         : NULL;
 }
 
 static void
@@ -228,9 +186,16 @@ llmsvc_options_get_property (GObject    *object,
 
   variant = g_hash_table_lookup (self->values, info->key);
   if (variant != NULL)
-    write_gvalue (info, variant, value);
+    {
+      g_auto(GValue) found = G_VALUE_INIT;
+
+      g_dbus_gvariant_to_gvalue (variant, &found);
+      g_value_copy (&found, value);
+    }
   else
-    g_param_value_set_default (pspec, value);
+    {
+      g_param_value_set_default (pspec, value);
+    }
 }
 
 static void
@@ -240,6 +205,7 @@ llmsvc_options_set_property (GObject      *object,
                              GParamSpec   *pspec)
 {
   const LlmsvcOptionInfo *info = llmsvc_option_get_info ((LlmsvcOption) (id - 1));
+  g_autoptr(GVariant) variant = NULL;
 
   if (info == NULL)
     {
@@ -247,7 +213,8 @@ llmsvc_options_set_property (GObject      *object,
       return;
     }
 
-  store (LLMSVC_OPTIONS (object), info->key, read_gvalue (info, value));
+  variant = read_gvalue (info, value);
+  store (LLMSVC_OPTIONS (object), info->key, variant);
 }
 
 static void
@@ -412,8 +379,7 @@ void
 llmsvc_options_require (LlmsvcOptions *self,
                         const char    *name)
 {
-  g_autoptr(GStrvBuilder) names = g_strv_builder_new ();
-  g_auto(GStrv) all = NULL;
+  g_autofree const char **names = NULL;
   GVariant *old;
 
   g_return_if_fail (LLMSVC_IS_OPTIONS (self));
@@ -422,16 +388,29 @@ llmsvc_options_require (LlmsvcOptions *self,
 
   old = g_hash_table_lookup (self->values, KEY_REQUIRE);
   if (old != NULL && g_variant_is_of_type (old, G_VARIANT_TYPE_STRING_ARRAY))
+    names = g_variant_get_strv (old, NULL);
+  if (names == NULL || !g_strv_contains (names, name))
+    store (self, KEY_REQUIRE, llmsvc_options_append (self, KEY_REQUIRE, name));
+}
+
+GVariant *
+llmsvc_options_append (LlmsvcOptions *self,
+                       const char    *key,
+                       const char    *entry)
+{
+  g_autoptr(GStrvBuilder) entries = g_strv_builder_new ();
+  g_auto(GStrv) all = NULL;
+  GVariant *old = g_hash_table_lookup (self->values, key);
+
+  if (old != NULL && g_variant_is_of_type (old, G_VARIANT_TYPE_STRING_ARRAY))
     {
       g_autofree const char **before = g_variant_get_strv (old, NULL);
 
-      if (g_strv_contains (before, name))
-        return;
-      g_strv_builder_addv (names, before);
+      g_strv_builder_addv (entries, before);
     }
-  g_strv_builder_add (names, name);
-  all = g_strv_builder_end (names);
-  store (self, KEY_REQUIRE, g_variant_new_strv ((const char *const *) all, -1));
+  g_strv_builder_add (entries, entry);
+  all = g_strv_builder_end (entries);
+  return g_variant_new_strv ((const char *const *) all, -1);
 }
 
 /**
@@ -458,113 +437,4 @@ llmsvc_options_to_variant (LlmsvcOptions *self)
     g_variant_builder_add (&builder, "{sv}", l->data, g_hash_table_lookup (self->values, l->data));
 
   return g_variant_ref_sink (g_variant_builder_end (&builder));
-}
-
-/* --- for calls --- */
-
-/* (transfer full) (nullable): the language that the process speaks, as gettext finds it; NULL
- * when it has not asked for any. */
-static char *
-dup_locale (void)
-{
-  const char *locale = setlocale (LC_MESSAGES, NULL);
-  const char *language = g_getenv ("LANGUAGE");
-
-  if (locale == NULL || g_str_equal (locale, "C") || g_str_equal (locale, "POSIX"))
-    return NULL;
-  if (language != NULL && language[0] != '\0' && language[0] != ':')
-    return g_strndup (language, strcspn (language, ":"));
-
-  return g_str_has_prefix (locale, "C.") ? NULL : g_strdup (locale);
-}
-
-static void
-add_locale (GVariantDict *dict)
-{
-  g_autofree char *locale = NULL;
-
-  if (g_variant_dict_contains (dict, KEY_LOCALE))
-    return;
-
-  locale = dup_locale ();
-  if (locale != NULL && strlen (locale) <= MAX_LOCALE_BYTES && g_str_is_ascii (locale))
-    g_variant_dict_insert (dict, KEY_LOCALE, "s", locale);
-}
-
-/* What came in as a property may be out of range. */
-static gboolean
-check_ranges (LlmsvcOptions  *self,
-              GError        **error)
-{
-  for (guint i = 0; i < LLMSVC_N_OPTIONS; i++)
-    {
-      const LlmsvcOptionInfo *info = llmsvc_option_get_info ((LlmsvcOption) i);
-      GVariant *value = g_hash_table_lookup (self->values, info->key);
-      g_autoptr(GVariant) converted = NULL;
-
-      if (value == NULL)
-        continue;
-      converted = llmsvc_option_value_convert (info, value, error);
-      if (converted == NULL)
-        return FALSE;
-    }
-
-  return TRUE;
-}
-
-GVariantDict *
-llmsvc_options_begin (LlmsvcOptions  *options,
-                      GError        **error)
-{
-  GVariantDict *dict;
-
-  g_return_val_if_fail (options == NULL || LLMSVC_IS_OPTIONS (options), NULL);
-
-  if (options != NULL)
-    {
-      g_autoptr(GVariant) set = NULL;
-
-      if (!check_ranges (options, error))
-        return NULL;
-      set = llmsvc_options_to_variant (options);
-      dict = g_variant_dict_new (set);
-    }
-  else
-    {
-      dict = g_variant_dict_new (NULL);
-    }
-
-  add_locale (dict);
-  return dict;
-}
-
-GVariant *
-llmsvc_options_take (LlmsvcOptions  *options,
-                     GError        **error)
-{
-  g_autoptr(GVariantDict) dict = llmsvc_options_begin (options, error);
-
-  return dict != NULL ? g_variant_dict_end (dict) : NULL;
-}
-
-gboolean
-llmsvc_options_is_true (LlmsvcOptions *options,
-                        LlmsvcOption   id)
-{
-  GVariant *value = options != NULL
-                      ? g_hash_table_lookup (options->values, llmsvc_option_get_info (id)->key)
-                      : NULL;
-
-  return value != NULL && g_variant_get_boolean (value);
-}
-
-const char *
-llmsvc_options_get_string (LlmsvcOptions *options,
-                           LlmsvcOption   id)
-{
-  GVariant *value = options != NULL
-                      ? g_hash_table_lookup (options->values, llmsvc_option_get_info (id)->key)
-                      : NULL;
-
-  return value != NULL ? g_variant_get_string (value, NULL) : NULL;
 }

@@ -39,10 +39,10 @@ SOURCE = LICENSE + """
 
 #include "llmsvc-sync.h"
 
-#include "llmsvc-bus-private.h"
-#include "llmsvc-client-private.h"
-#include "llmsvc-generation-private.h"
-#include "llmsvc-task.h"
+#include "calls/llmsvc-bus-private.h"
+#include "calls/llmsvc-task.h"
+#include "client/llmsvc-client-private.h"
+#include "context/llmsvc-generation-private.h"
 """
 # Connections tell in the main context that was the default when they were made that they are
 # closed: that has to be the caller's, so they are made before the wait.

@@ -62,7 +62,7 @@ settle_here (GTask *task)
       return;
     }
 
-  /* the later one, the session's, is where a service may be put without anybody's leave */
+  /* the later one, the session's: a user may start a service there without more rights */
   g_clear_pointer (&search->best, llmsvc_place_free);
   search->best = g_steal_pointer (&search->here);
   look_further (task);
@@ -333,7 +333,7 @@ llmsvc_buses_connect (LlmsvcBuses  *self,
       found = llmsvc_bus_find_finish (llmsvc_wait_for_result (&wait), NULL, NULL, NULL);
     }
 
-  /* who has no session should not be given one without need */
+  /* g_bus_get() starts a session bus where there is none, so only when it is needed */
   if (bus_type != G_BUS_TYPE_SYSTEM && found == NULL)
     self->session = g_bus_get_sync (G_BUS_TYPE_SESSION, cancellable, NULL);
 }

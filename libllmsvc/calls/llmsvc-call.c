@@ -289,7 +289,7 @@ send (GTask      *task,
                                              g_object_ref (task));
 }
 
-/* Whoever has answered is the service, also when it refuses: an app in a sandbox has its name
+/* What has answered is the service, also when it refuses: an app in a sandbox has its name
  * from there, and another refusal is told by llmsvc_client_refresh_async(). */
 static void
 on_registered (GObject      *source,

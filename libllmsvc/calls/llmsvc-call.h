@@ -7,7 +7,7 @@
  * to a cancelled call is dropped with the descriptors it carries. Any thread.
  *
  * An app that has a name is registered with each process that is the service, before its
- * first call there. Calls go to the process that has registered it, not to whichever has the
+ * first call there. Calls go to the process that has registered it, not to the one that has the
  * service's name by then: one that comes too late is not delivered, and made again.
  */
 
@@ -32,7 +32,7 @@ typedef struct
   char *no_session;             /* (nullable): why there is no session bus to look on */
 
   GMutex lock;                  /* guards what follows */
-  char *owner;                  /* (nullable): the unique name of who has registered the app */
+  char *owner;                  /* (nullable): the unique name that has registered the app */
   gboolean is_exempt;           /* the app's name is from its sandbox */
 } LlmsvcPeer;
 
@@ -93,7 +93,7 @@ gboolean     llmsvc_call_succeeded (gpointer           source,
                                     GAsyncResult      *result,
                                     GError           **error);
 
-/* Closes the context at @path of the process @owner; nobody waits for the reply. */
+/* Closes the context at @path of the process @owner; without waiting for the reply. */
 void         llmsvc_call_close  (LlmsvcPeer           *peer,
                                  const char           *owner,
                                  const char           *path);

@@ -13,7 +13,7 @@
 
 G_BEGIN_DECLS
 
-/* @info: replies with "(o)"; @is_kept: whether the context stays when nobody wants it. */
+/* @info: replies with "(o)"; @is_kept: whether a cancelled call leaves the context. */
 void         llmsvc_make_async  (LlmsvcPeer           *peer,
                                  const LlmsvcCallInfo *info,
                                  GVariant             *arguments,

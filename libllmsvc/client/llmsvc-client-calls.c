@@ -77,11 +77,7 @@ llmsvc_client_refresh_async (LlmsvcClient        *self,
 {
   GTask *task;
   const LlmsvcCallInfo info = {
-    .path = LLMSVC_PATH,
-    .interface = LLMSVC_INTERFACE,
-    .method = "Register",
-    .reply_type = "()",
-    .flags = LLMSVC_CALL_REPEAT,
+    LLMSVC_PATH, LLMSVC_INTERFACE, "Register", "()", LLMSVC_CALL_REPEAT,
   };
 
   g_return_if_fail (LLMSVC_IS_CLIENT (self));

@@ -19,18 +19,11 @@
 #include "values/llmsvc-options-private.h"
 
 static const LlmsvcCallInfo create_info = {
-  .path = LLMSVC_PATH,
-  .interface = LLMSVC_INTERFACE,
-  .method = "CreateContext",
-  .reply_type = "(o)",
+  LLMSVC_PATH, LLMSVC_INTERFACE, "CreateContext", "(o)", LLMSVC_CALL_NONE,
 };
 
 static const LlmsvcCallInfo open_info = {
-  .path = LLMSVC_PATH,
-  .interface = LLMSVC_INTERFACE,
-  .method = "OpenContext",
-  .reply_type = "(o)",
-  .flags = LLMSVC_CALL_REPEAT,
+  LLMSVC_PATH, LLMSVC_INTERFACE, "OpenContext", "(o)", LLMSVC_CALL_REPEAT,
 };
 
 /* --- create --- */
@@ -153,7 +146,7 @@ opening_free (gpointer data)
 
 static void open_context (GTask *task);
 
-/* Somebody else may have made it meanwhile, or the service that went away has. */
+/* Another process may have made it meanwhile, or the service that went away has. */
 static void
 on_created_for_open (GObject      *source,
                      GAsyncResult *result,
@@ -366,11 +359,7 @@ llmsvc_client_list_contexts_async (LlmsvcClient        *self,
 {
   GTask *task;
   const LlmsvcCallInfo info = {
-    .path = LLMSVC_PATH,
-    .interface = LLMSVC_INTERFACE,
-    .method = "ListContexts",
-    .reply_type = "(a(oa{sv}))",
-    .flags = LLMSVC_CALL_REPEAT,
+    LLMSVC_PATH, LLMSVC_INTERFACE, "ListContexts", "(a(oa{sv}))", LLMSVC_CALL_REPEAT,
   };
 
   g_return_if_fail (LLMSVC_IS_CLIENT (self));

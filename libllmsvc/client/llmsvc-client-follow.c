@@ -247,7 +247,7 @@ end_following (gpointer data)
   return G_SOURCE_REMOVE;
 }
 
-/* In the main context of the connection, whichever that is. */
+/* In the main context of the connection, which need not be the client's. */
 static void
 on_connection_closed (GDBusConnection *connection,
                       gboolean         remote_vanished,

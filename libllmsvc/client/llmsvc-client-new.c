@@ -106,7 +106,7 @@ on_looked (GObject      *source,
 
 /* (transfer full): the caller's main context, when it is this thread's to dispatch. What belongs
  * to another thread, such as the main one's for a thread without its own, would emit signals
- * there: then one that nobody dispatches, and the client knows what its calls bring. */
+ * there: then one that is not dispatched, and the client knows what its calls bring. */
 static GMainContext *
 make_home (void)
 {

@@ -272,11 +272,8 @@ on_models_read (GObject      *source,
   LlmsvcClient *self = g_task_get_source_object (task);
   g_autoptr(GVariant) objects = finish_reading (task, result);
   const LlmsvcCallInfo info = {
-    .path = LLMSVC_PATH,
-    .interface = DBUS_PROPERTIES_INTERFACE,
-    .method = "GetAll",
-    .reply_type = "(a{sv})",
-    .flags = (LlmsvcCallFlags) GPOINTER_TO_UINT (g_task_get_task_data (task)),
+    LLMSVC_PATH, DBUS_PROPERTIES_INTERFACE, "GetAll", "(a{sv})",
+    (LlmsvcCallFlags) GPOINTER_TO_UINT (g_task_get_task_data (task)),
   };
 
   if (objects == NULL)
@@ -298,11 +295,8 @@ llmsvc_client_read_async (LlmsvcClient        *self,
 {
   GTask *task = llmsvc_task_new (self, cancellable, callback, user_data, llmsvc_client_read_async);
   const LlmsvcCallInfo info = {
-    .path = LLMSVC_MODELS_PATH,
-    .interface = DBUS_OBJECT_MANAGER_INTERFACE,
-    .method = "GetManagedObjects",
-    .reply_type = "(a{oa{sa{sv}}})",
-    .flags = flags,
+    LLMSVC_MODELS_PATH, DBUS_OBJECT_MANAGER_INTERFACE, "GetManagedObjects", "(a{oa{sa{sv}}})",
+    flags,
   };
 
   g_task_set_task_data (task, GUINT_TO_POINTER (flags), NULL);

@@ -2,7 +2,7 @@
 
 /*
  * Single questions. The bus's Complete can't be stopped without leaving the bus, so that a
- * question is asked in a context that nobody sees: made empty, which never waits for the
+ * question is asked in a hidden context: made empty, which never waits for the
  * model, asked everything at once, and closed. Only a prompt without a template goes through
  * Complete, which no context takes.
  */
@@ -184,11 +184,7 @@ ask_in_context (GTask        *task,
   Question *question = g_new0 (Question, 1);
   GError *error = NULL;
   const LlmsvcCallInfo info = {
-    .path = LLMSVC_PATH,
-    .interface = LLMSVC_INTERFACE,
-    .method = "CreateContext",
-    .reply_type = "(o)",
-    .flags = LLMSVC_CALL_REPEAT,
+    LLMSVC_PATH, LLMSVC_INTERFACE, "CreateContext", "(o)", LLMSVC_CALL_REPEAT,
   };
 
   g_task_set_task_data (task, question, question_free);
@@ -235,10 +231,7 @@ complete_raw (GTask        *task,
 {
   LlmsvcClient *self = g_task_get_source_object (task);
   const LlmsvcCallInfo info = {
-    .path = LLMSVC_PATH,
-    .interface = LLMSVC_INTERFACE,
-    .method = "Complete",
-    .reply_type = "(sa{sv})",
+    LLMSVC_PATH, LLMSVC_INTERFACE, "Complete", "(sa{sv})", LLMSVC_CALL_NONE,
   };
 
   llmsvc_call_async (self->peer, NULL, &info,

@@ -7,8 +7,7 @@
 
 #define PREFIX "llmsvc_"
 
-/* Counters of later versions, or of something that is not the service at all: no more of
- * them, and no longer names, than anybody would mean. */
+/* Limits for counters of later versions, or of something that is not the service at all. */
 #define MAX_UNKNOWN      200
 #define MAX_UNKNOWN_NAME 64
 

@@ -483,21 +483,15 @@ llmsvc_reader_close (LlmsvcReader *self)
 gboolean
 llmsvc_reader_get_is_settled (LlmsvcReader *self)
 {
-  gboolean is_settled;
+  g_autoptr(GMutexLocker) locker = g_mutex_locker_new (&self->lock);
 
-  g_mutex_lock (&self->lock);
-  is_settled = self->is_settled;
-  g_mutex_unlock (&self->lock);
-  return is_settled;
+  return self->is_settled;
 }
 
 LlmsvcAnswer *
 llmsvc_reader_get_answer (LlmsvcReader *self)
 {
-  LlmsvcAnswer *answer;
+  g_autoptr(GMutexLocker) locker = g_mutex_locker_new (&self->lock);
 
-  g_mutex_lock (&self->lock);
-  answer = self->answer;
-  g_mutex_unlock (&self->lock);
-  return answer;
+  return self->answer;
 }

@@ -2,9 +2,9 @@
 
 /*
  * Reads one answer from its pipe, a piece at a time and only when asked to, so that the
- * service waits for who does not read. Shared by the generation and its stream; the pipe is
+ * service waits for an app that does not read. Shared by the generation and its stream; the pipe is
  * closed with the last of them, which cancels at the service. Reads may be in any thread, one
- * at a time; "settled" is emitted in the thread that made it.
+ * at a time; the observer is told in the thread that made it.
  */
 
 #pragma once
@@ -24,7 +24,7 @@ typedef struct
   const char *path;        /* of the generation on the bus */
   const char *request_id;
   LlmsvcTurn before;       /* the context before the turn */
-  gboolean is_standalone;  /* nobody sees the context */
+  gboolean is_standalone;  /* the context is a hidden one */
 } LlmsvcReaderSetup;
 
 struct _LlmsvcReader

@@ -22,11 +22,7 @@ ask_revision (LlmsvcContext       *context,
               gpointer             user_data)
 {
   const LlmsvcCallInfo info = {
-    .path = llmsvc_context_get_path (context),
-    .interface = DBUS_PROPERTIES_INTERFACE,
-    .method = "Get",
-    .reply_type = "(v)",
-    .flags = flags,
+    llmsvc_context_get_path (context), DBUS_PROPERTIES_INTERFACE, "Get", "(v)", flags,
   };
 
   llmsvc_call_async (llmsvc_context_get_peer (context), NULL, &info,
@@ -264,10 +260,8 @@ llmsvc_turn_call_async (LlmsvcContext       *context,
   TurnCall *call = g_new0 (TurnCall, 1);
   GError *error = NULL;
   const LlmsvcCallInfo info = {
-    .path = llmsvc_context_get_path (context),
-    .interface = LLMSVC_CONTEXT_INTERFACE,
-    .method = method,
-    .reply_type = reply_type,
+    llmsvc_context_get_path (context), LLMSVC_CONTEXT_INTERFACE, method, reply_type,
+    LLMSVC_CALL_NONE,
   };
 
   call->context = g_object_ref (context);

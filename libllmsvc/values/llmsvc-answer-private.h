@@ -12,7 +12,7 @@ G_BEGIN_DECLS
 LlmsvcAnswer *llmsvc_answer_new            (const char   *text,
                                             GVariant     *results);
 /* (transfer full): the same answer as it would be without a context: @self was asked in
- * one that nobody sees. @ignored: (nullable): more keys that had no effect. */
+ * a hidden one. @ignored: (nullable): more keys that had no effect. */
 LlmsvcAnswer *llmsvc_answer_new_standalone (LlmsvcAnswer      *self,
                                             const char *const *ignored);
 

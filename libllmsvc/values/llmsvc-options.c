@@ -114,6 +114,8 @@ read_gvalue (const LlmsvcOptionInfo *info,
                                 g_utf8_make_valid (string, -1)))
                             : NULL;
     }
+  if (G_VALUE_HOLDS_VARIANT (value))
+    return g_value_dup_variant (value);
   if (!g_str_equal (info->type, "as"))
     return g_dbus_gvalue_to_gvariant (value, G_VARIANT_TYPE (info->type));
 

@@ -35,10 +35,16 @@ read_again (LlmsvcClient *self)
   g_main_context_pop_thread_default (self->home);
 }
 
+typedef void (*SignalHandler) (LlmsvcClient *self,
+                               const char   *path,
+                               GVariant     *arguments);
+
 typedef struct
 {
   GWeakRef client;
-  guint n_owners;  /* of the client when it began */
+  guint n_owners;                   /* of the client when it began */
+  SignalHandler handler;            /* (nullable): of a signal */
+  const GVariantType *type;         /* of its arguments */
 } Following;
 
 static Following *
@@ -109,21 +115,15 @@ reopen_contexts (LlmsvcClient *self)
   g_main_context_pop_thread_default (self->home);
 }
 
+/* --- signals --- */
+
 static void
-on_name_owner_changed (GDBusConnection *connection,
-                       const char      *sender,
-                       const char      *path,
-                       const char      *interface,
-                       const char      *signal,
-                       GVariant        *arguments,
-                       gpointer         data)
+on_name_owner_changed (LlmsvcClient *self,
+                       const char   *path,
+                       GVariant     *arguments)
 {
-  Following *following = data;
-  g_autoptr(LlmsvcClient) self = g_weak_ref_get (&following->client);
   const char *name, *old_owner, *new_owner;
 
-  if (self == NULL || !g_variant_is_of_type (arguments, G_VARIANT_TYPE ("(sss)")))
-    return;
   g_variant_get (arguments, "(&s&s&s)", &name, &old_owner, &new_owner);
   if (!g_str_equal (name, LLMSVC_BUS_NAME))
     return;
@@ -140,97 +140,108 @@ on_name_owner_changed (GDBusConnection *connection,
 
   llmsvc_client_set_not_running (self, self->is_activatable);
   g_main_context_push_thread_default (self->home);
-  llmsvc_bus_look_async (self->bus_type, connection, NULL, on_looked, following_new (self));
+  llmsvc_bus_look_async (self->bus_type, self->peer->connection, NULL, on_looked,
+                         following_new (self));
   g_main_context_pop_thread_default (self->home);
 }
 
 static void
-on_properties_changed (GDBusConnection *connection,
-                       const char      *sender,
-                       const char      *path,
-                       const char      *interface,
-                       const char      *signal,
-                       GVariant        *arguments,
-                       gpointer         data)
+on_properties_changed (LlmsvcClient *self,
+                       const char   *path,
+                       GVariant     *arguments)
 {
-  Following *following = data;
-  g_autoptr(LlmsvcClient) self = g_weak_ref_get (&following->client);
   g_autoptr(GVariant) values = NULL;
   g_autoptr(GVariant) invalidated = NULL;
-  const char *changed_interface;
+  const char *interface;
 
-  if (self == NULL || !g_variant_is_of_type (arguments, G_VARIANT_TYPE ("(sa{sv}as)")))
-    return;
-  g_variant_get (arguments, "(&s@a{sv}@as)", &changed_interface, &values, &invalidated);
-
-  if (g_str_equal (changed_interface, LLMSVC_INTERFACE) && g_str_equal (path, LLMSVC_PATH))
-    {
-      llmsvc_client_apply_properties (self, values);
-    }
-  else if (g_str_equal (changed_interface, LLMSVC_MODEL_INTERFACE))
-    {
-      llmsvc_client_update_model (self, path, values);
-    }
+  g_variant_get (arguments, "(&s@a{sv}@as)", &interface, &values, &invalidated);
+  if (g_str_equal (interface, LLMSVC_INTERFACE) && g_str_equal (path, LLMSVC_PATH))
+    llmsvc_client_apply_properties (self, values);
+  else if (g_str_equal (interface, LLMSVC_MODEL_INTERFACE))
+    llmsvc_client_update_model (self, path, values);
   if (g_variant_n_children (invalidated) > 0)
     read_again (self);
 }
 
 static void
-on_interfaces_changed (GDBusConnection *connection,
-                       const char      *sender,
-                       const char      *path,
-                       const char      *interface,
-                       const char      *signal,
-                       GVariant        *arguments,
-                       gpointer         data)
+on_interfaces_added (LlmsvcClient *self,
+                     const char   *path,
+                     GVariant     *arguments)
 {
-  Following *following = data;
-  g_autoptr(LlmsvcClient) self = g_weak_ref_get (&following->client);
+  g_autoptr(GVariant) interfaces = NULL;
   const char *object;
 
-  if (self == NULL)
-    return;
-
-  if (g_variant_is_of_type (arguments, G_VARIANT_TYPE ("(oa{sa{sv}})")))
-    {
-      g_autoptr(GVariant) interfaces = NULL;
-
-      g_variant_get (arguments, "(&o@a{sa{sv}})", &object, &interfaces);
-      llmsvc_client_add_model (self, object, interfaces);
-    }
-  else if (g_variant_is_of_type (arguments, G_VARIANT_TYPE ("(oas)")))
-    {
-      g_autofree const char **names = NULL;
-
-      g_variant_get (arguments, "(&o^a&s)", &object, &names);
-      if (g_strv_contains (names, LLMSVC_MODEL_INTERFACE))
-        llmsvc_client_remove_model (self, object);
-    }
+  g_variant_get (arguments, "(&o@a{sa{sv}})", &object, &interfaces);
+  llmsvc_client_add_model (self, object, interfaces);
 }
 
 static void
-on_context_closed (GDBusConnection *connection,
-                   const char      *sender,
-                   const char      *path,
-                   const char      *interface,
-                   const char      *signal,
-                   GVariant        *arguments,
-                   gpointer         data)
+on_interfaces_removed (LlmsvcClient *self,
+                       const char   *path,
+                       GVariant     *arguments)
 {
-  Following *following = data;
-  g_autoptr(LlmsvcClient) self = g_weak_ref_get (&following->client);
-  g_autoptr(GPtrArray) contexts = NULL;
+  g_autofree const char **names = NULL;
+  const char *object;
+
+  g_variant_get (arguments, "(&o^a&s)", &object, &names);
+  if (g_strv_contains (names, LLMSVC_MODEL_INTERFACE))
+    llmsvc_client_remove_model (self, object);
+}
+
+static void
+on_context_closed (LlmsvcClient *self,
+                   const char   *path,
+                   GVariant     *arguments)
+{
+  g_autoptr(GPtrArray) contexts = ref_contexts (self);
   const char *reason;
 
-  if (self == NULL || !g_variant_is_of_type (arguments, G_VARIANT_TYPE ("(s)")))
-    return;
-
   g_variant_get (arguments, "(&s)", &reason);
-  contexts = ref_contexts (self);
   for (guint i = 0; i < contexts->len; i++)
     if (g_str_equal (llmsvc_context_get_path (g_ptr_array_index (contexts, i)), path))
       llmsvc_context_mark_closed (g_ptr_array_index (contexts, i), reason);
 }
+
+static const struct
+{
+  const char *sender;
+  const char *interface;
+  const char *name;
+  const char *path;  /* (nullable) */
+  const char *arg0;  /* (nullable) */
+  const char *type;
+  SignalHandler handler;
+} signals[] = {
+  { DBUS_NAME, DBUS_NAME, "NameOwnerChanged", DBUS_PATH, LLMSVC_BUS_NAME, "(sss)",
+    on_name_owner_changed },
+  { LLMSVC_BUS_NAME, DBUS_PROPERTIES_INTERFACE, "PropertiesChanged", LLMSVC_PATH, LLMSVC_INTERFACE,
+    "(sa{sv}as)", on_properties_changed },
+  { LLMSVC_BUS_NAME, DBUS_PROPERTIES_INTERFACE, "PropertiesChanged", NULL, LLMSVC_MODEL_INTERFACE,
+    "(sa{sv}as)", on_properties_changed },
+  { LLMSVC_BUS_NAME, DBUS_OBJECT_MANAGER_INTERFACE, "InterfacesAdded", LLMSVC_MODELS_PATH, NULL,
+    "(oa{sa{sv}})", on_interfaces_added },
+  { LLMSVC_BUS_NAME, DBUS_OBJECT_MANAGER_INTERFACE, "InterfacesRemoved", LLMSVC_MODELS_PATH, NULL,
+    "(oas)", on_interfaces_removed },
+  { LLMSVC_BUS_NAME, LLMSVC_CONTEXT_INTERFACE, "Closed", NULL, NULL, "(s)", on_context_closed },
+};
+
+static void
+on_signal (GDBusConnection *connection,
+           const char      *sender,
+           const char      *path,
+           const char      *interface,
+           const char      *name,
+           GVariant        *arguments,
+           gpointer         data)
+{
+  Following *following = data;
+  g_autoptr(LlmsvcClient) self = g_weak_ref_get (&following->client);
+
+  if (self != NULL && g_variant_is_of_type (arguments, following->type))
+    following->handler (self, path, arguments);
+}
+
+/* --- the end of the connection --- */
 
 static gboolean
 end_following (gpointer data)
@@ -269,38 +280,24 @@ free_following_closure (gpointer  data,
   following_free (data);
 }
 
-static void
-subscribe (LlmsvcClient       *self,
-           const char         *sender,
-           const char         *interface,
-           const char         *signal,
-           const char         *path,
-           const char         *arg0,
-           GDBusSignalCallback callback)
-{
-  guint id = g_dbus_connection_signal_subscribe (self->peer->connection, sender, interface, signal,
-                                                 path, arg0, G_DBUS_SIGNAL_FLAGS_NONE, callback,
-                                                 following_new (self), following_free);
-
-  g_array_append_val (self->subscriptions, id);
-}
-
 void
 llmsvc_client_follow (LlmsvcClient *self)
 {
   g_main_context_push_thread_default (self->home);
-  subscribe (self, DBUS_NAME, DBUS_NAME, "NameOwnerChanged", DBUS_PATH, LLMSVC_BUS_NAME,
-             on_name_owner_changed);
-  subscribe (self, LLMSVC_BUS_NAME, DBUS_PROPERTIES_INTERFACE, "PropertiesChanged", LLMSVC_PATH,
-             LLMSVC_INTERFACE, on_properties_changed);
-  subscribe (self, LLMSVC_BUS_NAME, DBUS_PROPERTIES_INTERFACE, "PropertiesChanged", NULL,
-             LLMSVC_MODEL_INTERFACE, on_properties_changed);
-  subscribe (self, LLMSVC_BUS_NAME, DBUS_OBJECT_MANAGER_INTERFACE, "InterfacesAdded", LLMSVC_MODELS_PATH, NULL,
-             on_interfaces_changed);
-  subscribe (self, LLMSVC_BUS_NAME, DBUS_OBJECT_MANAGER_INTERFACE, "InterfacesRemoved", LLMSVC_MODELS_PATH,
-             NULL, on_interfaces_changed);
-  subscribe (self, LLMSVC_BUS_NAME, LLMSVC_CONTEXT_INTERFACE, "Closed", NULL, NULL,
-             on_context_closed);
+  for (guint i = 0; i < G_N_ELEMENTS (signals); i++)
+    {
+      Following *following = following_new (self);
+      guint id;
+
+      following->handler = signals[i].handler;
+      following->type = G_VARIANT_TYPE (signals[i].type);
+      id = g_dbus_connection_signal_subscribe (self->peer->connection, signals[i].sender,
+                                               signals[i].interface, signals[i].name,
+                                               signals[i].path, signals[i].arg0,
+                                               G_DBUS_SIGNAL_FLAGS_NONE, on_signal, following,
+                                               following_free);
+      g_array_append_val (self->subscriptions, id);
+    }
   g_main_context_pop_thread_default (self->home);
 
   self->closed_handler =

@@ -47,23 +47,6 @@ read_revision (LlmsvcReply *reply,
 
 /* --- judging --- */
 
-static const struct
-{
-  LlmsvcError code;
-  const char *message;
-} verdicts[] = {
-  /* in the order of Verdict */
-  { LLMSVC_ERROR_LOST, N_("The service broke off. Nothing of what was asked is kept: it "
-                          "can be asked again") },
-  { LLMSVC_ERROR_LOST_KEPT, N_("The service broke off, but what was asked is done and in the "
-                               "context: read it there instead of asking again") },
-  { LLMSVC_ERROR_LOST_UNKNOWN, N_("The service broke off and can't be asked whether what was "
-                                  "asked is done: look into the context, or ask again with the "
-                                  "same “request-id”") },
-  { LLMSVC_ERROR_LOST, N_("The service broke off, and the context ended with it. Nothing of "
-                          "what was asked is kept: make a new one and ask again") },
-};
-
 typedef enum
 {
   VERDICT_NOTHING,
@@ -71,6 +54,26 @@ typedef enum
   VERDICT_UNKNOWN,
   VERDICT_ENDED,
 } Verdict;
+
+static const struct
+{
+  LlmsvcError code;
+  const char *message;
+} verdicts[] = {
+  [VERDICT_NOTHING] = { LLMSVC_ERROR_LOST,
+                        N_("The service broke off. Nothing of what was asked is kept: it "
+                           "can be asked again") },
+  [VERDICT_KEPT] = { LLMSVC_ERROR_LOST_KEPT,
+                     N_("The service broke off, but what was asked is done and in the "
+                        "context: read it there instead of asking again") },
+  [VERDICT_UNKNOWN] = { LLMSVC_ERROR_LOST_UNKNOWN,
+                        N_("The service broke off and can't be asked whether what was "
+                           "asked is done: look into the context, or ask again with the "
+                           "same “request-id”") },
+  [VERDICT_ENDED] = { LLMSVC_ERROR_LOST,
+                      N_("The service broke off, and the context ended with it. Nothing of "
+                         "what was asked is kept: make a new one and ask again") },
+};
 
 typedef struct
 {

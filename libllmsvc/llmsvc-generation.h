@@ -2,7 +2,8 @@
 
 /*
  * One answer under way: pieces of text as they come, or a stream of them. Nothing is read
- * ahead: who does not read makes the service wait, and after its time limit end the answer.
+ * ahead: an app that does not read makes the service wait, and after its time limit end the
+ * answer.
  * Dropping the last reference before the end cancels. Same thread as its context.
  */
 

@@ -176,11 +176,8 @@ take_locale (LlmCallOptions  *self,
     {
       g_autofree char *shown = llmsvc_shorten (text);
 
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                   _("Option “locale” is “%s”, it must be the name of a locale, such as "
-                     "“de_DE.UTF-8”"),
-                   shown);
-      return FALSE;
+      return llmsvc_option_fail (error, _("Option “locale” is “%s”, it must be the name of a "
+                                          "locale, such as “de_DE.UTF-8”"), shown);
     }
 
   self->locale = g_strdup (text);
@@ -243,26 +240,19 @@ check_dict (GVariant  *dict,
             GError   **error)
 {
   if (!g_variant_is_of_type (dict, G_VARIANT_TYPE_VARDICT))
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                   _("The options are not a dictionary (a{sv})"));
-      return FALSE;
-    }
-  if (!g_variant_is_normal_form (dict))
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                   _("The options are damaged: they are not valid as a{sv}"));
-      return FALSE;
-    }
-  if (g_variant_n_children (dict) > MAX_KEYS)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                   _("There are %zu options, a call takes at most %u"),
-                   g_variant_n_children (dict), MAX_KEYS);
-      return FALSE;
-    }
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                 _("The options are not a dictionary (a{sv})"));
+  else if (!g_variant_is_normal_form (dict))
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                 _("The options are damaged: they are not valid as a{sv}"));
+  else if (g_variant_n_children (dict) > MAX_KEYS)
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                 _("There are %zu options, a call takes at most %u"), g_variant_n_children (dict),
+                 MAX_KEYS);
+  else
+    return TRUE;
 
-  return TRUE;
+  return FALSE;
 }
 
 static gboolean
@@ -275,18 +265,12 @@ check_key (const char  *key,
   if (strlen (key) > MAX_KEY_BYTES)
     {
       shown = llmsvc_shorten (key);
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                   _("The name of option “%s” has more than %u bytes"), shown, MAX_KEY_BYTES);
-      return FALSE;
-    }
-  if (!g_hash_table_add (seen, (gpointer) key))
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                   _("Option “%s” is given twice"), key);
-      return FALSE;
+      return llmsvc_option_fail (error, _("The name of option “%s” has more than %u bytes"), shown,
+                                 MAX_KEY_BYTES);
     }
 
-  return TRUE;
+  return g_hash_table_add (seen, (gpointer) key) ||
+         llmsvc_option_fail (error, _("Option “%s” is given twice"), key);
 }
 
 static void

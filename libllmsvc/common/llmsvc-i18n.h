@@ -2,8 +2,8 @@
 
 /*
  * Where the translations of this library lie. A source whose messages are marked
- * with _() includes <glib/gi18n-lib.h>; whoever makes such messages for people
- * calls llmsvc_i18n_init() before the first of them. Any thread.
+ * with _() includes <glib/gi18n-lib.h>; a program or library that makes such
+ * messages for people calls llmsvc_i18n_init() before the first of them. Any thread.
  */
 
 #pragma once

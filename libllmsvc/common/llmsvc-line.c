@@ -19,6 +19,10 @@ struct _LlmsvcLineReader
   gsize scanned;      /* no newline from start up to here */
 };
 
+/* The key that tells the kind, in the order of LlmsvcLineKind. */
+#define N_KINDS LLMSVC_LINE_OTHER
+static const char *const kinds[N_KINDS] = { "t", "done", "error" };
+
 static gboolean
 fail (GError     **error,
       const char  *what)
@@ -80,6 +84,29 @@ llmsvc_line_write_error (GString    *out,
   g_string_append (out, "\"}}\n");
 }
 
+/* (nullable) (transfer full): of another value there is no string. @node: (nullable) */
+static char *
+dup_string (JsonNode *node)
+{
+  return node != NULL && json_node_get_value_type (node) == G_TYPE_STRING
+           ? json_node_dup_string (node)
+           : NULL;
+}
+
+static gboolean
+read_error (JsonNode   *node,
+            LlmsvcLine *line)
+{
+  JsonObject *object = JSON_NODE_HOLDS_OBJECT (node) ? json_node_get_object (node) : NULL;
+
+  if (object == NULL)
+    return FALSE;
+
+  line->name = dup_string (json_object_get_member (object, "name"));
+  line->text = dup_string (json_object_get_member (object, "message"));
+  return line->name != NULL && line->text != NULL;
+}
+
 /**
  * llmsvc_line_parse:
  * @bytes: one line without its newline
@@ -98,11 +125,11 @@ llmsvc_line_parse (const char  *bytes,
                    LlmsvcLine  *line,
                    GError     **error)
 {
-  g_autoptr(GVariant) object = NULL;
-  g_autoptr(GVariant) text = NULL;
-  g_autoptr(GVariant) done = NULL;
-  g_autoptr(GVariant) failure = NULL;
+  g_autoptr(JsonNode) root = NULL;
   g_autoptr(GError) local = NULL;
+  JsonObject *object;
+  JsonNode *of_kind[N_KINDS];
+  guint n_kinds = 0;
 
   g_return_val_if_fail (bytes != NULL || length == 0, FALSE);
   g_return_val_if_fail (line != NULL, FALSE);
@@ -110,33 +137,39 @@ llmsvc_line_parse (const char  *bytes,
   *line = (LlmsvcLine){ .kind = LLMSVC_LINE_OTHER };
   if (length > LLMSVC_LINE_MAX_BYTES)
     return fail (error, _("it is too long"));
-  if (!llmsvc_json_read_object (bytes, length, &object, &local))
+  root = llmsvc_json_parse (bytes, length, &local);
+  if (root == NULL)
     return fail (error, local->message);
+  if (!JSON_NODE_HOLDS_OBJECT (root))
+    return fail (error, _("it is not an object"));
 
-  text = g_variant_lookup_value (object, "t", NULL);
-  done = g_variant_lookup_value (object, "done", NULL);
-  failure = g_variant_lookup_value (object, "error", NULL);
-  if ((text != NULL) + (done != NULL) + (failure != NULL) > 1)
-    return fail (error, _("it is of two kinds"));
-  if (text != NULL)
+  object = json_node_get_object (root);
+  for (guint i = 0; i < N_KINDS; i++)
     {
-      if (!g_variant_is_of_type (text, G_VARIANT_TYPE_STRING))
+      of_kind[i] = json_object_get_member (object, kinds[i]);
+      if (of_kind[i] != NULL && JSON_NODE_HOLDS_NULL (of_kind[i]))
+        of_kind[i] = NULL;
+      n_kinds += of_kind[i] != NULL;
+    }
+  if (n_kinds > 1)
+    return fail (error, _("it is of two kinds"));
+  if (of_kind[LLMSVC_LINE_TEXT] != NULL)
+    {
+      line->text = dup_string (of_kind[LLMSVC_LINE_TEXT]);
+      if (line->text == NULL)
         return fail (error, _("“t” is not a string"));
       line->kind = LLMSVC_LINE_TEXT;
-      line->text = g_variant_dup_string (text, NULL);
     }
-  if (done != NULL)
+  if (of_kind[LLMSVC_LINE_DONE] != NULL)
     {
-      if (!g_variant_is_of_type (done, G_VARIANT_TYPE_VARDICT))
+      if (!JSON_NODE_HOLDS_OBJECT (of_kind[LLMSVC_LINE_DONE]))
         return fail (error, _("“done” is not an object"));
       line->kind = LLMSVC_LINE_DONE;
-      line->results = g_steal_pointer (&done);
+      line->results = g_variant_ref_sink (llmsvc_json_to_variant (of_kind[LLMSVC_LINE_DONE]));
     }
-  if (failure != NULL)
+  if (of_kind[LLMSVC_LINE_ERROR] != NULL)
     {
-      if (!g_variant_is_of_type (failure, G_VARIANT_TYPE_VARDICT) ||
-          !g_variant_lookup (failure, "name", "s", &line->name) ||
-          !g_variant_lookup (failure, "message", "s", &line->text))
+      if (!read_error (of_kind[LLMSVC_LINE_ERROR], line))
         {
           llmsvc_line_clear (line);
           return fail (error, _("“error” has no name and message"));

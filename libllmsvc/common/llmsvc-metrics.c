@@ -7,8 +7,7 @@
 
 #define PREFIX "llmsvc_"
 
-/* Counters of later versions, or of something that is not the service at all: no more of
- * them, and no longer names, than anybody would mean. */
+/* Limits for counters of later versions, or of something that is not the service at all. */
 #define MAX_UNKNOWN      200
 #define MAX_UNKNOWN_NAME 64
 
@@ -27,144 +26,119 @@ typedef enum
   UNIT_RATIO,    /* from percent */
 } Unit;
 
+/* A key that ends with -bytes or -ms has that unit, and is in its family's name without. */
 typedef struct
 {
   const char *key;     /* of GetStatistics, or a property */
-  const char *family;  /* without prefix and unit */
   Type type;
-  Unit unit;
+  const char *help;    /* (nullable): stands at the first of a family */
+  const char *family;  /* (nullable): without prefix and unit; NULL for the key with “_” */
   const char *label;   /* (nullable): tells the samples of one family apart */
-  const char *help;
+  Unit unit;
 } Metric;
 
 /* Samples of one family follow each other, as the format wants it. */
 static const Metric statistics_metrics[] = {
-  { "requests", "requests", COUNTER, UNIT_NONE, NULL, "Questions asked." },
-  { "failed", "failed", COUNTER, UNIT_NONE, NULL, "Questions that failed, refused ones included." },
-  { "cancelled", "cancelled", COUNTER, UNIT_NONE, NULL, "Questions whose answer was cancelled." },
-  { "refused", "refused", COUNTER, UNIT_NONE, NULL,
-    "Calls refused because their answer would have come far too late." },
-  { "prompt-tokens", "prompt_tokens", COUNTER, UNIT_NONE, NULL, "Tokens of prompts." },
-  { "reused-tokens", "reused_tokens", COUNTER, UNIT_NONE, NULL,
-    "Tokens of prompts that did not have to be computed again." },
-  { "output-tokens", "output_tokens", COUNTER, UNIT_NONE, NULL,
-    "Tokens of answers that have ended." },
-  { "read-tokens", "read_tokens", COUNTER, UNIT_NONE, NULL,
-    "Tokens of prompts computed, of calls under way as well." },
-  { "written-tokens", "written_tokens", COUNTER, UNIT_NONE, NULL,
-    "Tokens written, of calls under way as well." },
-  { "slo-met", "slo_met", COUNTER, UNIT_NONE, NULL, "Answers that met their latency target." },
-  { "slo-missed", "slo_missed", COUNTER, UNIT_NONE, NULL,
-    "Answers that missed their latency target." },
-  { "slo-interactive-calls", "class_calls", COUNTER, UNIT_NONE, "class=\"interactive\"",
-    "Calls, by class." },
-  { "slo-responsive-calls", "class_calls", COUNTER, UNIT_NONE, "class=\"responsive\"", NULL },
-  { "slo-background-calls", "class_calls", COUNTER, UNIT_NONE, "class=\"background\"", NULL },
-  { "slo-interactive-met", "class_slo_met", COUNTER, UNIT_NONE, "class=\"interactive\"",
-    "Answers that met their latency target, by class." },
-  { "slo-responsive-met", "class_slo_met", COUNTER, UNIT_NONE, "class=\"responsive\"", NULL },
-  { "slo-background-met", "class_slo_met", COUNTER, UNIT_NONE, "class=\"background\"", NULL },
-  { "slo-interactive-missed", "class_slo_missed", COUNTER, UNIT_NONE, "class=\"interactive\"",
-    "Answers that missed their latency target, by class." },
-  { "slo-responsive-missed", "class_slo_missed", COUNTER, UNIT_NONE, "class=\"responsive\"", NULL },
-  { "slo-background-missed", "class_slo_missed", COUNTER, UNIT_NONE, "class=\"background\"", NULL },
-  { "slo-interactive-refused", "class_refused", COUNTER, UNIT_NONE, "class=\"interactive\"",
-    "Calls refused because their answer would have come far too late, by class." },
-  { "slo-responsive-refused", "class_refused", COUNTER, UNIT_NONE, "class=\"responsive\"", NULL },
-  { "slo-background-refused", "class_refused", COUNTER, UNIT_NONE, "class=\"background\"", NULL },
-  { "calls", "calls", GAUGE, UNIT_NONE, NULL, "Calls under way." },
-  { "queued-calls", "calls_by_state", GAUGE, UNIT_NONE, "state=\"queued\"",
-    "Calls under way, by what they do." },
-  { "reading-calls", "calls_by_state", GAUGE, UNIT_NONE, "state=\"reading\"", NULL },
-  { "writing-calls", "calls_by_state", GAUGE, UNIT_NONE, "state=\"writing\"", NULL },
-  { "parked-calls", "calls_by_state", GAUGE, UNIT_NONE, "state=\"parked\"", NULL },
-  { "ttft-forecasts", "ttft_forecasts", COUNTER, UNIT_NONE, NULL,
+  { "requests", COUNTER, "Questions asked." },
+  { "failed", COUNTER, "Questions that failed, refused ones included." },
+  { "cancelled", COUNTER, "Questions whose answer was cancelled." },
+  { "refused", COUNTER, "Calls refused because their answer would have come far too late." },
+  { "prompt-tokens", COUNTER, "Tokens of prompts." },
+  { "reused-tokens", COUNTER, "Tokens of prompts that did not have to be computed again." },
+  { "output-tokens", COUNTER, "Tokens of answers that have ended." },
+  { "read-tokens", COUNTER, "Tokens of prompts computed, of calls under way as well." },
+  { "written-tokens", COUNTER, "Tokens written, of calls under way as well." },
+  { "slo-met", COUNTER, "Answers that met their latency target." },
+  { "slo-missed", COUNTER, "Answers that missed their latency target." },
+  { "slo-interactive-calls", COUNTER, "Calls, by class.", "class_calls", "class=interactive" },
+  { "slo-responsive-calls", COUNTER, NULL, "class_calls", "class=responsive" },
+  { "slo-background-calls", COUNTER, NULL, "class_calls", "class=background" },
+  { "slo-interactive-met", COUNTER,
+    "Answers that met their latency target, by class.", "class_slo_met", "class=interactive" },
+  { "slo-responsive-met", COUNTER, NULL, "class_slo_met", "class=responsive" },
+  { "slo-background-met", COUNTER, NULL, "class_slo_met", "class=background" },
+  { "slo-interactive-missed", COUNTER,
+    "Answers that missed their latency target, by class.", "class_slo_missed",
+    "class=interactive" },
+  { "slo-responsive-missed", COUNTER, NULL, "class_slo_missed", "class=responsive" },
+  { "slo-background-missed", COUNTER, NULL, "class_slo_missed", "class=background" },
+  { "slo-interactive-refused", COUNTER,
+    "Calls refused because their answer would have come far too late, by class.", "class_refused",
+    "class=interactive" },
+  { "slo-responsive-refused", COUNTER, NULL, "class_refused", "class=responsive" },
+  { "slo-background-refused", COUNTER, NULL, "class_refused", "class=background" },
+  { "calls", GAUGE, "Calls under way." },
+  { "queued-calls", GAUGE, "Calls under way, by what they do.", "calls_by_state", "state=queued" },
+  { "reading-calls", GAUGE, NULL, "calls_by_state", "state=reading" },
+  { "writing-calls", GAUGE, NULL, "calls_by_state", "state=writing" },
+  { "parked-calls", GAUGE, NULL, "calls_by_state", "state=parked" },
+  { "ttft-forecasts", COUNTER,
     "Forecasts of the time to a first token that were compared with what came." },
-  { "ttft-forecast-error-ms", "ttft_forecast_error", GAUGE, UNIT_SECONDS, NULL,
-    "Mean absolute error of these forecasts." },
-  { "contexts", "contexts", GAUGE, UNIT_NONE, NULL, "Contexts of all applications." },
-  { "model-loads", "model_loads", COUNTER, UNIT_NONE, NULL, "Times a model was loaded." },
-  { "model-unloads", "model_unloads", COUNTER, UNIT_NONE, NULL, "Times a model was unloaded." },
-  { "trims", "trims", COUNTER, UNIT_NONE, NULL, "Times memory was given back." },
-  { "trimmed-bytes", "trimmed", COUNTER, UNIT_BYTES, NULL, "Memory given back." },
-  { "cuts", "budget_cuts", COUNTER, UNIT_NONE, NULL, "Times pressure cut the budget." },
-  { "cut-bytes", "budget_cut", GAUGE, UNIT_BYTES, NULL,
-    "What pressure has cut the budget by, as of now." },
-  { "regrown-bytes", "budget_regrown", COUNTER, UNIT_BYTES, NULL,
-    "What the budget grew by again." },
-  { "own-trims", "own_trims", COUNTER, UNIT_NONE, NULL,
-    "Times the service gave memory back by itself." },
-  { "stall-ms", "stall", COUNTER, UNIT_SECONDS, NULL,
+  { "ttft-forecast-error-ms", GAUGE, "Mean absolute error of these forecasts." },
+  { "contexts", GAUGE, "Contexts of all applications." },
+  { "model-loads", COUNTER, "Times a model was loaded." },
+  { "model-unloads", COUNTER, "Times a model was unloaded." },
+  { "trims", COUNTER, "Times memory was given back." },
+  { "trimmed-bytes", COUNTER, "Memory given back." },
+  { "cuts", COUNTER, "Times pressure cut the budget.", "budget_cuts" },
+  { "cut-bytes", GAUGE, "What pressure has cut the budget by, as of now.", "budget_cut" },
+  { "regrown-bytes", COUNTER, "What the budget grew by again.", "budget_regrown" },
+  { "own-trims", COUNTER, "Times the service gave memory back by itself." },
+  { "stall-ms", COUNTER,
     "Time that some program waited for memory, since the machine was started." },
-  { "since-cut-ms", "since_cut", GAUGE, UNIT_SECONDS, NULL,
-    "Time since pressure cut the budget." },
-  { "budget-now-bytes", "budget_now", GAUGE, UNIT_BYTES, NULL,
-    "The most that the service may hold now." },
-  { "budget-allowed-bytes", "budget_allowed", GAUGE, UNIT_BYTES, NULL,
-    "The most that it may hold without pressure." },
-  { "held-anonymous-bytes", "held_anonymous", GAUGE, UNIT_BYTES, NULL,
-    "Held memory that only the service can give back." },
-  { "held-backed-bytes", "held_backed", GAUGE, UNIT_BYTES, NULL,
-    "Held memory that is pages of files." },
-  { "used-backed-bytes", "used_backed", GAUGE, UNIT_BYTES, NULL,
-    "File pages that calls use, in memory or not." },
-  { "keep-backed-bytes", "keep_backed", GAUGE, UNIT_BYTES, NULL,
-    "What of that may stay between two steps of running calls." },
-  { "group-limit-bytes", "cgroup_limit", GAUGE, UNIT_BYTES, NULL,
-    "The tightest limit of the control groups that the service is in." },
-  { "group-usage-bytes", "cgroup_usage", GAUGE, UNIT_BYTES, NULL,
-    "What is used of that limit." },
-  { "machine-available-bytes", "machine_available", GAUGE, UNIT_BYTES, NULL,
-    "Available memory of the machine." },
-  { "given-scratch-bytes", "given", COUNTER, UNIT_BYTES, "step=\"scratch\"",
-    "Memory given back, by the step of the ladder that gave it." },
-  { "given-kv-bytes", "given", COUNTER, UNIT_BYTES, "step=\"contexts\"", NULL },
-  { "given-text-bytes", "given", COUNTER, UNIT_BYTES, "step=\"text\"", NULL },
-  { "given-calls-bytes", "given", COUNTER, UNIT_BYTES, "step=\"calls\"", NULL },
-  { "given-pages-bytes", "given", COUNTER, UNIT_BYTES, "step=\"pages\"", NULL },
-  { "given-weights-bytes", "given", COUNTER, UNIT_BYTES, "step=\"weights\"", NULL },
-  { "pressure-level", "pressure_level", GAUGE, UNIT_NONE, NULL,
-    "How hard memory is pressed, as a number: 0 for not at all." },
-  { "on-battery", "on_battery", GAUGE, UNIT_NONE, NULL,
-    "1 while the machine runs on its battery." },
-  { "power-saver", "power_saver", GAUGE, UNIT_NONE, NULL,
-    "1 while its power profile is one that saves." },
-  { "background-pace", "background_pace", GAUGE, UNIT_NONE, NULL,
+  { "since-cut-ms", GAUGE, "Time since pressure cut the budget." },
+  { "budget-now-bytes", GAUGE, "The most that the service may hold now." },
+  { "budget-allowed-bytes", GAUGE, "The most that it may hold without pressure." },
+  { "held-anonymous-bytes", GAUGE, "Held memory that only the service can give back." },
+  { "held-backed-bytes", GAUGE, "Held memory that is pages of files." },
+  { "used-backed-bytes", GAUGE, "File pages that calls use, in memory or not." },
+  { "keep-backed-bytes", GAUGE, "What of that may stay between two steps of running calls." },
+  { "group-limit-bytes", GAUGE,
+    "The tightest limit of the control groups that the service is in.", "cgroup_limit" },
+  { "group-usage-bytes", GAUGE, "What is used of that limit.", "cgroup_usage" },
+  { "machine-available-bytes", GAUGE, "Available memory of the machine." },
+  { "given-scratch-bytes", COUNTER,
+    "Memory given back, by the step of the ladder that gave it.", "given", "step=scratch" },
+  { "given-kv-bytes", COUNTER, NULL, "given", "step=contexts" },
+  { "given-text-bytes", COUNTER, NULL, "given", "step=text" },
+  { "given-calls-bytes", COUNTER, NULL, "given", "step=calls" },
+  { "given-pages-bytes", COUNTER, NULL, "given", "step=pages" },
+  { "given-weights-bytes", COUNTER, NULL, "given", "step=weights" },
+  { "pressure-level", GAUGE, "How hard memory is pressed, as a number: 0 for not at all." },
+  { "on-battery", GAUGE, "1 while the machine runs on its battery." },
+  { "power-saver", GAUGE, "1 while its power profile is one that saves." },
+  { "background-pace", GAUGE,
     "How calls that nobody waits for go on: 0 as ever, 1 slowly, 2 not now." },
-  { "suspends", "suspends", COUNTER, UNIT_NONE, NULL, "Times the machine was about to sleep." },
-  { "refused-floods", "refused_floods", COUNTER, UNIT_NONE, NULL,
-    "Messages dropped because one program sent too many." },
-  { "steps", "steps", COUNTER, UNIT_NONE, NULL, "Passes through the model." },
-  { "rows", "rows", COUNTER, UNIT_NONE, NULL, "Rows of all passes through the model." },
-  { "kv-packed-chunks", "chunks", COUNTER, UNIT_NONE, "event=\"packed\"",
-    "Chunks of context memory, by what happened to them." },
-  { "kv-written-chunks", "chunks", COUNTER, UNIT_NONE, "event=\"written\"", NULL },
-  { "kv-evicted-chunks", "chunks", COUNTER, UNIT_NONE, "event=\"evicted\"", NULL },
-  { "kv-restored-chunks", "chunks", COUNTER, UNIT_NONE, "event=\"restored\"", NULL },
-  { "kv-recomputed-chunks", "chunks", COUNTER, UNIT_NONE, "event=\"recomputed\"", NULL },
-  { "kv-faulted-chunks", "chunks", COUNTER, UNIT_NONE, "event=\"faulted\"", NULL },
-  { "kv-shared-chunks", "chunks", COUNTER, UNIT_NONE, "event=\"shared\"", NULL },
-  { "kv-read-bytes", "storage_read", COUNTER, UNIT_BYTES, NULL,
-    "Context memory read from storage." },
-  { "kv-written-bytes", "storage_written", COUNTER, UNIT_BYTES, NULL,
-    "Context memory written to storage." },
-  { "kv-storage-bytes", "storage", GAUGE, UNIT_BYTES, NULL, "Context memory on storage." },
-  { "apps", "applications", GAUGE, UNIT_NONE, NULL, "Applications that are remembered." },
-  { "heap-bytes", "heap", GAUGE, UNIT_BYTES, NULL, "Memory that the C library has given out." },
-  { "process-resident-bytes", "process_resident", GAUGE, UNIT_BYTES, NULL,
-    "Resident memory of the process, as the kernel counts it." },
+  { "suspends", COUNTER, "Times the machine was about to sleep." },
+  { "refused-floods", COUNTER, "Messages dropped because one program sent too many." },
+  { "steps", COUNTER, "Passes through the model." },
+  { "rows", COUNTER, "Rows of all passes through the model." },
+  { "kv-packed-chunks", COUNTER,
+    "Chunks of context memory, by what happened to them.", "chunks", "event=packed" },
+  { "kv-written-chunks", COUNTER, NULL, "chunks", "event=written" },
+  { "kv-evicted-chunks", COUNTER, NULL, "chunks", "event=evicted" },
+  { "kv-restored-chunks", COUNTER, NULL, "chunks", "event=restored" },
+  { "kv-recomputed-chunks", COUNTER, NULL, "chunks", "event=recomputed" },
+  { "kv-faulted-chunks", COUNTER, NULL, "chunks", "event=faulted" },
+  { "kv-shared-chunks", COUNTER, NULL, "chunks", "event=shared" },
+  { "kv-read-bytes", COUNTER, "Context memory read from storage.", "storage_read" },
+  { "kv-written-bytes", COUNTER, "Context memory written to storage.", "storage_written" },
+  { "kv-storage-bytes", GAUGE, "Context memory on storage.", "storage" },
+  { "apps", GAUGE, "Applications that are remembered.", "applications" },
+  { "heap-bytes", GAUGE, "Memory that the C library has given out." },
+  { "process-resident-bytes", GAUGE, "Resident memory of the process, as the kernel counts it." },
 };
 
 static const Metric memory_metrics[] = {
-  { "Budget", "budget", GAUGE, UNIT_BYTES, NULL,
-    "The most that the service may hold; 0 when it decides by itself." },
-  { "Resident", "held", GAUGE, UNIT_BYTES, NULL, "What the service holds, as it counts itself." },
-  { "Weights", "memory", GAUGE, UNIT_BYTES, "holder=\"weights\"",
-    "What the service holds, by what it is." },
-  { "KvResident", "memory", GAUGE, UNIT_BYTES, "holder=\"contexts\"", NULL },
-  { "KvCompressed", "memory", GAUGE, UNIT_BYTES, "holder=\"compressed-contexts\"", NULL },
-  { "SubModel", "sub_model", GAUGE, UNIT_RATIO, NULL,
-    "The largest share of the model that may be used." },
+  { "Budget", GAUGE, "The most that the service may hold; 0 when it decides by itself.",
+    "budget", NULL, UNIT_BYTES },
+  { "Resident", GAUGE, "What the service holds, as it counts itself.", "held", NULL, UNIT_BYTES },
+  { "Weights", GAUGE, "What the service holds, by what it is.", "memory", "holder=weights",
+    UNIT_BYTES },
+  { "KvResident", GAUGE, NULL, "memory", "holder=contexts", UNIT_BYTES },
+  { "KvCompressed", GAUGE, NULL, "memory", "holder=compressed-contexts", UNIT_BYTES },
+  { "SubModel", GAUGE, "The largest share of the model that may be used.", "sub_model", NULL,
+    UNIT_RATIO },
 };
 
 static const char *const availabilities[] = { "ready", "loading", "no-model", "disabled", "failed",
@@ -259,11 +233,38 @@ append_sample (GString    *out,
   if (type == COUNTER)
     g_string_append (out, "_total");
   if (label != NULL)
-    g_string_append_printf (out, "{%s}", label);
+    {
+      gsize n = strcspn (label, "=");
+
+      g_string_append_printf (out, "{%.*s=\"%s\"}", (int) n, label, label + n + 1);
+    }
   g_string_append_printf (out, " %s\n", number);
 }
 
 /* --- families --- */
+
+/* (transfer full): the name of its family. @unit: (out) */
+static char *
+make_family (const Metric *metric,
+             Unit         *unit)
+{
+  char *name = g_strdelimit (g_strdup (metric->key), "-", '_');
+
+  *unit = metric->unit;
+  if (g_str_has_suffix (name, "_bytes"))
+    *unit = UNIT_BYTES;
+  else if (g_str_has_suffix (name, "_ms"))
+    *unit = UNIT_SECONDS;
+  if (metric->family != NULL)
+    {
+      g_free (name);
+      return g_strdup (metric->family);
+    }
+
+  if (*unit != UNIT_NONE)
+    *strrchr (name, '_') = '\0';
+  return name;
+}
 
 static void
 append_table (GString      *out,
@@ -271,23 +272,26 @@ append_table (GString      *out,
               gsize         n,
               GVariant     *values)
 {
-  const char *family = NULL;  /* the one whose head is written */
+  g_autofree char *last = NULL;  /* the family whose head is written */
   const char *help = NULL;
 
   for (gsize i = 0; i < n; i++)
     {
       g_autoptr(GVariant) value = g_variant_lookup_value (values, metrics[i].key, NULL);
       g_autoptr(GString) number = g_string_new (NULL);
+      Unit unit;
+      g_autofree char *family = make_family (&metrics[i], &unit);
 
       /* the help stands at a family's first entry, which need not be there */
       if (metrics[i].help != NULL)
         help = metrics[i].help;
-      if (value == NULL || !append_number (number, value, metrics[i].type, metrics[i].unit))
+      if (value == NULL || !append_number (number, value, metrics[i].type, unit))
         continue;
-      if (family == NULL || !g_str_equal (family, metrics[i].family))
-        append_head (out, metrics[i].family, type_names[metrics[i].type], metrics[i].unit, help);
-      family = metrics[i].family;
-      append_sample (out, family, metrics[i].type, metrics[i].unit, metrics[i].label, number->str);
+      if (g_strcmp0 (last, family) != 0)
+        append_head (out, family, type_names[metrics[i].type], unit, help);
+      append_sample (out, family, metrics[i].type, unit, metrics[i].label, number->str);
+      g_free (last);
+      last = g_steal_pointer (&family);
     }
 }
 
@@ -308,7 +312,7 @@ append_states (GString           *out,
   append_head (out, family, "stateset", UNIT_NONE, help);
   for (gsize i = 0; states[i] != NULL; i++)
     {
-      g_autofree char *label = g_strdup_printf (PREFIX "%s=\"%s\"", family, states[i]);
+      g_autofree char *label = g_strdup_printf (PREFIX "%s=%s", family, states[i]);
 
       append_sample (out, family, GAUGE, UNIT_NONE, label,
                      g_str_equal (state, states[i]) ? "1" : "0");
@@ -340,7 +344,7 @@ append_reclaimable (GString  *out,
 
   for (gsize i = 0; reclaimable != NULL && costs[i] != NULL; i++)
     {
-      g_autofree char *label = g_strdup_printf ("cost=\"%s\"", costs[i]);
+      g_autofree char *label = g_strdup_printf ("cost=%s", costs[i]);
       g_autofree char *number = NULL;
       guint64 bytes;
 
@@ -386,37 +390,16 @@ is_ambiguous (const char *name)
       const Metric *metric = i < G_N_ELEMENTS (statistics_metrics)
                                  ? &statistics_metrics[i]
                                  : &memory_metrics[i - G_N_ELEMENTS (statistics_metrics)];
-      g_autofree char *taken = g_strconcat (metric->family, metric->unit != UNIT_NONE ? "_" : "",
-                                            unit_names[metric->unit], NULL);
+      Unit unit;
+      g_autofree char *family = make_family (metric, &unit);
+      g_autofree char *taken = g_strconcat (family, unit != UNIT_NONE ? "_" : "",
+                                            unit_names[unit], NULL);
 
       if (g_str_equal (taken, name))
         return TRUE;
     }
 
   return FALSE;
-}
-
-static void
-append_unknown (GString    *out,
-                const char *key,
-                GVariant   *value)
-{
-  g_autofree char *family = g_strdelimit (g_strdup (key), "-", '_');
-  g_autoptr(GString) number = g_string_new (NULL);
-  Unit unit = UNIT_NONE;
-
-  if (g_str_has_suffix (family, "_bytes"))
-    unit = UNIT_BYTES;
-  else if (g_str_has_suffix (family, "_ms"))
-    unit = UNIT_SECONDS;
-  if (unit != UNIT_NONE)
-    *strrchr (family, '_') = '\0';
-
-  if (append_number (number, value, UNKNOWN, unit))
-    {
-      append_head (out, family, type_names[UNKNOWN], unit, NULL);
-      append_sample (out, family, UNKNOWN, unit, NULL, number->str);
-    }
 }
 
 static gboolean
@@ -450,7 +433,7 @@ append_all_unknown (GString  *out,
     {
       if (!is_in_table (key) && can_be_name (key) && g_hash_table_size (seen) < MAX_UNKNOWN &&
           g_hash_table_add (seen, (gpointer) key))
-        append_unknown (out, key, value);
+        append_table (out, &(Metric) { .key = key, .type = UNKNOWN }, 1, statistics);
       g_variant_unref (value);
     }
 }

@@ -15,14 +15,26 @@
 #define MAX_VARIANT_DEPTH 4
 #define MAX_SHOWN_BYTES   40
 
-/* A number as it came, without loss. */
 typedef struct
 {
-  enum { NUMBER_NEGATIVE, NUMBER_POSITIVE, NUMBER_REAL } kind;
-  gint64 negative;
-  guint64 positive;
   double real;
+  gboolean is_whole;  /* from 0, and exactly what follows */
+  guint64 whole;
 } Number;
+
+gboolean
+llmsvc_option_fail (GError     **error,
+                    const char  *format,
+                    ...)
+{
+  va_list args;
+
+  va_start (args, format);
+  if (error != NULL)
+    *error = g_error_new_valist (LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION, format, args);
+  va_end (args);
+  return FALSE;
+}
 
 /* Names come from outside, so only a beginning of them is repeated. */
 char *
@@ -40,111 +52,84 @@ llmsvc_shorten (const char *text)
 static const char *
 describe_type (const char *type)
 {
-  if (g_str_equal (type, "a(ssa{sv})"))
-    return _("a list of messages");
-  if (g_str_equal (type, "a{ud}"))
-    return _("token ids with numbers");
+  static const struct
+  {
+    const char *prefix;
+    const char *what;
+  } types[] = {
+    { "a(ssa{sv})", N_("a list of messages") },
+    { "a{ud}", N_("token ids with numbers") },
+    { "as", N_("a list of strings") },
+    { "a{", N_("a dictionary") },
+    { "a", N_("a list") },
+    { "b", N_("true or false") },
+    { "s", N_("a string") },
+  };
 
-  switch (type[0])
-    {
-    case 'b':
-      return _("true or false");
-    case 'y':
-    case 'n':
-    case 'q':
-    case 'i':
-    case 'u':
-    case 'x':
-    case 't':
-    case 'd':
-      return _("a number");
-    case 's':
-      return _("a string");
-    case 'a':
-      return type[1] == 's'   ? _("a list of strings")
-             : type[1] == '{' ? _("a dictionary")
-                              : _("a list");
-    default:
-      return _("something else");
-    }
+  for (gsize i = 0; i < G_N_ELEMENTS (types); i++)
+    if (g_str_has_prefix (type, types[i].prefix))
+      return _(types[i].what);
+
+  return strchr ("ynqiuxtd", type[0]) != NULL ? _("a number") : _("something else");
 }
 
-static void
-set_type_error (const LlmsvcOptionInfo  *info,
-                GVariant                *found,
-                GError                 **error)
+static gboolean
+fail_type (const LlmsvcOptionInfo  *info,
+           GVariant                *found,
+           GError                 **error)
 {
   g_autofree char *type = llmsvc_shorten (g_variant_get_type_string (found));
 
-  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-               _("Option “%s” is %s (%s), it must be %s (%s)"),
-               info->key, describe_type (g_variant_get_type_string (found)), type,
-               describe_type (info->type), info->type);
+  return llmsvc_option_fail (error, _("Option “%s” is %s (%s), it must be %s (%s)"), info->key,
+                             describe_type (g_variant_get_type_string (found)), type,
+                             describe_type (info->type), info->type);
 }
+
+/* --- numbers --- */
 
 static gboolean
 read_number (GVariant *value,
              Number   *number)
 {
-  gint64 whole;
+  gint64 below = 0;
 
-  number->kind = NUMBER_POSITIVE;
+  number->is_whole = TRUE;
   switch (g_variant_classify (value))
     {
     case G_VARIANT_CLASS_BYTE:
-      number->positive = g_variant_get_byte (value);
-      return TRUE;
+      number->whole = g_variant_get_byte (value);
+      break;
     case G_VARIANT_CLASS_UINT16:
-      number->positive = g_variant_get_uint16 (value);
-      return TRUE;
+      number->whole = g_variant_get_uint16 (value);
+      break;
     case G_VARIANT_CLASS_UINT32:
-      number->positive = g_variant_get_uint32 (value);
-      return TRUE;
+      number->whole = g_variant_get_uint32 (value);
+      break;
     case G_VARIANT_CLASS_UINT64:
-      number->positive = g_variant_get_uint64 (value);
-      return TRUE;
+      number->whole = g_variant_get_uint64 (value);
+      break;
     case G_VARIANT_CLASS_INT16:
-      whole = g_variant_get_int16 (value);
+      number->whole = (guint64) (below = g_variant_get_int16 (value));
       break;
     case G_VARIANT_CLASS_INT32:
-      whole = g_variant_get_int32 (value);
+      number->whole = (guint64) (below = g_variant_get_int32 (value));
       break;
     case G_VARIANT_CLASS_INT64:
-      whole = g_variant_get_int64 (value);
+      number->whole = (guint64) (below = g_variant_get_int64 (value));
       break;
     case G_VARIANT_CLASS_DOUBLE:
-      number->kind = NUMBER_REAL;
       number->real = g_variant_get_double (value);
+      number->is_whole = number->real >= 0 && number->real < 18446744073709551616.0 &&
+                         number->real == floor (number->real);
+      number->whole = number->is_whole ? (guint64) number->real : 0;
       return TRUE;
     default:
       return FALSE;
     }
 
-  if (whole >= 0)
-    {
-      number->positive = (guint64) whole;
-    }
-  else
-    {
-      number->kind = NUMBER_NEGATIVE;
-      number->negative = whole;
-    }
+  number->is_whole = below >= 0;
+  number->real = below < 0 ? (double) below : (double) number->whole;
   return TRUE;
-}
-
-static double
-number_to_double (const Number *number)
-{
-  switch (number->kind)
-    {
-    case NUMBER_NEGATIVE:
-      return (double) number->negative;
-    case NUMBER_POSITIVE:
-      return (double) number->positive;
-    case NUMBER_REAL:
-    default:
-      return number->real;
-    }
 }
 
 static char *
@@ -162,19 +147,16 @@ format_double (double value)
   return g_strdup (g_ascii_formatd (buffer, sizeof buffer, "%.6g", value));
 }
 
+/* All digits of a whole number. */
 static char *
-format_number (const Number *number)
+format_number (GVariant *value)
 {
-  switch (number->kind)
-    {
-    case NUMBER_NEGATIVE:
-      return g_strdup_printf ("%" G_GINT64_FORMAT, number->negative);
-    case NUMBER_POSITIVE:
-      return g_strdup_printf ("%" G_GUINT64_FORMAT, number->positive);
-    case NUMBER_REAL:
-    default:
-      return format_double (number->real);
-    }
+  if (g_variant_is_of_type (value, G_VARIANT_TYPE_DOUBLE))
+    return format_double (g_variant_get_double (value));
+  if (g_variant_is_of_type (value, G_VARIANT_TYPE_BYTE))
+    return g_strdup_printf ("%u", g_variant_get_byte (value));
+
+  return g_variant_print (value, FALSE);
 }
 
 /* 2^64 - 1 is no double. */
@@ -186,79 +168,32 @@ format_max (const LlmsvcOptionInfo *info)
              : format_double (info->max);
 }
 
-static void
-set_range_error (const LlmsvcOptionInfo  *info,
-                 const char              *found,
-                 const char              *min,
-                 const char              *max,
-                 GError                 **error)
-{
-  const char *unit = info->unit != NULL ? info->unit : "";
-
-  if (info->type[0] == 'a')
-    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                 _("A number of option “%s” is %s, it must be from %s to %s"), info->key, found,
-                 min, max);
-  else if (g_str_equal (unit, "ms"))
-    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                 _("Option “%s” is %s, it must be from %s to %s ms"), info->key, found, min, max);
-  else if (g_str_equal (unit, "bytes"))
-    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                 _("Option “%s” is %s, it must be from %s to %s bytes"), info->key, found, min,
-                 max);
-  else if (g_str_equal (unit, "percent"))
-    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                 _("Option “%s” is %s, it must be from %s to %s percent"), info->key, found, min,
-                 max);
-  else if (g_str_equal (unit, "tokens"))
-    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                 _("Option “%s” is %s, it must be from %s to %s tokens"), info->key, found, min,
-                 max);
-  else
-    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                 _("Option “%s” is %s, it must be from %s to %s"), info->key, found, min, max);
-}
-
 static gboolean
 check_range (const LlmsvcOptionInfo  *info,
+             GVariant                *value,
              const Number            *number,
              GError                 **error)
 {
-  double value = number_to_double (number);
+  const char *unit = info->unit != NULL ? info->unit : "";
   g_autofree char *found = NULL;
   g_autofree char *min = NULL;
   g_autofree char *max = NULL;
 
-  if (value >= info->min && value <= info->max)
+  if (number->real >= info->min && number->real <= info->max)
     return TRUE;
 
-  found = format_number (number);
+  found = format_number (value);
   min = format_double (info->min);
   max = format_max (info);
-  set_range_error (info, found, min, max, error);
-  return FALSE;
-}
-
-/* The value as an integer, when it is one exactly. */
-static gboolean
-number_to_uint64 (const Number *number,
-                  guint64      *value)
-{
-  switch (number->kind)
-    {
-    case NUMBER_POSITIVE:
-      *value = number->positive;
-      return TRUE;
-    case NUMBER_REAL:
-      if (!(number->real >= 0 && number->real < 18446744073709551616.0) ||
-          number->real != floor (number->real))
-        return FALSE;
-      *value = (guint64) number->real;
-      return TRUE;
-    case NUMBER_NEGATIVE:
-    default:
-      return FALSE;
-    }
+  return llmsvc_option_fail (
+    error,
+    info->type[0] == 'a'           ? _("A number of option “%s” is %s, it must be from %s to %s")
+    : g_str_equal (unit, "ms")      ? _("Option “%s” is %s, it must be from %s to %s ms")
+    : g_str_equal (unit, "bytes")   ? _("Option “%s” is %s, it must be from %s to %s bytes")
+    : g_str_equal (unit, "percent") ? _("Option “%s” is %s, it must be from %s to %s percent")
+    : g_str_equal (unit, "tokens")  ? _("Option “%s” is %s, it must be from %s to %s tokens")
+                                    : _("Option “%s” is %s, it must be from %s to %s"),
+    info->key, found, min, max);
 }
 
 static GVariant *
@@ -266,33 +201,31 @@ convert_number (const LlmsvcOptionInfo  *info,
                 GVariant                *value,
                 GError                 **error)
 {
+  g_autofree char *found = NULL;
+  g_autofree char *max = NULL;
   Number number;
-  guint64 whole;
 
   if (!read_number (value, &number))
     {
-      set_type_error (info, value, error);
+      fail_type (info, value, error);
       return NULL;
     }
-  if (!check_range (info, &number, error))
+  if (!check_range (info, value, &number, error))
     return NULL;
   if (info->type[0] == 'd')
-    return g_variant_new_double (number_to_double (&number));
+    return g_variant_new_double (number.real);
+  if (number.is_whole)
+    return info->type[0] == 'u' ? g_variant_new_uint32 ((guint32) number.whole)
+                                : g_variant_new_uint64 (number.whole);
 
-  if (!number_to_uint64 (&number, &whole))
-    {
-      g_autofree char *found = format_number (&number);
-      g_autofree char *max = format_max (info);
-
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                   _("Option “%s” is %s, it must be a whole number up to %s"),
-                   info->key, found, max);
-      return NULL;
-    }
-
-  return info->type[0] == 'u' ? g_variant_new_uint32 ((guint32) whole)
-                              : g_variant_new_uint64 (whole);
+  found = format_number (value);
+  max = format_max (info);
+  llmsvc_option_fail (error, _("Option “%s” is %s, it must be a whole number up to %s"), info->key,
+                      found, max);
+  return NULL;
 }
+
+/* --- strings and lists --- */
 
 static gboolean
 check_length (const LlmsvcOptionInfo  *info,
@@ -302,15 +235,12 @@ check_length (const LlmsvcOptionInfo  *info,
   if (info->max == 0 || ((double) length >= info->min && (double) length <= info->max))
     return TRUE;
 
-  if (info->type[0] == 'a')
-    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                 _("A string of option “%s” is %zu bytes long, it must be from %.0f to %.0f bytes"),
-                 info->key, length, info->min, info->max);
-  else
-    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                 _("Option “%s” is %zu bytes long, it must be from %.0f to %.0f bytes"), info->key,
-                 length, info->min, info->max);
-  return FALSE;
+  return llmsvc_option_fail (
+    error,
+    info->type[0] == 'a'
+      ? _("A string of option “%s” is %zu bytes long, it must be from %.0f to %.0f bytes")
+      : _("Option “%s” is %zu bytes long, it must be from %.0f to %.0f bytes"),
+    info->key, length, info->min, info->max);
 }
 
 /* Names are shown in lists and may become part of a path one day. */
@@ -323,30 +253,24 @@ check_name (const char  *name,
       gunichar c = g_utf8_get_char (p);
 
       if (c == '/' || !g_unichar_isprint (c))
-        {
-          g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                       _("Option “name” has the character U+%04X, it must be printable text "
-                         "without “/”"), (guint) c);
-          return FALSE;
-        }
+        return llmsvc_option_fail (error, _("Option “name” has the character U+%04X, it must be "
+                                            "printable text without “/”"), (guint) c);
     }
 
   return TRUE;
 }
 
-static GVariant *
-convert_string (const LlmsvcOptionInfo  *info,
-                GVariant                *value,
-                GError                 **error)
+/* These leave the value as it is. */
+static gboolean
+check_string (const LlmsvcOptionInfo  *info,
+              GVariant                *value,
+              GError                 **error)
 {
   const char *string;
   gsize length;
 
   if (!g_variant_is_of_type (value, G_VARIANT_TYPE_STRING))
-    {
-      set_type_error (info, value, error);
-      return NULL;
-    }
+    return fail_type (info, value, error);
 
   string = g_variant_get_string (value, &length);
   if (info->choices != NULL && !g_strv_contains (info->choices, string))
@@ -354,16 +278,11 @@ convert_string (const LlmsvcOptionInfo  *info,
       g_autofree char *shown = llmsvc_shorten (string);
       g_autofree char *choices = g_strjoinv (", ", (char **) info->choices);
 
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                   _("Option “%s” is “%s”, it must be one of: %s"), info->key, shown, choices);
-      return NULL;
+      return llmsvc_option_fail (error, _("Option “%s” is “%s”, it must be one of: %s"), info->key,
+                                 shown, choices);
     }
-  if (info->choices == NULL && !check_length (info, length, error))
-    return NULL;
-  if (info->id == LLMSVC_OPTION_NAME && !check_name (string, error))
-    return NULL;
-
-  return g_variant_ref (value);
+  return (info->choices != NULL || check_length (info, length, error)) &&
+         (info->id != LLMSVC_OPTION_NAME || check_name (string, error));
 }
 
 static gboolean
@@ -373,37 +292,30 @@ check_entries (const LlmsvcOptionInfo  *info,
 {
   gsize n = g_variant_n_children (value);
 
-  if (n <= info->max_entries)
-    return TRUE;
-
-  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-               _("Option “%s” has %zu entries, at most %u are taken"),
-               info->key, n, info->max_entries);
-  return FALSE;
+  return n <= info->max_entries ||
+         llmsvc_option_fail (error, _("Option “%s” has %zu entries, at most %u are taken"),
+                             info->key, n, info->max_entries);
 }
 
-static GVariant *
-convert_strings (const LlmsvcOptionInfo  *info,
-                 GVariant                *value,
-                 GError                 **error)
+static gboolean
+check_strings (const LlmsvcOptionInfo  *info,
+               GVariant                *value,
+               GError                 **error)
 {
   GVariantIter iter;
   const char *string;
 
   if (!g_variant_is_of_type (value, G_VARIANT_TYPE_STRING_ARRAY))
-    {
-      set_type_error (info, value, error);
-      return NULL;
-    }
+    return fail_type (info, value, error);
   if (!check_entries (info, value, error))
-    return NULL;
+    return FALSE;
 
   g_variant_iter_init (&iter, value);
   while (g_variant_iter_next (&iter, "&s", &string))
     if (!check_length (info, strlen (string), error))
-      return NULL;
+      return FALSE;
 
-  return g_variant_ref (value);
+  return TRUE;
 }
 
 /* Takes the content out of variants in variants, as tools for shells make them.
@@ -439,7 +351,7 @@ convert_biases (const LlmsvcOptionInfo  *info,
 
   if (!g_variant_is_of_type (value, G_VARIANT_TYPE_DICTIONARY))
     {
-      set_type_error (info, value, error);
+      fail_type (info, value, error);
       return NULL;
     }
   if (!check_entries (info, value, error))
@@ -451,34 +363,32 @@ convert_biases (const LlmsvcOptionInfo  *info,
       g_autoptr(GVariant) entry = g_variant_get_child_value (value, i);
       g_autoptr(GVariant) key = g_variant_get_child_value (entry, 0);
       g_autoptr(GVariant) wrapped = g_variant_get_child_value (entry, 1);
-      g_autoptr(GVariant) bias = llmsvc_option_value_unwrap (wrapped);
-      Number token_number, bias_number;
-      guint64 token;
+      g_autoptr(GVariant) inner = llmsvc_option_value_unwrap (wrapped);
+      Number token, bias;
 
-      if (!read_number (key, &token_number) || !read_number (bias, &bias_number))
+      if (!read_number (key, &token) || !read_number (inner, &bias))
         {
-          set_type_error (info, value, error);
+          fail_type (info, value, error);
           return NULL;
         }
-      if (!number_to_uint64 (&token_number, &token) || token > G_MAXUINT32)
+      if (!token.is_whole || token.whole > G_MAXUINT32)
         {
-          g_autofree char *found = format_number (&token_number);
+          g_autofree char *found = format_number (key);
 
-          g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                       _("Option “%s” has the token id %s, ids are whole numbers from 0 to "
-                         "4294967295"), info->key, found);
+          llmsvc_option_fail (error, _("Option “%s” has the token id %s, ids are whole numbers "
+                                       "from 0 to 4294967295"), info->key, found);
           return NULL;
         }
-      if (!check_range (info, &bias_number, error))
+      if (!check_range (info, inner, &bias, error))
         return NULL;
-      if (!g_hash_table_add (seen, GSIZE_TO_POINTER ((gsize) token)))
+      if (!g_hash_table_add (seen, GSIZE_TO_POINTER ((gsize) token.whole)))
         {
-          g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                       _("Option “%s” has the token id %ju twice"), info->key, token);
+          llmsvc_option_fail (error, _("Option “%s” has the token id %ju twice"), info->key,
+                              token.whole);
           return NULL;
         }
 
-      g_variant_builder_add (&builder, "{ud}", (guint32) token, number_to_double (&bias_number));
+      g_variant_builder_add (&builder, "{ud}", (guint32) token.whole, bias.real);
     }
 
   return g_variant_builder_end (&builder);
@@ -490,36 +400,21 @@ llmsvc_option_value_convert (const LlmsvcOptionInfo  *info,
                              GError                 **error)
 {
   GVariant *converted = NULL;
+  gboolean is_right;
 
-  switch (info->type[0])
+  if (strchr ("utd", info->type[0]) != NULL || g_str_equal (info->type, "a{ud}"))
     {
-    case 'u':
-    case 't':
-    case 'd':
-      converted = convert_number (info, value, error);
-      break;
-    case 's':
-      converted = convert_string (info, value, error);
-      break;
-    case 'a':
-      if (g_str_equal (info->type, "as"))
-        {
-          converted = convert_strings (info, value, error);
-          break;
-        }
-      if (g_str_equal (info->type, "a{ud}"))
-        {
-          converted = convert_biases (info, value, error);
-          break;
-        }
-      G_GNUC_FALLTHROUGH;
-    default:
-      if (g_variant_is_of_type (value, G_VARIANT_TYPE (info->type)))
-        converted = g_variant_ref (value);
-      else
-        set_type_error (info, value, error);
-      break;
+      converted = info->type[0] == 'a' ? convert_biases (info, value, error)
+                                       : convert_number (info, value, error);
+      return converted != NULL ? g_variant_ref_sink (converted) : NULL;
     }
 
-  return converted != NULL ? g_variant_take_ref (converted) : NULL;
+  if (g_str_equal (info->type, "s"))
+    is_right = check_string (info, value, error);
+  else if (g_str_equal (info->type, "as"))
+    is_right = check_strings (info, value, error);
+  else
+    is_right = g_variant_is_of_type (value, G_VARIANT_TYPE (info->type)) ||
+               fail_type (info, value, error);
+  return is_right ? g_variant_ref (value) : NULL;
 }

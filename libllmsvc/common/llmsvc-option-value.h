@@ -21,6 +21,11 @@ GVariant *llmsvc_option_value_convert (const LlmsvcOptionInfo  *info,
                                        GVariant                *value,
                                        GError                 **error) G_GNUC_WARN_UNUSED_RESULT;
 
+/* Sets an error of INVALID_OPTION; always FALSE. */
+gboolean  llmsvc_option_fail          (GError                 **error,
+                                       const char              *format,
+                                       ...) G_GNUC_PRINTF (2, 3);
+
 /* (transfer full): at most a beginning of @text, for messages. */
 char     *llmsvc_shorten              (const char              *text);
 

@@ -4,11 +4,8 @@
 
 #include "decoding/llm-script-json.h"
 
-#include <string.h>
-
 #include "common/llmsvc-error.h"
-
-#define MAX_DEPTH 16
+#include "common/llmsvc-json.h"
 
 gboolean
 llm_script_fail (LlmScriptReader *reader,
@@ -31,96 +28,19 @@ llm_script_fail (LlmScriptReader *reader,
   return FALSE;
 }
 
-/* --- the text --- */
-
-/* What the parser below does not look at: it recurses as deep as the text goes,
- * and cuts strings at a NUL. */
-static gboolean
-check_text (LlmScriptReader *reader,
-            const char      *text,
-            gsize            length)
-{
-  guint depth = 0;
-  gboolean in_string = FALSE;
-
-  if (length == 0 || !g_utf8_validate (text, (gssize) length, NULL))
-    return llm_script_fail (reader, "",
-                            length == 0 ? "the file is empty; a script is a JSON object"
-                                        : "the text is not valid UTF-8");
-  for (gsize i = 0; i < length; i++)
-    {
-      if (in_string && text[i] == '\\')
-        {
-          if (length - i > 5 && memcmp (text + i, "\\u0000", 6) == 0)
-            return llm_script_fail (reader, "", "a string holds \\u0000, which no text may");
-          i++;
-        }
-      else if (text[i] == '"')
-        in_string = !in_string;
-      else if (!in_string && (text[i] == '{' || text[i] == '[') && ++depth > MAX_DEPTH)
-        return llm_script_fail (reader, "", "objects and lists are nested more than %d deep",
-                                MAX_DEPTH);
-      else if (!in_string && (text[i] == '}' || text[i] == ']') && depth > 0)
-        depth--;
-    }
-  return TRUE;
-}
-
-typedef struct
-{
-  GHashTable *seen; /* (element-type utf8) (owned): object and key */
-  char *twice;      /* (nullable) (owned): a key that came again */
-} Members;
-
-static void
-on_member (JsonParser *parser,
-           JsonObject *object,
-           const char *name,
-           gpointer    data)
-{
-  Members *members = data;
-
-  if (!g_hash_table_add (members->seen, g_strdup_printf ("%p %s", (void *) object, name)) &&
-      members->twice == NULL)
-    members->twice = g_strdup (name);
-}
-
 JsonNode *
 llm_script_parse (LlmScriptReader *reader,
                   const char      *text,
                   gsize            length)
 {
-  g_autoptr(JsonParser) parser = json_parser_new_immutable ();
-  g_autoptr(GHashTable) seen = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   g_autoptr(GError) local = NULL;
-  Members members = { seen, NULL };
-  g_autofree char *twice = NULL;
+  JsonNode *root = NULL;
 
-  if (!check_text (reader, text, length))
-    return NULL;
-  g_signal_connect (parser, "object-member", G_CALLBACK (on_member), &members);
-  if (!json_parser_load_from_data (parser, text, (gssize) length, &local))
-    {
-      const char *message = local->message;
-
-      /* “<data>:LINE:COLUMN: …” */
-      message += g_str_has_prefix (message, "<data>:") ? strlen ("<data>:") : 0;
-      llm_script_fail (reader, "", "%s", message);
-      g_free (members.twice);
-      return NULL;
-    }
-  twice = members.twice;
-  if (twice != NULL)
-    {
-      llm_script_fail (reader, "", "the key “%s” is there twice in one object", twice);
-      return NULL;
-    }
-  if (json_parser_get_root (parser) == NULL)
-    {
-      llm_script_fail (reader, "", "there is no JSON in the file; a script is an object");
-      return NULL;
-    }
-  return json_parser_steal_root (parser);
+  if (length == 0)
+    llm_script_fail (reader, "", "the file is empty; a script is a JSON object");
+  else if ((root = llmsvc_json_parse (text, length, &local)) == NULL)
+    llm_script_fail (reader, "", "%s", local->message);
+  return root;
 }
 
 /* --- values --- */
@@ -202,20 +122,11 @@ llm_script_read_text (LlmScriptReader *reader,
                       const char      *place,
                       JsonNode        *node)
 {
-  const char *text;
+  if (json_node_get_value_type (node) == G_TYPE_STRING)
+    return json_node_get_string (node);
 
-  if (json_node_get_value_type (node) != G_TYPE_STRING)
-    {
-      llm_script_fail (reader, place, "this is %s, a string is needed", describe (node));
-      return NULL;
-    }
-  text = json_node_get_string (node);
-  if (!g_utf8_validate (text, -1, NULL))
-    {
-      llm_script_fail (reader, place, "the string holds half a surrogate pair");
-      return NULL;
-    }
-  return text;
+  llm_script_fail (reader, place, "this is %s, a string is needed", describe (node));
+  return NULL;
 }
 
 gboolean

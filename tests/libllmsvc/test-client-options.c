@@ -108,6 +108,11 @@ test_table (void)
       g_object_get_property (G_OBJECT (set), info->key, &property);
       g_object_set_property (G_OBJECT (copied), info->key, &property);
       g_assert_true (g_variant_equal (llmsvc_options_get_value (copied, info->key), value));
+      if (info->type[0] == 'a' || info->type[0] == 's')
+        {
+          g_object_set (copied, info->key, NULL, NULL);
+          g_assert_null (llmsvc_options_get_value (copied, info->key));
+        }
 
       llmsvc_options_unset (set, info->key);
       g_assert_cmpuint (n_notified, ==, 2);

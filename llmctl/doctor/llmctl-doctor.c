@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
 #include <unistd.h>
 
 /* A service that is well answers such calls within milliseconds, whatever it computes. */
@@ -34,9 +35,6 @@ llmctl_doctor_new (void)
 void
 llmctl_doctor_free (LlmctlDoctor *self)
 {
-  if (self == NULL)
-    return;
-
   g_ptr_array_unref (self->findings);
   g_clear_object (&self->bus);
   g_clear_pointer (&self->service, g_variant_unref);
@@ -47,7 +45,6 @@ llmctl_doctor_free (LlmctlDoctor *self)
 
 void
 llmctl_doctor_add (LlmctlDoctor      *self,
-                   const char        *check,
                    LlmctlDoctorLevel  level,
                    const char        *hint,
                    const char        *format,
@@ -60,7 +57,7 @@ llmctl_doctor_add (LlmctlDoctor      *self,
   va_start (arguments, format);
   text = g_strdup_vprintf (format, arguments);
   va_end (arguments);
-  finding->check = check;
+  finding->check = self->check;
   finding->level = level;
   finding->text = g_utf8_make_valid (text, -1);
   finding->hint = hint != NULL ? g_utf8_make_valid (hint, -1) : NULL;
@@ -78,27 +75,35 @@ llmctl_doctor_get_worst (LlmctlDoctor *self)
   return worst;
 }
 
-const char *
-llmctl_doctor_level_to_string (LlmctlDoctorLevel level)
-{
-  static const char *const names[] = { "ok", "note", "warn", "fail" };
-
-  return names[level];
-}
-
 GVariant *
 llmctl_doctor_call (GDBusConnection  *bus,
                     const char       *name,
                     const char       *path,
-                    const char       *interface,
                     const char       *method,
                     GVariant         *arguments,
-                    const char       *reply_type,
+                    const char       *type,
                     GError          **error)
 {
-  return g_dbus_connection_call_sync (bus, name, path, interface, method, arguments,
-                                      G_VARIANT_TYPE (reply_type), G_DBUS_CALL_FLAGS_NO_AUTO_START,
-                                      CALL_LIMIT_MS, NULL, error);
+  const char *dot = strrchr (method, '.');
+  g_autofree char *interface = g_strndup (method, (gsize) (dot - method));
+  g_autofree char *reply_type = g_strdup_printf ("(%s)", type);
+  g_autoptr(GVariant) reply =
+      g_dbus_connection_call_sync (bus, name, path, interface, dot + 1, arguments,
+                                   G_VARIANT_TYPE (reply_type), G_DBUS_CALL_FLAGS_NO_AUTO_START,
+                                   CALL_LIMIT_MS, NULL, error);
+
+  return reply != NULL ? g_variant_get_child_value (reply, 0) : NULL;
+}
+
+GVariant *
+llmctl_doctor_get_all (GDBusConnection  *bus,
+                       const char       *name,
+                       const char       *path,
+                       const char       *interface,
+                       GError          **error)
+{
+  return llmctl_doctor_call (bus, name, path, "org.freedesktop.DBus.Properties.GetAll",
+                             g_variant_new ("(s)", interface), "a{sv}", error);
 }
 
 char *

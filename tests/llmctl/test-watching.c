@@ -148,6 +148,23 @@ write_file (Fixture    *fixture,
   g_assert_no_error (error);
 }
 
+static void
+run_check (Fixture    *fixture,
+           const char *name)
+{
+  const LlmctlCheck *const tables[] = { llmctl_doctor_service_checks, llmctl_doctor_machine_checks };
+
+  for (gsize i = 0; i < G_N_ELEMENTS (tables); i++)
+    for (const LlmctlCheck *check = tables[i]; check->name != NULL; check++)
+      if (g_str_equal (check->name, name))
+        {
+          fixture->doctor->check = name;
+          check->run (fixture->doctor);
+          return;
+        }
+  g_assert_not_reached ();
+}
+
 /* Of the last findings about @check. */
 static void
 assert_finding (Fixture          *fixture,
@@ -174,16 +191,16 @@ static void
 test_psi (Fixture      *fixture,
           gconstpointer data)
 {
-  llmctl_doctor_check_kernel (fixture->doctor);
+  run_check (fixture, "psi");
   assert_finding (fixture, "psi", LLMCTL_DOCTOR_WARN, "does not tell of memory pressure");
 
   /* there, but switched off */
   write_file (fixture, "proc/pressure/memory", "");
-  llmctl_doctor_check_kernel (fixture->doctor);
+  run_check (fixture, "psi");
   assert_finding (fixture, "psi", LLMCTL_DOCTOR_WARN, "does not tell of memory pressure");
 
   write_file (fixture, "proc/pressure/memory", "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n");
-  llmctl_doctor_check_kernel (fixture->doctor);
+  run_check (fixture, "psi");
   assert_finding (fixture, "psi", LLMCTL_DOCTOR_OK, "at once");
 }
 
@@ -192,7 +209,7 @@ test_io_uring (Fixture      *fixture,
                gconstpointer data)
 {
   write_file (fixture, "proc/sys/kernel/io_uring_disabled", "2\n");
-  llmctl_doctor_check_kernel (fixture->doctor);
+  run_check (fixture, "io_uring");
   assert_finding (fixture, "io_uring", LLMCTL_DOCTOR_NOTE, "io_uring_disabled=2");
 }
 
@@ -201,30 +218,30 @@ test_group (Fixture      *fixture,
             gconstpointer data)
 {
   write_file (fixture, "proc/77/cgroup", "0::/a.slice/b.service\n");
-  llmctl_doctor_check_kernel (fixture->doctor);
+  run_check (fixture, "cgroup");
   assert_finding (fixture, "cgroup", LLMCTL_DOCTOR_OK, "No control group");
 
   /* the tightest one is above it */
   write_file (fixture, "sys/fs/cgroup/a.slice/b.service/memory.max", "4294967296\n");
   write_file (fixture, "sys/fs/cgroup/a.slice/memory.max", "1073741824\n");
-  llmctl_doctor_check_kernel (fixture->doctor);
+  run_check (fixture, "cgroup");
   assert_finding (fixture, "cgroup", LLMCTL_DOCTOR_NOTE, "1.0");
   write_file (fixture, "sys/fs/cgroup/a.slice/memory.max", "max\n");
-  llmctl_doctor_check_kernel (fixture->doctor);
+  run_check (fixture, "cgroup");
   assert_finding (fixture, "cgroup", LLMCTL_DOCTOR_NOTE, "4.0");
 
   /* the older kind, and its number for no limit */
   write_file (fixture, "proc/77/cgroup", "9:cpu:/x\n5:memory:/group\n");
   write_file (fixture, "sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
-  llmctl_doctor_check_kernel (fixture->doctor);
+  run_check (fixture, "cgroup");
   assert_finding (fixture, "cgroup", LLMCTL_DOCTOR_OK, "No control group");
   write_file (fixture, "sys/fs/cgroup/memory/group/memory.limit_in_bytes", "2147483648\n");
-  llmctl_doctor_check_kernel (fixture->doctor);
+  run_check (fixture, "cgroup");
   assert_finding (fixture, "cgroup", LLMCTL_DOCTOR_NOTE, "2.0");
 
   /* what is no path is not followed */
   write_file (fixture, "proc/77/cgroup", "0::/../../etc\n0\n::::\n0::relative\n");
-  llmctl_doctor_check_kernel (fixture->doctor);
+  run_check (fixture, "cgroup");
   assert_finding (fixture, "cgroup", LLMCTL_DOCTOR_OK, "No control group");
 }
 
@@ -243,7 +260,7 @@ assert_room (Fixture          *fixture,
              LlmctlDoctorLevel level,
              const char       *text)
 {
-  llmctl_doctor_check_models (fixture->doctor);
+  run_check (fixture, "model");
   g_ptr_array_set_size (fixture->doctor->findings,
                         (int) fixture->doctor->findings->len - 1);
   assert_finding (fixture, "model", level, text);
@@ -276,8 +293,10 @@ test_worst (Fixture      *fixture,
             gconstpointer data)
 {
   g_assert_cmpint (llmctl_doctor_get_worst (fixture->doctor), ==, LLMCTL_DOCTOR_OK);
-  llmctl_doctor_add (fixture->doctor, "one", LLMCTL_DOCTOR_WARN, "do \377 it", "it is \377 so");
-  llmctl_doctor_add (fixture->doctor, "two", LLMCTL_DOCTOR_NOTE, NULL, "%d", 2);
+  fixture->doctor->check = "one";
+  llmctl_doctor_add (fixture->doctor, LLMCTL_DOCTOR_WARN, "do \377 it", "it is \377 so");
+  fixture->doctor->check = "two";
+  llmctl_doctor_add (fixture->doctor, LLMCTL_DOCTOR_NOTE, NULL, "%d", 2);
   g_assert_cmpint (llmctl_doctor_get_worst (fixture->doctor), ==, LLMCTL_DOCTOR_WARN);
   assert_finding (fixture, "one", LLMCTL_DOCTOR_WARN, "it is \357\277\275 so");
 }

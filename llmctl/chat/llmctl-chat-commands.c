@@ -18,17 +18,30 @@
 #include "llmctl/output/llmctl-output.h"
 #include "llmctl/bus/llmctl-wait.h"
 
-typedef struct
+/* A line of a list: @is_current is marked. */
+static void
+print_item (gboolean    is_current,
+            const char *name,
+            const char *title)
 {
-  const char *name;
-  const char *parameters;   /* N_(), "" for none */
-  const char *help;         /* N_() */
-  /* @argument: the rest of the line, "" for none */
-  void (*run) (LlmctlChat *self,
-               const char *argument);
-} Command;
+  llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s %s%s%s\n", is_current ? "*" : " ", name,
+                        *title != '\0' ? "  " : "", title);
+}
 
-static void run_help (LlmctlChat *self, const char *argument);
+/* (transfer full) (nullable): what was said; says what goes wrong. */
+static GPtrArray *
+read_messages (LlmctlChat *self)
+{
+  g_autoptr(GPtrArray) messages = NULL;
+  g_autoptr(GError) error = NULL;
+
+  if (llmctl_chat_ensure (self, &error))
+    messages = llmctl_contexts_read (self->context, &error);
+  if (messages == NULL)
+    llmctl_chat_fail (self, error);
+
+  return g_steal_pointer (&messages);
+}
 
 /* --- the conversation --- */
 
@@ -60,11 +73,8 @@ run_undo (LlmctlChat *self,
 
   if (*argument != '\0' &&
       !g_ascii_string_to_unsigned (argument, 10, 1, G_MAXINT / 2, &n_turns, NULL))
-    {
-      llmctl_complain (_("/undo takes a number of turns"));
-      return;
-    }
-  if (llmctl_chat_undo (self, (guint) n_turns, &error))
+    llmctl_complain (_("/undo takes a number of turns"));
+  else if (llmctl_chat_undo (self, (guint) n_turns, &error))
     llmctl_chat_note (self, ngettext ("The last turn is forgotten",
                                       "The last %ju turns are forgotten",
                                       (gulong) n_turns), n_turns);
@@ -109,18 +119,9 @@ static void
 run_messages (LlmctlChat *self,
               const char *argument)
 {
-  g_autoptr(GPtrArray) messages = NULL;
-  g_autoptr(GError) error = NULL;
+  g_autoptr(GPtrArray) messages = read_messages (self);
 
-  if (llmctl_chat_ensure (self, &error))
-    messages = llmctl_contexts_read (self->context, &error);
-  if (messages == NULL)
-    {
-      llmctl_chat_fail (self, error);
-      return;
-    }
-
-  for (guint i = 0; i < messages->len; i++)
+  for (guint i = 0; messages != NULL && i < messages->len; i++)
     {
       LlmsvcMessage *message = g_ptr_array_index (messages, i);
 
@@ -143,15 +144,15 @@ run_save (LlmctlChat *self,
       llmctl_complain (_("/save takes the name of a file"));
       return;
     }
-  if (llmctl_chat_ensure (self, &error))
-    messages = llmctl_contexts_read (self->context, &error);
-  if (messages != NULL)
-    text = llmctl_context_file_format (self->name != NULL ? self->name : "", messages);
+  messages = read_messages (self);
+  if (messages == NULL)
+    return;
 
-  if (text == NULL || !llmctl_context_file_write (argument, text, &error))
-    llmctl_chat_fail (self, error);
-  else
+  text = llmctl_context_file_format (self->name != NULL ? self->name : "", messages);
+  if (llmctl_context_file_write (argument, text, &error))
     llmctl_chat_note (self, _("Saved; “llmctl context import” reads it"));
+  else
+    llmctl_chat_fail (self, error);
 }
 
 static void
@@ -193,71 +194,46 @@ run_multi (LlmctlChat *self,
 /* --- contexts, models and options --- */
 
 static void
-list_contexts (LlmctlChat *self)
-{
-  g_autoptr(GError) error = NULL;
-  g_autoptr(GPtrArray) contexts = llmctl_contexts_list (self->client, &error);
-
-  if (contexts == NULL)
-    {
-      llmctl_chat_fail (self, error);
-      return;
-    }
-
-  for (guint i = 0; i < contexts->len; i++)
-    {
-      LlmsvcContext *context = g_ptr_array_index (contexts, i);
-      const char *name = llmsvc_context_get_name (context);
-
-      if (*name != '\0')
-        llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s %s\n",
-                              g_strcmp0 (name, self->name) == 0 ? "*" : " ", name);
-    }
-}
-
-static void
 run_context (LlmctlChat *self,
              const char *argument)
 {
+  g_autoptr(GPtrArray) contexts = NULL;
   g_autoptr(GError) error = NULL;
 
   if (*argument == '\0')
-    list_contexts (self);
-  else if (!llmctl_chat_open (self, argument, &error))
+    contexts = llmctl_contexts_list (self->client, &error);
+  if (*argument == '\0' ? contexts == NULL : !llmctl_chat_open (self, argument, &error))
     llmctl_chat_fail (self, error);
-  llmctl_chat_read_names (self);
-}
 
-static void
-list_models (LlmctlChat *self)
-{
-  GListModel *models = llmsvc_client_get_models (self->client);
-  LlmsvcModel *active = llmsvc_client_get_active_model (self->client);
-  const char *active_id = active != NULL ? llmsvc_model_get_id (active) : NULL;
-
-  for (guint i = 0; i < g_list_model_get_n_items (models); i++)
+  for (guint i = 0; contexts != NULL && i < contexts->len; i++)
     {
-      g_autoptr(LlmsvcModel) model = g_list_model_get_item (models, i);
-      const char *id = llmsvc_model_get_id (model);
+      const char *name = llmsvc_context_get_name (g_ptr_array_index (contexts, i));
 
-      llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s %s  %s\n",
-                            g_strcmp0 (id, active_id) == 0 ? "*" : " ", id,
-                            llmsvc_model_get_title (model));
+      if (*name != '\0')
+        print_item (g_strcmp0 (name, self->name) == 0, name, "");
     }
+  llmctl_chat_read_names (self);
 }
 
 static void
 run_model (LlmctlChat *self,
            const char *argument)
 {
+  GListModel *models = llmsvc_client_get_models (self->client);
+  LlmsvcModel *active = llmsvc_client_get_active_model (self->client);
+  const char *active_id = active != NULL ? llmsvc_model_get_id (active) : NULL;
   g_autoptr(GAsyncResult) result = NULL;
   g_autoptr(GError) error = NULL;
 
-  if (*argument == '\0')
+  for (guint i = 0; *argument == '\0' && i < g_list_model_get_n_items (models); i++)
     {
-      list_models (self);
-      return;
+      g_autoptr(LlmsvcModel) model = g_list_model_get_item (models, i);
+      const char *id = llmsvc_model_get_id (model);
+
+      print_item (g_strcmp0 (id, active_id) == 0, id, llmsvc_model_get_title (model));
     }
+  if (*argument == '\0')
+    return;
 
   llmsvc_client_select_model_async (self->client, argument, llmctl_wait_get_cancellable (),
                                     llmctl_wait_take, &result);
@@ -291,27 +267,30 @@ run_set (LlmctlChat *self,
          const char *argument)
 {
   const char *equals = strchr (argument, '=');
-  g_autofree char *key = NULL;
+  g_autofree char *key = equals != NULL ? g_strndup (argument, (gsize) (equals - argument)) : NULL;
   g_autoptr(GError) error = NULL;
 
   if (*argument == '\0')
-    {
-      list_options (self);
-      return;
-    }
-  if (equals != NULL && equals != argument && equals[1] == '\0')
-    {
-      key = g_strndup (argument, (gsize) (equals - argument));
-      llmsvc_options_unset (self->options, key);
-      return;
-    }
-  if (!llmctl_options_add (self->options, argument, &error))
+    list_options (self);
+  else if (equals != NULL && equals != argument && equals[1] == '\0')
+    llmsvc_options_unset (self->options, key);
+  else if (!llmctl_options_add (self->options, argument, &error))
     llmctl_chat_fail (self, error);
 }
 
 /* --- the table --- */
 
-static const Command commands[] = {
+static void run_help (LlmctlChat *self, const char *argument);
+
+static const struct
+{
+  const char *name;
+  const char *parameters;   /* N_(), "" for none */
+  const char *help;         /* N_() */
+  /* @argument: the rest of the line, "" for none */
+  void (*run) (LlmctlChat *self,
+               const char *argument);
+} commands[] = {
   { "/help", "", N_("this list"), run_help },
   { "/quit", "", N_("end; so does Ctrl-D"), run_quit },
   { "/new", "", N_("a new conversation; a kept one stays as it is"), run_new },
@@ -331,35 +310,30 @@ static const Command commands[] = {
   { "/multi", "", N_("type several lines; \"\"\" begins and ends them as well"), run_multi },
 };
 
-static char *
-make_usage (const Command *command)
-{
-  if (*command->parameters == '\0')
-    return g_strdup (command->name);
-
-  return g_strdup_printf ("%s %s", command->name, _(command->parameters));
-}
-
 static void
 run_help (LlmctlChat *self,
           const char *argument)
 {
+  g_autoptr(GPtrArray) usages = g_ptr_array_new_with_free_func (g_free);
   guint columns = 0;
 
   for (gsize i = 0; i < G_N_ELEMENTS (commands); i++)
     {
-      g_autofree char *usage = make_usage (&commands[i]);
+      gboolean takes_more = *commands[i].parameters != '\0';
+      char *usage = g_strconcat (commands[i].name, takes_more ? " " : "",
+                                 takes_more ? _(commands[i].parameters) : "", NULL);
 
+      g_ptr_array_add (usages, usage);
       columns = MAX (columns, llmctl_output_get_width (usage));
     }
-
-  for (gsize i = 0; i < G_N_ELEMENTS (commands); i++)
+  for (guint i = 0; i < usages->len; i++)
     {
-      g_autofree char *usage = make_usage (&commands[i]);
-      int n_spaces = (int) (columns - llmctl_output_get_width (usage)) + 2;
+      const char *usage = g_ptr_array_index (usages, i);
 
       llmctl_output_printf (LLMCTL_STYLE_BOLD, "  %s", usage);
-      llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%*s%s\n", n_spaces, "", _(commands[i].help));
+      llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%*s%s\n",
+                            (int) (columns - llmctl_output_get_width (usage)) + 2, "",
+                            _(commands[i].help));
     }
   llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n",
                         _("A backslash at the end of a line goes on with the next one. Ctrl-C "
@@ -369,7 +343,7 @@ run_help (LlmctlChat *self,
 
 void
 llmctl_chat_run_command (LlmctlChat *self,
-                     const char *line)
+                         const char *line)
 {
   gsize length = strcspn (line, " \t\n");
   g_autofree char *name = g_strndup (line, length);

@@ -31,43 +31,43 @@ add (LlmctlHistory *history,
 static void
 test_history (void)
 {
-  g_autoptr(LlmctlHistory) history = llmctl_history_new ();
+  g_auto(LlmctlHistory) history = { G_QUEUE_INIT };
 
-  g_assert_false (llmctl_history_has_rates (history));
-  g_assert_cmpuint (llmctl_history_get_recent (history, "slo-met"), ==, 0);
-  add (history, 1000, 50);
-  g_assert_false (llmctl_history_has_rates (history));
-  g_assert_cmpuint (llmctl_history_get_recent (history, "slo-met"), ==, 0);
-  add (history, 1002, 60);
-  g_assert_true (llmctl_history_has_rates (history));
-  g_assert_cmpfloat (llmctl_history_get_rate (history, "slo-met"), ==, 5);
-  g_assert_cmpfloat (llmctl_history_get_rate (history, "missing"), ==, 0);
-  g_assert_cmpuint (llmctl_history_get_recent (history, "slo-met"), ==, 10);
+  g_assert_false (llmctl_history_has_rates (&history));
+  g_assert_cmpuint (llmctl_history_get_recent (&history, "slo-met"), ==, 0);
+  add (&history, 1000, 50);
+  g_assert_false (llmctl_history_has_rates (&history));
+  g_assert_cmpuint (llmctl_history_get_recent (&history, "slo-met"), ==, 0);
+  add (&history, 1002, 60);
+  g_assert_true (llmctl_history_has_rates (&history));
+  g_assert_cmpfloat (llmctl_history_get_rate (&history, "slo-met"), ==, 5);
+  g_assert_cmpfloat (llmctl_history_get_rate (&history, "missing"), ==, 0);
+  g_assert_cmpuint (llmctl_history_get_recent (&history, "slo-met"), ==, 10);
 
   /* what is older than a minute is not part of it */
   for (guint i = 3; i <= 200; i++)
-    add (history, 1000 + i, 60 + i);
-  g_assert_cmpuint (llmctl_history_get_recent (history, "slo-met"), ==, 60);
-  g_assert_cmpfloat (llmctl_history_get_rate (history, "slo-met"), ==, 1);
+    add (&history, 1000 + i, 60 + i);
+  g_assert_cmpuint (llmctl_history_get_recent (&history, "slo-met"), ==, 60);
+  g_assert_cmpfloat (llmctl_history_get_rate (&history, "slo-met"), ==, 1);
 
   /* one that began anew has not gone back */
-  add (history, 1201, 3);
-  g_assert_cmpfloat (llmctl_history_get_rate (history, "slo-met"), ==, 0);
-  llmctl_history_clear (history);
-  g_assert_false (llmctl_history_has_rates (history));
+  add (&history, 1201, 3);
+  g_assert_cmpfloat (llmctl_history_get_rate (&history, "slo-met"), ==, 0);
+  llmctl_history_clear (&history);
+  g_assert_false (llmctl_history_has_rates (&history));
 }
 
 /* Looks ten times a second are not all kept, and the minute is one all the same. */
 static void
 test_history_often (void)
 {
-  g_autoptr(LlmctlHistory) history = llmctl_history_new ();
+  g_auto(LlmctlHistory) history = { G_QUEUE_INIT };
 
   for (guint i = 0; i <= 1200; i++)
-    add (history, i / 10.0, i);
-  g_assert_cmpuint (llmctl_history_get_recent (history, "slo-met"), >=, 600);
-  g_assert_cmpuint (llmctl_history_get_recent (history, "slo-met"), <=, 605);
-  g_assert_cmpfloat_with_epsilon (llmctl_history_get_rate (history, "slo-met"), 10, 0.001);
+    add (&history, i / 10.0, i);
+  g_assert_cmpuint (llmctl_history_get_recent (&history, "slo-met"), >=, 600);
+  g_assert_cmpuint (llmctl_history_get_recent (&history, "slo-met"), <=, 605);
+  g_assert_cmpfloat_with_epsilon (llmctl_history_get_rate (&history, "slo-met"), 10, 0.001);
 }
 
 /* --- lines --- */
@@ -93,18 +93,16 @@ test_frame (void)
   llmctl_frame_put_right (plain, LLMCTL_STYLE_PLAIN, 5, "xyz");
   llmctl_frame_end_line (plain);
 
-  g_assert_cmpuint (llmctl_frame_get_n_lines (plain), ==, 5);
-  g_assert_cmpstr (llmctl_frame_get_line (plain, 0), ==, "0123456789");
-  g_assert_cmpstr (llmctl_frame_get_line (plain, 1), ==, "a\357\277\275[31m  b");
-  g_assert_cmpstr (llmctl_frame_get_line (plain, 2), ==, "汉汉汉汉x");
-  g_assert_cmpstr (llmctl_frame_get_line (plain, 3), ==, "ab    xyz");
-  g_assert_cmpstr (llmctl_frame_get_line (plain, 4), ==, "abcdef xyz");
-  llmctl_frame_truncate (plain, 2);
-  g_assert_cmpuint (llmctl_frame_get_n_lines (plain), ==, 2);
+  g_assert_cmpuint (plain->lines->len, ==, 5);
+  g_assert_cmpstr ((const char *) g_ptr_array_index (plain->lines, 0), ==, "0123456789");
+  g_assert_cmpstr ((const char *) g_ptr_array_index (plain->lines, 1), ==, "a\357\277\275[31m  b");
+  g_assert_cmpstr ((const char *) g_ptr_array_index (plain->lines, 2), ==, "汉汉汉汉x");
+  g_assert_cmpstr ((const char *) g_ptr_array_index (plain->lines, 3), ==, "ab    xyz");
+  g_assert_cmpstr ((const char *) g_ptr_array_index (plain->lines, 4), ==, "abcdef xyz");
 
   llmctl_frame_put (styled, LLMCTL_STYLE_BAD, "too long");
   llmctl_frame_end_line (styled);
-  g_assert_cmpstr (llmctl_frame_get_line (styled, 0), ==, "\033[31mtoo lo\033[0m");
+  g_assert_cmpstr ((const char *) g_ptr_array_index (styled->lines, 0), ==, "\006too lo\001");
 }
 
 /* --- the machine, as files say it is --- */

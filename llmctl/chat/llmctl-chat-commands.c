@@ -28,98 +28,99 @@ print_item (gboolean    is_current,
                         *title != '\0' ? "  " : "", title);
 }
 
-/* (transfer full) (nullable): what was said; says what goes wrong. */
+/* (transfer full): what was said. */
 static GPtrArray *
-read_messages (LlmctlChat *self)
+read_messages (LlmctlChat  *self,
+               GError     **error)
 {
-  g_autoptr(GPtrArray) messages = NULL;
-  g_autoptr(GError) error = NULL;
-
-  if (llmctl_chat_ensure (self, &error))
-    messages = llmctl_contexts_read (self->context, &error);
-  if (messages == NULL)
-    llmctl_chat_fail (self, error);
-
-  return g_steal_pointer (&messages);
+  return llmctl_chat_ensure (self, error) ? llmctl_contexts_read (self->context, error) : NULL;
 }
 
-/* --- the conversation --- */
+/* --- the conversation: FALSE with what went wrong; what was typed wrongly is said at once --- */
 
-static void
-run_quit (LlmctlChat *self,
-          const char *argument)
+static gboolean
+run_quit (LlmctlChat  *self,
+          const char  *argument,
+          GError     **error)
 {
   self->is_over = TRUE;
+  return TRUE;
 }
 
-static void
-run_new (LlmctlChat *self,
-         const char *argument)
+static gboolean
+run_new (LlmctlChat  *self,
+         const char  *argument,
+         GError     **error)
 {
-  g_autoptr(GError) error = NULL;
+  if (!llmctl_chat_open (self, NULL, error))
+    return FALSE;
 
-  if (llmctl_chat_open (self, NULL, &error))
-    llmctl_chat_note (self, _("A new conversation"));
-  else
-    llmctl_chat_fail (self, error);
+  llmctl_chat_note (self, _("A new conversation"));
+  return TRUE;
 }
 
-static void
-run_undo (LlmctlChat *self,
-          const char *argument)
+static gboolean
+run_undo (LlmctlChat  *self,
+          const char  *argument,
+          GError     **error)
 {
-  g_autoptr(GError) error = NULL;
   guint64 n_turns = 1;
 
   if (*argument != '\0' &&
       !g_ascii_string_to_unsigned (argument, 10, 1, G_MAXINT / 2, &n_turns, NULL))
-    llmctl_complain (_("/undo takes a number of turns"));
-  else if (llmctl_chat_undo (self, (guint) n_turns, &error))
-    llmctl_chat_note (self, ngettext ("The last turn is forgotten",
-                                      "The last %ju turns are forgotten",
-                                      (gulong) n_turns), n_turns);
-  else
-    llmctl_chat_fail (self, error);
+    {
+      llmctl_complain (_("/undo takes a number of turns"));
+      return TRUE;
+    }
+  if (!llmctl_chat_undo (self, (guint) n_turns, error))
+    return FALSE;
+
+  llmctl_chat_note (self, ngettext ("The last turn is forgotten", "The last %ju turns are forgotten",
+                                    (gulong) n_turns), n_turns);
+  return TRUE;
 }
 
-static void
-run_retry (LlmctlChat *self,
-           const char *argument)
+static gboolean
+run_retry (LlmctlChat  *self,
+           const char  *argument,
+           GError     **error)
 {
   llmctl_chat_retry (self);
+  return TRUE;
 }
 
-static void
-run_system (LlmctlChat *self,
-            const char *argument)
+static gboolean
+run_system (LlmctlChat  *self,
+            const char  *argument,
+            GError     **error)
 {
-  g_autofree char *old = NULL;
-  g_autoptr(GError) error = NULL;
+  char *old = self->system;
 
   if (*argument == '\0')
     {
       llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n",
-                            self->system != NULL ? self->system : _("There is no system text"));
-      return;
+                            old != NULL ? old : _("There is no system text"));
+      return TRUE;
     }
 
-  old = g_steal_pointer (&self->system);
   self->system = g_strdup (argument);
-  if (llmctl_chat_open (self, NULL, &error))
+  if (!llmctl_chat_open (self, NULL, error))
     {
-      llmctl_chat_note (self, _("A new conversation with this system text"));
-      return;
+      g_free (self->system);
+      self->system = old;
+      return FALSE;
     }
-  g_free (self->system);
-  self->system = g_steal_pointer (&old);
-  llmctl_chat_fail (self, error);
+  g_free (old);
+  llmctl_chat_note (self, _("A new conversation with this system text"));
+  return TRUE;
 }
 
-static void
-run_messages (LlmctlChat *self,
-              const char *argument)
+static gboolean
+run_messages (LlmctlChat  *self,
+              const char  *argument,
+              GError     **error)
 {
-  g_autoptr(GPtrArray) messages = read_messages (self);
+  g_autoptr(GPtrArray) messages = read_messages (self, error);
 
   for (guint i = 0; messages != NULL && i < messages->len; i++)
     {
@@ -129,82 +130,83 @@ run_messages (LlmctlChat *self,
       llmctl_output_data (llmsvc_message_get_text (message));
       llmctl_output_data ("\n");
     }
+  return messages != NULL;
 }
 
-static void
-run_save (LlmctlChat *self,
-          const char *argument)
+static gboolean
+run_save (LlmctlChat  *self,
+          const char  *argument,
+          GError     **error)
 {
   g_autoptr(GPtrArray) messages = NULL;
   g_autofree char *text = NULL;
-  g_autoptr(GError) error = NULL;
 
   if (*argument == '\0')
     {
       llmctl_complain (_("/save takes the name of a file"));
-      return;
+      return TRUE;
     }
-  messages = read_messages (self);
-  if (messages == NULL)
-    return;
+  messages = read_messages (self, error);
+  if (messages != NULL)
+    text = llmctl_context_file_format (self->name != NULL ? self->name : "", messages);
+  if (text == NULL || !llmctl_context_file_write (argument, text, error))
+    return FALSE;
 
-  text = llmctl_context_file_format (self->name != NULL ? self->name : "", messages);
-  if (llmctl_context_file_write (argument, text, &error))
-    llmctl_chat_note (self, _("Saved; “llmctl context import” reads it"));
-  else
-    llmctl_chat_fail (self, error);
+  llmctl_chat_note (self, _("Saved; “llmctl context import” reads it"));
+  return TRUE;
 }
 
-static void
-run_tokens (LlmctlChat *self,
-            const char *argument)
+static gboolean
+run_tokens (LlmctlChat  *self,
+            const char  *argument,
+            GError     **error)
 {
   LlmsvcModel *model = llmsvc_client_get_active_model (self->client);
   g_autoptr(GAsyncResult) result = NULL;
-  g_autoptr(GError) error = NULL;
-  gboolean is_read = FALSE;
+  const char *residency;
+  guint n;
 
-  if (llmctl_chat_ensure (self, &error))
-    {
-      llmsvc_context_refresh_async (self->context, llmctl_wait_get_cancellable (),
-                                    llmctl_wait_take, &result);
-      is_read = llmsvc_context_refresh_finish (self->context, llmctl_wait (&result), &error);
-    }
-  if (!is_read)
-    llmctl_chat_fail (self, error);
-  else if (model != NULL)
-    llmctl_output_printf (LLMCTL_STYLE_PLAIN, _("%u of %u tokens (%s)\n"),
-                          llmsvc_context_get_tokens (self->context),
-                          llmsvc_model_get_context_length (model),
-                          llmsvc_context_get_residency (self->context));
+  if (!llmctl_chat_ensure (self, error))
+    return FALSE;
+  llmsvc_context_refresh_async (self->context, llmctl_wait_get_cancellable (), llmctl_wait_take,
+                                &result);
+  if (!llmsvc_context_refresh_finish (self->context, llmctl_wait (&result), error))
+    return FALSE;
+
+  residency = llmsvc_context_get_residency (self->context);
+  n = llmsvc_context_get_tokens (self->context);
+  if (model != NULL)
+    llmctl_output_printf (LLMCTL_STYLE_PLAIN, _("%u of %u tokens (%s)\n"), n,
+                          llmsvc_model_get_context_length (model), residency);
   else
-    llmctl_output_printf (LLMCTL_STYLE_PLAIN, _("%u tokens (%s)\n"),
-                          llmsvc_context_get_tokens (self->context),
-                          llmsvc_context_get_residency (self->context));
+    llmctl_output_printf (LLMCTL_STYLE_PLAIN, _("%u tokens (%s)\n"), n, residency);
+  return TRUE;
 }
 
-static void
-run_multi (LlmctlChat *self,
-           const char *argument)
+static gboolean
+run_multi (LlmctlChat  *self,
+           const char  *argument,
+           GError     **error)
 {
   self->wants_block = TRUE;
   llmctl_chat_note (self, _("Several lines; \"\"\" on a line of its own ends them"));
+  return TRUE;
 }
 
-/* --- contexts, models and options --- */
+/* --- contexts, models and options: gone over to, chosen and set, or listed --- */
 
-static void
-run_context (LlmctlChat *self,
-             const char *argument)
+static gboolean
+run_context (LlmctlChat  *self,
+             const char  *argument,
+             GError     **error)
 {
   g_autoptr(GPtrArray) contexts = NULL;
-  g_autoptr(GError) error = NULL;
 
-  if (*argument == '\0')
-    contexts = llmctl_contexts_list (self->client, &error);
-  if (*argument == '\0' ? contexts == NULL : !llmctl_chat_open (self, argument, &error))
-    llmctl_chat_fail (self, error);
+  llmctl_chat_read_names (self);
+  if (*argument != '\0')
+    return llmctl_chat_open (self, argument, error);
 
+  contexts = llmctl_contexts_list (self->client, error);
   for (guint i = 0; contexts != NULL && i < contexts->len; i++)
     {
       const char *name = llmsvc_context_get_name (g_ptr_array_index (contexts, i));
@@ -212,18 +214,18 @@ run_context (LlmctlChat *self,
       if (*name != '\0')
         print_item (g_strcmp0 (name, self->name) == 0, name, "");
     }
-  llmctl_chat_read_names (self);
+  return contexts != NULL;
 }
 
-static void
-run_model (LlmctlChat *self,
-           const char *argument)
+static gboolean
+run_model (LlmctlChat  *self,
+           const char  *argument,
+           GError     **error)
 {
   GListModel *models = llmsvc_client_get_models (self->client);
   LlmsvcModel *active = llmsvc_client_get_active_model (self->client);
   const char *active_id = active != NULL ? llmsvc_model_get_id (active) : NULL;
   g_autoptr(GAsyncResult) result = NULL;
-  g_autoptr(GError) error = NULL;
 
   for (guint i = 0; *argument == '\0' && i < g_list_model_get_n_items (models); i++)
     {
@@ -233,24 +235,38 @@ run_model (LlmctlChat *self,
       print_item (g_strcmp0 (id, active_id) == 0, id, llmsvc_model_get_title (model));
     }
   if (*argument == '\0')
-    return;
+    return TRUE;
 
   llmsvc_client_select_model_async (self->client, argument, llmctl_wait_get_cancellable (),
                                     llmctl_wait_take, &result);
-  if (llmsvc_client_select_model_finish (self->client, llmctl_wait (&result), &error))
-    llmctl_chat_note (self, _("“%s” is the model now, for everyone"), argument);
-  else
-    llmctl_chat_fail (self, error);
+  if (!llmsvc_client_select_model_finish (self->client, llmctl_wait (&result), error))
+    return FALSE;
+  llmctl_chat_note (self, _("“%s” is the model now, for everyone"), argument);
+  return TRUE;
 }
 
-static void
-list_options (LlmctlChat *self)
+static gboolean
+run_set (LlmctlChat  *self,
+         const char  *argument,
+         GError     **error)
 {
-  g_autoptr(GVariant) options = llmsvc_options_to_variant (self->options);
+  const char *equals = strchr (argument, '=');
+  g_autofree char *unset = NULL;
+  g_autoptr(GVariant) options = NULL;
   GVariantIter iter;
   const char *key;
   GVariant *value;
 
+  if (equals != NULL && equals != argument && equals[1] == '\0')
+    {
+      unset = g_strndup (argument, (gsize) (equals - argument));
+      llmsvc_options_unset (self->options, unset);
+      return TRUE;
+    }
+  if (*argument != '\0')
+    return llmctl_options_add (self->options, argument, error);
+
+  options = llmsvc_options_to_variant (self->options);
   if (g_variant_n_children (options) == 0)
     llmctl_chat_note (self, _("No option is set"));
   g_variant_iter_init (&iter, options);
@@ -260,27 +276,12 @@ list_options (LlmctlChat *self)
 
       llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s=%s\n", key, printed);
     }
-}
-
-static void
-run_set (LlmctlChat *self,
-         const char *argument)
-{
-  const char *equals = strchr (argument, '=');
-  g_autofree char *key = equals != NULL ? g_strndup (argument, (gsize) (equals - argument)) : NULL;
-  g_autoptr(GError) error = NULL;
-
-  if (*argument == '\0')
-    list_options (self);
-  else if (equals != NULL && equals != argument && equals[1] == '\0')
-    llmsvc_options_unset (self->options, key);
-  else if (!llmctl_options_add (self->options, argument, &error))
-    llmctl_chat_fail (self, error);
+  return TRUE;
 }
 
 /* --- the table --- */
 
-static void run_help (LlmctlChat *self, const char *argument);
+static gboolean run_help (LlmctlChat *self, const char *argument, GError **error);
 
 static const struct
 {
@@ -288,8 +289,9 @@ static const struct
   const char *parameters;   /* N_(), "" for none */
   const char *help;         /* N_() */
   /* @argument: the rest of the line, "" for none */
-  void (*run) (LlmctlChat *self,
-               const char *argument);
+  gboolean (*run) (LlmctlChat  *self,
+                   const char  *argument,
+                   GError     **error);
 } commands[] = {
   { "/help", "", N_("this list"), run_help },
   { "/quit", "", N_("end; so does Ctrl-D"), run_quit },
@@ -310,9 +312,10 @@ static const struct
   { "/multi", "", N_("type several lines; \"\"\" begins and ends them as well"), run_multi },
 };
 
-static void
-run_help (LlmctlChat *self,
-          const char *argument)
+static gboolean
+run_help (LlmctlChat  *self,
+          const char  *argument,
+          GError     **error)
 {
   g_autoptr(GPtrArray) usages = g_ptr_array_new_with_free_func (g_free);
   guint columns = 0;
@@ -339,6 +342,7 @@ run_help (LlmctlChat *self,
                         _("A backslash at the end of a line goes on with the next one. Ctrl-C "
                           "stops an answer, and at the\nprompt clears the line. // at the "
                           "beginning stands for a / of your own."));
+  return TRUE;
 }
 
 void
@@ -350,6 +354,7 @@ llmctl_chat_run_command (LlmctlChat *self,
   g_autofree char *argument = g_strstrip (g_strdup (line + length));
   const char *names[G_N_ELEMENTS (commands) + 1] = { NULL };
   const char *nearest;
+  g_autoptr(GError) error = NULL;
 
   llmctl_wait_begin (TRUE);
   for (gsize i = 0; i < G_N_ELEMENTS (commands); i++)
@@ -360,8 +365,8 @@ llmctl_chat_run_command (LlmctlChat *self,
 
       if (*commands[i].parameters == '\0' && *argument != '\0')
         llmctl_complain (_("%s takes nothing behind it"), name);
-      else
-        commands[i].run (self, argument);
+      else if (!commands[i].run (self, argument, &error))
+        llmctl_chat_fail (self, error);
       llmctl_output_flush ();
       return;
     }

@@ -57,7 +57,7 @@ print_indented (const char *before,
 static void
 print_for_people (LlmctlDoctor *doctor)
 {
-  LlmctlDoctorLevel worst = llmctl_doctor_get_worst (doctor);
+  LlmctlDoctorLevel worst = doctor->worst == LLMCTL_DOCTOR_NOTE ? LLMCTL_DOCTOR_OK : doctor->worst;
 
   for (guint i = 0; i < doctor->findings->len; i++)
     {
@@ -76,7 +76,6 @@ print_for_people (LlmctlDoctor *doctor)
       llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%*s", LEVEL_COLUMNS + CHECK_COLUMNS, "");
       print_indented (g_get_charset (NULL) ? "→ " : "-> ", finding->hint);
     }
-  worst = worst == LLMCTL_DOCTOR_NOTE ? LLMCTL_DOCTOR_OK : worst;
   llmctl_output_printf (levels[worst].style, "%s\n", _(levels[worst].sum));
 }
 
@@ -100,7 +99,7 @@ print_json (LlmctlDoctor *doctor)
     }
 
   g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
-  llmctl_json_add_string (&builder, "worst", levels[llmctl_doctor_get_worst (doctor)].name);
+  llmctl_json_add_string (&builder, "worst", levels[doctor->worst].name);
   llmctl_json_add (&builder, "findings", g_variant_builder_end (&findings));
   llmctl_output_json (g_variant_builder_end (&builder));
 }
@@ -112,7 +111,7 @@ run (int    argc,
      char **argv)
 {
   LlmctlExit status = llmctl_check_arguments (argv, 0);
-  g_autoptr(LlmctlDoctor) doctor = llmctl_doctor_new ();
+  g_auto(LlmctlDoctor) doctor = { NULL };
   static const LlmctlCheck *const tables[] = {
     llmctl_doctor_bus_checks, llmctl_doctor_service_checks, llmctl_doctor_machine_checks,
   };
@@ -121,12 +120,13 @@ run (int    argc,
     return status;
 
   llmctl_wait_begin (TRUE);
-  doctor->shall_start = shall_start;
+  llmctl_doctor_init (&doctor);
+  doctor.shall_start = shall_start;
   for (gsize i = 0; i < G_N_ELEMENTS (tables); i++)
     for (const LlmctlCheck *check = tables[i]; check->name != NULL; check++)
       {
-        doctor->check = check->name;
-        check->run (doctor);
+        doctor.check = check->name;
+        check->run (&doctor);
         /* what came in meanwhile: Ctrl-C, the time limit */
         while (g_main_context_iteration (NULL, FALSE))
           ;
@@ -135,11 +135,10 @@ run (int    argc,
       }
 
   if (llmctl_globals.is_json)
-    print_json (doctor);
+    print_json (&doctor);
   else
-    print_for_people (doctor);
-  return llmctl_doctor_get_worst (doctor) == LLMCTL_DOCTOR_FAIL ? LLMCTL_EXIT_FAILED
-                                                                : LLMCTL_EXIT_OK;
+    print_for_people (&doctor);
+  return doctor.worst == LLMCTL_DOCTOR_FAIL ? LLMCTL_EXIT_FAILED : LLMCTL_EXIT_OK;
 }
 
 const LlmctlCommand llmctl_doctor_command = {

@@ -22,25 +22,21 @@ finding_free (LlmctlFinding *self)
   g_free (self);
 }
 
-LlmctlDoctor *
-llmctl_doctor_new (void)
+void
+llmctl_doctor_init (LlmctlDoctor *self)
 {
-  LlmctlDoctor *self = g_new0 (LlmctlDoctor, 1);
-
+  *self = (LlmctlDoctor) { .root = "" };
   self->findings = g_ptr_array_new_with_free_func ((GDestroyNotify) finding_free);
-  self->root = "";
-  return self;
 }
 
 void
-llmctl_doctor_free (LlmctlDoctor *self)
+llmctl_doctor_clear (LlmctlDoctor *self)
 {
-  g_ptr_array_unref (self->findings);
+  g_clear_pointer (&self->findings, g_ptr_array_unref);
   g_clear_object (&self->bus);
   g_clear_pointer (&self->service, g_variant_unref);
   g_clear_pointer (&self->memory, g_variant_unref);
   g_clear_pointer (&self->model, g_variant_unref);
-  g_free (self);
 }
 
 void
@@ -62,17 +58,7 @@ llmctl_doctor_add (LlmctlDoctor      *self,
   finding->text = g_utf8_make_valid (text, -1);
   finding->hint = hint != NULL ? g_utf8_make_valid (hint, -1) : NULL;
   g_ptr_array_add (self->findings, finding);
-}
-
-LlmctlDoctorLevel
-llmctl_doctor_get_worst (LlmctlDoctor *self)
-{
-  LlmctlDoctorLevel worst = LLMCTL_DOCTOR_OK;
-
-  for (guint i = 0; i < self->findings->len; i++)
-    worst = MAX (worst, ((LlmctlFinding *) g_ptr_array_index (self->findings, i))->level);
-
-  return worst;
+  self->worst = MAX (self->worst, level);
 }
 
 GVariant *

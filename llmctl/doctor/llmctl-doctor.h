@@ -33,6 +33,7 @@ typedef struct
 typedef struct
 {
   GPtrArray *findings;         /* (element-type LlmctlFinding) (owned) */
+  LlmctlDoctorLevel worst;     /* of them */
   const char *check;           /* the one that runs */
   const char *root;            /* of the file system: "" but in tests */
   gboolean shall_start;
@@ -59,8 +60,8 @@ extern const LlmctlCheck llmctl_doctor_bus_checks[];
 extern const LlmctlCheck llmctl_doctor_service_checks[];
 extern const LlmctlCheck llmctl_doctor_machine_checks[];
 
-LlmctlDoctor *llmctl_doctor_new   (void);
-void          llmctl_doctor_free  (LlmctlDoctor      *self);
+void          llmctl_doctor_init  (LlmctlDoctor      *self);
+void          llmctl_doctor_clear (LlmctlDoctor      *self);
 
 /* One finding of the check that runs; @hint: (nullable). */
 G_GNUC_PRINTF (4, 5)
@@ -69,7 +70,6 @@ void          llmctl_doctor_add   (LlmctlDoctor      *self,
                                    const char        *hint,
                                    const char        *format,
                                    ...);
-LlmctlDoctorLevel llmctl_doctor_get_worst (LlmctlDoctor *self);
 
 /* (transfer full) (nullable): the one value, of type @type, that "interface.Method" replies within
  * seconds, without anything being started. */
@@ -92,6 +92,6 @@ char         *llmctl_doctor_read  (LlmctlDoctor      *self,
                                    const char        *path,
                                    gsize              max_bytes);
 
-G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmctlDoctor, llmctl_doctor_free)
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (LlmctlDoctor, llmctl_doctor_clear)
 
 G_END_DECLS

@@ -3,7 +3,7 @@
 /*
  * One look at the service, as “llmctl top” takes them one after the other: without starting it,
  * and with no more calls than something that changed is worth. Everything in a sample comes from
- * outside. Any thread.
+ * outside. Any thread. And what the counters of many samples came to.
  */
 
 #pragma once
@@ -43,6 +43,29 @@ guint64       llmctl_sample_count (const LlmctlSample *self,
 gboolean      llmctl_sample_has   (const LlmctlSample *self,
                                    const char         *key);
 
+/* The counters of the last minute, for what they came to in it. Begins as all zero; one thread. */
+typedef struct
+{
+  GQueue looks;   /* (owned): the oldest first */
+} LlmctlHistory;
+
+/* The service was started anew: its counters begin with 0. */
+void     llmctl_history_clear      (LlmctlHistory *self);
+/* @statistics: `a{sv}` of GetStatistics, as of @time_us, which does not go back. */
+void     llmctl_history_add        (LlmctlHistory *self,
+                                    gint64         time_us,
+                                    GVariant      *statistics);
+
+/* Whether there are two looks to compare. */
+gboolean llmctl_history_has_rates  (LlmctlHistory *self);
+/* How much the counter @key grew a second between the last two looks; 0 when nobody knows. */
+double   llmctl_history_get_rate   (LlmctlHistory *self,
+                                    const char    *key);
+/* How much it grew in the last minute, or since there was the first look. */
+guint64  llmctl_history_get_recent (LlmctlHistory *self,
+                                    const char    *key);
+
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmctlSample, llmctl_sample_free)
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (LlmctlHistory, llmctl_history_clear)
 
 G_END_DECLS

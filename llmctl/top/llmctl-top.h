@@ -5,7 +5,6 @@
 #pragma once
 
 #include "llmctl/output/llmctl-frame.h"
-#include "llmctl/top/llmctl-history.h"
 #include "llmctl/top/llmctl-sample.h"
 
 G_BEGIN_DECLS

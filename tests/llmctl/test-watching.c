@@ -9,7 +9,7 @@
 #include "llmctl/llmctl-command.h"
 #include "llmctl/doctor/llmctl-doctor.h"
 #include "llmctl/output/llmctl-frame.h"
-#include "llmctl/top/llmctl-history.h"
+#include "llmctl/top/llmctl-sample.h"
 #include "support/llm-test-folder.h"
 
 /* The table of commands is the program's. */
@@ -110,7 +110,7 @@ test_frame (void)
 typedef struct
 {
   char *root;
-  LlmctlDoctor *doctor;
+  LlmctlDoctor doctor;
 } Fixture;
 
 static void
@@ -118,16 +118,16 @@ set_up (Fixture      *fixture,
         gconstpointer data)
 {
   fixture->root = llm_test_folder_new ();
-  fixture->doctor = llmctl_doctor_new ();
-  fixture->doctor->root = fixture->root;
-  fixture->doctor->pid = 77;
+  llmctl_doctor_init (&fixture->doctor);
+  fixture->doctor.root = fixture->root;
+  fixture->doctor.pid = 77;
 }
 
 static void
 tear_down (Fixture      *fixture,
            gconstpointer data)
 {
-  llmctl_doctor_free (fixture->doctor);
+  llmctl_doctor_clear (&fixture->doctor);
   llm_test_folder_remove (fixture->root);
   g_free (fixture->root);
 }
@@ -156,8 +156,8 @@ run_check (Fixture    *fixture,
     for (const LlmctlCheck *check = tables[i]; check->name != NULL; check++)
       if (g_str_equal (check->name, name))
         {
-          fixture->doctor->check = name;
-          check->run (fixture->doctor);
+          fixture->doctor.check = name;
+          check->run (&fixture->doctor);
           return;
         }
   g_assert_not_reached ();
@@ -172,9 +172,9 @@ assert_finding (Fixture          *fixture,
 {
   const LlmctlFinding *found = NULL;
 
-  for (guint i = 0; i < fixture->doctor->findings->len; i++)
+  for (guint i = 0; i < fixture->doctor.findings->len; i++)
     {
-      const LlmctlFinding *finding = g_ptr_array_index (fixture->doctor->findings, i);
+      const LlmctlFinding *finding = g_ptr_array_index (fixture->doctor.findings, i);
 
       if (g_str_equal (finding->check, check))
         found = finding;
@@ -247,8 +247,8 @@ static void
 use_model (Fixture *fixture,
            guint64  bytes)
 {
-  g_clear_pointer (&fixture->doctor->model, g_variant_unref);
-  fixture->doctor->model = g_variant_ref_sink (
+  g_clear_pointer (&fixture->doctor.model, g_variant_unref);
+  fixture->doctor.model = g_variant_ref_sink (
       g_variant_new_parsed ("{'Id': <'big'>, 'Info': <{'file-bytes': <%t>}>}", bytes));
 }
 
@@ -259,8 +259,8 @@ assert_room (Fixture          *fixture,
              const char       *text)
 {
   run_check (fixture, "model");
-  g_ptr_array_set_size (fixture->doctor->findings,
-                        (int) fixture->doctor->findings->len - 1);
+  g_ptr_array_set_size (fixture->doctor.findings,
+                        (int) fixture->doctor.findings->len - 1);
   assert_finding (fixture, "model", level, text);
 }
 
@@ -268,8 +268,8 @@ static void
 test_room (Fixture      *fixture,
            gconstpointer data)
 {
-  fixture->doctor->bus_type = G_BUS_TYPE_SYSTEM;
-  fixture->doctor->service = g_variant_ref_sink (g_variant_new_parsed ("@a{sv} {}"));
+  fixture->doctor.bus_type = G_BUS_TYPE_SYSTEM;
+  fixture->doctor.service = g_variant_ref_sink (g_variant_new_parsed ("@a{sv} {}"));
   write_file (fixture, "proc/meminfo",
               "MemTotal:        8388608 kB\nMemFree: 1 kB\nMemAvailable:    2097152 kB\n");
   use_model (fixture, G_GUINT64_CONSTANT (1) << 30);
@@ -280,7 +280,7 @@ test_room (Fixture      *fixture,
   assert_room (fixture, LLMCTL_DOCTOR_FAIL, "the machine 8.0");
 
   /* what it holds already it need not have twice */
-  fixture->doctor->memory = g_variant_ref_sink (
+  fixture->doctor.memory = g_variant_ref_sink (
       g_variant_new_parsed ("{'Weights': <%t>}", G_GUINT64_CONSTANT (3) << 30));
   use_model (fixture, G_GUINT64_CONSTANT (3) << 30);
   assert_room (fixture, LLMCTL_DOCTOR_OK, "of memory are available");
@@ -290,12 +290,12 @@ static void
 test_worst (Fixture      *fixture,
             gconstpointer data)
 {
-  g_assert_cmpint (llmctl_doctor_get_worst (fixture->doctor), ==, LLMCTL_DOCTOR_OK);
-  fixture->doctor->check = "one";
-  llmctl_doctor_add (fixture->doctor, LLMCTL_DOCTOR_WARN, "do \377 it", "it is \377 so");
-  fixture->doctor->check = "two";
-  llmctl_doctor_add (fixture->doctor, LLMCTL_DOCTOR_NOTE, NULL, "%d", 2);
-  g_assert_cmpint (llmctl_doctor_get_worst (fixture->doctor), ==, LLMCTL_DOCTOR_WARN);
+  g_assert_cmpint (fixture->doctor.worst, ==, LLMCTL_DOCTOR_OK);
+  fixture->doctor.check = "one";
+  llmctl_doctor_add (&fixture->doctor, LLMCTL_DOCTOR_WARN, "do \377 it", "it is \377 so");
+  fixture->doctor.check = "two";
+  llmctl_doctor_add (&fixture->doctor, LLMCTL_DOCTOR_NOTE, NULL, "%d", 2);
+  g_assert_cmpint (fixture->doctor.worst, ==, LLMCTL_DOCTOR_WARN);
   assert_finding (fixture, "one", LLMCTL_DOCTOR_WARN, "it is \357\277\275 so");
 }
 

@@ -66,6 +66,7 @@ static char *
 read_prompt (const char  *argument,
              GError     **error)
 {
+  gboolean is_input = strcmp (argument, "-") == 0;
   g_autofree char *input = NULL;
 
   if (!g_utf8_validate (argument, -1, NULL))
@@ -74,24 +75,20 @@ read_prompt (const char  *argument,
                            _("The prompt is not valid UTF-8 text"));
       return NULL;
     }
-
-  if (strcmp (argument, "-") == 0)
-    {
-      input = llmctl_term_read (MAX_STDIN_BYTES, error);
-      if (input != NULL && *input == '\0')
-        {
-          g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                               _("The standard input is empty: there is no prompt"));
-          return NULL;
-        }
-      return g_steal_pointer (&input);
-    }
-  if (isatty (STDIN_FILENO))
+  if (!is_input && isatty (STDIN_FILENO))
     return g_strdup (argument);
 
   input = llmctl_term_read (MAX_STDIN_BYTES, error);
   if (input == NULL)
     return NULL;
+  if (*input == '\0' && is_input)
+    {
+      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                           _("The standard input is empty: there is no prompt"));
+      return NULL;
+    }
+  if (is_input)
+    return g_steal_pointer (&input);
 
   return *input == '\0' ? g_strdup (argument) : g_strconcat (input, "\n\n", argument, NULL);
 }
@@ -105,6 +102,7 @@ collect_options (GError **error)
   };
   g_autoptr(LlmsvcOptions) collected = llmsvc_options_new ();
   g_autofree char *request_id = g_uuid_string_random ();
+  gboolean is_set = TRUE;
 
   for (gsize i = 0; i < G_N_ELEMENTS (pairs); i++)
     if (pairs[i][1] != NULL &&
@@ -114,17 +112,11 @@ collect_options (GError **error)
     return NULL;
 
   if (is_raw)
-    {
-      if (!llmsvc_options_set_value (collected, "raw", g_variant_new_boolean (TRUE), error))
-        return NULL;
-    }
-  else if (llmsvc_options_get_value (collected, "request-id") == NULL &&
-           !llmsvc_options_set_value (collected, "request-id", g_variant_new_string (request_id),
-                                      error))
-    {
-      return NULL;
-    }
-  return g_steal_pointer (&collected);
+    is_set = llmsvc_options_set_value (collected, "raw", g_variant_new_boolean (TRUE), error);
+  else if (llmsvc_options_get_value (collected, "request-id") == NULL)
+    is_set = llmsvc_options_set_value (collected, "request-id", g_variant_new_string (request_id),
+                                       error);
+  return is_set ? g_steal_pointer (&collected) : NULL;
 }
 
 /* --- asking --- */

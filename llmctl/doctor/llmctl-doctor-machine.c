@@ -38,7 +38,7 @@ check_psi (LlmctlDoctor *self)
 {
   g_autofree char *path = g_strconcat (self->root, "/proc/pressure/memory", NULL);
   /* the file may be there and not be readable: then it is off */
-  g_autofree char *text = llmctl_doctor_read (self, "/proc/pressure/memory", MAX_FILE);
+  g_autofree char *text = llmctl_doctor_read (self, "/proc/pressure/memory");
   int fd;
 
   if (text == NULL || !g_str_has_prefix (text, "some "))
@@ -67,7 +67,7 @@ check_psi (LlmctlDoctor *self)
 static void
 check_io_uring (LlmctlDoctor *self)
 {
-  g_autofree char *disabled = llmctl_doctor_read (self, "/proc/sys/kernel/io_uring_disabled", 64);
+  g_autofree char *disabled = llmctl_doctor_read (self, "/proc/sys/kernel/io_uring_disabled");
   struct io_uring_params params = { 0 };
   int fd;
 
@@ -104,7 +104,7 @@ find_limit (LlmctlDoctor *self,
   while (*group == '/')
     {
       g_autofree char *file = g_strconcat (mount, group, "/", name, NULL);
-      g_autofree char *text = llmctl_doctor_read (self, file, 64);
+      g_autofree char *text = llmctl_doctor_read (self, file);
       /* "max" is none, as 0 is */
       guint64 limit = text != NULL ? g_ascii_strtoull (text, NULL, 10) : 0;
       char *slash = strrchr (group, '/');
@@ -124,7 +124,7 @@ static void
 check_group (LlmctlDoctor *self)
 {
   g_autofree char *file = g_strdup_printf ("/proc/%u/cgroup", self->pid);
-  g_autofree char *text = self->pid != 0 ? llmctl_doctor_read (self, file, MAX_FILE) : NULL;
+  g_autofree char *text = self->pid != 0 ? llmctl_doctor_read (self, file) : NULL;
   g_auto(GStrv) lines = text != NULL ? g_strsplit (text, "\n", 64) : NULL;
   guint64 limit = 0;
   g_autofree char *size = NULL;

@@ -186,7 +186,7 @@ static guint64
 read_meminfo (LlmctlDoctor *self,
               const char   *key)
 {
-  g_autofree char *text = llmctl_doctor_read (self, "/proc/meminfo", 16384);
+  g_autofree char *text = llmctl_doctor_read (self, "/proc/meminfo");
   const char *line = text != NULL ? strstr (text, key) : NULL;
 
   return line != NULL ? g_ascii_strtoull (line + strlen (key), NULL, 10) * 1024 : 0;

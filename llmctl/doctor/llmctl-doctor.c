@@ -6,10 +6,7 @@
 
 #include "llmctl/doctor/llmctl-doctor.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <string.h>
-#include <unistd.h>
 
 /* A service that is well answers such calls within milliseconds, whatever it computes. */
 #define CALL_LIMIT_MS 3000
@@ -94,30 +91,10 @@ llmctl_doctor_get_all (GDBusConnection  *bus,
 
 char *
 llmctl_doctor_read (LlmctlDoctor *self,
-                    const char   *path,
-                    gsize         max_bytes)
+                    const char   *path)
 {
   g_autofree char *full = g_strconcat (self->root, path, NULL);
-  g_autofree char *text = g_malloc (max_bytes + 1);
-  gsize n = 0;
-  gssize got;
-  int fd;
+  char *text = NULL;
 
-  /* nothing that would have to be waited for */
-  fd = open (full, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0)
-    return NULL;
-  do
-    {
-      got = read (fd, text + n, max_bytes - n);
-      if (got > 0)
-        n += (gsize) got;
-    }
-  while (n < max_bytes && (got > 0 || (got < 0 && errno == EINTR)));
-  close (fd);
-  if (got < 0)
-    return NULL;
-
-  text[n] = '\0';
-  return g_strchomp (g_steal_pointer (&text));
+  return g_file_get_contents (full, &text, NULL, NULL) ? g_strchomp (text) : NULL;
 }

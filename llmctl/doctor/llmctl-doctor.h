@@ -86,11 +86,9 @@ GVariant     *llmctl_doctor_get_all (GDBusConnection *bus,
                                    const char        *path,
                                    const char        *interface,
                                    GError           **error);
-/* (transfer full) (nullable): a file below the root, at most @max_bytes of it; without the
- * space at its end. */
+/* (transfer full) (nullable): a file of the kernel, below the root; without the space at its end. */
 char         *llmctl_doctor_read  (LlmctlDoctor      *self,
-                                   const char        *path,
-                                   gsize              max_bytes);
+                                   const char        *path);
 
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (LlmctlDoctor, llmctl_doctor_clear)
 

@@ -94,19 +94,26 @@ stop (void)
 
 /* --- the main loop --- */
 
-static gboolean
-on_size (gpointer data)
+/* ncurses would look into the environment first. */
+static void
+take_size (void)
 {
   struct winsize size = { 0 };
 
+  if (ioctl (STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0 && size.ws_col > 0)
+    resizeterm (size.ws_row, size.ws_col);
+}
+
+static gboolean
+on_size (gpointer data)
+{
   /* after SIGCONT, too: somebody else may have had the terminal */
   if (screen.moved_by != 0)
     endwin ();
   if (screen.moved_by == SIGTSTP)
     stop ();
   screen.moved_by = 0;
-  if (ioctl (STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0 && size.ws_col > 0)
-    resizeterm (size.ws_row, size.ws_col);
+  take_size ();
   clearok (curscr, TRUE);
   screen.event (0, screen.data);
   return G_SOURCE_CONTINUE;
@@ -154,6 +161,7 @@ llmctl_screen_open (LlmctlScreenEvent event,
 
   screen.event = event;
   screen.data = data;
+  take_size ();
   cbreak ();
   noecho ();
   nodelay (stdscr, TRUE);

@@ -32,7 +32,7 @@ done
 
 # What a small Debian has that runs services for users, and what our packages depend on.
 DEBIAN_PACKAGES="systemd,systemd-sysv,dbus,dbus-user-session,libpam-systemd,polkitd,adduser,procps,\
-python3-gi,libglib2.0-bin,libjson-glib-1.0-0,libreadline8,libsqlite3-0,liburing2,libxxhash0"
+python3-gi,libglib2.0-bin,libjson-glib-1.0-0,libncursesw6,libreadline8,libsqlite3-0,liburing2,libxxhash0"
 BOOT_SECONDS=420
 
 skip () {

@@ -9,6 +9,8 @@
 #include <glib/gi18n.h>
 #include <string.h>
 
+#include "llmctl/bus/llmctl-wait.h"
+#include "llmctl/output/llmctl-json.h"
 #include "llmctl/output/llmctl-output.h"
 
 void
@@ -25,57 +27,94 @@ write_json (const char *key,
   GVariantBuilder line;
 
   g_variant_builder_init (&line, G_VARIANT_TYPE_VARDICT);
-  g_variant_builder_add (&line, "{sv}", key, value);
+  llmctl_json_add (&line, key, value);
 
   return llmctl_output_json_line (g_variant_builder_end (&line)) && llmctl_output_flush ();
 }
 
-/* The part of @piece that was not written by the first attempt. */
-static const char *
-skip_repeated (LlmctlAnswer *self,
-               const char   *piece)
-{
-  gsize n = MIN (strlen (piece), self->written->len - self->n_repeated);
-
-  self->n_repeated += n;
-  return piece + n;
-}
-
 gboolean
-llmctl_answer_write (LlmctlAnswer *self,
-                     const char   *piece)
+llmctl_answer_write (LlmctlAnswer  *self,
+                     const char    *piece,
+                     GError       **error)
 {
-  if (self->written == NULL)
-    self->written = g_string_new (NULL);
-  piece = skip_repeated (self, piece);
-  if (*piece == '\0')
-    return TRUE;
-
-  g_string_append (self->written, piece);
-  self->n_repeated = self->written->len;
-  if (self->is_json)
-    return write_json ("t", g_variant_new_string (piece));
-
-  return llmctl_output_data (piece) && llmctl_output_flush ();
-}
-
-void
-llmctl_answer_repeat (LlmctlAnswer *self)
-{
-  self->n_repeated = 0;
-}
-
-gboolean
-llmctl_answer_matches (LlmctlAnswer *self,
-                       const char   *piece)
-{
+  gboolean is_there;
   gsize n;
 
   if (self->written == NULL)
-    return TRUE;
+    self->written = g_string_new (NULL);
   n = MIN (strlen (piece), self->written->len - self->n_repeated);
+  if (memcmp (self->written->str + self->n_repeated, piece, n) != 0)
+    {
+      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_LOST,
+                           _("The answer broke off when the service was restarted, and its "
+                             "second attempt begins otherwise; what is above is not whole"));
+      return FALSE;
+    }
 
-  return memcmp (self->written->str + self->n_repeated, piece, n) == 0;
+  g_string_append (self->written, piece + n);
+  self->n_repeated += strlen (piece);
+  if (piece[n] == '\0')
+    return TRUE;
+  is_there = self->is_json ? write_json ("t", g_variant_new_string (piece + n))
+                           : llmctl_output_data (piece + n) && llmctl_output_flush ();
+  if (!is_there)
+    g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
+                         _("The answer can't be written to the standard output"));
+  return is_there;
+}
+
+/* Stops the answer that @slot waits for the next piece of. Returns why. */
+static LlmctlExit
+stop_answer (LlmsvcGeneration  *generation,
+             GCancellable      *drop,
+             GAsyncResult     **slot)
+{
+  LlmctlExit why = llmctl_wait_get_end ();
+  g_autoptr(GAsyncResult) cancelled = NULL;
+
+  llmctl_wait_begin (FALSE);
+  llmsvc_generation_cancel_async (generation, drop, llmctl_wait_take, &cancelled);
+  if (!llmctl_wait_or_end (slot))
+    g_cancellable_cancel (drop);
+  llmctl_wait (slot);
+
+  if (!llmctl_wait_or_end (&cancelled))
+    g_cancellable_cancel (drop);
+  /* Whether it could be stopped is seen from how the answer ends. */
+  (void) llmsvc_generation_cancel_finish (generation, llmctl_wait (&cancelled), NULL);
+  return why;
+}
+
+gboolean
+llmctl_answer_copy (LlmctlAnswer      *self,
+                    LlmsvcGeneration  *generation,
+                    LlmctlExit        *why,
+                    GError           **error)
+{
+  g_autoptr(GCancellable) drop = g_cancellable_new ();
+
+  for (;;)
+    {
+      g_autoptr(GAsyncResult) result = NULL;
+      g_autoptr(GError) local_error = NULL;
+      g_autofree char *piece = NULL;
+
+      llmsvc_generation_next_async (generation,
+                                    why != NULL ? drop : llmctl_wait_get_cancellable (),
+                                    llmctl_wait_take, &result);
+      if (why != NULL && *why == LLMCTL_EXIT_OK && !llmctl_wait_or_end (&result))
+        *why = stop_answer (generation, drop, &result);
+      piece = llmsvc_generation_next_finish (generation, llmctl_wait (&result), &local_error);
+      if (local_error != NULL)
+        {
+          g_propagate_error (error, g_steal_pointer (&local_error));
+          return FALSE;
+        }
+      if (piece == NULL)
+        return TRUE;
+      if (!llmctl_answer_write (self, piece, error))
+        return FALSE;
+    }
 }
 
 void
@@ -108,51 +147,43 @@ llmctl_answer_finish (LlmctlAnswer *self,
 const char *
 llmctl_answer_describe_end (LlmsvcAnswer *answer)
 {
+  static const char *const ends[] = {
+    [LLMSVC_FINISH_REASON_STOP] = N_("complete"),
+    [LLMSVC_FINISH_REASON_LENGTH] = N_("cut off at max-tokens"),
+    [LLMSVC_FINISH_REASON_CONTEXT_FULL] = N_("cut off because the context is full"),
+    [LLMSVC_FINISH_REASON_CANCELLED] = N_("stopped"),
+    [LLMSVC_FINISH_REASON_STALLED] = N_("stopped because nobody read it"),
+  };
+  guint end = llmsvc_answer_get_finish_reason (answer);
   const char *reason = "";
 
-  switch (llmsvc_answer_get_finish_reason (answer))
-    {
-    case LLMSVC_FINISH_REASON_STOP:
-      return _("complete");
-    case LLMSVC_FINISH_REASON_LENGTH:
-      return _("cut off at max-tokens");
-    case LLMSVC_FINISH_REASON_CONTEXT_FULL:
-      return _("cut off because the context is full");
-    case LLMSVC_FINISH_REASON_CANCELLED:
-      return _("stopped");
-    case LLMSVC_FINISH_REASON_STALLED:
-      return _("stopped because nobody read it");
-    case LLMSVC_FINISH_REASON_OTHER:
-    default:
-      (void) g_variant_lookup (llmsvc_answer_get_results (answer), "finish-reason", "&s", &reason);
-      return reason;
-    }
+  if (end < G_N_ELEMENTS (ends) && ends[end] != NULL)
+    return _(ends[end]);
+  (void) g_variant_lookup (llmsvc_answer_get_results (answer), "finish-reason", "&s", &reason);
+  return reason;
 }
 
 char *
 llmctl_answer_summarize (LlmsvcAnswer *answer)
 {
+  guint n_read = llmsvc_answer_get_prompt_tokens (answer);
+  guint n_known = llmsvc_answer_get_reused_tokens (answer);
+  guint n_written = llmsvc_answer_get_output_tokens (answer);
   guint n_kept = llmsvc_answer_get_kept_tokens (answer);
+  double first_ms = llmsvc_answer_get_ttft_ms (answer);
+  double each_ms = llmsvc_answer_get_tpot_ms (answer);
+  const char *end = llmctl_answer_describe_end (answer);
 
   if (n_kept > 0)
     /* Translators: as the next one; the third number is what is left of both when the context
      * is longer than the model can see */
     return g_strdup_printf (_("read %u (%u known), wrote %u tokens, of which the model still sees "
                               "%u; first after %.0f ms, then %.1f ms each; %s"),
-                            llmsvc_answer_get_prompt_tokens (answer),
-                            llmsvc_answer_get_reused_tokens (answer),
-                            llmsvc_answer_get_output_tokens (answer), n_kept,
-                            llmsvc_answer_get_ttft_ms (answer),
-                            llmsvc_answer_get_tpot_ms (answer),
-                            llmctl_answer_describe_end (answer));
+                            n_read, n_known, n_written, n_kept, first_ms, each_ms, end);
 
   /* Translators: tokens of the prompt, part of them known from before, tokens of the
    * answer, milliseconds to the first one and for each further one, why it ended */
   return g_strdup_printf (_("read %u (%u known), wrote %u tokens; first after %.0f ms, then "
                             "%.1f ms each; %s"),
-                          llmsvc_answer_get_prompt_tokens (answer),
-                          llmsvc_answer_get_reused_tokens (answer),
-                          llmsvc_answer_get_output_tokens (answer),
-                          llmsvc_answer_get_ttft_ms (answer),
-                          llmsvc_answer_get_tpot_ms (answer), llmctl_answer_describe_end (answer));
+                          n_read, n_known, n_written, first_ms, each_ms, end);
 }

@@ -18,109 +18,111 @@
 #include "llmctl/output/llmctl-output.h"
 #include "llmctl/bus/llmctl-wait.h"
 
-typedef struct
-{
-  const char *name;
-  const char *parameters;   /* N_(), "" for none */
-  const char *help;         /* N_() */
-  /* @argument: the rest of the line, "" for none */
-  void (*run) (LlmctlChat *self,
-               const char *argument);
-} Command;
-
-static void run_help (LlmctlChat *self, const char *argument);
-
-/* --- the conversation --- */
-
+/* A line of a list: @is_current is marked. */
 static void
-run_quit (LlmctlChat *self,
-          const char *argument)
+print_item (gboolean    is_current,
+            const char *name,
+            const char *title)
+{
+  llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s %s%s%s\n", is_current ? "*" : " ", name,
+                        *title != '\0' ? "  " : "", title);
+}
+
+/* (transfer full): what was said. */
+static GPtrArray *
+read_messages (LlmctlChat  *self,
+               GError     **error)
+{
+  return llmctl_chat_ensure (self, error) ? llmctl_contexts_read (self->context, error) : NULL;
+}
+
+/* --- the conversation: FALSE with what went wrong; what was typed wrongly is said at once --- */
+
+static gboolean
+run_quit (LlmctlChat  *self,
+          const char  *argument,
+          GError     **error)
 {
   self->is_over = TRUE;
+  return TRUE;
 }
 
-static void
-run_new (LlmctlChat *self,
-         const char *argument)
+static gboolean
+run_new (LlmctlChat  *self,
+         const char  *argument,
+         GError     **error)
 {
-  g_autoptr(GError) error = NULL;
+  if (!llmctl_chat_open (self, NULL, error))
+    return FALSE;
 
-  if (llmctl_chat_open (self, NULL, &error))
-    llmctl_chat_note (self, _("A new conversation"));
-  else
-    llmctl_chat_fail (self, error);
+  llmctl_chat_note (self, _("A new conversation"));
+  return TRUE;
 }
 
-static void
-run_undo (LlmctlChat *self,
-          const char *argument)
+static gboolean
+run_undo (LlmctlChat  *self,
+          const char  *argument,
+          GError     **error)
 {
-  g_autoptr(GError) error = NULL;
   guint64 n_turns = 1;
 
   if (*argument != '\0' &&
       !g_ascii_string_to_unsigned (argument, 10, 1, G_MAXINT / 2, &n_turns, NULL))
     {
       llmctl_complain (_("/undo takes a number of turns"));
-      return;
+      return TRUE;
     }
-  if (llmctl_chat_undo (self, (guint) n_turns, &error))
-    llmctl_chat_note (self, ngettext ("The last turn is forgotten",
-                                      "The last %ju turns are forgotten",
-                                      (gulong) n_turns), n_turns);
-  else
-    llmctl_chat_fail (self, error);
+  if (!llmctl_chat_undo (self, (guint) n_turns, error))
+    return FALSE;
+
+  llmctl_chat_note (self, ngettext ("The last turn is forgotten", "The last %ju turns are forgotten",
+                                    (gulong) n_turns), n_turns);
+  return TRUE;
 }
 
-static void
-run_retry (LlmctlChat *self,
-           const char *argument)
+static gboolean
+run_retry (LlmctlChat  *self,
+           const char  *argument,
+           GError     **error)
 {
   llmctl_chat_retry (self);
+  return TRUE;
 }
 
-static void
-run_system (LlmctlChat *self,
-            const char *argument)
+static gboolean
+run_system (LlmctlChat  *self,
+            const char  *argument,
+            GError     **error)
 {
-  g_autofree char *old = NULL;
-  g_autoptr(GError) error = NULL;
+  char *old = self->system;
 
   if (*argument == '\0')
     {
       llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n",
-                            self->system != NULL ? self->system : _("There is no system text"));
-      return;
+                            old != NULL ? old : _("There is no system text"));
+      return TRUE;
     }
 
-  old = g_steal_pointer (&self->system);
   self->system = g_strdup (argument);
-  if (llmctl_chat_open (self, NULL, &error))
+  if (!llmctl_chat_open (self, NULL, error))
     {
-      llmctl_chat_note (self, _("A new conversation with this system text"));
-      return;
+      g_free (self->system);
+      self->system = old;
+      return FALSE;
     }
-  g_free (self->system);
-  self->system = g_steal_pointer (&old);
-  llmctl_chat_fail (self, error);
+  g_free (old);
+  llmctl_chat_note (self, _("A new conversation with this system text"));
+  return TRUE;
 }
 
-static void
-run_messages (LlmctlChat *self,
-              const char *argument)
+static gboolean
+run_messages (LlmctlChat  *self,
+              const char  *argument,
+              GError     **error)
 {
-  g_autoptr(GPtrArray) messages = NULL;
-  g_autoptr(GError) error = NULL;
+  g_autoptr(GPtrArray) messages = read_messages (self, error);
 
-  if (llmctl_chat_ensure (self, &error))
-    messages = llmctl_contexts_read (self->context, &error);
-  if (messages == NULL)
-    {
-      llmctl_chat_fail (self, error);
-      return;
-    }
-
-  for (guint i = 0; i < messages->len; i++)
+  for (guint i = 0; messages != NULL && i < messages->len; i++)
     {
       LlmsvcMessage *message = g_ptr_array_index (messages, i);
 
@@ -128,153 +130,143 @@ run_messages (LlmctlChat *self,
       llmctl_output_data (llmsvc_message_get_text (message));
       llmctl_output_data ("\n");
     }
+  return messages != NULL;
 }
 
-static void
-run_save (LlmctlChat *self,
-          const char *argument)
+static gboolean
+run_save (LlmctlChat  *self,
+          const char  *argument,
+          GError     **error)
 {
   g_autoptr(GPtrArray) messages = NULL;
   g_autofree char *text = NULL;
-  g_autoptr(GError) error = NULL;
 
   if (*argument == '\0')
     {
       llmctl_complain (_("/save takes the name of a file"));
-      return;
+      return TRUE;
     }
-  if (llmctl_chat_ensure (self, &error))
-    messages = llmctl_contexts_read (self->context, &error);
+  messages = read_messages (self, error);
   if (messages != NULL)
     text = llmctl_context_file_format (self->name != NULL ? self->name : "", messages);
+  if (text == NULL || !llmctl_context_file_write (argument, text, error))
+    return FALSE;
 
-  if (text == NULL || !llmctl_context_file_write (argument, text, &error))
-    llmctl_chat_fail (self, error);
-  else
-    llmctl_chat_note (self, _("Saved; “llmctl context import” reads it"));
+  llmctl_chat_note (self, _("Saved; “llmctl context import” reads it"));
+  return TRUE;
 }
 
-static void
-run_tokens (LlmctlChat *self,
-            const char *argument)
+static gboolean
+run_tokens (LlmctlChat  *self,
+            const char  *argument,
+            GError     **error)
 {
   LlmsvcModel *model = llmsvc_client_get_active_model (self->client);
   g_autoptr(GAsyncResult) result = NULL;
-  g_autoptr(GError) error = NULL;
-  gboolean is_read = FALSE;
+  const char *residency;
+  guint n;
 
-  if (llmctl_chat_ensure (self, &error))
-    {
-      llmsvc_context_refresh_async (self->context, llmctl_wait_get_cancellable (),
-                                    llmctl_wait_take, &result);
-      is_read = llmsvc_context_refresh_finish (self->context, llmctl_wait (&result), &error);
-    }
-  if (!is_read)
-    llmctl_chat_fail (self, error);
-  else if (model != NULL)
-    llmctl_output_printf (LLMCTL_STYLE_PLAIN, _("%u of %u tokens (%s)\n"),
-                          llmsvc_context_get_tokens (self->context),
-                          llmsvc_model_get_context_length (model),
-                          llmsvc_context_get_residency (self->context));
+  if (!llmctl_chat_ensure (self, error))
+    return FALSE;
+  llmsvc_context_refresh_async (self->context, llmctl_wait_get_cancellable (), llmctl_wait_take,
+                                &result);
+  if (!llmsvc_context_refresh_finish (self->context, llmctl_wait (&result), error))
+    return FALSE;
+
+  residency = llmsvc_context_get_residency (self->context);
+  n = llmsvc_context_get_tokens (self->context);
+  if (model != NULL)
+    llmctl_output_printf (LLMCTL_STYLE_PLAIN, _("%u of %u tokens (%s)\n"), n,
+                          llmsvc_model_get_context_length (model), residency);
   else
-    llmctl_output_printf (LLMCTL_STYLE_PLAIN, _("%u tokens (%s)\n"),
-                          llmsvc_context_get_tokens (self->context),
-                          llmsvc_context_get_residency (self->context));
+    llmctl_output_printf (LLMCTL_STYLE_PLAIN, _("%u tokens (%s)\n"), n, residency);
+  return TRUE;
 }
 
-static void
-run_multi (LlmctlChat *self,
-           const char *argument)
+static gboolean
+run_multi (LlmctlChat  *self,
+           const char  *argument,
+           GError     **error)
 {
   self->wants_block = TRUE;
   llmctl_chat_note (self, _("Several lines; \"\"\" on a line of its own ends them"));
+  return TRUE;
 }
 
-/* --- contexts, models and options --- */
+/* --- contexts, models and options: gone over to, chosen and set, or listed --- */
 
-static void
-list_contexts (LlmctlChat *self)
+static gboolean
+run_context (LlmctlChat  *self,
+             const char  *argument,
+             GError     **error)
 {
-  g_autoptr(GError) error = NULL;
-  g_autoptr(GPtrArray) contexts = llmctl_contexts_list (self->client, &error);
+  g_autoptr(GPtrArray) contexts = NULL;
 
-  if (contexts == NULL)
-    {
-      llmctl_chat_fail (self, error);
-      return;
-    }
+  llmctl_chat_read_names (self);
+  if (*argument != '\0')
+    return llmctl_chat_open (self, argument, error);
 
-  for (guint i = 0; i < contexts->len; i++)
+  contexts = llmctl_contexts_list (self->client, error);
+  for (guint i = 0; contexts != NULL && i < contexts->len; i++)
     {
-      LlmsvcContext *context = g_ptr_array_index (contexts, i);
-      const char *name = llmsvc_context_get_name (context);
+      const char *name = llmsvc_context_get_name (g_ptr_array_index (contexts, i));
 
       if (*name != '\0')
-        llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s %s\n",
-                              g_strcmp0 (name, self->name) == 0 ? "*" : " ", name);
+        print_item (g_strcmp0 (name, self->name) == 0, name, "");
     }
+  return contexts != NULL;
 }
 
-static void
-run_context (LlmctlChat *self,
-             const char *argument)
-{
-  g_autoptr(GError) error = NULL;
-
-  if (*argument == '\0')
-    list_contexts (self);
-  else if (!llmctl_chat_open (self, argument, &error))
-    llmctl_chat_fail (self, error);
-  llmctl_chat_read_names (self);
-}
-
-static void
-list_models (LlmctlChat *self)
+static gboolean
+run_model (LlmctlChat  *self,
+           const char  *argument,
+           GError     **error)
 {
   GListModel *models = llmsvc_client_get_models (self->client);
   LlmsvcModel *active = llmsvc_client_get_active_model (self->client);
   const char *active_id = active != NULL ? llmsvc_model_get_id (active) : NULL;
+  g_autoptr(GAsyncResult) result = NULL;
 
-  for (guint i = 0; i < g_list_model_get_n_items (models); i++)
+  for (guint i = 0; *argument == '\0' && i < g_list_model_get_n_items (models); i++)
     {
       g_autoptr(LlmsvcModel) model = g_list_model_get_item (models, i);
       const char *id = llmsvc_model_get_id (model);
 
-      llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s %s  %s\n",
-                            g_strcmp0 (id, active_id) == 0 ? "*" : " ", id,
-                            llmsvc_model_get_title (model));
+      print_item (g_strcmp0 (id, active_id) == 0, id, llmsvc_model_get_title (model));
     }
-}
-
-static void
-run_model (LlmctlChat *self,
-           const char *argument)
-{
-  g_autoptr(GAsyncResult) result = NULL;
-  g_autoptr(GError) error = NULL;
-
   if (*argument == '\0')
-    {
-      list_models (self);
-      return;
-    }
+    return TRUE;
 
   llmsvc_client_select_model_async (self->client, argument, llmctl_wait_get_cancellable (),
                                     llmctl_wait_take, &result);
-  if (llmsvc_client_select_model_finish (self->client, llmctl_wait (&result), &error))
-    llmctl_chat_note (self, _("“%s” is the model now, for everyone"), argument);
-  else
-    llmctl_chat_fail (self, error);
+  if (!llmsvc_client_select_model_finish (self->client, llmctl_wait (&result), error))
+    return FALSE;
+  llmctl_chat_note (self, _("“%s” is the model now, for everyone"), argument);
+  return TRUE;
 }
 
-static void
-list_options (LlmctlChat *self)
+static gboolean
+run_set (LlmctlChat  *self,
+         const char  *argument,
+         GError     **error)
 {
-  g_autoptr(GVariant) options = llmsvc_options_to_variant (self->options);
+  const char *equals = strchr (argument, '=');
+  g_autofree char *unset = NULL;
+  g_autoptr(GVariant) options = NULL;
   GVariantIter iter;
   const char *key;
   GVariant *value;
 
+  if (equals != NULL && equals != argument && equals[1] == '\0')
+    {
+      unset = g_strndup (argument, (gsize) (equals - argument));
+      llmsvc_options_unset (self->options, unset);
+      return TRUE;
+    }
+  if (*argument != '\0')
+    return llmctl_options_add (self->options, argument, error);
+
+  options = llmsvc_options_to_variant (self->options);
   if (g_variant_n_children (options) == 0)
     llmctl_chat_note (self, _("No option is set"));
   g_variant_iter_init (&iter, options);
@@ -284,34 +276,23 @@ list_options (LlmctlChat *self)
 
       llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s=%s\n", key, printed);
     }
-}
-
-static void
-run_set (LlmctlChat *self,
-         const char *argument)
-{
-  const char *equals = strchr (argument, '=');
-  g_autofree char *key = NULL;
-  g_autoptr(GError) error = NULL;
-
-  if (*argument == '\0')
-    {
-      list_options (self);
-      return;
-    }
-  if (equals != NULL && equals != argument && equals[1] == '\0')
-    {
-      key = g_strndup (argument, (gsize) (equals - argument));
-      llmsvc_options_unset (self->options, key);
-      return;
-    }
-  if (!llmctl_options_add (self->options, argument, &error))
-    llmctl_chat_fail (self, error);
+  return TRUE;
 }
 
 /* --- the table --- */
 
-static const Command commands[] = {
+static gboolean run_help (LlmctlChat *self, const char *argument, GError **error);
+
+static const struct
+{
+  const char *name;
+  const char *parameters;   /* N_(), "" for none */
+  const char *help;         /* N_() */
+  /* @argument: the rest of the line, "" for none */
+  gboolean (*run) (LlmctlChat  *self,
+                   const char  *argument,
+                   GError     **error);
+} commands[] = {
   { "/help", "", N_("this list"), run_help },
   { "/quit", "", N_("end; so does Ctrl-D"), run_quit },
   { "/new", "", N_("a new conversation; a kept one stays as it is"), run_new },
@@ -331,51 +312,49 @@ static const Command commands[] = {
   { "/multi", "", N_("type several lines; \"\"\" begins and ends them as well"), run_multi },
 };
 
-static char *
-make_usage (const Command *command)
+static gboolean
+run_help (LlmctlChat  *self,
+          const char  *argument,
+          GError     **error)
 {
-  if (*command->parameters == '\0')
-    return g_strdup (command->name);
-
-  return g_strdup_printf ("%s %s", command->name, _(command->parameters));
-}
-
-static void
-run_help (LlmctlChat *self,
-          const char *argument)
-{
+  g_autoptr(GPtrArray) usages = g_ptr_array_new_with_free_func (g_free);
   guint columns = 0;
 
   for (gsize i = 0; i < G_N_ELEMENTS (commands); i++)
     {
-      g_autofree char *usage = make_usage (&commands[i]);
+      gboolean takes_more = *commands[i].parameters != '\0';
+      char *usage = g_strconcat (commands[i].name, takes_more ? " " : "",
+                                 takes_more ? _(commands[i].parameters) : "", NULL);
 
+      g_ptr_array_add (usages, usage);
       columns = MAX (columns, llmctl_output_get_width (usage));
     }
-
-  for (gsize i = 0; i < G_N_ELEMENTS (commands); i++)
+  for (guint i = 0; i < usages->len; i++)
     {
-      g_autofree char *usage = make_usage (&commands[i]);
-      int n_spaces = (int) (columns - llmctl_output_get_width (usage)) + 2;
+      const char *usage = g_ptr_array_index (usages, i);
 
       llmctl_output_printf (LLMCTL_STYLE_BOLD, "  %s", usage);
-      llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%*s%s\n", n_spaces, "", _(commands[i].help));
+      llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%*s%s\n",
+                            (int) (columns - llmctl_output_get_width (usage)) + 2, "",
+                            _(commands[i].help));
     }
   llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n",
                         _("A backslash at the end of a line goes on with the next one. Ctrl-C "
                           "stops an answer, and at the\nprompt clears the line. // at the "
                           "beginning stands for a / of your own."));
+  return TRUE;
 }
 
 void
 llmctl_chat_run_command (LlmctlChat *self,
-                     const char *line)
+                         const char *line)
 {
   gsize length = strcspn (line, " \t\n");
   g_autofree char *name = g_strndup (line, length);
   g_autofree char *argument = g_strstrip (g_strdup (line + length));
   const char *names[G_N_ELEMENTS (commands) + 1] = { NULL };
   const char *nearest;
+  g_autoptr(GError) error = NULL;
 
   llmctl_wait_begin (TRUE);
   for (gsize i = 0; i < G_N_ELEMENTS (commands); i++)
@@ -386,8 +365,8 @@ llmctl_chat_run_command (LlmctlChat *self,
 
       if (*commands[i].parameters == '\0' && *argument != '\0')
         llmctl_complain (_("%s takes nothing behind it"), name);
-      else
-        commands[i].run (self, argument);
+      else if (!commands[i].run (self, argument, &error))
+        llmctl_chat_fail (self, error);
       llmctl_output_flush ();
       return;
     }

@@ -6,19 +6,23 @@
 
 #include "llmctl/chat/llmctl-chat-line.h"
 
+#include <fcntl.h>
 #include <glib-unix.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <readline/history.h>
 #include <readline/readline.h>
 
-#include "llmctl/chat/llmctl-chat-history.h"
-#include "llmctl/output/llmctl-output.h"
 #include "llmctl/bus/llmctl-wait.h"
+#include "llmctl/output/llmctl-output.h"
+
+#define MAX_ENTRIES     1000
+#define MAX_ENTRY_BYTES (64 * 1024)   /* a longer one is not kept */
 
 /* readline keeps its own state for the process; this is what its callbacks need. */
 static struct
@@ -26,6 +30,7 @@ static struct
   LlmctlChatLineComplete complete;
   gpointer data;
   GPtrArray *candidates;  /* (nullable) (owned): of the completion under way */
+  char *history_path;     /* (owned) */
   char *line;             /* (nullable): of malloc() */
   gboolean is_done;
 } state;
@@ -39,6 +44,63 @@ on_line (char *line)
   rl_callback_handler_remove ();
 }
 
+/* --- history --- */
+
+static void
+read_entries (void)
+{
+  struct stat status;
+
+  using_history ();
+  if (lstat (state.history_path, &status) != 0 || !S_ISREG (status.st_mode) ||
+      read_history (state.history_path) != 0)
+    return;
+  /* not each time, as it is written anew for that */
+  if (history_length > 2 * MAX_ENTRIES)
+    (void) history_truncate_file (state.history_path, MAX_ENTRIES);
+  stifle_history (MAX_ENTRIES);
+  for (int i = 0; i < history_length; i++)
+    {
+      g_autofree char *entry = g_strcompress (history_list ()[i]->line);
+
+      free_history_entry (replace_history_entry (i, entry, NULL));
+    }
+}
+
+static void
+write_entry (const char *entry)
+{
+  g_autofree char *folder = g_path_get_dirname (state.history_path);
+  g_auto(GStrv) parts = g_strsplit (entry, "\\", -1);
+  g_autofree char *doubled = g_strjoinv ("\\\\", parts);
+  g_auto(GStrv) lines = g_strsplit (doubled, "\n", -1);
+  g_autofree char *joined = g_strjoinv ("\\n", lines);
+  g_autofree char *line = g_strconcat (joined, "\n", NULL);
+  int fd;
+
+  if (strlen (entry) > MAX_ENTRY_BYTES || g_mkdir_with_parents (folder, 0700) != 0)
+    return;
+  fd = open (state.history_path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
+             0600);
+  if (fd < 0)
+    return;
+
+  /* In one piece, so that chats side by side don't mix their lines. */
+  if (fchmod (fd, 0600) != 0 || write (fd, line, strlen (line)) < 0)
+    g_debug ("The history is not written");
+  close (fd);
+}
+
+void
+llmctl_chat_line_remember (const char *entry)
+{
+  HIST_ENTRY *last = history_length > 0 ? history_get (history_base + history_length - 1) : NULL;
+
+  if (last == NULL || strcmp (last->line, entry) != 0)
+    add_history (entry);
+  write_entry (entry);
+}
+
 /* --- completion --- */
 
 static char *
@@ -49,7 +111,7 @@ next_candidate (const char *word,
 
   if (n_called == 0)
     at = 0;
-  while (state.candidates != NULL && at < state.candidates->len)
+  while (at < state.candidates->len)
     {
       const char *candidate = g_ptr_array_index (state.candidates, at++);
 
@@ -92,6 +154,7 @@ llmctl_chat_line_begin (LlmctlChatLineComplete complete,
 {
   state.complete = complete;
   state.data = data;
+  state.history_path = g_build_filename (g_get_user_state_dir (), "llmsvc", "chat-history", NULL);
 
   /* The main loop has the signals. */
   rl_catch_signals = 0;
@@ -100,17 +163,7 @@ llmctl_chat_line_begin (LlmctlChatLineComplete complete,
   rl_outstream = stdout;
   rl_basic_word_break_characters = " \t\n";
   rl_attempted_completion_function = on_complete;
-  using_history ();
-  stifle_history (LLMCTL_CHAT_HISTORY_MAX_ENTRIES);
-}
-
-void
-llmctl_chat_line_add_history (const char *entry)
-{
-  HIST_ENTRY *last = history_length > 0 ? history_get (history_base + history_length - 1) : NULL;
-
-  if (last == NULL || strcmp (last->line, entry) != 0)
-    add_history (entry);
+  read_entries ();
 }
 
 /* --- reading --- */
@@ -147,7 +200,6 @@ llmctl_chat_line_read (const char  *prompt,
   llmctl_output_flush ();
   llmctl_wait_begin (FALSE);
   state.is_done = FALSE;
-  state.line = NULL;
   rl_callback_handler_install (styled, on_line);
   readable_source = g_unix_fd_add (STDIN_FILENO, G_IO_IN | G_IO_HUP | G_IO_ERR, on_readable, NULL);
   size_source = g_unix_signal_add (SIGWINCH, on_size_changed, NULL);
@@ -172,7 +224,6 @@ llmctl_chat_line_read (const char  *prompt,
     }
 
   *line = g_strdup (state.line);
-  free (state.line);
-  state.line = NULL;
+  free (g_steal_pointer (&state.line));
   return LLMCTL_CHAT_LINE_READ;
 }

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The line that a person types on a terminal: editing, history, completion. The main
- * context goes on meanwhile. The only file that knows readline. Main thread.
+ * The line that a person types on a terminal: editing, completion, and the history of earlier
+ * chats, which is a file for its owner only, an entry a line with newlines and backslashes
+ * escaped; a chat goes on without it. The main context goes on meanwhile. The only file that knows
+ * readline. Main thread.
  */
 
 #pragma once
@@ -25,14 +27,14 @@ typedef void (*LlmctlChatLineComplete) (const char *before,
                                         GPtrArray  *candidates,
                                         gpointer    data);
 
-/* @complete is called until the end of the process. */
-void           llmctl_chat_line_begin       (LlmctlChatLineComplete   complete,
-                                             gpointer                 data);
-/* For the arrow keys; does not touch the file. */
-void           llmctl_chat_line_add_history (const char              *entry);
+/* Reads the history. @complete is called until the end of the process. */
+void           llmctl_chat_line_begin    (LlmctlChatLineComplete   complete,
+                                          gpointer                 data);
+/* For the arrow keys, now and in later chats. */
+void           llmctl_chat_line_remember (const char              *entry);
 /* @prompt: ASCII. @line: (out) (transfer full): without its newline; a pasted one may
  * have others inside. */
-LlmctlChatLine llmctl_chat_line_read        (const char              *prompt,
-                                             char                   **line);
+LlmctlChatLine llmctl_chat_line_read     (const char              *prompt,
+                                          char                   **line);
 
 G_END_DECLS

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The context of a chat: opened, left, and begun anew when the service lost it. */
+/* The conversation of a chat: its context, begun anew when the service lost it, and its turns. */
 
 #define G_LOG_DOMAIN "llmctl"
 
@@ -12,6 +12,50 @@
 
 #include "llmctl/bus/llmctl-contexts.h"
 #include "llmctl/bus/llmctl-wait.h"
+#include "llmctl/chat/llmctl-answer.h"
+#include "llmctl/output/llmctl-output.h"
+
+void
+llmctl_chat_clear (LlmctlChat *self)
+{
+  g_clear_object (&self->context);
+  g_clear_object (&self->client);
+  g_clear_object (&self->options);
+  g_clear_object (&self->last_options);
+  g_clear_object (&self->input);
+  g_clear_pointer (&self->name, g_free);
+  g_clear_pointer (&self->system, g_free);
+  g_clear_pointer (&self->said, g_ptr_array_unref);
+  g_clear_pointer (&self->last_prompt, g_free);
+  g_clear_pointer (&self->last_request_id, g_free);
+  g_clear_pointer (&self->context_names, g_ptr_array_unref);
+}
+
+void
+llmctl_chat_note (LlmctlChat *self,
+                  const char *format,
+                  ...)
+{
+  g_autofree char *text = NULL;
+  va_list arguments;
+
+  if (!self->is_interactive)
+    return;
+
+  va_start (arguments, format);
+  text = g_strdup_vprintf (format, arguments);
+  va_end (arguments);
+  llmctl_output_printf (LLMCTL_STYLE_DIM, "%s\n", text);
+}
+
+void
+llmctl_chat_fail (LlmctlChat *self,
+                  GError     *error)
+{
+  self->status = llmctl_wait_fail (error);
+}
+
+/* --- the context --- */
 
 static void
 forget_last (LlmctlChat *self)
@@ -28,25 +72,10 @@ llmctl_chat_open (LlmctlChat  *self,
 {
   g_autoptr(LlmsvcContext) context = NULL;
   g_autoptr(GError) local_error = NULL;
-  gboolean is_old = FALSE;
 
   if (name != NULL)
-    {
-      context = llmctl_contexts_open (self->client, name, &local_error);
-      is_old = context != NULL;
-      if (context == NULL &&
-          !g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND))
-        {
-          g_propagate_error (error, g_steal_pointer (&local_error));
-          return FALSE;
-        }
-    }
-  if (context == NULL)
-    context = llmctl_contexts_create (self->client, name, self->system, NULL, NULL, error);
-  if (context == NULL)
-    return FALSE;
-
-  if (is_old)
+    context = llmctl_contexts_open (self->client, name, &local_error);
+  if (context != NULL)
     {
       llmctl_chat_note (self, _("“%s” goes on: %u tokens so far"), name,
                         llmsvc_context_get_tokens (context));
@@ -54,6 +83,14 @@ llmctl_chat_open (LlmctlChat  *self,
         llmctl_complain (_("“%s” is there already with its own system text; yours is left out"),
                          name);
     }
+  else if (local_error != NULL &&
+           !g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND))
+    g_propagate_error (error, g_steal_pointer (&local_error));
+  else
+    context = llmctl_contexts_create (self->client, name, self->system, NULL, NULL, error);
+  if (context == NULL)
+    return FALSE;
+
   g_set_object (&self->context, context);
   g_free (self->name);
   self->name = g_strdup (name);
@@ -87,27 +124,21 @@ llmctl_chat_ensure (LlmctlChat  *self,
                     GError     **error)
 {
   g_autoptr(LlmsvcContext) context = NULL;
-  g_autoptr(GVariant) said = NULL;
+  g_autoptr(GVariant) said = get_said (self);
 
   if (self->context != NULL && !llmsvc_context_get_is_closed (self->context))
     return TRUE;
 
+  context = self->name != NULL
+                ? llmctl_contexts_open_or_create (self->client, self->name, NULL, error)
+                : llmctl_contexts_create (self->client, NULL, self->system, said, NULL, error);
+  if (context == NULL)
+    return FALSE;
   if (self->name != NULL)
-    {
-      context = llmctl_contexts_open_or_create (self->client, self->name, NULL, error);
-      if (context == NULL)
-        return FALSE;
-      llmctl_chat_note (self, _("“%s” was closed elsewhere and begins anew"), self->name);
-    }
+    llmctl_chat_note (self, _("“%s” was closed elsewhere and begins anew"), self->name);
   else
-    {
-      said = get_said (self);
-      context = llmctl_contexts_create (self->client, NULL, self->system, said, NULL, error);
-      if (context == NULL)
-        return FALSE;
-      llmctl_chat_note (self, _("The service was restarted; the conversation goes on from what "
-                                "was said here"));
-    }
+    llmctl_chat_note (self, _("The service was restarted; the conversation goes on from what "
+                              "was said here"));
 
   g_set_object (&self->context, context);
   return TRUE;
@@ -141,9 +172,9 @@ on_names_read (GObject      *source,
                gpointer      data)
 {
   g_autoptr(GPtrArray) names = data;
-  g_autoptr(GPtrArray) contexts = NULL;
+  g_autoptr(GPtrArray) contexts =
+      llmsvc_client_list_contexts_finish (LLMSVC_CLIENT (source), result, NULL);
 
-  contexts = llmsvc_client_list_contexts_finish (LLMSVC_CLIENT (source), result, NULL);
   if (contexts == NULL)
     return;
 
@@ -162,4 +193,134 @@ llmctl_chat_read_names (LlmctlChat *self)
 {
   llmsvc_client_list_contexts_async (self->client, NULL, on_names_read,
                                      g_ptr_array_ref (self->context_names));
+}
+
+/* --- turns --- */
+
+static void
+end_well (LlmctlChat   *self,
+          LlmctlAnswer *output,
+          LlmsvcAnswer *answer)
+{
+  self->is_last_kept = TRUE;
+  if (answer == NULL)
+    {
+      llmctl_answer_end_line (output);
+      return;
+    }
+
+  self->is_over |= !llmctl_answer_finish (output, answer);
+  if (self->name == NULL)
+    {
+      g_ptr_array_add (self->said, llmsvc_message_new (LLMSVC_ROLE_USER, self->last_prompt));
+      g_ptr_array_add (self->said, llmsvc_message_new (LLMSVC_ROLE_ASSISTANT,
+                                                       llmsvc_answer_get_text (answer)));
+    }
+  if (llmsvc_answer_get_finish_reason (answer) == LLMSVC_FINISH_REASON_CANCELLED)
+    llmctl_chat_note (self, _("(stopped; what was written is kept)"));
+  else if (llmsvc_answer_get_finish_reason (answer) != LLMSVC_FINISH_REASON_STOP)
+    llmctl_chat_note (self, "(%s)", llmctl_answer_describe_end (answer));
+}
+
+/* @why: what stopped it, if anything did. */
+static void
+end_badly (LlmctlChat   *self,
+           LlmctlAnswer *output,
+           LlmctlExit    why,
+           GError       *error)
+{
+  const char *name = error->domain == LLMSVC_ERROR
+                         ? llmsvc_error_get_name ((LlmsvcError) error->code)
+                         : NULL;
+
+  llmctl_answer_end_line (output);
+  self->is_last_kept = g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_LOST_KEPT);
+  if (!g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_LOST_UNKNOWN))
+    g_clear_pointer (&self->last_request_id, g_free);
+
+  if (llmctl_globals.is_json)
+    {
+      llmctl_output_json_line (
+          g_variant_new_parsed ("{'error': <{'name': <%s>, 'message': <%s>}>}",
+                                name != NULL ? name : "Failed", error->message));
+      llmctl_output_flush ();
+    }
+  if (why == LLMCTL_EXIT_OK)
+    {
+      llmctl_chat_fail (self, error);
+      llmctl_chat_note (self, "%s", self->is_last_kept ? _("/messages shows the whole answer")
+                                                       : _("/retry asks again"));
+      return;
+    }
+
+  self->status = why;
+  if (why == LLMCTL_EXIT_TIME_LIMIT)
+    {
+      llmctl_complain (_("The time limit has passed; this turn is not kept"));
+      return;
+    }
+  llmctl_chat_note (self, _("(stopped; this turn is not kept)"));
+  self->is_over |= !self->is_interactive;
+}
+
+/* The last prompt, with the request id of a turn that was asked for before, so that it isn't done
+ * twice. */
+static void
+run_turn (LlmctlChat *self)
+{
+  g_autoptr(LlmsvcOptions) options = llmsvc_options_copy (self->last_options);
+  g_auto(LlmctlAnswer) output = { .is_json = llmctl_globals.is_json };
+  g_autoptr(LlmsvcGeneration) generation = NULL;
+  g_autoptr(GAsyncResult) result = NULL;
+  g_autoptr(GError) error = NULL;
+  LlmctlExit why = LLMCTL_EXIT_OK;
+
+  llmctl_wait_begin (TRUE);
+  if (llmctl_chat_ensure (self, &error) &&
+      llmsvc_options_set_value (options, "request-id",
+                                g_variant_new_string (self->last_request_id), &error))
+    {
+      llmsvc_context_prompt_async (self->context, self->last_prompt, options,
+                                   llmctl_wait_get_cancellable (), llmctl_wait_take, &result);
+      generation = llmsvc_context_prompt_finish (self->context, llmctl_wait (&result), &error);
+    }
+  if (generation == NULL)
+    end_badly (self, &output, llmctl_wait_get_end (), error);
+  else if (llmctl_answer_copy (&output, generation, &why, &error))
+    end_well (self, &output, llmsvc_generation_get_answer (generation));
+  else
+    end_badly (self, &output, why, error);
+
+  /* Only what is waited for with Ctrl-C is stopped by it; SIGTERM ends all. */
+  if (llmctl_wait_is_terminated ())
+    self->is_over = TRUE;
+}
+
+void
+llmctl_chat_ask (LlmctlChat *self,
+                 const char *prompt)
+{
+  g_free (self->last_prompt);
+  self->last_prompt = g_strdup (prompt);
+  g_free (self->last_request_id);
+  self->last_request_id = g_uuid_string_random ();
+  g_clear_object (&self->last_options);
+  self->last_options = llmsvc_options_copy (self->options);
+  run_turn (self);
+}
+
+void
+llmctl_chat_retry (LlmctlChat *self)
+{
+  g_autofree char *prompt = g_strdup (self->last_prompt);
+  g_autoptr(GError) error = NULL;
+
+  if (prompt == NULL)
+    llmctl_complain (_("There is no question to ask again"));
+  else if (!self->is_last_kept && self->last_request_id != NULL)
+    run_turn (self);
+  else if (self->is_last_kept && !llmctl_chat_undo (self, 1, &error))
+    llmctl_chat_fail (self, error);
+  else
+    llmctl_chat_ask (self, prompt);
 }

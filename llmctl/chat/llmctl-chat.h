@@ -2,11 +2,12 @@
 
 /*
  * A chat: one conversation at a time with what is needed to go on with it when the
- * service is restarted or a turn is stopped. The files llmctl-chat-*.c share it; only
- * cmd-chat.c makes one. Main thread.
+ * service is restarted or a turn is stopped. Main thread.
  */
 
 #pragma once
+
+#include <gio/gio.h>
 
 #include "llmctl/llmctl.h"
 
@@ -30,23 +31,23 @@ typedef struct
   gboolean is_last_kept;     /* the last turn is in the context */
 
   GPtrArray *context_names;  /* (element-type utf8) (owned): for completion */
-  char *history_path;        /* (nullable) (owned): on a terminal */
-  GString *pending;          /* (nullable) (owned): read of a pipe, not yet taken */
+  GDataInputStream *input;   /* (nullable) (owned): the standard input when it is no terminal */
   gboolean is_interactive;   /* on a terminal: prompts, notes, editing */
   gboolean wants_block;      /* the next entry is a block */
   gboolean is_over;
   LlmctlExit status;         /* of the last failure */
 } LlmctlChat;
 
-/* --- llmctl-chat-input.c --- */
-
-/* @entry: (out) (transfer full): what was typed, over several lines or not.
- * @is_command: (out): whether it begins with “/”. FALSE at the end. */
-gboolean llmctl_chat_next        (LlmctlChat    *self,
-                                  char         **entry,
-                                  gboolean      *is_command);
-
 /* --- llmctl-chat-session.c --- */
+
+void     llmctl_chat_clear       (LlmctlChat    *self);
+/* One line for people on a terminal; nothing elsewhere. */
+void     llmctl_chat_note        (LlmctlChat    *self,
+                                  const char    *format,
+                                  ...) G_GNUC_PRINTF (2, 3);
+/* Says what is wrong, and remembers it for the end of a chat in a pipe. */
+void     llmctl_chat_fail        (LlmctlChat    *self,
+                                  GError        *error);
 
 /* Goes over to the context @name, made if there is none, or to a new one that is not
  * kept for NULL; on failure everything stays as it was. */
@@ -62,8 +63,6 @@ gboolean llmctl_chat_undo        (LlmctlChat    *self,
                                   GError       **error) G_GNUC_WARN_UNUSED_RESULT;
 /* Reads the names for completion in the background. */
 void     llmctl_chat_read_names  (LlmctlChat    *self);
-
-/* --- llmctl-chat-turn.c --- */
 
 /* One turn, its answer written as it comes. Says itself what goes wrong. */
 void     llmctl_chat_ask         (LlmctlChat    *self,
@@ -82,14 +81,6 @@ void     llmctl_chat_complete    (const char    *before,
                                   GPtrArray     *candidates,
                                   gpointer       chat);
 
-/* --- cmd-chat.c --- */
-
-/* One line for people on a terminal; nothing elsewhere. */
-void     llmctl_chat_note        (LlmctlChat    *self,
-                                  const char    *format,
-                                  ...) G_GNUC_PRINTF (2, 3);
-/* Says what is wrong, and remembers it for the end of a chat in a pipe. */
-void     llmctl_chat_fail        (LlmctlChat    *self,
-                                  GError        *error);
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (LlmctlChat, llmctl_chat_clear)
 
 G_END_DECLS

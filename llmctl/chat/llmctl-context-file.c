@@ -19,27 +19,6 @@
 
 /* --- writing --- */
 
-/* (transfer floating): with types, so that what is read again is what was written. */
-static GVariant *
-print_extras (GVariant *extras)
-{
-  GVariantBuilder builder;
-  GVariantIter iter;
-  const char *key;
-  GVariant *value;
-
-  g_variant_builder_init (&builder, G_VARIANT_TYPE ("a{ss}"));
-  g_variant_iter_init (&iter, extras);
-  while (g_variant_iter_loop (&iter, "{&sv}", &key, &value))
-    {
-      g_autofree char *printed = g_variant_print (value, TRUE);
-
-      g_variant_builder_add (&builder, "{ss}", key, printed);
-    }
-
-  return g_variant_builder_end (&builder);
-}
-
 GVariant *
 llmctl_context_file_describe (GPtrArray *messages)
 {
@@ -49,15 +28,24 @@ llmctl_context_file_describe (GPtrArray *messages)
   for (guint i = 0; i < messages->len; i++)
     {
       LlmsvcMessage *message = g_ptr_array_index (messages, i);
-      GVariant *extras = llmsvc_message_get_extras (message);
+      GVariant *held = llmsvc_message_get_extras (message);
+      GVariantBuilder extras;
+      GVariantIter iter;
+      const char *key;
+      GVariant *value;
 
       g_variant_builder_open (&builder, G_VARIANT_TYPE_VARDICT);
-      g_variant_builder_add (&builder, "{sv}", "role",
-                             g_variant_new_string (llmsvc_message_get_role (message)));
-      g_variant_builder_add (&builder, "{sv}", "text",
-                             g_variant_new_string (llmsvc_message_get_text (message)));
-      if (extras != NULL && g_variant_n_children (extras) > 0)
-        g_variant_builder_add (&builder, "{sv}", "extras", print_extras (extras));
+      llmctl_json_add_string (&builder, "role", llmsvc_message_get_role (message));
+      llmctl_json_add_string (&builder, "text", llmsvc_message_get_text (message));
+      if (held != NULL && g_variant_n_children (held) > 0)
+        {
+          /* with types, so that what is read again is what was written */
+          g_variant_builder_init (&extras, G_VARIANT_TYPE_VARDICT);
+          g_variant_iter_init (&iter, held);
+          while (g_variant_iter_loop (&iter, "{&sv}", &key, &value))
+            llmctl_json_add (&extras, key, g_variant_new_take_string (g_variant_print (value, TRUE)));
+          llmctl_json_add (&builder, "extras", g_variant_builder_end (&extras));
+        }
       g_variant_builder_close (&builder);
     }
 
@@ -73,10 +61,10 @@ llmctl_context_file_format (const char *name,
   g_autofree char *text = NULL;
 
   g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
-  g_variant_builder_add (&builder, "{sv}", "format", g_variant_new_string (FORMAT));
-  g_variant_builder_add (&builder, "{sv}", "version", g_variant_new_int64 (VERSION));
-  g_variant_builder_add (&builder, "{sv}", "name", g_variant_new_string (name));
-  g_variant_builder_add (&builder, "{sv}", "messages", llmctl_context_file_describe (messages));
+  llmctl_json_add_string (&builder, "format", FORMAT);
+  llmctl_json_add (&builder, "version", g_variant_new_int64 (VERSION));
+  llmctl_json_add_string (&builder, "name", name);
+  llmctl_json_add (&builder, "messages", llmctl_context_file_describe (messages));
   root = g_variant_ref_sink (g_variant_builder_end (&builder));
   text = llmctl_json_write (root, TRUE);
 
@@ -138,25 +126,25 @@ get_string (GVariant   *object,
   return g_variant_lookup (object, key, "&s", &text) ? text : NULL;
 }
 
+/* @extras: (nullable) */
 static gboolean
-parse_extras (GVariant         *message,
+parse_extras (GVariant         *extras,
               guint             number,
               GVariantBuilder  *builder,
               GError          **error)
 {
-  g_autoptr(GVariant) node = g_variant_lookup_value (message, "extras", NULL);
   GVariantIter iter;
   const char *key;
   GVariant *value;
 
-  if (node == NULL)
+  if (extras == NULL)
     return TRUE;
-  if (!g_variant_is_of_type (node, G_VARIANT_TYPE_VARDICT))
+  if (!g_variant_is_of_type (extras, G_VARIANT_TYPE_VARDICT))
     return fail (error, _("message %u: “extras” must be an object"), number);
-  if (g_variant_n_children (node) > MAX_EXTRAS)
+  if (g_variant_n_children (extras) > MAX_EXTRAS)
     return fail (error, _("message %u: there are more than %u “extras”"), number, MAX_EXTRAS);
 
-  g_variant_iter_init (&iter, node);
+  g_variant_iter_init (&iter, extras);
   while (g_variant_iter_next (&iter, "{&sv}", &key, &value))
     {
       g_autoptr(GVariant) printed = value;
@@ -179,7 +167,10 @@ parse_message (GVariant         *message,
                GVariantBuilder  *messages,
                GError          **error)
 {
-  g_auto(GVariantBuilder) extras = G_VARIANT_BUILDER_INIT (G_VARIANT_TYPE_VARDICT);
+  static const char *const roles[] = { LLMSVC_ROLE_SYSTEM, LLMSVC_ROLE_USER, LLMSVC_ROLE_ASSISTANT,
+                                       LLMSVC_ROLE_TOOL, NULL };
+  g_auto(GVariantBuilder) builder = G_VARIANT_BUILDER_INIT (G_VARIANT_TYPE_VARDICT);
+  g_autoptr(GVariant) extras = NULL;
   const char *role;
   const char *text;
 
@@ -190,60 +181,13 @@ parse_message (GVariant         *message,
   if (role == NULL || text == NULL)
     return fail (error, _("message %u: “%s” must be there and a text"), number,
                  role == NULL ? "role" : "text");
-  if (!g_str_equal (role, LLMSVC_ROLE_SYSTEM) && !g_str_equal (role, LLMSVC_ROLE_USER) &&
-      !g_str_equal (role, LLMSVC_ROLE_ASSISTANT) && !g_str_equal (role, LLMSVC_ROLE_TOOL))
+  if (!g_strv_contains (roles, role))
     return fail (error, _("message %u: “role” must be system, user, assistant or tool"), number);
-  if (!parse_extras (message, number, &extras, error))
+  extras = g_variant_lookup_value (message, "extras", NULL);
+  if (!parse_extras (extras, number, &builder, error))
     return FALSE;
 
-  g_variant_builder_add (messages, "(ssa{sv})", role, text, &extras);
-  return TRUE;
-}
-
-static gboolean
-parse_messages (GVariant  *root,
-                GVariant **messages,
-                GError   **error)
-{
-  g_auto(GVariantBuilder) builder = G_VARIANT_BUILDER_INIT (G_VARIANT_TYPE ("a(ssa{sv})"));
-  g_autoptr(GVariant) array = g_variant_lookup_value (root, "messages", G_VARIANT_TYPE ("av"));
-  gsize n;
-
-  if (array == NULL)
-    return fail (error, _("“messages” must be a list"));
-  n = g_variant_n_children (array);
-  if (n > MAX_MESSAGES)
-    return fail (error, _("there are more than %u messages"), MAX_MESSAGES);
-
-  for (gsize i = 0; i < n; i++)
-    {
-      g_autoptr(GVariant) boxed = g_variant_get_child_value (array, i);
-      g_autoptr(GVariant) message = g_variant_get_variant (boxed);
-
-      if (!parse_message (message, (guint) i + 1, &builder, error))
-        return FALSE;
-    }
-
-  *messages = g_variant_ref_sink (g_variant_builder_end (&builder));
-  return TRUE;
-}
-
-static gboolean
-check_version (GVariant  *root,
-               GError   **error)
-{
-  const char *format = get_string (root, "format");
-  gint64 version;
-
-  if (format == NULL || !g_str_equal (format, FORMAT))
-    return fail (error, _("“format” must be “%s”, as “llmctl context export” writes it"),
-                 FORMAT);
-  if (!g_variant_lookup (root, "version", "x", &version))
-    return fail (error, _("“version” must be a whole number"));
-  if (version != VERSION)
-    return fail (error, _("it is of version %jd, and this llmctl reads version %d"),
-                 (intmax_t) version, VERSION);
-
+  g_variant_builder_add (messages, "(ssa{sv})", role, text, &builder);
   return TRUE;
 }
 
@@ -253,19 +197,42 @@ llmctl_context_file_parse (const char  *text,
                            GVariant   **messages,
                            GError     **error)
 {
-  g_autoptr(GVariant) root = NULL;
+  g_auto(GVariantBuilder) builder = G_VARIANT_BUILDER_INIT (G_VARIANT_TYPE ("a(ssa{sv})"));
   g_autoptr(GError) local_error = NULL;
-  const char *held;
+  g_autoptr(GVariant) root = llmctl_json_read (text, &local_error);
+  g_autoptr(GVariant) list = NULL;
+  gint64 version;
 
-  root = llmctl_json_read (text, &local_error);
   if (root == NULL)
     return fail (error, "%s", local_error->message);
   if (!g_variant_is_of_type (root, G_VARIANT_TYPE_VARDICT))
     return fail (error, _("it must be one object of JSON"));
-  if (!check_version (root, error) || !parse_messages (root, messages, error))
-    return FALSE;
+  if (g_strcmp0 (get_string (root, "format"), FORMAT) != 0)
+    return fail (error, _("“format” must be “%s”, as “llmctl context export” writes it"),
+                 FORMAT);
+  if (!g_variant_lookup (root, "version", "x", &version))
+    return fail (error, _("“version” must be a whole number"));
+  if (version != VERSION)
+    return fail (error, _("it is of version %jd, and this llmctl reads version %d"),
+                 (intmax_t) version, VERSION);
+  list = g_variant_lookup_value (root, "messages", G_VARIANT_TYPE ("av"));
+  if (list == NULL)
+    return fail (error, _("“messages” must be a list"));
+  if (g_variant_n_children (list) > MAX_MESSAGES)
+    return fail (error, _("there are more than %u messages"), MAX_MESSAGES);
 
-  held = get_string (root, "name");
-  *name = g_strdup (held != NULL ? held : "");
+  for (gsize i = 0; i < g_variant_n_children (list); i++)
+    {
+      g_autoptr(GVariant) boxed = g_variant_get_child_value (list, i);
+      g_autoptr(GVariant) message = g_variant_get_variant (boxed);
+
+      if (!parse_message (message, (guint) i + 1, &builder, error))
+        return FALSE;
+    }
+
+  *messages = g_variant_ref_sink (g_variant_builder_end (&builder));
+  *name = g_strdup (get_string (root, "name"));
+  if (*name == NULL)
+    *name = g_strdup ("");
   return TRUE;
 }

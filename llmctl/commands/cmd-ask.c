@@ -59,25 +59,6 @@ static const GOptionEntry options[] = {
   G_OPTION_ENTRY_NULL
 };
 
-typedef struct
-{
-  char *prompt;            /* (owned) */
-  LlmsvcOptions *options;  /* (owned) */
-  LlmsvcClient *client;    /* (nullable) (owned) */
-  LlmctlAnswer output;
-} Question;
-
-static void
-question_clear (Question *self)
-{
-  g_clear_pointer (&self->prompt, g_free);
-  g_clear_object (&self->options);
-  g_clear_object (&self->client);
-  llmctl_answer_clear (&self->output);
-}
-
-G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Question, question_clear)
-
 /* --- what is asked --- */
 
 /* (transfer full): the prompt with what comes through a pipe or file before it. */
@@ -85,6 +66,7 @@ static char *
 read_prompt (const char  *argument,
              GError     **error)
 {
+  gboolean is_input = strcmp (argument, "-") == 0;
   g_autofree char *input = NULL;
 
   if (!g_utf8_validate (argument, -1, NULL))
@@ -93,24 +75,20 @@ read_prompt (const char  *argument,
                            _("The prompt is not valid UTF-8 text"));
       return NULL;
     }
-
-  if (strcmp (argument, "-") == 0)
-    {
-      input = llmctl_term_read (MAX_STDIN_BYTES, error);
-      if (input != NULL && *input == '\0')
-        {
-          g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                               _("The standard input is empty: there is no prompt"));
-          return NULL;
-        }
-      return g_steal_pointer (&input);
-    }
-  if (isatty (STDIN_FILENO))
+  if (!is_input && isatty (STDIN_FILENO))
     return g_strdup (argument);
 
   input = llmctl_term_read (MAX_STDIN_BYTES, error);
   if (input == NULL)
     return NULL;
+  if (*input == '\0' && is_input)
+    {
+      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                           _("The standard input is empty: there is no prompt"));
+      return NULL;
+    }
+  if (is_input)
+    return g_steal_pointer (&input);
 
   return *input == '\0' ? g_strdup (argument) : g_strconcat (input, "\n\n", argument, NULL);
 }
@@ -124,6 +102,7 @@ collect_options (GError **error)
   };
   g_autoptr(LlmsvcOptions) collected = llmsvc_options_new ();
   g_autofree char *request_id = g_uuid_string_random ();
+  gboolean is_set = TRUE;
 
   for (gsize i = 0; i < G_N_ELEMENTS (pairs); i++)
     if (pairs[i][1] != NULL &&
@@ -133,89 +112,42 @@ collect_options (GError **error)
     return NULL;
 
   if (is_raw)
-    {
-      if (!llmsvc_options_set_value (collected, "raw", g_variant_new_boolean (TRUE), error))
-        return NULL;
-    }
-  else if (llmsvc_options_get_value (collected, "request-id") == NULL &&
-           !llmsvc_options_set_value (collected, "request-id", g_variant_new_string (request_id),
-                                      error))
-    {
-      return NULL;
-    }
-  return g_steal_pointer (&collected);
+    is_set = llmsvc_options_set_value (collected, "raw", g_variant_new_boolean (TRUE), error);
+  else if (llmsvc_options_get_value (collected, "request-id") == NULL)
+    is_set = llmsvc_options_set_value (collected, "request-id", g_variant_new_string (request_id),
+                                       error);
+  return is_set ? g_steal_pointer (&collected) : NULL;
 }
 
 /* --- asking --- */
 
-static void
-set_stdout_error (GError **error)
-{
-  g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
-                       _("The answer can't be written to the standard output"));
-}
-
 /* (transfer full): by Complete, without a context. */
 static LlmsvcAnswer *
-ask_raw (Question  *self,
-         GError   **error)
+ask_raw (LlmsvcClient   *client,
+         const char     *prompt,
+         LlmsvcOptions  *call_options,
+         LlmctlAnswer   *output,
+         GError        **error)
 {
   g_autoptr(GAsyncResult) result = NULL;
   g_autoptr(LlmsvcAnswer) answer = NULL;
 
-  llmsvc_client_complete_async (self->client, self->prompt, self->options,
-                                llmctl_wait_get_cancellable (), llmctl_wait_take, &result);
-  answer = llmsvc_client_complete_finish (self->client, llmctl_wait (&result), error);
-  if (answer == NULL)
+  llmsvc_client_complete_async (client, prompt, call_options, llmctl_wait_get_cancellable (),
+                                llmctl_wait_take, &result);
+  answer = llmsvc_client_complete_finish (client, llmctl_wait (&result), error);
+  if (answer == NULL || !llmctl_answer_write (output, llmsvc_answer_get_text (answer), error))
     return NULL;
-  if (llmctl_answer_write (&self->output, llmsvc_answer_get_text (answer)))
-    return g_steal_pointer (&answer);
 
-  set_stdout_error (error);
-  return NULL;
-}
-
-static gboolean
-copy_pieces (Question          *self,
-             LlmsvcGeneration  *generation,
-             GError           **error)
-{
-  for (;;)
-    {
-      g_autoptr(GAsyncResult) result = NULL;
-      g_autoptr(GError) local_error = NULL;
-      g_autofree char *piece = NULL;
-
-      llmsvc_generation_next_async (generation, llmctl_wait_get_cancellable (), llmctl_wait_take,
-                                    &result);
-      piece = llmsvc_generation_next_finish (generation, llmctl_wait (&result), &local_error);
-      if (local_error != NULL)
-        {
-          g_propagate_error (error, g_steal_pointer (&local_error));
-          return FALSE;
-        }
-      if (piece == NULL)
-        return TRUE;
-
-      if (!llmctl_answer_matches (&self->output, piece))
-        {
-          g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_LOST,
-                               _("The answer broke off when the service was restarted, and its "
-                                 "second attempt begins otherwise; what is above is not whole"));
-          return FALSE;
-        }
-      if (!llmctl_answer_write (&self->output, piece))
-        {
-          set_stdout_error (error);
-          return FALSE;
-        }
-    }
+  return g_steal_pointer (&answer);
 }
 
 /* (transfer full): with its pieces written as they came. */
 static LlmsvcAnswer *
-ask_context (Question  *self,
-             GError   **error)
+ask_context (LlmsvcClient   *client,
+             const char     *prompt,
+             LlmsvcOptions  *call_options,
+             LlmctlAnswer   *output,
+             GError        **error)
 {
   g_autoptr(LlmsvcContext) context = NULL;
   g_autoptr(LlmsvcGeneration) generation = NULL;
@@ -223,15 +155,15 @@ ask_context (Question  *self,
   LlmsvcAnswer *answer;
 
   context = context_name != NULL
-                ? llmctl_contexts_open_or_create (self->client, context_name, system_text, error)
-                : llmctl_contexts_create (self->client, NULL, system_text, NULL, NULL, error);
+                ? llmctl_contexts_open_or_create (client, context_name, system_text, error)
+                : llmctl_contexts_create (client, NULL, system_text, NULL, NULL, error);
   if (context == NULL)
     return NULL;
 
-  llmsvc_context_prompt_async (context, self->prompt, self->options,
-                               llmctl_wait_get_cancellable (), llmctl_wait_take, &result);
+  llmsvc_context_prompt_async (context, prompt, call_options, llmctl_wait_get_cancellable (),
+                               llmctl_wait_take, &result);
   generation = llmsvc_context_prompt_finish (context, llmctl_wait (&result), error);
-  if (generation == NULL || !copy_pieces (self, generation, error))
+  if (generation == NULL || !llmctl_answer_copy (output, generation, NULL, error))
     return NULL;
 
   answer = llmsvc_generation_get_answer (generation);
@@ -245,13 +177,13 @@ ask_context (Question  *self,
 /* With the same request-id a turn that was kept comes again as it was. One that was
  * not kept would be another text, so nothing of it may have been written yet. */
 static gboolean
-may_ask_again (Question     *self,
-               const GError *error)
+may_ask_again (const LlmctlAnswer *output,
+               const GError       *error)
 {
   if (is_raw || llmctl_wait_get_end () != LLMCTL_EXIT_OK)
     return FALSE;
   if (g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_LOST))
-    return self->output.written == NULL;
+    return output->written == NULL;
 
   return g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_LOST_KEPT) ||
          g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_LOST_UNKNOWN);
@@ -275,38 +207,14 @@ tell_results (LlmsvcAnswer *answer)
 }
 
 static LlmctlExit
-ask (Question *self)
-{
-  g_autoptr(LlmsvcAnswer) answer = NULL;
-  g_autoptr(GError) error = NULL;
-
-  self->client = llmctl_wait_client (&error);
-  if (self->client == NULL)
-    return llmctl_wait_fail (error);
-
-  answer = is_raw ? ask_raw (self, &error) : ask_context (self, &error);
-  if (answer == NULL && may_ask_again (self, error))
-    {
-      g_clear_error (&error);
-      llmctl_answer_repeat (&self->output);
-      answer = ask_context (self, &error);
-    }
-  if (answer == NULL)
-    {
-      llmctl_answer_end_line (&self->output);
-      return llmctl_wait_fail (error);
-    }
-
-  if (llmctl_answer_finish (&self->output, answer))
-    tell_results (answer);
-  return LLMCTL_EXIT_OK;
-}
-
-static LlmctlExit
 run (int    argc,
      char **argv)
 {
-  g_auto(Question) question = { .output.is_json = llmctl_globals.is_json };
+  g_auto(LlmctlAnswer) output = { .is_json = llmctl_globals.is_json };
+  g_autoptr(LlmsvcOptions) call_options = NULL;
+  g_autofree char *prompt = NULL;
+  g_autoptr(LlmsvcClient) client = NULL;
+  g_autoptr(LlmsvcAnswer) answer = NULL;
   g_autoptr(GError) error = NULL;
 
   if (argc < 2)
@@ -320,14 +228,32 @@ run (int    argc,
       (context_name != NULL && !g_utf8_validate (context_name, -1, NULL)))
     return llmctl_complain_usage (_("--context and --system take UTF-8 text"));
 
-  question.options = collect_options (&error);
-  if (question.options == NULL)
+  call_options = collect_options (&error);
+  if (call_options == NULL)
     return llmctl_fail (error);
-  question.prompt = read_prompt (argv[1], &error);
-  if (question.prompt == NULL)
+  prompt = read_prompt (argv[1], &error);
+  if (prompt == NULL)
     return llmctl_fail (error);
+  client = llmctl_wait_client (&error);
+  if (client == NULL)
+    return llmctl_wait_fail (error);
 
-  return ask (&question);
+  answer = (is_raw ? ask_raw : ask_context) (client, prompt, call_options, &output, &error);
+  if (answer == NULL && may_ask_again (&output, error))
+    {
+      g_clear_error (&error);
+      output.n_repeated = 0;
+      answer = ask_context (client, prompt, call_options, &output, &error);
+    }
+  if (answer == NULL)
+    {
+      llmctl_answer_end_line (&output);
+      return llmctl_wait_fail (error);
+    }
+
+  if (llmctl_answer_finish (&output, answer))
+    tell_results (answer);
+  return LLMCTL_EXIT_OK;
 }
 
 const LlmctlCommand llmctl_ask_command = {

@@ -8,16 +8,20 @@
 
 #include "llmctl/llmctl.h"
 
+#include <gio/gunixinputstream.h>
 #include <glib/gi18n.h>
+#include <string.h>
 #include <unistd.h>
 
-#include "llmctl/chat/llmctl-chat-history.h"
+#include "llmctl/bus/llmctl-service.h"
+#include "llmctl/bus/llmctl-wait.h"
 #include "llmctl/chat/llmctl-chat-line.h"
 #include "llmctl/chat/llmctl-chat.h"
 #include "llmctl/llmctl-options.h"
 #include "llmctl/output/llmctl-output.h"
-#include "llmctl/bus/llmctl-service.h"
-#include "llmctl/bus/llmctl-wait.h"
+
+#define BLOCK "\"\"\""
+#define MAX_LINE_BYTES (16 * 1024 * 1024)
 
 static char *context_name;
 static char *system_text;
@@ -34,52 +38,167 @@ static const GOptionEntry options[] = {
   G_OPTION_ENTRY_NULL
 };
 
-static void
-chat_clear (LlmctlChat *self)
+/* --- from lines to what is meant by them --- */
+
+static LlmctlChatLine
+read_pipe (LlmctlChat  *self,
+           char       **line)
 {
-  g_clear_object (&self->context);
-  g_clear_object (&self->client);
-  g_clear_object (&self->options);
-  g_clear_pointer (&self->name, g_free);
-  g_clear_pointer (&self->system, g_free);
-  g_clear_pointer (&self->said, g_ptr_array_unref);
-  g_clear_pointer (&self->last_prompt, g_free);
-  g_clear_pointer (&self->last_request_id, g_free);
-  g_clear_object (&self->last_options);
-  g_clear_pointer (&self->context_names, g_ptr_array_unref);
-  g_clear_pointer (&self->history_path, g_free);
-  if (self->pending != NULL)
-    g_string_free (g_steal_pointer (&self->pending), TRUE);
+  g_autoptr(GAsyncResult) result = NULL;
+  g_autoptr(GError) error = NULL;
+  gsize length = 0;
+
+  llmctl_wait_begin (FALSE);
+  g_data_input_stream_read_line_async (self->input, G_PRIORITY_DEFAULT,
+                                       llmctl_wait_get_cancellable (), llmctl_wait_take, &result);
+  *line = g_data_input_stream_read_line_finish (self->input, llmctl_wait (&result), &length,
+                                                &error);
+  if (llmctl_wait_get_end () != LLMCTL_EXIT_OK)
+    return LLMCTL_CHAT_LINE_INTERRUPTED;
+  if (error != NULL || length > MAX_LINE_BYTES)
+    {
+      if (error != NULL)
+        llmctl_complain (_("The standard input can't be read: %s"), error->message);
+      else
+        llmctl_complain (_("A line of the standard input has more than %d bytes"), MAX_LINE_BYTES);
+      self->status = LLMCTL_EXIT_FAILED;
+      return LLMCTL_CHAT_LINE_END;
+    }
+  if (*line == NULL)
+    return LLMCTL_CHAT_LINE_END;
+
+  /* A NUL byte would cut it short without a word: that is no text either. */
+  if (!g_utf8_validate_len (*line, length, NULL))
+    {
+      g_free (*line);
+      *line = g_strdup ("\377");
+    }
+  return LLMCTL_CHAT_LINE_READ;
 }
 
-G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (LlmctlChat, chat_clear)
-
-void
-llmctl_chat_note (LlmctlChat *self,
-                  const char *format,
-                  ...)
+static LlmctlChatLine
+read_line (LlmctlChat  *self,
+           gboolean     is_first,
+           char       **line)
 {
-  g_autofree char *text = NULL;
-  va_list arguments;
+  g_autofree char *prompt = NULL;
 
   if (!self->is_interactive)
-    return;
+    return read_pipe (self, line);
 
-  va_start (arguments, format);
-  text = g_strdup_vprintf (format, arguments);
-  va_end (arguments);
-  llmctl_output_text (LLMCTL_STYLE_DIM, text);
-  llmctl_output_text (LLMCTL_STYLE_PLAIN, "\n");
+  /* Only ASCII has the same width in every locale. */
+  if (is_first && self->name != NULL && g_str_is_ascii (self->name) && strlen (self->name) < 32)
+    {
+      g_autofree char *harmless = llmctl_output_make_harmless (self->name);
+
+      prompt = g_strconcat (g_str_is_ascii (harmless) ? harmless : "", "> ", NULL);
+    }
+
+  return llmctl_chat_line_read (prompt != NULL ? prompt : is_first ? "> " : "| ", line);
 }
 
-void
-llmctl_chat_fail (LlmctlChat *self,
-                  GError     *error)
+static gboolean
+is_block_mark (const char *line)
 {
-  self->status = llmctl_wait_fail (error);
+  g_autofree char *stripped = g_strstrip (g_strdup (line));
+
+  return g_str_equal (stripped, BLOCK);
 }
 
-/* The model is loaded while the first question is typed; a failure is the question's. */
+/* Whether it ends with one backslash, which is then taken off; two are one that is meant. */
+static gboolean
+takes_more (char *line)
+{
+  gsize length = strlen (line);
+
+  if (length == 0 || line[length - 1] != '\\')
+    return FALSE;
+
+  line[length - 1] = '\0';
+  return length < 2 || line[length - 2] != '\\';
+}
+
+/* What was typed, over several lines or not. @is_block: (out): it was between two marks. FALSE at
+ * the end. */
+static gboolean
+read_entry (LlmctlChat *self,
+            GString    *entry,
+            gboolean   *is_block)
+{
+  gboolean is_first = TRUE;
+
+  *is_block = self->wants_block;
+  self->wants_block = FALSE;
+  for (;;)
+    {
+      g_autofree char *line = NULL;
+      LlmctlChatLine kind = read_line (self, is_first && !*is_block, &line);
+      gboolean has_more;
+
+      if (kind == LLMCTL_CHAT_LINE_END)
+        return !is_first && entry->len > 0;
+      if (kind == LLMCTL_CHAT_LINE_INTERRUPTED && !self->is_interactive)
+        {
+          self->status = LLMCTL_EXIT_INTERRUPTED;
+          return FALSE;
+        }
+      if (kind == LLMCTL_CHAT_LINE_INTERRUPTED)
+        {
+          g_string_truncate (entry, 0);
+          is_first = TRUE;
+          *is_block = FALSE;
+          continue;
+        }
+
+      if (is_block_mark (line) && (*is_block || is_first))
+        {
+          if (*is_block)
+            return TRUE;
+          *is_block = TRUE;
+          continue;
+        }
+      has_more = !*is_block && takes_more (line);
+      if (!is_first)
+        g_string_append_c (entry, '\n');
+      g_string_append (entry, line);
+      is_first = FALSE;
+      if (!*is_block && !has_more)
+        return TRUE;
+    }
+}
+
+/* One entry, and what it is for. FALSE at the end. */
+static gboolean
+take_entry (LlmctlChat *self)
+{
+  g_autoptr(GString) text = g_string_new (NULL);
+  gboolean is_block = FALSE;
+
+  if (self->is_over || !read_entry (self, text, &is_block))
+    return FALSE;
+  if (!g_utf8_validate (text->str, -1, NULL))
+    {
+      llmctl_complain (_("What was typed is not valid UTF-8 text"));
+      self->status = LLMCTL_EXIT_USAGE;
+      return TRUE;
+    }
+
+  if (self->is_interactive && text->len > 0 && *text->str != ' ')
+    llmctl_chat_line_remember (text->str);
+  if (strspn (text->str, " \t\n") == text->len)
+    return TRUE;
+  /* With --json every line is a turn, so that any text can be sent. */
+  if (is_block || llmctl_globals.is_json || *text->str != '/')
+    llmctl_chat_ask (self, text->str);
+  else if (text->str[1] == '/')
+    llmctl_chat_ask (self, text->str + 1);
+  else
+    llmctl_chat_run_command (self, text->str);
+  return TRUE;
+}
+
+/* --- the command --- */
+
 static void
 on_prewarmed (GObject      *source,
               GAsyncResult *result,
@@ -87,6 +206,7 @@ on_prewarmed (GObject      *source,
 {
   g_autoptr(GError) error = NULL;
 
+  /* The first question says what is wrong, if it still is. */
   if (!llmsvc_client_prewarm_finish (LLMSVC_CLIENT (source), result, &error))
     g_debug ("The model is not loaded ahead: %s", error->message);
 }
@@ -95,14 +215,8 @@ static void
 begin_terminal (LlmctlChat *self)
 {
   LlmsvcModel *model = llmsvc_client_get_active_model (self->client);
-  g_autoptr(GPtrArray) entries = NULL;
 
-  self->history_path = llmctl_chat_history_get_path ();
-  entries = llmctl_chat_history_read (self->history_path);
   llmctl_chat_line_begin (llmctl_chat_complete, self);
-  for (guint i = 0; i < entries->len; i++)
-    llmctl_chat_line_add_history (g_ptr_array_index (entries, i));
-
   if (model != NULL)
     llmctl_chat_note (self, _("%s answers. /help lists the commands, Ctrl-D ends."),
                       llmsvc_model_get_title (model));
@@ -113,40 +227,12 @@ begin_terminal (LlmctlChat *self)
 }
 
 static LlmctlExit
-chat (LlmctlChat *self)
-{
-  g_autoptr(GError) error = NULL;
-  gboolean is_command = FALSE;
-  char *next = NULL;
-
-  self->client = llmctl_wait_client (&error);
-  if (self->client == NULL || !llmctl_chat_open (self, context_name, &error))
-    return llmctl_wait_fail (error);
-
-  if (self->is_interactive)
-    begin_terminal (self);
-  while (llmctl_chat_next (self, &next, &is_command))
-    {
-      g_autofree char *entry = g_steal_pointer (&next);
-
-      if (is_command)
-        llmctl_chat_run_command (self, entry);
-      else
-        llmctl_chat_ask (self, entry);
-    }
-
-  if (llmctl_wait_is_terminated ())
-    return LLMCTL_EXIT_INTERRUPTED;
-  /* Who sat there has seen what went wrong. */
-  return self->is_interactive ? LLMCTL_EXIT_OK : self->status;
-}
-
-static LlmctlExit
 run (int    argc,
      char **argv)
 {
   LlmctlExit status = llmctl_check_arguments (argv, 0);
   g_auto(LlmctlChat) self = { NULL };
+  g_autoptr(GInputStream) input = NULL;
   g_autoptr(GError) error = NULL;
 
   if (status != LLMCTL_EXIT_OK)
@@ -163,8 +249,21 @@ run (int    argc,
   self.context_names = g_ptr_array_new_with_free_func (g_free);
   self.is_interactive =
       isatty (STDIN_FILENO) && isatty (STDOUT_FILENO) && !llmctl_globals.is_json;
+  input = g_unix_input_stream_new (STDIN_FILENO, FALSE);
+  self.input = g_data_input_stream_new (input);
 
-  return chat (&self);
+  self.client = llmctl_wait_client (&error);
+  if (self.client == NULL || !llmctl_chat_open (&self, context_name, &error))
+    return llmctl_wait_fail (error);
+  if (self.is_interactive)
+    begin_terminal (&self);
+  while (take_entry (&self))
+    ;
+
+  if (llmctl_wait_is_terminated ())
+    return LLMCTL_EXIT_INTERRUPTED;
+  /* Who sat there has seen what went wrong. */
+  return self.is_interactive ? LLMCTL_EXIT_OK : self.status;
 }
 
 const LlmctlCommand llmctl_chat_command = {

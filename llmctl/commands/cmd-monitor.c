@@ -13,222 +13,97 @@
 
 #include <glib/gi18n.h>
 
-#include "llmctl/output/llmctl-output.h"
 #include "llmctl/bus/llmctl-service.h"
-#include "llmctl/bus/llmctl-wait.h"
+#include "llmctl/output/llmctl-json.h"
+#include "llmctl/output/llmctl-output.h"
+#include "llmctl/top/llmctl-watch.h"
 
-typedef struct
-{
-  gboolean is_over;       /* nobody reads on, or the bus is gone */
-  gboolean is_bus_gone;
-} Monitor;
-
-/* What every line of JSON begins with. */
+/* One line: @text for people, or an event with the members that follow, a key and a floating value
+ * each, up to a NULL. Takes @text. */
 static void
-begin_event (GVariantBuilder *event,
-             const char      *kind)
+show (LlmctlWatch *watch,
+      LlmctlStyle  style,
+      char        *text,
+      const char  *event,
+      ...)
 {
-  g_autoptr(GDateTime) now = g_date_time_new_now_utc ();
-  g_autofree char *time = g_date_time_format_iso8601 (now);
-
-  g_variant_builder_init (event, G_VARIANT_TYPE_VARDICT);
-  g_variant_builder_add (event, "{sv}", "time", g_variant_new_string (time));
-  g_variant_builder_add (event, "{sv}", "event", g_variant_new_string (kind));
-}
-
-static void
-end_event (Monitor         *self,
-           GVariantBuilder *event)
-{
-  if (!llmctl_output_json_line (g_variant_builder_end (event)) || !llmctl_output_flush ())
-    self->is_over = TRUE;
-}
-
-static void
-print_line (Monitor     *self,
-            LlmctlStyle  style,
-            const char  *text)
-{
-  g_autoptr(GDateTime) now = g_date_time_new_now_local ();
-  g_autofree char *time = g_date_time_format (now, "%H:%M:%S");
-
-  if (!llmctl_output_printf (LLMCTL_STYLE_DIM, "%s  ", time) ||
-      !llmctl_output_text (style, text) || !llmctl_output_text (LLMCTL_STYLE_PLAIN, "\n") ||
-      !llmctl_output_flush ())
-    self->is_over = TRUE;
-}
-
-/* --- the service itself --- */
-
-static void
-show_state (Monitor    *self,
-            const char *event,
-            const char *text)
-{
+  g_autofree char *owned = text;
+  g_autoptr(GDateTime) now = llmctl_globals.is_json ? g_date_time_new_now_utc ()
+                                                    : g_date_time_new_now_local ();
+  g_autofree char *time = llmctl_globals.is_json ? g_date_time_format_iso8601 (now)
+                                                 : g_date_time_format (now, "%H:%M:%S");
   GVariantBuilder builder;
+  const char *key;
+  va_list members;
+  gboolean is_there;
 
-  if (!llmctl_globals.is_json)
-    {
-      print_line (self, LLMCTL_STYLE_BOLD, text);
-      return;
-    }
-  begin_event (&builder, event);
-  end_event (self, &builder);
+  g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
+  llmctl_json_add_string (&builder, "time", time);
+  llmctl_json_add_string (&builder, "event", event);
+  va_start (members, event);
+  while ((key = va_arg (members, const char *)) != NULL)
+    llmctl_json_add (&builder, key, va_arg (members, GVariant *));
+  va_end (members);
+
+  if (llmctl_globals.is_json)
+    is_there = llmctl_output_json_line (g_variant_builder_end (&builder));
+  else
+    is_there = llmctl_output_printf (LLMCTL_STYLE_DIM, "%s  ", time) &&
+               llmctl_output_printf (style, "%s\n", text);
+  g_variant_builder_clear (&builder);
+  if (!is_there || !llmctl_output_flush ())
+    watch->is_over = TRUE;
 }
 
 static void
-on_appeared (GDBusConnection *bus,
-             const char      *name,
-             const char      *owner,
-             gpointer         data)
+on_state (LlmctlWatch *watch)
 {
-  show_state (data, "running", _("The service is running"));
+  show (watch, LLMCTL_STYLE_BOLD,
+        g_strdup (watch->is_running ? _("The service is running") : _("The service is not running")),
+        watch->is_running ? "running" : "not-running", NULL);
 }
-
-static void
-on_vanished (GDBusConnection *bus,
-             const char      *name,
-             gpointer         data)
-{
-  Monitor *self = data;
-
-  /* Without a bus nothing can be said of the service. */
-  if (bus != NULL && !g_dbus_connection_is_closed (bus))
-    show_state (self, "not-running", _("The service is not running"));
-}
-
-/* --- properties --- */
 
 /* (transfer full): for people; sizes in their units. */
 static char *
 format_value (const char *interface,
-              const char *name,
               GVariant   *value)
 {
+  g_autoptr(GString) sizes = g_string_new (NULL);
+  GVariantIter iter;
+  const char *key;
+  guint64 size;
+
   if (g_variant_is_of_type (value, G_VARIANT_TYPE_STRING))
     return g_variant_dup_string (value, NULL);
   if (g_variant_is_of_type (value, G_VARIANT_TYPE_UINT64) &&
       g_str_equal (interface, LLMCTL_MEMORY_INTERFACE))
     return llmctl_format_bytes (g_variant_get_uint64 (value));
-  if (g_variant_is_of_type (value, G_VARIANT_TYPE ("a{st}")))
+  if (!g_variant_is_of_type (value, G_VARIANT_TYPE ("a{st}")))
+    return g_variant_print (value, FALSE);
+
+  g_variant_iter_init (&iter, value);
+  while (g_variant_iter_next (&iter, "{&st}", &key, &size))
     {
-      g_autoptr(GString) sizes = g_string_new (NULL);
-      GVariantIter iter;
-      const char *key;
-      guint64 size;
+      g_autofree char *formatted = llmctl_format_bytes (size);
 
-      g_variant_iter_init (&iter, value);
-      while (g_variant_iter_next (&iter, "{&st}", &key, &size))
-        {
-          g_autofree char *formatted = llmctl_format_bytes (size);
-
-          g_string_append_printf (sizes, "%s%s %s", sizes->len > 0 ? ", " : "", key, formatted);
-        }
-      return g_string_free (g_steal_pointer (&sizes), FALSE);
+      g_string_append_printf (sizes, "%s%s %s", sizes->len > 0 ? ", " : "", key, formatted);
     }
-
-  return g_variant_print (value, FALSE);
+  return g_string_free (g_steal_pointer (&sizes), FALSE);
 }
 
+/* @value: (nullable): NULL for one that was only said to be another. */
 static void
-show_property (Monitor    *self,
-               const char *path,
-               const char *interface,
-               const char *name,
-               GVariant   *value)
+show_property (LlmctlWatch *watch,
+               const char  *path,
+               const char  *interface,
+               const char  *name,
+               GVariant    *value)
 {
-  GVariantBuilder event;
-  g_autofree char *formatted = NULL;
-  g_autofree char *line = NULL;
+  g_autofree char *formatted = value != NULL ? format_value (interface, value) : g_strdup ("?");
 
-  if (!llmctl_globals.is_json)
-    {
-      formatted = value != NULL ? format_value (interface, name, value) : g_strdup ("?");
-      line = g_strdup_printf ("%s: %s", name, formatted);
-      print_line (self, LLMCTL_STYLE_PLAIN, line);
-      return;
-    }
-
-  begin_event (&event, "property");
-  g_variant_builder_add (&event, "{sv}", "path", g_variant_new_string (path));
-  g_variant_builder_add (&event, "{sv}", "interface", g_variant_new_string (interface));
-  g_variant_builder_add (&event, "{sv}", "name", g_variant_new_string (name));
-  if (value != NULL)
-    g_variant_builder_add (&event, "{sv}", "value", value);
-  end_event (self, &event);
-}
-
-static void
-show_properties (Monitor    *self,
-                 const char *path,
-                 GVariant   *arguments)
-{
-  g_autoptr(GVariant) changed = NULL;
-  g_autofree const char **invalidated = NULL;
-  GVariantIter iter;
-  const char *interface;
-  const char *name;
-  GVariant *value;
-
-  g_variant_get (arguments, "(&s@a{sv}^a&s)", &interface, &changed, &invalidated);
-  g_variant_iter_init (&iter, changed);
-  while (g_variant_iter_loop (&iter, "{&sv}", &name, &value))
-    show_property (self, path, interface, name, value);
-  for (gsize i = 0; invalidated[i] != NULL; i++)
-    show_property (self, path, interface, invalidated[i], NULL);
-}
-
-/* --- models and everything else --- */
-
-static void
-show_model (Monitor    *self,
-            const char *path,
-            GVariant   *model)
-{
-  const char *id = model != NULL ? llmctl_dict_get_string (model, "Id") : "";
-  g_autofree char *line = NULL;
-  GVariantBuilder event;
-
-  if (!llmctl_globals.is_json)
-    {
-      line = model != NULL ? g_strdup_printf (_("Model added: %s"), id)
-                           : g_strdup_printf (_("Model removed: %s"), path);
-      print_line (self, LLMCTL_STYLE_PLAIN, line);
-      return;
-    }
-
-  begin_event (&event, model != NULL ? "model-added" : "model-removed");
-  g_variant_builder_add (&event, "{sv}", "path", g_variant_new_string (path));
-  if (model != NULL)
-    g_variant_builder_add (&event, "{sv}", "id", g_variant_new_string (id));
-  end_event (self, &event);
-}
-
-static void
-show_signal (Monitor    *self,
-             const char *path,
-             const char *interface,
-             const char *name,
-             GVariant   *arguments)
-{
-  GVariantBuilder event;
-  g_autofree char *printed = NULL;
-  g_autofree char *line = NULL;
-
-  if (!llmctl_globals.is_json)
-    {
-      printed = g_variant_print (arguments, FALSE);
-      line = g_strdup_printf ("%s.%s %s", interface, name, printed);
-      print_line (self, LLMCTL_STYLE_PLAIN, line);
-      return;
-    }
-
-  begin_event (&event, "signal");
-  g_variant_builder_add (&event, "{sv}", "path", g_variant_new_string (path));
-  g_variant_builder_add (&event, "{sv}", "interface", g_variant_new_string (interface));
-  g_variant_builder_add (&event, "{sv}", "name", g_variant_new_string (name));
-  g_variant_builder_add (&event, "{sv}", "arguments", arguments);
-  end_event (self, &event);
+  show (watch, LLMCTL_STYLE_PLAIN, g_strdup_printf ("%s: %s", name, formatted), "property",
+        "path", g_variant_new_string (path), "interface", g_variant_new_string (interface),
+        "name", g_variant_new_string (name), value != NULL ? "value" : NULL, value, NULL);
 }
 
 static void
@@ -240,47 +115,54 @@ on_signal (GDBusConnection *bus,
            GVariant        *arguments,
            gpointer         data)
 {
+  g_autoptr(GVariant) changed = NULL;
+  g_autofree const char **invalidated = NULL;
+  const char *of;
+
   if (g_str_equal (name, "PropertiesChanged") &&
       g_variant_is_of_type (arguments, G_VARIANT_TYPE ("(sa{sv}as)")))
     {
-      show_properties (data, path, arguments);
+      GVariantIter iter;
+      const char *property;
+      GVariant *value;
+
+      g_variant_get (arguments, "(&s@a{sv}^a&s)", &of, &changed, &invalidated);
+      g_variant_iter_init (&iter, changed);
+      while (g_variant_iter_loop (&iter, "{&sv}", &property, &value))
+        show_property (data, path, of, property, value);
+      for (gsize i = 0; invalidated[i] != NULL; i++)
+        show_property (data, path, of, invalidated[i], NULL);
     }
   else if (g_str_equal (name, "InterfacesAdded") &&
            g_variant_is_of_type (arguments, G_VARIANT_TYPE ("(oa{sa{sv}})")))
     {
-      g_autoptr(GVariant) interfaces = g_variant_get_child_value (arguments, 1);
-      g_autoptr(GVariant) model = g_variant_lookup_value (interfaces, LLMCTL_MODEL_INTERFACE,
-                                                          G_VARIANT_TYPE_VARDICT);
-      const char *added;
+      g_autoptr(GVariant) model = NULL;
+      const char *id;
 
-      g_variant_get_child (arguments, 0, "&o", &added);
-      if (model != NULL)
-        show_model (data, added, model);
+      g_variant_get (arguments, "(&o@a{sa{sv}})", &of, &changed);
+      model = g_variant_lookup_value (changed, LLMCTL_MODEL_INTERFACE, G_VARIANT_TYPE_VARDICT);
+      if (model == NULL)
+        return;
+      id = llmctl_dict_get_string (model, "Id");
+      show (data, LLMCTL_STYLE_PLAIN, g_strdup_printf (_("Model added: %s"), id), "model-added",
+            "path", g_variant_new_string (of), "id", g_variant_new_string (id), NULL);
     }
   else if (g_str_equal (name, "InterfacesRemoved") &&
            g_variant_is_of_type (arguments, G_VARIANT_TYPE ("(oas)")))
     {
-      const char *removed;
-
-      g_variant_get_child (arguments, 0, "&o", &removed);
-      show_model (data, removed, NULL);
+      g_variant_get_child (arguments, 0, "&o", &of);
+      show (data, LLMCTL_STYLE_PLAIN, g_strdup_printf (_("Model removed: %s"), of),
+            "model-removed", "path", g_variant_new_string (of), NULL);
     }
   else
     {
-      show_signal (data, path, interface, name, arguments);
+      g_autofree char *printed = g_variant_print (arguments, FALSE);
+
+      show (data, LLMCTL_STYLE_PLAIN, g_strdup_printf ("%s.%s %s", interface, name, printed),
+            "signal", "path", g_variant_new_string (path),
+            "interface", g_variant_new_string (interface), "name", g_variant_new_string (name),
+            "arguments", arguments, NULL);
     }
-}
-
-static void
-on_closed (GDBusConnection *bus,
-           gboolean         remote_peer_vanished,
-           GError          *error,
-           gpointer         data)
-{
-  Monitor *self = data;
-
-  self->is_bus_gone = TRUE;
-  self->is_over = TRUE;
 }
 
 static LlmctlExit
@@ -288,38 +170,20 @@ run (int    argc,
      char **argv)
 {
   LlmctlExit status = llmctl_check_arguments (argv, 0);
-  Monitor self = { FALSE };
-  g_autoptr(GDBusConnection) bus = NULL;
-  g_autoptr(GAsyncResult) result = NULL;
-  g_autoptr(GError) error = NULL;
-  gulong closed_handler;
+  g_auto(LlmctlWatch) watch = { NULL };
   guint subscription;
-  guint watch;
 
+  if (status == LLMCTL_EXIT_OK)
+    status = llmctl_watch_begin (&watch, on_state);
   if (status != LLMCTL_EXIT_OK)
     return status;
 
-  /* Not llmctl_connect(): the connection has to tell this main loop when it closes. */
-  llmctl_wait_begin (TRUE);
-  llmsvc_bus_find_async (llmctl_globals.bus_type, llmctl_wait_get_cancellable (),
-                         llmctl_wait_take, &result);
-  bus = llmsvc_bus_find_finish (llmctl_wait (&result), NULL, NULL, &error);
-  if (bus == NULL)
-    return llmctl_wait_fail (error);
-
-  closed_handler = g_signal_connect (bus, "closed", G_CALLBACK (on_closed), &self);
-  subscription = g_dbus_connection_signal_subscribe (bus, LLMCTL_SERVICE_NAME, NULL, NULL, NULL,
-                                                     NULL, G_DBUS_SIGNAL_FLAGS_NONE, on_signal,
-                                                     &self, NULL);
-  watch = g_bus_watch_name_on_connection (bus, LLMCTL_SERVICE_NAME, G_BUS_NAME_WATCHER_FLAGS_NONE,
-                                          on_appeared, on_vanished, &self, NULL);
-  while (!self.is_over && llmctl_wait_get_end () == LLMCTL_EXIT_OK)
-    g_main_context_iteration (NULL, TRUE);
-
-  g_signal_handler_disconnect (bus, closed_handler);
-  g_dbus_connection_signal_unsubscribe (bus, subscription);
-  g_bus_unwatch_name (watch);
-  if (!self.is_bus_gone)
+  subscription = g_dbus_connection_signal_subscribe (watch.bus, LLMCTL_SERVICE_NAME, NULL, NULL,
+                                                     NULL, NULL, G_DBUS_SIGNAL_FLAGS_NONE,
+                                                     on_signal, &watch, NULL);
+  llmctl_watch_run (&watch);
+  g_dbus_connection_signal_unsubscribe (watch.bus, subscription);
+  if (!watch.is_bus_gone)
     return LLMCTL_EXIT_OK;
 
   llmctl_complain (_("The connection to the bus has ended; start “llmctl monitor” again when it "

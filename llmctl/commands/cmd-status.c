@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* llmctl status: the service, its model and its memory in a few lines. */
+/* llmctl status, memory, stats and metrics: what the service is, holds and has counted. */
 
 #define G_LOG_DOMAIN "llmctl"
 
@@ -11,22 +11,27 @@
 #include <glib/gi18n.h>
 #include <stdint.h>
 #include <string.h>
+#include <unistd.h>
 
-#include "llmctl/top/llmctl-counters.h"
+#include "common/llmsvc-metrics.h"
+#include "llmctl/bus/llmctl-service.h"
 #include "llmctl/output/llmctl-json.h"
 #include "llmctl/output/llmctl-output.h"
-#include "llmctl/bus/llmctl-service.h"
+
+#define STATUS_COLUMNS 15   /* of a label */
+#define MEMORY_COLUMNS 34   /* of a label and its size */
+#define BAR_COLUMNS    30
 
 typedef struct
 {
-  GVariant *service;
+  GVariant *service;     /* (nullable): NULL when it does not run */
   GVariant *memory;
   GVariant *statistics;
-  GVariant *model;   /* (nullable) */
-} Status;
+  GVariant *model;       /* (nullable) */
+} Figures;
 
 static void
-status_clear (Status *self)
+figures_clear (Figures *self)
 {
   g_clear_pointer (&self->service, g_variant_unref);
   g_clear_pointer (&self->memory, g_variant_unref);
@@ -34,49 +39,94 @@ status_clear (Status *self)
   g_clear_pointer (&self->model, g_variant_unref);
 }
 
-G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Status, status_clear)
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Figures, figures_clear)
 
-static void
-print_size (const char *label,
-            guint64     bytes)
+static gboolean
+read_figures (Figures          *self,
+              GDBusConnection  *bus,
+              GError          **error)
 {
-  g_autofree char *size = llmctl_format_bytes (bytes);
+  g_autoptr(GVariant) reply = NULL;
+  const char *path;
 
-  llmctl_output_printf (LLMCTL_STYLE_PLAIN, "  %s", label);
-  for (guint column = llmctl_output_get_width (label); column < 14; column++)
-    llmctl_output_text (LLMCTL_STYLE_PLAIN, " ");
-  llmctl_output_printf (LLMCTL_STYLE_PLAIN, " %s\n", size);
+  self->service = llmctl_service_get_properties (bus, NULL, LLMCTL_SERVICE_INTERFACE, error);
+  if (self->service != NULL)
+    self->memory = llmctl_service_get_properties (bus, NULL, LLMCTL_MEMORY_INTERFACE, error);
+  if (self->memory != NULL)
+    reply = llmctl_call (bus, NULL, LLMCTL_SERVICE_INTERFACE, "GetStatistics",
+                         g_variant_new ("(a{sv})", NULL), "(a{sv})", error);
+  if (reply == NULL)
+    return FALSE;
+
+  self->statistics = g_variant_get_child_value (reply, 0);
+  /* The model may be removed in this moment; the rest is worth showing. */
+  path = llmctl_dict_get_string (self->service, "ActiveModel");
+  if (*path != '\0' && strcmp (path, "/") != 0)
+    self->model = llmctl_service_get_properties (bus, path, LLMCTL_MODEL_INTERFACE, NULL);
+  return TRUE;
 }
 
-static uintmax_t
-count_chunks (const Status *self,
-              const char   *key)
+/* For the commands that fail without a service. */
+static LlmctlExit
+begin (char    **argv,
+       Figures  *self)
 {
-  return llmctl_dict_get_number (self->statistics, key);
+  LlmctlExit status = llmctl_check_arguments (argv, 0);
+  g_autoptr(GDBusConnection) bus = NULL;
+  g_autoptr(GError) error = NULL;
+
+  if (status != LLMCTL_EXIT_OK)
+    return status;
+  bus = llmctl_service_connect_running (&error);
+  if (bus == NULL || !read_figures (self, bus, &error))
+    return llmctl_fail (error);
+
+  return LLMCTL_EXIT_OK;
 }
 
 static void
-print_for_people (const Status *self)
+add_figures (GVariantBuilder *builder,
+             const Figures   *self)
 {
+  llmctl_json_add (builder, "service", llmctl_json_rename_keys (self->service));
+  llmctl_json_add (builder, "memory", llmctl_json_rename_keys (self->memory));
+  llmctl_json_add (builder, "statistics", self->statistics);
+}
+
+/* --- status --- */
+
+static void
+print_status (const Figures *self,
+              gboolean       is_system)
+{
+  /* a size is the sum of its keys */
+  static const struct
+  {
+    const char *label;
+    const char *keys[2];
+    gboolean may_be_missing;
+  } sizes[] = {
+    { N_("held"), { "Resident" }, FALSE },
+    { N_("weights"), { "Weights" }, FALSE },
+    { N_("contexts"), { "KvResident", "KvCompressed" }, FALSE },
+    { N_("on storage"), { "KvSwapped" }, FALSE },
+    { N_("budget"), { "Budget" }, TRUE },
+  };
   const char *availability = llmctl_dict_get_string (self->service, "Availability");
   const char *reason = llmctl_dict_get_string (self->service, "AvailabilityReason");
-  const char *pressure = llmctl_dict_get_string (self->memory, "Pressure");
-  guint64 budget = llmctl_dict_get_number (self->memory, "Budget");
+  GVariant *counted = self->statistics;
 
   llmctl_output_text (LLMCTL_STYLE_BOLD, _("Service: "));
-  llmctl_output_text (g_str_equal (availability, "ready")    ? LLMCTL_STYLE_GOOD
-                      : g_str_equal (availability, "failed") ? LLMCTL_STYLE_BAD
-                                                             : LLMCTL_STYLE_WARNING,
-                      availability);
-  llmctl_output_text (LLMCTL_STYLE_PLAIN, "\n");
+  llmctl_output_printf (g_str_equal (availability, "ready")    ? LLMCTL_STYLE_GOOD
+                        : g_str_equal (availability, "failed") ? LLMCTL_STYLE_BAD
+                                                               : LLMCTL_STYLE_WARNING,
+                        "%s\n", availability);
   if (*reason != '\0')
     llmctl_output_printf (LLMCTL_STYLE_PLAIN, "  %s\n", reason);
-  if (llmctl_get_bus_type () == G_BUS_TYPE_SYSTEM)
-    llmctl_output_printf (LLMCTL_STYLE_PLAIN, _("  version %s, on the system bus\n"),
-                          llmctl_dict_get_string (self->service, "Version"));
-  else
-    llmctl_output_printf (LLMCTL_STYLE_PLAIN, _("  version %s, on the session bus\n"),
-                          llmctl_dict_get_string (self->service, "Version"));
+  llmctl_output_printf (LLMCTL_STYLE_PLAIN,
+                        is_system ? _("  version %s, on the system bus\n")
+                                  : _("  version %s, on the session bus\n"),
+                        llmctl_dict_get_string (self->service, "Version"));
 
   llmctl_output_text (LLMCTL_STYLE_BOLD, _("Model: "));
   if (self->model != NULL)
@@ -87,97 +137,70 @@ print_for_people (const Status *self)
     llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n", _("none"));
 
   llmctl_output_text (LLMCTL_STYLE_BOLD, _("Memory: "));
-  llmctl_output_printf (LLMCTL_STYLE_PLAIN, _("pressure %s\n"), pressure);
-  print_size (_("held"), llmctl_dict_get_number (self->memory, "Resident"));
-  print_size (_("weights"), llmctl_dict_get_number (self->memory, "Weights"));
-  print_size (_("contexts"), llmctl_dict_get_number (self->memory, "KvResident") +
-                                 llmctl_dict_get_number (self->memory, "KvCompressed"));
-  print_size (_("on storage"), llmctl_dict_get_number (self->memory, "KvSwapped"));
-  if (budget > 0)
-    print_size (_("budget"), budget);
+  llmctl_output_printf (LLMCTL_STYLE_PLAIN, _("pressure %s\n"),
+                        llmctl_dict_get_string (self->memory, "Pressure"));
+  for (gsize i = 0; i < G_N_ELEMENTS (sizes); i++)
+    {
+      const char *label = _(sizes[i].label);
+      guint width = llmctl_output_get_width (label);
+      guint64 bytes = llmctl_dict_get_number (self->memory, sizes[i].keys[0]);
+      g_autofree char *size = NULL;
+
+      if (sizes[i].keys[1] != NULL)
+        bytes += llmctl_dict_get_number (self->memory, sizes[i].keys[1]);
+      size = llmctl_format_bytes (bytes);
+      if (bytes > 0 || !sizes[i].may_be_missing)
+        llmctl_output_printf (LLMCTL_STYLE_PLAIN, "  %s%*s%s\n", label,
+                              (int) (STATUS_COLUMNS - MIN (width, STATUS_COLUMNS - 1)), "", size);
+    }
   llmctl_output_printf (LLMCTL_STYLE_PLAIN,
                         /* Translators: parts of the memory of contexts, since the start */
                         _("  chunks: %ju read back, %ju computed again, %ju evicted, "
                           "%ju faulted\n"),
-                        count_chunks (self, "kv-restored-chunks"),
-                        count_chunks (self, "kv-recomputed-chunks"),
-                        count_chunks (self, "kv-evicted-chunks"),
-                        count_chunks (self, "kv-faulted-chunks"));
-}
-
-static void
-print_json (const Status *self)
-{
-  const char *bus = llmctl_get_bus_type () == G_BUS_TYPE_SYSTEM ? "system" : "session";
-  GVariantBuilder builder;
-
-  g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
-  g_variant_builder_add (&builder, "{sv}", "bus", g_variant_new_string (bus));
-  g_variant_builder_add (&builder, "{sv}", "running",
-                         g_variant_new_boolean (self->service != NULL));
-  if (self->service != NULL)
-    g_variant_builder_add (&builder, "{sv}", "service", llmctl_json_rename_keys (self->service));
-  if (self->memory != NULL)
-    g_variant_builder_add (&builder, "{sv}", "memory", llmctl_json_rename_keys (self->memory));
-  if (self->statistics != NULL)
-    g_variant_builder_add (&builder, "{sv}", "statistics", self->statistics);
-  if (self->model != NULL)
-    g_variant_builder_add (&builder, "{sv}", "model", llmctl_json_rename_keys (self->model));
-
-  llmctl_output_json (g_variant_builder_end (&builder));
-}
-
-static gboolean
-read_status (Status           *self,
-             GDBusConnection  *bus,
-             GError          **error)
-{
-  const char *model_path;
-
-  self->service = llmctl_service_get_properties (bus, NULL, LLMCTL_SERVICE_INTERFACE, error);
-  if (self->service == NULL)
-    return FALSE;
-  self->memory = llmctl_service_get_properties (bus, NULL, LLMCTL_MEMORY_INTERFACE, error);
-  if (self->memory == NULL)
-    return FALSE;
-  self->statistics = llmctl_counters_read (bus, error);
-  if (self->statistics == NULL)
-    return FALSE;
-
-  /* The model may be removed in this moment; the rest is worth showing. */
-  model_path = llmctl_dict_get_string (self->service, "ActiveModel");
-  if (*model_path != '\0' && strcmp (model_path, "/") != 0)
-    self->model = llmctl_service_get_properties (bus, model_path, LLMCTL_MODEL_INTERFACE, NULL);
-  return TRUE;
+                        (uintmax_t) llmctl_dict_get_number (counted, "kv-restored-chunks"),
+                        (uintmax_t) llmctl_dict_get_number (counted, "kv-recomputed-chunks"),
+                        (uintmax_t) llmctl_dict_get_number (counted, "kv-evicted-chunks"),
+                        (uintmax_t) llmctl_dict_get_number (counted, "kv-faulted-chunks"));
 }
 
 static LlmctlExit
-run (int    argc,
-     char **argv)
+run_status (int    argc,
+            char **argv)
 {
-  LlmctlExit exit_status = llmctl_check_arguments (argv, 0);
+  LlmctlExit status = llmctl_check_arguments (argv, 0);
   g_autoptr(GDBusConnection) bus = NULL;
-  g_auto(Status) status = { NULL };
+  g_auto(Figures) self = { NULL };
   g_autoptr(GError) error = NULL;
+  GVariantBuilder builder;
+  gboolean is_system;
 
-  if (exit_status != LLMCTL_EXIT_OK)
-    return exit_status;
+  if (status != LLMCTL_EXIT_OK)
+    return status;
   llmctl_globals.must_not_start = TRUE;
   bus = llmctl_connect (&error);
-  if (bus == NULL || (llmctl_is_running () && !read_status (&status, bus, &error)))
+  if (bus == NULL || (llmctl_is_running () && !read_figures (&self, bus, &error)))
     return llmctl_fail (error);
 
+  is_system = llmctl_get_bus_type () == G_BUS_TYPE_SYSTEM;
   if (llmctl_globals.is_json)
-    print_json (&status);
-  else if (status.service != NULL)
-    print_for_people (&status);
-  else if (llmctl_get_bus_type () == G_BUS_TYPE_SYSTEM)
-    llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n",
-                          _("Service: not running; the first call on the system bus starts it"));
+    {
+      g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
+      llmctl_json_add_string (&builder, "bus", is_system ? "system" : "session");
+      llmctl_json_add_boolean (&builder, "running", self.service != NULL);
+      if (self.service != NULL)
+        add_figures (&builder, &self);
+      if (self.model != NULL)
+        llmctl_json_add (&builder, "model", llmctl_json_rename_keys (self.model));
+      llmctl_output_json (g_variant_builder_end (&builder));
+    }
+  else if (self.service != NULL)
+    print_status (&self, is_system);
   else
-    llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n",
-                          _("Service: not running; the first call on the session bus starts it"));
-  return status.service != NULL ? LLMCTL_EXIT_OK : LLMCTL_EXIT_NOT_AVAILABLE;
+    llmctl_output_printf (
+        LLMCTL_STYLE_PLAIN, "%s\n",
+        is_system ? _("Service: not running; the first call on the system bus starts it")
+                  : _("Service: not running; the first call on the session bus starts it"));
+  return self.service != NULL ? LLMCTL_EXIT_OK : LLMCTL_EXIT_NOT_AVAILABLE;
 }
 
 const LlmctlCommand llmctl_status_command = {
@@ -186,5 +209,280 @@ const LlmctlCommand llmctl_status_command = {
   .description = N_("Does not start the service, and ends with 4 when it does not run.\n"
                     "--json: one object: bus, running, and when it runs service, memory and model "
                     "with the properties of their interfaces, and statistics as “stats” has them."),
-  .run = run,
+  .run = run_status,
+};
+
+/* --- stats --- */
+
+/* The counters of today, in the order of the interface; those of chunks are the last. */
+static const struct
+{
+  const char *key;
+  const char *label;
+} counters[] = {
+  { "requests", N_("questions") },
+  { "failed", N_("of them failed") },
+  { "cancelled", N_("of them cancelled") },
+  { "refused", N_("of them refused, as they would have been far too late") },
+  { "prompt-tokens", N_("tokens read") },
+  { "reused-tokens", N_("tokens reused") },
+  { "output-tokens", N_("tokens written") },
+  { "slo-met", N_("answered in time") },
+  { "slo-missed", N_("answered late") },
+  { "model-loads", N_("times the model was loaded") },
+  { "model-unloads", N_("times it was unloaded") },
+  { "trims", N_("times memory was given back") },
+  { "trimmed-bytes", N_("given back in all") },
+  { "steps", N_("steps of the model") },
+  { "rows", N_("rows in these steps") },
+  { "contexts", N_("contexts now") },
+  { "calls", N_("calls under way now") },
+  { "queued-calls", N_("of them waiting") },
+  { "reading-calls", N_("of them reading") },
+  { "writing-calls", N_("of them writing") },
+  { "parked-calls", N_("of them parked") },
+  { "budget-now-bytes", N_("the most it may hold now") },
+  { "process-resident-bytes", N_("the process holds now") },
+  { "kv-restored-chunks", N_("chunks read back from storage") },
+  { "kv-recomputed-chunks", N_("chunks computed again") },
+  { "kv-evicted-chunks", N_("chunks whose memory was taken") },
+  { "kv-faulted-chunks", N_("chunks found missing or damaged") },
+  { "kv-packed-chunks", N_("chunks brought to fewer bits") },
+  { "kv-written-chunks", N_("chunks written to storage") },
+  { "kv-shared-chunks", N_("chunks shared by contexts") },
+  { "kv-read-bytes", N_("read from storage in all") },
+  { "kv-written-bytes", N_("written to storage in all") },
+  { "kv-storage-bytes", N_("contexts on storage now") },
+};
+
+static void
+add_counter (LlmctlTable *table,
+             const char  *key,
+             const char  *label,
+             GVariant    *value)
+{
+  g_autofree char *text = NULL;
+
+  if (!g_variant_is_of_type (value, G_VARIANT_TYPE_UINT64))
+    text = g_variant_print (value, FALSE);
+  else if (g_str_has_suffix (key, "-bytes"))
+    text = llmctl_format_bytes (g_variant_get_uint64 (value));
+  else
+    text = g_strdup_printf ("%" G_GUINT64_FORMAT, g_variant_get_uint64 (value));
+
+  llmctl_table_add (table, (const char *const[]) { label, text, NULL });
+}
+
+/* Those of later versions by their names, unless it is only about chunks. */
+static void
+print_counters (GVariant   *statistics,
+                const char *title,
+                gboolean    is_chunks)
+{
+  LlmctlTable *table = llmctl_table_new ((const char *const[]) { title, "", NULL });
+  g_autoptr(GVariantDict) rest = g_variant_dict_new (statistics);
+  GVariantIter iter;
+  const char *key;
+  GVariant *value;
+
+  for (gsize i = 0; i < G_N_ELEMENTS (counters); i++)
+    {
+      g_autoptr(GVariant) counted = g_variant_lookup_value (statistics, counters[i].key, NULL);
+
+      g_variant_dict_remove (rest, counters[i].key);
+      if (counted != NULL && (!is_chunks || g_str_has_prefix (counters[i].key, "kv-")))
+        add_counter (table, counters[i].key, _(counters[i].label), counted);
+    }
+  g_variant_iter_init (&iter, statistics);
+  while (g_variant_iter_loop (&iter, "{&sv}", &key, &value))
+    if (!is_chunks && g_variant_dict_contains (rest, key))
+      add_counter (table, key, key, value);
+  llmctl_table_print (table);
+}
+
+static LlmctlExit
+run_stats (int    argc,
+           char **argv)
+{
+  g_auto(Figures) self = { NULL };
+  LlmctlExit status = begin (argv, &self);
+
+  if (status != LLMCTL_EXIT_OK)
+    return status;
+
+  if (llmctl_globals.is_json)
+    llmctl_output_json (self.statistics);
+  else
+    print_counters (self.statistics, _("Since the service started"), FALSE);
+  return LLMCTL_EXIT_OK;
+}
+
+const LlmctlCommand llmctl_stats_command = {
+  .name = "stats",
+  .summary = N_("Show the counters of the service"),
+  .description = N_("Counted since the service started, which this does not do.\n"
+                    "--json: one object with the numbers of GetStatistics, by their names there."),
+  .run = run_stats,
+};
+
+/* --- memory --- */
+
+/* Parts of the same whole make bars that can be compared. @whole: 0 for no bar. */
+static void
+print_size (const char  *label,
+            guint64      bytes,
+            guint64      whole,
+            LlmctlStyle  style)
+{
+  g_autofree char *size = llmctl_format_bytes (bytes);
+  guint width = llmctl_output_get_width (label) + llmctl_output_get_width (size);
+  double share = whole > 0 ? (double) bytes / (double) whole : 0;
+  guint filled = (guint) (MIN (share, 1) * BAR_COLUMNS + 0.5);
+
+  llmctl_output_printf (LLMCTL_STYLE_PLAIN, "  %s%*s%s", label,
+                        (int) (MEMORY_COLUMNS - MIN (width, MEMORY_COLUMNS - 1)), "", size);
+  if (whole > 0 && isatty (STDOUT_FILENO))
+    {
+      llmctl_output_text (LLMCTL_STYLE_PLAIN, "  ");
+      for (guint i = 0; i < BAR_COLUMNS; i++)
+        llmctl_output_text (i < filled ? style : LLMCTL_STYLE_DIM, i < filled ? "█" : "░");
+      llmctl_output_printf (LLMCTL_STYLE_PLAIN, " %3.0f %%", share * 100);
+    }
+  llmctl_output_text (LLMCTL_STYLE_PLAIN, "\n");
+}
+
+static void
+print_reclaimable (GVariant *memory,
+                   guint64   whole)
+{
+  /* names for people of what the interface lists today; another one is shown as it is */
+  static const char *const costs[][2] = {
+    { "free", N_("at no cost") }, { "cheap", N_("cheaply") }, { "costly", N_("at a cost") },
+  };
+  g_autoptr(GVariant) held = g_variant_lookup_value (memory, "Reclaimable",
+                                                     G_VARIANT_TYPE ("a{st}"));
+  GVariantIter iter;
+  const char *cost;
+  guint64 bytes;
+
+  if (held == NULL || g_variant_n_children (held) == 0)
+    return;
+
+  llmctl_output_printf (LLMCTL_STYLE_BOLD, "%s", _("Could be given back"));
+  llmctl_output_text (LLMCTL_STYLE_PLAIN, "\n");
+  for (gsize i = 0; i < G_N_ELEMENTS (costs); i++)
+    if (g_variant_lookup (held, costs[i][0], "t", &bytes))
+      print_size (_(costs[i][1]), bytes, whole, LLMCTL_STYLE_PLAIN);
+  g_variant_iter_init (&iter, held);
+  while (g_variant_iter_next (&iter, "{&st}", &cost, &bytes))
+    if (!g_str_equal (cost, "free") && !g_str_equal (cost, "cheap") && !g_str_equal (cost, "costly"))
+      print_size (cost, bytes, whole, LLMCTL_STYLE_PLAIN);
+}
+
+static void
+print_memory (GVariant *memory)
+{
+  static const char *const parts[][2] = {
+    { N_("weights"), "Weights" },
+    { N_("contexts"), "KvResident" },
+    { N_("compressed contexts"), "KvCompressed" },
+  };
+  const char *pressure = llmctl_dict_get_string (memory, "Pressure");
+  guint64 budget = llmctl_dict_get_number (memory, "Budget");
+  guint64 held = llmctl_dict_get_number (memory, "Resident");
+  guint64 sub_model = llmctl_dict_get_number (memory, "SubModel");
+  guint64 whole = MAX (budget, held);
+  guint64 other = held;
+
+  llmctl_output_printf (LLMCTL_STYLE_BOLD, _("Memory pressure: "));
+  llmctl_output_printf (g_str_equal (pressure, "none")  ? LLMCTL_STYLE_GOOD
+                        : g_str_equal (pressure, "low") ? LLMCTL_STYLE_WARNING
+                                                        : LLMCTL_STYLE_BAD,
+                        "%s\n", pressure);
+  print_size (_("held"), held, whole, LLMCTL_STYLE_BOLD);
+  for (gsize i = 0; i < G_N_ELEMENTS (parts); i++)
+    {
+      guint64 bytes = llmctl_dict_get_number (memory, parts[i][1]);
+
+      print_size (_(parts[i][0]), bytes, whole, LLMCTL_STYLE_PLAIN);
+      other -= MIN (other, bytes);
+    }
+  print_size (_("other"), other, whole, LLMCTL_STYLE_PLAIN);
+  print_size (_("contexts on storage"), llmctl_dict_get_number (memory, "KvSwapped"), 0,
+              LLMCTL_STYLE_PLAIN);
+  if (budget > 0)
+    print_size (_("budget"), budget, 0, LLMCTL_STYLE_PLAIN);
+  else
+    llmctl_output_printf (LLMCTL_STYLE_DIM, "  %s\n", _("no budget: the service decides"));
+  print_reclaimable (memory, whole);
+  if (sub_model > 0 && sub_model < 100)
+    llmctl_output_printf (LLMCTL_STYLE_WARNING, _("Up to %u %% of the model are used\n"),
+                          (guint) sub_model);
+}
+
+static LlmctlExit
+run_memory (int    argc,
+            char **argv)
+{
+  g_auto(Figures) self = { NULL };
+  LlmctlExit status = begin (argv, &self);
+
+  if (status != LLMCTL_EXIT_OK)
+    return status;
+
+  if (llmctl_globals.is_json)
+    {
+      llmctl_output_json (llmctl_json_rename_keys (self.memory));
+      return LLMCTL_EXIT_OK;
+    }
+  print_memory (self.memory);
+  print_counters (self.statistics, _("Memory of contexts, since the service started"), TRUE);
+  return LLMCTL_EXIT_OK;
+}
+
+const LlmctlCommand llmctl_memory_command = {
+  .name = "memory",
+  .summary = N_("Show what the service holds in memory"),
+  .description = N_("Does not start the service. A bar's whole is the budget, or what is held "
+                    "without one.\n"
+                    "--json: one object with the properties of org.llm.Service.Memory, sizes in "
+                    "bytes; the counters are in “stats”."),
+  .run = run_memory,
+};
+
+/* --- metrics --- */
+
+static LlmctlExit
+run_metrics (int    argc,
+             char **argv)
+{
+  g_auto(Figures) self = { NULL };
+  LlmctlExit status = begin (argv, &self);
+  g_autofree char *text = NULL;
+  GVariantBuilder builder;
+
+  if (status != LLMCTL_EXIT_OK)
+    return status;
+
+  if (llmctl_globals.is_json)
+    {
+      g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
+      add_figures (&builder, &self);
+      llmctl_output_json (g_variant_builder_end (&builder));
+      return LLMCTL_EXIT_OK;
+    }
+  text = llmsvc_metrics_format (self.service, self.memory, self.statistics);
+  llmctl_output_data (text);
+  return LLMCTL_EXIT_OK;
+}
+
+const LlmctlCommand llmctl_metrics_command = {
+  .name = "metrics",
+  .summary = N_("Print the figures of the service for monitoring"),
+  .description = N_("OpenMetrics text, as Prometheus and others read it: counters since the "
+                    "service "
+                    "started, which this does not do, and memory. Without names of applications.\n"
+                    "--json: one object: service and memory with the properties of their "
+                    "interfaces, and statistics as “stats” has them."),
+  .run = run_metrics,
 };

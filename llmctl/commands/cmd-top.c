@@ -14,12 +14,12 @@
 
 #include <glib/gi18n.h>
 
-#include "llmctl/output/llmctl-output.h"
-#include "llmctl/top/llmctl-sample.h"
-#include "llmctl/output/llmctl-screen.h"
 #include "llmctl/bus/llmctl-service.h"
-#include "llmctl/top/llmctl-top-view.h"
 #include "llmctl/bus/llmctl-wait.h"
+#include "llmctl/output/llmctl-output.h"
+#include "llmctl/output/llmctl-screen.h"
+#include "llmctl/top/llmctl-top.h"
+#include "llmctl/top/llmctl-watch.h"
 
 #define DEFAULT_INTERVAL_S 1.0
 #define MIN_INTERVAL_S     0.1
@@ -45,32 +45,17 @@ static const GOptionEntry options[] = {
 
 typedef struct
 {
+  LlmctlWatch watch;          /* first, for on_state() */
   LlmctlTopView view;
-  LlmctlSample *sample;       /* (nullable) (owned): what the view shows */
-  LlmctlSampler *sampler;
-  gboolean has_screen;
+  GCancellable *cancellable;
+  gboolean is_looking;
+  const LlmctlSample *before; /* (nullable): what the look under way is compared with */
   gboolean is_known;          /* whether the service runs or not has been told */
+  gboolean is_new;            /* and has changed since the last look began */
   guint n_shown;
-  gboolean is_over;
-  gboolean is_bus_gone;
 } Top;
 
 /* --- showing --- */
-
-static void
-print_lines (Top *self)
-{
-  g_autoptr(LlmctlFrame) frame =
-      llmctl_top_view_draw (&self->view, llmctl_output_get_columns (), ALL_ROWS, FALSE);
-
-  if (self->n_shown > 0)
-    llmctl_output_text (LLMCTL_STYLE_PLAIN, "\n");
-  for (guint i = 0; i < llmctl_frame_get_n_lines (frame); i++)
-    {
-      llmctl_output_text (LLMCTL_STYLE_PLAIN, llmctl_frame_get_line (frame, i));
-      llmctl_output_text (LLMCTL_STYLE_PLAIN, "\n");
-    }
-}
 
 static void
 draw_screen (Top *self)
@@ -80,38 +65,90 @@ draw_screen (Top *self)
 
   llmctl_screen_get_size (&columns, &rows);
   frame = llmctl_top_view_draw (&self->view, columns, rows, llmctl_output_has_colour (1));
-  if (!llmctl_screen_show (frame))
-    self->is_over = TRUE;
+  llmctl_screen_show (frame);
 }
 
 static void
 show (Top *self)
 {
-  if (self->has_screen)
-    draw_screen (self);
-  else if (llmctl_globals.is_json)
+  g_autoptr(LlmctlFrame) frame = NULL;
+
+  if (self->view.has_keys)
+    {
+      draw_screen (self);
+      return;
+    }
+  if (llmctl_globals.is_json)
     llmctl_output_json_line (llmctl_top_view_make_json (&self->view));
   else
-    print_lines (self);
-
-  if (!self->has_screen && !llmctl_output_flush ())
-    self->is_over = TRUE;
+    {
+      frame = llmctl_top_view_draw (&self->view, llmctl_output_get_columns (), ALL_ROWS, FALSE);
+      for (guint i = 0; i < frame->lines->len; i++)
+        llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s%s\n", self->n_shown > 0 && i == 0 ? "\n" : "",
+                              (const char *) g_ptr_array_index (frame->lines, i));
+    }
+  self->watch.is_over |= !llmctl_output_flush ();
 }
 
+/* --- looking, in a thread, so that keys are heard while a service is silent --- */
+
 static void
-on_sampled (LlmctlSample *sample,
-            gpointer      data)
+take_sample (GTask        *task,
+             gpointer      source,
+             gpointer      data,
+             GCancellable *cancellable)
+{
+  const Top *self = data;
+
+  g_task_return_pointer (task, llmctl_sample_take (source, self->before, cancellable),
+                         (GDestroyNotify) llmctl_sample_free);
+}
+
+static void look (Top *self);
+
+static void
+on_taken (GObject      *source,
+          GAsyncResult *result,
+          gpointer      data)
 {
   Top *self = data;
+  LlmctlSample *sample = g_task_propagate_pointer (G_TASK (result), NULL);
 
-  llmctl_sample_free (self->sample);
-  self->view.sample = self->sample = sample;
+  self->is_looking = FALSE;
+  if (sample == NULL)
+    return;
+  /* then it is of the service as it was */
+  if (self->is_new)
+    {
+      llmctl_sample_free (sample);
+      look (self);
+      return;
+    }
+  g_clear_pointer (&self->view.sample, llmctl_sample_free);
+  self->view.sample = sample;
   if (sample->statistics != NULL)
-    llmctl_history_add (self->view.history, sample->time_us, sample->statistics);
+    llmctl_history_add (&self->view.history, sample->time_us, sample->statistics);
   show (self);
   self->n_shown++;
   if (n_wanted > 0 && self->n_shown >= (guint) n_wanted)
-    self->is_over = TRUE;
+    self->watch.is_over = TRUE;
+}
+
+static void
+look (Top *self)
+{
+  g_autoptr(GTask) task = NULL;
+
+  if (self->is_looking)
+    return;
+
+  self->is_looking = TRUE;
+  self->before = self->is_new ? NULL : self->view.sample;
+  self->is_new = FALSE;
+  task = g_task_new (self->watch.is_running ? self->watch.bus : NULL, self->cancellable, on_taken,
+                     self);
+  g_task_set_task_data (task, self, NULL);
+  g_task_run_in_thread (task, take_sample);
 }
 
 static gboolean
@@ -120,31 +157,46 @@ on_tick (gpointer data)
   Top *self = data;
 
   if (self->is_known && !self->view.is_paused)
-    llmctl_sampler_look (self->sampler);
+    look (self);
   return G_SOURCE_CONTINUE;
 }
 
-/* --- keys --- */
+static void
+on_state (LlmctlWatch *watch)
+{
+  Top *self = (Top *) watch;
+
+  self->is_known = TRUE;
+  self->is_new = TRUE;
+  llmctl_history_clear (&self->view.history);
+  on_tick (self);
+}
+
+/* --- the command --- */
 
 static void
-on_screen (gunichar key,
+on_screen (int      key,
            gpointer data)
 {
   Top *self = data;
 
-  switch (g_unichar_tolower (key))
+  switch (key)
     {
     case 'q':
+    case 'Q':
     case LLMCTL_SCREEN_GONE:
-      self->is_over = TRUE;
+      self->watch.is_over = TRUE;
       return;
     case 's':
+    case 'S':
       self->view.order = (self->view.order + 1) % LLMCTL_N_TOP_ORDERS;
       break;
     case 'p':
+    case 'P':
       self->view.is_paused = !self->view.is_paused;
       break;
     case 'h':
+    case 'H':
     case '?':
       self->view.is_help = !self->view.is_help;
       break;
@@ -154,107 +206,14 @@ on_screen (gunichar key,
   draw_screen (self);
 }
 
-/* --- the service comes and goes --- */
-
-static void
-set_running (Top      *self,
-             gboolean  is_running)
-{
-  self->is_known = TRUE;
-  llmctl_history_clear (self->view.history);
-  llmctl_sampler_forget (self->sampler, is_running);
-  if (!self->view.is_paused)
-    llmctl_sampler_look (self->sampler);
-}
-
-static void
-on_appeared (GDBusConnection *bus,
-             const char      *name,
-             const char      *owner,
-             gpointer         data)
-{
-  set_running (data, TRUE);
-}
-
-static void
-on_vanished (GDBusConnection *bus,
-             const char      *name,
-             gpointer         data)
-{
-  if (bus != NULL && !g_dbus_connection_is_closed (bus))
-    set_running (data, FALSE);
-}
-
-static void
-on_closed (GDBusConnection *bus,
-           gboolean         remote_peer_vanished,
-           GError          *error,
-           gpointer         data)
-{
-  Top *self = data;
-
-  self->is_bus_gone = TRUE;
-  self->is_over = TRUE;
-}
-
-/* --- the command --- */
-
-static LlmctlExit
-watch (GDBusConnection *bus,
-       gboolean         is_system)
-{
-  Top self = { .has_screen = !is_batch && !llmctl_globals.is_json && llmctl_screen_is_possible () };
-  LlmctlExit status = LLMCTL_EXIT_OK;
-  gulong closed_handler;
-  guint name_watch;
-  guint timer;
-
-  self.view.history = llmctl_history_new ();
-  self.view.has_keys = self.has_screen;
-  self.view.is_system = is_system;
-  self.sampler = llmctl_sampler_new (bus, on_sampled, &self);
-  closed_handler = g_signal_connect (bus, "closed", G_CALLBACK (on_closed), &self);
-  name_watch = g_bus_watch_name_on_connection (bus, LLMCTL_SERVICE_NAME,
-                                               G_BUS_NAME_WATCHER_FLAGS_NONE, on_appeared,
-                                               on_vanished, &self, NULL);
-  timer = g_timeout_add ((guint) (interval_s * 1000), on_tick, &self);
-  if (self.has_screen)
-    {
-      llmctl_screen_open (on_screen, &self);
-      draw_screen (&self);
-    }
-
-  while (!self.is_over && llmctl_wait_get_end () == LLMCTL_EXIT_OK)
-    g_main_context_iteration (NULL, TRUE);
-
-  if (self.has_screen)
-    llmctl_screen_close ();
-  g_source_remove (timer);
-  g_bus_unwatch_name (name_watch);
-  g_signal_handler_disconnect (bus, closed_handler);
-  /* a script that looks is told as by the other commands */
-  if (n_wanted > 0 && self.sample != NULL && !self.sample->is_running)
-    status = LLMCTL_EXIT_NOT_AVAILABLE;
-  llmctl_sampler_free (self.sampler);
-  llmctl_sample_free (self.sample);
-  llmctl_history_free (self.view.history);
-  if (!self.is_bus_gone)
-    return status;
-
-  llmctl_complain (_("The connection to the bus has ended; start “llmctl top” again when it is "
-                     "back"));
-  return LLMCTL_EXIT_NOT_AVAILABLE;
-}
-
 static LlmctlExit
 run (int    argc,
      char **argv)
 {
   LlmctlExit status = llmctl_check_arguments (argv, 0);
-  g_autoptr(GDBusConnection) bus = NULL;
-  g_autoptr(GAsyncResult) result = NULL;
-  g_autoptr(GError) error = NULL;
-  GBusType type;
+  g_autoptr(GCancellable) cancellable = g_cancellable_new ();
+  Top self = { .cancellable = cancellable };
+  guint timer;
 
   if (status != LLMCTL_EXIT_OK)
     return status;
@@ -265,20 +224,37 @@ run (int    argc,
                                   MAX_INTERVAL_S);
   if (n_wanted < 0)
     return llmctl_complain_usage (_("--count must be 1 or more"));
-  if (is_once)
+  n_wanted = is_once ? 1 : n_wanted;
+  status = llmctl_watch_begin (&self.watch, on_state);
+  if (status != LLMCTL_EXIT_OK)
+    return status;
+
+  self.view.is_system = self.watch.bus_type == G_BUS_TYPE_SYSTEM;
+  timer = g_timeout_add ((guint) (interval_s * 1000), on_tick, &self);
+  self.view.has_keys = !is_batch && !is_once && !llmctl_globals.is_json &&
+                       llmctl_screen_open (on_screen, &self);
+  if (self.view.has_keys)
+    draw_screen (&self);
+  llmctl_watch_run (&self.watch);
+  llmctl_screen_close ();
+
+  g_source_remove (timer);
+  g_cancellable_cancel (cancellable);
+  while (self.is_looking)
+    g_main_context_iteration (NULL, TRUE);
+  /* a script that looks is told as by the other commands */
+  if (n_wanted > 0 && self.view.sample != NULL && !self.view.sample->is_running)
+    status = LLMCTL_EXIT_NOT_AVAILABLE;
+  if (self.watch.is_bus_gone)
     {
-      is_batch = TRUE;
-      n_wanted = 1;
+      llmctl_complain (_("The connection to the bus has ended; start “llmctl top” again when it "
+                         "is back"));
+      status = LLMCTL_EXIT_NOT_AVAILABLE;
     }
-
-  llmctl_wait_begin (TRUE);
-  llmsvc_bus_find_async (llmctl_globals.bus_type, llmctl_wait_get_cancellable (),
-                         llmctl_wait_take, &result);
-  bus = llmsvc_bus_find_finish (llmctl_wait (&result), &type, NULL, &error);
-  if (bus == NULL)
-    return llmctl_wait_fail (error);
-
-  return watch (bus, type == G_BUS_TYPE_SYSTEM);
+  g_clear_pointer (&self.view.sample, llmctl_sample_free);
+  llmctl_history_clear (&self.view.history);
+  llmctl_watch_clear (&self.watch);
+  return status;
 }
 
 const LlmctlCommand llmctl_top_command = {

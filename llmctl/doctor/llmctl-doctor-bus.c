@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* llmctl doctor: the buses, and where the service is. */
+/* llmctl doctor: the buses, where the service is, and the unit that systemd runs it as. */
 
 #define G_LOG_DOMAIN "llmctl"
 
@@ -12,11 +12,18 @@
 
 #include "llmctl/bus/llmctl-service.h"
 #include "llmctl/bus/llmctl-wait.h"
+#include "llmctl/output/llmctl-output.h"
 
-#define CHECK          "bus"
-#define BUS_NAME       "org.freedesktop.DBus"
-#define BUS_PATH       "/org/freedesktop/DBus"
 #define CONNECT_LIMIT_MS 3000
+
+/* What the bus gives a service to start. */
+#define START_LIMIT_MS 30000
+
+#define UNIT         "llmsvc.service"
+#define SYSTEMD_NAME "org.freedesktop.systemd1"
+#define SYSTEMD_PATH "/org/freedesktop/systemd1"
+
+/* --- the buses --- */
 
 /* What is known of one bus. */
 typedef struct
@@ -27,14 +34,6 @@ typedef struct
   gboolean is_activatable;
   guint32 pid;
 } Place;
-
-static void
-place_clear (Place *self)
-{
-  g_clear_object (&self->bus);
-}
-
-G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Place, place_clear)
 
 static gboolean
 on_limit (gpointer data)
@@ -63,47 +62,52 @@ connect_to (GBusType   type,
 }
 
 static GVariant *
-ask_bus (Place      *place,
-         const char *method,
-         GVariant   *arguments,
-         const char *reply_type)
+ask_bus (GDBusConnection *bus,
+         const char      *method,
+         const char      *argument,
+         const char      *type)
 {
-  return llmctl_doctor_call (place->bus, BUS_NAME, BUS_PATH, BUS_NAME, method, arguments,
-                             reply_type, NULL);
+  return llmctl_doctor_call (bus, LLMCTL_BUS_NAME, LLMCTL_BUS_PATH, method,
+                             argument != NULL ? g_variant_new ("(s)", argument) : NULL, type, NULL);
+}
+
+/* The process that serves on @bus; 0 when it is not known. */
+static guint32
+get_pid (GDBusConnection *bus)
+{
+  g_autoptr(GVariant) pid = ask_bus (bus, LLMCTL_BUS_NAME ".GetConnectionUnixProcessID",
+                                     LLMCTL_SERVICE_NAME, "u");
+
+  return pid != NULL ? g_variant_get_uint32 (pid) : 0;
 }
 
 static void
 look_for_service (Place *place)
 {
-  g_autoptr(GVariant) owned = ask_bus (place, "NameHasOwner",
-                                       g_variant_new ("(s)", LLMCTL_SERVICE_NAME), "(b)");
-  g_autoptr(GVariant) pid = NULL;
-  g_autoptr(GVariant) names = ask_bus (place, "ListActivatableNames", NULL, "(as)");
-  g_autofree const char **list = NULL;
+  g_autoptr(GVariant) owned = ask_bus (place->bus, LLMCTL_BUS_NAME ".NameHasOwner",
+                                       LLMCTL_SERVICE_NAME, "b");
+  g_autoptr(GVariant) names = ask_bus (place->bus, LLMCTL_BUS_NAME ".ListActivatableNames", NULL,
+                                       "as");
+  g_autofree const char **list = names != NULL ? g_variant_get_strv (names, NULL) : NULL;
 
-  if (owned != NULL)
-    g_variant_get (owned, "(b)", &place->is_running);
-  if (place->is_running)
-    pid = ask_bus (place, "GetConnectionUnixProcessID",
-                   g_variant_new ("(s)", LLMCTL_SERVICE_NAME), "(u)");
-  if (pid != NULL)
-    g_variant_get (pid, "(u)", &place->pid);
-  if (names != NULL)
-    {
-      g_variant_get (names, "(^a&s)", &list);
-      place->is_activatable = g_strv_contains (list, LLMCTL_SERVICE_NAME);
-    }
+  place->is_running = owned != NULL && g_variant_get_boolean (owned);
+  place->pid = place->is_running ? get_pid (place->bus) : 0;
+  place->is_activatable = list != NULL && g_strv_contains (list, LLMCTL_SERVICE_NAME);
 }
 
 static void
-tell_of_place (LlmctlDoctor *self,
-               Place        *place,
-               GError       *error)
+check_bus (LlmctlDoctor *self,
+           Place        *place)
 {
   gboolean is_system = place->type == G_BUS_TYPE_SYSTEM;
+  g_autoptr(GError) error = NULL;
+
+  place->bus = connect_to (place->type, &error);
+  if (place->bus != NULL)
+    look_for_service (place);
 
   if (place->bus == NULL)
-    llmctl_doctor_add (self, CHECK, LLMCTL_DOCTOR_NOTE,
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE,
                        is_system || g_getenv ("DBUS_SESSION_BUS_ADDRESS") != NULL
                          ? NULL
                          : _("DBUS_SESSION_BUS_ADDRESS is not set, so this process belongs to no "
@@ -112,71 +116,248 @@ tell_of_place (LlmctlDoctor *self,
                                  : _("The session bus can't be reached: %s"),
                        error->message);
   else if (place->is_running)
-    llmctl_doctor_add (self, CHECK, LLMCTL_DOCTOR_OK, NULL,
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL,
                        is_system ? _("The service is on the system bus, as process %u")
                                  : _("The service is on the session bus, as process %u"),
                        place->pid);
   else if (place->is_activatable)
-    llmctl_doctor_add (self, CHECK, LLMCTL_DOCTOR_OK, NULL,
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL,
                        is_system ? _("The first call on the system bus starts the service")
                                  : _("The first call on the session bus starts the service"));
   else
-    llmctl_doctor_add (self, CHECK, LLMCTL_DOCTOR_NOTE, NULL,
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, NULL,
                        is_system ? _("The service is not on the system bus")
                                  : _("The service is not on the session bus"));
 
   /* Started by hand it does not come back by itself. */
   if (place->is_running && !place->is_activatable)
-    llmctl_doctor_add (self, CHECK, LLMCTL_DOCTOR_NOTE, NULL,
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, NULL,
                        is_system ? _("The system bus can't start it: when it ends, it is gone")
                                  : _("The session bus can't start it: when it ends, it is gone"));
 }
 
 static void
-take_place (LlmctlDoctor *self,
-            Place        *place)
+check_buses (LlmctlDoctor *self)
 {
-  self->bus_type = place->type;
-  g_set_object (&self->bus, place->bus);
-  self->is_running = place->is_running;
-  self->pid = place->pid;
-}
-
-void
-llmctl_doctor_check_buses (LlmctlDoctor *self)
-{
-  g_auto(Place) system = { .type = G_BUS_TYPE_SYSTEM };
-  g_auto(Place) session = { .type = G_BUS_TYPE_SESSION };
-  Place *const places[] = { &system, &session };
+  /* in the order in which programs look for it */
+  Place places[] = { { .type = G_BUS_TYPE_SYSTEM }, { .type = G_BUS_TYPE_SESSION } };
 
   for (gsize i = 0; i < G_N_ELEMENTS (places); i++)
-    {
-      g_autoptr(GError) error = NULL;
-
-      if (llmctl_globals.bus_type != G_BUS_TYPE_NONE && llmctl_globals.bus_type != places[i]->type)
-        continue;
-      places[i]->bus = connect_to (places[i]->type, &error);
-      if (places[i]->bus != NULL)
-        look_for_service (places[i]);
-      tell_of_place (self, places[i], error);
-    }
-
-  if (system.is_running && session.is_running)
-    llmctl_doctor_add (self, CHECK, LLMCTL_DOCTOR_WARN,
+    if (llmctl_globals.bus_type == G_BUS_TYPE_NONE || llmctl_globals.bus_type == places[i].type)
+      check_bus (self, &places[i]);
+  if (places[0].is_running && places[1].is_running)
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
                        _("One of them is enough: systemctl --user mask --now llmsvc"),
                        _("It runs on both buses, with a model in memory twice; programs take the "
                          "one on the system bus"));
-  /* as programs look for it */
-  if (system.is_running || system.is_activatable)
-    take_place (self, &system);
-  else if (session.is_running || session.is_activatable)
-    take_place (self, &session);
-  else
-    llmctl_doctor_add (self, CHECK, LLMCTL_DOCTOR_FAIL,
-                       session.bus == NULL && llmctl_globals.bus_type != G_BUS_TYPE_SYSTEM
+
+  for (gsize i = 0; i < G_N_ELEMENTS (places); i++)
+    if (self->bus == NULL && (places[i].is_running || places[i].is_activatable))
+      {
+        self->bus_type = places[i].type;
+        self->bus = g_object_ref (places[i].bus);
+        self->is_running = places[i].is_running;
+        self->pid = places[i].pid;
+      }
+  if (self->bus == NULL)
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_FAIL,
+                       places[1].bus == NULL && llmctl_globals.bus_type != G_BUS_TYPE_SYSTEM
                          ? _("Install the package llmsvc; its service for all users needs no login "
                              "session: “systemctl start llmsvc”")
                          : _("Install the package llmsvc, or start the service yourself with "
                              "“llmsvcd &”"),
                        _("The service is on no bus, and no bus can start it"));
+  for (gsize i = 0; i < G_N_ELEMENTS (places); i++)
+    g_clear_object (&places[i].bus);
 }
+
+static void
+start (LlmctlDoctor *self)
+{
+  g_autoptr(GVariant) reply = NULL;
+  g_autoptr(GError) error = NULL;
+
+  if (!self->shall_start || self->bus == NULL || self->is_running)
+    return;
+
+  reply = g_dbus_connection_call_sync (self->bus, LLMCTL_BUS_NAME, LLMCTL_BUS_PATH, LLMCTL_BUS_NAME,
+                                       "StartServiceByName",
+                                       g_variant_new ("(su)", LLMCTL_SERVICE_NAME, 0),
+                                       G_VARIANT_TYPE ("(u)"), G_DBUS_CALL_FLAGS_NONE,
+                                       START_LIMIT_MS, NULL, &error);
+  if (reply == NULL)
+    {
+      g_dbus_error_strip_remote_error (error);
+      llmctl_doctor_add (self, LLMCTL_DOCTOR_FAIL,
+                         _("Why: journalctl -u llmsvc -b (with --user for your own)"),
+                         _("The bus can't start it: %s"), error->message);
+      return;
+    }
+
+  llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL, _("The bus has started it"));
+  self->is_running = TRUE;
+  self->pid = get_pid (self->bus);
+}
+
+/* --- the unit that systemd runs it as --- */
+
+/* (transfer full) (nullable): the object path of the unit, of the process that serves or else of
+ * the name. */
+static GVariant *
+find_unit (LlmctlDoctor *self)
+{
+  GVariant *path = NULL;
+
+  if (self->pid != 0)
+    path = llmctl_doctor_call (self->bus, SYSTEMD_NAME, SYSTEMD_PATH,
+                               SYSTEMD_NAME ".Manager.GetUnitByPID",
+                               g_variant_new ("(u)", self->pid), "o", NULL);
+  if (path == NULL)
+    path = llmctl_doctor_call (self->bus, SYSTEMD_NAME, SYSTEMD_PATH,
+                               SYSTEMD_NAME ".Manager.LoadUnit", g_variant_new ("(s)", UNIT), "o",
+                               NULL);
+
+  return path;
+}
+
+static void
+tell_of_state (LlmctlDoctor *self,
+               GVariant     *unit,
+               GVariant     *service)
+{
+  gboolean is_system = self->bus_type == G_BUS_TYPE_SYSTEM;
+  const char *load = llmctl_dict_get_string (unit, "LoadState");
+  const char *active = llmctl_dict_get_string (unit, "ActiveState");
+
+  if (g_str_equal (load, "masked"))
+    llmctl_doctor_add (self, self->is_running ? LLMCTL_DOCTOR_NOTE : LLMCTL_DOCTOR_FAIL,
+                       is_system ? _("To have it again: systemctl unmask llmsvc")
+                                 : _("To have it again: systemctl --user unmask llmsvc"),
+                       _("%s is masked: nothing may start it"), UNIT);
+  else if (g_str_equal (load, "not-found"))
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, NULL, _("systemd knows no %s here"), UNIT);
+  else if (!g_str_equal (load, "loaded"))
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_FAIL,
+                       is_system ? _("See: systemctl status llmsvc")
+                                 : _("See: systemctl --user status llmsvc"),
+                       _("%s can't be loaded (%s)"), UNIT, load);
+  else if (g_str_equal (active, "failed"))
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_FAIL,
+                       is_system ? _("Why: journalctl -u llmsvc -b; then: systemctl restart llmsvc")
+                                 : _("Why: journalctl --user -u llmsvc -b; then: systemctl --user "
+                                     "restart llmsvc"),
+                       _("%s has failed (%s)"), UNIT,
+                       service != NULL ? llmctl_dict_get_string (service, "Result") : "");
+  else
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL,
+                       /* Translators: a unit of systemd, and two words of systemd for its state */
+                       _("%s is %s (%s)"), UNIT, active, llmctl_dict_get_string (unit, "SubState"));
+}
+
+static void
+tell_of_sandbox (LlmctlDoctor *self,
+                 GVariant     *service)
+{
+  /* what every manager can give, and what only the system's can */
+  static const struct
+  {
+    const char *property;
+    const char *value;   /* NULL: true */
+    gboolean is_system_only;
+  } wanted[] = {
+    { "NoNewPrivileges", NULL, FALSE },
+    { "MemoryDenyWriteExecute", NULL, FALSE },
+    { "PrivateNetwork", NULL, TRUE },
+    { "PrivateDevices", NULL, TRUE },
+    { "ProtectKernelTunables", NULL, TRUE },
+    { "ProtectSystem", "strict", TRUE },
+  };
+  gboolean is_system = self->bus_type == G_BUS_TYPE_SYSTEM;
+  g_autoptr(GString) missing = g_string_new (NULL);
+
+  for (gsize i = 0; i < G_N_ELEMENTS (wanted); i++)
+    {
+      const char *held = llmctl_dict_get_string (service, wanted[i].property);
+      gboolean is_set = FALSE;
+
+      if (wanted[i].value != NULL)
+        is_set = g_str_equal (held, wanted[i].value);
+      else
+        (void) g_variant_lookup (service, wanted[i].property, "b", &is_set);
+      if (!is_set && (is_system || !wanted[i].is_system_only))
+        g_string_append_printf (missing, "%s%s=", missing->len > 0 ? ", " : "", wanted[i].property);
+    }
+
+  if (missing->len == 0)
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL, _("It runs in its sandbox"));
+  else
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
+                       is_system ? _("See what was changed: systemctl cat llmsvc")
+                                 : _("See what was changed: systemctl --user cat llmsvc"),
+                       _("A part of the sandbox is off: %s"), missing->str);
+}
+
+static void
+check_unit (LlmctlDoctor *self)
+{
+  static const char *const limits[] = { "MemoryMax", "MemoryHigh" };
+  g_autoptr(GVariant) path = NULL;
+  g_autoptr(GVariant) unit = NULL;
+  g_autoptr(GVariant) service = NULL;
+  const char *at;
+  const char *id;
+  guint64 n_restarts;
+
+  if (self->bus == NULL)
+    return;
+
+  path = find_unit (self);
+  at = path != NULL ? g_variant_get_string (path, NULL) : NULL;
+  if (path != NULL)
+    unit = llmctl_doctor_get_all (self->bus, SYSTEMD_NAME, at, SYSTEMD_NAME ".Unit", NULL);
+  if (unit == NULL)
+    {
+      llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, NULL,
+                         _("systemd does not answer on this bus, so its unit can't be looked at"));
+      return;
+    }
+
+  service = llmctl_doctor_get_all (self->bus, SYSTEMD_NAME, at, SYSTEMD_NAME ".Service", NULL);
+  id = llmctl_dict_get_string (unit, "Id");
+  if (self->is_running && !g_str_equal (id, UNIT))
+    {
+      llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, NULL,
+                         _("It was not started as %s, but runs in %s: without the unit's sandbox "
+                           "and without being started again"), UNIT, *id != '\0' ? id : "?");
+      return;
+    }
+  tell_of_state (self, unit, service);
+  if (service == NULL || !g_str_equal (llmctl_dict_get_string (unit, "LoadState"), "loaded"))
+    return;
+
+  n_restarts = llmctl_dict_get_number (service, "NRestarts");
+  if (n_restarts > 0)
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
+                       self->bus_type == G_BUS_TYPE_SYSTEM
+                         ? _("Why: journalctl -u llmsvc -b")
+                         : _("Why: journalctl --user -u llmsvc -b"),
+                       _("systemd had to start it again, %u times since it was started"),
+                       (guint) n_restarts);
+  tell_of_sandbox (self, service);
+  for (gsize i = 0; i < G_N_ELEMENTS (limits); i++)
+    {
+      guint64 limit = llmctl_dict_get_number (service, limits[i]);
+      g_autofree char *size = llmctl_format_bytes (limit);
+
+      if (limit > 0 && limit < G_MAXUINT64)
+        llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, NULL,
+                           _("The unit limits its memory: %s=%s"), limits[i], size);
+    }
+}
+
+const LlmctlCheck llmctl_doctor_bus_checks[] = {
+  { "bus", check_buses },
+  { "start", start },
+  { "unit", check_unit },
+  { NULL },
+};

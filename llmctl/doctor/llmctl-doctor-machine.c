@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* llmctl doctor: what the kernel gives, and the disk. */
+/* llmctl doctor: what the kernel gives, the disk, and who asks. */
 
 #define G_LOG_DOMAIN "llmctl"
 
@@ -18,6 +18,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "llmctl/output/llmctl-i18n.h"
 #include "llmctl/output/llmctl-output.h"
 
 #define MAX_FILE 65536
@@ -28,6 +29,8 @@
 #define LITTLE_DISK (G_GUINT64_CONSTANT (1) << 30)
 #define NO_DISK     (G_GUINT64_CONSTANT (100) << 20)
 
+#define POLKIT_NAME "org.freedesktop.PolicyKit1"
+
 /* --- the kernel --- */
 
 static void
@@ -35,13 +38,12 @@ check_psi (LlmctlDoctor *self)
 {
   g_autofree char *path = g_strconcat (self->root, "/proc/pressure/memory", NULL);
   /* the file may be there and not be readable: then it is off */
-  g_autofree char *text = llmctl_doctor_read (self, "/proc/pressure/memory", MAX_FILE);
+  g_autofree char *text = llmctl_doctor_read (self, "/proc/pressure/memory");
   int fd;
-  gboolean is_armed;
 
   if (text == NULL || !g_str_has_prefix (text, "some "))
     {
-      llmctl_doctor_add (self, "psi", LLMCTL_DOCTOR_WARN,
+      llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
                          _("The kernel has it with CONFIG_PSI, and perhaps only with psi=1 on its "
                            "command line"),
                          _("The kernel does not tell of memory pressure; the service sees only how "
@@ -50,12 +52,11 @@ check_psi (LlmctlDoctor *self)
     }
 
   fd = open (path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
-  is_armed = fd >= 0 && write (fd, PSI_TRIGGER, sizeof PSI_TRIGGER) > 0;
-  if (is_armed)
-    llmctl_doctor_add (self, "psi", LLMCTL_DOCTOR_OK, NULL,
+  if (fd >= 0 && write (fd, PSI_TRIGGER, sizeof PSI_TRIGGER) > 0)
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL,
                        _("The kernel tells of memory pressure at once"));
   else
-    llmctl_doctor_add (self, "psi", LLMCTL_DOCTOR_NOTE, NULL,
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, NULL,
                        _("The kernel tells of memory pressure, but wakes nobody for it (%s); "
                          "where it refuses the service, too, that looks every second"),
                        g_strerror (errno));
@@ -66,13 +67,13 @@ check_psi (LlmctlDoctor *self)
 static void
 check_io_uring (LlmctlDoctor *self)
 {
-  g_autofree char *disabled = llmctl_doctor_read (self, "/proc/sys/kernel/io_uring_disabled", 64);
+  g_autofree char *disabled = llmctl_doctor_read (self, "/proc/sys/kernel/io_uring_disabled");
   struct io_uring_params params = { 0 };
   int fd;
 
   if (disabled != NULL && !g_str_equal (disabled, "0"))
     {
-      llmctl_doctor_add (self, "io_uring", LLMCTL_DOCTOR_NOTE,
+      llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE,
                          _("To allow it: sysctl kernel.io_uring_disabled=0"),
                          _("io_uring is switched off (kernel.io_uring_disabled=%s); the service "
                            "reads and writes with threads"), disabled);
@@ -81,28 +82,16 @@ check_io_uring (LlmctlDoctor *self)
 
   fd = (int) syscall (__NR_io_uring_setup, 1, &params);
   if (fd >= 0)
-    llmctl_doctor_add (self, "io_uring", LLMCTL_DOCTOR_OK, NULL, _("io_uring can be used"));
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL, _("io_uring can be used"));
   else
-    llmctl_doctor_add (self, "io_uring", LLMCTL_DOCTOR_NOTE, NULL,
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, NULL,
                        _("io_uring is refused here (%s); where it is refused to the service, too, "
                          "that reads and writes with threads"), g_strerror (errno));
   if (fd >= 0)
     close (fd);
 }
 
-/* The number in a file of a control group; 0 for none. */
-static guint64
-read_limit (LlmctlDoctor *self,
-            const char   *folder,
-            const char   *name)
-{
-  g_autofree char *path = g_build_filename (folder, name, NULL);
-  g_autofree char *text = llmctl_doctor_read (self, path, 64);
-
-  return text != NULL && g_ascii_isdigit (*text) ? g_ascii_strtoull (text, NULL, 10) : 0;
-}
-
-/* The tightest limit of the group @path and of those above it. */
+/* The tightest limit of the group @path and of those above it; 0 for none. */
 static guint64
 find_limit (LlmctlDoctor *self,
             const char   *mount,
@@ -112,10 +101,12 @@ find_limit (LlmctlDoctor *self,
   g_autofree char *group = g_strdup (path);
   guint64 tightest = 0;
 
-  while (group != NULL && *group == '/')
+  while (*group == '/')
     {
-      g_autofree char *folder = g_strconcat (mount, group, NULL);
-      guint64 limit = read_limit (self, folder, name);
+      g_autofree char *file = g_strconcat (mount, group, "/", name, NULL);
+      g_autofree char *text = llmctl_doctor_read (self, file);
+      /* "max" is none, as 0 is */
+      guint64 limit = text != NULL ? g_ascii_strtoull (text, NULL, 10) : 0;
       char *slash = strrchr (group, '/');
 
       /* what is as large as can be is none */
@@ -133,7 +124,7 @@ static void
 check_group (LlmctlDoctor *self)
 {
   g_autofree char *file = g_strdup_printf ("/proc/%u/cgroup", self->pid);
-  g_autofree char *text = self->pid != 0 ? llmctl_doctor_read (self, file, MAX_FILE) : NULL;
+  g_autofree char *text = self->pid != 0 ? llmctl_doctor_read (self, file) : NULL;
   g_auto(GStrv) lines = text != NULL ? g_strsplit (text, "\n", 64) : NULL;
   guint64 limit = 0;
   g_autofree char *size = NULL;
@@ -153,101 +144,81 @@ check_group (LlmctlDoctor *self)
     }
   size = llmctl_format_bytes (limit);
   if (limit > 0)
-    llmctl_doctor_add (self, "cgroup", LLMCTL_DOCTOR_NOTE, NULL,
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, NULL,
                        _("Its control group may use %s of memory; the service stays below that"),
                        size);
   else
-    llmctl_doctor_add (self, "cgroup", LLMCTL_DOCTOR_OK, NULL,
-                       _("No control group limits its memory"));
-}
-
-void
-llmctl_doctor_check_kernel (LlmctlDoctor *self)
-{
-  check_psi (self);
-  check_io_uring (self);
-  check_group (self);
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL, _("No control group limits its memory"));
 }
 
 /* --- the disk --- */
 
-/* (transfer full) (nullable): @path below the root, or the nearest folder above it that is
- * there. */
+/* (transfer full): where the service keeps its state, or its cache. */
 static char *
-find_existing (LlmctlDoctor *self,
-               const char   *path)
+make_path (LlmctlDoctor *self,
+           gboolean      is_cache)
 {
-  g_autofree char *at = g_strconcat (self->root, path, NULL);
+  if (self->bus_type == G_BUS_TYPE_SYSTEM)
+    return g_strconcat (LLM_LOCALSTATEDIR, is_cache ? "/cache" : "/lib", "/llmsvc", NULL);
 
-  while (!g_file_test (at, G_FILE_TEST_EXISTS))
-    {
-      char *above = g_path_get_dirname (at);
-
-      if (g_str_equal (above, at))
-        {
-          g_free (above);
-          return NULL;
-        }
-      g_free (at);
-      at = above;
-    }
-
-  return g_steal_pointer (&at);
+  return g_build_filename (is_cache ? g_get_user_cache_dir () : g_get_user_state_dir (), "llmsvc",
+                           NULL);
 }
 
 static void
-check_space (LlmctlDoctor *self,
-             const char   *path)
+check_state (LlmctlDoctor *self)
 {
-  g_autofree char *at = find_existing (self, path);
-  g_autofree char *size = NULL;
-  struct statvfs status;
-  guint64 free_bytes;
-
-  if (at == NULL || statvfs (at, &status) != 0)
-    return;
-  free_bytes = (guint64) status.f_bavail * status.f_frsize;
-  size = llmctl_format_bytes (free_bytes);
-  if (free_bytes >= LITTLE_DISK)
-    llmctl_doctor_add (self, "disk", LLMCTL_DOCTOR_OK, NULL, _("%s are free for %s"), size, path);
-  else
-    llmctl_doctor_add (self, "disk",
-                       free_bytes < NO_DISK ? LLMCTL_DOCTOR_FAIL : LLMCTL_DOCTOR_WARN,
-                       _("Make room: contexts are stored there, and prepared models"),
-                       _("Only %s are free for %s"), size, path);
-}
-
-static void
-check_state (LlmctlDoctor *self,
-             const char   *path)
-{
+  g_autofree char *path = make_path (self, FALSE);
   g_autofree char *full = g_strconcat (self->root, path, NULL);
   GStatBuf status;
 
-  if (g_stat (full, &status) != 0)
-    {
-      if (errno == ENOENT)
-        llmctl_doctor_add (self, "state", LLMCTL_DOCTOR_NOTE, NULL,
-                           _("%s is not there yet; the service makes it"), path);
-      else
-        llmctl_doctor_add (self, "state", LLMCTL_DOCTOR_WARN, NULL, _("%s can't be looked at: %s"),
-                           path, g_strerror (errno));
-      return;
-    }
-  if (!S_ISDIR (status.st_mode))
-    llmctl_doctor_add (self, "state", LLMCTL_DOCTOR_FAIL, _("Move it out of the way"),
+  if (g_stat (full, &status) != 0 && errno == ENOENT)
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, NULL,
+                       _("%s is not there yet; the service makes it"), path);
+  else if (g_stat (full, &status) != 0)
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN, NULL, _("%s can't be looked at: %s"), path,
+                       g_strerror (errno));
+  else if (!S_ISDIR (status.st_mode))
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_FAIL, _("Move it out of the way"),
                        _("%s is no folder: contexts can't be stored"), path);
   else if ((status.st_mode & 0077) != 0)
-    llmctl_doctor_add (self, "state", LLMCTL_DOCTOR_WARN, _("Close it: chmod 0700"),
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN, _("Close it: chmod 0700"),
                        _("Others may look into %s, where contexts are stored (mode %04o)"), path,
                        (guint) status.st_mode & 07777);
   else if (self->bus_type == G_BUS_TYPE_SESSION && status.st_uid != getuid ())
-    llmctl_doctor_add (self, "state", LLMCTL_DOCTOR_FAIL, _("Give it back with chown"),
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_FAIL, _("Give it back with chown"),
                        _("%s belongs to user %u: contexts can't be stored"), path,
                        (guint) status.st_uid);
   else
-    llmctl_doctor_add (self, "state", LLMCTL_DOCTOR_OK, NULL,
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL,
                        _("Contexts are stored in %s, which nobody else may look into"), path);
+}
+
+static void
+check_disk (LlmctlDoctor *self)
+{
+  for (guint i = 0; i < 2; i++)
+    {
+      g_autofree char *path = make_path (self, i == 1);
+      g_autofree char *at = g_strconcat (self->root, path, NULL);
+      g_autofree char *size = NULL;
+      struct statvfs status;
+      guint64 free_bytes;
+
+      /* or the nearest folder above it that is there */
+      while (!g_file_test (at, G_FILE_TEST_EXISTS) && strrchr (at, '/') > at)
+        *strrchr (at, '/') = '\0';
+      if (statvfs (at, &status) != 0)
+        continue;
+      free_bytes = (guint64) status.f_bavail * status.f_frsize;
+      size = llmctl_format_bytes (free_bytes);
+      if (free_bytes >= LITTLE_DISK)
+        llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL, _("%s are free for %s"), size, path);
+      else
+        llmctl_doctor_add (self, free_bytes < NO_DISK ? LLMCTL_DOCTOR_FAIL : LLMCTL_DOCTOR_WARN,
+                           _("Make room: contexts are stored there, and prepared models"),
+                           _("Only %s are free for %s"), size, path);
+    }
 }
 
 /* (transfer full) (nullable): the newest profile of @folder. */
@@ -278,49 +249,136 @@ load_profile (const char *folder)
 }
 
 static void
-check_speed (LlmctlDoctor *self,
-             const char   *path)
+check_speed (LlmctlDoctor *self)
 {
+  g_autofree char *path = make_path (self, TRUE);
   g_autofree char *folder = g_strconcat (self->root, path, NULL);
   g_autoptr(GKeyFile) profile = load_profile (folder);
-  g_autofree char *read = NULL;
-  double bytes_per_us;
+  double bytes_per_us =
+      profile != NULL ? g_key_file_get_double (profile, "times", "read-bytes-per-us", NULL) : 0;
+  gboolean is_known = bytes_per_us > 0 && bytes_per_us < 1e6;
+  g_autofree char *read =
+      llmctl_format_bytes (is_known ? (guint64) (bytes_per_us * G_USEC_PER_SEC) : 0);
 
   if (profile == NULL)
-    {
-      llmctl_doctor_add (self, "speed", LLMCTL_DOCTOR_NOTE, NULL,
-                         _("The speed of this machine was not measured yet; that is done with the "
-                           "first questions"));
-      return;
-    }
-  bytes_per_us = g_key_file_get_double (profile, "times", "read-bytes-per-us", NULL);
-  if (!(bytes_per_us > 0 && bytes_per_us < 1e6))
-    {
-      llmctl_doctor_add (self, "speed", LLMCTL_DOCTOR_NOTE, NULL,
-                         _("The speed of the processor is known, that of the disk is not"));
-      return;
-    }
-  read = llmctl_format_bytes ((guint64) (bytes_per_us * G_USEC_PER_SEC));
-  if (bytes_per_us < 50)
-    llmctl_doctor_add (self, "speed", LLMCTL_DOCTOR_WARN,
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, NULL,
+                       _("The speed of this machine was not measured yet; that is done with the "
+                         "first questions"));
+  else if (!is_known)
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, NULL,
+                       _("The speed of the processor is known, that of the disk is not"));
+  else if (bytes_per_us < 50)
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
                        _("With such a disk contexts come back by being computed again, and models "
                          "load slowly"),
                        _("The disk reads %s/s only"), read);
   else
-    llmctl_doctor_add (self, "speed", LLMCTL_DOCTOR_OK, NULL, _("The disk reads %s/s"), read);
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL, _("The disk reads %s/s"), read);
 }
 
-void
-llmctl_doctor_check_disk (LlmctlDoctor *self)
+/* --- who asks --- */
+
+static void
+check_file (LlmctlDoctor *self,
+            const char   *path)
 {
-  gboolean is_system = self->bus_type == G_BUS_TYPE_SYSTEM;
-  g_autofree char *state = is_system ? g_strdup (LLM_LOCALSTATEDIR "/lib/llmsvc")
-                                     : g_build_filename (g_get_user_state_dir (), "llmsvc", NULL);
-  g_autofree char *cache = is_system ? g_strdup (LLM_LOCALSTATEDIR "/cache/llmsvc")
-                                     : g_build_filename (g_get_user_cache_dir (), "llmsvc", NULL);
+  g_autofree char *full = g_strconcat (self->root, path, NULL);
+  g_autoptr(GKeyFile) file = g_key_file_new ();
+  g_autoptr(GError) error = NULL;
 
-  check_state (self, state);
-  check_space (self, state);
-  check_space (self, cache);
-  check_speed (self, cache);
+  if (g_key_file_load_from_file (file, full, G_KEY_FILE_NONE, &error))
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL, _("%s can be read"), path);
+  else if (!g_error_matches (error, G_FILE_ERROR, G_FILE_ERROR_NOENT))
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_FAIL,
+                       _("The service does not start with it; llmsvc.conf(5) says how it is "
+                         "written"),
+                       _("%s can't be read: %s"), path, error->message);
 }
+
+static void
+check_configuration (LlmctlDoctor *self)
+{
+  g_autofree char *own = g_build_filename (g_get_user_config_dir (), "llmsvc", "llmsvc.conf", NULL);
+
+  check_file (self, LLM_SYSCONFDIR "/llmsvc/llmsvc.conf");
+  if (self->bus_type == G_BUS_TYPE_SESSION)
+    check_file (self, own);
+}
+
+static gboolean
+bus_knows (GDBusConnection *bus,
+           const char      *method,
+           const char      *name)
+{
+  g_autoptr(GVariant) list =
+      llmctl_doctor_call (bus, LLMCTL_BUS_NAME, LLMCTL_BUS_PATH, method, NULL, "as", NULL);
+  g_autofree const char **names = list != NULL ? g_variant_get_strv (list, NULL) : NULL;
+
+  return names != NULL && g_strv_contains (names, name);
+}
+
+static void
+check_polkit (LlmctlDoctor *self)
+{
+  g_autofree char *policy =
+      g_strconcat (self->root, LLM_DATADIR "/polkit-1/actions/org.llm.Service.policy", NULL);
+
+  if (self->bus == NULL || self->bus_type != G_BUS_TYPE_SYSTEM)
+    return;
+  if (!bus_knows (self->bus, LLMCTL_BUS_NAME ".ListNames", POLKIT_NAME) &&
+      !bus_knows (self->bus, LLMCTL_BUS_NAME ".ListActivatableNames", POLKIT_NAME))
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN, _("Install polkit (the package polkitd)"),
+                       _("polkit is not there: only root may select a model, set budgets and "
+                         "quotas"));
+  else if (!g_file_test (policy, G_FILE_TEST_EXISTS))
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN, _("Install the package llmsvc again"),
+                       _("polkit does not know what it should allow: %s is missing"), policy);
+  else
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL,
+                       _("polkit decides who may select a model, set budgets and quotas"));
+}
+
+static void
+check_sandbox (LlmctlDoctor *self)
+{
+  g_autofree char *flatpak = g_strconcat (self->root, "/.flatpak-info", NULL);
+  const char *snap = g_getenv ("SNAP_NAME");
+
+  if (g_file_test (flatpak, G_FILE_TEST_EXISTS))
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, NULL,
+                       _("This runs in a Flatpak, and sees that application's contexts only"));
+  else if (snap != NULL && *snap != '\0')
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, NULL,
+                       _("This runs in the snap %s, and sees that application's contexts only"),
+                       snap);
+  else
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL, _("This does not run in a sandbox"));
+}
+
+static void
+check_language (LlmctlDoctor *self)
+{
+  const char *locale = llmctl_i18n_get_locale ();
+
+  if (!g_get_charset (NULL))
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
+                       _("Take a locale with UTF-8, such as LC_ALL=C.UTF-8"),
+                       _("The locale has no UTF-8: other languages than English come out wrong"));
+  else
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL, _("Messages are in “%s”"),
+                       locale != NULL ? locale : "en");
+}
+
+const LlmctlCheck llmctl_doctor_machine_checks[] = {
+  { "psi", check_psi },
+  { "io_uring", check_io_uring },
+  { "cgroup", check_group },
+  { "state", check_state },
+  { "disk", check_disk },
+  { "speed", check_speed },
+  { "configuration", check_configuration },
+  { "polkit", check_polkit },
+  { "sandbox", check_sandbox },
+  { "language", check_language },
+  { NULL },
+};

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* llmctl doctor: what the service says of itself, and how its use goes. */
+/* llmctl doctor: what the service says of itself, its model, and how its use goes. */
 
 #define G_LOG_DOMAIN "llmctl"
 
@@ -9,11 +9,19 @@
 #include "llmctl/doctor/llmctl-doctor.h"
 
 #include <glib/gi18n.h>
+#include <glib/gstdio.h>
+#include <string.h>
 
 #include "common/llmsvc-names.h"
 #include "llmctl/bus/llmctl-apps.h"
-#include "llmctl/output/llmctl-output.h"
 #include "llmctl/bus/llmctl-service.h"
+#include "llmctl/output/llmctl-output.h"
+
+/* The one that comes with the source, to try things out. */
+#define DEMO_PREFIX "llmsvc-demo"
+
+/* Files of a folder that are looked at. */
+#define MAX_FILES 1000
 
 /* Of a quota that is used, in percent. */
 #define NEARLY_FULL 90
@@ -23,39 +31,7 @@
 #define MANY_LATE   10
 #define FEW         10
 
-static GVariant *
-read_properties (LlmctlDoctor *self,
-                 const char   *path,
-                 const char   *interface,
-                 GError      **error)
-{
-  g_autoptr(GVariant) reply =
-      llmctl_doctor_call (self->bus, LLMCTL_SERVICE_NAME, path, "org.freedesktop.DBus.Properties",
-                          "GetAll", g_variant_new ("(s)", interface), "(a{sv})", error);
-
-  return reply != NULL ? g_variant_get_child_value (reply, 0) : NULL;
-}
-
 /* --- itself --- */
-
-static void
-tell_of_version (LlmctlDoctor *self)
-{
-  const char *version = llmctl_dict_get_string (self->service, "Version");
-  guint64 api = llmctl_dict_get_number (self->service, "ApiVersion");
-
-  if (g_str_equal (version, LLM_VERSION) && api == LLMSVC_API_VERSION)
-    llmctl_doctor_add (self, "service", LLMCTL_DOCTOR_OK, NULL,
-                       _("The service answers: version %s, as llmctl"), version);
-  else
-    llmctl_doctor_add (self, "service", LLMCTL_DOCTOR_WARN,
-                       _("After an upgrade the service goes on as it was until it is started "
-                         "again: systemctl restart llmsvc (with --user for your own)"),
-                       _("The service is version %s with interface %u, llmctl %s with interface "
-                         "%u"),
-                       *version != '\0' ? version : "?", (guint) api, LLM_VERSION,
-                       LLMSVC_API_VERSION);
-}
 
 static void
 tell_of_availability (LlmctlDoctor *self)
@@ -64,20 +40,19 @@ tell_of_availability (LlmctlDoctor *self)
   const char *reason = llmctl_dict_get_string (self->service, "AvailabilityReason");
 
   if (g_str_equal (availability, "ready"))
-    llmctl_doctor_add (self, "service", LLMCTL_DOCTOR_OK, NULL, _("It is ready for questions"));
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL, _("It is ready for questions"));
   else if (g_str_equal (availability, "loading"))
-    llmctl_doctor_add (self, "service", LLMCTL_DOCTOR_NOTE, NULL,
-                       _("It is loading a model; questions wait"));
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, NULL, _("It is loading a model; questions wait"));
   else if (g_str_equal (availability, "no-model"))
-    llmctl_doctor_add (self, "service", LLMCTL_DOCTOR_FAIL,
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_FAIL,
                        _("Put a GGUF file into one of the folders that llmsvc.conf(5) names, or "
                          "install llmsvc-model-demo to try"),
                        _("It has no model: %s"), reason);
   else if (g_str_equal (availability, "disabled"))
-    llmctl_doctor_add (self, "service", LLMCTL_DOCTOR_FAIL, _("Ask the administrator"),
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_FAIL, _("Ask the administrator"),
                        _("The administrator has switched it off: %s"), reason);
   else
-    llmctl_doctor_add (self, "service", LLMCTL_DOCTOR_FAIL,
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_FAIL,
                        _("More is in the journal: journalctl -u llmsvc -b (with --user for your "
                          "own)"),
                        _("It can't answer questions (%s): %s"),
@@ -85,97 +60,263 @@ tell_of_availability (LlmctlDoctor *self)
 }
 
 static void
-tell_of_pressure (LlmctlDoctor *self)
-{
-  const char *pressure = llmctl_dict_get_string (self->memory, "Pressure");
-  g_autofree char *held = llmctl_format_bytes (llmctl_dict_get_number (self->memory, "Resident"));
-
-  if (g_str_equal (pressure, "none"))
-    llmctl_doctor_add (self, "memory", LLMCTL_DOCTOR_OK, NULL,
-                       _("It holds %s, and memory is not pressed"), held);
-  else
-    llmctl_doctor_add (self, "memory", LLMCTL_DOCTOR_WARN,
-                       _("“llmctl top” shows how it goes on; other programs need memory, or the "
-                         "budget is small"),
-                       _("It holds %s, and gives memory back: pressure is “%s”"), held, pressure);
-}
-
-void
-llmctl_doctor_check_service (LlmctlDoctor *self)
+check_service (LlmctlDoctor *self)
 {
   g_autoptr(GError) error = NULL;
+  const char *version;
   const char *path;
+  guint64 api;
 
   if (self->bus == NULL || !self->is_running)
     return;
 
-  self->service = read_properties (self, LLMCTL_SERVICE_PATH, LLMCTL_SERVICE_INTERFACE, &error);
+  self->service = llmctl_doctor_get_all (self->bus, LLMCTL_SERVICE_NAME, LLMCTL_SERVICE_PATH,
+                                         LLMCTL_SERVICE_INTERFACE, &error);
   if (self->service == NULL)
     {
       g_dbus_error_strip_remote_error (error);
-      llmctl_doctor_add (self, "service", LLMCTL_DOCTOR_FAIL,
+      llmctl_doctor_add (self, LLMCTL_DOCTOR_FAIL,
                          _("It hangs, or is not llmsvc. Its journal: journalctl -u llmsvc -b; a "
                            "new start: systemctl restart llmsvc (with --user for your own)"),
                          _("The service does not answer: %s"), error->message);
       return;
     }
 
-  tell_of_version (self);
+  version = llmctl_dict_get_string (self->service, "Version");
+  api = llmctl_dict_get_number (self->service, "ApiVersion");
+  if (g_str_equal (version, LLM_VERSION) && api == LLMSVC_API_VERSION)
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL,
+                       _("The service answers: version %s, as llmctl"), version);
+  else
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
+                       _("After an upgrade the service goes on as it was until it is started "
+                         "again: systemctl restart llmsvc (with --user for your own)"),
+                       _("The service is version %s with interface %u, llmctl %s with interface "
+                         "%u"),
+                       *version != '\0' ? version : "?", (guint) api, LLM_VERSION,
+                       LLMSVC_API_VERSION);
   tell_of_availability (self);
-  self->memory = read_properties (self, LLMCTL_SERVICE_PATH, LLMCTL_MEMORY_INTERFACE, NULL);
-  if (self->memory != NULL)
-    tell_of_pressure (self);
+  self->memory = llmctl_doctor_get_all (self->bus, LLMCTL_SERVICE_NAME, LLMCTL_SERVICE_PATH,
+                                        LLMCTL_MEMORY_INTERFACE, NULL);
   path = llmctl_dict_get_string (self->service, "ActiveModel");
   if (g_variant_is_object_path (path) && !g_str_equal (path, "/"))
-    self->model = read_properties (self, path, LLMCTL_MODEL_INTERFACE, NULL);
+    self->model = llmctl_doctor_get_all (self->bus, LLMCTL_SERVICE_NAME, path,
+                                         LLMCTL_MODEL_INTERFACE, NULL);
+}
+
+static void
+check_memory (LlmctlDoctor *self)
+{
+  const char *pressure;
+  g_autofree char *held = NULL;
+
+  if (self->memory == NULL)
+    return;
+
+  pressure = llmctl_dict_get_string (self->memory, "Pressure");
+  held = llmctl_format_bytes (llmctl_dict_get_number (self->memory, "Resident"));
+  if (g_str_equal (pressure, "none"))
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL, _("It holds %s, and memory is not pressed"),
+                       held);
+  else
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
+                       _("“llmctl top” shows how it goes on; other programs need memory, or the "
+                         "budget is small"),
+                       _("It holds %s, and gives memory back: pressure is “%s”"), held, pressure);
+}
+
+/* --- models, and whether the machine has room for the one in use --- */
+
+/* How many files of this kind the folders have. @folders: nullable each. @bytes: (out). */
+static guint
+count_files (LlmctlDoctor      *self,
+             const char *const *folders,
+             gsize              n_folders,
+             const char        *suffix,
+             guint64           *bytes)
+{
+  guint n = 0;
+
+  *bytes = 0;
+  for (gsize at = 0; at < n_folders; at++)
+    {
+      g_autofree char *folder = g_strconcat (self->root, folders[at], NULL);
+      g_autoptr(GDir) dir = folders[at] != NULL ? g_dir_open (folder, 0, NULL) : NULL;
+      const char *name;
+
+      for (guint i = 0; dir != NULL && i < MAX_FILES && (name = g_dir_read_name (dir)) != NULL; i++)
+        {
+          g_autofree char *path = g_build_filename (folder, name, NULL);
+          GStatBuf status;
+
+          if (!g_str_has_suffix (name, suffix) || g_stat (path, &status) != 0 ||
+              !S_ISREG (status.st_mode))
+            continue;
+          n++;
+          *bytes += (guint64) status.st_size;
+        }
+    }
+
+  return n;
+}
+
+/* Without the service the folders tell what it would find. */
+static void
+tell_of_files (LlmctlDoctor *self)
+{
+  g_autofree char *user = g_build_filename (g_get_user_data_dir (), "llmsvc", "models", NULL);
+  const char *const folders[] = { self->bus_type == G_BUS_TYPE_SYSTEM ? NULL : user,
+                                  LLM_LOCALSTATEDIR "/lib/llmsvc/models",
+                                  LLM_DATADIR "/llmsvc/models" };
+  guint64 bytes;
+  guint n = count_files (self, folders, G_N_ELEMENTS (folders), ".gguf", &bytes);
+
+  if (n == 0)
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
+                       _("Put a GGUF file into one of the folders that llmsvc.conf(5) names, or "
+                         "install llmsvc-model-demo to try"),
+                       _("There is no model in the usual folders"));
+  else
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL,
+                       _("%u files with models are in the usual folders"), n);
+}
+
+/* Of /proc/meminfo, in bytes; 0 when it is not there. */
+static guint64
+read_meminfo (LlmctlDoctor *self,
+              const char   *key)
+{
+  g_autofree char *text = llmctl_doctor_read (self, "/proc/meminfo");
+  const char *line = text != NULL ? strstr (text, key) : NULL;
+
+  return line != NULL ? g_ascii_strtoull (line + strlen (key), NULL, 10) * 1024 : 0;
+}
+
+static void
+tell_of_room (LlmctlDoctor *self,
+              guint64       bytes)
+{
+  guint64 total = read_meminfo (self, "MemTotal:");
+  guint64 available = read_meminfo (self, "MemAvailable:");
+  guint64 held = self->memory != NULL ? llmctl_dict_get_number (self->memory, "Weights") : 0;
+  g_autofree char *model_size = llmctl_format_bytes (bytes);
+  g_autofree char *total_size = llmctl_format_bytes (total);
+  g_autofree char *available_size = llmctl_format_bytes (available);
+
+  if (total == 0 || bytes == 0)
+    return;
+  /* contexts and other programs want the rest */
+  if (bytes > total / 4 * 3)
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_FAIL,
+                       _("Choose a smaller one: llmctl model list, llmctl model use ID"),
+                       _("The model has %s, the machine %s of memory"), model_size, total_size);
+  else if (bytes > available + held)
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
+                       _("Close what needs much memory, or choose a smaller model"),
+                       _("The model has %s, and only %s of memory are available"), model_size,
+                       available_size);
+  else
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL,
+                       _("The model has %s; %s of %s of memory are available"), model_size,
+                       available_size, total_size);
+}
+
+/* Copies that the service maps at once, instead of rearranging the weights at each start. */
+static void
+tell_of_prepared (LlmctlDoctor *self)
+{
+  g_autofree char *own = g_build_filename (g_get_user_cache_dir (), "llmsvc", "weights", NULL);
+  const char *const folders[] = { LLM_LOCALSTATEDIR "/cache/llmsvc/weights",
+                                  self->bus_type == G_BUS_TYPE_SYSTEM ? NULL : own };
+  guint64 bytes;
+  guint n = count_files (self, folders, G_N_ELEMENTS (folders), "", &bytes);
+  g_autofree char *size = llmctl_format_bytes (bytes);
+
+  if (n > 0)
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL,
+                       _("%u prepared copies lie in the cache, %s in all"), n, size);
+  else if (self->memory != NULL && llmctl_dict_get_number (self->memory, "Weights") > 0)
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
+                       _("The service's journal says why; perhaps the disk of the cache is full"),
+                       _("There is no prepared copy of the model in the usual caches, so each "
+                         "start rearranges its weights in memory"));
+  else
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, NULL,
+                       _("There is no prepared copy of a model yet; the first load makes one"));
+}
+
+static void
+check_model (LlmctlDoctor *self)
+{
+  g_autoptr(GVariant) info = NULL;
+  g_autofree const char **features = NULL;
+  const char *id;
+
+  if (self->model == NULL)
+    {
+      /* of one that runs it was said already */
+      if (self->service == NULL && self->bus_type != G_BUS_TYPE_NONE)
+        tell_of_files (self);
+      return;
+    }
+
+  id = llmctl_dict_get_string (self->model, "Id");
+  info = g_variant_lookup_value (self->model, "Info", G_VARIANT_TYPE_VARDICT);
+  if (g_variant_lookup (self->service, "Features", "^a&s", &features) &&
+      g_strv_contains (features, "mock"))
+    {
+      llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
+                         _("It was started with --mock, for tests of programs"),
+                         _("Answers come from a script and not from a model"));
+      return;
+    }
+  if (g_str_has_prefix (id, DEMO_PREFIX))
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
+                       _("Get a real one: llmsvc.conf(5) names the folders, “llmctl model use ID” "
+                         "chooses it"),
+                       _("The model in use is the demo, whose answers make little sense"));
+  else
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL, _("The model in use is %s"), id);
+  if (info != NULL)
+    tell_of_room (self, llmctl_dict_get_number (info, "file-bytes"));
+  tell_of_prepared (self);
 }
 
 /* --- its use --- */
 
 static void
-tell_of_quota (LlmctlDoctor *self,
-               GVariant     *app,
-               guint        *n_full)
-{
-  static const char *const keys[] = { "contexts", "tokens", "disk" };
-
-  for (gsize i = 0; i < G_N_ELEMENTS (keys); i++)
-    {
-      g_autofree char *name = g_strconcat ("quota-", keys[i], NULL);
-      guint64 used = llmctl_dict_get_number (app, keys[i]);
-      guint64 quota = llmctl_dict_get_number (app, name);
-
-      if (quota == 0 || (double) used < (double) quota * NEARLY_FULL / 100)
-        continue;
-      ++*n_full;
-      llmctl_doctor_add (self, "quota", LLMCTL_DOCTOR_WARN,
-                         _("Close what is not needed (“llmctl context list”), or raise it: “llmctl "
-                           "quota APP KEY=VALUE”"),
-                         _("%s of user %u has %.0f %% of its quota of “%s”"),
-                         llmctl_apps_get_title (app), (guint) llmctl_dict_get_number (app, "uid"),
-                         (double) used / (double) quota * 100, keys[i]);
-    }
-}
-
-static void
 check_quotas (LlmctlDoctor *self)
 {
-  g_autoptr(GVariant) reply =
-      llmctl_doctor_call (self->bus, LLMCTL_SERVICE_NAME, LLMCTL_SERVICE_PATH,
-                          LLMCTL_ADMIN_INTERFACE, "ListApps", g_variant_new ("(a{sv})", NULL),
-                          "(aa{sv})", NULL);
-  g_autoptr(GVariant) apps = reply != NULL ? g_variant_get_child_value (reply, 0) : NULL;
-  GVariantIter iter;
-  GVariant *app;
-  guint n_full = 0;
+  static const char *const keys[] = { "contexts", "tokens", "disk" };
+  g_autoptr(GVariant) apps = NULL;
+  guint n_before = self->findings->len;
 
+  if (self->service != NULL)
+    apps = llmctl_doctor_call (self->bus, LLMCTL_SERVICE_NAME, LLMCTL_SERVICE_PATH,
+                               LLMCTL_ADMIN_INTERFACE ".ListApps", g_variant_new ("(a{sv})", NULL),
+                               "aa{sv}", NULL);
   if (apps == NULL)
     return;
-  g_variant_iter_init (&iter, apps);
-  while (g_variant_iter_loop (&iter, "@a{sv}", &app))
-    tell_of_quota (self, app, &n_full);
-  if (n_full == 0)
-    llmctl_doctor_add (self, "quota", LLMCTL_DOCTOR_OK, NULL, _("No application is at its quota"));
+
+  for (gsize i = 0; i < g_variant_n_children (apps) * G_N_ELEMENTS (keys); i++)
+    {
+      g_autoptr(GVariant) app = g_variant_get_child_value (apps, i / G_N_ELEMENTS (keys));
+      const char *key = keys[i % G_N_ELEMENTS (keys)];
+      g_autofree char *name = g_strconcat ("quota-", key, NULL);
+      guint64 used = llmctl_dict_get_number (app, key);
+      guint64 quota = llmctl_dict_get_number (app, name);
+
+      if (quota > 0 && (double) used >= (double) quota * NEARLY_FULL / 100)
+        llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
+                           _("Close what is not needed (“llmctl context list”), or raise it: "
+                             "“llmctl quota APP KEY=VALUE”"),
+                           _("%s of user %u has %.0f %% of its quota of “%s”"),
+                           llmctl_apps_get_title (app),
+                           (guint) llmctl_dict_get_number (app, "uid"),
+                           (double) used / (double) quota * 100, key);
+    }
+  if (self->findings->len == n_before)
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL, _("No application is at its quota"));
 }
 
 static gboolean
@@ -187,60 +328,58 @@ is_many (guint64 part,
 }
 
 static void
-tell_of_failures (LlmctlDoctor *self,
-                  GVariant     *statistics)
+check_use (LlmctlDoctor *self)
 {
-  guint64 requests = llmctl_dict_get_number (statistics, "requests");
-  guint64 failed = llmctl_dict_get_number (statistics, "failed");
-  guint64 met = llmctl_dict_get_number (statistics, "slo-met");
-  guint64 missed = llmctl_dict_get_number (statistics, "slo-missed");
-  guint64 refused = llmctl_dict_get_number (statistics, "refused");
-  guint64 faulted = llmctl_dict_get_number (statistics, "kv-faulted-chunks");
+  g_autoptr(GVariant) statistics = NULL;
   guint n_before = self->findings->len;
+  guint64 requests, failed, met, missed, refused, faulted;
 
+  if (self->service != NULL)
+    statistics = llmctl_doctor_call (self->bus, LLMCTL_SERVICE_NAME, LLMCTL_SERVICE_PATH,
+                                     LLMCTL_SERVICE_INTERFACE ".GetStatistics",
+                                     g_variant_new ("(a{sv})", NULL), "a{sv}", NULL);
+  if (statistics == NULL)
+    return;
+
+  requests = llmctl_dict_get_number (statistics, "requests");
+  failed = llmctl_dict_get_number (statistics, "failed");
+  met = llmctl_dict_get_number (statistics, "slo-met");
+  missed = llmctl_dict_get_number (statistics, "slo-missed");
+  refused = llmctl_dict_get_number (statistics, "refused");
+  faulted = llmctl_dict_get_number (statistics, "kv-faulted-chunks");
   if (is_many (failed, requests, MANY_FAILED))
-    llmctl_doctor_add (self, "use", LLMCTL_DOCTOR_WARN,
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
                        _("The journal has each one with its error: journalctl -u llmsvc "
                          "LLM_END=failed LLM_END=refused"),
                        _("%u of %u questions have failed since it was started"), (guint) failed,
                        (guint) requests);
   if (is_many (missed, met + missed, MANY_LATE))
-    llmctl_doctor_add (self, "use", LLMCTL_DOCTOR_WARN,
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
                        _("A smaller model, fewer programs at a time, or “slo=background” for what "
                          "nobody waits for"),
                        _("%u of %u answers came later than they were wanted"), (guint) missed,
                        (guint) (met + missed));
   if (refused > 0)
-    llmctl_doctor_add (self, "use", LLMCTL_DOCTOR_NOTE, NULL,
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, NULL,
                        _("%u questions were refused because answers would have come far too late"),
                        (guint) refused);
   if (faulted > 0)
-    llmctl_doctor_add (self, "use", LLMCTL_DOCTOR_WARN,
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
                        _("Nothing is lost by it, but if it goes on, look after the disk: "
                          "journalctl -k -b"),
                        _("%u parts of contexts were missing or damaged on the disk and were "
                          "computed again"), (guint) faulted);
   if (self->findings->len == n_before)
-    llmctl_doctor_add (self, "use", LLMCTL_DOCTOR_OK, NULL,
+    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL,
                        _("%u questions since it was started, %u of them failed"), (guint) requests,
                        (guint) failed);
 }
 
-void
-llmctl_doctor_check_use (LlmctlDoctor *self)
-{
-  g_autoptr(GVariant) reply = NULL;
-  g_autoptr(GVariant) statistics = NULL;
-
-  if (self->service == NULL)
-    return;
-
-  check_quotas (self);
-  reply = llmctl_doctor_call (self->bus, LLMCTL_SERVICE_NAME, LLMCTL_SERVICE_PATH,
-                              LLMCTL_SERVICE_INTERFACE, "GetStatistics",
-                              g_variant_new ("(a{sv})", NULL), "(a{sv})", NULL);
-  if (reply == NULL)
-    return;
-  statistics = g_variant_get_child_value (reply, 0);
-  tell_of_failures (self, statistics);
-}
+const LlmctlCheck llmctl_doctor_service_checks[] = {
+  { "service", check_service },
+  { "memory", check_memory },
+  { "model", check_model },
+  { "quota", check_quotas },
+  { "use", check_use },
+  { NULL },
+};

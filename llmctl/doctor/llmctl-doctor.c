@@ -6,9 +6,7 @@
 
 #include "llmctl/doctor/llmctl-doctor.h"
 
-#include <errno.h>
-#include <fcntl.h>
-#include <unistd.h>
+#include <string.h>
 
 /* A service that is well answers such calls within milliseconds, whatever it computes. */
 #define CALL_LIMIT_MS 3000
@@ -21,33 +19,25 @@ finding_free (LlmctlFinding *self)
   g_free (self);
 }
 
-LlmctlDoctor *
-llmctl_doctor_new (void)
+void
+llmctl_doctor_init (LlmctlDoctor *self)
 {
-  LlmctlDoctor *self = g_new0 (LlmctlDoctor, 1);
-
+  *self = (LlmctlDoctor) { .root = "" };
   self->findings = g_ptr_array_new_with_free_func ((GDestroyNotify) finding_free);
-  self->root = "";
-  return self;
 }
 
 void
-llmctl_doctor_free (LlmctlDoctor *self)
+llmctl_doctor_clear (LlmctlDoctor *self)
 {
-  if (self == NULL)
-    return;
-
-  g_ptr_array_unref (self->findings);
+  g_clear_pointer (&self->findings, g_ptr_array_unref);
   g_clear_object (&self->bus);
   g_clear_pointer (&self->service, g_variant_unref);
   g_clear_pointer (&self->memory, g_variant_unref);
   g_clear_pointer (&self->model, g_variant_unref);
-  g_free (self);
 }
 
 void
 llmctl_doctor_add (LlmctlDoctor      *self,
-                   const char        *check,
                    LlmctlDoctorLevel  level,
                    const char        *hint,
                    const char        *format,
@@ -60,73 +50,51 @@ llmctl_doctor_add (LlmctlDoctor      *self,
   va_start (arguments, format);
   text = g_strdup_vprintf (format, arguments);
   va_end (arguments);
-  finding->check = check;
+  finding->check = self->check;
   finding->level = level;
   finding->text = g_utf8_make_valid (text, -1);
   finding->hint = hint != NULL ? g_utf8_make_valid (hint, -1) : NULL;
   g_ptr_array_add (self->findings, finding);
-}
-
-LlmctlDoctorLevel
-llmctl_doctor_get_worst (LlmctlDoctor *self)
-{
-  LlmctlDoctorLevel worst = LLMCTL_DOCTOR_OK;
-
-  for (guint i = 0; i < self->findings->len; i++)
-    worst = MAX (worst, ((LlmctlFinding *) g_ptr_array_index (self->findings, i))->level);
-
-  return worst;
-}
-
-const char *
-llmctl_doctor_level_to_string (LlmctlDoctorLevel level)
-{
-  static const char *const names[] = { "ok", "note", "warn", "fail" };
-
-  return names[level];
+  self->worst = MAX (self->worst, level);
 }
 
 GVariant *
 llmctl_doctor_call (GDBusConnection  *bus,
                     const char       *name,
                     const char       *path,
-                    const char       *interface,
                     const char       *method,
                     GVariant         *arguments,
-                    const char       *reply_type,
+                    const char       *type,
                     GError          **error)
 {
-  return g_dbus_connection_call_sync (bus, name, path, interface, method, arguments,
-                                      G_VARIANT_TYPE (reply_type), G_DBUS_CALL_FLAGS_NO_AUTO_START,
-                                      CALL_LIMIT_MS, NULL, error);
+  const char *dot = strrchr (method, '.');
+  g_autofree char *interface = g_strndup (method, (gsize) (dot - method));
+  g_autofree char *reply_type = g_strdup_printf ("(%s)", type);
+  g_autoptr(GVariant) reply =
+      g_dbus_connection_call_sync (bus, name, path, interface, dot + 1, arguments,
+                                   G_VARIANT_TYPE (reply_type), G_DBUS_CALL_FLAGS_NO_AUTO_START,
+                                   CALL_LIMIT_MS, NULL, error);
+
+  return reply != NULL ? g_variant_get_child_value (reply, 0) : NULL;
+}
+
+GVariant *
+llmctl_doctor_get_all (GDBusConnection  *bus,
+                       const char       *name,
+                       const char       *path,
+                       const char       *interface,
+                       GError          **error)
+{
+  return llmctl_doctor_call (bus, name, path, "org.freedesktop.DBus.Properties.GetAll",
+                             g_variant_new ("(s)", interface), "a{sv}", error);
 }
 
 char *
 llmctl_doctor_read (LlmctlDoctor *self,
-                    const char   *path,
-                    gsize         max_bytes)
+                    const char   *path)
 {
   g_autofree char *full = g_strconcat (self->root, path, NULL);
-  g_autofree char *text = g_malloc (max_bytes + 1);
-  gsize n = 0;
-  gssize got;
-  int fd;
+  char *text = NULL;
 
-  /* nothing that would have to be waited for */
-  fd = open (full, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (fd < 0)
-    return NULL;
-  do
-    {
-      got = read (fd, text + n, max_bytes - n);
-      if (got > 0)
-        n += (gsize) got;
-    }
-  while (n < max_bytes && (got > 0 || (got < 0 && errno == EINTR)));
-  close (fd);
-  if (got < 0)
-    return NULL;
-
-  text[n] = '\0';
-  return g_strchomp (g_steal_pointer (&text));
+  return g_file_get_contents (full, &text, NULL, NULL) ? g_strchomp (text) : NULL;
 }

@@ -11,6 +11,9 @@
 
 G_BEGIN_DECLS
 
+#define LLMCTL_BUS_NAME "org.freedesktop.DBus"
+#define LLMCTL_BUS_PATH "/org/freedesktop/DBus"
+
 typedef enum
 {
   LLMCTL_DOCTOR_OK,
@@ -30,7 +33,10 @@ typedef struct
 typedef struct
 {
   GPtrArray *findings;         /* (element-type LlmctlFinding) (owned) */
+  LlmctlDoctorLevel worst;     /* of them */
+  const char *check;           /* the one that runs */
   const char *root;            /* of the file system: "" but in tests */
+  gboolean shall_start;
 
   /* filled in by the checks of the bus and the service */
   GBusType bus_type;           /* where the service is or would be started; NONE: nowhere */
@@ -42,52 +48,48 @@ typedef struct
   GVariant *model;             /* (nullable): of the model in use */
 } LlmctlDoctor;
 
-LlmctlDoctor *llmctl_doctor_new   (void);
-void          llmctl_doctor_free  (LlmctlDoctor      *self);
+typedef struct
+{
+  const char *name;            /* as in LlmctlFinding; NULL ends a table */
+  void (*run) (LlmctlDoctor *self);
+} LlmctlCheck;
 
-/* One finding; @hint: (nullable). */
-G_GNUC_PRINTF (5, 6)
+/* In the order in which they depend on each other: of the buses and the unit, of the service, and
+ * of the machine and who asks. */
+extern const LlmctlCheck llmctl_doctor_bus_checks[];
+extern const LlmctlCheck llmctl_doctor_service_checks[];
+extern const LlmctlCheck llmctl_doctor_machine_checks[];
+
+void          llmctl_doctor_init  (LlmctlDoctor      *self);
+void          llmctl_doctor_clear (LlmctlDoctor      *self);
+
+/* One finding of the check that runs; @hint: (nullable). */
+G_GNUC_PRINTF (4, 5)
 void          llmctl_doctor_add   (LlmctlDoctor      *self,
-                                   const char        *check,
                                    LlmctlDoctorLevel  level,
                                    const char        *hint,
                                    const char        *format,
                                    ...);
-LlmctlDoctorLevel llmctl_doctor_get_worst (LlmctlDoctor *self);
-/* "ok", "note", "warn" or "fail". */
-const char   *llmctl_doctor_level_to_string (LlmctlDoctorLevel level);
 
-/* (transfer full) (nullable): the reply, of @reply_type, within seconds and without starting
- * anything. */
+/* (transfer full) (nullable): the one value, of type @type, that "interface.Method" replies within
+ * seconds, without anything being started. */
 GVariant     *llmctl_doctor_call  (GDBusConnection   *bus,
                                    const char        *name,
                                    const char        *path,
-                                   const char        *interface,
                                    const char        *method,
                                    GVariant          *arguments,
-                                   const char        *reply_type,
+                                   const char        *type,
                                    GError           **error);
-/* (transfer full) (nullable): a file below the root, at most @max_bytes of it; without the
- * space at its end. */
-char         *llmctl_doctor_read  (LlmctlDoctor      *self,
+/* (transfer full) (nullable): all properties of one interface, a{sv}, read the same way. */
+GVariant     *llmctl_doctor_get_all (GDBusConnection *bus,
+                                   const char        *name,
                                    const char        *path,
-                                   gsize              max_bytes);
+                                   const char        *interface,
+                                   GError           **error);
+/* (transfer full) (nullable): a file of the kernel, below the root; without the space at its end. */
+char         *llmctl_doctor_read  (LlmctlDoctor      *self,
+                                   const char        *path);
 
-/* The checks, in this order: llmctl-doctor-bus.c, */
-void          llmctl_doctor_check_buses     (LlmctlDoctor *self);
-/* -unit.c, */
-void          llmctl_doctor_check_unit      (LlmctlDoctor *self);
-/* -service.c: what it says of itself, and of its use, */
-void          llmctl_doctor_check_service   (LlmctlDoctor *self);
-void          llmctl_doctor_check_use       (LlmctlDoctor *self);
-/* -model.c, */
-void          llmctl_doctor_check_models    (LlmctlDoctor *self);
-/* -machine.c: the kernel, and the disk, */
-void          llmctl_doctor_check_kernel    (LlmctlDoctor *self);
-void          llmctl_doctor_check_disk      (LlmctlDoctor *self);
-/* -user.c: who asks. */
-void          llmctl_doctor_check_user      (LlmctlDoctor *self);
-
-G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmctlDoctor, llmctl_doctor_free)
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (LlmctlDoctor, llmctl_doctor_clear)
 
 G_END_DECLS

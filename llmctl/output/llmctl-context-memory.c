@@ -30,10 +30,11 @@ static const struct
   { 4, "▒", "▃", "4", "q" },  { 2, "░", "▁", "2", "t" },
 };
 
-const char *
-llmctl_context_memory_get_sign (guint            bits,
-                                LlmsvcChunkPlace place,
-                                gboolean         is_ascii)
+/* What stands for a chunk in the map. @is_ascii: for terminals without UTF-8. */
+static const char *
+get_sign (guint            bits,
+          LlmsvcChunkPlace place,
+          gboolean         is_ascii)
 {
   if (place == LLMSVC_CHUNK_PLACE_TEXT)
     return is_ascii ? "." : "·";
@@ -51,24 +52,13 @@ llmctl_context_memory_get_sign (guint            bits,
   return "?";
 }
 
-static LlmctlStyle
-get_style (LlmsvcChunkPlace place)
-{
-  switch (place)
-    {
-    case LLMSVC_CHUNK_PLACE_MEMORY:
-      return LLMCTL_STYLE_WARNING;
-    case LLMSVC_CHUNK_PLACE_BOTH:
-      return LLMCTL_STYLE_GOOD;
-    case LLMSVC_CHUNK_PLACE_STORAGE:
-      return LLMCTL_STYLE_PLAIN;
-    case LLMSVC_CHUNK_PLACE_TEXT:
-      return LLMCTL_STYLE_DIM;
-    case LLMSVC_CHUNK_PLACE_UNKNOWN:
-    default:
-      return LLMCTL_STYLE_BAD;
-    }
-}
+static const LlmctlStyle styles[N_PLACES] = {
+  [LLMSVC_CHUNK_PLACE_UNKNOWN] = LLMCTL_STYLE_BAD,
+  [LLMSVC_CHUNK_PLACE_MEMORY] = LLMCTL_STYLE_WARNING,
+  [LLMSVC_CHUNK_PLACE_BOTH] = LLMCTL_STYLE_GOOD,
+  [LLMSVC_CHUNK_PLACE_STORAGE] = LLMCTL_STYLE_PLAIN,
+  [LLMSVC_CHUNK_PLACE_TEXT] = LLMCTL_STYLE_DIM,
+};
 
 /* Writes and empties @line. */
 static void
@@ -101,10 +91,10 @@ print_map (LlmsvcContextMemory *memory,
           llmctl_output_printf (LLMCTL_STYLE_DIM, "%s%*ju ", i > 0 ? "\n" : "", LABEL_COLUMNS - 1,
                                 (uintmax_t) token);
         }
-      if (get_style (place) != style)
+      if (styles[place] != style)
         flush_line (run, style);
-      style = get_style (place);
-      g_string_append (run, llmctl_context_memory_get_sign (
+      style = styles[place];
+      g_string_append (run, get_sign (
                               llmsvc_context_memory_get_chunk_bits (memory, i), place, is_ascii));
     }
   flush_line (run, style);
@@ -138,32 +128,37 @@ static void
 print_legend (LlmsvcContextMemory *memory,
               gboolean             is_ascii)
 {
-  g_autofree guint *counts = g_new0 (guint, (MAX_BITS + 1) * N_PLACES);
-  guint n_chunks = llmsvc_context_memory_get_n_chunks (memory);
+  guint counts[MAX_BITS + 1][N_PLACES] = { 0 };
 
-  for (guint i = 0; i < n_chunks; i++)
-    {
-      guint bits = MIN (llmsvc_context_memory_get_chunk_bits (memory, i), MAX_BITS);
-      LlmsvcChunkPlace place = llmsvc_context_memory_get_chunk_place (memory, i);
-
-      counts[bits * N_PLACES + place]++;
-    }
+  for (guint i = 0; i < llmsvc_context_memory_get_n_chunks (memory); i++)
+    counts[MIN (llmsvc_context_memory_get_chunk_bits (memory, i), MAX_BITS)]
+          [llmsvc_context_memory_get_chunk_place (memory, i)]++;
 
   for (guint bits = MAX_BITS + 1; bits-- > 0;)
-    for (guint place = N_PLACES; place-- > 0;)
+    for (LlmsvcChunkPlace place = N_PLACES; place-- > 0;)
       {
-        guint n = counts[bits * N_PLACES + place];
-        g_autofree char *text = NULL;
+        g_autofree char *text = describe_sign (bits, place, counts[bits][place]);
 
-        if (n == 0)
+        if (counts[bits][place] == 0)
           continue;
-        text = describe_sign (bits, (LlmsvcChunkPlace) place, n);
         llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%*s", LABEL_COLUMNS, "");
-        llmctl_output_text (get_style ((LlmsvcChunkPlace) place),
-                            llmctl_context_memory_get_sign (bits, (LlmsvcChunkPlace) place,
-                                                            is_ascii));
+        llmctl_output_text (styles[place], get_sign (bits, place, is_ascii));
         llmctl_output_printf (LLMCTL_STYLE_PLAIN, "  %s\n", text);
       }
+}
+
+/* Takes @title. */
+static void
+add_bytes (LlmctlTable *table,
+           char        *title,
+           guint64      held,
+           guint64      stored)
+{
+  g_autofree char *owned = title;
+  g_autofree char *held_size = llmctl_format_bytes (held);
+  g_autofree char *stored_size = llmctl_format_bytes (stored);
+
+  llmctl_table_add (table, (const char *const[]) { owned, held_size, stored_size, NULL });
 }
 
 static void
@@ -177,24 +172,12 @@ print_bytes (LlmsvcContextMemory *memory)
       guint bits = signs[i].bits;
       guint64 held = llmsvc_context_memory_get_memory_bytes_at (memory, bits);
       guint64 stored = llmsvc_context_memory_get_storage_bytes_at (memory, bits);
-      g_autofree char *title = NULL;
-      g_autofree char *held_size = llmctl_format_bytes (held);
-      g_autofree char *stored_size = llmctl_format_bytes (stored);
 
-      if (held == 0 && stored == 0)
-        continue;
-      title = g_strdup_printf (_("%u bits"), bits);
-      llmctl_table_add (table, (const char *const[]) { title, held_size, stored_size, NULL });
+      if (held > 0 || stored > 0)
+        add_bytes (table, g_strdup_printf (_("%u bits"), bits), held, stored);
     }
-  {
-    g_autofree char *held_size =
-      llmctl_format_bytes (llmsvc_context_memory_get_memory_bytes (memory));
-    g_autofree char *stored_size =
-      llmctl_format_bytes (llmsvc_context_memory_get_storage_bytes (memory));
-
-    llmctl_table_add (table,
-                      (const char *const[]) { _("in all"), held_size, stored_size, NULL });
-  }
+  add_bytes (table, g_strdup (_("in all")), llmsvc_context_memory_get_memory_bytes (memory),
+             llmsvc_context_memory_get_storage_bytes (memory));
   llmctl_table_print (table);
 }
 

@@ -12,10 +12,6 @@
 
 G_BEGIN_DECLS
 
-/* What stands for a chunk in the map. @is_ascii: for terminals without UTF-8. Static. */
-const char *llmctl_context_memory_get_sign  (guint                bits,
-                                             LlmsvcChunkPlace     place,
-                                             gboolean             is_ascii);
-void        llmctl_context_memory_print     (LlmsvcContextMemory *memory);
+void llmctl_context_memory_print (LlmsvcContextMemory *memory);
 
 G_END_DECLS

@@ -6,15 +6,6 @@
 
 #include "llmctl/output/llmctl-frame.h"
 
-struct _LlmctlFrame
-{
-  guint columns;
-  gboolean has_styles;
-  GPtrArray *lines;    /* (element-type utf8) (owned) */
-  GString *line;       /* the one being written */
-  guint column;
-};
-
 LlmctlFrame *
 llmctl_frame_new (guint    columns,
                   gboolean has_styles)
@@ -31,9 +22,6 @@ llmctl_frame_new (guint    columns,
 void
 llmctl_frame_free (LlmctlFrame *self)
 {
-  if (self == NULL)
-    return;
-
   g_ptr_array_unref (self->lines);
   g_string_free (self->line, TRUE);
   g_free (self);
@@ -49,7 +37,7 @@ llmctl_frame_put (LlmctlFrame *self,
 
   g_strdelimit (harmless, "\n\t", ' ');
   if (is_styled)
-    g_string_append (self->line, llmctl_output_get_code (style));
+    g_string_append_c (self->line, LLMCTL_FRAME_MARK (style));
   for (const char *p = harmless; *p != '\0'; p = g_utf8_next_char (p))
     {
       gunichar c = g_utf8_get_char (p);
@@ -61,7 +49,7 @@ llmctl_frame_put (LlmctlFrame *self,
       self->column += width;
     }
   if (is_styled)
-    g_string_append (self->line, llmctl_output_get_code (LLMCTL_STYLE_PLAIN));
+    g_string_append_c (self->line, LLMCTL_FRAME_MARK (LLMCTL_STYLE_PLAIN));
 }
 
 void
@@ -84,9 +72,8 @@ llmctl_frame_move (LlmctlFrame *self,
                    guint        column)
 {
   guint n = column > self->column ? column - self->column : self->column > 0 ? 1 : 0;
-  g_autofree char *spaces = g_strnfill (n, ' ');
 
-  llmctl_frame_put (self, LLMCTL_STYLE_PLAIN, spaces);
+  llmctl_frame_printf (self, LLMCTL_STYLE_PLAIN, "%*s", (int) n, "");
 }
 
 void
@@ -112,24 +99,4 @@ llmctl_frame_end_line (LlmctlFrame *self)
   g_ptr_array_add (self->lines, g_strndup (self->line->str, length));
   g_string_truncate (self->line, 0);
   self->column = 0;
-}
-
-void
-llmctl_frame_truncate (LlmctlFrame *self,
-                       guint        n)
-{
-  g_ptr_array_set_size (self->lines, (int) MIN (n, self->lines->len));
-}
-
-guint
-llmctl_frame_get_n_lines (LlmctlFrame *self)
-{
-  return self->lines->len;
-}
-
-const char *
-llmctl_frame_get_line (LlmctlFrame *self,
-                       guint        i)
-{
-  return g_ptr_array_index (self->lines, i);
 }

@@ -11,9 +11,19 @@
 
 G_BEGIN_DECLS
 
-typedef struct _LlmctlFrame LlmctlFrame;
+typedef struct
+{
+  guint columns;
+  gboolean has_styles;
+  GPtrArray *lines;    /* (element-type utf8) (owned): without a newline */
+  GString *line;       /* (owned): the one being written */
+  guint column;
+} LlmctlFrame;
 
-/* @has_styles: whether styles are written as a terminal wants them; otherwise not at all. */
+/* In a line the byte that stands before text of a style; no other control character is in it. */
+#define LLMCTL_FRAME_MARK(style) ((char) ((style) + 1))
+
+/* @has_styles: whether lines have marks. */
 LlmctlFrame *llmctl_frame_new       (guint        columns,
                                      gboolean     has_styles);
 void         llmctl_frame_free      (LlmctlFrame *self);
@@ -36,15 +46,6 @@ void         llmctl_frame_put_right (LlmctlFrame *self,
                                      guint        column,
                                      const char  *text);
 void         llmctl_frame_end_line  (LlmctlFrame *self);
-
-/* Takes back all lines but the first @n. */
-void         llmctl_frame_truncate  (LlmctlFrame *self,
-                                     guint        n);
-
-guint        llmctl_frame_get_n_lines (LlmctlFrame *self);
-/* (transfer none): without a newline. */
-const char  *llmctl_frame_get_line    (LlmctlFrame *self,
-                                       guint        i);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmctlFrame, llmctl_frame_free)
 

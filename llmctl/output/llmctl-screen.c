@@ -6,86 +6,49 @@
 
 #include "llmctl/output/llmctl-screen.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <glib-unix.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
-#include <termios.h>
 #include <unistd.h>
 
-#define DEFAULT_COLUMNS 80
-#define DEFAULT_ROWS    24
-#define MAX_COLUMNS     500
-#define MAX_ROWS        500
+/* Its macros have names like “move”. */
+#define NCURSES_NOMACROS
+#include <ncurses.h>
 
-/* Another screen than the shell's, no cursor, and no line that goes on in the next. */
-static const char enter_codes[] = "\033[?1049h\033[?25l\033[?7l\033[2J";
-static const char leave_codes[] = "\033[0m\033[?7h\033[?25h\033[?1049l";
+#define MAX_COLUMNS 500
+#define MAX_ROWS    500
 
 /* What ends a program that has no handler of its own for it, leaving the terminal as it is. */
 static const int fatal_signals[] = { SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGQUIT };
 
-/* Also used by handlers of signals, which find it as it was when it was opened. */
+/* By LlmctlStyle; the pairs are made by llmctl_screen_open(), 0 is the terminal's own. */
+static const struct
+{
+  attr_t attribute;
+  short pair;
+} styles[] = {
+  [LLMCTL_STYLE_PLAIN] = { A_NORMAL, 0 },
+  [LLMCTL_STYLE_BOLD] = { A_BOLD, 0 },
+  [LLMCTL_STYLE_DIM] = { A_DIM, 0 },
+  [LLMCTL_STYLE_GOOD] = { A_NORMAL, COLOR_GREEN },
+  [LLMCTL_STYLE_WARNING] = { A_NORMAL, COLOR_YELLOW },
+  [LLMCTL_STYLE_BAD] = { A_NORMAL, COLOR_RED },
+};
+
 static struct
 {
-  struct termios before;
-  struct termios raw;
-  int wake_fds[2];        /* handlers write, the main loop reads */
+  SCREEN *terminal;       /* (nullable) (owned) */
   volatile sig_atomic_t is_open;
-
+  volatile sig_atomic_t moved_by;   /* SIGTSTP, SIGCONT or 0: the main loop has to see to it */
   LlmctlScreenEvent event;
   gpointer data;
   guint key_source;
-  guint wake_source;
   guint size_source;
-  char half[8];           /* of a character whose bytes have not all come */
-  gsize n_half;
-} screen = { .wake_fds = { -1, -1 } };
+} screen;
 
-gboolean
-llmctl_screen_is_possible (void)
-{
-  const char *term = g_getenv ("TERM");
-
-  return term != NULL && *term != '\0' && strcmp (term, "dumb") != 0 && isatty (STDIN_FILENO) &&
-         isatty (STDOUT_FILENO);
-}
-
-/* --- what handlers of signals may do --- */
-
-static void
-write_all (const char *bytes,
-           gsize       n)
-{
-  while (n > 0)
-    {
-      gssize written = write (STDOUT_FILENO, bytes, n);
-
-      if (written < 0 && errno == EINTR)
-        continue;
-      if (written <= 0)
-        return;
-      bytes += written;
-      n -= (gsize) written;
-    }
-}
-
-static void
-enter (void)
-{
-  tcsetattr (STDIN_FILENO, TCSADRAIN, &screen.raw);
-  write_all (enter_codes, sizeof enter_codes - 1);
-}
-
-static void
-leave (void)
-{
-  write_all (leave_codes, sizeof leave_codes - 1);
-  tcsetattr (STDIN_FILENO, TCSADRAIN, &screen.before);
-}
+/* --- signals --- */
 
 static void
 on_fatal (int number)
@@ -93,65 +56,19 @@ on_fatal (int number)
   if (screen.is_open)
     {
       screen.is_open = FALSE;
-      leave ();
+      endwin ();
     }
   /* the handler is gone after its first call: this is the end that was to come */
   raise (number);
 }
 
-static void set_handler (int  number,
-                         void (*handler) (int),
-                         int  flags);
-
+/* ncurses has a handler of its own for Ctrl-Z, but draws in it whatever goes on meanwhile. While it
+ * draws, it ignores the signal. */
 static void
-wake (void)
+on_moved (int number)
 {
-  char byte = 0;
-
-  while (write (screen.wake_fds[1], &byte, 1) < 0 && errno == EINTR)
-    ;
-}
-
-static void
-come_back (void)
-{
-  if (!screen.is_open)
-    return;
-
-  enter ();
-  wake ();
-}
-
-/* Ctrl-Z, or somebody's kill: the shell gets its terminal back, and then we ours. */
-static void
-on_stop (int number)
-{
-  int saved_errno = errno;
-  sigset_t mask, before;
-
-  if (screen.is_open)
-    leave ();
-  set_handler (SIGTSTP, SIG_DFL, 0);
-  sigemptyset (&mask);
-  sigaddset (&mask, SIGTSTP);
-  raise (SIGTSTP);
-  pthread_sigmask (SIG_UNBLOCK, &mask, &before);
-  /* here it stops, and goes on */
-  pthread_sigmask (SIG_SETMASK, &before, NULL);
-  set_handler (SIGTSTP, on_stop, SA_RESTART);
-  /* it goes on without a signal where there is no shell to take the terminal: then it did not
-   * stop at all */
-  come_back ();
-  errno = saved_errno;
-}
-
-static void
-on_continue (int number)
-{
-  int saved_errno = errno;
-
-  come_back ();
-  errno = saved_errno;
+  screen.moved_by = number;
+  raise (SIGWINCH);
 }
 
 static void
@@ -165,71 +82,41 @@ set_handler (int  number,
   sigaction (number, &action, NULL);
 }
 
+/* The shell gets its terminal back, and then we ours. */
+static void
+stop (void)
+{
+  set_handler (SIGTSTP, SIG_DFL, 0);
+  raise (SIGTSTP);
+  /* here it stops, and goes on; at once where there is no shell to take the terminal */
+  set_handler (SIGTSTP, on_moved, SA_RESTART);
+}
+
 /* --- the main loop --- */
+
+/* ncurses would look into the environment first. */
+static void
+take_size (void)
+{
+  struct winsize size = { 0 };
+
+  if (ioctl (STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0 && size.ws_col > 0)
+    resizeterm (size.ws_row, size.ws_col);
+}
 
 static gboolean
 on_size (gpointer data)
 {
+  /* after SIGCONT, too: somebody else may have had the terminal */
+  if (screen.moved_by != 0)
+    endwin ();
+  if (screen.moved_by == SIGTSTP)
+    stop ();
+  screen.moved_by = 0;
+  take_size ();
+  clearok (curscr, TRUE);
   screen.event (0, screen.data);
   return G_SOURCE_CONTINUE;
-}
-
-static gboolean
-on_wake (int          fd,
-         GIOCondition condition,
-         gpointer     data)
-{
-  char bytes[64];
-
-  while (read (fd, bytes, sizeof bytes) > 0)
-    ;
-  screen.event (0, screen.data);
-  return G_SOURCE_CONTINUE;
-}
-
-/* An arrow key, say, is no letter that was typed: ESC [ … or ESC O x. */
-static gsize
-skip_sequence (const char *bytes,
-               gsize       n)
-{
-  gsize i = 2;
-
-  if (n < 2 || (bytes[1] != '[' && bytes[1] != 'O'))
-    return 1;
-  while (i < n && (bytes[i] < 0x40 || bytes[i] > 0x7e))
-    i++;
-
-  return MIN (i + 1, n);
-}
-
-static void
-take_bytes (const char *bytes,
-            gsize       n)
-{
-  for (gsize i = 0; i < n && screen.is_open;)
-    {
-      gunichar c = g_utf8_get_char_validated (bytes + i, (gssize) (n - i));
-
-      if (bytes[i] == '\033')
-        {
-          i += skip_sequence (bytes + i, n - i);
-          continue;
-        }
-      if (c == (gunichar) -2 && n - i < sizeof screen.half)
-        {
-          memcpy (screen.half, bytes + i, n - i);
-          screen.n_half = n - i;
-          return;
-        }
-      if (c == (gunichar) -1 || c == (gunichar) -2)
-        {
-          i++;
-          continue;
-        }
-      i += (gsize) (g_utf8_next_char (bytes + i) - (bytes + i));
-      if (c != 0)
-        screen.event (c, screen.data);
-    }
 }
 
 static gboolean
@@ -237,62 +124,63 @@ on_key (int          fd,
         GIOCondition condition,
         gpointer     data)
 {
-  char bytes[256];
-  gssize n;
+  int key;
 
-  memcpy (bytes, screen.half, screen.n_half);
-  n = read (fd, bytes + screen.n_half, sizeof bytes - screen.n_half);
-  if (n < 0 && (errno == EINTR || errno == EAGAIN))
-    return G_SOURCE_CONTINUE;
-  if (n <= 0)
+  while (screen.is_open && (key = getch ()) != ERR)
     {
-      screen.key_source = 0;
-      screen.event (LLMCTL_SCREEN_GONE, screen.data);
-      return G_SOURCE_REMOVE;
+      /* An arrow key, say, is no letter that was typed: ESC [ … or ESC O x. */
+      if (key == '\033' && ((key = getch ()) == '[' || key == 'O'))
+        do
+          key = getch ();
+        while (key != ERR && (key < 0x40 || key > 0x7e));
+      else if (key != ERR && key != 0)
+        screen.event (key, screen.data);
     }
+  if ((condition & (G_IO_HUP | G_IO_ERR)) == 0 || !screen.is_open)
+    return G_SOURCE_CONTINUE;
 
-  n += (gssize) screen.n_half;
-  screen.n_half = 0;
-  take_bytes (bytes, (gsize) n);
-  return G_SOURCE_CONTINUE;
+  screen.key_source = 0;
+  screen.event (LLMCTL_SCREEN_GONE, screen.data);
+  return G_SOURCE_REMOVE;
 }
 
 /* --- the screen --- */
 
-void
+gboolean
 llmctl_screen_open (LlmctlScreenEvent event,
                     gpointer          data)
 {
-  static gboolean is_at_exit;
+  const char *term = g_getenv ("TERM");
 
-  g_return_if_fail (!screen.is_open);
+  if (term == NULL || strcmp (term, "dumb") == 0 || !isatty (STDIN_FILENO) ||
+      !isatty (STDOUT_FILENO))
+    return FALSE;
+  screen.terminal = newterm (NULL, stdout, stdin);
+  if (screen.terminal == NULL)
+    return FALSE;
 
   screen.event = event;
   screen.data = data;
-  screen.n_half = 0;
-  if (tcgetattr (STDIN_FILENO, &screen.before) != 0)
-    return;
-  screen.raw = screen.before;
-  screen.raw.c_lflag &= (tcflag_t) ~(ICANON | ECHO);
-  screen.raw.c_cc[VMIN] = 1;
-  screen.raw.c_cc[VTIME] = 0;
-  if (!g_unix_open_pipe (screen.wake_fds, FD_CLOEXEC, NULL))
-    return;
-  g_unix_set_fd_nonblocking (screen.wake_fds[0], TRUE, NULL);
-  g_unix_set_fd_nonblocking (screen.wake_fds[1], TRUE, NULL);
-
+  take_size ();
+  cbreak ();
+  noecho ();
+  nodelay (stdscr, TRUE);
+  curs_set (0);
+  if (llmctl_output_has_colour (STDOUT_FILENO) && start_color () == OK)
+    {
+      use_default_colors ();
+      for (short i = COLOR_RED; i <= COLOR_YELLOW; i++)
+        init_pair (i, i, -1);
+    }
   screen.is_open = TRUE;
-  if (!is_at_exit)
-    atexit (llmctl_screen_close);
-  is_at_exit = TRUE;
+  atexit (llmctl_screen_close);
   for (gsize i = 0; i < G_N_ELEMENTS (fatal_signals); i++)
     set_handler (fatal_signals[i], on_fatal, SA_RESETHAND | SA_NODEFER);
-  set_handler (SIGTSTP, on_stop, SA_RESTART);
-  set_handler (SIGCONT, on_continue, SA_RESTART);
+  set_handler (SIGTSTP, on_moved, SA_RESTART);
+  set_handler (SIGCONT, on_moved, SA_RESTART);
   screen.key_source = g_unix_fd_add (STDIN_FILENO, G_IO_IN | G_IO_HUP | G_IO_ERR, on_key, NULL);
-  screen.wake_source = g_unix_fd_add (screen.wake_fds[0], G_IO_IN, on_wake, NULL);
   screen.size_source = g_unix_signal_add (SIGWINCH, on_size, NULL);
-  enter ();
+  return TRUE;
 }
 
 void
@@ -302,57 +190,59 @@ llmctl_screen_close (void)
     return;
 
   screen.is_open = FALSE;
-  leave ();
-  set_handler (SIGTSTP, SIG_DFL, 0);
-  set_handler (SIGCONT, SIG_DFL, 0);
+  endwin ();
   for (gsize i = 0; i < G_N_ELEMENTS (fatal_signals); i++)
     set_handler (fatal_signals[i], SIG_DFL, 0);
+  set_handler (SIGTSTP, SIG_DFL, 0);
+  set_handler (SIGCONT, SIG_DFL, 0);
   g_clear_handle_id (&screen.key_source, g_source_remove);
-  g_clear_handle_id (&screen.wake_source, g_source_remove);
   g_clear_handle_id (&screen.size_source, g_source_remove);
-  close (screen.wake_fds[0]);
-  close (screen.wake_fds[1]);
+  g_clear_pointer (&screen.terminal, delscreen);
 }
 
 void
 llmctl_screen_get_size (guint *columns,
                         guint *rows)
 {
-  struct winsize size = { 0 };
-  gboolean is_known = ioctl (STDOUT_FILENO, TIOCGWINSZ, &size) == 0;
-
-  *columns = is_known && size.ws_col > 0 ? MIN (size.ws_col, MAX_COLUMNS) : DEFAULT_COLUMNS;
-  *rows = is_known && size.ws_row > 0 ? MIN (size.ws_row, MAX_ROWS) : DEFAULT_ROWS;
+  *columns = (guint) CLAMP (COLS, 1, MAX_COLUMNS);
+  *rows = (guint) CLAMP (LINES, 1, MAX_ROWS);
 }
 
-gboolean
+static void
+show_line (const char *line)
+{
+  const char *charset;
+  gboolean is_utf8 = g_get_charset (&charset);
+
+  for (const char *p = line; *p != '\0';)
+    {
+      gsize length = strcspn (p, "\1\2\3\4\5\6");
+      g_autofree char *text = NULL;
+
+      if (length == 0)
+        {
+          guint style = (guint) (*p++ - LLMCTL_FRAME_MARK (LLMCTL_STYLE_PLAIN));
+
+          attr_set (styles[style].attribute, styles[style].pair, NULL);
+          continue;
+        }
+      if (is_utf8)
+        text = g_strndup (p, length);
+      else
+        text = g_convert_with_fallback (p, (gssize) length, charset, "UTF-8", "?", NULL, NULL, NULL);
+      addstr (text != NULL ? text : "?");
+      p += length;
+    }
+}
+
+void
 llmctl_screen_show (LlmctlFrame *frame)
 {
-  g_autoptr(GString) out = g_string_new ("\033[H");
-  guint columns, rows, n;
-
-  llmctl_screen_get_size (&columns, &rows);
-  n = MIN (llmctl_frame_get_n_lines (frame), rows);
-  /* cleared before it is written: behind a line as wide as the screen its end would be cleared */
-  for (guint i = 0; i < n; i++)
-    g_string_append_printf (out, "%s\033[K%s", i > 0 ? "\r\n" : "",
-                            llmctl_frame_get_line (frame, i));
-  if (n < rows)
-    g_string_append (out, "\r\n\033[J");
-
-  for (gsize at = 0; at < out->len;)
+  erase ();
+  for (guint i = 0; i < frame->lines->len; i++)
     {
-      gssize written = write (STDOUT_FILENO, out->str + at, out->len - at);
-
-      if (written < 0 && errno == EINTR)
-        continue;
-      if (written < 0 && errno == EAGAIN)
-        /* somebody made the terminal non-blocking; the next frame is drawn over this one */
-        return TRUE;
-      if (written <= 0)
-        return FALSE;
-      at += (gsize) written;
+      move ((int) i, 0);
+      show_line (g_ptr_array_index (frame->lines, i));
     }
-
-  return TRUE;
+  refresh ();
 }

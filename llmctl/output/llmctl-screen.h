@@ -3,7 +3,8 @@
 /*
  * The whole terminal for one command: drawn anew in place, with keys read as they are pressed.
  * However the program ends, by a signal or a crash, the terminal is as it was before; while
- * it is stopped, too. One at a time, as there is one terminal. Main thread.
+ * it is stopped, too. One at a time, as there is one terminal; the only file that knows ncurses.
+ * Main thread.
  */
 
 #pragma once
@@ -12,23 +13,22 @@
 
 G_BEGIN_DECLS
 
-/* @key: a character that was typed; 0 when the screen has to be drawn again, as it has another
- * size or another program wrote on it; G_MAXUINT32 when the terminal has gone. */
-typedef void (*LlmctlScreenEvent) (gunichar key,
+/* @key: a byte that was typed; 0 when the screen has to be drawn again, as it has another size or
+ * another program wrote on it; LLMCTL_SCREEN_GONE when the terminal has gone. */
+typedef void (*LlmctlScreenEvent) (int      key,
                                    gpointer data);
 
-#define LLMCTL_SCREEN_GONE G_MAXUINT32
+#define LLMCTL_SCREEN_GONE (-1)
 
-/* Whether stdin and stdout are terminals that can place text. */
-gboolean llmctl_screen_is_possible (void);
+/* FALSE when stdin and stdout are no terminals that can place text. To be called when the signals
+ * that are to end the program orderly have their handlers. */
+gboolean llmctl_screen_open  (LlmctlScreenEvent  event,
+                              gpointer           data);
+void     llmctl_screen_close (void);
 
-void     llmctl_screen_open        (LlmctlScreenEvent event,
-                                    gpointer          data);
-void     llmctl_screen_close       (void);
-
-void     llmctl_screen_get_size    (guint            *columns,
-                                    guint            *rows);
-/* Shows as many lines of @frame as there is room for. FALSE when the terminal has gone. */
-gboolean llmctl_screen_show        (LlmctlFrame      *frame);
+void     llmctl_screen_get_size (guint          *columns,
+                                 guint          *rows);
+/* Shows as many lines of @frame as there is room for. */
+void     llmctl_screen_show  (LlmctlFrame       *frame);
 
 G_END_DECLS

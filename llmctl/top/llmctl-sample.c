@@ -9,8 +9,8 @@
 #include <string.h>
 
 #include "llmctl/bus/llmctl-service.h"
+#include "llmctl/output/llmctl-json.h"
 
-#define CONTEXTS_PATH        LLMCTL_SERVICE_PATH "/contexts"
 #define GENERATIONS_PATH     LLMCTL_SERVICE_PATH "/generations"
 #define GENERATION_INTERFACE "org.llm.Service.Generation"
 #define PROPERTIES_INTERFACE "org.freedesktop.DBus.Properties"
@@ -26,67 +26,26 @@
  * later at the latest. */
 #define FRESH_LOOKS 10
 
-struct _LlmctlSampler
+/* Of the history. */
+#define SPAN_US (60 * G_USEC_PER_SEC)
+
+typedef struct
 {
   GDBusConnection *bus;
   GCancellable *cancellable;
-  LlmctlSampled sampled;
-  gpointer data;
-
-  gboolean is_running;
-  LlmctlSample *next;         /* (nullable) (owned): being taken */
-  guint n_calls;              /* of it under way */
-  void (*go_on) (LlmctlSampler *self);  /* once they are all answered */
-  GVariant *introspected;     /* (nullable): where calls under way are listed */
-  guint n_looks;              /* since contexts and applications were asked for */
-
-  /* of the look before: used again while nothing has changed */
-  GVariant *statistics;       /* (nullable) */
-  GVariant *model;            /* (nullable) */
-  char *model_path;           /* (nullable) */
-  GVariant *apps;             /* (nullable) */
-  GVariant *contexts;         /* (nullable) */
-  GHashTable *memories;       /* (nullable) */
-  GPtrArray *states;          /* (nullable) */
-};
-
-/* A call and where in the sample its answer goes. */
-typedef struct
-{
-  LlmctlSampler *sampler;
-  GVariant **place;           /* (nullable) */
-  char *key;                  /* (nullable): then into memories, or a state */
-} Call;
-
-static void
-call_free (Call *call)
-{
-  g_free (call->key);
-  g_free (call);
-}
-
-G_DEFINE_AUTOPTR_CLEANUP_FUNC (Call, call_free)
-
-static GHashTable *
-memories_new (void)
-{
-  return g_hash_table_new_full (g_str_hash, g_str_equal, g_free, (GDestroyNotify) g_variant_unref);
-}
+  gboolean is_over;           /* it is silent, or nobody waits: no more calls */
+} Look;
 
 void
 llmctl_sample_free (LlmctlSample *self)
 {
-  if (self == NULL)
-    return;
-
   g_clear_pointer (&self->service, g_variant_unref);
+  g_clear_pointer (&self->model, g_variant_unref);
   g_clear_pointer (&self->memory, g_variant_unref);
   g_clear_pointer (&self->statistics, g_variant_unref);
-  g_clear_pointer (&self->model, g_variant_unref);
   g_clear_pointer (&self->apps, g_variant_unref);
   g_clear_pointer (&self->contexts, g_variant_unref);
-  g_clear_pointer (&self->memories, g_hash_table_unref);
-  g_clear_pointer (&self->states, g_ptr_array_unref);
+  g_clear_pointer (&self->states, g_variant_unref);
   g_free (self);
 }
 
@@ -104,367 +63,276 @@ llmctl_sample_has (const LlmctlSample *self,
   return self->statistics != NULL && g_variant_lookup (self->statistics, key, "t", NULL);
 }
 
-/* --- calls --- */
-
-static void
-end_call (LlmctlSampler *self)
+/* (transfer full) (nullable): the one value, of @type, that it replies. */
+static GVariant *
+call (Look       *look,
+      const char *path,
+      const char *interface,
+      const char *method,
+      GVariant   *arguments,
+      const char *type)
 {
-  if (--self->n_calls == 0)
-    self->go_on (self);
-}
-
-/* What @reply is worth: FALSE when there is none, and @self is gone when it was cancelled. */
-static gboolean
-take_reply (Call         *call,
-            GAsyncResult *result,
-            GObject      *source,
-            GVariant    **reply,
-            gboolean     *is_cancelled)
-{
+  g_autoptr(GVariant) reply = NULL;
+  g_autoptr(GVariant) owned = arguments != NULL ? g_variant_ref_sink (arguments) : NULL;
+  g_autofree char *reply_type = g_strdup_printf ("(%s)", type);
   g_autoptr(GError) error = NULL;
 
-  *reply = g_dbus_connection_call_finish (G_DBUS_CONNECTION (source), result, &error);
-  *is_cancelled = g_error_matches (error, G_IO_ERROR, G_IO_ERROR_CANCELLED);
-  if (!*is_cancelled && g_error_matches (error, G_IO_ERROR, G_IO_ERROR_TIMED_OUT))
-    call->sampler->next->is_silent = TRUE;
-  return *reply != NULL;
+  if (!look->is_over)
+    reply = g_dbus_connection_call_sync (look->bus, LLMCTL_SERVICE_NAME, path, interface, method,
+                                         owned, G_VARIANT_TYPE (reply_type),
+                                         G_DBUS_CALL_FLAGS_NO_AUTO_START, CALL_LIMIT_MS,
+                                         look->cancellable, &error);
+  look->is_over |= g_error_matches (error, G_IO_ERROR, G_IO_ERROR_TIMED_OUT) ||
+                   g_error_matches (error, G_IO_ERROR, G_IO_ERROR_CANCELLED);
+
+  return reply != NULL ? g_variant_get_child_value (reply, 0) : NULL;
 }
 
-static void
-on_reply (GObject      *source,
-          GAsyncResult *result,
-          gpointer      data)
+/* The same of a method that takes options and is given none. */
+static GVariant *
+call_plain (Look       *look,
+            const char *path,
+            const char *interface,
+            const char *method,
+            const char *type)
 {
-  g_autoptr(Call) call = data;
-  g_autoptr(GVariant) reply = NULL;
-  gboolean is_cancelled;
-
-  if (take_reply (call, result, source, &reply, &is_cancelled))
-    *call->place = g_variant_get_child_value (reply, 0);
-  if (!is_cancelled)
-    end_call (call->sampler);
+  return call (look, path, interface, method, g_variant_new ("(a{sv})", NULL), type);
 }
 
-static void
-on_memory (GObject      *source,
-           GAsyncResult *result,
-           gpointer      data)
+static GVariant *
+get_all (Look       *look,
+         const char *path,
+         const char *interface)
 {
-  g_autoptr(Call) call = data;
-  g_autoptr(GVariant) reply = NULL;
-  gboolean is_cancelled;
+  g_autoptr(GVariant) properties = call (look, path, PROPERTIES_INTERFACE, "GetAll",
+                                         g_variant_new ("(s)", interface), "a{sv}");
 
-  if (take_reply (call, result, source, &reply, &is_cancelled))
-    g_hash_table_replace (call->sampler->next->memories, g_steal_pointer (&call->key),
-                          g_variant_get_child_value (reply, 0));
-  if (!is_cancelled)
-    end_call (call->sampler);
+  return properties != NULL ? g_variant_ref_sink (llmctl_json_rename_keys (properties)) : NULL;
 }
 
-static void
-on_state (GObject      *source,
-          GAsyncResult *result,
-          gpointer      data)
+static GVariant *
+look_at_contexts (Look *look)
 {
-  g_autoptr(Call) call = data;
-  g_autoptr(GVariant) reply = NULL;
-  g_autoptr(GVariant) value = NULL;
-  gboolean is_cancelled;
-
-  if (take_reply (call, result, source, &reply, &is_cancelled))
-    {
-      g_variant_get (reply, "(v)", &value);
-      if (g_variant_is_of_type (value, G_VARIANT_TYPE_STRING))
-        g_ptr_array_add (call->sampler->next->states, g_variant_dup_string (value, NULL));
-    }
-  if (!is_cancelled)
-    end_call (call->sampler);
-}
-
-static void
-begin_call (LlmctlSampler      *self,
-            const char         *path,
-            const char         *interface,
-            const char         *method,
-            GVariant           *arguments,
-            const char         *reply_type,
-            GAsyncReadyCallback callback,
-            GVariant          **place,
-            const char         *key)
-{
-  Call *call = g_new0 (Call, 1);
-
-  call->sampler = self;
-  call->place = place;
-  call->key = g_strdup (key);
-  self->n_calls++;
-  g_dbus_connection_call (self->bus, LLMCTL_SERVICE_NAME, path, interface, method, arguments,
-                          G_VARIANT_TYPE (reply_type), G_DBUS_CALL_FLAGS_NO_AUTO_START,
-                          CALL_LIMIT_MS, self->cancellable, callback, call);
-}
-
-static void
-begin_get_all (LlmctlSampler *self,
-               const char    *path,
-               const char    *interface,
-               GVariant     **place)
-{
-  begin_call (self, path, PROPERTIES_INTERFACE, "GetAll", g_variant_new ("(s)", interface),
-              "(a{sv})", on_reply, place, NULL);
-}
-
-/* --- the end of a look --- */
-
-static void
-replace (GVariant **place,
-         GVariant  *value)
-{
-  g_clear_pointer (place, g_variant_unref);
-  if (value != NULL)
-    *place = g_variant_ref (value);
-}
-
-static void
-finish (LlmctlSampler *self)
-{
-  LlmctlSample *sample = g_steal_pointer (&self->next);
-
-  /* The service may have gone or come meanwhile: then this is of neither. */
-  if (!sample->is_running || !self->is_running)
-    {
-      llmctl_sample_free (sample);
-      sample = g_new0 (LlmctlSample, 1);
-      sample->is_running = self->is_running;
-    }
-  sample->time_us = g_get_monotonic_time ();
-  if (sample->memories == NULL)
-    sample->memories = memories_new ();
-  if (sample->states == NULL)
-    sample->states = g_ptr_array_new_with_free_func (g_free);
-
-  replace (&self->statistics, sample->statistics);
-  replace (&self->model, sample->model);
-  replace (&self->apps, sample->apps);
-  replace (&self->contexts, sample->contexts);
-  g_clear_pointer (&self->memories, g_hash_table_unref);
-  self->memories = g_hash_table_ref (sample->memories);
-  g_clear_pointer (&self->states, g_ptr_array_unref);
-  self->states = g_ptr_array_ref (sample->states);
-  self->sampled (sample, self->data);
-}
-
-/* --- the third step: of single objects --- */
-
-/* (transfer full): the names of the children in what an object says of itself. */
-static GPtrArray *
-list_children (const char *xml)
-{
-  g_autoptr(GDBusNodeInfo) node = g_dbus_node_info_new_for_xml (xml, NULL);
-  GPtrArray *names = g_ptr_array_new_with_free_func (g_free);
-
-  for (gsize i = 0; node != NULL && node->nodes != NULL && node->nodes[i] != NULL; i++)
-    if (node->nodes[i]->path != NULL && strchr (node->nodes[i]->path, '/') == NULL)
-      g_ptr_array_add (names, g_strdup (node->nodes[i]->path));
-
-  return names;
-}
-
-static void
-begin_states (LlmctlSampler *self)
-{
-  g_autoptr(GPtrArray) names = list_children (g_variant_get_string (self->introspected, NULL));
-
-  for (guint i = 0; i < MIN (names->len, MAX_STATES); i++)
-    {
-      g_autofree char *path =
-          g_strconcat (GENERATIONS_PATH "/", g_ptr_array_index (names, i), NULL);
-
-      if (g_variant_is_object_path (path))
-        begin_call (self, path, PROPERTIES_INTERFACE, "Get",
-                    g_variant_new ("(ss)", GENERATION_INTERFACE, "State"), "(v)", on_state, NULL,
-                    NULL);
-    }
-}
-
-static void
-begin_memories (LlmctlSampler *self)
-{
+  g_autoptr(GVariant) list = call_plain (look, LLMCTL_SERVICE_PATH, LLMCTL_SERVICE_INTERFACE,
+                                         "ListContexts", "a(oa{sv})");
+  GVariantBuilder builder;
   GVariantIter iter;
   const char *path;
+  GVariant *properties;
   guint n = 0;
 
-  g_variant_iter_init (&iter, self->next->contexts);
-  while (n < MAX_MEMORIES && g_variant_iter_next (&iter, "(&o@a{sv})", &path, NULL))
-    if (g_str_has_prefix (path, CONTEXTS_PATH "/"))
-      {
-        begin_call (self, path, LLMCTL_CONTEXT_INTERFACE, "GetMemory",
-                    g_variant_new ("(a{sv})", NULL), "(a{sv})", on_memory, NULL, path);
-        n++;
-      }
+  if (list == NULL)
+    return NULL;
+  g_variant_builder_init (&builder, G_VARIANT_TYPE ("aa{sv}"));
+  g_variant_iter_init (&iter, list);
+  while (g_variant_iter_loop (&iter, "(&o@a{sv})", &path, &properties))
+    {
+      g_autoptr(GVariant) renamed = g_variant_ref_sink (llmctl_json_rename_keys (properties));
+      g_autoptr(GVariantDict) dict = g_variant_dict_new (renamed);
+      g_autoptr(GVariant) memory = NULL;
+
+      if (n < MAX_MEMORIES && g_str_has_prefix (path, LLMCTL_SERVICE_PATH "/contexts/"))
+        {
+          memory = call_plain (look, path, LLMCTL_CONTEXT_INTERFACE, "GetMemory", "a{sv}");
+          n++;
+        }
+      g_variant_dict_insert (dict, "path", "s", path);
+      if (memory != NULL)
+        {
+          g_variant_dict_insert (dict, "memory-bytes", "t",
+                                 llmctl_dict_get_number (memory, "memory-bytes"));
+          g_variant_dict_insert (dict, "storage-bytes", "t",
+                                 llmctl_dict_get_number (memory, "storage-bytes"));
+        }
+      g_variant_builder_add_value (&builder, g_variant_dict_end (dict));
+    }
+
+  return g_variant_ref_sink (g_variant_builder_end (&builder));
 }
 
-static void
-look_at_objects (LlmctlSampler *self)
+static GVariant *
+look_at_states (Look *look)
 {
-  self->go_on = finish;
-  self->n_calls++;
-  if (self->next->contexts != NULL)
-    begin_memories (self);
-  if (self->introspected != NULL)
-    begin_states (self);
-  g_clear_pointer (&self->introspected, g_variant_unref);
-  end_call (self);
-}
+  g_autoptr(GVariant) xml = call (look, GENERATIONS_PATH, "org.freedesktop.DBus.Introspectable",
+                                  "Introspect", NULL, "s");
+  g_autoptr(GDBusNodeInfo) node =
+      xml != NULL ? g_dbus_node_info_new_for_xml (g_variant_get_string (xml, NULL), NULL) : NULL;
+  GVariantBuilder builder;
 
-/* --- the second step: lists, when there is something new --- */
+  g_variant_builder_init (&builder, G_VARIANT_TYPE_STRING_ARRAY);
+  for (guint i = 0, n = 0; n < MAX_STATES && node != NULL && node->nodes != NULL &&
+                           node->nodes[i] != NULL; i++)
+    {
+      g_autofree char *path = g_strconcat (GENERATIONS_PATH "/", node->nodes[i]->path, NULL);
+      g_autoptr(GVariant) boxed = NULL;
+      g_autoptr(GVariant) state = NULL;
+
+      if (!g_variant_is_object_path (path))
+        continue;
+      n++;
+      boxed = call (look, path, PROPERTIES_INTERFACE, "Get",
+                    g_variant_new ("(ss)", GENERATION_INTERFACE, "State"), "v");
+      state = boxed != NULL ? g_variant_get_variant (boxed) : NULL;
+      if (state != NULL && g_variant_is_of_type (state, G_VARIANT_TYPE_STRING))
+        g_variant_builder_add_value (&builder, state);
+    }
+
+  return g_variant_ref_sink (g_variant_builder_end (&builder));
+}
 
 /* Whether anything was done since the look before. */
 static gboolean
-has_moved (LlmctlSampler *self)
+has_moved (const LlmctlSample *self,
+           const LlmctlSample *before)
 {
   static const char *const keys[] = { "requests", "failed", "cancelled", "contexts", "calls",
                                       "steps", "rows", "trims", "kv-evicted-chunks",
                                       "kv-packed-chunks", "kv-storage-bytes" };
 
-  if (self->statistics == NULL || self->next->statistics == NULL)
+  if (before == NULL || before->statistics == NULL || self->statistics == NULL)
     return TRUE;
   for (gsize i = 0; i < G_N_ELEMENTS (keys); i++)
-    if (llmctl_dict_get_number (self->statistics, keys[i]) !=
-        llmctl_dict_get_number (self->next->statistics, keys[i]))
+    if (llmctl_sample_count (before, keys[i]) != llmctl_sample_count (self, keys[i]))
       return TRUE;
 
   return FALSE;
 }
 
-static void
-use_again (LlmctlSampler *self)
+static GVariant *
+ref (GVariant *value)
 {
-  LlmctlSample *next = self->next;
-
-  replace (&next->apps, self->apps);
-  replace (&next->contexts, self->contexts);
-  next->memories = self->memories != NULL ? g_hash_table_ref (self->memories) : NULL;
-  next->states = self->states != NULL ? g_ptr_array_ref (self->states) : NULL;
+  return value != NULL ? g_variant_ref (value) : NULL;
 }
 
-static void
-begin_model (LlmctlSampler *self)
+LlmctlSample *
+llmctl_sample_take (GDBusConnection    *bus,
+                    const LlmctlSample *before,
+                    GCancellable       *cancellable)
 {
-  const char *path = llmctl_dict_get_string (self->next->service, "ActiveModel");
+  Look look = { .bus = bus, .cancellable = cancellable };
+  LlmctlSample *self = g_new0 (LlmctlSample, 1);
+  const char *path;
 
-  if (!g_variant_is_object_path (path) || g_str_equal (path, "/"))
-    return;
-  if (self->model != NULL && g_strcmp0 (path, self->model_path) == 0)
+  self->is_running = bus != NULL;
+  if (self->is_running)
+    self->service = get_all (&look, LLMCTL_SERVICE_PATH, LLMCTL_SERVICE_INTERFACE);
+  if (self->service != NULL)
     {
-      self->next->model = g_variant_ref (self->model);
-      return;
+      self->memory = get_all (&look, LLMCTL_SERVICE_PATH, LLMCTL_MEMORY_INTERFACE);
+      self->statistics = call_plain (&look, LLMCTL_SERVICE_PATH, LLMCTL_SERVICE_INTERFACE,
+                                     "GetStatistics", "a{sv}");
+      path = llmctl_dict_get_string (self->service, "active-model");
+      if (before != NULL && before->service != NULL &&
+          g_str_equal (path, llmctl_dict_get_string (before->service, "active-model")))
+        self->model = ref (before->model);
+      if (self->model == NULL && g_variant_is_object_path (path) && !g_str_equal (path, "/"))
+        self->model = get_all (&look, path, LLMCTL_MODEL_INTERFACE);
+
+      self->n_looks = before != NULL ? before->n_looks + 1 : 0;
+      if (has_moved (self, before) || self->n_looks >= FRESH_LOOKS)
+        {
+          self->n_looks = 0;
+          self->apps = call_plain (&look, LLMCTL_SERVICE_PATH, LLMCTL_ADMIN_INTERFACE, "ListApps",
+                                   "aa{sv}");
+          self->contexts = look_at_contexts (&look);
+          self->states = look_at_states (&look);
+        }
+      else
+        {
+          self->apps = ref (before->apps);
+          self->contexts = ref (before->contexts);
+          self->states = ref (before->states);
+        }
     }
-  g_free (self->model_path);
-  self->model_path = g_strdup (path);
-  begin_get_all (self, path, LLMCTL_MODEL_INTERFACE, &self->next->model);
-}
+  self->time_us = g_get_monotonic_time ();
 
-static void
-look_at_lists (LlmctlSampler *self)
-{
-  LlmctlSample *next = self->next;
-
-  if (next->service == NULL)
-    {
-      finish (self);
-      return;
-    }
-
-  self->n_calls++;
-  begin_model (self);
-  if (has_moved (self) || ++self->n_looks >= FRESH_LOOKS)
-    {
-      self->n_looks = 0;
-      self->go_on = look_at_objects;
-      next->memories = memories_new ();
-      next->states = g_ptr_array_new_with_free_func (g_free);
-      begin_call (self, LLMCTL_SERVICE_PATH, LLMCTL_ADMIN_INTERFACE, "ListApps",
-                  g_variant_new ("(a{sv})", NULL), "(aa{sv})", on_reply, &next->apps, NULL);
-      begin_call (self, LLMCTL_SERVICE_PATH, LLMCTL_SERVICE_INTERFACE, "ListContexts",
-                  g_variant_new ("(a{sv})", NULL), "(a(oa{sv}))", on_reply, &next->contexts, NULL);
-      begin_call (self, GENERATIONS_PATH, "org.freedesktop.DBus.Introspectable", "Introspect", NULL,
-                  "(s)", on_reply, &self->introspected, NULL);
-    }
-  else
-    {
-      self->go_on = finish;
-      use_again (self);
-    }
-  end_call (self);
-}
-
-/* --- the first step --- */
-
-void
-llmctl_sampler_look (LlmctlSampler *self)
-{
-  LlmctlSample *next;
-
-  if (self->next != NULL)
-    return;
-
-  next = self->next = g_new0 (LlmctlSample, 1);
-  next->is_running = self->is_running;
-  if (!self->is_running)
-    {
-      finish (self);
-      return;
-    }
-  self->go_on = look_at_lists;
-  begin_get_all (self, LLMCTL_SERVICE_PATH, LLMCTL_SERVICE_INTERFACE, &next->service);
-  begin_get_all (self, LLMCTL_SERVICE_PATH, LLMCTL_MEMORY_INTERFACE, &next->memory);
-  begin_call (self, LLMCTL_SERVICE_PATH, LLMCTL_SERVICE_INTERFACE, "GetStatistics",
-              g_variant_new ("(a{sv})", NULL), "(a{sv})", on_reply, &next->statistics, NULL);
-}
-
-void
-llmctl_sampler_forget (LlmctlSampler *self,
-                       gboolean       is_running)
-{
-  self->is_running = is_running;
-  g_clear_pointer (&self->statistics, g_variant_unref);
-  g_clear_pointer (&self->model, g_variant_unref);
-  g_clear_pointer (&self->apps, g_variant_unref);
-  g_clear_pointer (&self->contexts, g_variant_unref);
-  g_clear_pointer (&self->memories, g_hash_table_unref);
-  g_clear_pointer (&self->states, g_ptr_array_unref);
-  /* one that is being taken is of the other service, or of none */
-  if (self->next != NULL)
-    self->next->is_running = FALSE;
-}
-
-LlmctlSampler *
-llmctl_sampler_new (GDBusConnection *bus,
-                    LlmctlSampled    sampled,
-                    gpointer         data)
-{
-  LlmctlSampler *self = g_new0 (LlmctlSampler, 1);
-
-  self->bus = g_object_ref (bus);
-  self->cancellable = g_cancellable_new ();
-  self->sampled = sampled;
-  self->data = data;
   return self;
 }
 
-void
-llmctl_sampler_free (LlmctlSampler *self)
-{
-  if (self == NULL)
-    return;
+/* --- the last minute --- */
 
-  /* the answers still come, and find that they are not wanted */
-  g_cancellable_cancel (self->cancellable);
-  llmctl_sampler_forget (self, FALSE);
-  llmctl_sample_free (self->next);
-  g_clear_pointer (&self->introspected, g_variant_unref);
-  g_object_unref (self->cancellable);
-  g_object_unref (self->bus);
-  g_free (self->model_path);
+typedef struct
+{
+  gint64 time_us;
+  GVariant *statistics;
+} Entry;
+
+static void
+entry_free (gpointer data)
+{
+  Entry *self = data;
+
+  g_variant_unref (self->statistics);
   g_free (self);
+}
+
+void
+llmctl_history_clear (LlmctlHistory *self)
+{
+  g_queue_clear_full (&self->looks, entry_free);
+}
+
+void
+llmctl_history_add (LlmctlHistory *self,
+                    gint64         time_us,
+                    GVariant      *statistics)
+{
+  Entry *added = g_new (Entry, 1);
+  Entry *second;
+
+  added->time_us = time_us;
+  added->statistics = g_variant_ref (statistics);
+  g_queue_push_tail (&self->looks, added);
+  /* the oldest one is as old as the span or older, so that there is something to compare with */
+  while ((second = g_queue_peek_nth (&self->looks, 1)) != NULL &&
+         time_us - second->time_us >= SPAN_US)
+    entry_free (g_queue_pop_head (&self->looks));
+}
+
+/* From the look @from (nullable) to the last one. */
+static guint64
+get_growth (LlmctlHistory *self,
+            const Entry   *from,
+            const char    *key)
+{
+  const Entry *last = g_queue_peek_tail (&self->looks);
+  guint64 before = from != NULL ? llmctl_dict_get_number (from->statistics, key) : 0;
+  guint64 after = from != NULL ? llmctl_dict_get_number (last->statistics, key) : 0;
+
+  return after > before ? after - before : 0;
+}
+
+/* Microseconds between the last two looks; 0 when nobody knows. */
+static gint64
+get_distance (LlmctlHistory *self)
+{
+  GList *last = self->looks.tail;
+
+  return last != NULL && last->prev != NULL
+             ? ((Entry *) last->data)->time_us - ((Entry *) last->prev->data)->time_us
+             : 0;
+}
+
+gboolean
+llmctl_history_has_rates (LlmctlHistory *self)
+{
+  return get_distance (self) > 0;
+}
+
+double
+llmctl_history_get_rate (LlmctlHistory *self,
+                         const char    *key)
+{
+  gint64 distance_us = get_distance (self);
+
+  return distance_us > 0 ? (double) get_growth (self, self->looks.tail->prev->data, key) *
+                               G_USEC_PER_SEC / (double) distance_us
+                         : 0;
+}
+
+guint64
+llmctl_history_get_recent (LlmctlHistory *self,
+                           const char    *key)
+{
+  return get_growth (self, g_queue_peek_head (&self->looks), key);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * One look at the service after the other, as “llmctl top” takes them: without starting it,
- * without waiting, and with no more calls than something that changed is worth. Everything
- * in a sample comes from outside. Main thread.
+ * One look at the service, as “llmctl top” takes them one after the other: without starting it,
+ * and with no more calls than something that changed is worth. Everything in a sample comes from
+ * outside. Any thread. And what the counters of many samples came to.
  */
 
 #pragma once
@@ -12,50 +12,60 @@
 
 G_BEGIN_DECLS
 
-/* What was seen at a time. The variants are what the interface says, or NULL for what was
- * not told. */
+/* What was seen at a time; the variants are NULL for what was not told, and their keys are those
+ * of our JSON. */
 typedef struct
 {
   gint64 time_us;          /* of the monotonic clock */
   gboolean is_running;
-  gboolean is_silent;      /* it runs, but did not answer in time */
-  GVariant *service;       /* (nullable): a{sv} of the properties */
+  GVariant *service;       /* (nullable): a{sv} of the properties; NULL: it did not answer */
+  GVariant *model;         /* (nullable): a{sv} of the properties of the one in use */
   GVariant *memory;        /* (nullable): a{sv} of the properties */
   GVariant *statistics;    /* (nullable): a{sv} of GetStatistics */
-  GVariant *model;         /* (nullable): a{sv} of the properties of the one in use */
   GVariant *apps;          /* (nullable): aa{sv} of ListApps: the caller's, or all for root */
-  GVariant *contexts;      /* (nullable): a(oa{sv}) of ListContexts: the caller's */
-  GHashTable *memories;    /* (element-type utf8 GVariant): of these contexts by path, a{sv} of
-                            * GetMemory; not of all when there are many */
-  GPtrArray *states;       /* (element-type utf8): of the caller's calls under way */
+  GVariant *contexts;      /* (nullable): aa{sv}: the caller's, with "path", and "memory-bytes" and
+                            * "storage-bytes"; these not for all when there are many */
+  GVariant *states;        /* (nullable): as: of the caller's calls under way */
+  guint n_looks;           /* since lists were asked for */
 } LlmctlSample;
 
-typedef struct _LlmctlSampler LlmctlSampler;
+/* (transfer full): what there is to see now; lists, and what does not change, are those of @before
+ * (nullable) while no counter has moved. Blocks for seconds at most, until @cancellable says that
+ * nobody waits. @bus: (nullable): NULL when the service does not run. */
+LlmctlSample *llmctl_sample_take  (GDBusConnection    *bus,
+                                   const LlmctlSample *before,
+                                   GCancellable       *cancellable);
+void          llmctl_sample_free  (LlmctlSample       *self);
 
-/* @sample: (transfer full) */
-typedef void (*LlmctlSampled) (LlmctlSample *sample,
-                               gpointer      data);
-
-/* @bus: one that tells the default main context. */
-LlmctlSampler *llmctl_sampler_new      (GDBusConnection *bus,
-                                        LlmctlSampled    sampled,
-                                        gpointer         data);
-void           llmctl_sampler_free     (LlmctlSampler   *self);
-
-/* Begins to look, unless it does already; @sampled is called later. */
-void           llmctl_sampler_look     (LlmctlSampler   *self);
-/* The service has appeared or vanished: what is remembered of it is of another one. */
-void           llmctl_sampler_forget   (LlmctlSampler   *self,
-                                        gboolean         is_running);
-
-void           llmctl_sample_free      (LlmctlSample    *self);
 /* The counter @key of GetStatistics; 0 when it is not there. */
-guint64        llmctl_sample_count     (const LlmctlSample *self,
-                                        const char         *key);
-gboolean       llmctl_sample_has       (const LlmctlSample *self,
-                                        const char         *key);
+guint64       llmctl_sample_count (const LlmctlSample *self,
+                                   const char         *key);
+gboolean      llmctl_sample_has   (const LlmctlSample *self,
+                                   const char         *key);
+
+/* The counters of the last minute, for what they came to in it. Begins as all zero; one thread. */
+typedef struct
+{
+  GQueue looks;   /* (owned): the oldest first */
+} LlmctlHistory;
+
+/* The service was started anew: its counters begin with 0. */
+void     llmctl_history_clear      (LlmctlHistory *self);
+/* @statistics: `a{sv}` of GetStatistics, as of @time_us, which does not go back. */
+void     llmctl_history_add        (LlmctlHistory *self,
+                                    gint64         time_us,
+                                    GVariant      *statistics);
+
+/* Whether there are two looks to compare. */
+gboolean llmctl_history_has_rates  (LlmctlHistory *self);
+/* How much the counter @key grew a second between the last two looks; 0 when nobody knows. */
+double   llmctl_history_get_rate   (LlmctlHistory *self,
+                                    const char    *key);
+/* How much it grew in the last minute, or since there was the first look. */
+guint64  llmctl_history_get_recent (LlmctlHistory *self,
+                                    const char    *key);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmctlSample, llmctl_sample_free)
-G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmctlSampler, llmctl_sampler_free)
+G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (LlmctlHistory, llmctl_history_clear)
 
 G_END_DECLS

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""What a terminal would show of the few sequences that llmctl sends. Anything else is an error:
-a real terminal might not know it either."""
+"""What an xterm would show of the sequences that a program sends it. Any other is an error: it
+might change what is not shown here."""
 import re
 
-SEQUENCE = re.compile(r"\x1b\[(\??)([\d;]*)([A-Za-z])")
+SEQUENCE = re.compile(r"\x1b(?:\[(\??)([\d;]*)([@A-Za-z])|\([0B]|[=>])")
 
 
 class Screen:
@@ -14,6 +14,7 @@ class Screen:
         self.modes = {"7": True, "25": True, "1049": False}
         self.styles = set()
         self.fed = 0
+        self.last = " "
         self.overflown = False
 
     def feed(self, text):
@@ -27,7 +28,8 @@ class Screen:
                     if len(text) - at < 16:
                         break  # the rest is still to come
                     raise AssertionError(f"unknown sequence: {text[at:at + 16]!r}")
-                self.apply(*found.groups())
+                if found.group(3):
+                    self.apply(*found.groups())
                 at = found.end()
                 continue
             self.put(c)
@@ -38,6 +40,10 @@ class Screen:
     def put(self, c):
         if c == "\r":
             self.column = 0
+        elif c == "\b":
+            self.column -= 1
+        elif c == "\t":
+            self.column = min(self.column // 8 * 8 + 8, self.columns - 1)
         elif c == "\n":
             if self.row + 1 == self.rows:
                 self.overflown = True
@@ -46,32 +52,59 @@ class Screen:
                 self.row += 1
         else:
             # the one that breaks no line stands between a number and its unit
-            c = " " if c == "\xa0" else c
+            self.last = c = " " if c == "\xa0" else c
             assert c.isprintable(), f"a control character on the screen: {c!r}"
             if self.column >= self.columns:
-                self.overflown = True
+                self.overflown |= self.modes["7"]
                 return
             self.cells[self.row][self.column] = c
             self.column += 1
 
     def apply(self, private, numbers, final):
-        if private and final in "hl":
-            assert numbers in self.modes, numbers
-            self.modes[numbers] = final == "h"
-        elif final == "H" and not numbers:
-            self.row = self.column = 0
-        elif final == "K":
-            self.cells[self.row][self.column:] = [" "] * (self.columns - self.column)
+        first, _, second = numbers.partition(";")
+        n = int(first or 1)
+        if private:
+            assert final in "hl" and numbers in ("1", "12", *self.modes), (numbers, final)
+            if numbers in self.modes:
+                self.modes[numbers] = final == "h"
+        elif final == "H":
+            self.row, self.column = n - 1, int(second or 1) - 1
+        elif final == "d":
+            self.row = n - 1
+        elif final == "G":
+            self.column = n - 1
+        elif final in "AB":
+            self.row += n if final == "B" else -n
+        elif final in "CD":
+            self.column += n if final == "C" else -n
+        elif final in "KX":
+            end = self.columns if final == "K" else self.column + n
+            begin, end = (0, self.column + 1) if numbers == "1" and final == "K" else (self.column,
+                                                                                      end)
+            self.cells[self.row][begin:end] = [" "] * (min(end, self.columns) - begin)
+        elif final in "@P":
+            line = self.cells[self.row]
+            if final == "@":
+                line[self.column:self.column] = [" "] * n
+            else:
+                line[self.column:self.column + n] = []
+            self.cells[self.row] = (line + [" "] * n)[:self.columns]
         elif final == "J":
-            first = 0 if numbers == "2" else self.row + 1
-            for row in range(first, self.rows):
-                self.cells[row] = [" "] * self.columns
-            if numbers != "2":
+            if numbers == "2":
+                self.overflown = False  # what was sent for another size is gone
+            else:
                 self.apply("", "", "K")
+            for row in range(0 if numbers == "2" else self.row + 1, self.rows):
+                self.cells[row] = [" "] * self.columns
+        elif final == "b":
+            for _ in range(n):
+                self.put(self.last)
         elif final == "m":
-            self.styles.add(numbers)
+            self.styles.update(numbers.split(";"))
         else:
-            raise AssertionError(f"unknown sequence: {private}{numbers}{final}")
+            # the whole screen scrolls; titles; nothing is inserted
+            assert numbers in ("4", f"1;{self.rows}", "22;0;0", "23;0;0"), (numbers, final)
+        self.row = max(0, min(self.row, self.rows - 1))
 
     @property
     def lines(self):

@@ -9,7 +9,7 @@
 #include "llmctl/llmctl-command.h"
 #include "llmctl/doctor/llmctl-doctor.h"
 #include "llmctl/output/llmctl-frame.h"
-#include "llmctl/top/llmctl-history.h"
+#include "llmctl/top/llmctl-sample.h"
 #include "support/llm-test-folder.h"
 
 /* The table of commands is the program's. */
@@ -31,43 +31,43 @@ add (LlmctlHistory *history,
 static void
 test_history (void)
 {
-  g_autoptr(LlmctlHistory) history = llmctl_history_new ();
+  g_auto(LlmctlHistory) history = { G_QUEUE_INIT };
 
-  g_assert_false (llmctl_history_has_rates (history));
-  g_assert_cmpuint (llmctl_history_get_recent (history, "slo-met"), ==, 0);
-  add (history, 1000, 50);
-  g_assert_false (llmctl_history_has_rates (history));
-  g_assert_cmpuint (llmctl_history_get_recent (history, "slo-met"), ==, 0);
-  add (history, 1002, 60);
-  g_assert_true (llmctl_history_has_rates (history));
-  g_assert_cmpfloat (llmctl_history_get_rate (history, "slo-met"), ==, 5);
-  g_assert_cmpfloat (llmctl_history_get_rate (history, "missing"), ==, 0);
-  g_assert_cmpuint (llmctl_history_get_recent (history, "slo-met"), ==, 10);
+  g_assert_false (llmctl_history_has_rates (&history));
+  g_assert_cmpuint (llmctl_history_get_recent (&history, "slo-met"), ==, 0);
+  add (&history, 1000, 50);
+  g_assert_false (llmctl_history_has_rates (&history));
+  g_assert_cmpuint (llmctl_history_get_recent (&history, "slo-met"), ==, 0);
+  add (&history, 1002, 60);
+  g_assert_true (llmctl_history_has_rates (&history));
+  g_assert_cmpfloat (llmctl_history_get_rate (&history, "slo-met"), ==, 5);
+  g_assert_cmpfloat (llmctl_history_get_rate (&history, "missing"), ==, 0);
+  g_assert_cmpuint (llmctl_history_get_recent (&history, "slo-met"), ==, 10);
 
   /* what is older than a minute is not part of it */
   for (guint i = 3; i <= 200; i++)
-    add (history, 1000 + i, 60 + i);
-  g_assert_cmpuint (llmctl_history_get_recent (history, "slo-met"), ==, 60);
-  g_assert_cmpfloat (llmctl_history_get_rate (history, "slo-met"), ==, 1);
+    add (&history, 1000 + i, 60 + i);
+  g_assert_cmpuint (llmctl_history_get_recent (&history, "slo-met"), ==, 60);
+  g_assert_cmpfloat (llmctl_history_get_rate (&history, "slo-met"), ==, 1);
 
   /* one that began anew has not gone back */
-  add (history, 1201, 3);
-  g_assert_cmpfloat (llmctl_history_get_rate (history, "slo-met"), ==, 0);
-  llmctl_history_clear (history);
-  g_assert_false (llmctl_history_has_rates (history));
+  add (&history, 1201, 3);
+  g_assert_cmpfloat (llmctl_history_get_rate (&history, "slo-met"), ==, 0);
+  llmctl_history_clear (&history);
+  g_assert_false (llmctl_history_has_rates (&history));
 }
 
 /* Looks ten times a second are not all kept, and the minute is one all the same. */
 static void
 test_history_often (void)
 {
-  g_autoptr(LlmctlHistory) history = llmctl_history_new ();
+  g_auto(LlmctlHistory) history = { G_QUEUE_INIT };
 
   for (guint i = 0; i <= 1200; i++)
-    add (history, i / 10.0, i);
-  g_assert_cmpuint (llmctl_history_get_recent (history, "slo-met"), >=, 600);
-  g_assert_cmpuint (llmctl_history_get_recent (history, "slo-met"), <=, 605);
-  g_assert_cmpfloat_with_epsilon (llmctl_history_get_rate (history, "slo-met"), 10, 0.001);
+    add (&history, i / 10.0, i);
+  g_assert_cmpuint (llmctl_history_get_recent (&history, "slo-met"), >=, 600);
+  g_assert_cmpuint (llmctl_history_get_recent (&history, "slo-met"), <=, 605);
+  g_assert_cmpfloat_with_epsilon (llmctl_history_get_rate (&history, "slo-met"), 10, 0.001);
 }
 
 /* --- lines --- */
@@ -93,18 +93,16 @@ test_frame (void)
   llmctl_frame_put_right (plain, LLMCTL_STYLE_PLAIN, 5, "xyz");
   llmctl_frame_end_line (plain);
 
-  g_assert_cmpuint (llmctl_frame_get_n_lines (plain), ==, 5);
-  g_assert_cmpstr (llmctl_frame_get_line (plain, 0), ==, "0123456789");
-  g_assert_cmpstr (llmctl_frame_get_line (plain, 1), ==, "a\357\277\275[31m  b");
-  g_assert_cmpstr (llmctl_frame_get_line (plain, 2), ==, "汉汉汉汉x");
-  g_assert_cmpstr (llmctl_frame_get_line (plain, 3), ==, "ab    xyz");
-  g_assert_cmpstr (llmctl_frame_get_line (plain, 4), ==, "abcdef xyz");
-  llmctl_frame_truncate (plain, 2);
-  g_assert_cmpuint (llmctl_frame_get_n_lines (plain), ==, 2);
+  g_assert_cmpuint (plain->lines->len, ==, 5);
+  g_assert_cmpstr ((const char *) g_ptr_array_index (plain->lines, 0), ==, "0123456789");
+  g_assert_cmpstr ((const char *) g_ptr_array_index (plain->lines, 1), ==, "a\357\277\275[31m  b");
+  g_assert_cmpstr ((const char *) g_ptr_array_index (plain->lines, 2), ==, "汉汉汉汉x");
+  g_assert_cmpstr ((const char *) g_ptr_array_index (plain->lines, 3), ==, "ab    xyz");
+  g_assert_cmpstr ((const char *) g_ptr_array_index (plain->lines, 4), ==, "abcdef xyz");
 
   llmctl_frame_put (styled, LLMCTL_STYLE_BAD, "too long");
   llmctl_frame_end_line (styled);
-  g_assert_cmpstr (llmctl_frame_get_line (styled, 0), ==, "\033[31mtoo lo\033[0m");
+  g_assert_cmpstr ((const char *) g_ptr_array_index (styled->lines, 0), ==, "\006too lo\001");
 }
 
 /* --- the machine, as files say it is --- */
@@ -112,7 +110,7 @@ test_frame (void)
 typedef struct
 {
   char *root;
-  LlmctlDoctor *doctor;
+  LlmctlDoctor doctor;
 } Fixture;
 
 static void
@@ -120,16 +118,16 @@ set_up (Fixture      *fixture,
         gconstpointer data)
 {
   fixture->root = llm_test_folder_new ();
-  fixture->doctor = llmctl_doctor_new ();
-  fixture->doctor->root = fixture->root;
-  fixture->doctor->pid = 77;
+  llmctl_doctor_init (&fixture->doctor);
+  fixture->doctor.root = fixture->root;
+  fixture->doctor.pid = 77;
 }
 
 static void
 tear_down (Fixture      *fixture,
            gconstpointer data)
 {
-  llmctl_doctor_free (fixture->doctor);
+  llmctl_doctor_clear (&fixture->doctor);
   llm_test_folder_remove (fixture->root);
   g_free (fixture->root);
 }
@@ -148,6 +146,23 @@ write_file (Fixture    *fixture,
   g_assert_no_error (error);
 }
 
+static void
+run_check (Fixture    *fixture,
+           const char *name)
+{
+  const LlmctlCheck *const tables[] = { llmctl_doctor_service_checks, llmctl_doctor_machine_checks };
+
+  for (gsize i = 0; i < G_N_ELEMENTS (tables); i++)
+    for (const LlmctlCheck *check = tables[i]; check->name != NULL; check++)
+      if (g_str_equal (check->name, name))
+        {
+          fixture->doctor.check = name;
+          check->run (&fixture->doctor);
+          return;
+        }
+  g_assert_not_reached ();
+}
+
 /* Of the last findings about @check. */
 static void
 assert_finding (Fixture          *fixture,
@@ -157,9 +172,9 @@ assert_finding (Fixture          *fixture,
 {
   const LlmctlFinding *found = NULL;
 
-  for (guint i = 0; i < fixture->doctor->findings->len; i++)
+  for (guint i = 0; i < fixture->doctor.findings->len; i++)
     {
-      const LlmctlFinding *finding = g_ptr_array_index (fixture->doctor->findings, i);
+      const LlmctlFinding *finding = g_ptr_array_index (fixture->doctor.findings, i);
 
       if (g_str_equal (finding->check, check))
         found = finding;
@@ -174,16 +189,16 @@ static void
 test_psi (Fixture      *fixture,
           gconstpointer data)
 {
-  llmctl_doctor_check_kernel (fixture->doctor);
+  run_check (fixture, "psi");
   assert_finding (fixture, "psi", LLMCTL_DOCTOR_WARN, "does not tell of memory pressure");
 
   /* there, but switched off */
   write_file (fixture, "proc/pressure/memory", "");
-  llmctl_doctor_check_kernel (fixture->doctor);
+  run_check (fixture, "psi");
   assert_finding (fixture, "psi", LLMCTL_DOCTOR_WARN, "does not tell of memory pressure");
 
   write_file (fixture, "proc/pressure/memory", "some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n");
-  llmctl_doctor_check_kernel (fixture->doctor);
+  run_check (fixture, "psi");
   assert_finding (fixture, "psi", LLMCTL_DOCTOR_OK, "at once");
 }
 
@@ -192,7 +207,7 @@ test_io_uring (Fixture      *fixture,
                gconstpointer data)
 {
   write_file (fixture, "proc/sys/kernel/io_uring_disabled", "2\n");
-  llmctl_doctor_check_kernel (fixture->doctor);
+  run_check (fixture, "io_uring");
   assert_finding (fixture, "io_uring", LLMCTL_DOCTOR_NOTE, "io_uring_disabled=2");
 }
 
@@ -201,30 +216,30 @@ test_group (Fixture      *fixture,
             gconstpointer data)
 {
   write_file (fixture, "proc/77/cgroup", "0::/a.slice/b.service\n");
-  llmctl_doctor_check_kernel (fixture->doctor);
+  run_check (fixture, "cgroup");
   assert_finding (fixture, "cgroup", LLMCTL_DOCTOR_OK, "No control group");
 
   /* the tightest one is above it */
   write_file (fixture, "sys/fs/cgroup/a.slice/b.service/memory.max", "4294967296\n");
   write_file (fixture, "sys/fs/cgroup/a.slice/memory.max", "1073741824\n");
-  llmctl_doctor_check_kernel (fixture->doctor);
+  run_check (fixture, "cgroup");
   assert_finding (fixture, "cgroup", LLMCTL_DOCTOR_NOTE, "1.0");
   write_file (fixture, "sys/fs/cgroup/a.slice/memory.max", "max\n");
-  llmctl_doctor_check_kernel (fixture->doctor);
+  run_check (fixture, "cgroup");
   assert_finding (fixture, "cgroup", LLMCTL_DOCTOR_NOTE, "4.0");
 
   /* the older kind, and its number for no limit */
   write_file (fixture, "proc/77/cgroup", "9:cpu:/x\n5:memory:/group\n");
   write_file (fixture, "sys/fs/cgroup/memory/memory.limit_in_bytes", "9223372036854771712\n");
-  llmctl_doctor_check_kernel (fixture->doctor);
+  run_check (fixture, "cgroup");
   assert_finding (fixture, "cgroup", LLMCTL_DOCTOR_OK, "No control group");
   write_file (fixture, "sys/fs/cgroup/memory/group/memory.limit_in_bytes", "2147483648\n");
-  llmctl_doctor_check_kernel (fixture->doctor);
+  run_check (fixture, "cgroup");
   assert_finding (fixture, "cgroup", LLMCTL_DOCTOR_NOTE, "2.0");
 
   /* what is no path is not followed */
   write_file (fixture, "proc/77/cgroup", "0::/../../etc\n0\n::::\n0::relative\n");
-  llmctl_doctor_check_kernel (fixture->doctor);
+  run_check (fixture, "cgroup");
   assert_finding (fixture, "cgroup", LLMCTL_DOCTOR_OK, "No control group");
 }
 
@@ -232,8 +247,8 @@ static void
 use_model (Fixture *fixture,
            guint64  bytes)
 {
-  g_clear_pointer (&fixture->doctor->model, g_variant_unref);
-  fixture->doctor->model = g_variant_ref_sink (
+  g_clear_pointer (&fixture->doctor.model, g_variant_unref);
+  fixture->doctor.model = g_variant_ref_sink (
       g_variant_new_parsed ("{'Id': <'big'>, 'Info': <{'file-bytes': <%t>}>}", bytes));
 }
 
@@ -243,9 +258,9 @@ assert_room (Fixture          *fixture,
              LlmctlDoctorLevel level,
              const char       *text)
 {
-  llmctl_doctor_check_models (fixture->doctor);
-  g_ptr_array_set_size (fixture->doctor->findings,
-                        (int) fixture->doctor->findings->len - 1);
+  run_check (fixture, "model");
+  g_ptr_array_set_size (fixture->doctor.findings,
+                        (int) fixture->doctor.findings->len - 1);
   assert_finding (fixture, "model", level, text);
 }
 
@@ -253,8 +268,8 @@ static void
 test_room (Fixture      *fixture,
            gconstpointer data)
 {
-  fixture->doctor->bus_type = G_BUS_TYPE_SYSTEM;
-  fixture->doctor->service = g_variant_ref_sink (g_variant_new_parsed ("@a{sv} {}"));
+  fixture->doctor.bus_type = G_BUS_TYPE_SYSTEM;
+  fixture->doctor.service = g_variant_ref_sink (g_variant_new_parsed ("@a{sv} {}"));
   write_file (fixture, "proc/meminfo",
               "MemTotal:        8388608 kB\nMemFree: 1 kB\nMemAvailable:    2097152 kB\n");
   use_model (fixture, G_GUINT64_CONSTANT (1) << 30);
@@ -265,7 +280,7 @@ test_room (Fixture      *fixture,
   assert_room (fixture, LLMCTL_DOCTOR_FAIL, "the machine 8.0");
 
   /* what it holds already it need not have twice */
-  fixture->doctor->memory = g_variant_ref_sink (
+  fixture->doctor.memory = g_variant_ref_sink (
       g_variant_new_parsed ("{'Weights': <%t>}", G_GUINT64_CONSTANT (3) << 30));
   use_model (fixture, G_GUINT64_CONSTANT (3) << 30);
   assert_room (fixture, LLMCTL_DOCTOR_OK, "of memory are available");
@@ -275,10 +290,12 @@ static void
 test_worst (Fixture      *fixture,
             gconstpointer data)
 {
-  g_assert_cmpint (llmctl_doctor_get_worst (fixture->doctor), ==, LLMCTL_DOCTOR_OK);
-  llmctl_doctor_add (fixture->doctor, "one", LLMCTL_DOCTOR_WARN, "do \377 it", "it is \377 so");
-  llmctl_doctor_add (fixture->doctor, "two", LLMCTL_DOCTOR_NOTE, NULL, "%d", 2);
-  g_assert_cmpint (llmctl_doctor_get_worst (fixture->doctor), ==, LLMCTL_DOCTOR_WARN);
+  g_assert_cmpint (fixture->doctor.worst, ==, LLMCTL_DOCTOR_OK);
+  fixture->doctor.check = "one";
+  llmctl_doctor_add (&fixture->doctor, LLMCTL_DOCTOR_WARN, "do \377 it", "it is \377 so");
+  fixture->doctor.check = "two";
+  llmctl_doctor_add (&fixture->doctor, LLMCTL_DOCTOR_NOTE, NULL, "%d", 2);
+  g_assert_cmpint (fixture->doctor.worst, ==, LLMCTL_DOCTOR_WARN);
   assert_finding (fixture, "one", LLMCTL_DOCTOR_WARN, "it is \357\277\275 so");
 }
 

@@ -12,6 +12,7 @@
 #include <gio/gio.h>
 #include <gio/gunixfdlist.h>
 
+#include "llmctl/output/llmctl-output.h"
 #include "llmsvc.h"
 
 G_BEGIN_DECLS
@@ -29,7 +30,14 @@ typedef enum
   LLMCTL_EXIT_INTERRUPTED = 130,
 } LlmctlExit;
 
-typedef struct _LlmctlCompletion LlmctlCompletion;
+/* What can come next on a command line, written as it is found. */
+typedef struct
+{
+  const char *word;      /* what is typed of the argument so far; "" for nothing */
+  const char *prefix;    /* stands before each candidate: "--context=" */
+  GHashTable *offered;   /* (element-type utf8) (owned) */
+} LlmctlCompletion;
+
 typedef struct _LlmctlCommand LlmctlCommand;
 
 struct _LlmctlCommand
@@ -68,6 +76,9 @@ typedef struct
   gboolean is_json;       /* write JSON, as documented, and nothing else to stdout */
   double timeout_s;       /* 0 for none */
   gboolean must_not_start;  /* llmctl_call() does not start a service that is not running */
+  gboolean is_system_bus;   /* as the options say; bus_type comes from them */
+  gboolean is_session_bus;
+  gboolean wants_help;
 } LlmctlGlobals;
 
 extern LlmctlGlobals llmctl_globals;
@@ -158,9 +169,6 @@ GVariant        *llmctl_call_with_fds   (GDBusConnection    *bus,
  * without a word and with LLMCTL_EXIT_INTERRUPTED from now on. */
 void             llmctl_set_interrupted (void);
 
-/* Writes "llmctl: …" to stderr. */
-void             llmctl_complain        (const char         *format,
-                                         ...) G_GNUC_PRINTF (1, 2);
 /* Complains, adds where help is, and returns LLMCTL_EXIT_USAGE. */
 LlmctlExit       llmctl_complain_usage  (const char         *format,
                                          ...) G_GNUC_PRINTF (1, 2);
@@ -172,7 +180,5 @@ LlmctlExit       llmctl_fail            (GError             *error);
 void             llmctl_completion_offer (LlmctlCompletion  *self,
                                           const char        *candidate,
                                           const char        *help);
-/* What is typed of the argument so far; "" for nothing. */
-const char      *llmctl_completion_get_word (LlmctlCompletion *self);
 
 G_END_DECLS

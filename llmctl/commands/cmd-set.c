@@ -20,7 +20,6 @@ run (int    argc,
   g_autoptr(GVariant) value = NULL;
   g_autoptr(GVariant) reply = NULL;
   g_autoptr(GError) error = NULL;
-  const LlmctlInterface *interface = NULL;
   const LlmctlMember *member;
   const char *path;
 
@@ -29,22 +28,19 @@ run (int    argc,
     return llmctl_fail (error);
   if (argc != 3)
     return llmctl_complain_usage (_("“set” takes a property and its value"));
-  if (!g_utf8_validate (argv[1], -1, NULL))
-    return llmctl_complain_usage (_("The name is not UTF-8 text"));
 
   bus = llmctl_connect (&error);
   if (bus != NULL)
-    node = llmctl_node_fetch (bus, path, &error);
+    node = llmctl_object_introspect (bus, path, &error);
   if (node == NULL)
     return llmctl_fail (error);
-  member = llmctl_node_find_member (node, path, LLMCTL_MEMBER_PROPERTY, argv[1], &interface,
-                                    &error);
+  member = llmctl_node_find_member (node, path, LLMCTL_MEMBER_PROPERTY, argv[1], &error);
   if (member == NULL)
     return llmctl_fail (error);
-  if (!member->is_writable)
+  if ((member->flags & G_DBUS_PROPERTY_INFO_FLAGS_WRITABLE) == 0)
     {
       llmctl_complain (_("“%s” can be read, but not changed; “llmctl introspect %s” shows what an "
-                         "object can do"), member->name, interface->name);
+                         "object can do"), member->name, member->interface->name);
       return LLMCTL_EXIT_FAILED;
     }
 
@@ -52,14 +48,9 @@ run (int    argc,
   if (value == NULL)
     return llmctl_fail (error);
   reply = llmctl_call (bus, path, "org.freedesktop.DBus.Properties", "Set",
-                       g_variant_new ("(ssv)", interface->name, member->name, value), "()", &error);
+                       g_variant_new ("(ssv)", member->interface->name, member->name, value), "()",
+                       &error);
   return reply != NULL ? LLMCTL_EXIT_OK : llmctl_fail (error);
-}
-
-static gboolean
-is_writable (const LlmctlMember *member)
-{
-  return member->is_writable;
 }
 
 static void
@@ -67,14 +58,8 @@ complete (LlmctlCompletion *completion,
           int               argc,
           char            **argv)
 {
-  const char *path = llmctl_object_take_path (&argc, &argv, NULL);
-
-  if (path == NULL || argc > 1)
-    return;
-  if (llmctl_completion_get_word (completion)[0] == '/')
-    llmctl_object_complete_path (completion);
-  else
-    llmctl_object_complete_member (completion, path, LLMCTL_MEMBER_PROPERTY, is_writable);
+  llmctl_object_complete_member (completion, argc, argv, LLMCTL_MEMBER_PROPERTY,
+                                 G_DBUS_PROPERTY_INFO_FLAGS_WRITABLE);
 }
 
 const LlmctlCommand llmctl_set_command = {

@@ -41,6 +41,10 @@ gboolean llmctl_output_printf      (LlmctlStyle   style,
  * every locale. */
 gboolean llmctl_output_data        (const char   *text);
 
+/* Writes "llmctl: …" to stderr. */
+void     llmctl_complain           (const char   *format,
+                                    ...) G_GNUC_PRINTF (1, 2);
+
 /* Makes what was written so far visible. FALSE when stdout is gone. */
 gboolean llmctl_output_flush       (void);
 /* Text as a terminal may have it: control characters but newline and tab, and what is

@@ -7,7 +7,6 @@
 
 #pragma once
 
-#include "llmctl/llmctl-suggest.h"
 #include "llmctl/llmctl.h"
 
 G_BEGIN_DECLS
@@ -32,6 +31,10 @@ const GOptionEntry  *llmctl_option_find   (const LlmctlCommand        *command,
 /* Whether the word after @word, an option, is its value. */
 gboolean             llmctl_option_awaits_value (const LlmctlCommand  *command,
                                                  const char           *word);
+
+/* (nullable): the one of @candidates (NULL-terminated) that @word was probably meant to be. */
+const char          *llmctl_suggest       (const char                 *word,
+                                           const char *const          *candidates);
 
 /* (transfer full): help for @command, called @full_name ("llmctl context list"); of
  * the whole program when it is NULL. */

@@ -16,44 +16,210 @@
 /* "As for This()", which may be as for that. */
 #define MAX_REFERENCES 4
 
+static LlmctlNode *docs;        /* (owned): for the process */
+static GHashTable *docs_help;   /* (element-type utf8 GString) (owned) */
+
+/* --- comments --- */
+
+static char *
+make_key (const char *interface,
+          const char *member,
+          const char *argument)
+{
+  return g_strconcat (interface, "\n", member != NULL ? member : "", "\n", argument, NULL);
+}
+
+/* @interface: (nullable): the one that is open; a member has no dot in its name. */
+static GString *
+begin_text (const char *interface,
+            const char *name,
+            const char *argument)
+{
+  GString *text = g_string_new (NULL);
+
+  g_hash_table_insert (docs_help,
+                       strchr (name, '.') != NULL
+                           ? make_key (name, NULL, argument)
+                           : make_key (interface != NULL ? interface : "", name, argument),
+                       text);
+  return text;
+}
+
+/* Appends a line to a paragraph, without the marks before names that only a
+ * generator of pages has a use for. */
+static void
+append_line (GString    *out,
+             const char *line)
+{
+  gboolean is_code = FALSE;
+  char before = ' ';
+
+  if (out->len > 0 && out->str[out->len - 1] != '\n')
+    g_string_append_c (out, ' ');
+  for (const char *p = line; *p != '\0'; before = *p++)
+    {
+      if (*p == '`')
+        is_code = !is_code;
+      if ((*p != '#' && *p != '@') || is_code || g_ascii_isalnum (before) ||
+          !g_ascii_isalpha (p[1]))
+        g_string_append_c (out, *p);
+    }
+}
+
+/* (nullable) (transfer full): the name at the begin of "name: text"; moves @line behind it. */
+static char *
+take_name (const char **line)
+{
+  const char *start = *line;
+  gsize n = strspn (start, G_CSET_A_2_Z G_CSET_a_2_z G_CSET_DIGITS "_.");
+
+  if (start[n] != ':')
+    return NULL;
+  *line = start + n + 1 + strspn (start + n + 1, " ");
+  return g_strndup (start, n);
+}
+
+/* "name: text", "@argument: text" in lines and, after an empty line, paragraphs. What begins
+ * otherwise is no documentation. */
+static void
+read_comment (const char *interface,
+              const char *text)
+{
+  g_auto(GStrv) lines = g_strsplit (text, "\n", -1);
+  g_autofree char *name = NULL;
+  GString *body = NULL;
+  GString *out = NULL;
+
+  for (gsize i = 0; lines[i] != NULL; i++)
+    {
+      const char *line = g_strstrip (lines[i]);
+      g_autofree char *argument = NULL;
+
+      if (name == NULL && *line != '\0')
+        {
+          name = take_name (&line);
+          if (name == NULL || *name == '\0')
+            return;
+          out = body = begin_text (interface, name, NULL);
+        }
+      else if (name != NULL && *line == '@' && body->len == 0)
+        {
+          line++;
+          argument = take_name (&line);
+          if (argument != NULL)
+            out = begin_text (interface, name, argument);
+          else
+            line--;
+        }
+
+      if (*line != '\0')
+        {
+          append_line (out, line);
+        }
+      else if (argument == NULL)
+        {
+          out = body;
+          if (body != NULL && body->len > 0 && !g_str_has_suffix (body->str, "\n\n"))
+            g_string_append (body, "\n\n");
+        }
+    }
+  if (body != NULL)
+    g_strchomp (body->str);
+}
+
+static void
+on_start (GMarkupParseContext *context,
+          const char          *element,
+          const char         **names,
+          const char         **values,
+          gpointer             user_data,
+          GError             **error)
+{
+  char **interface = user_data;
+
+  for (gsize i = 0; strcmp (element, "interface") == 0 && names[i] != NULL; i++)
+    if (strcmp (names[i], "name") == 0)
+      {
+        g_free (*interface);
+        *interface = g_strdup (values[i]);
+      }
+}
+
+static void
+on_passthrough (GMarkupParseContext *context,
+                const char          *text,
+                gsize                length,
+                gpointer             user_data,
+                GError             **error)
+{
+  char **interface = user_data;
+  g_autofree char *inside = NULL;
+
+  if (length < 7 || !g_str_has_prefix (text, "<!--"))
+    return;
+  inside = g_strndup (text + 4, length - 7);
+  read_comment (*interface, inside);
+}
+
+/* GDBus's parser leaves the comments out. */
+static void
+read_comments (const char *xml,
+               gsize       length)
+{
+  static const GMarkupParser callbacks = { .start_element = on_start,
+                                           .passthrough = on_passthrough };
+  g_autofree char *interface = NULL;
+  g_autoptr(GMarkupParseContext) context = g_markup_parse_context_new (&callbacks,
+                                                                       G_MARKUP_DEFAULT_FLAGS,
+                                                                       &interface, NULL);
+
+  (void) g_markup_parse_context_parse (context, xml, (gssize) length, NULL);
+}
+
 /* --- the file --- */
 
-/* (nullable) (transfer full): a FIFO or device in a data folder is not waited for. */
-static LlmctlNode *
+/* A FIFO or device in a data folder is not waited for. */
+static gboolean
 load_from (const char *folder)
 {
   g_autofree char *path = g_build_filename (folder, "dbus-1", "interfaces", FILE_NAME, NULL);
   g_autoptr(GError) error = NULL;
   g_autofree char *xml = NULL;
-  LlmctlNode *node = NULL;
   GStatBuf about;
   gsize length;
 
   if (g_stat (path, &about) != 0 || !S_ISREG (about.st_mode) || about.st_size > MAX_FILE_BYTES)
-    return NULL;
+    return FALSE;
   if (g_file_get_contents (path, &xml, &length, &error))
-    node = llmctl_node_parse (xml, length, &error);
-  if (node == NULL)
+    docs = llmctl_node_parse (xml, length, &error);
+  if (docs == NULL)
     g_debug ("%s: %s", path, error->message);
-  return node;
+  else
+    read_comments (xml, length);
+  return docs != NULL;
+}
+
+static void
+free_text (gpointer data)
+{
+  g_string_free (data, TRUE);
 }
 
 const LlmctlNode *
 llmctl_docs_get_node (void)
 {
-  static LlmctlNode *node;
   const char *const *folders = g_get_system_data_dirs ();
 
-  if (node == NULL)
-    node = load_from (g_get_user_data_dir ());
-  for (gsize i = 0; node == NULL && folders[i] != NULL; i++)
-    node = load_from (folders[i]);
-  if (node == NULL)
-    node = load_from (LLM_DATADIR);
-  if (node == NULL)
-    node = llmctl_node_parse ("<node/>", strlen ("<node/>"), NULL);
+  if (docs != NULL)
+    return docs;
 
-  return node;
+  docs_help = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, free_text);
+  load_from (g_get_user_data_dir ());
+  while (docs == NULL && *folders != NULL)
+    load_from (*folders++);
+  if (docs == NULL && !load_from (LLM_DATADIR))
+    docs = llmctl_node_parse ("<node/>", strlen ("<node/>"), NULL);
+  return docs;
 }
 
 const char *
@@ -61,7 +227,12 @@ llmctl_docs_get_help (const char *interface,
                       const char *member,
                       const char *argument)
 {
-  return llmctl_node_get_help (llmctl_docs_get_node (), interface, member, argument);
+  g_autofree char *key = make_key (interface, member, argument);
+  const GString *text = NULL;
+
+  if (llmctl_docs_get_node () != NULL)
+    text = g_hash_table_lookup (docs_help, key);
+  return text != NULL ? text->str : NULL;
 }
 
 /* --- the keys of an argument --- */

@@ -9,19 +9,12 @@
 #include <glib/gi18n.h>
 #include <string.h>
 
-#include "llmctl/bus/llmctl-comments.h"
-#include "llmctl/llmctl-suggest.h"
+#include "llmctl/llmctl-command.h"
 #include "llmsvc.h"
 
 /* Far more than any object has. */
 #define MAX_XML_BYTES (1024 * 1024)
 #define MAX_MEMBERS   1024
-
-static void
-free_text (gpointer data)
-{
-  g_string_free (data, TRUE);
-}
 
 /* --- members --- */
 
@@ -141,7 +134,6 @@ llmctl_node_parse (const char  *xml,
 
   self->interfaces = g_ptr_array_new ();
   self->members = g_array_new (FALSE, FALSE, sizeof (LlmctlMember));
-  self->help = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, free_text);
   if (length > MAX_XML_BYTES)
     {
       g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
@@ -149,8 +141,7 @@ llmctl_node_parse (const char  *xml,
       return NULL;
     }
 
-  if (llmctl_comments_read (self->help, xml, length, &local_error))
-    self->info = g_dbus_node_info_new_for_xml (xml, &local_error);
+  self->info = g_dbus_node_info_new_for_xml (xml, &local_error);
   if (self->info == NULL || !add_interfaces (self, &local_error))
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
@@ -167,23 +158,10 @@ llmctl_node_free (LlmctlNode *self)
   g_clear_pointer (&self->info, g_dbus_node_info_unref);
   g_ptr_array_unref (self->interfaces);
   g_array_unref (self->members);
-  g_hash_table_unref (self->help);
   g_free (self);
 }
 
 /* --- finding --- */
-
-const char *
-llmctl_node_get_help (const LlmctlNode *self,
-                      const char       *interface,
-                      const char       *member,
-                      const char       *argument)
-{
-  g_autofree char *key = llmctl_comments_make_key (interface, member, argument);
-  const GString *text = g_hash_table_lookup (self->help, key);
-
-  return text != NULL ? text->str : NULL;
-}
 
 const LlmctlMember *
 llmctl_node_lookup (const LlmctlNode *self,

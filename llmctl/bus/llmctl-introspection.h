@@ -2,8 +2,7 @@
 
 /*
  * What an object can do, as the bus or an interface file says it. Both are untrusted:
- * names and types are checked, size and depth are limited, and what is not understood
- * is left out. Main thread.
+ * names, types and size are checked, and what is not understood is left out. Main thread.
  */
 
 #pragma once
@@ -37,12 +36,11 @@ typedef struct
   GDBusNodeInfo *info;    /* (owned) */
   GPtrArray *interfaces;  /* (element-type GDBusInterfaceInfo) (owned), as they are shown */
   GArray *members;        /* (element-type LlmctlMember) (owned): of all of them, in this order */
-  GHashTable *help;       /* (element-type utf8 GString) (owned): see llmctl_node_get_help() */
 } LlmctlNode;
 
 /**
  * llmctl_node_parse:
- * @xml: introspection data, with or without comments in the form of gtk-doc
+ * @xml: introspection data
  * @length: its bytes; ends with NUL
  * @error: return location for an error
  *
@@ -57,12 +55,6 @@ void                llmctl_node_free      (LlmctlNode        *self);
   ((const GDBusInterfaceInfo *) g_ptr_array_index ((self)->interfaces, (i)))
 #define llmctl_node_get_member(self, i) (&g_array_index ((self)->members, LlmctlMember, (i)))
 
-/* (nullable): what the comments say of @interface, its @member or the @argument of this;
- * "short_description" is an argument of an interface. */
-const char         *llmctl_node_get_help  (const LlmctlNode  *self,
-                                           const char        *interface,
-                                           const char        *member,
-                                           const char        *argument);
 /* (nullable): the member of the interface of this name. */
 const LlmctlMember *llmctl_node_lookup    (const LlmctlNode  *self,
                                            const char        *interface,

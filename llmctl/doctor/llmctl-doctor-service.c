@@ -11,7 +11,6 @@
 #include <glib/gi18n.h>
 
 #include "common/llmsvc-names.h"
-#include "llmctl/bus/llmctl-apps.h"
 #include "llmctl/output/llmctl-output.h"
 #include "llmctl/bus/llmctl-service.h"
 

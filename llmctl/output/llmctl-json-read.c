@@ -102,10 +102,11 @@ read_text (Reader *reader)
       if (*reader->p != '\\')
         return fail (reader, _("a text without its closing quote, or with a control character"));
 
-      escape = reader->p[1] != '\0' ? strchr (escapes, reader->p[1]) : NULL;
-      if (escape == NULL && reader->p[1] != 'u')
+      reader->p++;
+      escape = *reader->p != '\0' ? strchr (escapes, *reader->p) : NULL;
+      if (escape == NULL && *reader->p != 'u')
         return fail (reader, _("an unknown character after “\\”"));
-      reader->p += 2;
+      reader->p++;
       if (escape != NULL)
         g_string_append_c (out, meanings[escape - escapes]);
       else if (!read_escaped_unichar (reader, out))

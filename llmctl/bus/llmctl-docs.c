@@ -191,7 +191,7 @@ load_from (const char *folder)
   if (g_stat (path, &about) != 0 || !S_ISREG (about.st_mode) || about.st_size > MAX_FILE_BYTES)
     return FALSE;
   if (g_file_get_contents (path, &xml, &length, &error))
-    docs = llmctl_node_parse (xml, length, &error);
+    docs = llmctl_node_parse (xml, &error);
   if (docs == NULL)
     g_debug ("%s: %s", path, error->message);
   else
@@ -218,7 +218,7 @@ llmctl_docs_get_node (void)
   while (docs == NULL && *folders != NULL)
     load_from (*folders++);
   if (docs == NULL && !load_from (LLM_DATADIR))
-    docs = llmctl_node_parse ("<node/>", strlen ("<node/>"), NULL);
+    docs = llmctl_node_parse ("<node/>", NULL);
   return docs;
 }
 

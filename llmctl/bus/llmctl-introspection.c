@@ -14,6 +14,7 @@
 
 /* Far more than any object has. */
 #define MAX_XML_BYTES (1024 * 1024)
+#define MAX_NODES     8192
 #define MAX_MEMBERS   1024
 
 /* --- members --- */
@@ -126,15 +127,18 @@ add_interfaces (LlmctlNode  *self,
 
 LlmctlNode *
 llmctl_node_parse (const char  *xml,
-                   gsize        length,
                    GError     **error)
 {
   g_autoptr(LlmctlNode) self = g_new0 (LlmctlNode, 1);
   g_autoptr(GError) local_error = NULL;
+  guint n_nodes = 0;
 
   self->interfaces = g_ptr_array_new ();
   self->members = g_array_new (FALSE, FALSE, sizeof (LlmctlMember));
-  if (length > MAX_XML_BYTES)
+  /* GDBus's parser sets no limits. */
+  for (const char *p = strstr (xml, "<node"); p != NULL; p = strstr (p + 1, "<node"))
+    n_nodes++;
+  if (strlen (xml) > MAX_XML_BYTES || n_nodes > MAX_NODES)
     {
       g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
                            _("The description of the object is too large"));

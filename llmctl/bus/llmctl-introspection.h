@@ -41,13 +41,11 @@ typedef struct
 /**
  * llmctl_node_parse:
  * @xml: introspection data
- * @length: its bytes; ends with NUL
  * @error: return location for an error
  *
  * Returns: (transfer full): what it says, or %NULL with %LLMSVC_ERROR_FAILED set
  */
 LlmctlNode         *llmctl_node_parse     (const char        *xml,
-                                           gsize              length,
                                            GError           **error);
 void                llmctl_node_free      (LlmctlNode        *self);
 

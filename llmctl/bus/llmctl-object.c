@@ -43,7 +43,7 @@ llmctl_object_introspect (GDBusConnection  *bus,
     return NULL;
 
   g_variant_get (reply, "(&s)", &xml);
-  return llmctl_node_parse (xml, strlen (xml), error);
+  return llmctl_node_parse (xml, error);
 }
 
 /* As people count: 9 before 10. */

@@ -272,7 +272,7 @@ static void
 test_introspection (void)
 {
   g_autoptr(GError) error = NULL;
-  g_autoptr(LlmctlNode) node = llmctl_node_parse (xml_with_help, strlen (xml_with_help), &error);
+  g_autoptr(LlmctlNode) node = llmctl_node_parse (xml_with_help, &error);
   const LlmctlMember *paint, *member;
   g_autofree char *described = NULL;
 
@@ -367,7 +367,7 @@ static gboolean
 parses (const char *xml)
 {
   g_autoptr(GError) error = NULL;
-  g_autoptr(LlmctlNode) node = llmctl_node_parse (xml, strlen (xml), &error);
+  g_autoptr(LlmctlNode) node = llmctl_node_parse (xml, &error);
 
   g_assert_true ((node == NULL) == (error != NULL));
   if (error != NULL)
@@ -383,7 +383,7 @@ check_left (const char *inside,
 {
   g_autofree char *xml = g_strconcat ("<node>", inside, "</node>", NULL);
   g_autoptr(GError) error = NULL;
-  g_autoptr(LlmctlNode) node = llmctl_node_parse (xml, strlen (xml), &error);
+  g_autoptr(LlmctlNode) node = llmctl_node_parse (xml, &error);
 
   g_test_message ("%s", inside);
   g_assert_no_error (error);
@@ -424,12 +424,11 @@ test_hostile_xml (void)
   check_left ("<!-- a.b: --><!-- @ --><!----><!-- : --><!-- a: @: @x:\n@y:-->"
               "<interface name='a.b'/>", 1, 0);
 
-  /* As deep as the size allows. */
-  for (guint i = 0; i < 75000; i++)
+  for (guint i = 0; i < 20000; i++)
     g_string_append (text, "<node>");
-  for (guint i = 0; i < 75000; i++)
+  for (guint i = 0; i < 20000; i++)
     g_string_append (text, "</node>");
-  g_assert_true (parses (text->str));
+  g_assert_false (parses (text->str));
 
   g_string_assign (text, open);
   for (guint i = 0; i < 10000; i++)
@@ -464,13 +463,14 @@ test_damaged_xml (void)
   g_assert_no_error (error);
   for (gsize i = 0; i < length; i += 131)
     {
-      g_autofree char *damaged = g_memdup2 (xml, length);
-      g_autoptr(LlmctlNode) cut = llmctl_node_parse (xml, i, NULL);
+      g_autofree char *damaged = g_strndup (xml, length);
+      g_autofree char *before = g_strndup (xml, i);
+      g_autoptr(LlmctlNode) cut = llmctl_node_parse (before, NULL);
       g_autoptr(LlmctlNode) node = NULL;
 
       g_assert_null (cut);
       damaged[i] ^= 0x15;
-      node = llmctl_node_parse (damaged, length, NULL);
+      node = llmctl_node_parse (damaged, NULL);
       for (guint j = 0; node != NULL && j < node->members->len; j++)
         g_free (llmctl_member_describe (llmctl_node_get_member (node, j)));
     }

@@ -55,34 +55,21 @@ llmctl_get_timeout_ms (void)
 
 /* --- calls --- */
 
-typedef struct
-{
-  GCancellable *cancellable;
-  GVariant *reply;     /* (nullable) (owned) */
-  GUnixFDList *fds;    /* (nullable) (owned) */
-  GError *error;       /* (nullable) (owned) */
-  gboolean is_done;
-} Call;
-
 static void
 on_reply (GObject      *source,
           GAsyncResult *result,
           gpointer      user_data)
 {
-  Call *call = user_data;
+  GAsyncResult **place = user_data;
 
-  call->reply = g_dbus_connection_call_with_unix_fd_list_finish (G_DBUS_CONNECTION (source),
-                                                                 &call->fds, result, &call->error);
-  call->is_done = TRUE;
+  *place = g_object_ref (result);
 }
 
 static gboolean
-on_interrupt (gpointer user_data)
+on_interrupt (gpointer cancellable)
 {
-  Call *call = user_data;
-
   is_interrupted = TRUE;
-  g_cancellable_cancel (call->cancellable);
+  g_cancellable_cancel (cancellable);
   return G_SOURCE_CONTINUE;
 }
 
@@ -202,11 +189,11 @@ llmctl_call_with_fds (GDBusConnection  *bus,
   g_autoptr(GMainContextPusher) pusher G_GNUC_UNUSED = g_main_context_pusher_new (context);
   g_autoptr(GCancellable) cancellable = g_cancellable_new ();
   g_autoptr(GSource) interrupt = g_unix_signal_source_new (SIGINT);
-  Call call = { .cancellable = cancellable };
+  g_autoptr(GAsyncResult) result = NULL;
+  GError *local_error = NULL;
+  GVariant *reply;
 
-  g_return_val_if_fail (G_IS_DBUS_CONNECTION (bus), NULL);
-
-  g_source_set_callback (interrupt, on_interrupt, &call, NULL);
+  g_source_set_callback (interrupt, on_interrupt, cancellable, NULL);
   g_source_attach (interrupt, context);
 
   g_dbus_connection_call_with_unix_fd_list (
@@ -215,17 +202,15 @@ llmctl_call_with_fds (GDBusConnection  *bus,
     reply_type != NULL ? G_VARIANT_TYPE (reply_type) : NULL,
     llmctl_globals.must_not_start ? G_DBUS_CALL_FLAGS_NO_AUTO_START
                                   : G_DBUS_CALL_FLAGS_ALLOW_INTERACTIVE_AUTHORIZATION,
-    llmctl_get_timeout_ms (), NULL, cancellable, on_reply, &call);
-  while (!call.is_done)
+    llmctl_get_timeout_ms (), NULL, cancellable, on_reply, &result);
+  while (result == NULL)
     g_main_context_iteration (context, TRUE);
   g_source_destroy (interrupt);
 
-  if (call.error != NULL)
-    g_propagate_error (error, convert_error (g_steal_pointer (&call.error)));
-  if (fds != NULL)
-    *fds = g_steal_pointer (&call.fds);
-  g_clear_object (&call.fds);
-  return call.reply;
+  reply = g_dbus_connection_call_with_unix_fd_list_finish (bus, fds, result, &local_error);
+  if (reply == NULL)
+    g_propagate_error (error, convert_error (local_error));
+  return reply;
 }
 
 GVariant *

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "common/llmsvc-command-line.h"
+#include "llmctl/bus/llmctl-service.h"
 #include "llmctl/llmctl-command.h"
 #include "llmctl/output/llmctl-i18n.h"
 
@@ -237,7 +238,11 @@ run_command (const LlmctlCommand *command,
   if (llmctl_globals.wants_help && (commands == NULL || rest[1] == NULL))
     return show_help (command, full_name, rest);
   if (commands == NULL)
-    return command->run ((int) g_strv_length (rest), rest);
+    {
+      if (command->parameters == NULL)
+        status = llmctl_check_arguments (rest, 0);
+      return status == LLMCTL_EXIT_OK ? command->run ((int) g_strv_length (rest), rest) : status;
+    }
   if (rest[1] == NULL)
     {
       help = llmctl_help_make (command, full_name);

@@ -93,6 +93,15 @@ llmctl_check_arguments (char **argv,
                                 argv[0]);
 }
 
+LlmctlExit
+llmctl_require_arguments (char       **argv,
+                          int          n_most,
+                          const char  *missing)
+{
+  return argv[1] != NULL ? llmctl_check_arguments (argv, n_most)
+                         : llmctl_complain_usage ("%s", missing);
+}
+
 const char *
 llmctl_apps_get_title (GVariant *app)
 {

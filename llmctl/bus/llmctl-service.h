@@ -45,6 +45,11 @@ const char      *llmctl_apps_get_title          (GVariant         *app);
 LlmctlExit       llmctl_check_arguments         (char            **argv,
                                                  int               n_most);
 
+/* The same, and complains that something is @missing when there is no argument. */
+LlmctlExit       llmctl_require_arguments       (char            **argv,
+                                                 int               n_most,
+                                                 const char       *missing);
+
 /* For completion: calls @method, and offers the text @key of each a{sv} in what it returns, with
  * the text @help_key (nullable) of the same. Takes floating @parameters (nullable). */
 void             llmctl_service_complete        (LlmctlCompletion *completion,

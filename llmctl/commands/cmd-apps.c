@@ -57,13 +57,10 @@ static LlmctlExit
 run_apps (int    argc,
           char **argv)
 {
-  LlmctlExit status = llmctl_check_arguments (argv, 0);
   g_autoptr(GDBusConnection) bus = NULL;
   g_autoptr(GVariant) apps = NULL;
   g_autoptr(GError) error = NULL;
 
-  if (status != LLMCTL_EXIT_OK)
-    return status;
   bus = llmctl_connect (&error);
   if (bus != NULL)
     apps = llmctl_apps_list (bus, &error);

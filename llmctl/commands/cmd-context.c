@@ -70,18 +70,6 @@ check_name (const char  *name,
   return FALSE;
 }
 
-/* As llmctl_check_arguments(), for commands that need @missing, _("There is no NAME"). */
-static LlmctlExit
-check_arguments (char       **argv,
-                 int          n_most,
-                 const char  *missing)
-{
-  LlmctlExit status = llmctl_check_arguments (argv, n_most);
-
-  return status == LLMCTL_EXIT_OK && argv[1] == NULL ? llmctl_complain_usage ("%s", missing)
-                                                     : status;
-}
-
 static void
 complete_one (LlmctlCompletion  *completion,
               int                argc,
@@ -131,15 +119,12 @@ static LlmctlExit
 run_list (int    argc,
           char **argv)
 {
-  LlmctlExit status = llmctl_check_arguments (argv, 0);
   g_auto(GVariantBuilder) builder = G_VARIANT_BUILDER_INIT (G_VARIANT_TYPE ("aa{sv}"));
   g_autoptr(LlmsvcClient) client = NULL;
   g_autoptr(GPtrArray) contexts = NULL;
   g_autoptr(GVariant) rows = NULL;
   g_autoptr(GError) error = NULL;
 
-  if (status != LLMCTL_EXIT_OK)
-    return status;
   client = llmctl_wait_client (&error);
   if (client != NULL)
     contexts = llmctl_contexts_list (client, &error);
@@ -199,7 +184,7 @@ static LlmctlExit
 run_show (int    argc,
           char **argv)
 {
-  LlmctlExit status = check_arguments (argv, 1, _("There is no NAME"));
+  LlmctlExit status = llmctl_require_arguments (argv, 1, _("There is no NAME"));
   g_autoptr(LlmsvcContext) context = NULL;
   g_autoptr(GPtrArray) messages = NULL;
   g_autoptr(LlmsvcContextMemory) memory = NULL;
@@ -273,7 +258,7 @@ static LlmctlExit
 run_new (int    argc,
          char **argv)
 {
-  LlmctlExit status = check_arguments (argv, 1, _("There is no NAME"));
+  LlmctlExit status = llmctl_require_arguments (argv, 1, _("There is no NAME"));
   g_autoptr(LlmsvcOptions) options = llmsvc_options_new ();
   g_autoptr(LlmsvcClient) client = NULL;
   g_autoptr(LlmsvcContext) context = NULL;
@@ -326,7 +311,7 @@ static LlmctlExit
 run_rm (int    argc,
         char **argv)
 {
-  LlmctlExit status = check_arguments (argv, argc, _("There is no NAME"));
+  LlmctlExit status = llmctl_require_arguments (argv, argc, _("There is no NAME"));
   g_autoptr(GPtrArray) removed = g_ptr_array_new_null_terminated (8, NULL, TRUE);
   g_autoptr(LlmsvcClient) client = NULL;
   g_autoptr(GError) error = NULL;
@@ -369,7 +354,7 @@ static LlmctlExit
 run_export (int    argc,
             char **argv)
 {
-  LlmctlExit status = check_arguments (argv, 2, _("There is no NAME"));
+  LlmctlExit status = llmctl_require_arguments (argv, 2, _("There is no NAME"));
   g_autoptr(LlmsvcContext) context = NULL;
   g_autoptr(GPtrArray) messages = NULL;
   g_autofree char *text = NULL;
@@ -467,7 +452,7 @@ static LlmctlExit
 run_import (int    argc,
             char **argv)
 {
-  LlmctlExit status = check_arguments (argv, 2, _("There is no FILE"));
+  LlmctlExit status = llmctl_require_arguments (argv, 2, _("There is no FILE"));
   g_autoptr(LlmsvcContext) context = NULL;
   g_autoptr(GVariant) messages = NULL;
   g_autofree char *text = NULL;

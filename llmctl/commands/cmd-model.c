@@ -89,15 +89,12 @@ static LlmctlExit
 run_list (int    argc,
           char **argv)
 {
-  LlmctlExit status = llmctl_check_arguments (argv, 0);
   g_auto(GVariantBuilder) builder = G_VARIANT_BUILDER_INIT (G_VARIANT_TYPE ("aa{sv}"));
   g_autoptr(LlmsvcClient) client = NULL;
   g_autoptr(GVariant) rows = NULL;
   g_autoptr(GError) error = NULL;
   GListModel *models;
 
-  if (status != LLMCTL_EXIT_OK)
-    return status;
   client = get_client (&error);
   if (client == NULL)
     return llmctl_wait_fail (error);
@@ -136,15 +133,12 @@ find_model (LlmsvcClient  *client,
             GError       **error)
 {
   GListModel *models = llmsvc_client_get_models (client);
-  LlmsvcModel *active = llmsvc_client_get_active_model (client);
 
-  if (id == NULL && active != NULL)
-    return g_object_ref (active);
-  for (guint i = 0; id != NULL && i < g_list_model_get_n_items (models); i++)
+  for (guint i = 0; i < g_list_model_get_n_items (models); i++)
     {
       g_autoptr(LlmsvcModel) model = g_list_model_get_item (models, i);
 
-      if (g_str_equal (llmsvc_model_get_id (model), id))
+      if (id != NULL ? g_str_equal (llmsvc_model_get_id (model), id) : is_active (client, model))
         return g_steal_pointer (&model);
     }
 
@@ -261,15 +255,14 @@ static LlmctlExit
 run_use (int    argc,
          char **argv)
 {
-  LlmctlExit status = llmctl_check_arguments (argv, 1);
+  LlmctlExit status = llmctl_require_arguments (argv, 1, _("There is no ID; “llmctl model list” shows "
+                                                           "those there are"));
   g_autoptr(LlmsvcClient) client = NULL;
   g_autoptr(GAsyncResult) result = NULL;
   g_autoptr(GError) error = NULL;
 
   if (status != LLMCTL_EXIT_OK)
     return status;
-  if (argc < 2)
-    return llmctl_complain_usage (_("There is no ID; “llmctl model list” shows those there are"));
   if (!g_utf8_validate (argv[1], -1, NULL))
     return llmctl_complain_usage (_("The id of a model is UTF-8 text"));
 
@@ -317,7 +310,7 @@ static LlmctlExit
 run_check (int    argc,
            char **argv)
 {
-  LlmctlExit status = llmctl_check_arguments (argv, 1);
+  LlmctlExit status = llmctl_require_arguments (argv, 1, _("There is no FILE"));
   g_autofree char *tool = NULL;
   g_autoptr(GSubprocess) process = NULL;
   g_autoptr(GAsyncResult) result = NULL;
@@ -326,8 +319,6 @@ run_check (int    argc,
 
   if (status != LLMCTL_EXIT_OK)
     return status;
-  if (argc < 2)
-    return llmctl_complain_usage (_("There is no FILE"));
   tool = find_tool ();
   if (tool == NULL)
     {

@@ -406,19 +406,11 @@ llmctl_format_bytes (guint64 bytes)
 
 /* --- tables --- */
 
-struct _LlmctlTable
-{
-  GPtrArray *rows;   /* (element-type GStrv) (owned), the header first */
-  guint n_columns;
-};
-
 LlmctlTable *
 llmctl_table_new (const char *const *header)
 {
-  LlmctlTable *self = g_new0 (LlmctlTable, 1);
+  LlmctlTable *self = g_ptr_array_new_with_free_func ((GDestroyNotify) g_strfreev);
 
-  self->rows = g_ptr_array_new_with_free_func ((GDestroyNotify) g_strfreev);
-  self->n_columns = g_strv_length ((char **) header);
   llmctl_table_add (self, header);
   return self;
 }
@@ -427,53 +419,42 @@ void
 llmctl_table_add (LlmctlTable       *self,
                   const char *const *cells)
 {
-  char **row = g_new0 (char *, self->n_columns + 1);
+  char **row = g_strdupv ((char **) cells);
 
   /* A line of a table is a line, whatever is in it. */
-  for (guint i = 0, n = g_strv_length ((char **) cells); i < self->n_columns; i++)
-    row[i] = g_strdelimit (g_strdup (i < n ? cells[i] : ""), "\n\t\r", ' ');
-  g_ptr_array_add (self->rows, row);
-}
-
-static void
-table_free (LlmctlTable *self)
-{
-  g_ptr_array_unref (self->rows);
-  g_free (self);
+  for (guint i = 0; row[i] != NULL; i++)
+    g_strdelimit (row[i], "\n\t\r", ' ');
+  g_ptr_array_add (self, row);
 }
 
 gboolean
 llmctl_table_print (LlmctlTable *self)
 {
-  g_autofree guint *columns = g_new0 (guint, self->n_columns);
+  g_autoptr(GPtrArray) rows = self;
+  guint n_columns = g_strv_length (g_ptr_array_index (rows, 0));
+  g_autofree guint *widths = g_new0 (guint, n_columns);
   gboolean is_there = TRUE;
 
-  for (guint i = 0; i < self->rows->len; i++)
-    {
-      char **row = g_ptr_array_index (self->rows, i);
+  for (guint i = 0; i < rows->len; i++)
+    for (guint j = 0; j < n_columns; j++)
+      widths[j] = MAX (widths[j],
+                       llmctl_output_get_width (((char **) g_ptr_array_index (rows, i))[j]));
 
-      for (guint j = 0; j < self->n_columns; j++)
-        columns[j] = MAX (columns[j], llmctl_output_get_width (row[j]));
-    }
-
-  for (guint i = self->rows->len > 1 ? 0 : 1; i < self->rows->len && is_there; i++)
+  for (guint i = rows->len > 1 ? 0 : 1; i < rows->len && is_there; i++)
     {
-      char **row = g_ptr_array_index (self->rows, i);
+      char **row = g_ptr_array_index (rows, i);
       g_autoptr(GString) line = g_string_new (NULL);
 
-      for (guint j = 0; j < self->n_columns; j++)
-        {
-          guint width = llmctl_output_get_width (row[j]);
-
-          g_string_append (line, row[j]);
-          for (; j + 1 < self->n_columns && width < columns[j] + 2; width++)
-            g_string_append_c (line, ' ');
-        }
+      for (guint j = 0; j < n_columns; j++)
+        g_string_append_printf (line, "%s%*s", row[j],
+                                j + 1 < n_columns
+                                    ? (int) (widths[j] + 2 - llmctl_output_get_width (row[j]))
+                                    : 0,
+                                "");
       /* names in it are to be found under */
       is_there = put_styled (i == 0 ? LLMCTL_STYLE_BOLD : LLMCTL_STYLE_PLAIN, line->str) &&
                  put ("\n");
     }
 
-  table_free (self);
   return is_there;
 }

@@ -79,8 +79,8 @@ gboolean llmctl_output_value       (GVariant     *value);
 /* "12.3 MiB"; units are binary. (transfer full) */
 char    *llmctl_format_bytes       (guint64       bytes);
 
-/* A table whose columns align; rows are as wide as the header. */
-typedef struct _LlmctlTable LlmctlTable;
+/* A table whose columns align: (element-type GStrv), the header first, all of one length. */
+typedef GPtrArray LlmctlTable;
 
 LlmctlTable *llmctl_table_new      (const char *const *header);
 /* @cells: NULL-terminated. */

@@ -213,18 +213,6 @@ llmctl_call_with_fds (GDBusConnection  *bus,
   return reply;
 }
 
-GVariant *
-llmctl_call (GDBusConnection  *bus,
-             const char       *path,
-             const char       *interface,
-             const char       *method,
-             GVariant         *parameters,
-             const char       *reply_type,
-             GError          **error)
-{
-  return llmctl_call_with_fds (bus, path, interface, method, parameters, reply_type, NULL, error);
-}
-
 /* --- completion --- */
 
 /* A candidate and its help are one line with one tab. */

@@ -126,33 +126,18 @@ GBusType         llmctl_get_bus_type    (void);
 int              llmctl_get_timeout_ms  (void);
 
 /**
- * llmctl_call:
+ * llmctl_call_with_fds:
  * @bus: from llmctl_connect()
  * @path: (nullable): the object; %NULL for /org/llm/Service
  * @interface: its interface
  * @method: the method
  * @parameters: (nullable) (transfer floating): its arguments
  * @reply_type: (nullable): the signature of the reply
+ * @fds: (out) (optional) (nullable) (transfer full): the file descriptors of the reply
  * @error: return location for an error
  *
  * One call, waited for as long as --timeout says; ends early at Ctrl-C with
  * %LLMSVC_ERROR_CANCELLED.
- *
- * Returns: (transfer full): the reply, or %NULL with @error of %LLMSVC_ERROR set
- */
-GVariant        *llmctl_call            (GDBusConnection    *bus,
-                                         const char         *path,
-                                         const char         *interface,
-                                         const char         *method,
-                                         GVariant           *parameters,
-                                         const char         *reply_type,
-                                         GError            **error) G_GNUC_WARN_UNUSED_RESULT;
-
-/**
- * llmctl_call_with_fds:
- * @fds: (out) (optional) (nullable) (transfer full): the file descriptors of the reply
- *
- * As llmctl_call().
  *
  * Returns: (transfer full): the reply, or %NULL with @error of %LLMSVC_ERROR set
  */
@@ -164,6 +149,8 @@ GVariant        *llmctl_call_with_fds   (GDBusConnection    *bus,
                                          const char         *reply_type,
                                          GUnixFDList       **fds,
                                          GError            **error) G_GNUC_WARN_UNUSED_RESULT;
+#define llmctl_call(bus, path, interface, method, parameters, reply_type, error)                   \
+  llmctl_call_with_fds (bus, path, interface, method, parameters, reply_type, NULL, error)
 
 /* The exit status after Ctrl-C, for commands that wait themselves: llmctl_fail() ends
  * without a word and with LLMCTL_EXIT_INTERRUPTED from now on. */

@@ -99,12 +99,17 @@ add_interface (LlmctlNode          *self,
   return TRUE;
 }
 
+/* Those of the bus itself are the last. */
 static int
 compare_interfaces (const void *a,
                     const void *b)
 {
-  return llmctl_interface_compare ((*(GDBusInterfaceInfo *const *) a)->name,
-                                   (*(GDBusInterfaceInfo *const *) b)->name);
+  const char *left = (*(GDBusInterfaceInfo *const *) a)->name;
+  const char *right = (*(GDBusInterfaceInfo *const *) b)->name;
+  gboolean is_left_bus = g_str_has_prefix (left, "org.freedesktop.DBus.");
+  gboolean is_right_bus = g_str_has_prefix (right, "org.freedesktop.DBus.");
+
+  return is_left_bus != is_right_bus ? is_left_bus - is_right_bus : strcmp (left, right);
 }
 
 static gboolean
@@ -191,16 +196,6 @@ llmctl_interface_is_standard (const char *name)
   return strcmp (name, "org.freedesktop.DBus.Peer") == 0 ||
          strcmp (name, "org.freedesktop.DBus.Introspectable") == 0 ||
          strcmp (name, "org.freedesktop.DBus.Properties") == 0;
-}
-
-int
-llmctl_interface_compare (const char *left,
-                          const char *right)
-{
-  gboolean is_left_bus = g_str_has_prefix (left, "org.freedesktop.DBus.");
-  gboolean is_right_bus = g_str_has_prefix (right, "org.freedesktop.DBus.");
-
-  return is_left_bus != is_right_bus ? is_left_bus - is_right_bus : strcmp (left, right);
 }
 
 static gboolean

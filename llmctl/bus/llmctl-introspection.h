@@ -80,11 +80,8 @@ const LlmctlMember *llmctl_node_find_member (const LlmctlNode  *self,
                                              const char        *name,
                                              GError           **error);
 
-/* The order in which they are shown: those of the bus itself are the last. */
-int                 llmctl_interface_compare     (const char  *left,
-                                                  const char  *right);
 /* Whether every object on every bus has it; such are shown only when asked for. */
-gboolean            llmctl_interface_is_standard (const char  *name);
+gboolean            llmctl_interface_is_standard (const char *name);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmctlNode, llmctl_node_free)
 

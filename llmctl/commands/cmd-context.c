@@ -159,22 +159,26 @@ static const LlmctlCommand list_command = {
 
 /* --- show --- */
 
-/* The context called @name, and what was said in it. @context and @messages: (out)
- * (transfer full). */
+/* The context that @argv names, with at most @n_most arguments, and what was said in it.
+ * @context and @messages: (out) (transfer full). */
 static LlmctlExit
-open_and_read (const char     *name,
+open_and_read (char          **argv,
+               int             n_most,
                LlmsvcContext **context,
                GPtrArray     **messages)
 {
+  LlmctlExit status = llmctl_require_arguments (argv, n_most, _("There is no NAME"));
   g_autoptr(LlmsvcClient) client = NULL;
   g_autoptr(GError) error = NULL;
 
-  if (!check_name (name, &error))
+  if (status != LLMCTL_EXIT_OK)
+    return status;
+  if (!check_name (argv[1], &error))
     return llmctl_fail (error);
 
   client = llmctl_wait_client (&error);
   if (client != NULL)
-    *context = llmctl_contexts_open (client, name, &error);
+    *context = llmctl_contexts_open (client, argv[1], &error);
   if (*context != NULL)
     *messages = llmctl_contexts_read (*context, &error);
   return *messages != NULL ? LLMCTL_EXIT_OK : llmctl_wait_fail (error);
@@ -184,14 +188,12 @@ static LlmctlExit
 run_show (int    argc,
           char **argv)
 {
-  LlmctlExit status = llmctl_require_arguments (argv, 1, _("There is no NAME"));
   g_autoptr(LlmsvcContext) context = NULL;
   g_autoptr(GPtrArray) messages = NULL;
   g_autoptr(LlmsvcContextMemory) memory = NULL;
   g_autoptr(GError) error = NULL;
+  LlmctlExit status = open_and_read (argv, 1, &context, &messages);
 
-  if (status == LLMCTL_EXIT_OK)
-    status = open_and_read (argv[1], &context, &messages);
   if (status != LLMCTL_EXIT_OK)
     return status;
   memory = read_memory (context, &error);
@@ -354,14 +356,12 @@ static LlmctlExit
 run_export (int    argc,
             char **argv)
 {
-  LlmctlExit status = llmctl_require_arguments (argv, 2, _("There is no NAME"));
   g_autoptr(LlmsvcContext) context = NULL;
   g_autoptr(GPtrArray) messages = NULL;
   g_autofree char *text = NULL;
   g_autoptr(GError) error = NULL;
+  LlmctlExit status = open_and_read (argv, 2, &context, &messages);
 
-  if (status == LLMCTL_EXIT_OK)
-    status = open_and_read (argv[1], &context, &messages);
   if (status != LLMCTL_EXIT_OK)
     return status;
 
@@ -403,11 +403,11 @@ replace (LlmsvcClient  *client,
          GVariant      *messages,
          GError       **error)
 {
-  g_autoptr(LlmsvcContext) copy = NULL;
+  g_autoptr(LlmsvcContext) copy = llmctl_contexts_create (client, NULL, NULL, messages, NULL,
+                                                          error);
   g_autoptr(LlmsvcOptions) options = llmsvc_options_new ();
   g_autoptr(GAsyncResult) result = NULL;
 
-  copy = llmctl_contexts_create (client, NULL, NULL, messages, NULL, error);
   if (copy == NULL ||
       !llmsvc_options_set_value (options, "name", g_variant_new_string (name), error) ||
       !llmctl_contexts_close (old, error))
@@ -434,17 +434,15 @@ import (const char  *name,
   old = llmctl_contexts_open (client, name, &local_error);
   if (g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND))
     return llmctl_contexts_create (client, name, NULL, messages, NULL, error);
-  if (old == NULL)
-    {
-      g_propagate_error (error, g_steal_pointer (&local_error));
-      return NULL;
-    }
-  if (replaces)
+  if (old != NULL && replaces)
     return replace (client, old, name, messages, error);
 
-  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_ALREADY_EXISTS,
-               _("There is a context “%s” already; --replace takes its place, or give another "
-                 "NAME"), name);
+  if (old != NULL)
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_ALREADY_EXISTS,
+                 _("There is a context “%s” already; --replace takes its place, or give another "
+                   "NAME"), name);
+  else
+    g_propagate_error (error, g_steal_pointer (&local_error));
   return NULL;
 }
 

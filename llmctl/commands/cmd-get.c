@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* llmctl get: properties of an object. */
+/* llmctl get and set: properties of an object. */
 
 #define G_LOG_DOMAIN "llmctl"
 
@@ -12,7 +12,11 @@
 #include "llmctl/output/llmctl-json.h"
 #include "llmctl/bus/llmctl-object.h"
 #include "llmctl/bus/llmctl-service.h"
-#include "llmctl/output/llmctl-output.h"
+#include "llmctl/bus/llmctl-value.h"
+
+#define PROPERTIES_INTERFACE "org.freedesktop.DBus.Properties"
+
+/* --- get --- */
 
 /* (nullable) (transfer full): the value inside of the variant. */
 static GVariant *
@@ -25,7 +29,7 @@ get_value (GDBusConnection  *bus,
   g_autoptr(GVariant) reply = NULL;
   GVariant *value = NULL;
 
-  reply = llmctl_call (bus, path, "org.freedesktop.DBus.Properties", "Get",
+  reply = llmctl_call (bus, path, PROPERTIES_INTERFACE, "Get",
                        g_variant_new ("(ss)", interface, name), "(v)", error);
   if (reply != NULL)
     g_variant_get (reply, "(v)", &value);
@@ -112,8 +116,8 @@ get_all (GDBusConnection *bus,
 }
 
 static LlmctlExit
-run (int    argc,
-     char **argv)
+run_get (int    argc,
+         char **argv)
 {
   g_autoptr(GDBusConnection) bus = NULL;
   g_autoptr(GError) error = NULL;
@@ -131,9 +135,9 @@ run (int    argc,
 }
 
 static void
-complete (LlmctlCompletion *completion,
-          int               argc,
-          char            **argv)
+complete_get (LlmctlCompletion *completion,
+              int               argc,
+              char            **argv)
 {
   llmctl_object_complete_member (completion, argc, argv, LLMCTL_MEMBER_PROPERTY,
                                  G_DBUS_PROPERTY_INFO_FLAGS_READABLE);
@@ -145,6 +149,69 @@ const LlmctlCommand llmctl_get_command = {
   .summary = N_("Print a property of an object, or all of them"),
   .description = N_("With --json an object with “value”, that of the property, or one of "
                     "interfaces with their properties."),
-  .run = run,
-  .complete = complete,
+  .run = run_get,
+  .complete = complete_get,
+};
+
+/* --- set --- */
+
+static LlmctlExit
+run_set (int    argc,
+         char **argv)
+{
+  g_autoptr(GDBusConnection) bus = NULL;
+  g_autoptr(LlmctlNode) node = NULL;
+  g_autoptr(GVariant) value = NULL;
+  g_autoptr(GVariant) reply = NULL;
+  g_autoptr(GError) error = NULL;
+  const LlmctlMember *member;
+  const char *path;
+
+  path = llmctl_object_take_path (&argc, &argv, &error);
+  if (path == NULL)
+    return llmctl_fail (error);
+  if (argc != 3)
+    return llmctl_complain_usage (_("“set” takes a property and its value"));
+
+  bus = llmctl_connect (&error);
+  if (bus != NULL)
+    node = llmctl_object_introspect (bus, path, &error);
+  if (node == NULL)
+    return llmctl_fail (error);
+  member = llmctl_node_find_member (node, path, LLMCTL_MEMBER_PROPERTY, argv[1], &error);
+  if (member == NULL)
+    return llmctl_fail (error);
+  if ((member->flags & G_DBUS_PROPERTY_INFO_FLAGS_WRITABLE) == 0)
+    {
+      llmctl_complain (_("“%s” can be read, but not changed; “llmctl introspect %s” shows what an "
+                         "object can do"), member->name, member->interface->name);
+      return LLMCTL_EXIT_FAILED;
+    }
+
+  value = llmctl_value_parse (member->name, member->type, argv[2], &error);
+  if (value == NULL)
+    return llmctl_fail (error);
+  reply = llmctl_call (bus, path, PROPERTIES_INTERFACE, "Set",
+                       g_variant_new ("(ssv)", member->interface->name, member->name, value), "()",
+                       &error);
+  return reply != NULL ? LLMCTL_EXIT_OK : llmctl_fail (error);
+}
+
+static void
+complete_set (LlmctlCompletion *completion,
+              int               argc,
+              char            **argv)
+{
+  llmctl_object_complete_member (completion, argc, argv, LLMCTL_MEMBER_PROPERTY,
+                                 G_DBUS_PROPERTY_INFO_FLAGS_WRITABLE);
+}
+
+const LlmctlCommand llmctl_set_command = {
+  .name = "set",
+  .parameters = N_("[PATH] [INTERFACE.]PROPERTY VALUE"),
+  .summary = N_("Change a property of an object"),
+  .description = N_("The value is a plain word for what is simple and JSON for the rest. Prints "
+                    "nothing."),
+  .run = run_set,
+  .complete = complete_set,
 };

@@ -43,7 +43,7 @@ typedef struct _LlmctlCommand LlmctlCommand;
 struct _LlmctlCommand
 {
   const char *name;                      /* "ask" */
-  const char *parameters;                /* (nullable) N_(): "PROMPT" */
+  const char *parameters;                /* (nullable) N_(): "PROMPT"; NULL takes none */
   const char *summary;                   /* N_(): one line, no full stop */
   const char *description;               /* (nullable) N_(): more, for --help */
   const GOptionEntry *options;           /* (nullable): its own, N_(); ends with an empty one */

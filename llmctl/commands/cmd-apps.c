@@ -108,29 +108,21 @@ format_quota (GVariant   *app,
               const char *key)
 {
   g_autofree char *name = g_strconcat ("quota-", key, NULL);
-  gboolean is_size = is_in_bytes (key);
-  guint64 number = llmctl_dict_get_number (app, name);
-  g_autofree char *quota = NULL;
-  g_autofree char *used = NULL;
+  LlmctlFormat format = is_in_bytes (key) ? llmctl_format_size : llmctl_format_number;
+  g_autofree char *quota = format (app, name);
+  g_autofree char *used = format (app, key);
+  gboolean is_limited = llmctl_dict_get_number (app, name) > 0;
   double share = 0;
 
   if (g_variant_lookup (app, name, "d", &share))
     /* Translators: of the memory, as much as every other application */
     return share > 0 ? g_strdup_printf ("%.0f %%", share * 100) : g_strdup (_("an equal part"));
-  quota = is_size ? llmctl_format_bytes (number)
-                  : g_strdup_printf ("%" G_GUINT64_FORMAT, number);
   /* Nothing is counted against these that could be shown. */
   if (g_str_equal (key, "rate") || g_str_equal (key, "message"))
-    return number > 0 ? g_steal_pointer (&quota) : g_strdup (_("no limit"));
-
-  number = llmctl_dict_get_number (app, key);
-  used = is_size ? llmctl_format_bytes (number)
-                 : g_strdup_printf ("%" G_GUINT64_FORMAT, number);
-  if (llmctl_dict_get_number (app, name) == 0)
-    return g_steal_pointer (&used);
+    return is_limited ? g_steal_pointer (&quota) : g_strdup (_("no limit"));
 
   /* Translators: what an application holds, of what it may hold */
-  return g_strdup_printf (_("%s of %s"), used, quota);
+  return is_limited ? g_strdup_printf (_("%s of %s"), used, quota) : g_steal_pointer (&used);
 }
 
 /* Of one application. */
@@ -156,25 +148,6 @@ static const LlmctlColumn user_columns[] = {
   { NULL }
 };
 
-/* (transfer full): what the applications of a user have together stands at each of them. */
-static GVariant *
-list_users (GVariant *apps)
-{
-  g_autoptr(GHashTable) seen = g_hash_table_new (NULL, NULL);
-  GVariantBuilder builder;
-  GVariantIter iter;
-  GVariant *app;
-
-  g_variant_builder_init (&builder, G_VARIANT_TYPE ("aa{sv}"));
-  g_variant_iter_init (&iter, apps);
-  while (g_variant_iter_loop (&iter, "@a{sv}", &app))
-    if (g_variant_lookup (app, "quota-named", "u", NULL) &&
-        g_hash_table_add (seen, GSIZE_TO_POINTER (llmctl_dict_get_number (app, "uid"))))
-      g_variant_builder_add_value (&builder, app);
-
-  return g_variant_ref_sink (g_variant_builder_end (&builder));
-}
-
 /* --user as a number; FALSE when there is no such user. */
 static gboolean
 find_user (guint64 *uid)
@@ -191,12 +164,14 @@ find_user (guint64 *uid)
 }
 
 /* (transfer full): those of @apps that are @app_id, or all for NULL, and of the user who was asked
- * for. */
+ * for; one of each user when @is_once. */
 static GVariant *
 filter (GVariant   *apps,
         const char *app_id,
-        guint64     uid)
+        guint64     uid,
+        gboolean    is_once)
 {
+  g_autoptr(GHashTable) seen = g_hash_table_new (NULL, NULL);
   GVariantBuilder builder;
   GVariantIter iter;
   GVariant *app;
@@ -204,9 +179,15 @@ filter (GVariant   *apps,
   g_variant_builder_init (&builder, G_VARIANT_TYPE ("aa{sv}"));
   g_variant_iter_init (&iter, apps);
   while (g_variant_iter_loop (&iter, "@a{sv}", &app))
-    if ((app_id == NULL || g_str_equal (llmctl_dict_get_string (app, "app-id"), app_id)) &&
-        (user_name == NULL || llmctl_dict_get_number (app, "uid") == uid))
-      g_variant_builder_add_value (&builder, app);
+    {
+      guint64 user = llmctl_dict_get_number (app, "uid");
+
+      if ((app_id == NULL || g_str_equal (llmctl_dict_get_string (app, "app-id"), app_id)) &&
+          (user_name == NULL || user == uid) &&
+          (!is_once || (g_variant_lookup (app, "quota-named", "u", NULL) &&
+                        g_hash_table_add (seen, GSIZE_TO_POINTER (user)))))
+        g_variant_builder_add_value (&builder, app);
+    }
 
   return g_variant_ref_sink (g_variant_builder_end (&builder));
 }
@@ -224,7 +205,7 @@ show (GDBusConnection *bus,
   if (all == NULL)
     return llmctl_fail (error);
 
-  apps = filter (all, app_id, uid);
+  apps = filter (all, app_id, uid, FALSE);
   if (app_id != NULL && g_variant_n_children (apps) == 0)
     {
       llmctl_complain (_("“%s” has not used the service; “llmctl apps” lists who has"), app_id);
@@ -233,7 +214,8 @@ show (GDBusConnection *bus,
   if (!print_apps (quota_columns, apps))
     return LLMCTL_EXIT_OK;
 
-  users = list_users (apps);
+  /* What the applications of a user have together stands at each of them. */
+  users = filter (apps, NULL, uid, TRUE);
   llmctl_rows_print (user_columns, users);
   return LLMCTL_EXIT_OK;
 }

@@ -38,6 +38,15 @@ llmctl_command_find (const LlmctlCommand *const *commands,
   return NULL;
 }
 
+void
+llmctl_commands_offer (LlmctlCompletion           *completion,
+                       const LlmctlCommand *const *commands)
+{
+  for (gsize i = 0; commands[i] != NULL; i++)
+    if (!commands[i]->is_hidden)
+      llmctl_completion_offer (completion, commands[i]->name, _(commands[i]->summary));
+}
+
 const GOptionEntry *const *
 llmctl_option_list (const LlmctlCommand *command,
                     const GOptionEntry  *tables[3])

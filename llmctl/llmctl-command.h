@@ -20,6 +20,9 @@ extern const GOptionEntry llmctl_common_options[];
 /* (nullable): the command called @name of @commands. */
 const LlmctlCommand *llmctl_command_find  (const LlmctlCommand *const *commands,
                                            const char                 *name);
+/* For completion: those that are not hidden. */
+void                 llmctl_commands_offer (LlmctlCompletion           *completion,
+                                            const LlmctlCommand *const *commands);
 /* Tables of the options of @command (nullable) and of those that every command takes; ends with
  * NULL. Returns @tables. */
 const GOptionEntry *const *llmctl_option_list (const LlmctlCommand    *command,

@@ -28,15 +28,6 @@
 /* Of the limit, for one call: then there is time left to look elsewhere. */
 #define CALL_SHARE 0.4
 
-static void
-offer_commands (LlmctlCompletion           *self,
-                const LlmctlCommand *const *commands)
-{
-  for (gsize i = 0; commands[i] != NULL; i++)
-    if (!commands[i]->is_hidden)
-      llmctl_completion_offer (self, commands[i]->name, _(commands[i]->summary));
-}
-
 /* --- values of options --- */
 
 /* What the help of Generate() lists for one of its options: "slo" has three. */
@@ -179,7 +170,7 @@ offer (LlmctlCompletion *self,
     }
   else if (commands != NULL)
     {
-      offer_commands (self, commands);
+      llmctl_commands_offer (self, commands);
     }
   else if (command->complete != NULL)
     {

@@ -208,19 +208,42 @@ describe_commands (const LlmctlCommand *const *commands)
 
 /* --- the command --- */
 
+/* Steps down from all commands to those of what @argv names. (nullable): the word that is none;
+ * @command: (out) (nullable): the last one */
+static const char *
+find_commands (char                       **argv,
+               GString                     *full_name,
+               const LlmctlCommand        **command,
+               const LlmctlCommand *const **commands)
+{
+  *command = NULL;
+  *commands = llmctl_commands;
+  for (gsize i = 1; argv[i] != NULL; i++)
+    {
+      *command = *commands != NULL ? llmctl_command_find (*commands, argv[i]) : NULL;
+      if (*command == NULL)
+        return argv[i];
+      *commands = (*command)->commands;
+      g_string_append_printf (full_name, " %s", argv[i]);
+    }
+
+  return NULL;
+}
+
 static LlmctlExit
 run (int    argc,
      char **argv)
 {
-  const LlmctlCommand *const *commands = llmctl_commands;
-  const LlmctlCommand *command = NULL;
   g_autoptr(GString) full_name = g_string_new ("llmctl");
+  const LlmctlCommand *const *commands;
+  const LlmctlCommand *command;
   g_autofree char *help = NULL;
+  const char *unknown;
 
+  if (llmctl_globals.is_json && argc > 1)
+    return llmctl_complain_usage (_("“help --json” takes no command: it prints all of them"));
   if (llmctl_globals.is_json)
     {
-      if (argc > 1)
-        return llmctl_complain_usage (_("“help --json” takes no command: it prints all of them"));
       llmctl_output_json (g_variant_new_parsed ("{'name': <'llmctl'>, 'program-version': <%s>, "
                                                 "'options': <%*>, 'commands': <%*>}", LLM_VERSION,
                                                 describe_options (llmctl_common_options),
@@ -228,15 +251,9 @@ run (int    argc,
       return LLMCTL_EXIT_OK;
     }
 
-  for (int i = 1; i < argc; i++)
-    {
-      command = commands != NULL ? llmctl_command_find (commands, argv[i]) : NULL;
-      if (command == NULL)
-        return llmctl_complain_usage (_("“%s” is no command of “%s”"), argv[i], full_name->str);
-      g_string_append_printf (full_name, " %s", argv[i]);
-      commands = command->commands;
-    }
-
+  unknown = find_commands (argv, full_name, &command, &commands);
+  if (unknown != NULL)
+    return llmctl_complain_usage (_("“%s” is no command of “%s”"), unknown, full_name->str);
   help = llmctl_help_make (command, full_name->str);
   llmctl_output_text (LLMCTL_STYLE_PLAIN, help);
   return LLMCTL_EXIT_OK;
@@ -247,17 +264,12 @@ complete (LlmctlCompletion *completion,
           int               argc,
           char            **argv)
 {
-  const LlmctlCommand *const *commands = llmctl_commands;
+  g_autoptr(GString) full_name = g_string_new (NULL);
+  const LlmctlCommand *const *commands;
+  const LlmctlCommand *command;
 
-  for (int i = 1; i < argc && commands != NULL; i++)
-    {
-      const LlmctlCommand *command = llmctl_command_find (commands, argv[i]);
-
-      commands = command != NULL ? command->commands : NULL;
-    }
-  for (gsize i = 0; commands != NULL && commands[i] != NULL; i++)
-    if (!commands[i]->is_hidden)
-      llmctl_completion_offer (completion, commands[i]->name, _(commands[i]->summary));
+  if (find_commands (argv, full_name, &command, &commands) == NULL && commands != NULL)
+    llmctl_commands_offer (completion, commands);
 }
 
 const LlmctlCommand llmctl_help_command = {

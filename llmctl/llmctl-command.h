@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The table of commands: which there are, how their options are read, and what was
- * meant by a word that is none of them. Help and completion read the same table.
+ * The table of commands and their options, which the program, help and completion read.
  * One thread.
  */
 
@@ -21,6 +20,13 @@ extern const GOptionEntry llmctl_common_options[];
 /* (nullable): the command called @name of @commands. */
 const LlmctlCommand *llmctl_command_find  (const LlmctlCommand *const *commands,
                                            const char                 *name);
+/* For completion: those that are not hidden. */
+void                 llmctl_commands_offer (LlmctlCompletion           *completion,
+                                            const LlmctlCommand *const *commands);
+/* Tables of the options of @command (nullable) and of those that every command takes; ends with
+ * NULL. Returns @tables. */
+const GOptionEntry *const *llmctl_option_list (const LlmctlCommand    *command,
+                                               const GOptionEntry     *tables[3]);
 /* (nullable): the option of @command (nullable), or of all of them, that @word is:
  * "--name", "--name=…" or "-n". */
 const GOptionEntry  *llmctl_option_find   (const LlmctlCommand        *command,
@@ -32,11 +38,6 @@ gboolean             llmctl_option_awaits_value (const LlmctlCommand  *command,
 /* (nullable): the one of @candidates (NULL-terminated) that @word was probably meant to be. */
 const char          *llmctl_suggest       (const char                 *word,
                                            const char *const          *candidates);
-
-/* Finds the command, reads its options and runs it. Overwrites @argv behind the command's
- * name. */
-LlmctlExit           llmctl_command_main  (int                         argc,
-                                           char                      **argv);
 
 /* (transfer full): help for @command, called @full_name ("llmctl context list"); of
  * the whole program when it is NULL. */

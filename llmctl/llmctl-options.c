@@ -19,19 +19,6 @@ is_known (LlmsvcOptions *options,
   return spec != NULL && spec->owner_type == LLMSVC_TYPE_OPTIONS;
 }
 
-/* As GVariant text, or else as it is. */
-static gboolean
-add_unknown (LlmsvcOptions  *options,
-             const char     *key,
-             const char     *text,
-             GError        **error)
-{
-  g_autoptr(GVariant) value = g_variant_parse (NULL, text, NULL, NULL, NULL);
-
-  return llmsvc_options_set_value (options, key,
-                                   value != NULL ? value : g_variant_new_string (text), error);
-}
-
 gboolean
 llmctl_options_add (LlmsvcOptions  *options,
                     const char     *assignment,
@@ -39,6 +26,7 @@ llmctl_options_add (LlmsvcOptions  *options,
 {
   const char *equals = strchr (assignment, '=');
   g_autofree char *key = NULL;
+  g_autoptr(GVariant) value = NULL;
 
   if (equals == NULL || equals == assignment || !g_utf8_validate (assignment, -1, NULL))
     {
@@ -58,7 +46,11 @@ llmctl_options_add (LlmsvcOptions  *options,
   if (is_known (options, key))
     return llmsvc_options_set_from_string (options, key, equals + 1, error);
 
-  return add_unknown (options, key, equals + 1, error);
+  /* As GVariant text, or else as it is. */
+  value = g_variant_parse (NULL, equals + 1, NULL, NULL, NULL);
+  return llmsvc_options_set_value (options, key,
+                                   value != NULL ? value : g_variant_new_string (equals + 1),
+                                   error);
 }
 
 gboolean
@@ -96,6 +88,7 @@ llmctl_parse_bytes (const char *text,
                     guint64    *bytes)
 {
   static const char units[] = "KMGT";
+  const char *unit;
   char *end = NULL;
   guint shift = 0;
 
@@ -104,13 +97,12 @@ llmctl_parse_bytes (const char *text,
   if (errno != 0 || end == text || !g_ascii_isdigit (*text))
     return FALSE;
 
-  for (guint i = 0; i < sizeof units - 1; i++)
-    if (g_ascii_toupper (*end) == units[i])
-      {
-        shift = 10 * (i + 1);
-        end++;
-        break;
-      }
+  unit = *end != '\0' ? strchr (units, g_ascii_toupper (*end)) : NULL;
+  if (unit != NULL)
+    {
+      shift = 10 * (guint) (unit - units + 1);
+      end++;
+    }
   if (*end != '\0' || *bytes > G_MAXUINT64 >> shift)
     return FALSE;
 

@@ -9,14 +9,15 @@
 #include <glib-unix.h>
 #include <glib/gi18n.h>
 #include <signal.h>
-#include <stdio.h>
-#include <unistd.h>
+#include <string.h>
 
 #include "llmctl/output/llmctl-i18n.h"
-#include "llmctl/output/llmctl-output.h"
 
-#define SERVICE_NAME "org.llm.Service"
-#define SERVICE_PATH "/org/llm/Service"
+#define SERVICE_NAME   "org.llm.Service"
+#define SERVICE_PATH   "/org/llm/Service"
+#define MAX_CANDIDATES 1000
+
+LlmctlGlobals llmctl_globals = { .bus_type = G_BUS_TYPE_NONE };
 
 static GBusType found_bus_type = G_BUS_TYPE_NONE;
 static gboolean is_running;
@@ -54,34 +55,21 @@ llmctl_get_timeout_ms (void)
 
 /* --- calls --- */
 
-typedef struct
-{
-  GCancellable *cancellable;
-  GVariant *reply;     /* (nullable) (owned) */
-  GUnixFDList *fds;    /* (nullable) (owned) */
-  GError *error;       /* (nullable) (owned) */
-  gboolean is_done;
-} Call;
-
 static void
 on_reply (GObject      *source,
           GAsyncResult *result,
           gpointer      user_data)
 {
-  Call *call = user_data;
+  GAsyncResult **place = user_data;
 
-  call->reply = g_dbus_connection_call_with_unix_fd_list_finish (G_DBUS_CONNECTION (source),
-                                                                 &call->fds, result, &call->error);
-  call->is_done = TRUE;
+  *place = g_object_ref (result);
 }
 
 static gboolean
-on_interrupt (gpointer user_data)
+on_interrupt (gpointer cancellable)
 {
-  Call *call = user_data;
-
   is_interrupted = TRUE;
-  g_cancellable_cancel (call->cancellable);
+  g_cancellable_cancel (cancellable);
   return G_SOURCE_CONTINUE;
 }
 
@@ -161,17 +149,13 @@ add_locale (const char *interface,
   g_autoptr(GVariant) owned = NULL;
   g_autoptr(GVariant) options = NULL;
   g_autoptr(GVariantDict) dict = NULL;
-  g_autofree GVariant **children = NULL;
   const char *locale = llmctl_i18n_get_locale ();
-  GVariant *changed;
-  gsize n_children;
+  gsize n = parameters != NULL ? g_variant_n_children (parameters) : 0;
+  GVariantBuilder builder;
 
-  if (parameters == NULL || locale == NULL || !g_str_has_prefix (interface, SERVICE_NAME))
+  if (n == 0 || locale == NULL || !g_str_has_prefix (interface, SERVICE_NAME))
     return parameters;
-  n_children = g_variant_n_children (parameters);
-  if (n_children == 0)
-    return parameters;
-  options = g_variant_get_child_value (parameters, n_children - 1);
+  options = g_variant_get_child_value (parameters, n - 1);
   if (!g_variant_is_of_type (options, G_VARIANT_TYPE_VARDICT))
     return parameters;
 
@@ -179,14 +163,15 @@ add_locale (const char *interface,
   dict = g_variant_dict_new (options);
   if (!g_variant_dict_contains (dict, "locale"))
     g_variant_dict_insert (dict, "locale", "s", locale);
-  children = g_new (GVariant *, n_children);
-  for (gsize i = 0; i + 1 < n_children; i++)
-    children[i] = g_variant_get_child_value (parameters, i);
-  children[n_children - 1] = g_variant_ref_sink (g_variant_dict_end (dict));
-  changed = g_variant_new_tuple (children, n_children);
-  for (gsize i = 0; i < n_children; i++)
-    g_variant_unref (children[i]);
-  return changed;
+  g_variant_builder_init (&builder, G_VARIANT_TYPE_TUPLE);
+  for (gsize i = 0; i + 1 < n; i++)
+    {
+      g_autoptr(GVariant) child = g_variant_get_child_value (parameters, i);
+
+      g_variant_builder_add_value (&builder, child);
+    }
+  g_variant_builder_add_value (&builder, g_variant_dict_end (dict));
+  return g_variant_builder_end (&builder);
 }
 
 GVariant *
@@ -204,11 +189,11 @@ llmctl_call_with_fds (GDBusConnection  *bus,
   g_autoptr(GMainContextPusher) pusher G_GNUC_UNUSED = g_main_context_pusher_new (context);
   g_autoptr(GCancellable) cancellable = g_cancellable_new ();
   g_autoptr(GSource) interrupt = g_unix_signal_source_new (SIGINT);
-  Call call = { .cancellable = cancellable };
+  g_autoptr(GAsyncResult) result = NULL;
+  GError *local_error = NULL;
+  GVariant *reply;
 
-  g_return_val_if_fail (G_IS_DBUS_CONNECTION (bus), NULL);
-
-  g_source_set_callback (interrupt, on_interrupt, &call, NULL);
+  g_source_set_callback (interrupt, on_interrupt, cancellable, NULL);
   g_source_attach (interrupt, context);
 
   g_dbus_connection_call_with_unix_fd_list (
@@ -217,66 +202,58 @@ llmctl_call_with_fds (GDBusConnection  *bus,
     reply_type != NULL ? G_VARIANT_TYPE (reply_type) : NULL,
     llmctl_globals.must_not_start ? G_DBUS_CALL_FLAGS_NO_AUTO_START
                                   : G_DBUS_CALL_FLAGS_ALLOW_INTERACTIVE_AUTHORIZATION,
-    llmctl_get_timeout_ms (), NULL, cancellable, on_reply, &call);
-  while (!call.is_done)
+    llmctl_get_timeout_ms (), NULL, cancellable, on_reply, &result);
+  while (result == NULL)
     g_main_context_iteration (context, TRUE);
   g_source_destroy (interrupt);
 
-  if (call.error != NULL)
-    g_propagate_error (error, convert_error (g_steal_pointer (&call.error)));
-  if (fds != NULL)
-    *fds = g_steal_pointer (&call.fds);
-  g_clear_object (&call.fds);
-  return call.reply;
+  reply = g_dbus_connection_call_with_unix_fd_list_finish (bus, fds, result, &local_error);
+  if (reply == NULL)
+    g_propagate_error (error, convert_error (local_error));
+  return reply;
 }
 
-GVariant *
-llmctl_call (GDBusConnection  *bus,
-             const char       *path,
-             const char       *interface,
-             const char       *method,
-             GVariant         *parameters,
-             const char       *reply_type,
-             GError          **error)
+/* --- completion --- */
+
+/* A candidate and its help are one line with one tab. */
+static char *
+make_line (const char *text)
 {
-  return llmctl_call_with_fds (bus, path, interface, method, parameters, reply_type, NULL, error);
-}
-
-/* --- what is wrong --- */
-
-static void
-complain (const char *format,
-          va_list     arguments)
-{
-  g_autofree char *message = g_strdup_vprintf (format, arguments);
-  g_autofree char *harmless = isatty (STDERR_FILENO) ? llmctl_output_make_harmless (message) : NULL;
-
-  g_printerr ("llmctl: %s\n", harmless != NULL ? harmless : message);
+  return g_strdelimit (llmctl_output_make_harmless (text), "\n\t", ' ');
 }
 
 void
-llmctl_complain (const char *format,
-                 ...)
+llmctl_completion_offer (LlmctlCompletion *self,
+                         const char       *candidate,
+                         const char       *help)
 {
-  va_list arguments;
+  g_autofree char *line = make_line (candidate);
+  g_autofree char *help_line = make_line (help != NULL ? help : "");
 
-  /* What was said before comes before, also when both go to one file. */
-  llmctl_output_flush ();
-  va_start (arguments, format);
-  complain (format, arguments);
-  va_end (arguments);
+  /* What had to be changed to be shown would not be what is meant. */
+  if (!g_str_has_prefix (candidate, self->word) || strcmp (line, candidate) != 0 ||
+      *candidate == '\0' || g_hash_table_size (self->offered) >= MAX_CANDIDATES ||
+      !g_hash_table_add (self->offered, g_strdup (candidate)))
+    return;
+
+  llmctl_output_data (self->prefix);
+  llmctl_output_data (candidate);
+  llmctl_output_printf (LLMCTL_STYLE_PLAIN, "\t%s\n", help_line);
 }
+
+/* --- what is wrong --- */
 
 LlmctlExit
 llmctl_complain_usage (const char *format,
                        ...)
 {
+  g_autofree char *message = NULL;
   va_list arguments;
 
-  llmctl_output_flush ();
   va_start (arguments, format);
-  complain (format, arguments);
+  message = g_strdup_vprintf (format, arguments);
   va_end (arguments);
+  llmctl_complain ("%s", message);
   llmctl_complain (_("“llmctl help” and “llmctl COMMAND --help” tell more"));
   return LLMCTL_EXIT_USAGE;
 }

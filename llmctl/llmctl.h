@@ -12,6 +12,7 @@
 #include <gio/gio.h>
 #include <gio/gunixfdlist.h>
 
+#include "llmctl/output/llmctl-output.h"
 #include "llmsvc.h"
 
 G_BEGIN_DECLS
@@ -29,13 +30,20 @@ typedef enum
   LLMCTL_EXIT_INTERRUPTED = 130,
 } LlmctlExit;
 
-typedef struct _LlmctlCompletion LlmctlCompletion;
+/* What can come next on a command line, written as it is found. */
+typedef struct
+{
+  const char *word;      /* what is typed of the argument so far; "" for nothing */
+  const char *prefix;    /* stands before each candidate: "--context=" */
+  GHashTable *offered;   /* (element-type utf8) (owned) */
+} LlmctlCompletion;
+
 typedef struct _LlmctlCommand LlmctlCommand;
 
 struct _LlmctlCommand
 {
   const char *name;                      /* "ask" */
-  const char *parameters;                /* (nullable) N_(): "PROMPT" */
+  const char *parameters;                /* (nullable) N_(): "PROMPT"; NULL takes none */
   const char *summary;                   /* N_(): one line, no full stop */
   const char *description;               /* (nullable) N_(): more, for --help */
   const GOptionEntry *options;           /* (nullable): its own, N_(); ends with an empty one */
@@ -68,6 +76,9 @@ typedef struct
   gboolean is_json;       /* write JSON, as documented, and nothing else to stdout */
   double timeout_s;       /* 0 for none */
   gboolean must_not_start;  /* llmctl_call() does not start a service that is not running */
+  gboolean is_system_bus;   /* as the options say; bus_type comes from them */
+  gboolean is_session_bus;
+  gboolean wants_help;
 } LlmctlGlobals;
 
 extern LlmctlGlobals llmctl_globals;
@@ -115,33 +126,18 @@ GBusType         llmctl_get_bus_type    (void);
 int              llmctl_get_timeout_ms  (void);
 
 /**
- * llmctl_call:
+ * llmctl_call_with_fds:
  * @bus: from llmctl_connect()
  * @path: (nullable): the object; %NULL for /org/llm/Service
  * @interface: its interface
  * @method: the method
  * @parameters: (nullable) (transfer floating): its arguments
  * @reply_type: (nullable): the signature of the reply
+ * @fds: (out) (optional) (nullable) (transfer full): the file descriptors of the reply
  * @error: return location for an error
  *
  * One call, waited for as long as --timeout says; ends early at Ctrl-C with
  * %LLMSVC_ERROR_CANCELLED.
- *
- * Returns: (transfer full): the reply, or %NULL with @error of %LLMSVC_ERROR set
- */
-GVariant        *llmctl_call            (GDBusConnection    *bus,
-                                         const char         *path,
-                                         const char         *interface,
-                                         const char         *method,
-                                         GVariant           *parameters,
-                                         const char         *reply_type,
-                                         GError            **error) G_GNUC_WARN_UNUSED_RESULT;
-
-/**
- * llmctl_call_with_fds:
- * @fds: (out) (optional) (nullable) (transfer full): the file descriptors of the reply
- *
- * As llmctl_call().
  *
  * Returns: (transfer full): the reply, or %NULL with @error of %LLMSVC_ERROR set
  */
@@ -153,14 +149,13 @@ GVariant        *llmctl_call_with_fds   (GDBusConnection    *bus,
                                          const char         *reply_type,
                                          GUnixFDList       **fds,
                                          GError            **error) G_GNUC_WARN_UNUSED_RESULT;
+#define llmctl_call(bus, path, interface, method, parameters, reply_type, error)                   \
+  llmctl_call_with_fds (bus, path, interface, method, parameters, reply_type, NULL, error)
 
 /* The exit status after Ctrl-C, for commands that wait themselves: llmctl_fail() ends
  * without a word and with LLMCTL_EXIT_INTERRUPTED from now on. */
 void             llmctl_set_interrupted (void);
 
-/* Writes "llmctl: …" to stderr. */
-void             llmctl_complain        (const char         *format,
-                                         ...) G_GNUC_PRINTF (1, 2);
 /* Complains, adds where help is, and returns LLMCTL_EXIT_USAGE. */
 LlmctlExit       llmctl_complain_usage  (const char         *format,
                                          ...) G_GNUC_PRINTF (1, 2);
@@ -172,7 +167,5 @@ LlmctlExit       llmctl_fail            (GError             *error);
 void             llmctl_completion_offer (LlmctlCompletion  *self,
                                           const char        *candidate,
                                           const char        *help);
-/* What is typed of the argument so far; "" for nothing. */
-const char      *llmctl_completion_get_word (LlmctlCompletion *self);
 
 G_END_DECLS

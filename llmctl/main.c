@@ -8,12 +8,18 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <glib/gi18n.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "common/llmsvc-command-line.h"
+#include "llmctl/bus/llmctl-service.h"
 #include "llmctl/llmctl-command.h"
 #include "llmctl/output/llmctl-i18n.h"
-#include "llmctl/output/llmctl-output.h"
+
+#define MAX_TIMEOUT_S 4000000
+/* Stands before a negative number while the options are read: it is no option. */
+#define NUMBER_MARK '\001'
 
 const LlmctlCommand *const llmctl_commands[] = {
   &llmctl_ask_command,
@@ -40,6 +46,218 @@ const LlmctlCommand *const llmctl_commands[] = {
   NULL
 };
 
+static gboolean wants_version;
+
+static const GOptionEntry version_options[] = {
+  { "version", 0, G_OPTION_FLAG_HIDDEN, G_OPTION_ARG_NONE, &wants_version, NULL, NULL },
+  G_OPTION_ENTRY_NULL
+};
+
+/* --- reading options --- */
+
+/* A negative number is an argument and no option, unless it is the value of one. @words:
+ * without clusters. */
+static void
+mark_numbers (const LlmctlCommand *command,
+              char               **words)
+{
+  gboolean is_value = FALSE;
+
+  for (gsize i = 1; words[i] != NULL && strcmp (words[i], "--") != 0; i++)
+    {
+      const char *digits = words[i] + 1 + (words[i][0] == '-' && words[i][1] == '.');
+
+      if (!is_value && words[i][0] == '-' && g_ascii_isdigit (*digits))
+        {
+          char *marked = g_strdup_printf ("%c%s", NUMBER_MARK, words[i]);
+
+          g_free (words[i]);
+          words[i] = marked;
+        }
+      is_value = !is_value && llmctl_option_find (command, words[i]) != NULL &&
+                 llmctl_option_awaits_value (command, words[i]);
+    }
+}
+
+static void
+unmark_numbers (char **words)
+{
+  for (gsize i = 0; words[i] != NULL; i++)
+    if (words[i][0] == NUMBER_MARK)
+      memmove (words[i], words[i] + 1, strlen (words[i]));
+}
+
+static LlmctlExit
+complain_option (const LlmctlCommand *command,
+                 const char          *full_name,
+                 char               **words,
+                 const GError        *error)
+{
+  g_autoptr(GPtrArray) names = g_ptr_array_new_null_terminated (16, g_free, TRUE);
+  const GOptionEntry *tables[3];
+  g_autofree char *word = NULL;
+  const char *suggestion;
+
+  for (gsize i = 1; words[i] != NULL && word == NULL && strcmp (words[i], "--") != 0; i++)
+    if (words[i][0] == '-' && words[i][1] != '\0' && llmctl_option_find (command, words[i]) == NULL)
+      word = g_strndup (words[i], strcspn (words[i], "="));
+
+  if (!g_error_matches (error, G_OPTION_ERROR, G_OPTION_ERROR_UNKNOWN_OPTION) || word == NULL)
+    {
+      /* TRANSLATORS: a complaint of the option parser, and the name of a command */
+      llmctl_complain (_("%s; see “%s --help”"), error->message, full_name);
+      return LLMCTL_EXIT_USAGE;
+    }
+
+  llmctl_option_list (command, tables);
+  for (gsize i = 0; tables[i] != NULL; i++)
+    for (const GOptionEntry *option = tables[i]; option->long_name != NULL; option++)
+      g_ptr_array_add (names, g_strconcat ("--", option->long_name, NULL));
+  suggestion = llmctl_suggest (word, (const char *const *) names->pdata);
+  if (suggestion != NULL)
+    llmctl_complain (_("“%s” has no option “%s”; did you mean “%s”?"), full_name, word, suggestion);
+  else
+    llmctl_complain (_("“%s” has no option “%s”; see “%s --help”"), full_name, word, full_name);
+  return LLMCTL_EXIT_USAGE;
+}
+
+/* Takes the options out of @words, which begin with a name; before a subcommand
+ * (@is_leaf is FALSE) only those up to the first other word. */
+static LlmctlExit
+read_options (const LlmctlCommand   *command,
+              const char            *full_name,
+              gboolean               is_leaf,
+              char                ***words)
+{
+  g_autoptr(GOptionContext) context = g_option_context_new (NULL);
+  g_auto(GStrv) before = g_strdupv (*words);
+  const GOptionEntry *tables[3];
+  g_autoptr(GError) error = NULL;
+
+  g_option_context_set_help_enabled (context, FALSE);
+  g_option_context_set_strict_posix (context, !is_leaf);
+  llmctl_option_list (command, tables);
+  for (gsize i = 0; tables[i] != NULL; i++)
+    g_option_context_add_main_entries (context, tables[i], NULL);
+  if (command == NULL)
+    g_option_context_add_main_entries (context, version_options, NULL);
+
+  if (is_leaf)
+    {
+      char **split = llmsvc_command_line_split (*words, tables);
+
+      g_strfreev (*words);
+      *words = split;
+      mark_numbers (command, *words);
+    }
+  if (!g_option_context_parse_strv (context, words, &error))
+    return complain_option (command, full_name, before, error);
+
+  unmark_numbers (*words);
+  if (is_leaf || g_strcmp0 ((*words)[1], "--") == 0)
+    llmsvc_command_line_drop_separator (*words);
+  return LLMCTL_EXIT_OK;
+}
+
+static LlmctlExit
+check_common (void)
+{
+  if (llmctl_globals.is_system_bus && llmctl_globals.is_session_bus)
+    return llmctl_complain_usage (_("--system-bus and --session-bus exclude each other"));
+  if (!(llmctl_globals.timeout_s >= 0 && llmctl_globals.timeout_s <= MAX_TIMEOUT_S))
+    return llmctl_complain_usage (_("--timeout takes seconds from 0 (none) to %d"), MAX_TIMEOUT_S);
+
+  llmctl_globals.bus_type = llmctl_globals.is_system_bus    ? G_BUS_TYPE_SYSTEM
+                            : llmctl_globals.is_session_bus ? G_BUS_TYPE_SESSION
+                                                            : G_BUS_TYPE_NONE;
+  return LLMCTL_EXIT_OK;
+}
+
+/* --- running --- */
+
+static LlmctlExit
+complain_command (const LlmctlCommand *const *commands,
+                  const char                 *full_name,
+                  const char                 *word)
+{
+  g_autoptr(GPtrArray) names = g_ptr_array_new_null_terminated (16, NULL, TRUE);
+  const char *suggestion;
+
+  for (gsize i = 0; commands[i] != NULL; i++)
+    if (!commands[i]->is_hidden)
+      g_ptr_array_add (names, (gpointer) commands[i]->name);
+
+  suggestion = llmctl_suggest (word, (const char *const *) names->pdata);
+  if (suggestion != NULL)
+    llmctl_complain (_("“%s” is no command of “%s”; did you mean “%s”?"), word, full_name,
+                     suggestion);
+  else
+    llmctl_complain (_("“%s” is no command of “%s”; see “%s --help”"), word, full_name, full_name);
+  return LLMCTL_EXIT_USAGE;
+}
+
+static LlmctlExit
+show_help (const LlmctlCommand *command,
+           const char          *full_name,
+           char               **words)
+{
+  g_autofree char *help = NULL;
+  LlmctlExit status = LLMCTL_EXIT_OK;
+
+  if (command != NULL && command->help != NULL &&
+      command->help ((int) g_strv_length (words), words, &status))
+    return status;
+
+  help = llmctl_help_make (command, full_name);
+  llmctl_output_text (LLMCTL_STYLE_PLAIN, help);
+  return LLMCTL_EXIT_OK;
+}
+
+/* @words: without what came before the name of @command, which is called @full_name. */
+static LlmctlExit
+run_command (const LlmctlCommand *command,
+             const char          *full_name,
+             char               **words)
+{
+  const LlmctlCommand *const *commands = command != NULL ? command->commands : llmctl_commands;
+  g_auto(GStrv) rest = g_strdupv (words);
+  LlmctlExit status = read_options (command, full_name, commands == NULL, &rest);
+  g_autofree char *next_name = NULL;
+  g_autofree char *help = NULL;
+
+  if (status == LLMCTL_EXIT_OK && !wants_version && commands == NULL)
+    status = check_common ();
+  if (status != LLMCTL_EXIT_OK)
+    return status;
+
+  if (wants_version)
+    {
+      llmctl_output_text (LLMCTL_STYLE_PLAIN, "llmctl " LLM_VERSION "\n");
+      return LLMCTL_EXIT_OK;
+    }
+  if (llmctl_globals.wants_help && (commands == NULL || rest[1] == NULL))
+    return show_help (command, full_name, rest);
+  if (commands == NULL)
+    {
+      if (command->parameters == NULL)
+        status = llmctl_check_arguments (rest, 0);
+      return status == LLMCTL_EXIT_OK ? command->run ((int) g_strv_length (rest), rest) : status;
+    }
+  if (rest[1] == NULL)
+    {
+      help = llmctl_help_make (command, full_name);
+      g_printerr ("%s", help);
+      return LLMCTL_EXIT_USAGE;
+    }
+
+  command = llmctl_command_find (commands, rest[1]);
+  next_name = g_strconcat (full_name, " ", rest[1], NULL);
+  return command != NULL ? run_command (command, next_name, rest + 1)
+                         : complain_command (commands, full_name, rest[1]);
+}
+
+/* --- the program --- */
+
 /* A socket to the bus must not get the number of a standard stream that is closed;
  * what is opened instead can't be read or written either. */
 static void
@@ -51,15 +269,39 @@ hold_standard_streams (void)
       _exit (LLMCTL_EXIT_FAILED);
 }
 
+/* What comes after the name of a command: prompts, names and texts of users. */
+static char **
+skip_commands (char **argv)
+{
+  const LlmctlCommand *const *commands = llmctl_commands;
+
+  for (argv++; *argv != NULL && commands != NULL; argv++)
+    {
+      const LlmctlCommand *command = llmctl_command_find (commands, *argv);
+
+      if (command != NULL)
+        commands = command->commands;
+    }
+
+  return argv;
+}
+
 int
 main (int   argc,
       char *argv[])
 {
+  g_auto(GStrv) words = NULL;
+
   hold_standard_streams ();
   llmctl_i18n_init ();
   llmsvc_command_line_fit_prints ();
   /* Registers the names of the service's errors. */
   (void) LLMSVC_ERROR;
+  if (argc < 1)
+    return LLMCTL_EXIT_USAGE;
 
-  return llmctl_output_finish ((int) llmctl_command_main (argc, argv));
+  /* before the bus daemon, which logs command lines, sees this process */
+  words = g_strdupv (argv);
+  llmsvc_command_line_hide (skip_commands (argv));
+  return llmctl_output_finish ((int) run_command (NULL, "llmctl", words));
 }

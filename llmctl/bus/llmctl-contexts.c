@@ -139,21 +139,6 @@ llmctl_contexts_close (LlmsvcContext  *context,
 void
 llmctl_contexts_complete (LlmctlCompletion *completion)
 {
-  g_autoptr(GDBusConnection) bus = llmctl_connect (NULL);
-  g_autoptr(GVariant) reply = NULL;
-  g_autoptr(GVariant) contexts = NULL;
-  GVariantIter iter;
-  GVariant *properties;
-
-  if (bus != NULL)
-    reply = llmctl_call (bus, NULL, LLMCTL_SERVICE_INTERFACE, "ListContexts",
-                         g_variant_new ("(a{sv})", NULL), "(a(oa{sv}))", NULL);
-  if (reply == NULL)
-    return;
-
-  contexts = g_variant_get_child_value (reply, 0);
-  g_variant_iter_init (&iter, contexts);
-  while (g_variant_iter_loop (&iter, "(o@a{sv})", NULL, &properties))
-    if (*llmctl_dict_get_string (properties, "Name") != '\0')
-      llmctl_completion_offer (completion, llmctl_dict_get_string (properties, "Name"), NULL);
+  llmctl_service_complete (completion, NULL, LLMCTL_SERVICE_INTERFACE, "ListContexts",
+                           g_variant_new ("(a{sv})", NULL), "Name", NULL);
 }

@@ -6,25 +6,43 @@
 
 #include "llmctl/bus/llmctl-docs.h"
 
-#include <fcntl.h>
+#include <glib/gstdio.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
-#include "llmctl/llmctl.h"
-
-#define SERVICE_FILE   "org.llm.Service"
+#define FILE_NAME      "org.llm.Service.xml"
 #define MAX_FILE_BYTES (1024 * 1024)
+#define MAX_KEYS       256
+/* "As for This()", which may be as for that. */
+#define MAX_REFERENCES 4
+
+static LlmctlNode *docs;        /* (owned): for the process */
+static GHashTable *docs_help;   /* (element-type utf8 GString) (owned) */
 
 /* --- comments --- */
 
-void
-llmctl_comment_free (LlmctlComment *self)
+static char *
+make_key (const char *interface,
+          const char *member,
+          const char *argument)
 {
-  g_free (self->name);
-  g_free (self->body);
-  g_hash_table_unref (self->params);
-  g_free (self);
+  return g_strconcat (interface, "\n", member != NULL ? member : "", "\n", argument, NULL);
+}
+
+/* @interface: (nullable): the one that is open; a member has no dot in its name. */
+static GString *
+begin_text (const char *interface,
+            const char *name,
+            const char *argument)
+{
+  GString *text = g_string_new (NULL);
+
+  g_hash_table_insert (docs_help,
+                       strchr (name, '.') != NULL
+                           ? make_key (name, NULL, argument)
+                           : make_key (interface != NULL ? interface : "", name, argument),
+                       text);
+  return text;
 }
 
 /* Appends a line to a paragraph, without the marks before names that only a
@@ -38,273 +56,382 @@ append_line (GString    *out,
 
   if (out->len > 0 && out->str[out->len - 1] != '\n')
     g_string_append_c (out, ' ');
-  for (const char *p = line; *p != '\0'; p++)
+  for (const char *p = line; *p != '\0'; before = *p++)
     {
-      gboolean is_mark = (*p == '#' || *p == '@') && !is_code && !g_ascii_isalnum (before) &&
-                         g_ascii_isalpha (p[1]);
-
       if (*p == '`')
         is_code = !is_code;
-      if (!is_mark)
+      if ((*p != '#' && *p != '@') || is_code || g_ascii_isalnum (before) ||
+          !g_ascii_isalpha (p[1]))
         g_string_append_c (out, *p);
-      before = *p;
     }
 }
 
-/* The bytes of the name at the begin of "name: text", 0 for none. */
-static gsize
-scan_name (const char *line)
+/* (nullable) (transfer full): the name at the begin of "name: text"; moves @line behind it. */
+static char *
+take_name (const char **line)
 {
-  gsize n = strspn (line, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.");
+  const char *start = *line;
+  gsize n = strspn (start, G_CSET_A_2_Z G_CSET_a_2_z G_CSET_DIGITS "_.");
 
-  return line[n] == ':' ? n : 0;
+  if (start[n] != ':')
+    return NULL;
+  *line = start + n + 1 + strspn (start + n + 1, " ");
+  return g_strndup (start, n);
 }
 
-LlmctlComment *
-llmctl_comment_parse (const char *text)
+/* "name: text", "@argument: text" in lines and, after an empty line, paragraphs. What begins
+ * otherwise is no documentation. */
+static void
+read_comment (const char *interface,
+              const char *text)
 {
   g_auto(GStrv) lines = g_strsplit (text, "\n", -1);
-  g_autoptr(GString) body = g_string_new (NULL);
-  g_autoptr(GString) param = g_string_new (NULL);
-  g_autofree char *param_name = NULL;
-  g_autoptr(GHashTable) params = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, g_free);
   g_autofree char *name = NULL;
-  LlmctlComment *self;
+  GString *body = NULL;
+  GString *out = NULL;
 
   for (gsize i = 0; lines[i] != NULL; i++)
     {
       const char *line = g_strstrip (lines[i]);
+      g_autofree char *argument = NULL;
 
-      if (name == NULL)
+      if (name == NULL && *line != '\0')
         {
-          gsize length = scan_name (line);
-
-          if (*line == '\0')
-            continue;
-          if (length == 0)
-            return NULL;
-          name = g_strndup (line, length);
-          line += length + 1 + strspn (line + length + 1, " ");
-          if (*line != '\0')
-            append_line (body, line);
-          continue;
+          name = take_name (&line);
+          if (name == NULL || *name == '\0')
+            return;
+          out = body = begin_text (interface, name, NULL);
+        }
+      else if (name != NULL && *line == '@' && body->len == 0)
+        {
+          line++;
+          argument = take_name (&line);
+          if (argument != NULL)
+            out = begin_text (interface, name, argument);
+          else
+            line--;
         }
 
-      if (param_name != NULL && (*line == '\0' || *line == '@'))
+      if (*line != '\0')
         {
-          g_hash_table_insert (params, g_steal_pointer (&param_name), g_strdup (param->str));
-          g_string_truncate (param, 0);
+          append_line (out, line);
         }
-      if (*line == '\0')
+      else if (argument == NULL)
         {
-          if (body->len > 0 && !g_str_has_suffix (body->str, "\n\n"))
+          out = body;
+          if (body != NULL && body->len > 0 && !g_str_has_suffix (body->str, "\n\n"))
             g_string_append (body, "\n\n");
         }
-      else if (*line == '@' && body->len == 0 && scan_name (line + 1) > 0)
-        {
-          gsize length = scan_name (line + 1);
-
-          param_name = g_strndup (line + 1, length);
-          line += length + 2;
-          append_line (param, line + strspn (line, " "));
-        }
-      else
-        {
-          append_line (param_name != NULL ? param : body, line);
-        }
     }
-  if (name == NULL)
-    return NULL;
-  if (param_name != NULL)
-    g_hash_table_insert (params, g_steal_pointer (&param_name), g_strdup (param->str));
-
-  self = g_new0 (LlmctlComment, 1);
-  self->name = g_steal_pointer (&name);
-  self->body = g_strdup (g_strstrip (body->str));
-  self->params = g_steal_pointer (&params);
-  return self;
+  if (body != NULL)
+    g_strchomp (body->str);
 }
 
-/* --- files --- */
-
-/* (nullable) (transfer full): a FIFO or device in a data folder is not waited for. */
-static char *
-read_file (const char *path,
-           gsize      *length)
+static void
+on_start (GMarkupParseContext *context,
+          const char          *element,
+          const char         **names,
+          const char         **values,
+          gpointer             user_data,
+          GError             **error)
 {
-  g_autofree char *content = NULL;
-  struct stat about;
-  gsize n_read = 0;
-  int fd = open (path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  char **interface = user_data;
 
-  if (fd < 0)
-    return NULL;
-  if (fstat (fd, &about) != 0 || !S_ISREG (about.st_mode) || about.st_size > MAX_FILE_BYTES)
-    {
-      close (fd);
-      return NULL;
-    }
-
-  content = g_malloc ((gsize) about.st_size + 1);
-  while (n_read < (gsize) about.st_size)
-    {
-      gssize n = read (fd, content + n_read, (gsize) about.st_size - n_read);
-
-      if (n <= 0)
-        break;
-      n_read += (gsize) n;
-    }
-  close (fd);
-  content[n_read] = '\0';
-  *length = n_read;
-  return g_steal_pointer (&content);
+  for (gsize i = 0; strcmp (element, "interface") == 0 && names[i] != NULL; i++)
+    if (strcmp (names[i], "name") == 0)
+      {
+        g_free (*interface);
+        *interface = g_strdup (values[i]);
+      }
 }
 
-static LlmctlNode *
-load_from (const char *folder,
-           const char *name)
+static void
+on_passthrough (GMarkupParseContext *context,
+                const char          *text,
+                gsize                length,
+                gpointer             user_data,
+                GError             **error)
 {
-  g_autofree char *file = g_strconcat (name, ".xml", NULL);
-  g_autofree char *path = g_build_filename (folder, "dbus-1", "interfaces", file, NULL);
+  char **interface = user_data;
+  g_autofree char *inside = NULL;
+
+  if (length < 7 || !g_str_has_prefix (text, "<!--"))
+    return;
+  inside = g_strndup (text + 4, length - 7);
+  read_comment (*interface, inside);
+}
+
+/* GDBus's parser leaves the comments out. */
+static void
+read_comments (const char *xml,
+               gsize       length)
+{
+  static const GMarkupParser callbacks = { .start_element = on_start,
+                                           .passthrough = on_passthrough };
+  g_autofree char *interface = NULL;
+  g_autoptr(GMarkupParseContext) context = g_markup_parse_context_new (&callbacks,
+                                                                       G_MARKUP_DEFAULT_FLAGS,
+                                                                       &interface, NULL);
+
+  (void) g_markup_parse_context_parse (context, xml, (gssize) length, NULL);
+}
+
+/* --- the file --- */
+
+/* A FIFO or device in a data folder is not waited for. */
+static gboolean
+load_from (const char *folder)
+{
+  g_autofree char *path = g_build_filename (folder, "dbus-1", "interfaces", FILE_NAME, NULL);
   g_autoptr(GError) error = NULL;
   g_autofree char *xml = NULL;
-  LlmctlNode *node;
-  gsize length = 0;
+  GStatBuf about;
+  gsize length;
 
-  xml = read_file (path, &length);
-  if (xml == NULL)
-    return NULL;
-
-  node = llmctl_node_parse (xml, length, &error);
-  if (node == NULL)
+  if (g_stat (path, &about) != 0 || !S_ISREG (about.st_mode) || about.st_size > MAX_FILE_BYTES)
+    return FALSE;
+  if (g_file_get_contents (path, &xml, &length, &error))
+    docs = llmctl_node_parse (xml, &error);
+  if (docs == NULL)
     g_debug ("%s: %s", path, error->message);
-  return node;
+  else
+    read_comments (xml, length);
+  return docs != NULL;
 }
 
-/* (nullable) (transfer none): what the first of the installed files of this name says.
- * @name is the name of an interface, so it can't lead out of the folder. */
-static const LlmctlNode *
-load (const char *name)
+static void
+free_text (gpointer data)
 {
-  static GHashTable *nodes;   /* (element-type utf8 LlmctlNode) (owned), for the process */
-  const char *const *folders = g_get_system_data_dirs ();
-  LlmctlNode *node;
-
-  if (nodes == NULL)
-    nodes = g_hash_table_new (g_str_hash, g_str_equal);
-  if (g_hash_table_contains (nodes, name))
-    return g_hash_table_lookup (nodes, name);
-
-  node = load_from (g_get_user_data_dir (), name);
-  for (gsize i = 0; node == NULL && folders[i] != NULL; i++)
-    node = load_from (folders[i], name);
-  if (node == NULL)
-    node = load_from (LLM_DATADIR, name);
-  g_hash_table_insert (nodes, g_strdup (name), node);
-
-  return node;
+  g_string_free (data, TRUE);
 }
 
 const LlmctlNode *
 llmctl_docs_get_node (void)
 {
-  static LlmctlNode *empty;
-  const LlmctlNode *node = load (SERVICE_FILE);
+  const char *const *folders = g_get_system_data_dirs ();
 
-  if (node == NULL && empty == NULL)
-    empty = llmctl_node_parse ("<node/>", strlen ("<node/>"), NULL);
-  return node != NULL ? node : empty;
+  if (docs != NULL)
+    return docs;
+
+  docs_help = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, free_text);
+  load_from (g_get_user_data_dir ());
+  while (docs == NULL && *folders != NULL)
+    load_from (*folders++);
+  if (docs == NULL && !load_from (LLM_DATADIR))
+    docs = llmctl_node_parse ("<node/>", NULL);
+  return docs;
 }
 
-const LlmctlInterface *
-llmctl_docs_find_interface (const char *name)
+const char *
+llmctl_docs_get_help (const char *interface,
+                      const char *member,
+                      const char *argument)
 {
-  g_autofree char *file = g_strdup (name);
+  g_autofree char *key = make_key (interface, member, argument);
+  const GString *text = NULL;
 
-  if (!g_dbus_is_interface_name (name))
+  if (llmctl_docs_get_node () != NULL)
+    text = g_hash_table_lookup (docs_help, key);
+  return text != NULL ? text->str : NULL;
+}
+
+/* --- the keys of an argument --- */
+
+static void
+key_free (gpointer data)
+{
+  LlmctlKey *self = data;
+
+  g_free (self->key);
+  g_free (self->type);
+  g_free (self->help);
+  g_strfreev (self->choices);
+  g_free (self);
+}
+
+/* Whether "`key` (type" begins at @p; @end is behind the type then. */
+static gboolean
+scan_key (const char  *p,
+          gsize       *key_length,
+          const char **type,
+          const char **end)
+{
+  gsize n = *p == '`' ? strspn (p + 1, G_CSET_a_2_z G_CSET_DIGITS "-_") : 0;
+
+  if (n == 0 || !g_str_has_prefix (p + 1 + n, "` ("))
+    return FALSE;
+
+  *key_length = n;
+  *type = p + 1 + n + 3;
+  return g_variant_type_string_scan (*type, NULL, end) && strchr ("),:;", **end) != NULL &&
+         **end != '\0';
+}
+
+static const char *
+find_next_key (const char *p)
+{
+  const char *type, *end;
+  gsize length;
+
+  while (*p != '\0' && !scan_key (p, &length, &type, &end))
+    p++;
+
+  return p;
+}
+
+/* (nullable) (transfer full): the words in backquotes of "(s: `one`, `two`)". */
+static char **
+read_choices (const char *p,
+              const char *end)
+{
+  g_autofree char *text = g_strndup (p, (gsize) (end - p));
+  g_auto(GStrv) pieces = g_strsplit (text, "`", -1);
+  g_autoptr(GStrvBuilder) builder = g_strv_builder_new ();
+
+  if (*p != ':')
+    return NULL;
+  for (gsize i = 1; pieces[i] != NULL && pieces[i + 1] != NULL; i += 2)
+    g_strv_builder_add (builder, pieces[i]);
+  return g_strv_builder_end (builder);
+}
+
+/* (transfer full): what is said between a key and the next one; a heading at its end
+ * is about the next ones, and "and" says nothing. */
+static char *
+read_help (const char *p,
+           const char *end)
+{
+  g_autofree char *text = g_strndup (p, (gsize) (end - p));
+  char *help = text + strspn (text, " ,.:;)");
+  gsize length = strlen (help);
+
+  while (length > 0 && strchr (" ,;", help[length - 1]) != NULL)
+    help[--length] = '\0';
+  if (g_str_has_suffix (help, ":"))
+    {
+      char *sentence = g_strrstr (help, ". ");
+
+      *(sentence != NULL ? sentence + 1 : help) = '\0';
+    }
+
+  return g_strdup (strcmp (help, "and") == 0 ? "" : help);
+}
+
+const LlmctlKey *
+llmctl_docs_find_key (const GPtrArray *keys,
+                      const char      *name)
+{
+  for (guint i = 0; i < keys->len; i++)
+    if (strcmp (((const LlmctlKey *) g_ptr_array_index (keys, i))->key, name) == 0)
+      return g_ptr_array_index (keys, i);
+
+  return NULL;
+}
+
+static void
+read_keys (const char *text,
+           GPtrArray  *keys)
+{
+  const char *type, *end, *next;
+  gsize length;
+
+  for (const char *p = find_next_key (text);
+       keys->len < MAX_KEYS && scan_key (p, &length, &type, &end); p = next)
+    {
+      g_autofree char *name = g_strndup (p + 1, length);
+      const char *close;
+      LlmctlKey *key;
+
+      next = find_next_key (end);
+      close = memchr (end, ')', (gsize) (next - end));
+      if (llmctl_docs_find_key (keys, name) != NULL)
+        continue;
+
+      key = g_new0 (LlmctlKey, 1);
+      key->key = g_steal_pointer (&name);
+      key->type = g_strndup (type, (gsize) (end - type));
+      key->choices = read_choices (end, close != NULL ? close : next);
+      key->help = read_help (close != NULL ? close : next, next);
+      if (*key->help == '\0' && key->choices != NULL)
+        {
+          g_free (key->help);
+          key->help = g_strjoinv (", ", key->choices);
+        }
+      g_ptr_array_add (keys, key);
+    }
+}
+
+/* (nullable): the method that "As for org.llm.Service.Context.Generate(), and …" names. */
+static const LlmctlMember *
+follow_reference (const LlmctlMember *method,
+                  const char         *help)
+{
+  const char *at = strstr (help, "As for ");
+  g_autofree char *name = NULL;
+  char *dot;
+
+  if (at == NULL)
+    return NULL;
+  at += strlen ("As for ");
+  name = g_strndup (at, strcspn (at, "( "));
+  if (!g_str_has_prefix (at + strlen (name), "()"))
     return NULL;
 
-  /* One file has several interfaces: it is called as what their names begin with. */
-  while (strchr (file, '.') != NULL)
-    {
-      const LlmctlNode *node = load (file);
-      const LlmctlInterface *interface = node != NULL ? llmctl_node_find_interface (node, name)
-                                                      : NULL;
-
-      if (interface != NULL)
-        return interface;
-      *strrchr (file, '.') = '\0';
-    }
-
-  return NULL;
+  dot = strrchr (name, '.');
+  if (dot == NULL)
+    return llmctl_node_lookup (llmctl_docs_get_node (), method->interface->name,
+                               LLMCTL_MEMBER_METHOD, name);
+  *dot = '\0';
+  return llmctl_node_lookup (llmctl_docs_get_node (), name, LLMCTL_MEMBER_METHOD, dot + 1);
 }
 
-const LlmctlInterface *
-llmctl_docs_find_method (const char *method)
+GPtrArray *
+llmctl_docs_list_keys (const LlmctlMember *method,
+                       const char         *argument)
 {
-  const LlmctlNode *node = llmctl_docs_get_node ();
+  GPtrArray *keys = g_ptr_array_new_with_free_func (key_free);
 
-  for (guint i = 0; i < node->interfaces->len; i++)
+  for (guint i = 0; i < MAX_REFERENCES && method != NULL && argument != NULL; i++)
     {
-      const LlmctlInterface *interface = g_ptr_array_index (node->interfaces, i);
+      const char *help = llmctl_docs_get_help (method->interface->name, method->name, argument);
 
-      if (llmctl_interface_find (interface, LLMCTL_MEMBER_METHOD, method) != NULL)
-        return interface;
+      if (help == NULL)
+        break;
+      read_keys (help, keys);
+      method = follow_reference (method, help);
+      argument = NULL;
+      for (gsize j = 0; method != NULL && method->in[j] != NULL && argument == NULL; j++)
+        if (strcmp (method->in[j]->signature, "a{sv}") == 0)
+          argument = method->in[j]->name;
     }
 
-  return NULL;
+  return keys;
 }
 
-static void
-fill (char       **own,
-      const char  *installed)
+char *
+llmctl_docs_get_lead (const LlmctlMember *method,
+                      const GDBusArgInfo *argument)
 {
-  if ((*own == NULL || **own == '\0') && installed != NULL)
-    {
-      g_free (*own);
-      *own = g_strdup (installed);
-    }
-}
+  const char *help = llmctl_docs_get_help (method->interface->name, method->name, argument->name);
+  const char *first;
+  g_autofree char *lead = NULL;
 
-static void
-add_to_arguments (GPtrArray       *own,
-                  const GPtrArray *installed)
-{
-  for (guint i = 0; i < own->len && i < installed->len; i++)
-    {
-      LlmctlArgument *argument = g_ptr_array_index (own, i);
-      const LlmctlArgument *other = g_ptr_array_index (installed, i);
+  if (help == NULL || strcmp (argument->signature, "a{sv}") != 0)
+    return g_strdup (help != NULL ? help : "");
 
-      /* The file may be of another version than the service. */
-      if (strcmp (argument->type, other->type) != 0)
-        return;
-      fill (&argument->name, other->name);
-      fill (&argument->help, other->help);
-    }
-}
+  first = find_next_key (help);
+  lead = g_strndup (help, (gsize) (first - help));
+  if (*first == '\0')
+    return g_steal_pointer (&lead);
 
-void
-llmctl_docs_add (LlmctlNode *node)
-{
-  for (guint i = 0; i < node->interfaces->len; i++)
-    {
-      LlmctlInterface *interface = g_ptr_array_index (node->interfaces, i);
-      const LlmctlInterface *installed = llmctl_docs_find_interface (interface->name);
+  /* What leads over to the first key says nothing without it. */
+  g_strchomp (lead);
+  if (g_str_has_suffix (lead, " and"))
+    lead[strlen (lead) - strlen (" and")] = '\0';
+  if (g_str_has_suffix (lead, ":"))
+    *lead = '\0';
+  else if (g_str_has_suffix (lead, ","))
+    lead[strlen (lead) - 1] = '\0';
 
-      if (installed == NULL)
-        continue;
-      fill (&interface->summary, installed->summary);
-      fill (&interface->help, installed->help);
-      for (guint j = 0; j < interface->members->len; j++)
-        {
-          LlmctlMember *member = g_ptr_array_index (interface->members, j);
-          const LlmctlMember *other = llmctl_interface_find (installed, member->kind, member->name);
-
-          if (other == NULL)
-            continue;
-          fill (&member->help, other->help);
-          add_to_arguments (member->in, other->in);
-          add_to_arguments (member->out, other->out);
-        }
-    }
+  return g_steal_pointer (&lead);
 }

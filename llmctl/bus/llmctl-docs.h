@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The help that interface files bring along: comments in the form of gtk-doc in
- * dbus-1/interfaces of the data folders. The files are untrusted. Main thread.
+ * The help that the service's interface file brings along: its comments, in
+ * dbus-1/interfaces of the data folders. The file is untrusted. Main thread.
  */
 
 #pragma once
@@ -11,30 +11,14 @@
 
 G_BEGIN_DECLS
 
-/* One comment, taken apart. */
-typedef struct
-{
-  char *name;          /* what it is about */
-  char *body;          /* paragraphs, with an empty line between them; "" for none */
-  GHashTable *params;  /* (element-type utf8 utf8) (owned): "@name:" to its text */
-} LlmctlComment;
+/* (transfer none): the interface file; an empty node without one. */
+const LlmctlNode *llmctl_docs_get_node  (void);
 
-/* (nullable) (transfer full): NULL for a comment that is no documentation. */
-LlmctlComment         *llmctl_comment_parse       (const char            *text);
-void                   llmctl_comment_free        (LlmctlComment         *self);
-
-/* (nullable) (transfer none): the interface as the installed files have it. */
-const LlmctlInterface *llmctl_docs_find_interface (const char            *name);
-
-/* (nullable) (transfer none): the files' interfaces that have a method of this name,
- * the first of them; for calls that name the wrong object. */
-const LlmctlInterface *llmctl_docs_find_method    (const char            *method);
-
-/* (transfer none): the service's own interface file; an empty node without one. */
-const LlmctlNode      *llmctl_docs_get_node       (void);
-
-/* Gives what has no help of its own that of the installed files. */
-void                   llmctl_docs_add            (LlmctlNode            *node);
+/* (nullable): what it says of @interface, its @member (nullable) or the @argument (nullable)
+ * of this; "short_description" is an argument of an interface. */
+const char       *llmctl_docs_get_help  (const char         *interface,
+                                         const char         *member,
+                                         const char         *argument);
 
 /* One key of an a{sv} argument, as the help of the argument lists it. */
 typedef struct
@@ -45,21 +29,16 @@ typedef struct
   char **choices; /* (nullable): the values that the help lists */
 } LlmctlKey;
 
-/**
- * llmctl_docs_list_keys:
- * @interface: the interface of the method
- * @argument: one of its arguments, `a{sv}`
- *
- * Reads "`key` (type), help" out of the argument's help, and follows "As for Other()".
- *
- * Returns: (transfer full) (element-type LlmctlKey): the keys
- */
-GPtrArray             *llmctl_docs_list_keys      (const LlmctlInterface *interface,
-                                                   const LlmctlArgument  *argument);
+/* (transfer full) (element-type LlmctlKey): the keys of @argument, `a{sv}`: "`key` (type),
+ * help" in its help, and in that of the method that "As for Other()" names. */
+GPtrArray        *llmctl_docs_list_keys (const LlmctlMember *method,
+                                         const char         *argument);
+/* (nullable): the one of @keys that is called @name. */
+const LlmctlKey  *llmctl_docs_find_key  (const GPtrArray    *keys,
+                                         const char         *name);
 
-/* (transfer full): the help of @argument without the list of its keys. */
-char                  *llmctl_docs_get_lead       (const LlmctlArgument  *argument);
-
-G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmctlComment, llmctl_comment_free)
+/* (transfer full): the help of the argument without the list of its keys. */
+char             *llmctl_docs_get_lead  (const LlmctlMember *method,
+                                         const GDBusArgInfo *argument);
 
 G_END_DECLS

@@ -2,8 +2,7 @@
 
 /*
  * What an object can do, as the bus or an interface file says it. Both are untrusted:
- * names and types are checked, size and depth are limited, and what is not understood
- * is left out. Main thread.
+ * names, types and size are checked, and what is not understood is left out. Main thread.
  */
 
 #pragma once
@@ -19,66 +18,49 @@ typedef enum
   LLMCTL_MEMBER_SIGNAL,
 } LlmctlMemberKind;
 
-typedef struct
-{
-  char *name;   /* "" when the object doesn't say */
-  char *type;   /* signature of one complete type */
-  char *help;   /* (nullable) */
-} LlmctlArgument;
-
+/* A member of any kind; all belongs to its node. */
 typedef struct
 {
   LlmctlMemberKind kind;
-  char *name;
-  char *help;         /* (nullable): paragraphs, with an empty line between them */
-  GPtrArray *in;      /* (element-type LlmctlArgument) (owned): of a method */
-  GPtrArray *out;     /* (element-type LlmctlArgument) (owned): of a method or signal */
-  char *type;         /* (nullable): of a property */
-  gboolean is_readable;
-  gboolean is_writable;
+  const GDBusInterfaceInfo *interface;
+  const char *name;
+  GDBusArgInfo **in;             /* of a method; ends with NULL */
+  GDBusArgInfo **out;            /* of a method or signal; ends with NULL */
+  const char *type;              /* (nullable): of a property, its signature */
+  GDBusPropertyInfoFlags flags;  /* of a property */
   gboolean is_deprecated;
 } LlmctlMember;
 
 typedef struct
 {
-  char *name;
-  char *summary;        /* (nullable): one line */
-  char *help;           /* (nullable): as of LlmctlMember */
-  GPtrArray *members;   /* (element-type LlmctlMember) (owned): methods, properties, signals */
-} LlmctlInterface;
-
-typedef struct
-{
-  GPtrArray *interfaces;   /* (element-type LlmctlInterface) (owned) */
-  GPtrArray *children;     /* (element-type utf8) (owned): names below the object's path */
+  GDBusNodeInfo *info;    /* (owned) */
+  GPtrArray *interfaces;  /* (element-type GDBusInterfaceInfo) (owned), as they are shown */
+  GArray *members;        /* (element-type LlmctlMember) (owned): of all of them, in this order */
 } LlmctlNode;
 
 /**
  * llmctl_node_parse:
- * @xml: introspection data, with or without comments in the form of gtk-doc
- * @length: its bytes
+ * @xml: introspection data
  * @error: return location for an error
  *
  * Returns: (transfer full): what it says, or %NULL with %LLMSVC_ERROR_FAILED set
  */
-LlmctlNode            *llmctl_node_parse           (const char       *xml,
-                                                    gsize             length,
-                                                    GError          **error);
+LlmctlNode         *llmctl_node_parse     (const char        *xml,
+                                           GError           **error);
+void                llmctl_node_free      (LlmctlNode        *self);
 
-/* (transfer full): asks the object at @path, as llmctl_call() does; see also
- * llmctl_docs_add(). */
-LlmctlNode            *llmctl_node_fetch           (GDBusConnection  *bus,
-                                                    const char       *path,
-                                                    GError          **error);
-void                   llmctl_node_free            (LlmctlNode       *self);
+#define llmctl_node_get_interface(self, i)                                                         \
+  ((const GDBusInterfaceInfo *) g_ptr_array_index ((self)->interfaces, (i)))
+#define llmctl_node_get_member(self, i) (&g_array_index ((self)->members, LlmctlMember, (i)))
 
-/* (nullable): the interface of this name. */
-const LlmctlInterface *llmctl_node_find_interface  (const LlmctlNode *self,
-                                                    const char       *name);
-/* (nullable): the member of this kind and name. */
-const LlmctlMember    *llmctl_interface_find       (const LlmctlInterface *self,
-                                                    LlmctlMemberKind  kind,
-                                                    const char       *name);
+/* (nullable): the member of the interface of this name. */
+const LlmctlMember *llmctl_node_lookup    (const LlmctlNode  *self,
+                                           const char        *interface,
+                                           LlmctlMemberKind   kind,
+                                           const char        *name);
+/* (nullable): the interface called @name, or whose name ends so. */
+const GDBusInterfaceInfo *llmctl_node_find_interface (const LlmctlNode *self,
+                                                      const char       *name);
 
 /**
  * llmctl_node_find_member:
@@ -87,24 +69,19 @@ const LlmctlMember    *llmctl_interface_find       (const LlmctlInterface *self,
  * @kind: what is looked for
  * @name: "Trim", "org.llm.Service.Memory.Trim", or with the end of the interface's
  *   name, "Memory.Trim"
- * @interface: (out): the interface that has it
  * @error: return location for an error
  *
  * Returns: the member, or %NULL with %LLMSVC_ERROR_INVALID_ARGUMENT set: there is none,
  *   with what may have been meant, or there are several
  */
-const LlmctlMember    *llmctl_node_find_member     (const LlmctlNode       *self,
-                                                    const char             *path,
-                                                    LlmctlMemberKind        kind,
-                                                    const char             *name,
-                                                    const LlmctlInterface **interface,
-                                                    GError                **error);
+const LlmctlMember *llmctl_node_find_member (const LlmctlNode  *self,
+                                             const char        *path,
+                                             LlmctlMemberKind   kind,
+                                             const char        *name,
+                                             GError           **error);
 
-/* The order in which they are shown: those of the bus itself are the last. */
-int                    llmctl_interface_compare    (const char       *left,
-                                                    const char       *right);
 /* Whether every object on every bus has it; such are shown only when asked for. */
-gboolean               llmctl_interface_is_standard (const char      *name);
+gboolean            llmctl_interface_is_standard (const char *name);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmctlNode, llmctl_node_free)
 

@@ -9,18 +9,18 @@
 #include <glib/gi18n.h>
 #include <string.h>
 
-#include "llmctl/llmctl-arguments.h"
 #include "llmctl/bus/llmctl-docs.h"
-#include "llmctl/output/llmctl-json.h"
-#include "llmctl/bus/llmctl-object.h"
-#include "llmctl/output/llmctl-output.h"
+#include "llmctl/bus/llmctl-service.h"
 #include "llmctl/bus/llmctl-value.h"
+#include "llmctl/output/llmctl-json.h"
+#include "llmctl/output/llmctl-output.h"
 
 #define MAX_VALUE_CHARACTERS 60
 
 char *
-llmctl_help_shorten (const char *help)
+llmctl_member_get_sentence (const LlmctlMember *member)
 {
+  const char *help = llmctl_docs_get_help (member->interface->name, member->name, NULL);
   const char *end = help != NULL ? strpbrk (help, ".\n") : NULL;
 
   while (end != NULL && *end == '.' && strchr (" \n", end[1]) == NULL)
@@ -29,50 +29,42 @@ llmctl_help_shorten (const char *help)
 }
 
 char *
-llmctl_member_describe (const LlmctlMember *member)
+llmctl_arguments_describe (GDBusArgInfo **arguments)
+{
+  GString *out = g_string_new (NULL);
+
+  for (gsize i = 0; arguments[i] != NULL; i++)
+    {
+      g_autofree char *type = llmctl_type_describe (arguments[i]->signature);
+
+      g_string_append_printf (out, "%s%s: %s", i > 0 ? ", " : "", arguments[i]->name, type);
+    }
+
+  return g_string_free (out, FALSE);
+}
+
+/* (transfer full): what stands behind the name. */
+static char *
+describe_types (const LlmctlMember *member)
 {
   g_autofree char *in = llmctl_arguments_describe (member->in);
   g_autofree char *out = llmctl_arguments_describe (member->out);
-  g_autofree char *type = NULL;
+  g_autofree char *type = member->type != NULL ? llmctl_type_describe (member->type) : NULL;
 
-  switch (member->kind)
-    {
-    case LLMCTL_MEMBER_PROPERTY:
-      type = llmctl_type_describe (member->type);
-      return g_strconcat (member->name, ": ", type, NULL);
-    case LLMCTL_MEMBER_SIGNAL:
-      return g_strconcat (member->name, " (", out, ")", NULL);
-    case LLMCTL_MEMBER_METHOD:
-    default:
-      return *out != '\0' ? g_strconcat (member->name, " (", in, ") → (", out, ")", NULL)
-                          : g_strconcat (member->name, " (", in, ")", NULL);
-    }
+  if (type != NULL)
+    return g_strconcat (": ", type, NULL);
+  if (member->kind == LLMCTL_MEMBER_SIGNAL)
+    return g_strconcat (" (", out, ")", NULL);
+  return *out != '\0' ? g_strconcat (" (", in, ") → (", out, ")", NULL)
+                      : g_strconcat (" (", in, ")", NULL);
 }
 
-static const char *
-get_access (const LlmctlMember *member)
+char *
+llmctl_member_describe (const LlmctlMember *member)
 {
-  if (member->is_writable)
-    return member->is_readable ? _("read and write") : _("write only");
+  g_autofree char *types = describe_types (member);
 
-  return _("read only");
-}
-
-/* (transfer full): on one line, and not a long one when @is_short. */
-static char *
-format_value (GVariant *value,
-              gboolean  is_short)
-{
-  g_autofree char *json = llmctl_json_write (value, FALSE);
-
-  if (is_short && g_utf8_strlen (json, -1) > MAX_VALUE_CHARACTERS)
-    {
-      g_autofree char *cut = g_utf8_substring (json, 0, MAX_VALUE_CHARACTERS);
-
-      return g_strconcat (cut, "…", NULL);
-    }
-
-  return g_steal_pointer (&json);
+  return g_strconcat (member->name, types, NULL);
 }
 
 static void
@@ -81,104 +73,105 @@ show_head (guint               indent,
            GVariant           *value,
            gboolean            is_short)
 {
-  g_autofree char *described = llmctl_member_describe (member);
-  gsize name_length = strlen (member->name);
+  g_autofree char *types = describe_types (member);
+  gboolean is_readable = (member->flags & G_DBUS_PROPERTY_INFO_FLAGS_READABLE) != 0;
+  gboolean is_writable = (member->flags & G_DBUS_PROPERTY_INFO_FLAGS_WRITABLE) != 0;
 
   llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%*s", (int) indent, "");
   llmctl_output_text (LLMCTL_STYLE_BOLD, member->name);
-  llmctl_output_text (LLMCTL_STYLE_PLAIN, described + name_length);
+  llmctl_output_text (LLMCTL_STYLE_PLAIN, types);
   if (value != NULL)
     {
-      g_autofree char *text = format_value (value, is_short);
+      g_autofree char *text = llmctl_json_write (value, FALSE);
+      gboolean is_cut = is_short && g_utf8_strlen (text, -1) > MAX_VALUE_CHARACTERS;
 
+      if (is_cut)
+        *g_utf8_offset_to_pointer (text, MAX_VALUE_CHARACTERS) = '\0';
       llmctl_output_text (LLMCTL_STYLE_PLAIN, " = ");
-      llmctl_output_text (LLMCTL_STYLE_GOOD, text);
+      llmctl_output_printf (LLMCTL_STYLE_GOOD, "%s%s", text, is_cut ? "…" : "");
     }
-  if (member->kind == LLMCTL_MEMBER_PROPERTY && (member->is_writable || !is_short))
-    llmctl_output_printf (LLMCTL_STYLE_DIM, " (%s)", get_access (member));
+  if (member->type != NULL && (is_writable || !is_short))
+    llmctl_output_printf (LLMCTL_STYLE_DIM, " (%s)",
+                          !is_writable  ? _("read only")
+                          : is_readable ? _("read and write")
+                                        : _("write only"));
   if (member->is_deprecated)
     llmctl_output_printf (LLMCTL_STYLE_WARNING, " (%s)", _("deprecated"));
   llmctl_output_text (LLMCTL_STYLE_PLAIN, "\n");
 }
 
-gboolean
+static void
+show_help (const char *help,
+           guint       indent)
+{
+  g_autofree char *wrapped = help != NULL && *help != '\0' ? llmctl_wrap (help, indent) : NULL;
+
+  if (wrapped != NULL)
+    llmctl_output_text (LLMCTL_STYLE_DIM, wrapped);
+}
+
+void
 llmctl_member_show_short (const LlmctlMember *member,
                           GVariant           *value)
 {
-  g_autofree char *sentence = llmctl_help_shorten (member->help);
-  g_autofree char *wrapped = NULL;
+  g_autofree char *sentence = llmctl_member_get_sentence (member);
 
   show_head (4, member, value, TRUE);
-  if (sentence == NULL || *sentence == '\0')
-    return llmctl_output_text (LLMCTL_STYLE_PLAIN, "");
-
-  wrapped = llmctl_wrap (sentence, 8);
-  return llmctl_output_text (LLMCTL_STYLE_DIM, wrapped);
+  show_help (sentence, 8);
 }
 
 static void
-show_keys (const GPtrArray *keys)
+show_typed (guint       indent,
+            const char *name,
+            const char *type,
+            const char *help)
 {
-  for (guint i = 0; i < keys->len; i++)
-    {
-      const LlmctlKey *key = g_ptr_array_index (keys, i);
-      g_autofree char *type = llmctl_type_describe (key->type);
-      g_autofree char *help = llmctl_wrap (key->help, 8);
+  g_autofree char *described = llmctl_type_describe (type);
 
-      llmctl_output_text (LLMCTL_STYLE_PLAIN, "    ");
-      llmctl_output_text (LLMCTL_STYLE_BOLD, key->key);
-      llmctl_output_printf (LLMCTL_STYLE_PLAIN, ": %s\n", type);
-      if (*key->help != '\0')
-        llmctl_output_text (LLMCTL_STYLE_DIM, help);
-    }
+  llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%*s", (int) indent, "");
+  llmctl_output_text (LLMCTL_STYLE_BOLD, name);
+  llmctl_output_printf (LLMCTL_STYLE_PLAIN, ": %s\n", described);
+  show_help (help, indent + 4);
 }
 
 static void
-show_arguments (const char            *title,
-                const LlmctlInterface *interface,
-                const GPtrArray       *arguments)
+show_arguments (const char          *title,
+                const LlmctlMember  *member,
+                GDBusArgInfo       **arguments)
 {
-  if (arguments->len == 0)
-    return;
-
-  llmctl_output_printf (LLMCTL_STYLE_PLAIN, "\n%s\n", title);
-  for (guint i = 0; i < arguments->len; i++)
+  if (arguments[0] != NULL)
+    llmctl_output_printf (LLMCTL_STYLE_PLAIN, "\n%s\n", title);
+  for (gsize i = 0; arguments[i] != NULL; i++)
     {
-      const LlmctlArgument *argument = g_ptr_array_index (arguments, i);
-      g_autofree char *type = llmctl_type_describe (argument->type);
-      g_autofree char *lead = llmctl_docs_get_lead (argument);
-      g_autofree char *help = llmctl_wrap (lead, 6);
+      g_autofree char *lead = llmctl_docs_get_lead (member, arguments[i]);
+      g_autoptr(GPtrArray) keys = NULL;
 
-      llmctl_output_text (LLMCTL_STYLE_PLAIN, "  ");
-      llmctl_output_text (LLMCTL_STYLE_BOLD, argument->name);
-      llmctl_output_printf (LLMCTL_STYLE_PLAIN, ": %s\n", type);
-      if (*lead != '\0')
-        llmctl_output_text (LLMCTL_STYLE_DIM, help);
-      if (strcmp (argument->type, "a{sv}") == 0)
+      show_typed (2, arguments[i]->name, arguments[i]->signature, lead);
+      if (strcmp (arguments[i]->signature, "a{sv}") != 0)
+        continue;
+      keys = llmctl_docs_list_keys (member, arguments[i]->name);
+      for (guint j = 0; j < keys->len; j++)
         {
-          g_autoptr(GPtrArray) keys = llmctl_docs_list_keys (interface, argument);
+          const LlmctlKey *key = g_ptr_array_index (keys, j);
 
-          show_keys (keys);
+          show_typed (4, key->key, key->type, key->help);
         }
     }
 }
 
-gboolean
-llmctl_member_show (const LlmctlInterface *interface,
-                    const LlmctlMember    *member,
-                    GVariant              *value)
+void
+llmctl_member_show (const LlmctlMember *member,
+                    GVariant           *value)
 {
-  show_head (0, member, value, FALSE);
-  if (member->help != NULL && *member->help != '\0')
-    {
-      g_autofree char *help = llmctl_wrap (member->help, 0);
+  const char *help = llmctl_docs_get_help (member->interface->name, member->name, NULL);
+  g_autofree char *wrapped = help != NULL && *help != '\0' ? llmctl_wrap (help, 0) : NULL;
 
-      llmctl_output_printf (LLMCTL_STYLE_PLAIN, "\n%s", help);
-    }
-  show_arguments (_("Arguments:"), interface, member->in);
-  show_arguments (member->kind == LLMCTL_MEMBER_SIGNAL ? _("Arguments:") : _("Result:"), interface,
+  show_head (0, member, value, FALSE);
+  if (wrapped != NULL)
+    llmctl_output_printf (LLMCTL_STYLE_PLAIN, "\n%s", wrapped);
+  show_arguments (_("Arguments:"), member, member->in);
+  show_arguments (member->kind == LLMCTL_MEMBER_SIGNAL ? _("Arguments:") : _("Result:"), member,
                   member->out);
-  return llmctl_output_flush ();
 }
 
 char *
@@ -189,22 +182,16 @@ llmctl_member_make_usage (const char         *path,
 
   if (path == NULL)
     g_string_append (words, "PATH ");
-  else if (strcmp (path, LLMCTL_ROOT_PATH) != 0)
+  else if (strcmp (path, LLMCTL_SERVICE_PATH) != 0)
     g_string_append_printf (words, "%s ", path);
   g_string_append (words, method->name);
-  for (guint i = 0; i < method->in->len; i++)
+  for (gsize i = 0; method->in[i] != NULL; i++)
     {
-      const LlmctlArgument *argument = g_ptr_array_index (method->in, i);
+      g_autofree char *name = g_ascii_strup (method->in[i]->name, -1);
+      gboolean is_options = method->in[i + 1] == NULL &&
+                            strcmp (method->in[i]->signature, "a{sv}") == 0;
 
-      if (i + 1 == method->in->len && strcmp (argument->type, "a{sv}") == 0)
-        g_string_append_printf (words, " %s", _("[KEY=VALUE…]"));
-      else
-        {
-          g_autofree char *name = g_ascii_strup (*argument->name != '\0' ? argument->name : "arg",
-                                                 -1);
-
-          g_string_append_printf (words, " %s", name);
-        }
+      g_string_append_printf (words, " %s", is_options ? _("[KEY=VALUE…]") : name);
     }
 
   /* TRANSLATORS: %s are the arguments of “llmctl call” */

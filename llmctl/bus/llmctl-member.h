@@ -8,23 +8,25 @@
 
 G_BEGIN_DECLS
 
+/* (transfer full): "prompt: string, options: {key: any, …}". */
+char    *llmctl_arguments_describe (GDBusArgInfo       **arguments);
+
 /* "Ask (prompt: string, options: {key: any, …}) → (text: string, …)", (transfer full). */
-char    *llmctl_member_describe  (const LlmctlMember     *member);
+char    *llmctl_member_describe    (const LlmctlMember  *member);
 
 /* One line, and the first sentence of its help; @value is nullable. */
-gboolean llmctl_member_show_short (const LlmctlMember    *member,
-                                   GVariant              *value);
+void     llmctl_member_show_short  (const LlmctlMember  *member,
+                                    GVariant            *value);
 
 /* All that is known of it: arguments, keys of options, help. */
-gboolean llmctl_member_show      (const LlmctlInterface  *interface,
-                                  const LlmctlMember     *member,
-                                  GVariant               *value);
+void     llmctl_member_show        (const LlmctlMember  *member,
+                                    GVariant            *value);
 
-/* How to call it: "Usage: llmctl call [PATH] …", (transfer full). */
-char    *llmctl_member_make_usage (const char            *path,
-                                   const LlmctlMember    *method);
+/* How to call it: "Usage: llmctl call [PATH] …", (transfer full); @path is nullable. */
+char    *llmctl_member_make_usage  (const char          *path,
+                                    const LlmctlMember  *method);
 
-/* (nullable) (transfer full): the first sentence of @help. */
-char    *llmctl_help_shorten     (const char             *help);
+/* (nullable) (transfer full): the first sentence of its help. */
+char    *llmctl_member_get_sentence (const LlmctlMember *member);
 
 G_END_DECLS

@@ -12,12 +12,10 @@
 
 G_BEGIN_DECLS
 
-#define LLMCTL_ROOT_PATH "/org/llm/Service"
-
 typedef struct
 {
   char *path;
-  GPtrArray *interfaces;   /* (element-type utf8) (owned) */
+  LlmctlNode *node;   /* (nullable) (owned): NULL when it does not say what it can do */
 } LlmctlObject;
 
 /**
@@ -27,7 +25,7 @@ typedef struct
  * @is_complete: (out): FALSE when there are more than anybody would look at
  * @error: return location for an error
  *
- * Walks down from @root, by introspection and by what object managers say.
+ * Walks down from @root, by introspection.
  *
  * Returns: (transfer full) (element-type LlmctlObject): @root and what is below it, in
  *   the order of their paths, or %NULL with @error set
@@ -37,28 +35,29 @@ GPtrArray  *llmctl_object_list             (GDBusConnection   *bus,
                                             gboolean          *is_complete,
                                             GError           **error) G_GNUC_WARN_UNUSED_RESULT;
 
-/* The object that the first argument names, or the service's own; moves @argv on
- * when it is one. (nullable): NULL when it is no path, with @error set. */
+/* (nullable): the object that the first argument names, or the service's own; moves @argv on
+ * when it is one. NULL with @error set when it is no path, or the name after it no text. */
 const char *llmctl_object_take_path        (int               *argc,
                                             char            ***argv,
                                             GError           **error) G_GNUC_WARN_UNUSED_RESULT;
 
-/* (transfer full): all properties of one interface, a{sv}. */
-GVariant   *llmctl_object_get_properties   (GDBusConnection   *bus,
+/* (transfer full): what the object says that it can do. */
+LlmctlNode *llmctl_object_introspect       (GDBusConnection   *bus,
                                             const char        *path,
-                                            const char        *interface,
                                             GError           **error) G_GNUC_WARN_UNUSED_RESULT;
 
-/* For completion: the objects; and of one object, or of the interface file when the
- * service does not run, the members of one kind, which @accepts (nullable) likes. */
-typedef gboolean (*LlmctlAccepts) (const LlmctlMember *member);
+/* For completion: the objects. */
 void        llmctl_object_complete_path    (LlmctlCompletion  *completion);
+/* For completion of an object's path, if the word begins with “/”, or else of the members of
+ * @kind that have all @flags, after the arguments @argv. */
 void        llmctl_object_complete_member  (LlmctlCompletion  *completion,
-                                            const char        *path,
+                                            int                argc,
+                                            char             **argv,
                                             LlmctlMemberKind   kind,
-                                            LlmctlAccepts      accepts);
-/* (nullable) (transfer full): what the bus or else the interface file says of @path,
- * with help, for completion. */
-LlmctlNode *llmctl_object_peek             (const char        *path);
+                                            GDBusPropertyInfoFlags flags);
+/* For completion: what the bus or else the interface file says of @path. @fetched: (out)
+ * (nullable) (transfer full): to be freed */
+const LlmctlNode *llmctl_object_peek       (const char        *path,
+                                            LlmctlNode       **fetched);
 
 G_END_DECLS

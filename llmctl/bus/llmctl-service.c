@@ -42,6 +42,18 @@ llmctl_service_get_properties (GDBusConnection  *bus,
   return reply != NULL ? g_variant_get_child_value (reply, 0) : NULL;
 }
 
+GVariant *
+llmctl_apps_list (GDBusConnection  *bus,
+                  GError          **error)
+{
+  g_autoptr(GVariant) reply = NULL;
+
+  reply = llmctl_call (bus, NULL, LLMCTL_ADMIN_INTERFACE, "ListApps",
+                       g_variant_new ("(a{sv})", NULL), "(aa{sv})", error);
+
+  return reply != NULL ? g_variant_get_child_value (reply, 0) : NULL;
+}
+
 const char *
 llmctl_dict_get_string (GVariant   *dict,
                         const char *key)
@@ -79,4 +91,65 @@ llmctl_check_arguments (char **argv,
     return llmctl_complain_usage (_("“%s” takes no argument"), argv[0]);
   return llmctl_complain_usage (_("“%s” is one argument too many for “%s”"), argv[1 + n_most],
                                 argv[0]);
+}
+
+LlmctlExit
+llmctl_require_arguments (char       **argv,
+                          int          n_most,
+                          const char  *missing)
+{
+  return argv[1] != NULL ? llmctl_check_arguments (argv, n_most)
+                         : llmctl_complain_usage ("%s", missing);
+}
+
+const char *
+llmctl_apps_get_title (GVariant *app)
+{
+  const char *id = llmctl_dict_get_string (app, "app-id");
+
+  return *id != '\0' ? id : _("(without a name)");
+}
+
+/* --- completion --- */
+
+static void
+offer_all (LlmctlCompletion *completion,
+           GVariant         *value,
+           const char       *key,
+           const char       *help_key)
+{
+  if (!g_variant_is_container (value))
+    return;
+  if (!g_variant_is_of_type (value, G_VARIANT_TYPE_VARDICT))
+    {
+      for (gsize i = 0; i < g_variant_n_children (value); i++)
+        {
+          g_autoptr(GVariant) child = g_variant_get_child_value (value, i);
+
+          offer_all (completion, child, key, help_key);
+        }
+      return;
+    }
+
+  llmctl_completion_offer (completion, llmctl_dict_get_string (value, key),
+                           help_key != NULL ? llmctl_dict_get_string (value, help_key) : NULL);
+}
+
+void
+llmctl_service_complete (LlmctlCompletion *completion,
+                         const char       *path,
+                         const char       *interface,
+                         const char       *method,
+                         GVariant         *parameters,
+                         const char       *key,
+                         const char       *help_key)
+{
+  g_autoptr(GVariant) owned = parameters != NULL ? g_variant_ref_sink (parameters) : NULL;
+  g_autoptr(GDBusConnection) bus = llmctl_connect (NULL);
+  g_autoptr(GVariant) reply = NULL;
+
+  if (bus != NULL)
+    reply = llmctl_call (bus, path, interface, method, owned, NULL, NULL);
+  if (reply != NULL)
+    offer_all (completion, reply, key, help_key);
 }

@@ -34,9 +34,30 @@ const char      *llmctl_dict_get_string         (GVariant         *dict,
 guint64          llmctl_dict_get_number         (GVariant         *dict,
                                                  const char       *key);
 
+/* (transfer full): aa{sv} as ListApps has it. */
+GVariant        *llmctl_apps_list               (GDBusConnection  *bus,
+                                                 GError          **error) G_GNUC_WARN_UNUSED_RESULT;
+/* What people are shown of one: its id, or that it has none. */
+const char      *llmctl_apps_get_title          (GVariant         *app);
+
 /* As llmctl_complain_usage() when @argv has more than @n_most arguments after the name,
  * else LLMCTL_EXIT_OK. */
 LlmctlExit       llmctl_check_arguments         (char            **argv,
                                                  int               n_most);
+
+/* The same, and complains that something is @missing when there is no argument. */
+LlmctlExit       llmctl_require_arguments       (char            **argv,
+                                                 int               n_most,
+                                                 const char       *missing);
+
+/* For completion: calls @method, and offers the text @key of each a{sv} in what it returns, with
+ * the text @help_key (nullable) of the same. Takes floating @parameters (nullable). */
+void             llmctl_service_complete        (LlmctlCompletion *completion,
+                                                 const char       *path,
+                                                 const char       *interface,
+                                                 const char       *method,
+                                                 GVariant         *parameters,
+                                                 const char       *key,
+                                                 const char       *help_key);
 
 G_END_DECLS

@@ -13,14 +13,108 @@
 #include "llmctl/output/llmctl-json.h"
 #include "llmsvc.h"
 
+/* --- types --- */
+
+/* What simple types are called, and a value of them. */
+static const struct
+{
+  const char *name;
+  const char *example;
+} simple_types['z'] = {
+  ['b'] = { "true|false", "true" }, ['y'] = { "byte", "1" },
+  ['n'] = { "integer", "1" },       ['i'] = { "integer", "1" },
+  ['x'] = { "integer", "1" },       ['q'] = { "unsigned", "1" },
+  ['u'] = { "unsigned", "1" },      ['t'] = { "unsigned", "1" },
+  ['d'] = { "number", "0.5" },      ['s'] = { "string", "text" },
+  ['o'] = { "path", "/org/llm/Service" },
+  ['g'] = { "signature", "s" },     ['h'] = { "stream", "1" },
+  ['v'] = { "any", "text" },
+};
+
+static void
+append_type (GString            *out,
+             const GVariantType *type,
+             gboolean            is_example)
+{
+  const GVariantType *item = NULL;
+  guchar simple = (guchar) *g_variant_type_peek_string (type);
+
+  if (g_variant_type_is_array (type))
+    {
+      gboolean is_object = g_variant_type_is_dict_entry (g_variant_type_element (type));
+
+      g_string_append_c (out, is_object ? '{' : '[');
+      append_type (out, g_variant_type_element (type), is_example);
+      g_string_append (out, is_example ? "" : ", …");
+      g_string_append_c (out, is_object ? '}' : ']');
+    }
+  else if (g_variant_type_is_dict_entry (type))
+    {
+      if (is_example)
+        g_string_append (out, "\"key\"");
+      else if (g_variant_type_equal (g_variant_type_key (type), G_VARIANT_TYPE_STRING))
+        g_string_append (out, "key");
+      else
+        append_type (out, g_variant_type_key (type), FALSE);
+      g_string_append (out, is_example ? ":" : ": ");
+      append_type (out, g_variant_type_value (type), is_example);
+    }
+  else if (g_variant_type_is_tuple (type))
+    {
+      g_string_append_c (out, '[');
+      for (item = g_variant_type_first (type); item != NULL; item = g_variant_type_next (item))
+        {
+          append_type (out, item, is_example);
+          if (g_variant_type_next (item) != NULL)
+            g_string_append (out, is_example ? "," : ", ");
+        }
+      g_string_append_c (out, ']');
+    }
+  else if (is_example && strchr ("sovg", simple) != NULL)
+    {
+      g_string_append_printf (out, "\"%s\"", simple_types[simple].example);
+    }
+  else
+    {
+      g_string_append (out, is_example ? simple_types[simple].example : simple_types[simple].name);
+    }
+}
+
+char *
+llmctl_type_describe (const char *type)
+{
+  GString *out = g_string_new (NULL);
+
+  append_type (out, G_VARIANT_TYPE (type), FALSE);
+  return g_string_free (out, FALSE);
+}
+
+char *
+llmctl_type_make_example (const char *type)
+{
+  GString *out = g_string_new (NULL);
+
+  if (strcmp (type, LLMCTL_MESSAGES_TYPE) == 0)
+    g_string_append (out, "user:text");
+  else if (strcmp (type, "a{sv}") == 0)
+    g_string_append (out, "key=value");
+  else if (type[1] == '\0')
+    g_string_append (out, simple_types[(guchar) *type].example);
+  else
+    append_type (out, G_VARIANT_TYPE (type), TRUE);
+
+  return g_string_free (out, FALSE);
+}
+
 /* Returns NULL, for the caller to return. */
 static GVariant *
-fail_type (const char  *name,
-           const char  *type,
-           GError     **error)
+fail_type (const char          *name,
+           const GVariantType  *type,
+           GError             **error)
 {
-  g_autofree char *described = llmctl_type_describe (type);
-  g_autofree char *example = llmctl_type_make_example (type);
+  g_autofree char *signature = g_variant_type_dup_string (type);
+  g_autofree char *described = llmctl_type_describe (signature);
+  g_autofree char *example = llmctl_type_make_example (signature);
 
   /* TRANSLATORS: an argument, its type in the words of JSON, and a value of this type */
   g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
@@ -30,55 +124,34 @@ fail_type (const char  *name,
 
 /* --- from JSON to a type --- */
 
-static GVariant *convert (const char         *name,
-                          const GVariantType *type,
-                          GVariant           *value,
-                          GError            **error);
-
-/* The type that a reader expects of lists whose entries are alike. */
+/* What lists are taken for whose entries are alike. */
 static const char *
-guess_element (GVariant *array)
+guess_list (GVariant *array)
 {
+  static const char *const types[] = { "as", "ab", "ax", "at", "ad", "aa{sv}" };
   gsize n = g_variant_n_children (array);
-  char common = '\0';
+  char common = n == 0 ? 's' : '\0';
 
-  if (n == 0)
-    return "s";
   for (gsize i = 0; i < n; i++)
     {
       g_autoptr(GVariant) boxed = g_variant_get_child_value (array, i);
       g_autoptr(GVariant) value = g_variant_get_variant (boxed);
       char type = *g_variant_get_type_string (value);
 
-      if (type == 'a')
-        {
-          if (!g_variant_is_of_type (value, G_VARIANT_TYPE_VARDICT))
-            return "v";
-          type = '{';
-        }
+      if (type == 'a' && !g_variant_is_of_type (value, G_VARIANT_TYPE_VARDICT))
+        return "av";
       if (common == '\0' || common == type)
         common = type;
       else if (strchr ("xtd", common) != NULL && strchr ("xtd", type) != NULL)
         common = 'd';
       else
-        return "v";
+        return "av";
     }
 
-  switch (common)
-    {
-    case 's':
-      return "s";
-    case 'b':
-      return "b";
-    case 'x':
-      return "x";
-    case 't':
-      return "t";
-    case 'd':
-      return "d";
-    default:
-      return "a{sv}";
-    }
+  for (gsize i = 0; i < G_N_ELEMENTS (types); i++)
+    if (types[i][1] == common)
+      return types[i];
+  return "av";
 }
 
 /* What a variant of unknown purpose is to hold. */
@@ -87,106 +160,71 @@ narrow (const char  *name,
         GVariant    *value,
         GError     **error)
 {
-  g_autofree char *type = NULL;
+  const char *type = g_variant_get_type_string (value);
 
-  if (g_variant_is_of_type (value, G_VARIANT_TYPE_VARDICT))
-    return convert (name, G_VARIANT_TYPE_VARDICT, value, error);
-  if (!g_variant_is_of_type (value, G_VARIANT_TYPE ("av")))
+  if (g_variant_is_of_type (value, G_VARIANT_TYPE ("av")))
+    type = guess_list (value);
+  else if (!g_variant_is_of_type (value, G_VARIANT_TYPE_VARDICT))
     return g_variant_ref (value);
 
-  type = g_strconcat ("a", guess_element (value), NULL);
-  return convert (name, G_VARIANT_TYPE (type), value, error);
+  return llmctl_value_convert (name, G_VARIANT_TYPE (type), value, error);
 }
 
+/* (nullable): NULL when it is out of range. */
 static GVariant *
 convert_number (const GVariantType *type,
                 GVariant           *value)
 {
-  char wanted = *g_variant_type_peek_string (type);
-  char given = *g_variant_get_type_string (value);
-  gint64 whole = 0;
-  guint64 large = 0;
+  g_autofree char *text = NULL;
 
-  if (wanted == 'd')
-    {
-      double real = given == 'x'   ? (double) g_variant_get_int64 (value)
-                    : given == 't' ? (double) g_variant_get_uint64 (value)
-                                   : g_variant_get_double (value);
-
-      return g_variant_new_double (real);
-    }
-
-  if (given == 'd')
+  if (g_variant_is_of_type (value, G_VARIANT_TYPE_DOUBLE) &&
+      !g_variant_type_equal (type, G_VARIANT_TYPE_DOUBLE))
     {
       double real = g_variant_get_double (value);
 
       /* 1e3 is a whole number as well; beyond 2^53 it is not known which one. */
       if (real != floor (real) || fabs (real) > 9007199254740992.0)
         return NULL;
-      whole = (gint64) real;
-      large = real > 0 ? (guint64) real : 0;
-    }
-  else if (given == 't')
-    {
-      large = g_variant_get_uint64 (value);
-      if (wanted != 't')
-        return NULL;
-      return g_variant_new_uint64 (large);
+      text = g_strdup_printf ("%.0f", real);
     }
   else
     {
-      whole = g_variant_get_int64 (value);
-      large = whole > 0 ? (guint64) whole : 0;
+      text = g_variant_print (value, FALSE);
     }
 
-  switch (wanted)
-    {
-    case 'y':
-      return whole >= 0 && whole <= G_MAXUINT8 ? g_variant_new_byte ((guchar) whole) : NULL;
-    case 'n':
-      return whole >= G_MININT16 && whole <= G_MAXINT16 ? g_variant_new_int16 ((gint16) whole)
-                                                        : NULL;
-    case 'q':
-      return whole >= 0 && whole <= G_MAXUINT16 ? g_variant_new_uint16 ((guint16) whole) : NULL;
-    case 'i':
-      return whole >= G_MININT32 && whole <= G_MAXINT32 ? g_variant_new_int32 ((gint32) whole)
-                                                        : NULL;
-    case 'u':
-      return whole >= 0 && whole <= G_MAXUINT32 ? g_variant_new_uint32 ((guint32) whole) : NULL;
-    case 'x':
-      return g_variant_new_int64 (whole);
-    case 't':
-      return whole >= 0 ? g_variant_new_uint64 (large) : NULL;
-    default:
-      return NULL;
-    }
+  return g_variant_parse (type, text, NULL, NULL, NULL);
 }
 
 /* A string as a value of a simple type; also for keys, which JSON has as strings only.
- * (nullable): floating. */
+ * (nullable) (transfer full) */
 static GVariant *
 convert_text (const GVariantType *type,
               const char         *text)
 {
+  g_autoptr(GVariant) number = NULL;
+  GVariant *value = NULL;
+
   switch (*g_variant_type_peek_string (type))
     {
     case 's':
-      return g_variant_new_string (text);
+      value = g_variant_new_string (text);
+      break;
     case 'o':
-      return g_variant_is_object_path (text) ? g_variant_new_object_path (text) : NULL;
+      value = g_variant_is_object_path (text) ? g_variant_new_object_path (text) : NULL;
+      break;
     case 'g':
-      return g_variant_is_signature (text) ? g_variant_new_signature (text) : NULL;
+      value = g_variant_is_signature (text) ? g_variant_new_signature (text) : NULL;
+      break;
     case 'b':
-      return strcmp (text, "true") == 0 || strcmp (text, "false") == 0
-                 ? g_variant_new_boolean (*text == 't')
-                 : NULL;
+      if (strcmp (text, "true") == 0 || strcmp (text, "false") == 0)
+        value = g_variant_new_boolean (*text == 't');
+      break;
     default:
-      {
-        g_autoptr(GVariant) number = llmctl_json_read_number (text);
-
-        return number != NULL ? convert_number (type, number) : NULL;
-      }
+      number = llmctl_json_read_number (text);
+      return number != NULL ? convert_number (type, number) : NULL;
     }
+
+  return value != NULL ? g_variant_ref_sink (value) : NULL;
 }
 
 static GVariant *
@@ -206,22 +244,15 @@ convert_object (const char         *name,
     {
       g_autoptr(GVariant) owned = content;
       g_autofree char *inner = g_strdup_printf ("%s.%s", name, key);
-      GVariant *key_value = convert_text (g_variant_type_key (entry), key);
+      g_autoptr(GVariant) name_value = convert_text (g_variant_type_key (entry), key);
       g_autoptr(GVariant) converted = NULL;
 
-      if (key_value == NULL)
-        {
-          g_autofree char *key_type = g_variant_type_dup_string (g_variant_type_key (entry));
-
-          return fail_type (inner, key_type, error);
-        }
-      g_variant_ref_sink (key_value);
-      converted = convert (inner, g_variant_type_value (entry), owned, error);
-      if (converted != NULL)
-        g_variant_builder_add_value (&builder, g_variant_new_dict_entry (key_value, converted));
-      g_variant_unref (key_value);
+      if (name_value == NULL)
+        return fail_type (inner, g_variant_type_key (entry), error);
+      converted = llmctl_value_convert (inner, g_variant_type_value (entry), owned, error);
       if (converted == NULL)
         return NULL;
+      g_variant_builder_add_value (&builder, g_variant_new_dict_entry (name_value, converted));
     }
 
   return g_variant_ref_sink (g_variant_builder_end (&builder));
@@ -236,7 +267,6 @@ convert_list (const char         *name,
   gboolean is_tuple = g_variant_type_is_tuple (type);
   const GVariantType *item = is_tuple ? g_variant_type_first (type) : g_variant_type_element (type);
   g_auto(GVariantBuilder) builder = G_VARIANT_BUILDER_INIT (type);
-  g_autofree char *type_string = g_variant_type_dup_string (type);
   gsize n = g_variant_n_children (value);
 
   for (gsize i = 0; i < n; i++)
@@ -247,8 +277,8 @@ convert_list (const char         *name,
       g_autoptr(GVariant) converted = NULL;
 
       if (item == NULL)
-        return fail_type (name, type_string, error);
-      converted = convert (inner, item, content, error);
+        return fail_type (name, type, error);
+      converted = llmctl_value_convert (inner, item, content, error);
       if (converted == NULL)
         return NULL;
       g_variant_builder_add_value (&builder, converted);
@@ -262,49 +292,42 @@ convert_list (const char         *name,
       item = g_variant_type_next (item);
     }
   if (is_tuple && item != NULL)
-    return fail_type (name, type_string, error);
+    return fail_type (name, type, error);
 
   return g_variant_ref_sink (g_variant_builder_end (&builder));
 }
 
-/* @value: from llmctl_json_read(). (transfer full): not floating. */
-static GVariant *
-convert (const char         *name,
-         const GVariantType *type,
-         GVariant           *value,
-         GError            **error)
+GVariant *
+llmctl_value_convert (const char          *name,
+                      const GVariantType  *type,
+                      GVariant            *value,
+                      GError             **error)
 {
+  char wanted = *g_variant_type_peek_string (type);
   char given = *g_variant_get_type_string (value);
   gboolean is_object = g_variant_is_of_type (value, G_VARIANT_TYPE_VARDICT);
-  g_autofree char *type_string = g_variant_type_dup_string (type);
   GVariant *converted = NULL;
 
-  if (g_variant_type_is_variant (type))
+  if (wanted == 'v')
     {
       g_autoptr(GVariant) content = narrow (name, value, error);
 
       return content != NULL ? g_variant_ref_sink (g_variant_new_variant (content)) : NULL;
     }
-  if (g_variant_type_is_array (type) &&
-      g_variant_type_is_dict_entry (g_variant_type_element (type)))
-    return is_object ? convert_object (name, type, value, error)
-                     : fail_type (name, type_string, error);
-  if (g_variant_type_is_array (type) || g_variant_type_is_tuple (type))
-    return given == 'a' && !is_object ? convert_list (name, type, value, error)
-                                      : fail_type (name, type_string, error);
+  if (g_variant_type_is_subtype_of (type, G_VARIANT_TYPE_DICTIONARY) && is_object)
+    return convert_object (name, type, value, error);
+  if (!g_variant_type_is_subtype_of (type, G_VARIANT_TYPE_DICTIONARY) &&
+      g_variant_type_is_container (type) && given == 'a' && !is_object)
+    return convert_list (name, type, value, error);
 
-  if (given == 'b')
-    converted = strcmp (type_string, "b") == 0 ? g_variant_ref (value) : NULL;
-  else if (given == 's')
-    converted = strchr ("sog", *type_string) != NULL
-                    ? convert_text (type, g_variant_get_string (value, NULL))
-                    : NULL;
-  else if (strchr ("xtd", given) != NULL && strchr ("ynqiuxtd", *type_string) != NULL)
+  if (given == 'b' && wanted == 'b')
+    converted = g_variant_ref (value);
+  else if (given == 's' && strchr ("sog", wanted) != NULL)
+    converted = convert_text (type, g_variant_get_string (value, NULL));
+  else if (strchr ("xtd", given) != NULL && strchr ("ynqiuxtd", wanted) != NULL)
     converted = convert_number (type, value);
 
-  if (converted == NULL)
-    return fail_type (name, type_string, error);
-  return g_variant_take_ref (converted);
+  return converted != NULL ? converted : fail_type (name, type, error);
 }
 
 /* --- words --- */
@@ -333,10 +356,10 @@ llmctl_value_guess (const char  *name,
       value = read_json (name, word, error);
       return value != NULL ? narrow (name, value, error) : NULL;
     }
-  if (strcmp (word, "true") == 0 || strcmp (word, "false") == 0)
-    return g_variant_ref_sink (g_variant_new_boolean (*word == 't'));
 
-  value = llmctl_json_read_number (word);
+  value = convert_text (G_VARIANT_TYPE_BOOLEAN, word);
+  if (value == NULL)
+    value = llmctl_json_read_number (word);
   return value != NULL ? g_steal_pointer (&value)
                        : g_variant_ref_sink (g_variant_new_string (word));
 }
@@ -348,17 +371,13 @@ llmctl_value_parse (const char  *name,
                     GError     **error)
 {
   g_autoptr(GVariant) value = NULL;
+  gboolean is_stream = strcmp (type, "h") == 0;
 
-  if (!g_utf8_validate (word, -1, NULL))
+  if (is_stream || !g_utf8_validate (word, -1, NULL))
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                   _("“%s” is not UTF-8 text"), name);
-      return NULL;
-    }
-  if (strcmp (type, "h") == 0)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                   _("“%s” is a stream, which can't be given on a command line"), name);
+                   is_stream ? _("“%s” is a stream, which can't be given on a command line")
+                             : _("“%s” is not UTF-8 text"), name);
       return NULL;
     }
   if (strcmp (type, "v") == 0)
@@ -368,22 +387,13 @@ llmctl_value_parse (const char  *name,
     }
   if (type[1] == '\0')
     {
-      GVariant *simple = convert_text (G_VARIANT_TYPE (type), word);
-
-      return simple != NULL ? g_variant_ref_sink (simple) : fail_type (name, type, error);
+      value = convert_text (G_VARIANT_TYPE (type), word);
+      return value != NULL ? g_steal_pointer (&value)
+                           : fail_type (name, G_VARIANT_TYPE (type), error);
     }
 
   if (*word != '[' && *word != '{')
-    return fail_type (name, type, error);
+    return fail_type (name, G_VARIANT_TYPE (type), error);
   value = read_json (name, word, error);
-  return value != NULL ? convert (name, G_VARIANT_TYPE (type), value, error) : NULL;
-}
-
-GVariant *
-llmctl_value_convert (const char  *name,
-                      const char  *type,
-                      GVariant    *value,
-                      GError     **error)
-{
-  return convert (name, G_VARIANT_TYPE (type), value, error);
+  return value != NULL ? llmctl_value_convert (name, G_VARIANT_TYPE (type), value, error) : NULL;
 }

@@ -11,6 +11,8 @@
 
 G_BEGIN_DECLS
 
+#define LLMCTL_MESSAGES_TYPE "a(ssa{sv})"
+
 /* (transfer full): a type as its values are written: "string", "[integer, …]",
  * "{key: any, …}". The words are those of JSON and not translated. */
 char     *llmctl_type_describe     (const char  *type);
@@ -48,10 +50,10 @@ GVariant *llmctl_value_guess       (const char  *name,
                                     const char  *word,
                                     GError     **error) G_GNUC_WARN_UNUSED_RESULT;
 
-/* As llmctl_value_parse(), of @value that llmctl_json_read() has read. */
-GVariant *llmctl_value_convert     (const char  *name,
-                                    const char  *type,
-                                    GVariant    *value,
-                                    GError     **error) G_GNUC_WARN_UNUSED_RESULT;
+/* (transfer full): @value that llmctl_json_read() has read, as llmctl_value_parse(). */
+GVariant *llmctl_value_convert     (const char          *name,
+                                    const GVariantType  *type,
+                                    GVariant            *value,
+                                    GError             **error) G_GNUC_WARN_UNUSED_RESULT;
 
 G_END_DECLS

@@ -20,29 +20,13 @@ static struct
   gboolean is_time_up;
 } state;
 
+/* @data: what ends the waiting now */
 static gboolean
-on_interrupted (gpointer data)
+on_end (gpointer data)
 {
-  state.is_interrupted = TRUE;
+  *(gboolean *) data = TRUE;
   g_cancellable_cancel (state.cancellable);
   return G_SOURCE_CONTINUE;
-}
-
-static gboolean
-on_terminated (gpointer data)
-{
-  state.is_terminated = TRUE;
-  g_cancellable_cancel (state.cancellable);
-  return G_SOURCE_CONTINUE;
-}
-
-static gboolean
-on_time_up (gpointer data)
-{
-  state.timeout_source = 0;
-  state.is_time_up = TRUE;
-  g_cancellable_cancel (state.cancellable);
-  return G_SOURCE_REMOVE;
 }
 
 void
@@ -50,9 +34,9 @@ llmctl_wait_begin (gboolean is_timed)
 {
   if (!state.has_signals)
     {
-      g_unix_signal_add (SIGINT, on_interrupted, NULL);
-      g_unix_signal_add (SIGTERM, on_terminated, NULL);
-      g_unix_signal_add (SIGHUP, on_terminated, NULL);
+      g_unix_signal_add (SIGINT, on_end, &state.is_interrupted);
+      g_unix_signal_add (SIGTERM, on_end, &state.is_terminated);
+      g_unix_signal_add (SIGHUP, on_end, &state.is_terminated);
       state.has_signals = TRUE;
     }
 
@@ -64,7 +48,8 @@ llmctl_wait_begin (gboolean is_timed)
   if (state.is_terminated)
     g_cancellable_cancel (state.cancellable);
   if (is_timed && llmctl_globals.timeout_s > 0)
-    state.timeout_source = g_timeout_add ((guint) llmctl_get_timeout_ms (), on_time_up, NULL);
+    state.timeout_source = g_timeout_add ((guint) llmctl_get_timeout_ms (), on_end,
+                                          &state.is_time_up);
 }
 
 GCancellable *

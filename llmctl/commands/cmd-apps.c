@@ -1,90 +1,73 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* llmctl apps: who uses the service. */
+/* llmctl apps and quota: who uses the service, and how much an application may have. */
 
 #define G_LOG_DOMAIN "llmctl"
 
 #include "config.h"
 
-#include "llmctl/llmctl.h"
-
 #include <glib/gi18n.h>
+#include <pwd.h>
+#include <string.h>
 
-#include "llmctl/bus/llmctl-apps.h"
-#include "llmctl/output/llmctl-output.h"
 #include "llmctl/bus/llmctl-service.h"
-
-static char *
-format_time (guint64 seconds)
-{
-  g_autoptr(GDateTime) time = NULL;
-
-  if (seconds == 0 || seconds > G_MAXINT64)
-    return g_strdup ("");
-  time = g_date_time_new_from_unix_local ((gint64) seconds);
-
-  return time != NULL ? g_date_time_format (time, "%Y-%m-%d %H:%M") : g_strdup ("");
-}
-
-static char *
-format_number (GVariant   *app,
-               const char *key)
-{
-  return g_strdup_printf ("%" G_GUINT64_FORMAT, llmctl_dict_get_number (app, key));
-}
+#include "llmctl/llmctl-options.h"
+#include "llmctl/output/llmctl-rows.h"
 
 static void
-print_for_people (GVariant *apps)
+complete_apps (LlmctlCompletion *completion)
 {
-  LlmctlTable *table = llmctl_table_new ((const char *const[]) {
-    _("Application"), _("User"), _("Kind"), _("Contexts"), _("Tokens"), _("Memory"), _("Texts"),
-    _("Questions"), _("Under way"), _("Last used"), NULL });
-  GVariantIter iter;
-  GVariant *app;
-
-  if (g_variant_n_children (apps) == 0)
-    llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n", _("No application has used the service"));
-  g_variant_iter_init (&iter, apps);
-  while (g_variant_iter_loop (&iter, "@a{sv}", &app))
-    {
-      g_autofree char *memory = llmctl_format_bytes (llmctl_dict_get_number (app, "memory"));
-      g_autofree char *disk = llmctl_format_bytes (llmctl_dict_get_number (app, "disk"));
-      g_autofree char *last = format_time (llmctl_dict_get_number (app, "last-used"));
-      g_autofree char *uid = format_number (app, "uid");
-      g_autofree char *contexts = format_number (app, "contexts");
-      g_autofree char *tokens = format_number (app, "tokens");
-      g_autofree char *requests = format_number (app, "requests");
-      g_autofree char *calls = format_number (app, "calls");
-
-      llmctl_table_add (table, (const char *const[]) { llmctl_apps_get_title (app), uid,
-                                                       llmctl_dict_get_string (app, "kind"),
-                                                       contexts, tokens, memory, disk, requests,
-                                                       calls, last, NULL });
-    }
-  llmctl_table_print (table);
+  llmctl_service_complete (completion, NULL, LLMCTL_ADMIN_INTERFACE, "ListApps",
+                           g_variant_new ("(a{sv})", NULL), "app-id", NULL);
 }
 
-static LlmctlExit
-run (int    argc,
-     char **argv)
+/* Whether people were shown some. */
+static gboolean
+print_apps (const LlmctlColumn *columns,
+            GVariant           *apps)
 {
-  LlmctlExit status = llmctl_check_arguments (argv, 0);
+  gboolean is_table = !llmctl_globals.is_json && g_variant_n_children (apps) > 0;
+
+  if (is_table)
+    llmctl_rows_print (columns, apps);
+  else if (llmctl_globals.is_json)
+    llmctl_output_json_member ("apps", apps);
+  else
+    llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n", _("No application has used the service"));
+  return is_table;
+}
+
+/* --- apps --- */
+
+static const LlmctlColumn app_columns[] = {
+  { N_("Application"), "app-id", llmctl_format_name },
+  { N_("User"), "uid", llmctl_format_number },
+  { N_("Kind"), "kind", llmctl_format_text },
+  { N_("Contexts"), "contexts", llmctl_format_number },
+  { N_("Tokens"), "tokens", llmctl_format_number },
+  { N_("Memory"), "memory", llmctl_format_size },
+  { N_("Texts"), "disk", llmctl_format_size },
+  { N_("Questions"), "requests", llmctl_format_number },
+  { N_("Under way"), "calls", llmctl_format_number },
+  { N_("Last used"), "last-used", llmctl_format_time },
+  { NULL }
+};
+
+static LlmctlExit
+run_apps (int    argc,
+          char **argv)
+{
   g_autoptr(GDBusConnection) bus = NULL;
   g_autoptr(GVariant) apps = NULL;
   g_autoptr(GError) error = NULL;
 
-  if (status != LLMCTL_EXIT_OK)
-    return status;
   bus = llmctl_connect (&error);
   if (bus != NULL)
     apps = llmctl_apps_list (bus, &error);
   if (apps == NULL)
     return llmctl_fail (error);
 
-  if (llmctl_globals.is_json)
-    llmctl_output_json_member ("apps", apps);
-  else
-    print_for_people (apps);
+  print_apps (app_columns, apps);
   return LLMCTL_EXIT_OK;
 }
 
@@ -96,5 +79,267 @@ const LlmctlCommand llmctl_apps_command = {
                     "registered itself, as a program of the user (host), or not at all.\n"
                     "--json: one object: apps, an array of the objects of ListApps, sizes in "
                     "bytes, last-used in seconds since 1970."),
-  .run = run,
+  .run = run_apps,
+};
+
+/* --- quota --- */
+
+static gboolean is_default;
+static char *user_name;
+
+static const GOptionEntry options[] = {
+  { "default", 'd', 0, G_OPTION_ARG_NONE, &is_default,
+    N_("Set what holds for every application without quotas of its own"), NULL },
+  { "user", 'u', 0, G_OPTION_ARG_STRING, &user_name,
+    N_("The applications of this user, by name or number; for root"), N_("USER") },
+  G_OPTION_ENTRY_NULL
+};
+
+static gboolean
+is_in_bytes (const char *key)
+{
+  return g_str_equal (key, "disk") || g_str_equal (key, "message");
+}
+
+/* (transfer full): what is used, of what may be: "3 of 64". Some quotas have nothing
+ * that is used of them, and 0 is no limit. */
+static char *
+format_quota (GVariant   *app,
+              const char *key)
+{
+  g_autofree char *name = g_strconcat ("quota-", key, NULL);
+  LlmctlFormat format = is_in_bytes (key) ? llmctl_format_size : llmctl_format_number;
+  g_autofree char *quota = format (app, name);
+  g_autofree char *used = format (app, key);
+  gboolean is_limited = llmctl_dict_get_number (app, name) > 0;
+  double share = 0;
+
+  if (g_variant_lookup (app, name, "d", &share))
+    /* Translators: of the memory, as much as every other application */
+    return share > 0 ? g_strdup_printf ("%.0f %%", share * 100) : g_strdup (_("an equal part"));
+  /* Nothing is counted against these that could be shown. */
+  if (g_str_equal (key, "rate") || g_str_equal (key, "message"))
+    return is_limited ? g_steal_pointer (&quota) : g_strdup (_("no limit"));
+
+  /* Translators: what an application holds, of what it may hold */
+  return is_limited ? g_strdup_printf (_("%s of %s"), used, quota) : g_steal_pointer (&used);
+}
+
+/* Of one application. */
+static const LlmctlColumn quota_columns[] = {
+  { N_("Application"), "app-id", llmctl_format_name },
+  { N_("User"), "uid", llmctl_format_number },
+  { "contexts", "contexts", format_quota },
+  { "tokens", "tokens", format_quota },
+  { "calls", "calls", format_quota },
+  { "disk", "disk", format_quota },
+  { "share", "share", format_quota },
+  { "rate", "rate", format_quota },
+  { "message", "message", format_quota },
+  { NULL }
+};
+
+/* Of all applications of a user together; set only as defaults. */
+static const LlmctlColumn user_columns[] = {
+  { N_("All of user"), "uid", llmctl_format_number },
+  { "named", "named", format_quota },
+  { "apps", "apps", format_quota },
+  { "queue", "queue", format_quota },
+  { NULL }
+};
+
+/* --user as a number; FALSE when there is no such user. */
+static gboolean
+find_user (guint64 *uid)
+{
+  const struct passwd *entry;
+
+  if (g_ascii_string_to_unsigned (user_name, 10, 0, G_MAXUINT32 - 1, uid, NULL))
+    return TRUE;
+  entry = getpwnam (user_name);
+  if (entry != NULL)
+    *uid = entry->pw_uid;
+
+  return entry != NULL;
+}
+
+/* (transfer full): those of @apps that are @app_id, or all for NULL, and of the user who was asked
+ * for; one of each user when @is_once. */
+static GVariant *
+filter (GVariant   *apps,
+        const char *app_id,
+        guint64     uid,
+        gboolean    is_once)
+{
+  g_autoptr(GHashTable) seen = g_hash_table_new (NULL, NULL);
+  GVariantBuilder builder;
+  GVariantIter iter;
+  GVariant *app;
+
+  g_variant_builder_init (&builder, G_VARIANT_TYPE ("aa{sv}"));
+  g_variant_iter_init (&iter, apps);
+  while (g_variant_iter_loop (&iter, "@a{sv}", &app))
+    {
+      guint64 user = llmctl_dict_get_number (app, "uid");
+
+      if ((app_id == NULL || g_str_equal (llmctl_dict_get_string (app, "app-id"), app_id)) &&
+          (user_name == NULL || user == uid) &&
+          (!is_once || (g_variant_lookup (app, "quota-named", "u", NULL) &&
+                        g_hash_table_add (seen, GSIZE_TO_POINTER (user)))))
+        g_variant_builder_add_value (&builder, app);
+    }
+
+  return g_variant_ref_sink (g_variant_builder_end (&builder));
+}
+
+static LlmctlExit
+show (GDBusConnection *bus,
+      const char      *app_id,
+      guint64          uid)
+{
+  g_autoptr(GError) error = NULL;
+  g_autoptr(GVariant) all = llmctl_apps_list (bus, &error);
+  g_autoptr(GVariant) apps = NULL;
+  g_autoptr(GVariant) users = NULL;
+
+  if (all == NULL)
+    return llmctl_fail (error);
+
+  apps = filter (all, app_id, uid, FALSE);
+  if (app_id != NULL && g_variant_n_children (apps) == 0)
+    {
+      llmctl_complain (_("“%s” has not used the service; “llmctl apps” lists who has"), app_id);
+      return LLMCTL_EXIT_FAILED;
+    }
+  if (!print_apps (quota_columns, apps))
+    return LLMCTL_EXIT_OK;
+
+  /* What the applications of a user have together stands at each of them. */
+  users = filter (apps, NULL, uid, TRUE);
+  llmctl_rows_print (user_columns, users);
+  return LLMCTL_EXIT_OK;
+}
+
+static gboolean
+add_quota (LlmsvcOptions  *quotas,
+           const char     *assignment,
+           GError        **error)
+{
+  const char *equals = strchr (assignment, '=');
+  g_autofree char *key = g_strndup (assignment, (gsize) (equals - assignment));
+  guint64 bytes;
+
+  /* Without this a service that has no such quota would say nothing. */
+  llmsvc_options_require (quotas, key);
+  if (is_in_bytes (key) && llmctl_parse_bytes (equals + 1, &bytes))
+    return llmsvc_options_set_value (quotas, key, g_variant_new_uint64 (bytes), error);
+
+  return llmctl_options_add (quotas, assignment, error);
+}
+
+static LlmctlExit
+set (GDBusConnection *bus,
+     const char      *app_id,
+     guint64          uid,
+     char           **assignments)
+{
+  g_autoptr(LlmsvcOptions) quotas = llmsvc_options_new ();
+  g_autoptr(GVariant) dict = NULL;
+  g_autoptr(GVariant) reply = NULL;
+  g_autoptr(GError) error = NULL;
+
+  for (gsize i = 0; assignments[i] != NULL; i++)
+    {
+      if (strchr (assignments[i], '=') == NULL)
+        return llmctl_complain_usage (_("“%s” must be KEY=VALUE"), assignments[i]);
+      if (!add_quota (quotas, assignments[i], &error))
+        return llmctl_fail (error);
+    }
+
+  if (user_name != NULL)
+    {
+      llmsvc_options_require (quotas, "uid");
+      if (!llmsvc_options_set_value (quotas, "uid", g_variant_new_uint32 ((guint32) uid), &error))
+        return llmctl_fail (error);
+    }
+  dict = llmsvc_options_to_variant (quotas);
+  reply = llmctl_call (bus, NULL, LLMCTL_ADMIN_INTERFACE, "SetQuota",
+                       g_variant_new ("(s@a{sv})", app_id, dict), "()", &error);
+  if (reply == NULL)
+    return llmctl_fail (error);
+  if (llmctl_globals.is_json)
+    llmctl_output_json (g_variant_new ("a{sv}", NULL));
+  return LLMCTL_EXIT_OK;
+}
+
+static LlmctlExit
+run_quota (int    argc,
+           char **argv)
+{
+  gboolean has_app = argc > 1 && strchr (argv[1], '=') == NULL;
+  char **assignments = argv + (has_app ? 2 : 1);
+  g_autoptr(GDBusConnection) bus = NULL;
+  g_autoptr(GError) error = NULL;
+  guint64 uid = 0;
+
+  if (is_default && has_app)
+    return llmctl_complain_usage (_("--default and an application exclude each other"));
+  if (assignments[0] != NULL && !has_app && !is_default)
+    return llmctl_complain_usage (_("There is no application; --default sets the quotas of all"));
+  if (is_default && assignments[0] == NULL)
+    return llmctl_complain_usage (_("--default needs KEY=VALUE"));
+
+  if (user_name != NULL && !find_user (&uid))
+    return llmctl_complain_usage (_("There is no user “%s”"), user_name);
+
+  bus = llmctl_connect (&error);
+  if (bus == NULL)
+    return llmctl_fail (error);
+  if (assignments[0] != NULL)
+    return set (bus, has_app ? argv[1] : "", uid, assignments);
+  return show (bus, has_app ? argv[1] : NULL, uid);
+}
+
+static void
+offer_keys (LlmctlCompletion   *completion,
+            const LlmctlColumn *columns)
+{
+  for (const LlmctlColumn *column = columns; column->title != NULL; column++)
+    if (column->format == format_quota)
+      {
+        g_autofree char *candidate = g_strconcat (column->key, "=", NULL);
+
+        llmctl_completion_offer (completion, candidate, NULL);
+      }
+}
+
+static void
+complete_quota (LlmctlCompletion  *completion,
+                int                argc,
+                char             **argv)
+{
+  if (argc == 1 && !is_default)
+    {
+      complete_apps (completion);
+      return;
+    }
+  offer_keys (completion, quota_columns);
+  if (is_default)
+    offer_keys (completion, user_columns);
+}
+
+const LlmctlCommand llmctl_quota_command = {
+  .name = "quota",
+  .parameters = N_("[APP] [KEY=VALUE…]"),
+  .summary = N_("Show or set how much applications may have"),
+  .description = N_("Shows all applications, or one. With KEY=VALUE sets: contexts, tokens, calls "
+                    "under way, disk and message (bytes, or such as 64M, of stored text and of "
+                    "one call), share (0 to 1, of the memory for contexts), rate (calls a second); "
+                    "0 is the default of all. With --default also what all applications of a user "
+                    "have together: named (contexts), apps, queue (calls).\n"
+                    "--json: one object: apps, an array of the objects of ListApps; without it "
+                    "after setting."),
+  .options = options,
+  .run = run_quota,
+  .complete = complete_quota,
 };

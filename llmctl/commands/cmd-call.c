@@ -7,144 +7,104 @@
 #include "config.h"
 
 #include <glib/gi18n.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "llmctl/llmctl-arguments.h"
+#include "llmctl/bus/llmctl-arguments.h"
 #include "llmctl/bus/llmctl-docs.h"
 #include "llmctl/output/llmctl-json.h"
 #include "llmctl/bus/llmctl-member.h"
 #include "llmctl/bus/llmctl-object.h"
-#include "llmctl/output/llmctl-output.h"
+#include "llmctl/bus/llmctl-value.h"
 #include "llmctl/chat/llmctl-stream.h"
+#include "llmctl/output/llmctl-output.h"
 
 /* --- the reply --- */
 
-static const char *
-get_out_name (const LlmctlMember *method,
-              gsize               i)
+/* @fds: (nullable): of the reply; of one with a stream it is the stream that was wanted. */
+static LlmctlExit
+print_stream (GUnixFDList *fds,
+              int          handle)
 {
-  const LlmctlArgument *argument = i < method->out->len ? g_ptr_array_index (method->out, i) : NULL;
+  g_autoptr(GError) error = NULL;
+  int fd;
 
-  return argument != NULL && *argument->name != '\0' ? argument->name : NULL;
+  if (fds == NULL || handle < 0 || handle >= g_unix_fd_list_get_length (fds))
+    {
+      llmctl_complain (_("The reply lacks the stream that it names"));
+      return LLMCTL_EXIT_FAILED;
+    }
+  fd = g_unix_fd_list_get (fds, handle, &error);
+  return fd >= 0 && llmctl_stream_copy (fd, &error) ? LLMCTL_EXIT_OK : llmctl_fail (error);
 }
 
-static gboolean
-is_handle (GVariant *value)
-{
-  return g_variant_classify (value) == G_VARIANT_CLASS_HANDLE;
-}
-
-static void
-print_json (const LlmctlMember *method,
-            GVariant           *reply)
+static LlmctlExit
+print_reply (const LlmctlMember *method,
+             GVariant           *reply,
+             GUnixFDList        *fds)
 {
   g_auto(GVariantBuilder) dict = G_VARIANT_BUILDER_INIT (G_VARIANT_TYPE_VARDICT);
+  gboolean has_stream = strchr (g_variant_get_type_string (reply), 'h') != NULL;
+  guint n_names = g_strv_length ((char **) method->out);
   gsize n = g_variant_n_children (reply);
+  LlmctlExit status = LLMCTL_EXIT_OK;
 
   for (gsize i = 0; i < n; i++)
     {
       g_autoptr(GVariant) value = g_variant_get_child_value (reply, i);
       g_autofree char *number = g_strdup_printf ("%" G_GSIZE_FORMAT, i);
-      const char *name = get_out_name (method, i);
+      const char *name = i < n_names ? method->out[i]->name : number;
+      g_autofree char *key = llmctl_json_make_key (name);
 
-      g_autofree char *key = llmctl_json_make_key (name != NULL ? name : number);
-
-      if (!is_handle (value))
-        g_variant_builder_add (&dict, "{sv}", key, value);
-    }
-  llmctl_output_json_member ("reply", g_variant_builder_end (&dict));
-}
-
-static void
-print_plain (const LlmctlMember *method,
-             GVariant           *reply)
-{
-  gsize n = g_variant_n_children (reply);
-
-  for (gsize i = 0; i < n; i++)
-    {
-      g_autoptr(GVariant) value = g_variant_get_child_value (reply, i);
-      const char *name = get_out_name (method, i);
-      gboolean is_object = g_variant_type_is_subtype_of (g_variant_get_type (value),
-                                                         G_VARIANT_TYPE_DICTIONARY);
-
-      if (n > 1 && name != NULL)
-        {
-          llmctl_output_printf (LLMCTL_STYLE_BOLD, "%s:", name);
-          llmctl_output_text (LLMCTL_STYLE_PLAIN, is_object ? "\n" : " ");
-        }
+      if (g_variant_is_of_type (value, G_VARIANT_TYPE_HANDLE))
+        continue;
+      g_variant_builder_add (&dict, "{sv}", key, value);
+      if (llmctl_globals.is_json || has_stream)
+        continue;
+      if (n > 1)
+        llmctl_output_printf (LLMCTL_STYLE_BOLD, "%s:", name);
+      if (n > 1)
+        llmctl_output_text (LLMCTL_STYLE_PLAIN,
+                            g_variant_is_of_type (value, G_VARIANT_TYPE_DICTIONARY) ? "\n" : " ");
       llmctl_output_value (value);
     }
-}
+  if (llmctl_globals.is_json)
+    llmctl_output_json_member ("reply", g_variant_builder_end (&dict));
 
-/* Of a reply with a stream it is the stream that was wanted. */
-static LlmctlExit
-print_streams (GUnixFDList *fds,
-               GVariant    *reply)
-{
-  gsize n = g_variant_n_children (reply);
-
-  for (gsize i = 0; i < n; i++)
-    {
-      g_autoptr(GVariant) value = g_variant_get_child_value (reply, i);
-      g_autoptr(GError) error = NULL;
-      int handle, fd;
-
-      if (!is_handle (value))
-        continue;
-      handle = g_variant_get_handle (value);
-      if (fds == NULL || handle < 0 || handle >= g_unix_fd_list_get_length (fds))
-        {
-          llmctl_complain (_("The reply lacks the stream that it names"));
-          return LLMCTL_EXIT_FAILED;
-        }
-      fd = g_unix_fd_list_get (fds, handle, &error);
-      if (fd < 0 || !llmctl_stream_copy (fd, &error))
-        return llmctl_fail (error);
-    }
-
-  return LLMCTL_EXIT_OK;
-}
-
-static gboolean
-has_stream (GVariant *reply)
-{
-  gsize n = g_variant_n_children (reply);
-
-  for (gsize i = 0; i < n; i++)
+  for (gsize i = 0; i < n && status == LLMCTL_EXIT_OK; i++)
     {
       g_autoptr(GVariant) value = g_variant_get_child_value (reply, i);
 
-      if (is_handle (value))
-        return TRUE;
+      if (g_variant_is_of_type (value, G_VARIANT_TYPE_HANDLE))
+        status = print_stream (fds, g_variant_get_handle (value));
     }
-
-  return FALSE;
+  return status;
 }
 
 /* --- the method --- */
-
-static const char *
-get_member_name (const char *name)
-{
-  const char *dot = strrchr (name, '.');
-
-  return dot != NULL ? dot + 1 : name;
-}
 
 static LlmctlExit
 complain_method (const char *path,
                  const char *name,
                  GError     *error)
 {
-  const LlmctlInterface *elsewhere = llmctl_docs_find_method (get_member_name (name));
+  const LlmctlNode *docs = llmctl_docs_get_node ();
+  const char *dot = strrchr (name, '.');
 
-  if (elsewhere == NULL)
-    return llmctl_fail (error);
-  llmctl_complain (_("%s has no method “%s”: it is one of %s; give the path of such an object, "
-                     "“llmctl tree” lists them"), path, name, elsewhere->name);
-  return LLMCTL_EXIT_USAGE;
+  for (guint i = 0; i < docs->members->len; i++)
+    {
+      const LlmctlMember *member = llmctl_node_get_member (docs, i);
+
+      if (member->kind == LLMCTL_MEMBER_METHOD &&
+          strcmp (member->name, dot != NULL ? dot + 1 : name) == 0)
+        {
+          llmctl_complain (_("%s has no method “%s”: it is one of %s; give the path of such an "
+                             "object, “llmctl tree” lists them"), path, name,
+                           member->interface->name);
+          return LLMCTL_EXIT_USAGE;
+        }
+    }
+
+  return llmctl_fail (error);
 }
 
 /* A wrong argument: what is wrong, and how it is done. */
@@ -155,7 +115,7 @@ complain_arguments (const char         *path,
 {
   g_autofree char *usage = llmctl_member_make_usage (path, method);
   g_autofree char *described = llmctl_member_describe (method);
-  g_autofree char *sentence = llmctl_help_shorten (method->help);
+  g_autofree char *sentence = llmctl_member_get_sentence (method);
   g_autofree char *help = NULL;
   LlmctlExit status = llmctl_fail (error);
 
@@ -177,7 +137,6 @@ run (int    argc,
   g_autoptr(GVariant) reply = NULL;
   g_autoptr(GUnixFDList) fds = NULL;
   g_autoptr(GError) error = NULL;
-  const LlmctlInterface *interface = NULL;
   const LlmctlMember *method;
   const char *path;
 
@@ -186,52 +145,25 @@ run (int    argc,
     return llmctl_fail (error);
   if (argc < 2)
     return llmctl_complain_usage (_("“call” takes a method; “llmctl introspect” lists them"));
-  if (!g_utf8_validate (argv[1], -1, NULL))
-    return llmctl_complain_usage (_("The name is not UTF-8 text"));
 
   bus = llmctl_connect (&error);
   if (bus != NULL)
-    node = llmctl_node_fetch (bus, path, &error);
+    node = llmctl_object_introspect (bus, path, &error);
   if (node == NULL)
     return llmctl_fail (error);
-  llmctl_docs_add (node);
-  method = llmctl_node_find_member (node, path, LLMCTL_MEMBER_METHOD, argv[1], &interface, &error);
+  method = llmctl_node_find_member (node, path, LLMCTL_MEMBER_METHOD, argv[1], &error);
   if (method == NULL)
     return complain_method (path, argv[1], error);
 
-  parameters = llmctl_arguments_parse (interface, method, argv + 2, &error);
+  parameters = llmctl_arguments_parse (method, argv + 2, &error);
   if (parameters == NULL)
     return complain_arguments (path, method, error);
-  reply = llmctl_call_with_fds (bus, path, interface->name, method->name, parameters, NULL, &fds,
-                                &error);
-  if (reply == NULL)
-    return llmctl_fail (error);
-
-  if (llmctl_globals.is_json)
-    print_json (method, reply);
-  else if (!has_stream (reply))
-    print_plain (method, reply);
-  return has_stream (reply) ? print_streams (fds, reply) : LLMCTL_EXIT_OK;
+  reply = llmctl_call_with_fds (bus, path, method->interface->name, method->name, parameters, NULL,
+                                &fds, &error);
+  return reply != NULL ? print_reply (method, reply, fds) : llmctl_fail (error);
 }
 
 /* --- help and completion --- */
-
-/* The method that @name is, on the object or else in the interface file. */
-static const LlmctlMember *
-find_method (const LlmctlNode       *node,
-             const char             *path,
-             const char             *name,
-             const LlmctlInterface **interface)
-{
-  const LlmctlMember *method = NULL;
-
-  if (node != NULL)
-    method = llmctl_node_find_member (node, path, LLMCTL_MEMBER_METHOD, name, interface, NULL);
-  if (method == NULL)
-    method = llmctl_node_find_member (llmctl_docs_get_node (), path, LLMCTL_MEMBER_METHOD, name,
-                                      interface, NULL);
-  return method;
-}
 
 static gboolean
 show_help (int          argc,
@@ -242,71 +174,48 @@ show_help (int          argc,
   g_autoptr(LlmctlNode) node = NULL;
   g_autoptr(GError) error = NULL;
   g_autofree char *usage = NULL;
-  const LlmctlInterface *interface = NULL;
-  const LlmctlMember *method;
+  const LlmctlMember *method = NULL;
   const char *path;
 
-  path = llmctl_object_take_path (&argc, &argv, &error);
-  if (path == NULL || argc < 2 || !g_utf8_validate (argv[1], -1, NULL))
+  path = llmctl_object_take_path (&argc, &argv, NULL);
+  if (path == NULL || argc < 2)
     return FALSE;
 
   bus = llmctl_connect (&error);
   if (bus != NULL)
-    node = llmctl_node_fetch (bus, path, &error);
+    node = llmctl_object_introspect (bus, path, &error);
   if (node != NULL)
-    llmctl_docs_add (node);
-  method = find_method (node, path, argv[1], &interface);
+    method = llmctl_node_find_member (node, path, LLMCTL_MEMBER_METHOD, argv[1], &error);
   if (method == NULL)
     {
-      if (node != NULL)
-        (void) llmctl_node_find_member (node, path, LLMCTL_MEMBER_METHOD, argv[1], &interface,
-                                        &error);
+      path = NULL;
+      method = llmctl_node_find_member (llmctl_docs_get_node (), "", LLMCTL_MEMBER_METHOD, argv[1],
+                                        NULL);
+    }
+  if (method == NULL)
+    {
       *status = llmctl_fail (error);
       return TRUE;
     }
 
-  if (node == NULL || llmctl_node_find_interface (node, interface->name) != interface)
-    path = NULL;
   usage = llmctl_member_make_usage (path, method);
   llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n\n", usage);
-  llmctl_member_show (interface, method, NULL);
+  llmctl_member_show (method, NULL);
   *status = LLMCTL_EXIT_OK;
   return TRUE;
 }
 
+/* Offers @before with each of @choices (nullable) behind it. */
 static void
-complete_key (LlmctlCompletion      *completion,
-              const LlmctlInterface *interface,
-              const LlmctlArgument  *argument)
+offer (LlmctlCompletion  *completion,
+       const char        *before,
+       const char *const *choices)
 {
-  const char *word = llmctl_completion_get_word (completion);
-  const char *equals = strchr (word, '=');
-  g_autoptr(GPtrArray) keys = llmctl_docs_list_keys (interface, argument);
-
-  for (guint i = 0; i < keys->len; i++)
+  for (gsize i = 0; choices != NULL && choices[i] != NULL; i++)
     {
-      const LlmctlKey *key = g_ptr_array_index (keys, i);
-      g_autofree char *candidate = g_strconcat (key->key, "=", NULL);
+      g_autofree char *candidate = g_strconcat (before, choices[i], NULL);
 
-      if (equals == NULL)
-        {
-          llmctl_completion_offer (completion, candidate, key->help);
-          continue;
-        }
-      for (gsize j = 0; key->choices != NULL && key->choices[j] != NULL; j++)
-        {
-          g_autofree char *chosen = g_strconcat (candidate, key->choices[j], NULL);
-
-          llmctl_completion_offer (completion, chosen, NULL);
-        }
-      if (strcmp (key->type, "b") == 0)
-        {
-          g_autofree char *yes = g_strconcat (candidate, "true", NULL);
-          g_autofree char *no = g_strconcat (candidate, "false", NULL);
-
-          llmctl_completion_offer (completion, yes, NULL);
-          llmctl_completion_offer (completion, no, NULL);
-        }
+      llmctl_completion_offer (completion, candidate, NULL);
     }
 }
 
@@ -316,30 +225,48 @@ complete_argument (LlmctlCompletion *completion,
                    const char       *name,
                    guint             n_given)
 {
-  static const char *const roles[] = { "system:", "user:", "assistant:" };
-  g_autoptr(LlmctlNode) node = llmctl_object_peek (path);
-  const LlmctlInterface *interface = NULL;
-  const LlmctlMember *method = find_method (node, path, name, &interface);
-  const LlmctlArgument *argument;
-  guint i;
+  static const char *const roles[] = { "system:", "user:", "assistant:", NULL };
+  static const char *const answers[] = { "true", "false", NULL };
+  g_autoptr(LlmctlNode) fetched = NULL;
+  g_autoptr(GPtrArray) keys = NULL;
+  const LlmctlNode *node = llmctl_object_peek (path, &fetched);
+  const LlmctlMember *method;
+  const char *type;
+  guint i = 0;
 
-  if (method == NULL || method->in->len == 0)
+  method = llmctl_node_find_member (node, path, LLMCTL_MEMBER_METHOD, name, NULL);
+  if (method == NULL)
+    method = llmctl_node_find_member (llmctl_docs_get_node (), path, LLMCTL_MEMBER_METHOD, name,
+                                      NULL);
+  if (method == NULL || method->in[0] == NULL)
     return;
 
   /* All that is left belongs to options at the end. */
-  i = MIN (n_given, method->in->len - 1);
-  argument = g_ptr_array_index (method->in, i);
-  if (strcmp (argument->type, "a{sv}") == 0)
-    complete_key (completion, interface, argument);
-  else if (i == n_given && strcmp (argument->type, "o") == 0)
+  while (i < n_given && method->in[i + 1] != NULL)
+    i++;
+  type = method->in[i]->signature;
+  if (strcmp (type, "a{sv}") == 0)
+    keys = llmctl_docs_list_keys (method, method->in[i]->name);
+  else if (i == n_given && strcmp (type, "o") == 0)
     llmctl_object_complete_path (completion);
-  else if (i == n_given && strcmp (argument->type, "a(ssa{sv})") == 0)
-    for (gsize j = 0; j < G_N_ELEMENTS (roles); j++)
-      llmctl_completion_offer (completion, roles[j], NULL);
-  else if (i == n_given && strcmp (argument->type, "b") == 0)
+  else if (i == n_given && strcmp (type, LLMCTL_MESSAGES_TYPE) == 0)
+    offer (completion, "", roles);
+  else if (i == n_given && strcmp (type, "b") == 0)
+    offer (completion, "", answers);
+
+  for (guint j = 0; keys != NULL && j < keys->len; j++)
     {
-      llmctl_completion_offer (completion, "true", NULL);
-      llmctl_completion_offer (completion, "false", NULL);
+      const LlmctlKey *key = g_ptr_array_index (keys, j);
+      g_autofree char *candidate = g_strconcat (key->key, "=", NULL);
+
+      if (strchr (completion->word, '=') == NULL)
+        {
+          llmctl_completion_offer (completion, candidate, key->help);
+          continue;
+        }
+      offer (completion, candidate, (const char *const *) key->choices);
+      if (strcmp (key->type, "b") == 0)
+        offer (completion, candidate, answers);
     }
 }
 
@@ -348,16 +275,14 @@ complete (LlmctlCompletion *completion,
           int               argc,
           char            **argv)
 {
-  const char *path = llmctl_object_take_path (&argc, &argv, NULL);
+  char **rest = argv;
+  int n = argc;
+  const char *path = llmctl_object_take_path (&n, &rest, NULL);
 
-  if (path == NULL)
-    return;
-  if (argc > 1)
-    complete_argument (completion, path, argv[1], (guint) argc - 2);
-  else if (llmctl_completion_get_word (completion)[0] == '/')
-    llmctl_object_complete_path (completion);
+  if (path != NULL && n > 1)
+    complete_argument (completion, path, rest[1], (guint) n - 2);
   else
-    llmctl_object_complete_member (completion, path, LLMCTL_MEMBER_METHOD, NULL);
+    llmctl_object_complete_member (completion, argc, argv, LLMCTL_MEMBER_METHOD, 0);
 }
 
 const LlmctlCommand llmctl_call_command = {

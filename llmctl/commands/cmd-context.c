@@ -6,44 +6,56 @@
 
 #include "config.h"
 
-#include "llmctl/llmctl.h"
-
 #include <glib/gi18n.h>
 #include <string.h>
 
-#include "llmctl/chat/llmctl-context-file.h"
-#include "llmctl/output/llmctl-context-memory.h"
 #include "llmctl/bus/llmctl-contexts.h"
-#include "llmctl/llmctl-options.h"
-#include "llmctl/output/llmctl-output.h"
 #include "llmctl/bus/llmctl-service.h"
-#include "llmctl/output/llmctl-term.h"
 #include "llmctl/bus/llmctl-wait.h"
+#include "llmctl/chat/llmctl-context-file.h"
+#include "llmctl/llmctl-options.h"
+#include "llmctl/output/llmctl-context-memory.h"
+#include "llmctl/output/llmctl-rows.h"
+#include "llmctl/output/llmctl-term.h"
 
-static const char *
-get_title (LlmsvcContext *context)
+/* (transfer floating): what JSON has of a context; @memory and @messages are nullable. */
+static GVariant *
+describe (LlmsvcContext       *context,
+          LlmsvcContextMemory *memory,
+          GPtrArray           *messages)
 {
-  const char *name = llmsvc_context_get_name (context);
+  GVariantBuilder builder;
 
-  return *name != '\0' ? name : _("(without a name)");
+  g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
+  g_variant_builder_add (&builder, "{sv}", "name",
+                         g_variant_new_string (llmsvc_context_get_name (context)));
+  g_variant_builder_add (&builder, "{sv}", "tokens",
+                         g_variant_new_uint32 (llmsvc_context_get_tokens (context)));
+  g_variant_builder_add (&builder, "{sv}", "revision",
+                         g_variant_new_uint64 (llmsvc_context_get_revision (context)));
+  g_variant_builder_add (&builder, "{sv}", "residency",
+                         g_variant_new_string (llmsvc_context_get_residency (context)));
+  g_variant_builder_add (&builder, "{sv}", "path",
+                         g_variant_new_string (llmsvc_context_get_path (context)));
+  if (memory != NULL)
+    g_variant_builder_add (&builder, "{sv}", "memory", llmsvc_context_memory_get_info (memory));
+  if (messages != NULL)
+    g_variant_builder_add (&builder, "{sv}", "messages", llmctl_context_file_describe (messages));
+
+  return g_variant_builder_end (&builder);
 }
 
-/* What every JSON about a context begins with. */
-static void
-begin_context (GVariantBuilder *builder,
-               LlmsvcContext   *context)
+/* The same for programs, of one that was made, or why it was not. */
+static LlmctlExit
+tell_made (LlmsvcContext *context,
+           GError        *error)
 {
-  g_variant_builder_init (builder, G_VARIANT_TYPE_VARDICT);
-  g_variant_builder_add (builder, "{sv}", "name",
-                         g_variant_new_string (llmsvc_context_get_name (context)));
-  g_variant_builder_add (builder, "{sv}", "tokens",
-                         g_variant_new_uint32 (llmsvc_context_get_tokens (context)));
-  g_variant_builder_add (builder, "{sv}", "revision",
-                         g_variant_new_uint64 (llmsvc_context_get_revision (context)));
-  g_variant_builder_add (builder, "{sv}", "residency",
-                         g_variant_new_string (llmsvc_context_get_residency (context)));
-  g_variant_builder_add (builder, "{sv}", "path",
-                         g_variant_new_string (llmsvc_context_get_path (context)));
+  if (context == NULL)
+    return llmctl_wait_fail (error);
+
+  if (llmctl_globals.is_json)
+    llmctl_output_json (describe (context, NULL, NULL));
+  return LLMCTL_EXIT_OK;
 }
 
 static gboolean
@@ -91,99 +103,49 @@ read_memory (LlmsvcContext  *context,
   return g_steal_pointer (&memory);
 }
 
-static void
-add_memory (GVariantBuilder     *builder,
-            LlmsvcContextMemory *memory)
-{
-  if (memory != NULL)
-    g_variant_builder_add (builder, "{sv}", "memory", llmsvc_context_memory_get_info (memory));
-}
-
 /* --- list --- */
 
-/* @memories: (element-type LlmsvcContextMemory), with NULL for those that are not known. */
-static void
-print_list_json (GPtrArray *contexts,
-                 GPtrArray *memories)
-{
-  GVariantBuilder list;
-
-  g_variant_builder_init (&list, G_VARIANT_TYPE ("aa{sv}"));
-  for (guint i = 0; i < contexts->len; i++)
-    {
-      GVariantBuilder context;
-
-      begin_context (&context, g_ptr_array_index (contexts, i));
-      add_memory (&context, g_ptr_array_index (memories, i));
-      g_variant_builder_add_value (&list, g_variant_builder_end (&context));
-    }
-  llmctl_output_json_member ("contexts", g_variant_builder_end (&list));
-}
-
-static void
-print_list (GPtrArray *contexts,
-            GPtrArray *memories)
-{
-  LlmctlTable *table = llmctl_table_new ((const char *const[]) {
-    _("Name"), _("Turns"), _("Tokens"), _("Where"), _("In memory"), _("On storage"), NULL });
-
-  if (contexts->len == 0)
-    llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n",
-                          _("There is no context; “llmctl chat --context NAME” makes one"));
-  for (guint i = 0; i < contexts->len; i++)
-    {
-      LlmsvcContext *context = g_ptr_array_index (contexts, i);
-      g_autofree char *revision = g_strdup_printf ("%" G_GUINT64_FORMAT,
-                                                   llmsvc_context_get_revision (context));
-      g_autofree char *tokens = g_strdup_printf ("%u", llmsvc_context_get_tokens (context));
-      LlmsvcContextMemory *memory = g_ptr_array_index (memories, i);
-      g_autofree char *held = NULL;
-      g_autofree char *stored = NULL;
-
-      if (memory != NULL)
-        {
-          held = llmctl_format_bytes (llmsvc_context_memory_get_memory_bytes (memory));
-          stored = llmctl_format_bytes (llmsvc_context_memory_get_storage_bytes (memory));
-        }
-      llmctl_table_add (table, (const char *const[]) { get_title (context), revision, tokens,
-                                                       llmsvc_context_get_residency (context),
-                                                       held != NULL ? held : "?",
-                                                       stored != NULL ? stored : "?", NULL });
-    }
-  llmctl_table_print (table);
-}
-
-static void
-unref_memory (gpointer data)
-{
-  if (data != NULL)
-    g_object_unref (data);
-}
+static const LlmctlColumn columns[] = {
+  { N_("Name"), "name", llmctl_format_name },
+  { N_("Turns"), "revision", llmctl_format_number },
+  { N_("Tokens"), "tokens", llmctl_format_number },
+  { N_("Where"), "residency", llmctl_format_text },
+  { N_("In memory"), "memory/memory-bytes", llmctl_format_size },
+  { N_("On storage"), "memory/storage-bytes", llmctl_format_size },
+  { NULL }
+};
 
 static LlmctlExit
 run_list (int    argc,
           char **argv)
 {
-  LlmctlExit status = llmctl_check_arguments (argv, 0);
+  g_auto(GVariantBuilder) builder = G_VARIANT_BUILDER_INIT (G_VARIANT_TYPE ("aa{sv}"));
   g_autoptr(LlmsvcClient) client = NULL;
   g_autoptr(GPtrArray) contexts = NULL;
-  g_autoptr(GPtrArray) memories = g_ptr_array_new_with_free_func (unref_memory);
+  g_autoptr(GVariant) rows = NULL;
   g_autoptr(GError) error = NULL;
 
-  if (status != LLMCTL_EXIT_OK)
-    return status;
   client = llmctl_wait_client (&error);
   if (client != NULL)
     contexts = llmctl_contexts_list (client, &error);
   for (guint i = 0; contexts != NULL && i < contexts->len && error == NULL; i++)
-    g_ptr_array_add (memories, read_memory (g_ptr_array_index (contexts, i), &error));
+    {
+      LlmsvcContext *context = g_ptr_array_index (contexts, i);
+      g_autoptr(LlmsvcContextMemory) memory = read_memory (context, &error);
+
+      g_variant_builder_add_value (&builder, describe (context, memory, NULL));
+    }
   if (error != NULL)
     return llmctl_wait_fail (error);
 
+  rows = g_variant_ref_sink (g_variant_builder_end (&builder));
   if (llmctl_globals.is_json)
-    print_list_json (contexts, memories);
+    llmctl_output_json_member ("contexts", rows);
+  else if (contexts->len == 0)
+    llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n",
+                          _("There is no context; “llmctl chat --context NAME” makes one"));
   else
-    print_list (contexts, memories);
+    llmctl_rows_print (columns, rows);
   return LLMCTL_EXIT_OK;
 }
 
@@ -197,37 +159,26 @@ static const LlmctlCommand list_command = {
 
 /* --- show --- */
 
-static void
-print_messages (GPtrArray *messages)
-{
-  for (guint i = 0; i < messages->len; i++)
-    {
-      LlmsvcMessage *message = g_ptr_array_index (messages, i);
-
-      llmctl_output_printf (LLMCTL_STYLE_BOLD, "%s:\n", llmsvc_message_get_role (message));
-      llmctl_output_data (llmsvc_message_get_text (message));
-      llmctl_output_data ("\n");
-    }
-}
-
-/* The context named on the command line, which may have been left out, and what was said in
- * it. @context and @messages: (out) (transfer full). */
+/* The context that @argv names, with at most @n_most arguments, and what was said in it.
+ * @context and @messages: (out) (transfer full). */
 static LlmctlExit
-open_and_read (const char     *name,
+open_and_read (char          **argv,
+               int             n_most,
                LlmsvcContext **context,
                GPtrArray     **messages)
 {
+  LlmctlExit status = llmctl_require_arguments (argv, n_most, _("There is no NAME"));
   g_autoptr(LlmsvcClient) client = NULL;
   g_autoptr(GError) error = NULL;
 
-  if (name == NULL)
-    return llmctl_complain_usage (_("There is no NAME"));
-  if (!check_name (name, &error))
+  if (status != LLMCTL_EXIT_OK)
+    return status;
+  if (!check_name (argv[1], &error))
     return llmctl_fail (error);
 
   client = llmctl_wait_client (&error);
   if (client != NULL)
-    *context = llmctl_contexts_open (client, name, &error);
+    *context = llmctl_contexts_open (client, argv[1], &error);
   if (*context != NULL)
     *messages = llmctl_contexts_read (*context, &error);
   return *messages != NULL ? LLMCTL_EXIT_OK : llmctl_wait_fail (error);
@@ -237,15 +188,12 @@ static LlmctlExit
 run_show (int    argc,
           char **argv)
 {
-  LlmctlExit status = llmctl_check_arguments (argv, 1);
   g_autoptr(LlmsvcContext) context = NULL;
   g_autoptr(GPtrArray) messages = NULL;
   g_autoptr(LlmsvcContextMemory) memory = NULL;
   g_autoptr(GError) error = NULL;
+  LlmctlExit status = open_and_read (argv, 1, &context, &messages);
 
-  if (status != LLMCTL_EXIT_OK)
-    return status;
-  status = open_and_read (argv[1], &context, &messages);
   if (status != LLMCTL_EXIT_OK)
     return status;
   memory = read_memory (context, &error);
@@ -254,12 +202,7 @@ run_show (int    argc,
 
   if (llmctl_globals.is_json)
     {
-      GVariantBuilder builder;
-
-      begin_context (&builder, context);
-      add_memory (&builder, memory);
-      g_variant_builder_add (&builder, "{sv}", "messages", llmctl_context_file_describe (messages));
-      llmctl_output_json (g_variant_builder_end (&builder));
+      llmctl_output_json (describe (context, memory, messages));
       return LLMCTL_EXIT_OK;
     }
 
@@ -267,14 +210,21 @@ run_show (int    argc,
   llmctl_output_printf (LLMCTL_STYLE_DIM,
                         ngettext ("%s: %u message, %u tokens (%s)\n",
                                   "%s: %u messages, %u tokens (%s)\n", messages->len),
-                        get_title (context), messages->len, llmsvc_context_get_tokens (context),
+                        argv[1], messages->len, llmsvc_context_get_tokens (context),
                         llmsvc_context_get_residency (context));
   if (memory != NULL)
     {
       llmctl_context_memory_print (memory);
       llmctl_output_text (LLMCTL_STYLE_PLAIN, "\n");
     }
-  print_messages (messages);
+  for (guint i = 0; i < messages->len; i++)
+    {
+      LlmsvcMessage *message = g_ptr_array_index (messages, i);
+
+      llmctl_output_printf (LLMCTL_STYLE_BOLD, "%s:\n", llmsvc_message_get_role (message));
+      llmctl_output_data (llmsvc_message_get_text (message));
+      llmctl_output_data ("\n");
+    }
   return LLMCTL_EXIT_OK;
 }
 
@@ -307,23 +257,10 @@ static const GOptionEntry new_options[] = {
 };
 
 static LlmctlExit
-tell_made (LlmsvcContext *context)
-{
-  GVariantBuilder builder;
-
-  if (llmctl_globals.is_json)
-    {
-      begin_context (&builder, context);
-      llmctl_output_json (g_variant_builder_end (&builder));
-    }
-  return LLMCTL_EXIT_OK;
-}
-
-static LlmctlExit
 run_new (int    argc,
          char **argv)
 {
-  LlmctlExit status = llmctl_check_arguments (argv, 1);
+  LlmctlExit status = llmctl_require_arguments (argv, 1, _("There is no NAME"));
   g_autoptr(LlmsvcOptions) options = llmsvc_options_new ();
   g_autoptr(LlmsvcClient) client = NULL;
   g_autoptr(LlmsvcContext) context = NULL;
@@ -331,8 +268,6 @@ run_new (int    argc,
 
   if (status != LLMCTL_EXIT_OK)
     return status;
-  if (argc < 2)
-    return llmctl_complain_usage (_("There is no NAME"));
   if (system_text != NULL && !g_utf8_validate (system_text, -1, NULL))
     return llmctl_complain_usage (_("--system takes UTF-8 text"));
   if (!check_name (argv[1], &error) || !llmctl_options_add_all (options, assignments, &error))
@@ -341,8 +276,7 @@ run_new (int    argc,
   client = llmctl_wait_client (&error);
   if (client != NULL)
     context = llmctl_contexts_create (client, argv[1], system_text, NULL, options, &error);
-
-  return context != NULL ? tell_made (context) : llmctl_wait_fail (error);
+  return tell_made (context, error);
 }
 
 static const LlmctlCommand new_command = {
@@ -356,44 +290,53 @@ static const LlmctlCommand new_command = {
 
 /* --- rm --- */
 
+static gboolean
+remove_one (LlmsvcClient  *client,
+            const char    *name,
+            GError       **error)
+{
+  g_autoptr(LlmsvcContext) context = NULL;
+  g_autoptr(GError) local_error = NULL;
+
+  if (check_name (name, &local_error))
+    context = llmctl_contexts_open (client, name, &local_error);
+  if (g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE))
+    context = llmctl_contexts_find_damaged (client, name);
+  if (context != NULL)
+    return llmctl_contexts_close (context, error);
+
+  g_propagate_error (error, g_steal_pointer (&local_error));
+  return FALSE;
+}
+
 static LlmctlExit
 run_rm (int    argc,
         char **argv)
 {
-  GVariantBuilder removed;
+  LlmctlExit status = llmctl_require_arguments (argv, argc, _("There is no NAME"));
+  g_autoptr(GPtrArray) removed = g_ptr_array_new_null_terminated (8, NULL, TRUE);
   g_autoptr(LlmsvcClient) client = NULL;
   g_autoptr(GError) error = NULL;
-  LlmctlExit status = LLMCTL_EXIT_OK;
 
-  if (argc < 2)
-    return llmctl_complain_usage (_("There is no NAME"));
+  if (status != LLMCTL_EXIT_OK)
+    return status;
   client = llmctl_wait_client (&error);
   if (client == NULL)
     return llmctl_wait_fail (error);
 
   /* One that is not there is no reason to keep the others. */
-  g_variant_builder_init (&removed, G_VARIANT_TYPE_STRING_ARRAY);
   for (int i = 1; i < argc && llmctl_wait_get_end () == LLMCTL_EXIT_OK; i++)
     {
-      g_autoptr(LlmsvcContext) context = NULL;
-      g_autoptr(GError) local_error = NULL;
-
-      if (check_name (argv[i], &local_error))
-        context = llmctl_contexts_open (client, argv[i], &local_error);
-      if (g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE) &&
-          (context = llmctl_contexts_find_damaged (client, argv[i])) != NULL)
-        g_clear_error (&local_error);
-      if (context != NULL && llmctl_contexts_close (context, &local_error))
-        g_variant_builder_add (&removed, "s", argv[i]);
+      g_clear_error (&error);
+      if (remove_one (client, argv[i], &error))
+        g_ptr_array_add (removed, argv[i]);
       else
-        status = llmctl_wait_fail (local_error);
+        status = llmctl_wait_fail (error);
     }
 
   if (llmctl_globals.is_json)
-    llmctl_output_json (g_variant_new_parsed ("{'removed': <%*>}",
-                                              g_variant_builder_end (&removed)));
-  else
-    g_variant_builder_clear (&removed);
+    llmctl_output_json_member ("removed", g_variant_new_strv ((const char *const *) removed->pdata,
+                                                              -1));
   return status;
 }
 
@@ -413,15 +356,12 @@ static LlmctlExit
 run_export (int    argc,
             char **argv)
 {
-  LlmctlExit status = llmctl_check_arguments (argv, 2);
   g_autoptr(LlmsvcContext) context = NULL;
   g_autoptr(GPtrArray) messages = NULL;
   g_autofree char *text = NULL;
   g_autoptr(GError) error = NULL;
+  LlmctlExit status = open_and_read (argv, 2, &context, &messages);
 
-  if (status != LLMCTL_EXIT_OK)
-    return status;
-  status = open_and_read (argv[1], &context, &messages);
   if (status != LLMCTL_EXIT_OK)
     return status;
 
@@ -463,11 +403,11 @@ replace (LlmsvcClient  *client,
          GVariant      *messages,
          GError       **error)
 {
-  g_autoptr(LlmsvcContext) copy = NULL;
+  g_autoptr(LlmsvcContext) copy = llmctl_contexts_create (client, NULL, NULL, messages, NULL,
+                                                          error);
   g_autoptr(LlmsvcOptions) options = llmsvc_options_new ();
   g_autoptr(GAsyncResult) result = NULL;
 
-  copy = llmctl_contexts_create (client, NULL, NULL, messages, NULL, error);
   if (copy == NULL ||
       !llmsvc_options_set_value (options, "name", g_variant_new_string (name), error) ||
       !llmctl_contexts_close (old, error))
@@ -494,17 +434,15 @@ import (const char  *name,
   old = llmctl_contexts_open (client, name, &local_error);
   if (g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND))
     return llmctl_contexts_create (client, name, NULL, messages, NULL, error);
-  if (old == NULL)
-    {
-      g_propagate_error (error, g_steal_pointer (&local_error));
-      return NULL;
-    }
-  if (replaces)
+  if (old != NULL && replaces)
     return replace (client, old, name, messages, error);
 
-  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_ALREADY_EXISTS,
-               _("There is a context “%s” already; --replace takes its place, or give another "
-                 "NAME"), name);
+  if (old != NULL)
+    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_ALREADY_EXISTS,
+                 _("There is a context “%s” already; --replace takes its place, or give another "
+                   "NAME"), name);
+  else
+    g_propagate_error (error, g_steal_pointer (&local_error));
   return NULL;
 }
 
@@ -512,7 +450,7 @@ static LlmctlExit
 run_import (int    argc,
             char **argv)
 {
-  LlmctlExit status = llmctl_check_arguments (argv, 2);
+  LlmctlExit status = llmctl_require_arguments (argv, 2, _("There is no FILE"));
   g_autoptr(LlmsvcContext) context = NULL;
   g_autoptr(GVariant) messages = NULL;
   g_autofree char *text = NULL;
@@ -522,9 +460,6 @@ run_import (int    argc,
 
   if (status != LLMCTL_EXIT_OK)
     return status;
-  if (argc < 2)
-    return llmctl_complain_usage (_("There is no FILE"));
-
   text = llmctl_term_read_file (argv[1], LLMCTL_CONTEXT_FILE_MAX_BYTES, &error);
   if (text == NULL || !llmctl_context_file_parse (text, &held_name, &messages, &error))
     return llmctl_fail (error);
@@ -535,7 +470,7 @@ run_import (int    argc,
     return llmctl_fail (error);
 
   context = import (name, messages, &error);
-  return context != NULL ? tell_made (context) : llmctl_wait_fail (error);
+  return tell_made (context, error);
 }
 
 static const LlmctlCommand import_command = {

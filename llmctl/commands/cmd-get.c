@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* llmctl get: properties of an object. */
+/* llmctl get and set: properties of an object. */
 
 #define G_LOG_DOMAIN "llmctl"
 
@@ -11,9 +11,12 @@
 
 #include "llmctl/output/llmctl-json.h"
 #include "llmctl/bus/llmctl-object.h"
-#include "llmctl/output/llmctl-output.h"
+#include "llmctl/bus/llmctl-service.h"
+#include "llmctl/bus/llmctl-value.h"
 
 #define PROPERTIES_INTERFACE "org.freedesktop.DBus.Properties"
+
+/* --- get --- */
 
 /* (nullable) (transfer full): the value inside of the variant. */
 static GVariant *
@@ -43,7 +46,6 @@ get_one (GDBusConnection *bus,
   g_autoptr(LlmctlNode) node = NULL;
   g_autoptr(GVariant) value = NULL;
   g_autoptr(GError) error = NULL;
-  const LlmctlInterface *interface = NULL;
   const LlmctlMember *member;
 
   /* Whose name is whole needs no question first; when it fails, the question tells why. */
@@ -53,14 +55,12 @@ get_one (GDBusConnection *bus,
                         error->code == LLMSVC_ERROR_INVALID_ARGUMENT))
     {
       g_clear_error (&error);
-      node = llmctl_node_fetch (bus, path, &error);
-      if (node == NULL)
-        return llmctl_fail (error);
-      member = llmctl_node_find_member (node, path, LLMCTL_MEMBER_PROPERTY, name, &interface,
-                                        &error);
-      if (member == NULL)
-        return llmctl_fail (error);
-      value = get_value (bus, path, interface->name, member->name, &error);
+      node = llmctl_object_introspect (bus, path, &error);
+      member = node != NULL ? llmctl_node_find_member (node, path, LLMCTL_MEMBER_PROPERTY, name,
+                                                       &error)
+                            : NULL;
+      if (member != NULL)
+        value = get_value (bus, path, member->interface->name, member->name, &error);
     }
   if (value == NULL)
     return llmctl_fail (error);
@@ -78,36 +78,36 @@ get_all (GDBusConnection *bus,
 {
   g_auto(GVariantBuilder) all = G_VARIANT_BUILDER_INIT (G_VARIANT_TYPE_VARDICT);
   g_autoptr(GError) error = NULL;
-  g_autoptr(LlmctlNode) node = llmctl_node_fetch (bus, path, &error);
-  gboolean is_first = TRUE;
+  g_autoptr(LlmctlNode) node = llmctl_object_introspect (bus, path, &error);
+  const GDBusInterfaceInfo *last = NULL;
 
   if (node == NULL)
     return llmctl_fail (error);
 
-  for (guint i = 0; i < node->interfaces->len; i++)
+  for (guint i = 0; i < node->members->len; i++)
     {
-      const LlmctlInterface *interface = g_ptr_array_index (node->interfaces, i);
+      const LlmctlMember *member = llmctl_node_get_member (node, i);
       g_autoptr(GVariant) properties = NULL;
-      gboolean has_some = FALSE;
 
-      for (guint j = 0; j < interface->members->len && !has_some; j++)
-        has_some = ((const LlmctlMember *) g_ptr_array_index (interface->members, j))->kind ==
-                   LLMCTL_MEMBER_PROPERTY;
-      if (!has_some)
+      /* Once for each interface that has some. */
+      if (member->kind != LLMCTL_MEMBER_PROPERTY || member->interface == last)
         continue;
-      properties = llmctl_object_get_properties (bus, path, interface->name, &error);
+      properties = llmctl_service_get_properties (bus, path, member->interface->name, &error);
       if (properties == NULL)
         return llmctl_fail (error);
 
       if (llmctl_globals.is_json)
         {
-          g_variant_builder_add (&all, "{sv}", interface->name,
+          g_variant_builder_add (&all, "{sv}", member->interface->name,
                                  llmctl_json_rename_keys (properties));
-          continue;
         }
-      llmctl_output_printf (LLMCTL_STYLE_DIM, "%s[%s]\n", is_first ? "" : "\n", interface->name);
-      llmctl_output_value (properties);
-      is_first = FALSE;
+      else
+        {
+          llmctl_output_printf (LLMCTL_STYLE_DIM, "%s[%s]\n", last == NULL ? "" : "\n",
+                                member->interface->name);
+          llmctl_output_value (properties);
+        }
+      last = member->interface;
     }
   if (llmctl_globals.is_json)
     llmctl_output_json (g_variant_builder_end (&all));
@@ -116,46 +116,31 @@ get_all (GDBusConnection *bus,
 }
 
 static LlmctlExit
-run (int    argc,
-     char **argv)
+run_get (int    argc,
+         char **argv)
 {
   g_autoptr(GDBusConnection) bus = NULL;
   g_autoptr(GError) error = NULL;
   const char *path;
 
   path = llmctl_object_take_path (&argc, &argv, &error);
-  if (path == NULL)
-    return llmctl_fail (error);
   if (argc > 2)
     return llmctl_complain_usage (_("“get” takes an object path and one property at most"));
-  if (argc > 1 && !g_utf8_validate (argv[1], -1, NULL))
-    return llmctl_complain_usage (_("The name is not UTF-8 text"));
-
-  bus = llmctl_connect (&error);
+  if (path != NULL)
+    bus = llmctl_connect (&error);
   if (bus == NULL)
     return llmctl_fail (error);
+
   return argc > 1 ? get_one (bus, path, argv[1]) : get_all (bus, path);
 }
 
-static gboolean
-is_readable (const LlmctlMember *member)
-{
-  return member->is_readable;
-}
-
 static void
-complete (LlmctlCompletion *completion,
-          int               argc,
-          char            **argv)
+complete_get (LlmctlCompletion *completion,
+              int               argc,
+              char            **argv)
 {
-  const char *path = llmctl_object_take_path (&argc, &argv, NULL);
-
-  if (path == NULL || argc > 1)
-    return;
-  if (llmctl_completion_get_word (completion)[0] == '/')
-    llmctl_object_complete_path (completion);
-  else
-    llmctl_object_complete_member (completion, path, LLMCTL_MEMBER_PROPERTY, is_readable);
+  llmctl_object_complete_member (completion, argc, argv, LLMCTL_MEMBER_PROPERTY,
+                                 G_DBUS_PROPERTY_INFO_FLAGS_READABLE);
 }
 
 const LlmctlCommand llmctl_get_command = {
@@ -164,6 +149,69 @@ const LlmctlCommand llmctl_get_command = {
   .summary = N_("Print a property of an object, or all of them"),
   .description = N_("With --json an object with “value”, that of the property, or one of "
                     "interfaces with their properties."),
-  .run = run,
-  .complete = complete,
+  .run = run_get,
+  .complete = complete_get,
+};
+
+/* --- set --- */
+
+static LlmctlExit
+run_set (int    argc,
+         char **argv)
+{
+  g_autoptr(GDBusConnection) bus = NULL;
+  g_autoptr(LlmctlNode) node = NULL;
+  g_autoptr(GVariant) value = NULL;
+  g_autoptr(GVariant) reply = NULL;
+  g_autoptr(GError) error = NULL;
+  const LlmctlMember *member;
+  const char *path;
+
+  path = llmctl_object_take_path (&argc, &argv, &error);
+  if (path == NULL)
+    return llmctl_fail (error);
+  if (argc != 3)
+    return llmctl_complain_usage (_("“set” takes a property and its value"));
+
+  bus = llmctl_connect (&error);
+  if (bus != NULL)
+    node = llmctl_object_introspect (bus, path, &error);
+  if (node == NULL)
+    return llmctl_fail (error);
+  member = llmctl_node_find_member (node, path, LLMCTL_MEMBER_PROPERTY, argv[1], &error);
+  if (member == NULL)
+    return llmctl_fail (error);
+  if ((member->flags & G_DBUS_PROPERTY_INFO_FLAGS_WRITABLE) == 0)
+    {
+      llmctl_complain (_("“%s” can be read, but not changed; “llmctl introspect %s” shows what an "
+                         "object can do"), member->name, member->interface->name);
+      return LLMCTL_EXIT_FAILED;
+    }
+
+  value = llmctl_value_parse (member->name, member->type, argv[2], &error);
+  if (value == NULL)
+    return llmctl_fail (error);
+  reply = llmctl_call (bus, path, PROPERTIES_INTERFACE, "Set",
+                       g_variant_new ("(ssv)", member->interface->name, member->name, value), "()",
+                       &error);
+  return reply != NULL ? LLMCTL_EXIT_OK : llmctl_fail (error);
+}
+
+static void
+complete_set (LlmctlCompletion *completion,
+              int               argc,
+              char            **argv)
+{
+  llmctl_object_complete_member (completion, argc, argv, LLMCTL_MEMBER_PROPERTY,
+                                 G_DBUS_PROPERTY_INFO_FLAGS_WRITABLE);
+}
+
+const LlmctlCommand llmctl_set_command = {
+  .name = "set",
+  .parameters = N_("[PATH] [INTERFACE.]PROPERTY VALUE"),
+  .summary = N_("Change a property of an object"),
+  .description = N_("The value is a plain word for what is simple and JSON for the rest. Prints "
+                    "nothing."),
+  .run = run_set,
+  .complete = complete_set,
 };

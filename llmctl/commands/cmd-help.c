@@ -11,7 +11,6 @@
 
 #include "llmctl/llmctl-command.h"
 #include "llmctl/output/llmctl-json.h"
-#include "llmctl/output/llmctl-output.h"
 
 #define MAX_NAME_COLUMNS 28
 
@@ -26,24 +25,22 @@ append_entry (GString    *out,
   g_autofree char *wrapped = llmctl_wrap (help, columns + 4);
   guint width = llmctl_output_get_width (name);
 
-  g_string_append_printf (out, "  %s", name);
   /* A name that is too long has its help on the next line. */
-  if (width > columns)
-    {
-      g_string_append_c (out, '\n');
-      width = 0;
-      g_string_append (out, "  ");
-    }
-  for (guint i = width; i < columns + 2; i++)
-    g_string_append_c (out, ' ');
-  g_string_append (out, wrapped + strspn (wrapped, " "));
+  g_string_append_printf (out, "  %s%s", name, width > columns ? "\n  " : "");
+  g_string_append_printf (out, "%*s%s", (int) (columns + 2 - (width > columns ? 0 : width)), "",
+                          wrapped + strspn (wrapped, " "));
 }
 
+/* (nullable) (transfer full): NULL for one that is hidden. */
 static char *
 make_option_name (const GOptionEntry *option)
 {
-  GString *name = g_string_new (NULL);
+  GString *name;
 
+  if (option->flags & G_OPTION_FLAG_HIDDEN)
+    return NULL;
+
+  name = g_string_new (NULL);
   if (option->short_name != 0)
     g_string_append_printf (name, "-%c, ", option->short_name);
   g_string_append_printf (name, "--%s", option->long_name);
@@ -60,7 +57,7 @@ get_option_columns (const GOptionEntry *options,
   for (const GOptionEntry *option = options; option != NULL && option->long_name != NULL; option++)
     {
       g_autofree char *name = make_option_name (option);
-      guint width = llmctl_output_get_width (name);
+      guint width = name != NULL ? llmctl_output_get_width (name) : 0;
 
       if (width <= MAX_NAME_COLUMNS)
         columns = MAX (columns, width);
@@ -75,18 +72,15 @@ append_options (GString            *out,
                 const GOptionEntry *options,
                 guint               columns)
 {
-  gboolean has_title = FALSE;
-
   for (const GOptionEntry *option = options; option != NULL && option->long_name != NULL; option++)
     {
-      g_autofree char *name = NULL;
+      g_autofree char *name = make_option_name (option);
 
-      if (option->flags & G_OPTION_FLAG_HIDDEN)
+      if (name == NULL)
         continue;
-      if (!has_title)
+      if (title != NULL)
         g_string_append_printf (out, "\n%s\n", title);
-      has_title = TRUE;
-      name = make_option_name (option);
+      title = NULL;
       append_entry (out, name, columns, option->description != NULL ? _(option->description) : "");
     }
 }
@@ -107,15 +101,12 @@ append_commands (GString                    *out,
 }
 
 static void
-append_exit_codes (GString *out)
+append_text (GString    *out,
+             const char *text)
 {
-  g_autofree char *text = llmctl_wrap (_("Ends with 0 when all is well, 1 after a failure, 2 for "
-                                         "wrong usage, 3 when the time is up, 4 when the service "
-                                         "or a model is not there, 5 when it is not allowed, 6 "
-                                         "when too much is asked of the service, 130 when "
-                                         "interrupted."), 0);
+  g_autofree char *wrapped = llmctl_wrap (text, 0);
 
-  g_string_append_printf (out, "\n%s", text);
+  g_string_append_printf (out, "\n%s", wrapped);
 }
 
 char *
@@ -123,8 +114,6 @@ llmctl_help_make (const LlmctlCommand *command,
                   const char          *full_name)
 {
   const LlmctlCommand *const *commands = command != NULL ? command->commands : llmctl_commands;
-  g_autofree char *summary = NULL;
-  g_autofree char *description = NULL;
   GString *out = g_string_new (NULL);
   guint columns;
 
@@ -139,16 +128,9 @@ llmctl_help_make (const LlmctlCommand *command,
     g_string_append_printf (out, _("Usage: %s [OPTION…]\n"), full_name);
 
   if (command != NULL)
-    {
-      summary = llmctl_wrap (_(command->summary), 0);
-      g_string_append_printf (out, "\n%s", summary);
-    }
+    append_text (out, _(command->summary));
   if (command != NULL && command->description != NULL)
-    {
-      description = llmctl_wrap (_(command->description), 0);
-      g_string_append_printf (out, "\n%s", description);
-    }
-
+    append_text (out, _(command->description));
   if (commands != NULL)
     append_commands (out, commands);
   columns = get_option_columns (llmctl_common_options, 0);
@@ -159,7 +141,10 @@ llmctl_help_make (const LlmctlCommand *command,
     }
   append_options (out, _("Options of every command:"), llmctl_common_options, columns);
   if (command == NULL)
-    append_exit_codes (out);
+    append_text (out, _("Ends with 0 when all is well, 1 after a failure, 2 for wrong usage, 3 when "
+                        "the time is up, 4 when the service or a model is not there, 5 when it is "
+                        "not allowed, 6 when too much is asked of the service, 130 when "
+                        "interrupted."));
 
   return g_string_free (out, FALSE);
 }
@@ -174,26 +159,21 @@ describe_options (const GOptionEntry *options)
   g_variant_builder_init (&builder, G_VARIANT_TYPE ("aa{sv}"));
   for (const GOptionEntry *option = options; option != NULL && option->long_name != NULL; option++)
     {
-      GVariantBuilder dict;
+      const char short_name[] = { option->short_name, '\0' };
 
       if (option->flags & G_OPTION_FLAG_HIDDEN)
         continue;
-      g_variant_builder_init (&dict, G_VARIANT_TYPE_VARDICT);
-      llmctl_json_add_string (&dict, "long", option->long_name);
-      if (option->short_name != 0)
-        {
-          const char name[] = { option->short_name, '\0' };
-
-          llmctl_json_add_string (&dict, "short", name);
-        }
-      if (option->arg_description != NULL)
-        llmctl_json_add_string (&dict, "argument", _(option->arg_description));
-      llmctl_json_add_boolean (&dict, "repeatable",
+      g_variant_builder_open (&builder, G_VARIANT_TYPE_VARDICT);
+      llmctl_json_add_string (&builder, "long", option->long_name);
+      llmctl_json_add_string (&builder, "short", *short_name != '\0' ? short_name : NULL);
+      llmctl_json_add_string (&builder, "argument",
+                              option->arg_description != NULL ? _(option->arg_description) : NULL);
+      llmctl_json_add_boolean (&builder, "repeatable",
                                option->arg == G_OPTION_ARG_STRING_ARRAY ||
                                  option->arg == G_OPTION_ARG_FILENAME_ARRAY);
-      llmctl_json_add_string (&dict, "help",
+      llmctl_json_add_string (&builder, "help",
                               option->description != NULL ? _(option->description) : "");
-      g_variant_builder_add_value (&builder, g_variant_builder_end (&dict));
+      g_variant_builder_close (&builder);
     }
 
   return g_variant_builder_end (&builder);
@@ -208,20 +188,19 @@ describe_commands (const LlmctlCommand *const *commands)
   for (gsize i = 0; commands[i] != NULL; i++)
     {
       const LlmctlCommand *command = commands[i];
-      GVariantBuilder dict;
 
-      g_variant_builder_init (&dict, G_VARIANT_TYPE_VARDICT);
-      llmctl_json_add_string (&dict, "name", command->name);
-      llmctl_json_add_string (&dict, "parameters",
+      g_variant_builder_open (&builder, G_VARIANT_TYPE_VARDICT);
+      llmctl_json_add_string (&builder, "name", command->name);
+      llmctl_json_add_string (&builder, "parameters",
                               command->parameters != NULL ? _(command->parameters) : NULL);
-      llmctl_json_add_string (&dict, "summary", _(command->summary));
-      if (command->description != NULL)
-        llmctl_json_add_string (&dict, "description", _(command->description));
-      llmctl_json_add_boolean (&dict, "hidden", command->is_hidden);
-      llmctl_json_add (&dict, "options", describe_options (command->options));
+      llmctl_json_add_string (&builder, "summary", _(command->summary));
+      llmctl_json_add_string (&builder, "description",
+                              command->description != NULL ? _(command->description) : NULL);
+      llmctl_json_add_boolean (&builder, "hidden", command->is_hidden);
+      llmctl_json_add (&builder, "options", describe_options (command->options));
       if (command->commands != NULL)
-        llmctl_json_add (&dict, "commands", describe_commands (command->commands));
-      g_variant_builder_add_value (&builder, g_variant_builder_end (&dict));
+        llmctl_json_add (&builder, "commands", describe_commands (command->commands));
+      g_variant_builder_close (&builder);
     }
 
   return g_variant_builder_end (&builder);
@@ -229,39 +208,52 @@ describe_commands (const LlmctlCommand *const *commands)
 
 /* --- the command --- */
 
+/* Steps down from all commands to those of what @argv names. (nullable): the word that is none;
+ * @command: (out) (nullable): the last one */
+static const char *
+find_commands (char                       **argv,
+               GString                     *full_name,
+               const LlmctlCommand        **command,
+               const LlmctlCommand *const **commands)
+{
+  *command = NULL;
+  *commands = llmctl_commands;
+  for (gsize i = 1; argv[i] != NULL; i++)
+    {
+      *command = *commands != NULL ? llmctl_command_find (*commands, argv[i]) : NULL;
+      if (*command == NULL)
+        return argv[i];
+      *commands = (*command)->commands;
+      g_string_append_printf (full_name, " %s", argv[i]);
+    }
+
+  return NULL;
+}
+
 static LlmctlExit
 run (int    argc,
      char **argv)
 {
-  const LlmctlCommand *const *commands = llmctl_commands;
-  const LlmctlCommand *command = NULL;
   g_autoptr(GString) full_name = g_string_new ("llmctl");
+  const LlmctlCommand *const *commands;
+  const LlmctlCommand *command;
   g_autofree char *help = NULL;
+  const char *unknown;
 
+  if (llmctl_globals.is_json && argc > 1)
+    return llmctl_complain_usage (_("“help --json” takes no command: it prints all of them"));
   if (llmctl_globals.is_json)
     {
-      GVariantBuilder dict;
-
-      if (argc > 1)
-        return llmctl_complain_usage (_("“help --json” takes no command: it prints all of them"));
-      g_variant_builder_init (&dict, G_VARIANT_TYPE_VARDICT);
-      llmctl_json_add_string (&dict, "name", "llmctl");
-      llmctl_json_add_string (&dict, "program-version", LLM_VERSION);
-      llmctl_json_add (&dict, "options", describe_options (llmctl_common_options));
-      llmctl_json_add (&dict, "commands", describe_commands (llmctl_commands));
-      llmctl_output_json (g_variant_builder_end (&dict));
+      llmctl_output_json (g_variant_new_parsed ("{'name': <'llmctl'>, 'program-version': <%s>, "
+                                                "'options': <%*>, 'commands': <%*>}", LLM_VERSION,
+                                                describe_options (llmctl_common_options),
+                                                describe_commands (llmctl_commands)));
       return LLMCTL_EXIT_OK;
     }
 
-  for (int i = 1; i < argc; i++)
-    {
-      command = commands != NULL ? llmctl_command_find (commands, argv[i]) : NULL;
-      if (command == NULL)
-        return llmctl_complain_usage (_("“%s” is no command of “%s”"), argv[i], full_name->str);
-      g_string_append_printf (full_name, " %s", argv[i]);
-      commands = command->commands;
-    }
-
+  unknown = find_commands (argv, full_name, &command, &commands);
+  if (unknown != NULL)
+    return llmctl_complain_usage (_("“%s” is no command of “%s”"), unknown, full_name->str);
   help = llmctl_help_make (command, full_name->str);
   llmctl_output_text (LLMCTL_STYLE_PLAIN, help);
   return LLMCTL_EXIT_OK;
@@ -272,17 +264,12 @@ complete (LlmctlCompletion *completion,
           int               argc,
           char            **argv)
 {
-  const LlmctlCommand *const *commands = llmctl_commands;
+  g_autoptr(GString) full_name = g_string_new (NULL);
+  const LlmctlCommand *const *commands;
+  const LlmctlCommand *command;
 
-  for (int i = 1; i < argc && commands != NULL; i++)
-    {
-      const LlmctlCommand *command = llmctl_command_find (commands, argv[i]);
-
-      commands = command != NULL ? command->commands : NULL;
-    }
-  for (gsize i = 0; commands != NULL && commands[i] != NULL; i++)
-    if (!commands[i]->is_hidden)
-      llmctl_completion_offer (completion, commands[i]->name, _(commands[i]->summary));
+  if (find_commands (argv, full_name, &command, &commands) == NULL && commands != NULL)
+    llmctl_commands_offer (completion, commands);
 }
 
 const LlmctlCommand llmctl_help_command = {

@@ -9,13 +9,14 @@
 #include <glib/gi18n.h>
 #include <string.h>
 
-#include "llmctl/llmctl-command.h"
 #include "llmctl/bus/llmctl-docs.h"
-#include "llmctl/output/llmctl-json.h"
 #include "llmctl/bus/llmctl-member.h"
 #include "llmctl/bus/llmctl-object.h"
-#include "llmctl/output/llmctl-output.h"
+#include "llmctl/bus/llmctl-service.h"
 #include "llmctl/bus/llmctl-value.h"
+#include "llmctl/llmctl-command.h"
+#include "llmctl/output/llmctl-json.h"
+#include "llmctl/output/llmctl-output.h"
 
 static gboolean shows_all;
 
@@ -25,26 +26,62 @@ static const GOptionEntry options[] = {
   G_OPTION_ENTRY_NULL
 };
 
+static const struct
+{
+  const char *title;
+  const char *key;
+} kinds[] = {
+  [LLMCTL_MEMBER_METHOD] = { N_("Methods:"), "methods" },
+  [LLMCTL_MEMBER_PROPERTY] = { N_("Properties:"), "properties" },
+  [LLMCTL_MEMBER_SIGNAL] = { N_("Signals:"), "signals" },
+};
+
+/* What is shown: a node, and the values of its object, which may be kept from this caller. */
+typedef struct
+{
+  GDBusConnection *bus;
+  const char *path;         /* (nullable): NULL for the interface file, which has no values */
+  const LlmctlNode *node;
+} View;
+
+/* (nullable) (transfer full): of @interface, a{sv}. */
+static GVariant *
+get_properties (const View               *view,
+                const GDBusInterfaceInfo *interface)
+{
+  return view->path != NULL && interface->properties != NULL
+             ? llmctl_service_get_properties (view->bus, view->path, interface->name, NULL)
+             : NULL;
+}
+
 /* --- for programs --- */
 
+static void
+add_types (GVariantBuilder *dict,
+           const char      *signature)
+{
+  g_autofree char *type = llmctl_type_describe (signature);
+
+  llmctl_json_add_string (dict, "type", type);
+  llmctl_json_add_string (dict, "signature", signature);
+}
+
 static GVariant *
-describe_arguments (const GPtrArray *arguments)
+describe_arguments (const LlmctlMember  *member,
+                    GDBusArgInfo       **arguments)
 {
   GVariantBuilder builder;
 
   g_variant_builder_init (&builder, G_VARIANT_TYPE ("aa{sv}"));
-  for (guint i = 0; i < arguments->len; i++)
+  for (gsize i = 0; arguments[i] != NULL; i++)
     {
-      const LlmctlArgument *argument = g_ptr_array_index (arguments, i);
-      g_autofree char *type = llmctl_type_describe (argument->type);
-      GVariantBuilder dict;
-
-      g_variant_builder_init (&dict, G_VARIANT_TYPE_VARDICT);
-      llmctl_json_add_string (&dict, "name", argument->name);
-      llmctl_json_add_string (&dict, "type", type);
-      llmctl_json_add_string (&dict, "signature", argument->type);
-      llmctl_json_add_string (&dict, "help", argument->help);
-      g_variant_builder_add_value (&builder, g_variant_builder_end (&dict));
+      g_variant_builder_open (&builder, G_VARIANT_TYPE_VARDICT);
+      llmctl_json_add_string (&builder, "name", arguments[i]->name);
+      add_types (&builder, arguments[i]->signature);
+      llmctl_json_add_string (&builder, "help",
+                              llmctl_docs_get_help (member->interface->name, member->name,
+                                                    arguments[i]->name));
+      g_variant_builder_close (&builder);
     }
 
   return g_variant_builder_end (&builder);
@@ -54,294 +91,186 @@ static GVariant *
 describe_member (const LlmctlMember *member,
                  GVariant           *properties)
 {
+  g_autoptr(GVariant) value = properties != NULL
+                                  ? g_variant_lookup_value (properties, member->name, NULL)
+                                  : NULL;
   GVariantBuilder dict;
 
   g_variant_builder_init (&dict, G_VARIANT_TYPE_VARDICT);
   llmctl_json_add_string (&dict, "name", member->name);
-  llmctl_json_add_string (&dict, "help", member->help);
+  llmctl_json_add_string (&dict, "help",
+                          llmctl_docs_get_help (member->interface->name, member->name, NULL));
   if (member->is_deprecated)
     llmctl_json_add_boolean (&dict, "deprecated", TRUE);
   if (member->kind == LLMCTL_MEMBER_METHOD)
-    llmctl_json_add (&dict, "in", describe_arguments (member->in));
-  if (member->kind != LLMCTL_MEMBER_PROPERTY)
-    llmctl_json_add (&dict, "out", describe_arguments (member->out));
-  else
+    llmctl_json_add (&dict, "in", describe_arguments (member, member->in));
+  if (member->type == NULL)
     {
-      g_autoptr(GVariant) value = properties != NULL
-                                      ? g_variant_lookup_value (properties, member->name, NULL)
-                                      : NULL;
-      g_autofree char *type = llmctl_type_describe (member->type);
-
-      llmctl_json_add_string (&dict, "type", type);
-      llmctl_json_add_string (&dict, "signature", member->type);
-      llmctl_json_add_boolean (&dict, "readable", member->is_readable);
-      llmctl_json_add_boolean (&dict, "writable", member->is_writable);
-      if (value != NULL)
-        llmctl_json_add (&dict, "value", value);
+      llmctl_json_add (&dict, "out", describe_arguments (member, member->out));
+      return g_variant_builder_end (&dict);
     }
 
+  add_types (&dict, member->type);
+  llmctl_json_add_boolean (&dict, "readable",
+                           (member->flags & G_DBUS_PROPERTY_INFO_FLAGS_READABLE) != 0);
+  llmctl_json_add_boolean (&dict, "writable",
+                           (member->flags & G_DBUS_PROPERTY_INFO_FLAGS_WRITABLE) != 0);
+  if (value != NULL)
+    llmctl_json_add (&dict, "value", value);
   return g_variant_builder_end (&dict);
 }
 
 static GVariant *
-describe_members (const LlmctlInterface *interface,
-                  LlmctlMemberKind       kind,
-                  GVariant              *properties)
+describe_interface (const View               *view,
+                    const GDBusInterfaceInfo *interface)
 {
-  GVariantBuilder builder;
-
-  g_variant_builder_init (&builder, G_VARIANT_TYPE ("aa{sv}"));
-  for (guint i = 0; i < interface->members->len; i++)
-    {
-      const LlmctlMember *member = g_ptr_array_index (interface->members, i);
-
-      if (member->kind == kind)
-        g_variant_builder_add_value (&builder, describe_member (member, properties));
-    }
-
-  return g_variant_builder_end (&builder);
-}
-
-static GVariant *
-describe_interface (const LlmctlInterface *interface,
-                    GVariant              *properties)
-{
+  g_autoptr(GVariant) properties = get_properties (view, interface);
   GVariantBuilder dict;
 
   g_variant_builder_init (&dict, G_VARIANT_TYPE_VARDICT);
   llmctl_json_add_string (&dict, "name", interface->name);
-  llmctl_json_add_string (&dict, "summary", interface->summary);
-  llmctl_json_add_string (&dict, "help", interface->help);
-  llmctl_json_add (&dict, "methods", describe_members (interface, LLMCTL_MEMBER_METHOD, NULL));
-  llmctl_json_add (&dict, "properties",
-                   describe_members (interface, LLMCTL_MEMBER_PROPERTY, properties));
-  llmctl_json_add (&dict, "signals", describe_members (interface, LLMCTL_MEMBER_SIGNAL, NULL));
+  llmctl_json_add_string (&dict, "summary",
+                          llmctl_docs_get_help (interface->name, NULL, "short_description"));
+  llmctl_json_add_string (&dict, "help", llmctl_docs_get_help (interface->name, NULL, NULL));
+  for (gsize kind = 0; kind < G_N_ELEMENTS (kinds); kind++)
+    {
+      GVariantBuilder members;
+
+      g_variant_builder_init (&members, G_VARIANT_TYPE ("aa{sv}"));
+      for (guint i = 0; i < view->node->members->len; i++)
+        {
+          const LlmctlMember *member = llmctl_node_get_member (view->node, i);
+
+          if (member->interface == interface && member->kind == kind)
+            g_variant_builder_add_value (&members, describe_member (member, properties));
+        }
+      llmctl_json_add (&dict, kinds[kind].key, g_variant_builder_end (&members));
+    }
+
   return g_variant_builder_end (&dict);
 }
 
 /* --- for people --- */
 
 static void
-print_members (const char            *title,
-               const LlmctlInterface *interface,
-               LlmctlMemberKind       kind,
-               GVariant              *properties)
+print_interface (const View               *view,
+                 const GDBusInterfaceInfo *interface,
+                 gboolean                  is_whole)
 {
-  gboolean has_title = FALSE;
+  const char *summary = llmctl_docs_get_help (interface->name, NULL, "short_description");
+  const char *help = is_whole ? llmctl_docs_get_help (interface->name, NULL, NULL) : NULL;
+  g_autofree char *wrapped = help != NULL && *help != '\0' ? llmctl_wrap (help, 2) : NULL;
+  g_autoptr(GVariant) properties = get_properties (view, interface);
+  int last_kind = -1;
 
-  for (guint i = 0; i < interface->members->len; i++)
+  llmctl_output_text (LLMCTL_STYLE_BOLD, interface->name);
+  llmctl_output_text (LLMCTL_STYLE_PLAIN, "\n");
+  if (summary != NULL)
+    llmctl_output_printf (LLMCTL_STYLE_DIM, "  %s\n", summary);
+  if (wrapped != NULL)
+    llmctl_output_printf (LLMCTL_STYLE_PLAIN, "\n%s", wrapped);
+  for (guint i = 0; i < view->node->members->len; i++)
     {
-      const LlmctlMember *member = g_ptr_array_index (interface->members, i);
+      const LlmctlMember *member = llmctl_node_get_member (view->node, i);
       g_autoptr(GVariant) value = NULL;
 
-      if (member->kind != kind)
+      if (member->interface != interface)
         continue;
-      if (!has_title)
-        llmctl_output_printf (LLMCTL_STYLE_PLAIN, "\n  %s\n", title);
-      has_title = TRUE;
-      if (properties != NULL)
+      if ((int) member->kind != last_kind)
+        llmctl_output_printf (LLMCTL_STYLE_PLAIN, "\n  %s\n", _(kinds[member->kind].title));
+      last_kind = (int) member->kind;
+      if (properties != NULL && member->kind == LLMCTL_MEMBER_PROPERTY)
         value = g_variant_lookup_value (properties, member->name, NULL);
       llmctl_member_show_short (member, value);
     }
 }
 
-static void
-print_interface (const LlmctlInterface *interface,
-                 GVariant              *properties,
-                 gboolean               is_whole)
-{
-  g_autofree char *help = NULL;
-
-  llmctl_output_text (LLMCTL_STYLE_BOLD, interface->name);
-  llmctl_output_text (LLMCTL_STYLE_PLAIN, "\n");
-  if (interface->summary != NULL)
-    llmctl_output_printf (LLMCTL_STYLE_DIM, "  %s\n", interface->summary);
-  if (is_whole && interface->help != NULL && *interface->help != '\0')
-    {
-      help = llmctl_wrap (interface->help, 2);
-      llmctl_output_printf (LLMCTL_STYLE_PLAIN, "\n%s", help);
-    }
-  print_members (_("Methods:"), interface, LLMCTL_MEMBER_METHOD, NULL);
-  print_members (_("Properties:"), interface, LLMCTL_MEMBER_PROPERTY, properties);
-  print_members (_("Signals:"), interface, LLMCTL_MEMBER_SIGNAL, NULL);
-}
-
 /* --- what is shown --- */
 
-static gboolean
-has_properties (const LlmctlInterface *interface)
-{
-  for (guint i = 0; i < interface->members->len; i++)
-    if (((const LlmctlMember *) g_ptr_array_index (interface->members, i))->kind ==
-        LLMCTL_MEMBER_PROPERTY)
-      return TRUE;
-
-  return FALSE;
-}
-
-/* (nullable) (transfer full): the values may be kept from this caller; the rest is shown. */
-static GVariant *
-get_properties (GDBusConnection       *bus,
-                const char            *path,
-                const LlmctlInterface *interface)
-{
-  return path != NULL && has_properties (interface)
-             ? llmctl_object_get_properties (bus, path, interface->name, NULL)
-             : NULL;
-}
-
-static LlmctlExit
-show_all (GDBusConnection  *bus,
-          const char       *path,
-          const LlmctlNode *node)
+static void
+show_all (const View *view)
 {
   g_auto(GVariantBuilder) interfaces = G_VARIANT_BUILDER_INIT (G_VARIANT_TYPE ("aa{sv}"));
   gboolean is_first = TRUE;
 
-  for (guint i = 0; i < node->interfaces->len; i++)
+  for (guint i = 0; i < view->node->interfaces->len; i++)
     {
-      const LlmctlInterface *interface = g_ptr_array_index (node->interfaces, i);
-      g_autoptr(GVariant) properties = NULL;
+      const GDBusInterfaceInfo *interface = llmctl_node_get_interface (view->node, i);
 
       if (!shows_all && llmctl_interface_is_standard (interface->name))
         continue;
-      properties = get_properties (bus, path, interface);
       if (llmctl_globals.is_json)
         {
-          g_variant_builder_add_value (&interfaces, describe_interface (interface, properties));
+          g_variant_builder_add_value (&interfaces, describe_interface (view, interface));
           continue;
         }
       if (!is_first)
         llmctl_output_text (LLMCTL_STYLE_PLAIN, "\n");
       is_first = FALSE;
-      print_interface (interface, properties, FALSE);
+      print_interface (view, interface, FALSE);
     }
   if (llmctl_globals.is_json)
-    {
-      GVariantBuilder dict;
-
-      g_variant_builder_init (&dict, G_VARIANT_TYPE_VARDICT);
-      llmctl_json_add_string (&dict, "path", path);
-      llmctl_json_add (&dict, "interfaces", g_variant_builder_end (&interfaces));
-      llmctl_output_json (g_variant_builder_end (&dict));
-    }
-
-  return LLMCTL_EXIT_OK;
+    llmctl_output_json (g_variant_new_parsed ("{'path': <%s>, 'interfaces': <%*>}", view->path,
+                                              g_variant_builder_end (&interfaces)));
 }
 
-static LlmctlExit
-show_interface (GDBusConnection       *bus,
-                const char            *path,
-                const LlmctlInterface *interface)
+/* Shows what @name is in the node; FALSE when it is nothing there. */
+static gboolean
+show_named (const View *view,
+            const char *name)
 {
-  g_autoptr(GVariant) properties = get_properties (bus, path, interface);
-
-  if (llmctl_globals.is_json)
-    llmctl_output_json (describe_interface (interface, properties));
-  else
-    print_interface (interface, properties, TRUE);
-  return LLMCTL_EXIT_OK;
-}
-
-static LlmctlExit
-show_member (GDBusConnection       *bus,
-             const char            *path,
-             const LlmctlInterface *interface,
-             const LlmctlMember    *member)
-{
+  const GDBusInterfaceInfo *interface = llmctl_node_find_interface (view->node, name);
+  const LlmctlMember *member = NULL;
   g_autoptr(GVariant) properties = NULL;
   g_autoptr(GVariant) value = NULL;
 
-  if (member->kind == LLMCTL_MEMBER_PROPERTY)
-    properties = get_properties (bus, path, interface);
-  if (llmctl_globals.is_json)
-    {
-      llmctl_output_json (describe_member (member, properties));
-      return LLMCTL_EXIT_OK;
-    }
-  if (properties != NULL)
-    value = g_variant_lookup_value (properties, member->name, NULL);
-  llmctl_member_show (interface, member, value);
-  return LLMCTL_EXIT_OK;
-}
-
-/* (nullable): the interface called @name, or whose name ends so. */
-static const LlmctlInterface *
-find_interface (const LlmctlNode *node,
-                const char       *name)
-{
-  g_autofree char *suffix = g_strconcat (".", name, NULL);
-  const LlmctlInterface *exact = llmctl_node_find_interface (node, name);
-
-  for (guint i = 0; exact == NULL && i < node->interfaces->len; i++)
-    {
-      const LlmctlInterface *interface = g_ptr_array_index (node->interfaces, i);
-
-      if (g_str_has_suffix (interface->name, suffix))
-        return interface;
-    }
-
-  return exact;
-}
-
-/* Shows what @name is in @node; FALSE with @error when it is nothing there. */
-static gboolean
-show_named (GDBusConnection  *bus,
-            const char       *path,
-            const LlmctlNode *node,
-            const char       *name,
-            GError          **error)
-{
-  const LlmctlInterface *interface = find_interface (node, name);
-  const LlmctlMember *member = NULL;
-
   if (interface != NULL)
     {
-      show_interface (bus, path, interface);
+      if (llmctl_globals.is_json)
+        llmctl_output_json (describe_interface (view, interface));
+      else
+        print_interface (view, interface, TRUE);
       return TRUE;
     }
 
-  for (guint kind = LLMCTL_MEMBER_METHOD; kind <= LLMCTL_MEMBER_SIGNAL && member == NULL; kind++)
-    {
-      g_clear_error (error);
-      member = llmctl_node_find_member (node, path != NULL ? path : "", (LlmctlMemberKind) kind,
-                                        name, &interface, error);
-    }
+  for (gsize kind = 0; kind < G_N_ELEMENTS (kinds) && member == NULL; kind++)
+    member = llmctl_node_find_member (view->node, "", (LlmctlMemberKind) kind, name, NULL);
   if (member == NULL)
     return FALSE;
-  g_clear_error (error);
-  show_member (bus, path, interface, member);
+
+  if (member->kind == LLMCTL_MEMBER_PROPERTY)
+    properties = get_properties (view, member->interface);
+  if (properties != NULL)
+    value = g_variant_lookup_value (properties, member->name, NULL);
+  if (llmctl_globals.is_json)
+    llmctl_output_json (describe_member (member, properties));
+  else
+    llmctl_member_show (member, value);
   return TRUE;
 }
 
 static LlmctlExit
-complain_missing (const LlmctlNode *node,
-                  const char       *path,
-                  const char       *name)
+complain_missing (const View *view,
+                  const char *name)
 {
   const char *dot = strrchr (name, '.');
-  g_autoptr(GPtrArray) names = g_ptr_array_new ();
+  g_autoptr(GPtrArray) names = g_ptr_array_new_null_terminated (16, NULL, TRUE);
   const char *suggestion;
 
-  for (guint i = 0; i < node->interfaces->len; i++)
-    {
-      const LlmctlInterface *interface = g_ptr_array_index (node->interfaces, i);
-
-      g_ptr_array_add (names, interface->name);
-      for (guint j = 0; j < interface->members->len; j++)
-        g_ptr_array_add (names, ((LlmctlMember *) g_ptr_array_index (interface->members, j))->name);
-    }
-  g_ptr_array_add (names, NULL);
+  for (guint i = 0; i < view->node->interfaces->len; i++)
+    g_ptr_array_add (names, (gpointer) llmctl_node_get_interface (view->node, i)->name);
+  for (guint i = 0; i < view->node->members->len; i++)
+    g_ptr_array_add (names, (gpointer) llmctl_node_get_member (view->node, i)->name);
   suggestion = llmctl_suggest (name, (const char *const *) names->pdata);
   if (suggestion == NULL && dot != NULL)
     suggestion = llmctl_suggest (dot + 1, (const char *const *) names->pdata);
 
   if (suggestion != NULL)
-    llmctl_complain (_("%s has no interface or member “%s”; did you mean “%s”?"), path, name,
+    llmctl_complain (_("%s has no interface or member “%s”; did you mean “%s”?"), view->path, name,
                      suggestion);
   else
-    llmctl_complain (_("%s has no interface or member “%s”; see “llmctl introspect %s”"), path,
-                     name, path);
+    llmctl_complain (_("%s has no interface or member “%s”; see “llmctl introspect %s”"),
+                     view->path, name, view->path);
   return LLMCTL_EXIT_USAGE;
 }
 
@@ -354,32 +283,26 @@ run (int    argc,
   g_autoptr(GDBusConnection) bus = NULL;
   g_autoptr(LlmctlNode) node = NULL;
   g_autoptr(GError) error = NULL;
-  const char *path;
+  const char *path = llmctl_object_take_path (&argc, &argv, &error);
+  const View docs = { .node = llmctl_docs_get_node () };
+  View view;
 
-  path = llmctl_object_take_path (&argc, &argv, &error);
-  if (path == NULL)
-    return llmctl_fail (error);
   if (argc > 2)
     return llmctl_complain_usage (_("“introspect” takes an object path and one name at most"));
-  if (argc > 1 && !g_utf8_validate (argv[1], -1, NULL))
-    return llmctl_complain_usage (_("The name is not UTF-8 text"));
-
-  bus = llmctl_connect (&error);
+  if (path != NULL)
+    bus = llmctl_connect (&error);
   if (bus != NULL)
-    node = llmctl_node_fetch (bus, path, &error);
+    node = llmctl_object_introspect (bus, path, &error);
   if (node == NULL)
     return llmctl_fail (error);
-  llmctl_docs_add (node);
 
+  view = (View) { bus, path, node };
   if (argc < 2)
-    return show_all (bus, path, node);
-  if (show_named (bus, path, node, argv[1], &error))
-    return LLMCTL_EXIT_OK;
-  /* What other objects can do is in the interface file, without values. */
-  g_clear_error (&error);
-  if (show_named (bus, NULL, llmctl_docs_get_node (), argv[1], &error))
-    return LLMCTL_EXIT_OK;
-  return complain_missing (node, path, argv[1]);
+    show_all (&view);
+  /* What other objects can do is in the interface file. */
+  else if (!show_named (&view, argv[1]) && !show_named (&docs, argv[1]))
+    return complain_missing (&view, argv[1]);
+  return LLMCTL_EXIT_OK;
 }
 
 static void
@@ -387,37 +310,34 @@ complete (LlmctlCompletion *completion,
           int               argc,
           char            **argv)
 {
+  const char *word = completion->word;
   const char *path = llmctl_object_take_path (&argc, &argv, NULL);
   g_autoptr(LlmctlNode) fetched = NULL;
   const LlmctlNode *node;
 
   if (path == NULL || argc > 1)
     return;
-  if (llmctl_completion_get_word (completion)[0] == '/')
+  if (*word == '/')
     {
       llmctl_object_complete_path (completion);
       return;
     }
 
-  fetched = llmctl_object_peek (path);
-  node = fetched != NULL ? fetched : llmctl_docs_get_node ();
-  for (guint i = 0; i < node->interfaces->len; i++)
+  node = llmctl_object_peek (path, &fetched);
+  for (guint i = 0; i < node->members->len; i++)
     {
-      const LlmctlInterface *interface = g_ptr_array_index (node->interfaces, i);
+      const LlmctlMember *member = llmctl_node_get_member (node, i);
+      const char *interface = member->interface->name;
+      g_autofree char *full = g_strconcat (interface, ".", member->name, NULL);
+      g_autofree char *help = llmctl_member_get_sentence (member);
 
-      if (llmctl_interface_is_standard (interface->name))
+      if (llmctl_interface_is_standard (interface))
         continue;
-      llmctl_completion_offer (completion, interface->name, interface->summary);
-      for (guint j = 0; j < interface->members->len; j++)
-        {
-          const LlmctlMember *member = g_ptr_array_index (interface->members, j);
-          g_autofree char *full = g_strconcat (interface->name, ".", member->name, NULL);
-          g_autofree char *help = llmctl_help_shorten (member->help);
-
-          llmctl_completion_offer (completion, member->name, help);
-          if (strlen (llmctl_completion_get_word (completion)) >= strlen (interface->name))
-            llmctl_completion_offer (completion, full, help);
-        }
+      llmctl_completion_offer (completion, interface,
+                               llmctl_docs_get_help (interface, NULL, "short_description"));
+      llmctl_completion_offer (completion, member->name, help);
+      if (strlen (word) >= strlen (interface))
+        llmctl_completion_offer (completion, full, help);
     }
 }
 

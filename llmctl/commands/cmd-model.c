@@ -11,7 +11,7 @@
 #include <glib/gi18n.h>
 #include <string.h>
 
-#include "llmctl/output/llmctl-output.h"
+#include "llmctl/output/llmctl-rows.h"
 #include "llmctl/bus/llmctl-service.h"
 #include "llmctl/bus/llmctl-wait.h"
 
@@ -48,18 +48,9 @@ static GVariant *
 describe (LlmsvcClient *client,
           LlmsvcModel  *model)
 {
-  GVariantBuilder builder;
-
-  g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
-  g_variant_builder_add (&builder, "{sv}", "id",
-                         g_variant_new_string (llmsvc_model_get_id (model)));
-  g_variant_builder_add (&builder, "{sv}", "title",
-                         g_variant_new_string (llmsvc_model_get_title (model)));
-  g_variant_builder_add (&builder, "{sv}", "active",
-                         g_variant_new_boolean (is_active (client, model)));
-  g_variant_builder_add (&builder, "{sv}", "info", llmsvc_model_get_info (model));
-
-  return g_variant_builder_end (&builder);
+  return g_variant_new_parsed ("{'id': <%s>, 'title': <%s>, 'active': <%b>, 'info': <%*>}",
+                               llmsvc_model_get_id (model), llmsvc_model_get_title (model),
+                               is_active (client, model), llmsvc_model_get_info (model));
 }
 
 /* The service says where it has looked. */
@@ -71,85 +62,57 @@ describe_absence (LlmsvcClient *client)
   return *reason != '\0' ? reason : _("There is no model installed");
 }
 
-/* "8.1 M": a rough number is what people compare. */
-static char *
-format_count (guint64 n)
-{
-  static const char *const units[] = { "", " k", " M", " G", " T" };
-  double scaled = (double) n;
-  guint unit = 0;
-
-  while (scaled >= 1000 && unit < G_N_ELEMENTS (units) - 1)
-    {
-      scaled /= 1000;
-      unit++;
-    }
-
-  return g_strdup_printf (unit > 0 ? "%.1f%s" : "%.0f%s", scaled, units[unit]);
-}
-
 /* --- list --- */
 
-static void
-print_list (LlmsvcClient *client,
-            GListModel   *models)
+static char *
+format_mark (GVariant   *model,
+             const char *key)
 {
-  LlmctlTable *table = llmctl_table_new ((const char *const[]) {
-    "", _("Id"), _("Title"), _("Architecture"), _("Weights"), _("Parameters"), _("Size"),
-    _("Context"), NULL });
-  guint n = g_list_model_get_n_items (models);
+  gboolean is_active = FALSE;
 
-  if (n == 0)
-    llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n", describe_absence (client));
-  for (guint i = 0; i < n; i++)
-    {
-      g_autoptr(LlmsvcModel) model = g_list_model_get_item (models, i);
-      g_autofree char *parameters = format_count (llmsvc_model_get_n_parameters (model));
-      g_autofree char *size = llmctl_format_bytes (llmsvc_model_get_file_bytes (model));
-      g_autofree char *context = g_strdup_printf ("%u", llmsvc_model_get_context_length (model));
-
-      llmctl_table_add (table, (const char *const[]) {
-        is_active (client, model) ? "*" : "", llmsvc_model_get_id (model),
-        llmsvc_model_get_title (model), llmsvc_model_get_architecture (model),
-        llmsvc_model_get_quantization (model), parameters, size, context, NULL });
-    }
-  llmctl_table_print (table);
+  return g_strdup (g_variant_lookup (model, key, "b", &is_active) && is_active ? "*" : "");
 }
 
-static void
-print_list_json (LlmsvcClient *client,
-                 GListModel   *models)
-{
-  GVariantBuilder builder;
+static const LlmctlColumn columns[] = {
+  { "", "active", format_mark },
+  { N_("Id"), "id", llmctl_format_text },
+  { N_("Title"), "title", llmctl_format_text },
+  { N_("Architecture"), "info/architecture", llmctl_format_text },
+  { N_("Weights"), "info/quantization", llmctl_format_text },
+  { N_("Parameters"), "info/parameters", llmctl_format_count },
+  { N_("Size"), "info/file-bytes", llmctl_format_size },
+  { N_("Context"), "info/context-length", llmctl_format_number },
+  { NULL }
+};
 
-  g_variant_builder_init (&builder, G_VARIANT_TYPE ("aa{sv}"));
+static LlmctlExit
+run_list (int    argc,
+          char **argv)
+{
+  g_auto(GVariantBuilder) builder = G_VARIANT_BUILDER_INIT (G_VARIANT_TYPE ("aa{sv}"));
+  g_autoptr(LlmsvcClient) client = NULL;
+  g_autoptr(GVariant) rows = NULL;
+  g_autoptr(GError) error = NULL;
+  GListModel *models;
+
+  client = get_client (&error);
+  if (client == NULL)
+    return llmctl_wait_fail (error);
+
+  models = llmsvc_client_get_models (client);
   for (guint i = 0; i < g_list_model_get_n_items (models); i++)
     {
       g_autoptr(LlmsvcModel) model = g_list_model_get_item (models, i);
 
       g_variant_builder_add_value (&builder, describe (client, model));
     }
-  llmctl_output_json_member ("models", g_variant_builder_end (&builder));
-}
-
-static LlmctlExit
-run_list (int    argc,
-          char **argv)
-{
-  LlmctlExit status = llmctl_check_arguments (argv, 0);
-  g_autoptr(LlmsvcClient) client = NULL;
-  g_autoptr(GError) error = NULL;
-
-  if (status != LLMCTL_EXIT_OK)
-    return status;
-  client = get_client (&error);
-  if (client == NULL)
-    return llmctl_wait_fail (error);
-
+  rows = g_variant_ref_sink (g_variant_builder_end (&builder));
   if (llmctl_globals.is_json)
-    print_list_json (client, llmsvc_client_get_models (client));
+    llmctl_output_json_member ("models", rows);
+  else if (g_variant_n_children (rows) == 0)
+    llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n", describe_absence (client));
   else
-    print_list (client, llmsvc_client_get_models (client));
+    llmctl_rows_print (columns, rows);
   return LLMCTL_EXIT_OK;
 }
 
@@ -170,15 +133,12 @@ find_model (LlmsvcClient  *client,
             GError       **error)
 {
   GListModel *models = llmsvc_client_get_models (client);
-  LlmsvcModel *active = llmsvc_client_get_active_model (client);
 
-  if (id == NULL && active != NULL)
-    return g_object_ref (active);
-  for (guint i = 0; id != NULL && i < g_list_model_get_n_items (models); i++)
+  for (guint i = 0; i < g_list_model_get_n_items (models); i++)
     {
       g_autoptr(LlmsvcModel) model = g_list_model_get_item (models, i);
 
-      if (g_str_equal (llmsvc_model_get_id (model), id))
+      if (id != NULL ? g_str_equal (llmsvc_model_get_id (model), id) : is_active (client, model))
         return g_steal_pointer (&model);
     }
 
@@ -190,37 +150,55 @@ find_model (LlmsvcClient  *client,
   return NULL;
 }
 
-static void
-print_model (LlmsvcClient *client,
-             LlmsvcModel  *model)
+static char *
+format_use (GVariant   *model,
+            const char *key)
 {
-  g_autofree char *parameters = format_count (llmsvc_model_get_n_parameters (model));
-  g_autofree char *size = llmctl_format_bytes (llmsvc_model_get_file_bytes (model));
-  g_autofree char *context = g_strdup_printf (_("%u tokens"),
-                                              llmsvc_model_get_context_length (model));
-  const char *license = llmsvc_model_get_license (model);
-  const struct
-  {
-    const char *label;
-    const char *text;
-  } lines[] = {
-    { _("Id"), llmsvc_model_get_id (model) },
-    { _("In use"), is_active (client, model) ? _("yes") : _("no") },
-    { _("Architecture"), llmsvc_model_get_architecture (model) },
-    { _("Weights"), llmsvc_model_get_quantization (model) },
-    { _("Parameters"), parameters },
-    { _("Size"), size },
-    { _("Context"), context },
-    { _("License"), *license != '\0' ? license : _("the file does not say") },
-  };
+  g_autofree char *mark = format_mark (model, key);
 
-  llmctl_output_printf (LLMCTL_STYLE_BOLD, "%s\n", llmsvc_model_get_title (model));
+  return g_strdup (*mark != '\0' ? _("yes") : _("no"));
+}
+
+static char *
+format_tokens (GVariant   *model,
+               const char *key)
+{
+  g_autofree char *number = llmctl_format_number (model, key);
+
+  return g_strdup_printf (_("%u tokens"), (guint) g_ascii_strtoull (number, NULL, 10));
+}
+
+static char *
+format_license (GVariant   *model,
+                const char *key)
+{
+  g_autofree char *license = llmctl_format_text (model, key);
+
+  return g_strdup (*license != '\0' ? license : _("the file does not say"));
+}
+
+static const LlmctlColumn lines[] = {
+  { N_("Id"), "id", llmctl_format_text },
+  { N_("In use"), "active", format_use },
+  { N_("Architecture"), "info/architecture", llmctl_format_text },
+  { N_("Weights"), "info/quantization", llmctl_format_text },
+  { N_("Parameters"), "info/parameters", llmctl_format_count },
+  { N_("Size"), "info/file-bytes", llmctl_format_size },
+  { N_("Context"), "info/context-length", format_tokens },
+  { N_("License"), "info/license", format_license },
+};
+
+static void
+print_model (GVariant *model)
+{
+  llmctl_output_printf (LLMCTL_STYLE_BOLD, "%s\n", llmctl_dict_get_string (model, "title"));
   for (gsize i = 0; i < G_N_ELEMENTS (lines); i++)
     {
-      llmctl_output_printf (LLMCTL_STYLE_DIM, "  %s", lines[i].label);
-      for (guint column = llmctl_output_get_width (lines[i].label); column < 14; column++)
-        llmctl_output_text (LLMCTL_STYLE_PLAIN, " ");
-      llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n", lines[i].text);
+      g_autofree char *text = lines[i].format (model, lines[i].key);
+      int n_spaces = MAX (14 - (int) llmctl_output_get_width (_(lines[i].title)), 0);
+
+      llmctl_output_printf (LLMCTL_STYLE_DIM, "  %s%*s", _(lines[i].title), n_spaces, "");
+      llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n", text);
     }
 }
 
@@ -231,6 +209,7 @@ run_show (int    argc,
   LlmctlExit status = llmctl_check_arguments (argv, 1);
   g_autoptr(LlmsvcClient) client = NULL;
   g_autoptr(LlmsvcModel) model = NULL;
+  g_autoptr(GVariant) about = NULL;
   g_autoptr(GError) error = NULL;
 
   if (status != LLMCTL_EXIT_OK)
@@ -241,10 +220,11 @@ run_show (int    argc,
   if (model == NULL)
     return llmctl_wait_fail (error);
 
+  about = g_variant_ref_sink (describe (client, model));
   if (llmctl_globals.is_json)
-    llmctl_output_json (describe (client, model));
+    llmctl_output_json (about);
   else
-    print_model (client, model);
+    print_model (about);
   return LLMCTL_EXIT_OK;
 }
 
@@ -254,29 +234,10 @@ complete_ids (LlmctlCompletion  *completion,
               int                argc,
               char             **argv)
 {
-  g_autoptr(GDBusConnection) bus = argc == 1 ? llmctl_connect (NULL) : NULL;
-  g_autoptr(GVariant) reply = NULL;
-  g_autoptr(GVariant) objects = NULL;
-  GVariantIter iter;
-  GVariant *interfaces;
-
-  if (bus != NULL)
-    reply = llmctl_call (bus, LLMCTL_SERVICE_PATH "/models", "org.freedesktop.DBus.ObjectManager",
-                         "GetManagedObjects", NULL, "(a{oa{sa{sv}}})", NULL);
-  if (reply == NULL)
-    return;
-
-  objects = g_variant_get_child_value (reply, 0);
-  g_variant_iter_init (&iter, objects);
-  while (g_variant_iter_loop (&iter, "{o@a{sa{sv}}}", NULL, &interfaces))
-    {
-      g_autoptr(GVariant) model = g_variant_lookup_value (interfaces, LLMCTL_MODEL_INTERFACE,
-                                                          G_VARIANT_TYPE_VARDICT);
-
-      if (model != NULL)
-        llmctl_completion_offer (completion, llmctl_dict_get_string (model, "Id"),
-                                 llmctl_dict_get_string (model, "Title"));
-    }
+  if (argc == 1)
+    llmctl_service_complete (completion, LLMCTL_SERVICE_PATH "/models",
+                             "org.freedesktop.DBus.ObjectManager", "GetManagedObjects", NULL, "Id",
+                             "Title");
 }
 
 static const LlmctlCommand show_command = {
@@ -294,15 +255,14 @@ static LlmctlExit
 run_use (int    argc,
          char **argv)
 {
-  LlmctlExit status = llmctl_check_arguments (argv, 1);
+  LlmctlExit status = llmctl_require_arguments (argv, 1, _("There is no ID; “llmctl model list” shows "
+                                                           "those there are"));
   g_autoptr(LlmsvcClient) client = NULL;
   g_autoptr(GAsyncResult) result = NULL;
   g_autoptr(GError) error = NULL;
 
   if (status != LLMCTL_EXIT_OK)
     return status;
-  if (argc < 2)
-    return llmctl_complain_usage (_("There is no ID; “llmctl model list” shows those there are"));
   if (!g_utf8_validate (argv[1], -1, NULL))
     return llmctl_complain_usage (_("The id of a model is UTF-8 text"));
 
@@ -350,7 +310,7 @@ static LlmctlExit
 run_check (int    argc,
            char **argv)
 {
-  LlmctlExit status = llmctl_check_arguments (argv, 1);
+  LlmctlExit status = llmctl_require_arguments (argv, 1, _("There is no FILE"));
   g_autofree char *tool = NULL;
   g_autoptr(GSubprocess) process = NULL;
   g_autoptr(GAsyncResult) result = NULL;
@@ -359,8 +319,6 @@ run_check (int    argc,
 
   if (status != LLMCTL_EXIT_OK)
     return status;
-  if (argc < 2)
-    return llmctl_complain_usage (_("There is no FILE"));
   tool = find_tool ();
   if (tool == NULL)
     {

@@ -9,7 +9,6 @@
 #include <glib/gi18n.h>
 #include <string.h>
 
-#include "llmctl/output/llmctl-json.h"
 #include "llmctl/bus/llmctl-object.h"
 #include "llmctl/output/llmctl-output.h"
 
@@ -21,76 +20,68 @@ static const GOptionEntry options[] = {
   G_OPTION_ENTRY_NULL
 };
 
-/* (transfer container): what is to be shown. */
-static GPtrArray *
+/* (transfer container): the interfaces that are to be shown; ends with NULL. */
+static char **
 select_interfaces (const LlmctlObject *object)
 {
   GPtrArray *names = g_ptr_array_new ();
 
-  for (guint i = 0; i < object->interfaces->len; i++)
-    if (shows_all || !llmctl_interface_is_standard (g_ptr_array_index (object->interfaces, i)))
-      g_ptr_array_add (names, g_ptr_array_index (object->interfaces, i));
+  for (guint i = 0; object->node != NULL && i < object->node->interfaces->len; i++)
+    {
+      const char *name = llmctl_node_get_interface (object->node, i)->name;
+
+      if (shows_all || !llmctl_interface_is_standard (name))
+        g_ptr_array_add (names, (gpointer) name);
+    }
   g_ptr_array_add (names, NULL);
-  return names;
+  return (char **) g_ptr_array_free (names, FALSE);
 }
 
-/* Whether @path is below @parent. */
 static gboolean
-is_below (const char *path,
+is_below (GPtrArray  *objects,
+          guint       i,
           const char *parent)
 {
+  const char *path = ((const LlmctlObject *) g_ptr_array_index (objects, i))->path;
   gsize length = strlen (parent);
 
   return strncmp (path, parent, length) == 0 && (path[length] == '/' || length == 1);
 }
 
-/* Prints the objects from @first to @end, all below @parent. */
-static gboolean
+/* Prints the object @i as @name and what is below it; the first line begins with @before, the
+ * others with @lines. Returns the next one. */
+static guint
 print_below (GPtrArray  *objects,
-             guint       first,
-             guint       end,
-             const char *parent,
+             guint       i,
+             const char *name,
+             const char *before,
              const char *lines)
 {
-  guint next;
+  const LlmctlObject *object = g_ptr_array_index (objects, i);
+  const char *path = object->path;
+  g_autofree char **names = select_interfaces (object);
+  g_autofree char *joined = g_strjoinv (", ", names);
 
-  for (guint i = first; i < end; i = next)
+  llmctl_output_text (LLMCTL_STYLE_DIM, before);
+  llmctl_output_text (LLMCTL_STYLE_BOLD, name);
+  llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s%s\n", *joined != '\0' ? "  " : "", joined);
+  for (i++; i < objects->len && is_below (objects, i, path);)
     {
-      const LlmctlObject *object = g_ptr_array_index (objects, i);
-      g_autoptr(GPtrArray) names = select_interfaces (object);
-      g_autofree char *joined = g_strjoinv (", ", (char **) names->pdata);
+      const char *child = ((const LlmctlObject *) g_ptr_array_index (objects, i))->path;
+      guint next = i + 1;
+      g_autofree char *head = NULL;
       g_autofree char *inner = NULL;
       gboolean is_last;
 
-      for (next = i + 1; next < end; next++)
-        if (!is_below (((LlmctlObject *) g_ptr_array_index (objects, next))->path, object->path))
-          break;
-      is_last = next == end;
+      while (next < objects->len && is_below (objects, next, child))
+        next++;
+      is_last = next == objects->len || !is_below (objects, next, path);
+      head = g_strconcat (lines, is_last ? "└─ " : "├─ ", NULL);
       inner = g_strconcat (lines, is_last ? "   " : "│  ", NULL);
-
-      llmctl_output_printf (LLMCTL_STYLE_DIM, "%s%s", lines, is_last ? "└─ " : "├─ ");
-      llmctl_output_text (LLMCTL_STYLE_BOLD,
-                          object->path + strlen (parent) + (strlen (parent) == 1 ? 0 : 1));
-      if (*joined != '\0')
-        llmctl_output_printf (LLMCTL_STYLE_PLAIN, "  %s", joined);
-      if (!llmctl_output_text (LLMCTL_STYLE_PLAIN, "\n") ||
-          !print_below (objects, i + 1, next, object->path, inner))
-        return FALSE;
+      i = print_below (objects, i, child + strlen (path) + (strlen (path) > 1), head, inner);
     }
 
-  return TRUE;
-}
-
-static void
-print_tree (GPtrArray *objects)
-{
-  const LlmctlObject *root = g_ptr_array_index (objects, 0);
-  g_autoptr(GPtrArray) names = select_interfaces (root);
-  g_autofree char *joined = g_strjoinv (", ", (char **) names->pdata);
-
-  llmctl_output_text (LLMCTL_STYLE_BOLD, root->path);
-  llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s%s\n", *joined != '\0' ? "  " : "", joined);
-  print_below (objects, 1, objects->len, root->path, "");
+  return i;
 }
 
 static void
@@ -102,14 +93,11 @@ print_json (GPtrArray *objects)
   for (guint i = 0; i < objects->len; i++)
     {
       const LlmctlObject *object = g_ptr_array_index (objects, i);
-      g_autoptr(GPtrArray) names = select_interfaces (object);
-      GVariantBuilder dict;
+      g_autofree char **names = select_interfaces (object);
 
-      g_variant_builder_init (&dict, G_VARIANT_TYPE_VARDICT);
-      llmctl_json_add_string (&dict, "path", object->path);
-      llmctl_json_add (&dict, "interfaces",
-                       g_variant_new_strv ((const char *const *) names->pdata, -1));
-      g_variant_builder_add_value (&builder, g_variant_builder_end (&dict));
+      g_variant_builder_add_value (&builder,
+                                   g_variant_new_parsed ("{'path': <%s>, 'interfaces': <%^as>}",
+                                                         object->path, names));
     }
   llmctl_output_json_member ("objects", g_variant_builder_end (&builder));
 }
@@ -122,15 +110,12 @@ run (int    argc,
   g_autoptr(GPtrArray) objects = NULL;
   g_autoptr(GError) error = NULL;
   gboolean is_complete = TRUE;
-  const char *root;
+  const char *root = llmctl_object_take_path (&argc, &argv, &error);
 
-  root = llmctl_object_take_path (&argc, &argv, &error);
-  if (root == NULL)
-    return llmctl_fail (error);
   if (argc > 1)
     return llmctl_complain_usage (_("“tree” takes one object path at most"));
-
-  bus = llmctl_connect (&error);
+  if (root != NULL)
+    bus = llmctl_connect (&error);
   if (bus != NULL)
     objects = llmctl_object_list (bus, root, &is_complete, &error);
   if (objects == NULL)
@@ -139,7 +124,7 @@ run (int    argc,
   if (llmctl_globals.is_json)
     print_json (objects);
   else
-    print_tree (objects);
+    print_below (objects, 0, root, "", "");
   if (!is_complete)
     llmctl_complain (_("There are more objects than are shown"));
   return LLMCTL_EXIT_OK;

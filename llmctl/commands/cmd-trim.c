@@ -50,7 +50,8 @@ static LlmctlExit
 run (int    argc,
      char **argv)
 {
-  LlmctlExit status = llmctl_check_arguments (argv, 1);
+  LlmctlExit status = llmctl_require_arguments (argv, 1, _("There is no LEVEL: low, medium or "
+                                                           "critical"));
   g_auto(GVariantDict) call_options = G_VARIANT_DICT_INIT (NULL);
   g_autoptr(GDBusConnection) bus = NULL;
   g_autoptr(GVariant) reply = NULL;
@@ -60,8 +61,6 @@ run (int    argc,
 
   if (status != LLMCTL_EXIT_OK)
     return status;
-  if (argc < 2)
-    return llmctl_complain_usage (_("There is no LEVEL: low, medium or critical"));
   if (target_bytes != NULL)
     {
       if (!llmctl_parse_bytes (target_bytes, &bytes))

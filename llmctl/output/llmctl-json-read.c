@@ -1,17 +1,23 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
+/*
+ * By hand: json-glib cuts whole numbers to 63 bits and strings at \u0000, takes much that is no
+ * JSON, and recurses once per bracket of hostile input.
+ */
+
 #define G_LOG_DOMAIN "llmctl"
 
 #include "config.h"
 
 #include "llmctl/output/llmctl-json.h"
 
-#include <errno.h>
 #include <glib/gi18n.h>
 #include <math.h>
 #include <string.h>
 
 #include "llmsvc.h"
+
+#define DIGITS "0123456789"
 
 typedef struct
 {
@@ -22,76 +28,56 @@ typedef struct
 } Reader;
 
 /* Returns NULL, for the caller to return. */
-static GVariant *
+static gpointer
 fail (Reader     *reader,
       const char *reason)
 {
-  if (reader->error != NULL && *reader->error == NULL)
-    /* TRANSLATORS: the place is a number of bytes; then comes what is wrong there */
-    g_set_error (reader->error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                 _("Not JSON at byte %zu: %s"),
-                 (gsize) (reader->p - reader->text) + 1, reason);
+  /* TRANSLATORS: the place is a number of bytes; then comes what is wrong there */
+  g_set_error (reader->error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+               _("Not JSON at byte %zu: %s"), (gsize) (reader->p - reader->text) + 1, reason);
   return NULL;
-}
-
-static void
-skip_space (Reader *reader)
-{
-  reader->p += strspn (reader->p, " \t\r\n");
 }
 
 static gboolean
 take (Reader *reader,
       char    c)
 {
-  skip_space (reader);
+  reader->p += strspn (reader->p, " \t\r\n");
   if (*reader->p != c)
     return FALSE;
   reader->p++;
   return TRUE;
 }
 
-static int
-read_hex (const char *p)
-{
-  int code = 0;
-
-  for (int i = 0; i < 4; i++)
-    {
-      int digit = g_ascii_xdigit_value (p[i]);
-
-      if (digit < 0)
-        return -1;
-      code = code * 16 + digit;
-    }
-
-  return code;
-}
-
-/* After "\u"; FALSE for half a pair and for NUL, which no string on the bus has. */
+/* After "\u", in UTF-16; FALSE for half a pair and for NUL, which no string on the bus has. */
 static gboolean
 read_escaped_unichar (Reader  *reader,
                       GString *out)
 {
-  int code = read_hex (reader->p);
+  gunichar2 units[2] = { 0 };
+  g_autofree char *text = NULL;
+  glong n = 0;
 
-  if (code <= 0 || (code >= 0xdc00 && code <= 0xdfff))
-    return FALSE;
-  reader->p += 4;
-  if (code >= 0xd800 && code <= 0xdbff)
+  do
     {
-      int low;
+      for (guint i = 0; i < 4; i++)
+        {
+          int digit = g_ascii_xdigit_value (*reader->p);
 
-      if (reader->p[0] != '\\' || reader->p[1] != 'u')
-        return FALSE;
-      low = read_hex (reader->p + 2);
-      if (low < 0xdc00 || low > 0xdfff)
-        return FALSE;
-      reader->p += 6;
-      code = 0x10000 + ((code - 0xd800) << 10) + (low - 0xdc00);
+          if (digit < 0)
+            return FALSE;
+          units[n] = (gunichar2) (units[n] * 16 + digit);
+          reader->p++;
+        }
+      n++;
     }
-  g_string_append_unichar (out, (gunichar) code);
-  return TRUE;
+  while (n == 1 && (units[0] & 0xfc00) == 0xd800 && g_str_has_prefix (reader->p, "\\u") &&
+         (reader->p += 2));
+
+  text = units[0] != 0 ? g_utf16_to_utf8 (units, n, NULL, NULL, NULL) : NULL;
+  if (text != NULL)
+    g_string_append (out, text);
+  return text != NULL;
 }
 
 /* (transfer full): after the first quote. */
@@ -104,87 +90,56 @@ read_text (Reader *reader)
 
   for (;;)
     {
-      gsize n = 0;
+      const char *escape;
 
-      while ((guchar) reader->p[n] >= 0x20 && reader->p[n] != '"' && reader->p[n] != '\\')
-        n++;
-      g_string_append_len (out, reader->p, (gssize) n);
-      reader->p += n;
-
+      while ((guchar) *reader->p >= 0x20 && *reader->p != '"' && *reader->p != '\\')
+        g_string_append_c (out, *reader->p++);
       if (*reader->p == '"')
         {
           reader->p++;
           return g_string_free (g_steal_pointer (&out), FALSE);
         }
       if (*reader->p != '\\')
-        {
-          fail (reader, _("a text without its closing quote, or with a control character"));
-          return NULL;
-        }
+        return fail (reader, _("a text without its closing quote, or with a control character"));
 
       reader->p++;
-      if (*reader->p == 'u')
-        {
-          reader->p++;
-          if (!read_escaped_unichar (reader, out))
-            {
-              fail (reader, _("“\\u” needs four digits that are a character"));
-              return NULL;
-            }
-        }
-      else
-        {
-          const char *escape = *reader->p != '\0' ? strchr (escapes, *reader->p) : NULL;
-
-          if (escape == NULL)
-            {
-              fail (reader, _("an unknown character after “\\”"));
-              return NULL;
-            }
-          g_string_append_c (out, meanings[escape - escapes]);
-          reader->p++;
-        }
+      escape = *reader->p != '\0' ? strchr (escapes, *reader->p) : NULL;
+      if (escape == NULL && *reader->p != 'u')
+        return fail (reader, _("an unknown character after “\\”"));
+      reader->p++;
+      if (escape != NULL)
+        g_string_append_c (out, meanings[escape - escapes]);
+      else if (!read_escaped_unichar (reader, out))
+        return fail (reader, _("“\\u” needs four digits that are a character"));
     }
 }
 
-/* The bytes at @p that are a number, 0 for none. */
+/* The bytes at @text that are a number, 0 for none. */
 static gsize
-scan_number (const char *p,
+scan_number (const char *text,
              gboolean   *is_whole)
 {
-  const char *start = p;
+  const char *p = text + (*text == '-');
+  gsize n = *p == '0' ? 1 : strspn (p, DIGITS);
 
   *is_whole = TRUE;
-  if (*p == '-')
-    p++;
-  if (!g_ascii_isdigit (*p))
-    return 0;
-  if (*p == '0')
-    p++;
-  else
-    while (g_ascii_isdigit (*p))
-      p++;
-  if (*p == '.')
+  p += n;
+  if (n > 0 && *p == '.')
     {
       *is_whole = FALSE;
-      if (!g_ascii_isdigit (*++p))
-        return 0;
-      while (g_ascii_isdigit (*p))
-        p++;
+      n = strspn (++p, DIGITS);
+      p += n;
     }
-  if (*p == 'e' || *p == 'E')
+  if (n > 0 && (*p == 'e' || *p == 'E'))
     {
       *is_whole = FALSE;
       p++;
-      if (*p == '+' || *p == '-')
-        p++;
-      if (!g_ascii_isdigit (*p))
-        return 0;
-      while (g_ascii_isdigit (*p))
-        p++;
+      p += *p == '+' || *p == '-';
+      n = strspn (p, DIGITS);
+      p += n;
     }
 
-  return (gsize) (p - start);
+  return n > 0 ? (gsize) (p - text) : 0;
 }
 
 /* (nullable) (transfer full): NULL when it is too large for any type. */
@@ -194,97 +149,70 @@ make_number (const char *text,
              gboolean    is_whole)
 {
   g_autofree char *copy = g_strndup (text, length);
-  double real;
+  double real = g_ascii_strtod (copy, NULL);
+  guint64 large;
+  gint64 whole;
 
-  if (is_whole)
-    {
-      gint64 whole;
-      guint64 large;
-
-      errno = 0;
-      whole = g_ascii_strtoll (copy, NULL, 10);
-      if (errno == 0)
-        return g_variant_ref_sink (g_variant_new_int64 (whole));
-      errno = 0;
-      large = g_ascii_strtoull (copy, NULL, 10);
-      if (errno == 0 && copy[0] != '-')
-        return g_variant_ref_sink (g_variant_new_uint64 (large));
-    }
-
-  real = g_ascii_strtod (copy, NULL);
+  if (is_whole && g_ascii_string_to_signed (copy, 10, G_MININT64, G_MAXINT64, &whole, NULL))
+    return g_variant_ref_sink (g_variant_new_int64 (whole));
+  if (is_whole && g_ascii_string_to_unsigned (copy, 10, 0, G_MAXUINT64, &large, NULL))
+    return g_variant_ref_sink (g_variant_new_uint64 (large));
   return isfinite (real) ? g_variant_ref_sink (g_variant_new_double (real)) : NULL;
 }
 
 static GVariant *read_value (Reader *reader);
 
+/* After the first bracket. */
 static GVariant *
-read_array (Reader *reader)
+read_container (Reader   *reader,
+                gboolean  is_object)
 {
-  g_auto(GVariantBuilder) builder = G_VARIANT_BUILDER_INIT (G_VARIANT_TYPE ("av"));
+  g_auto(GVariantBuilder) list = G_VARIANT_BUILDER_INIT (G_VARIANT_TYPE ("av"));
+  g_auto(GVariantDict) object = G_VARIANT_DICT_INIT (NULL);
 
-  if (!take (reader, ']'))
-    do
-      {
-        g_autoptr(GVariant) value = read_value (reader);
-
-        if (value == NULL)
-          return NULL;
-        g_variant_builder_add (&builder, "v", value);
-        if (take (reader, ']'))
-          return g_variant_ref_sink (g_variant_builder_end (&builder));
-      }
-    while (take (reader, ','));
-  else
-    return g_variant_ref_sink (g_variant_builder_end (&builder));
-
-  return fail (reader, _("an array goes on with “,” or ends with “]”"));
-}
-
-static GVariant *
-read_object (Reader *reader)
-{
-  g_auto(GVariantDict) dict = G_VARIANT_DICT_INIT (NULL);
-
-  if (take (reader, '}'))
-    return g_variant_ref_sink (g_variant_dict_end (&dict));
-
-  do
+  for (gboolean is_first = TRUE; !take (reader, is_object ? '}' : ']'); is_first = FALSE)
     {
       g_autofree char *key = NULL;
       g_autoptr(GVariant) value = NULL;
 
-      if (!take (reader, '"'))
-        return fail (reader, _("the name of a member stands in double quotes"));
-      key = read_text (reader);
-      if (key == NULL)
-        return NULL;
-      if (!take (reader, ':'))
-        return fail (reader, _("after the name of a member comes “:”"));
+      if (!is_first && !take (reader, ','))
+        return fail (reader, is_object ? _("an object goes on with “,” or ends with “}”")
+                                       : _("an array goes on with “,” or ends with “]”"));
+      if (is_object)
+        {
+          if (!take (reader, '"'))
+            return fail (reader, _("the name of a member stands in double quotes"));
+          key = read_text (reader);
+          if (key == NULL)
+            return NULL;
+          if (!take (reader, ':'))
+            return fail (reader, _("after the name of a member comes “:”"));
+        }
       value = read_value (reader);
       if (value == NULL)
         return NULL;
-      g_variant_dict_insert_value (&dict, key, value);
-      if (take (reader, '}'))
-        return g_variant_ref_sink (g_variant_dict_end (&dict));
+      if (is_object)
+        g_variant_dict_insert_value (&object, key, value);
+      else
+        g_variant_builder_add (&list, "v", value);
     }
-  while (take (reader, ','));
 
-  return fail (reader, _("an object goes on with “,” or ends with “}”"));
+  return g_variant_ref_sink (is_object ? g_variant_dict_end (&object)
+                                       : g_variant_builder_end (&list));
 }
 
 static GVariant *
 read_word (Reader *reader)
 {
-  static const char *const words[] = { "true", "false" };
   gboolean is_whole;
   gsize length;
   GVariant *number;
 
-  for (gsize i = 0; i < G_N_ELEMENTS (words); i++)
-    if (g_str_has_prefix (reader->p, words[i]))
+  for (guint i = 0; i < 2; i++)
+    if (g_str_has_prefix (reader->p, i > 0 ? "true" : "false"))
       {
-        reader->p += strlen (words[i]);
-        return g_variant_ref_sink (g_variant_new_boolean (i == 0));
+        reader->p += i > 0 ? strlen ("true") : strlen ("false");
+        return g_variant_ref_sink (g_variant_new_boolean (i > 0));
       }
   if (g_str_has_prefix (reader->p, "null"))
     return fail (reader, _("“null” can't be sent: leave it out"));
@@ -302,23 +230,22 @@ read_word (Reader *reader)
 static GVariant *
 read_value (Reader *reader)
 {
+  gboolean is_object;
   GVariant *value;
 
-  skip_space (reader);
-  if (*reader->p == '"')
+  if (take (reader, '"'))
     {
-      char *text;
+      char *text = read_text (reader);
 
-      reader->p++;
-      text = read_text (reader);
       return text != NULL ? g_variant_ref_sink (g_variant_new_take_string (text)) : NULL;
     }
-  if (*reader->p != '[' && *reader->p != '{')
+  is_object = take (reader, '{');
+  if (!is_object && !take (reader, '['))
     return read_word (reader);
 
   if (++reader->depth > LLMCTL_JSON_MAX_DEPTH)
     return fail (reader, _("it is nested too deeply"));
-  value = *reader->p++ == '[' ? read_array (reader) : read_object (reader);
+  value = read_container (reader, is_object);
   reader->depth--;
   return value;
 }
@@ -327,19 +254,11 @@ GVariant *
 llmctl_json_read (const char  *text,
                   GError     **error)
 {
-  g_autoptr(GError) local_error = NULL;
-  Reader reader = { .text = text, .p = text, .error = &local_error };
+  Reader reader = { .text = text, .p = text, .error = error };
   g_autoptr(GVariant) value = read_value (&reader);
 
-  skip_space (&reader);
-  if (value != NULL && *reader.p != '\0')
-    {
-      g_clear_pointer (&value, g_variant_unref);
-      fail (&reader, _("something follows the value"));
-    }
-  if (value == NULL)
-    g_propagate_error (error, g_steal_pointer (&local_error));
-
+  if (value != NULL && !take (&reader, '\0'))
+    return fail (&reader, _("something follows the value"));
   return g_steal_pointer (&value);
 }
 

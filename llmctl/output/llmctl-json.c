@@ -7,6 +7,7 @@
 #include "llmctl/output/llmctl-json.h"
 
 #include <math.h>
+#include <string.h>
 
 static void
 append_string (GString    *out,
@@ -56,38 +57,9 @@ append_double (GString *out,
   g_string_append (out, buffer);
 }
 
-static void
-append_line (GString *out,
-             int      indent)
-{
-  if (indent < 0)
-    return;
-  g_string_append_c (out, '\n');
-  for (int i = 0; i < indent; i++)
-    g_string_append (out, "  ");
-}
-
 static void append_value (GString  *out,
                           GVariant *value,
                           int       indent);
-
-/* A name must be a string whatever the key is. */
-static void
-append_key (GString  *out,
-            GVariant *key)
-{
-  g_autofree char *text = NULL;
-
-  if (g_variant_classify (key) == G_VARIANT_CLASS_STRING ||
-      g_variant_classify (key) == G_VARIANT_CLASS_OBJECT_PATH ||
-      g_variant_classify (key) == G_VARIANT_CLASS_SIGNATURE)
-    {
-      append_string (out, g_variant_get_string (key, NULL));
-      return;
-    }
-  text = llmctl_json_write (key, FALSE);
-  append_string (out, text);
-}
 
 /* @indent: of the container in steps, -1 for one line. */
 static void
@@ -95,40 +67,40 @@ append_container (GString  *out,
                   GVariant *value,
                   int       indent)
 {
-  gboolean is_object = g_variant_type_is_subtype_of (g_variant_get_type (value),
-                                                     G_VARIANT_TYPE_DICTIONARY);
-  gboolean is_entry = g_variant_classify (value) == G_VARIANT_CLASS_DICT_ENTRY;
+  gboolean is_object = g_variant_is_of_type (value, G_VARIANT_TYPE_DICTIONARY);
   int inner = indent < 0 ? indent : indent + 1;
   gsize n = g_variant_n_children (value);
 
-  g_string_append_c (out, is_object || is_entry ? '{' : '[');
+  g_string_append_c (out, is_object ? '{' : '[');
   for (gsize i = 0; i < n; i++)
     {
-      g_autoptr(GVariant) child = is_entry ? g_variant_ref (value)
-                                           : g_variant_get_child_value (value, i);
+      g_autoptr(GVariant) child = g_variant_get_child_value (value, i);
 
       if (i > 0)
         g_string_append_c (out, ',');
-      append_line (out, inner);
-      if (is_object || is_entry)
+      if (inner >= 0)
+        g_string_append_printf (out, "\n%*s", 2 * inner, "");
+      if (is_object)
         {
           g_autoptr(GVariant) key = g_variant_get_child_value (child, 0);
           g_autoptr(GVariant) content = g_variant_get_child_value (child, 1);
+          /* A name is a string whatever the key is. */
+          g_autofree char *name = strchr ("sog", *g_variant_get_type_string (key)) != NULL
+                                      ? g_variant_dup_string (key, NULL)
+                                      : llmctl_json_write (key, FALSE);
 
-          append_key (out, key);
+          append_string (out, name);
           g_string_append (out, indent < 0 ? ":" : ": ");
           append_value (out, content, inner);
-          if (is_entry)
-            break;
         }
       else
         {
           append_value (out, child, inner);
         }
     }
-  if (n > 0)
-    append_line (out, indent);
-  g_string_append_c (out, is_object || is_entry ? '}' : ']');
+  if (n > 0 && indent >= 0)
+    g_string_append_printf (out, "\n%*s", 2 * indent, "");
+  g_string_append_c (out, is_object ? '}' : ']');
 }
 
 static void
@@ -136,34 +108,12 @@ append_value (GString  *out,
               GVariant *value,
               int       indent)
 {
+  g_autoptr(GVariant) content = NULL;
+
   switch (g_variant_classify (value))
     {
-    case G_VARIANT_CLASS_BOOLEAN:
-      g_string_append (out, g_variant_get_boolean (value) ? "true" : "false");
-      break;
     case G_VARIANT_CLASS_BYTE:
       g_string_append_printf (out, "%u", g_variant_get_byte (value));
-      break;
-    case G_VARIANT_CLASS_INT16:
-      g_string_append_printf (out, "%d", g_variant_get_int16 (value));
-      break;
-    case G_VARIANT_CLASS_UINT16:
-      g_string_append_printf (out, "%u", g_variant_get_uint16 (value));
-      break;
-    case G_VARIANT_CLASS_INT32:
-      g_string_append_printf (out, "%d", g_variant_get_int32 (value));
-      break;
-    case G_VARIANT_CLASS_UINT32:
-      g_string_append_printf (out, "%u", g_variant_get_uint32 (value));
-      break;
-    case G_VARIANT_CLASS_INT64:
-      g_string_append_printf (out, "%" G_GINT64_FORMAT, g_variant_get_int64 (value));
-      break;
-    case G_VARIANT_CLASS_UINT64:
-      g_string_append_printf (out, "%" G_GUINT64_FORMAT, g_variant_get_uint64 (value));
-      break;
-    case G_VARIANT_CLASS_HANDLE:
-      g_string_append_printf (out, "%d", g_variant_get_handle (value));
       break;
     case G_VARIANT_CLASS_DOUBLE:
       append_double (out, g_variant_get_double (value));
@@ -174,29 +124,17 @@ append_value (GString  *out,
       append_string (out, g_variant_get_string (value, NULL));
       break;
     case G_VARIANT_CLASS_VARIANT:
-      {
-        g_autoptr(GVariant) content = g_variant_get_variant (value);
-
-        append_value (out, content, indent);
-        break;
-      }
-    case G_VARIANT_CLASS_MAYBE:
-      {
-        g_autoptr(GVariant) content = g_variant_get_maybe (value);
-
-        if (content != NULL)
-          append_value (out, content, indent);
-        else
-          g_string_append (out, "null");
-        break;
-      }
+      content = g_variant_get_variant (value);
+      append_value (out, content, indent);
+      break;
     case G_VARIANT_CLASS_ARRAY:
     case G_VARIANT_CLASS_TUPLE:
-    case G_VARIANT_CLASS_DICT_ENTRY:
       append_container (out, value, indent);
       break;
     default:
-      g_assert_not_reached ();
+      /* Whole numbers, true and false. */
+      g_variant_print_string (value, out, FALSE);
+      break;
     }
 }
 

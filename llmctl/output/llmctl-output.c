@@ -10,13 +10,13 @@
 #include <glib/gi18n.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "common/llmsvc-command-line.h"
 #include "llmctl/output/llmctl-json.h"
-#include "llmctl/llmctl.h"
 
 #define DEFAULT_COLUMNS 80
 #define MIN_COLUMNS     40
@@ -249,6 +249,23 @@ llmctl_output_printf (LlmctlStyle  style,
   return llmctl_output_text (style, text);
 }
 
+void
+llmctl_complain (const char *format,
+                 ...)
+{
+  g_autofree char *message = NULL;
+  g_autofree char *harmless = NULL;
+  va_list arguments;
+
+  /* What was said before comes before, also when both go to one file. */
+  llmctl_output_flush ();
+  va_start (arguments, format);
+  message = g_strdup_vprintf (format, arguments);
+  va_end (arguments);
+  harmless = isatty (STDERR_FILENO) ? llmctl_output_make_harmless (message) : NULL;
+  g_printerr ("llmctl: %s\n", harmless != NULL ? harmless : message);
+}
+
 int
 llmctl_output_finish (int status)
 {
@@ -267,30 +284,10 @@ llmctl_output_finish (int status)
       raise (SIGPIPE);
     }
   llmctl_complain (_("Can't write to the standard output: %s"), g_strerror (lost_errno));
-  return status != LLMCTL_EXIT_OK ? status : LLMCTL_EXIT_FAILED;
+  return status != 0 ? status : EXIT_FAILURE;
 }
 
 /* --- values --- */
-
-/* (transfer floating): @object with the version of what it looks like before its members. */
-static GVariant *
-add_version (GVariant *object)
-{
-  GVariantBuilder builder;
-  GVariantIter iter;
-  GVariant *entry;
-
-  g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
-  g_variant_builder_add (&builder, "{sv}", "version", g_variant_new_uint32 (JSON_VERSION));
-  g_variant_iter_init (&iter, object);
-  while ((entry = g_variant_iter_next_value (&iter)) != NULL)
-    {
-      g_variant_builder_add_value (&builder, entry);
-      g_variant_unref (entry);
-    }
-
-  return g_variant_builder_end (&builder);
-}
 
 static gboolean
 write_json (GVariant *object,
@@ -298,9 +295,20 @@ write_json (GVariant *object,
             gboolean  is_indented)
 {
   g_autoptr(GVariant) owned = g_variant_ref_sink (object);
-  g_autoptr(GVariant) whole = has_version ? g_variant_ref_sink (add_version (owned))
-                                          : g_variant_ref (owned);
-  g_autofree char *json = llmctl_json_write (whole, is_indented);
+  g_autoptr(GVariant) whole = NULL;
+  g_autofree char *json = NULL;
+  GVariantBuilder builder;
+  GVariantIter iter;
+  GVariant *entry;
+
+  g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
+  if (has_version)
+    g_variant_builder_add (&builder, "{sv}", "version", g_variant_new_uint32 (JSON_VERSION));
+  g_variant_iter_init (&iter, owned);
+  while (g_variant_iter_loop (&iter, "@{sv}", &entry))
+    g_variant_builder_add_value (&builder, entry);
+  whole = g_variant_ref_sink (g_variant_builder_end (&builder));
+  json = llmctl_json_write (whole, is_indented);
 
   return llmctl_output_data (json) && llmctl_output_data ("\n");
 }
@@ -315,11 +323,7 @@ gboolean
 llmctl_output_json_member (const char *name,
                            GVariant   *value)
 {
-  GVariantBuilder object;
-
-  g_variant_builder_init (&object, G_VARIANT_TYPE_VARDICT);
-  g_variant_builder_add (&object, "{sv}", name, value);
-  return llmctl_output_json (g_variant_builder_end (&object));
+  return llmctl_output_json (g_variant_new_parsed ("{%s: <%*>}", name, value));
 }
 
 gboolean
@@ -336,14 +340,13 @@ llmctl_output_json_line (GVariant *object)
 static char *
 format_plain (GVariant *value)
 {
+  g_autoptr(GVariant) content = NULL;
+
   switch (g_variant_classify (value))
     {
     case G_VARIANT_CLASS_VARIANT:
-      {
-        g_autoptr(GVariant) content = g_variant_get_variant (value);
-
-        return format_plain (content);
-      }
+      content = g_variant_get_variant (value);
+      return format_plain (content);
     case G_VARIANT_CLASS_STRING:
     case G_VARIANT_CLASS_OBJECT_PATH:
     case G_VARIANT_CLASS_SIGNATURE:
@@ -357,23 +360,22 @@ gboolean
 llmctl_output_value (GVariant *value)
 {
   g_autoptr(GVariant) owned = g_variant_ref_sink (value);
-  g_autofree char *text = NULL;
-  gsize n;
+  gboolean is_there = TRUE;
 
-  if (g_variant_classify (owned) == G_VARIANT_CLASS_VARIANT)
+  if (g_variant_is_of_type (owned, G_VARIANT_TYPE_VARIANT))
     {
       g_autoptr(GVariant) content = g_variant_get_variant (owned);
 
       return llmctl_output_value (content);
     }
-  if (!g_variant_type_is_subtype_of (g_variant_get_type (owned), G_VARIANT_TYPE_DICTIONARY))
+  if (!g_variant_is_of_type (owned, G_VARIANT_TYPE_DICTIONARY))
     {
-      text = format_plain (owned);
+      g_autofree char *text = format_plain (owned);
+
       return llmctl_output_data (text) && llmctl_output_data ("\n");
     }
 
-  n = g_variant_n_children (owned);
-  for (gsize i = 0; i < n; i++)
+  for (gsize i = 0; i < g_variant_n_children (owned) && is_there; i++)
     {
       g_autoptr(GVariant) entry = g_variant_get_child_value (owned, i);
       g_autoptr(GVariant) key = g_variant_get_child_value (entry, 0);
@@ -381,12 +383,11 @@ llmctl_output_value (GVariant *value)
       g_autofree char *name = format_plain (key);
       g_autofree char *line = format_plain (content);
 
-      if (!llmctl_output_printf (LLMCTL_STYLE_BOLD, "%s:", name) ||
-          !llmctl_output_data (" ") || !llmctl_output_data (line) || !llmctl_output_data ("\n"))
-        return FALSE;
+      is_there = llmctl_output_printf (LLMCTL_STYLE_BOLD, "%s:", name) &&
+                 llmctl_output_data (" ") && llmctl_output_data (line) && llmctl_output_data ("\n");
     }
 
-  return TRUE;
+  return is_there;
 }
 
 char *
@@ -405,19 +406,11 @@ llmctl_format_bytes (guint64 bytes)
 
 /* --- tables --- */
 
-struct _LlmctlTable
-{
-  GPtrArray *rows;   /* (element-type GStrv) (owned), the header first */
-  guint n_columns;
-};
-
 LlmctlTable *
 llmctl_table_new (const char *const *header)
 {
-  LlmctlTable *self = g_new0 (LlmctlTable, 1);
+  LlmctlTable *self = g_ptr_array_new_with_free_func ((GDestroyNotify) g_strfreev);
 
-  self->rows = g_ptr_array_new_with_free_func ((GDestroyNotify) g_strfreev);
-  self->n_columns = g_strv_length ((char **) header);
   llmctl_table_add (self, header);
   return self;
 }
@@ -426,53 +419,42 @@ void
 llmctl_table_add (LlmctlTable       *self,
                   const char *const *cells)
 {
-  char **row = g_new0 (char *, self->n_columns + 1);
+  char **row = g_strdupv ((char **) cells);
 
   /* A line of a table is a line, whatever is in it. */
-  for (guint i = 0, n = g_strv_length ((char **) cells); i < self->n_columns; i++)
-    row[i] = g_strdelimit (g_strdup (i < n ? cells[i] : ""), "\n\t\r", ' ');
-  g_ptr_array_add (self->rows, row);
-}
-
-static void
-table_free (LlmctlTable *self)
-{
-  g_ptr_array_unref (self->rows);
-  g_free (self);
+  for (guint i = 0; row[i] != NULL; i++)
+    g_strdelimit (row[i], "\n\t\r", ' ');
+  g_ptr_array_add (self, row);
 }
 
 gboolean
 llmctl_table_print (LlmctlTable *self)
 {
-  g_autofree guint *columns = g_new0 (guint, self->n_columns);
+  g_autoptr(GPtrArray) rows = self;
+  guint n_columns = g_strv_length (g_ptr_array_index (rows, 0));
+  g_autofree guint *widths = g_new0 (guint, n_columns);
   gboolean is_there = TRUE;
 
-  for (guint i = 0; i < self->rows->len; i++)
-    {
-      char **row = g_ptr_array_index (self->rows, i);
+  for (guint i = 0; i < rows->len; i++)
+    for (guint j = 0; j < n_columns; j++)
+      widths[j] = MAX (widths[j],
+                       llmctl_output_get_width (((char **) g_ptr_array_index (rows, i))[j]));
 
-      for (guint j = 0; j < self->n_columns; j++)
-        columns[j] = MAX (columns[j], llmctl_output_get_width (row[j]));
-    }
-
-  for (guint i = self->rows->len > 1 ? 0 : 1; i < self->rows->len && is_there; i++)
+  for (guint i = rows->len > 1 ? 0 : 1; i < rows->len && is_there; i++)
     {
-      char **row = g_ptr_array_index (self->rows, i);
+      char **row = g_ptr_array_index (rows, i);
       g_autoptr(GString) line = g_string_new (NULL);
 
-      for (guint j = 0; j < self->n_columns; j++)
-        {
-          guint width = llmctl_output_get_width (row[j]);
-
-          g_string_append (line, row[j]);
-          for (; j + 1 < self->n_columns && width < columns[j] + 2; width++)
-            g_string_append_c (line, ' ');
-        }
+      for (guint j = 0; j < n_columns; j++)
+        g_string_append_printf (line, "%s%*s", row[j],
+                                j + 1 < n_columns
+                                    ? (int) (widths[j] + 2 - llmctl_output_get_width (row[j]))
+                                    : 0,
+                                "");
       /* names in it are to be found under */
       is_there = put_styled (i == 0 ? LLMCTL_STYLE_BOLD : LLMCTL_STYLE_PLAIN, line->str) &&
                  put ("\n");
     }
 
-  table_free (self);
   return is_there;
 }

@@ -41,6 +41,10 @@ gboolean llmctl_output_printf      (LlmctlStyle   style,
  * every locale. */
 gboolean llmctl_output_data        (const char   *text);
 
+/* Writes "llmctl: …" to stderr. */
+void     llmctl_complain           (const char   *format,
+                                    ...) G_GNUC_PRINTF (1, 2);
+
 /* Makes what was written so far visible. FALSE when stdout is gone. */
 gboolean llmctl_output_flush       (void);
 /* Text as a terminal may have it: control characters but newline and tab, and what is
@@ -75,8 +79,8 @@ gboolean llmctl_output_value       (GVariant     *value);
 /* "12.3 MiB"; units are binary. (transfer full) */
 char    *llmctl_format_bytes       (guint64       bytes);
 
-/* A table whose columns align; rows are as wide as the header. */
-typedef struct _LlmctlTable LlmctlTable;
+/* A table whose columns align: (element-type GStrv), the header first, all of one length. */
+typedef GPtrArray LlmctlTable;
 
 LlmctlTable *llmctl_table_new      (const char *const *header);
 /* @cells: NULL-terminated. */

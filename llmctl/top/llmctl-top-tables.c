@@ -12,7 +12,6 @@
 #include <pwd.h>
 #include <string.h>
 
-#include "llmctl/bus/llmctl-apps.h"
 #include "llmctl/bus/llmctl-service.h"
 
 /* Of an unnamed context's random name, enough to tell it from others. */

@@ -8,7 +8,8 @@
 #include <glib/gstdio.h>
 #include <string.h>
 
-#include "llmctl/llmctl-arguments.h"
+#include "llmctl/bus/llmctl-member.h"
+#include "support/llm-test-folder.h"
 #include "llmctl/llmctl-command.h"
 #include "llmctl/bus/llmctl-docs.h"
 #include "llmctl/output/llmctl-json.h"
@@ -259,61 +260,71 @@ static const char xml_with_help[] =
   "<node name='child'><interface name='org.test.Three'/></node>"
   "</node>";
 
+/* The last comment goes on, and on. */
+static const char odd_help[] =
+  "<interface name='org.test.Odd'><method name='Odd'>"
+  "<arg name='a' type='a{sv}' direction='in'/><arg name='b' type='a{sv}' direction='in'/>"
+  "<arg name='c' type='a{sv}' direction='in'/><arg name='d' type='a{sv}' direction='in'/>"
+  "</method>\n<!-- Odd:\n@a: `k` (s: `\n@b: As for Odd(), as for (), `x` (a{, `` (s), `y` (s\n"
+  "@c: `y` (s: `a`, `b)\n@d: ";
+
 static void
 test_introspection (void)
 {
   g_autoptr(GError) error = NULL;
-  g_autoptr(LlmctlNode) node = llmctl_node_parse (xml_with_help, strlen (xml_with_help), &error);
-  const LlmctlInterface *one, *found;
+  g_autoptr(LlmctlNode) node = llmctl_node_parse (xml_with_help, &error);
   const LlmctlMember *paint, *member;
   g_autofree char *described = NULL;
 
   g_assert_no_error (error);
   g_assert_cmpuint (node->interfaces->len, ==, 2);
-  g_assert_cmpuint (node->children->len, ==, 1);
-  g_assert_cmpstr (node->children->pdata[0], ==, "child");
+  g_assert_cmpstr (node->info->nodes[0]->path, ==, "child");
+  g_assert_null (node->info->nodes[1]);
 
-  one = llmctl_node_find_interface (node, "org.test.One");
-  g_assert_cmpstr (one->summary, ==, "The first");
-  g_assert_cmpstr (one->help, ==,
+  g_assert_cmpstr (llmctl_docs_get_help ("org.test.One", NULL, "short_description"), ==,
+                   "The first");
+  g_assert_cmpstr (llmctl_docs_get_help ("org.test.One", NULL, NULL), ==,
                    "First line of the help, see org.test.Two and Size.\n\nSecond `@raw` one.");
-  member = llmctl_interface_find (one, LLMCTL_MEMBER_PROPERTY, "Size");
-  g_assert_cmpstr (member->help, ==, "How large it is.");
-  g_assert_true (member->is_writable);
-  paint = llmctl_interface_find (one, LLMCTL_MEMBER_METHOD, "Paint");
-  g_assert_cmpstr (paint->help, ==, "Paints a picture.");
-  g_assert_cmpstr (((LlmctlArgument *) paint->in->pdata[0])->help, ==, "Which one.");
-  g_assert_cmpstr (((LlmctlArgument *) paint->out->pdata[0])->help, ==, "What came out.");
+  g_assert_cmpstr (llmctl_docs_get_help ("org.test.One", "Size", NULL), ==,
+                   "How large it is.");
+  member = llmctl_node_lookup (node, "org.test.One", LLMCTL_MEMBER_PROPERTY, "Size");
+  g_assert_cmpint (member->flags, ==, G_DBUS_PROPERTY_INFO_FLAGS_READABLE |
+                                        G_DBUS_PROPERTY_INFO_FLAGS_WRITABLE);
+  paint = llmctl_node_lookup (node, "org.test.One", LLMCTL_MEMBER_METHOD, "Paint");
+  g_assert_cmpstr (llmctl_docs_get_help ("org.test.One", "Paint", NULL), ==,
+                   "Paints a picture.");
+  g_assert_cmpstr (llmctl_docs_get_help ("org.test.One", "Paint", "colour"), ==,
+                   "Which one.");
+  g_assert_cmpstr (llmctl_docs_get_help ("org.test.One", "Paint", "picture"), ==,
+                   "What came out.");
   described = llmctl_arguments_describe (paint->in);
   g_assert_cmpstr (described, ==, "colour: string, options: {key: any, …}");
-  member = llmctl_interface_find (one, LLMCTL_MEMBER_METHOD, "Draw");
+  member = llmctl_node_lookup (node, "org.test.One", LLMCTL_MEMBER_METHOD, "Draw");
   g_assert_true (member->is_deprecated);
-  g_assert_cmpstr (member->help, ==, "Draws it.");
+  g_assert_cmpstr (llmctl_docs_get_help ("org.test.One", "Draw", NULL), ==, "Draws it.");
+  g_assert_null (llmctl_docs_get_help ("org.test.Two", "Draw", NULL));
 
-  g_assert_true (llmctl_node_find_member (node, "/a", LLMCTL_MEMBER_METHOD, "Paint", &found,
-                                          NULL) == paint);
-  g_assert_true (llmctl_node_find_member (node, "/a", LLMCTL_MEMBER_METHOD, "One.Draw", &found,
-                                          NULL) == member);
-  g_assert_null (llmctl_node_find_member (node, "/a", LLMCTL_MEMBER_METHOD, "Draw", &found,
-                                          &error));
+  g_assert_true (llmctl_node_find_member (node, "/a", LLMCTL_MEMBER_METHOD, "Paint", NULL) ==
+                 paint);
+  g_assert_true (llmctl_node_find_member (node, "/a", LLMCTL_MEMBER_METHOD, "One.Draw", NULL) ==
+                 member);
+  g_assert_null (llmctl_node_find_member (node, "/a", LLMCTL_MEMBER_METHOD, "Draw", &error));
   g_assert_nonnull (strstr (error->message, "org.test.One.Draw, org.test.Two.Draw"));
   g_clear_error (&error);
-  g_assert_null (llmctl_node_find_member (node, "/a", LLMCTL_MEMBER_METHOD, "Piant", &found,
-                                          &error));
+  g_assert_null (llmctl_node_find_member (node, "/a", LLMCTL_MEMBER_METHOD, "Piant", &error));
   g_assert_nonnull (strstr (error->message, "did you mean “Paint”"));
   g_clear_error (&error);
-  g_assert_null (llmctl_node_find_member (node, "/a", LLMCTL_MEMBER_METHOD, "wo.Draw", &found,
-                                          &error));
+  g_assert_null (llmctl_node_find_member (node, "/a", LLMCTL_MEMBER_METHOD, "wo.Draw", &error));
 }
 
+/* From the interface file of the service, which main() has put where it is looked for. */
 static void
 test_keys (void)
 {
-  g_autoptr(LlmctlNode) node = llmctl_node_parse (xml_with_help, strlen (xml_with_help), NULL);
-  const LlmctlInterface *one = llmctl_node_find_interface (node, "org.test.One");
-  const LlmctlMember *paint = llmctl_interface_find (one, LLMCTL_MEMBER_METHOD, "Paint");
-  g_autoptr(GPtrArray) keys = llmctl_docs_list_keys (one, paint->in->pdata[1]);
-  g_autofree char *lead = llmctl_docs_get_lead (paint->in->pdata[1]);
+  const LlmctlMember *paint = llmctl_node_lookup (llmctl_docs_get_node (), "org.test.One",
+                                                  LLMCTL_MEMBER_METHOD, "Paint");
+  g_autoptr(GPtrArray) keys = llmctl_docs_list_keys (paint, "options");
+  g_autofree char *lead = llmctl_docs_get_lead (paint, paint->in[1]);
   const LlmctlKey *key;
 
   g_assert_cmpuint (keys->len, ==, 3);
@@ -327,18 +338,36 @@ test_keys (void)
   key = keys->pdata[1];
   g_assert_cmpstr (key->key, ==, "layers");
   g_assert_cmpstr (key->help, ==, "");
-  key = keys->pdata[2];
-  g_assert_cmpstr (key->key, ==, "size");
+  key = llmctl_docs_find_key (keys, "size");
   g_assert_cmpstr (key->type, ==, "t");
   g_assert_cmpstr (key->help, ==, "how large.");
   g_assert_cmpstr (lead, ==, "As for Draw()");
+}
+
+/* What nobody writes. */
+static void
+test_hostile_keys (void)
+{
+  const LlmctlMember *odd = llmctl_node_lookup (llmctl_docs_get_node (), "org.test.Odd",
+                                                LLMCTL_MEMBER_METHOD, "Odd");
+
+  g_assert_nonnull (odd);
+  for (gsize i = 0; odd->in[i] != NULL; i++)
+    {
+      g_autoptr(GPtrArray) keys = llmctl_docs_list_keys (odd, odd->in[i]->name);
+      g_autofree char *lead = llmctl_docs_get_lead (odd, odd->in[i]);
+
+      g_test_message ("%s: %u", odd->in[i]->name, keys->len);
+      g_assert_cmpuint (keys->len, <=, 256);
+      g_assert_cmpstr (lead, !=, NULL);
+    }
 }
 
 static gboolean
 parses (const char *xml)
 {
   g_autoptr(GError) error = NULL;
-  g_autoptr(LlmctlNode) node = llmctl_node_parse (xml, strlen (xml), &error);
+  g_autoptr(LlmctlNode) node = llmctl_node_parse (xml, &error);
 
   g_assert_true ((node == NULL) == (error != NULL));
   if (error != NULL)
@@ -354,17 +383,12 @@ check_left (const char *inside,
 {
   g_autofree char *xml = g_strconcat ("<node>", inside, "</node>", NULL);
   g_autoptr(GError) error = NULL;
-  g_autoptr(LlmctlNode) node = llmctl_node_parse (xml, strlen (xml), &error);
+  g_autoptr(LlmctlNode) node = llmctl_node_parse (xml, &error);
 
   g_test_message ("%s", inside);
   g_assert_no_error (error);
   g_assert_cmpuint (node->interfaces->len, ==, n_interfaces);
-  if (n_interfaces > 0)
-    {
-      const LlmctlInterface *first = node->interfaces->pdata[0];
-
-      g_assert_cmpuint (first->members->len, ==, n_members);
-    }
+  g_assert_cmpuint (node->members->len, ==, n_members);
 }
 
 static void
@@ -386,17 +410,17 @@ test_hostile_xml (void)
                           "direction='in'/></method></interface></node>"));
   g_assert_false (parses ("<node><interface name='a.b'><method name='M'><arg/></method></interface>"
                           "</node>"));
+  g_assert_false (parses ("<node><interface/></node>"));
+  g_assert_false (parses ("<node><arg type='s'/><method name='M'/></node>"));
+  g_assert_false (parses ("<node><interface name='a.b'><property name='P'/></interface></node>"));
 
   check_left ("<interface name='no name'/>", 0, 0);
-  check_left ("<interface/>", 0, 0);
   check_left ("<interface name='a.b'/><interface name='a.b'><method name='M'/></interface>", 1, 0);
-  check_left ("<interface name='a.b'><method name='../M'/><method/><method name='M'/></interface>",
-              1, 1);
+  check_left ("<interface name='a.b'><method name='../M'/><method name='M'/></interface>", 1, 1);
   check_left ("<interface name='a.b'><method name='M'/><method name='M'/></interface>", 1, 1);
-  check_left ("<interface name='a.b'><property name='P'/><property name='Q' type='ss'/>"
-              "</interface>", 1, 0);
-  check_left ("<interface name='a.b'><other><method name='M'/></other></interface>", 1, 0);
-  check_left ("<arg type='s'/><method name='M'/>", 0, 0);
+  check_left ("<interface name='a.b'><property name='Q' type='ss' access='read'/></interface>", 1,
+              0);
+  check_left ("<interface name='a.b'><other/></interface>", 1, 0);
   check_left ("<!-- a.b: --><!-- @ --><!----><!-- : --><!-- a: @: @x:\n@y:-->"
               "<interface name='a.b'/>", 1, 0);
 
@@ -439,25 +463,16 @@ test_damaged_xml (void)
   g_assert_no_error (error);
   for (gsize i = 0; i < length; i += 131)
     {
-      g_autofree char *damaged = g_memdup2 (xml, length);
-      g_autoptr(LlmctlNode) cut = llmctl_node_parse (xml, i, NULL);
+      g_autofree char *damaged = g_strndup (xml, length);
+      g_autofree char *before = g_strndup (xml, i);
+      g_autoptr(LlmctlNode) cut = llmctl_node_parse (before, NULL);
       g_autoptr(LlmctlNode) node = NULL;
 
       g_assert_null (cut);
       damaged[i] ^= 0x15;
-      node = llmctl_node_parse (damaged, length, NULL);
-      for (guint j = 0; node != NULL && j < node->interfaces->len; j++)
-        {
-          const LlmctlInterface *interface = node->interfaces->pdata[j];
-
-          for (guint k = 0; k < interface->members->len; k++)
-            {
-              const LlmctlMember *member = interface->members->pdata[k];
-
-              for (guint l = 0; l < member->in->len; l++)
-                g_ptr_array_unref (llmctl_docs_list_keys (interface, member->in->pdata[l]));
-            }
-        }
+      node = llmctl_node_parse (damaged, NULL);
+      for (guint j = 0; node != NULL && j < node->members->len; j++)
+        g_free (llmctl_member_describe (llmctl_node_get_member (node, j)));
     }
 }
 
@@ -529,7 +544,27 @@ int
 main (int   argc,
       char *argv[])
 {
+  g_autoptr(GString) odd = g_string_new (odd_help);
+  g_autofree char *folder = NULL;
+  g_autofree char *file = NULL;
+  int result;
+
   g_test_init (&argc, &argv, NULL);
+
+  folder = llm_test_folder_new ();
+  file = g_build_filename (folder, "dbus-1", "interfaces", NULL);
+  g_assert_cmpint (g_mkdir_with_parents (file, 0700), ==, 0);
+  g_free (file);
+  file = g_build_filename (folder, "dbus-1", "interfaces", "org.llm.Service.xml", NULL);
+  for (guint i = 0; i < 100000; i++)
+    g_string_append (odd, "`k` (");
+  g_string_append (odd, "--></interface>");
+  g_string_insert (odd, 0, "</interface>");
+  g_string_insert_len (odd, 0, xml_with_help,
+                       strstr (xml_with_help, "</interface>") - xml_with_help);
+  g_string_append (odd, "</node>");
+  g_assert_true (g_file_set_contents (file, odd->str, -1, NULL));
+  g_setenv ("XDG_DATA_HOME", folder, TRUE);
 
   g_test_add_func ("/json/read", test_json_read);
   g_test_add_func ("/json/deep", test_json_deep);
@@ -538,6 +573,7 @@ main (int   argc,
   g_test_add_func ("/types", test_types);
   g_test_add_func ("/introspection", test_introspection);
   g_test_add_func ("/keys", test_keys);
+  g_test_add_func ("/hostile-keys", test_hostile_keys);
   g_test_add_func ("/hostile-xml", test_hostile_xml);
   g_test_add_func ("/damaged-xml", test_damaged_xml);
   g_test_add_func ("/harmless", test_harmless);
@@ -545,5 +581,7 @@ main (int   argc,
   g_test_add_func ("/wrap-wide", test_wrap_wide);
   g_test_add_func ("/suggest", test_suggest);
 
-  return g_test_run ();
+  result = g_test_run ();
+  llm_test_folder_remove (folder);
+  return result;
 }

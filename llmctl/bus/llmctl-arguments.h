@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The arguments of a method, as people write and read them on a command line. Main
+ * The arguments of a method, as people write them on a command line. Main
  * thread.
  */
 
@@ -11,12 +11,8 @@
 
 G_BEGIN_DECLS
 
-/* (transfer full): "prompt: string, options: {key: any, …}" */
-char     *llmctl_arguments_describe (const GPtrArray        *arguments);
-
 /**
  * llmctl_arguments_parse:
- * @interface: that of the method
  * @method: the method; its help tells the types of options
  * @words: what was written, ends with %NULL
  * @error: return location for an error
@@ -28,9 +24,8 @@ char     *llmctl_arguments_describe (const GPtrArray        *arguments);
  * Returns: (transfer full): a tuple of the method's arguments, not floating, or %NULL
  *   with %LLMSVC_ERROR_INVALID_ARGUMENT set
  */
-GVariant *llmctl_arguments_parse    (const LlmctlInterface  *interface,
-                                     const LlmctlMember     *method,
-                                     char                  **words,
-                                     GError                **error) G_GNUC_WARN_UNUSED_RESULT;
+GVariant *llmctl_arguments_parse (const LlmctlMember  *method,
+                                  char               **words,
+                                  GError             **error) G_GNUC_WARN_UNUSED_RESULT;
 
 G_END_DECLS

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#define G_LOG_DOMAIN "llmctl"
+
+#include "config.h"
+
+#include "llmctl/output/llmctl-rows.h"
+
+#include <glib/gi18n.h>
+#include <string.h>
+
+#include "llmctl/output/llmctl-output.h"
+
+/* (nullable) (transfer full) */
+static GVariant *
+look_up (GVariant   *row,
+         const char *key)
+{
+  const char *slash = strchr (key, '/');
+  g_autofree char *outer = g_strndup (key, slash != NULL ? (gsize) (slash - key) : 0);
+  g_autoptr(GVariant) inner = NULL;
+
+  if (slash == NULL)
+    return g_variant_lookup_value (row, key, NULL);
+  inner = g_variant_lookup_value (row, outer, G_VARIANT_TYPE_VARDICT);
+  return inner != NULL ? g_variant_lookup_value (inner, slash + 1, NULL) : NULL;
+}
+
+static guint64
+get_number (GVariant   *row,
+            const char *key)
+{
+  g_autoptr(GVariant) value = look_up (row, key);
+
+  if (value != NULL && g_variant_is_of_type (value, G_VARIANT_TYPE_UINT64))
+    return g_variant_get_uint64 (value);
+  return value != NULL && g_variant_is_of_type (value, G_VARIANT_TYPE_UINT32)
+             ? g_variant_get_uint32 (value)
+             : 0;
+}
+
+char *
+llmctl_format_text (GVariant   *row,
+                    const char *key)
+{
+  g_autoptr(GVariant) value = look_up (row, key);
+
+  return value != NULL && g_variant_is_of_type (value, G_VARIANT_TYPE_STRING)
+             ? g_variant_dup_string (value, NULL)
+             : g_strdup ("");
+}
+
+char *
+llmctl_format_name (GVariant   *row,
+                    const char *key)
+{
+  g_autofree char *name = llmctl_format_text (row, key);
+
+  return g_strdup (*name != '\0' ? name : _("(without a name)"));
+}
+
+char *
+llmctl_format_number (GVariant   *row,
+                      const char *key)
+{
+  return g_strdup_printf ("%" G_GUINT64_FORMAT, get_number (row, key));
+}
+
+char *
+llmctl_format_count (GVariant   *row,
+                     const char *key)
+{
+  static const char *const units[] = { "", " k", " M", " G", " T" };
+  double scaled = (double) get_number (row, key);
+  guint unit = 0;
+
+  for (; scaled >= 1000 && unit < G_N_ELEMENTS (units) - 1; unit++)
+    scaled /= 1000;
+
+  return g_strdup_printf (unit > 0 ? "%.1f%s" : "%.0f%s", scaled, units[unit]);
+}
+
+char *
+llmctl_format_size (GVariant   *row,
+                    const char *key)
+{
+  g_autoptr(GVariant) value = look_up (row, key);
+
+  return value != NULL ? llmctl_format_bytes (get_number (row, key)) : g_strdup ("?");
+}
+
+char *
+llmctl_format_time (GVariant   *row,
+                    const char *key)
+{
+  guint64 seconds = get_number (row, key);
+  g_autoptr(GDateTime) time = NULL;
+
+  if (seconds > 0 && seconds <= G_MAXINT64)
+    time = g_date_time_new_from_unix_local ((gint64) seconds);
+  return time != NULL ? g_date_time_format (time, "%Y-%m-%d %H:%M") : g_strdup ("");
+}
+
+void
+llmctl_rows_print (const LlmctlColumn *columns,
+                   GVariant           *rows)
+{
+  g_autoptr(GStrvBuilder) header = g_strv_builder_new ();
+  g_auto(GStrv) titles = NULL;
+  LlmctlTable *table;
+  GVariantIter iter;
+  GVariant *row;
+
+  for (const LlmctlColumn *column = columns; column->title != NULL; column++)
+    g_strv_builder_add (header, *column->title != '\0' ? _(column->title) : "");
+  titles = g_strv_builder_end (header);
+  table = llmctl_table_new ((const char *const *) titles);
+
+  g_variant_iter_init (&iter, rows);
+  while (g_variant_iter_loop (&iter, "@a{sv}", &row))
+    {
+      g_autoptr(GPtrArray) cells = g_ptr_array_new_null_terminated (8, g_free, TRUE);
+
+      for (const LlmctlColumn *column = columns; column->title != NULL; column++)
+        g_ptr_array_add (cells, column->format (row, column->key));
+      llmctl_table_add (table, (const char *const *) cells->pdata);
+    }
+  llmctl_table_print (table);
+}

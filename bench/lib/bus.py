@@ -97,7 +97,7 @@ class Connection:
         return self.call(SERVICE, "CreateContext", "(a{sv})", NONE)[0]
 
     def find_pid(self, name=NAME):
-        """0: nobody has this name."""
+        """0: the name has no owner."""
         try:
             return self.call_bus("GetConnectionUnixProcessID", "(s)", name)
         except CallError:

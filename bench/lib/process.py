@@ -18,7 +18,8 @@ MIB = 1 << 20
 
 
 def die_with_parent():
-    """From then on the end of the parent is the end of this process."""
+    """This process ends with its parent, and leaves Ctrl+C to it."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() == 1:
         sys.exit(1)

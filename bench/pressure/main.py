@@ -2,13 +2,13 @@
 """What the policy of memory does under pressure, by traces; and what giving all back takes, by the
 real service.
 
-A trace is text; "#" begins a comment. Lines "NAME NUMBER" describe machine and service: machine-mib,
-group-mib (0: none), budget-mib (0: three quarters), model-mib, contexts-mib (what it would hold),
-overhead-mib, growth-mib (a second), busy (0 or 1). In a made-up trace lines "SECONDS MIB" follow,
-what others hold at that time and, in between, on the way to the next. In a recorded one, which says
-so by "recorded 1", each line is a reading: time in ms, stalls of all tasks (some, full) and of the
-own group (some, full) in µs since the start, then bytes: available, total, the group's limit, usage,
-cache.
+A trace is text; "#" begins a comment. Lines "NAME NUMBER" describe machine and service:
+machine-mib, group-mib (0: none), budget-mib (0: three quarters), model-mib, contexts-mib (what it
+would hold), overhead-mib, growth-mib (a second), busy (0 or 1). In a made-up trace lines
+"SECONDS MIB" follow, what others hold at that time and, in between, on the way to the next. In a
+recorded one, which says so by "recorded 1", each line is a reading: time in ms, stalls of all tasks
+(some, full) and of the own group (some, full) in µs since the start, then bytes: available, total,
+the group's limit, usage, cache.
 """
 import pathlib
 import subprocess

@@ -283,7 +283,7 @@ get_statistic (Play       *play,
   return (double) value;
 }
 
-/* Plays one run of @n_users, and waits until nothing of it is left. @word: of the line that tells its
+/* Plays one run of @n_users, and waits until nothing of it is left. @word: of the line with its
  * totals. */
 static gboolean
 play_run (Play       *play,

@@ -16,8 +16,8 @@ SIDES = ("ordinary", "flooded")
 
 
 class Case:
-    """So many users. calls: (milliseconds to the first token, tokens a second, tokens of the prompt)
-    by side and user. totals: seconds, tokens read and written, tokens read, by side."""
+    """So many users. calls: (milliseconds to the first token, tokens a second, tokens of the
+    prompt) by side and user. totals: seconds, tokens read and written, tokens read, by side."""
 
     def __init__(self, n_users):
         self.n_users = n_users
@@ -100,8 +100,8 @@ def print_notes(options, cases):
     for case in cases:
         kept_ttft, kept_rate = case.find_least()
         speeds, read = case.get_rates(1), case.get_rates(2)
-        kept = (f"each of the others keeps at least {kept_ttft:.2f} of its TTFT and {kept_rate:.2f} "
-                f"of its tokens/s ({GOAL:.1f} is wanted)" if kept_rate > 0 else
+        kept = (f"each of the others keeps at least {kept_ttft:.2f} of its TTFT and "
+                f"{kept_rate:.2f} of its tokens/s ({GOAL:.1f} is wanted)" if kept_rate > 0 else
                 "not every user had a call that counts, more --seconds are needed")
         print(f"- {case.n_users} users: {kept}; the model read and wrote {speeds[0]:.0f} / "
               f"{speeds[1]:.0f} tokens/s, of these {read[0]:.0f} / {read[1]:.0f} of prompts")

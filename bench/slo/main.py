@@ -63,7 +63,8 @@ def check_fair(parser, options):
         parser.error("--model FILE is needed")
     if options.daemon or options.policy or options.peer or options.loads is not None or \
             options.calls or options.plots:
-        parser.error("--fair needs no --daemon, and takes no policies, peers, loads, calls or plots")
+        parser.error("--fair needs no --daemon, and takes no policies, peers, loads, calls or "
+                     "plots")
     if not (0 <= options.seconds <= 3600 and options.threads >= 0 and
             (options.rounds is None or 1 <= options.rounds <= 1000)):
         parser.error("--fair takes --seconds up to 3600, and 1 to 1000 --rounds")

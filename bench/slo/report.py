@@ -62,17 +62,18 @@ def print_result(result):
     speed = (f"{result['tokens-per-second']:.0f} "
              f"({result['written-tokens-per-second']:.1f} written) ")
     for name, figures in result["classes"].items():
-        times = " | ".join(" / ".join(f"{figures[key][share]:.0f}" for share in ("p50", "p95", "p99"))
-                           for key in ("ttft-ms", "tpot-ms"))
+        times = " | ".join(
+            " / ".join(f"{figures[key][share]:.0f}" for share in ("p50", "p95", "p99"))
+            for key in ("ttft-ms", "tpot-ms"))
         print(f"| {load} | {result['policy']} | {name} | {figures['calls']} | {figures['met']} | "
-              f"{figures['missed']} | {figures['refused']} | {figures['met-percent']:.1f} | {times} | "
-              f"{figures['kept-tokens-percent']:.0f} % | {figures['sub-model-percent']:.0f} % | "
+              f"{figures['missed']} | {figures['refused']} | {figures['met-percent']:.1f} | "
+              f"{times} | {figures['kept-tokens-percent']:.0f} % | {figures['sub-model-percent']:.0f} % | "
               f"{speed}|", flush=True)
         speed = ""
 
 
 def print_notes(player):
-    """What else there is to say: failures, and the two policies of the service beside each other."""
+    """Failures, and the two policies of the service beside each other."""
     options = player.options
     for result in player.saturated + player.results:
         where = f"{result['policy']}, load {result['load']:.2f}"
@@ -91,8 +92,8 @@ def print_notes(player):
                   f"{met[1]:.1f} %, at {100 * speed:.0f} % of its tokens/s")
     most = max(result["calling-percent-of-processor"] for result in player.results)
     print(f"\ncapacity {player.capacity:.3f} calls/s (fifo, {options.calls} calls at once), seed "
-          f"{options.seed}, {options.rounds} × {options.seconds:g} s of calls at each load; calling "
-          f"took at most {most:.1f} % of one processor")
+          f"{options.seed}, {options.rounds} × {options.seconds:g} s of calls at each load; "
+          f"calling took at most {most:.1f} % of one processor")
 
 
 def make_data(player):

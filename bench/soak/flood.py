@@ -1,19 +1,15 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """The harm that callers may do: one kind, as fast as it goes, until the process is killed.
 
-Floods of calls go over a socket of their own, as messages made beforehand: a binding would keep the
-processor busy with itself. What the service says does not matter.
+What the service says does not matter.
 """
 import fcntl
 import itertools
-import os
-import re
-import socket
-import struct
 
 from lib import bus, process
-from lib.bus import Gio, GLib
+from lib.bus import GLib
 from lib.figures import Random
+from lib.wire import Wire, make_blob
 
 ID = "org.example.Hostile"
 N_IN_FLIGHT = 64
@@ -21,8 +17,6 @@ HUGE_BYTES = 8 << 20
 SMALL_PIPE = 4096
 MAX_PIPES = 64
 N_VARIANTS = 1000
-REPLIES = (2, 3)
-SERIAL_AT = 8
 STORY = "Tell me a very long story."
 NO_CONTEXT = bus.PATH + "/contexts/0123456789abcdef0123456789abcdef"
 
@@ -34,11 +28,10 @@ def make_bus_calls():
 
 
 def make_calls():
-    options = {"kind": "(a{sv})", "arguments": (bus.NONE,)}
     for n in range(N_VARIANTS):
         for interface, method in ((bus.SERVICE, "GetStatistics"), (bus.SERVICE, "ListContexts"),
                                   (bus.NAME + ".Admin", "ListApps")):
-            yield interface, method, *options.values()
+            yield interface, method, "(a{sv})", (bus.NONE,)
         yield (bus.SERVICE, "CountTokens", "(a(ssa{sv})a{sv})",
                (bus.message(f"How many tokens are these? {n}"), bus.NONE))
 
@@ -85,61 +78,14 @@ FLOODS = {
 }
 
 
-def make_blob(interface, method, kind, arguments=(), path=bus.PATH):
-    name = bus.NAME
-    if interface == "bus":
-        name, path, interface = bus.BUS
-    message = Gio.DBusMessage.new_method_call(name, path, interface, method)
-    message.set_byte_order(Gio.DBusMessageByteOrder.LITTLE_ENDIAN)
-    message.set_serial(1)
-    if isinstance(arguments, GLib.Variant):
-        message.set_body(arguments)
-    elif kind is not None:
-        message.set_body(GLib.Variant(kind, arguments))
-    return bytearray(message.to_blob(Gio.DBusCapabilityFlags.NONE))
-
-
-def connect(address):
-    kind, path = re.match(r"unix:(path|abstract)=([^,]+)", address).groups()
-    client = socket.socket(socket.AF_UNIX)
-    client.connect(path if kind == "path" else "\0" + path)
-    client.sendall(b"\0AUTH EXTERNAL " + str(os.getuid()).encode().hex().encode() + b"\r\n")
-    if not client.recv(4096).startswith(b"OK"):
-        raise ConnectionError("the bus lets nobody in")
-    client.sendall(b"BEGIN\r\n")
-    return client
-
-
-def take_replies(client, buffer):
-    """How many came; what follows them stays in @buffer."""
-    buffer += client.recv(1 << 16)
-    n = at = 0
-    while len(buffer) - at >= 16:
-        order = "<" if buffer[at] == ord("l") else ">"
-        body, _, fields = struct.unpack_from(order + "III", buffer, at + 4)
-        size = 16 + (fields + 7) // 8 * 8 + body
-        if len(buffer) - at < size:
-            break
-        n += buffer[at + 1] in REPLIES
-        at += size
-    del buffer[:at]
-    return n
-
-
 def flood_calls(address, calls, n_in_flight):
-    greeting = [("bus", "Hello", None), (bus.SERVICE, "Register", "(sa{sv})", (ID, bus.NONE))]
-    blobs = itertools.chain([make_blob(*call) for call in greeting],
-                            itertools.cycle([make_blob(*call) for call in calls]))
-    client = connect(address)
-    buffer = bytearray()
+    wire = Wire(address, ID)
     n_wanted = n_in_flight
-    for serial, blob in enumerate(blobs, 1):
-        # The bus refuses a serial that is under way.
-        struct.pack_into("<I", blob, SERIAL_AT, serial & 0x7fffffff or 1)
-        client.sendall(blob)
+    for blob in itertools.cycle([make_blob(*call) for call in calls]):
+        wire.send(blob)
         n_wanted -= 1
         while n_wanted == 0:
-            n_wanted = take_replies(client, buffer)
+            n_wanted = len(wire.take_replies())
 
 
 # --- floods one after the other ---

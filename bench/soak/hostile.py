@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""A steady caller beside a hostile one: how much slower the first becomes, by what the second does."""
+"""A steady caller beside a hostile one: how much slower the first becomes, by kind of harm."""
 import sys
 import time
 

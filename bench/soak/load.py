@@ -7,7 +7,7 @@ import time
 from soak.app import LOSSES, OPERATIONS, App
 
 MAX_COMPLAINTS = 20
-# What takes longer was forgotten by somebody, however busy the machine.
+# However busy the machine is, a call that takes longer is lost somewhere.
 MAX_CALL_S = 90
 # Whatever it is, it is a complaint: a thread that ends would be waited for.
 FAILURES = Exception

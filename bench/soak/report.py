@@ -67,17 +67,20 @@ def make_data(soak):
                      "contexts": options.apps * load.n_contexts, "think-ms": options.think,
                      "tokens": options.tokens, "seed": options.seed},
         "calls": load.counts, "refused": load.n_refused, "callers-killed": soak.n_killed,
-        "at-rest": describe(soak.at_rest, seconds), "under-load": describe(soak.under_load, seconds),
+        "at-rest": describe(soak.at_rest, seconds),
+        "under-load": describe(soak.under_load, seconds),
         "property-reads": probed[0], "bus-reads": probed[1], "turns": load.n_turns,
-        "compared-at-end": soak.n_compared_at_end, "compared-after-kill": soak.n_compared_after_kill,
+        "compared-at-end": soak.n_compared_at_end,
+        "compared-after-kill": soak.n_compared_after_kill,
         "compared-after-end": soak.n_compared_after_end, "wrong": load.n_complaints,
         "complaints": load.complaints,
     }
 
 
 def print_changes(data, key, title, is_judged):
-    print(f"\n| {title} | second quarter | last quarter | change |{' flat |' if is_judged else ''}\n"
-          f"|---|---|---|---|{'---|' if is_judged else ''}")
+    flat_title, flat_line = (" flat |", "---|") if is_judged else ("", "")
+    print(f"\n| {title} | second quarter | last quarter | change |{flat_title}\n"
+          f"|---|---|---|---|{flat_line}")
     for held, unit in HELD.items():
         figures = data[key][held]
         early, late = figures["second-quarter"], figures["last-quarter"]
@@ -101,7 +104,8 @@ def print_tables(data):
         *times, n = data[key].values()
         print(f"| {name} | {' | '.join(f'{time:.2f}' for time in times)} | {n} |")
     print("\n| turns | |\n|---|---|")
-    for name, key in (("acknowledged", "turns"), ("contexts compared at the end", "compared-at-end"),
+    for name, key in (("acknowledged", "turns"),
+                      ("contexts compared at the end", "compared-at-end"),
                       ("after SIGKILL in the middle of the load", "compared-after-kill"),
                       ("after SIGTERM", "compared-after-end"),
                       ("lost, changed, or otherwise wrong", "wrong")):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""Readings of the service: what it holds, how long a property takes; and callers that are killed."""
+"""Readings: what the service holds, how long a property takes; and callers that are killed."""
 import gc
 import os
 import pathlib
@@ -9,10 +9,10 @@ import time
 
 from lib import bus, process
 from lib.figures import Random
+from lib.wire import Wire, make_blob
 
 PROBE_INTERVAL_S = 0.02
 PROBE = struct.Struct("ddd")
-PROBE_TIMEOUT_MS = 120000
 MAX_STREAMS = 6
 # What the service holds, by unit.
 HELD = {
@@ -75,14 +75,16 @@ class Probe:
 def run_probe(address):
     """In a process of its own, until that is killed."""
     process.die_with_parent()
-    connection = bus.Connection(address, timeout_ms=PROBE_TIMEOUT_MS)
+    wire = Wire(address)
+    of_service = make_blob(bus.PROPERTIES, "Get", "(ss)", (bus.MEMORY, "Resident"))
+    of_bus = make_blob("bus", "GetId")
     gc.freeze()
     gc.disable()
     while True:
         begin = time.monotonic()
-        connection.get(bus.MEMORY, "Resident")
+        wire.call(of_service)
         middle = time.monotonic()
-        connection.call_bus("GetId")
+        wire.call(of_bus)
         end = time.monotonic()
         os.write(1, PROBE.pack(begin, (middle - begin) * 1000, (end - middle) * 1000))
         time.sleep(max(begin + PROBE_INTERVAL_S - time.monotonic(), 0))

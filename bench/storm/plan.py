@@ -25,8 +25,8 @@ N_TURN = 16
 N_ANSWER = 32
 # A turn with what the template puts around it.
 N_WHOLE_TURN = 72
-WORDS = ("we go to the sea and see it as one is no in at on so he or if an ox by up us do me my be am "
-         "of").split()
+WORDS = ("we go to the sea and see it as one is no in at on so he or if an ox by up us do me my be "
+         "am of").split()
 
 
 def make_text(model, random, n_tokens):

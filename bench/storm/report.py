@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""What storms came to, as tables and JSON, and the readings as a trace for llmsvc-bench pressure."""
+"""Results of storms as tables and JSON, and the readings as a trace for llmsvc-bench pressure."""
 from lib.figures import median
 from lib.process import MIB
 from storm.eater import ROUND_S
@@ -49,8 +49,8 @@ def format_figure(storms, get, wants_known=False):
 
 
 def print_stalls(plan, results):
-    print("| beside | storms | killed | eater waited, ms a storm | at a full stop, ms | in all, ms | "
-          f"rounds of {round(plan.hold_s / ROUND_S)} | longest for a MiB, ms |\n"
+    print("| beside | storms | killed | eater waited, ms a storm | at a full stop, ms | "
+          f"in all, ms | rounds of {round(plan.hold_s / ROUND_S)} | longest for a MiB, ms |\n"
           "|---|---|---|---|---|---|---|---|")
     for result in results:
         storms, killed = result["storms"], result["killed-in-storm"]
@@ -92,8 +92,8 @@ def compare_stalls(own, other):
 
 def print_tables(plan, results):
     levels = [f"{level / MIB:.0f}" for level in plan.levels]
-    print(f"model {plan.model_bytes / MIB:.0f} MiB, limit {plan.limit / MIB:.0f} MiB, budget of the "
-          f"service {plan.budget / MIB:.0f} MiB; the eater takes {levels[0]}, {levels[1]} or "
+    print(f"model {plan.model_bytes / MIB:.0f} MiB, limit {plan.limit / MIB:.0f} MiB, "
+          f"budget of the service {plan.budget / MIB:.0f} MiB; the eater takes {levels[0]}, {levels[1]} or "
           f"{levels[2]} MiB and reads {plan.file_bytes / MIB:.0f}\n")
     print_stalls(plan, results)
     print_servers(results)

@@ -160,8 +160,7 @@ class Run:
         }
 
     def is_well(self):
-        """False when the server or the eater is gone, an app had to give up, or somebody is tired
-        of it."""
+        """False when the server or the eater is gone, an app had to give up, or a signal came."""
         return not is_interrupted.is_set() and self.eater.is_alive() and (
             self.server is None or self.server.is_alive() and self.apps.count_ended() == 0)
 

@@ -100,7 +100,7 @@ class Plots(unittest.TestCase):
         sys.path.insert(0, GATES)
         import importlib
         gate = importlib.import_module("check-plots")
-        for number in range(8):
+        for number in range(5):
             scale = 10 ** random.uniform(-3, 5)
             n = random.randint(2, 500)
             moments = [[i * scale, *([scale * random.random()] * 4), 0] for i in range(n)]

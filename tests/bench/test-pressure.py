@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""Traces through the policy: what is damaged is named with its line; and Trim of the real service."""
+"""Traces through the policy: damage is named with its line; and Trim of the real service."""
 import pathlib
 import tempfile
 import unittest
 
 import rig
 
-MADE_UP = "machine-mib 4096 # GiB\nmodel-mib 600\ncontexts-mib 1500\nbusy 1\n\n0 1000\n30 3800\n60 1000\n"
+MADE_UP = ("machine-mib 4096 # GiB\nmodel-mib 600\ncontexts-mib 1500\nbusy 1\n\n"
+           "0 1000\n30 3800\n60 1000\n")
 DAMAGES = {
     "speed 5\n0 1\n1 2": "t.txt:1: that is no description",
     "busy\n0 1\n1 2": "t.txt:1: that is no description",

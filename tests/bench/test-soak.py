@@ -107,8 +107,8 @@ class Run(unittest.TestCase):
         self.assertEqual(list(data["calls"]), [name for name, _, _ in OPERATIONS])
         self.assertGreater(data["calls"]["Generate, read to the end"], 0)
         # Half of the contexts have names and outlive the service.
-        self.assertEqual([data[f"compared-{when}"] for when in ("at-end", "after-kill", "after-end")],
-                         [32, 16, 16])
+        compared = [data[f"compared-{when}"] for when in ("at-end", "after-kill", "after-end")]
+        self.assertEqual(compared, [32, 16, 16])
         # Nobody else is left at rest: these, and the one that asks.
         self.assertEqual(data["at-rest"]["contexts"]["last-quarter"], 33)
         self.assertEqual(data["at-rest"]["calls"]["last-quarter"], 0)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""No two texts of a plot in docs/ lie on each other, none leaves the drawing, and all plots together
-are small."""
+"""No two texts of a plot in docs/ lie on each other, none leaves the drawing, and all plots
+together are small."""
 import pathlib
 import re
 import sys

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """Small storms over the real service: nobody is killed, no answer is lost or another than
-undisturbed, the program beside it lives. With a model that has some weight. Ends with 77, and the reason, where no control group can be made."""
+undisturbed, the program beside it lives. With a model that has some weight. Ends with 77, and the
+reason, where no control group can be made."""
 import json
 import pathlib
 import sys

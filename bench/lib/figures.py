@@ -124,5 +124,7 @@ class Options(argparse.ArgumentParser):
 
 
 def fail(message):
+    if isinstance(message, OSError) and message.strerror:
+        message = f"{message.filename}: {message.strerror}" if message.filename else message.strerror
     print(f"llmsvc-bench: {message}", file=sys.stderr)
     return 1

@@ -4,13 +4,15 @@
 What the service holds must stay the same after a while, no acknowledged turn may be lost, and
 properties must be readable at any moment. docs/benchmarks/soak.md tells how it is measured.
 """
+import argparse
 import os
 import signal
 import sys
 import time
 
 from lib import bus, process
-from lib.figures import Options, Random
+from lib.figures import Options, Random, fail
+from lib.model import ModelError
 from soak import flood, hostile, report, watch
 from soak.load import Load
 
@@ -51,10 +53,9 @@ class Callers:
 class Soak:
     """One run. Times are of time.monotonic()."""
 
-    def __init__(self, options):
+    def __init__(self, options, private):
         self.options = options
-        budget = options.budget or ("0" if options.hostile else "160M")
-        self.bus = bus.PrivateBus(options.daemon, options.model, f"[service]\nbudget={budget}\n")
+        self.bus = private
         self.address = self.bus.address
         self.pid = 0
         self.under_load, self.at_rest, self.pauses = [], [], []
@@ -148,6 +149,10 @@ class Soak:
             self.load.close()
 
 
+def make_config(options):
+    return f"[service]\nbudget={options.budget or ('0' if options.hostile else '160M')}\n"
+
+
 def parse(arguments):
     parser = Options("soak", "Many applications for a long time, and hostile callers.")
     parser.add("daemon", meta="FILE", help="The llmsvcd to measure")
@@ -169,7 +174,7 @@ def parse(arguments):
     parser.add("json-file", meta="FILE", help="Write the JSON there as well")
     parser.add("plots", meta="FOLDER", help="Write plots into this folder")
     for name in ("probe-at", "call-at", "flood-at"):
-        parser.add_argument(f"--{name}", help="Internal: a process of the benchmark")
+        parser.add_argument(f"--{name}", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     options.interval, options.rest = 10, 30
     if options.quick:
@@ -192,8 +197,13 @@ def main(arguments):
         return watch.run_caller(options.call_at, options.seed)
     if options.flood_at:
         return flood.run(options.flood_at, options.hostile[0], options.seed)
-    soak = Soak(options)
+    private = None
     try:
+        private = bus.PrivateBus(options.daemon, options.model, make_config(options))
+        soak = Soak(options, private)
         return 0 if (hostile.measure(soak) if options.hostile else soak.run()) else 1
+    except (bus.CallError, ModelError, OSError) as error:
+        return fail(error)
     finally:
-        soak.bus.close()
+        if private is not None:
+            private.close()

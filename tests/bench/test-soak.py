@@ -127,6 +127,9 @@ class Run(unittest.TestCase):
         outcome = rig.run(*SOAK, "--hostile", "rudeness")
         self.assertEqual(outcome.returncode, 1)
         self.assertIn("rudeness", outcome.stderr)
+        outcome = rig.run("soak", "--daemon", "/bin/false", "--model", rig.MODEL)
+        self.assertEqual(outcome.returncode, 1)
+        self.assertIn("llmsvc-bench: ", outcome.stderr)
 
 
 unittest.main()

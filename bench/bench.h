@@ -71,15 +71,14 @@ int          bench_contention    (int         argc,
                                   char      **argv);
 int          bench_load          (int         argc,
                                   char      **argv);
-int          bench_slo           (int         argc,
+/* For the benchmarks in Python, which llmsvc-bench runs for its other commands. */
+int          bench_tokens        (int         argc,
                                   char      **argv);
-int          bench_storm         (int         argc,
+int          bench_slo_fair      (int         argc,
                                   char      **argv);
-int          bench_pressure      (int         argc,
+int          bench_pressure_play (int         argc,
                                   char      **argv);
 int          bench_make_gguf     (int         argc,
-                                  char      **argv);
-int          bench_soak          (int         argc,
                                   char      **argv);
 
 G_END_DECLS

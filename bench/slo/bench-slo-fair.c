@@ -1,8 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#include "slo/bench-slo-fair.h"
+/*
+ * Users beside one who floods the service, in an engine in this process: for slo/fair.py, which
+ * sums up the lines that this prints. docs/benchmarks/slo.md tells how.
+ */
 
-#include "bench-endless.h"
+#include "bench.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
 #include "bench-random.h"
 #include "engine/llm-engine.h"
 
@@ -25,17 +32,24 @@ typedef struct _Call Call;
 
 typedef struct
 {
-  const BenchFair *bench;
+  /* what is asked for */
+  const char *slo_class;
+  double seconds;          /* of one run that count */
+  guint n_threads;
+  guint64 seed;
+  guint divisor;           /* of words and tokens */
+
   LlmEngine *engine;
   GVariant *bias;          /* a{ud}: no answer ends early */
   guint n_runs;            /* so far: texts differ */
 
   /* of one run */
-  BenchFairSide *side;
+  int number;              /* of the case; -1: nothing counts */
+  guint side;              /* 0: ordinary, 1: one floods */
   GPtrArray *calls;        /* (element-type Call) (unowned): under way */
   gint64 count_us;         /* calls that begin from then on count */
   gboolean is_over;
-  GMainLoop *loop;         /* (nullable): ends with the last call */
+  GMainLoop *loop;         /* ends with the last call */
   GError *error;           /* (nullable): of the first that failed */
 } Play;
 
@@ -86,23 +100,18 @@ call_accept (LlmSink    *sink,
 }
 
 static void
-add_figures (Call     *self,
-             GVariant *results)
+print_call (Call     *self,
+            GVariant *results)
 {
-  BenchFairUser *user = &self->caller->play->side->users[self->caller->user];
-  double ttft_ms = (double) (self->first_us - self->begin_us) / 1000;
+  const Play *play = self->caller->play;
   guint n_prompt = 0, n_output = 0;
-  double prompt, rate;
 
   g_variant_lookup (results, "prompt-tokens", "u", &n_prompt);
   g_variant_lookup (results, "output-tokens", "u", &n_output);
-  if (self->first_us == 0 || n_output < 2)
-    return;
-  prompt = n_prompt;
-  rate = (n_output - 1) * US / (double) MAX (self->last_us - self->first_us, 1);
-  g_array_append_val (user->ttft_ms, ttft_ms);
-  g_array_append_val (user->rate, rate);
-  g_array_append_val (user->n_prompt, prompt);
+  if (play->number >= 0 && self->first_us > 0 && n_output > 1)
+    printf ("call %d %u %u %.6f %.6f %u\n", play->number, play->side, self->caller->user,
+            (double) (self->first_us - self->begin_us) / 1000,
+            (n_output - 1) * US / (double) MAX (self->last_us - self->first_us, 1), n_prompt);
 }
 
 /* After this nothing more is heard of the call. */
@@ -121,7 +130,7 @@ end_call (Call         *self,
       play->is_over = TRUE;
     }
   if (results != NULL && !play->is_over && self->begin_us >= play->count_us)
-    add_figures (self, results);
+    print_call (self, results);
   if (!play->is_over)
     begin_call (caller);
   if (play->calls->len == 0)
@@ -184,7 +193,7 @@ make_text (Play   *play,
 {
   guint64 which = ((guint64) play->n_runs << 40) + ((guint64) caller->user << 32)
                   + ((guint64) caller->caller << 24) + caller->number;
-  BenchRandom random = bench_random_derive (play->bench->seed, which * 2);
+  BenchRandom random = bench_random_derive (play->seed, which * 2);
   GString *text = g_string_sized_new (3 * n_words);
 
   for (guint i = 0; i < n_words; i++)
@@ -206,7 +215,7 @@ make_options (Play    *play,
   GVariantDict dict;
 
   g_variant_dict_init (&dict, NULL);
-  g_variant_dict_insert (&dict, "slo", "s", llm_slo_class_to_string (play->bench->slo_class));
+  g_variant_dict_insert (&dict, "slo", "s", play->slo_class);
   g_variant_dict_insert (&dict, "temperature", "d", 0.0);
   g_variant_dict_insert (&dict, "max-tokens", "u", n_output);
   g_variant_dict_insert_value (&dict, "logit-bias", play->bias);
@@ -218,8 +227,8 @@ static void
 begin_call (Caller *caller)
 {
   Play *play = caller->play;
-  guint divisor = play->bench->divisor;
-  BenchRandom random = bench_random_derive (play->bench->seed,
+  guint divisor = play->divisor;
+  BenchRandom random = bench_random_derive (play->seed,
                                             (((guint64) caller->user << 32) + caller->number) * 2
                                               + 1);
   guint n_words = caller->floods ? FLOOD_WORDS
@@ -274,115 +283,69 @@ get_statistic (Play       *play,
   return (double) value;
 }
 
-/* Plays one run of @n_users into @side, and waits until nothing of it is left. */
+/* Plays one run of @n_users, and waits until nothing of it is left. @word: of the line with its
+ * totals. */
 static gboolean
-play_run (Play          *play,
-          guint          n_users,
-          gboolean       floods,
-          BenchFairSide *side,
-          GError       **error)
+play_run (Play       *play,
+          int         number,
+          guint       n_users,
+          guint       side,
+          const char *word)
 {
-  double seconds = play->bench->seconds;
-  g_autoptr(GPtrArray) callers = g_ptr_array_new_with_free_func (g_free);
+  const guint n_calls = n_users + (side == 1 ? FLOOD_CALLS - 1 : 0);
+  g_autofree Caller *callers = g_new0 (Caller, n_calls);
   double n_rows = get_statistic (play, "rows"), n_read = get_statistic (play, "read-tokens");
   gint64 begin_us = g_get_monotonic_time ();
 
+  play->number = number;
   play->side = side;
   play->is_over = FALSE;
   play->n_runs++;
-  play->count_us = begin_us + (gint64) (WARM_PART * seconds * US);
-  g_timeout_add ((guint) ((1 + WARM_PART) * seconds * 1000), on_time_over, play);
-  for (guint user = 0; user < n_users; user++)
-    for (guint i = 0; i < (floods && user + 1 == n_users ? FLOOD_CALLS : 1); i++)
-      {
-        Caller *caller = g_new0 (Caller, 1);
-
-        *caller = (Caller) { play, user, i, floods && user + 1 == n_users, 0 };
-        g_ptr_array_add (callers, caller);
-        begin_call (caller);
-      }
-  play->loop = g_main_loop_new (NULL, FALSE);
-  g_main_loop_run (play->loop);
-  g_clear_pointer (&play->loop, g_main_loop_unref);
-  side->seconds += (double) (g_get_monotonic_time () - begin_us) / US;
-  side->n_rows += get_statistic (play, "rows") - n_rows;
-  side->n_read += get_statistic (play, "read-tokens") - n_read;
-  if (play->error == NULL)
-    return TRUE;
-  g_propagate_error (error, g_steal_pointer (&play->error));
-  return FALSE;
-}
-
-static void
-init_side (BenchFairSide *side)
-{
-  for (guint i = 0; i < BENCH_FAIR_MAX_USERS; i++)
-    side->users[i] = (BenchFairUser) { g_array_new (FALSE, FALSE, sizeof (double)),
-                                       g_array_new (FALSE, FALSE, sizeof (double)),
-                                       g_array_new (FALSE, FALSE, sizeof (double)) };
-}
-
-static void
-clear_side (BenchFairSide *side)
-{
-  for (guint i = 0; i < BENCH_FAIR_MAX_USERS; i++)
+  play->count_us = begin_us + (gint64) (WARM_PART * play->seconds * US);
+  g_timeout_add ((guint) ((1 + WARM_PART) * play->seconds * 1000), on_time_over, play);
+  for (guint i = 0; i < n_calls; i++)
     {
-      g_array_unref (side->users[i].ttft_ms);
-      g_array_unref (side->users[i].rate);
-      g_array_unref (side->users[i].n_prompt);
+      /* the last user has all calls of the flood */
+      guint user = MIN (i, n_users - 1);
+
+      callers[i] = (Caller) { play, user, i - user, side == 1 && user + 1 == n_users, 0 };
+      begin_call (&callers[i]);
     }
-}
-
-static void
-case_free (gpointer data)
-{
-  BenchFairCase *self = data;
-
-  clear_side (&self->sides[0]);
-  clear_side (&self->sides[1]);
-  g_free (self);
+  g_main_loop_run (play->loop);
+  if (play->error != NULL)
+    return FALSE;
+  if (number >= 0)
+    printf ("%s %d %u %.6f %.0f %.0f\n", word, number, side,
+            (double) (g_get_monotonic_time () - begin_us) / US,
+            get_statistic (play, "rows") - n_rows, get_statistic (play, "read-tokens") - n_read);
+  fflush (stdout);
+  return TRUE;
 }
 
 /* Both sides in turns, which of them first in turns as well. */
 static gboolean
-play_case (Play          *play,
-           BenchFairCase *result,
-           GError       **error)
+play_case (Play  *play,
+           int    number,
+           guint  n_users,
+           guint  n_rounds)
 {
-  for (guint round = 0; round < play->bench->n_rounds; round++)
-    for (guint i = 0; i < 2; i++)
-      {
-        guint side = (round + i) % 2;
-
-        if (!play_run (play, result->n_users, side == 1, &result->sides[side], error))
-          return FALSE;
-      }
+  for (guint i = 0; i < 2 * n_rounds; i++)
+    if (!play_run (play, number, n_users, (i / 2 + i) % 2, i + 1 < 2 * n_rounds ? "run" : "last"))
+      return FALSE;
   return TRUE;
 }
 
-/* What the engine learns of the machine, and does for the first time only. */
-static gboolean
-warm_up (Play    *play,
-         GError **error)
-{
-  BenchFairSide side = { 0 };
-  gboolean is_done;
-
-  init_side (&side);
-  is_done = play_run (play, 2, FALSE, &side, error);
-  clear_side (&side);
-  return is_done;
-}
-
 static LlmEngine *
-start_engine (const BenchFair *bench)
+start_engine (const char *model,
+              const char *cache,
+              guint       n_threads)
 {
   LlmSettings *settings = llm_settings_new ();
   LlmEngine *engine;
 
-  settings->model_file = g_strdup (bench->model);
-  settings->cache_folder = g_strdup (bench->cache);
-  settings->n_threads = bench->n_threads;
+  settings->model_file = g_strdup (model);
+  settings->cache_folder = g_strdup (cache);
+  settings->n_threads = n_threads;
   settings->reacts_to_pressure = FALSE;
   /* the flood is never refused: that would be less of it */
   settings->overload_factor = 0;
@@ -393,37 +356,46 @@ start_engine (const BenchFair *bench)
   return engine;
 }
 
-gboolean
-bench_fair_run (const BenchFair *self,
-                const char      *json_file,
-                GError         **error)
+/* @text: a{ud} as text. */
+static GVariant *
+parse_bias (const char *text)
 {
-  g_autoptr(GPtrArray) results = g_ptr_array_new_with_free_func (case_free);
+  g_autoptr(GError) error = NULL;
+  GVariant *bias = g_variant_parse (G_VARIANT_TYPE ("a{ud}"), text, NULL, NULL, &error);
+
+  g_assert_no_error (error);
+  return bias;
+}
+
+/* slo-fair MODEL CACHE BIAS CLASS SECONDS ROUNDS THREADS SEED DIVISOR USERS… */
+int
+bench_slo_fair (int    argc,
+                char **argv)
+{
   g_autoptr(GPtrArray) calls = g_ptr_array_new ();
-  Play play = { .bench = self, .calls = calls };
+  Play play = { .calls = calls };
   gboolean is_done;
 
-  play.bias = bench_endless_make_bias (self->model, error);
-  if (play.bias == NULL)
-    return FALSE;
-  play.engine = start_engine (self);
-  is_done = warm_up (&play, error);
-  if (is_done && !self->is_silent)
-    bench_fair_print_head ();
-  for (guint i = 0; i < self->n_cases && is_done; i++)
-    {
-      BenchFairCase *result = g_new0 (BenchFairCase, 1);
-
-      result->n_users = self->n_users[i];
-      init_side (&result->sides[0]);
-      init_side (&result->sides[1]);
-      g_ptr_array_add (results, result);
-      is_done = play_case (&play, result, error);
-      if (is_done && !self->is_silent)
-        bench_fair_print_case (result);
-    }
+  if (argc < 11)
+    return 2;
+  play.bias = parse_bias (argv[3]);
+  play.slo_class = argv[4];
+  play.seconds = g_ascii_strtod (argv[5], NULL);
+  play.n_threads = (guint) atoi (argv[7]);
+  play.seed = g_ascii_strtoull (argv[8], NULL, 10);
+  play.divisor = (guint) atoi (argv[9]);
+  play.engine = start_engine (argv[1], argv[2], play.n_threads);
+  play.loop = g_main_loop_new (NULL, FALSE);
+  /* what the engine learns of the machine, and does for the first time only */
+  is_done = play_run (&play, -1, 2, 0, NULL);
+  for (int i = 10; i < argc && is_done; i++)
+    is_done = play_case (&play, i - 10, (guint) atoi (argv[i]), (guint) atoi (argv[6]));
+  if (!is_done)
+    g_printerr ("llmsvc-bench: %s\n", play.error->message);
+  g_clear_error (&play.error);
   llm_engine_stop (play.engine);
   g_object_unref (play.engine);
+  g_main_loop_unref (play.loop);
   g_variant_unref (play.bias);
-  return is_done && bench_fair_report (self, results, json_file, error);
+  return is_done ? 0 : 1;
 }

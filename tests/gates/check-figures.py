@@ -27,6 +27,10 @@ PERPLEXITIES = {
     "7M Q4_0": ROOT / "tests/data/models/llmsvc-demo-7M-Q4_0.gguf",
     "draft 1M F16": ROOT / "tests/data/models/llmsvc-demo-draft-1M-F16.gguf",
 }
+# The traces of the picture of docs/benchmarks/pressure.md, in its order.
+PLOTTED = ["browser", "steps", "sawtooth", "leak", "storm"]
+# Points of a plot: a last digit may be rounded otherwise.
+POINT_TOLERANCE = 0.25
 WORDS = {"a hundred": 100, "two thousand": 2000, "twenty thousand": 20000}
 # Numbers of the source that texts quote: the text and a pattern of it, the source and one of it.
 QUOTES = [
@@ -89,10 +93,16 @@ def run(*arguments):
                           timeout=500).stdout
 
 
+def read_curves(path):
+    """All numbers of a picture's lines."""
+    lines = re.findall(r'<path d="([^"]*)"', path.read_text(encoding="utf-8"))
+    return [float(number) for line in lines for number in re.findall(r"-?\d+\.?\d*", line)]
+
+
 def check_pressure(folder):
     page = "docs/benchmarks/pressure.md"
     traces = sorted((ROOT / "bench/traces/pressure").glob("*.txt"))
-    lines = run(BENCH, "pressure", "--plots", folder, *traces).splitlines()[1:]
+    lines = run(BENCH, "pressure", *traces).splitlines()[1:]
     printed = {}
     for line in lines:
         name, bound, least, given, cuts, relapses, _, stalled, without, _, killed = line.split()
@@ -102,12 +112,14 @@ def check_pressure(folder):
     for name, figures in printed.items():
         expect(f"{page}, {name}", figures, written.get(name))
 
-    plots = sorted((DOCS / "benchmarks/pressure").glob("*.svg"))
-    expect("docs/benchmarks/pressure", len(traces), len(plots))
-    for plot in plots:
-        drawn = pathlib.Path(folder, plot.name)
-        if not drawn.exists() or drawn.read_bytes() != plot.read_bytes():
-            faults.append(f"{plot.relative_to(ROOT)} is not what llmsvc-bench pressure --plots draws")
+    run(BENCH, "pressure", "--plots", folder,
+        *(ROOT / f"bench/traces/pressure/{name}.txt" for name in PLOTTED))
+    drawn = read_curves(pathlib.Path(folder, "pressure.svg"))
+    committed = read_curves(DOCS / "benchmarks/pressure/pressure.svg")
+    if len(drawn) != len(committed) or any(abs(a - b) > POINT_TOLERANCE
+                                           for a, b in zip(drawn, committed)):
+        faults.append("docs/benchmarks/pressure/pressure.svg is not what llmsvc-bench pressure "
+                      f"--plots draws of {', '.join(PLOTTED)}")
 
 
 def check_ablations(folder):

@@ -1,0 +1,195 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""Plots of what the benchmarks measured, from their JSON files, with Matplotlib.
+
+    python3 bench/plots.py contexts|pressure|slo|soak|storm JSON… OUT.svg
+
+One picture with a panel for each trace, class or the like. The same JSON gives the same file.
+"""
+import io
+import json
+import pathlib
+import re
+import sys
+
+try:
+    import matplotlib
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+except ImportError:
+    sys.exit("llmsvc-bench: plots need Matplotlib (python3-matplotlib)")
+
+# Told apart by people who see few colours, too (Okabe and Ito), and by their dashes.
+COLOURS = ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#999999"]
+DASHES = ["-", "--", ":", "-."]
+# Points of one line: more than can be told apart.
+MAX_POINTS = 240
+# Lines with fewer have marks at their points.
+MAX_MARKS = 20
+# Of a panel, and its margins: left, right, top, bottom.
+PANEL_INCHES = (7.5, 3)
+MARGINS = (0.75, 1.75, 0.35, 0.55)
+LEAD_S = 10
+STYLE = {
+    "svg.fonttype": "none", "svg.hashsalt": "llmsvc", "font.family": ["sans-serif"],
+    "font.sans-serif": ["DejaVu Sans"], "font.size": 9, "axes.grid": True, "grid.color": "#dddddd",
+    "axes.titlesize": 10, "axes.titlelocation": "left", "axes.spines.top": False,
+    "axes.spines.right": False, "path.simplify_threshold": 0.5, "xtick.minor.size": 0,
+    "ytick.minor.size": 0, "axes.formatter.useoffset": False,
+}
+
+
+class Panel:
+    """title, and names of the axes. lines: (name, x, y). limits: of a linear axis upwards, None for
+    a logarithmic one. marks: (name, value) of lines across."""
+
+    def __init__(self, title, x_title, y_title, lines, limits=None, marks=()):
+        self.title, self.x_title, self.y_title = title, x_title, y_title
+        self.lines, self.limits, self.marks = lines, limits, marks
+
+
+def thin(x, y):
+    """Both extremes of each part of a line that has more points than can be told apart."""
+    n_parts = MAX_POINTS // 2
+    if len(x) <= MAX_POINTS:
+        return x, y
+    kept = []
+    for part in range(n_parts):
+        ids = range(len(x) * part // n_parts, len(x) * (part + 1) // n_parts)
+        kept += sorted({min(ids, key=y.__getitem__), max(ids, key=y.__getitem__)})
+    return [x[i] for i in kept], [y[i] for i in kept]
+
+
+def draw_panel(axes, panel):
+    axes.set_title(panel.title)
+    axes.set_xlabel(panel.x_title)
+    axes.set_ylabel(panel.y_title)
+    for i, (name, x, y) in enumerate(panel.lines):
+        points = [(a, b) for a, b in zip(x, y) if panel.limits is not None or b > 0]
+        x, y = thin(*map(list, zip(*points))) if points else ([], [])
+        axes.plot(x, y, DASHES[i % len(DASHES)], color=COLOURS[i % len(COLOURS)], label=name,
+                  marker="o" if len(x) <= MAX_MARKS else None, markersize=4, linewidth=1.5)
+    for name, value in panel.marks:
+        axes.axhline(value, color="#888888", linestyle="--", linewidth=1, label=name)
+    if panel.limits is None:
+        axes.set_yscale("log")
+    else:
+        axes.set_ylim(panel.limits[0], panel.limits[1])
+    axes.legend(loc="upper left", bbox_to_anchor=(1.01, 1), frameon=False)
+
+
+# --- the kinds: panels of JSON ---
+
+def make_pressure(data):
+    names = ("others", "budget", "contexts", "weights in memory")
+    for trace, played in data.items():
+        seconds, *values = list(zip(*played["moments"]))[:len(names) + 1]
+        yield Panel(trace, "seconds", "GiB", [(name, seconds, y) for name, y in zip(names, values)],
+                    (0, played["bound-gib"]))
+
+
+def make_soak(data):
+    samples = data["at-rest"]
+    minutes = [seconds / 60 for seconds in samples["seconds"]]
+    for unit, held in (("MiB", ("resident", "not backed by files", "heap in use", "state folder")),
+                       ("number", ("descriptors", "threads", "contexts", "applications"))):
+        yield Panel("What the service holds, at rest", "minutes", unit,
+                    [(name, minutes, samples[name]["samples"]) for name in held])
+
+
+def make_slo(data):
+    policies = {}
+    for result in data["results"]:
+        policies.setdefault(result["policy"], []).append(result)
+    for name, law in data["classes"].items():
+        targets = (f"first token in {law['ttft-ms'] / 1000:.0f} s, further ones in "
+                   f"{law['tpot-ms']:.0f} ms each" if law["ttft-ms"] > 0 else "answered")
+        lines = [(policy, [result["load"] for result in results],
+                  [result["classes"][name]["met-percent"] for result in results])
+                 for policy, results in policies.items()]
+        yield Panel(f"{name.capitalize()}: {targets}", "load, share of the capacity", "calls, %",
+                    lines, (0, 105))
+
+
+def make_contexts(data):
+    plots = {}
+    for cell in data["cells"]:
+        key = (cell["shape"], cell["device"], cell["pattern"], round(100 * cell["budget-share"]))
+        plots.setdefault(key, {}).setdefault(cell["policy"], {})[cell["contexts"]] = cell["wait"]
+    for (shape, device, pattern, share), policies in plots.items():
+        lines = [(policy, sorted(waits), [waits[n]["mean-ms"] for n in sorted(waits)])
+                 for policy, waits in policies.items()]
+        # Sweeps of something else have single cells.
+        if len(lines[0][1]) > 1:
+            yield Panel(f"{shape}, {device}, {pattern}, budget {share} %", "contexts",
+                        "switching latency, ms (mean)", lines)
+
+
+def make_storm(data):
+    speeds, stalls = [], []
+    for run in data["runs"]:
+        begin = run["storms"][0]["begin-s"] if run["storms"] else 0
+        moments = [moment for moment in run["moments"] if moment[0] >= begin - LEAD_S]
+        seconds, server, eater, group, tokens, waited = list(zip(*moments)) or [()] * 6
+        seconds = [at - begin for at in seconds]
+        if seconds:
+            first = next((ms for at, ms in zip(seconds, waited) if at >= 0), waited[-1])
+            stalls.append((run["beside"], seconds, [max(ms - first, 0) / 1000 for ms in waited]))
+            # Over a second.
+            speed = [0.0] * len(seconds)
+            before = 0
+            for i, at in enumerate(seconds):
+                while at - seconds[before] > 1 and before < i - 1:
+                    before += 1
+                if i > before:
+                    speed[i] = (tokens[i] - tokens[before]) / (at - seconds[before])
+            speeds.append((run["beside"], seconds, speed))
+        limit = data["limit-bytes"] / (1 << 20)
+        yield Panel(f"{run['beside']}: memory", "seconds", "MiB",
+                    [("the server", seconds, server), ("the eater", seconds, eater),
+                     ("the group", seconds, group)], (0, limit * 1.05), [("limit", limit)])
+    yield Panel("Speed", "seconds", "tokens per second", speeds, (0, None))
+    yield Panel("What the eater waited for memory so far", "seconds", "seconds", stalls, (0, None))
+
+
+KINDS = {"contexts": make_contexts, "pressure": make_pressure, "slo": make_slo, "soak": make_soak,
+         "storm": make_storm}
+
+
+def draw(kind, all_data, path):
+    panels = [panel for data in all_data for panel in KINDS[kind](data)]
+    width, height = PANEL_INCHES
+    left, right, top, bottom = MARGINS
+    text = io.StringIO()
+    with matplotlib.rc_context(STYLE):
+        figure = pyplot.figure(figsize=(width, height * len(panels)))
+        for i, panel in enumerate(reversed(panels)):
+            draw_panel(figure.add_axes([left / width, (i + bottom / height) / len(panels),
+                                        1 - (left + right) / width,
+                                        (1 - (top + bottom) / height) / len(panels)]), panel)
+        figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None})
+        pyplot.close(figure)
+    # A tenth of a point is more than can be seen.
+    pathlib.Path(path).write_text(re.sub(
+        r' (d|x|y|transform)="[^"]*"', lambda match: re.sub(r"(\.\d)\d+", r"\1", match[0]),
+        text.getvalue()), encoding="utf-8")
+
+
+def draw_into(kind, data, folder):
+    """FOLDER/KIND.svg; the folder is made."""
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    draw(kind, [data], folder / f"{kind}.svg")
+
+
+def main(arguments):
+    if len(arguments) < 3 or arguments[0] not in KINDS:
+        print(f"Usage: plots.py {'|'.join(KINDS)} JSON… OUT.svg", file=sys.stderr)
+        return 2
+    kind, *sources, out = arguments
+    draw(kind, [json.loads(pathlib.Path(source).read_text()) for source in sources], out)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

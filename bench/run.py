@@ -1,0 +1,10 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""Runs a benchmark that is written in Python: run.py soak|storm|slo|pressure [OPTION…].
+
+llmsvc-bench does so for its commands of these names, and tells by $LLMSVC_BENCH where it is.
+"""
+import importlib
+import sys
+
+sys.exit(importlib.import_module(sys.argv[1] + ".main").main(sys.argv[2:]))

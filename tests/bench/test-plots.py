@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""Plots that people can read, from the JSON of each kind of benchmark."""
+import json
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+import unittest
+import xml.etree.ElementTree
+
+import rig
+
+import plots
+
+GATES = str(rig.SOURCE / "tests/gates")
+SVG = "{http://www.w3.org/2000/svg}"
+PLOTS = rig.SOURCE / "bench/plots.py"
+MOMENTS = [[second / 2, 1.5, 2.0, 0.5, 0.6, 0] for second in range(1200)]
+HELD = ("resident", "not backed by files", "heap in use", "state folder", "descriptors", "threads",
+        "contexts", "applications")
+
+
+def make_cells():
+    return [{"shape": "1b", "device": device, "pattern": "random", "budget-share": 0.25,
+             "policy": policy, "contexts": n, "wait": {"mean-ms": n * scale}}
+            for device in ("disk", "sd") for policy, scale in (("llms", 0.1), ("lru", 10))
+            for n in (2, 4, 8)]
+
+
+# By kind: data, panels, and a name that must be in the picture.
+EXAMPLES = {
+    "contexts": ({"cells": make_cells()}, 2, "lru"),
+    "pressure": ({"leak": {"bound-gib": 8, "moments": MOMENTS}}, 1, "weights in memory"),
+    "slo": ({"classes": {"interactive": {"ttft-ms": 1000, "tpot-ms": 100},
+                         "background": {"ttft-ms": 0, "tpot-ms": 0}},
+             "results": [{"policy": "fifo & others", "load": load, "classes": {
+                 name: {"met-percent": 90} for name in ("interactive", "background")}}
+                 for load in (0.5, 0.9)]}, 2, "fifo & others"),
+    "soak": ({"at-rest": {"seconds": list(range(0, 1800, 30)), **{
+        held: {"samples": [100.0] * 60} for held in HELD}}}, 2, "heap in use"),
+    "storm": ({"limit-bytes": 1 << 30, "runs": [
+        {"beside": "nobody", "storms": [], "moments": []},
+        {"beside": "llmsvc", "storms": [{"begin-s": 20}],
+         "moments": [[i / 10, 500, 300, 800, i, i * 10] for i in range(600)]}]}, 4, "the eater"),
+}
+
+
+def read_texts(path):
+    return ["".join(text.itertext()) for text in
+            xml.etree.ElementTree.parse(path).iter(f"{SVG}text")]
+
+
+class Plots(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+
+    def test_kinds(self):
+        self.assertEqual(set(EXAMPLES), set(plots.KINDS))
+        for kind, (data, n_panels, name) in EXAMPLES.items():
+            with self.subTest(kind):
+                self.assertEqual(len(list(plots.KINDS[kind](data))), n_panels)
+                plots.draw_into(kind, data, self.folder / "new")
+                path = self.folder / "new" / f"{kind}.svg"
+                self.assertIn(name, read_texts(path))
+                self.assertLess(path.stat().st_size, 60000)
+
+    def test_same(self):
+        """The same JSON gives the same file: what is committed can be compared."""
+        data = self.folder / "data.json"
+        data.write_text(json.dumps(EXAMPLES["slo"][0]))
+        for name in ("one.svg", "other.svg"):
+            subprocess.run([sys.executable, "-B", PLOTS, "slo", data, self.folder / name],
+                           check=True)
+        self.assertEqual((self.folder / "one.svg").read_bytes(),
+                         (self.folder / "other.svg").read_bytes())
+
+    def test_usage(self):
+        for arguments in ([], ["slo", "data.json"], ["luck", "data.json", "out.svg"]):
+            outcome = subprocess.run([sys.executable, "-B", PLOTS, *arguments], text=True,
+                                     capture_output=True)
+            self.assertEqual(outcome.returncode, 2)
+            self.assertIn("Usage", outcome.stderr)
+
+    def test_thin(self):
+        """Many points become few, and no extreme is lost."""
+        x = list(range(5000))
+        y = [random.random() for _ in x]
+        y[1234], y[4321] = 7, -7
+        few_x, few_y = plots.thin(x, y)
+        self.assertLessEqual(len(few_x), plots.MAX_POINTS)
+        self.assertEqual((max(few_y), min(few_y)), (7, -7))
+        self.assertEqual(few_x, sorted(few_x))
+        self.assertEqual(plots.thin(x[:9], y[:9]), (x[:9], y[:9]))
+
+    def test_labels(self):
+        """Whatever the numbers are, labels lie beside each other and within the drawing."""
+        sys.path.insert(0, GATES)
+        import importlib
+        gate = importlib.import_module("check-plots")
+        for number in range(5):
+            scale = 10 ** random.uniform(-3, 5)
+            n = random.randint(2, 500)
+            moments = [[i * scale, *([scale * random.random()] * 4), 0] for i in range(n)]
+            path = self.folder / f"{number}.svg"
+            plots.draw("pressure", [{"random": {"bound-gib": scale, "moments": moments}}], path)
+            self.assertEqual(list(gate.find_faults(path)), [])
+
+
+unittest.main()

@@ -1,118 +1,58 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/*
- * Contexts that are switched (L12): traces in virtual time through the real store under
- * several policies, and the same things measured in real time. docs/benchmarks/contexts.md says
- * what the figures mean.
- */
-
 #include "contexts/bench-contexts.h"
 
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "contexts/bench-capacity.h"
-#include "contexts/bench-sweeps.h"
-#include "contexts/bench-tables.h"
+#include "contexts/bench-replay.h"
+#include "support/llm-test-folder.h"
 
-
-#define DEFAULT_HOURS 72
-#define QUICK_HOURS 12
-#define DEFAULT_SWITCHES 200
-#define QUICK_SWITCHES 20
+#define MS 1000.0
+/* The number of contexts whose bytes with 8 bits budgets are shares of. */
+#define ALL_CONTEXTS 16
+/* Seconds between calls of which the hours of a trace are. */
+#define INTERVAL_S 300
 
 static char **opt_policies;
 static char **opt_shapes;
 static char **opt_devices;
-static char *opt_plots;
-static char *opt_json_file;
 static char *opt_rates;
 static char *opt_folder;
-static char *opt_memory;
 static char *opt_model;
 static char *opt_peer;
-static gint64 opt_seed = 1;
-static double opt_hours = DEFAULT_HOURS;
-static int opt_switches = DEFAULT_SWITCHES;
-static int opt_jobs;
-static gboolean opt_quick;
-static gboolean opt_json;
+static char *opt_pattern;
+static gint64 opt_seed;
+static double opt_hours;
+static double opt_share;
+static double opt_interval;
+static int opt_switches;
+static int opt_contexts;
+static int opt_chunk;
+static int opt_longest;
 
 static const GOptionEntry entries[] = {
-  { "policy", 0, 0, G_OPTION_ARG_STRING_ARRAY, &opt_policies,
-    "Policies to compare, with the first one; several times (llms, vllm-sq, vllm-s, swapping, lmk)",
-    "NAME" },
-  { "shape", 0, 0, G_OPTION_ARG_STRING_ARRAY, &opt_shapes,
-    "Models, several times (8m, 1.1b, 1.3b-mha)", "NAME" },
-  { "device", 0, 0, G_OPTION_ARG_STRING_ARRAY, &opt_devices,
-    "Devices, several times (disk, ufs4, ufs3, sd)", "NAME" },
-  { "seed", 0, 0, G_OPTION_ARG_INT64, &opt_seed, "Other traces (1)", "N" },
-  { "hours", 0, 0, G_OPTION_ARG_DOUBLE, &opt_hours, "Virtual time of a trace (72)", "HOURS" },
-  { "switches", 0, 0, G_OPTION_ARG_INT, &opt_switches, "Real switches of each model (200)", "N" },
-  { "quick", 0, 0, G_OPTION_ARG_NONE, &opt_quick, "Few points, short traces", NULL },
-  { "rates", 0, 0, G_OPTION_ARG_FILENAME, &opt_rates,
-    "What computing and reading cost here: used where it has them, measured and added where not",
-    "FILE" },
-  { "model", 'm', 0, G_OPTION_ARG_FILENAME, &opt_model, "The shipped model, for the shape 8m",
-    "FILE" },
-  { "folder", 0, 0, G_OPTION_ARG_FILENAME, &opt_folder,
-    "On the disk to measure; models with random weights go there for a while (the temporary one)",
-    "FOLDER" },
-  { "memory", 0, 0, G_OPTION_ARG_FILENAME, &opt_memory,
-    "In memory, for the chunks of the replays (/dev/shm)", "FOLDER" },
-  { "peer", 0, 0, G_OPTION_ARG_STRING, &opt_peer,
-    "A program that saves and loads the context of a model, for the part slots", "PROGRAM" },
-  { "jobs", 0, 0, G_OPTION_ARG_INT, &opt_jobs, "Replays at once (all processors)", "N" },
-  { "plots", 0, 0, G_OPTION_ARG_FILENAME, &opt_plots, "Where plots go, as SVG", "FOLDER" },
-  { "json", 0, 0, G_OPTION_ARG_NONE, &opt_json, "One JSON object instead of tables", NULL },
-  { "json-file", 0, 0, G_OPTION_ARG_FILENAME, &opt_json_file, "The same, beside the tables",
-    "FILE" },
+  { "policy", 0, 0, G_OPTION_ARG_STRING_ARRAY, &opt_policies, NULL, NULL },
+  { "shape", 0, 0, G_OPTION_ARG_STRING_ARRAY, &opt_shapes, NULL, NULL },
+  { "device", 0, 0, G_OPTION_ARG_STRING_ARRAY, &opt_devices, NULL, NULL },
+  { "rates", 0, 0, G_OPTION_ARG_FILENAME, &opt_rates, NULL, NULL },
+  { "folder", 0, 0, G_OPTION_ARG_FILENAME, &opt_folder, NULL, NULL },
+  { "model", 0, 0, G_OPTION_ARG_FILENAME, &opt_model, NULL, NULL },
+  { "peer", 0, 0, G_OPTION_ARG_STRING, &opt_peer, NULL, NULL },
+  { "seed", 0, 0, G_OPTION_ARG_INT64, &opt_seed, NULL, NULL },
+  { "switches", 0, 0, G_OPTION_ARG_INT, &opt_switches, NULL, NULL },
+  /* of a replay */
+  { "hours", 0, 0, G_OPTION_ARG_DOUBLE, &opt_hours, NULL, NULL },
+  { "pattern", 0, 0, G_OPTION_ARG_STRING, &opt_pattern, NULL, NULL },
+  { "share", 0, 0, G_OPTION_ARG_DOUBLE, &opt_share, NULL, NULL },
+  { "contexts", 0, 0, G_OPTION_ARG_INT, &opt_contexts, NULL, NULL },
+  { "chunk", 0, 0, G_OPTION_ARG_INT, &opt_chunk, NULL, NULL },
+  { "longest", 0, 0, G_OPTION_ARG_INT, &opt_longest, NULL, NULL },
+  { "interval", 0, 0, G_OPTION_ARG_DOUBLE, &opt_interval, NULL, NULL },
   G_OPTION_ENTRY_NULL
 };
 
-static const char *const default_policies[] = { "llms", "vllm-sq", "vllm-s", "swapping", "lmk",
-                                                NULL };
-static const guint all_contexts[] = { 2, 4, 6, 8, 12, 16, 0 };
-static const guint quick_contexts[] = { 2, 8, 0 };
-static const double all_shares[] = { 0.25, 0.5, 0.75, 0 };
-static const double quick_shares[] = { 0.5, 0 };
-static const BenchPattern patterns[] = { BENCH_RANDOM, BENCH_MARKOV, BENCH_GAUSSIAN };
-
-typedef enum
-{
-  PART_GRID = 1 << 0,
-  PART_CAPACITY = 1 << 1,
-  PART_ABLATIONS = 1 << 2,
-  PART_SWEEPS = 1 << 3,
-  PART_SWITCHES = 1 << 4,
-  PART_TTFT = 1 << 5,
-  PART_SLOTS = 1 << 6,
-} Part;
-
-#define VIRTUAL_PARTS (PART_GRID | PART_CAPACITY | PART_ABLATIONS | PART_SWEEPS)
-
-static const struct
-{
-  const char *name;
-  Part part;
-} part_names[] = {
-  { "grid", PART_GRID }, { "capacity", PART_CAPACITY }, { "ablations", PART_ABLATIONS },
-  { "sweeps", PART_SWEEPS }, { "switches", PART_SWITCHES }, { "ttft", PART_TTFT },
-  { "slots", PART_SLOTS },
-};
-
-typedef struct
-{
-  BenchRateFile *rates;
-  BenchDevice disk;
-  GPtrArray *shapes;      /* (element-type BenchModelShape) NULL-terminated */
-  GPtrArray *devices;     /* (element-type BenchDevice) likewise */
-  GPtrArray *policies;    /* (element-type LlmKvPolicy) likewise */
-  BenchAxes axes;
-  JsonBuilder *json;
-} Bench;
-
-/* --- what is asked for --- */
+/* --- names --- */
 
 static gboolean
 fail_unknown (GError    **error,
@@ -124,288 +64,281 @@ fail_unknown (GError    **error,
   return FALSE;
 }
 
-static gboolean
-choose_shapes (Bench   *bench,
-               GError **error)
+static const BenchModelShape *
+find_shape (const char *name)
 {
-  for (const BenchModelShape *s = bench_model_shape_list (); opt_shapes == NULL && s->name != NULL;
-       s++)
-    g_ptr_array_add (bench->shapes, (gpointer) s);
+  for (const BenchModelShape *shape = bench_model_shapes; shape->name != NULL; shape++)
+    if (strcmp (shape->name, name) == 0)
+      return shape;
+  return NULL;
+}
+
+/* The real disk is measured where it is not in the file. */
+static gboolean
+find_all (BenchParts  *self,
+          BenchDevice *disk,
+          GError     **error)
+{
   for (guint i = 0; opt_shapes != NULL && opt_shapes[i] != NULL; i++)
     {
-      const BenchModelShape *shape = bench_model_shape_find (opt_shapes[i]);
-
-      if (shape == NULL)
+      g_ptr_array_add (self->shapes, (gpointer) find_shape (opt_shapes[i]));
+      if (self->shapes->pdata[i] == NULL)
         return fail_unknown (error, "model", opt_shapes[i]);
-      g_ptr_array_add (bench->shapes, (gpointer) shape);
     }
-  g_ptr_array_add (bench->shapes, NULL);
-  return TRUE;
-}
-
-static gboolean
-choose_policies (Bench   *bench,
-                 GError **error)
-{
-  const char *const *names = opt_policies != NULL ? (const char *const *) opt_policies
-                                                  : default_policies;
-
-  for (guint i = 0; names[i] != NULL; i++)
+  for (guint i = 0; opt_policies != NULL && opt_policies[i] != NULL; i++)
     {
-      const LlmKvPolicy *policy = llm_kv_policy_find (names[i]);
-
-      if (policy == NULL)
-        return fail_unknown (error, "policy", names[i]);
-      g_ptr_array_add (bench->policies, (gpointer) policy);
+      g_ptr_array_add (self->policies, (gpointer) llm_kv_policy_find (opt_policies[i]));
+      if (self->policies->pdata[i] == NULL)
+        return fail_unknown (error, "policy", opt_policies[i]);
     }
-  g_ptr_array_add (bench->policies, NULL);
-  return TRUE;
-}
-
-static gboolean
-choose_devices (Bench   *bench,
-                GError **error)
-{
-  static const char *const all[] = { "disk", "ufs4", "ufs3", "sd", NULL };
-  const char *const *names = opt_devices != NULL ? (const char *const *) opt_devices : all;
-
-  for (guint i = 0; names[i] != NULL; i++)
+  for (guint i = 0; opt_devices != NULL && opt_devices[i] != NULL; i++)
     {
-      const BenchDevice *device = bench_device_find (names[i]);
+      gboolean is_disk = strcmp (opt_devices[i], "disk") == 0;
 
-      if (strcmp (names[i], "disk") == 0)
-        {
-          if (!bench_rate_file_get_disk (bench->rates, &bench->disk, error))
-            return FALSE;
-          device = &bench->disk;
-        }
-      if (device == NULL)
-        return fail_unknown (error, "device", names[i]);
-      g_ptr_array_add (bench->devices, (gpointer) device);
+      g_ptr_array_add (self->devices,
+                       is_disk ? disk : (gpointer) bench_device_find (opt_devices[i]));
+      if (self->devices->pdata[i] == NULL)
+        return fail_unknown (error, "device", opt_devices[i]);
+      if (is_disk && !bench_rate_file_get_disk (&self->rates, disk, error))
+        return FALSE;
     }
-  g_ptr_array_add (bench->devices, NULL);
   return TRUE;
 }
 
-static void
-set_axes (Bench *bench)
+/* Titles and lengths of models, what devices are, which policies plan with them. */
+static gboolean
+names_part (BenchParts *self,
+            GError    **error)
 {
-  bench->axes = (BenchAxes) {
-    .shapes = (const BenchModelShape *const *) bench->shapes->pdata,
-    .policies = (const LlmKvPolicy *const *) bench->policies->pdata,
-    .devices = (const BenchDevice *const *) bench->devices->pdata,
-    .patterns = patterns,
-    .n_patterns = opt_quick ? 1 : G_N_ELEMENTS (patterns),
-    .contexts = opt_quick ? quick_contexts : all_contexts,
-    .shares = opt_quick ? quick_shares : all_shares,
+  JsonObject *shapes = json_object_new (), *devices = json_object_new ();
+  JsonObject *policies = json_object_new ();
+
+  for (guint i = 0; i < self->shapes->len; i++)
+    {
+      const BenchModelShape *shape = self->shapes->pdata[i];
+      JsonArray *list = json_array_new ();
+
+      json_array_add_string_element (list, shape->title);
+      json_array_add_int_element (list, shape->max_slots);
+      json_object_set_array_member (shapes, shape->name, list);
+    }
+  for (guint i = 0; i < self->devices->len; i++)
+    {
+      const BenchDevice *device = self->devices->pdata[i];
+
+      json_object_set_string_member (devices, device->name, device->what);
+    }
+  for (guint i = 0; i < self->policies->len; i++)
+    {
+      const LlmKvPolicy *policy = self->policies->pdata[i];
+
+      json_object_set_boolean_member (policies, policy->name, bench_policy_plans (policy));
+    }
+  json_object_set_object_member (self->json, "shapes", shapes);
+  json_object_set_object_member (self->json, "devices", devices);
+  json_object_set_object_member (self->json, "policies", policies);
+  return TRUE;
+}
+
+/* Measures what computing costs where it is not in the file. */
+static gboolean
+rates_part (BenchParts *self,
+            GError    **error)
+{
+  BenchRates rates;
+
+  for (guint i = 0; i < self->shapes->len; i++)
+    if (!bench_rate_file_get_rates (&self->rates, self->shapes->pdata[i], &rates, error))
+      return FALSE;
+  return TRUE;
+}
+
+/* --- a replay --- */
+
+static BenchTrace *
+make_trace (guint n_contexts)
+{
+  BenchTraceConfig config = {
+    .n_contexts = n_contexts,
+    .max_slots = (guint) opt_longest,
+    /* as many calls, whatever their rate */
+    .hours = opt_hours * opt_interval / INTERVAL_S,
+    .interval_s = opt_interval,
+    .seed = (guint64) opt_seed,
   };
+
+  while (config.pattern < BENCH_N_PATTERNS - 1 &&
+         g_strcmp0 (bench_pattern_names[config.pattern], opt_pattern) != 0)
+    config.pattern++;
+  return bench_trace_new (&config);
 }
 
-static gboolean
-choose_parts (int      argc,
-              char   **argv,
-              guint   *parts,
-              GError **error)
+/* A share of what the contexts hold, and no less than the context of a call that runs may take
+ * where chunks stay floats. */
+static double
+get_budget (const BenchReplayConfig *config)
 {
-  *parts = argc > 1 ? 0 : VIRTUAL_PARTS;
-  for (int i = 1; i < argc; i++)
+  g_autoptr(BenchTrace) all = make_trace (ALL_CONTEXTS);
+  guint slots = config->chunk_slots;
+  double packed = bench_replay_get_slot_bytes (config->shape, slots, LLK_KV_Q8);
+  double floats = bench_replay_get_slot_bytes (config->shape, slots, LLK_KV_F16);
+
+  return MAX (opt_share * all->mean_slots * packed, (opt_longest + 2.0 * slots) * floats);
+}
+
+/* Sorts @us. */
+static void
+set_latency (JsonObject *object,
+             const char *name,
+             double     *us,
+             guint       n)
+{
+  BenchLatency latency = bench_latency_new (us, n);
+  JsonObject *member = json_object_new ();
+
+  json_object_set_double_member (member, "mean-ms", latency.mean / MS);
+  json_object_set_double_member (member, "p50-ms", latency.p50 / MS);
+  json_object_set_double_member (member, "p95-ms", latency.p95 / MS);
+  json_object_set_double_member (member, "p99-ms", latency.p99 / MS);
+  json_object_set_double_member (member, "most-ms", latency.most / MS);
+  json_object_set_object_member (object, name, member);
+}
+
+/* What the counted switches cost on @device; "waits" are in the order of the trace, µs. */
+static JsonObject *
+make_cell (const GArray            *switches,
+           const BenchReplayConfig *config,
+           const BenchDevice       *device)
+{
+  g_autofree double *waits = g_new (double, switches->len + 1);
+  g_autofree double *reads = g_new (double, switches->len + 1);
+  g_autofree double *overlapped = g_new (double, switches->len + 1);
+  double n_resident = 0, read_bytes = 0, written_bytes = 0, n_recomputed = 0;
+  JsonObject *cell = json_object_new ();
+  JsonArray *list = json_array_new ();
+  guint n = 0, n_least;
+
+  for (guint i = 0; i < switches->len; i++)
     {
-      guint found = 0;
+      const BenchSwitch *s = &g_array_index (switches, BenchSwitch, i);
+      BenchPrice price;
 
-      for (guint k = 0; k < G_N_ELEMENTS (part_names); k++)
-        if (strcmp (argv[i], part_names[k].name) == 0)
-          found = part_names[k].part;
-      if (found == 0)
-        return fail_unknown (error, "part", argv[i]);
-      *parts |= found;
+      if (!s->is_counted)
+        continue;
+      price = bench_switch_price (s, config->policy, device, config->rates);
+      json_array_add_double_element (list, price.wait_us);
+      waits[n] = price.wait_us;
+      reads[n] = price.read_us;
+      overlapped[n++] = price.overlapped_us;
+      read_bytes += s->read_bytes;
+      written_bytes += s->written_bytes;
+      n_recomputed += s->n_recomputed;
+      n_resident += s->read_bytes == 0 && s->n_recomputed == 0 ? 1 : 0;
     }
-  return TRUE;
+  n_least = MAX (n, 1);
+  json_object_set_double_member (cell, "budget-bytes", config->budget);
+  json_object_set_double_member (cell, "switches", n);
+  json_object_set_double_member (cell, "resident-share", n_resident / n_least);
+  json_object_set_double_member (cell, "read-bytes", read_bytes / n_least);
+  json_object_set_double_member (cell, "written-bytes", written_bytes / n_least);
+  json_object_set_double_member (cell, "recomputed-rows", n_recomputed / n_least);
+  set_latency (cell, "wait", waits, n);
+  set_latency (cell, "without-prompt", reads, n);
+  set_latency (cell, "if-overlapped", overlapped, n);
+  json_object_set_array_member (cell, "waits", list);
+  return cell;
 }
 
-/* --- parts in virtual time --- */
-
+/* Of the first model and policy; plans expect the first device, and cells are of all. */
 static gboolean
-run_grid (Bench     *bench,
-          BenchGrid *grid,
-          GError   **error)
+replay_part (BenchParts *self,
+             GError    **error)
 {
-  bench_axes_add (&bench->axes, grid);
-  if (!bench_grid_run (grid, error))
-    return FALSE;
-  if (!opt_json)
-    bench_tables_print (&bench->axes, grid);
-  return opt_plots == NULL || bench_tables_plot (&bench->axes, grid, opt_plots, error);
-}
+  g_autoptr(BenchTrace) trace = make_trace ((guint) opt_contexts);
+  g_autofree char *folder = bench_make_folder (opt_folder, error);
+  BenchRates rates;
+  BenchReplayConfig config = {
+    .shape = self->shapes->pdata[0],
+    .policy = self->policies->pdata[0],
+    .trace = trace,
+    .rates = &rates,
+    .device = self->devices->pdata[0],
+    .chunk_slots = (guint) opt_chunk,
+    .folder = folder,
+  };
+  g_autoptr(GArray) switches = NULL;
+  JsonArray *cells;
 
-static gboolean
-run_capacity (Bench     *bench,
-              BenchGrid *grid,
-              GError   **error)
-{
-  BenchAxes axes = bench->axes;
-  g_autoptr(BenchCapacity) capacity = NULL;
-
-  /* Many replays: of the largest model alone. */
-  axes.shapes += bench->shapes->len - 2;
-  capacity = bench_capacity_new (&axes, grid);
-  if (!bench_capacity_run (capacity, error))
+  if (folder == NULL || !bench_rate_file_get_rates (&self->rates, config.shape, &rates, error))
     return FALSE;
-  if (!opt_json)
-    bench_capacity_print (capacity);
-  bench_capacity_add_json (capacity, bench->json);
-  return TRUE;
-}
-
-static gboolean
-run_virtual (Bench   *bench,
-             guint    parts,
-             GError **error)
-{
-  g_autoptr(BenchGrid) grid = bench_grid_new (bench->rates, opt_memory, opt_hours,
-                                              (guint64) opt_seed, (guint) opt_jobs);
-  guint64 n_calls;
-  double seconds;
-
-  if (!opt_json)
-    for (guint d = 0; bench->axes.devices[d] != NULL; d++)
-      printf ("%s: %s\n", bench->axes.devices[d]->name, bench->axes.devices[d]->what);
-  if ((parts & PART_GRID) != 0 && !run_grid (bench, grid, error))
+  config.budget = get_budget (&config);
+  switches = bench_replay_run (&config, error);
+  llm_test_folder_remove (folder);
+  if (switches == NULL)
     return FALSE;
-  if ((parts & PART_CAPACITY) != 0 && !run_capacity (bench, grid, error))
-    return FALSE;
-  if ((parts & PART_ABLATIONS) != 0 && !bench_sweeps_ablate (&bench->axes, grid, opt_json, error))
-    return FALSE;
-  if ((parts & PART_SWEEPS) != 0 && !bench_sweeps_run (&bench->axes, grid, opt_json, error))
-    return FALSE;
-
-  bench_tables_add_json (grid, bench->json);
-  seconds = bench_grid_get_seconds (grid, &n_calls);
-  if (!opt_json)
-    printf ("\n%" G_GUINT64_FORMAT " calls were replayed in %.0f s of all processors together, "
-            "seed %" G_GINT64_FORMAT ", %g virtual hours a trace\n", n_calls, seconds, opt_seed,
-            opt_hours);
+  cells = json_array_new ();
+  for (guint i = 0; i < self->devices->len; i++)
+    json_array_add_object_element (cells, make_cell (switches, &config, self->devices->pdata[i]));
+  json_object_set_array_member (self->json, "cells", cells);
+  json_object_set_int_member (self->json, "calls", switches->len);
   return TRUE;
 }
 
 /* --- --- */
 
-static gboolean
-run_real (Bench   *bench,
-          guint    parts,
-          GError **error)
+static const struct
 {
-  const BenchRealConfig config = {
-    .rates = bench->rates,
-    .shapes = bench->axes.shapes,
-    .folder = opt_folder,
-    .n_switches = (guint) opt_switches,
-    .seed = (guint64) opt_seed,
-    .peer = opt_peer,
-    .is_silent = opt_json,
-    .json = bench->json,
-  };
-
-  return ((parts & PART_SWITCHES) == 0 || bench_switches_run (&config, error)) &&
-         ((parts & PART_TTFT) == 0 || bench_ttft_run (&config, error)) &&
-         ((parts & PART_SLOTS) == 0 || bench_slots_run (&config, error));
-}
+  const char *name;
+  gboolean (*run) (BenchParts *self,
+                   GError    **error);
+} parts[] = {
+  { "names", names_part }, { "rates", rates_part }, { "replay", replay_part },
+  { "switches", bench_switches_part }, { "ttft", bench_ttft_part }, { "slots", bench_slots_part },
+};
 
 static gboolean
-end_json (Bench   *bench,
-          GError **error)
+run_parts (Bench      *bench,
+           BenchParts *self,
+           GError    **error)
 {
-  g_autoptr(JsonGenerator) generator = json_generator_new ();
-  g_autoptr(JsonNode) root = NULL;
-
-  json_builder_end_object (bench->json);
-  if (opt_json)
-    {
-      bench_print_json (bench->json);
-      return TRUE;
-    }
-  if (opt_json_file == NULL)
-    return TRUE;
-  root = json_builder_get_root (bench->json);
-  json_generator_set_root (generator, root);
-  json_generator_set_pretty (generator, TRUE);
-  return json_generator_to_file (generator, opt_json_file, error);
-}
-
-static gboolean
-run_parts (Bench   *bench,
-           guint    parts,
-           GError **error)
-{
-  json_builder_begin_object (bench->json);
-  json_builder_set_member_name (bench->json, "seed");
-  json_builder_add_int_value (bench->json, opt_seed);
-  json_builder_set_member_name (bench->json, "hours");
-  json_builder_add_double_value (bench->json, opt_hours);
-  return ((parts & VIRTUAL_PARTS) == 0 || run_virtual (bench, parts, error)) &&
-         run_real (bench, parts, error) && end_json (bench, error);
-}
-
-static void
-set_defaults (void)
-{
-  if (opt_folder == NULL)
-    opt_folder = g_strdup (g_get_tmp_dir ());
-  if (opt_memory == NULL)
-    opt_memory = g_strdup (g_file_test ("/dev/shm", G_FILE_TEST_IS_DIR) ? "/dev/shm" : opt_folder);
-  if (opt_quick && opt_hours >= DEFAULT_HOURS)
-    opt_hours = QUICK_HOURS;
-  if (opt_quick && opt_switches >= DEFAULT_SWITCHES)
-    opt_switches = QUICK_SWITCHES;
-}
-
-static gboolean
-open_bench (Bench   *bench,
-            GError **error)
-{
-  bench->rates = bench_rate_file_new (opt_rates, opt_folder, opt_model, error);
-  if (bench->rates == NULL || !choose_shapes (bench, error) || !choose_policies (bench, error) ||
-      !choose_devices (bench, error))
-    return FALSE;
-  set_axes (bench);
+  for (int i = 1; i < bench->argc; i++)
+    for (guint k = 0; k < G_N_ELEMENTS (parts); k++)
+      if (strcmp (bench->argv[i], parts[k].name) == 0 && !parts[k].run (self, error))
+        return FALSE;
+  bench_print_object (self->json);
   return TRUE;
 }
 
-int
-bench_contexts (int    argc,
-                char **argv)
+static gboolean
+run_contexts (Bench   *bench,
+              GError **error)
 {
-  g_autoptr(GOptionContext) context = g_option_context_new ("[PART…]");
   g_autoptr(GPtrArray) shapes = g_ptr_array_new ();
   g_autoptr(GPtrArray) devices = g_ptr_array_new ();
   g_autoptr(GPtrArray) policies = g_ptr_array_new ();
-  g_autoptr(JsonBuilder) json = json_builder_new ();
-  g_autoptr(GError) error = NULL;
-  Bench bench = { .shapes = shapes, .devices = devices, .policies = policies, .json = json };
-  gboolean is_done;
-  guint parts;
+  g_autoptr(JsonObject) json = json_object_new ();
+  BenchParts self = {
+    .shapes = shapes,
+    .devices = devices,
+    .policies = policies,
+    .n_switches = (guint) opt_switches,
+    .seed = (guint64) opt_seed,
+    .peer = opt_peer,
+    .rates = { .path = opt_rates, .folder = opt_folder, .model = opt_model },
+    .json = json,
+  };
+  BenchDevice disk;
+  gboolean is_done = bench_rate_file_open (&self.rates, error) && find_all (&self, &disk, error) &&
+                     run_parts (bench, &self, error);
 
-  g_option_context_add_main_entries (context, entries, NULL);
-  g_option_context_set_summary (context,
-                                "Parts: grid, capacity, ablations and sweeps in virtual time "
-                                "(these, unless others are named);\nswitches, ttft and slots in "
-                                "real time.");
-  if (!g_option_context_parse (context, &argc, &argv, &error) ||
-      !choose_parts (argc, argv, &parts, &error))
-    {
-      g_printerr ("llmsvc-bench: %s\n", error->message);
-      return 2;
-    }
-  if (opt_hours <= 0 || opt_switches < 1 || opt_jobs < 0)
-    {
-      g_printerr ("llmsvc-bench: contexts needs --hours above 0, --switches of 1 or more, and "
-                  "--jobs that is not negative\n");
-      return 2;
-    }
-  set_defaults ();
-  is_done = open_bench (&bench, &error) && run_parts (&bench, parts, &error);
-  g_clear_pointer (&bench.rates, bench_rate_file_free);
-  if (is_done)
-    return 0;
-  g_printerr ("llmsvc-bench: %s\n", error->message);
-  return error->domain == G_OPTION_ERROR ? 2 : 1;
+  bench_rate_file_clear (&self.rates);
+  return is_done;
 }
+
+/* For `contexts`, which is written in Python. */
+const BenchCommand bench_contexts_command = {
+  .name = "contexts-part",
+  .entries = entries,
+  .arguments = "PART…",
+  .run = run_contexts,
+};

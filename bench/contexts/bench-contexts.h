@@ -1,37 +1,104 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The parts of `llmsvc-bench contexts` that run in real time, with real models: what the
- * replays are compared with. One thread.
+ * What `llmsvc-bench contexts`, which is written in Python, asks this program for: the models, the
+ * rates of this machine, a replay of a trace, and what is measured in real time. One thread.
  */
 
 #pragma once
 
 #include "bench.h"
-#include "contexts/bench-rates.h"
+#include "contexts/bench-trace.h"
+#include "kv/llm-kv.h"
 
 G_BEGIN_DECLS
 
+/* --- models and rates --- */
+
+/* Models whose contexts are switched. */
 typedef struct
 {
-  BenchRateFile *rates;
-  const BenchModelShape *const *shapes;   /* ended by NULL */
-  const char *folder;                     /* on the disk that is measured */
+  const char *name;
+  const char *title;
+  const char *random_shape;  /* (nullable): of random weights; NULL: it is the shipped model */
+  guint n_layers;
+  guint n_kv_heads;
+  guint head_dim;
+  guint max_slots;           /* tokens of a context */
+} BenchModelShape;
+
+/* Ended by one without a name. */
+extern const BenchModelShape bench_model_shapes[];
+
+/* With all layers and heads, or with one each. */
+LlmKvLayout            bench_model_shape_get_layout (const BenchModelShape *self,
+                                                     guint                  chunk_slots,
+                                                     gboolean               is_thin);
+
+typedef struct
+{
+  LlmKvProfile profile;      /* the reads are those of no device: see below */
+  double resident_us;        /* of a call's begin when all of a context is there */
+  double take_us_per_byte;   /* of what was read: checksums, copies, new memory */
+} BenchRates;
+
+/* What computing and reading cost on this machine: measured with models of the real shapes, or
+ * taken from a file, with which results repeat. */
+typedef struct
+{
+  GKeyFile *keys;
+  const char *path;          /* (nullable): where figures are kept; others are added to it */
+  const char *folder;        /* on the disk that is measured, for files that go away again */
+  const char *model;         /* (nullable): the shipped model */
+  char *disk_what;
+  GPtrArray *made;           /* (element-type filename): models */
+} BenchRateFile;
+
+gboolean bench_rate_file_open      (BenchRateFile         *self,
+                                    GError               **error);
+void     bench_rate_file_clear     (BenchRateFile         *self);
+gboolean bench_rate_file_get_rates (BenchRateFile         *self,
+                                    const BenchModelShape *shape,
+                                    BenchRates            *rates,
+                                    GError               **error);
+/* @device gets the real disk's figures; its strings belong to @self. */
+gboolean bench_rate_file_get_disk  (BenchRateFile         *self,
+                                    BenchDevice           *device,
+                                    GError               **error);
+/* (transfer full): a file with a model of the shape: the shipped one, or one with random weights,
+ * made when it is not there. Those that were made go with @self. */
+char    *bench_rate_file_get_model (BenchRateFile         *self,
+                                    const BenchModelShape *shape,
+                                    GError               **error);
+
+/* Microseconds for each byte of what we do with what was read, of a call that waits for it: the
+ * storage of the service, in a folder in @parent, and the processor's time alone. */
+gboolean bench_measure_taking      (const char            *parent,
+                                    double                *us_per_byte,
+                                    GError               **error);
+
+/* --- what is asked for --- */
+
+typedef struct
+{
+  GPtrArray *shapes;         /* (element-type BenchModelShape) */
+  GPtrArray *devices;        /* (element-type BenchDevice) */
+  GPtrArray *policies;       /* (element-type LlmKvPolicy) */
   guint n_switches;
   guint64 seed;
-  gboolean is_silent;                      /* no tables */
-  const char *peer;                       /* (nullable): a program that saves and loads contexts */
-  JsonBuilder *json;                      /* each part adds a member */
-} BenchRealConfig;
+  const char *peer;          /* (nullable): a program that saves and loads contexts */
+  BenchRateFile rates;
+  JsonObject *json;          /* of the answer */
+} BenchParts;
 
-/* Switches at full size on the real disk, predicted and measured. */
-gboolean bench_switches_run (const BenchRealConfig *config,
-                             GError               **error);
-/* The time to the first token behind a context that is read, and one that is computed anew. */
-gboolean bench_ttft_run     (const BenchRealConfig *config,
-                             GError               **error);
-/* Bytes and time to load the same context, beside a peer's file. */
-gboolean bench_slots_run    (const BenchRealConfig *config,
-                             GError               **error);
+/* In real time, with real models: the time to the first token behind a context that is read or
+ * computed anew, bytes and time to load a context beside a peer's file, switches beside what
+ * replays would say of them. Each sets the member of its name. */
+gboolean bench_ttft_part     (BenchParts *self,
+                              GError    **error);
+gboolean bench_slots_part    (BenchParts *self,
+                              GError    **error);
+gboolean bench_switches_part (BenchParts *self,
+                              GError    **error);
 
 G_END_DECLS

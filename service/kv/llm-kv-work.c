@@ -226,6 +226,12 @@ pack_next (LlmKvSeq *self)
 
 /* --- all of it --- */
 
+static gboolean
+is_tidy (LlmKvStore *self)
+{
+  return self->storage == NULL || llm_kv_storage_is_tidy (self->storage);
+}
+
 gboolean
 llm_kv_store_work (LlmKvStore *self,
                    gint64      until_us)
@@ -244,6 +250,10 @@ llm_kv_store_work (LlmKvStore *self,
         {
           pack_next (g_queue_peek_head (&self->to_pack));
         }
+      else if (!is_tidy (self))
+        {
+          llm_kv_storage_tidy (self->storage);
+        }
       else
         {
           return FALSE;
@@ -251,7 +261,7 @@ llm_kv_store_work (LlmKvStore *self,
     }
   while (llm_clock_now_us () < until_us);
 
-  return self->to_pack.length > 0
+  return self->to_pack.length > 0 || !is_tidy (self)
          || (self->n_batches < LLM_KV_MAX_BATCHES && self->to_write.length > 0);
 }
 
@@ -259,5 +269,5 @@ gboolean
 llm_kv_store_is_settled (LlmKvStore *self)
 {
   return self->to_pack.length == 0 && self->to_write.length == 0 && self->waiting.length == 0
-         && self->n_batches == 0;
+         && self->n_batches == 0 && is_tidy (self);
 }

@@ -113,9 +113,6 @@ llm_kv_folder_read_cancel (LlmKvRead *self)
 void
 llm_kv_read_free (LlmKvRead *self)
 {
-  if (self == NULL)
-    return;
-
   if (self->folder != NULL)
     llm_kv_folder_read_cancel (self);
   drop (self);
@@ -124,8 +121,6 @@ llm_kv_read_free (LlmKvRead *self)
 guint64
 llm_kv_read_get_bytes (LlmKvRead *self)
 {
-  g_return_val_if_fail (self != NULL, 0);
-
   return self->bytes;
 }
 
@@ -251,7 +246,7 @@ static gssize
 open_sources (gpointer data)
 {
   LlmKvRead *self = data;
-  int folder = llm_kv_home_open_id (self->storage_fd, self->id);
+  int folder = llm_kv_folder_open_id (self->storage_fd, self->id);
 
   for (guint i = 0; i < self->sources->len; i++)
     {
@@ -265,7 +260,7 @@ open_sources (gpointer data)
     }
   if (folder >= 0)
     {
-      llm_kv_home_touch_fd (folder);
+      llm_kv_folder_touch_fd (folder);
       close (folder);
     }
   return 0;
@@ -410,7 +405,7 @@ static gboolean
 is_there (LlmKvFolder     *folder,
           const LlmKvSlot *slot)
 {
-  const LlmKvLink *link = llm_kv_home_find_link (folder->home, slot->extent);
+  const LlmKvLink *link = llm_kv_folder_find_link (folder, slot->extent);
 
   return link != NULL && link->extent != NULL && slot->index < link->extent->n_chunks
          && !link->dead[slot->index];
@@ -423,7 +418,7 @@ add_source (LlmKvRead   *self,
             guint        n)
 {
   guint64 number = self->targets[order[0]].slot.extent;
-  LlmKvLink *link = llm_kv_home_find_link (self->folder->home, number);
+  LlmKvLink *link = llm_kv_folder_find_link (self->folder, number);
   Source source = { .link = llm_kv_link_ref (link), .fd = -ECANCELED };
 
   for (guint i = 0; i < n; i++)
@@ -453,7 +448,7 @@ plan (LlmKvRead *self)
       add_source (self, order + first, end - first);
     }
   g_array_sort (self->requests, compare_requests);
-  llm_kv_home_touch (self->folder->home, -1);
+  llm_kv_folder_touch (self->folder, -1);
 }
 
 LlmKvRead *
@@ -463,18 +458,13 @@ llm_kv_folder_read (LlmKvFolder       *self,
                     LlmKvArrived       arrived,
                     gpointer           data)
 {
-  LlmKvRead *read;
+  LlmKvRead *read = g_new0 (LlmKvRead, 1);
 
-  g_return_val_if_fail (self != NULL, NULL);
-  g_return_val_if_fail (targets != NULL || n == 0, NULL);
-  g_return_val_if_fail (arrived != NULL, NULL);
-
-  read = g_new0 (LlmKvRead, 1);
   read->folder = self;
-  read->disk = self->home->storage->disk;
-  read->cleaner = self->home->storage->cleaner;
-  read->storage_fd = self->home->storage->fd;
-  read->id = g_strdup (self->home->id);
+  read->disk = self->storage->disk;
+  read->cleaner = self->storage->cleaner;
+  read->storage_fd = self->storage->fd;
+  read->id = g_strdup (self->id);
   read->shape = self->shape;
   read->targets = g_new0 (Target, n);
   read->n_targets = n;

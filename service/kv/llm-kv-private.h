@@ -6,11 +6,11 @@
  * holds, and nothing writes to storage, may be written. What lies on storage belongs to a
  * sequence's hold, since folders are by context. The executor's thread owns all of it.
  *
- * llm-kv-store.c: sizes, settings. llm-kv-chunk.c: memory of a chunk, packing.
- * llm-kv-seq.c: slots that come and go, views. llm-kv-seq-move.c: slots that move, sharing.
- * llm-kv-call.c: where a call begins and ends. llm-kv-restore.c: what comes back (L6).
- * llm-kv-work.c: bits and packing between calls (L4). llm-kv-write.c: writing ahead (L7).
- * llm-kv-evict.c: who goes (L8).
+ * From below: llm-kv-store.c: sizes, settings. llm-kv-chunk.c: memory of a chunk, packing.
+ * llm-kv-hold.c: what a sequence holds. llm-kv-seq.c, llm-kv-slide.c: slots that come, go and move,
+ * views. llm-kv-restore.c: where a call begins, what comes back (L6). llm-kv-write.c: writing ahead
+ * (L7). llm-kv-evict.c: who goes (L8). llm-kv-call.c: sequences that come and go, where a call ends.
+ * llm-kv-work.c: bits, packing and writing between calls (L4).
  */
 
 #pragma once
@@ -296,6 +296,7 @@ void        llm_kv_seq_find_slot     (LlmKvSeq   *self,
 
 /* Ends what brings chunks back; what has not come is GONE. */
 void        llm_kv_restore_end       (LlmKvSeq   *self);
+
 /* --- work --- */
 
 /* Whether there could be something to do: from the start. */

@@ -4,8 +4,6 @@
 
 #include "kv/llm-kv-private.h"
 
-#include <math.h>
-
 #include "common/llmsvc-error.h"
 
 /* How a missing chunk comes back. */
@@ -403,6 +401,28 @@ begin_read (LlmKvSeq     *self,
   self->store->counters.read_bytes += llm_kv_read_get_bytes (restore->read);
 }
 
+/* From the end on, so that the chunks others may share are the last that go. */
+static void
+unlock (LlmKvSeq *self)
+{
+  self->is_locked = FALSE;
+  self->is_whole = FALSE;
+  self->has_fault = FALSE;
+  for (guint i = self->holds->len; i-- > 0;)
+    llm_kv_chunk_unlock (self->store, llm_kv_seq_hold (self, i)->chunk);
+  g_queue_unlink (&self->store->sequences, &self->link);
+  g_queue_push_tail_link (&self->store->sequences, &self->link);
+}
+
+void
+llm_kv_seq_park (LlmKvSeq *self)
+{
+  g_return_if_fail (self->is_locked);
+
+  llm_kv_restore_end (self);
+  unlock (self);
+}
+
 static void
 lock (LlmKvSeq *self)
 {
@@ -570,79 +590,4 @@ llm_kv_seq_make_resident (LlmKvSeq *self,
   if (self->is_whole)
     end_read (self);
   return status;
-}
-
-/* --- after a restart --- */
-
-/* What storage says is not trusted. */
-static void
-take_record (LlmKvHold         *hold,
-             const LlmKvSlot   *slot,
-             const LlmKvRecord *record)
-{
-  hold->slot = *slot;
-  hold->slot_form = record->form;
-  if (isfinite (record->density) && record->density >= 0 && isfinite (record->n_rows)
-      && record->n_rows >= 0 && isfinite (record->density * record->n_rows))
-    {
-      hold->n_rows = record->n_rows;
-      hold->mass = record->density * record->n_rows;
-      hold->chunk->density = record->density;
-    }
-}
-
-static gboolean
-find_record (LlmKvSeq  *self,
-             guint      number,
-             LlmKvHold *hold)
-{
-  LlmKvRecord record;
-  LlmKvSlot slot;
-
-  if (!llm_kv_folder_find (self->folder, number, hold->hash, &slot, &record)
-      || !llm_kv_store_has_form (self->store, record.form))
-    return FALSE;
-
-  take_record (hold, &slot, &record);
-  hold->is_fixed = self->n_slid > 0;
-  return TRUE;
-}
-
-/* Of a window that slid the sinks are there, and nowhere on storage. */
-guint
-llm_kv_seq_attach (LlmKvSeq     *self,
-                   const gint32 *tokens,
-                   guint         n_tokens)
-{
-  LlmKvStore *store = self->store;
-  guint slots = store->layout.chunk_slots;
-  guint n_sinks = self->n_sinks / slots;
-  guint n_kept = n_sinks;
-  guint64 hash = 0;
-  guint n;
-
-  g_return_val_if_fail (self->length == self->n_sinks && !self->is_locked, self->length);
-  g_return_val_if_fail (llm_kv_seq_is_open (self), self->length);
-
-  if (self->folder == NULL || !store->policy.swaps)
-    return self->length;
-
-  n = MIN (n_tokens / slots, llm_kv_folder_get_end (self->folder));
-  for (guint number = 0; number < n; number++)
-    {
-      LlmKvHold hold = { 0 };
-
-      hash = llm_kv_hash_tokens (hash, tokens + (gsize) number * slots, slots);
-      if (number < n_sinks + self->n_slid / slots)
-        continue;
-
-      hold.hash = hash;
-      hold.chunk = llm_kv_chunk_new (store);
-      if (find_record (self, number, &hold))
-        n_kept = self->holds->len + 1;
-      g_array_append_val (self->holds, hold);
-    }
-  llm_kv_seq_drop_chunks (self, n_kept);
-  self->length = n_kept * slots;
-  return self->length;
 }

@@ -133,7 +133,7 @@ llm_kv_store_new (const LlmKvLayout *layout,
   for (guint i = 0; i < LLK_N_KV_FORMATS; i++)
     self->errors[i] = first_errors[i];
   llm_kv_profile_init (&self->profile);
-  llm_kv_queue_init (&self->queue, self->policy.by_bits);
+  self->queue.by_bits = self->policy.by_bits;
   return self;
 }
 

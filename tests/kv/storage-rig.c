@@ -89,7 +89,9 @@ rig_new_disk (StorageRig *rig)
   LlmDisk *disk = llm_disk_new (is_paced ? "threads" : rig->backend, &error);
 
   g_assert_no_error (error);
-  return is_paced ? llm_disk_new_paced (disk, LATENCY_US, 400000000) : disk;
+  if (is_paced)
+    llm_disk_set_pace (disk, LATENCY_US, 400000000);
+  return disk;
 }
 
 void

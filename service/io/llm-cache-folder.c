@@ -52,8 +52,6 @@ llm_cache_folder_make (const char  *folder,
                        gboolean     is_shared,
                        GError     **error)
 {
-  g_return_val_if_fail (folder != NULL, FALSE);
-
   if (g_mkdir_with_parents (folder, is_shared ? 0755 : 0700) < 0)
     return fail (error, LLMSVC_ERROR_FAILED, folder, errno);
   /* The mask of a service takes away what others need; a folder of somebody else
@@ -177,8 +175,6 @@ llm_cache_folder_make_room (const char  *folder,
   gboolean has_room;
   int fd;
 
-  g_return_val_if_fail (folder != NULL, FALSE);
-
   fd = open (folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0)
     return fail (error, LLMSVC_ERROR_FAILED, folder, errno);
@@ -206,9 +202,6 @@ llm_cache_folder_create (const char  *folder,
 {
   g_autofree char *name = NULL;
   int fd;
-
-  g_return_val_if_fail (folder != NULL, -1);
-  g_return_val_if_fail (path != NULL, -1);
 
   *path = NULL;
   if (!is_within_limit (bytes))

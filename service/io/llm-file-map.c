@@ -96,8 +96,6 @@ llm_file_identity_read (int              fd,
 {
   struct stat status;
 
-  g_return_val_if_fail (identity != NULL, FALSE);
-
   if (fstat (fd, &status) < 0)
     return FALSE;
   *identity = make_identity (&status);
@@ -109,8 +107,6 @@ llm_file_identity_equal (const LlmFileIdentity *a,
                          const LlmFileIdentity *b,
                          gboolean               is_strict)
 {
-  g_return_val_if_fail (a != NULL && b != NULL, FALSE);
-
   return (!is_strict || a->device == b->device) && a->inode == b->inode && a->size == b->size &&
          a->modified_s == b->modified_s && a->modified_ns == b->modified_ns &&
          a->changed_s == b->changed_s && a->changed_ns == b->changed_ns;
@@ -244,8 +240,6 @@ llm_file_map_open (const char  *path,
 {
   int fd;
 
-  g_return_val_if_fail (path != NULL, NULL);
-
   begin_first ();
   /* Not to wait for the other end when it is a pipe. */
   fd = open (path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
@@ -267,7 +261,6 @@ llm_file_map_new_for_fd (int          fd,
                          GError     **error)
 {
   g_return_val_if_fail (fd >= 0, NULL);
-  g_return_val_if_fail (path != NULL, NULL);
 
   begin_first ();
   return new_for_fd (fd, path, TRUE, error);
@@ -278,8 +271,6 @@ llm_file_map_new_for_bytes (GBytes *bytes)
 {
   LlmFileMap *self;
   gsize size;
-
-  g_return_val_if_fail (bytes != NULL, NULL);
 
   self = g_new0 (LlmFileMap, 1);
   g_atomic_ref_count_init (&self->ref_count);
@@ -301,8 +292,6 @@ llm_file_map_new_for_bytes (GBytes *bytes)
 LlmFileMap *
 llm_file_map_ref (LlmFileMap *self)
 {
-  g_return_val_if_fail (self != NULL, NULL);
-
   g_atomic_ref_count_inc (&self->ref_count);
   return self;
 }
@@ -310,8 +299,6 @@ llm_file_map_ref (LlmFileMap *self)
 void
 llm_file_map_unref (LlmFileMap *self)
 {
-  g_return_if_fail (self != NULL);
-
   if (!g_atomic_ref_count_dec (&self->ref_count))
     return;
 
@@ -330,16 +317,12 @@ llm_file_map_unref (LlmFileMap *self)
 const guint8 *
 llm_file_map_get_data (LlmFileMap *self)
 {
-  g_return_val_if_fail (self != NULL, NULL);
-
   return self->data;
 }
 
 guint64
 llm_file_map_get_size (LlmFileMap *self)
 {
-  g_return_val_if_fail (self != NULL, 0);
-
   return self->size;
 }
 
@@ -347,9 +330,6 @@ gboolean
 llm_file_map_get_identity (LlmFileMap      *self,
                            LlmFileIdentity *identity)
 {
-  g_return_val_if_fail (self != NULL, FALSE);
-  g_return_val_if_fail (identity != NULL, FALSE);
-
   *identity = self->identity;
   return self->fd >= 0;
 }
@@ -357,8 +337,6 @@ llm_file_map_get_identity (LlmFileMap      *self,
 int
 llm_file_map_get_fd (LlmFileMap *self)
 {
-  g_return_val_if_fail (self != NULL, -1);
-
   return self->fd;
 }
 
@@ -368,8 +346,6 @@ gboolean
 llm_file_map_is_damaged (LlmFileMap *self)
 {
   struct stat status;
-
-  g_return_val_if_fail (self != NULL, FALSE);
 
   if (self->guard == NULL)
     return FALSE;
@@ -383,7 +359,6 @@ llm_file_map_is_damaged (LlmFileMap *self)
 void
 llm_file_map_set_damaged (LlmFileMap *self)
 {
-  g_return_if_fail (self != NULL);
   g_return_if_fail (self->guard != NULL);
 
   llm_map_guard_set_damaged (self->guard);
@@ -433,8 +408,6 @@ llm_file_map_count_resident (LlmFileMap *self,
   guint64 begin, end, count = 0;
   int pagemap = -1;
 
-  g_return_val_if_fail (self != NULL, 0);
-
   if (!clamp_range (self, offset, &length))
     return 0;
   if (self->fd < 0)
@@ -470,9 +443,6 @@ llm_file_map_find_resident_tail (LlmFileMap *self,
 {
   guint64 begin;
 
-  g_return_val_if_fail (self != NULL, 0);
-  g_return_val_if_fail (resident != NULL, 0);
-
   begin = MIN (end, self->size);
   *resident = 0;
   while (begin > 0 && *resident < bytes)
@@ -492,8 +462,6 @@ llm_file_map_prefetch (LlmFileMap *self,
 {
   guint64 begin;
 
-  g_return_if_fail (self != NULL);
-
   if (self->fd < 0 || !clamp_range (self, offset, &length))
     return;
 
@@ -510,8 +478,6 @@ llm_file_map_populate (LlmFileMap *self,
 {
   guint64 begin, end;
   int advice = MADV_POPULATE_READ;
-
-  g_return_if_fail (self != NULL);
 
   if (self->fd < 0 || !clamp_range (self, offset, &length))
     return;
@@ -537,8 +503,6 @@ llm_file_map_drop (LlmFileMap *self,
                    guint64     length)
 {
   guint64 begin, end;
-
-  g_return_if_fail (self != NULL);
 
   if (self->fd < 0 || !clamp_range (self, offset, &length))
     return;

@@ -117,8 +117,6 @@ llm_machine_file_save (const char          *folder,
   g_autofree char *name = get_name (prefix, key);
   g_autofree char *machine = get_machine ();
 
-  g_return_val_if_fail (name != NULL, FALSE);
-
   g_key_file_set_integer (file, GROUP_FOR, "version", (gint) version);
   g_key_file_set_string (file, GROUP_FOR, "machine", machine);
   g_key_file_set_string (file, GROUP_FOR, "model", key->identity);

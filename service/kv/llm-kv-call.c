@@ -18,13 +18,12 @@ llm_kv_seq_new (LlmKvStore *store,
 {
   LlmKvSeq *self;
 
-  g_return_val_if_fail (store != NULL, NULL);
-
   self = g_new0 (LlmKvSeq, 1);
   self->store = store;
   self->link.data = self;
   self->work_link.data = self;
   self->holds = g_array_new (FALSE, FALSE, sizeof (LlmKvHold));
+  self->targets = g_array_new (FALSE, FALSE, sizeof (LlmKvRestored));
   if (store->storage != NULL && app != NULL && id != NULL)
     self->folder = llm_kv_folder_open (store->storage, app, id, &store->shape);
   g_queue_push_tail_link (&store->sequences, &self->link);
@@ -34,8 +33,6 @@ llm_kv_seq_new (LlmKvStore *store,
 gboolean
 llm_kv_seq_is_open (LlmKvSeq *self)
 {
-  g_return_val_if_fail (self != NULL, FALSE);
-
   return self->folder == NULL || llm_kv_folder_is_open (self->folder);
 }
 
@@ -53,12 +50,12 @@ llm_kv_seq_free (LlmKvSeq *self)
   llm_kv_work_cancel_writes (self);
   llm_kv_seq_drop_chunks (self, 0);
   g_array_unref (self->holds);
+  g_array_unref (self->targets);
   g_queue_unlink (&self->store->sequences, &self->link);
   g_free (self);
 }
 
 /* --- the end of a call --- */
-
 
 static void
 decay_densities (LlmKvSeq *self)
@@ -113,7 +110,6 @@ llm_kv_seq_end_call (LlmKvSeq     *self,
 }
 
 /* --- what storage has --- */
-
 
 /* What storage says is not trusted. */
 static void
@@ -189,7 +185,6 @@ llm_kv_seq_attach (LlmKvSeq     *self,
 }
 
 /* --- what others have --- */
-
 
 /* Holds @n chunks of @from, and has them on storage where extents can be shared. */
 static void

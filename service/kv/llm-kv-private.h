@@ -69,7 +69,14 @@ typedef struct
   gboolean is_writing;
 } LlmKvHold;
 
-typedef struct _LlmKvRestore LlmKvRestore;
+/* A chunk that is being read. */
+typedef struct
+{
+  LlmKvChunk *chunk;      /* pinned: that is read */
+  LlmKvChunk *into;       /* (nullable): pinned; floats that it is unpacked to, as rows are
+                           * written behind the slots that are left of it */
+  guint n_slots;          /* of these */
+} LlmKvRestored;
 
 /* What is left to do for a sequence between calls. */
 typedef enum
@@ -94,7 +101,8 @@ struct _LlmKvSeq
   gboolean is_locked;
   gboolean is_whole;      /* while locked: all chunks were there when last looked at */
   gboolean has_fault;
-  LlmKvRestore *restore;  /* (nullable) (owned): what is being read */
+  LlmKvRead *read;        /* (nullable) (owned) */
+  GArray *targets;        /* (element-type LlmKvRestored) (owned): of read */
 
   LlmKvStage stage;
   GList work_link;        /* in the store's list of that stage */

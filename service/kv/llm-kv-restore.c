@@ -7,27 +7,7 @@
 #include "common/llmsvc-error.h"
 
 /* How a missing chunk comes back. */
-enum
-{
-  STAYS,
-  READ,
-  COMPUTE,
-};
-
-typedef struct
-{
-  LlmKvChunk *chunk;    /* pinned: that is read */
-  LlmKvChunk *into;     /* (nullable): pinned; floats that it is unpacked to, as rows are
-                         * written behind the slots that are left of it */
-  guint n_slots;        /* of these */
-} Target;
-
-struct _LlmKvRestore
-{
-  LlmKvSeq *seq;
-  LlmKvRead *read;      /* (nullable) (owned) */
-  GArray *targets;      /* (element-type Target) (owned) */
-};
+enum { STAYS, READ, COMPUTE };
 
 /* --- layers that were left out --- */
 
@@ -39,16 +19,9 @@ get_form (LlmKvSeq *self,
 {
   LlmKvHold *hold = llm_kv_seq_hold (self, chunk);
 
-  switch (way)
-    {
-    case READ:
-      return hold->slot_form;
-    case COMPUTE:
-      return llm_kv_store_float_form (self->store);
-    case STAYS:
-    default:
-      return hold->chunk->form;
-    }
+  if (way == COMPUTE)
+    return llm_kv_store_float_form (self->store);
+  return way == READ ? hold->slot_form : hold->chunk->form;
 }
 
 /* Marks the chunks before @slot that a row there sees in layers they lack. */
@@ -115,9 +88,9 @@ take_layers (guint         index,
              const GError *error,
              gpointer      data)
 {
-  LlmKvRestore *self = data;
-  LlmKvStore *store = self->seq->store;
-  Target *target = &g_array_index (self->targets, Target, index);
+  LlmKvSeq *self = data;
+  LlmKvStore *store = self->store;
+  const LlmKvRestored *target = &g_array_index (self->targets, LlmKvRestored, index);
   LlmKvChunk *chunk = target->into != NULL ? target->into : target->chunk;
 
   if (chunk->state != LLM_KV_READING)
@@ -148,22 +121,16 @@ take_layers (guint         index,
 static void
 end_read (LlmKvSeq *self)
 {
-  LlmKvRestore *restore = g_steal_pointer (&self->restore);
-
-  if (restore == NULL)
-    return;
-
-  g_clear_pointer (&restore->read, llm_kv_read_free);
-  for (guint i = 0; i < restore->targets->len; i++)
+  g_clear_pointer (&self->read, llm_kv_read_free);
+  for (guint i = 0; i < self->targets->len; i++)
     {
-      Target *target = &g_array_index (restore->targets, Target, i);
+      const LlmKvRestored *target = &g_array_index (self->targets, LlmKvRestored, i);
 
       llm_kv_chunk_unpin (self->store, target->chunk);
       if (target->into != NULL)
         llm_kv_chunk_unpin (self->store, target->into);
     }
-  g_array_unref (restore->targets);
-  g_free (restore);
+  g_array_set_size (self->targets, 0);
 }
 
 void
@@ -327,51 +294,38 @@ static gboolean
 prepare_read (LlmKvSeq *self,
               guint     chunk)
 {
-  LlmKvStore *store = self->store;
   LlmKvHold *hold = llm_kv_seq_hold (self, chunk);
-  Target target = { .n_slots = llm_kv_seq_chunk_length (self, chunk) };
+  LlmKvRestored target = { .n_slots = llm_kv_seq_chunk_length (self, chunk) };
+  LlmKvChunk *beside;
 
   llm_kv_seq_vacate (self, chunk, !is_full (self, chunk));
   if (is_full (self, chunk))
     {
       target.chunk = make_target (self, hold->chunk, hold->slot_form);
-      if (target.chunk == NULL)
-        return FALSE;
     }
   else
     {
-      LlmKvChunk *beside = llm_kv_chunk_new (store);
-
-      target.into = make_target (self, hold->chunk, llm_kv_store_float_form (store));
-      target.chunk = target.into != NULL ? make_target (self, beside, hold->slot_form) : NULL;
-      if (target.chunk == NULL && target.into != NULL)
-        llm_kv_chunk_unpin (store, target.into);
-      llm_kv_chunk_unref (store, beside);
-      if (target.chunk == NULL)
-        return FALSE;
+      beside = llm_kv_chunk_new (self->store);
+      target.into = make_target (self, hold->chunk, llm_kv_store_float_form (self->store));
+      if (target.into != NULL)
+        target.chunk = make_target (self, beside, hold->slot_form);
+      if (target.into != NULL && target.chunk == NULL)
+        llm_kv_chunk_unpin (self->store, target.into);
+      llm_kv_chunk_unref (self->store, beside);
     }
-  g_array_append_val (self->restore->targets, target);
-  return TRUE;
+  if (target.chunk != NULL)
+    g_array_append_val (self->targets, target);
+  return target.chunk != NULL;
 }
 
 static gboolean
 prepare (LlmKvSeq     *self,
          const guint8 *ways)
 {
-  self->restore = g_new0 (LlmKvRestore, 1);
-  self->restore->seq = self;
-  self->restore->targets = g_array_new (FALSE, FALSE, sizeof (Target));
   for (guint i = 0; i < self->holds->len; i++)
-    {
-      gboolean is_done = TRUE;
-
-      if (ways[i] == READ)
-        is_done = prepare_read (self, i);
-      else if (ways[i] == COMPUTE)
-        is_done = llm_kv_seq_compute (self, i);
-      if (!is_done)
-        return FALSE;
-    }
+    if ((ways[i] == READ && !prepare_read (self, i))
+        || (ways[i] == COMPUTE && !llm_kv_seq_compute (self, i)))
+      return FALSE;
 
   return TRUE;
 }
@@ -380,25 +334,23 @@ static void
 begin_read (LlmKvSeq     *self,
             const guint8 *ways)
 {
-  LlmKvRestore *restore = self->restore;
-  g_autoptr (GArray) targets = g_array_new (FALSE, FALSE, sizeof (LlmKvTarget));
+  g_autofree LlmKvTarget *targets = g_new (LlmKvTarget, self->targets->len + 1);
+  guint n = 0;
 
   for (guint i = 0; i < self->holds->len; i++)
     if (ways[i] == READ)
       {
-        LlmKvTarget target = {
+        targets[n] = (LlmKvTarget) {
           .slot = llm_kv_seq_hold (self, i)->slot,
-          .data = g_array_index (restore->targets, Target, targets->len).chunk->data,
+          .data = g_array_index (self->targets, LlmKvRestored, n).chunk->data,
         };
-
-        g_array_append_val (targets, target);
+        n++;
       }
-  if (targets->len == 0)
+  if (n == 0)
     return;
 
-  restore->read = llm_kv_folder_read (self->folder, (LlmKvTarget *) (gpointer) targets->data,
-                                      targets->len, take_layers, restore);
-  self->store->counters.read_bytes += llm_kv_read_get_bytes (restore->read);
+  self->read = llm_kv_folder_read (self->folder, targets, n, take_layers, self);
+  self->store->counters.read_bytes += llm_kv_read_get_bytes (self->read);
 }
 
 /* From the end on, so that the chunks others may share are the last that go. */

@@ -110,8 +110,6 @@ llm_kv_store_new (const LlmKvLayout *layout,
 {
   LlmKvStore *self;
 
-  g_return_val_if_fail (layout != NULL, NULL);
-
   if (!check_layout (layout, error))
     return NULL;
 

@@ -35,12 +35,11 @@ typedef struct
 struct _LlmKvOpening
 {
   LlmKvFolder *folder;   /* (nullable) (unowned): NULL when it is closed */
-  LlmDisk *disk;         /* (unowned) */
+  LlmKvStorage *storage; /* (unowned): the threads only look at its fd */
   guint n_pending;       /* batches */
   gboolean is_ended;     /* atomic */
 
   /* what the threads look at */
-  int storage_fd;
   char *id;              /* (owned) */
   LlmKvShape shape;
   gsize *offsets;        /* (owned): what shape points at */
@@ -116,7 +115,7 @@ open_batch (gpointer data)
 {
   const Batch *batch = data;
   LlmKvOpening *self = batch->opening;
-  int folder = llm_kv_folder_open_id (self->storage_fd, self->id);
+  int folder = llm_kv_folder_open_id (self->storage->fd, self->id);
 
   for (guint i = batch->first; i < batch->end; i++)
     if (!__atomic_load_n (&self->is_ended, __ATOMIC_ACQUIRE))
@@ -179,8 +178,7 @@ llm_kv_folder_begin_opening (LlmKvFolder *folder)
 
   self = g_new0 (LlmKvOpening, 1);
   self->folder = folder;
-  self->disk = folder->storage->disk;
-  self->storage_fd = folder->storage->fd;
+  self->storage = folder->storage;
   self->id = g_strdup (folder->id);
   self->shape = folder->shape;
   self->offsets = llm_kv_shape_own (&self->shape);
@@ -197,7 +195,7 @@ llm_kv_folder_begin_opening (LlmKvFolder *folder)
     self->batches[i] = (Batch) { self, i * BATCH_FILES,
                                  MIN ((i + 1) * BATCH_FILES, self->n_headers) };
   for (guint i = 0; i < self->n_batches; i++)
-    llm_disk_run (self->disk, LLM_DISK_RESTORE, open_batch, on_batch, &self->batches[i]);
+    llm_disk_run (self->storage->disk, LLM_DISK_RESTORE, open_batch, on_batch, &self->batches[i]);
 }
 
 void
@@ -211,5 +209,5 @@ llm_kv_folder_end_opening (LlmKvFolder *folder)
   self->folder = NULL;
   __atomic_store_n (&self->is_ended, TRUE, __ATOMIC_RELEASE);
   for (guint i = 0; i < self->n_batches; i++)
-    llm_disk_cancel (self->disk, &self->batches[i]);
+    llm_disk_cancel (self->storage->disk, &self->batches[i]);
 }

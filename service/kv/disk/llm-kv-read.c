@@ -61,9 +61,7 @@ typedef struct
 struct _LlmKvRead
 {
   LlmKvFolder *folder;   /* (nullable) (unowned): NULL when it is closed, or the read ended */
-  LlmDisk *disk;         /* (unowned) */
-  LlmKvCleaner *cleaner; /* (unowned) */
-  int storage_fd;
+  LlmKvStorage *storage; /* (unowned) */
   char *id;              /* (owned): of the context */
   LlmKvShape shape;      /* its offsets are the folder's */
   guint n_holders;       /* the owner, requests, who opens the files */
@@ -89,7 +87,7 @@ drop (LlmKvRead *self)
 
       /* of a file that was removed meanwhile it may be the end */
       if (source->fd >= 0)
-        llm_kv_cleaner_close (self->cleaner, source->fd);
+        llm_kv_cleaner_close (self->storage->cleaner, source->fd);
       llm_kv_link_unref (source->link);
     }
   g_array_unref (self->sources);
@@ -105,9 +103,9 @@ llm_kv_folder_read_cancel (LlmKvRead *self)
 {
   g_ptr_array_remove_fast (self->folder->reads, self);
   self->folder = NULL;
-  llm_disk_cancel (self->disk, self);
+  llm_disk_cancel (self->storage->disk, self);
   for (guint i = 0; i < self->requests->len; i++)
-    llm_disk_cancel (self->disk, &g_array_index (self->requests, Request, i));
+    llm_disk_cancel (self->storage->disk, &g_array_index (self->requests, Request, i));
 }
 
 void
@@ -246,7 +244,7 @@ static gssize
 open_sources (gpointer data)
 {
   LlmKvRead *self = data;
-  int folder = llm_kv_folder_open_id (self->storage_fd, self->id);
+  int folder = llm_kv_folder_open_id (self->storage->fd, self->id);
 
   for (guint i = 0; i < self->sources->len; i++)
     {
@@ -255,7 +253,7 @@ open_sources (gpointer data)
 
       llm_kv_extent_name (source->link->number, LLM_KV_EXTENT_SUFFIX, name);
       source->fd = folder < 0 ? folder
-                              : llm_disk_open (self->disk, folder, name,
+                              : llm_disk_open (self->storage->disk, folder, name,
                                                O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
     }
   if (folder >= 0)
@@ -283,7 +281,7 @@ on_opened (gssize        n,
       if (fd < 0)
         continue;
       self->n_holders++;
-      llm_disk_read (self->disk, LLM_DISK_RESTORE, fd, request->offset, request->length, on_read,
+      llm_disk_read (self->storage->disk, LLM_DISK_RESTORE, fd, request->offset, request->length, on_read,
                      (gpointer) request);
     }
   for (guint i = 0; i < self->n_targets && self->folder != NULL; i++)
@@ -461,9 +459,7 @@ llm_kv_folder_read (LlmKvFolder       *self,
   LlmKvRead *read = g_new0 (LlmKvRead, 1);
 
   read->folder = self;
-  read->disk = self->storage->disk;
-  read->cleaner = self->storage->cleaner;
-  read->storage_fd = self->storage->fd;
+  read->storage = self->storage;
   read->id = g_strdup (self->id);
   read->shape = self->shape;
   read->targets = g_new0 (Target, n);
@@ -483,6 +479,6 @@ llm_kv_folder_read (LlmKvFolder       *self,
   plan (read);
 
   read->n_holders = 2;
-  llm_disk_run (read->disk, LLM_DISK_RESTORE, open_sources, on_opened, read);
+  llm_disk_run (read->storage->disk, LLM_DISK_RESTORE, open_sources, on_opened, read);
   return read;
 }

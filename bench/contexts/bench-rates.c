@@ -386,7 +386,7 @@ bench_rate_file_get_rates (BenchRateFile         *self,
   if (!g_key_file_has_group (self->keys, "restore") && !measure_taking (self, error))
     return FALSE;
   us = g_key_file_get_double_list (self->keys, shape->name, "prompt-us", &n, NULL);
-  llm_kv_profile_init (&rates->profile);
+  rates->profile = (LlmKvProfile) { 0 };
   for (guint i = 0; i < LLM_KV_PROFILE_POINTS && n == LLM_KV_PROFILE_POINTS; i++)
     rates->profile.prompt_us[i] = us[i];
   rates->profile.depth_us = g_key_file_get_double (self->keys, shape->name, "depth-us", NULL);

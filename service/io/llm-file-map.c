@@ -56,22 +56,23 @@ begin_first (void)
     }
 }
 
-static int
-get_code (int saved_errno)
+/* @what: "open" or "map". */
+static void
+set_error (GError    **error,
+           const char *what,
+           const char *shown)
 {
-  switch (saved_errno)
-    {
-    case ENOENT:
-    case ENOTDIR:
-      return LLMSVC_ERROR_NOT_FOUND;
-    case EACCES:
-    case EPERM:
-      return LLMSVC_ERROR_NOT_AUTHORIZED;
-    case ENOMEM:
-      return LLMSVC_ERROR_NO_MEMORY;
-    default:
-      return LLMSVC_ERROR_FAILED;
-    }
+  int saved_errno = errno;
+  int code = LLMSVC_ERROR_FAILED;
+
+  if (saved_errno == ENOENT || saved_errno == ENOTDIR)
+    code = LLMSVC_ERROR_NOT_FOUND;
+  else if (saved_errno == EACCES || saved_errno == EPERM)
+    code = LLMSVC_ERROR_NOT_AUTHORIZED;
+  else if (saved_errno == ENOMEM)
+    code = LLMSVC_ERROR_NO_MEMORY;
+  g_set_error (error, LLMSVC_ERROR, code, "Can't %s “%s”: %s", what, shown,
+               g_strerror (saved_errno));
 }
 
 static LlmFileIdentity
@@ -180,29 +181,24 @@ new_for_fd (int          fd,
   g_autofree char *shown = g_filename_display_name (path);
   struct stat status;
   void *data;
-  int saved_errno;
 
   g_atomic_ref_count_init (&self->ref_count);
   self->fd = fd;
   if (fstat (self->fd, &status) < 0)
     {
-      saved_errno = errno;
-      g_set_error (error, LLMSVC_ERROR, get_code (saved_errno), "Can't open “%s”: %s", shown,
-                   g_strerror (saved_errno));
+      set_error (error, "open", shown);
       return NULL;
     }
 
   if (!S_ISREG (status.st_mode) || status.st_size == 0)
     {
+      const char *reason = "is a special file, a regular one is needed";
+
       if (S_ISDIR (status.st_mode))
-        g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                     "“%s” is a folder, a file is needed", shown);
+        reason = "is a folder, a file is needed";
       else if (S_ISREG (status.st_mode))
-        g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT, "“%s” is an empty file",
-                     shown);
-      else
-        g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                     "“%s” is a special file, a regular one is needed", shown);
+        reason = "is an empty file";
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT, "“%s” %s", shown, reason);
       return NULL;
     }
 
@@ -212,9 +208,7 @@ new_for_fd (int          fd,
     data = mmap (NULL, (size_t) status.st_size, PROT_READ, MAP_SHARED, self->fd, 0);
   if (data == MAP_FAILED)
     {
-      saved_errno = errno;
-      g_set_error (error, LLMSVC_ERROR, get_code (saved_errno), "Can't map “%s”: %s", shown,
-                   g_strerror (saved_errno));
+      set_error (error, "map", shown);
       return NULL;
     }
   self->data = data;
@@ -245,11 +239,9 @@ llm_file_map_open (const char  *path,
   fd = open (path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0)
     {
-      int saved_errno = errno;
       g_autofree char *shown = g_filename_display_name (path);
 
-      g_set_error (error, LLMSVC_ERROR, get_code (saved_errno), "Can't open “%s”: %s", shown,
-                   g_strerror (saved_errno));
+      set_error (error, "open", shown);
       return NULL;
     }
   return new_for_fd (fd, path, FALSE, error);

@@ -130,7 +130,6 @@ llm_kv_store_new (const LlmKvLayout *layout,
   self->values_again = g_new (float, layout->head_dim * layout->chunk_slots);
   for (guint i = 0; i < LLK_N_KV_FORMATS; i++)
     self->errors[i] = first_errors[i];
-  llm_kv_profile_init (&self->profile);
   self->queue.by_bits = self->policy.by_bits;
   return self;
 }

@@ -220,7 +220,7 @@ test_paced_disk (void)
   LlmKvProfile profile;
   LlmStatus status;
 
-  llm_kv_profile_init (&profile);
+  profile = (LlmKvProfile) { 0 };
   probe = llm_disk_probe_new (disk, folder, &error);
   g_assert_no_error (error);
   /* It has no name already. */

@@ -517,7 +517,7 @@ make_computing_cheap (Rig *rig)
 {
   LlmKvProfile profile;
 
-  llm_kv_profile_init (&profile);
+  profile = (LlmKvProfile) { 0 };
   profile.read_latency_us = 1000;
   profile.read_bytes_per_us = 0.001;
   profile.write_bytes_per_us = 1;

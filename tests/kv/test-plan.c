@@ -16,7 +16,7 @@ make_profile (LlmKvProfile *profile)
   double us = exp (g_test_rand_double_range (4, 10));
   double step = exp (g_test_rand_double_range (4, 11));
 
-  llm_kv_profile_init (profile);
+  *profile = (LlmKvProfile) { 0 };
   profile->read_latency_us = g_test_rand_double_range (0, 1000);
   profile->read_bytes_per_us = exp (g_test_rand_double_range (2, 8));
   profile->write_bytes_per_us = 500;
@@ -146,7 +146,7 @@ test_reads_only (void)
       LlmKvProfile profile;
       LlmKvPlan plan;
 
-      llm_kv_profile_init (&profile);
+      profile = (LlmKvProfile) { 0 };
       g_assert_false (llm_kv_profile_is_measured (&profile));
       if (round > 0)
         {
@@ -213,7 +213,7 @@ test_profile (void)
         }
     }
 
-  llm_kv_profile_init (&profile);
+  profile = (LlmKvProfile) { 0 };
   profile.read_latency_us = 100;
   profile.read_bytes_per_us = 1000;
   for (guint i = 0; i < LLM_KV_PROFILE_POINTS; i++)

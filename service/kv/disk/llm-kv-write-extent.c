@@ -350,6 +350,7 @@ llm_kv_folder_write (LlmKvFolder         *self,
   LlmKvExtent *extent = llm_kv_extent_new (&self->shape, records, n);
   LlmKvWrite *write;
 
+  g_return_if_fail (extent != NULL);
   write = g_new0 (LlmKvWrite, 1);
   write->folder = self;
   write->storage = self->storage;

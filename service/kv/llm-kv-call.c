@@ -109,6 +109,38 @@ llm_kv_seq_end_call (LlmKvSeq     *self,
   llm_kv_work_begin (self);
 }
 
+/* --- what a call has to compute --- */
+
+void
+llm_kv_seq_get_missing (LlmKvSeq *self,
+                        GArray   *slots)
+{
+  guint chunk_slots = self->store->layout.chunk_slots;
+
+  self->has_fault = FALSE;
+  for (guint i = 0; i < self->holds->len; i++)
+    {
+      LlmKvChunk *chunk = llm_kv_seq_hold (self, i)->chunk;
+
+      if (chunk->state != LLM_KV_COMPUTING || chunk->restorer != self)
+        continue;
+
+      for (guint s = 0; s < llm_kv_seq_chunk_length (self, i); s++)
+        {
+          guint slot = i * chunk_slots + s;
+
+          if ((chunk->todo >> s & 1) != 0)
+            g_array_append_val (slots, slot);
+        }
+    }
+}
+
+gboolean
+llm_kv_seq_has_fault (LlmKvSeq *self)
+{
+  return self->has_fault;
+}
+
 /* --- what storage has --- */
 
 /* What storage says is not trusted. */

@@ -172,6 +172,29 @@ llm_kv_seq_drop_chunks (LlmKvSeq *self,
   g_array_set_size (self->holds, n_kept);
 }
 
+/* From the end on, so that the chunks others may share are the last that go. */
+void
+llm_kv_seq_unlock (LlmKvSeq *self)
+{
+  self->is_locked = FALSE;
+  self->is_whole = FALSE;
+  self->has_fault = FALSE;
+  for (guint i = self->holds->len; i-- > 0;)
+    llm_kv_chunk_unlock (self->store, llm_kv_seq_hold (self, i)->chunk);
+  g_queue_unlink (&self->store->sequences, &self->link);
+  g_queue_push_tail_link (&self->store->sequences, &self->link);
+}
+
+void
+llm_kv_seq_lock (LlmKvSeq *self)
+{
+  self->is_locked = TRUE;
+  self->is_whole = FALSE;
+  self->has_fault = FALSE;
+  for (guint i = 0; i < self->holds->len; i++)
+    llm_kv_chunk_lock (self->store, llm_kv_seq_hold (self, i)->chunk);
+}
+
 /* --- work that is left --- */
 
 

@@ -284,6 +284,9 @@ void        llm_kv_seq_forget_slot   (LlmKvSeq   *self,
  * computed. NULL when the system has no memory. */
 LlmKvChunk *llm_kv_seq_make_writable (LlmKvSeq   *self,
                                       guint       chunk);
+/* All chunks. */
+void        llm_kv_seq_lock          (LlmKvSeq   *self);
+void        llm_kv_seq_unlock        (LlmKvSeq   *self);
 /* Drops all chunks from @n_kept on. */
 void        llm_kv_seq_drop_chunks   (LlmKvSeq   *self,
                                       guint       n_kept);

@@ -353,36 +353,13 @@ begin_read (LlmKvSeq     *self,
   self->store->counters.read_bytes += llm_kv_read_get_bytes (self->read);
 }
 
-/* From the end on, so that the chunks others may share are the last that go. */
-static void
-unlock (LlmKvSeq *self)
-{
-  self->is_locked = FALSE;
-  self->is_whole = FALSE;
-  self->has_fault = FALSE;
-  for (guint i = self->holds->len; i-- > 0;)
-    llm_kv_chunk_unlock (self->store, llm_kv_seq_hold (self, i)->chunk);
-  g_queue_unlink (&self->store->sequences, &self->link);
-  g_queue_push_tail_link (&self->store->sequences, &self->link);
-}
-
 void
 llm_kv_seq_park (LlmKvSeq *self)
 {
   g_return_if_fail (self->is_locked);
 
   llm_kv_restore_end (self);
-  unlock (self);
-}
-
-static void
-lock (LlmKvSeq *self)
-{
-  self->is_locked = TRUE;
-  self->is_whole = FALSE;
-  self->has_fault = FALSE;
-  for (guint i = 0; i < self->holds->len; i++)
-    llm_kv_chunk_lock (self->store, llm_kv_seq_hold (self, i)->chunk);
+  llm_kv_seq_unlock (self);
 }
 
 gboolean
@@ -406,46 +383,16 @@ llm_kv_seq_begin_call (LlmKvSeq  *self,
   if (!llm_kv_store_has_room (self->store, bytes) || !prepare (self, ways))
     {
       llm_kv_restore_end (self);
-      lock (self);
+      llm_kv_seq_lock (self);
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY,
                    "No room to bring back %u chunks of context memory (%ju bytes)",
                    plan->n_read + plan->n_recomputed, bytes);
       return FALSE;
     }
 
-  lock (self);
+  llm_kv_seq_lock (self);
   begin_read (self, ways);
   return TRUE;
-}
-
-void
-llm_kv_seq_get_missing (LlmKvSeq *self,
-                        GArray   *slots)
-{
-  guint chunk_slots = self->store->layout.chunk_slots;
-
-  self->has_fault = FALSE;
-  for (guint i = 0; i < self->holds->len; i++)
-    {
-      LlmKvChunk *chunk = llm_kv_seq_hold (self, i)->chunk;
-
-      if (chunk->state != LLM_KV_COMPUTING || chunk->restorer != self)
-        continue;
-
-      for (guint s = 0; s < llm_kv_seq_chunk_length (self, i); s++)
-        {
-          guint slot = i * chunk_slots + s;
-
-          if ((chunk->todo >> s & 1) != 0)
-            g_array_append_val (slots, slot);
-        }
-    }
-}
-
-gboolean
-llm_kv_seq_has_fault (LlmKvSeq *self)
-{
-  return self->has_fault;
 }
 
 /* --- while a call runs --- */

@@ -44,7 +44,7 @@ typedef struct
 
 G_STATIC_ASSERT (sizeof (Header) == 56 && sizeof (Chunk) == 32);
 
-#define AT_CHECKSUM G_STRUCT_OFFSET (Header, checksum)
+#define AT(field) G_STRUCT_OFFSET (Header, field)
 
 static guint32
 get_32 (const guint8 *bytes)
@@ -97,25 +97,6 @@ put_float (float x)
 
   memcpy (&bits, &x, sizeof bits);
   return GUINT32_TO_LE (bits);
-}
-
-/* As this machine counts. */
-static Header
-get_header (const guint8 *bytes)
-{
-  Header header;
-
-  memcpy (&header, bytes, sizeof header);
-  header.version = GUINT32_FROM_LE (header.version);
-  header.header_bytes = GUINT32_FROM_LE (header.header_bytes);
-  header.checksum = GUINT64_FROM_LE (header.checksum);
-  header.identity = GUINT64_FROM_LE (header.identity);
-  header.file_bytes = GUINT64_FROM_LE (header.file_bytes);
-  header.chunk_slots = GUINT32_FROM_LE (header.chunk_slots);
-  header.n_layers = GUINT32_FROM_LE (header.n_layers);
-  header.n_groups = GUINT32_FROM_LE (header.n_groups);
-  header.n_chunks = GUINT32_FROM_LE (header.n_chunks);
-  return header;
 }
 
 static guint64
@@ -244,10 +225,10 @@ hash_header (const guint8 *bytes,
   guint64 hash;
 
   XXH3_64bits_reset (state);
-  XXH3_64bits_update (state, bytes, AT_CHECKSUM);
+  XXH3_64bits_update (state, bytes, AT (checksum));
   XXH3_64bits_update (state, none, sizeof none);
-  XXH3_64bits_update (state, bytes + AT_CHECKSUM + sizeof none,
-                      length - AT_CHECKSUM - sizeof none);
+  XXH3_64bits_update (state, bytes + AT (checksum) + sizeof none,
+                      length - AT (checksum) - sizeof none);
   hash = XXH3_64bits_digest (state);
   XXH3_freeState (state);
   return hash;
@@ -257,16 +238,16 @@ gsize
 llm_kv_extent_peek (const guint8 *bytes,
                     gsize         length)
 {
-  Header header;
+  guint header_bytes;
 
-  if (length < LLM_KV_EXTENT_MIN_BYTES)
+  if (length < LLM_KV_EXTENT_MIN_BYTES || memcmp (bytes, MAGIC, strlen (MAGIC)) != 0
+      || get_32 (bytes + AT (version)) != VERSION)
     return 0;
-  header = get_header (bytes);
-  if (memcmp (header.magic, MAGIC, sizeof header.magic) != 0 || header.version != VERSION
-      || header.header_bytes < LLM_KV_EXTENT_MIN_BYTES || header.header_bytes % LLM_DISK_BLOCK != 0
-      || header.header_bytes > get_header_bytes (LLM_KV_EXTENT_GROUPS, LLM_KV_EXTENT_CHUNKS))
+  header_bytes = get_32 (bytes + AT (header_bytes));
+  if (header_bytes < LLM_KV_EXTENT_MIN_BYTES || header_bytes % LLM_DISK_BLOCK != 0
+      || header_bytes > get_header_bytes (LLM_KV_EXTENT_GROUPS, LLM_KV_EXTENT_CHUNKS))
     return 0;
-  return header.header_bytes;
+  return header_bytes;
 }
 
 static gboolean
@@ -327,36 +308,35 @@ llm_kv_extent_parse (const guint8      *bytes,
   g_autoptr(LlmKvExtent) self = NULL;
   gsize header_bytes = llm_kv_extent_peek (bytes, length);
   guint n_groups, n_chunks;
-  Header header;
 
   *reason = "it is not complete, or of another version";
   if (header_bytes == 0 || header_bytes > length)
     return NULL;
   *reason = "its header is damaged";
-  header = get_header (bytes);
-  if (hash_header (bytes, header_bytes) != header.checksum)
+  if (hash_header (bytes, header_bytes) != get_64 (bytes + AT (checksum)))
     return NULL;
   *reason = "it belongs to another model or other settings";
-  if (header.identity != shape->identity || header.chunk_slots != shape->chunk_slots
-      || header.n_layers != shape->n_layers)
+  if (get_64 (bytes + AT (identity)) != shape->identity
+      || get_32 (bytes + AT (chunk_slots)) != shape->chunk_slots
+      || get_32 (bytes + AT (n_layers)) != shape->n_layers)
     return NULL;
 
   /* What follows can only be wrong in a file that somebody made on purpose. */
   *reason = "its header contradicts itself";
-  n_groups = header.n_groups;
-  n_chunks = header.n_chunks;
+  n_groups = get_32 (bytes + AT (n_groups));
+  n_chunks = get_32 (bytes + AT (n_chunks));
   if (n_groups < 1 || n_groups > LLM_KV_EXTENT_GROUPS || n_chunks < 1 ||
       n_chunks > LLM_KV_EXTENT_CHUNKS || get_header_bytes (n_groups, n_chunks) != header_bytes)
     return NULL;
   self = allocate (n_groups, n_chunks);
-  if (!parse_groups (self, shape, bytes + sizeof header))
+  if (!parse_groups (self, shape, bytes + sizeof (Header)))
     return NULL;
   for (guint i = 0; i < n_chunks; i++)
     if (!parse_chunk (self, shape, i,
                       bytes + get_chunks_at (n_groups) + i * get_chunk_bytes (n_groups)))
       return NULL;
   place (self, shape);
-  if (header.file_bytes != self->file_bytes)
+  if (get_64 (bytes + AT (file_bytes)) != self->file_bytes)
     return NULL;
   *reason = "its length is wrong";
   if (file_bytes != self->file_bytes)
@@ -407,7 +387,7 @@ llm_kv_extent_print (const LlmKvExtent *self,
         put_64 (at + sizeof chunk + j * sizeof (guint64),
                 self->checksums[(gsize) i * self->n_groups + j]);
     }
-  put_64 (bytes + AT_CHECKSUM, hash_header (bytes, self->header_bytes));
+  put_64 (bytes + AT (checksum), hash_header (bytes, self->header_bytes));
 }
 
 guint64

@@ -1,15 +1,110 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* How much storage may hold, and what goes when it is full. */
+/* How much storage may hold, what goes when it is full, and what dead chunks take. */
 
 #define G_LOG_DOMAIN "llm-kv"
 
 #include "kv/disk/llm-kv-storage-private.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include "common/llmsvc-error.h"
+
+/* Dead bytes of a file that are worth the work: one in so many. */
+#define MIN_WASTE 3
+
+/* --- what dead chunks take --- */
+
+static void
+add_range (GArray  *ranges,
+           guint64  begin,
+           guint64  end)
+{
+  /* Only whole blocks: their neighbours are in use. */
+  LlmKvRange range = { (begin + LLM_DISK_BLOCK - 1) / LLM_DISK_BLOCK * LLM_DISK_BLOCK,
+                       end / LLM_DISK_BLOCK * LLM_DISK_BLOCK };
+
+  if (range.begin < range.end)
+    g_array_append_val (ranges, range);
+}
+
+static void
+add_ranges (LlmKvFolder *self,
+            LlmKvLink   *link,
+            guint        group,
+            GArray      *ranges)
+{
+  const LlmKvExtent *extent = link->extent;
+  guint64 at = extent->group_offsets[group];
+  guint64 begin = at;
+
+  for (guint i = 0; i < extent->n_chunks; i++)
+    {
+      gsize bytes = llm_kv_extent_get_part (extent, &self->shape, i, group, NULL);
+
+      at += bytes;
+      if (!link->dead[i])
+        {
+          add_range (ranges, begin, at - bytes);
+          begin = at;
+        }
+    }
+  add_range (ranges, begin, extent->group_offsets[group + 1]);
+}
+
+/* Gives back the blocks of dead chunks, if that is worth it. */
+static void
+punch (LlmKvFolder *self,
+       LlmKvLink   *link)
+{
+  const LlmKvExtent *extent = link->extent;
+  guint8 *header;
+  GArray *ranges;
+  int folder, fd;
+
+  /* Others' chunks may still live in what is dead here. */
+  if (link->file->n_holders > 1 || link->waste * MIN_WASTE < extent->file_bytes)
+    return;
+  link->waste = 0;
+  folder = llm_kv_folder_open_fd (self);
+  if (folder < 0)
+    return;
+  fd = llm_kv_extent_open_fd (folder, link->number, O_RDWR);
+  close (folder);
+  if (fd < 0)
+    return;
+  header = g_malloc (extent->header_bytes);
+  llm_kv_extent_print (extent, &self->shape, link->dead, header);
+  ranges = g_array_new (FALSE, FALSE, sizeof (LlmKvRange));
+  for (guint i = 0; i < extent->n_groups; i++)
+    add_ranges (self, link, i, ranges);
+  llm_kv_cleaner_punch (self->storage->cleaner, fd,
+                        g_bytes_new_take (header, extent->header_bytes), ranges);
+}
+
+void
+llm_kv_folder_tidy (LlmKvFolder *self)
+{
+  if (!self->is_untidy)
+    return;
+  for (guint i = self->links->len; i-- > 0;)
+    {
+      LlmKvLink *link = g_ptr_array_index (self->links, i);
+
+      if (!link->is_untidy)
+        continue;
+      link->is_untidy = FALSE;
+      if (link->n_live == 0)
+        llm_kv_folder_remove_link (self, link);
+      else
+        punch (self, link);
+    }
+  self->is_untidy = FALSE;
+  g_queue_remove (&self->storage->untidy, self);
+}
 
 void
 llm_kv_storage_update (LlmKvStorage *self)
@@ -42,6 +137,8 @@ llm_kv_storage_is_tidy (LlmKvStorage *self)
 {
   return g_queue_is_empty (&self->untidy);
 }
+
+/* --- limits --- */
 
 /* (nullable): whose extents go first: of @app, or 0 for any. */
 static LlmKvFolder *

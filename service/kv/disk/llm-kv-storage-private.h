@@ -120,8 +120,6 @@ void        llm_kv_folder_remove       (LlmKvFolder   *self);
 /* Without extents a folder that is not open is of no use: it is gone then. */
 void        llm_kv_folder_remove_if_empty (LlmKvFolder *self);
 guint64     llm_kv_folder_count_bytes  (LlmKvFolder   *self);
-/* Removes extents without chunks, and gives blocks of dead chunks back. */
-void        llm_kv_folder_tidy         (LlmKvFolder   *self);
 
 /* (transfer none): the file of this inode, with one holder more. */
 LlmKvFile  *llm_kv_storage_hold_file   (LlmKvStorage  *self,
@@ -153,6 +151,8 @@ void        llm_kv_folder_index        (LlmKvFolder   *self,
 
 /* --- llm-kv-room.c --- */
 
+/* Removes extents without chunks, and gives blocks of dead chunks back. */
+void        llm_kv_folder_tidy         (LlmKvFolder   *self);
 /* Takes over what became smaller in the cleaner's thread. */
 void        llm_kv_storage_update      (LlmKvStorage  *self);
 /* Removes what was used least recently in other folders than @folder until @bytes more fit. Fails

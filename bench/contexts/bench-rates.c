@@ -251,7 +251,7 @@ bench_rate_file_get_rates (BenchRateFile         *self,
         return FALSE;
     }
   us = g_key_file_get_double_list (self->keys, shape->name, "prompt-us", &n, NULL);
-  llm_kv_profile_init (&rates->profile);
+  rates->profile = (LlmKvProfile) { 0 };
   if (n == LLM_KV_PROFILE_POINTS)
     memcpy (rates->profile.prompt_us, us, sizeof rates->profile.prompt_us);
   rates->profile.depth_us = get_rate (self, shape->name, "depth-us");

@@ -6,7 +6,6 @@
 
 #include "engine/llm-engine-private.h"
 
-#include <malloc.h>
 #include <string.h>
 
 #include "base/llm-clock.h"
@@ -21,7 +20,7 @@ llm_engine_get_memory (LlmEngine        *self,
 
   llm_executor_get_figures (self->executor, &runtime);
   *figures = (LlmMemoryFigures) {
-    .pressure = llm_pressure_to_string (llm_keeper_get_state (self->keeper)->action.level),
+    .pressure = llm_pressure_to_string (llm_governor_get_state (self->governor)->action.level),
     .budget = self->budget,
     .kv_swapped = runtime.storage_bytes,
     .sub_model = 100,
@@ -36,7 +35,7 @@ llm_engine_get_memory (LlmEngine        *self,
   figures->kv_resident = held[LLM_HOLDER_KV];
   figures->kv_compressed = held[LLM_HOLDER_KV_COMPRESSED];
   for (guint i = 0; i < LLM_N_RECLAIM_COSTS; i++)
-    figures->reclaimable[i] = llm_governor_get_reclaimable (self->governor, i);
+    figures->reclaimable[i] = llm_ledger_get_reclaimable (self->ledger, i);
 }
 
 /* --- trims --- */
@@ -44,27 +43,14 @@ llm_engine_get_memory (LlmEngine        *self,
 /* Who calls a trim critical waits for it: holders drop what they have not written by then. */
 #define CRITICAL_PATIENCE_US 80000
 
-/* Counts what a trim freed, and lets the kernel have it: the heap keeps freed pages
- * until it is told. */
 static void
-settle_trim (LlmEngine           *self,
-             const LlmTrimResult *trimmed)
-{
-  self->counters.trimmed_bytes += trimmed->freed;
-  if (trimmed->freed > 0)
-    malloc_trim (0);
-}
-
-static void
-on_trimmed_again (GObject      *source,
-                  GAsyncResult *result,
-                  gpointer      data)
+on_trimmed_again (const LlmReclaimResult *result,
+                  gpointer                data)
 {
   g_autoptr(LlmEngine) self = data;
-  g_autoptr(LlmTrimResult) trimmed = llm_governor_trim_finish (LLM_GOVERNOR (source), result, NULL);
 
   self->is_trimming_again = FALSE;
-  settle_trim (self, trimmed);
+  self->counters.trimmed_bytes += result->freed;
 }
 
 static void
@@ -75,8 +61,8 @@ trim_again (LlmEngine  *self,
   if (self->is_trimming_again)
     return;
   self->is_trimming_again = TRUE;
-  llm_governor_trim_async (self->governor, &(LlmTrimRequest) { .level = level, .target = target },
-                           on_trimmed_again, g_object_ref (self));
+  llm_governor_reclaim (self->governor, &(LlmReclaimRequest) { .level = level, .target = target },
+                        on_trimmed_again, g_object_ref (self));
 }
 
 /* While somebody holds a trim, what grew during a call goes again behind it. */
@@ -102,21 +88,19 @@ llm_engine_memory_caller_gone (LlmEngine  *self,
 }
 
 static void
-on_trimmed (GObject      *source,
-            GAsyncResult *result,
-            gpointer      data)
+on_trimmed (const LlmReclaimResult *result,
+            gpointer                data)
 {
   g_autoptr(GTask) task = data;
   LlmEngine *self = g_task_get_source_object (task);
-  g_autoptr(LlmTrimResult) trimmed = llm_governor_trim_finish (LLM_GOVERNOR (source), result, NULL);
   GVariantDict dict;
 
   self->counters.trims++;
-  settle_trim (self, trimmed);
+  self->counters.trimmed_bytes += result->freed;
   g_variant_dict_init (&dict, NULL);
-  g_variant_dict_insert (&dict, "freed", "t", trimmed->freed);
-  g_variant_dict_insert (&dict, "duration-ms", "d", trimmed->duration_ms);
-  g_variant_dict_insert (&dict, "steps", "^as", trimmed->steps);
+  g_variant_dict_insert (&dict, "freed", "t", result->freed);
+  g_variant_dict_insert (&dict, "duration-ms", "d", result->duration_ms);
+  g_variant_dict_insert (&dict, "steps", "^as", result->steps);
   g_task_return_pointer (task, g_variant_ref_sink (g_variant_dict_end (&dict)),
                          (GDestroyNotify) g_variant_unref);
 }
@@ -131,7 +115,7 @@ llm_engine_trim_async (LlmEngine          *self,
 {
   GTask *task = g_task_new (self, NULL, callback, data);
   guint64 deadline_ms = llm_call_options_get_uint (options, LLMSVC_OPTION_DEADLINE_MS, 0);
-  LlmTrimRequest request = { 0 };
+  LlmReclaimRequest request = { 0 };
   LlmPressure level;
 
   if (!llm_pressure_parse_level (level_name, &level))
@@ -150,7 +134,7 @@ llm_engine_trim_async (LlmEngine          *self,
     request.deadline_us = llm_clock_now_us () + (gint64) deadline_ms * 1000;
   if (level == LLM_PRESSURE_CRITICAL)
     request.patience_us = CRITICAL_PATIENCE_US;
-  llm_governor_trim_async (self->governor, &request, on_trimmed, task);
+  llm_governor_reclaim (self->governor, &request, on_trimmed, task);
 }
 
 GVariant *
@@ -168,19 +152,17 @@ apply_budget (LlmEngine *self,
               guint64    bytes)
 {
   self->budget = bytes;
-  llm_keeper_set_allowed (self->keeper, bytes);
+  llm_governor_set_allowed (self->governor, bytes);
 }
 
 static void
-on_trimmed_to_budget (GObject      *source,
-                      GAsyncResult *result,
-                      gpointer      data)
+on_trimmed_to_budget (const LlmReclaimResult *result,
+                      gpointer                data)
 {
   g_autoptr(GTask) task = data;
   LlmEngine *self = g_task_get_source_object (task);
-  g_autoptr(LlmTrimResult) trimmed = llm_governor_trim_finish (LLM_GOVERNOR (source), result, NULL);
 
-  settle_trim (self, trimmed);
+  self->counters.trimmed_bytes += result->freed;
   g_task_return_boolean (task, TRUE);
 }
 
@@ -216,10 +198,10 @@ llm_engine_set_budget_async (LlmEngine          *self,
       g_object_unref (task);
       return;
     }
-  llm_governor_trim_async (self->governor,
-                           &(LlmTrimRequest) { .level = LLM_PRESSURE_CRITICAL,
+  llm_governor_reclaim (self->governor,
+                        &(LlmReclaimRequest) { .level = LLM_PRESSURE_CRITICAL,
                                                .target = held - bytes },
-                           on_trimmed_to_budget, task);
+                        on_trimmed_to_budget, task);
 }
 
 gboolean
@@ -252,27 +234,16 @@ unload_when_idle (LlmEngine *self)
     trim_again (self, LLM_PRESSURE_CRITICAL, 0);
 }
 
-/* --- what the keeper asks and tells --- */
-
-static gboolean
-is_busy (gpointer data)
-{
-  return ((LlmEngine *) data)->n_requests_running > 0;
-}
-
-static gboolean
-is_trimmed (gpointer data)
-{
-  return g_hash_table_size (((LlmEngine *) data)->holds) > 0;
-}
+/* --- when the governor wakes --- */
 
 static void
-on_looked (gpointer data)
+look_at_memory (gpointer data)
 {
   LlmEngine *self = data;
-  const LlmKeeperState *state = llm_keeper_get_state (self->keeper);
+  const LlmGovernorState *state = llm_governor_get_state (self->governor);
   LlmMemoryFigures figures;
 
+  llm_governor_look (self->governor, self->n_requests_running > 0, g_hash_table_size (self->holds) > 0);
   llm_executor_set_pressed (self->executor,
                             self->settings->reacts_to_pressure
                                 && state->action.level >= LLM_PRESSURE_MEDIUM);
@@ -293,8 +264,8 @@ void
 llm_engine_add_memory_statistics (LlmEngine       *self,
                                   GVariantBuilder *builder)
 {
-  static const char *const steps[] = { "scratch", "kv", "text", "calls", "pages", "weights" };
-  const LlmKeeperState *state = llm_keeper_get_state (self->keeper);
+  const GPtrArray *reclaimers = llm_ledger_get_reclaimers (self->ledger);
+  const LlmGovernorState *state = llm_governor_get_state (self->governor);
   const LlmMemoryReading *reading = &state->reading;
   gint64 since_cut_us = state->cut_us > 0 ? llm_clock_now_us () - state->cut_us : 0;
   const struct
@@ -310,7 +281,7 @@ llm_engine_add_memory_statistics (LlmEngine       *self,
     { "cuts", state->n_cuts },
     { "since-cut-ms", (guint64) since_cut_us / 1000 },
     { "regrown-bytes", state->regrown },
-    { "own-trims", state->n_trims },
+    { "own-trims", state->n_reclaims },
     { "held-anonymous-bytes", llm_ledger_get_anonymous (self->ledger) },
     { "held-backed-bytes", llm_ledger_get_backed (self->ledger) },
     { "used-backed-bytes", llm_ledger_get_used_backed (self->ledger) },
@@ -324,26 +295,26 @@ llm_engine_add_memory_statistics (LlmEngine       *self,
 
   for (guint i = 0; i < G_N_ELEMENTS (entries); i++)
     llm_engine_add_figure (builder, entries[i].key, entries[i].value);
-  for (guint i = 0; i < G_N_ELEMENTS (steps); i++)
+  for (guint i = 0; i < reclaimers->len; i++)
     {
-      g_autofree char *key = g_strdup_printf ("given-%s-bytes", steps[i]);
+      const LlmReclaimer *reclaimer = g_ptr_array_index (reclaimers, i);
+      g_autofree char *key = g_strdup_printf ("given-%s-bytes", reclaimer->name);
 
-      llm_engine_add_figure (builder, key, llm_governor_get_given (self->governor, steps[i]));
+      llm_engine_add_figure (builder, key, reclaimer->reclaimed);
     }
 }
 
 void
 llm_engine_memory_make (LlmEngine *self)
 {
-  LlmKeeperConfig config = {
+  LlmGovernorConfig config = {
     .root = self->settings->root,
     .reacts = self->settings->reacts_to_pressure,
     .reserve = self->settings->reserve,
   };
-  LlmKeeperUser user = { is_busy, is_trimmed, on_looked, self };
 
   llm_engine_add_reclaimers (self);
-  self->keeper = llm_keeper_new (self->governor, self->ledger, &config, &user);
+  self->governor = llm_governor_new (self->ledger, &config, look_at_memory, self);
   apply_budget (self, self->settings->budget);
   llm_engine_get_memory (self, &self->told);
 }
@@ -351,11 +322,11 @@ llm_engine_memory_make (LlmEngine *self)
 void
 llm_engine_memory_start (LlmEngine *self)
 {
-  llm_keeper_find_sources (self->keeper);
+  llm_governor_start (self->governor);
 }
 
 void
 llm_engine_memory_stop (LlmEngine *self)
 {
-  llm_keeper_stop (self->keeper);
+  llm_governor_stop (self->governor);
 }

@@ -14,7 +14,7 @@
 #include "engine/llm-engine.h"
 #include "runtime/llm-executor.h"
 #include "engine/llm-prepare.h"
-#include "memory/llm-keeper.h"
+#include "memory/llm-governor.h"
 #include "model/llm-model.h"
 
 G_BEGIN_DECLS
@@ -63,7 +63,6 @@ struct _LlmEngine
   LlmJournal *journal;
   LlmMailbox *main_box;
   LlmExecutor *executor;
-  LlmGovernor *governor;
   LlmDb *db;                    /* (nullable) before the start */
   GError *db_error;             /* (nullable): why it is not known what is stored */
   gboolean is_loading_index;
@@ -114,7 +113,7 @@ struct _LlmEngine
   guint64 budget;               /* as set; 0: the service decides */
   GHashTable *holds;            /* (element-type utf8 guint): connection → level of a trim with
                                  * hold */
-  LlmKeeper *keeper;
+  LlmGovernor *governor;
   LlmMemoryFigures told;        /* as of the last memory-changed */
   gboolean is_trimming_again;
 

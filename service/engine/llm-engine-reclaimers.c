@@ -5,7 +5,6 @@
  * weights. */
 
 #include "base/llm-clock.h"
-#include "memory/llm-func-reclaimer.h"
 #include "engine/llm-context-private.h"
 
 /* Who called so lately is likely to call again. */
@@ -181,7 +180,7 @@ give_weights (gpointer       holder,
 void
 llm_engine_add_reclaimers (LlmEngine *self)
 {
-  static const LlmReclaimerFuncs all[] = {
+  const LlmReclaimer all[] = {
     { "scratch", LLM_RECLAIM_FREE, get_scratch, give_scratch },
     { "kv", LLM_RECLAIM_CHEAP, get_kv, give_kv },
     { "text", LLM_RECLAIM_CHEAP, get_text, give_text },
@@ -192,8 +191,9 @@ llm_engine_add_reclaimers (LlmEngine *self)
 
   for (guint i = 0; i < G_N_ELEMENTS (all); i++)
     {
-      g_autoptr(LlmReclaimer) reclaimer = llm_func_reclaimer_new (&all[i], self);
+      LlmReclaimer reclaimer = all[i];
 
-      llm_governor_add (self->governor, reclaimer);
+      reclaimer.holder = self;
+      llm_ledger_add_reclaimer (self->ledger, &reclaimer);
     }
 }

@@ -108,8 +108,7 @@ llm_engine_finalize (GObject *object)
   g_hash_table_unref (self->apps);
   g_hash_table_unref (self->holds);
   llm_engine_store_stop (self);
-  g_clear_pointer (&self->keeper, llm_keeper_free);
-  g_clear_object (&self->governor);
+  g_clear_pointer (&self->governor, llm_governor_free);
   llm_executor_free (self->executor);
   llm_mailbox_free (self->main_box);
   g_clear_pointer (&self->model, llm_model_unref);
@@ -197,7 +196,6 @@ llm_engine_new (LlmSettings *settings)
   executor.chunks_folder = chunks;
   if (g_strcmp0 (settings->disk, "auto") != 0)
     executor.disk = settings->disk;
-  self->governor = llm_governor_new (self->ledger);
   self->executor = llm_executor_new (self->main_box, self->ledger, &executor);
   llm_executor_set_moved (self->executor, on_session_moved, self);
   llm_engine_memory_make (self);

@@ -22,27 +22,19 @@
 
 typedef struct
 {
-  char *name;
   guint64 bytes;
   struct timespec used;
+  char name[];
 } Entry;
-
-static void
-entry_free (Entry *self)
-{
-  g_free (self->name);
-  g_free (self);
-}
 
 static gboolean
 fail (GError    **error,
-      int         code,
       const char *path,
       int         saved_errno)
 {
   g_autofree char *shown = g_filename_display_name (path);
 
-  g_set_error (error, LLMSVC_ERROR, code, "Nothing can be kept in “%s”: %s", shown,
+  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED, "Nothing can be kept in “%s”: %s", shown,
                g_strerror (saved_errno));
   return FALSE;
 }
@@ -52,10 +44,8 @@ llm_cache_folder_make (const char  *folder,
                        gboolean     is_shared,
                        GError     **error)
 {
-  g_return_val_if_fail (folder != NULL, FALSE);
-
   if (g_mkdir_with_parents (folder, is_shared ? 0755 : 0700) < 0)
-    return fail (error, LLMSVC_ERROR_FAILED, folder, errno);
+    return fail (error, folder, errno);
   /* The mask of a service takes away what others need; a folder of somebody else
    * stays as it is. */
   if (is_shared)
@@ -100,7 +90,7 @@ static GPtrArray *
 list_entries (const char *path,
               int         folder)
 {
-  GPtrArray *entries = g_ptr_array_new_with_free_func ((GDestroyNotify) entry_free);
+  GPtrArray *entries = g_ptr_array_new_with_free_func (g_free);
   g_autoptr(GDir) dir = g_dir_open (path, 0, NULL);
   const char *name;
 
@@ -114,8 +104,8 @@ list_entries (const char *path,
       if (!g_str_has_suffix (name, LLM_CACHE_SUFFIX) ||
           fstatat (folder, name, &status, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG (status.st_mode))
         continue;
-      entry = g_new0 (Entry, 1);
-      entry->name = g_strdup (name);
+      entry = g_malloc (sizeof *entry + strlen (name) + 1);
+      strcpy (entry->name, name);
       entry->bytes = (guint64) status.st_blocks * 512;
       entry->used = status.st_atim;
       g_ptr_array_add (entries, entry);
@@ -138,7 +128,7 @@ make_room (const char  *path,
   guint64 available;
 
   if (fstatvfs (folder, &status) < 0)
-    return fail (error, LLMSVC_ERROR_FAILED, path, errno);
+    return fail (error, path, errno);
   available = (guint64) status.f_bavail * status.f_frsize;
   for (guint i = 0; i < entries->len; i++)
     held += ((Entry *) g_ptr_array_index (entries, i))->bytes;
@@ -175,13 +165,9 @@ llm_cache_folder_make_room (const char  *folder,
                             GError     **error)
 {
   gboolean has_room;
-  int fd;
-
-  g_return_val_if_fail (folder != NULL, FALSE);
-
-  fd = open (folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  int fd = open (folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0)
-    return fail (error, LLMSVC_ERROR_FAILED, folder, errno);
+    return fail (error, folder, errno);
   has_room = make_room (folder, fd, bytes, limit, error);
   close (fd);
   return has_room;
@@ -207,13 +193,10 @@ llm_cache_folder_create (const char  *folder,
   g_autofree char *name = NULL;
   int fd;
 
-  g_return_val_if_fail (folder != NULL, -1);
-  g_return_val_if_fail (path != NULL, -1);
-
   *path = NULL;
   if (!is_within_limit (bytes))
     {
-      fail (error, LLMSVC_ERROR_FAILED, folder, EFBIG);
+      fail (error, folder, EFBIG);
       return -1;
     }
 
@@ -221,14 +204,14 @@ llm_cache_folder_create (const char  *folder,
   fd = mkostemp (name, O_CLOEXEC);
   if (fd < 0)
     {
-      fail (error, LLMSVC_ERROR_FAILED, folder, errno);
+      fail (error, folder, errno);
       return -1;
     }
   flock (fd, LOCK_EX | LOCK_NB);
   if (fchmod (fd, is_shared ? 0644 : 0600) < 0 ||
       (fallocate (fd, 0, 0, (off_t) bytes) < 0 && errno != EOPNOTSUPP && errno != ENOSYS))
     {
-      fail (error, LLMSVC_ERROR_FAILED, folder, errno);
+      fail (error, folder, errno);
       unlink (name);
       close (fd);
       return -1;

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * What the queue asks of those who move bytes: io_uring, threads, and the one that slows another
- * down. The queue's thread owns a backend and calls all of its functions.
+ * What moves bytes for the queue: io_uring, and threads. The queue's thread calls all of it.
  */
 
 #pragma once
@@ -28,38 +27,39 @@ typedef struct
   guint8 *memory;        /* (unowned): the buffer */
   gsize n_done;          /* bytes that earlier transfers moved */
   guint n_retries;
-  gssize result;         /* of the last transfer, set by the backend; then of the request */
-  gint64 due_us;         /* the paced backend's */
+  gssize result;         /* of the last transfer; then of the request */
+  gint64 due_us;         /* of a paced queue: not answered before */
 } LlmDiskOp;
 
-typedef struct _LlmDiskBackend LlmDiskBackend;
+typedef struct _LlmDiskUring LlmDiskUring;
+typedef struct _LlmDiskThreads LlmDiskThreads;
 
-struct _LlmDiskBackend
-{
-  const char *name;
-  /* Becomes readable when a transfer has finished; the queue clears its own event. */
-  int event_fd;
-  /* Buffers of LLM_DISK_MAX_BYTES in one row come, or (NULL) go; nothing is under way. */
-  void (*set_buffers) (LlmDiskBackend *self, guint8 *memory, guint n);
-  /* Begins to transfer the bytes of @op behind @n_done, or its work, for which it has no buffer. */
-  void (*submit)      (LlmDiskBackend *self, LlmDiskOp *op);
-  /* The row of submits has ended: what collected them hands them on now. */
-  void (*flush)       (LlmDiskBackend *self);
-  /* Appends the transfers that have finished to @finished. Never waits. */
-  void (*reap)        (LlmDiskBackend *self, GQueue *finished);
-  /* Nothing is under way. */
-  void (*free)        (LlmDiskBackend *self);
-};
+/* @event_fd: an eventfd to signal when something has finished, which the caller keeps. NULL with
+ * @reason (static) where the system does not have it. */
+LlmDiskUring *llm_disk_uring_new         (int           event_fd,
+                                          guint         n_ops,
+                                          const char  **reason);
+/* Nothing is under way, here and for threads. */
+void          llm_disk_uring_free        (LlmDiskUring *self);
+/* Buffers of LLM_DISK_MAX_BYTES in one row come, or (NULL) go; nothing is under way. */
+void          llm_disk_uring_set_buffers (LlmDiskUring *self,
+                                          guint8       *memory,
+                                          guint         n);
+/* Begins to transfer the bytes of @op behind @n_done. */
+void          llm_disk_uring_submit      (LlmDiskUring *self,
+                                          LlmDiskOp    *op);
+/* The row of submits has ended: the kernel gets them now. */
+void          llm_disk_uring_flush       (LlmDiskUring *self);
+/* Appends the transfers that have finished to @finished. Never waits. */
+void          llm_disk_uring_reap        (LlmDiskUring *self,
+                                          GQueue       *finished);
 
-/* @event_fd: an eventfd to signal, which the caller keeps. NULL with @reason (static) where the
- * system does not have it. */
-LlmDiskBackend *llm_disk_uring_new   (int             event_fd,
-                                      guint           n_ops,
-                                      const char    **reason);
-LlmDiskBackend *llm_disk_threads_new (int             event_fd);
-/* Takes @inner. */
-LlmDiskBackend *llm_disk_paced_new   (LlmDiskBackend *inner,
-                                      guint           latency_us,
-                                      guint64         bytes_per_second);
+/* The same; they do an op's work, too. */
+LlmDiskThreads *llm_disk_threads_new     (int             event_fd);
+void          llm_disk_threads_free      (LlmDiskThreads *self);
+void          llm_disk_threads_submit    (LlmDiskThreads *self,
+                                          LlmDiskOp      *op);
+void          llm_disk_threads_reap      (LlmDiskThreads *self,
+                                          GQueue         *finished);
 
 G_END_DECLS

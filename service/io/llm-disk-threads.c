@@ -13,16 +13,16 @@
 
 #define N_THREADS 2
 
-typedef struct
+struct _LlmDiskThreads
 {
-  LlmDiskBackend parent;
+  int event_fd;
   GThread *threads[N_THREADS];
   GMutex lock;
   GCond changed;
   GQueue asked;          /* (element-type LlmDiskOp), guarded by lock */
   GQueue finished;       /* (element-type LlmDiskOp), guarded by lock */
   gboolean is_ending;    /* guarded by lock */
-} Threads;
+};
 
 static gssize
 transfer (const LlmDiskOp *op)
@@ -43,7 +43,7 @@ transfer (const LlmDiskOp *op)
 static gpointer
 run_thread (gpointer data)
 {
-  Threads *self = data;
+  LlmDiskThreads *self = data;
   const guint64 one = 1;
 
   g_mutex_lock (&self->lock);
@@ -60,41 +60,26 @@ run_thread (gpointer data)
       op->result = transfer (op);
       g_mutex_lock (&self->lock);
       g_queue_push_tail (&self->finished, op);
-      (void) !write (self->parent.event_fd, &one, sizeof one);
+      (void) !write (self->event_fd, &one, sizeof one);
     }
   g_mutex_unlock (&self->lock);
   return NULL;
 }
 
-static void
-set_buffers (LlmDiskBackend *backend,
-             guint8         *memory,
-             guint           n)
+void
+llm_disk_threads_submit (LlmDiskThreads *self,
+                         LlmDiskOp      *op)
 {
-}
-
-static void
-submit (LlmDiskBackend *backend,
-        LlmDiskOp      *op)
-{
-  Threads *self = (Threads *) backend;
-
   g_mutex_lock (&self->lock);
   g_queue_push_tail (&self->asked, op);
   g_cond_signal (&self->changed);
   g_mutex_unlock (&self->lock);
 }
 
-static void
-flush (LlmDiskBackend *backend)
+void
+llm_disk_threads_reap (LlmDiskThreads *self,
+                       GQueue         *finished)
 {
-}
-
-static void
-reap (LlmDiskBackend *backend,
-      GQueue         *finished)
-{
-  Threads *self = (Threads *) backend;
   LlmDiskOp *op;
 
   g_mutex_lock (&self->lock);
@@ -103,11 +88,9 @@ reap (LlmDiskBackend *backend,
   g_mutex_unlock (&self->lock);
 }
 
-static void
-free_threads (LlmDiskBackend *backend)
+void
+llm_disk_threads_free (LlmDiskThreads *self)
 {
-  Threads *self = (Threads *) backend;
-
   g_mutex_lock (&self->lock);
   self->is_ending = TRUE;
   g_cond_broadcast (&self->changed);
@@ -121,23 +104,15 @@ free_threads (LlmDiskBackend *backend)
   g_free (self);
 }
 
-LlmDiskBackend *
+LlmDiskThreads *
 llm_disk_threads_new (int event_fd)
 {
-  Threads *self = g_new0 (Threads, 1);
+  LlmDiskThreads *self = g_new0 (LlmDiskThreads, 1);
 
-  self->parent.name = "threads";
-  self->parent.event_fd = event_fd;
-  self->parent.set_buffers = set_buffers;
-  self->parent.submit = submit;
-  self->parent.flush = flush;
-  self->parent.reap = reap;
-  self->parent.free = free_threads;
+  self->event_fd = event_fd;
   g_mutex_init (&self->lock);
   g_cond_init (&self->changed);
-  g_queue_init (&self->asked);
-  g_queue_init (&self->finished);
   for (guint i = 0; i < N_THREADS; i++)
     self->threads[i] = g_thread_new ("llm-disk", run_thread, self);
-  return &self->parent;
+  return self;
 }

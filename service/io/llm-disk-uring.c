@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /* Transfers through io_uring, into buffers that the kernel knows where it may lock that much memory
- * (RLIMIT_MEMLOCK), so that it need not find and pin their pages for each. Threads do what is no
- * transfer. */
+ * (RLIMIT_MEMLOCK), so that it need not find and pin their pages for each. */
 
 #define G_LOG_DOMAIN "llm-io"
 
@@ -13,21 +12,18 @@
 
 #include <liburing.h>
 
-typedef struct
+struct _LlmDiskUring
 {
-  LlmDiskBackend parent;
   struct io_uring ring;
   gboolean is_registered;  /* the buffers */
   guint n_unsent;          /* entries that io_uring_submit() has not taken yet */
-  LlmDiskBackend *threads; /* (nullable) (owned): once there was work for them */
-} Uring;
+};
 
-static void
-set_buffers (LlmDiskBackend *backend,
-             guint8         *memory,
-             guint           n)
+void
+llm_disk_uring_set_buffers (LlmDiskUring *self,
+                            guint8       *memory,
+                            guint         n)
 {
-  Uring *self = (Uring *) backend;
   g_autofree struct iovec *buffers = NULL;
   int code;
 
@@ -49,25 +45,14 @@ set_buffers (LlmDiskBackend *backend,
     g_debug ("Buffers can't be registered: %s", g_strerror (-code));
 }
 
-static void
-submit (LlmDiskBackend *backend,
-        LlmDiskOp      *op)
+void
+llm_disk_uring_submit (LlmDiskUring *self,
+                       LlmDiskOp    *op)
 {
-  Uring *self = (Uring *) backend;
   unsigned length = (unsigned) (op->length - op->n_done);
   guint64 offset = op->offset + op->n_done;
-  struct io_uring_sqe *entry;
-  guint8 *memory;
-
-  if (op->work != NULL)
-    {
-      if (self->threads == NULL)
-        self->threads = llm_disk_threads_new (self->parent.event_fd);
-      self->threads->submit (self->threads, op);
-      return;
-    }
-  memory = op->memory + op->n_done;
-  entry = io_uring_get_sqe (&self->ring);
+  guint8 *memory = op->memory + op->n_done;
+  struct io_uring_sqe *entry = io_uring_get_sqe (&self->ring);
 
   /* The ring has room for all that the queue has buffers for. */
   g_assert (entry != NULL);
@@ -83,11 +68,9 @@ submit (LlmDiskBackend *backend,
   self->n_unsent++;
 }
 
-static void
-flush (LlmDiskBackend *backend)
+void
+llm_disk_uring_flush (LlmDiskUring *self)
 {
-  Uring *self = (Uring *) backend;
-
   while (self->n_unsent > 0)
     {
       int n = io_uring_submit (&self->ring);
@@ -101,14 +84,13 @@ flush (LlmDiskBackend *backend)
     }
 }
 
-static void
-reap (LlmDiskBackend *backend,
-      GQueue         *finished)
+void
+llm_disk_uring_reap (LlmDiskUring *self,
+                     GQueue       *finished)
 {
-  Uring *self = (Uring *) backend;
   struct io_uring_cqe *entry;
 
-  flush (backend);
+  llm_disk_uring_flush (self);
   while (io_uring_peek_cqe (&self->ring, &entry) == 0)
     {
       LlmDiskOp *op = io_uring_cqe_get_data (entry);
@@ -117,17 +99,11 @@ reap (LlmDiskBackend *backend,
       io_uring_cqe_seen (&self->ring, entry);
       g_queue_push_tail (finished, op);
     }
-  if (self->threads != NULL)
-    self->threads->reap (self->threads, finished);
 }
 
-static void
-free_uring (LlmDiskBackend *backend)
+void
+llm_disk_uring_free (LlmDiskUring *self)
 {
-  Uring *self = (Uring *) backend;
-
-  if (self->threads != NULL)
-    self->threads->free (self->threads);
   io_uring_queue_exit (&self->ring);
   g_free (self);
 }
@@ -165,12 +141,12 @@ try_ring (struct io_uring *ring)
   return 0;
 }
 
-LlmDiskBackend *
+LlmDiskUring *
 llm_disk_uring_new (int          event_fd,
                     guint        n_ops,
                     const char **reason)
 {
-  Uring *self = g_new0 (Uring, 1);
+  LlmDiskUring *self = g_new0 (LlmDiskUring, 1);
   int code = io_uring_queue_init (n_ops, &self->ring, 0);
 
   if (code == 0)
@@ -187,13 +163,5 @@ llm_disk_uring_new (int          event_fd,
       g_free (self);
       return NULL;
     }
-
-  self->parent.name = "uring";
-  self->parent.event_fd = event_fd;
-  self->parent.set_buffers = set_buffers;
-  self->parent.submit = submit;
-  self->parent.flush = flush;
-  self->parent.reap = reap;
-  self->parent.free = free_uring;
-  return &self->parent;
+  return self;
 }

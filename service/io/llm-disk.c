@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -26,8 +27,9 @@ static const guint depths[LLM_N_DISK_CLASSES] = { 8, 8, 2 };
 
 struct _LlmDisk
 {
-  LlmDiskBackend *backend;                /* (owned) */
-  int event_fd;
+  LlmDiskUring *uring;                    /* (nullable) (owned) */
+  LlmDiskThreads *threads;                /* (nullable) (owned): once there is something for them */
+  int event_fd;                           /* signalled by both */
   guint8 *memory;                         /* (nullable) (owned): the buffers */
   guint32 used_buffers;                   /* a bit each */
   GQueue waiting[LLM_N_DISK_CLASSES];     /* (element-type LlmDiskOp) (owned) */
@@ -36,68 +38,48 @@ struct _LlmDisk
   GQueue finished;                        /* (element-type LlmDiskOp) (owned): to be answered */
   gboolean is_answering;
   gboolean is_ending;
+
+  guint latency_us;                       /* of a paced queue */
+  guint64 bytes_per_second;               /* 0: it is not paced */
+  gint64 idle_us;                         /* when the device has done all it was asked for */
+  GQueue held;                            /* (element-type LlmDiskOp): by rising due_us */
 };
 
 G_STATIC_ASSERT (N_BUFFERS <= 32);
-
-static LlmDiskBackend *
-make_backend (const char  *name,
-              int          event_fd,
-              GError     **error)
-{
-  LlmDiskBackend *backend;
-  const char *reason;
-
-  if (g_strcmp0 (name, "threads") == 0)
-    return llm_disk_threads_new (event_fd);
-  if (name != NULL && g_strcmp0 (name, "uring") != 0)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
-                   "There is no disk queue “%s”; “uring” and “threads” can be chosen", name);
-      return NULL;
-    }
-
-  backend = llm_disk_uring_new (event_fd, N_BUFFERS, &reason);
-  if (backend != NULL)
-    return backend;
-  if (name == NULL)
-    {
-      g_message ("io_uring can't be used here, threads read and write instead: %s", reason);
-      return llm_disk_threads_new (event_fd);
-    }
-  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
-               "io_uring can't be used here: %s. Choose “threads”", reason);
-  return NULL;
-}
 
 LlmDisk *
 llm_disk_new (const char  *backend,
               GError     **error)
 {
-  LlmDisk *self;
-  int event_fd = eventfd (0, EFD_CLOEXEC | EFD_NONBLOCK);
-  LlmDiskBackend *made;
+  g_autoptr(LlmDisk) self = g_new0 (LlmDisk, 1);
+  const char *reason;
 
-  if (event_fd < 0)
+  self->event_fd = eventfd (0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (self->event_fd < 0)
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
                    "No disk queue can be made: %s", g_strerror (errno));
       return NULL;
     }
-  made = make_backend (backend, event_fd, error);
-  if (made == NULL)
+  if (backend != NULL && !g_str_equal (backend, "threads") && !g_str_equal (backend, "uring"))
     {
-      close (event_fd);
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
+                   "There is no disk queue “%s”; “uring” and “threads” can be chosen", backend);
       return NULL;
     }
-
-  self = g_new0 (LlmDisk, 1);
-  self->backend = made;
-  self->event_fd = event_fd;
-  for (guint i = 0; i < LLM_N_DISK_CLASSES; i++)
-    g_queue_init (&self->waiting[i]);
-  g_queue_init (&self->finished);
-  return self;
+  if (g_strcmp0 (backend, "threads") != 0)
+    {
+      self->uring = llm_disk_uring_new (self->event_fd, N_BUFFERS, &reason);
+      if (self->uring == NULL && backend != NULL)
+        {
+          g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
+                       "io_uring can't be used here: %s. Choose “threads”", reason);
+          return NULL;
+        }
+      if (self->uring == NULL)
+        g_message ("io_uring can't be used here, threads read and write instead: %s", reason);
+    }
+  return g_steal_pointer (&self);
 }
 
 static guint
@@ -110,24 +92,13 @@ count_pending (LlmDisk *self)
   return n;
 }
 
-LlmDisk *
-llm_disk_new_paced (LlmDisk *disk,
-                    guint    latency_us,
-                    guint64  bytes_per_second)
+void
+llm_disk_set_pace (LlmDisk *self,
+                   guint    latency_us,
+                   guint64  bytes_per_second)
 {
-  g_return_val_if_fail (disk != NULL, NULL);
-  g_return_val_if_fail (count_pending (disk) == 0, NULL);
-
-  disk->backend = llm_disk_paced_new (disk->backend, latency_us, bytes_per_second);
-  return disk;
-}
-
-static void
-signal_event (LlmDisk *self)
-{
-  const guint64 one = 1;
-
-  (void) !write (self->event_fd, &one, sizeof one);
+  self->latency_us = latency_us;
+  self->bytes_per_second = bytes_per_second;
 }
 
 static void
@@ -151,7 +122,8 @@ make_buffers (LlmDisk *self)
   if (memory == MAP_FAILED)
     return FALSE;
   self->memory = memory;
-  self->backend->set_buffers (self->backend, memory, N_BUFFERS);
+  if (self->uring != NULL)
+    llm_disk_uring_set_buffers (self->uring, memory, N_BUFFERS);
   return TRUE;
 }
 
@@ -160,7 +132,8 @@ drop_buffers (LlmDisk *self)
 {
   if (self->memory == NULL)
     return;
-  self->backend->set_buffers (self->backend, NULL, 0);
+  if (self->uring != NULL)
+    llm_disk_uring_set_buffers (self->uring, NULL, 0);
   munmap (self->memory, MEMORY_BYTES);
   self->memory = NULL;
 }
@@ -168,8 +141,6 @@ drop_buffers (LlmDisk *self)
 void
 llm_disk_trim (LlmDisk *self)
 {
-  g_return_if_fail (self != NULL);
-
   if (self->used_buffers == 0)
     drop_buffers (self);
 }
@@ -200,6 +171,20 @@ finish (LlmDisk   *self,
   g_queue_push_tail (&self->finished, op);
 }
 
+static void
+submit (LlmDisk   *self,
+        LlmDiskOp *op)
+{
+  if (self->uring != NULL && op->work == NULL)
+    {
+      llm_disk_uring_submit (self->uring, op);
+      return;
+    }
+  if (self->threads == NULL)
+    self->threads = llm_disk_threads_new (self->event_fd);
+  llm_disk_threads_submit (self->threads, op);
+}
+
 /* (nullable): the waiting class that may begin one. */
 static GQueue *
 find_waiting (LlmDisk *self)
@@ -222,7 +207,6 @@ begin_waiting (LlmDisk *self)
       if (op->work == NULL && !make_buffers (self))
         {
           finish (self, g_queue_pop_head (waiting), -ENOMEM);
-          signal_event (self);
           continue;
         }
       if (op->work == NULL && !take_buffer (self, op))
@@ -231,9 +215,16 @@ begin_waiting (LlmDisk *self)
       self->n_under_way[op->io_class]++;
       if (op->is_write)
         op->fill (op->memory, op->length, op->data);
-      self->backend->submit (self->backend, op);
+      if (self->bytes_per_second > 0)
+        {
+          self->idle_us = MAX (g_get_monotonic_time () + self->latency_us, self->idle_us)
+                          + (gint64) (op->length * G_USEC_PER_SEC / self->bytes_per_second);
+          op->due_us = self->idle_us;
+        }
+      submit (self, op);
     }
-  self->backend->flush (self->backend);
+  if (self->uring != NULL)
+    llm_disk_uring_flush (self->uring);
 }
 
 /* Whether the request needs another transfer; otherwise its result is set. */
@@ -267,20 +258,38 @@ needs_more (LlmDiskOp *op)
   return FALSE;
 }
 
+static int
+compare_due (gconstpointer a,
+             gconstpointer b,
+             gpointer      data)
+{
+  const LlmDiskOp *x = a;
+  const LlmDiskOp *y = b;
+
+  return (x->due_us > y->due_us) - (x->due_us < y->due_us);
+}
+
 static void
 take_finished (LlmDisk *self)
 {
+  gint64 now_us = self->bytes_per_second > 0 ? g_get_monotonic_time () : 0;
   GQueue arrived = G_QUEUE_INIT;
   LlmDiskOp *op;
 
-  self->backend->reap (self->backend, &arrived);
+  if (self->uring != NULL)
+    llm_disk_uring_reap (self->uring, &arrived);
+  if (self->threads != NULL)
+    llm_disk_threads_reap (self->threads, &arrived);
   while ((op = g_queue_pop_head (&arrived)) != NULL)
+    if (needs_more (op))
+      submit (self, op);
+    else if (op->due_us > 0)
+      g_queue_insert_sorted (&self->held, op, compare_due, NULL);
+    else
+      g_queue_push_tail (&self->held, op);
+  while ((op = g_queue_peek_head (&self->held)) != NULL && op->due_us <= now_us)
     {
-      if (needs_more (op))
-        {
-          self->backend->submit (self->backend, op);
-          continue;
-        }
+      g_queue_pop_head (&self->held);
       self->n_under_way[op->io_class]--;
       g_queue_push_tail (&self->finished, op);
     }
@@ -305,8 +314,6 @@ answer_finished (LlmDisk *self)
       begin_waiting (self);
     }
   self->is_answering = FALSE;
-  if (!g_queue_is_empty (&self->finished))
-    signal_event (self);
   return n;
 }
 
@@ -316,14 +323,14 @@ llm_disk_poll (LlmDisk *self,
 {
   gint64 end_us = 0;
 
-  g_return_val_if_fail (self != NULL, 0);
   g_return_val_if_fail (!self->is_answering, 0);
 
   for (;;)
     {
-      struct pollfd event = { .fd = self->backend->event_fd, .events = POLLIN };
+      struct pollfd event = { .fd = self->event_fd, .events = POLLIN };
+      const LlmDiskOp *held;
       struct timespec wait;
-      gint64 now_us;
+      gint64 now_us, left_us;
       guint n;
 
       clear_event (self);
@@ -338,8 +345,10 @@ llm_disk_poll (LlmDisk *self,
         end_us = timeout_us > G_MAXINT64 - now_us ? G_MAXINT64 : now_us + timeout_us;
       if (now_us >= end_us)
         return 0;
-      wait.tv_sec = (end_us - now_us) / G_USEC_PER_SEC;
-      wait.tv_nsec = (end_us - now_us) % G_USEC_PER_SEC * 1000;
+      held = g_queue_peek_head (&self->held);
+      left_us = (held != NULL ? MIN (MAX (held->due_us, now_us), end_us) : end_us) - now_us;
+      wait.tv_sec = left_us / G_USEC_PER_SEC;
+      wait.tv_nsec = left_us % G_USEC_PER_SEC * 1000;
       ppoll (&event, 1, &wait, NULL);
     }
 }
@@ -348,8 +357,6 @@ void
 llm_disk_cancel (LlmDisk       *self,
                  gconstpointer  data)
 {
-  g_return_if_fail (self != NULL);
-
   for (guint i = 0; i < LLM_N_DISK_CLASSES; i++)
     for (GList *link = self->waiting[i].head, *next; link != NULL; link = next)
       {
@@ -361,16 +368,6 @@ llm_disk_cancel (LlmDisk       *self,
         g_queue_delete_link (&self->waiting[i], link);
         finish (self, op, -ECANCELED);
       }
-  if (!g_queue_is_empty (&self->finished))
-    signal_event (self);
-}
-
-static void
-cancel_all (LlmDisk *self)
-{
-  for (guint i = 0; i < LLM_N_DISK_CLASSES; i++)
-    while (!g_queue_is_empty (&self->waiting[i]))
-      finish (self, g_queue_pop_head (&self->waiting[i]), -ECANCELED);
 }
 
 void
@@ -381,39 +378,24 @@ llm_disk_free (LlmDisk *self)
 
   g_return_if_fail (!self->is_answering);
   self->is_ending = TRUE;
-  cancel_all (self);
+  for (guint i = 0; i < LLM_N_DISK_CLASSES; i++)
+    while (!g_queue_is_empty (&self->waiting[i]))
+      finish (self, g_queue_pop_head (&self->waiting[i]), -ECANCELED);
   while (count_pending (self) > 0)
     llm_disk_poll (self, G_MAXINT64);
   drop_buffers (self);
-  self->backend->free (self->backend);
-  close (self->event_fd);
+  g_clear_pointer (&self->uring, llm_disk_uring_free);
+  g_clear_pointer (&self->threads, llm_disk_threads_free);
+  if (self->event_fd >= 0)
+    close (self->event_fd);
   g_free (self);
-}
-
-const char *
-llm_disk_get_name (LlmDisk *self)
-{
-  g_return_val_if_fail (self != NULL, NULL);
-
-  return self->backend->name;
 }
 
 guint
 llm_disk_get_n_pending (LlmDisk      *self,
                         LlmDiskClass  io_class)
 {
-  g_return_val_if_fail (self != NULL, 0);
-  g_return_val_if_fail (io_class < LLM_N_DISK_CLASSES, 0);
-
   return self->n_pending[io_class];
-}
-
-int
-llm_disk_get_event_fd (LlmDisk *self)
-{
-  g_return_val_if_fail (self != NULL, -1);
-
-  return self->backend->event_fd;
 }
 
 /* --- asking --- */
@@ -425,12 +407,8 @@ llm_disk_open (LlmDisk    *self,
                int         flags)
 {
   const mode_t mode = S_IRUSR | S_IWUSR;
-  int fd;
+  int fd = openat (folder_fd, name, flags | O_CLOEXEC | O_DIRECT, mode);
 
-  g_return_val_if_fail (self != NULL, -EINVAL);
-  g_return_val_if_fail (name != NULL, -EINVAL);
-
-  fd = openat (folder_fd, name, flags | O_CLOEXEC | O_DIRECT, mode);
   /* O_EXCL would now find what the first try left. */
   if (fd < 0 && errno == EINVAL)
     fd = openat (folder_fd, name, (flags & ~O_EXCL) | O_CLOEXEC, mode);
@@ -443,11 +421,9 @@ ask (LlmDisk         *self,
 {
   LlmDiskOp *op;
 
-  g_return_if_fail (self != NULL);
   g_return_if_fail (request->io_class < LLM_N_DISK_CLASSES);
   g_return_if_fail (request->length <= LLM_DISK_MAX_BYTES);
   g_return_if_fail (request->length % LLM_DISK_BLOCK == 0 && request->offset % LLM_DISK_BLOCK == 0);
-  g_return_if_fail (request->done != NULL);
 
   op = g_memdup2 (request, sizeof *request);
   op->buffer = -1;
@@ -455,7 +431,6 @@ ask (LlmDisk         *self,
   if ((op->length == 0 && op->work == NULL) || self->is_ending)
     {
       finish (self, op, self->is_ending ? -ECANCELED : 0);
-      signal_event (self);
       return;
     }
   g_queue_push_tail (&self->waiting[op->io_class], op);
@@ -490,7 +465,6 @@ llm_disk_write (LlmDisk      *self,
   const LlmDiskOp request = { .io_class = io_class, .is_write = TRUE, .fd = fd, .offset = offset,
                               .length = length, .fill = fill, .done = done, .data = data };
 
-  g_return_if_fail (fill != NULL);
   ask (self, &request);
 }
 
@@ -504,6 +478,5 @@ llm_disk_run (LlmDisk      *self,
   const LlmDiskOp request = { .io_class = io_class, .fd = -1, .work = work, .done = done,
                               .data = data };
 
-  g_return_if_fail (work != NULL);
   ask (self, &request);
 }

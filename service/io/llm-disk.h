@@ -48,16 +48,14 @@ typedef gssize (*LlmDiskWork) (gpointer data);
 /* "uring", "threads", or NULL for the first that works. Fails with UNSUPPORTED. */
 LlmDisk    *llm_disk_new       (const char   *backend,
                                 GError      **error) G_GNUC_WARN_UNUSED_RESULT;
-/* A queue in front of @disk (transfer full) whose requests take at least as long as on a
- * device that begins to transfer @latency_us after it was asked and then transfers
- * @bytes_per_second, reads and writes alike, one after the other: for measurements that repeat.
- * Nothing may be pending in @disk. */
-LlmDisk    *llm_disk_new_paced (LlmDisk      *disk,
+/* From here on requests take at least as long as on a device that begins to transfer @latency_us
+ * after it was asked and then transfers @bytes_per_second, reads and writes alike, one after the
+ * other: for measurements that repeat. */
+void        llm_disk_set_pace  (LlmDisk      *self,
                                 guint         latency_us,
                                 guint64       bytes_per_second);
 /* Waits for what is under way; what is not yet begun ends with -ECANCELED. */
 void        llm_disk_free      (LlmDisk      *self);
-const char *llm_disk_get_name  (LlmDisk      *self);
 
 /* Opens a file past the page cache where the file system allows it. -errno on failure. @flags: of
  * open(), O_CLOEXEC is added; a new file is for its owner alone. */
@@ -104,8 +102,6 @@ guint       llm_disk_poll      (LlmDisk      *self,
 /* Requests that are not answered. */
 guint       llm_disk_get_n_pending (LlmDisk  *self,
                                 LlmDiskClass  io_class);
-/* Becomes readable when llm_disk_poll() has something to answer. */
-int         llm_disk_get_event_fd (LlmDisk   *self);
 /* Gives the queue's own buffers back to the system, if nothing is under way; the next request
  * takes new ones. For an owner that goes to sleep. */
 void        llm_disk_trim      (LlmDisk      *self);

@@ -56,22 +56,23 @@ begin_first (void)
     }
 }
 
-static int
-get_code (int saved_errno)
+/* @what: "open" or "map". */
+static void
+set_error (GError    **error,
+           const char *what,
+           const char *shown)
 {
-  switch (saved_errno)
-    {
-    case ENOENT:
-    case ENOTDIR:
-      return LLMSVC_ERROR_NOT_FOUND;
-    case EACCES:
-    case EPERM:
-      return LLMSVC_ERROR_NOT_AUTHORIZED;
-    case ENOMEM:
-      return LLMSVC_ERROR_NO_MEMORY;
-    default:
-      return LLMSVC_ERROR_FAILED;
-    }
+  int saved_errno = errno;
+  int code = LLMSVC_ERROR_FAILED;
+
+  if (saved_errno == ENOENT || saved_errno == ENOTDIR)
+    code = LLMSVC_ERROR_NOT_FOUND;
+  else if (saved_errno == EACCES || saved_errno == EPERM)
+    code = LLMSVC_ERROR_NOT_AUTHORIZED;
+  else if (saved_errno == ENOMEM)
+    code = LLMSVC_ERROR_NO_MEMORY;
+  g_set_error (error, LLMSVC_ERROR, code, "Can't %s “%s”: %s", what, shown,
+               g_strerror (saved_errno));
 }
 
 static LlmFileIdentity
@@ -96,8 +97,6 @@ llm_file_identity_read (int              fd,
 {
   struct stat status;
 
-  g_return_val_if_fail (identity != NULL, FALSE);
-
   if (fstat (fd, &status) < 0)
     return FALSE;
   *identity = make_identity (&status);
@@ -109,8 +108,6 @@ llm_file_identity_equal (const LlmFileIdentity *a,
                          const LlmFileIdentity *b,
                          gboolean               is_strict)
 {
-  g_return_val_if_fail (a != NULL && b != NULL, FALSE);
-
   return (!is_strict || a->device == b->device) && a->inode == b->inode && a->size == b->size &&
          a->modified_s == b->modified_s && a->modified_ns == b->modified_ns &&
          a->changed_s == b->changed_s && a->changed_ns == b->changed_ns;
@@ -184,29 +181,24 @@ new_for_fd (int          fd,
   g_autofree char *shown = g_filename_display_name (path);
   struct stat status;
   void *data;
-  int saved_errno;
 
   g_atomic_ref_count_init (&self->ref_count);
   self->fd = fd;
   if (fstat (self->fd, &status) < 0)
     {
-      saved_errno = errno;
-      g_set_error (error, LLMSVC_ERROR, get_code (saved_errno), "Can't open “%s”: %s", shown,
-                   g_strerror (saved_errno));
+      set_error (error, "open", shown);
       return NULL;
     }
 
   if (!S_ISREG (status.st_mode) || status.st_size == 0)
     {
+      const char *reason = "is a special file, a regular one is needed";
+
       if (S_ISDIR (status.st_mode))
-        g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                     "“%s” is a folder, a file is needed", shown);
+        reason = "is a folder, a file is needed";
       else if (S_ISREG (status.st_mode))
-        g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT, "“%s” is an empty file",
-                     shown);
-      else
-        g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                     "“%s” is a special file, a regular one is needed", shown);
+        reason = "is an empty file";
+      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT, "“%s” %s", shown, reason);
       return NULL;
     }
 
@@ -216,9 +208,7 @@ new_for_fd (int          fd,
     data = mmap (NULL, (size_t) status.st_size, PROT_READ, MAP_SHARED, self->fd, 0);
   if (data == MAP_FAILED)
     {
-      saved_errno = errno;
-      g_set_error (error, LLMSVC_ERROR, get_code (saved_errno), "Can't map “%s”: %s", shown,
-                   g_strerror (saved_errno));
+      set_error (error, "map", shown);
       return NULL;
     }
   self->data = data;
@@ -244,18 +234,14 @@ llm_file_map_open (const char  *path,
 {
   int fd;
 
-  g_return_val_if_fail (path != NULL, NULL);
-
   begin_first ();
   /* Not to wait for the other end when it is a pipe. */
   fd = open (path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0)
     {
-      int saved_errno = errno;
       g_autofree char *shown = g_filename_display_name (path);
 
-      g_set_error (error, LLMSVC_ERROR, get_code (saved_errno), "Can't open “%s”: %s", shown,
-                   g_strerror (saved_errno));
+      set_error (error, "open", shown);
       return NULL;
     }
   return new_for_fd (fd, path, FALSE, error);
@@ -267,7 +253,6 @@ llm_file_map_new_for_fd (int          fd,
                          GError     **error)
 {
   g_return_val_if_fail (fd >= 0, NULL);
-  g_return_val_if_fail (path != NULL, NULL);
 
   begin_first ();
   return new_for_fd (fd, path, TRUE, error);
@@ -278,8 +263,6 @@ llm_file_map_new_for_bytes (GBytes *bytes)
 {
   LlmFileMap *self;
   gsize size;
-
-  g_return_val_if_fail (bytes != NULL, NULL);
 
   self = g_new0 (LlmFileMap, 1);
   g_atomic_ref_count_init (&self->ref_count);
@@ -301,8 +284,6 @@ llm_file_map_new_for_bytes (GBytes *bytes)
 LlmFileMap *
 llm_file_map_ref (LlmFileMap *self)
 {
-  g_return_val_if_fail (self != NULL, NULL);
-
   g_atomic_ref_count_inc (&self->ref_count);
   return self;
 }
@@ -310,8 +291,6 @@ llm_file_map_ref (LlmFileMap *self)
 void
 llm_file_map_unref (LlmFileMap *self)
 {
-  g_return_if_fail (self != NULL);
-
   if (!g_atomic_ref_count_dec (&self->ref_count))
     return;
 
@@ -330,16 +309,12 @@ llm_file_map_unref (LlmFileMap *self)
 const guint8 *
 llm_file_map_get_data (LlmFileMap *self)
 {
-  g_return_val_if_fail (self != NULL, NULL);
-
   return self->data;
 }
 
 guint64
 llm_file_map_get_size (LlmFileMap *self)
 {
-  g_return_val_if_fail (self != NULL, 0);
-
   return self->size;
 }
 
@@ -347,9 +322,6 @@ gboolean
 llm_file_map_get_identity (LlmFileMap      *self,
                            LlmFileIdentity *identity)
 {
-  g_return_val_if_fail (self != NULL, FALSE);
-  g_return_val_if_fail (identity != NULL, FALSE);
-
   *identity = self->identity;
   return self->fd >= 0;
 }
@@ -357,8 +329,6 @@ llm_file_map_get_identity (LlmFileMap      *self,
 int
 llm_file_map_get_fd (LlmFileMap *self)
 {
-  g_return_val_if_fail (self != NULL, -1);
-
   return self->fd;
 }
 
@@ -368,8 +338,6 @@ gboolean
 llm_file_map_is_damaged (LlmFileMap *self)
 {
   struct stat status;
-
-  g_return_val_if_fail (self != NULL, FALSE);
 
   if (self->guard == NULL)
     return FALSE;
@@ -383,7 +351,6 @@ llm_file_map_is_damaged (LlmFileMap *self)
 void
 llm_file_map_set_damaged (LlmFileMap *self)
 {
-  g_return_if_fail (self != NULL);
   g_return_if_fail (self->guard != NULL);
 
   llm_map_guard_set_damaged (self->guard);
@@ -433,8 +400,6 @@ llm_file_map_count_resident (LlmFileMap *self,
   guint64 begin, end, count = 0;
   int pagemap = -1;
 
-  g_return_val_if_fail (self != NULL, 0);
-
   if (!clamp_range (self, offset, &length))
     return 0;
   if (self->fd < 0)
@@ -470,9 +435,6 @@ llm_file_map_find_resident_tail (LlmFileMap *self,
 {
   guint64 begin;
 
-  g_return_val_if_fail (self != NULL, 0);
-  g_return_val_if_fail (resident != NULL, 0);
-
   begin = MIN (end, self->size);
   *resident = 0;
   while (begin > 0 && *resident < bytes)
@@ -492,8 +454,6 @@ llm_file_map_prefetch (LlmFileMap *self,
 {
   guint64 begin;
 
-  g_return_if_fail (self != NULL);
-
   if (self->fd < 0 || !clamp_range (self, offset, &length))
     return;
 
@@ -510,8 +470,6 @@ llm_file_map_populate (LlmFileMap *self,
 {
   guint64 begin, end;
   int advice = MADV_POPULATE_READ;
-
-  g_return_if_fail (self != NULL);
 
   if (self->fd < 0 || !clamp_range (self, offset, &length))
     return;
@@ -537,8 +495,6 @@ llm_file_map_drop (LlmFileMap *self,
                    guint64     length)
 {
   guint64 begin, end;
-
-  g_return_if_fail (self != NULL);
 
   if (self->fd < 0 || !clamp_range (self, offset, &length))
     return;

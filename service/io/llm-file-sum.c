@@ -47,8 +47,6 @@ llm_file_sum_new (LlmDisk     *disk,
   LlmFileSum *self;
   int fd;
 
-  g_return_val_if_fail (disk != NULL, NULL);
-  g_return_val_if_fail (map != NULL, NULL);
   g_return_val_if_fail (llm_file_map_get_identity (map, &identity), NULL);
 
   path = g_strdup_printf ("/proc/self/fd/%d", llm_file_map_get_fd (map));
@@ -143,9 +141,6 @@ llm_file_sum_work (LlmFileSum  *self,
 {
   gsize length;
   XXH128_hash_t sum;
-
-  g_return_val_if_fail (self != NULL, LLM_FAILED);
-  g_return_val_if_fail (digits != NULL, LLM_FAILED);
 
   if (self->is_reading)
     return LLM_PENDING;

@@ -58,24 +58,19 @@ get_name (const char          *prefix,
   return g_strdup_printf ("%s-%s.ini", prefix, key->identity);
 }
 
-static gboolean
-has_string (GKeyFile   *file,
-            const char *name,
-            const char *expected)
+static void
+fill_in (GKeyFile            *file,
+         guint                version,
+         const LlmProfileKey *key)
 {
-  g_autofree char *found = g_key_file_get_string (file, GROUP_FOR, name, NULL);
+  g_autofree char *machine = get_machine ();
 
-  return g_strcmp0 (found, expected) == 0;
-}
-
-static gboolean
-has_uint (GKeyFile   *file,
-          const char *name,
-          guint       expected)
-{
-  g_autofree char *text = g_strdup_printf ("%u", expected);
-
-  return has_string (file, name, text);
+  g_key_file_set_integer (file, GROUP_FOR, "version", (gint) version);
+  g_key_file_set_string (file, GROUP_FOR, "machine", machine);
+  g_key_file_set_string (file, GROUP_FOR, "model", key->identity);
+  g_key_file_set_string (file, GROUP_FOR, "kernels", key->kernels);
+  g_key_file_set_integer (file, GROUP_FOR, "threads", (gint) key->n_threads);
+  g_key_file_set_integer (file, GROUP_FOR, "exact", key->is_exact ? 1 : 0);
 }
 
 static gboolean
@@ -83,11 +78,20 @@ is_for (GKeyFile            *file,
         guint                version,
         const LlmProfileKey *key)
 {
-  g_autofree char *machine = get_machine ();
+  g_autoptr(GKeyFile) wanted = g_key_file_new ();
+  g_auto(GStrv) names = NULL;
+  gboolean is_same = TRUE;
 
-  return has_uint (file, "version", version) && has_string (file, "machine", machine)
-         && has_string (file, "model", key->identity) && has_string (file, "kernels", key->kernels)
-         && has_uint (file, "threads", key->n_threads) && has_uint (file, "exact", key->is_exact);
+  fill_in (wanted, version, key);
+  names = g_key_file_get_keys (wanted, GROUP_FOR, NULL, NULL);
+  for (guint i = 0; names[i] != NULL; i++)
+    {
+      g_autofree char *value = g_key_file_get_value (wanted, GROUP_FOR, names[i], NULL);
+      g_autofree char *found = g_key_file_get_value (file, GROUP_FOR, names[i], NULL);
+
+      is_same &= g_strcmp0 (value, found) == 0;
+    }
+  return is_same;
 }
 
 GKeyFile *
@@ -115,15 +119,9 @@ llm_machine_file_save (const char          *folder,
                        GError             **error)
 {
   g_autofree char *name = get_name (prefix, key);
-  g_autofree char *machine = get_machine ();
 
   g_return_val_if_fail (name != NULL, FALSE);
 
-  g_key_file_set_integer (file, GROUP_FOR, "version", (gint) version);
-  g_key_file_set_string (file, GROUP_FOR, "machine", machine);
-  g_key_file_set_string (file, GROUP_FOR, "model", key->identity);
-  g_key_file_set_string (file, GROUP_FOR, "kernels", key->kernels);
-  g_key_file_set_integer (file, GROUP_FOR, "threads", (gint) key->n_threads);
-  g_key_file_set_integer (file, GROUP_FOR, "exact", key->is_exact ? 1 : 0);
+  fill_in (file, version, key);
   return llm_key_file_write (file, folder, name, is_shared, waits, error);
 }

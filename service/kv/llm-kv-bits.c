@@ -128,15 +128,11 @@ llm_kv_bits_choose (const LlmKvBitsChunk *chunks,
   group_init (&narrow, n);
   for (guint i = 0; i < n; i++)
     {
-      gboolean is_wide = chunks[i].best <= LLK_KV_Q8;
-
-      formats[i] = is_wide && chunks[i].is_pinned ? LLK_KV_Q8 : LLK_KV_Q2;
-      bytes += costs->bytes[formats[i]];
-      if (formats[i] == LLK_KV_Q8 || chunks[i].best == LLK_KV_Q2)
-        continue;
-      if (is_wide)
+      formats[i] = LLK_KV_Q2;
+      bytes += costs->bytes[LLK_KV_Q2];
+      if (chunks[i].best <= LLK_KV_Q8)
         wide.order[wide.n++] = i;
-      else
+      else if (chunks[i].best == LLK_KV_Q4)
         narrow.order[narrow.n++] = i;
     }
   group_sort (&wide, chunks);

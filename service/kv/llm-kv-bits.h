@@ -17,7 +17,6 @@ typedef struct
 {
   float density;
   LlkKvFormat best;     /* what it has: never more bits than that */
-  gboolean is_pinned;   /* keeps 8 bits where it has them: sinks, the newest */
 } LlmKvBitsChunk;
 
 /* What the widths cost, of this model. */
@@ -29,8 +28,7 @@ typedef struct
 
 /* Sets @formats[i] to Q8, Q4 or Q2 such that the sum of density × error is least among all choices
  * of at most @budget bytes (equations 2 and 3; exact). Where even the fewest bits take more than
- * @budget, they are what is chosen; what is pinned keeps its 8 bits even then. A density that is no
- * number counts as 0. Returns the bytes. */
+ * @budget, they are what is chosen. A density that is no number counts as 0. Returns the bytes. */
 guint64 llm_kv_bits_choose (const LlmKvBitsChunk *chunks,
                             guint                 n,
                             const LlmKvBitsCosts *costs,

@@ -1,39 +1,61 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
+/* Sequences that come and go, and where a call ends. */
+
 #define G_LOG_DOMAIN "llm-kv"
 
 #include "kv/llm-kv-private.h"
 
+#include <math.h>
+
 /* What rows of the calls before weigh, for each call that came since (L3). */
 #define DENSITY_DECAY 0.5f
 
-gboolean
-llm_kv_seq_is_locked (LlmKvSeq *self)
+LlmKvSeq *
+llm_kv_seq_new (LlmKvStore *store,
+                const char *app,
+                const char *id)
 {
-  return self->is_locked;
+  LlmKvSeq *self;
+
+  self = g_new0 (LlmKvSeq, 1);
+  self->store = store;
+  self->link.data = self;
+  self->work_link.data = self;
+  self->holds = g_array_new (FALSE, FALSE, sizeof (LlmKvHold));
+  self->targets = g_array_new (FALSE, FALSE, sizeof (LlmKvRestored));
+  if (store->storage != NULL && app != NULL && id != NULL)
+    self->folder = llm_kv_folder_open (store->storage, app, id, &store->shape);
+  g_queue_push_tail_link (&store->sequences, &self->link);
+  return self;
 }
 
-/* From the end on, so that the chunks others may share are the last that go. */
-static void
-unlock (LlmKvSeq *self)
+gboolean
+llm_kv_seq_is_open (LlmKvSeq *self)
 {
-  self->is_locked = FALSE;
-  self->is_whole = FALSE;
-  self->has_fault = FALSE;
-  for (guint i = self->holds->len; i-- > 0;)
-    llm_kv_chunk_unlock (self->store, llm_kv_seq_hold (self, i)->chunk);
-  g_queue_unlink (&self->store->sequences, &self->link);
-  g_queue_push_tail_link (&self->store->sequences, &self->link);
+  return self->folder == NULL || llm_kv_folder_is_open (self->folder);
 }
 
 void
-llm_kv_seq_park (LlmKvSeq *self)
+llm_kv_seq_free (LlmKvSeq *self)
 {
-  g_return_if_fail (self->is_locked);
+  if (self == NULL)
+    return;
 
+  g_assert (!self->is_locked);
+
+  llm_kv_work_stop (self);
   llm_kv_restore_end (self);
-  unlock (self);
+  g_clear_pointer (&self->folder, llm_kv_folder_close);
+  llm_kv_work_cancel_writes (self);
+  llm_kv_seq_drop_chunks (self, 0);
+  g_array_unref (self->holds);
+  g_array_unref (self->targets);
+  g_queue_unlink (&self->store->sequences, &self->link);
+  g_free (self);
 }
+
+/* --- the end of a call --- */
 
 static void
 decay_densities (LlmKvSeq *self)
@@ -80,10 +102,177 @@ llm_kv_seq_end_call (LlmKvSeq     *self,
 {
   g_return_if_fail (self->is_locked);
 
-  llm_kv_restore_end (self);
-  unlock (self);
+  llm_kv_seq_park (self);
   decay_densities (self);
   name_chunks (self, tokens, n_tokens);
   self->write_failed = FALSE;
+  llm_kv_work_begin (self);
+}
+
+/* --- what a call has to compute --- */
+
+void
+llm_kv_seq_get_missing (LlmKvSeq *self,
+                        GArray   *slots)
+{
+  guint chunk_slots = self->store->layout.chunk_slots;
+
+  self->has_fault = FALSE;
+  for (guint i = 0; i < self->holds->len; i++)
+    {
+      LlmKvChunk *chunk = llm_kv_seq_hold (self, i)->chunk;
+
+      if (chunk->state != LLM_KV_COMPUTING || chunk->restorer != self)
+        continue;
+
+      for (guint s = 0; s < llm_kv_seq_chunk_length (self, i); s++)
+        {
+          guint slot = i * chunk_slots + s;
+
+          if ((chunk->todo >> s & 1) != 0)
+            g_array_append_val (slots, slot);
+        }
+    }
+}
+
+gboolean
+llm_kv_seq_has_fault (LlmKvSeq *self)
+{
+  return self->has_fault;
+}
+
+/* --- what storage has --- */
+
+/* What storage says is not trusted. */
+static void
+take_record (LlmKvHold         *hold,
+             const LlmKvSlot   *slot,
+             const LlmKvRecord *record)
+{
+  hold->slot = *slot;
+  hold->slot_form = record->form;
+  if (isfinite (record->density) && record->density >= 0 && isfinite (record->n_rows)
+      && record->n_rows >= 0 && isfinite (record->density * record->n_rows))
+    {
+      hold->n_rows = record->n_rows;
+      hold->mass = record->density * record->n_rows;
+      hold->chunk->density = record->density;
+    }
+}
+
+static gboolean
+find_record (LlmKvSeq  *self,
+             guint      number,
+             LlmKvHold *hold)
+{
+  LlmKvRecord record;
+  LlmKvSlot slot;
+
+  if (!llm_kv_folder_find (self->folder, number, hold->hash, &slot, &record)
+      || !llm_kv_store_has_form (self->store, record.form))
+    return FALSE;
+
+  take_record (hold, &slot, &record);
+  hold->is_fixed = self->n_slid > 0;
+  return TRUE;
+}
+
+/* Of a window that slid the sinks are there, and nowhere on storage. */
+guint
+llm_kv_seq_attach (LlmKvSeq     *self,
+                   const gint32 *tokens,
+                   guint         n_tokens)
+{
+  LlmKvStore *store = self->store;
+  guint slots = store->layout.chunk_slots;
+  guint n_sinks = self->n_sinks / slots;
+  guint n_kept = n_sinks;
+  guint64 hash = 0;
+  guint n;
+
+  g_return_val_if_fail (self->length == self->n_sinks && !self->is_locked, self->length);
+  g_return_val_if_fail (llm_kv_seq_is_open (self), self->length);
+
+  if (self->folder == NULL || !store->policy.swaps)
+    return self->length;
+
+  n = MIN (n_tokens / slots, llm_kv_folder_get_end (self->folder));
+  for (guint number = 0; number < n; number++)
+    {
+      LlmKvHold hold = { 0 };
+
+      hash = llm_kv_hash_tokens (hash, tokens + (gsize) number * slots, slots);
+      if (number < n_sinks + self->n_slid / slots)
+        continue;
+
+      hold.hash = hash;
+      hold.chunk = llm_kv_chunk_new (store);
+      if (find_record (self, number, &hold))
+        n_kept = self->holds->len + 1;
+      g_array_append_val (self->holds, hold);
+    }
+  llm_kv_seq_drop_chunks (self, n_kept);
+  self->length = n_kept * slots;
+  return self->length;
+}
+
+/* --- what others have --- */
+
+/* Holds @n chunks of @from, and has them on storage where extents can be shared. */
+static void
+take_chunks (LlmKvSeq *self,
+             LlmKvSeq *from,
+             guint     n)
+{
+  g_array_append_vals (self->holds, from->holds->data, n);
+  for (guint i = 0; i < n; i++)
+    {
+      LlmKvHold *hold = llm_kv_seq_hold (self, i);
+
+      hold->chunk->n_holders++;
+      hold->slot = (LlmKvSlot) { 0 };
+      hold->is_writing = FALSE;
+      if (self->is_locked)
+        llm_kv_chunk_lock (self->store, hold->chunk);
+    }
+  self->n_slid = from->n_slid;
+  self->n_sinks = from->n_sinks;
+  self->length = MIN (from->length, n * self->store->layout.chunk_slots);
+  if (n == 0 || self->folder == NULL || from->folder == NULL)
+    return;
+
+  llm_kv_folder_link (self->folder, from->folder, llm_kv_seq_chunk_number (from, n - 1) + 1);
+  for (guint i = 0; i < n; i++)
+    llm_kv_seq_find_slot (self, i);
+}
+
+LlmKvSeq *
+llm_kv_seq_fork (LlmKvSeq   *self,
+                 const char *app,
+                 const char *id)
+{
+  LlmKvSeq *fork = llm_kv_seq_new (self->store, app, id);
+
+  take_chunks (fork, self, self->holds->len);
+  llm_kv_work_begin (fork);
+  return fork;
+}
+
+/* Positions of a window that slid are not those of a text that begins. */
+void
+llm_kv_seq_share (LlmKvSeq *self,
+                  LlmKvSeq *from,
+                  guint     n_slots)
+{
+  guint slots = self->store->layout.chunk_slots;
+
+  g_return_if_fail (self->store == from->store && self->length == 0 && !self->is_locked);
+  g_return_if_fail (n_slots % slots == 0 && n_slots <= from->length);
+
+  if (from->n_slid > 0)
+    return;
+
+  take_chunks (self, from, n_slots / slots);
+  self->store->counters.n_shared += n_slots / slots;
   llm_kv_work_begin (self);
 }

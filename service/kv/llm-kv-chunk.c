@@ -79,7 +79,7 @@ llm_kv_chunk_drop (LlmKvStore *store,
 {
   g_assert (chunk->n_pins == 0);
 
-  llm_kv_queue_remove (&store->queue, &chunk->entry);
+  llm_kv_queue_remove (&chunk->entry);
   if (chunk->state != LLM_KV_GONE)
     give_memory (store, chunk->form, chunk->block, chunk->data);
   chunk->state = LLM_KV_GONE;
@@ -110,7 +110,7 @@ llm_kv_chunk_unref (LlmKvStore *store,
 
   chunk->n_holders--;
   if (chunk->n_holders == 0)
-    llm_kv_queue_remove (&store->queue, &chunk->entry);
+    llm_kv_queue_remove (&chunk->entry);
   free_unused (store, chunk);
 }
 
@@ -132,7 +132,7 @@ llm_kv_chunk_queue (LlmKvStore *store,
                     gboolean    is_use)
 {
   if (chunk->state != LLM_KV_PRESENT || chunk->n_locks > 0 || chunk->n_holders == 0)
-    llm_kv_queue_remove (&store->queue, &chunk->entry);
+    llm_kv_queue_remove (&chunk->entry);
   else if (is_use)
     llm_kv_queue_touch (&store->queue, &chunk->entry, LLM_KV_FORM_FORMAT (chunk->form));
   else
@@ -145,7 +145,7 @@ llm_kv_chunk_lock (LlmKvStore *store,
 {
   chunk->n_locks++;
   chunk->leaves = FALSE;
-  llm_kv_queue_remove (&store->queue, &chunk->entry);
+  llm_kv_queue_remove (&chunk->entry);
 }
 
 void

@@ -94,12 +94,12 @@ take_chunks (LlmKvStore *self,
 {
   LlmKvQueueEntry *next;
 
-  for (LlmKvQueueEntry *entry = llm_kv_queue_peek (&self->queue);
+  for (LlmKvQueueEntry *entry = llm_kv_queue_peek (&self->queue, NULL);
        entry != NULL && !is_enough (eviction); entry = next)
     {
       LlmKvChunk *chunk = LLM_KV_QUEUE_OWNER (entry, LlmKvChunk, entry);
 
-      next = llm_kv_queue_peek_after (&self->queue, entry);
+      next = llm_kv_queue_peek (&self->queue, entry);
       if (!only_written || (chunk->n_unwritten == 0 && chunk->n_pins == 0))
         take (self, chunk, in_haste, eviction);
     }

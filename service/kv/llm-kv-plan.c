@@ -7,12 +7,6 @@
 
 const guint llm_kv_profile_rows[LLM_KV_PROFILE_POINTS] = { 1, 16, 64, 128, 256, 512 };
 
-void
-llm_kv_profile_init (LlmKvProfile *self)
-{
-  *self = (LlmKvProfile) { 0 };
-}
-
 gboolean
 llm_kv_profile_is_measured (const LlmKvProfile *self)
 {

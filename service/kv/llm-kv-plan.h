@@ -16,7 +16,7 @@ G_BEGIN_DECLS
 #define LLM_KV_PROFILE_POINTS 6
 extern const guint llm_kv_profile_rows[LLM_KV_PROFILE_POINTS];  /* 1, 16, 64, 128, 256, 512 */
 
-/* What restoring costs here, measured once per machine and model. */
+/* What restoring costs here, measured once per machine and model; zeros before: reads only. */
 typedef struct
 {
   double read_latency_us;       /* of a read that waits for nothing else */
@@ -27,8 +27,6 @@ typedef struct
   double depth_us;              /* more for each row and 1000 slots before it */
 } LlmKvProfile;
 
-/* Before anything was measured: reads only. */
-void     llm_kv_profile_init  (LlmKvProfile       *self);
 gboolean llm_kv_profile_is_measured (const LlmKvProfile *self);
 /* Between and behind the points: straight lines. */
 double   llm_kv_profile_get_prompt_us (const LlmKvProfile *self,

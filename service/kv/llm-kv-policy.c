@@ -8,99 +8,18 @@
 #define RATIO 0.5
 
 static const LlmKvPolicy policies[] = {
-  {
-    .name = "llms",
-    .compression = LLM_KV_TOLERANCE,
-    .uniform = LLK_KV_Q8,
-    .ratio = RATIO,
-    .swaps = TRUE,
-    .writes_ahead = TRUE,
-    .recomputes = TRUE,
-    .by_bits = TRUE,
-  },
-  {
-    .name = "llms-no-compression",
-    .compression = LLM_KV_UNIFORM,
-    .uniform = LLK_KV_Q8,
-    .ratio = 1,
-    .swaps = TRUE,
-    .writes_ahead = TRUE,
-    .recomputes = TRUE,
-    .by_bits = TRUE,
-  },
-  {
-    .name = "llms-no-pipeline",
-    .compression = LLM_KV_TOLERANCE,
-    .uniform = LLK_KV_Q8,
-    .ratio = RATIO,
-    .swaps = TRUE,
-    .writes_ahead = TRUE,
-    .by_bits = TRUE,
-  },
-  {
-    .name = "llms-no-lifecycle",
-    .compression = LLM_KV_TOLERANCE,
-    .uniform = LLK_KV_Q8,
-    .ratio = RATIO,
-    .swaps = TRUE,
-    .recomputes = TRUE,
-  },
-  {
-    .name = "llms-inverted",
-    .compression = LLM_KV_INVERTED,
-    .uniform = LLK_KV_Q8,
-    .ratio = RATIO,
-    .swaps = TRUE,
-    .writes_ahead = TRUE,
-    .recomputes = TRUE,
-    .by_bits = TRUE,
-  },
-  {
-    /* What phones do with apps: the one not used for longest is dropped, and starts anew. */
-    .name = "lmk",
-    .compression = LLM_KV_KEEP,
-    .uniform = LLK_KV_F16,
-    .ratio = 1,
-    .whole = TRUE,
-  },
-  {
-    .name = "swapping",
-    .compression = LLM_KV_KEEP,
-    .uniform = LLK_KV_F16,
-    .ratio = 1,
-    .swaps = TRUE,
-    .whole = TRUE,
-  },
-  {
-    .name = "vllm-s",
-    .compression = LLM_KV_KEEP,
-    .uniform = LLK_KV_F16,
-    .ratio = 1,
-    .swaps = TRUE,
-  },
-  {
-    .name = "vllm-sq",
-    .compression = LLM_KV_UNIFORM,
-    .uniform = LLK_KV_Q8,
-    .ratio = 1,
-    .swaps = TRUE,
-  },
+  /* name, compression, uniform, ratio, swaps, whole, writes_ahead, recomputes, by_bits */
+  { "llms", LLM_KV_TOLERANCE, LLK_KV_Q8, RATIO, TRUE, FALSE, TRUE, TRUE, TRUE },
+  { "llms-no-compression", LLM_KV_UNIFORM, LLK_KV_Q8, 1, TRUE, FALSE, TRUE, TRUE, TRUE },
+  { "llms-no-pipeline", LLM_KV_TOLERANCE, LLK_KV_Q8, RATIO, TRUE, FALSE, TRUE, FALSE, TRUE },
+  { "llms-no-lifecycle", LLM_KV_TOLERANCE, LLK_KV_Q8, RATIO, TRUE, FALSE, FALSE, TRUE, FALSE },
+  { "llms-inverted", LLM_KV_INVERTED, LLK_KV_Q8, RATIO, TRUE, FALSE, TRUE, TRUE, TRUE },
+  /* What phones do with apps: the one not used for longest is dropped, and starts anew. */
+  { "lmk", LLM_KV_KEEP, LLK_KV_F16, 1, FALSE, TRUE, FALSE, FALSE, FALSE },
+  { "swapping", LLM_KV_KEEP, LLK_KV_F16, 1, TRUE, TRUE, FALSE, FALSE, FALSE },
+  { "vllm-s", LLM_KV_KEEP, LLK_KV_F16, 1, TRUE, FALSE, FALSE, FALSE, FALSE },
+  { "vllm-sq", LLM_KV_UNIFORM, LLK_KV_Q8, 1, TRUE, FALSE, FALSE, FALSE, FALSE },
 };
-
-static const char *const names[] = {
-  "llms",
-  "llms-no-compression",
-  "llms-no-pipeline",
-  "llms-no-lifecycle",
-  "llms-inverted",
-  "lmk",
-  "swapping",
-  "vllm-s",
-  "vllm-sq",
-  NULL,
-};
-
-G_STATIC_ASSERT (G_N_ELEMENTS (names) == G_N_ELEMENTS (policies) + 1);
 
 const LlmKvPolicy *
 llm_kv_policy_find (const char *name)
@@ -110,10 +29,4 @@ llm_kv_policy_find (const char *name)
       return &policies[i];
 
   return NULL;
-}
-
-const char *const *
-llm_kv_policy_list (void)
-{
-  return names;
 }

@@ -27,8 +27,6 @@ typedef struct
   LlmKvCompression compression;
   LlkKvFormat uniform;     /* of UNIFORM */
   double ratio;            /* of TOLERANCE: bytes of a context, of its bytes with 8 bits */
-  guint sink_slots;        /* first slots that keep 8 bits */
-  guint newest_slots;      /* last ones, likewise */
   gboolean swaps;          /* what is evicted can be read back; else it is computed again */
   gboolean whole;          /* a context is evicted as a whole, and restored before it is used */
   gboolean writes_ahead;   /* when a call returns (L7); else when it is evicted */
@@ -40,7 +38,5 @@ typedef struct
  * "llms-no-pipeline", "llms-no-lifecycle" (least recently used, written when evicted);
  * "llms-inverted". NULL when unknown. */
 const LlmKvPolicy *llm_kv_policy_find  (const char *name);
-/* NULL-terminated, "llms" first. */
-const char *const *llm_kv_policy_list  (void);
 
 G_END_DECLS

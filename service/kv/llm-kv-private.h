@@ -6,11 +6,11 @@
  * holds, and nothing writes to storage, may be written. What lies on storage belongs to a
  * sequence's hold, since folders are by context. The executor's thread owns all of it.
  *
- * llm-kv-store.c: sizes, settings. llm-kv-chunk.c: memory of a chunk, packing.
- * llm-kv-seq.c: slots that come and go, views. llm-kv-seq-move.c: slots that move, sharing.
- * llm-kv-call.c: where a call begins and ends. llm-kv-restore.c: what comes back (L6).
- * llm-kv-work.c: bits and packing between calls (L4). llm-kv-write.c: writing ahead (L7).
- * llm-kv-evict.c: who goes (L8).
+ * From below: llm-kv-store.c: sizes, settings. llm-kv-chunk.c: memory of a chunk, packing.
+ * llm-kv-hold.c: what a sequence holds. llm-kv-seq.c, llm-kv-slide.c: slots that come, go and move,
+ * views. llm-kv-restore.c: where a call begins, what comes back (L6). llm-kv-write.c: writing ahead
+ * (L7). llm-kv-evict.c: who goes (L8). llm-kv-call.c: sequences that come and go, where a call ends.
+ * llm-kv-work.c: bits, packing and writing between calls (L4).
  */
 
 #pragma once
@@ -69,7 +69,14 @@ typedef struct
   gboolean is_writing;
 } LlmKvHold;
 
-typedef struct _LlmKvRestore LlmKvRestore;
+/* A chunk that is being read. */
+typedef struct
+{
+  LlmKvChunk *chunk;      /* pinned: that is read */
+  LlmKvChunk *into;       /* (nullable): pinned; floats that it is unpacked to, as rows are
+                           * written behind the slots that are left of it */
+  guint n_slots;          /* of these */
+} LlmKvRestored;
 
 /* What is left to do for a sequence between calls. */
 typedef enum
@@ -94,7 +101,8 @@ struct _LlmKvSeq
   gboolean is_locked;
   gboolean is_whole;      /* while locked: all chunks were there when last looked at */
   gboolean has_fault;
-  LlmKvRestore *restore;  /* (nullable) (owned): what is being read */
+  LlmKvRead *read;        /* (nullable) (owned) */
+  GArray *targets;        /* (element-type LlmKvRestored) (owned): of read */
 
   LlmKvStage stage;
   GList work_link;        /* in the store's list of that stage */
@@ -276,6 +284,9 @@ void        llm_kv_seq_forget_slot   (LlmKvSeq   *self,
  * computed. NULL when the system has no memory. */
 LlmKvChunk *llm_kv_seq_make_writable (LlmKvSeq   *self,
                                       guint       chunk);
+/* All chunks. */
+void        llm_kv_seq_lock          (LlmKvSeq   *self);
+void        llm_kv_seq_unlock        (LlmKvSeq   *self);
 /* Drops all chunks from @n_kept on. */
 void        llm_kv_seq_drop_chunks   (LlmKvSeq   *self,
                                       guint       n_kept);
@@ -296,6 +307,7 @@ void        llm_kv_seq_find_slot     (LlmKvSeq   *self,
 
 /* Ends what brings chunks back; what has not come is GONE. */
 void        llm_kv_restore_end       (LlmKvSeq   *self);
+
 /* --- work --- */
 
 /* Whether there could be something to do: from the start. */

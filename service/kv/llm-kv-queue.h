@@ -4,8 +4,8 @@
  * Which chunk is evicted next (L8, "least compression-tolerable and recently used"): a list per
  * width, the widest packed ones first, since they free most and were the densest to read; in a list
  * the one that was not used for longest first. Floats come last: they are few, and what they hold
- * lies nowhere else. Entries lie in what is queued; nothing is allocated. Whoever may not be taken
- * is not in it. Owned by a store; the executor's thread.
+ * lies nowhere else. Entries lie in what is queued; nothing is allocated. Chunks that may not be
+ * taken are not in it. Owned by a store; the executor's thread.
  */
 
 #pragma once
@@ -20,31 +20,24 @@ G_BEGIN_DECLS
 #define LLM_KV_QUEUE_LISTS 4
 
 /* Zeroed: not queued. */
-typedef struct _LlmKvQueueEntry LlmKvQueueEntry;
-struct _LlmKvQueueEntry
+typedef struct
 {
-  LlmKvQueueEntry *previous;
-  LlmKvQueueEntry *next;
+  GList link;
+  GQueue *list;        /* (nullable): that it is in */
   guint64 used;        /* rises with each use; kept while it is not queued; 0: never */
-  guint8 list;         /* that it is in, plus 1; 0 for none */
-};
+} LlmKvQueueEntry;
 
 typedef struct
 {
-  LlmKvQueueEntry *first[LLM_KV_QUEUE_LISTS];
-  LlmKvQueueEntry *last[LLM_KV_QUEUE_LISTS];
+  GQueue lists[LLM_KV_QUEUE_LISTS];
   guint64 now;         /* uses so far */
-  guint n_entries;
-  gboolean by_bits;
+  gboolean by_bits;    /* FALSE: one list, whatever the formats */
 } LlmKvQueue;
 
 /* What embeds the entry: LLM_KV_QUEUE_OWNER (entry, LlmKvChunk, queue_entry). */
 #define LLM_KV_QUEUE_OWNER(entry, Type, member)                                                  \
   ((Type *) (void *) ((char *) (entry) - G_STRUCT_OFFSET (Type, member)))
 
-/* @by_bits FALSE: one list, whatever the formats. */
-void             llm_kv_queue_init       (LlmKvQueue      *self,
-                                          gboolean         by_bits);
 /* The entry was used now: it is the last to be taken among those of its width. Queues it, or moves
  * it. O(1). */
 void             llm_kv_queue_touch      (LlmKvQueue      *self,
@@ -56,14 +49,10 @@ void             llm_kv_queue_set_format (LlmKvQueue      *self,
                                           LlmKvQueueEntry *entry,
                                           LlkKvFormat      format);
 /* Nothing when it is not queued. O(1). */
-void             llm_kv_queue_remove     (LlmKvQueue      *self,
+void             llm_kv_queue_remove     (LlmKvQueueEntry *entry);
+/* (nullable): the one to take first, or after @entry (nullable): look for it before @entry is
+ * removed. O(1). */
+LlmKvQueueEntry *llm_kv_queue_peek       (LlmKvQueue      *self,
                                           LlmKvQueueEntry *entry);
-gboolean         llm_kv_queue_has        (const LlmKvQueueEntry *entry);
-guint            llm_kv_queue_get_length (const LlmKvQueue *self);
-/* (nullable): the one to take first. It stays until it is removed. O(1). */
-LlmKvQueueEntry *llm_kv_queue_peek       (const LlmKvQueue *self);
-/* (nullable): the one to take after @entry; look for it before @entry is removed. O(1). */
-LlmKvQueueEntry *llm_kv_queue_peek_after (const LlmKvQueue *self,
-                                          const LlmKvQueueEntry *entry);
 
 G_END_DECLS

@@ -4,32 +4,10 @@
 
 #include "kv/llm-kv-private.h"
 
-#include <math.h>
-
 #include "common/llmsvc-error.h"
 
 /* How a missing chunk comes back. */
-enum
-{
-  STAYS,
-  READ,
-  COMPUTE,
-};
-
-typedef struct
-{
-  LlmKvChunk *chunk;    /* pinned: that is read */
-  LlmKvChunk *into;     /* (nullable): pinned; floats that it is unpacked to, as rows are
-                         * written behind the slots that are left of it */
-  guint n_slots;        /* of these */
-} Target;
-
-struct _LlmKvRestore
-{
-  LlmKvSeq *seq;
-  LlmKvRead *read;      /* (nullable) (owned) */
-  GArray *targets;      /* (element-type Target) (owned) */
-};
+enum { STAYS, READ, COMPUTE };
 
 /* --- layers that were left out --- */
 
@@ -41,16 +19,9 @@ get_form (LlmKvSeq *self,
 {
   LlmKvHold *hold = llm_kv_seq_hold (self, chunk);
 
-  switch (way)
-    {
-    case READ:
-      return hold->slot_form;
-    case COMPUTE:
-      return llm_kv_store_float_form (self->store);
-    case STAYS:
-    default:
-      return hold->chunk->form;
-    }
+  if (way == COMPUTE)
+    return llm_kv_store_float_form (self->store);
+  return way == READ ? hold->slot_form : hold->chunk->form;
 }
 
 /* Marks the chunks before @slot that a row there sees in layers they lack. */
@@ -117,9 +88,9 @@ take_layers (guint         index,
              const GError *error,
              gpointer      data)
 {
-  LlmKvRestore *self = data;
-  LlmKvStore *store = self->seq->store;
-  Target *target = &g_array_index (self->targets, Target, index);
+  LlmKvSeq *self = data;
+  LlmKvStore *store = self->store;
+  const LlmKvRestored *target = &g_array_index (self->targets, LlmKvRestored, index);
   LlmKvChunk *chunk = target->into != NULL ? target->into : target->chunk;
 
   if (chunk->state != LLM_KV_READING)
@@ -150,22 +121,16 @@ take_layers (guint         index,
 static void
 end_read (LlmKvSeq *self)
 {
-  LlmKvRestore *restore = g_steal_pointer (&self->restore);
-
-  if (restore == NULL)
-    return;
-
-  g_clear_pointer (&restore->read, llm_kv_read_free);
-  for (guint i = 0; i < restore->targets->len; i++)
+  g_clear_pointer (&self->read, llm_kv_read_free);
+  for (guint i = 0; i < self->targets->len; i++)
     {
-      Target *target = &g_array_index (restore->targets, Target, i);
+      const LlmKvRestored *target = &g_array_index (self->targets, LlmKvRestored, i);
 
       llm_kv_chunk_unpin (self->store, target->chunk);
       if (target->into != NULL)
         llm_kv_chunk_unpin (self->store, target->into);
     }
-  g_array_unref (restore->targets);
-  g_free (restore);
+  g_array_set_size (self->targets, 0);
 }
 
 void
@@ -329,51 +294,38 @@ static gboolean
 prepare_read (LlmKvSeq *self,
               guint     chunk)
 {
-  LlmKvStore *store = self->store;
   LlmKvHold *hold = llm_kv_seq_hold (self, chunk);
-  Target target = { .n_slots = llm_kv_seq_chunk_length (self, chunk) };
+  LlmKvRestored target = { .n_slots = llm_kv_seq_chunk_length (self, chunk) };
+  LlmKvChunk *beside;
 
   llm_kv_seq_vacate (self, chunk, !is_full (self, chunk));
   if (is_full (self, chunk))
     {
       target.chunk = make_target (self, hold->chunk, hold->slot_form);
-      if (target.chunk == NULL)
-        return FALSE;
     }
   else
     {
-      LlmKvChunk *beside = llm_kv_chunk_new (store);
-
-      target.into = make_target (self, hold->chunk, llm_kv_store_float_form (store));
-      target.chunk = target.into != NULL ? make_target (self, beside, hold->slot_form) : NULL;
-      if (target.chunk == NULL && target.into != NULL)
-        llm_kv_chunk_unpin (store, target.into);
-      llm_kv_chunk_unref (store, beside);
-      if (target.chunk == NULL)
-        return FALSE;
+      beside = llm_kv_chunk_new (self->store);
+      target.into = make_target (self, hold->chunk, llm_kv_store_float_form (self->store));
+      if (target.into != NULL)
+        target.chunk = make_target (self, beside, hold->slot_form);
+      if (target.into != NULL && target.chunk == NULL)
+        llm_kv_chunk_unpin (self->store, target.into);
+      llm_kv_chunk_unref (self->store, beside);
     }
-  g_array_append_val (self->restore->targets, target);
-  return TRUE;
+  if (target.chunk != NULL)
+    g_array_append_val (self->targets, target);
+  return target.chunk != NULL;
 }
 
 static gboolean
 prepare (LlmKvSeq     *self,
          const guint8 *ways)
 {
-  self->restore = g_new0 (LlmKvRestore, 1);
-  self->restore->seq = self;
-  self->restore->targets = g_array_new (FALSE, FALSE, sizeof (Target));
   for (guint i = 0; i < self->holds->len; i++)
-    {
-      gboolean is_done = TRUE;
-
-      if (ways[i] == READ)
-        is_done = prepare_read (self, i);
-      else if (ways[i] == COMPUTE)
-        is_done = llm_kv_seq_compute (self, i);
-      if (!is_done)
-        return FALSE;
-    }
+    if ((ways[i] == READ && !prepare_read (self, i))
+        || (ways[i] == COMPUTE && !llm_kv_seq_compute (self, i)))
+      return FALSE;
 
   return TRUE;
 }
@@ -382,35 +334,32 @@ static void
 begin_read (LlmKvSeq     *self,
             const guint8 *ways)
 {
-  LlmKvRestore *restore = self->restore;
-  g_autoptr (GArray) targets = g_array_new (FALSE, FALSE, sizeof (LlmKvTarget));
+  g_autofree LlmKvTarget *targets = g_new (LlmKvTarget, self->targets->len + 1);
+  guint n = 0;
 
   for (guint i = 0; i < self->holds->len; i++)
     if (ways[i] == READ)
       {
-        LlmKvTarget target = {
+        targets[n] = (LlmKvTarget) {
           .slot = llm_kv_seq_hold (self, i)->slot,
-          .data = g_array_index (restore->targets, Target, targets->len).chunk->data,
+          .data = g_array_index (self->targets, LlmKvRestored, n).chunk->data,
         };
-
-        g_array_append_val (targets, target);
+        n++;
       }
-  if (targets->len == 0)
+  if (n == 0)
     return;
 
-  restore->read = llm_kv_folder_read (self->folder, (LlmKvTarget *) (gpointer) targets->data,
-                                      targets->len, take_layers, restore);
-  self->store->counters.read_bytes += llm_kv_read_get_bytes (restore->read);
+  self->read = llm_kv_folder_read (self->folder, targets, n, take_layers, self);
+  self->store->counters.read_bytes += llm_kv_read_get_bytes (self->read);
 }
 
-static void
-lock (LlmKvSeq *self)
+void
+llm_kv_seq_park (LlmKvSeq *self)
 {
-  self->is_locked = TRUE;
-  self->is_whole = FALSE;
-  self->has_fault = FALSE;
-  for (guint i = 0; i < self->holds->len; i++)
-    llm_kv_chunk_lock (self->store, llm_kv_seq_hold (self, i)->chunk);
+  g_return_if_fail (self->is_locked);
+
+  llm_kv_restore_end (self);
+  llm_kv_seq_unlock (self);
 }
 
 gboolean
@@ -434,46 +383,16 @@ llm_kv_seq_begin_call (LlmKvSeq  *self,
   if (!llm_kv_store_has_room (self->store, bytes) || !prepare (self, ways))
     {
       llm_kv_restore_end (self);
-      lock (self);
+      llm_kv_seq_lock (self);
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY,
                    "No room to bring back %u chunks of context memory (%ju bytes)",
                    plan->n_read + plan->n_recomputed, bytes);
       return FALSE;
     }
 
-  lock (self);
+  llm_kv_seq_lock (self);
   begin_read (self, ways);
   return TRUE;
-}
-
-void
-llm_kv_seq_get_missing (LlmKvSeq *self,
-                        GArray   *slots)
-{
-  guint chunk_slots = self->store->layout.chunk_slots;
-
-  self->has_fault = FALSE;
-  for (guint i = 0; i < self->holds->len; i++)
-    {
-      LlmKvChunk *chunk = llm_kv_seq_hold (self, i)->chunk;
-
-      if (chunk->state != LLM_KV_COMPUTING || chunk->restorer != self)
-        continue;
-
-      for (guint s = 0; s < llm_kv_seq_chunk_length (self, i); s++)
-        {
-          guint slot = i * chunk_slots + s;
-
-          if ((chunk->todo >> s & 1) != 0)
-            g_array_append_val (slots, slot);
-        }
-    }
-}
-
-gboolean
-llm_kv_seq_has_fault (LlmKvSeq *self)
-{
-  return self->has_fault;
 }
 
 /* --- while a call runs --- */
@@ -570,79 +489,4 @@ llm_kv_seq_make_resident (LlmKvSeq *self,
   if (self->is_whole)
     end_read (self);
   return status;
-}
-
-/* --- after a restart --- */
-
-/* What storage says is not trusted. */
-static void
-take_record (LlmKvHold         *hold,
-             const LlmKvSlot   *slot,
-             const LlmKvRecord *record)
-{
-  hold->slot = *slot;
-  hold->slot_form = record->form;
-  if (isfinite (record->density) && record->density >= 0 && isfinite (record->n_rows)
-      && record->n_rows >= 0 && isfinite (record->density * record->n_rows))
-    {
-      hold->n_rows = record->n_rows;
-      hold->mass = record->density * record->n_rows;
-      hold->chunk->density = record->density;
-    }
-}
-
-static gboolean
-find_record (LlmKvSeq  *self,
-             guint      number,
-             LlmKvHold *hold)
-{
-  LlmKvRecord record;
-  LlmKvSlot slot;
-
-  if (!llm_kv_folder_find (self->folder, number, hold->hash, &slot, &record)
-      || !llm_kv_store_has_form (self->store, record.form))
-    return FALSE;
-
-  take_record (hold, &slot, &record);
-  hold->is_fixed = self->n_slid > 0;
-  return TRUE;
-}
-
-/* Of a window that slid the sinks are there, and nowhere on storage. */
-guint
-llm_kv_seq_attach (LlmKvSeq     *self,
-                   const gint32 *tokens,
-                   guint         n_tokens)
-{
-  LlmKvStore *store = self->store;
-  guint slots = store->layout.chunk_slots;
-  guint n_sinks = self->n_sinks / slots;
-  guint n_kept = n_sinks;
-  guint64 hash = 0;
-  guint n;
-
-  g_return_val_if_fail (self->length == self->n_sinks && !self->is_locked, self->length);
-  g_return_val_if_fail (llm_kv_seq_is_open (self), self->length);
-
-  if (self->folder == NULL || !store->policy.swaps)
-    return self->length;
-
-  n = MIN (n_tokens / slots, llm_kv_folder_get_end (self->folder));
-  for (guint number = 0; number < n; number++)
-    {
-      LlmKvHold hold = { 0 };
-
-      hash = llm_kv_hash_tokens (hash, tokens + (gsize) number * slots, slots);
-      if (number < n_sinks + self->n_slid / slots)
-        continue;
-
-      hold.hash = hash;
-      hold.chunk = llm_kv_chunk_new (store);
-      if (find_record (self, number, &hold))
-        n_kept = self->holds->len + 1;
-      g_array_append_val (self->holds, hold);
-    }
-  llm_kv_seq_drop_chunks (self, n_kept);
-  self->length = n_kept * slots;
-  return self->length;
 }

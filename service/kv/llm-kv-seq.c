@@ -8,69 +8,6 @@
 
 #include "common/llmsvc-error.h"
 
-LlmKvSeq *
-llm_kv_seq_new (LlmKvStore *store,
-                const char *app,
-                const char *id)
-{
-  LlmKvSeq *self;
-
-  g_return_val_if_fail (store != NULL, NULL);
-
-  self = g_new0 (LlmKvSeq, 1);
-  self->store = store;
-  self->link.data = self;
-  self->work_link.data = self;
-  self->holds = g_array_new (FALSE, FALSE, sizeof (LlmKvHold));
-  if (store->storage != NULL && app != NULL && id != NULL)
-    self->folder = llm_kv_folder_open (store->storage, app, id, &store->shape);
-  g_queue_push_tail_link (&store->sequences, &self->link);
-  return self;
-}
-
-gboolean
-llm_kv_seq_is_open (LlmKvSeq *self)
-{
-  g_return_val_if_fail (self != NULL, FALSE);
-
-  return self->folder == NULL || llm_kv_folder_is_open (self->folder);
-}
-
-void
-llm_kv_seq_drop_chunks (LlmKvSeq *self,
-                        guint     n_kept)
-{
-  for (guint i = n_kept; i < self->holds->len; i++)
-    {
-      LlmKvChunk *chunk = llm_kv_seq_hold (self, i)->chunk;
-
-      if (chunk->restorer == self)
-        llm_kv_chunk_abandon (self->store, chunk);
-      if (self->is_locked)
-        llm_kv_chunk_unlock (self->store, chunk);
-      llm_kv_chunk_unref (self->store, chunk);
-    }
-  g_array_set_size (self->holds, n_kept);
-}
-
-void
-llm_kv_seq_free (LlmKvSeq *self)
-{
-  if (self == NULL)
-    return;
-
-  g_assert (!self->is_locked);
-
-  llm_kv_work_stop (self);
-  llm_kv_restore_end (self);
-  g_clear_pointer (&self->folder, llm_kv_folder_close);
-  llm_kv_work_cancel_writes (self);
-  llm_kv_seq_drop_chunks (self, 0);
-  g_array_unref (self->holds);
-  g_queue_unlink (&self->store->sequences, &self->link);
-  g_free (self);
-}
-
 guint
 llm_kv_seq_get_length (LlmKvSeq *self)
 {
@@ -109,155 +46,6 @@ guint
 llm_kv_seq_get_n_sinks (LlmKvSeq *self)
 {
   return self->n_sinks;
-}
-
-guint
-llm_kv_seq_chunk_length (LlmKvSeq *self,
-                         guint     chunk)
-{
-  guint slots = self->store->layout.chunk_slots;
-
-  return MIN (slots, self->length - chunk * slots);
-}
-
-guint
-llm_kv_seq_chunk_number (LlmKvSeq *self,
-                         guint     chunk)
-{
-  guint slots = self->store->layout.chunk_slots;
-
-  return chunk < self->n_sinks / slots ? chunk : chunk + self->n_slid / slots;
-}
-
-gboolean
-llm_kv_seq_find_number (LlmKvSeq *self,
-                        guint     number,
-                        guint    *chunk)
-{
-  guint slots = self->store->layout.chunk_slots;
-  guint n_sinks = self->n_sinks / slots;
-
-  if (number >= n_sinks && number < n_sinks + self->n_slid / slots)
-    return FALSE;
-
-  *chunk = number < n_sinks ? number : number - self->n_slid / slots;
-  return *chunk < self->holds->len;
-}
-
-/* A row sees in such a layer its own slot and window - 1 before it. */
-gboolean
-llm_kv_seq_is_behind (LlmKvSeq *self,
-                      guint     chunk,
-                      guint     slot)
-{
-  guint64 end = ((guint64) chunk + 1) * self->store->layout.chunk_slots;
-
-  return self->store->window > 0 && end + self->store->window <= (guint64) slot + 1;
-}
-
-gboolean
-llm_kv_seq_is_enough (LlmKvSeq *self,
-                      guint     chunk,
-                      LlmKvForm form,
-                      guint     slot)
-{
-  return !LLM_KV_FORM_IS_BEHIND (form) || llm_kv_seq_is_behind (self, chunk, slot);
-}
-
-gboolean
-llm_kv_seq_is_written (LlmKvSeq *self,
-                       guint     chunk)
-{
-  LlmKvHold *hold = llm_kv_seq_hold (self, chunk);
-
-  return hold->slot.extent != 0 && hold->slot_form == hold->chunk->form;
-}
-
-void
-llm_kv_seq_replace (LlmKvSeq   *self,
-                    guint       chunk,
-                    LlmKvChunk *with)
-{
-  LlmKvHold *hold = llm_kv_seq_hold (self, chunk);
-  LlmKvChunk *old = hold->chunk;
-
-  hold->chunk = with;
-  hold->is_writing = FALSE;
-  if (old->restorer == self)
-    llm_kv_chunk_abandon (self->store, old);
-  if (self->is_locked)
-    {
-      llm_kv_chunk_lock (self->store, with);
-      llm_kv_chunk_unlock (self->store, old);
-    }
-  llm_kv_chunk_queue (self->store, with, TRUE);
-  llm_kv_chunk_unref (self->store, old);
-}
-
-void
-llm_kv_seq_forget_slot (LlmKvSeq *self,
-                        guint     chunk)
-{
-  LlmKvHold *hold = llm_kv_seq_hold (self, chunk);
-
-  if (hold->slot.extent != 0)
-    llm_kv_folder_forget (self->folder, hold->slot);
-  hold->slot = (LlmKvSlot) { 0 };
-  hold->hash = 0;
-}
-
-void
-llm_kv_seq_find_slot (LlmKvSeq *self,
-                      guint     chunk)
-{
-  LlmKvHold *hold = llm_kv_seq_hold (self, chunk);
-  LlmKvRecord record;
-  LlmKvSlot slot;
-
-  hold->slot = (LlmKvSlot) { 0 };
-  if (self->folder == NULL || hold->hash == 0 || hold->is_moved || !self->store->policy.swaps)
-    return;
-
-  if (llm_kv_folder_find (self->folder, llm_kv_seq_chunk_number (self, chunk), hold->hash, &slot,
-                          &record)
-      && llm_kv_store_has_form (self->store, record.form))
-    {
-      hold->slot = slot;
-      hold->slot_form = record.form;
-    }
-}
-
-void
-llm_kv_seq_vacate (LlmKvSeq *self,
-                   guint     chunk,
-                   gboolean  changes)
-{
-  LlmKvChunk *held = llm_kv_seq_hold (self, chunk)->chunk;
-
-  if (held->n_pins == 0 && held->n_holders == 1)
-    llm_kv_chunk_drop (self->store, held);
-  else if (held->state != LLM_KV_GONE || changes)
-    llm_kv_seq_replace (self, chunk, llm_kv_chunk_new (self->store));
-}
-
-/* A chunk that others hold comes back for all of them, if it has the same slots for them. */
-gboolean
-llm_kv_seq_compute (LlmKvSeq *self,
-                    guint     chunk)
-{
-  LlmKvHold *hold = llm_kv_seq_hold (self, chunk);
-  guint n_slots = llm_kv_seq_chunk_length (self, chunk);
-
-  llm_kv_seq_vacate (self, chunk, n_slots < self->store->layout.chunk_slots);
-  if (!llm_kv_chunk_allocate (self->store, hold->chunk, llm_kv_store_float_form (self->store),
-                              LLM_KV_COMPUTING))
-    return FALSE;
-
-  hold->chunk->todo = G_MAXUINT64 >> (64 - n_slots);
-  hold->chunk->restorer = self;
-  hold->is_fixed = FALSE;
-  self->is_whole = FALSE;
-  return TRUE;
 }
 
 /* Whether slots may be written where they are. */
@@ -564,4 +352,10 @@ llm_kv_seq_get_info (LlmKvSeq       *self,
     info->bits = (guint8) llk_kv_bits (LLM_KV_FORM_FORMAT (hold->chunk->form));
   else if (info->is_on_storage)
     info->bits = (guint8) llk_kv_bits (LLM_KV_FORM_FORMAT (hold->slot_form));
+}
+
+gboolean
+llm_kv_seq_is_locked (LlmKvSeq *self)
+{
+  return self->is_locked;
 }

@@ -110,8 +110,6 @@ llm_kv_store_new (const LlmKvLayout *layout,
 {
   LlmKvStore *self;
 
-  g_return_val_if_fail (layout != NULL, NULL);
-
   if (!check_layout (layout, error))
     return NULL;
 
@@ -132,8 +130,7 @@ llm_kv_store_new (const LlmKvLayout *layout,
   self->values_again = g_new (float, layout->head_dim * layout->chunk_slots);
   for (guint i = 0; i < LLK_N_KV_FORMATS; i++)
     self->errors[i] = first_errors[i];
-  llm_kv_profile_init (&self->profile);
-  llm_kv_queue_init (&self->queue, self->policy.by_bits);
+  self->queue.by_bits = self->policy.by_bits;
   return self;
 }
 

@@ -13,74 +13,7 @@
  * a ratio of 50 %. */
 #define LEAST_SLOTS 256
 
-static GQueue *
-get_list (LlmKvStore *store,
-          LlmKvStage  stage)
-{
-  switch (stage)
-    {
-    case LLM_KV_TO_PACK:
-      return &store->to_pack;
-    case LLM_KV_TO_WRITE:
-      return &store->to_write;
-    case LLM_KV_WAITS:
-      return &store->waiting;
-    case LLM_KV_IDLE:
-    default:
-      return NULL;
-    }
-}
-
-void
-llm_kv_work_set_stage (LlmKvSeq  *self,
-                       LlmKvStage stage)
-{
-  GQueue *from = get_list (self->store, self->stage);
-  GQueue *to = get_list (self->store, stage);
-
-  if (from != NULL)
-    g_queue_unlink (from, &self->work_link);
-  if (to != NULL)
-    g_queue_push_tail_link (to, &self->work_link);
-  self->stage = stage;
-  self->at = 0;
-}
-
-void
-llm_kv_work_stop (LlmKvSeq *self)
-{
-  llm_kv_work_set_stage (self, LLM_KV_IDLE);
-  g_clear_pointer (&self->formats, g_free);
-}
-
-void
-llm_kv_work_begin (LlmKvSeq *self)
-{
-  llm_kv_work_stop (self);
-  if (!self->is_locked && self->holds->len > 0)
-    llm_kv_work_set_stage (self, LLM_KV_TO_PACK);
-}
-
-void
-llm_kv_work_restart (LlmKvSeq *self)
-{
-  if (self->stage != LLM_KV_IDLE)
-    llm_kv_work_begin (self);
-}
-
 /* --- bits (L4) --- */
-
-/* Sinks, and the newest slots. */
-static gboolean
-is_edge (LlmKvSeq *self,
-         guint     chunk)
-{
-  const LlmKvPolicy *policy = &self->store->policy;
-  guint64 first = (guint64) chunk * self->store->layout.chunk_slots;
-
-  return first < policy->sink_slots
-         || first + self->store->layout.chunk_slots + policy->newest_slots > self->length;
-}
 
 /* Of the context's full chunks, with what the tail takes already taken off. */
 static guint64
@@ -133,7 +66,6 @@ choose_by_density (LlmKvSeq *self)
 
       chunks[n].density = MAX (hold->chunk->density, LEAST_DENSITY);
       chunks[n].best = LLM_KV_FORM_FORMAT (is_there ? hold->chunk->form : hold->slot_form);
-      chunks[n].is_pinned = is_edge (self, i);
       indices[n++] = i;
     }
 
@@ -226,6 +158,12 @@ pack_next (LlmKvSeq *self)
 
 /* --- all of it --- */
 
+static gboolean
+is_tidy (LlmKvStore *self)
+{
+  return self->storage == NULL || llm_kv_storage_is_tidy (self->storage);
+}
+
 gboolean
 llm_kv_store_work (LlmKvStore *self,
                    gint64      until_us)
@@ -244,6 +182,10 @@ llm_kv_store_work (LlmKvStore *self,
         {
           pack_next (g_queue_peek_head (&self->to_pack));
         }
+      else if (!is_tidy (self))
+        {
+          llm_kv_storage_tidy (self->storage);
+        }
       else
         {
           return FALSE;
@@ -251,7 +193,7 @@ llm_kv_store_work (LlmKvStore *self,
     }
   while (llm_clock_now_us () < until_us);
 
-  return self->to_pack.length > 0
+  return self->to_pack.length > 0 || !is_tidy (self)
          || (self->n_batches < LLM_KV_MAX_BATCHES && self->to_write.length > 0);
 }
 
@@ -259,5 +201,5 @@ gboolean
 llm_kv_store_is_settled (LlmKvStore *self)
 {
   return self->to_pack.length == 0 && self->to_write.length == 0 && self->waiting.length == 0
-         && self->n_batches == 0;
+         && self->n_batches == 0 && is_tidy (self);
 }

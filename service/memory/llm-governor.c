@@ -5,259 +5,437 @@
 #include "memory/llm-governor.h"
 
 #include "base/llm-clock.h"
+#include "memory/llm-pressure-source.h"
+
+/* A trigger for tasks that waited 150 ms in two seconds: without privileges the window is a
+ * multiple of two seconds. */
+#define STALL_US 150000
+#define STALL_WINDOW_US 2000000
+/* Where nothing moves for so long while nothing runs, there is no need to look often: what comes
+ * suddenly, the kernel tells. */
+#define STILL_US (10 * G_USEC_PER_SEC)
+#define STILL_PARTS 64
+/* How long holders may write what they release before they drop it. */
+#define CRITICAL_PATIENCE_US 50000
+#define PATIENCE_US 300000
 
 struct _LlmGovernor
 {
-  GObject parent_instance;
-
   LlmLedger *ledger;
-  GPtrArray *reclaimers;  /* (element-type LlmReclaimer) (owned) */
-  GArray *given;          /* (element-type guint64): bytes, of each of them */
-  GQueue waiting;         /* (element-type GTask) (owned): the head runs */
+  LlmReclaimQueue *queue;
+  gboolean reacts;
+  guint64 reserve;
+  gboolean is_test;            /* the kernel files are not this machine's */
+  void (*wake) (gpointer data);
+  gpointer wake_data;
+  gboolean is_stopped;
+
+  LlmMemoryReader *reader;
+  LlmMemoryPolicy policy;
+  GPtrArray *sources;          /* (element-type LlmPressureSource) (owned) */
+  guint timer;                 /* source */
+  gboolean is_tight;           /* the timer is quick */
+  GCancellable *cancellable;
+  guint64 set_allowed;         /* as set; 0: a share */
+  gboolean is_reclaiming;
+  guint64 backed_next;         /* bytes of files to reclaim when what is under way has ended */
+  guint64 still_room;          /* bytes that there was room for */
+  gint64 moved_us;             /* when that last changed by much */
+  LlmGovernorState state;
 };
 
-/* One trim: a walk over costs and, inside a cost, over reclaimers. */
-typedef struct
-{
-  LlmTrimRequest request;
-  LlmReclaimCost max_cost;
-  gint64 started_us;
-  gint64 asked_us;        /* when the reclaimer was asked */
-  LlmReclaimCost cost;
-  guint next;             /* index of the reclaimer to ask */
-  guint64 freed;
-  GStrvBuilder *steps;
-} Trim;
-
-G_DEFINE_FINAL_TYPE (LlmGovernor, llm_governor, G_TYPE_OBJECT)
-
-static void advance (GTask *task);
+/* --- acting --- */
 
 static void
-trim_free (Trim *trim)
-{
-  g_strv_builder_unref (trim->steps);
-  g_free (trim);
-}
+on_reclaimed (const LlmReclaimResult *result,
+              gpointer                data);
 
-void
-llm_trim_result_free (LlmTrimResult *self)
+static void
+reclaim (LlmGovernor    *self,
+         LlmReclaimScope scope,
+         LlmPressure     depth,
+         guint64         target)
 {
-  g_strfreev (self->steps);
-  g_free (self);
+  LlmReclaimRequest request = {
+    .scope = scope,
+    .level = depth,
+    .target = target,
+    .patience_us = depth == LLM_PRESSURE_CRITICAL ? CRITICAL_PATIENCE_US : PATIENCE_US,
+  };
+
+  if (self->is_reclaiming)
+    return;
+  self->is_reclaiming = TRUE;
+  self->state.n_reclaims++;
+  llm_reclaim_queue_push (self->queue, &request, on_reclaimed, self);
 }
 
 static void
-on_given (guint64  freed,
-          gpointer data)
+on_reclaimed (const LlmReclaimResult *result,
+              gpointer                data)
 {
-  GTask *task = data;
-  LlmGovernor *self = g_task_get_source_object (task);
-  Trim *trim = g_task_get_task_data (task);
-  LlmReclaimer *reclaimer = g_ptr_array_index (self->reclaimers, trim->next);
+  LlmGovernor *self = data;
 
-  if (freed > 0)
+  self->is_reclaiming = FALSE;
+  if (self->is_stopped)
+    return;
+  /* Then what is no use to those who need memory that is not a file's. */
+  if (self->backed_next > 0)
     {
-      g_info ("Gave back %s: %" G_GUINT64_FORMAT " bytes in %.1f ms",
-              llm_reclaimer_get_name (reclaimer), freed,
-              (llm_clock_now_us () - trim->asked_us) / 1000.0);
-      g_strv_builder_add (trim->steps, llm_reclaimer_get_name (reclaimer));
-      trim->freed += freed;
-      g_array_index (self->given, guint64, trim->next) += freed;
+      reclaim (self, LLM_RECLAIM_BACKED, LLM_PRESSURE_CRITICAL, self->backed_next);
+      self->backed_next = 0;
     }
-  trim->next++;
-  advance (task);
+  /* What it did shows at once, and there may be more to do. */
+  if (result->freed > 0)
+    self->wake (self->wake_data);
 }
 
 static void
-finish_trim (GTask *task)
+grow (LlmGovernor *self,
+      guint64      bytes)
 {
-  g_autoptr(LlmGovernor) self = g_object_ref (g_task_get_source_object (task));
-  Trim *trim = g_task_get_task_data (task);
-  LlmTrimResult *result = g_new0 (LlmTrimResult, 1);
-  GTask *next;
+  GPtrArray *reclaimers = llm_ledger_get_reclaimers (self->ledger);
 
-  result->freed = trim->freed;
-  result->duration_ms = (llm_clock_now_us () - trim->started_us) / 1000.0;
-  result->steps = g_strv_builder_end (trim->steps);
+  for (guint i = 0; i < reclaimers->len; i++)
+    {
+      LlmReclaimer *reclaimer = g_ptr_array_index (reclaimers, i);
 
-  g_assert (g_queue_pop_head (&self->waiting) == task);
-  /* Whoever is told may ask for the next trim at once, which begins by itself when none waits. */
-  next = g_queue_peek_head (&self->waiting);
-  g_task_return_pointer (task, result, (GDestroyNotify) llm_trim_result_free);
-  g_object_unref (task);
+      if (reclaimer->grow != NULL)
+        reclaimer->grow (reclaimer->holder, bytes);
+    }
+}
 
-  if (next != NULL)
-    advance (next);
+static void
+act (LlmGovernor *self,
+     gboolean     is_busy,
+     LlmPressure  earlier)
+{
+  const LlmMemoryAction *action = &self->state.action;
+  guint64 text = llm_ledger_get (self->ledger, LLM_HOLDER_TEXT);
+  LlmCeiling ceiling = {
+    .now = action->budget + text,
+    .urgent = action->urgent_budget + text,
+    .most = self->state.allowed,
+  };
+
+  if (self->state.reading.group.limit > 0)
+    ceiling.most = MIN (ceiling.most, self->state.reading.group.limit);
+  llm_ledger_set_ceiling (self->ledger, &ceiling);
+
+  if (action->give_anonymous > 0)
+    {
+      self->backed_next = action->give_backed;
+      reclaim (self, LLM_RECLAIM_ANONYMOUS, action->depth, action->give_anonymous);
+    }
+  else if (action->give_backed > 0)
+    reclaim (self, LLM_RECLAIM_BACKED, LLM_PRESSURE_CRITICAL, action->give_backed);
+  if (action->level == LLM_PRESSURE_LOW && earlier == LLM_PRESSURE_NONE && !is_busy)
+    reclaim (self, LLM_RECLAIM_ALL, LLM_PRESSURE_LOW, 0);
+  if (action->grow_backed > 0)
+    grow (self, action->grow_backed);
+}
+
+/* --- looking --- */
+
+static void
+find_allowed (LlmGovernor *self)
+{
+  self->state.allowed = self->set_allowed;
+  if (self->set_allowed == 0)
+    self->state.allowed = self->state.reading.total / 4 * 3;
+  llm_ledger_set_budget (self->ledger, self->state.allowed);
 }
 
 static gboolean
-is_asked (const Trim   *trim,
-          LlmReclaimer *reclaimer)
+is_still (LlmGovernor *self)
 {
-  if (llm_reclaimer_get_cost (reclaimer) != trim->cost)
-    return FALSE;
-  if (trim->request.scope != LLM_TRIM_ALL
-      && llm_reclaimer_is_backed (reclaimer) != (trim->request.scope == LLM_TRIM_BACKED))
-    return FALSE;
-  return llm_reclaimer_get_held (reclaimer) > 0;
+  const LlmMemoryReading *reading = &self->state.reading;
+  guint64 room = MIN (reading->available, llm_group_usage_get_room (&reading->group));
+  guint64 change = room > self->still_room ? room - self->still_room : self->still_room - room;
+
+  if (change > self->still_room / STILL_PARTS)
+    {
+      self->still_room = room;
+      self->moved_us = reading->time_us;
+    }
+  return reading->time_us - self->moved_us >= STILL_US;
 }
 
-static gint64
-get_give_deadline (const LlmTrimRequest *request,
-                   gint64                now)
+static gboolean
+on_time (gpointer data)
 {
-  if (request->patience_us == 0)
-    return request->deadline_us;
-  if (request->deadline_us == 0)
-    return now + request->patience_us;
-  return MIN (request->deadline_us, now + request->patience_us);
+  LlmGovernor *self = data;
+
+  self->wake (self->wake_data);
+  return G_SOURCE_CONTINUE;
+}
+
+/* While it is calm the timer goes off together with those of the rest of the process. */
+static void
+set_timer (LlmGovernor *self,
+           gboolean     is_tight)
+{
+  if (self->timer != 0)
+    g_source_remove (self->timer);
+  self->is_tight = is_tight;
+  self->timer = is_tight ? g_timeout_add (LLM_MEMORY_TIGHT_MS, on_time, self)
+                         : g_timeout_add_seconds (LLM_MEMORY_CALM_MS / 1000, on_time, self);
 }
 
 static void
-advance (GTask *task)
+react (LlmGovernor         *self,
+       const LlmMemoryHeld *held,
+       LlmPressure          earlier,
+       guint64              budget)
 {
-  LlmGovernor *self = g_task_get_source_object (task);
-  Trim *trim = g_task_get_task_data (task);
-  const LlmTrimRequest *request = &trim->request;
+  LlmGovernorState *state = &self->state;
+  gboolean is_tight;
 
-  while (trim->cost <= trim->max_cost)
+  state->n_cuts = self->policy.anonymous.n_cuts;
+  state->cut_us = self->policy.anonymous.cut_us;
+  if (self->policy.anonymous.grown_us == state->reading.time_us && state->action.budget > budget)
+    state->regrown += state->action.budget - budget;
+  act (self, held->is_busy, earlier);
+  /* With nothing to reclaim there is nothing to be quick for. */
+  is_tight = state->action.is_tight
+             && (held->is_busy
+                 || ((held->anonymous > 0 || held->backed > 0) && !is_still (self)));
+  if (self->timer != 0 && is_tight != self->is_tight)
+    set_timer (self, is_tight);
+}
+
+void
+llm_governor_look (LlmGovernor *self,
+                   gboolean     is_busy,
+                   gboolean     is_held)
+{
+  LlmGovernorState *state = &self->state;
+  LlmPressure earlier = state->action.level;
+  guint64 budget = state->action.budget;
+  guint64 anonymous = llm_ledger_get_anonymous (self->ledger);
+  guint64 text = llm_ledger_get (self->ledger, LLM_HOLDER_TEXT);
+  guint64 total;
+  /* Text stays in any case. */
+  LlmMemoryHeld held = {
+    .anonymous = anonymous > text ? anonymous - text : 0,
+    .backed = llm_ledger_get_backed (self->ledger),
+    .used = llm_ledger_get_used_backed (self->ledger),
+    .reserve = self->reserve,
+    .is_busy = is_busy,
+    .is_trimmed = is_held,
+  };
+
+  llm_memory_reader_read (self->reader, &state->reading);
+  find_allowed (self);
+  held.allowed = state->allowed > 0 ? state->allowed : G_MAXUINT64;
+  llm_memory_policy_decide (&self->policy, &state->reading, &held, &state->action);
+  if (self->reacts)
+    react (self, &held, earlier, budget);
+  else
+    state->action.budget = held.allowed;
+  /* The budget counts file pages too; they alone are never why something is reclaimed. */
+  total = llm_ledger_get_total (self->ledger);
+  if (state->allowed > 0 && total > state->allowed)
+    reclaim (self, LLM_RECLAIM_ALL, LLM_PRESSURE_MEDIUM, total - state->allowed);
+}
+
+/* --- sources --- */
+
+static void
+on_pressure (LlmPressure hint,
+             gpointer    data)
+{
+  LlmGovernor *self = data;
+
+  if (hint != LLM_PRESSURE_NONE)
+    llm_memory_reader_set_hint (self->reader, hint);
+  self->wake (self->wake_data);
+}
+
+/* Takes @source (nullable) and @error (nullable): sources are not to be had everywhere, and can be
+ * done without. */
+static void
+add_source (LlmGovernor       *self,
+            LlmPressureSource *source,
+            GError            *error)
+{
+  if (error != NULL)
+    g_debug ("A source of pressure is not there: %s", error->message);
+  g_clear_error (&error);
+  if (source == NULL)
+    return;
+  llm_pressure_source_set_func (source, on_pressure, self);
+  g_ptr_array_add (self->sources, source);
+}
+
+static void
+add_stalls (LlmGovernor *self,
+            const char  *path)
+{
+  GError *error = NULL;
+  LlmPressureSource *source = llm_psi_source_new (path, STALL_US, STALL_WINDOW_US, &error);
+
+  add_source (self, source, error);
+}
+
+static void
+add_group_sources (LlmGovernor *self)
+{
+  LlmMemoryGroups *groups = llm_memory_reader_get_groups (self->reader);
+  const char *own = llm_memory_groups_get_v2 (groups);
+  const char *tightest;
+  gboolean is_v1;
+  LlmGroupUsage usage;
+
+  if (own != NULL)
     {
-      if (request->target > 0 && trim->freed >= request->target)
-        break;
-      if (request->deadline_us > 0 && llm_clock_now_us () >= request->deadline_us)
-        break;
-      if (trim->next >= self->reclaimers->len)
-        {
-          trim->cost++;
-          trim->next = 0;
-        }
-      else
-        {
-          LlmReclaimer *reclaimer = g_ptr_array_index (self->reclaimers, trim->next);
+      g_autofree char *stalls = g_build_filename (own, "memory.pressure", NULL);
+      g_autofree char *events = g_build_filename (own, "memory.events", NULL);
+      GError *error = NULL;
+      LlmPressureSource *source = llm_events_source_new (events, &error);
 
-          if (is_asked (trim, reclaimer))
-            {
-              trim->asked_us = llm_clock_now_us ();
-              llm_reclaimer_give (reclaimer,
-                                  request->target > 0 ? request->target - trim->freed : G_MAXUINT64,
-                                  get_give_deadline (request, trim->asked_us), on_given, task);
-              return;
-            }
-          trim->next++;
+      add_stalls (self, stalls);
+      add_source (self, source, error);
+    }
+  llm_memory_groups_read (groups, &usage);
+  tightest = llm_memory_groups_get_tightest (groups, &is_v1);
+  if (tightest != NULL && is_v1)
+    {
+      guint64 reserve = self->reserve > 0
+                          ? MIN (self->reserve, usage.limit / 2)
+                          : llm_memory_policy_get_reserve (usage.limit, FALSE, FALSE);
+      /* When it becomes tight, when it is, and when the kernel begins to look for pages. */
+      const guint64 marks[] = { usage.limit - MIN (3 * reserve, usage.limit / 2),
+                                usage.limit - reserve, 0 };
+
+      for (guint i = 0; i < G_N_ELEMENTS (marks); i++)
+        {
+          GError *error = NULL;
+          LlmPressureSource *source = llm_usage_source_new (tightest, marks[i], &error);
+
+          add_source (self, source, error);
         }
     }
-  finish_trim (task);
 }
 
 static void
-llm_governor_finalize (GObject *object)
+make_monitor (GTask        *task,
+              gpointer      source,
+              gpointer      data,
+              GCancellable *cancellable)
 {
-  LlmGovernor *self = LLM_GOVERNOR (object);
-
-  g_assert (g_queue_is_empty (&self->waiting));
-  g_ptr_array_unref (self->reclaimers);
-  g_array_unref (self->given);
-  llm_ledger_unref (self->ledger);
-  G_OBJECT_CLASS (llm_governor_parent_class)->finalize (object);
+  g_task_return_pointer (task, g_memory_monitor_dup_default (), g_object_unref);
 }
 
 static void
-llm_governor_class_init (LlmGovernorClass *klass)
+on_monitor (GObject      *source,
+            GAsyncResult *result,
+            gpointer      data)
 {
-  G_OBJECT_CLASS (klass)->finalize = llm_governor_finalize;
+  g_autoptr(GError) error = NULL;
+  g_autoptr(GMemoryMonitor) monitor = g_task_propagate_pointer (G_TASK (result), &error);
+
+  /* Without one there is no error, and with an error the governor is stopped, or gone. */
+  if (error == NULL && monitor != NULL)
+    add_source (data, llm_monitor_source_new (monitor), NULL);
 }
 
-static void
-llm_governor_init (LlmGovernor *self)
+void
+llm_governor_start (LlmGovernor *self)
 {
-  self->reclaimers = g_ptr_array_new_with_free_func (g_object_unref);
-  self->given = g_array_new (FALSE, TRUE, sizeof (guint64));
-  g_queue_init (&self->waiting);
+  const char *watch = g_getenv ("MEMORY_PRESSURE_WATCH");
+  g_autoptr(GTask) task = NULL;
+
+  set_timer (self, FALSE);
+  if (!self->reacts || self->is_test)
+    return;
+
+  add_stalls (self, "/proc/pressure/memory");
+  add_group_sources (self);
+  if (watch != NULL)
+    {
+      GError *error = NULL;
+      LlmPressureSource *source =
+        llm_watch_source_new (watch, g_getenv ("MEMORY_PRESSURE_WRITE"), &error);
+
+      add_source (self, source, error);
+    }
+
+  /* Finding the desktop's monitor connects to the bus, and waits for that. */
+  task = g_task_new (NULL, self->cancellable, on_monitor, self);
+  g_task_run_in_thread (task, make_monitor);
 }
+
+/* --- the object --- */
 
 LlmGovernor *
-llm_governor_new (LlmLedger *ledger)
+llm_governor_new (LlmLedger               *ledger,
+                  const LlmGovernorConfig *config,
+                  void                   (*wake) (gpointer data),
+                  gpointer                 data)
 {
-  LlmGovernor *self = g_object_new (LLM_TYPE_GOVERNOR, NULL);
+  LlmGovernor *self = g_new0 (LlmGovernor, 1);
 
   self->ledger = llm_ledger_ref (ledger);
+  self->queue = llm_reclaim_queue_new (ledger);
+  self->reacts = config->reacts;
+  self->reserve = config->reserve;
+  self->is_test = config->root != NULL;
+  self->wake = wake;
+  self->wake_data = data;
+  self->reader = llm_memory_reader_new (config->root);
+  self->sources = g_ptr_array_new_with_free_func ((GDestroyNotify) llm_pressure_source_free);
+  self->cancellable = g_cancellable_new ();
+  llm_memory_policy_init (&self->policy);
+  llm_memory_reader_read (self->reader, &self->state.reading);
+  find_allowed (self);
+  self->state.action.budget = self->state.allowed;
   return self;
 }
 
 void
-llm_governor_add (LlmGovernor  *self,
-                  LlmReclaimer *reclaimer)
+llm_governor_stop (LlmGovernor *self)
 {
-  g_ptr_array_add (self->reclaimers, g_object_ref (reclaimer));
-  g_array_set_size (self->given, self->reclaimers->len);
-}
-
-guint64
-llm_governor_get_reclaimable (LlmGovernor   *self,
-                              LlmReclaimCost cost)
-{
-  guint64 bytes = 0;
-
-  for (guint i = 0; i < self->reclaimers->len; i++)
-    {
-      LlmReclaimer *reclaimer = g_ptr_array_index (self->reclaimers, i);
-
-      if (llm_reclaimer_get_cost (reclaimer) == cost)
-        bytes += llm_reclaimer_get_held (reclaimer);
-    }
-  return bytes;
-}
-
-guint64
-llm_governor_get_given (LlmGovernor *self,
-                        const char  *name)
-{
-  for (guint i = 0; i < self->reclaimers->len; i++)
-    if (g_str_equal (llm_reclaimer_get_name (g_ptr_array_index (self->reclaimers, i)), name))
-      return g_array_index (self->given, guint64, i);
-  return 0;
+  g_cancellable_cancel (self->cancellable);
+  g_clear_handle_id (&self->timer, g_source_remove);
+  g_ptr_array_set_size (self->sources, 0);
+  self->is_stopped = TRUE;
+  /* Holders answer as long as there are any. */
+  while (self->is_reclaiming)
+    g_main_context_iteration (NULL, TRUE);
 }
 
 void
-llm_governor_grow (LlmGovernor *self,
-                   guint64      bytes)
+llm_governor_free (LlmGovernor *self)
 {
-  for (guint i = 0; i < self->reclaimers->len; i++)
-    llm_reclaimer_grow (g_ptr_array_index (self->reclaimers, i), bytes);
+  llm_governor_stop (self);
+  llm_reclaim_queue_free (self->queue);
+  llm_memory_reader_free (self->reader);
+  g_ptr_array_unref (self->sources);
+  g_object_unref (self->cancellable);
+  llm_ledger_unref (self->ledger);
+  g_free (self);
 }
 
 void
-llm_governor_trim_async (LlmGovernor          *self,
-                         const LlmTrimRequest *request,
-                         GAsyncReadyCallback   callback,
-                         gpointer              data)
+llm_governor_set_allowed (LlmGovernor *self,
+                          guint64      bytes)
 {
-  static const LlmReclaimCost max_costs[] = {
-    [LLM_PRESSURE_LOW] = LLM_RECLAIM_FREE,
-    [LLM_PRESSURE_MEDIUM] = LLM_RECLAIM_CHEAP,
-    [LLM_PRESSURE_CRITICAL] = LLM_RECLAIM_COSTLY,
-  };
-  GTask *task = g_task_new (self, NULL, callback, data);
-  Trim *trim = g_new0 (Trim, 1);
-
-  g_assert (request->level >= LLM_PRESSURE_LOW && request->level <= LLM_PRESSURE_CRITICAL);
-  trim->request = *request;
-  trim->max_cost = max_costs[request->level];
-  trim->started_us = llm_clock_now_us ();
-  trim->steps = g_strv_builder_new ();
-  g_task_set_task_data (task, trim, (GDestroyNotify) trim_free);
-
-  g_queue_push_tail (&self->waiting, task);
-  if (self->waiting.length == 1)
-    advance (task);
+  self->set_allowed = bytes;
+  find_allowed (self);
 }
 
-LlmTrimResult *
-llm_governor_trim_finish (LlmGovernor   *self,
-                          GAsyncResult  *result,
-                          GError       **error)
+void
+llm_governor_reclaim (LlmGovernor             *self,
+                      const LlmReclaimRequest *request,
+                      LlmReclaimFunc           func,
+                      gpointer                 data)
 {
-  g_return_val_if_fail (g_task_is_valid (result, self), NULL);
-  return g_task_propagate_pointer (G_TASK (result), error);
+  llm_reclaim_queue_push (self->queue, request, func, data);
+}
+
+const LlmGovernorState *
+llm_governor_get_state (LlmGovernor *self)
+{
+  return &self->state;
 }

@@ -1,77 +1,64 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Asks the holders of memory to give back, cheapest first. It knows reclaimers
- * and the ledger, nothing of what they hold. Main thread.
+ * Decides how much memory the service holds: waits for pressure sources, reads, asks the policy,
+ * sets the ledger's ceiling, and has holders release. Main thread.
  */
 
 #pragma once
 
-#include <gio/gio.h>
-
-#include "memory/llm-ledger.h"
-#include "memory/llm-reclaimer.h"
-#include "memory/llm-pressure.h"
+#include "memory/llm-memory-policy.h"
+#include "memory/llm-reclaim-queue.h"
 
 G_BEGIN_DECLS
 
-#define LLM_TYPE_GOVERNOR (llm_governor_get_type ())
-G_DECLARE_FINAL_TYPE (LlmGovernor, llm_governor, LLM, GOVERNOR, GObject)
-
-/* What a trim did. */
-typedef struct
-{
-  guint64 freed;       /* bytes */
-  double duration_ms;
-  GStrv steps;         /* names of the reclaimers that gave something, in order */
-} LlmTrimResult;
-
-/* Whom a trim asks. */
-typedef enum
-{
-  LLM_TRIM_ALL,
-  LLM_TRIM_ANONYMOUS,  /* those whose memory only we can give back */
-  LLM_TRIM_BACKED,     /* those who hold file pages */
-} LlmTrimScope;
+typedef struct _LlmGovernor LlmGovernor;
 
 typedef struct
 {
-  LlmTrimScope scope;
-  LlmPressure level;   /* how dear giving may be: low: what nobody notices; medium: also what is
-                        * cheap to have again; critical: all */
-  guint64 target;      /* bytes, 0 for as much as there is */
-  gint64 deadline_us;  /* when it ends, done or not: a time of llm_clock_now_us(), 0 for none */
-  gint64 patience_us;  /* what a holder may take to write what it gives before it drops it, 0
-                        * for what it thinks right */
-} LlmTrimRequest;
+  const char *root;      /* (nullable): stands for / when kernel files are read; for tests */
+  gboolean reacts;       /* FALSE: it looks, and does nothing */
+  guint64 reserve;       /* bytes, 0: a share of the limit */
+} LlmGovernorConfig;
 
-LlmGovernor *llm_governor_new           (LlmLedger          *ledger);
+/* @wake (@data): it is time for llm_governor_look(). */
+LlmGovernor *llm_governor_new         (LlmLedger               *ledger,
+                                       const LlmGovernorConfig *config,
+                                       void                   (*wake) (gpointer data),
+                                       gpointer                 data);
+void         llm_governor_free        (LlmGovernor             *self);
 
-/* Takes a reference. The order of registration breaks ties between equal costs. */
-void         llm_governor_add           (LlmGovernor        *self,
-                                         LlmReclaimer       *reclaimer);
-/* Bytes that could be given back at @cost. */
-guint64      llm_governor_get_reclaimable (LlmGovernor      *self,
-                                           LlmReclaimCost    cost);
+/* The administrator's budget in bytes, 0 for the service's share of the machine: three quarters. */
+void         llm_governor_set_allowed (LlmGovernor             *self,
+                                       guint64                  bytes);
+/* Waits for the sources that this machine has. */
+void         llm_governor_start       (LlmGovernor             *self);
+/* From here on it does nothing, and does not wake. */
+void         llm_governor_stop        (LlmGovernor             *self);
+/* Reads, decides, acts. @is_busy: requests run; @is_held: a client holds memory back. */
+void         llm_governor_look        (LlmGovernor             *self,
+                                       gboolean                 is_busy,
+                                       gboolean                 is_held);
+/* Has holders release, behind the requests before. @func is called once, later. */
+void         llm_governor_reclaim     (LlmGovernor             *self,
+                                       const LlmReclaimRequest *request,
+                                       LlmReclaimFunc           func,
+                                       gpointer                 data);
 
-/* Bytes that the reclaimer of that name gave since the start. */
-guint64      llm_governor_get_given     (LlmGovernor        *self,
-                                         const char         *name);
-/* Tells all holders that @bytes may be held again. */
-void         llm_governor_grow          (LlmGovernor        *self,
-                                         guint64             bytes);
+/* For people: what was seen and done so far. */
+typedef struct
+{
+  LlmMemoryReading reading;
+  LlmMemoryAction action;
+  guint64 allowed;       /* bytes */
+  guint64 n_cuts;
+  gint64 cut_us;         /* when the last one was, 0 for never */
+  guint64 n_reclaims;    /* that the governor asked for */
+  guint64 regrown;       /* bytes that the budget grew by after cuts */
+} LlmGovernorState;
 
-/* Asks the holders, cheapest first. Trims run one after the other. */
-void         llm_governor_trim_async    (LlmGovernor        *self,
-                                         const LlmTrimRequest *request,
-                                         GAsyncReadyCallback callback,
-                                         gpointer            data);
-/* (transfer full) */
-LlmTrimResult *llm_governor_trim_finish (LlmGovernor        *self,
-                                         GAsyncResult       *result,
-                                         GError            **error);
-void         llm_trim_result_free       (LlmTrimResult      *self);
+const LlmGovernorState *llm_governor_get_state (LlmGovernor    *self);
 
-G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmTrimResult, llm_trim_result_free)
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmGovernor, llm_governor_free)
 
 G_END_DECLS

@@ -11,6 +11,7 @@ struct _LlmLedger
   guint64 budget;              /* atomic */
   LlmCeiling ceiling;          /* atomic each */
   gboolean is_urgent;          /* atomic */
+  GPtrArray *reclaimers;       /* (element-type LlmReclaimer) (owned) */
 };
 
 LlmLedger *
@@ -19,6 +20,7 @@ llm_ledger_new (void)
   LlmLedger *self = g_new0 (LlmLedger, 1);
 
   g_atomic_ref_count_init (&self->ref_count);
+  self->reclaimers = g_ptr_array_new_with_free_func (g_free);
   self->ceiling = (LlmCeiling) { G_MAXUINT64, G_MAXUINT64, G_MAXUINT64 };
   return self;
 }
@@ -33,8 +35,10 @@ llm_ledger_ref (LlmLedger *self)
 void
 llm_ledger_unref (LlmLedger *self)
 {
-  if (g_atomic_ref_count_dec (&self->ref_count))
-    g_free (self);
+  if (!g_atomic_ref_count_dec (&self->ref_count))
+    return;
+  g_ptr_array_unref (self->reclaimers);
+  g_free (self);
 }
 
 void
@@ -253,4 +257,35 @@ llm_ledger_may_wait (LlmLedger *self,
          && !fits (llm_ledger_get_anonymous (self), bytes,
                    __atomic_load_n (&self->ceiling.now, __ATOMIC_RELAXED))
          && bytes <= __atomic_load_n (&self->ceiling.most, __ATOMIC_RELAXED);
+}
+
+/* --- reclaimers --- */
+
+void
+llm_ledger_add_reclaimer (LlmLedger          *self,
+                          const LlmReclaimer *reclaimer)
+{
+  g_ptr_array_add (self->reclaimers, g_memdup2 (reclaimer, sizeof *reclaimer));
+}
+
+GPtrArray *
+llm_ledger_get_reclaimers (LlmLedger *self)
+{
+  return self->reclaimers;
+}
+
+guint64
+llm_ledger_get_reclaimable (LlmLedger     *self,
+                            LlmReclaimCost cost)
+{
+  guint64 bytes = 0;
+
+  for (guint i = 0; i < self->reclaimers->len; i++)
+    {
+      const LlmReclaimer *reclaimer = g_ptr_array_index (self->reclaimers, i);
+
+      if (reclaimer->cost == cost)
+        bytes += reclaimer->get_held (reclaimer->holder);
+    }
+  return bytes;
 }

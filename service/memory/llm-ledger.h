@@ -2,12 +2,13 @@
 
 /*
  * The one place where every byte the service holds is counted, by what holds
- * it. Counted at allocation, in bytes. Any thread.
+ * it, and where holders register that can release some. Counted at allocation, in bytes. Any
+ * thread, but for the reclaimers.
  */
 
 #pragma once
 
-#include <glib.h>
+#include "memory/llm-reclaimer.h"
 
 G_BEGIN_DECLS
 
@@ -91,6 +92,16 @@ guint64     llm_ledger_get_excess (LlmLedger *self);
  * not, may rise so far. */
 gboolean    llm_ledger_may_wait   (LlmLedger *self,
                                    guint64    bytes);
+
+/* Registers a holder that can release what it holds; copied. The order breaks ties between equal
+ * costs. These two on the main thread. */
+void        llm_ledger_add_reclaimer  (LlmLedger          *self,
+                                       const LlmReclaimer *reclaimer);
+/* (transfer none) (element-type LlmReclaimer): in the order in which they were registered. */
+GPtrArray  *llm_ledger_get_reclaimers (LlmLedger          *self);
+/* Bytes that could be reclaimed at @cost. */
+guint64     llm_ledger_get_reclaimable (LlmLedger         *self,
+                                        LlmReclaimCost     cost);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmLedger, llm_ledger_unref)
 

@@ -17,30 +17,26 @@ typedef struct
   char *mount;          /* (nullable) (owned) */
 } Hierarchy;
 
-/* The names of its files. */
-typedef struct
-{
-  const char *limits[2];   /* the second is NULL in version 1 */
-  const char *usage;
-  const char *cache[2];    /* keys of memory.stat, with all below */
-} Names;
+enum { V1, V2, N_VERSIONS };
 
 struct _LlmMemoryGroups
 {
   char *root;           /* (owned) */
-  Hierarchy v1;
-  Hierarchy v2;
+  Hierarchy hierarchies[N_VERSIONS];
   char *tightest;       /* (nullable) (owned) */
   gboolean is_v1;       /* that one */
 };
 
-static const Names names_v1 = {
-  { "memory.limit_in_bytes", NULL }, "memory.usage_in_bytes",
-  { "total_active_file", "total_inactive_file" },
-};
-
-static const Names names_v2 = {
-  { "memory.max", "memory.high" }, "memory.current", { "active_file", "inactive_file" },
+/* The names of their files. */
+static const struct
+{
+  const char *limits[2];
+  const char *usage;
+  const char *cache[2];    /* keys of memory.stat, with all below */
+} names[N_VERSIONS] = {
+  { { "memory.limit_in_bytes", NULL }, "memory.usage_in_bytes",
+    { "total_active_file", "total_inactive_file" } },
+  { { "memory.max", "memory.high" }, "memory.current", { "active_file", "inactive_file" } },
 };
 
 static char *
@@ -164,11 +160,12 @@ find_group (const char *cgroup,
 /* What is mounted may begin below the root, in a container: only from there on can it be seen. */
 static void
 find_hierarchy (LlmMemoryGroups *self,
-                Hierarchy       *hierarchy,
+                guint            version,
                 const char      *cgroup,
-                const char      *mountinfo,
-                gboolean         is_v1)
+                const char      *mountinfo)
 {
+  Hierarchy *hierarchy = &self->hierarchies[version];
+  gboolean is_v1 = version == V1;
   g_autofree char *group = find_group (cgroup, is_v1);
   g_autofree char *mounted = NULL;
   g_autofree char *mount = NULL;
@@ -199,22 +196,20 @@ llm_memory_groups_new (const char *root)
   folder = g_build_filename (self->root, "proc", "self", NULL);
   cgroup = read_text (folder, "cgroup");
   mountinfo = read_text (folder, "mountinfo");
-  if (cgroup != NULL && mountinfo != NULL)
-    {
-      find_hierarchy (self, &self->v1, cgroup, mountinfo, TRUE);
-      find_hierarchy (self, &self->v2, cgroup, mountinfo, FALSE);
-    }
+  for (guint i = 0; cgroup != NULL && mountinfo != NULL && i < N_VERSIONS; i++)
+    find_hierarchy (self, i, cgroup, mountinfo);
   return self;
 }
 
 void
 llm_memory_groups_free (LlmMemoryGroups *self)
 {
+  for (guint i = 0; i < N_VERSIONS; i++)
+    {
+      g_free (self->hierarchies[i].folder);
+      g_free (self->hierarchies[i].mount);
+    }
   g_free (self->root);
-  g_free (self->v1.folder);
-  g_free (self->v1.mount);
-  g_free (self->v2.folder);
-  g_free (self->v2.mount);
   g_free (self->tightest);
   g_free (self);
 }
@@ -222,23 +217,23 @@ llm_memory_groups_free (LlmMemoryGroups *self)
 /* FALSE for a group without a limit. */
 static gboolean
 read_group (const char    *folder,
-            const Names   *names,
+            guint          version,
             LlmGroupUsage *usage)
 {
   g_autofree char *stat = NULL;
   guint64 limit;
 
   *usage = (LlmGroupUsage) { 0 };
-  for (guint i = 0; i < G_N_ELEMENTS (names->limits); i++)
-    if (names->limits[i] != NULL && read_number (folder, names->limits[i], &limit)
+  for (guint i = 0; i < G_N_ELEMENTS (names[version].limits); i++)
+    if (names[version].limits[i] != NULL && read_number (folder, names[version].limits[i], &limit)
         && limit < NO_LIMIT && (usage->limit == 0 || limit < usage->limit))
       usage->limit = MAX (limit, 1);
-  if (usage->limit == 0 || !read_number (folder, names->usage, &usage->usage))
+  if (usage->limit == 0 || !read_number (folder, names[version].usage, &usage->usage))
     return FALSE;
 
   stat = read_text (folder, "memory.stat");
-  for (guint i = 0; stat != NULL && i < G_N_ELEMENTS (names->cache); i++)
-    usage->cache += MIN (find_number (stat, names->cache[i]), usage->usage);
+  for (guint i = 0; stat != NULL && i < G_N_ELEMENTS (names[version].cache); i++)
+    usage->cache += MIN (find_number (stat, names[version].cache[i]), usage->usage);
   usage->cache = MIN (usage->cache, usage->usage);
   return TRUE;
 }
@@ -256,10 +251,10 @@ llm_group_usage_get_room (const LlmGroupUsage *self)
 /* From our group up to what is mounted. */
 static void
 read_hierarchy (LlmMemoryGroups *self,
-                const Hierarchy *hierarchy,
-                const Names     *names,
+                guint            version,
                 LlmGroupUsage   *tightest)
 {
+  const Hierarchy *hierarchy = &self->hierarchies[version];
   g_autofree char *folder = g_strdup (hierarchy->folder);
 
   for (guint level = 0; folder != NULL && level < MAX_LEVELS; level++)
@@ -267,13 +262,13 @@ read_hierarchy (LlmMemoryGroups *self,
       LlmGroupUsage usage;
       char *above;
 
-      if (read_group (folder, names, &usage)
+      if (read_group (folder, version, &usage)
           && llm_group_usage_get_room (&usage) < llm_group_usage_get_room (tightest))
         {
           *tightest = usage;
           g_free (self->tightest);
           self->tightest = g_strdup (folder);
-          self->is_v1 = names == &names_v1;
+          self->is_v1 = version == V1;
         }
       if (strlen (folder) <= strlen (hierarchy->mount))
         return;
@@ -289,20 +284,14 @@ llm_memory_groups_read (LlmMemoryGroups *self,
 {
   *usage = (LlmGroupUsage) { 0 };
   g_clear_pointer (&self->tightest, g_free);
-  read_hierarchy (self, &self->v1, &names_v1, usage);
-  read_hierarchy (self, &self->v2, &names_v2, usage);
-}
-
-const char *
-llm_memory_groups_get_v1 (LlmMemoryGroups *self)
-{
-  return self->v1.folder;
+  for (guint i = 0; i < N_VERSIONS; i++)
+    read_hierarchy (self, i, usage);
 }
 
 const char *
 llm_memory_groups_get_v2 (LlmMemoryGroups *self)
 {
-  return self->v2.folder;
+  return self->hierarchies[V2].folder;
 }
 
 const char *

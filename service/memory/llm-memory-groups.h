@@ -32,10 +32,8 @@ void             llm_memory_groups_read     (LlmMemoryGroups *self,
                                              LlmGroupUsage   *usage);
 /* Bytes that may be held besides what is held now: G_MAXUINT64 without a limit. */
 guint64          llm_group_usage_get_room   (const LlmGroupUsage *self);
-/* (nullable): folders of our own group: where version 2 has its files (memory.pressure), and the
- * memory controller of version 1. */
+/* (nullable): the folder of our own group of version 2, with memory.pressure. */
 const char      *llm_memory_groups_get_v2   (LlmMemoryGroups *self);
-const char      *llm_memory_groups_get_v1   (LlmMemoryGroups *self);
 /* (nullable): the folder of the group that the last reading was of, and its version. */
 const char      *llm_memory_groups_get_tightest (LlmMemoryGroups *self,
                                              gboolean        *is_v1);

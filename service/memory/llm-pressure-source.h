@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Something that says when to look at memory: signal `stirred` (@hint, an LlmPressure) on the main
- * thread, which is all it does; what there is to see, llm-memory-reading.h reads. Kinds differ in
- * what they wait on; each takes a path or an object that tests replace. Main thread.
+ * Something that says when to look at memory; what there is to see, llm-memory-reading.h reads.
+ * Constructors differ in what is waited on; each takes a path or an object that tests replace.
+ * Main thread.
  */
 
 #pragma once
@@ -14,28 +14,17 @@
 
 G_BEGIN_DECLS
 
-#define LLM_TYPE_PRESSURE_SOURCE (llm_pressure_source_get_type ())
-G_DECLARE_DERIVABLE_TYPE (LlmPressureSource, llm_pressure_source, LLM, PRESSURE_SOURCE, GObject)
+typedef struct _LlmPressureSource LlmPressureSource;
 
-struct _LlmPressureSourceClass
-{
-  GObjectClass parent_class;
+/* @hint: what a desktop or manager says; LLM_PRESSURE_NONE from the kernel. */
+typedef void (*LlmPressureFunc) (LlmPressure hint,
+                                 gpointer    data);
 
-  /* (nullable): whether memory is tight, for kinds that look more often then */
-  void (*set_tight) (LlmPressureSource *self,
-                     gboolean           is_tight);
-};
-
-/* Names the kind, for logs: "poll", "psi", "watch", "events", "usage", "level", "monitor". */
-const char        *llm_pressure_source_get_name  (LlmPressureSource *self);
-/* Whether to look more often. */
-void               llm_pressure_source_set_tight (LlmPressureSource *self,
-                                                  gboolean           is_tight);
-/* So far. */
-guint64            llm_pressure_source_get_n_stirred (LlmPressureSource *self);
-
-/* Looks every LLM_MEMORY_CALM_MS, and every LLM_MEMORY_TIGHT_MS while it is tight. */
-LlmPressureSource *llm_poll_source_new    (void);
+/* Before this it waits without a word. */
+void               llm_pressure_source_set_func (LlmPressureSource *self,
+                                                 LlmPressureFunc    func,
+                                                 gpointer           data);
+void               llm_pressure_source_free     (LlmPressureSource *self);
 
 /* A stall trigger on a PSI file: @stall_us of some tasks' time within @window_us, which has to be a
  * multiple of two seconds. One fd, never read. NULL where the kernel or the sandbox refuses. */
@@ -63,5 +52,7 @@ LlmPressureSource *llm_usage_source_new   (const char        *folder,
 
 /* The desktop's low-memory signal. */
 LlmPressureSource *llm_monitor_source_new (GMemoryMonitor    *monitor);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmPressureSource, llm_pressure_source_free)
 
 G_END_DECLS

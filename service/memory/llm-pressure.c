@@ -6,59 +6,30 @@
 
 static const char *const names[] = { "none", "low", "medium", "critical" };
 
-/* One line: "some avg10=0.00 avg60=0.00 avg300=0.00 total=0". */
+/* The line "KIND avg10=0.00 avg60=0.00 avg300=0.00 total=N", with which the text begins. */
 static gboolean
-parse_line (const char *line,
-            double     *avg10,
-            guint64    *total_us)
+parse_line (const char **text,
+            const char  *kind,
+            guint64     *total_us)
 {
-  g_auto(GStrv) fields = g_strsplit (line, " ", -1);
-  static const char *const keys[] = { "avg10=", "avg60=", "avg300=", "total=" };
+  const char *end = strchr (*text, '\n');
+  const char *total = strstr (*text, " total=");
+  char *digits_end;
 
-  if (g_strv_length (fields) != 1 + G_N_ELEMENTS (keys))
+  if (end == NULL || total == NULL || total > end || !g_str_has_prefix (*text, kind))
     return FALSE;
-  for (guint i = 0; i < G_N_ELEMENTS (keys); i++)
-    {
-      const char *value = fields[i + 1] + strlen (keys[i]);
-      char *end;
-      double number;
-
-      if (!g_str_has_prefix (fields[i + 1], keys[i]))
-        return FALSE;
-      number = g_ascii_strtod (value, &end);
-      if (end == value || *end != '\0' || !(number >= 0))
-        return FALSE;
-      if (i == 0)
-        *avg10 = number;
-      else if (i + 1 == G_N_ELEMENTS (keys))
-        *total_us = g_ascii_strtoull (value, NULL, 10);
-    }
-  return TRUE;
+  total += strlen (" total=");
+  *total_us = g_ascii_strtoull (total, &digits_end, 10);
+  *text = end + 1;
+  return g_ascii_isdigit (*total) && digits_end == end;
 }
 
 gboolean
 llm_pressure_parse (const char *text,
                     LlmStall   *stall)
 {
-  g_auto(GStrv) lines = g_strsplit (text, "\n", -1);
-  gboolean has_some = FALSE;
-  gboolean has_full = FALSE;
-
-  for (guint i = 0; lines[i] != NULL; i++)
-    {
-      gboolean is_some = g_str_has_prefix (lines[i], "some ");
-      gboolean is_full = g_str_has_prefix (lines[i], "full ");
-
-      if (*lines[i] == '\0')
-        continue;
-      if (is_some && !has_some)
-        has_some = parse_line (lines[i], &stall->some_avg10, &stall->some_us);
-      else if (is_full && !has_full)
-        has_full = parse_line (lines[i], &stall->full_avg10, &stall->full_us);
-      else
-        return FALSE;
-    }
-  return has_some && has_full;
+  return parse_line (&text, "some ", &stall->some_us)
+         && parse_line (&text, "full ", &stall->full_us) && *text == '\0';
 }
 
 /* Where people notice: a twentieth of the time lost is felt in a desktop, a tenth of it with

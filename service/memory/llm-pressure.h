@@ -19,17 +19,14 @@ typedef enum
   LLM_PRESSURE_CRITICAL,
 } LlmPressure;
 
-/* Shares of time, in percent, of the last ten seconds in which some or all
- * tasks waited for memory, and microseconds of it since the kernel counts. */
+/* Microseconds since the kernel counts in which some or all tasks waited for memory. */
 typedef struct
 {
-  double some_avg10;
-  double full_avg10;
   guint64 some_us;
   guint64 full_us;
 } LlmStall;
 
-/* Parses the text of a PSI file; every field must be there once. */
+/* Parses the text of a PSI file: a line of each, which ends with the total. */
 gboolean    llm_pressure_parse     (const char     *text,
                                     LlmStall       *stall);
 /* What shares of the last second or so, 0 to 1, mean in which some or all tasks waited. */

@@ -77,7 +77,7 @@ llm_profile_run_new (const LlmHparams *hparams,
   self->kind = is_exact ? LLK_ROWS_GENERATED : LLK_ROWS_PROMPT;
   self->disk = folder != NULL ? disk : NULL;
   self->folder = g_strdup (folder);
-  llm_kv_profile_init (&self->profile);
+  self->profile = (LlmKvProfile) { 0 };
   return self;
 }
 

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "common/llmsvc-error.h"
+#include "engine/llm-engine-private.h"
 #include "support/llm-test-folder.h"
 #include "support/llm-test-gguf.h"
 
@@ -47,6 +48,48 @@ test_trim (Fixture      *fixture,
   g_assert_true (rollback (context, 1, &error));
   again = ask (fixture, context, "Italian food, please.", GREEDY);
   g_assert_cmpstr (again, ==, second);
+}
+
+static guint64
+get_held (gpointer holder)
+{
+  return *(guint64 *) holder;
+}
+
+static void
+release (gpointer       holder,
+         guint64        bytes,
+         gint64         deadline_us,
+         LlmReclaimDone done,
+         gpointer       data)
+{
+  guint64 *held = holder;
+  guint64 freed = MIN (bytes, *held);
+
+  *held -= freed;
+  done (freed, data);
+}
+
+/* A new kind of holder registers itself with the ledger; the engine, which does not know it, asks
+ * it and counts what it released. */
+static void
+test_new_holder (Fixture      *fixture,
+                 gconstpointer data)
+{
+  guint64 held = 12345;
+  const LlmReclaimer reclaimer = { "new", LLM_RECLAIM_FREE, get_held, release, .holder = &held };
+  g_autoptr(GVariant) statistics = NULL;
+  LlmMemoryFigures figures;
+  guint64 released = 0;
+
+  llm_ledger_add_reclaimer (fixture->engine->ledger, &reclaimer);
+  llm_engine_get_memory (fixture->engine, &figures);
+  g_assert_cmpuint (figures.reclaimable[LLM_RECLAIM_FREE], >=, 12345);
+  g_assert_cmpuint (trim (fixture, "low"), >=, 12345);
+  g_assert_cmpuint (held, ==, 0);
+  statistics = llm_engine_get_statistics (fixture->engine);
+  g_assert_true (g_variant_lookup (statistics, "given-new-bytes", "t", &released));
+  g_assert_cmpuint (released, ==, 12345);
 }
 
 static void
@@ -460,6 +503,7 @@ main (int    argc,
   g_test_init (&argc, &argv, NULL);
   /* compares texts: see set_up_floats() */
   g_test_add ("/engine/trim", Fixture, NULL, set_up_floats, test_trim, tear_down);
+  ADD ("/engine/new-holder", test_new_holder);
   ADD ("/engine/budget", test_budget);
   /* compressed, all of them have room */
   g_test_add ("/engine/budget-evicts", Fixture, NULL, set_up_floats, test_budget_evicts, tear_down);

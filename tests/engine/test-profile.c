@@ -198,12 +198,14 @@ test_unwritable (void)
 /* --- the disk --- */
 
 static LlmDisk *
-new_disk (void)
+new_disk (guint   latency_us,
+          guint64 bytes_per_second)
 {
   g_autoptr(GError) error = NULL;
   LlmDisk *disk = llm_disk_new ("threads", &error);
 
   g_assert_no_error (error);
+  llm_disk_set_pace (disk, latency_us, bytes_per_second);
   return disk;
 }
 
@@ -212,13 +214,13 @@ static void
 test_paced_disk (void)
 {
   g_autofree char *folder = llm_test_folder_new ();
-  g_autoptr(LlmDisk) disk = llm_disk_new_paced (new_disk (), 3000, 200 * 1000 * 1000);
+  g_autoptr(LlmDisk) disk = new_disk (3000, 200 * 1000 * 1000);
   g_autoptr(LlmDiskProbe) probe = NULL;
   g_autoptr(GError) error = NULL;
   LlmKvProfile profile;
   LlmStatus status;
 
-  llm_kv_profile_init (&profile);
+  profile = (LlmKvProfile) { 0 };
   probe = llm_disk_probe_new (disk, folder, &error);
   g_assert_no_error (error);
   /* It has no name already. */
@@ -242,7 +244,7 @@ static void
 test_left (void)
 {
   g_autofree char *folder = llm_test_folder_new ();
-  g_autoptr(LlmDisk) disk = llm_disk_new_paced (new_disk (), 100, 50 * 1000 * 1000);
+  g_autoptr(LlmDisk) disk = new_disk (100, 50 * 1000 * 1000);
   g_autoptr(GError) error = NULL;
   LlmKvProfile profile;
   LlmDiskProbe *probe = llm_disk_probe_new (disk, folder, &error);
@@ -306,7 +308,7 @@ static void
 test_model (void)
 {
   g_autofree char *folder = llm_test_folder_new ();
-  g_autoptr(LlmDisk) disk = new_disk ();
+  g_autoptr(LlmDisk) disk = new_disk (0, 0);
   g_autoptr(GError) error = NULL;
   LlmProfileRun *run;
   LlmKvProfile profile;

@@ -10,6 +10,7 @@
 #include <glib/gstdio.h>
 
 #include "common/llmsvc-error.h"
+#include "kv/disk/llm-kv-storage-private.h"
 #include "support/llm-test-folder.h"
 
 /* --- a shape and its chunks --- */
@@ -88,7 +89,9 @@ rig_new_disk (StorageRig *rig)
   LlmDisk *disk = llm_disk_new (is_paced ? "threads" : rig->backend, &error);
 
   g_assert_no_error (error);
-  return is_paced ? llm_disk_new_paced (disk, LATENCY_US, 400000000) : disk;
+  if (is_paced)
+    llm_disk_set_pace (disk, LATENCY_US, 400000000);
+  return disk;
 }
 
 void
@@ -345,7 +348,7 @@ rig_read_chunks (StorageRig  *rig,
                  guint        step,
                  guint       *n_failed)
 {
-  guint64 bytes = llm_kv_folder_get_bytes (folder);
+  guint64 bytes = llm_kv_folder_count_bytes (folder);
   guint end = llm_kv_folder_get_end (folder);
   RigRead *read = rig_read_new (rig, end);
   LlmKvRead *work;
@@ -398,9 +401,12 @@ rig_list_files (StorageRig *rig,
 {
   GPtrArray *paths = g_ptr_array_new_with_free_func (g_free);
   g_autofree char *folder = rig_get_path (rig, id, NULL);
-  g_autoptr(GDir) dir = g_dir_open (folder, 0, NULL);
+  g_autoptr(GDir) dir = NULL;
   const char *name;
 
+  while (rig->storage != NULL && llm_kv_storage_tidy (rig->storage))
+    ;
+  dir = g_dir_open (folder, 0, NULL);
   while (dir != NULL && (name = g_dir_read_name (dir)) != NULL)
     if (strcmp (name, "app") != 0)
       g_ptr_array_add (paths, rig_get_path (rig, id, name));

@@ -16,8 +16,6 @@ static gboolean
 is_allowed (const LlmKvBitsChunk *chunk,
             LlkKvFormat           format)
 {
-  if (chunk->best <= LLK_KV_Q8 && chunk->is_pinned)
-    return format == LLK_KV_Q8;
   return format >= chunk->best;
 }
 
@@ -122,7 +120,6 @@ test_all_choices (void)
           chunks[i].best = LLK_KV_F16;
           if (round % 2 == 1)
             chunks[i].best = (LlkKvFormat) g_test_rand_int_range (0, LLK_N_KV_FORMATS);
-          chunks[i].is_pinned = g_test_rand_int_range (0, 5) == 0;
         }
       budget = (guint64) g_test_rand_double_range (0, 1.1 * n * (double) costs.bytes[LLK_KV_Q8]
                                                         + 2);

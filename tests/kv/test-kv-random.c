@@ -427,7 +427,7 @@ test_random (gconstpointer data)
 
   rig_open (&world.rig, it->policy, it->disk, it->format, it->has_windows ? windows : NULL);
   /* Such that some chunks are computed while others are read. */
-  llm_kv_profile_init (&profile);
+  profile = (LlmKvProfile) { 0 };
   profile.read_latency_us = 100;
   profile.read_bytes_per_us = 50;
   profile.write_bytes_per_us = 50;

@@ -1,390 +1,435 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
+/* The loop: made-up kernel files, holders made of numbers. */
+
 #include "memory/llm-governor.h"
 
-#include "memory/llm-func-reclaimer.h"
 #include "base/llm-clock.h"
+#include "support/llm-test-folder.h"
 
-/* --- a holder of memory that gives on an idle callback --- */
-
-typedef struct
-{
-  LlmReclaimerFuncs funcs;
-  guint64 held;
-  gboolean is_backed;
-  gint64 deadline_us;     /* of the last give */
-  guint64 grown;
-} Holder;
+#define MIB (G_GUINT64_CONSTANT (1) << 20)
 
 typedef struct
 {
-  Holder *holder;
-  guint64 bytes;
-  LlmReclaimDone done;
-  gpointer data;
-} Give;
-
-static guint64
-get_held (gpointer holder)
-{
-  return ((Holder *) holder)->held;
-}
-
-static gboolean
-give_now (gpointer data)
-{
-  Give *give = data;
-  guint64 freed = MIN (give->bytes, give->holder->held);
-
-  give->holder->held -= freed;
-  give->done (freed, give->data);
-  return G_SOURCE_REMOVE;
-}
-
-static void
-give (gpointer       holder,
-      guint64        bytes,
-      gint64         deadline_us,
-      LlmReclaimDone done,
-      gpointer       data)
-{
-  Give *later = g_new (Give, 1);
-
-  *later = (Give) { holder, bytes, done, data };
-  ((Holder *) holder)->deadline_us = deadline_us;
-  g_idle_add_full (G_PRIORITY_DEFAULT, give_now, later, g_free);
-}
-
-static void
-grow (gpointer holder,
-      guint64  bytes)
-{
-  ((Holder *) holder)->grown += bytes;
-}
-
-static gboolean
-is_backed (gpointer holder)
-{
-  return ((Holder *) holder)->is_backed;
-}
-
-/* --- --- */
-
-typedef struct
-{
+  char *root;
   LlmLedger *ledger;
   LlmGovernor *governor;
-  Holder *weights;
-  Holder *kv;
-  Holder *scratch;
+  gboolean is_busy;
+  guint n_looked;
+  guint64 kv;
+  guint64 pages;
+  guint64 all_pages;    /* of the model */
+  gboolean has_grown;   /* not shrunk, when they last changed */
+  guint n_changes;      /* of that direction */
+  guint64 regrown;
+  guint64 available;
 } Fixture;
 
-static Holder *
-add_holder (Fixture       *fixture,
-            const char    *name,
-            LlmReclaimCost cost,
-            guint64        held)
+static void
+put (Fixture    *fixture,
+     const char *path,
+     const char *text)
 {
-  Holder *holder = g_new0 (Holder, 1);
-  g_autoptr(LlmReclaimer) reclaimer = NULL;
+  g_autofree char *full = g_build_filename (fixture->root, path, NULL);
+  g_autofree char *folder = g_path_get_dirname (full);
 
-  *holder = (Holder) { { name, cost, get_held, give, grow, is_backed }, held };
-  reclaimer = llm_func_reclaimer_new (&holder->funcs, holder);
-  llm_governor_add (fixture->governor, reclaimer);
-  return holder;
+  g_assert_cmpint (g_mkdir_with_parents (folder, 0700), ==, 0);
+  g_assert_true (g_file_set_contents (full, text, -1, NULL));
+}
+
+static void
+put_available (Fixture *fixture,
+               guint64  bytes)
+{
+  g_autofree char *text = g_strdup_printf ("MemTotal: %ju kB\nMemAvailable: %ju kB\n",
+                                           8192 * MIB / 1024, bytes / 1024);
+
+  fixture->available = bytes;
+  put (fixture, "proc/meminfo", text);
+}
+
+static guint64
+get_kv (gpointer holder)
+{
+  return ((Fixture *) holder)->kv;
+}
+
+static void
+give_kv (gpointer       holder,
+         guint64        bytes,
+         gint64         deadline_us,
+         LlmReclaimDone done,
+         gpointer       data)
+{
+  Fixture *fixture = holder;
+  guint64 freed = MIN (bytes, fixture->kv);
+
+  fixture->kv -= freed;
+  put_available (fixture, fixture->available + freed);
+  llm_ledger_remove (fixture->ledger, LLM_HOLDER_KV, freed);
+  done (freed, data);
+}
+
+static void
+note_pages (Fixture *fixture,
+            gboolean has_grown)
+{
+  fixture->n_changes += fixture->has_grown != has_grown;
+  fixture->has_grown = has_grown;
+}
+
+static guint64
+get_pages (gpointer holder)
+{
+  return ((Fixture *) holder)->pages;
+}
+
+static void
+give_pages (gpointer       holder,
+            guint64        bytes,
+            gint64         deadline_us,
+            LlmReclaimDone done,
+            gpointer       data)
+{
+  Fixture *fixture = holder;
+  guint64 freed = MIN (bytes, fixture->pages);
+
+  fixture->pages -= freed;
+  note_pages (fixture, FALSE);
+  llm_ledger_remove (fixture->ledger, LLM_HOLDER_WEIGHTS, freed);
+  llm_ledger_remove_backed (fixture->ledger, freed);
+  done (freed, data);
+}
+
+static void
+take_pages (gpointer holder,
+            guint64  bytes)
+{
+  Fixture *fixture = holder;
+  guint64 missing = fixture->all_pages - fixture->pages;
+
+  fixture->regrown = bytes;
+  if (missing == 0 || missing > bytes)
+    return;
+  fixture->pages += missing;
+  note_pages (fixture, TRUE);
+  llm_ledger_add_backed (fixture->ledger, missing);
+  llm_ledger_add (fixture->ledger, LLM_HOLDER_WEIGHTS, missing);
+}
+
+static gboolean
+are_backed (gpointer holder)
+{
+  return TRUE;
+}
+
+static void
+on_wake (gpointer data)
+{
+  Fixture *fixture = data;
+
+  llm_governor_look (fixture->governor, fixture->is_busy, FALSE);
+  fixture->n_looked++;
 }
 
 static void
 set_up (Fixture      *fixture,
         gconstpointer data)
 {
+  const LlmReclaimer kv = { "kv", LLM_RECLAIM_CHEAP, get_kv, give_kv, .holder = fixture };
+  const LlmReclaimer pages = { "pages", LLM_RECLAIM_COSTLY, get_pages, give_pages, take_pages,
+                               are_backed, fixture };
+  LlmGovernorConfig config = { .reacts = GPOINTER_TO_INT (data) };
+
+  fixture->root = llm_test_folder_new ();
+  config.root = fixture->root;
+  put_available (fixture, 4096 * MIB);
   fixture->ledger = llm_ledger_new ();
-  fixture->governor = llm_governor_new (fixture->ledger);
-  /* In the wrong order, on purpose: cost decides. */
-  fixture->weights = add_holder (fixture, "weights", LLM_RECLAIM_COSTLY, 1000);
-  fixture->kv = add_holder (fixture, "kv", LLM_RECLAIM_CHEAP, 100);
-  fixture->scratch = add_holder (fixture, "scratch", LLM_RECLAIM_FREE, 10);
+  llm_ledger_add_reclaimer (fixture->ledger, &kv);
+  llm_ledger_add_reclaimer (fixture->ledger, &pages);
+  fixture->kv = 400 * MIB;
+  fixture->pages = 600 * MIB;
+  fixture->all_pages = fixture->pages;
+  llm_ledger_add (fixture->ledger, LLM_HOLDER_KV, fixture->kv);
+  llm_ledger_add_backed (fixture->ledger, fixture->pages);
+  llm_ledger_add (fixture->ledger, LLM_HOLDER_WEIGHTS, fixture->pages);
+  fixture->governor = llm_governor_new (fixture->ledger, &config, on_wake, fixture);
+  llm_governor_set_allowed (fixture->governor, 0);
 }
 
 static void
 tear_down (Fixture      *fixture,
            gconstpointer data)
 {
-  g_object_unref (fixture->governor);
-  g_free (fixture->weights);
-  g_free (fixture->kv);
-  g_free (fixture->scratch);
+  llm_governor_free (fixture->governor);
   llm_ledger_unref (fixture->ledger);
+  llm_test_folder_remove (fixture->root);
+  g_free (fixture->root);
 }
 
 static void
-on_result (GObject      *source,
-           GAsyncResult *result,
-           gpointer      data)
+look (Fixture *fixture)
 {
-  GAsyncResult **slot = data;
-
-  *slot = g_object_ref (result);
+  on_wake (fixture);
+  /* a governor that gives and takes in turn would never end */
+  for (guint i = 0; i < 20 && g_main_context_iteration (NULL, FALSE); i++)
+    ;
 }
 
-static LlmTrimResult *
-trim (Fixture    *fixture,
-      LlmPressure level,
-      guint64     target)
+static guint64
+get_reclaimed (Fixture    *fixture,
+               const char *name)
 {
-  g_autoptr(GAsyncResult) result = NULL;
+  GPtrArray *reclaimers = llm_ledger_get_reclaimers (fixture->ledger);
 
-  llm_governor_trim_async (fixture->governor,
-                           &(LlmTrimRequest) { .level = level, .target = target },
-                           on_result, &result);
-  while (result == NULL)
-    g_main_context_iteration (NULL, TRUE);
-  return llm_governor_trim_finish (fixture->governor, result, NULL);
-}
-
-static void
-assert_trim (Fixture    *fixture,
-             LlmPressure level,
-             guint64     target,
-             guint64     freed,
-             const char *steps)
-{
-  g_autoptr(LlmTrimResult) result = trim (fixture, level, target);
-  g_autofree char *joined = g_strjoinv (" ", result->steps);
-
-  g_assert_cmpuint (result->freed, ==, freed);
-  g_assert_cmpstr (joined, ==, steps);
-}
-
-static void
-test_levels (Fixture      *fixture,
-             gconstpointer data)
-{
-  g_assert_cmpuint (llm_governor_get_reclaimable (fixture->governor, LLM_RECLAIM_CHEAP), ==, 100);
-  assert_trim (fixture, LLM_PRESSURE_LOW, 0, 10, "scratch");
-  g_assert_cmpuint (fixture->kv->held, ==, 100);
-  fixture->scratch->held = 10;
-  assert_trim (fixture, LLM_PRESSURE_MEDIUM, 0, 110, "scratch kv");
-  g_assert_cmpuint (fixture->weights->held, ==, 1000);
-  assert_trim (fixture, LLM_PRESSURE_CRITICAL, 0, 1000, "weights");
-  assert_trim (fixture, LLM_PRESSURE_CRITICAL, 0, 0, "");
-}
-
-static void
-test_target (Fixture      *fixture,
-             gconstpointer data)
-{
-  assert_trim (fixture, LLM_PRESSURE_CRITICAL, 60, 60, "scratch kv");
-  g_assert_cmpuint (fixture->kv->held, ==, 50);
-  g_assert_cmpuint (fixture->weights->held, ==, 1000);
-}
-
-static void
-test_one_after_the_other (Fixture      *fixture,
-                          gconstpointer data)
-{
-  g_autoptr(GAsyncResult) first = NULL;
-  g_autoptr(GAsyncResult) second = NULL;
-  LlmTrimResult *result;
-
-  llm_governor_trim_async (fixture->governor, &(LlmTrimRequest) { .level = LLM_PRESSURE_MEDIUM },
-                           on_result, &first);
-  llm_governor_trim_async (fixture->governor, &(LlmTrimRequest) { .level = LLM_PRESSURE_CRITICAL },
-                           on_result, &second);
-  while (second == NULL)
-    g_main_context_iteration (NULL, TRUE);
-  g_assert_nonnull (first);
-  result = llm_governor_trim_finish (fixture->governor, first, NULL);
-  g_assert_cmpuint (result->freed, ==, 110);
-  llm_trim_result_free (result);
-  result = llm_governor_trim_finish (fixture->governor, second, NULL);
-  g_assert_cmpuint (result->freed, ==, 1000);
-  llm_trim_result_free (result);
-}
-
-static void
-test_deadline (Fixture      *fixture,
-               gconstpointer data)
-{
-  g_autoptr(GAsyncResult) result = NULL;
-  LlmTrimResult *trimmed;
-
-  /* A deadline that has passed: nothing is begun. */
-  llm_governor_trim_async (fixture->governor,
-                           &(LlmTrimRequest) { .level = LLM_PRESSURE_CRITICAL, .deadline_us = 1 },
-                           on_result, &result);
-  while (result == NULL)
-    g_main_context_iteration (NULL, TRUE);
-  trimmed = llm_governor_trim_finish (fixture->governor, result, NULL);
-  g_assert_cmpuint (trimmed->freed, ==, 0);
-  llm_trim_result_free (trimmed);
-}
-
-/* Memory of files eases only those who need that, and the other way round. */
-static void
-test_scopes (Fixture      *fixture,
-             gconstpointer data)
-{
-  const struct
-  {
-    LlmTrimScope scope;
-    guint64 freed;
-  } cases[] = { { LLM_TRIM_BACKED, 1000 }, { LLM_TRIM_ANONYMOUS, 110 }, { LLM_TRIM_ALL, 0 } };
-
-  fixture->weights->is_backed = TRUE;
-  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
+  for (guint i = 0; i < reclaimers->len; i++)
     {
-      g_autoptr(GAsyncResult) result = NULL;
-      g_autoptr(LlmTrimResult) trimmed = NULL;
+      const LlmReclaimer *reclaimer = g_ptr_array_index (reclaimers, i);
 
-      llm_governor_trim_async (fixture->governor,
-                               &(LlmTrimRequest) { .level = LLM_PRESSURE_CRITICAL,
-                                                   .scope = cases[i].scope },
-                               on_result, &result);
-      while (result == NULL)
-        g_main_context_iteration (NULL, TRUE);
-      trimmed = llm_governor_trim_finish (fixture->governor, result, NULL);
-      g_assert_cmpuint (trimmed->freed, ==, cases[i].freed);
+      if (g_str_equal (reclaimer->name, name))
+        return reclaimer->reclaimed;
     }
-  g_assert_cmpuint (llm_governor_get_given (fixture->governor, "weights"), ==, 1000);
-  g_assert_cmpuint (llm_governor_get_given (fixture->governor, "kv"), ==, 100);
-  g_assert_cmpuint (llm_governor_get_given (fixture->governor, "none"), ==, 0);
-  llm_governor_grow (fixture->governor, 5);
-  g_assert_cmpuint (fixture->weights->grown, ==, 5);
+  return 0;
 }
 
-/* Holders hear how long they may write, and the trim goes on behind them. */
 static void
-test_patience (Fixture      *fixture,
-               gconstpointer data)
+test_allowed (Fixture      *fixture,
+              gconstpointer data)
 {
-  g_autoptr(GAsyncResult) result = NULL;
-  g_autoptr(LlmTrimResult) trimmed = NULL;
+  look (fixture);
+  g_assert_cmpuint (llm_governor_get_state (fixture->governor)->allowed, ==, 6144 * MIB);
+  g_assert_true (llm_ledger_has_room (fixture->ledger, 2000 * MIB));
+  /* what is over an administrator's budget goes, cheap things only */
+  llm_governor_set_allowed (fixture->governor, 500 * MIB);
+  look (fixture);
+  g_assert_cmpuint (fixture->kv, ==, 0);
+  g_assert_cmpuint (fixture->pages, ==, 600 * MIB);
+}
 
-  llm_clock_set_for_test (1000);
-  llm_governor_trim_async (fixture->governor,
-                           &(LlmTrimRequest) { .level = LLM_PRESSURE_CRITICAL, .patience_us = 50 },
-                           on_result, &result);
-  llm_clock_set_for_test (2000);
-  while (result == NULL)
-    g_main_context_iteration (NULL, TRUE);
-  trimmed = llm_governor_trim_finish (fixture->governor, result, NULL);
-  g_assert_cmpuint (trimmed->freed, ==, 1110);
-  g_assert_cmpint (fixture->scratch->deadline_us, ==, 1050);
-  g_assert_cmpint (fixture->kv->deadline_us, ==, 2050);
+/* The machine has nothing left: what is anonymous goes, as much as is needed, then what can be read
+ * again; and the ledger lets nobody take it again. */
+static void
+test_gives (Fixture      *fixture,
+            gconstpointer data)
+{
+  put_available (fixture, 400 * MIB);
+  look (fixture);
+  g_assert_cmpuint (fixture->kv, ==, 288 * MIB);
+  g_assert_false (llm_ledger_has_room (fixture->ledger, MIB));
+  g_assert_cmpuint (llm_governor_get_state (fixture->governor)->n_cuts, ==, 1);
+  put_available (fixture, 0);
+  look (fixture);
+  g_assert_cmpuint (fixture->kv, ==, 0);
+  put_available (fixture, 0);
+  look (fixture);
+  g_assert_cmpuint (fixture->pages, ==, 0);
+  g_assert_cmpuint (get_reclaimed (fixture, "pages"), ==, 600 * MIB);
+  g_assert_cmpint (llm_governor_get_state (fixture->governor)->action.level, ==, LLM_PRESSURE_CRITICAL);
+}
+
+/* Pages that a call uses stay: it would read them again. */
+static void
+test_busy (Fixture      *fixture,
+           gconstpointer data)
+{
+  fixture->is_busy = TRUE;
+  put_available (fixture, 0);
+  look (fixture);
+  look (fixture);
+  g_assert_cmpuint (fixture->kv, ==, 0);
+  g_assert_cmpuint (fixture->pages, ==, 600 * MIB);
+}
+
+static void
+test_grows (Fixture      *fixture,
+            gconstpointer data)
+{
+  look (fixture);
+  g_assert_cmpuint (fixture->regrown, >, 1000 * MIB);
+}
+
+/* --- a recorded trace --- */
+
+enum { TIME_MS, SYSTEM_SOME, SYSTEM_FULL, OWN_SOME, OWN_FULL, AVAILABLE, TOTAL, LIMIT, USAGE, CACHE,
+       N_COLUMNS };
+
+static void
+put_number (Fixture    *fixture,
+            const char *path,
+            guint64     number)
+{
+  g_autofree char *text = g_strdup_printf ("%ju\n", number);
+
+  put (fixture, path, text);
+}
+
+/* The kernel files as they were at that time. */
+static void
+put_row (Fixture       *fixture,
+         const guint64 *row)
+{
+  g_autofree char *stall =
+      g_strdup_printf ("some avg10=0.00 avg60=0.00 avg300=0.00 total=%ju\n"
+                       "full avg10=0.00 avg60=0.00 avg300=0.00 total=%ju\n",
+                       row[SYSTEM_SOME], row[SYSTEM_FULL]);
+  g_autofree char *meminfo = g_strdup_printf ("MemTotal: %ju kB\nMemAvailable: %ju kB\n",
+                                              row[TOTAL] / 1024, row[AVAILABLE] / 1024);
+  g_autofree char *stat = g_strdup_printf ("total_inactive_file %ju\ntotal_active_file 0\n",
+                                           row[CACHE]);
+
+  llm_clock_set_for_test ((gint64) row[TIME_MS] * 1000 + G_USEC_PER_SEC);
+  put (fixture, "proc/pressure/memory", stall);
+  put (fixture, "proc/meminfo", meminfo);
+  put (fixture, "sys/fs/cgroup/memory/app/memory.stat", stat);
+  put_number (fixture, "sys/fs/cgroup/memory/app/memory.limit_in_bytes", row[LIMIT]);
+  put_number (fixture, "sys/fs/cgroup/memory/app/memory.usage_in_bytes", row[USAGE]);
+}
+
+/* The reader looks for groups when it is made. */
+static void
+set_up_group (Fixture      *fixture,
+              gconstpointer data)
+{
+  LlmGovernorConfig config = { .reacts = TRUE };
+
+  set_up (fixture, data);
+  put (fixture, "proc/self/cgroup", "4:memory:/app\n");
+  put (fixture, "proc/self/mountinfo",
+       "30 20 0:26 / /sys/fs/cgroup/memory rw - cgroup cgroup rw,memory\n");
+  llm_governor_free (fixture->governor);
+  config.root = fixture->root;
+  fixture->governor = llm_governor_new (fixture->ledger, &config, on_wake, fixture);
+  llm_ledger_remove (fixture->ledger, LLM_HOLDER_KV, fixture->kv);
+  fixture->kv = 0;
+}
+
+/* Others press a little all the time: file pages that were given stay given, until it is calm, and
+ * don't come and go by the second. */
+static void
+test_steady (Fixture      *fixture,
+             gconstpointer data)
+{
+  g_autofree char *path = g_test_build_filename (G_TEST_DIST, "..", "bench", "traces", "pressure",
+                                                 "recorded-steady.txt", NULL);
+  g_autofree char *text = NULL;
+  g_auto(GStrv) lines = NULL;
+  guint64 row[N_COLUMNS] = { 0 };
+  guint n_rows = 0;
+
+  g_assert_true (g_file_get_contents (path, &text, NULL, NULL));
+  lines = g_strsplit (text, "\n", -1);
+  for (guint i = 0; lines[i] != NULL; i++)
+    {
+      g_auto(GStrv) fields = g_strsplit (lines[i], " ", -1);
+
+      if (*lines[i] == '#' || g_strv_length (fields) != N_COLUMNS)
+        continue;
+      for (guint column = 0; column < N_COLUMNS; column++)
+        row[column] = g_ascii_strtoull (fields[column], NULL, 10);
+      put_row (fixture, row);
+      look (fixture);
+      n_rows++;
+    }
+  g_assert_cmpuint (n_rows, >, 70);
+  /* only ever down */
+  g_assert_cmpuint (fixture->n_changes, ==, 0);
+  g_assert_cmpuint (fixture->pages, <, fixture->all_pages);
+
+  /* the others go: after the calm period all comes back */
+  row[USAGE] = row[CACHE] = 100 * MIB;
+  for (guint second = 0; second < 30; second++)
+    {
+      row[TIME_MS] += 1000;
+      put_row (fixture, row);
+      look (fixture);
+    }
+  g_assert_cmpuint (fixture->pages, ==, fixture->all_pages);
+  g_assert_cmpuint (fixture->n_changes, ==, 1);
   llm_clock_set_for_test (-1);
 }
 
-static void
-test_parse (void)
+static guint64
+get_held (gpointer holder)
 {
-  const char good[] = "some avg10=12.50 avg60=1.00 avg300=0.10 total=123\n"
-                      "full avg10=3.25 avg60=0.00 avg300=0.00 total=45\n";
-  const char *const bad[] = {
-    "", "some avg10=1 avg60=1 avg300=1 total=1\n", "nonsense\n",
-    "some avg10=x avg60=0 avg300=0 total=0\nfull avg10=0 avg60=0 avg300=0 total=0\n",
-    "some avg10=-1 avg60=0 avg300=0 total=0\nfull avg10=0 avg60=0 avg300=0 total=0\n",
-    "some avg10=0 avg60=0 avg300=0\nfull avg10=0 avg60=0 avg300=0 total=0\n",
-    "some avg10=0 avg60=0 avg300=0 total=0\nsome avg10=0 avg60=0 avg300=0 total=0\n"
-    "full avg10=0 avg60=0 avg300=0 total=0\n",
-  };
-  LlmStall stall;
-
-  g_assert_true (llm_pressure_parse (good, &stall));
-  g_assert_cmpfloat (stall.some_avg10, ==, 12.5);
-  g_assert_cmpfloat (stall.full_avg10, ==, 3.25);
-  g_assert_cmpuint (stall.some_us, ==, 123);
-  g_assert_cmpuint (stall.full_us, ==, 45);
-  for (guint i = 0; i < G_N_ELEMENTS (bad); i++)
-    g_assert_false (llm_pressure_parse (bad[i], &stall));
+  return *(guint64 *) holder;
 }
 
 static void
-test_judge (void)
+release (gpointer       holder,
+         guint64        bytes,
+         gint64         deadline_us,
+         LlmReclaimDone done,
+         gpointer       data)
 {
-  const struct
-  {
-    double some;
-    double full;
-    LlmPressure pressure;
-  } cases[] = {
-    { 0, 0, LLM_PRESSURE_NONE },       { 0.049, 0, LLM_PRESSURE_NONE },
-    { 0.05, 0, LLM_PRESSURE_LOW },     { 0.2, 0, LLM_PRESSURE_MEDIUM },
-    { 0.06, 0.03, LLM_PRESSURE_MEDIUM }, { 0.3, 0.1, LLM_PRESSURE_CRITICAL },
-  };
-  LlmPressure level;
+  guint64 *held = holder;
+  guint64 freed = MIN (bytes, *held);
 
-  for (guint i = 0; i < G_N_ELEMENTS (cases); i++)
-    g_assert_cmpint (llm_pressure_judge (cases[i].some, cases[i].full), ==, cases[i].pressure);
-  g_assert_false (llm_pressure_is_event (1000, 1000, 150));
-  g_assert_false (llm_pressure_is_event (1000, 1149, 150));
-  g_assert_true (llm_pressure_is_event (1000, 1150, 150));
-  g_assert_true (llm_pressure_is_event (1000, 1000, 0));
-  g_assert_false (llm_pressure_is_event (1000, 3, 150));
-  g_assert_true (llm_pressure_is_event (0, 0, 150));
-  g_assert_true (llm_pressure_parse_level ("critical", &level));
-  g_assert_cmpint (level, ==, LLM_PRESSURE_CRITICAL);
-  g_assert_false (llm_pressure_parse_level ("none", &level));
-  g_assert_false (llm_pressure_parse_level ("severe", &level));
+  *held -= freed;
+  done (freed, data);
 }
 
-/* --- a trim that is asked for where another one ends --- */
-
-typedef struct
-{
-  Fixture *fixture;
-  guint n_ended;
-} Chain;
-
+/* To be asked for memory, and counted, a holder of a new kind has to register and nothing else. */
 static void
-on_chained (GObject      *source,
-            GAsyncResult *result,
-            gpointer      data)
+test_new_holder (Fixture      *fixture,
+                 gconstpointer data)
 {
-  Chain *chain = data;
-  g_autoptr(LlmTrimResult) trimmed = llm_governor_trim_finish (LLM_GOVERNOR (source), result, NULL);
-  LlmTrimRequest request = { .level = LLM_PRESSURE_MEDIUM };
+  guint64 held = 300 * MIB;
+  LlmReclaimer reclaimer = { "new", LLM_RECLAIM_CHEAP, get_held, release, .holder = &held };
 
-  g_assert_nonnull (trimmed);
-  if (++chain->n_ended < 3)
-    {
-      chain->fixture->kv->held = 100;
-      llm_governor_trim_async (chain->fixture->governor, &request, on_chained, chain);
-    }
+  llm_ledger_add_reclaimer (fixture->ledger, &reclaimer);
+  g_assert_cmpuint (llm_ledger_get_reclaimable (fixture->ledger, LLM_RECLAIM_CHEAP), ==,
+                    700 * MIB);
+  llm_ledger_add (fixture->ledger, LLM_HOLDER_KV_COMPRESSED, held);
+  put_available (fixture, 0);
+  look (fixture);
+  g_assert_cmpuint (held, ==, 0);
+  g_assert_cmpuint (get_reclaimed (fixture, "new"), ==, 300 * MIB);
 }
 
-/* The holder is asked once for each trim, however soon the next one comes. */
+/* Switched off it looks, and does nothing. */
 static void
-test_trim_from_callback (Fixture      *fixture,
-                         gconstpointer data)
+test_off (Fixture      *fixture,
+          gconstpointer data)
 {
-  Chain chain = { fixture, 0 };
-  LlmTrimRequest request = { .level = LLM_PRESSURE_MEDIUM };
+  put_available (fixture, 0);
+  look (fixture);
+  g_assert_cmpint (llm_governor_get_state (fixture->governor)->action.level, ==, LLM_PRESSURE_CRITICAL);
+  g_assert_cmpuint (fixture->kv, ==, 400 * MIB);
+  g_assert_true (llm_ledger_has_room (fixture->ledger, MIB));
+  g_assert_cmpuint (fixture->n_looked, ==, 1);
+}
 
-  llm_governor_trim_async (fixture->governor, &request, on_chained, &chain);
-  while (chain.n_ended < 3)
+/* A source wakes it. */
+static void
+test_source (Fixture      *fixture,
+             gconstpointer data)
+{
+  llm_governor_start (fixture->governor);
+  while (fixture->n_looked < 1)
     g_main_context_iteration (NULL, TRUE);
-  while (g_main_context_iteration (NULL, FALSE))
-    ;
-  g_assert_cmpuint (chain.n_ended, ==, 3);
-  g_assert_cmpuint (fixture->kv->held, ==, 0);
+  /* and again, often when it is tight, and seldom when it is not */
+  put_available (fixture, 0);
+  while (fixture->n_looked < 5)
+    g_main_context_iteration (NULL, TRUE);
+  put_available (fixture, 4096 * MIB);
+  while (fixture->n_looked < 7)
+    g_main_context_iteration (NULL, TRUE);
 }
 
 int
 main (int    argc,
       char **argv)
 {
+  const gpointer on = GINT_TO_POINTER (TRUE);
+
   g_test_init (&argc, &argv, NULL);
-  g_test_add ("/governor/levels", Fixture, NULL, set_up, test_levels, tear_down);
-  g_test_add ("/governor/target", Fixture, NULL, set_up, test_target, tear_down);
-  g_test_add ("/governor/one-after-the-other", Fixture, NULL, set_up, test_one_after_the_other,
-              tear_down);
-  g_test_add ("/governor/deadline", Fixture, NULL, set_up, test_deadline, tear_down);
-  g_test_add ("/governor/trim-from-callback", Fixture, NULL, set_up, test_trim_from_callback,
-              tear_down);
-  g_test_add_func ("/pressure/parse", test_parse);
-  g_test_add_func ("/pressure/judge", test_judge);
-  g_test_add ("/governor/scopes", Fixture, NULL, set_up, test_scopes, tear_down);
-  g_test_add ("/governor/patience", Fixture, NULL, set_up, test_patience, tear_down);
+  g_test_add ("/governor/allowed", Fixture, on, set_up, test_allowed, tear_down);
+  g_test_add ("/governor/gives", Fixture, on, set_up, test_gives, tear_down);
+  g_test_add ("/governor/busy", Fixture, on, set_up, test_busy, tear_down);
+  g_test_add ("/governor/grows", Fixture, on, set_up, test_grows, tear_down);
+  g_test_add ("/governor/new-holder", Fixture, on, set_up, test_new_holder, tear_down);
+  g_test_add ("/governor/steady", Fixture, on, set_up_group, test_steady, tear_down);
+  g_test_add ("/governor/off", Fixture, NULL, set_up, test_off, tear_down);
+  g_test_add ("/governor/source", Fixture, on, set_up, test_source, tear_down);
   return g_test_run ();
 }

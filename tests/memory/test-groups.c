@@ -92,7 +92,6 @@ test_v1 (Fixture      *fixture,
   g_assert_cmpuint (llm_group_usage_get_room (&usage), ==, 300);
   g_assert_true (g_str_has_suffix (llm_memory_groups_get_tightest (groups, &is_v1), "my memory/a"));
   g_assert_true (is_v1);
-  g_assert_true (g_str_has_suffix (llm_memory_groups_get_v1 (groups), "my memory/a/b"));
 
   put_group_v1 (fixture, "sys/fs/cgroup/my memory/a/b", 800, 700, 0);
   llm_memory_groups_read (groups, &usage);

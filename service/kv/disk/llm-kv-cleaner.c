@@ -11,69 +11,44 @@
 /* Bytes of a unit of stat.st_blocks. */
 #define STAT_BLOCK 512
 
-typedef struct
-{
-  int fd;
-  GBytes *header;        /* (nullable) (owned): NULL to close the file, and nothing else */
-  GArray *ranges;        /* (nullable) (owned) (element-type LlmKvRange) */
-  LlmKvCleanerFunc func; /* (nullable): to call, and nothing else */
-  gpointer data;
-} Job;
-
 struct _LlmKvCleaner
 {
   GThreadPool *pool;     /* (owned) */
-  GAsyncQueue *results;  /* (owned) (element-type Job): punched, still open, so that no other file
+  GAsyncQueue *results;  /* (owned) (element-type Punch): done, still open, so that no other file
                           * has the inode */
 };
 
+typedef struct
+{
+  LlmKvCleanerFunc func;
+  gpointer data;
+} Job;
+
+typedef struct
+{
+  LlmKvCleaner *cleaner; /* (unowned) */
+  int fd;
+  GBytes *header;        /* (owned) */
+  GArray *ranges;        /* (owned) (element-type LlmKvRange) */
+} Punch;
+
 static void
-job_free (Job *self)
+punch_free (Punch *self)
 {
   if (self->fd >= 0)
     close (self->fd);
-  if (self->header != NULL)
-    g_bytes_unref (self->header);
-  if (self->ranges != NULL)
-    g_array_unref (self->ranges);
+  g_bytes_unref (self->header);
+  g_array_unref (self->ranges);
   g_free (self);
-}
-
-static void
-punch (const Job *job)
-{
-  gsize length;
-  const void *header = g_bytes_get_data (job->header, &length);
-
-  /* The header says first what is dead: else it would count as damaged one day. */
-  if (pwrite (job->fd, header, length, 0) != (gssize) length)
-    return;
-  /* A file system that can't do it keeps the blocks until the file goes. */
-  for (guint i = 0; i < job->ranges->len; i++)
-    {
-      const LlmKvRange *range = &g_array_index (job->ranges, LlmKvRange, i);
-
-      (void) !fallocate (job->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, (off_t) range->begin,
-                         (off_t) (range->end - range->begin));
-    }
 }
 
 static void
 run (gpointer data,
      gpointer user_data)
 {
-  LlmKvCleaner *self = user_data;
-  Job *job = data;
+  g_autofree Job *job = data;
 
-  if (job->header == NULL)
-    {
-      if (job->func != NULL)
-        job->func (job->data);
-      job_free (job);
-      return;
-    }
-  punch (job);
-  g_async_queue_push (self->results, job);
+  job->func (job->data);
 }
 
 LlmKvCleaner *
@@ -81,7 +56,7 @@ llm_kv_cleaner_new (void)
 {
   LlmKvCleaner *self = g_new0 (LlmKvCleaner, 1);
 
-  self->results = g_async_queue_new_full ((GDestroyNotify) job_free);
+  self->results = g_async_queue_new_full ((GDestroyNotify) punch_free);
   self->pool = g_thread_pool_new (run, self, 1, FALSE, NULL);
   return self;
 }
@@ -89,29 +64,9 @@ llm_kv_cleaner_new (void)
 void
 llm_kv_cleaner_free (LlmKvCleaner *self)
 {
-  if (self == NULL)
-    return;
   g_thread_pool_free (self->pool, FALSE, TRUE);
   g_async_queue_unref (self->results);
   g_free (self);
-}
-
-static void
-push (LlmKvCleaner *self,
-      Job          *job)
-{
-  /* Without a thread now, one that comes later takes it. */
-  g_thread_pool_push (self->pool, job, NULL);
-}
-
-void
-llm_kv_cleaner_close (LlmKvCleaner *self,
-                      int           fd)
-{
-  Job *job = g_new0 (Job, 1);
-
-  job->fd = fd;
-  push (self, job);
 }
 
 void
@@ -119,12 +74,24 @@ llm_kv_cleaner_call (LlmKvCleaner    *self,
                      LlmKvCleanerFunc func,
                      gpointer         data)
 {
-  Job *job = g_new0 (Job, 1);
+  Job *job = g_new (Job, 1);
 
-  job->fd = -1;
-  job->func = func;
-  job->data = data;
-  push (self, job);
+  *job = (Job) { func, data };
+  /* Without a thread now, one that comes later takes it. */
+  g_thread_pool_push (self->pool, job, NULL);
+}
+
+static void
+run_close (gpointer data)
+{
+  close (GPOINTER_TO_INT (data));
+}
+
+void
+llm_kv_cleaner_close (LlmKvCleaner *self,
+                      int           fd)
+{
+  llm_kv_cleaner_call (self, run_close, GINT_TO_POINTER (fd));
 }
 
 void
@@ -140,18 +107,36 @@ llm_kv_cleaner_unlink (LlmKvCleaner *self,
     llm_kv_cleaner_close (self, fd);
 }
 
+static void
+run_punch (gpointer data)
+{
+  Punch *punch = data;
+  gsize length;
+  const void *header = g_bytes_get_data (punch->header, &length);
+  /* The header says first what is dead: else it would count as damaged one day. */
+  gboolean is_written = pwrite (punch->fd, header, length, 0) == (gssize) length;
+
+  /* A file system that can't do it keeps the blocks until the file goes. */
+  for (guint i = 0; is_written && i < punch->ranges->len; i++)
+    {
+      const LlmKvRange *range = &g_array_index (punch->ranges, LlmKvRange, i);
+
+      (void) !fallocate (punch->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                         (off_t) range->begin, (off_t) (range->end - range->begin));
+    }
+  g_async_queue_push (punch->cleaner->results, punch);
+}
+
 void
 llm_kv_cleaner_punch (LlmKvCleaner *self,
                       int           fd,
                       GBytes       *header,
                       GArray       *ranges)
 {
-  Job *job = g_new0 (Job, 1);
+  Punch *punch = g_new (Punch, 1);
 
-  job->fd = fd;
-  job->header = header;
-  job->ranges = ranges;
-  push (self, job);
+  *punch = (Punch) { self, fd, header, ranges };
+  llm_kv_cleaner_call (self, run_punch, punch);
 }
 
 gboolean
@@ -159,20 +144,20 @@ llm_kv_cleaner_take_result (LlmKvCleaner *self,
                             guint64      *inode,
                             guint64      *bytes)
 {
-  Job *job = g_async_queue_try_pop (self->results);
+  Punch *punch = g_async_queue_try_pop (self->results);
   struct stat status;
 
-  if (job == NULL)
+  if (punch == NULL)
     return FALSE;
   *inode = *bytes = 0;
-  if (fstat (job->fd, &status) == 0)
+  if (fstat (punch->fd, &status) == 0)
     {
       *inode = status.st_ino;
       *bytes = (guint64) status.st_blocks * STAT_BLOCK;
     }
   /* It may have been removed meanwhile: then this is its end. */
-  llm_kv_cleaner_close (self, job->fd);
-  job->fd = -1;
-  job_free (job);
+  llm_kv_cleaner_close (self, punch->fd);
+  punch->fd = -1;
+  punch_free (punch);
   return TRUE;
 }

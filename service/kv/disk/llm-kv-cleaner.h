@@ -48,6 +48,4 @@ gboolean      llm_kv_cleaner_take_result (LlmKvCleaner *self,
                                     guint64      *inode,
                                     guint64      *bytes);
 
-G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmKvCleaner, llm_kv_cleaner_free)
-
 G_END_DECLS

@@ -14,34 +14,37 @@
 /* A group of the whole extent is worth a request of its own. */
 #define GROUP_BYTES LLM_DISK_MAX_BYTES
 
-/* Offsets of the header's fields. */
-enum
+/* The beginning of a file; numbers are little-endian. */
+typedef struct
 {
-  AT_MAGIC = 0,
-  AT_VERSION = 8,
-  AT_HEADER_BYTES = 12,
-  AT_CHECKSUM = 16,
-  AT_IDENTITY = 24,
-  AT_FILE_BYTES = 32,
-  AT_CHUNK_SLOTS = 40,
-  AT_N_LAYERS = 44,
-  AT_N_GROUPS = 48,
-  AT_N_CHUNKS = 52,
-  AT_GROUPS = 56,
-};
+  char magic[8];
+  guint32 version;
+  guint32 header_bytes;
+  guint64 checksum;
+  guint64 identity;
+  guint64 file_bytes;
+  guint32 chunk_slots;
+  guint32 n_layers;
+  guint32 n_groups;
+  guint32 n_chunks;
+} Header;
 
-/* And of a chunk's. */
-enum
+/* A chunk, in front of its checksums. */
+typedef struct
 {
-  AT_HASH = 0,
-  AT_BYTES = 8,
-  AT_NUMBER = 16,
-  AT_DENSITY = 20,
-  AT_ROWS = 24,
-  AT_FORM = 28,
-  AT_DEAD = 29,
-  AT_CHECKSUMS = 32,
-};
+  guint64 hash;
+  guint64 bytes;
+  guint32 number;
+  guint32 density;       /* bits of a float */
+  guint32 n_rows;        /* likewise */
+  guint8 form;
+  guint8 is_dead;
+  guint16 zero;
+} Chunk;
+
+G_STATIC_ASSERT (sizeof (Header) == 56 && sizeof (Chunk) == 32);
+
+#define AT(field) G_STRUCT_OFFSET (Header, field)
 
 static guint32
 get_32 (const guint8 *bytes)
@@ -61,16 +64,6 @@ get_64 (const guint8 *bytes)
   return GUINT64_FROM_LE (x);
 }
 
-static float
-get_float (const guint8 *bytes)
-{
-  guint32 bits = get_32 (bytes);
-  float x;
-
-  memcpy (&x, &bits, sizeof x);
-  return x;
-}
-
 static void
 put_32 (guint8  *bytes,
         guint32  x)
@@ -87,14 +80,23 @@ put_64 (guint8  *bytes,
   memcpy (bytes, &x, sizeof x);
 }
 
-static void
-put_float (guint8 *bytes,
-           float   x)
+static float
+get_float (guint32 bits)
+{
+  float x;
+
+  bits = GUINT32_FROM_LE (bits);
+  memcpy (&x, &bits, sizeof x);
+  return x;
+}
+
+static guint32
+put_float (float x)
 {
   guint32 bits;
 
   memcpy (&bits, &x, sizeof bits);
-  put_32 (bytes, bits);
+  return GUINT32_TO_LE (bits);
 }
 
 static guint64
@@ -107,13 +109,13 @@ round_up (guint64 n,
 static gsize
 get_chunks_at (guint n_groups)
 {
-  return (gsize) round_up (AT_GROUPS + (guint64) n_groups * sizeof (guint32), sizeof (guint64));
+  return (gsize) round_up (sizeof (Header) + (guint64) n_groups * sizeof (guint32), sizeof (guint64));
 }
 
 static gsize
 get_chunk_bytes (guint n_groups)
 {
-  return AT_CHECKSUMS + n_groups * sizeof (guint64);
+  return sizeof (Chunk) + n_groups * sizeof (guint64);
 }
 
 static gsize
@@ -223,10 +225,10 @@ hash_header (const guint8 *bytes,
   guint64 hash;
 
   XXH3_64bits_reset (state);
-  XXH3_64bits_update (state, bytes, AT_CHECKSUM);
+  XXH3_64bits_update (state, bytes, AT (checksum));
   XXH3_64bits_update (state, none, sizeof none);
-  XXH3_64bits_update (state, bytes + AT_CHECKSUM + sizeof none,
-                      length - AT_CHECKSUM - sizeof none);
+  XXH3_64bits_update (state, bytes + AT (checksum) + sizeof none,
+                      length - AT (checksum) - sizeof none);
   hash = XXH3_64bits_digest (state);
   XXH3_freeState (state);
   return hash;
@@ -236,16 +238,16 @@ gsize
 llm_kv_extent_peek (const guint8 *bytes,
                     gsize         length)
 {
-  guint64 header_bytes;
+  guint header_bytes;
 
-  if (length < LLM_KV_EXTENT_MIN_BYTES || memcmp (bytes, MAGIC, strlen (MAGIC)) != 0 ||
-      get_32 (bytes + AT_VERSION) != VERSION)
+  if (length < LLM_KV_EXTENT_MIN_BYTES || memcmp (bytes, MAGIC, strlen (MAGIC)) != 0
+      || get_32 (bytes + AT (version)) != VERSION)
     return 0;
-  header_bytes = get_32 (bytes + AT_HEADER_BYTES);
-  if (header_bytes < LLM_KV_EXTENT_MIN_BYTES || header_bytes % LLM_DISK_BLOCK != 0 ||
-      header_bytes > get_header_bytes (LLM_KV_EXTENT_GROUPS, LLM_KV_EXTENT_CHUNKS))
+  header_bytes = get_32 (bytes + AT (header_bytes));
+  if (header_bytes < LLM_KV_EXTENT_MIN_BYTES || header_bytes % LLM_DISK_BLOCK != 0
+      || header_bytes > get_header_bytes (LLM_KV_EXTENT_GROUPS, LLM_KV_EXTENT_CHUNKS))
     return 0;
-  return (gsize) header_bytes;
+  return header_bytes;
 }
 
 static gboolean
@@ -273,22 +275,26 @@ parse_chunk (LlmKvExtent      *self,
              const guint8     *bytes)
 {
   LlmKvRecord *record = &self->records[chunk];
+  Chunk stored;
 
-  record->hash = get_64 (bytes + AT_HASH);
-  record->number = get_32 (bytes + AT_NUMBER);
-  record->density = get_float (bytes + AT_DENSITY);
-  record->n_rows = get_float (bytes + AT_ROWS);
-  record->form = bytes[AT_FORM];
-  self->dead[chunk] = bytes[AT_DEAD];
+  memcpy (&stored, bytes, sizeof stored);
+  *record = (LlmKvRecord) {
+    .hash = GUINT64_FROM_LE (stored.hash),
+    .number = GUINT32_FROM_LE (stored.number),
+    .density = get_float (stored.density),
+    .n_rows = get_float (stored.n_rows),
+    .form = stored.form,
+  };
+  self->dead[chunk] = stored.is_dead;
   /* the number after a chunk's is one as well */
-  if (!is_form (shape, record->form) || self->dead[chunk] > 1 || record->number == G_MAXUINT ||
-      !isfinite (record->density) || record->density < 0 || !isfinite (record->n_rows) ||
-      record->n_rows < 0 ||
-      get_64 (bytes + AT_BYTES) != shape->offsets[record->form][shape->n_layers])
+  if (!is_form (shape, stored.form) || stored.is_dead > 1 || record->number == G_MAXUINT
+      || !isfinite (record->density) || record->density < 0 || !isfinite (record->n_rows)
+      || record->n_rows < 0
+      || GUINT64_FROM_LE (stored.bytes) != shape->offsets[stored.form][shape->n_layers])
     return FALSE;
   for (guint i = 0; i < self->n_groups; i++)
     self->checksums[(gsize) chunk * self->n_groups + i] =
-      get_64 (bytes + AT_CHECKSUMS + i * sizeof (guint64));
+      get_64 (bytes + sizeof stored + i * sizeof (guint64));
   return TRUE;
 }
 
@@ -307,30 +313,30 @@ llm_kv_extent_parse (const guint8      *bytes,
   if (header_bytes == 0 || header_bytes > length)
     return NULL;
   *reason = "its header is damaged";
-  if (hash_header (bytes, header_bytes) != get_64 (bytes + AT_CHECKSUM))
+  if (hash_header (bytes, header_bytes) != get_64 (bytes + AT (checksum)))
     return NULL;
   *reason = "it belongs to another model or other settings";
-  if (get_64 (bytes + AT_IDENTITY) != shape->identity ||
-      get_32 (bytes + AT_CHUNK_SLOTS) != shape->chunk_slots ||
-      get_32 (bytes + AT_N_LAYERS) != shape->n_layers)
+  if (get_64 (bytes + AT (identity)) != shape->identity
+      || get_32 (bytes + AT (chunk_slots)) != shape->chunk_slots
+      || get_32 (bytes + AT (n_layers)) != shape->n_layers)
     return NULL;
 
   /* What follows can only be wrong in a file that somebody made on purpose. */
   *reason = "its header contradicts itself";
-  n_groups = get_32 (bytes + AT_N_GROUPS);
-  n_chunks = get_32 (bytes + AT_N_CHUNKS);
+  n_groups = get_32 (bytes + AT (n_groups));
+  n_chunks = get_32 (bytes + AT (n_chunks));
   if (n_groups < 1 || n_groups > LLM_KV_EXTENT_GROUPS || n_chunks < 1 ||
       n_chunks > LLM_KV_EXTENT_CHUNKS || get_header_bytes (n_groups, n_chunks) != header_bytes)
     return NULL;
   self = allocate (n_groups, n_chunks);
-  if (!parse_groups (self, shape, bytes + AT_GROUPS))
+  if (!parse_groups (self, shape, bytes + sizeof (Header)))
     return NULL;
   for (guint i = 0; i < n_chunks; i++)
     if (!parse_chunk (self, shape, i,
                       bytes + get_chunks_at (n_groups) + i * get_chunk_bytes (n_groups)))
       return NULL;
   place (self, shape);
-  if (get_64 (bytes + AT_FILE_BYTES) != self->file_bytes)
+  if (get_64 (bytes + AT (file_bytes)) != self->file_bytes)
     return NULL;
   *reason = "its length is wrong";
   if (file_bytes != self->file_bytes)
@@ -345,36 +351,43 @@ llm_kv_extent_print (const LlmKvExtent *self,
                      const guint8      *dead,
                      guint8            *bytes)
 {
+  Header header = {
+    .magic = MAGIC,
+    .version = GUINT32_TO_LE (VERSION),
+    .header_bytes = GUINT32_TO_LE ((guint32) self->header_bytes),
+    .identity = GUINT64_TO_LE (shape->identity),
+    .file_bytes = GUINT64_TO_LE (self->file_bytes),
+    .chunk_slots = GUINT32_TO_LE (shape->chunk_slots),
+    .n_layers = GUINT32_TO_LE (shape->n_layers),
+    .n_groups = GUINT32_TO_LE (self->n_groups),
+    .n_chunks = GUINT32_TO_LE (self->n_chunks),
+  };
+
   memset (bytes, 0, self->header_bytes);
-  memcpy (bytes + AT_MAGIC, MAGIC, strlen (MAGIC));
-  put_32 (bytes + AT_VERSION, VERSION);
-  put_32 (bytes + AT_HEADER_BYTES, (guint32) self->header_bytes);
-  put_64 (bytes + AT_IDENTITY, shape->identity);
-  put_64 (bytes + AT_FILE_BYTES, self->file_bytes);
-  put_32 (bytes + AT_CHUNK_SLOTS, shape->chunk_slots);
-  put_32 (bytes + AT_N_LAYERS, shape->n_layers);
-  put_32 (bytes + AT_N_GROUPS, self->n_groups);
-  put_32 (bytes + AT_N_CHUNKS, self->n_chunks);
+  memcpy (bytes, &header, sizeof header);
   for (guint i = 0; i < self->n_groups; i++)
-    put_32 (bytes + AT_GROUPS + i * sizeof (guint32), self->group_ends[i]);
+    put_32 (bytes + sizeof header + i * sizeof (guint32), self->group_ends[i]);
 
   for (guint i = 0; i < self->n_chunks; i++)
     {
       guint8 *at = bytes + get_chunks_at (self->n_groups) + i * get_chunk_bytes (self->n_groups);
       const LlmKvRecord *record = &self->records[i];
+      Chunk chunk = {
+        .hash = GUINT64_TO_LE (record->hash),
+        .bytes = GUINT64_TO_LE (shape->offsets[record->form][shape->n_layers]),
+        .number = GUINT32_TO_LE (record->number),
+        .density = put_float (record->density),
+        .n_rows = put_float (record->n_rows),
+        .form = record->form,
+        .is_dead = dead != NULL ? dead[i] : 0,
+      };
 
-      put_64 (at + AT_HASH, record->hash);
-      put_64 (at + AT_BYTES, shape->offsets[record->form][shape->n_layers]);
-      put_32 (at + AT_NUMBER, record->number);
-      put_float (at + AT_DENSITY, record->density);
-      put_float (at + AT_ROWS, record->n_rows);
-      at[AT_FORM] = record->form;
-      at[AT_DEAD] = dead != NULL ? dead[i] : 0;
+      memcpy (at, &chunk, sizeof chunk);
       for (guint j = 0; j < self->n_groups; j++)
-        put_64 (at + AT_CHECKSUMS + j * sizeof (guint64),
+        put_64 (at + sizeof chunk + j * sizeof (guint64),
                 self->checksums[(gsize) i * self->n_groups + j]);
     }
-  put_64 (bytes + AT_CHECKSUM, hash_header (bytes, self->header_bytes));
+  put_64 (bytes + AT (checksum), hash_header (bytes, self->header_bytes));
 }
 
 guint64
@@ -393,4 +406,19 @@ llm_kv_hash_tokens (guint64       hash,
                     guint         n)
 {
   return XXH3_64bits_withSeed (tokens, n * sizeof *tokens, hash);
+}
+
+gsize *
+llm_kv_shape_own (LlmKvShape *shape)
+{
+  gsize *offsets = g_new (gsize, LLM_KV_N_FORMS * (shape->n_layers + 1));
+  gsize *at = offsets;
+
+  for (guint i = 0; i < LLM_KV_N_FORMS; i++, at += shape->n_layers + 1)
+    if (shape->offsets[i] != NULL)
+      {
+        memcpy (at, shape->offsets[i], (shape->n_layers + 1) * sizeof *at);
+        shape->offsets[i] = at;
+      }
+  return offsets;
 }

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Which chunks of a context are in its folder, and where. */
+/* What there is of a context: its folder, the files in it and their names, and which chunks are
+ * where. */
 
 #define G_LOG_DOMAIN "llm-kv"
 
@@ -8,122 +9,340 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-#include <xxhash.h>
+/* Of a context's folder: the hash of its application's name, so that limits hold after a
+ * restart. */
+#define APP_NAME "app"
+#define APP_DIGITS 16
 
-/* Dead bytes of a file that are worth the work: one in so many. */
-#define MIN_WASTE 3
+/* --- names --- */
 
-gsize *
-llm_kv_shape_own (LlmKvShape *shape)
+void
+llm_kv_extent_name (guint64     number,
+                    const char *suffix,
+                    char       *name)
 {
-  gsize *offsets = g_new (gsize, LLM_KV_N_FORMS * (shape->n_layers + 1));
-  gsize *at = offsets;
-
-  for (guint i = 0; i < LLM_KV_N_FORMS; i++, at += shape->n_layers + 1)
-    if (shape->offsets[i] != NULL)
-      {
-        memcpy (at, shape->offsets[i], (shape->n_layers + 1) * sizeof *at);
-        shape->offsets[i] = at;
-      }
-  return offsets;
+  g_snprintf (name, LLM_KV_NAME_BYTES, "%016" G_GINT64_MODIFIER "x%s", number, suffix);
 }
 
-static guint64
-hash_app (const char *app)
+int
+llm_kv_folder_open_id (int         storage_fd,
+                       const char *id)
 {
-  guint64 hash = XXH3_64bits (app, strlen (app));
+  int fd = openat (storage_fd, id, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
 
-  /* 0: not known */
-  return hash != 0 ? hash : 1;
+  return fd < 0 ? -errno : fd;
 }
 
-/* --- what dead chunks take --- */
-
-static void
-add_range (GArray  *ranges,
-           guint64  begin,
-           guint64  end)
+int
+llm_kv_extent_open_fd (int     folder_fd,
+                       guint64 number,
+                       int     flags)
 {
-  /* Only whole blocks: their neighbours are in use. */
-  LlmKvRange range = { (begin + LLM_DISK_BLOCK - 1) / LLM_DISK_BLOCK * LLM_DISK_BLOCK,
-                       end / LLM_DISK_BLOCK * LLM_DISK_BLOCK };
-
-  if (range.begin < range.end)
-    g_array_append_val (ranges, range);
-}
-
-static void
-add_ranges (LlmKvFolder *self,
-            LlmKvLink   *link,
-            guint        group,
-            GArray      *ranges)
-{
-  const LlmKvExtent *extent = link->extent;
-  guint64 at = extent->group_offsets[group];
-  guint64 begin = at;
-
-  for (guint i = 0; i < extent->n_chunks; i++)
-    {
-      gsize bytes = llm_kv_extent_get_part (extent, &self->shape, i, group, NULL);
-
-      at += bytes;
-      if (!link->dead[i])
-        {
-          add_range (ranges, begin, at - bytes);
-          begin = at;
-        }
-    }
-  add_range (ranges, begin, extent->group_offsets[group + 1]);
-}
-
-static int
-open_extent (LlmKvFolder *self,
-             guint64      number,
-             int          flags)
-{
-  int folder = llm_kv_home_open_fd (self->home);
+  char name[LLM_KV_NAME_BYTES];
   int fd;
 
-  if (folder < 0)
-    return folder;
-  fd = llm_kv_extent_open_fd (folder, number, flags);
-  close (folder);
+  llm_kv_extent_name (number, LLM_KV_EXTENT_SUFFIX, name);
+  fd = openat (folder_fd, name, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  return fd < 0 ? -errno : fd;
+}
+
+int
+llm_kv_folder_open_fd (LlmKvFolder *self)
+{
+  return llm_kv_folder_open_id (self->storage->fd, self->id);
+}
+
+static void
+write_app (int     fd,
+           guint64 app)
+{
+  char digits[APP_DIGITS + 1];
+  int file = openat (fd, APP_NAME, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC,
+                     S_IRUSR | S_IWUSR);
+
+  if (file < 0)
+    return;
+  g_snprintf (digits, sizeof digits, "%016" G_GINT64_MODIFIER "x", app);
+  /* What is not written counts as nobody's after a restart. */
+  (void) !write (file, digits, APP_DIGITS);
+  close (file);
+}
+
+guint64
+llm_kv_folder_read_app (int fd)
+{
+  char digits[APP_DIGITS + 1] = "";
+  int file = openat (fd, APP_NAME, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  gssize n;
+
+  if (file < 0)
+    return 0;
+  n = read (file, digits, APP_DIGITS);
+  close (file);
+  return n == APP_DIGITS ? g_ascii_strtoull (digits, NULL, 16) : 0;
+}
+
+int
+llm_kv_folder_make_fd (LlmKvFolder *self)
+{
+  int fd = llm_kv_folder_open_fd (self);
+
+  if (fd != -ENOENT)
+    return fd;
+  if (mkdirat (self->storage->fd, self->id, S_IRWXU) < 0)
+    return -errno;
+  fd = llm_kv_folder_open_fd (self);
+  if (fd >= 0)
+    write_app (fd, self->app);
   return fd;
 }
 
-/* Gives back the blocks of dead chunks, if that is worth it. */
-static void
-punch (LlmKvFolder *self,
-       LlmKvLink   *link)
+void
+llm_kv_folder_touch_fd (int fd)
 {
-  const LlmKvExtent *extent = link->extent;
-  guint8 *header;
-  GArray *ranges;
-  int fd;
+  const struct timespec times[2] = { { .tv_nsec = UTIME_OMIT }, { .tv_nsec = UTIME_NOW } };
 
-  /* Others' chunks may still live in what is dead here. */
-  if (link->file == NULL || link->file->n_holders > 1 ||
-      link->waste * MIN_WASTE < extent->file_bytes)
-    return;
-  link->waste = 0;
-  fd = open_extent (self, link->number, O_RDWR);
-  if (fd < 0)
-    return;
-  header = g_malloc (extent->header_bytes);
-  llm_kv_extent_print (extent, &self->shape, link->dead, header);
-  ranges = g_array_new (FALSE, FALSE, sizeof (LlmKvRange));
-  for (guint i = 0; i < extent->n_groups; i++)
-    add_ranges (self, link, i, ranges);
-  llm_kv_cleaner_punch (self->home->storage->cleaner, fd,
-                        g_bytes_new_take (header, extent->header_bytes), ranges);
+  (void) !futimens (fd, times);
 }
 
-/* --- the index --- */
+void
+llm_kv_folder_touch (LlmKvFolder *self,
+                     int          fd)
+{
+  self->used = ++self->storage->n_uses;
+  if (fd >= 0)
+    llm_kv_folder_touch_fd (fd);
+}
 
-/* Nobody will ask for the chunk any more. */
+/* --- files --- */
+
+LlmKvFile *
+llm_kv_storage_hold_file (LlmKvStorage *self,
+                          guint64       inode,
+                          guint64       bytes,
+                          guint64       app)
+{
+  LlmKvFile *file = g_hash_table_lookup (self->files, &inode);
+
+  if (file == NULL)
+    {
+      file = g_new0 (LlmKvFile, 1);
+      *file = (LlmKvFile) { inode, bytes, app, 0 };
+      self->bytes += bytes;
+      g_hash_table_insert (self->files, &file->inode, file);
+    }
+  file->n_holders++;
+  return file;
+}
+
+void
+llm_kv_storage_drop_file (LlmKvStorage *self,
+                          LlmKvFile    *file)
+{
+  if (file == NULL || --file->n_holders > 0)
+    return;
+  self->bytes -= file->bytes;
+  g_hash_table_remove (self->files, &file->inode);
+}
+
+/* --- links --- */
+
+LlmKvLink *
+llm_kv_link_new (guint64    number,
+                 LlmKvFile *file)
+{
+  LlmKvLink *self = g_rc_box_new0 (LlmKvLink);
+
+  self->number = number;
+  self->file = file;
+  return self;
+}
+
+LlmKvLink *
+llm_kv_link_ref (LlmKvLink *self)
+{
+  return g_rc_box_acquire (self);
+}
+
+static void
+clear_link (gpointer data)
+{
+  llm_kv_link_set_extent (data, NULL);
+}
+
+void
+llm_kv_link_unref (LlmKvLink *self)
+{
+  g_rc_box_release_full (self, clear_link);
+}
+
+void
+llm_kv_link_set_extent (LlmKvLink   *self,
+                        LlmKvExtent *extent)
+{
+  llm_kv_extent_unref (self->extent);
+  g_clear_pointer (&self->dead, g_free);
+  self->extent = extent;
+  self->n_live = 0;
+  self->waste = 0;
+  if (extent == NULL)
+    return;
+  self->dead = g_memdup2 (extent->dead, extent->n_chunks);
+  for (guint i = 0; i < extent->n_chunks; i++)
+    self->n_live += !extent->dead[i];
+}
+
+/* Where the link of @number is, or would be. */
+static guint
+search_link (LlmKvFolder *self,
+             guint64      number)
+{
+  guint low = 0;
+  guint high = self->links->len;
+
+  while (low < high)
+    {
+      guint middle = (low + high) / 2;
+      const LlmKvLink *link = g_ptr_array_index (self->links, middle);
+
+      if (link->number < number)
+        low = middle + 1;
+      else
+        high = middle;
+    }
+  return low;
+}
+
+void
+llm_kv_folder_add_link (LlmKvFolder *self,
+                        LlmKvLink   *link)
+{
+  g_ptr_array_insert (self->links, (int) search_link (self, link->number), link);
+}
+
+LlmKvLink *
+llm_kv_folder_find_link (LlmKvFolder *self,
+                         guint64      number)
+{
+  guint at = search_link (self, number);
+  LlmKvLink *link = at < self->links->len ? g_ptr_array_index (self->links, at) : NULL;
+
+  return link != NULL && link->number == number ? link : NULL;
+}
+
+static LlmKvPlace *
+find_place (LlmKvFolder *self,
+            guint        number)
+{
+  return g_hash_table_lookup (self->places, GUINT_TO_POINTER (number));
+}
+
+void
+llm_kv_folder_remove_link (LlmKvFolder *self,
+                           LlmKvLink   *link)
+{
+  const LlmKvExtent *extent = link->extent;
+  char name[LLM_KV_NAME_BYTES];
+  int fd = llm_kv_folder_open_fd (self);
+
+  for (guint i = 0; extent != NULL && i < extent->n_chunks; i++)
+    {
+      const LlmKvPlace *place = find_place (self, extent->records[i].number);
+
+      if (place != NULL && place->link == link)
+        g_hash_table_remove (self->places, GUINT_TO_POINTER (extent->records[i].number));
+    }
+  llm_kv_extent_name (link->number, LLM_KV_EXTENT_SUFFIX, name);
+  if (fd >= 0)
+    {
+      llm_kv_cleaner_unlink (self->storage->cleaner, fd, name);
+      close (fd);
+    }
+  llm_kv_storage_drop_file (self->storage, g_steal_pointer (&link->file));
+  g_ptr_array_remove_index (self->links, search_link (self, link->number));
+}
+
+/* --- the folder --- */
+
+LlmKvFolder *
+llm_kv_folder_new (LlmKvStorage *storage,
+                   const char   *id)
+{
+  LlmKvFolder *self = g_new0 (LlmKvFolder, 1);
+
+  self->storage = storage;
+  self->id = g_strdup (id);
+  self->links = g_ptr_array_new_with_free_func ((GDestroyNotify) llm_kv_link_unref);
+  g_hash_table_insert (storage->folders, self->id, self);
+  return self;
+}
+
+void
+llm_kv_folder_free (LlmKvFolder *self)
+{
+  for (guint i = 0; i < self->links->len; i++)
+    {
+      LlmKvLink *link = g_ptr_array_index (self->links, i);
+
+      llm_kv_storage_drop_file (self->storage, g_steal_pointer (&link->file));
+    }
+  g_queue_remove (&self->storage->untidy, self);
+  g_ptr_array_unref (self->links);
+  g_free (self->id);
+  g_free (self);
+}
+
+void
+llm_kv_folder_remove_if_empty (LlmKvFolder *self)
+{
+  int fd;
+
+  if (self->is_opened || self->links->len > 0)
+    return;
+  fd = llm_kv_folder_open_fd (self);
+  if (fd >= 0)
+    {
+      unlinkat (fd, APP_NAME, 0);
+      close (fd);
+      unlinkat (self->storage->fd, self->id, AT_REMOVEDIR);
+    }
+  g_hash_table_remove (self->storage->folders, self->id);
+}
+
+void
+llm_kv_folder_remove (LlmKvFolder *self)
+{
+  while (self->links->len > 0)
+    llm_kv_folder_remove_link (self, g_ptr_array_index (self->links, self->links->len - 1));
+  llm_kv_folder_remove_if_empty (self);
+}
+
+guint64
+llm_kv_folder_count_bytes (LlmKvFolder *self)
+{
+  guint64 bytes = 0;
+
+  for (guint i = 0; i < self->links->len; i++)
+    bytes += ((LlmKvLink *) g_ptr_array_index (self->links, i))->file->bytes;
+  return bytes;
+}
+
+/* --- which chunks are where --- */
+
+static void
+set_untidy (LlmKvFolder *self,
+            LlmKvLink   *link)
+{
+  link->is_untidy = TRUE;
+  if (!self->is_untidy)
+    g_queue_push_tail (&self->storage->untidy, self);
+  self->is_untidy = TRUE;
+}
+
+/* The chunk won't be asked for any more. */
 static void
 bury (LlmKvFolder *self,
       LlmKvLink   *link,
@@ -134,183 +353,37 @@ bury (LlmKvFolder *self,
   link->dead[index] = 1;
   link->waste += self->shape.offsets[record->form][self->shape.n_layers];
   link->n_live--;
-}
-
-/* After some were buried. */
-static void
-tidy (LlmKvFolder *self,
-      LlmKvLink   *link)
-{
-  if (link->file != NULL && link->n_live == 0)
-    llm_kv_home_remove_link (self->home, link);
-  else
-    punch (self, link);
-}
-
-static LlmKvPlace *
-find_place (LlmKvFolder *self,
-            guint        number)
-{
-  return g_hash_table_lookup (self->places, GUINT_TO_POINTER (number));
-}
-
-static void
-set_place (LlmKvFolder *self,
-           guint        number,
-           LlmKvLink   *link,
-           guint        index)
-{
-  LlmKvPlace *place = g_new (LlmKvPlace, 1);
-
-  place->link = link;
-  place->index = index;
-  g_hash_table_insert (self->places, GUINT_TO_POINTER (number), place);
-}
-
-static void
-note (GPtrArray *links,
-      LlmKvLink *link)
-{
-  if (!g_ptr_array_find (links, link, NULL))
-    g_ptr_array_add (links, llm_kv_link_ref (link));
+  set_untidy (self, link);
 }
 
 void
 llm_kv_folder_index (LlmKvFolder *self,
                      LlmKvLink   *link)
 {
-  g_autoptr(GPtrArray) touched =
-    g_ptr_array_new_with_free_func ((GDestroyNotify) llm_kv_link_unref);
   const LlmKvExtent *extent = link->extent;
 
-  note (touched, link);
-  for (guint i = 0; i < extent->n_chunks; i++)
+  if (link->n_live == 0)
+    set_untidy (self, link);
+  for (guint i = 0; extent != NULL && i < extent->n_chunks; i++)
     {
       guint number = extent->records[i].number;
-      const LlmKvPlace *old = find_place (self, number);
+      LlmKvPlace *place = find_place (self, number);
 
       if (link->dead[i])
         continue;
       /* Writes may end in another order than they began; an extent that has a number twice was
        * made on purpose, and its first one stays. */
-      if (old != NULL && old->link->number >= link->number)
+      if (place != NULL && place->link->number >= link->number)
         {
           bury (self, link, i);
           continue;
         }
-      if (old != NULL)
-        {
-          note (touched, old->link);
-          bury (self, old->link, old->index);
-        }
-      set_place (self, number, link, i);
+      if (place != NULL)
+        bury (self, place->link, place->index);
+      place = g_new (LlmKvPlace, 1);
+      *place = (LlmKvPlace) { link, i };
+      g_hash_table_insert (self->places, GUINT_TO_POINTER (number), place);
     }
-  for (guint i = 0; i < touched->len; i++)
-    tidy (self, g_ptr_array_index (touched, i));
-}
-
-void
-llm_kv_folder_unindex (LlmKvFolder *self,
-                       LlmKvLink   *link)
-{
-  const LlmKvExtent *extent = link->extent;
-
-  for (guint i = 0; extent != NULL && i < extent->n_chunks; i++)
-    {
-      LlmKvPlace *place = find_place (self, extent->records[i].number);
-
-      if (place != NULL && place->link == link)
-        g_hash_table_remove (self->places, GUINT_TO_POINTER (extent->records[i].number));
-    }
-}
-
-/* --- opening --- */
-
-LlmKvFolder *
-llm_kv_folder_open (LlmKvStorage     *storage,
-                    const char       *app,
-                    const char       *id,
-                    const LlmKvShape *shape)
-{
-  LlmKvFolder *self;
-  LlmKvHome *home;
-
-  g_return_val_if_fail (storage != NULL, NULL);
-  g_return_val_if_fail (app != NULL, NULL);
-  g_return_val_if_fail (id != NULL && llm_kv_is_id (id), NULL);
-  g_return_val_if_fail (shape != NULL && shape->n_layers > 0, NULL);
-
-  home = g_hash_table_lookup (storage->homes, id);
-  g_return_val_if_fail (home == NULL || home->folder == NULL, NULL);
-  /* What somebody else left under this name is nobody's business. */
-  if (home != NULL && home->app != hash_app (app))
-    {
-      llm_kv_home_remove (home);
-      home = NULL;
-    }
-  if (home == NULL)
-    home = llm_kv_home_new (storage, id);
-  home->app = hash_app (app);
-
-  self = g_new0 (LlmKvFolder, 1);
-  self->home = home;
-  self->places = g_hash_table_new_full (NULL, NULL, NULL, g_free);
-  self->writes = g_ptr_array_new ();
-  self->reads = g_ptr_array_new ();
-  self->shape = *shape;
-  self->offsets = llm_kv_shape_own (&self->shape);
-  home->folder = self;
-  llm_kv_home_touch (home, -1);
-
-  self->next = 1;
-  for (guint i = 0; i < home->links->len; i++)
-    self->next = ((const LlmKvLink *) g_ptr_array_index (home->links, i))->number + 1;
-  llm_kv_folder_begin_opening (self);
-  return self;
-}
-
-void
-llm_kv_folder_close (LlmKvFolder *self)
-{
-  LlmKvHome *home;
-
-  if (self == NULL)
-    return;
-
-  llm_kv_folder_end_opening (self);
-  while (self->writes->len > 0)
-    llm_kv_folder_write_cancel (g_ptr_array_index (self->writes, self->writes->len - 1));
-  while (self->reads->len > 0)
-    llm_kv_folder_read_cancel (g_ptr_array_index (self->reads, self->reads->len - 1));
-
-  home = self->home;
-  home->folder = NULL;
-  for (guint i = 0; i < home->links->len; i++)
-    llm_kv_link_set_extent (g_ptr_array_index (home->links, i), NULL);
-  llm_kv_home_remove_if_empty (home);
-  g_ptr_array_unref (self->writes);
-  g_ptr_array_unref (self->reads);
-  g_hash_table_unref (self->places);
-  g_free (self->offsets);
-  g_free (self);
-}
-
-/* --- asking --- */
-
-gboolean
-llm_kv_folder_is_open (LlmKvFolder *self)
-{
-  g_return_val_if_fail (self != NULL, FALSE);
-
-  return self->opening == NULL;
-}
-
-guint64
-llm_kv_folder_get_bytes (LlmKvFolder *self)
-{
-  g_return_val_if_fail (self != NULL, 0);
-
-  return llm_kv_home_count_bytes (self->home);
 }
 
 gboolean
@@ -320,12 +393,9 @@ llm_kv_folder_find (LlmKvFolder *self,
                     LlmKvSlot   *slot,
                     LlmKvRecord *record)
 {
-  const LlmKvPlace *place;
+  const LlmKvPlace *place = find_place (self, number);
   const LlmKvRecord *found;
 
-  g_return_val_if_fail (self != NULL, FALSE);
-
-  place = find_place (self, number);
   if (place == NULL)
     return FALSE;
   found = &place->link->extent->records[place->index];
@@ -345,8 +415,6 @@ llm_kv_folder_get_end (LlmKvFolder *self)
   gpointer number;
   guint end = 0;
 
-  g_return_val_if_fail (self != NULL, 0);
-
   g_hash_table_iter_init (&iter, self->places);
   while (g_hash_table_iter_next (&iter, &number, NULL))
     end = MAX (end, GPOINTER_TO_UINT (number) + 1);
@@ -357,13 +425,10 @@ void
 llm_kv_folder_forget (LlmKvFolder *self,
                       LlmKvSlot    slot)
 {
-  LlmKvLink *link;
+  LlmKvLink *link = llm_kv_folder_find_link (self, slot.extent);
   LlmKvPlace *place;
   guint number;
 
-  g_return_if_fail (self != NULL);
-
-  link = llm_kv_home_find_link (self->home, slot.extent);
   if (link == NULL || link->extent == NULL || slot.index >= link->extent->n_chunks
       || link->dead[slot.index])
     return;
@@ -372,88 +437,4 @@ llm_kv_folder_forget (LlmKvFolder *self,
   if (place != NULL && place->link == link && place->index == slot.index)
     g_hash_table_remove (self->places, GUINT_TO_POINTER (number));
   bury (self, link, slot.index);
-  tidy (self, link);
-}
-
-/* --- sharing --- */
-
-static gboolean
-has_file (LlmKvFolder     *self,
-          const LlmKvFile *file)
-{
-  for (guint i = 0; i < self->home->links->len; i++)
-    if (((LlmKvLink *) g_ptr_array_index (self->home->links, i))->file == file)
-      return TRUE;
-  return FALSE;
-}
-
-static gboolean
-is_below (const LlmKvLink *link,
-          guint            n_chunks)
-{
-  /* what it has is not known yet */
-  if (link->extent == NULL)
-    return FALSE;
-  for (guint i = 0; i < link->extent->n_chunks; i++)
-    if (!link->dead[i] && link->extent->records[i].number >= n_chunks)
-      return FALSE;
-  return TRUE;
-}
-
-static LlmKvLink *
-copy_link (LlmKvFolder     *self,
-           const LlmKvLink *from)
-{
-  const LlmKvFile *file = from->file;
-  LlmKvLink *link = llm_kv_link_new (self->next++,
-                                     llm_kv_storage_hold_file (self->home->storage, file->inode,
-                                                               file->bytes, file->app));
-
-  llm_kv_link_set_extent (link, llm_kv_extent_ref (from->extent));
-  memcpy (link->dead, from->dead, from->extent->n_chunks);
-  link->n_live = from->n_live;
-  link->waste = from->waste;
-  return link;
-}
-
-void
-llm_kv_folder_link (LlmKvFolder *self,
-                    LlmKvFolder *from,
-                    guint        n_chunks)
-{
-  int from_fd, fd;
-
-  g_return_if_fail (self != NULL);
-  g_return_if_fail (from != NULL && from != self);
-  g_return_if_fail (from->home->storage == self->home->storage);
-  g_return_if_fail (from->home->app == self->home->app);
-  g_return_if_fail (from->shape.identity == self->shape.identity);
-
-  from_fd = llm_kv_home_open_fd (from->home);
-  if (from_fd < 0)
-    return;
-  fd = llm_kv_home_make_fd (self->home);
-  for (guint i = 0; fd >= 0 && i < from->home->links->len; i++)
-    {
-      const LlmKvLink *link = g_ptr_array_index (from->home->links, i);
-      char from_name[LLM_KV_NAME_BYTES], name[LLM_KV_NAME_BYTES];
-
-      if (!is_below (link, n_chunks) || has_file (self, link->file))
-        continue;
-      llm_kv_extent_name (link->number, LLM_KV_EXTENT_SUFFIX, from_name);
-      llm_kv_extent_name (self->next, LLM_KV_EXTENT_SUFFIX, name);
-      if (linkat (from_fd, from_name, fd, name, 0) == 0)
-        {
-          LlmKvLink *copy = copy_link (self, link);
-
-          llm_kv_home_add_link (self->home, copy);
-          llm_kv_folder_index (self, copy);
-        }
-      else
-        /* Without it the chunks are computed again, or written once more. */
-        g_debug ("An extent can't be shared: %s", g_strerror (errno));
-    }
-  if (fd >= 0)
-    close (fd);
-  close (from_fd);
 }

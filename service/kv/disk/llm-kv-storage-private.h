@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The insides of chunk storage: files, their names in contexts' folders, and who is
- * at work with them. The executor's thread owns all of it.
+ * The insides of chunk storage, from below: llm-kv-folder.c: files, their names in contexts'
+ * folders, which chunks are where. llm-kv-room.c: limits, and what is removed. llm-kv-open.c,
+ * llm-kv-read.c, llm-kv-write-extent.c: what the disk's queue does for a folder. llm-kv-storage.c:
+ * all folders. The executor's thread owns all of it.
  */
 
 #pragma once
@@ -12,7 +14,6 @@
 
 G_BEGIN_DECLS
 
-typedef struct _LlmKvHome LlmKvHome;
 typedef struct _LlmKvWrite LlmKvWrite;
 typedef struct _LlmKvOpening LlmKvOpening;
 
@@ -35,17 +36,27 @@ typedef struct
   guint8 *dead;          /* (owned): [n_chunks] with extent: superseded or forgotten */
   guint n_live;
   guint64 waste;         /* bytes of dead chunks that still have their blocks */
+  gboolean is_untidy;    /* chunks of it died since it was tidied */
 } LlmKvLink;
 
-/* What there is of a context, open or not. */
-struct _LlmKvHome
+/* What there is of a context on storage, opened or not. */
+struct _LlmKvFolder
 {
   LlmKvStorage *storage; /* (unowned) */
   char *id;
   guint64 app;           /* hash of its name; 0 when it is not known */
   guint64 used;          /* rises with each use of any folder */
   GPtrArray *links;      /* (element-type LlmKvLink) (owned), by rising numbers */
-  LlmKvFolder *folder;   /* (nullable) (unowned): when it is open */
+  gboolean is_untidy;    /* a link is, and storage has the folder in its queue */
+
+  gboolean is_opened;    /* by llm_kv_folder_open(): what follows is only there then */
+  LlmKvShape shape;
+  gsize *offsets;        /* (owned): what shape points at */
+  guint64 next;          /* number of the next extent */
+  LlmKvOpening *opening; /* (nullable) (unowned): while headers are read */
+  GHashTable *places;    /* (element-type guint LlmKvPlace) (owned), by number of chunk */
+  GPtrArray *writes;     /* (element-type LlmKvWrite) (unowned): under way */
+  GPtrArray *reads;      /* (element-type LlmKvRead) (unowned): not ended */
 };
 
 struct _LlmKvStorage
@@ -56,8 +67,9 @@ struct _LlmKvStorage
   LlmKvCleaner *cleaner; /* (owned) */
   guint64 limit;
   guint64 app_limit;
-  GHashTable *homes;     /* (element-type utf8 LlmKvHome) (owned) */
+  GHashTable *folders;   /* (element-type utf8 LlmKvFolder) (owned) */
   GHashTable *files;     /* (element-type guint64 LlmKvFile) (owned), by inode */
+  GQueue untidy;         /* (element-type LlmKvFolder) (unowned) */
   guint64 bytes;         /* of all files */
   guint64 n_uses;
   gboolean is_failing;   /* the last write failed, which was logged */
@@ -66,66 +78,48 @@ struct _LlmKvStorage
 /* The latest of a number. */
 typedef struct
 {
-  LlmKvLink *link;       /* (unowned): of the home's */
+  LlmKvLink *link;       /* (unowned): of the folder's */
   guint index;
 } LlmKvPlace;
-
-struct _LlmKvFolder
-{
-  LlmKvHome *home;       /* (unowned) */
-  LlmKvShape shape;
-  gsize *offsets;        /* (owned): what shape points at */
-  guint64 next;          /* number of the next extent */
-  LlmKvOpening *opening; /* (nullable) (unowned): while headers are read */
-  GHashTable *places;    /* (element-type guint LlmKvPlace) (owned), by number of chunk */
-  GPtrArray *writes;     /* (element-type LlmKvWrite) (unowned): under way */
-  GPtrArray *reads;      /* (element-type LlmKvRead) (unowned): not ended */
-};
 
 #define LLM_KV_EXTENT_SUFFIX ".kv"
 #define LLM_KV_PART_SUFFIX ".part"
 /* Of a number in hexadecimal digits and a suffix. */
 #define LLM_KV_NAME_BYTES 32
 
+/* --- llm-kv-folder.c --- */
+
 void        llm_kv_extent_name         (guint64        number,
                                         const char    *suffix,
                                         char          *name);
-
-/* Whether it is a name that can't lead out of the storage's folder. */
-gboolean    llm_kv_is_id               (const char    *id);
-
-/* --- homes --- */
-
-/* (transfer none) */
-LlmKvHome  *llm_kv_home_new            (LlmKvStorage  *storage,
-                                        const char    *id);
-/* Leaves what is on the disk. */
-void        llm_kv_home_free           (LlmKvHome     *self);
-/* The application whose folder this is; 0 when that is not known. */
-guint64     llm_kv_home_read_app       (int            fd);
-/* Removes all extents; the home is gone when it is not open. */
-void        llm_kv_home_remove         (LlmKvHome     *self);
-/* Without extents a folder that nobody has open is of no use: the home is gone then. */
-void        llm_kv_home_remove_if_empty (LlmKvHome    *self);
-/* Opens a context's folder, which may be missing: -errno. May wait for the disk. */
-int         llm_kv_home_open_fd        (LlmKvHome     *self);
-/* The same by the storage's folder and the context's id, and opens an extent's file there; any
- * thread. */
-int         llm_kv_home_open_id        (int            storage_fd,
+/* Opens a context's folder, which may be missing, by the storage's folder and the context's id; and
+ * an extent's file there: -errno. May wait for the disk; any thread. */
+int         llm_kv_folder_open_id      (int            storage_fd,
                                         const char    *id);
 int         llm_kv_extent_open_fd      (int            folder_fd,
                                         guint64        number,
                                         int            flags);
+int         llm_kv_folder_open_fd      (LlmKvFolder   *self);
 /* Makes it where it is missing. */
-int         llm_kv_home_make_fd        (LlmKvHome     *self);
-guint64     llm_kv_home_count_bytes    (LlmKvHome     *self);
+int         llm_kv_folder_make_fd      (LlmKvFolder   *self);
+/* The application whose folder this is; 0 when that is not known. */
+guint64     llm_kv_folder_read_app     (int            fd);
 /* It was used now. @fd: of its folder, or -1. */
-void        llm_kv_home_touch          (LlmKvHome     *self,
+void        llm_kv_folder_touch        (LlmKvFolder   *self,
                                         int            fd);
 /* The same on the disk alone; any thread. */
-void        llm_kv_home_touch_fd       (int            fd);
+void        llm_kv_folder_touch_fd     (int            fd);
 
-/* --- storage --- */
+/* (transfer none) */
+LlmKvFolder *llm_kv_folder_new         (LlmKvStorage  *storage,
+                                        const char    *id);
+/* Leaves what is on the disk. */
+void        llm_kv_folder_free         (LlmKvFolder   *self);
+/* Removes all extents; the folder is gone when it is not open. */
+void        llm_kv_folder_remove       (LlmKvFolder   *self);
+/* Without extents a folder that is not open is of no use: it is gone then. */
+void        llm_kv_folder_remove_if_empty (LlmKvFolder *self);
+guint64     llm_kv_folder_count_bytes  (LlmKvFolder   *self);
 
 /* (transfer none): the file of this inode, with one holder more. */
 LlmKvFile  *llm_kv_storage_hold_file   (LlmKvStorage  *self,
@@ -134,17 +128,6 @@ LlmKvFile  *llm_kv_storage_hold_file   (LlmKvStorage  *self,
                                         guint64        app);
 void        llm_kv_storage_drop_file   (LlmKvStorage  *self,
                                         LlmKvFile     *file);
-/* Removes what was used least recently in other folders than @home's until @bytes more fit. Fails
- * with STORAGE. */
-gboolean    llm_kv_storage_make_room   (LlmKvStorage  *self,
-                                        LlmKvHome     *home,
-                                        guint64        bytes,
-                                        GError       **error);
-/* Removes one extent of others; FALSE when there is none. */
-gboolean    llm_kv_storage_evict       (LlmKvStorage  *self,
-                                        LlmKvHome     *except);
-
-/* --- links --- */
 
 LlmKvLink  *llm_kv_link_new            (guint64        number,
                                         LlmKvFile     *file);
@@ -154,30 +137,41 @@ void        llm_kv_link_unref          (LlmKvLink     *self);
 void        llm_kv_link_set_extent     (LlmKvLink     *self,
                                         LlmKvExtent   *extent);
 /* Takes @link. */
-void        llm_kv_home_add_link       (LlmKvHome     *self,
+void        llm_kv_folder_add_link     (LlmKvFolder   *self,
                                         LlmKvLink     *link);
 /* (nullable) (transfer none) */
-LlmKvLink  *llm_kv_home_find_link      (LlmKvHome     *self,
+LlmKvLink  *llm_kv_folder_find_link    (LlmKvFolder   *self,
                                         guint64        number);
 /* Removes the file's name, and the link. */
-void        llm_kv_home_remove_link    (LlmKvHome     *self,
+void        llm_kv_folder_remove_link  (LlmKvFolder   *self,
+                                        LlmKvLink     *link);
+/* Enters the chunks of @link: older versions of them are dead. Without an extent it goes. */
+void        llm_kv_folder_index        (LlmKvFolder   *self,
                                         LlmKvLink     *link);
 
-/* --- folders --- */
+/* --- llm-kv-room.c --- */
 
-/* llm-kv-folder-open.c: reads what describes the extents of the folder's home, if there are any. */
+/* Removes extents without chunks, and gives blocks of dead chunks back. */
+void        llm_kv_folder_tidy         (LlmKvFolder   *self);
+/* Takes over what became smaller in the cleaner's thread. */
+void        llm_kv_storage_update      (LlmKvStorage  *self);
+/* Removes what was used least recently in other folders than @folder until @bytes more fit. Fails
+ * with STORAGE. */
+gboolean    llm_kv_storage_make_room   (LlmKvStorage  *self,
+                                        LlmKvFolder   *folder,
+                                        guint64        bytes,
+                                        GError       **error);
+/* Removes one extent of others; FALSE when there is none. */
+gboolean    llm_kv_storage_evict       (LlmKvStorage  *self,
+                                        LlmKvFolder   *except);
+
+/* --- llm-kv-open.c, llm-kv-read.c, llm-kv-write-extent.c --- */
+
+/* Reads what describes the extents of the folder, if there are any. */
 void        llm_kv_folder_begin_opening (LlmKvFolder  *self);
 /* What has not come yet does not come any more. */
 void        llm_kv_folder_end_opening  (LlmKvFolder   *self);
-
-/* Enters the chunks of @link, which is one of the home's and may be gone afterwards: older versions
- * of them are dead. */
-void        llm_kv_folder_index        (LlmKvFolder   *self,
-                                        LlmKvLink     *link);
-/* The link is about to go. */
-void        llm_kv_folder_unindex      (LlmKvFolder   *self,
-                                        LlmKvLink     *link);
-/* Ends without a callback. */
+/* End without a callback. */
 void        llm_kv_folder_write_cancel (LlmKvWrite    *self);
 void        llm_kv_folder_read_cancel  (LlmKvRead     *self);
 

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
+/* All folders: what is there at the start, which are open, what they share. */
+
 #define G_LOG_DOMAIN "llm-kv"
 
 #include "kv/disk/llm-kv-storage-private.h"
@@ -10,24 +12,37 @@
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
+
+#include <xxhash.h>
 
 #include "common/llmsvc-error.h"
 
 /* Bytes of a unit of stat.st_blocks. */
 #define STAT_BLOCK 512
+#define MAX_ID 128
 
 static gboolean
 fail (GError    **error,
       const char *path,
-      int         saved_errno)
+      const char *reason)
 {
   g_autofree char *shown = g_filename_display_name (path);
 
   g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-               "Contexts can't be kept in “%s”: %s", shown, g_strerror (saved_errno));
+               "Contexts can't be kept in “%s”: %s", shown, reason);
   return FALSE;
+}
+
+/* --- what is there at the start --- */
+
+/* Whether it is a name that can't lead out of the storage's folder. */
+static gboolean
+is_id (const char *id)
+{
+  gsize length = strspn (id, G_CSET_a_2_z G_CSET_A_2_Z G_CSET_DIGITS "-_");
+
+  return length > 0 && length <= MAX_ID && id[length] == '\0';
 }
 
 static gboolean
@@ -41,177 +56,9 @@ parse_name (const char *name,
   return *number > 0 && *number < G_MAXUINT64 && strcmp (name, again) == 0;
 }
 
-/* Some have become smaller. */
-static void
-update_files (LlmKvStorage *self)
-{
-  guint64 inode, bytes;
-
-  while (llm_kv_cleaner_take_result (self->cleaner, &inode, &bytes))
-    {
-      LlmKvFile *file = g_hash_table_lookup (self->files, &inode);
-
-      if (file == NULL)
-        continue;
-      self->bytes = self->bytes - file->bytes + bytes;
-      file->bytes = bytes;
-    }
-}
-
-/* --- room --- */
-
-/* (nullable): whose extents go first: of @app, or 0 for any. */
-static LlmKvHome *
-find_oldest (LlmKvStorage *self,
-             guint64       app,
-             LlmKvHome    *except)
-{
-  LlmKvHome *oldest = NULL;
-  GHashTableIter iter;
-  gpointer value;
-
-  g_hash_table_iter_init (&iter, self->homes);
-  while (g_hash_table_iter_next (&iter, NULL, &value))
-    {
-      LlmKvHome *home = value;
-
-      if (home != except && home->links->len > 0 && (app == 0 || home->app == app) &&
-          (oldest == NULL || home->used < oldest->used))
-        oldest = home;
-    }
-  return oldest;
-}
-
-static gboolean
-evict (LlmKvStorage *self,
-       guint64       app,
-       LlmKvHome    *except)
-{
-  LlmKvHome *home = find_oldest (self, app, except);
-
-  if (home == NULL)
-    return FALSE;
-  /* The oldest extent has the lowest chunks, which are the cheapest to compute again. */
-  llm_kv_home_remove_link (home, g_ptr_array_index (home->links, 0));
-  llm_kv_home_remove_if_empty (home);
-  return TRUE;
-}
-
-gboolean
-llm_kv_storage_evict (LlmKvStorage *self,
-                      LlmKvHome    *except)
-{
-  return evict (self, 0, except);
-}
-
-guint64
-llm_kv_storage_trim (LlmKvStorage *self,
-                     guint64       bytes)
-{
-  guint64 before;
-
-  g_return_val_if_fail (self != NULL, 0);
-
-  update_files (self);
-  before = self->bytes;
-  while (before - self->bytes < bytes && evict (self, 0, NULL))
-    ;
-  return before - self->bytes;
-}
-
-void
-llm_kv_storage_settle (LlmKvStorage *self,
-                       LlmKvSettled  func,
-                       gpointer      data)
-{
-  g_return_if_fail (self != NULL);
-  g_return_if_fail (func != NULL);
-
-  llm_kv_cleaner_call (self->cleaner, func, data);
-}
-
-static guint64
-count_app_bytes (LlmKvStorage *self,
-                 guint64       app)
-{
-  GHashTableIter iter;
-  guint64 bytes = 0;
-  gpointer value;
-
-  g_hash_table_iter_init (&iter, self->files);
-  while (g_hash_table_iter_next (&iter, NULL, &value))
-    {
-      const LlmKvFile *file = value;
-
-      if (file->app == app)
-        bytes += file->bytes;
-    }
-  return bytes;
-}
-
-/* Bytes that may be taken in all; @available: that the disk has now. */
-static gboolean
-get_limit (LlmKvStorage *self,
-           guint64      *limit,
-           guint64      *available)
-{
-  struct statvfs status;
-
-  if (fstatvfs (self->fd, &status) < 0)
-    return FALSE;
-  *available = (guint64) status.f_bavail * status.f_frsize;
-  *limit = self->limit > 0 ? self->limit : (*available + self->bytes) / 2;
-  return TRUE;
-}
-
-gboolean
-llm_kv_storage_make_room (LlmKvStorage  *self,
-                          LlmKvHome     *home,
-                          guint64        bytes,
-                          GError       **error)
-{
-  guint64 limit, available;
-
-  update_files (self);
-  if (!get_limit (self, &limit, &available))
-    return fail (error, self->path, errno);
-  /* What never fits costs nobody anything. */
-  if (bytes > limit || (self->app_limit > 0 && bytes > self->app_limit))
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-                   "%ju bytes of a context are more than the storage limits allow; raise them, or "
-                   "do without", bytes);
-      return FALSE;
-    }
-
-  while (self->app_limit > 0 && count_app_bytes (self, home->app) + bytes > self->app_limit)
-    if (!evict (self, home->app, home))
-      {
-        g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-                             "A context takes all the storage that its application may have");
-        return FALSE;
-      }
-  while (self->bytes + bytes > limit || bytes > available)
-    {
-      guint64 before = self->bytes;
-
-      if (!evict (self, 0, home))
-        {
-          g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-                               "The storage of contexts is full; raise its limit, or free space on "
-                               "the disk");
-          return FALSE;
-        }
-      available += before - self->bytes;
-    }
-  return TRUE;
-}
-
-/* --- what is there at the start --- */
-
 typedef struct
 {
-  LlmKvHome *home;
+  LlmKvFolder *folder;
   struct timespec used;
 } Found;
 
@@ -228,13 +75,13 @@ compare_used (gconstpointer a,
 }
 
 static void
-scan_home (LlmKvHome *self,
-           DIR       *dir)
+scan_folder (LlmKvFolder *self,
+             DIR         *dir)
 {
   int fd = dirfd (dir);
   struct dirent *entry;
 
-  self->app = llm_kv_home_read_app (fd);
+  self->app = llm_kv_folder_read_app (fd);
   while ((entry = readdir (dir)) != NULL)
     {
       struct stat status;
@@ -242,17 +89,15 @@ scan_home (LlmKvHome *self,
 
       if (g_str_has_suffix (entry->d_name, LLM_KV_PART_SUFFIX))
         unlinkat (fd, entry->d_name, 0);
-      else if (parse_name (entry->d_name, &number) &&
-               fstatat (fd, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
-               S_ISREG (status.st_mode))
+      else if (parse_name (entry->d_name, &number)
+               && fstatat (fd, entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0
+               && S_ISREG (status.st_mode))
         {
-          guint64 bytes = (guint64) status.st_blocks * STAT_BLOCK;
+          LlmKvFile *file = llm_kv_storage_hold_file (self->storage, status.st_ino,
+                                                      (guint64) status.st_blocks * STAT_BLOCK,
+                                                      self->app);
 
-          llm_kv_home_add_link (self, llm_kv_link_new (number,
-                                                       llm_kv_storage_hold_file (self->storage,
-                                                                                 status.st_ino,
-                                                                                 bytes,
-                                                                                 self->app)));
+          llm_kv_folder_add_link (self, llm_kv_link_new (number, file));
         }
     }
 }
@@ -266,33 +111,29 @@ scan (LlmKvStorage *self)
 
   while (dir != NULL && (entry = readdir (dir)) != NULL)
     {
-      DIR *below;
+      int fd = is_id (entry->d_name) ? llm_kv_folder_open_id (self->fd, entry->d_name) : -1;
+      DIR *below = fd >= 0 ? fdopendir (fd) : NULL;
       struct stat status;
       Found one;
-      int fd;
 
-      if (!llm_kv_is_id (entry->d_name))
-        continue;
-      fd = openat (self->fd, entry->d_name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-      if (fd < 0)
-        continue;
-      if (fstat (fd, &status) < 0 || (below = fdopendir (fd)) == NULL)
+      if (below != NULL && fstat (fd, &status) == 0)
         {
-          close (fd);
-          continue;
+          one.folder = llm_kv_folder_new (self, entry->d_name);
+          one.used = status.st_mtim;
+          scan_folder (one.folder, below);
+          g_array_append_val (found, one);
         }
-      one.home = llm_kv_home_new (self, entry->d_name);
-      one.used = status.st_mtim;
-      scan_home (one.home, below);
-      closedir (below);
-      g_array_append_val (found, one);
+      if (below != NULL)
+        closedir (below);
+      else if (fd >= 0)
+        close (fd);
     }
   if (dir != NULL)
     closedir (dir);
 
   g_array_sort (found, compare_used);
   for (guint i = 0; i < found->len; i++)
-    llm_kv_home_touch (g_array_index (found, Found, i).home, -1);
+    llm_kv_folder_touch (g_array_index (found, Found, i).folder, -1);
 }
 
 static gboolean
@@ -302,25 +143,17 @@ open_root (LlmKvStorage *self,
   struct stat status;
 
   if (g_mkdir_with_parents (self->path, S_IRWXU) < 0)
-    return fail (error, self->path, errno);
+    return fail (error, self->path, g_strerror (errno));
   if (lstat (self->path, &status) == 0 && S_ISLNK (status.st_mode))
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-                   "Contexts can't be kept in “%s”: it is a symbolic link, which the service does "
-                   "not follow; remove it", self->path);
-      return FALSE;
-    }
+    return fail (error, self->path,
+                 "it is a symbolic link, which the service does not follow; remove it");
   self->fd = open (self->path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (self->fd < 0)
-    return fail (error, self->path, errno);
+    return fail (error, self->path, g_strerror (errno));
   if (flock (self->fd, LOCK_EX | LOCK_NB) == 0)
     return TRUE;
-  if (errno != EWOULDBLOCK)
-    return fail (error, self->path, errno);
-  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-               "Contexts can't be kept in “%s”: another process keeps its own there",
-               self->path);
-  return FALSE;
+  return fail (error, self->path,
+               errno == EWOULDBLOCK ? "another process keeps its own there" : g_strerror (errno));
 }
 
 LlmKvStorage *
@@ -330,20 +163,16 @@ llm_kv_storage_new (const char  *folder,
                     guint64      app_limit,
                     GError     **error)
 {
-  g_autoptr(LlmKvStorage) self = NULL;
+  g_autoptr(LlmKvStorage) self = g_new0 (LlmKvStorage, 1);
 
-  g_return_val_if_fail (folder != NULL, NULL);
-  g_return_val_if_fail (disk != NULL, NULL);
-
-  self = g_new0 (LlmKvStorage, 1);
   self->path = g_strdup (folder);
   self->fd = -1;
   self->disk = disk;
   self->cleaner = llm_kv_cleaner_new ();
   self->limit = limit;
   self->app_limit = app_limit;
-  self->homes = g_hash_table_new_full (g_str_hash, g_str_equal, NULL,
-                                       (GDestroyNotify) llm_kv_home_free);
+  self->folders = g_hash_table_new_full (g_str_hash, g_str_equal, NULL,
+                                         (GDestroyNotify) llm_kv_folder_free);
   self->files = g_hash_table_new_full (g_int64_hash, g_int64_equal, NULL, g_free);
   if (!open_root (self, error))
     return NULL;
@@ -356,18 +185,16 @@ llm_kv_storage_is_in_place (LlmKvStorage *self)
 {
   struct stat used, there;
 
-  g_return_val_if_fail (self != NULL, FALSE);
-
-  return fstat (self->fd, &used) == 0 && lstat (self->path, &there) == 0 &&
-         used.st_dev == there.st_dev && used.st_ino == there.st_ino;
+  return fstat (self->fd, &used) == 0 && lstat (self->path, &there) == 0
+         && used.st_dev == there.st_dev && used.st_ino == there.st_ino;
 }
 
 static gboolean
-is_open (gpointer key,
-         gpointer value,
-         gpointer data)
+is_opened (gpointer key,
+           gpointer value,
+           gpointer data)
 {
-  return ((LlmKvHome *) value)->folder != NULL;
+  return ((LlmKvFolder *) value)->is_opened;
 }
 
 void
@@ -376,10 +203,10 @@ llm_kv_storage_free (LlmKvStorage *self)
   if (self == NULL)
     return;
 
-  g_return_if_fail (g_hash_table_find (self->homes, is_open, NULL) == NULL);
+  g_return_if_fail (g_hash_table_find (self->folders, is_opened, NULL) == NULL);
   /* What ends now gives its files back. */
   llm_disk_free (self->disk);
-  g_hash_table_unref (self->homes);
+  g_hash_table_unref (self->folders);
   llm_kv_cleaner_free (self->cleaner);
   g_hash_table_unref (self->files);
   if (self->fd >= 0)
@@ -391,17 +218,13 @@ llm_kv_storage_free (LlmKvStorage *self)
 LlmDisk *
 llm_kv_storage_get_disk (LlmKvStorage *self)
 {
-  g_return_val_if_fail (self != NULL, NULL);
-
   return self->disk;
 }
 
 guint64
 llm_kv_storage_get_bytes (LlmKvStorage *self)
 {
-  g_return_val_if_fail (self != NULL, 0);
-
-  update_files (self);
+  llm_kv_storage_update (self);
   return self->bytes;
 }
 
@@ -409,32 +232,24 @@ guint64
 llm_kv_storage_get_folder_bytes (LlmKvStorage *self,
                                  const char   *id)
 {
-  LlmKvHome *home;
+  LlmKvFolder *folder = g_hash_table_lookup (self->folders, id);
 
-  g_return_val_if_fail (self != NULL, 0);
-  g_return_val_if_fail (id != NULL, 0);
-
-  update_files (self);
-  home = g_hash_table_lookup (self->homes, id);
-  return home != NULL ? llm_kv_home_count_bytes (home) : 0;
+  llm_kv_storage_update (self);
+  return folder != NULL ? llm_kv_folder_count_bytes (folder) : 0;
 }
 
 void
 llm_kv_storage_sweep (LlmKvStorage *self,
                       GHashTable   *ids)
 {
-  g_autoptr(GList) homes = NULL;
+  g_autoptr(GList) folders = g_hash_table_get_values (self->folders);
 
-  g_return_if_fail (self != NULL);
-  g_return_if_fail (ids != NULL);
-
-  homes = g_hash_table_get_values (self->homes);
-  for (GList *item = homes; item != NULL; item = item->next)
+  for (GList *item = folders; item != NULL; item = item->next)
     {
-      LlmKvHome *home = item->data;
+      LlmKvFolder *folder = item->data;
 
-      if (home->folder == NULL && !g_hash_table_contains (ids, home->id))
-        llm_kv_home_remove (home);
+      if (!folder->is_opened && !g_hash_table_contains (ids, folder->id))
+        llm_kv_folder_remove (folder);
     }
 }
 
@@ -442,14 +257,172 @@ void
 llm_kv_storage_remove (LlmKvStorage *self,
                        const char   *id)
 {
-  LlmKvHome *home;
+  LlmKvFolder *folder = g_hash_table_lookup (self->folders, id);
 
-  g_return_if_fail (self != NULL);
-  g_return_if_fail (id != NULL);
-
-  home = g_hash_table_lookup (self->homes, id);
-  if (home == NULL)
+  if (folder == NULL)
     return;
-  g_return_if_fail (home->folder == NULL);
-  llm_kv_home_remove (home);
+  g_return_if_fail (!folder->is_opened);
+  llm_kv_folder_remove (folder);
+}
+
+void
+llm_kv_storage_settle (LlmKvStorage *self,
+                       LlmKvSettled  func,
+                       gpointer      data)
+{
+  llm_kv_cleaner_call (self->cleaner, func, data);
+}
+
+/* --- folders in use --- */
+
+static guint64
+hash_app (const char *app)
+{
+  guint64 hash = XXH3_64bits (app, strlen (app));
+
+  /* 0: not known */
+  return hash != 0 ? hash : 1;
+}
+
+LlmKvFolder *
+llm_kv_folder_open (LlmKvStorage     *storage,
+                    const char       *app,
+                    const char       *id,
+                    const LlmKvShape *shape)
+{
+  LlmKvFolder *self = g_hash_table_lookup (storage->folders, id);
+
+  g_return_val_if_fail (is_id (id), NULL);
+  g_return_val_if_fail (shape->n_layers > 0, NULL);
+  g_return_val_if_fail (self == NULL || !self->is_opened, NULL);
+
+  /* What another application left under this name is not read. */
+  if (self != NULL && self->app != hash_app (app))
+    {
+      llm_kv_folder_remove (self);
+      self = NULL;
+    }
+  if (self == NULL)
+    self = llm_kv_folder_new (storage, id);
+  self->app = hash_app (app);
+  self->is_opened = TRUE;
+  self->places = g_hash_table_new_full (NULL, NULL, NULL, g_free);
+  self->writes = g_ptr_array_new ();
+  self->reads = g_ptr_array_new ();
+  self->shape = *shape;
+  self->offsets = llm_kv_shape_own (&self->shape);
+  llm_kv_folder_touch (self, -1);
+
+  self->next = 1;
+  for (guint i = 0; i < self->links->len; i++)
+    self->next = ((const LlmKvLink *) g_ptr_array_index (self->links, i))->number + 1;
+  llm_kv_folder_begin_opening (self);
+  return self;
+}
+
+void
+llm_kv_folder_close (LlmKvFolder *self)
+{
+  if (self == NULL)
+    return;
+
+  llm_kv_folder_end_opening (self);
+  while (self->writes->len > 0)
+    llm_kv_folder_write_cancel (g_ptr_array_index (self->writes, self->writes->len - 1));
+  while (self->reads->len > 0)
+    llm_kv_folder_read_cancel (g_ptr_array_index (self->reads, self->reads->len - 1));
+
+  llm_kv_folder_tidy (self);
+  for (guint i = 0; i < self->links->len; i++)
+    llm_kv_link_set_extent (g_ptr_array_index (self->links, i), NULL);
+  g_ptr_array_unref (self->writes);
+  g_ptr_array_unref (self->reads);
+  g_hash_table_unref (self->places);
+  g_free (self->offsets);
+  self->is_opened = FALSE;
+  llm_kv_folder_remove_if_empty (self);
+}
+
+gboolean
+llm_kv_folder_is_open (LlmKvFolder *self)
+{
+  return self->opening == NULL;
+}
+
+/* --- sharing --- */
+
+static gboolean
+has_file (LlmKvFolder     *self,
+          const LlmKvFile *file)
+{
+  for (guint i = 0; i < self->links->len; i++)
+    if (((LlmKvLink *) g_ptr_array_index (self->links, i))->file == file)
+      return TRUE;
+  return FALSE;
+}
+
+/* Of what has not been read, or is dead, there is nothing to share. */
+static gboolean
+is_below (const LlmKvLink *link,
+          guint            n_chunks)
+{
+  for (guint i = 0; link->n_live > 0 && i < link->extent->n_chunks; i++)
+    if (!link->dead[i] && link->extent->records[i].number >= n_chunks)
+      return FALSE;
+  return link->n_live > 0;
+}
+
+static LlmKvLink *
+copy_link (LlmKvFolder     *self,
+           const LlmKvLink *from)
+{
+  const LlmKvFile *file = from->file;
+  LlmKvLink *link = llm_kv_link_new (self->next++,
+                                     llm_kv_storage_hold_file (self->storage, file->inode,
+                                                               file->bytes, file->app));
+
+  llm_kv_link_set_extent (link, llm_kv_extent_ref (from->extent));
+  memcpy (link->dead, from->dead, from->extent->n_chunks);
+  link->n_live = from->n_live;
+  link->waste = from->waste;
+  return link;
+}
+
+void
+llm_kv_folder_link (LlmKvFolder *self,
+                    LlmKvFolder *from,
+                    guint        n_chunks)
+{
+  int from_fd, fd;
+
+  g_return_if_fail (from != self && from->storage == self->storage && from->app == self->app);
+  g_return_if_fail (from->shape.identity == self->shape.identity);
+
+  from_fd = llm_kv_folder_open_fd (from);
+  if (from_fd < 0)
+    return;
+  fd = llm_kv_folder_make_fd (self);
+  for (guint i = 0; fd >= 0 && i < from->links->len; i++)
+    {
+      const LlmKvLink *link = g_ptr_array_index (from->links, i);
+      char from_name[LLM_KV_NAME_BYTES], name[LLM_KV_NAME_BYTES];
+
+      if (!is_below (link, n_chunks) || has_file (self, link->file))
+        continue;
+      llm_kv_extent_name (link->number, LLM_KV_EXTENT_SUFFIX, from_name);
+      llm_kv_extent_name (self->next, LLM_KV_EXTENT_SUFFIX, name);
+      if (linkat (from_fd, from_name, fd, name, 0) == 0)
+        {
+          LlmKvLink *copy = copy_link (self, link);
+
+          llm_kv_folder_add_link (self, copy);
+          llm_kv_folder_index (self, copy);
+        }
+      else
+        /* Without it the chunks are computed again, or written once more. */
+        g_debug ("An extent can't be shared: %s", g_strerror (errno));
+    }
+  if (fd >= 0)
+    close (fd);
+  close (from_fd);
 }

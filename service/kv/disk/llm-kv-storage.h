@@ -100,6 +100,11 @@ guint64       llm_kv_storage_get_folder_bytes (LlmKvStorage *self,
 void          llm_kv_storage_remove   (LlmKvStorage      *self,
                                        const char        *id);
 
+/* Does what forgotten and superseded chunks left to do in one folder: removes files, gives blocks
+ * back. TRUE when there is more. */
+gboolean      llm_kv_storage_tidy     (LlmKvStorage      *self);
+/* Whether nothing is left to do of that. */
+gboolean      llm_kv_storage_is_tidy  (LlmKvStorage      *self);
 /* Removes extents, oldest first, of the folders that were not used for longest, open ones too: until
  * @bytes are free, or nothing is left. Returns how many are. */
 guint64       llm_kv_storage_trim     (LlmKvStorage      *self,
@@ -122,7 +127,6 @@ LlmKvFolder  *llm_kv_folder_open      (LlmKvStorage      *storage,
 void          llm_kv_folder_close     (LlmKvFolder       *self);
 /* Whether it is known what lies there. */
 gboolean      llm_kv_folder_is_open   (LlmKvFolder       *self);
-guint64       llm_kv_folder_get_bytes (LlmKvFolder       *self);
 
 /* The latest version of chunk @number, if its tokens have @hash. */
 gboolean      llm_kv_folder_find      (LlmKvFolder       *self,
@@ -132,8 +136,8 @@ gboolean      llm_kv_folder_find      (LlmKvFolder       *self,
                                        LlmKvRecord       *record);
 /* Numbers of chunks that lie here end below. */
 guint         llm_kv_folder_get_end   (LlmKvFolder       *self);
-/* The chunk is not needed there: its extent goes with its last one, and gives back the blocks of
- * those that went before, once they are a third of it. */
+/* The chunk is not needed there. llm_kv_storage_tidy() removes its extent with the last one, and
+ * gives back the blocks of those that went before, once they are a third of it. */
 void          llm_kv_folder_forget    (LlmKvFolder       *self,
                                        LlmKvSlot          slot);
 /* Gives @self the extents of @from (same storage, application and shape) all of whose chunks

@@ -35,12 +35,11 @@ typedef struct
 struct _LlmKvOpening
 {
   LlmKvFolder *folder;   /* (nullable) (unowned): NULL when it is closed */
-  LlmDisk *disk;         /* (unowned) */
+  LlmKvStorage *storage; /* (unowned): the threads only look at its fd */
   guint n_pending;       /* batches */
   gboolean is_ended;     /* atomic */
 
   /* what the threads look at */
-  int storage_fd;
   char *id;              /* (owned) */
   LlmKvShape shape;
   gsize *offsets;        /* (owned): what shape points at */
@@ -116,7 +115,7 @@ open_batch (gpointer data)
 {
   const Batch *batch = data;
   LlmKvOpening *self = batch->opening;
-  int folder = llm_kv_home_open_id (self->storage_fd, self->id);
+  int folder = llm_kv_folder_open_id (self->storage->fd, self->id);
 
   for (guint i = batch->first; i < batch->end; i++)
     if (!__atomic_load_n (&self->is_ended, __ATOMIC_ACQUIRE))
@@ -128,23 +127,7 @@ open_batch (gpointer data)
 
 /* --- the owner's thread --- */
 
-/* Whether the extent can be used. */
-static gboolean
-take_header (LlmKvFolder *folder,
-             Header      *header)
-{
-  LlmKvLink *link = header->link;
-  gboolean is_good = header->extent != NULL;
-
-  llm_kv_link_set_extent (link, g_steal_pointer (&header->extent));
-  if (!is_good || link->n_live == 0)
-    llm_kv_home_remove_link (folder->home, link);
-  else
-    llm_kv_folder_index (folder, link);
-  return is_good;
-}
-
-/* Those that are no good go while we are at it. */
+/* Those that are no good go when the folder is tidied. */
 static void
 take_headers (LlmKvOpening *self,
               LlmKvFolder  *folder)
@@ -157,10 +140,12 @@ take_headers (LlmKvOpening *self,
       Header *header = &self->headers[i];
 
       /* it may have had to make room meanwhile */
-      if (header->link->file == NULL || take_header (folder, header))
+      if (header->link->file == NULL)
         continue;
-      n_bad++;
-      first = first != NULL ? first : header->reason;
+      if (header->extent == NULL && n_bad++ == 0)
+        first = header->reason;
+      llm_kv_link_set_extent (header->link, g_steal_pointer (&header->extent));
+      llm_kv_folder_index (folder, header->link);
     }
   if (n_bad > 0)
     g_message ("%u extents of a context are not used, the first since %s", n_bad, first);
@@ -186,23 +171,21 @@ on_batch (gssize        n,
 void
 llm_kv_folder_begin_opening (LlmKvFolder *folder)
 {
-  const LlmKvHome *home = folder->home;
   LlmKvOpening *self;
 
-  if (home->links->len == 0)
+  if (folder->links->len == 0)
     return;
 
   self = g_new0 (LlmKvOpening, 1);
   self->folder = folder;
-  self->disk = home->storage->disk;
-  self->storage_fd = home->storage->fd;
-  self->id = g_strdup (home->id);
+  self->storage = folder->storage;
+  self->id = g_strdup (folder->id);
   self->shape = folder->shape;
   self->offsets = llm_kv_shape_own (&self->shape);
-  self->n_headers = home->links->len;
+  self->n_headers = folder->links->len;
   self->headers = g_new0 (Header, self->n_headers);
   for (guint i = 0; i < self->n_headers; i++)
-    self->headers[i].link = llm_kv_link_ref (g_ptr_array_index (home->links, i));
+    self->headers[i].link = llm_kv_link_ref (g_ptr_array_index (folder->links, i));
   self->n_batches = (self->n_headers + BATCH_FILES - 1) / BATCH_FILES;
   self->batches = g_new (Batch, self->n_batches);
   self->n_pending = self->n_batches;
@@ -212,7 +195,7 @@ llm_kv_folder_begin_opening (LlmKvFolder *folder)
     self->batches[i] = (Batch) { self, i * BATCH_FILES,
                                  MIN ((i + 1) * BATCH_FILES, self->n_headers) };
   for (guint i = 0; i < self->n_batches; i++)
-    llm_disk_run (self->disk, LLM_DISK_RESTORE, open_batch, on_batch, &self->batches[i]);
+    llm_disk_run (self->storage->disk, LLM_DISK_RESTORE, open_batch, on_batch, &self->batches[i]);
 }
 
 void
@@ -226,5 +209,5 @@ llm_kv_folder_end_opening (LlmKvFolder *folder)
   self->folder = NULL;
   __atomic_store_n (&self->is_ended, TRUE, __ATOMIC_RELEASE);
   for (guint i = 0; i < self->n_batches; i++)
-    llm_disk_cancel (self->disk, &self->batches[i]);
+    llm_disk_cancel (self->storage->disk, &self->batches[i]);
 }

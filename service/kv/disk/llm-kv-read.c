@@ -61,9 +61,7 @@ typedef struct
 struct _LlmKvRead
 {
   LlmKvFolder *folder;   /* (nullable) (unowned): NULL when it is closed, or the read ended */
-  LlmDisk *disk;         /* (unowned) */
-  LlmKvCleaner *cleaner; /* (unowned) */
-  int storage_fd;
+  LlmKvStorage *storage; /* (unowned) */
   char *id;              /* (owned): of the context */
   LlmKvShape shape;      /* its offsets are the folder's */
   guint n_holders;       /* the owner, requests, who opens the files */
@@ -89,7 +87,7 @@ drop (LlmKvRead *self)
 
       /* of a file that was removed meanwhile it may be the end */
       if (source->fd >= 0)
-        llm_kv_cleaner_close (self->cleaner, source->fd);
+        llm_kv_cleaner_close (self->storage->cleaner, source->fd);
       llm_kv_link_unref (source->link);
     }
   g_array_unref (self->sources);
@@ -105,17 +103,14 @@ llm_kv_folder_read_cancel (LlmKvRead *self)
 {
   g_ptr_array_remove_fast (self->folder->reads, self);
   self->folder = NULL;
-  llm_disk_cancel (self->disk, self);
+  llm_disk_cancel (self->storage->disk, self);
   for (guint i = 0; i < self->requests->len; i++)
-    llm_disk_cancel (self->disk, &g_array_index (self->requests, Request, i));
+    llm_disk_cancel (self->storage->disk, &g_array_index (self->requests, Request, i));
 }
 
 void
 llm_kv_read_free (LlmKvRead *self)
 {
-  if (self == NULL)
-    return;
-
   if (self->folder != NULL)
     llm_kv_folder_read_cancel (self);
   drop (self);
@@ -124,8 +119,6 @@ llm_kv_read_free (LlmKvRead *self)
 guint64
 llm_kv_read_get_bytes (LlmKvRead *self)
 {
-  g_return_val_if_fail (self != NULL, 0);
-
   return self->bytes;
 }
 
@@ -251,7 +244,7 @@ static gssize
 open_sources (gpointer data)
 {
   LlmKvRead *self = data;
-  int folder = llm_kv_home_open_id (self->storage_fd, self->id);
+  int folder = llm_kv_folder_open_id (self->storage->fd, self->id);
 
   for (guint i = 0; i < self->sources->len; i++)
     {
@@ -260,12 +253,12 @@ open_sources (gpointer data)
 
       llm_kv_extent_name (source->link->number, LLM_KV_EXTENT_SUFFIX, name);
       source->fd = folder < 0 ? folder
-                              : llm_disk_open (self->disk, folder, name,
+                              : llm_disk_open (self->storage->disk, folder, name,
                                                O_RDONLY | O_NOFOLLOW | O_NONBLOCK);
     }
   if (folder >= 0)
     {
-      llm_kv_home_touch_fd (folder);
+      llm_kv_folder_touch_fd (folder);
       close (folder);
     }
   return 0;
@@ -288,7 +281,7 @@ on_opened (gssize        n,
       if (fd < 0)
         continue;
       self->n_holders++;
-      llm_disk_read (self->disk, LLM_DISK_RESTORE, fd, request->offset, request->length, on_read,
+      llm_disk_read (self->storage->disk, LLM_DISK_RESTORE, fd, request->offset, request->length, on_read,
                      (gpointer) request);
     }
   for (guint i = 0; i < self->n_targets && self->folder != NULL; i++)
@@ -410,7 +403,7 @@ static gboolean
 is_there (LlmKvFolder     *folder,
           const LlmKvSlot *slot)
 {
-  const LlmKvLink *link = llm_kv_home_find_link (folder->home, slot->extent);
+  const LlmKvLink *link = llm_kv_folder_find_link (folder, slot->extent);
 
   return link != NULL && link->extent != NULL && slot->index < link->extent->n_chunks
          && !link->dead[slot->index];
@@ -423,7 +416,7 @@ add_source (LlmKvRead   *self,
             guint        n)
 {
   guint64 number = self->targets[order[0]].slot.extent;
-  LlmKvLink *link = llm_kv_home_find_link (self->folder->home, number);
+  LlmKvLink *link = llm_kv_folder_find_link (self->folder, number);
   Source source = { .link = llm_kv_link_ref (link), .fd = -ECANCELED };
 
   for (guint i = 0; i < n; i++)
@@ -453,7 +446,7 @@ plan (LlmKvRead *self)
       add_source (self, order + first, end - first);
     }
   g_array_sort (self->requests, compare_requests);
-  llm_kv_home_touch (self->folder->home, -1);
+  llm_kv_folder_touch (self->folder, -1);
 }
 
 LlmKvRead *
@@ -463,18 +456,11 @@ llm_kv_folder_read (LlmKvFolder       *self,
                     LlmKvArrived       arrived,
                     gpointer           data)
 {
-  LlmKvRead *read;
+  LlmKvRead *read = g_new0 (LlmKvRead, 1);
 
-  g_return_val_if_fail (self != NULL, NULL);
-  g_return_val_if_fail (targets != NULL || n == 0, NULL);
-  g_return_val_if_fail (arrived != NULL, NULL);
-
-  read = g_new0 (LlmKvRead, 1);
   read->folder = self;
-  read->disk = self->home->storage->disk;
-  read->cleaner = self->home->storage->cleaner;
-  read->storage_fd = self->home->storage->fd;
-  read->id = g_strdup (self->home->id);
+  read->storage = self->storage;
+  read->id = g_strdup (self->id);
   read->shape = self->shape;
   read->targets = g_new0 (Target, n);
   read->n_targets = n;
@@ -493,6 +479,6 @@ llm_kv_folder_read (LlmKvFolder       *self,
   plan (read);
 
   read->n_holders = 2;
-  llm_disk_run (read->disk, LLM_DISK_RESTORE, open_sources, on_opened, read);
+  llm_disk_run (read->storage->disk, LLM_DISK_RESTORE, open_sources, on_opened, read);
   return read;
 }

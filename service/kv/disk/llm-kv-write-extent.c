@@ -70,7 +70,7 @@ static void
 remove_part (LlmKvWrite *self)
 {
   char name[LLM_KV_NAME_BYTES];
-  int folder = llm_kv_home_open_fd (self->folder->home);
+  int folder = llm_kv_folder_open_fd (self->folder);
 
   if (folder < 0)
     return;
@@ -97,7 +97,7 @@ static gboolean
 publish (LlmKvWrite *self)
 {
   char part[LLM_KV_NAME_BYTES], name[LLM_KV_NAME_BYTES];
-  int folder = llm_kv_home_open_fd (self->folder->home);
+  int folder = llm_kv_folder_open_fd (self->folder);
   gboolean is_there;
 
   llm_kv_extent_name (self->number, LLM_KV_PART_SUFFIX, part);
@@ -120,7 +120,7 @@ succeed (LlmKvWrite *self)
   for (guint i = 0; i < self->extent->n_chunks; i++)
     slots[i] = (LlmKvSlot) { self->number, i };
   llm_kv_link_set_extent (link, llm_kv_extent_ref (self->extent));
-  llm_kv_home_add_link (folder->home, link);
+  llm_kv_folder_add_link (folder, link);
   llm_kv_folder_index (folder, link);
   self->storage->is_failing = FALSE;
   self->done (slots, NULL, self->user_data);
@@ -298,7 +298,7 @@ make_file (LlmKvWrite *self,
       return fd;
     else
       code = -errno;
-  while (code == -ENOSPC && llm_kv_storage_evict (self->storage, self->folder->home));
+  while (code == -ENOSPC && llm_kv_storage_evict (self->storage, self->folder));
   if (code == -EOPNOTSUPP || code == -ENOSYS)
     return fd;
   close (fd);
@@ -309,20 +309,20 @@ make_file (LlmKvWrite *self,
 static gboolean
 begin (LlmKvWrite *self)
 {
-  LlmKvHome *home = self->folder->home;
+  LlmKvFolder *target = self->folder;
   struct stat status;
   int folder;
 
-  if (!llm_kv_storage_make_room (self->storage, home, self->extent->file_bytes, &self->error))
+  if (!llm_kv_storage_make_room (self->storage, target, self->extent->file_bytes, &self->error))
     return FALSE;
-  folder = llm_kv_home_make_fd (home);
+  folder = llm_kv_folder_make_fd (target);
   if (folder < 0)
     {
       set_error (self, -folder);
       return FALSE;
     }
   self->fd = make_file (self, folder);
-  llm_kv_home_touch (home, folder);
+  llm_kv_folder_touch (target, folder);
   close (folder);
   if (self->fd < 0)
     {
@@ -335,7 +335,7 @@ begin (LlmKvWrite *self)
       return FALSE;
     }
   self->file = llm_kv_storage_hold_file (self->storage, status.st_ino, self->extent->file_bytes,
-                                         home->app);
+                                         target->app);
   return TRUE;
 }
 
@@ -347,17 +347,13 @@ llm_kv_folder_write (LlmKvFolder         *self,
                      LlmKvWritten         done,
                      gpointer             user_data)
 {
+  LlmKvExtent *extent = llm_kv_extent_new (&self->shape, records, n);
   LlmKvWrite *write;
-  LlmKvExtent *extent;
 
-  g_return_if_fail (self != NULL);
-  g_return_if_fail (done != NULL);
-
-  extent = llm_kv_extent_new (&self->shape, records, n);
   g_return_if_fail (extent != NULL);
   write = g_new0 (LlmKvWrite, 1);
   write->folder = self;
-  write->storage = self->home->storage;
+  write->storage = self->storage;
   write->shape = self->shape;
   write->extent = extent;
   write->number = self->next++;

@@ -79,7 +79,7 @@ read_tensors (LlmModelInfo *self,
   g_autoptr(GHashTable) counts = g_hash_table_new_full (NULL, NULL, NULL, g_free);
   guint64 most = 0;
 
-  for (guint i = 0; i < llm_gguf_get_n_tensors (gguf); i++)
+  for (guint i = 0; i < gguf->tensors->len; i++)
     {
       const LlmGgufTensor *tensor = llm_gguf_get_tensor (gguf, i);
       guint64 n = tensor->dims[0] * tensor->dims[1] * tensor->dims[2] * tensor->dims[3];
@@ -121,7 +121,7 @@ new_info (const char *path,
                          : llm_gguf_open (path, &self->error);
   if (gguf != NULL)
     {
-      self->file_bytes = llm_file_map_get_size (llm_gguf_get_map (gguf));
+      self->file_bytes = llm_file_map_get_size (gguf->map);
       if (self->title == NULL)
         self->title = read_text (gguf, "general.name", self->id);
       self->architecture = read_text (gguf, "general.architecture", "");

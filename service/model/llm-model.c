@@ -36,8 +36,8 @@ static void
 write_identity (LlmModel *self)
 {
   guint64 parts[] = {
-    GUINT64_TO_LE (llm_gguf_get_header_hash (self->gguf)),
-    GUINT64_TO_LE (llm_file_map_get_size (llm_gguf_get_map (self->gguf))),
+    GUINT64_TO_LE (self->gguf->header_hash),
+    GUINT64_TO_LE (llm_file_map_get_size (self->gguf->map)),
   };
 
   print_identity (XXH3_64bits (parts, sizeof parts), self->identity);
@@ -57,7 +57,7 @@ read_template (LlmModel *self,
       g_propagate_error (error, g_steal_pointer (&local_error));
       return FALSE;
     }
-  self->template = llm_template_new (source, self->tokenizer, llm_gguf_get_path (self->gguf),
+  self->template = llm_template_new (source, self->tokenizer, self->gguf->path,
                                      &self->template_error);
   return TRUE;
 }

@@ -27,7 +27,7 @@ static const void *
 get_data (LlmGguf             *gguf,
           const LlmTensorPart *part)
 {
-  return llm_file_map_get_data (llm_gguf_get_map (gguf)) + part->offset;
+  return llm_file_map_get_data (gguf->map) + part->offset;
 }
 
 /* They divide. */
@@ -94,7 +94,7 @@ check (LlmWeights  *weights,
 {
   MappedWeights *self = (MappedWeights *) weights;
 
-  if (llm_file_map_is_damaged (llm_gguf_get_map (self->gguf)))
+  if (llm_file_map_is_damaged (self->gguf->map))
     return llm_gguf_fail (self->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
                           "the file was changed while it was in use: answers made with it since "
                           "are worthless");
@@ -106,7 +106,7 @@ static void
 tell_held (MappedWeights *self,
            guint64        absent)
 {
-  guint64 size = llm_file_map_get_size (llm_gguf_get_map (self->gguf));
+  guint64 size = llm_file_map_get_size (self->gguf->map);
   guint64 held = (guint64) ((double) self->parent.bytes * ((double) self->kept / (double) size));
 
   if (self->kept == size)
@@ -119,7 +119,7 @@ drop (LlmWeights *weights,
       guint64     bytes)
 {
   MappedWeights *self = (MappedWeights *) weights;
-  LlmFileMap *map = llm_gguf_get_map (self->gguf);
+  LlmFileMap *map = self->gguf->map;
   guint64 kept = self->kept;
   guint64 gone, resident;
   LlmFileIdentity identity;
@@ -140,7 +140,7 @@ take (LlmWeights *weights)
   MappedWeights *self = (MappedWeights *) weights;
   guint64 resident = llm_weights_get_resident (weights);
 
-  self->kept = llm_file_map_get_size (llm_gguf_get_map (self->gguf));
+  self->kept = llm_file_map_get_size (self->gguf->map);
   tell_held (self, weights->bytes - resident);
   return LLM_READY;
 }
@@ -157,7 +157,7 @@ list_pieces (LlmWeights *weights,
 
       if (part->tensor != NULL && part->offset < self->kept
           && (i != LLM_OP_OUTPUT || !self->has_tied_output))
-        llm_weights_add_piece (pieces, llm_gguf_get_map (self->gguf), part->offset,
+        llm_weights_add_piece (pieces, self->gguf->map, part->offset,
                                MIN ((guint64) part->row_bytes * part->n_out,
                                     self->kept - part->offset));
     }
@@ -168,7 +168,7 @@ read_ahead (LlmWeights *weights,
             guint64     at,
             guint64     bytes)
 {
-  LlmFileMap *map = llm_gguf_get_map (((MappedWeights *) weights)->gguf);
+  LlmFileMap *map = ((MappedWeights *) weights)->gguf->map;
 
   llm_file_map_prefetch (map, at, bytes);
   return at + bytes < llm_file_map_get_size (map);
@@ -178,7 +178,7 @@ static void
 free_weights (LlmWeights *weights)
 {
   MappedWeights *self = (MappedWeights *) weights;
-  LlmFileMap *map = llm_gguf_get_map (self->gguf);
+  LlmFileMap *map = self->gguf->map;
 
   llm_weights_set_held (weights, self->ledger, 0, 0, 0);
   g_clear_pointer (&self->ledger, llm_ledger_unref);
@@ -268,7 +268,7 @@ llm_weights_new_mapped (LlmGguf           *gguf,
   if (ledger != NULL)
     self->ledger = llm_ledger_ref (ledger);
   /* in memory, as long as nobody has asked the kernel */
-  self->kept = llm_file_map_get_size (llm_gguf_get_map (gguf));
+  self->kept = llm_file_map_get_size (gguf->map);
   tell_held (self, 0);
   return &self->parent;
 }

@@ -255,7 +255,7 @@ break_file (const char *name)
   g_assert_no_error (error);
   gguf = llm_gguf_open (path, &error);
   g_assert_no_error (error);
-  for (guint i = 0; i < llm_gguf_get_n_tensors (gguf); i++)
+  for (guint i = 0; i < gguf->tensors->len; i++)
     {
       const LlmGgufTensor *tensor = llm_gguf_get_tensor (gguf, i);
       gsize block = llk_type_block_bytes (tensor->type);

@@ -5,7 +5,7 @@
 
 #define G_LOG_DOMAIN "llm-model"
 
-#include "model/gguf/llm-gguf-private.h"
+#include "model/gguf/llm-gguf.h"
 
 #include <xxhash.h>
 
@@ -25,7 +25,7 @@ count_bytes (LlmGguf *self)
   guint64 bytes = 0;
 
   for (guint i = 0; i < self->tensors->len; i++)
-    bytes += g_array_index (self->tensors, LlmGgufTensor, i).bytes;
+    bytes += llm_gguf_get_tensor (self, i)->bytes;
   return bytes;
 }
 
@@ -60,7 +60,7 @@ visit_pages (LlmGguf      *self,
 
   for (guint i = 0; i < self->tensors->len; i++)
     {
-      const LlmGgufTensor *tensor = &g_array_index (self->tensors, LlmGgufTensor, i);
+      const LlmGgufTensor *tensor = llm_gguf_get_tensor (self, i);
       guint64 n = 1 + (guint64) ((double) tensor->bytes * pages_per_byte);
 
       /* a part is a page at least; of a tensor without bytes there is nothing to see */
@@ -112,8 +112,6 @@ hash_weights (LlmGguf *self)
 guint64
 llm_gguf_get_weights_hash (LlmGguf *self)
 {
-  g_return_val_if_fail (self != NULL, 0);
-
   if (g_once_init_enter (&self->has_weights_hash))
     {
       self->weights_hash = hash_weights (self);

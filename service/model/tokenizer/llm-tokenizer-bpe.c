@@ -125,7 +125,7 @@ set_merge_error (LlmGguf     *gguf,
 {
   g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
                "%s: %s[%zu]: %s",
-               llm_gguf_get_path (gguf), KEY_MERGES, index, what);
+               gguf->path, KEY_MERGES, index, what);
   return FALSE;
 }
 
@@ -263,7 +263,7 @@ read_merges (LlmBpe   *self,
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
                    "%s: %s has %zu entries; supported are up to %u",
-                   llm_gguf_get_path (gguf), KEY_MERGES, n_merges, LLM_VOCAB_MAX_TOKENS * 4);
+                   gguf->path, KEY_MERGES, n_merges, LLM_VOCAB_MAX_TOKENS * 4);
       return FALSE;
     }
 
@@ -302,11 +302,11 @@ read_pretokenizer (LlmBpe   *self,
       if (shown != NULL)
         g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
                      "%s: %s is “%s”; a wrong one would spoil every text, so this model can't be "
-                     "used. Supported are %s", llm_gguf_get_path (gguf), KEY_PRE, shown, known);
+                     "used. Supported are %s", gguf->path, KEY_PRE, shown, known);
       else
         g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
                      "%s: %s is missing; a wrong one would spoil every text, so this model can't "
-                     "be used. Supported are %s", llm_gguf_get_path (gguf), KEY_PRE, known);
+                     "be used. Supported are %s", gguf->path, KEY_PRE, known);
       return FALSE;
     }
   return TRUE;

@@ -66,7 +66,7 @@ read_bytes (LlmSpm   *self,
         {
           g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
                        "%s: tokenizer.ggml.tokens[%u] has the type of a byte, but its text is "
-                       "none of <0x00> to <0xFF>", llm_gguf_get_path (gguf), id);
+                       "none of <0x00> to <0xFF>", gguf->path, id);
           return FALSE;
         }
       self->byte_ids[byte] = (gint32) id;
@@ -77,7 +77,7 @@ read_bytes (LlmSpm   *self,
       {
         g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
                      "%s: tokenizer.ggml.tokens has no token for byte <0x%02X>; supported are "
-                     "vocabularies with all 256", llm_gguf_get_path (gguf), byte);
+                     "vocabularies with all 256", gguf->path, byte);
         return FALSE;
       }
   return TRUE;
@@ -99,7 +99,7 @@ read_scores (LlmSpm   *self,
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
                    "%s: %s has %zu entries, tokenizer.ggml.tokens has %u; there must be one for "
                    "each token",
-                   llm_gguf_get_path (gguf), KEY_SCORES, n_scores, self->vocab->n_tokens);
+                   gguf->path, KEY_SCORES, n_scores, self->vocab->n_tokens);
       return FALSE;
     }
 
@@ -110,7 +110,7 @@ read_scores (LlmSpm   *self,
         {
           g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
                        "%s: %s[%zu] is no finite number",
-                       llm_gguf_get_path (gguf), KEY_SCORES, i);
+                       gguf->path, KEY_SCORES, i);
           return FALSE;
         }
       self->ranks[i] = rank_of_score (scores[i]);

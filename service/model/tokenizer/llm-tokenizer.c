@@ -133,7 +133,7 @@ llm_tokenizer_new (LlmGguf  *gguf,
 
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
                    "%s: %s is “%s”; supported are llama, gpt2 and bert",
-                   llm_gguf_get_path (gguf), KEY_MODEL, shown);
+                   gguf->path, KEY_MODEL, shown);
       return NULL;
     }
 

@@ -205,14 +205,14 @@ check_sizes (LlmGguf  *gguf,
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
                    "%s: %s has %zu entries; supported are 1 to %u",
-                   llm_gguf_get_path (gguf), KEY_TOKENS, n_tokens, LLM_VOCAB_MAX_TOKENS);
+                   gguf->path, KEY_TOKENS, n_tokens, LLM_VOCAB_MAX_TOKENS);
       return FALSE;
     }
   if (n_kinds != n_tokens)
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
                    "%s: %s has %zu entries, %s has %zu; there must be one for each token",
-                   llm_gguf_get_path (gguf), KEY_TYPES, n_kinds, KEY_TOKENS, n_tokens);
+                   gguf->path, KEY_TYPES, n_kinds, KEY_TOKENS, n_tokens);
       return FALSE;
     }
   return TRUE;
@@ -229,14 +229,14 @@ check_token (LlmGguf        *gguf,
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
                    "%s: %s[%zu] is %zu bytes long; supported are up to %d",
-                   llm_gguf_get_path (gguf), KEY_TOKENS, id, token.length, LLM_VOCAB_MAX_TEXT);
+                   gguf->path, KEY_TOKENS, id, token.length, LLM_VOCAB_MAX_TEXT);
       return FALSE;
     }
   if (kind < LLM_TOKEN_NORMAL || kind > LLM_TOKEN_BYTE)
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
                    "%s: %s[%zu] is %jd; known types are 1 to 6",
-                   llm_gguf_get_path (gguf), KEY_TYPES, id, kind);
+                   gguf->path, KEY_TYPES, id, kind);
       return FALSE;
     }
   return TRUE;
@@ -348,7 +348,7 @@ llm_vocab_new (LlmGguf   *gguf,
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
                    "%s: %s holds %zu bytes; supported are up to %d",
-                   llm_gguf_get_path (gguf), KEY_TOKENS, total, G_MAXINT32);
+                   gguf->path, KEY_TOKENS, total, G_MAXINT32);
       return NULL;
     }
 

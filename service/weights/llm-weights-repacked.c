@@ -2,12 +2,11 @@
 
 #define G_LOG_DOMAIN "llm-model"
 
-#include "weights/llm-weights-prepared.h"
+#include "weights/llm-repacked-private.h"
 
 #include <string.h>
 
 #include "common/llmsvc-error.h"
-#include "weights/llm-prepare-weights.h"
 
 /* Of weights that don't stay, so many bytes are read ahead of those in use: two of the largest
  * matrices of a small model, and about what is read while one is multiplied. */
@@ -17,52 +16,50 @@ typedef struct
 {
   LlmWeights parent;
 
-  LlmGguf *gguf;
   LlmLedger *ledger;        /* (nullable) */
   LlmWeights *mapped;       /* what is not packed */
-  LlmPreparedPlan *plan;
-  LlmPreparedCopy *copy;
+  LlmRepackedPlan *plan;
+  LlmRepacked *repacked;
   guint n_threads;          /* that pack */
-  guint64 kept;             /* bytes of the copy that were not dropped, from its beginning */
-  guint64 staying;          /* bytes of the copy, from its beginning, that stay after their use */
-  GArray *rest;             /* (owned) (element-type LlmWeightPiece): of the file, not in the copy */
-  GThread *packing;         /* (nullable): makes a copy in memory again */
+  guint64 kept;             /* bytes of the panels that were not dropped, from their beginning */
+  guint64 staying;          /* bytes of the panels, from their beginning, that stay after their use */
+  GArray *rest;             /* (owned) (element-type LlmWeightPiece): of the file, not in panels */
+  GThread *packing;         /* (nullable): packs into memory again */
   LlmStatus packed;         /* atomic: PENDING while it is dropped or being made */
   GError *error;            /* (nullable): why it could not be, once packed is FAILED */
-} PreparedWeights;
+} RepackedWeights;
 
-/* What is held besides the copy: of the file, what is not in it. */
+/* What is held besides the panels: of the file, what is not in them. */
 static guint64
-get_rest (const PreparedWeights *self)
+get_rest (const RepackedWeights *self)
 {
   return self->parent.bytes - self->plan->bytes;
 }
 
 static void
-tell_held (PreparedWeights *self,
+tell_held (RepackedWeights *self,
            guint64          absent)
 {
   guint64 mapped = self->mapped->held > 0 ? get_rest (self) : 0;
 
   llm_weights_set_held (&self->parent, self->ledger, self->kept + mapped,
-                        llm_prepared_copy_is_file (self->copy) ? self->kept + mapped : mapped,
+                        self->repacked->map != NULL ? self->kept + mapped : mapped,
                         absent);
 }
 
 static gpointer
 pack_again (gpointer data)
 {
-  PreparedWeights *self = data;
-  gboolean is_packed = llm_prepare_in_memory (self->plan, self->gguf, self->n_threads,
-                                              llm_prepared_copy_get_memory (self->copy),
-                                              &self->error);
+  RepackedWeights *self = data;
+  gboolean is_packed = llm_repack_in_memory (self->plan, self->n_threads,
+                                             self->repacked->data, &self->error);
 
   __atomic_store_n (&self->packed, is_packed ? LLM_READY : LLM_FAILED, __ATOMIC_RELEASE);
   return NULL;
 }
 
 static void
-end_packing (PreparedWeights *self)
+end_packing (RepackedWeights *self)
 {
   if (self->packing != NULL)
     g_thread_join (g_steal_pointer (&self->packing));
@@ -70,7 +67,7 @@ end_packing (PreparedWeights *self)
 
 /* Packed panels are good for something only all together. */
 static guint64
-drop_packed (PreparedWeights *self)
+drop_packed (RepackedWeights *self)
 {
   guint64 gone = self->kept;
 
@@ -79,12 +76,12 @@ drop_packed (PreparedWeights *self)
   __atomic_store_n (&self->packed, LLM_PENDING, __ATOMIC_RELEASE);
   self->kept = 0;
   if (gone > 0)
-    llm_prepared_copy_drop (self->copy, 0, gone);
+    llm_repacked_drop (self->repacked, 0, gone);
   return gone;
 }
 
 static guint64
-drop_rest (PreparedWeights *self,
+drop_rest (RepackedWeights *self,
            guint64         *absent)
 {
   guint64 rest = get_rest (self);
@@ -98,13 +95,27 @@ drop_rest (PreparedWeights *self,
   return resident;
 }
 
-/* The end of the copy, and when that is not enough what is only in the file. */
+/* Where the last @bytes that are in memory of what is kept begin, or a little before. @resident:
+ * (out): bytes in memory from there on. */
+static guint64
+find_tail (RepackedWeights *self,
+           guint64          bytes,
+           guint64         *resident)
+{
+  guint64 first = self->plan->data_offset;
+  guint64 tail = llm_file_map_find_resident_tail (self->repacked->map, first + self->kept, bytes,
+                                                  resident);
+
+  return tail > first ? tail - first : 0;
+}
+
+/* The end of the panels, and when that is not enough what is only in the file. */
 static guint64
 drop (LlmWeights *weights,
       guint64     bytes)
 {
-  PreparedWeights *self = (PreparedWeights *) weights;
-  gboolean is_file = llm_prepared_copy_is_file (self->copy);
+  RepackedWeights *self = (RepackedWeights *) weights;
+  gboolean is_file = self->repacked->map != NULL;
   guint64 absent = weights->absent;
   guint64 resident = 0;
 
@@ -114,12 +125,12 @@ drop (LlmWeights *weights,
     resident = drop_packed (self);
   else if (self->kept > 0)
     {
-      guint64 kept = llm_prepared_copy_find_tail (self->copy, self->kept, bytes, &resident);
+      guint64 kept = find_tail (self, bytes, &resident);
       guint64 gone = self->kept - kept;
 
       resident = MIN (resident, gone);
       absent -= MIN (absent, gone - resident);
-      llm_prepared_copy_drop (self->copy, kept, gone);
+      llm_repacked_drop (self->repacked, kept, gone);
       self->kept = kept;
     }
   if (!is_file || resident < bytes)
@@ -132,18 +143,18 @@ drop (LlmWeights *weights,
 static LlmStatus
 take (LlmWeights *weights)
 {
-  PreparedWeights *self = (PreparedWeights *) weights;
+  RepackedWeights *self = (RepackedWeights *) weights;
   LlmStatus packed = __atomic_load_n (&self->packed, __ATOMIC_ACQUIRE);
   guint64 absent = weights->absent;
 
   if (self->mapped->held == 0)
     absent += get_rest (self);
-  if (llm_prepared_copy_is_file (self->copy))
+  if (self->repacked->map != NULL)
     absent += self->plan->bytes - self->kept;
   llm_weights_take (self->mapped);
   self->kept = self->plan->bytes;
   if (self->staying == self->plan->bytes)
-    llm_prepared_copy_take (self->copy);
+    llm_repacked_take (self->repacked);
   tell_held (self, absent);
   if (packed == LLM_PENDING && self->packing == NULL)
     self->packing = g_thread_new ("llm-pack", pack_again, self);
@@ -156,10 +167,10 @@ static void
 list_pieces (LlmWeights *weights,
              GArray     *pieces)
 {
-  PreparedWeights *self = (PreparedWeights *) weights;
+  RepackedWeights *self = (RepackedWeights *) weights;
 
-  if (llm_prepared_copy_is_file (self->copy) && self->kept > 0)
-    llm_prepared_copy_list_piece (self->copy, self->kept, pieces);
+  if (self->repacked->map != NULL && self->kept > 0)
+    llm_weights_add_piece (pieces, self->repacked->map, self->plan->data_offset, self->kept);
   for (guint i = 0; self->mapped->held > 0 && i < self->rest->len; i++)
     {
       const LlmWeightPiece *piece = &g_array_index (self->rest, LlmWeightPiece, i);
@@ -168,17 +179,26 @@ list_pieces (LlmWeights *weights,
     }
 }
 
-/* The copy first, as that is what most of the time is spent with. */
+/* Has the system read the range of the file's matrices. */
+static void
+prefetch (RepackedWeights *self,
+          guint64          offset,
+          guint64          length)
+{
+  llm_file_map_prefetch (self->repacked->map, self->plan->data_offset + offset, length);
+}
+
+/* The panels first, as that is what most of the time is spent with. */
 static gboolean
 read_ahead (LlmWeights *weights,
             guint64     at,
             guint64     bytes)
 {
-  PreparedWeights *self = (PreparedWeights *) weights;
+  RepackedWeights *self = (RepackedWeights *) weights;
 
-  if (!llm_prepared_copy_is_file (self->copy) || at >= self->plan->bytes)
+  if (self->repacked->map == NULL || at >= self->plan->bytes)
     return FALSE;
-  llm_prepared_copy_prefetch (self->copy, at, bytes);
+  prefetch (self, at, bytes);
   return at + bytes < self->plan->bytes;
 }
 
@@ -186,22 +206,22 @@ static void
 keep (LlmWeights *weights,
       guint64     bytes)
 {
-  PreparedWeights *self = (PreparedWeights *) weights;
+  RepackedWeights *self = (RepackedWeights *) weights;
   guint64 before = self->staying;
 
-  if (!llm_prepared_copy_is_file (self->copy))
+  if (self->repacked->map == NULL)
     return;
   self->staying = MIN (bytes, self->plan->bytes);
   if (self->staying < before)
-    llm_prepared_copy_drop (self->copy, self->staying, before - self->staying);
+    llm_repacked_drop (self->repacked, self->staying, before - self->staying);
   else if (self->staying > before && self->staying == self->kept)
-    llm_prepared_copy_take (self->copy);
+    llm_repacked_take (self->repacked);
 }
 
 /* What of @matrix does not stay. */
 static guint64
-get_passing (const PreparedWeights   *self,
-             const LlmPreparedMatrix *matrix,
+get_passing (const RepackedWeights   *self,
+             const LlmRepackedMatrix *matrix,
              guint64                 *offset)
 {
   guint64 end = matrix->offset + (guint64) matrix->n_panels * matrix->panel_bytes;
@@ -219,12 +239,9 @@ acquire (LlmWeights           *weights,
          LlmWeightView        *view,
          GError              **error)
 {
-  PreparedWeights *self = (PreparedWeights *) weights;
-  const LlmPreparedMatrix *matrix;
+  RepackedWeights *self = (RepackedWeights *) weights;
+  const LlmRepackedMatrix *matrix;
   guint64 offset, passing;
-
-  g_return_val_if_fail ((guint) op < LLM_N_OPS, LLM_FAILED);
-  g_return_val_if_fail (segment == 0, LLM_FAILED);
 
   switch (__atomic_load_n (&self->packed, __ATOMIC_ACQUIRE))
     {
@@ -238,12 +255,12 @@ acquire (LlmWeights           *weights,
     default:
       break;
     }
-  matrix = llm_prepared_plan_find (self->plan, op, llm_operator_is_layered (op) ? layer : 0);
+  matrix = llm_repacked_plan_find (self->plan, op, llm_operator_is_layered (op) ? layer : 0);
   if (matrix == NULL)
     return llm_weights_acquire (self->mapped, op, layer, segment, activation, view, error);
 
   *view = (LlmWeightView) {
-    .data = llm_prepared_copy_get_data (self->copy) + matrix->offset,
+    .data = self->repacked->data + matrix->offset,
     .type = matrix->part.type,
     .layout = LLM_LAYOUT_PANELS,
     .in_count = matrix->part.n_in,
@@ -252,7 +269,7 @@ acquire (LlmWeights           *weights,
   passing = get_passing (self, matrix, &offset);
   if (passing > 0)
     {
-      llm_prepared_copy_prefetch (self->copy, offset, passing + PASS_AHEAD_BYTES);
+      prefetch (self, offset, passing + PASS_AHEAD_BYTES);
       view->lease = (gpointer) matrix;
     }
   return LLM_READY;
@@ -262,7 +279,7 @@ static void
 release (LlmWeights    *weights,
          LlmWeightView *view)
 {
-  PreparedWeights *self = (PreparedWeights *) weights;
+  RepackedWeights *self = (RepackedWeights *) weights;
 
   if (view->lease != NULL)
     {
@@ -270,7 +287,7 @@ release (LlmWeights    *weights,
       guint64 passing = get_passing (self, view->lease, &offset);
 
       if (passing > 0)
-        llm_prepared_copy_drop (self->copy, offset, passing);
+        llm_repacked_drop (self->repacked, offset, passing);
     }
   memset (view, 0, sizeof *view);
 }
@@ -279,10 +296,10 @@ static gboolean
 check (LlmWeights  *weights,
        GError     **error)
 {
-  PreparedWeights *self = (PreparedWeights *) weights;
+  RepackedWeights *self = (RepackedWeights *) weights;
 
-  if (!llm_prepared_copy_is_good (self->copy))
-    return llm_gguf_fail (self->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+  if (self->repacked->map != NULL && llm_file_map_is_damaged (self->repacked->map))
+    return llm_gguf_fail (self->plan->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
                           "the prepared copy of the file was changed while it was in use: answers "
                           "made with it since are worthless");
   return llm_weights_check (self->mapped, error);
@@ -291,22 +308,21 @@ check (LlmWeights  *weights,
 static void
 free_weights (LlmWeights *weights)
 {
-  PreparedWeights *self = (PreparedWeights *) weights;
+  RepackedWeights *self = (RepackedWeights *) weights;
 
   end_packing (self);
   g_clear_error (&self->error);
   llm_weights_set_held (weights, self->ledger, 0, 0, 0);
   g_clear_pointer (&self->ledger, llm_ledger_unref);
   self->mapped->keeps_cache = weights->keeps_cache;
-  llm_prepared_copy_end (g_steal_pointer (&self->copy), weights->keeps_cache);
-  g_clear_pointer (&self->plan, llm_prepared_plan_free);
+  llm_repacked_end (g_steal_pointer (&self->repacked), weights->keeps_cache);
+  g_clear_pointer (&self->plan, llm_repacked_plan_unref);
   g_clear_pointer (&self->rest, g_array_unref);
   g_clear_pointer (&self->mapped, llm_weights_free);
-  g_clear_pointer (&self->gguf, llm_gguf_unref);
   g_free (self);
 }
 
-static const LlmWeightProvider prepared_provider = {
+static const LlmWeightProvider repacked_provider = {
   .acquire = acquire,
   .release = release,
   .check = check,
@@ -318,40 +334,19 @@ static const LlmWeightProvider prepared_provider = {
   .free = free_weights,
 };
 
-/* What is held instead of the file's bytes: the copy, and those that are not in it. */
-static guint64
-count_bytes (const LlmPreparedPlan *plan,
-             const LlmWeights      *mapped)
-{
-  guint64 bytes = plan->bytes + mapped->bytes;
-
-  for (guint i = 0; i < plan->matrices->len; i++)
-    {
-      const LlmTensorPart *part = &g_array_index (plan->matrices, LlmPreparedMatrix, i).part;
-
-      if (part->tensor != plan->embedding)
-        bytes -= (guint64) part->row_bytes * part->n_out;
-    }
-  return bytes;
-}
-
 static gboolean
-is_packed (const LlmPreparedPlan *plan,
+is_packed (const LlmRepackedPlan *plan,
            const LlmWeightPiece  *piece)
 {
-  for (guint i = 0; i < plan->matrices->len; i++)
-    {
-      const LlmTensorPart *part = &g_array_index (plan->matrices, LlmPreparedMatrix, i).part;
-
-      if (part->offset == piece->offset && part->tensor != plan->embedding)
-        return TRUE;
-    }
+  for (guint i = 0; i < plan->rows->len; i++)
+    if (g_array_index (plan->rows, LlmRepackedRows, i).offset == piece->offset)
+      return TRUE;
   return FALSE;
 }
 
 /* (transfer full) */
 static GArray *
-list_rest (const LlmPreparedPlan *plan,
+list_rest (const LlmRepackedPlan *plan,
            LlmWeights            *mapped)
 {
   GArray *pieces = llm_weights_list_pieces (mapped);
@@ -363,48 +358,42 @@ list_rest (const LlmPreparedPlan *plan,
 }
 
 LlmWeights *
-llm_weights_new_prepared (LlmGguf           *gguf,
+llm_weights_new_repacked (LlmGguf           *gguf,
                           const LlmHparams  *hparams,
-                          LlmPreparedCache  *cache,
+                          LlmRepackedCache  *cache,
                           guint              n_threads,
                           LlmLedger         *ledger,
                           GError           **error)
 {
-  g_autoptr(LlmWeights) mapped = NULL;
-  g_autoptr(LlmPreparedPlan) plan = NULL;
-  LlmPreparedCopy *copy;
-  PreparedWeights *self;
+  g_autoptr(LlmWeights) mapped = llm_weights_new_mapped (gguf, hparams, NULL, error);
+  g_autoptr(LlmRepackedPlan) plan = NULL;
+  LlmRepacked *repacked = NULL;
+  RepackedWeights *self;
 
-  g_return_val_if_fail (gguf != NULL, NULL);
-  g_return_val_if_fail (hparams != NULL, NULL);
-
-  mapped = llm_weights_new_mapped (gguf, hparams, NULL, error);
-  if (mapped == NULL)
-    return NULL;
-  plan = llm_prepared_plan_new (gguf, hparams, error);
-  if (plan == NULL)
-    return NULL;
-  copy = llm_prepared_cache_get (cache, plan, gguf, n_threads, error);
-  if (copy == NULL)
+  if (mapped != NULL)
+    plan = llm_repacked_plan_new (gguf, hparams, error);
+  if (plan != NULL)
+    repacked = llm_repacked_cache_get (cache, plan, n_threads, error);
+  if (repacked == NULL)
     return NULL;
 
-  self = g_new0 (PreparedWeights, 1);
-  self->parent.provider = &prepared_provider;
+  self = g_new0 (RepackedWeights, 1);
+  self->parent.provider = &repacked_provider;
   self->parent.n_segments = mapped->n_segments;
   self->parent.segment_percent = mapped->segment_percent;
-  self->parent.bytes = count_bytes (plan, mapped);
-  self->gguf = llm_gguf_ref (gguf);
+  /* What is held instead of the file's bytes: the panels, and those that are not in them. */
+  self->parent.bytes = plan->bytes + mapped->bytes;
+  for (guint i = 0; i < plan->rows->len; i++)
+    self->parent.bytes -= g_array_index (plan->rows, LlmRepackedRows, i).length;
   self->rest = list_rest (plan, mapped);
   self->mapped = g_steal_pointer (&mapped);
   self->plan = g_steal_pointer (&plan);
-  self->copy = copy;
+  self->repacked = repacked;
   self->n_threads = n_threads;
   self->packed = LLM_READY;
-  self->staying = self->plan->bytes;
-  if (ledger != NULL)
-    self->ledger = llm_ledger_ref (ledger);
   /* in memory, as long as nobody has asked the kernel */
-  self->kept = self->plan->bytes;
+  self->staying = self->kept = self->plan->bytes;
+  self->ledger = ledger != NULL ? llm_ledger_ref (ledger) : NULL;
   tell_held (self, 0);
   return &self->parent;
 }

@@ -432,7 +432,7 @@ count_steps (LlmTokenizer *tokenizer,
   g_autoptr(GArray) ids = g_array_new (FALSE, FALSE, sizeof (gint32));
   LlmTextPart part = { text, strlen (text), FALSE };
 
-  return llm_tokenizer_encode_counting (tokenizer, &part, 1, FALSE, ids);
+  return llm_tokenizer_encode (tokenizer, &part, 1, FALSE, ids);
 }
 
 /* Texts that are one long word, or full of what begins a token. */

@@ -2,7 +2,7 @@
 
 #define G_LOG_DOMAIN "llm-model"
 
-#include "model/tokenizer/llm-merger.h"
+#include "model/tokenizer/llm-tokenizer-private.h"
 
 typedef struct
 {

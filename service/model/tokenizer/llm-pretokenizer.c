@@ -19,21 +19,6 @@ typedef enum
   CLASS_END,          /* no character: the text is at its end */
 } CharClass;
 
-/* Where a match that begins at @at ends, or NULL when there is none. */
-typedef const char *(*MatchFunc) (const char *at,
-                                  const char *end);
-
-#define MAX_STAGES 5
-
-/* Each stage cuts what the ones before it left, matches as well as the gaps between them. */
-struct _LlmPretokenizer
-{
-  const char *name;
-  MatchFunc stages[MAX_STAGES + 1];   /* NULL behind the last */
-  gboolean ignores_merges;
-  gboolean adds_bos;
-};
-
 static gboolean
 is_space (gunichar c)
 {
@@ -388,18 +373,6 @@ llm_pretokenizer_list_names (void)
   for (guint i = 0; i < G_N_ELEMENTS (pretokenizers); i++)
     g_string_append_printf (names, "%s%s", i > 0 ? ", " : "", pretokenizers[i].name);
   return g_string_free (names, FALSE);
-}
-
-gboolean
-llm_pretokenizer_ignores_merges (const LlmPretokenizer *self)
-{
-  return self->ignores_merges;
-}
-
-gboolean
-llm_pretokenizer_adds_bos (const LlmPretokenizer *self)
-{
-  return self->adds_bos;
 }
 
 static void

@@ -2,7 +2,7 @@
 
 #define G_LOG_DOMAIN "llm-model"
 
-#include "model/tokenizer/llm-special.h"
+#include "model/tokenizer/llm-tokenizer-private.h"
 
 #include <string.h>
 

@@ -18,6 +18,13 @@
 
 typedef struct
 {
+  LlmCodec codec;
+  LlmSpecialSet pieces;
+  gint32 unknown;
+} LlmWpm;
+
+typedef struct
+{
   gunichar first;
   gunichar last;
 } Range;
@@ -27,33 +34,6 @@ static const Range ideographs[] = {
   { 0x3400, 0x4dbf }, { 0x4e00, 0x9fff }, { 0xf900, 0xfaff }, { 0x20000, 0x2a6df },
   { 0x2a700, 0x2b73f }, { 0x2b740, 0x2b81f }, { 0x2b920, 0x2ceaf }, { 0x2f800, 0x2fa1f },
 };
-
-LlmWpm *
-llm_wpm_new (LlmGguf         *gguf,
-             const LlmVocab  *vocab,
-             GError         **error)
-{
-  g_autoptr(LlmWpm) self = g_new0 (LlmWpm, 1);
-  g_autoptr(GArray) pieces = g_array_new (FALSE, FALSE, sizeof (gint32));
-  guint64 unknown;
-
-  if (!llm_gguf_get_uint (gguf, KEY_UNKNOWN, 0, vocab->n_tokens - 1, NULL, &unknown, error))
-    return NULL;
-
-  self->unknown = (gint32) unknown;
-  for (gint32 id = 0; id < (gint32) vocab->n_tokens; id++)
-    if (vocab->offsets[id] < vocab->offsets[id + 1] && vocab->kinds[id] == LLM_TOKEN_NORMAL)
-      g_array_append_val (pieces, id);
-  llm_special_set_init (&self->pieces, vocab, pieces);
-  return g_steal_pointer (&self);
-}
-
-void
-llm_wpm_free (LlmWpm *self)
-{
-  llm_special_set_clear (&self->pieces);
-  g_free (self);
-}
 
 /* The base of a letter with accents. */
 static gunichar
@@ -143,12 +123,14 @@ end_word (const LlmWpm *self,
   return n_steps;
 }
 
-guint64
-llm_wpm_encode (const LlmWpm *self,
-                const char   *text,
-                gsize         length,
-                GArray       *ids)
+static guint64
+encode (const LlmCodec *codec,
+        const char     *text,
+        gsize           length,
+        gboolean        behind_special,
+        GArray         *ids)
 {
+  const LlmWpm *self = (const LlmWpm *) codec;
   g_autoptr(GString) word = g_string_new (" ");
   const char *end = text + length;
   guint64 n_steps = length;
@@ -173,13 +155,42 @@ llm_wpm_encode (const LlmWpm *self,
   return n_steps + end_word (self, word, ids);
 }
 
-void
-llm_wpm_decode (const LlmWpm *self,
-                gint32        id,
-                GString      *out)
+static void
+decode (const LlmCodec *codec,
+        gint32          id,
+        GString        *out)
 {
   gsize length;
-  const char *text = llm_vocab_get_text (self->pieces.vocab, id, &length);
+  const char *text = llm_vocab_get_text (codec->vocab, id, &length);
 
   g_string_append_len (out, text, (gssize) length);
+}
+
+static void
+free_codec (LlmCodec *codec)
+{
+  llm_special_set_clear (&((LlmWpm *) codec)->pieces);
+  g_free (codec);
+}
+
+LlmCodec *
+llm_wpm_new (LlmGguf         *gguf,
+             const LlmVocab  *vocab,
+             GError         **error)
+{
+  g_autoptr(GArray) pieces = g_array_new (FALSE, FALSE, sizeof (gint32));
+  LlmWpm *self;
+  guint64 unknown;
+
+  if (!llm_gguf_get_uint (gguf, KEY_UNKNOWN, 0, vocab->n_tokens - 1, NULL, &unknown, error))
+    return NULL;
+
+  self = g_new0 (LlmWpm, 1);
+  self->codec = (LlmCodec) { vocab, TRUE, TRUE, encode, decode, free_codec };
+  self->unknown = (gint32) unknown;
+  for (gint32 id = 0; id < (gint32) vocab->n_tokens; id++)
+    if (vocab->offsets[id] < vocab->offsets[id + 1] && vocab->kinds[id] == LLM_TOKEN_NORMAL)
+      g_array_append_val (pieces, id);
+  llm_special_set_init (&self->pieces, vocab, pieces);
+  return &self->codec;
 }

@@ -9,6 +9,7 @@
 #pragma once
 
 #include "model/gguf/llm-gguf.h"
+#include "model/tokenizer/llm-table.h"
 
 G_BEGIN_DECLS
 
@@ -40,9 +41,7 @@ typedef struct
   guint32 *offsets;     /* n_tokens + 1 of them */
   guint8 *kinds;        /* LlmTokenKind by id */
 
-  guint64 *slots;       /* the high half is the hash, the low one id + 1; 0 is free */
-  guint32 mask;
-  guint64 seed;
+  LlmTable table;       /* id by the hash of the text */
 } LlmVocab;
 
 /* @is_spm: pieces as SentencePiece has them, else byte-level ones. */
@@ -59,12 +58,11 @@ gint32      llm_vocab_find     (const LlmVocab  *self,
                                 gsize            length,
                                 gboolean         is_plain);
 
-/* Says that llm_vocab_find() will be asked for this text, as a plain one: for those
- * who look up very many, best LLM_VOCAB_AHEAD texts ahead. */
+/* Says that llm_vocab_find() will be asked for this text, as a plain one, LLM_TABLE_AHEAD texts
+ * later. */
 void        llm_vocab_prefetch (const LlmVocab  *self,
                                 const char      *text,
                                 gsize            length);
-#define LLM_VOCAB_AHEAD 8
 
 /* Whether the token is a marker, whose text is never shown. */
 static inline gboolean

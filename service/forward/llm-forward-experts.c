@@ -7,8 +7,6 @@
  * row's sum is in the order of its experts, whatever other rows choose.
  */
 
-#define G_LOG_DOMAIN "llm-exec"
-
 #include "forward/llm-forward-private.h"
 
 #include <math.h>

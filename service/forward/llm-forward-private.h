@@ -12,8 +12,6 @@
 #include "forward/llm-forward.h"
 #include "forward/llm-matmul.h"
 
-G_BEGIN_DECLS
-
 /* Weights that a stage multiplies with at most. */
 #define LLM_STAGE_MAX_OPS 5
 
@@ -228,5 +226,3 @@ gboolean  llm_forward_reserve  (LlmForward           *self,
 void      llm_forward_describe_attention (LlmForward *self,
                                 LlmAttention         *attention);
 guint64   llm_forward_free_scratch (LlmForward       *self);
-
-G_END_DECLS

@@ -5,8 +5,6 @@
  * model's rotations, and the angles of a step's rows.
  */
 
-#define G_LOG_DOMAIN "llm-exec"
-
 #include "forward/llm-forward-private.h"
 
 #include <math.h>

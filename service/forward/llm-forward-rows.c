@@ -6,8 +6,6 @@
  * read of it once is used for all that can be done with it then.
  */
 
-#define G_LOG_DOMAIN "llm-exec"
-
 #include "forward/llm-forward-private.h"
 
 #include <math.h>

@@ -8,8 +8,6 @@
  * not in its table, which is made from its hyper-parameters.
  */
 
-#define G_LOG_DOMAIN "llm-exec"
-
 #include "forward/llm-forward-private.h"
 
 #include <math.h>

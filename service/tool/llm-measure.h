@@ -10,8 +10,6 @@
 
 #include "forward/llm-forward.h"
 
-G_BEGIN_DECLS
-
 /* @logits of the row in slot @slot; n_vocab floats, valid while it runs. */
 typedef void (*LlmMeasureFunc) (guint        slot,
                                 const float *logits,
@@ -106,5 +104,3 @@ gboolean llm_perplexity_run     (LlmForward              *forward,
                                  void                   (*on_window) (const LlmPerplexity *so_far),
                                  LlmPerplexity           *result,
                                  GError                 **error);
-
-G_END_DECLS

@@ -10,8 +10,6 @@
 #include "model/llm-model.h"
 #include "tool/llm-measure.h"
 
-G_BEGIN_DECLS
-
 /* What the command line says. */
 typedef struct
 {
@@ -73,5 +71,3 @@ GArray     *tool_model_encode        (ToolModel        *self,
                                       gboolean          is_markup);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (ToolModel, tool_model_free)
-
-G_END_DECLS

@@ -10,8 +10,6 @@
 
 #include <gio/gio.h>
 
-G_BEGIN_DECLS
-
 /* Exit statuses, as of llmctl. */
 enum
 {
@@ -52,5 +50,3 @@ int      tool_fail_usage (const char *fault);
 void     tool_print_json (GVariant *object, gboolean is_pretty);
 /* Overwrites the last line of a terminal; nothing elsewhere. NULL ends the line. */
 void     tool_progress   (const char *format, ...) G_GNUC_PRINTF (1, 2);
-
-G_END_DECLS

@@ -15,8 +15,6 @@
 
 #include "weights/llm-weights.h"
 
-G_BEGIN_DECLS
-
 typedef struct _LlmRepackedCache LlmRepackedCache;
 
 /* @folder: (nullable): where new files go, made when it is needed; NULL keeps none.
@@ -53,5 +51,3 @@ LlmWeights       *llm_weights_new_repacked  (LlmGguf           *gguf,
                                              GError           **error) G_GNUC_WARN_UNUSED_RESULT;
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmRepackedCache, llm_repacked_cache_free)
-
-G_END_DECLS

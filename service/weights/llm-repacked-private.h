@@ -19,8 +19,6 @@
 
 #include "weights/llm-repacked-cache.h"
 
-G_BEGIN_DECLS
-
 /* --- llm-repacked-plan.c --- */
 
 /* Bytes of the matrices that are packed, written and checked at a time: two huge pages. */
@@ -210,5 +208,3 @@ gboolean         llm_repacked_is_trusted (uid_t                  owner,
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmRepackedPlan, llm_repacked_plan_unref)
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmRepacked, llm_repacked_free)
-
-G_END_DECLS

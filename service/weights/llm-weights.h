@@ -17,8 +17,6 @@
 #include "io/llm-file-map.h"
 #include "model/architectures/llm-operator.h"
 
-G_BEGIN_DECLS
-
 /* What is known of the input when weights are asked for: a provider that loads
  * only active channels looks at it (A1). */
 typedef struct
@@ -205,5 +203,3 @@ LlmWeights *llm_weights_new_mapped  (LlmGguf           *gguf,
                                      GError           **error) G_GNUC_WARN_UNUSED_RESULT;
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmWeights, llm_weights_free)
-
-G_END_DECLS

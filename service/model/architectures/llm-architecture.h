@@ -14,8 +14,6 @@
 
 #include "model/architectures/llm-operator.h"
 
-G_BEGIN_DECLS
-
 typedef struct
 {
   const char *name;             /* general.architecture, and the prefix of its keys */
@@ -49,5 +47,3 @@ char                  *llm_architecture_list_names (void);
 /* Whether files of it may have the key, one of those that others refuse. */
 gboolean               llm_architecture_has_key    (const LlmArchitecture *self,
                                                     const char            *suffix);
-
-G_END_DECLS

@@ -6,8 +6,6 @@
 
 #include "model/architectures/llm-architecture.h"
 
-G_BEGIN_DECLS
-
 /* Reads keys of an architecture. The first error stays; what is read behind it is the smallest that
  * a key may be, or its fallback, so that one check at the end is enough. */
 typedef struct
@@ -37,5 +35,3 @@ float       llm_keys_float (LlmKeys    *self,
  * windows are known already, as are the operators. */
 void        llm_hparams_read_rope (LlmKeys    *keys,
                                    LlmHparams *hparams);
-
-G_END_DECLS

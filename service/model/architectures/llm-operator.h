@@ -11,8 +11,6 @@
 
 #include "model/architectures/llm-hparams.h"
 
-G_BEGIN_DECLS
-
 /* In the order in which the forward pass comes to them. Matrices are
  * [inputs × outputs]; the others are vectors, F32 in a file. */
 typedef enum
@@ -140,5 +138,3 @@ guint64     llm_operator_find_present (LlmGguf        *gguf,
 gboolean    llm_operator_check_all (LlmGguf           *gguf,
                                     const LlmHparams  *hparams,
                                     GError           **error) G_GNUC_WARN_UNUSED_RESULT;
-
-G_END_DECLS

@@ -3,8 +3,6 @@
 /* A sample of the weights: what tells files with the same header and other weights apart, for the
  * price of some hundred pages. */
 
-#define G_LOG_DOMAIN "llm-model"
-
 #include "model/gguf/llm-gguf.h"
 
 #include <xxhash.h>

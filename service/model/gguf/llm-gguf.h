@@ -15,8 +15,6 @@
 #include "io/llm-file-map.h"
 #include "kernels/llk-types.h"
 
-G_BEGIN_DECLS
-
 #define LLM_GGUF_MAX_DIMS 4
 
 typedef struct
@@ -153,5 +151,3 @@ gboolean             llm_gguf_fail        (LlmGguf     *self,
 #define llm_gguf_get_n_tensors(self) ((self)->tensors->len)
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmGguf, llm_gguf_unref)
-
-G_END_DECLS

@@ -12,8 +12,6 @@
 
 #include "model/tokenizer/llm-tokenizer.h"
 
-G_BEGIN_DECLS
-
 typedef struct _LlmTemplate LlmTemplate;
 
 typedef struct
@@ -80,5 +78,3 @@ llm_prompt_get_parts (LlmPrompt *self,
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmTemplate, llm_template_free)
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmPrompt, llm_prompt_free)
-
-G_END_DECLS

@@ -11,8 +11,6 @@
 
 #include <glib.h>
 
-G_BEGIN_DECLS
-
 /* Where a match that begins at @at ends, or NULL when there is none. */
 typedef const char *(*LlmMatchFunc) (const char *at,
                                      const char *end);
@@ -43,5 +41,3 @@ void                   llm_pretokenizer_split      (const LlmPretokenizer *self,
                                                     gsize                  length,
                                                     LlmWordFunc            func,
                                                     gpointer               user_data);
-
-G_END_DECLS

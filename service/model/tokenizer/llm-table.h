@@ -11,8 +11,6 @@
 
 #include <glib.h>
 
-G_BEGIN_DECLS
-
 typedef struct
 {
   guint64 key;      /* 0: free */
@@ -60,5 +58,3 @@ llm_table_find (const LlmTable *self,
     at = (at + 1) & self->mask;
   return &self->slots[at];
 }
-
-G_END_DECLS

@@ -3,8 +3,6 @@
 /* Byte-level BPE: each byte is a token, and the merges of the file, in their
  * order, say which pairs of tokens become one. Words are merged one by one. */
 
-#define G_LOG_DOMAIN "llm-model"
-
 #include "model/tokenizer/llm-tokenizer-private.h"
 
 #include <glib/gi18n.h>

@@ -11,8 +11,6 @@
 #include "model/tokenizer/llm-tokenizer.h"
 #include "model/tokenizer/llm-vocab.h"
 
-G_BEGIN_DECLS
-
 /* --- llm-special.c: finds the tokens that split a text before any merging: control tokens, in
  * what a template wrote, and user-defined tokens, everywhere --- */
 
@@ -137,5 +135,3 @@ llm_codec_free (LlmCodec *self)
 }
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmCodec, llm_codec_free)
-
-G_END_DECLS

@@ -4,8 +4,6 @@
  * token may merge, the one with the best score first. What ends up as no token
  * is written as the tokens of its bytes. */
 
-#define G_LOG_DOMAIN "llm-model"
-
 #include "model/tokenizer/llm-tokenizer-private.h"
 
 #include <math.h>

@@ -8,8 +8,6 @@
  * marks before those that don't.
  */
 
-#define G_LOG_DOMAIN "llm-model"
-
 #include "model/tokenizer/llm-tokenizer-private.h"
 
 #include "model/tokenizer/llm-utf8.h"

@@ -10,8 +10,6 @@
 
 #include "model/gguf/llm-gguf.h"
 
-G_BEGIN_DECLS
-
 /* Tokens [first, end). */
 typedef struct
 {
@@ -88,5 +86,3 @@ void          llm_tokenizer_decode_token (LlmTokenizer  *self,
 #define llm_tokenizer_adds_eos(self) ((self)->adds_eos)
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmTokenizer, llm_tokenizer_free)
-
-G_END_DECLS

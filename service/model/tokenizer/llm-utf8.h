@@ -9,8 +9,6 @@
 
 #include <glib.h>
 
-G_BEGIN_DECLS
-
 /* Bytes of the character at @at, which must be before @end. A byte that begins
  * none is one of its own, U+FFFD. */
 static inline gsize
@@ -46,5 +44,3 @@ llm_utf8_shorten (const char *text)
   return g_utf8_strlen (valid, -1) <= 64 ? g_steal_pointer (&valid)
                                          : g_utf8_substring (valid, 0, 64);
 }
-
-G_END_DECLS

@@ -11,8 +11,6 @@
 #include "model/gguf/llm-gguf.h"
 #include "model/tokenizer/llm-table.h"
 
-G_BEGIN_DECLS
-
 /* As stored in tokenizer.ggml.token_type. */
 typedef enum
 {
@@ -82,5 +80,3 @@ llm_vocab_get_text (const LlmVocab *self,
 }
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmVocab, llm_vocab_free)
-
-G_END_DECLS

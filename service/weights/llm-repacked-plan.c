@@ -279,21 +279,6 @@ make_header (const LlmRepackedPlan *self)
   return header;
 }
 
-static TableEntry
-make_entry (const LlmRepackedMatrix *matrix)
-{
-  return (TableEntry) {
-    .op = matrix->op,
-    .layer = matrix->layer,
-    .type = matrix->part.type,
-    .n_panels = matrix->n_panels,
-    .n_in = matrix->part.n_in,
-    .n_out = matrix->part.n_out,
-    .offset = matrix->offset,
-    .panel_bytes = matrix->panel_bytes,
-  };
-}
-
 /* Of a model file, and of what can be read of it without its weights. */
 char *
 llm_repacked_plan_get_name (const LlmRepackedPlan *self)
@@ -317,20 +302,6 @@ llm_repacked_get_boot (void)
   return XXH3_64bits (id, length);
 }
 
-static guint64
-hash_head (const guint8 *head,
-           gsize         size)
-{
-  Header header;
-  guint64 parts[2];
-
-  memcpy (&header, head, sizeof header);
-  header.checksum = 0;
-  parts[0] = XXH3_64bits (&header, sizeof header);
-  parts[1] = XXH3_64bits (head + sizeof header, size - sizeof header);
-  return XXH3_64bits (parts, sizeof parts);
-}
-
 GBytes *
 llm_repacked_head_new (const LlmRepackedPlan *self,
                        const guint64         *checksums,
@@ -341,19 +312,31 @@ llm_repacked_head_new (const LlmRepackedPlan *self,
   gsize size = get_head_bytes (self);
   guint8 *head = g_malloc (size);
   guint8 *at = head + sizeof header;
+  guint64 parts[2];
 
   header.modified_s = modified_s;
   header.boot = boot;
-  memcpy (head, &header, sizeof header);
   for (guint i = 0; i < self->matrices->len; i++, at += sizeof (TableEntry))
     {
-      TableEntry entry = make_entry (&g_array_index (self->matrices, LlmRepackedMatrix, i));
+      const LlmRepackedMatrix *matrix = &g_array_index (self->matrices, LlmRepackedMatrix, i);
+      TableEntry entry = {
+        .op = matrix->op,
+        .layer = matrix->layer,
+        .type = matrix->part.type,
+        .n_panels = matrix->n_panels,
+        .n_in = matrix->part.n_in,
+        .n_out = matrix->part.n_out,
+        .offset = matrix->offset,
+        .panel_bytes = matrix->panel_bytes,
+      };
 
       memcpy (at, &entry, sizeof entry);
     }
   memcpy (at, checksums, self->n_pieces * sizeof (guint64));
 
-  header.checksum = hash_head (head, size);
+  parts[0] = XXH3_64bits (&header, sizeof header);
+  parts[1] = XXH3_64bits (head + sizeof header, size - sizeof header);
+  header.checksum = XXH3_64bits (parts, sizeof parts);
   memcpy (head, &header, sizeof header);
   return g_bytes_new_take (head, size);
 }
@@ -367,7 +350,7 @@ llm_repacked_head_check (const LlmRepackedPlan *self,
 {
   const Header wanted = make_header (self);
   gsize head_bytes = get_head_bytes (self);
-  const guint8 *at = data + sizeof (Header);
+  g_autoptr(GBytes) good = NULL;
   Header header;
 
   *reason = "it is of another model or another version";
@@ -381,20 +364,12 @@ llm_repacked_head_check (const LlmRepackedPlan *self,
   if (size != self->file_bytes)
     return FALSE;
 
-  *reason = "its head is damaged";
-  if (header.checksum != hash_head (data, head_bytes))
-    return FALSE;
-  for (guint i = 0; i < self->matrices->len; i++, at += sizeof (TableEntry))
-    {
-      TableEntry entry = make_entry (&g_array_index (self->matrices, LlmRepackedMatrix, i));
-
-      if (memcmp (at, &entry, sizeof entry) != 0)
-        return FALSE;
-    }
-
   head->modified_s = header.modified_s;
   head->boot = header.boot;
-  head->checksums = (const guint64 *) (gconstpointer) at;
-  *reason = NULL;
-  return TRUE;
+  head->checksums =
+    (const guint64 *) (gconstpointer) (data + head_bytes - self->n_pieces * sizeof (guint64));
+  good = llm_repacked_head_new (self, head->checksums, head->modified_s, head->boot);
+  *reason = memcmp (g_bytes_get_data (good, NULL), data, head_bytes) != 0 ? "its head is damaged"
+                                                                          : NULL;
+  return *reason == NULL;
 }

@@ -12,19 +12,23 @@
 /* Pages beside the one that every tensor has: the larger ones get more. */
 #define N_PAGES 256
 
-typedef void (*PageFunc) (LlmGguf       *self,
-                          guint64        offset,
-                          guint64        length,
-                          XXH3_state_t  *state);
-
-static guint64
-count_bytes (LlmGguf *self)
+/* Adds the page at @offset to the hash; without one has it read, so that a disk finds its own order,
+ * and without what else the kernel would read around each. */
+static void
+visit_page (LlmGguf      *self,
+            guint64       offset,
+            guint64       length,
+            XXH3_state_t *state)
 {
-  guint64 bytes = 0;
+  guint64 place[] = { GUINT64_TO_LE (offset), GUINT64_TO_LE (length) };
 
-  for (guint i = 0; i < self->tensors->len; i++)
-    bytes += llm_gguf_get_tensor (self, i)->bytes;
-  return bytes;
+  if (state == NULL)
+    {
+      llm_file_map_prefetch (self->map, offset, length);
+      return;
+    }
+  XXH3_64bits_update (state, place, sizeof place);
+  XXH3_64bits_update (state, llm_file_map_get_data (self->map) + offset, length);
 }
 
 /* One page in each of @n equal parts of the tensor, somewhere in it, but always at the same place:
@@ -33,7 +37,6 @@ static void
 visit_tensor (LlmGguf             *self,
               const LlmGgufTensor *tensor,
               guint64              n,
-              PageFunc             visit,
               XXH3_state_t        *state)
 {
   for (guint64 i = 0; i < n; i++)
@@ -44,18 +47,22 @@ visit_tensor (LlmGguf             *self,
       guint64 at = tensor->offset + begin + XXH3_64bits (seed, sizeof seed) % (end - begin);
 
       at = MAX (at / PAGE_BYTES * PAGE_BYTES, tensor->offset);
-      visit (self, at,
-             MIN ((at / PAGE_BYTES + 1) * PAGE_BYTES, tensor->offset + tensor->bytes) - at, state);
+      visit_page (self, at,
+                  MIN ((at / PAGE_BYTES + 1) * PAGE_BYTES, tensor->offset + tensor->bytes) - at,
+                  state);
     }
 }
 
 static void
-visit_pages (LlmGguf      *self,
-             PageFunc      visit,
-             XXH3_state_t *state)
+visit_tensors (LlmGguf      *self,
+               XXH3_state_t *state)
 {
-  double pages_per_byte = N_PAGES / (double) MAX (count_bytes (self), 1);
+  guint64 bytes = 0;
+  double pages_per_byte;
 
+  for (guint i = 0; i < self->tensors->len; i++)
+    bytes += llm_gguf_get_tensor (self, i)->bytes;
+  pages_per_byte = N_PAGES / (double) MAX (bytes, 1);
   for (guint i = 0; i < self->tensors->len; i++)
     {
       const LlmGgufTensor *tensor = llm_gguf_get_tensor (self, i);
@@ -63,31 +70,8 @@ visit_pages (LlmGguf      *self,
 
       /* a part is a page at least; of a tensor without bytes there is nothing to see */
       n = MIN (n, (tensor->bytes + PAGE_BYTES - 1) / PAGE_BYTES);
-      visit_tensor (self, tensor, n, visit, state);
+      visit_tensor (self, tensor, n, state);
     }
-}
-
-/* All at once, so that a disk finds its own order, and without what else the kernel would read
- * around each. */
-static void
-prefetch_page (LlmGguf      *self,
-               guint64       offset,
-               guint64       length,
-               XXH3_state_t *state)
-{
-  llm_file_map_prefetch (self->map, offset, length);
-}
-
-static void
-hash_page (LlmGguf      *self,
-           guint64       offset,
-           guint64       length,
-           XXH3_state_t *state)
-{
-  guint64 place[] = { GUINT64_TO_LE (offset), GUINT64_TO_LE (length) };
-
-  XXH3_64bits_update (state, place, sizeof place);
-  XXH3_64bits_update (state, llm_file_map_get_data (self->map) + offset, length);
 }
 
 static guint64
@@ -98,10 +82,10 @@ hash_weights (LlmGguf *self)
   XXH3_state_t *state = XXH3_createState ();
   guint64 hash;
 
-  visit_pages (self, prefetch_page, NULL);
+  visit_tensors (self, NULL);
   XXH3_64bits_reset (state);
   XXH3_64bits_update (state, parts, sizeof parts);
-  visit_pages (self, hash_page, state);
+  visit_tensors (self, state);
   hash = XXH3_64bits_digest (state);
   XXH3_freeState (state);
   return hash;

@@ -17,56 +17,22 @@ typedef enum
   CLASS_END,          /* no character: the text is at its end */
 } CharClass;
 
-static gboolean
-is_space (gunichar c)
-{
-  switch (c)
-    {
-    case 0x0085:
-    case 0x00a0:
-    case 0x1680:
-    case 0x2028:
-    case 0x2029:
-    case 0x202f:
-    case 0x205f:
-    case 0x3000:
-      return TRUE;
-    default:
-      return c == ' ' || (c >= '\t' && c <= '\r') || (c >= 0x2000 && c <= 0x200a);
-    }
-}
-
 static CharClass
 classify (gunichar c)
 {
+  guint type;
+
   if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'))
     return CLASS_LETTER;
-  if (is_space (c))
+  if (llm_utf8_is_space (c))
     return CLASS_SPACE;
 
-  switch (g_unichar_type (c))
-    {
-    case G_UNICODE_LOWERCASE_LETTER:
-    case G_UNICODE_MODIFIER_LETTER:
-    case G_UNICODE_OTHER_LETTER:
-    case G_UNICODE_TITLECASE_LETTER:
-    case G_UNICODE_UPPERCASE_LETTER:
-      return CLASS_LETTER;
-    case G_UNICODE_DECIMAL_NUMBER:
-    case G_UNICODE_LETTER_NUMBER:
-    case G_UNICODE_OTHER_NUMBER:
-      return CLASS_NUMBER;
-    case G_UNICODE_CONNECT_PUNCTUATION:
-    case G_UNICODE_DASH_PUNCTUATION:
-    case G_UNICODE_CLOSE_PUNCTUATION:
-    case G_UNICODE_FINAL_PUNCTUATION:
-    case G_UNICODE_INITIAL_PUNCTUATION:
-    case G_UNICODE_OTHER_PUNCTUATION:
-    case G_UNICODE_OPEN_PUNCTUATION:
-      return CLASS_PUNCTUATION;
-    default:
-      return CLASS_OTHER;
-    }
+  type = 1u << g_unichar_type (c);
+  if ((type & LLM_UTF8_LETTERS) != 0)
+    return CLASS_LETTER;
+  if ((type & LLM_UTF8_NUMBERS) != 0)
+    return CLASS_NUMBER;
+  return (type & LLM_UTF8_PUNCTUATION) != 0 ? CLASS_PUNCTUATION : CLASS_OTHER;
 }
 
 static CharClass

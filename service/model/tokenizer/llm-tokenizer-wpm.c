@@ -43,50 +43,19 @@ strip_accent (gunichar c)
 }
 
 static gboolean
-is_space (gunichar c)
-{
-  return (c >= '\t' && c <= '\r') || c == 0x85 || g_unichar_type (c) == G_UNICODE_SPACE_SEPARATOR
-         || g_unichar_type (c) == G_UNICODE_LINE_SEPARATOR
-         || g_unichar_type (c) == G_UNICODE_PARAGRAPH_SEPARATOR;
-}
-
-static gboolean
 is_left_out (gunichar c)
 {
-  switch (g_unichar_type (c))
-    {
-    case G_UNICODE_CONTROL:
-    case G_UNICODE_FORMAT:
-    case G_UNICODE_PRIVATE_USE:
-    case G_UNICODE_SURROGATE:
-      return TRUE;
-    default:
-      return c == 0xfffd;
-    }
+  return c == 0xfffd || llm_utf8_is_of (c, LLM_UTF8_TYPE (CONTROL) | LLM_UTF8_TYPE (FORMAT) |
+                                             LLM_UTF8_TYPE (PRIVATE_USE) |
+                                             LLM_UTF8_TYPE (SURROGATE));
 }
 
 /* What is a word by itself. */
 static gboolean
 stands_alone (gunichar c)
 {
-  switch (g_unichar_type (c))
-    {
-    case G_UNICODE_CONNECT_PUNCTUATION:
-    case G_UNICODE_DASH_PUNCTUATION:
-    case G_UNICODE_CLOSE_PUNCTUATION:
-    case G_UNICODE_FINAL_PUNCTUATION:
-    case G_UNICODE_INITIAL_PUNCTUATION:
-    case G_UNICODE_OTHER_PUNCTUATION:
-    case G_UNICODE_OPEN_PUNCTUATION:
-      return TRUE;
-    case G_UNICODE_CURRENCY_SYMBOL:
-    case G_UNICODE_MODIFIER_SYMBOL:
-    case G_UNICODE_MATH_SYMBOL:
-    case G_UNICODE_OTHER_SYMBOL:
-      return c < 0x7f;
-    default:
-      break;
-    }
+  if (llm_utf8_is_of (c, LLM_UTF8_PUNCTUATION) || (c < 0x7f && g_ascii_ispunct ((char) c)))
+    return TRUE;
   for (guint i = 0; i < G_N_ELEMENTS (ideographs); i++)
     if (c >= ideographs[i].first && c <= ideographs[i].last)
       return TRUE;
@@ -139,7 +108,7 @@ encode (const LlmCodec *codec,
 
       at += llm_utf8_get (at, end, &c);
       c = strip_accent (c);
-      if (is_space (c))
+      if (llm_utf8_is_space (c))
         n_steps += end_word (self, word, ids);
       else if (stands_alone (c))
         {

@@ -12,7 +12,7 @@
  * are in the byte order of the machine. Its time of modification is one that the
  * header names: whoever writes into the file changes it.
  *
- * For llm-repacked*.c and llm-weights-repacked.c. Any thread.
+ * For llm-repacked*.c and llm-weights-file.c. Any thread.
  */
 
 #pragma once

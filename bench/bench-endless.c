@@ -21,7 +21,7 @@ bench_endless_make_bias (const char  *path,
     return NULL;
   tokenizer = llm_model_get_tokenizer (model);
   g_variant_builder_init (&bias, G_VARIANT_TYPE ("a{ud}"));
-  for (guint id = 0; id < llm_tokenizer_get_n_tokens (tokenizer) && n < MAX_ENDS; id++)
+  for (guint id = 0; id < tokenizer->n_tokens && n < MAX_ENDS; id++)
     if (llm_tokenizer_ends_answer (tokenizer, (gint32) id))
       {
         g_variant_builder_add (&bias, "{ud}", id, NEVER);

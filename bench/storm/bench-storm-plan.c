@@ -152,7 +152,7 @@ bench_storm_plan_new (const char  *model,
   self->n_turn = N_TURN;
   self->n_answer = N_ANSWER;
   self->n_turns = MAX (1, self->n_ctx / 2 / N_WHOLE_TURN);
-  self->eos = llm_tokenizer_get_eos (llm_model_get_tokenizer (opened));
+  self->eos = llm_model_get_tokenizer (opened)->eos;
   make_texts (self, llm_model_get_tokenizer (opened), seed);
   make_order (self, seed);
   return g_steal_pointer (&self);

@@ -37,7 +37,7 @@ warn (LlmExecutor *self)
 {
   g_warning ("The model “%s” has other weights than the one that contexts were computed with, "
              "though it looks alike: what is kept of them is computed again",
-             llm_gguf_get_path (llm_model_get_gguf (self->model)));
+             llm_model_get_gguf (self->model)->path);
 }
 
 /* What is known of the file's checksum: that of this very file, or of the one that the record is
@@ -67,7 +67,7 @@ llm_executor_begin_check (LlmExecutor *self)
   g_assert (check->sum == NULL);
   *check = (LlmWeightCheck) { .is_done = TRUE };
   if (self->storage == NULL
-      || !llm_file_map_get_identity (llm_gguf_get_map (llm_model_get_gguf (self->model)),
+      || !llm_file_map_get_identity (llm_model_get_gguf (self->model)->map,
                                      &check->file))
     return;
 
@@ -158,7 +158,7 @@ llm_executor_check_weights (LlmExecutor *self)
 
   disk = llm_kv_storage_get_disk (self->storage);
   if (check->sum == NULL)
-    check->sum = llm_file_sum_new (disk, llm_gguf_get_map (llm_model_get_gguf (self->model)),
+    check->sum = llm_file_sum_new (disk, llm_model_get_gguf (self->model)->map,
                                    &error);
   if (check->sum != NULL)
     status = llm_file_sum_work (check->sum, digits, &error);

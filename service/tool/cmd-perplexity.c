@@ -61,8 +61,8 @@ run (char **arguments)
   rule.n_call = tool_model_has_policy () ? (guint) tool_model_options.n_call : 0;
   rule.kind =
     tool_model_options.is_exact || is_generated ? LLK_ROWS_GENERATED : LLK_ROWS_PROMPT;
-  if (llm_tokenizer_adds_bos (model->tokenizer))
-    rule.bos = llm_tokenizer_get_bos (model->tokenizer);
+  if (model->tokenizer->adds_bos)
+    rule.bos = model->tokenizer->bos;
   if (!llm_perplexity_run (model->forward, model->hparams, model->store,
                            (const gint32 *) (gpointer) tokens->data, tokens->len, &rule, on_window,
                            &result, &error))

@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "weights/llm-weights-prepared.h"
+#include "weights/llm-repacked-cache.h"
 
 #define N_TOKENS 24
 
@@ -82,7 +82,7 @@ open_rig (const char *name,
 
   if (is_packed)
     {
-      LlmWeights *weights = llm_weights_new_prepared (rig->gguf, &rig->hparams, NULL, 2,
+      LlmWeights *weights = llm_weights_new_repacked (rig->gguf, &rig->hparams, NULL, 2,
                                                       rig->ledger, &error);
 
       g_assert_no_error (error);

@@ -74,7 +74,7 @@ test_golden (gconstpointer data)
   g_assert_no_error (error);
   tokenizer = llm_tokenizer_new (rig->gguf, &error);
   g_assert_no_error (error);
-  rule.bos = llm_tokenizer_get_bos (tokenizer);
+  rule.bos = tokenizer->bos;
   part.text = text;
   part.is_markup = c->is_markup;
   llm_tokenizer_encode (tokenizer, &part, 1, TRUE, tokens);

@@ -150,7 +150,7 @@ check_text (const GArray      *ids,
     {
       gint32 id = g_array_index (ids, gint32, i);
 
-      g_assert_true (id >= 0 && id < (gint32) llm_tokenizer_get_n_tokens (tokenizer));
+      g_assert_true (id >= 0 && id < (gint32) tokenizer->n_tokens);
       llm_tokenizer_decode_token (tokenizer, id, TRUE, found);
     }
 

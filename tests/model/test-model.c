@@ -34,8 +34,8 @@ test_demo (void)
   g_assert_cmpuint (llm_model_get_hparams (model)->n_layers, ==, 8);
   g_assert_cmpstr (llm_model_get_gguf (model)->path, ==, path);
   tokenizer = llm_model_get_tokenizer (model);
-  g_assert_cmpuint (llm_tokenizer_get_n_tokens (tokenizer), ==, 4096);
-  g_assert_cmpint (llm_tokenizer_get_bos (tokenizer), ==, 1);
+  g_assert_cmpuint (tokenizer->n_tokens, ==, 4096);
+  g_assert_cmpint (tokenizer->bos, ==, 1);
   template = llm_model_get_template (model, &error);
   g_assert_no_error (error);
   g_assert_cmpstr (llm_template_get_name (template), ==, "chatml");

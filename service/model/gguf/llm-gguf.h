@@ -145,9 +145,4 @@ gboolean             llm_gguf_fail        (LlmGguf     *self,
                                            const char  *format,
                                            ...) G_GNUC_PRINTF (4, 5);
 
-/* Until all callers read the fields. */
-#define llm_gguf_get_map(self) ((self)->map)
-#define llm_gguf_get_path(self) ((self)->path)
-#define llm_gguf_get_n_tensors(self) ((self)->tensors->len)
-
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmGguf, llm_gguf_unref)

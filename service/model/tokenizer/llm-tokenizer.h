@@ -78,11 +78,4 @@ void          llm_tokenizer_decode_token (LlmTokenizer  *self,
                                           gboolean       show_control,
                                           GString       *out);
 
-/* Until all callers read the fields. */
-#define llm_tokenizer_get_n_tokens(self) ((self)->n_tokens)
-#define llm_tokenizer_get_bos(self) ((self)->bos)
-#define llm_tokenizer_get_eos(self) ((self)->eos)
-#define llm_tokenizer_adds_bos(self) ((self)->adds_bos)
-#define llm_tokenizer_adds_eos(self) ((self)->adds_eos)
-
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmTokenizer, llm_tokenizer_free)

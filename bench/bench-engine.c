@@ -7,7 +7,7 @@
 
 #include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
-#include "weights/llm-weights-prepared.h"
+#include "weights/llm-repacked-cache.h"
 
 /* More than any benchmark writes. */
 #define STORAGE_LIMIT ((guint64) 1 << 40)
@@ -52,7 +52,7 @@ count_costs (BenchEngine *self)
   guint64 bytes_of_type[LLK_MXFP4 + 1] = { 0 };
   BenchCosts *costs = &self->costs;
 
-  for (guint i = 0; i < llm_gguf_get_n_tensors (gguf); i++)
+  for (guint i = 0; i < gguf->tensors->len; i++)
     {
       const LlmGgufTensor *tensor = llm_gguf_get_tensor (gguf, i);
       double share = get_used_share (gguf, h, tensor);
@@ -120,7 +120,7 @@ open_parts (BenchEngine              *self,
             const BenchEngineConfig  *config,
             GError                  **error)
 {
-  g_autoptr(LlmPreparedCache) cache = NULL;
+  g_autoptr(LlmRepackedCache) cache = NULL;
 
   self->kernels = config->kernels != NULL ? llk_ops_find (config->kernels) : llk_ops_best ();
   if (self->kernels == NULL)
@@ -135,11 +135,11 @@ open_parts (BenchEngine              *self,
 
   self->hparams = llm_model_get_hparams (self->model);
   if (config->cache != NULL)
-    cache = llm_prepared_cache_new (config->cache, FALSE, NULL, 0);
+    cache = llm_repacked_cache_new (config->cache, FALSE, NULL, 0);
   self->weights =
     config->is_exact
       ? llm_weights_new_mapped (llm_model_get_gguf (self->model), self->hparams, NULL, error)
-      : llm_weights_new_prepared (llm_model_get_gguf (self->model), self->hparams, cache,
+      : llm_weights_new_repacked (llm_model_get_gguf (self->model), self->hparams, cache,
                                   config->n_threads, NULL, error);
   if (self->weights == NULL)
     return FALSE;
@@ -177,7 +177,7 @@ bench_engine_free (BenchEngine *self)
   g_clear_pointer (&self->pool, llm_worker_pool_free);
   g_clear_pointer (&self->weights, llm_weights_free);
   g_clear_pointer (&self->model, llm_model_unref);
-  llm_prepared_copy_wait_for_all ();
+  llm_repacked_wait_for_all ();
   g_free (self);
 }
 

@@ -21,8 +21,8 @@ print_model (LlmModel *model)
   guint n = 0;
 
   printf ("{\"context\":%u,\"eos\":%d,\"ends\":[", llm_model_get_hparams (model)->n_ctx,
-          llm_tokenizer_get_eos (tokenizer));
-  for (guint id = 0; id < llm_tokenizer_get_n_tokens (tokenizer) && n < MAX_ENDS; id++)
+          tokenizer->eos);
+  for (guint id = 0; id < tokenizer->n_tokens && n < MAX_ENDS; id++)
     if (llm_tokenizer_ends_answer (tokenizer, (gint32) id))
       printf ("%s%u", n++ > 0 ? "," : "", id);
   printf ("]}\n");

@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The first pass of llk-attention-passes.h, which includes this: which slots are seen, and their
- * scores. */
+/* The first pass of attention (llk-attention-passes.h): which slots are seen, and their scores. */
 
 #pragma once
+
+#include "kernels/llk-attention-block.h"
+
+#include <math.h>
 
 /* Where the keys of the slots from @first on are; packed ones by sixteen. */
 INLINE const char *

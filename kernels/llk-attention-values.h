@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The last pass of llk-attention-passes.h, which includes this: the sum of weights × V. */
+/* The last pass of attention (llk-attention-passes.h): the sum of weights × V. */
 
 #pragma once
+
+#include "kernels/llk-attention-block.h"
 
 /* Adds the slots listed to @n_vectors vectors of each query's acc; of a partial
  * vector there are @n_left lanes. */

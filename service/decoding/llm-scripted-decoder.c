@@ -61,7 +61,7 @@ llm_reply_new (LlmTokenizer      *tokenizer,
     self->end = LLM_REPLY_STOP;
   if (self->end == LLM_REPLY_STOP && exit != LLM_REPLY_EXIT_BEFORE_KEEP)
     {
-      LlmReplyStep step = { llm_tokenizer_get_eos (tokenizer), pending_ms, TRUE };
+      LlmReplyStep step = { tokenizer->eos, pending_ms, TRUE };
 
       g_array_append_val (self->steps, step);
     }

@@ -8,7 +8,7 @@
 
 #include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
-#include "weights/llm-weights-prepared.h"
+#include "weights/llm-repacked-cache.h"
 
 /* How long a phase of a script that should end waits for a load that runs. */
 #define LOAD_WAIT_MS 1
@@ -180,7 +180,7 @@ typedef struct
 {
   LlmModelInfo *info;      /* (owned) */
   LlmLedger *ledger;       /* (owned) */
-  LlmPreparedCache *cache; /* (nullable) (owned): NULL for weights as the file has them */
+  LlmRepackedCache *cache; /* (nullable) (owned): NULL for weights as the file has them */
   guint n_threads;
   LlmModel *model;         /* (nullable) (owned) */
   LlmWeights *weights;     /* (nullable) (owned) */
@@ -191,7 +191,7 @@ load_free (Load *load)
 {
   llm_model_info_unref (load->info);
   llm_ledger_unref (load->ledger);
-  g_clear_pointer (&load->cache, llm_prepared_cache_unref);
+  g_clear_pointer (&load->cache, llm_repacked_cache_free);
   g_clear_pointer (&load->model, llm_model_unref);
   g_clear_pointer (&load->weights, llm_weights_free);
   g_free (load);
@@ -214,7 +214,7 @@ run_load (GTask        *task,
       const LlmHparams *hparams = llm_model_get_hparams (load->model);
 
       if (load->cache != NULL)
-        load->weights = llm_weights_new_prepared (gguf, hparams, load->cache, load->n_threads,
+        load->weights = llm_weights_new_repacked (gguf, hparams, load->cache, load->n_threads,
                                                   load->ledger, &error);
       else
         load->weights = llm_weights_new_mapped (gguf, hparams, load->ledger, &error);
@@ -334,7 +334,7 @@ begin_load (LlmEngine    *self,
   load->n_threads = self->settings->n_threads;
   if (!self->settings->is_exact)
     load->cache =
-      llm_prepared_cache_new (self->settings->cache_folder, self->settings->shares_cache,
+      llm_repacked_cache_new (self->settings->cache_folder, self->settings->shares_cache,
                               self->settings->system_cache_folder, self->settings->cache_limit);
   g_task_set_task_data (task, load, (GDestroyNotify) load_free);
   self->is_loading = TRUE;

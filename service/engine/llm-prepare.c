@@ -164,8 +164,8 @@ llm_prepare (LlmModel              *model,
 
   /* Some files ask for an EOS behind every text. Behind a prompt it would say that the
    * conversation is over. */
-  if (llm_tokenizer_adds_eos (tokenizer) && input->point == LLM_POINT_START && tokens->len > 0 &&
-      g_array_index (tokens, gint32, tokens->len - 1) == llm_tokenizer_get_eos (tokenizer))
+  if (tokenizer->adds_eos && input->point == LLM_POINT_START && tokens->len > 0 &&
+      g_array_index (tokens, gint32, tokens->len - 1) == tokenizer->eos)
     g_array_set_size (tokens, tokens->len - 1);
 
   if (n_system != NULL)

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#define G_LOG_DOMAIN "llm-exec"
-
 #include "forward/llm-attention-plan.h"
 
 /* Up to so many generated rows, each run of a row's slots is work of its own. */

@@ -12,8 +12,6 @@
 
 #include "forward/llm-attention.h"
 
-G_BEGIN_DECLS
-
 /* Rows of one sequence and kind, neighbours in the order. */
 typedef struct
 {
@@ -106,5 +104,3 @@ const LlmAttentionBlock *
 void     llm_attention_plan_get_worker (const LlmAttentionPlan *plan,
                                         guint                   index,
                                         LlmAttentionWorker     *worker);
-
-G_END_DECLS

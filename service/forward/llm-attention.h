@@ -14,8 +14,6 @@
 #include "forward/llm-row.h"
 #include "kernels/llk.h"
 
-G_BEGIN_DECLS
-
 typedef struct
 {
   const LlkOps *kernels;
@@ -70,5 +68,3 @@ guint64 llm_visibility_mask (const LlmVisibility *visibility,
                              guint                window,
                              guint                first,
                              guint                n_slots);
-
-G_END_DECLS

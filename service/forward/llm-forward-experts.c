@@ -7,8 +7,6 @@
  * row's sum is in the order of its experts, whatever other rows choose.
  */
 
-#define G_LOG_DOMAIN "llm-exec"
-
 #include "forward/llm-forward-private.h"
 
 #include <math.h>
@@ -160,6 +158,7 @@ static void
 run_expert (ExpertWork *work,
             guint       expert)
 {
+  static const float *const no_bias[2] = { NULL, NULL };
   LlmForward *self = work->self;
   const LlmHparams *h = self->hparams;
   guint grain = llm_forward_get_grain (h->n_embd);
@@ -184,7 +183,7 @@ run_expert (ExpertWork *work,
 
   llm_worker_pool_run (self->pool, work->n_rows, grain, gather_rows, work);
   llm_forward_multiply_rows (self, &rows, input, G_N_ELEMENTS (input));
-  llm_forward_gate (self, work->n_rows, NULL, NULL);
+  llm_forward_gate (self, work->n_rows, no_bias);
   rows.values = self->scratch.gate;
   rows.stride = h->n_ff;
   llm_forward_multiply_rows (self, &rows, &output, 1);

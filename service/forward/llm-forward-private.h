@@ -12,20 +12,23 @@
 #include "forward/llm-forward.h"
 #include "forward/llm-matmul.h"
 
-G_BEGIN_DECLS
-
 /* Weights that a stage multiplies with at most. */
 #define LLM_STAGE_MAX_OPS 5
 
-typedef struct
+typedef struct _LlmStage LlmStage;
+
+struct _LlmStage
 {
   const char *name;
   /* PENDING leaves it to be called again, from the start: it then finds the
    * views it got already, and computes nothing twice that is not the same twice. */
-  LlmStatus (*run) (LlmForward *self, GError **error);
-  /* (nullable): whether a model has it; all have those without. */
+  LlmStatus (*run) (LlmForward *self, const LlmStage *stage, GError **error);
+  /* What it acquires; those that a model may lack are vectors. */
+  guint n_ops;
+  LlmOperator ops[LLM_STAGE_MAX_OPS];
+  /* (nullable): whether a model has it; by default one that has any of the operators. */
   gboolean (*is_needed) (const LlmHparams *hparams);
-} LlmStage;
+};
 
 /* The stages of one part that a model has. */
 #define LLM_PART_MAX_STAGES 16
@@ -141,8 +144,10 @@ void      llm_forward_build_stages (LlmForward       *self);
 
 /* llm-forward-rope.c: stages before the layers */
 LlmStatus llm_forward_run_frequencies (LlmForward    *self,
+                                const LlmStage       *stage,
                                 GError              **error);
 LlmStatus llm_forward_run_angles (LlmForward         *self,
+                                const LlmStage       *stage,
                                 GError              **error);
 
 /* llm-forward-experts.c: chooses the experts of each row by scratch.routed; adds what
@@ -150,40 +155,32 @@ LlmStatus llm_forward_run_angles (LlmForward         *self,
 void      llm_forward_choose_experts (LlmForward     *self);
 void      llm_forward_run_experts (LlmForward        *self);
 
-/* llm-forward-rows.c: work on rows, on all workers. Biases and norms are
- * (nullable) where a model may lack them. */
+/* llm-forward-rows.c: work on rows, on all workers. Vectors are those of the stage's operators in
+ * their order, each (nullable) where a model may lack it. */
 
-/* Those of queries, keys and values of one layer. */
-typedef struct
-{
-  const float *query_bias, *key_bias, *value_bias;
-  const float *query_norm, *key_norm;
-} LlmHeadVectors;
-
-/* x = the rows of the tokens, scaled */
-void      llm_forward_embed    (LlmForward           *self,
-                                const LlmWeightView  *embedding);
+/* x = the rows of the tokens, scaled; the embedding is held */
+void      llm_forward_embed    (LlmForward           *self);
 /* normed = the norm of x */
 void      llm_forward_normalize (LlmForward          *self,
-                                const float          *weight);
+                                const float *const   *weight);
 /* hidden = the norm of x, of the rows that want logits */
 void      llm_forward_normalize_wanted (LlmForward   *self,
-                                const float          *weight);
-/* x += @bias; or with @norm: x += the norm of (normed + @bias), and normed is used up */
+                                const float *const   *weight);
+/* Bias, norm: x += bias; or with norm: x += the norm of (normed + bias), and normed is used up */
 void      llm_forward_add_residual (LlmForward       *self,
-                                const float          *bias,
-                                const float          *norm);
-/* q, k, v: biases, norms of heads, rotation, and the scale of far positions */
+                                const float *const   *vectors);
+/* q, k, v: biases of all three, norms of the heads of q and k, rotation, and the scale of far
+ * positions */
 void      llm_forward_prepare_heads (LlmForward      *self,
-                                const LlmHeadVectors *vectors);
-/* gate = silu or gelu of (gate + bias) × (up + bias), for the first @n_rows */
+                                const float *const   *vectors);
+/* Biases of gate and up: gate = silu or gelu of (gate + bias) × (up + bias), for the first
+ * @n_rows */
 void      llm_forward_gate     (LlmForward           *self,
                                 guint                 n_rows,
-                                const float          *gate_bias,
-                                const float          *up_bias);
+                                const float *const   *vectors);
 /* logits: bias and cap */
 void      llm_forward_finish_logits (LlmForward      *self,
-                                const float          *bias);
+                                const float *const   *bias);
 
 /* llm-forward-weights.c */
 
@@ -229,5 +226,3 @@ gboolean  llm_forward_reserve  (LlmForward           *self,
 void      llm_forward_describe_attention (LlmForward *self,
                                 LlmAttention         *attention);
 guint64   llm_forward_free_scratch (LlmForward       *self);
-
-G_END_DECLS

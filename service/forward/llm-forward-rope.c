@@ -5,8 +5,6 @@
  * model's rotations, and the angles of a step's rows.
  */
 
-#define G_LOG_DOMAIN "llm-exec"
-
 #include "forward/llm-forward-private.h"
 
 #include <math.h>
@@ -60,8 +58,9 @@ compute_frequencies (const LlmRope *rope,
 
 /* Only the first step computes anything. */
 LlmStatus
-llm_forward_run_frequencies (LlmForward *self,
-                             GError    **error)
+llm_forward_run_frequencies (LlmForward      *self,
+                             const LlmStage  *stage,
+                             GError         **error)
 {
   const LlmHparams *hparams = self->hparams;
   guint n_pairs = hparams->rope_dim / 2;
@@ -118,8 +117,9 @@ compute_angles (guint    first,
 }
 
 LlmStatus
-llm_forward_run_angles (LlmForward *self,
-                        GError    **error)
+llm_forward_run_angles (LlmForward      *self,
+                        const LlmStage  *stage,
+                        GError         **error)
 {
   llm_worker_pool_run (self->pool, self->hparams->n_ropes * self->batch->n_rows,
                        llm_forward_get_grain (self->hparams->rope_dim * 16), compute_angles, self);

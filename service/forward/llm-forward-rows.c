@@ -6,28 +6,31 @@
  * read of it once is used for all that can be done with it then.
  */
 
-#define G_LOG_DOMAIN "llm-exec"
-
 #include "forward/llm-forward-private.h"
 
 #include <math.h>
 
-/* Work on rows of about @n_values simple operations each. */
-static void
-run_rows (LlmForward  *self,
-          guint        n_rows,
-          guint        n_values,
-          LlmWorkFunc  func,
-          gpointer     data)
-{
-  llm_worker_pool_run (self->pool, n_rows, llm_forward_get_grain (n_values), func, data);
-}
-
 typedef struct
 {
   LlmForward *self;
-  const LlmWeightView *view;
-} EmbedWork;
+  const float *const *vectors;
+  /* of norms */
+  const guint *rows;   /* (nullable): where the input of each is */
+  float *out;
+} Work;
+
+/* Work on rows of about @n_values simple operations each. */
+static void
+run_rows (LlmForward         *self,
+          guint               n_rows,
+          guint               n_values,
+          LlmWorkFunc         func,
+          const float *const *vectors)
+{
+  Work work = { .self = self, .vectors = vectors };
+
+  llm_worker_pool_run (self->pool, n_rows, llm_forward_get_grain (n_values), func, &work);
+}
 
 static void
 embed_rows (guint    first,
@@ -35,9 +38,8 @@ embed_rows (guint    first,
             guint    worker,
             gpointer data)
 {
-  const EmbedWork *work = data;
-  LlmForward *self = work->self;
-  const LlmWeightView *view = work->view;
+  LlmForward *self = ((const Work *) data)->self;
+  const LlmWeightView *view = &self->held[0];
   gsize n_embd = self->hparams->n_embd;
   float scale = self->hparams->embedding_scale;
 
@@ -55,20 +57,10 @@ embed_rows (guint    first,
 }
 
 void
-llm_forward_embed (LlmForward          *self,
-                   const LlmWeightView *embedding)
+llm_forward_embed (LlmForward *self)
 {
-  EmbedWork work = { self, embedding };
-
-  run_rows (self, self->batch->n_rows, self->hparams->n_embd, embed_rows, &work);
+  run_rows (self, self->batch->n_rows, self->hparams->n_embd, embed_rows, NULL);
 }
-
-typedef struct
-{
-  LlmForward *self;
-  const float *bias;     /* (nullable) */
-  const float *weight;   /* (nullable) of a norm */
-} VectorWork;
 
 static void
 normalize_rows (guint    first,
@@ -76,48 +68,42 @@ normalize_rows (guint    first,
                 guint    worker,
                 gpointer data)
 {
-  const VectorWork *work = data;
+  const Work *work = data;
   LlmForward *self = work->self;
   gsize n_embd = self->hparams->n_embd;
 
   for (guint r = first; r < end; r++)
-    self->kernels->vector->rms_norm (self->scratch.x + r * n_embd, work->weight,
-                                     self->hparams->rms_eps, self->scratch.normed + r * n_embd,
-                                     n_embd);
-}
-
-void
-llm_forward_normalize (LlmForward  *self,
-                       const float *weight)
-{
-  VectorWork work = { self, NULL, weight };
-
-  run_rows (self, self->batch->n_rows, 2 * self->hparams->n_embd, normalize_rows, &work);
+    self->kernels->vector->rms_norm (self->scratch.x
+                                       + (work->rows != NULL ? work->rows[r] : r) * n_embd,
+                                     work->vectors[0], self->hparams->rms_eps,
+                                     work->out + r * n_embd, n_embd);
 }
 
 static void
-normalize_wanting (guint    first,
-                   guint    end,
-                   guint    worker,
-                   gpointer data)
+normalize (LlmForward         *self,
+           guint               n_rows,
+           const guint        *rows,
+           float              *out,
+           const float *const *weight)
 {
-  const VectorWork *work = data;
-  LlmForward *self = work->self;
-  gsize n_embd = self->hparams->n_embd;
+  Work work = { self, weight, rows, out };
 
-  for (guint i = first; i < end; i++)
-    self->kernels->vector->rms_norm (self->scratch.x + self->wanting[i] * n_embd, work->weight,
-                                     self->hparams->rms_eps, self->scratch.hidden + i * n_embd,
-                                     n_embd);
+  llm_worker_pool_run (self->pool, n_rows, llm_forward_get_grain (2 * self->hparams->n_embd),
+                       normalize_rows, &work);
 }
 
 void
-llm_forward_normalize_wanted (LlmForward  *self,
-                              const float *weight)
+llm_forward_normalize (LlmForward         *self,
+                       const float *const *weight)
 {
-  VectorWork work = { self, NULL, weight };
+  normalize (self, self->batch->n_rows, NULL, self->scratch.normed, weight);
+}
 
-  run_rows (self, self->n_logits, 2 * self->hparams->n_embd, normalize_wanting, &work);
+void
+llm_forward_normalize_wanted (LlmForward         *self,
+                              const float *const *weight)
+{
+  normalize (self, self->n_logits, self->wanting, self->scratch.hidden, weight);
 }
 
 static void
@@ -126,8 +112,9 @@ add_residual_rows (guint    first,
                    guint    worker,
                    gpointer data)
 {
-  const VectorWork *work = data;
+  const Work *work = data;
   const LlkVectorOps *vector = work->self->kernels->vector;
+  const float *bias = work->vectors[0], *norm = work->vectors[1];
   const LlmHparams *hparams = work->self->hparams;
   gsize n = hparams->n_embd;
 
@@ -136,47 +123,38 @@ add_residual_rows (guint    first,
       float *x = work->self->scratch.x + r * n;
       float *normed = work->self->scratch.normed + r * n;
 
-      if (work->bias != NULL)
-        vector->add (work->weight != NULL ? normed : x, work->bias, n);
-      if (work->weight != NULL)
+      if (bias != NULL)
+        vector->add (norm != NULL ? normed : x, bias, n);
+      if (norm != NULL)
         {
-          vector->rms_norm (normed, work->weight, hparams->rms_eps, normed, n);
+          vector->rms_norm (normed, norm, hparams->rms_eps, normed, n);
           vector->add (x, normed, n);
         }
     }
 }
 
 void
-llm_forward_add_residual (LlmForward  *self,
-                          const float *bias,
-                          const float *norm)
+llm_forward_add_residual (LlmForward         *self,
+                          const float *const *vectors)
 {
-  VectorWork work = { self, bias, norm };
-
-  run_rows (self, self->batch->n_rows, 4 * self->hparams->n_embd, add_residual_rows, &work);
+  run_rows (self, self->batch->n_rows, 4 * self->hparams->n_embd, add_residual_rows, vectors);
 }
-
-typedef struct
-{
-  LlmForward *self;
-  const LlmHeadVectors *vectors;
-  gint rope;
-} HeadWork;
 
 /* The heads of one row, of queries or of keys. */
 static void
-prepare_heads (const HeadWork *work,
-               guint           row,
-               guint           n_heads,
-               const float    *bias,
-               const float    *norm,
-               float          *values)
+prepare_heads (const LlmForward *self,
+               guint             row,
+               guint             n_heads,
+               const float      *bias,
+               const float      *norm,
+               float            *values)
 {
-  const LlkVectorOps *vector = work->self->kernels->vector;
-  const LlmHparams *h = work->self->hparams;
-  gsize at = ((gsize) MAX (work->rope, 0) * work->self->batch->n_rows + row) * (h->rope_dim / 2);
-  const float *cosine = work->self->scratch.cosine + at;
-  const float *sine = work->self->scratch.sine + at;
+  const LlkVectorOps *vector = self->kernels->vector;
+  const LlmHparams *h = self->hparams;
+  gint rope = h->layers[self->layer].rope;
+  gsize at = ((gsize) MAX (rope, 0) * self->batch->n_rows + row) * (h->rope_dim / 2);
+  const float *cosine = self->scratch.cosine + at;
+  const float *sine = self->scratch.sine + at;
 
   if (bias != NULL)
     vector->add (values, bias, (gsize) n_heads * h->head_dim);
@@ -184,7 +162,7 @@ prepare_heads (const HeadWork *work,
     {
       if (norm != NULL)
         vector->rms_norm (values, norm, h->rms_eps, values, h->head_dim);
-      if (work->rope == LLM_NO_ROPE)
+      if (rope == LLM_NO_ROPE)
         continue;
       if (h->rope_kind == LLM_ROPE_NORM)
         llk_rope_norm (values, cosine, sine, h->rope_dim);
@@ -211,9 +189,9 @@ prepare_rows (guint    first,
               guint    worker,
               gpointer data)
 {
-  const HeadWork *work = data;
+  const Work *work = data;
   LlmForward *self = work->self;
-  const LlmHeadVectors *vectors = work->vectors;
+  const float *const *v = work->vectors;
   const LlmHparams *h = self->hparams;
   gsize n_query = (gsize) h->n_heads * h->head_dim;
   gsize n_kv = (gsize) h->n_kv_heads * h->head_dim;
@@ -222,32 +200,24 @@ prepare_rows (guint    first,
     {
       float *q = self->scratch.q + r * n_query;
 
-      prepare_heads (work, r, h->n_heads, vectors->query_bias, vectors->query_norm, q);
-      prepare_heads (work, r, h->n_kv_heads, vectors->key_bias, vectors->key_norm,
-                     self->scratch.k + r * n_kv);
-      if (vectors->value_bias != NULL)
-        self->kernels->vector->add (self->scratch.v + r * n_kv, vectors->value_bias, n_kv);
+      prepare_heads (self, r, h->n_heads, v[0], v[3], q);
+      prepare_heads (self, r, h->n_kv_heads, v[1], v[4], self->scratch.k + r * n_kv);
+      if (v[2] != NULL)
+        self->kernels->vector->add (self->scratch.v + r * n_kv, v[2], n_kv);
       if (h->temperature_scale != 0)
         scale_queries (h, llm_forward_get_row (self, r)->position, q);
     }
 }
 
 void
-llm_forward_prepare_heads (LlmForward           *self,
-                           const LlmHeadVectors *vectors)
+llm_forward_prepare_heads (LlmForward         *self,
+                           const float *const *vectors)
 {
   const LlmHparams *h = self->hparams;
-  HeadWork work = { self, vectors, h->layers[self->layer].rope };
 
   run_rows (self, self->batch->n_rows, 2 * (h->n_heads + h->n_kv_heads) * h->head_dim,
-            prepare_rows, &work);
+            prepare_rows, vectors);
 }
-
-typedef struct
-{
-  LlmForward *self;
-  const float *gate_bias, *up_bias;   /* (nullable) */
-} GateWork;
 
 static void
 gate_rows (guint    first,
@@ -255,9 +225,10 @@ gate_rows (guint    first,
            guint    worker,
            gpointer data)
 {
-  const GateWork *work = data;
+  const Work *work = data;
   LlmForward *self = work->self;
   const LlkVectorOps *vector = self->kernels->vector;
+  const float *gate_bias = work->vectors[0], *up_bias = work->vectors[1];
   gsize n_ff = self->hparams->n_ff;
 
   for (guint r = first; r < end; r++)
@@ -265,10 +236,10 @@ gate_rows (guint    first,
       float *gate = self->scratch.gate + r * n_ff;
       float *up = self->scratch.up + r * n_ff;
 
-      if (work->gate_bias != NULL)
-        vector->add (gate, work->gate_bias, n_ff);
-      if (work->up_bias != NULL)
-        vector->add (up, work->up_bias, n_ff);
+      if (gate_bias != NULL)
+        vector->add (gate, gate_bias, n_ff);
+      if (up_bias != NULL)
+        vector->add (up, up_bias, n_ff);
       if (self->hparams->gate == LLM_GATE_GELU)
         vector->gelu_mul (gate, up, n_ff);
       else
@@ -277,14 +248,11 @@ gate_rows (guint    first,
 }
 
 void
-llm_forward_gate (LlmForward  *self,
-                  guint        n_rows,
-                  const float *gate_bias,
-                  const float *up_bias)
+llm_forward_gate (LlmForward         *self,
+                  guint               n_rows,
+                  const float *const *vectors)
 {
-  GateWork work = { self, gate_bias, up_bias };
-
-  run_rows (self, n_rows, 4 * self->hparams->n_ff, gate_rows, &work);
+  run_rows (self, n_rows, 4 * self->hparams->n_ff, gate_rows, vectors);
 }
 
 /* Items are rows of logits cut into this many values, as there is often one row only. */
@@ -296,8 +264,9 @@ finish_logits (guint    first,
                guint    worker,
                gpointer data)
 {
-  const VectorWork *work = data;
+  const Work *work = data;
   const LlmHparams *h = work->self->hparams;
+  const float *bias = work->vectors[0];
   guint n_items = (h->n_vocab + LOGITS_PER_ITEM - 1) / LOGITS_PER_ITEM;
 
   for (guint item = first; item < end; item++)
@@ -306,19 +275,18 @@ finish_logits (guint    first,
       guint n = MIN (LOGITS_PER_ITEM, h->n_vocab - begin);
       float *logits = work->self->scratch.logits + (gsize) (item / n_items) * h->n_vocab + begin;
 
-      if (work->bias != NULL)
-        work->self->kernels->vector->add (logits, work->bias + begin, n);
+      if (bias != NULL)
+        work->self->kernels->vector->add (logits, bias + begin, n);
       for (guint i = 0; h->logit_softcap > 0 && i < n; i++)
         logits[i] = h->logit_softcap * tanhf (logits[i] / h->logit_softcap);
     }
 }
 
 void
-llm_forward_finish_logits (LlmForward  *self,
-                           const float *bias)
+llm_forward_finish_logits (LlmForward         *self,
+                           const float *const *bias)
 {
-  VectorWork work = { self, bias, NULL };
   guint n_items = (self->hparams->n_vocab + LOGITS_PER_ITEM - 1) / LOGITS_PER_ITEM;
 
-  run_rows (self, self->n_logits * n_items, 4 * LOGITS_PER_ITEM, finish_logits, &work);
+  run_rows (self, self->n_logits * n_items, 4 * LOGITS_PER_ITEM, finish_logits, bias);
 }

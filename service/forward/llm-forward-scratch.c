@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#define G_LOG_DOMAIN "llm-exec"
-
 #include "forward/llm-forward-private.h"
 
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-#include "common/llmsvc-error.h"
+#include "base/llm-fail.h"
 
 /* The bytes of a NaN. */
 #define POISON 0xff
@@ -114,22 +112,16 @@ llm_forward_reserve (LlmForward *self,
       /* Not the ceiling: the call found room for its context memory there, and must not fail for
        * what it needs for a moment; the reserve has room for that. */
       if (self->ledger != NULL && !llm_ledger_has_budget (self->ledger, more))
-        {
-          g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY,
-                       "No room for %zu more bytes to compute %u rows", more,
-                       self->batch->n_rows);
-          return FALSE;
-        }
+        return llm_fail (error, LLMSVC_ERROR_NO_MEMORY,
+                         "No room for %zu more bytes to compute %u rows", more,
+                         self->batch->n_rows);
 
       llm_forward_free_scratch (self);
       block = mmap (NULL, needed, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
       if (block == MAP_FAILED)
-        {
-          g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY,
-                       "The system has no %zu bytes to compute %u rows", needed,
-                       self->batch->n_rows);
-          return FALSE;
-        }
+        return llm_fail (error, LLMSVC_ERROR_NO_MEMORY,
+                         "The system has no %zu bytes to compute %u rows", needed,
+                         self->batch->n_rows);
       (void) madvise (block, needed, MADV_DONTDUMP);
       self->block = block;
       self->block_bytes = needed;

@@ -8,66 +8,77 @@
  * not in its table, which is made from its hyper-parameters.
  */
 
-#define G_LOG_DOMAIN "llm-exec"
-
 #include "forward/llm-forward-private.h"
 
 #include <math.h>
 #include <string.h>
 
-/* Acquires those vectors of @ops that the model has; those that it lacks are NULL
+/* Acquires those vectors of the stage that the model has; those that it lacks are NULL
  * in @vectors. */
 static LlmStatus
-acquire_vectors (LlmForward         *self,
-                 const LlmOperator  *ops,
-                 guint               n_ops,
-                 const float       **vectors,
-                 GError            **error)
+acquire_vectors (LlmForward      *self,
+                 const LlmStage  *stage,
+                 const float     *vectors[LLM_STAGE_MAX_OPS],
+                 GError         **error)
 {
   LlmOperator used[LLM_STAGE_MAX_OPS];
   guint n_used = 0;
   LlmStatus status;
 
-  for (guint i = 0; i < n_ops; i++)
-    if (llm_operator_is_used (self->hparams, ops[i]))
-      used[n_used++] = ops[i];
+  for (guint i = 0; i < stage->n_ops; i++)
+    if (llm_operator_is_used (self->hparams, stage->ops[i]))
+      used[n_used++] = stage->ops[i];
   status = llm_forward_acquire (self, used, n_used, TRUE, NULL, error);
 
   n_used = 0;
-  for (guint i = 0; i < n_ops && status == LLM_READY; i++)
-    vectors[i] = llm_operator_is_used (self->hparams, ops[i]) ? self->held[n_used++].data : NULL;
+  for (guint i = 0; i < stage->n_ops && status == LLM_READY; i++)
+    vectors[i] =
+      llm_operator_is_used (self->hparams, stage->ops[i]) ? self->held[n_used++].data : NULL;
   return status;
 }
 
-/* Acquires, and multiplies when all is there. */
+/* Acquires whole operators. */
 static LlmStatus
-project (LlmForward        *self,
-         const LlmOperator *ops,
-         guint              n_ops,
-         const float       *x,
-         float *const      *y,
-         gboolean           is_added,
-         GError           **error)
+acquire_whole (LlmForward      *self,
+               const LlmStage  *stage,
+               const float     *x,
+               guint            n_rows,
+               GError         **error)
+{
+  LlmActivation activation = { x, n_rows };
+
+  return llm_forward_acquire (self, stage->ops, stage->n_ops, TRUE, &activation, error);
+}
+
+/* Acquires, and multiplies the first @n_ops when all is there. */
+static LlmStatus
+project (LlmForward      *self,
+         const LlmStage  *stage,
+         guint            n_ops,
+         const float     *x,
+         float *const    *y,
+         gboolean         is_added,
+         GError         **error)
 {
   LlmActivation activation = { x, self->batch->n_rows };
-  LlmStatus status = llm_forward_acquire (self, ops, n_ops, FALSE, &activation, error);
+  LlmStatus status = llm_forward_acquire (self, stage->ops, n_ops, FALSE, &activation, error);
 
   if (status == LLM_READY)
-    llm_forward_multiply (self, ops, n_ops, x, y, is_added);
+    llm_forward_multiply (self, stage->ops, n_ops, x, y, is_added);
   return status;
 }
 
 /* --- before the layers --- */
 
 static LlmStatus
-run_embedding (LlmForward *self,
-               GError    **error)
+run_embedding (LlmForward      *self,
+               const LlmStage  *stage,
+               GError         **error)
 {
-  static const LlmOperator ops[] = { LLM_OP_TOKEN_EMBEDDING };
-  LlmStatus status = llm_forward_acquire (self, ops, 1, TRUE, NULL, error);
+  LlmStatus status = llm_forward_acquire (self, stage->ops, 1, TRUE, NULL, error);
 
   if (status == LLM_READY)
-    llm_forward_embed (self, &self->held[0]);
+    llm_forward_embed (self);
   return status;
 }
 
@@ -75,91 +86,77 @@ run_embedding (LlmForward *self,
 
 /* Norms see the full width, whatever the sub-model. */
 static LlmStatus
-normalize (LlmForward *self,
-           LlmOperator op,
-           GError    **error)
+run_norm (LlmForward      *self,
+          const LlmStage  *stage,
+          GError         **error)
 {
-  const float *weight;
-  LlmStatus status = acquire_vectors (self, &op, 1, &weight, error);
+  const float *weight[LLM_STAGE_MAX_OPS];
+  LlmStatus status = acquire_vectors (self, stage, weight, error);
 
   if (status == LLM_READY)
     llm_forward_normalize (self, weight);
   return status;
 }
 
-/* Adds a product to the residual stream; or leaves it in scratch.normed, where the
- * model has a norm between, for add_residual(). */
+/* Adds the product of the first operator to the residual stream; or leaves it in scratch.normed,
+ * where the model has the second, a norm between, for run_residual(). */
 static LlmStatus
-project_residual (LlmForward   *self,
-                  LlmOperator   op,
-                  LlmOperator   post_norm,
-                  const float  *x,
-                  GError      **error)
+project_residual (LlmForward      *self,
+                  const LlmStage  *stage,
+                  const float     *x,
+                  GError         **error)
 {
-  gboolean is_added = !llm_operator_is_used (self->hparams, post_norm);
+  gboolean is_added = !llm_operator_is_used (self->hparams, stage->ops[1]);
   float *const y[] = { is_added ? self->scratch.x : self->scratch.normed };
 
-  return project (self, &op, 1, x, y, is_added, error);
+  return project (self, stage, 1, x, y, is_added, error);
 }
 
 /* What comes between a product and the residual stream. */
 static LlmStatus
-add_residual (LlmForward   *self,
-              LlmOperator   bias,
-              LlmOperator   post_norm,
-              GError      **error)
+run_residual (LlmForward      *self,
+              const LlmStage  *stage,
+              GError         **error)
 {
-  const LlmOperator ops[] = { bias, post_norm };
-  const float *v[G_N_ELEMENTS (ops)];
-  LlmStatus status = acquire_vectors (self, ops, G_N_ELEMENTS (ops), v, error);
+  const float *v[LLM_STAGE_MAX_OPS];
+  LlmStatus status = acquire_vectors (self, stage, v, error);
 
   if (status == LLM_READY)
-    llm_forward_add_residual (self, v[0], v[1]);
+    llm_forward_add_residual (self, v);
   return status;
 }
 
 /* --- attention --- */
 
 static LlmStatus
-run_attention_norm (LlmForward *self,
-                    GError    **error)
+run_attention_input (LlmForward      *self,
+                     const LlmStage  *stage,
+                     GError         **error)
 {
-  return normalize (self, LLM_OP_ATTENTION_NORM, error);
-}
-
-static LlmStatus
-run_attention_input (LlmForward *self,
-                     GError    **error)
-{
-  static const LlmOperator ops[] = { LLM_OP_QUERY, LLM_OP_KEY, LLM_OP_VALUE };
   float *const y[] = { self->scratch.q, self->scratch.k, self->scratch.v };
 
-  return project (self, ops, G_N_ELEMENTS (ops), self->scratch.normed, y, FALSE, error);
+  return project (self, stage, stage->n_ops, self->scratch.normed, y, FALSE, error);
 }
 
 /* Biases, norms of heads, rotation. */
 static LlmStatus
-run_heads (LlmForward *self,
-           GError    **error)
+run_heads (LlmForward      *self,
+           const LlmStage  *stage,
+           GError         **error)
 {
-  static const LlmOperator ops[] = { LLM_OP_QUERY_BIAS, LLM_OP_KEY_BIAS, LLM_OP_VALUE_BIAS,
-                                     LLM_OP_QUERY_NORM, LLM_OP_KEY_NORM };
-  const float *v[G_N_ELEMENTS (ops)];
-  LlmStatus status = acquire_vectors (self, ops, G_N_ELEMENTS (ops), v, error);
-  LlmHeadVectors vectors;
+  const float *v[LLM_STAGE_MAX_OPS];
+  LlmStatus status = acquire_vectors (self, stage, v, error);
 
-  if (status != LLM_READY)
-    return status;
-
-  vectors = (LlmHeadVectors) { v[0], v[1], v[2], v[3], v[4] };
-  llm_forward_prepare_heads (self, &vectors);
-  return LLM_READY;
+  if (status == LLM_READY)
+    llm_forward_prepare_heads (self, v);
+  return status;
 }
 
 /* The last chunk of a sequence may have to come back before it is written on. */
 static LlmStatus
-run_remember (LlmForward *self,
-              GError    **error)
+run_remember (LlmForward      *self,
+              const LlmStage  *stage,
+              GError         **error)
 {
   gsize n_kv = (gsize) self->hparams->n_kv_heads * self->hparams->head_dim;
 
@@ -244,8 +241,9 @@ add_densities (LlmForward *self)
 }
 
 static LlmStatus
-run_attention (LlmForward *self,
-               GError    **error)
+run_attention (LlmForward      *self,
+               const LlmStage  *stage,
+               GError         **error)
 {
   LlmAttention attention;
 
@@ -264,71 +262,44 @@ run_attention (LlmForward *self,
 }
 
 static LlmStatus
-run_attention_output (LlmForward *self,
-                      GError    **error)
+run_attention_output (LlmForward      *self,
+                      const LlmStage  *stage,
+                      GError         **error)
 {
-  return project_residual (self, LLM_OP_ATTENTION_OUT, LLM_OP_ATTENTION_POST_NORM,
-                           self->scratch.attended, error);
-}
-
-static LlmStatus
-run_attention_residual (LlmForward *self,
-                        GError    **error)
-{
-  return add_residual (self, LLM_OP_ATTENTION_OUT_BIAS, LLM_OP_ATTENTION_POST_NORM, error);
-}
-
-static gboolean
-needs_attention_residual (const LlmHparams *hparams)
-{
-  return llm_operator_is_used (hparams, LLM_OP_ATTENTION_OUT_BIAS)
-         || llm_operator_is_used (hparams, LLM_OP_ATTENTION_POST_NORM);
+  return project_residual (self, stage, self->scratch.attended, error);
 }
 
 /* --- feed-forward network --- */
 
 static LlmStatus
-run_ffn_norm (LlmForward *self,
-              GError    **error)
+run_ffn_input (LlmForward      *self,
+               const LlmStage  *stage,
+               GError         **error)
 {
-  return normalize (self, LLM_OP_FFN_NORM, error);
-}
-
-static LlmStatus
-run_ffn_input (LlmForward *self,
-               GError    **error)
-{
-  static const LlmOperator ops[] = { LLM_OP_FFN_GATE, LLM_OP_FFN_UP };
   float *const y[] = { self->scratch.gate, self->scratch.up };
 
-  return project (self, ops, G_N_ELEMENTS (ops), self->scratch.normed, y, FALSE, error);
+  return project (self, stage, stage->n_ops, self->scratch.normed, y, FALSE, error);
 }
 
 static LlmStatus
-run_ffn_gate (LlmForward *self,
-              GError    **error)
+run_ffn_gate (LlmForward      *self,
+              const LlmStage  *stage,
+              GError         **error)
 {
-  static const LlmOperator ops[] = { LLM_OP_FFN_GATE_BIAS, LLM_OP_FFN_UP_BIAS };
-  const float *v[G_N_ELEMENTS (ops)];
-  LlmStatus status = acquire_vectors (self, ops, G_N_ELEMENTS (ops), v, error);
+  const float *v[LLM_STAGE_MAX_OPS];
+  LlmStatus status = acquire_vectors (self, stage, v, error);
 
   if (status == LLM_READY)
-    llm_forward_gate (self, self->batch->n_rows, v[0], v[1]);
+    llm_forward_gate (self, self->batch->n_rows, v);
   return status;
 }
 
 static LlmStatus
-run_ffn_output (LlmForward *self,
-                GError    **error)
+run_ffn_output (LlmForward      *self,
+                const LlmStage  *stage,
+                GError         **error)
 {
-  return project_residual (self, LLM_OP_FFN_DOWN, LLM_OP_FFN_POST_NORM, self->scratch.gate, error);
-}
-
-static LlmStatus
-run_ffn_residual (LlmForward *self,
-                  GError    **error)
-{
-  return add_residual (self, LLM_OP_FFN_DOWN_BIAS, LLM_OP_FFN_POST_NORM, error);
+  return project_residual (self, stage, self->scratch.gate, error);
 }
 
 static gboolean
@@ -337,19 +308,13 @@ is_dense (const LlmHparams *hparams)
   return hparams->n_experts == 0;
 }
 
-static gboolean
-has_experts (const LlmHparams *hparams)
-{
-  return hparams->n_experts > 0;
-}
-
 static LlmStatus
-run_expert_router (LlmForward *self,
-                   GError    **error)
+run_expert_router (LlmForward      *self,
+                   const LlmStage  *stage,
+                   GError         **error)
 {
-  static const LlmOperator ops[] = { LLM_OP_EXPERT_ROUTER };
   float *const y[] = { self->scratch.routed };
-  LlmStatus status = project (self, ops, G_N_ELEMENTS (ops), self->scratch.normed, y, FALSE, error);
+  LlmStatus status = project (self, stage, 1, self->scratch.normed, y, FALSE, error);
 
   if (status == LLM_READY)
     llm_forward_choose_experts (self);
@@ -357,34 +322,27 @@ run_expert_router (LlmForward *self,
 }
 
 static LlmStatus
-run_experts (LlmForward *self,
-             GError    **error)
+run_experts (LlmForward      *self,
+             const LlmStage  *stage,
+             GError         **error)
 {
-  static const LlmOperator ops[] = { LLM_OP_EXPERT_GATE, LLM_OP_EXPERT_UP, LLM_OP_EXPERT_DOWN };
-  LlmActivation activation = { self->scratch.normed, self->batch->n_rows };
-  LlmStatus status = llm_forward_acquire (self, ops, G_N_ELEMENTS (ops), TRUE, &activation, error);
+  LlmStatus status =
+    acquire_whole (self, stage, self->scratch.normed, self->batch->n_rows, error);
 
   if (status == LLM_READY)
     llm_forward_run_experts (self);
   return status;
 }
 
-static gboolean
-needs_ffn_residual (const LlmHparams *hparams)
-{
-  return llm_operator_is_used (hparams, LLM_OP_FFN_DOWN_BIAS)
-         || llm_operator_is_used (hparams, LLM_OP_FFN_POST_NORM);
-}
-
 /* --- behind the layers, for the rows that want logits --- */
 
 static LlmStatus
-run_output_norm (LlmForward *self,
-                 GError    **error)
+run_output_norm (LlmForward      *self,
+                 const LlmStage  *stage,
+                 GError         **error)
 {
-  static const LlmOperator ops[] = { LLM_OP_OUTPUT_NORM };
-  const float *weight;
-  LlmStatus status = acquire_vectors (self, ops, 1, &weight, error);
+  const float *weight[LLM_STAGE_MAX_OPS];
+  LlmStatus status = acquire_vectors (self, stage, weight, error);
 
   if (status == LLM_READY)
     llm_forward_normalize_wanted (self, weight);
@@ -392,12 +350,11 @@ run_output_norm (LlmForward *self,
 }
 
 static LlmStatus
-run_logits (LlmForward *self,
-            GError    **error)
+run_logits (LlmForward      *self,
+            const LlmStage  *stage,
+            GError         **error)
 {
-  static const LlmOperator ops[] = { LLM_OP_OUTPUT };
-  LlmActivation activation = { self->scratch.hidden, self->n_logits };
-  LlmStatus status = llm_forward_acquire (self, ops, 1, TRUE, &activation, error);
+  LlmStatus status = acquire_whole (self, stage, self->scratch.hidden, self->n_logits, error);
 
   if (status == LLM_READY)
     llm_forward_multiply_whole (self, self->scratch.hidden, self->hparams->n_embd,
@@ -406,12 +363,12 @@ run_logits (LlmForward *self,
 }
 
 static LlmStatus
-run_logits_end (LlmForward *self,
-                GError    **error)
+run_logits_end (LlmForward      *self,
+                const LlmStage  *stage,
+                GError         **error)
 {
-  static const LlmOperator ops[] = { LLM_OP_OUTPUT_BIAS };
-  const float *bias;
-  LlmStatus status = acquire_vectors (self, ops, 1, &bias, error);
+  const float *bias[LLM_STAGE_MAX_OPS];
+  LlmStatus status = acquire_vectors (self, stage, bias, error);
 
   if (status == LLM_READY)
     llm_forward_finish_logits (self, bias);
@@ -426,37 +383,59 @@ needs_logits_end (const LlmHparams *hparams)
 
 /* --- all of it, in order --- */
 
+static gboolean
+is_always_needed (const LlmHparams *hparams)
+{
+  return TRUE;
+}
+
 static const LlmStage entry_stages[] = {
-  { "frequencies", llm_forward_run_frequencies, NULL },
-  { "angles", llm_forward_run_angles, NULL },
-  { "embedding", run_embedding, NULL },
-  { NULL, NULL, NULL },
+  { "frequencies", llm_forward_run_frequencies, 0, { 0 }, is_always_needed },
+  { "angles", llm_forward_run_angles, 0, { 0 }, is_always_needed },
+  { "embedding", run_embedding, 1, { LLM_OP_TOKEN_EMBEDDING } },
+  { NULL },
 };
 
 static const LlmStage layer_stages[] = {
-  { "attention-norm", run_attention_norm, NULL },
-  { "attention-input", run_attention_input, NULL },
-  { "heads", run_heads, NULL },
-  { "remember", run_remember, NULL },
-  { "attention", run_attention, NULL },
-  { "attention-output", run_attention_output, NULL },
-  { "attention-residual", run_attention_residual, needs_attention_residual },
-  { "ffn-norm", run_ffn_norm, NULL },
-  { "ffn-input", run_ffn_input, is_dense },
-  { "ffn-gate", run_ffn_gate, is_dense },
-  { "ffn-output", run_ffn_output, is_dense },
-  { "expert-router", run_expert_router, has_experts },
-  { "experts", run_experts, has_experts },
-  { "ffn-residual", run_ffn_residual, needs_ffn_residual },
-  { NULL, NULL, NULL },
+  { "attention-norm", run_norm, 1, { LLM_OP_ATTENTION_NORM } },
+  { "attention-input", run_attention_input, 3, { LLM_OP_QUERY, LLM_OP_KEY, LLM_OP_VALUE } },
+  { "heads", run_heads, 5, { LLM_OP_QUERY_BIAS, LLM_OP_KEY_BIAS, LLM_OP_VALUE_BIAS,
+                             LLM_OP_QUERY_NORM, LLM_OP_KEY_NORM }, is_always_needed },
+  { "remember", run_remember, 0, { 0 }, is_always_needed },
+  { "attention", run_attention, 0, { 0 }, is_always_needed },
+  { "attention-output", run_attention_output, 2,
+    { LLM_OP_ATTENTION_OUT, LLM_OP_ATTENTION_POST_NORM } },
+  { "attention-residual", run_residual, 2,
+    { LLM_OP_ATTENTION_OUT_BIAS, LLM_OP_ATTENTION_POST_NORM } },
+  { "ffn-norm", run_norm, 1, { LLM_OP_FFN_NORM } },
+  { "ffn-input", run_ffn_input, 2, { LLM_OP_FFN_GATE, LLM_OP_FFN_UP } },
+  { "ffn-gate", run_ffn_gate, 2, { LLM_OP_FFN_GATE_BIAS, LLM_OP_FFN_UP_BIAS }, is_dense },
+  { "ffn-output", run_ffn_output, 2, { LLM_OP_FFN_DOWN, LLM_OP_FFN_POST_NORM }, is_dense },
+  { "expert-router", run_expert_router, 1, { LLM_OP_EXPERT_ROUTER } },
+  { "experts", run_experts, 3, { LLM_OP_EXPERT_GATE, LLM_OP_EXPERT_UP, LLM_OP_EXPERT_DOWN } },
+  { "ffn-residual", run_residual, 2, { LLM_OP_FFN_DOWN_BIAS, LLM_OP_FFN_POST_NORM } },
+  { NULL },
 };
 
 static const LlmStage exit_stages[] = {
-  { "output-norm", run_output_norm, NULL },
-  { "logits", run_logits, NULL },
-  { "logits-end", run_logits_end, needs_logits_end },
-  { NULL, NULL, NULL },
+  { "output-norm", run_output_norm, 1, { LLM_OP_OUTPUT_NORM } },
+  { "logits", run_logits, 1, { LLM_OP_OUTPUT }, is_always_needed },
+  { "logits-end", run_logits_end, 1, { LLM_OP_OUTPUT_BIAS }, needs_logits_end },
+  { NULL },
 };
+
+static gboolean
+is_needed (const LlmStage   *stage,
+           const LlmHparams *hparams)
+{
+  guint64 ops = 0;
+
+  if (stage->is_needed != NULL)
+    return stage->is_needed (hparams);
+  for (guint i = 0; i < stage->n_ops; i++)
+    ops |= LLM_OP_BIT (stage->ops[i]);
+  return (hparams->operators & ops) != 0;
+}
 
 void
 llm_forward_build_stages (LlmForward *self)
@@ -469,7 +448,7 @@ llm_forward_build_stages (LlmForward *self)
 
   for (guint part = 0; part < LLM_N_PARTS; part++)
     for (const LlmStage *stage = all[part]; stage->run != NULL; stage++)
-      if (stage->is_needed == NULL || stage->is_needed (self->hparams))
+      if (is_needed (stage, self->hparams))
         {
           g_assert (self->parts[part].n_stages < LLM_PART_MAX_STAGES);
           self->parts[part].stages[self->parts[part].n_stages++] = stage;

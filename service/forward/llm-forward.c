@@ -1,10 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#define G_LOG_DOMAIN "llm-exec"
-
 #include "forward/llm-forward-private.h"
 
-#include "common/llmsvc-error.h"
+#include "base/llm-fail.h"
 
 LlmForward *
 llm_forward_new (const LlmHparams *hparams,
@@ -88,31 +86,19 @@ check_row (LlmForward     *self,
   const LlmRow *row = &batch->rows[index];
 
   if (row->token < 0 || (guint) row->token >= self->hparams->n_vocab)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                   "Token %d is not one of the model's %u", row->token, self->hparams->n_vocab);
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                     "Token %d is not one of the model's %u", row->token, self->hparams->n_vocab);
   if ((guint) row->kind >= LLK_N_ROW_KINDS)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                   "Row %u is of kind %d, which does not exist", index, row->kind);
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                     "Row %u is of kind %d, which does not exist", index, row->kind);
   if (find_sub_model (self, row->sub_model) == self->weights->n_segments)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                   "The model has no sub-model of %u percent", row->sub_model);
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                     "The model has no sub-model of %u percent", row->sub_model);
   if (row->sequence >= batch->n_sequences
       || row->slot >= llm_kv_seq_get_length (batch->sequences[row->sequence]))
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                   "Row %u is for slot %u of sequence %u, which does not exist", index, row->slot,
-                   row->sequence);
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                     "Row %u is for slot %u of sequence %u, which does not exist", index, row->slot,
+                     row->sequence);
 
   return TRUE;
 }
@@ -123,12 +109,9 @@ check_batch (LlmForward     *self,
              GError        **error)
 {
   if (batch->n_rows == 0 || batch->n_rows > LLM_BATCH_MAX_ROWS)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                   "A step of %u rows is not possible: it has 1 to %u", batch->n_rows,
-                   LLM_BATCH_MAX_ROWS);
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                     "A step of %u rows is not possible: it has 1 to %u", batch->n_rows,
+                     LLM_BATCH_MAX_ROWS);
 
   for (guint i = 0; i < batch->n_sequences; i++)
     {
@@ -137,11 +120,8 @@ check_batch (LlmForward     *self,
       if (layout->n_layers != self->hparams->n_layers
           || layout->n_kv_heads != self->hparams->n_kv_heads
           || layout->head_dim != self->hparams->head_dim)
-        {
-          g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                       "Sequence %u was made for another model", i);
-          return FALSE;
-        }
+        return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                         "Sequence %u was made for another model", i);
     }
   for (guint i = 0; i < batch->n_rows; i++)
     if (!check_row (self, batch, i, error))
@@ -271,11 +251,13 @@ llm_forward_step (LlmForward *self,
                   gboolean   *waits,
                   GError    **error)
 {
+  const LlmStage *stage;
   LlmStatus status;
 
   g_return_val_if_fail (self->batch != NULL, LLM_FAILED);
 
-  status = self->parts[self->part].stages[self->stage]->run (self, error);
+  stage = self->parts[self->part].stages[self->stage];
+  status = stage->run (self, stage, error);
   *waits = status == LLM_PENDING;
   if (status == LLM_PENDING)
     return LLM_PENDING;

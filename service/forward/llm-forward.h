@@ -17,8 +17,6 @@
 #include "kernels/llk.h"
 #include "weights/llm-weights.h"
 
-G_BEGIN_DECLS
-
 typedef struct _LlmForward LlmForward;
 
 /* Does not own its parts. @rope_factors come from the weights. @kernels: the
@@ -74,5 +72,3 @@ guint64      llm_forward_get_scratch (LlmForward       *self);
 guint64      llm_forward_trim        (LlmForward       *self);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmForward, llm_forward_free)
-
-G_END_DECLS

@@ -14,8 +14,6 @@
 #include "kernels/llk.h"
 #include "weights/llm-weights.h"
 
-G_BEGIN_DECLS
-
 /* Rows of activations; those of one kind are neighbours. */
 typedef struct
 {
@@ -55,5 +53,3 @@ void  llm_matmul_run           (const LlmMatmul  *self,
                                 const LlmRows    *rows,
                                 const LlmProduct *products,
                                 guint             n_products);
-
-G_END_DECLS

@@ -12,8 +12,6 @@
 #include "kernels/llk-product.h"
 #include "kv/llm-kv.h"
 
-G_BEGIN_DECLS
-
 /* Rows in one step at most: what a step takes stays bounded. */
 #define LLM_BATCH_MAX_ROWS 512
 
@@ -54,5 +52,3 @@ typedef struct
   LlmKvSeq *const *sequences;
   guint n_sequences;
 } LlmBatch;
-
-G_END_DECLS

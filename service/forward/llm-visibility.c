@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#define G_LOG_DOMAIN "llm-exec"
-
 #include "forward/llm-attention.h"
 
 /* Bits for the slots of [@low, @high) in a chunk that starts at @first. */

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#define G_LOG_DOMAIN "llm-model"
-
 #include "model/llm-catalogue.h"
 
 #include <string.h>
@@ -13,8 +11,6 @@
 LlmModelInfo *
 llm_model_info_ref (LlmModelInfo *self)
 {
-  g_return_val_if_fail (self != NULL, NULL);
-
   g_atomic_ref_count_inc (&self->ref_count);
   return self;
 }
@@ -22,8 +18,6 @@ llm_model_info_ref (LlmModelInfo *self)
 void
 llm_model_info_unref (LlmModelInfo *self)
 {
-  g_return_if_fail (self != NULL);
-
   if (!g_atomic_ref_count_dec (&self->ref_count))
     return;
 
@@ -76,29 +70,21 @@ static void
 read_tensors (LlmModelInfo *self,
               LlmGguf      *gguf)
 {
-  g_autoptr(GHashTable) counts = g_hash_table_new_full (NULL, NULL, NULL, g_free);
-  guint64 most = 0;
+  guint64 counts[LLK_TYPE_LIMIT] = { 0 };
+  LlkType most = 0;
 
-  for (guint i = 0; i < llm_gguf_get_n_tensors (gguf); i++)
+  for (guint i = 0; i < gguf->tensors->len; i++)
     {
       const LlmGgufTensor *tensor = llm_gguf_get_tensor (gguf, i);
       guint64 n = tensor->dims[0] * tensor->dims[1] * tensor->dims[2] * tensor->dims[3];
-      guint64 *count = g_hash_table_lookup (counts, GUINT_TO_POINTER (tensor->type));
 
-      if (count == NULL)
-        {
-          count = g_new0 (guint64, 1);
-          g_hash_table_insert (counts, GUINT_TO_POINTER (tensor->type), count);
-        }
-      *count += n;
+      counts[tensor->type] += n;
       self->parameters += n;
-      if (*count > most)
-        {
-          most = *count;
-          g_free (self->quantization);
-          self->quantization = g_strdup (llk_type_name (tensor->type));
-        }
+      if (counts[tensor->type] > counts[most])
+        most = tensor->type;
     }
+  if (gguf->tensors->len > 0)
+    self->quantization = g_strdup (llk_type_name (most));
 }
 
 /* @title: (nullable): as the file says */
@@ -121,7 +107,7 @@ new_info (const char *path,
                          : llm_gguf_open (path, &self->error);
   if (gguf != NULL)
     {
-      self->file_bytes = llm_file_map_get_size (llm_gguf_get_map (gguf));
+      self->file_bytes = llm_file_map_get_size (gguf->map);
       if (self->title == NULL)
         self->title = read_text (gguf, "general.name", self->id);
       self->architecture = read_text (gguf, "general.architecture", "");
@@ -143,8 +129,6 @@ new_info (const char *path,
 LlmModelInfo *
 llm_model_info_read (const char *path)
 {
-  g_return_val_if_fail (path != NULL, NULL);
-
   return new_info (path, NULL, NULL);
 }
 
@@ -153,8 +137,6 @@ llm_model_info_new_for_bytes (GBytes     *content,
                               const char *id,
                               const char *title)
 {
-  g_return_val_if_fail (content != NULL, NULL);
-
   return new_info (id, title, content);
 }
 
@@ -163,8 +145,6 @@ llm_model_info_open (LlmModelInfo  *self,
                      GError       **error)
 {
   g_autoptr(LlmGguf) gguf = NULL;
-
-  g_return_val_if_fail (self != NULL, NULL);
 
   if (self->content == NULL)
     return llm_model_open (self->path, error);

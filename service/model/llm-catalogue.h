@@ -11,8 +11,6 @@
 
 #include "model/llm-model.h"
 
-G_BEGIN_DECLS
-
 typedef struct
 {
   gatomicrefcount ref_count;
@@ -58,5 +56,3 @@ GPtrArray    *llm_catalogue_scan   (const char *const *folders,
                                     const char        *file);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmModelInfo, llm_model_info_unref)
-
-G_END_DECLS

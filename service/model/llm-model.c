@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#define G_LOG_DOMAIN "llm-model"
-
 #include "model/llm-model.h"
 
 #include <xxhash.h>
@@ -24,53 +22,18 @@ struct _LlmModel
 };
 
 static void
-print_identity (guint64  hash,
-                char    *identity)
+print_identity (guint64 hash,
+                char    identity[17])
 {
-  g_snprintf (identity, sizeof ((LlmModel *) NULL)->identity, "%016" G_GINT64_MODIFIER "x", hash);
-}
-
-/* The table of tensors and all keys, but not the weights: reading these would
- * take as long as loading the model. */
-static void
-write_identity (LlmModel *self)
-{
-  guint64 parts[] = {
-    GUINT64_TO_LE (llm_gguf_get_header_hash (self->gguf)),
-    GUINT64_TO_LE (llm_file_map_get_size (llm_gguf_get_map (self->gguf))),
-  };
-
-  print_identity (XXH3_64bits (parts, sizeof parts), self->identity);
-}
-
-/* A template that is not known only stops chats; one that can't be read is an error. */
-static gboolean
-read_template (LlmModel *self,
-               GError  **error)
-{
-  g_autoptr(GError) local_error = NULL;
-  g_autofree char *source = NULL;
-
-  source = llm_gguf_get_string (self->gguf, "tokenizer.chat_template", TRUE, &local_error);
-  if (local_error != NULL)
-    {
-      g_propagate_error (error, g_steal_pointer (&local_error));
-      return FALSE;
-    }
-  self->template = llm_template_new (source, self->tokenizer, llm_gguf_get_path (self->gguf),
-                                     &self->template_error);
-  return TRUE;
+  g_snprintf (identity, 17, "%016" G_GINT64_MODIFIER "x", hash);
 }
 
 LlmModel *
 llm_model_open (const char  *path,
                 GError     **error)
 {
-  g_autoptr(LlmGguf) gguf = NULL;
+  g_autoptr(LlmGguf) gguf = llm_gguf_open (path, error);
 
-  g_return_val_if_fail (path != NULL, NULL);
-
-  gguf = llm_gguf_open (path, error);
   return gguf != NULL ? llm_model_new_for_gguf (gguf, error) : NULL;
 }
 
@@ -78,13 +41,19 @@ LlmModel *
 llm_model_new_for_gguf (LlmGguf  *gguf,
                         GError  **error)
 {
-  g_autoptr(LlmModel) self = NULL;
+  g_autoptr(LlmModel) self = g_new0 (LlmModel, 1);
+  g_autofree char *source = NULL;
+  g_autoptr(GError) local_error = NULL;
+  /* The table of tensors and all keys, but not the weights: reading these would
+   * take as long as loading the model. */
+  guint64 parts[] = {
+    GUINT64_TO_LE (gguf->header_hash),
+    GUINT64_TO_LE (llm_file_map_get_size (gguf->map)),
+  };
 
-  g_return_val_if_fail (gguf != NULL, NULL);
-
-  self = g_new0 (LlmModel, 1);
   g_atomic_ref_count_init (&self->ref_count);
   self->gguf = llm_gguf_ref (gguf);
+  print_identity (XXH3_64bits (parts, sizeof parts), self->identity);
 
   if (!llm_hparams_read (gguf, &self->hparams, error) ||
       !llm_operator_check_all (gguf, &self->hparams, error))
@@ -93,28 +62,30 @@ llm_model_new_for_gguf (LlmGguf  *gguf,
   self->tokenizer = llm_tokenizer_new (gguf, error);
   if (self->tokenizer == NULL)
     return NULL;
-  if (llm_tokenizer_get_n_tokens (self->tokenizer) != self->hparams.n_vocab)
+  if (self->tokenizer->n_tokens != self->hparams.n_vocab)
     {
       llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
                      "tokenizer.ggml.tokens has %u tokens, but %s.vocab_size and the embedding "
                      "have %u",
-                     llm_tokenizer_get_n_tokens (self->tokenizer), self->hparams.architecture,
+                     self->tokenizer->n_tokens, self->hparams.architecture,
                      self->hparams.n_vocab);
       return NULL;
     }
 
-  if (!read_template (self, error))
-    return NULL;
-
-  write_identity (self);
+  /* A template that is not known only stops chats; one that can't be read is an error. */
+  source = llm_gguf_get_string (gguf, "tokenizer.chat_template", TRUE, &local_error);
+  if (local_error != NULL)
+    {
+      g_propagate_error (error, g_steal_pointer (&local_error));
+      return NULL;
+    }
+  self->template = llm_template_new (source, self->tokenizer, gguf->path, &self->template_error);
   return g_steal_pointer (&self);
 }
 
 LlmModel *
 llm_model_ref (LlmModel *self)
 {
-  g_return_val_if_fail (self != NULL, NULL);
-
   g_atomic_ref_count_inc (&self->ref_count);
   return self;
 }
@@ -122,8 +93,6 @@ llm_model_ref (LlmModel *self)
 void
 llm_model_unref (LlmModel *self)
 {
-  g_return_if_fail (self != NULL);
-
   if (!g_atomic_ref_count_dec (&self->ref_count))
     return;
 
@@ -137,24 +106,18 @@ llm_model_unref (LlmModel *self)
 LlmGguf *
 llm_model_get_gguf (LlmModel *self)
 {
-  g_return_val_if_fail (self != NULL, NULL);
-
   return self->gguf;
 }
 
 const LlmHparams *
 llm_model_get_hparams (LlmModel *self)
 {
-  g_return_val_if_fail (self != NULL, NULL);
-
   return &self->hparams;
 }
 
 LlmTokenizer *
 llm_model_get_tokenizer (LlmModel *self)
 {
-  g_return_val_if_fail (self != NULL, NULL);
-
   return self->tokenizer;
 }
 
@@ -162,8 +125,6 @@ LlmTemplate *
 llm_model_get_template (LlmModel  *self,
                         GError   **error)
 {
-  g_return_val_if_fail (self != NULL, NULL);
-
   if (self->template == NULL)
     g_propagate_error (error, g_error_copy (self->template_error));
   return self->template;
@@ -172,16 +133,12 @@ llm_model_get_template (LlmModel  *self,
 const char *
 llm_model_get_identity (LlmModel *self)
 {
-  g_return_val_if_fail (self != NULL, NULL);
-
   return self->identity;
 }
 
 const char *
 llm_model_get_weight_identity (LlmModel *self)
 {
-  g_return_val_if_fail (self != NULL, NULL);
-
   if (g_once_init_enter (&self->has_weight_identity))
     {
       print_identity (llm_gguf_get_weights_hash (self->gguf), self->weight_identity);

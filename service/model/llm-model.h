@@ -12,8 +12,6 @@
 #include "model/template/llm-template.h"
 #include "model/tokenizer/llm-tokenizer.h"
 
-G_BEGIN_DECLS
-
 typedef struct _LlmModel LlmModel;
 
 /* Opens and checks all of it; touches no weights. */
@@ -43,5 +41,3 @@ const char       *llm_model_get_identity   (LlmModel   *self);
 const char       *llm_model_get_weight_identity (LlmModel *self);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmModel, llm_model_unref)
-
-G_END_DECLS

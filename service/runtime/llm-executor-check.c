@@ -36,7 +36,7 @@ warn (LlmRunner *self)
 {
   g_warning ("The model “%s” has other weights than the one that contexts were computed with, "
              "though it looks alike: what is kept of them is computed again",
-             llm_gguf_get_path (llm_model_get_gguf (self->instance->model)));
+             llm_model_get_gguf (self->instance->model)->path);
 }
 
 /* What is known of the file's checksum: that of this very file, or of the one that the record is
@@ -66,7 +66,7 @@ llm_runner_begin_check (LlmRunner *self)
   g_assert (check->sum == NULL);
   *check = (LlmWeightCheck) { .is_done = TRUE };
   if (self->executor->storage == NULL
-      || !llm_file_map_get_identity (llm_gguf_get_map (llm_model_get_gguf (self->instance->model)),
+      || !llm_file_map_get_identity (llm_model_get_gguf (self->instance->model)->map,
                                      &check->file))
     return;
 
@@ -152,7 +152,7 @@ llm_runner_work_check (LlmRunner *self,
   disk = llm_kv_storage_get_disk (self->executor->storage);
   if (check->sum == NULL)
     check->sum = llm_file_sum_new (
-      disk, llm_gguf_get_map (llm_model_get_gguf (self->instance->model)), &error);
+      disk, llm_model_get_gguf (self->instance->model)->map, &error);
   if (check->sum != NULL)
     status = llm_file_sum_work (check->sum, digits, &error);
   if (status == LLM_PENDING)

@@ -1,18 +1,207 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
+/* Tasks with a known answer: lines of JSON with “prompt” and “answer”, and how a model's answer is
+ * scored. */
+
 #include "tool.h"
 
 #include <glib/gi18n.h>
+#include <json-glib/json-glib.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
-#include "forward/llm-measured-call.h"
 #include "decoding/llm-sampler.h"
 #include "decoding/llm-text-stream.h"
-#include "weights/llm-prepared-copy.h"
 #include "tool-model.h"
-#include "tool-task.h"
+
+#define CALL_BEGIN "<tool_call>"
+#define CALL_END "</tool_call>"
+
+static char *split;
+static int n_tasks = 100, max_tokens = 128;
+
+static const GOptionEntry entries[] = {
+  TOOL_MODEL_ENTRIES,
+  { "tasks", 'n', 0, G_OPTION_ARG_INT, &n_tasks, N_("The first tasks of the file, 0 for all (100)"),
+    "N" },
+  { "max-tokens", 0, 0, G_OPTION_ARG_INT, &max_tokens, N_("The longest answer (128)"), "N" },
+  { "split", 0, 0, G_OPTION_ARG_STRING, &split,
+    N_("A call begins with each of these in the prompt (<|im_start|>user)"), N_("TEXT") },
+  TOOL_MODEL_EXACT_ENTRY,
+  TOOL_MODEL_KV_ENTRIES,
+  G_OPTION_ENTRY_NULL
+};
+
+typedef struct
+{
+  char *prompt;
+  char *answer;
+} Task;
+
+/* Sums over the tasks done. */
+typedef struct
+{
+  guint n;
+  guint n_calls;         /* answers that are a tool call where one was wanted */
+  guint n_valid;         /* of them with valid JSON */
+  guint n_names;         /* of them with the right function */
+  guint n_arguments;     /* of them with exactly the right arguments */
+  guint n_slots;         /* arguments wanted where the function is right */
+  guint n_right_slots;
+  guint n_wrong_calls;   /* tool calls where text was wanted */
+  guint n_exact;         /* answers equal to the wanted text */
+} Score;
+
+static void
+task_free (Task *task)
+{
+  g_free (task->prompt);
+  g_free (task->answer);
+  g_free (task);
+}
+
+/* A member that is a string, NULL when it is not. */
+static const char *
+get_string (JsonObject *object,
+            const char *member)
+{
+  JsonNode *node = json_object_get_member (object, member);
+
+  return node != NULL && json_node_get_value_type (node) == G_TYPE_STRING
+           ? json_node_get_string (node)
+           : NULL;
+}
+
+static Task *
+parse_task (const char *line)
+{
+  g_autoptr(JsonNode) node = json_from_string (line, NULL);
+  const char *prompt, *answer;
+  Task *task;
+
+  if (node == NULL || !JSON_NODE_HOLDS_OBJECT (node))
+    return NULL;
+
+  prompt = get_string (json_node_get_object (node), "prompt");
+  answer = get_string (json_node_get_object (node), "answer");
+  if (prompt == NULL || answer == NULL)
+    return NULL;
+
+  task = g_new (Task, 1);
+  task->prompt = g_strdup (prompt);
+  task->answer = g_strdup (answer);
+  return task;
+}
+
+/* (element-type Task): the first n_tasks of @text, all with 0. NULL with @error where a line is
+ * none. */
+static GPtrArray *
+read_tasks (const char *text,
+            GError    **error)
+{
+  g_auto(GStrv) lines = g_strsplit (text, "\n", -1);
+  g_autoptr(GPtrArray) tasks = g_ptr_array_new_with_free_func ((GDestroyNotify) task_free);
+
+  for (guint i = 0; lines[i] != NULL && (n_tasks == 0 || tasks->len < (guint) n_tasks); i++)
+    {
+      Task *task;
+
+      if (*lines[i] == '\0')
+        continue;
+      task = parse_task (lines[i]);
+      if (task == NULL)
+        {
+          g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+                       _("Line %u is no task: each is a JSON object with the texts “prompt” "
+                         "and “answer”"), i + 1);
+          return NULL;
+        }
+      g_ptr_array_add (tasks, task);
+    }
+  if (tasks->len == 0)
+    {
+      g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE, _("The file holds no tasks"));
+      return NULL;
+    }
+
+  return g_steal_pointer (&tasks);
+}
+
+/* The object of a tool call, NULL when it is none. */
+static JsonNode *
+parse_call (const char *answer)
+{
+  const char *begin = strstr (answer, CALL_BEGIN);
+  const char *end = begin != NULL ? strstr (begin, CALL_END) : NULL;
+  g_autofree char *json = NULL;
+  g_autoptr(JsonNode) node = NULL;
+
+  if (begin == NULL)
+    return NULL;
+
+  begin += strlen (CALL_BEGIN);
+  json = end != NULL ? g_strndup (begin, (gsize) (end - begin)) : g_strdup (begin);
+  node = json_from_string (json, NULL);
+  return node != NULL && JSON_NODE_HOLDS_OBJECT (node) ? g_steal_pointer (&node) : NULL;
+}
+
+static JsonObject *
+get_arguments (JsonNode *call)
+{
+  JsonNode *node = json_object_get_member (json_node_get_object (call), "arguments");
+
+  return node != NULL && JSON_NODE_HOLDS_OBJECT (node) ? json_node_get_object (node) : NULL;
+}
+
+static void
+score_arguments (Score      *score,
+                 JsonObject *wanted,
+                 JsonObject *found)
+{
+  g_autoptr(GList) members = json_object_get_members (wanted);
+  guint n_right = 0, n = 0;
+
+  for (GList *l = members; l != NULL; l = l->next, n++)
+    {
+      JsonNode *node = json_object_get_member (found, l->data);
+
+      if (node != NULL && json_node_equal (node, json_object_get_member (wanted, l->data)))
+        n_right++;
+    }
+  score->n_slots += n;
+  score->n_right_slots += n_right;
+  score->n_arguments += n_right == n && json_object_get_size (found) == n;
+}
+
+static void
+add_score (Score      *score,
+           const char *wanted,
+           const char *found)
+{
+  g_autoptr(JsonNode) call = parse_call (wanted);
+  g_autoptr(JsonNode) answer = parse_call (found);
+  g_autofree char *text = g_strstrip (g_strdup (found));
+  JsonObject *arguments;
+
+  score->n++;
+  score->n_exact += g_str_equal (text, wanted);
+  if (call == NULL)
+    {
+      score->n_wrong_calls += strstr (found, CALL_BEGIN) != NULL;
+      return;
+    }
+
+  score->n_calls += strstr (found, CALL_BEGIN) != NULL;
+  score->n_valid += answer != NULL;
+  if (answer == NULL || g_strcmp0 (get_string (json_node_get_object (call), "name"),
+                                   get_string (json_node_get_object (answer), "name")) != 0)
+    return;
+
+  score->n_names++;
+  arguments = get_arguments (answer);
+  if (get_arguments (call) != NULL && arguments != NULL)
+    score_arguments (score, get_arguments (call), arguments);
+}
 
 typedef struct
 {
@@ -35,7 +224,6 @@ choose (guint        slot,
 static GArray *
 find_calls (ToolModel    *model,
             const char   *prompt,
-            const char   *split,
             const GArray *tokens)
 {
   GArray *ends = g_array_new (FALSE, FALSE, sizeof (guint));
@@ -63,30 +251,11 @@ get_tokens (const GArray *tokens)
   return (const gint32 *) (gpointer) tokens->data;
 }
 
-static gboolean
-run_call (ToolModel    *model,
-          LlmKvSeq     *seq,
-          const GArray *tokens,
-          guint         end,
-          GError      **error)
-{
-  gboolean is_read;
-
-  if (!llm_measured_call_begin (seq, end - llm_kv_seq_get_length (seq), error))
-    return FALSE;
-
-  is_read = llm_measured_call_read (model->forward, seq, get_tokens (tokens), end, LLK_ROWS_PROMPT,
-                                    0, NULL, NULL, error);
-  llm_measured_call_end (model->store, seq, get_tokens (tokens));
-  return is_read;
-}
-
-/* Reads the rest of the prompt and answers in one call. @tokens gets the answer, too. */
+/* Computes the rest of the prompt and answers in one call. @tokens gets the answer, too. */
 static gboolean
 answer (ToolModel *model,
         LlmKvSeq  *seq,
         GArray    *tokens,
-        guint      max_tokens,
         GString   *text,
         GError   **error)
 {
@@ -95,16 +264,17 @@ answer (ToolModel *model,
   g_autoptr(LlmTextStream) stream = llm_text_stream_new (model->tokenizer, NULL, TRUE);
   Choice choice = { sampler, -1 };
   LlkRowKind kind = LLK_ROWS_PROMPT;
-  gboolean is_read = TRUE;
+  gboolean is_done = TRUE;
 
-  if (!llm_measured_call_begin (seq, tokens->len - llm_kv_seq_get_length (seq) + max_tokens, error))
+  if (!llm_measure_begin (seq, tokens->len - llm_kv_seq_get_length (seq) + (guint) max_tokens,
+                          error))
     return FALSE;
 
-  for (guint n = 0; n < max_tokens; n++)
+  for (int n = 0; n < max_tokens; n++)
     {
-      is_read = llm_measured_call_read (model->forward, seq, get_tokens (tokens), tokens->len, kind,
-                                        tokens->len - 1, choose, &choice, error);
-      if (!is_read || choice.token < 0 ||
+      is_done = llm_measure_rows (model->forward, seq, get_tokens (tokens), tokens->len, kind,
+                                  tokens->len - 1, choose, &choice, error);
+      if (!is_done || choice.token < 0 ||
           llm_tokenizer_ends_answer (model->tokenizer, choice.token))
         break;
 
@@ -113,100 +283,77 @@ answer (ToolModel *model,
       kind = LLK_ROWS_GENERATED;
     }
   llm_text_stream_finish (stream, text);
-  llm_measured_call_end (model->store, seq, get_tokens (tokens));
-  return is_read;
+  llm_measure_end (model->store, seq, get_tokens (tokens));
+  return is_done;
 }
 
 static gboolean
-run_task (ToolModel      *model,
-          const ToolTask *task,
-          const char     *split,
-          guint           max_tokens,
-          ToolScore      *score,
-          GError        **error)
+run_task (ToolModel   *model,
+          const Task  *task,
+          Score       *score,
+          GError     **error)
 {
   g_autoptr(LlmKvSeq) seq = llm_kv_seq_new (model->store, NULL, NULL);
   g_autoptr(GArray) tokens = tool_model_encode (model, task->prompt, TRUE);
-  g_autoptr(GArray) calls = find_calls (model, task->prompt, split, tokens);
+  g_autoptr(GArray) calls = find_calls (model, task->prompt, tokens);
   g_autoptr(GString) text = g_string_new (NULL);
 
   for (guint i = 0; i < calls->len; i++)
-    if (g_array_index (calls, guint, i) > llm_kv_seq_get_length (seq)
-        && !run_call (model, seq, tokens, g_array_index (calls, guint, i), error))
-      return FALSE;
-  if (!answer (model, seq, tokens, max_tokens, text, error))
+    {
+      guint end = g_array_index (calls, guint, i);
+
+      if (end > llm_kv_seq_get_length (seq)
+          && !llm_measure_call (model->forward, model->store, seq, get_tokens (tokens), end,
+                                LLK_ROWS_PROMPT, 0, NULL, NULL, error))
+        return FALSE;
+    }
+  if (!answer (model, seq, tokens, text, error))
     return FALSE;
 
-  tool_score_add (score, task->answer, text->str);
+  add_score (score, task->answer, text->str);
   return TRUE;
 }
 
-int
-tool_accuracy (int    argc,
-               char **argv)
+static int
+run (char **arguments)
 {
-  g_auto(ToolModelOptions) options = TOOL_MODEL_OPTIONS;
-  g_autofree char *split = NULL;
-  int n_tasks = 100;
-  int max_tokens = 128;
-  const GOptionEntry entries[] = {
-    TOOL_MODEL_ENTRIES (&options),
-    { "tasks", 'n', 0, G_OPTION_ARG_INT, &n_tasks,
-      N_("The first tasks of the file, 0 for all (100)"), "N" },
-    { "max-tokens", 0, 0, G_OPTION_ARG_INT, &max_tokens, N_("The longest answer (128)"), "N" },
-    { "split", 0, 0, G_OPTION_ARG_STRING, &split,
-      N_("A call begins with each of these in the prompt (<|im_start|>user)"), N_("TEXT") },
-    { "exact", 0, 0, G_OPTION_ARG_NONE, &options.is_exact,
-      N_("Compute in floats with the weights as the file has them"), NULL },
-    TOOL_MODEL_KV_ENTRIES (&options),
-    G_OPTION_ENTRY_NULL
-  };
   g_autoptr(GError) error = NULL;
   g_autoptr(ToolModel) model = NULL;
   g_autoptr(GPtrArray) tasks = NULL;
   g_autofree char *text = NULL;
-  ToolScore score = { 0 };
-  const char *fault;
+  Score score = { 0 };
+  const char *fault =
+    n_tasks < 0 || max_tokens < 1 ? _("--tasks is 0 or more, --max-tokens 1 or more")
+                                  : tool_model_options_check ();
 
-  if (!tool_parse (&argc, &argv, entries, N_("TASKS"),
-                   N_("Scores a model's likeliest answers to the tasks of a file: lines of JSON "
-                      "with “prompt” and “answer”."), 1))
-    return TOOL_USAGE;
-  fault = n_tasks < 0 || max_tokens < 1 ? _("--tasks is 0 or more, --max-tokens 1 or more")
-                                        : tool_model_options_check (&options);
   if (fault != NULL)
-    {
-      g_printerr ("llmsvc-tool: %s\n", fault);
-      return TOOL_USAGE;
-    }
+    return tool_fail_usage (fault);
   if (split == NULL || *split == '\0')
-    {
-      g_free (split);
-      split = g_strdup ("<|im_start|>user");
-    }
+    split = g_strdup ("<|im_start|>user");
 
-  text = tool_read (argv[1], &error);
-  tasks = text != NULL ? tool_task_read (text, (guint) n_tasks, &error) : NULL;
-  model = tasks != NULL ? tool_model_open (&options, &error) : NULL;
+  text = tool_read (arguments[0], &error);
+  tasks = text != NULL ? read_tasks (text, &error) : NULL;
+  model = tasks != NULL ? tool_model_open (&error) : NULL;
   if (model == NULL)
     return tool_fail (error);
 
   for (guint i = 0; i < tasks->len; i++)
     {
-      if (!run_task (model, g_ptr_array_index (tasks, i), split, (guint) max_tokens, &score,
-                     &error))
+      if (!run_task (model, g_ptr_array_index (tasks, i), &score, &error))
         return tool_fail (error);
-      if (isatty (STDERR_FILENO))
-        fprintf (stderr, "\r%u ", i + 1);
+      tool_progress ("%u ", i + 1);
     }
 
-  if (isatty (STDERR_FILENO))
-    fputc ('\n', stderr);
+  tool_progress (NULL);
   printf ("tasks: %u\ncalls: %u\nvalid calls: %u\nright functions: %u\nexact arguments: %u\n"
           "right arguments: %u of %u\nwrong calls: %u\nexact answers: %u\n",
           score.n, score.n_calls, score.n_valid, score.n_names, score.n_arguments,
           score.n_right_slots, score.n_slots, score.n_wrong_calls, score.n_exact);
-  fflush (stdout);
-  llm_prepared_copy_wait_for_all ();
   return TOOL_OK;
 }
+
+const ToolCommand tool_accuracy = {
+  "accuracy", N_("Measure how well a model solves tasks"), N_("TASKS"),
+  N_("Scores a model's likeliest answers to the tasks of a file: lines of JSON "
+     "with “prompt” and “answer”."), 1, entries, run,
+};

@@ -7,8 +7,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "forward/llm-measured-call.h"
-#include "weights/llm-prepared-copy.h"
 #include "tool-model.h"
 
 /* Behind the tokens that were remembered. */
@@ -56,31 +54,20 @@ static gboolean
 run_window (ToolModel     *model,
             LlmKvStore    *store,
             const gint32  *tokens,
-            guint          n_tokens,
-            guint          n_call,
             Comparison    *comparison,
             GError       **error)
 {
   g_autoptr(LlmKvSeq) seq = llm_kv_seq_new (store, NULL, NULL);
-  gboolean is_read = TRUE;
+  guint n_call = (guint) tool_model_options.n_call;
+  guint length = comparison->first;
 
-  for (guint first = 0; is_read && first < n_tokens; first += n_call)
-    {
-      guint end = MIN (first + n_call, n_tokens);
+  for (guint first = 0; first < length; first += n_call)
+    if (!llm_measure_call (model->forward, store, seq, tokens, MIN (first + n_call, length),
+                           LLK_ROWS_PROMPT, 0, NULL, NULL, error))
+      return FALSE;
 
-      if (!llm_measured_call_begin (seq, end - first, error))
-        return FALSE;
-      is_read = llm_measured_call_read (model->forward, seq, tokens, end, LLK_ROWS_PROMPT, 0, NULL,
-                                        NULL, error);
-      llm_measured_call_end (store, seq, tokens);
-    }
-  if (!is_read || !llm_measured_call_begin (seq, N_COMPARED, error))
-    return FALSE;
-
-  is_read = llm_measured_call_read (model->forward, seq, tokens, n_tokens + N_COMPARED,
-                                    LLK_ROWS_GENERATED, n_tokens, compare, comparison, error);
-  llm_measured_call_end (store, seq, tokens);
-  return is_read;
+  return llm_measure_call (model->forward, store, seq, tokens, length + N_COMPARED,
+                           LLK_ROWS_GENERATED, length, compare, comparison, error);
 }
 
 /* The same ones each time. */
@@ -120,92 +107,101 @@ check_tokens (GArray            *tokens,
   return FALSE;
 }
 
-int
-tool_divergence (int    argc,
-                 char **argv)
+static char *path;
+static int n_tokens = 512, n_windows = 1;
+
+static const GOptionEntry entries[] = {
+  TOOL_MODEL_ENTRIES,
+  { "tokens", 0, 0, G_OPTION_ARG_INT, &n_tokens, N_("Tokens that are remembered (512)"), "N" },
+  { "windows", 0, 0, G_OPTION_ARG_INT, &n_windows, N_("Pieces of the text at most (1)"), "N" },
+  { "text", 0, 0, G_OPTION_ARG_FILENAME, &path, N_("A text, instead of random tokens"),
+    N_("FILE") },
+  TOOL_MODEL_KV_ENTRIES,
+  { "call-tokens", 0, 0, G_OPTION_ARG_INT, &tool_model_options.n_call, N_("Tokens of a call (64)"),
+    "N" },
+  G_OPTION_ENTRY_NULL
+};
+
+static const char *
+check_options (void)
 {
-  g_auto(ToolModelOptions) options = TOOL_MODEL_OPTIONS;
-  g_autofree char *path = NULL;
-  int n_tokens = 512;
-  int n_windows = 1;
-  const GOptionEntry entries[] = {
-    TOOL_MODEL_ENTRIES (&options),
-    { "tokens", 0, 0, G_OPTION_ARG_INT, &n_tokens, N_("Tokens that are remembered (512)"), "N" },
-    { "windows", 0, 0, G_OPTION_ARG_INT, &n_windows, N_("Pieces of the text at most (1)"), "N" },
-    { "text", 0, 0, G_OPTION_ARG_FILENAME, &path, N_("A text, instead of random tokens"),
-      N_("FILE") },
-    TOOL_MODEL_KV_ENTRIES (&options),
-    { "call-tokens", 0, 0, G_OPTION_ARG_INT, &options.n_call, N_("Tokens of a call (64)"), "N" },
-    G_OPTION_ENTRY_NULL
-  };
+  if (n_tokens < 1 || n_windows < 1)
+    return _("--tokens and --windows are 1 or more");
+  if (n_tokens > G_MAXINT - N_COMPARED)
+    return _("--tokens is too large");
+  return tool_model_options_check ();
+}
+
+/* Tokens of the text, or random ones; NULL with @error set. */
+static GArray *
+make_tokens (ToolModel  *model,
+             GError    **error)
+{
+  g_autoptr(GArray) tokens = NULL;
+
+  if (path != NULL)
+    {
+      g_autofree char *text = tool_read (path, error);
+
+      if (text == NULL)
+        return NULL;
+      tokens = tool_model_encode (model, text, TRUE);
+    }
+  else
+    {
+      tokens = make_random (model->hparams, (guint) n_tokens + N_COMPARED);
+    }
+  return check_tokens (tokens, model->hparams, (guint) n_tokens, error) ? g_steal_pointer (&tokens)
+                                                                      : NULL;
+}
+
+static int
+run (char **arguments)
+{
   g_autoptr(GError) error = NULL;
   g_autoptr(ToolModel) model = NULL;
   g_autoptr(LlmKvStore) plain = NULL;
   g_autoptr(GArray) tokens = NULL;
   g_autofree float *reference = NULL;
-  const char *fault;
+  const char *fault = check_options ();
+  gsize length = (gsize) n_tokens + N_COMPARED;
   Comparison comparison;
-  guint length;
 
-  if (!tool_parse (&argc, &argv, entries, NULL,
-                   N_("How the logits of the next 32 tokens differ when what is remembered was "
-                      "packed between calls. The last line is “same top: X %”."), 0))
-    return TOOL_USAGE;
-  fault = n_tokens < 1 || n_windows < 1 ? _("--tokens and --windows are 1 or more")
-                                        : tool_model_options_check (&options);
-  if (fault == NULL && n_tokens > G_MAXINT - N_COMPARED)
-    fault = _("--tokens is too large");
   if (fault != NULL)
-    {
-      g_printerr ("llmsvc-tool: %s\n", fault);
-      return TOOL_USAGE;
-    }
-  if (!tool_model_has_policy (&options))
-    options.kv = g_strdup ("llms");
+    return tool_fail_usage (fault);
+  if (!tool_model_has_policy ())
+    tool_model_options.kv = g_strdup ("llms");
 
-  model = tool_model_open (&options, &error);
-  plain = model != NULL ? tool_model_new_store (model, &options, &error) : NULL;
-  if (plain == NULL)
-    return tool_fail (error);
-
-  length = (guint) n_tokens;
-  if (path != NULL)
-    {
-      g_autofree char *text = tool_read (path, &error);
-
-      if (text == NULL)
-        return tool_fail (error);
-      tokens = tool_model_encode (model, text, TRUE);
-    }
-  else
-    {
-      tokens = make_random (model->hparams, length + N_COMPARED);
-    }
-  if (!check_tokens (tokens, model->hparams, length, &error))
+  model = tool_model_open (&error);
+  plain = model != NULL ? tool_model_new_store (model, &error) : NULL;
+  tokens = plain != NULL ? make_tokens (model, &error) : NULL;
+  if (tokens == NULL)
     return tool_fail (error);
 
   reference = g_new (float, (gsize) N_COMPARED * model->hparams->n_vocab);
-  comparison =
-    (Comparison) { .n_vocab = model->hparams->n_vocab, .first = length, .reference = reference };
-  for (guint w = 0; w < (guint) n_windows && (gsize) (w + 1) * (length + N_COMPARED) <= tokens->len;
-       w++)
+  comparison = (Comparison) {
+    .n_vocab = model->hparams->n_vocab, .first = (guint) n_tokens, .reference = reference
+  };
+  for (gsize w = 0; w < (gsize) n_windows && (w + 1) * length <= tokens->len; w++)
     {
-      const gint32 *window =
-        (const gint32 *) (gpointer) tokens->data + (gsize) w * (length + N_COMPARED);
+      const gint32 *window = (const gint32 *) (gpointer) tokens->data + w * length;
 
       comparison.is_reference = TRUE;
-      if (!run_window (model, plain, window, length, (guint) options.n_call, &comparison, &error))
+      if (!run_window (model, plain, window, &comparison, &error))
         return tool_fail (error);
       comparison.is_reference = FALSE;
-      if (!run_window (model, model->store, window, length, (guint) options.n_call, &comparison,
-                       &error))
+      if (!run_window (model, model->store, window, &comparison, &error))
         return tool_fail (error);
     }
 
   printf ("compared: %u\nmean divergence: %.6f\nlargest divergence: %.6f\nsame top: %.2f %%\n",
           comparison.n, comparison.sum / comparison.n, comparison.largest,
           100.0 * comparison.n_same_top / comparison.n);
-  fflush (stdout);
-  llm_prepared_copy_wait_for_all ();
   return TOOL_OK;
 }
+
+const ToolCommand tool_divergence = {
+  "divergence", N_("Measure what packing context memory changes"), NULL,
+  N_("How the logits of the next 32 tokens differ when what is remembered was "
+     "packed between calls. The last line is “same top: X %”."), 0, entries, run,
+};

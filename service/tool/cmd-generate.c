@@ -6,10 +6,33 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <json-glib/json-glib.h>
-
 #include "engine/llm-engine.h"
-#include "weights/llm-prepared-copy.h"
+
+static char *model, *system_text;
+static gboolean is_raw, as_json, is_exact;
+static double temperature = -1;
+static int max_tokens, threads;
+static gint64 seed = -1;
+static char **options;
+
+/* texts are of type FILENAME: GLib would have strings in the locale's charset */
+static const GOptionEntry entries[] = {
+  { "model", 'm', 0, G_OPTION_ARG_FILENAME, &model, N_("The GGUF file"), N_("FILE") },
+  { "raw", 0, 0, G_OPTION_ARG_NONE, &is_raw,
+    N_("Take the prompt as it is, without the model's template"), NULL },
+  { "system", 's', 0, G_OPTION_ARG_FILENAME, &system_text, N_("System text"), N_("TEXT") },
+  { "temperature", 't', 0, G_OPTION_ARG_DOUBLE, &temperature,
+    N_("0 for the likeliest token each time"), N_("X") },
+  { "max-tokens", 'n', 0, G_OPTION_ARG_INT, &max_tokens, N_("The longest answer"), "N" },
+  { "seed", 0, 0, G_OPTION_ARG_INT64, &seed, N_("Same seed, same text"), "N" },
+  { "threads", 0, 0, G_OPTION_ARG_INT, &threads, N_("Threads that compute"), "N" },
+  { "exact", 0, 0, G_OPTION_ARG_NONE, &is_exact,
+    N_("Compute in floats with the weights as the file has them"), NULL },
+  { "option", 'o', 0, G_OPTION_ARG_FILENAME_ARRAY, &options, N_("Any option of the interface"),
+    "KEY=VALUE" },
+  { "json", 0, 0, G_OPTION_ARG_NONE, &as_json, N_("Text and results as one JSON object"), NULL },
+  G_OPTION_ENTRY_NULL
+};
 
 /* --- a sink that prints --- */
 
@@ -130,11 +153,8 @@ on_begun (GObject      *source,
 }
 
 static int
-print_end (ToolSink *sink,
-           gboolean  as_json)
+print_end (ToolSink *sink)
 {
-  g_autofree char *results = NULL;
-
   if (sink->error != NULL)
     {
       if (sink->streams && sink->text->len > 0)
@@ -143,16 +163,12 @@ print_end (ToolSink *sink,
     }
   if (as_json)
     {
-      g_autofree char *json = NULL;
       GVariantDict dict;
-      g_autoptr(GVariant) all = NULL;
 
       g_variant_dict_init (&dict, sink->results);
       g_variant_dict_insert (&dict, "version", "u", TOOL_JSON_VERSION);
       g_variant_dict_insert (&dict, "text", "s", sink->text->str);
-      all = g_variant_ref_sink (g_variant_dict_end (&dict));
-      json = json_gvariant_serialize_data (all, NULL);
-      puts (json);
+      tool_print_json (g_variant_dict_end (&dict), FALSE);
     }
   else
     {
@@ -161,38 +177,40 @@ print_end (ToolSink *sink,
   return TOOL_OK;
 }
 
-int
-tool_generate (int    argc,
-               char **argv)
+/* The options of the call, as a{sv}; NULL after a message. */
+static GVariant *
+make_options (void)
 {
-  g_autofree char *model = NULL;
-  g_autofree char *system = NULL;
-  gboolean is_raw = FALSE;
-  gboolean as_json = FALSE;
-  gboolean is_exact = FALSE;
-  double temperature = -1;
-  int max_tokens = 0;
-  gint64 seed = -1;
-  int threads = 0;
-  g_auto(GStrv) options = NULL;
-  /* texts are of type FILENAME: GLib would have strings in the locale's charset */
-  const GOptionEntry entries[] = {
-    { "model", 'm', 0, G_OPTION_ARG_FILENAME, &model, N_("The GGUF file"), N_("FILE") },
-    { "raw", 0, 0, G_OPTION_ARG_NONE, &is_raw,
-      N_("Take the prompt as it is, without the model's template"), NULL },
-    { "system", 's', 0, G_OPTION_ARG_FILENAME, &system, N_("System text"), N_("TEXT") },
-    { "temperature", 't', 0, G_OPTION_ARG_DOUBLE, &temperature,
-      N_("0 for the likeliest token each time"), N_("X") },
-    { "max-tokens", 'n', 0, G_OPTION_ARG_INT, &max_tokens, N_("The longest answer"), "N" },
-    { "seed", 0, 0, G_OPTION_ARG_INT64, &seed, N_("Same seed, same text"), "N" },
-    { "threads", 0, 0, G_OPTION_ARG_INT, &threads, N_("Threads that compute"), "N" },
-    { "exact", 0, 0, G_OPTION_ARG_NONE, &is_exact,
-      N_("Compute in floats with the weights as the file has them"), NULL },
-    { "option", 'o', 0, G_OPTION_ARG_FILENAME_ARRAY, &options, N_("Any option of the interface"),
-      "KEY=VALUE" },
-    { "json", 0, 0, G_OPTION_ARG_NONE, &as_json, N_("Text and results as one JSON object"), NULL },
-    G_OPTION_ENTRY_NULL
-  };
+  g_auto(GVariantDict) dict = G_VARIANT_DICT_INIT (NULL);
+  g_autoptr(GError) error = NULL;
+
+  for (guint i = 0; options != NULL && options[i] != NULL; i++)
+    if (!add_option (&dict, options[i], &error))
+      {
+        tool_fail (error);
+        return NULL;
+      }
+  if (system_text != NULL && !g_utf8_validate (system_text, -1, NULL))
+    {
+      tool_fail_usage (_("the text is not valid UTF-8"));
+      return NULL;
+    }
+  if (is_raw)
+    g_variant_dict_insert (&dict, "raw", "b", TRUE);
+  if (system_text != NULL)
+    g_variant_dict_insert (&dict, "system", "s", system_text);
+  if (temperature >= 0)
+    g_variant_dict_insert (&dict, "temperature", "d", temperature);
+  if (max_tokens > 0)
+    g_variant_dict_insert (&dict, "max-tokens", "u", max_tokens);
+  if (seed >= 0)
+    g_variant_dict_insert (&dict, "seed", "t", seed);
+  return g_variant_ref_sink (g_variant_dict_end (&dict));
+}
+
+static int
+run (char **arguments)
+{
   g_autoptr(GError) error = NULL;
   g_autoptr(LlmCallOptions) parsed = NULL;
   g_autoptr(LlmEngine) engine = NULL;
@@ -201,43 +219,13 @@ tool_generate (int    argc,
   g_autofree char *prompt = NULL;
   g_autoptr(GVariant) dict = NULL;
   LlmSettings *settings;
-  GVariantDict builder;
   int status;
 
-  if (!tool_parse (&argc, &argv, entries, N_("PROMPT"),
-                   N_("Answers PROMPT (- reads it from standard input)."), 1))
-    return TOOL_USAGE;
   if (model == NULL)
-    {
-      g_printerr ("llmsvc-tool: %s\n", _("--model FILE is missing"));
-      return TOOL_USAGE;
-    }
-
-  g_variant_dict_init (&builder, NULL);
-  for (guint i = 0; options != NULL && options[i] != NULL; i++)
-    if (!add_option (&builder, options[i], &error))
-      {
-        g_variant_dict_clear (&builder);
-        tool_fail (error);
-        return TOOL_USAGE;
-      }
-  if (system != NULL && !g_utf8_validate (system, -1, NULL))
-    {
-      g_variant_dict_clear (&builder);
-      g_printerr ("llmsvc-tool: %s\n", _("the text is not valid UTF-8"));
-      return TOOL_USAGE;
-    }
-  if (is_raw)
-    g_variant_dict_insert (&builder, "raw", "b", TRUE);
-  if (system != NULL)
-    g_variant_dict_insert (&builder, "system", "s", system);
-  if (temperature >= 0)
-    g_variant_dict_insert (&builder, "temperature", "d", temperature);
-  if (max_tokens > 0)
-    g_variant_dict_insert (&builder, "max-tokens", "u", max_tokens);
-  if (seed >= 0)
-    g_variant_dict_insert (&builder, "seed", "t", seed);
-  dict = g_variant_ref_sink (g_variant_dict_end (&builder));
+    return tool_fail_usage (_("--model FILE is missing"));
+  dict = make_options ();
+  if (dict == NULL)
+    return TOOL_USAGE;
 
   settings = llm_settings_new ();
   settings->model_file = g_steal_pointer (&model);
@@ -248,18 +236,12 @@ tool_generate (int    argc,
   parsed = llm_call_options_parse (dict, LLMSVC_CALL_COMPLETE, llm_engine_get_features (engine),
                                    &error);
   if (parsed == NULL)
-    {
-      tool_fail (error);
-      return TOOL_USAGE;
-    }
-  prompt = strcmp (argv[1], "-") == 0 ? tool_read ("-", &error) : g_strdup (argv[1]);
+    return tool_fail_usage (error->message);
+  prompt = strcmp (arguments[0], "-") == 0 ? tool_read ("-", &error) : g_strdup (arguments[0]);
   if (prompt == NULL)
     return tool_fail (error);
   if (!g_utf8_validate (prompt, -1, NULL))
-    {
-      g_printerr ("llmsvc-tool: %s\n", _("the prompt is not valid UTF-8"));
-      return TOOL_USAGE;
-    }
+    return tool_fail_usage (_("the prompt is not valid UTF-8"));
 
   sink = g_object_new (TOOL_TYPE_SINK, NULL);
   sink->streams = !as_json;
@@ -267,9 +249,12 @@ tool_generate (int    argc,
   llm_engine_complete_async (engine, caller, prompt, parsed, LLM_SINK (sink), on_begun, sink);
   while (!sink->is_finished)
     g_main_context_iteration (NULL, TRUE);
-  status = print_end (sink, as_json);
+  status = print_end (sink);
   llm_engine_stop (engine);
-  /* or the next start would do the same work again */
-  llm_prepared_copy_wait_for_all ();
   return status;
 }
+
+const ToolCommand tool_generate = {
+  "generate", N_("Answer a prompt"), N_("PROMPT"),
+  N_("Answers PROMPT (- reads it from standard input)."), 1, entries, run,
+};

@@ -5,69 +5,52 @@
 #include <glib/gi18n.h>
 #include <stdio.h>
 
-#include <json-glib/json-glib.h>
-
 #include "base/llm-sysinfo.h"
 #include "model/llm-catalogue.h"
 #include "model/llm-model.h"
 #include "weights/llm-weights.h"
 
-static const char *const type_names[LLM_GGUF_N_TYPES] = {
-  "uint8", "int8", "uint16", "int16", "uint32", "int32", "float32", "bool", "string", "array",
-  "uint64", "int64", "float64",
-};
-
 static void
-print_value (LlmGguf    *gguf,
-             const char *key,
-             LlmGgufType type,
-             guint64     n_items)
+print_key (LlmGguf          *gguf,
+           const LlmGgufKey *key)
 {
   guint64 number;
   double real;
   gboolean truth;
 
-  if (type == LLM_GGUF_STRING)
+  printf ("  %-44s %-8s ", key->name, llm_gguf_type_name (key->type));
+  if (key->type == LLM_GGUF_STRING)
     {
-      g_autofree char *text = llm_gguf_get_string (gguf, key, FALSE, NULL);
+      g_autofree char *text = llm_gguf_get_string (gguf, key->name, FALSE, NULL);
       g_autofree char *escaped = text != NULL ? g_strescape (text, NULL) : g_strdup ("?");
 
-      printf ("%.120s", escaped);
+      printf ("%.120s\n", escaped);
     }
-  else if (type == LLM_GGUF_ARRAY)
-    printf ("%" G_GUINT64_FORMAT " items", n_items);
-  else if (type == LLM_GGUF_BOOL && llm_gguf_get_bool (gguf, key, NULL, &truth, NULL))
-    printf ("%s", truth ? "true" : "false");
-  else if ((type == LLM_GGUF_FLOAT32 || type == LLM_GGUF_FLOAT64) &&
-           llm_gguf_get_double (gguf, key, -G_MAXDOUBLE, G_MAXDOUBLE, NULL, &real, NULL))
-    printf ("%g", real);
-  else if (llm_gguf_get_uint (gguf, key, 0, G_MAXUINT64, NULL, &number, NULL))
-    printf ("%" G_GUINT64_FORMAT, number);
+  else if (key->type == LLM_GGUF_ARRAY)
+    printf ("%" G_GUINT64_FORMAT " items\n", key->n_items);
+  else if (llm_gguf_get_bool (gguf, key->name, NULL, &truth, NULL))
+    printf ("%s\n", truth ? "true" : "false");
+  else if (llm_gguf_get_double (gguf, key->name, -G_MAXDOUBLE, G_MAXDOUBLE, NULL, &real, NULL))
+    printf ("%g\n", real);
+  else if (llm_gguf_get_uint (gguf, key->name, 0, G_MAXUINT64, NULL, &number, NULL))
+    printf ("%" G_GUINT64_FORMAT "\n", number);
   else
-    printf ("?");
+    puts ("?");
 }
 
 static void
 print_keys (LlmGguf *gguf)
 {
-  printf ("keys: %u\n", llm_gguf_get_n_keys (gguf));
-  for (guint i = 0; i < llm_gguf_get_n_keys (gguf); i++)
-    {
-      LlmGgufType type;
-      guint64 n_items;
-      const char *key = llm_gguf_get_key (gguf, i, &type, &n_items);
-
-      printf ("  %-44s %-8s ", key, type_names[type]);
-      print_value (gguf, key, type, n_items);
-      putchar ('\n');
-    }
+  printf ("keys: %u\n", gguf->keys->len);
+  for (guint i = 0; i < gguf->keys->len; i++)
+    print_key (gguf, &g_array_index (gguf->keys, LlmGgufKey, i));
 }
 
 static void
 print_tensors (LlmGguf *gguf)
 {
-  printf ("tensors: %u\n", llm_gguf_get_n_tensors (gguf));
-  for (guint i = 0; i < llm_gguf_get_n_tensors (gguf); i++)
+  printf ("tensors: %u\n", gguf->tensors->len);
+  for (guint i = 0; i < gguf->tensors->len; i++)
     {
       const LlmGgufTensor *tensor = llm_gguf_get_tensor (gguf, i);
       g_autoptr(GString) shape = g_string_new (NULL);
@@ -112,8 +95,8 @@ examine (Verdict *self,
   LlmMeminfo memory = { 0 };
   LlmTemplate *template;
 
-  self->info = llm_model_info_read (llm_gguf_get_path (gguf));
-  for (guint i = 0; i < llm_gguf_get_n_tensors (gguf); i++)
+  self->info = llm_model_info_read (gguf->path);
+  for (guint i = 0; i < gguf->tensors->len; i++)
     self->weight_bytes += llm_gguf_get_tensor (gguf, i)->bytes;
   if (llm_sysinfo_read_meminfo (NULL, &memory, NULL))
     self->available_bytes = memory.available;
@@ -175,82 +158,52 @@ print_summary (const Verdict *self)
     printf ("memory: %s of weights\n", weights);
 }
 
-static void
-add_text (JsonBuilder *builder,
-          const char  *key,
-          const char  *text)
-{
-  json_builder_set_member_name (builder, key);
-  json_builder_add_string_value (builder, text);
-}
-
-static void
-add_number (JsonBuilder *builder,
-            const char  *key,
-            guint64      number)
-{
-  json_builder_set_member_name (builder, key);
-  json_builder_add_int_value (builder, (gint64) MIN (number, G_MAXINT64));
-}
-
 static int
 print_json (const Verdict *self)
 {
-  g_autoptr(JsonBuilder) builder = json_builder_new ();
-  g_autoptr(JsonNode) root = NULL;
   g_autofree char *path = g_filename_display_name (self->info->path);
-  g_autofree char *text = NULL;
+  GVariantBuilder builder;
 
-  json_builder_begin_object (builder);
-  json_builder_set_member_name (builder, "version");
-  json_builder_add_int_value (builder, TOOL_JSON_VERSION);
-  add_text (builder, "file", path);
-  json_builder_set_member_name (builder, "usable");
-  json_builder_add_boolean_value (builder, self->is_usable);
+  g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
+  g_variant_builder_add_parsed (&builder, "{'version', <%u>}", (guint) TOOL_JSON_VERSION);
+  g_variant_builder_add_parsed (&builder, "{'file', <%s>}", path);
+  g_variant_builder_add_parsed (&builder, "{'usable', <%b>}", self->is_usable);
   if (self->error != NULL)
-    add_text (builder, "reason", self->error->message);
-  add_text (builder, "title", self->info->title);
-  add_text (builder, "architecture", self->info->architecture);
-  add_text (builder, "quantization", self->info->quantization);
-  add_text (builder, "license", self->info->license);
+    g_variant_builder_add_parsed (&builder, "{'reason', <%s>}", self->error->message);
+  g_variant_builder_add_parsed (&builder, "{'title', <%s>}", self->info->title);
+  g_variant_builder_add_parsed (&builder, "{'architecture', <%s>}", self->info->architecture);
+  g_variant_builder_add_parsed (&builder, "{'quantization', <%s>}", self->info->quantization);
+  g_variant_builder_add_parsed (&builder, "{'license', <%s>}", self->info->license);
   if (self->template != NULL)
-    add_text (builder, "template", self->template);
+    g_variant_builder_add_parsed (&builder, "{'template', <%s>}", self->template);
   if (self->model != NULL)
-    add_text (builder, "identity", llm_model_get_identity (self->model));
-  add_number (builder, "parameters", self->info->parameters);
-  add_number (builder, "context-length", self->info->context_length);
-  add_number (builder, "file-bytes", self->info->file_bytes);
-  add_number (builder, "weight-bytes", self->weight_bytes);
-  add_number (builder, "token-bytes", self->token_bytes);
-  add_number (builder, "available-bytes", self->available_bytes);
-  json_builder_end_object (builder);
-
-  root = json_builder_get_root (builder);
-  text = json_to_string (root, FALSE);
-  puts (text);
+    g_variant_builder_add_parsed (&builder, "{'identity', <%s>}",
+                                  llm_model_get_identity (self->model));
+  g_variant_builder_add_parsed (&builder, "{'parameters', <%t>}", self->info->parameters);
+  g_variant_builder_add_parsed (&builder, "{'context-length', <%u>}", self->info->context_length);
+  g_variant_builder_add_parsed (&builder, "{'file-bytes', <%t>}", self->info->file_bytes);
+  g_variant_builder_add_parsed (&builder, "{'weight-bytes', <%t>}", self->weight_bytes);
+  g_variant_builder_add_parsed (&builder, "{'token-bytes', <%t>}", self->token_bytes);
+  g_variant_builder_add_parsed (&builder, "{'available-bytes', <%t>}", self->available_bytes);
+  tool_print_json (g_variant_builder_end (&builder), FALSE);
   return self->is_usable ? TOOL_OK : TOOL_FAILED;
 }
 
-int
-tool_inspect (int    argc,
-              char **argv)
+static gboolean is_summary, is_json;
+
+static const GOptionEntry entries[] = {
+  { "summary", 's', 0, G_OPTION_ARG_NONE, &is_summary, N_("Leave the keys and tensors out"), NULL },
+  { "json", 0, 0, G_OPTION_ARG_NONE, &is_json, N_("Print the summary as one JSON object"), NULL },
+  G_OPTION_ENTRY_NULL
+};
+
+static int
+run (char **arguments)
 {
-  gboolean is_summary = FALSE;
-  gboolean is_json = FALSE;
-  const GOptionEntry entries[] = {
-    { "summary", 's', 0, G_OPTION_ARG_NONE, &is_summary,
-      N_("Leave the keys and tensors out"), NULL },
-    { "json", 0, 0, G_OPTION_ARG_NONE, &is_json, N_("Print the summary as one JSON object"), NULL },
-    G_OPTION_ENTRY_NULL
-  };
   g_autoptr(GError) error = NULL;
-  g_autoptr(LlmGguf) gguf = NULL;
+  g_autoptr(LlmGguf) gguf = llm_gguf_open (arguments[0], &error);
   g_auto(Verdict) verdict = { NULL };
 
-  if (!tool_parse (&argc, &argv, entries, "FILE",
-                   "Shows what a GGUF file holds and whether the service can use it.", 1))
-    return TOOL_USAGE;
-  gguf = llm_gguf_open (argv[1], &error);
   if (gguf == NULL)
     return tool_fail (error);
 
@@ -263,9 +216,14 @@ tool_inspect (int    argc,
     }
   else
     {
-      printf ("file: %s\nversion: %u\n", llm_gguf_get_path (gguf), llm_gguf_get_version (gguf));
+      printf ("file: %s\nversion: %u\n", gguf->path, gguf->version);
       print_keys (gguf);
       print_tensors (gguf);
     }
   return print_verdict (&verdict);
 }
+
+const ToolCommand tool_inspect = {
+  "inspect", N_("Show what a GGUF file holds"), "FILE",
+  "Shows what a GGUF file holds and whether the service can use it.", 1, entries, run,
+};

@@ -6,8 +6,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include <json-glib/json-glib.h>
-
 #include "common/llmsvc-option-table.h"
 
 static const struct
@@ -80,81 +78,54 @@ list_methods (guint bits)
   return g_strv_builder_end (methods);
 }
 
+/* Adds a member unless there is nothing to say. */
 static void
-add_strings (JsonBuilder       *builder,
-             const char        *name,
-             const char *const *strings)
+add_member (GVariantBuilder *builder,
+            const char      *name,
+            GVariant        *value)
 {
-  if (strings == NULL)
-    return;
-
-  json_builder_set_member_name (builder, name);
-  json_builder_begin_array (builder);
-  for (guint i = 0; strings[i] != NULL; i++)
-    json_builder_add_string_value (builder, strings[i]);
-  json_builder_end_array (builder);
+  if (value != NULL)
+    g_variant_builder_add (builder, "{sv}", name, value);
 }
 
-static void
-add_string (JsonBuilder *builder,
-            const char  *name,
-            const char  *string)
+static GVariant *
+new_string (const char *string)
 {
-  if (string == NULL)
-    return;
-
-  json_builder_set_member_name (builder, name);
-  json_builder_add_string_value (builder, string);
+  return string != NULL ? g_variant_new_string (string) : NULL;
 }
 
-static void
-add_option (JsonBuilder            *builder,
-            const LlmsvcOptionInfo *info)
+static GVariant *
+describe_option (const LlmsvcOptionInfo *info)
 {
   g_auto(GStrv) methods = list_methods (info->calls);
   g_autofree char *range = describe_range (info);
+  GVariantBuilder builder;
 
-  json_builder_begin_object (builder);
-  add_string (builder, "key", info->key);
-  add_string (builder, "type", info->type);
-  add_string (builder, "range", range);
+  g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
+  add_member (&builder, "key", new_string (info->key));
+  add_member (&builder, "type", new_string (info->type));
+  add_member (&builder, "range", new_string (range));
   if (info->max_entries > 0)
-    {
-      json_builder_set_member_name (builder, "max-entries");
-      json_builder_add_int_value (builder, info->max_entries);
-    }
-  add_string (builder, "feature", info->feature);
-  add_strings (builder, "choices", info->choices);
-  add_strings (builder, "methods", (const char *const *) methods);
-  add_string (builder, "summary", info->summary);
-  json_builder_set_member_name (builder, "since");
-  json_builder_add_int_value (builder, info->since);
-  json_builder_end_object (builder);
+    add_member (&builder, "max-entries", g_variant_new_uint32 (info->max_entries));
+  add_member (&builder, "feature", new_string (info->feature));
+  if (info->choices != NULL)
+    add_member (&builder, "choices", g_variant_new_strv (info->choices, -1));
+  add_member (&builder, "methods", g_variant_new_strv ((const char *const *) methods, -1));
+  add_member (&builder, "summary", new_string (info->summary));
+  add_member (&builder, "since", g_variant_new_uint32 (info->since));
+  return g_variant_builder_end (&builder);
 }
 
 static void
 print_json (void)
 {
-  g_autoptr(JsonBuilder) builder = json_builder_new ();
-  g_autoptr(JsonGenerator) generator = json_generator_new ();
-  g_autoptr(JsonNode) root = NULL;
-  g_autofree char *json = NULL;
+  GVariantBuilder options;
 
-  json_builder_begin_object (builder);
-  json_builder_set_member_name (builder, "version");
-  json_builder_add_int_value (builder, TOOL_JSON_VERSION);
-  json_builder_set_member_name (builder, "options");
-  json_builder_begin_array (builder);
+  g_variant_builder_init (&options, G_VARIANT_TYPE ("aa{sv}"));
   for (guint i = 0; i < LLMSVC_N_OPTIONS; i++)
-    add_option (builder, llmsvc_option_get_info (i));
-  json_builder_end_array (builder);
-  json_builder_end_object (builder);
-
-  root = json_builder_get_root (builder);
-  json_generator_set_root (generator, root);
-  json_generator_set_pretty (generator, TRUE);
-  json = json_generator_to_data (generator, NULL);
-  puts (json);
+    g_variant_builder_add_value (&options, describe_option (llmsvc_option_get_info (i)));
+  tool_print_json (g_variant_new_parsed ("{'version': <%u>, 'options': <%aa{sv}>}",
+                                         (guint) TOOL_JSON_VERSION, &options), TRUE);
 }
 
 static void
@@ -174,26 +145,25 @@ print_list (void)
     }
 }
 
-int
-tool_options (int    argc,
-              char **argv)
+static gboolean as_json;
+
+static const GOptionEntry entries[] = {
+  { "json", 0, 0, G_OPTION_ARG_NONE, &as_json, N_("As one JSON object"), NULL },
+  G_OPTION_ENTRY_NULL
+};
+
+static int
+run (char **arguments)
 {
-  gboolean as_json = FALSE;
-  const GOptionEntry entries[] = {
-    { "json", 0, 0, G_OPTION_ARG_NONE, &as_json, N_("As one JSON object"),
-      NULL },
-    G_OPTION_ENTRY_NULL
-  };
-
-  if (!tool_parse (&argc, &argv, entries, NULL,
-                   N_("Every option of the service's calls: its type, what it may be, and the "
-                      "methods that take it."),
-                   0))
-    return TOOL_USAGE;
-
   if (as_json)
     print_json ();
   else
     print_list ();
   return TOOL_OK;
 }
+
+const ToolCommand tool_options = {
+  "options", N_("List the options of the service's calls"), NULL,
+  N_("Every option of the service's calls: its type, what it may be, and the "
+     "methods that take it."), 0, entries, run,
+};

@@ -4,23 +4,31 @@
 
 #include <errno.h>
 #include <glib/gi18n.h>
-#include <json-glib/json-glib.h>
-#include <stdio.h>
 #include <unistd.h>
 
 #include "runtime/llm-profile.h"
 #include "engine/llm-settings.h"
 #include "model/llm-catalogue.h"
 #include "model/llm-model.h"
-#include "weights/llm-weights-prepared.h"
+#include "weights/llm-repacked-cache.h"
 
 /* A stage takes less, so this is how often it is asked whether there is more to do. */
 #define SLICE_US 100000
 
+static char *path, *folder;
+static gboolean as_json;
+
+static const GOptionEntry entries[] = {
+  { "model", 'm', 0, G_OPTION_ARG_FILENAME, &path, N_("The GGUF file"), N_("FILE") },
+  { "output-dir", 'o', 0, G_OPTION_ARG_FILENAME, &folder,
+    N_("Instead of the cache of the system, or of this user"), N_("DIR") },
+  { "json", 0, 0, G_OPTION_ARG_NONE, &as_json, N_("As one JSON object"), NULL },
+  G_OPTION_ENTRY_NULL
+};
+
 /* The configured one, or the first that can be used. */
 static LlmModel *
-open_model (const char        *path,
-            const LlmSettings *settings,
+open_model (const LlmSettings *settings,
             GError           **error)
 {
   g_autoptr(GPtrArray) found = NULL;
@@ -50,8 +58,7 @@ open_model (const char        *path,
 
 /* Where contexts are kept, or will be. */
 static const char *
-find_disk_folder (const LlmSettings *settings,
-                  const char        *folder)
+find_disk_folder (const LlmSettings *settings)
 {
   if (settings->state_folder != NULL && g_file_test (settings->state_folder, G_FILE_TEST_IS_DIR))
     return settings->state_folder;
@@ -60,27 +67,27 @@ find_disk_folder (const LlmSettings *settings,
 
 static gboolean
 measure (LlmModel          *model,
-         LlmPreparedCache  *cache,
+         LlmRepackedCache  *cache,
          LlmWorkerPool     *pool,
          const LlkOps      *kernels,
-         const char        *folder,
+         const char        *disk_folder,
          LlmKvProfile      *profile,
          GError           **error)
 {
   const LlmHparams *hparams = llm_model_get_hparams (model);
   g_autoptr(LlmWeights) weights = NULL;
   g_autoptr(LlmDisk) disk = NULL;
-  g_autoptr(LlmProfileRun) run = NULL;
+  g_autoptr(LlmProfileRun) profiling = NULL;
   LlmStatus status;
 
-  weights = llm_weights_new_prepared (llm_model_get_gguf (model), hparams, cache,
+  weights = llm_weights_new_repacked (llm_model_get_gguf (model), hparams, cache,
                                       llm_worker_pool_get_n_threads (pool), NULL, error);
   disk = weights != NULL ? llm_disk_new (NULL, error) : NULL;
   if (disk == NULL)
     return FALSE;
-  run = llm_profile_run_new (hparams, weights, pool, kernels, FALSE, NULL, disk, folder);
+  profiling = llm_profile_run_new (hparams, weights, pool, kernels, FALSE, NULL, disk, disk_folder);
   do
-    status = llm_profile_run_work (run, g_get_monotonic_time () + SLICE_US, profile, error);
+    status = llm_profile_run_work (profiling, g_get_monotonic_time () + SLICE_US, profile, error);
   while (status == LLM_PENDING);
   return status == LLM_READY;
 }
@@ -89,9 +96,6 @@ static void
 print_json (const LlmProfileKey *key,
             const LlmKvProfile  *profile)
 {
-  g_autofree char *text = NULL;
-  g_autoptr(GVariant) all = NULL;
-  GVariantDict dict;
   GVariantBuilder rows;
 
   g_variant_builder_init (&rows, G_VARIANT_TYPE ("a{sd}"));
@@ -101,27 +105,22 @@ print_json (const LlmProfileKey *key,
 
       g_variant_builder_add (&rows, "{sd}", name, profile->prompt_us[i]);
     }
-  g_variant_dict_init (&dict, NULL);
-  g_variant_dict_insert (&dict, "version", "u", TOOL_JSON_VERSION);
-  g_variant_dict_insert (&dict, "identity", "s", key->identity);
-  g_variant_dict_insert (&dict, "kernels", "s", key->kernels);
-  g_variant_dict_insert (&dict, "threads", "u", key->n_threads);
-  g_variant_dict_insert (&dict, "prompt-us", "a{sd}", &rows);
-  g_variant_dict_insert (&dict, "depth-us", "d", profile->depth_us);
-  g_variant_dict_insert (&dict, "read-latency-us", "d", profile->read_latency_us);
-  g_variant_dict_insert (&dict, "read-bytes-per-us", "d", profile->read_bytes_per_us);
-  g_variant_dict_insert (&dict, "write-bytes-per-us", "d", profile->write_bytes_per_us);
-  all = g_variant_ref_sink (g_variant_dict_end (&dict));
-  text = json_gvariant_serialize_data (all, NULL);
-  puts (text);
+  tool_print_json (g_variant_new_parsed ("{'version': <%u>, 'identity': <%s>, 'kernels': <%s>, "
+                                         "'threads': <%u>, 'prompt-us': <%a{sd}>, "
+                                         "'depth-us': <%d>, 'read-latency-us': <%d>, "
+                                         "'read-bytes-per-us': <%d>, 'write-bytes-per-us': <%d>}",
+                                         (guint) TOOL_JSON_VERSION, key->identity, key->kernels,
+                                         key->n_threads, &rows, profile->depth_us,
+                                         profile->read_latency_us, profile->read_bytes_per_us,
+                                         profile->write_bytes_per_us), FALSE);
 }
 
 static void
 print_text (const LlmProfileKey *key,
             const LlmKvProfile  *profile,
-            const char          *folder)
+            const char          *disk_folder)
 {
-  g_autofree char *shown = g_filename_display_name (folder);
+  g_autofree char *shown = g_filename_display_name (disk_folder);
 
   g_print (_("Model %s, kernels %s, %u threads\n"), key->identity, key->kernels, key->n_threads);
   for (guint i = 0; i < LLM_KV_PROFILE_POINTS; i++)
@@ -133,39 +132,23 @@ print_text (const LlmProfileKey *key,
            shown, profile->read_latency_us, profile->read_bytes_per_us, profile->write_bytes_per_us);
 }
 
-int
-tool_profile (int    argc,
-              char **argv)
+static int
+run (char **arguments)
 {
-  g_autofree char *path = NULL;
-  g_autofree char *folder = NULL;
-  gboolean as_json = FALSE;
-  const GOptionEntry entries[] = {
-    { "model", 'm', 0, G_OPTION_ARG_FILENAME, &path, N_("The GGUF file"), N_("FILE") },
-    { "output-dir", 'o', 0, G_OPTION_ARG_FILENAME, &folder,
-      N_("Instead of the cache of the system, or of this user"), N_("DIR") },
-    { "json", 0, 0, G_OPTION_ARG_NONE, &as_json, N_("As one JSON object"), NULL },
-    G_OPTION_ENTRY_NULL
-  };
   /* What the administrator measures is for the system's service. */
   gboolean is_system = geteuid () == 0;
   g_autoptr(GError) error = NULL;
   g_autoptr(LlmSettings) settings = NULL;
   g_autoptr(LlmModel) model = NULL;
-  g_autoptr(LlmPreparedCache) cache = NULL;
+  g_autoptr(LlmRepackedCache) cache = NULL;
   g_autoptr(LlmWorkerPool) pool = NULL;
   const LlkOps *kernels;
   const char *disk_folder;
   LlmProfileKey key;
   LlmKvProfile profile;
 
-  if (!tool_parse (&argc, &argv, entries, NULL,
-                   N_("Measures how long the model takes to read prompts and how fast the disk is, "
-                      "and keeps the result for the service."), 0))
-    return TOOL_USAGE;
-
   settings = llm_settings_load (is_system, NULL, &error);
-  model = settings != NULL ? open_model (path, settings, &error) : NULL;
+  model = settings != NULL ? open_model (settings, &error) : NULL;
   if (model == NULL)
     return tool_fail (error);
   if (folder == NULL)
@@ -175,10 +158,10 @@ tool_profile (int    argc,
       g_printerr (_("llmsvc-tool: %s can't be made: %s\n"), folder, g_strerror (errno));
       return TOOL_FAILED;
     }
-  disk_folder = find_disk_folder (settings, folder);
+  disk_folder = find_disk_folder (settings);
   kernels = settings->kernels != NULL ? llk_ops_find (settings->kernels) : llk_ops_best ();
   pool = llm_worker_pool_new (settings->n_threads);
-  cache = llm_prepared_cache_new (settings->cache_folder, is_system, settings->system_cache_folder,
+  cache = llm_repacked_cache_new (settings->cache_folder, is_system, settings->system_cache_folder,
                                   settings->cache_limit);
   key = (LlmProfileKey) {
     .identity = llm_model_get_identity (model),
@@ -193,7 +176,11 @@ tool_profile (int    argc,
     print_json (&key, &profile);
   else
     print_text (&key, &profile, disk_folder);
-  fflush (stdout);
-  llm_prepared_copy_wait_for_all ();
   return TOOL_OK;
 }
+
+const ToolCommand tool_profile = {
+  "profile", N_("Measure what bringing contexts back costs"), NULL,
+  N_("Measures how long the model takes to read prompts and how fast the disk is, "
+     "and keeps the result for the service."), 0, entries, run,
+};

@@ -11,22 +11,11 @@
 
 #include "common/llmsvc-command-line.h"
 #include "common/llmsvc-i18n.h"
+#include "weights/llm-repacked-cache.h"
 
-static const struct
-{
-  const char *name;
-  int (*run) (int argc, char **argv);
-  const char *summary;
-} commands[] = {
-  { "generate", tool_generate, N_("Answer a prompt") },
-  { "perplexity", tool_perplexity, N_("Measure how well a model predicts a text") },
-  { "accuracy", tool_accuracy, N_("Measure how well a model solves tasks") },
-  { "divergence", tool_divergence, N_("Measure what packing context memory changes") },
-  { "tokenize", tool_tokenize, N_("Show a text's tokens") },
-  { "inspect", tool_inspect, N_("Show what a GGUF file holds") },
-  { "prepare", tool_prepare, N_("Prepare models for a quick start") },
-  { "profile", tool_profile, N_("Measure what bringing contexts back costs") },
-  { "options", tool_options, N_("List the options of the service's calls") },
+static const ToolCommand *const commands[] = {
+  &tool_generate, &tool_perplexity, &tool_accuracy, &tool_divergence, &tool_tokenize,
+  &tool_inspect, &tool_prepare, &tool_profile, &tool_options,
 };
 
 static void
@@ -34,63 +23,46 @@ print_usage (void (*print) (const char *format, ...))
 {
   print ("%s", _("Usage: llmsvc-tool COMMAND [OPTION…] …\n\nCommands:\n"));
   for (guint i = 0; i < G_N_ELEMENTS (commands); i++)
-    print ("  %-12s %s\n", commands[i].name, _(commands[i].summary));
+    print ("  %-12s %s\n", commands[i]->name, _(commands[i]->summary));
   print ("%s", _("\n“llmsvc-tool COMMAND --help” tells more.\n"));
 }
 
-gboolean
-tool_parse (int                *argc,
-            char             ***argv,
-            const GOptionEntry *entries,
-            const char         *usage,
-            const char         *summary,
-            int                 n_rest)
+/* Parses the options and checks how many arguments are left. @argv: the command's name first. */
+static int
+run_command (const ToolCommand *command,
+             char             **argv)
 {
-  /* for the life of the process, as those of main() would be */
-  static char **words;
-  const GOptionEntry *const tables[] = { entries, NULL };
-  g_autoptr(GOptionContext) context = g_option_context_new (usage);
+  const GOptionEntry *const tables[] = { command->entries, NULL };
+  g_autofree char *called = g_strconcat ("llmsvc-tool ", command->name, NULL);
+  g_autoptr(GOptionContext) context = g_option_context_new (command->arguments);
   g_autoptr(GError) error = NULL;
+  g_auto(GStrv) words = llmsvc_command_line_split (argv, tables);
+  int n_arguments, status;
 
-  words = llmsvc_command_line_split (*argv, tables);
-  llmsvc_command_line_hide (*argv + 1);
+  /* what the usage of --help begins with */
+  g_set_prgname (called);
+  llmsvc_command_line_hide (argv + 1);
   g_option_context_set_translation_domain (context, GETTEXT_PACKAGE);
-  g_option_context_set_summary (context, summary);
-  g_option_context_add_main_entries (context, entries, NULL);
+  g_option_context_set_summary (context, command->description);
+  g_option_context_add_main_entries (context, command->entries, NULL);
   if (!g_option_context_parse_strv (context, &words, &error))
-    {
-      g_printerr ("llmsvc-tool: %s\n", error->message);
-      return FALSE;
-    }
+    return tool_fail_usage (error->message);
+
   llmsvc_command_line_drop_separator (words);
-  *argv = words;
-  *argc = (int) g_strv_length (words);
-  if (n_rest == TOOL_SOME ? *argc < 2 : *argc != n_rest + 1)
+  n_arguments = (int) g_strv_length (words) - 1;
+  if (command->n_arguments == TOOL_SOME ? n_arguments < 1 : n_arguments != command->n_arguments)
     {
       g_autofree char *help = g_option_context_get_help (context, TRUE, NULL);
 
       g_printerr ("%s", help);
-      return FALSE;
+      return TOOL_USAGE;
     }
-  return TRUE;
-}
 
-char *
-tool_read (const char *path,
-           GError    **error)
-{
-  char *text = NULL;
-
-  if (strcmp (path, "-") == 0)
-    path = "/dev/stdin";
-  return g_file_get_contents (path, &text, NULL, error) ? text : NULL;
-}
-
-int
-tool_fail (const GError *error)
-{
-  g_printerr ("llmsvc-tool: %s\n", error->message);
-  return TOOL_FAILED;
+  status = command->run (words + 1);
+  fflush (stdout);
+  /* or the next start would do the same work again */
+  llm_repacked_wait_for_all ();
+  return status;
 }
 
 /* Errors are printed by the commands; what the engine notes for a journal is not
@@ -118,14 +90,8 @@ main (int    argc,
   llmsvc_command_line_fit_prints ();
   g_log_set_writer_func (write_log, NULL, NULL);
   for (guint i = 0; i < G_N_ELEMENTS (commands); i++)
-    if (strcmp (name, commands[i].name) == 0)
-      {
-        g_autofree char *called = g_strconcat ("llmsvc-tool ", name, NULL);
-
-        /* what the usage of --help begins with */
-        g_set_prgname (called);
-        return commands[i].run (argc - 1, argv + 1);
-      }
+    if (strcmp (name, commands[i]->name) == 0)
+      return run_command (commands[i], argv + 1);
 
   if (strcmp (name, "--version") == 0)
     {

@@ -6,24 +6,23 @@
 #include <string.h>
 
 #include "engine/llm-settings.h"
-#include "weights/llm-weights-prepared.h"
+#include "weights/llm-repacked-cache.h"
 
-void
-tool_model_options_clear (ToolModelOptions *options)
-{
-  g_clear_pointer (&options->path, g_free);
-  g_clear_pointer (&options->kv, g_free);
-}
+ToolModelOptions tool_model_options = { .n_call = 64 };
 
 gboolean
-tool_model_has_policy (const ToolModelOptions *options)
+tool_model_has_policy (void)
 {
+  const ToolModelOptions *options = &tool_model_options;
+
   return options->kv != NULL || options->kv_ratio > 0 || options->kv_bits > 0;
 }
 
 const char *
-tool_model_options_check (const ToolModelOptions *options)
+tool_model_options_check (void)
 {
+  const ToolModelOptions *options = &tool_model_options;
+
   if (options->path == NULL || options->threads < 0)
     return _("Say --model FILE, and 0 or more --threads");
   if (options->kv != NULL && llm_kv_policy_find (options->kv) == NULL)
@@ -40,8 +39,9 @@ tool_model_options_check (const ToolModelOptions *options)
 }
 
 static LlmKvPolicy
-make_policy (const ToolModelOptions *options)
+make_policy (void)
 {
+  const ToolModelOptions *options = &tool_model_options;
   LlmKvPolicy policy = *llm_kv_policy_find (options->kv != NULL ? options->kv : "llms");
 
   if (options->kv_ratio > 0)
@@ -55,15 +55,15 @@ make_policy (const ToolModelOptions *options)
   return policy;
 }
 
+/* @policy: (nullable). */
 static LlmKvStore *
-new_store (const LlmHparams       *hparams,
-           const ToolModelOptions *options,
-           const LlmKvPolicy      *policy,
-           GError                **error)
+new_store (const LlmHparams   *hparams,
+           const LlmKvPolicy  *policy,
+           GError            **error)
 {
   const LlmKvLayout layout = {
     .kind = LLM_KV_FULL,
-    .format = options->is_f32 ? LLK_KV_F32 : LLK_KV_F16,
+    .format = tool_model_options.is_f32 ? LLK_KV_F32 : LLK_KV_F16,
     .n_layers = hparams->n_layers,
     .n_kv_heads = hparams->n_kv_heads,
     .head_dim = hparams->head_dim,
@@ -74,57 +74,54 @@ new_store (const LlmHparams       *hparams,
 }
 
 LlmKvStore *
-tool_model_new_store (ToolModel              *self,
-                      const ToolModelOptions *options,
-                      GError                **error)
+tool_model_new_store (ToolModel  *self,
+                      GError    **error)
 {
-  return new_store (self->hparams, options, NULL, error);
+  return new_store (self->hparams, NULL, error);
 }
 
 /* As the service would use them, or as the file has them. */
 static LlmWeights *
-new_weights (LlmModel               *model,
-             const ToolModelOptions *options,
-             GError                **error)
+new_weights (LlmModel  *model,
+             GError   **error)
 {
   LlmGguf *gguf = llm_model_get_gguf (model);
   const LlmHparams *hparams = llm_model_get_hparams (model);
   g_autoptr(LlmSettings) settings = llm_settings_new ();
-  g_autoptr(LlmPreparedCache) cache = NULL;
+  g_autoptr(LlmRepackedCache) cache = NULL;
 
-  if (options->is_exact)
+  if (tool_model_options.is_exact)
     return llm_weights_new_mapped (gguf, hparams, NULL, error);
 
   llm_settings_set_cache (settings, FALSE);
-  cache = llm_prepared_cache_new (settings->cache_folder, FALSE, settings->system_cache_folder, 0);
-  return llm_weights_new_prepared (gguf, hparams, cache, (guint) options->threads, NULL, error);
+  cache = llm_repacked_cache_new (settings->cache_folder, FALSE, settings->system_cache_folder, 0);
+  return llm_weights_new_repacked (gguf, hparams, cache, (guint) tool_model_options.threads, NULL,
+                                   error);
 }
 
 ToolModel *
-tool_model_open (const ToolModelOptions *options,
-                 GError                **error)
+tool_model_open (GError **error)
 {
   g_autoptr(ToolModel) self = g_new0 (ToolModel, 1);
-  LlmKvPolicy policy = make_policy (options);
+  LlmKvPolicy policy = make_policy ();
 
-  self->model = llm_model_open (options->path, error);
+  self->model = llm_model_open (tool_model_options.path, error);
   if (self->model == NULL)
     return NULL;
 
   self->hparams = llm_model_get_hparams (self->model);
   self->tokenizer = llm_model_get_tokenizer (self->model);
-  self->weights = new_weights (self->model, options, error);
+  self->weights = new_weights (self->model, error);
   if (self->weights == NULL)
     return NULL;
 
-  self->store = new_store (self->hparams, options,
-                           tool_model_has_policy (options) ? &policy : NULL, error);
+  self->store = new_store (self->hparams, tool_model_has_policy () ? &policy : NULL, error);
   if (self->store == NULL)
     return NULL;
 
-  self->pool = llm_worker_pool_new ((guint) options->threads);
+  self->pool = llm_worker_pool_new ((guint) tool_model_options.threads);
   self->forward = llm_forward_new (self->hparams, self->weights, self->pool, llk_ops_best (), NULL);
-  llm_forward_set_density (self->forward, tool_model_has_policy (options));
+  llm_forward_set_density (self->forward, tool_model_has_policy ());
   return g_steal_pointer (&self);
 }
 

@@ -1,42 +1,47 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * A model ready to compute, for commands that measure it, and what its context memory
+ * A model ready to compute, for commands that measure it, and what its KV cache
  * does between calls. The only thread of the tool.
  */
 
 #pragma once
 
-#include "forward/llm-forward.h"
 #include "model/llm-model.h"
+#include "tool/llm-measure.h"
 
-G_BEGIN_DECLS
-
-/* What the command line says. Strings are owned. */
+/* What the command line says. */
 typedef struct
 {
   char *path;
   int threads;
-  gboolean is_f32;       /* context memory */
+  gboolean is_f32;       /* KV cache */
   gboolean is_exact;     /* weights as the file has them */
 
-  /* What is done with context memory between calls; nothing, unless one is given. */
+  /* What is done with the KV cache between calls; nothing, unless one is given. */
   char *kv;              /* (nullable): the name of a policy */
   double kv_ratio;       /* percent of all chunks at 8 bits; 0 for the policy's own */
   int kv_bits;           /* 8, 4 or 2 for all chunks; 0 for the policy's choice */
   int n_call;            /* tokens of a call */
 } ToolModelOptions;
 
-#define TOOL_MODEL_OPTIONS { .n_call = 64 }
-#define TOOL_MODEL_ENTRIES(o) \
-    { "model", 'm', 0, G_OPTION_ARG_FILENAME, &(o)->path, N_("The GGUF file"), N_("FILE") }, \
-    { "threads", 0, 0, G_OPTION_ARG_INT, &(o)->threads, N_("Threads that compute"), "N" }
-#define TOOL_MODEL_KV_ENTRIES(o) \
-    { "kv", 0, 0, G_OPTION_ARG_STRING, &(o)->kv, \
+extern ToolModelOptions tool_model_options;
+
+#define TOOL_MODEL_ENTRIES \
+    { "model", 'm', 0, G_OPTION_ARG_FILENAME, &tool_model_options.path, N_("The GGUF file"), \
+      N_("FILE") }, \
+    { "threads", 0, 0, G_OPTION_ARG_INT, &tool_model_options.threads, N_("Threads that compute"), \
+      "N" }
+#define TOOL_MODEL_EXACT_ENTRY \
+    { "exact", 0, 0, G_OPTION_ARG_NONE, &tool_model_options.is_exact, \
+      N_("Compute in floats with the weights as the file has them"), NULL }
+#define TOOL_MODEL_KV_ENTRIES \
+    { "kv", 0, 0, G_OPTION_ARG_STRING, &tool_model_options.kv, \
       N_("Treat context memory between calls as this policy does (llms)"), N_("POLICY") }, \
-    { "kv-ratio", 0, 0, G_OPTION_ARG_DOUBLE, &(o)->kv_ratio, \
+    { "kv-ratio", 0, 0, G_OPTION_ARG_DOUBLE, &tool_model_options.kv_ratio, \
       N_("Percent of what it takes with 8 bits"), N_("PERCENT") }, \
-    { "kv-bits", 0, 0, G_OPTION_ARG_INT, &(o)->kv_bits, N_("8, 4 or 2 bits for all of it"), "N" }
+    { "kv-bits", 0, 0, G_OPTION_ARG_INT, &tool_model_options.kv_bits, \
+      N_("8, 4 or 2 bits for all of it"), "N" }
 
 typedef struct
 {
@@ -49,25 +54,20 @@ typedef struct
   LlmForward *forward;
 } ToolModel;
 
-void        tool_model_options_clear (ToolModelOptions       *options);
-/* A sentence about what is wrong with them, or NULL. */
-const char *tool_model_options_check (const ToolModelOptions *options);
+/* A sentence about what is wrong with the options, or NULL. */
+const char *tool_model_options_check (void);
 /* Whether anything is done between calls. */
-gboolean    tool_model_has_policy    (const ToolModelOptions *options);
+gboolean    tool_model_has_policy    (void);
 
-ToolModel  *tool_model_open          (const ToolModelOptions *options,
-                                      GError                **error);
-void        tool_model_free          (ToolModel              *self);
+/* As the options say. */
+ToolModel  *tool_model_open          (GError          **error);
+void        tool_model_free          (ToolModel        *self);
 /* One more store for the same model, that does nothing between calls. */
-LlmKvStore *tool_model_new_store     (ToolModel              *self,
-                                      const ToolModelOptions *options,
-                                      GError                **error);
+LlmKvStore *tool_model_new_store     (ToolModel        *self,
+                                      GError          **error);
 /* The tokens of @text, BOS included where the model wants it. */
-GArray     *tool_model_encode        (ToolModel              *self,
-                                      const char             *text,
-                                      gboolean                is_markup);
+GArray     *tool_model_encode        (ToolModel        *self,
+                                      const char       *text,
+                                      gboolean          is_markup);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (ToolModel, tool_model_free)
-G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (ToolModelOptions, tool_model_options_clear)
-
-G_END_DECLS

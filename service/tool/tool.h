@@ -2,15 +2,13 @@
 
 /*
  * llmsvc-tool: the engine in one process, without a bus, root or activation.
- * One file a subcommand; each is given its own arguments and returns the exit
- * status.
+ * One file a subcommand; main.c parses its options and calls it. The only thread
+ * of the tool.
  */
 
 #pragma once
 
 #include <gio/gio.h>
-
-G_BEGIN_DECLS
 
 /* Exit statuses, as of llmctl. */
 enum
@@ -23,26 +21,32 @@ enum
 /* Of all JSON that the commands print: raised when a member changes its meaning or goes. */
 #define TOOL_JSON_VERSION 1
 
-int tool_generate   (int argc, char **argv);
-int tool_perplexity (int argc, char **argv);
-int tool_accuracy   (int argc, char **argv);
-int tool_divergence (int argc, char **argv);
-int tool_tokenize   (int argc, char **argv);
-int tool_inspect    (int argc, char **argv);
-int tool_options    (int argc, char **argv);
-int tool_prepare    (int argc, char **argv);
-int tool_profile    (int argc, char **argv);
-
 /* Of arguments: one or more. */
 #define TOOL_SOME (-1)
 
-/* Parses @entries and checks that @n_rest arguments, or TOOL_SOME, are left. FALSE: usage was
- * printed, or an error. */
-gboolean tool_parse (int *argc, char ***argv, const GOptionEntry *entries,
-                     const char *usage, const char *summary, int n_rest);
-/* "-" reads standard input; else the file. */
-char    *tool_read  (const char *path, GError **error);
-/* Prints @error after the program's name. */
-int      tool_fail  (const GError *error);
+typedef struct
+{
+  const char *name;
+  const char *summary;             /* in the list of commands */
+  const char *arguments;           /* (nullable): behind the options */
+  const char *description;         /* of --help */
+  int n_arguments;                 /* or TOOL_SOME */
+  const GOptionEntry *entries;     /* their values are static variables of the command */
+  /* @arguments: what is left behind the options, n_arguments of them; ends with NULL. Returns the
+   * exit status. */
+  int (*run) (char **arguments);
+} ToolCommand;
 
-G_END_DECLS
+extern const ToolCommand tool_accuracy, tool_divergence, tool_generate, tool_inspect, tool_options,
+                         tool_perplexity, tool_prepare, tool_profile, tool_tokenize;
+
+/* "-" reads standard input; else the file. */
+char    *tool_read       (const char *path, GError **error);
+/* Prints @error after the program's name. */
+int      tool_fail       (const GError *error);
+/* Prints @fault, a translated sentence, likewise. */
+int      tool_fail_usage (const char *fault);
+/* Prints @object, a floating a{sv}, as one JSON object. */
+void     tool_print_json (GVariant *object, gboolean is_pretty);
+/* Overwrites the last line of a terminal; nothing elsewhere. NULL ends the line. */
+void     tool_progress   (const char *format, ...) G_GNUC_PRINTF (1, 2);

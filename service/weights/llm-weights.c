@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#define G_LOG_DOMAIN "llm-model"
-
 #include "weights/llm-weights.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "common/llmsvc-error.h"
 
 static void
 clear_piece (gpointer data)
@@ -11,11 +14,19 @@ clear_piece (gpointer data)
 }
 
 GArray *
-llm_weights_list_pieces (LlmWeights *self)
+llm_weights_new_pieces (void)
 {
   GArray *pieces = g_array_new (FALSE, FALSE, sizeof (LlmWeightPiece));
 
   g_array_set_clear_func (pieces, clear_piece);
+  return pieces;
+}
+
+GArray *
+llm_weights_list_pieces (LlmWeights *self)
+{
+  GArray *pieces = llm_weights_new_pieces ();
+
   self->provider->list_pieces (self, pieces);
   return pieces;
 }
@@ -100,4 +111,45 @@ llm_weights_free (LlmWeights *self)
   g_return_if_fail (self != NULL);
 
   self->provider->free (self);
+}
+
+/* They divide. */
+static gboolean
+check_rope_factors (LlmGguf              *gguf,
+                    const LlmTensorPart  *part,
+                    GError              **error)
+{
+  const guint8 *data = llm_file_map_get_data (gguf->map) + part->offset;
+
+  for (guint64 i = 0; part->tensor != NULL && i < part->n_in; i++)
+    {
+      float factor;
+
+      memcpy (&factor, data + i * sizeof factor, sizeof factor);
+      if (!isfinite (factor) || factor <= 0)
+        return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+                              "the tensor %s holds %g as its item %ju, numbers above 0 are needed",
+                              part->tensor->name, (double) factor, i);
+    }
+  return TRUE;
+}
+
+LlmTensorPart *
+llm_weights_find_parts (LlmGguf           *gguf,
+                        const LlmHparams  *hparams,
+                        GError           **error)
+{
+  g_autofree LlmTensorPart *parts = g_new0 (LlmTensorPart, (gsize) hparams->n_layers * LLM_N_OPS);
+
+  if (!llm_operator_check_all (gguf, hparams, error))
+    return NULL;
+  for (guint op = 0; op < LLM_N_OPS; op++)
+    for (guint layer = 0; layer < llm_operator_count_layers (hparams, op); layer++)
+      if (!llm_operator_find (gguf, hparams, op, layer, &parts[layer * LLM_N_OPS + op], error))
+        return NULL;
+  if (!check_rope_factors (gguf, &parts[LLM_OP_ROPE_FACTORS], error) ||
+      !check_rope_factors (gguf, &parts[LLM_OP_ROPE_FACTORS_SHORT], error) ||
+      !check_rope_factors (gguf, &parts[LLM_OP_ROPE_FACTORS_LONG], error))
+    return NULL;
+  return g_steal_pointer (&parts);
 }

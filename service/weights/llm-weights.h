@@ -17,8 +17,6 @@
 #include "io/llm-file-map.h"
 #include "model/architectures/llm-operator.h"
 
-G_BEGIN_DECLS
-
 /* What is known of the input when weights are asked for: a provider that loads
  * only active channels looks at it (A1). */
 typedef struct
@@ -186,11 +184,18 @@ void        llm_weights_set_held    (LlmWeights    *self,
                                      guint64        held,
                                      guint64        backed,
                                      guint64        absent);
-/* Likewise: appends a piece. */
+/* Likewise: (element-type LlmWeightPiece) (transfer full): none yet; appends a piece. */
+GArray     *llm_weights_new_pieces  (void);
 void        llm_weights_add_piece   (GArray        *pieces,
                                      LlmFileMap    *map,
                                      guint64        offset,
                                      guint64        length);
+/* Likewise: (transfer full): where every operator lies in the file, [n_layers × LLM_N_OPS], shared
+ * ones in layer 0; all checked. */
+LlmTensorPart *
+            llm_weights_find_parts  (LlmGguf       *gguf,
+                                     const LlmHparams *hparams,
+                                     GError       **error) G_GNUC_WARN_UNUSED_RESULT;
 gboolean    llm_weights_check       (LlmWeights    *self,
                                      GError       **error);
 void        llm_weights_free        (LlmWeights    *self);
@@ -205,5 +210,3 @@ LlmWeights *llm_weights_new_mapped  (LlmGguf           *gguf,
                                      GError           **error) G_GNUC_WARN_UNUSED_RESULT;
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmWeights, llm_weights_free)
-
-G_END_DECLS

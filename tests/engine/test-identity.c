@@ -88,7 +88,7 @@ change_many (GBytes *model)
   guint8 *bytes = g_bytes_unref_to_data (g_bytes_ref (model), &length);
 
   g_assert_nonnull (gguf);
-  for (guint i = 0; i < llm_gguf_get_n_tensors (gguf); i++)
+  for (guint i = 0; i < gguf->tensors->len; i++)
     {
       const LlmGgufTensor *tensor = llm_gguf_get_tensor (gguf, i);
 

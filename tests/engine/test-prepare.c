@@ -44,7 +44,7 @@ test_no_eos (void)
   g_autoptr(LlmModel) plain = new_model (FALSE);
   g_autoptr(LlmModel) ending = new_model (TRUE);
 
-  g_assert_true (llm_tokenizer_adds_eos (llm_model_get_tokenizer (ending)));
+  g_assert_true (llm_model_get_tokenizer (ending)->adds_eos);
   for (guint is_raw = 0; is_raw < 2; is_raw++)
     {
       g_autoptr(LlmPrepareInput) input = llm_prepare_input_new ();

@@ -12,7 +12,7 @@
 #include "runtime/llm-executor.h"
 #include "runtime/llm-window.h"
 #include "forward/llm-forward.h"
-#include "weights/llm-weights-prepared.h"
+#include "weights/llm-repacked-cache.h"
 #include "support/llm-test-folder.h"
 
 #define SLOTS 16
@@ -92,7 +92,7 @@ reference_init (Reference *self)
   self->model = llm_model_open (path, &error);
   g_assert_no_error (error);
   self->hparams = llm_model_get_hparams (self->model);
-  self->weights = llm_weights_new_prepared (llm_model_get_gguf (self->model), self->hparams, NULL,
+  self->weights = llm_weights_new_repacked (llm_model_get_gguf (self->model), self->hparams, NULL,
                                             2, NULL, &error);
   g_assert_no_error (error);
   layout.n_layers = self->hparams->n_layers;
@@ -260,7 +260,7 @@ start_executor (Rig *rig)
     .disk = "threads",
   };
   g_autoptr(GError) error = NULL;
-  LlmWeights *weights = llm_weights_new_prepared (llm_model_get_gguf (rig->reference.model),
+  LlmWeights *weights = llm_weights_new_repacked (llm_model_get_gguf (rig->reference.model),
                                                   rig->reference.hparams, NULL, 2, rig->ledger,
                                                   &error);
 

@@ -63,7 +63,7 @@ get_tensor (NaiveModel *self,
   n = tensor->dims[0] * tensor->dims[1] * tensor->dims[2];
   values = g_new (float, n);
   llm_test_dequantize (tensor->type,
-                       llm_file_map_get_data (llm_gguf_get_map (self->gguf)) + tensor->offset, n,
+                       llm_file_map_get_data (self->gguf->map) + tensor->offset, n,
                        values);
   return values;
 }

@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "forward-rig.h"
-#include "weights/llm-weights-prepared.h"
+#include "weights/llm-repacked-cache.h"
 #include "naive-model.h"
 
 #define N_TOKENS 40
@@ -463,7 +463,7 @@ test_packed (gconstpointer user_data)
       g_autoptr (GError) error = NULL;
 
       llm_weights_free (rig->weights);
-      rig->weights = llm_weights_new_prepared (rig->gguf, &rig->hparams, NULL, 2, rig->ledger,
+      rig->weights = llm_weights_new_repacked (rig->gguf, &rig->hparams, NULL, 2, rig->ledger,
                                                &error);
       g_assert_no_error (error);
       exec_rig_set_weights (rig, rig->weights, &config);

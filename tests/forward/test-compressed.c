@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "forward-rig.h"
-#include "forward/llm-measured-call.h"
+#include "tool/llm-measure.h"
 #include "model/tokenizer/llm-tokenizer.h"
 
 #define N_TOKENS 768
@@ -53,13 +53,8 @@ run_window (ExecRig      *rig,
   g_autoptr(LlmKvSeq) seq = llm_kv_seq_new (store, NULL, NULL);
 
   for (guint first = 0; first < N_TOKENS; first += N_CALL)
-    {
-      g_assert_true (llm_measured_call_begin (seq, N_CALL, NULL));
-      g_assert_true (llm_measured_call_read (rig->forward, seq, tokens, first + N_CALL,
-                                             LLK_ROWS_PROMPT, FIRST_COMPARED, compare, comparison,
-                                             NULL));
-      llm_measured_call_end (store, seq, tokens);
-    }
+    g_assert_true (llm_measure_call (rig->forward, store, seq, tokens, first + N_CALL,
+                                     LLK_ROWS_PROMPT, FIRST_COMPARED, compare, comparison, NULL));
 }
 
 static GArray *

@@ -10,7 +10,7 @@
 
 #include "forward-rig.h"
 #include "forward/llm-attention.h"
-#include "forward/llm-measured-call.h"
+#include "tool/llm-measure.h"
 #include "model/tokenizer/llm-tokenizer.h"
 
 #define N_TOKENS 768
@@ -45,8 +45,7 @@ find_densities (ExecRig      *rig,
   g_autoptr(LlmKvSeq) seq = llm_kv_seq_new (rig->store, NULL, NULL);
 
   for (guint end = n_call; end <= N_TOKENS; end += n_call)
-    g_assert_true (llm_measured_call_read (rig->forward, seq, tokens, end, kind, 0, NULL, NULL,
-                                           NULL));
+    g_assert_true (llm_measure_rows (rig->forward, seq, tokens, end, kind, 0, NULL, NULL, NULL));
   for (guint i = 0; i < N_CHUNKS; i++)
     densities[i] = llm_kv_seq_get_density (seq, i);
 }

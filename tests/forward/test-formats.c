@@ -11,7 +11,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "weights/llm-weights-prepared.h"
+#include "weights/llm-repacked-cache.h"
 
 #define N_TOKENS 24
 
@@ -82,7 +82,7 @@ open_rig (const char *name,
 
   if (is_packed)
     {
-      LlmWeights *weights = llm_weights_new_prepared (rig->gguf, &rig->hparams, NULL, 2,
+      LlmWeights *weights = llm_weights_new_repacked (rig->gguf, &rig->hparams, NULL, 2,
                                                       rig->ledger, &error);
 
       g_assert_no_error (error);
@@ -255,7 +255,7 @@ break_file (const char *name)
   g_assert_no_error (error);
   gguf = llm_gguf_open (path, &error);
   g_assert_no_error (error);
-  for (guint i = 0; i < llm_gguf_get_n_tensors (gguf); i++)
+  for (guint i = 0; i < gguf->tensors->len; i++)
     {
       const LlmGgufTensor *tensor = llm_gguf_get_tensor (gguf, i);
       gsize block = llk_type_block_bytes (tensor->type);

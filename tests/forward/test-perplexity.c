@@ -15,7 +15,7 @@
 
 #include "common/llmsvc-error.h"
 #include "forward-rig.h"
-#include "forward/llm-perplexity.h"
+#include "tool/llm-measure.h"
 #include "model/tokenizer/llm-tokenizer.h"
 #include "support/llm-test-gguf.h"
 
@@ -74,7 +74,7 @@ test_golden (gconstpointer data)
   g_assert_no_error (error);
   tokenizer = llm_tokenizer_new (rig->gguf, &error);
   g_assert_no_error (error);
-  rule.bos = llm_tokenizer_get_bos (tokenizer);
+  rule.bos = tokenizer->bos;
   part.text = text;
   part.is_markup = c->is_markup;
   llm_tokenizer_encode (tokenizer, &part, 1, TRUE, tokens);
@@ -82,7 +82,7 @@ test_golden (gconstpointer data)
 
   is_done = llm_perplexity_run (rig->forward, &rig->hparams, rig->store,
                                 (const gint32 *) (gpointer) tokens->data, tokens->len, &rule,
-                                NULL, NULL, &result, &error);
+                                NULL, &result, &error);
   g_assert_no_error (error);
   g_assert_true (is_done);
   g_test_message ("perplexity %.4f, llama.cpp %.4f: %+.3f %%", result.perplexity, c->perplexity,
@@ -171,14 +171,12 @@ score (const float *logits,
   return log (sum) - logits[token];
 }
 
-static gboolean
-stop_after_two (const LlmPerplexity *so_far,
-                gpointer             data)
-{
-  guint *n_calls = data;
+static guint n_done;
 
-  g_assert_cmpuint (so_far->n_windows, ==, ++*n_calls);
-  return *n_calls < 2;
+static void
+count_windows (const LlmPerplexity *so_far)
+{
+  g_assert_cmpuint (so_far->n_windows, ==, ++n_done);
 }
 
 static void
@@ -196,7 +194,6 @@ test_rule (void)
   LlmPerplexityRule rule = { N_CTX, 0, LLK_ROWS_GENERATED, LLM_TEST_TOKEN_BOS };
   LlmPerplexity result;
   g_autoptr (GError) error = NULL;
-  guint n_calls = 0;
 
   for (guint i = 0; i < N_TOKENS; i++)
     tokens[i] = g_test_rand_int_range (0, (gint) n_vocab);
@@ -213,7 +210,7 @@ test_rule (void)
     }
 
   g_assert_true (llm_perplexity_run (rig->forward, &rig->hparams, rig->store, tokens, N_TOKENS,
-                                     &rule, NULL, NULL, &result, &error));
+                                     &rule, NULL, &result, &error));
   g_assert_cmpuint (result.n_windows, ==, 3);
   g_assert_cmpuint (result.n_scored, ==, 15);
   g_assert_cmpfloat_with_epsilon (result.nll, total / 15, 1e-5);
@@ -222,30 +219,30 @@ test_rule (void)
   /* In several calls, between which nothing is packed. */
   rule.n_call = 5;
   g_assert_true (llm_perplexity_run (rig->forward, &rig->hparams, rig->store, tokens, N_TOKENS,
-                                     &rule, NULL, NULL, &result, &error));
+                                     &rule, NULL, &result, &error));
   g_assert_cmpuint (result.n_scored, ==, 15);
   g_assert_cmpfloat_with_epsilon (result.nll, total / 15, 1e-5);
 
   rule.n_call = 0;
   rule.bos = -1;
   g_assert_true (llm_perplexity_run (rig->forward, &rig->hparams, rig->store, tokens, N_TOKENS,
-                                     &rule, stop_after_two, &n_calls, &result, &error));
-  g_assert_cmpuint (result.n_windows, ==, 2);
+                                     &rule, count_windows, &result, &error));
+  g_assert_cmpuint (n_done, ==, 3);
 
   rule.n_ctx = N_TOKENS + 1;
   g_assert_false (llm_perplexity_run (rig->forward, &rig->hparams, rig->store, tokens, N_TOKENS,
-                                      &rule, NULL, NULL, &result, &error));
+                                      &rule, NULL, &result, &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT);
   g_clear_error (&error);
   rule.n_ctx = 3;
   g_assert_false (llm_perplexity_run (rig->forward, &rig->hparams, rig->store, tokens, N_TOKENS,
-                                      &rule, NULL, NULL, &result, &error));
+                                      &rule, NULL, &result, &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT);
   g_clear_error (&error);
   rule.n_ctx = N_CTX;
   tokens[39] = (gint32) n_vocab;
   g_assert_false (llm_perplexity_run (rig->forward, &rig->hparams, rig->store, tokens, N_TOKENS,
-                                      &rule, NULL, NULL, &result, &error));
+                                      &rule, NULL, &result, &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT);
 }
 

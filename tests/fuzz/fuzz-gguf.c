@@ -25,9 +25,9 @@ check_error (GError **error)
 static void
 read_values (LlmGguf *gguf)
 {
-  for (guint i = 0; i < llm_gguf_get_n_keys (gguf); i++)
+  for (guint i = 0; i < gguf->keys->len; i++)
     {
-      const char *key = llm_gguf_get_key (gguf, i, NULL, NULL);
+      const char *key = g_array_index (gguf->keys, LlmGgufKey, i).name;
       g_autofree char *text = llm_gguf_get_string (gguf, key, FALSE, NULL);
       g_autofree LlmGgufString *strings = NULL;
       g_autofree float *floats = NULL;

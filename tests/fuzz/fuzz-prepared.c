@@ -7,14 +7,14 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "weights/llm-prepared-file.h"
+#include "weights/llm-repacked-private.h"
 #include "support/llm-test-gguf.h"
 
 int LLVMFuzzerTestOneInput (const uint8_t *data, size_t size);
 
 typedef struct
 {
-  LlmPreparedPlan *plan;
+  LlmRepackedPlan *plan;
   guint8 *file;          /* a good one, with zeros as matrices */
   gsize head_bytes;
 } Good;
@@ -35,10 +35,10 @@ get_good (void)
   bytes = llm_test_model_new (&model);
   gguf = llm_gguf_new_for_bytes (bytes, "fuzz.gguf", NULL);
   g_assert_true (llm_hparams_read (gguf, &hparams, NULL));
-  good.plan = llm_prepared_plan_new (gguf, &hparams, NULL);
+  good.plan = llm_repacked_plan_new (gguf, &hparams, NULL);
   g_assert_nonnull (good.plan);
   checksums = g_new0 (guint64, good.plan->n_pieces);
-  head = llm_prepared_head_new (good.plan, checksums, 1, 1);
+  head = llm_repacked_head_new (good.plan, checksums, 1, 1);
   good.head_bytes = g_bytes_get_size (head);
   good.file = g_malloc0 (good.plan->file_bytes);
   memcpy (good.file, g_bytes_get_data (head, NULL), good.head_bytes);
@@ -50,11 +50,11 @@ check (const Good   *good,
        const guint8 *data,
        gsize         size)
 {
-  LlmPreparedHead head;
+  LlmRepackedHead head;
   const char *reason;
   guint64 sum = 0;
 
-  if (!llm_prepared_head_check (good->plan, data, size, &head, &reason))
+  if (!llm_repacked_head_check (good->plan, data, size, &head, &reason))
     {
       g_assert_nonnull (reason);
       return FALSE;

@@ -34,7 +34,7 @@ void
 tear_down (Fixture       *fixture,
            gconstpointer  data)
 {
-  llm_prepared_copy_wait_for_all ();
+  llm_repacked_wait_for_all ();
   llm_test_folder_remove (fixture->folder);
   g_free (fixture->folder);
   g_free (fixture->cache);
@@ -46,7 +46,7 @@ tear_down (Fixture       *fixture,
 void
 load_gguf (Loaded           *loaded,
            LlmGguf          *gguf,
-           LlmPreparedCache *cache,
+           LlmRepackedCache *cache,
            guint             n_threads)
 {
   g_autoptr(GError) error = NULL;
@@ -55,7 +55,7 @@ load_gguf (Loaded           *loaded,
   g_assert_true (llm_hparams_read (gguf, &loaded->hparams, &error));
   g_assert_no_error (error);
   loaded->ledger = llm_ledger_new ();
-  loaded->weights = llm_weights_new_prepared (gguf, &loaded->hparams, cache, n_threads,
+  loaded->weights = llm_weights_new_repacked (gguf, &loaded->hparams, cache, n_threads,
                                               loaded->ledger, &error);
   g_assert_no_error (error);
   g_assert_nonnull (loaded->weights);
@@ -64,14 +64,14 @@ load_gguf (Loaded           *loaded,
 void
 load (Loaded           *loaded,
       const char       *path,
-      LlmPreparedCache *cache)
+      LlmRepackedCache *cache)
 {
   g_autoptr(GError) error = NULL;
   g_autoptr(LlmGguf) gguf = llm_gguf_open (path, &error);
 
   g_assert_no_error (error);
   load_gguf (loaded, gguf, cache, 2);
-  llm_prepared_copy_wait_for_all ();
+  llm_repacked_wait_for_all ();
 }
 
 void
@@ -216,7 +216,7 @@ overwrite (const char *path,
 
 void
 load_and_check (Fixture          *fixture,
-                LlmPreparedCache *cache)
+                LlmRepackedCache *cache)
 {
   Loaded loaded;
 

@@ -8,7 +8,7 @@
 
 #pragma once
 
-#include "weights/llm-weights-prepared.h"
+#include "weights/llm-repacked-private.h"
 #include "support/llm-test-gguf.h"
 
 G_BEGIN_DECLS
@@ -38,19 +38,19 @@ typedef struct
 
 void     load_gguf           (Loaded           *loaded,
                               LlmGguf          *gguf,
-                              LlmPreparedCache *cache,
+                              LlmRepackedCache *cache,
                               guint             n_threads);
 /* Waits until a new file has its name. */
 void     load                (Loaded           *loaded,
                               const char       *path,
-                              LlmPreparedCache *cache);
+                              LlmRepackedCache *cache);
 void     unload              (Loaded           *loaded);
 /* All operators give the values that the mapped file gives; all matrices but the
  * embedding are packed. */
 void     check_values        (const Loaded     *loaded);
 /* Loads the fixture's model, with all it should be, and leaves one good file. */
 void     load_and_check      (Fixture          *fixture,
-                              LlmPreparedCache *cache);
+                              LlmRepackedCache *cache);
 
 /* Whether nothing there ever leaves the page cache. */
 gboolean is_in_memory_always (const char       *folder);

@@ -48,10 +48,10 @@ test_versions (void)
       gguf = open_built (built);
       other = llm_gguf_ref (gguf);
 
-      g_assert_cmpuint (llm_gguf_get_version (other), ==, version);
-      g_assert_cmpstr (llm_gguf_get_path (gguf), ==, "built");
-      g_assert_cmpuint (llm_gguf_get_n_keys (gguf), ==, 1);
-      g_assert_cmpuint (llm_gguf_get_n_tensors (gguf), ==, 1);
+      g_assert_cmpuint (other->version, ==, version);
+      g_assert_cmpstr (gguf->path, ==, "built");
+      g_assert_cmpuint (gguf->keys->len, ==, 1);
+      g_assert_cmpuint (gguf->tensors->len, ==, 1);
       tensor = llm_gguf_find_tensor (gguf, "t");
       g_assert_true (tensor == llm_gguf_get_tensor (gguf, 0));
       g_assert_cmpstr (tensor->name, ==, "t");
@@ -62,7 +62,7 @@ test_versions (void)
       g_assert_cmpuint (tensor->dims[3], ==, 1);
       g_assert_cmpuint (tensor->bytes, ==, sizeof values);
       g_assert_cmpuint (tensor->offset % 32, ==, 0);
-      g_assert_cmpmem (llm_file_map_get_data (llm_gguf_get_map (gguf)) + tensor->offset,
+      g_assert_cmpmem (llm_file_map_get_data (gguf->map) + tensor->offset,
                        tensor->bytes, values, sizeof values);
       g_assert_null (llm_gguf_find_tensor (gguf, "u"));
     }
@@ -139,8 +139,6 @@ test_arrays (void)
   g_autofree LlmGgufString *got_strings = NULL;
   g_autofree float *got_floats = NULL;
   g_autofree gint64 *got_empty = NULL;
-  LlmGgufType type;
-  guint64 length;
   gsize n;
 
   llm_test_gguf_add_strings (built, "strings", strings, 3);
@@ -182,11 +180,10 @@ test_arrays (void)
   g_assert_cmpuint (n, ==, 0);
   g_assert_no_error (error);
 
-  g_assert_cmpstr (llm_gguf_get_key (gguf, 0, &type, &length), ==, "strings");
-  g_assert_cmpint (type, ==, LLM_GGUF_ARRAY);
-  g_assert_cmpuint (length, ==, 3);
-  g_assert_true (llm_gguf_lookup (gguf, "bools", &type, &length));
-  g_assert_cmpuint (length, ==, 2);
+  g_assert_cmpstr (g_array_index (gguf->keys, LlmGgufKey, 0).name, ==, "strings");
+  g_assert_cmpint (llm_gguf_find_key (gguf, "strings")->type, ==, LLM_GGUF_ARRAY);
+  g_assert_cmpuint (llm_gguf_find_key (gguf, "strings")->n_items, ==, 3);
+  g_assert_cmpuint (llm_gguf_find_key (gguf, "bools")->n_items, ==, 2);
 }
 
 static void
@@ -286,7 +283,7 @@ test_tensor_types (void)
     llm_test_gguf_add_tensor (built, llk_type_name (types[i]), types[i], 4, dims, values);
   gguf = open_built (built);
 
-  g_assert_cmpuint (llm_gguf_get_n_tensors (gguf), ==, G_N_ELEMENTS (types));
+  g_assert_cmpuint (gguf->tensors->len, ==, G_N_ELEMENTS (types));
   for (guint i = 0; i < G_N_ELEMENTS (types); i++)
     {
       const LlmGgufTensor *tensor = llm_gguf_find_tensor (gguf, llk_type_name (types[i]));
@@ -299,7 +296,7 @@ test_tensor_types (void)
       g_assert_cmpuint (tensor->dims[3], ==, 2);
 
       llm_test_dequantize (types[i],
-                           llm_file_map_get_data (llm_gguf_get_map (gguf)) + tensor->offset, 128,
+                           llm_file_map_get_data (gguf->map) + tensor->offset, 128,
                            got);
       for (guint j = 0; j < 128; j++)
         largest = MAX (largest, fabsf (got[j] - values[j]));
@@ -338,7 +335,7 @@ test_header_hash (void)
       llm_test_gguf_add_int (built, "key", LLM_GGUF_UINT8, i == 1 ? 1 : 0);
       llm_test_gguf_add_tensor (built, "t", LLK_F32, 1, dims, values);
       gguf = open_built (built);
-      hashes[i] = llm_gguf_get_header_hash (gguf);
+      hashes[i] = gguf->header_hash;
     }
 
   g_assert_cmpuint (hashes[0], !=, hashes[1]);
@@ -391,9 +388,9 @@ test_demo (void)
   gsize n;
 
   g_assert_no_error (error);
-  g_assert_cmpstr (llm_gguf_get_path (gguf), ==, path);
-  g_assert_cmpuint (llm_gguf_get_n_tensors (gguf), ==, 74);
-  g_assert_cmpuint (llm_gguf_get_n_keys (gguf), ==, 33);
+  g_assert_cmpstr (gguf->path, ==, path);
+  g_assert_cmpuint (gguf->tensors->len, ==, 74);
+  g_assert_cmpuint (gguf->keys->len, ==, 33);
   g_assert_cmpuint (get_uint (gguf, "llama.block_count"), ==, 8);
   name = llm_gguf_get_string (gguf, "general.name", FALSE, &error);
   g_assert_cmpstr (name, ==, "llmsvc-demo-8M");

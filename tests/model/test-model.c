@@ -32,10 +32,10 @@ test_demo (void)
 
   g_assert_no_error (error);
   g_assert_cmpuint (llm_model_get_hparams (model)->n_layers, ==, 8);
-  g_assert_cmpstr (llm_gguf_get_path (llm_model_get_gguf (model)), ==, path);
+  g_assert_cmpstr (llm_model_get_gguf (model)->path, ==, path);
   tokenizer = llm_model_get_tokenizer (model);
-  g_assert_cmpuint (llm_tokenizer_get_n_tokens (tokenizer), ==, 4096);
-  g_assert_cmpint (llm_tokenizer_get_bos (tokenizer), ==, 1);
+  g_assert_cmpuint (tokenizer->n_tokens, ==, 4096);
+  g_assert_cmpint (tokenizer->bos, ==, 1);
   template = llm_model_get_template (model, &error);
   g_assert_no_error (error);
   g_assert_cmpstr (llm_template_get_name (template), ==, "chatml");
@@ -81,7 +81,7 @@ test_weight_identity (void)
   g_autoptr(LlmGguf) gguf = llm_gguf_new_for_bytes (bytes, "built", NULL);
   g_autoptr(LlmModel) model = llm_model_new_for_gguf (gguf, NULL);
   g_autoptr(GHashTable) identities = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
-  guint n_tensors = llm_gguf_get_n_tensors (gguf);
+  guint n_tensors = gguf->tensors->len;
 
   g_assert_cmpuint (strlen (llm_model_get_weight_identity (model)), ==, 16);
   g_assert_cmpstr (llm_model_get_weight_identity (model), !=, llm_model_get_identity (model));

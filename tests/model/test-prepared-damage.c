@@ -12,7 +12,6 @@
 #include <glib/gstdio.h>
 
 #include "common/llmsvc-error.h"
-#include "weights/llm-prepare-weights.h"
 #include "prepared-rig.h"
 
 /* Every byte of the head counts, and so does the length. */
@@ -22,26 +21,26 @@ test_damaged_head (Fixture       *fixture,
 {
   g_autoptr(GError) error = NULL;
   g_autoptr(LlmGguf) gguf = llm_gguf_open (fixture->model, &error);
-  g_autoptr(LlmPreparedPlan) plan = NULL;
+  g_autoptr(LlmRepackedPlan) plan = NULL;
   g_autoptr(GBytes) head = NULL;
   g_autofree guint64 *checksums = NULL;
   g_autofree guint8 *file = NULL;
   const char *reason;
-  LlmPreparedHead read;
+  LlmRepackedHead read;
   LlmHparams hparams;
   gsize size;
 
   g_assert_true (llm_hparams_read (gguf, &hparams, &error));
-  plan = llm_prepared_plan_new (gguf, &hparams, &error);
+  plan = llm_repacked_plan_new (gguf, &hparams, &error);
   g_assert_no_error (error);
   checksums = g_new0 (guint64, plan->n_pieces);
   checksums[0] = 42;
-  head = llm_prepared_head_new (plan, checksums, 1234, 5678);
+  head = llm_repacked_head_new (plan, checksums, 1234, 5678);
   size = g_bytes_get_size (head);
   file = g_malloc0 (plan->file_bytes);
   memcpy (file, g_bytes_get_data (head, NULL), size);
 
-  g_assert_true (llm_prepared_head_check (plan, file, plan->file_bytes, &read, &reason));
+  g_assert_true (llm_repacked_head_check (plan, file, plan->file_bytes, &read, &reason));
   g_assert_null (reason);
   g_assert_cmpint (read.modified_s, ==, 1234);
   g_assert_cmpuint (read.boot, ==, 5678);
@@ -49,7 +48,7 @@ test_damaged_head (Fixture       *fixture,
   for (gsize i = 0; i < size; i++)
     {
       file[i] ^= 0x10;
-      g_assert_false (llm_prepared_head_check (plan, file, plan->file_bytes, &read, &reason));
+      g_assert_false (llm_repacked_head_check (plan, file, plan->file_bytes, &read, &reason));
       g_assert_nonnull (reason);
       file[i] ^= 0x10;
     }
@@ -57,9 +56,9 @@ test_damaged_head (Fixture       *fixture,
     {
       g_autofree guint8 *cut = g_memdup2 (file, n);
 
-      g_assert_false (llm_prepared_head_check (plan, cut, n, &read, &reason));
+      g_assert_false (llm_repacked_head_check (plan, cut, n, &read, &reason));
     }
-  g_assert_false (llm_prepared_head_check (plan, file, plan->file_bytes - 1, &read, &reason));
+  g_assert_false (llm_repacked_head_check (plan, file, plan->file_bytes - 1, &read, &reason));
 }
 
 /* A program that packs the same matrices in another order finds nothing wrong with the
@@ -70,16 +69,16 @@ test_other_order (Fixture       *fixture,
 {
   g_autoptr(GError) error = NULL;
   g_autoptr(LlmGguf) gguf = llm_gguf_open (fixture->model, &error);
-  g_autoptr(LlmPreparedPlan) plan = NULL;
-  g_autoptr(LlmPreparedPlan) other = NULL;
+  g_autoptr(LlmRepackedPlan) plan = NULL;
+  g_autoptr(LlmRepackedPlan) other = NULL;
   g_autofree guint64 *checksums = NULL;
   const char *reason;
-  LlmPreparedHead read;
+  LlmRepackedHead read;
   LlmHparams hparams;
 
   g_assert_true (llm_hparams_read (gguf, &hparams, &error));
-  plan = llm_prepared_plan_new (gguf, &hparams, &error);
-  other = llm_prepared_plan_new (gguf, &hparams, &error);
+  plan = llm_repacked_plan_new (gguf, &hparams, &error);
+  other = llm_repacked_plan_new (gguf, &hparams, &error);
   g_assert_no_error (error);
   checksums = g_new0 (guint64, plan->n_pieces);
 
@@ -90,12 +89,12 @@ test_other_order (Fixture       *fixture,
 
       if (is_changed)
         {
-          g_array_index (other->matrices, LlmPreparedMatrix, 0).op = LLM_OP_KEY;
-          g_array_index (other->matrices, LlmPreparedMatrix, 1).op = LLM_OP_QUERY;
+          g_array_index (other->matrices, LlmRepackedMatrix, 0).op = LLM_OP_KEY;
+          g_array_index (other->matrices, LlmRepackedMatrix, 1).op = LLM_OP_QUERY;
         }
-      head = llm_prepared_head_new (other, checksums, 1234, 5678);
+      head = llm_repacked_head_new (other, checksums, 1234, 5678);
       memcpy (file, g_bytes_get_data (head, NULL), g_bytes_get_size (head));
-      g_assert_cmpint (llm_prepared_head_check (plan, file, plan->file_bytes, &read, &reason), ==,
+      g_assert_cmpint (llm_repacked_head_check (plan, file, plan->file_bytes, &read, &reason), ==,
                        !is_changed);
     }
 }
@@ -183,7 +182,7 @@ test_made_again (Fixture       *fixture,
     damage_head, damage_table, damage_data, cut_data, cut_head, cut_all, lengthen, touch,
     let_all_write, let_group_write, make_link,
   };
-  g_autoptr(LlmPreparedCache) cache = llm_prepared_cache_new (fixture->cache, FALSE, NULL, 0);
+  g_autoptr(LlmRepackedCache) cache = llm_repacked_cache_new (fixture->cache, FALSE, NULL, 0);
 
   for (guint i = 0; i < G_N_ELEMENTS (damage); i++)
     {
@@ -215,17 +214,17 @@ test_disk_full (Fixture       *fixture,
 {
   g_autoptr(GError) error = NULL;
   g_autoptr(LlmGguf) gguf = llm_gguf_open (fixture->model, &error);
-  g_autoptr(LlmPreparedPlan) plan = NULL;
+  g_autoptr(LlmRepackedPlan) plan = NULL;
   g_autofree guint64 *checksums = NULL;
   LlmHparams hparams;
   int fd = g_open ("/dev/full", O_WRONLY | O_CLOEXEC, 0);
 
   g_assert_cmpint (fd, >=, 0);
   g_assert_true (llm_hparams_read (gguf, &hparams, &error));
-  plan = llm_prepared_plan_new (gguf, &hparams, &error);
+  plan = llm_repacked_plan_new (gguf, &hparams, &error);
   g_assert_no_error (error);
   checksums = g_new0 (guint64, plan->n_pieces);
-  g_assert_false (llm_prepare_in_file (plan, gguf, 2, fd, checksums, &error));
+  g_assert_false (llm_repack_in_file (plan, 2, fd, checksums, &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED);
   g_assert_nonnull (strstr (error->message, g_strerror (ENOSPC)));
   close (fd);
@@ -237,7 +236,7 @@ static void
 test_damaged_in_use (Fixture       *fixture,
                      gconstpointer  data)
 {
-  g_autoptr(LlmPreparedCache) cache = llm_prepared_cache_new (fixture->cache, FALSE, NULL, 0);
+  g_autoptr(LlmRepackedCache) cache = llm_repacked_cache_new (fixture->cache, FALSE, NULL, 0);
 
   for (guint i = 0; i < 4; i++)
     {
@@ -275,7 +274,7 @@ static void
 test_model_cut (Fixture       *fixture,
                 gconstpointer  data)
 {
-  g_autoptr(LlmPreparedCache) cache = llm_prepared_cache_new (fixture->cache, FALSE, NULL, 0);
+  g_autoptr(LlmRepackedCache) cache = llm_repacked_cache_new (fixture->cache, FALSE, NULL, 0);
   g_autoptr(GError) error = NULL;
   g_autoptr(LlmGguf) gguf = llm_gguf_open (fixture->model, &error);
   g_autoptr(LlmWeights) weights = NULL;
@@ -284,28 +283,28 @@ test_model_cut (Fixture       *fixture,
   g_assert_no_error (error);
   g_assert_true (llm_hparams_read (gguf, &hparams, &error));
   g_assert_cmpint (truncate (fixture->model, 100), ==, 0);
-  weights = llm_weights_new_prepared (gguf, &hparams, cache, 2, NULL, &error);
+  weights = llm_weights_new_repacked (gguf, &hparams, cache, 2, NULL, &error);
   g_assert_null (weights);
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL);
   g_assert_nonnull (strstr (error->message, "changed while it was in use"));
-  llm_prepared_copy_wait_for_all ();
+  llm_repacked_wait_for_all ();
   g_assert_null (find_file (fixture->cache));
 }
 
 /* Writes a new head as if the file were of an earlier start of the machine. */
 static void
 age (const char      *file,
-     LlmPreparedPlan *plan)
+     LlmRepackedPlan *plan)
 {
   g_autofree char *bytes = NULL;
   g_autoptr(GBytes) head = NULL;
-  LlmPreparedHead old;
+  LlmRepackedHead old;
   const char *reason;
   gsize size;
 
   g_assert_true (g_file_get_contents (file, &bytes, &size, NULL));
-  g_assert_true (llm_prepared_head_check (plan, (const guint8 *) bytes, size, &old, &reason));
-  head = llm_prepared_head_new (plan, old.checksums, old.modified_s, 1);
+  g_assert_true (llm_repacked_head_check (plan, (const guint8 *) bytes, size, &old, &reason));
+  head = llm_repacked_head_new (plan, old.checksums, old.modified_s, 1);
   overwrite (file, 0, g_bytes_get_data (head, NULL), g_bytes_get_size (head), TRUE);
 }
 
@@ -314,40 +313,40 @@ static void
 test_verify (Fixture       *fixture,
              gconstpointer  data)
 {
-  g_autoptr(LlmPreparedCache) cache = llm_prepared_cache_new (fixture->cache, FALSE, NULL, 0);
+  g_autoptr(LlmRepackedCache) cache = llm_repacked_cache_new (fixture->cache, FALSE, NULL, 0);
   g_autoptr(GError) error = NULL;
   g_autoptr(LlmGguf) gguf = llm_gguf_open (fixture->model, &error);
-  g_autoptr(LlmPreparedPlan) plan = NULL;
+  g_autoptr(LlmRepackedPlan) plan = NULL;
   g_autofree char *file = NULL;
-  LlmPreparedCopy *copy;
+  LlmRepacked *copy;
   LlmHparams hparams;
 
   g_assert_true (llm_hparams_read (gguf, &hparams, &error));
-  plan = llm_prepared_plan_new (gguf, &hparams, &error);
+  plan = llm_repacked_plan_new (gguf, &hparams, &error);
   g_assert_no_error (error);
-  file = llm_prepared_cache_make (cache, plan, gguf, 2, &error);
+  file = llm_repacked_cache_make (cache, gguf, &hparams, 2, &error);
   g_assert_no_error (error);
 
   /* all is well */
   age (file, plan);
-  copy = llm_prepared_cache_get (cache, plan, gguf, 2, &error);
-  llm_prepared_copy_verify (copy);
-  g_assert_true (llm_prepared_copy_is_good (copy));
+  copy = llm_repacked_cache_get (cache, plan, 2, &error);
+  llm_repacked_verify (copy);
+  g_assert_false (llm_file_map_is_damaged (copy->map));
   g_assert_true (g_file_test (file, G_FILE_TEST_EXISTS));
-  llm_prepared_copy_free (copy);
+  llm_repacked_free (copy);
 
   /* a bit fell over, and nothing else shows it */
   g_assert_cmpint (g_unlink (file), ==, 0);
-  g_free (llm_prepared_cache_make (cache, plan, gguf, 2, &error));
+  g_free (llm_repacked_cache_make (cache, gguf, &hparams, 2, &error));
   g_assert_no_error (error);
   age (file, plan);
   overwrite (file, -700, "x", 1, TRUE);
-  copy = llm_prepared_cache_get (cache, plan, gguf, 2, &error);
-  g_assert_true (llm_prepared_copy_is_good (copy));
-  llm_prepared_copy_verify (copy);
-  g_assert_false (llm_prepared_copy_is_good (copy));
+  copy = llm_repacked_cache_get (cache, plan, 2, &error);
+  g_assert_false (llm_file_map_is_damaged (copy->map));
+  llm_repacked_verify (copy);
+  g_assert_true (llm_file_map_is_damaged (copy->map));
   g_assert_false (g_file_test (file, G_FILE_TEST_EXISTS));
-  llm_prepared_copy_free (copy);
+  llm_repacked_free (copy);
 }
 
 int

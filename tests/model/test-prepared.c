@@ -36,7 +36,7 @@ test_round_trip (Fixture       *fixture,
       g_autofree char *cache_folder = g_strdup_printf ("%s/%u", fixture->folder, i);
       g_autofree char *path = g_strdup_printf ("%s/%u.gguf", fixture->folder, i);
       g_autofree char *file = NULL;
-      g_autoptr(LlmPreparedCache) cache = llm_prepared_cache_new (cache_folder, FALSE, NULL, 0);
+      g_autoptr(LlmRepackedCache) cache = llm_repacked_cache_new (cache_folder, FALSE, NULL, 0);
       g_autoptr(GBytes) bytes = llm_test_model_new (&models[i]);
       g_autoptr(GError) error = NULL;
       g_autoptr(LlmGguf) built = llm_gguf_new_for_bytes (bytes, "built", &error);
@@ -70,7 +70,7 @@ static void
 test_changed_in_place (Fixture       *fixture,
                        gconstpointer  data)
 {
-  g_autoptr(LlmPreparedCache) cache = llm_prepared_cache_new (fixture->cache, FALSE, NULL, 0);
+  g_autoptr(LlmRepackedCache) cache = llm_repacked_cache_new (fixture->cache, FALSE, NULL, 0);
   guint8 bytes[64];
   guint64 offset;
   Loaded loaded;
@@ -92,7 +92,7 @@ static void
 test_second_load (Fixture       *fixture,
                   gconstpointer  data)
 {
-  g_autoptr(LlmPreparedCache) cache = llm_prepared_cache_new (fixture->cache, FALSE, NULL, 0);
+  g_autoptr(LlmRepackedCache) cache = llm_repacked_cache_new (fixture->cache, FALSE, NULL, 0);
   g_autofree char *file = NULL;
   g_autofree char *same = NULL;
   g_autofree char *maps = NULL;
@@ -122,7 +122,7 @@ static void
 test_other_model (Fixture       *fixture,
                   gconstpointer  data)
 {
-  g_autoptr(LlmPreparedCache) cache = llm_prepared_cache_new (fixture->cache, FALSE, NULL, 0);
+  g_autoptr(LlmRepackedCache) cache = llm_repacked_cache_new (fixture->cache, FALSE, NULL, 0);
   LlmTestModel other = small_model;
   g_autofree char *first = NULL;
   g_autofree char *second = NULL;
@@ -136,15 +136,15 @@ test_other_model (Fixture       *fixture,
   {
     g_autoptr(GError) error = NULL;
     g_autoptr(LlmGguf) gguf = llm_gguf_open (fixture->model, &error);
-    g_autoptr(LlmPreparedPlan) plan = NULL;
+    g_autoptr(LlmRepackedPlan) plan = NULL;
     g_autofree char *name = NULL;
     g_autofree char *folder = g_path_get_dirname (first);
     LlmHparams hparams;
 
     g_assert_true (llm_hparams_read (gguf, &hparams, &error));
-    plan = llm_prepared_plan_new (gguf, &hparams, &error);
+    plan = llm_repacked_plan_new (gguf, &hparams, &error);
     g_assert_no_error (error);
-    name = llm_prepared_plan_get_name (plan);
+    name = llm_repacked_plan_get_name (plan);
     second = g_build_filename (folder, name, NULL);
     g_assert_cmpstr (first, !=, second);
     g_assert_cmpint (g_rename (first, second), ==, 0);
@@ -160,15 +160,15 @@ test_trust (void)
 {
   const uid_t self = 1000, other = 1001, service = 990, none = (uid_t) -1;
 
-  g_assert_true (llm_prepared_is_trusted (self, S_IFREG | 0600, self, none));
-  g_assert_true (llm_prepared_is_trusted (self, S_IFREG | 0644, self, service));
-  g_assert_true (llm_prepared_is_trusted (0, S_IFREG | 0644, self, none));
-  g_assert_true (llm_prepared_is_trusted (service, S_IFREG | 0644, self, service));
-  g_assert_false (llm_prepared_is_trusted (other, S_IFREG | 0644, self, service));
-  g_assert_false (llm_prepared_is_trusted (service, S_IFREG | 0644, self, none));
-  g_assert_false (llm_prepared_is_trusted (none, S_IFREG | 0644, self, none));
-  g_assert_false (llm_prepared_is_trusted (self, S_IFREG | 0620, self, service));
-  g_assert_false (llm_prepared_is_trusted (0, S_IFREG | 0666, self, service));
+  g_assert_true (llm_repacked_is_trusted (self, S_IFREG | 0600, self, none));
+  g_assert_true (llm_repacked_is_trusted (self, S_IFREG | 0644, self, service));
+  g_assert_true (llm_repacked_is_trusted (0, S_IFREG | 0644, self, none));
+  g_assert_true (llm_repacked_is_trusted (service, S_IFREG | 0644, self, service));
+  g_assert_false (llm_repacked_is_trusted (other, S_IFREG | 0644, self, service));
+  g_assert_false (llm_repacked_is_trusted (service, S_IFREG | 0644, self, none));
+  g_assert_false (llm_repacked_is_trusted (none, S_IFREG | 0644, self, none));
+  g_assert_false (llm_repacked_is_trusted (self, S_IFREG | 0620, self, service));
+  g_assert_false (llm_repacked_is_trusted (0, S_IFREG | 0666, self, service));
 }
 
 /* The system's copy serves everybody; a user's own only when there is none. */
@@ -177,9 +177,9 @@ test_system (Fixture       *fixture,
              gconstpointer  data)
 {
   g_autofree char *system_folder = g_build_filename (fixture->folder, "system", NULL);
-  g_autoptr(LlmPreparedCache) of_system = llm_prepared_cache_new (system_folder, TRUE, NULL, 0);
-  g_autoptr(LlmPreparedCache) of_user =
-    llm_prepared_cache_new (fixture->cache, FALSE, system_folder, 0);
+  g_autoptr(LlmRepackedCache) of_system = llm_repacked_cache_new (system_folder, TRUE, NULL, 0);
+  g_autoptr(LlmRepackedCache) of_user =
+    llm_repacked_cache_new (fixture->cache, FALSE, system_folder, 0);
   g_autofree char *shared = NULL;
   g_autofree char *own = NULL;
   g_autofree char *maps = NULL;
@@ -219,10 +219,10 @@ static void
 test_no_room (Fixture       *fixture,
               gconstpointer  data)
 {
-  g_autoptr(LlmPreparedCache) limited = llm_prepared_cache_new (fixture->cache, FALSE, NULL, 1000);
-  g_autoptr(LlmPreparedCache) cache = llm_prepared_cache_new (fixture->cache, FALSE, NULL, 0);
-  g_autoptr(LlmPreparedCache) below_file = llm_prepared_cache_new (fixture->model, FALSE, NULL, 0);
-  g_autoptr(LlmPreparedCache) nowhere = llm_prepared_cache_new (NULL, FALSE, NULL, 0);
+  g_autoptr(LlmRepackedCache) limited = llm_repacked_cache_new (fixture->cache, FALSE, NULL, 1000);
+  g_autoptr(LlmRepackedCache) cache = llm_repacked_cache_new (fixture->cache, FALSE, NULL, 0);
+  g_autoptr(LlmRepackedCache) below_file = llm_repacked_cache_new (fixture->model, FALSE, NULL, 0);
+  g_autoptr(LlmRepackedCache) nowhere = llm_repacked_cache_new (NULL, FALSE, NULL, 0);
   const struct rlimit small = { 100000, RLIM_INFINITY };
   struct rlimit limit;
 
@@ -245,8 +245,8 @@ test_limit (Fixture       *fixture,
             gconstpointer  data)
 {
   g_autofree char *second = g_build_filename (fixture->folder, "second.gguf", NULL);
-  g_autoptr(LlmPreparedCache) roomy = llm_prepared_cache_new (fixture->cache, FALSE, NULL, 0);
-  g_autoptr(LlmPreparedCache) cache = NULL;
+  g_autoptr(LlmRepackedCache) roomy = llm_repacked_cache_new (fixture->cache, FALSE, NULL, 0);
+  g_autoptr(LlmRepackedCache) cache = NULL;
   LlmTestModel model = small_model;
   g_autofree char *first_file = NULL;
   g_autofree char *second_file = NULL;
@@ -260,7 +260,7 @@ test_limit (Fixture       *fixture,
   g_assert_cmpint (g_stat (first_file, &status), ==, 0);
 
   /* the other one comes while the first is in use: it only loses its name */
-  cache = llm_prepared_cache_new (fixture->cache, FALSE, NULL, (guint64) status.st_size + 4096);
+  cache = llm_repacked_cache_new (fixture->cache, FALSE, NULL, (guint64) status.st_size + 4096);
   {
     Loaded other;
 
@@ -296,7 +296,7 @@ static void
 test_keep (Fixture       *fixture,
            gconstpointer  data)
 {
-  g_autoptr(LlmPreparedCache) cache = llm_prepared_cache_new (fixture->cache, FALSE, NULL, 0);
+  g_autoptr(LlmRepackedCache) cache = llm_repacked_cache_new (fixture->cache, FALSE, NULL, 0);
   g_autoptr(LlmFileMap) map = NULL;
   g_autoptr(GError) error = NULL;
   g_autofree char *file = NULL;
@@ -348,7 +348,7 @@ static void
 test_give_back (Fixture       *fixture,
                 gconstpointer  data)
 {
-  g_autoptr(LlmPreparedCache) cache = llm_prepared_cache_new (fixture->cache, FALSE, NULL, 0);
+  g_autoptr(LlmRepackedCache) cache = llm_repacked_cache_new (fixture->cache, FALSE, NULL, 0);
   g_autoptr(LlmFileMap) map = NULL;
   g_autoptr(GError) error = NULL;
   g_autofree char *file = NULL;
@@ -388,7 +388,7 @@ static int
 prepare_in_child (const char *model,
                   const char *folder)
 {
-  g_autoptr(LlmPreparedCache) cache = llm_prepared_cache_new (folder, FALSE, NULL, 0);
+  g_autoptr(LlmRepackedCache) cache = llm_repacked_cache_new (folder, FALSE, NULL, 0);
   Loaded loaded;
 
   for (guint i = 0; i < 5; i++)
@@ -406,7 +406,7 @@ test_processes (Fixture       *fixture,
 {
   const char *const argv[] = { program, "--child", fixture->model, fixture->cache, NULL };
   GSubprocess *children[6];
-  g_autoptr(LlmPreparedCache) cache = llm_prepared_cache_new (fixture->cache, FALSE, NULL, 0);
+  g_autoptr(LlmRepackedCache) cache = llm_repacked_cache_new (fixture->cache, FALSE, NULL, 0);
   g_autofree char *file = NULL;
   g_autofree char *same = NULL;
   g_autoptr(GError) error = NULL;

@@ -81,7 +81,7 @@ test_names (void)
   for (guint i = 0; i < G_N_ELEMENTS (names); i++)
     {
       g_assert_nonnull (strstr (list, names[i]));
-      g_assert_cmpint (llm_pretokenizer_ignores_merges (llm_pretokenizer_find (names[i])), ==,
+      g_assert_cmpint (llm_pretokenizer_find (names[i])->ignores_merges, ==,
                        g_str_equal (names[i], "llama-bpe"));
     }
   g_assert_null (llm_pretokenizer_find ("default"));

@@ -78,7 +78,7 @@ check_view (Loaded        *loaded,
 
   g_assert_nonnull (tensor);
   g_assert_true (view.data ==
-                 llm_file_map_get_data (llm_gguf_get_map (loaded->gguf)) + tensor->offset);
+                 llm_file_map_get_data (loaded->gguf->map) + tensor->offset);
   g_assert_cmpint (view.type, ==, tensor->type);
   g_assert_cmpuint (view.in_first, ==, 0);
   g_assert_cmpuint (view.in_count, ==, n_in);
@@ -169,7 +169,7 @@ test_ledger (void)
       guint64 bytes = 0;
 
       load_model (&loaded, &models[i]);
-      for (guint j = 0; j < llm_gguf_get_n_tensors (loaded.gguf); j++)
+      for (guint j = 0; j < loaded.gguf->tensors->len; j++)
         bytes += llm_gguf_get_tensor (loaded.gguf, j)->bytes;
       g_assert_cmpuint (loaded.weights->bytes, ==, bytes);
       g_assert_cmpuint (llm_ledger_get (loaded.ledger, LLM_HOLDER_WEIGHTS), ==, bytes);
@@ -255,7 +255,7 @@ test_give_back (void)
 
   g_assert_no_error (error);
   load (&loaded, gguf);
-  map = llm_gguf_get_map (gguf);
+  map = gguf->map;
   data = llm_file_map_get_data (map);
   size = llm_file_map_get_size (map);
   for (guint64 i = 0; i < size; i += 512)
@@ -317,7 +317,7 @@ test_fused (void)
       g_assert_no_error (error);
       load (&loaded, gguf);
       view = acquire (&loaded, parts[i].op, 1);
-      g_assert_true (view.data == llm_file_map_get_data (llm_gguf_get_map (gguf))
+      g_assert_true (view.data == llm_file_map_get_data (gguf->map)
                                     + llm_gguf_find_tensor (gguf, parts[i].tensor)->offset
                                     + parts[i].first * sizeof (float));
       g_assert_cmpuint (view.in_count, ==, parts[i].n_in);
@@ -325,7 +325,7 @@ test_fused (void)
       g_assert_cmpuint (view.row_bytes, ==, parts[i].n_in * sizeof (float));
       llm_weights_release (loaded.weights, &view);
 
-      for (guint j = 0; j < llm_gguf_get_n_tensors (gguf); j++)
+      for (guint j = 0; j < gguf->tensors->len; j++)
         bytes += llm_gguf_get_tensor (gguf, j)->bytes;
       g_assert_cmpuint (loaded.weights->bytes, ==, bytes);
       unload (&loaded);

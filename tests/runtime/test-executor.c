@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "weights/llm-weights-prepared.h"
+#include "weights/llm-repacked-cache.h"
 
 #define N_CTX 512
 #define MAX_AHEAD 7
@@ -65,7 +65,7 @@ load (Rig  *rig,
   LlmModel *model = rig->models[instance];
   g_autoptr(GError) error = NULL;
   gboolean is_loaded = FALSE;
-  LlmWeights *weights = llm_weights_new_prepared (llm_model_get_gguf (model),
+  LlmWeights *weights = llm_weights_new_repacked (llm_model_get_gguf (model),
                                                   llm_model_get_hparams (model), NULL, 2,
                                                   rig->ledger, &error);
 

@@ -7,7 +7,7 @@
 
 #include "runtime/llm-step.h"
 #include "model/llm-model.h"
-#include "weights/llm-weights-prepared.h"
+#include "weights/llm-repacked-cache.h"
 
 #define N_PROMPT 40
 #define N_OTHER 7
@@ -34,7 +34,7 @@ rig_init (Rig *self)
   self->model = llm_model_open (path, &error);
   g_assert_no_error (error);
   self->hparams = llm_model_get_hparams (self->model);
-  self->weights = llm_weights_new_prepared (llm_model_get_gguf (self->model), self->hparams, NULL,
+  self->weights = llm_weights_new_repacked (llm_model_get_gguf (self->model), self->hparams, NULL,
                                             2, NULL, &error);
   g_assert_no_error (error);
   layout.n_layers = self->hparams->n_layers;

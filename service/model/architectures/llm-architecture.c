@@ -1,31 +1,101 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#define G_LOG_DOMAIN "llm-model"
-
 #include "model/architectures/llm-architecture.h"
 
 #include <string.h>
 
-static const LlmArchitecture *const architectures[] = {
-  &llm_architecture_llama,
-  &llm_architecture_exaone,
-  &llm_architecture_gemma2,
-  &llm_architecture_gemma3,
-  &llm_architecture_mistral3,
-  &llm_architecture_phi3,
-  &llm_architecture_qwen2,
-  &llm_architecture_qwen3,
-  &llm_architecture_smollm3,
+#define OP LLM_OP_BIT
+/* What files of LLaMA, and of those that are built alike, may have. */
+#define LLAMA_OPTIONAL                                                                      \
+  (LLM_OPS_QKV_BIAS | LLM_OPS_FFN_BIAS | LLM_OPS_LONG_ROPE |                                \
+   OP (LLM_OP_ATTENTION_OUT_BIAS) | OP (LLM_OP_ROPE_FACTORS))
+
+static const LlmArchitecture architectures[] = {
+  /* LLaMA, and the many models that are built alike: Mistral, Mixtral, TinyLlama,
+   * SmolLM 1 and 2, … Its matrices are permuted for turning neighbouring pairs. */
+  {
+    .name = "llama",
+    .optional = LLAMA_OPTIONAL,
+    .keys = { "expert_count", "attention.sliding_window" },
+    .rope_kind = LLM_ROPE_NORM,
+  },
+  /* EXAONE 3 */
+  {
+    .name = "exaone",
+    .optional = OP (LLM_OP_ROPE_FACTORS),
+    .rope_kind = LLM_ROPE_NEOX,
+  },
+  /* Gemma 2. The 27 B model, of 46 layers, scales attention otherwise. The norms of
+   * a file have the 1 added that the model adds to them. */
+  {
+    .name = "gemma2",
+    .needed = LLM_OPS_POST_NORM,
+    .keys = { "attention.sliding_window", "attn_logit_softcapping", "final_logit_softcapping" },
+    .rope_kind = LLM_ROPE_NEOX,
+    .window = 4096,
+    .window_period = 2,
+    .gate = LLM_GATE_GELU,
+    .scales_embedding = TRUE,
+    .wide_scale_layers = 46,
+    .attention_softcap = 50,
+    .logit_softcap = 30,
+  },
+  /* Gemma 3, text alone: five layers with a window and a rotation of their own for
+   * each one without. The 27 B model, of 62 layers, scales attention otherwise. */
+  {
+    .name = "gemma3",
+    .needed = LLM_OPS_POST_NORM | LLM_OPS_QK_NORM,
+    .keys = { "attention.sliding_window", "final_logit_softcapping" },
+    .rope_kind = LLM_ROPE_NEOX,
+    .window_rope_base = 10000,
+    .window_period = 6,
+    .gate = LLM_GATE_GELU,
+    .scales_embedding = TRUE,
+    .wide_scale_layers = 62,
+  },
+  /* Ministral 3: its queries grow with the position beyond the first training. */
+  {
+    .name = "mistral3",
+    .optional = LLAMA_OPTIONAL,
+    .keys = { "attention.temperature_scale" },
+    .rope_kind = LLM_ROPE_NORM,
+  },
+  /* Phi 3, 3.5 and 4: queries, keys and values in one tensor, gate and up in another. */
+  {
+    .name = "phi3",
+    .optional = LLM_OPS_QKV_BIAS | LLM_OPS_LONG_ROPE,
+    .has_fused_gate = TRUE,
+    .keys = { "attention.sliding_window" },
+    .rope_kind = LLM_ROPE_NEOX,
+  },
+  /* Qwen 2 and 2.5 */
+  {
+    .name = "qwen2",
+    .optional = LLM_OPS_QKV_BIAS | OP (LLM_OP_OUTPUT_BIAS),
+    .rope_kind = LLM_ROPE_NEOX,
+  },
+  /* Qwen 3, without experts */
+  {
+    .name = "qwen3",
+    .needed = LLM_OPS_QK_NORM,
+    .optional = LLM_OPS_QKV_BIAS,
+    .rope_kind = LLM_ROPE_NEOX,
+  },
+  /* SmolLM 3: every fourth layer knows nothing of positions. */
+  {
+    .name = "smollm3",
+    .optional = LLM_OPS_QKV_BIAS,
+    .rope_kind = LLM_ROPE_NORM,
+    .no_rope_period = 4,
+  },
 };
 
 const LlmArchitecture *
 llm_architecture_find (const char *name)
 {
-  g_return_val_if_fail (name != NULL, NULL);
-
   for (guint i = 0; i < G_N_ELEMENTS (architectures); i++)
-    if (strcmp (architectures[i]->name, name) == 0)
-      return architectures[i];
+    if (strcmp (architectures[i].name, name) == 0)
+      return &architectures[i];
   return NULL;
 }
 
@@ -35,7 +105,7 @@ llm_architecture_list_names (void)
   GString *names = g_string_new (NULL);
 
   for (guint i = 0; i < G_N_ELEMENTS (architectures); i++)
-    g_string_append_printf (names, "%s%s", i > 0 ? ", " : "", architectures[i]->name);
+    g_string_append_printf (names, "%s%s", i > 0 ? ", " : "", architectures[i].name);
   return g_string_free (names, FALSE);
 }
 
@@ -43,8 +113,5 @@ gboolean
 llm_architecture_has_key (const LlmArchitecture *self,
                           const char            *suffix)
 {
-  for (const char *const *key = self->keys; key != NULL && *key != NULL; key++)
-    if (strcmp (*key, suffix) == 0)
-      return TRUE;
-  return FALSE;
+  return g_strv_contains (self->keys, suffix);
 }

@@ -2,9 +2,8 @@
 
 /*
  * What an architecture is: what its files may hold beside what all have in
- * common, and the values that none of their keys gives. One small file each,
- * llm-architecture-NAME.c, and a line in llm-architecture.c; neither the forward
- * pass nor anything else asks for a name.
+ * common, and the values that none of their keys gives: an entry in the table of
+ * llm-architecture.c. Neither the forward pass nor anything else asks for a name.
  *
  * All of them are: embedding; in each layer RMS norm, attention with grouped
  * queries, RMS norm, a gated feed-forward network, both added to the residual
@@ -15,8 +14,6 @@
 
 #include "model/architectures/llm-operator.h"
 
-G_BEGIN_DECLS
-
 typedef struct
 {
   const char *name;             /* general.architecture, and the prefix of its keys */
@@ -25,7 +22,7 @@ typedef struct
   guint64 optional;             /* those that a file may have or not */
   gboolean has_fused_gate;      /* ffn_up.weight holds gate and up */
   /* Keys that other architectures refuse, without the prefix; NULL-terminated. */
-  const char *const *keys;      /* (nullable) */
+  const char *keys[4];
 
   LlmRopeKind rope_kind;
   guint no_rope_period;         /* every n-th layer is not rotated; 0: all are */
@@ -43,42 +40,6 @@ typedef struct
   double logit_softcap;         /* the same */
 } LlmArchitecture;
 
-/* What every model has. */
-#define LLM_OPS_COMMON                                                                      \
-  (LLM_OP_BIT (LLM_OP_TOKEN_EMBEDDING) | LLM_OP_BIT (LLM_OP_ATTENTION_NORM) |               \
-   LLM_OP_BIT (LLM_OP_QUERY) | LLM_OP_BIT (LLM_OP_KEY) | LLM_OP_BIT (LLM_OP_VALUE) |        \
-   LLM_OP_BIT (LLM_OP_ATTENTION_OUT) | LLM_OP_BIT (LLM_OP_FFN_NORM) |                       \
-   LLM_OP_BIT (LLM_OP_FFN_GATE) | LLM_OP_BIT (LLM_OP_FFN_UP) | LLM_OP_BIT (LLM_OP_FFN_DOWN) | \
-   LLM_OP_BIT (LLM_OP_OUTPUT_NORM))
-
-#define LLM_OPS_QKV_BIAS                                                                    \
-  (LLM_OP_BIT (LLM_OP_QUERY_BIAS) | LLM_OP_BIT (LLM_OP_KEY_BIAS) |                          \
-   LLM_OP_BIT (LLM_OP_VALUE_BIAS))
-#define LLM_OPS_FFN_BIAS                                                                    \
-  (LLM_OP_BIT (LLM_OP_FFN_GATE_BIAS) | LLM_OP_BIT (LLM_OP_FFN_UP_BIAS) |                    \
-   LLM_OP_BIT (LLM_OP_FFN_DOWN_BIAS))
-#define LLM_OPS_FFN                                                                         \
-  (LLM_OP_BIT (LLM_OP_FFN_GATE) | LLM_OP_BIT (LLM_OP_FFN_UP) | LLM_OP_BIT (LLM_OP_FFN_DOWN))
-#define LLM_OPS_EXPERTS                                                                     \
-  (LLM_OP_BIT (LLM_OP_EXPERT_ROUTER) | LLM_OP_BIT (LLM_OP_EXPERT_GATE) |                    \
-   LLM_OP_BIT (LLM_OP_EXPERT_UP) | LLM_OP_BIT (LLM_OP_EXPERT_DOWN))
-#define LLM_OPS_QK_NORM                                                                     \
-  (LLM_OP_BIT (LLM_OP_QUERY_NORM) | LLM_OP_BIT (LLM_OP_KEY_NORM))
-#define LLM_OPS_POST_NORM                                                                   \
-  (LLM_OP_BIT (LLM_OP_ATTENTION_POST_NORM) | LLM_OP_BIT (LLM_OP_FFN_POST_NORM))
-#define LLM_OPS_LONG_ROPE                                                                   \
-  (LLM_OP_BIT (LLM_OP_ROPE_FACTORS_SHORT) | LLM_OP_BIT (LLM_OP_ROPE_FACTORS_LONG))
-
-extern const LlmArchitecture llm_architecture_exaone;
-extern const LlmArchitecture llm_architecture_gemma2;
-extern const LlmArchitecture llm_architecture_gemma3;
-extern const LlmArchitecture llm_architecture_llama;
-extern const LlmArchitecture llm_architecture_mistral3;
-extern const LlmArchitecture llm_architecture_phi3;
-extern const LlmArchitecture llm_architecture_qwen2;
-extern const LlmArchitecture llm_architecture_qwen3;
-extern const LlmArchitecture llm_architecture_smollm3;
-
 /* NULL when @name is not supported. */
 const LlmArchitecture *llm_architecture_find       (const char            *name);
 /* (transfer full): the names of all, for a message. */
@@ -86,5 +47,3 @@ char                  *llm_architecture_list_names (void);
 /* Whether files of it may have the key, one of those that others refuse. */
 gboolean               llm_architecture_has_key    (const LlmArchitecture *self,
                                                     const char            *suffix);
-
-G_END_DECLS

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#define G_LOG_DOMAIN "llm-model"
-
 #include "model/architectures/llm-hparams-private.h"
 
 #include <glib/gi18n.h>
@@ -72,88 +70,93 @@ llm_keys_get (LlmKeys    *self,
   return self->key;
 }
 
-static gboolean
-fail_array (LlmKeys     *keys,
-            const char  *key,
-            GError     **error)
+static void
+fail_array (LlmKeys    *keys,
+            const char *key)
 {
-  return llm_gguf_fail (keys->gguf, error, LLMSVC_ERROR_UNSUPPORTED,
-                        "%s is an array: models whose layers differ are not supported, one "
-                        "number for all of them is",
-                        key);
+  llm_gguf_fail (keys->gguf, &keys->error, LLMSVC_ERROR_UNSUPPORTED,
+                 "%s is an array: models whose layers differ are not supported, one "
+                 "number for all of them is",
+                 key);
 }
 
-gboolean
-llm_keys_read_uint (LlmKeys     *self,
-                    const char  *suffix,
-                    guint        min,
-                    guint        max,
-                    guint64      fallback,
-                    guint       *value,
-                    GError     **error)
+guint
+llm_keys_uint (LlmKeys    *self,
+               const char *suffix,
+               guint       min,
+               guint       max,
+               guint64     fallback)
 {
   const char *key = llm_keys_get (self, suffix);
-  LlmGgufType type;
-  guint64 wide;
+  const LlmGgufKey *found = llm_gguf_find_key (self->gguf, key);
+  guint64 value = min;
 
-  if (llm_gguf_lookup (self->gguf, key, &type, NULL) && type == LLM_GGUF_ARRAY)
-    return fail_array (self, key, error);
-  if (!llm_gguf_get_uint (self->gguf, key, min, max, fallback != 0 ? &fallback : NULL, &wide,
-                          error))
-    return FALSE;
-
-  *value = (guint) wide;
-  return TRUE;
+  if (self->error != NULL)
+    return min;
+  if (found != NULL && found->type == LLM_GGUF_ARRAY)
+    fail_array (self, key);
+  else
+    llm_gguf_get_uint (self->gguf, key, min, max, fallback != 0 ? &fallback : NULL, &value,
+                       &self->error);
+  return (guint) value;
 }
 
-gboolean
-llm_keys_read_float (LlmKeys     *self,
-                     const char  *suffix,
-                     double       min,
-                     double       max,
-                     double       fallback,
-                     float       *value,
-                     GError     **error)
+float
+llm_keys_float (LlmKeys    *self,
+                const char *suffix,
+                double      min,
+                double      max,
+                double      fallback)
 {
-  double wide;
+  double value = fallback;
 
-  if (!llm_gguf_get_double (self->gguf, llm_keys_get (self, suffix), min, max, &fallback, &wide,
-                            error))
-    return FALSE;
+  if (self->error == NULL)
+    llm_gguf_get_double (self->gguf, llm_keys_get (self, suffix), min, max, &fallback, &value,
+                         &self->error);
+  return (float) value;
+}
 
-  *value = (float) wide;
-  return TRUE;
+/* Likewise a key that may be missing and may be 0. */
+static guint
+read_optional (LlmKeys    *keys,
+               const char *suffix,
+               guint       max,
+               guint64     fallback)
+{
+  guint64 value = fallback;
+
+  if (keys->error == NULL)
+    llm_gguf_get_uint (keys->gguf, llm_keys_get (keys, suffix), 0, max, &fallback, &value,
+                       &keys->error);
+  return (guint) value;
 }
 
 /* A key that may be one number for all layers, or one for each, which then are the same. */
-static gboolean
-read_layers_uint (LlmKeys           *keys,
-                  const LlmHparams  *hparams,
-                  const char        *suffix,
-                  guint              max,
-                  guint64            fallback,
-                  guint             *value,
-                  GError           **error)
+static guint
+read_layers_uint (LlmKeys          *keys,
+                  const LlmHparams *hparams,
+                  const char       *suffix,
+                  guint             max,
+                  guint64           fallback)
 {
   const char *key = llm_keys_get (keys, suffix);
+  const LlmGgufKey *found = llm_gguf_find_key (keys->gguf, key);
   g_autofree gint64 *items = NULL;
-  LlmGgufType type;
+  gboolean is_same;
   gsize n_items;
 
-  if (!llm_gguf_lookup (keys->gguf, key, &type, NULL) || type != LLM_GGUF_ARRAY)
-    return llm_keys_read_uint (keys, suffix, 1, max, fallback, value, error);
+  if (keys->error != NULL || found == NULL || found->type != LLM_GGUF_ARRAY)
+    return llm_keys_uint (keys, suffix, 1, max, fallback);
 
-  items = llm_gguf_get_ints (keys->gguf, key, FALSE, &n_items, error);
+  items = llm_gguf_get_ints (keys->gguf, key, FALSE, &n_items, &keys->error);
   if (items == NULL)
-    return FALSE;
-  if (n_items != hparams->n_layers || items[0] < 1 || items[0] > max)
-    return fail_array (keys, key, error);
-  for (gsize i = 1; i < n_items; i++)
-    if (items[i] != items[0])
-      return fail_array (keys, key, error);
-
-  *value = (guint) items[0];
-  return TRUE;
+    return 1;
+  is_same = n_items == hparams->n_layers && items[0] >= 1 && items[0] <= max;
+  for (gsize i = 1; is_same && i < n_items; i++)
+    is_same = items[i] == items[0];
+  if (!is_same)
+    fail_array (keys, key);
+  return is_same ? (guint) items[0] : 1;
 }
 
 static const LlmArchitecture *
@@ -199,11 +202,10 @@ read_any (LlmGguf    *gguf,
 }
 
 /* 0 in a file stands for "not set" where the neutral value is 1. */
-static gboolean
-check_extras (LlmKeys  *keys,
-              GError  **error)
+static void
+check_extras (LlmKeys *keys)
 {
-  for (guint i = 0; i < G_N_ELEMENTS (extras); i++)
+  for (guint i = 0; i < G_N_ELEMENTS (extras) && keys->error == NULL; i++)
     {
       const char *key = llm_keys_get (keys, extras[i].key);
       double value;
@@ -215,239 +217,196 @@ check_extras (LlmKeys  *keys,
       value = read_any (keys->gguf, key);
       if (value != extras[i].neutral &&
           !(value == 0 && strcmp (extras[i].key, "attention.causal") != 0))
-        return llm_gguf_fail (keys->gguf, error, LLMSVC_ERROR_UNSUPPORTED,
-                              "%s is %g: models with %s are not supported", key, value,
-                              extras[i].what);
+        llm_gguf_fail (keys->gguf, &keys->error, LLMSVC_ERROR_UNSUPPORTED,
+                       "%s is %g: models with %s are not supported", key, value,
+                       extras[i].what);
     }
-  return TRUE;
 }
 
-static gboolean
-read_heads (LlmKeys     *keys,
-            LlmHparams  *hparams,
-            GError     **error)
+static void
+read_heads (LlmKeys    *keys,
+            LlmHparams *h)
 {
   LlmGguf *gguf = keys->gguf;
+  GError **error = &keys->error;
   guint value_length, fallback;
 
-  if (!read_layers_uint (keys, hparams, "attention.head_count", MAX_HEADS, 0, &hparams->n_heads,
-                         error) ||
-      !read_layers_uint (keys, hparams, "attention.head_count_kv", MAX_HEADS, hparams->n_heads,
-                         &hparams->n_kv_heads, error))
-    return FALSE;
+  h->n_heads = read_layers_uint (keys, h, "attention.head_count", MAX_HEADS, 0);
+  h->n_kv_heads = read_layers_uint (keys, h, "attention.head_count_kv", MAX_HEADS, h->n_heads);
+  fallback = h->n_embd / h->n_heads;
+  if (*error == NULL && h->n_heads % h->n_kv_heads != 0)
+    llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+                   "%s is %u, which does not divide the %u of attention.head_count",
+                   llm_keys_get (keys, "attention.head_count_kv"), h->n_kv_heads, h->n_heads);
+  if (*error == NULL && h->n_embd % h->n_heads != 0 &&
+      !llm_gguf_has (gguf, llm_keys_get (keys, "attention.key_length")))
+    llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+                   "%s is %u, which does not divide the %u of embedding_length",
+                   llm_keys_get (keys, "attention.head_count"), h->n_heads, h->n_embd);
 
-  if (hparams->n_heads % hparams->n_kv_heads != 0)
-    return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                          "%s is %u, which does not divide the %u of attention.head_count",
-                          llm_keys_get (keys, "attention.head_count_kv"), hparams->n_kv_heads,
-                          hparams->n_heads);
-
-  fallback = hparams->n_embd / hparams->n_heads;
-  if (!llm_gguf_has (gguf, llm_keys_get (keys, "attention.key_length")) &&
-      hparams->n_embd % hparams->n_heads != 0)
-    return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                          "%s is %u, which does not divide the %u of embedding_length",
-                          llm_keys_get (keys, "attention.head_count"), hparams->n_heads,
-                          hparams->n_embd);
-  if (!llm_keys_read_uint (keys, "attention.key_length", 2, MAX_HEAD_DIM, fallback,
-                           &hparams->head_dim, error) ||
-      !llm_keys_read_uint (keys, "attention.value_length", 2, MAX_HEAD_DIM, fallback,
-                           &value_length, error))
-    return FALSE;
-
-  if (value_length != hparams->head_dim)
-    return llm_gguf_fail (gguf, error, LLMSVC_ERROR_UNSUPPORTED,
-                          "%s is %u and %s.attention.key_length is %u: values of another length "
-                          "than keys are not supported",
-                          llm_keys_get (keys, "attention.value_length"), value_length,
-                          hparams->architecture, hparams->head_dim);
-  if (hparams->head_dim < 2 || hparams->head_dim > MAX_HEAD_DIM)
-    return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                          "%s is %u for an embedding_length of %u: heads have %u values, from 2 to "
-                          "%d are supported",
-                          llm_keys_get (keys, "attention.head_count"), hparams->n_heads,
-                          hparams->n_embd, hparams->head_dim, MAX_HEAD_DIM);
-  return TRUE;
+  h->head_dim = llm_keys_uint (keys, "attention.key_length", 2, MAX_HEAD_DIM, fallback);
+  value_length = llm_keys_uint (keys, "attention.value_length", 2, MAX_HEAD_DIM, fallback);
+  if (*error == NULL && value_length != h->head_dim)
+    llm_gguf_fail (gguf, error, LLMSVC_ERROR_UNSUPPORTED,
+                   "%s is %u and %s.attention.key_length is %u: values of another length "
+                   "than keys are not supported",
+                   llm_keys_get (keys, "attention.value_length"), value_length, h->architecture,
+                   h->head_dim);
+  if (*error == NULL && (h->head_dim < 2 || h->head_dim > MAX_HEAD_DIM))
+    llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+                   "%s is %u for an embedding_length of %u: heads have %u values, from 2 to "
+                   "%d are supported",
+                   llm_keys_get (keys, "attention.head_count"), h->n_heads, h->n_embd, h->head_dim,
+                   MAX_HEAD_DIM);
 }
 
-static gboolean
-read_experts (LlmKeys     *keys,
-              LlmHparams  *hparams,
-              GError     **error)
+static void
+read_experts (LlmKeys    *keys,
+              LlmHparams *h)
 {
-  const guint64 none = 0;
-  guint64 n_experts;
+  if (llm_architecture_has_key (keys->architecture, "expert_count"))
+    h->n_experts = read_optional (keys, "expert_count", MAX_EXPERTS, 0);
+  if (h->n_experts == 0)
+    return;
 
-  if (!llm_architecture_has_key (keys->architecture, "expert_count"))
-    return TRUE;
-  if (!llm_gguf_get_uint (keys->gguf, llm_keys_get (keys, "expert_count"), 0, MAX_EXPERTS, &none,
-                          &n_experts, error))
-    return FALSE;
-  if (n_experts == 0)
-    return TRUE;
-
-  hparams->n_experts = (guint) n_experts;
-  hparams->operators &= ~(LLM_OPS_FFN | LLM_OPS_FFN_BIAS);
-  hparams->operators |= LLM_OPS_EXPERTS;
-  if (!llm_keys_read_uint (keys, "expert_used_count", 1, hparams->n_experts, 0,
-                           &hparams->n_used_experts, error))
-    return FALSE;
-  if (hparams->n_ff % LLK_PANEL_OUTPUTS != 0 || hparams->n_embd % LLK_PANEL_OUTPUTS != 0)
-    return llm_gguf_fail (keys->gguf, error, LLMSVC_ERROR_UNSUPPORTED,
-                          "%s is %u and embedding_length %u: models with %s are not supported "
-                          "unless both are multiples of %d",
-                          llm_keys_get (keys, "feed_forward_length"), hparams->n_ff,
-                          hparams->n_embd, extras[0].what, LLK_PANEL_OUTPUTS);
-  return TRUE;
+  h->operators &= ~(LLM_OPS_FFN | LLM_OPS_FFN_BIAS);
+  h->operators |= LLM_OPS_EXPERTS;
+  h->n_used_experts = llm_keys_uint (keys, "expert_used_count", 1, h->n_experts, 0);
+  if (keys->error == NULL &&
+      (h->n_ff % LLK_PANEL_OUTPUTS != 0 || h->n_embd % LLK_PANEL_OUTPUTS != 0))
+    llm_gguf_fail (keys->gguf, &keys->error, LLMSVC_ERROR_UNSUPPORTED,
+                   "%s is %u and embedding_length %u: models with %s are not supported "
+                   "unless both are multiples of %d",
+                   llm_keys_get (keys, "feed_forward_length"), h->n_ff, h->n_embd, extras[0].what,
+                   LLK_PANEL_OUTPUTS);
 }
 
 /* The windows of layers; their pattern is the architecture's, or the key's: every n-th
  * layer sees all, with 0 none does. */
-static gboolean
-read_windows (LlmKeys     *keys,
-              LlmHparams  *hparams,
-              GError     **error)
+static void
+read_windows (LlmKeys    *keys,
+              LlmHparams *h)
 {
   const LlmArchitecture *architecture = keys->architecture;
-  guint64 window = architecture->window, period = architecture->window_period;
+  guint window, period;
 
   if (!llm_architecture_has_key (architecture, "attention.sliding_window"))
-    return TRUE;
+    return;
 
-  if (!llm_gguf_get_uint (keys->gguf, llm_keys_get (keys, "attention.sliding_window"), 0, MAX_CTX,
-                          &window, &window, error) ||
-      !llm_gguf_get_uint (keys->gguf, llm_keys_get (keys, "attention.sliding_window_pattern"), 0,
-                          LLM_MAX_LAYERS, &period, &period, error))
-    return FALSE;
-
-  for (guint i = 0; i < hparams->n_layers; i++)
-    hparams->layers[i].window = period == 0 || (i + 1) % period != 0 ? (guint) window : 0;
-  return TRUE;
+  window = read_optional (keys, "attention.sliding_window", MAX_CTX, architecture->window);
+  period = read_optional (keys, "attention.sliding_window_pattern", LLM_MAX_LAYERS,
+                          architecture->window_period);
+  for (guint i = 0; i < h->n_layers; i++)
+    h->layers[i].window = period == 0 || (i + 1) % period != 0 ? window : 0;
 }
 
-/* 0 stands for "none". */
-static gboolean
-read_softcap (LlmKeys     *keys,
-              const char  *suffix,
-              double       fallback,
-              float       *cap,
-              GError     **error)
+/* 0, which stands for "none", where the architecture has no such key. */
+static float
+read_own_float (LlmKeys    *keys,
+                const char *suffix,
+                double      max,
+                double      fallback)
 {
-  *cap = 0;
-  return !llm_architecture_has_key (keys->architecture, suffix) ||
-         llm_keys_read_float (keys, suffix, 0, 1e6, fallback, cap, error);
+  return llm_architecture_has_key (keys->architecture, suffix)
+           ? llm_keys_float (keys, suffix, 0, max, fallback)
+           : 0;
 }
 
-static gboolean
-read_scales (LlmKeys     *keys,
-             LlmHparams  *hparams,
-             GError     **error)
+static void
+read_scales (LlmKeys    *keys,
+             LlmHparams *h)
 {
   const LlmArchitecture *architecture = keys->architecture;
-  guint width = hparams->head_dim;
+  guint width = h->head_dim;
 
-  if (architecture->wide_scale_layers > 0 && hparams->n_layers == architecture->wide_scale_layers)
-    width = MAX (hparams->n_embd / hparams->n_heads, 1);
-  hparams->attention_scale = 1 / sqrtf ((float) width);
-  hparams->embedding_scale = architecture->scales_embedding ? sqrtf ((float) hparams->n_embd) : 1;
-  hparams->gate = architecture->gate;
-
-  if (!read_softcap (keys, "attn_logit_softcapping", architecture->attention_softcap,
-                     &hparams->attention_softcap, error) ||
-      !read_softcap (keys, "final_logit_softcapping", architecture->logit_softcap,
-                     &hparams->logit_softcap, error))
-    return FALSE;
-
-  hparams->temperature_length = hparams->ropes[0].n_ctx;
-  return !llm_architecture_has_key (architecture, "attention.temperature_scale") ||
-         llm_keys_read_float (keys, "attention.temperature_scale", 0, 1e3, 0,
-                              &hparams->temperature_scale, error);
+  if (architecture->wide_scale_layers > 0 && h->n_layers == architecture->wide_scale_layers)
+    width = MAX (h->n_embd / h->n_heads, 1);
+  h->attention_scale = 1 / sqrtf ((float) width);
+  h->embedding_scale = architecture->scales_embedding ? sqrtf ((float) h->n_embd) : 1;
+  h->gate = architecture->gate;
+  h->attention_softcap =
+    read_own_float (keys, "attn_logit_softcapping", 1e6, architecture->attention_softcap);
+  h->logit_softcap =
+    read_own_float (keys, "final_logit_softcapping", 1e6, architecture->logit_softcap);
+  h->temperature_length = h->ropes[0].n_ctx;
+  h->temperature_scale = read_own_float (keys, "attention.temperature_scale", 1e3, 0);
 }
 
-static gboolean
-check_window_lengths (LlmKeys           *keys,
-                      const LlmHparams  *hparams,
-                      GError           **error)
+static void
+check_window_lengths (LlmKeys          *keys,
+                      const LlmHparams *h)
 {
   for (guint i = 0; i < G_N_ELEMENTS (window_lengths); i++)
     {
-      guint expected = i == 2 ? hparams->rope_dim : hparams->head_dim;
-      guint found;
+      guint expected = i == 2 ? h->rope_dim : h->head_dim;
+      guint found = llm_keys_uint (keys, window_lengths[i][0], 1, MAX_HEAD_DIM, expected);
 
-      if (!llm_keys_read_uint (keys, window_lengths[i][0], 1, MAX_HEAD_DIM, expected, &found,
-                               error))
-        return FALSE;
-      if (found != expected)
-        return llm_gguf_fail (keys->gguf, error, LLMSVC_ERROR_UNSUPPORTED,
-                              "%s is %u and %s.%s is %u: layers with heads of another length are "
-                              "not supported",
-                              llm_keys_get (keys, window_lengths[i][0]), found,
-                              keys->architecture->name, window_lengths[i][1], expected);
+      if (keys->error == NULL && found != expected)
+        llm_gguf_fail (keys->gguf, &keys->error, LLMSVC_ERROR_UNSUPPORTED,
+                       "%s is %u and %s.%s is %u: layers with heads of another length are "
+                       "not supported",
+                       llm_keys_get (keys, window_lengths[i][0]), found,
+                       keys->architecture->name, window_lengths[i][1], expected);
     }
-  return TRUE;
 }
 
 /* From the first of: the key, the vocabulary, the embedding. Where several are
  * there, others check that they agree. */
-static gboolean
-read_vocab_size (LlmKeys     *keys,
-                 LlmHparams  *hparams,
-                 GError     **error)
+static guint
+read_vocab_size (LlmKeys *keys)
 {
   LlmGguf *gguf = keys->gguf;
   const LlmGgufTensor *embedding = llm_gguf_find_tensor (gguf, "token_embd.weight");
+  const LlmGgufKey *tokens = llm_gguf_find_key (gguf, "tokenizer.ggml.tokens");
   guint64 n_tokens = embedding != NULL ? embedding->dims[1] : 0;
-  guint64 length;
 
-  if (llm_gguf_lookup (gguf, "tokenizer.ggml.tokens", NULL, &length))
-    n_tokens = length;
-  if (n_tokens > MAX_VOCAB)
-    return llm_gguf_fail (gguf, error, LLMSVC_ERROR_UNSUPPORTED,
-                          "the vocabulary has %ju tokens, up to %d are supported", n_tokens,
-                          MAX_VOCAB);
-  return llm_keys_read_uint (keys, "vocab_size", 1, MAX_VOCAB, n_tokens, &hparams->n_vocab, error);
+  if (tokens != NULL)
+    n_tokens = tokens->type == LLM_GGUF_ARRAY ? tokens->n_items : 0;
+  if (keys->error == NULL && n_tokens > MAX_VOCAB)
+    llm_gguf_fail (gguf, &keys->error, LLMSVC_ERROR_UNSUPPORTED,
+                   "the vocabulary has %ju tokens, up to %d are supported", n_tokens, MAX_VOCAB);
+  return llm_keys_uint (keys, "vocab_size", 1, MAX_VOCAB, n_tokens);
 }
 
 gboolean
 llm_hparams_read (LlmGguf     *gguf,
-                  LlmHparams  *hparams,
+                  LlmHparams  *h,
                   GError     **error)
 {
-  LlmKeys keys = { .gguf = gguf };
-  double eps;
+  LlmKeys keys = { .gguf = gguf, .architecture = read_architecture (gguf, error) };
+  const LlmArchitecture *architecture = keys.architecture;
+  double eps = 1;
 
-  g_return_val_if_fail (gguf != NULL, FALSE);
-  g_return_val_if_fail (hparams != NULL, FALSE);
-
-  memset (hparams, 0, sizeof *hparams);
-  keys.architecture = read_architecture (gguf, error);
-  if (keys.architecture == NULL)
-    return FALSE;
-  g_strlcpy (hparams->architecture, keys.architecture->name, sizeof hparams->architecture);
-
-  hparams->has_fused_gate = keys.architecture->has_fused_gate;
-  hparams->has_tied_output = llm_gguf_find_tensor (gguf, "output.weight") == NULL;
-  hparams->operators = LLM_OPS_COMMON | keys.architecture->needed |
-                       llm_operator_find_present (gguf, keys.architecture->optional |
-                                                          LLM_OP_BIT (LLM_OP_OUTPUT));
-
-  if (!check_extras (&keys, error) ||
-      !llm_keys_read_uint (&keys, "block_count", 1, LLM_MAX_LAYERS, 0, &hparams->n_layers, error) ||
-      !llm_keys_read_uint (&keys, "context_length", 1, MAX_CTX, 0, &hparams->n_ctx, error) ||
-      !llm_keys_read_uint (&keys, "embedding_length", MIN_EMBD, MAX_EMBD, 0, &hparams->n_embd,
-                           error) ||
-      !read_layers_uint (&keys, hparams, "feed_forward_length", MAX_FF, 0, &hparams->n_ff, error) ||
-      !read_experts (&keys, hparams, error) ||
-      !read_heads (&keys, hparams, error) ||
-      !read_windows (&keys, hparams, error) ||
-      !llm_hparams_read_rope (&keys, hparams, error) ||
-      !read_scales (&keys, hparams, error) ||
-      !check_window_lengths (&keys, hparams, error) ||
-      !read_vocab_size (&keys, hparams, error) ||
-      !llm_gguf_get_double (gguf, llm_keys_get (&keys, "attention.layer_norm_rms_epsilon"), 1e-20,
-                            1, NULL, &eps, error))
+  if (architecture == NULL)
     return FALSE;
 
-  hparams->rms_eps = (float) eps;
-  return TRUE;
+  memset (h, 0, sizeof *h);
+  g_strlcpy (h->architecture, architecture->name, sizeof h->architecture);
+  h->has_fused_gate = architecture->has_fused_gate;
+  h->has_tied_output = llm_gguf_find_tensor (gguf, "output.weight") == NULL;
+  h->operators = LLM_OPS_COMMON | architecture->needed |
+                 llm_operator_find_present (gguf, architecture->optional |
+                                                    LLM_OP_BIT (LLM_OP_OUTPUT));
+
+  check_extras (&keys);
+  h->n_layers = llm_keys_uint (&keys, "block_count", 1, LLM_MAX_LAYERS, 0);
+  h->n_ctx = llm_keys_uint (&keys, "context_length", 1, MAX_CTX, 0);
+  h->n_embd = llm_keys_uint (&keys, "embedding_length", MIN_EMBD, MAX_EMBD, 0);
+  h->n_ff = read_layers_uint (&keys, h, "feed_forward_length", MAX_FF, 0);
+  read_experts (&keys, h);
+  read_heads (&keys, h);
+  read_windows (&keys, h);
+  llm_hparams_read_rope (&keys, h);
+  read_scales (&keys, h);
+  check_window_lengths (&keys, h);
+  h->n_vocab = read_vocab_size (&keys);
+  if (keys.error == NULL)
+    llm_gguf_get_double (gguf, llm_keys_get (&keys, "attention.layer_norm_rms_epsilon"), 1e-20, 1,
+                         NULL, &eps, &keys.error);
+  h->rms_eps = (float) eps;
+  if (keys.error == NULL)
+    return TRUE;
+
+  g_propagate_error (error, keys.error);
+  return FALSE;
 }

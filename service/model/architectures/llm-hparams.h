@@ -10,8 +10,6 @@
 
 #include "model/gguf/llm-gguf.h"
 
-G_BEGIN_DECLS
-
 #define LLM_MAX_LAYERS 1024
 
 /* Which values of a head a rotation turns together. */
@@ -101,5 +99,3 @@ typedef struct
 gboolean llm_hparams_read (LlmGguf     *gguf,
                            LlmHparams  *hparams,
                            GError     **error) G_GNUC_WARN_UNUSED_RESULT;
-
-G_END_DECLS

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#define G_LOG_DOMAIN "llm-model"
-
 #include "model/architectures/llm-operator.h"
 
 #include <string.h>
@@ -98,59 +96,41 @@ static const OperatorInfo operators[LLM_N_OPS] = {
 G_STATIC_ASSERT (LLM_N_OPS <= 64);
 
 static guint
-get_dim (const LlmHparams *hparams,
+get_dim (const LlmHparams *h,
          Dim               dim)
 {
-  switch (dim)
-    {
-    case DIM_ONE:
-      return 1;
-    case DIM_EMBD:
-      return hparams->n_embd;
-    case DIM_QUERY:
-      return hparams->n_heads * hparams->head_dim;
-    case DIM_KV:
-      return hparams->n_kv_heads * hparams->head_dim;
-    case DIM_HEAD:
-      return hparams->head_dim;
-    case DIM_FF:
-      return hparams->n_ff;
-    case DIM_VOCAB:
-      return hparams->n_vocab;
-    case DIM_ROPE_PAIRS:
-      return hparams->rope_dim / 2;
-    case DIM_EXPERTS:
-      return hparams->n_experts;
-    case DIM_EXPERTS_FF:
-      return hparams->n_experts * hparams->n_ff;
-    case DIM_EXPERTS_EMBD:
-      return hparams->n_experts * hparams->n_embd;
-    default:
-      g_assert_not_reached ();
-    }
+  const guint dims[] = {
+    [DIM_ONE] = 1,
+    [DIM_EMBD] = h->n_embd,
+    [DIM_QUERY] = h->n_heads * h->head_dim,
+    [DIM_KV] = h->n_kv_heads * h->head_dim,
+    [DIM_HEAD] = h->head_dim,
+    [DIM_FF] = h->n_ff,
+    [DIM_VOCAB] = h->n_vocab,
+    [DIM_ROPE_PAIRS] = h->rope_dim / 2,
+    [DIM_EXPERTS] = h->n_experts,
+    [DIM_EXPERTS_FF] = h->n_experts * h->n_ff,
+    [DIM_EXPERTS_EMBD] = h->n_experts * h->n_embd,
+  };
+
+  return dims[dim];
 }
 
 const char *
 llm_operator_get_name (LlmOperator op)
 {
-  g_return_val_if_fail ((guint) op < LLM_N_OPS, NULL);
-
   return operators[op].name;
 }
 
 gboolean
 llm_operator_is_layered (LlmOperator op)
 {
-  g_return_val_if_fail ((guint) op < LLM_N_OPS, FALSE);
-
   return operators[op].is_per_layer;
 }
 
 gboolean
 llm_operator_is_matrix (LlmOperator op)
 {
-  g_return_val_if_fail ((guint) op < LLM_N_OPS, FALSE);
-
   return operators[op].out != DIM_ONE;
 }
 
@@ -160,8 +140,6 @@ llm_operator_get_shape (const LlmHparams *hparams,
                         guint            *n_in,
                         guint            *n_out)
 {
-  g_return_if_fail ((guint) op < LLM_N_OPS);
-
   *n_in = get_dim (hparams, operators[op].in);
   *n_out = get_dim (hparams, operators[op].out);
 }
@@ -259,10 +237,6 @@ llm_operator_find (LlmGguf           *gguf,
   guint64 n_in, n_out;
   guint first = 0;
 
-  g_return_val_if_fail (gguf != NULL, FALSE);
-  g_return_val_if_fail (hparams != NULL, FALSE);
-  g_return_val_if_fail ((guint) op < LLM_N_OPS, FALSE);
-
   memset (part, 0, sizeof *part);
   if (op == LLM_OP_OUTPUT && hparams->has_tied_output)
     op = LLM_OP_TOKEN_EMBEDDING;
@@ -332,7 +306,7 @@ check_all_are_used (LlmGguf           *gguf,
                     GHashTable        *used,
                     GError           **error)
 {
-  for (guint i = 0; i < llm_gguf_get_n_tensors (gguf); i++)
+  for (guint i = 0; i < gguf->tensors->len; i++)
     {
       const LlmGgufTensor *tensor = llm_gguf_get_tensor (gguf, i);
 
@@ -355,9 +329,6 @@ llm_operator_check_all (LlmGguf           *gguf,
                         GError           **error)
 {
   g_autoptr(GHashTable) used = g_hash_table_new (NULL, NULL);
-
-  g_return_val_if_fail (gguf != NULL, FALSE);
-  g_return_val_if_fail (hparams != NULL, FALSE);
 
   for (guint op = 0; op < LLM_N_OPS; op++)
     for (guint layer = 0; layer < llm_operator_count_layers (hparams, op); layer++)

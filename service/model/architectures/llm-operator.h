@@ -11,8 +11,6 @@
 
 #include "model/architectures/llm-hparams.h"
 
-G_BEGIN_DECLS
-
 /* In the order in which the forward pass comes to them. Matrices are
  * [inputs × outputs]; the others are vectors, F32 in a file. */
 typedef enum
@@ -60,6 +58,31 @@ typedef enum
 
 /* Sets of operators. */
 #define LLM_OP_BIT(op) (G_GUINT64_CONSTANT (1) << (op))
+/* What every model has. */
+#define LLM_OPS_COMMON                                                                      \
+  (LLM_OP_BIT (LLM_OP_TOKEN_EMBEDDING) | LLM_OP_BIT (LLM_OP_ATTENTION_NORM) |               \
+   LLM_OP_BIT (LLM_OP_QUERY) | LLM_OP_BIT (LLM_OP_KEY) | LLM_OP_BIT (LLM_OP_VALUE) |        \
+   LLM_OP_BIT (LLM_OP_ATTENTION_OUT) | LLM_OP_BIT (LLM_OP_FFN_NORM) |                       \
+   LLM_OP_BIT (LLM_OP_FFN_GATE) | LLM_OP_BIT (LLM_OP_FFN_UP) | LLM_OP_BIT (LLM_OP_FFN_DOWN) | \
+   LLM_OP_BIT (LLM_OP_OUTPUT_NORM))
+
+#define LLM_OPS_QKV_BIAS                                                                    \
+  (LLM_OP_BIT (LLM_OP_QUERY_BIAS) | LLM_OP_BIT (LLM_OP_KEY_BIAS) |                          \
+   LLM_OP_BIT (LLM_OP_VALUE_BIAS))
+#define LLM_OPS_FFN_BIAS                                                                    \
+  (LLM_OP_BIT (LLM_OP_FFN_GATE_BIAS) | LLM_OP_BIT (LLM_OP_FFN_UP_BIAS) |                    \
+   LLM_OP_BIT (LLM_OP_FFN_DOWN_BIAS))
+#define LLM_OPS_FFN                                                                         \
+  (LLM_OP_BIT (LLM_OP_FFN_GATE) | LLM_OP_BIT (LLM_OP_FFN_UP) | LLM_OP_BIT (LLM_OP_FFN_DOWN))
+#define LLM_OPS_EXPERTS                                                                     \
+  (LLM_OP_BIT (LLM_OP_EXPERT_ROUTER) | LLM_OP_BIT (LLM_OP_EXPERT_GATE) |                    \
+   LLM_OP_BIT (LLM_OP_EXPERT_UP) | LLM_OP_BIT (LLM_OP_EXPERT_DOWN))
+#define LLM_OPS_QK_NORM                                                                     \
+  (LLM_OP_BIT (LLM_OP_QUERY_NORM) | LLM_OP_BIT (LLM_OP_KEY_NORM))
+#define LLM_OPS_POST_NORM                                                                   \
+  (LLM_OP_BIT (LLM_OP_ATTENTION_POST_NORM) | LLM_OP_BIT (LLM_OP_FFN_POST_NORM))
+#define LLM_OPS_LONG_ROPE                                                                   \
+  (LLM_OP_BIT (LLM_OP_ROPE_FACTORS_SHORT) | LLM_OP_BIT (LLM_OP_ROPE_FACTORS_LONG))
 
 /* Where an operator of a layer lies in the file. */
 typedef struct
@@ -115,5 +138,3 @@ guint64     llm_operator_find_present (LlmGguf        *gguf,
 gboolean    llm_operator_check_all (LlmGguf           *gguf,
                                     const LlmHparams  *hparams,
                                     GError           **error) G_GNUC_WARN_UNUSED_RESULT;
-
-G_END_DECLS

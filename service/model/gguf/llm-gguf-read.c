@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#define G_LOG_DOMAIN "llm-model"
-
-#include "model/gguf/llm-gguf-private.h"
+#include "model/gguf/llm-gguf.h"
 
 #include <glib/gi18n.h>
 #include <string.h>
@@ -23,78 +21,75 @@
 #define MIN_KEY_BYTES (8 + 1 + 4 + 1)
 #define MIN_TENSOR_BYTES (8 + 1 + 4 + 8 + 4 + 8)
 
+/* Where in the file the reader is. The first error stays, and all that is read behind it is 0. */
 typedef struct
 {
   LlmGguf *gguf;
   const guint8 *data;
   guint64 size;
   guint64 at;
+  GError *error;   /* (nullable) */
 } Reader;
 
-/* Says where the file ends too early. */
-static gboolean
-fail_truncated (Reader     *reader,
-                const char *what,
-                GError    **error)
+/* Passes over @n_bytes; NULL when they are not there. */
+static const guint8 *
+take (Reader     *reader,
+      guint64     n_bytes,
+      const char *what)
 {
-  return llm_gguf_fail (reader->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                        "the file ends within %s at byte %ju: it is damaged or not complete",
-                        what, reader->size);
+  const guint8 *bytes = reader->data + reader->at;
+
+  if (reader->error != NULL)
+    return NULL;
+  if (reader->size - reader->at < n_bytes)
+    {
+      llm_gguf_fail (reader->gguf, &reader->error, LLMSVC_ERROR_INVALID_MODEL,
+                     "the file ends within %s at byte %ju: it is damaged or not complete",
+                     what, reader->size);
+      return NULL;
+    }
+  reader->at += n_bytes;
+  return bytes;
 }
 
-static gboolean
+static guint64
 read_uint (Reader     *reader,
            guint       width,
-           const char *what,
-           guint64    *value,
-           GError    **error)
+           const char *what)
 {
-  *value = 0;
-  if (reader->size - reader->at < width)
-    return fail_truncated (reader, what, error);
+  const guint8 *bytes = take (reader, width, what);
 
-  *value = llm_gguf_load (reader->data + reader->at, width);
-  reader->at += width;
-  return TRUE;
+  return bytes != NULL ? llm_gguf_load (bytes, width) : 0;
 }
 
-/* Passes over a string and says where it is. */
-static gboolean
-read_string (Reader      *reader,
-             const char  *what,
-             const char **text,
-             guint64     *length,
-             GError     **error)
+/* Passes over a string and says where it is; NULL after an error. */
+static const char *
+read_string (Reader     *reader,
+             const char *what,
+             guint64    *length)
 {
-  if (!read_uint (reader, 8, what, length, error))
-    return FALSE;
-
-  if (*length > reader->size - reader->at)
-    return llm_gguf_fail (reader->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                          "%s has a length of %ju bytes, but only %ju are left in the file",
-                          what, *length, reader->size - reader->at);
-
-  *text = (const char *) reader->data + reader->at;
-  reader->at += *length;
-  return TRUE;
+  *length = read_uint (reader, 8, what);
+  if (reader->error == NULL && *length > reader->size - reader->at)
+    llm_gguf_fail (reader->gguf, &reader->error, LLMSVC_ERROR_INVALID_MODEL,
+                   "%s has a length of %ju bytes, but only %ju are left in the file",
+                   what, *length, reader->size - reader->at);
+  return (const char *) take (reader, *length, what);
 }
 
-/* A name of limited length that is text and not empty. */
+/* A name of limited length that is text and not empty; NULL after an error. */
 static char *
 read_name (Reader     *reader,
            const char *what,
-           guint64     max_length,
-           GError    **error)
+           guint64     max_length)
 {
-  const char *text = NULL;
-  guint64 length = 0;
+  guint64 length;
+  const char *text = read_string (reader, what, &length);
 
-  if (!read_string (reader, what, &text, &length, error))
+  if (text == NULL)
     return NULL;
-
   if (length == 0 || length > max_length)
     {
-      llm_gguf_fail (reader->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+      llm_gguf_fail (reader->gguf, &reader->error, LLMSVC_ERROR_INVALID_MODEL,
                      "%s has a length of %ju, from 1 to %ju is allowed", what, length, max_length);
       return NULL;
     }
@@ -102,7 +97,7 @@ read_name (Reader     *reader,
     {
       g_autofree char *quoted = llm_gguf_quote (text, length);
 
-      llm_gguf_fail (reader->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+      llm_gguf_fail (reader->gguf, &reader->error, LLMSVC_ERROR_INVALID_MODEL,
                      "%s is %s, which is no valid UTF-8 text", what, quoted);
       return NULL;
     }
@@ -112,69 +107,68 @@ read_name (Reader     *reader,
 static gboolean
 read_header (Reader   *reader,
              guint64  *n_tensors,
-             guint64  *n_keys,
-             GError  **error)
+             guint64  *n_keys)
 {
-  guint64 version;
+  LlmGguf *gguf = reader->gguf;
+  GError **error = &reader->error;
+  guint version;
 
   if (reader->size < 4 || memcmp (reader->data, "GGUF", 4) != 0)
     {
       g_autofree char *found = llm_gguf_quote ((const char *) reader->data, MIN (reader->size, 4));
 
-      return llm_gguf_fail (reader->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+      return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
                             "this is no GGUF file: it begins with %s, not with “GGUF”", found);
     }
   reader->at = 4;
 
-  if (!read_uint (reader, 4, N_("the version"), &version, error))
-    return FALSE;
+  version = gguf->version = (guint) read_uint (reader, 4, N_("the version"));
   /* A small number seen from the wrong end. */
   if (version != 0 && (version & 0xffff) == 0)
-    return llm_gguf_fail (reader->gguf, error, LLMSVC_ERROR_UNSUPPORTED,
+    return llm_gguf_fail (gguf, error, LLMSVC_ERROR_UNSUPPORTED,
                           "version: the file is big-endian (0x%08x), only little-endian files are "
                           "supported",
-                          (guint) version);
-  if (version != 2 && version != 3)
-    return llm_gguf_fail (reader->gguf, error, LLMSVC_ERROR_UNSUPPORTED,
+                          version);
+  if (*error == NULL && version != 2 && version != 3)
+    return llm_gguf_fail (gguf, error, LLMSVC_ERROR_UNSUPPORTED,
                           "version: GGUF version %u is not supported, versions 2 and 3 are",
-                          (guint) version);
-  reader->gguf->version = (guint) version;
+                          version);
 
-  if (!read_uint (reader, 8, N_("the number of tensors"), n_tensors, error) ||
-      !read_uint (reader, 8, N_("the number of keys"), n_keys, error))
-    return FALSE;
-
+  *n_tensors = read_uint (reader, 8, N_("the number of tensors"));
+  *n_keys = read_uint (reader, 8, N_("the number of keys"));
   if (*n_keys > MAX_KEYS || *n_keys > (reader->size - reader->at) / MIN_KEY_BYTES)
-    return llm_gguf_fail (reader->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+    return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
                           "number of keys: %ju is more than the file has room for or than the "
                           "limit of %d",
                           *n_keys, MAX_KEYS);
-  if (*n_tensors > MAX_TENSORS || *n_tensors > (reader->size - reader->at) / MIN_TENSOR_BYTES)
-    return llm_gguf_fail (reader->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+  if (*error == NULL &&
+      (*n_tensors > MAX_TENSORS || *n_tensors > (reader->size - reader->at) / MIN_TENSOR_BYTES))
+    return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
                           "number of tensors: %ju is more than the file has room for or than the "
                           "limit of %d",
                           *n_tensors, MAX_TENSORS);
-  return TRUE;
+  return *error == NULL;
 }
 
 static gboolean
-read_array (Reader      *reader,
-            GgufKey     *key,
-            const char  *what,
-            GError     **error)
+read_array (Reader     *reader,
+            LlmGgufKey *key,
+            const char *what)
 {
-  guint64 item_type;
+  LlmGguf *gguf = reader->gguf;
+  GError **error = &reader->error;
+  guint64 item_type = read_uint (reader, 4, what);
+  guint64 length;
   guint width;
 
-  if (!read_uint (reader, 4, what, &item_type, error) ||
-      !read_uint (reader, 8, what, &key->n_items, error))
+  key->n_items = read_uint (reader, 8, what);
+  if (*error != NULL)
     return FALSE;
-
   if (item_type == LLM_GGUF_ARRAY)
-    return llm_gguf_fail (reader->gguf, error, LLMSVC_ERROR_UNSUPPORTED,
+    return llm_gguf_fail (gguf, error, LLMSVC_ERROR_UNSUPPORTED,
                           "%s is an array of arrays, which is not supported", what);
   if (item_type >= LLM_GGUF_N_TYPES)
-    return llm_gguf_fail (reader->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+    return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
                           "%s is an array of type %u, types 0 to %d are known", what,
                           (guint) item_type, LLM_GGUF_N_TYPES - 1);
   key->item_type = (LlmGgufType) item_type;
@@ -183,74 +177,53 @@ read_array (Reader      *reader,
   width = llm_gguf_type_width (key->item_type);
   /* An empty string takes 8 bytes. */
   if (key->n_items > (reader->size - reader->at) / (width != 0 ? width : 8))
-    return llm_gguf_fail (reader->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+    return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
                           "%s is an array of %ju items, more than the file has room for", what,
                           key->n_items);
 
   if (width != 0)
-    {
-      reader->at += key->n_items * width;
-      return TRUE;
-    }
-  for (guint64 i = 0; i < key->n_items; i++)
-    {
-      const char *text;
-      guint64 length;
-
-      if (!read_string (reader, what, &text, &length, error))
-        return FALSE;
-    }
-  return TRUE;
+    return take (reader, key->n_items * width, what) != NULL;
+  for (guint64 i = 0; i < key->n_items && *error == NULL; i++)
+    read_string (reader, what, &length);
+  return *error == NULL;
 }
 
 static gboolean
-read_value (Reader   *reader,
-            GgufKey  *key,
-            GError  **error)
+read_value (Reader     *reader,
+            LlmGgufKey *key)
 {
   g_autofree char *quoted = llm_gguf_quote (key->name, strlen (key->name));
   g_autofree char *what = g_strdup_printf (N_("key %s"), quoted);
-  const char *text;
-  guint64 type;
-  guint width;
+  guint64 type = read_uint (reader, 4, what);
 
-  if (!read_uint (reader, 4, what, &type, error))
-    return FALSE;
   if (type >= LLM_GGUF_N_TYPES)
-    return llm_gguf_fail (reader->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+    return llm_gguf_fail (reader->gguf, &reader->error, LLMSVC_ERROR_INVALID_MODEL,
                           "%s has type %u, types 0 to %d are known", what, (guint) type,
                           LLM_GGUF_N_TYPES - 1);
+  if (reader->error != NULL)
+    return FALSE;
   key->type = (LlmGgufType) type;
 
   if (key->type == LLM_GGUF_ARRAY)
-    return read_array (reader, key, what, error);
-  if (key->type == LLM_GGUF_STRING)
-    {
-      key->offset = reader->at + 8;
-      return read_string (reader, what, &text, &key->n_items, error);
-    }
-
-  width = llm_gguf_type_width (key->type);
-  if (reader->size - reader->at < width)
-    return fail_truncated (reader, what, error);
+    return read_array (reader, key, what);
   key->offset = reader->at;
-  reader->at += width;
-  return TRUE;
+  if (key->type != LLM_GGUF_STRING)
+    return take (reader, llm_gguf_type_width (key->type), what) != NULL;
+  key->offset += 8;
+  return read_string (reader, what, &key->n_items) != NULL;
 }
 
 static gboolean
-read_keys (Reader   *reader,
-           guint64   n_keys,
-           GError  **error)
+read_keys (Reader  *reader,
+           guint64  n_keys)
 {
   LlmGguf *gguf = reader->gguf;
 
   for (guint64 i = 0; i < n_keys; i++)
     {
       g_autofree char *what = g_strdup_printf (N_("the name of key %ju"), i);
-      GgufKey key = { NULL };
+      LlmGgufKey key = { .name = read_name (reader, what, MAX_KEY_LENGTH) };
 
-      key.name = read_name (reader, what, MAX_KEY_LENGTH, error);
       if (key.name == NULL)
         return FALSE;
 
@@ -260,10 +233,10 @@ read_keys (Reader   *reader,
         {
           g_autofree char *quoted = llm_gguf_quote (key.name, strlen (key.name));
 
-          return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+          return llm_gguf_fail (gguf, &reader->error, LLMSVC_ERROR_INVALID_MODEL,
                                 "key %s is there twice", quoted);
         }
-      if (!read_value (reader, &g_array_index (gguf->keys, GgufKey, i), error))
+      if (!read_value (reader, &g_array_index (gguf->keys, LlmGgufKey, i)))
         return FALSE;
     }
   return TRUE;
@@ -297,30 +270,28 @@ list_supported_types (void)
 }
 
 static gboolean
-read_dims (Reader         *reader,
-           LlmGgufTensor  *tensor,
-           guint64        *n_values,
-           const char     *what,
-           GError        **error)
+read_dims (Reader        *reader,
+           LlmGgufTensor *tensor,
+           guint64       *n_values,
+           const char    *what)
 {
-  guint64 n_dims;
+  guint64 n_dims = read_uint (reader, 4, what);
 
-  *n_values = 1;
-  if (!read_uint (reader, 4, what, &n_dims, error))
+  if (reader->error != NULL)
     return FALSE;
   if (n_dims == 0 || n_dims > LLM_GGUF_MAX_DIMS)
-    return llm_gguf_fail (reader->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+    return llm_gguf_fail (reader->gguf, &reader->error, LLMSVC_ERROR_INVALID_MODEL,
                           "%s has %u dimensions, from 1 to %d are allowed", what, (guint) n_dims,
                           LLM_GGUF_MAX_DIMS);
   tensor->n_dims = (guint) n_dims;
 
   for (guint i = 0; i < LLM_GGUF_MAX_DIMS; i++)
     {
-      tensor->dims[i] = 1;
-      if (i < n_dims && !read_uint (reader, 8, what, &tensor->dims[i], error))
+      tensor->dims[i] = i < n_dims ? read_uint (reader, 8, what) : 1;
+      if (reader->error != NULL)
         return FALSE;
       if (tensor->dims[i] == 0 || tensor->dims[i] > G_MAXINT64 / *n_values)
-        return llm_gguf_fail (reader->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+        return llm_gguf_fail (reader->gguf, &reader->error, LLMSVC_ERROR_INVALID_MODEL,
                               "%s: dimension %u is %ju, which is none or too many", what, i,
                               tensor->dims[i]);
       *n_values *= tensor->dims[i];
@@ -331,26 +302,30 @@ read_dims (Reader         *reader,
 /* Reads all of an entry that can be checked on its own. The offset still counts
  * from the start of the data. */
 static gboolean
-read_tensor (Reader         *reader,
-             LlmGgufTensor  *tensor,
-             guint64         alignment,
-             GError        **error)
+read_tensor (Reader        *reader,
+             LlmGgufTensor *tensor,
+             guint64        alignment)
 {
   g_autofree char *quoted = llm_gguf_quote (tensor->name, strlen (tensor->name));
   g_autofree char *what = g_strdup_printf (N_("tensor %s"), quoted);
-  guint64 n_values, type, block_size, block_bytes;
+  LlmGguf *gguf = reader->gguf;
+  GError **error = &reader->error;
+  guint64 n_values = 1, block_size, block_bytes;
+  guint32 type;
 
-  if (!read_dims (reader, tensor, &n_values, what, error) ||
-      !read_uint (reader, 4, what, &type, error) ||
-      !read_uint (reader, 8, what, &tensor->offset, error))
+  if (!read_dims (reader, tensor, &n_values, what))
+    return FALSE;
+  type = (guint32) read_uint (reader, 4, what);
+  tensor->offset = read_uint (reader, 8, what);
+  if (*error != NULL)
     return FALSE;
 
-  if (!llk_type_is_known ((guint32) type))
+  if (!llk_type_is_known (type))
     {
-      g_autofree char *found = describe_type ((guint32) type);
+      g_autofree char *found = describe_type (type);
       g_autofree char *supported = list_supported_types ();
 
-      return llm_gguf_fail (reader->gguf, error, LLMSVC_ERROR_UNSUPPORTED,
+      return llm_gguf_fail (gguf, error, LLMSVC_ERROR_UNSUPPORTED,
                             "%s is of type %s, which is not supported; supported are %s", what,
                             found, supported);
     }
@@ -359,34 +334,33 @@ read_tensor (Reader         *reader,
   block_size = llk_type_block_size (tensor->type);
   block_bytes = llk_type_block_bytes (tensor->type);
   if (tensor->dims[0] % block_size != 0)
-    return llm_gguf_fail (reader->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+    return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
                           "%s has rows of %ju values, which is no multiple of the %ju in a block "
                           "of %s",
                           what, tensor->dims[0], block_size, llk_type_name (tensor->type));
   if (n_values / block_size > G_MAXINT64 / block_bytes)
-    return llm_gguf_fail (reader->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+    return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
                           "%s has %ju values, which is too many", what, n_values);
   tensor->bytes = n_values / block_size * block_bytes;
 
   if (tensor->offset % alignment != 0)
-    return llm_gguf_fail (reader->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+    return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
                           "%s is at offset %ju, which is no multiple of the alignment %ju",
                           what, tensor->offset, alignment);
   return TRUE;
 }
 
 static gboolean
-read_tensors (Reader   *reader,
-              guint64   n_tensors,
-              guint64   alignment,
-              GError  **error)
+read_tensors (Reader  *reader,
+              guint64  n_tensors,
+              guint64  alignment)
 {
   LlmGguf *gguf = reader->gguf;
 
   for (guint64 i = 0; i < n_tensors; i++)
     {
       g_autofree char *what = g_strdup_printf (N_("the name of tensor %ju"), i);
-      char *name = read_name (reader, what, MAX_TENSOR_NAME_LENGTH, error);
+      char *name = read_name (reader, what, MAX_TENSOR_NAME_LENGTH);
       LlmGgufTensor tensor = { .name = name };
 
       if (name == NULL)
@@ -397,11 +371,10 @@ read_tensors (Reader   *reader,
         {
           g_autofree char *quoted = llm_gguf_quote (name, strlen (name));
 
-          return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+          return llm_gguf_fail (gguf, &reader->error, LLMSVC_ERROR_INVALID_MODEL,
                                 "tensor %s is there twice", quoted);
         }
-      if (!read_tensor (reader, &g_array_index (gguf->tensors, LlmGgufTensor, i), alignment,
-                        error))
+      if (!read_tensor (reader, &g_array_index (gguf->tensors, LlmGgufTensor, i), alignment))
         return FALSE;
     }
   return TRUE;
@@ -409,9 +382,8 @@ read_tensors (Reader   *reader,
 
 /* Makes offsets count from the start of the file and keeps the tensors within it. */
 static gboolean
-place_tensors (Reader   *reader,
-               guint64   alignment,
-               GError  **error)
+place_tensors (Reader  *reader,
+               guint64  alignment)
 {
   LlmGguf *gguf = reader->gguf;
   guint64 start = (reader->at + alignment - 1) / alignment * alignment;
@@ -425,7 +397,7 @@ place_tensors (Reader   *reader,
         {
           g_autofree char *quoted = llm_gguf_quote (tensor->name, strlen (tensor->name));
 
-          return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+          return llm_gguf_fail (gguf, &reader->error, LLMSVC_ERROR_INVALID_MODEL,
                                 "tensor %s takes %ju bytes from offset %ju, but the file has only "
                                 "%ju bytes of tensor data: it is damaged or not complete",
                                 quoted, tensor->bytes, tensor->offset, room);
@@ -435,37 +407,29 @@ place_tensors (Reader   *reader,
   return TRUE;
 }
 
+/* The keys that say how the file is to be read. */
 static gboolean
-read_alignment (LlmGguf  *gguf,
-                guint64  *alignment,
-                GError  **error)
+read_layout (LlmGguf  *gguf,
+             guint64  *alignment,
+             GError  **error)
 {
-  const guint64 fallback = DEFAULT_ALIGNMENT;
-
-  if (!llm_gguf_get_uint (gguf, "general.alignment", MIN_ALIGNMENT, MAX_ALIGNMENT, &fallback,
-                          alignment, error))
-    return FALSE;
-  if ((*alignment & (*alignment - 1)) != 0)
-    return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                          "general.alignment is %ju, a power of two from %d to %d is needed",
-                          *alignment, MIN_ALIGNMENT, MAX_ALIGNMENT);
-  return TRUE;
-}
-
-static gboolean
-check_is_whole (LlmGguf  *gguf,
-                GError  **error)
-{
-  const guint64 one = 1;
+  const guint64 default_parts = 1, default_alignment = DEFAULT_ALIGNMENT;
   guint64 n_parts;
 
-  if (!llm_gguf_get_uint (gguf, "split.count", 0, G_MAXUINT16, &one, &n_parts, error))
+  if (!llm_gguf_get_uint (gguf, "split.count", 0, G_MAXUINT16, &default_parts, &n_parts, error))
     return FALSE;
   if (n_parts > 1)
     return llm_gguf_fail (gguf, error, LLMSVC_ERROR_UNSUPPORTED,
                           "split.count is %ju: models split into several files are not supported, "
                           "join the parts into one file",
                           n_parts);
+  if (!llm_gguf_get_uint (gguf, "general.alignment", MIN_ALIGNMENT, MAX_ALIGNMENT,
+                          &default_alignment, alignment, error))
+    return FALSE;
+  if ((*alignment & (*alignment - 1)) != 0)
+    return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+                          "general.alignment is %ju, a power of two from %d to %d is needed",
+                          *alignment, MIN_ALIGNMENT, MAX_ALIGNMENT);
   return TRUE;
 }
 
@@ -478,13 +442,15 @@ llm_gguf_read (LlmGguf  *self,
                     .size = llm_file_map_get_size (self->map) };
   guint64 n_tensors = 0, n_keys = 0, alignment = 0;
 
-  if (!read_header (&reader, &n_tensors, &n_keys, error) ||
-      !read_keys (&reader, n_keys, error) ||
-      !check_is_whole (self, error) ||
-      !read_alignment (self, &alignment, error) ||
-      !read_tensors (&reader, n_tensors, alignment, error) ||
-      !place_tensors (&reader, alignment, error))
-    return FALSE;
+  if (!read_header (&reader, &n_tensors, &n_keys) ||
+      !read_keys (&reader, n_keys) ||
+      !read_layout (self, &alignment, &reader.error) ||
+      !read_tensors (&reader, n_tensors, alignment) ||
+      !place_tensors (&reader, alignment))
+    {
+      g_propagate_error (error, reader.error);
+      return FALSE;
+    }
 
   self->header_hash = XXH3_64bits (reader.data, reader.at);
 

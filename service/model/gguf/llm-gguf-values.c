@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#define G_LOG_DOMAIN "llm-model"
-
-#include "model/gguf/llm-gguf-private.h"
+#include "model/gguf/llm-gguf.h"
 
 #include <glib/gi18n.h>
 #include <string.h>
@@ -12,6 +10,8 @@
 /* Items of an array that are copied out: more than any vocabulary has. */
 #define MAX_ITEMS (4 * 1024 * 1024)
 #define MAX_STRING_BYTES (4 * 1024 * 1024)
+/* Characters of text from a file that a message repeats. */
+#define MAX_QUOTED 80
 
 typedef struct
 {
@@ -58,25 +58,12 @@ llm_gguf_load (const guint8 *bytes,
   return value;
 }
 
-static gboolean
-is_integer (LlmGgufType type)
-{
-  return type != LLM_GGUF_BOOL && type != LLM_GGUF_FLOAT32 && type != LLM_GGUF_FLOAT64 &&
-         type != LLM_GGUF_STRING && type != LLM_GGUF_ARRAY;
-}
-
-static gboolean
-is_signed (LlmGgufType type)
-{
-  return type == LLM_GGUF_INT8 || type == LLM_GGUF_INT16 || type == LLM_GGUF_INT32 ||
-         type == LLM_GGUF_INT64;
-}
-
-static gboolean
-is_real (LlmGgufType type)
-{
-  return type == LLM_GGUF_FLOAT32 || type == LLM_GGUF_FLOAT64;
-}
+#define BIT(type) (1u << (type))
+#define SIGNED (BIT (LLM_GGUF_INT8) | BIT (LLM_GGUF_INT16) | BIT (LLM_GGUF_INT32) | \
+                BIT (LLM_GGUF_INT64))
+#define INTEGERS (SIGNED | BIT (LLM_GGUF_UINT8) | BIT (LLM_GGUF_UINT16) | \
+                  BIT (LLM_GGUF_UINT32) | BIT (LLM_GGUF_UINT64))
+#define REALS (BIT (LLM_GGUF_FLOAT32) | BIT (LLM_GGUF_FLOAT64))
 
 /* The bits of an integer, widened with its sign. */
 static guint64
@@ -86,7 +73,7 @@ load_integer (const guint8 *bytes,
   guint width = infos[type].width;
   guint64 value = llm_gguf_load (bytes, width);
 
-  if (is_signed (type) && width < 8 && (value >> (8 * width - 1)) != 0)
+  if ((BIT (type) & SIGNED) != 0 && width < 8 && (value >> (8 * width - 1)) != 0)
     value |= ~G_GUINT64_CONSTANT (0) << (8 * width);
   return value;
 }
@@ -105,34 +92,98 @@ load_real (const guint8 *bytes,
   return type == LLM_GGUF_FLOAT32 ? single : value;
 }
 
+char *
+llm_gguf_quote (const char *text,
+                gsize       length)
+{
+  /* Bytes enough for that many characters; what is cut apart becomes a sign. */
+  g_autofree char *valid = g_utf8_make_valid (length > 0 ? text : "",
+                                              (gssize) MIN (length, MAX_QUOTED * 4));
+  GString *quoted = g_string_new ("“");
+  guint n = 0;
+
+  for (const char *p = valid; *p != '\0' && n < MAX_QUOTED; p = g_utf8_next_char (p), n++)
+    {
+      gunichar c = g_utf8_get_char (p);
+
+      g_string_append_unichar (quoted, g_unichar_isprint (c) ? c : 0xfffd);
+    }
+  if (length > MAX_QUOTED * 4 || n == MAX_QUOTED)
+    g_string_append (quoted, "…");
+  g_string_append (quoted, "”");
+  return g_string_free (quoted, FALSE);
+}
+
+gboolean
+llm_gguf_fail (LlmGguf     *self,
+               GError     **error,
+               int          code,
+               const char  *format,
+               ...)
+{
+  g_autofree char *message = NULL;
+  g_autofree char *path = NULL;
+  va_list args;
+
+  path = g_filename_display_name (self->path);
+
+  va_start (args, format);
+  message = g_strdup_vprintf (format, args);
+  va_end (args);
+  g_set_error (error, LLMSVC_ERROR, code, "“%s”: %s", path, message);
+  return FALSE;
+}
+
+const LlmGgufKey *
+llm_gguf_find_key (LlmGguf    *self,
+                   const char *key)
+{
+  guint place = GPOINTER_TO_UINT (g_hash_table_lookup (self->key_index, key));
+
+  return place > 0 ? &g_array_index (self->keys, LlmGgufKey, place - 1) : NULL;
+}
+
 static const guint8 *
-get_bytes (LlmGguf       *self,
-           const GgufKey *key)
+get_bytes (LlmGguf          *self,
+           const LlmGgufKey *key)
 {
   return llm_file_map_get_data (self->map) + key->offset;
 }
 
+/* @types: a set of those that are @wanted, of the value or of an array's items. @key: (out): NULL
+ * when @optional and missing. */
 static gboolean
-fail_missing (LlmGguf     *self,
-              const char  *name,
-              GError     **error)
+find_value (LlmGguf           *self,
+            const char        *name,
+            gboolean           optional,
+            gboolean           is_array,
+            guint              types,
+            const char        *wanted,
+            const LlmGgufKey **key,
+            GError           **error)
 {
-  return llm_gguf_fail (self, error, LLMSVC_ERROR_INVALID_MODEL, "the key %s is missing", name);
-}
+  const LlmGgufKey *found = *key = llm_gguf_find_key (self, name);
 
-static gboolean
-fail_type (LlmGguf        *self,
-           const GgufKey  *key,
-           const char     *wanted,
-           GError        **error)
-{
-  if (key->type == LLM_GGUF_ARRAY)
+  if (found == NULL)
+    return optional || llm_gguf_fail (self, error, LLMSVC_ERROR_INVALID_MODEL,
+                                      "the key %s is missing", name);
+  if (is_array && found->type == LLM_GGUF_ARRAY && (types & BIT (found->item_type)) != 0)
+    {
+      if (found->n_items > MAX_ITEMS)
+        return llm_gguf_fail (self, error, LLMSVC_ERROR_UNSUPPORTED,
+                              "%s has %ju items, up to %d are supported", name, found->n_items,
+                              MAX_ITEMS);
+      return TRUE;
+    }
+  if (!is_array && (types & BIT (found->type)) != 0)
+    return TRUE;
+
+  if (found->type == LLM_GGUF_ARRAY)
     return llm_gguf_fail (self, error, LLMSVC_ERROR_INVALID_MODEL,
-                          "%s is an array of %s, %s is needed", key->name,
-                          infos[key->item_type].name, wanted);
-
-  return llm_gguf_fail (self, error, LLMSVC_ERROR_INVALID_MODEL,
-                        "%s is of type %s, %s is needed", key->name, infos[key->type].name, wanted);
+                          "%s is an array of %s, %s is needed", name,
+                          infos[found->item_type].name, wanted);
+  return llm_gguf_fail (self, error, LLMSVC_ERROR_INVALID_MODEL, "%s is of type %s, %s is needed",
+                        name, infos[found->type].name, wanted);
 }
 
 gboolean
@@ -144,27 +195,16 @@ llm_gguf_get_uint (LlmGguf        *self,
                    guint64        *value,
                    GError        **error)
 {
-  const GgufKey *key;
+  const LlmGgufKey *key;
   guint64 found;
   gboolean is_negative;
 
-  g_return_val_if_fail (self != NULL, FALSE);
-  g_return_val_if_fail (name != NULL, FALSE);
+  if (!find_value (self, name, fallback != NULL, FALSE, INTEGERS, N_("an integer"), &key, error))
+    return FALSE;
 
-  key = llm_gguf_find_key (self, name);
-  if (key == NULL && fallback == NULL)
-    return fail_missing (self, name, error);
-  if (key == NULL)
-    {
-      *value = *fallback;
-      return TRUE;
-    }
-  if (!is_integer (key->type))
-    return fail_type (self, key, N_("an integer"), error);
-
-  found = load_integer (get_bytes (self, key), key->type);
-  is_negative = is_signed (key->type) && (gint64) found < 0;
-  if (is_negative || found < min || found > max)
+  found = key != NULL ? load_integer (get_bytes (self, key), key->type) : *fallback;
+  is_negative = key != NULL && (BIT (key->type) & SIGNED) != 0 && (gint64) found < 0;
+  if (key != NULL && (is_negative || found < min || found > max))
     {
       g_autofree char *text = is_negative ? g_strdup_printf ("%" G_GINT64_FORMAT, (gint64) found)
                                           : g_strdup_printf ("%" G_GUINT64_FORMAT, found);
@@ -185,26 +225,16 @@ llm_gguf_get_double (LlmGguf       *self,
                      double        *value,
                      GError       **error)
 {
-  const GgufKey *key;
+  const LlmGgufKey *key;
   double found;
 
-  g_return_val_if_fail (self != NULL, FALSE);
-  g_return_val_if_fail (name != NULL, FALSE);
+  if (!find_value (self, name, fallback != NULL, FALSE, REALS, N_("a float32 or float64"), &key,
+                   error))
+    return FALSE;
 
-  key = llm_gguf_find_key (self, name);
-  if (key == NULL && fallback == NULL)
-    return fail_missing (self, name, error);
-  if (key == NULL)
-    {
-      *value = *fallback;
-      return TRUE;
-    }
-  if (!is_real (key->type))
-    return fail_type (self, key, N_("a float32 or float64"), error);
-
-  found = load_real (get_bytes (self, key), key->type);
+  found = key != NULL ? load_real (get_bytes (self, key), key->type) : *fallback;
   /* Written so that a NaN is outside. */
-  if (!(found >= min && found <= max))
+  if (key != NULL && !(found >= min && found <= max))
     return llm_gguf_fail (self, error, LLMSVC_ERROR_INVALID_MODEL,
                           "%s is %g, from %g to %g is supported", name, found, min, max);
   *value = found;
@@ -218,24 +248,14 @@ llm_gguf_get_bool (LlmGguf         *self,
                    gboolean        *value,
                    GError         **error)
 {
-  const GgufKey *key;
+  const LlmGgufKey *key;
   guint8 found;
 
-  g_return_val_if_fail (self != NULL, FALSE);
-  g_return_val_if_fail (name != NULL, FALSE);
+  if (!find_value (self, name, fallback != NULL, FALSE, BIT (LLM_GGUF_BOOL), N_("a bool"), &key,
+                   error))
+    return FALSE;
 
-  key = llm_gguf_find_key (self, name);
-  if (key == NULL && fallback == NULL)
-    return fail_missing (self, name, error);
-  if (key == NULL)
-    {
-      *value = *fallback;
-      return TRUE;
-    }
-  if (key->type != LLM_GGUF_BOOL)
-    return fail_type (self, key, N_("a bool"), error);
-
-  found = *get_bytes (self, key);
+  found = key != NULL ? *get_bytes (self, key) : (guint8) *fallback;
   if (found > 1)
     return llm_gguf_fail (self, error, LLMSVC_ERROR_INVALID_MODEL,
                           "%s is %u, a bool is 0 or 1", name, found);
@@ -250,23 +270,11 @@ llm_gguf_get_string (LlmGguf     *self,
                      GError     **error)
 {
   g_autofree char *text = NULL;
-  const GgufKey *key;
+  const LlmGgufKey *key;
 
-  g_return_val_if_fail (self != NULL, NULL);
-  g_return_val_if_fail (name != NULL, NULL);
-
-  key = llm_gguf_find_key (self, name);
-  if (key == NULL)
-    {
-      if (!optional)
-        fail_missing (self, name, error);
-      return NULL;
-    }
-  if (key->type != LLM_GGUF_STRING)
-    {
-      fail_type (self, key, N_("a string"), error);
-      return NULL;
-    }
+  if (!find_value (self, name, optional, FALSE, BIT (LLM_GGUF_STRING), N_("a string"), &key, error)
+      || key == NULL)
+    return NULL;
   if (key->n_items > MAX_STRING_BYTES)
     {
       llm_gguf_fail (self, error, LLMSVC_ERROR_UNSUPPORTED,
@@ -288,45 +296,94 @@ llm_gguf_get_string (LlmGguf     *self,
   return g_steal_pointer (&text);
 }
 
-/* The array @name, or NULL: with @error unless it is @optional and missing. */
-static const GgufKey *
-find_array (LlmGguf     *self,
+/* A copy of an array, with items of @item_bytes for @read_item to fill in; one more, so that an
+ * empty array is not NULL. @read_item: @at is where the item begins, and then where it ends. */
+static gpointer
+copy_array (LlmGguf     *self,
             const char  *name,
             gboolean     optional,
-            gboolean   (*is_wanted) (LlmGgufType type),
+            guint        types,
             const char  *wanted,
+            gsize        item_bytes,
+            gboolean   (*read_item) (LlmGguf           *self,
+                                     const LlmGgufKey  *key,
+                                     gsize              index,
+                                     guint64           *at,
+                                     gpointer           item,
+                                     GError           **error),
             gsize       *n_items,
             GError     **error)
 {
-  const GgufKey *key = llm_gguf_find_key (self, name);
+  g_autofree guint8 *items = NULL;
+  const LlmGgufKey *key;
+  guint64 at;
 
   *n_items = 0;
-  if (key == NULL)
-    {
-      if (!optional)
-        fail_missing (self, name, error);
+  if (!find_value (self, name, optional, TRUE, types, wanted, &key, error) || key == NULL)
+    return NULL;
+
+  items = g_malloc0_n (key->n_items + 1, item_bytes);
+  at = key->offset;
+  for (gsize i = 0; i < key->n_items; i++)
+    if (!read_item (self, key, i, &at, items + i * item_bytes, error))
       return NULL;
-    }
-  if (key->type != LLM_GGUF_ARRAY || !is_wanted (key->item_type))
-    {
-      fail_type (self, key, wanted, error);
-      return NULL;
-    }
-  if (key->n_items > MAX_ITEMS)
-    {
-      llm_gguf_fail (self, error, LLMSVC_ERROR_UNSUPPORTED,
-                     "%s has %ju items, up to %d are supported", name,
-                     key->n_items, MAX_ITEMS);
-      return NULL;
-    }
   *n_items = key->n_items;
-  return key;
+  return g_steal_pointer (&items);
 }
 
 static gboolean
-is_string (LlmGgufType type)
+read_string (LlmGguf           *self,
+             const LlmGgufKey  *key,
+             gsize              index,
+             guint64           *at,
+             gpointer           item,
+             GError           **error)
 {
-  return type == LLM_GGUF_STRING;
+  const guint8 *data = llm_file_map_get_data (self->map);
+  guint64 size = llm_file_map_get_size (self->map);
+  guint64 length = size - *at < 8 ? G_MAXUINT64 : llm_gguf_load (data + *at, 8);
+  LlmGgufString *string = item;
+
+  /* Checked when the file was opened, but files can change. */
+  if (length == G_MAXUINT64 || length > size - *at - 8)
+    return llm_gguf_fail (self, error, LLMSVC_ERROR_INVALID_MODEL,
+                          "%s was changed while the file was read", key->name);
+  string->text = (const char *) data + *at + 8;
+  string->length = length;
+  *at += 8 + length;
+  return TRUE;
+}
+
+static gboolean
+read_float (LlmGguf           *self,
+            const LlmGgufKey  *key,
+            gsize              index,
+            guint64           *at,
+            gpointer           item,
+            GError           **error)
+{
+  *(float *) item = (float) load_real (llm_file_map_get_data (self->map) + *at, key->item_type);
+  *at += infos[key->item_type].width;
+  return TRUE;
+}
+
+static gboolean
+read_int (LlmGguf           *self,
+          const LlmGgufKey  *key,
+          gsize              index,
+          guint64           *at,
+          gpointer           item,
+          GError           **error)
+{
+  guint64 value = load_integer (llm_file_map_get_data (self->map) + *at, key->item_type);
+
+  if (key->item_type == LLM_GGUF_UINT64 && value > G_MAXINT64)
+    return llm_gguf_fail (self, error, LLMSVC_ERROR_INVALID_MODEL,
+                          "%s: item %zu is %ju, up to %jd is supported", key->name, index, value,
+                          G_MAXINT64);
+  *(gint64 *) item = (gint64) value;
+  *at += infos[key->item_type].width;
+  return TRUE;
 }
 
 LlmGgufString *
@@ -336,41 +393,8 @@ llm_gguf_get_strings (LlmGguf     *self,
                       gsize       *n_items,
                       GError     **error)
 {
-  g_autofree LlmGgufString *strings = NULL;
-  const guint8 *data;
-  const GgufKey *key;
-  guint64 at, size;
-
-  g_return_val_if_fail (self != NULL, NULL);
-  g_return_val_if_fail (name != NULL, NULL);
-  g_return_val_if_fail (n_items != NULL, NULL);
-
-  key = find_array (self, name, optional, is_string, N_("an array of strings"), n_items, error);
-  if (key == NULL)
-    return NULL;
-
-  data = llm_file_map_get_data (self->map);
-  size = llm_file_map_get_size (self->map);
-  at = key->offset;
-  /* One more, so that an empty array is not NULL. */
-  strings = g_new0 (LlmGgufString, *n_items + 1);
-  for (gsize i = 0; i < *n_items; i++)
-    {
-      guint64 length = size - at < 8 ? G_MAXUINT64 : llm_gguf_load (data + at, 8);
-
-      /* Checked when the file was opened, but files can change. */
-      if (length == G_MAXUINT64 || length > size - at - 8)
-        {
-          llm_gguf_fail (self, error, LLMSVC_ERROR_INVALID_MODEL,
-                         "%s was changed while the file was read", name);
-          *n_items = 0;
-          return NULL;
-        }
-      strings[i].text = (const char *) data + at + 8;
-      strings[i].length = length;
-      at += 8 + length;
-    }
-  return g_steal_pointer (&strings);
+  return copy_array (self, name, optional, BIT (LLM_GGUF_STRING), N_("an array of strings"),
+                     sizeof (LlmGgufString), read_string, n_items, error);
 }
 
 float *
@@ -380,23 +404,8 @@ llm_gguf_get_floats (LlmGguf     *self,
                      gsize       *n_items,
                      GError     **error)
 {
-  const GgufKey *key;
-  float *values;
-
-  g_return_val_if_fail (self != NULL, NULL);
-  g_return_val_if_fail (name != NULL, NULL);
-  g_return_val_if_fail (n_items != NULL, NULL);
-
-  key = find_array (self, name, optional, is_real, N_("an array of float32 or float64"), n_items,
-                    error);
-  if (key == NULL)
-    return NULL;
-
-  values = g_new0 (float, *n_items + 1);
-  for (gsize i = 0; i < *n_items; i++)
-    values[i] = (float) load_real (get_bytes (self, key) + i * infos[key->item_type].width,
-                                   key->item_type);
-  return values;
+  return copy_array (self, name, optional, REALS, N_("an array of float32 or float64"),
+                     sizeof (float), read_float, n_items, error);
 }
 
 gint64 *
@@ -406,31 +415,6 @@ llm_gguf_get_ints (LlmGguf     *self,
                    gsize       *n_items,
                    GError     **error)
 {
-  g_autofree gint64 *values = NULL;
-  const GgufKey *key;
-
-  g_return_val_if_fail (self != NULL, NULL);
-  g_return_val_if_fail (name != NULL, NULL);
-  g_return_val_if_fail (n_items != NULL, NULL);
-
-  key = find_array (self, name, optional, is_integer, N_("an array of integers"), n_items, error);
-  if (key == NULL)
-    return NULL;
-
-  values = g_new0 (gint64, *n_items + 1);
-  for (gsize i = 0; i < *n_items; i++)
-    {
-      guint64 value = load_integer (get_bytes (self, key) + i * infos[key->item_type].width,
-                                    key->item_type);
-
-      if (key->item_type == LLM_GGUF_UINT64 && value > G_MAXINT64)
-        {
-          llm_gguf_fail (self, error, LLMSVC_ERROR_INVALID_MODEL,
-                         "%s: item %zu is %ju, up to %jd is supported", name, i, value, G_MAXINT64);
-          *n_items = 0;
-          return NULL;
-        }
-      values[i] = (gint64) value;
-    }
-  return g_steal_pointer (&values);
+  return copy_array (self, name, optional, INTEGERS, N_("an array of integers"), sizeof (gint64),
+                     read_int, n_items, error);
 }

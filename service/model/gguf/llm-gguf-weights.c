@@ -3,9 +3,7 @@
 /* A sample of the weights: what tells files with the same header and other weights apart, for the
  * price of some hundred pages. */
 
-#define G_LOG_DOMAIN "llm-model"
-
-#include "model/gguf/llm-gguf-private.h"
+#include "model/gguf/llm-gguf.h"
 
 #include <xxhash.h>
 
@@ -14,19 +12,23 @@
 /* Pages beside the one that every tensor has: the larger ones get more. */
 #define N_PAGES 256
 
-typedef void (*PageFunc) (LlmGguf       *self,
-                          guint64        offset,
-                          guint64        length,
-                          XXH3_state_t  *state);
-
-static guint64
-count_bytes (LlmGguf *self)
+/* Adds the page at @offset to the hash; without one has it read, so that a disk finds its own order,
+ * and without what else the kernel would read around each. */
+static void
+visit_page (LlmGguf      *self,
+            guint64       offset,
+            guint64       length,
+            XXH3_state_t *state)
 {
-  guint64 bytes = 0;
+  guint64 place[] = { GUINT64_TO_LE (offset), GUINT64_TO_LE (length) };
 
-  for (guint i = 0; i < self->tensors->len; i++)
-    bytes += g_array_index (self->tensors, LlmGgufTensor, i).bytes;
-  return bytes;
+  if (state == NULL)
+    {
+      llm_file_map_prefetch (self->map, offset, length);
+      return;
+    }
+  XXH3_64bits_update (state, place, sizeof place);
+  XXH3_64bits_update (state, llm_file_map_get_data (self->map) + offset, length);
 }
 
 /* One page in each of @n equal parts of the tensor, somewhere in it, but always at the same place:
@@ -35,7 +37,6 @@ static void
 visit_tensor (LlmGguf             *self,
               const LlmGgufTensor *tensor,
               guint64              n,
-              PageFunc             visit,
               XXH3_state_t        *state)
 {
   for (guint64 i = 0; i < n; i++)
@@ -46,50 +47,31 @@ visit_tensor (LlmGguf             *self,
       guint64 at = tensor->offset + begin + XXH3_64bits (seed, sizeof seed) % (end - begin);
 
       at = MAX (at / PAGE_BYTES * PAGE_BYTES, tensor->offset);
-      visit (self, at,
-             MIN ((at / PAGE_BYTES + 1) * PAGE_BYTES, tensor->offset + tensor->bytes) - at, state);
+      visit_page (self, at,
+                  MIN ((at / PAGE_BYTES + 1) * PAGE_BYTES, tensor->offset + tensor->bytes) - at,
+                  state);
     }
 }
 
 static void
-visit_pages (LlmGguf      *self,
-             PageFunc      visit,
-             XXH3_state_t *state)
+visit_tensors (LlmGguf      *self,
+               XXH3_state_t *state)
 {
-  double pages_per_byte = N_PAGES / (double) MAX (count_bytes (self), 1);
+  guint64 bytes = 0;
+  double pages_per_byte;
 
   for (guint i = 0; i < self->tensors->len; i++)
+    bytes += llm_gguf_get_tensor (self, i)->bytes;
+  pages_per_byte = N_PAGES / (double) MAX (bytes, 1);
+  for (guint i = 0; i < self->tensors->len; i++)
     {
-      const LlmGgufTensor *tensor = &g_array_index (self->tensors, LlmGgufTensor, i);
+      const LlmGgufTensor *tensor = llm_gguf_get_tensor (self, i);
       guint64 n = 1 + (guint64) ((double) tensor->bytes * pages_per_byte);
 
       /* a part is a page at least; of a tensor without bytes there is nothing to see */
       n = MIN (n, (tensor->bytes + PAGE_BYTES - 1) / PAGE_BYTES);
-      visit_tensor (self, tensor, n, visit, state);
+      visit_tensor (self, tensor, n, state);
     }
-}
-
-/* All at once, so that a disk finds its own order, and without what else the kernel would read
- * around each. */
-static void
-prefetch_page (LlmGguf      *self,
-               guint64       offset,
-               guint64       length,
-               XXH3_state_t *state)
-{
-  llm_file_map_prefetch (self->map, offset, length);
-}
-
-static void
-hash_page (LlmGguf      *self,
-           guint64       offset,
-           guint64       length,
-           XXH3_state_t *state)
-{
-  guint64 place[] = { GUINT64_TO_LE (offset), GUINT64_TO_LE (length) };
-
-  XXH3_64bits_update (state, place, sizeof place);
-  XXH3_64bits_update (state, llm_file_map_get_data (self->map) + offset, length);
 }
 
 static guint64
@@ -100,10 +82,10 @@ hash_weights (LlmGguf *self)
   XXH3_state_t *state = XXH3_createState ();
   guint64 hash;
 
-  visit_pages (self, prefetch_page, NULL);
+  visit_tensors (self, NULL);
   XXH3_64bits_reset (state);
   XXH3_64bits_update (state, parts, sizeof parts);
-  visit_pages (self, hash_page, state);
+  visit_tensors (self, state);
   hash = XXH3_64bits_digest (state);
   XXH3_freeState (state);
   return hash;
@@ -112,8 +94,6 @@ hash_weights (LlmGguf *self)
 guint64
 llm_gguf_get_weights_hash (LlmGguf *self)
 {
-  g_return_val_if_fail (self != NULL, 0);
-
   if (g_once_init_enter (&self->has_weights_hash))
     {
       self->weights_hash = hash_weights (self);

@@ -5,7 +5,7 @@
  * The file is untrusted: every count, length, offset, type and string is
  * checked before use, nothing is allocated on a file's word alone, and an error
  * names the file, the field, what was found and what is supported.
- * Immutable once opened; any thread.
+ * Immutable once opened, but for the count of references; any thread.
  */
 
 #pragma once
@@ -14,10 +14,6 @@
 
 #include "io/llm-file-map.h"
 #include "kernels/llk-types.h"
-
-G_BEGIN_DECLS
-
-typedef struct _LlmGguf LlmGguf;
 
 #define LLM_GGUF_MAX_DIMS 4
 
@@ -39,6 +35,33 @@ typedef enum
   LLM_GGUF_N_TYPES
 } LlmGgufType;
 
+typedef struct
+{
+  char *name;
+  LlmGgufType type;
+  LlmGgufType item_type;  /* of an array */
+  guint64 n_items;        /* of an array; the length of a string */
+  guint64 offset;         /* of the value, the text or the first item, in the file */
+} LlmGgufKey;
+
+/* For all to read. */
+typedef struct
+{
+  gatomicrefcount ref_count;
+
+  char *path;
+  LlmFileMap *map;           /* whose bytes tensors and strings point into */
+  guint version;
+  guint64 header_hash;       /* XXH3 of header, key-values and tensor table */
+  gsize has_weights_hash;    /* g_once_init_enter() */
+  guint64 weights_hash;
+
+  GArray *keys;              /* (element-type LlmGgufKey) */
+  GHashTable *key_index;     /* name → index + 1 */
+  GArray *tensors;           /* (element-type LlmGgufTensor) */
+  GHashTable *tensor_index;  /* name → index + 1 */
+} LlmGguf;
+
 /* Opens and checks @path. */
 LlmGguf             *llm_gguf_open        (const char  *path,
                                            GError     **error) G_GNUC_WARN_UNUSED_RESULT;
@@ -49,29 +72,32 @@ LlmGguf             *llm_gguf_new_for_bytes (GBytes     *bytes,
 LlmGguf             *llm_gguf_ref         (LlmGguf     *self);
 void                 llm_gguf_unref       (LlmGguf     *self);
 
-const char          *llm_gguf_get_path    (LlmGguf     *self);
-guint                llm_gguf_get_version (LlmGguf     *self);
-/* The mapping below, whose bytes tensors point into. */
-LlmFileMap          *llm_gguf_get_map     (LlmGguf     *self);
-/* XXH3 of header, key-values and tensor table: names the model's identity. */
-guint64              llm_gguf_get_header_hash (LlmGguf *self);
-/* XXH3 of the same, the file's size, and a sample of the weights: some hundred pages, of every
- * tensor at least one. Reads them when it is first called, and so may wait for the disk. */
+/* Reads header, key-values and tensor table into the empty @self. For llm-gguf.c. */
+gboolean             llm_gguf_read        (LlmGguf     *self,
+                                           GError     **error) G_GNUC_WARN_UNUSED_RESULT;
+
+/* XXH3 of what header_hash is of, the file's size, and a sample of the weights: some hundred
+ * pages, of every tensor at least one. Reads them when it is first called, and so may wait for the
+ * disk. */
 guint64              llm_gguf_get_weights_hash (LlmGguf *self);
 
-guint                llm_gguf_get_n_keys  (LlmGguf     *self);
-const char          *llm_gguf_get_key     (LlmGguf     *self,
-                                           guint        index,
-                                           LlmGgufType *type,
-                                           guint64     *array_length);
-gboolean             llm_gguf_has         (LlmGguf     *self,
+/* (nullable): NULL when there is none. */
+const LlmGgufKey    *llm_gguf_find_key    (LlmGguf     *self,
                                            const char  *key);
-/* The same, and fills in its @type and @array_length (0 when it is no array), both
- * optional. */
-gboolean             llm_gguf_lookup      (LlmGguf     *self,
-                                           const char  *key,
-                                           LlmGgufType *type,
-                                           guint64     *array_length);
+static inline gboolean
+llm_gguf_has (LlmGguf    *self,
+              const char *key)
+{
+  return llm_gguf_find_key (self, key) != NULL;
+}
+const LlmGgufTensor *llm_gguf_find_tensor (LlmGguf     *self,
+                                           const char  *name);
+static inline const LlmGgufTensor *
+llm_gguf_get_tensor (LlmGguf *self,
+                     guint    index)
+{
+  return &g_array_index (self->tensors, LlmGgufTensor, index);
+}
 
 /* Values by key, with the type checked. Required ones fail with INVALID_MODEL
  * when missing; with @fallback non-NULL a missing key gives the fallback, a key
@@ -99,11 +125,13 @@ float         *llm_gguf_get_floats  (LlmGguf *self, const char *key, gboolean op
 gint64        *llm_gguf_get_ints    (LlmGguf *self, const char *key, gboolean optional,
                                      gsize *n_items, GError **error);
 
-guint                llm_gguf_get_n_tensors (LlmGguf   *self);
-const LlmGgufTensor *llm_gguf_get_tensor  (LlmGguf     *self,
-                                           guint        index);
-const LlmGgufTensor *llm_gguf_find_tensor (LlmGguf     *self,
-                                           const char  *name);
+/* "uint32"; never NULL. */
+const char          *llm_gguf_type_name   (guint32      type);
+/* Bytes of one value, 0 for strings, arrays and unknown types. */
+guint                llm_gguf_type_width  (guint32      type);
+/* The little-endian integer of @width bytes at @bytes. */
+guint64              llm_gguf_load        (const guint8 *bytes,
+                                           guint         width);
 
 /* (transfer full): text from the file, made fit for a message: valid UTF-8 with no
  * control characters and of a limited length, in quotation marks. */
@@ -118,5 +146,3 @@ gboolean             llm_gguf_fail        (LlmGguf     *self,
                                            ...) G_GNUC_PRINTF (4, 5);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmGguf, llm_gguf_unref)
-
-G_END_DECLS

@@ -6,8 +6,6 @@
 
 #include "model/template/llm-template.h"
 
-G_BEGIN_DECLS
-
 /* Stand for the texts of the model's BOS and EOS within the strings below. */
 #define LLM_TEMPLATE_BOS "\x01"
 #define LLM_TEMPLATE_EOS "\x02"
@@ -48,5 +46,3 @@ gboolean llm_template_recognise   (const char       *source,
                                    LlmTemplateShape *shape);
 /* (transfer full): the names of the known ones with commas between them. */
 char    *llm_template_list_names  (void);
-
-G_END_DECLS

@@ -4,8 +4,6 @@
  * Fragments are chosen such that a template which writes something else than
  * what its row says is not taken for it. */
 
-#define G_LOG_DOMAIN "llm-model"
-
 #include "model/template/llm-template-private.h"
 
 #include <string.h>

@@ -1,14 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#define G_LOG_DOMAIN "llm-model"
-
 #include "model/template/llm-template.h"
 
 #include <string.h>
 
-#include "common/llmsvc-error.h"
+#include "base/llm-fail.h"
 #include "model/template/llm-template-private.h"
-#include "model/tokenizer/llm-tokenizer-private.h"
 #include "model/tokenizer/llm-utf8.h"
 
 struct _LlmTemplate
@@ -46,17 +43,40 @@ typedef struct
   gboolean wants_user;  /* whose turn it is, where they alternate */
 } Renderer;
 
+void
+llm_prompt_free (LlmPrompt *self)
+{
+  g_array_unref (self->parts);
+  g_string_chunk_free (self->texts);
+  g_free (self);
+}
+
+/* @text is copied; nothing is added if it is empty. @is_markup: a template wrote it. */
+static void
+add_part (LlmPrompt  *prompt,
+          const char *text,
+          gboolean    is_markup)
+{
+  LlmTextPart part = { NULL, strlen (text), is_markup };
+
+  if (part.length == 0)
+    return;
+  part.text = g_string_chunk_insert_len (prompt->texts, text, (gssize) part.length);
+  g_array_append_val (prompt->parts, part);
+}
+
 static char *
 dup_token_text (LlmTokenizer *tokenizer,
                 gint32        id,
                 const char   *fallback)
 {
-  g_autoptr(GString) text = g_string_new (NULL);
+  GString *text = g_string_new (NULL);
 
-  if (tokenizer == NULL || id < 0)
-    return g_strdup (fallback);
-  llm_tokenizer_decode_token (tokenizer, id, TRUE, text);
-  return g_strdup (text->str);
+  if (id < 0)
+    g_string_assign (text, fallback);
+  else
+    llm_tokenizer_decode_token (tokenizer, id, TRUE, text);
+  return g_string_free (text, FALSE);
 }
 
 LlmTemplate *
@@ -68,29 +88,25 @@ llm_template_new (const char   *source,
   g_autoptr(LlmTemplate) self = g_new0 (LlmTemplate, 1);
   g_autofree char *known = NULL;
 
-  g_return_val_if_fail (name_for_errors != NULL, NULL);
-
   if (source != NULL && llm_template_recognise (source, &self->shape))
     {
-      self->bos = dup_token_text (tokenizer, tokenizer ? llm_tokenizer_get_bos (tokenizer) : -1,
-                                  "<s>");
-      self->eos = dup_token_text (tokenizer, tokenizer ? llm_tokenizer_get_eos (tokenizer) : -1,
-                                  "</s>");
+      self->bos = dup_token_text (tokenizer, tokenizer != NULL ? tokenizer->bos : -1, "<s>");
+      self->eos = dup_token_text (tokenizer, tokenizer != NULL ? tokenizer->eos : -1, "</s>");
       /* Between messages they would be lost, but for those that begin a new text. */
-      if (tokenizer != NULL && llm_tokenizer_swallows_spaces (tokenizer))
+      if (tokenizer != NULL && tokenizer->swallows_spaces)
         self->shape.behind_answer = self->shape.behind_message = "";
       return g_steal_pointer (&self);
     }
 
   known = llm_template_list_names ();
   if (source != NULL)
-    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
-                 "%s: tokenizer.chat_template is none of the known ones; known are %s. Prompts "
-                 "without a template (raw) can be used with this model", name_for_errors, known);
+    llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
+              "%s: tokenizer.chat_template is none of the known ones; known are %s. Prompts "
+              "without a template (raw) can be used with this model", name_for_errors, known);
   else
-    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
-                 "%s: tokenizer.chat_template is missing; known are %s. Prompts without a template "
-                 "(raw) can be used with this model", name_for_errors, known);
+    llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
+              "%s: tokenizer.chat_template is missing; known are %s. Prompts without a template "
+              "(raw) can be used with this model", name_for_errors, known);
   return NULL;
 }
 
@@ -146,7 +162,7 @@ add_markup (Renderer   *renderer,
       else
         g_string_append_c (markup, *text);
     }
-  llm_prompt_add (renderer->prompt, markup->str, TRUE);
+  add_part (renderer->prompt, markup->str, TRUE);
 }
 
 static void
@@ -180,7 +196,7 @@ add_system (Renderer   *renderer,
     role = &shape->first_system;
   add_separator (renderer);
   add_markup (renderer, role->before);
-  llm_prompt_add (renderer->prompt, trimmed, FALSE);
+  add_part (renderer->prompt, trimmed, FALSE);
   add_markup (renderer, role->after);
   renderer->behind = BEHIND_MESSAGE;
 }
@@ -198,13 +214,13 @@ add_user (Renderer   *renderer,
   if (is_merged)
     {
       add_markup (renderer, shape->before_merged);
-      llm_prompt_add (renderer->prompt, renderer->merged->str, FALSE);
+      add_part (renderer->prompt, renderer->merged->str, FALSE);
       add_markup (renderer, shape->after_merged);
       g_string_truncate (renderer->merged, 0);
     }
   if (shape->trims_all)
     text = trimmed = trim (text, !(is_merged && shape->trims_merged));
-  llm_prompt_add (renderer->prompt, text, FALSE);
+  add_part (renderer->prompt, text, FALSE);
   add_markup (renderer, shape->user.after);
   renderer->behind = BEHIND_MESSAGE;
 }
@@ -220,7 +236,7 @@ add_answer (Renderer   *renderer,
     text = trimmed = trim (text, TRUE);
   add_separator (renderer);
   add_markup (renderer, shape->answer.before);
-  llm_prompt_add (renderer->prompt, text, FALSE);
+  add_part (renderer->prompt, text, FALSE);
   add_markup (renderer, shape->answer.after);
   renderer->behind = BEHIND_ANSWER;
 }
@@ -240,23 +256,10 @@ add_tool (Renderer   *renderer,
       add_separator (renderer);
       add_markup (renderer, shape->tool.before);
     }
-  llm_prompt_add (renderer->prompt, text, FALSE);
+  add_part (renderer->prompt, text, FALSE);
   if (!is_before_tool || shape->between_tools == NULL)
     add_markup (renderer, shape->tool.after);
   renderer->behind = BEHIND_MESSAGE;
-}
-
-static gboolean
-find_role (const char *name,
-           Role       *role)
-{
-  for (guint i = 0; i < N_ROLES; i++)
-    if (g_strcmp0 (name, role_names[i]) == 0)
-      {
-        *role = i;
-        return TRUE;
-      }
-  return FALSE;
 }
 
 /* Sets an error unless the role may stand there. */
@@ -269,29 +272,22 @@ check_turn (Renderer  *renderer,
   const LlmTemplateShape *shape = &renderer->self->shape;
 
   if (role == ROLE_TOOL && shape->tool.before == NULL)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                   "Message %u has the role “tool”, which the template “%s” of this model can't "
-                   "express; give the result as the text of a user message", index, shape->name);
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                     "Message %u has the role “tool”, which the template “%s” of this model can't "
+                     "express; give the result as the text of a user message", index, shape->name);
   if (!shape->alternates)
     return TRUE;
 
   if ((role == ROLE_ANSWER) == renderer->wants_user)
-    {
-      if (renderer->wants_user)
-        g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                     "Message %u has the role “%s”, but the template “%s” of this model lets user "
-                     "and assistant take turns, and here it is the user's turn",
-                     index, role_names[role], shape->name);
-      else
-        g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                     "Message %u has the role “%s”, but the template “%s” of this model lets user "
-                     "and assistant take turns, and here it is the assistant's turn",
-                     index, role_names[role], shape->name);
-      return FALSE;
-    }
+    return renderer->wants_user
+             ? llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                         "Message %u has the role “%s”, but the template “%s” of this model lets "
+                         "user and assistant take turns, and here it is the user's turn",
+                         index, role_names[role], shape->name)
+             : llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                         "Message %u has the role “%s”, but the template “%s” of this model lets "
+                         "user and assistant take turns, and here it is the assistant's turn",
+                         index, role_names[role], shape->name);
   if (role == ROLE_USER || role == ROLE_ANSWER)
     renderer->wants_user = role == ROLE_ANSWER;
   return TRUE;
@@ -306,49 +302,25 @@ check_end (Renderer  *renderer,
   const LlmTemplateShape *shape = &renderer->self->shape;
 
   if (renderer->merged->len > 0)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                   "The last message has the role “system”, but the template “%s” of this model "
-                   "makes its text part of a user message, which must follow it", shape->name);
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                     "The last message has the role “system”, but the template “%s” of this model "
+                     "makes its text part of a user message, which must follow it", shape->name);
   if (open_answer && shape->alternates && renderer->wants_user)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                   "An answer can't begin here: with the template “%s” of this model, a message "
-                   "with the role “user” must come before it", shape->name);
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                     "An answer can't begin here: with the template “%s” of this model, a message "
+                     "with the role “user” must come before it", shape->name);
   return TRUE;
 }
 
-static void
-add_message (Renderer         *renderer,
-             const LlmMessage *message,
-             Role              role,
-             gboolean          is_behind_tool,
-             gboolean          is_before_tool)
+/* N_ROLES for a role that there is not. */
+static Role
+find_role (const char *name)
 {
-  const char *text = message->text != NULL ? message->text : "";
+  guint role = 0;
 
-  switch (role)
-    {
-    case ROLE_SYSTEM:
-      add_system (renderer, text);
-      break;
-    case ROLE_USER:
-      add_user (renderer, text);
-      break;
-    case ROLE_ANSWER:
-      add_answer (renderer, text);
-      break;
-    case ROLE_TOOL:
-      add_tool (renderer, text, is_behind_tool, is_before_tool);
-      break;
-    case N_ROLES:
-    default:
-      g_assert_not_reached ();
-    }
+  while (role < N_ROLES && g_strcmp0 (name, role_names[role]) != 0)
+    role++;
+  return role;
 }
 
 static void
@@ -359,26 +331,13 @@ begin (Renderer   *renderer,
   const LlmTemplateShape *shape = &renderer->self->shape;
 
   renderer->wants_user = point != LLM_POINT_CLOSED_MESSAGE;
-  switch (point)
-    {
-    case LLM_POINT_START:
-      renderer->behind = BEHIND_NOTHING;
-      if (shape->has_default_system && g_strcmp0 (first_role, "system") != 0)
-        add_system (renderer, shape->default_system != NULL ? shape->default_system : "");
-      break;
-    case LLM_POINT_OPEN_ANSWER:
-      add_markup (renderer, shape->answer.after);
-      renderer->behind = BEHIND_ANSWER;
-      break;
-    case LLM_POINT_CLOSED_ANSWER:
-      renderer->behind = BEHIND_ANSWER;
-      break;
-    case LLM_POINT_CLOSED_MESSAGE:
-      renderer->behind = BEHIND_MESSAGE;
-      break;
-    default:
-      g_assert_not_reached ();
-    }
+  if (point == LLM_POINT_OPEN_ANSWER)
+    add_markup (renderer, shape->answer.after);
+  renderer->behind = point == LLM_POINT_START ? BEHIND_NOTHING
+                     : point == LLM_POINT_CLOSED_MESSAGE ? BEHIND_MESSAGE : BEHIND_ANSWER;
+  if (point == LLM_POINT_START && shape->has_default_system
+      && g_strcmp0 (first_role, "system") != 0)
+    add_system (renderer, shape->default_system != NULL ? shape->default_system : "");
 }
 
 static gboolean
@@ -397,32 +356,40 @@ llm_template_render (LlmTemplate      *self,
                      gboolean          open_answer,
                      GError          **error)
 {
-  g_autoptr(LlmPrompt) prompt = llm_prompt_new ();
+  g_autoptr(LlmPrompt) prompt = g_new0 (LlmPrompt, 1);
   g_autoptr(GString) merged = g_string_new (NULL);
   Renderer renderer = { .self = self, .prompt = prompt, .merged = merged };
 
-  g_return_val_if_fail (self != NULL, NULL);
-  g_return_val_if_fail (messages != NULL || n_messages == 0, NULL);
-
+  prompt->parts = g_array_new (FALSE, FALSE, sizeof (LlmTextPart));
+  prompt->texts = g_string_chunk_new (4096);
   begin (&renderer, point, n_messages > 0 ? messages[0].role : NULL);
   for (guint i = 0; i < n_messages; i++)
     {
-      Role role;
+      const char *text = messages[i].text != NULL ? messages[i].text : "";
+      Role role = find_role (messages[i].role);
 
-      if (!find_role (messages[i].role, &role))
+      if (role == N_ROLES)
         {
           g_autofree char *shown = llm_utf8_shorten (messages[i].role ? messages[i].role : "");
 
-          g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                       "Message %u has the role “%s”, which neither the template “%s” of this "
-                       "model nor any other knows; roles are system, user, assistant and tool",
-                       i, shown, self->shape.name);
+          llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                    "Message %u has the role “%s”, which neither the template “%s” of this "
+                    "model nor any other knows; roles are system, user, assistant and tool",
+                    i, shown, self->shape.name);
           return NULL;
         }
       if (!check_turn (&renderer, i, role, error))
         return NULL;
-      add_message (&renderer, &messages[i], role, i > 0 && is_tool (messages, n_messages, i - 1),
-                   is_tool (messages, n_messages, i + 1));
+
+      if (role == ROLE_SYSTEM)
+        add_system (&renderer, text);
+      else if (role == ROLE_USER)
+        add_user (&renderer, text);
+      else if (role == ROLE_ANSWER)
+        add_answer (&renderer, text);
+      else
+        add_tool (&renderer, text, i > 0 && is_tool (messages, n_messages, i - 1),
+                  is_tool (messages, n_messages, i + 1));
     }
 
   if (!check_end (&renderer, open_answer, error))

@@ -12,8 +12,6 @@
 
 #include "model/tokenizer/llm-tokenizer.h"
 
-G_BEGIN_DECLS
-
 typedef struct _LlmTemplate LlmTemplate;
 
 typedef struct
@@ -43,8 +41,12 @@ void         llm_template_free     (LlmTemplate  *self);
 /* "chatml", "llama-2", "llama-3", "gemma", "phi-3", "mistral", "zephyr". */
 const char  *llm_template_get_name (LlmTemplate  *self);
 
-/* Rendered text: parts whose strings it owns. */
-typedef struct _LlmPrompt LlmPrompt;
+/* Rendered text, for all to read. */
+typedef struct
+{
+  GArray *parts;          /* (element-type LlmTextPart) */
+  GStringChunk *texts;    /* of the parts */
+} LlmPrompt;
 
 /**
  * llm_template_render:
@@ -65,15 +67,14 @@ LlmPrompt   *llm_template_render   (LlmTemplate      *self,
                                     gboolean          open_answer,
                                     GError          **error) G_GNUC_WARN_UNUSED_RESULT;
 
-LlmPrompt         *llm_prompt_new       (void);
-void               llm_prompt_free      (LlmPrompt  *self);
-void               llm_prompt_add       (LlmPrompt  *self,
-                                         const char *text,
-                                         gboolean    is_markup);
-const LlmTextPart *llm_prompt_get_parts (LlmPrompt  *self,
-                                         guint      *n_parts);
+void         llm_prompt_free       (LlmPrompt        *self);
+static inline const LlmTextPart *
+llm_prompt_get_parts (LlmPrompt *self,
+                      guint     *n_parts)
+{
+  *n_parts = self->parts->len;
+  return (const LlmTextPart *) (void *) self->parts->data;
+}
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmTemplate, llm_template_free)
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmPrompt, llm_prompt_free)
-
-G_END_DECLS

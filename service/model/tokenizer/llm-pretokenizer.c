@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#define G_LOG_DOMAIN "llm-model"
-
 #include "model/tokenizer/llm-pretokenizer.h"
 
 #include <string.h>
@@ -19,71 +17,22 @@ typedef enum
   CLASS_END,          /* no character: the text is at its end */
 } CharClass;
 
-/* Where a match that begins at @at ends, or NULL when there is none. */
-typedef const char *(*MatchFunc) (const char *at,
-                                  const char *end);
-
-#define MAX_STAGES 5
-
-/* Each stage cuts what the ones before it left, matches as well as the gaps between them. */
-struct _LlmPretokenizer
-{
-  const char *name;
-  MatchFunc stages[MAX_STAGES + 1];   /* NULL behind the last */
-  gboolean ignores_merges;
-  gboolean adds_bos;
-};
-
-static gboolean
-is_space (gunichar c)
-{
-  switch (c)
-    {
-    case 0x0085:
-    case 0x00a0:
-    case 0x1680:
-    case 0x2028:
-    case 0x2029:
-    case 0x202f:
-    case 0x205f:
-    case 0x3000:
-      return TRUE;
-    default:
-      return c == ' ' || (c >= '\t' && c <= '\r') || (c >= 0x2000 && c <= 0x200a);
-    }
-}
-
 static CharClass
 classify (gunichar c)
 {
+  guint type;
+
   if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'))
     return CLASS_LETTER;
-  if (is_space (c))
+  if (llm_utf8_is_space (c))
     return CLASS_SPACE;
 
-  switch (g_unichar_type (c))
-    {
-    case G_UNICODE_LOWERCASE_LETTER:
-    case G_UNICODE_MODIFIER_LETTER:
-    case G_UNICODE_OTHER_LETTER:
-    case G_UNICODE_TITLECASE_LETTER:
-    case G_UNICODE_UPPERCASE_LETTER:
-      return CLASS_LETTER;
-    case G_UNICODE_DECIMAL_NUMBER:
-    case G_UNICODE_LETTER_NUMBER:
-    case G_UNICODE_OTHER_NUMBER:
-      return CLASS_NUMBER;
-    case G_UNICODE_CONNECT_PUNCTUATION:
-    case G_UNICODE_DASH_PUNCTUATION:
-    case G_UNICODE_CLOSE_PUNCTUATION:
-    case G_UNICODE_FINAL_PUNCTUATION:
-    case G_UNICODE_INITIAL_PUNCTUATION:
-    case G_UNICODE_OTHER_PUNCTUATION:
-    case G_UNICODE_OPEN_PUNCTUATION:
-      return CLASS_PUNCTUATION;
-    default:
-      return CLASS_OTHER;
-    }
+  type = 1u << g_unichar_type (c);
+  if ((type & LLM_UTF8_LETTERS) != 0)
+    return CLASS_LETTER;
+  if ((type & LLM_UTF8_NUMBERS) != 0)
+    return CLASS_NUMBER;
+  return (type & LLM_UTF8_PUNCTUATION) != 0 ? CLASS_PUNCTUATION : CLASS_OTHER;
 }
 
 static CharClass
@@ -388,18 +337,6 @@ llm_pretokenizer_list_names (void)
   for (guint i = 0; i < G_N_ELEMENTS (pretokenizers); i++)
     g_string_append_printf (names, "%s%s", i > 0 ? ", " : "", pretokenizers[i].name);
   return g_string_free (names, FALSE);
-}
-
-gboolean
-llm_pretokenizer_ignores_merges (const LlmPretokenizer *self)
-{
-  return self->ignores_merges;
-}
-
-gboolean
-llm_pretokenizer_adds_bos (const LlmPretokenizer *self)
-{
-  return self->adds_bos;
 }
 
 static void

@@ -11,29 +11,33 @@
 
 #include <glib.h>
 
-G_BEGIN_DECLS
+/* Where a match that begins at @at ends, or NULL when there is none. */
+typedef const char *(*LlmMatchFunc) (const char *at,
+                                     const char *end);
 
-typedef struct _LlmPretokenizer LlmPretokenizer;
+#define LLM_PRETOKENIZER_MAX_STAGES 5
+
+/* Each stage cuts what the ones before it left, matches as well as the gaps between them. */
+typedef struct
+{
+  const char *name;
+  LlmMatchFunc stages[LLM_PRETOKENIZER_MAX_STAGES + 1];   /* NULL behind the last */
+  gboolean ignores_merges;   /* a word that is a token is taken whole, whatever the merges say */
+  gboolean adds_bos;         /* its models want a BOS where the file doesn't say */
+} LlmPretokenizer;
 
 typedef void (*LlmWordFunc) (const char *word,
                              gsize       length,
                              gpointer    user_data);
 
 /* NULL if there is none of this name. */
-const LlmPretokenizer *llm_pretokenizer_find           (const char            *name);
+const LlmPretokenizer *llm_pretokenizer_find       (const char            *name);
 /* (transfer full): all names with commas between them, for messages. */
-char                  *llm_pretokenizer_list_names     (void);
-
-/* Whether a word that is a token is taken whole, whatever the merges say. */
-gboolean               llm_pretokenizer_ignores_merges (const LlmPretokenizer *self);
-/* Whether its models want a BOS where the file doesn't say. */
-gboolean               llm_pretokenizer_adds_bos       (const LlmPretokenizer *self);
+char                  *llm_pretokenizer_list_names (void);
 
 /* Calls @func for each word in order; together they are the text. */
-void                   llm_pretokenizer_split          (const LlmPretokenizer *self,
-                                                        const char            *text,
-                                                        gsize                  length,
-                                                        LlmWordFunc            func,
-                                                        gpointer               user_data);
-
-G_END_DECLS
+void                   llm_pretokenizer_split      (const LlmPretokenizer *self,
+                                                    const char            *text,
+                                                    gsize                  length,
+                                                    LlmWordFunc            func,
+                                                    gpointer               user_data);

@@ -1,8 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#define G_LOG_DOMAIN "llm-model"
-
-#include "model/tokenizer/llm-special.h"
+#include "model/tokenizer/llm-tokenizer-private.h"
 
 #include <string.h>
 

@@ -3,14 +3,12 @@
 /* Byte-level BPE: each byte is a token, and the merges of the file, in their
  * order, say which pairs of tokens become one. Words are merged one by one. */
 
-#define G_LOG_DOMAIN "llm-model"
-
 #include "model/tokenizer/llm-tokenizer-private.h"
 
 #include <glib/gi18n.h>
 #include <string.h>
 
-#include "common/llmsvc-error.h"
+#include "base/llm-fail.h"
 #include "model/tokenizer/llm-utf8.h"
 
 #define KEY_MERGES "tokenizer.ggml.merges"
@@ -22,26 +20,16 @@
 
 typedef struct
 {
-  guint64 pair;     /* ids, the left one in the high half; NO_PAIR is free */
-  guint32 rank;
-  gint32 id;
-} Merge;
-
-#define NO_PAIR G_MAXUINT64
-
-struct _LlmBpe
-{
-  const LlmVocab *vocab;
+  LlmCodec codec;
   const LlmPretokenizer *pretokenizer;
 
   gunichar char_of_byte[256];
   gint16 byte_of_char[N_BYTE_CHARS];  /* -1: stands for no byte */
   gint32 byte_ids[256];               /* -1: a byte that the vocabulary can't write */
 
-  Merge *merges;                      /* a hash table */
-  guint32 mask;
-  guint64 seed;
-};
+  LlmTable merges;                    /* by both ids: the rank in the high half, the id that it
+                                       * makes in the low one */
+} LlmBpe;
 
 static void
 make_byte_chars (LlmBpe *self)
@@ -68,65 +56,32 @@ find_bytes (LlmBpe *self)
       char utf8[6];
       gsize length = (gsize) g_unichar_to_utf8 (self->char_of_byte[byte], utf8);
 
-      self->byte_ids[byte] = llm_vocab_find (self->vocab, utf8, length, TRUE);
+      self->byte_ids[byte] = llm_vocab_find (self->codec.vocab, utf8, length, TRUE);
     }
 }
 
-static guint32
-get_place (const LlmBpe *self,
-           guint64       pair)
+/* Of two neighbouring tokens; each pair has another one. */
+static guint64
+make_key (const LlmBpe *self,
+          gint32        left,
+          gint32        right)
 {
-  guint64 hash = pair ^ self->seed;
+  guint64 hash = (((guint64) (guint32) left << 32) | (guint32) right) ^ self->merges.seed;
 
   /* The finaliser of MurmurHash 3. */
   hash = (hash ^ (hash >> 33)) * G_GUINT64_CONSTANT (0xff51afd7ed558ccd);
   hash = (hash ^ (hash >> 33)) * G_GUINT64_CONSTANT (0xc4ceb9fe1a85ec53);
-  return (guint32) (hash ^ (hash >> 33)) & self->mask;
-}
-
-static Merge *
-find_slot (const LlmBpe *self,
-           guint64       pair)
-{
-  guint32 at = get_place (self, pair);
-
-  while (self->merges[at].pair != NO_PAIR && self->merges[at].pair != pair)
-    at = (at + 1) & self->mask;
-  return &self->merges[at];
-}
-
-static guint64
-make_pair (gint32 left,
-           gint32 right)
-{
-  return ((guint64) (guint32) left << 32) | (guint32) right;
-}
-
-static void
-make_table (LlmBpe *self,
-            gsize   n_merges)
-{
-  gsize n_slots = 16;
-
-  while (n_slots < n_merges + n_merges / 2)
-    n_slots *= 2;
-  self->merges = g_new (Merge, n_slots);
-  for (gsize i = 0; i < n_slots; i++)
-    self->merges[i].pair = NO_PAIR;
-  self->mask = (guint32) (n_slots - 1);
-  self->seed = ((guint64) g_random_int () << 32) | g_random_int ();
+  return MAX (hash ^ (hash >> 33), 1);
 }
 
 static gboolean
-set_merge_error (LlmGguf     *gguf,
-                 gsize        index,
-                 const char  *what,
-                 GError     **error)
+fail_merge (LlmGguf     *gguf,
+            gsize        index,
+            const char  *what,
+            GError     **error)
 {
-  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
-               "%s: %s[%zu]: %s",
-               llm_gguf_get_path (gguf), KEY_MERGES, index, what);
-  return FALSE;
+  return llm_fail (error, LLMSVC_ERROR_INVALID_MODEL, "%s: %s[%zu]: %s", gguf->path, KEY_MERGES,
+                   index, what);
 }
 
 /* A token of any kind: @plain tells whether text can become it. */
@@ -136,12 +91,12 @@ find_part (const LlmBpe *self,
            gsize         length,
            gboolean     *plain)
 {
-  gint32 id = llm_vocab_find (self->vocab, text, length, TRUE);
+  gint32 id = llm_vocab_find (self->codec.vocab, text, length, TRUE);
 
   if (id >= 0)
     return id;
   *plain = FALSE;
-  return llm_vocab_find (self->vocab, text, length, FALSE);
+  return llm_vocab_find (self->codec.vocab, text, length, FALSE);
 }
 
 /* A merge of the file, in two tokens. */
@@ -188,20 +143,20 @@ prefetch_merge (const LlmBpe  *self,
   char joined[LLM_VOCAB_MAX_TEXT];
   Split split = split_merge (text);
 
-  if (split.n_right == 0 || split.n_left + split.n_right > self->vocab->max_length)
+  if (split.n_right == 0 || split.n_left + split.n_right > self->codec.vocab->max_length)
     return;
-  llm_vocab_prefetch (self->vocab, split.left, split.n_left);
-  llm_vocab_prefetch (self->vocab, split.right, split.n_right);
-  llm_vocab_prefetch (self->vocab, joined, join (&split, joined));
+  llm_vocab_prefetch (self->codec.vocab, split.left, split.n_left);
+  llm_vocab_prefetch (self->codec.vocab, split.right, split.n_right);
+  llm_vocab_prefetch (self->codec.vocab, joined, join (&split, joined));
 }
 
-/* @merge: (out): its pair is NO_PAIR when no text may come to it. */
+/* @merge: (out): its key is 0 when no text may come to it. */
 static gboolean
 read_merge (LlmBpe         *self,
             LlmGguf        *gguf,
             gsize           index,
             LlmGgufString   text,
-            Merge          *merge,
+            LlmTableSlot   *merge,
             GError        **error)
 {
   char joined[LLM_VOCAB_MAX_TEXT];
@@ -210,41 +165,20 @@ read_merge (LlmBpe         *self,
   gint32 left, right, id;
 
   if (split.n_right == 0 && split.left == NULL)
-    return set_merge_error (gguf, index, N_("it is not two tokens with a space between"), error);
+    return fail_merge (gguf, index, N_("it is not two tokens with a space between"), error);
   if (split.n_left + split.n_right > sizeof joined)
-    return set_merge_error (gguf, index, N_("it makes a longer token than the vocabulary has"),
-                            error);
+    return fail_merge (gguf, index, N_("it makes a longer token than the vocabulary has"), error);
 
   left = find_part (self, split.left, split.n_left, &plain);
   right = find_part (self, split.right, split.n_right, &plain);
   id = find_part (self, joined, join (&split, joined), &plain);
   if (left < 0 || right < 0 || id < 0)
-    return set_merge_error (gguf, index, N_("it has a part, or makes a text, that is not in "
-                                            "tokenizer.ggml.tokens"), error);
+    return fail_merge (gguf, index, N_("it has a part, or makes a text, that is not in "
+                                       "tokenizer.ggml.tokens"), error);
   /* No text may become a control token, whatever merges there are. */
-  *merge = (Merge) { plain ? make_pair (left, right) : NO_PAIR, (guint32) index, id };
+  merge->key = plain ? make_key (self, left, right) : 0;
+  merge->value = ((guint64) index << 32) | (guint32) id;
   return TRUE;
-}
-
-/* The first merge of a pair is the one that counts. */
-static void
-insert_merges (LlmBpe      *self,
-               const Merge *merges,
-               gsize        n_merges)
-{
-  make_table (self, n_merges);
-  for (gsize i = 0; i < n_merges; i++)
-    {
-      Merge *slot;
-
-      if (i + LLM_VOCAB_AHEAD < n_merges)
-        __builtin_prefetch (&self->merges[get_place (self, merges[i + LLM_VOCAB_AHEAD].pair)], 1);
-      if (merges[i].pair == NO_PAIR)
-        continue;
-      slot = find_slot (self, merges[i].pair);
-      if (slot->pair == NO_PAIR)
-        *slot = merges[i];
-    }
 }
 
 static gboolean
@@ -253,29 +187,35 @@ read_merges (LlmBpe   *self,
              GError  **error)
 {
   g_autofree LlmGgufString *texts = NULL;
-  g_autofree Merge *merges = NULL;
+  g_autofree LlmTableSlot *merges = NULL;
   gsize n_merges;
 
   texts = llm_gguf_get_strings (gguf, KEY_MERGES, FALSE, &n_merges, error);
   if (texts == NULL)
     return FALSE;
   if (n_merges > LLM_VOCAB_MAX_TOKENS * 4)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
-                   "%s: %s has %zu entries; supported are up to %u",
-                   llm_gguf_get_path (gguf), KEY_MERGES, n_merges, LLM_VOCAB_MAX_TOKENS * 4);
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_INVALID_MODEL,
+                     "%s: %s has %zu entries; supported are up to %u",
+                     gguf->path, KEY_MERGES, n_merges, LLM_VOCAB_MAX_TOKENS * 4);
 
-  merges = g_new (Merge, n_merges + 1);
+  llm_table_init (&self->merges, n_merges);
+  merges = g_new0 (LlmTableSlot, n_merges + LLM_TABLE_AHEAD);
   for (gsize i = 0; i < n_merges; i++)
     {
-      if (i + LLM_VOCAB_AHEAD < n_merges)
-        prefetch_merge (self, texts[i + LLM_VOCAB_AHEAD]);
+      if (i + LLM_TABLE_AHEAD < n_merges)
+        prefetch_merge (self, texts[i + LLM_TABLE_AHEAD]);
       if (!read_merge (self, gguf, i, texts[i], &merges[i], error))
         return FALSE;
     }
-  insert_merges (self, merges, n_merges);
+  for (gsize i = 0; i < n_merges; i++)
+    {
+      LlmTableSlot *slot = llm_table_find (&self->merges, merges[i].key);
+
+      llm_table_prefetch (&self->merges, merges[i + LLM_TABLE_AHEAD].key);
+      /* The first merge of a pair is the one that counts. */
+      if (merges[i].key != 0 && slot->key == 0)
+        *slot = merges[i];
+    }
   return TRUE;
 }
 
@@ -300,47 +240,14 @@ read_pretokenizer (LlmBpe   *self,
       g_autofree char *shown = name != NULL ? llm_utf8_shorten (name) : NULL;
 
       if (shown != NULL)
-        g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
-                     "%s: %s is “%s”; a wrong one would spoil every text, so this model can't be "
-                     "used. Supported are %s", llm_gguf_get_path (gguf), KEY_PRE, shown, known);
-      else
-        g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
-                     "%s: %s is missing; a wrong one would spoil every text, so this model can't "
-                     "be used. Supported are %s", llm_gguf_get_path (gguf), KEY_PRE, known);
-      return FALSE;
+        return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
+                         "%s: %s is “%s”; a wrong one would spoil every text, so this model can't "
+                         "be used. Supported are %s", gguf->path, KEY_PRE, shown, known);
+      return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
+                       "%s: %s is missing; a wrong one would spoil every text, so this model can't "
+                       "be used. Supported are %s", gguf->path, KEY_PRE, known);
     }
   return TRUE;
-}
-
-LlmBpe *
-llm_bpe_new (LlmGguf         *gguf,
-             const LlmVocab  *vocab,
-             GError         **error)
-{
-  g_autoptr(LlmBpe) self = g_new0 (LlmBpe, 1);
-
-  self->vocab = vocab;
-  make_byte_chars (self);
-  find_bytes (self);
-  if (!read_pretokenizer (self, gguf, error) || !read_merges (self, gguf, error))
-    return NULL;
-
-  return g_steal_pointer (&self);
-}
-
-void
-llm_bpe_free (LlmBpe *self)
-{
-  if (self == NULL)
-    return;
-  g_free (self->merges);
-  g_free (self);
-}
-
-const LlmPretokenizer *
-llm_bpe_get_pretokenizer (const LlmBpe *self)
-{
-  return self->pretokenizer;
 }
 
 static gboolean
@@ -351,16 +258,14 @@ can_merge (const LlmMerger *merger,
            gint32          *id)
 {
   const LlmBpe *self = merger->data;
-  const Merge *merge;
+  const LlmTableSlot *merge;
 
   if (left->id < 0 || right->id < 0)
     return FALSE;
-  merge = find_slot (self, make_pair (left->id, right->id));
-  if (merge->pair == NO_PAIR)
-    return FALSE;
-  *rank = merge->rank;
-  *id = merge->id;
-  return TRUE;
+  merge = llm_table_find (&self->merges, make_key (self, left->id, right->id));
+  *rank = (guint32) (merge->value >> 32);
+  *id = (gint32) (guint32) merge->value;
+  return merge->key != 0;
 }
 
 typedef struct
@@ -379,11 +284,11 @@ find_word (const LlmBpe *self,
   char text[LLM_VOCAB_MAX_TEXT + 6];
   gsize n = 0;
 
-  if (length > self->vocab->max_length)
+  if (length > self->codec.vocab->max_length)
     return -1;
   for (gsize i = 0; i < length && n <= LLM_VOCAB_MAX_TEXT; i++)
     n += (gsize) g_unichar_to_utf8 (self->char_of_byte[(guint8) word[i]], text + n);
-  return llm_vocab_find (self->vocab, text, n, TRUE);
+  return llm_vocab_find (self->codec.vocab, text, n, TRUE);
 }
 
 static void
@@ -395,7 +300,7 @@ encode_word (const char *word,
   const LlmBpe *self = encoder->self;
   LlmMerger *merger = &encoder->merger;
 
-  if (llm_pretokenizer_ignores_merges (self->pretokenizer))
+  if (self->pretokenizer->ignores_merges)
     {
       gint32 id = find_word (self, word, length);
 
@@ -423,12 +328,14 @@ encode_word (const char *word,
     }
 }
 
-guint64
-llm_bpe_encode (const LlmBpe *self,
-                const char   *text,
-                gsize         length,
-                GArray       *ids)
+static guint64
+encode (const LlmCodec *codec,
+        const char     *text,
+        gsize           length,
+        gboolean        behind_special,
+        GArray         *ids)
 {
+  const LlmBpe *self = (const LlmBpe *) codec;
   WordEncoder encoder = { .self = self, .ids = ids };
   guint64 n_steps;
 
@@ -439,17 +346,19 @@ llm_bpe_encode (const LlmBpe *self,
   return n_steps;
 }
 
-void
-llm_bpe_decode (const LlmBpe *self,
-                gint32        id,
-                GString      *out)
+static void
+decode (const LlmCodec *codec,
+        gint32          id,
+        GString        *out)
 {
+  const LlmBpe *self = (const LlmBpe *) codec;
+  LlmTokenKind kind = codec->vocab->kinds[id];
   gsize length;
-  const char *at = llm_vocab_get_text (self->vocab, id, &length);
+  const char *at = llm_vocab_get_text (codec->vocab, id, &length);
   const char *end = at + length;
 
   /* The texts of added tokens are written as they are. */
-  if (self->vocab->kinds[id] != LLM_TOKEN_NORMAL && self->vocab->kinds[id] != LLM_TOKEN_UNUSED)
+  if (kind != LLM_TOKEN_NORMAL && kind != LLM_TOKEN_UNUSED)
     {
       g_string_append_len (out, at, (gssize) length);
       return;
@@ -466,4 +375,29 @@ llm_bpe_decode (const LlmBpe *self,
         g_string_append_len (out, at, (gssize) n);
       at += n;
     }
+}
+
+static void
+free_codec (LlmCodec *codec)
+{
+  g_free (((LlmBpe *) codec)->merges.slots);
+  g_free (codec);
+}
+
+LlmCodec *
+llm_bpe_new (LlmGguf         *gguf,
+             const LlmVocab  *vocab,
+             GError         **error)
+{
+  LlmBpe *self = g_new0 (LlmBpe, 1);
+  g_autoptr(LlmCodec) codec = &self->codec;
+
+  *codec = (LlmCodec) { vocab, FALSE, FALSE, encode, decode, free_codec };
+  make_byte_chars (self);
+  find_bytes (self);
+  if (!read_pretokenizer (self, gguf, error) || !read_merges (self, gguf, error))
+    return NULL;
+
+  codec->adds_bos = self->pretokenizer->adds_bos;
+  return g_steal_pointer (&codec);
 }

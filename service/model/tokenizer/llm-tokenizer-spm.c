@@ -4,18 +4,24 @@
  * token may merge, the one with the best score first. What ends up as no token
  * is written as the tokens of its bytes. */
 
-#define G_LOG_DOMAIN "llm-model"
-
 #include "model/tokenizer/llm-tokenizer-private.h"
 
 #include <math.h>
 #include <string.h>
 
-#include "common/llmsvc-error.h"
+#include "base/llm-fail.h"
 #include "model/tokenizer/llm-utf8.h"
 
 #define KEY_SCORES "tokenizer.ggml.scores"
 #define SPACE_MARK "\xe2\x96\x81"
+
+typedef struct
+{
+  LlmCodec codec;
+  guint32 *ranks;             /* by id; the best score has the smallest */
+  gint32 byte_ids[256];       /* the tokens that stand for bytes */
+  gboolean adds_space_prefix;
+} LlmSpm;
 
 /* Maps greater scores to smaller ranks: the bits of IEEE numbers of one sign
  * are in the order of their values. */
@@ -52,34 +58,28 @@ read_bytes (LlmSpm   *self,
   for (guint byte = 0; byte < 256; byte++)
     self->byte_ids[byte] = -1;
 
-  for (guint id = 0; id < self->vocab->n_tokens; id++)
+  for (guint id = 0; id < self->codec.vocab->n_tokens; id++)
     {
       gsize length;
       const char *text;
       int byte;
 
-      if (self->vocab->kinds[id] != LLM_TOKEN_BYTE)
+      if (self->codec.vocab->kinds[id] != LLM_TOKEN_BYTE)
         continue;
-      text = llm_vocab_get_text (self->vocab, (gint32) id, &length);
+      text = llm_vocab_get_text (self->codec.vocab, (gint32) id, &length);
       byte = parse_byte_token (text, length);
       if (byte < 0)
-        {
-          g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
-                       "%s: tokenizer.ggml.tokens[%u] has the type of a byte, but its text is "
-                       "none of <0x00> to <0xFF>", llm_gguf_get_path (gguf), id);
-          return FALSE;
-        }
+        return llm_fail (error, LLMSVC_ERROR_INVALID_MODEL,
+                         "%s: tokenizer.ggml.tokens[%u] has the type of a byte, but its text is "
+                         "none of <0x00> to <0xFF>", gguf->path, id);
       self->byte_ids[byte] = (gint32) id;
     }
 
   for (guint byte = 0; byte < 256; byte++)
     if (self->byte_ids[byte] < 0)
-      {
-        g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
-                     "%s: tokenizer.ggml.tokens has no token for byte <0x%02X>; supported are "
-                     "vocabularies with all 256", llm_gguf_get_path (gguf), byte);
-        return FALSE;
-      }
+      return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
+                       "%s: tokenizer.ggml.tokens has no token for byte <0x%02X>; supported are "
+                       "vocabularies with all 256", gguf->path, byte);
   return TRUE;
 }
 
@@ -94,54 +94,21 @@ read_scores (LlmSpm   *self,
   scores = llm_gguf_get_floats (gguf, KEY_SCORES, FALSE, &n_scores, error);
   if (scores == NULL)
     return FALSE;
-  if (n_scores != self->vocab->n_tokens)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
-                   "%s: %s has %zu entries, tokenizer.ggml.tokens has %u; there must be one for "
-                   "each token",
-                   llm_gguf_get_path (gguf), KEY_SCORES, n_scores, self->vocab->n_tokens);
-      return FALSE;
-    }
+  if (n_scores != self->codec.vocab->n_tokens)
+    return llm_fail (error, LLMSVC_ERROR_INVALID_MODEL,
+                     "%s: %s has %zu entries, tokenizer.ggml.tokens has %u; there must be one for "
+                     "each token",
+                     gguf->path, KEY_SCORES, n_scores, self->codec.vocab->n_tokens);
 
   self->ranks = g_new (guint32, n_scores);
   for (gsize i = 0; i < n_scores; i++)
     {
       if (!isfinite (scores[i]))
-        {
-          g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
-                       "%s: %s[%zu] is no finite number",
-                       llm_gguf_get_path (gguf), KEY_SCORES, i);
-          return FALSE;
-        }
+        return llm_fail (error, LLMSVC_ERROR_INVALID_MODEL, "%s: %s[%zu] is no finite number",
+                         gguf->path, KEY_SCORES, i);
       self->ranks[i] = rank_of_score (scores[i]);
     }
   return TRUE;
-}
-
-LlmSpm *
-llm_spm_new (LlmGguf         *gguf,
-             const LlmVocab  *vocab,
-             GError         **error)
-{
-  g_autoptr(LlmSpm) self = g_new0 (LlmSpm, 1);
-  const gboolean default_prefix = TRUE;
-
-  self->vocab = vocab;
-  if (!read_bytes (self, gguf, error) || !read_scores (self, gguf, error) ||
-      !llm_gguf_get_bool (gguf, "tokenizer.ggml.add_space_prefix", &default_prefix,
-                          &self->adds_space_prefix, error))
-    return NULL;
-
-  return g_steal_pointer (&self);
-}
-
-void
-llm_spm_free (LlmSpm *self)
-{
-  if (self == NULL)
-    return;
-  g_free (self->ranks);
-  g_free (self);
 }
 
 static gboolean
@@ -153,7 +120,7 @@ can_merge (const LlmMerger *merger,
 {
   const LlmSpm *self = merger->data;
 
-  *id = llm_vocab_find (self->vocab, merger->text + left->start, left->length + right->length,
+  *id = llm_vocab_find (self->codec.vocab, merger->text + left->start, left->length + right->length,
                         TRUE);
   if (*id < 0)
     return FALSE;
@@ -192,23 +159,14 @@ prepare_text (const LlmSpm *self,
   return prepared;
 }
 
-static void
-append_bytes (const LlmSpm *self,
-              const char   *bytes,
-              gsize         length,
-              GArray       *ids)
+static guint64
+encode (const LlmCodec *codec,
+        const char     *text,
+        gsize           length,
+        gboolean        behind_special,
+        GArray         *ids)
 {
-  for (gsize i = 0; i < length; i++)
-    g_array_append_val (ids, self->byte_ids[(guint8) bytes[i]]);
-}
-
-guint64
-llm_spm_encode (const LlmSpm *self,
-                const char   *text,
-                gsize         length,
-                gboolean      behind_special,
-                GArray       *ids)
-{
+  const LlmSpm *self = (const LlmSpm *) codec;
   g_auto(LlmMerger) merger = { 0 };
   g_autoptr(GString) prepared = prepare_text (self, text, length, behind_special);
   const char *end = prepared->str + prepared->len;
@@ -221,7 +179,7 @@ llm_spm_encode (const LlmSpm *self,
       gsize n = llm_utf8_get (at, end, &c);
 
       llm_merger_add (&merger, (guint32) (at - prepared->str), (guint32) n,
-                      llm_vocab_find (self->vocab, at, n, TRUE));
+                      llm_vocab_find (self->codec.vocab, at, n, TRUE));
       at += n;
     }
   llm_merger_run (&merger);
@@ -232,23 +190,48 @@ llm_spm_encode (const LlmSpm *self,
 
       if (symbol->id >= 0)
         g_array_append_val (ids, symbol->id);
-      else
-        append_bytes (self, prepared->str + symbol->start, symbol->length, ids);
+      for (guint32 j = 0; symbol->id < 0 && j < symbol->length; j++)
+        g_array_append_val (ids, self->byte_ids[(guint8) prepared->str[symbol->start + j]]);
       i = symbol->next;
     }
   return merger.n_steps;
 }
 
-void
-llm_spm_decode (const LlmSpm *self,
-                gint32        id,
-                GString      *out)
+static void
+decode (const LlmCodec *codec,
+        gint32          id,
+        GString        *out)
 {
   gsize length;
-  const char *text = llm_vocab_get_text (self->vocab, id, &length);
+  const char *text = llm_vocab_get_text (codec->vocab, id, &length);
 
-  if (self->vocab->kinds[id] == LLM_TOKEN_BYTE)
+  if (codec->vocab->kinds[id] == LLM_TOKEN_BYTE)
     g_string_append_c (out, (char) parse_byte_token (text, length));
   else
     g_string_append_len (out, text, (gssize) length);
+}
+
+static void
+free_codec (LlmCodec *codec)
+{
+  g_free (((LlmSpm *) codec)->ranks);
+  g_free (codec);
+}
+
+LlmCodec *
+llm_spm_new (LlmGguf         *gguf,
+             const LlmVocab  *vocab,
+             GError         **error)
+{
+  LlmSpm *self = g_new0 (LlmSpm, 1);
+  g_autoptr(LlmCodec) codec = &self->codec;
+  const gboolean default_prefix = TRUE;
+
+  *codec = (LlmCodec) { vocab, TRUE, FALSE, encode, decode, free_codec };
+  if (!read_bytes (self, gguf, error) || !read_scores (self, gguf, error) ||
+      !llm_gguf_get_bool (gguf, "tokenizer.ggml.add_space_prefix", &default_prefix,
+                          &self->adds_space_prefix, error))
+    return NULL;
+
+  return g_steal_pointer (&codec);
 }

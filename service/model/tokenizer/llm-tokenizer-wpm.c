@@ -8,13 +8,18 @@
  * marks before those that don't.
  */
 
-#define G_LOG_DOMAIN "llm-model"
-
 #include "model/tokenizer/llm-tokenizer-private.h"
 
 #include "model/tokenizer/llm-utf8.h"
 
 #define KEY_UNKNOWN "tokenizer.ggml.unknown_token_id"
+
+typedef struct
+{
+  LlmCodec codec;
+  LlmSpecialSet pieces;
+  gint32 unknown;
+} LlmWpm;
 
 typedef struct
 {
@@ -28,33 +33,6 @@ static const Range ideographs[] = {
   { 0x2a700, 0x2b73f }, { 0x2b740, 0x2b81f }, { 0x2b920, 0x2ceaf }, { 0x2f800, 0x2fa1f },
 };
 
-LlmWpm *
-llm_wpm_new (LlmGguf         *gguf,
-             const LlmVocab  *vocab,
-             GError         **error)
-{
-  g_autoptr(LlmWpm) self = g_new0 (LlmWpm, 1);
-  g_autoptr(GArray) pieces = g_array_new (FALSE, FALSE, sizeof (gint32));
-  guint64 unknown;
-
-  if (!llm_gguf_get_uint (gguf, KEY_UNKNOWN, 0, vocab->n_tokens - 1, NULL, &unknown, error))
-    return NULL;
-
-  self->unknown = (gint32) unknown;
-  for (gint32 id = 0; id < (gint32) vocab->n_tokens; id++)
-    if (vocab->offsets[id] < vocab->offsets[id + 1] && vocab->kinds[id] == LLM_TOKEN_NORMAL)
-      g_array_append_val (pieces, id);
-  llm_special_set_init (&self->pieces, vocab, pieces);
-  return g_steal_pointer (&self);
-}
-
-void
-llm_wpm_free (LlmWpm *self)
-{
-  llm_special_set_clear (&self->pieces);
-  g_free (self);
-}
-
 /* The base of a letter with accents. */
 static gunichar
 strip_accent (gunichar c)
@@ -65,50 +43,19 @@ strip_accent (gunichar c)
 }
 
 static gboolean
-is_space (gunichar c)
-{
-  return (c >= '\t' && c <= '\r') || c == 0x85 || g_unichar_type (c) == G_UNICODE_SPACE_SEPARATOR
-         || g_unichar_type (c) == G_UNICODE_LINE_SEPARATOR
-         || g_unichar_type (c) == G_UNICODE_PARAGRAPH_SEPARATOR;
-}
-
-static gboolean
 is_left_out (gunichar c)
 {
-  switch (g_unichar_type (c))
-    {
-    case G_UNICODE_CONTROL:
-    case G_UNICODE_FORMAT:
-    case G_UNICODE_PRIVATE_USE:
-    case G_UNICODE_SURROGATE:
-      return TRUE;
-    default:
-      return c == 0xfffd;
-    }
+  return c == 0xfffd || llm_utf8_is_of (c, LLM_UTF8_TYPE (CONTROL) | LLM_UTF8_TYPE (FORMAT) |
+                                             LLM_UTF8_TYPE (PRIVATE_USE) |
+                                             LLM_UTF8_TYPE (SURROGATE));
 }
 
 /* What is a word by itself. */
 static gboolean
 stands_alone (gunichar c)
 {
-  switch (g_unichar_type (c))
-    {
-    case G_UNICODE_CONNECT_PUNCTUATION:
-    case G_UNICODE_DASH_PUNCTUATION:
-    case G_UNICODE_CLOSE_PUNCTUATION:
-    case G_UNICODE_FINAL_PUNCTUATION:
-    case G_UNICODE_INITIAL_PUNCTUATION:
-    case G_UNICODE_OTHER_PUNCTUATION:
-    case G_UNICODE_OPEN_PUNCTUATION:
-      return TRUE;
-    case G_UNICODE_CURRENCY_SYMBOL:
-    case G_UNICODE_MODIFIER_SYMBOL:
-    case G_UNICODE_MATH_SYMBOL:
-    case G_UNICODE_OTHER_SYMBOL:
-      return c < 0x7f;
-    default:
-      break;
-    }
+  if (llm_utf8_is_of (c, LLM_UTF8_PUNCTUATION) || (c < 0x7f && g_ascii_ispunct ((char) c)))
+    return TRUE;
   for (guint i = 0; i < G_N_ELEMENTS (ideographs); i++)
     if (c >= ideographs[i].first && c <= ideographs[i].last)
       return TRUE;
@@ -143,12 +90,14 @@ end_word (const LlmWpm *self,
   return n_steps;
 }
 
-guint64
-llm_wpm_encode (const LlmWpm *self,
-                const char   *text,
-                gsize         length,
-                GArray       *ids)
+static guint64
+encode (const LlmCodec *codec,
+        const char     *text,
+        gsize           length,
+        gboolean        behind_special,
+        GArray         *ids)
 {
+  const LlmWpm *self = (const LlmWpm *) codec;
   g_autoptr(GString) word = g_string_new (" ");
   const char *end = text + length;
   guint64 n_steps = length;
@@ -159,7 +108,7 @@ llm_wpm_encode (const LlmWpm *self,
 
       at += llm_utf8_get (at, end, &c);
       c = strip_accent (c);
-      if (is_space (c))
+      if (llm_utf8_is_space (c))
         n_steps += end_word (self, word, ids);
       else if (stands_alone (c))
         {
@@ -173,13 +122,42 @@ llm_wpm_encode (const LlmWpm *self,
   return n_steps + end_word (self, word, ids);
 }
 
-void
-llm_wpm_decode (const LlmWpm *self,
-                gint32        id,
-                GString      *out)
+static void
+decode (const LlmCodec *codec,
+        gint32          id,
+        GString        *out)
 {
   gsize length;
-  const char *text = llm_vocab_get_text (self->pieces.vocab, id, &length);
+  const char *text = llm_vocab_get_text (codec->vocab, id, &length);
 
   g_string_append_len (out, text, (gssize) length);
+}
+
+static void
+free_codec (LlmCodec *codec)
+{
+  llm_special_set_clear (&((LlmWpm *) codec)->pieces);
+  g_free (codec);
+}
+
+LlmCodec *
+llm_wpm_new (LlmGguf         *gguf,
+             const LlmVocab  *vocab,
+             GError         **error)
+{
+  g_autoptr(GArray) pieces = g_array_new (FALSE, FALSE, sizeof (gint32));
+  LlmWpm *self;
+  guint64 unknown;
+
+  if (!llm_gguf_get_uint (gguf, KEY_UNKNOWN, 0, vocab->n_tokens - 1, NULL, &unknown, error))
+    return NULL;
+
+  self = g_new0 (LlmWpm, 1);
+  self->codec = (LlmCodec) { vocab, TRUE, TRUE, encode, decode, free_codec };
+  self->unknown = (gint32) unknown;
+  for (gint32 id = 0; id < (gint32) vocab->n_tokens; id++)
+    if (vocab->offsets[id] < vocab->offsets[id + 1] && vocab->kinds[id] == LLM_TOKEN_NORMAL)
+      g_array_append_val (pieces, id);
+  llm_special_set_init (&self->pieces, vocab, pieces);
+  return &self->codec;
 }

@@ -1,30 +1,21 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#define G_LOG_DOMAIN "llm-model"
-
 #include "model/tokenizer/llm-tokenizer.h"
 
 #include <string.h>
 
-#include "common/llmsvc-error.h"
+#include "base/llm-fail.h"
 #include "model/tokenizer/llm-tokenizer-private.h"
 #include "model/tokenizer/llm-utf8.h"
 
 #define KEY_MODEL "tokenizer.ggml.model"
 
-struct _LlmTokenizer
+struct _LlmTokenizerPrivate
 {
   LlmVocab *vocab;
-  LlmSpm *spm;            /* (nullable): one of the three is there */
-  LlmBpe *bpe;            /* (nullable) */
-  LlmWpm *wpm;            /* (nullable) */
-
-  gboolean adds_bos;
-  gboolean adds_eos;
-
+  LlmCodec *codec;
   LlmSpecialSet controls; /* found in markup */
   LlmSpecialSet defined;  /* found in all text */
-  gboolean swallows;      /* most of both swallow the spaces behind them */
 };
 
 /* A stretch of the joined text within which control tokens are found. */
@@ -33,26 +24,6 @@ typedef struct
   gsize start;
   gsize end;
 } Markup;
-
-static gboolean
-read_additions (LlmTokenizer  *self,
-                LlmGguf       *gguf,
-                GError       **error)
-{
-  gboolean default_bos = self->bpe == NULL ||
-                         llm_pretokenizer_adds_bos (llm_bpe_get_pretokenizer (self->bpe));
-  const gboolean default_eos = self->wpm != NULL;
-
-  if (!llm_gguf_get_bool (gguf, "tokenizer.ggml.add_bos_token", &default_bos, &self->adds_bos,
-                          error) ||
-      !llm_gguf_get_bool (gguf, "tokenizer.ggml.add_eos_token", &default_eos, &self->adds_eos,
-                          error))
-    return FALSE;
-
-  self->adds_bos = self->adds_bos && self->vocab->bos >= 0;
-  self->adds_eos = self->adds_eos && self->vocab->eos >= 0;
-  return TRUE;
-}
 
 /* The special tokens of Phi-3 swallow the spaces behind them; its files don't
  * say so anywhere but in the model's name. */
@@ -80,15 +51,16 @@ static gboolean
 is_swallowing (const LlmTokenizer *self,
                gint32              id)
 {
-  return self->swallows && !is_text_token (self->vocab, id, "<unk>") &&
-         !is_text_token (self->vocab, id, "<s>") &&
-         !is_text_token (self->vocab, id, "<|endoftext|>");
+  const LlmVocab *vocab = self->priv->vocab;
+
+  return self->swallows_spaces && !is_text_token (vocab, id, "<unk>") &&
+         !is_text_token (vocab, id, "<s>") && !is_text_token (vocab, id, "<|endoftext|>");
 }
 
 static void
-collect_special (LlmTokenizer *self)
+collect_special (LlmTokenizerPrivate *priv)
 {
-  const LlmVocab *vocab = self->vocab;
+  const LlmVocab *vocab = priv->vocab;
   g_autoptr(GArray) controls = g_array_new (FALSE, FALSE, sizeof (gint32));
   g_autoptr(GArray) defined = g_array_new (FALSE, FALSE, sizeof (gint32));
 
@@ -101,109 +73,85 @@ collect_special (LlmTokenizer *self)
       else if (vocab->kinds[id] == LLM_TOKEN_USER_DEFINED)
         g_array_append_val (defined, id);
     }
-  llm_special_set_init (&self->controls, vocab, controls);
-  llm_special_set_init (&self->defined, vocab, defined);
+  llm_special_set_init (&priv->controls, vocab, controls);
+  llm_special_set_init (&priv->defined, vocab, defined);
 }
 
-/**
- * llm_tokenizer_new:
- * @gguf: the file; needed only during the call
- * @error: return location for an error
- *
- * Returns: (transfer full): the tokenizer, or %NULL with @error set
- */
+static LlmCodec *
+new_codec (LlmGguf         *gguf,
+           const char      *model,
+           const LlmVocab  *vocab,
+           GError         **error)
+{
+  if (g_str_equal (model, "llama"))
+    return llm_spm_new (gguf, vocab, error);
+  return g_str_equal (model, "bert") ? llm_wpm_new (gguf, vocab, error)
+                                     : llm_bpe_new (gguf, vocab, error);
+}
+
 LlmTokenizer *
 llm_tokenizer_new (LlmGguf  *gguf,
                    GError  **error)
 {
-  g_autoptr(LlmTokenizer) self = g_new0 (LlmTokenizer, 1);
-  g_autofree char *model = NULL;
-  gboolean is_spm, is_wpm;
+  static const char *const models[] = { "llama", "gpt2", "bert", NULL };
+  g_autofree char *model = llm_gguf_get_string (gguf, KEY_MODEL, FALSE, error);
+  g_autoptr(LlmTokenizer) self = NULL;
+  LlmTokenizerPrivate *priv;
 
-  g_return_val_if_fail (gguf != NULL, NULL);
-
-  model = llm_gguf_get_string (gguf, KEY_MODEL, FALSE, error);
   if (model == NULL)
     return NULL;
-  is_spm = g_str_equal (model, "llama");
-  is_wpm = g_str_equal (model, "bert");
-  if (!is_spm && !is_wpm && !g_str_equal (model, "gpt2"))
+  if (!g_strv_contains (models, model))
     {
       g_autofree char *shown = llm_utf8_shorten (model);
 
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
-                   "%s: %s is “%s”; supported are llama, gpt2 and bert",
-                   llm_gguf_get_path (gguf), KEY_MODEL, shown);
+      llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
+                "%s: %s is “%s”; supported are llama, gpt2 and bert", gguf->path, KEY_MODEL, shown);
       return NULL;
     }
 
-  self->vocab = llm_vocab_new (gguf, is_spm || is_wpm, error);
-  if (self->vocab == NULL)
+  self = g_new0 (LlmTokenizer, 1);
+  priv = self->priv = g_new0 (LlmTokenizerPrivate, 1);
+  priv->vocab = llm_vocab_new (gguf, !g_str_equal (model, "gpt2"), error);
+  if (priv->vocab != NULL)
+    priv->codec = new_codec (gguf, model, priv->vocab, error);
+  if (priv->codec == NULL ||
+      !llm_gguf_get_bool (gguf, "tokenizer.ggml.add_bos_token", &priv->codec->adds_bos,
+                          &self->adds_bos, error) ||
+      !llm_gguf_get_bool (gguf, "tokenizer.ggml.add_eos_token", &priv->codec->adds_eos,
+                          &self->adds_eos, error))
     return NULL;
-  if (is_spm)
-    self->spm = llm_spm_new (gguf, self->vocab, error);
-  else if (is_wpm)
-    self->wpm = llm_wpm_new (gguf, self->vocab, error);
-  else
-    self->bpe = llm_bpe_new (gguf, self->vocab, error);
-  if ((self->spm == NULL && self->bpe == NULL && self->wpm == NULL) ||
-      !read_additions (self, gguf, error))
-    return NULL;
-  self->swallows = is_phi3 (gguf);
-  collect_special (self);
 
+  self->n_tokens = priv->vocab->n_tokens;
+  self->bos = priv->vocab->bos;
+  self->eos = priv->vocab->eos;
+  self->adds_bos = self->adds_bos && self->bos >= 0;
+  self->adds_eos = self->adds_eos && self->eos >= 0;
+  self->swallows_spaces = is_phi3 (gguf);
+  collect_special (priv);
   return g_steal_pointer (&self);
 }
 
 void
 llm_tokenizer_free (LlmTokenizer *self)
 {
+  LlmTokenizerPrivate *priv;
+
   if (self == NULL)
     return;
-  llm_special_set_clear (&self->controls);
-  llm_special_set_clear (&self->defined);
-  g_clear_pointer (&self->spm, llm_spm_free);
-  g_clear_pointer (&self->bpe, llm_bpe_free);
-  g_clear_pointer (&self->wpm, llm_wpm_free);
-  g_clear_pointer (&self->vocab, llm_vocab_free);
+  priv = self->priv;
+  llm_special_set_clear (&priv->controls);
+  llm_special_set_clear (&priv->defined);
+  g_clear_pointer (&priv->codec, llm_codec_free);
+  g_clear_pointer (&priv->vocab, llm_vocab_free);
+  g_free (priv);
   g_free (self);
-}
-
-guint
-llm_tokenizer_get_n_tokens (LlmTokenizer *self)
-{
-  return self->vocab->n_tokens;
-}
-
-gint32
-llm_tokenizer_get_bos (LlmTokenizer *self)
-{
-  return self->vocab->bos;
-}
-
-gint32
-llm_tokenizer_get_eos (LlmTokenizer *self)
-{
-  return self->vocab->eos;
-}
-
-gboolean
-llm_tokenizer_adds_bos (LlmTokenizer *self)
-{
-  return self->adds_bos;
-}
-
-gboolean
-llm_tokenizer_adds_eos (LlmTokenizer *self)
-{
-  return self->adds_eos;
 }
 
 gboolean
 llm_tokenizer_ends_answer (LlmTokenizer *self,
                            gint32        id)
 {
-  const GArray *endings = self->vocab->endings;
+  const GArray *endings = self->priv->vocab->endings;
 
   for (guint i = 0; i < endings->len; i++)
     if (g_array_index (endings, gint32, i) == id)
@@ -215,23 +163,17 @@ gint32
 llm_tokenizer_lookup (LlmTokenizer *self,
                       const char   *text)
 {
-  gint32 id = llm_vocab_find (self->vocab, text, strlen (text), FALSE);
+  gint32 id = llm_vocab_find (self->priv->vocab, text, strlen (text), FALSE);
 
-  return id >= 0 ? id : llm_vocab_find (self->vocab, text, strlen (text), TRUE);
+  return id >= 0 ? id : llm_vocab_find (self->priv->vocab, text, strlen (text), TRUE);
 }
 
 gboolean
 llm_tokenizer_is_control (LlmTokenizer *self,
                           gint32        id)
 {
-  return id >= 0 && id < (gint32) self->vocab->n_tokens &&
-         llm_vocab_is_control (self->vocab, id);
-}
-
-gboolean
-llm_tokenizer_swallows_spaces (LlmTokenizer *self)
-{
-  return self->swallows;
+  return id >= 0 && id < (gint32) self->n_tokens &&
+         llm_vocab_is_control (self->priv->vocab, id);
 }
 
 /* Joins the parts, and notes where markup is. Neighbouring markup is one. */
@@ -315,7 +257,7 @@ find_defined (const LlmTokenizer *self,
 {
   g_autoptr(GArray) found = g_array_new (FALSE, FALSE, sizeof (LlmFragment));
 
-  find_special (self, &self->defined, text, start, end, end, found);
+  find_special (self, &self->priv->defined, text, start, end, end, found);
   for (guint i = 0; i <= found->len; i++)
     {
       const LlmFragment *next = i < found->len ? &g_array_index (found, LlmFragment, i) : NULL;
@@ -346,7 +288,7 @@ cut_text (const LlmTokenizer *self,
     {
       const Markup *markup = &g_array_index (markups, Markup, i);
 
-      at = find_special (self, &self->controls, text->str, MAX (at, markup->start), markup->end,
+      at = find_special (self, &self->priv->controls, text->str, MAX (at, markup->start), markup->end,
                          text->len, controls);
     }
 
@@ -364,15 +306,16 @@ cut_text (const LlmTokenizer *self,
 }
 
 guint64
-llm_tokenizer_encode_counting (LlmTokenizer      *self,
-                               const LlmTextPart *parts,
-                               guint              n_parts,
-                               gboolean           add_special,
-                               GArray            *ids)
+llm_tokenizer_encode (LlmTokenizer      *self,
+                      const LlmTextPart *parts,
+                      guint              n_parts,
+                      gboolean           add_special,
+                      GArray            *ids)
 {
   g_autoptr(GArray) markups = g_array_new (FALSE, FALSE, sizeof (Markup));
   g_autoptr(GString) text = join_parts (parts, n_parts, markups);
   g_autoptr(GArray) fragments = NULL;
+  const LlmCodec *codec = self->priv->codec;
   gboolean behind_special = TRUE;
   guint64 n_steps;
 
@@ -381,7 +324,7 @@ llm_tokenizer_encode_counting (LlmTokenizer      *self,
   n_steps = text->len;
   fragments = cut_text (self, text, markups);
   if (add_special && self->adds_bos)
-    g_array_append_val (ids, self->vocab->bos);
+    g_array_append_val (ids, self->bos);
   for (guint i = 0; i < fragments->len; i++)
     {
       const LlmFragment *fragment = &g_array_index (fragments, LlmFragment, i);
@@ -390,39 +333,13 @@ llm_tokenizer_encode_counting (LlmTokenizer      *self,
 
       if (fragment->id >= 0)
         g_array_append_val (ids, fragment->id);
-      else if (self->spm != NULL)
-        n_steps += llm_spm_encode (self->spm, start, length, behind_special, ids);
-      else if (self->wpm != NULL)
-        n_steps += llm_wpm_encode (self->wpm, start, length, ids);
       else
-        n_steps += llm_bpe_encode (self->bpe, start, length, ids);
+        n_steps += codec->encode (codec, start, length, behind_special, ids);
       behind_special = fragment->id >= 0;
     }
   if (add_special && self->adds_eos)
-    g_array_append_val (ids, self->vocab->eos);
+    g_array_append_val (ids, self->eos);
   return n_steps;
-}
-
-/**
- * llm_tokenizer_encode:
- * @self: the tokenizer
- * @parts: (array length=n_parts): the text; in all no more than 256 MiB
- * @n_parts: how many
- * @add_special: whether to add the BOS and EOS that the file asks for
- * @ids: (element-type gint32): to append to
- */
-void
-llm_tokenizer_encode (LlmTokenizer      *self,
-                      const LlmTextPart *parts,
-                      guint              n_parts,
-                      gboolean           add_special,
-                      GArray            *ids)
-{
-  g_return_if_fail (self != NULL);
-  g_return_if_fail (parts != NULL || n_parts == 0);
-  g_return_if_fail (ids != NULL);
-
-  llm_tokenizer_encode_counting (self, parts, n_parts, add_special, ids);
 }
 
 void
@@ -431,15 +348,8 @@ llm_tokenizer_decode_token (LlmTokenizer *self,
                             gboolean      show_control,
                             GString      *out)
 {
-  g_return_if_fail (self != NULL);
-  g_return_if_fail (id >= 0 && id < (gint32) self->vocab->n_tokens);
+  g_return_if_fail (id >= 0 && id < (gint32) self->n_tokens);
 
-  if (!show_control && llm_tokenizer_is_control (self, id))
-    return;
-  if (self->spm != NULL)
-    llm_spm_decode (self->spm, id, out);
-  else if (self->wpm != NULL)
-    llm_wpm_decode (self->wpm, id, out);
-  else
-    llm_bpe_decode (self->bpe, id, out);
+  if (show_control || !llm_tokenizer_is_control (self, id))
+    self->priv->codec->decode (self->priv->codec, id, out);
 }

@@ -10,8 +10,6 @@
 
 #include "model/gguf/llm-gguf.h"
 
-G_BEGIN_DECLS
-
 /* Tokens [first, end). */
 typedef struct
 {
@@ -19,7 +17,21 @@ typedef struct
   guint end;
 } LlmTokenSpan;
 
-typedef struct _LlmTokenizer LlmTokenizer;
+typedef struct _LlmTokenizerPrivate LlmTokenizerPrivate;
+
+/* For all to read. */
+typedef struct
+{
+  guint n_tokens;
+  gint32 bos;                /* ids of the special tokens, -1 where there is none */
+  gint32 eos;
+  gboolean adds_bos;         /* the file asks for a BOS before a text (tokenizer.ggml.add_bos_token
+                              * or the kind's default), and for an EOS after it */
+  gboolean adds_eos;
+  gboolean swallows_spaces;  /* spaces behind special tokens are lost, so that none need be written:
+                              * most of both kinds swallow them */
+  LlmTokenizerPrivate *priv;
+} LlmTokenizer;
 
 /* A stretch of text to encode. In markup, the names of control tokens stand
  * for the tokens; in plain text (all that comes from an app) they are letters.
@@ -37,14 +49,6 @@ LlmTokenizer *llm_tokenizer_new          (LlmGguf       *gguf,
                                           GError       **error) G_GNUC_WARN_UNUSED_RESULT;
 void          llm_tokenizer_free         (LlmTokenizer  *self);
 
-guint         llm_tokenizer_get_n_tokens (LlmTokenizer  *self);
-/* Ids of the special tokens, -1 where there is none. */
-gint32        llm_tokenizer_get_bos      (LlmTokenizer  *self);
-gint32        llm_tokenizer_get_eos      (LlmTokenizer  *self);
-/* Whether the file asks for a BOS before a text (tokenizer.ggml.add_bos_token
- * or the kind's default), and for an EOS after it. */
-gboolean      llm_tokenizer_adds_bos     (LlmTokenizer  *self);
-gboolean      llm_tokenizer_adds_eos     (LlmTokenizer  *self);
 /* Whether @id ends an answer: EOS, the end-of-turn id of the file, and the
  * control tokens commonly used so (<|im_end|>, <|eot_id|>, <end_of_turn>, <|end|>, …). */
 gboolean      llm_tokenizer_ends_answer  (LlmTokenizer  *self,
@@ -59,8 +63,9 @@ gboolean      llm_tokenizer_is_control   (LlmTokenizer  *self,
 /* Appends the ids of the parts to @ids (element-type gint32). @add_special puts
  * BOS in front and EOS behind where the file asks for it; the text is taken to
  * follow a special token anyway. It must be valid UTF-8 of no more than 256 MiB.
- * Time is O(n log n) in its length. */
-void          llm_tokenizer_encode       (LlmTokenizer      *self,
+ * Time is O(n log n) in its length: returns how many steps it took, characters
+ * looked at, look-ups and moves within heaps. */
+guint64       llm_tokenizer_encode       (LlmTokenizer      *self,
                                           const LlmTextPart *parts,
                                           guint              n_parts,
                                           gboolean           add_special,
@@ -74,5 +79,3 @@ void          llm_tokenizer_decode_token (LlmTokenizer  *self,
                                           GString       *out);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmTokenizer, llm_tokenizer_free)
-
-G_END_DECLS

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#define G_LOG_DOMAIN "llm-model"
-
 #include "model/tokenizer/llm-vocab.h"
 
 #include <string.h>
 #include <xxhash.h>
 
-#include "common/llmsvc-error.h"
+#include "base/llm-fail.h"
 
 #define KEY_TOKENS "tokenizer.ggml.tokens"
 #define KEY_TYPES "tokenizer.ggml.token_type"
@@ -39,24 +37,27 @@ static const struct { const char *key; gboolean ends_answer; } marker_keys[] =
   { "tokenizer.ggml.seperator_token_id", FALSE },   /* spelt so in files */
 };
 
-/* With the kind in the half that slots keep: a text may be there once in each. */
+/* Texts that are plain and others are apart: a text may be there once in each. */
 static guint64
-hash_text (const LlmVocab *self,
-           const char     *text,
-           gsize           length,
-           gboolean        is_plain)
+make_key (const LlmVocab *self,
+          const char     *text,
+          gsize           length,
+          gboolean        is_plain)
 {
-  const guint64 plain_bit = G_GUINT64_CONSTANT (1) << 32;
-  guint64 hash = XXH3_64bits_withSeed (text, length, self->seed);
+  guint64 seed = self->table.seed;
 
-  return is_plain ? hash | plain_bit : hash & ~plain_bit;
+  return MAX (XXH3_64bits_withSeed (text, length, is_plain ? seed : ~seed), 1);
 }
 
 static guint64
-make_slot (guint64 hash,
-           gint32  id)
+make_token_key (const LlmVocab *self,
+                guint           id,
+                gboolean        is_plain)
 {
-  return (hash & G_GUINT64_CONSTANT (0xffffffff00000000)) | ((guint32) id + 1);
+  gsize length;
+  const char *text = llm_vocab_get_text (self, (gint32) id, &length);
+
+  return make_key (self, text, length, is_plain);
 }
 
 /* Which tokens ordinary text can become by merging. User-defined pieces of
@@ -104,59 +105,19 @@ copy_with_spaces (char       *to,
   return n;
 }
 
-static void
-prefetch_slot (const LlmVocab *self,
-               const char     *text,
-               gsize           length,
-               gboolean        is_plain)
-{
-  guint64 hash = hash_text (self, text, length, is_plain);
-
-  __builtin_prefetch (&self->slots[(guint32) hash & self->mask]);
-}
-
 /* A later token with the same text takes the place of an earlier one. */
-static void
-insert_token (LlmVocab *self,
-              gint32    id,
-              gboolean  is_plain)
-{
-  gsize length;
-  const char *text = llm_vocab_get_text (self, id, &length);
-  guint64 hash = hash_text (self, text, length, is_plain);
-  guint32 at = (guint32) hash & self->mask;
-
-  for (; self->slots[at] != 0; at = (at + 1) & self->mask)
-    {
-      gint32 other = (gint32) (guint32) self->slots[at] - 1;
-      gsize other_length;
-      const char *other_text = llm_vocab_get_text (self, other, &other_length);
-
-      if (self->slots[at] >> 32 == hash >> 32 && other_length == length &&
-          memcmp (other_text, text, length) == 0)
-        break;
-    }
-  self->slots[at] = make_slot (hash, id);
-}
-
-/* Slots lie all over a table that is larger than a cache: it is asked for them a
- * little before they are needed. */
 static void
 insert_tokens (LlmVocab       *self,
                const gboolean *is_plain)
 {
+  llm_table_init (&self->table, self->n_tokens);
   for (guint i = 0; i < self->n_tokens; i++)
     {
-      guint ahead = i + LLM_VOCAB_AHEAD;
+      guint ahead = MIN (i + LLM_TABLE_AHEAD, self->n_tokens - 1);
+      guint64 key = make_token_key (self, i, is_plain[i]);
 
-      if (ahead < self->n_tokens)
-        {
-          gsize length;
-          const char *text = llm_vocab_get_text (self, (gint32) ahead, &length);
-
-          prefetch_slot (self, text, length, is_plain[ahead]);
-        }
-      insert_token (self, (gint32) i, is_plain[i]);
+      llm_table_prefetch (&self->table, make_token_key (self, ahead, is_plain[ahead]));
+      *llm_table_find (&self->table, key) = (LlmTableSlot) { key, i };
     }
 }
 
@@ -165,7 +126,7 @@ llm_vocab_prefetch (const LlmVocab *self,
                     const char     *text,
                     gsize           length)
 {
-  prefetch_slot (self, text, length, TRUE);
+  llm_table_prefetch (&self->table, make_key (self, text, length, TRUE));
 }
 
 gint32
@@ -174,25 +135,17 @@ llm_vocab_find (const LlmVocab *self,
                 gsize           length,
                 gboolean        is_plain)
 {
-  guint64 hash;
+  const LlmTableSlot *slot;
+  gsize found_length;
+  const char *found;
 
   if (length == 0 || length > self->max_length)
     return -1;
-
-  hash = hash_text (self, text, length, is_plain);
-  for (guint32 at = (guint32) hash & self->mask; self->slots[at] != 0; at = (at + 1) & self->mask)
-    {
-      gint32 id = (gint32) (guint32) self->slots[at] - 1;
-      gsize found_length;
-      const char *found;
-
-      if (self->slots[at] >> 32 != hash >> 32)
-        continue;
-      found = llm_vocab_get_text (self, id, &found_length);
-      if (found_length == length && memcmp (found, text, length) == 0)
-        return id;
-    }
-  return -1;
+  slot = llm_table_find (&self->table, make_key (self, text, length, is_plain));
+  if (slot->key == 0)
+    return -1;
+  found = llm_vocab_get_text (self, (gint32) slot->value, &found_length);
+  return found_length == length && memcmp (found, text, length) == 0 ? (gint32) slot->value : -1;
 }
 
 static gboolean
@@ -202,19 +155,13 @@ check_sizes (LlmGguf  *gguf,
              GError  **error)
 {
   if (n_tokens == 0 || n_tokens > LLM_VOCAB_MAX_TOKENS)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
-                   "%s: %s has %zu entries; supported are 1 to %u",
-                   llm_gguf_get_path (gguf), KEY_TOKENS, n_tokens, LLM_VOCAB_MAX_TOKENS);
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_INVALID_MODEL,
+                     "%s: %s has %zu entries; supported are 1 to %u",
+                     gguf->path, KEY_TOKENS, n_tokens, LLM_VOCAB_MAX_TOKENS);
   if (n_kinds != n_tokens)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
-                   "%s: %s has %zu entries, %s has %zu; there must be one for each token",
-                   llm_gguf_get_path (gguf), KEY_TYPES, n_kinds, KEY_TOKENS, n_tokens);
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_INVALID_MODEL,
+                     "%s: %s has %zu entries, %s has %zu; there must be one for each token",
+                     gguf->path, KEY_TYPES, n_kinds, KEY_TOKENS, n_tokens);
   return TRUE;
 }
 
@@ -226,19 +173,13 @@ check_token (LlmGguf        *gguf,
              GError        **error)
 {
   if (token.length > LLM_VOCAB_MAX_TEXT)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
-                   "%s: %s[%zu] is %zu bytes long; supported are up to %d",
-                   llm_gguf_get_path (gguf), KEY_TOKENS, id, token.length, LLM_VOCAB_MAX_TEXT);
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_INVALID_MODEL,
+                     "%s: %s[%zu] is %zu bytes long; supported are up to %d",
+                     gguf->path, KEY_TOKENS, id, token.length, LLM_VOCAB_MAX_TEXT);
   if (kind < LLM_TOKEN_NORMAL || kind > LLM_TOKEN_BYTE)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
-                   "%s: %s[%zu] is %jd; known types are 1 to 6",
-                   llm_gguf_get_path (gguf), KEY_TYPES, id, kind);
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_INVALID_MODEL,
+                     "%s: %s[%zu] is %jd; known types are 1 to 6",
+                     gguf->path, KEY_TYPES, id, kind);
   return TRUE;
 }
 
@@ -297,28 +238,6 @@ check_marker_name (LlmVocab      *self,
       }
 }
 
-/* Twice the tokens or more, so that searches are short. */
-static void
-make_slots (LlmVocab *self)
-{
-  gsize n_slots = 16;
-
-  while (n_slots < (gsize) self->n_tokens * 2)
-    n_slots *= 2;
-  self->slots = g_new0 (guint64, n_slots);
-  self->mask = (guint32) (n_slots - 1);
-  /* Another one each time: no file can be made whose texts all meet in one slot. */
-  self->seed = ((guint64) g_random_int () << 32) | g_random_int ();
-}
-
-/**
- * llm_vocab_new:
- * @gguf: the file
- * @is_spm: pieces as SentencePiece has them, else byte-level ones
- * @error: return location for an error
- *
- * Returns: (transfer full): the tokens, or %NULL with @error set
- */
 LlmVocab *
 llm_vocab_new (LlmGguf   *gguf,
                gboolean   is_spm,
@@ -346,9 +265,9 @@ llm_vocab_new (LlmGguf   *gguf,
     }
   if (total > G_MAXINT32)
     {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
-                   "%s: %s holds %zu bytes; supported are up to %d",
-                   llm_gguf_get_path (gguf), KEY_TOKENS, total, G_MAXINT32);
+      llm_fail (error, LLMSVC_ERROR_INVALID_MODEL,
+                "%s: %s holds %zu bytes; supported are up to %d",
+                gguf->path, KEY_TOKENS, total, G_MAXINT32);
       return NULL;
     }
 
@@ -363,15 +282,13 @@ llm_vocab_new (LlmGguf   *gguf,
   self->texts = g_malloc (total + 1);
   self->offsets = g_new (guint32, n_tokens + 1);
   plain = g_new (gboolean, n_tokens);
-  make_slots (self);
 
   for (gsize i = 0; i < n_tokens; i++)
     {
-      gboolean is_plain;
       gsize length = tokens[i].length;
 
       check_marker_name (self, (gint32) i, tokens[i]);
-      is_plain = is_plain_token (self->kinds[i], is_spm, tokens[i].text, length);
+      plain[i] = is_plain_token (self->kinds[i], is_spm, tokens[i].text, length);
       if (is_spm && (self->kinds[i] == LLM_TOKEN_NORMAL || self->kinds[i] == LLM_TOKEN_UNUSED))
         length = copy_with_spaces (self->texts + offset, tokens[i].text, length);
       else if (length > 0)
@@ -381,7 +298,6 @@ llm_vocab_new (LlmGguf   *gguf,
       offset += (guint32) length;
       self->offsets[i + 1] = offset;
       self->max_length = MAX (self->max_length, length);
-      plain[i] = is_plain;
     }
   self->texts[offset] = '\0';
   insert_tokens (self, plain);
@@ -398,6 +314,6 @@ llm_vocab_free (LlmVocab *self)
   g_free (self->texts);
   g_free (self->offsets);
   g_free (self->kinds);
-  g_free (self->slots);
+  g_free (self->table.slots);
   g_free (self);
 }

@@ -9,8 +9,7 @@
 #pragma once
 
 #include "model/gguf/llm-gguf.h"
-
-G_BEGIN_DECLS
+#include "model/tokenizer/llm-table.h"
 
 /* As stored in tokenizer.ggml.token_type. */
 typedef enum
@@ -40,9 +39,7 @@ typedef struct
   guint32 *offsets;     /* n_tokens + 1 of them */
   guint8 *kinds;        /* LlmTokenKind by id */
 
-  guint64 *slots;       /* the high half is the hash, the low one id + 1; 0 is free */
-  guint32 mask;
-  guint64 seed;
+  LlmTable table;       /* id by the hash of the text */
 } LlmVocab;
 
 /* @is_spm: pieces as SentencePiece has them, else byte-level ones. */
@@ -59,12 +56,11 @@ gint32      llm_vocab_find     (const LlmVocab  *self,
                                 gsize            length,
                                 gboolean         is_plain);
 
-/* Says that llm_vocab_find() will be asked for this text, as a plain one: for those
- * who look up very many, best LLM_VOCAB_AHEAD texts ahead. */
+/* Says that llm_vocab_find() will be asked for this text, as a plain one, LLM_TABLE_AHEAD texts
+ * later. */
 void        llm_vocab_prefetch (const LlmVocab  *self,
                                 const char      *text,
                                 gsize            length);
-#define LLM_VOCAB_AHEAD 8
 
 /* Whether the token is a marker, whose text is never shown. */
 static inline gboolean
@@ -84,5 +80,3 @@ llm_vocab_get_text (const LlmVocab *self,
 }
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmVocab, llm_vocab_free)
-
-G_END_DECLS

@@ -1,13 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#define G_LOG_DOMAIN "llm-model"
-
-#include "weights/llm-prepared-file.h"
+#include "weights/llm-repacked-private.h"
 
 #include <string.h>
 #include <xxhash.h>
 
-#include "common/llmsvc-error.h"
 #include "io/llm-cache-folder.h"
 #include "kernels/llk-panel.h"
 
@@ -65,7 +62,7 @@ round_up (guint64 value,
 }
 
 guint64
-llm_prepared_checksum (gconstpointer data,
+llm_repacked_checksum (gconstpointer data,
                        gsize         size)
 {
   return XXH3_64bits (data, size);
@@ -99,12 +96,13 @@ hash_layout (LlkType type)
 }
 
 static void
-add_matrix (LlmPreparedPlan     *self,
+add_matrix (LlmRepackedPlan     *self,
             LlmOperator          op,
             guint                layer,
-            const LlmTensorPart *part)
+            const LlmTensorPart *part,
+            gboolean             shares_embedding)
 {
-  LlmPreparedMatrix matrix = {
+  LlmRepackedMatrix matrix = {
     .op = op,
     .layer = layer,
     .part = *part,
@@ -112,10 +110,13 @@ add_matrix (LlmPreparedPlan     *self,
     .panel_bytes = llk_panel_bytes (part->type, part->n_in),
     .n_panels = (part->n_out + LLK_PANEL_OUTPUTS - 1) / LLK_PANEL_OUTPUTS,
   };
+  LlmRepackedRows rows = { part->offset, (guint64) part->row_bytes * part->n_out };
 
   self->bytes = matrix.offset + (guint64) matrix.n_panels * matrix.panel_bytes;
   g_array_append_val (self->matrices, matrix);
   self->places[layer * LLM_N_OPS + op] = self->matrices->len;
+  if (!shares_embedding)
+    g_array_append_val (self->rows, rows);
 }
 
 /* The embedding is read by rows, where the file has it. */
@@ -138,35 +139,37 @@ is_whole_panels (const LlmHparams    *hparams,
 
 /* Operators of the layers, layer after layer, then those behind the last. */
 static gboolean
-add_matrices (LlmPreparedPlan   *self,
-              LlmGguf           *gguf,
+add_matrices (LlmRepackedPlan   *self,
               const LlmHparams  *hparams,
               GError           **error)
 {
+  LlmTensorPart embedding, part;
+
+  if (!llm_operator_find (self->gguf, hparams, LLM_OP_TOKEN_EMBEDDING, 0, &embedding, error))
+    return FALSE;
   for (guint layer = 0; layer <= hparams->n_layers; layer++)
     for (guint op = 0; op < LLM_N_OPS; op++)
       {
-        LlmTensorPart part;
-
         if (!is_packed (op) || llm_operator_is_layered (op) != (layer < hparams->n_layers))
           continue;
-        if (!llm_operator_find (gguf, hparams, op, layer, &part, error))
+        if (!llm_operator_find (self->gguf, hparams, op, layer, &part, error))
           return FALSE;
         if (part.tensor != NULL && is_whole_panels (hparams, op, &part))
-          add_matrix (self, op, llm_operator_is_layered (op) ? layer : 0, &part);
+          add_matrix (self, op, llm_operator_is_layered (op) ? layer : 0, &part,
+                      part.tensor == embedding.tensor);
       }
   return TRUE;
 }
 
 static guint64
-hash_layouts (const LlmPreparedPlan *self)
+hash_layouts (const LlmRepackedPlan *self)
 {
   guint64 hash = FORMAT_VERSION;
   gint64 last = -1;
 
   for (guint i = 0; i < self->matrices->len; i++)
     {
-      LlkType type = g_array_index (self->matrices, LlmPreparedMatrix, i).part.type;
+      LlkType type = g_array_index (self->matrices, LlmRepackedMatrix, i).part.type;
 
       if (type != last)
         {
@@ -179,69 +182,78 @@ hash_layouts (const LlmPreparedPlan *self)
   return hash;
 }
 
-LlmPreparedPlan *
-llm_prepared_plan_new (LlmGguf           *gguf,
+static gsize
+get_head_bytes (const LlmRepackedPlan *self)
+{
+  return sizeof (Header) + self->matrices->len * sizeof (TableEntry) +
+         self->n_pieces * sizeof (guint64);
+}
+
+LlmRepackedPlan *
+llm_repacked_plan_new (LlmGguf           *gguf,
                        const LlmHparams  *hparams,
                        GError           **error)
 {
-  g_autoptr(LlmPreparedPlan) self = NULL;
-  LlmTensorPart embedding;
+  g_autoptr(LlmRepackedPlan) self = g_new0 (LlmRepackedPlan, 1);
 
-  g_return_val_if_fail (gguf != NULL, NULL);
-  g_return_val_if_fail (hparams != NULL, NULL);
-
-  self = g_new0 (LlmPreparedPlan, 1);
-  self->matrices = g_array_new (FALSE, FALSE, sizeof (LlmPreparedMatrix));
+  g_atomic_ref_count_init (&self->ref_count);
+  self->gguf = llm_gguf_ref (gguf);
+  self->matrices = g_array_new (FALSE, FALSE, sizeof (LlmRepackedMatrix));
+  self->rows = g_array_new (FALSE, FALSE, sizeof (LlmRepackedRows));
   self->places = g_new0 (guint, (gsize) hparams->n_layers * LLM_N_OPS);
-  if (!add_matrices (self, gguf, hparams, error) ||
-      !llm_operator_find (gguf, hparams, LLM_OP_TOKEN_EMBEDDING, 0, &embedding, error))
+  if (!add_matrices (self, hparams, error))
     return NULL;
-  self->embedding = embedding.tensor;
 
-  self->n_pieces = (guint) ((self->bytes + LLM_PREPARED_PIECE - 1) / LLM_PREPARED_PIECE);
-  self->data_offset = round_up (sizeof (Header) + self->matrices->len * sizeof (TableEntry) +
-                                  self->n_pieces * sizeof (guint64),
-                                LLM_FILE_MAP_HUGE);
+  self->n_pieces = (guint) ((self->bytes + LLM_REPACKED_PIECE - 1) / LLM_REPACKED_PIECE);
+  self->data_offset = round_up (get_head_bytes (self), LLM_FILE_MAP_HUGE);
   self->file_bytes = self->data_offset + self->bytes;
   self->layout = hash_layouts (self);
-  self->source_hash = llm_gguf_get_header_hash (gguf);
   self->source_weights = llm_gguf_get_weights_hash (gguf);
-  if (!llm_file_map_get_identity (llm_gguf_get_map (gguf), &self->source))
+  if (!llm_file_map_get_identity (gguf->map, &self->source))
     memset (&self->source, 0, sizeof self->source);
   return g_steal_pointer (&self);
 }
 
-void
-llm_prepared_plan_free (LlmPreparedPlan *self)
+LlmRepackedPlan *
+llm_repacked_plan_ref (LlmRepackedPlan *self)
 {
-  if (self == NULL)
+  g_atomic_ref_count_inc (&self->ref_count);
+  return self;
+}
+
+void
+llm_repacked_plan_unref (LlmRepackedPlan *self)
+{
+  if (!g_atomic_ref_count_dec (&self->ref_count))
     return;
-  g_clear_pointer (&self->matrices, g_array_unref);
+  llm_gguf_unref (self->gguf);
+  g_array_unref (self->matrices);
+  g_array_unref (self->rows);
   g_free (self->places);
   g_free (self);
 }
 
-const LlmPreparedMatrix *
-llm_prepared_plan_find (const LlmPreparedPlan *self,
+const LlmRepackedMatrix *
+llm_repacked_plan_find (const LlmRepackedPlan *self,
                         LlmOperator            op,
                         guint                  layer)
 {
   guint place = self->places[layer * LLM_N_OPS + op];
 
-  return place > 0 ? &g_array_index (self->matrices, LlmPreparedMatrix, place - 1) : NULL;
+  return place > 0 ? &g_array_index (self->matrices, LlmRepackedMatrix, place - 1) : NULL;
 }
 
 gsize
-llm_prepared_plan_get_piece (const LlmPreparedPlan *self,
+llm_repacked_plan_get_piece (const LlmRepackedPlan *self,
                              guint                  piece)
 {
-  return (gsize) MIN (LLM_PREPARED_PIECE, self->bytes - piece * LLM_PREPARED_PIECE);
+  return (gsize) MIN (LLM_REPACKED_PIECE, self->bytes - piece * LLM_REPACKED_PIECE);
 }
 
 /* --- the head of a file --- */
 
 static Header
-make_header (const LlmPreparedPlan *self)
+make_header (const LlmRepackedPlan *self)
 {
   Header header = {
     .byte_order = BYTE_ORDER_MARK,
@@ -252,7 +264,7 @@ make_header (const LlmPreparedPlan *self)
     .bytes = self->bytes,
     .n_matrices = self->matrices->len,
     .n_pieces = self->n_pieces,
-    .source_hash = self->source_hash,
+    .source_hash = self->gguf->header_hash,
     .source_device = self->source.device,
     .source_inode = self->source.inode,
     .source_size = self->source.size,
@@ -267,31 +279,9 @@ make_header (const LlmPreparedPlan *self)
   return header;
 }
 
-static TableEntry
-make_entry (const LlmPreparedMatrix *matrix)
-{
-  return (TableEntry) {
-    .op = matrix->op,
-    .layer = matrix->layer,
-    .type = matrix->part.type,
-    .n_panels = matrix->n_panels,
-    .n_in = matrix->part.n_in,
-    .n_out = matrix->part.n_out,
-    .offset = matrix->offset,
-    .panel_bytes = matrix->panel_bytes,
-  };
-}
-
-static gsize
-get_head_bytes (const LlmPreparedPlan *self)
-{
-  return sizeof (Header) + self->matrices->len * sizeof (TableEntry) +
-         self->n_pieces * sizeof (guint64);
-}
-
 /* Of a model file, and of what can be read of it without its weights. */
 char *
-llm_prepared_plan_get_name (const LlmPreparedPlan *self)
+llm_repacked_plan_get_name (const LlmRepackedPlan *self)
 {
   Header header = make_header (self);
 
@@ -301,7 +291,7 @@ llm_prepared_plan_get_name (const LlmPreparedPlan *self)
 }
 
 guint64
-llm_prepared_get_boot (void)
+llm_repacked_get_boot (void)
 {
   g_autofree char *id = NULL;
   gsize length;
@@ -312,22 +302,8 @@ llm_prepared_get_boot (void)
   return XXH3_64bits (id, length);
 }
 
-static guint64
-hash_head (const guint8 *head,
-           gsize         size)
-{
-  Header header;
-  guint64 parts[2];
-
-  memcpy (&header, head, sizeof header);
-  header.checksum = 0;
-  parts[0] = XXH3_64bits (&header, sizeof header);
-  parts[1] = XXH3_64bits (head + sizeof header, size - sizeof header);
-  return XXH3_64bits (parts, sizeof parts);
-}
-
 GBytes *
-llm_prepared_head_new (const LlmPreparedPlan *self,
+llm_repacked_head_new (const LlmRepackedPlan *self,
                        const guint64         *checksums,
                        gint64                 modified_s,
                        guint64                boot)
@@ -336,33 +312,45 @@ llm_prepared_head_new (const LlmPreparedPlan *self,
   gsize size = get_head_bytes (self);
   guint8 *head = g_malloc (size);
   guint8 *at = head + sizeof header;
+  guint64 parts[2];
 
   header.modified_s = modified_s;
   header.boot = boot;
-  memcpy (head, &header, sizeof header);
   for (guint i = 0; i < self->matrices->len; i++, at += sizeof (TableEntry))
     {
-      TableEntry entry = make_entry (&g_array_index (self->matrices, LlmPreparedMatrix, i));
+      const LlmRepackedMatrix *matrix = &g_array_index (self->matrices, LlmRepackedMatrix, i);
+      TableEntry entry = {
+        .op = matrix->op,
+        .layer = matrix->layer,
+        .type = matrix->part.type,
+        .n_panels = matrix->n_panels,
+        .n_in = matrix->part.n_in,
+        .n_out = matrix->part.n_out,
+        .offset = matrix->offset,
+        .panel_bytes = matrix->panel_bytes,
+      };
 
       memcpy (at, &entry, sizeof entry);
     }
   memcpy (at, checksums, self->n_pieces * sizeof (guint64));
 
-  header.checksum = hash_head (head, size);
+  parts[0] = XXH3_64bits (&header, sizeof header);
+  parts[1] = XXH3_64bits (head + sizeof header, size - sizeof header);
+  header.checksum = XXH3_64bits (parts, sizeof parts);
   memcpy (head, &header, sizeof header);
   return g_bytes_new_take (head, size);
 }
 
 gboolean
-llm_prepared_head_check (const LlmPreparedPlan *self,
+llm_repacked_head_check (const LlmRepackedPlan *self,
                          const guint8          *data,
                          guint64                size,
-                         LlmPreparedHead       *head,
+                         LlmRepackedHead       *head,
                          const char           **reason)
 {
   const Header wanted = make_header (self);
   gsize head_bytes = get_head_bytes (self);
-  const guint8 *at = data + sizeof (Header);
+  g_autoptr(GBytes) good = NULL;
   Header header;
 
   *reason = "it is of another model or another version";
@@ -376,20 +364,12 @@ llm_prepared_head_check (const LlmPreparedPlan *self,
   if (size != self->file_bytes)
     return FALSE;
 
-  *reason = "its head is damaged";
-  if (header.checksum != hash_head (data, head_bytes))
-    return FALSE;
-  for (guint i = 0; i < self->matrices->len; i++, at += sizeof (TableEntry))
-    {
-      TableEntry entry = make_entry (&g_array_index (self->matrices, LlmPreparedMatrix, i));
-
-      if (memcmp (at, &entry, sizeof entry) != 0)
-        return FALSE;
-    }
-
   head->modified_s = header.modified_s;
   head->boot = header.boot;
-  head->checksums = (const guint64 *) (gconstpointer) at;
-  *reason = NULL;
-  return TRUE;
+  head->checksums =
+    (const guint64 *) (gconstpointer) (data + head_bytes - self->n_pieces * sizeof (guint64));
+  good = llm_repacked_head_new (self, head->checksums, head->modified_s, head->boot);
+  *reason = memcmp (g_bytes_get_data (good, NULL), data, head_bytes) != 0 ? "its head is damaged"
+                                                                          : NULL;
+  return *reason == NULL;
 }

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "base/llm-fail.h"
+
+gboolean
+llm_fail (GError     **error,
+          int          code,
+          const char  *format,
+          ...)
+{
+  va_list args;
+
+  va_start (args, format);
+  if (error != NULL)
+    *error = g_error_new_valist (LLMSVC_ERROR, code, format, args);
+  va_end (args);
+  return FALSE;
+}

@@ -1,0 +1,106 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * What measures a model's accuracy: calls on a sequence as the service makes them, one after the
+ * other and without a service; perplexity; divergence. What the store does between calls (it
+ * quantizes chunks) is then all done. The store's thread, or the only one of a tool.
+ */
+
+#pragma once
+
+#include "forward/llm-forward.h"
+
+/* @logits of the row in slot @slot; n_vocab floats, valid while it runs. */
+typedef void (*LlmMeasureFunc) (guint        slot,
+                                const float *logits,
+                                gpointer     data);
+
+/* Begins a call of @n_new more slots at most. llm_measure_end() ends it, also when computing
+ * rows failed; not when this failed. */
+gboolean llm_measure_begin      (LlmKvSeq          *seq,
+                                 guint              n_new,
+                                 GError           **error) G_GNUC_WARN_UNUSED_RESULT;
+/**
+ * llm_measure_rows:
+ * @forward: between steps
+ * @seq: in a call
+ * @tokens: (array length=n_tokens): of all slots; those behind the length of @seq are computed
+ * @kind: of the rows
+ * @first_wanted: @func gets the logits from this slot on
+ * @func: (nullable):
+ *
+ * Appends rows that see all before them.
+ *
+ * Returns: %FALSE with @error set when a step failed
+ */
+gboolean llm_measure_rows       (LlmForward        *forward,
+                                 LlmKvSeq          *seq,
+                                 const gint32      *tokens,
+                                 guint              n_tokens,
+                                 LlkRowKind         kind,
+                                 guint              first_wanted,
+                                 LlmMeasureFunc     func,
+                                 gpointer           data,
+                                 GError           **error) G_GNUC_WARN_UNUSED_RESULT;
+/* Ends the call, and does what the store does between calls. @tokens: of all slots. */
+void     llm_measure_end        (LlmKvStore        *store,
+                                 LlmKvSeq          *seq,
+                                 const gint32      *tokens);
+/* All three: a call of its own for the rows. */
+gboolean llm_measure_call       (LlmForward        *forward,
+                                 LlmKvStore        *store,
+                                 LlmKvSeq          *seq,
+                                 const gint32      *tokens,
+                                 guint              n_tokens,
+                                 LlkRowKind         kind,
+                                 guint              first_wanted,
+                                 LlmMeasureFunc     func,
+                                 gpointer           data,
+                                 GError           **error) G_GNUC_WARN_UNUSED_RESULT;
+
+/* Both of the same text's next token: the sum of p × log (p / q), in nats, at least 0.
+ * @is_same_top (nullable): set to whether both think the same token likeliest. */
+double   llm_measure_divergence (const float       *p_logits,
+                                 const float       *q_logits,
+                                 guint              n_vocab,
+                                 gboolean          *is_same_top);
+
+/* Perplexity by the rule that published figures use: windows of n_ctx tokens one after the other,
+ * each on its own, its first token replaced by BOS; the second half of each is scored. */
+typedef struct
+{
+  guint n_windows;      /* done so far */
+  guint64 n_scored;     /* tokens */
+  double nll;           /* mean negative log-likelihood, in nats */
+  double perplexity;    /* e^nll */
+} LlmPerplexity;
+
+typedef struct
+{
+  guint n_ctx;          /* tokens in one window, at least 4; what is left behind the last whole
+                         * window is not used */
+  guint n_call;         /* tokens of one call, 0 for all of a window */
+  LlkRowKind kind;      /* of the rows: GENERATED with weights as rows is the exact path */
+  gint32 bos;           /* takes the place of each window's first token; -1 for none */
+} LlmPerplexityRule;
+
+/**
+ * llm_perplexity_run:
+ * @forward: a forward pass between steps
+ * @hparams: those of @forward's model
+ * @store: where the windows' KV cache goes
+ * @tokens: (array length=n_tokens): the text, with a BOS in front where the tokenizer adds one
+ * @on_window: (nullable): called after each window
+ * @result: (out): the figure over all windows
+ *
+ * Returns: %FALSE with @error set when a step failed or there is no whole window
+ */
+gboolean llm_perplexity_run     (LlmForward              *forward,
+                                 const LlmHparams        *hparams,
+                                 LlmKvStore              *store,
+                                 const gint32            *tokens,
+                                 gsize                    n_tokens,
+                                 const LlmPerplexityRule *rule,
+                                 void                   (*on_window) (const LlmPerplexity *so_far),
+                                 LlmPerplexity           *result,
+                                 GError                 **error);

@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "weights/llm-repacked-private.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pwd.h>
+#include <sys/stat.h>
+#include <sys/xattr.h>
+#include <unistd.h>
+
+#include "base/llm-fail.h"
+#include "io/llm-cache-folder.h"
+
+/* Below the cache folder of all of llmsvc. */
+#define SUBFOLDER "weights"
+/* Whom the system's service runs as. */
+#define SERVICE_USER "llmsvc"
+
+struct _LlmRepackedCache
+{
+  char *folder;          /* (nullable) */
+  gboolean is_shared;
+  char *system_folder;   /* (nullable) */
+  guint64 limit;
+};
+
+LlmRepackedCache *
+llm_repacked_cache_new (const char *folder,
+                        gboolean    is_shared,
+                        const char *system_folder,
+                        guint64     limit)
+{
+  LlmRepackedCache *self = g_new0 (LlmRepackedCache, 1);
+
+  self->folder = folder != NULL ? g_build_filename (folder, SUBFOLDER, NULL) : NULL;
+  self->is_shared = is_shared;
+  if (system_folder != NULL && g_strcmp0 (folder, system_folder) != 0)
+    self->system_folder = g_build_filename (system_folder, SUBFOLDER, NULL);
+  self->limit = limit;
+  return self;
+}
+
+void
+llm_repacked_cache_free (LlmRepackedCache *self)
+{
+  if (self == NULL)
+    return;
+  g_free (self->folder);
+  g_free (self->system_folder);
+  g_free (self);
+}
+
+gboolean
+llm_repacked_is_trusted (uid_t  owner,
+                         mode_t mode,
+                         uid_t  self,
+                         uid_t  service)
+{
+  if ((mode & (S_IWGRP | S_IWOTH)) != 0)
+    return FALSE;
+  return owner == 0 || owner == self || (service != (uid_t) -1 && owner == service);
+}
+
+static uid_t
+find_service_user (void)
+{
+  char buffer[4096];
+  struct passwd entry;
+  struct passwd *found = NULL;
+
+  if (getpwnam_r (SERVICE_USER, &entry, buffer, sizeof buffer, &found) != 0 || found == NULL)
+    return (uid_t) -1;
+  return found->pw_uid;
+}
+
+/* --- a file that is there --- */
+
+/* Why the file at @path, mapped, is not used; NULL when it is good. */
+static const char *
+find_fault (const LlmRepackedPlan *plan,
+            LlmFileMap            *map,
+            gboolean               is_system,
+            LlmRepackedHead       *head)
+{
+  LlmFileIdentity identity;
+  const char *reason;
+
+  llm_file_map_get_identity (map, &identity);
+  if (!llm_repacked_is_trusted (identity.uid, identity.mode, geteuid (),
+                                is_system ? find_service_user () : (uid_t) -1))
+    return "others may have written it";
+  if (!llm_repacked_head_check (plan, llm_file_map_get_data (map), identity.size, head, &reason))
+    return reason;
+  /* The same for the file that is being written: its time must be one that nothing
+   * but its head can know. */
+  if (identity.modified_s != head->modified_s || identity.modified_ns != 0)
+    return "it was changed since it was made";
+  return NULL;
+}
+
+/* NULL without a word when there is no file, and with one when it is no good. */
+static LlmRepacked *
+open_file (LlmRepackedPlan *plan,
+           const char      *path,
+           gboolean         is_system)
+{
+  g_autoptr(LlmFileMap) map = NULL;
+  g_autoptr(GError) error = NULL;
+  LlmRepackedHead head;
+  LlmRepacked *repacked;
+  const char *reason;
+  int kept_fd;
+  int fd = open (path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
+
+  if (fd < 0)
+    return NULL;
+  kept_fd = fcntl (fd, F_DUPFD_CLOEXEC, 3);
+  map = llm_file_map_new_for_fd (fd, path, &error);
+  if (map == NULL || kept_fd < 0)
+    {
+      g_message ("A prepared model is not used: %s",
+                 error != NULL ? error->message : g_strerror (errno));
+      if (kept_fd >= 0)
+        close (kept_fd);
+      return NULL;
+    }
+  reason = find_fault (plan, map, is_system, &head);
+  if (reason != NULL)
+    {
+      g_message ("The prepared model “%s” is not used: %s", path, reason);
+      close (kept_fd);
+      return NULL;
+    }
+
+  llm_cache_folder_touch (kept_fd);
+  repacked = llm_repacked_new_for_map (plan, map, path);
+  /* What this start of the machine has written comes from memory, not from the disk. */
+  if (head.boot == llm_repacked_get_boot () ||
+      fgetxattr (kept_fd, LLM_REPACKED_VERIFIED, NULL, 0) >= 0)
+    {
+      close (kept_fd);
+      return repacked;
+    }
+  repacked->fd = kept_fd;
+  repacked->checksums = g_memdup2 (head.checksums, plan->n_pieces * sizeof (guint64));
+  return repacked;
+}
+
+/* --- a new one --- */
+
+/* The head goes last: without it the file is nothing. */
+static gboolean
+write_file (const LlmRepackedPlan  *plan,
+            guint                   n_threads,
+            int                     fd,
+            GError                **error)
+{
+  g_autofree guint64 *checksums = g_new0 (guint64, plan->n_pieces);
+  g_autoptr(GBytes) head = NULL;
+  struct timespec times[2] = { { .tv_nsec = UTIME_NOW }, { 0 } };
+  gconstpointer bytes;
+  gsize size;
+
+  if (!llm_repack_in_file (plan, n_threads, fd, checksums, error))
+    return FALSE;
+
+  times[1].tv_sec = g_get_real_time () / G_USEC_PER_SEC;
+  head = llm_repacked_head_new (plan, checksums, times[1].tv_sec, llm_repacked_get_boot ());
+  bytes = g_bytes_get_data (head, &size);
+  return (llm_repack_write (fd, bytes, size, 0) && futimens (fd, times) == 0) ||
+         llm_fail (error, LLMSVC_ERROR_FAILED, "Can't write: %s", g_strerror (errno));
+}
+
+/* The file is used at once, from where its pages are: in memory. */
+static LlmRepacked *
+map_part (LlmRepackedPlan  *plan,
+          int               fd,
+          const char       *part,
+          const char       *path,
+          GError          **error)
+{
+  g_autoptr(LlmFileMap) map = NULL;
+  LlmRepacked *repacked;
+  int map_fd = fcntl (fd, F_DUPFD_CLOEXEC, 3);
+
+  if (map_fd < 0)
+    {
+      llm_fail (error, LLMSVC_ERROR_FAILED, "Can't map “%s”: %s", path, g_strerror (errno));
+      return NULL;
+    }
+  map = llm_file_map_new_for_fd (map_fd, part, error);
+  if (map == NULL)
+    return NULL;
+  repacked = llm_repacked_new_for_map (plan, map, path);
+  repacked->part = g_strdup (part);
+  repacked->fd = fd;
+  repacked->is_new = TRUE;
+  return repacked;
+}
+
+/* A model that only some may read is not given to all. */
+static gboolean
+may_share (const LlmRepackedCache *self,
+           const LlmRepackedPlan  *plan)
+{
+  return self->is_shared && (plan->source.mode & S_IROTH) != 0;
+}
+
+static LlmRepacked *
+make_file (LlmRepackedCache  *self,
+           LlmRepackedPlan   *plan,
+           guint              n_threads,
+           const char        *path,
+           GError           **error)
+{
+  g_autofree char *part = NULL;
+  LlmRepacked *repacked = NULL;
+  int fd;
+
+  if (!llm_cache_folder_make (self->folder, self->is_shared, error) ||
+      !llm_cache_folder_make_room (self->folder, plan->file_bytes, self->limit, error))
+    return NULL;
+  fd = llm_cache_folder_create (self->folder, may_share (self, plan), plan->file_bytes, &part,
+                                error);
+  if (fd < 0)
+    return NULL;
+
+  if (write_file (plan, n_threads, fd, error))
+    repacked = map_part (plan, fd, part, path, error);
+  if (repacked == NULL)
+    {
+      unlink (part);
+      close (fd);
+    }
+  return repacked;
+}
+
+/* From the cache's own folder, if there is one. */
+static LlmRepacked *
+open_or_make_file (LlmRepackedCache  *self,
+                   LlmRepackedPlan   *plan,
+                   guint              n_threads,
+                   const char        *name,
+                   GError           **error)
+{
+  g_autofree char *path = NULL;
+  LlmRepacked *repacked;
+
+  if (self->folder == NULL)
+    return NULL;
+  path = g_build_filename (self->folder, name, NULL);
+  repacked = open_file (plan, path, self->is_shared);
+  if (repacked != NULL)
+    return repacked;
+
+  /* What is no good would stay in the way of a new one. */
+  unlink (path);
+  return make_file (self, plan, n_threads, path, error);
+}
+
+LlmRepacked *
+llm_repacked_cache_get (LlmRepackedCache  *self,
+                        LlmRepackedPlan   *plan,
+                        guint              n_threads,
+                        GError           **error)
+{
+  g_autofree char *name = llm_repacked_plan_get_name (plan);
+  g_autoptr(GError) local_error = NULL;
+  LlmRepacked *repacked = NULL;
+
+  /* A model in memory is no file that could be found again. */
+  if (self != NULL && plan->source.inode != 0)
+    {
+      if (self->system_folder != NULL)
+        {
+          g_autofree char *system_path = g_build_filename (self->system_folder, name, NULL);
+
+          repacked = open_file (plan, system_path, TRUE);
+        }
+      if (repacked == NULL)
+        repacked = open_or_make_file (self, plan, n_threads, name, &local_error);
+      /* no fault of the folder's */
+      if (g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL))
+        {
+          g_propagate_error (error, g_steal_pointer (&local_error));
+          return NULL;
+        }
+      if (local_error != NULL)
+        g_message ("The model is prepared anew with each start: %s", local_error->message);
+    }
+  if (repacked == NULL)
+    repacked = llm_repacked_new_in_memory (plan, n_threads, error);
+  if (repacked != NULL)
+    llm_repacked_start (repacked);
+  return repacked;
+}
+
+char *
+llm_repacked_cache_make (LlmRepackedCache  *self,
+                         LlmGguf           *gguf,
+                         const LlmHparams  *hparams,
+                         guint              n_threads,
+                         GError           **error)
+{
+  g_autoptr(LlmRepackedPlan) plan = llm_repacked_plan_new (gguf, hparams, error);
+  g_autoptr(LlmRepacked) repacked = NULL;
+  g_autofree char *name = NULL;
+  g_autofree char *path = NULL;
+
+  if (plan == NULL)
+    return NULL;
+  name = llm_repacked_plan_get_name (plan);
+  path = g_build_filename (self->folder, name, NULL);
+  repacked = open_or_make_file (self, plan, n_threads, name, error);
+  if (repacked == NULL)
+    return NULL;
+  if (repacked->part == NULL)
+    return g_steal_pointer (&path);
+
+  llm_repacked_start (repacked);
+  llm_repacked_wait_for_all ();
+  if (!g_file_test (path, G_FILE_TEST_IS_REGULAR))
+    {
+      llm_fail (error, LLMSVC_ERROR_FAILED, "“%s” could not be kept", path);
+      return NULL;
+    }
+  return g_steal_pointer (&path);
+}

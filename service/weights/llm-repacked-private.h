@@ -1,0 +1,210 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Repacked weights: a model's matrices, packed into panels (kernels/llk-panel.h) in the
+ * order in which the forward pass reads them. The plan says where each lies and what
+ * the head of their file is. It follows from the model file alone; a file is good
+ * when its head is the one that the plan demands, so nothing in it is ever taken at its
+ * word.
+ *
+ * The file: header, table of matrices, checksums of its pieces, zeros up to a
+ * multiple of a huge page, then the matrices, each at a multiple of 4 KiB. Numbers
+ * are in the byte order of the machine. Its time of modification is one that the
+ * header names: whoever writes into the file changes it.
+ *
+ * For llm-repacked*.c and llm-weights-file.c. Any thread.
+ */
+
+#pragma once
+
+#include "weights/llm-repacked-cache.h"
+
+/* --- llm-repacked-plan.c --- */
+
+/* Bytes of the matrices that are packed, written and checked at a time: two huge pages. */
+#define LLM_REPACKED_PIECE ((guint64) 4 << 20)
+
+typedef struct
+{
+  LlmOperator op;
+  guint layer;
+  LlmTensorPart part;   /* where the rows are */
+  guint64 offset;       /* of the first panel, from the first matrix on */
+  gsize panel_bytes;
+  guint n_panels;
+} LlmRepackedMatrix;
+
+/* Rows of the model file. */
+typedef struct
+{
+  guint64 offset;
+  guint64 length;
+} LlmRepackedRows;
+
+/* Immutable once made, but for the count of references. */
+typedef struct
+{
+  gatomicrefcount ref_count;
+  LlmGguf *gguf;            /* (owned) */
+  GArray *matrices;         /* (element-type LlmRepackedMatrix), by offset */
+  guint *places;            /* [n_layers × LLM_N_OPS]: index in matrices + 1, 0 for none */
+  GArray *rows;             /* (element-type LlmRepackedRows): what nobody reads once it is packed;
+                             * not those of the embedding, which are still read */
+  guint64 bytes;            /* of all matrices, with the gaps between them */
+  guint n_pieces;
+  guint64 data_offset;      /* of the first matrix in the file */
+  guint64 file_bytes;
+  LlmFileIdentity source;   /* of the model file; all zero for one in memory */
+  guint64 source_weights;   /* hash of a sample of its weights */
+  guint64 layout;           /* fingerprint of the panels that this program packs */
+} LlmRepackedPlan;
+
+/* @gguf must have passed llm_operator_check_all(). */
+LlmRepackedPlan *llm_repacked_plan_new   (LlmGguf               *gguf,
+                                          const LlmHparams      *hparams,
+                                          GError               **error) G_GNUC_WARN_UNUSED_RESULT;
+LlmRepackedPlan *llm_repacked_plan_ref   (LlmRepackedPlan       *self);
+void             llm_repacked_plan_unref (LlmRepackedPlan       *self);
+
+/* (nullable): NULL for an operator that is not packed. */
+const LlmRepackedMatrix *
+                 llm_repacked_plan_find  (const LlmRepackedPlan *self,
+                                          LlmOperator            op,
+                                          guint                  layer);
+/* (transfer full): the name of the model's file in a cache folder. */
+char            *llm_repacked_plan_get_name (const LlmRepackedPlan *self);
+/* Bytes of piece @piece, the last of which may be short. */
+gsize            llm_repacked_plan_get_piece (const LlmRepackedPlan *self,
+                                          guint                  piece);
+
+/* (transfer full): the head of the file. @checksums: of the pieces, n_pieces of
+ * them; @modified_s: the time that the file will say it was modified; @boot: of
+ * llm_repacked_get_boot(). */
+GBytes          *llm_repacked_head_new   (const LlmRepackedPlan *self,
+                                          const guint64         *checksums,
+                                          gint64                 modified_s,
+                                          guint64                boot);
+
+/* What a good head says beyond what the plan does. */
+typedef struct
+{
+  gint64 modified_s;
+  guint64 boot;              /* which start of the machine it was written in */
+  const guint64 *checksums;  /* within the head */
+} LlmRepackedHead;
+
+/* Whether @data, of @size bytes, is a file of this plan; (out) @head is filled in.
+ * @reason: (out): why not, for a log. Does not read the matrices. */
+gboolean         llm_repacked_head_check (const LlmRepackedPlan *self,
+                                          const guint8          *data,
+                                          guint64                size,
+                                          LlmRepackedHead       *head,
+                                          const char           **reason);
+guint64          llm_repacked_checksum   (gconstpointer          data,
+                                          gsize                  size);
+/* Names this start of the machine. */
+guint64          llm_repacked_get_boot   (void);
+
+/* --- llm-repacked-pack.c: packs on several threads; whoever calls it waits --- */
+
+/* Packs into @memory, of plan->bytes bytes, 64-byte aligned. @n_threads: 0 for as
+ * many as the machine gives. Fails only when the model file was damaged meanwhile. */
+gboolean         llm_repack_in_memory    (const LlmRepackedPlan *plan,
+                                          guint                  n_threads,
+                                          guint8                *memory,
+                                          GError               **error);
+/* Writes the matrices to the open file from plan->data_offset on, in pieces at
+ * multiples of LLM_REPACKED_PIECE, and fills in their @checksums. */
+gboolean         llm_repack_in_file      (const LlmRepackedPlan *plan,
+                                          guint                  n_threads,
+                                          int                    fd,
+                                          guint64               *checksums,
+                                          GError               **error);
+/* Writes all of @bytes at @offset; FALSE with errno set. */
+gboolean         llm_repack_write        (int                    fd,
+                                          gconstpointer          bytes,
+                                          gsize                  size,
+                                          guint64                offset);
+
+/* --- llm-repacked.c --- */
+
+/* Repacked weights in use: a mapped file, or memory of this process where there is no
+ * place for one. What can wait happens on a thread of its own: reading ahead, writing a new
+ * file through to the disk and giving it its name, and comparing checksums. The fields in
+ * front do not change once it is started. */
+typedef struct
+{
+  gatomicrefcount ref_count;   /* the user's, and the thread's */
+  LlmRepackedPlan *plan;       /* (owned) */
+  guint8 *data;                /* the matrices; to be written to in memory only */
+
+  guint8 *memory;              /* (nullable): start of the reservation, when in memory */
+  gsize memory_bytes;
+
+  LlmFileMap *map;             /* (nullable): of a file, whose memory the kernel can take */
+  guint64 *checksums;          /* (nullable): of the pieces, when they are to be compared */
+  char *path;                  /* (nullable) */
+  char *part;                  /* (nullable): of a file that is not called path yet */
+  int fd;                      /* of a file with a part or with checksums, else -1 */
+  gboolean is_new;             /* packed now: the rows in the model file are not needed again */
+
+  GMutex lock;
+  GCond woken;
+  gboolean is_closing;         /* guarded by lock: nobody uses it any more */
+  gboolean keeps_cache;        /* likewise */
+  gboolean is_dropped;         /* likewise: reading it now would bring back what was reclaimed */
+} LlmRepacked;
+
+/* Memory, packed now, in huge pages where there are any. */
+LlmRepacked     *llm_repacked_new_in_memory (LlmRepackedPlan    *plan,
+                                          guint                  n_threads,
+                                          GError               **error);
+/* A file, checked or just written, whose other fields the caller fills in. */
+LlmRepacked     *llm_repacked_new_for_map (LlmRepackedPlan      *plan,
+                                          LlmFileMap            *map,
+                                          const char            *path);
+/* Begins with what can wait. Of new ones the rows in the model file are reclaimed, mapping and page
+ * cache. */
+void             llm_repacked_start      (LlmRepacked           *self);
+/* Gives the memory back, page cache included unless @keeps_cache. */
+void             llm_repacked_end        (LlmRepacked           *self,
+                                          gboolean               keeps_cache);
+static inline void
+llm_repacked_free (LlmRepacked *self)
+{
+  llm_repacked_end (self, FALSE);
+}
+
+/* Reclaims the memory of the range of matrices. Memory of this process reads as zeros then;
+ * a file is read again when it is used. What waits on the thread waits until it is taken. */
+void             llm_repacked_drop       (LlmRepacked           *self,
+                                          guint64                offset,
+                                          guint64                length);
+void             llm_repacked_take       (LlmRepacked           *self);
+/* Compares the checksums of a file for which that is due, and notes that it was done;
+ * removes a file that is damaged. What the thread does in the end. */
+void             llm_repacked_verify     (LlmRepacked           *self);
+
+/* The extended attribute of files whose checksums were compared. */
+#define LLM_REPACKED_VERIFIED "user.llmsvc.verified"
+
+/* --- llm-repacked-cache.c --- */
+
+/* What @plan describes: from a folder, or else packed now, into the folder or,
+ * when that can't be (the log says why), into memory. @self: (nullable): always
+ * memory. */
+LlmRepacked     *llm_repacked_cache_get  (LlmRepackedCache      *self,
+                                          LlmRepackedPlan       *plan,
+                                          guint                  n_threads,
+                                          GError               **error) G_GNUC_WARN_UNUSED_RESULT;
+
+/* Whether weights may be read from a file of @owner with @mode: nobody but @self,
+ * the administrator or, for the system's files, the user of the service can have
+ * written it. @service: (uid_t) -1 for none. */
+gboolean         llm_repacked_is_trusted (uid_t                  owner,
+                                          mode_t                 mode,
+                                          uid_t                  self,
+                                          uid_t                  service);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmRepackedPlan, llm_repacked_plan_unref)
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmRepacked, llm_repacked_free)

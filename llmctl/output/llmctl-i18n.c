@@ -15,8 +15,7 @@ void
 llmctl_i18n_init (void)
 {
   setlocale (LC_ALL, "");
-  bindtextdomain (GETTEXT_PACKAGE, llmsvc_i18n_get_folder ());
-  bind_textdomain_codeset (GETTEXT_PACKAGE, "UTF-8");
+  llmsvc_i18n_init ();
   textdomain (GETTEXT_PACKAGE);
 }
 

@@ -11,6 +11,7 @@
 #include <signal.h>
 #include <string.h>
 
+#include "common/llmsvc-error-private.h"
 #include "llmctl/output/llmctl-i18n.h"
 
 #define SERVICE_NAME   "org.llm.Service"
@@ -73,48 +74,6 @@ on_interrupt (gpointer cancellable)
   return G_SOURCE_CONTINUE;
 }
 
-static LlmsvcError
-convert_bus_code (int code)
-{
-  switch (code)
-    {
-    case G_DBUS_ERROR_INVALID_ARGS:
-    case G_DBUS_ERROR_INVALID_SIGNATURE:
-      return LLMSVC_ERROR_INVALID_ARGUMENT;
-    case G_DBUS_ERROR_UNKNOWN_OBJECT:
-      return LLMSVC_ERROR_NOT_FOUND;
-    case G_DBUS_ERROR_UNKNOWN_METHOD:
-    case G_DBUS_ERROR_UNKNOWN_INTERFACE:
-    case G_DBUS_ERROR_UNKNOWN_PROPERTY:
-    case G_DBUS_ERROR_PROPERTY_READ_ONLY:
-    case G_DBUS_ERROR_NOT_SUPPORTED:
-      return LLMSVC_ERROR_UNSUPPORTED;
-    case G_DBUS_ERROR_ACCESS_DENIED:
-    case G_DBUS_ERROR_AUTH_FAILED:
-      return LLMSVC_ERROR_NOT_AUTHORIZED;
-    case G_DBUS_ERROR_LIMITS_EXCEEDED:
-      return LLMSVC_ERROR_OVERLOADED;
-    case G_DBUS_ERROR_NO_REPLY:
-    case G_DBUS_ERROR_DISCONNECTED:
-      return LLMSVC_ERROR_LOST;
-    /* Not the caller's time limit: that of the bus for starting the service. */
-    case G_DBUS_ERROR_TIMEOUT:
-    case G_DBUS_ERROR_TIMED_OUT:
-    case G_DBUS_ERROR_SERVICE_UNKNOWN:
-    case G_DBUS_ERROR_NAME_HAS_NO_OWNER:
-    case G_DBUS_ERROR_NO_SERVER:
-    case G_DBUS_ERROR_SPAWN_EXEC_FAILED:
-    case G_DBUS_ERROR_SPAWN_FORK_FAILED:
-    case G_DBUS_ERROR_SPAWN_CHILD_EXITED:
-    case G_DBUS_ERROR_SPAWN_CHILD_SIGNALED:
-    case G_DBUS_ERROR_SPAWN_FAILED:
-    case G_DBUS_ERROR_SPAWN_SERVICE_NOT_FOUND:
-      return LLMSVC_ERROR_NOT_AVAILABLE;
-    default:
-      return LLMSVC_ERROR_FAILED;
-    }
-}
-
 /* (transfer full): @error, which is taken, in the domain of the service. */
 static GError *
 convert_error (GError *error)
@@ -128,14 +87,19 @@ convert_error (GError *error)
   if (g_error_matches (owned, G_IO_ERROR, G_IO_ERROR_CANCELLED))
     return g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED, _("Interrupted"));
 
-  if (g_dbus_error_is_remote_error (owned))
-    g_dbus_error_strip_remote_error (owned);
-  if (owned->domain == LLMSVC_ERROR)
-    return g_steal_pointer (&owned);
-  if (owned->domain == G_DBUS_ERROR)
-    code = convert_bus_code (owned->code);
+  /* Not the caller's time limit: that of the bus for starting the service. */
+  if (g_error_matches (owned, G_DBUS_ERROR, G_DBUS_ERROR_TIMEOUT) ||
+      g_error_matches (owned, G_DBUS_ERROR, G_DBUS_ERROR_TIMED_OUT))
+    code = LLMSVC_ERROR_NOT_AVAILABLE;
   else if (g_error_matches (owned, G_IO_ERROR, G_IO_ERROR_CLOSED))
     code = LLMSVC_ERROR_LOST;
+  if (g_dbus_error_is_remote_error (owned))
+    g_dbus_error_strip_remote_error (owned);
+  if (code == LLMSVC_ERROR_FAILED && (owned->domain == LLMSVC_ERROR || owned->domain == G_DBUS_ERROR))
+    {
+      llmsvc_error_convert (&owned);
+      return g_steal_pointer (&owned);
+    }
 
   return g_error_new_literal (LLMSVC_ERROR, (int) code, owned->message);
 }

@@ -102,19 +102,16 @@ complain_option (const LlmctlCommand *command,
     if (words[i][0] == '-' && words[i][1] != '\0' && llmctl_option_find (command, words[i]) == NULL)
       word = g_strndup (words[i], strcspn (words[i], "="));
 
-  if (!g_error_matches (error, G_OPTION_ERROR, G_OPTION_ERROR_UNKNOWN_OPTION) || word == NULL)
-    {
-      /* TRANSLATORS: a complaint of the option parser, and the name of a command */
-      llmctl_complain (_("%s; see “%s --help”"), error->message, full_name);
-      return LLMCTL_EXIT_USAGE;
-    }
-
   llmctl_option_list (command, tables);
   for (gsize i = 0; tables[i] != NULL; i++)
     for (const GOptionEntry *option = tables[i]; option->long_name != NULL; option++)
       g_ptr_array_add (names, g_strconcat ("--", option->long_name, NULL));
-  suggestion = llmctl_suggest (word, (const char *const *) names->pdata);
-  if (suggestion != NULL)
+  suggestion = word != NULL ? llmctl_suggest (word, (const char *const *) names->pdata) : NULL;
+
+  if (!g_error_matches (error, G_OPTION_ERROR, G_OPTION_ERROR_UNKNOWN_OPTION) || word == NULL)
+    /* TRANSLATORS: a complaint of the option parser, and the name of a command */
+    llmctl_complain (_("%s; see “%s --help”"), error->message, full_name);
+  else if (suggestion != NULL)
     llmctl_complain (_("“%s” has no option “%s”; did you mean “%s”?"), full_name, word, suggestion);
   else
     llmctl_complain (_("“%s” has no option “%s”; see “%s --help”"), full_name, word, full_name);

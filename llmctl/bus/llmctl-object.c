@@ -213,11 +213,10 @@ void
 llmctl_object_complete_member (LlmctlCompletion        *completion,
                                int                      argc,
                                char                   **argv,
-                               LlmctlMemberKind         kind,
+                               int                      kind,
                                GDBusPropertyInfoFlags   flags)
 {
   const char *word = completion->word;
-  gboolean has_dot = strchr (word, '.') != NULL;
   const char *path = llmctl_object_take_path (&argc, &argv, NULL);
   g_autoptr(LlmctlNode) fetched = NULL;
   const LlmctlNode *node;
@@ -234,16 +233,20 @@ llmctl_object_complete_member (LlmctlCompletion        *completion,
   for (guint i = 0; i < node->members->len; i++)
     {
       const LlmctlMember *member = llmctl_node_get_member (node, i);
-      g_autofree char *full = g_strconcat (member->interface->name, ".", member->name, NULL);
+      const char *interface = member->interface->name;
+      g_autofree char *full = g_strconcat (interface, ".", member->name, NULL);
       g_autofree char *help = llmctl_member_get_sentence (member);
+      gboolean is_any = kind == LLMCTL_ANY_MEMBER;
 
       /* What every object has is there for who begins to write it. */
-      if (member->kind != kind || (member->flags & flags) != flags ||
-          (!has_dot && llmctl_interface_is_standard (member->interface->name)))
+      if ((!is_any && (int) member->kind != kind) || (member->flags & flags) != flags ||
+          ((is_any || strchr (word, '.') == NULL) && llmctl_interface_is_standard (interface)))
         continue;
-      if (!has_dot)
-        llmctl_completion_offer (completion, member->name, help);
-      if (*word != '\0')
+      if (is_any)
+        llmctl_completion_offer (completion, interface,
+                                 llmctl_docs_get_help (interface, NULL, "short_description"));
+      llmctl_completion_offer (completion, member->name, help);
+      if (strlen (word) >= (is_any ? strlen (interface) : 1))
         llmctl_completion_offer (completion, full, help);
     }
 }

@@ -48,12 +48,14 @@ LlmctlNode *llmctl_object_introspect       (GDBusConnection   *bus,
 
 /* For completion: the objects. */
 void        llmctl_object_complete_path    (LlmctlCompletion  *completion);
+#define LLMCTL_ANY_MEMBER (-1)
+
 /* For completion of an object's path, if the word begins with “/”, or else of the members of
- * @kind that have all @flags, after the arguments @argv. */
+ * @kind that have all @flags, after the arguments @argv; of any kind of the interfaces as well. */
 void        llmctl_object_complete_member  (LlmctlCompletion  *completion,
                                             int                argc,
                                             char             **argv,
-                                            LlmctlMemberKind   kind,
+                                            int                kind,
                                             GDBusPropertyInfoFlags flags);
 /* For completion: what the bus or else the interface file says of @path. @fetched: (out)
  * (nullable) (transfer full): to be freed */

@@ -310,35 +310,7 @@ complete (LlmctlCompletion *completion,
           int               argc,
           char            **argv)
 {
-  const char *word = completion->word;
-  const char *path = llmctl_object_take_path (&argc, &argv, NULL);
-  g_autoptr(LlmctlNode) fetched = NULL;
-  const LlmctlNode *node;
-
-  if (path == NULL || argc > 1)
-    return;
-  if (*word == '/')
-    {
-      llmctl_object_complete_path (completion);
-      return;
-    }
-
-  node = llmctl_object_peek (path, &fetched);
-  for (guint i = 0; i < node->members->len; i++)
-    {
-      const LlmctlMember *member = llmctl_node_get_member (node, i);
-      const char *interface = member->interface->name;
-      g_autofree char *full = g_strconcat (interface, ".", member->name, NULL);
-      g_autofree char *help = llmctl_member_get_sentence (member);
-
-      if (llmctl_interface_is_standard (interface))
-        continue;
-      llmctl_completion_offer (completion, interface,
-                               llmctl_docs_get_help (interface, NULL, "short_description"));
-      llmctl_completion_offer (completion, member->name, help);
-      if (strlen (word) >= strlen (interface))
-        llmctl_completion_offer (completion, full, help);
-    }
+  llmctl_object_complete_member (completion, argc, argv, LLMCTL_ANY_MEMBER, 0);
 }
 
 const LlmctlCommand llmctl_introspect_command = {

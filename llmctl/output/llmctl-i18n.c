@@ -8,17 +8,14 @@
 
 #include <libintl.h>
 #include <locale.h>
-#include <stdlib.h>
+
+#include "common/llmsvc-i18n.h"
 
 void
 llmctl_i18n_init (void)
 {
-  const char *folder = secure_getenv ("LLMSVC_LOCALEDIR");
-
   setlocale (LC_ALL, "");
-  bindtextdomain (GETTEXT_PACKAGE,
-                  folder != NULL && g_path_is_absolute (folder) ? folder : LLM_LOCALEDIR);
-  bind_textdomain_codeset (GETTEXT_PACKAGE, "UTF-8");
+  llmsvc_i18n_init ();
   textdomain (GETTEXT_PACKAGE);
 }
 

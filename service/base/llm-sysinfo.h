@@ -36,8 +36,8 @@ typedef enum
   LLM_SUPPLY_BATTERY,
 } LlmSupply;
 
-/* Whether the machine runs on its battery, from ROOT/sys/class/power_supply. Reading one may ask its
- * firmware and take long, so not on the main thread. */
+/* Whether the machine runs on its battery, from ROOT/sys/class/power_supply. Reading one may ask
+ * its firmware and take long, so not on the main thread. */
 LlmSupply llm_sysinfo_read_supply     (const char *root);
 
 G_END_DECLS

@@ -71,7 +71,8 @@ static const struct
 };
 
 /* What stands behind a "%", up to its letter. The kind is the letter, or the first of those that
- * print alike. Widths and precisions that are arguments are not ours. (nullable): behind the letter. */
+ * print alike. Widths and precisions that are arguments are not ours. (nullable): behind the
+ * letter. */
 static const char *
 read_conversion (const char *p,
                  guint      *n_arguments,

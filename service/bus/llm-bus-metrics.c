@@ -78,8 +78,8 @@ client_end (gpointer data)
   return G_SOURCE_CONTINUE;
 }
 
-/* @status: "200 OK". What is sent is the first on its socket, and far less than a socket holds: it is
- * taken at once. The body of an answer to HEAD is not sent. */
+/* @status: "200 OK". What is sent is the first on its socket, and far less than a socket holds: it
+ * is taken at once. The body of an answer to HEAD is not sent. */
 static void
 answer (Client     *client,
         const char *status,

@@ -49,6 +49,7 @@ typedef struct
   GDBusProxy *proxy;         /* (owned) (nullable): NULL until it is made */
 } Source;
 
+/* Reference-counted: by its owner, and while the engine writes. */
 struct _LlmBusPower
 {
   LlmEngine *engine;
@@ -60,7 +61,7 @@ struct _LlmBusPower
   gboolean is_discharging;       /* as the kernel says */
 
   gboolean is_suspending;
-  guint n_suspends;              /* so far */
+  guint n_suspends;              /* not yet done */
   int lock;                      /* the machine does not sleep before it is closed; -1: none */
 };
 
@@ -200,41 +201,32 @@ take_lock (LlmBusPower *self)
       G_DBUS_CALL_FLAGS_NO_AUTO_START, CALL_TIMEOUT_MS, NULL, self->cancellable, on_locked, self);
 }
 
-typedef struct
-{
-  LlmBusPower *power;         /* (unowned): not after @cancellable was cancelled */
-  GCancellable *cancellable;
-  guint number;
-} Suspend;
+static void power_unref (LlmBusPower *self);
 
 static void
 on_suspended (GObject      *object,
               GAsyncResult *result,
               gpointer      data)
 {
-  Suspend *suspend = data;
+  LlmBusPower *self = data;
   g_autoptr(GError) error = NULL;
 
   if (!llm_engine_suspend_finish (LLM_ENGINE (object), result, &error))
     g_message ("Not all was written before the machine sleeps: %s", error->message);
-  if (!g_cancellable_is_cancelled (suspend->cancellable) && suspend->power->is_suspending &&
-      suspend->power->n_suspends == suspend->number)
-    release_lock (suspend->power);
-  g_object_unref (suspend->cancellable);
-  g_free (suspend);
+  self->n_suspends--;
+  if (self->is_suspending && self->n_suspends == 0)
+    release_lock (self);
+  power_unref (self);
 }
 
 static void
 begin_sleep (LlmBusPower *self)
 {
-  Suspend *suspend;
-
   if (self->is_suspending)
     return;
   self->is_suspending = TRUE;
-  suspend = g_new (Suspend, 1);
-  *suspend = (Suspend) { self, g_object_ref (self->cancellable), ++self->n_suspends };
-  llm_engine_suspend_async (self->engine, on_suspended, suspend);
+  self->n_suspends++;
+  llm_engine_suspend_async (self->engine, on_suspended, g_rc_box_acquire (self));
 }
 
 static void
@@ -371,7 +363,7 @@ llm_bus_power_watch (LlmEngine       *engine,
                      GDBusConnection *connection,
                      const char      *root)
 {
-  LlmBusPower *self = g_new0 (LlmBusPower, 1);
+  LlmBusPower *self = g_rc_box_new0 (LlmBusPower);
 
   self->engine = g_object_ref (engine);
   self->cancellable = g_cancellable_new ();
@@ -386,6 +378,23 @@ llm_bus_power_watch (LlmEngine       *engine,
   return self;
 }
 
+static void
+clear_power (gpointer data)
+{
+  LlmBusPower *self = data;
+
+  g_clear_object (&self->connection);
+  g_object_unref (self->cancellable);
+  g_object_unref (self->engine);
+  g_free (self->root);
+}
+
+static void
+power_unref (LlmBusPower *self)
+{
+  g_rc_box_release_full (self, clear_power);
+}
+
 void
 llm_bus_power_unwatch (LlmBusPower *self)
 {
@@ -398,15 +407,11 @@ llm_bus_power_unwatch (LlmBusPower *self)
       {
         g_signal_handlers_disconnect_by_data (self->sources[i].proxy, &self->sources[i]);
         g_signal_handlers_disconnect_by_data (self->sources[i].proxy, self);
-        g_object_unref (self->sources[i].proxy);
+        g_clear_object (&self->sources[i].proxy);
       }
   if (self->connection != NULL)
     g_signal_handlers_disconnect_by_data (self->connection, self);
   g_clear_handle_id (&self->supply_timer, g_source_remove);
   release_lock (self);
-  g_clear_object (&self->connection);
-  g_object_unref (self->cancellable);
-  g_object_unref (self->engine);
-  g_free (self->root);
-  g_free (self);
+  power_unref (self);
 }

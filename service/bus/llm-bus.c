@@ -16,25 +16,6 @@ typedef struct
   GHashTable *connections;  /* (element-type utf8) (owned): a set of unique names */
 } Hold;
 
-typedef struct
-{
-  LlmBus *bus;        /* (owned) */
-  gboolean with_contexts;
-  LlmCaller *caller;  /* (owned) (nullable) */
-  LlmBusCallerFound found;
-  gpointer data;
-} Identify;
-
-static void
-identify_free (Identify *identify)
-{
-  g_clear_pointer (&identify->caller, llm_caller_unref);
-  llm_bus_unref (identify->bus);
-  g_free (identify);
-}
-
-G_DEFINE_AUTOPTR_CLEANUP_FUNC (Identify, identify_free)
-
 static void
 hold_free (gpointer data)
 {
@@ -80,68 +61,6 @@ void
 llm_bus_unref (LlmBus *self)
 {
   g_rc_box_release_full (self, clear_bus);
-}
-
-static void on_resolved (LlmCaller    *caller,
-                         const GError *error,
-                         gpointer      data);
-
-static void
-on_index_read (GObject      *source,
-               GAsyncResult *result,
-               gpointer      data)
-{
-  g_autoptr(Identify) identify = data;
-  g_autoptr(GPtrArray) contexts = NULL;
-  g_autoptr(GError) error = NULL;
-
-  contexts = llm_engine_list_contexts_finish (identify->bus->engine, result, &error);
-  if (contexts == NULL)
-    {
-      identify->found (NULL, error, identify->data);
-      return;
-    }
-
-  identify->bus->has_index = TRUE;
-  /* it may have left meanwhile: nothing may be made or held for it any more */
-  llm_bus_callers_resolve (identify->bus->callers, identify->caller->connection, on_resolved,
-                           identify);
-  (void) g_steal_pointer (&identify);
-}
-
-/* Listing contexts waits for the index of them; what it lists is of no use here. */
-static void
-on_resolved (LlmCaller    *caller,
-             const GError *error,
-             gpointer      data)
-{
-  g_autoptr(Identify) identify = data;
-
-  if (caller == NULL || !identify->with_contexts || identify->bus->has_index)
-    {
-      identify->found (caller, error, identify->data);
-      return;
-    }
-
-  identify->caller = llm_caller_ref (caller);
-  llm_engine_list_contexts_async (identify->bus->engine, caller, on_index_read, identify);
-  (void) g_steal_pointer (&identify);
-}
-
-void
-llm_bus_identify (LlmBus            *self,
-                  const char        *sender,
-                  gboolean           with_contexts,
-                  LlmBusCallerFound  found,
-                  gpointer           data)
-{
-  Identify *identify = g_new0 (Identify, 1);
-
-  identify->bus = llm_bus_ref (self);
-  identify->with_contexts = with_contexts;
-  identify->found = found;
-  identify->data = data;
-  llm_bus_callers_resolve (self->callers, sender, on_resolved, identify);
 }
 
 /* --- contexts in use --- */

@@ -32,23 +32,10 @@ typedef struct
   guint figures_source;        /* 0 for none: the next turn of the main loop forgets them */
 } LlmBus;
 
-/* @caller or @error, the other NULL. */
-typedef void (*LlmBusCallerFound) (LlmCaller    *caller,
-                                   const GError *error,
-                                   gpointer      data);
-
 /* Empty: LlmBusService fills it in. */
 LlmBus *llm_bus_new              (void);
 LlmBus *llm_bus_ref              (LlmBus *self);
 void    llm_bus_unref            (LlmBus *self);
-
-/* Finds out who @sender is and waits, when @with_contexts, until the engine
- * knows the contexts that are stored; @found is called at once when it can be. */
-void    llm_bus_identify         (LlmBus            *self,
-                                  const char        *sender,
-                                  gboolean           with_contexts,
-                                  LlmBusCallerFound  found,
-                                  gpointer           data);
 
 /* @connection has @context in use from now on: it, and nobody else, is told when it ends. */
 void    llm_bus_hold_context     (LlmBus            *self,

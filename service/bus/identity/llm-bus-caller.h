@@ -13,6 +13,10 @@
 
 G_BEGIN_DECLS
 
+/* @caller or @error, the other NULL. */
+typedef void (*LlmBusCallerFound)      (LlmCaller    *caller,
+                                        const GError *error,
+                                        gpointer      data);
 /* It is known now, or goes by another name. */
 typedef void (*LlmBusCallerIdentified) (LlmCaller  *caller,
                                         gpointer    data);

@@ -51,7 +51,7 @@ LlmCallerKind llm_bus_identity_parse_cgroup (const char         *text,
                                              char              **app_id,
                                              gboolean           *is_users);
 
-/* (transfer full): the folders of desktop files: the user's, unless @is_system, and the system's. */
+/* (transfer full): where desktop files lie: the user's, unless @is_system, and the system's. */
 GStrv         llm_bus_identity_list_desktop_folders (gboolean is_system);
 
 /* What is known of a process. */

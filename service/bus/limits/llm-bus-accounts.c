@@ -195,8 +195,8 @@ set_rate (Account *account,
   account->rate = rate;
 }
 
-/* Takes @price of what @account has saved; FALSE when that is not enough, unless it @may_owe: what a
- * call costs shows only in its reply, which leaves debts, up to what can be saved. */
+/* Takes @price of what @account has saved; FALSE when that is not enough, unless it @may_owe: what
+ * a call costs shows only in its reply, which leaves debts, up to what can be saved. */
 static gboolean
 pay (Account *account,
      double   price,

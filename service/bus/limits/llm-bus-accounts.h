@@ -64,7 +64,8 @@ gboolean        llm_bus_accounts_admit_other   (LlmBusAccounts     *self,
 /* Whether a call of this number is unanswered. */
 gboolean        llm_bus_sender_has_call        (const LlmBusSender *sender,
                                                 guint32             serial);
-/* A call is let in, and counts until it ends; no other one has its number. @is_silent: the caller wants no reply. */
+/* A call is let in, and counts until it ends; no other one has its number. @is_silent: the caller
+ * wants no reply. */
 void            llm_bus_sender_begin_call      (LlmBusSender       *sender,
                                                 guint32             serial,
                                                 guint64             bytes,

@@ -274,7 +274,8 @@ take_message (Relay      *self,
   n_whole = head.n_head + head.n_body;
   n_read = n_whole <= READ_BYTES ? n_whole : head.n_head;
   g_byte_array_set_size (message, (guint) n_read);
-  if (!receive_all (self->bus, message->data + LLM_BUS_HEAD_START, n_read - LLM_BUS_HEAD_START, fds))
+  if (!receive_all (self->bus, message->data + LLM_BUS_HEAD_START, n_read - LLM_BUS_HEAD_START,
+                    fds))
     return FALSE;
   is_known = llm_bus_head_parse (message->data, &head);
   is_callers = is_known && head.sender != NULL && head.sender[0] == ':';

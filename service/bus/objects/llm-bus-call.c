@@ -255,6 +255,32 @@ parse_options (LlmBusCall  *self,
   return self->options != NULL;
 }
 
+static void on_caller_found (LlmCaller    *caller,
+                             const GError *failure,
+                             gpointer      data);
+
+static void
+on_index_read (GObject      *source,
+               GAsyncResult *result,
+               gpointer      data)
+{
+  g_autoptr(LlmBusCall) self = data;
+  GError *error = NULL;
+  g_autoptr(GPtrArray) contexts =
+    llm_engine_list_contexts_finish (LLM_ENGINE (source), result, &error);
+
+  if (contexts == NULL)
+    {
+      llm_bus_call_return_error (self, error);
+      return;
+    }
+
+  self->bus->has_index = TRUE;
+  /* it may have left meanwhile: nothing may be made or held for it any more */
+  llm_bus_callers_resolve (self->bus->callers, g_dbus_message_get_sender (self->message),
+                           on_caller_found, llm_bus_call_ref (self));
+}
+
 static void
 on_caller_found (LlmCaller    *caller,
                  const GError *failure,
@@ -269,7 +295,16 @@ on_caller_found (LlmCaller    *caller,
       return;
     }
 
+  g_clear_pointer (&self->caller, llm_caller_unref);
   self->caller = llm_caller_ref (caller);
+  /* listing contexts waits for the index of them; what it lists is of no use here */
+  if (self->tree != NULL && self->tree->with_contexts && !self->bus->has_index)
+    {
+      llm_engine_list_contexts_async (self->bus->engine, caller, on_index_read,
+                                      llm_bus_call_ref (self));
+      return;
+    }
+
   /* the bus's own methods have no options, and tell nothing of who calls */
   if (self->method->call != 0 && self->method->call != LLMSVC_CALL_REGISTER)
     llm_bus_callers_settle (self->bus->callers, caller->connection);
@@ -307,8 +342,8 @@ llm_bus_call_begin (LlmBus                *bus,
   options = get_options (self);
   self->locale = llm_call_options_peek_locale (options);
 
-  llm_bus_identify (bus, g_dbus_message_get_sender (message), tree != NULL && tree->with_contexts,
-                    on_caller_found, self);
+  llm_bus_callers_resolve (bus->callers, g_dbus_message_get_sender (message), on_caller_found,
+                           self);
 }
 
 static void

@@ -81,7 +81,7 @@ struct _LlmBusCall
   GVariant *arguments;         /* (owned) */
   LlmCaller *caller;           /* (owned) */
   LlmCallOptions *options;     /* (owned) (nullable) */
-  gpointer object;             /* (owned) (nullable): what lies at the path; NULL for the tree's own */
+  gpointer object;             /* (owned) (nullable): at the path; NULL for the tree's own */
   int fd;                      /* (owned): -1 for none */
 };
 

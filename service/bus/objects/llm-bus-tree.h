@@ -8,7 +8,8 @@
  * GDBus asks a subtree for its objects at once, but who calls is found out
  * asynchronously. So the subtree admits every path, and methods and properties
  * are looked up when the caller is known; Introspect is taken off the connection
- * by a filter and answered the same way: all are calls with a table. Main thread, but for the filter.
+ * by a filter and answered the same way: all are calls with a table. Main thread, but for the
+ * filter.
  */
 
 #pragma once

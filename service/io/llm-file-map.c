@@ -56,23 +56,22 @@ begin_first (void)
     }
 }
 
-/* @what: "open" or "map". */
-static void
-set_error (GError    **error,
-           const char *what,
-           const char *shown)
+/* Of the last failed call. */
+static int
+get_code (void)
 {
-  int saved_errno = errno;
-  int code = LLMSVC_ERROR_FAILED;
+  if (errno == ENOENT || errno == ENOTDIR)
+    return LLMSVC_ERROR_NOT_FOUND;
+  if (errno == EACCES || errno == EPERM)
+    return LLMSVC_ERROR_NOT_AUTHORIZED;
+  return errno == ENOMEM ? LLMSVC_ERROR_NO_MEMORY : LLMSVC_ERROR_FAILED;
+}
 
-  if (saved_errno == ENOENT || saved_errno == ENOTDIR)
-    code = LLMSVC_ERROR_NOT_FOUND;
-  else if (saved_errno == EACCES || saved_errno == EPERM)
-    code = LLMSVC_ERROR_NOT_AUTHORIZED;
-  else if (saved_errno == ENOMEM)
-    code = LLMSVC_ERROR_NO_MEMORY;
-  g_set_error (error, LLMSVC_ERROR, code, "Can't %s “%s”: %s", what, shown,
-               g_strerror (saved_errno));
+static void
+set_open_error (GError    **error,
+                const char *shown)
+{
+  g_set_error (error, LLMSVC_ERROR, get_code (), "Can't open “%s”: %s", shown, g_strerror (errno));
 }
 
 static LlmFileIdentity
@@ -186,19 +185,21 @@ new_for_fd (int          fd,
   self->fd = fd;
   if (fstat (self->fd, &status) < 0)
     {
-      set_error (error, "open", shown);
+      set_open_error (error, shown);
       return NULL;
     }
 
   if (!S_ISREG (status.st_mode) || status.st_size == 0)
     {
-      const char *reason = "is a special file, a regular one is needed";
-
       if (S_ISDIR (status.st_mode))
-        reason = "is a folder, a file is needed";
+        g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                     "“%s” is a folder, a file is needed", shown);
       else if (S_ISREG (status.st_mode))
-        reason = "is an empty file";
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT, "“%s” %s", shown, reason);
+        g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT, "“%s” is an empty file",
+                     shown);
+      else
+        g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                     "“%s” is a special file, a regular one is needed", shown);
       return NULL;
     }
 
@@ -208,7 +209,7 @@ new_for_fd (int          fd,
     data = mmap (NULL, (size_t) status.st_size, PROT_READ, MAP_SHARED, self->fd, 0);
   if (data == MAP_FAILED)
     {
-      set_error (error, "map", shown);
+      g_set_error (error, LLMSVC_ERROR, get_code (), "Can't map “%s”: %s", shown, g_strerror (errno));
       return NULL;
     }
   self->data = data;
@@ -241,7 +242,7 @@ llm_file_map_open (const char  *path,
     {
       g_autofree char *shown = g_filename_display_name (path);
 
-      set_error (error, "open", shown);
+      set_open_error (error, shown);
       return NULL;
     }
   return new_for_fd (fd, path, FALSE, error);

@@ -3,6 +3,7 @@
 #include "bench-bus.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -10,6 +11,9 @@
 
 #include "common/llmsvc-names.h"
 #include "support/llm-test-folder.h"
+
+#define WAIT_STEP_US 2000
+#define MAX_STEPS 5000
 
 GVariant *
 bench_bus_call (BenchBus   *self,
@@ -30,16 +34,24 @@ bench_bus_call (BenchBus   *self,
   return reply;
 }
 
+GVariant *
+bench_bus_get (BenchBus   *self,
+               const char *interface,
+               const char *property)
+{
+  return bench_bus_call (self, LLMSVC_PATH, "org.freedesktop.DBus.Properties", "Get",
+                         g_variant_new ("(ss)", interface, property), "(v)");
+}
+
 guint
 bench_bus_find_pid (BenchBus   *self,
                     const char *name)
 {
-  g_autoptr(GError) error = NULL;
   g_autoptr(GVariant) reply =
     g_dbus_connection_call_sync (self->connection, "org.freedesktop.DBus",
                                  "/org/freedesktop/DBus", "org.freedesktop.DBus",
                                  "GetConnectionUnixProcessID", g_variant_new ("(s)", name),
-                                 G_VARIANT_TYPE ("(u)"), G_DBUS_CALL_FLAGS_NONE, -1, NULL, &error);
+                                 G_VARIANT_TYPE ("(u)"), G_DBUS_CALL_FLAGS_NONE, -1, NULL, NULL);
   guint pid = 0;
 
   if (reply != NULL)
@@ -87,6 +99,31 @@ bench_bus_new (const char *daemon,
     g_error ("%s", error->message);
   self->bus_pid = bench_bus_find_pid (self, "org.freedesktop.DBus");
   return self;
+}
+
+/* Gone, or dead and not yet taken note of: whose child it is may take its time. */
+static gboolean
+has_ended (guint pid)
+{
+  g_autofree char *path = g_strdup_printf ("/proc/%u/stat", pid);
+  g_autofree char *text = NULL;
+  const char *state;
+
+  if (!g_file_get_contents (path, &text, NULL, NULL))
+    return TRUE;
+  /* "PID (name) STATE …"; a name may hold anything. */
+  state = strrchr (text, ')');
+  return state == NULL || strncmp (state, ") Z", 3) == 0;
+}
+
+void
+bench_stop_service (guint pid)
+{
+  if (pid <= 1)
+    return;
+  kill ((pid_t) pid, SIGTERM);
+  for (guint i = 0; i < MAX_STEPS && !has_ended (pid); i++)
+    g_usleep (WAIT_STEP_US);
 }
 
 void

@@ -31,6 +31,10 @@ GVariant *bench_bus_call            (BenchBus   *self,
                                      const char *method,
                                      GVariant   *arguments,
                                      const char *type);
+/* A property of the service. */
+GVariant *bench_bus_get             (BenchBus   *self,
+                                     const char *interface,
+                                     const char *property);
 /* 0 when nobody has the name. */
 guint     bench_bus_find_pid        (BenchBus   *self,
                                      const char *name);
@@ -42,6 +46,9 @@ double    bench_bus_time_first_byte (BenchBus   *self,
                                      const char *prompt,
                                      guint       n_tokens);
 
+/* Ends a service that a bus has started, and waits until it is gone: it is the bus's
+ * child and not ours. 0: none. */
+void      bench_stop_service        (guint       pid);
 /* Asks the system to forget what it has of a file, or of all files in a folder. */
 void      bench_drop_from_cache     (const char *path);
 /* A line of /proc/PID/@file in KiB, given as MiB; 0 when there is none. */

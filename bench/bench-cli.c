@@ -10,8 +10,8 @@
 
 #include <string.h>
 
+#include "bench-bus.h"
 #include "common/llmsvc-names.h"
-#include "support/llm-test-folder.h"
 
 #define MAX_WORDS 12
 
@@ -21,7 +21,6 @@ static char *opt_model;
 static char *opt_busctl;
 static char *opt_gdbus;
 static int opt_runs = 51;
-static gboolean opt_json;
 
 static const GOptionEntry entries[] = {
   { "llmctl", 0, 0, G_OPTION_ARG_FILENAME, &opt_llmctl, "The llmctl to measure", "FILE" },
@@ -32,7 +31,6 @@ static const GOptionEntry entries[] = {
   { "gdbus", 0, 0, G_OPTION_ARG_FILENAME, &opt_gdbus, "The gdbus to compare with (from PATH)",
     "FILE" },
   { "runs", 0, 0, G_OPTION_ARG_INT, &opt_runs, "Samples of each figure (51)", "N" },
-  { "json", 0, 0, G_OPTION_ARG_NONE, &opt_json, "One JSON object", NULL },
   G_OPTION_ENTRY_NULL
 };
 
@@ -75,102 +73,39 @@ time_command (const Command *command)
   return (double) (g_get_monotonic_time () - begin) / 1000.0;
 }
 
-static guint
-start_service (GDBusConnection *connection)
+static gboolean
+run_cli (Bench   *bench,
+         GError **error)
 {
-  g_autoptr(GError) error = NULL;
-  g_autoptr(GVariant) started = NULL;
-  g_autoptr(GVariant) reply = NULL;
-  guint pid;
+  BenchBus *bus;
 
-  started = g_dbus_connection_call_sync (connection, LLMSVC_BUS_NAME, LLMSVC_PATH,
-                                         "org.freedesktop.DBus.Peer", "Ping", NULL, NULL,
-                                         G_DBUS_CALL_FLAGS_NONE, G_MAXINT, NULL, &error);
-  if (started == NULL)
-    g_error ("The service does not start: %s", error->message);
-  reply = g_dbus_connection_call_sync (connection, "org.freedesktop.DBus", "/org/freedesktop/DBus",
-                                       "org.freedesktop.DBus", "GetConnectionUnixProcessID",
-                                       g_variant_new ("(s)", LLMSVC_BUS_NAME),
-                                       G_VARIANT_TYPE ("(u)"), G_DBUS_CALL_FLAGS_NONE, -1, NULL,
-                                       &error);
-  if (reply == NULL)
-    g_error ("%s", error->message);
-  g_variant_get (reply, "(u)", &pid);
-  return pid;
-}
-
-static void
-measure (GPtrArray *figures)
-{
-  for (gsize i = 0; i < G_N_ELEMENTS (commands); i++)
-    g_ptr_array_add (figures, bench_figure_new (commands[i].name, "ms"));
-
-  for (int run = -1; run < opt_runs; run++)
-    for (gsize i = 0; i < G_N_ELEMENTS (commands); i++)
-      {
-        double ms;
-
-        if (*commands[i].program == NULL)
-          continue;
-        ms = time_command (&commands[i]);
-        /* The first one reads the programs from storage. */
-        if (run >= 0)
-          bench_figure_add (g_ptr_array_index (figures, i), ms);
-      }
-}
-
-int
-bench_cli (int    argc,
-           char **argv)
-{
-  g_autoptr(GOptionContext) context = g_option_context_new (NULL);
-  g_autoptr(GPtrArray) figures =
-    g_ptr_array_new_with_free_func ((GDestroyNotify) bench_figure_free);
-  g_autoptr(GTestDBus) dbus = NULL;
-  g_autoptr(GDBusConnection) connection = NULL;
-  g_autoptr(GError) error = NULL;
-  g_autofree char *folder = NULL;
-  g_autofree char *service = NULL;
-  g_autofree char *text = NULL;
-  guint pid;
-
-  g_option_context_add_main_entries (context, entries, NULL);
-  if (!g_option_context_parse (context, &argc, &argv, &error) || opt_llmctl == NULL ||
-      opt_daemon == NULL || opt_model == NULL || opt_runs < 1)
-    {
-      g_printerr ("llmsvc-bench: %s\n",
-                  error != NULL ? error->message
-                                : "--llmctl FILE, --daemon FILE and --model FILE are needed");
-      return 2;
-    }
+  if (opt_llmctl == NULL || opt_daemon == NULL || opt_model == NULL || opt_runs < 1)
+    return bench_fail_usage (error, "--llmctl FILE, --daemon FILE and --model FILE are needed");
   if (opt_busctl == NULL)
     opt_busctl = g_find_program_in_path ("busctl");
   if (opt_gdbus == NULL)
     opt_gdbus = g_find_program_in_path ("gdbus");
 
-  folder = llm_test_folder_new ();
-  service = g_build_filename (folder, LLMSVC_BUS_NAME ".service", NULL);
-  text = g_strdup_printf ("[D-BUS Service]\nName=" LLMSVC_BUS_NAME
-                          "\nExec=%s --session --model %s --state-dir %s/state\n",
-                          opt_daemon, opt_model, folder);
-  if (!g_file_set_contents (service, text, -1, &error))
-    g_error ("%s", error->message);
-  dbus = g_test_dbus_new (G_TEST_DBUS_NONE);
-  g_test_dbus_add_service_dir (dbus, folder);
-  g_test_dbus_up (dbus);
-  connection = g_dbus_connection_new_for_address_sync (
-    g_test_dbus_get_bus_address (dbus),
-    G_DBUS_CONNECTION_FLAGS_AUTHENTICATION_CLIENT | G_DBUS_CONNECTION_FLAGS_MESSAGE_BUS_CONNECTION,
-    NULL, NULL, &error);
-  if (connection == NULL)
-    g_error ("%s", error->message);
+  /* the programs find the bus in the environment */
+  bus = bench_bus_new (opt_daemon, opt_model, NULL);
+  g_variant_unref (bench_bus_get (bus, LLMSVC_INTERFACE, "Version"));
+  bus->daemon_pid = bench_bus_find_pid (bus, LLMSVC_BUS_NAME);
+  for (int run = -1; run < opt_runs; run++)
+    for (guint i = 0; i < G_N_ELEMENTS (commands); i++)
+      {
+        double ms = *commands[i].program != NULL ? time_command (&commands[i]) : 0;
 
-  pid = start_service (connection);
-  measure (figures);
-  bench_stop_service (pid);
-  g_dbus_connection_close_sync (connection, NULL, NULL);
-  g_test_dbus_down (dbus);
-  llm_test_folder_remove (folder);
-  bench_print (figures, opt_json);
-  return 0;
+        /* The first one reads the programs from storage. */
+        if (run >= 0 && ms > 0)
+          bench_add (bench, "ms", ms, "%s", commands[i].name);
+      }
+  bench_bus_free (bus);
+  return TRUE;
 }
+
+const BenchCommand bench_cli_command = {
+  .name = "cli",
+  .summary = "llmctl beside busctl and gdbus",
+  .entries = entries,
+  .run = run_cli,
+};

@@ -31,7 +31,6 @@ static int opt_runs = 5;
 static char **opt_peers;
 static char *opt_kernels;
 static char *opt_cache;
-static gboolean opt_json;
 
 static const GOptionEntry entries[] = {
   { "model", 'm', 0, G_OPTION_ARG_FILENAME, &opt_model, "The GGUF file", "FILE" },
@@ -45,7 +44,6 @@ static const GOptionEntry entries[] = {
   { "kernels", 0, 0, G_OPTION_ARG_STRING, &opt_kernels, "Kernels to use (the best)", "NAME" },
   { "cache", 0, 0, G_OPTION_ARG_FILENAME, &opt_cache,
     "Where the prepared copy is kept (prepared in memory)", "FOLDER" },
-  { "json", 0, 0, G_OPTION_ARG_NONE, &opt_json, "One JSON object", NULL },
   G_OPTION_ENTRY_NULL
 };
 
@@ -99,51 +97,42 @@ time_own (BenchEngine *engine)
   return seconds;
 }
 
-/* 0: not measured, and why was said. */
+/* 0: not measured. @peer: NULL for this engine. */
 static double
-time_peer (BenchPeer *peer,
-           guint      n_threads)
+time_one (BenchEngine *engine,
+          BenchPeer   *peer)
 {
-  g_autoptr(GError) error = NULL;
+  const BenchPeerTest test = { opt_model, 0, (guint) opt_gen, 0, 1, engine->n_threads };
   BenchPeerTimes times;
 
-  if (peer->has_failed)
-    return 0;
-  if (bench_peer_run (peer, opt_model, 0, (guint) opt_gen, 0, 1, n_threads, &times, &error))
-    return times.decode_seconds;
-  g_printerr ("llmsvc-bench: left out: %s\n", error->message);
-  peer->has_failed = TRUE;
-  return 0;
+  if (peer == NULL)
+    return time_own (engine);
+  return bench_peer_run (peer, &test, &times) ? times.decode_seconds : 0;
 }
 
-/* Quiet, then busy. @peer: NULL for this engine. */
+/* Quiet, then busy. */
 static void
-run_pair (GPtrArray   *figures,
+run_pair (Bench       *bench,
           BenchEngine *engine,
           BenchPeer   *peer)
 {
   const char *name = peer != NULL ? peer->name : OWN_NAME;
-  g_autofree char *quiet_name = g_strdup_printf ("%s, quiet", name);
-  g_autofree char *busy_name = g_strdup_printf ("%s, beside %d busy processes", name, opt_busy);
-  g_autofree char *kept_name = g_strdup_printf ("%s, kept", name);
-  guint n_threads = llm_worker_pool_get_n_threads (engine->pool);
   pid_t pids[MAX_BUSY];
-  double quiet, busy;
+  double quiet = time_one (engine, peer), busy;
 
-  quiet = peer != NULL ? time_peer (peer, n_threads) : time_own (engine);
   start_all (pids);
-  busy = peer != NULL ? time_peer (peer, n_threads) : time_own (engine);
+  busy = time_one (engine, peer);
   stop_all (pids);
   if (quiet <= 0 || busy <= 0)
     return;
-  bench_figures_add (figures, quiet_name, "tokens/s", opt_gen / quiet);
-  bench_figures_add (figures, busy_name, "tokens/s", opt_gen / busy);
-  bench_figures_add (figures, kept_name, "%", 100 * quiet / busy);
+  bench_add (bench, "tokens/s", opt_gen / quiet, "%s, quiet", name);
+  bench_add (bench, "tokens/s", opt_gen / busy, "%s, beside %d busy processes", name, opt_busy);
+  bench_add (bench, "%", 100 * quiet / busy, "%s, kept", name);
 }
 
 static gboolean
-run_all (GPtrArray  *figures,
-         GError    **error)
+run_contention (Bench   *bench,
+                GError **error)
 {
   const BenchEngineConfig config = {
     .path = opt_model,
@@ -151,55 +140,31 @@ run_all (GPtrArray  *figures,
     .cache = opt_cache,
     .n_threads = (guint) opt_threads,
   };
-  g_autoptr(GPtrArray) peers = g_ptr_array_new_with_free_func ((GDestroyNotify) bench_peer_free);
+  g_autoptr(GPtrArray) peers = NULL;
   g_autoptr(BenchEngine) engine = NULL;
 
-  for (guint i = 0; opt_peers != NULL && opt_peers[i] != NULL; i++)
-    {
-      BenchPeer *peer = bench_peer_new (opt_peers[i], error);
-
-      if (peer == NULL)
-        return FALSE;
-      g_ptr_array_add (peers, peer);
-    }
-  engine = bench_engine_new (&config, error);
+  if (opt_model == NULL || opt_gen < 1 || opt_runs < 1 || opt_threads < 0 || opt_busy < 1 ||
+      opt_busy > MAX_BUSY)
+    return bench_fail_usage (error, "contention needs --model FILE, and --gen, --runs and --busy "
+                                    "of 1 or more");
+  peers = bench_peers_new (opt_peers, error);
+  engine = peers != NULL ? bench_engine_new (&config, error) : NULL;
   if (engine == NULL)
     return FALSE;
 
   time_own (engine);
   for (int run = 0; run < opt_runs; run++)
     {
-      run_pair (figures, engine, NULL);
+      run_pair (bench, engine, NULL);
       for (guint i = 0; i < peers->len; i++)
-        run_pair (figures, engine, g_ptr_array_index (peers, i));
+        run_pair (bench, engine, g_ptr_array_index (peers, i));
     }
   return TRUE;
 }
 
-int
-bench_contention (int    argc,
-                  char **argv)
-{
-  g_autoptr(GOptionContext) context = g_option_context_new (NULL);
-  g_autoptr(GPtrArray) figures =
-    g_ptr_array_new_with_free_func ((GDestroyNotify) bench_figure_free);
-  g_autoptr(GError) error = NULL;
-
-  g_option_context_add_main_entries (context, entries, NULL);
-  if (!g_option_context_parse (context, &argc, &argv, &error) || opt_model == NULL ||
-      opt_gen < 1 || opt_runs < 1 || opt_threads < 0 || opt_busy < 1 || opt_busy > MAX_BUSY)
-    {
-      g_printerr ("llmsvc-bench: %s\n",
-                  error != NULL ? error->message
-                                : "contention needs --model FILE, and --gen, --runs and --busy "
-                                  "of 1 or more");
-      return 2;
-    }
-  if (!run_all (figures, &error))
-    {
-      g_printerr ("llmsvc-bench: %s\n", error->message);
-      return 1;
-    }
-  bench_print (figures, opt_json);
-  return 0;
-}
+const BenchCommand bench_contention_command = {
+  .name = "contention",
+  .summary = "how much of its speed is left beside busy processes",
+  .entries = entries,
+  .run = run_contention,
+};

@@ -81,20 +81,6 @@ count_costs (BenchEngine *self)
   costs->position_ops = 4.0 * h->n_layers * h->n_heads * h->head_dim;
 }
 
-double
-bench_costs_get_ops (const BenchCosts *self,
-                     guint             n_rows,
-                     guint             n_logits,
-                     guint             depth,
-                     gboolean          is_prompt)
-{
-  double n_positions = (double) n_rows * (depth + 1);
-
-  if (is_prompt)
-    n_positions += (double) n_rows * (n_rows - 1) / 2;
-  return n_rows * self->row_ops + n_logits * self->logits_ops + n_positions * self->position_ops;
-}
-
 /* --- setting up --- */
 
 LlmKvStore *
@@ -114,18 +100,19 @@ bench_engine_new_store (BenchEngine        *self,
   return llm_kv_store_new (&layout, policy, NULL, error);
 }
 
-static gboolean
-open_storage (BenchEngine  *self,
-              const char   *folder,
-              GError      **error)
+LlmKvStorage *
+bench_store_open_storage (LlmKvStore  *store,
+                          const char  *folder,
+                          guint64      identity,
+                          GError     **error)
 {
   LlmDisk *disk = llm_disk_new (NULL, error);
+  LlmKvStorage *storage =
+    disk != NULL ? llm_kv_storage_new (folder, disk, STORAGE_LIMIT, 0, error) : NULL;
 
-  self->storage = disk != NULL ? llm_kv_storage_new (folder, disk, STORAGE_LIMIT, 0, error) : NULL;
-  if (self->storage == NULL)
-    return FALSE;
-  llm_kv_store_set_storage (self->store, self->storage, 1);
-  return TRUE;
+  if (storage != NULL)
+    llm_kv_store_set_storage (store, storage, identity);
+  return storage;
 }
 
 static gboolean
@@ -158,8 +145,10 @@ open_parts (BenchEngine              *self,
     return FALSE;
 
   self->store = bench_engine_new_store (self, config->policy, error);
-  return self->store != NULL &&
-         (config->chunks == NULL || open_storage (self, config->chunks, error));
+  if (self->store == NULL || config->chunks == NULL)
+    return self->store != NULL;
+  self->storage = bench_store_open_storage (self->store, config->chunks, 1, error);
+  return self->storage != NULL;
 }
 
 BenchEngine *
@@ -172,6 +161,7 @@ bench_engine_new (const BenchEngineConfig  *config,
     return NULL;
   count_costs (self);
   self->pool = llm_worker_pool_new (config->n_threads);
+  self->n_threads = llm_worker_pool_get_n_threads (self->pool);
   self->forward = llm_forward_new (self->hparams, self->weights, self->pool, self->kernels, NULL);
   return g_steal_pointer (&self);
 }
@@ -204,11 +194,11 @@ choose_token (BenchEngine *self)
 }
 
 static LlmRow
-make_row_at (BenchEngine *self,
-             LlmKvSeq    *sequence,
-             guint        slot,
-             guint        index,
-             LlkRowKind   kind)
+make_row (BenchEngine *self,
+          LlmKvSeq    *sequence,
+          guint        slot,
+          guint        index,
+          LlkRowKind   kind)
 {
   return (LlmRow) {
     .token = choose_token (self),
@@ -222,17 +212,17 @@ make_row_at (BenchEngine *self,
 }
 
 static LlmRow
-make_row (BenchEngine *self,
-          LlmKvSeq    *sequence,
-          guint        index,
-          LlkRowKind   kind)
+append_row (BenchEngine *self,
+            LlmKvSeq    *sequence,
+            guint        index,
+            LlkRowKind   kind)
 {
   guint slot = llm_kv_seq_get_length (sequence);
   g_autoptr(GError) error = NULL;
 
   if (!llm_kv_seq_append (sequence, 1, &error))
     g_error ("%s", error->message);
-  return make_row_at (self, sequence, slot, index, kind);
+  return make_row (self, sequence, slot, index, kind);
 }
 
 static LlmStatus
@@ -244,20 +234,17 @@ run_stage (BenchEngine   *self,
   double begin = get_seconds (), seconds;
   gboolean waits;
   LlmStatus status = llm_forward_step (self->forward, &waits, error);
-  guint index;
+  guint i = 0;
 
   if (waits)
     llm_kv_store_wait (self->store, WAIT_US);
   seconds = get_seconds () - begin;
-  if (!g_ptr_array_find (profile->names, name, &index))
-    {
-      const double zero = 0;
-
-      index = profile->names->len;
-      g_ptr_array_add (profile->names, (gpointer) name);
-      g_array_append_val (profile->seconds, zero);
-    }
-  g_array_index (profile->seconds, double, index) += seconds;
+  while (i < profile->n_stages && strcmp (profile->stages[i].name, name) != 0)
+    i++;
+  g_assert (i < BENCH_MAX_STAGES);
+  profile->n_stages = MAX (profile->n_stages, i + 1);
+  profile->stages[i].name = name;
+  profile->stages[i].seconds += seconds;
   return status;
 }
 
@@ -288,34 +275,14 @@ run_step (BenchEngine     *self,
 }
 
 double
-bench_engine_prompt (BenchEngine  *self,
-                     LlmKvSeq     *sequence,
-                     guint         n_tokens,
-                     BenchProfile *profile)
+bench_engine_prefill (BenchEngine  *self,
+                      LlmKvSeq     *sequence,
+                      const GArray *missing,
+                      guint         n_new,
+                      BenchProfile *profile)
 {
   g_autofree LlmRow *rows = g_new (LlmRow, LLM_BATCH_MAX_ROWS);
-  double begin = get_seconds ();
-
-  for (guint first = 0; first < n_tokens; first += LLM_BATCH_MAX_ROWS)
-    {
-      guint n_rows = MIN (n_tokens - first, LLM_BATCH_MAX_ROWS);
-
-      for (guint i = 0; i < n_rows; i++)
-        rows[i] = make_row (self, sequence, 0, LLK_ROWS_PROMPT);
-      rows[n_rows - 1].wants_logits = first + n_rows == n_tokens;
-      run_step (self, rows, n_rows, &sequence, 1, profile);
-    }
-  return get_seconds () - begin;
-}
-
-double
-bench_engine_call (BenchEngine  *self,
-                   LlmKvSeq     *sequence,
-                   const GArray *missing,
-                   guint         n_new)
-{
-  g_autofree LlmRow *rows = g_new (LlmRow, LLM_BATCH_MAX_ROWS);
-  guint n = missing->len + n_new;
+  guint n_missing = missing != NULL ? missing->len : 0, n = n_missing + n_new;
   double begin = get_seconds ();
 
   for (guint first = 0; first < n; first += LLM_BATCH_MAX_ROWS)
@@ -323,20 +290,66 @@ bench_engine_call (BenchEngine  *self,
       guint n_rows = MIN (n - first, LLM_BATCH_MAX_ROWS);
 
       for (guint i = 0; i < n_rows; i++)
-        rows[i] = first + i < missing->len
-                    ? make_row_at (self, sequence, g_array_index (missing, guint, first + i), 0,
-                                   LLK_ROWS_PROMPT)
-                    : make_row (self, sequence, 0, LLK_ROWS_PROMPT);
+        rows[i] = first + i < n_missing
+                    ? make_row (self, sequence, g_array_index (missing, guint, first + i), 0,
+                                LLK_ROWS_PROMPT)
+                    : append_row (self, sequence, 0, LLK_ROWS_PROMPT);
       rows[n_rows - 1].wants_logits = first + n_rows == n;
-      run_step (self, rows, n_rows, &sequence, 1, NULL);
+      run_step (self, rows, n_rows, &sequence, 1, profile);
     }
   return get_seconds () - begin;
 }
 
+double
+bench_engine_decode (BenchEngine     *self,
+                     LlmKvSeq *const *sequences,
+                     guint            n_sequences,
+                     guint            n_tokens,
+                     BenchProfile    *profile)
+{
+  g_autofree LlmRow *rows = g_new (LlmRow, n_sequences);
+  double begin = get_seconds ();
+
+  for (guint i = 0; i < n_tokens; i++)
+    {
+      for (guint s = 0; s < n_sequences; s++)
+        {
+          rows[s] = append_row (self, sequences[s], s, LLK_ROWS_GENERATED);
+          rows[s].wants_logits = TRUE;
+        }
+      run_step (self, rows, n_sequences, sequences, n_sequences, profile);
+    }
+  return get_seconds () - begin;
+}
+
+/* --- stores --- */
+
 gboolean
-bench_engine_fill (LlmKvSeq *sequence,
-                   guint     n_slots,
-                   GError  **error)
+bench_store_restore (LlmKvStore *store,
+                     LlmKvSeq   *sequence,
+                     GError    **error)
+{
+  guint n_layers = llm_kv_store_get_layout (store)->n_layers;
+  LlmStatus status = LLM_READY;
+
+  for (guint layer = 0; layer < n_layers && status == LLM_READY; layer++)
+    while ((status = llm_kv_seq_make_resident (sequence, layer, error)) == LLM_PENDING)
+      llm_kv_store_wait (store, WAIT_US);
+  return status == LLM_READY;
+}
+
+void
+bench_store_settle (LlmKvStore *store)
+{
+  while (!llm_kv_store_is_settled (store))
+    if (!llm_kv_store_work (store, llm_clock_now_us () + WAIT_US))
+      llm_kv_store_wait (store, WAIT_US);
+}
+
+gboolean
+bench_sequence_fill (LlmKvSeq *sequence,
+                     guint     n_slots,
+                     GError  **error)
 {
   const LlmKvLayout *layout = llm_kv_seq_get_layout (sequence);
   guint n_values = layout->n_kv_heads * layout->head_dim;
@@ -357,8 +370,8 @@ bench_engine_fill (LlmKvSeq *sequence,
 }
 
 void
-bench_engine_end_call (LlmKvStore *store,
-                       LlmKvSeq   *sequence)
+bench_store_end_call (LlmKvStore *store,
+                      LlmKvSeq   *sequence)
 {
   guint n = llm_kv_seq_get_length (sequence);
   g_autofree gint32 *tokens = g_new (gint32, MAX (n, 1));
@@ -366,49 +379,5 @@ bench_engine_end_call (LlmKvStore *store,
   for (guint i = 0; i < n; i++)
     tokens[i] = (gint32) i;
   llm_kv_seq_end_call (sequence, tokens, n);
-  while (!llm_kv_store_is_settled (store))
-    if (!llm_kv_store_work (store, llm_clock_now_us () + WAIT_US))
-      llm_kv_store_wait (store, WAIT_US);
-}
-
-double
-bench_engine_decode (BenchEngine     *self,
-                     LlmKvSeq *const *sequences,
-                     guint            n_sequences,
-                     guint            n_tokens,
-                     BenchProfile    *profile)
-{
-  g_autofree LlmRow *rows = g_new (LlmRow, n_sequences);
-  double begin = get_seconds ();
-
-  for (guint i = 0; i < n_tokens; i++)
-    {
-      for (guint s = 0; s < n_sequences; s++)
-        {
-          rows[s] = make_row (self, sequences[s], s, LLK_ROWS_GENERATED);
-          rows[s].wants_logits = TRUE;
-        }
-      run_step (self, rows, n_sequences, sequences, n_sequences, profile);
-    }
-  return get_seconds () - begin;
-}
-
-BenchProfile *
-bench_profile_new (void)
-{
-  BenchProfile *self = g_new (BenchProfile, 1);
-
-  self->names = g_ptr_array_new ();
-  self->seconds = g_array_new (FALSE, FALSE, sizeof (double));
-  return self;
-}
-
-void
-bench_profile_free (BenchProfile *self)
-{
-  if (self == NULL)
-    return;
-  g_ptr_array_unref (self->names);
-  g_array_unref (self->seconds);
-  g_free (self);
+  bench_store_settle (store);
 }

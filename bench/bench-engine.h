@@ -19,7 +19,7 @@ typedef struct
   const char *cache;     /* (nullable): folder of prepared copies; memory */
   guint n_threads;       /* 0: as many as there are processors */
   gboolean is_exact;     /* weights as the file has them, in float arithmetic */
-  const LlmKvPolicy *policy; /* (nullable): of context memory; floats */
+  const LlmKvPolicy *policy; /* (nullable): of the KV cache; floats */
   const char *chunks;    /* (nullable): folder where it may be written */
 } BenchEngineConfig;
 
@@ -27,18 +27,24 @@ typedef struct
 typedef struct
 {
   guint64 row_bytes;        /* of weights that one generated token reads */
-  guint64 position_bytes;   /* of context memory for each position that a row sees */
+  guint64 position_bytes;   /* of the KV cache for each position that a row sees */
   double row_ops;           /* of the layers, for each row */
   double logits_ops;        /* of the output, for each row that wants logits */
   double position_ops;      /* of attention, for each row and position it sees */
   LlkType type;             /* that most bytes of weights have */
 } BenchCosts;
 
-/* Seconds by stage, summed. */
+#define BENCH_MAX_STAGES 64
+
+/* Seconds by stage, summed, in the order of stages. */
 typedef struct
 {
-  GPtrArray *names;         /* (element-type utf8) (unowned), in the order of stages */
-  GArray *seconds;          /* (element-type double) */
+  struct
+  {
+    const char *name;
+    double seconds;
+  } stages[BENCH_MAX_STAGES];
+  guint n_stages;
 } BenchProfile;
 
 typedef struct
@@ -48,6 +54,7 @@ typedef struct
   const LlkOps *kernels;
   LlmWeights *weights;
   LlmWorkerPool *pool;
+  guint n_threads;
   LlmKvStorage *storage;    /* (nullable) */
   LlmKvStore *store;
   LlmForward *forward;
@@ -59,49 +66,47 @@ BenchEngine  *bench_engine_new     (const BenchEngineConfig  *config,
                                     GError                  **error);
 void          bench_engine_free    (BenchEngine              *self);
 
-/* Appends @n_tokens random tokens in steps as large as they may be; the last one wants
- * logits. Seconds. @profile (nullable) gets the time of each stage. */
-double        bench_engine_prompt  (BenchEngine              *self,
-                                    LlmKvSeq                 *sequence,
-                                    guint                     n_tokens,
-                                    BenchProfile             *profile);
-/* The same for what a call must compute when it has begun: @missing (element-type guint) slots
- * that are there already, and @n_new behind them. Waits for what is read. */
-double        bench_engine_call    (BenchEngine              *self,
+/* What a call must compute: @missing (nullable) (element-type guint) slots that are there already,
+ * then @n_new random tokens that are appended, in steps as large as they may be; the last row wants
+ * logits. Waits for what is read. Seconds. @profile (nullable) gets the time of each stage. */
+double        bench_engine_prefill (BenchEngine              *self,
                                     LlmKvSeq                 *sequence,
                                     const GArray             *missing,
-                                    guint                     n_new);
-/* Ends the call of @sequence, and does all that is left to do after it: packing, writing. */
-void          bench_engine_end_call (LlmKvStore              *store,
-                                    LlmKvSeq                 *sequence);
-/* Appends slots with some numbers and densities, without computing: what stands in context memory
- * does not change what it costs. */
-gboolean      bench_engine_fill    (LlmKvSeq                 *sequence,
-                                    guint                     n_slots,
-                                    GError                  **error);
-/* A store of the same layout for @policy; its sequences may be used with the engine. */
-LlmKvStore   *bench_engine_new_store (BenchEngine            *self,
-                                    const LlmKvPolicy        *policy,
-                                    GError                  **error);
+                                    guint                     n_new,
+                                    BenchProfile             *profile);
 /* @n_tokens steps with a row of each sequence, all of which want logits. Seconds. */
 double        bench_engine_decode  (BenchEngine              *self,
                                     LlmKvSeq *const          *sequences,
                                     guint                     n_sequences,
                                     guint                     n_tokens,
                                     BenchProfile             *profile);
+/* A store of the same layout for @policy; its sequences may be used with the engine. */
+LlmKvStore   *bench_engine_new_store (BenchEngine            *self,
+                                    const LlmKvPolicy        *policy,
+                                    GError                  **error);
 
-/* Of @n_rows rows of which @n_logits want logits, the first of them behind @depth others:
- * one after the other with @is_prompt, else each in a sequence of its own. */
-double        bench_costs_get_ops   (const BenchCosts        *self,
-                                     guint                    n_rows,
-                                     guint                    n_logits,
-                                     guint                    depth,
-                                     gboolean                 is_prompt);
+/* --- stores, with an engine or without --- */
 
-BenchProfile *bench_profile_new    (void);
-void          bench_profile_free   (BenchProfile             *self);
+/* (transfer full): where @store may write from now on. */
+LlmKvStorage *bench_store_open_storage (LlmKvStore           *store,
+                                    const char               *folder,
+                                    guint64                   identity,
+                                    GError                  **error);
+/* Waits until all layers of a call that has begun are in memory. */
+gboolean      bench_store_restore  (LlmKvStore               *store,
+                                    LlmKvSeq                 *sequence,
+                                    GError                  **error);
+/* Does all that it would do while nobody calls: packing, writing. */
+void          bench_store_settle   (LlmKvStore               *store);
+/* Ends the call of @sequence with some tokens, and settles. */
+void          bench_store_end_call (LlmKvStore               *store,
+                                    LlmKvSeq                 *sequence);
+/* Appends slots with some numbers and densities, without computing: what stands in the KV cache
+ * does not change what it costs. */
+gboolean      bench_sequence_fill  (LlmKvSeq                 *sequence,
+                                    guint                     n_slots,
+                                    GError                  **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (BenchEngine, bench_engine_free)
-G_DEFINE_AUTOPTR_CLEANUP_FUNC (BenchProfile, bench_profile_free)
 
 G_END_DECLS

@@ -5,39 +5,24 @@
 #include <math.h>
 #include <string.h>
 
+#include "bench-random.h"
 #include "kernels/llk.h"
 
-typedef struct
-{
-  guint64 state;
-} Random;
-
-/* splitmix64 */
-static inline guint64
-next_random (Random *random)
-{
-  guint64 z = random->state += G_GUINT64_CONSTANT (0x9e3779b97f4a7c15);
-
-  z = (z ^ (z >> 30)) * G_GUINT64_CONSTANT (0xbf58476d1ce4e5b9);
-  z = (z ^ (z >> 27)) * G_GUINT64_CONSTANT (0x94d049bb133111eb);
-  return z ^ (z >> 31);
-}
-
 static void
-fill_bits (Random *random,
-           guint8 *bytes,
-           gsize   n)
+fill_bits (BenchRandom *random,
+           guint8      *bytes,
+           gsize        n)
 {
   gsize i = 0;
 
   for (; i + sizeof (guint64) <= n; i += sizeof (guint64))
     {
-      guint64 bits = next_random (random);
+      guint64 bits = bench_random_next (random);
 
       memcpy (bytes + i, &bits, sizeof bits);
     }
   for (; i < n; i++)
-    bytes[i] = (guint8) next_random (random);
+    bytes[i] = (guint8) bench_random_next (random);
 }
 
 /* --- scales --- */
@@ -56,11 +41,11 @@ store_half (guint8 *at,
 /* Blocks differ by up to a quarter either way, and in sign where a format's scale may
  * have one, so that no block is like another and means cancel out. */
 static double
-vary (Random *random,
-      double  scale,
-      gboolean has_sign)
+vary (BenchRandom *random,
+      double       scale,
+      gboolean     has_sign)
 {
-  guint64 bits = next_random (random);
+  guint64 bits = bench_random_next (random);
   double varied = scale * (0.75 + (double) (bits >> 40) / (1 << 24) / 2);
 
   return has_sign && (bits & 1) != 0 ? -varied : varied;
@@ -68,10 +53,10 @@ vary (Random *random,
 
 /* Sixteen values of 6 bits, 32 ± 16 to 31. */
 static void
-choose_signed_scales (Random *random,
-                      guint8  scales[16])
+choose_signed_scales (BenchRandom *random,
+                      guint8       scales[16])
 {
-  guint64 bits = next_random (random), signs = next_random (random);
+  guint64 bits = bench_random_next (random), signs = bench_random_next (random);
 
   for (guint i = 0; i < 16; i++)
     {
@@ -84,10 +69,10 @@ choose_signed_scales (Random *random,
 /* Eight scales of 6 bits from 32 to 63, and the same for the mins, packed as Q4_K
  * and Q5_K have them: the upper bits of the last four lie above the first eight bytes' 6. */
 static void
-store_scale_pairs (Random *random,
-                   guint8 *at)
+store_scale_pairs (BenchRandom *random,
+                   guint8      *at)
 {
-  guint64 bits = next_random (random);
+  guint64 bits = bench_random_next (random);
 
   for (guint j = 0; j < 4; j++)
     {
@@ -139,9 +124,9 @@ static const Blocks formats[] = {
 /* Scales inside of a block, which random bits would leave anything between 0 and
  * the largest. */
 static void
-store_inner_scales (LlkType  type,
-                    Random  *random,
-                    guint8  *block)
+store_inner_scales (LlkType      type,
+                    BenchRandom *random,
+                    guint8      *block)
 {
   guint8 scales[16];
 
@@ -198,7 +183,7 @@ store_inner_scales (LlkType  type,
 static void
 fill_blocks (const Blocks *format,
              double        deviation,
-             Random       *random,
+             BenchRandom  *random,
              guint8       *bytes,
              gsize         n_blocks)
 {
@@ -221,10 +206,10 @@ fill_blocks (const Blocks *format,
 
 /* Scales are powers of two: the two next to the one wanted, in turns by chance. */
 static void
-fill_mxfp4 (double   deviation,
-            Random  *random,
-            guint8  *bytes,
-            gsize    n_blocks)
+fill_mxfp4 (double       deviation,
+            BenchRandom *random,
+            guint8      *bytes,
+            gsize        n_blocks)
 {
   gsize block_bytes = llk_type_block_bytes (LLK_MXFP4);
   double exponent = log2 (deviation / RMS_MXFP4);
@@ -233,7 +218,7 @@ fill_mxfp4 (double   deviation,
   fill_bits (random, bytes, n_blocks * block_bytes);
   for (gsize i = 0; i < n_blocks; i++)
     {
-      double chance = (double) (next_random (random) >> 11) / 9007199254740992.0;
+      double chance = bench_random_get (random);
 
       bytes[i * block_bytes] = (guint8) (127 + lower + (chance < exponent - lower));
     }
@@ -245,16 +230,16 @@ fill_mxfp4 (double   deviation,
 
 /* Even over ±√3 deviations. */
 static void
-fill_floats (double  deviation,
-             Random *random,
-             float  *values,
-             gsize   n)
+fill_floats (double       deviation,
+             BenchRandom *random,
+             float       *values,
+             gsize        n)
 {
   const float step = (float) (deviation * 1.7320508 / 32768);
 
   for (gsize i = 0; i < n; i += 4)
     {
-      guint64 bits = next_random (random);
+      guint64 bits = bench_random_next (random);
 
       for (gsize j = i; j < MIN (i + 4, n); j++, bits >>= 16)
         values[j] = (float) (gint16) (bits & 0xffff) * step;
@@ -262,11 +247,11 @@ fill_floats (double  deviation,
 }
 
 static void
-fill_plain (LlkType  type,
-            double   deviation,
-            Random  *random,
-            guint8  *bytes,
-            gsize    n)
+fill_plain (LlkType      type,
+            double       deviation,
+            BenchRandom *random,
+            guint8      *bytes,
+            gsize        n)
 {
   const LlkOps *ops = llk_ops_best ();
   float values[RUN];
@@ -303,7 +288,7 @@ bench_fill_random (LlkType  type,
                    void    *blocks,
                    gsize    n_blocks)
 {
-  Random random = { seed };
+  BenchRandom random = { seed };
 
   for (guint i = 0; i < G_N_ELEMENTS (formats); i++)
     if (formats[i].type == type)

@@ -15,7 +15,6 @@
 #include "machine/bench-limits.h"
 #include "bench-peer.h"
 #include "bench-results.h"
-#include "bench-variant.h"
 
 #define OWN_NAME "llmsvc"
 /* Memory that the reading limit is measured on: as large as the weights, within these. */
@@ -37,7 +36,6 @@ static gboolean opt_exact;
 static gboolean opt_profile;
 static char *opt_kv;
 static gboolean opt_density;
-static gboolean opt_json;
 
 static const GOptionEntry entries[] = {
   { "model", 'm', 0, G_OPTION_ARG_FILENAME, &opt_model, "The GGUF file", "FILE" },
@@ -61,9 +59,19 @@ static const GOptionEntry entries[] = {
   { "density", 0, 0, G_OPTION_ARG_NONE, &opt_density,
     "In turns, the same while densities of chunks are collected", NULL },
   { "profile", 0, 0, G_OPTION_ARG_NONE, &opt_profile, "Where the time goes, by stage", NULL },
-  { "json", 0, 0, G_OPTION_ARG_NONE, &opt_json, "One JSON object", NULL },
   G_OPTION_ENTRY_NULL
 };
+
+/* Ways to run one engine in turns: with the KV cache as floats, packed, with densities collected.
+ * Each has contexts of its own, of which runs are forks. */
+typedef struct
+{
+  char *name;
+  LlmKvStore *store;          /* (owned) (nullable): the engine's */
+  gboolean collects_density;
+  LlmKvSeq **filled;          /* one for each context of a batch */
+  double position_bytes;      /* of the KV cache of each token in them */
+} Variant;
 
 typedef struct
 {
@@ -72,196 +80,216 @@ typedef struct
   const BenchPeak *peak;
   BenchResults *results;
   GPtrArray *peers;          /* (element-type BenchPeer) */
-  GPtrArray *variants;       /* (element-type BenchVariant): ratios are to the first */
-  guint n_threads;
+  GPtrArray *variants;       /* (element-type Variant): ratios are to the first */
   char *prompt_test;
   char *decode_test;
-} Bench;
+} Rounds;
+
+/* --- variants --- */
+
+static void
+variant_free (gpointer data)
+{
+  Variant *self = data;
+
+  for (int i = 0; self->filled != NULL && i < opt_batch; i++)
+    llm_kv_seq_free (self->filled[i]);
+  g_free (self->filled);
+  g_clear_pointer (&self->store, llm_kv_store_free);
+  g_free (self->name);
+  g_free (self);
+}
+
+/* @policy: (nullable): packs what its contexts are filled with. */
+static gboolean
+add_variant (Rounds     *rounds,
+             const char *what,
+             const char *policy,
+             gboolean    collects_density,
+             GError    **error)
+{
+  const LlmKvPolicy *found = policy != NULL ? llm_kv_policy_find (policy) : NULL;
+  Variant *variant = g_new0 (Variant, 1);
+
+  g_ptr_array_add (rounds->variants, variant);
+  variant->name = g_strdup_printf (OWN_NAME "%s%s", what[0] != '\0' ? ", " : "", what);
+  variant->collects_density = collects_density;
+  variant->position_bytes = (double) rounds->engine->costs.position_bytes;
+  if (policy == NULL)
+    return TRUE;
+  if (found == NULL)
+    {
+      g_set_error (error, G_IO_ERROR, G_IO_ERROR_INVALID_ARGUMENT, "There is no policy “%s”",
+                   policy);
+      return FALSE;
+    }
+  variant->store = bench_engine_new_store (rounds->engine, found, error);
+  return variant->store != NULL;
+}
+
+static void
+fill_variant (Rounds  *rounds,
+              Variant *variant)
+{
+  LlmKvStore *store = variant->store != NULL ? variant->store : rounds->engine->store;
+  guint depth = (guint) opt_depth;
+
+  variant->filled = g_new0 (LlmKvSeq *, opt_batch);
+  /* Bits are chosen by densities. */
+  llm_forward_set_density (rounds->engine->forward, variant->store != NULL);
+  for (int i = 0; i < opt_batch; i++)
+    {
+      g_autoptr(GError) error = NULL;
+      LlmKvPlan plan;
+
+      variant->filled[i] = llm_kv_seq_new (store, NULL, NULL);
+      if (depth == 0)
+        continue;
+      if (!llm_kv_seq_begin_call (variant->filled[i], depth, &plan, &error))
+        g_error ("%s", error->message);
+      bench_engine_prefill (rounds->engine, variant->filled[i], NULL, depth, NULL);
+      bench_store_end_call (store, variant->filled[i]);
+    }
+  if (variant->store != NULL && depth > 0)
+    variant->position_bytes = (double) llm_kv_store_get_bytes (store) /
+                              ((double) opt_batch * depth);
+}
 
 /* --- one engine, once --- */
 
 static double
-time_prompt (Bench              *bench,
-             const BenchVariant *variant,
-             BenchProfile       *profile)
+time_prompt (Rounds        *rounds,
+             const Variant *variant,
+             BenchProfile  *profile)
 {
   g_autoptr(LlmKvSeq) sequence = llm_kv_seq_fork (variant->filled[0], NULL, NULL);
 
-  llm_forward_set_density (bench->engine->forward, variant->collects_density);
-  return bench_engine_prompt (bench->engine, sequence, (guint) opt_prompt, profile);
+  llm_forward_set_density (rounds->engine->forward, variant->collects_density);
+  return bench_engine_prefill (rounds->engine, sequence, NULL, (guint) opt_prompt, profile);
 }
 
 static double
-time_decode (Bench              *bench,
-             const BenchVariant *variant,
-             guint               n_tokens,
-             BenchProfile       *profile)
+time_decode (Rounds        *rounds,
+             const Variant *variant,
+             guint          n_tokens,
+             BenchProfile  *profile)
 {
   g_autofree LlmKvSeq **sequences = g_new (LlmKvSeq *, opt_batch);
   double seconds;
 
-  llm_forward_set_density (bench->engine->forward, variant->collects_density);
+  llm_forward_set_density (rounds->engine->forward, variant->collects_density);
   for (int i = 0; i < opt_batch; i++)
     sequences[i] = llm_kv_seq_fork (variant->filled[i], NULL, NULL);
-  seconds = bench_engine_decode (bench->engine, sequences, (guint) opt_batch, n_tokens, profile);
+  seconds = bench_engine_decode (rounds->engine, sequences, (guint) opt_batch, n_tokens, profile);
   for (int i = 0; i < opt_batch; i++)
     llm_kv_seq_free (sequences[i]);
   return seconds;
 }
 
-/* @depth_bytes: of a token that was there before. */
+/* @depth_bytes: of a token that was there before; 0 seconds: not measured. */
 static void
-add_prompt (Bench      *bench,
-            const char *engine,
-            double      depth_bytes,
-            double      seconds)
+add_times (Rounds     *rounds,
+           const char *engine,
+           double      depth_bytes,
+           double      prompt_seconds,
+           double      decode_seconds)
 {
-  const BenchCosts *costs = &bench->engine->costs;
-  guint n = (guint) opt_prompt;
-  BenchRun run = { engine, bench->prompt_test, n, seconds };
-
-  run.ops = bench_costs_get_ops (costs, n, 1, (guint) opt_depth, TRUE);
-  run.bytes = (double) costs->row_bytes + (double) costs->position_bytes * n +
-              depth_bytes * opt_depth;
-  bench_results_add (bench->results, &run);
-}
-
-static void
-add_decode (Bench      *bench,
-            const char *engine,
-            double      depth_bytes,
-            double      seconds)
-{
-  const BenchCosts *costs = &bench->engine->costs;
-  guint n = (guint) opt_gen, n_sequences = (guint) opt_batch;
-  BenchRun run = { engine, bench->decode_test, n * n_sequences, seconds };
+  const BenchCosts *costs = &rounds->engine->costs;
+  double n_prompt = opt_prompt, n_gen = opt_gen, n_sequences = opt_batch, depth = opt_depth;
+  double position_bytes = (double) costs->position_bytes;
+  /* of a prompt: each row sees the depth, itself and those before it */
+  double n_seen = n_prompt * (depth + 1) + n_prompt * (n_prompt - 1) / 2;
   /* of all sequences: the depth and what was generated before each token */
-  double n_positions = ((double) opt_depth * n + (double) n * (n + 1) / 2) * n_sequences;
+  double n_positions = (depth * n_gen + n_gen * (n_gen + 1) / 2) * n_sequences;
+  const BenchRun prompt = {
+    .engine = engine,
+    .test = rounds->prompt_test,
+    .n_tokens = (guint) opt_prompt,
+    .seconds = prompt_seconds,
+    .bytes = (double) costs->row_bytes + position_bytes * n_prompt + depth_bytes * depth,
+    .ops = n_prompt * costs->row_ops + costs->logits_ops + n_seen * costs->position_ops,
+  };
+  const BenchRun decode = {
+    .engine = engine,
+    .test = rounds->decode_test,
+    .n_tokens = (guint) (opt_gen * opt_batch),
+    .seconds = decode_seconds,
+    .bytes = (double) costs->row_bytes * n_gen + position_bytes * n_positions +
+             (depth_bytes - position_bytes) * depth * n_gen * n_sequences,
+    .ops = n_gen * n_sequences * (costs->row_ops + costs->logits_ops) +
+           n_positions * costs->position_ops,
+  };
 
-  run.bytes = (double) costs->row_bytes * n + (double) costs->position_bytes * n_positions +
-              (depth_bytes - (double) costs->position_bytes) * opt_depth * n * n_sequences;
-  run.ops = (double) n * n_sequences * (costs->row_ops + costs->logits_ops) +
-            n_positions * costs->position_ops;
-  bench_results_add (bench->results, &run);
+  if (opt_prompt > 0)
+    bench_results_add (rounds->results, &prompt);
+  if (opt_gen > 0)
+    bench_results_add (rounds->results, &decode);
 }
 
 static void
-run_peer (Bench     *bench,
+run_peer (Rounds    *rounds,
           BenchPeer *peer)
 {
-  double position_bytes = (double) bench->engine->costs.position_bytes;
-  g_autoptr(GError) error = NULL;
+  const BenchPeerTest test = {
+    opt_model, (guint) opt_prompt, (guint) opt_gen, (guint) opt_depth, (guint) opt_batch,
+    rounds->engine->n_threads,
+  };
   BenchPeerTimes times;
 
-  if (peer->has_failed)
-    return;
-  if (!bench_peer_run (peer, opt_model, (guint) opt_prompt, (guint) opt_gen, (guint) opt_depth,
-                       (guint) opt_batch, bench->n_threads, &times, &error))
-    {
-      g_printerr ("llmsvc-bench: left out: %s\n", error->message);
-      peer->has_failed = TRUE;
-      return;
-    }
-  if (opt_prompt > 0)
-    add_prompt (bench, peer->name, position_bytes, times.prompt_seconds);
-  if (opt_gen > 0)
-    add_decode (bench, peer->name, position_bytes, times.decode_seconds);
+  if (bench_peer_run (peer, &test, &times))
+    add_times (rounds, peer->name, (double) rounds->engine->costs.position_bytes,
+               times.prompt_seconds, times.decode_seconds);
 }
 
 /* --- rounds --- */
 
 /* The limits before and behind this engine's runs; the better ones count. */
 static void
-run_round (Bench *bench)
+run_round (Rounds *rounds)
 {
-  double read = bench_read_best (bench->memory, bench->n_threads);
-  double compute = bench_compute (bench->peak, bench->n_threads);
-  guint n_variants = bench->variants->len;
+  guint n_threads = rounds->engine->n_threads;
+  double read = bench_read_best (rounds->memory, n_threads);
+  double compute = bench_compute (rounds->peak, n_threads);
+  guint n_variants = rounds->variants->len;
   g_autofree double *prompts = g_new0 (double, n_variants);
   g_autofree double *decodes = g_new0 (double, n_variants);
 
   for (guint i = 0; i < n_variants; i++)
     {
-      const BenchVariant *variant = g_ptr_array_index (bench->variants, i);
+      const Variant *variant = g_ptr_array_index (rounds->variants, i);
 
-      prompts[i] = opt_prompt > 0 ? time_prompt (bench, variant, NULL) : 0;
-      decodes[i] = opt_gen > 0 ? time_decode (bench, variant, (guint) opt_gen, NULL) : 0;
+      prompts[i] = opt_prompt > 0 ? time_prompt (rounds, variant, NULL) : 0;
+      decodes[i] = opt_gen > 0 ? time_decode (rounds, variant, (guint) opt_gen, NULL) : 0;
     }
 
-  read = MAX (read, bench_read_best (bench->memory, bench->n_threads));
-  compute = MAX (compute, bench_compute (bench->peak, bench->n_threads));
-  bench_results_add_limits (bench->results, read, compute);
+  read = MAX (read, bench_read_best (rounds->memory, n_threads));
+  compute = MAX (compute, bench_compute (rounds->peak, n_threads));
+  bench_results_add_limits (rounds->results, read, compute);
   for (guint i = 0; i < n_variants; i++)
     {
-      const BenchVariant *variant = g_ptr_array_index (bench->variants, i);
+      const Variant *variant = g_ptr_array_index (rounds->variants, i);
 
-      if (opt_prompt > 0)
-        add_prompt (bench, variant->name, variant->position_bytes, prompts[i]);
-      if (opt_gen > 0)
-        add_decode (bench, variant->name, variant->position_bytes, decodes[i]);
+      add_times (rounds, variant->name, variant->position_bytes, prompts[i], decodes[i]);
     }
-  for (guint i = 0; i < bench->peers->len; i++)
-    run_peer (bench, g_ptr_array_index (bench->peers, i));
+  for (guint i = 0; i < rounds->peers->len; i++)
+    run_peer (rounds, g_ptr_array_index (rounds->peers, i));
 }
 
 static void
-warm_up (Bench *bench)
+warm_up (Rounds *rounds)
 {
   const guint n_tokens = 4;
 
-  for (guint i = 0; i < bench->variants->len; i++)
+  for (guint i = 0; i < rounds->variants->len; i++)
     {
-      BenchVariant *variant = g_ptr_array_index (bench->variants, i);
+      Variant *variant = g_ptr_array_index (rounds->variants, i);
 
-      bench_variant_fill (variant, (guint) opt_batch, (guint) opt_depth);
+      fill_variant (rounds, variant);
       if (opt_prompt > 0)
-        time_prompt (bench, variant, NULL);
+        time_prompt (rounds, variant, NULL);
       if (opt_gen > 0)
-        time_decode (bench, variant, n_tokens, NULL);
+        time_decode (rounds, variant, n_tokens, NULL);
     }
-}
-
-static gboolean
-add_variants (Bench   *bench,
-              GError **error)
-{
-  g_autofree char *name = g_strdup_printf (OWN_NAME ", %s", opt_kv);
-  BenchVariant *packed;
-
-  g_ptr_array_add (bench->variants, bench_variant_new (bench->engine, OWN_NAME, FALSE));
-  if (opt_density)
-    g_ptr_array_add (bench->variants,
-                     bench_variant_new (bench->engine, OWN_NAME ", densities", TRUE));
-  if (opt_kv == NULL)
-    return TRUE;
-  packed = bench_variant_new_packed (bench->engine, name, opt_kv, opt_density, error);
-  if (packed == NULL)
-    return FALSE;
-  g_ptr_array_add (bench->variants, packed);
-  return TRUE;
-}
-
-/* The numbers that the products of most weights are made of. */
-static const char *
-get_peak_name (LlkType type)
-{
-  if (opt_exact || type == LLK_F32)
-    return "fp32";
-  return type == LLK_F16 || type == LLK_BF16 ? "bf16" : "int8";
-}
-
-static void
-find_peak (Bench *bench)
-{
-  const char *kernels = bench->engine->kernels->name;
-  const BenchSet *set = NULL;
-  g_autofree char *name = NULL;
-
-  bench->peak = bench_set_find_peak (kernels, get_peak_name (bench->engine->costs.type), &set);
-  if (bench->peak == NULL)
-    bench->peak = bench_set_find_peak (kernels, "fp32", &set);
-  name = g_strdup_printf ("%s %s: %s", set->name, bench->peak->name, bench->peak->instruction);
-  bench->results = bench_results_new (name);
 }
 
 /* --- printing --- */
@@ -273,125 +301,86 @@ print_profile (const char         *title,
 {
   double sum = 0;
 
-  for (guint i = 0; i < profile->names->len; i++)
-    sum += g_array_index (profile->seconds, double, i);
+  for (guint i = 0; i < profile->n_stages; i++)
+    sum += profile->stages[i].seconds;
   printf ("\n| stage of %s | ms | share |\n|---|---|---|\n", title);
-  for (guint i = 0; i < profile->names->len; i++)
-    {
-      double seconds = g_array_index (profile->seconds, double, i);
-
-      printf ("| %s | %.3f | %.1f %% |\n",
-              (const char *) g_ptr_array_index (profile->names, i), seconds * 1000 / n_steps,
-              100 * seconds / sum);
-    }
+  for (guint i = 0; i < profile->n_stages; i++)
+    printf ("| %s | %.3f | %.1f %% |\n", profile->stages[i].name,
+            profile->stages[i].seconds * 1000 / n_steps, 100 * profile->stages[i].seconds / sum);
   printf ("| all | %.3f | |\n", sum * 1000 / n_steps);
 }
 
+/* A prompt as a whole, and a step of decoding on average; @object: (nullable): for JSON. */
 static void
-add_profile_json (JsonBuilder        *builder,
-                  const char         *title,
-                  const BenchProfile *profile,
-                  guint               n_steps)
+profile_stages (Rounds     *rounds,
+                JsonObject *object)
 {
-  json_builder_set_member_name (builder, title);
-  json_builder_begin_object (builder);
-  for (guint i = 0; i < profile->names->len; i++)
+  const Variant *variant = g_ptr_array_index (rounds->variants, 0);
+
+  for (guint is_decode = 0; is_decode < 2; is_decode++)
     {
-      json_builder_set_member_name (builder, g_ptr_array_index (profile->names, i));
-      json_builder_add_double_value (builder, g_array_index (profile->seconds, double, i) * 1000 /
-                                                n_steps);
+      BenchProfile profile = { 0 };
+      guint n_steps = is_decode ? (guint) opt_gen : 1;
+      JsonObject *stages;
+
+      if ((is_decode ? opt_gen : opt_prompt) == 0)
+        continue;
+      if (is_decode)
+        time_decode (rounds, variant, (guint) opt_gen, &profile);
+      else
+        time_prompt (rounds, variant, &profile);
+      if (object == NULL)
+        {
+          print_profile (is_decode ? rounds->decode_test : rounds->prompt_test, &profile, n_steps);
+          continue;
+        }
+      stages = json_object_new ();
+      for (guint i = 0; i < profile.n_stages; i++)
+        json_object_set_double_member (stages, profile.stages[i].name,
+                                       profile.stages[i].seconds * 1000 / n_steps);
+      json_object_set_object_member (object, is_decode ? "decode-step" : "prompt", stages);
     }
-  json_builder_end_object (builder);
-}
-
-/* A prompt as a whole, and a step of decoding on average. */
-static void
-profile_stages (Bench       *bench,
-                JsonBuilder *builder)
-{
-  g_autoptr(BenchProfile) prompt = bench_profile_new ();
-  g_autoptr(BenchProfile) decode = bench_profile_new ();
-  const BenchVariant *variant = g_ptr_array_index (bench->variants, 0);
-
-  if (opt_prompt > 0)
-    time_prompt (bench, variant, prompt);
-  if (opt_gen > 0)
-    time_decode (bench, variant, (guint) opt_gen, decode);
-  if (builder == NULL)
-    {
-      if (opt_prompt > 0)
-        print_profile (bench->prompt_test, prompt, 1);
-      if (opt_gen > 0)
-        print_profile (bench->decode_test, decode, (guint) opt_gen);
-      return;
-    }
-  json_builder_set_member_name (builder, "profile-ms");
-  json_builder_begin_object (builder);
-  if (opt_prompt > 0)
-    add_profile_json (builder, "prompt", prompt, 1);
-  if (opt_gen > 0)
-    add_profile_json (builder, "decode-step", decode, (guint) opt_gen);
-  json_builder_end_object (builder);
 }
 
 static void
-add_int (JsonBuilder *builder,
-         const char  *name,
-         gint64       value)
+print_json (Rounds *rounds)
 {
-  json_builder_set_member_name (builder, name);
-  json_builder_add_int_value (builder, value);
-}
-
-static void
-add_string (JsonBuilder *builder,
-            const char  *name,
-            const char  *value)
-{
-  json_builder_set_member_name (builder, name);
-  json_builder_add_string_value (builder, value);
-}
-
-static void
-print_json (Bench *bench)
-{
-  g_autoptr(JsonBuilder) builder = json_builder_new ();
-  const BenchEngine *engine = bench->engine;
+  g_autoptr(JsonObject) object = json_object_new ();
+  JsonObject *model = json_object_new (), *settings = json_object_new (), *profile;
+  const BenchEngine *engine = rounds->engine;
+  const BenchCosts *costs = &engine->costs;
   g_autofree char *file = g_path_get_basename (opt_model);
 
-  json_builder_begin_object (builder);
-  json_builder_set_member_name (builder, "model");
-  json_builder_begin_object (builder);
-  add_string (builder, "file", file);
-  add_string (builder, "architecture", engine->hparams->architecture);
-  add_string (builder, "format", llk_type_name (engine->costs.type));
-  add_int (builder, "bytes", (gint64) engine->weights->bytes);
-  add_int (builder, "bytes-per-token", (gint64) engine->costs.row_bytes);
-  add_int (builder, "bytes-per-position", (gint64) engine->costs.position_bytes);
-  json_builder_end_object (builder);
-  json_builder_set_member_name (builder, "settings");
-  json_builder_begin_object (builder);
-  add_int (builder, "prompt", opt_prompt);
-  add_int (builder, "gen", opt_gen);
-  add_int (builder, "depth", opt_depth);
-  add_int (builder, "batch", opt_batch);
-  add_int (builder, "threads", bench->n_threads);
-  add_int (builder, "runs", opt_runs);
-  add_string (builder, "kernels", engine->kernels->name);
-  json_builder_set_member_name (builder, "exact");
-  json_builder_add_boolean_value (builder, opt_exact);
-  json_builder_end_object (builder);
-  bench_results_add_json (bench->results, builder);
+  json_object_set_string_member (model, "file", file);
+  json_object_set_string_member (model, "architecture", engine->hparams->architecture);
+  json_object_set_string_member (model, "format", llk_type_name (costs->type));
+  json_object_set_int_member (model, "bytes", (gint64) engine->weights->bytes);
+  json_object_set_int_member (model, "bytes-per-token", (gint64) costs->row_bytes);
+  json_object_set_int_member (model, "bytes-per-position", (gint64) costs->position_bytes);
+  json_object_set_object_member (object, "model", model);
+  json_object_set_int_member (settings, "prompt", opt_prompt);
+  json_object_set_int_member (settings, "gen", opt_gen);
+  json_object_set_int_member (settings, "depth", opt_depth);
+  json_object_set_int_member (settings, "batch", opt_batch);
+  json_object_set_int_member (settings, "threads", engine->n_threads);
+  json_object_set_int_member (settings, "runs", opt_runs);
+  json_object_set_string_member (settings, "kernels", engine->kernels->name);
+  json_object_set_boolean_member (settings, "exact", opt_exact);
+  json_object_set_object_member (object, "settings", settings);
+  bench_results_set_json (rounds->results, object);
   if (opt_profile)
-    profile_stages (bench, builder);
-  json_builder_end_object (builder);
-  bench_print_json (builder);
+    {
+      profile = json_object_new ();
+      profile_stages (rounds, profile);
+      json_object_set_object_member (object, "profile-ms", profile);
+    }
+  bench_print_object (object);
 }
 
 static void
-print_text (Bench *bench)
+print_text (Rounds *rounds)
 {
-  const BenchEngine *engine = bench->engine;
+  const BenchEngine *engine = rounds->engine;
   g_autofree char *file = g_path_get_basename (opt_model);
 
   printf ("%s: %s, mostly %s, %.0f MiB; a token reads %.1f MB of weights and %.1f kB for each "
@@ -399,16 +388,34 @@ print_text (Bench *bench)
           file, engine->hparams->architecture, llk_type_name (engine->costs.type),
           (double) engine->weights->bytes / (1 << 20), (double) engine->costs.row_bytes / 1e6,
           (double) engine->costs.position_bytes / 1e3, engine->kernels->name,
-          opt_exact ? ", exact path" : "", bench->n_threads, bench->n_threads == 1 ? "" : "s");
-  bench_results_print (bench->results);
+          opt_exact ? ", exact path" : "", engine->n_threads, bench_plural (engine->n_threads));
+  bench_results_print (rounds->results);
   if (opt_profile)
-    profile_stages (bench, NULL);
+    profile_stages (rounds, NULL);
 }
 
 /* --- --- */
 
+/* The loop for the numbers that the products of most weights are made of. */
+static void
+find_peak (Rounds *rounds)
+{
+  const char *kernels = rounds->engine->kernels->name;
+  LlkType type = rounds->engine->costs.type;
+  const BenchSet *set = NULL;
+  g_autofree char *name = NULL;
+
+  if (!opt_exact && type != LLK_F32)
+    rounds->peak = bench_set_find_peak (kernels, type == LLK_F16 || type == LLK_BF16 ? "bf16" : "int8",
+                                        &set);
+  if (rounds->peak == NULL)
+    rounds->peak = bench_set_find_peak (kernels, "fp32", &set);
+  name = g_strdup_printf ("%s %s: %s", set->name, rounds->peak->name, rounds->peak->instruction);
+  rounds->results = bench_results_new (name);
+}
+
 static gboolean
-open_all (Bench   *bench,
+open_all (Rounds  *rounds,
           GError **error)
 {
   g_autofree char *cache = opt_cache != NULL
@@ -426,82 +433,71 @@ open_all (Bench   *bench,
   g_autofree char *batch = opt_batch > 1 ? g_strdup_printf (" in %d contexts", opt_batch)
                                          : g_strdup ("");
 
-  bench->variants = 
-    g_ptr_array_new_with_free_func ((GDestroyNotify) bench_variant_free);
-  bench->peers = g_ptr_array_new_with_free_func ((GDestroyNotify) bench_peer_free);
-  for (guint i = 0; opt_peers != NULL && opt_peers[i] != NULL; i++)
-    {
-      BenchPeer *peer = bench_peer_new (opt_peers[i], error);
-
-      if (peer == NULL)
-        return FALSE;
-      g_ptr_array_add (bench->peers, peer);
-    }
-  bench->engine = bench_engine_new (&config, error);
-  if (bench->engine == NULL || !add_variants (bench, error))
+  rounds->variants = g_ptr_array_new_with_free_func (variant_free);
+  rounds->peers = bench_peers_new (opt_peers, error);
+  if (rounds->peers == NULL)
+    return FALSE;
+  rounds->engine = bench_engine_new (&config, error);
+  if (rounds->engine == NULL || !add_variant (rounds, "", NULL, FALSE, error) ||
+      (opt_density && !add_variant (rounds, "densities", NULL, TRUE, error)) ||
+      (opt_kv != NULL && !add_variant (rounds, opt_kv, opt_kv, opt_density, error)))
     return FALSE;
 
-  bench->n_threads = llm_worker_pool_get_n_threads (bench->engine->pool);
-  bench->memory = bench_memory_new (BENCH_PAGES_HUGE,
-                                    CLAMP (bench->engine->costs.row_bytes, MIN_MEMORY, MAX_MEMORY),
-                                    NULL, error);
-  if (bench->memory == NULL)
+  rounds->memory = bench_memory_new (BENCH_PAGES_HUGE,
+                                     CLAMP (rounds->engine->costs.row_bytes, MIN_MEMORY, MAX_MEMORY),
+                                     NULL, error);
+  if (rounds->memory == NULL)
     return FALSE;
 
-  find_peak (bench);
-  bench->prompt_test = g_strdup_printf ("prompt of %d%s", opt_prompt, depth);
-  bench->decode_test = g_strdup_printf ("decode of %d%s%s", opt_gen, batch, depth);
+  find_peak (rounds);
+  rounds->prompt_test = g_strdup_printf ("prompt of %d%s", opt_prompt, depth);
+  rounds->decode_test = g_strdup_printf ("decode of %d%s%s", opt_gen, batch, depth);
   return TRUE;
 }
 
 static void
-close_all (Bench *bench)
+close_all (Rounds *rounds)
 {
-  g_ptr_array_unref (bench->variants);
-  g_clear_pointer (&bench->engine, bench_engine_free);
-  g_clear_pointer (&bench->memory, bench_memory_free);
-  g_clear_pointer (&bench->results, bench_results_free);
-  g_clear_pointer (&bench->peers, g_ptr_array_unref);
-  g_free (bench->prompt_test);
-  g_free (bench->decode_test);
+  g_ptr_array_unref (rounds->variants);
+  g_clear_pointer (&rounds->engine, bench_engine_free);
+  g_clear_pointer (&rounds->memory, bench_memory_free);
+  g_clear_pointer (&rounds->results, bench_results_free);
+  g_clear_pointer (&rounds->peers, g_ptr_array_unref);
+  g_free (rounds->prompt_test);
+  g_free (rounds->decode_test);
 }
 
-int
-bench_model (int    argc,
-             char **argv)
+static gboolean
+run_model (Bench   *bench,
+           GError **error)
 {
-  g_autoptr(GOptionContext) context = g_option_context_new (NULL);
-  g_autoptr(GError) error = NULL;
-  Bench bench = { NULL };
-  int status = 0;
+  Rounds rounds = { NULL };
+  gboolean is_open;
 
-  g_option_context_add_main_entries (context, entries, NULL);
-  if (!g_option_context_parse (context, &argc, &argv, &error) || opt_model == NULL ||
-      opt_prompt < 0 || opt_gen < 0 || opt_prompt + opt_gen == 0 || opt_depth < 0 ||
-      opt_batch < 1 || opt_batch > LLM_BATCH_MAX_ROWS || opt_threads < 0 || opt_runs < 1)
-    {
-      g_printerr ("llmsvc-bench: %s\n",
-                  error != NULL ? error->message
-                                : "model needs --model FILE, --runs of 1 or more, and numbers "
-                                  "that are not negative");
-      return 2;
-    }
+  if (opt_model == NULL || opt_prompt < 0 || opt_gen < 0 || opt_prompt + opt_gen == 0 ||
+      opt_depth < 0 || opt_batch < 1 || opt_batch > LLM_BATCH_MAX_ROWS || opt_threads < 0 ||
+      opt_runs < 1)
+    return bench_fail_usage (error, "model needs --model FILE, --runs of 1 or more, and numbers "
+                                    "that are not negative");
 
-  if (open_all (&bench, &error))
+  is_open = open_all (&rounds, error);
+  if (is_open)
     {
-      warm_up (&bench);
+      warm_up (&rounds);
       for (int run = 0; run < opt_runs; run++)
-        run_round (&bench);
-      if (opt_json)
-        print_json (&bench);
+        run_round (&rounds);
+      if (bench->as_json)
+        print_json (&rounds);
       else
-        print_text (&bench);
+        print_text (&rounds);
     }
-  else
-    {
-      g_printerr ("llmsvc-bench: %s\n", error->message);
-      status = 1;
-    }
-  close_all (&bench);
-  return status;
+  close_all (&rounds);
+  return is_open;
 }
+
+const BenchCommand bench_model_command = {
+  .name = "model",
+  .summary = "how fast a model runs, beside the limits and other programs",
+  .entries = entries,
+  .run = run_model,
+};

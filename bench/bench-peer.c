@@ -2,8 +2,6 @@
 
 #include "bench-peer.h"
 
-#include <string.h>
-
 #include <json-glib/json-glib.h>
 
 BenchPeer *
@@ -24,11 +22,26 @@ bench_peer_new (const char  *command,
 void
 bench_peer_free (BenchPeer *self)
 {
-  if (self == NULL)
-    return;
   g_strfreev (self->arguments);
   g_free (self->name);
   g_free (self);
+}
+
+GPtrArray *
+bench_peers_new (char   **commands,
+                 GError **error)
+{
+  g_autoptr(GPtrArray) peers = g_ptr_array_new_with_free_func ((GDestroyNotify) bench_peer_free);
+
+  for (guint i = 0; commands != NULL && commands[i] != NULL; i++)
+    {
+      BenchPeer *peer = bench_peer_new (commands[i], error);
+
+      if (peer == NULL)
+        return NULL;
+      g_ptr_array_add (peers, peer);
+    }
+  return g_steal_pointer (&peers);
 }
 
 static gboolean
@@ -40,56 +53,39 @@ fail (GError    **error,
   return FALSE;
 }
 
-static void
-add_number (GPtrArray  *words,
-            const char *option,
-            guint       number)
+/* (transfer full): the JSON that the program printed; @more: options that hold no space. */
+static JsonNode *
+run_program (BenchPeer   *self,
+             const char  *model,
+             guint        depth,
+             guint        n_threads,
+             const char  *more,
+             GError     **error)
 {
-  g_ptr_array_add (words, g_strdup (option));
-  g_ptr_array_add (words, g_strdup_printf ("%u", number));
-}
-
-static GPtrArray *
-begin_words (BenchPeer  *self,
-             const char *model,
-             guint       depth,
-             guint       n_threads)
-{
-  GPtrArray *words = g_ptr_array_new_with_free_func (g_free);
-
-  for (guint i = 0; self->arguments[i] != NULL; i++)
-    g_ptr_array_add (words, g_strdup (self->arguments[i]));
-  g_ptr_array_add (words, g_strdup ("-m"));
-  g_ptr_array_add (words, g_strdup (model));
-  add_number (words, "-t", n_threads);
-  if (depth > 0)
-    add_number (words, "-d", depth);
-  g_ptr_array_add (words, g_strdup ("-o"));
-  g_ptr_array_add (words, g_strdup ("json"));
-  return words;
-}
-
-/* (transfer full): what the program printed. */
-static char *
-run_program (BenchPeer  *self,
-             GPtrArray  *words,
-             GError    **error)
-{
+  g_autoptr(GString) line = g_string_new (NULL);
+  g_autoptr(GStrvBuilder) builder = g_strv_builder_new ();
+  g_auto(GStrv) options = NULL;
+  g_auto(GStrv) words = NULL;
   g_autofree char *text = NULL;
   g_autoptr(GError) exit_error = NULL;
   int status;
 
-  g_ptr_array_add (words, NULL);
-  if (!g_spawn_sync (NULL, (char **) words->pdata, NULL,
-                     G_SPAWN_SEARCH_PATH | G_SPAWN_STDERR_TO_DEV_NULL, NULL, NULL, &text, NULL,
-                     &status, error))
+  g_string_printf (line, "-t %u", n_threads);
+  if (depth > 0)
+    g_string_append_printf (line, " -d %u", depth);
+  g_string_append_printf (line, " -o json%s", more);
+  options = g_strsplit (line->str, " ", -1);
+  g_strv_builder_addv (builder, (const char **) self->arguments);
+  g_strv_builder_add_many (builder, "-m", model, NULL);
+  g_strv_builder_addv (builder, (const char **) options);
+  words = g_strv_builder_end (builder);
+  if (!g_spawn_sync (NULL, words, NULL, G_SPAWN_SEARCH_PATH | G_SPAWN_STDERR_TO_DEV_NULL, NULL, NULL,
+                     &text, NULL, &status, error))
     return NULL;
-  if (!g_spawn_check_wait_status (status, &exit_error))
-    {
-      fail (error, self, exit_error->message);
-      return NULL;
-    }
-  return g_steal_pointer (&text);
+  if (g_spawn_check_wait_status (status, &exit_error))
+    return json_from_string (text, error);
+  fail (error, self, exit_error->message);
+  return NULL;
 }
 
 static gint64
@@ -103,30 +99,18 @@ get_number (JsonObject *object,
 
 /* One start of the program; writes what it was asked for to @times. */
 static gboolean
-run_once (BenchPeer       *self,
-          const char      *model,
-          guint            n_prompt,
-          guint            n_gen,
-          guint            depth,
-          guint            n_sequences,
-          guint            n_threads,
-          BenchPeerTimes  *times,
-          GError         **error)
+run_once (BenchPeer           *self,
+          const BenchPeerTest *test,
+          BenchPeerTimes      *times,
+          GError             **error)
 {
-  g_autoptr(GPtrArray) words = begin_words (self, model, depth, n_threads);
-  g_autofree char *text = NULL;
-  g_autoptr(JsonNode) root = NULL;
+  g_autofree char *batch = test->n_sequences > 1
+                             ? g_strdup_printf (" --batch %u", test->n_sequences) : g_strdup ("");
+  g_autofree char *more = g_strdup_printf (" -p %u -n %u -r 1%s", test->n_prompt, test->n_gen, batch);
+  g_autoptr(JsonNode) root = run_program (self, test->model, test->depth, test->n_threads, more,
+                                          error);
   JsonArray *results;
 
-  add_number (words, "-p", n_prompt);
-  add_number (words, "-n", n_gen);
-  add_number (words, "-r", 1);
-  if (n_sequences > 1)
-    add_number (words, "--batch", n_sequences);
-  text = run_program (self, words, error);
-  if (text == NULL)
-    return FALSE;
-  root = json_from_string (text, error);
   if (root == NULL)
     return FALSE;
   if (!JSON_NODE_HOLDS_ARRAY (root))
@@ -138,46 +122,51 @@ run_once (BenchPeer       *self,
       JsonNode *node = json_array_get_element (results, i);
       JsonObject *result = JSON_NODE_HOLDS_OBJECT (node) ? json_node_get_object (node) : NULL;
       gint64 ns = result != NULL ? get_number (result, "avg_ns") : -1;
+      gint64 n_prompt, n_gen;
 
       if (ns <= 0)
         continue;
-      if (depth > 0 && get_number (result, "n_depth") != depth)
+      n_prompt = get_number (result, "n_prompt");
+      n_gen = get_number (result, "n_gen");
+      if (test->depth > 0 && get_number (result, "n_depth") != test->depth)
         return fail (error, self, "it does not say that it measured at this depth (n_depth)");
-      if (get_number (result, "n_gen") > 0 && n_sequences > 1 &&
-          get_number (result, "n_seqs") != n_sequences)
+      if (n_gen > 0 && test->n_sequences > 1 && get_number (result, "n_seqs") != test->n_sequences)
         return fail (error, self, "it does not say that it decoded several sequences (n_seqs)");
-      if (n_prompt > 0 && get_number (result, "n_prompt") == n_prompt &&
-          get_number (result, "n_gen") == 0)
+      if (test->n_prompt > 0 && n_prompt == test->n_prompt && n_gen == 0)
         times->prompt_seconds = (double) ns / 1e9;
-      else if (n_gen > 0 && get_number (result, "n_gen") == n_gen &&
-               get_number (result, "n_prompt") == 0)
+      else if (test->n_gen > 0 && n_gen == test->n_gen && n_prompt == 0)
         times->decode_seconds = (double) ns / 1e9;
     }
-  if ((n_prompt > 0 && times->prompt_seconds <= 0) || (n_gen > 0 && times->decode_seconds <= 0))
+  if ((test->n_prompt > 0 && times->prompt_seconds <= 0) ||
+      (test->n_gen > 0 && times->decode_seconds <= 0))
     return fail (error, self, "its JSON lacks a result");
   return TRUE;
 }
 
 gboolean
-bench_peer_run (BenchPeer       *self,
-                const char      *model,
-                guint            n_prompt,
-                guint            n_gen,
-                guint            depth,
-                guint            n_sequences,
-                guint            n_threads,
-                BenchPeerTimes  *times,
-                GError         **error)
+bench_peer_run (BenchPeer           *self,
+                const BenchPeerTest *test,
+                BenchPeerTimes      *times)
 {
-  *times = (BenchPeerTimes) { 0 };
-  if (n_sequences == 1)
-    return run_once (self, model, n_prompt, n_gen, depth, 1, n_threads, times, error);
+  BenchPeerTest prompt = *test, decode = *test;
+  g_autoptr(GError) error = NULL;
 
+  *times = (BenchPeerTimes) { 0 };
+  if (self->has_failed)
+    return FALSE;
   /* Several sequences mean decoding alone. */
-  return (n_prompt == 0 ||
-          run_once (self, model, n_prompt, 0, depth, 1, n_threads, times, error)) &&
-         (n_gen == 0 ||
-          run_once (self, model, 0, n_gen, depth, n_sequences, n_threads, times, error));
+  if (test->n_sequences > 1)
+    {
+      prompt.n_gen = decode.n_prompt = 0;
+      prompt.n_sequences = 1;
+      self->has_failed = (test->n_prompt > 0 && !run_once (self, &prompt, times, &error)) ||
+                         (test->n_gen > 0 && !run_once (self, &decode, times, &error));
+    }
+  else
+    self->has_failed = !run_once (self, test, times, &error);
+  if (self->has_failed)
+    g_printerr ("llmsvc-bench: left out: %s\n", error->message);
+  return !self->has_failed;
 }
 
 gboolean
@@ -185,27 +174,21 @@ bench_peer_load_context (BenchPeer   *self,
                          const char  *model,
                          guint        depth,
                          guint        n_threads,
-                         guint64     *bytes,
+                         double      *bytes,
                          double      *seconds,
                          GError     **error)
 {
-  g_autoptr(GPtrArray) words = begin_words (self, model, depth, n_threads);
-  g_autofree char *text = run_program (self, words, error);
-  g_autoptr(JsonNode) root = NULL;
+  g_autoptr(JsonNode) root = run_program (self, model, depth, n_threads, "", error);
   JsonObject *result;
 
-  if (text == NULL)
-    return FALSE;
-  root = json_from_string (text, error);
   if (root == NULL)
     return FALSE;
   if (!JSON_NODE_HOLDS_OBJECT (root))
     return fail (error, self, "it printed no JSON object");
   result = json_node_get_object (root);
-  if (get_number (result, "n_depth") != depth || get_number (result, "bytes") <= 0 ||
-      get_number (result, "load_ns") <= 0)
-    return fail (error, self, "its JSON lacks n_depth, bytes or load_ns");
-  *bytes = (guint64) get_number (result, "bytes");
+  *bytes = (double) get_number (result, "bytes");
   *seconds = (double) get_number (result, "load_ns") / 1e9;
+  if (get_number (result, "n_depth") != depth || *bytes <= 0 || *seconds <= 0)
+    return fail (error, self, "its JSON lacks n_depth, bytes or load_ns");
   return TRUE;
 }

@@ -13,10 +13,22 @@ G_BEGIN_DECLS
 
 typedef struct
 {
-  char *name;         /* of the program */
-  char **arguments;   /* the program and what it is always given */
+  char *name;          /* of the program */
+  char **arguments;    /* the program and what it is always given */
   gboolean has_failed; /* what it was asked for: it is not asked again */
 } BenchPeer;
+
+/* One prompt and one decoding, both behind @depth tokens; 0 tokens leave one out. With
+ * @n_sequences above 1, @n_gen tokens are decoded for each at once. */
+typedef struct
+{
+  const char *model;
+  guint n_prompt;
+  guint n_gen;
+  guint depth;
+  guint n_sequences;
+  guint n_threads;
+} BenchPeerTest;
 
 typedef struct
 {
@@ -25,22 +37,17 @@ typedef struct
 } BenchPeerTimes;
 
 /* @command: a program, and maybe arguments, as a shell would split them. */
-BenchPeer *bench_peer_new  (const char      *command,
-                            GError         **error);
-void       bench_peer_free (BenchPeer       *self);
+BenchPeer *bench_peer_new  (const char           *command,
+                            GError              **error);
+void       bench_peer_free (BenchPeer            *self);
+/* (transfer full) (element-type BenchPeer): one for each of @commands (nullable). */
+GPtrArray *bench_peers_new (char                **commands,
+                            GError              **error);
 
-/* One run each of a prompt and of decoding, at @depth; 0 tokens leave one out. With
- * @n_sequences above 1, @n_gen tokens are decoded for each at once; a program that does
- * not say that it did so fails. */
-gboolean   bench_peer_run  (BenchPeer       *self,
-                            const char      *model,
-                            guint            n_prompt,
-                            guint            n_gen,
-                            guint            depth,
-                            guint            n_sequences,
-                            guint            n_threads,
-                            BenchPeerTimes  *times,
-                            GError         **error);
+/* FALSE when the program fails, or does not say that it did what was asked: which is printed, once. */
+gboolean   bench_peer_run  (BenchPeer            *self,
+                            const BenchPeerTest  *test,
+                            BenchPeerTimes       *times);
 
 /* A program that reads a prompt of @depth tokens, saves the context to a file, drops it from the
  * page cache and loads it: runs it with -m, -d, -t and -o json, and takes "bytes" and "load_ns" of
@@ -49,7 +56,7 @@ gboolean   bench_peer_load_context (BenchPeer   *self,
                                     const char  *model,
                                     guint        depth,
                                     guint        n_threads,
-                                    guint64     *bytes,
+                                    double      *bytes,
                                     double      *seconds,
                                     GError     **error);
 

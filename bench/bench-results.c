@@ -7,35 +7,85 @@
 
 #define GIGA 1e9
 
-static void
-result_free (BenchResult *self)
+typedef enum
 {
+  SPEED,
+  BYTES,
+  OPS,
+  READ_SHARE,      /* of what the machine reads in this round */
+  COMPUTE_SHARE,   /* of what it computes in this round */
+  RATIO,           /* what the first engine reached in the same round / this */
+  N_COLUMNS,
+} Column;
+
+static const struct
+{
+  const char *name;
+  const char *unit;
+} columns[N_COLUMNS] = {
+  { "tokens-per-second", "tokens/s" },
+  { "gigabytes-per-second", "GB/s" },
+  { "gigaops-per-second", "Gop/s" },
+  { "percent-of-read-limit", "%" },
+  { "percent-of-compute-limit", "%" },
+  { "times-as-fast", "×" },
+};
+
+typedef struct
+{
+  char *engine;
+  char *test;
+  BenchFigure *figures[N_COLUMNS];
+} Result;
+
+static void
+result_free (gpointer data)
+{
+  Result *self = data;
+
   g_free (self->engine);
   g_free (self->test);
-  bench_figure_free (self->speed);
-  bench_figure_free (self->bytes);
-  bench_figure_free (self->ops);
-  bench_figure_free (self->read_share);
-  bench_figure_free (self->compute_share);
-  bench_figure_free (self->ratio);
+  for (Column column = 0; column < N_COLUMNS; column++)
+    bench_figure_free (self->figures[column]);
   g_free (self);
 }
 
-static BenchResult *
-result_new (const char *engine,
-            const char *test)
+static double
+get_last (BenchFigure *figure)
 {
-  BenchResult *self = g_new (BenchResult, 1);
+  return g_array_index (figure->samples, double, figure->samples->len - 1);
+}
 
-  self->engine = g_strdup (engine);
-  self->test = g_strdup (test);
-  self->speed = bench_figure_new ("tokens-per-second", "tokens/s");
-  self->bytes = bench_figure_new ("gigabytes-per-second", "GB/s");
-  self->ops = bench_figure_new ("gigaops-per-second", "Gop/s");
-  self->read_share = bench_figure_new ("percent-of-read-limit", "%");
-  self->compute_share = bench_figure_new ("percent-of-compute-limit", "%");
-  self->ratio = bench_figure_new ("times-as-fast", "×");
-  return self;
+/* @engine: (nullable): any */
+static Result *
+find_result (BenchResults *self,
+             const char   *engine,
+             const char   *test)
+{
+  for (guint i = 0; i < self->results->len; i++)
+    {
+      Result *result = g_ptr_array_index (self->results, i);
+
+      if ((engine == NULL || strcmp (result->engine, engine) == 0) &&
+          strcmp (result->test, test) == 0)
+        return result;
+    }
+  return NULL;
+}
+
+static Result *
+add_result (BenchResults *self,
+            const char   *engine,
+            const char   *test)
+{
+  Result *result = g_new (Result, 1);
+
+  result->engine = g_strdup (engine);
+  result->test = g_strdup (test);
+  for (Column column = 0; column < N_COLUMNS; column++)
+    result->figures[column] = bench_figure_new (columns[column].name, columns[column].unit);
+  g_ptr_array_add (self->results, result);
+  return result;
 }
 
 BenchResults *
@@ -43,7 +93,7 @@ bench_results_new (const char *compute_name)
 {
   BenchResults *self = g_new (BenchResults, 1);
 
-  self->results = g_ptr_array_new_with_free_func ((GDestroyNotify) result_free);
+  self->results = g_ptr_array_new_with_free_func (result_free);
   self->read_limit = bench_figure_new ("read", "GB/s");
   self->compute_limit = bench_figure_new ("compute", "Gop/s");
   self->compute_name = g_strdup (compute_name);
@@ -53,8 +103,6 @@ bench_results_new (const char *compute_name)
 void
 bench_results_free (BenchResults *self)
 {
-  if (self == NULL)
-    return;
   g_ptr_array_unref (self->results);
   bench_figure_free (self->read_limit);
   bench_figure_free (self->compute_limit);
@@ -71,60 +119,31 @@ bench_results_add_limits (BenchResults *self,
   bench_figure_add (self->compute_limit, compute / GIGA);
 }
 
-static double
-get_last (BenchFigure *figure)
-{
-  return g_array_index (figure->samples, double, figure->samples->len - 1);
-}
-
-static BenchResult *
-find_result (BenchResults *self,
-             const char   *engine,
-             const char   *test)
-{
-  for (guint i = 0; i < self->results->len; i++)
-    {
-      BenchResult *result = g_ptr_array_index (self->results, i);
-
-      if (strcmp (result->engine, engine) == 0 && strcmp (result->test, test) == 0)
-        return result;
-    }
-  g_ptr_array_add (self->results, result_new (engine, test));
-  return g_ptr_array_index (self->results, self->results->len - 1);
-}
-
 void
 bench_results_add (BenchResults   *self,
                    const BenchRun *run)
 {
-  BenchResult *result = find_result (self, run->engine, run->test);
+  Result *result = find_result (self, run->engine, run->test), *first;
   double speed = run->n_tokens / run->seconds;
+  double bytes = run->bytes / run->seconds / GIGA, ops = run->ops / run->seconds / GIGA;
 
-  bench_figure_add (result->speed, speed);
-  bench_figure_add (result->bytes, run->bytes / run->seconds / GIGA);
-  bench_figure_add (result->ops, run->ops / run->seconds / GIGA);
-  bench_figure_add (result->read_share,
-                    100 * get_last (result->bytes) / get_last (self->read_limit));
-  bench_figure_add (result->compute_share,
-                    100 * get_last (result->ops) / get_last (self->compute_limit));
-  for (guint i = 0; i < self->results->len; i++)
-    {
-      BenchResult *first = g_ptr_array_index (self->results, i);
-
-      if (strcmp (first->test, run->test) == 0)
-        {
-          if (first != result)
-            bench_figure_add (result->ratio, get_last (first->speed) / speed);
-          break;
-        }
-    }
+  if (result == NULL)
+    result = add_result (self, run->engine, run->test);
+  bench_figure_add (result->figures[SPEED], speed);
+  bench_figure_add (result->figures[BYTES], bytes);
+  bench_figure_add (result->figures[OPS], ops);
+  bench_figure_add (result->figures[READ_SHARE], 100 * bytes / get_last (self->read_limit));
+  bench_figure_add (result->figures[COMPUTE_SHARE], 100 * ops / get_last (self->compute_limit));
+  first = find_result (self, NULL, run->test);
+  if (first != result)
+    bench_figure_add (result->figures[RATIO], get_last (first->figures[SPEED]) / speed);
 }
 
 void
 bench_results_print (BenchResults *self)
 {
   const char *first = self->results->len > 0
-                        ? ((BenchResult *) g_ptr_array_index (self->results, 0))->engine : "";
+                        ? ((Result *) g_ptr_array_index (self->results, 0))->engine : "";
 
   printf ("limits: reading %.1f GB/s, computing %.0f Gop/s (%s), medians of %u rounds\n\n",
           bench_figure_median (self->read_limit), bench_figure_median (self->compute_limit),
@@ -133,51 +152,43 @@ bench_results_print (BenchResults *self)
           "%s is |\n|---|---|---|---|---|---|---|---|---|\n", first);
   for (guint i = 0; i < self->results->len; i++)
     {
-      BenchResult *result = g_ptr_array_index (self->results, i);
+      Result *result = g_ptr_array_index (self->results, i);
+      BenchFigure **figures = result->figures;
 
       printf ("| %s | %s | %.2f | %.2f | %.2f | %.1f %% | %.1f | %.1f %% | ", result->engine,
-              result->test, bench_figure_median (result->speed),
-              bench_figure_greatest (result->speed), bench_figure_median (result->bytes),
-              bench_figure_median (result->read_share), bench_figure_median (result->ops),
-              bench_figure_median (result->compute_share));
-      if (result->ratio->samples->len > 0)
-        printf ("%.2f × |\n", bench_figure_median (result->ratio));
+              result->test, bench_figure_median (figures[SPEED]),
+              bench_figure_greatest (figures[SPEED]), bench_figure_median (figures[BYTES]),
+              bench_figure_median (figures[READ_SHARE]), bench_figure_median (figures[OPS]),
+              bench_figure_median (figures[COMPUTE_SHARE]));
+      if (figures[RATIO]->samples->len > 0)
+        printf ("%.2f × |\n", bench_figure_median (figures[RATIO]));
       else
         printf ("|\n");
     }
 }
 
 void
-bench_results_add_json (BenchResults *self,
-                        JsonBuilder  *builder)
+bench_results_set_json (BenchResults *self,
+                        JsonObject   *object)
 {
-  json_builder_set_member_name (builder, "limits");
-  json_builder_begin_object (builder);
-  bench_figure_add_json (self->read_limit, builder);
-  bench_figure_add_json (self->compute_limit, builder);
-  json_builder_set_member_name (builder, "compute-instruction");
-  json_builder_add_string_value (builder, self->compute_name);
-  json_builder_end_object (builder);
+  JsonObject *limits = json_object_new ();
+  JsonArray *list = json_array_new ();
 
-  json_builder_set_member_name (builder, "results");
-  json_builder_begin_array (builder);
+  bench_figure_set_json (self->read_limit, limits);
+  bench_figure_set_json (self->compute_limit, limits);
+  json_object_set_string_member (limits, "compute-instruction", self->compute_name);
+  json_object_set_object_member (object, "limits", limits);
   for (guint i = 0; i < self->results->len; i++)
     {
-      BenchResult *result = g_ptr_array_index (self->results, i);
+      Result *result = g_ptr_array_index (self->results, i);
+      JsonObject *member = json_object_new ();
 
-      json_builder_begin_object (builder);
-      json_builder_set_member_name (builder, "engine");
-      json_builder_add_string_value (builder, result->engine);
-      json_builder_set_member_name (builder, "test");
-      json_builder_add_string_value (builder, result->test);
-      bench_figure_add_json (result->speed, builder);
-      bench_figure_add_json (result->bytes, builder);
-      bench_figure_add_json (result->ops, builder);
-      bench_figure_add_json (result->read_share, builder);
-      bench_figure_add_json (result->compute_share, builder);
-      if (result->ratio->samples->len > 0)
-        bench_figure_add_json (result->ratio, builder);
-      json_builder_end_object (builder);
+      json_object_set_string_member (member, "engine", result->engine);
+      json_object_set_string_member (member, "test", result->test);
+      for (Column column = 0; column < N_COLUMNS; column++)
+        if (result->figures[column]->samples->len > 0)
+          bench_figure_set_json (result->figures[column], member);
+      json_array_add_object_element (list, member);
     }
-  json_builder_end_array (builder);
+  json_object_set_array_member (object, "results", list);
 }

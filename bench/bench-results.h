@@ -14,19 +14,7 @@ G_BEGIN_DECLS
 
 typedef struct
 {
-  char *engine;
-  char *test;
-  BenchFigure *speed;          /* tokens/s */
-  BenchFigure *bytes;          /* GB/s of weights and context memory */
-  BenchFigure *ops;            /* Gop/s */
-  BenchFigure *read_share;     /* % of what the machine reads in this round */
-  BenchFigure *compute_share;  /* % of what it computes in this round */
-  BenchFigure *ratio;          /* what the first engine reached in the same round / this */
-} BenchResult;
-
-typedef struct
-{
-  GPtrArray *results;          /* (element-type BenchResult) */
+  GPtrArray *results;
   BenchFigure *read_limit;     /* GB/s */
   BenchFigure *compute_limit;  /* Gop/s */
   char *compute_name;          /* the instruction of compute_limit */
@@ -39,7 +27,7 @@ typedef struct
   const char *test;
   guint n_tokens;
   double seconds;
-  double bytes;
+  double bytes;                /* of weights and KV cache */
   double ops;
 } BenchRun;
 
@@ -55,9 +43,9 @@ void          bench_results_add_limits (BenchResults      *self,
 void          bench_results_add        (BenchResults      *self,
                                         const BenchRun    *run);
 void          bench_results_print      (BenchResults      *self);
-/* Writes "limits" and "results" into an open object. */
-void          bench_results_add_json   (BenchResults      *self,
-                                        JsonBuilder       *builder);
+/* Sets the members "limits" and "results". */
+void          bench_results_set_json   (BenchResults      *self,
+                                        JsonObject        *object);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (BenchResults, bench_results_free)
 

@@ -23,16 +23,17 @@ static char *opt_daemon;
 static char *opt_model;
 static int opt_runs = 11;
 static int opt_tokens = 32;
-static gboolean opt_json;
 
 static const GOptionEntry entries[] = {
   { "daemon", 0, 0, G_OPTION_ARG_FILENAME, &opt_daemon, "The llmsvcd to measure", "FILE" },
   { "model", 0, 0, G_OPTION_ARG_FILENAME, &opt_model, "The GGUF file to answer with", "FILE" },
   { "runs", 0, 0, G_OPTION_ARG_INT, &opt_runs, "Samples of each figure (11)", "N" },
   { "tokens", 0, 0, G_OPTION_ARG_INT, &opt_tokens, "Tokens of an answer (32)", "N" },
-  { "json", 0, 0, G_OPTION_ARG_NONE, &opt_json, "One JSON object", NULL },
   G_OPTION_ENTRY_NULL
 };
+
+static const char *const moments[] = { "no model loaded yet", "model loaded, one context",
+                                       "after Trim critical" };
 
 static GVariant *
 make_options (void)
@@ -120,62 +121,54 @@ start_engine (void)
 
 /* --- --- */
 
-static BenchFigure *
-add_figure (GPtrArray  *figures,
-            const char *name,
-            const char *unit)
-{
-  BenchFigure *figure = bench_figure_new (name, unit);
-
-  g_ptr_array_add (figures, figure);
-  return figure;
-}
-
 static double
 time_first_byte (BenchBus *bus)
 {
   return bench_bus_time_first_byte (bus, PROMPT, (guint) opt_tokens);
 }
 
+static double
+get_ms_since (gint64 begin)
+{
+  return (double) (g_get_monotonic_time () - begin) / 1000;
+}
+
 /* The first start of all prepares the model, and does not count. */
 static void
-measure_activation (GPtrArray  *figures,
+measure_activation (Bench      *bench,
                     const char *cache)
 {
-  BenchFigure *cold = add_figure (figures, "activation to first byte, model not in page cache",
-                                  "ms");
-  BenchFigure *warm = add_figure (figures, "activation to first byte, model in page cache", "ms");
-  BenchFigure *running = add_figure (figures, "the same call, service running", "ms");
   BenchBus *bus = bench_bus_new (opt_daemon, opt_model, cache);
 
   time_first_byte (bus);
   bench_bus_free (bus);
   for (int i = 0; i < opt_runs; i++)
-    for (guint is_warm = 0; is_warm < 2; is_warm++)
-      {
-        if (!is_warm)
-          {
-            bench_drop_from_cache (opt_model);
-            bench_drop_from_cache (cache);
-          }
-        bus = bench_bus_new (opt_daemon, opt_model, cache);
-        bench_figure_add (is_warm ? warm : cold, time_first_byte (bus));
-        if (is_warm)
-          bench_figure_add (running, time_first_byte (bus));
-        bench_bus_free (bus);
-      }
+    {
+      bench_drop_from_cache (opt_model);
+      bench_drop_from_cache (cache);
+      bus = bench_bus_new (opt_daemon, opt_model, cache);
+      bench_add (bench, "ms", time_first_byte (bus),
+                 "activation to first byte, model not in page cache");
+      bench_bus_free (bus);
+
+      bus = bench_bus_new (opt_daemon, opt_model, cache);
+      bench_add (bench, "ms", time_first_byte (bus),
+                 "activation to first byte, model in page cache");
+      bench_add (bench, "ms", time_first_byte (bus), "the same call, service running");
+      bench_bus_free (bus);
+    }
+}
+
+static double
+read_all_cpu_ms (BenchBus *bus)
+{
+  return read_cpu_ms (bus->daemon_pid) + read_cpu_ms (bus->bus_pid) + read_own_cpu_ms ();
 }
 
 static void
-measure_bus (GPtrArray  *figures,
+measure_bus (Bench      *bench,
              const char *cache)
 {
-  BenchFigure *wall_bus = add_figure (figures, "whole answer over the bus", "ms");
-  BenchFigure *wall_engine = add_figure (figures, "whole answer in one process", "ms");
-  BenchFigure *wall_ratio = add_figure (figures, "over the bus / in one process", "×");
-  BenchFigure *cpu_bus = add_figure (figures, "CPU over the bus: service, bus and caller", "ms");
-  BenchFigure *cpu_engine = add_figure (figures, "CPU in one process", "ms");
-  BenchFigure *ping = add_figure (figures, "property read", "ms");
   BenchBus *bus = bench_bus_new (opt_daemon, opt_model, cache);
   g_autoptr(LlmCaller) caller = llm_caller_new (0, "", "", LLM_CALLER_HOST);
   g_autoptr(LlmEngine) engine = start_engine ();
@@ -184,48 +177,43 @@ measure_bus (GPtrArray  *figures,
   answer_in_process (engine, caller);
   for (int i = 0; i < opt_runs; i++)
     {
-      double cpu = read_cpu_ms (bus->daemon_pid) + read_cpu_ms (bus->bus_pid) + read_own_cpu_ms ();
+      double bus_cpu = read_all_cpu_ms (bus), engine_cpu, bus_ms, engine_ms, get_ms;
       gint64 begin = g_get_monotonic_time ();
-      double bus_ms, engine_ms;
 
       g_variant_unref (bench_bus_call (bus, LLMSVC_PATH, LLMSVC_INTERFACE, "Complete",
                                        g_variant_new ("(s@a{sv})", PROMPT, make_options ()),
                                        "(sa{sv})"));
-      bus_ms = (g_get_monotonic_time () - begin) / 1000.0;
-      bench_figure_add (wall_bus, bus_ms);
-      bench_figure_add (cpu_bus, read_cpu_ms (bus->daemon_pid) + read_cpu_ms (bus->bus_pid) +
-                                   read_own_cpu_ms () - cpu);
+      bus_ms = get_ms_since (begin);
+      bus_cpu = read_all_cpu_ms (bus) - bus_cpu;
 
-      cpu = read_own_cpu_ms ();
+      engine_cpu = read_own_cpu_ms ();
       begin = g_get_monotonic_time ();
       answer_in_process (engine, caller);
-      engine_ms = (g_get_monotonic_time () - begin) / 1000.0;
-      bench_figure_add (wall_engine, engine_ms);
-      bench_figure_add (cpu_engine, read_own_cpu_ms () - cpu);
-      bench_figure_add (wall_ratio, bus_ms / engine_ms);
+      engine_ms = get_ms_since (begin);
+      engine_cpu = read_own_cpu_ms () - engine_cpu;
 
       begin = g_get_monotonic_time ();
-      g_variant_unref (bench_bus_call (bus, LLMSVC_PATH, "org.freedesktop.DBus.Properties", "Get",
-                                       g_variant_new ("(ss)", LLMSVC_MEMORY_INTERFACE, "Resident"),
-                                       "(v)"));
-      bench_figure_add (ping, (g_get_monotonic_time () - begin) / 1000.0);
+      g_variant_unref (bench_bus_get (bus, LLMSVC_MEMORY_INTERFACE, "Resident"));
+      get_ms = get_ms_since (begin);
+      bench_add (bench, "ms", bus_ms, "whole answer over the bus");
+      bench_add (bench, "ms", engine_ms, "whole answer in one process");
+      bench_add (bench, "×", bus_ms / engine_ms, "over the bus / in one process");
+      bench_add (bench, "ms", bus_cpu, "CPU over the bus: service, bus and caller");
+      bench_add (bench, "ms", engine_cpu, "CPU in one process");
+      bench_add (bench, "ms", get_ms, "property read");
     }
   llm_engine_stop (engine);
   bench_bus_free (bus);
 }
 
-static const char *const moments[] = { "no model loaded yet", "model loaded, one context",
-                                       "after Trim critical" };
-
-/* One life of the service; two figures for each of the moments. */
+/* One life of the service; two figures for each of its moments. */
 static void
 measure_life (BenchFigure **figures,
               const char   *cache)
 {
   BenchBus *bus = bench_bus_new (opt_daemon, opt_model, cache);
 
-  g_variant_unref (bench_bus_call (bus, LLMSVC_PATH, "org.freedesktop.DBus.Properties", "Get",
-                                   g_variant_new ("(ss)", LLMSVC_INTERFACE, "Version"), "(v)"));
+  g_variant_unref (bench_bus_get (bus, LLMSVC_INTERFACE, "Version"));
   bus->daemon_pid = bench_bus_find_pid (bus, LLMSVC_BUS_NAME);
   for (guint i = 0; i < G_N_ELEMENTS (moments); i++)
     {
@@ -245,46 +233,42 @@ measure_life (BenchFigure **figures,
 }
 
 static void
-measure_memory (GPtrArray  *figures,
+measure_memory (Bench      *bench,
                 const char *cache)
 {
   BenchFigure *held[2 * G_N_ELEMENTS (moments)];
 
-  for (guint i = 0; i < G_N_ELEMENTS (moments); i++)
+  for (guint i = 0; i < G_N_ELEMENTS (held); i++)
     {
-      g_autofree char *name = g_strdup_printf ("resident, %s", moments[i]);
+      g_autofree char *name = g_strdup_printf ("resident, %s", moments[i / 2]);
 
-      held[2 * i] = add_figure (figures, name, "MiB");
-      held[2 * i + 1] = add_figure (figures, "of which not backed by files", "MiB");
+      held[i] = bench_figure_new (i % 2 == 0 ? name : "of which not backed by files", "MiB");
+      g_ptr_array_add (bench->figures, held[i]);
     }
   for (int i = 0; i < opt_runs; i++)
     measure_life (held, cache);
 }
 
-int
-bench_service (int    argc,
-               char **argv)
+static gboolean
+run_service (Bench   *bench,
+             GError **error)
 {
-  g_autoptr(GOptionContext) context = g_option_context_new (NULL);
-  g_autoptr(GPtrArray) figures =
-    g_ptr_array_new_with_free_func ((GDestroyNotify) bench_figure_free);
-  g_autoptr(GError) error = NULL;
   g_autofree char *cache = NULL;
 
-  g_option_context_add_main_entries (context, entries, NULL);
-  if (!g_option_context_parse (context, &argc, &argv, &error) || opt_daemon == NULL ||
-      opt_model == NULL || opt_runs < 1 || opt_tokens < 1)
-    {
-      g_printerr ("llmsvc-bench: %s\n",
-                  error != NULL ? error->message : "--daemon FILE and --model FILE are needed");
-      return 2;
-    }
+  if (opt_daemon == NULL || opt_model == NULL || opt_runs < 1 || opt_tokens < 1)
+    return bench_fail_usage (error, "--daemon FILE and --model FILE are needed");
   g_log_set_always_fatal (G_LOG_LEVEL_ERROR);
   cache = llm_test_folder_new ();
-  measure_activation (figures, cache);
-  measure_bus (figures, cache);
-  measure_memory (figures, cache);
+  measure_activation (bench, cache);
+  measure_bus (bench, cache);
+  measure_memory (bench, cache);
   llm_test_folder_remove (cache);
-  bench_print (figures, opt_json);
-  return 0;
+  return TRUE;
 }
+
+const BenchCommand bench_service_command = {
+  .name = "service",
+  .summary = "activation, what the bus adds, resident memory",
+  .entries = entries,
+  .run = run_service,
+};

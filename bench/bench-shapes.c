@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-static const BenchShape shapes[] = {
+const BenchShape bench_shapes[] = {
   { .name = "0.5b", .like = "Qwen2.5 0.5B", .architecture = "qwen2", .n_layers = 24,
     .n_embd = 896, .n_heads = 14, .n_kv_heads = 2, .head_dim = 64, .n_ff = 4864,
     .n_vocab = 151936, .n_ctx = 32768, .rope_base = 1e6, .eps = 1e-6, .is_tied = TRUE,
@@ -45,57 +45,34 @@ static const BenchShape shapes[] = {
   { NULL },
 };
 
-/* The rules by which the quantizer of llama.cpp, without an importance matrix, gives
- * some tensors more bits. */
-typedef enum
-{
-  RULES_PURE,     /* all matrices alike */
-  RULES_OUTPUT,   /* the output has Q6_K */
-  RULES_Q3_K_M,   /* that, and Q4_K or Q5_K for some */
-  RULES_MORE,     /* that, and Q6_K for values and ffn_down of some layers */
-} Rules;
-
 /* The names under which people know files. */
-struct _BenchMixture
-{
-  const char *name;
-  guint file_type;      /* general.file_type */
-  LlkType type;         /* of what no rule names */
-  Rules rules;
+const BenchMixture bench_mixtures[] = {
+  { "F32", 0, LLK_F32, BENCH_RULES_PURE },
+  { "F16", 1, LLK_F16, BENCH_RULES_PURE },
+  { "BF16", 32, LLK_BF16, BENCH_RULES_PURE },
+  { "Q4_0", 2, LLK_Q4_0, BENCH_RULES_OUTPUT },
+  { "Q4_1", 3, LLK_Q4_1, BENCH_RULES_OUTPUT },
+  { "Q5_0", 8, LLK_Q5_0, BENCH_RULES_OUTPUT },
+  { "Q5_1", 9, LLK_Q5_1, BENCH_RULES_OUTPUT },
+  { "Q8_0", 7, LLK_Q8_0, BENCH_RULES_PURE },
+  { "Q2_K", 10, LLK_Q2_K, BENCH_RULES_PURE },
+  { "Q3_K", 11, LLK_Q3_K, BENCH_RULES_PURE },
+  { "Q4_K", 14, LLK_Q4_K, BENCH_RULES_PURE },
+  { "Q5_K", 16, LLK_Q5_K, BENCH_RULES_PURE },
+  { "Q6_K", 18, LLK_Q6_K, BENCH_RULES_PURE },
+  { "IQ4_NL", 25, LLK_IQ4_NL, BENCH_RULES_PURE },
+  { "IQ4_XS", 30, LLK_IQ4_XS, BENCH_RULES_PURE },
+  { "MXFP4", 38, LLK_MXFP4, BENCH_RULES_PURE },
+  { "Q3_K_M", 12, LLK_Q3_K, BENCH_RULES_Q3_K_M },
+  { "Q4_K_M", 15, LLK_Q4_K, BENCH_RULES_MORE },
+  { "Q5_K_M", 17, LLK_Q5_K, BENCH_RULES_MORE },
+  { NULL },
 };
-
-static const BenchMixture mixtures[] = {
-  { "F32", 0, LLK_F32, RULES_PURE },
-  { "F16", 1, LLK_F16, RULES_PURE },
-  { "BF16", 32, LLK_BF16, RULES_PURE },
-  { "Q4_0", 2, LLK_Q4_0, RULES_OUTPUT },
-  { "Q4_1", 3, LLK_Q4_1, RULES_OUTPUT },
-  { "Q5_0", 8, LLK_Q5_0, RULES_OUTPUT },
-  { "Q5_1", 9, LLK_Q5_1, RULES_OUTPUT },
-  { "Q8_0", 7, LLK_Q8_0, RULES_PURE },
-  { "Q2_K", 10, LLK_Q2_K, RULES_PURE },
-  { "Q3_K", 11, LLK_Q3_K, RULES_PURE },
-  { "Q4_K", 14, LLK_Q4_K, RULES_PURE },
-  { "Q5_K", 16, LLK_Q5_K, RULES_PURE },
-  { "Q6_K", 18, LLK_Q6_K, RULES_PURE },
-  { "IQ4_NL", 25, LLK_IQ4_NL, RULES_PURE },
-  { "IQ4_XS", 30, LLK_IQ4_XS, RULES_PURE },
-  { "MXFP4", 38, LLK_MXFP4, RULES_PURE },
-  { "Q3_K_M", 12, LLK_Q3_K, RULES_Q3_K_M },
-  { "Q4_K_M", 15, LLK_Q4_K, RULES_MORE },
-  { "Q5_K_M", 17, LLK_Q5_K, RULES_MORE },
-};
-
-const BenchShape *
-bench_shape_list (void)
-{
-  return shapes;
-}
 
 const BenchShape *
 bench_shape_find (const char *name)
 {
-  for (const BenchShape *shape = shapes; shape->name != NULL; shape++)
+  for (const BenchShape *shape = bench_shapes; shape->name != NULL; shape++)
     if (strcmp (shape->name, name) == 0)
       return shape;
   return NULL;
@@ -104,22 +81,10 @@ bench_shape_find (const char *name)
 const BenchMixture *
 bench_mixture_find (const char *name)
 {
-  for (guint i = 0; i < G_N_ELEMENTS (mixtures); i++)
-    if (g_ascii_strcasecmp (mixtures[i].name, name) == 0)
-      return &mixtures[i];
+  for (const BenchMixture *mixture = bench_mixtures; mixture->name != NULL; mixture++)
+    if (g_ascii_strcasecmp (mixture->name, name) == 0)
+      return mixture;
   return NULL;
-}
-
-const char *
-bench_mixture_get_name (guint index)
-{
-  return index < G_N_ELEMENTS (mixtures) ? mixtures[index].name : NULL;
-}
-
-guint
-bench_mixture_get_file_type (const BenchMixture *self)
-{
-  return self->file_type;
 }
 
 /* The first and the last eighth of the layers, and every third between them. */
@@ -168,7 +133,7 @@ choose_type (const BenchMixture *mixture,
   gboolean is_out = strcmp (tensor, "attn_output") == 0;
   gboolean is_down = g_str_has_prefix (tensor, "ffn_down");
 
-  if (mixture->rules == RULES_PURE)
+  if (mixture->rules == BENCH_RULES_PURE)
     return mixture->type;
 
   /* Next to eight experts attention is small. */
@@ -177,13 +142,13 @@ choose_type (const BenchMixture *mixture,
   if (shape->n_experts == 8 && is_out)
     return mixture->type == LLK_Q3_K || mixture->type == LLK_Q4_K ? LLK_Q5_K : mixture->type;
 
-  if (mixture->rules == RULES_Q3_K_M)
+  if (mixture->rules == BENCH_RULES_Q3_K_M)
     {
       if ((is_value && layer < 2) || (is_down && layer < n_layers / 16))
         return LLK_Q5_K;
       return is_value || is_down || is_out ? LLK_Q4_K : mixture->type;
     }
-  if (mixture->rules == RULES_MORE && (is_value || is_down) && has_more_bits (layer, n_layers))
+  if (mixture->rules == BENCH_RULES_MORE && (is_value || is_down) && has_more_bits (layer, n_layers))
     return LLK_Q6_K;
   return mixture->type;
 }
@@ -279,11 +244,10 @@ bench_shape_get_tensors (const BenchShape   *self,
 {
   const double logits_gain = 2.5;
   double deviation = logits_gain / sqrt (self->n_embd);
-  LlkType output = mixture->rules == RULES_PURE ? mixture->type : LLK_Q6_K;
+  LlkType output = mixture->rules == BENCH_RULES_PURE ? mixture->type : LLK_Q6_K;
   GArray *tensors = g_array_new (FALSE, TRUE, sizeof (BenchTensor));
 
   g_array_set_clear_func (tensors, clear_tensor);
-  n_layers = n_layers != 0 ? n_layers : self->n_layers;
   add_tensor (tensors, "token_embd.weight", BENCH_FILL_MATRIX,
               self->is_tied ? output : mixture->type, self->n_embd, self->n_vocab, 0,
               self->is_tied ? deviation : 1);

@@ -37,7 +37,23 @@ typedef struct
   gboolean is_bpe;            /* a byte-level vocabulary, else SentencePiece's */
 } BenchShape;
 
-typedef struct _BenchMixture BenchMixture;
+/* The rules by which the quantizer of llama.cpp, without an importance matrix, gives
+ * some tensors more bits. */
+typedef enum
+{
+  BENCH_RULES_PURE,     /* all matrices alike */
+  BENCH_RULES_OUTPUT,   /* the output has Q6_K */
+  BENCH_RULES_Q3_K_M,   /* that, and Q4_K or Q5_K for some */
+  BENCH_RULES_MORE,     /* that, and Q6_K for values and ffn_down of some layers */
+} BenchRules;
+
+typedef struct
+{
+  const char *name;
+  guint file_type;            /* general.file_type */
+  LlkType type;               /* of what no rule names */
+  BenchRules rules;
+} BenchMixture;
 
 /* What stands in a tensor. */
 typedef enum
@@ -57,17 +73,15 @@ typedef struct
   double deviation;
 } BenchTensor;
 
-/* The tables, ended by an entry without name; NULL when there is no such name. */
-const BenchShape   *bench_shape_list        (void);
+/* Ended by an entry without name. */
+extern const BenchShape bench_shapes[];
+extern const BenchMixture bench_mixtures[];
+
+/* NULL when there is no such name. */
 const BenchShape   *bench_shape_find        (const char *name);
 const BenchMixture *bench_mixture_find      (const char *name);
-/* The name at @index, NULL past the last. */
-const char         *bench_mixture_get_name  (guint index);
-/* general.file_type. */
-guint               bench_mixture_get_file_type (const BenchMixture *self);
 
-/* (transfer full) (element-type BenchTensor): all tensors in the order of a file.
- * @n_layers: 0 for those of the shape. */
+/* (transfer full) (element-type BenchTensor): all tensors in the order of a file. */
 GArray             *bench_shape_get_tensors (const BenchShape   *self,
                                              const BenchMixture *mixture,
                                              guint               n_layers);

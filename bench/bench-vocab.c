@@ -22,7 +22,7 @@ static const char chatml[] =
 typedef struct
 {
   GPtrArray *texts;   /* (element-type utf8) */
-  GArray *kinds;      /* (element-type gint32) */
+  GArray *kinds;      /* (element-type gint64) */
   GArray *scores;     /* (element-type float) */
   GPtrArray *merges;  /* (element-type utf8) */
   guint n_tokens;
@@ -33,7 +33,7 @@ add_token (Vocab        *vocab,
            char         *text,
            LlmTokenKind  kind)
 {
-  const gint32 number = kind;
+  const gint64 number = kind;
   /* An earlier piece is merged first. */
   const float score = kind == LLM_TOKEN_NORMAL ? -(float) vocab->texts->len : 0;
 
@@ -62,8 +62,8 @@ add_words (Vocab      *vocab,
 }
 
 static void
-make_spm (Vocab     *vocab,
-          BenchGguf *gguf)
+make_spm (Vocab       *vocab,
+          LlmTestGguf *gguf)
 {
   guint unknown = add_token (vocab, g_strdup ("<unk>"), LLM_TOKEN_UNKNOWN);
   guint bos = add_token (vocab, g_strdup ("<s>"), LLM_TOKEN_CONTROL);
@@ -79,15 +79,15 @@ make_spm (Vocab     *vocab,
     add_token (vocab, g_strdup_printf ("%c", letter), LLM_TOKEN_NORMAL);
   add_words (vocab, SPACE_MARK, 0);
 
-  bench_gguf_add_string (gguf, "tokenizer.ggml.model", "llama");
-  bench_gguf_add_string (gguf, "tokenizer.ggml.pre", "default");
-  bench_gguf_add_floats (gguf, "tokenizer.ggml.scores", (const float *) vocab->scores->data,
-                         vocab->scores->len);
-  bench_gguf_add_uint (gguf, "tokenizer.ggml.unknown_token_id", unknown);
-  bench_gguf_add_uint (gguf, "tokenizer.ggml.bos_token_id", bos);
-  bench_gguf_add_uint (gguf, "tokenizer.ggml.eos_token_id", eos);
-  bench_gguf_add_uint (gguf, "tokenizer.ggml.eot_token_id", end);
-  bench_gguf_add_bool (gguf, "tokenizer.ggml.add_bos_token", TRUE);
+  llm_test_gguf_add_string (gguf, "tokenizer.ggml.model", "llama");
+  llm_test_gguf_add_string (gguf, "tokenizer.ggml.pre", "default");
+  llm_test_gguf_add_floats (gguf, "tokenizer.ggml.scores", LLM_GGUF_FLOAT32,
+                            (const float *) vocab->scores->data, vocab->scores->len);
+  llm_test_gguf_add_int (gguf, "tokenizer.ggml.unknown_token_id", LLM_GGUF_UINT32, unknown);
+  llm_test_gguf_add_int (gguf, "tokenizer.ggml.bos_token_id", LLM_GGUF_UINT32, bos);
+  llm_test_gguf_add_int (gguf, "tokenizer.ggml.eos_token_id", LLM_GGUF_UINT32, eos);
+  llm_test_gguf_add_int (gguf, "tokenizer.ggml.eot_token_id", LLM_GGUF_UINT32, end);
+  llm_test_gguf_add_int (gguf, "tokenizer.ggml.add_bos_token", LLM_GGUF_BOOL, TRUE);
 }
 
 /* How byte-level vocabularies write bytes: those of Latin-1 that one can see as
@@ -108,8 +108,8 @@ add_bytes (Vocab *vocab)
 }
 
 static void
-make_bpe (Vocab     *vocab,
-          BenchGguf *gguf)
+make_bpe (Vocab       *vocab,
+          LlmTestGguf *gguf)
 {
   const guint n_control = 3;
   guint end_of_text, end;
@@ -120,31 +120,33 @@ make_bpe (Vocab     *vocab,
   add_token (vocab, g_strdup ("<|im_start|>"), LLM_TOKEN_CONTROL);
   end = add_token (vocab, g_strdup ("<|im_end|>"), LLM_TOKEN_CONTROL);
 
-  bench_gguf_add_string (gguf, "tokenizer.ggml.model", "gpt2");
-  bench_gguf_add_string (gguf, "tokenizer.ggml.pre", "qwen2");
-  bench_gguf_add_strings (gguf, "tokenizer.ggml.merges", vocab->merges);
-  bench_gguf_add_uint (gguf, "tokenizer.ggml.bos_token_id", end_of_text);
-  bench_gguf_add_uint (gguf, "tokenizer.ggml.eos_token_id", end);
-  bench_gguf_add_bool (gguf, "tokenizer.ggml.add_bos_token", FALSE);
+  llm_test_gguf_add_string (gguf, "tokenizer.ggml.model", "gpt2");
+  llm_test_gguf_add_string (gguf, "tokenizer.ggml.pre", "qwen2");
+  llm_test_gguf_add_strings (gguf, "tokenizer.ggml.merges",
+                             (const char *const *) vocab->merges->pdata, vocab->merges->len);
+  llm_test_gguf_add_int (gguf, "tokenizer.ggml.bos_token_id", LLM_GGUF_UINT32, end_of_text);
+  llm_test_gguf_add_int (gguf, "tokenizer.ggml.eos_token_id", LLM_GGUF_UINT32, end);
+  llm_test_gguf_add_int (gguf, "tokenizer.ggml.add_bos_token", LLM_GGUF_BOOL, FALSE);
 }
 
 void
-bench_vocab_add (BenchGguf        *self,
+bench_vocab_add (LlmTestGguf      *gguf,
                  const BenchShape *shape)
 {
   g_autoptr(GPtrArray) texts = g_ptr_array_new_with_free_func (g_free);
   g_autoptr(GPtrArray) merges = g_ptr_array_new_with_free_func (g_free);
-  g_autoptr(GArray) kinds = g_array_new (FALSE, FALSE, sizeof (gint32));
+  g_autoptr(GArray) kinds = g_array_new (FALSE, FALSE, sizeof (gint64));
   g_autoptr(GArray) scores = g_array_new (FALSE, FALSE, sizeof (float));
   Vocab vocab = { texts, kinds, scores, merges, shape->n_vocab };
 
   if (shape->is_bpe)
-    make_bpe (&vocab, self);
+    make_bpe (&vocab, gguf);
   else
-    make_spm (&vocab, self);
+    make_spm (&vocab, gguf);
   g_assert (texts->len == shape->n_vocab);
-  bench_gguf_add_strings (self, "tokenizer.ggml.tokens", texts);
-  bench_gguf_add_ints (self, "tokenizer.ggml.token_type", (const gint32 *) kinds->data,
-                       kinds->len);
-  bench_gguf_add_string (self, "tokenizer.chat_template", chatml);
+  llm_test_gguf_add_strings (gguf, "tokenizer.ggml.tokens", (const char *const *) texts->pdata,
+                             texts->len);
+  llm_test_gguf_add_ints (gguf, "tokenizer.ggml.token_type", LLM_GGUF_INT32,
+                          (const gint64 *) kinds->data, kinds->len);
+  llm_test_gguf_add_string (gguf, "tokenizer.chat_template", chatml);
 }

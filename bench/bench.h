@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * llmsvc-bench: measurements. One file a subcommand, each prints a table, or one
- * JSON object with --json. Figures are medians with the least and the greatest
- * beside them, because machines are shared.
+ * llmsvc-bench: measurements, one subcommand each. A command describes its options and adds
+ * samples to figures, which are printed as a table, or as one JSON object with --json: medians
+ * with the least and the greatest beside them, because machines are shared.
  */
 
 #pragma once
@@ -29,56 +29,71 @@ void         bench_figure_add    (BenchFigure *self,
 /* 0 without samples. */
 double       bench_figure_median (BenchFigure *self);
 /* There must be samples. */
-double       bench_figure_least  (BenchFigure *self);
 double       bench_figure_greatest (BenchFigure *self);
-/* The one of this name among @figures, a new one at their end where there is none. */
-BenchFigure *bench_figure_find   (GPtrArray   *figures,
-                                  const char  *name,
-                                  const char  *unit);
-/* A sample of the figure that bench_figure_find() gives. */
-void         bench_figures_add   (GPtrArray   *figures,
-                                  const char  *name,
-                                  const char  *unit,
-                                  double       sample);
-/* Sorts @samples (element-type double). 0 without samples. */
-double       bench_median        (GArray      *samples);
+/* Sets the member of its name: the unit, the median, the samples in their order. */
+void         bench_figure_set_json (BenchFigure *self,
+                                  JsonObject  *object);
 
-/* As a member of an open object: its unit, the median, the samples in their order. */
-void         bench_figure_add_json (BenchFigure *self,
-                                  JsonBuilder *builder);
-/* Prints what @builder holds, closed. */
-void         bench_print_json    (JsonBuilder *builder);
+/* (transfer full) (element-type BenchFigure) */
+GPtrArray   *bench_figures_new   (void);
 
-/* (element-type BenchFigure) */
-void         bench_print         (GPtrArray  *figures,
-                                  gboolean    as_json);
+/* One start of the program, whose options are parsed. */
+typedef struct
+{
+  int argc;             /* what is no option: the command, and its arguments */
+  char **argv;
+  gboolean as_json;
+  GPtrArray *figures;   /* printed when the command has succeeded */
+} Bench;
 
-/* Ends a service that a bus has started, and waits until it is gone: it is the bus's
- * child and not ours. 0: none. */
-void         bench_stop_service  (guint       pid);
+typedef struct
+{
+  const char *name;
+  const char *summary;
+  const GOptionEntry *entries;
+  const char *arguments;     /* (nullable): what --help says of arguments, and below the usage */
+  const char *description;   /* (nullable) */
+  gboolean has_no_json;
+  gboolean (*run) (Bench   *bench,
+                   GError **error);
+} BenchCommand;
 
-int          bench_service       (int         argc,
-                                  char      **argv);
-int          bench_cli           (int         argc,
-                                  char      **argv);
-int          bench_contexts      (int         argc,
-                                  char      **argv);
-int          bench_machine       (int         argc,
-                                  char      **argv);
-int          bench_model         (int         argc,
-                                  char      **argv);
-int          bench_contention    (int         argc,
-                                  char      **argv);
-int          bench_load          (int         argc,
-                                  char      **argv);
-/* For the benchmarks in Python, which llmsvc-bench runs for its other commands. */
-int          bench_tokens        (int         argc,
-                                  char      **argv);
-int          bench_slo_fair      (int         argc,
-                                  char      **argv);
-int          bench_pressure_play (int         argc,
-                                  char      **argv);
-int          bench_make_gguf     (int         argc,
-                                  char      **argv);
+extern const BenchCommand bench_service_command, bench_cli_command, bench_model_command,
+  bench_contexts_command, bench_contention_command, bench_load_command, bench_machine_command,
+  bench_make_gguf_command;
+
+/* What the commands in Python ask this program for. */
+int          bench_tokens        (int                 argc,
+                                  char              **argv);
+int          bench_slo_fair      (int                 argc,
+                                  char              **argv);
+int          bench_pressure_play (int                 argc,
+                                  char              **argv);
+
+/* Parses options, runs the command, prints its figures or what went wrong; the exit status: 2 for
+ * wrong usage (G_OPTION_ERROR). */
+int          bench_command_run   (const BenchCommand *self,
+                                  int                 argc,
+                                  char              **argv);
+/* Says that the command line is wrong, and returns FALSE. */
+gboolean     bench_fail_usage    (GError            **error,
+                                  const char         *message);
+/* A sample of the figure that is called so. */
+void         bench_add           (Bench              *self,
+                                  const char         *unit,
+                                  double              sample,
+                                  const char         *format,
+                                  ...) G_GNUC_PRINTF (4, 5);
+void         bench_print_object  (JsonObject         *object);
+
+/* Says what failed, and what errno says of it, and returns FALSE. */
+gboolean     bench_fail_errno    (GError            **error,
+                                  const char         *format,
+                                  ...) G_GNUC_PRINTF (2, 3);
+/* (transfer full): the path of a new folder in @parent. */
+char        *bench_make_folder   (const char         *parent,
+                                  GError            **error);
+/* "s" but for one. */
+const char  *bench_plural        (guint               n);
 
 G_END_DECLS

@@ -6,27 +6,32 @@
 #include <string.h>
 #include <unistd.h>
 
+static const BenchCommand *const commands[] = {
+  &bench_service_command, &bench_cli_command, &bench_model_command, &bench_contexts_command,
+  &bench_contention_command, &bench_load_command, &bench_machine_command, &bench_make_gguf_command,
+};
+
+/* Programs in Python. */
 static const struct
 {
   const char *name;
-  int (*run) (int argc, char **argv);   /* NULL: a program in Python */
-  const char *summary;                  /* NULL: for these programs only */
-} commands[] = {
-  { "service", bench_service, "activation, what the bus adds, resident memory" },
-  { "cli", bench_cli, "llmctl beside busctl and gdbus" },
-  { "model", bench_model, "how fast a model runs, beside the limits and other programs" },
-  { "contexts", bench_contexts, "what it costs to switch contexts, by policy" },
-  { "contention", bench_contention, "how much of its speed is left beside busy processes" },
-  { "load", bench_load, "from activation to the first token, what two services share" },
-  { "slo", NULL, "calls that meet their latency targets, as the load rises" },
-  { "pressure", NULL, "memory given back: traces through the policy, and Trim timed" },
-  { "machine", bench_machine, "the machine's limits: memory, caches, computing, disk" },
-  { "soak", NULL, "many applications for a long time, callers that mean harm" },
-  { "storm", NULL, "a program that takes memory, beside the service and beside others" },
-  { "make-gguf", bench_make_gguf, "files with random weights at the shapes of known models" },
-  { "tokens", bench_tokens, NULL },
-  { "slo-fair", bench_slo_fair, NULL },
-  { "pressure-play", bench_pressure_play, NULL },
+  const char *summary;
+} scripts[] = {
+  { "slo", "calls that meet their latency targets, as the load rises" },
+  { "pressure", "memory given back: traces through the policy, and Trim timed" },
+  { "soak", "many applications for a long time, callers that mean harm" },
+  { "storm", "a program that takes memory, beside the service and beside others" },
+};
+
+/* For these programs only. */
+static const struct
+{
+  const char *name;
+  int (*run) (int argc, char **argv);
+} helpers[] = {
+  { "tokens", bench_tokens },
+  { "slo-fair", bench_slo_fair },
+  { "pressure-play", bench_pressure_play },
 };
 
 /* Becomes run.py, which finds this program by LLMSVC_BENCH. Returns only when that fails. */
@@ -51,13 +56,19 @@ main (int    argc,
       char **argv)
 {
   for (guint i = 0; argc > 1 && i < G_N_ELEMENTS (commands); i++)
-    if (strcmp (argv[1], commands[i].name) == 0)
-      return commands[i].run != NULL ? commands[i].run (argc - 1, argv + 1)
-                                     : run_script (argv + 1);
+    if (strcmp (argv[1], commands[i]->name) == 0)
+      return bench_command_run (commands[i], argc - 1, argv + 1);
+  for (guint i = 0; argc > 1 && i < G_N_ELEMENTS (scripts); i++)
+    if (strcmp (argv[1], scripts[i].name) == 0)
+      return run_script (argv + 1);
+  for (guint i = 0; argc > 1 && i < G_N_ELEMENTS (helpers); i++)
+    if (strcmp (argv[1], helpers[i].name) == 0)
+      return helpers[i].run (argc - 1, argv + 1);
 
   g_printerr ("Usage: llmsvc-bench COMMAND [OPTION…]\n\n");
   for (guint i = 0; i < G_N_ELEMENTS (commands); i++)
-    if (commands[i].summary != NULL)
-      g_printerr ("  %-11s %s\n", commands[i].name, commands[i].summary);
+    g_printerr ("  %-11s %s\n", commands[i]->name, commands[i]->summary);
+  for (guint i = 0; i < G_N_ELEMENTS (scripts); i++)
+    g_printerr ("  %-11s %s\n", scripts[i].name, scripts[i].summary);
   return 2;
 }

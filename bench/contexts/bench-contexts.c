@@ -11,11 +11,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "contexts/bench-capacity.h"
-#include "contexts/bench-sweeps.h"
-#include "contexts/bench-tables.h"
-
-
 #define DEFAULT_HOURS 72
 #define QUICK_HOURS 12
 #define DEFAULT_SWITCHES 200
@@ -24,7 +19,6 @@
 static char **opt_policies;
 static char **opt_shapes;
 static char **opt_devices;
-static char *opt_plots;
 static char *opt_json_file;
 static char *opt_rates;
 static char *opt_folder;
@@ -36,7 +30,6 @@ static double opt_hours = DEFAULT_HOURS;
 static int opt_switches = DEFAULT_SWITCHES;
 static int opt_jobs;
 static gboolean opt_quick;
-static gboolean opt_json;
 
 static const GOptionEntry entries[] = {
   { "policy", 0, 0, G_OPTION_ARG_STRING_ARRAY, &opt_policies,
@@ -63,286 +56,180 @@ static const GOptionEntry entries[] = {
   { "peer", 0, 0, G_OPTION_ARG_STRING, &opt_peer,
     "A program that saves and loads the context of a model, for the part slots", "PROGRAM" },
   { "jobs", 0, 0, G_OPTION_ARG_INT, &opt_jobs, "Replays at once (all processors)", "N" },
-  { "plots", 0, 0, G_OPTION_ARG_FILENAME, &opt_plots, "Where plots go, as SVG", "FOLDER" },
-  { "json", 0, 0, G_OPTION_ARG_NONE, &opt_json, "One JSON object instead of tables", NULL },
   { "json-file", 0, 0, G_OPTION_ARG_FILENAME, &opt_json_file, "The same, beside the tables",
     "FILE" },
   G_OPTION_ENTRY_NULL
 };
 
-static const char *const default_policies[] = { "llms", "vllm-sq", "vllm-s", "swapping", "lmk",
-                                                NULL };
-static const guint all_contexts[] = { 2, 4, 6, 8, 12, 16, 0 };
-static const guint quick_contexts[] = { 2, 8, 0 };
-static const double all_shares[] = { 0.25, 0.5, 0.75, 0 };
-static const double quick_shares[] = { 0.5, 0 };
-static const BenchPattern patterns[] = { BENCH_RANDOM, BENCH_MARKOV, BENCH_GAUSSIAN };
-
-typedef enum
-{
-  PART_GRID = 1 << 0,
-  PART_CAPACITY = 1 << 1,
-  PART_ABLATIONS = 1 << 2,
-  PART_SWEEPS = 1 << 3,
-  PART_SWITCHES = 1 << 4,
-  PART_TTFT = 1 << 5,
-  PART_SLOTS = 1 << 6,
-} Part;
-
-#define VIRTUAL_PARTS (PART_GRID | PART_CAPACITY | PART_ABLATIONS | PART_SWEEPS)
-
-static const struct
-{
-  const char *name;
-  Part part;
-} part_names[] = {
-  { "grid", PART_GRID }, { "capacity", PART_CAPACITY }, { "ablations", PART_ABLATIONS },
-  { "sweeps", PART_SWEEPS }, { "switches", PART_SWITCHES }, { "ttft", PART_TTFT },
-  { "slots", PART_SLOTS },
-};
-
 typedef struct
 {
-  BenchRateFile *rates;
-  BenchDevice disk;
-  GPtrArray *shapes;      /* (element-type BenchModelShape) NULL-terminated */
-  GPtrArray *devices;     /* (element-type BenchDevice) likewise */
-  GPtrArray *policies;    /* (element-type LlmKvPolicy) likewise */
-  BenchAxes axes;
-  JsonBuilder *json;
-} Bench;
+  const char *name;
+  gboolean is_virtual;
+  gboolean (*run) (BenchParts *self,
+                   GError    **error);
+} Part;
+
+/* In the order in which they run. */
+static const Part parts[] = {
+  { "grid", TRUE, bench_grid_part },
+  { "capacity", TRUE, bench_capacity_part },
+  { "ablations", TRUE, bench_ablations_part },
+  { "sweeps", TRUE, bench_sweeps_part },
+  { "switches", FALSE, bench_switches_part },
+  { "ttft", FALSE, bench_ttft_part },
+  { "slots", FALSE, bench_slots_part },
+};
 
 /* --- what is asked for --- */
 
-static gboolean
-fail_unknown (GError    **error,
-              const char *what,
-              const char *name)
+typedef gconstpointer (*FindFunc) (BenchParts *self,
+                                   const char *name,
+                                   GError    **error);
+
+static gconstpointer
+find_shape (BenchParts *self,
+            const char *name,
+            GError    **error)
 {
-  g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-               "There is no %s “%s”: see llmsvc-bench contexts --help", what, name);
-  return FALSE;
+  for (const BenchModelShape *shape = bench_model_shapes; shape->name != NULL; shape++)
+    if (strcmp (shape->name, name) == 0)
+      return shape;
+  return NULL;
 }
 
-static gboolean
-choose_shapes (Bench   *bench,
-               GError **error)
+static gconstpointer
+find_policy (BenchParts *self,
+             const char *name,
+             GError    **error)
 {
-  for (const BenchModelShape *s = bench_model_shape_list (); opt_shapes == NULL && s->name != NULL;
-       s++)
-    g_ptr_array_add (bench->shapes, (gpointer) s);
-  for (guint i = 0; opt_shapes != NULL && opt_shapes[i] != NULL; i++)
-    {
-      const BenchModelShape *shape = bench_model_shape_find (opt_shapes[i]);
-
-      if (shape == NULL)
-        return fail_unknown (error, "model", opt_shapes[i]);
-      g_ptr_array_add (bench->shapes, (gpointer) shape);
-    }
-  g_ptr_array_add (bench->shapes, NULL);
-  return TRUE;
+  return llm_kv_policy_find (name);
 }
 
-static gboolean
-choose_policies (Bench   *bench,
-                 GError **error)
+static BenchDevice disk;
+
+static gconstpointer
+find_device (BenchParts *self,
+             const char *name,
+             GError    **error)
 {
-  const char *const *names = opt_policies != NULL ? (const char *const *) opt_policies
-                                                  : default_policies;
-
-  for (guint i = 0; names[i] != NULL; i++)
-    {
-      const LlmKvPolicy *policy = llm_kv_policy_find (names[i]);
-
-      if (policy == NULL)
-        return fail_unknown (error, "policy", names[i]);
-      g_ptr_array_add (bench->policies, (gpointer) policy);
-    }
-  g_ptr_array_add (bench->policies, NULL);
-  return TRUE;
+  if (strcmp (name, "disk") != 0)
+    return bench_device_find (name);
+  return bench_rate_file_get_disk (self->rates, &disk, error) ? &disk : NULL;
 }
 
+/* @names: those that were given (nullable), else @defaults. */
 static gboolean
-choose_devices (Bench   *bench,
-                GError **error)
+choose (BenchParts        *self,
+        GPtrArray         *list,
+        const char        *what,
+        char             **names,
+        const char *const *defaults,
+        FindFunc           find,
+        GError           **error)
 {
-  static const char *const all[] = { "disk", "ufs4", "ufs3", "sd", NULL };
-  const char *const *names = opt_devices != NULL ? (const char *const *) opt_devices : all;
+  const char *const *all = names != NULL ? (const char *const *) names : defaults;
+  g_autoptr(GError) find_error = NULL;
 
-  for (guint i = 0; names[i] != NULL; i++)
+  for (guint i = 0; all[i] != NULL; i++)
     {
-      const BenchDevice *device = bench_device_find (names[i]);
+      gconstpointer found = find (self, all[i], &find_error);
 
-      if (strcmp (names[i], "disk") == 0)
+      if (found == NULL && find_error == NULL)
+        g_set_error (&find_error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+                     "There is no %s “%s”: see llmsvc-bench contexts --help", what, all[i]);
+      if (found == NULL)
         {
-          if (!bench_rate_file_get_disk (bench->rates, &bench->disk, error))
-            return FALSE;
-          device = &bench->disk;
+          g_propagate_error (error, g_steal_pointer (&find_error));
+          return FALSE;
         }
-      if (device == NULL)
-        return fail_unknown (error, "device", names[i]);
-      g_ptr_array_add (bench->devices, (gpointer) device);
+      g_ptr_array_add (list, (gpointer) found);
     }
-  g_ptr_array_add (bench->devices, NULL);
   return TRUE;
 }
 
-static void
-set_axes (Bench *bench)
+static gboolean
+choose_all (BenchParts *self,
+            GError    **error)
 {
-  bench->axes = (BenchAxes) {
-    .shapes = (const BenchModelShape *const *) bench->shapes->pdata,
-    .policies = (const LlmKvPolicy *const *) bench->policies->pdata,
-    .devices = (const BenchDevice *const *) bench->devices->pdata,
-    .patterns = patterns,
-    .n_patterns = opt_quick ? 1 : G_N_ELEMENTS (patterns),
-    .contexts = opt_quick ? quick_contexts : all_contexts,
-    .shares = opt_quick ? quick_shares : all_shares,
-  };
+  static const char *const policies[] = { "llms", "vllm-sq", "vllm-s", "swapping", "lmk", NULL };
+  static const char *const shapes[] = { "8m", "1.1b", "1.3b-mha", NULL };
+  static const char *const devices[] = { "disk", "ufs4", "ufs3", "sd", NULL };
+
+  return choose (self, self->shapes, "model", opt_shapes, shapes, find_shape, error) &&
+         choose (self, self->policies, "policy", opt_policies, policies, find_policy, error) &&
+         choose (self, self->devices, "device", opt_devices, devices, find_device, error);
 }
 
+/* The parts of the command line; those in virtual time where it names none. */
 static gboolean
-choose_parts (int      argc,
-              char   **argv,
-              guint   *parts,
-              GError **error)
+choose_parts (Bench    *bench,
+              gboolean *is_chosen,
+              GError  **error)
 {
-  *parts = argc > 1 ? 0 : VIRTUAL_PARTS;
-  for (int i = 1; i < argc; i++)
+  for (guint k = 0; k < G_N_ELEMENTS (parts); k++)
+    is_chosen[k] = bench->argc == 1 && parts[k].is_virtual;
+  for (int i = 1; i < bench->argc; i++)
     {
-      guint found = 0;
+      gboolean is_found = FALSE;
 
-      for (guint k = 0; k < G_N_ELEMENTS (part_names); k++)
-        if (strcmp (argv[i], part_names[k].name) == 0)
-          found = part_names[k].part;
-      if (found == 0)
-        return fail_unknown (error, "part", argv[i]);
-      *parts |= found;
+      for (guint k = 0; k < G_N_ELEMENTS (parts); k++)
+        if (strcmp (bench->argv[i], parts[k].name) == 0)
+          is_chosen[k] = is_found = TRUE;
+      if (!is_found)
+        {
+          g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+                       "There is no part “%s”: see llmsvc-bench contexts --help", bench->argv[i]);
+          return FALSE;
+        }
     }
-  return TRUE;
-}
-
-/* --- parts in virtual time --- */
-
-static gboolean
-run_grid (Bench     *bench,
-          BenchGrid *grid,
-          GError   **error)
-{
-  bench_axes_add (&bench->axes, grid);
-  if (!bench_grid_run (grid, error))
-    return FALSE;
-  if (!opt_json)
-    bench_tables_print (&bench->axes, grid);
-  return opt_plots == NULL || bench_tables_plot (&bench->axes, grid, opt_plots, error);
-}
-
-static gboolean
-run_capacity (Bench     *bench,
-              BenchGrid *grid,
-              GError   **error)
-{
-  BenchAxes axes = bench->axes;
-  g_autoptr(BenchCapacity) capacity = NULL;
-
-  /* Many replays: of the largest model alone. */
-  axes.shapes += bench->shapes->len - 2;
-  capacity = bench_capacity_new (&axes, grid);
-  if (!bench_capacity_run (capacity, error))
-    return FALSE;
-  if (!opt_json)
-    bench_capacity_print (capacity);
-  bench_capacity_add_json (capacity, bench->json);
-  return TRUE;
-}
-
-static gboolean
-run_virtual (Bench   *bench,
-             guint    parts,
-             GError **error)
-{
-  g_autoptr(BenchGrid) grid = bench_grid_new (bench->rates, opt_memory, opt_hours,
-                                              (guint64) opt_seed, (guint) opt_jobs);
-  guint64 n_calls;
-  double seconds;
-
-  if (!opt_json)
-    for (guint d = 0; bench->axes.devices[d] != NULL; d++)
-      printf ("%s: %s\n", bench->axes.devices[d]->name, bench->axes.devices[d]->what);
-  if ((parts & PART_GRID) != 0 && !run_grid (bench, grid, error))
-    return FALSE;
-  if ((parts & PART_CAPACITY) != 0 && !run_capacity (bench, grid, error))
-    return FALSE;
-  if ((parts & PART_ABLATIONS) != 0 && !bench_sweeps_ablate (&bench->axes, grid, opt_json, error))
-    return FALSE;
-  if ((parts & PART_SWEEPS) != 0 && !bench_sweeps_run (&bench->axes, grid, opt_json, error))
-    return FALSE;
-
-  bench_tables_add_json (grid, bench->json);
-  seconds = bench_grid_get_seconds (grid, &n_calls);
-  if (!opt_json)
-    printf ("\n%" G_GUINT64_FORMAT " calls were replayed in %.0f s of all processors together, "
-            "seed %" G_GINT64_FORMAT ", %g virtual hours a trace\n", n_calls, seconds, opt_seed,
-            opt_hours);
   return TRUE;
 }
 
 /* --- --- */
 
 static gboolean
-run_real (Bench   *bench,
-          guint    parts,
-          GError **error)
+run_parts (BenchParts     *self,
+           const gboolean *is_chosen,
+           gboolean        is_virtual,
+           GError        **error)
 {
-  const BenchRealConfig config = {
-    .rates = bench->rates,
-    .shapes = bench->axes.shapes,
-    .folder = opt_folder,
-    .n_switches = (guint) opt_switches,
-    .seed = (guint64) opt_seed,
-    .peer = opt_peer,
-    .is_silent = opt_json,
-    .json = bench->json,
-  };
+  gboolean runs = FALSE;
 
-  return ((parts & PART_SWITCHES) == 0 || bench_switches_run (&config, error)) &&
-         ((parts & PART_TTFT) == 0 || bench_ttft_run (&config, error)) &&
-         ((parts & PART_SLOTS) == 0 || bench_slots_run (&config, error));
-}
-
-static gboolean
-end_json (Bench   *bench,
-          GError **error)
-{
-  g_autoptr(JsonGenerator) generator = json_generator_new ();
-  g_autoptr(JsonNode) root = NULL;
-
-  json_builder_end_object (bench->json);
-  if (opt_json)
+  for (guint i = 0; i < G_N_ELEMENTS (parts); i++)
+    runs = runs || (is_chosen[i] && parts[i].is_virtual == is_virtual);
+  for (guint i = 0; i < self->devices->len && runs && is_virtual && !self->is_silent; i++)
     {
-      bench_print_json (bench->json);
-      return TRUE;
+      const BenchDevice *device = self->devices->pdata[i];
+
+      printf ("%s: %s\n", device->name, device->what);
     }
-  if (opt_json_file == NULL)
+  for (guint i = 0; i < G_N_ELEMENTS (parts); i++)
+    if (is_chosen[i] && parts[i].is_virtual == is_virtual && !parts[i].run (self, error))
+      return FALSE;
+  if (!runs || !is_virtual)
     return TRUE;
-  root = json_builder_get_root (bench->json);
-  json_generator_set_root (generator, root);
-  json_generator_set_pretty (generator, TRUE);
-  return json_generator_to_file (generator, opt_json_file, error);
+  bench_cells_set_json (&self->grid, self->json);
+  if (!self->is_silent)
+    printf ("\n%" G_GUINT64_FORMAT " calls were replayed in %.0f s of all processors together, "
+            "seed %" G_GINT64_FORMAT ", %g virtual hours a trace\n", self->grid.n_calls,
+            self->grid.seconds, opt_seed, opt_hours);
+  return TRUE;
 }
 
 static gboolean
-run_parts (Bench   *bench,
-           guint    parts,
-           GError **error)
+end_json (Bench      *bench,
+          JsonObject *json,
+          GError    **error)
 {
-  json_builder_begin_object (bench->json);
-  json_builder_set_member_name (bench->json, "seed");
-  json_builder_add_int_value (bench->json, opt_seed);
-  json_builder_set_member_name (bench->json, "hours");
-  json_builder_add_double_value (bench->json, opt_hours);
-  return ((parts & VIRTUAL_PARTS) == 0 || run_virtual (bench, parts, error)) &&
-         run_real (bench, parts, error) && end_json (bench, error);
+  g_autoptr(JsonNode) root = json_node_init_object (json_node_alloc (), json);
+  g_autofree char *text = NULL;
+
+  if (bench->as_json)
+    bench_print_object (json);
+  if (bench->as_json || opt_json_file == NULL)
+    return TRUE;
+  text = json_to_string (root, TRUE);
+  return g_file_set_contents (opt_json_file, text, -1, error);
 }
 
 static void
@@ -359,53 +246,61 @@ set_defaults (void)
 }
 
 static gboolean
-open_bench (Bench   *bench,
-            GError **error)
+run_contexts (Bench   *bench,
+              GError **error)
 {
-  bench->rates = bench_rate_file_new (opt_rates, opt_folder, opt_model, error);
-  if (bench->rates == NULL || !choose_shapes (bench, error) || !choose_policies (bench, error) ||
-      !choose_devices (bench, error))
-    return FALSE;
-  set_axes (bench);
-  return TRUE;
-}
-
-int
-bench_contexts (int    argc,
-                char **argv)
-{
-  g_autoptr(GOptionContext) context = g_option_context_new ("[PART…]");
+  static const guint all_contexts[] = { 2, 4, 6, 8, 12, 16, 0 }, quick_contexts[] = { 2, 8, 0 };
+  static const double all_shares[] = { 0.25, 0.5, 0.75, 0 }, quick_shares[] = { 0.5, 0 };
   g_autoptr(GPtrArray) shapes = g_ptr_array_new ();
   g_autoptr(GPtrArray) devices = g_ptr_array_new ();
   g_autoptr(GPtrArray) policies = g_ptr_array_new ();
-  g_autoptr(JsonBuilder) json = json_builder_new ();
-  g_autoptr(GError) error = NULL;
-  Bench bench = { .shapes = shapes, .devices = devices, .policies = policies, .json = json };
-  gboolean is_done;
-  guint parts;
+  g_autoptr(JsonObject) json = json_object_new ();
+  gboolean is_chosen[G_N_ELEMENTS (parts)], is_done;
+  BenchRateFile rates = { 0 };
+  BenchParts self;
 
-  g_option_context_add_main_entries (context, entries, NULL);
-  g_option_context_set_summary (context,
-                                "Parts: grid, capacity, ablations and sweeps in virtual time "
-                                "(these, unless others are named);\nswitches, ttft and slots in "
-                                "real time.");
-  if (!g_option_context_parse (context, &argc, &argv, &error) ||
-      !choose_parts (argc, argv, &parts, &error))
-    {
-      g_printerr ("llmsvc-bench: %s\n", error->message);
-      return 2;
-    }
+  if (!choose_parts (bench, is_chosen, error))
+    return FALSE;
   if (opt_hours <= 0 || opt_switches < 1 || opt_jobs < 0)
-    {
-      g_printerr ("llmsvc-bench: contexts needs --hours above 0, --switches of 1 or more, and "
-                  "--jobs that is not negative\n");
-      return 2;
-    }
+    return bench_fail_usage (error, "contexts needs --hours above 0, --switches of 1 or more, and "
+                                    "--jobs that is not negative");
   set_defaults ();
-  is_done = open_bench (&bench, &error) && run_parts (&bench, parts, &error);
-  g_clear_pointer (&bench.rates, bench_rate_file_free);
-  if (is_done)
-    return 0;
-  g_printerr ("llmsvc-bench: %s\n", error->message);
-  return error->domain == G_OPTION_ERROR ? 2 : 1;
+  rates.path = opt_rates;
+  rates.folder = opt_folder;
+  rates.model = opt_model;
+  self = (BenchParts) {
+    .shapes = shapes,
+    .devices = devices,
+    .policies = policies,
+    .n_patterns = opt_quick ? 1 : BENCH_N_PATTERNS,
+    .contexts = opt_quick ? quick_contexts : all_contexts,
+    .shares = opt_quick ? quick_shares : all_shares,
+    .n_switches = (guint) opt_switches,
+    .seed = (guint64) opt_seed,
+    .peer = opt_peer,
+    .is_silent = bench->as_json,
+    .rates = &rates,
+    .grid = { .rates = &rates, .folder = opt_memory, .hours = opt_hours, .seed = (guint64) opt_seed,
+              .n_jobs = (guint) opt_jobs },
+    .json = json,
+  };
+  json_object_set_int_member (json, "seed", opt_seed);
+  json_object_set_double_member (json, "hours", opt_hours);
+  bench_grid_init (&self.grid);
+  is_done = bench_rate_file_open (&rates, error) && choose_all (&self, error) &&
+            run_parts (&self, is_chosen, TRUE, error) &&
+            run_parts (&self, is_chosen, FALSE, error) && end_json (bench, json, error);
+  bench_grid_clear (&self.grid);
+  bench_rate_file_clear (&rates);
+  return is_done;
 }
+
+const BenchCommand bench_contexts_command = {
+  .name = "contexts",
+  .summary = "what it costs to switch contexts, by policy",
+  .entries = entries,
+  .arguments = "[PART…]",
+  .description = "Parts: grid, capacity, ablations and sweeps in virtual time (these, unless others "
+                 "are named);\nswitches, ttft and slots in real time.",
+  .run = run_contexts,
+};

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#include "contexts/bench-grid.h"
+#include "contexts/bench-contexts.h"
 
-#include <errno.h>
-
+#include "contexts/bench-replay.h"
 #include "support/llm-test-folder.h"
 
 /* One replay and the cells that it fills. */
@@ -17,58 +16,27 @@ typedef struct
   GError *error;
 } Task;
 
-struct _BenchGrid
-{
-  BenchRateFile *rates;
-  char *folder;
-  double hours;
-  guint64 seed;
-  guint n_jobs;
-  GPtrArray *cells;      /* (element-type BenchCell) (owned) */
-  GHashTable *by_key;    /* (element-type utf8 BenchCell) (unowned) */
-  guint n_run;           /* cells that are filled */
-  double seconds;
-  guint64 n_calls;
-};
-
 static void
 cell_free (gpointer data)
 {
   BenchCell *cell = data;
 
-  if (cell->waits != NULL)
-    g_array_unref (cell->waits);
+  g_clear_pointer (&cell->waits, g_array_unref);
   g_free (cell);
 }
 
-BenchGrid *
-bench_grid_new (BenchRateFile *rates,
-                const char    *folder,
-                double         hours,
-                guint64        seed,
-                guint          n_jobs)
+void
+bench_grid_init (BenchGrid *self)
 {
-  BenchGrid *self = g_new0 (BenchGrid, 1);
-
-  self->rates = rates;
-  self->folder = g_strdup (folder);
-  self->hours = hours;
-  self->seed = seed;
-  self->n_jobs = n_jobs > 0 ? n_jobs : g_get_num_processors ();
   self->cells = g_ptr_array_new_with_free_func (cell_free);
   self->by_key = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
-  return self;
 }
 
 void
-bench_grid_free (BenchGrid *self)
+bench_grid_clear (BenchGrid *self)
 {
-  if (self == NULL)
-    return;
   g_hash_table_unref (self->by_key);
   g_ptr_array_unref (self->cells);
-  g_free (self->folder);
-  g_free (self);
 }
 
 /* Without a device: of the replay. */
@@ -106,20 +74,6 @@ bench_grid_find (BenchGrid        *self,
   return g_hash_table_lookup (self->by_key, key);
 }
 
-GPtrArray *
-bench_grid_get_cells (BenchGrid *self)
-{
-  return self->cells;
-}
-
-double
-bench_grid_get_seconds (BenchGrid *self,
-                        guint64   *n_calls)
-{
-  *n_calls = self->n_calls;
-  return self->seconds;
-}
-
 /* --- one replay --- */
 
 static BenchTrace *
@@ -142,25 +96,23 @@ make_trace (BenchGrid        *self,
 
 static void
 fill_cell (BenchCell               *cell,
-           const BenchReplay       *replay,
+           const GArray            *switches,
            const BenchReplayConfig *config)
 {
-  guint n = replay->switches->len;
+  guint n = switches->len;
   g_autofree double *waits = g_new (double, n + 1);
   g_autofree double *reads = g_new (double, n + 1);
   g_autofree double *overlapped = g_new (double, n + 1);
-  guint n_counted = 0;
+  guint n_counted = 0, n_least;
 
   for (guint i = 0; i < n; i++)
     {
-      const BenchSwitch *s = &g_array_index (replay->switches, BenchSwitch, i);
+      const BenchSwitch *s = &g_array_index (switches, BenchSwitch, i);
       BenchPrice price;
 
       if (!s->is_counted)
         continue;
-      price = bench_switch_price (s, config->policy, cell->point.device,
-                                  config->rates->resident_us,
-                                  config->rates->take_us_per_byte);
+      price = bench_switch_price (s, config->policy, cell->point.device, config->rates);
       waits[n_counted] = price.wait_us;
       reads[n_counted] = price.read_us;
       overlapped[n_counted] = price.overlapped_us;
@@ -170,29 +122,17 @@ fill_cell (BenchCell               *cell,
       cell->n_resident += s->read_bytes == 0 && s->n_recomputed == 0 ? 1 : 0;
       n_counted++;
     }
-  cell->waits = g_array_sized_new (FALSE, FALSE, sizeof (double), n_counted);
+  cell->waits = g_array_new (FALSE, FALSE, sizeof (double));
   g_array_append_vals (cell->waits, waits, n_counted);
   cell->wait = bench_latency_new (waits, n_counted);
   cell->read = bench_latency_new (reads, n_counted);
   cell->overlapped = bench_latency_new (overlapped, n_counted);
-  cell->read_bytes /= MAX (n_counted, 1);
-  cell->written_bytes /= MAX (n_counted, 1);
-  cell->n_recomputed /= MAX (n_counted, 1);
-  cell->n_resident /= MAX (n_counted, 1);
+  n_least = MAX (n_counted, 1);
+  cell->read_bytes /= n_least;
+  cell->written_bytes /= n_least;
+  cell->n_recomputed /= n_least;
+  cell->n_resident /= n_least;
   cell->budget = config->budget;
-}
-
-static char *
-make_folder (BenchGrid *self,
-             GError   **error)
-{
-  g_autofree char *path = g_build_filename (self->folder, "llmsvc-bench-XXXXXX", NULL);
-
-  if (g_mkdtemp (path) != NULL)
-    return g_steal_pointer (&path);
-  g_set_error (error, G_IO_ERROR, G_IO_ERROR_FAILED, "No folder can be made in %s: %s",
-               self->folder, g_strerror (errno));
-  return NULL;
 }
 
 /* A share of what the contexts hold, and no less than the context of a call that runs may take
@@ -208,38 +148,44 @@ get_budget (const BenchPoint *point,
               (point->max_slots + 2.0 * point->chunk_slots) * floats);
 }
 
+static const BenchPoint *
+get_first_point (Task *task)
+{
+  return &((BenchCell *) g_ptr_array_index (task->cells, 0))->point;
+}
+
 static void
 run_task (gpointer data,
           gpointer user_data)
 {
   Task *task = data;
   BenchGrid *self = task->grid;
-  const BenchPoint *point = &((BenchCell *) g_ptr_array_index (task->cells, 0))->point;
+  const BenchPoint *point = get_first_point (task);
   g_autoptr(BenchTrace) trace = make_trace (self, point, point->n_contexts);
   g_autoptr(BenchTrace) all = make_trace (self, point, BENCH_GRID_ALL_CONTEXTS);
-  g_autofree char *folder = make_folder (self, &task->error);
-  BenchReplayConfig config = {
+  g_autofree char *folder = bench_make_folder (self->folder, &task->error);
+  const BenchReplayConfig config = {
     .shape = point->shape,
     .policy = point->policy,
     .trace = trace,
+    .budget = get_budget (point, all),
     .rates = &task->rates,
     .device = point->device,
     .chunk_slots = point->chunk_slots,
     .folder = folder,
   };
-  g_autoptr(BenchReplay) replay = NULL;
+  g_autoptr(GArray) switches = NULL;
   gint64 begin = g_get_monotonic_time ();
 
   if (folder == NULL)
     return;
-  config.budget = get_budget (point, all);
-  replay = bench_replay_run (&config, &task->error);
+  switches = bench_replay_run (&config, &task->error);
   llm_test_folder_remove (folder);
-  if (replay == NULL)
+  if (switches == NULL)
     return;
   for (guint i = 0; i < task->cells->len; i++)
-    fill_cell (g_ptr_array_index (task->cells, i), replay, &config);
-  task->n_calls = replay->switches->len;
+    fill_cell (g_ptr_array_index (task->cells, i), switches, &config);
+  task->n_calls = switches->len;
   task->seconds = (double) (g_get_monotonic_time () - begin) / 1e6;
 }
 
@@ -292,7 +238,9 @@ bench_grid_run (BenchGrid *self,
 
   if (!make_tasks (self, tasks, error))
     return FALSE;
-  pool = g_thread_pool_new (run_task, NULL, (gint) self->n_jobs, FALSE, error);
+  pool = g_thread_pool_new (run_task, NULL,
+                            (gint) (self->n_jobs > 0 ? self->n_jobs : g_get_num_processors ()),
+                            FALSE, error);
   if (pool == NULL)
     return FALSE;
   for (guint i = 0; i < tasks->len; i++)
@@ -302,11 +250,10 @@ bench_grid_run (BenchGrid *self,
   for (guint i = 0; i < tasks->len; i++)
     {
       Task *task = g_ptr_array_index (tasks, i);
-      const BenchPoint *point = &((BenchCell *) g_ptr_array_index (task->cells, 0))->point;
 
       if (task->error != NULL)
         {
-          g_autofree char *key = make_key (point, TRUE);
+          g_autofree char *key = make_key (get_first_point (task), TRUE);
 
           g_propagate_prefixed_error (error, g_steal_pointer (&task->error), "%s: ", key);
           return FALSE;

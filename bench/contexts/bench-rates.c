@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#include "contexts/bench-rates.h"
+#include "contexts/bench-contexts.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,9 +12,6 @@
 
 #include "bench-engine.h"
 #include "bench-gguf.h"
-#include "bench-latency.h"
-#include "bench.h"
-#include "base/llm-clock.h"
 #include "io/llm-disk.h"
 #include "support/llm-test-folder.h"
 
@@ -28,75 +25,52 @@
 #define DEPTH_SLOTS 2048
 #define DEPTH_ROWS 128
 
-static const BenchModelShape shapes[] = {
+const BenchModelShape bench_model_shapes[] = {
   { "8m", "shipped model, 8 M", NULL, 8, 8, 32, 1024 },
   { "1.1b", "1.1 B, 4 KV heads", "1.1b", 22, 4, 64, 4096 },
   { "1.3b-mha", "1.3 B, multi-head", "1.3b-mha", 24, 32, 64, 4096 },
   { NULL, NULL, NULL, 0, 0, 0, 0 },
 };
 
-struct _BenchRateFile
+LlmKvLayout
+bench_model_shape_get_layout (const BenchModelShape *self,
+                              guint                  chunk_slots,
+                              gboolean               is_thin)
 {
-  GKeyFile *keys;
-  char *path;
-  char *folder;
-  char *model;
-  char *what;             /* of the disk */
-  GPtrArray *made;        /* (element-type filename) */
-};
-
-const BenchModelShape *
-bench_model_shape_list (void)
-{
-  return shapes;
+  return (LlmKvLayout) {
+    .kind = LLM_KV_FULL,
+    .format = LLK_KV_F16,
+    .n_layers = is_thin ? 1 : self->n_layers,
+    .n_kv_heads = is_thin ? 1 : self->n_kv_heads,
+    .head_dim = self->head_dim,
+    .chunk_slots = chunk_slots,
+  };
 }
 
-const BenchModelShape *
-bench_model_shape_find (const char *name)
+gboolean
+bench_rate_file_open (BenchRateFile  *self,
+                      GError        **error)
 {
-  for (const BenchModelShape *shape = shapes; shape->name != NULL; shape++)
-    if (strcmp (shape->name, name) == 0)
-      return shape;
-  return NULL;
-}
-
-BenchRateFile *
-bench_rate_file_new (const char  *path,
-                     const char  *folder,
-                     const char  *model,
-                     GError     **error)
-{
-  g_autoptr(BenchRateFile) self = g_new0 (BenchRateFile, 1);
   g_autoptr(GError) load_error = NULL;
 
   self->keys = g_key_file_new ();
-  self->path = g_strdup (path);
-  self->folder = g_strdup (folder);
-  self->model = g_strdup (model);
   self->made = g_ptr_array_new_with_free_func (g_free);
-  if (path != NULL && !g_key_file_load_from_file (self->keys, path, G_KEY_FILE_NONE, &load_error) &&
-      !g_error_matches (load_error, G_FILE_ERROR, G_FILE_ERROR_NOENT))
-    {
-      g_propagate_prefixed_error (error, g_steal_pointer (&load_error), "%s: ", path);
-      return NULL;
-    }
-  return g_steal_pointer (&self);
+  if (self->path == NULL ||
+      g_key_file_load_from_file (self->keys, self->path, G_KEY_FILE_NONE, &load_error) ||
+      g_error_matches (load_error, G_FILE_ERROR, G_FILE_ERROR_NOENT))
+    return TRUE;
+  g_propagate_prefixed_error (error, g_steal_pointer (&load_error), "%s: ", self->path);
+  return FALSE;
 }
 
 void
-bench_rate_file_free (BenchRateFile *self)
+bench_rate_file_clear (BenchRateFile *self)
 {
-  if (self == NULL)
-    return;
   for (guint i = 0; i < self->made->len; i++)
     g_unlink (g_ptr_array_index (self->made, i));
   g_ptr_array_unref (self->made);
   g_key_file_unref (self->keys);
-  g_free (self->path);
-  g_free (self->folder);
-  g_free (self->model);
-  g_free (self->what);
-  g_free (self);
+  g_free (self->disk_what);
 }
 
 static gboolean
@@ -106,6 +80,25 @@ save (BenchRateFile *self,
   return self->path == NULL || g_key_file_save_to_file (self->keys, self->path, error);
 }
 
+static gboolean
+fail_incomplete (BenchRateFile *self,
+                 const char    *group,
+                 GError       **error)
+{
+  g_set_error (error, G_IO_ERROR, G_IO_ERROR_INVALID_DATA,
+               "The rates of “%s” in %s are not complete: remove that group, and they are measured "
+               "again", group, self->path);
+  return FALSE;
+}
+
+static double
+get_rate (BenchRateFile *self,
+          const char    *group,
+          const char    *key)
+{
+  return g_key_file_get_double (self->keys, group, key, NULL);
+}
+
 char *
 bench_rate_file_get_model (BenchRateFile         *self,
                            const BenchModelShape *shape,
@@ -113,13 +106,12 @@ bench_rate_file_get_model (BenchRateFile         *self,
 {
   g_autofree char *name = g_strdup_printf ("llmsvc-bench-%s-%d.gguf", shape->name, (int) getpid ());
   g_autofree char *path = g_build_filename (self->folder, name, NULL);
-  const BenchShape *random;
   guint64 bytes;
 
+  if (shape->random_shape == NULL && self->model != NULL)
+    return g_strdup (self->model);
   if (shape->random_shape == NULL)
     {
-      if (self->model != NULL)
-        return g_strdup (self->model);
       g_set_error (error, G_IO_ERROR, G_IO_ERROR_INVALID_ARGUMENT,
                    "The shape “%s” is measured with the shipped model: give it with --model FILE",
                    shape->name);
@@ -128,9 +120,8 @@ bench_rate_file_get_model (BenchRateFile         *self,
   if (g_ptr_array_find_with_equal_func (self->made, path, g_str_equal, NULL))
     return g_steal_pointer (&path);
 
-  random = bench_shape_find (shape->random_shape);
-  if (!bench_gguf_write_random (path, random, bench_mixture_find ("Q4_0"), random->n_layers, &bytes,
-                                error))
+  if (!bench_gguf_write_random (path, bench_shape_find (shape->random_shape),
+                                bench_mixture_find ("Q4_0"), 0, 1, 0, &bytes, error))
     return NULL;
   g_ptr_array_add (self->made, g_strdup (path));
   return g_steal_pointer (&path);
@@ -155,13 +146,13 @@ time_steps (BenchEngine *engine,
   g_autoptr(LlmKvSeq) filled = llm_kv_seq_new (engine->store, NULL, NULL);
   double samples[N_STEPS];
 
-  if (depth > 0 && !bench_engine_fill (filled, depth, error))
+  if (depth > 0 && !bench_sequence_fill (filled, depth, error))
     return FALSE;
   for (guint i = 0; i < N_STEPS; i++)
     {
       g_autoptr(LlmKvSeq) sequence = llm_kv_seq_fork (filled, NULL, NULL);
 
-      samples[i] = 1e6 * bench_engine_prompt (engine, sequence, n_rows, NULL);
+      samples[i] = 1e6 * bench_engine_prefill (engine, sequence, NULL, n_rows, NULL);
     }
   *us = get_median (samples, N_STEPS);
   return TRUE;
@@ -173,14 +164,10 @@ time_resident (const BenchModelShape *shape,
                double                *us,
                GError               **error)
 {
-  const LlmKvLayout layout = {
-    .kind = LLM_KV_FULL, .format = LLK_KV_F16, .n_layers = 1, .n_kv_heads = 1,
-    .head_dim = shape->head_dim, .chunk_slots = LLM_KV_CHUNK_SLOTS,
-  };
+  const LlmKvLayout layout = bench_model_shape_get_layout (shape, LLM_KV_CHUNK_SLOTS, TRUE);
   g_autoptr(LlmKvStore) store = llm_kv_store_new (&layout, llm_kv_policy_find ("llms"), NULL,
                                                   error);
   g_autoptr(LlmKvSeq) sequence = NULL;
-  g_autofree gint32 *tokens = g_new0 (gint32, shape->max_slots);
   double samples[N_LATENCIES];
   guint n = shape->max_slots - 2 * LLM_KV_CHUNK_SLOTS;
 
@@ -189,19 +176,16 @@ time_resident (const BenchModelShape *shape,
   sequence = llm_kv_seq_new (store, NULL, NULL);
   for (guint i = 0; i < N_LATENCIES; i++)
     {
-      gint64 begin;
+      gint64 begin = g_get_monotonic_time ();
       LlmKvPlan plan;
 
-      begin = g_get_monotonic_time ();
       if (!llm_kv_seq_begin_call (sequence, LLM_KV_CHUNK_SLOTS, &plan, error) ||
           llm_kv_seq_make_resident (sequence, 0, error) != LLM_READY)
         return FALSE;
       samples[i] = (double) (g_get_monotonic_time () - begin);
-      if (i == 0 && !bench_engine_fill (sequence, n, error))
+      if (i == 0 && !bench_sequence_fill (sequence, n, error))
         return FALSE;
-      llm_kv_seq_end_call (sequence, tokens, llm_kv_seq_get_length (sequence));
-      while (llm_kv_store_work (store, llm_clock_now_us () + G_USEC_PER_SEC))
-        ;
+      bench_store_end_call (store, sequence);
     }
   *us = get_median (samples + 1, N_LATENCIES - 1);
   return TRUE;
@@ -244,7 +228,8 @@ measure_rates (BenchRateFile         *self,
 #define TAKEN_CHUNKS 64
 #define TAKEN_LAYERS 24
 #define TAKEN_LAYER_BYTES ((gsize) 35584)
-#define TAKEN_BYTES (TAKEN_CHUNKS * TAKEN_LAYERS * TAKEN_LAYER_BYTES)
+#define TAKEN_CHUNK_BYTES (TAKEN_LAYERS * TAKEN_LAYER_BYTES)
+#define TAKEN_BYTES (TAKEN_CHUNKS * TAKEN_CHUNK_BYTES)
 
 typedef struct
 {
@@ -296,19 +281,19 @@ time_taking (LlmKvFolder *folder,
   Taking taking = { TAKEN_CHUNKS, FALSE };
   guint8 *memory = mmap (NULL, TAKEN_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
                          -1, 0);
-  LlmKvRead *read;
   double begin = get_cpu_us ();
 
   if (memory == MAP_FAILED)
     return FALSE;
   for (guint i = 0; i < TAKEN_CHUNKS; i++)
     {
-      targets[i].data = memory + i * TAKEN_LAYERS * TAKEN_LAYER_BYTES;
+      targets[i].data = memory + i * TAKEN_CHUNK_BYTES;
       taking.failed = taking.failed || !llm_kv_folder_find (folder, i, i, &targets[i].slot, NULL);
     }
   if (!taking.failed)
     {
-      read = llm_kv_folder_read (folder, targets, TAKEN_CHUNKS, on_arrived, &taking);
+      LlmKvRead *read = llm_kv_folder_read (folder, targets, TAKEN_CHUNKS, on_arrived, &taking);
+
       while (taking.n_left > 0)
         llm_disk_poll (disk, G_USEC_PER_SEC);
       llm_kv_read_free (read);
@@ -318,50 +303,55 @@ time_taking (LlmKvFolder *folder,
   return !taking.failed;
 }
 
+static gboolean
+write_chunks (LlmKvFolder *folder,
+              LlmDisk     *disk)
+{
+  g_autofree guint8 *bytes = g_malloc0 (TAKEN_BYTES);
+  LlmKvRecord records[TAKEN_CHUNKS];
+  const guint8 *data[TAKEN_CHUNKS];
+  Taking taking = { 1, FALSE };
+
+  for (guint i = 0; i < TAKEN_CHUNKS; i++)
+    {
+      records[i] = (LlmKvRecord) { .number = i, .hash = i, .form = LLM_KV_FORM (LLK_KV_Q4, FALSE) };
+      data[i] = bytes + i * TAKEN_CHUNK_BYTES;
+    }
+  llm_kv_folder_write (folder, records, data, TAKEN_CHUNKS, on_written, &taking);
+  while (taking.n_left > 0)
+    llm_disk_poll (disk, G_USEC_PER_SEC);
+  return !taking.failed;
+}
+
 /* What we do with what was read, of a call that waits for it: the storage of the service, on the
  * disk, and the processor's time alone. */
 static gboolean
 measure_taking (BenchRateFile *self,
                 GError       **error)
 {
-  g_autofree char *root = g_build_filename (self->folder, "llmsvc-bench-XXXXXX", NULL);
-  g_autofree guint8 *bytes = g_malloc0 (TAKEN_BYTES);
-  LlmKvRecord records[TAKEN_CHUNKS] = { 0 };
-  const guint8 *data[TAKEN_CHUNKS];
-  gsize offsets[TAKEN_LAYERS + 1];
+  g_autofree char *root = bench_make_folder (self->folder, error);
   LlmKvShape shape = { .identity = 1, .n_layers = TAKEN_LAYERS, .chunk_slots = LLM_KV_CHUNK_SLOTS };
-  LlmKvStorage *storage = NULL;
+  LlmDisk *disk = root != NULL ? llm_disk_new (NULL, error) : NULL;
+  LlmKvStorage *storage = disk != NULL ? llm_kv_storage_new (root, disk, 0, 0, error) : NULL;
+  gsize offsets[TAKEN_LAYERS + 1];
   LlmKvFolder *folder;
-  Taking taking = { 1, FALSE };
   double us[N_STEPS];
-  LlmDisk *disk = llm_disk_new (NULL, error);
+  gboolean is_done;
 
-  if (disk == NULL)
-    return FALSE;
-  if (g_mkdtemp (root) != NULL)
-    storage = llm_kv_storage_new (root, disk, 0, 0, error);
   if (storage == NULL)
     return FALSE;
-
   for (guint i = 0; i <= TAKEN_LAYERS; i++)
     offsets[i] = i * TAKEN_LAYER_BYTES;
   shape.offsets[LLM_KV_FORM (LLK_KV_Q4, FALSE)] = offsets;
-  for (guint i = 0; i < TAKEN_CHUNKS; i++)
-    {
-      records[i] = (LlmKvRecord) { .number = i, .hash = i, .form = LLM_KV_FORM (LLK_KV_Q4, FALSE) };
-      data[i] = bytes + i * TAKEN_LAYERS * TAKEN_LAYER_BYTES;
-    }
   folder = llm_kv_folder_open (storage, "bench", "rates", &shape);
-  llm_kv_folder_write (folder, records, data, TAKEN_CHUNKS, on_written, &taking);
-  while (taking.n_left > 0)
-    llm_disk_poll (disk, G_USEC_PER_SEC);
-  for (guint i = 0; i < N_STEPS && !taking.failed; i++)
-    taking.failed = !time_taking (folder, disk, &us[i]);
+  is_done = write_chunks (folder, disk);
+  for (guint i = 0; i < N_STEPS && is_done; i++)
+    is_done = time_taking (folder, disk, &us[i]);
   llm_kv_folder_close (folder);
   llm_kv_storage_remove (storage, "rates");
   llm_kv_storage_free (storage);
   llm_test_folder_remove (root);
-  if (taking.failed)
+  if (!is_done)
     {
       g_set_error (error, G_IO_ERROR, G_IO_ERROR_FAILED, "Chunks in %s can't be written and read",
                    self->folder);
@@ -387,18 +377,14 @@ bench_rate_file_get_rates (BenchRateFile         *self,
     return FALSE;
   us = g_key_file_get_double_list (self->keys, shape->name, "prompt-us", &n, NULL);
   llm_kv_profile_init (&rates->profile);
-  for (guint i = 0; i < LLM_KV_PROFILE_POINTS && n == LLM_KV_PROFILE_POINTS; i++)
-    rates->profile.prompt_us[i] = us[i];
-  rates->profile.depth_us = g_key_file_get_double (self->keys, shape->name, "depth-us", NULL);
-  rates->resident_us = g_key_file_get_double (self->keys, shape->name, "resident-us", NULL);
-  rates->take_us_per_byte = g_key_file_get_double (self->keys, "restore", "take-us-per-byte", NULL);
+  if (n == LLM_KV_PROFILE_POINTS)
+    memcpy (rates->profile.prompt_us, us, sizeof rates->profile.prompt_us);
+  rates->profile.depth_us = get_rate (self, shape->name, "depth-us");
+  rates->resident_us = get_rate (self, shape->name, "resident-us");
+  rates->take_us_per_byte = get_rate (self, "restore", "take-us-per-byte");
   rates->profile.read_bytes_per_us = rates->profile.write_bytes_per_us = 1;
-  if (llm_kv_profile_is_measured (&rates->profile) && rates->resident_us > 0)
-    return TRUE;
-  g_set_error (error, G_IO_ERROR, G_IO_ERROR_INVALID_DATA,
-               "The rates of “%s” in %s are not complete: remove that group, and they are measured "
-               "again", shape->name, self->path);
-  return FALSE;
+  return (llm_kv_profile_is_measured (&rates->profile) && rates->resident_us > 0) ||
+         fail_incomplete (self, shape->name, error);
 }
 
 /* --- the disk --- */
@@ -455,19 +441,16 @@ measure_disk (BenchRateFile *self,
   g_autoptr(LlmDisk) disk = llm_disk_new (NULL, error);
   g_autofree char *name = g_strdup_printf ("llmsvc-bench-%d.disk", (int) getpid ());
   g_autofree char *path = g_build_filename (self->folder, name, NULL);
-  int folder_fd = disk != NULL ? open (self->folder, O_PATH | O_DIRECTORY | O_CLOEXEC) : -1;
   DiskRun run = { disk, -1, 0 };
   double latencies[N_LATENCIES], write_us, reads[N_STEPS];
 
   if (disk == NULL)
     return FALSE;
-  run.fd = llm_disk_open (disk, folder_fd, name, O_RDWR | O_CREAT | O_TRUNC);
-  if (folder_fd >= 0)
-    close (folder_fd);
+  run.fd = llm_disk_open (disk, AT_FDCWD, path, O_RDWR | O_CREAT | O_TRUNC);
   if (run.fd < 0)
     {
-      g_set_error (error, G_IO_ERROR, G_IO_ERROR_FAILED, "%s: %s", path, g_strerror (-run.fd));
-      return FALSE;
+      errno = -run.fd;
+      return bench_fail_errno (error, "%s", path);
     }
   write_us = run_requests (&run, DISK_BYTES, LLM_DISK_MAX_BYTES, TRUE);
   for (guint i = 0; i < N_STEPS; i++)
@@ -478,8 +461,8 @@ measure_disk (BenchRateFile *self,
   g_unlink (path);
   if (run.result != 0)
     {
-      g_set_error (error, G_IO_ERROR, G_IO_ERROR_FAILED, "%s: %s", path, g_strerror (run.result));
-      return FALSE;
+      errno = run.result;
+      return bench_fail_errno (error, "%s", path);
     }
 
   g_key_file_set_double (self->keys, "disk", "latency-us", get_median (latencies, N_LATENCIES));
@@ -498,20 +481,16 @@ bench_rate_file_get_disk (BenchRateFile *self,
     return FALSE;
   *device = (BenchDevice) {
     .name = "disk",
-    .latency_us = g_key_file_get_double (self->keys, "disk", "latency-us", NULL),
-    .read_bytes_per_us = g_key_file_get_double (self->keys, "disk", "read-bytes-per-us", NULL),
-    .write_bytes_per_us = g_key_file_get_double (self->keys, "disk", "write-bytes-per-us", NULL),
+    .latency_us = get_rate (self, "disk", "latency-us"),
+    .read_bytes_per_us = get_rate (self, "disk", "read-bytes-per-us"),
+    .write_bytes_per_us = get_rate (self, "disk", "write-bytes-per-us"),
     .depth = DEPTH,
   };
-  g_free (self->what);
-  self->what = g_strdup_printf ("this machine's disk: %.0f MB/s read, %.0f MB/s written, %.0f µs "
-                                "(measured)", device->read_bytes_per_us,
-                                device->write_bytes_per_us, device->latency_us);
-  device->what = self->what;
-  if (device->latency_us > 0 && device->read_bytes_per_us > 0 && device->write_bytes_per_us > 0)
-    return TRUE;
-  g_set_error (error, G_IO_ERROR, G_IO_ERROR_INVALID_DATA,
-               "The rates of the disk in %s are not complete: remove that group, and they are "
-               "measured again", self->path);
-  return FALSE;
+  g_free (self->disk_what);
+  self->disk_what = g_strdup_printf ("this machine's disk: %.0f MB/s read, %.0f MB/s written, "
+                                     "%.0f µs (measured)", device->read_bytes_per_us,
+                                     device->write_bytes_per_us, device->latency_us);
+  device->what = self->disk_what;
+  return (device->latency_us > 0 && device->read_bytes_per_us > 0 &&
+          device->write_bytes_per_us > 0) || fail_incomplete (self, "disk", error);
 }

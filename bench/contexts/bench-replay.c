@@ -2,14 +2,11 @@
 
 #include "contexts/bench-replay.h"
 
-#include "base/llm-clock.h"
+#include "bench-engine.h"
 #include "bench-random.h"
 
 /* Rows of keys and values that chunks are made of. */
 #define N_ROWS 64
-/* More than any trace writes. */
-#define STORAGE_LIMIT ((guint64) 1 << 40)
-#define WORK_US (100 * G_TIME_SPAN_MILLISECOND)
 /* Times that memory is asked for before the run gives up. */
 #define MAX_EVICTIONS 1000
 
@@ -28,14 +25,14 @@ typedef struct
 {
   char *id;
   LlmKvSeq *sequence;
-  GArray *tokens;        /* (element-type gint32) */
   guint n_lives;
 } Context;
 
 typedef struct
 {
   const BenchReplayConfig *config;
-  BenchReplay *result;
+  GArray *switches;
+  double factor;         /* bytes of the model / bytes of the store that runs */
   LlmLedger *ledger;
   LlmKvStorage *storage;
   LlmKvStore *store;
@@ -46,27 +43,12 @@ typedef struct
   double lacking;        /* bytes that the call under way had to take from others */
 } Run;
 
-static LlmKvLayout
-get_layout (const BenchModelShape *shape,
-            guint                  chunk_slots,
-            gboolean               is_thin)
-{
-  return (LlmKvLayout) {
-    .kind = LLM_KV_FULL,
-    .format = LLK_KV_F16,
-    .n_layers = is_thin ? 1 : shape->n_layers,
-    .n_kv_heads = is_thin ? 1 : shape->n_kv_heads,
-    .head_dim = shape->head_dim,
-    .chunk_slots = chunk_slots,
-  };
-}
-
 double
 bench_replay_get_slot_bytes (const BenchModelShape *shape,
                              guint                  chunk_slots,
                              LlkKvFormat            format)
 {
-  const LlmKvLayout layout = get_layout (shape, chunk_slots, FALSE);
+  const LlmKvLayout layout = bench_model_shape_get_layout (shape, chunk_slots, FALSE);
   g_autoptr(LlmKvStore) store = llm_kv_store_new (&layout, NULL, NULL, NULL);
 
   return (double) llm_kv_store_get_chunk_bytes (store, format) / chunk_slots;
@@ -79,30 +61,21 @@ open_store (Run     *run,
             GError **error)
 {
   const BenchReplayConfig *config = run->config;
-  const LlmKvLayout layout = get_layout (config->shape, config->chunk_slots, TRUE);
+  const LlmKvLayout layout = bench_model_shape_get_layout (config->shape, config->chunk_slots, TRUE);
   LlmKvProfile profile = config->rates->profile;
-  g_autoptr(LlmDisk) disk = NULL;
 
-  run->result->factor = (double) config->shape->n_layers * config->shape->n_kv_heads;
-  llm_ledger_set_budget (run->ledger, (guint64) (config->budget / run->result->factor));
+  llm_ledger_set_budget (run->ledger, (guint64) (config->budget / run->factor));
   run->store = llm_kv_store_new (&layout, config->policy, run->ledger, error);
   if (run->store == NULL)
     return FALSE;
-
   if (config->policy->swaps)
     {
-      disk = llm_disk_new (NULL, error);
-      if (disk == NULL)
-        return FALSE;
-      run->storage = llm_kv_storage_new (config->folder, g_steal_pointer (&disk), STORAGE_LIMIT, 0,
-                                         error);
+      run->storage = bench_store_open_storage (run->store, config->folder, config->trace->config.seed,
+                                               error);
       if (run->storage == NULL)
         return FALSE;
-      llm_kv_store_set_storage (run->store, run->storage, config->trace->config.seed);
     }
-  profile.read_latency_us = config->device->latency_us;
-  profile.read_bytes_per_us = config->device->read_bytes_per_us / run->result->factor;
-  profile.write_bytes_per_us = config->device->write_bytes_per_us / run->result->factor;
+  bench_profile_set_device (&profile, config->device, run->factor);
   llm_kv_store_set_profile (run->store, &profile);
   return TRUE;
 }
@@ -115,7 +88,6 @@ close_context (Run     *run,
   if (run->storage != NULL && context->id != NULL)
     llm_kv_storage_remove (run->storage, context->id);
   g_clear_pointer (&context->id, g_free);
-  g_clear_pointer (&context->tokens, g_array_unref);
 }
 
 static void
@@ -125,7 +97,6 @@ open_context (Run  *run,
   Context *context = &run->contexts[index];
 
   context->id = g_strdup_printf ("c%u-%u", index, context->n_lives++);
-  context->tokens = g_array_new (FALSE, FALSE, sizeof (gint32));
   context->sequence = llm_kv_seq_new (run->store, "bench", context->id);
 }
 
@@ -154,15 +125,6 @@ make_rows (Run *run)
 
 /* --- a call --- */
 
-/* All that the store would do while nobody calls. */
-static void
-settle (Run *run)
-{
-  while (!llm_kv_store_is_settled (run->store))
-    if (!llm_kv_store_work (run->store, llm_clock_now_us () + WORK_US))
-      llm_kv_store_wait (run->store, WORK_US);
-}
-
 static void
 write_slot (Run      *run,
             LlmKvSeq *sequence,
@@ -187,7 +149,7 @@ make_room (Run     *run,
   g_clear_error (error);
   run->lacking += (double) bytes;
   llm_kv_store_evict (run->store, bytes, FALSE);
-  settle (run);
+  bench_store_settle (run->store);
   return TRUE;
 }
 
@@ -223,18 +185,6 @@ append (Run      *run,
   return TRUE;
 }
 
-static gboolean
-wait_until_resident (Run      *run,
-                     LlmKvSeq *sequence,
-                     GError  **error)
-{
-  LlmStatus status;
-
-  while ((status = llm_kv_seq_make_resident (sequence, 0, error)) == LLM_PENDING)
-    llm_kv_store_wait (run->store, WORK_US);
-  return status == LLM_READY;
-}
-
 /* What attention would have found, by a law that a chunk keeps. */
 static void
 add_densities (LlmKvSeq *sequence,
@@ -255,16 +205,17 @@ add_densities (LlmKvSeq *sequence,
 }
 
 static void
-add_tokens (Context *context,
-            guint    index,
-            guint    n)
+end_call (Run     *run,
+          Context *context,
+          guint    index)
 {
-  for (guint i = 0; i < n; i++)
-    {
-      gint32 token = (gint32) ((context->tokens->len * 31 + index * 17 + context->n_lives) % 30000);
+  guint n = llm_kv_seq_get_length (context->sequence);
+  g_autofree gint32 *tokens = g_new (gint32, n);
 
-      g_array_append_val (context->tokens, token);
-    }
+  for (guint i = 0; i < n; i++)
+    tokens[i] = (gint32) ((i * 31 + index * 17 + context->n_lives) % 30000);
+  llm_kv_seq_end_call (context->sequence, tokens, n);
+  bench_store_settle (run->store);
 }
 
 static gboolean
@@ -275,36 +226,32 @@ run_call (Run             *run,
   Context *context = &run->contexts[call->context];
   LlmKvSeq *sequence = context->sequence;
   const LlmKvCounters *counters = llm_kv_store_get_counters (run->store);
-  BenchSwitch s = { .context = call->context, .is_counted = call->is_counted };
-  g_autofree LlmKvChunkInfo *infos = NULL;
+  BenchSwitch s = { .is_counted = call->is_counted };
+  g_autofree LlmKvChunkInfo *infos = bench_switch_get_infos (sequence);
   g_autoptr(GArray) missing = g_array_new (FALSE, FALSE, sizeof (guint));
   guint64 written = counters->written_bytes;
-  guint n_new = call->n_prompt + call->n_answer;
 
   run->lacking = 0;
-  infos = bench_switch_get_infos (sequence);
   if (!begin_call (run, sequence, call->n_prompt, error))
     return FALSE;
   llm_kv_seq_get_missing (sequence, missing);
-  bench_switch_note (&s, run->store, sequence, &run->config->rates->profile, infos, missing,
-                     call->n_prompt, run->config->shape->n_layers, run->result->factor);
-  if (!wait_until_resident (run, sequence, error))
+  bench_switch_note (&s, run->store, sequence, run->config->shape, &run->config->rates->profile,
+                     infos, missing, call->n_prompt);
+  if (!bench_store_restore (run->store, sequence, error))
     return FALSE;
   for (guint i = 0; i < missing->len; i++)
     write_slot (run, sequence, g_array_index (missing, guint, i));
   if (!append (run, sequence, call->n_prompt, error) ||
       !append (run, sequence, call->n_answer, error))
     return FALSE;
-  s.written_bytes = (double) (counters->written_bytes - written) * run->result->factor;
-  s.lacking_bytes = run->lacking * run->result->factor;
+  s.written_bytes = (double) (counters->written_bytes - written) * run->factor;
+  s.lacking_bytes = run->lacking * run->factor;
 
-  add_densities (sequence, call->context, n_new);
-  add_tokens (context, call->context, n_new);
+  add_densities (sequence, call->context, call->n_prompt + call->n_answer);
   written = counters->written_bytes;
-  llm_kv_seq_end_call (sequence, (const gint32 *) context->tokens->data, context->tokens->len);
-  settle (run);
-  s.late_bytes = (double) (counters->written_bytes - written) * run->result->factor;
-  g_array_append_val (run->result->switches, s);
+  end_call (run, context, call->context);
+  s.late_bytes = (double) (counters->written_bytes - written) * run->factor;
+  g_array_append_val (run->switches, s);
   return TRUE;
 }
 
@@ -323,7 +270,7 @@ fill_contexts (Run     *run,
       if (!run_call (run, &call, error))
         return FALSE;
     }
-  g_array_set_size (run->result->switches, 0);
+  g_array_set_size (run->switches, 0);
   return TRUE;
 }
 
@@ -333,7 +280,7 @@ static void
 keep_late_bytes (Run *run)
 {
   const BenchTrace *trace = run->config->trace;
-  GArray *switches = run->result->switches;
+  GArray *switches = run->switches;
 
   for (guint i = switches->len; i > 0; i--)
     {
@@ -351,18 +298,22 @@ keep_late_bytes (Run *run)
     }
 }
 
-BenchReplay *
+GArray *
 bench_replay_run (const BenchReplayConfig *config,
                   GError                 **error)
 {
   const BenchTrace *trace = config->trace;
-  g_autoptr(BenchReplay) self = g_new0 (BenchReplay, 1);
-  Run run = { .config = config, .result = self, .ledger = llm_ledger_new () };
+  g_autoptr(GArray) switches = g_array_new (FALSE, FALSE, sizeof (BenchSwitch));
+  Run run = {
+    .config = config,
+    .switches = switches,
+    .factor = (double) config->shape->n_layers * config->shape->n_kv_heads,
+    .ledger = llm_ledger_new (),
+    .contexts = g_new0 (Context, trace->config.n_contexts),
+    .random = bench_random_derive (trace->config.seed, 0),
+  };
   gboolean is_done;
 
-  self->switches = g_array_new (FALSE, FALSE, sizeof (BenchSwitch));
-  run.random = bench_random_derive (trace->config.seed, 0);
-  run.contexts = g_new0 (Context, trace->config.n_contexts);
   make_rows (&run);
   is_done = open_store (&run, error) && fill_contexts (&run, error);
   for (guint i = 0; is_done && i < trace->calls->len; i++)
@@ -377,21 +328,7 @@ bench_replay_run (const BenchReplayConfig *config,
       is_done = run_call (&run, call, error);
     }
   if (is_done)
-    {
-      self->counters = *llm_kv_store_get_counters (run.store);
-      self->read_bytes = (double) self->counters.read_bytes * self->factor;
-      self->written_bytes = (double) self->counters.written_bytes * self->factor;
-      keep_late_bytes (&run);
-    }
+    keep_late_bytes (&run);
   close_run (&run);
-  return is_done ? g_steal_pointer (&self) : NULL;
-}
-
-void
-bench_replay_free (BenchReplay *self)
-{
-  if (self == NULL)
-    return;
-  g_array_unref (self->switches);
-  g_free (self);
+  return is_done ? g_steal_pointer (&switches) : NULL;
 }

@@ -1,21 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#include "contexts/bench-switch.h"
+#include "contexts/bench-replay.h"
 
 #include "forward/llm-row.h"
 
 /* What a group of layers of an extent takes at least, roughly (service/kv/disk/llm-kv-extent.h). */
 #define GROUP_BYTES (256 * 1024.0)
 
+/* What LLMS brings (L6): it reads and computes at once. The others read all, then compute. */
 gboolean
 bench_policy_plans (const LlmKvPolicy *policy)
-{
-  return policy->recomputes;
-}
-
-/* What LLMS brings (L6): the others read all, then compute. */
-static gboolean
-overlaps (const LlmKvPolicy *policy)
 {
   return policy->recomputes;
 }
@@ -26,6 +20,16 @@ static gboolean
 reads_tail (const LlmKvPolicy *policy)
 {
   return policy->swaps && !policy->writes_ahead && !policy->recomputes;
+}
+
+void
+bench_profile_set_device (LlmKvProfile      *self,
+                          const BenchDevice *device,
+                          double             factor)
+{
+  self->read_latency_us = device->latency_us;
+  self->read_bytes_per_us = device->read_bytes_per_us / factor;
+  self->write_bytes_per_us = device->write_bytes_per_us / factor;
 }
 
 LlmKvChunkInfo *
@@ -76,25 +80,14 @@ count_reads (BenchSwitch          *self,
   self->n_requests = MAX (self->read_bytes / GROUP_BYTES, (double) n_runs * self->n_groups);
 }
 
-/* Adds a step to @us[0] if it is the first, else to @us[1]. */
-static void
-add_step (const LlmKvProfile *profile,
-          double             *us,
-          gboolean            is_first,
-          guint               n_rows,
-          double              depths)
-{
-  us[is_first ? 0 : 1] += llm_kv_profile_get_prompt_us (profile, n_rows,
-                                                        (guint) (depths / MAX (n_rows, 1)));
-}
-
-/* Rows at @slots, then @n_new behind @length, in steps as large as they may be. */
+/* Rows at @slots, then @n_new behind @length, in steps as large as they may be: the first one, and
+ * the others. */
 static void
 time_rows (const LlmKvProfile *profile,
            const GArray       *slots,
            guint               length,
            guint               n_new,
-           double             *us)
+           double              us[2])
 {
   guint n = slots->len + n_new;
 
@@ -106,23 +99,25 @@ time_rows (const LlmKvProfile *profile,
 
       for (guint i = first; i < first + n_rows; i++)
         depths += i < slots->len ? g_array_index (slots, guint, i) : length + (i - slots->len);
-      add_step (profile, us, first == 0, n_rows, depths);
+      us[first > 0] += llm_kv_profile_get_prompt_us (profile, n_rows, (guint) (depths / n_rows));
     }
 }
 
 void
-bench_switch_note (BenchSwitch          *self,
-                   LlmKvStore           *store,
-                   LlmKvSeq             *sequence,
-                   const LlmKvProfile   *profile,
-                   const LlmKvChunkInfo *infos,
-                   const GArray         *missing,
-                   guint                 n_new,
-                   guint                 n_layers,
-                   double                factor)
+bench_switch_note (BenchSwitch           *self,
+                   LlmKvStore            *store,
+                   LlmKvSeq              *sequence,
+                   const BenchModelShape *shape,
+                   const LlmKvProfile    *profile,
+                   const LlmKvChunkInfo  *infos,
+                   const GArray          *missing,
+                   guint                  n_new)
 {
-  guint slots = llm_kv_store_get_layout (store)->chunk_slots;
-  gboolean is_tail_read = reads_tail (llm_kv_store_get_policy (store));
+  const LlmKvLayout *layout = llm_kv_store_get_layout (store);
+  const LlmKvPolicy *policy = llm_kv_store_get_policy (store);
+  double factor = (double) shape->n_layers * shape->n_kv_heads /
+                  ((double) layout->n_layers * layout->n_kv_heads);
+  guint slots = layout->chunk_slots;
   guint length = llm_kv_seq_get_length (sequence);
   guint n_chunks = llm_kv_seq_get_n_chunks (sequence);
   g_autofree gboolean *is_read = g_new (gboolean, MAX (n_chunks, 1));
@@ -136,19 +131,15 @@ bench_switch_note (BenchSwitch          *self,
       guint slot = g_array_index (missing, guint, i);
       gboolean is_tail = slot / slots == length / slots;
 
-      is_read[slot / slots] = is_tail && is_tail_read;
+      is_read[slot / slots] = is_tail && reads_tail (policy);
       if (!is_read[slot / slots])
         g_array_append_val (priced, slot);
     }
-  self->n_layers = n_layers;
+  self->n_layers = shape->n_layers;
   count_reads (self, store, infos, is_read, n_chunks, factor);
   self->n_recomputed = priced->len;
-  time_rows (profile, priced, length, n_new, us);
-  self->first_us = us[0];
-  self->rest_us = us[1];
-  time_rows (profile, priced, length, 0, us);
-  self->lost_first_us = us[0];
-  self->lost_rest_us = us[1];
+  time_rows (profile, priced, length, n_new, self->us);
+  time_rows (profile, priced, length, 0, self->lost_us);
   g_array_set_size (priced, 0);
   time_rows (profile, priced, length, n_new, us);
   self->new_us = us[0] + us[1];
@@ -158,29 +149,28 @@ BenchPrice
 bench_switch_price (const BenchSwitch *self,
                     const LlmKvPolicy *policy,
                     const BenchDevice *device,
-                    double             resident_us,
-                    double             take_us_per_byte)
+                    const BenchRates  *rates)
 {
   const BenchRestore call = {
     .bytes = self->read_bytes,
     .n_requests = self->n_requests,
     .n_groups = MAX (self->n_groups, 1),
     .n_layers = MAX (self->n_layers, 1),
-    .first_us = self->first_us,
-    .rest_us = self->rest_us,
-    .take_us = self->read_bytes * take_us_per_byte,
+    .first_us = self->us[0],
+    .rest_us = self->us[1],
+    .take_us = self->read_bytes * rates->take_us_per_byte,
   };
   BenchRestore alone = call;
-  gboolean is_overlapped = overlaps (policy);
+  gboolean overlaps = bench_policy_plans (policy);
   /* Every call begins, and memory is made free before anything is read into it. */
-  double floor_us = resident_us +
+  double floor_us = rates->resident_us +
                     bench_device_get_write_us (device, self->written_bytes + self->late_bytes);
-  BenchPrice price;
 
-  alone.first_us = self->lost_first_us;
-  alone.rest_us = self->lost_rest_us;
-  price.wait_us = floor_us + bench_restore_get_us (&call, device, is_overlapped) - self->new_us;
-  price.read_us = floor_us + bench_restore_get_us (&alone, device, is_overlapped);
-  price.overlapped_us = floor_us + bench_restore_get_us (&call, device, TRUE) - self->new_us;
-  return price;
+  alone.first_us = self->lost_us[0];
+  alone.rest_us = self->lost_us[1];
+  return (BenchPrice) {
+    .wait_us = floor_us + bench_restore_get_us (&call, device, overlaps) - self->new_us,
+    .read_us = floor_us + bench_restore_get_us (&alone, device, overlaps),
+    .overlapped_us = floor_us + bench_restore_get_us (&call, device, TRUE) - self->new_us,
+  };
 }

@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#include "contexts/bench-tables.h"
+#include "contexts/bench-contexts.h"
 
-#include <glib/gstdio.h>
-#include <math.h>
 #include <stdio.h>
-
-#include "bench-plot.h"
 
 #define MS 1000.0
 #define MIB 1048576.0
@@ -21,54 +17,81 @@ make_point (const BenchModelShape *shape,
 {
   return (BenchPoint) {
     .shape = shape,
-    .pattern = pattern,
-    .n_contexts = n_contexts,
-    .share = share,
-    .policy = policy,
     .device = device,
+    .pattern = pattern,
+    .share = share,
+    .n_contexts = n_contexts,
+    .policy = policy,
     .chunk_slots = LLM_KV_CHUNK_SLOTS,
     .max_slots = shape->max_slots,
     .interval_s = 300,
   };
 }
 
-void
-bench_axes_add (const BenchAxes *self,
-                BenchGrid       *grid)
+/* (transfer full) (element-type BenchPoint): all that is asked for, policies changing fastest.
+ * @shape, @device: (nullable): all. @contexts: ended by 0. */
+static GArray *
+get_points (BenchParts            *self,
+            const BenchModelShape *shape,
+            const BenchDevice     *device,
+            const guint           *contexts)
 {
-  for (guint s = 0; self->shapes[s] != NULL; s++)
-    for (guint d = 0; self->devices[d] != NULL; d++)
-      for (guint p = 0; p < self->n_patterns; p++)
-        for (guint b = 0; self->shares[b] > 0; b++)
-          for (guint n = 0; self->contexts[n] > 0; n++)
-            for (guint k = 0; self->policies[k] != NULL; k++)
-              {
-                BenchPoint point = make_point (self->shapes[s], self->devices[d],
-                                               self->patterns[p], self->shares[b],
-                                               self->contexts[n], self->policies[k]);
+  GArray *points = g_array_new (FALSE, FALSE, sizeof (BenchPoint));
 
-                bench_grid_add (grid, &point);
+  for (guint s = 0; s < self->shapes->len; s++)
+    for (guint d = 0; d < self->devices->len; d++)
+      for (BenchPattern p = 0; p < self->n_patterns; p++)
+        for (const double *share = self->shares; *share > 0; share++)
+          for (const guint *n = contexts; *n > 0; n++)
+            for (guint k = 0; k < self->policies->len; k++)
+              {
+                BenchPoint point = make_point (self->shapes->pdata[s], self->devices->pdata[d], p,
+                                               *share, *n, self->policies->pdata[k]);
+
+                if ((shape == NULL || shape == point.shape) &&
+                    (device == NULL || device == point.device))
+                  g_array_append_val (points, point);
               }
+  return points;
 }
 
-/* --- latencies --- */
+static gboolean
+run_points (BenchGrid *grid,
+            GArray    *points,
+            GError   **error)
+{
+  for (guint i = 0; i < points->len; i++)
+    bench_grid_add (grid, &g_array_index (points, BenchPoint, i));
+  return bench_grid_run (grid, error);
+}
+
+/* A column for each policy behind those of @labels, of which there are @n_labels. */
+static void
+print_policies_head (BenchParts *self,
+                     const char *labels,
+                     guint       n_labels)
+{
+  printf ("\n| %s |", labels);
+  for (guint k = 0; k < self->policies->len; k++)
+    printf (" %s |", ((const LlmKvPolicy *) self->policies->pdata[k])->name);
+  printf ("\n|");
+  for (guint i = 0; i < n_labels + self->policies->len; i++)
+    printf ("---|");
+  printf ("\n");
+}
+
+/* --- the grid --- */
 
 /* All patterns together. */
 static BenchLatency
-pool_patterns (const BenchAxes       *axes,
-               BenchGrid             *grid,
-               const BenchModelShape *shape,
-               const BenchDevice     *device,
-               double                 share,
-               guint                  n_contexts,
-               const LlmKvPolicy     *policy)
+pool_patterns (BenchParts *self,
+               BenchPoint  point)
 {
   g_autoptr(GArray) waits = g_array_new (FALSE, FALSE, sizeof (double));
 
-  for (guint p = 0; p < axes->n_patterns; p++)
+  for (point.pattern = 0; point.pattern < self->n_patterns; point.pattern++)
     {
-      BenchPoint point = make_point (shape, device, axes->patterns[p], share, n_contexts, policy);
-      const BenchCell *cell = bench_grid_find (grid, &point);
+      const BenchCell *cell = bench_grid_find (&self->grid, &point);
 
       g_array_append_vals (waits, cell->waits->data, cell->waits->len);
     }
@@ -76,36 +99,29 @@ pool_patterns (const BenchAxes       *axes,
 }
 
 static void
-print_latencies (const BenchAxes       *axes,
-                 BenchGrid             *grid,
+print_latencies (BenchParts            *self,
                  const BenchModelShape *shape,
                  const BenchDevice     *device)
 {
-  printf ("\n%s, %s: switching latency in ms, mean (p50 / p95 / p99), all patterns\n\n"
-          "| budget | contexts |", shape->title, device->name);
-  for (guint k = 0; axes->policies[k] != NULL; k++)
-    printf (" %s |", axes->policies[k]->name);
-  printf ("\n|---|---|");
-  for (guint k = 0; axes->policies[k] != NULL; k++)
-    printf ("---|");
-  printf ("\n");
-  for (guint b = 0; axes->shares[b] > 0; b++)
-    for (guint n = 0; axes->contexts[n] > 0; n++)
-      {
-        printf ("| %.0f %% | %u |", 100 * axes->shares[b], axes->contexts[n]);
-        for (guint k = 0; axes->policies[k] != NULL; k++)
-          {
-            BenchLatency latency = pool_patterns (axes, grid, shape, device, axes->shares[b],
-                                                  axes->contexts[n], axes->policies[k]);
+  g_autoptr(GArray) points = get_points (self, shape, device, self->contexts);
+  guint n_policies = self->policies->len, n = points->len / self->n_patterns;
 
-            printf (" %.3g (%.3g / %.3g / %.3g) |", latency.mean / MS, latency.p50 / MS,
-                    latency.p95 / MS, latency.p99 / MS);
-          }
+  printf ("\n%s, %s: switching latency in ms, mean (p50 / p95 / p99), all patterns\n", shape->title,
+          device->name);
+  print_policies_head (self, "budget | contexts", 2);
+  for (guint i = 0; i < n; i++)
+    {
+      const BenchPoint *point = &g_array_index (points, BenchPoint, i);
+      BenchLatency latency = pool_patterns (self, *point);
+
+      if (i % n_policies == 0)
+        printf ("| %.0f %% | %u |", 100 * point->share, point->n_contexts);
+      printf (" %.3g (%.3g / %.3g / %.3g) |", latency.mean / MS, latency.p50 / MS,
+              latency.p95 / MS, latency.p99 / MS);
+      if (i % n_policies == n_policies - 1)
         printf ("\n");
-      }
+    }
 }
-
-/* --- comparison --- */
 
 typedef struct
 {
@@ -133,229 +149,346 @@ compare_cells (Comparison      *comparison,
                                             g_array_index (first->waits, double, i));
 }
 
-static Comparison
-compare_policies (const BenchAxes       *axes,
-                  BenchGrid             *grid,
-                  const BenchModelShape *shape,
-                  const BenchDevice     *device,
-                  const LlmKvPolicy     *policy)
-{
-  Comparison comparison = { 0 };
-
-  for (guint p = 0; p < axes->n_patterns; p++)
-    for (guint b = 0; axes->shares[b] > 0; b++)
-      for (guint n = 0; axes->contexts[n] > 0; n++)
-        {
-          BenchPoint first = make_point (shape, device, axes->patterns[p], axes->shares[b],
-                                         axes->contexts[n], axes->policies[0]);
-          BenchPoint other = first;
-
-          other.policy = policy;
-          compare_cells (&comparison, bench_grid_find (grid, &first),
-                         bench_grid_find (grid, &other));
-        }
-  return comparison;
-}
-
+/* How a device's other policies compare with the first one. */
 static void
-print_comparison (const BenchAxes       *axes,
-                  BenchGrid             *grid,
-                  const BenchModelShape *shape)
+print_comparison (BenchParts            *self,
+                  const BenchModelShape *shape,
+                  const BenchDevice     *device)
 {
-  printf ("\n%s: latency of others divided by that of %s, all patterns, budgets and numbers of "
-          "contexts\n\n| device | policy | geometric mean of cells | least | best | "
-          "ratio of means | geometric mean of switches | if all overlapped | without a prompt |\n"
-          "|---|---|---|---|---|---|---|---|---|\n", shape->title, axes->policies[0]->name);
-  for (guint d = 0; axes->devices[d] != NULL; d++)
-    for (guint k = 1; axes->policies[k] != NULL; k++)
-      {
-        Comparison c = compare_policies (axes, grid, shape, axes->devices[d], axes->policies[k]);
+  g_autoptr(GArray) points = get_points (self, shape, device, self->contexts);
+  guint n_policies = self->policies->len;
 
-        printf ("| %s | %s | %.3g | %.3g | %.3g | %.3g | %.3g | %.3g | %.3g |\n",
-                axes->devices[d]->name, axes->policies[k]->name,
-                bench_ratios_get_mean (&c.means), c.means.least, c.means.most,
-                c.sums[0] > 0 ? c.sums[1] / c.sums[0] : 0, bench_ratios_get_mean (&c.calls),
-                bench_ratios_get_mean (&c.overlapped), bench_ratios_get_mean (&c.reads));
-      }
-}
-
-void
-bench_tables_print (const BenchAxes *axes,
-                    BenchGrid       *grid)
-{
-  for (guint s = 0; axes->shapes[s] != NULL; s++)
+  for (guint k = 1; k < n_policies; k++)
     {
-      if (axes->policies[1] != NULL)
-        print_comparison (axes, grid, axes->shapes[s]);
-      for (guint d = 0; axes->devices[d] != NULL; d++)
-        print_latencies (axes, grid, axes->shapes[s], axes->devices[d]);
+      Comparison c = { 0 };
+
+      for (guint i = 0; i < points->len; i += n_policies)
+        compare_cells (&c, bench_grid_find (&self->grid, &g_array_index (points, BenchPoint, i)),
+                       bench_grid_find (&self->grid, &g_array_index (points, BenchPoint, i + k)));
+      printf ("| %s | %s | %.3g | %.3g | %.3g | %.3g | %.3g | %.3g | %.3g |\n", device->name,
+              ((const LlmKvPolicy *) self->policies->pdata[k])->name,
+              bench_ratios_get_mean (&c.means), c.means.least, c.means.most,
+              c.sums[0] > 0 ? c.sums[1] / c.sums[0] : 0, bench_ratios_get_mean (&c.calls),
+              bench_ratios_get_mean (&c.overlapped), bench_ratios_get_mean (&c.reads));
     }
 }
 
-void
-bench_tables_print_row_head (const char *label)
+gboolean
+bench_grid_part (BenchParts *self,
+                 GError    **error)
 {
-  printf ("\n| %s | policy | device | mean ms | p50 | p95 | p99 | all was there | MiB read | rows "
-          "recomputed | MiB written while waiting |\n"
-          "|---|---|---|---|---|---|---|---|---|---|---|\n",
-          label);
+  g_autoptr(GArray) points = get_points (self, NULL, NULL, self->contexts);
+
+  if (!run_points (&self->grid, points, error))
+    return FALSE;
+  for (guint s = 0; s < self->shapes->len && !self->is_silent; s++)
+    {
+      const BenchModelShape *shape = self->shapes->pdata[s];
+
+      if (self->policies->len > 1)
+        printf ("\n%s: latency of others divided by that of %s, all patterns, budgets and numbers "
+                "of contexts\n\n| device | policy | geometric mean of cells | least | best | "
+                "ratio of means | geometric mean of switches | if all overlapped | without a prompt "
+                "|\n|---|---|---|---|---|---|---|---|---|\n", shape->title,
+                ((const LlmKvPolicy *) self->policies->pdata[0])->name);
+      for (guint d = 0; d < self->devices->len; d++)
+        print_comparison (self, shape, self->devices->pdata[d]);
+      for (guint d = 0; d < self->devices->len; d++)
+        print_latencies (self, shape, self->devices->pdata[d]);
+    }
+  return TRUE;
 }
 
-void
-bench_tables_print_row (const char      *label,
-                        const BenchCell *cell)
+/* --- the most contexts under a latency --- */
+
+/* Numbers of contexts that are tried, in this order, until the mean latency exceeds all limits. */
+static const guint counts[] = { 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 40, 48, 64 };
+/* Milliseconds. */
+static const double limits[] = { 10, 25 };
+
+#define N_COUNTS G_N_ELEMENTS (counts)
+#define N_LIMITS G_N_ELEMENTS (limits)
+
+typedef struct
 {
-  printf ("| %s | %s | %s | %.3g | %.3g | %.3g | %.3g | %.0f %% | %.3g | %.1f | %.3g |\n", label,
-          cell->point.policy->name, cell->point.device->name, cell->wait.mean / MS,
-          cell->wait.p50 / MS, cell->wait.p95 / MS, cell->wait.p99 / MS, 100 * cell->n_resident,
-          cell->read_bytes / MIB, cell->n_recomputed, cell->written_bytes / MIB);
+  guint most[N_LIMITS];      /* contexts under each limit; 0: not even the fewest */
+  gboolean is_above[N_LIMITS];
+  gboolean has_ended;        /* above all */
+} Capacity;
+
+/* Once above a limit, a lucky trace of more contexts does not count. */
+static void
+take_result (Capacity        *self,
+             const BenchCell *cell)
+{
+  self->has_ended = TRUE;
+  for (guint i = 0; i < N_LIMITS; i++)
+    {
+      self->is_above[i] = self->is_above[i] || cell->wait.mean >= limits[i] * 1000;
+      if (self->is_above[i])
+        continue;
+      self->most[i] = cell->point.n_contexts;
+      self->has_ended = FALSE;
+    }
+}
+
+static gboolean
+try_count (BenchGrid *grid,
+           GArray    *points,
+           Capacity  *capacities,
+           guint      n_contexts,
+           GError   **error)
+{
+  for (guint i = 0; i < points->len; i++)
+    {
+      BenchPoint *point = &g_array_index (points, BenchPoint, i);
+
+      point->n_contexts = n_contexts;
+      if (!capacities[i].has_ended)
+        bench_grid_add (grid, point);
+    }
+  if (!bench_grid_run (grid, error))
+    return FALSE;
+  for (guint i = 0; i < points->len; i++)
+    if (!capacities[i].has_ended)
+      take_result (&capacities[i], bench_grid_find (grid, &g_array_index (points, BenchPoint, i)));
+  return TRUE;
+}
+
+static void
+print_capacities (BenchParts     *self,
+                  GArray         *points,
+                  const Capacity *capacities,
+                  guint           limit)
+{
+  guint n_policies = self->policies->len;
+
+  printf ("\n%s: most contexts under %.0f ms on average (1: not even two; ≥: not more than %u "
+          "were tried)\n", g_array_index (points, BenchPoint, 0).shape->title, limits[limit],
+          counts[N_COUNTS - 1]);
+  print_policies_head (self, "device | pattern | budget", 3);
+  for (guint i = 0; i < points->len; i++)
+    {
+      const BenchPoint *point = &g_array_index (points, BenchPoint, i);
+      guint most = capacities[i].most[limit];
+
+      if (i % n_policies == 0)
+        printf ("| %s | %s | %.0f %% |", point->device->name, bench_pattern_names[point->pattern],
+                100 * point->share);
+      /* One context needs no switch. */
+      printf (" %s%u |", most == counts[N_COUNTS - 1] ? "≥ " : "", MAX (most, 1));
+      if (i % n_policies == n_policies - 1)
+        printf ("\n");
+    }
+}
+
+static JsonObject *
+make_point_json (const BenchPoint *point)
+{
+  JsonObject *object = json_object_new ();
+
+  json_object_set_string_member (object, "shape", point->shape->name);
+  json_object_set_string_member (object, "pattern", bench_pattern_names[point->pattern]);
+  json_object_set_string_member (object, "policy", point->policy->name);
+  json_object_set_string_member (object, "device", point->device->name);
+  json_object_set_double_member (object, "budget-share", point->share);
+  return object;
+}
+
+/* Many replays: of the largest model alone. */
+gboolean
+bench_capacity_part (BenchParts *self,
+                     GError    **error)
+{
+  static const guint none[] = { 1, 0 };
+  g_autoptr(GArray) points = get_points (self, self->shapes->pdata[self->shapes->len - 1], NULL, none);
+  g_autofree Capacity *capacities = g_new0 (Capacity, points->len);
+  JsonArray *list;
+
+  for (guint n = 0; n < N_COUNTS; n++)
+    if (!try_count (&self->grid, points, capacities, counts[n], error))
+      return FALSE;
+  for (guint limit = 0; limit < N_LIMITS && !self->is_silent; limit++)
+    print_capacities (self, points, capacities, limit);
+  list = json_array_new ();
+  for (guint i = 0; i < points->len; i++)
+    {
+      JsonObject *line = make_point_json (&g_array_index (points, BenchPoint, i));
+
+      for (guint k = 0; k < N_LIMITS; k++)
+        {
+          g_autofree char *name = g_strdup_printf ("contexts-under-%.0f-ms", limits[k]);
+
+          json_object_set_int_member (line, name, capacities[i].most[k]);
+        }
+      json_array_add_object_element (list, line);
+    }
+  json_object_set_array_member (self->json, "capacity", list);
+  return TRUE;
+}
+
+/* --- one point: many contexts in little memory --- */
+
+static BenchPoint
+make_sweep_point (const BenchModelShape *shape,
+                  const BenchDevice     *device,
+                  const LlmKvPolicy     *policy)
+{
+  return make_point (shape, device, BENCH_MARKOV, 0.25, 16, policy);
+}
+
+/* Runs all @points, of which @labels (element-type utf8) say what changes. */
+static gboolean
+run_rows (BenchParts *self,
+          const char *title,
+          const char *label,
+          GArray     *points,
+          GPtrArray  *labels,
+          GError    **error)
+{
+  if (!run_points (&self->grid, points, error))
+    return FALSE;
+  if (self->is_silent)
+    return TRUE;
+  printf ("\n%s\n\n| %s | policy | device | mean ms | p50 | p95 | p99 | all was there | MiB read | "
+          "rows recomputed | MiB written while waiting |\n"
+          "|---|---|---|---|---|---|---|---|---|---|---|\n", title, label);
+  for (guint i = 0; i < points->len; i++)
+    {
+      const BenchCell *cell = bench_grid_find (&self->grid, &g_array_index (points, BenchPoint, i));
+
+      printf ("| %s | %s | %s | %.3g | %.3g | %.3g | %.3g | %.0f %% | %.3g | %.1f | %.3g |\n",
+              (const char *) labels->pdata[i], cell->point.policy->name, cell->point.device->name,
+              cell->wait.mean / MS, cell->wait.p50 / MS, cell->wait.p95 / MS, cell->wait.p99 / MS,
+              100 * cell->n_resident, cell->read_bytes / MIB, cell->n_recomputed,
+              cell->written_bytes / MIB);
+    }
+  return TRUE;
+}
+
+gboolean
+bench_ablations_part (BenchParts *self,
+                      GError    **error)
+{
+  static const char *const ablations[] = { "llms", "llms-no-compression", "llms-no-pipeline",
+                                           "llms-no-lifecycle" };
+  g_autoptr(GArray) points = g_array_new (FALSE, FALSE, sizeof (BenchPoint));
+  g_autoptr(GPtrArray) labels = g_ptr_array_new ();
+
+  for (guint s = 0; s < self->shapes->len; s++)
+    for (guint d = 0; d < self->devices->len; d++)
+      for (guint k = 0; k < G_N_ELEMENTS (ablations); k++)
+        {
+          BenchPoint point = make_sweep_point (self->shapes->pdata[s], self->devices->pdata[d],
+                                               llm_kv_policy_find (ablations[k]));
+
+          g_array_append_val (points, point);
+          g_ptr_array_add (labels, (gpointer) point.shape->name);
+        }
+  return run_rows (self, "Ablations: markov, 16 contexts, budget 25 %", "model", points, labels,
+                   error);
+}
+
+typedef enum { SWEEP_CHUNK, SWEEP_LENGTH, SWEEP_RATE, N_SWEEPS } Sweep;
+
+static const struct
+{
+  const char *title;
+  const char *label;
+  double values[4];
+} sweeps[N_SWEEPS] = {
+  { "Sweep of the tokens in a chunk", "tokens in a chunk", { 16, 32, 48, 64 } },
+  { "Sweep of the longest context", "tokens at most", { 512, 1024, 2048, 4096 } },
+  { "Sweep of the rate of calls", "seconds between calls", { 300, 60, 15, 5 } },
+};
+
+static gboolean
+run_sweep (BenchParts *self,
+           Sweep       sweep,
+           GError    **error)
+{
+  g_autoptr(GArray) points = g_array_new (FALSE, FALSE, sizeof (BenchPoint));
+  g_autoptr(GPtrArray) labels = g_ptr_array_new_with_free_func (g_free);
+  const BenchModelShape *shape = self->shapes->pdata[self->shapes->len - 1];
+  g_autofree char *title = g_strdup_printf ("%s: %s, markov, 16 contexts, budget 25 %%",
+                                            sweeps[sweep].title, shape->title);
+
+  for (guint d = 0; d < self->devices->len; d++)
+    for (guint v = 0; v < G_N_ELEMENTS (sweeps[sweep].values); v++)
+      for (guint k = 0; k < MIN (self->policies->len, 2); k++)
+        {
+          BenchPoint point = make_sweep_point (shape, self->devices->pdata[d],
+                                               self->policies->pdata[k]);
+          double value = sweeps[sweep].values[v];
+
+          if (sweep == SWEEP_CHUNK)
+            point.chunk_slots = (guint) value;
+          else if (sweep == SWEEP_LENGTH)
+            point.max_slots = (guint) value;
+          else
+            point.interval_s = value;
+          g_array_append_val (points, point);
+          g_ptr_array_add (labels, g_strdup_printf ("%g", value));
+        }
+  return run_rows (self, title, sweeps[sweep].label, points, labels, error);
+}
+
+/* Of the last model, with the first two policies. */
+gboolean
+bench_sweeps_part (BenchParts *self,
+                   GError    **error)
+{
+  for (Sweep sweep = 0; sweep < N_SWEEPS; sweep++)
+    if (!run_sweep (self, sweep, error))
+      return FALSE;
+  return TRUE;
 }
 
 /* --- JSON --- */
 
 static void
-add_latency (JsonBuilder        *builder,
+set_latency (JsonObject         *object,
              const char         *name,
              const BenchLatency *latency)
 {
-  const struct
-  {
-    const char *name;
-    double us;
-  } figures[] = {
-    { "mean-ms", latency->mean }, { "p50-ms", latency->p50 }, { "p95-ms", latency->p95 },
-    { "p99-ms", latency->p99 }, { "most-ms", latency->most },
-  };
+  JsonObject *member = json_object_new ();
 
-  json_builder_set_member_name (builder, name);
-  json_builder_begin_object (builder);
-  for (guint i = 0; i < G_N_ELEMENTS (figures); i++)
-    {
-      json_builder_set_member_name (builder, figures[i].name);
-      json_builder_add_double_value (builder, figures[i].us / MS);
-    }
-  json_builder_end_object (builder);
-}
-
-static void
-add_cell (JsonBuilder     *builder,
-          const BenchCell *cell)
-{
-  const BenchPoint *point = &cell->point;
-  const struct
-  {
-    const char *name;
-    const char *text;
-  } words[] = {
-    { "shape", point->shape->name }, { "pattern", bench_pattern_names[point->pattern] },
-    { "policy", point->policy->name }, { "device", point->device->name },
-  };
-  const struct
-  {
-    const char *name;
-    double number;
-  } numbers[] = {
-    { "contexts", point->n_contexts }, { "budget-share", point->share },
-    { "budget-bytes", cell->budget }, { "chunk-slots", point->chunk_slots },
-    { "max-slots", point->max_slots }, { "interval-s", point->interval_s },
-    { "switches", cell->wait.n }, { "resident-share", cell->n_resident },
-    { "read-bytes", cell->read_bytes }, { "written-bytes", cell->written_bytes },
-    { "recomputed-rows", cell->n_recomputed },
-  };
-
-  json_builder_begin_object (builder);
-  for (guint i = 0; i < G_N_ELEMENTS (words); i++)
-    {
-      json_builder_set_member_name (builder, words[i].name);
-      json_builder_add_string_value (builder, words[i].text);
-    }
-  for (guint i = 0; i < G_N_ELEMENTS (numbers); i++)
-    {
-      json_builder_set_member_name (builder, numbers[i].name);
-      json_builder_add_double_value (builder, numbers[i].number);
-    }
-  add_latency (builder, "wait", &cell->wait);
-  add_latency (builder, "without-prompt", &cell->read);
-  add_latency (builder, "if-overlapped", &cell->overlapped);
-  json_builder_end_object (builder);
+  json_object_set_double_member (member, "mean-ms", latency->mean / MS);
+  json_object_set_double_member (member, "p50-ms", latency->p50 / MS);
+  json_object_set_double_member (member, "p95-ms", latency->p95 / MS);
+  json_object_set_double_member (member, "p99-ms", latency->p99 / MS);
+  json_object_set_double_member (member, "most-ms", latency->most / MS);
+  json_object_set_object_member (object, name, member);
 }
 
 void
-bench_tables_add_json (BenchGrid   *grid,
-                       JsonBuilder *builder)
+bench_cells_set_json (BenchGrid  *grid,
+                      JsonObject *object)
 {
-  GPtrArray *cells = bench_grid_get_cells (grid);
+  JsonArray *list = json_array_new ();
 
-  json_builder_set_member_name (builder, "cells");
-  json_builder_begin_array (builder);
-  for (guint i = 0; i < cells->len; i++)
-    add_cell (builder, g_ptr_array_index (cells, i));
-  json_builder_end_array (builder);
-}
-
-/* --- plots --- */
-
-static gboolean
-plot_one (const BenchAxes       *axes,
-          BenchGrid             *grid,
-          const BenchModelShape *shape,
-          const BenchDevice     *device,
-          BenchPattern           pattern,
-          double                 share,
-          const char            *folder,
-          GError               **error)
-{
-  const char *name = bench_pattern_names[pattern];
-  g_autofree char *title = g_strdup_printf ("%s, %s, %s, budget %.0f %%", shape->title,
-                                            device->name, name, 100 * share);
-  g_autofree char *file = g_strdup_printf ("contexts-%s-%s-%s-%.0f.svg", shape->name,
-                                           device->name, name, 100 * share);
-  g_autofree char *path = g_build_filename (folder, file, NULL);
-  g_autofree char *text = NULL;
-  g_autoptr(BenchPlot) plot = NULL;
-  g_autofree double *x = NULL;
-  g_autofree double *y = NULL;
-  guint n = 0;
-
-  while (axes->contexts[n] > 0)
-    n++;
-  x = g_new (double, n);
-  y = g_new (double, n);
-  for (guint i = 0; i < n; i++)
-    x[i] = axes->contexts[i];
-  plot = bench_plot_new (title, "contexts", "switching latency, ms (mean)", x, n);
-  for (guint k = 0; axes->policies[k] != NULL; k++)
+  for (guint i = 0; i < grid->cells->len; i++)
     {
-      for (guint i = 0; i < n; i++)
-        {
-          BenchPoint point = make_point (shape, device, pattern, share, axes->contexts[i],
-                                         axes->policies[k]);
+      const BenchCell *cell = grid->cells->pdata[i];
+      const struct
+      {
+        const char *name;
+        double number;
+      } numbers[] = {
+        { "contexts", cell->point.n_contexts }, { "budget-bytes", cell->budget },
+        { "chunk-slots", cell->point.chunk_slots }, { "max-slots", cell->point.max_slots },
+        { "interval-s", cell->point.interval_s }, { "switches", cell->wait.n },
+        { "resident-share", cell->n_resident }, { "read-bytes", cell->read_bytes },
+        { "written-bytes", cell->written_bytes }, { "recomputed-rows", cell->n_recomputed },
+      };
+      JsonObject *member = make_point_json (&cell->point);
 
-          y[i] = bench_grid_find (grid, &point)->wait.mean / MS;
-        }
-      bench_plot_add_line (plot, axes->policies[k]->name, y);
+      for (guint k = 0; k < G_N_ELEMENTS (numbers); k++)
+        json_object_set_double_member (member, numbers[k].name, numbers[k].number);
+      set_latency (member, "wait", &cell->wait);
+      set_latency (member, "without-prompt", &cell->read);
+      set_latency (member, "if-overlapped", &cell->overlapped);
+      json_array_add_object_element (list, member);
     }
-  text = bench_plot_to_svg (plot);
-  return g_file_set_contents (path, text, -1, error);
-}
-
-gboolean
-bench_tables_plot (const BenchAxes  *axes,
-                   BenchGrid        *grid,
-                   const char       *folder,
-                   GError          **error)
-{
-  if (g_mkdir_with_parents (folder, 0755) != 0)
-    {
-      g_set_error (error, G_IO_ERROR, G_IO_ERROR_FAILED, "The folder %s can't be made", folder);
-      return FALSE;
-    }
-  for (guint s = 0; axes->shapes[s] != NULL; s++)
-    for (guint d = 0; axes->devices[d] != NULL; d++)
-      for (guint p = 0; p < axes->n_patterns; p++)
-        for (guint b = 0; axes->shares[b] > 0; b++)
-          if (!plot_one (axes, grid, axes->shapes[s], axes->devices[d], axes->patterns[p],
-                         axes->shares[b], folder, error))
-            return FALSE;
-  return TRUE;
+  json_object_set_array_member (object, "cells", list);
 }

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Traces of calls in several contexts (L12; equation 5 and table 3 of LLMS): who is called
- * when, and by how many tokens the context grows. The same configuration gives the same
- * trace on every machine. Plain data, any thread.
+ * What replays are made of: traces of calls in several contexts (L12; equation 5 and table 3 of
+ * LLMS), storage in virtual time, and sums of many latencies. The same configuration gives the
+ * same trace on every machine. Plain data, any thread.
  */
 
 #pragma once
@@ -11,6 +11,8 @@
 #include <glib.h>
 
 G_BEGIN_DECLS
+
+/* --- traces --- */
 
 /* Who is called next. */
 typedef enum
@@ -53,6 +55,77 @@ typedef struct
 
 BenchTrace *bench_trace_new  (const BenchTraceConfig *config);
 void        bench_trace_free (BenchTrace             *self);
+
+/* --- devices --- */
+
+/* Storage with a latency, a bandwidth and so many requests at once. */
+typedef struct
+{
+  const char *name;
+  const char *what;          /* which, and where its figures come from */
+  double latency_us;         /* from asking to having, of a request alone */
+  double read_bytes_per_us;
+  double write_bytes_per_us;
+  guint depth;               /* requests that it works on at once */
+} BenchDevice;
+
+/* Of fixed figures, NULL where there is none. The real disk is not among them: it is measured. */
+const BenchDevice *bench_device_find         (const char        *name);
+/* Of @n_requests for @bytes together, asked for at once. */
+double             bench_device_get_read_us  (const BenchDevice *self,
+                                              double             bytes,
+                                              double             n_requests);
+double             bench_device_get_write_us (const BenchDevice *self,
+                                              double             bytes);
+
+/* What a call reads and computes. Groups of layers of equal size are read one after the other; all
+ * is asked for when the call begins. */
+typedef struct
+{
+  double bytes;
+  double n_requests;
+  guint n_groups;
+  guint n_layers;
+  double first_us;           /* of the first step: all layers */
+  double rest_us;            /* of the steps after it */
+  double take_us;            /* the service's own work on what arrives */
+} BenchRestore;
+
+/* From the begin of the call to the end of its last step. With @overlaps a layer is computed as
+ * soon as it has arrived and the one before it is done; else all is read first. */
+double             bench_restore_get_us      (const BenchRestore *self,
+                                              const BenchDevice  *device,
+                                              gboolean            overlaps);
+
+/* --- latencies --- */
+
+typedef struct
+{
+  guint n;
+  double mean;
+  double p50;
+  double p95;
+  double p99;
+  double most;
+} BenchLatency;
+
+/* Sorts @samples. All is 0 when there are none. */
+BenchLatency       bench_latency_new         (double            *samples,
+                                              guint              n);
+
+/* Several ratios. */
+typedef struct
+{
+  guint n;
+  double log_sum;
+  double least;
+  double most;
+} BenchRatios;
+
+void               bench_ratios_add          (BenchRatios       *self,
+                                              double             ratio);
+/* The geometric mean; 0 without ratios. */
+double             bench_ratios_get_mean     (const BenchRatios *self);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (BenchTrace, bench_trace_free)
 

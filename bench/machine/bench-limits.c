@@ -2,9 +2,7 @@
 
 #include "machine/bench-limits.h"
 
-#include <errno.h>
 #include <fcntl.h>
-#include <gio/gio.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -17,11 +15,65 @@
 #define CACHE_ROUNDS 200
 #define COMPUTE_SECONDS 0.02
 
+/* --- sets of instructions --- */
+
+static const BenchSet *const all[] = {
+  &bench_set_portable,
+#if defined (__x86_64__)
+  &bench_set_avx2,
+  &bench_set_avxvnni,
+  &bench_set_avx512,
+  &bench_set_amx,
+#elif defined (__aarch64__)
+  &bench_set_neon,
+  &bench_set_dotprod,
+  &bench_set_i8mm,
+#endif
+};
+
+const BenchSet *const *
+bench_set_list (void)
+{
+  static const BenchSet *possible[G_N_ELEMENTS (all) + 1];
+  guint n = 0;
+
+  for (guint i = 0; i < G_N_ELEMENTS (all); i++)
+    if (all[i]->can_run ())
+      possible[n++] = all[i];
+  possible[n] = NULL;
+  return possible;
+}
+
+const BenchPeak *
+bench_set_find_peak (const char      *kernels,
+                     const char      *name,
+                     const BenchSet **set)
+{
+  const BenchSet *const *sets = bench_set_list ();
+  const BenchPeak *found = NULL;
+
+  for (guint i = 0; sets[i] != NULL; i++)
+    {
+      for (const BenchPeak *peak = sets[i]->peaks; peak->name != NULL; peak++)
+        if (strcmp (peak->name, name) == 0)
+          {
+            found = peak;
+            *set = sets[i];
+          }
+      if (kernels != NULL && strcmp (sets[i]->name, kernels) == 0)
+        break;
+    }
+  return found;
+}
+
 /* --- threads --- */
+
+typedef void (*TeamFunc) (guint    thread,
+                          gpointer data);
 
 typedef struct
 {
-  BenchTeamFunc func;
+  TeamFunc func;
   gpointer data;
   guint n_threads;
   guint n_waiting;   /* (atomic) */
@@ -58,10 +110,11 @@ run_member (gpointer data)
   return NULL;
 }
 
-double
-bench_team_run (guint         n_threads,
-                BenchTeamFunc func,
-                gpointer      data)
+/* Runs @func in threads that begin together; the seconds from there to the end of the last. */
+static double
+run_team (guint    n_threads,
+          TeamFunc func,
+          gpointer data)
 {
   Team team = { func, data, n_threads, 0, 0 };
   g_autofree Member *members = g_new0 (Member, n_threads);
@@ -113,17 +166,6 @@ read_huge_bytes (const guint8 *data)
   return kib * 1024;
 }
 
-static gboolean
-fail (GError    **error,
-      const char *what)
-{
-  int code = errno;
-
-  g_set_error (error, G_IO_ERROR, (int) g_io_error_from_errno (code), "%s: %s", what,
-               g_strerror (code));
-  return FALSE;
-}
-
 /* Large writes, so that the page cache takes large folios. */
 static gboolean
 make_file (BenchMemory *self,
@@ -135,12 +177,12 @@ make_file (BenchMemory *self,
 
   self->fd = open (folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (self->fd < 0)
-    return fail (error, folder);
+    return bench_fail_errno (error, "%s", folder);
 
   memset (bytes, 1, piece);
   for (gsize at = 0; at < self->bytes; at += piece)
     if (write (self->fd, bytes, MIN (piece, self->bytes - at)) < 0)
-      return fail (error, folder);
+      return bench_fail_errno (error, "%s", folder);
   /* So that nothing is written while others measure. */
   fsync (self->fd);
   return TRUE;
@@ -155,12 +197,12 @@ map_memory (BenchMemory *self,
   self->mapping = mmap (NULL, self->mapping_bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (self->mapping == MAP_FAILED)
-    return fail (error, "mmap");
+    return bench_fail_errno (error, "mmap");
 
   self->data = (guint8 *) (((guintptr) self->mapping + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE);
   if (pages == BENCH_PAGES_FILE &&
       mmap (self->data, self->bytes, PROT_READ, MAP_SHARED | MAP_FIXED, self->fd, 0) == MAP_FAILED)
-    return fail (error, "mmap");
+    return bench_fail_errno (error, "mmap");
   if (pages != BENCH_PAGES_FILE)
     madvise (self->data, self->bytes, pages == BENCH_PAGES_HUGE ? MADV_HUGEPAGE : MADV_NOHUGEPAGE);
   return TRUE;
@@ -245,7 +287,7 @@ static double
 time_reading (Reading *reading,
               guint    n_threads)
 {
-  double seconds = bench_team_run (n_threads, run_reading, reading);
+  double seconds = run_team (n_threads, run_reading, reading);
 
   return (double) reading->part_bytes * n_threads * reading->n_rounds / seconds;
 }
@@ -323,9 +365,9 @@ bench_compute (const BenchPeak *peak,
   Computing computing = { peak, 256 };
   double seconds = 0;
 
-  while ((seconds = bench_team_run (1, run_computing, &computing)) < COMPUTE_SECONDS / 8)
+  while ((seconds = run_team (1, run_computing, &computing)) < COMPUTE_SECONDS / 8)
     computing.n_rounds *= 2;
   computing.n_rounds = (guint64) ((double) computing.n_rounds * COMPUTE_SECONDS / seconds);
-  seconds = bench_team_run (n_threads, run_computing, &computing);
+  seconds = run_team (n_threads, run_computing, &computing);
   return (double) peak->ops * (double) computing.n_rounds * n_threads / seconds;
 }

@@ -8,20 +8,11 @@
 
 #pragma once
 
-#include <glib.h>
+#include "bench.h"
 
 #include "machine/bench-sets.h"
 
 G_BEGIN_DECLS
-
-/* Runs @func in @n_threads threads that begin together; returns the seconds from there
- * to the end of the last. */
-typedef void (*BenchTeamFunc) (guint    thread,
-                               gpointer data);
-
-double bench_team_run (guint          n_threads,
-                       BenchTeamFunc  func,
-                       gpointer       data);
 
 typedef enum
 {
@@ -65,6 +56,14 @@ double bench_compute      (const BenchPeak   *peak,
  * or after it is compared with. */
 double bench_read_best    (const BenchMemory *memory,
                            guint              n_threads);
+
+/* Adds figures of how fast a disk reads, past the page cache and from it, of a file of @bytes
+ * without a name that is made in @folder. */
+gboolean bench_disk_measure (Bench            *bench,
+                             const char       *folder,
+                             gsize             bytes,
+                             guint             n_runs,
+                             GError          **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (BenchMemory, bench_memory_free)
 

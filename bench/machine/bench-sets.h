@@ -8,6 +8,8 @@
 
 #pragma once
 
+#include <stdbool.h>
+
 #include <glib.h>
 
 G_BEGIN_DECLS
@@ -25,7 +27,7 @@ typedef struct
 typedef struct
 {
   const char *name;         /* of the kernels (kernels/llk.h) */
-  gboolean (*can_run) (void);
+  bool (*can_run) (void);
   /* Reads @n_bytes, a multiple of 4096 × @n_streams, as streams that run side by side,
    * one cache line of each at a time; @prefetches asks for lines ahead. The result
    * is of no use but that the compiler can't leave out the reads. */

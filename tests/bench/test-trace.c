@@ -4,8 +4,6 @@
 
 #include <string.h>
 
-#include "bench/bench-device.h"
-#include "bench/bench-latency.h"
 #include "bench/contexts/bench-trace.h"
 
 static BenchTraceConfig

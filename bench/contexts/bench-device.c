@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#include "bench-device.h"
+#include "contexts/bench-trace.h"
 
+#include <math.h>
+#include <stdlib.h>
 #include <string.h>
+
+/* --- devices --- */
 
 /* What makers publish. Fixed before any result was seen. The latencies of the phones' storage and
  * of the card are round figures of the order that is measured on such devices: makers publish
@@ -14,21 +18,14 @@ static const BenchDevice devices[] = {
     1200, 8 },
   { "sd", "SD card, UHS-I: 90 MB/s read, 60 MB/s written, 500 µs (class A1 asks for 1500 reads a "
     "second, A2 for 4000), one request at once", 500, 90, 60, 1 },
-  { NULL, NULL, 0, 0, 0, 0 },
 };
-
-const BenchDevice *
-bench_device_list (void)
-{
-  return devices;
-}
 
 const BenchDevice *
 bench_device_find (const char *name)
 {
-  for (const BenchDevice *device = devices; device->name != NULL; device++)
-    if (strcmp (device->name, name) == 0)
-      return device;
+  for (guint i = 0; i < G_N_ELEMENTS (devices); i++)
+    if (strcmp (devices[i].name, name) == 0)
+      return &devices[i];
   return NULL;
 }
 
@@ -85,4 +82,60 @@ bench_restore_get_us (const BenchRestore *self,
   if (overlaps)
     return run_layers (self, device, self->take_us + self->first_us) + self->rest_us;
   return run_layers (self, device, self->take_us) + self->first_us + self->rest_us;
+}
+
+/* --- latencies --- */
+
+static int
+compare_doubles (gconstpointer a,
+                 gconstpointer b)
+{
+  double left = *(const double *) a, right = *(const double *) b;
+
+  return (left > right) - (left < right);
+}
+
+/* The least sample that @share of all don't exceed. */
+static double
+get_percentile (const double *sorted,
+                guint         n,
+                double        share)
+{
+  guint rank = (guint) ceil (share * n);
+
+  return sorted[CLAMP (rank, 1, n) - 1];
+}
+
+BenchLatency
+bench_latency_new (double *samples,
+                   guint   n)
+{
+  BenchLatency self = { .n = n };
+
+  if (n == 0)
+    return self;
+  qsort (samples, n, sizeof (double), compare_doubles);
+  for (guint i = 0; i < n; i++)
+    self.mean += samples[i] / n;
+  self.p50 = get_percentile (samples, n, 0.5);
+  self.p95 = get_percentile (samples, n, 0.95);
+  self.p99 = get_percentile (samples, n, 0.99);
+  self.most = samples[n - 1];
+  return self;
+}
+
+void
+bench_ratios_add (BenchRatios *self,
+                  double       ratio)
+{
+  self->least = self->n == 0 ? ratio : MIN (self->least, ratio);
+  self->most = MAX (self->most, ratio);
+  self->log_sum += log (ratio);
+  self->n++;
+}
+
+double
+bench_ratios_get_mean (const BenchRatios *self)
+{
+  return self->n > 0 ? exp (self->log_sum / self->n) : 0;
 }

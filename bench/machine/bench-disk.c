@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#include "bench-disk.h"
+#include "machine/bench-limits.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -21,17 +20,6 @@ typedef struct
 } File;
 
 static gboolean
-fail (GError    **error,
-      const char *what)
-{
-  int code = errno;
-
-  g_set_error (error, G_IO_ERROR, (int) g_io_error_from_errno (code), "%s: %s", what,
-               g_strerror (code));
-  return FALSE;
-}
-
-static gboolean
 make_file (File       *file,
            const char *folder,
            GError    **error)
@@ -43,11 +31,11 @@ make_file (File       *file,
 
   file->fd = open (folder, O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (file->fd < 0)
-    return fail (error, folder);
+    return bench_fail_errno (error, "%s", folder);
   for (gsize at = 0; at < file->bytes; at += MAX_BLOCK)
     if (write (file->fd, file->buffer, MAX_BLOCK) != MAX_BLOCK)
-      return fail (error, folder);
-  return fsync (file->fd) == 0 || fail (error, folder);
+      return bench_fail_errno (error, "%s", folder);
+  return fsync (file->fd) == 0 || bench_fail_errno (error, "%s", folder);
 }
 
 /* Reads one block after another, or here and there, for a while; MB/s. */
@@ -94,25 +82,23 @@ read_mapped (File *file)
 }
 
 static void
-add (GPtrArray  *figures,
-     const char *how,
-     gsize       block,
-     gboolean    is_random,
-     double      sample)
+measure_blocks (Bench      *bench,
+                File       *file,
+                const char *how,
+                gsize       block,
+                gboolean    is_random)
 {
-  g_autofree char *name = g_strdup_printf ("disk, %s, %s blocks of %" G_GSIZE_FORMAT " KiB", how,
-                                           is_random ? "scattered" : "consecutive", block / 1024);
-
-  bench_figures_add (figures, name, "MB/s", sample);
+  bench_add (bench, "MB/s", read_blocks (file, block, is_random),
+             "disk, %s, %s blocks of %" G_GSIZE_FORMAT " KiB", how,
+             is_random ? "scattered" : "consecutive", block / 1024);
 }
 
 static void
-measure_file (GPtrArray *figures,
-              File      *file,
-              guint      n_runs)
+measure_file (Bench *bench,
+              File  *file,
+              guint  n_runs)
 {
   static const gsize blocks[] = { 4u << 10, 16u << 10, 64u << 10, 256u << 10, 1u << 20, 4u << 20 };
-  const gsize warm_block = 1u << 20;
   int flags = fcntl (file->fd, F_GETFL);
   gboolean is_direct = fcntl (file->fd, F_SETFL, flags | O_DIRECT) == 0;
   const char *how = is_direct ? "past the page cache" : "the file system knows no other way than "
@@ -124,7 +110,7 @@ measure_file (GPtrArray *figures,
         {
           if (!is_direct)
             posix_fadvise (file->fd, 0, 0, POSIX_FADV_DONTNEED);
-          add (figures, how, blocks[i], is_random, read_blocks (file, blocks[i], is_random));
+          measure_blocks (bench, file, how, blocks[i], is_random);
         }
 
   fcntl (file->fd, F_SETFL, flags);
@@ -133,15 +119,13 @@ measure_file (GPtrArray *figures,
       return;
   for (guint run = 0; run < n_runs; run++)
     {
-      add (figures, "from the page cache", warm_block, FALSE,
-           read_blocks (file, warm_block, FALSE));
-      bench_figures_add (figures, "disk, from the page cache, mapped anew", "MB/s",
-                         read_mapped (file));
+      measure_blocks (bench, file, "from the page cache", 1u << 20, FALSE);
+      bench_add (bench, "MB/s", read_mapped (file), "disk, from the page cache, mapped anew");
     }
 }
 
 gboolean
-bench_disk_measure (GPtrArray   *figures,
+bench_disk_measure (Bench       *bench,
                     const char  *folder,
                     gsize        bytes,
                     guint        n_runs,
@@ -151,7 +135,7 @@ bench_disk_measure (GPtrArray   *figures,
   gboolean is_made = make_file (&file, folder, error);
 
   if (is_made)
-    measure_file (figures, &file, n_runs);
+    measure_file (bench, &file, n_runs);
   if (file.fd >= 0)
     close (file.fd);
   free (file.buffer);

@@ -187,8 +187,7 @@ bench_command_run (const BenchCommand *self,
   };
 
   g_option_context_add_main_entries (context, self->entries, NULL);
-  if (!self->has_no_json)
-    g_option_context_add_main_entries (context, json, NULL);
+  g_option_context_add_main_entries (context, json, NULL);
   g_option_context_set_summary (context, self->description);
   if (g_option_context_parse (context, &argc, &argv, &error))
     {

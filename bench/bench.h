@@ -53,14 +53,12 @@ typedef struct
   const GOptionEntry *entries;
   const char *arguments;     /* (nullable): what --help says of arguments, and below the usage */
   const char *description;   /* (nullable) */
-  gboolean has_no_json;
   gboolean (*run) (Bench   *bench,
                    GError **error);
 } BenchCommand;
 
 extern const BenchCommand bench_service_command, bench_cli_command, bench_model_command,
-  bench_contexts_command, bench_contention_command, bench_load_command, bench_machine_command,
-  bench_make_gguf_command;
+  bench_contexts_command, bench_contention_command, bench_load_command, bench_machine_command;
 
 /* What the commands in Python ask this program for. */
 int          bench_tokens        (int                 argc,

@@ -8,7 +8,7 @@
 
 static const BenchCommand *const commands[] = {
   &bench_service_command, &bench_cli_command, &bench_model_command, &bench_contexts_command,
-  &bench_contention_command, &bench_load_command, &bench_machine_command, &bench_make_gguf_command,
+  &bench_contention_command, &bench_load_command, &bench_machine_command,
 };
 
 /* Programs in Python. */
@@ -21,6 +21,7 @@ static const struct
   { "pressure", "memory given back: traces through the policy, and Trim timed" },
   { "soak", "many applications for a long time, callers that mean harm" },
   { "storm", "a program that takes memory, beside the service and beside others" },
+  { "make-gguf", "files with random weights at the shapes of known models" },
 };
 
 /* For these programs only. */

@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include "bench-engine.h"
-#include "bench-gguf.h"
 #include "io/llm-disk.h"
 #include "support/llm-test-folder.h"
 
@@ -99,6 +98,20 @@ get_rate (BenchRateFile *self,
   return g_key_file_get_double (self->keys, group, key, NULL);
 }
 
+static gboolean
+make_model (const char  *path,
+            const char  *shape,
+            GError     **error)
+{
+  const char *const words[] = { "/proc/self/exe", "make-gguf", "--shape", shape, "--type", "Q4_0",
+                                path, NULL };
+  int status;
+
+  return g_spawn_sync (NULL, (char **) words, NULL, G_SPAWN_STDOUT_TO_DEV_NULL, NULL, NULL, NULL,
+                       NULL, &status, error) &&
+         g_spawn_check_wait_status (status, error);
+}
+
 char *
 bench_rate_file_get_model (BenchRateFile         *self,
                            const BenchModelShape *shape,
@@ -106,7 +119,6 @@ bench_rate_file_get_model (BenchRateFile         *self,
 {
   g_autofree char *name = g_strdup_printf ("llmsvc-bench-%s-%d.gguf", shape->name, (int) getpid ());
   g_autofree char *path = g_build_filename (self->folder, name, NULL);
-  guint64 bytes;
 
   if (shape->random_shape == NULL && self->model != NULL)
     return g_strdup (self->model);
@@ -119,9 +131,7 @@ bench_rate_file_get_model (BenchRateFile         *self,
     }
   if (g_ptr_array_find_with_equal_func (self->made, path, g_str_equal, NULL))
     return g_steal_pointer (&path);
-
-  if (!bench_gguf_write_random (path, bench_shape_find (shape->random_shape),
-                                bench_mixture_find ("Q4_0"), 0, 1, 0, &bytes, error))
+  if (!make_model (path, shape->random_shape, error))
     return NULL;
   g_ptr_array_add (self->made, g_strdup (path));
   return g_steal_pointer (&path);

@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""What comes before the weights of a file: keys, a vocabulary that can write every text, the table
+of tensors."""
+import math
+import struct
+
+from .shapes import TYPES
+
+ALIGNMENT = 32
+SPACE_MARK = "\u2581"
+UINT32, INT32, FLOAT32, BOOL, STRING, ARRAY = 4, 5, 6, 7, 8, 9
+CODES = {UINT32: "<I", INT32: "<i", FLOAT32: "<f", BOOL: "<?"}
+NORMAL, UNKNOWN, CONTROL, BYTE = 1, 2, 3, 6
+
+CHATML = ("{% for message in messages %}"
+          "{{'<|im_start|>' + message['role'] + '\n' + message['content'] + '<|im_end|>' + '\n'}}"
+          "{% endfor %}"
+          "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}")
+
+
+def text(value):
+    value = value.encode()
+    return struct.pack("<Q", len(value)) + value
+
+
+class Keys:
+    def __init__(self):
+        self.parts = []
+
+    def add(self, key, kind, value):
+        """@value: a list makes an array."""
+        pack = text if kind == STRING else lambda one: struct.pack(CODES[kind], one)
+        if isinstance(value, list):
+            self.parts.append(text(key) + struct.pack("<IIQ", ARRAY, kind, len(value)) +
+                              b"".join(map(pack, value)))
+        else:
+            self.parts.append(text(key) + struct.pack("<I", kind) + pack(value))
+
+
+class Vocabulary:
+    """Bytes, single letters and pairs of letters; then words that nothing merges into, which give
+    the vocabulary its size and random answers something to show."""
+
+    def __init__(self, shape):
+        self.n_tokens = shape.n_vocab
+        self.texts, self.kinds, self.merges = [], [], []
+
+    def add(self, token, kind):
+        self.texts.append(token)
+        self.kinds.append(kind)
+        return len(self.texts) - 1
+
+    def add_words(self, space, n_kept):
+        """@space: how this vocabulary writes a space. @n_kept: tokens that come behind."""
+        for a in [space] + [chr(letter) for letter in range(ord("a"), ord("z") + 1)]:
+            for b in map(chr, range(ord("a"), ord("z") + 1)):
+                if len(self.texts) + n_kept < self.n_tokens:
+                    self.merges.append(f"{a} {b}")
+                    self.add(a + b, NORMAL)
+        while len(self.texts) + n_kept < self.n_tokens:
+            self.add(f"{space}w{len(self.texts)}", NORMAL)
+
+    def write_sentencepiece(self, keys):
+        unknown, bos, eos = (self.add("<unk>", UNKNOWN), self.add("<s>", CONTROL),
+                             self.add("</s>", CONTROL))
+        for byte in range(256):
+            self.add(f"<0x{byte:02X}>", BYTE)
+        self.add("<|im_start|>", CONTROL)
+        end = self.add("<|im_end|>", CONTROL)
+        for letter in SPACE_MARK + "abcdefghijklmnopqrstuvwxyz":
+            self.add(letter, NORMAL)
+        self.add_words(SPACE_MARK, 0)
+        keys.add("tokenizer.ggml.model", STRING, "llama")
+        keys.add("tokenizer.ggml.pre", STRING, "default")
+        # An earlier piece is merged first.
+        keys.add("tokenizer.ggml.scores", FLOAT32,
+                 [-float(i) if kind == NORMAL else 0.0 for i, kind in enumerate(self.kinds)])
+        for name, token in (("unknown", unknown), ("bos", bos), ("eos", eos), ("eot", end)):
+            keys.add(f"tokenizer.ggml.{name}_token_id", UINT32, token)
+        keys.add("tokenizer.ggml.add_bos_token", BOOL, True)
+
+    def write_byte_level(self, keys):
+        # Bytes of Latin-1 that one can see as themselves, the others as U+0100 and what follows.
+        hidden = iter(range(0x100, 0x200))
+        for byte in range(256):
+            is_visible = 0x20 < byte < 0x7f or (byte > 0xa0 and byte != 0xad)
+            self.add(chr(byte if is_visible else next(hidden)), NORMAL)
+        self.add_words("\u0120", 3)
+        end_of_text = self.add("<|endoftext|>", CONTROL)
+        self.add("<|im_start|>", CONTROL)
+        end = self.add("<|im_end|>", CONTROL)
+        keys.add("tokenizer.ggml.model", STRING, "gpt2")
+        keys.add("tokenizer.ggml.pre", STRING, "qwen2")
+        keys.add("tokenizer.ggml.merges", STRING, self.merges)
+        keys.add("tokenizer.ggml.bos_token_id", UINT32, end_of_text)
+        keys.add("tokenizer.ggml.eos_token_id", UINT32, end)
+        keys.add("tokenizer.ggml.add_bos_token", BOOL, False)
+
+    def write(self, keys, is_bpe):
+        (self.write_byte_level if is_bpe else self.write_sentencepiece)(keys)
+        keys.add("tokenizer.ggml.tokens", STRING, self.texts)
+        keys.add("tokenizer.ggml.token_type", INT32, self.kinds)
+        keys.add("tokenizer.chat_template", STRING, CHATML)
+
+
+def make_keys(name, shape, mixture, n_layers):
+    keys = Keys()
+    keys.add("general.architecture", STRING, shape.architecture)
+    keys.add("general.type", STRING, "model")
+    keys.add("general.name", STRING, f"random weights, {name}")
+    keys.add("general.license", STRING, "cc0-1.0")
+    keys.add("general.file_type", UINT32, mixture.file_type)
+    keys.add("general.quantization_version", UINT32, 2)
+    numbers = {"block_count": n_layers, "context_length": shape.n_ctx,
+               "embedding_length": shape.n_embd, "feed_forward_length": shape.n_ff,
+               "attention.head_count": shape.n_heads, "attention.head_count_kv": shape.n_kv_heads}
+    if shape.head_dim * shape.n_heads != shape.n_embd or shape.has_qk_norms:
+        numbers |= {"attention.key_length": shape.head_dim, "attention.value_length": shape.head_dim}
+    if not shape.is_bpe:
+        numbers["rope.dimension_count"] = shape.head_dim
+    numbers |= {"rope.freq_base": shape.rope_base, "attention.layer_norm_rms_epsilon": shape.eps,
+                "vocab_size": shape.n_vocab}
+    if shape.n_experts > 0:
+        numbers |= {"expert_count": shape.n_experts, "expert_used_count": shape.n_used_experts}
+    for key, number in numbers.items():
+        keys.add(f"{shape.architecture}.{key}", FLOAT32 if isinstance(number, float) else UINT32,
+                 number)
+    Vocabulary(shape).write(keys, shape.is_bpe)
+    return keys
+
+
+def get_bytes(tensor):
+    kind = TYPES[tensor.type]
+    return math.prod(tensor.dims) // kind.block_size * kind.block_bytes
+
+
+def align(offset):
+    return (offset + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT
+
+
+def make_head(name, shape, mixture, n_layers, tensors):
+    """The head, where each tensor begins in the file, and the bytes of the file."""
+    keys = make_keys(name, shape, mixture, n_layers).parts
+    parts = [struct.pack("<4sIQQ", b"GGUF", 3, len(tensors), len(keys)), *keys]
+    offsets, at = [], 0
+    for tensor in tensors:
+        parts.append(text(tensor.name) + struct.pack(f"<I{len(tensor.dims)}QIQ", len(tensor.dims),
+                                                     *tensor.dims, TYPES[tensor.type].number, at))
+        offsets.append(at)
+        at = align(at + get_bytes(tensor))
+    head = b"".join(parts)
+    begin = align(len(head))
+    return head, [begin + offset for offset in offsets], begin + at

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""Shapes of well-known models and the mixtures of number formats that their files have."""
+import collections
+import dataclasses
+import math
+
+
+@dataclasses.dataclass
+class Shape:
+    like: str                # the model whose shape it is
+    architecture: str
+    n_layers: int
+    n_embd: int
+    n_heads: int
+    n_kv_heads: int
+    head_dim: int
+    n_ff: int                # of one expert where there are experts
+    n_vocab: int
+    n_ctx: int
+    rope_base: float
+    eps: float
+    n_experts: int = 0
+    n_used_experts: int = 0
+    is_tied: bool = False    # no output.weight
+    has_qkv_biases: bool = False
+    has_qk_norms: bool = False
+    is_bpe: bool = False     # a byte-level vocabulary, else SentencePiece's
+
+
+SHAPES = {
+    "0.5b": Shape("Qwen2.5 0.5B", "qwen2", 24, 896, 14, 2, 64, 4864, 151936, 32768, 1e6, 1e-6,
+                  is_tied=True, has_qkv_biases=True, is_bpe=True),
+    "1.1b": Shape("TinyLlama 1.1B", "llama", 22, 2048, 32, 4, 64, 5632, 32000, 16384, 1e4, 1e-5),
+    "1.3b-mha": Shape("a multi-head 1.3B", "llama", 24, 2048, 32, 32, 64, 5504, 32256, 16384, 1e5,
+                      1e-6),
+    "1.7b": Shape("Qwen3 1.7B", "qwen3", 28, 2048, 16, 8, 128, 6144, 151936, 40960, 1e6, 1e-6,
+                  is_tied=True, has_qk_norms=True, is_bpe=True),
+    "7b": Shape("Llama 2 7B", "llama", 32, 4096, 32, 32, 128, 11008, 32000, 16384, 1e4, 1e-5),
+    "moe": Shape("a small Mixtral, 1.2B with 8 experts of which 2 are used", "llama", 16, 1024, 16, 4,
+                 64, 2816, 32000, 16384, 1e6, 1e-5, n_experts=8, n_used_experts=2),
+    "tiny-llama": Shape("nothing: for tests", "llama", 2, 256, 4, 2, 64, 512, 1024, 2048, 1e4, 1e-5),
+    "tiny-qwen2": Shape("nothing: for tests", "qwen2", 2, 384, 6, 2, 64, 512, 1024, 2048, 1e6, 1e-6,
+                        is_tied=True, has_qkv_biases=True, is_bpe=True),
+    "tiny-qwen3": Shape("nothing: for tests", "qwen3", 2, 256, 4, 2, 128, 512, 1024, 2048, 1e6, 1e-6,
+                        is_tied=True, has_qk_norms=True, is_bpe=True),
+    "tiny-moe": Shape("nothing: for tests", "llama", 2, 256, 4, 2, 64, 256, 1024, 2048, 1e6, 1e-5,
+                      n_experts=8, n_used_experts=2),
+}
+
+# The number in a file, weights and bytes of a block.
+Type = collections.namedtuple("Type", "number block_size block_bytes")
+
+TYPES = {
+    "F32": Type(0, 1, 4), "F16": Type(1, 1, 2), "BF16": Type(30, 1, 2), "Q4_0": Type(2, 32, 18),
+    "Q4_1": Type(3, 32, 20), "Q5_0": Type(6, 32, 22), "Q5_1": Type(7, 32, 24),
+    "Q8_0": Type(8, 32, 34), "Q2_K": Type(10, 256, 84), "Q3_K": Type(11, 256, 110),
+    "Q4_K": Type(12, 256, 144), "Q5_K": Type(13, 256, 176), "Q6_K": Type(14, 256, 210),
+    "IQ4_NL": Type(20, 32, 18), "IQ4_XS": Type(23, 256, 136), "MXFP4": Type(39, 32, 17),
+}
+
+# The rules by which the quantizer of llama.cpp, without an importance matrix, gives some tensors
+# more bits: PURE: all matrices are alike. OUTPUT: the output has Q6_K. Q3_K_M: that, and Q4_K or
+# Q5_K for some. MORE: that, and Q6_K for values and ffn_down of some layers.
+PURE, OUTPUT, Q3_K_M, MORE = range(4)
+
+# The names under which people know files. type: of what no rule names.
+Mixture = collections.namedtuple("Mixture", "file_type type rules")
+
+MIXTURES = {
+    "F32": Mixture(0, "F32", PURE), "F16": Mixture(1, "F16", PURE), "BF16": Mixture(32, "BF16", PURE),
+    "Q4_0": Mixture(2, "Q4_0", OUTPUT), "Q4_1": Mixture(3, "Q4_1", OUTPUT),
+    "Q5_0": Mixture(8, "Q5_0", OUTPUT), "Q5_1": Mixture(9, "Q5_1", OUTPUT),
+    "Q8_0": Mixture(7, "Q8_0", PURE), "Q2_K": Mixture(10, "Q2_K", PURE),
+    "Q3_K": Mixture(11, "Q3_K", PURE), "Q4_K": Mixture(14, "Q4_K", PURE),
+    "Q5_K": Mixture(16, "Q5_K", PURE), "Q6_K": Mixture(18, "Q6_K", PURE),
+    "IQ4_NL": Mixture(25, "IQ4_NL", PURE), "IQ4_XS": Mixture(30, "IQ4_XS", PURE),
+    "MXFP4": Mixture(38, "MXFP4", PURE), "Q3_K_M": Mixture(12, "Q3_K", Q3_K_M),
+    "Q4_K_M": Mixture(15, "Q4_K", MORE), "Q5_K_M": Mixture(17, "Q5_K", MORE),
+}
+
+# Types that rows take which are no whole number of blocks of 256.
+NARROW = {"Q2_K": "IQ4_NL", "Q3_K": "IQ4_NL", "IQ4_XS": "IQ4_NL", "Q4_K": "Q5_0", "Q5_K": "Q5_1",
+          "Q6_K": "Q8_0"}
+# Deviation of a file's logits.
+LOGITS_GAIN = 2.5
+
+# deviation: of random weights; None: all are 1.
+Tensor = collections.namedtuple("Tensor", "name type dims deviation")
+
+
+def choose_type(mixture, shape, name, layer, n_layers):
+    is_value, is_out, is_down = (name == "attn_v", name == "attn_output", name.startswith("ffn_down"))
+    if mixture.rules == PURE:
+        return mixture.type
+    # Next to eight experts attention is small.
+    if shape.n_experts == 8 and (is_value or name == "attn_k"):
+        return "Q8_0"
+    if shape.n_experts == 8 and is_out:
+        return "Q5_K" if mixture.type in ("Q3_K", "Q4_K") else mixture.type
+    if mixture.rules == Q3_K_M:
+        if (is_value and layer < 2) or (is_down and layer < n_layers // 16):
+            return "Q5_K"
+        return "Q4_K" if is_value or is_down or is_out else mixture.type
+    # The first and the last eighth of the layers, and every third between them.
+    has_more = (layer < n_layers // 8 or layer >= 7 * n_layers // 8 or
+                (layer - n_layers // 8) % 3 == 2)
+    return "Q6_K" if mixture.rules == MORE and (is_value or is_down) and has_more else mixture.type
+
+
+def matrix(name, kind, deviation, *dims):
+    if dims[0] % TYPES[kind].block_size != 0:
+        kind = NARROW.get(kind, "F16")
+    return Tensor(name, kind, dims, deviation)
+
+
+def make_layer(shape, mixture, layer, n_layers):
+    """Inputs of deviation 1 give outputs of about 1; what layers add to the residual stream does not
+    grow with their number."""
+    n_q, n_kv = shape.n_heads * shape.head_dim, shape.n_kv_heads * shape.head_dim
+    quiet = 1 / math.sqrt(2.0 * n_layers)
+    suffix, experts = ("_exps", [shape.n_experts]) if shape.n_experts > 0 else ("", [])
+
+    def vector(name, n, deviation=None):
+        return Tensor(f"blk.{layer}.{name}", "F32", (n,), deviation)
+
+    def weights(name, gain, *dims):
+        kind = "F32" if name == "ffn_gate_inp" else choose_type(mixture, shape, name, layer, n_layers)
+        return matrix(f"blk.{layer}.{name}.weight", kind, gain / math.sqrt(dims[0]), *dims)
+
+    yield vector("attn_norm.weight", shape.n_embd)
+    yield weights("attn_q", 1, shape.n_embd, n_q)
+    yield weights("attn_k", 1, shape.n_embd, n_kv)
+    yield weights("attn_v", 1, shape.n_embd, n_kv)
+    if shape.has_qkv_biases:
+        yield vector("attn_q.bias", n_q, 0.1)
+        yield vector("attn_k.bias", n_kv, 0.1)
+        yield vector("attn_v.bias", n_kv, 0.1)
+    if shape.has_qk_norms:
+        yield vector("attn_q_norm.weight", shape.head_dim)
+        yield vector("attn_k_norm.weight", shape.head_dim)
+    yield weights("attn_output", quiet, n_q, shape.n_embd)
+    yield vector("ffn_norm.weight", shape.n_embd)
+    if shape.n_experts > 0:
+        yield weights("ffn_gate_inp", 1, shape.n_embd, shape.n_experts)
+    yield weights("ffn_gate" + suffix, 1, shape.n_embd, shape.n_ff, *experts)
+    yield weights("ffn_up" + suffix, 1, shape.n_embd, shape.n_ff, *experts)
+    yield weights("ffn_down" + suffix, quiet, shape.n_ff, shape.n_embd, *experts)
+
+
+def make_tensors(shape, mixture, n_layers):
+    """All tensors in the order of a file."""
+    deviation = LOGITS_GAIN / math.sqrt(shape.n_embd)
+    output = mixture.type if mixture.rules == PURE else "Q6_K"
+    yield matrix("token_embd.weight", output if shape.is_tied else mixture.type,
+                 deviation if shape.is_tied else 1.0, shape.n_embd, shape.n_vocab)
+    for layer in range(n_layers):
+        yield from make_layer(shape, mixture, layer, n_layers)
+    yield Tensor("output_norm.weight", "F32", (shape.n_embd,), None)
+    if not shape.is_tied:
+        yield matrix("output.weight", output, deviation, shape.n_embd, shape.n_vocab)

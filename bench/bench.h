@@ -57,10 +57,12 @@ typedef struct
                    GError **error);
 } BenchCommand;
 
-extern const BenchCommand bench_service_command, bench_cli_command, bench_model_command,
-  bench_contexts_command, bench_contention_command, bench_load_command, bench_machine_command;
+extern const BenchCommand bench_model_command, bench_contexts_command, bench_contention_command,
+  bench_machine_command;
 
 /* What the commands in Python ask this program for. */
+int          bench_answers       (int                 argc,
+                                  char              **argv);
 int          bench_tokens        (int                 argc,
                                   char              **argv);
 int          bench_slo_fair      (int                 argc,

@@ -7,8 +7,7 @@
 #include <unistd.h>
 
 static const BenchCommand *const commands[] = {
-  &bench_service_command, &bench_cli_command, &bench_model_command, &bench_contexts_command,
-  &bench_contention_command, &bench_load_command, &bench_machine_command,
+  &bench_model_command, &bench_contexts_command, &bench_contention_command, &bench_machine_command,
 };
 
 /* Programs in Python. */
@@ -17,6 +16,9 @@ static const struct
   const char *name;
   const char *summary;
 } scripts[] = {
+  { "service", "activation, what the bus adds, resident memory" },
+  { "cli", "llmctl beside busctl and gdbus" },
+  { "load", "from activation to the first token, what two services share" },
   { "slo", "calls that meet their latency targets, as the load rises" },
   { "pressure", "memory given back: traces through the policy, and Trim timed" },
   { "soak", "many applications for a long time, callers that mean harm" },
@@ -30,6 +32,7 @@ static const struct
   const char *name;
   int (*run) (int argc, char **argv);
 } helpers[] = {
+  { "answers", bench_answers },
   { "tokens", bench_tokens },
   { "slo-fair", bench_slo_fair },
   { "pressure-play", bench_pressure_play },

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""Runs a benchmark that is written in Python: run.py soak|storm|slo|pressure|make-gguf [OPTION…].
+"""Runs a benchmark that is written in Python: run.py COMMAND [OPTION…].
 
 llmsvc-bench does so for its commands of these names, and tells by $LLMSVC_BENCH where it is.
 """

@@ -270,6 +270,23 @@ test_load (void)
   check_figure (object, "two services: sum of what they really hold (Pss)", "MiB", 1);
 }
 
+static void
+test_service (void)
+{
+  g_auto(BenchRigRun) run = bench_rig_run ("service", "--daemon", g_getenv ("LLM_DAEMON"), "--model",
+                                           model, "--runs", "1", "--tokens", "2", "--json", NULL);
+  g_auto(BenchRigRun) usage = bench_rig_run ("service", "--runs", "1", NULL);
+  g_autoptr(JsonNode) root = NULL;
+  JsonObject *object = parse (&run, &root);
+
+  check_figure (object, "activation to first byte, model in page cache", "ms", 1);
+  check_figure (object, "the same call, service running", "ms", 1);
+  check_figure (object, "whole answer over the bus", "ms", 1);
+  check_figure (object, "CPU in one process", "ms", 1);
+  check_figure (object, "resident, after Trim critical", "MiB", 1);
+  g_assert_cmpint (usage.status, ==, 2);
+}
+
 int
 main (int    argc,
       char **argv)
@@ -287,6 +304,7 @@ main (int    argc,
   g_test_add_func ("/bench/machine", test_machine);
   g_test_add_func ("/bench/contention", test_contention);
   g_test_add_func ("/bench/load", test_load);
+  g_test_add_func ("/bench/service", test_service);
   status = g_test_run ();
   llm_test_folder_remove (folder);
   g_free (folder);

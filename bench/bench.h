@@ -49,7 +49,7 @@ typedef struct
 typedef struct
 {
   const char *name;
-  const char *summary;
+  const char *summary;       /* (nullable): for the commands in Python only */
   const GOptionEntry *entries;
   const char *arguments;     /* (nullable): what --help says of arguments, and below the usage */
   const char *description;   /* (nullable) */

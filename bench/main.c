@@ -7,7 +7,7 @@
 #include <unistd.h>
 
 static const BenchCommand *const commands[] = {
-  &bench_model_command, &bench_contexts_command, &bench_contention_command, &bench_machine_command,
+  &bench_model_command, &bench_contention_command, &bench_machine_command, &bench_contexts_command,
 };
 
 /* Programs in Python. */
@@ -19,6 +19,7 @@ static const struct
   { "service", "activation, what the bus adds, resident memory" },
   { "cli", "llmctl beside busctl and gdbus" },
   { "load", "from activation to the first token, what two services share" },
+  { "contexts", "what it costs to switch contexts, by policy" },
   { "slo", "calls that meet their latency targets, as the load rises" },
   { "pressure", "memory given back: traces through the policy, and Trim timed" },
   { "soak", "many applications for a long time, callers that mean harm" },
@@ -71,7 +72,8 @@ main (int    argc,
 
   g_printerr ("Usage: llmsvc-bench COMMAND [OPTION…]\n\n");
   for (guint i = 0; i < G_N_ELEMENTS (commands); i++)
-    g_printerr ("  %-11s %s\n", commands[i]->name, commands[i]->summary);
+    if (commands[i]->summary != NULL)
+      g_printerr ("  %-11s %s\n", commands[i]->name, commands[i]->summary);
   for (guint i = 0; i < G_N_ELEMENTS (scripts); i++)
     g_printerr ("  %-11s %s\n", scripts[i].name, scripts[i].summary);
   return 2;

@@ -1,95 +1,71 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/*
- * Contexts that are switched (L12): traces in virtual time through the real store under
- * several policies, and the same things measured in real time. docs/benchmarks/contexts.md says
- * what the figures mean.
- */
-
 #include "contexts/bench-contexts.h"
 
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-#define DEFAULT_HOURS 72
-#define QUICK_HOURS 12
-#define DEFAULT_SWITCHES 200
-#define QUICK_SWITCHES 20
+#include "contexts/bench-replay.h"
+#include "support/llm-test-folder.h"
+
+#define MS 1000.0
+/* The number of contexts whose bytes with 8 bits budgets are shares of. */
+#define ALL_CONTEXTS 16
+/* Seconds between calls of which the hours of a trace are. */
+#define INTERVAL_S 300
 
 static char **opt_policies;
 static char **opt_shapes;
 static char **opt_devices;
-static char *opt_json_file;
 static char *opt_rates;
 static char *opt_folder;
-static char *opt_memory;
 static char *opt_model;
 static char *opt_peer;
-static gint64 opt_seed = 1;
-static double opt_hours = DEFAULT_HOURS;
-static int opt_switches = DEFAULT_SWITCHES;
-static int opt_jobs;
-static gboolean opt_quick;
+static char *opt_pattern;
+static gint64 opt_seed;
+static double opt_hours;
+static double opt_share;
+static double opt_interval;
+static int opt_switches;
+static int opt_contexts;
+static int opt_chunk;
+static int opt_longest;
 
 static const GOptionEntry entries[] = {
-  { "policy", 0, 0, G_OPTION_ARG_STRING_ARRAY, &opt_policies,
-    "Policies to compare, with the first one; several times (llms, vllm-sq, vllm-s, swapping, lmk)",
-    "NAME" },
-  { "shape", 0, 0, G_OPTION_ARG_STRING_ARRAY, &opt_shapes,
-    "Models, several times (8m, 1.1b, 1.3b-mha)", "NAME" },
-  { "device", 0, 0, G_OPTION_ARG_STRING_ARRAY, &opt_devices,
-    "Devices, several times (disk, ufs4, ufs3, sd)", "NAME" },
-  { "seed", 0, 0, G_OPTION_ARG_INT64, &opt_seed, "Other traces (1)", "N" },
-  { "hours", 0, 0, G_OPTION_ARG_DOUBLE, &opt_hours, "Virtual time of a trace (72)", "HOURS" },
-  { "switches", 0, 0, G_OPTION_ARG_INT, &opt_switches, "Real switches of each model (200)", "N" },
-  { "quick", 0, 0, G_OPTION_ARG_NONE, &opt_quick, "Few points, short traces", NULL },
-  { "rates", 0, 0, G_OPTION_ARG_FILENAME, &opt_rates,
-    "What computing and reading cost here: used where it has them, measured and added where not",
-    "FILE" },
-  { "model", 'm', 0, G_OPTION_ARG_FILENAME, &opt_model, "The shipped model, for the shape 8m",
-    "FILE" },
-  { "folder", 0, 0, G_OPTION_ARG_FILENAME, &opt_folder,
-    "On the disk to measure; models with random weights go there for a while (the temporary one)",
-    "FOLDER" },
-  { "memory", 0, 0, G_OPTION_ARG_FILENAME, &opt_memory,
-    "In memory, for the chunks of the replays (/dev/shm)", "FOLDER" },
-  { "peer", 0, 0, G_OPTION_ARG_STRING, &opt_peer,
-    "A program that saves and loads the context of a model, for the part slots", "PROGRAM" },
-  { "jobs", 0, 0, G_OPTION_ARG_INT, &opt_jobs, "Replays at once (all processors)", "N" },
-  { "json-file", 0, 0, G_OPTION_ARG_FILENAME, &opt_json_file, "The same, beside the tables",
-    "FILE" },
+  { "policy", 0, 0, G_OPTION_ARG_STRING_ARRAY, &opt_policies, NULL, NULL },
+  { "shape", 0, 0, G_OPTION_ARG_STRING_ARRAY, &opt_shapes, NULL, NULL },
+  { "device", 0, 0, G_OPTION_ARG_STRING_ARRAY, &opt_devices, NULL, NULL },
+  { "rates", 0, 0, G_OPTION_ARG_FILENAME, &opt_rates, NULL, NULL },
+  { "folder", 0, 0, G_OPTION_ARG_FILENAME, &opt_folder, NULL, NULL },
+  { "model", 0, 0, G_OPTION_ARG_FILENAME, &opt_model, NULL, NULL },
+  { "peer", 0, 0, G_OPTION_ARG_STRING, &opt_peer, NULL, NULL },
+  { "seed", 0, 0, G_OPTION_ARG_INT64, &opt_seed, NULL, NULL },
+  { "switches", 0, 0, G_OPTION_ARG_INT, &opt_switches, NULL, NULL },
+  /* of a replay */
+  { "hours", 0, 0, G_OPTION_ARG_DOUBLE, &opt_hours, NULL, NULL },
+  { "pattern", 0, 0, G_OPTION_ARG_STRING, &opt_pattern, NULL, NULL },
+  { "share", 0, 0, G_OPTION_ARG_DOUBLE, &opt_share, NULL, NULL },
+  { "contexts", 0, 0, G_OPTION_ARG_INT, &opt_contexts, NULL, NULL },
+  { "chunk", 0, 0, G_OPTION_ARG_INT, &opt_chunk, NULL, NULL },
+  { "longest", 0, 0, G_OPTION_ARG_INT, &opt_longest, NULL, NULL },
+  { "interval", 0, 0, G_OPTION_ARG_DOUBLE, &opt_interval, NULL, NULL },
   G_OPTION_ENTRY_NULL
 };
 
-typedef struct
+/* --- names --- */
+
+static gboolean
+fail_unknown (GError    **error,
+              const char *what,
+              const char *name)
 {
-  const char *name;
-  gboolean is_virtual;
-  gboolean (*run) (BenchParts *self,
-                   GError    **error);
-} Part;
+  g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+               "There is no %s “%s”: see llmsvc-bench contexts --help", what, name);
+  return FALSE;
+}
 
-/* In the order in which they run. */
-static const Part parts[] = {
-  { "grid", TRUE, bench_grid_part },
-  { "capacity", TRUE, bench_capacity_part },
-  { "ablations", TRUE, bench_ablations_part },
-  { "sweeps", TRUE, bench_sweeps_part },
-  { "switches", FALSE, bench_switches_part },
-  { "ttft", FALSE, bench_ttft_part },
-  { "slots", FALSE, bench_slots_part },
-};
-
-/* --- what is asked for --- */
-
-typedef gconstpointer (*FindFunc) (BenchParts *self,
-                                   const char *name,
-                                   GError    **error);
-
-static gconstpointer
-find_shape (BenchParts *self,
-            const char *name,
-            GError    **error)
+static const BenchModelShape *
+find_shape (const char *name)
 {
   for (const BenchModelShape *shape = bench_model_shapes; shape->name != NULL; shape++)
     if (strcmp (shape->name, name) == 0)
@@ -97,210 +73,272 @@ find_shape (BenchParts *self,
   return NULL;
 }
 
-static gconstpointer
-find_policy (BenchParts *self,
-             const char *name,
-             GError    **error)
-{
-  return llm_kv_policy_find (name);
-}
-
-static BenchDevice disk;
-
-static gconstpointer
-find_device (BenchParts *self,
-             const char *name,
-             GError    **error)
-{
-  if (strcmp (name, "disk") != 0)
-    return bench_device_find (name);
-  return bench_rate_file_get_disk (self->rates, &disk, error) ? &disk : NULL;
-}
-
-/* @names: those that were given (nullable), else @defaults. */
+/* The real disk is measured where it is not in the file. */
 static gboolean
-choose (BenchParts        *self,
-        GPtrArray         *list,
-        const char        *what,
-        char             **names,
-        const char *const *defaults,
-        FindFunc           find,
-        GError           **error)
+find_all (BenchParts  *self,
+          BenchDevice *disk,
+          GError     **error)
 {
-  const char *const *all = names != NULL ? (const char *const *) names : defaults;
-  g_autoptr(GError) find_error = NULL;
-
-  for (guint i = 0; all[i] != NULL; i++)
+  for (guint i = 0; opt_shapes != NULL && opt_shapes[i] != NULL; i++)
     {
-      gconstpointer found = find (self, all[i], &find_error);
+      g_ptr_array_add (self->shapes, (gpointer) find_shape (opt_shapes[i]));
+      if (self->shapes->pdata[i] == NULL)
+        return fail_unknown (error, "model", opt_shapes[i]);
+    }
+  for (guint i = 0; opt_policies != NULL && opt_policies[i] != NULL; i++)
+    {
+      g_ptr_array_add (self->policies, (gpointer) llm_kv_policy_find (opt_policies[i]));
+      if (self->policies->pdata[i] == NULL)
+        return fail_unknown (error, "policy", opt_policies[i]);
+    }
+  for (guint i = 0; opt_devices != NULL && opt_devices[i] != NULL; i++)
+    {
+      gboolean is_disk = strcmp (opt_devices[i], "disk") == 0;
 
-      if (found == NULL && find_error == NULL)
-        g_set_error (&find_error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                     "There is no %s “%s”: see llmsvc-bench contexts --help", what, all[i]);
-      if (found == NULL)
-        {
-          g_propagate_error (error, g_steal_pointer (&find_error));
-          return FALSE;
-        }
-      g_ptr_array_add (list, (gpointer) found);
+      g_ptr_array_add (self->devices,
+                       is_disk ? disk : (gpointer) bench_device_find (opt_devices[i]));
+      if (self->devices->pdata[i] == NULL)
+        return fail_unknown (error, "device", opt_devices[i]);
+      if (is_disk && !bench_rate_file_get_disk (&self->rates, disk, error))
+        return FALSE;
     }
   return TRUE;
 }
 
+/* Titles and lengths of models, what devices are, which policies plan with them. */
 static gboolean
-choose_all (BenchParts *self,
+names_part (BenchParts *self,
             GError    **error)
 {
-  static const char *const policies[] = { "llms", "vllm-sq", "vllm-s", "swapping", "lmk", NULL };
-  static const char *const shapes[] = { "8m", "1.1b", "1.3b-mha", NULL };
-  static const char *const devices[] = { "disk", "ufs4", "ufs3", "sd", NULL };
+  JsonObject *shapes = json_object_new (), *devices = json_object_new ();
+  JsonObject *policies = json_object_new ();
 
-  return choose (self, self->shapes, "model", opt_shapes, shapes, find_shape, error) &&
-         choose (self, self->policies, "policy", opt_policies, policies, find_policy, error) &&
-         choose (self, self->devices, "device", opt_devices, devices, find_device, error);
+  for (guint i = 0; i < self->shapes->len; i++)
+    {
+      const BenchModelShape *shape = self->shapes->pdata[i];
+      JsonArray *list = json_array_new ();
+
+      json_array_add_string_element (list, shape->title);
+      json_array_add_int_element (list, shape->max_slots);
+      json_object_set_array_member (shapes, shape->name, list);
+    }
+  for (guint i = 0; i < self->devices->len; i++)
+    {
+      const BenchDevice *device = self->devices->pdata[i];
+
+      json_object_set_string_member (devices, device->name, device->what);
+    }
+  for (guint i = 0; i < self->policies->len; i++)
+    {
+      const LlmKvPolicy *policy = self->policies->pdata[i];
+
+      json_object_set_boolean_member (policies, policy->name, bench_policy_plans (policy));
+    }
+  json_object_set_object_member (self->json, "shapes", shapes);
+  json_object_set_object_member (self->json, "devices", devices);
+  json_object_set_object_member (self->json, "policies", policies);
+  return TRUE;
 }
 
-/* The parts of the command line; those in virtual time where it names none. */
+/* Measures what computing costs where it is not in the file. */
 static gboolean
-choose_parts (Bench    *bench,
-              gboolean *is_chosen,
-              GError  **error)
+rates_part (BenchParts *self,
+            GError    **error)
 {
-  for (guint k = 0; k < G_N_ELEMENTS (parts); k++)
-    is_chosen[k] = bench->argc == 1 && parts[k].is_virtual;
-  for (int i = 1; i < bench->argc; i++)
-    {
-      gboolean is_found = FALSE;
+  BenchRates rates;
 
-      for (guint k = 0; k < G_N_ELEMENTS (parts); k++)
-        if (strcmp (bench->argv[i], parts[k].name) == 0)
-          is_chosen[k] = is_found = TRUE;
-      if (!is_found)
-        {
-          g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                       "There is no part “%s”: see llmsvc-bench contexts --help", bench->argv[i]);
-          return FALSE;
-        }
+  for (guint i = 0; i < self->shapes->len; i++)
+    if (!bench_rate_file_get_rates (&self->rates, self->shapes->pdata[i], &rates, error))
+      return FALSE;
+  return TRUE;
+}
+
+/* --- a replay --- */
+
+static BenchTrace *
+make_trace (guint n_contexts)
+{
+  BenchTraceConfig config = {
+    .n_contexts = n_contexts,
+    .max_slots = (guint) opt_longest,
+    /* as many calls, whatever their rate */
+    .hours = opt_hours * opt_interval / INTERVAL_S,
+    .interval_s = opt_interval,
+    .seed = (guint64) opt_seed,
+  };
+
+  while (config.pattern < BENCH_N_PATTERNS - 1 &&
+         g_strcmp0 (bench_pattern_names[config.pattern], opt_pattern) != 0)
+    config.pattern++;
+  return bench_trace_new (&config);
+}
+
+/* A share of what the contexts hold, and no less than the context of a call that runs may take
+ * where chunks stay floats. */
+static double
+get_budget (const BenchReplayConfig *config)
+{
+  g_autoptr(BenchTrace) all = make_trace (ALL_CONTEXTS);
+  guint slots = config->chunk_slots;
+  double packed = bench_replay_get_slot_bytes (config->shape, slots, LLK_KV_Q8);
+  double floats = bench_replay_get_slot_bytes (config->shape, slots, LLK_KV_F16);
+
+  return MAX (opt_share * all->mean_slots * packed, (opt_longest + 2.0 * slots) * floats);
+}
+
+/* Sorts @us. */
+static void
+set_latency (JsonObject *object,
+             const char *name,
+             double     *us,
+             guint       n)
+{
+  BenchLatency latency = bench_latency_new (us, n);
+  JsonObject *member = json_object_new ();
+
+  json_object_set_double_member (member, "mean-ms", latency.mean / MS);
+  json_object_set_double_member (member, "p50-ms", latency.p50 / MS);
+  json_object_set_double_member (member, "p95-ms", latency.p95 / MS);
+  json_object_set_double_member (member, "p99-ms", latency.p99 / MS);
+  json_object_set_double_member (member, "most-ms", latency.most / MS);
+  json_object_set_object_member (object, name, member);
+}
+
+/* What the counted switches cost on @device; "waits" are in the order of the trace, µs. */
+static JsonObject *
+make_cell (const GArray            *switches,
+           const BenchReplayConfig *config,
+           const BenchDevice       *device)
+{
+  g_autofree double *waits = g_new (double, switches->len + 1);
+  g_autofree double *reads = g_new (double, switches->len + 1);
+  g_autofree double *overlapped = g_new (double, switches->len + 1);
+  double n_resident = 0, read_bytes = 0, written_bytes = 0, n_recomputed = 0;
+  JsonObject *cell = json_object_new ();
+  JsonArray *list = json_array_new ();
+  guint n = 0, n_least;
+
+  for (guint i = 0; i < switches->len; i++)
+    {
+      const BenchSwitch *s = &g_array_index (switches, BenchSwitch, i);
+      BenchPrice price;
+
+      if (!s->is_counted)
+        continue;
+      price = bench_switch_price (s, config->policy, device, config->rates);
+      json_array_add_double_element (list, price.wait_us);
+      waits[n] = price.wait_us;
+      reads[n] = price.read_us;
+      overlapped[n++] = price.overlapped_us;
+      read_bytes += s->read_bytes;
+      written_bytes += s->written_bytes;
+      n_recomputed += s->n_recomputed;
+      n_resident += s->read_bytes == 0 && s->n_recomputed == 0 ? 1 : 0;
     }
+  n_least = MAX (n, 1);
+  json_object_set_double_member (cell, "budget-bytes", config->budget);
+  json_object_set_double_member (cell, "switches", n);
+  json_object_set_double_member (cell, "resident-share", n_resident / n_least);
+  json_object_set_double_member (cell, "read-bytes", read_bytes / n_least);
+  json_object_set_double_member (cell, "written-bytes", written_bytes / n_least);
+  json_object_set_double_member (cell, "recomputed-rows", n_recomputed / n_least);
+  set_latency (cell, "wait", waits, n);
+  set_latency (cell, "without-prompt", reads, n);
+  set_latency (cell, "if-overlapped", overlapped, n);
+  json_object_set_array_member (cell, "waits", list);
+  return cell;
+}
+
+/* Of the first model and policy; plans expect the first device, and cells are of all. */
+static gboolean
+replay_part (BenchParts *self,
+             GError    **error)
+{
+  g_autoptr(BenchTrace) trace = make_trace ((guint) opt_contexts);
+  g_autofree char *folder = bench_make_folder (opt_folder, error);
+  BenchRates rates;
+  BenchReplayConfig config = {
+    .shape = self->shapes->pdata[0],
+    .policy = self->policies->pdata[0],
+    .trace = trace,
+    .rates = &rates,
+    .device = self->devices->pdata[0],
+    .chunk_slots = (guint) opt_chunk,
+    .folder = folder,
+  };
+  g_autoptr(GArray) switches = NULL;
+  JsonArray *cells;
+
+  if (folder == NULL || !bench_rate_file_get_rates (&self->rates, config.shape, &rates, error))
+    return FALSE;
+  config.budget = get_budget (&config);
+  switches = bench_replay_run (&config, error);
+  llm_test_folder_remove (folder);
+  if (switches == NULL)
+    return FALSE;
+  cells = json_array_new ();
+  for (guint i = 0; i < self->devices->len; i++)
+    json_array_add_object_element (cells, make_cell (switches, &config, self->devices->pdata[i]));
+  json_object_set_array_member (self->json, "cells", cells);
+  json_object_set_int_member (self->json, "calls", switches->len);
   return TRUE;
 }
 
 /* --- --- */
 
-static gboolean
-run_parts (BenchParts     *self,
-           const gboolean *is_chosen,
-           gboolean        is_virtual,
-           GError        **error)
+static const struct
 {
-  gboolean runs = FALSE;
+  const char *name;
+  gboolean (*run) (BenchParts *self,
+                   GError    **error);
+} parts[] = {
+  { "names", names_part }, { "rates", rates_part }, { "replay", replay_part },
+  { "switches", bench_switches_part }, { "ttft", bench_ttft_part }, { "slots", bench_slots_part },
+};
 
-  for (guint i = 0; i < G_N_ELEMENTS (parts); i++)
-    runs = runs || (is_chosen[i] && parts[i].is_virtual == is_virtual);
-  for (guint i = 0; i < self->devices->len && runs && is_virtual && !self->is_silent; i++)
-    {
-      const BenchDevice *device = self->devices->pdata[i];
-
-      printf ("%s: %s\n", device->name, device->what);
-    }
-  for (guint i = 0; i < G_N_ELEMENTS (parts); i++)
-    if (is_chosen[i] && parts[i].is_virtual == is_virtual && !parts[i].run (self, error))
-      return FALSE;
-  if (!runs || !is_virtual)
-    return TRUE;
-  bench_cells_set_json (&self->grid, self->json);
-  if (!self->is_silent)
-    printf ("\n%" G_GUINT64_FORMAT " calls were replayed in %.0f s of all processors together, "
-            "seed %" G_GINT64_FORMAT ", %g virtual hours a trace\n", self->grid.n_calls,
-            self->grid.seconds, opt_seed, opt_hours);
+static gboolean
+run_parts (Bench      *bench,
+           BenchParts *self,
+           GError    **error)
+{
+  for (int i = 1; i < bench->argc; i++)
+    for (guint k = 0; k < G_N_ELEMENTS (parts); k++)
+      if (strcmp (bench->argv[i], parts[k].name) == 0 && !parts[k].run (self, error))
+        return FALSE;
+  bench_print_object (self->json);
   return TRUE;
-}
-
-static gboolean
-end_json (Bench      *bench,
-          JsonObject *json,
-          GError    **error)
-{
-  g_autoptr(JsonNode) root = json_node_init_object (json_node_alloc (), json);
-  g_autofree char *text = NULL;
-
-  if (bench->as_json)
-    bench_print_object (json);
-  if (bench->as_json || opt_json_file == NULL)
-    return TRUE;
-  text = json_to_string (root, TRUE);
-  return g_file_set_contents (opt_json_file, text, -1, error);
-}
-
-static void
-set_defaults (void)
-{
-  if (opt_folder == NULL)
-    opt_folder = g_strdup (g_get_tmp_dir ());
-  if (opt_memory == NULL)
-    opt_memory = g_strdup (g_file_test ("/dev/shm", G_FILE_TEST_IS_DIR) ? "/dev/shm" : opt_folder);
-  if (opt_quick && opt_hours >= DEFAULT_HOURS)
-    opt_hours = QUICK_HOURS;
-  if (opt_quick && opt_switches >= DEFAULT_SWITCHES)
-    opt_switches = QUICK_SWITCHES;
 }
 
 static gboolean
 run_contexts (Bench   *bench,
               GError **error)
 {
-  static const guint all_contexts[] = { 2, 4, 6, 8, 12, 16, 0 }, quick_contexts[] = { 2, 8, 0 };
-  static const double all_shares[] = { 0.25, 0.5, 0.75, 0 }, quick_shares[] = { 0.5, 0 };
   g_autoptr(GPtrArray) shapes = g_ptr_array_new ();
   g_autoptr(GPtrArray) devices = g_ptr_array_new ();
   g_autoptr(GPtrArray) policies = g_ptr_array_new ();
   g_autoptr(JsonObject) json = json_object_new ();
-  gboolean is_chosen[G_N_ELEMENTS (parts)], is_done;
-  BenchRateFile rates = { 0 };
-  BenchParts self;
-
-  if (!choose_parts (bench, is_chosen, error))
-    return FALSE;
-  if (opt_hours <= 0 || opt_switches < 1 || opt_jobs < 0)
-    return bench_fail_usage (error, "contexts needs --hours above 0, --switches of 1 or more, and "
-                                    "--jobs that is not negative");
-  set_defaults ();
-  rates.path = opt_rates;
-  rates.folder = opt_folder;
-  rates.model = opt_model;
-  self = (BenchParts) {
+  BenchParts self = {
     .shapes = shapes,
     .devices = devices,
     .policies = policies,
-    .n_patterns = opt_quick ? 1 : BENCH_N_PATTERNS,
-    .contexts = opt_quick ? quick_contexts : all_contexts,
-    .shares = opt_quick ? quick_shares : all_shares,
     .n_switches = (guint) opt_switches,
     .seed = (guint64) opt_seed,
     .peer = opt_peer,
-    .is_silent = bench->as_json,
-    .rates = &rates,
-    .grid = { .rates = &rates, .folder = opt_memory, .hours = opt_hours, .seed = (guint64) opt_seed,
-              .n_jobs = (guint) opt_jobs },
+    .rates = { .path = opt_rates, .folder = opt_folder, .model = opt_model },
     .json = json,
   };
-  json_object_set_int_member (json, "seed", opt_seed);
-  json_object_set_double_member (json, "hours", opt_hours);
-  bench_grid_init (&self.grid);
-  is_done = bench_rate_file_open (&rates, error) && choose_all (&self, error) &&
-            run_parts (&self, is_chosen, TRUE, error) &&
-            run_parts (&self, is_chosen, FALSE, error) && end_json (bench, json, error);
-  bench_grid_clear (&self.grid);
-  bench_rate_file_clear (&rates);
+  BenchDevice disk;
+  gboolean is_done = bench_rate_file_open (&self.rates, error) && find_all (&self, &disk, error) &&
+                     run_parts (bench, &self, error);
+
+  bench_rate_file_clear (&self.rates);
   return is_done;
 }
 
+/* For `contexts`, which is written in Python. */
 const BenchCommand bench_contexts_command = {
-  .name = "contexts",
-  .summary = "what it costs to switch contexts, by policy",
+  .name = "contexts-part",
   .entries = entries,
-  .arguments = "[PART…]",
-  .description = "Parts: grid, capacity, ablations and sweeps in virtual time (these, unless others "
-                 "are named);\nswitches, ttft and slots in real time.",
+  .arguments = "PART…",
   .run = run_contexts,
 };

@@ -1,9 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * What the parts of `llmsvc-bench contexts` share: the models, the rates of this machine, the grid
- * of replays and the points that it is made of. What is asked for and what is returned belongs to
- * one thread; the replays of a grid run in several.
+ * What `llmsvc-bench contexts`, which is written in Python, asks this program for: the models, the
+ * rates of this machine, a replay of a trace, and what is measured in real time. One thread.
  */
 
 #pragma once
@@ -72,109 +71,28 @@ char    *bench_rate_file_get_model (BenchRateFile         *self,
                                     const BenchModelShape *shape,
                                     GError               **error);
 
-/* --- the grid --- */
+/* --- what is asked for --- */
 
-/* The number of contexts whose bytes with 8 bits budgets are shares of. */
-#define BENCH_GRID_ALL_CONTEXTS 16
-
-/* One point: a trace, a budget, a policy, a device. */
-typedef struct
-{
-  const BenchModelShape *shape;
-  const BenchDevice *device;
-  BenchPattern pattern;
-  double share;              /* of the bytes of BENCH_GRID_ALL_CONTEXTS contexts with 8 bits */
-  guint n_contexts;
-  const LlmKvPolicy *policy;
-  guint chunk_slots;
-  guint max_slots;
-  double interval_s;
-} BenchPoint;
-
-typedef struct
-{
-  BenchPoint point;
-  BenchLatency wait;         /* µs, of the counted switches */
-  BenchLatency read;
-  BenchLatency overlapped;
-  GArray *waits;             /* (element-type double): µs, in the order of the trace */
-  double budget;             /* bytes */
-  double read_bytes;         /* of a switch, on average */
-  double written_bytes;      /* likewise, while the call waited */
-  double n_recomputed;       /* rows, likewise */
-  double n_resident;         /* share of the switches that found all there */
-} BenchCell;
-
-/* Replays of points. All policies of a cell see the same trace. */
-typedef struct
-{
-  BenchRateFile *rates;
-  const char *folder;        /* for chunks, best in memory */
-  double hours;              /* of each trace */
-  guint64 seed;
-  guint n_jobs;
-  GPtrArray *cells;          /* (element-type BenchCell): in the order in which they were asked for */
-  GHashTable *by_key;        /* (element-type utf8 BenchCell) (unowned) */
-  guint n_run;               /* cells that are filled */
-  double seconds;            /* that replays took, in all threads together */
-  guint64 n_calls;
-} BenchGrid;
-
-void             bench_grid_init  (BenchGrid         *self);
-void             bench_grid_clear (BenchGrid         *self);
-/* Asks for a point; the same one is run once. Points that differ in their device alone share a
- * replay where the policy does not plan with it. */
-void             bench_grid_add   (BenchGrid         *self,
-                                   const BenchPoint  *point);
-/* Runs what was asked for and is not there yet. */
-gboolean         bench_grid_run   (BenchGrid         *self,
-                                   GError           **error);
-/* There must be one. */
-const BenchCell *bench_grid_find  (BenchGrid         *self,
-                                   const BenchPoint  *point);
-
-/* --- parts --- */
-
-/* What is asked for. */
 typedef struct
 {
   GPtrArray *shapes;         /* (element-type BenchModelShape) */
   GPtrArray *devices;        /* (element-type BenchDevice) */
-  GPtrArray *policies;       /* (element-type LlmKvPolicy): the first is what others are compared with */
-  guint n_patterns;
-  const guint *contexts;     /* ended by 0, as shares */
-  const double *shares;
+  GPtrArray *policies;       /* (element-type LlmKvPolicy) */
   guint n_switches;
   guint64 seed;
   const char *peer;          /* (nullable): a program that saves and loads contexts */
-  gboolean is_silent;        /* no tables */
-  BenchRateFile *rates;
-  BenchGrid grid;
-  JsonObject *json;          /* parts set members */
+  BenchRateFile rates;
+  JsonObject *json;          /* of the answer */
 } BenchParts;
 
-/* In virtual time: latencies by policy, the most contexts under a latency, and one point with parts
- * of LLMS switched off, or one figure changed. */
-gboolean bench_grid_part      (BenchParts *self,
-                               GError    **error);
-gboolean bench_capacity_part  (BenchParts *self,
-                               GError    **error);
-gboolean bench_ablations_part (BenchParts *self,
-                               GError    **error);
-gboolean bench_sweeps_part    (BenchParts *self,
-                               GError    **error);
-/* Sets the member "cells". */
-void     bench_cells_set_json (BenchGrid  *grid,
-                               JsonObject *object);
-
-/* In real time, with real models: switches beside what replays would say of them, the time to the
- * first token behind a context that is read or computed anew, bytes and time to load a context
- * beside a peer's file. */
-gboolean bench_switches_part  (BenchParts *self,
-                               GError    **error);
-gboolean bench_ttft_part      (BenchParts *self,
-                               GError    **error);
-gboolean bench_slots_part     (BenchParts *self,
-                               GError    **error);
+/* In real time, with real models: the time to the first token behind a context that is read or
+ * computed anew, bytes and time to load a context beside a peer's file, switches beside what
+ * replays would say of them. Each sets the member of its name. */
+gboolean bench_ttft_part     (BenchParts *self,
+                              GError    **error);
+gboolean bench_slots_part    (BenchParts *self,
+                              GError    **error);
+gboolean bench_switches_part (BenchParts *self,
+                              GError    **error);
 
 G_END_DECLS

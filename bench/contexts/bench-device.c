@@ -123,19 +123,3 @@ bench_latency_new (double *samples,
   self.most = samples[n - 1];
   return self;
 }
-
-void
-bench_ratios_add (BenchRatios *self,
-                  double       ratio)
-{
-  self->least = self->n == 0 ? ratio : MIN (self->least, ratio);
-  self->most = MAX (self->most, ratio);
-  self->log_sum += log (ratio);
-  self->n++;
-}
-
-double
-bench_ratios_get_mean (const BenchRatios *self)
-{
-  return self->n > 0 ? exp (self->log_sum / self->n) : 0;
-}

@@ -1,45 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/*
- * Switches in real time: real models, the real forward pass, a real store on the real disk. One
- * engine for each model.
- */
+#include "contexts/bench-real.h"
 
-#include "contexts/bench-contexts.h"
-
-#include <stdio.h>
-
-#include "bench-engine.h"
-#include "bench-peer.h"
-#include "bench-random.h"
-#include "contexts/bench-replay.h"
 #include "support/llm-test-folder.h"
 
-#define MIB 1048576.0
-/* Rows of a question. */
-#define N_NEW 32
-
-typedef struct
-{
-  BenchParts *parts;
-  const BenchModelShape *shape;
-  const char *model;
-  BenchEngine *engine;
-  BenchPeer *peer;       /* (nullable) */
-  JsonObject *json;      /* of the part */
-} Real;
-
-typedef gboolean (*RealFunc) (Real    *real,
-                              GError **error);
-
 static gboolean
-run_shape (Real     *real,
-           RealFunc  run,
+run_shape (BenchReal     *real,
+           BenchRealFunc run,
            GError  **error)
 {
-  g_autofree char *model = bench_rate_file_get_model (real->parts->rates, real->shape, error);
+  g_autofree char *model = bench_rate_file_get_model (&real->parts->rates, real->shape, error);
   g_autofree char *folder =
-    model != NULL ? bench_make_folder (real->parts->rates->folder, error) : NULL;
+    model != NULL ? bench_make_folder (real->parts->rates.folder, error) : NULL;
   const BenchEngineConfig config = { .path = model, .policy = llm_kv_policy_find ("llms"),
                                      .chunks = folder };
   gboolean is_done;
@@ -54,15 +26,14 @@ run_shape (Real     *real,
   return is_done;
 }
 
-/* Sets the member @name, to which @run adds what it finds for each model. */
-static gboolean
-run_shapes (BenchParts *parts,
+gboolean
+bench_real_run (BenchParts *parts,
             BenchPeer  *peer,
             const char *name,
-            RealFunc    run,
+            BenchRealFunc run,
             GError    **error)
 {
-  Real real = { .parts = parts, .peer = peer, .json = json_object_new () };
+  BenchReal real = { .parts = parts, .peer = peer, .json = json_object_new () };
 
   json_object_set_object_member (parts->json, name, real.json);
   for (guint i = 0; i < parts->shapes->len; i++)
@@ -74,16 +45,8 @@ run_shapes (BenchParts *parts,
   return TRUE;
 }
 
-static double
-get_us (void)
-{
-  return (double) g_get_monotonic_time ();
-}
-
-/* A question of @n_new tokens behind what @sequence has, wherever that is. @s: (nullable): what the
- * call did. Microseconds from its begin to the first logits; the call goes on. */
-static gboolean
-ask (Real             *real,
+gboolean
+bench_real_ask (BenchReal             *real,
      LlmKvSeq         *sequence,
      guint             n_new,
      const BenchRates *rates,
@@ -94,7 +57,7 @@ ask (Real             *real,
   LlmKvStore *store = real->engine->store;
   g_autofree LlmKvChunkInfo *infos = bench_switch_get_infos (sequence);
   g_autoptr(GArray) missing = g_array_new (FALSE, FALSE, sizeof (guint));
-  double begin = get_us ();
+  double begin = (double) g_get_monotonic_time ();
   LlmKvPlan plan;
 
   if (!llm_kv_seq_begin_call (sequence, n_new, &plan, error))
@@ -103,220 +66,8 @@ ask (Real             *real,
   if (s != NULL)
     bench_switch_note (s, store, sequence, real->shape, &rates->profile, infos, missing, n_new);
   bench_engine_prefill (real->engine, sequence, missing, n_new, NULL);
-  *us = get_us () - begin;
+  *us = (double) g_get_monotonic_time () - begin;
   return TRUE;
-}
-
-/* --- switches, beside what replays say of them --- */
-
-#define N_CONTEXTS 6
-
-typedef struct
-{
-  double measured;     /* sums, µs */
-  double predicted;
-} Pair;
-
-typedef struct
-{
-  Real *real;
-  BenchRates rates;
-  BenchDevice disk;
-  LlmKvSeq *sequences[N_CONTEXTS];
-  guint lengths[N_CONTEXTS];
-  BenchRandom random;
-  Pair reads;          /* all is read, nothing computed */
-  Pair waits;          /* what the call waits more than with all there */
-  Pair calls;          /* begin to first logits */
-  guint n_rows;        /* computed again */
-  double bytes;
-} Switches;
-
-static gboolean
-fill_contexts (Switches *self,
-               GError  **error)
-{
-  LlmKvStore *store = self->real->engine->store;
-  guint n_chunks = self->real->shape->max_slots / LLM_KV_CHUNK_SLOTS;
-
-  for (guint i = 0; i < N_CONTEXTS; i++)
-    {
-      g_autofree char *id = g_strdup_printf ("switch-%u", i);
-      LlmKvPlan plan;
-
-      /* Whole chunks, an eighth of the longest at least. */
-      self->lengths[i] = LLM_KV_CHUNK_SLOTS *
-                         bench_random_range (&self->random, n_chunks / 8,
-                                             n_chunks - N_NEW / LLM_KV_CHUNK_SLOTS);
-      self->sequences[i] = llm_kv_seq_new (store, "bench", id);
-      if (!llm_kv_seq_begin_call (self->sequences[i], self->lengths[i], &plan, error) ||
-          !bench_sequence_fill (self->sequences[i], self->lengths[i], error))
-        return FALSE;
-      bench_store_end_call (store, self->sequences[i]);
-    }
-  return TRUE;
-}
-
-/* Some of what all contexts hold. */
-static void
-evict (Switches *self)
-{
-  LlmKvStore *store = self->real->engine->store;
-  double all = (double) llm_kv_store_get_packed_bytes (store);
-
-  llm_kv_store_evict (store, (guint64) (all * bench_random_get (&self->random)), FALSE);
-}
-
-static BenchPrice
-get_price (Switches          *self,
-           const BenchSwitch *s)
-{
-  return bench_switch_price (s, llm_kv_store_get_policy (self->real->engine->store), &self->disk,
-                             &self->rates);
-}
-
-/* A call begins and reads, and ends there. */
-static gboolean
-measure_read (Switches *self,
-              LlmKvSeq *sequence,
-              GError  **error)
-{
-  LlmKvStore *store = self->real->engine->store;
-  g_autofree LlmKvChunkInfo *infos = bench_switch_get_infos (sequence);
-  g_autoptr(GArray) missing = g_array_new (FALSE, FALSE, sizeof (guint));
-  BenchSwitch s = { 0 };
-  double begin = get_us ();
-  LlmKvPlan plan;
-
-  if (!llm_kv_seq_begin_call (sequence, N_NEW, &plan, error) ||
-      !bench_store_restore (store, sequence, error))
-    return FALSE;
-  self->reads.measured += get_us () - begin;
-  llm_kv_seq_get_missing (sequence, missing);
-  bench_switch_note (&s, store, sequence, self->real->shape, &self->rates.profile, infos, missing,
-                     N_NEW);
-  self->reads.predicted += get_price (self, &s).read_us;
-  bench_engine_prefill (self->real->engine, sequence, missing, 0, NULL);
-  bench_store_end_call (store, sequence);
-  return TRUE;
-}
-
-/* A call begins and computes a question; then the same question again with all there. */
-static gboolean
-measure_call (Switches *self,
-              guint     index,
-              GError  **error)
-{
-  LlmKvSeq *sequence = self->sequences[index];
-  BenchEngine *engine = self->real->engine;
-  BenchSwitch s = { 0 };
-  double away, there;
-  BenchPrice price;
-
-  if (!ask (self->real, sequence, N_NEW, &self->rates, &s, &away, error))
-    return FALSE;
-  llm_kv_seq_truncate (sequence, self->lengths[index]);
-  there = get_us ();
-  bench_engine_prefill (engine, sequence, NULL, N_NEW, NULL);
-  there = get_us () - there;
-  llm_kv_seq_truncate (sequence, self->lengths[index]);
-  bench_store_end_call (engine->store, sequence);
-
-  price = get_price (self, &s);
-  self->calls.measured += away;
-  self->calls.predicted += price.wait_us + s.new_us;
-  self->waits.measured += away - there;
-  self->waits.predicted += price.wait_us;
-  self->n_rows += s.n_recomputed;
-  self->bytes += s.read_bytes;
-  return TRUE;
-}
-
-static gboolean
-measure_switches (Switches *self,
-                  GError  **error)
-{
-  guint last = N_CONTEXTS, index;
-
-  for (guint i = 0; i < self->real->parts->n_switches; i++)
-    {
-      do
-        index = bench_random_range (&self->random, 0, N_CONTEXTS - 1);
-      while (index == last);
-      last = index;
-      evict (self);
-      if (!measure_read (self, self->sequences[index], error))
-        return FALSE;
-      evict (self);
-      if (!measure_call (self, index, error))
-        return FALSE;
-    }
-  return TRUE;
-}
-
-static void
-print_switches (Switches *self)
-{
-  const struct
-  {
-    const char *name;
-    const Pair *pair;
-  } pairs[] = { { "read", &self->reads }, { "wait", &self->waits }, { "call", &self->calls } };
-  BenchParts *parts = self->real->parts;
-  JsonObject *json = json_object_new ();
-
-  if (!parts->is_silent)
-    printf ("| %s |", self->real->shape->title);
-  for (guint i = 0; i < G_N_ELEMENTS (pairs); i++)
-    {
-      double predicted = pairs[i].pair->predicted / (parts->n_switches * 1000.0);
-      double measured = pairs[i].pair->measured / (parts->n_switches * 1000.0);
-      JsonObject *member = json_object_new ();
-
-      if (!parts->is_silent)
-        printf (" %.2f | %.2f | %.3f |", predicted, measured, predicted / measured);
-      json_object_set_double_member (member, "predicted-ms", predicted);
-      json_object_set_double_member (member, "measured-ms", measured);
-      json_object_set_object_member (json, pairs[i].name, member);
-    }
-  if (!parts->is_silent)
-    printf (" %.1f | %.1f |\n", self->bytes / parts->n_switches / MIB,
-            (double) self->n_rows / parts->n_switches);
-  json_object_set_object_member (self->real->json, self->real->shape->name, json);
-}
-
-static gboolean
-run_switches (Real    *real,
-              GError **error)
-{
-  Switches self = { .real = real, .random = bench_random_derive (real->parts->seed, 2) };
-  LlmKvProfile profile;
-  gboolean is_done;
-
-  if (!bench_rate_file_get_rates (real->parts->rates, real->shape, &self.rates, error) ||
-      !bench_rate_file_get_disk (real->parts->rates, &self.disk, error))
-    return FALSE;
-  profile = self.rates.profile;
-  bench_profile_set_device (&profile, &self.disk, 1);
-  llm_kv_store_set_profile (real->engine->store, &profile);
-  is_done = fill_contexts (&self, error) && measure_switches (&self, error);
-  for (guint i = 0; i < N_CONTEXTS; i++)
-    g_clear_pointer (&self.sequences[i], llm_kv_seq_free);
-  if (is_done)
-    print_switches (&self);
-  return is_done;
-}
-
-gboolean
-bench_switches_part (BenchParts *self,
-                     GError    **error)
-{
-  if (!self->is_silent)
-    printf ("\n%u real switches of each model to contexts of which a random part was away, "
-            "question of %d tokens, means in ms: predicted, measured, ratio\n\n"
-            "| model | read | | | wait | | | whole call | | | MiB read | rows recomputed |\n"
-            "|---|---|---|---|---|---|---|---|---|---|---|---|\n", self->n_switches, N_NEW);
-  return run_shapes (self, NULL, "switches", run_switches, error);
 }
 
 /* --- figures of a context that is there, read, computed or a peer's --- */
@@ -372,7 +123,7 @@ end_figures (JsonObject *json,
 
 /* The context is as before afterwards. */
 static gboolean
-measure_question (Real        *real,
+measure_question (BenchReal        *real,
                   LlmKvSeq    *sequence,
                   BenchFigure *figure,
                   GError     **error)
@@ -380,7 +131,7 @@ measure_question (Real        *real,
   guint length = llm_kv_seq_get_length (sequence);
   double us;
 
-  if (!ask (real, sequence, N_NEW, NULL, NULL, &us, error))
+  if (!bench_real_ask (real, sequence, BENCH_N_NEW, NULL, NULL, &us, error))
     return FALSE;
   bench_figure_add (figure, us / 1000);
   llm_kv_seq_truncate (sequence, length);
@@ -389,7 +140,7 @@ measure_question (Real        *real,
 }
 
 static gboolean
-measure_depth (Real      *real,
+measure_depth (BenchReal      *real,
                guint      depth,
                GPtrArray *figures,
                GError   **error)
@@ -402,7 +153,7 @@ measure_depth (Real      *real,
       g_autoptr(LlmKvSeq) sequence = llm_kv_seq_new (store, "bench", id);
       double us;
 
-      if (!ask (real, sequence, depth + N_NEW, NULL, NULL, &us, error))
+      if (!bench_real_ask (real, sequence, depth + BENCH_N_NEW, NULL, NULL, &us, error))
         return FALSE;
       bench_figure_add (figures->pdata[COMPUTED], us / 1000);
       llm_kv_seq_truncate (sequence, depth);
@@ -420,11 +171,11 @@ measure_depth (Real      *real,
 }
 
 static gboolean
-run_ttft (Real    *real,
+run_ttft (BenchReal    *real,
           GError **error)
 {
   static const guint depths[] = { 1024, 4096 };
-  guint most = real->engine->hparams->n_ctx - 2 * N_NEW;   /* what the model bears */
+  guint most = real->engine->hparams->n_ctx - 2 * BENCH_N_NEW;   /* what the model bears */
 
   for (guint i = 0; i < G_N_ELEMENTS (depths) && (i == 0 || depths[i - 1] <= most); i++)
     {
@@ -436,9 +187,6 @@ run_ttft (Real    *real,
       if (!measure_depth (real, depth, figures, error))
         return FALSE;
       end_figures (real->json, name, json_object_new (), figures, ms);
-      if (!real->parts->is_silent)
-        printf ("| %s | %u | %.1f | %.1f | %.1f | %.1f × |\n", real->shape->title, depth, ms[THERE],
-                ms[RESTORED], ms[COMPUTED], ms[COMPUTED] / ms[RESTORED]);
     }
   return TRUE;
 }
@@ -447,18 +195,13 @@ gboolean
 bench_ttft_part (BenchParts *self,
                  GError    **error)
 {
-  if (!self->is_silent)
-    printf ("\nTime to the first token of a question of %d tokens, ms (medians)\n\n"
-            "| model | tokens before it | in memory | read from storage | computed anew | "
-            "gained |\n"
-            "|---|---|---|---|---|---|\n", N_NEW);
-  return run_shapes (self, NULL, "ttft", run_ttft, error);
+  return bench_real_run (self, NULL, "ttft", run_ttft, error);
 }
 
 /* --- the same context on storage, by us and by another program --- */
 
 static gboolean
-measure_rounds (Real      *real,
+measure_rounds (BenchReal      *real,
                 guint      depth,
                 GPtrArray *figures,
                 GError   **error)
@@ -469,7 +212,7 @@ measure_rounds (Real      *real,
   double us, bytes, seconds;
   LlmKvPlan plan;
 
-  if (!ask (real, sequence, depth, NULL, NULL, &us, error))
+  if (!bench_real_ask (real, sequence, depth, NULL, NULL, &us, error))
     return FALSE;
   bench_store_end_call (engine->store, sequence);
   bench_figure_add (figures->pdata[OWN_BYTES],
@@ -477,11 +220,11 @@ measure_rounds (Real      *real,
   for (guint run = 0; run < N_RUNS; run++)
     {
       llm_kv_store_evict (engine->store, G_MAXUINT64, FALSE);
-      us = get_us ();
+      us = (double) g_get_monotonic_time ();
       if (!llm_kv_seq_begin_call (sequence, 1, &plan, error) ||
           !bench_store_restore (engine->store, sequence, error))
         return FALSE;
-      bench_figure_add (figures->pdata[OWN_LOAD], (get_us () - us) / 1000);
+      bench_figure_add (figures->pdata[OWN_LOAD], ((double) g_get_monotonic_time () - us) / 1000);
       bench_store_end_call (engine->store, sequence);
       if (!bench_peer_load_context (real->peer, real->model, depth, engine->n_threads, &bytes,
                                     &seconds, error))
@@ -493,7 +236,7 @@ measure_rounds (Real      *real,
 }
 
 static gboolean
-run_slots (Real    *real,
+run_slots (BenchReal    *real,
            GError **error)
 {
   guint depth = real->shape->max_slots / 2;
@@ -506,10 +249,6 @@ run_slots (Real    *real,
   member = json_object_new ();
   json_object_set_string_member (member, "peer", real->peer->name);
   end_figures (real->json, real->shape->name, member, figures, m);
-  if (!real->parts->is_silent)
-    printf ("| %s | %u | %.1f | %.1f | %.2f | %.1f | %.1f | %.2f |\n", real->shape->title, depth,
-            m[OWN_BYTES], m[PEER_BYTES], m[OWN_BYTES] / m[PEER_BYTES], m[OWN_LOAD], m[PEER_LOAD],
-            m[OWN_LOAD] / m[PEER_LOAD]);
   return TRUE;
 }
 
@@ -524,9 +263,5 @@ bench_slots_part (BenchParts *self,
   peer = bench_peer_new (self->peer, error);
   if (peer == NULL)
     return FALSE;
-  if (!self->is_silent)
-    printf ("\nThe same context on storage, beside %s: MB, and ms until it is in memory, both past "
-            "the page cache\n\n| model | tokens | MB | peer | ratio | ms | peer | ratio |\n"
-            "|---|---|---|---|---|---|---|---|\n", peer->name);
-  return run_shapes (self, peer, "slots", run_slots, error);
+  return bench_real_run (self, peer, "slots", run_slots, error);
 }

@@ -113,20 +113,6 @@ typedef struct
 BenchLatency       bench_latency_new         (double            *samples,
                                               guint              n);
 
-/* Several ratios. */
-typedef struct
-{
-  guint n;
-  double log_sum;
-  double least;
-  double most;
-} BenchRatios;
-
-void               bench_ratios_add          (BenchRatios       *self,
-                                              double             ratio);
-/* The geometric mean; 0 without ratios. */
-double             bench_ratios_get_mean     (const BenchRatios *self);
-
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (BenchTrace, bench_trace_free)
 
 G_END_DECLS

@@ -1,0 +1,103 @@
+# SPDX-License-Identifier: LGPL-2.1-or-later
+"""Contexts that are switched (L12): traces in virtual time through the real store under several
+policies (parts grid, capacity, ablations and sweeps: these, unless others are named), and the same
+things measured in real time (switches, ttft and slots). docs/benchmarks/contexts.md says what the
+figures mean."""
+import os
+import tempfile
+import time
+
+from lib import figures
+
+from .grid import Grid, PartError, run_part
+from .tables import Parts
+
+VIRTUAL_PARTS = ("grid", "capacity", "ablations", "sweeps")
+REAL_PARTS = ("switches", "ttft", "slots")
+POLICIES = ("llms", "vllm-sq", "vllm-s", "swapping", "lmk")
+SHAPES = ("8m", "1.1b", "1.3b-mha")
+DEVICES = ("disk", "ufs4", "ufs3", "sd")
+
+
+def parse(arguments):
+    parser = figures.Options("contexts", __doc__)
+    several = {"meta": "NAME", "action": "append"}
+    parser.add_argument("parts", metavar="PART", nargs="*")
+    parser.add("policy", help="Policies to compare, with the first one; several times (llms, vllm-sq, "
+               "vllm-s, swapping, lmk)", **several)
+    parser.add("shape", help="Models, several times (8m, 1.1b, 1.3b-mha)", **several)
+    parser.add("device", help="Devices, several times (disk, ufs4, ufs3, sd)", **several)
+    parser.add("seed", int, 1, help="Other traces (1)")
+    parser.add("hours", float, help="Virtual time of a trace (72)", meta="HOURS")
+    parser.add("switches", int, help="Real switches of each model (200)")
+    parser.add_flag("quick", "Few points, short traces")
+    parser.add("rates", meta="FILE", help="What computing and reading cost here: used where it has "
+               "them, measured and added where not")
+    parser.add_argument("-m", "--model", metavar="FILE", help="The shipped model, for the shape 8m")
+    parser.add("folder", default=tempfile.gettempdir(), meta="FOLDER", help="On the disk to measure; "
+               "models with random weights go there for a while (the temporary one)")
+    parser.add("memory", meta="FOLDER", default="/dev/shm" if os.path.isdir("/dev/shm") else None,
+               help="In memory, for the chunks of the replays (/dev/shm)")
+    parser.add("peer", meta="PROGRAM", help="A program that saves and loads the context of a model, for "
+               "the part slots")
+    parser.add("jobs", int, 0, help="Replays at once (all processors)")
+    parser.add_flag("json", "One JSON object instead of tables")
+    parser.add("json-file", meta="FILE", help="The same, beside the tables")
+    options = parser.parse_args(arguments)
+    for part in options.parts:
+        if part not in VIRTUAL_PARTS + REAL_PARTS:
+            parser.error(f"There is no part “{part}”: see llmsvc-bench contexts --help")
+    if options.hours is None:
+        options.hours = 12.0 if options.quick else 72.0
+    if options.switches is None:
+        options.switches = 20 if options.quick else 200
+    if options.hours <= 0 or options.switches < 1 or options.jobs < 0:
+        parser.error("contexts needs --hours above 0, --switches of 1 or more, and --jobs that is not "
+                     "negative")
+    if "slots" in options.parts and options.peer is None:
+        parser.error("The part slots needs --peer PROGRAM")
+    return options
+
+
+def run(options):
+    chosen = options.parts or VIRTUAL_PARTS
+    is_virtual = any(part in VIRTUAL_PARTS for part in chosen)
+    sources = {"rates": options.rates, "folder": options.folder, "model": options.model,
+               "shape": options.shape or SHAPES}
+    names = run_part("names", policy=options.policy or POLICIES, device=options.device or DEVICES,
+                     **sources)
+    if is_virtual:
+        run_part("rates", **sources)
+    grid = Grid(names, options.jobs, rates=options.rates, folder=options.memory or options.folder,
+                hours=options.hours, seed=options.seed)
+    parts = Parts(options, names, grid)
+    if is_virtual:
+        for device, what in names["devices"].items():
+            parts.print(f"{device}: {what}")
+    begin = time.monotonic()
+    for part in VIRTUAL_PARTS:
+        if part in chosen:
+            getattr(parts, f"run_{part}")()
+    if is_virtual:
+        parts.json["cells"] = grid.to_json()
+        parts.print(f"\n{grid.n_calls} calls were replayed in {time.monotonic() - begin:.0f} s, seed "
+                    f"{options.seed}, {options.hours:g} virtual hours a trace")
+    for part in REAL_PARTS:
+        if part in chosen:
+            getattr(parts, f"run_{part}")()
+    if options.json:
+        figures.print_json(parts.json)
+    elif options.json_file is not None:
+        figures.write_json(parts.json, options.json_file)
+    return 0
+
+
+def main(arguments):
+    options = parse(arguments)
+    with tempfile.TemporaryDirectory(prefix="llmsvc-bench-") as folder:
+        # What is measured is measured once.
+        options.rates = options.rates or os.path.join(folder, "rates.ini")
+        try:
+            return run(options)
+        except PartError as error:
+            return error.status

@@ -20,6 +20,7 @@
 /* Memory that the reading limit is measured on: as large as the weights, within these. */
 #define MIN_MEMORY ((gsize) 64 << 20)
 #define MAX_MEMORY ((gsize) 2 << 30)
+#define WARM_UP_TOKENS 4
 
 static char *opt_model;
 static int opt_prompt = 512;
@@ -278,8 +279,6 @@ run_round (Rounds *rounds)
 static void
 warm_up (Rounds *rounds)
 {
-  const guint n_tokens = 4;
-
   for (guint i = 0; i < rounds->variants->len; i++)
     {
       Variant *variant = g_ptr_array_index (rounds->variants, i);
@@ -288,7 +287,7 @@ warm_up (Rounds *rounds)
       if (opt_prompt > 0)
         time_prompt (rounds, variant, NULL);
       if (opt_gen > 0)
-        time_decode (rounds, variant, n_tokens, NULL);
+        time_decode (rounds, variant, WARM_UP_TOKENS, NULL);
     }
 }
 
@@ -402,12 +401,12 @@ find_peak (Rounds *rounds)
 {
   const char *kernels = rounds->engine->kernels->name;
   LlkType type = rounds->engine->costs.type;
+  const char *number = type == LLK_F16 || type == LLK_BF16 ? "bf16" : "int8";
   const BenchSet *set = NULL;
   g_autofree char *name = NULL;
 
   if (!opt_exact && type != LLK_F32)
-    rounds->peak = bench_set_find_peak (kernels, type == LLK_F16 || type == LLK_BF16 ? "bf16" : "int8",
-                                        &set);
+    rounds->peak = bench_set_find_peak (kernels, number, &set);
   if (rounds->peak == NULL)
     rounds->peak = bench_set_find_peak (kernels, "fp32", &set);
   name = g_strdup_printf ("%s %s: %s", set->name, rounds->peak->name, rounds->peak->instruction);
@@ -428,10 +427,8 @@ open_all (Rounds  *rounds,
     .n_threads = (guint) opt_threads,
     .is_exact = opt_exact,
   };
-  g_autofree char *depth = opt_depth > 0 ? g_strdup_printf (" behind %d", opt_depth)
-                                         : g_strdup ("");
-  g_autofree char *batch = opt_batch > 1 ? g_strdup_printf (" in %d contexts", opt_batch)
-                                         : g_strdup ("");
+  g_autofree char *depth = g_strdup_printf (opt_depth > 0 ? " behind %d" : "", opt_depth);
+  g_autofree char *batch = g_strdup_printf (opt_batch > 1 ? " in %d contexts" : "", opt_batch);
 
   rounds->variants = g_ptr_array_new_with_free_func (variant_free);
   rounds->peers = bench_peers_new (opt_peers, error);
@@ -443,16 +440,13 @@ open_all (Rounds  *rounds,
       (opt_kv != NULL && !add_variant (rounds, opt_kv, opt_kv, opt_density, error)))
     return FALSE;
 
-  rounds->memory = bench_memory_new (BENCH_PAGES_HUGE,
-                                     CLAMP (rounds->engine->costs.row_bytes, MIN_MEMORY, MAX_MEMORY),
+  rounds->memory = bench_memory_new (BENCH_PAGES_HUGE, CLAMP (rounds->engine->costs.row_bytes,
+                                                              MIN_MEMORY, MAX_MEMORY),
                                      NULL, error);
-  if (rounds->memory == NULL)
-    return FALSE;
-
   find_peak (rounds);
   rounds->prompt_test = g_strdup_printf ("prompt of %d%s", opt_prompt, depth);
   rounds->decode_test = g_strdup_printf ("decode of %d%s%s", opt_gen, batch, depth);
-  return TRUE;
+  return rounds->memory != NULL;
 }
 
 static void

@@ -79,8 +79,8 @@ run_program (BenchPeer   *self,
   g_strv_builder_add_many (builder, "-m", model, NULL);
   g_strv_builder_addv (builder, (const char **) options);
   words = g_strv_builder_end (builder);
-  if (!g_spawn_sync (NULL, words, NULL, G_SPAWN_SEARCH_PATH | G_SPAWN_STDERR_TO_DEV_NULL, NULL, NULL,
-                     &text, NULL, &status, error))
+  if (!g_spawn_sync (NULL, words, NULL, G_SPAWN_SEARCH_PATH | G_SPAWN_STDERR_TO_DEV_NULL, NULL,
+                     NULL, &text, NULL, &status, error))
     return NULL;
   if (g_spawn_check_wait_status (status, &exit_error))
     return json_from_string (text, error);
@@ -106,7 +106,8 @@ run_once (BenchPeer           *self,
 {
   g_autofree char *batch = test->n_sequences > 1
                              ? g_strdup_printf (" --batch %u", test->n_sequences) : g_strdup ("");
-  g_autofree char *more = g_strdup_printf (" -p %u -n %u -r 1%s", test->n_prompt, test->n_gen, batch);
+  g_autofree char *more = g_strdup_printf (" -p %u -n %u -r 1%s", test->n_prompt, test->n_gen,
+                                           batch);
   g_autoptr(JsonNode) root = run_program (self, test->model, test->depth, test->n_threads, more,
                                           error);
   JsonArray *results;

@@ -44,7 +44,7 @@ void       bench_peer_free (BenchPeer            *self);
 GPtrArray *bench_peers_new (char                **commands,
                             GError              **error);
 
-/* FALSE when the program fails, or does not say that it did what was asked: which is printed, once. */
+/* FALSE when the program fails, or does not say that it did what was asked; printed once. */
 gboolean   bench_peer_run  (BenchPeer            *self,
                             const BenchPeerTest  *test,
                             BenchPeerTimes       *times);

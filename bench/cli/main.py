@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """What a shell waits for: one property read by llmctl from its start to its end, beside the same
-question by the general tools of the bus, interleaved, while the service runs; and the candidates of a
-completion."""
+question by the general tools of the bus, interleaved, while the service runs; and the candidates of
+a completion."""
 import contextlib
 import os
 import shutil
@@ -18,8 +18,8 @@ COMMANDS = (
     ("busctl get-property", "busctl",
      ("--user", "get-property", bus.NAME, bus.PATH, bus.SERVICE, "Version")),
     ("gdbus call Properties.Get", "gdbus",
-     ("call", "--session", "-d", bus.NAME, "-o", bus.PATH, "-m", bus.PROPERTIES + ".Get", bus.SERVICE,
-      "Version")),
+     ("call", "--session", "-d", bus.NAME, "-o", bus.PATH, "-m", bus.PROPERTIES + ".Get",
+      bus.SERVICE, "Version")),
     ("llmctl --version", "llmctl", ("--version",)),
     ("llmctl complete -- call", "llmctl", ("complete", "--", "call", "")),
 )

@@ -71,6 +71,12 @@ char    *bench_rate_file_get_model (BenchRateFile         *self,
                                     const BenchModelShape *shape,
                                     GError               **error);
 
+/* Microseconds for each byte of what we do with what was read, of a call that waits for it: the
+ * storage of the service, in a folder in @parent, and the processor's time alone. */
+gboolean bench_measure_taking      (const char            *parent,
+                                    double                *us_per_byte,
+                                    GError               **error);
+
 /* --- what is asked for --- */
 
 typedef struct

@@ -61,7 +61,8 @@ open_store (Run     *run,
             GError **error)
 {
   const BenchReplayConfig *config = run->config;
-  const LlmKvLayout layout = bench_model_shape_get_layout (config->shape, config->chunk_slots, TRUE);
+  const LlmKvLayout layout = bench_model_shape_get_layout (config->shape, config->chunk_slots,
+                                                           TRUE);
   LlmKvProfile profile = config->rates->profile;
 
   llm_ledger_set_budget (run->ledger, (guint64) (config->budget / run->factor));
@@ -70,8 +71,8 @@ open_store (Run     *run,
     return FALSE;
   if (config->policy->swaps)
     {
-      run->storage = bench_store_open_storage (run->store, config->folder, config->trace->config.seed,
-                                               error);
+      run->storage = bench_store_open_storage (run->store, config->folder,
+                                               config->trace->config.seed, error);
       if (run->storage == NULL)
         return FALSE;
     }

@@ -37,8 +37,8 @@ def run_part(name, **options):
 
 
 class Grid:
-    """cells: by point, in the order in which they were asked for. All policies of a cell see the same
-    trace."""
+    """cells: by point, in the order in which they were asked for. All policies of a cell see the
+    same trace."""
 
     def __init__(self, names, n_jobs, **settings):
         self.names, self.settings = names, settings
@@ -51,8 +51,8 @@ class Grid:
                      self.names["shapes"][shape][1], 300)
 
     def run(self, points):
-        """Runs those that are not there yet. Points that differ in their device alone share a replay
-        where the policy does not plan with it."""
+        """Runs those that are not there yet. Points that differ in their device alone share a
+        replay where the policy does not plan with it."""
         replays = {}
         for point in points:
             if point not in self.cells:

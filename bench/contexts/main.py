@@ -23,8 +23,8 @@ def parse(arguments):
     parser = figures.Options("contexts", __doc__)
     several = {"meta": "NAME", "action": "append"}
     parser.add_argument("parts", metavar="PART", nargs="*")
-    parser.add("policy", help="Policies to compare, with the first one; several times (llms, vllm-sq, "
-               "vllm-s, swapping, lmk)", **several)
+    parser.add("policy", help="Policies to compare, with the first one; several times (llms, "
+               "vllm-sq, vllm-s, swapping, lmk)", **several)
     parser.add("shape", help="Models, several times (8m, 1.1b, 1.3b-mha)", **several)
     parser.add("device", help="Devices, several times (disk, ufs4, ufs3, sd)", **several)
     parser.add("seed", int, 1, help="Other traces (1)")
@@ -34,12 +34,13 @@ def parse(arguments):
     parser.add("rates", meta="FILE", help="What computing and reading cost here: used where it has "
                "them, measured and added where not")
     parser.add_argument("-m", "--model", metavar="FILE", help="The shipped model, for the shape 8m")
-    parser.add("folder", default=tempfile.gettempdir(), meta="FOLDER", help="On the disk to measure; "
-               "models with random weights go there for a while (the temporary one)")
+    parser.add("folder", default=tempfile.gettempdir(), meta="FOLDER",
+               help="On the disk to measure; models with random weights go there for a while (the "
+               "temporary one)")
     parser.add("memory", meta="FOLDER", default="/dev/shm" if os.path.isdir("/dev/shm") else None,
                help="In memory, for the chunks of the replays (/dev/shm)")
-    parser.add("peer", meta="PROGRAM", help="A program that saves and loads the context of a model, for "
-               "the part slots")
+    parser.add("peer", meta="PROGRAM", help="A program that saves and loads the context of a "
+               "model, for the part slots")
     parser.add("jobs", int, 0, help="Replays at once (all processors)")
     parser.add_flag("json", "One JSON object instead of tables")
     parser.add("json-file", meta="FILE", help="The same, beside the tables")
@@ -52,8 +53,8 @@ def parse(arguments):
     if options.switches is None:
         options.switches = 20 if options.quick else 200
     if options.hours <= 0 or options.switches < 1 or options.jobs < 0:
-        parser.error("contexts needs --hours above 0, --switches of 1 or more, and --jobs that is not "
-                     "negative")
+        parser.error("contexts needs --hours above 0, --switches of 1 or more, and --jobs that is "
+                     "not negative")
     if "slots" in options.parts and options.peer is None:
         parser.error("The part slots needs --peer PROGRAM")
     return options
@@ -80,8 +81,8 @@ def run(options):
             getattr(parts, f"run_{part}")()
     if is_virtual:
         parts.json["cells"] = grid.to_json()
-        parts.print(f"\n{grid.n_calls} calls were replayed in {time.monotonic() - begin:.0f} s, seed "
-                    f"{options.seed}, {options.hours:g} virtual hours a trace")
+        parts.print(f"\n{grid.n_calls} calls were replayed in {time.monotonic() - begin:.0f} s, "
+                    f"seed {options.seed}, {options.hours:g} virtual hours a trace")
     for part in REAL_PARTS:
         if part in chosen:
             getattr(parts, f"run_{part}")()

@@ -72,8 +72,9 @@ class Parts:
             if len(self.policies) > 1:
                 print(f"\n{self.title(shape)}: latency of others divided by that of "
                       f"{self.policies[0]}, all patterns, budgets and numbers of contexts\n\n"
-                      "| device | policy | geometric mean of cells | least | best | ratio of means | "
-                      "geometric mean of switches | if all overlapped | without a prompt |\n"
+                      "| device | policy | geometric mean of cells | least | best | ratio of "
+                      "means | geometric mean of switches | if all overlapped | without a prompt "
+                      "|\n"
                       "|---|---|---|---|---|---|---|---|---|")
             for device in self.devices:
                 for policy in self.policies[1:]:
@@ -112,13 +113,13 @@ class Parts:
                 waits = [wait for pattern in self.patterns for wait in self.grid.cells[
                     self.grid.point(shape, device, pattern, share, n, policy)]["waits"]]
                 us = figures.latency(waits)
-                row += (f" {us['mean'] / 1000:.3g} ({us['p50'] / 1000:.3g} / {us['p95'] / 1000:.3g} / "
-                        f"{us['p99'] / 1000:.3g}) |")
+                mean, *shares = (f"{us[key] / 1000:.3g}" for key in ("mean", "p50", "p95", "p99"))
+                row += f" {mean} ({' / '.join(shares)}) |"
             print(row)
 
     def run_capacity(self):
-        """Many replays: of the largest model alone. Once above a limit, a lucky trace of more contexts
-        does not count."""
+        """Many replays: of the largest model alone. Once above a limit, a lucky trace of more
+        contexts does not count."""
         shape = self.shapes[-1]
         lines = list(itertools.product(self.devices, self.patterns, self.shares, self.policies))
         most = {line: dict.fromkeys(LIMITS, 0) for line in lines}
@@ -134,10 +135,11 @@ class Parts:
                     else:
                         open_limits[line].remove(limit)
         for limit in LIMITS:
-            self.print(f"\n{self.title(shape)}: most contexts under {limit} ms on average (1: not even "
-                       f"two; ≥: not more than {COUNTS[-1]} were tried)")
+            self.print(f"\n{self.title(shape)}: most contexts under {limit} ms on average (1: not "
+                       f"even two; ≥: not more than {COUNTS[-1]} were tried)")
             self.print_head("device", "pattern", "budget")
-            for device, pattern, share in itertools.product(self.devices, self.patterns, self.shares):
+            for device, pattern, share in itertools.product(self.devices, self.patterns,
+                                                            self.shares):
                 counts = [most[device, pattern, share, policy][limit] for policy in self.policies]
                 # One context needs no switch.
                 self.print(f"| {device} | {pattern} | {100 * share:.0f} % |", " ".join(
@@ -151,8 +153,8 @@ class Parts:
     def print_rows(self, title, label, rows):
         """@rows: what changes, and the point."""
         self.grid.run([point for _, point in rows])
-        self.print(f"\n{title}\n\n| {label} | policy | device | mean ms | p50 | p95 | p99 | all was "
-                   "there | MiB read | rows recomputed | MiB written while waiting |\n"
+        self.print(f"\n{title}\n\n| {label} | policy | device | mean ms | p50 | p95 | p99 | all "
+                   "was there | MiB read | rows recomputed | MiB written while waiting |\n"
                    "|---|---|---|---|---|---|---|---|---|---|---|")
         for value, point in rows:
             cell = self.grid.cells[point]
@@ -191,8 +193,9 @@ class Parts:
         return self.json[name].items()
 
     def run_switches(self):
-        self.print(f"\n{self.options.switches} real switches of each model to contexts of which a random "
-                   "part was away, question of 32 tokens, means in ms: predicted, measured, ratio\n\n"
+        self.print(f"\n{self.options.switches} real switches of each model to contexts of which a "
+                   "random part was away, question of 32 tokens, means in ms: predicted, measured, "
+                   "ratio\n\n"
                    "| model | read | | | wait | | | whole call | | | MiB read | rows recomputed |\n"
                    "|---|---|---|---|---|---|---|---|---|---|---|---|")
         for shape, result in self.run_real("switches"):
@@ -205,8 +208,8 @@ class Parts:
 
     def run_ttft(self):
         self.print("\nTime to the first token of a question of 32 tokens, ms (medians)\n\n"
-                   "| model | tokens before it | in memory | read from storage | computed anew | gained "
-                   "|\n|---|---|---|---|---|---|")
+                   "| model | tokens before it | in memory | read from storage | computed anew | "
+                   "gained |\n|---|---|---|---|---|---|")
         for name, result in self.run_real("ttft"):
             shape, _, depth = name.rpartition("-")
             there, restored, computed = (result[key]["median"]
@@ -216,8 +219,8 @@ class Parts:
 
     def run_slots(self):
         results = list(self.run_real("slots"))
-        self.print(f"\nThe same context on storage, beside {results[0][1]['peer']}: MB, and ms until it "
-                   "is in memory, both past the page cache\n\n"
+        self.print(f"\nThe same context on storage, beside {results[0][1]['peer']}: MB, and ms "
+                   "until it is in memory, both past the page cache\n\n"
                    "| model | tokens | MB | peer | ratio | ms | peer | ratio |\n"
                    "|---|---|---|---|---|---|---|---|")
         for shape, result in results:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """From the first call on a bus, which starts the service, to the first byte of an answer: with a
-model that was never prepared, with a prepared copy in the page cache and on the disk only; beside how
-long other programs take for a token; and what two daemons share of a model."""
+model that was never prepared, with a prepared copy in the page cache and on the disk only; beside
+how long other programs take for a token; and what two daemons share of a model."""
 import contextlib
 import json
 import os
@@ -27,7 +27,8 @@ class Load:
         return tempfile.TemporaryDirectory(prefix="llmsvc-bench-", dir=self.options.folder)
 
     def start(self, cache):
-        return contextlib.closing(bus.PrivateBus(self.options.daemon, self.options.model, cache=cache))
+        return contextlib.closing(bus.PrivateBus(self.options.daemon, self.options.model,
+                                                 cache=cache))
 
     def measure_start(self, name, cache):
         """Of a service that ends before the next one starts: it finishes writing its copy then."""
@@ -54,8 +55,8 @@ class Load:
         try:
             text = subprocess.run(
                 [*shlex.split(command), "-m", self.options.model, "-t",
-                 str(self.options.threads or os.cpu_count()), "-o", "json", "-p", "0", "-n", "1", "-r",
-                 "1"], check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
+                 str(self.options.threads or os.cpu_count()), "-o", "json", "-p", "0", "-n", "1",
+                 "-r", "1"], check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL).stdout
             ms = (time.monotonic() - begin) * 1000
             if not any(result.get("n_gen") == 1 and result.get("avg_ns", 0) > 0
                        for result in json.loads(text)):
@@ -68,8 +69,8 @@ class Load:
                          f"{'in' if is_warm else 'not in'} the page cache", "ms", ms)
 
     def measure_sharing(self):
-        """Of memory that several processes map, each one's Pss has its share only, so that the sum of
-        them is what is really held."""
+        """Of memory that several processes map, each one's Pss has its share only, so that the sum
+        of them is what is really held."""
         with self.folder() as cache, contextlib.ExitStack() as stack:
             with self.start(cache) as private:
                 answers.time_first_bytes(private, PROMPT, N_TOKENS)

@@ -101,7 +101,8 @@ run_machine (Bench   *bench,
     {
       g_autoptr(GError) memory_error = NULL;
 
-      memories[i] = bench_memory_new (kinds[i].pages, (gsize) opt_size << 20, folder, &memory_error);
+      memories[i] = bench_memory_new (kinds[i].pages, (gsize) opt_size << 20, folder,
+                                      &memory_error);
       if (memories[i] == NULL)
         g_printerr ("llmsvc-bench: %s is left out: %s\n", kinds[i].name, memory_error->message);
       else

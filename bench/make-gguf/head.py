@@ -115,7 +115,8 @@ def make_keys(name, shape, mixture, n_layers):
                "embedding_length": shape.n_embd, "feed_forward_length": shape.n_ff,
                "attention.head_count": shape.n_heads, "attention.head_count_kv": shape.n_kv_heads}
     if shape.head_dim * shape.n_heads != shape.n_embd or shape.has_qk_norms:
-        numbers |= {"attention.key_length": shape.head_dim, "attention.value_length": shape.head_dim}
+        numbers |= {"attention.key_length": shape.head_dim,
+                    "attention.value_length": shape.head_dim}
     if not shape.is_bpe:
         numbers["rope.dimension_count"] = shape.head_dim
     numbers |= {"rope.freq_base": shape.rope_base, "attention.layer_norm_rms_epsilon": shape.eps,

@@ -79,8 +79,8 @@ def main(arguments):
     mixture = MIXTURES.get((options.type or "").upper())
     if (options.file is None or options.shape not in SHAPES or mixture is None or
             not 0 <= options.layers <= 1024 or options.threads < 0):
-        parser.error("make-gguf needs --shape NAME, --type T (both of those that --list prints) and "
-                     "FILE")
+        parser.error("make-gguf needs --shape NAME, --type T (both of those that --list prints) "
+                     "and FILE")
     try:
         n_bytes = write(options.file, options.shape, mixture, options.layers, options.seed,
                         options.threads)

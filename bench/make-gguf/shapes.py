@@ -36,13 +36,14 @@ SHAPES = {
     "1.7b": Shape("Qwen3 1.7B", "qwen3", 28, 2048, 16, 8, 128, 6144, 151936, 40960, 1e6, 1e-6,
                   is_tied=True, has_qk_norms=True, is_bpe=True),
     "7b": Shape("Llama 2 7B", "llama", 32, 4096, 32, 32, 128, 11008, 32000, 16384, 1e4, 1e-5),
-    "moe": Shape("a small Mixtral, 1.2B with 8 experts of which 2 are used", "llama", 16, 1024, 16, 4,
-                 64, 2816, 32000, 16384, 1e6, 1e-5, n_experts=8, n_used_experts=2),
-    "tiny-llama": Shape("nothing: for tests", "llama", 2, 256, 4, 2, 64, 512, 1024, 2048, 1e4, 1e-5),
+    "moe": Shape("a small Mixtral, 1.2B with 8 experts of which 2 are used", "llama", 16, 1024, 16,
+                 4, 64, 2816, 32000, 16384, 1e6, 1e-5, n_experts=8, n_used_experts=2),
+    "tiny-llama": Shape("nothing: for tests", "llama", 2, 256, 4, 2, 64, 512, 1024, 2048, 1e4,
+                        1e-5),
     "tiny-qwen2": Shape("nothing: for tests", "qwen2", 2, 384, 6, 2, 64, 512, 1024, 2048, 1e6, 1e-6,
                         is_tied=True, has_qkv_biases=True, is_bpe=True),
-    "tiny-qwen3": Shape("nothing: for tests", "qwen3", 2, 256, 4, 2, 128, 512, 1024, 2048, 1e6, 1e-6,
-                        is_tied=True, has_qk_norms=True, is_bpe=True),
+    "tiny-qwen3": Shape("nothing: for tests", "qwen3", 2, 256, 4, 2, 128, 512, 1024, 2048, 1e6,
+                        1e-6, is_tied=True, has_qk_norms=True, is_bpe=True),
     "tiny-moe": Shape("nothing: for tests", "llama", 2, 256, 4, 2, 64, 256, 1024, 2048, 1e6, 1e-5,
                       n_experts=8, n_used_experts=2),
 }
@@ -67,7 +68,8 @@ PURE, OUTPUT, Q3_K_M, MORE = range(4)
 Mixture = collections.namedtuple("Mixture", "file_type type rules")
 
 MIXTURES = {
-    "F32": Mixture(0, "F32", PURE), "F16": Mixture(1, "F16", PURE), "BF16": Mixture(32, "BF16", PURE),
+    "F32": Mixture(0, "F32", PURE), "F16": Mixture(1, "F16", PURE),
+    "BF16": Mixture(32, "BF16", PURE),
     "Q4_0": Mixture(2, "Q4_0", OUTPUT), "Q4_1": Mixture(3, "Q4_1", OUTPUT),
     "Q5_0": Mixture(8, "Q5_0", OUTPUT), "Q5_1": Mixture(9, "Q5_1", OUTPUT),
     "Q8_0": Mixture(7, "Q8_0", PURE), "Q2_K": Mixture(10, "Q2_K", PURE),
@@ -89,7 +91,8 @@ Tensor = collections.namedtuple("Tensor", "name type dims deviation")
 
 
 def choose_type(mixture, shape, name, layer, n_layers):
-    is_value, is_out, is_down = (name == "attn_v", name == "attn_output", name.startswith("ffn_down"))
+    is_value, is_out = name == "attn_v", name == "attn_output"
+    is_down = name.startswith("ffn_down")
     if mixture.rules == PURE:
         return mixture.type
     # Next to eight experts attention is small.
@@ -114,8 +117,8 @@ def matrix(name, kind, deviation, *dims):
 
 
 def make_layer(shape, mixture, layer, n_layers):
-    """Inputs of deviation 1 give outputs of about 1; what layers add to the residual stream does not
-    grow with their number."""
+    """Inputs of deviation 1 give outputs of about 1; what layers add to the residual stream does
+    not grow with their number."""
     n_q, n_kv = shape.n_heads * shape.head_dim, shape.n_kv_heads * shape.head_dim
     quiet = 1 / math.sqrt(2.0 * n_layers)
     suffix, experts = ("_exps", [shape.n_experts]) if shape.n_experts > 0 else ("", [])
@@ -124,7 +127,9 @@ def make_layer(shape, mixture, layer, n_layers):
         return Tensor(f"blk.{layer}.{name}", "F32", (n,), deviation)
 
     def weights(name, gain, *dims):
-        kind = "F32" if name == "ffn_gate_inp" else choose_type(mixture, shape, name, layer, n_layers)
+        kind = "F32"
+        if name != "ffn_gate_inp":
+            kind = choose_type(mixture, shape, name, layer, n_layers)
         return matrix(f"blk.{layer}.{name}.weight", kind, gain / math.sqrt(dims[0]), *dims)
 
     yield vector("attn_norm.weight", shape.n_embd)

@@ -65,7 +65,8 @@ def half(values):
 
 def cut(bits, shifts, mask):
     """A column of bits for each of @shifts."""
-    return (bits[:, None] >> numpy.array(shifts, numpy.uint64) & numpy.uint64(mask)).astype(numpy.uint8)
+    columns = bits[:, None] >> numpy.array(shifts, numpy.uint64) & numpy.uint64(mask)
+    return columns.astype(numpy.uint8)
 
 
 def signed_scales(bits, signs):
@@ -75,7 +76,7 @@ def signed_scales(bits, signs):
 
 
 def store_inner_scales(kind, blocks, bits):
-    """Scales inside of a block, which random bits would leave anything between 0 and the largest."""
+    """Scales inside of a block, which random bits would leave anything up to the largest."""
     if kind == "Q2_K":
         scales = 8 | blocks[:, :16] & 7
         blocks[:, :16] = scales | scales << 4
@@ -85,10 +86,10 @@ def store_inner_scales(kind, blocks, bits):
         blocks[:, 104:108] = (s[:, :4] >> 4 | s[:, 4:8] >> 4 << 2 | s[:, 8:12] >> 4 << 4 |
                               s[:, 12:] >> 4 << 6)
     elif kind in ("Q4_K", "Q5_K"):
-        # Eight scales of 6 bits from 32 to 63, and the same for the mins: the upper bits of the last
-        # four lie above the first eight bytes' 6.
-        first, second = 32 | cut(bits[:, 0], range(0, 32, 8), 31), 32 | cut(bits[:, 0],
-                                                                            range(32, 64, 8), 31)
+        # Eight scales of 6 bits from 32 to 63, and the same for the mins: the upper bits of the
+        # last four lie above the first eight bytes' 6.
+        first = 32 | cut(bits[:, 0], range(0, 32, 8), 31)
+        second = 32 | cut(bits[:, 0], range(32, 64, 8), 31)
         blocks[:, 4:8] = blocks[:, 8:12] = first | second >> 4 << 6
         blocks[:, 12:16] = second & 15 | (second & 15) << 4
     elif kind == "Q6_K":
@@ -98,9 +99,9 @@ def store_inner_scales(kind, blocks, bits):
     elif kind == "IQ4_XS":
         s = signed_scales(bits[:, 0], bits[:, 1])[:, :8]
         upper, lower = s >> 4, s & 15
-        for half_of in range(2):
-            four = upper[:, 4 * half_of:4 * half_of + 4]
-            blocks[:, 2 + half_of] = (four[:, 0] | four[:, 1] << 2 | four[:, 2] << 4 | four[:, 3] << 6)
+        for i in range(2):
+            four = upper[:, 4 * i:4 * i + 4]
+            blocks[:, 2 + i] = four[:, 0] | four[:, 1] << 2 | four[:, 2] << 4 | four[:, 3] << 6
         blocks[:, 4:8] = lower[:, ::2] | lower[:, 1::2] << 4
 
 
@@ -109,8 +110,8 @@ def make_blocks(kind, deviation, random, n_blocks):
     block_bytes = TYPES[kind].block_bytes
     blocks = random.fill(n_blocks * block_bytes).reshape(n_blocks, block_bytes)
     bits = random.next(n_blocks * (1 + n_inner)).reshape(n_blocks, 1 + n_inner)
-    # Blocks differ by up to a quarter either way, and in sign where a format's scale may have one, so
-    # that no block is like another and means cancel out.
+    # Blocks differ by up to a quarter either way, and in sign where a format's scale may have one,
+    # so that no block is like another and means cancel out.
     scales = deviation / spread * (0.75 + (bits[:, 0] >> numpy.uint64(40)) / (1 << 24) / 2)
     if mean == 0:
         scales = numpy.where(bits[:, 0] & numpy.uint64(1), -scales, scales)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""The service as its users meet it: from the first call on a bus to the first byte of text; what the
-bus adds to an answer, beside the same engine in one process, both interleaved; and what the process
-holds."""
+"""The service as its users meet it: from the first call on a bus to the first byte of text; what
+the bus adds to an answer, beside the same engine in one process, both interleaved; and what the
+process holds."""
 import contextlib
 import pathlib
 import tempfile
@@ -11,9 +11,11 @@ from lib import answers, bus, figures, process
 
 SETTLE_S = 0.5
 PROMPT = "I want a restaurant in San Jose."
+MOMENTS = ("no model loaded yet", "model loaded, one context", "after Trim critical")
 NAMES = (("whole answer over the bus", "ms"), ("whole answer in one process", "ms"),
-         ("over the bus / in one process", "×"), ("CPU over the bus: service, bus and caller", "ms"),
-         ("CPU in one process", "ms"), ("property read", "ms"))
+         ("over the bus / in one process", "×"),
+         ("CPU over the bus: service, bus and caller", "ms"), ("CPU in one process", "ms"),
+         ("property read", "ms"))
 
 
 class Service:
@@ -55,10 +57,10 @@ class Service:
         with self.start() as private:
             private.connection.get(bus.SERVICE, "Version")
             pid = private.find_daemon()
-            for moment in ("no model loaded yet", "model loaded, one context", "after Trim critical"):
-                if moment.startswith("model"):
+            for moment in MOMENTS:
+                if moment == MOMENTS[1]:
                     self.time(private)
-                elif moment.startswith("after"):
+                elif moment == MOMENTS[2]:
                     private.connection.call(bus.MEMORY, "Trim", "(sa{sv})", "critical", bus.NONE)
                 # What it does behind the reply is done.
                 time.sleep(SETTLE_S)

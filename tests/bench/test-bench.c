@@ -273,8 +273,9 @@ test_load (void)
 static void
 test_service (void)
 {
-  g_auto(BenchRigRun) run = bench_rig_run ("service", "--daemon", g_getenv ("LLM_DAEMON"), "--model",
-                                           model, "--runs", "1", "--tokens", "2", "--json", NULL);
+  g_auto(BenchRigRun) run = bench_rig_run ("service", "--daemon", g_getenv ("LLM_DAEMON"),
+                                           "--model", model, "--runs", "1", "--tokens", "2", "--json",
+                                           NULL);
   g_auto(BenchRigRun) usage = bench_rig_run ("service", "--runs", "1", NULL);
   g_autoptr(JsonNode) root = NULL;
   JsonObject *object = parse (&run, &root);

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
-"""What the tables of `llmsvc-bench contexts` are made of: ratios, and which points share a replay."""
+"""What the tables of `llmsvc-bench contexts` are made of: ratios, points that share a replay."""
 import unittest
 from unittest import mock
 

@@ -11,7 +11,7 @@
 
 /* More than any benchmark writes. */
 #define STORAGE_LIMIT ((guint64) 1 << 40)
-/* Rows of numbers that context memory is filled with. */
+/* Rows of numbers that KV caches are filled with. */
 #define FILL_PERIOD 61
 #define WAIT_US (10 * G_TIME_SPAN_MILLISECOND)
 

@@ -254,21 +254,21 @@ static gboolean
 replay_part (BenchParts *self,
              GError    **error)
 {
-  g_autoptr(BenchTrace) trace = make_trace ((guint) opt_contexts);
-  g_autofree char *folder = bench_make_folder (opt_folder, error);
+  g_autoptr(BenchTrace) trace = NULL;
+  g_autofree char *folder = NULL;
   BenchRates rates;
-  BenchReplayConfig config = {
-    .shape = self->shapes->pdata[0],
-    .policy = self->policies->pdata[0],
-    .trace = trace,
-    .rates = &rates,
-    .device = self->devices->pdata[0],
-    .chunk_slots = (guint) opt_chunk,
-    .folder = folder,
-  };
+  BenchReplayConfig config = { .rates = &rates, .chunk_slots = (guint) opt_chunk };
   g_autoptr(GArray) switches = NULL;
   JsonArray *cells;
 
+  if (self->shapes->len == 0 || self->policies->len == 0 || self->devices->len == 0 ||
+      opt_contexts < 1 || opt_chunk < 1 || opt_longest < opt_chunk || opt_folder == NULL)
+    return bench_fail_usage (error, "A replay needs a model, a policy, a device and numbers");
+  config.shape = self->shapes->pdata[0];
+  config.policy = self->policies->pdata[0];
+  config.device = self->devices->pdata[0];
+  config.trace = trace = make_trace ((guint) opt_contexts);
+  config.folder = folder = bench_make_folder (opt_folder, error);
   if (folder == NULL || !bench_rate_file_get_rates (&self->rates, config.shape, &rates, error))
     return FALSE;
   config.budget = get_budget (&config);

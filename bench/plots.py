@@ -112,17 +112,19 @@ def make_slo(data):
 
 
 def make_contexts(data):
+    """Cells of the grid come first; sweeps and searches add others, not for all policies."""
     plots = {}
     for cell in data["cells"]:
         key = (cell["shape"], cell["device"], cell["pattern"], round(100 * cell["budget-share"]))
-        plots.setdefault(key, {}).setdefault(cell["policy"], {})[cell["contexts"]] = cell["wait"]
+        waits = plots.setdefault(key, {}).setdefault(cell["policy"], {})
+        waits.setdefault(cell["contexts"], cell["wait"]["mean-ms"])
     for (shape, device, pattern, share), policies in plots.items():
-        lines = [(policy, sorted(waits), [waits[n]["mean-ms"] for n in sorted(waits)])
-                 for policy, waits in policies.items()]
-        # Sweeps of something else have single cells.
-        if len(lines[0][1]) > 1:
+        numbers = sorted(set.intersection(*map(set, policies.values())))
+        if len(numbers) > 1:
             yield Panel(f"{shape}, {device}, {pattern}, budget {share} %", "contexts",
-                        "switching latency, ms (mean)", lines)
+                        "switching latency, ms (mean)",
+                        [(policy, numbers, [waits[n] for n in numbers])
+                         for policy, waits in policies.items()])
 
 
 def make_storm(data):
@@ -158,6 +160,8 @@ KINDS = {"contexts": make_contexts, "pressure": make_pressure, "slo": make_slo, 
 
 def draw(kind, all_data, path):
     panels = [panel for data in all_data for panel in KINDS[kind](data)]
+    if not panels:
+        sys.exit(f"llmsvc-bench: the JSON has nothing that a plot of {kind} shows")
     width, height = PANEL_INCHES
     left, right, top, bottom = MARGINS
     text = io.StringIO()

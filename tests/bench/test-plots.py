@@ -25,7 +25,7 @@ def make_cells():
     return [{"shape": "1b", "device": device, "pattern": "random", "budget-share": 0.25,
              "policy": policy, "contexts": n, "wait": {"mean-ms": n * scale}}
             for device in ("disk", "sd") for policy, scale in (("llms", 0.1), ("lru", 10))
-            for n in (2, 4, 8)]
+            for n in ((2, 4, 8) if policy == "lru" else (2, 4, 8, 8, 64))]
 
 
 # By kind: data, panels, and a name that must be in the picture.
@@ -66,6 +66,11 @@ class Plots(unittest.TestCase):
                 path = self.folder / "new" / f"{kind}.svg"
                 self.assertIn(name, read_texts(path))
                 self.assertLess(path.stat().st_size, 60000)
+
+    def test_contexts(self):
+        """Of what more than the grid was computed of, the grid is shown."""
+        for panel in plots.make_contexts(EXAMPLES["contexts"][0]):
+            self.assertEqual([x for _, x, _ in panel.lines], [[2, 4, 8]] * 2)
 
     def test_same(self):
         """The same JSON gives the same file: what is committed can be compared."""

@@ -21,6 +21,46 @@ static const GOptionEntry entries[] = {
   G_OPTION_ENTRY_NULL
 };
 
+static void
+print_json (LlmTokenizer *tokenizer,
+            const GArray *tokens)
+{
+  GVariantBuilder ids, pieces;
+
+  g_variant_builder_init (&ids, G_VARIANT_TYPE ("ai"));
+  g_variant_builder_init (&pieces, G_VARIANT_TYPE ("as"));
+  for (guint i = 0; i < tokens->len; i++)
+    {
+      gint32 id = g_array_index (tokens, gint32, i);
+      g_autoptr(GString) piece = g_string_new (NULL);
+      g_autofree char *valid = NULL;
+
+      /* A piece may be a part of a character: shown with U+FFFD. */
+      llm_tokenizer_decode_token (tokenizer, id, TRUE, piece);
+      valid = g_utf8_make_valid (piece->str, (gssize) piece->len);
+      g_variant_builder_add (&ids, "i", id);
+      g_variant_builder_add (&pieces, "s", valid);
+    }
+  tool_print_json (g_variant_new_parsed ("{'version': <%u>, 'ids': <%ai>, 'pieces': <%as>}",
+                                         (guint) TOOL_JSON_VERSION, &ids, &pieces), FALSE);
+}
+
+static void
+print_table (LlmTokenizer *tokenizer,
+             const GArray *tokens)
+{
+  for (guint i = 0; i < tokens->len; i++)
+    {
+      gint32 id = g_array_index (tokens, gint32, i);
+      g_autoptr(GString) piece = g_string_new (NULL);
+      g_autofree char *escaped = NULL;
+
+      llm_tokenizer_decode_token (tokenizer, id, TRUE, piece);
+      escaped = g_strescape (piece->str, NULL);
+      printf ("%6d  %s\n", id, escaped);
+    }
+}
+
 static int
 run (char **arguments)
 {
@@ -29,7 +69,6 @@ run (char **arguments)
   g_autoptr(LlmTokenizer) tokenizer = NULL;
   g_autoptr(GArray) tokens = g_array_new (FALSE, FALSE, sizeof (gint32));
   g_autofree char *text = NULL;
-  GVariantBuilder ids, pieces;
   LlmTextPart part;
 
   if (path == NULL)
@@ -51,29 +90,10 @@ run (char **arguments)
   part = (LlmTextPart) { text, strlen (text), !is_plain };
   llm_tokenizer_encode (tokenizer, &part, 1, !is_bare, tokens);
 
-  g_variant_builder_init (&ids, G_VARIANT_TYPE ("ai"));
-  g_variant_builder_init (&pieces, G_VARIANT_TYPE ("as"));
-  for (guint i = 0; i < tokens->len; i++)
-    {
-      gint32 id = g_array_index (tokens, gint32, i);
-      g_autoptr(GString) piece = g_string_new (NULL);
-      g_autofree char *valid = NULL;
-      g_autofree char *escaped = NULL;
-
-      llm_tokenizer_decode_token (tokenizer, id, TRUE, piece);
-      /* A piece may be a part of a character: shown with U+FFFD. */
-      valid = g_utf8_make_valid (piece->str, (gssize) piece->len);
-      escaped = g_strescape (piece->str, NULL);
-      g_variant_builder_add (&ids, "i", id);
-      g_variant_builder_add (&pieces, "s", valid);
-      if (!as_json)
-        printf ("%6d  %s\n", id, escaped);
-    }
   if (as_json)
-    tool_print_json (g_variant_new_parsed ("{'version': <%u>, 'ids': <%ai>, 'pieces': <%as>}",
-                                           (guint) TOOL_JSON_VERSION, &ids, &pieces), FALSE);
-  g_variant_builder_clear (&ids);
-  g_variant_builder_clear (&pieces);
+    print_json (tokenizer, tokens);
+  else
+    print_table (tokenizer, tokens);
   return TOOL_OK;
 }
 

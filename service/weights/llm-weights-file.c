@@ -168,7 +168,8 @@ drop_file (FileWeights *self,
   if (self->file_kept == 0 || !llm_file_map_get_identity (self->gguf->map, &identity))
     return 0;
   list_file_pieces (self, pieces);
-  resident = MIN (llm_weights_count_resident (pieces), self->file_bytes);
+  resident = llm_weights_count_resident (pieces);
+  resident = MIN (resident, self->file_bytes);
   *absent -= MIN (*absent, self->file_bytes - resident);
   llm_file_map_drop (self->gguf->map, 0, self->file_kept);
   self->file_kept = 0;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * A hash table whose keys are hashes themselves, made with its seed: another one each
- * time, so that no file can be made whose keys all meet in one slot. Tables of vocabularies
+ * A hash table of indices, by hashes that are made with its seed: another one each time,
+ * so that no file can be made whose keys all meet in one slot. Who looks up compares the keys. Tables of vocabularies
  * are larger than a cache: who looks up very many says so a little ahead.
  * Immutable once filled; any thread.
  */
@@ -13,13 +13,7 @@
 
 typedef struct
 {
-  guint64 key;      /* 0: free */
-  guint64 value;
-} LlmTableSlot;
-
-typedef struct
-{
-  LlmTableSlot *slots;    /* (owned) */
+  guint64 *slots;   /* (owned): the high half of a hash, and in the low one index + 1; 0 is free */
   gsize mask;
   guint64 seed;
 } LlmTable;
@@ -33,28 +27,41 @@ llm_table_init (LlmTable *self,
 {
   gsize n_slots = 16;
 
-  while (n_slots < n_keys + n_keys / 2)
+  while (n_slots < n_keys * 2)
     n_slots *= 2;
-  self->slots = g_new0 (LlmTableSlot, n_slots);
+  self->slots = g_new0 (guint64, n_slots);
   self->mask = n_slots - 1;
   self->seed = ((guint64) g_random_int () << 32) | g_random_int ();
 }
 
 static inline void
 llm_table_prefetch (const LlmTable *self,
-                    guint64         key)
+                    guint64         hash)
 {
-  __builtin_prefetch (&self->slots[key & self->mask], 1);
+  __builtin_prefetch (&self->slots[hash & self->mask]);
 }
 
-/* The slot of @key, or the free one where it belongs. */
-static inline LlmTableSlot *
-llm_table_find (const LlmTable *self,
-                guint64         key)
+/* An index that may be that of @hash; -1 behind the last. @at: (inout): begins as the hash; then one
+ * behind the index's slot, or where the first free slot is. */
+static inline gint32
+llm_table_next (const LlmTable *self,
+                guint64         hash,
+                gsize          *at)
 {
-  gsize at = key & self->mask;
+  for (guint64 slot; (slot = self->slots[*at & self->mask]) != 0;)
+    {
+      ++*at;
+      if (slot >> 32 == hash >> 32)
+        return (gint32) (guint32) slot - 1;
+    }
+  return -1;
+}
 
-  while (self->slots[at].key != 0 && self->slots[at].key != key)
-    at = (at + 1) & self->mask;
-  return &self->slots[at];
+static inline void
+llm_table_set (LlmTable *self,
+               gsize     at,
+               guint64   hash,
+               guint32   index)
+{
+  self->slots[at & self->mask] = (hash & G_GUINT64_CONSTANT (0xffffffff00000000)) | (index + 1);
 }

@@ -20,6 +20,14 @@
 
 typedef struct
 {
+  guint64 pair;     /* ids, the left one in the high half; NO_PAIR: no text may come to it */
+  gint32 id;
+} Merge;
+
+#define NO_PAIR G_MAXUINT64
+
+typedef struct
+{
   LlmCodec codec;
   const LlmPretokenizer *pretokenizer;
 
@@ -27,8 +35,8 @@ typedef struct
   gint16 byte_of_char[N_BYTE_CHARS];  /* -1: stands for no byte */
   gint32 byte_ids[256];               /* -1: a byte that the vocabulary can't write */
 
-  LlmTable merges;                    /* by both ids: the rank in the high half, the id that it
-                                       * makes in the low one */
+  Merge *merges;                      /* (owned), the first to be made first */
+  LlmTable table;                     /* of them */
 } LlmBpe;
 
 static void
@@ -60,18 +68,39 @@ find_bytes (LlmBpe *self)
     }
 }
 
-/* Of two neighbouring tokens; each pair has another one. */
 static guint64
-make_key (const LlmBpe *self,
-          gint32        left,
-          gint32        right)
+make_pair (gint32 left,
+           gint32 right)
 {
-  guint64 hash = (((guint64) (guint32) left << 32) | (guint32) right) ^ self->merges.seed;
+  return ((guint64) (guint32) left << 32) | (guint32) right;
+}
+
+static guint64
+hash_pair (const LlmBpe *self,
+           guint64       pair)
+{
+  guint64 hash = pair ^ self->table.seed;
 
   /* The finaliser of MurmurHash 3. */
   hash = (hash ^ (hash >> 33)) * G_GUINT64_CONSTANT (0xff51afd7ed558ccd);
   hash = (hash ^ (hash >> 33)) * G_GUINT64_CONSTANT (0xc4ceb9fe1a85ec53);
-  return MAX (hash ^ (hash >> 33), 1);
+  return hash ^ (hash >> 33);
+}
+
+/* The index of the pair's merge, or -1; @at: (out): then the free slot where it belongs. */
+static gint32
+find_merge (const LlmBpe *self,
+            guint64       pair,
+            guint64       hash,
+            gsize        *at)
+{
+  gint32 index;
+
+  *at = hash;
+  do
+    index = llm_table_next (&self->table, hash, at);
+  while (index >= 0 && self->merges[index].pair != pair);
+  return index;
 }
 
 static gboolean
@@ -150,13 +179,12 @@ prefetch_merge (const LlmBpe  *self,
   llm_vocab_prefetch (self->codec.vocab, joined, join (&split, joined));
 }
 
-/* @merge: (out): its key is 0 when no text may come to it. */
 static gboolean
 read_merge (LlmBpe         *self,
             LlmGguf        *gguf,
             gsize           index,
             LlmGgufString   text,
-            LlmTableSlot   *merge,
+            Merge          *merge,
             GError        **error)
 {
   char joined[LLM_VOCAB_MAX_TEXT];
@@ -176,8 +204,7 @@ read_merge (LlmBpe         *self,
     return fail_merge (gguf, index, N_("it has a part, or makes a text, that is not in "
                                        "tokenizer.ggml.tokens"), error);
   /* No text may become a control token, whatever merges there are. */
-  merge->key = plain ? make_key (self, left, right) : 0;
-  merge->value = ((guint64) index << 32) | (guint32) id;
+  *merge = (Merge) { plain ? make_pair (left, right) : NO_PAIR, id };
   return TRUE;
 }
 
@@ -187,7 +214,6 @@ read_merges (LlmBpe   *self,
              GError  **error)
 {
   g_autofree LlmGgufString *texts = NULL;
-  g_autofree LlmTableSlot *merges = NULL;
   gsize n_merges;
 
   texts = llm_gguf_get_strings (gguf, KEY_MERGES, FALSE, &n_merges, error);
@@ -198,23 +224,25 @@ read_merges (LlmBpe   *self,
                      "%s: %s has %zu entries; supported are up to %u",
                      gguf->path, KEY_MERGES, n_merges, LLM_VOCAB_MAX_TOKENS * 4);
 
-  llm_table_init (&self->merges, n_merges);
-  merges = g_new0 (LlmTableSlot, n_merges + LLM_TABLE_AHEAD);
+  llm_table_init (&self->table, n_merges);
+  self->merges = g_new0 (Merge, n_merges + LLM_TABLE_AHEAD);
   for (gsize i = 0; i < n_merges; i++)
     {
       if (i + LLM_TABLE_AHEAD < n_merges)
         prefetch_merge (self, texts[i + LLM_TABLE_AHEAD]);
-      if (!read_merge (self, gguf, i, texts[i], &merges[i], error))
+      if (!read_merge (self, gguf, i, texts[i], &self->merges[i], error))
         return FALSE;
     }
   for (gsize i = 0; i < n_merges; i++)
     {
-      LlmTableSlot *slot = llm_table_find (&self->merges, merges[i].key);
+      guint64 pair = self->merges[i].pair;
+      guint64 hash = hash_pair (self, pair);
+      gsize at;
 
-      llm_table_prefetch (&self->merges, merges[i + LLM_TABLE_AHEAD].key);
+      llm_table_prefetch (&self->table, hash_pair (self, self->merges[i + LLM_TABLE_AHEAD].pair));
       /* The first merge of a pair is the one that counts. */
-      if (merges[i].key != 0 && slot->key == 0)
-        *slot = merges[i];
+      if (pair != NO_PAIR && find_merge (self, pair, hash, &at) < 0)
+        llm_table_set (&self->table, at, hash, (guint32) i);
     }
   return TRUE;
 }
@@ -258,14 +286,18 @@ can_merge (const LlmMerger *merger,
            gint32          *id)
 {
   const LlmBpe *self = merger->data;
-  const LlmTableSlot *merge;
+  guint64 pair = make_pair (left->id, right->id);
+  gint32 index;
+  gsize at;
 
   if (left->id < 0 || right->id < 0)
     return FALSE;
-  merge = llm_table_find (&self->merges, make_key (self, left->id, right->id));
-  *rank = (guint32) (merge->value >> 32);
-  *id = (gint32) (guint32) merge->value;
-  return merge->key != 0;
+  index = find_merge (self, pair, hash_pair (self, pair), &at);
+  if (index < 0)
+    return FALSE;
+  *rank = (guint32) index;
+  *id = self->merges[index].id;
+  return TRUE;
 }
 
 typedef struct
@@ -380,8 +412,11 @@ decode (const LlmCodec *codec,
 static void
 free_codec (LlmCodec *codec)
 {
-  g_free (((LlmBpe *) codec)->merges.slots);
-  g_free (codec);
+  LlmBpe *self = (LlmBpe *) codec;
+
+  g_free (self->merges);
+  g_free (self->table.slots);
+  g_free (self);
 }
 
 LlmCodec *

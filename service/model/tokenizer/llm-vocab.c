@@ -37,27 +37,17 @@ static const struct { const char *key; gboolean ends_answer; } marker_keys[] =
   { "tokenizer.ggml.seperator_token_id", FALSE },   /* spelt so in files */
 };
 
-/* Texts that are plain and others are apart: a text may be there once in each. */
+/* With the kind in the half that slots keep: a text may be there once in each. */
 static guint64
-make_key (const LlmVocab *self,
-          const char     *text,
-          gsize           length,
-          gboolean        is_plain)
+hash_text (const LlmVocab *self,
+           const char     *text,
+           gsize           length,
+           gboolean        is_plain)
 {
-  guint64 seed = self->table.seed;
+  const guint64 plain_bit = G_GUINT64_CONSTANT (1) << 32;
+  guint64 hash = XXH3_64bits_withSeed (text, length, self->table.seed);
 
-  return MAX (XXH3_64bits_withSeed (text, length, is_plain ? seed : ~seed), 1);
-}
-
-static guint64
-make_token_key (const LlmVocab *self,
-                guint           id,
-                gboolean        is_plain)
-{
-  gsize length;
-  const char *text = llm_vocab_get_text (self, (gint32) id, &length);
-
-  return make_key (self, text, length, is_plain);
+  return is_plain ? hash | plain_bit : hash & ~plain_bit;
 }
 
 /* Which tokens ordinary text can become by merging. User-defined pieces of
@@ -105,6 +95,31 @@ copy_with_spaces (char       *to,
   return n;
 }
 
+/* The id of the text, or -1; @at: (out): its slot, or the free one where it belongs. */
+static gint32
+find_slot (const LlmVocab *self,
+           const char     *text,
+           gsize           length,
+           guint64         hash,
+           gsize          *at)
+{
+  gint32 id;
+
+  *at = hash;
+  while ((id = llm_table_next (&self->table, hash, at)) >= 0)
+    {
+      gsize found_length;
+      const char *found = llm_vocab_get_text (self, id, &found_length);
+
+      if (found_length == length && memcmp (found, text, length) == 0)
+        {
+          --*at;
+          break;
+        }
+    }
+  return id;
+}
+
 /* A later token with the same text takes the place of an earlier one. */
 static void
 insert_tokens (LlmVocab       *self,
@@ -114,10 +129,15 @@ insert_tokens (LlmVocab       *self,
   for (guint i = 0; i < self->n_tokens; i++)
     {
       guint ahead = MIN (i + LLM_TABLE_AHEAD, self->n_tokens - 1);
-      guint64 key = make_token_key (self, i, is_plain[i]);
+      gsize length, at;
+      const char *text = llm_vocab_get_text (self, (gint32) ahead, &length);
+      guint64 hash;
 
-      llm_table_prefetch (&self->table, make_token_key (self, ahead, is_plain[ahead]));
-      *llm_table_find (&self->table, key) = (LlmTableSlot) { key, i };
+      llm_table_prefetch (&self->table, hash_text (self, text, length, is_plain[ahead]));
+      text = llm_vocab_get_text (self, (gint32) i, &length);
+      hash = hash_text (self, text, length, is_plain[i]);
+      find_slot (self, text, length, hash, &at);
+      llm_table_set (&self->table, at, hash, i);
     }
 }
 
@@ -126,7 +146,7 @@ llm_vocab_prefetch (const LlmVocab *self,
                     const char     *text,
                     gsize           length)
 {
-  llm_table_prefetch (&self->table, make_key (self, text, length, TRUE));
+  llm_table_prefetch (&self->table, hash_text (self, text, length, TRUE));
 }
 
 gint32
@@ -135,17 +155,11 @@ llm_vocab_find (const LlmVocab *self,
                 gsize           length,
                 gboolean        is_plain)
 {
-  const LlmTableSlot *slot;
-  gsize found_length;
-  const char *found;
+  gsize at;
 
   if (length == 0 || length > self->max_length)
     return -1;
-  slot = llm_table_find (&self->table, make_key (self, text, length, is_plain));
-  if (slot->key == 0)
-    return -1;
-  found = llm_vocab_get_text (self, (gint32) slot->value, &found_length);
-  return found_length == length && memcmp (found, text, length) == 0 ? (gint32) slot->value : -1;
+  return find_slot (self, text, length, hash_text (self, text, length, is_plain), &at);
 }
 
 static gboolean

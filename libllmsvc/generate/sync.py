@@ -64,8 +64,8 @@ def split(arguments):
 
 
 def link(name):
-    owner, _, method = re.fullmatch(r"llmsvc_([a-z]+)(_)(\w+)", name).groups()
-    if name in ("llmsvc_bus_find", "llmsvc_client_new", "llmsvc_client_new_for_connection"):
+    owner, method = re.fullmatch(r"llmsvc_([a-z]+)_(\w+)", name).groups()
+    if name.startswith(("llmsvc_bus", "llmsvc_client_new")):
         return f"{name}_async()"
     return f"[method@{owner.capitalize()}.{method}_async]"
 
@@ -83,18 +83,19 @@ def make(name, begin, finish):
                description, "", f"Blocks; see {link(name)}.", "", f"Returns: {returns}", "",
                "Since: 0.1"]
     comment = "\n".join(f" * {line}".rstrip() for line in "\n".join(comment).split("\n"))
-    arguments = ", ".join(c_type + arg for c_type, arg in given + got)
+    start = f"{finish[1]}{'' if finish[1].endswith('*') else ' '}{name}_sync ("
+    arguments = f",\n{' ' * len(start)}".join(c_type + arg for c_type, arg in given + got)
     checks = "".join(f"  g_return_val_if_fail ({check}, 0);\n" for check in
                      re.findall(r"g_return_if_fail \((.*?)\);", begin[3], re.S))
     sent = ", ".join([arg for _, arg in given] + ["llmsvc_wait_on_ready", "&wait"])
     taken = ", ".join(["llmsvc_wait_for_result (&wait)"] + [arg for _, arg in got])
     if given[0][1] == "self":
         taken = "self, " + taken
-    head = f"{finish[1]}{'' if finish[1].endswith('*') else ' '}{name}_sync ({arguments})"
+    head = f"{start}{arguments})"
     searches = name in SEARCHES
     buses = "  g_auto(LlmsvcBuses) buses = { NULL, NULL };\n" if searches else ""
     connect = "  llmsvc_buses_connect (&buses, bus_type, cancellable);\n" if searches else ""
-    warn = " G_GNUC_WARN_UNUSED_RESULT" if finish[1].endswith("*") else ""
+    warn = "\n  G_GNUC_WARN_UNUSED_RESULT" if finish[1].endswith("*") else ""
     return f"LLMSVC_AVAILABLE_IN_0_1\n{head}{warn};\n", f"""
 /**
 {comment}

@@ -25,8 +25,8 @@ gboolean llmctl_answer_write       (LlmctlAnswer     *self,
                                     const char       *piece,
                                     GError          **error) G_GNUC_WARN_UNUSED_RESULT;
 /* All pieces as they come.
- * @why: (inout) (optional): with it, what ends the waiting stops the answer at the service, which is
- *   waited for until it is settled there, and is told here; once more does not wait. */
+ * @why: (inout) (optional): with it, what ends the waiting stops the answer at the service,
+ *   waits until it is settled there, and is told here; once more does not wait. */
 gboolean llmctl_answer_copy        (LlmctlAnswer     *self,
                                     LlmsvcGeneration *generation,
                                     LlmctlExit       *why,

@@ -75,7 +75,8 @@ run_undo (LlmctlChat  *self,
   if (!llmctl_chat_undo (self, (guint) n_turns, error))
     return FALSE;
 
-  llmctl_chat_note (self, ngettext ("The last turn is forgotten", "The last %ju turns are forgotten",
+  llmctl_chat_note (self, ngettext ("The last turn is forgotten",
+                                    "The last %ju turns are forgotten",
                                     (gulong) n_turns), n_turns);
   return TRUE;
 }

@@ -80,8 +80,8 @@ write_entry (const char *entry)
 
   if (strlen (entry) > MAX_ENTRY_BYTES || g_mkdir_with_parents (folder, 0700) != 0)
     return;
-  fd = open (state.history_path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
-             0600);
+  fd = open (state.history_path,
+             O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
   if (fd < 0)
     return;
 

@@ -43,7 +43,8 @@ llmctl_context_file_describe (GPtrArray *messages)
           g_variant_builder_init (&extras, G_VARIANT_TYPE_VARDICT);
           g_variant_iter_init (&iter, held);
           while (g_variant_iter_loop (&iter, "{&sv}", &key, &value))
-            llmctl_json_add (&extras, key, g_variant_new_take_string (g_variant_print (value, TRUE)));
+            llmctl_json_add (&extras, key,
+                             g_variant_new_take_string (g_variant_print (value, TRUE)));
           llmctl_json_add (&builder, "extras", g_variant_builder_end (&extras));
         }
       g_variant_builder_close (&builder);

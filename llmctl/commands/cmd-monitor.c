@@ -59,7 +59,8 @@ static void
 on_state (LlmctlWatch *watch)
 {
   show (watch, LLMCTL_STYLE_BOLD,
-        g_strdup (watch->is_running ? _("The service is running") : _("The service is not running")),
+        g_strdup (watch->is_running ? _("The service is running")
+                                    : _("The service is not running")),
         watch->is_running ? "running" : "not-running", NULL);
 }
 

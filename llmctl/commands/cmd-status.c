@@ -359,6 +359,7 @@ print_reclaimable (GVariant *memory,
   static const char *const costs[][2] = {
     { "free", N_("at no cost") }, { "cheap", N_("cheaply") }, { "costly", N_("at a cost") },
   };
+  static const char *const known[] = { "free", "cheap", "costly", NULL };
   g_autoptr(GVariant) held = g_variant_lookup_value (memory, "Reclaimable",
                                                      G_VARIANT_TYPE ("a{st}"));
   GVariantIter iter;
@@ -375,7 +376,7 @@ print_reclaimable (GVariant *memory,
       print_size (_(costs[i][1]), bytes, whole, LLMCTL_STYLE_PLAIN);
   g_variant_iter_init (&iter, held);
   while (g_variant_iter_next (&iter, "{&st}", &cost, &bytes))
-    if (!g_str_equal (cost, "free") && !g_str_equal (cost, "cheap") && !g_str_equal (cost, "costly"))
+    if (!g_strv_contains (known, cost))
       print_size (cost, bytes, whole, LLMCTL_STYLE_PLAIN);
 }
 

@@ -116,24 +116,24 @@ check_bus (LlmctlDoctor *self,
                                  : _("The session bus can't be reached: %s"),
                        error->message);
   else if (place->is_running)
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL,
-                       is_system ? _("The service is on the system bus, as process %u")
-                                 : _("The service is on the session bus, as process %u"),
-                       place->pid);
+    llmctl_doctor_ok (self,
+                      is_system ? _("The service is on the system bus, as process %u")
+                                : _("The service is on the session bus, as process %u"),
+                      place->pid);
   else if (place->is_activatable)
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL,
-                       is_system ? _("The first call on the system bus starts the service")
-                                 : _("The first call on the session bus starts the service"));
+    llmctl_doctor_ok (self,
+                      is_system ? _("The first call on the system bus starts the service")
+                                : _("The first call on the session bus starts the service"));
   else
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, NULL,
-                       is_system ? _("The service is not on the system bus")
-                                 : _("The service is not on the session bus"));
+    llmctl_doctor_note (self,
+                        is_system ? _("The service is not on the system bus")
+                                  : _("The service is not on the session bus"));
 
   /* Started by hand it does not come back by itself. */
   if (place->is_running && !place->is_activatable)
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, NULL,
-                       is_system ? _("The system bus can't start it: when it ends, it is gone")
-                                 : _("The session bus can't start it: when it ends, it is gone"));
+    llmctl_doctor_note (self,
+                        is_system ? _("The system bus can't start it: when it ends, it is gone")
+                                  : _("The session bus can't start it: when it ends, it is gone"));
 }
 
 static void
@@ -194,7 +194,7 @@ start (LlmctlDoctor *self)
       return;
     }
 
-  llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL, _("The bus has started it"));
+  llmctl_doctor_ok (self, _("The bus has started it"));
   self->is_running = TRUE;
   self->pid = get_pid (self->bus);
 }
@@ -235,7 +235,7 @@ tell_of_state (LlmctlDoctor *self,
                                  : _("To have it again: systemctl --user unmask llmsvc"),
                        _("%s is masked: nothing may start it"), UNIT);
   else if (g_str_equal (load, "not-found"))
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, NULL, _("systemd knows no %s here"), UNIT);
+    llmctl_doctor_note (self, _("systemd knows no %s here"), UNIT);
   else if (!g_str_equal (load, "loaded"))
     llmctl_doctor_add (self, LLMCTL_DOCTOR_FAIL,
                        is_system ? _("See: systemctl status llmsvc")
@@ -249,9 +249,9 @@ tell_of_state (LlmctlDoctor *self,
                        _("%s has failed (%s)"), UNIT,
                        service != NULL ? llmctl_dict_get_string (service, "Result") : "");
   else
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL,
-                       /* Translators: a unit of systemd, and two words of systemd for its state */
-                       _("%s is %s (%s)"), UNIT, active, llmctl_dict_get_string (unit, "SubState"));
+    llmctl_doctor_ok (self,
+                      /* Translators: a unit of systemd, and two words of systemd for its state */
+                      _("%s is %s (%s)"), UNIT, active, llmctl_dict_get_string (unit, "SubState"));
 }
 
 static void
@@ -289,7 +289,7 @@ tell_of_sandbox (LlmctlDoctor *self,
     }
 
   if (missing->len == 0)
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL, _("It runs in its sandbox"));
+    llmctl_doctor_ok (self, _("It runs in its sandbox"));
   else
     llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
                        is_system ? _("See what was changed: systemctl cat llmsvc")
@@ -317,8 +317,8 @@ check_unit (LlmctlDoctor *self)
     unit = llmctl_doctor_get_all (self->bus, SYSTEMD_NAME, at, SYSTEMD_NAME ".Unit", NULL);
   if (unit == NULL)
     {
-      llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, NULL,
-                         _("systemd does not answer on this bus, so its unit can't be looked at"));
+      llmctl_doctor_note (self, _("systemd does not answer on this bus, so its unit can't be "
+                                  "looked at"));
       return;
     }
 
@@ -326,9 +326,9 @@ check_unit (LlmctlDoctor *self)
   id = llmctl_dict_get_string (unit, "Id");
   if (self->is_running && !g_str_equal (id, UNIT))
     {
-      llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, NULL,
-                         _("It was not started as %s, but runs in %s: without the unit's sandbox "
-                           "and without being started again"), UNIT, *id != '\0' ? id : "?");
+      llmctl_doctor_note (self, _("It was not started as %s, but runs in %s: without the unit's "
+                                  "sandbox and without being started again"), UNIT,
+                          *id != '\0' ? id : "?");
       return;
     }
   tell_of_state (self, unit, service);
@@ -350,8 +350,7 @@ check_unit (LlmctlDoctor *self)
       g_autofree char *size = llmctl_format_bytes (limit);
 
       if (limit > 0 && limit < G_MAXUINT64)
-        llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, NULL,
-                           _("The unit limits its memory: %s=%s"), limits[i], size);
+        llmctl_doctor_note (self, _("The unit limits its memory: %s=%s"), limits[i], size);
     }
 }
 

@@ -53,13 +53,11 @@ check_psi (LlmctlDoctor *self)
 
   fd = open (path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
   if (fd >= 0 && write (fd, PSI_TRIGGER, sizeof PSI_TRIGGER) > 0)
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL,
-                       _("The kernel tells of memory pressure at once"));
+    llmctl_doctor_ok (self, _("The kernel tells of memory pressure at once"));
   else
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, NULL,
-                       _("The kernel tells of memory pressure, but wakes nobody for it (%s); "
-                         "where it refuses the service, too, that looks every second"),
-                       g_strerror (errno));
+    llmctl_doctor_note (self, _("The kernel tells of memory pressure, but wakes nobody for it "
+                                "(%s); where it refuses the service, too, that looks every second"),
+                        g_strerror (errno));
   if (fd >= 0)
     close (fd);
 }
@@ -82,11 +80,11 @@ check_io_uring (LlmctlDoctor *self)
 
   fd = (int) syscall (__NR_io_uring_setup, 1, &params);
   if (fd >= 0)
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL, _("io_uring can be used"));
+    llmctl_doctor_ok (self, _("io_uring can be used"));
   else
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, NULL,
-                       _("io_uring is refused here (%s); where it is refused to the service, too, "
-                         "that reads and writes with threads"), g_strerror (errno));
+    llmctl_doctor_note (self, _("io_uring is refused here (%s); where it is refused to the "
+                                "service, too, that reads and writes with threads"),
+                        g_strerror (errno));
   if (fd >= 0)
     close (fd);
 }
@@ -144,11 +142,10 @@ check_group (LlmctlDoctor *self)
     }
   size = llmctl_format_bytes (limit);
   if (limit > 0)
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, NULL,
-                       _("Its control group may use %s of memory; the service stays below that"),
-                       size);
+    llmctl_doctor_note (self, _("Its control group may use %s of memory; the service stays below "
+                                "that"), size);
   else
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL, _("No control group limits its memory"));
+    llmctl_doctor_ok (self, _("No control group limits its memory"));
 }
 
 /* --- the disk --- */
@@ -173,8 +170,7 @@ check_state (LlmctlDoctor *self)
   GStatBuf status;
 
   if (g_stat (full, &status) != 0 && errno == ENOENT)
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, NULL,
-                       _("%s is not there yet; the service makes it"), path);
+    llmctl_doctor_note (self, _("%s is not there yet; the service makes it"), path);
   else if (g_stat (full, &status) != 0)
     llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN, NULL, _("%s can't be looked at: %s"), path,
                        g_strerror (errno));
@@ -190,8 +186,7 @@ check_state (LlmctlDoctor *self)
                        _("%s belongs to user %u: contexts can't be stored"), path,
                        (guint) status.st_uid);
   else
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL,
-                       _("Contexts are stored in %s, which nobody else may look into"), path);
+    llmctl_doctor_ok (self, _("Contexts are stored in %s, which nobody else may look into"), path);
 }
 
 static void
@@ -213,7 +208,7 @@ check_disk (LlmctlDoctor *self)
       free_bytes = (guint64) status.f_bavail * status.f_frsize;
       size = llmctl_format_bytes (free_bytes);
       if (free_bytes >= LITTLE_DISK)
-        llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL, _("%s are free for %s"), size, path);
+        llmctl_doctor_ok (self, _("%s are free for %s"), size, path);
       else
         llmctl_doctor_add (self, free_bytes < NO_DISK ? LLMCTL_DOCTOR_FAIL : LLMCTL_DOCTOR_WARN,
                            _("Make room: contexts are stored there, and prepared models"),
@@ -261,19 +256,17 @@ check_speed (LlmctlDoctor *self)
       llmctl_format_bytes (is_known ? (guint64) (bytes_per_us * G_USEC_PER_SEC) : 0);
 
   if (profile == NULL)
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, NULL,
-                       _("The speed of this machine was not measured yet; that is done with the "
-                         "first questions"));
+    llmctl_doctor_note (self, _("The speed of this machine was not measured yet; that is done "
+                                "with the first questions"));
   else if (!is_known)
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, NULL,
-                       _("The speed of the processor is known, that of the disk is not"));
+    llmctl_doctor_note (self, _("The speed of the processor is known, that of the disk is not"));
   else if (bytes_per_us < 50)
     llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
                        _("With such a disk contexts come back by being computed again, and models "
                          "load slowly"),
                        _("The disk reads %s/s only"), read);
   else
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL, _("The disk reads %s/s"), read);
+    llmctl_doctor_ok (self, _("The disk reads %s/s"), read);
 }
 
 /* --- who asks --- */
@@ -287,7 +280,7 @@ check_file (LlmctlDoctor *self,
   g_autoptr(GError) error = NULL;
 
   if (g_key_file_load_from_file (file, full, G_KEY_FILE_NONE, &error))
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL, _("%s can be read"), path);
+    llmctl_doctor_ok (self, _("%s can be read"), path);
   else if (!g_error_matches (error, G_FILE_ERROR, G_FILE_ERROR_NOENT))
     llmctl_doctor_add (self, LLMCTL_DOCTOR_FAIL,
                        _("The service does not start with it; llmsvc.conf(5) says how it is "
@@ -334,8 +327,7 @@ check_polkit (LlmctlDoctor *self)
     llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN, _("Install the package llmsvc again"),
                        _("polkit does not know what it should allow: %s is missing"), policy);
   else
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL,
-                       _("polkit decides who may select a model, set budgets and quotas"));
+    llmctl_doctor_ok (self, _("polkit decides who may select a model, set budgets and quotas"));
 }
 
 static void
@@ -345,14 +337,13 @@ check_sandbox (LlmctlDoctor *self)
   const char *snap = g_getenv ("SNAP_NAME");
 
   if (g_file_test (flatpak, G_FILE_TEST_EXISTS))
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, NULL,
-                       _("This runs in a Flatpak, and sees that application's contexts only"));
+    llmctl_doctor_note (self,
+                        _("This runs in a Flatpak, and sees that application's contexts only"));
   else if (snap != NULL && *snap != '\0')
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, NULL,
-                       _("This runs in the snap %s, and sees that application's contexts only"),
-                       snap);
+    llmctl_doctor_note (self, _("This runs in the snap %s, and sees that application's contexts "
+                                "only"), snap);
   else
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL, _("This does not run in a sandbox"));
+    llmctl_doctor_ok (self, _("This does not run in a sandbox"));
 }
 
 static void
@@ -365,8 +356,7 @@ check_language (LlmctlDoctor *self)
                        _("Take a locale with UTF-8, such as LC_ALL=C.UTF-8"),
                        _("The locale has no UTF-8: other languages than English come out wrong"));
   else
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL, _("Messages are in “%s”"),
-                       locale != NULL ? locale : "en");
+    llmctl_doctor_ok (self, _("Messages are in “%s”"), locale != NULL ? locale : "en");
 }
 
 const LlmctlCheck llmctl_doctor_machine_checks[] = {

@@ -39,9 +39,9 @@ tell_of_availability (LlmctlDoctor *self)
   const char *reason = llmctl_dict_get_string (self->service, "AvailabilityReason");
 
   if (g_str_equal (availability, "ready"))
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL, _("It is ready for questions"));
+    llmctl_doctor_ok (self, _("It is ready for questions"));
   else if (g_str_equal (availability, "loading"))
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, NULL, _("It is loading a model; questions wait"));
+    llmctl_doctor_note (self, _("It is loading a model; questions wait"));
   else if (g_str_equal (availability, "no-model"))
     llmctl_doctor_add (self, LLMCTL_DOCTOR_FAIL,
                        _("Put a GGUF file into one of the folders that llmsvc.conf(5) names, or "
@@ -84,8 +84,7 @@ check_service (LlmctlDoctor *self)
   version = llmctl_dict_get_string (self->service, "Version");
   api = llmctl_dict_get_number (self->service, "ApiVersion");
   if (g_str_equal (version, LLM_VERSION) && api == LLMSVC_API_VERSION)
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL,
-                       _("The service answers: version %s, as llmctl"), version);
+    llmctl_doctor_ok (self, _("The service answers: version %s, as llmctl"), version);
   else
     llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
                        _("After an upgrade the service goes on as it was until it is started "
@@ -115,8 +114,7 @@ check_memory (LlmctlDoctor *self)
   pressure = llmctl_dict_get_string (self->memory, "Pressure");
   held = llmctl_format_bytes (llmctl_dict_get_number (self->memory, "Resident"));
   if (g_str_equal (pressure, "none"))
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL, _("It holds %s, and memory is not pressed"),
-                       held);
+    llmctl_doctor_ok (self, _("It holds %s, and memory is not pressed"), held);
   else
     llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
                        _("“llmctl top” shows how it goes on; other programs need memory, or the "
@@ -176,8 +174,7 @@ tell_of_files (LlmctlDoctor *self)
                          "install llmsvc-model-demo to try"),
                        _("There is no model in the usual folders"));
   else
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL,
-                       _("%u files with models are in the usual folders"), n);
+    llmctl_doctor_ok (self, _("%u files with models are in the usual folders"), n);
 }
 
 /* Of /proc/meminfo, in bytes; 0 when it is not there. */
@@ -215,9 +212,8 @@ tell_of_room (LlmctlDoctor *self,
                        _("The model has %s, and only %s of memory are available"), model_size,
                        available_size);
   else
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL,
-                       _("The model has %s; %s of %s of memory are available"), model_size,
-                       available_size, total_size);
+    llmctl_doctor_ok (self, _("The model has %s; %s of %s of memory are available"), model_size,
+                      available_size, total_size);
 }
 
 /* Copies that the service maps at once, instead of rearranging the weights at each start. */
@@ -232,16 +228,15 @@ tell_of_prepared (LlmctlDoctor *self)
   g_autofree char *size = llmctl_format_bytes (bytes);
 
   if (n > 0)
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL,
-                       _("%u prepared copies lie in the cache, %s in all"), n, size);
+    llmctl_doctor_ok (self, _("%u prepared copies lie in the cache, %s in all"), n, size);
   else if (self->memory != NULL && llmctl_dict_get_number (self->memory, "Weights") > 0)
     llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
                        _("The service's journal says why; perhaps the disk of the cache is full"),
                        _("There is no prepared copy of the model in the usual caches, so each "
                          "start rearranges its weights in memory"));
   else
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, NULL,
-                       _("There is no prepared copy of a model yet; the first load makes one"));
+    llmctl_doctor_note (self, _("There is no prepared copy of a model yet; the first load makes "
+                                "one"));
 }
 
 static void
@@ -275,7 +270,7 @@ check_model (LlmctlDoctor *self)
                          "chooses it"),
                        _("The model in use is the demo, whose answers make little sense"));
   else
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL, _("The model in use is %s"), id);
+    llmctl_doctor_ok (self, _("The model in use is %s"), id);
   if (info != NULL)
     tell_of_room (self, llmctl_dict_get_number (info, "file-bytes"));
   tell_of_prepared (self);
@@ -315,7 +310,7 @@ check_quotas (LlmctlDoctor *self)
                            (double) used / (double) quota * 100, key);
     }
   if (self->findings->len == n_before)
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL, _("No application is at its quota"));
+    llmctl_doctor_ok (self, _("No application is at its quota"));
 }
 
 static gboolean
@@ -359,9 +354,8 @@ check_use (LlmctlDoctor *self)
                        _("%u of %u answers came later than they were wanted"), (guint) missed,
                        (guint) (met + missed));
   if (refused > 0)
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, NULL,
-                       _("%u questions were refused because answers would have come far too late"),
-                       (guint) refused);
+    llmctl_doctor_note (self, _("%u questions were refused because answers would have come far "
+                                "too late"), (guint) refused);
   if (faulted > 0)
     llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
                        _("Nothing is lost by it, but if it goes on, look after the disk: "
@@ -369,9 +363,8 @@ check_use (LlmctlDoctor *self)
                        _("%u parts of contexts were missing or damaged on the disk and were "
                          "computed again"), (guint) faulted);
   if (self->findings->len == n_before)
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL,
-                       _("%u questions since it was started, %u of them failed"), (guint) requests,
-                       (guint) failed);
+    llmctl_doctor_ok (self, _("%u questions since it was started, %u of them failed"),
+                      (guint) requests, (guint) failed);
 }
 
 const LlmctlCheck llmctl_doctor_service_checks[] = {

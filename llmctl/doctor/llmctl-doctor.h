@@ -70,6 +70,11 @@ void          llmctl_doctor_add   (LlmctlDoctor      *self,
                                    const char        *hint,
                                    const char        *format,
                                    ...);
+/* Without anything to do: a format and its arguments. */
+#define llmctl_doctor_ok(self, ...) \
+  llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL, __VA_ARGS__)
+#define llmctl_doctor_note(self, ...) \
+  llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, NULL, __VA_ARGS__)
 
 /* (transfer full) (nullable): the one value, of type @type, that "interface.Method" replies within
  * seconds, without anything being started. */
@@ -86,7 +91,7 @@ GVariant     *llmctl_doctor_get_all (GDBusConnection *bus,
                                    const char        *path,
                                    const char        *interface,
                                    GError           **error);
-/* (transfer full) (nullable): a file of the kernel, below the root; without the space at its end. */
+/* (transfer full) (nullable): a file of the kernel, below the root, without space at its end. */
 char         *llmctl_doctor_read  (LlmctlDoctor      *self,
                                    const char        *path);
 

@@ -229,7 +229,8 @@ show_line (const char *line)
       if (is_utf8)
         text = g_strndup (p, length);
       else
-        text = g_convert_with_fallback (p, (gssize) length, charset, "UTF-8", "?", NULL, NULL, NULL);
+        text = g_convert_with_fallback (p, (gssize) length, charset, "UTF-8", "?", NULL, NULL,
+                                        NULL);
       addstr (text != NULL ? text : "?");
       p += length;
     }

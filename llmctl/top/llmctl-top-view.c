@@ -59,7 +59,8 @@ draw_service (LlmctlTopView *self,
   if (sample == NULL)
     llmctl_frame_put (frame, LLMCTL_STYLE_DIM, get_dash ());
   else if (!sample->is_running)
-    llmctl_frame_put (frame, LLMCTL_STYLE_WARNING, _("is not running; the first question starts it"));
+    llmctl_frame_put (frame, LLMCTL_STYLE_WARNING,
+                      _("is not running; the first question starts it"));
   else if (sample->service == NULL)
     llmctl_frame_put (frame, LLMCTL_STYLE_BAD, _("does not answer"));
   else

@@ -109,7 +109,7 @@ llm_forward_reserve (LlmForward *self,
     {
       gsize more = needed - self->block_bytes;
 
-      /* Not the ceiling: the call found room for its context memory there, and must not fail for
+      /* Not the ceiling: the call found room for its KV cache there, and must not fail for
        * what it needs for a moment; the reserve has room for that. */
       if (self->ledger != NULL && !llm_ledger_has_budget (self->ledger, more))
         return llm_fail (error, LLMSVC_ERROR_NO_MEMORY,

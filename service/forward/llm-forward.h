@@ -2,7 +2,7 @@
 
 /*
  * The forward pass: a table of stages per layer, run by a cursor over the rows
- * of a batch. A stage that needs weights or context memory that is not there
+ * of a batch. A stage that needs weights or chunks that are not there
  * says LLM_PENDING and is entered again later; nothing before it is lost. So a
  * step can be driven in order, resumed, or left at a stage boundary.
  *

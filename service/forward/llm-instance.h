@@ -50,7 +50,7 @@ void         llm_instance_close_store (LlmInstance             *self);
  * weights, where a sample of them does not tell. */
 guint64      llm_instance_find_identity (LlmInstance           *self,
                                        guint64                  lineage);
-/* Bytes that can be given back while nothing runs. */
+/* Bytes that can be reclaimed while nothing runs. */
 guint64      llm_instance_get_scratch (LlmInstance             *self);
 
 G_END_DECLS

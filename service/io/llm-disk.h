@@ -25,7 +25,7 @@ typedef enum
 {
   LLM_DISK_RESTORE,     /* a call waits for it */
   LLM_DISK_WEIGHTS,
-  LLM_DISK_AHEAD,       /* nobody waits for it */
+  LLM_DISK_AHEAD,       /* not asked for yet */
   LLM_N_DISK_CLASSES,
 } LlmDiskClass;
 

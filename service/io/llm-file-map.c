@@ -126,7 +126,7 @@ clamp_range (LlmFileMap *self,
 }
 
 /* The file at an address that is a multiple of a huge page: a larger piece of
- * addresses is taken first, and what is left over on both sides given back. */
+ * addresses is taken first, and what is left over on both sides reclaimed. */
 static void *
 map_aligned (int    fd,
              size_t size)

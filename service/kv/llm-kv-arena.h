@@ -2,7 +2,7 @@
 
 /*
  * Memory for chunks of one size, in blocks of address space that the kernel backs
- * with huge pages where it can. What is given back goes to the system at once, page by
+ * with huge pages where it can. What is reclaimed goes to the system at once, page by
  * page. Part of a store; the executor's thread.
  */
 
@@ -33,7 +33,7 @@ typedef struct
 
 void    llm_kv_arena_init  (LlmKvArena  *self,
                             gsize        chunk_bytes);
-/* All must have been given back. */
+/* All must have been reclaimed. */
 void    llm_kv_arena_clear (LlmKvArena  *self);
 /* (nullable): NULL when the system has no memory. What it holds is not defined. */
 guint8 *llm_kv_arena_take  (LlmKvArena  *self,

@@ -102,7 +102,7 @@ llm_kv_seq_end_call (LlmKvSeq     *self,
 {
   g_return_if_fail (self->is_locked);
 
-  llm_kv_seq_park (self);
+  llm_kv_seq_preempt (self);
   decay_densities (self);
   name_chunks (self, tokens, n_tokens);
   self->write_failed = FALSE;

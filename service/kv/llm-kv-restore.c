@@ -354,7 +354,7 @@ begin_read (LlmKvSeq     *self,
 }
 
 void
-llm_kv_seq_park (LlmKvSeq *self)
+llm_kv_seq_preempt (LlmKvSeq *self)
 {
   g_return_if_fail (self->is_locked);
 
@@ -372,7 +372,7 @@ llm_kv_seq_begin_call (LlmKvSeq  *self,
   guint64 bytes;
 
   if (self->is_locked)
-    llm_kv_seq_park (self);
+    llm_kv_seq_preempt (self);
   llm_kv_work_stop (self);
   llm_kv_restore_end (self);
   llm_kv_store_poll (self->store);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Context memory: what the model remembers of each sequence, as a row of
+ * The KV cache: what the model remembers of each sequence, as a row of
  * chunks of a fixed number of positions (L2). A chunk holds every layer's K and
  * V of its positions: as floats while a call writes it, packed to fewer bits when the
  * call has returned (L4, L5), and on storage, from where it comes back when it is
@@ -203,7 +203,7 @@ guint       llm_kv_seq_attach         (LlmKvSeq          *self,
                                        guint              n_tokens);
 /* A call begins, which will append @n_new rows: locks the chunks (L9), plans how missing ones come
  * back (@plan is set), makes room, begins to read. Fails with NO_MEMORY; the chunks that are there
- * stay locked then until it is tried again, or parked. */
+ * stay locked then until it is tried again, or preempted. */
 gboolean    llm_kv_seq_begin_call     (LlmKvSeq          *self,
                                        guint              n_new,
                                        LlmKvPlan         *plan,
@@ -216,8 +216,8 @@ void        llm_kv_seq_get_missing    (LlmKvSeq          *self,
  * llm_kv_seq_make_resident() failed is left, and begun again with the slots that are missing
  * now. */
 gboolean    llm_kv_seq_has_fault      (LlmKvSeq          *self);
-/* For a call that was parked (L9): others may take its chunks; then begin_call() again. */
-void        llm_kv_seq_park           (LlmKvSeq          *self);
+/* For a call that was preempted (L9): others may take its chunks; then begin_call() again. */
+void        llm_kv_seq_preempt           (LlmKvSeq          *self);
 /* The call has returned: ends the lock. @tokens: of all slots, slid ones included. What is new is
  * packed and written by llm_kv_store_work() (L4, L7). */
 void        llm_kv_seq_end_call       (LlmKvSeq          *self,

@@ -15,8 +15,8 @@ G_BEGIN_DECLS
 typedef enum
 {
   LLM_HOLDER_WEIGHTS,        /* model weights in memory, file-backed or not */
-  LLM_HOLDER_KV,             /* context memory at full precision */
-  LLM_HOLDER_KV_COMPRESSED,  /* context memory held compressed */
+  LLM_HOLDER_KV,             /* the KV cache at full precision */
+  LLM_HOLDER_KV_COMPRESSED,  /* the KV cache held compressed */
   LLM_HOLDER_SCRATCH,        /* activations and logits of the running step */
   LLM_HOLDER_TEXT,           /* token ids and text of contexts and answers */
   LLM_N_HOLDERS,
@@ -56,7 +56,7 @@ void        llm_ledger_remove_absent (LlmLedger *self,
 guint64     llm_ledger_get_backed    (LlmLedger *self);
 /* The same with what is absent: bytes of files that calls use. */
 guint64     llm_ledger_get_used_backed (LlmLedger *self);
-/* All that is not: bytes that only the service can give back. */
+/* All that is not: bytes that only the service can release. */
 guint64     llm_ledger_get_anonymous (LlmLedger *self);
 
 /* The most the service may hold, 0 for no limit of its own. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * What to do about a reading: how much the service may hold now, what it gives back, and how dear
+ * What to do about a reading: how much the service may hold now, what it releases, and how dear
  * that may be. Acts fast, returns slowly. A pure function of its state and what it is told; it
  * reads no file, asks no clock, and is the same in the service, in tests and in simulations. Any
  * thread.
@@ -16,7 +16,7 @@ G_BEGIN_DECLS
 /* What the service holds. */
 typedef struct
 {
-  guint64 anonymous;        /* bytes that only we can give back */
+  guint64 anonymous;        /* bytes that only we can release */
   guint64 backed;           /* bytes of files in memory: the kernel may take them too */
   guint64 used;             /* bytes of files that calls read, in memory or not */
   guint64 allowed;          /* bytes: the administrator's budget, or the service's share of the
@@ -32,8 +32,8 @@ typedef struct
   guint64 budget;           /* bytes that may be held now */
   guint64 urgent_budget;    /* of these and the reserve, what a call may take that has waited too
                              * long */
-  guint64 give_anonymous;   /* bytes to give back at once */
-  guint64 give_backed;      /* bytes of file pages to give back, while nothing runs */
+  guint64 give_anonymous;   /* bytes to release at once */
+  guint64 give_backed;      /* bytes of file pages to release, while nothing runs */
   guint64 keep_backed;      /* bytes of files that may stay in memory between steps of running
                              * calls */
   LlmPressure depth;        /* how dear giving may be, as of a trim */

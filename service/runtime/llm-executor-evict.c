@@ -322,7 +322,7 @@ void
 llm_request_preempt (LlmRequest *request)
 {
   llm_request_leave_steps (request);
-  llm_kv_seq_park (request->session->seq);
+  llm_kv_seq_preempt (request->session->seq);
   request->is_resident = FALSE;
   request->session->n_settled = 0;
   request->preempted_us = llm_clock_now_us ();

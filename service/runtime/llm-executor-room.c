@@ -120,7 +120,7 @@ llm_request_lock_chunks (LlmRequest *request,
           && !preempt_other (request) && !make_urgent (request))
         {
           if (llm_kv_seq_is_locked (session->seq))
-            llm_kv_seq_park (session->seq);
+            llm_kv_seq_preempt (session->seq);
           g_propagate_error (error, g_steal_pointer (&no_room));
           return FALSE;
         }

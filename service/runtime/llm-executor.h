@@ -28,7 +28,7 @@ typedef struct
 {
   const LlkOps *kernels;
   guint n_threads;            /* 0: as many as the process may use */
-  guint n_background_threads; /* for calls that nobody waits for; 0: half as many */
+  guint n_background_threads; /* for calls that run in the background; 0: half as many */
   int background_niceness;    /* of these */
   gboolean is_exact;          /* prompts are computed as carefully as answers */
   guint chunk_slots;          /* tokens of a chunk: 16, 32, 48 or 64 */
@@ -162,7 +162,7 @@ void         llm_executor_set_memory_quotas (LlmExecutor *self,
                                         double        default_quota,
                                         GHashTable   *quotas);
 
-/* What is done from the next turn on of calls that nobody waits for (class background). Any
+/* What is done from the next turn on of calls that run in the background (class background). Any
  * thread. */
 void         llm_executor_set_pace     (LlmExecutor  *self,
                                         LlmPace       background);
@@ -176,7 +176,7 @@ void         llm_executor_suspend      (LlmExecutor  *self,
                                         gpointer      data);
 void         llm_executor_resume       (LlmExecutor  *self);
 
-/* Removes context memory from storage, what was not used for longest first, until @bytes are free
+/* Removes the KV cache from storage, what was not used for longest first, until @bytes are free
  * again there, and waits for that; returns how many are, 0 when there is none. Any thread but its
  * own and main; llm_executor_stop() must not come before it returns. */
 guint64      llm_executor_trim_storage (LlmExecutor *self,
@@ -191,13 +191,13 @@ typedef struct
   LlmKvCounters kv;
   guint64 storage_bytes;    /* of contexts on storage */
 
-  /* can be given back: */
+  /* can be reclaimed: */
   guint64 scratch_bytes;
   guint64 idle_kv_bytes;    /* chunks that no request uses */
   guint64 busy_kv_bytes;    /* by preempting requests */
   guint64 page_bytes;       /* of weights, in memory while nothing runs */
 
-  guint64 missing_bytes;    /* of weights, were given back */
+  guint64 missing_bytes;    /* of weights, were reclaimed */
   guint64 backed_bytes;     /* of weights that are files', in memory or not */
   gboolean is_backed;       /* the weights are files' */
 } LlmExecutorFigures;

@@ -103,7 +103,7 @@ llm_profile_run_free (LlmProfileRun *self)
   g_free (self);
 }
 
-/* Context memory of its own: sessions and what they hold are not touched. */
+/* It has a KV cache of its own: sessions and what they hold are not touched. */
 static gboolean
 make_memory (LlmProfileRun *self,
              GError       **error)

@@ -36,7 +36,7 @@ typedef struct _LlmProfileRun LlmProfileRun;
 
 /* Nothing is measured yet. Does not own its parts, which must live longer, but for @disk, which may
  * be freed before the run when it is not used any more. @pool, @kernels: as prompts are computed
- * with. @ledger: (nullable): counts context memory and scratch. @disk, @folder: (nullable): the
+ * with. @ledger: (nullable): counts the KV cache and scratch. @disk, @folder: (nullable): the
  * queue, and a folder on the disk to be timed; without them reads are left out (0), and the profile
  * counts as not measured. */
 LlmProfileRun *llm_profile_run_new  (const LlmHparams    *hparams,

@@ -99,7 +99,7 @@ struct _LlmWeights
   const guint8 *segment_percent;       /* sub-model in percent up to and with each segment; last is
                                         * 100 */
   guint64 bytes;                       /* of weights in all */
-  guint64 held;                        /* of these, not given back */
+  guint64 held;                        /* of these, not reclaimed */
   guint64 backed;                      /* of those, memory of files */
   guint64 absent;                      /* of backed, not in memory, as the kernel last said */
   gboolean keeps_cache;                /* freeing leaves the files in the page cache: set when the
@@ -159,7 +159,7 @@ llm_weights_read_ahead (LlmWeights *self,
 }
 
 /* Where not all weights fit into memory: from now on those behind the first @bytes are read ahead of
- * their use and given back after it; G_MAXUINT64 for none. Weights that are held stay counted as
+ * their use and reclaimed after it; G_MAXUINT64 for none. Weights that are held stay counted as
  * such. Between two stages. */
 static inline void
 llm_weights_keep (LlmWeights *self,

@@ -118,7 +118,7 @@ static void
 reset_reference (Reference *self)
 {
   if (llm_kv_seq_is_locked (self->seq))
-    llm_kv_seq_park (self->seq);
+    llm_kv_seq_preempt (self->seq);
   llm_kv_seq_truncate (self->seq, 0);
 }
 

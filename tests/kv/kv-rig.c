@@ -439,7 +439,7 @@ twin_give_up (Twin *twin)
   remember_rough (twin);
   twin_make_rough (twin);
   if (g_test_rand_bit ())
-    llm_kv_seq_park (twin->seq);
+    llm_kv_seq_preempt (twin->seq);
   else
     twin_end (twin);
 }

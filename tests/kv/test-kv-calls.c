@@ -397,7 +397,7 @@ test_lock (gconstpointer data)
   g_assert_cmpuint (llm_kv_seq_get_own_bytes (two.seq), ==, 0);
   while (twin_step (&one))
     ;
-  llm_kv_seq_park (one.seq);
+  llm_kv_seq_preempt (one.seq);
   g_assert_cmpuint (llm_kv_store_evict (rig.store, G_MAXUINT64, TRUE), >, 0);
   g_assert_cmpuint (llm_kv_store_get_bytes (rig.store), ==, 0);
   twin_call (&one, 4);
@@ -413,7 +413,7 @@ test_lock (gconstpointer data)
   g_clear_error (&error);
   g_assert_cmpuint (llm_kv_store_get_bytes (rig.store), ==, bytes);
   g_assert_cmpuint (llm_kv_store_evict (rig.store, G_MAXUINT64, TRUE), ==, 0);
-  llm_kv_seq_park (one.seq);
+  llm_kv_seq_preempt (one.seq);
   g_assert_cmpuint (llm_kv_store_evict (rig.store, G_MAXUINT64, TRUE), ==, bytes);
   llm_ledger_set_budget (rig.ledger, 0);
   twin_call (&two, 1);

@@ -137,7 +137,7 @@ gboolean      llm_kv_folder_find      (LlmKvFolder       *self,
 /* Numbers of chunks that lie here end below. */
 guint         llm_kv_folder_get_end   (LlmKvFolder       *self);
 /* The chunk is not needed there. llm_kv_storage_tidy() removes its extent with the last one, and
- * gives back the blocks of those that went before, once they are a third of it. */
+ * releases the blocks of those that went before, once they are a third of it. */
 void          llm_kv_folder_forget    (LlmKvFolder       *self,
                                        LlmKvSlot          slot);
 /* Gives @self the extents of @from (same storage, application and shape) all of whose chunks

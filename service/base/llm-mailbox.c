@@ -9,6 +9,9 @@ typedef struct
   GDestroyNotify destroy; /* (nullable) */
 } Message;
 
+/* A wait that is longer ends early, which is harmless. */
+#define MAX_WAIT_US (G_USEC_PER_SEC * (gint64) 3600)
+
 struct _LlmMailbox
 {
   GAsyncQueue *messages;  /* (element-type Message) (owned) */
@@ -70,7 +73,8 @@ llm_mailbox_dispatch (LlmMailbox *self,
   if (timeout_us < 0)
     message = g_async_queue_pop (self->messages);
   else if (timeout_us > 0)
-    message = g_async_queue_timeout_pop (self->messages, (guint64) timeout_us);
+    /* which adds it to the time of now: that must not overflow */
+    message = g_async_queue_timeout_pop (self->messages, (guint64) MIN (timeout_us, MAX_WAIT_US));
   else
     message = g_async_queue_try_pop (self->messages);
 

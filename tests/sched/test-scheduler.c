@@ -694,6 +694,53 @@ test_forecast_over_share (Rig          *rig,
   g_assert_cmpfloat (alone.latest_us, >, 3 * other.latest_us);
 }
 
+/* A request may have several rows of a step of decode, as far as the step has time for them; every
+ * other one has its row first. */
+static void
+test_row_budgets (Rig          *rig,
+                  gconstpointer data)
+{
+  const guint kinds[] = { LLM_SCHEDULER_DEADLINE, LLM_SCHEDULER_FIFO };
+
+  for (guint i = 0; i < G_N_ELEMENTS (kinds); i++)
+    {
+      g_autoptr(LlmScheduler) scheduler = llm_scheduler_new (kinds[i], MAX_ROWS, rig->accounts);
+      Rig own = { scheduler, rig->now_us, rig->accounts, rig->entries };
+      const LlmSchedEntry ahead = {
+        .slo = llm_slo_for_class (LLM_SLO_RESPONSIVE),
+        .arrived_us = rig->now_us,
+        .n_decode = 5,
+      };
+      LlmSchedEntry *many = add_like (&own, 1, "a", &ahead);
+      LlmSchedEntry *one = add_for (&own, 2, "b", LLM_SLO_RESPONSIVE, 0);
+      guint n;
+
+      for (guint j = 0; j < 20; j++)
+        for (guint rows = 1; rows <= 8; rows++)
+          llm_cost_model_observe (llm_scheduler_get_costs (scheduler), LLM_COST_DECODE, rows, 0,
+                                  rows * 1000);
+      n = llm_scheduler_plan (scheduler, LLM_QUEUE_DECODE, own.now_us, shares, MAX_ROWS);
+      g_assert_cmpuint (n, ==, 2);
+      for (guint j = 0; j < n; j++)
+        g_assert_cmpuint (shares[j].n_rows, ==, shares[j].entry == many ? 5 : 1);
+
+      /* Rows that were not kept do not count as positions. */
+      g_assert_cmpuint (write_row (&own, many), ==, 5);
+      g_assert_cmpuint (many->depth, ==, 5);
+      llm_sched_entry_take_back (many, 3);
+      g_assert_cmpuint (many->depth, ==, 2);
+      g_assert_cmpuint (one->depth, ==, 1);
+
+      /* Where a step has time for few rows, others are not made late by guesses. */
+      n = llm_scheduler_plan (scheduler, LLM_QUEUE_DECODE, own.now_us, shares, 3);
+      g_assert_cmpuint (n, ==, 2);
+      for (guint j = 0; j < n; j++)
+        g_assert_cmpuint (shares[j].n_rows, ==, shares[j].entry == many ? 2 : 1);
+      llm_scheduler_remove (scheduler, many);
+      llm_scheduler_remove (scheduler, one);
+    }
+}
+
 static void
 test_fifo (Rig          *rig,
            gconstpointer data)
@@ -768,6 +815,7 @@ main (int    argc,
   ADD ("/scheduler/pace", test_pace);
   ADD ("/scheduler/forecast", test_forecast);
   ADD ("/scheduler/forecast-over-share", test_forecast_over_share);
+  ADD ("/scheduler/row-budgets", test_row_budgets);
   ADD ("/scheduler/fifo", test_fifo);
   g_test_add_func ("/slo/classes", test_slo);
   return g_test_run ();

@@ -8,7 +8,6 @@
 
 #include <gio/gio.h>
 
-#define SUPPLY_FOLDER "sys/class/power_supply"
 /* More than any machine has, and few enough for a broken one. */
 #define MAX_SUPPLIES 64
 
@@ -24,30 +23,30 @@ llm_sysinfo_n_processors (void)
   return g_get_num_processors ();
 }
 
-/* Finds "NAME:  N kB" and gives N in bytes. */
+/* (transfer full) */
+static char *
+get_path (const char *root,
+          const char *file)
+{
+  return g_build_filename (root != NULL && *root != '\0' ? root : "/", file, NULL);
+}
+
+/* Finds "NAME:  N kB" and gives N in bytes. @name: with its colon. */
 static gboolean
 find_kib (const char *text,
           const char *name,
           guint64    *bytes)
 {
-  gsize length = strlen (name);
+  const char *at = strstr (text, name);
+  guint64 kib;
+  char *end;
 
-  for (const char *line = text; line != NULL; line = strchr (line, '\n'))
-    {
-      if (*line == '\n')
-        line++;
-      if (strncmp (line, name, length) == 0 && line[length] == ':')
-        {
-          char *end;
-          guint64 kib = g_ascii_strtoull (line + length + 1, &end, 10);
-
-          if (end == line + length + 1 || kib > G_MAXUINT64 / 1024)
-            return FALSE;
-          *bytes = kib * 1024;
-          return TRUE;
-        }
-    }
-  return FALSE;
+  if (at == NULL)
+    return FALSE;
+  at += strlen (name);
+  kib = g_ascii_strtoull (at, &end, 10);
+  *bytes = kib * 1024;
+  return end > at && kib <= G_MAXUINT64 / 1024;
 }
 
 gboolean
@@ -55,21 +54,20 @@ llm_sysinfo_read_meminfo (const char *root,
                           LlmMeminfo *info,
                           GError    **error)
 {
-  g_autofree char *path =
-    g_build_filename (root != NULL && *root ? root : "/", "proc", "meminfo", NULL);
+  g_autofree char *path = get_path (root, "proc/meminfo");
   g_autofree char *text = NULL;
 
   if (!g_file_get_contents (path, &text, NULL, error))
     return FALSE;
   *info = (LlmMeminfo) { 0 };
-  if (!find_kib (text, "MemTotal", &info->total)
-      || !find_kib (text, "MemAvailable", &info->available))
+  if (!find_kib (text, "MemTotal:", &info->total)
+      || !find_kib (text, "MemAvailable:", &info->available))
     {
       g_set_error (error, G_IO_ERROR, G_IO_ERROR_INVALID_DATA,
                    "%s: no MemTotal and MemAvailable in kB", path);
       return FALSE;
     }
-  if (!find_kib (text, "SwapFree", &info->swap_free))
+  if (!find_kib (text, "SwapFree:", &info->swap_free))
     info->swap_free = 0;
   return TRUE;
 }
@@ -77,8 +75,7 @@ llm_sysinfo_read_meminfo (const char *root,
 guint64
 llm_sysinfo_read_resident (const char *root)
 {
-  g_autofree char *path =
-    g_build_filename (root != NULL && *root ? root : "/", "proc", "self", "statm", NULL);
+  g_autofree char *path = get_path (root, "proc/self/statm");
   g_autofree char *text = NULL;
   guint64 pages;
   char *end;
@@ -115,8 +112,7 @@ is_own_battery (const char *folder,
 LlmSupply
 llm_sysinfo_read_supply (const char *root)
 {
-  g_autofree char *folder = g_build_filename (root != NULL && *root != '\0' ? root : "/",
-                                              SUPPLY_FOLDER, NULL);
+  g_autofree char *folder = get_path (root, "sys/class/power_supply");
   g_autoptr(GDir) dir = g_dir_open (folder, 0, NULL);
   gboolean has_battery = FALSE, is_discharging = FALSE, is_online = FALSE;
   const char *supply;

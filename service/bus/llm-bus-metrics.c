@@ -13,9 +13,8 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "bus/objects/llm-bus-manager.h"
-#include "bus/objects/llm-bus-memory.h"
-#include "common/llmsvc-error.h"
+#include "base/llm-fail.h"
+#include "bus/objects/llm-bus-objects.h"
 #include "common/llmsvc-metrics.h"
 
 /* Those who collect figures come one after the other; more wait in the kernel's queue. */
@@ -286,9 +285,9 @@ llm_bus_metrics_open (LlmBus      *bus,
 
   if (g_strlcpy (address.sun_path, path, sizeof address.sun_path) >= sizeof address.sun_path)
     {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-                   "The socket for metrics can't be made at %s: a socket's path may have %zu bytes",
-                   path, sizeof address.sun_path - 1);
+      llm_fail (error, LLMSVC_ERROR_STORAGE,
+                "The socket for metrics can't be made at %s: a socket's path may have %zu bytes",
+                path, sizeof address.sun_path - 1);
       return NULL;
     }
   if (g_mkdir (folder, FOLDER_MODE) == 0)
@@ -297,8 +296,8 @@ llm_bus_metrics_open (LlmBus      *bus,
   fd = listen_at (&address);
   if (fd < 0)
     {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-                   "The socket for metrics can't be made at %s: %s", path, g_strerror (errno));
+      llm_fail (error, LLMSVC_ERROR_STORAGE, "The socket for metrics can't be made at %s: %s",
+                path, g_strerror (errno));
       return NULL;
     }
 

@@ -12,10 +12,7 @@
 #include "bus/llm-bus-metrics.h"
 #include "bus/llm-bus-power.h"
 #include "bus/llm-bus-translate.h"
-#include "bus/objects/llm-bus-contexts.h"
-#include "bus/objects/llm-bus-manager.h"
-#include "bus/objects/llm-bus-memory.h"
-#include "bus/objects/llm-bus-models.h"
+#include "bus/objects/llm-bus-objects.h"
 #include "common/llmsvc-names.h"
 
 #define MAX_VAIN_PROBES 6

@@ -7,6 +7,7 @@ struct _LlmBufferSink
   GObject parent_instance;
 
   GString *text;
+  LlmBufferSinkText on_text; /* (nullable) */
   LlmBufferSinkDone done;
   gpointer data;
   GDestroyNotify destroy; /* (nullable) */
@@ -22,7 +23,11 @@ llm_buffer_sink_accept (LlmSink    *sink,
                         const char *text,
                         gsize       length)
 {
-  g_string_append_len (LLM_BUFFER_SINK (sink)->text, text, length);
+  LlmBufferSink *self = LLM_BUFFER_SINK (sink);
+
+  g_string_append_len (self->text, text, length);
+  if (self->on_text != NULL)
+    self->on_text (text, length);
   return TRUE;
 }
 
@@ -77,4 +82,11 @@ llm_buffer_sink_new (LlmBufferSinkDone done,
   self->data = data;
   self->destroy = destroy;
   return LLM_SINK (self);
+}
+
+void
+llm_buffer_sink_follow (LlmSink          *self,
+                        LlmBufferSinkText on_text)
+{
+  LLM_BUFFER_SINK (self)->on_text = on_text;
 }

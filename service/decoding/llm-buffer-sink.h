@@ -17,11 +17,18 @@ typedef void (*LlmBufferSinkDone) (const char   *text,
                                    const GError *error,
                                    gpointer      data);
 
+/* A piece of the text, as it comes. */
+typedef void (*LlmBufferSinkText) (const char   *text,
+                                   gsize         length);
+
 #define LLM_TYPE_BUFFER_SINK (llm_buffer_sink_get_type ())
 G_DECLARE_FINAL_TYPE (LlmBufferSink, llm_buffer_sink, LLM, BUFFER_SINK, GObject)
 
-LlmSink *llm_buffer_sink_new (LlmBufferSinkDone done,
-                              gpointer          data,
-                              GDestroyNotify    destroy);
+LlmSink *llm_buffer_sink_new    (LlmBufferSinkDone done,
+                                 gpointer          data,
+                                 GDestroyNotify    destroy);
+/* @on_text: called with each piece, too. */
+void     llm_buffer_sink_follow (LlmSink          *self,
+                                 LlmBufferSinkText on_text);
 
 G_END_DECLS

@@ -32,12 +32,6 @@ static const GOptionEntry entries[] = {
   G_OPTION_ENTRY_NULL
 };
 
-typedef struct
-{
-  char *prompt;
-  char *answer;
-} Task;
-
 /* Sums over the tasks done. */
 typedef struct
 {
@@ -52,14 +46,6 @@ typedef struct
   guint n_exact;         /* answers equal to the wanted text */
 } Score;
 
-static void
-task_free (Task *task)
-{
-  g_free (task->prompt);
-  g_free (task->answer);
-  g_free (task);
-}
-
 /* A member that is a string, NULL when it is not. */
 static const char *
 get_string (JsonObject *object,
@@ -72,39 +58,32 @@ get_string (JsonObject *object,
            : NULL;
 }
 
-static Task *
+/* A JSON object with the texts of a task, or NULL. */
+static JsonObject *
 parse_task (const char *line)
 {
   g_autoptr(JsonNode) node = json_from_string (line, NULL);
-  const char *prompt, *answer;
-  Task *task;
+  JsonObject *task = node != NULL && JSON_NODE_HOLDS_OBJECT (node) ? json_node_get_object (node)
+                                                                   : NULL;
 
-  if (node == NULL || !JSON_NODE_HOLDS_OBJECT (node))
-    return NULL;
-
-  prompt = get_string (json_node_get_object (node), "prompt");
-  answer = get_string (json_node_get_object (node), "answer");
-  if (prompt == NULL || answer == NULL)
-    return NULL;
-
-  task = g_new (Task, 1);
-  task->prompt = g_strdup (prompt);
-  task->answer = g_strdup (answer);
-  return task;
+  return task != NULL && get_string (task, "prompt") != NULL && get_string (task, "answer") != NULL
+           ? json_object_ref (task)
+           : NULL;
 }
 
-/* (element-type Task): the first n_tasks of @text, all with 0. NULL with @error where a line is
+/* (element-type JsonObject): the first n_tasks of @text, all with 0. NULL with @error where a line is
  * none. */
 static GPtrArray *
 read_tasks (const char *text,
             GError    **error)
 {
   g_auto(GStrv) lines = g_strsplit (text, "\n", -1);
-  g_autoptr(GPtrArray) tasks = g_ptr_array_new_with_free_func ((GDestroyNotify) task_free);
+  g_autoptr(GPtrArray) tasks =
+    g_ptr_array_new_with_free_func ((GDestroyNotify) json_object_unref);
 
   for (guint i = 0; lines[i] != NULL && (n_tasks == 0 || tasks->len < (guint) n_tasks); i++)
     {
-      Task *task;
+      JsonObject *task;
 
       if (*lines[i] == '\0')
         continue;
@@ -245,12 +224,6 @@ find_calls (ToolModel    *model,
   return ends;
 }
 
-static const gint32 *
-get_tokens (const GArray *tokens)
-{
-  return (const gint32 *) (gpointer) tokens->data;
-}
-
 /* Computes the rest of the prompt and answers in one call. @tokens gets the answer, too. */
 static gboolean
 answer (ToolModel *model,
@@ -272,7 +245,7 @@ answer (ToolModel *model,
 
   for (int n = 0; n < max_tokens; n++)
     {
-      is_done = llm_measure_rows (model->forward, seq, get_tokens (tokens), tokens->len, kind,
+      is_done = llm_measure_rows (model->forward, seq, tool_model_tokens (tokens), tokens->len, kind,
                                   tokens->len - 1, choose, &choice, error);
       if (!is_done || choice.token < 0 ||
           llm_tokenizer_ends_answer (model->tokenizer, choice.token))
@@ -283,19 +256,20 @@ answer (ToolModel *model,
       kind = LLK_ROWS_GENERATED;
     }
   llm_text_stream_finish (stream, text);
-  llm_measure_end (model->store, seq, get_tokens (tokens));
+  llm_measure_end (model->store, seq, tool_model_tokens (tokens));
   return is_done;
 }
 
 static gboolean
 run_task (ToolModel   *model,
-          const Task  *task,
+          JsonObject  *task,
           Score       *score,
           GError     **error)
 {
+  const char *prompt = get_string (task, "prompt");
   g_autoptr(LlmKvSeq) seq = llm_kv_seq_new (model->store, NULL, NULL);
-  g_autoptr(GArray) tokens = tool_model_encode (model, task->prompt, TRUE);
-  g_autoptr(GArray) calls = find_calls (model, task->prompt, tokens);
+  g_autoptr(GArray) tokens = tool_model_encode (model, prompt, TRUE);
+  g_autoptr(GArray) calls = find_calls (model, prompt, tokens);
   g_autoptr(GString) text = g_string_new (NULL);
 
   for (guint i = 0; i < calls->len; i++)
@@ -303,14 +277,14 @@ run_task (ToolModel   *model,
       guint end = g_array_index (calls, guint, i);
 
       if (end > llm_kv_seq_get_length (seq)
-          && !llm_measure_call (model->forward, model->store, seq, get_tokens (tokens), end,
+          && !llm_measure_call (model->forward, model->store, seq, tool_model_tokens (tokens), end,
                                 LLK_ROWS_PROMPT, 0, NULL, NULL, error))
         return FALSE;
     }
   if (!answer (model, seq, tokens, text, error))
     return FALSE;
 
-  add_score (score, task->answer, text->str);
+  add_score (score, get_string (task, "answer"), text->str);
   return TRUE;
 }
 

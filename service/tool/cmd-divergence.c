@@ -184,7 +184,7 @@ run (char **arguments)
   };
   for (gsize w = 0; w < (gsize) n_windows && (w + 1) * length <= tokens->len; w++)
     {
-      const gint32 *window = (const gint32 *) (gpointer) tokens->data + w * length;
+      const gint32 *window = tool_model_tokens (tokens) + w * length;
 
       comparison.is_reference = TRUE;
       if (!run_window (model, plain, window, &comparison, &error))

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "decoding/llm-buffer-sink.h"
 #include "engine/llm-engine.h"
 
 static char *model, *system_text;
@@ -34,86 +35,46 @@ static const GOptionEntry entries[] = {
   G_OPTION_ENTRY_NULL
 };
 
-/* --- a sink that prints --- */
-
-#define TOOL_TYPE_SINK (tool_sink_get_type ())
-G_DECLARE_FINAL_TYPE (ToolSink, tool_sink, TOOL, SINK, GObject)
-
-struct _ToolSink
+/* What the end of the answer sets. */
+typedef struct
 {
-  GObject parent_instance;
-
-  gboolean streams;     /* print as it comes */
-  GString *text;
-  GVariant *results;    /* (nullable) */
-  GError *error;        /* (nullable) */
   gboolean is_finished;
-};
+  int status;
+} Answer;
 
-static void tool_sink_iface_init (LlmSinkInterface *iface);
-
-G_DEFINE_FINAL_TYPE_WITH_CODE (ToolSink, tool_sink, G_TYPE_OBJECT,
-                               G_IMPLEMENT_INTERFACE (LLM_TYPE_SINK, tool_sink_iface_init))
-
-static gboolean
-tool_sink_accept (LlmSink    *sink,
-                  const char *text,
-                  gsize       length)
+static void
+print_text (const char *text,
+            gsize       length)
 {
-  ToolSink *self = TOOL_SINK (sink);
+  fwrite (text, 1, length, stdout);
+  fflush (stdout);
+}
 
-  g_string_append_len (self->text, text, length);
-  if (self->streams)
+static void
+print_end (const char   *text,
+           GVariant     *results,
+           const GError *error,
+           gpointer      data)
+{
+  Answer *answer = data;
+
+  answer->is_finished = TRUE;
+  if (!as_json && (error == NULL || *text != '\0'))
+    putchar ('\n');
+  if (error != NULL)
     {
-      fwrite (text, 1, length, stdout);
-      fflush (stdout);
+      answer->status = tool_fail (error);
     }
-  return TRUE;
+  else if (as_json)
+    {
+      GVariantDict dict;
+
+      g_variant_dict_init (&dict, results);
+      g_variant_dict_insert (&dict, "version", "u", TOOL_JSON_VERSION);
+      g_variant_dict_insert (&dict, "text", "s", text);
+      tool_print_json (g_variant_dict_end (&dict), FALSE);
+    }
 }
-
-static void
-tool_sink_finish (LlmSink      *sink,
-                  GVariant     *results,
-                  const GError *error)
-{
-  ToolSink *self = TOOL_SINK (sink);
-
-  self->results = results != NULL ? g_variant_ref (results) : NULL;
-  self->error = error != NULL ? g_error_copy (error) : NULL;
-  self->is_finished = TRUE;
-}
-
-static void
-tool_sink_iface_init (LlmSinkInterface *iface)
-{
-  iface->accept = tool_sink_accept;
-  iface->finish = tool_sink_finish;
-}
-
-static void
-tool_sink_finalize (GObject *object)
-{
-  ToolSink *self = TOOL_SINK (object);
-
-  g_string_free (self->text, TRUE);
-  g_clear_pointer (&self->results, g_variant_unref);
-  g_clear_error (&self->error);
-  G_OBJECT_CLASS (tool_sink_parent_class)->finalize (object);
-}
-
-static void
-tool_sink_class_init (ToolSinkClass *klass)
-{
-  G_OBJECT_CLASS (klass)->finalize = tool_sink_finalize;
-}
-
-static void
-tool_sink_init (ToolSink *self)
-{
-  self->text = g_string_new (NULL);
-}
-
-/* --- --- */
 
 /* KEY=VALUE with the value in GVariant's text format, or a plain string. */
 static gboolean
@@ -144,37 +105,12 @@ on_begun (GObject      *source,
           GAsyncResult *result,
           gpointer      data)
 {
-  ToolSink *sink = data;
+  g_autoptr(GError) error = NULL;
   g_autoptr(LlmGeneration) generation =
-    llm_engine_complete_finish (LLM_ENGINE (source), result, &sink->error);
+    llm_engine_complete_finish (LLM_ENGINE (source), result, &error);
 
   if (generation == NULL)
-    sink->is_finished = TRUE;
-}
-
-static int
-print_end (ToolSink *sink)
-{
-  if (sink->error != NULL)
-    {
-      if (sink->streams && sink->text->len > 0)
-        putchar ('\n');
-      return tool_fail (sink->error);
-    }
-  if (as_json)
-    {
-      GVariantDict dict;
-
-      g_variant_dict_init (&dict, sink->results);
-      g_variant_dict_insert (&dict, "version", "u", TOOL_JSON_VERSION);
-      g_variant_dict_insert (&dict, "text", "s", sink->text->str);
-      tool_print_json (g_variant_dict_end (&dict), FALSE);
-    }
-  else
-    {
-      putchar ('\n');
-    }
-  return TOOL_OK;
+    print_end ("", NULL, error, data);
 }
 
 /* The options of the call, as a{sv}; NULL after a message. */
@@ -215,11 +151,11 @@ run (char **arguments)
   g_autoptr(LlmCallOptions) parsed = NULL;
   g_autoptr(LlmEngine) engine = NULL;
   g_autoptr(LlmCaller) caller = llm_caller_new (0, "", "", LLM_CALLER_HOST);
-  g_autoptr(ToolSink) sink = NULL;
+  g_autoptr(LlmSink) sink = NULL;
   g_autofree char *prompt = NULL;
   g_autoptr(GVariant) dict = NULL;
   LlmSettings *settings;
-  int status;
+  Answer answer = { FALSE, TOOL_OK };
 
   if (model == NULL)
     return tool_fail_usage (_("--model FILE is missing"));
@@ -237,21 +173,21 @@ run (char **arguments)
                                    &error);
   if (parsed == NULL)
     return tool_fail_usage (error->message);
-  prompt = strcmp (arguments[0], "-") == 0 ? tool_read ("-", &error) : g_strdup (arguments[0]);
+  prompt = tool_read_text (arguments[0], &error);
   if (prompt == NULL)
     return tool_fail (error);
   if (!g_utf8_validate (prompt, -1, NULL))
     return tool_fail_usage (_("the prompt is not valid UTF-8"));
 
-  sink = g_object_new (TOOL_TYPE_SINK, NULL);
-  sink->streams = !as_json;
+  sink = llm_buffer_sink_new (print_end, &answer, NULL);
+  if (!as_json)
+    llm_buffer_sink_follow (sink, print_text);
   llm_engine_start (engine);
-  llm_engine_complete_async (engine, caller, prompt, parsed, LLM_SINK (sink), on_begun, sink);
-  while (!sink->is_finished)
+  llm_engine_complete_async (engine, caller, prompt, parsed, sink, on_begun, &answer);
+  while (!answer.is_finished)
     g_main_context_iteration (NULL, TRUE);
-  status = print_end (sink);
   llm_engine_stop (engine);
-  return status;
+  return answer.status;
 }
 
 const ToolCommand tool_generate = {

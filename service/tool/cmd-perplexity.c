@@ -64,7 +64,7 @@ run (char **arguments)
   if (model->tokenizer->adds_bos)
     rule.bos = model->tokenizer->bos;
   if (!llm_perplexity_run (model->forward, model->hparams, model->store,
-                           (const gint32 *) (gpointer) tokens->data, tokens->len, &rule, on_window,
+                           tool_model_tokens (tokens), tokens->len, &rule, on_window,
                            &result, &error))
     return tool_fail (error);
 

@@ -73,7 +73,7 @@ run (char **arguments)
 
   if (path == NULL)
     return tool_fail_usage (_("--model FILE is missing"));
-  text = strcmp (arguments[0], "-") == 0 ? tool_read ("-", &error) : g_strdup (arguments[0]);
+  text = tool_read_text (arguments[0], &error);
   if (text == NULL)
     return tool_fail (error);
   if (!g_utf8_validate (text, -1, NULL))

@@ -168,49 +168,43 @@ llm_measure_divergence (const float *p_logits,
 
 typedef struct
 {
-  const gint32 *tokens;
+  const gint32 *tokens;   /* of the window */
   guint n_tokens;         /* the last one predicts nothing */
   guint n_vocab;
-  double total;           /* of -log of probabilities */
-} Window;
+  double total;           /* of -log of probabilities, over all windows */
+} Scores;
 
 static void
 add_score (guint        slot,
            const float *logits,
            gpointer     data)
 {
-  Window *window = data;
-  guint n_vocab = window->n_vocab;
+  Scores *scores = data;
+  guint n_vocab = scores->n_vocab;
 
-  if (slot + 1 < window->n_tokens)
-    window->total += get_offset (logits, n_vocab, logits[find_top (logits, n_vocab)])
-                     - (double) logits[window->tokens[slot + 1]];
+  if (slot + 1 < scores->n_tokens)
+    scores->total += get_offset (logits, n_vocab, logits[find_top (logits, n_vocab)])
+                     - (double) logits[scores->tokens[slot + 1]];
 }
 
-/* Adds the window's sum of -log probabilities to @total. */
 static gboolean
 run_window (LlmForward               *forward,
-            const LlmHparams         *hparams,
             LlmKvStore               *store,
-            const gint32             *tokens,
             const LlmPerplexityRule  *rule,
-            double                   *total,
+            Scores                   *scores,
             GError                  **error)
 {
   g_autoptr(LlmKvSeq) seq = llm_kv_seq_new (store, NULL, NULL);
-  g_autofree gint32 *input = g_memdup2 (tokens, rule->n_ctx * sizeof *tokens);
+  g_autofree gint32 *input = g_memdup2 (scores->tokens, rule->n_ctx * sizeof *input);
   guint n_call = rule->n_call > 0 ? rule->n_call : rule->n_ctx;
-  Window window = { tokens, rule->n_ctx, hparams->n_vocab, 0 };
+  gboolean is_done = TRUE;
 
   if (rule->bos >= 0)
     input[0] = rule->bos;
-  for (guint first = 0; first < rule->n_ctx; first += n_call)
-    if (!llm_measure_call (forward, store, seq, input, MIN (first + n_call, rule->n_ctx),
-                           rule->kind, rule->n_ctx / 2, add_score, &window, error))
-      return FALSE;
-
-  *total += window.total;
-  return TRUE;
+  for (guint first = 0; is_done && first < rule->n_ctx; first += n_call)
+    is_done = llm_measure_call (forward, store, seq, input, MIN (first + n_call, rule->n_ctx),
+                                rule->kind, rule->n_ctx / 2, add_score, scores, error);
+  return is_done;
 }
 
 gboolean
@@ -225,7 +219,7 @@ llm_perplexity_run (LlmForward               *forward,
                     GError                  **error)
 {
   const guint n_ctx = rule->n_ctx;
-  double total = 0;
+  Scores scores = { .n_tokens = n_ctx, .n_vocab = hparams->n_vocab };
 
   *result = (LlmPerplexity) { 0 };
   if (n_ctx < 4 || n_tokens < n_ctx)
@@ -240,12 +234,13 @@ llm_perplexity_run (LlmForward               *forward,
 
   for (gsize first = 0; first + n_ctx <= n_tokens; first += n_ctx)
     {
-      if (!run_window (forward, hparams, store, tokens + first, rule, &total, error))
+      scores.tokens = tokens + first;
+      if (!run_window (forward, store, rule, &scores, error))
         return FALSE;
 
       result->n_windows++;
       result->n_scored += n_ctx - 1 - n_ctx / 2;
-      result->nll = total / result->n_scored;
+      result->nll = scores.total / result->n_scored;
       result->perplexity = exp (result->nll);
       if (on_window != NULL)
         on_window (result);

@@ -70,4 +70,10 @@ GArray     *tool_model_encode        (ToolModel        *self,
                                       const char       *text,
                                       gboolean          is_markup);
 
+static inline const gint32 *
+tool_model_tokens (const GArray *tokens)
+{
+  return (const gint32 *) (gpointer) tokens->data;
+}
+
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (ToolModel, tool_model_free)

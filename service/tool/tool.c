@@ -19,6 +19,13 @@ tool_read (const char *path,
   return g_file_get_contents (path, &text, NULL, error) ? text : NULL;
 }
 
+char *
+tool_read_text (const char *argument,
+                GError    **error)
+{
+  return strcmp (argument, "-") == 0 ? tool_read (argument, error) : g_strdup (argument);
+}
+
 int
 tool_fail (const GError *error)
 {

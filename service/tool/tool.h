@@ -42,6 +42,8 @@ extern const ToolCommand tool_accuracy, tool_divergence, tool_generate, tool_ins
 
 /* "-" reads standard input; else the file. */
 char    *tool_read       (const char *path, GError **error);
+/* An argument that is a text, or "-" for standard input. */
+char    *tool_read_text  (const char *argument, GError **error);
 /* Prints @error after the program's name. */
 int      tool_fail       (const GError *error);
 /* Prints @fault, a translated sentence, likewise. */

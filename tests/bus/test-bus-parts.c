@@ -12,12 +12,9 @@
 #include <unistd.h>
 
 #include "bus/identity/llm-bus-bouncer.h"
-#include "bus/objects/llm-bus-contexts.h"
+#include "bus/objects/llm-bus-objects.h"
 #include "bus/objects/llm-bus-call.h"
-#include "bus/objects/llm-bus-manager.h"
-#include "bus/objects/llm-bus-memory.h"
 #include "bus/objects/llm-bus-messages.h"
-#include "bus/objects/llm-bus-models.h"
 #include "bus/stream/llm-bus-stream.h"
 #include "common/llmsvc-error.h"
 #include "common/llmsvc-names.h"

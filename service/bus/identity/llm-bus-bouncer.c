@@ -6,9 +6,10 @@
 
 #include <unistd.h>
 
-#include "common/llmsvc-error.h"
+#include "base/llm-fail.h"
 #include "common/llmsvc-names.h"
 
+#define ACTION_PREFIX LLMSVC_BUS_NAME "."
 #define POLKIT_NAME "org.freedesktop.PolicyKit1"
 #define POLKIT_PATH "/org/freedesktop/PolicyKit1/Authority"
 #define POLKIT_INTERFACE "org.freedesktop.PolicyKit1.Authority"
@@ -30,57 +31,48 @@ typedef struct
   const char *interface;
   const char *method;
   Demand demand;
-  const char *action; /* (nullable): of polkit, behind "org.llm.Service." */
+  const char *action; /* of polkit; NULL for the others */
 } Rule;
 
 static const Rule rules[] = {
-  { LLMSVC_INTERFACE, "CreateContext", EVERYONE, NULL },
-  { LLMSVC_INTERFACE, "OpenContext", EVERYONE, NULL },
-  { LLMSVC_INTERFACE, "ListContexts", EVERYONE, NULL },
-  { LLMSVC_INTERFACE, "Complete", EVERYONE, NULL },
-  { LLMSVC_INTERFACE, "CountTokens", EVERYONE, NULL },
-  { LLMSVC_INTERFACE, "Prewarm", EVERYONE, NULL },
-  { LLMSVC_INTERFACE, "Register", EVERYONE, NULL },
-  { LLMSVC_INTERFACE, "SelectModel", ACTION, "select-model" },
-  { LLMSVC_INTERFACE, "GetStatistics", EVERYONE, NULL },
+  { LLMSVC_INTERFACE, "CreateContext", EVERYONE },
+  { LLMSVC_INTERFACE, "OpenContext", EVERYONE },
+  { LLMSVC_INTERFACE, "ListContexts", EVERYONE },
+  { LLMSVC_INTERFACE, "Complete", EVERYONE },
+  { LLMSVC_INTERFACE, "CountTokens", EVERYONE },
+  { LLMSVC_INTERFACE, "Prewarm", EVERYONE },
+  { LLMSVC_INTERFACE, "Register", EVERYONE },
+  { LLMSVC_INTERFACE, "SelectModel", ACTION, ACTION_PREFIX "select-model" },
+  { LLMSVC_INTERFACE, "GetStatistics", EVERYONE },
 
-  { LLMSVC_MEMORY_INTERFACE, "SetBudget", ACTION, "set-budget" },
-  { LLMSVC_MEMORY_INTERFACE, "Trim", SILENT_ACTION, "trim" },
+  { LLMSVC_MEMORY_INTERFACE, "SetBudget", ACTION, ACTION_PREFIX "set-budget" },
+  { LLMSVC_MEMORY_INTERFACE, "Trim", SILENT_ACTION, ACTION_PREFIX "trim" },
 
-  { LLMSVC_ADMIN_INTERFACE, "ListApps", OUTSIDE_SANDBOXES, NULL },
-  { LLMSVC_ADMIN_INTERFACE, "SetQuota", ACTION, "set-quota" },
+  { LLMSVC_ADMIN_INTERFACE, "ListApps", OUTSIDE_SANDBOXES },
+  { LLMSVC_ADMIN_INTERFACE, "SetQuota", ACTION, ACTION_PREFIX "set-quota" },
 
   /* LlmBusTree has found that the object is the caller's */
-  { LLMSVC_CONTEXT_INTERFACE, "Generate", EVERYONE, NULL },
-  { LLMSVC_CONTEXT_INTERFACE, "Ask", EVERYONE, NULL },
-  { LLMSVC_CONTEXT_INTERFACE, "GetMessages", EVERYONE, NULL },
-  { LLMSVC_CONTEXT_INTERFACE, "GetMemory", EVERYONE, NULL },
-  { LLMSVC_CONTEXT_INTERFACE, "Rollback", EVERYONE, NULL },
-  { LLMSVC_CONTEXT_INTERFACE, "Append", EVERYONE, NULL },
-  { LLMSVC_CONTEXT_INTERFACE, "Fork", EVERYONE, NULL },
-  { LLMSVC_CONTEXT_INTERFACE, "Close", EVERYONE, NULL },
-  { LLMSVC_GENERATION_INTERFACE, "Cancel", EVERYONE, NULL },
-  { "org.freedesktop.DBus.Properties", "Get", EVERYONE, NULL },
-  { "org.freedesktop.DBus.Properties", "GetAll", EVERYONE, NULL },
-  { "org.freedesktop.DBus.Introspectable", "Introspect", EVERYONE, NULL },
+  { LLMSVC_CONTEXT_INTERFACE, "Generate", EVERYONE },
+  { LLMSVC_CONTEXT_INTERFACE, "Ask", EVERYONE },
+  { LLMSVC_CONTEXT_INTERFACE, "GetMessages", EVERYONE },
+  { LLMSVC_CONTEXT_INTERFACE, "GetMemory", EVERYONE },
+  { LLMSVC_CONTEXT_INTERFACE, "Rollback", EVERYONE },
+  { LLMSVC_CONTEXT_INTERFACE, "Append", EVERYONE },
+  { LLMSVC_CONTEXT_INTERFACE, "Fork", EVERYONE },
+  { LLMSVC_CONTEXT_INTERFACE, "Close", EVERYONE },
+  { LLMSVC_GENERATION_INTERFACE, "Cancel", EVERYONE },
+  { "org.freedesktop.DBus.Properties", "Get", EVERYONE },
+  { "org.freedesktop.DBus.Properties", "GetAll", EVERYONE },
+  { "org.freedesktop.DBus.Introspectable", "Introspect", EVERYONE },
 };
 
 typedef struct
 {
-  char *action;
+  const char *action; /* static */
   gboolean interactive;
   LlmBusBouncerDecided decided;
   gpointer data;
 } Check;
-
-static void
-check_free (Check *check)
-{
-  g_free (check->action);
-  g_free (check);
-}
-
-G_DEFINE_AUTOPTR_CLEANUP_FUNC (Check, check_free)
 
 static const Rule *
 find_rule (const char *interface,
@@ -107,15 +99,10 @@ gboolean
 llm_bus_bouncer_may_keep (LlmCaller *caller,
                           GError   **error)
 {
-  if (!caller->is_known)
-    {
-      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
-                           "The service could not find out which application calls, so it can't "
-                           "keep a context under a name for it; unnamed contexts work");
-      return FALSE;
-    }
-
-  return TRUE;
+  return caller->is_known ||
+         llm_fail (error, LLMSVC_ERROR_NOT_AUTHORIZED,
+                   "The service could not find out which application calls, so it can't "
+                   "keep a context under a name for it; unnamed contexts work");
 }
 
 gboolean
@@ -123,19 +110,13 @@ llm_bus_bouncer_may_register (LlmCaller *caller,
                               GError   **error)
 {
   if (!caller->is_known)
-    {
-      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
-                           "The service could not find out whether the caller is in a sandbox, "
-                           "so it can't name itself");
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_NOT_AUTHORIZED,
+                     "The service could not find out whether the caller is in a sandbox, "
+                     "so it can't name itself");
   if (caller->is_sandboxed)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
-                   "The caller is known as the sandboxed application “%s” and can't take "
-                   "another name", caller->app->id);
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_NOT_AUTHORIZED,
+                     "The caller is known as the sandboxed application “%s” and can't take "
+                     "another name", caller->app->id);
 
   return TRUE;
 }
@@ -146,12 +127,9 @@ llm_bus_bouncer_may_act_for (LlmBus    *bus,
                              guint32    uid,
                              GError   **error)
 {
-  if (caller->app->uid == uid || llm_bus_bouncer_is_administrator (bus, caller))
-    return TRUE;
-
-  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
-               "The caller may not change what belongs to the user %u", uid);
-  return FALSE;
+  return caller->app->uid == uid || llm_bus_bouncer_is_administrator (bus, caller) ||
+         llm_fail (error, LLMSVC_ERROR_NOT_AUTHORIZED,
+                   "The caller may not change what belongs to the user %u", uid);
 }
 
 static void
@@ -159,7 +137,7 @@ on_polkit_answered (GObject      *source,
                     GAsyncResult *result,
                     gpointer      data)
 {
-  g_autoptr(Check) check = data;
+  g_autofree Check *check = data;
   g_autoptr(GVariant) reply = NULL;
   g_autoptr(GError) failure = NULL;
   g_autoptr(GError) error = NULL;
@@ -172,15 +150,15 @@ on_polkit_answered (GObject      *source,
     g_dbus_error_strip_remote_error (failure);
 
   if (reply == NULL)
-    g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
-                 "polkit could not be asked for %s: %s", check->action, failure->message);
+    llm_fail (&error, LLMSVC_ERROR_NOT_AUTHORIZED,
+              "polkit could not be asked for %s: %s", check->action, failure->message);
   else if (!is_authorized && is_challenge && !check->interactive)
-    g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
-                 "The caller is not authorized for %s: a person would have to be asked, which this "
-                 "call does not allow", check->action);
+    llm_fail (&error, LLMSVC_ERROR_NOT_AUTHORIZED,
+              "The caller is not authorized for %s: a person would have to be asked, which this "
+              "call does not allow", check->action);
   else if (!is_authorized)
-    g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
-                 "The caller is not authorized for %s", check->action);
+    llm_fail (&error, LLMSVC_ERROR_NOT_AUTHORIZED,
+              "The caller is not authorized for %s", check->action);
 
   check->decided (error, check->data);
 }
@@ -195,7 +173,7 @@ ask_polkit (LlmBus               *bus,
 {
   Check *check = g_new0 (Check, 1);
 
-  check->action = g_strconcat (LLMSVC_BUS_NAME ".", rule->action, NULL);
+  check->action = rule->action;
   check->interactive = interactive && rule->demand != SILENT_ACTION;
   check->decided = decided;
   check->data = data;
@@ -226,18 +204,18 @@ llm_bus_bouncer_check (LlmBus               *bus,
 
   rule = find_rule (interface, method);
   if (rule == NULL)
-    g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
-                 "Nobody may call %s.%s", interface, method);
+    llm_fail (&error, LLMSVC_ERROR_NOT_AUTHORIZED,
+              "Nobody may call %s.%s", interface, method);
   else if (rule->demand == EVERYONE || llm_bus_bouncer_is_administrator (bus, caller))
     ; /* let in */
   else if (caller->is_sandboxed || !caller->is_known)
-    g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
-                 "%s.%s is not for applications in a sandbox", interface, method);
+    llm_fail (&error, LLMSVC_ERROR_NOT_AUTHORIZED,
+              "%s.%s is not for applications in a sandbox", interface, method);
   else if (rule->demand == OUTSIDE_SANDBOXES)
     ; /* let in */
   else if (!bus->is_system)
-    g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
-                 "%s.%s is for the user whom this service belongs to", interface, method);
+    llm_fail (&error, LLMSVC_ERROR_NOT_AUTHORIZED,
+              "%s.%s is for the user whom this service belongs to", interface, method);
   else
     {
       ask_polkit (bus, caller, rule, interactive, decided, data);

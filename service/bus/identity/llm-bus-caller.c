@@ -8,6 +8,7 @@
 #include <glib/gstdio.h>
 #include <string.h>
 
+#include "base/llm-fail.h"
 #include "bus/identity/llm-bus-identity.h"
 #include "common/llmsvc-error-private.h"
 
@@ -118,12 +119,11 @@ answer_waiters (LlmBusCallers *self,
     }
 }
 
-/* Takes @error. */
 static void
-fail_lookup (Lookup *lookup,
-             GError *error)
+fail_lookup (Lookup       *lookup,
+             const GError *error)
 {
-  g_autoptr(GError) owned = error;
+  g_autoptr(GError) owned = g_error_copy (error);
 
   llmsvc_error_convert (&owned);
   if (g_hash_table_contains (lookup->callers->entries, lookup->sender))
@@ -166,13 +166,13 @@ on_verified (GObject      *source,
 {
   g_autoptr(Lookup) lookup = data;
   g_autoptr(GError) error = NULL;
-  g_autoptr(GVariant) reply = NULL;
+  g_autoptr(GVariant) reply =
+    g_dbus_connection_call_finish (G_DBUS_CONNECTION (source), result, &error);
   guint32 pid = 0;
 
-  reply = g_dbus_connection_call_finish (G_DBUS_CONNECTION (source), result, &error);
   if (reply == NULL)
     {
-      fail_lookup (lookup, g_steal_pointer (&error));
+      fail_lookup (lookup, error);
       return;
     }
 
@@ -241,25 +241,21 @@ on_credentials (GObject      *source,
 {
   g_autoptr(Lookup) lookup = data;
   g_autoptr(GError) error = NULL;
-  g_autoptr(GVariant) reply = NULL;
   g_autoptr(GVariant) credentials = NULL;
   g_autoptr(GVariant) label = NULL;
   g_autoptr(GUnixFDList) fds = NULL;
+  g_autoptr(GVariant) reply = g_dbus_connection_call_with_unix_fd_list_finish (
+    G_DBUS_CONNECTION (source), &fds, result, &error);
   g_autoptr(GTask) task = NULL;
 
-  reply = g_dbus_connection_call_with_unix_fd_list_finish (G_DBUS_CONNECTION (source), &fds, result,
-                                                           &error);
-  if (reply == NULL)
+  if (reply != NULL)
+    credentials = g_variant_get_child_value (reply, 0);
+  if (reply != NULL && !g_variant_lookup (credentials, "UnixUserID", "u", &lookup->uid))
+    llm_fail (&error, LLMSVC_ERROR_NOT_AUTHORIZED, "The bus does not know the user of %s",
+              lookup->sender);
+  if (error != NULL)
     {
-      fail_lookup (lookup, g_steal_pointer (&error));
-      return;
-    }
-
-  credentials = g_variant_get_child_value (reply, 0);
-  if (!g_variant_lookup (credentials, "UnixUserID", "u", &lookup->uid))
-    {
-      fail_lookup (lookup, g_error_new (LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED,
-                                        "The bus does not know the user of %s", lookup->sender));
+      fail_lookup (lookup, error);
       return;
     }
   if (!g_variant_lookup (credentials, "ProcessID", "u", &lookup->process.pid) ||
@@ -302,7 +298,7 @@ on_name_owner_changed (GDBusConnection *connection,
     return;
 
   gone = g_strdup (name);
-  g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED, "The caller has left the bus");
+  llm_fail (&error, LLMSVC_ERROR_CANCELLED, "The caller has left the bus");
   if (entry->waiters != NULL)
     answer_waiters (self, gone, error);
   else
@@ -393,9 +389,8 @@ void
 llm_bus_callers_settle (LlmBusCallers *self,
                         const char    *sender)
 {
-  Entry *entry;
+  Entry *entry = g_hash_table_lookup (self->entries, sender);
 
-  entry = g_hash_table_lookup (self->entries, sender);
   if (entry != NULL)
     entry->is_settled = TRUE;
 }
@@ -408,29 +403,18 @@ check_registration (Entry       *entry,
   g_return_val_if_fail (entry != NULL && entry->caller != NULL, FALSE);
 
   if (!llm_bus_identity_is_app_id (app_id))
-    {
-      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                           "app_id must be the name of a desktop file without “.desktop”: at most "
-                           "255 letters, digits, “.”, “_” and “-”, not beginning with “.” or “-”");
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                     "app_id must be the name of a desktop file without “.desktop”: at most "
+                     "255 letters, digits, “.”, “_” and “-”, not beginning with “.” or “-”");
   if (llm_bus_identity_is_reserved (app_id))
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                   "“%s” begins like the name of an application in a sandbox, which nobody else "
-                   "may have", app_id);
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                     "“%s” begins like the name of an application in a sandbox, which nobody else "
+                     "may have", app_id);
   if (entry->is_registered && g_str_equal (entry->caller->app->id, app_id))
     return TRUE;
-  if (entry->is_settled || entry->is_registered)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_CONFLICT,
+  return (!entry->is_settled && !entry->is_registered) ||
+         llm_fail (error, LLMSVC_ERROR_CONFLICT,
                    "Register “%s” before the first other call of a connection, and once", app_id);
-      return FALSE;
-    }
-
-  return TRUE;
 }
 
 gboolean
@@ -459,9 +443,8 @@ llm_bus_callers_set_locale (LlmBusCallers *self,
                             const char    *sender,
                             const char    *locale)
 {
-  Entry *entry;
+  Entry *entry = g_hash_table_lookup (self->entries, sender);
 
-  entry = g_hash_table_lookup (self->entries, sender);
   if (entry == NULL)
     return;
 
@@ -473,9 +456,8 @@ const char *
 llm_bus_callers_get_locale (LlmBusCallers *self,
                             const char    *sender)
 {
-  Entry *entry;
+  Entry *entry = g_hash_table_lookup (self->entries, sender);
 
-  entry = g_hash_table_lookup (self->entries, sender);
   return entry != NULL ? entry->locale : NULL;
 }
 

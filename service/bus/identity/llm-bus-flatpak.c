@@ -2,7 +2,7 @@
 
 #define G_LOG_DOMAIN "llm-bus"
 
-#include "bus/identity/llm-bus-flatpak.h"
+#include "bus/identity/llm-bus-identity.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -39,46 +39,28 @@ llm_bus_identity_is_reserved (const char *id)
   return g_str_has_prefix (id, SNAP_PREFIX) || g_str_has_prefix (id, LLM_BUS_FLATPAK_PREFIX);
 }
 
-/* Takes systemd's \xNN out of a unit name. NULL when it is none. */
-static char *
-unescape_unit (const char *name,
-               gsize       length)
-{
-  g_autoptr(GString) out = g_string_sized_new (length);
-
-  for (gsize i = 0; i < length; i++)
-    {
-      int high, low;
-
-      if (name[i] != '\\')
-        {
-          g_string_append_c (out, name[i]);
-          continue;
-        }
-      if (i + 3 >= length || name[i + 1] != 'x')
-        return NULL;
-      high = g_ascii_xdigit_value (name[i + 2]);
-      low = g_ascii_xdigit_value (name[i + 3]);
-      if (high < 0 || low < 0 || high * 16 + low == 0)
-        return NULL;
-      g_string_append_c (out, (char) (high * 16 + low));
-      i += 3;
-    }
-
-  return g_string_free (g_steal_pointer (&out), FALSE);
-}
-
-/* The id in name[0..length), unescaped, or NULL when it is not one. */
+/* The id in name[0..length), with systemd's \xNN taken out, or NULL when it is not one. */
 static char *
 take_app_id (const char *name,
              gsize       length)
 {
-  g_autofree char *id = unescape_unit (name, length);
+  g_autoptr(GString) id = g_string_sized_new (length);
 
-  if (id == NULL || !llm_bus_identity_is_app_id (id))
-    return NULL;
+  for (gsize i = 0; i < length; i++)
+    {
+      gboolean is_escape = length - i > 3 && name[i] == '\\' && name[i + 1] == 'x';
+      int high = is_escape ? g_ascii_xdigit_value (name[i + 2]) : -1;
+      int low = is_escape ? g_ascii_xdigit_value (name[i + 3]) : -1;
 
-  return g_steal_pointer (&id);
+      g_string_append_c (id, high >= 0 && low >= 0 ? (char) (high * 16 + low) : name[i]);
+      if (high >= 0 && low >= 0)
+        i += 3;
+    }
+
+  /* no id holds a backslash, so one that escapes nothing makes it none; nor a zero */
+  return strlen (id->str) == id->len && llm_bus_identity_is_app_id (id->str)
+           ? g_strdup (id->str)
+           : NULL;
 }
 
 /* "snap.NAME.REST": the second part. */
@@ -179,19 +161,11 @@ parse_unit (const char         *unit,
 
   start = unit + strlen (UNIT_PREFIX);
   if (g_str_has_suffix (unit, ".scope"))
-    {
-      end = strrchr (start, '-');
-    }
+    end = strrchr (start, '-');
   else if (g_str_has_suffix (unit, ".service"))
-    {
-      end = strchr (start, '@');
-      if (end == NULL)
-        end = unit + strlen (unit) - strlen (".service");
-    }
+    end = start + MIN (strcspn (start, "@"), strlen (start) - strlen (".service"));
   else
-    {
-      return LLM_CALLER_HOST;
-    }
+    return LLM_CALLER_HOST;
 
   while (end != NULL && start < end)
     {
@@ -281,24 +255,18 @@ llm_bus_identity_parse_cgroup (const char         *text,
       /* "NUMBER:CONTROLLERS:PATH"; the path may hold colons */
       g_auto(GStrv) fields = g_strsplit (lines[i], ":", 3);
       g_autofree char *id = NULL;
+      gboolean is_freezer;
       LlmCallerKind kind;
 
       if (g_strv_length (fields) != 3)
         continue;
 
-      if (g_str_equal (fields[1], "freezer"))
-        {
-          kind = parse_freezer (fields[2], &id);
-        }
-      else if (g_str_equal (fields[1], "") || g_str_equal (fields[1], "name=systemd"))
-        {
-          is_read = TRUE;
-          kind = parse_path (fields[2], desktop_folders, &id);
-        }
-      else
-        {
-          continue;
-        }
+      is_freezer = g_str_equal (fields[1], "freezer");
+      if (!is_freezer && *fields[1] != '\0' && !g_str_equal (fields[1], "name=systemd"))
+        continue;
+      is_read = is_read || !is_freezer;
+      kind = is_freezer ? parse_freezer (fields[2], &id)
+                        : parse_path (fields[2], desktop_folders, &id);
 
       /* two hierarchies with different sandboxes */
       if (is_sandbox (kind) && is_sandbox (found) &&
@@ -377,6 +345,7 @@ llm_bus_identity_decide (const LlmBusEvidence  *evidence,
 {
   const gboolean is_named = evidence->root == LLM_BUS_FLATPAK_NAMED;
   g_autofree char *snap = NULL;
+  gboolean is_believed;
 
   *app_id = NULL;
   if (evidence->group == LLM_CALLER_UNKNOWN || evidence->root == LLM_BUS_FLATPAK_BROKEN)
@@ -392,26 +361,15 @@ llm_bus_identity_decide (const LlmBusEvidence  *evidence,
       return LLM_CALLER_SNAP;
     }
 
-  switch (evidence->group)
-    {
-    case LLM_CALLER_SNAP:
-      if (is_named || evidence->label != NULL || evidence->is_users_group)
-        return LLM_CALLER_UNKNOWN;
-      break;
-    case LLM_CALLER_FLATPAK:
-      if (evidence->root != LLM_BUS_FLATPAK_HIDDEN &&
-          !(is_named && g_str_equal (evidence->group_id, evidence->root_id)))
-        return LLM_CALLER_UNKNOWN;
-      break;
-    case LLM_CALLER_UNKNOWN:
-    case LLM_CALLER_HOST:
-    case LLM_CALLER_REGISTERED:
-    case LLM_CALLER_UNIT:
-    default:
-      if (is_named)
-        return LLM_CALLER_UNKNOWN;
-      break;
-    }
+  if (evidence->group == LLM_CALLER_FLATPAK)
+    is_believed = evidence->root == LLM_BUS_FLATPAK_HIDDEN ||
+                  (is_named && g_str_equal (evidence->group_id, evidence->root_id));
+  else if (evidence->group == LLM_CALLER_SNAP)
+    is_believed = !is_named && evidence->label == NULL && !evidence->is_users_group;
+  else
+    is_believed = !is_named;
+  if (!is_believed)
+    return LLM_CALLER_UNKNOWN;
 
   *app_id = g_strdup (evidence->group_id);
   return evidence->group;

@@ -9,17 +9,7 @@
 
 #define BUS_NAME "org.freedesktop.DBus"
 
-typedef struct
-{
-  gint64 due_us;
-  char *sender;
-  guint32 serial;
-  char *user;             /* (nullable): its account */
-  const char *name;       /* of the error */
-  char *text;
-} Refusal;
-
-/* Atomically reference-counted, because the filter may run when it is freed. */
+/* Atomically reference-counted, because the filter may run, and refusals wait, when it is freed. */
 struct _LlmBusGate
 {
   GDBusConnection *connection;  /* (owned) */
@@ -27,53 +17,66 @@ struct _LlmBusGate
 
   GMutex mutex;                 /* for all below */
   LlmBusAccounts *accounts;     /* (owned) */
-  GQueue refusals;              /* (element-type Refusal) (owned), the first due first */
-  GSource *timer;               /* (nullable) (owned) */
   gboolean is_closed;
   guint64 n_refused;
 };
 
-/* --- refusals --- */
+static void
+clear_gate (gpointer data)
+{
+  LlmBusGate *self = data;
+
+  llm_bus_accounts_free (self->accounts);
+  g_object_unref (self->connection);
+  g_mutex_clear (&self->mutex);
+}
 
 static void
-refusal_free (Refusal *refusal)
+gate_unref (gpointer data)
 {
+  g_atomic_rc_box_release_full (data, clear_gate);
+}
+
+/* --- refusals --- */
+
+typedef struct
+{
+  LlmBusGate *gate;       /* (owned) */
+  char *sender;
+  guint32 serial;
+  char *user;             /* (nullable): its account */
+  const char *name;       /* of the error */
+  char *text;
+} Refusal;
+
+static void
+refusal_free (gpointer data)
+{
+  Refusal *refusal = data;
+
+  gate_unref (refusal->gate);
   g_free (refusal->sender);
   g_free (refusal->user);
   g_free (refusal->text);
   g_free (refusal);
 }
 
-static gboolean send_refusals (gpointer data);
-
-/* Under the mutex, any thread. */
-static void
-start_timer (LlmBusGate *self)
+/* Main thread, when it is due. */
+static gboolean
+send_refusal (gpointer data)
 {
-  const Refusal *first = g_queue_peek_head (&self->refusals);
-
-  if (first == NULL || self->timer != NULL)
-    return;
-  self->timer = g_timeout_source_new (LLM_BUS_GATE_REFUSAL_MS);
-  g_source_set_ready_time (self->timer, first->due_us);
-  g_source_set_callback (self->timer, send_refusals, self, NULL);
-  g_source_attach (self->timer, NULL);
-}
-
-static void
-stop_timer (LlmBusGate *self)
-{
-  if (self->timer != NULL)
-    g_source_destroy (self->timer);
-  g_clear_pointer (&self->timer, g_source_unref);
-}
-
-static void
-send_refusal (LlmBusGate *self,
-              Refusal    *refusal)
-{
+  Refusal *refusal = data;
+  LlmBusGate *self = refusal->gate;
   g_autofree char *text = llm_bus_translate (NULL, refusal->text);
   g_autoptr(GDBusMessage) reply = g_dbus_message_new ();
+  gboolean is_closed;
+
+  g_mutex_lock (&self->mutex);
+  is_closed = self->is_closed;
+  llm_bus_accounts_release (self->accounts, refusal->user);
+  g_mutex_unlock (&self->mutex);
+  if (is_closed)
+    return G_SOURCE_REMOVE;
 
   g_dbus_message_set_message_type (reply, G_DBUS_MESSAGE_TYPE_ERROR);
   g_dbus_message_set_flags (reply, G_DBUS_MESSAGE_FLAGS_NO_REPLY_EXPECTED);
@@ -83,32 +86,6 @@ send_refusal (LlmBusGate *self,
   g_dbus_message_set_body (reply, g_variant_new ("(s)", text));
   g_dbus_connection_send_message (self->connection, reply, G_DBUS_SEND_MESSAGE_FLAGS_NONE, NULL,
                                   NULL);
-}
-
-/* Main thread. */
-static gboolean
-send_refusals (gpointer data)
-{
-  LlmBusGate *self = data;
-  GQueue due = G_QUEUE_INIT;
-  gint64 now_us = g_get_monotonic_time ();
-  Refusal *refusal;
-
-  g_mutex_lock (&self->mutex);
-  stop_timer (self);
-  while ((refusal = g_queue_peek_head (&self->refusals)) != NULL && refusal->due_us <= now_us)
-    {
-      llm_bus_accounts_release (self->accounts, refusal->user);
-      g_queue_push_tail (&due, g_queue_pop_head (&self->refusals));
-    }
-  start_timer (self);
-  g_mutex_unlock (&self->mutex);
-
-  while ((refusal = g_queue_pop_head (&due)) != NULL)
-    {
-      send_refusal (self, refusal);
-      refusal_free (refusal);
-    }
   return G_SOURCE_REMOVE;
 }
 
@@ -122,6 +99,7 @@ refuse (LlmBusGate         *self,
         char               *text)
 {
   g_autofree char *owned = text;
+  g_autoptr(GSource) source = NULL;
   char *user = NULL;
   Refusal *refusal;
 
@@ -131,14 +109,15 @@ refuse (LlmBusGate         *self,
 
   /* not the message itself: it may be as large as the bus lets it be */
   refusal = g_new0 (Refusal, 1);
-  refusal->due_us = g_get_monotonic_time () + LLM_BUS_GATE_REFUSAL_MS * 1000;
+  refusal->gate = g_atomic_rc_box_acquire (self);
   refusal->sender = g_strdup (head->sender);
   refusal->serial = head->serial;
   refusal->name = name;
   refusal->text = g_steal_pointer (&owned);
   refusal->user = user;
-  g_queue_push_tail (&self->refusals, refusal);
-  start_timer (self);
+  source = g_timeout_source_new (LLM_BUS_GATE_REFUSAL_MS);
+  g_source_set_callback (source, send_refusal, refusal, refusal_free);
+  g_source_attach (source, NULL);
 }
 
 /* --- for the relay --- */
@@ -260,23 +239,6 @@ filter_message (GDBusConnection *connection,
 
 /* --- for main --- */
 
-static void
-clear_gate (gpointer data)
-{
-  LlmBusGate *self = data;
-
-  g_queue_clear_full (&self->refusals, (GDestroyNotify) refusal_free);
-  llm_bus_accounts_free (self->accounts);
-  g_object_unref (self->connection);
-  g_mutex_clear (&self->mutex);
-}
-
-static void
-gate_unref (gpointer data)
-{
-  g_atomic_rc_box_release_full (data, clear_gate);
-}
-
 LlmBusGate *
 llm_bus_gate_new (GDBusConnection *connection,
                   guint64          max_message)
@@ -284,7 +246,6 @@ llm_bus_gate_new (GDBusConnection *connection,
   LlmBusGate *self = g_atomic_rc_box_new0 (LlmBusGate);
 
   g_mutex_init (&self->mutex);
-  g_queue_init (&self->refusals);
   self->connection = g_object_ref (connection);
   self->accounts = llm_bus_accounts_new (max_message);
   self->filter = g_dbus_connection_add_filter (connection, filter_message,
@@ -297,8 +258,7 @@ llm_bus_gate_free (LlmBusGate *self)
 {
   g_dbus_connection_remove_filter (self->connection, self->filter);
   g_mutex_lock (&self->mutex);
-  stop_timer (self);
-  /* what still comes in while the filter goes must not set it again */
+  /* refusals that wait, and what still comes in while the filter goes, are not answered */
   self->is_closed = TRUE;
   g_mutex_unlock (&self->mutex);
   gate_unref (self);

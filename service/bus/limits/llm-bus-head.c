@@ -2,7 +2,7 @@
 
 #define G_LOG_DOMAIN "llm-bus"
 
-#include "bus/limits/llm-bus-head.h"
+#include "bus/limits/llm-bus-gate.h"
 
 #include <string.h>
 

@@ -11,6 +11,7 @@
 #include "bus/identity/llm-bus-bouncer.h"
 #include "bus/identity/llm-bus-caller.h"
 #include "bus/llm-bus-translate.h"
+#include "bus/objects/llm-bus-messages.h"
 #include "common/llmsvc-error-private.h"
 #include "common/llmsvc-names.h"
 #include "decoding/llm-buffer-sink.h"
@@ -166,13 +167,16 @@ llm_bus_call_get_locale (LlmBusCall *self)
                                   self->bus->callers, g_dbus_message_get_sender (self->message));
 }
 
-guint64
-llm_bus_call_get_max_message (LlmBusCall *self)
+gboolean
+llm_bus_call_check_texts (LlmBusCall *self,
+                          GVariant   *messages,
+                          const char *prompt,
+                          GError    **error)
 {
   LlmAppLimits limits;
 
   llm_engine_get_limits (self->bus->engine, self->caller, &limits);
-  return limits.message;
+  return llm_bus_messages_check (messages, prompt, self->options, limits.message, error);
 }
 
 void
@@ -193,6 +197,18 @@ llm_bus_call_return_error (LlmBusCall *self,
   name = g_dbus_error_encode_gerror (owned);
   text = llm_bus_translate (llm_bus_call_get_locale (self), owned->message);
   send_reply (self, g_dbus_message_new_method_error_literal (self->message, name, text));
+}
+
+void
+llm_bus_call_finish (LlmBusCall *self,
+                     GVariant   *value,
+                     GError     *error)
+{
+  if (error != NULL)
+    llm_bus_call_return_error (self, error);
+  else
+    llm_bus_call_return (self, value);
+  llm_bus_call_unref (self);
 }
 
 /* (transfer full) (nullable): the options are the last argument of a method that has some. */
@@ -247,12 +263,10 @@ parse_options (LlmBusCall  *self,
 {
   g_autoptr(GVariant) dict = get_options (self);
 
-  if (dict == NULL)
-    return TRUE;
-
-  self->options = llm_call_options_parse (dict, self->method->call,
-                                          llm_engine_get_features (self->bus->engine), error);
-  return self->options != NULL;
+  if (dict != NULL)
+    self->options = llm_call_options_parse (dict, self->method->call,
+                                            llm_engine_get_features (self->bus->engine), error);
+  return dict == NULL || self->options != NULL;
 }
 
 static void on_caller_found (LlmCaller    *caller,
@@ -352,12 +366,9 @@ on_answered (const char   *text,
              const GError *error,
              gpointer      data)
 {
-  LlmBusCall *self = data;
-
-  if (error != NULL)
-    llm_bus_call_return_error (self, g_error_copy (error));
-  else
-    llm_bus_call_return (self, g_variant_new ("(s@a{sv})", text, results));
+  llm_bus_call_finish (llm_bus_call_ref (data),
+                       error == NULL ? g_variant_new ("(s@a{sv})", text, results) : NULL,
+                       error != NULL ? g_error_copy (error) : NULL);
 }
 
 LlmSink *
@@ -372,13 +383,10 @@ llm_bus_call_on_done (GObject      *source,
                       GAsyncResult *result,
                       gpointer      data)
 {
-  g_autoptr(LlmBusCall) self = data;
   GError *error = NULL;
 
-  if (!g_task_propagate_boolean (G_TASK (result), &error))
-    llm_bus_call_return_error (self, error);
-  else
-    llm_bus_call_return (self, NULL);
+  g_task_propagate_boolean (G_TASK (result), &error);
+  llm_bus_call_finish (data, NULL, error);
 }
 
 void
@@ -386,14 +394,10 @@ llm_bus_call_on_variant (GObject      *source,
                          GAsyncResult *result,
                          gpointer      data)
 {
-  g_autoptr(LlmBusCall) self = data;
   GError *error = NULL;
   g_autoptr(GVariant) value = g_task_propagate_pointer (G_TASK (result), &error);
 
-  if (value == NULL)
-    llm_bus_call_return_error (self, error);
-  else
-    llm_bus_call_return (self, g_variant_new_tuple (&value, 1));
+  llm_bus_call_finish (data, value != NULL ? g_variant_new_tuple (&value, 1) : NULL, error);
 }
 
 void
@@ -401,20 +405,14 @@ llm_bus_call_on_context (GObject      *source,
                          GAsyncResult *result,
                          gpointer      data)
 {
-  g_autoptr(LlmBusCall) self = data;
+  LlmBusCall *self = data;
   GError *error = NULL;
   g_autoptr(LlmContext) context = g_task_propagate_pointer (G_TASK (result), &error);
-  g_autofree char *path = NULL;
+  g_autofree char *path = context != NULL ? llm_bus_dup_context_path (context) : NULL;
 
-  if (context == NULL)
-    {
-      llm_bus_call_return_error (self, error);
-      return;
-    }
-
-  llm_bus_hold_context (self->bus, context, self->caller->connection);
-  path = llm_bus_dup_context_path (context);
-  llm_bus_call_return (self, g_variant_new ("(o)", path));
+  if (context != NULL)
+    llm_bus_hold_context (self->bus, context, self->caller->connection);
+  llm_bus_call_finish (self, path != NULL ? g_variant_new ("(o)", path) : NULL, error);
 }
 
 void

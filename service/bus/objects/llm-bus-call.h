@@ -109,12 +109,21 @@ void        llm_bus_call_return_fds   (LlmBusCall            *self,
 /* @error: (transfer full) */
 void        llm_bus_call_return_error (LlmBusCall            *self,
                                        GError                *error);
+/* The last of a call that waited for a GTask: replies with @error (transfer full) (nullable), or
+ * else @value as above, and takes @self. */
+void        llm_bus_call_finish       (LlmBusCall            *self,
+                                       GVariant              *value,
+                                       GError                *error);
 
 /* (nullable) (transfer none): the caller's locale, from this call or from Register(). */
 const char *llm_bus_call_get_locale   (LlmBusCall            *self);
 
-/* The most bytes of text that the caller's application may bring in one call. */
-guint64     llm_bus_call_get_max_message (LlmBusCall         *self);
+/* Checks the texts that the call brings, in @messages (nullable), @prompt (nullable) and options:
+ * llm_bus_messages_check() with the limit of the caller's application. */
+gboolean    llm_bus_call_check_texts  (LlmBusCall            *self,
+                                       GVariant              *messages,
+                                       const char            *prompt,
+                                       GError               **error) G_GNUC_WARN_UNUSED_RESULT;
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmBusCall, llm_bus_call_unref)
 

@@ -2,14 +2,13 @@
 
 #define G_LOG_DOMAIN "llm-bus"
 
-#include "bus/objects/llm-bus-contexts.h"
+#include "bus/objects/llm-bus-objects.h"
 
 #include <gio/gunixfdlist.h>
 
+#include "base/llm-fail.h"
 #include "bus/identity/llm-bus-bouncer.h"
-#include "bus/objects/llm-bus-messages.h"
 #include "bus/stream/llm-bus-stream.h"
-#include "common/llmsvc-error.h"
 #include "common/llmsvc-names.h"
 
 /* --- contexts --- */
@@ -58,16 +57,12 @@ handle_generate (LlmBusCall *call,
   g_autoptr(LlmSink) sink = NULL;
   gboolean is_text;
 
-  if (!llm_bus_messages_check (messages, NULL, call->options,
-                               llm_bus_call_get_max_message (call), error))
+  if (!llm_bus_call_check_texts (call, messages, NULL, error))
     return FALSE;
   if ((g_dbus_connection_get_capabilities (call->bus->connection) &
        G_DBUS_CAPABILITY_FLAGS_UNIX_FD_PASSING) == 0)
-    {
-      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
-                           "This bus passes no file descriptors; use Ask");
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
+                     "This bus passes no file descriptors; use Ask");
 
   is_text = g_str_equal (llm_call_options_get_string (call->options, LLMSVC_OPTION_STREAM, "jsonl"),
                          "text");
@@ -90,8 +85,7 @@ handle_ask (LlmBusCall *call,
   const char *prompt;
 
   g_variant_get_child (call->arguments, 0, "&s", &prompt);
-  if (!llm_bus_messages_check (NULL, prompt, call->options, llm_bus_call_get_max_message (call),
-                               error))
+  if (!llm_bus_call_check_texts (call, NULL, prompt, error))
     return FALSE;
 
   messages = g_variant_ref_sink (g_variant_new_parsed ("[('user', %s, @a{sv} {})]", prompt));
@@ -131,14 +125,11 @@ on_appended (GObject      *source,
              GAsyncResult *result,
              gpointer      data)
 {
-  g_autoptr(LlmBusCall) call = data;
   GError *error = NULL;
   guint tokens = 0;
 
-  if (!llm_context_append_finish (LLM_CONTEXT (source), result, &tokens, &error))
-    llm_bus_call_return_error (call, error);
-  else
-    llm_bus_call_return (call, g_variant_new ("(u)", tokens));
+  llm_context_append_finish (LLM_CONTEXT (source), result, &tokens, &error);
+  llm_bus_call_finish (data, error == NULL ? g_variant_new ("(u)", tokens) : NULL, error);
 }
 
 static gboolean
@@ -147,8 +138,7 @@ handle_append (LlmBusCall *call,
 {
   g_autoptr(GVariant) messages = g_variant_get_child_value (call->arguments, 0);
 
-  if (!llm_bus_messages_check (messages, NULL, call->options,
-                               llm_bus_call_get_max_message (call), error))
+  if (!llm_bus_call_check_texts (call, messages, NULL, error))
     return FALSE;
   llm_context_append_async (call->object, call->caller, messages, call->options, on_appended,
                             llm_bus_call_ref (call));
@@ -159,8 +149,7 @@ static gboolean
 handle_fork (LlmBusCall *call,
              GError    **error)
 {
-  if (!llm_bus_messages_check (NULL, NULL, call->options, llm_bus_call_get_max_message (call),
-                               error) ||
+  if (!llm_bus_call_check_texts (call, NULL, NULL, error) ||
       (llm_call_options_has (call->options, LLMSVC_OPTION_NAME) &&
        !llm_bus_bouncer_may_keep (call->caller, error)))
     return FALSE;
@@ -219,16 +208,12 @@ on_memory (GObject      *source,
            GAsyncResult *result,
            gpointer      data)
 {
-  g_autoptr(LlmBusCall) call = data;
   GError *error = NULL;
   g_autoptr(LlmContextMemory) memory =
     llm_context_get_memory_finish (LLM_CONTEXT (source), result, &error);
+  GVariant *described = memory != NULL ? llm_bus_contexts_describe_memory (memory) : NULL;
 
-  if (memory == NULL)
-    llm_bus_call_return_error (call, error);
-  else
-    llm_bus_call_return (call,
-                         g_variant_new ("(@a{sv})", llm_bus_contexts_describe_memory (memory)));
+  llm_bus_call_finish (data, memory != NULL ? g_variant_new ("(@a{sv})", described) : NULL, error);
 }
 
 static gboolean
@@ -261,11 +246,9 @@ lookup_context (LlmBus     *bus,
 {
   LlmContext *context = llm_engine_lookup_context (bus->engine, caller, id);
 
-  if (context == NULL)
-    return NULL;
-
-  llm_bus_hold_context (bus, context, caller->connection);
-  return G_OBJECT (g_object_ref (context));
+  if (context != NULL)
+    llm_bus_hold_context (bus, context, caller->connection);
+  return context != NULL ? g_object_ref (G_OBJECT (context)) : NULL;
 }
 
 static GStrv

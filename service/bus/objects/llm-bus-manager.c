@@ -2,16 +2,14 @@
 
 #define G_LOG_DOMAIN "llm-bus"
 
-#include "bus/objects/llm-bus-manager.h"
+#include "bus/objects/llm-bus-objects.h"
 
+#include "base/llm-fail.h"
 #include "bus/identity/llm-bus-bouncer.h"
 #include "bus/identity/llm-bus-caller.h"
 #include "bus/identity/llm-bus-identity.h"
 #include "bus/llm-bus-translate.h"
-#include "bus/objects/llm-bus-contexts.h"
 #include "bus/objects/llm-bus-messages.h"
-#include "bus/objects/llm-bus-models.h"
-#include "common/llmsvc-error.h"
 #include "common/llmsvc-names.h"
 #include "config.h"
 
@@ -62,18 +60,7 @@ llm_bus_manager_announce (LlmBus *bus)
 
 /* --- methods --- */
 
-/* Checks the texts that a call brings. */
-static gboolean
-check_texts (LlmBusCall *call,
-             GVariant   *messages,
-             const char *prompt,
-             GError    **error)
-{
-  return llm_bus_messages_check (messages, prompt, call->options,
-                                 llm_bus_call_get_max_message (call), error);
-}
-
-/* The same for a context's name. */
+/* Checks a context's name. */
 static gboolean
 check_name (LlmBusCall *call,
             const char *name,
@@ -88,7 +75,8 @@ handle_create_context (LlmBusCall *call,
 {
   const char *name = llm_call_options_get_string (call->options, LLMSVC_OPTION_NAME, NULL);
 
-  if (!check_texts (call, NULL, NULL, error) || (name != NULL && !check_name (call, name, error)))
+  if (!llm_bus_call_check_texts (call, NULL, NULL, error) ||
+      (name != NULL && !check_name (call, name, error)))
     return FALSE;
   llm_engine_create_context_async (call->bus->engine, call->caller, call->options,
                                    llm_bus_call_on_context, llm_bus_call_ref (call));
@@ -155,7 +143,7 @@ handle_complete (LlmBusCall *call,
   const char *prompt;
 
   g_variant_get_child (call->arguments, 0, "&s", &prompt);
-  if (!check_texts (call, NULL, prompt, error))
+  if (!llm_bus_call_check_texts (call, NULL, prompt, error))
     return FALSE;
 
   sink = llm_bus_call_new_sink (call);
@@ -169,14 +157,11 @@ on_tokens_counted (GObject      *source,
                    GAsyncResult *result,
                    gpointer      data)
 {
-  g_autoptr(LlmBusCall) call = data;
   GError *error = NULL;
   guint tokens = 0;
 
-  if (!llm_engine_count_tokens_finish (LLM_ENGINE (source), result, &tokens, &error))
-    llm_bus_call_return_error (call, error);
-  else
-    llm_bus_call_return (call, g_variant_new ("(u)", tokens));
+  llm_engine_count_tokens_finish (LLM_ENGINE (source), result, &tokens, &error);
+  llm_bus_call_finish (data, error == NULL ? g_variant_new ("(u)", tokens) : NULL, error);
 }
 
 static gboolean
@@ -185,7 +170,7 @@ handle_count_tokens (LlmBusCall *call,
 {
   g_autoptr(GVariant) messages = g_variant_get_child_value (call->arguments, 0);
 
-  if (!check_texts (call, messages, NULL, error))
+  if (!llm_bus_call_check_texts (call, messages, NULL, error))
     return FALSE;
   llm_engine_count_tokens_async (call->bus->engine, call->caller, messages, call->options,
                                  on_tokens_counted, llm_bus_call_ref (call));
@@ -304,12 +289,9 @@ handle_set_quota (LlmBusCall *call,
 
   g_variant_get_child (call->arguments, 0, "&s", &app_id);
   if (app_id[0] != '\0' && !llm_bus_identity_is_app_id (app_id))
-    {
-      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                           "app_id must be the id of an application, as ListApps gives "
-                           "it, or empty for the default of all");
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                     "app_id must be the id of an application, as ListApps gives "
+                     "it, or empty for the default of all");
   if (!llm_bus_bouncer_may_act_for (call->bus, call->caller, uid, error))
     return FALSE;
 

@@ -2,11 +2,11 @@
 
 #define G_LOG_DOMAIN "llm-bus"
 
-#include "bus/objects/llm-bus-memory.h"
+#include "bus/objects/llm-bus-objects.h"
 
 #include "base/llm-clock.h"
+#include "base/llm-fail.h"
 #include "memory/llm-reclaimer.h"
-#include "common/llmsvc-error.h"
 #include "common/llmsvc-names.h"
 
 #define ANNOUNCE_INTERVAL_MS 1000
@@ -65,11 +65,8 @@ handle_set_budget (LlmBusCall *call,
                    GError    **error)
 {
   if (!llm_call_options_has (call->options, LLMSVC_OPTION_BYTES))
-    {
-      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                           "SetBudget needs the option “bytes”; 0 lets the service decide");
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                     "SetBudget needs the option “bytes”; 0 lets the service decide");
 
   llm_engine_set_budget_async (call->bus->engine, call->caller, call->options,
                                llm_bus_call_on_done, llm_bus_call_ref (call));
@@ -85,12 +82,9 @@ admit_trim (LlmBus  *bus,
 
   bus->trims_paid_until_us = MAX (bus->trims_paid_until_us, oldest_us);
   if (bus->trims_paid_until_us + TRIM_INTERVAL_US > now_us)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_OVERLOADED,
-                   "Trim was called more than %d times within %d seconds; wait a second",
-                   TRIM_BURST, TRIM_BURST);
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_OVERLOADED,
+                     "Trim was called more than %d times within %d seconds; wait a second",
+                     TRIM_BURST, TRIM_BURST);
 
   bus->trims_paid_until_us += TRIM_INTERVAL_US;
   return TRUE;
@@ -105,11 +99,8 @@ handle_trim (LlmBusCall *call,
 
   g_variant_get_child (call->arguments, 0, "&s", &level);
   if (!g_strv_contains (levels, level))
-    {
-      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                           "The level of Trim is “low”, “medium” or “critical”");
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                     "The level of Trim is “low”, “medium” or “critical”");
   if (!admit_trim (call->bus, error))
     return FALSE;
 

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-#include "common/llmsvc-error.h"
+#include "base/llm-fail.h"
 #include "common/llmsvc-option-value.h"
 
 #define MAX_QUOTED_CHARACTERS 40
@@ -42,13 +42,11 @@ check_extras (GVariant  *extras,
       g_autoptr(GVariant) value = llmsvc_option_value_unwrap (owned);
       const LlmsvcForeignKey *foreign = llmsvc_extra_find_foreign (key);
 
-      if (foreign == NULL || !llmsvc_foreign_key_is_asked (foreign, value))
-        continue;
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
-                   "Message %zu has “%s” beside its text, which needs the ability “%s”, which this "
-                   "service does not have; see the property Features", number, key,
-                   foreign->feature);
-      return FALSE;
+      if (foreign != NULL && llmsvc_foreign_key_is_asked (foreign, value))
+        return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
+                         "Message %zu has “%s” beside its text, which needs the ability “%s”, "
+                         "which this service does not have; see the property Features", number,
+                         key, foreign->feature);
     }
 
   return TRUE;
@@ -59,9 +57,7 @@ add_messages (GVariant  *messages,
               guint64   *bytes,
               GError   **error)
 {
-  gsize n = g_variant_n_children (messages);
-
-  for (gsize i = 0; i < n; i++)
+  for (gsize i = 0; i < g_variant_n_children (messages); i++)
     {
       g_autoptr(GVariant) extras = NULL;
       g_autoptr(GVariant) message = g_variant_get_child_value (messages, i);
@@ -72,10 +68,9 @@ add_messages (GVariant  *messages,
         {
           g_autofree char *quoted = abridge (role);
 
-          g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                       "Message %zu has the role “%s”; known roles are system, "
-                       "user, assistant and tool", i, quoted);
-          return FALSE;
+          return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                           "Message %zu has the role “%s”; known roles are system, "
+                           "user, assistant and tool", i, quoted);
         }
       if (!check_extras (extras, i, error))
         return FALSE;
@@ -98,43 +93,26 @@ llm_bus_messages_check (GVariant             *messages,
     options != NULL ? llm_call_options_get_string (options, LLMSVC_OPTION_SYSTEM, NULL) : NULL;
   guint64 bytes = 0;
 
-  if (messages != NULL && !add_messages (messages, &bytes, error))
+  if ((messages != NULL && !add_messages (messages, &bytes, error)) ||
+      (earlier != NULL && !add_messages (earlier, &bytes, error)))
     return FALSE;
-  if (earlier != NULL && !add_messages (earlier, &bytes, error))
-    return FALSE;
-  if (prompt != NULL)
-    bytes += strlen (prompt);
-  if (system != NULL)
-    bytes += strlen (system);
-
-  if (bytes > limit)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_MESSAGE_TOO_LARGE,
+  bytes += prompt != NULL ? strlen (prompt) : 0;
+  bytes += system != NULL ? strlen (system) : 0;
+  return bytes <= limit ||
+         llm_fail (error, LLMSVC_ERROR_MESSAGE_TOO_LARGE,
                    "The call brings %ju bytes of text; this service takes at "
                    "most %ju in one call", bytes, limit);
-      return FALSE;
-    }
-
-  return TRUE;
 }
 
 gboolean
 llm_bus_name_check (const char  *name,
                     GError     **error)
 {
-  g_autoptr(LlmCallOptions) options = NULL;
-  g_autoptr(GVariant) dict = NULL;
+  g_autoptr(GVariant) dict = g_variant_ref_sink (g_variant_new_parsed ("{'name': <%s>}", name));
   g_autoptr(GError) local = NULL;
-  GVariantBuilder builder;
+  g_autoptr(LlmCallOptions) options =
+    llm_call_options_parse (dict, LLMSVC_CALL_CREATE_CONTEXT, NULL, &local);
 
-  g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
-  g_variant_builder_add (&builder, "{sv}", "name", g_variant_new_string (name));
-  dict = g_variant_ref_sink (g_variant_builder_end (&builder));
-
-  options = llm_call_options_parse (dict, LLMSVC_CALL_CREATE_CONTEXT, NULL, &local);
-  if (options == NULL)
-    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                 "No context can have this name. %s", local->message);
-
-  return options != NULL;
+  return options != NULL || llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                                      "No context can have this name. %s", local->message);
 }

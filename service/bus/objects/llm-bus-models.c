@@ -2,7 +2,7 @@
 
 #define G_LOG_DOMAIN "llm-bus"
 
-#include "bus/objects/llm-bus-models.h"
+#include "bus/objects/llm-bus-objects.h"
 
 #include "common/llmsvc-names.h"
 

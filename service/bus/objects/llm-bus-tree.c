@@ -2,7 +2,7 @@
 
 #define G_LOG_DOMAIN "llm-bus"
 
-#include "bus/objects/llm-bus-tree.h"
+#include "bus/objects/llm-bus-objects.h"
 
 #include <string.h>
 

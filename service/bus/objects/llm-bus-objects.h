@@ -1,0 +1,68 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * The objects on the bus. Main thread, but for what says otherwise.
+ *
+ * Contexts and answers exist for their own application alone: to all others calls, properties and
+ * introspection say the same about such an object as about a path that never was. GDBus asks a
+ * subtree for its objects at once, but who calls is found out asynchronously. So the subtree admits
+ * every path, and methods and properties are looked up when the caller is known; Introspect is
+ * taken off the connection by a filter and answered the same way: all are calls with a table.
+ */
+
+#pragma once
+
+#include "bus/objects/llm-bus-call.h"
+
+G_BEGIN_DECLS
+
+/* --- at /org/llm/Service, the same for every caller --- */
+
+extern const LlmBusInterface llm_bus_manager_interface;
+extern const LlmBusInterface llm_bus_admin_interface;
+extern const LlmBusInterface llm_bus_memory_interface;
+
+/* (transfer full): `a{sv}`, what GetStatistics says. */
+GVariant     *llm_bus_manager_get_statistics   (LlmBus               *bus);
+/* Tells the bus of a new availability or model. */
+void          llm_bus_manager_announce         (LlmBus               *bus);
+
+/* A watch of the figures of memory: announces those that changed, at most once a second. */
+typedef struct _LlmBusMemory LlmBusMemory;
+
+LlmBusMemory *llm_bus_memory_watch             (LlmBus               *bus);
+void          llm_bus_memory_unwatch           (LlmBusMemory         *self);
+
+/* --- the installed models, the same for everyone, with an ObjectManager --- */
+
+typedef struct _LlmBusModels LlmBusModels;
+
+extern const LlmBusInterface llm_bus_model_interface;
+
+/* Exports them and follows the engine's list; the ObjectManager answers when the folders of models
+ * have been read. NULL with an error when their path is taken. */
+LlmBusModels *llm_bus_models_export            (LlmBus               *bus,
+                                                GError              **error);
+/* Takes them off the bus; calls under way may still be answered. */
+void          llm_bus_models_unexport          (LlmBusModels         *self);
+/* (transfer full) */
+char         *llm_bus_models_dup_path          (LlmModelInfo         *model);
+
+/* --- each application's own: contexts, and answers under way --- */
+
+typedef struct _LlmBusTree LlmBusTree;
+
+extern const LlmBusTreeKind llm_bus_contexts_tree;
+extern const LlmBusTreeKind llm_bus_generations_tree;
+
+/* @kind: static. The tree lives until llm_bus_tree_unexport(). */
+LlmBusTree   *llm_bus_tree_export              (LlmBus               *bus,
+                                                const LlmBusTreeKind *kind,
+                                                GError              **error);
+void          llm_bus_tree_unexport            (LlmBusTree           *self);
+
+/* (transfer floating): the `a{sv}` of a reply to GetMemory: where a context is kept, for people and
+ * programs that show it. */
+GVariant     *llm_bus_contexts_describe_memory (const LlmContextMemory *memory);
+
+G_END_DECLS

@@ -88,7 +88,7 @@ static void
 rig_init (Rig *rig)
 {
   const LlmExecutorConfig config = { .kernels = llk_ops_best (), .n_threads = 2, .chunk_slots = 16 };
-  g_autofree char *paths[] = {
+  char *paths[] = {
     g_build_filename (g_getenv ("LLM_MODEL_DIR"), "llmsvc-demo-8M-Q8_0.gguf", NULL),
     g_build_filename (g_getenv ("LLM_TEST_DATA"), "models", "llmsvc-demo-7M-Q4_0.gguf", NULL),
   };
@@ -101,6 +101,7 @@ rig_init (Rig *rig)
     {
       rig->models[i] = llm_model_open (paths[i], &error);
       g_assert_no_error (error);
+      g_free (paths[i]);
     }
 }
 

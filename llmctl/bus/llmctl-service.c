@@ -102,6 +102,16 @@ llmctl_require_arguments (char       **argv,
                          : llmctl_complain_usage ("%s", missing);
 }
 
+LlmctlStyle
+llmctl_service_get_style (const char *word,
+                          const char *good,
+                          const char *bad)
+{
+  if (g_str_equal (word, good))
+    return LLMCTL_STYLE_GOOD;
+  return g_str_equal (word, bad) ? LLMCTL_STYLE_BAD : LLMCTL_STYLE_WARNING;
+}
+
 const char *
 llmctl_apps_get_title (GVariant *app)
 {

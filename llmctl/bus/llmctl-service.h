@@ -37,6 +37,10 @@ guint64          llmctl_dict_get_number         (GVariant         *dict,
 /* (transfer full): aa{sv} as ListApps has it. */
 GVariant        *llmctl_apps_list               (GDBusConnection  *bus,
                                                  GError          **error) G_GNUC_WARN_UNUSED_RESULT;
+/* Of a word that says how something is: good, bad, or in between. */
+LlmctlStyle      llmctl_service_get_style       (const char       *word,
+                                                 const char       *good,
+                                                 const char       *bad);
 /* What people are shown of one: its id, or that it has none. */
 const char      *llmctl_apps_get_title          (GVariant         *app);
 

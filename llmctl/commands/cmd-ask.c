@@ -78,7 +78,7 @@ read_prompt (const char  *argument,
   if (!is_input && isatty (STDIN_FILENO))
     return g_strdup (argument);
 
-  input = llmctl_term_read (MAX_STDIN_BYTES, error);
+  input = llmctl_term_read ("-", MAX_STDIN_BYTES, error);
   if (input == NULL)
     return NULL;
   if (*input == '\0' && is_input)

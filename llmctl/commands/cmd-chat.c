@@ -230,13 +230,10 @@ static LlmctlExit
 run (int    argc,
      char **argv)
 {
-  LlmctlExit status = llmctl_check_arguments (argv, 0);
   g_auto(LlmctlChat) self = { NULL };
   g_autoptr(GInputStream) input = NULL;
   g_autoptr(GError) error = NULL;
 
-  if (status != LLMCTL_EXIT_OK)
-    return status;
   if ((system_text != NULL && !g_utf8_validate (system_text, -1, NULL)) ||
       (context_name != NULL && !g_utf8_validate (context_name, -1, NULL)))
     return llmctl_complain_usage (_("--context and --system take UTF-8 text"));

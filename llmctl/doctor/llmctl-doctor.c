@@ -89,6 +89,19 @@ llmctl_doctor_get_all (GDBusConnection  *bus,
                              g_variant_new ("(s)", interface), "a{sv}", error);
 }
 
+gboolean
+llmctl_doctor_bus_lists (GDBusConnection *bus,
+                         const char      *method,
+                         const char      *name)
+{
+  g_autofree char *full = g_strconcat (LLMCTL_BUS_NAME ".", method, NULL);
+  g_autoptr(GVariant) list =
+      llmctl_doctor_call (bus, LLMCTL_BUS_NAME, LLMCTL_BUS_PATH, full, NULL, "as", NULL);
+  g_autofree const char **names = list != NULL ? g_variant_get_strv (list, NULL) : NULL;
+
+  return names != NULL && g_strv_contains (names, name);
+}
+
 char *
 llmctl_doctor_read (LlmctlDoctor *self,
                     const char   *path)

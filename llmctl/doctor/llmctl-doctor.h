@@ -71,6 +71,12 @@ void          llmctl_doctor_add   (LlmctlDoctor      *self,
                                    const char        *format,
                                    ...);
 
+#define tell_ok(self, ...)   llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL, __VA_ARGS__)
+#define tell_note(self, ...) llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, NULL, __VA_ARGS__)
+/* with a hint before the text */
+#define tell_warn(self, ...) llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN, __VA_ARGS__)
+#define tell_fail(self, ...) llmctl_doctor_add (self, LLMCTL_DOCTOR_FAIL, __VA_ARGS__)
+
 /* (transfer full) (nullable): the one value, of type @type, that "interface.Method" replies within
  * seconds, without anything being started. */
 GVariant     *llmctl_doctor_call  (GDBusConnection   *bus,
@@ -86,6 +92,10 @@ GVariant     *llmctl_doctor_get_all (GDBusConnection *bus,
                                    const char        *path,
                                    const char        *interface,
                                    GError           **error);
+/* Whether @method of the bus, ListNames or ListActivatableNames, has @name in its list. */
+gboolean      llmctl_doctor_bus_lists (GDBusConnection *bus,
+                                       const char      *method,
+                                       const char      *name);
 /* (transfer full) (nullable): a file of the kernel, below the root; without the space at its end. */
 char         *llmctl_doctor_read  (LlmctlDoctor      *self,
                                    const char        *path);

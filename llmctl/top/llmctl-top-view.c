@@ -68,10 +68,7 @@ draw_service (LlmctlTopView *self,
 
       llmctl_frame_printf (frame, LLMCTL_STYLE_PLAIN, "%s  ",
                            llmctl_dict_get_string (sample->service, "version"));
-      llmctl_frame_put (frame,
-                        g_str_equal (availability, "ready")    ? LLMCTL_STYLE_GOOD
-                        : g_str_equal (availability, "failed") ? LLMCTL_STYLE_BAD
-                                                               : LLMCTL_STYLE_WARNING,
+      llmctl_frame_put (frame, llmctl_service_get_style (availability, "ready", "failed"),
                         availability);
       llmctl_frame_put (frame, LLMCTL_STYLE_PLAIN,
                         self->is_system ? _(", on the system bus") : _(", on the session bus"));
@@ -126,11 +123,7 @@ draw_pressure (const LlmctlSample *sample,
       llmctl_format_bytes (llmctl_sample_count (sample, "process-resident-bytes"));
 
   llmctl_frame_printf (frame, LLMCTL_STYLE_BOLD, "%s  ", _("Pressure"));
-  llmctl_frame_put (frame,
-                    g_str_equal (pressure, "none")       ? LLMCTL_STYLE_GOOD
-                    : g_str_equal (pressure, "critical") ? LLMCTL_STYLE_BAD
-                                                         : LLMCTL_STYLE_WARNING,
-                    pressure);
+  llmctl_frame_put (frame, llmctl_service_get_style (pressure, "none", "critical"), pressure);
   llmctl_frame_put (frame, LLMCTL_STYLE_PLAIN, "   ");
   if (is_cut)
     /* Translators: memory that is held; then memory that is no file's, of what of that may be */

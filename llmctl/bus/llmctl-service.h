@@ -28,6 +28,18 @@ GVariant        *llmctl_service_get_properties  (GDBusConnection  *bus,
                                                  const char       *interface,
                                                  GError          **error) G_GNUC_WARN_UNUSED_RESULT;
 
+/* (transfer full) (nullable): the one value, of type @type, that "interface.Method" of @name replies
+ * in time, without anything being started. */
+GVariant        *llmctl_service_ask             (GDBusConnection  *bus,
+                                                 const char       *name,
+                                                 const char       *path,
+                                                 const char       *method,
+                                                 GVariant         *arguments,
+                                                 const char       *type,
+                                                 int               limit_ms,
+                                                 GCancellable     *cancellable,
+                                                 GError          **error);
+
 /* Of an a{sv} from outside: "" and 0 for what is not there or of another type. */
 const char      *llmctl_dict_get_string         (GVariant         *dict,
                                                  const char       *key);

@@ -248,14 +248,10 @@ add_counter (LlmctlTable *table,
              const char  *label,
              GVariant    *value)
 {
-  g_autofree char *text = NULL;
-
-  if (!g_variant_is_of_type (value, G_VARIANT_TYPE_UINT64))
-    text = g_variant_print (value, FALSE);
-  else if (g_str_has_suffix (key, "-bytes"))
-    text = llmctl_format_bytes (g_variant_get_uint64 (value));
-  else
-    text = g_strdup_printf ("%" G_GUINT64_FORMAT, g_variant_get_uint64 (value));
+  gboolean is_bytes = g_str_has_suffix (key, "-bytes") &&
+                      g_variant_is_of_type (value, G_VARIANT_TYPE_UINT64);
+  g_autofree char *text = is_bytes ? llmctl_format_bytes (g_variant_get_uint64 (value))
+                                   : g_variant_print (value, FALSE);
 
   llmctl_table_add (table, (const char *const[]) { label, text, NULL });
 }
@@ -322,12 +318,12 @@ print_size (const char  *label,
             LlmctlStyle  style)
 {
   g_autofree char *size = llmctl_format_bytes (bytes);
-  guint width = llmctl_output_get_width (label) + llmctl_output_get_width (size);
   double share = whole > 0 ? (double) bytes / (double) whole : 0;
   guint filled = (guint) (MIN (share, 1) * BAR_COLUMNS + 0.5);
 
-  llmctl_output_printf (LLMCTL_STYLE_PLAIN, "  %s%*s%s", label,
-                        (int) (MEMORY_COLUMNS - MIN (width, MEMORY_COLUMNS - 1)), "", size);
+  llmctl_output_text (LLMCTL_STYLE_PLAIN, "  ");
+  llmctl_output_column (LLMCTL_STYLE_PLAIN, MEMORY_COLUMNS - llmctl_output_get_width (size), label);
+  llmctl_output_text (LLMCTL_STYLE_PLAIN, size);
   if (whole > 0 && isatty (STDOUT_FILENO))
     {
       llmctl_output_text (LLMCTL_STYLE_PLAIN, "  ");
@@ -355,8 +351,7 @@ print_reclaimable (GVariant *memory,
   if (held == NULL || g_variant_n_children (held) == 0)
     return;
 
-  llmctl_output_printf (LLMCTL_STYLE_BOLD, "%s", _("Could be given back"));
-  llmctl_output_text (LLMCTL_STYLE_PLAIN, "\n");
+  llmctl_output_printf (LLMCTL_STYLE_BOLD, "%s\n", _("Could be given back"));
   for (gsize i = 0; i < G_N_ELEMENTS (costs); i++)
     if (g_variant_lookup (held, costs[i][0], "t", &bytes))
       print_size (_(costs[i][1]), bytes, whole, LLMCTL_STYLE_PLAIN);

@@ -68,7 +68,7 @@ get_pid (GDBusConnection *bus)
   g_autoptr(GVariant) pid =
       llmctl_doctor_call (bus, LLMCTL_BUS_NAME, LLMCTL_BUS_PATH,
                           LLMCTL_BUS_NAME ".GetConnectionUnixProcessID",
-                          g_variant_new ("(s)", LLMCTL_SERVICE_NAME), "u", NULL);
+                          g_variant_new ("(s)", LLMCTL_SERVICE_NAME), "u");
 
   return pid != NULL ? g_variant_get_uint32 (pid) : 0;
 }
@@ -193,11 +193,10 @@ find_unit (LlmctlDoctor *self)
   if (self->pid != 0)
     path = llmctl_doctor_call (self->bus, SYSTEMD_NAME, SYSTEMD_PATH,
                                SYSTEMD_NAME ".Manager.GetUnitByPID",
-                               g_variant_new ("(u)", self->pid), "o", NULL);
+                               g_variant_new ("(u)", self->pid), "o");
   if (path == NULL)
     path = llmctl_doctor_call (self->bus, SYSTEMD_NAME, SYSTEMD_PATH,
-                               SYSTEMD_NAME ".Manager.LoadUnit", g_variant_new ("(s)", UNIT), "o",
-                               NULL);
+                               SYSTEMD_NAME ".Manager.LoadUnit", g_variant_new ("(s)", UNIT), "o");
 
   return path;
 }

@@ -168,10 +168,11 @@ check_state (LlmctlDoctor *self)
   g_autofree char *path = make_path (self, FALSE);
   g_autofree char *full = g_strconcat (self->root, path, NULL);
   GStatBuf status;
+  gboolean is_there = g_stat (full, &status) == 0;
 
-  if (g_stat (full, &status) != 0 && errno == ENOENT)
+  if (!is_there && errno == ENOENT)
     tell_note (self, _("%s is not there yet; the service makes it"), path);
-  else if (g_stat (full, &status) != 0)
+  else if (!is_there)
     tell_warn (self, NULL, _("%s can't be looked at: %s"), path, g_strerror (errno));
   else if (!S_ISDIR (status.st_mode))
     tell_fail (self, _("Move it out of the way"), _("%s is no folder: contexts can't be stored"),

@@ -277,7 +277,7 @@ check_quotas (LlmctlDoctor *self)
   if (self->service != NULL)
     apps = llmctl_doctor_call (self->bus, LLMCTL_SERVICE_NAME, LLMCTL_SERVICE_PATH,
                                LLMCTL_ADMIN_INTERFACE ".ListApps", g_variant_new ("(a{sv})", NULL),
-                               "aa{sv}", NULL);
+                               "aa{sv}");
   if (apps == NULL)
     return;
 
@@ -318,7 +318,7 @@ check_use (LlmctlDoctor *self)
   if (self->service != NULL)
     statistics = llmctl_doctor_call (self->bus, LLMCTL_SERVICE_NAME, LLMCTL_SERVICE_PATH,
                                      LLMCTL_SERVICE_INTERFACE ".GetStatistics",
-                                     g_variant_new ("(a{sv})", NULL), "a{sv}", NULL);
+                                     g_variant_new ("(a{sv})", NULL), "a{sv}");
   if (statistics == NULL)
     return;
 

@@ -84,8 +84,7 @@ GVariant     *llmctl_doctor_call  (GDBusConnection   *bus,
                                    const char        *path,
                                    const char        *method,
                                    GVariant          *arguments,
-                                   const char        *type,
-                                   GError           **error);
+                                   const char        *type);
 /* (transfer full) (nullable): all properties of one interface, a{sv}, read the same way. */
 GVariant     *llmctl_doctor_get_all (GDBusConnection *bus,
                                    const char        *name,

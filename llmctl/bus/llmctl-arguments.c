@@ -200,7 +200,7 @@ parse_argument (const LlmctlMember  *method,
     return parse_messages (name, words, n_words, error);
   if (strcmp (type, "s") == 0 && strcmp (words[0], "-") == 0)
     {
-      char *text = llmctl_term_read (MAX_STDIN_BYTES, error);
+      char *text = llmctl_term_read ("-", MAX_STDIN_BYTES, error);
 
       return text != NULL ? g_variant_ref_sink (g_variant_new_take_string (text)) : NULL;
     }

@@ -7,6 +7,7 @@
 #include "llmctl/bus/llmctl-service.h"
 
 #include <glib/gi18n.h>
+#include <string.h>
 
 GDBusConnection *
 llmctl_service_connect_running (GError **error)
@@ -38,6 +39,28 @@ llmctl_service_get_properties (GDBusConnection  *bus,
 
   reply = llmctl_call (bus, path, "org.freedesktop.DBus.Properties", "GetAll",
                        g_variant_new ("(s)", interface), "(a{sv})", error);
+
+  return reply != NULL ? g_variant_get_child_value (reply, 0) : NULL;
+}
+
+GVariant *
+llmctl_service_ask (GDBusConnection  *bus,
+                    const char       *name,
+                    const char       *path,
+                    const char       *method,
+                    GVariant         *arguments,
+                    const char       *type,
+                    int               limit_ms,
+                    GCancellable     *cancellable,
+                    GError          **error)
+{
+  const char *dot = strrchr (method, '.');
+  g_autofree char *interface = g_strndup (method, (gsize) (dot - method));
+  g_autofree char *reply_type = g_strdup_printf ("(%s)", type);
+  g_autoptr(GVariant) reply =
+      g_dbus_connection_call_sync (bus, name, path, interface, dot + 1, arguments,
+                                   G_VARIANT_TYPE (reply_type), G_DBUS_CALL_FLAGS_NO_AUTO_START,
+                                   limit_ms, cancellable, error);
 
   return reply != NULL ? g_variant_get_child_value (reply, 0) : NULL;
 }
@@ -100,6 +123,16 @@ llmctl_require_arguments (char       **argv,
 {
   return argv[1] != NULL ? llmctl_check_arguments (argv, n_most)
                          : llmctl_complain_usage ("%s", missing);
+}
+
+LlmctlStyle
+llmctl_service_get_style (const char *word,
+                          const char *good,
+                          const char *bad)
+{
+  if (g_str_equal (word, good))
+    return LLMCTL_STYLE_GOOD;
+  return g_str_equal (word, bad) ? LLMCTL_STYLE_BAD : LLMCTL_STYLE_WARNING;
 }
 
 const char *

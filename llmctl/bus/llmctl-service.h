@@ -28,6 +28,18 @@ GVariant        *llmctl_service_get_properties  (GDBusConnection  *bus,
                                                  const char       *interface,
                                                  GError          **error) G_GNUC_WARN_UNUSED_RESULT;
 
+/* (transfer full) (nullable): the one value, of type @type, that "interface.Method" of @name replies
+ * in time, without anything being started. */
+GVariant        *llmctl_service_ask             (GDBusConnection  *bus,
+                                                 const char       *name,
+                                                 const char       *path,
+                                                 const char       *method,
+                                                 GVariant         *arguments,
+                                                 const char       *type,
+                                                 int               limit_ms,
+                                                 GCancellable     *cancellable,
+                                                 GError          **error);
+
 /* Of an a{sv} from outside: "" and 0 for what is not there or of another type. */
 const char      *llmctl_dict_get_string         (GVariant         *dict,
                                                  const char       *key);
@@ -37,6 +49,10 @@ guint64          llmctl_dict_get_number         (GVariant         *dict,
 /* (transfer full): aa{sv} as ListApps has it. */
 GVariant        *llmctl_apps_list               (GDBusConnection  *bus,
                                                  GError          **error) G_GNUC_WARN_UNUSED_RESULT;
+/* Of a word that says how something is: good, bad, or in between. */
+LlmctlStyle      llmctl_service_get_style       (const char       *word,
+                                                 const char       *good,
+                                                 const char       *bad);
 /* What people are shown of one: its id, or that it has none. */
 const char      *llmctl_apps_get_title          (GVariant         *app);
 

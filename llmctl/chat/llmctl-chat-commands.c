@@ -28,14 +28,6 @@ print_item (gboolean    is_current,
                         *title != '\0' ? "  " : "", title);
 }
 
-/* (transfer full): what was said. */
-static GPtrArray *
-read_messages (LlmctlChat  *self,
-               GError     **error)
-{
-  return llmctl_chat_ensure (self, error) ? llmctl_contexts_read (self->context, error) : NULL;
-}
-
 /* --- the conversation: FALSE with what went wrong; what was typed wrongly is said at once --- */
 
 static gboolean
@@ -52,11 +44,11 @@ run_new (LlmctlChat  *self,
          const char  *argument,
          GError     **error)
 {
-  if (!llmctl_chat_open (self, NULL, error))
-    return FALSE;
+  gboolean is_new = llmctl_chat_open (self, NULL, error);
 
-  llmctl_chat_note (self, _("A new conversation"));
-  return TRUE;
+  if (is_new)
+    llmctl_chat_note (self, _("A new conversation"));
+  return is_new;
 }
 
 static gboolean
@@ -121,7 +113,7 @@ run_messages (LlmctlChat  *self,
               const char  *argument,
               GError     **error)
 {
-  g_autoptr(GPtrArray) messages = read_messages (self, error);
+  g_autoptr(GPtrArray) messages = llmctl_chat_read (self, error);
 
   for (guint i = 0; messages != NULL && i < messages->len; i++)
     {
@@ -147,10 +139,11 @@ run_save (LlmctlChat  *self,
       llmctl_complain (_("/save takes the name of a file"));
       return TRUE;
     }
-  messages = read_messages (self, error);
-  if (messages != NULL)
-    text = llmctl_context_file_format (self->name != NULL ? self->name : "", messages);
-  if (text == NULL || !llmctl_context_file_write (argument, text, error))
+  messages = llmctl_chat_read (self, error);
+  if (messages == NULL)
+    return FALSE;
+  text = llmctl_context_file_format (self->name != NULL ? self->name : "", messages);
+  if (!llmctl_context_file_write (argument, text, error))
     return FALSE;
 
   llmctl_chat_note (self, _("Saved; “llmctl context import” reads it"));
@@ -164,8 +157,6 @@ run_tokens (LlmctlChat  *self,
 {
   LlmsvcModel *model = llmsvc_client_get_active_model (self->client);
   g_autoptr(GAsyncResult) result = NULL;
-  const char *residency;
-  guint n;
 
   if (!llmctl_chat_ensure (self, error))
     return FALSE;
@@ -174,13 +165,15 @@ run_tokens (LlmctlChat  *self,
   if (!llmsvc_context_refresh_finish (self->context, llmctl_wait (&result), error))
     return FALSE;
 
-  residency = llmsvc_context_get_residency (self->context);
-  n = llmsvc_context_get_tokens (self->context);
   if (model != NULL)
-    llmctl_output_printf (LLMCTL_STYLE_PLAIN, _("%u of %u tokens (%s)\n"), n,
-                          llmsvc_model_get_context_length (model), residency);
+    llmctl_output_printf (LLMCTL_STYLE_PLAIN, _("%u of %u tokens (%s)\n"),
+                          llmsvc_context_get_tokens (self->context),
+                          llmsvc_model_get_context_length (model),
+                          llmsvc_context_get_residency (self->context));
   else
-    llmctl_output_printf (LLMCTL_STYLE_PLAIN, _("%u tokens (%s)\n"), n, residency);
+    llmctl_output_printf (LLMCTL_STYLE_PLAIN, _("%u tokens (%s)\n"),
+                          llmsvc_context_get_tokens (self->context),
+                          llmsvc_context_get_residency (self->context));
   return TRUE;
 }
 
@@ -318,26 +311,22 @@ run_help (LlmctlChat  *self,
           const char  *argument,
           GError     **error)
 {
-  g_autoptr(GPtrArray) usages = g_ptr_array_new_with_free_func (g_free);
+  char *usages[G_N_ELEMENTS (commands)];
   guint columns = 0;
 
   for (gsize i = 0; i < G_N_ELEMENTS (commands); i++)
     {
       gboolean takes_more = *commands[i].parameters != '\0';
-      char *usage = g_strconcat (commands[i].name, takes_more ? " " : "",
-                                 takes_more ? _(commands[i].parameters) : "", NULL);
 
-      g_ptr_array_add (usages, usage);
-      columns = MAX (columns, llmctl_output_get_width (usage));
+      usages[i] = g_strconcat ("  ", commands[i].name, takes_more ? " " : "",
+                               takes_more ? _(commands[i].parameters) : "", NULL);
+      columns = MAX (columns, llmctl_output_get_width (usages[i]));
     }
-  for (guint i = 0; i < usages->len; i++)
+  for (gsize i = 0; i < G_N_ELEMENTS (commands); i++)
     {
-      const char *usage = g_ptr_array_index (usages, i);
-
-      llmctl_output_printf (LLMCTL_STYLE_BOLD, "  %s", usage);
-      llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%*s%s\n",
-                            (int) (columns - llmctl_output_get_width (usage)) + 2, "",
-                            _(commands[i].help));
+      llmctl_output_column (LLMCTL_STYLE_BOLD, columns + 2, usages[i]);
+      llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n", _(commands[i].help));
+      g_free (usages[i]);
     }
   llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n",
                         _("A backslash at the end of a line goes on with the next one. Ctrl-C "
@@ -392,6 +381,13 @@ add_option_key (const char *key,
   g_ptr_array_add (data, g_strconcat (key, "=", NULL));
 }
 
+static gpointer
+copy_name (gconstpointer name,
+           gpointer      data)
+{
+  return g_strdup (name);
+}
+
 void
 llmctl_chat_complete (const char *before,
                       const char *word,
@@ -399,33 +395,22 @@ llmctl_chat_complete (const char *before,
                       gpointer    chat)
 {
   LlmctlChat *self = chat;
+  GListModel *models = llmsvc_client_get_models (self->client);
 
   if (before[0] != '/')
     return;
 
-  if (strcspn (before, " \t") == strlen (before))
-    {
-      for (gsize i = 0; i < G_N_ELEMENTS (commands); i++)
-        g_ptr_array_add (candidates, g_strdup (commands[i].name));
-    }
+  if (strpbrk (before, " \t") == NULL)
+    for (gsize i = 0; i < G_N_ELEMENTS (commands); i++)
+      g_ptr_array_add (candidates, g_strdup (commands[i].name));
   else if (g_str_has_prefix (before, "/context "))
-    {
-      for (guint i = 0; i < self->context_names->len; i++)
-        g_ptr_array_add (candidates, g_strdup (g_ptr_array_index (self->context_names, i)));
-    }
-  else if (g_str_has_prefix (before, "/model "))
-    {
-      GListModel *models = llmsvc_client_get_models (self->client);
-
-      for (guint i = 0; i < g_list_model_get_n_items (models); i++)
-        {
-          g_autoptr(LlmsvcModel) model = g_list_model_get_item (models, i);
-
-          g_ptr_array_add (candidates, g_strdup (llmsvc_model_get_id (model)));
-        }
-    }
+    g_ptr_array_extend (candidates, self->context_names, copy_name, NULL);
   else if (g_str_has_prefix (before, "/set "))
+    llmctl_options_visit (add_option_key, candidates);
+  for (guint i = 0; g_str_has_prefix (before, "/model ") && i < g_list_model_get_n_items (models); i++)
     {
-      llmctl_options_visit (add_option_key, candidates);
+      g_autoptr(LlmsvcModel) model = g_list_model_get_item (models, i);
+
+      g_ptr_array_add (candidates, g_strdup (llmsvc_model_get_id (model)));
     }
 }

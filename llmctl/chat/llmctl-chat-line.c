@@ -71,11 +71,7 @@ static void
 write_entry (const char *entry)
 {
   g_autofree char *folder = g_path_get_dirname (state.history_path);
-  g_auto(GStrv) parts = g_strsplit (entry, "\\", -1);
-  g_autofree char *doubled = g_strjoinv ("\\\\", parts);
-  g_auto(GStrv) lines = g_strsplit (doubled, "\n", -1);
-  g_autofree char *joined = g_strjoinv ("\\n", lines);
-  g_autofree char *line = g_strconcat (joined, "\n", NULL);
+  g_autoptr(GString) line = g_string_new (entry);
   int fd;
 
   if (strlen (entry) > MAX_ENTRY_BYTES || g_mkdir_with_parents (folder, 0700) != 0)
@@ -86,7 +82,10 @@ write_entry (const char *entry)
     return;
 
   /* In one piece, so that chats side by side don't mix their lines. */
-  if (fchmod (fd, 0600) != 0 || write (fd, line, strlen (line)) < 0)
+  g_string_replace (line, "\\", "\\\\", 0);
+  g_string_replace (line, "\n", "\\n", 0);
+  g_string_append_c (line, '\n');
+  if (fchmod (fd, 0600) != 0 || write (fd, line->str, line->len) < 0)
     g_debug ("The history is not written");
   close (fd);
 }

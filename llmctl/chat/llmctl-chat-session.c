@@ -144,6 +144,13 @@ llmctl_chat_ensure (LlmctlChat  *self,
   return TRUE;
 }
 
+GPtrArray *
+llmctl_chat_read (LlmctlChat  *self,
+                  GError     **error)
+{
+  return llmctl_chat_ensure (self, error) ? llmctl_contexts_read (self->context, error) : NULL;
+}
+
 gboolean
 llmctl_chat_undo (LlmctlChat  *self,
                   guint        n_turns,
@@ -175,11 +182,9 @@ on_names_read (GObject      *source,
   g_autoptr(GPtrArray) contexts =
       llmsvc_client_list_contexts_finish (LLMSVC_CLIENT (source), result, NULL);
 
-  if (contexts == NULL)
-    return;
-
-  g_ptr_array_set_size (names, 0);
-  for (guint i = 0; i < contexts->len; i++)
+  if (contexts != NULL)
+    g_ptr_array_set_size (names, 0);
+  for (guint i = 0; contexts != NULL && i < contexts->len; i++)
     {
       const char *name = llmsvc_context_get_name (g_ptr_array_index (contexts, i));
 
@@ -245,22 +250,20 @@ end_badly (LlmctlChat   *self,
                                 name != NULL ? name : "Failed", error->message));
       llmctl_output_flush ();
     }
+  self->status = why;
   if (why == LLMCTL_EXIT_OK)
     {
       llmctl_chat_fail (self, error);
       llmctl_chat_note (self, "%s", self->is_last_kept ? _("/messages shows the whole answer")
                                                        : _("/retry asks again"));
-      return;
     }
-
-  self->status = why;
-  if (why == LLMCTL_EXIT_TIME_LIMIT)
+  else if (why == LLMCTL_EXIT_TIME_LIMIT)
+    llmctl_complain (_("The time limit has passed; this turn is not kept"));
+  else
     {
-      llmctl_complain (_("The time limit has passed; this turn is not kept"));
-      return;
+      llmctl_chat_note (self, _("(stopped; this turn is not kept)"));
+      self->is_over |= !self->is_interactive;
     }
-  llmctl_chat_note (self, _("(stopped; this turn is not kept)"));
-  self->is_over |= !self->is_interactive;
 }
 
 /* The last prompt, with the request id of a turn that was asked for before, so that it isn't done

@@ -57,6 +57,9 @@ gboolean llmctl_chat_open        (LlmctlChat    *self,
 /* Makes sure that there is a context, after a restart of the service too. */
 gboolean llmctl_chat_ensure      (LlmctlChat    *self,
                                   GError       **error) G_GNUC_WARN_UNUSED_RESULT;
+/* (transfer full): what was said. (element-type LlmsvcMessage) */
+GPtrArray *llmctl_chat_read      (LlmctlChat    *self,
+                                  GError       **error);
 /* Forgets the last turns; of a single one the question stays for /retry. */
 gboolean llmctl_chat_undo        (LlmctlChat    *self,
                                   guint          n_turns,

@@ -232,8 +232,6 @@ llmctl_context_file_parse (const char  *text,
     }
 
   *messages = g_variant_ref_sink (g_variant_builder_end (&builder));
-  *name = g_strdup (get_string (root, "name"));
-  if (*name == NULL)
-    *name = g_strdup ("");
+  *name = g_strdup (get_string (root, "name") != NULL ? get_string (root, "name") : "");
   return TRUE;
 }

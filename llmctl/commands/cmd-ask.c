@@ -78,19 +78,15 @@ read_prompt (const char  *argument,
   if (!is_input && isatty (STDIN_FILENO))
     return g_strdup (argument);
 
-  input = llmctl_term_read (MAX_STDIN_BYTES, error);
-  if (input == NULL)
-    return NULL;
-  if (*input == '\0' && is_input)
-    {
-      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                           _("The standard input is empty: there is no prompt"));
-      return NULL;
-    }
-  if (is_input)
+  input = llmctl_term_read ("-", MAX_STDIN_BYTES, error);
+  if (input == NULL || (is_input && *input != '\0'))
     return g_steal_pointer (&input);
+  if (!is_input)
+    return *input == '\0' ? g_strdup (argument) : g_strconcat (input, "\n\n", argument, NULL);
 
-  return *input == '\0' ? g_strdup (argument) : g_strconcat (input, "\n\n", argument, NULL);
+  g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                       _("The standard input is empty: there is no prompt"));
+  return NULL;
 }
 
 /* (transfer full) */
@@ -194,16 +190,15 @@ tell_results (LlmsvcAnswer *answer)
 {
   g_autofree char *summary = NULL;
   g_autofree char *harmless = NULL;
+  gboolean is_dim;
 
   if (!is_verbose && (llmctl_globals.is_json || !isatty (STDOUT_FILENO) || !isatty (STDERR_FILENO)))
     return;
 
   summary = llmctl_answer_summarize (answer);
   harmless = llmctl_output_make_harmless (summary);
-  if (llmctl_output_has_colour (STDERR_FILENO))
-    g_printerr ("\033[2m[%s]\033[0m\n", harmless);
-  else
-    g_printerr ("[%s]\n", harmless);
+  is_dim = llmctl_output_has_colour (STDERR_FILENO);
+  g_printerr ("%s[%s]%s\n", is_dim ? "\033[2m" : "", harmless, is_dim ? "\033[0m" : "");
 }
 
 static LlmctlExit

@@ -55,16 +55,13 @@ read_pipe (LlmctlChat  *self,
                                                 &error);
   if (llmctl_wait_get_end () != LLMCTL_EXIT_OK)
     return LLMCTL_CHAT_LINE_INTERRUPTED;
+  if (error != NULL)
+    llmctl_complain (_("The standard input can't be read: %s"), error->message);
+  else if (length > MAX_LINE_BYTES)
+    llmctl_complain (_("A line of the standard input has more than %d bytes"), MAX_LINE_BYTES);
   if (error != NULL || length > MAX_LINE_BYTES)
-    {
-      if (error != NULL)
-        llmctl_complain (_("The standard input can't be read: %s"), error->message);
-      else
-        llmctl_complain (_("A line of the standard input has more than %d bytes"), MAX_LINE_BYTES);
-      self->status = LLMCTL_EXIT_FAILED;
-      return LLMCTL_CHAT_LINE_END;
-    }
-  if (*line == NULL)
+    self->status = LLMCTL_EXIT_FAILED;
+  if (*line == NULL || length > MAX_LINE_BYTES)
     return LLMCTL_CHAT_LINE_END;
 
   /* A NUL byte would cut it short without a word: that is no text either. */
@@ -81,28 +78,15 @@ read_line (LlmctlChat  *self,
            gboolean     is_first,
            char       **line)
 {
+  g_autofree char *name = llmctl_output_make_harmless (self->name != NULL ? self->name : "");
   g_autofree char *prompt = NULL;
 
   if (!self->is_interactive)
     return read_pipe (self, line);
 
   /* Only ASCII has the same width in every locale. */
-  if (is_first && self->name != NULL && g_str_is_ascii (self->name) && strlen (self->name) < 32)
-    {
-      g_autofree char *harmless = llmctl_output_make_harmless (self->name);
-
-      prompt = g_strconcat (g_str_is_ascii (harmless) ? harmless : "", "> ", NULL);
-    }
-
-  return llmctl_chat_line_read (prompt != NULL ? prompt : is_first ? "> " : "| ", line);
-}
-
-static gboolean
-is_block_mark (const char *line)
-{
-  g_autofree char *stripped = g_strstrip (g_strdup (line));
-
-  return g_str_equal (stripped, BLOCK);
+  prompt = g_strconcat (g_str_is_ascii (name) && strlen (name) < 32 ? name : "", "> ", NULL);
+  return llmctl_chat_line_read (is_first ? prompt : "| ", line);
 }
 
 /* Whether it ends with one backslash, which is then taken off; two are one that is meant. */
@@ -132,6 +116,7 @@ read_entry (LlmctlChat *self,
   for (;;)
     {
       g_autofree char *line = NULL;
+      g_autofree char *stripped = NULL;
       LlmctlChatLine kind = read_line (self, is_first && !*is_block, &line);
       gboolean has_more;
 
@@ -150,7 +135,8 @@ read_entry (LlmctlChat *self,
           continue;
         }
 
-      if (is_block_mark (line) && (*is_block || is_first))
+      stripped = g_strstrip (g_strdup (line));
+      if (g_str_equal (stripped, BLOCK) && (*is_block || is_first))
         {
           if (*is_block)
             return TRUE;
@@ -230,13 +216,10 @@ static LlmctlExit
 run (int    argc,
      char **argv)
 {
-  LlmctlExit status = llmctl_check_arguments (argv, 0);
   g_auto(LlmctlChat) self = { NULL };
   g_autoptr(GInputStream) input = NULL;
   g_autoptr(GError) error = NULL;
 
-  if (status != LLMCTL_EXIT_OK)
-    return status;
   if ((system_text != NULL && !g_utf8_validate (system_text, -1, NULL)) ||
       (context_name != NULL && !g_utf8_validate (context_name, -1, NULL)))
     return llmctl_complain_usage (_("--context and --system take UTF-8 text"));

@@ -460,7 +460,7 @@ run_import (int    argc,
 
   if (status != LLMCTL_EXIT_OK)
     return status;
-  text = llmctl_term_read_file (argv[1], LLMCTL_CONTEXT_FILE_MAX_BYTES, &error);
+  text = llmctl_term_read (argv[1], LLMCTL_CONTEXT_FILE_MAX_BYTES, &error);
   if (text == NULL || !llmctl_context_file_parse (text, &held_name, &messages, &error))
     return llmctl_fail (error);
   name = argc > 2 ? argv[2] : held_name;

@@ -9,7 +9,6 @@
 #include "llmctl/llmctl.h"
 
 #include <glib/gi18n.h>
-#include <string.h>
 
 #include "llmctl/doctor/llmctl-doctor.h"
 #include "llmctl/output/llmctl-json.h"
@@ -51,7 +50,7 @@ print_indented (const char *before,
   g_autofree char *wrapped = llmctl_wrap (line, LEVEL_COLUMNS + CHECK_COLUMNS);
 
   /* the first line goes on where the columns before it have ended */
-  llmctl_output_text (LLMCTL_STYLE_PLAIN, wrapped + strspn (wrapped, " "));
+  llmctl_output_text (LLMCTL_STYLE_PLAIN, g_strchug (wrapped));
 }
 
 static void
@@ -63,17 +62,13 @@ print_for_people (LlmctlDoctor *doctor)
     {
       const LlmctlFinding *finding = g_ptr_array_index (doctor->findings, i);
 
-      llmctl_output_printf (levels[finding->level].style, "%s", levels[finding->level].name);
-      llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%*s",
-                            LEVEL_COLUMNS - (int) strlen (levels[finding->level].name), "");
-      llmctl_output_text (LLMCTL_STYLE_BOLD, finding->check);
-      llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%*s",
-                            CHECK_COLUMNS - (int) MIN (strlen (finding->check), CHECK_COLUMNS - 1),
-                            "");
+      llmctl_output_column (levels[finding->level].style, LEVEL_COLUMNS,
+                            levels[finding->level].name);
+      llmctl_output_column (LLMCTL_STYLE_BOLD, CHECK_COLUMNS, finding->check);
       print_indented ("", finding->text);
       if (finding->hint == NULL)
         continue;
-      llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%*s", LEVEL_COLUMNS + CHECK_COLUMNS, "");
+      llmctl_output_column (LLMCTL_STYLE_PLAIN, LEVEL_COLUMNS + CHECK_COLUMNS, "");
       print_indented (g_get_charset (NULL) ? "→ " : "-> ", finding->hint);
     }
   llmctl_output_printf (levels[worst].style, "%s\n", _(levels[worst].sum));
@@ -110,14 +105,10 @@ static LlmctlExit
 run (int    argc,
      char **argv)
 {
-  LlmctlExit status = llmctl_check_arguments (argv, 0);
   g_auto(LlmctlDoctor) doctor = { NULL };
   static const LlmctlCheck *const tables[] = {
     llmctl_doctor_bus_checks, llmctl_doctor_service_checks, llmctl_doctor_machine_checks,
   };
-
-  if (status != LLMCTL_EXIT_OK)
-    return status;
 
   llmctl_wait_begin (TRUE);
   llmctl_doctor_init (&doctor);

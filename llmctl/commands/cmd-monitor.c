@@ -170,12 +170,10 @@ static LlmctlExit
 run (int    argc,
      char **argv)
 {
-  LlmctlExit status = llmctl_check_arguments (argv, 0);
   g_auto(LlmctlWatch) watch = { NULL };
+  LlmctlExit status = llmctl_watch_begin (&watch, on_state);
   guint subscription;
 
-  if (status == LLMCTL_EXIT_OK)
-    status = llmctl_watch_begin (&watch, on_state);
   if (status != LLMCTL_EXIT_OK)
     return status;
 

@@ -68,20 +68,12 @@ read_figures (Figures          *self,
 
 /* For the commands that fail without a service. */
 static LlmctlExit
-begin (char    **argv,
-       Figures  *self)
+begin (Figures *self)
 {
-  LlmctlExit status = llmctl_check_arguments (argv, 0);
-  g_autoptr(GDBusConnection) bus = NULL;
   g_autoptr(GError) error = NULL;
+  g_autoptr(GDBusConnection) bus = llmctl_service_connect_running (&error);
 
-  if (status != LLMCTL_EXIT_OK)
-    return status;
-  bus = llmctl_service_connect_running (&error);
-  if (bus == NULL || !read_figures (self, bus, &error))
-    return llmctl_fail (error);
-
-  return LLMCTL_EXIT_OK;
+  return bus != NULL && read_figures (self, bus, &error) ? LLMCTL_EXIT_OK : llmctl_fail (error);
 }
 
 static void
@@ -117,10 +109,8 @@ print_status (const Figures *self,
   GVariant *counted = self->statistics;
 
   llmctl_output_text (LLMCTL_STYLE_BOLD, _("Service: "));
-  llmctl_output_printf (g_str_equal (availability, "ready")    ? LLMCTL_STYLE_GOOD
-                        : g_str_equal (availability, "failed") ? LLMCTL_STYLE_BAD
-                                                               : LLMCTL_STYLE_WARNING,
-                        "%s\n", availability);
+  llmctl_output_printf (llmctl_service_get_style (availability, "ready", "failed"), "%s\n",
+                        availability);
   if (*reason != '\0')
     llmctl_output_printf (LLMCTL_STYLE_PLAIN, "  %s\n", reason);
   llmctl_output_printf (LLMCTL_STYLE_PLAIN,
@@ -141,17 +131,17 @@ print_status (const Figures *self,
                         llmctl_dict_get_string (self->memory, "Pressure"));
   for (gsize i = 0; i < G_N_ELEMENTS (sizes); i++)
     {
-      const char *label = _(sizes[i].label);
-      guint width = llmctl_output_get_width (label);
       guint64 bytes = llmctl_dict_get_number (self->memory, sizes[i].keys[0]);
       g_autofree char *size = NULL;
 
       if (sizes[i].keys[1] != NULL)
         bytes += llmctl_dict_get_number (self->memory, sizes[i].keys[1]);
       size = llmctl_format_bytes (bytes);
-      if (bytes > 0 || !sizes[i].may_be_missing)
-        llmctl_output_printf (LLMCTL_STYLE_PLAIN, "  %s%*s%s\n", label,
-                              (int) (STATUS_COLUMNS - MIN (width, STATUS_COLUMNS - 1)), "", size);
+      if (bytes == 0 && sizes[i].may_be_missing)
+        continue;
+      llmctl_output_text (LLMCTL_STYLE_PLAIN, "  ");
+      llmctl_output_column (LLMCTL_STYLE_PLAIN, STATUS_COLUMNS, _(sizes[i].label));
+      llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n", size);
     }
   llmctl_output_printf (LLMCTL_STYLE_PLAIN,
                         /* Translators: parts of the memory of contexts, since the start */
@@ -167,15 +157,12 @@ static LlmctlExit
 run_status (int    argc,
             char **argv)
 {
-  LlmctlExit status = llmctl_check_arguments (argv, 0);
   g_autoptr(GDBusConnection) bus = NULL;
   g_auto(Figures) self = { NULL };
   g_autoptr(GError) error = NULL;
   GVariantBuilder builder;
   gboolean is_system;
 
-  if (status != LLMCTL_EXIT_OK)
-    return status;
   llmctl_globals.must_not_start = TRUE;
   bus = llmctl_connect (&error);
   if (bus == NULL || (llmctl_is_running () && !read_figures (&self, bus, &error)))
@@ -261,14 +248,10 @@ add_counter (LlmctlTable *table,
              const char  *label,
              GVariant    *value)
 {
-  g_autofree char *text = NULL;
-
-  if (!g_variant_is_of_type (value, G_VARIANT_TYPE_UINT64))
-    text = g_variant_print (value, FALSE);
-  else if (g_str_has_suffix (key, "-bytes"))
-    text = llmctl_format_bytes (g_variant_get_uint64 (value));
-  else
-    text = g_strdup_printf ("%" G_GUINT64_FORMAT, g_variant_get_uint64 (value));
+  gboolean is_bytes = g_str_has_suffix (key, "-bytes") &&
+                      g_variant_is_of_type (value, G_VARIANT_TYPE_UINT64);
+  g_autofree char *text = is_bytes ? llmctl_format_bytes (g_variant_get_uint64 (value))
+                                   : g_variant_print (value, FALSE);
 
   llmctl_table_add (table, (const char *const[]) { label, text, NULL });
 }
@@ -305,7 +288,7 @@ run_stats (int    argc,
            char **argv)
 {
   g_auto(Figures) self = { NULL };
-  LlmctlExit status = begin (argv, &self);
+  LlmctlExit status = begin (&self);
 
   if (status != LLMCTL_EXIT_OK)
     return status;
@@ -335,12 +318,12 @@ print_size (const char  *label,
             LlmctlStyle  style)
 {
   g_autofree char *size = llmctl_format_bytes (bytes);
-  guint width = llmctl_output_get_width (label) + llmctl_output_get_width (size);
   double share = whole > 0 ? (double) bytes / (double) whole : 0;
   guint filled = (guint) (MIN (share, 1) * BAR_COLUMNS + 0.5);
 
-  llmctl_output_printf (LLMCTL_STYLE_PLAIN, "  %s%*s%s", label,
-                        (int) (MEMORY_COLUMNS - MIN (width, MEMORY_COLUMNS - 1)), "", size);
+  llmctl_output_text (LLMCTL_STYLE_PLAIN, "  ");
+  llmctl_output_column (LLMCTL_STYLE_PLAIN, MEMORY_COLUMNS - llmctl_output_get_width (size), label);
+  llmctl_output_text (LLMCTL_STYLE_PLAIN, size);
   if (whole > 0 && isatty (STDOUT_FILENO))
     {
       llmctl_output_text (LLMCTL_STYLE_PLAIN, "  ");
@@ -369,8 +352,7 @@ print_reclaimable (GVariant *memory,
   if (held == NULL || g_variant_n_children (held) == 0)
     return;
 
-  llmctl_output_printf (LLMCTL_STYLE_BOLD, "%s", _("Could be given back"));
-  llmctl_output_text (LLMCTL_STYLE_PLAIN, "\n");
+  llmctl_output_printf (LLMCTL_STYLE_BOLD, "%s\n", _("Could be given back"));
   for (gsize i = 0; i < G_N_ELEMENTS (costs); i++)
     if (g_variant_lookup (held, costs[i][0], "t", &bytes))
       print_size (_(costs[i][1]), bytes, whole, LLMCTL_STYLE_PLAIN);
@@ -426,7 +408,7 @@ run_memory (int    argc,
             char **argv)
 {
   g_auto(Figures) self = { NULL };
-  LlmctlExit status = begin (argv, &self);
+  LlmctlExit status = begin (&self);
 
   if (status != LLMCTL_EXIT_OK)
     return status;
@@ -458,7 +440,7 @@ run_metrics (int    argc,
              char **argv)
 {
   g_auto(Figures) self = { NULL };
-  LlmctlExit status = begin (argv, &self);
+  LlmctlExit status = begin (&self);
   g_autofree char *text = NULL;
   GVariantBuilder builder;
 

@@ -58,31 +58,24 @@ typedef struct
 /* --- showing --- */
 
 static void
-draw_screen (Top *self)
-{
-  g_autoptr(LlmctlFrame) frame = NULL;
-  guint columns, rows;
-
-  llmctl_screen_get_size (&columns, &rows);
-  frame = llmctl_top_view_draw (&self->view, columns, rows, llmctl_output_has_colour (1));
-  llmctl_screen_show (frame);
-}
-
-static void
 show (Top *self)
 {
   g_autoptr(LlmctlFrame) frame = NULL;
+  guint columns = llmctl_output_get_columns ();
+  guint rows = ALL_ROWS;
 
   if (self->view.has_keys)
     {
-      draw_screen (self);
+      llmctl_screen_get_size (&columns, &rows);
+      frame = llmctl_top_view_draw (&self->view, columns, rows, llmctl_output_has_colour (1));
+      llmctl_screen_show (frame);
       return;
     }
   if (llmctl_globals.is_json)
     llmctl_output_json_line (llmctl_top_view_make_json (&self->view));
   else
     {
-      frame = llmctl_top_view_draw (&self->view, llmctl_output_get_columns (), ALL_ROWS, FALSE);
+      frame = llmctl_top_view_draw (&self->view, columns, rows, FALSE);
       for (guint i = 0; i < frame->lines->len; i++)
         llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s%s\n", self->n_shown > 0 && i == 0 ? "\n" : "",
                               (const char *) g_ptr_array_index (frame->lines, i));
@@ -180,43 +173,27 @@ on_screen (int      key,
 {
   Top *self = data;
 
-  switch (key)
+  if (key == 'q' || key == 'Q' || key == LLMCTL_SCREEN_GONE)
     {
-    case 'q':
-    case 'Q':
-    case LLMCTL_SCREEN_GONE:
       self->watch.is_over = TRUE;
       return;
-    case 's':
-    case 'S':
-      self->view.order = (self->view.order + 1) % LLMCTL_N_TOP_ORDERS;
-      break;
-    case 'p':
-    case 'P':
-      self->view.is_paused = !self->view.is_paused;
-      break;
-    case 'h':
-    case 'H':
-    case '?':
-      self->view.is_help = !self->view.is_help;
-      break;
-    default:
-      break;
     }
-  draw_screen (self);
+  if (key == 's' || key == 'S')
+    self->view.order = (self->view.order + 1) % LLMCTL_N_TOP_ORDERS;
+  self->view.is_paused ^= key == 'p' || key == 'P';
+  self->view.is_help ^= key == 'h' || key == 'H' || key == '?';
+  show (self);
 }
 
 static LlmctlExit
 run (int    argc,
      char **argv)
 {
-  LlmctlExit status = llmctl_check_arguments (argv, 0);
+  LlmctlExit status;
   g_autoptr(GCancellable) cancellable = g_cancellable_new ();
   Top self = { .cancellable = cancellable };
   guint timer;
 
-  if (status != LLMCTL_EXIT_OK)
-    return status;
   if (interval_s == 0)
     interval_s = DEFAULT_INTERVAL_S;
   if (!(interval_s >= MIN_INTERVAL_S && interval_s <= MAX_INTERVAL_S))
@@ -234,7 +211,7 @@ run (int    argc,
   self.view.has_keys = !is_batch && !is_once && !llmctl_globals.is_json &&
                        llmctl_screen_open (on_screen, &self);
   if (self.view.has_keys)
-    draw_screen (&self);
+    show (&self);
   llmctl_watch_run (&self.watch);
   llmctl_screen_close ();
 

@@ -61,22 +61,14 @@ connect_to (GBusType   type,
   return bus;
 }
 
-static GVariant *
-ask_bus (GDBusConnection *bus,
-         const char      *method,
-         const char      *argument,
-         const char      *type)
-{
-  return llmctl_doctor_call (bus, LLMCTL_BUS_NAME, LLMCTL_BUS_PATH, method,
-                             argument != NULL ? g_variant_new ("(s)", argument) : NULL, type, NULL);
-}
-
 /* The process that serves on @bus; 0 when it is not known. */
 static guint32
 get_pid (GDBusConnection *bus)
 {
-  g_autoptr(GVariant) pid = ask_bus (bus, LLMCTL_BUS_NAME ".GetConnectionUnixProcessID",
-                                     LLMCTL_SERVICE_NAME, "u");
+  g_autoptr(GVariant) pid =
+      llmctl_doctor_call (bus, LLMCTL_BUS_NAME, LLMCTL_BUS_PATH,
+                          LLMCTL_BUS_NAME ".GetConnectionUnixProcessID",
+                          g_variant_new ("(s)", LLMCTL_SERVICE_NAME), "u");
 
   return pid != NULL ? g_variant_get_uint32 (pid) : 0;
 }
@@ -84,15 +76,10 @@ get_pid (GDBusConnection *bus)
 static void
 look_for_service (Place *place)
 {
-  g_autoptr(GVariant) owned = ask_bus (place->bus, LLMCTL_BUS_NAME ".NameHasOwner",
-                                       LLMCTL_SERVICE_NAME, "b");
-  g_autoptr(GVariant) names = ask_bus (place->bus, LLMCTL_BUS_NAME ".ListActivatableNames", NULL,
-                                       "as");
-  g_autofree const char **list = names != NULL ? g_variant_get_strv (names, NULL) : NULL;
-
-  place->is_running = owned != NULL && g_variant_get_boolean (owned);
+  place->is_running = llmctl_doctor_bus_lists (place->bus, "ListNames", LLMCTL_SERVICE_NAME);
   place->pid = place->is_running ? get_pid (place->bus) : 0;
-  place->is_activatable = list != NULL && g_strv_contains (list, LLMCTL_SERVICE_NAME);
+  place->is_activatable = llmctl_doctor_bus_lists (place->bus, "ListActivatableNames",
+                                                   LLMCTL_SERVICE_NAME);
 }
 
 static void
@@ -113,27 +100,25 @@ check_bus (LlmctlDoctor *self,
                          : _("DBUS_SESSION_BUS_ADDRESS is not set, so this process belongs to no "
                              "login session; run it in one, or with “dbus-run-session”"),
                        is_system ? _("The system bus can't be reached: %s")
-                                 : _("The session bus can't be reached: %s"),
-                       error->message);
+                                 : _("The session bus can't be reached: %s"), error->message);
   else if (place->is_running)
-    llmctl_doctor_ok (self,
-                      is_system ? _("The service is on the system bus, as process %u")
-                                : _("The service is on the session bus, as process %u"),
-                      place->pid);
+    tell_ok (self,
+             is_system ? _("The service is on the system bus, as process %u")
+                       : _("The service is on the session bus, as process %u"), place->pid);
   else if (place->is_activatable)
-    llmctl_doctor_ok (self,
-                      is_system ? _("The first call on the system bus starts the service")
-                                : _("The first call on the session bus starts the service"));
+    tell_ok (self,
+             is_system ? _("The first call on the system bus starts the service")
+                       : _("The first call on the session bus starts the service"));
   else
-    llmctl_doctor_note (self,
-                        is_system ? _("The service is not on the system bus")
-                                  : _("The service is not on the session bus"));
+    tell_note (self,
+               is_system ? _("The service is not on the system bus")
+                         : _("The service is not on the session bus"));
 
   /* Started by hand it does not come back by itself. */
   if (place->is_running && !place->is_activatable)
-    llmctl_doctor_note (self,
-                        is_system ? _("The system bus can't start it: when it ends, it is gone")
-                                  : _("The session bus can't start it: when it ends, it is gone"));
+    tell_note (self,
+               is_system ? _("The system bus can't start it: when it ends, it is gone")
+                         : _("The session bus can't start it: when it ends, it is gone"));
 }
 
 static void
@@ -146,10 +131,9 @@ check_buses (LlmctlDoctor *self)
     if (llmctl_globals.bus_type == G_BUS_TYPE_NONE || llmctl_globals.bus_type == places[i].type)
       check_bus (self, &places[i]);
   if (places[0].is_running && places[1].is_running)
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
-                       _("One of them is enough: systemctl --user mask --now llmsvc"),
-                       _("It runs on both buses, with a model in memory twice; programs take the "
-                         "one on the system bus"));
+    tell_warn (self, _("One of them is enough: systemctl --user mask --now llmsvc"),
+               _("It runs on both buses, with a model in memory twice; programs take the one on "
+                 "the system bus"));
 
   for (gsize i = 0; i < G_N_ELEMENTS (places); i++)
     if (self->bus == NULL && (places[i].is_running || places[i].is_activatable))
@@ -160,13 +144,12 @@ check_buses (LlmctlDoctor *self)
         self->pid = places[i].pid;
       }
   if (self->bus == NULL)
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_FAIL,
-                       places[1].bus == NULL && llmctl_globals.bus_type != G_BUS_TYPE_SYSTEM
-                         ? _("Install the package llmsvc; its service for all users needs no login "
-                             "session: “systemctl start llmsvc”")
-                         : _("Install the package llmsvc, or start the service yourself with "
-                             "“llmsvcd &”"),
-                       _("The service is on no bus, and no bus can start it"));
+    tell_fail (self,
+               places[1].bus == NULL && llmctl_globals.bus_type != G_BUS_TYPE_SYSTEM
+                 ? _("Install the package llmsvc; its service for all users needs no login "
+                     "session: “systemctl start llmsvc”")
+                 : _("Install the package llmsvc, or start the service yourself with “llmsvcd &”"),
+               _("The service is on no bus, and no bus can start it"));
   for (gsize i = 0; i < G_N_ELEMENTS (places); i++)
     g_clear_object (&places[i].bus);
 }
@@ -188,13 +171,12 @@ start (LlmctlDoctor *self)
   if (reply == NULL)
     {
       g_dbus_error_strip_remote_error (error);
-      llmctl_doctor_add (self, LLMCTL_DOCTOR_FAIL,
-                         _("Why: journalctl -u llmsvc -b (with --user for your own)"),
-                         _("The bus can't start it: %s"), error->message);
+      tell_fail (self, _("Why: journalctl -u llmsvc -b (with --user for your own)"),
+                 _("The bus can't start it: %s"), error->message);
       return;
     }
 
-  llmctl_doctor_ok (self, _("The bus has started it"));
+  tell_ok (self, _("The bus has started it"));
   self->is_running = TRUE;
   self->pid = get_pid (self->bus);
 }
@@ -211,11 +193,10 @@ find_unit (LlmctlDoctor *self)
   if (self->pid != 0)
     path = llmctl_doctor_call (self->bus, SYSTEMD_NAME, SYSTEMD_PATH,
                                SYSTEMD_NAME ".Manager.GetUnitByPID",
-                               g_variant_new ("(u)", self->pid), "o", NULL);
+                               g_variant_new ("(u)", self->pid), "o");
   if (path == NULL)
     path = llmctl_doctor_call (self->bus, SYSTEMD_NAME, SYSTEMD_PATH,
-                               SYSTEMD_NAME ".Manager.LoadUnit", g_variant_new ("(s)", UNIT), "o",
-                               NULL);
+                               SYSTEMD_NAME ".Manager.LoadUnit", g_variant_new ("(s)", UNIT), "o");
 
   return path;
 }
@@ -235,23 +216,21 @@ tell_of_state (LlmctlDoctor *self,
                                  : _("To have it again: systemctl --user unmask llmsvc"),
                        _("%s is masked: nothing may start it"), UNIT);
   else if (g_str_equal (load, "not-found"))
-    llmctl_doctor_note (self, _("systemd knows no %s here"), UNIT);
+    tell_note (self, _("systemd knows no %s here"), UNIT);
   else if (!g_str_equal (load, "loaded"))
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_FAIL,
-                       is_system ? _("See: systemctl status llmsvc")
-                                 : _("See: systemctl --user status llmsvc"),
-                       _("%s can't be loaded (%s)"), UNIT, load);
+    tell_fail (self,
+               is_system ? _("See: systemctl status llmsvc")
+                         : _("See: systemctl --user status llmsvc"), _("%s can't be loaded (%s)"),
+               UNIT, load);
   else if (g_str_equal (active, "failed"))
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_FAIL,
-                       is_system ? _("Why: journalctl -u llmsvc -b; then: systemctl restart llmsvc")
-                                 : _("Why: journalctl --user -u llmsvc -b; then: systemctl --user "
-                                     "restart llmsvc"),
-                       _("%s has failed (%s)"), UNIT,
-                       service != NULL ? llmctl_dict_get_string (service, "Result") : "");
+    tell_fail (self,
+               is_system ? _("Why: journalctl -u llmsvc -b; then: systemctl restart llmsvc")
+                         : _("Why: journalctl --user -u llmsvc -b; then: systemctl --user restart "
+                             "llmsvc"), _("%s has failed (%s)"), UNIT,
+               service != NULL ? llmctl_dict_get_string (service, "Result") : "");
   else
-    llmctl_doctor_ok (self,
-                      /* Translators: a unit of systemd, and two words of systemd for its state */
-                      _("%s is %s (%s)"), UNIT, active, llmctl_dict_get_string (unit, "SubState"));
+    /* Translators: a unit of systemd, and two words of systemd for its state */
+    tell_ok (self, _("%s is %s (%s)"), UNIT, active, llmctl_dict_get_string (unit, "SubState"));
 }
 
 static void
@@ -289,12 +268,12 @@ tell_of_sandbox (LlmctlDoctor *self,
     }
 
   if (missing->len == 0)
-    llmctl_doctor_ok (self, _("It runs in its sandbox"));
+    tell_ok (self, _("It runs in its sandbox"));
   else
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
-                       is_system ? _("See what was changed: systemctl cat llmsvc")
-                                 : _("See what was changed: systemctl --user cat llmsvc"),
-                       _("A part of the sandbox is off: %s"), missing->str);
+    tell_warn (self,
+               is_system ? _("See what was changed: systemctl cat llmsvc")
+                         : _("See what was changed: systemctl --user cat llmsvc"),
+               _("A part of the sandbox is off: %s"), missing->str);
 }
 
 static void
@@ -317,8 +296,7 @@ check_unit (LlmctlDoctor *self)
     unit = llmctl_doctor_get_all (self->bus, SYSTEMD_NAME, at, SYSTEMD_NAME ".Unit", NULL);
   if (unit == NULL)
     {
-      llmctl_doctor_note (self, _("systemd does not answer on this bus, so its unit can't be "
-                                  "looked at"));
+      tell_note (self, _("systemd does not answer on this bus, so its unit can't be looked at"));
       return;
     }
 
@@ -326,9 +304,9 @@ check_unit (LlmctlDoctor *self)
   id = llmctl_dict_get_string (unit, "Id");
   if (self->is_running && !g_str_equal (id, UNIT))
     {
-      llmctl_doctor_note (self, _("It was not started as %s, but runs in %s: without the unit's "
-                                  "sandbox and without being started again"), UNIT,
-                          *id != '\0' ? id : "?");
+      tell_note (self,
+                 _("It was not started as %s, but runs in %s: without the unit's sandbox and "
+                   "without being started again"), UNIT, *id != '\0' ? id : "?");
       return;
     }
   tell_of_state (self, unit, service);
@@ -337,12 +315,11 @@ check_unit (LlmctlDoctor *self)
 
   n_restarts = llmctl_dict_get_number (service, "NRestarts");
   if (n_restarts > 0)
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
-                       self->bus_type == G_BUS_TYPE_SYSTEM
-                         ? _("Why: journalctl -u llmsvc -b")
-                         : _("Why: journalctl --user -u llmsvc -b"),
-                       _("systemd had to start it again, %u times since it was started"),
-                       (guint) n_restarts);
+    tell_warn (self,
+               self->bus_type == G_BUS_TYPE_SYSTEM ? _("Why: journalctl -u llmsvc -b")
+                                                   : _("Why: journalctl --user -u llmsvc -b"),
+               _("systemd had to start it again, %u times since it was started"),
+               (guint) n_restarts);
   tell_of_sandbox (self, service);
   for (gsize i = 0; i < G_N_ELEMENTS (limits); i++)
     {
@@ -350,7 +327,7 @@ check_unit (LlmctlDoctor *self)
       g_autofree char *size = llmctl_format_bytes (limit);
 
       if (limit > 0 && limit < G_MAXUINT64)
-        llmctl_doctor_note (self, _("The unit limits its memory: %s=%s"), limits[i], size);
+        tell_note (self, _("The unit limits its memory: %s=%s"), limits[i], size);
     }
 }
 

@@ -43,21 +43,21 @@ check_psi (LlmctlDoctor *self)
 
   if (text == NULL || !g_str_has_prefix (text, "some "))
     {
-      llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
-                         _("The kernel has it with CONFIG_PSI, and perhaps only with psi=1 on its "
-                           "command line"),
-                         _("The kernel does not tell of memory pressure; the service sees only how "
-                           "much memory is free"));
+      tell_warn (self,
+                 _("The kernel has it with CONFIG_PSI, and perhaps only with psi=1 on its command "
+                   "line"),
+                 _("The kernel does not tell of memory pressure; the service sees only how much "
+                   "memory is free"));
       return;
     }
 
   fd = open (path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
   if (fd >= 0 && write (fd, PSI_TRIGGER, sizeof PSI_TRIGGER) > 0)
-    llmctl_doctor_ok (self, _("The kernel tells of memory pressure at once"));
+    tell_ok (self, _("The kernel tells of memory pressure at once"));
   else
-    llmctl_doctor_note (self, _("The kernel tells of memory pressure, but wakes nobody for it "
-                                "(%s); where it refuses the service, too, that looks every second"),
-                        g_strerror (errno));
+    tell_note (self,
+               _("The kernel tells of memory pressure, but wakes nobody for it (%s); where it "
+                 "refuses the service, too, that looks every second"), g_strerror (errno));
   if (fd >= 0)
     close (fd);
 }
@@ -80,11 +80,11 @@ check_io_uring (LlmctlDoctor *self)
 
   fd = (int) syscall (__NR_io_uring_setup, 1, &params);
   if (fd >= 0)
-    llmctl_doctor_ok (self, _("io_uring can be used"));
+    tell_ok (self, _("io_uring can be used"));
   else
-    llmctl_doctor_note (self, _("io_uring is refused here (%s); where it is refused to the "
-                                "service, too, that reads and writes with threads"),
-                        g_strerror (errno));
+    tell_note (self,
+               _("io_uring is refused here (%s); where it is refused to the service, too, that "
+                 "reads and writes with threads"), g_strerror (errno));
   if (fd >= 0)
     close (fd);
 }
@@ -142,10 +142,10 @@ check_group (LlmctlDoctor *self)
     }
   size = llmctl_format_bytes (limit);
   if (limit > 0)
-    llmctl_doctor_note (self, _("Its control group may use %s of memory; the service stays below "
-                                "that"), size);
+    tell_note (self, _("Its control group may use %s of memory; the service stays below that"),
+               size);
   else
-    llmctl_doctor_ok (self, _("No control group limits its memory"));
+    tell_ok (self, _("No control group limits its memory"));
 }
 
 /* --- the disk --- */
@@ -168,25 +168,24 @@ check_state (LlmctlDoctor *self)
   g_autofree char *path = make_path (self, FALSE);
   g_autofree char *full = g_strconcat (self->root, path, NULL);
   GStatBuf status;
+  gboolean is_there = g_stat (full, &status) == 0;
 
-  if (g_stat (full, &status) != 0 && errno == ENOENT)
-    llmctl_doctor_note (self, _("%s is not there yet; the service makes it"), path);
-  else if (g_stat (full, &status) != 0)
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN, NULL, _("%s can't be looked at: %s"), path,
-                       g_strerror (errno));
+  if (!is_there && errno == ENOENT)
+    tell_note (self, _("%s is not there yet; the service makes it"), path);
+  else if (!is_there)
+    tell_warn (self, NULL, _("%s can't be looked at: %s"), path, g_strerror (errno));
   else if (!S_ISDIR (status.st_mode))
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_FAIL, _("Move it out of the way"),
-                       _("%s is no folder: contexts can't be stored"), path);
+    tell_fail (self, _("Move it out of the way"), _("%s is no folder: contexts can't be stored"),
+               path);
   else if ((status.st_mode & 0077) != 0)
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN, _("Close it: chmod 0700"),
-                       _("Others may look into %s, where contexts are stored (mode %04o)"), path,
-                       (guint) status.st_mode & 07777);
+    tell_warn (self, _("Close it: chmod 0700"),
+               _("Others may look into %s, where contexts are stored (mode %04o)"), path,
+               (guint) status.st_mode & 07777);
   else if (self->bus_type == G_BUS_TYPE_SESSION && status.st_uid != getuid ())
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_FAIL, _("Give it back with chown"),
-                       _("%s belongs to user %u: contexts can't be stored"), path,
-                       (guint) status.st_uid);
+    tell_fail (self, _("Give it back with chown"),
+               _("%s belongs to user %u: contexts can't be stored"), path, (guint) status.st_uid);
   else
-    llmctl_doctor_ok (self, _("Contexts are stored in %s, which nobody else may look into"), path);
+    tell_ok (self, _("Contexts are stored in %s, which nobody else may look into"), path);
 }
 
 static void
@@ -208,7 +207,7 @@ check_disk (LlmctlDoctor *self)
       free_bytes = (guint64) status.f_bavail * status.f_frsize;
       size = llmctl_format_bytes (free_bytes);
       if (free_bytes >= LITTLE_DISK)
-        llmctl_doctor_ok (self, _("%s are free for %s"), size, path);
+        tell_ok (self, _("%s are free for %s"), size, path);
       else
         llmctl_doctor_add (self, free_bytes < NO_DISK ? LLMCTL_DOCTOR_FAIL : LLMCTL_DOCTOR_WARN,
                            _("Make room: contexts are stored there, and prepared models"),
@@ -256,17 +255,17 @@ check_speed (LlmctlDoctor *self)
       llmctl_format_bytes (is_known ? (guint64) (bytes_per_us * G_USEC_PER_SEC) : 0);
 
   if (profile == NULL)
-    llmctl_doctor_note (self, _("The speed of this machine was not measured yet; that is done "
-                                "with the first questions"));
+    tell_note (self,
+               _("The speed of this machine was not measured yet; that is done with the first "
+                 "questions"));
   else if (!is_known)
-    llmctl_doctor_note (self, _("The speed of the processor is known, that of the disk is not"));
+    tell_note (self, _("The speed of the processor is known, that of the disk is not"));
   else if (bytes_per_us < 50)
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
-                       _("With such a disk contexts come back by being computed again, and models "
-                         "load slowly"),
-                       _("The disk reads %s/s only"), read);
+    tell_warn (self,
+               _("With such a disk contexts come back by being computed again, and models load "
+                 "slowly"), _("The disk reads %s/s only"), read);
   else
-    llmctl_doctor_ok (self, _("The disk reads %s/s"), read);
+    tell_ok (self, _("The disk reads %s/s"), read);
 }
 
 /* --- who asks --- */
@@ -280,12 +279,10 @@ check_file (LlmctlDoctor *self,
   g_autoptr(GError) error = NULL;
 
   if (g_key_file_load_from_file (file, full, G_KEY_FILE_NONE, &error))
-    llmctl_doctor_ok (self, _("%s can be read"), path);
+    tell_ok (self, _("%s can be read"), path);
   else if (!g_error_matches (error, G_FILE_ERROR, G_FILE_ERROR_NOENT))
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_FAIL,
-                       _("The service does not start with it; llmsvc.conf(5) says how it is "
-                         "written"),
-                       _("%s can't be read: %s"), path, error->message);
+    tell_fail (self, _("The service does not start with it; llmsvc.conf(5) says how it is written"),
+               _("%s can't be read: %s"), path, error->message);
 }
 
 static void
@@ -298,18 +295,6 @@ check_configuration (LlmctlDoctor *self)
     check_file (self, own);
 }
 
-static gboolean
-bus_knows (GDBusConnection *bus,
-           const char      *method,
-           const char      *name)
-{
-  g_autoptr(GVariant) list =
-      llmctl_doctor_call (bus, LLMCTL_BUS_NAME, LLMCTL_BUS_PATH, method, NULL, "as", NULL);
-  g_autofree const char **names = list != NULL ? g_variant_get_strv (list, NULL) : NULL;
-
-  return names != NULL && g_strv_contains (names, name);
-}
-
 static void
 check_polkit (LlmctlDoctor *self)
 {
@@ -318,16 +303,15 @@ check_polkit (LlmctlDoctor *self)
 
   if (self->bus == NULL || self->bus_type != G_BUS_TYPE_SYSTEM)
     return;
-  if (!bus_knows (self->bus, LLMCTL_BUS_NAME ".ListNames", POLKIT_NAME) &&
-      !bus_knows (self->bus, LLMCTL_BUS_NAME ".ListActivatableNames", POLKIT_NAME))
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN, _("Install polkit (the package polkitd)"),
-                       _("polkit is not there: only root may select a model, set budgets and "
-                         "quotas"));
+  if (!llmctl_doctor_bus_lists (self->bus, "ListNames", POLKIT_NAME) &&
+      !llmctl_doctor_bus_lists (self->bus, "ListActivatableNames", POLKIT_NAME))
+    tell_warn (self, _("Install polkit (the package polkitd)"),
+               _("polkit is not there: only root may select a model, set budgets and quotas"));
   else if (!g_file_test (policy, G_FILE_TEST_EXISTS))
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN, _("Install the package llmsvc again"),
-                       _("polkit does not know what it should allow: %s is missing"), policy);
+    tell_warn (self, _("Install the package llmsvc again"),
+               _("polkit does not know what it should allow: %s is missing"), policy);
   else
-    llmctl_doctor_ok (self, _("polkit decides who may select a model, set budgets and quotas"));
+    tell_ok (self, _("polkit decides who may select a model, set budgets and quotas"));
 }
 
 static void
@@ -337,13 +321,12 @@ check_sandbox (LlmctlDoctor *self)
   const char *snap = g_getenv ("SNAP_NAME");
 
   if (g_file_test (flatpak, G_FILE_TEST_EXISTS))
-    llmctl_doctor_note (self,
-                        _("This runs in a Flatpak, and sees that application's contexts only"));
+    tell_note (self, _("This runs in a Flatpak, and sees that application's contexts only"));
   else if (snap != NULL && *snap != '\0')
-    llmctl_doctor_note (self, _("This runs in the snap %s, and sees that application's contexts "
-                                "only"), snap);
+    tell_note (self, _("This runs in the snap %s, and sees that application's contexts only"),
+               snap);
   else
-    llmctl_doctor_ok (self, _("This does not run in a sandbox"));
+    tell_ok (self, _("This does not run in a sandbox"));
 }
 
 static void
@@ -352,11 +335,10 @@ check_language (LlmctlDoctor *self)
   const char *locale = llmctl_i18n_get_locale ();
 
   if (!g_get_charset (NULL))
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
-                       _("Take a locale with UTF-8, such as LC_ALL=C.UTF-8"),
-                       _("The locale has no UTF-8: other languages than English come out wrong"));
+    tell_warn (self, _("Take a locale with UTF-8, such as LC_ALL=C.UTF-8"),
+               _("The locale has no UTF-8: other languages than English come out wrong"));
   else
-    llmctl_doctor_ok (self, _("Messages are in “%s”"), locale != NULL ? locale : "en");
+    tell_ok (self, _("Messages are in “%s”"), locale != NULL ? locale : "en");
 }
 
 const LlmctlCheck llmctl_doctor_machine_checks[] = {

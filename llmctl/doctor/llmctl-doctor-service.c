@@ -39,23 +39,21 @@ tell_of_availability (LlmctlDoctor *self)
   const char *reason = llmctl_dict_get_string (self->service, "AvailabilityReason");
 
   if (g_str_equal (availability, "ready"))
-    llmctl_doctor_ok (self, _("It is ready for questions"));
+    tell_ok (self, _("It is ready for questions"));
   else if (g_str_equal (availability, "loading"))
-    llmctl_doctor_note (self, _("It is loading a model; questions wait"));
+    tell_note (self, _("It is loading a model; questions wait"));
   else if (g_str_equal (availability, "no-model"))
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_FAIL,
-                       _("Put a GGUF file into one of the folders that llmsvc.conf(5) names, or "
-                         "install llmsvc-model-demo to try"),
-                       _("It has no model: %s"), reason);
+    tell_fail (self,
+               _("Put a GGUF file into one of the folders that llmsvc.conf(5) names, or install "
+                 "llmsvc-model-demo to try"), _("It has no model: %s"), reason);
   else if (g_str_equal (availability, "disabled"))
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_FAIL, _("Ask the administrator"),
-                       _("The administrator has switched it off: %s"), reason);
+    tell_fail (self, _("Ask the administrator"), _("The administrator has switched it off: %s"),
+               reason);
   else
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_FAIL,
-                       _("More is in the journal: journalctl -u llmsvc -b (with --user for your "
-                         "own)"),
-                       _("It can't answer questions (%s): %s"),
-                       *availability != '\0' ? availability : "?", reason);
+    tell_fail (self,
+               _("More is in the journal: journalctl -u llmsvc -b (with --user for your own)"),
+               _("It can't answer questions (%s): %s"), *availability != '\0' ? availability : "?",
+               reason);
 }
 
 static void
@@ -74,25 +72,23 @@ check_service (LlmctlDoctor *self)
   if (self->service == NULL)
     {
       g_dbus_error_strip_remote_error (error);
-      llmctl_doctor_add (self, LLMCTL_DOCTOR_FAIL,
-                         _("It hangs, or is not llmsvc. Its journal: journalctl -u llmsvc -b; a "
-                           "new start: systemctl restart llmsvc (with --user for your own)"),
-                         _("The service does not answer: %s"), error->message);
+      tell_fail (self,
+                 _("It hangs, or is not llmsvc. Its journal: journalctl -u llmsvc -b; a new "
+                   "start: systemctl restart llmsvc (with --user for your own)"),
+                 _("The service does not answer: %s"), error->message);
       return;
     }
 
   version = llmctl_dict_get_string (self->service, "Version");
   api = llmctl_dict_get_number (self->service, "ApiVersion");
   if (g_str_equal (version, LLM_VERSION) && api == LLMSVC_API_VERSION)
-    llmctl_doctor_ok (self, _("The service answers: version %s, as llmctl"), version);
+    tell_ok (self, _("The service answers: version %s, as llmctl"), version);
   else
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
-                       _("After an upgrade the service goes on as it was until it is started "
-                         "again: systemctl restart llmsvc (with --user for your own)"),
-                       _("The service is version %s with interface %u, llmctl %s with interface "
-                         "%u"),
-                       *version != '\0' ? version : "?", (guint) api, LLM_VERSION,
-                       LLMSVC_API_VERSION);
+    tell_warn (self,
+               _("After an upgrade the service goes on as it was until it is started again: "
+                 "systemctl restart llmsvc (with --user for your own)"),
+               _("The service is version %s with interface %u, llmctl %s with interface %u"),
+               *version != '\0' ? version : "?", (guint) api, LLM_VERSION, LLMSVC_API_VERSION);
   tell_of_availability (self);
   self->memory = llmctl_doctor_get_all (self->bus, LLMCTL_SERVICE_NAME, LLMCTL_SERVICE_PATH,
                                         LLMCTL_MEMORY_INTERFACE, NULL);
@@ -114,12 +110,12 @@ check_memory (LlmctlDoctor *self)
   pressure = llmctl_dict_get_string (self->memory, "Pressure");
   held = llmctl_format_bytes (llmctl_dict_get_number (self->memory, "Resident"));
   if (g_str_equal (pressure, "none"))
-    llmctl_doctor_ok (self, _("It holds %s, and memory is not pressed"), held);
+    tell_ok (self, _("It holds %s, and memory is not pressed"), held);
   else
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
-                       _("“llmctl top” shows how it goes on; other programs need memory, or the "
-                         "budget is small"),
-                       _("It holds %s, and gives memory back: pressure is “%s”"), held, pressure);
+    tell_warn (self,
+               _("“llmctl top” shows how it goes on; other programs need memory, or the budget is "
+                 "small"), _("It holds %s, and gives memory back: pressure is “%s”"), held,
+               pressure);
 }
 
 /* --- models, and whether the machine has room for the one in use --- */
@@ -169,12 +165,11 @@ tell_of_files (LlmctlDoctor *self)
   guint n = count_files (self, folders, G_N_ELEMENTS (folders), ".gguf", &bytes);
 
   if (n == 0)
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
-                       _("Put a GGUF file into one of the folders that llmsvc.conf(5) names, or "
-                         "install llmsvc-model-demo to try"),
-                       _("There is no model in the usual folders"));
+    tell_warn (self,
+               _("Put a GGUF file into one of the folders that llmsvc.conf(5) names, or install "
+                 "llmsvc-model-demo to try"), _("There is no model in the usual folders"));
   else
-    llmctl_doctor_ok (self, _("%u files with models are in the usual folders"), n);
+    tell_ok (self, _("%u files with models are in the usual folders"), n);
 }
 
 /* Of /proc/meminfo, in bytes; 0 when it is not there. */
@@ -203,17 +198,15 @@ tell_of_room (LlmctlDoctor *self,
     return;
   /* contexts and other programs want the rest */
   if (bytes > total / 4 * 3)
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_FAIL,
-                       _("Choose a smaller one: llmctl model list, llmctl model use ID"),
-                       _("The model has %s, the machine %s of memory"), model_size, total_size);
+    tell_fail (self, _("Choose a smaller one: llmctl model list, llmctl model use ID"),
+               _("The model has %s, the machine %s of memory"), model_size, total_size);
   else if (bytes > available + held)
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
-                       _("Close what needs much memory, or choose a smaller model"),
-                       _("The model has %s, and only %s of memory are available"), model_size,
-                       available_size);
+    tell_warn (self, _("Close what needs much memory, or choose a smaller model"),
+               _("The model has %s, and only %s of memory are available"), model_size,
+               available_size);
   else
-    llmctl_doctor_ok (self, _("The model has %s; %s of %s of memory are available"), model_size,
-                      available_size, total_size);
+    tell_ok (self, _("The model has %s; %s of %s of memory are available"), model_size,
+             available_size, total_size);
 }
 
 /* Copies that the service maps at once, instead of rearranging the weights at each start. */
@@ -228,15 +221,13 @@ tell_of_prepared (LlmctlDoctor *self)
   g_autofree char *size = llmctl_format_bytes (bytes);
 
   if (n > 0)
-    llmctl_doctor_ok (self, _("%u prepared copies lie in the cache, %s in all"), n, size);
+    tell_ok (self, _("%u prepared copies lie in the cache, %s in all"), n, size);
   else if (self->memory != NULL && llmctl_dict_get_number (self->memory, "Weights") > 0)
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
-                       _("The service's journal says why; perhaps the disk of the cache is full"),
-                       _("There is no prepared copy of the model in the usual caches, so each "
-                         "start rearranges its weights in memory"));
+    tell_warn (self, _("The service's journal says why; perhaps the disk of the cache is full"),
+               _("There is no prepared copy of the model in the usual caches, so each start "
+                 "rearranges its weights in memory"));
   else
-    llmctl_doctor_note (self, _("There is no prepared copy of a model yet; the first load makes "
-                                "one"));
+    tell_note (self, _("There is no prepared copy of a model yet; the first load makes one"));
 }
 
 static void
@@ -259,18 +250,16 @@ check_model (LlmctlDoctor *self)
   if (g_variant_lookup (self->service, "Features", "^a&s", &features) &&
       g_strv_contains (features, "mock"))
     {
-      llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
-                         _("It was started with --mock, for tests of programs"),
-                         _("Answers come from a script and not from a model"));
+      tell_warn (self, _("It was started with --mock, for tests of programs"),
+                 _("Answers come from a script and not from a model"));
       return;
     }
   if (g_str_has_prefix (id, DEMO_PREFIX))
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
-                       _("Get a real one: llmsvc.conf(5) names the folders, “llmctl model use ID” "
-                         "chooses it"),
-                       _("The model in use is the demo, whose answers make little sense"));
+    tell_warn (self,
+               _("Get a real one: llmsvc.conf(5) names the folders, “llmctl model use ID” chooses "
+                 "it"), _("The model in use is the demo, whose answers make little sense"));
   else
-    llmctl_doctor_ok (self, _("The model in use is %s"), id);
+    tell_ok (self, _("The model in use is %s"), id);
   if (info != NULL)
     tell_of_room (self, llmctl_dict_get_number (info, "file-bytes"));
   tell_of_prepared (self);
@@ -288,7 +277,7 @@ check_quotas (LlmctlDoctor *self)
   if (self->service != NULL)
     apps = llmctl_doctor_call (self->bus, LLMCTL_SERVICE_NAME, LLMCTL_SERVICE_PATH,
                                LLMCTL_ADMIN_INTERFACE ".ListApps", g_variant_new ("(a{sv})", NULL),
-                               "aa{sv}", NULL);
+                               "aa{sv}");
   if (apps == NULL)
     return;
 
@@ -301,16 +290,14 @@ check_quotas (LlmctlDoctor *self)
       guint64 quota = llmctl_dict_get_number (app, name);
 
       if (quota > 0 && (double) used >= (double) quota * NEARLY_FULL / 100)
-        llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
-                           _("Close what is not needed (“llmctl context list”), or raise it: "
-                             "“llmctl quota APP KEY=VALUE”"),
-                           _("%s of user %u has %.0f %% of its quota of “%s”"),
-                           llmctl_apps_get_title (app),
-                           (guint) llmctl_dict_get_number (app, "uid"),
-                           (double) used / (double) quota * 100, key);
+        tell_warn (self,
+                   _("Close what is not needed (“llmctl context list”), or raise it: “llmctl "
+                     "quota APP KEY=VALUE”"), _("%s of user %u has %.0f %% of its quota of “%s”"),
+                   llmctl_apps_get_title (app), (guint) llmctl_dict_get_number (app, "uid"),
+                   (double) used / (double) quota * 100, key);
     }
   if (self->findings->len == n_before)
-    llmctl_doctor_ok (self, _("No application is at its quota"));
+    tell_ok (self, _("No application is at its quota"));
 }
 
 static gboolean
@@ -331,7 +318,7 @@ check_use (LlmctlDoctor *self)
   if (self->service != NULL)
     statistics = llmctl_doctor_call (self->bus, LLMCTL_SERVICE_NAME, LLMCTL_SERVICE_PATH,
                                      LLMCTL_SERVICE_INTERFACE ".GetStatistics",
-                                     g_variant_new ("(a{sv})", NULL), "a{sv}", NULL);
+                                     g_variant_new ("(a{sv})", NULL), "a{sv}");
   if (statistics == NULL)
     return;
 
@@ -342,29 +329,26 @@ check_use (LlmctlDoctor *self)
   refused = llmctl_dict_get_number (statistics, "refused");
   faulted = llmctl_dict_get_number (statistics, "kv-faulted-chunks");
   if (is_many (failed, requests, MANY_FAILED))
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
-                       _("The journal has each one with its error: journalctl -u llmsvc "
-                         "LLM_END=failed LLM_END=refused"),
-                       _("%u of %u questions have failed since it was started"), (guint) failed,
-                       (guint) requests);
+    tell_warn (self,
+               _("The journal has each one with its error: journalctl -u llmsvc LLM_END=failed "
+                 "LLM_END=refused"), _("%u of %u questions have failed since it was started"),
+               (guint) failed, (guint) requests);
   if (is_many (missed, met + missed, MANY_LATE))
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
-                       _("A smaller model, fewer programs at a time, or “slo=background” for what "
-                         "nobody waits for"),
-                       _("%u of %u answers came later than they were wanted"), (guint) missed,
-                       (guint) (met + missed));
+    tell_warn (self,
+               _("A smaller model, fewer programs at a time, or “slo=background” for what nobody "
+                 "waits for"), _("%u of %u answers came later than they were wanted"),
+               (guint) missed, (guint) (met + missed));
   if (refused > 0)
-    llmctl_doctor_note (self, _("%u questions were refused because answers would have come far "
-                                "too late"), (guint) refused);
+    tell_note (self, _("%u questions were refused because answers would have come far too late"),
+               (guint) refused);
   if (faulted > 0)
-    llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN,
-                       _("Nothing is lost by it, but if it goes on, look after the disk: "
-                         "journalctl -k -b"),
-                       _("%u parts of contexts were missing or damaged on the disk and were "
-                         "computed again"), (guint) faulted);
+    tell_warn (self,
+               _("Nothing is lost by it, but if it goes on, look after the disk: journalctl -k -b"),
+               _("%u parts of contexts were missing or damaged on the disk and were computed "
+                 "again"), (guint) faulted);
   if (self->findings->len == n_before)
-    llmctl_doctor_ok (self, _("%u questions since it was started, %u of them failed"),
-                      (guint) requests, (guint) failed);
+    tell_ok (self, _("%u questions since it was started, %u of them failed"), (guint) requests,
+             (guint) failed);
 }
 
 const LlmctlCheck llmctl_doctor_service_checks[] = {

@@ -6,7 +6,7 @@
 
 #include "llmctl/doctor/llmctl-doctor.h"
 
-#include <string.h>
+#include "llmctl/bus/llmctl-service.h"
 
 /* A service that is well answers such calls within milliseconds, whatever it computes. */
 #define CALL_LIMIT_MS 3000
@@ -59,23 +59,14 @@ llmctl_doctor_add (LlmctlDoctor      *self,
 }
 
 GVariant *
-llmctl_doctor_call (GDBusConnection  *bus,
-                    const char       *name,
-                    const char       *path,
-                    const char       *method,
-                    GVariant         *arguments,
-                    const char       *type,
-                    GError          **error)
+llmctl_doctor_call (GDBusConnection *bus,
+                    const char      *name,
+                    const char      *path,
+                    const char      *method,
+                    GVariant        *arguments,
+                    const char      *type)
 {
-  const char *dot = strrchr (method, '.');
-  g_autofree char *interface = g_strndup (method, (gsize) (dot - method));
-  g_autofree char *reply_type = g_strdup_printf ("(%s)", type);
-  g_autoptr(GVariant) reply =
-      g_dbus_connection_call_sync (bus, name, path, interface, dot + 1, arguments,
-                                   G_VARIANT_TYPE (reply_type), G_DBUS_CALL_FLAGS_NO_AUTO_START,
-                                   CALL_LIMIT_MS, NULL, error);
-
-  return reply != NULL ? g_variant_get_child_value (reply, 0) : NULL;
+  return llmctl_service_ask (bus, name, path, method, arguments, type, CALL_LIMIT_MS, NULL, NULL);
 }
 
 GVariant *
@@ -85,8 +76,21 @@ llmctl_doctor_get_all (GDBusConnection  *bus,
                        const char       *interface,
                        GError          **error)
 {
-  return llmctl_doctor_call (bus, name, path, "org.freedesktop.DBus.Properties.GetAll",
-                             g_variant_new ("(s)", interface), "a{sv}", error);
+  return llmctl_service_ask (bus, name, path, "org.freedesktop.DBus.Properties.GetAll",
+                             g_variant_new ("(s)", interface), "a{sv}", CALL_LIMIT_MS, NULL, error);
+}
+
+gboolean
+llmctl_doctor_bus_lists (GDBusConnection *bus,
+                         const char      *method,
+                         const char      *name)
+{
+  g_autofree char *full = g_strconcat (LLMCTL_BUS_NAME ".", method, NULL);
+  g_autoptr(GVariant) list =
+      llmctl_doctor_call (bus, LLMCTL_BUS_NAME, LLMCTL_BUS_PATH, full, NULL, "as");
+  g_autofree const char **names = list != NULL ? g_variant_get_strv (list, NULL) : NULL;
+
+  return names != NULL && g_strv_contains (names, name);
 }
 
 char *

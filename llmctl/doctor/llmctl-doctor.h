@@ -70,11 +70,12 @@ void          llmctl_doctor_add   (LlmctlDoctor      *self,
                                    const char        *hint,
                                    const char        *format,
                                    ...);
-/* Without anything to do: a format and its arguments. */
-#define llmctl_doctor_ok(self, ...) \
-  llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL, __VA_ARGS__)
-#define llmctl_doctor_note(self, ...) \
-  llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, NULL, __VA_ARGS__)
+
+#define tell_ok(self, ...)   llmctl_doctor_add (self, LLMCTL_DOCTOR_OK, NULL, __VA_ARGS__)
+#define tell_note(self, ...) llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE, NULL, __VA_ARGS__)
+/* with a hint before the text */
+#define tell_warn(self, ...) llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN, __VA_ARGS__)
+#define tell_fail(self, ...) llmctl_doctor_add (self, LLMCTL_DOCTOR_FAIL, __VA_ARGS__)
 
 /* (transfer full) (nullable): the one value, of type @type, that "interface.Method" replies within
  * seconds, without anything being started. */
@@ -83,15 +84,18 @@ GVariant     *llmctl_doctor_call  (GDBusConnection   *bus,
                                    const char        *path,
                                    const char        *method,
                                    GVariant          *arguments,
-                                   const char        *type,
-                                   GError           **error);
+                                   const char        *type);
 /* (transfer full) (nullable): all properties of one interface, a{sv}, read the same way. */
 GVariant     *llmctl_doctor_get_all (GDBusConnection *bus,
                                    const char        *name,
                                    const char        *path,
                                    const char        *interface,
                                    GError           **error);
-/* (transfer full) (nullable): a file of the kernel, below the root, without space at its end. */
+/* Whether @method of the bus, ListNames or ListActivatableNames, has @name in its list. */
+gboolean      llmctl_doctor_bus_lists (GDBusConnection *bus,
+                                       const char      *method,
+                                       const char      *name);
+/* (transfer full) (nullable): a file of the kernel, below the root; without the space at its end. */
 char         *llmctl_doctor_read  (LlmctlDoctor      *self,
                                    const char        *path);
 

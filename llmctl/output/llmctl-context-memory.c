@@ -23,8 +23,7 @@
 static const struct
 {
   guint bits;
-  const char *memory, *storage;
-  const char *ascii_memory, *ascii_storage;
+  const char *memory, *storage, *ascii_memory, *ascii_storage;
 } signs[] = {
   { 32, "█", "▇", "F", "f" }, { 16, "█", "▇", "F", "f" }, { 8, "▓", "▅", "8", "e" },
   { 4, "▒", "▃", "4", "q" },  { 2, "░", "▁", "2", "t" },
@@ -60,15 +59,6 @@ static const LlmctlStyle styles[N_PLACES] = {
   [LLMSVC_CHUNK_PLACE_TEXT] = LLMCTL_STYLE_DIM,
 };
 
-/* Writes and empties @line. */
-static void
-flush_line (GString     *line,
-            LlmctlStyle  style)
-{
-  llmctl_output_text (style, line->str);
-  g_string_truncate (line, 0);
-}
-
 static void
 print_map (LlmsvcContextMemory *memory,
            gboolean             is_ascii)
@@ -76,28 +66,28 @@ print_map (LlmsvcContextMemory *memory,
   guint n_chunks = llmsvc_context_memory_get_n_chunks (memory);
   guint columns = llmctl_output_get_columns () - LABEL_COLUMNS;
   guint n_in_line = MAX (columns / MAP_STEP, 1) * MAP_STEP;
-  g_autoptr(GString) run = g_string_new (NULL);
-  LlmctlStyle style = LLMCTL_STYLE_PLAIN;
+  guint n_tokens = llmsvc_context_memory_get_chunk_tokens (memory);
 
-  for (guint i = 0; i < n_chunks; i++)
+  for (guint i = 0; i < n_chunks;)
     {
-      LlmsvcChunkPlace place = llmsvc_context_memory_get_chunk_place (memory, i);
+      g_autoptr(GString) run = g_string_new (NULL);
+      LlmctlStyle style = styles[llmsvc_context_memory_get_chunk_place (memory, i)];
+      LlmsvcChunkPlace place;
 
       if (i % n_in_line == 0)
+        llmctl_output_printf (LLMCTL_STYLE_DIM, "%s%*ju ", i > 0 ? "\n" : "", LABEL_COLUMNS - 1,
+                              (uintmax_t) i * n_tokens);
+      do
         {
-          guint64 token = (guint64) i * llmsvc_context_memory_get_chunk_tokens (memory);
-
-          flush_line (run, style);
-          llmctl_output_printf (LLMCTL_STYLE_DIM, "%s%*ju ", i > 0 ? "\n" : "", LABEL_COLUMNS - 1,
-                                (uintmax_t) token);
+          place = llmsvc_context_memory_get_chunk_place (memory, i);
+          g_string_append (run, get_sign (llmsvc_context_memory_get_chunk_bits (memory, i), place,
+                                          is_ascii));
+          i++;
         }
-      if (styles[place] != style)
-        flush_line (run, style);
-      style = styles[place];
-      g_string_append (run, get_sign (
-                              llmsvc_context_memory_get_chunk_bits (memory, i), place, is_ascii));
+      while (i < n_chunks && i % n_in_line != 0 &&
+             styles[llmsvc_context_memory_get_chunk_place (memory, i)] == style);
+      llmctl_output_text (style, run->str);
     }
-  flush_line (run, style);
   llmctl_output_text (LLMCTL_STYLE_PLAIN, "\n");
 }
 
@@ -141,7 +131,7 @@ print_legend (LlmsvcContextMemory *memory,
 
         if (counts[bits][place] == 0)
           continue;
-        llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%*s", LABEL_COLUMNS, "");
+        llmctl_output_column (LLMCTL_STYLE_PLAIN, LABEL_COLUMNS, "");
         llmctl_output_text (styles[place], get_sign (bits, place, is_ascii));
         llmctl_output_printf (LLMCTL_STYLE_PLAIN, "  %s\n", text);
       }

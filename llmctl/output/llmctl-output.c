@@ -228,6 +228,17 @@ llmctl_output_text (LlmctlStyle  style,
   return put_styled (style, fitted);
 }
 
+void
+llmctl_output_column (LlmctlStyle style,
+                      guint       columns,
+                      const char *text)
+{
+  guint width = llmctl_output_get_width (text);
+
+  llmctl_output_text (style, text);
+  llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%*s", (int) (columns - MIN (width, columns - 1)), "");
+}
+
 gboolean
 llmctl_output_data (const char *text)
 {

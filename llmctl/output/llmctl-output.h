@@ -37,6 +37,11 @@ gboolean llmctl_output_printf      (LlmctlStyle   style,
                                     const char   *format,
                                     ...);
 
+/* @text of a column that is so wide, followed by a space at least; "" for the width alone. */
+void     llmctl_output_column      (LlmctlStyle   style,
+                                    guint         columns,
+                                    const char   *text);
+
 /* The same for what is not our own: answers, names, values and JSON, which are UTF-8 in
  * every locale. */
 gboolean llmctl_output_data        (const char   *text);

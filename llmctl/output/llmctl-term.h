@@ -8,12 +8,9 @@
 
 G_BEGIN_DECLS
 
-/* (transfer full): stdin up to its end; at most @max_bytes of valid UTF-8. */
-char    *llmctl_term_read        (gsize        max_bytes,
-                                  GError     **error) G_GNUC_WARN_UNUSED_RESULT;
-/* The same of the file @path; "-" is stdin. */
-char    *llmctl_term_read_file   (const char  *path,
-                                  gsize        max_bytes,
-                                  GError     **error) G_GNUC_WARN_UNUSED_RESULT;
+/* (transfer full): the file @path, "-" for stdin, up to its end; at most @max_bytes of valid UTF-8. */
+char *llmctl_term_read (const char  *path,
+                        gsize        max_bytes,
+                        GError     **error) G_GNUC_WARN_UNUSED_RESULT;
 
 G_END_DECLS

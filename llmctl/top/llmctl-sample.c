@@ -39,13 +39,12 @@ typedef struct
 void
 llmctl_sample_free (LlmctlSample *self)
 {
-  g_clear_pointer (&self->service, g_variant_unref);
-  g_clear_pointer (&self->model, g_variant_unref);
-  g_clear_pointer (&self->memory, g_variant_unref);
-  g_clear_pointer (&self->statistics, g_variant_unref);
-  g_clear_pointer (&self->apps, g_variant_unref);
-  g_clear_pointer (&self->contexts, g_variant_unref);
-  g_clear_pointer (&self->states, g_variant_unref);
+  GVariant *const held[] = { self->service, self->model,    self->memory, self->statistics,
+                             self->apps,    self->contexts, self->states };
+
+  for (gsize i = 0; i < G_N_ELEMENTS (held); i++)
+    if (held[i] != NULL)
+      g_variant_unref (held[i]);
   g_free (self);
 }
 
@@ -67,36 +66,31 @@ llmctl_sample_has (const LlmctlSample *self,
 static GVariant *
 call (Look       *look,
       const char *path,
-      const char *interface,
       const char *method,
       GVariant   *arguments,
       const char *type)
 {
-  g_autoptr(GVariant) reply = NULL;
   g_autoptr(GVariant) owned = arguments != NULL ? g_variant_ref_sink (arguments) : NULL;
-  g_autofree char *reply_type = g_strdup_printf ("(%s)", type);
   g_autoptr(GError) error = NULL;
+  GVariant *value = NULL;
 
   if (!look->is_over)
-    reply = g_dbus_connection_call_sync (look->bus, LLMCTL_SERVICE_NAME, path, interface, method,
-                                         owned, G_VARIANT_TYPE (reply_type),
-                                         G_DBUS_CALL_FLAGS_NO_AUTO_START, CALL_LIMIT_MS,
-                                         look->cancellable, &error);
+    value = llmctl_service_ask (look->bus, LLMCTL_SERVICE_NAME, path, method, owned, type,
+                                CALL_LIMIT_MS, look->cancellable, &error);
   look->is_over |= g_error_matches (error, G_IO_ERROR, G_IO_ERROR_TIMED_OUT) ||
                    g_error_matches (error, G_IO_ERROR, G_IO_ERROR_CANCELLED);
 
-  return reply != NULL ? g_variant_get_child_value (reply, 0) : NULL;
+  return value;
 }
 
 /* The same of a method that takes options and is given none. */
 static GVariant *
 call_plain (Look       *look,
             const char *path,
-            const char *interface,
             const char *method,
             const char *type)
 {
-  return call (look, path, interface, method, g_variant_new ("(a{sv})", NULL), type);
+  return call (look, path, method, g_variant_new ("(a{sv})", NULL), type);
 }
 
 static GVariant *
@@ -104,7 +98,7 @@ get_all (Look       *look,
          const char *path,
          const char *interface)
 {
-  g_autoptr(GVariant) properties = call (look, path, PROPERTIES_INTERFACE, "GetAll",
+  g_autoptr(GVariant) properties = call (look, path, PROPERTIES_INTERFACE ".GetAll",
                                          g_variant_new ("(s)", interface), "a{sv}");
 
   return properties != NULL ? g_variant_ref_sink (llmctl_json_rename_keys (properties)) : NULL;
@@ -113,12 +107,13 @@ get_all (Look       *look,
 static GVariant *
 look_at_contexts (Look *look)
 {
-  g_autoptr(GVariant) list = call_plain (look, LLMCTL_SERVICE_PATH, LLMCTL_SERVICE_INTERFACE,
-                                         "ListContexts", "a(oa{sv})");
+  g_autoptr(GVariant) list = call_plain (look, LLMCTL_SERVICE_PATH,
+                                         LLMCTL_SERVICE_INTERFACE ".ListContexts", "a(oa{sv})");
   GVariantBuilder builder;
   GVariantIter iter;
   const char *path;
   GVariant *properties;
+  static const char *const sizes[] = { "memory-bytes", "storage-bytes" };
   guint n = 0;
 
   if (list == NULL)
@@ -131,19 +126,11 @@ look_at_contexts (Look *look)
       g_autoptr(GVariantDict) dict = g_variant_dict_new (renamed);
       g_autoptr(GVariant) memory = NULL;
 
-      if (n < MAX_MEMORIES && g_str_has_prefix (path, LLMCTL_SERVICE_PATH "/contexts/"))
-        {
-          memory = call_plain (look, path, LLMCTL_CONTEXT_INTERFACE, "GetMemory", "a{sv}");
-          n++;
-        }
+      if (g_str_has_prefix (path, LLMCTL_SERVICE_PATH "/contexts/") && n++ < MAX_MEMORIES)
+        memory = call_plain (look, path, LLMCTL_CONTEXT_INTERFACE ".GetMemory", "a{sv}");
       g_variant_dict_insert (dict, "path", "s", path);
-      if (memory != NULL)
-        {
-          g_variant_dict_insert (dict, "memory-bytes", "t",
-                                 llmctl_dict_get_number (memory, "memory-bytes"));
-          g_variant_dict_insert (dict, "storage-bytes", "t",
-                                 llmctl_dict_get_number (memory, "storage-bytes"));
-        }
+      for (gsize i = 0; memory != NULL && i < G_N_ELEMENTS (sizes); i++)
+        g_variant_dict_insert (dict, sizes[i], "t", llmctl_dict_get_number (memory, sizes[i]));
       g_variant_builder_add_value (&builder, g_variant_dict_end (dict));
     }
 
@@ -153,8 +140,8 @@ look_at_contexts (Look *look)
 static GVariant *
 look_at_states (Look *look)
 {
-  g_autoptr(GVariant) xml = call (look, GENERATIONS_PATH, "org.freedesktop.DBus.Introspectable",
-                                  "Introspect", NULL, "s");
+  g_autoptr(GVariant) xml = call (look, GENERATIONS_PATH,
+                                  "org.freedesktop.DBus.Introspectable.Introspect", NULL, "s");
   g_autoptr(GDBusNodeInfo) node =
       xml != NULL ? g_dbus_node_info_new_for_xml (g_variant_get_string (xml, NULL), NULL) : NULL;
   GVariantBuilder builder;
@@ -170,7 +157,7 @@ look_at_states (Look *look)
       if (!g_variant_is_object_path (path))
         continue;
       n++;
-      boxed = call (look, path, PROPERTIES_INTERFACE, "Get",
+      boxed = call (look, path, PROPERTIES_INTERFACE ".Get",
                     g_variant_new ("(ss)", GENERATION_INTERFACE, "State"), "v");
       state = boxed != NULL ? g_variant_get_variant (boxed) : NULL;
       if (state != NULL && g_variant_is_of_type (state, G_VARIANT_TYPE_STRING))
@@ -219,8 +206,8 @@ llmctl_sample_take (GDBusConnection    *bus,
   if (self->service != NULL)
     {
       self->memory = get_all (&look, LLMCTL_SERVICE_PATH, LLMCTL_MEMORY_INTERFACE);
-      self->statistics = call_plain (&look, LLMCTL_SERVICE_PATH, LLMCTL_SERVICE_INTERFACE,
-                                     "GetStatistics", "a{sv}");
+      self->statistics = call_plain (&look, LLMCTL_SERVICE_PATH,
+                                     LLMCTL_SERVICE_INTERFACE ".GetStatistics", "a{sv}");
       path = llmctl_dict_get_string (self->service, "active-model");
       if (before != NULL && before->service != NULL &&
           g_str_equal (path, llmctl_dict_get_string (before->service, "active-model")))
@@ -232,7 +219,7 @@ llmctl_sample_take (GDBusConnection    *bus,
       if (has_moved (self, before) || self->n_looks >= FRESH_LOOKS)
         {
           self->n_looks = 0;
-          self->apps = call_plain (&look, LLMCTL_SERVICE_PATH, LLMCTL_ADMIN_INTERFACE, "ListApps",
+          self->apps = call_plain (&look, LLMCTL_SERVICE_PATH, LLMCTL_ADMIN_INTERFACE ".ListApps",
                                    "aa{sv}");
           self->contexts = look_at_contexts (&look);
           self->states = look_at_states (&look);

@@ -13,36 +13,16 @@
 #include <string.h>
 
 #include "llmctl/bus/llmctl-service.h"
+#include "llmctl/output/llmctl-rows.h"
 
 /* Of an unnamed context's random name, enough to tell it from others. */
 #define SHOWN_ID 8
 
 typedef struct
 {
-  const char *title;     /* N_() */
-  const char *key;
-  guint from_end;        /* of the screen, to where it ends; to where the first begins */
-  gboolean is_bytes;
+  LlmctlColumn text;
+  guint from_end;        /* of the screen, to where it ends; to where the second begins */
 } Column;
-
-/* The name, which gets what the others leave; a word; numbers. */
-static const Column app_columns[] = {
-  { N_("Application"), "app-id", 0, FALSE },
-  { N_("User"), "uid", 56, FALSE },
-  { N_("Contexts"), "contexts", 37, FALSE },
-  { N_("Calls"), "calls", 29, FALSE },
-  { N_("Tokens"), "tokens", 20, FALSE },
-  { N_("Memory"), "memory", 10, TRUE },
-  /* Translators: of an application, bytes of its stored texts */
-  { N_("Texts"), "disk", 0, TRUE },
-};
-static const Column context_columns[] = {
-  { N_("Context"), "name", 0, FALSE },
-  { N_("Lives in"), "residency", 56, FALSE },
-  { N_("Tokens"), "tokens", 20, FALSE },
-  { N_("Memory"), "memory-bytes", 10, TRUE },
-  { N_("Storage"), "storage-bytes", 0, TRUE },
-};
 
 typedef struct
 {
@@ -52,27 +32,63 @@ typedef struct
   GPtrArray *rows;       /* (element-type GVariant): a{sv} */
 } Table;
 
-/* (transfer full): what stands in the first or second column. */
+/* --- what stands in a row --- */
+
 static char *
-make_word (const Column *column,
-           GVariant     *row)
+format_user (GVariant   *row,
+             const char *key)
 {
-  const char *word = llmctl_dict_get_string (row, column->key);
-  guint64 uid = llmctl_dict_get_number (row, column->key);
-  const struct passwd *entry;
+  guint64 uid = llmctl_dict_get_number (row, key);
+  const struct passwd *entry = uid <= G_MAXUINT32 ? getpwuid ((uid_t) uid) : NULL;
 
-  if (g_str_equal (column->key, "app-id"))
-    return g_utf8_make_valid (llmctl_apps_get_title (row), -1);
-  if (g_str_equal (column->key, "name") && *word == '\0')
-    /* Translators: a context without a name; the beginning of its number stands for it */
-    return g_strdup_printf (_("(unnamed %.*s)"), SHOWN_ID,
-                            strrchr (llmctl_dict_get_string (row, "path"), '/') + 1);
-  if (!g_str_equal (column->key, "uid"))
-    return g_strdup (word);
+  return entry != NULL ? g_utf8_make_valid (entry->pw_name, -1) : llmctl_format_number (row, key);
+}
 
-  entry = uid <= G_MAXUINT32 ? getpwuid ((uid_t) uid) : NULL;
-  return entry != NULL ? g_utf8_make_valid (entry->pw_name, -1)
-                       : g_strdup_printf ("%" G_GUINT64_FORMAT, uid);
+static char *
+format_context (GVariant   *row,
+                const char *key)
+{
+  const char *name = llmctl_dict_get_string (row, key);
+
+  if (*name != '\0')
+    return g_strdup (name);
+  /* Translators: a context without a name; the beginning of its number stands for it */
+  return g_strdup_printf (_("(unnamed %.*s)"), SHOWN_ID,
+                          strrchr (llmctl_dict_get_string (row, "path"), '/') + 1);
+}
+
+/* Nothing for what was not asked for. */
+static char *
+format_bytes (GVariant   *row,
+              const char *key)
+{
+  return g_variant_lookup (row, key, "t", NULL) ? llmctl_format_size (row, key) : g_strdup ("");
+}
+
+/* The name, which gets what the others leave; a word; numbers, the last but one of memory. */
+static const Column app_columns[] = {
+  { { N_("Application"), "app-id", llmctl_format_name }, 0 },
+  { { N_("User"), "uid", format_user }, 56 },
+  { { N_("Contexts"), "contexts", llmctl_format_number }, 37 },
+  { { N_("Calls"), "calls", llmctl_format_number }, 29 },
+  { { N_("Tokens"), "tokens", llmctl_format_number }, 20 },
+  { { N_("Memory"), "memory", format_bytes }, 10 },
+  /* Translators: of an application, bytes of its stored texts */
+  { { N_("Texts"), "disk", format_bytes }, 0 },
+};
+static const Column context_columns[] = {
+  { { N_("Context"), "name", format_context }, 0 },
+  { { N_("Lives in"), "residency", llmctl_format_text }, 56 },
+  { { N_("Tokens"), "tokens", llmctl_format_number }, 20 },
+  { { N_("Memory"), "memory-bytes", format_bytes }, 10 },
+  { { N_("Storage"), "storage-bytes", format_bytes }, 0 },
+};
+
+static char *
+format_cell (const Column *column,
+             GVariant     *row)
+{
+  return column->text.format (row, column->text.key);
 }
 
 static int
@@ -83,11 +99,11 @@ compare_rows (gconstpointer a,
   const Table *table = data;
   GVariant *const rows[] = { *(GVariant *const *) a, *(GVariant *const *) b };
   const char *const keys[] = {
-    [LLMCTL_TOP_BY_MEMORY] = table->columns[table->n_columns - 2].key,
+    [LLMCTL_TOP_BY_MEMORY] = table->columns[table->n_columns - 2].text.key,
     [LLMCTL_TOP_BY_TOKENS] = "tokens",
   };
-  g_autofree char *first = NULL;
-  g_autofree char *second = NULL;
+  g_autofree char *first = format_cell (table->columns, rows[0]);
+  g_autofree char *second = format_cell (table->columns, rows[1]);
 
   for (guint order = table->order; order < LLMCTL_TOP_BY_NAME; order++)
     {
@@ -97,27 +113,21 @@ compare_rows (gconstpointer a,
       if (left != right)
         return left < right ? 1 : -1;
     }
-  first = make_word (&table->columns[0], rows[0]);
-  second = make_word (&table->columns[0], rows[1]);
   return g_utf8_collate (first, second);
 }
 
 /* @list: (nullable): aa{sv} */
 static void
-table_init (Table          *self,
-            const Column   *columns,
-            guint           n_columns,
-            GVariant       *list,
-            LlmctlTopOrder  order)
+table_init (Table    *self,
+            GVariant *list)
 {
-  self->columns = columns;
-  self->n_columns = n_columns;
-  self->order = order;
   self->rows = g_ptr_array_new_with_free_func ((GDestroyNotify) g_variant_unref);
   for (gsize i = 0; list != NULL && i < g_variant_n_children (list); i++)
     g_ptr_array_add (self->rows, g_variant_get_child_value (list, i));
   g_ptr_array_sort_with_data (self->rows, compare_rows, self);
 }
+
+/* --- drawing --- */
 
 /* What does not fit ends with a sign for that. */
 static char *
@@ -148,33 +158,20 @@ draw_row (const Table *self,
   for (guint i = 0; i < self->n_columns; i++)
     {
       const Column *column = &self->columns[i];
-      g_autofree char *text = NULL;
-      guint64 number;
+      g_autofree char *text = row != NULL ? format_cell (column, row)
+                                          : g_strdup (_(column->text.title));
 
-      if (row == NULL)
-        text = g_strdup (_(column->title));
-      else if (i < 2)
-        text = make_word (column, row);
-      else if (!g_variant_lookup (row, column->key, "t", NULL) && column->is_bytes)
-        continue;   /* it was not asked for */
+      if (i > 1)
+        llmctl_frame_put_right (frame, style, end - column->from_end, text);
+      else if (i == 1)
+        llmctl_frame_put (frame, style, text);
       else
-        {
-          number = llmctl_dict_get_number (row, column->key);
-          text = column->is_bytes ? llmctl_format_bytes (number)
-                                  : g_strdup_printf ("%" G_GUINT64_FORMAT, number);
-        }
-
-      if (i == 0)
         {
           g_autofree char *name = fit_name (text, end - self->columns[1].from_end - 1);
 
           llmctl_frame_put (frame, style, name);
           llmctl_frame_move (frame, end - self->columns[1].from_end);
         }
-      else if (i == 1)
-        llmctl_frame_put (frame, style, text);
-      else
-        llmctl_frame_put_right (frame, style, end - column->from_end, text);
     }
   llmctl_frame_end_line (frame);
 }
@@ -200,13 +197,13 @@ llmctl_top_tables_draw (const LlmctlSample *sample,
                         LlmctlFrame        *frame,
                         guint               rows)
 {
-  Table apps;
-  Table contexts;
+  Table apps = { app_columns, G_N_ELEMENTS (app_columns), order, NULL };
+  Table contexts = { context_columns, G_N_ELEMENTS (context_columns), order, NULL };
   guint room = rows - MIN (rows, frame->lines->len);
   guint apps_room, contexts_room;
 
-  table_init (&apps, app_columns, G_N_ELEMENTS (app_columns), sample->apps, order);
-  table_init (&contexts, context_columns, G_N_ELEMENTS (context_columns), sample->contexts, order);
+  table_init (&apps, sample->apps);
+  table_init (&contexts, sample->contexts);
   apps_room = MIN (apps.rows->len + 1, room);
   contexts_room = contexts.rows->len + 1;
   /* one application says nothing that its contexts don't, when there is little room; when both

@@ -20,9 +20,7 @@
 /* A class of answers, and the counters that say how many came in time. */
 static const struct
 {
-  const char *name;
-  const char *met;
-  const char *missed;
+  const char *name, *met, *missed;
 } classes[] = {
   /* the words of the option “slo” */
   { "interactive", "slo-interactive-met", "slo-interactive-missed" },
@@ -69,10 +67,7 @@ draw_service (LlmctlTopView *self,
 
       llmctl_frame_printf (frame, LLMCTL_STYLE_PLAIN, "%s  ",
                            llmctl_dict_get_string (sample->service, "version"));
-      llmctl_frame_put (frame,
-                        g_str_equal (availability, "ready")    ? LLMCTL_STYLE_GOOD
-                        : g_str_equal (availability, "failed") ? LLMCTL_STYLE_BAD
-                                                               : LLMCTL_STYLE_WARNING,
+      llmctl_frame_put (frame, llmctl_service_get_style (availability, "ready", "failed"),
                         availability);
       llmctl_frame_put (frame, LLMCTL_STYLE_PLAIN,
                         self->is_system ? _(", on the system bus") : _(", on the session bus"));
@@ -127,11 +122,7 @@ draw_pressure (const LlmctlSample *sample,
       llmctl_format_bytes (llmctl_sample_count (sample, "process-resident-bytes"));
 
   llmctl_frame_printf (frame, LLMCTL_STYLE_BOLD, "%s  ", _("Pressure"));
-  llmctl_frame_put (frame,
-                    g_str_equal (pressure, "none")       ? LLMCTL_STYLE_GOOD
-                    : g_str_equal (pressure, "critical") ? LLMCTL_STYLE_BAD
-                                                         : LLMCTL_STYLE_WARNING,
-                    pressure);
+  llmctl_frame_put (frame, llmctl_service_get_style (pressure, "none", "critical"), pressure);
   llmctl_frame_put (frame, LLMCTL_STYLE_PLAIN, "   ");
   if (is_cut)
     /* Translators: memory that is held; then memory that is no file's, of what of that may be */
@@ -147,40 +138,20 @@ draw_pressure (const LlmctlSample *sample,
   llmctl_frame_end_line (frame);
 }
 
-/* Of all callers where the service counts them, else of this one. */
-static guint
-count_calls (const LlmctlSample *sample,
-             const char         *state)
-{
-  g_autofree char *key = g_strconcat (state, "-calls", NULL);
-  guint n = 0;
-
-  if (llmctl_sample_has (sample, key))
-    return (guint) llmctl_sample_count (sample, key);
-
-  for (gsize i = 0; sample->states != NULL && i < g_variant_n_children (sample->states); i++)
-    {
-      const char *one;
-
-      g_variant_get_child (sample->states, i, "&s", &one);
-      n += g_str_equal (one, state);
-    }
-  return n;
-}
-
 static void
 draw_calls (const LlmctlSample *sample,
             LlmctlFrame        *frame)
 {
-  guint queued = count_calls (sample, "queued");
+  guint queued = (guint) llmctl_sample_count (sample, "queued-calls");
 
   llmctl_frame_printf (frame, LLMCTL_STYLE_BOLD, "%s  ", _("Calls"));
   llmctl_frame_printf (frame, LLMCTL_STYLE_PLAIN,
                        /* Translators: of the calls under way, how many do what */
                        _("%u under way: %u reading, %u writing, %u parked, "),
                        (guint) llmctl_sample_count (sample, "calls"),
-                       count_calls (sample, "reading"), count_calls (sample, "writing"),
-                       count_calls (sample, "parked"));
+                       (guint) llmctl_sample_count (sample, "reading-calls"),
+                       (guint) llmctl_sample_count (sample, "writing-calls"),
+                       (guint) llmctl_sample_count (sample, "parked-calls"));
   llmctl_frame_printf (frame, queued > 0 ? LLMCTL_STYLE_WARNING : LLMCTL_STYLE_PLAIN,
                        _("%u waiting"), queued);
   llmctl_frame_end_line (frame);
@@ -190,8 +161,6 @@ static void
 draw_rates (LlmctlTopView *self,
             LlmctlFrame   *frame)
 {
-  /* those of calls under way, where the service counts them */
-  gboolean is_live = llmctl_sample_has (self->sample, "written-tokens");
   LlmctlHistory *history = &self->history;
 
   llmctl_frame_printf (frame, LLMCTL_STYLE_BOLD, "%s  ", _("Tokens/s"));
@@ -202,8 +171,8 @@ draw_rates (LlmctlTopView *self,
         frame, LLMCTL_STYLE_PLAIN,
         /* Translators: numbers a second; rows go through the model in steps */
         _("%.1f read   %.1f written   %.1f rows/s in %.1f steps/s"),
-        llmctl_history_get_rate (history, is_live ? "read-tokens" : "prompt-tokens"),
-        llmctl_history_get_rate (history, is_live ? "written-tokens" : "output-tokens"),
+        llmctl_history_get_rate (history, "read-tokens"),
+        llmctl_history_get_rate (history, "written-tokens"),
         llmctl_history_get_rate (history, "rows"), llmctl_history_get_rate (history, "steps"));
   llmctl_frame_end_line (frame);
 }
@@ -216,11 +185,7 @@ draw_holder (GVariant    *memory,
              LlmctlFrame *frame,
              guint        i)
 {
-  static const struct
-  {
-    const char *label;
-    const char *key;
-  } holders[] = {
+  static const struct { const char *label, *key; } holders[] = {
     { N_("weights"), "weights" },
     { N_("contexts"), "kv-resident" },
     { N_("compressed"), "kv-compressed" },
@@ -230,12 +195,10 @@ draw_holder (GVariant    *memory,
   };
   gboolean is_utf8 = g_get_charset (NULL);
   guint64 held = llmctl_dict_get_number (memory, "resident");
-  guint64 bytes = held;
-  double share;
+  guint64 bytes = holders[i].key != NULL ? llmctl_dict_get_number (memory, holders[i].key) : held;
+  double share = 0;
   g_autofree char *size = NULL;
 
-  if (holders[i].key != NULL)
-    bytes = llmctl_dict_get_number (memory, holders[i].key);
   for (guint j = 0; holders[i].key == NULL && j < i; j++)
     bytes -= MIN (bytes, llmctl_dict_get_number (memory, holders[j].key));
 
@@ -244,7 +207,8 @@ draw_holder (GVariant    *memory,
   llmctl_frame_put_right (frame, LLMCTL_STYLE_PLAIN, 23, size);
   if (i + 1 == G_N_ELEMENTS (holders))
     return;
-  share = held > 0 ? MIN ((double) bytes / (double) held, 1) : 0;
+  if (held > 0)
+    share = MIN ((double) bytes / (double) held, 1);
   llmctl_frame_move (frame, 24);
   for (guint j = 0; j < BAR_COLUMNS; j++)
     if (j < (guint) (share * BAR_COLUMNS + 0.5))
@@ -341,8 +305,7 @@ draw_help (LlmctlFrame *frame)
 
   for (gsize i = 0; i < G_N_ELEMENTS (keys); i++)
     {
-      llmctl_frame_put (frame, LLMCTL_STYLE_PLAIN, "  ");
-      llmctl_frame_put (frame, LLMCTL_STYLE_BOLD, keys[i][0]);
+      llmctl_frame_printf (frame, LLMCTL_STYLE_BOLD, "  %s", keys[i][0]);
       llmctl_frame_printf (frame, LLMCTL_STYLE_PLAIN, "  %s", _(keys[i][1]));
       llmctl_frame_end_line (frame);
     }
@@ -407,12 +370,11 @@ add_growth (LlmctlTopView   *self,
       g_variant_dict_insert (rates, keys[i], "d",
                              llmctl_history_get_rate (&self->history, keys[i]));
   for (gsize i = 0; i < G_N_ELEMENTS (classes); i++)
-    if (llmctl_sample_has (self->sample, classes[i].met))
+    for (guint j = 0; j < 2 && llmctl_sample_has (self->sample, classes[i].met); j++)
       {
-        g_variant_dict_insert (recent, classes[i].met, "t",
-                               llmctl_history_get_recent (&self->history, classes[i].met));
-        g_variant_dict_insert (recent, classes[i].missed, "t",
-                               llmctl_history_get_recent (&self->history, classes[i].missed));
+        const char *key = j == 0 ? classes[i].met : classes[i].missed;
+
+        g_variant_dict_insert (recent, key, "t", llmctl_history_get_recent (&self->history, key));
       }
   llmctl_json_add (builder, "rates", g_variant_dict_end (rates));
   llmctl_json_add (builder, "last-minute", g_variant_dict_end (recent));

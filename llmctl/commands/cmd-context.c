@@ -94,8 +94,9 @@ read_memory (LlmsvcContext  *context,
              GError        **error)
 {
   g_autoptr(GError) local_error = NULL;
-  g_autoptr(LlmsvcContextMemory) memory = llmctl_contexts_get_memory (context, &local_error);
+  g_autoptr(LlmsvcContextMemory) memory = NULL;
 
+  memory = llmsvc_context_get_memory_sync (context, llmctl_wait_get_cancellable (), &local_error);
   if (memory == NULL && !g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED) &&
       !g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND))
     g_propagate_error (error, g_steal_pointer (&local_error));
@@ -290,6 +291,25 @@ static const LlmctlCommand new_command = {
 
 /* --- rm --- */
 
+/* (nullable) (transfer full): the one called @name that can't be opened, as what is stored of it is
+ * damaged. */
+static LlmsvcContext *
+find_damaged (LlmsvcClient *client,
+              const char   *name)
+{
+  g_autoptr(GPtrArray) contexts = llmctl_contexts_list (client, NULL);
+
+  for (guint i = 0; contexts != NULL && i < contexts->len; i++)
+    {
+      LlmsvcContext *context = g_ptr_array_index (contexts, i);
+
+      if (g_str_equal (llmsvc_context_get_name (context), name) &&
+          g_str_equal (llmsvc_context_get_residency (context), "damaged"))
+        return g_object_ref (context);
+    }
+  return NULL;
+}
+
 static gboolean
 remove_one (LlmsvcClient  *client,
             const char    *name,
@@ -301,9 +321,9 @@ remove_one (LlmsvcClient  *client,
   if (check_name (name, &local_error))
     context = llmctl_contexts_open (client, name, &local_error);
   if (g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE))
-    context = llmctl_contexts_find_damaged (client, name);
+    context = find_damaged (client, name);
   if (context != NULL)
-    return llmctl_contexts_close (context, error);
+    return llmsvc_context_close_sync (context, llmctl_wait_get_cancellable (), error);
 
   g_propagate_error (error, g_steal_pointer (&local_error));
   return FALSE;
@@ -406,16 +426,13 @@ replace (LlmsvcClient  *client,
   g_autoptr(LlmsvcContext) copy = llmctl_contexts_create (client, NULL, NULL, messages, NULL,
                                                           error);
   g_autoptr(LlmsvcOptions) options = llmsvc_options_new ();
-  g_autoptr(GAsyncResult) result = NULL;
 
   if (copy == NULL ||
       !llmsvc_options_set_value (options, "name", g_variant_new_string (name), error) ||
-      !llmctl_contexts_close (old, error))
+      !llmsvc_context_close_sync (old, llmctl_wait_get_cancellable (), error))
     return NULL;
 
-  llmsvc_context_fork_async (copy, options, llmctl_wait_get_cancellable (), llmctl_wait_take,
-                             &result);
-  return llmsvc_context_fork_finish (copy, llmctl_wait (&result), error);
+  return llmsvc_context_fork_sync (copy, options, llmctl_wait_get_cancellable (), error);
 }
 
 /* (transfer full) (nullable) */

@@ -184,16 +184,13 @@ show_help (const LlmctlCommand *command,
            const char          *full_name,
            char               **words)
 {
-  g_autofree char *help = NULL;
   LlmctlExit status = LLMCTL_EXIT_OK;
 
   if (command != NULL && command->help != NULL &&
       command->help ((int) g_strv_length (words), words, &status))
     return status;
 
-  help = llmctl_help_make (command, full_name);
-  llmctl_output_text (LLMCTL_STYLE_PLAIN, help);
-  return LLMCTL_EXIT_OK;
+  return llmctl_help_show (command, full_name);
 }
 
 /* @words: without what came before the name of @command, which is called @full_name. */

@@ -15,6 +15,7 @@
 #include "llmctl/chat/llmctl-context-file.h"
 #include "llmctl/llmctl-options.h"
 #include "llmctl/output/llmctl-context-memory.h"
+#include "llmctl/output/llmctl-json.h"
 #include "llmctl/output/llmctl-rows.h"
 #include "llmctl/output/llmctl-term.h"
 
@@ -27,20 +28,16 @@ describe (LlmsvcContext       *context,
   GVariantBuilder builder;
 
   g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
-  g_variant_builder_add (&builder, "{sv}", "name",
-                         g_variant_new_string (llmsvc_context_get_name (context)));
-  g_variant_builder_add (&builder, "{sv}", "tokens",
-                         g_variant_new_uint32 (llmsvc_context_get_tokens (context)));
-  g_variant_builder_add (&builder, "{sv}", "revision",
-                         g_variant_new_uint64 (llmsvc_context_get_revision (context)));
-  g_variant_builder_add (&builder, "{sv}", "residency",
-                         g_variant_new_string (llmsvc_context_get_residency (context)));
-  g_variant_builder_add (&builder, "{sv}", "path",
-                         g_variant_new_string (llmsvc_context_get_path (context)));
+  llmctl_json_add_string (&builder, "name", llmsvc_context_get_name (context));
+  llmctl_json_add (&builder, "tokens", g_variant_new_uint32 (llmsvc_context_get_tokens (context)));
+  llmctl_json_add (&builder, "revision",
+                   g_variant_new_uint64 (llmsvc_context_get_revision (context)));
+  llmctl_json_add_string (&builder, "residency", llmsvc_context_get_residency (context));
+  llmctl_json_add_string (&builder, "path", llmsvc_context_get_path (context));
   if (memory != NULL)
-    g_variant_builder_add (&builder, "{sv}", "memory", llmsvc_context_memory_get_info (memory));
+    llmctl_json_add (&builder, "memory", llmsvc_context_memory_get_info (memory));
   if (messages != NULL)
-    g_variant_builder_add (&builder, "{sv}", "messages", llmctl_context_file_describe (messages));
+    llmctl_json_add (&builder, "messages", llmctl_context_file_describe (messages));
 
   return g_variant_builder_end (&builder);
 }

@@ -288,25 +288,6 @@ static const LlmctlCommand new_command = {
 
 /* --- rm --- */
 
-/* (nullable) (transfer full): the one called @name that can't be opened, as what is stored of it is
- * damaged. */
-static LlmsvcContext *
-find_damaged (LlmsvcClient *client,
-              const char   *name)
-{
-  g_autoptr(GPtrArray) contexts = llmctl_contexts_list (client, NULL);
-
-  for (guint i = 0; contexts != NULL && i < contexts->len; i++)
-    {
-      LlmsvcContext *context = g_ptr_array_index (contexts, i);
-
-      if (g_str_equal (llmsvc_context_get_name (context), name) &&
-          g_str_equal (llmsvc_context_get_residency (context), "damaged"))
-        return g_object_ref (context);
-    }
-  return NULL;
-}
-
 static gboolean
 remove_one (LlmsvcClient  *client,
             const char    *name,
@@ -318,7 +299,7 @@ remove_one (LlmsvcClient  *client,
   if (check_name (name, &local_error))
     context = llmctl_contexts_open (client, name, &local_error);
   if (g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE))
-    context = find_damaged (client, name);
+    context = llmctl_contexts_find_damaged (client, name);
   if (context != NULL)
     return llmsvc_context_close_sync (context, llmctl_wait_get_cancellable (), error);
 

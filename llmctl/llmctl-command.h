@@ -43,5 +43,8 @@ const char          *llmctl_suggest       (const char                 *word,
  * the whole program when it is NULL. */
 char                *llmctl_help_make     (const LlmctlCommand        *command,
                                            const char                 *full_name);
+/* Prints it. */
+LlmctlExit           llmctl_help_show     (const LlmctlCommand        *command,
+                                           const char                 *full_name);
 
 G_END_DECLS

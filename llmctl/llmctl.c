@@ -6,13 +6,14 @@
 
 #include "llmctl/llmctl.h"
 
-#include <glib-unix.h>
 #include <glib/gi18n.h>
-#include <signal.h>
+#include <libintl.h>
+#include <locale.h>
 #include <string.h>
 
 #include "common/llmsvc-error-private.h"
-#include "llmctl/output/llmctl-i18n.h"
+#include "common/llmsvc-i18n.h"
+#include "llmctl/bus/llmctl-wait.h"
 
 #define SERVICE_NAME   "org.llm.Service"
 #define SERVICE_PATH   "/org/llm/Service"
@@ -22,7 +23,30 @@ LlmctlGlobals llmctl_globals = { .bus_type = G_BUS_TYPE_NONE };
 
 static GBusType found_bus_type = G_BUS_TYPE_NONE;
 static gboolean is_running;
-static gboolean is_interrupted;
+
+/* --- the language --- */
+
+void
+llmctl_i18n_init (void)
+{
+  setlocale (LC_ALL, "");
+  llmsvc_i18n_init ();
+  textdomain (GETTEXT_PACKAGE);
+}
+
+const char *
+llmctl_i18n_get_locale (void)
+{
+  const char *locale = setlocale (LC_MESSAGES, NULL);
+  const char *language;
+
+  /* As gettext: in the locale C nothing is translated, whatever LANGUAGE says. */
+  if (locale == NULL || g_str_equal (locale, "C") || g_str_equal (locale, "POSIX"))
+    return NULL;
+
+  language = g_get_language_names_with_category ("LC_MESSAGES")[0];
+  return g_str_equal (language, "C") || g_str_has_prefix (language, "C.") ? NULL : language;
+}
 
 /* --- the bus --- */
 
@@ -55,24 +79,6 @@ llmctl_get_timeout_ms (void)
 }
 
 /* --- calls --- */
-
-static void
-on_reply (GObject      *source,
-          GAsyncResult *result,
-          gpointer      user_data)
-{
-  GAsyncResult **place = user_data;
-
-  *place = g_object_ref (result);
-}
-
-static gboolean
-on_interrupt (gpointer cancellable)
-{
-  is_interrupted = TRUE;
-  g_cancellable_cancel (cancellable);
-  return G_SOURCE_CONTINUE;
-}
 
 /* (transfer full): @error, which is taken, in the domain of the service. */
 static GError *
@@ -148,30 +154,19 @@ llmctl_call_with_fds (GDBusConnection  *bus,
                       GUnixFDList     **fds,
                       GError          **error)
 {
-  /* Other sources of the program have to wait for the end of the call. */
-  g_autoptr(GMainContext) context = g_main_context_new ();
-  g_autoptr(GMainContextPusher) pusher G_GNUC_UNUSED = g_main_context_pusher_new (context);
   g_autoptr(GCancellable) cancellable = g_cancellable_new ();
-  g_autoptr(GSource) interrupt = g_unix_signal_source_new (SIGINT);
-  g_autoptr(GAsyncResult) result = NULL;
+  g_autoptr(GSource) interrupt = llmctl_wait_watch_interrupt (cancellable);
   GError *local_error = NULL;
   GVariant *reply;
 
-  g_source_set_callback (interrupt, on_interrupt, cancellable, NULL);
-  g_source_attach (interrupt, context);
-
-  g_dbus_connection_call_with_unix_fd_list (
+  reply = g_dbus_connection_call_with_unix_fd_list_sync (
     bus, SERVICE_NAME, path != NULL ? path : SERVICE_PATH, interface, method,
     add_locale (interface, parameters),
     reply_type != NULL ? G_VARIANT_TYPE (reply_type) : NULL,
     llmctl_globals.must_not_start ? G_DBUS_CALL_FLAGS_NO_AUTO_START
                                   : G_DBUS_CALL_FLAGS_ALLOW_INTERACTIVE_AUTHORIZATION,
-    llmctl_get_timeout_ms (), NULL, cancellable, on_reply, &result);
-  while (result == NULL)
-    g_main_context_iteration (context, TRUE);
+    llmctl_get_timeout_ms (), NULL, fds, cancellable, &local_error);
   g_source_destroy (interrupt);
-
-  reply = g_dbus_connection_call_with_unix_fd_list_finish (bus, fds, result, &local_error);
   if (reply == NULL)
     g_propagate_error (error, convert_error (local_error));
   return reply;
@@ -205,6 +200,19 @@ llmctl_completion_offer (LlmctlCompletion *self,
   llmctl_output_printf (LLMCTL_STYLE_PLAIN, "\t%s\n", help_line);
 }
 
+void
+llmctl_completion_offer_all (LlmctlCompletion  *self,
+                             const char        *before,
+                             const char *const *choices)
+{
+  for (gsize i = 0; choices != NULL && choices[i] != NULL; i++)
+    {
+      g_autofree char *candidate = g_strconcat (before, choices[i], NULL);
+
+      llmctl_completion_offer (self, candidate, NULL);
+    }
+}
+
 /* --- what is wrong --- */
 
 LlmctlExit
@@ -220,12 +228,6 @@ llmctl_complain_usage (const char *format,
   llmctl_complain ("%s", message);
   llmctl_complain (_("“llmctl help” and “llmctl COMMAND --help” tell more"));
   return LLMCTL_EXIT_USAGE;
-}
-
-void
-llmctl_set_interrupted (void)
-{
-  is_interrupted = TRUE;
 }
 
 static LlmctlExit
@@ -301,7 +303,7 @@ llmctl_fail (GError *error)
   g_return_val_if_fail (error != NULL, LLMCTL_EXIT_FAILED);
 
   /* Who has pressed Ctrl-C knows. */
-  if (is_interrupted)
+  if (llmctl_wait_get_end () == LLMCTL_EXIT_INTERRUPTED)
     return LLMCTL_EXIT_INTERRUPTED;
 
   converted = convert_error (g_error_copy (error));

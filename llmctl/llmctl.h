@@ -83,38 +83,14 @@ typedef struct
 
 extern LlmctlGlobals llmctl_globals;
 
-/* The commands, in the order of the help. */
-extern const LlmctlCommand llmctl_ask_command;
-extern const LlmctlCommand llmctl_chat_command;
-extern const LlmctlCommand llmctl_context_command;
-extern const LlmctlCommand llmctl_model_command;
-extern const LlmctlCommand llmctl_status_command;
-extern const LlmctlCommand llmctl_memory_command;
-extern const LlmctlCommand llmctl_trim_command;
-extern const LlmctlCommand llmctl_stats_command;
-extern const LlmctlCommand llmctl_metrics_command;
-extern const LlmctlCommand llmctl_apps_command;
-extern const LlmctlCommand llmctl_quota_command;
-extern const LlmctlCommand llmctl_doctor_command;
-extern const LlmctlCommand llmctl_monitor_command;
-extern const LlmctlCommand llmctl_top_command;
-extern const LlmctlCommand llmctl_tree_command;
-extern const LlmctlCommand llmctl_introspect_command;
-extern const LlmctlCommand llmctl_call_command;
-extern const LlmctlCommand llmctl_get_command;
-extern const LlmctlCommand llmctl_set_command;
-extern const LlmctlCommand llmctl_complete_command;
-extern const LlmctlCommand llmctl_help_command;
+/* Takes the locale of the environment, and makes _() find llmctl's translations. */
+void             llmctl_i18n_init        (void);
+/* (nullable) (transfer none): the language that messages are in, "de" or "de_AT.UTF-8", for the
+ * service to answer in; NULL for English as it is written. */
+const char      *llmctl_i18n_get_locale  (void);
 
-/**
- * llmctl_connect:
- * @error: return location for an error
- *
- * The bus that has the service, by the options every command takes. Does not start
- * the service.
- *
- * Returns: (transfer full): the bus, or %NULL with @error set
- */
+/* (transfer full): the bus that has the service, by the options every command takes. Does not
+ * start the service. */
 GDBusConnection *llmctl_connect         (GError            **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /* Whether the service runs, as llmctl_connect() found it; it can be started if not. */
@@ -125,22 +101,10 @@ GBusType         llmctl_get_bus_type    (void);
 /* Milliseconds for a call's own time limit by --timeout: G_MAXINT without one. */
 int              llmctl_get_timeout_ms  (void);
 
-/**
- * llmctl_call_with_fds:
- * @bus: from llmctl_connect()
- * @path: (nullable): the object; %NULL for /org/llm/Service
- * @interface: its interface
- * @method: the method
- * @parameters: (nullable) (transfer floating): its arguments
- * @reply_type: (nullable): the signature of the reply
- * @fds: (out) (optional) (nullable) (transfer full): the file descriptors of the reply
- * @error: return location for an error
- *
- * One call, waited for as long as --timeout says; ends early at Ctrl-C with
- * %LLMSVC_ERROR_CANCELLED.
- *
- * Returns: (transfer full): the reply, or %NULL with @error of %LLMSVC_ERROR set
- */
+/* (transfer full): the reply to one call, waited for as long as --timeout says; ends early at
+ * Ctrl-C with LLMSVC_ERROR_CANCELLED. @path (nullable) is /org/llm/Service for NULL. Takes floating
+ * @parameters (nullable). @reply_type (nullable) is the signature of the reply.
+ * @fds: (out) (optional) (nullable) (transfer full): its file descriptors. */
 GVariant        *llmctl_call_with_fds   (GDBusConnection    *bus,
                                          const char         *path,
                                          const char         *interface,
@@ -151,10 +115,6 @@ GVariant        *llmctl_call_with_fds   (GDBusConnection    *bus,
                                          GError            **error) G_GNUC_WARN_UNUSED_RESULT;
 #define llmctl_call(bus, path, interface, method, parameters, reply_type, error)                   \
   llmctl_call_with_fds (bus, path, interface, method, parameters, reply_type, NULL, error)
-
-/* The exit status after Ctrl-C, for commands that wait themselves: llmctl_fail() ends
- * without a word and with LLMCTL_EXIT_INTERRUPTED from now on. */
-void             llmctl_set_interrupted (void);
 
 /* Complains, adds where help is, and returns LLMCTL_EXIT_USAGE. */
 LlmctlExit       llmctl_complain_usage  (const char         *format,
@@ -167,5 +127,9 @@ LlmctlExit       llmctl_fail            (GError             *error);
 void             llmctl_completion_offer (LlmctlCompletion  *self,
                                           const char        *candidate,
                                           const char        *help);
+/* @before with each of @choices (nullable) behind it. */
+void             llmctl_completion_offer_all (LlmctlCompletion  *self,
+                                              const char        *before,
+                                              const char *const *choices);
 
 G_END_DECLS

@@ -15,36 +15,22 @@
 #include "common/llmsvc-command-line.h"
 #include "llmctl/bus/llmctl-service.h"
 #include "llmctl/llmctl-command.h"
-#include "llmctl/output/llmctl-i18n.h"
 
 #define MAX_TIMEOUT_S 4000000
 /* Stands before a negative number while the options are read: it is no option. */
 #define NUMBER_MARK '\001'
 
-const LlmctlCommand *const llmctl_commands[] = {
-  &llmctl_ask_command,
-  &llmctl_chat_command,
-  &llmctl_context_command,
-  &llmctl_model_command,
-  &llmctl_status_command,
-  &llmctl_memory_command,
-  &llmctl_trim_command,
-  &llmctl_stats_command,
-  &llmctl_metrics_command,
-  &llmctl_apps_command,
-  &llmctl_quota_command,
-  &llmctl_top_command,
-  &llmctl_monitor_command,
-  &llmctl_doctor_command,
-  &llmctl_tree_command,
-  &llmctl_introspect_command,
-  &llmctl_call_command,
-  &llmctl_get_command,
-  &llmctl_set_command,
-  &llmctl_complete_command,
-  &llmctl_help_command,
-  NULL
-};
+/* In the order of the help. */
+#define COMMANDS(X)                                                                                \
+  X (ask) X (chat) X (context) X (model) X (status) X (memory) X (trim) X (stats) X (metrics)      \
+  X (apps) X (quota) X (top) X (monitor) X (doctor) X (tree) X (introspect) X (call) X (get)       \
+  X (set) X (complete) X (help)
+#define DECLARE(name) extern const LlmctlCommand llmctl_##name##_command;
+#define LIST(name)    &llmctl_##name##_command,
+
+COMMANDS (DECLARE)
+
+const LlmctlCommand *const llmctl_commands[] = { COMMANDS (LIST) NULL };
 
 static gboolean wants_version;
 
@@ -198,16 +184,13 @@ show_help (const LlmctlCommand *command,
            const char          *full_name,
            char               **words)
 {
-  g_autofree char *help = NULL;
   LlmctlExit status = LLMCTL_EXIT_OK;
 
   if (command != NULL && command->help != NULL &&
       command->help ((int) g_strv_length (words), words, &status))
     return status;
 
-  help = llmctl_help_make (command, full_name);
-  llmctl_output_text (LLMCTL_STYLE_PLAIN, help);
-  return LLMCTL_EXIT_OK;
+  return llmctl_help_show (command, full_name);
 }
 
 /* @words: without what came before the name of @command, which is called @full_name. */

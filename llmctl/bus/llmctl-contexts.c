@@ -21,7 +21,6 @@ llmctl_contexts_create (LlmsvcClient   *client,
 {
   g_autoptr(LlmsvcOptions) all = options != NULL ? llmsvc_options_copy (options)
                                                  : llmsvc_options_new ();
-  g_autoptr(GAsyncResult) result = NULL;
 
   if (name != NULL &&
       !llmsvc_options_set_value (all, "name", g_variant_new_string (name), error))
@@ -32,21 +31,7 @@ llmctl_contexts_create (LlmsvcClient   *client,
   if (messages != NULL && !llmsvc_options_set_value (all, "messages", messages, error))
     return NULL;
 
-  llmsvc_client_create_context_async (client, all, llmctl_wait_get_cancellable (),
-                                      llmctl_wait_take, &result);
-  return llmsvc_client_create_context_finish (client, llmctl_wait (&result), error);
-}
-
-LlmsvcContext *
-llmctl_contexts_open (LlmsvcClient  *client,
-                      const char    *name,
-                      GError       **error)
-{
-  g_autoptr(GAsyncResult) result = NULL;
-
-  llmsvc_client_open_context_async (client, name, NULL, llmctl_wait_get_cancellable (),
-                                    llmctl_wait_take, &result);
-  return llmsvc_client_open_context_finish (client, llmctl_wait (&result), error);
+  return llmsvc_client_create_context_sync (client, all, llmctl_wait_get_cancellable (), error);
 }
 
 LlmsvcContext *
@@ -76,17 +61,6 @@ llmctl_contexts_open_or_create (LlmsvcClient  *client,
   return g_steal_pointer (&context);
 }
 
-GPtrArray *
-llmctl_contexts_list (LlmsvcClient  *client,
-                      GError       **error)
-{
-  g_autoptr(GAsyncResult) result = NULL;
-
-  llmsvc_client_list_contexts_async (client, llmctl_wait_get_cancellable (), llmctl_wait_take,
-                                     &result);
-  return llmsvc_client_list_contexts_finish (client, llmctl_wait (&result), error);
-}
-
 LlmsvcContext *
 llmctl_contexts_find_damaged (LlmsvcClient *client,
                               const char   *name)
@@ -102,38 +76,6 @@ llmctl_contexts_find_damaged (LlmsvcClient *client,
         return g_object_ref (context);
     }
   return NULL;
-}
-
-GPtrArray *
-llmctl_contexts_read (LlmsvcContext  *context,
-                      GError        **error)
-{
-  g_autoptr(GAsyncResult) result = NULL;
-
-  llmsvc_context_list_messages_async (context, llmctl_wait_get_cancellable (), llmctl_wait_take,
-                                      &result);
-  return llmsvc_context_list_messages_finish (context, llmctl_wait (&result), error);
-}
-
-LlmsvcContextMemory *
-llmctl_contexts_get_memory (LlmsvcContext  *context,
-                            GError        **error)
-{
-  g_autoptr(GAsyncResult) result = NULL;
-
-  llmsvc_context_get_memory_async (context, llmctl_wait_get_cancellable (), llmctl_wait_take,
-                                   &result);
-  return llmsvc_context_get_memory_finish (context, llmctl_wait (&result), error);
-}
-
-gboolean
-llmctl_contexts_close (LlmsvcContext  *context,
-                       GError        **error)
-{
-  g_autoptr(GAsyncResult) result = NULL;
-
-  llmsvc_context_close_async (context, llmctl_wait_get_cancellable (), llmctl_wait_take, &result);
-  return llmsvc_context_close_finish (context, llmctl_wait (&result), error);
 }
 
 void

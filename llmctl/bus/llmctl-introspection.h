@@ -38,13 +38,7 @@ typedef struct
   GArray *members;        /* (element-type LlmctlMember) (owned): of all of them, in this order */
 } LlmctlNode;
 
-/**
- * llmctl_node_parse:
- * @xml: introspection data
- * @error: return location for an error
- *
- * Returns: (transfer full): what it says, or %NULL with %LLMSVC_ERROR_FAILED set
- */
+/* (transfer full): what introspection data say; LLMSVC_ERROR_FAILED if they can't be read. */
 LlmctlNode         *llmctl_node_parse     (const char        *xml,
                                            GError           **error);
 void                llmctl_node_free      (LlmctlNode        *self);
@@ -62,18 +56,9 @@ const LlmctlMember *llmctl_node_lookup    (const LlmctlNode  *self,
 const GDBusInterfaceInfo *llmctl_node_find_interface (const LlmctlNode *self,
                                                       const char       *name);
 
-/**
- * llmctl_node_find_member:
- * @self: the object
- * @path: its path, for the error
- * @kind: what is looked for
- * @name: "Trim", "org.llm.Service.Memory.Trim", or with the end of the interface's
- *   name, "Memory.Trim"
- * @error: return location for an error
- *
- * Returns: the member, or %NULL with %LLMSVC_ERROR_INVALID_ARGUMENT set: there is none,
- *   with what may have been meant, or there are several
- */
+/* "Trim", "org.llm.Service.Memory.Trim", or with the end of the interface's name, "Memory.Trim".
+ * LLMSVC_ERROR_INVALID_ARGUMENT if the object @path has none, with what may have been meant, or has
+ * several. */
 const LlmctlMember *llmctl_node_find_member (const LlmctlNode  *self,
                                              const char        *path,
                                              LlmctlMemberKind   kind,

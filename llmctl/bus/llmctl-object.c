@@ -12,6 +12,7 @@
 #include "llmctl/bus/llmctl-docs.h"
 #include "llmctl/bus/llmctl-member.h"
 #include "llmctl/bus/llmctl-service.h"
+#include "llmctl/bus/llmctl-value.h"
 
 #define MAX_OBJECTS 4096
 /* Steps below the root: the service has two. */
@@ -199,9 +200,11 @@ llmctl_object_complete_path (LlmctlCompletion *completion)
     }
 }
 
-const LlmctlNode *
-llmctl_object_peek (const char  *path,
-                    LlmctlNode **fetched)
+/* What the bus or else the interface file says of @path. @fetched: (out) (nullable) (transfer
+ * full): to be freed */
+static const LlmctlNode *
+peek (const char  *path,
+      LlmctlNode **fetched)
 {
   g_autoptr(GDBusConnection) bus = connect_running ();
 
@@ -229,7 +232,7 @@ llmctl_object_complete_member (LlmctlCompletion        *completion,
       return;
     }
 
-  node = llmctl_object_peek (path, &fetched);
+  node = peek (path, &fetched);
   for (guint i = 0; i < node->members->len; i++)
     {
       const LlmctlMember *member = llmctl_node_get_member (node, i);
@@ -248,5 +251,56 @@ llmctl_object_complete_member (LlmctlCompletion        *completion,
       llmctl_completion_offer (completion, member->name, help);
       if (strlen (word) >= (is_any ? strlen (interface) : 1))
         llmctl_completion_offer (completion, full, help);
+    }
+}
+
+void
+llmctl_object_complete_argument (LlmctlCompletion *completion,
+                                 const char       *path,
+                                 const char       *name,
+                                 guint             n_given)
+{
+  static const char *const roles[] = { "system:", "user:", "assistant:", NULL };
+  static const char *const answers[] = { "true", "false", NULL };
+  g_autoptr(LlmctlNode) fetched = NULL;
+  g_autoptr(GPtrArray) keys = NULL;
+  const LlmctlNode *node = peek (path, &fetched);
+  const LlmctlMember *method;
+  const char *type;
+  guint i = 0;
+
+  method = llmctl_node_find_member (node, path, LLMCTL_MEMBER_METHOD, name, NULL);
+  if (method == NULL)
+    method = llmctl_node_find_member (llmctl_docs_get_node (), path, LLMCTL_MEMBER_METHOD, name,
+                                      NULL);
+  if (method == NULL || method->in[0] == NULL)
+    return;
+
+  /* All that is left belongs to options at the end. */
+  while (i < n_given && method->in[i + 1] != NULL)
+    i++;
+  type = method->in[i]->signature;
+  if (strcmp (type, "a{sv}") == 0)
+    keys = llmctl_docs_list_keys (method, method->in[i]->name);
+  else if (i == n_given && strcmp (type, "o") == 0)
+    llmctl_object_complete_path (completion);
+  else if (i == n_given && strcmp (type, LLMCTL_MESSAGES_TYPE) == 0)
+    llmctl_completion_offer_all (completion, "", roles);
+  else if (i == n_given && strcmp (type, "b") == 0)
+    llmctl_completion_offer_all (completion, "", answers);
+
+  for (guint j = 0; keys != NULL && j < keys->len; j++)
+    {
+      const LlmctlKey *key = g_ptr_array_index (keys, j);
+      g_autofree char *candidate = g_strconcat (key->key, "=", NULL);
+
+      if (strchr (completion->word, '=') == NULL)
+        {
+          llmctl_completion_offer (completion, candidate, key->help);
+          continue;
+        }
+      llmctl_completion_offer_all (completion, candidate, (const char *const *) key->choices);
+      if (strcmp (key->type, "b") == 0)
+        llmctl_completion_offer_all (completion, candidate, answers);
     }
 }

@@ -18,18 +18,8 @@ typedef struct
   LlmctlNode *node;   /* (nullable) (owned): NULL when it does not say what it can do */
 } LlmctlObject;
 
-/**
- * llmctl_object_list:
- * @bus: from llmctl_connect()
- * @root: where to begin
- * @is_complete: (out): FALSE when there are more than anybody would look at
- * @error: return location for an error
- *
- * Walks down from @root, by introspection.
- *
- * Returns: (transfer full) (element-type LlmctlObject): @root and what is below it, in
- *   the order of their paths, or %NULL with @error set
- */
+/* (transfer full) (element-type LlmctlObject): @root and what is below it by introspection, in the
+ * order of their paths. @is_complete: (out): FALSE when there are too many to look at */
 GPtrArray  *llmctl_object_list             (GDBusConnection   *bus,
                                             const char        *root,
                                             gboolean          *is_complete,
@@ -48,6 +38,7 @@ LlmctlNode *llmctl_object_introspect       (GDBusConnection   *bus,
 
 /* For completion: the objects. */
 void        llmctl_object_complete_path    (LlmctlCompletion  *completion);
+
 #define LLMCTL_ANY_MEMBER (-1)
 
 /* For completion of an object's path, if the word begins with “/”, or else of the members of
@@ -57,9 +48,10 @@ void        llmctl_object_complete_member  (LlmctlCompletion  *completion,
                                             char             **argv,
                                             int                kind,
                                             GDBusPropertyInfoFlags flags);
-/* For completion: what the bus or else the interface file says of @path. @fetched: (out)
- * (nullable) (transfer full): to be freed */
-const LlmctlNode *llmctl_object_peek       (const char        *path,
-                                            LlmctlNode       **fetched);
+/* For completion of the argument after @n_given others of the method @name. */
+void        llmctl_object_complete_argument (LlmctlCompletion *completion,
+                                            const char        *path,
+                                            const char        *name,
+                                            guint              n_given);
 
 G_END_DECLS

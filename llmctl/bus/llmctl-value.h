@@ -19,33 +19,16 @@ char     *llmctl_type_describe     (const char  *type);
 /* (transfer full): what could be typed for it, without the quotes of a shell. */
 char     *llmctl_type_make_example (const char  *type);
 
-/**
- * llmctl_value_parse:
- * @name: what it is for, for the error
- * @type: signature of the value wanted
- * @word: a plain word for what is simple, JSON for the rest; for a variant as
- *   llmctl_value_guess()
- * @error: return location for an error
- *
- * Returns: (transfer full): the value, not floating, or %NULL with
- *   %LLMSVC_ERROR_INVALID_ARGUMENT set
- */
+/* (transfer full): @word as @type, not floating; LLMSVC_ERROR_INVALID_ARGUMENT if it is none, with
+ * @name, what it is for. A plain word for what is simple, JSON for the rest; for a variant as
+ * llmctl_value_guess(). */
 GVariant *llmctl_value_parse       (const char  *name,
                                     const char  *type,
                                     const char  *word,
                                     GError     **error) G_GNUC_WARN_UNUSED_RESULT;
 
-/**
- * llmctl_value_guess:
- * @name: what it is for, for the error
- * @word: JSON, or a word that is none and stands for itself; valid UTF-8
- * @error: return location for an error
- *
- * Takes a value for what it looks like, when nothing says what it is to be.
- *
- * Returns: (transfer full): the value, not floating, or %NULL with
- *   %LLMSVC_ERROR_INVALID_ARGUMENT set
- */
+/* The same for @word, valid UTF-8, when nothing says what it is to be: JSON, or a word that is none
+ * and stands for itself. */
 GVariant *llmctl_value_guess       (const char  *name,
                                     const char  *word,
                                     GError     **error) G_GNUC_WARN_UNUSED_RESULT;

@@ -10,52 +10,105 @@
 #include <glib/gi18n.h>
 #include <signal.h>
 
-static struct
-{
-  GCancellable *cancellable;  /* (nullable) (owned) */
-  guint timeout_source;
-  gboolean has_signals;
-  gboolean is_interrupted;
-  gboolean is_terminated;
-  gboolean is_time_up;
-} state;
+/* What ends the waiting; set in the thread, read and cleared with g_atomic_int. */
+static gint is_interrupted;
+static gint is_terminated;
+static gint is_time_up;
 
-/* @data: what ends the waiting now */
+static GMutex lock;
+static GCancellable *current;    /* (nullable) (owned): under the lock */
+static GSource *timeout_source;  /* (nullable) (owned) */
+static gboolean has_signals;
+
 static gboolean
-on_end (gpointer data)
+on_end (gpointer flag)
 {
-  *(gboolean *) data = TRUE;
-  g_cancellable_cancel (state.cancellable);
+  g_autoptr(GCancellable) cancellable = NULL;
+
+  g_atomic_int_set ((gint *) flag, TRUE);
+  g_mutex_lock (&lock);
+  g_set_object (&cancellable, current);
+  g_mutex_unlock (&lock);
+  g_cancellable_cancel (cancellable);
+  g_main_context_wakeup (NULL);
   return G_SOURCE_CONTINUE;
+}
+
+static gboolean
+on_interrupt (gpointer cancellable)
+{
+  g_atomic_int_set (&is_interrupted, TRUE);
+  g_cancellable_cancel (cancellable);
+  return G_SOURCE_CONTINUE;
+}
+
+static gpointer
+notice (gpointer context)
+{
+  for (;;)
+    g_main_context_iteration (context, TRUE);
+
+  return NULL;
+}
+
+/* Takes @source. @destroy: (nullable): of @data */
+static GSource *
+add_source (GSource        *source,
+            GSourceFunc     on_event,
+            gpointer        data,
+            GDestroyNotify  destroy)
+{
+  static GMainContext *context;
+
+  if (context == NULL)
+    {
+      context = g_main_context_new ();
+      g_thread_unref (g_thread_new ("llmctl-wait", notice, context));
+    }
+  g_source_set_callback (source, on_event, data, destroy);
+  g_source_attach (source, context);
+  return source;
+}
+
+GSource *
+llmctl_wait_watch_interrupt (GCancellable *cancellable)
+{
+  return add_source (g_unix_signal_source_new (SIGINT), on_interrupt, g_object_ref (cancellable),
+                     g_object_unref);
 }
 
 void
 llmctl_wait_begin (gboolean is_timed)
 {
-  if (!state.has_signals)
-    {
-      g_unix_signal_add (SIGINT, on_end, &state.is_interrupted);
-      g_unix_signal_add (SIGTERM, on_end, &state.is_terminated);
-      g_unix_signal_add (SIGHUP, on_end, &state.is_terminated);
-      state.has_signals = TRUE;
-    }
+  g_autoptr(GCancellable) cancellable = g_cancellable_new ();
 
-  g_clear_handle_id (&state.timeout_source, g_source_remove);
-  g_clear_object (&state.cancellable);
-  state.cancellable = g_cancellable_new ();
-  state.is_interrupted = FALSE;
-  state.is_time_up = FALSE;
-  if (state.is_terminated)
-    g_cancellable_cancel (state.cancellable);
+  if (timeout_source != NULL)
+    g_source_destroy (timeout_source);
+  g_clear_pointer (&timeout_source, g_source_unref);
+  g_mutex_lock (&lock);
+  g_set_object (&current, cancellable);
+  g_mutex_unlock (&lock);
+  g_atomic_int_set (&is_interrupted, FALSE);
+  g_atomic_int_set (&is_time_up, FALSE);
+
+  if (!has_signals)
+    {
+      g_source_unref (add_source (g_unix_signal_source_new (SIGINT), on_end, &is_interrupted, NULL));
+      g_source_unref (add_source (g_unix_signal_source_new (SIGTERM), on_end, &is_terminated, NULL));
+      g_source_unref (add_source (g_unix_signal_source_new (SIGHUP), on_end, &is_terminated, NULL));
+      has_signals = TRUE;
+    }
+  if (llmctl_wait_is_terminated ())
+    g_cancellable_cancel (cancellable);
   if (is_timed && llmctl_globals.timeout_s > 0)
-    state.timeout_source = g_timeout_add ((guint) llmctl_get_timeout_ms (), on_end,
-                                          &state.is_time_up);
+    timeout_source = add_source (g_timeout_source_new ((guint) llmctl_get_timeout_ms ()), on_end,
+                                 &is_time_up, NULL);
 }
 
 GCancellable *
 llmctl_wait_get_cancellable (void)
 {
-  return state.cancellable;
+  return current;
 }
 
 void
@@ -90,16 +143,16 @@ llmctl_wait_or_end (GAsyncResult **slot)
 LlmctlExit
 llmctl_wait_get_end (void)
 {
-  if (state.is_interrupted || state.is_terminated)
+  if (g_atomic_int_get (&is_interrupted) || llmctl_wait_is_terminated ())
     return LLMCTL_EXIT_INTERRUPTED;
 
-  return state.is_time_up ? LLMCTL_EXIT_TIME_LIMIT : LLMCTL_EXIT_OK;
+  return g_atomic_int_get (&is_time_up) ? LLMCTL_EXIT_TIME_LIMIT : LLMCTL_EXIT_OK;
 }
 
 gboolean
 llmctl_wait_is_terminated (void)
 {
-  return state.is_terminated;
+  return g_atomic_int_get (&is_terminated);
 }
 
 LlmctlExit
@@ -118,11 +171,7 @@ llmctl_wait_fail (GError *error)
 LlmsvcClient *
 llmctl_wait_client (GError **error)
 {
-  g_autoptr(GAsyncResult) result = NULL;
-
   llmctl_wait_begin (TRUE);
   /* No name of an application: llmctl speaks for the user who runs it. */
-  llmsvc_client_new_async (llmctl_globals.bus_type, "", state.cancellable, llmctl_wait_take,
-                           &result);
-  return llmsvc_client_new_finish (llmctl_wait (&result), error);
+  return llmsvc_client_new_sync (llmctl_globals.bus_type, "", current, error);
 }

@@ -1,14 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Straight code over the library's asynchronous calls: each is waited for in the
- * default main context, where Ctrl-C, SIGTERM and --timeout are noticed and end it.
+ * What ends the waiting for the service: Ctrl-C, SIGTERM, SIGHUP and --timeout, noticed by a
+ * thread of their own, so that the library's synchronous calls can be waited for:
  *
- *   g_autoptr(GAsyncResult) result = NULL;
- *
- *   llmsvc_context_close_async (context, llmctl_wait_get_cancellable (),
- *                               llmctl_wait_take, &result);
- *   if (!llmsvc_context_close_finish (context, llmctl_wait (&result), &error))
+ *   if (!llmsvc_context_close_sync (context, llmctl_wait_get_cancellable (), &error))
  *     return llmctl_wait_fail (error);
  *
  * Main thread.
@@ -43,6 +39,9 @@ LlmctlExit     llmctl_wait_get_end         (void);
 gboolean       llmctl_wait_is_terminated   (void);
 /* As llmctl_fail(), but says of a call that was ended from here what ended it. */
 LlmctlExit     llmctl_wait_fail            (GError         *error);
+
+/* (transfer full): notices Ctrl-C alone until it is destroyed, and cancels @cancellable then. */
+GSource       *llmctl_wait_watch_interrupt (GCancellable   *cancellable);
 
 /* (transfer full): the library's client on the bus that the options name. Begins. */
 LlmsvcClient  *llmctl_wait_client          (GError        **error) G_GNUC_WARN_UNUSED_RESULT;

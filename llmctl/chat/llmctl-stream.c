@@ -58,10 +58,7 @@ fail (GError       *reason,
     g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_DEADLINE_EXCEEDED,
                  _("The answer was not whole within %g s"), llmctl_globals.timeout_s);
   else if (llmctl_wait_get_end () == LLMCTL_EXIT_INTERRUPTED)
-    {
-      llmctl_set_interrupted ();
-      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED, _("Interrupted"));
-    }
+    g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED, _("Interrupted"));
   else
     g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_LOST, _("The answer can't be read: %s"),
                  reason->message);

@@ -42,12 +42,8 @@ offer_choices (LlmctlCompletion *self,
   g_autoptr(GPtrArray) keys = method != NULL ? llmctl_docs_list_keys (method, "options") : NULL;
   const LlmctlKey *key = keys != NULL ? llmctl_docs_find_key (keys, name) : NULL;
 
-  for (gsize i = 0; key != NULL && key->choices != NULL && key->choices[i] != NULL; i++)
-    {
-      g_autofree char *candidate = g_strconcat (before, key->choices[i], NULL);
-
-      llmctl_completion_offer (self, candidate, NULL);
-    }
+  if (key != NULL)
+    llmctl_completion_offer_all (self, before, (const char *const *) key->choices);
 }
 
 static void

@@ -15,6 +15,7 @@
 #include "llmctl/chat/llmctl-context-file.h"
 #include "llmctl/llmctl-options.h"
 #include "llmctl/output/llmctl-context-memory.h"
+#include "llmctl/output/llmctl-json.h"
 #include "llmctl/output/llmctl-rows.h"
 #include "llmctl/output/llmctl-term.h"
 
@@ -27,20 +28,16 @@ describe (LlmsvcContext       *context,
   GVariantBuilder builder;
 
   g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
-  g_variant_builder_add (&builder, "{sv}", "name",
-                         g_variant_new_string (llmsvc_context_get_name (context)));
-  g_variant_builder_add (&builder, "{sv}", "tokens",
-                         g_variant_new_uint32 (llmsvc_context_get_tokens (context)));
-  g_variant_builder_add (&builder, "{sv}", "revision",
-                         g_variant_new_uint64 (llmsvc_context_get_revision (context)));
-  g_variant_builder_add (&builder, "{sv}", "residency",
-                         g_variant_new_string (llmsvc_context_get_residency (context)));
-  g_variant_builder_add (&builder, "{sv}", "path",
-                         g_variant_new_string (llmsvc_context_get_path (context)));
+  llmctl_json_add_string (&builder, "name", llmsvc_context_get_name (context));
+  llmctl_json_add (&builder, "tokens", g_variant_new_uint32 (llmsvc_context_get_tokens (context)));
+  llmctl_json_add (&builder, "revision",
+                   g_variant_new_uint64 (llmsvc_context_get_revision (context)));
+  llmctl_json_add_string (&builder, "residency", llmsvc_context_get_residency (context));
+  llmctl_json_add_string (&builder, "path", llmsvc_context_get_path (context));
   if (memory != NULL)
-    g_variant_builder_add (&builder, "{sv}", "memory", llmsvc_context_memory_get_info (memory));
+    llmctl_json_add (&builder, "memory", llmsvc_context_memory_get_info (memory));
   if (messages != NULL)
-    g_variant_builder_add (&builder, "{sv}", "messages", llmctl_context_file_describe (messages));
+    llmctl_json_add (&builder, "messages", llmctl_context_file_describe (messages));
 
   return g_variant_builder_end (&builder);
 }
@@ -94,8 +91,9 @@ read_memory (LlmsvcContext  *context,
              GError        **error)
 {
   g_autoptr(GError) local_error = NULL;
-  g_autoptr(LlmsvcContextMemory) memory = llmctl_contexts_get_memory (context, &local_error);
+  g_autoptr(LlmsvcContextMemory) memory = NULL;
 
+  memory = llmsvc_context_get_memory_sync (context, llmctl_wait_get_cancellable (), &local_error);
   if (memory == NULL && !g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED) &&
       !g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND))
     g_propagate_error (error, g_steal_pointer (&local_error));
@@ -303,7 +301,7 @@ remove_one (LlmsvcClient  *client,
   if (g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE))
     context = llmctl_contexts_find_damaged (client, name);
   if (context != NULL)
-    return llmctl_contexts_close (context, error);
+    return llmsvc_context_close_sync (context, llmctl_wait_get_cancellable (), error);
 
   g_propagate_error (error, g_steal_pointer (&local_error));
   return FALSE;
@@ -406,16 +404,13 @@ replace (LlmsvcClient  *client,
   g_autoptr(LlmsvcContext) copy = llmctl_contexts_create (client, NULL, NULL, messages, NULL,
                                                           error);
   g_autoptr(LlmsvcOptions) options = llmsvc_options_new ();
-  g_autoptr(GAsyncResult) result = NULL;
 
   if (copy == NULL ||
       !llmsvc_options_set_value (options, "name", g_variant_new_string (name), error) ||
-      !llmctl_contexts_close (old, error))
+      !llmsvc_context_close_sync (old, llmctl_wait_get_cancellable (), error))
     return NULL;
 
-  llmsvc_context_fork_async (copy, options, llmctl_wait_get_cancellable (), llmctl_wait_take,
-                             &result);
-  return llmsvc_context_fork_finish (copy, llmctl_wait (&result), error);
+  return llmsvc_context_fork_sync (copy, options, llmctl_wait_get_cancellable (), error);
 }
 
 /* (transfer full) (nullable) */

@@ -50,38 +50,38 @@ make_option_name (const GOptionEntry *option)
   return g_string_free (name, FALSE);
 }
 
-static guint
-get_option_columns (const GOptionEntry *options,
-                    guint               columns)
-{
-  for (const GOptionEntry *option = options; option != NULL && option->long_name != NULL; option++)
-    {
-      g_autofree char *name = make_option_name (option);
-      guint width = name != NULL ? llmctl_output_get_width (name) : 0;
-
-      if (width <= MAX_NAME_COLUMNS)
-        columns = MAX (columns, width);
-    }
-
-  return columns;
-}
-
+/* The tables of options that @command (nullable) takes, each under its title. */
 static void
-append_options (GString            *out,
-                const char         *title,
-                const GOptionEntry *options,
-                guint               columns)
+append_options (GString             *out,
+                const LlmctlCommand *command)
 {
-  for (const GOptionEntry *option = options; option != NULL && option->long_name != NULL; option++)
-    {
-      g_autofree char *name = make_option_name (option);
+  const GOptionEntry *tables[3];
+  guint columns = 0;
 
-      if (name == NULL)
-        continue;
-      if (title != NULL)
-        g_string_append_printf (out, "\n%s\n", title);
-      title = NULL;
-      append_entry (out, name, columns, option->description != NULL ? _(option->description) : "");
+  llmctl_option_list (command, tables);
+  for (gsize i = 0; tables[i] != NULL; i++)
+    for (const GOptionEntry *option = tables[i]; option->long_name != NULL; option++)
+      {
+        g_autofree char *name = make_option_name (option);
+        guint width = name != NULL ? llmctl_output_get_width (name) : 0;
+
+        if (width <= MAX_NAME_COLUMNS)
+          columns = MAX (columns, width);
+      }
+
+  for (gsize i = 0; tables[i] != NULL; i++)
+    {
+      g_string_append_printf (out, "\n%s\n", tables[i] == llmctl_common_options
+                                                 ? _("Options of every command:")
+                                                 : _("Options:"));
+      for (const GOptionEntry *option = tables[i]; option->long_name != NULL; option++)
+        {
+          g_autofree char *name = make_option_name (option);
+
+          if (name != NULL)
+            append_entry (out, name, columns,
+                          option->description != NULL ? _(option->description) : "");
+        }
     }
 }
 
@@ -115,7 +115,6 @@ llmctl_help_make (const LlmctlCommand *command,
 {
   const LlmctlCommand *const *commands = command != NULL ? command->commands : llmctl_commands;
   GString *out = g_string_new (NULL);
-  guint columns;
 
   if (commands != NULL)
     /* TRANSLATORS: %s is a program or command; COMMAND stands for one of its commands */
@@ -133,13 +132,7 @@ llmctl_help_make (const LlmctlCommand *command,
     append_text (out, _(command->description));
   if (commands != NULL)
     append_commands (out, commands);
-  columns = get_option_columns (llmctl_common_options, 0);
-  if (command != NULL && command->options != NULL)
-    {
-      columns = get_option_columns (command->options, columns);
-      append_options (out, _("Options:"), command->options, columns);
-    }
-  append_options (out, _("Options of every command:"), llmctl_common_options, columns);
+  append_options (out, command);
   if (command == NULL)
     append_text (out, _("Ends with 0 when all is well, 1 after a failure, 2 for wrong usage, 3 when "
                         "the time is up, 4 when the service or a model is not there, 5 when it is "
@@ -147,6 +140,16 @@ llmctl_help_make (const LlmctlCommand *command,
                         "interrupted."));
 
   return g_string_free (out, FALSE);
+}
+
+LlmctlExit
+llmctl_help_show (const LlmctlCommand *command,
+                  const char          *full_name)
+{
+  g_autofree char *help = llmctl_help_make (command, full_name);
+
+  llmctl_output_text (LLMCTL_STYLE_PLAIN, help);
+  return LLMCTL_EXIT_OK;
 }
 
 /* --- for programs --- */
@@ -237,7 +240,6 @@ run (int    argc,
   g_autoptr(GString) full_name = g_string_new ("llmctl");
   const LlmctlCommand *const *commands;
   const LlmctlCommand *command;
-  g_autofree char *help = NULL;
   const char *unknown;
 
   if (llmctl_globals.is_json && argc > 1)
@@ -254,9 +256,7 @@ run (int    argc,
   unknown = find_commands (argv, full_name, &command, &commands);
   if (unknown != NULL)
     return llmctl_complain_usage (_("“%s” is no command of “%s”"), unknown, full_name->str);
-  help = llmctl_help_make (command, full_name->str);
-  llmctl_output_text (LLMCTL_STYLE_PLAIN, help);
-  return LLMCTL_EXIT_OK;
+  return llmctl_help_show (command, full_name->str);
 }
 
 static void

@@ -22,13 +22,9 @@ static LlmsvcClient *
 get_client (GError **error)
 {
   g_autoptr(LlmsvcClient) client = llmctl_wait_client (error);
-  g_autoptr(GAsyncResult) result = NULL;
 
-  if (client == NULL)
-    return NULL;
-
-  llmsvc_client_refresh_async (client, llmctl_wait_get_cancellable (), llmctl_wait_take, &result);
-  if (!llmsvc_client_refresh_finish (client, llmctl_wait (&result), error))
+  if (client == NULL ||
+      !llmsvc_client_refresh_sync (client, llmctl_wait_get_cancellable (), error))
     return NULL;
   return g_steal_pointer (&client);
 }
@@ -258,7 +254,6 @@ run_use (int    argc,
   LlmctlExit status = llmctl_require_arguments (argv, 1, _("There is no ID; “llmctl model list” shows "
                                                            "those there are"));
   g_autoptr(LlmsvcClient) client = NULL;
-  g_autoptr(GAsyncResult) result = NULL;
   g_autoptr(GError) error = NULL;
 
   if (status != LLMCTL_EXIT_OK)
@@ -267,11 +262,8 @@ run_use (int    argc,
     return llmctl_complain_usage (_("The id of a model is UTF-8 text"));
 
   client = llmctl_wait_client (&error);
-  if (client == NULL)
-    return llmctl_wait_fail (error);
-  llmsvc_client_select_model_async (client, argv[1], llmctl_wait_get_cancellable (),
-                                    llmctl_wait_take, &result);
-  if (!llmsvc_client_select_model_finish (client, llmctl_wait (&result), &error))
+  if (client == NULL || !llmsvc_client_select_model_sync (client, argv[1],
+                                                          llmctl_wait_get_cancellable (), &error))
     return llmctl_wait_fail (error);
 
   if (llmctl_globals.is_json)
@@ -313,7 +305,6 @@ run_check (int    argc,
   LlmctlExit status = llmctl_require_arguments (argv, 1, _("There is no FILE"));
   g_autofree char *tool = NULL;
   g_autoptr(GSubprocess) process = NULL;
-  g_autoptr(GAsyncResult) result = NULL;
   g_autofree char *output = NULL;
   g_autoptr(GError) error = NULL;
 
@@ -331,9 +322,8 @@ run_check (int    argc,
                               llmctl_globals.is_json ? "--json" : "--summary", "--", argv[1], NULL);
   if (process == NULL)
     return llmctl_fail (error);
-  g_subprocess_communicate_utf8_async (process, NULL, llmctl_wait_get_cancellable (),
-                                       llmctl_wait_take, &result);
-  if (!g_subprocess_communicate_utf8_finish (process, llmctl_wait (&result), &output, NULL, &error))
+  if (!g_subprocess_communicate_utf8 (process, NULL, llmctl_wait_get_cancellable (), &output, NULL,
+                                      &error))
     {
       g_subprocess_force_exit (process);
       return llmctl_wait_fail (error);

@@ -18,7 +18,6 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include "llmctl/output/llmctl-i18n.h"
 #include "llmctl/output/llmctl-output.h"
 
 #define MAX_FILE 65536

@@ -15,41 +15,19 @@ G_BEGIN_DECLS
 /* Of arrays and objects in each other. */
 #define LLMCTL_JSON_MAX_DEPTH 32
 
-/**
- * llmctl_json_write:
- * @value: any value
- * @is_indented: in lines for people, instead of one line
- *
- * Variants are what they hold, dictionaries are objects, structures and arrays are
- * arrays, NaN and infinity are `null`. Control characters are escaped, those above
- * ASCII as well.
- *
- * Returns: (transfer full): JSON without a newline at its end
- */
+/* (transfer full): any value, without a newline at its end, in lines for people if @is_indented.
+ * Variants are what they hold, dictionaries are objects, structures and arrays are arrays, NaN and
+ * infinity are `null`. Control characters are escaped, those above ASCII as well. */
 char     *llmctl_json_write (GVariant    *value,
                              gboolean     is_indented);
 
-/**
- * llmctl_json_read:
- * @text: JSON, valid UTF-8
- * @error: return location for an error
- *
- * Objects become `a{sv}`, arrays `av`, whole numbers `x`, or `t` when they are too
- * large for it, other numbers `d`; of keys that stand twice the last counts. There is
- * no `null` on D-Bus, so it is an error.
- *
- * Returns: (transfer full): the value, not floating, or %NULL with
- *   %LLMSVC_ERROR_INVALID_ARGUMENT set
- */
+/* (transfer full): objects are `a{sv}`, arrays `av`, whole numbers `x`, or `t` when they are too
+ * large for it, other numbers `d`; of keys that stand twice the last counts. There is no `null` on
+ * D-Bus, so it is LLMSVC_ERROR_INVALID_ARGUMENT. @text: valid UTF-8 */
 GVariant *llmctl_json_read  (const char  *text,
                              GError     **error) G_GNUC_WARN_UNUSED_RESULT;
 
-/**
- * llmctl_json_read_number:
- * @text: a number alone, as JSON has it
- *
- * Returns: (nullable) (transfer full): `x`, `t` or `d`, or %NULL when @text is none
- */
+/* (nullable) (transfer full): a number alone, as JSON has it: `x`, `t` or `d`. */
 GVariant *llmctl_json_read_number (const char *text);
 
 /* (transfer full): @name of a property or argument as all keys of our JSON are written:

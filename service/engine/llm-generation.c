@@ -221,8 +221,7 @@ llm_generation_finalize (GObject *object)
 
   g_clear_handle_id (&self->stall_timer, g_source_remove);
   g_clear_object (&self->context);
-  if (results == NULL || !self->exits)
-    g_clear_object (&self->sink);
+  g_clear_object (&self->sink);
   g_clear_pointer (&self->request, llm_request_unref);
   g_clear_pointer (&self->model, llm_model_unref);
   g_clear_pointer (&self->messages, g_variant_unref);

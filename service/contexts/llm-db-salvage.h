@@ -23,5 +23,8 @@ G_BEGIN_DECLS
  */
 gboolean llm_db_salvage (const char *path,
                          GError    **error) G_GNUC_WARN_UNUSED_RESULT;
+/* The same, or else it is kept with a warning, never deleted, and there is none in its place. */
+gboolean llm_db_replace (const char *path,
+                         GError    **error) G_GNUC_WARN_UNUSED_RESULT;
 
 G_END_DECLS

@@ -410,59 +410,6 @@ open_databases (Salvage *self,
          && llm_db_prepare_schema (self->target, error);
 }
 
-/* The file and its journal, which would otherwise be played into the next file, are kept as @copy.
- * @target (nullable) takes its place: a database left by a crash in between is whole, the old one
- * until the last rename. */
-static gboolean
-put_aside (const char *path,
-           const char *copy,
-           const char *target,
-           GError    **error)
-{
-  static const char *const suffixes[] = { "", "-wal", "-shm" };
-  g_autofree char *folder = g_path_get_dirname (path);
-  gboolean is_kept = TRUE;
-  int fd;
-
-  for (guint i = 0; is_kept && i < G_N_ELEMENTS (suffixes); i++)
-    {
-      g_autofree char *from = g_strconcat (path, suffixes[i], NULL);
-      g_autofree char *to = g_strconcat (copy, suffixes[i], NULL);
-
-      is_kept = (i == 0 && target != NULL && link (from, to) == 0) || g_rename (from, to) == 0
-                || errno == ENOENT;
-    }
-  if (!is_kept || (target != NULL && g_rename (target, path) != 0))
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-                   "The damaged context database %s can't be moved aside: %s", path,
-                   g_strerror (errno));
-      return FALSE;
-    }
-  fd = open (folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd >= 0)
-    {
-      fsync (fd);
-      close (fd);
-    }
-  return TRUE;
-}
-
-/* Now, or a little later: one that was kept before stays. (transfer full) */
-static char *
-make_copy_path (const char *path)
-{
-  for (gint64 now = llm_clock_wall_s ();; now++)
-    {
-      char *copy = g_strdup_printf ("%s.damaged-%" G_GINT64_FORMAT, path, now);
-      GStatBuf status;
-
-      if (g_lstat (copy, &status) < 0)
-        return copy;
-      g_free (copy);
-    }
-}
-
 gboolean
 llm_db_replace (const char *path,
                 GError    **error)
@@ -471,8 +418,8 @@ llm_db_replace (const char *path,
 
   if (llm_db_salvage (path, NULL))
     return TRUE;
-  copy = make_copy_path (path);
-  if (!put_aside (path, copy, NULL, error))
+  copy = llm_db_find_copy_path (path);
+  if (!llm_db_put_aside (path, copy, NULL, error))
     return FALSE;
   g_warning ("The context database %s is damaged; it was kept as %s, and a new one begins", path,
              copy);
@@ -485,7 +432,7 @@ llm_db_salvage (const char *path,
 {
   g_auto(Salvage) self = {
     .path = path,
-    .copy = make_copy_path (path),
+    .copy = llm_db_find_copy_path (path),
     .target_path = g_strconcat (path, ".salvage", NULL),
     .partial = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL),
   };
@@ -513,7 +460,7 @@ llm_db_salvage (const char *path,
     }
   is_written = llm_db_execute (self.target, error, "COMMIT", "");
   close_databases (&self);
-  if (!is_written || !put_aside (path, self.copy, self.target_path, error))
+  if (!is_written || !llm_db_put_aside (path, self.copy, self.target_path, error))
     {
       g_unlink (self.target_path);
       return FALSE;

@@ -4,11 +4,8 @@
 
 #include "contexts/llm-db-salvage.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <glib/gstdio.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/llm-clock.h"
 #include "common/llmsvc-error.h"

@@ -5,109 +5,88 @@
 #include <string.h>
 #include <xxhash.h>
 
-struct _LlmChecksum
+static XXH3_state_t *
+begin (void)
 {
-  XXH3_state_t *state;
-};
+  XXH3_state_t *state = XXH3_createState ();
 
-LlmChecksum *
-llm_checksum_new (void)
-{
-  LlmChecksum *self = g_new (LlmChecksum, 1);
-
-  self->state = XXH3_createState ();
-  XXH3_64bits_reset (self->state);
-  return self;
+  XXH3_64bits_reset (state);
+  return state;
 }
 
-void
-llm_checksum_free (LlmChecksum *self)
+static gint64
+end (XXH3_state_t *state)
 {
-  XXH3_freeState (self->state);
-  g_free (self);
-}
+  gint64 sum = (gint64) XXH3_64bits_digest (state);
 
-/* A length before all that has one: two rows that differ never give the same bytes. */
-static void
-add_bytes (LlmChecksum  *self,
-           gconstpointer bytes,
-           gsize         length)
-{
-  llm_checksum_add_number (self, (gint64) length);
-  if (length > 0)
-    XXH3_64bits_update (self->state, bytes, length);
-}
-
-void
-llm_checksum_add_string (LlmChecksum *self,
-                         const char  *string)
-{
-  if (string == NULL)
-    llm_checksum_add_number (self, -1);
-  else
-    add_bytes (self, string, strlen (string));
-}
-
-/* The database may be copied to a machine of the other byte order. */
-void
-llm_checksum_add_number (LlmChecksum *self,
-                         gint64       number)
-{
-  gint64 bytes = GINT64_TO_LE (number);
-
-  XXH3_64bits_update (self->state, &bytes, sizeof bytes);
-}
-
-gint64
-llm_checksum_end (LlmChecksum *self)
-{
-  gint64 sum = (gint64) XXH3_64bits_digest (self->state);
-
-  llm_checksum_free (self);
+  XXH3_freeState (state);
   return sum;
+}
+
+/* Adds values in order: `i` gint64, `s` const char * (nullable, which is not the same as empty), `b`
+ * const void * and gsize. A length before all that has one: two rows that differ never give the
+ * same bytes. The database may be copied to a machine of the other byte order. */
+static void
+add (XXH3_state_t *state,
+     const char   *types,
+     ...)
+{
+  va_list values;
+
+  va_start (values, types);
+  for (; *types != '\0'; types++)
+    {
+      const void *bytes = *types != 'i' ? va_arg (values, const void *) : NULL;
+      gint64 number = *types == 'i'   ? va_arg (values, gint64)
+                      : *types == 'b' ? (gint64) va_arg (values, gsize)
+                      : bytes != NULL ? (gint64) strlen (bytes)
+                                      : -1;
+      gint64 little = GINT64_TO_LE (number);
+
+      XXH3_64bits_update (state, &little, sizeof little);
+      if (bytes != NULL && number > 0)
+        XXH3_64bits_update (state, bytes, (gsize) number);
+    }
+  va_end (values);
 }
 
 gint64
 llm_checksum_of_owner (const LlmStoredContext *context)
 {
-  LlmChecksum *self = llm_checksum_new ();
+  XXH3_state_t *state = begin ();
 
-  llm_checksum_add_number (self, context->uid);
-  llm_checksum_add_string (self, context->app);
-  return llm_checksum_end (self);
+  add (state, "is", (gint64) context->uid, context->app);
+  return end (state);
 }
 
 gint64
 llm_checksum_of_context (const LlmStoredContext *context)
 {
-  LlmChecksum *self = llm_checksum_new ();
+  XXH3_state_t *state = begin ();
 
-  llm_checksum_add_string (self, context->id);
-  llm_checksum_add_string (self, context->name);
-  llm_checksum_add_number (self, (gint64) context->revision);
-  llm_checksum_add_number (self, context->created);
-  llm_checksum_add_number (self, context->used);
-  llm_checksum_add_number (self, context->max_tokens);
-  llm_checksum_add_string (self, context->slo);
-  llm_checksum_add_number (self, context->n_turns);
-  llm_checksum_add_string (self, context->damage);
-  return llm_checksum_end (self);
+  add (state, "ssiiiisis", context->id, context->name, (gint64) context->revision,
+       context->created, context->used, (gint64) context->max_tokens, context->slo,
+       (gint64) context->n_turns, context->damage);
+  return end (state);
 }
 
-LlmChecksum *
-llm_checksum_begin_turn (const char    *context,
-                         gint64         number,
-                         const LlmTurn *turn,
-                         const char    *results)
+gint64
+llm_checksum_of_turn (const char      *context,
+                      gint64           number,
+                      const LlmTurn   *turn,
+                      const char      *results,
+                      const GPtrArray *extras)
 {
-  LlmChecksum *self = llm_checksum_new ();
+  XXH3_state_t *state = begin ();
 
-  llm_checksum_add_string (self, context);
-  llm_checksum_add_number (self, number);
-  llm_checksum_add_number (self, turn->is_base);
-  llm_checksum_add_string (self, turn->request_id);
-  llm_checksum_add_string (self, results);
-  return self;
+  add (state, "siiss", context, number, (gint64) turn->is_base, turn->request_id, results);
+  for (guint i = 0; i < turn->messages->len; i++)
+    {
+      const LlmStoredMessage *message = g_ptr_array_index (turn->messages, i);
+
+      add (state, "sss", message->role, message->text, g_ptr_array_index (extras, i));
+    }
+  return end (state);
 }
 
 gint64
@@ -115,14 +94,11 @@ llm_checksum_of_tokens (const char    *context,
                         gint64         number,
                         const LlmTurn *turn)
 {
-  LlmChecksum *self = llm_checksum_new ();
+  XXH3_state_t *state = begin ();
 
-  llm_checksum_add_string (self, context);
-  llm_checksum_add_number (self, number);
-  llm_checksum_add_string (self, turn->identity);
-  llm_checksum_add_number (self, turn->is_closed);
-  llm_checksum_add_number (self, turn->n_tokens);
+  add (state, "sisii", context, number, turn->identity, (gint64) turn->is_closed,
+       (gint64) turn->n_tokens);
   if (turn->tokens != NULL)
-    add_bytes (self, turn->tokens->data, turn->tokens->len * sizeof (gint32));
-  return llm_checksum_end (self);
+    add (state, "b", turn->tokens->data, (gsize) turn->tokens->len * sizeof (gint32));
+  return end (state);
 }

@@ -10,7 +10,6 @@
 
 #include "common/llmsvc-error.h"
 #include "contexts/llm-checksum.h"
-#include "contexts/llm-stored-row.h"
 #include "sched/llm-slo.h"
 
 /* As options allow them. */
@@ -95,14 +94,14 @@ static LlmStoredContext *
 read_owner (sqlite3_stmt *row)
 {
   g_autoptr(LlmStoredContext) context = llm_stored_context_new ();
-  const char *app = llm_stored_row_get_text (row, 2);
+  const char *app = llm_db_get_text (row, 2);
   gint64 uid;
 
-  if (!llm_stored_row_get_number (row, 1, 0, G_MAXUINT32, &uid) || app == NULL || strlen (app) > MAX_APP_BYTES)
+  if (!llm_db_get_number (row, 1, 0, G_MAXUINT32, &uid) || app == NULL || strlen (app) > MAX_APP_BYTES)
     return NULL;
   context->uid = (guint32) uid;
   context->app = g_strdup (app);
-  return llm_stored_row_check (row, 10, llm_checksum_of_owner (context)) ? g_steal_pointer (&context) : NULL;
+  return llm_db_check_sum (row, 10, llm_checksum_of_owner (context)) ? g_steal_pointer (&context) : NULL;
 }
 
 /* Fills in the rest; FALSE when something of it is damaged. */
@@ -115,32 +114,32 @@ read_context (sqlite3_stmt     *row,
   LlmSloClass slo_class;
   char *damage;
 
-  context->id = g_strdup (llm_stored_row_get_text (row, 0));
-  context->name = g_strdup (llm_stored_row_get_text (row, 3));
-  context->slo = g_strdup (llm_stored_row_get_text (row, 8));
-  has_numbers = llm_stored_row_get_number (row, 4, 0, G_MAXINT64, &revision);
-  has_numbers &= llm_stored_row_get_number (row, 5, 0, G_MAXINT64, &context->created);
-  has_numbers &= llm_stored_row_get_number (row, 6, 0, G_MAXINT64, &context->used);
-  has_numbers &= llm_stored_row_get_number (row, 7, 0, MAX_MAX_TOKENS, &max_tokens);
-  has_numbers &= llm_stored_row_get_number (row, 9, 0, G_MAXINT, &n_turns)
+  context->id = g_strdup (llm_db_get_text (row, 0));
+  context->name = g_strdup (llm_db_get_text (row, 3));
+  context->slo = g_strdup (llm_db_get_text (row, 8));
+  has_numbers = llm_db_get_number (row, 4, 0, G_MAXINT64, &revision);
+  has_numbers &= llm_db_get_number (row, 5, 0, G_MAXINT64, &context->created);
+  has_numbers &= llm_db_get_number (row, 6, 0, G_MAXINT64, &context->used);
+  has_numbers &= llm_db_get_number (row, 7, 0, MAX_MAX_TOKENS, &max_tokens);
+  has_numbers &= llm_db_get_number (row, 9, 0, G_MAXINT, &n_turns)
                  || sqlite3_column_type (row, 9) == SQLITE_NULL;
   context->revision = (guint64) revision;
   context->max_tokens = (guint) max_tokens;
   context->n_turns = (guint) n_turns;
-  if (!llm_stored_row_dup_text (row, 12, &damage))
+  if (!llm_db_dup_text (row, 12, &damage))
     damage = g_strdup ("");
   context->damage = damage;
 
   /* only counts */
-  llm_stored_row_get_number (row, 13, 0, G_MAXINT, &n_tokens);
-  llm_stored_row_get_number (row, 15, 0, G_MAXINT64, &bytes);
+  llm_db_get_number (row, 13, 0, G_MAXINT, &n_tokens);
+  llm_db_get_number (row, 15, 0, G_MAXINT64, &bytes);
   context->n_tokens = (guint) n_tokens;
-  context->counted_by = g_strdup (llm_stored_row_get_text (row, 14));
+  context->counted_by = g_strdup (llm_db_get_text (row, 14));
   context->bytes = (guint64) bytes;
 
   return has_numbers && is_good_id (context->id) && is_good_name (context->name)
          && context->slo != NULL && llm_slo_class_parse (context->slo, &slo_class)
-         && llm_stored_row_check (row, 11, llm_checksum_of_context (context));
+         && llm_db_check_sum (row, 11, llm_checksum_of_context (context));
 }
 
 /* Gives a damaged row what it needs to be listed and closed. */
@@ -228,7 +227,7 @@ find_id (sqlite3       *db,
 
   while (row != NULL && *error == NULL && llm_db_next (row, error))
     {
-      context->id = g_strdup (llm_stored_row_get_text (row, 0));
+      context->id = g_strdup (llm_db_get_text (row, 0));
       if (is_good_id (context->id) && llm_checksum_of_context (context) == repair->checksum)
         return TRUE;
       g_free (context->id);
@@ -298,7 +297,6 @@ load_contexts (sqlite3        *db,
   g_autoptr(GHashTable) names = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   g_autoptr(GPtrArray) repairs = g_ptr_array_new_with_free_func ((GDestroyNotify) repair_free);
   Reading reading = { index, ids, names, repairs };
-  g_autoptr(GError) local = NULL;
   g_autoptr(sqlite3_stmt) row = llm_db_query (db, error,
     "SELECT c.id, c.uid, c.app, c.name, c.revision, c.created, c.used, c.max_tokens, c.slo,"
     "  c.n_turns, c.owner_checksum, c.checksum, c.damage,"
@@ -312,13 +310,10 @@ load_contexts (sqlite3        *db,
 
   if (row == NULL)
     return FALSE;
-  while (llm_db_next (row, &local))
+  while (llm_db_next (row, error))
     take_row (&reading, row);
-  if (local != NULL)
-    {
-      g_propagate_error (error, g_steal_pointer (&local));
-      return FALSE;
-    }
+  if (*error != NULL)
+    return FALSE;
   sqlite3_reset (row);
   /* rows below such a context have its old id */
   if (repairs->len > 0 && !llm_db_execute (db, error, "PRAGMA defer_foreign_keys = ON", ""))
@@ -334,28 +329,25 @@ load_quotas (sqlite3        *db,
              LlmStoredIndex *index,
              GError        **error)
 {
-  g_autoptr(GError) local = NULL;
   g_autoptr(sqlite3_stmt) row =
     llm_db_query (db, error, "SELECT uid, app, key, value FROM quotas", "");
 
   if (row == NULL)
     return FALSE;
-  while (llm_db_next (row, &local))
+  while (llm_db_next (row, error))
     {
-      const char *app = llm_stored_row_get_text (row, 1);
-      const char *key = llm_stored_row_get_text (row, 2);
+      const char *app = llm_db_get_text (row, 1);
+      const char *key = llm_db_get_text (row, 2);
       double value = sqlite3_column_double (row, 3);
       gint64 uid;
 
-      if (!llm_stored_row_get_number (row, 0, 0, G_MAXUINT32, &uid) || app == NULL || strlen (app) > MAX_APP_BYTES
+      if (!llm_db_get_number (row, 0, 0, G_MAXUINT32, &uid) || app == NULL || strlen (app) > MAX_APP_BYTES
           || key == NULL || sqlite3_column_type (row, 3) == SQLITE_NULL || !isfinite (value)
           || value < 0)
         index->n_bad_settings++;
       else
         g_ptr_array_add (index->quotas, llm_stored_quota_new ((guint32) uid, app, key, value));
     }
-  if (local != NULL)
-    g_propagate_error (error, g_steal_pointer (&local));
   return *error == NULL;
 }
 
@@ -371,7 +363,7 @@ load_settings (sqlite3        *db,
     return FALSE;
   if (llm_db_next (row, error))
     {
-      index->model = g_strdup (llm_stored_row_get_text (row, 0));
+      index->model = g_strdup (llm_db_get_text (row, 0));
       index->n_bad_settings += index->model == NULL;
     }
   return *error == NULL;

@@ -7,7 +7,6 @@
 
 #include "common/llmsvc-error.h"
 #include "contexts/llm-checksum.h"
-#include "contexts/llm-stored-row.h"
 
 static GVariant *
 parse_dict (const char *text)
@@ -21,39 +20,34 @@ load_messages (sqlite3     *db,
                const char  *context,
                gint64       number,
                LlmTurn     *turn,
-               LlmChecksum *checksum,
+               GPtrArray   *extras,
                gboolean    *is_good,
                GError     **error)
 {
   static const char *const roles[] = { "system", "user", "assistant", "tool", NULL };
-  g_autoptr(GError) local = NULL;
   g_autoptr(sqlite3_stmt) row = llm_db_query (db, error,
     "SELECT role, text, extras, number FROM messages WHERE context = ? AND turn = ?"
     " ORDER BY number", "si", context, number);
 
   if (row == NULL)
     return FALSE;
-  while (llm_db_next (row, &local))
+  while (llm_db_next (row, error))
     {
-      const char *role = llm_stored_row_get_text (row, 0);
-      const char *text = llm_stored_row_get_text (row, 1);
-      const char *extras = llm_stored_row_get_text (row, 2);
-      g_autoptr(GVariant) dict = extras != NULL ? parse_dict (extras) : NULL;
+      const char *role = llm_db_get_text (row, 0);
+      const char *text = llm_db_get_text (row, 1);
+      const char *printed = llm_db_get_text (row, 2);
+      g_autoptr(GVariant) dict = printed != NULL ? parse_dict (printed) : NULL;
       gint64 place = turn->messages->len;
 
       if (role == NULL || !g_strv_contains (roles, role) || text == NULL || dict == NULL
-          || !llm_stored_row_get_number (row, 3, place, place, &place))
+          || !llm_db_get_number (row, 3, place, place, &place))
         {
           *is_good = FALSE;
           return TRUE;
         }
-      llm_checksum_add_string (checksum, role);
-      llm_checksum_add_string (checksum, text);
-      llm_checksum_add_string (checksum, extras);
+      g_ptr_array_add (extras, g_strdup (printed));
       g_ptr_array_add (turn->messages, llm_stored_message_new (role, text, dict));
     }
-  if (local != NULL)
-    g_propagate_error (error, g_steal_pointer (&local));
   return *error == NULL;
 }
 
@@ -69,9 +63,9 @@ read_tokens (sqlite3_stmt *row,
   gboolean is_good = type == SQLITE_NULL || (type == SQLITE_BLOB && n_bytes % sizeof (gint32) == 0);
   gint64 is_closed, n_tokens, n_total;
 
-  is_good &= llm_stored_row_get_number (row, 2, 0, 1, &is_closed);
-  is_good &= llm_stored_row_get_number (row, 3, 0, G_MAXINT, &n_tokens);
-  is_good &= llm_stored_row_dup_text (row, 5, &turn->identity);
+  is_good &= llm_db_get_number (row, 2, 0, 1, &is_closed);
+  is_good &= llm_db_get_number (row, 3, 0, G_MAXINT, &n_tokens);
+  is_good &= llm_db_dup_text (row, 5, &turn->identity);
   turn->is_closed = is_closed != 0;
   turn->n_tokens = (guint) n_tokens;
   if (is_good && n_bytes > 0)
@@ -81,16 +75,16 @@ read_tokens (sqlite3_stmt *row,
     }
   for (guint i = 0; turn->tokens != NULL && i < turn->tokens->len; i++)
     is_good &= g_array_index (turn->tokens, gint32, i) >= 0;
-  is_good = is_good && llm_stored_row_check (row, 9, llm_checksum_of_tokens (context, number, turn));
+  is_good = is_good && llm_db_check_sum (row, 9, llm_checksum_of_tokens (context, number, turn));
   if (!is_good)
     {
       g_clear_pointer (&turn->tokens, g_array_unref);
       g_clear_pointer (&turn->identity, g_free);
     }
-  else if (llm_stored_row_get_number (row, 10, 0, G_MAXINT, &n_total))
+  else if (llm_db_get_number (row, 10, 0, G_MAXINT, &n_total))
     {
       turn->n_total = (guint) n_total;
-      turn->counted_by = g_strdup (llm_stored_row_get_text (row, 11));
+      turn->counted_by = g_strdup (llm_db_get_text (row, 11));
     }
   return is_good;
 }
@@ -106,25 +100,23 @@ load_turn (sqlite3      *db,
            gboolean     *is_good,
            GError      **error)
 {
-  g_autoptr(LlmChecksum) checksum = NULL;
+  g_autoptr(GPtrArray) extras = g_ptr_array_new_with_free_func (g_free);
   g_autofree char *results = NULL;
   gint64 is_base;
-  gint64 sum;
 
-  *is_good &= llm_stored_row_get_number (row, 0, number, number, &number);
-  *is_good &= llm_stored_row_get_number (row, 1, 0, number == 0 ? 1 : 0, &is_base);
-  *is_good &= llm_stored_row_dup_text (row, 6, &turn->request_id);
-  *is_good &= llm_stored_row_dup_text (row, 7, &results);
+  *is_good &= llm_db_get_number (row, 0, number, number, &number);
+  *is_good &= llm_db_get_number (row, 1, 0, number == 0 ? 1 : 0, &is_base);
+  *is_good &= llm_db_dup_text (row, 6, &turn->request_id);
+  *is_good &= llm_db_dup_text (row, 7, &results);
   turn->is_base = is_base != 0;
   turn->results = results != NULL ? parse_dict (results) : NULL;
   *is_good &= (turn->results != NULL) == (results != NULL);
   *has_tokens = read_tokens (row, context, number, turn);
 
-  checksum = llm_checksum_begin_turn (context, number, turn, results);
-  if (*is_good && !load_messages (db, context, number, turn, checksum, is_good, error))
+  if (*is_good && !load_messages (db, context, number, turn, extras, is_good, error))
     return FALSE;
-  sum = llm_checksum_end (g_steal_pointer (&checksum));
-  *is_good &= llm_stored_row_check (row, 8, sum);
+  *is_good &=
+    llm_db_check_sum (row, 8, llm_checksum_of_turn (context, number, turn, results, extras));
   return TRUE;
 }
 
@@ -142,7 +134,7 @@ check_n_turns (sqlite3               *db,
   if (row == NULL)
     return FALSE;
   if (llm_db_next (row, error) && sqlite3_column_type (row, 0) != SQLITE_NULL)
-    *is_good &= llm_stored_row_get_number (row, 0, n_turns, n_turns, &n_turns);
+    *is_good &= llm_db_get_number (row, 0, n_turns, n_turns, &n_turns);
   return *error == NULL;
 }
 
@@ -152,7 +144,6 @@ load_turns (sqlite3          *db,
             gboolean         *is_good,
             GError          **error)
 {
-  g_autoptr(GError) local = NULL;
   guint first_without = G_MAXUINT;
   g_autoptr(sqlite3_stmt) row = llm_db_query (db, error,
     "SELECT number, is_base, is_closed, n_tokens, tokens, identity, request_id, results, checksum,"
@@ -161,7 +152,7 @@ load_turns (sqlite3          *db,
 
   if (row == NULL)
     return FALSE;
-  while (*is_good && llm_db_next (row, &local))
+  while (*is_good && llm_db_next (row, error))
     {
       g_autoptr(LlmTurn) turn = llm_turn_new ();
       guint number = llm_conversation_get_n_turns (context->turns);
@@ -173,11 +164,8 @@ load_turns (sqlite3          *db,
         first_without = MIN (first_without, number);
       llm_conversation_add_turn (context->turns, g_steal_pointer (&turn));
     }
-  if (local != NULL)
-    {
-      g_propagate_error (error, g_steal_pointer (&local));
-      return FALSE;
-    }
+  if (*error != NULL)
+    return FALSE;
   if (first_without < G_MAXUINT)
     llm_conversation_drop_tokens (context->turns, first_without);
   return !*is_good || check_n_turns (db, context, is_good, error);

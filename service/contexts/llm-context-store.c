@@ -6,7 +6,6 @@
 
 #include "common/llmsvc-error.h"
 #include "contexts/llm-checksum.h"
-#include "contexts/llm-stored-row.h"
 
 LlmStoredContext *
 llm_stored_context_new (void)
@@ -113,27 +112,6 @@ llm_stored_count_free (LlmStoredCount *self)
 /* --- writing --- */
 
 static gboolean
-insert_messages (sqlite3       *db,
-                 const char    *context,
-                 guint          number,
-                 const LlmTurn *turn,
-                 GStrv          extras,
-                 GError       **error)
-{
-  for (guint i = 0; i < turn->messages->len; i++)
-    {
-      const LlmStoredMessage *message = g_ptr_array_index (turn->messages, i);
-
-      if (!llm_db_execute (db, error,
-                           "INSERT INTO messages (context, turn, number, role, text, extras)"
-                           " VALUES (?, ?, ?, ?, ?, ?)", "siisss", context, (gint64) number,
-                           (gint64) i, message->role, message->text, extras[i]))
-        return FALSE;
-    }
-  return TRUE;
-}
-
-static gboolean
 insert_turn (sqlite3       *db,
              const char    *context,
              guint          number,
@@ -141,32 +119,41 @@ insert_turn (sqlite3       *db,
              GError       **error)
 {
   g_autofree char *results = turn->results != NULL ? g_variant_print (turn->results, TRUE) : NULL;
-  g_auto(GStrv) extras = g_new0 (char *, turn->messages->len + 1);
-  LlmChecksum *checksum = llm_checksum_begin_turn (context, number, turn, results);
+  g_autoptr(GPtrArray) extras = g_ptr_array_new_with_free_func (g_free);
 
   for (guint i = 0; i < turn->messages->len; i++)
     {
       const LlmStoredMessage *message = g_ptr_array_index (turn->messages, i);
 
-      extras[i] = g_variant_print (message->extras, TRUE);
-      llm_checksum_add_string (checksum, message->role);
-      llm_checksum_add_string (checksum, message->text);
-      llm_checksum_add_string (checksum, extras[i]);
+      g_ptr_array_add (extras, g_variant_print (message->extras, TRUE));
     }
-  return llm_db_execute (db, error,
-                         "INSERT INTO turns (context, number, is_base, is_closed, n_tokens,"
-                         " tokens, identity, request_id, results, checksum, token_checksum,"
-                         " n_total, counted_by)"
-                         " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, nullif (?, -1), ?)",
-                         "siiiibsssiiis", context, (gint64) number, (gint64) turn->is_base,
-                         (gint64) turn->is_closed, (gint64) turn->n_tokens,
-                         (const void *) (turn->tokens != NULL ? turn->tokens->data : NULL),
-                         turn->tokens != NULL ? turn->tokens->len * sizeof (gint32) : (gsize) 0,
-                         turn->identity, turn->request_id, results, llm_checksum_end (checksum),
-                         llm_checksum_of_tokens (context, number, turn),
-                         turn->counted_by != NULL ? (gint64) turn->n_total : (gint64) -1,
-                         turn->counted_by) &&
-         insert_messages (db, context, number, turn, extras, error);
+  if (!llm_db_execute (db, error,
+                       "INSERT INTO turns (context, number, is_base, is_closed, n_tokens,"
+                       " tokens, identity, request_id, results, checksum, token_checksum,"
+                       " n_total, counted_by)"
+                       " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, nullif (?, -1), ?)",
+                       "siiiibsssiiis", context, (gint64) number, (gint64) turn->is_base,
+                       (gint64) turn->is_closed, (gint64) turn->n_tokens,
+                       (const void *) (turn->tokens != NULL ? turn->tokens->data : NULL),
+                       turn->tokens != NULL ? turn->tokens->len * sizeof (gint32) : (gsize) 0,
+                       turn->identity, turn->request_id, results,
+                       llm_checksum_of_turn (context, number, turn, results, extras),
+                       llm_checksum_of_tokens (context, number, turn),
+                       turn->counted_by != NULL ? (gint64) turn->n_total : (gint64) -1,
+                       turn->counted_by))
+    return FALSE;
+  for (guint i = 0; i < turn->messages->len; i++)
+    {
+      const LlmStoredMessage *message = g_ptr_array_index (turn->messages, i);
+
+      if (!llm_db_execute (db, error,
+                           "INSERT INTO messages (context, turn, number, role, text, extras)"
+                           " VALUES (?, ?, ?, ?, ?, ?)", "siisss", context, (gint64) number,
+                           (gint64) i, message->role, message->text,
+                           (const char *) g_ptr_array_index (extras, i)))
+        return FALSE;
+    }
+  return TRUE;
 }
 
 gboolean
@@ -247,7 +234,7 @@ change_context (sqlite3               *db,
   context->max_tokens = sqlite3_column_int64 (row, 4);
   context->slo = g_strdup ((const char *) sqlite3_column_text (row, 5));
   context->n_turns = sqlite3_column_int64 (row, 6);
-  if (!llm_stored_row_check (row, 7, llm_checksum_of_context (context))
+  if (!llm_db_check_sum (row, 7, llm_checksum_of_context (context))
       || sqlite3_column_type (row, 8) != SQLITE_NULL)
     {
       g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,

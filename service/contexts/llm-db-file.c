@@ -6,16 +6,13 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
 #include "contexts/llm-db-salvage.h"
-#include "contexts/llm-db-schema.h"
 
 /* Whoever else has it may be about to end. */
 #define BUSY_TIMEOUT_MS 2000
@@ -105,7 +102,7 @@ set_up (sqlite3 *db,
                                 "PRAGMA foreign_keys=ON; PRAGMA trusted_schema=OFF;"
                                 "PRAGMA secure_delete=ON; PRAGMA wal_autocheckpoint=256;"
                                 "PRAGMA journal_size_limit=-1;", error) &&
-         llm_db_schema_prepare (db, error);
+         llm_db_prepare_schema (db, error);
 }
 
 /* It was damaged when it was last used: the rest of it may be sound. */
@@ -176,48 +173,6 @@ open_db (LlmDbFile  *self,
     set_open_error (self, code, error);
   g_clear_pointer (&self->db, sqlite3_close);
   return FALSE;
-}
-
-/* Now, or a little later: one that was kept before stays. */
-static gint64
-find_free_time (LlmDbFile *self)
-{
-  struct stat status;
-
-  for (gint64 now = llm_clock_wall_s ();; now++)
-    {
-      g_autofree char *name = g_strdup_printf (DB_NAME ".damaged-%" G_GINT64_FORMAT, now);
-
-      if (fstatat (self->fd, name, &status, AT_SYMLINK_NOFOLLOW) < 0)
-        return now;
-    }
-}
-
-/* The file and its journal, which would otherwise be played into the next file. */
-static gboolean
-move_aside (LlmDbFile *self,
-            GError   **error)
-{
-  static const char *const suffixes[] = { "", "-wal", "-shm" };
-  const gint64 now = find_free_time (self);
-
-  for (guint i = 0; i < G_N_ELEMENTS (suffixes); i++)
-    {
-      g_autofree char *from = g_strconcat (DB_NAME, suffixes[i], NULL);
-      g_autofree char *to =
-        g_strdup_printf (DB_NAME ".damaged-%" G_GINT64_FORMAT "%s", now, suffixes[i]);
-
-      if (renameat (self->fd, from, self->fd, to) < 0 && errno != ENOENT)
-        {
-          g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-                       "The damaged context database %s can't be moved aside: %s", self->path,
-                       g_strerror (errno));
-          return FALSE;
-        }
-    }
-  g_warning ("The context database %s is damaged; it was kept as %s.damaged-%" G_GINT64_FORMAT
-             ", and a new one begins", self->path, self->path, now);
-  return TRUE;
 }
 
 /* A link in the folder may lead to another user's file, and so may anything that is not a file. */
@@ -316,8 +271,7 @@ llm_db_file_open (const char *folder,
   if (open_path (self, is_suspect, fault, &local))
     return g_steal_pointer (&self);
   if (*fault == LLM_DB_FAULT_DAMAGED)
-    return (llm_db_salvage (self->path, NULL) || move_aside (self, error)) &&
-                   open_path (self, FALSE, fault, error)
+    return llm_db_replace (self->path, error) && open_path (self, FALSE, fault, error)
              ? g_steal_pointer (&self)
              : NULL;
   g_propagate_error (error, g_steal_pointer (&local));

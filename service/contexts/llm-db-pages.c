@@ -5,13 +5,10 @@
 
 #include "contexts/llm-db-pages.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "common/llmsvc-error.h"
 
 #define MAGIC "SQLite format 3"
 #define DEFAULT_PAGE_BYTES 4096
@@ -210,11 +207,10 @@ take_page (Scan         *self,
     }
 }
 
-gboolean
+void
 llm_db_pages_scan (const char *path,
                    LlmDbRow    func,
-                   gpointer    data,
-                   GError    **error)
+                   gpointer    data)
 {
   g_autoptr(GByteArray) payload = g_byte_array_new ();
   guint8 page[MAX_PAGE_BYTES];
@@ -227,15 +223,10 @@ llm_db_pages_scan (const char *path,
     .payload = payload,
   };
 
-  if (self.fd < 0 || fstat (self.fd, &status) < 0)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE, "%s can't be opened: %s", path,
-                   g_strerror (errno));
-      if (self.fd >= 0)
-        close (self.fd);
-      return FALSE;
-    }
-  self.n_bytes = (guint64) status.st_size;
+  if (self.fd < 0)
+    return;
+  if (fstat (self.fd, &status) == 0)
+    self.n_bytes = (guint64) status.st_size;
   if (read_page (&self, 1, page) && memcmp (page, MAGIC, sizeof MAGIC) == 0)
     {
       gsize page_bytes = (gsize) get_number (page + 16, 2);
@@ -248,5 +239,4 @@ llm_db_pages_scan (const char *path,
     if (read_page (&self, number, page))
       take_page (&self, page, number == 1 ? FILE_HEADER_BYTES : 0);
   close (self.fd);
-  return TRUE;
 }

@@ -36,10 +36,9 @@ typedef void (*LlmDbRow) (const LlmDbValue *values,
                           guint             n_values,
                           gpointer          data);
 
-/* Calls @func with each row of the file @path. FALSE when the file can't be read. */
-gboolean llm_db_pages_scan (const char *path,
-                            LlmDbRow    func,
-                            gpointer    data,
-                            GError    **error);
+/* Calls @func with each row of the file @path that can be read. */
+void llm_db_pages_scan (const char *path,
+                        LlmDbRow    func,
+                        gpointer    data);
 
 G_END_DECLS

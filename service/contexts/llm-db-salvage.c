@@ -4,18 +4,42 @@
 
 #include "contexts/llm-db-salvage.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <glib/gstdio.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
 #include "contexts/llm-checksum.h"
 #include "contexts/llm-db-pages.h"
-#include "contexts/llm-db-schema.h"
-#include "contexts/llm-stored-row.h"
+
+/* A table, whose columns are the same in all versions, but for those that came behind. */
+typedef struct
+{
+  const char *name;
+  const char *types;   /* of its first values, a letter each: `t`ext, `i`nteger, `n`umber */
+  guint n_min;         /* columns of version 1 */
+  guint n_max;
+} Table;
+
+/* What table a row is of shows in its values: none of ours looks like another, but the copy of the
+ * contexts, which may be taken for them. */
+typedef enum
+{
+  TURNS,
+  MESSAGES,
+  CONTEXTS,
+  QUOTAS,
+  SETTINGS,
+  N_TABLES
+} TableId;
+
+static const Table tables[N_TABLES] = {
+  [TURNS] = { "turns", "tiiii", 9, 13 },
+  [MESSAGES] = { "messages", "tiittt", 6, 6 },
+  [CONTEXTS] = { "contexts", "titt", 9, 13 },
+  [QUOTAS] = { "quotas", "ittn", 4, 4 },
+  [SETTINGS] = { "settings", "tt", 2, 2 },
+};
 
 typedef struct
 {
@@ -24,16 +48,25 @@ typedef struct
   char *target_path;
   sqlite3 *source;     /* (nullable) */
   sqlite3 *target;     /* (nullable) */
+  sqlite3_stmt *inserts[N_TABLES]; /* (nullable): a row of each, with all its columns */
   gboolean has_tables; /* SQLite finds the tables of source; else there are only pages */
   GHashTable *partial; /* (element-type utf8) (owned): ids of contexts that SQLite can't read all of */
   guint n_lost;        /* contexts without their text now */
 } Salvage;
 
 static void
+close_databases (Salvage *self)
+{
+  for (guint i = 0; i < N_TABLES; i++)
+    g_clear_pointer (&self->inserts[i], sqlite3_finalize);
+  g_clear_pointer (&self->source, sqlite3_close);
+  g_clear_pointer (&self->target, sqlite3_close);
+}
+
+static void
 salvage_clear (Salvage *self)
 {
-  sqlite3_close (self->source);
-  sqlite3_close (self->target);
+  close_databases (self);
   g_hash_table_unref (self->partial);
   g_free (self->copy);
   g_free (self->target_path);
@@ -43,37 +76,35 @@ G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Salvage, salvage_clear)
 
 /* --- rows --- */
 
-/* The same columns of a table of the new database, which may have more of them. */
+/* The statement that inserts a row, with nothing bound to it: what a row does not have is NULL. */
 static sqlite3_stmt *
-prepare_insert (sqlite3      *target,
-                const char   *table,
-                sqlite3_stmt *row)
+begin_insert (Salvage *self,
+              TableId  id)
 {
-  g_autoptr(GString) sql = g_string_new ("INSERT OR IGNORE INTO ");
-  int n = sqlite3_column_count (row);
-  sqlite3_stmt *insert = NULL;
+  static const char marks[] = "?,?,?,?,?,?,?,?,?,?,?,?,?";
 
-  g_string_append_printf (sql, "%s (", table);
-  for (int i = 0; i < n; i++)
-    g_string_append_printf (sql, "%s%s", i > 0 ? ", " : "", sqlite3_column_name (row, i));
-  g_string_append (sql, ") VALUES (");
-  for (int i = 0; i < n; i++)
-    g_string_append (sql, i > 0 ? ", ?" : "?");
-  g_string_append_c (sql, ')');
-  sqlite3_prepare_v2 (target, sql->str, -1, &insert, NULL);
-  return insert;
+  if (self->inserts[id] == NULL)
+    {
+      g_autofree char *sql = g_strdup_printf ("INSERT OR IGNORE INTO %s VALUES (%.*s)",
+                                              tables[id].name, (int) tables[id].n_max * 2 - 1,
+                                              marks);
+
+      self->inserts[id] = llm_db_query (self->target, NULL, sql, "");
+    }
+  if (self->inserts[id] != NULL)
+    sqlite3_clear_bindings (self->inserts[id]);
+  return self->inserts[id];
 }
 
-/* Copies the rows that a query over all columns of @table gives. FALSE when they end with an error:
+/* Copies the rows that a query over columns of a table gives, the first ones in order. FALSE when they end with an error:
  * those before it are copied. A row that the new database refuses is left out. */
 static gboolean
 copy_rows (Salvage       *self,
-           const char    *table,
+           TableId        table,
            const char    *sql,
            sqlite3_value *id)
 {
   g_autoptr(sqlite3_stmt) row = NULL;
-  g_autoptr(sqlite3_stmt) insert = NULL;
   int code;
 
   if (sqlite3_prepare_v2 (self->source, sql, -1, &row, NULL) != SQLITE_OK)
@@ -82,7 +113,9 @@ copy_rows (Salvage       *self,
     sqlite3_bind_value (row, 1, id);
   while ((code = sqlite3_step (row)) == SQLITE_ROW)
     {
-      if (insert == NULL && (insert = prepare_insert (self->target, table, row)) == NULL)
+      sqlite3_stmt *insert = begin_insert (self, table);
+
+      if (insert == NULL)
         return FALSE;
       for (int i = 0; i < sqlite3_column_count (row); i++)
         sqlite3_bind_value (insert, i + 1, sqlite3_column_value (row, i));
@@ -95,11 +128,12 @@ copy_rows (Salvage       *self,
 /* From both ends, where the way through the middle is barred. FALSE when it is. */
 static gboolean
 copy_table (Salvage    *self,
-            const char *table,
+            TableId     table,
             const char *columns,
             const char *key)
 {
-  g_autofree char *up = g_strdup_printf ("SELECT %s FROM %s ORDER BY %s", columns, table, key);
+  g_autofree char *up = g_strdup_printf ("SELECT %s FROM %s ORDER BY %s", columns,
+                                        tables[table].name, key);
   g_autofree char *down = g_strdup_printf ("%s DESC", up);
 
   if (copy_rows (self, table, up, NULL))
@@ -117,8 +151,8 @@ copy_text (Salvage       *self,
 {
   if (sqlite3_exec (self->target, "SAVEPOINT one", NULL, NULL, NULL) != SQLITE_OK)
     return;
-  if (!copy_rows (self, "turns", "SELECT * FROM turns WHERE context IS ? ORDER BY number", id)
-      || !copy_rows (self, "messages",
+  if (!copy_rows (self, TURNS, "SELECT * FROM turns WHERE context IS ? ORDER BY number", id)
+      || !copy_rows (self, MESSAGES,
                      "SELECT * FROM messages WHERE context IS ? ORDER BY turn, number", id))
     {
       sqlite3_exec (self->target, "ROLLBACK TO one", NULL, NULL, NULL);
@@ -144,6 +178,16 @@ collect_ids (sqlite3    *db,
   return code == SQLITE_DONE;
 }
 
+/* Its text is lost. */
+static void
+note_lost (Salvage    *self,
+           const char *id)
+{
+  if (llm_db_execute (self->target, NULL, "UPDATE contexts SET damage = ? WHERE id = ?", "ss",
+                      self->copy, id))
+    self->n_lost += (guint) sqlite3_changes (self->target);
+}
+
 /* Of a database of version 1 the index over the names is all that has owner and name of a context
  * once more. */
 static void
@@ -164,25 +208,20 @@ add_lost_contexts (Salvage *self)
       while (row != NULL && (code = sqlite3_step (row)) == SQLITE_ROW)
         {
           g_autoptr(LlmStoredContext) lost = llm_stored_context_new ();
+          g_autoptr(GError) error = NULL;
           gint64 uid;
 
-          if (!llm_stored_row_get_number (row, 0, 0, G_MAXUINT32, &uid)
-              || !llm_stored_row_dup_text (row, 1, &lost->app)
-              || !llm_stored_row_dup_text (row, 2, &lost->name))
+          if (!llm_db_get_number (row, 0, 0, G_MAXUINT32, &uid)
+              || !llm_db_dup_text (row, 1, &lost->app)
+              || !llm_db_dup_text (row, 2, &lost->name))
             continue;
           lost->id = llm_stored_context_new_id ();
           lost->uid = (guint32) uid;
           lost->created = lost->used = llm_clock_wall_s ();
           lost->slo = g_strdup ("responsive");
-          /* ignored where the context is known */
-          if (llm_db_execute (self->target, NULL,
-                              "INSERT OR IGNORE INTO contexts (id, uid, app, name, revision,"
-                              " created, used, max_tokens, slo, n_turns, owner_checksum, checksum,"
-                              " damage) VALUES (?, ?, ?, ?, 0, ?, ?, 0, ?, 0, ?, ?, ?)",
-                              "sissiisiis", lost->id, (gint64) lost->uid, lost->app, lost->name,
-                              lost->created, lost->used, lost->slo, llm_checksum_of_owner (lost),
-                              llm_checksum_of_context (lost), self->copy))
-            self->n_lost += (guint) sqlite3_changes (self->target);
+          /* refused where the context is known */
+          if (llm_store_insert_context (self->target, lost, &error))
+            note_lost (self, lost->id);
         }
       is_whole = code == SQLITE_DONE;
     }
@@ -192,9 +231,9 @@ static void
 copy_contexts (Salvage *self)
 {
   g_autoptr(GPtrArray) ids = g_ptr_array_new_with_free_func ((GDestroyNotify) sqlite3_value_free);
-  gboolean is_whole = copy_table (self, "contexts", "*", "id")
+  gboolean is_whole = copy_table (self, CONTEXTS, "*", "id")
                       /* these are in an index, which is read instead */
-                      || copy_table (self, "contexts",
+                      || copy_table (self, CONTEXTS,
                                      "id, uid, app, name, revision, created, used, max_tokens,"
                                      " slo, n_turns, owner_checksum, checksum", "id");
 
@@ -210,68 +249,47 @@ copy_contexts (Salvage *self)
 
 /* --- what can't be reached through the trees --- */
 
-static const char *const context_columns[] = {
-  "id", "uid", "app", "name", "revision", "created", "used", "max_tokens", "slo", "n_turns",
-  "owner_checksum", "checksum", "damage",
-};
-static const char *const turn_columns[] = {
-  "context", "number", "is_base", "is_closed", "n_tokens", "tokens", "identity", "request_id",
-  "results", "checksum", "token_checksum", "n_total", "counted_by",
-};
-static const char *const message_columns[] = {
-  "context", "turn", "number", "role", "text", "extras",
-};
-static const char *const quota_columns[] = { "uid", "app", "key", "value" };
-static const char *const setting_columns[] = { "key", "value" };
-
 static void
-insert_values (Salvage           *self,
-               const char        *table,
-               const char *const *columns,
-               const LlmDbValue  *values,
-               guint              n)
+insert_values (Salvage          *self,
+               TableId           table,
+               const LlmDbValue *values,
+               guint             n)
 {
-  g_autoptr(GString) sql = g_string_new ("INSERT OR IGNORE INTO ");
-  g_autoptr(sqlite3_stmt) insert = NULL;
+  sqlite3_stmt *insert = begin_insert (self, table);
 
-  g_string_append_printf (sql, "%s (", table);
-  for (guint i = 0; i < n; i++)
-    g_string_append_printf (sql, "%s%s", i > 0 ? ", " : "", columns[i]);
-  g_string_append (sql, ") VALUES (");
-  for (guint i = 0; i < n; i++)
-    g_string_append (sql, i > 0 ? ", ?" : "?");
-  g_string_append_c (sql, ')');
-  if (sqlite3_prepare_v2 (self->target, sql->str, -1, &insert, NULL) != SQLITE_OK)
+  if (insert == NULL)
     return;
-  for (guint i = 0; i < n; i++)
+  for (int i = 0; i < (int) n; i++)
     {
       const LlmDbValue *value = &values[i];
 
       if (value->type == LLM_DB_INTEGER)
-        sqlite3_bind_int64 (insert, (int) i + 1, value->integer);
+        sqlite3_bind_int64 (insert, i + 1, value->integer);
       else if (value->type == LLM_DB_REAL)
-        sqlite3_bind_double (insert, (int) i + 1, value->real);
+        sqlite3_bind_double (insert, i + 1, value->real);
       else if (value->type == LLM_DB_TEXT)
-        sqlite3_bind_text (insert, (int) i + 1, (const char *) value->bytes, (int) value->n_bytes,
+        sqlite3_bind_text (insert, i + 1, (const char *) value->bytes, (int) value->n_bytes,
                            SQLITE_TRANSIENT);
       else if (value->type == LLM_DB_BLOB)
-        sqlite3_bind_blob (insert, (int) i + 1, value->bytes, (int) value->n_bytes,
-                           SQLITE_TRANSIENT);
+        sqlite3_bind_blob (insert, i + 1, value->bytes, (int) value->n_bytes, SQLITE_TRANSIENT);
     }
   sqlite3_step (insert);
+  sqlite3_reset (insert);
 }
 
-/* @types: a letter a value: `t`ext, `i`nteger, `n`umber. */
 static gboolean
-has_types (const LlmDbValue *values,
-           guint             n,
-           const char       *types)
+is_row_of (const Table      *table,
+           const LlmDbValue *values,
+           guint             n)
 {
-  for (guint i = 0; types[i] != '\0'; i++)
-    if (i == n
-        || (types[i] == 't' && values[i].type != LLM_DB_TEXT)
-        || (types[i] == 'i' && values[i].type != LLM_DB_INTEGER)
-        || (types[i] == 'n' && values[i].type != LLM_DB_INTEGER && values[i].type != LLM_DB_REAL))
+  static const char letters[] = { [LLM_DB_NULL] = '0', [LLM_DB_INTEGER] = 'i', [LLM_DB_REAL] = 'n',
+                                  [LLM_DB_TEXT] = 't', [LLM_DB_BLOB] = 'b' };
+
+  if (n < table->n_min || n > table->n_max)
+    return FALSE;
+  for (guint i = 0; table->types[i] != '\0'; i++)
+    if (letters[values[i].type] != table->types[i]
+        && !(table->types[i] == 'n' && values[i].type == LLM_DB_INTEGER))
       return FALSE;
   return TRUE;
 }
@@ -285,43 +303,22 @@ is_wanted (Salvage          *self,
   return !self->has_tables || g_hash_table_contains (self->partial, text);
 }
 
-/* What table a row is of shows in its values: none of ours looks like another, but the copy of the
- * contexts, which may be taken for them. */
 static void
 take_row (const LlmDbValue *values,
           guint             n,
           gpointer          data)
 {
   Salvage *self = data;
+  TableId table = TURNS;
 
-  if (n >= 9 && n <= G_N_ELEMENTS (turn_columns) && has_types (values, n, "tiiii"))
-    {
-      if (is_wanted (self, &values[0]))
-        insert_values (self, "turns", turn_columns, values, n);
-    }
-  else if (n == G_N_ELEMENTS (message_columns) && has_types (values, n, "tiittt"))
-    {
-      if (is_wanted (self, &values[0]))
-        insert_values (self, "messages", message_columns, values, n);
-    }
-  else if (self->has_tables)
-    {
-      return;
-    }
-  else if (n >= 9 && n <= G_N_ELEMENTS (context_columns) && has_types (values, n, "titt"))
-    {
-      g_hash_table_add (self->partial, g_strndup ((const char *) values[0].bytes,
-                                                  values[0].n_bytes));
-      insert_values (self, "contexts", context_columns, values, n);
-    }
-  else if (n == G_N_ELEMENTS (quota_columns) && has_types (values, n, "ittn"))
-    {
-      insert_values (self, "quotas", quota_columns, values, n);
-    }
-  else if (n == G_N_ELEMENTS (setting_columns) && has_types (values, n, "tt"))
-    {
-      insert_values (self, "settings", setting_columns, values, n);
-    }
+  while (table < N_TABLES && !is_row_of (&tables[table], values, n))
+    table++;
+  if (table == N_TABLES || (table <= MESSAGES ? !is_wanted (self, &values[0]) : self->has_tables))
+    return;
+  if (table == CONTEXTS)
+    g_hash_table_add (self->partial,
+                      g_strndup ((const char *) values[0].bytes, values[0].n_bytes));
+  insert_values (self, table, values, n);
 }
 
 /* Whether all turns of a context were found, and are what they were. */
@@ -351,7 +348,7 @@ scan_pages (Salvage *self)
 
   if (self->has_tables && g_hash_table_size (self->partial) == 0)
     return;
-  llm_db_pages_scan (self->path, take_row, self, NULL);
+  llm_db_pages_scan (self->path, take_row, self);
   g_hash_table_iter_init (&iter, self->partial);
   while (g_hash_table_iter_next (&iter, (gpointer *) &id, NULL))
     {
@@ -359,9 +356,7 @@ scan_pages (Salvage *self)
         continue;
       llm_db_execute (self->target, NULL, "DELETE FROM messages WHERE context = ?", "s", id);
       llm_db_execute (self->target, NULL, "DELETE FROM turns WHERE context = ?", "s", id);
-      if (llm_db_execute (self->target, NULL, "UPDATE contexts SET damage = ? WHERE id = ?", "ss",
-                          self->copy, id))
-        self->n_lost += (guint) sqlite3_changes (self->target);
+      note_lost (self, id);
     }
 }
 
@@ -409,55 +404,23 @@ open_databases (Salvage *self,
   /* nothing of a journal stays behind for the next try */
   return llm_db_execute (self->target, error, "PRAGMA journal_mode = MEMORY", "")
          && llm_db_execute (self->target, error, "PRAGMA synchronous = FULL", "")
-         && llm_db_schema_prepare (self->target, error);
+         && llm_db_prepare_schema (self->target, error);
 }
 
-/* A database left by a crash in between is whole: the old one until the last rename. */
-static gboolean
-put_in_place (Salvage *self,
-              GError **error)
+gboolean
+llm_db_replace (const char *path,
+                GError    **error)
 {
-  static const char *const suffixes[] = { "-wal", "-shm" };
-  g_autofree char *folder = g_path_get_dirname (self->path);
-  gboolean is_kept = link (self->path, self->copy) == 0 || g_rename (self->path, self->copy) == 0;
-  int fd;
+  g_autofree char *copy = NULL;
 
-  for (guint i = 0; i < G_N_ELEMENTS (suffixes); i++)
-    {
-      g_autofree char *from = g_strconcat (self->path, suffixes[i], NULL);
-      g_autofree char *to = g_strconcat (self->copy, suffixes[i], NULL);
-
-      is_kept = is_kept && (g_rename (from, to) == 0 || errno == ENOENT);
-    }
-  if (!is_kept || g_rename (self->target_path, self->path) != 0)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-                   "The damaged context database %s can't be moved aside: %s", self->path,
-                   g_strerror (errno));
-      return FALSE;
-    }
-  fd = open (folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd >= 0)
-    {
-      fsync (fd);
-      close (fd);
-    }
+  if (llm_db_salvage (path, NULL))
+    return TRUE;
+  copy = llm_db_find_copy_path (path);
+  if (!llm_db_put_aside (path, copy, NULL, error))
+    return FALSE;
+  g_warning ("The context database %s is damaged; it was kept as %s, and a new one begins", path,
+             copy);
   return TRUE;
-}
-
-/* Now, or a little later: one that was kept before stays. (transfer full) */
-static char *
-make_copy_path (const char *path)
-{
-  for (gint64 now = llm_clock_wall_s ();; now++)
-    {
-      char *copy = g_strdup_printf ("%s.damaged-%" G_GINT64_FORMAT, path, now);
-      GStatBuf status;
-
-      if (g_lstat (copy, &status) < 0)
-        return copy;
-      g_free (copy);
-    }
 }
 
 gboolean
@@ -466,7 +429,7 @@ llm_db_salvage (const char *path,
 {
   g_auto(Salvage) self = {
     .path = path,
-    .copy = make_copy_path (path),
+    .copy = llm_db_find_copy_path (path),
     .target_path = g_strconcat (path, ".salvage", NULL),
     .partial = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL),
   };
@@ -480,22 +443,21 @@ llm_db_salvage (const char *path,
   if (self.has_tables)
     {
       copy_contexts (&self);
-      copy_table (&self, "quotas", "*", "uid, app, key");
-      copy_table (&self, "settings", "*", "key");
+      copy_table (&self, QUOTAS, "*", "uid, app, key");
+      copy_table (&self, SETTINGS, "*", "key");
     }
   scan_pages (&self);
   if (!self.has_tables && g_hash_table_size (self.partial) == 0)
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
                    "There is nothing in the damaged context database %s that can be read", path);
-      g_clear_pointer (&self.target, sqlite3_close);
+      close_databases (&self);
       g_unlink (self.target_path);
       return FALSE;
     }
   is_written = llm_db_execute (self.target, error, "COMMIT", "");
-  g_clear_pointer (&self.source, sqlite3_close);
-  g_clear_pointer (&self.target, sqlite3_close);
-  if (!is_written || !put_in_place (&self, error))
+  close_databases (&self);
+  if (!is_written || !llm_db_put_aside (path, self.copy, self.target_path, error))
     {
       g_unlink (self.target_path);
       return FALSE;

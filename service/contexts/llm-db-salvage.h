@@ -23,5 +23,20 @@ G_BEGIN_DECLS
  */
 gboolean llm_db_salvage (const char *path,
                          GError    **error) G_GNUC_WARN_UNUSED_RESULT;
+/* The same, or else it is kept with a warning, never deleted, and there is none in its place. */
+gboolean llm_db_replace (const char *path,
+                         GError    **error) G_GNUC_WARN_UNUSED_RESULT;
+
+/* --- llm-db-aside.c --- */
+
+/* (transfer full): PATH.damaged-TIME, now, or a little later: one that was kept before stays. */
+char    *llm_db_find_copy_path (const char *path);
+/* The file and its journal, which would otherwise be played into the next file, are kept as @copy.
+ * @target (nullable) takes its place: a database left by a crash in between is whole, the old one
+ * until the last rename. */
+gboolean llm_db_put_aside (const char *path,
+                           const char *copy,
+                           const char *target,
+                           GError    **error) G_GNUC_WARN_UNUSED_RESULT;
 
 G_END_DECLS

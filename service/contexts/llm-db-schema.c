@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#include "contexts/llm-db-schema.h"
+/* The tables of the context database, and how older ones become today's. Database thread. */
+
+#include "contexts/llm-db.h"
 
 #include "common/llmsvc-error.h"
 
@@ -79,35 +81,18 @@ static const char *const checks[] = {
 /* upgrades[N] makes version N + 1 of version N. */
 static const char *const *const upgrades[VERSION] = { tables, checks };
 
-static gboolean
-read_version (sqlite3 *db,
-              int     *version,
-              GError **error)
-{
-  g_autoptr(GError) local = NULL;
-  g_autoptr(sqlite3_stmt) statement = llm_db_query (db, error, "PRAGMA user_version", "");
-
-  if (statement == NULL)
-    return FALSE;
-  if (!llm_db_next (statement, &local))
-    {
-      if (local != NULL)
-        g_propagate_error (error, g_steal_pointer (&local));
-      return FALSE;
-    }
-  *version = sqlite3_column_int (statement, 0);
-  return TRUE;
-}
-
 gboolean
-llm_db_schema_prepare (sqlite3 *db,
+llm_db_prepare_schema (sqlite3 *db,
                        GError **error)
 {
+  g_autoptr(sqlite3_stmt) row = llm_db_query (db, error, "PRAGMA user_version", "");
   gboolean is_good;
   int version;
 
-  if (!read_version (db, &version, error))
+  if (row == NULL || !llm_db_next (row, error))
     return FALSE;
+  version = sqlite3_column_int (row, 0);
+  g_clear_pointer (&row, sqlite3_finalize);
   if (version == VERSION)
     return TRUE;
   if (version < 0 || version > VERSION)

@@ -98,6 +98,32 @@ sqlite3_stmt *llm_db_query   (sqlite3    *db,
 gboolean      llm_db_next    (sqlite3_stmt *statement,
                               GError      **error);
 
+/* Values of a row that nobody vouches for: a damaged one may have any type and any value. */
+
+/* (nullable): NULL for what is no text, no UTF-8, or has a NUL inside. Good until the next row. */
+const char   *llm_db_get_text   (sqlite3_stmt *row,
+                                 int           column);
+/* A copy, or NULL where the row has NULL. FALSE, and NULL, for what is neither. */
+gboolean      llm_db_dup_text   (sqlite3_stmt *row,
+                                 int           column,
+                                 char        **text);
+/* FALSE, and the nearest number, for what is no whole number from @min to @max. */
+gboolean      llm_db_get_number (sqlite3_stmt *row,
+                                 int           column,
+                                 gint64        min,
+                                 gint64        max,
+                                 gint64       *number);
+/* Whether a column has the checksum @sum, or NULL: rows of version 1 have none. */
+gboolean      llm_db_check_sum  (sqlite3_stmt *row,
+                                 int           column,
+                                 gint64        sum);
+
+/* llm-db-schema.c: creates the tables of a new database, or adds to an older one what is new. Fails
+ * with STORAGE for a database of a newer service. After a failure, closing @db leaves it as it
+ * was. */
+gboolean      llm_db_prepare_schema (sqlite3 *db,
+                                     GError **error);
+
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmDb, llm_db_free)
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (sqlite3_stmt, sqlite3_finalize)
 

@@ -17,6 +17,9 @@
 #define N_TOKENS 258
 /* As small as the service takes a model, in all directions. */
 #define WIDTH 8
+#define EPSILON_BITS 0x3727c5ac /* 1e-5f */
+/* Those of put_shape() and put_vocabulary(). */
+#define N_KEYS 14
 
 /* Kinds of tokens in a file. */
 #define NORMAL 1
@@ -47,12 +50,6 @@ static const struct
   { "output_norm.weight", 1, { WIDTH, 1 } },
 };
 
-typedef struct
-{
-  GByteArray *bytes;
-  guint64 n_keys;
-} Keys;
-
 static void
 put_number (GByteArray *bytes,
             guint64     value,
@@ -72,49 +69,41 @@ put_text (GByteArray *bytes,
 }
 
 static void
-put_padding (GByteArray *bytes)
+put_key (GByteArray *bytes,
+         const char *key,
+         LlmGgufType type)
 {
-  while (bytes->len % ALIGNMENT != 0)
-    put_number (bytes, 0, 1);
+  put_text (bytes, key);
+  put_number (bytes, type, 4);
 }
 
 static void
-begin_key (Keys       *keys,
-           const char *key,
-           LlmGgufType type)
+put_array_key (GByteArray *bytes,
+               const char *key,
+               LlmGgufType type,
+               guint64     length)
 {
-  put_text (keys->bytes, key);
-  put_number (keys->bytes, type, 4);
-  keys->n_keys++;
+  put_key (bytes, key, LLM_GGUF_ARRAY);
+  put_number (bytes, type, 4);
+  put_number (bytes, length, 8);
 }
 
 static void
-begin_array (Keys       *keys,
-             const char *key,
-             LlmGgufType type,
-             guint64     length)
+put_text_key (GByteArray *bytes,
+              const char *key,
+              const char *text)
 {
-  begin_key (keys, key, LLM_GGUF_ARRAY);
-  put_number (keys->bytes, type, 4);
-  put_number (keys->bytes, length, 8);
+  put_key (bytes, key, LLM_GGUF_STRING);
+  put_text (bytes, text);
 }
 
 static void
-add_text (Keys       *keys,
-          const char *key,
-          const char *text)
+put_uint_key (GByteArray *bytes,
+              const char *key,
+              guint32     value)
 {
-  begin_key (keys, key, LLM_GGUF_STRING);
-  put_text (keys->bytes, text);
-}
-
-static void
-add_uint (Keys       *keys,
-          const char *key,
-          guint32     value)
-{
-  begin_key (keys, key, LLM_GGUF_UINT32);
-  put_number (keys->bytes, value, 4);
+  put_key (bytes, key, LLM_GGUF_UINT32);
+  put_number (bytes, value, 4);
 }
 
 /* Byte-level vocabularies write each byte as a character that can be seen. */
@@ -132,41 +121,37 @@ put_byte_token (GByteArray *bytes,
 
 /* No merges, so that every byte stays a token of its own. */
 static void
-add_vocabulary (Keys *keys)
+put_vocabulary (GByteArray *bytes)
 {
   gunichar next = 0x100;
 
-  add_text (keys, "tokenizer.ggml.model", "gpt2");
-  add_text (keys, "tokenizer.ggml.pre", "gpt-2");
-  begin_array (keys, "tokenizer.ggml.tokens", LLM_GGUF_STRING, N_TOKENS);
+  put_text_key (bytes, "tokenizer.ggml.model", "gpt2");
+  put_text_key (bytes, "tokenizer.ggml.pre", "gpt-2");
+  put_array_key (bytes, "tokenizer.ggml.tokens", LLM_GGUF_STRING, N_TOKENS);
   for (guint byte = 0; byte < N_BYTES; byte++)
-    put_byte_token (keys->bytes, byte, &next);
-  put_text (keys->bytes, "<|im_start|>");
-  put_text (keys->bytes, "<|im_end|>");
-  begin_array (keys, "tokenizer.ggml.token_type", LLM_GGUF_INT32, N_TOKENS);
+    put_byte_token (bytes, byte, &next);
+  put_text (bytes, "<|im_start|>");
+  put_text (bytes, "<|im_end|>");
+  put_array_key (bytes, "tokenizer.ggml.token_type", LLM_GGUF_INT32, N_TOKENS);
   for (guint i = 0; i < N_TOKENS; i++)
-    put_number (keys->bytes, i < N_BYTES ? NORMAL : CONTROL, 4);
-  begin_array (keys, "tokenizer.ggml.merges", LLM_GGUF_STRING, 0);
-  add_uint (keys, "tokenizer.ggml.eos_token_id", ID_IM_END);
-  add_text (keys, "tokenizer.chat_template", chatml);
+    put_number (bytes, i < N_BYTES ? NORMAL : CONTROL, 4);
+  put_array_key (bytes, "tokenizer.ggml.merges", LLM_GGUF_STRING, 0);
+  put_uint_key (bytes, "tokenizer.ggml.eos_token_id", ID_IM_END);
+  put_text_key (bytes, "tokenizer.chat_template", chatml);
 }
 
 static void
-add_shape (Keys *keys,
-           guint n_ctx)
+put_shape (GByteArray *bytes,
+           guint       n_ctx)
 {
-  const float epsilon = 1e-5f;
-  guint32 bits;
-
-  add_text (keys, "general.architecture", "llama");
-  add_uint (keys, "llama.block_count", 1);
-  add_uint (keys, "llama.context_length", n_ctx);
-  add_uint (keys, "llama.embedding_length", WIDTH);
-  add_uint (keys, "llama.feed_forward_length", WIDTH);
-  add_uint (keys, "llama.attention.head_count", 1);
-  memcpy (&bits, &epsilon, sizeof bits);
-  begin_key (keys, "llama.attention.layer_norm_rms_epsilon", LLM_GGUF_FLOAT32);
-  put_number (keys->bytes, bits, 4);
+  put_text_key (bytes, "general.architecture", "llama");
+  put_uint_key (bytes, "llama.block_count", 1);
+  put_uint_key (bytes, "llama.context_length", n_ctx);
+  put_uint_key (bytes, "llama.embedding_length", WIDTH);
+  put_uint_key (bytes, "llama.feed_forward_length", WIDTH);
+  put_uint_key (bytes, "llama.attention.head_count", 1);
+  put_key (bytes, "llama.attention.layer_norm_rms_epsilon", LLM_GGUF_FLOAT32);
+  put_number (bytes, EPSILON_BITS, 4);
 }
 
 /* Returns the bytes of all tensors. */
@@ -194,21 +179,18 @@ GBytes *
 llm_mock_model_new (guint n_ctx)
 {
   GByteArray *file = g_byte_array_new ();
-  g_autoptr(GByteArray) key_bytes = g_byte_array_new ();
-  Keys keys = { .bytes = key_bytes };
   guint64 n_data;
   guint n_head;
-
-  add_shape (&keys, n_ctx);
-  add_vocabulary (&keys);
 
   g_byte_array_append (file, (const guint8 *) "GGUF", 4);
   put_number (file, GGUF_VERSION, 4);
   put_number (file, G_N_ELEMENTS (tensors), 8);
-  put_number (file, keys.n_keys, 8);
-  g_byte_array_append (file, key_bytes->data, key_bytes->len);
+  put_number (file, N_KEYS, 8);
+  put_shape (file, n_ctx);
+  put_vocabulary (file);
   n_data = put_tensor_table (file);
-  put_padding (file);
+  while (file->len % ALIGNMENT != 0)
+    put_number (file, 0, 1);
 
   n_head = file->len;
   g_byte_array_set_size (file, (guint) (n_head + n_data));

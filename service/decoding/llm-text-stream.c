@@ -9,12 +9,11 @@
 /* U+FFFD, for what is no character, and for NUL, which would end the text for many a reader. */
 #define REPLACEMENT "\xef\xbf\xbd"
 
-/* A stop string and how much of it the text so far ends with (Knuth, Morris, Pratt). */
+/* A stop string, and how much of its beginning the text so far ends with. */
 typedef struct
 {
   char *text;
   gsize length;
-  gsize *fallbacks;   /* by matched length: the next shorter match to try */
   gsize matched;
 } Stop;
 
@@ -34,28 +33,7 @@ struct _LlmTextStream
 static void
 stop_clear (gpointer data)
 {
-  Stop *stop = data;
-
-  g_free (stop->text);
-  g_free (stop->fallbacks);
-}
-
-static Stop
-make_stop (const char *text)
-{
-  Stop stop = { g_strdup (text), strlen (text), NULL, 0 };
-  gsize matched = 0;
-
-  stop.fallbacks = g_new0 (gsize, stop.length + 1);
-  for (gsize i = 1; i < stop.length; i++)
-    {
-      while (matched > 0 && text[i] != text[matched])
-        matched = stop.fallbacks[matched];
-      if (text[i] == text[matched])
-        matched++;
-      stop.fallbacks[i + 1] = matched;
-    }
-  return stop;
+  g_free (((Stop *) data)->text);
 }
 
 LlmTextStream *
@@ -74,7 +52,7 @@ llm_text_stream_new (LlmTokenizer      *tokenizer,
   for (guint i = 0; stops != NULL && stops[i] != NULL; i++)
     if (*stops[i] != '\0' && g_utf8_validate (stops[i], -1, NULL))
       {
-        Stop stop = make_stop (stops[i]);
+        Stop stop = { g_strdup (stops[i]), strlen (stops[i]), 0 };
 
         g_array_append_val (self->stops, stop);
       }
@@ -92,16 +70,17 @@ llm_text_stream_free (LlmTextStream *self)
   g_free (self);
 }
 
-/* Returns the length of what matches after @byte too. */
+/* Returns the length of what matches, one byte having come: all of it is held back. */
 static gsize
-advance_stop (Stop *stop,
-              char  byte)
+advance_stop (Stop          *stop,
+              const GString *held)
 {
-  while (stop->matched > 0 && stop->text[stop->matched] != byte)
-    stop->matched = stop->fallbacks[stop->matched];
-  if (stop->text[stop->matched] == byte)
-    stop->matched++;
-  return stop->matched;
+  gsize n = stop->matched + 1;
+
+  while (n > 0 && memcmp (held->str + held->len - n, stop->text, n) != 0)
+    n--;
+  stop->matched = n;
+  return n;
 }
 
 /* Holds a character back, and lets go of what is in front of all matches. */
@@ -119,7 +98,7 @@ take_character (LlmTextStream *self,
       for (guint j = 0; j < self->stops->len; j++)
         {
           Stop *stop = &g_array_index (self->stops, Stop, j);
-          gsize matched = advance_stop (stop, character[i]);
+          gsize matched = advance_stop (stop, self->held);
 
           longest = MAX (longest, matched);
           if (matched == stop->length)
@@ -148,40 +127,24 @@ take_replacement (LlmTextStream *self,
   take_character (self, REPLACEMENT, strlen (REPLACEMENT), out);
 }
 
-/* Length of the character that begins so, 0 if none does. */
-static gsize
-character_length (guint8 first)
-{
-  if (first < 0x80)
-    return 1;
-  if (first >= 0xc2 && first <= 0xdf)
-    return 2;
-  if (first >= 0xe0 && first <= 0xef)
-    return 3;
-  if (first >= 0xf0 && first <= 0xf4)
-    return 4;
-  return 0;
-}
-
-/* Whether @byte can follow what there is of the character. */
+/* Whether the @n bytes begin a character: it is one with some continuation, the least or the
+ * greatest. */
 static gboolean
-continues_character (const LlmTextStream *self,
-                     guint8               byte)
+begins_character (const char *bytes,
+                  gsize       n)
 {
-  guint8 first = (guint8) self->partial[0];
+  gsize length = (gsize) (g_utf8_next_char (bytes) - bytes);
 
-  if (self->n_partial == 1)
+  for (const char *fill = "\x80\xbf"; length <= 4 && *fill != '\0'; fill++)
     {
-      if (first == 0xe0)
-        return byte >= 0xa0 && byte <= 0xbf;
-      if (first == 0xed)
-        return byte >= 0x80 && byte <= 0x9f;
-      if (first == 0xf0)
-        return byte >= 0x90 && byte <= 0xbf;
-      if (first == 0xf4)
-        return byte >= 0x80 && byte <= 0x8f;
+      char character[4];
+
+      memset (character, *fill, sizeof character);
+      memcpy (character, bytes, n);
+      if (g_utf8_validate_len (character, length, NULL))
+        return TRUE;
     }
-  return byte >= 0x80 && byte <= 0xbf;
+  return FALSE;
 }
 
 static void
@@ -189,22 +152,23 @@ take_byte (LlmTextStream *self,
            char           byte,
            GString       *out)
 {
-  if (self->n_partial > 0 && !continues_character (self, (guint8) byte))
+  self->partial[self->n_partial] = byte;
+  if (self->n_partial > 0 && !begins_character (self->partial, self->n_partial + 1))
     {
       self->n_partial = 0;
       take_replacement (self, out);
       if (self->is_stopped)
         return;
+      self->partial[0] = byte;
     }
-
-  if (self->n_partial == 0 && (byte == '\0' || character_length ((guint8) byte) == 0))
+  if (self->n_partial == 0 && !begins_character (&byte, 1))
     {
       take_replacement (self, out);
       return;
     }
 
-  self->partial[self->n_partial++] = byte;
-  if (self->n_partial == character_length ((guint8) self->partial[0]))
+  self->n_partial++;
+  if (g_utf8_next_char (self->partial) == self->partial + self->n_partial)
     {
       gsize length = self->n_partial;
 

@@ -172,14 +172,17 @@ void      llm_engine_script_stop      (LlmEngine          *self);
  * says that models are being looked for. */
 GPtrArray *llm_engine_script_list_models (LlmEngine       *self);
 /* Gives @request, which is complete but for that, its reply; or the error that the
- * script refuses the call with. */
+ * script refuses the call with. @exits: whether the service is to go away after the turn was kept,
+ * and before the caller hears of it. */
 gboolean  llm_engine_script_reply     (LlmEngine          *self,
                                        LlmContext         *context,
                                        GVariant           *messages,
                                        const char         *raw,
                                        LlmRequest         *request,
-                                       LlmSink           **sink,
+                                       gboolean           *exits,
                                        GError            **error);
+/* A GSourceFunc with the engine as data: the service goes away as if it had crashed. */
+gboolean  llm_engine_script_exit      (gpointer            self);
 
 /* llm-engine.c */
 /* One of the statistics. */

@@ -62,6 +62,7 @@ struct _LlmGeneration
   GVariant *results;        /* (nullable): while being committed */
   LlmAnswerRecord record;   /* for the journal */
   guint stall_timer;        /* source */
+  gboolean exits;           /* the script has the service go away in place of its end */
   gboolean is_cancelled;
   gboolean is_left;         /* nobody is there to take the rest */
   gboolean is_done;

@@ -109,7 +109,7 @@ submit (LlmGeneration *self,
   request->on_done = llm_generation_request_done;
   if (engine->settings->script != NULL
         ? !llm_engine_script_reply (engine, context, self->messages, self->raw, request,
-                                    &self->sink, error)
+                                    &self->exits, error)
         : !llm_engine_fill_decoder (engine, request, self->options, error))
     return FALSE;
 

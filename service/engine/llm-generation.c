@@ -66,6 +66,10 @@ llm_generation_settle (LlmGeneration *self,
 
       g_task_return_error (admission, g_error_copy (error));
     }
+  else if (results != NULL && self->exits)
+    {
+      g_idle_add_full (G_PRIORITY_LOW, llm_engine_script_exit, self->engine, NULL);
+    }
   else
     {
       llm_sink_finish (self->sink, results, error);
@@ -80,7 +84,8 @@ llm_generation_settle (LlmGeneration *self,
   /* A cancel may come after the end and must find what it is for; nothing else of it
    * is needed. */
   g_clear_object (&self->context);
-  g_clear_object (&self->sink);
+  if (results == NULL || !self->exits)
+    g_clear_object (&self->sink);
   g_clear_pointer (&self->request, llm_request_unref);
   g_clear_pointer (&self->model, llm_model_unref);
   g_clear_pointer (&self->messages, g_variant_unref);

@@ -55,10 +55,6 @@ void           llm_context_get_messages_async  (LlmContext         *self,
                                                 guint               count,
                                                 GAsyncReadyCallback callback,
                                                 gpointer            data);
-/* (transfer full): not floating */
-GVariant      *llm_context_get_messages_finish (LlmContext         *self,
-                                                GAsyncResult       *result,
-                                                GError            **error);
 
 /* Forgets the last @turns turns. Options: LLMSVC_CALL_ROLLBACK. */
 void           llm_context_rollback_async  (LlmContext         *self,
@@ -66,9 +62,6 @@ void           llm_context_rollback_async  (LlmContext         *self,
                                             LlmCallOptions     *options,
                                             GAsyncReadyCallback callback,
                                             gpointer            data);
-gboolean       llm_context_rollback_finish (LlmContext         *self,
-                                            GAsyncResult       *result,
-                                            GError            **error);
 
 /* Options: LLMSVC_CALL_FORK, as for llm_engine_create_context_async(). */
 void           llm_context_fork_async      (LlmContext         *self,
@@ -76,18 +69,11 @@ void           llm_context_fork_async      (LlmContext         *self,
                                             LlmCallOptions     *options,
                                             GAsyncReadyCallback callback,
                                             gpointer            data);
-/* (transfer full) */
-LlmContext    *llm_context_fork_finish     (LlmContext         *self,
-                                            GAsyncResult       *result,
-                                            GError            **error);
 
 /* Ends the context and forgets its content; a running answer is cancelled first. */
 void           llm_context_close_async     (LlmContext         *self,
                                             GAsyncReadyCallback callback,
                                             gpointer            data);
-gboolean       llm_context_close_finish    (LlmContext         *self,
-                                            GAsyncResult       *result,
-                                            GError            **error);
 
 /* --- where its memory is --- */
 

@@ -21,13 +21,7 @@ gboolean    llm_context_load_finish  (LlmContext         *self,
                                       GAsyncResult       *result,
                                       GError            **error);
 
-/* Calls @begin with @task: at once, or after a read-ahead of earlier text was
- * stopped. Nobody waits for that, so no call fails with CONTEXT_BUSY for it. */
-typedef void (*LlmContextBegin) (GTask *task);
-void        llm_context_begin        (LlmContext         *self,
-                                      LlmContextBegin     begin,
-                                      GTask              *task);
-/* Asks a read-ahead to end; what it has read in stays. */
+/* Asks a prefill ahead to end; what it has computed stays. */
 void        llm_context_stop_ahead   (LlmContext         *self);
 
 /**
@@ -43,13 +37,6 @@ void        llm_context_commit       (LlmContext         *self,
                                       LlmTurn            *turn,
                                       GAsyncReadyCallback callback,
                                       gpointer            data);
-gboolean    llm_context_commit_finish (LlmContext        *self,
-                                      GAsyncResult       *result,
-                                      GError            **error);
-
-/* Ends it at once without touching what is stored elsewhere. */
-void        llm_context_end          (LlmContext         *self,
-                                      const char         *reason);
 
 /* Cancels its call, and ends it when that has ended. @reason: static, as for the signal. */
 void        llm_context_leave        (LlmContext         *self,

@@ -426,13 +426,6 @@ llm_engine_await_model (LlmEngine          *self,
   llm_engine_await_start (self, on_started_for_model, g_task_new (self, NULL, callback, data));
 }
 
-LlmModel *
-llm_engine_await_model_finish (GAsyncResult *result,
-                               GError      **error)
-{
-  return g_task_propagate_pointer (G_TASK (result), error);
-}
-
 void
 llm_engine_fail_waiting (LlmEngine *self)
 {
@@ -455,7 +448,7 @@ on_model_for_prewarm (GObject      *source,
 {
   g_autoptr(GTask) task = data;
   GError *error = NULL;
-  g_autoptr(LlmModel) model = llm_engine_await_model_finish (result, &error);
+  g_autoptr(LlmModel) model = g_task_propagate_pointer (G_TASK (result), &error);
 
   if (model != NULL)
     g_task_return_boolean (task, TRUE);
@@ -469,14 +462,6 @@ llm_engine_prewarm_async (LlmEngine          *self,
                           gpointer            data)
 {
   llm_engine_await_model (self, on_model_for_prewarm, g_task_new (self, NULL, callback, data));
-}
-
-gboolean
-llm_engine_prewarm_finish (LlmEngine    *self,
-                           GAsyncResult *result,
-                           GError      **error)
-{
-  return g_task_propagate_boolean (G_TASK (result), error);
 }
 
 /* --- another model --- */
@@ -552,14 +537,6 @@ llm_engine_select_model_async (LlmEngine          *self,
   select->id = g_strdup (id);
   g_task_set_task_data (task, select, (GDestroyNotify) select_free);
   llm_engine_await_start (self, on_started_for_select, task);
-}
-
-gboolean
-llm_engine_select_model_finish (LlmEngine    *self,
-                                GAsyncResult *result,
-                                GError      **error)
-{
-  return g_task_propagate_boolean (G_TASK (result), error);
 }
 
 /* --- unloading --- */

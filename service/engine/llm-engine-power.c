@@ -91,19 +91,14 @@ void
 llm_engine_add_power_statistics (LlmEngine       *self,
                                  GVariantBuilder *builder)
 {
-  const struct
-  {
-    const char *key;
-    guint64 value;
-  } entries[] = {
+  const LlmFigure entries[] = {
     { "on-battery", self->power.is_on_battery },
     { "power-saver", self->power.saves },
     { "background-pace", self->power.pace },
     { "suspends", self->power.suspends },
   };
 
-  for (guint i = 0; i < G_N_ELEMENTS (entries); i++)
-    llm_engine_add_figure (builder, entries[i].key, entries[i].value);
+  llm_engine_add_figures (builder, entries, G_N_ELEMENTS (entries));
 }
 
 /* --- suspend --- */

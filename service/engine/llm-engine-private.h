@@ -36,6 +36,13 @@ typedef struct
   guint64 resident_bytes;
 } LlmProcessFigures;
 
+/* One of the statistics. */
+typedef struct
+{
+  const char *key;
+  guint64 value;
+} LlmFigure;
+
 /* Counters since the start. */
 typedef struct
 {
@@ -144,8 +151,6 @@ void      llm_engine_models_start     (LlmEngine          *self);
 void      llm_engine_await_model      (LlmEngine          *self,
                                        GAsyncReadyCallback callback,
                                        gpointer            data);
-LlmModel *llm_engine_await_model_finish (GAsyncResult     *result,
-                                       GError            **error);
 /* Says what has become of it, if that is new. */
 void      llm_engine_update_availability (LlmEngine       *self);
 /* (transfer full): where models are looked for, as in a search path. */
@@ -181,11 +186,12 @@ gboolean  llm_engine_script_reply     (LlmEngine          *self,
                                        LlmSink           **sink,
                                        GError            **error);
 
-/* llm-engine.c */
-/* One of the statistics. */
-void      llm_engine_add_figure       (GVariantBuilder    *builder,
-                                       const char         *key,
-                                       guint64             value);
+/* llm-engine-state.c */
+LlmExecutorFigures llm_engine_get_figures (LlmEngine      *self);
+/* Adds statistics. */
+void      llm_engine_add_figures      (GVariantBuilder    *builder,
+                                       const LlmFigure    *figures,
+                                       gsize               n);
 
 /* llm-engine-memory.c */
 /* Once the executor is there. */

@@ -28,12 +28,23 @@ llm_engine_new_context (LlmEngine  *self,
   return context;
 }
 
-void
-llm_engine_add_figure (GVariantBuilder *builder,
-                       const char      *key,
-                       guint64          value)
+LlmExecutorFigures
+llm_engine_get_figures (LlmEngine *self)
 {
-  g_variant_builder_add (builder, "{sv}", key, g_variant_new_uint64 (value));
+  LlmExecutorFigures figures;
+
+  llm_executor_get_figures (self->executor, &figures);
+  return figures;
+}
+
+void
+llm_engine_add_figures (GVariantBuilder *builder,
+                        const LlmFigure *figures,
+                        gsize            n)
+{
+  for (gsize i = 0; i < n; i++)
+    g_variant_builder_add (builder, "{sv}", figures[i].key,
+                           g_variant_new_uint64 (figures[i].value));
 }
 
 /* --- what is said about the model --- */

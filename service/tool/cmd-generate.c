@@ -146,7 +146,7 @@ on_begun (GObject      *source,
 {
   ToolSink *sink = data;
   g_autoptr(LlmGeneration) generation =
-    llm_engine_complete_finish (LLM_ENGINE (source), result, &sink->error);
+    g_task_propagate_pointer (G_TASK (result), &sink->error);
 
   if (generation == NULL)
     sink->is_finished = TRUE;

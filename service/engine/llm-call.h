@@ -30,8 +30,10 @@ struct _LlmCall
   guint n_tokens;           /* with what the context holds */
   gboolean counts_held;     /* tokenizes what the context holds, without the messages */
 
+  char *name;               /* (nullable): of a context, or the id of a model */
+  gboolean has_looked;      /* for new models, once */
+
   /* of a context that is made */
-  char *name;               /* (nullable) */
   LlmContext *source;       /* (nullable): to fork from */
   LlmContext *context;      /* (nullable): new, not in the table yet */
   LlmPass *place;           /* (nullable): of @context in the quota, until it is in the table */

@@ -233,7 +233,7 @@ count_and_store (GTask *task)
 /* What the context begins with, as a turn that no rollback takes; of a fork, what it has behind
  * the turns of its source. */
 static void
-add_base (LlmContext    *context,
+add_base (LlmContext     *context,
           LlmCallOptions *options)
 {
   const char *system = llm_call_options_get_string (options, LLMSVC_OPTION_SYSTEM, NULL);
@@ -262,7 +262,7 @@ build_context (LlmEngine *self,
   const char *name =
       call->name != NULL ? call->name
                          : llm_call_options_get_string (call->options, LLMSVC_OPTION_NAME, "");
-  g_autofree char *id = llm_engine_new_id ();
+  g_autofree char *id = llm_stored_context_new_id ();
   LlmContext *context;
   char *slo = NULL;
 
@@ -516,5 +516,5 @@ llm_engine_caller_gone (LlmEngine  *self,
   for (guint i = 0; i < ended->len; i++)
     llm_context_leave (g_ptr_array_index (ended, i), "disconnected");
 
-  llm_engine_memory_caller_gone (self, connection);
+  g_hash_table_remove (self->holds, connection);
 }

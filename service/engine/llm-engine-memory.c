@@ -78,13 +78,6 @@ llm_engine_memory_request_ended (LlmEngine *self)
     trim_again (self, level, 0);
 }
 
-void
-llm_engine_memory_caller_gone (LlmEngine  *self,
-                               const char *connection)
-{
-  g_hash_table_remove (self->holds, connection);
-}
-
 static void
 on_trimmed (const LlmReclaimResult *result,
             gpointer                data)
@@ -225,7 +218,8 @@ look_at_memory (gpointer data)
   const LlmGovernorState *state = llm_governor_get_state (self->governor);
   LlmMemoryFigures figures;
 
-  llm_governor_look (self->governor, self->n_requests_running > 0, g_hash_table_size (self->holds) > 0);
+  llm_governor_look (self->governor, self->n_requests_running > 0,
+                     g_hash_table_size (self->holds) > 0);
   llm_executor_set_pressed (self->executor,
                             self->settings->reacts_to_pressure
                                 && state->action.level >= LLM_PRESSURE_MEDIUM);
@@ -294,16 +288,4 @@ llm_engine_memory_make (LlmEngine *self)
   self->governor = llm_governor_new (self->ledger, &config, look_at_memory, self);
   apply_budget (self, self->settings->budget);
   llm_engine_get_memory (self, &self->told);
-}
-
-void
-llm_engine_memory_start (LlmEngine *self)
-{
-  llm_governor_start (self->governor);
-}
-
-void
-llm_engine_memory_stop (LlmEngine *self)
-{
-  llm_governor_stop (self->governor);
 }

@@ -153,7 +153,8 @@ get_weights (gpointer holder)
 {
   LlmEngine *self = holder;
 
-  if (self->n_requests_running > 0 || self->is_loading || self->model == NULL || get_pages (self) > 0)
+  if (self->n_requests_running > 0 || self->is_loading || self->model == NULL
+      || get_pages (self) > 0)
     return 0;
   return MAX (llm_ledger_get (self->ledger, LLM_HOLDER_WEIGHTS), 1);
 }

@@ -22,7 +22,7 @@ void
 llm_engine_start (LlmEngine *self)
 {
   llm_engine_store_start (self);
-  llm_engine_memory_start (self);
+  llm_governor_start (self->governor);
   llm_engine_script_start (self);
   llm_engine_models_start (self);
 }
@@ -65,8 +65,8 @@ llm_engine_stop (LlmEngine *self)
 
   if (self->db == NULL)
     return;
-  llm_engine_memory_stop (self);
-  llm_engine_power_stop (self);
+  llm_governor_stop (self->governor);
+  g_clear_handle_id (&self->power.timer, g_source_remove);
   llm_engine_script_stop (self);
   g_hash_table_iter_init (&iter, self->generations);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &generation))
@@ -98,8 +98,8 @@ llm_engine_finalize (GObject *object)
 {
   LlmEngine *self = LLM_ENGINE (object);
 
-  llm_engine_memory_stop (self);
-  llm_engine_power_stop (self);
+  llm_governor_stop (self->governor);
+  g_clear_handle_id (&self->power.timer, g_source_remove);
   g_queue_clear_full (&self->ended, g_object_unref);
   g_queue_clear_full (&self->uncounted, g_object_unref);
   g_hash_table_unref (self->generations);
@@ -221,7 +221,7 @@ llm_engine_get_features (LlmEngine *self)
 
 /* System text, earlier messages and the prompt, as `a(ssa{sv})`. */
 static GVariant *
-collect_messages (const char    *prompt,
+collect_messages (const char     *prompt,
                   LlmCallOptions *options)
 {
   const char *system = llm_call_options_get_string (options, LLMSVC_OPTION_SYSTEM, NULL);
@@ -243,8 +243,8 @@ collect_messages (const char    *prompt,
 }
 
 static gboolean
-check_raw (LlmCallOptions  *options,
-           GError         **error)
+check_raw (LlmCallOptions *options,
+           GError        **error)
 {
   if (!llm_call_options_get_boolean (options, LLMSVC_OPTION_RAW, FALSE)
       || !(llm_call_options_has (options, LLMSVC_OPTION_SYSTEM)

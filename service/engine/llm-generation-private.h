@@ -16,22 +16,22 @@ G_BEGIN_DECLS
  * @raw: (nullable): this prompt as it is, instead of messages
  * @admission: (transfer full): returns the generation once it is admitted, or why it is not
  */
-void           llm_generation_start         (LlmEngine          *engine,
-                                             LlmContext         *context,
-                                             LlmCaller          *caller,
-                                             GVariant           *messages,
-                                             const char         *raw,
-                                             LlmCallOptions     *options,
-                                             LlmSink            *sink,
-                                             GTask              *admission);
+void           llm_generation_start            (LlmEngine              *engine,
+                                                LlmContext             *context,
+                                                LlmCaller              *caller,
+                                                GVariant               *messages,
+                                                const char             *raw,
+                                                LlmCallOptions         *options,
+                                                LlmSink                *sink,
+                                                GTask                  *admission);
 
 /* One that is done already: for an answer that is only repeated. (transfer full) */
-LlmGeneration *llm_generation_new_settled   (LlmCaller          *caller);
+LlmGeneration *llm_generation_new_settled      (LlmCaller              *caller);
 
 /* Ends it for good: the service ends. Calls nobody back. */
-void           llm_generation_abandon       (LlmGeneration      *self);
+void           llm_generation_abandon          (LlmGeneration          *self);
 /* The reader or caller has left: nothing of it is kept. */
-void           llm_generation_leave         (LlmGeneration      *self);
+void           llm_generation_leave            (LlmGeneration          *self);
 
 /* --- the parts of it, for its own files --- */
 
@@ -63,19 +63,19 @@ struct _LlmGeneration
 
 /* Ends it, once: whoever waits is told. Either @error (nullable) or @results, when there is an
  * answer. */
-void           llm_generation_settle        (LlmGeneration      *self,
-                                             GVariant           *results,
-                                             const GError       *error);
-/* An LlmRequest's, with its generation as data: the executor took the request; a piece of the text. */
-void           llm_generation_request_admitted (LlmRequest       *request,
-                                                gpointer          data);
-void           llm_generation_request_text     (LlmRequest       *request,
-                                                const char       *text,
-                                                gsize             length,
-                                                gpointer          data);
+void           llm_generation_settle           (LlmGeneration          *self,
+                                                GVariant               *results,
+                                                const GError           *error);
+/* An LlmRequest's, with its generation as data: the executor took the request; a piece of text. */
+void           llm_generation_request_admitted (LlmRequest             *request,
+                                                gpointer                data);
+void           llm_generation_request_text     (LlmRequest             *request,
+                                                const char             *text,
+                                                gsize                   length,
+                                                gpointer                data);
 /* llm-generation-results.c: likewise; takes the request's reference to the generation. */
-void           llm_generation_request_done     (LlmRequest       *request,
+void           llm_generation_request_done     (LlmRequest             *request,
                                                 const LlmRequestResult *result,
-                                                gpointer          data);
+                                                gpointer                data);
 
 G_END_DECLS

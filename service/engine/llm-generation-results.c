@@ -114,7 +114,8 @@ make_turn (LlmGeneration          *self,
 
       llm_conversation_get_settled (self->context->conversation, identity, settled, &first_message);
       turn->tokens = g_array_new (FALSE, FALSE, sizeof (gint32));
-      g_array_append_vals (turn->tokens, &g_array_index (self->request->prompt, gint32, settled->len),
+      g_array_append_vals (turn->tokens,
+                           &g_array_index (self->request->prompt, gint32, settled->len),
                            self->request->prompt->len - settled->len);
       g_array_append_vals (turn->tokens, result->tokens->data, result->tokens->len);
       turn->identity = g_strdup (identity);

@@ -218,7 +218,7 @@ llm_generation_start (LlmEngine      *engine,
   g_autoptr(LlmGeneration) self = g_object_new (LLM_TYPE_GENERATION, NULL);
   LlmAppAccount *app = llm_engine_get_app (engine, caller->app);
 
-  self->id = llm_engine_new_id ();
+  self->id = llm_stored_context_new_id ();
   self->engine = engine;
   self->caller = llm_caller_ref (caller);
   self->options = llm_call_options_ref (options);

@@ -184,7 +184,7 @@ llm_generation_new_settled (LlmCaller *caller)
 {
   LlmGeneration *self = g_object_new (LLM_TYPE_GENERATION, NULL);
 
-  self->id = llm_engine_new_id ();
+  self->id = llm_stored_context_new_id ();
   self->caller = llm_caller_ref (caller);
   self->is_done = TRUE;
   return self;

@@ -178,7 +178,7 @@ on_completing (GObject      *source,
   g_autoptr(Call) self = data;
   g_autoptr(GError) error = NULL;
 
-  self->generation = llm_engine_complete_finish (LLM_ENGINE (source), result, &error);
+  self->generation = g_task_propagate_pointer (G_TASK (result), &error);
   if (self->generation == NULL)
     end_call (self, NULL, error);
   else if (self->caller->play->is_over)

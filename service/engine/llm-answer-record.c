@@ -12,7 +12,7 @@
 #define MESSAGE_ID "5d2f6a0e9b3c4c1f8a7e1b64c0d93f25"
 
 void
-llm_answer_record_take (LlmAnswerRecord    *self,
+llm_answer_record_take (LlmAnswerRecord        *self,
                         const LlmRequestResult *result)
 {
   self->finish = result->finish;

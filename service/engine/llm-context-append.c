@@ -4,14 +4,14 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
-#include "engine/llm-context-call.h"
+#include "engine/llm-call.h"
 
 #include "common/llmsvc-error.h"
 #include "contexts/llm-request-id.h"
 
 /* (transfer full) */
 static LlmTurn *
-make_turn (const LlmContextCall *call)
+make_turn (const LlmCall *call)
 {
   LlmTurn *turn = llm_turn_new ();
 
@@ -24,28 +24,18 @@ make_turn (const LlmContextCall *call)
 }
 
 static void
-commit_append (GTask *task)
-{
-  LlmContext *self = g_task_get_source_object (task);
-
-  llm_context_commit (self, llm_conversation_get_n_turns (self->conversation),
-                      make_turn (g_task_get_task_data (task)), llm_context_call_on_committed,
-                      g_object_ref (task));
-}
-
-static void
-ignore_text (LlmRequest     *request,
+ignore_text (LlmRequest *request,
              const char *text,
              gsize       length,
              gpointer    data)
 {
 }
 
-/* The text was read in: the context's memory holds it. */
+/* The text was prefilled: the KV cache of the context holds it. */
 static void
 on_read_in (LlmRequest             *request,
             const LlmRequestResult *result,
-            gpointer            data)
+            gpointer                data)
 {
   g_autoptr(GTask) task = data;
   LlmContext *self = g_task_get_source_object (task);
@@ -54,22 +44,24 @@ on_read_in (LlmRequest             *request,
   self->engine->counters.prompt_tokens += result->n_prompt;
   self->engine->counters.reused_tokens += result->n_reused;
   if (result->finish == LLM_FINISH_FAILED)
-    llm_context_call_fail (task, g_error_copy (result->error));
+    llm_call_fail (task, g_error_copy (result->error));
   else if (result->finish == LLM_FINISH_STOP)
-    commit_append (task);
+    llm_call_commit (task, llm_conversation_get_n_turns (self->conversation),
+                     make_turn (g_task_get_task_data (task)));
   else
-    llm_context_call_fail (task, g_error_new_literal (LLMSVC_ERROR,
-                                             result->finish == LLM_FINISH_DEADLINE
-                                               ? LLMSVC_ERROR_DEADLINE_EXCEEDED
-                                               : LLMSVC_ERROR_CANCELLED,
-                                             "The text was not read in; the context is as before"));
+    llm_call_fail (task,
+                   g_error_new_literal (LLMSVC_ERROR,
+                                        result->finish == LLM_FINISH_DEADLINE
+                                          ? LLMSVC_ERROR_DEADLINE_EXCEEDED
+                                          : LLMSVC_ERROR_CANCELLED,
+                                        "The text was not read in; the context is as before"));
 }
 
-/* The same without a caller that waits: the text is committed, this is a favour. */
+/* The same in the background: the text is committed already. */
 static void
 on_read_ahead (LlmRequest             *request,
                const LlmRequestResult *result,
-               gpointer            data)
+               gpointer                data)
 {
   g_autoptr(LlmContext) self = data;
 
@@ -81,10 +73,10 @@ on_read_ahead (LlmRequest             *request,
 }
 
 static LlmRequest *
-new_read_job (LlmContext     *self,
-              LlmContextCall *call,
-              GArray         *tokens,
-              GError        **error)
+new_prefill (LlmContext *self,
+             LlmCall    *call,
+             GArray     *tokens,
+             GError    **error)
 {
   g_autoptr(LlmRequest) request = llm_request_new (self->app);
 
@@ -109,11 +101,11 @@ on_ahead_committed (GObject      *source,
   g_autoptr(GTask) task = request->data;
   GError *error = NULL;
 
-  if (!llm_context_commit_finish (self, result, &error))
+  if (!g_task_propagate_boolean (G_TASK (result), &error))
     {
-      llm_context_call_fail (task, error);
+      llm_call_fail (task, error);
     }
-  else if (self->engine->model != ((LlmContextCall *) g_task_get_task_data (task))->model ||
+  else if (self->engine->model != ((LlmCall *) g_task_get_task_data (task))->model ||
            self->engine->is_loading || self->is_closed)
     {
       llm_context_release (self);
@@ -130,167 +122,131 @@ on_ahead_committed (GObject      *source,
   llm_request_unref (request);
 }
 
-static void on_model_for_append (GObject      *source,
-                                 GAsyncResult *result,
-                                 gpointer      data);
+static void on_model (GObject      *source,
+                      GAsyncResult *result,
+                      gpointer      data);
+static void prepare  (GTask        *task);
 
 static void
-on_prepared_for_append (GObject      *source,
-                        GAsyncResult *result,
-                        gpointer      data)
+submit (GTask  *task,
+        GArray *tokens)
 {
-  g_autoptr(GTask) task = data;
   LlmContext *self = g_task_get_source_object (task);
-  LlmContextCall *call = g_task_get_task_data (task);
-  LlmEngine *engine = self->engine;
-  GError *error = NULL;
-  g_autoptr(GArray) tokens = llm_prepare_finish (result, NULL, &error);
+  LlmCall *call = g_task_get_task_data (task);
   guint n_held = llm_context_get_tokens (self);
-  guint n_ctx;
-  LlmRequest *request;
+  guint n_ctx = llm_context_get_limit (self, call->model);
+  LlmRequest *request = NULL;
+  GError *error = NULL;
 
-  if (tokens == NULL)
-    {
-      llm_context_call_fail (task, error);
-      return;
-    }
-  if (engine->model != call->model || engine->is_loading)
-    {
-      g_clear_pointer (&call->model, llm_model_unref);
-      llm_engine_await_model (engine, on_model_for_append, g_object_ref (task));
-      return;
-    }
-  n_ctx = llm_context_get_limit (self, call->model);
   call->n_tokens = tokens->len;
   call->n_added = tokens->len > n_held ? tokens->len - n_held : 0;
   if (tokens->len >= n_ctx)
+    g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_CONTEXT_FULL,
+                 "With this text the context would hold %u tokens; it has room for %u. Shorten it, "
+                 "roll turns back, or begin a new context", tokens->len, n_ctx);
+  else if (llm_engine_admit_tokens (self->engine, self->app, n_held, tokens->len, &error))
+    request = new_prefill (self, call, tokens, &error);
+  if (request == NULL)
     {
-      llm_context_call_fail (task, g_error_new (LLMSVC_ERROR, LLMSVC_ERROR_CONTEXT_FULL,
-                                       "With this text the context would hold %u tokens; it has "
-                                       "room for %u. Shorten it, roll turns back, or begin "
-                                       "a new context",
-                                       tokens->len, n_ctx));
-      return;
-    }
-  if (!llm_engine_admit_tokens (engine, self->app, n_held, tokens->len, &error) ||
-      (request = new_read_job (self, call, tokens, &error)) == NULL)
-    {
-      llm_context_call_fail (task, error);
+      llm_call_fail (task, error);
       return;
     }
 
+  request->data = g_object_ref (task);
   if (llm_call_options_get_boolean (call->options, LLMSVC_OPTION_WAIT, FALSE))
     {
       request->on_done = on_read_in;
-      request->data = g_object_ref (task);
-      llm_engine_submit (engine, request);
+      llm_engine_submit (self->engine, request);
       llm_request_unref (request);
     }
   else
-    {
-      request->data = g_object_ref (task);
-      llm_context_commit (self, llm_conversation_get_n_turns (self->conversation), make_turn (call),
-                          on_ahead_committed, request);
-    }
+    llm_context_commit (self, llm_conversation_get_n_turns (self->conversation), make_turn (call),
+                        on_ahead_committed, request);
 }
 
 static void
-prepare_append (GTask *task)
-{
-  LlmContext *self = g_task_get_source_object (task);
-  LlmContextCall *call = g_task_get_task_data (task);
-
-  llm_prepare_async (call->model,
-                     llm_context_make_input (self, call->model, call->messages, FALSE),
-                     on_prepared_for_append, g_object_ref (task));
-}
-
-/* What the context held before was counted by another model. */
-static void
-on_held_prepared (GObject      *source,
-                  GAsyncResult *result,
-                  gpointer      data)
+on_prepared (GObject      *source,
+             GAsyncResult *result,
+             gpointer      data)
 {
   g_autoptr(GTask) task = data;
   LlmContext *self = g_task_get_source_object (task);
-  LlmContextCall *call = g_task_get_task_data (task);
+  LlmCall *call = g_task_get_task_data (task);
   GError *error = NULL;
   g_autoptr(GArray) tokens = llm_prepare_finish (result, NULL, &error);
 
   if (tokens == NULL)
+    llm_call_fail (task, error);
+  else if (call->counts_held)
     {
-      llm_context_call_fail (task, error);
-      return;
+      llm_conversation_set_count (self->conversation, llm_model_get_identity (call->model),
+                                  tokens->len);
+      call->counts_held = FALSE;
+      prepare (task);
     }
-  llm_conversation_set_count (self->conversation, llm_model_get_identity (call->model),
-                              tokens->len);
-  prepare_append (task);
+  else if (self->engine->model != call->model || self->engine->is_loading)
+    {
+      g_clear_pointer (&call->model, llm_model_unref);
+      llm_engine_await_model (self->engine, on_model, g_steal_pointer (&task));
+    }
+  else
+    submit (task, tokens);
 }
 
 static void
-on_model_for_append (GObject      *source,
-                     GAsyncResult *result,
-                     gpointer      data)
+prepare (GTask *task)
+{
+  LlmContext *self = g_task_get_source_object (task);
+  LlmCall *call = g_task_get_task_data (task);
+
+  llm_prepare_async (call->model,
+                     llm_context_make_input (self, call->model,
+                                             call->counts_held ? NULL : call->messages, FALSE),
+                     on_prepared, g_object_ref (task));
+}
+
+static void
+on_model (GObject      *source,
+          GAsyncResult *result,
+          gpointer      data)
 {
   g_autoptr(GTask) task = data;
   LlmContext *self = g_task_get_source_object (task);
-  LlmContextCall *call = g_task_get_task_data (task);
+  LlmCall *call = g_task_get_task_data (task);
   GError *error = NULL;
 
-  call->model = llm_engine_await_model_finish (result, &error);
+  call->model = g_task_propagate_pointer (G_TASK (result), &error);
   if (call->model == NULL)
-    llm_context_call_fail (task, error);
-  else if (llm_conversation_is_counted (self->conversation, llm_model_get_identity (call->model)))
-    prepare_append (task);
-  else
-    llm_prepare_async (call->model, llm_context_make_input (self, call->model, NULL, FALSE),
-                       on_held_prepared, g_object_ref (task));
+    {
+      llm_call_fail (task, error);
+      return;
+    }
+  /* another model may have counted what the context held before */
+  call->counts_held = !llm_conversation_is_counted (self->conversation,
+                                                    llm_model_get_identity (call->model));
+  prepare (task);
 }
 
 static void
-on_loaded_for_append (GObject      *source,
-                      GAsyncResult *result,
-                      gpointer      data)
+append (GTask   *task,
+        LlmCall *call)
 {
-  g_autoptr(GTask) task = data;
-  LlmContext *self = LLM_CONTEXT (source);
-  LlmContextCall *call = g_task_get_task_data (task);
+  LlmContext *self = g_task_get_source_object (task);
   GError *error = NULL;
   LlmTurn *turn;
 
-  if (!llm_context_load_finish (self, result, &error) ||
-      !llm_request_id_find (self->conversation, LLM_REQUEST_APPEND, call->messages, call->options,
+  if (!llm_request_id_find (self->conversation, LLM_REQUEST_APPEND, call->messages, call->options,
                             &turn, &error))
-    {
-      llm_context_call_fail (task, error);
-    }
+    llm_call_fail (task, error);
   else if (turn != NULL)
     {
-      /* it is there already: to read it in ahead was the first call's favour */
+      /* it is there already: the first call began to prefill it ahead */
       call->n_added = turn->n_tokens;
       llm_context_release (self);
       g_task_return_boolean (task, TRUE);
     }
   else
-    llm_engine_await_model (self->engine, on_model_for_append, g_object_ref (task));
-}
-
-static void
-begin_append (GTask *task)
-{
-  LlmContext *self = g_task_get_source_object (task);
-  LlmContextCall *call = g_task_get_task_data (task);
-  GError *error = NULL;
-
-  call->pass = llm_engine_take_call (self->engine, call->caller, &error);
-  if (call->pass == NULL ||
-      !llm_context_claim (self, call->options, &error))
-    {
-      g_task_return_error (task, error);
-      g_object_unref (task);
-      return;
-    }
-  llm_context_load (self, on_loaded_for_append, task);
+    llm_engine_await_model (self->engine, on_model, g_object_ref (task));
 }
 
 void
@@ -301,16 +257,16 @@ llm_context_append_async (LlmContext         *self,
                           GAsyncReadyCallback callback,
                           gpointer            data)
 {
-  GTask *task = llm_context_call_new (self, caller, messages, options, callback, data);
+  GTask *task = llm_call_new (self, caller, messages, options, callback, data);
 
-  if (g_variant_n_children (messages) == 0)
+  if (g_variant_n_children (messages) > 0)
     {
-      g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                               "No message was given");
-      g_object_unref (task);
+      llm_call_begin (task, append);
       return;
     }
-  llm_context_begin (self, begin_append, task);
+  g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                           "No message was given");
+  g_object_unref (task);
 }
 
 gboolean
@@ -319,6 +275,6 @@ llm_context_append_finish (LlmContext   *self,
                            guint        *tokens,
                            GError      **error)
 {
-  *tokens = ((LlmContextCall *) g_task_get_task_data (G_TASK (result)))->n_added;
+  *tokens = ((LlmCall *) g_task_get_task_data (G_TASK (result)))->n_added;
   return g_task_propagate_boolean (G_TASK (result), error);
 }

@@ -1,43 +1,28 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What callers do with a context. */
+/* What callers do with a context, and its end. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
-#include "engine/llm-context-call.h"
+#include "engine/llm-call.h"
 
 #include <string.h>
 
 #include "common/llmsvc-error.h"
-#include "engine/llm-generation-private.h"
 #include "contexts/llm-request-id.h"
+#include "engine/llm-generation-private.h"
 
 /* One reply of messages stays well below what a bus lets through. */
 #define MAX_REPLY_BYTES (4 * 1024 * 1024)
 
 /* --- generate --- */
 
-static void
-on_admitted (GObject      *source,
-             GAsyncResult *result,
-             gpointer      data)
-{
-  g_autoptr(GTask) task = data;
-  GError *error = NULL;
-  LlmGeneration *generation = llm_generation_start_finish (result, &error);
-
-  if (generation != NULL)
-    g_task_return_pointer (task, generation, g_object_unref);
-  else
-    g_task_return_error (task, error);
-}
-
 /* The same request came again: its answer is given again, nothing is changed. */
 static void
 repeat_answer (GTask         *task,
+               LlmCall       *call,
                const LlmTurn *turn)
 {
-  LlmContextCall *call = g_task_get_task_data (task);
   const char *answer = llm_turn_get_answer (turn);
   g_autoptr(GVariant) results = llm_request_id_get_results (turn);
   g_autoptr(LlmSink) sink = g_object_ref (call->sink);
@@ -49,65 +34,34 @@ repeat_answer (GTask         *task,
 }
 
 static void
-on_loaded_for_generate (GObject      *source,
-                        GAsyncResult *result,
-                        gpointer      data)
-{
-  g_autoptr(GTask) task = data;
-  LlmContext *self = LLM_CONTEXT (source);
-  LlmContextCall *call = g_task_get_task_data (task);
-  GError *error = NULL;
-  LlmTurn *turn;
-
-  if (!llm_context_load_finish (self, result, &error) ||
-      !llm_request_id_find (self->conversation, LLM_REQUEST_ANSWER, call->messages, call->options,
-                            &turn, &error))
-    {
-      llm_context_call_fail (task, error);
-      return;
-    }
-  if (turn != NULL)
-    {
-      repeat_answer (task, turn);
-      return;
-    }
-  if (llm_call_options_has (call->options, LLMSVC_OPTION_IF_REVISION) &&
-      llm_call_options_get_uint (call->options, LLMSVC_OPTION_IF_REVISION, 0) != self->revision)
-    {
-      llm_context_call_fail (task,
-                             g_error_new (LLMSVC_ERROR, LLMSVC_ERROR_CONFLICT,
-                                          "The context is at revision %ju; read its messages again",
-                                          self->revision));
-      return;
-    }
-  if (g_variant_n_children (call->messages) == 0 &&
-      llm_conversation_get_n_messages (self->conversation) == 0)
-    {
-      llm_context_call_fail (task, g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                                               "There is nothing to answer: the context is empty "
-                                               "and no message was given"));
-      return;
-    }
-  llm_generation_start (self->engine, self, call->caller, call->messages, NULL, call->options,
-                        call->sink, on_admitted, g_object_ref (task));
-}
-
-static void
-begin_generate (GTask *task)
+generate (GTask   *task,
+          LlmCall *call)
 {
   LlmContext *self = g_task_get_source_object (task);
-  LlmContextCall *call = g_task_get_task_data (task);
   GError *error = NULL;
+  LlmTurn *turn = NULL;
 
-  /* The revision is looked at later: a repeated request must not fail for it. */
-  if (!llm_engine_admit_call (self->engine, call->caller, &error) ||
-      !llm_context_claim (self, NULL, &error))
+  if (llm_request_id_find (self->conversation, LLM_REQUEST_ANSWER, call->messages, call->options,
+                           &turn, &error)
+      && turn != NULL)
     {
-      g_task_return_error (task, error);
-      g_object_unref (task);
+      repeat_answer (task, call, turn);
       return;
     }
-  llm_context_load (self, on_loaded_for_generate, task);
+  if (error == NULL && llm_call_options_has (call->options, LLMSVC_OPTION_IF_REVISION)
+      && llm_call_options_get_uint (call->options, LLMSVC_OPTION_IF_REVISION, 0) != self->revision)
+    g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_CONFLICT,
+                 "The context is at revision %ju; read its messages again", self->revision);
+  else if (error == NULL && g_variant_n_children (call->messages) == 0
+           && llm_conversation_get_n_messages (self->conversation) == 0)
+    g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                         "There is nothing to answer: the context is empty and no message was "
+                         "given");
+  if (error != NULL)
+    llm_call_fail (task, error);
+  else
+    llm_generation_start (self->engine, self, call->caller, call->messages, NULL, call->options,
+                          call->sink, g_object_ref (task));
 }
 
 void
@@ -119,10 +73,10 @@ llm_context_generate_async (LlmContext         *self,
                             GAsyncReadyCallback callback,
                             gpointer            data)
 {
-  GTask *task = llm_context_call_new (self, caller, messages, options, callback, data);
+  GTask *task = llm_call_new (self, caller, messages, options, callback, data);
 
-  ((LlmContextCall *) g_task_get_task_data (task))->sink = g_object_ref (sink);
-  llm_context_begin (self, begin_generate, task);
+  ((LlmCall *) g_task_get_task_data (task))->sink = g_object_ref (sink);
+  llm_call_begin (task, generate);
 }
 
 LlmGeneration *
@@ -142,7 +96,7 @@ on_loaded_for_messages (GObject      *source,
 {
   g_autoptr(GTask) task = data;
   LlmContext *self = LLM_CONTEXT (source);
-  LlmContextCall *call = g_task_get_task_data (task);
+  LlmCall *call = g_task_get_task_data (task);
   GError *error = NULL;
   GVariantBuilder builder;
   guint n_messages;
@@ -176,66 +130,29 @@ llm_context_get_messages_async (LlmContext         *self,
                                 GAsyncReadyCallback callback,
                                 gpointer            data)
 {
-  GTask *task = llm_context_call_new (self, NULL, NULL, NULL, callback, data);
-  LlmContextCall *call = g_task_get_task_data (task);
+  GTask *task = llm_call_new (self, NULL, NULL, NULL, callback, data);
+  LlmCall *call = g_task_get_task_data (task);
 
   call->first = first;
   call->count = count;
   llm_context_load (self, on_loaded_for_messages, task);
 }
 
-GVariant *
-llm_context_get_messages_finish (LlmContext   *self,
-                                 GAsyncResult *result,
-                                 GError      **error)
-{
-  return g_task_propagate_pointer (G_TASK (result), error);
-}
-
 /* --- rollback --- */
 
 static void
-on_loaded_for_rollback (GObject      *source,
-                        GAsyncResult *result,
-                        gpointer      data)
-{
-  g_autoptr(GTask) task = data;
-  LlmContext *self = LLM_CONTEXT (source);
-  LlmContextCall *call = g_task_get_task_data (task);
-  GError *error = NULL;
-  guint n_removable;
-
-  if (!llm_context_load_finish (self, result, &error))
-    {
-      llm_context_call_fail (task, error);
-      return;
-    }
-  n_removable = llm_conversation_get_n_removable (self->conversation);
-  if (call->count == 0 || call->count > n_removable)
-    {
-      llm_context_call_fail (task, g_error_new (LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                                       "%u turns can't be rolled back: the context has %u",
-                                       call->count, n_removable));
-      return;
-    }
-  llm_context_commit (self, llm_conversation_get_n_turns (self->conversation) - call->count, NULL,
-                      llm_context_call_on_committed, g_object_ref (task));
-}
-
-static void
-begin_rollback (GTask *task)
+roll_back (GTask   *task,
+           LlmCall *call)
 {
   LlmContext *self = g_task_get_source_object (task);
-  LlmContextCall *call = g_task_get_task_data (task);
-  GError *error = NULL;
+  guint n_removable = llm_conversation_get_n_removable (self->conversation);
 
-  if (!llm_context_claim (self, call->options, &error))
-    {
-      g_task_return_error (task, error);
-      g_object_unref (task);
-      return;
-    }
-  llm_context_load (self, on_loaded_for_rollback, task);
+  if (call->count == 0 || call->count > n_removable)
+    llm_call_fail (task, g_error_new (LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                                      "%u turns can't be rolled back: the context has %u",
+                                      call->count, n_removable));
+  else
+    llm_call_commit (task, llm_conversation_get_n_turns (self->conversation) - call->count, NULL);
 }
 
 void
@@ -245,21 +162,100 @@ llm_context_rollback_async (LlmContext         *self,
                             GAsyncReadyCallback callback,
                             gpointer            data)
 {
-  GTask *task = llm_context_call_new (self, NULL, NULL, options, callback, data);
+  GTask *task = llm_call_new (self, NULL, NULL, options, callback, data);
 
-  ((LlmContextCall *) g_task_get_task_data (task))->count = turns;
-  llm_context_begin (self, begin_rollback, task);
+  ((LlmCall *) g_task_get_task_data (task))->count = turns;
+  llm_call_begin (task, roll_back);
 }
 
-gboolean
-llm_context_rollback_finish (LlmContext   *self,
-                             GAsyncResult *result,
-                             GError      **error)
+/* --- memory --- */
+
+static void
+return_memory (LlmContextMemory *memory,
+               gpointer          data)
 {
-  return g_task_propagate_boolean (G_TASK (result), error);
+  g_autoptr(GTask) task = data;
+
+  /* not used yet: what is known is what storage was found to have */
+  if (memory->n_chunks == 0)
+    memory->residency = llm_context_get_residency (g_task_get_source_object (task));
+  g_task_return_pointer (task, memory, (GDestroyNotify) llm_context_memory_free);
 }
 
-/* --- close --- */
+void
+llm_context_get_memory_async (LlmContext         *self,
+                              GAsyncReadyCallback callback,
+                              gpointer            data)
+{
+  llm_executor_ask_memory (self->engine->executor, self->session, self->id, return_memory,
+                           g_task_new (self, NULL, callback, data));
+}
+
+LlmContextMemory *
+llm_context_get_memory_finish (LlmContext   *self,
+                               GAsyncResult *result,
+                               GError      **error)
+{
+  return g_task_propagate_pointer (G_TASK (result), error);
+}
+
+/* --- the end --- */
+
+/* Ends it at once without touching what is stored elsewhere. */
+static void
+end (LlmContext *self,
+     const char *reason)
+{
+  g_autoptr(LlmContext) hold = g_object_ref (self);
+
+  if (self->is_closed)
+    return;
+  self->is_closed = TRUE;
+  if (self->engine->executor != NULL)
+    llm_executor_drop_session (self->engine->executor, self->session, self->id);
+  llm_engine_remove_context (self->engine, self);
+  g_signal_emit_by_name (self, "closed", reason);
+}
+
+/* Cancels its call; TRUE when it has not ended yet: @callback comes then. */
+static gboolean
+cancel_call (LlmContext         *self,
+             GAsyncReadyCallback callback,
+             gpointer            data)
+{
+  if (self->generation != NULL)
+    llm_generation_leave (self->generation);
+  llm_context_stop_ahead (self);
+  if (self->is_busy)
+    g_queue_push_tail (&self->waiting_idle, g_task_new (self, NULL, callback, data));
+  return self->is_busy;
+}
+
+static void
+on_idle_for_leave (GObject      *source,
+                   GAsyncResult *result,
+                   gpointer      data)
+{
+  end (LLM_CONTEXT (source), data);
+}
+
+void
+llm_context_leave (LlmContext *self,
+                   const char *reason)
+{
+  if (!cancel_call (self, on_idle_for_leave, (gpointer) reason))
+    end (self, reason);
+}
+
+static void
+end_closed (GTask *task)
+{
+  LlmContext *self = g_task_get_source_object (task);
+
+  end (self, "closed");
+  llm_context_release (self);
+  g_task_return_boolean (task, TRUE);
+}
 
 static void
 on_deleted (GObject      *source,
@@ -267,17 +263,12 @@ on_deleted (GObject      *source,
             gpointer      data)
 {
   g_autoptr(GTask) task = data;
-  LlmContext *self = g_task_get_source_object (task);
   GError *error = NULL;
 
-  if (!llm_db_run_finish (result, NULL, &error))
-    {
-      llm_context_call_fail (task, error);
-      return;
-    }
-  llm_context_end (self, "closed");
-  llm_context_release (self);
-  g_task_return_boolean (task, TRUE);
+  if (llm_db_run_finish (result, NULL, &error))
+    end_closed (task);
+  else
+    llm_call_fail (task, error);
 }
 
 static void
@@ -285,27 +276,17 @@ on_idle_for_close (GObject      *source,
                    GAsyncResult *result,
                    gpointer      data)
 {
-  GTask *task = data;
+  g_autoptr(GTask) task = data;
   LlmContext *self = LLM_CONTEXT (source);
   GError *error = NULL;
 
   if (!llm_context_claim (self, NULL, &error))
-    {
-      g_task_return_error (task, error);
-      g_object_unref (task);
-    }
+    g_task_return_error (task, error);
   else if (llm_context_is_named (self))
-    {
-      llm_db_run_async (self->engine->db, llm_store_delete_context, g_strdup (self->id), g_free,
-                        on_deleted, task);
-    }
+    llm_db_run_async (self->engine->db, llm_store_delete_context, g_strdup (self->id), g_free,
+                      on_deleted, g_steal_pointer (&task));
   else
-    {
-      llm_context_end (self, "closed");
-      llm_context_release (self);
-      g_task_return_boolean (task, TRUE);
-      g_object_unref (task);
-    }
+    end_closed (task);
 }
 
 void
@@ -313,25 +294,11 @@ llm_context_close_async (LlmContext         *self,
                          GAsyncReadyCallback callback,
                          gpointer            data)
 {
-  GTask *task = llm_context_call_new (self, NULL, NULL, NULL, callback, data);
-  GTask *idle = g_task_new (self, NULL, on_idle_for_close, task);
+  GTask *task = g_task_new (self, NULL, callback, data);
+  g_autoptr(GTask) idle = NULL;
 
-  if (self->generation != NULL)
-    llm_generation_leave (self->generation);
-  llm_context_stop_ahead (self);
-  if (self->is_busy)
-    {
-      g_queue_push_tail (&self->waiting_idle, idle);
-      return;
-    }
+  if (cancel_call (self, on_idle_for_close, task))
+    return;
+  idle = g_task_new (self, NULL, on_idle_for_close, task);
   g_task_return_boolean (idle, TRUE);
-  g_object_unref (idle);
-}
-
-gboolean
-llm_context_close_finish (LlmContext   *self,
-                          GAsyncResult *result,
-                          GError      **error)
-{
-  return g_task_propagate_boolean (G_TASK (result), error);
 }

@@ -25,79 +25,65 @@ G_BEGIN_DECLS
  * then on the sink tells the rest. An error here means that the sink is never
  * called. Waits while the model loads.
  */
-void           llm_context_generate_async  (LlmContext         *self,
-                                            LlmCaller          *caller,
-                                            GVariant           *messages,
-                                            LlmCallOptions     *options,
-                                            LlmSink            *sink,
-                                            GAsyncReadyCallback callback,
-                                            gpointer            data);
+void              llm_context_generate_async     (LlmContext         *self,
+                                                  LlmCaller          *caller,
+                                                  GVariant           *messages,
+                                                  LlmCallOptions     *options,
+                                                  LlmSink            *sink,
+                                                  GAsyncReadyCallback callback,
+                                                  gpointer            data);
 /* (transfer full) */
-LlmGeneration *llm_context_generate_finish (LlmContext         *self,
-                                            GAsyncResult       *result,
-                                            GError            **error);
+LlmGeneration    *llm_context_generate_finish    (LlmContext         *self,
+                                                  GAsyncResult       *result,
+                                                  GError            **error);
 
 /* Options: LLMSVC_CALL_APPEND. Returns the tokens added. */
-void           llm_context_append_async    (LlmContext         *self,
-                                            LlmCaller          *caller,
-                                            GVariant           *messages,
-                                            LlmCallOptions     *options,
-                                            GAsyncReadyCallback callback,
-                                            gpointer            data);
-gboolean       llm_context_append_finish   (LlmContext         *self,
-                                            GAsyncResult       *result,
-                                            guint              *tokens,
-                                            GError            **error);
+void              llm_context_append_async       (LlmContext         *self,
+                                                  LlmCaller          *caller,
+                                                  GVariant           *messages,
+                                                  LlmCallOptions     *options,
+                                                  GAsyncReadyCallback callback,
+                                                  gpointer            data);
+gboolean          llm_context_append_finish      (LlmContext         *self,
+                                                  GAsyncResult       *result,
+                                                  guint              *tokens,
+                                                  GError            **error);
 
 /* Returns `a(ssa{sv})`; @count 0 for as many as fit into one reply. */
-void           llm_context_get_messages_async  (LlmContext         *self,
-                                                guint               first,
-                                                guint               count,
-                                                GAsyncReadyCallback callback,
-                                                gpointer            data);
-/* (transfer full): not floating */
-GVariant      *llm_context_get_messages_finish (LlmContext         *self,
-                                                GAsyncResult       *result,
-                                                GError            **error);
+void              llm_context_get_messages_async (LlmContext         *self,
+                                                  guint               first,
+                                                  guint               count,
+                                                  GAsyncReadyCallback callback,
+                                                  gpointer            data);
 
 /* Forgets the last @turns turns. Options: LLMSVC_CALL_ROLLBACK. */
-void           llm_context_rollback_async  (LlmContext         *self,
-                                            guint               turns,
-                                            LlmCallOptions     *options,
-                                            GAsyncReadyCallback callback,
-                                            gpointer            data);
-gboolean       llm_context_rollback_finish (LlmContext         *self,
-                                            GAsyncResult       *result,
-                                            GError            **error);
+void              llm_context_rollback_async     (LlmContext         *self,
+                                                  guint               turns,
+                                                  LlmCallOptions     *options,
+                                                  GAsyncReadyCallback callback,
+                                                  gpointer            data);
 
 /* Options: LLMSVC_CALL_FORK, as for llm_engine_create_context_async(). */
-void           llm_context_fork_async      (LlmContext         *self,
-                                            LlmCaller          *caller,
-                                            LlmCallOptions     *options,
-                                            GAsyncReadyCallback callback,
-                                            gpointer            data);
-/* (transfer full) */
-LlmContext    *llm_context_fork_finish     (LlmContext         *self,
-                                            GAsyncResult       *result,
-                                            GError            **error);
+void              llm_context_fork_async         (LlmContext         *self,
+                                                  LlmCaller          *caller,
+                                                  LlmCallOptions     *options,
+                                                  GAsyncReadyCallback callback,
+                                                  gpointer            data);
 
 /* Ends the context and forgets its content; a running answer is cancelled first. */
-void           llm_context_close_async     (LlmContext         *self,
-                                            GAsyncReadyCallback callback,
-                                            gpointer            data);
-gboolean       llm_context_close_finish    (LlmContext         *self,
-                                            GAsyncResult       *result,
-                                            GError            **error);
+void              llm_context_close_async        (LlmContext         *self,
+                                                  GAsyncReadyCallback callback,
+                                                  gpointer            data);
 
 /* --- where its memory is --- */
 
 /* Answers while a call runs, too, and without loading the model. */
-void           llm_context_get_memory_async  (LlmContext         *self,
-                                              GAsyncReadyCallback callback,
-                                              gpointer            data);
+void              llm_context_get_memory_async   (LlmContext         *self,
+                                                  GAsyncReadyCallback callback,
+                                                  gpointer            data);
 /* (transfer full) */
-LlmContextMemory *llm_context_get_memory_finish (LlmContext      *self,
-                                              GAsyncResult       *result,
-                                              GError            **error);
+LlmContextMemory *llm_context_get_memory_finish  (LlmContext         *self,
+                                                  GAsyncResult       *result,
+                                                  GError            **error);
 
 G_END_DECLS

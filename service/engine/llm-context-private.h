@@ -9,26 +9,20 @@
 G_BEGIN_DECLS
 
 /* Says whose memory @request uses. */
-void        llm_context_set_session  (LlmContext         *self,
-                                      LlmRequest             *request);
+void             llm_context_set_session (LlmContext         *self,
+                                          LlmRequest         *request);
 
 /* Makes sure that the conversation is in memory, and is there in @callback, which must call
  * llm_context_load_finish(). */
-void        llm_context_load         (LlmContext         *self,
-                                      GAsyncReadyCallback callback,
-                                      gpointer            data);
-gboolean    llm_context_load_finish  (LlmContext         *self,
-                                      GAsyncResult       *result,
-                                      GError            **error);
+void             llm_context_load        (LlmContext         *self,
+                                          GAsyncReadyCallback callback,
+                                          gpointer            data);
+gboolean         llm_context_load_finish (LlmContext         *self,
+                                          GAsyncResult       *result,
+                                          GError            **error);
 
-/* Calls @begin with @task: at once, or after a read-ahead of earlier text was
- * stopped. Nobody waits for that, so no call fails with CONTEXT_BUSY for it. */
-typedef void (*LlmContextBegin) (GTask *task);
-void        llm_context_begin        (LlmContext         *self,
-                                      LlmContextBegin     begin,
-                                      GTask              *task);
-/* Asks a read-ahead to end; what it has read in stays. */
-void        llm_context_stop_ahead   (LlmContext         *self);
+/* Asks a prefill ahead to end; what it has computed stays. */
+void             llm_context_stop_ahead  (LlmContext         *self);
 
 /**
  * llm_context_commit:
@@ -38,27 +32,20 @@ void        llm_context_stop_ahead   (LlmContext         *self);
  * Makes the change durable where the context is named, then applies it. On
  * failure nothing has changed. The context must be claimed.
  */
-void        llm_context_commit       (LlmContext         *self,
-                                      guint               n_turns,
-                                      LlmTurn            *turn,
-                                      GAsyncReadyCallback callback,
-                                      gpointer            data);
-gboolean    llm_context_commit_finish (LlmContext        *self,
-                                      GAsyncResult       *result,
-                                      GError            **error);
-
-/* Ends it at once without touching what is stored elsewhere. */
-void        llm_context_end          (LlmContext         *self,
-                                      const char         *reason);
+void             llm_context_commit      (LlmContext         *self,
+                                          guint               n_turns,
+                                          LlmTurn            *turn,
+                                          GAsyncReadyCallback callback,
+                                          gpointer            data);
 
 /* Cancels its call, and ends it when that has ended. @reason: static, as for the signal. */
-void        llm_context_leave        (LlmContext         *self,
-                                      const char         *reason);
+void             llm_context_leave       (LlmContext         *self,
+                                          const char         *reason);
 
 /* The prompt for @messages (nullable) after what is there. */
-LlmPrepareInput *llm_context_make_input (LlmContext      *self,
-                                      LlmModel           *model,
-                                      GVariant           *messages,
-                                      gboolean            opens_answer);
+LlmPrepareInput *llm_context_make_input  (LlmContext         *self,
+                                          LlmModel           *model,
+                                          GVariant           *messages,
+                                          gboolean            opens_answer);
 
 G_END_DECLS

@@ -10,56 +10,11 @@
 
 void
 llm_context_set_session (LlmContext *self,
-                         LlmRequest     *request)
+                         LlmRequest *request)
 {
   request->session_id = self->session;
   request->context = g_strdup (self->id);
   request->is_named = llm_context_is_named (self);
-}
-
-static void
-return_memory (LlmContextMemory *memory,
-               gpointer          data)
-{
-  g_autoptr(GTask) task = data;
-
-  /* nobody used it yet: what is known is what storage was found to have */
-  if (memory->n_chunks == 0)
-    memory->residency = llm_context_get_residency (g_task_get_source_object (task));
-  g_task_return_pointer (task, memory, (GDestroyNotify) llm_context_memory_free);
-}
-
-void
-llm_context_get_memory_async (LlmContext         *self,
-                              GAsyncReadyCallback callback,
-                              gpointer            data)
-{
-  llm_executor_ask_memory (self->engine->executor, self->session, self->id, return_memory,
-                           g_task_new (self, NULL, callback, data));
-}
-
-LlmContextMemory *
-llm_context_get_memory_finish (LlmContext   *self,
-                               GAsyncResult *result,
-                               GError      **error)
-{
-  return g_task_propagate_pointer (G_TASK (result), error);
-}
-
-typedef struct
-{
-  LlmContextBegin begin;
-  GTask *task;
-} Beginning;
-
-static void
-on_idle_for_begin (GObject      *source,
-                   GAsyncResult *result,
-                   gpointer      data)
-{
-  g_autofree Beginning *beginning = data;
-
-  beginning->begin (beginning->task);
 }
 
 void
@@ -69,25 +24,6 @@ llm_context_stop_ahead (LlmContext *self)
     return;
   __atomic_store_n (&self->ahead->stop_request, LLM_FINISH_CANCELLED, __ATOMIC_RELEASE);
   llm_executor_poke (self->engine->executor);
-}
-
-void
-llm_context_begin (LlmContext      *self,
-                   LlmContextBegin  begin,
-                   GTask           *task)
-{
-  Beginning *beginning;
-
-  if (self->ahead == NULL)
-    {
-      begin (task);
-      return;
-    }
-  llm_context_stop_ahead (self);
-  beginning = g_new0 (Beginning, 1);
-  beginning->begin = begin;
-  beginning->task = task;
-  g_queue_push_tail (&self->waiting_idle, g_task_new (self, NULL, on_idle_for_begin, beginning));
 }
 
 /* --- reading what is stored --- */
@@ -244,14 +180,6 @@ llm_context_commit (LlmContext         *self,
       g_task_return_boolean (task, TRUE);
       g_object_unref (task);
     }
-}
-
-gboolean
-llm_context_commit_finish (LlmContext   *self,
-                           GAsyncResult *result,
-                           GError      **error)
-{
-  return g_task_propagate_boolean (G_TASK (result), error);
 }
 
 LlmPrepareInput *

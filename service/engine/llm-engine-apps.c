@@ -92,7 +92,7 @@ llm_engine_remove_context (LlmEngine  *self,
 
 static guint64
 divide (const LlmAppAccount *app,
-        guint64       limit)
+        guint64              limit)
 {
   if (!app->is_seen || app->kind != LLM_CALLER_UNKNOWN || limit == 0)
     return limit;
@@ -103,9 +103,10 @@ divide (const LlmAppAccount *app,
 #define EFFECTIVE(self, app, field) \
   divide (app, (app)->quota.field > 0 ? (app)->quota.field : (self)->default_quota.field)
 
-double
-llm_engine_get_share (LlmEngine    *self,
-                      const LlmAppAccount *app)
+/* Its memory quota, 0 to 1. */
+static double
+get_memory_quota (LlmEngine           *self,
+                  const LlmAppAccount *app)
 {
   double share = app->quota.share > 0 ? app->quota.share : self->default_quota.share;
 
@@ -123,7 +124,7 @@ llm_engine_share_memory (LlmEngine *self)
   g_hash_table_iter_init (&iter, self->apps);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &app))
     {
-      double share = llm_engine_get_share (self, app);
+      double share = get_memory_quota (self, app);
 
       if (share != self->default_quota.share)
         g_hash_table_insert (quotas, llm_app_ref (app->app), g_memdup2 (&share, sizeof share));
@@ -195,21 +196,21 @@ note_caller (LlmEngine *self,
              LlmCaller *caller)
 {
   LlmAppAccount *app = llm_engine_get_app (self, caller->app);
-  double share = llm_engine_get_share (self, app);
+  double share = get_memory_quota (self, app);
 
   app->is_seen = TRUE;
   app->kind = caller->kind;
-  if (llm_engine_get_share (self, app) != share)
+  if (get_memory_quota (self, app) != share)
     llm_engine_share_memory (self);
   return app;
 }
 
 /* Whoever takes ever new names must not get quotas without end. */
 static gboolean
-admit_app (LlmEngine      *self,
-           const LlmAppAccount   *app,
-           const UserSums *sums,
-           GError        **error)
+admit_app (LlmEngine           *self,
+           const LlmAppAccount *app,
+           const UserSums      *sums,
+           GError             **error)
 {
   guint limit = self->default_quota.apps;
 
@@ -223,10 +224,10 @@ admit_app (LlmEngine      *self,
 
 /* Nobody may fill the queue for all others: a user may have as many places as are left. */
 static gboolean
-admit_to_queue (LlmEngine      *self,
-                const LlmAppAccount   *app,
-                const UserSums *sums,
-                GError        **error)
+admit_to_queue (LlmEngine           *self,
+                const LlmAppAccount *app,
+                const UserSums      *sums,
+                GError             **error)
 {
   guint limit = self->default_quota.queue;
   guint n_all = g_hash_table_size (self->generations) + self->n_passes;
@@ -383,8 +384,8 @@ llm_engine_get_limits (LlmEngine       *self,
 
 /* Counts what the contexts of all applications hold, or of @only. */
 static void
-sum_contexts (LlmEngine *self,
-              LlmAppAccount    *only)
+sum_contexts (LlmEngine     *self,
+              LlmAppAccount *only)
 {
   GHashTableIter iter;
   LlmContext *context;
@@ -451,7 +452,7 @@ describe_kind (const LlmAppAccount *app)
 
 static GVariant *
 describe_app (LlmEngine      *self,
-              LlmAppAccount         *app,
+              LlmAppAccount  *app,
               const UserSums *sums)
 {
   GVariantDict dict;
@@ -474,7 +475,7 @@ describe_app (LlmEngine      *self,
   g_variant_dict_insert (&dict, "quota-tokens", "t", EFFECTIVE (self, app, tokens));
   g_variant_dict_insert (&dict, "quota-calls", "u", (guint) EFFECTIVE (self, app, calls));
   g_variant_dict_insert (&dict, "quota-disk", "t", EFFECTIVE (self, app, disk));
-  g_variant_dict_insert (&dict, "quota-share", "d", llm_engine_get_share (self, app));
+  g_variant_dict_insert (&dict, "quota-share", "d", get_memory_quota (self, app));
   g_variant_dict_insert (&dict, "quota-rate", "u", (guint) EFFECTIVE (self, app, rate));
   g_variant_dict_insert (&dict, "quota-message", "t", EFFECTIVE (self, app, message));
   g_variant_dict_insert (&dict, "quota-named", "u", self->default_quota.named);

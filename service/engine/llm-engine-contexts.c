@@ -4,56 +4,13 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
-#include "engine/llm-context-private.h"
+#include "engine/llm-call.h"
 
 #include <string.h>
 
 #include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
 #include "engine/llm-generation-private.h"
-
-typedef struct
-{
-  LlmCaller *caller;
-  LlmCallOptions *options;  /* (nullable) */
-  char *name;              /* (nullable) */
-  LlmContext *source;      /* (nullable): to fork from */
-  LlmContext *context;     /* (nullable): new, not yet known to anybody */
-  LlmModel *model;         /* (nullable): to count with */
-  LlmPass *place;          /* (nullable): of @context in the quota, until the engine has it */
-  LlmPass *counting;       /* (nullable): the call that counts its tokens */
-  GQueue waiting;          /* (element-type GTask) (owned): open the same name, when it is made */
-} Call;
-
-static void
-call_free (Call *call)
-{
-  llm_caller_unref (call->caller);
-  g_clear_pointer (&call->options, llm_call_options_unref);
-  g_free (call->name);
-  g_clear_object (&call->source);
-  g_clear_object (&call->context);
-  g_clear_pointer (&call->model, llm_model_unref);
-  g_clear_pointer (&call->place, llm_pass_free);
-  g_clear_pointer (&call->counting, llm_pass_free);
-  g_free (call);
-}
-
-static GTask *
-new_task (gpointer            source,
-          LlmCaller          *caller,
-          LlmCallOptions     *options,
-          GAsyncReadyCallback callback,
-          gpointer            data)
-{
-  GTask *task = g_task_new (source, NULL, callback, data);
-  Call *call = g_new0 (Call, 1);
-
-  call->caller = llm_caller_ref (caller);
-  call->options = options != NULL ? llm_call_options_ref (options) : NULL;
-  g_task_set_task_data (task, call, (GDestroyNotify) call_free);
-  return task;
-}
 
 static LlmContext *
 find_named (LlmEngine  *self,
@@ -70,19 +27,44 @@ find_named (LlmEngine  *self,
   return NULL;
 }
 
-static void open_or_make (GTask *task);
+static void
+on_started (GObject      *source,
+            GAsyncResult *result,
+            gpointer      data)
+{
+  g_autoptr(GTask) task = data;
+  LlmCall *call = g_task_get_task_data (task);
+  GError *error = NULL;
+
+  if (llm_engine_await_start_finish (result, &error))
+    call->step (task, call);
+  else
+    g_task_return_error (task, error);
+}
+
+/* Takes @task. */
+static void
+await_start (GTask      *task,
+             LlmCallStep step)
+{
+  ((LlmCall *) g_task_get_task_data (task))->step = step;
+  llm_engine_await_start (g_task_get_source_object (task), on_started, task);
+}
+
+static void open_or_make (GTask   *task,
+                          LlmCall *call);
 
 /* --- create and fork --- */
 
 /* (nullable): the call that makes a context of this name, which is not in the table yet. */
-static Call *
+static LlmCall *
 find_making (LlmEngine  *self,
              LlmCaller  *caller,
              const char *name)
 {
   for (guint i = 0; i < self->making->len; i++)
     {
-      Call *call = g_task_get_task_data (g_ptr_array_index (self->making, i));
+      LlmCall *call = g_task_get_task_data (g_ptr_array_index (self->making, i));
 
       if (llm_context_may_see (call->context, caller) && g_str_equal (call->context->name, name))
         return call;
@@ -94,13 +76,16 @@ find_making (LlmEngine  *self,
 static void
 end_making (GTask *task)
 {
-  Call *call = g_task_get_task_data (task);
+  LlmCall *call = g_task_get_task_data (task);
   GTask *waiting;
 
   g_clear_pointer (&call->place, llm_pass_free);
   g_ptr_array_remove (call->context->engine->making, task);
   while ((waiting = g_queue_pop_head (&call->waiting)) != NULL)
-    open_or_make (waiting);
+    {
+      open_or_make (waiting, g_task_get_task_data (waiting));
+      g_object_unref (waiting);
+    }
 }
 
 /* Takes @error. */
@@ -115,7 +100,7 @@ fail_making (GTask  *task,
 static void
 return_new_context (GTask *task)
 {
-  Call *call = g_task_get_task_data (task);
+  LlmCall *call = g_task_get_task_data (task);
   LlmContext *context = call->context;
 
   llm_engine_add_context (context->engine, context);
@@ -144,7 +129,7 @@ on_inserted (GObject      *source,
 static void
 store_new_context (GTask *task)
 {
-  Call *call = g_task_get_task_data (task);
+  LlmCall *call = g_task_get_task_data (task);
   LlmContext *context = call->context;
   LlmStoredContext *stored;
 
@@ -178,7 +163,7 @@ on_base_prepared (GObject      *source,
                   gpointer      data)
 {
   g_autoptr(GTask) task = data;
-  Call *call = g_task_get_task_data (task);
+  LlmCall *call = g_task_get_task_data (task);
   LlmContext *context = call->context;
   g_autoptr(GArray) tokens = llm_prepare_finish (result, NULL, NULL);
   guint limit = llm_context_get_limit (context, call->model);
@@ -215,9 +200,9 @@ on_model_for_base (GObject      *source,
                    gpointer      data)
 {
   g_autoptr(GTask) task = data;
-  Call *call = g_task_get_task_data (task);
+  LlmCall *call = g_task_get_task_data (task);
 
-  call->model = llm_engine_await_model_finish (result, NULL);
+  call->model = g_task_propagate_pointer (G_TASK (result), NULL);
   if (call->model == NULL)
     store_new_context (task);
   else
@@ -229,7 +214,7 @@ on_model_for_base (GObject      *source,
 static void
 count_and_store (GTask *task)
 {
-  Call *call = g_task_get_task_data (task);
+  LlmCall *call = g_task_get_task_data (task);
   LlmContext *context = call->context;
   GError *error = NULL;
 
@@ -238,8 +223,8 @@ count_and_store (GTask *task)
       store_new_context (task);
       return;
     }
-  call->counting = llm_engine_take_call (context->engine, call->caller, &error);
-  if (call->counting == NULL)
+  call->pass = llm_engine_take_call (context->engine, call->caller, &error);
+  if (call->pass == NULL)
     fail_making (task, error);
   else
     llm_engine_await_model (context->engine, on_model_for_base, g_object_ref (task));
@@ -248,7 +233,7 @@ count_and_store (GTask *task)
 /* What the context begins with, as a turn that no rollback takes; of a fork, what it has behind
  * the turns of its source. */
 static void
-add_base (LlmContext    *context,
+add_base (LlmContext     *context,
           LlmCallOptions *options)
 {
   const char *system = llm_call_options_get_string (options, LLMSVC_OPTION_SYSTEM, NULL);
@@ -272,13 +257,14 @@ build_context (LlmEngine *self,
                GTask     *task,
                GError   **error)
 {
-  Call *call = g_task_get_task_data (task);
+  LlmCall *call = g_task_get_task_data (task);
   LlmCaller *caller = call->caller;
   const char *name =
       call->name != NULL ? call->name
                          : llm_call_options_get_string (call->options, LLMSVC_OPTION_NAME, "");
-  g_autofree char *id = llm_engine_new_id ();
+  g_autofree char *id = llm_stored_context_new_id ();
   LlmContext *context;
+  char *slo = NULL;
 
   call->place = llm_engine_take_context (self, caller, *name != '\0', error);
   if (call->place == NULL)
@@ -301,38 +287,27 @@ build_context (LlmEngine *self,
       context->conversation = llm_conversation_copy (call->source->conversation);
       context->revision = call->source->revision;
       context->max_tokens = call->source->max_tokens;
-      g_free (context->slo);
-      context->slo = g_strdup (call->source->slo);
+      slo = call->source->slo;
     }
   else
-    {
-      context->conversation = llm_conversation_new ();
-    }
-  if (call->options != NULL)
-    {
-      const char *slo =
-          llm_call_options_get_string (call->options, LLMSVC_OPTION_SLO, context->slo);
-      char *copy = g_strdup (slo);
-
-      g_free (context->slo);
-      context->slo = copy;
-      context->max_tokens = llm_call_options_get_uint (call->options, LLMSVC_OPTION_MAX_TOKENS,
-                                                       context->max_tokens);
-      add_base (context, call->options);
-    }
+    context->conversation = llm_conversation_new ();
+  context->max_tokens = llm_call_options_get_uint (call->options, LLMSVC_OPTION_MAX_TOKENS,
+                                                   context->max_tokens);
+  slo = g_strdup (llm_call_options_get_string (call->options, LLMSVC_OPTION_SLO,
+                                               slo != NULL ? slo : context->slo));
+  g_free (context->slo);
+  context->slo = slo;
+  add_base (context, call->options);
   return TRUE;
 }
 
 static void
-on_started_for_create (GObject      *source,
-                       GAsyncResult *result,
-                       gpointer      data)
+create (GTask   *task,
+        LlmCall *call)
 {
-  g_autoptr(GTask) task = data;
   GError *error = NULL;
 
-  if (llm_engine_await_start_finish (result, &error) &&
-      build_context (LLM_ENGINE (source), task, &error))
+  if (build_context (g_task_get_source_object (task), task, &error))
     count_and_store (task);
   else
     g_task_return_error (task, error);
@@ -345,16 +320,7 @@ llm_engine_create_context_async (LlmEngine          *self,
                                  GAsyncReadyCallback callback,
                                  gpointer            data)
 {
-  llm_engine_await_start (self, on_started_for_create,
-                          new_task (self, caller, options, callback, data));
-}
-
-LlmContext *
-llm_engine_create_context_finish (LlmEngine    *self,
-                                  GAsyncResult *result,
-                                  GError      **error)
-{
-  return g_task_propagate_pointer (G_TASK (result), error);
+  await_start (llm_call_new (self, caller, NULL, options, callback, data), create);
 }
 
 static void
@@ -364,7 +330,7 @@ on_loaded_for_fork (GObject      *source,
 {
   g_autoptr(GTask) task = data;
   LlmContext *self = LLM_CONTEXT (source);
-  Call *call = g_task_get_task_data (task);
+  LlmCall *call = g_task_get_task_data (task);
   GError *error = NULL;
 
   if (!llm_context_load_finish (self, result, &error) ||
@@ -384,35 +350,29 @@ llm_context_fork_async (LlmContext         *self,
                         GAsyncReadyCallback callback,
                         gpointer            data)
 {
-  GTask *task = new_task (self, caller, options, callback, data);
+  GTask *task = llm_call_new (self, caller, NULL, options, callback, data);
 
-  ((Call *) g_task_get_task_data (task))->source = g_object_ref (self);
+  ((LlmCall *) g_task_get_task_data (task))->source = g_object_ref (self);
   llm_context_load (self, on_loaded_for_fork, task);
-}
-
-LlmContext *
-llm_context_fork_finish (LlmContext   *self,
-                         GAsyncResult *result,
-                         GError      **error)
-{
-  return g_task_propagate_pointer (G_TASK (result), error);
 }
 
 /* --- open --- */
 
 /* Several calls may open a new name at once: the first one makes it, the others wait for that, as
- * they would fail for what it takes, or make another one. @task: (transfer full) */
+ * they would fail for what it takes, or make another one. */
 static void
-open_or_make (GTask *task)
+open_or_make (GTask   *task,
+              LlmCall *call)
 {
-  g_autoptr(GTask) owned = task;
   LlmEngine *self = g_task_get_source_object (task);
-  Call *call = g_task_get_task_data (task);
   LlmContext *context = find_named (self, call->caller, call->name);
-  Call *making;
+  LlmCall *making;
   GError *error = NULL;
 
-  if (context != NULL && !llm_context_check (context, &error))
+  if (*call->name == '\0')
+    g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                             "The name is empty");
+  else if (context != NULL && !llm_context_check (context, &error))
     g_task_return_error (task, error);
   else if (context != NULL)
     g_task_return_pointer (task, g_object_ref (context), g_object_unref);
@@ -421,29 +381,9 @@ open_or_make (GTask *task)
                              "This application has no context named “%s”; "
                              "the option create = true would make it", call->name);
   else if ((making = find_making (self, call->caller, call->name)) != NULL)
-    g_queue_push_tail (&making->waiting, g_steal_pointer (&owned));
-  else if (build_context (self, task, &error))
-    count_and_store (task);
+    g_queue_push_tail (&making->waiting, g_object_ref (task));
   else
-    g_task_return_error (task, error);
-}
-
-static void
-on_started_for_open (GObject      *source,
-                     GAsyncResult *result,
-                     gpointer      data)
-{
-  g_autoptr(GTask) task = data;
-  Call *call = g_task_get_task_data (task);
-  GError *error = NULL;
-
-  if (!llm_engine_await_start_finish (result, &error))
-    g_task_return_error (task, error);
-  else if (*call->name == '\0')
-    g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                             "The name is empty");
-  else
-    open_or_make (g_steal_pointer (&task));
+    create (task, call);
 }
 
 void
@@ -454,36 +394,21 @@ llm_engine_open_context_async (LlmEngine          *self,
                                GAsyncReadyCallback callback,
                                gpointer            data)
 {
-  GTask *task = new_task (self, caller, options, callback, data);
+  GTask *task = llm_call_new (self, caller, NULL, options, callback, data);
 
-  ((Call *) g_task_get_task_data (task))->name = g_strdup (name);
-  llm_engine_await_start (self, on_started_for_open, task);
-}
-
-LlmContext *
-llm_engine_open_context_finish (LlmEngine    *self,
-                                GAsyncResult *result,
-                                GError      **error)
-{
-  return g_task_propagate_pointer (G_TASK (result), error);
+  ((LlmCall *) g_task_get_task_data (task))->name = g_strdup (name);
+  await_start (task, open_or_make);
 }
 
 /* --- list and look up --- */
 
 static void
-on_started_for_list (GObject      *source,
-                     GAsyncResult *result,
-                     gpointer      data)
+list (GTask   *task,
+      LlmCall *call)
 {
-  g_autoptr(GTask) task = data;
-  Call *call = g_task_get_task_data (task);
-  GError *error = NULL;
-
-  if (llm_engine_await_start_finish (result, &error))
-    g_task_return_pointer (task, llm_engine_get_contexts (LLM_ENGINE (source), call->caller),
-                           (GDestroyNotify) g_ptr_array_unref);
-  else
-    g_task_return_error (task, error);
+  g_task_return_pointer (task,
+                         llm_engine_get_contexts (g_task_get_source_object (task), call->caller),
+                         (GDestroyNotify) g_ptr_array_unref);
 }
 
 void
@@ -492,7 +417,7 @@ llm_engine_list_contexts_async (LlmEngine          *self,
                                 GAsyncReadyCallback callback,
                                 gpointer            data)
 {
-  llm_engine_await_start (self, on_started_for_list, new_task (self, caller, NULL, callback, data));
+  await_start (llm_call_new (self, caller, NULL, NULL, callback, data), list);
 }
 
 GPtrArray *
@@ -540,13 +465,6 @@ llm_engine_get_contexts (LlmEngine *self,
   return contexts;
 }
 
-static int
-compare_generation_id (gconstpointer generation,
-                       gconstpointer id)
-{
-  return strcmp (llm_generation_get_id ((LlmGeneration *) generation), id);
-}
-
 LlmGeneration *
 llm_engine_lookup_generation (LlmEngine  *self,
                               LlmCaller  *caller,
@@ -554,15 +472,10 @@ llm_engine_lookup_generation (LlmEngine  *self,
 {
   LlmGeneration *generation = g_hash_table_lookup (self->generations, id);
 
-  if (generation == NULL)
-    {
-      GList *link = g_queue_find_custom (&self->ended, id, compare_generation_id);
-
-      generation = link != NULL ? link->data : NULL;
-    }
-  if (generation == NULL || llm_generation_get_caller (generation)->app != caller->app)
-    return NULL;
-  return generation;
+  for (GList *link = self->ended.head; generation == NULL && link != NULL; link = link->next)
+    if (g_str_equal (((LlmGeneration *) link->data)->id, id))
+      generation = link->data;
+  return generation != NULL && generation->caller->app == caller->app ? generation : NULL;
 }
 
 GPtrArray *
@@ -575,7 +488,7 @@ llm_engine_get_generations (LlmEngine *self,
 
   g_hash_table_iter_init (&iter, self->generations);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &generation))
-    if (llm_generation_get_caller (generation)->app == caller->app)
+    if (generation->caller->app == caller->app)
       g_ptr_array_add (generations, g_object_ref (generation));
   return generations;
 }
@@ -593,7 +506,7 @@ llm_engine_caller_gone (LlmEngine  *self,
 
   g_hash_table_iter_init (&iter, self->generations);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &generation))
-    if (g_str_equal (llm_generation_get_caller (generation)->connection, connection))
+    if (g_str_equal (generation->caller->connection, connection))
       llm_generation_leave (generation);
 
   g_hash_table_iter_init (&iter, self->contexts);
@@ -603,5 +516,5 @@ llm_engine_caller_gone (LlmEngine  *self,
   for (guint i = 0; i < ended->len; i++)
     llm_context_leave (g_ptr_array_index (ended, i), "disconnected");
 
-  llm_engine_memory_caller_gone (self, connection);
+  g_hash_table_remove (self->holds, connection);
 }

@@ -16,13 +16,11 @@ llm_engine_get_memory (LlmEngine        *self,
                        LlmMemoryFigures *figures)
 {
   guint64 held[LLM_N_HOLDERS];
-  LlmExecutorFigures runtime;
 
-  llm_executor_get_figures (self->executor, &runtime);
   *figures = (LlmMemoryFigures) {
     .pressure = llm_pressure_to_string (llm_governor_get_state (self->governor)->action.level),
     .budget = self->budget,
-    .kv_swapped = runtime.storage_bytes,
+    .kv_swapped = llm_engine_get_figures (self).storage_bytes,
     .sub_model = 100,
   };
   /* each read once: they add up */
@@ -80,13 +78,6 @@ llm_engine_memory_request_ended (LlmEngine *self)
     trim_again (self, level, 0);
 }
 
-void
-llm_engine_memory_caller_gone (LlmEngine  *self,
-                               const char *connection)
-{
-  g_hash_table_remove (self->holds, connection);
-}
-
 static void
 on_trimmed (const LlmReclaimResult *result,
             gpointer                data)
@@ -135,14 +126,6 @@ llm_engine_trim_async (LlmEngine          *self,
   if (level == LLM_PRESSURE_CRITICAL)
     request.patience_us = CRITICAL_PATIENCE_US;
   llm_governor_reclaim (self->governor, &request, on_trimmed, task);
-}
-
-GVariant *
-llm_engine_trim_finish (LlmEngine    *self,
-                        GAsyncResult *result,
-                        GError      **error)
-{
-  return g_task_propagate_pointer (G_TASK (result), error);
 }
 
 /* --- the budget --- */
@@ -204,14 +187,6 @@ llm_engine_set_budget_async (LlmEngine          *self,
                         on_trimmed_to_budget, task);
 }
 
-gboolean
-llm_engine_set_budget_finish (LlmEngine    *self,
-                              GAsyncResult *result,
-                              GError      **error)
-{
-  return g_task_propagate_boolean (G_TASK (result), error);
-}
-
 /* --- once a second --- */
 
 /* Whether the difference is worth telling: figures in bytes move with every call. */
@@ -243,7 +218,8 @@ look_at_memory (gpointer data)
   const LlmGovernorState *state = llm_governor_get_state (self->governor);
   LlmMemoryFigures figures;
 
-  llm_governor_look (self->governor, self->n_requests_running > 0, g_hash_table_size (self->holds) > 0);
+  llm_governor_look (self->governor, self->n_requests_running > 0,
+                     g_hash_table_size (self->holds) > 0);
   llm_executor_set_pressed (self->executor,
                             self->settings->reacts_to_pressure
                                 && state->action.level >= LLM_PRESSURE_MEDIUM);
@@ -268,11 +244,7 @@ llm_engine_add_memory_statistics (LlmEngine       *self,
   const LlmGovernorState *state = llm_governor_get_state (self->governor);
   const LlmMemoryReading *reading = &state->reading;
   gint64 since_cut_us = state->cut_us > 0 ? llm_clock_now_us () - state->cut_us : 0;
-  const struct
-  {
-    const char *key;
-    guint64 value;
-  } entries[] = {
+  const LlmFigure entries[] = {
     { "pressure-level", state->action.level },
     { "budget-now-bytes", state->action.budget },
     { "budget-allowed-bytes", state->allowed },
@@ -293,14 +265,13 @@ llm_engine_add_memory_statistics (LlmEngine       *self,
     { "stall-ms", reading->stalled_us / 1000 },
   };
 
-  for (guint i = 0; i < G_N_ELEMENTS (entries); i++)
-    llm_engine_add_figure (builder, entries[i].key, entries[i].value);
+  llm_engine_add_figures (builder, entries, G_N_ELEMENTS (entries));
   for (guint i = 0; i < reclaimers->len; i++)
     {
       const LlmReclaimer *reclaimer = g_ptr_array_index (reclaimers, i);
       g_autofree char *key = g_strdup_printf ("given-%s-bytes", reclaimer->name);
 
-      llm_engine_add_figure (builder, key, reclaimer->reclaimed);
+      llm_engine_add_figures (builder, &(LlmFigure) { key, reclaimer->reclaimed }, 1);
     }
 }
 
@@ -317,16 +288,4 @@ llm_engine_memory_make (LlmEngine *self)
   self->governor = llm_governor_new (self->ledger, &config, look_at_memory, self);
   apply_budget (self, self->settings->budget);
   llm_engine_get_memory (self, &self->told);
-}
-
-void
-llm_engine_memory_start (LlmEngine *self)
-{
-  llm_governor_start (self->governor);
-}
-
-void
-llm_engine_memory_stop (LlmEngine *self)
-{
-  llm_governor_stop (self->governor);
 }

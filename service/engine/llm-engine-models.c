@@ -4,7 +4,7 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
-#include "engine/llm-context-private.h"
+#include "engine/llm-call.h"
 
 #include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
@@ -112,9 +112,6 @@ choose_model (LlmEngine *self,
 void
 llm_engine_models_settle (LlmEngine *self)
 {
-  GQueue waiting;
-  GTask *task;
-
   if (!self->has_catalogue || !self->has_index)
     return;
 
@@ -139,15 +136,7 @@ llm_engine_models_settle (LlmEngine *self)
     }
   g_signal_emit_by_name (self, "models-changed");
   llm_engine_update_availability (self);
-
-  /* A callback may begin another look and wait again. */
-  waiting = self->waiting_start;
-  g_queue_init (&self->waiting_start);
-  while ((task = g_queue_pop_head (&waiting)) != NULL)
-    {
-      g_task_return_boolean (task, TRUE);
-      g_object_unref (task);
-    }
+  llm_engine_end_waiting (&self->waiting_start, NULL, NULL);
 }
 
 const char *
@@ -225,42 +214,9 @@ run_load (GTask        *task,
     g_task_return_error (task, error);
 }
 
-static void
-end_waiting (LlmEngine    *self,
-             const GError *error)
-{
-  GQueue waiting = self->waiting_model;
-  GTask *task;
-
-  /* The callbacks may ask for the model again. */
-  g_queue_init (&self->waiting_model);
-  while ((task = g_queue_pop_head (&waiting)) != NULL)
-    {
-      if (error != NULL)
-        g_task_return_error (task, g_error_copy (error));
-      else
-        g_task_return_pointer (task, llm_model_ref (self->model), (GDestroyNotify) llm_model_unref);
-      g_object_unref (task);
-    }
-}
-
 static void begin_load (LlmEngine    *self,
                         LlmModelInfo *info,
                         GTask        *select);
-
-static void
-on_model_stored (GObject      *source,
-                 GAsyncResult *result,
-                 gpointer      data)
-{
-  g_autoptr(GTask) select = data;
-  GError *error = NULL;
-
-  if (llm_db_run_finish (result, NULL, &error))
-    g_task_return_boolean (select, TRUE);
-  else
-    g_task_return_error (select, error);
-}
 
 static void
 on_load_done (GObject      *source,
@@ -280,8 +236,8 @@ on_load_done (GObject      *source,
       self->model = g_steal_pointer (&load->model);
       g_free (self->identity);
       self->identity = g_strdup (llm_model_get_identity (self->model));
-      llm_executor_set_model (self->executor, 0, self->model, g_steal_pointer (&load->weights), NULL,
-                              NULL);
+      llm_executor_set_model (self->executor, 0, self->model, g_steal_pointer (&load->weights),
+                              NULL, NULL);
       self->counters.model_loads++;
       self->idle_since_us = llm_clock_now_us ();
       if (select != NULL)
@@ -293,10 +249,10 @@ on_load_done (GObject      *source,
           self->chosen = g_strdup (load->info->id);
           g_signal_emit_by_name (self, "models-changed");
           llm_db_run_async (self->db, llm_store_set_model, g_strdup (load->info->id), g_free,
-                            on_model_stored, select);
+                            llm_engine_return_stored, select);
         }
       llm_engine_update_availability (self);
-      end_waiting (self, NULL);
+      llm_engine_end_waiting (&self->waiting_model, self->model, NULL);
       llm_engine_count_all (self);
       return;
     }
@@ -308,7 +264,7 @@ on_load_done (GObject      *source,
       g_object_unref (select);
       llm_engine_update_availability (self);
       if (self->model != NULL)
-        end_waiting (self, NULL);
+        llm_engine_end_waiting (&self->waiting_model, self->model, NULL);
       else if (!g_queue_is_empty (&self->waiting_model))
         begin_load (self, self->active, NULL);
       return;
@@ -317,7 +273,7 @@ on_load_done (GObject      *source,
   self->load_error = error;
   g_message ("The model can't be loaded: %s", error->message);
   llm_engine_update_availability (self);
-  end_waiting (self, error);
+  llm_engine_end_waiting (&self->waiting_model, NULL, error);
 }
 
 /* @select: (nullable) (transfer full): the call of SelectModel to answer */
@@ -426,26 +382,14 @@ llm_engine_await_model (LlmEngine          *self,
   llm_engine_await_start (self, on_started_for_model, g_task_new (self, NULL, callback, data));
 }
 
-LlmModel *
-llm_engine_await_model_finish (GAsyncResult *result,
-                               GError      **error)
-{
-  return g_task_propagate_pointer (G_TASK (result), error);
-}
-
 void
 llm_engine_fail_waiting (LlmEngine *self)
 {
   g_autoptr(GError) error = g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED,
                                                  "The service is ending");
-  GTask *task;
 
-  while ((task = g_queue_pop_head (&self->waiting_start)) != NULL)
-    {
-      g_task_return_error (task, g_error_copy (error));
-      g_object_unref (task);
-    }
-  end_waiting (self, error);
+  llm_engine_end_waiting (&self->waiting_start, NULL, error);
+  llm_engine_end_waiting (&self->waiting_model, NULL, error);
 }
 
 static void
@@ -455,7 +399,7 @@ on_model_for_prewarm (GObject      *source,
 {
   g_autoptr(GTask) task = data;
   GError *error = NULL;
-  g_autoptr(LlmModel) model = llm_engine_await_model_finish (result, &error);
+  g_autoptr(LlmModel) model = g_task_propagate_pointer (G_TASK (result), &error);
 
   if (model != NULL)
     g_task_return_boolean (task, TRUE);
@@ -471,28 +415,7 @@ llm_engine_prewarm_async (LlmEngine          *self,
   llm_engine_await_model (self, on_model_for_prewarm, g_task_new (self, NULL, callback, data));
 }
 
-gboolean
-llm_engine_prewarm_finish (LlmEngine    *self,
-                           GAsyncResult *result,
-                           GError      **error)
-{
-  return g_task_propagate_boolean (G_TASK (result), error);
-}
-
 /* --- another model --- */
-
-typedef struct
-{
-  char *id;
-  gboolean has_looked;   /* for new files, once */
-} Select;
-
-static void
-select_free (Select *select)
-{
-  g_free (select->id);
-  g_free (select);
-}
 
 static void
 on_started_for_select (GObject      *source,
@@ -501,18 +424,18 @@ on_started_for_select (GObject      *source,
 {
   LlmEngine *self = (LlmEngine *) source;
   g_autoptr(GTask) task = data;
-  Select *select = g_task_get_task_data (task);
+  LlmCall *call = g_task_get_task_data (task);
   GError *error = NULL;
   LlmModelInfo *info = NULL;
   LlmModelInfo *broken = NULL;
 
   if (llm_engine_await_start_finish (result, &error))
-    info = find_model (self->models, select->id);
+    info = find_model (self->models, call->name);
   if (error == NULL && info == NULL)
-    broken = find_model (self->broken, select->id);
-  if (error == NULL && info == NULL && !select->has_looked)
+    broken = find_model (self->broken, call->name);
+  if (error == NULL && info == NULL && !call->has_looked)
     {
-      select->has_looked = TRUE;
+      call->has_looked = TRUE;
       if (self->has_catalogue)
         llm_engine_models_start (self);
       llm_engine_await_start (self, on_started_for_select, g_steal_pointer (&task));
@@ -526,7 +449,7 @@ on_started_for_select (GObject      *source,
 
       g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND,
                    "There is no model “%s” in the folders “%s”; the installed ones are below "
-                   "/org/llm/Service/models", select->id, folders);
+                   "/org/llm/Service/models", call->name, folders);
     }
   else if (error == NULL && (self->n_requests_running > 0 || self->is_loading))
     g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_OVERLOADED,
@@ -546,20 +469,10 @@ llm_engine_select_model_async (LlmEngine          *self,
                                GAsyncReadyCallback callback,
                                gpointer            data)
 {
-  GTask *task = g_task_new (self, NULL, callback, data);
-  Select *select = g_new0 (Select, 1);
+  GTask *task = llm_call_new (self, NULL, NULL, NULL, callback, data);
 
-  select->id = g_strdup (id);
-  g_task_set_task_data (task, select, (GDestroyNotify) select_free);
+  ((LlmCall *) g_task_get_task_data (task))->name = g_strdup (id);
   llm_engine_await_start (self, on_started_for_select, task);
-}
-
-gboolean
-llm_engine_select_model_finish (LlmEngine    *self,
-                                GAsyncResult *result,
-                                GError      **error)
-{
-  return g_task_propagate_boolean (G_TASK (result), error);
 }
 
 /* --- unloading --- */

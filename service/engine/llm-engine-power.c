@@ -82,28 +82,17 @@ llm_engine_set_power_saver (LlmEngine *self,
 }
 
 void
-llm_engine_power_stop (LlmEngine *self)
-{
-  g_clear_handle_id (&self->power.timer, g_source_remove);
-}
-
-void
 llm_engine_add_power_statistics (LlmEngine       *self,
                                  GVariantBuilder *builder)
 {
-  const struct
-  {
-    const char *key;
-    guint64 value;
-  } entries[] = {
+  const LlmFigure entries[] = {
     { "on-battery", self->power.is_on_battery },
     { "power-saver", self->power.saves },
     { "background-pace", self->power.pace },
     { "suspends", self->power.suspends },
   };
 
-  for (guint i = 0; i < G_N_ELEMENTS (entries); i++)
-    llm_engine_add_figure (builder, entries[i].key, entries[i].value);
+  llm_engine_add_figures (builder, entries, G_N_ELEMENTS (entries));
 }
 
 /* --- suspend --- */
@@ -111,25 +100,11 @@ llm_engine_add_power_statistics (LlmEngine       *self,
 /* The turns that were committed before are on the disk: the database's thread takes one
  * transaction after the other. */
 static gboolean
-write_nothing (sqlite3  *db,
-               gpointer  data,
-               GError  **error)
+write_nothing (sqlite3 *db,
+               gpointer data,
+               GError **error)
 {
   return TRUE;
-}
-
-static void
-on_committed (GObject      *source,
-              GAsyncResult *result,
-              gpointer      data)
-{
-  g_autoptr(GTask) task = data;
-  GError *error = NULL;
-
-  if (llm_db_run_finish (result, NULL, &error))
-    g_task_return_boolean (task, TRUE);
-  else
-    g_task_return_error (task, error);
 }
 
 static void
@@ -141,7 +116,8 @@ on_held (gpointer data)
   if (self->db == NULL)
     g_task_return_boolean (task, TRUE);
   else
-    llm_db_run_async (self->db, write_nothing, NULL, NULL, on_committed, g_steal_pointer (&task));
+    llm_db_run_async (self->db, write_nothing, NULL, NULL, llm_engine_return_stored,
+                      g_steal_pointer (&task));
 }
 
 void

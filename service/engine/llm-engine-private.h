@@ -36,6 +36,13 @@ typedef struct
   guint64 resident_bytes;
 } LlmProcessFigures;
 
+/* One of the statistics. */
+typedef struct
+{
+  const char *key;
+  guint64 value;
+} LlmFigure;
+
 /* Counters since the start. */
 typedef struct
 {
@@ -132,154 +139,146 @@ struct _LlmEngine
   LlmProcessFigures process;
 };
 
+/* llm-engine-state.c */
+/* For llm_db_run_async(): returns TRUE or the error. @data: (transfer full): the task. */
+void           llm_engine_return_stored         (GObject              *source,
+                                                 GAsyncResult         *result,
+                                                 gpointer              data);
+/* Empties @queue (element-type GTask); all get @error (nullable), else @model (nullable), else
+ * TRUE. */
+void           llm_engine_end_waiting           (GQueue               *queue,
+                                                 LlmModel             *model,
+                                                 const GError         *error);
+/* Says what has become of the model, if that is new. */
+void           llm_engine_update_availability   (LlmEngine            *self);
+/* (transfer full): where models are looked for, as in a search path. */
+char          *llm_engine_describe_folders      (LlmEngine            *self);
+/* (transfer full) */
+LlmContext    *llm_engine_new_context           (LlmEngine            *self,
+                                                 LlmApp               *app,
+                                                 const char           *id);
+LlmExecutorFigures llm_engine_get_figures       (LlmEngine            *self);
+/* Adds statistics. */
+void           llm_engine_add_figures           (GVariantBuilder      *builder,
+                                                 const LlmFigure      *figures,
+                                                 gsize                 n);
+
 /* llm-engine-store.c */
-void      llm_engine_store_start      (LlmEngine          *self);
+void           llm_engine_store_start           (LlmEngine            *self);
 /* Waits for transactions under way. */
-void      llm_engine_store_stop       (LlmEngine          *self);
+void           llm_engine_store_stop            (LlmEngine            *self);
 
 /* llm-engine-models.c */
-void      llm_engine_models_start     (LlmEngine          *self);
-/* Waits until a model is loaded, and loads it when none is. The result is the
- * model, (transfer full). */
-void      llm_engine_await_model      (LlmEngine          *self,
-                                       GAsyncReadyCallback callback,
-                                       gpointer            data);
-LlmModel *llm_engine_await_model_finish (GAsyncResult     *result,
-                                       GError            **error);
-/* Says what has become of it, if that is new. */
-void      llm_engine_update_availability (LlmEngine       *self);
-/* (transfer full): where models are looked for, as in a search path. */
-char     *llm_engine_describe_folders (LlmEngine          *self);
-/* Settles what is in use once catalogue and index are there. */
-void      llm_engine_models_settle    (LlmEngine          *self);
-/* Unloads it when no request runs; @done on the main thread with what came free. */
-void      llm_engine_unload           (LlmEngine          *self,
-                                       LlmReclaimDone      done,
-                                       gpointer            data);
-void      llm_engine_fail_waiting     (LlmEngine          *self);
+void           llm_engine_models_start          (LlmEngine            *self);
+/* Waits until a model is loaded, and loads it when none is. The result is the model, (transfer
+ * full). */
+void           llm_engine_await_model           (LlmEngine            *self,
+                                                 GAsyncReadyCallback   callback,
+                                                 gpointer              data);
+/* Chooses the model in use once catalogue and index are there. */
+void           llm_engine_models_settle         (LlmEngine            *self);
+/* Unloads the model when no request runs; @done on the main thread with the bytes freed. */
+void           llm_engine_unload                (LlmEngine            *self,
+                                                 LlmReclaimDone        done,
+                                                 gpointer              data);
+void           llm_engine_fail_waiting          (LlmEngine            *self);
 
 /* llm-engine-counts.c */
-/* Has the tokens of @context counted by the model that is loaded, if that has not counted them; of
- * all contexts, too. Until then they are as they were counted before. */
-void      llm_engine_count_later      (LlmEngine          *self,
-                                       LlmContext         *context);
-void      llm_engine_count_all        (LlmEngine          *self);
+/* Has the model that is loaded count the tokens of @context, or of all, if it has not; until then
+ * the counts of the model before hold. */
+void           llm_engine_count_later           (LlmEngine            *self,
+                                                 LlmContext           *context);
+void           llm_engine_count_all             (LlmEngine            *self);
 
-/* llm-engine-script.c: with a script instead of a model's words */
-void      llm_engine_script_start     (LlmEngine          *self);
-void      llm_engine_script_stop      (LlmEngine          *self);
-/* (element-type LlmModelInfo) (transfer full) (nullable): NULL while the script
- * says that models are being looked for. */
-GPtrArray *llm_engine_script_list_models (LlmEngine       *self);
-/* Gives @request, which is complete but for that, its reply; or the error that the
- * script refuses the call with. @exits: whether the service is to go away after the turn was kept,
- * and before the caller hears of it. */
-gboolean  llm_engine_script_reply     (LlmEngine          *self,
-                                       LlmContext         *context,
-                                       GVariant           *messages,
-                                       const char         *raw,
-                                       LlmRequest         *request,
-                                       gboolean           *exits,
-                                       GError            **error);
-/* A GSourceFunc with the engine as data: the service goes away as if it had crashed. */
-gboolean  llm_engine_script_exit      (gpointer            self);
-
-/* llm-engine.c */
-/* One of the statistics. */
-void      llm_engine_add_figure       (GVariantBuilder    *builder,
-                                       const char         *key,
-                                       guint64             value);
+/* llm-engine-script.c: a script replies instead of a model */
+void           llm_engine_script_start          (LlmEngine            *self);
+void           llm_engine_script_stop           (LlmEngine            *self);
+/* (element-type LlmModelInfo) (transfer full) (nullable): NULL while the script says that models
+ * are being looked for. */
+GPtrArray     *llm_engine_script_list_models    (LlmEngine            *self);
+/* Gives @request, which is complete but for that, its reply; or the error with which the script
+ * refuses the call. */
+gboolean       llm_engine_script_reply          (LlmEngine            *self,
+                                                 LlmContext           *context,
+                                                 GVariant             *messages,
+                                                 const char           *raw,
+                                                 LlmRequest           *request,
+                                                 LlmSink             **sink,
+                                                 GError              **error);
 
 /* llm-engine-memory.c */
 /* Once the executor is there. */
-void      llm_engine_memory_make      (LlmEngine          *self);
-void      llm_engine_memory_start     (LlmEngine          *self);
-void      llm_engine_memory_stop      (LlmEngine          *self);
-void      llm_engine_memory_caller_gone (LlmEngine        *self,
-                                       const char         *connection);
-/* Adds its figures to the statistics. */
-void      llm_engine_add_memory_statistics (LlmEngine     *self,
-                                       GVariantBuilder    *builder);
-/* After a request ended: gives back again what a held trim took. */
-void      llm_engine_memory_request_ended (LlmEngine          *self);
+void           llm_engine_memory_make           (LlmEngine            *self);
+void           llm_engine_add_memory_statistics (LlmEngine            *self,
+                                                 GVariantBuilder      *builder);
+/* After a request ended: reclaims again what a held trim took. */
+void           llm_engine_memory_request_ended  (LlmEngine            *self);
 
 /* llm-engine-power.c */
-void      llm_engine_power_stop       (LlmEngine          *self);
-void      llm_engine_add_power_statistics (LlmEngine      *self,
-                                       GVariantBuilder    *builder);
+void           llm_engine_add_power_statistics  (LlmEngine            *self,
+                                                 GVariantBuilder      *builder);
 
 /* llm-engine-reclaimers.c */
-void      llm_engine_add_reclaimers   (LlmEngine          *self);
+void           llm_engine_add_reclaimers        (LlmEngine            *self);
 
 /* llm-engine-apps.c */
-/* Never NULL; good until the next application is asked for, and as long as it is needed.
- * Of those that are not, only the last few hundred are remembered: callers choose their
- * names. */
-LlmAppAccount   *llm_engine_get_app          (LlmEngine          *self,
-                                       LlmApp             *app);
-/* The table of contexts: what is in it, the applications know of. */
-void      llm_engine_add_context      (LlmEngine          *self,
-                                       LlmContext         *context);
-void      llm_engine_remove_context   (LlmEngine          *self,
-                                       LlmContext         *context);
+/* Never NULL; good until the next application is asked for, and as long as it is needed. Of those
+ * that are not, only the last few hundred are remembered: callers choose their names. */
+LlmAppAccount *llm_engine_get_app               (LlmEngine            *self,
+                                                 LlmApp               *app);
+/* The table of contexts; the accounts of applications count what is in it. */
+void           llm_engine_add_context           (LlmEngine            *self,
+                                                 LlmContext           *context);
+void           llm_engine_remove_context        (LlmEngine            *self,
+                                                 LlmContext           *context);
 /* A place taken from an application's quota, until it is freed. */
 typedef struct _LlmPass LlmPass;
-void      llm_pass_free               (LlmPass            *self);
+void           llm_pass_free                    (LlmPass              *self);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmPass, llm_pass_free)
 /* For a call that is no answer: counted as one under way. */
-LlmPass  *llm_engine_take_call        (LlmEngine          *self,
-                                       LlmCaller          *caller,
-                                       GError            **error) G_GNUC_WARN_UNUSED_RESULT;
+LlmPass       *llm_engine_take_call             (LlmEngine            *self,
+                                                 LlmCaller            *caller,
+                                                 GError              **error)
+                                                 G_GNUC_WARN_UNUSED_RESULT;
 /* For a context that is being made, until the engine has it or it has failed. */
-LlmPass  *llm_engine_take_context     (LlmEngine          *self,
-                                       LlmCaller          *caller,
-                                       gboolean            is_named,
-                                       GError            **error) G_GNUC_WARN_UNUSED_RESULT;
+LlmPass       *llm_engine_take_context          (LlmEngine            *self,
+                                                 LlmCaller            *caller,
+                                                 gboolean              is_named,
+                                                 GError              **error)
+                                                 G_GNUC_WARN_UNUSED_RESULT;
 /* Whether the application may begin another call. */
-gboolean  llm_engine_admit_call       (LlmEngine          *self,
-                                       LlmCaller          *caller,
-                                       GError            **error);
+gboolean       llm_engine_admit_call            (LlmEngine            *self,
+                                                 LlmCaller            *caller,
+                                                 GError              **error);
 /* Whether one of its contexts, which holds @n_held tokens, may hold @n_tokens. */
-gboolean  llm_engine_admit_tokens     (LlmEngine          *self,
-                                       LlmApp             *app,
-                                       guint               n_held,
-                                       guint               n_tokens,
-                                       GError            **error);
-
-/* The part of the memory for contexts that it may fill, 0 to 1. */
-double    llm_engine_get_share        (LlmEngine          *self,
-                                       const LlmAppAccount       *app);
-
-/* llm-engine-quotas.c */
-/* As configured. */
-void      llm_engine_reset_default_quota (LlmEngine       *self);
-/* Lets it be in force; llm_engine_share_memory() is to follow. */
-void      llm_engine_take_quota       (LlmEngine          *self,
-                                       const LlmStoredQuota *quota);
-/* Tells the executor the quotas of memory. */
-void      llm_engine_share_memory     (LlmEngine          *self);
+gboolean       llm_engine_admit_tokens          (LlmEngine            *self,
+                                                 LlmApp               *app,
+                                                 guint                 n_held,
+                                                 guint                 n_tokens,
+                                                 GError              **error);
+/* The quotas as configured. */
+void           llm_engine_reset_default_quota   (LlmEngine            *self);
+/* Puts @quota in force; llm_engine_share_memory() is to follow. */
+void           llm_engine_take_quota            (LlmEngine            *self,
+                                                 const LlmStoredQuota *quota);
+/* Tells the executor the memory quotas. */
+void           llm_engine_share_memory          (LlmEngine            *self);
 
 /* llm-engine-requests.c */
-/* Sends @request off; counts it until llm_engine_request_ended(). */
-void      llm_engine_submit           (LlmEngine          *self,
-                                       LlmRequest             *request);
-void      llm_engine_request_ended        (LlmEngine          *self);
-/* Fills in what the options say about sampling, timing and stops. */
-gboolean  llm_engine_fill_request         (LlmEngine          *self,
-                                       LlmRequest             *request,
-                                       LlmCallOptions     *options,
-                                       const char         *default_slo,
-                                       GError            **error);
-/* How the tokens of its answer are chosen. */
-gboolean  llm_engine_fill_decoder     (LlmEngine          *self,
-                                       LlmRequest         *request,
-                                       LlmCallOptions     *options,
-                                       GError            **error);
-/* (transfer full) */
-LlmContext *llm_engine_new_context    (LlmEngine          *self,
-                                       LlmApp             *app,
-                                       const char         *id);
-/* 128 random bits as text that may be part of an object path. */
-char     *llm_engine_new_id           (void);
+/* Submits @request; counts it until llm_engine_request_ended(). */
+void           llm_engine_submit                (LlmEngine            *self,
+                                                 LlmRequest           *request);
+void           llm_engine_request_ended         (LlmEngine            *self);
+/* Fills in what the options say about timing, length and stops. */
+gboolean       llm_engine_fill_request          (LlmEngine            *self,
+                                                 LlmRequest           *request,
+                                                 LlmCallOptions       *options,
+                                                 const char           *default_slo,
+                                                 GError              **error);
+/* How the tokens of its answer are sampled. */
+gboolean       llm_engine_fill_decoder          (LlmEngine            *self,
+                                                 LlmRequest           *request,
+                                                 LlmCallOptions       *options,
+                                                 GError              **error);
 
 G_END_DECLS

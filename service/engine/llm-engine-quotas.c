@@ -122,11 +122,3 @@ llm_engine_set_quota_async (LlmEngine          *self,
     }
   llm_engine_await_start (self, on_started_for_quota, g_steal_pointer (&task));
 }
-
-gboolean
-llm_engine_set_quota_finish (LlmEngine    *self,
-                             GAsyncResult *result,
-                             GError      **error)
-{
-  return g_task_propagate_boolean (G_TASK (result), error);
-}

@@ -10,21 +10,12 @@
 /* Who called so lately is likely to call again. */
 #define RECENT_US (60 * G_USEC_PER_SEC)
 
-static LlmExecutorFigures
-get_figures (gpointer holder)
-{
-  LlmExecutorFigures figures;
-
-  llm_executor_get_figures (((LlmEngine *) holder)->executor, &figures);
-  return figures;
-}
-
 /* --- scratch of the forward pass --- */
 
 static guint64
 get_scratch (gpointer holder)
 {
-  return get_figures (holder).scratch_bytes;
+  return llm_engine_get_figures (holder).scratch_bytes;
 }
 
 static void
@@ -42,7 +33,7 @@ give_scratch (gpointer       holder,
 static guint64
 get_kv (gpointer holder)
 {
-  return get_figures (holder).idle_kv_bytes;
+  return llm_engine_get_figures (holder).idle_kv_bytes;
 }
 
 static void
@@ -60,7 +51,7 @@ give_kv (gpointer       holder,
 static guint64
 get_busy_kv (gpointer holder)
 {
-  return get_figures (holder).busy_kv_bytes;
+  return llm_engine_get_figures (holder).busy_kv_bytes;
 }
 
 static void
@@ -121,7 +112,7 @@ get_pages (gpointer holder)
 {
   LlmEngine *self = holder;
 
-  return self->is_loading || self->is_unloading ? 0 : get_figures (holder).page_bytes;
+  return self->is_loading || self->is_unloading ? 0 : llm_engine_get_figures (holder).page_bytes;
 }
 
 static void
@@ -140,7 +131,7 @@ take_pages (gpointer holder,
             guint64  bytes)
 {
   LlmEngine *self = holder;
-  guint64 missing = get_figures (holder).missing_bytes;
+  guint64 missing = llm_engine_get_figures (holder).missing_bytes;
 
   if (missing > 0 && missing <= bytes && self->model != NULL
       && llm_clock_now_us () - self->idle_since_us < RECENT_US)
@@ -150,7 +141,7 @@ take_pages (gpointer holder,
 static gboolean
 has_backed_pages (gpointer holder)
 {
-  return get_figures (holder).is_backed;
+  return llm_engine_get_figures (holder).is_backed;
 }
 
 /* --- the model --- */
@@ -162,7 +153,8 @@ get_weights (gpointer holder)
 {
   LlmEngine *self = holder;
 
-  if (self->n_requests_running > 0 || self->is_loading || self->model == NULL || get_pages (self) > 0)
+  if (self->n_requests_running > 0 || self->is_loading || self->model == NULL
+      || get_pages (self) > 0)
     return 0;
   return MAX (llm_ledger_get (self->ledger, LLM_HOLDER_WEIGHTS), 1);
 }

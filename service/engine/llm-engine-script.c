@@ -8,6 +8,7 @@
 #include "engine/llm-context-private.h"
 
 #include "common/llmsvc-error.h"
+#include "decoding/llm-scripted-sink.h"
 
 GPtrArray *
 llm_engine_script_list_models (LlmEngine *self)
@@ -85,11 +86,11 @@ read_history (History    *history,
     add_message (history, "user", raw);
 }
 
-gboolean
-llm_engine_script_exit (gpointer self)
+static gboolean
+on_exit_idle (gpointer data)
 {
   g_message ("The script says that the service goes away here");
-  g_signal_emit_by_name (self, "script-exit");
+  g_signal_emit_by_name (data, "script-exit");
   return G_SOURCE_REMOVE;
 }
 
@@ -99,7 +100,7 @@ llm_engine_script_reply (LlmEngine  *self,
                          GVariant   *messages,
                          const char *raw,
                          LlmRequest *request,
-                         gboolean   *exits,
+                         LlmSink   **sink,
                          GError    **error)
 {
   g_autoptr(GString) system = g_string_new (NULL);
@@ -126,7 +127,13 @@ llm_engine_script_reply (LlmEngine  *self,
     request->n_ctx = MIN (request->n_ctx, request->prompt->len + n_steps - 1);
   /* what the script says begins as it is written */
   request->strips_space = FALSE;
-  *exits = reply->exit == LLM_REPLY_EXIT_AFTER_KEEP;
-  request->decoder = llm_decoder_new_scripted (reply, llm_engine_script_exit, self);
+  if (reply->exit == LLM_REPLY_EXIT_AFTER_KEEP)
+    {
+      LlmSink *to = *sink;
+
+      *sink = llm_scripted_sink_new (to, on_exit_idle, self);
+      g_object_unref (to);
+    }
+  request->decoder = llm_decoder_new_scripted (reply, on_exit_idle, self);
   return TRUE;
 }

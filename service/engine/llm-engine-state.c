@@ -8,14 +8,6 @@
 
 #include <glib/gi18n.h>
 
-char *
-llm_engine_new_id (void)
-{
-  /* Object paths are no secrets that protect anything (callers are checked),
-   * but they must not repeat nor tell how many contexts there are. */
-  return llm_stored_context_new_id ();
-}
-
 LlmContext *
 llm_engine_new_context (LlmEngine  *self,
                         LlmApp     *app,
@@ -28,12 +20,23 @@ llm_engine_new_context (LlmEngine  *self,
   return context;
 }
 
-void
-llm_engine_add_figure (GVariantBuilder *builder,
-                       const char      *key,
-                       guint64          value)
+LlmExecutorFigures
+llm_engine_get_figures (LlmEngine *self)
 {
-  g_variant_builder_add (builder, "{sv}", key, g_variant_new_uint64 (value));
+  LlmExecutorFigures figures;
+
+  llm_executor_get_figures (self->executor, &figures);
+  return figures;
+}
+
+void
+llm_engine_add_figures (GVariantBuilder *builder,
+                        const LlmFigure *figures,
+                        gsize            n)
+{
+  for (gsize i = 0; i < n; i++)
+    g_variant_builder_add (builder, "{sv}", figures[i].key,
+                           g_variant_new_uint64 (figures[i].value));
 }
 
 /* --- what is said about the model --- */
@@ -90,7 +93,44 @@ llm_engine_update_availability (LlmEngine *self)
     set_availability (self, "ready", NULL);
 }
 
-/* --- waiting for the start --- */
+/* --- waiting --- */
+
+void
+llm_engine_return_stored (GObject      *source,
+                          GAsyncResult *result,
+                          gpointer      data)
+{
+  g_autoptr(GTask) task = data;
+  GError *error = NULL;
+
+  if (llm_db_run_finish (result, NULL, &error))
+    g_task_return_boolean (task, TRUE);
+  else
+    g_task_return_error (task, error);
+}
+
+void
+llm_engine_end_waiting (GQueue       *queue,
+                        LlmModel     *model,
+                        const GError *error)
+{
+  GQueue waiting = *queue;
+  GTask *task;
+
+  /* Callbacks may wait again. */
+  g_queue_init (queue);
+  while ((task = g_queue_pop_head (&waiting)) != NULL)
+    {
+      if (error != NULL)
+        g_task_return_error (task, g_error_copy (error));
+      else if (model != NULL)
+        g_task_return_pointer (task, llm_model_ref (model), (GDestroyNotify) llm_model_unref);
+      else
+        g_task_return_boolean (task, TRUE);
+      g_object_unref (task);
+    }
+}
+
 
 gboolean
 llm_engine_check_stored (LlmEngine *self,

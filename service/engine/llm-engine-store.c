@@ -216,9 +216,6 @@ static void
 fail (LlmEngine *self,
       GError    *error)
 {
-  GQueue waiting = self->waiting_start;
-  GTask *task;
-
   /* once, and not with each try */
   if (self->db_error == NULL || !g_str_equal (self->db_error->message, error->message))
     g_warning ("What is stored can't be used: %s", error->message);
@@ -228,13 +225,7 @@ fail (LlmEngine *self,
   if (self->retry_timer == 0)
     self->retry_timer = g_timeout_add_seconds (RETRY_S, on_retry, self);
   llm_engine_update_availability (self);
-
-  g_queue_init (&self->waiting_start);
-  while ((task = g_queue_pop_head (&waiting)) != NULL)
-    {
-      g_task_return_error (task, g_error_copy (error));
-      g_object_unref (task);
-    }
+  llm_engine_end_waiting (&self->waiting_start, NULL, error);
 }
 
 static void
@@ -343,4 +334,3 @@ llm_engine_store_stop (LlmEngine *self)
   g_clear_handle_id (&self->retry_timer, g_source_remove);
   g_clear_pointer (&self->db, llm_db_free);
 }
-

@@ -2,7 +2,7 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
-#include "engine/llm-context-private.h"
+#include "engine/llm-call.h"
 
 #include <malloc.h>
 
@@ -22,7 +22,7 @@ void
 llm_engine_start (LlmEngine *self)
 {
   llm_engine_store_start (self);
-  llm_engine_memory_start (self);
+  llm_governor_start (self->governor);
   llm_engine_script_start (self);
   llm_engine_models_start (self);
 }
@@ -65,8 +65,8 @@ llm_engine_stop (LlmEngine *self)
 
   if (self->db == NULL)
     return;
-  llm_engine_memory_stop (self);
-  llm_engine_power_stop (self);
+  llm_governor_stop (self->governor);
+  g_clear_handle_id (&self->power.timer, g_source_remove);
   llm_engine_script_stop (self);
   g_hash_table_iter_init (&iter, self->generations);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &generation))
@@ -75,7 +75,7 @@ llm_engine_stop (LlmEngine *self)
     llm_generation_leave (g_ptr_array_index (generations, i));
   llm_engine_fail_waiting (self);
 
-  /* Jobs end at the next step; commits under way go on to their end. */
+  /* Requests end at the next step; commits under way go on to their end. */
   while (self->n_requests_running > 0 || self->is_counting)
     {
       g_queue_clear_full (&self->uncounted, g_object_unref);
@@ -98,8 +98,8 @@ llm_engine_finalize (GObject *object)
 {
   LlmEngine *self = LLM_ENGINE (object);
 
-  llm_engine_memory_stop (self);
-  llm_engine_power_stop (self);
+  llm_governor_stop (self->governor);
+  g_clear_handle_id (&self->power.timer, g_source_remove);
   g_queue_clear_full (&self->ended, g_object_unref);
   g_queue_clear_full (&self->uncounted, g_object_unref);
   g_hash_table_unref (self->generations);
@@ -219,24 +219,9 @@ llm_engine_get_features (LlmEngine *self)
 
 /* --- answers without a context --- */
 
-static void
-on_admitted (GObject      *source,
-             GAsyncResult *result,
-             gpointer      data)
-{
-  g_autoptr(GTask) task = data;
-  GError *error = NULL;
-  LlmGeneration *generation = llm_generation_start_finish (result, &error);
-
-  if (generation != NULL)
-    g_task_return_pointer (task, generation, g_object_unref);
-  else
-    g_task_return_error (task, error);
-}
-
 /* System text, earlier messages and the prompt, as `a(ssa{sv})`. */
 static GVariant *
-collect_messages (const char    *prompt,
+collect_messages (const char     *prompt,
                   LlmCallOptions *options)
 {
   const char *system = llm_call_options_get_string (options, LLMSVC_OPTION_SYSTEM, NULL);
@@ -258,8 +243,8 @@ collect_messages (const char    *prompt,
 }
 
 static gboolean
-check_raw (LlmCallOptions  *options,
-           GError         **error)
+check_raw (LlmCallOptions *options,
+           GError        **error)
 {
   if (!llm_call_options_get_boolean (options, LLMSVC_OPTION_RAW, FALSE)
       || !(llm_call_options_has (options, LLMSVC_OPTION_SYSTEM)
@@ -292,47 +277,22 @@ llm_engine_complete_async (LlmEngine          *self,
       return;
     }
   llm_generation_start (self, NULL, caller, collect_messages (is_raw ? NULL : prompt, options),
-                        is_raw ? prompt : NULL, options, sink, on_admitted, task);
-}
-
-LlmGeneration *
-llm_engine_complete_finish (LlmEngine    *self,
-                            GAsyncResult *result,
-                            GError      **error)
-{
-  return g_task_propagate_pointer (G_TASK (result), error);
-}
-
-typedef struct
-{
-  GVariant *messages;
-  LlmCallOptions *options;
-  guint n_tokens;
-  LlmPass *pass;       /* (nullable) */
-} Count;
-
-static void
-count_free (Count *count)
-{
-  g_variant_unref (count->messages);
-  llm_call_options_unref (count->options);
-  g_clear_pointer (&count->pass, llm_pass_free);
-  g_free (count);
+                        is_raw ? prompt : NULL, options, sink, task);
 }
 
 /* What is to be counted: as it would be asked, but for what opens an answer. */
 static LlmPrepareInput *
-make_count_input (Count *count)
+make_count_input (LlmCall *call)
 {
   LlmPrepareInput *input = llm_prepare_input_new ();
-  const char *system = llm_call_options_get_string (count->options, LLMSVC_OPTION_SYSTEM, NULL);
+  const char *system = llm_call_options_get_string (call->options, LLMSVC_OPTION_SYSTEM, NULL);
   g_autoptr(GString) raw = g_string_new (NULL);
   GVariantIter iter;
   const char *text;
 
-  if (llm_call_options_get_boolean (count->options, LLMSVC_OPTION_RAW, FALSE))
+  if (llm_call_options_get_boolean (call->options, LLMSVC_OPTION_RAW, FALSE))
     {
-      g_variant_iter_init (&iter, count->messages);
+      g_variant_iter_init (&iter, call->messages);
       while (g_variant_iter_next (&iter, "(&s&s@a{sv})", NULL, &text, NULL))
         g_string_append (raw, text);
       input->raw = g_strdup (raw->str);
@@ -341,7 +301,7 @@ make_count_input (Count *count)
 
   if (system != NULL)
     llm_prepare_input_add_message (input, "system", system);
-  llm_prepare_input_add_messages (input, count->messages);
+  llm_prepare_input_add_messages (input, call->messages);
   return input;
 }
 
@@ -351,7 +311,7 @@ on_counted (GObject      *source,
             gpointer      data)
 {
   g_autoptr(GTask) task = data;
-  Count *count = g_task_get_task_data (task);
+  LlmCall *call = g_task_get_task_data (task);
   GError *error = NULL;
   g_autoptr(GArray) tokens = llm_prepare_finish (result, NULL, &error);
 
@@ -360,7 +320,7 @@ on_counted (GObject      *source,
       g_task_return_error (task, error);
       return;
     }
-  count->n_tokens = tokens->len;
+  call->n_tokens = tokens->len;
   g_task_return_boolean (task, TRUE);
 }
 
@@ -370,14 +330,14 @@ on_model_for_count (GObject      *source,
                     gpointer      data)
 {
   g_autoptr(GTask) task = data;
-  Count *count = g_task_get_task_data (task);
   GError *error = NULL;
-  g_autoptr(LlmModel) model = llm_engine_await_model_finish (result, &error);
+  g_autoptr(LlmModel) model = g_task_propagate_pointer (G_TASK (result), &error);
 
   if (model == NULL)
     g_task_return_error (task, error);
   else
-    llm_prepare_async (model, make_count_input (count), on_counted, g_object_ref (task));
+    llm_prepare_async (model, make_count_input (g_task_get_task_data (task)), on_counted,
+                       g_object_ref (task));
 }
 
 void
@@ -388,28 +348,19 @@ llm_engine_count_tokens_async (LlmEngine          *self,
                                GAsyncReadyCallback callback,
                                gpointer            data)
 {
-  GTask *task = g_task_new (self, NULL, callback, data);
-  Count *count = g_new0 (Count, 1);
+  g_autoptr(GTask) task = llm_call_new (self, caller, messages, options, callback, data);
+  LlmCall *call = g_task_get_task_data (task);
   GError *error = NULL;
 
-  count->messages = g_variant_ref_sink (messages);
-  count->options = llm_call_options_ref (options);
-  g_task_set_task_data (task, count, (GDestroyNotify) count_free);
   if (check_raw (options, &error))
-    count->pass = llm_engine_take_call (self, caller, &error);
-  if (count->pass == NULL)
-    {
-      g_task_return_error (task, error);
-      g_object_unref (task);
-      return;
-    }
-  if (g_variant_n_children (messages) == 0 && !llm_call_options_has (options, LLMSVC_OPTION_SYSTEM))
-    {
-      g_task_return_boolean (task, TRUE);
-      g_object_unref (task);
-      return;
-    }
-  llm_engine_await_model (self, on_model_for_count, task);
+    call->pass = llm_engine_take_call (self, caller, &error);
+  if (call->pass == NULL)
+    g_task_return_error (task, error);
+  else if (g_variant_n_children (messages) == 0
+           && !llm_call_options_has (options, LLMSVC_OPTION_SYSTEM))
+    g_task_return_boolean (task, TRUE);
+  else
+    llm_engine_await_model (self, on_model_for_count, g_steal_pointer (&task));
 }
 
 gboolean
@@ -418,61 +369,41 @@ llm_engine_count_tokens_finish (LlmEngine    *self,
                                 guint        *tokens,
                                 GError      **error)
 {
-  *tokens = ((Count *) g_task_get_task_data (G_TASK (result)))->n_tokens;
+  *tokens = ((LlmCall *) g_task_get_task_data (G_TASK (result)))->n_tokens;
   return g_task_propagate_boolean (G_TASK (result), error);
 }
 
 /* --- statistics --- */
 
-static LlmExecutorFigures
-get_figures (LlmEngine *self)
-{
-  LlmExecutorFigures figures;
-
-  llm_executor_get_figures (self->executor, &figures);
-  return figures;
-}
-
+/* Of each class; returns the sum of all. */
 static LlmSloCounters
-sum_slo (const LlmEngineCounters *counters)
+add_slo_statistics (LlmEngine       *self,
+                    GVariantBuilder *builder)
 {
   LlmSloCounters sum = { 0 };
 
   for (guint i = 0; i < LLM_N_SLO_CLASSES; i++)
     {
-      sum.met += counters->slo[i].met;
-      sum.missed += counters->slo[i].missed;
-      sum.refused += counters->slo[i].refused;
-    }
-  return sum;
-}
-
-static void
-add_slo (GVariantBuilder         *builder,
-         const LlmEngineCounters *counters)
-{
-  for (guint i = 0; i < LLM_N_SLO_CLASSES; i++)
-    {
-      const LlmSloCounters *of_class = &counters->slo[i];
-      const struct
-      {
-        const char *name;
-        guint64 value;
-      } entries[] = {
+      const LlmSloCounters *of_class = &self->counters.slo[i];
+      const LlmFigure figures[] = {
         { "calls", of_class->calls },
         { "met", of_class->met },
         { "missed", of_class->missed },
         { "refused", of_class->refused },
       };
 
-      for (guint j = 0; j < G_N_ELEMENTS (entries); j++)
+      for (guint j = 0; j < G_N_ELEMENTS (figures); j++)
         {
           g_autofree char *key = g_strdup_printf ("slo-%s-%s", llm_slo_class_to_string (i),
-                                                  entries[j].name);
+                                                  figures[j].key);
 
-          llm_engine_add_figure (builder, key, entries[j].value);
+          llm_engine_add_figures (builder, &(LlmFigure) { key, figures[j].value }, 1);
         }
+      sum.met += of_class->met;
+      sum.missed += of_class->missed;
+      sum.refused += of_class->refused;
     }
+  return sum;
 }
 
 /* Answers by their state. */
@@ -529,17 +460,13 @@ void
 llm_engine_add_statistics (LlmEngine       *self,
                            GVariantBuilder *builder)
 {
-  const LlmSloCounters sum = sum_slo (&self->counters);
+  const LlmSloCounters sum = add_slo_statistics (self, builder);
   const LlmEngineCounters *counters = &self->counters;
-  const LlmExecutorFigures figures = get_figures (self);
+  const LlmExecutorFigures figures = llm_engine_get_figures (self);
   const LlmKvCounters kv = figures.kv;
   const CallCounts calls = count_calls (self);
   const LlmProcessFigures *process = look_up_process (self);
-  const struct
-  {
-    const char *key;
-    guint64 value;
-  } entries[] = {
+  const LlmFigure entries[] = {
     { "requests", counters->requests },
     { "failed", counters->failed },
     { "cancelled", counters->cancelled },
@@ -581,9 +508,7 @@ llm_engine_add_statistics (LlmEngine       *self,
     { "process-resident-bytes", process->resident_bytes },
   };
 
-  add_slo (builder, counters);
-  for (guint i = 0; i < G_N_ELEMENTS (entries); i++)
-    llm_engine_add_figure (builder, entries[i].key, entries[i].value);
+  llm_engine_add_figures (builder, entries, G_N_ELEMENTS (entries));
   llm_engine_add_memory_statistics (self, builder);
   llm_engine_add_power_statistics (self, builder);
 }

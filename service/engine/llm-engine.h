@@ -66,16 +66,10 @@ void               llm_engine_select_model_async  (LlmEngine          *self,
                                                    const char         *id,
                                                    GAsyncReadyCallback callback,
                                                    gpointer            data);
-gboolean           llm_engine_select_model_finish (LlmEngine          *self,
-                                                   GAsyncResult       *result,
-                                                   GError            **error);
 /* Loads the model now. */
 void               llm_engine_prewarm_async    (LlmEngine          *self,
                                                 GAsyncReadyCallback callback,
                                                 gpointer            data);
-gboolean           llm_engine_prewarm_finish   (LlmEngine          *self,
-                                                GAsyncResult       *result,
-                                                GError            **error);
 
 /* --- power --- */
 
@@ -104,10 +98,6 @@ void               llm_engine_complete_async   (LlmEngine          *self,
                                                 LlmSink            *sink,
                                                 GAsyncReadyCallback callback,
                                                 gpointer            data);
-/* (transfer full) */
-LlmGeneration     *llm_engine_complete_finish  (LlmEngine          *self,
-                                                GAsyncResult       *result,
-                                                GError            **error);
 void               llm_engine_count_tokens_async  (LlmEngine          *self,
                                                    LlmCaller          *caller,
                                                    GVariant           *messages,
@@ -127,10 +117,6 @@ void               llm_engine_create_context_async  (LlmEngine          *self,
                                                      LlmCallOptions     *options,
                                                      GAsyncReadyCallback callback,
                                                      gpointer            data);
-/* (transfer full) */
-LlmContext        *llm_engine_create_context_finish (LlmEngine          *self,
-                                                     GAsyncResult       *result,
-                                                     GError            **error);
 /* Options: LLMSVC_CALL_OPEN_CONTEXT. */
 void               llm_engine_open_context_async    (LlmEngine          *self,
                                                      LlmCaller          *caller,
@@ -138,9 +124,6 @@ void               llm_engine_open_context_async    (LlmEngine          *self,
                                                      LlmCallOptions     *options,
                                                      GAsyncReadyCallback callback,
                                                      gpointer            data);
-LlmContext        *llm_engine_open_context_finish   (LlmEngine          *self,
-                                                     GAsyncResult       *result,
-                                                     GError            **error);
 /* The caller's application's contexts. */
 void               llm_engine_list_contexts_async   (LlmEngine          *self,
                                                      LlmCaller          *caller,
@@ -192,9 +175,6 @@ void               llm_engine_set_budget_async      (LlmEngine          *self,
                                                      LlmCallOptions     *options,
                                                      GAsyncReadyCallback callback,
                                                      gpointer            data);
-gboolean           llm_engine_set_budget_finish     (LlmEngine          *self,
-                                                     GAsyncResult       *result,
-                                                     GError            **error);
 /* @level: "low", "medium", "critical". Options: LLMSVC_CALL_TRIM. Returns `a{sv}`. */
 void               llm_engine_trim_async            (LlmEngine          *self,
                                                      LlmCaller          *caller,
@@ -202,10 +182,6 @@ void               llm_engine_trim_async            (LlmEngine          *self,
                                                      LlmCallOptions     *options,
                                                      GAsyncReadyCallback callback,
                                                      gpointer            data);
-/* (transfer full): not floating */
-GVariant          *llm_engine_trim_finish           (LlmEngine          *self,
-                                                     GAsyncResult       *result,
-                                                     GError            **error);
 
 /* --- administration --- */
 
@@ -235,8 +211,5 @@ void               llm_engine_set_quota_async       (LlmEngine          *self,
                                                      LlmCallOptions     *options,
                                                      GAsyncReadyCallback callback,
                                                      gpointer            data);
-gboolean           llm_engine_set_quota_finish      (LlmEngine          *self,
-                                                     GAsyncResult       *result,
-                                                     GError            **error);
 
 G_END_DECLS

@@ -14,30 +14,24 @@ G_BEGIN_DECLS
  * @context: (nullable): loaded, and marked as busy until the answer has ended
  * @messages: `a(ssa{sv})`: what is asked, history included when there is no context
  * @raw: (nullable): this prompt as it is, instead of messages
- *
- * The result of @callback (source object: the engine) comes with the admission,
- * through llm_generation_start_finish().
+ * @admission: (transfer full): returns the generation once it is admitted, or why it is not
  */
-void           llm_generation_start         (LlmEngine          *engine,
-                                             LlmContext         *context,
-                                             LlmCaller          *caller,
-                                             GVariant           *messages,
-                                             const char         *raw,
-                                             LlmCallOptions     *options,
-                                             LlmSink            *sink,
-                                             GAsyncReadyCallback callback,
-                                             gpointer            data);
-/* (transfer full) */
-LlmGeneration *llm_generation_start_finish  (GAsyncResult       *result,
-                                             GError            **error);
+void           llm_generation_start            (LlmEngine              *engine,
+                                                LlmContext             *context,
+                                                LlmCaller              *caller,
+                                                GVariant               *messages,
+                                                const char             *raw,
+                                                LlmCallOptions         *options,
+                                                LlmSink                *sink,
+                                                GTask                  *admission);
 
 /* One that is done already: for an answer that is only repeated. (transfer full) */
-LlmGeneration *llm_generation_new_settled   (LlmCaller          *caller);
+LlmGeneration *llm_generation_new_settled      (LlmCaller              *caller);
 
 /* Ends it for good: the service ends. Calls nobody back. */
-void           llm_generation_abandon       (LlmGeneration      *self);
+void           llm_generation_abandon          (LlmGeneration          *self);
 /* The reader or caller has left: nothing of it is kept. */
-void           llm_generation_leave         (LlmGeneration      *self);
+void           llm_generation_leave            (LlmGeneration          *self);
 
 /* --- the parts of it, for its own files --- */
 
@@ -57,12 +51,11 @@ struct _LlmGeneration
 
   GTask *admission;         /* (nullable) (owned): until admitted or refused */
   LlmModel *model;          /* (nullable) (owned): from then on */
-  LlmRequest *request;              /* (nullable) (owned) */
+  LlmRequest *request;      /* (nullable) (owned) */
   GQueue waiting_end;       /* (element-type GTask) (owned): of cancel calls */
   GVariant *results;        /* (nullable): while being committed */
   LlmAnswerRecord record;   /* for the journal */
   guint stall_timer;        /* source */
-  gboolean exits;           /* the script has the service go away in place of its end */
   gboolean is_cancelled;
   gboolean is_left;         /* nobody is there to take the rest */
   gboolean is_done;
@@ -70,19 +63,19 @@ struct _LlmGeneration
 
 /* Ends it, once: whoever waits is told. Either @error (nullable) or @results, when there is an
  * answer. */
-void           llm_generation_settle        (LlmGeneration      *self,
-                                             GVariant           *results,
-                                             const GError       *error);
-/* An LlmRequest's, with its generation as data: the executor took the request; a piece of the text. */
-void           llm_generation_request_admitted  (LlmRequest             *request,
-                                             gpointer            data);
-void           llm_generation_request_text      (LlmRequest             *request,
-                                             const char         *text,
-                                             gsize               length,
-                                             gpointer            data);
+void           llm_generation_settle           (LlmGeneration          *self,
+                                                GVariant               *results,
+                                                const GError           *error);
+/* An LlmRequest's, with its generation as data: the executor took the request; a piece of text. */
+void           llm_generation_request_admitted (LlmRequest             *request,
+                                                gpointer                data);
+void           llm_generation_request_text     (LlmRequest             *request,
+                                                const char             *text,
+                                                gsize                   length,
+                                                gpointer                data);
 /* llm-generation-results.c: likewise; takes the request's reference to the generation. */
-void           llm_generation_request_done      (LlmRequest             *request,
-                                             const LlmRequestResult *result,
-                                             gpointer            data);
+void           llm_generation_request_done     (LlmRequest             *request,
+                                                const LlmRequestResult *result,
+                                                gpointer                data);
 
 G_END_DECLS

@@ -11,9 +11,9 @@
 #include "contexts/llm-request-id.h"
 
 static void
-count_answer (LlmEngineCounters  *counters,
+count_answer (LlmEngineCounters      *counters,
               const LlmRequestResult *result,
-              gboolean            is_met)
+              gboolean                is_met)
 {
   LlmSloCounters *of_class = &counters->slo[result->slo.class];
 
@@ -42,7 +42,7 @@ count_refusal (LlmGeneration *self,
 }
 
 static GVariant *
-make_results (LlmGeneration      *self,
+make_results (LlmGeneration          *self,
               const LlmRequestResult *result)
 {
   GVariantDict dict;
@@ -86,7 +86,7 @@ on_committed (GObject      *source,
   g_autoptr(LlmGeneration) self = data;
   g_autoptr(GError) error = NULL;
 
-  if (llm_context_commit_finish (self->context, result, &error))
+  if (g_task_propagate_boolean (G_TASK (result), &error))
     llm_generation_settle (self, self->results, NULL);
   else
     llm_generation_settle (self, NULL, error);
@@ -94,7 +94,7 @@ on_committed (GObject      *source,
 
 /* The turn: what was asked, and the answer. */
 static LlmTurn *
-make_turn (LlmGeneration      *self,
+make_turn (LlmGeneration          *self,
            const LlmRequestResult *result)
 {
   LlmTurn *turn = llm_turn_new ();
@@ -114,7 +114,8 @@ make_turn (LlmGeneration      *self,
 
       llm_conversation_get_settled (self->context->conversation, identity, settled, &first_message);
       turn->tokens = g_array_new (FALSE, FALSE, sizeof (gint32));
-      g_array_append_vals (turn->tokens, &g_array_index (self->request->prompt, gint32, settled->len),
+      g_array_append_vals (turn->tokens,
+                           &g_array_index (self->request->prompt, gint32, settled->len),
                            self->request->prompt->len - settled->len);
       g_array_append_vals (turn->tokens, result->tokens->data, result->tokens->len);
       turn->identity = g_strdup (identity);
@@ -132,7 +133,7 @@ make_turn (LlmGeneration      *self,
 }
 
 static void
-finish_well (LlmGeneration      *self,
+finish_well (LlmGeneration          *self,
              const LlmRequestResult *result)
 {
   LlmEngineCounters *counters = &self->engine->counters;
@@ -158,8 +159,8 @@ keeps_partial (LlmGeneration *self)
 
 void
 llm_generation_request_done (LlmRequest             *request,
-                         const LlmRequestResult *result,
-                         gpointer            data)
+                             const LlmRequestResult *result,
+                             gpointer                data)
 {
   g_autoptr(LlmGeneration) self = data;
   g_autoptr(GError) error = NULL;

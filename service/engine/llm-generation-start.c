@@ -75,41 +75,36 @@ submit (LlmGeneration *self,
         GError       **error)
 {
   LlmEngine *engine = self->engine;
-  guint n_ctx = llm_model_get_hparams (self->model)->n_ctx;
-  g_autoptr(LlmRequest) request = llm_request_new (self->caller->app);
   LlmContext *context = self->context;
-
-  if (context != NULL)
-    n_ctx = llm_context_get_limit (context, self->model);
-  if (!check_length (self, tokens->len, n_ctx, n_system, error))
-    return FALSE;
-  if (context != NULL)
-    {
-      if (!llm_engine_admit_tokens (engine, context->app,
-                                    llm_context_get_tokens (context), tokens->len, error))
-        return FALSE;
-    }
+  g_autoptr(LlmRequest) request = llm_request_new (self->caller->app);
+  guint n_ctx = context != NULL ? llm_context_get_limit (context, self->model)
+                                : llm_model_get_hparams (self->model)->n_ctx;
 
   request->arrived_us = self->arrived_us;
-  if (!llm_engine_fill_request (engine, request, self->options, context != NULL ? context->slo : NULL,
-                            error))
+  if (!check_length (self, tokens->len, n_ctx, n_system, error)
+      || (context != NULL
+          && !llm_engine_admit_tokens (engine, context->app, llm_context_get_tokens (context),
+                                       tokens->len, error))
+      || !llm_engine_fill_request (engine, request, self->options,
+                                   context != NULL ? context->slo : NULL, error))
     return FALSE;
   g_array_append_vals (request->prompt, tokens->data, tokens->len);
   if (context != NULL)
-    llm_conversation_get_generated (context->conversation, llm_model_get_identity (self->model),
-                                    request->generated);
+    {
+      llm_conversation_get_generated (context->conversation, llm_model_get_identity (self->model),
+                                      request->generated);
+      llm_context_set_session (context, request);
+    }
   request->n_ctx = n_ctx;
   request->slides = slides_past (self, n_ctx, n_system);
   request->n_system = n_system;
-  if (context != NULL)
-    llm_context_set_session (context, request);
   request->strips_space = self->raw == NULL;
   request->on_admitted = llm_generation_request_admitted;
   request->on_text = llm_generation_request_text;
   request->on_done = llm_generation_request_done;
   if (engine->settings->script != NULL
         ? !llm_engine_script_reply (engine, context, self->messages, self->raw, request,
-                                    &self->exits, error)
+                                    &self->sink, error)
         : !llm_engine_fill_decoder (engine, request, self->options, error))
     return FALSE;
 
@@ -185,7 +180,7 @@ on_model (GObject      *source,
   g_autoptr(GError) error = NULL;
   LlmPrepareInput *input;
 
-  self->model = llm_engine_await_model_finish (result, &error);
+  self->model = g_task_propagate_pointer (G_TASK (result), &error);
   if (self->model != NULL && self->is_cancelled)
     g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED, "The answer was cancelled");
   if (error != NULL)
@@ -211,20 +206,19 @@ on_model (GObject      *source,
 }
 
 void
-llm_generation_start (LlmEngine          *engine,
-                      LlmContext         *context,
-                      LlmCaller          *caller,
-                      GVariant           *messages,
-                      const char         *raw,
-                      LlmCallOptions     *options,
-                      LlmSink            *sink,
-                      GAsyncReadyCallback callback,
-                      gpointer            data)
+llm_generation_start (LlmEngine      *engine,
+                      LlmContext     *context,
+                      LlmCaller      *caller,
+                      GVariant       *messages,
+                      const char     *raw,
+                      LlmCallOptions *options,
+                      LlmSink        *sink,
+                      GTask          *admission)
 {
   g_autoptr(LlmGeneration) self = g_object_new (LLM_TYPE_GENERATION, NULL);
   LlmAppAccount *app = llm_engine_get_app (engine, caller->app);
 
-  self->id = llm_engine_new_id ();
+  self->id = llm_stored_context_new_id ();
   self->engine = engine;
   self->caller = llm_caller_ref (caller);
   self->options = llm_call_options_ref (options);
@@ -232,7 +226,7 @@ llm_generation_start (LlmEngine          *engine,
   self->messages = g_variant_ref_sink (messages);
   self->raw = g_strdup (raw);
   self->arrived_us = llm_clock_now_us ();
-  self->admission = g_task_new (engine, NULL, callback, data);
+  self->admission = admission;
   if (context != NULL)
     {
       self->context = g_object_ref (context);
@@ -245,11 +239,4 @@ llm_generation_start (LlmEngine          *engine,
   engine->counters.requests++;
   g_hash_table_insert (engine->generations, self->id, g_object_ref (self));
   llm_engine_await_model (engine, on_model, g_object_ref (self));
-}
-
-LlmGeneration *
-llm_generation_start_finish (GAsyncResult *result,
-                             GError      **error)
-{
-  return g_task_propagate_pointer (G_TASK (result), error);
 }

@@ -11,13 +11,7 @@
 /* Ended answers that can still be asked for their state or be cancelled in vain. */
 #define MAX_ENDED 64
 
-enum
-{
-  DONE,
-  N_SIGNALS
-};
-
-static guint signals[N_SIGNALS];
+static guint done_signal;
 
 G_DEFINE_FINAL_TYPE (LlmGeneration, llm_generation, G_TYPE_OBJECT)
 
@@ -66,10 +60,6 @@ llm_generation_settle (LlmGeneration *self,
 
       g_task_return_error (admission, g_error_copy (error));
     }
-  else if (results != NULL && self->exits)
-    {
-      g_idle_add_full (G_PRIORITY_LOW, llm_engine_script_exit, self->engine, NULL);
-    }
   else
     {
       llm_sink_finish (self->sink, results, error);
@@ -79,13 +69,12 @@ llm_generation_settle (LlmGeneration *self,
       g_task_return_boolean (task, TRUE);
       g_object_unref (task);
     }
-  g_signal_emit (self, signals[DONE], 0);
+  g_signal_emit (self, done_signal, 0);
 
   /* A cancel may come after the end and must find what it is for; nothing else of it
    * is needed. */
   g_clear_object (&self->context);
-  if (results == NULL || !self->exits)
-    g_clear_object (&self->sink);
+  g_clear_object (&self->sink);
   g_clear_pointer (&self->request, llm_request_unref);
   g_clear_pointer (&self->model, llm_model_unref);
   g_clear_pointer (&self->messages, g_variant_unref);
@@ -122,10 +111,10 @@ on_stalled (gpointer data)
 }
 
 void
-llm_generation_request_text (LlmRequest     *request,
-                         const char *text,
-                         gsize       length,
-                         gpointer    data)
+llm_generation_request_text (LlmRequest *request,
+                             const char *text,
+                             gsize       length,
+                             gpointer    data)
 {
   LlmGeneration *self = data;
 
@@ -169,8 +158,8 @@ on_sink_closed (LlmSink *sink,
 
 /* The executor took the request. */
 void
-llm_generation_request_admitted (LlmRequest  *request,
-                             gpointer data)
+llm_generation_request_admitted (LlmRequest *request,
+                                 gpointer    data)
 {
   LlmGeneration *self = data;
   g_autoptr(GTask) task = NULL;
@@ -195,7 +184,7 @@ llm_generation_new_settled (LlmCaller *caller)
 {
   LlmGeneration *self = g_object_new (LLM_TYPE_GENERATION, NULL);
 
-  self->id = llm_engine_new_id ();
+  self->id = llm_stored_context_new_id ();
   self->caller = llm_caller_ref (caller);
   self->is_done = TRUE;
   return self;
@@ -237,8 +226,8 @@ static void
 llm_generation_class_init (LlmGenerationClass *klass)
 {
   G_OBJECT_CLASS (klass)->finalize = llm_generation_finalize;
-  signals[DONE] = g_signal_new ("done", LLM_TYPE_GENERATION, G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL,
-                                G_TYPE_NONE, 0);
+  done_signal = g_signal_new ("done", LLM_TYPE_GENERATION, G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL,
+                              G_TYPE_NONE, 0);
 }
 
 static void
@@ -251,12 +240,6 @@ const char *
 llm_generation_get_id (LlmGeneration *self)
 {
   return self->id;
-}
-
-LlmCaller *
-llm_generation_get_caller (LlmGeneration *self)
-{
-  return self->caller;
 }
 
 LlmGenerationState
@@ -301,12 +284,4 @@ llm_generation_cancel_async (LlmGeneration      *self,
     }
   g_queue_push_tail (&self->waiting_end, task);
   cancel (self);
-}
-
-gboolean
-llm_generation_cancel_finish (LlmGeneration *self,
-                              GAsyncResult  *result,
-                              GError       **error)
-{
-  return g_task_propagate_boolean (G_TASK (result), error);
 }

@@ -27,7 +27,6 @@ G_DECLARE_FINAL_TYPE (LlmGeneration, llm_generation, LLM, GENERATION, GObject)
 
 /* Random, never reused: the last part of its object path. */
 const char        *llm_generation_get_id        (LlmGeneration *self);
-LlmCaller         *llm_generation_get_caller    (LlmGeneration *self);
 LlmGenerationState llm_generation_get_state     (LlmGeneration *self);
 /* "queued", "reading", "writing", "parked", "done". */
 const char        *llm_generation_state_to_string (LlmGenerationState state);
@@ -37,9 +36,6 @@ const char        *llm_generation_state_to_string (LlmGenerationState state);
 void               llm_generation_cancel_async  (LlmGeneration      *self,
                                                  GAsyncReadyCallback callback,
                                                  gpointer            data);
-gboolean           llm_generation_cancel_finish (LlmGeneration      *self,
-                                                 GAsyncResult       *result,
-                                                 GError            **error);
 
 /* Signal "done": the sink was finished; the object ends with it. */
 

@@ -87,12 +87,12 @@ llm_prepare_input_add_messages (LlmPrepareInput *input,
 
 /* Appends the tokens of @messages behind a text that ended at @point. */
 static gboolean
-encode_messages (LlmModel   *model,
-                 LlmPoint    point,
-                 GPtrArray  *list,
-                 gboolean    opens_answer,
-                 GArray     *tokens,
-                 GError    **error)
+encode_messages (LlmModel  *model,
+                 LlmPoint   point,
+                 GPtrArray *list,
+                 gboolean   opens_answer,
+                 GArray    *tokens,
+                 GError   **error)
 {
   g_autofree LlmMessage *messages = g_new (LlmMessage, list->len + 1);
   LlmTemplate *template = llm_model_get_template (model, error);

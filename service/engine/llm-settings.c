@@ -5,6 +5,7 @@
 #include "config.h"
 
 #include <errno.h>
+#include <glib/gi18n.h>
 
 #include "common/llmsvc-error.h"
 #include "kernels/llk.h"
@@ -113,55 +114,53 @@ typedef enum
   KEY_PACE,
 } KeyKind;
 
-/* Every key there is: data/llmsvc.conf lists the same with their defaults. */
-static const struct
+#define FIELD(name) G_STRUCT_OFFSET (LlmSettings, name)
+
+/* All keys: data/llmsvc.conf lists the same with their defaults. */
+typedef struct
 {
   const char *group;
   const char *key;
   KeyKind kind;
   gsize offset;
   guint64 max;
-} keys[] = {
-  { "model", "file", KEY_PATH, G_STRUCT_OFFSET (LlmSettings, model_file), 0 },
-  { "model", "folders", KEY_FOLDERS, G_STRUCT_OFFSET (LlmSettings, model_folders), 0 },
-  { "model", "cache-limit", KEY_BYTES, G_STRUCT_OFFSET (LlmSettings, cache_limit), G_MAXUINT64 },
-  { "service", "threads", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, n_threads), 256 },
-  { "service", "background-threads", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, n_background_threads),
-    256 },
-  { "service", "background-nice", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, background_niceness),
-    19 },
-  { "service", "scheduler", KEY_SCHEDULER, G_STRUCT_OFFSET (LlmSettings, scheduler), 0 },
-  { "service", "overload-factor", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, overload_factor), 1000 },
-  { "service", "kernels", KEY_KERNELS, G_STRUCT_OFFSET (LlmSettings, kernels), 0 },
-  { "service", "budget", KEY_BYTES, G_STRUCT_OFFSET (LlmSettings, budget), G_MAXUINT64 },
-  { "service", "max-message", KEY_BYTES, G_STRUCT_OFFSET (LlmSettings, max_message),
-    16 * 1024 * 1024 },
-  { "service", "stall-timeout", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, stall_timeout_s), 86400 },
-  { "service", "idle-unload", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, idle_unload_s), 31536000 },
-  { "service", "metrics", KEY_METRICS, G_STRUCT_OFFSET (LlmSettings, metrics), 0 },
-  { "memory", "pressure", KEY_SWITCH, G_STRUCT_OFFSET (LlmSettings, reacts_to_pressure), 0 },
-  { "memory", "reserve", KEY_BYTES, G_STRUCT_OFFSET (LlmSettings, reserve), G_MAXUINT64 },
-  { "memory", "longest-wait", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, short_wait_s), 604800 },
-  { "power", "background-on-battery", KEY_PACE, G_STRUCT_OFFSET (LlmSettings, pace_on_battery), 0 },
-  { "power", "background-on-power-saver", KEY_PACE,
-    G_STRUCT_OFFSET (LlmSettings, pace_on_power_saver), 0 },
-  { "power", "longest-wait", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, longest_wait_s), 604800 },
-  { "contexts", "ratio", KEY_RATIO, G_STRUCT_OFFSET (LlmSettings, context_ratio), 100 },
-  { "contexts", "chunk-tokens", KEY_CHUNK, G_STRUCT_OFFSET (LlmSettings, chunk_tokens), 64 },
-  { "contexts", "disk", KEY_DISK, G_STRUCT_OFFSET (LlmSettings, disk), 0 },
-  { "contexts", "storage-limit", KEY_BYTES, G_STRUCT_OFFSET (LlmSettings, storage_limit),
-    G_MAXUINT64 },
-  { "contexts", "storage-limit-per-app", KEY_BYTES,
-    G_STRUCT_OFFSET (LlmSettings, app_storage_limit), G_MAXUINT64 },
-  { "quota", "contexts", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, max_contexts), 1000000 },
-  { "quota", "calls", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, max_calls), 1000000 },
-  { "quota", "tokens", KEY_UINT64, G_STRUCT_OFFSET (LlmSettings, max_tokens), G_MAXINT64 },
-  { "quota", "disk", KEY_BYTES, G_STRUCT_OFFSET (LlmSettings, max_disk), G_MAXINT64 },
-  { "quota", "share", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, max_share), 100 },
-  { "quota", "rate", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, max_rate), 1000000 },
-  { "quota", "named", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, max_named), 1000000 },
-  { "quota", "apps", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, max_apps), 1000000 },
-  { "quota", "queue", KEY_UINT, G_STRUCT_OFFSET (LlmSettings, max_queue), 1000000 },
+} Key;
+
+static const Key keys[] = {
+  { "model", "file", KEY_PATH, FIELD (model_file), 0 },
+  { "model", "folders", KEY_FOLDERS, FIELD (model_folders), 0 },
+  { "model", "cache-limit", KEY_BYTES, FIELD (cache_limit), G_MAXUINT64 },
+  { "service", "threads", KEY_UINT, FIELD (n_threads), 256 },
+  { "service", "background-threads", KEY_UINT, FIELD (n_background_threads), 256 },
+  { "service", "background-nice", KEY_UINT, FIELD (background_niceness), 19 },
+  { "service", "scheduler", KEY_SCHEDULER, FIELD (scheduler), 0 },
+  { "service", "overload-factor", KEY_UINT, FIELD (overload_factor), 1000 },
+  { "service", "kernels", KEY_KERNELS, FIELD (kernels), 0 },
+  { "service", "budget", KEY_BYTES, FIELD (budget), G_MAXUINT64 },
+  { "service", "max-message", KEY_BYTES, FIELD (max_message), 16 * 1024 * 1024 },
+  { "service", "stall-timeout", KEY_UINT, FIELD (stall_timeout_s), 86400 },
+  { "service", "idle-unload", KEY_UINT, FIELD (idle_unload_s), 31536000 },
+  { "service", "metrics", KEY_METRICS, FIELD (metrics), 0 },
+  { "memory", "pressure", KEY_SWITCH, FIELD (reacts_to_pressure), 0 },
+  { "memory", "reserve", KEY_BYTES, FIELD (reserve), G_MAXUINT64 },
+  { "memory", "longest-wait", KEY_UINT, FIELD (short_wait_s), 604800 },
+  { "power", "background-on-battery", KEY_PACE, FIELD (pace_on_battery), 0 },
+  { "power", "background-on-power-saver", KEY_PACE, FIELD (pace_on_power_saver), 0 },
+  { "power", "longest-wait", KEY_UINT, FIELD (longest_wait_s), 604800 },
+  { "contexts", "ratio", KEY_RATIO, FIELD (context_ratio), 100 },
+  { "contexts", "chunk-tokens", KEY_CHUNK, FIELD (chunk_tokens), 64 },
+  { "contexts", "disk", KEY_DISK, FIELD (disk), 0 },
+  { "contexts", "storage-limit", KEY_BYTES, FIELD (storage_limit), G_MAXUINT64 },
+  { "contexts", "storage-limit-per-app", KEY_BYTES, FIELD (app_storage_limit), G_MAXUINT64 },
+  { "quota", "contexts", KEY_UINT, FIELD (max_contexts), 1000000 },
+  { "quota", "calls", KEY_UINT, FIELD (max_calls), 1000000 },
+  { "quota", "tokens", KEY_UINT64, FIELD (max_tokens), G_MAXINT64 },
+  { "quota", "disk", KEY_BYTES, FIELD (max_disk), G_MAXINT64 },
+  { "quota", "share", KEY_UINT, FIELD (max_share), 100 },
+  { "quota", "rate", KEY_UINT, FIELD (max_rate), 1000000 },
+  { "quota", "named", KEY_UINT, FIELD (max_named), 1000000 },
+  { "quota", "apps", KEY_UINT, FIELD (max_apps), 1000000 },
+  { "quota", "queue", KEY_UINT, FIELD (max_queue), 1000000 },
 };
 
 static const char *const schedulers[] = { "deadline", "fifo", NULL };
@@ -169,159 +168,139 @@ static const char *const schedulers[] = { "deadline", "fifo", NULL };
 static const char *const paces[] = { "run", "slow", "wait" };
 static const char *const disks[] = { "auto", "uring", "threads", "off", NULL };
 
-static gboolean
-set_key (LlmSettings *self,
-         guint        index,
-         const char  *path,
-         const char  *text,
-         GError     **error)
+static void
+set_string (gpointer    field,
+            const char *text)
 {
-  gpointer field = (guint8 *) self + keys[index].offset;
-  guint64 number = 0;
+  g_free (*(char **) field);
+  *(char **) field = *text != '\0' ? g_strdup (text) : NULL;
+}
 
-  switch (keys[index].kind)
+/* Whether @text is a value of @key, which goes into @field then. */
+static gboolean
+parse_value (const Key  *key,
+             gpointer    field,
+             const char *text)
+{
+  gboolean is_on = g_str_equal (text, "on");
+  gboolean is_off = g_str_equal (text, "off");
+  guint64 number = 0;
+  guint i = 0;
+
+  switch (key->kind)
     {
     case KEY_PATH:
-      g_free (*(char **) field);
-      *(char **) field = *text != '\0' ? g_strdup (text) : NULL;
+      set_string (field, text);
       return TRUE;
     case KEY_FOLDERS:
       g_strfreev (*(GStrv *) field);
       *(GStrv *) field = g_strsplit (text, ";", -1);
       return TRUE;
     case KEY_KERNELS:
-      if (*text == '\0' || llk_ops_find (text) != NULL)
-        {
-          g_free (*(char **) field);
-          *(char **) field = *text != '\0' ? g_strdup (text) : NULL;
-          return TRUE;
-        }
-      break;
-    case KEY_RATIO:
-      if (g_str_equal (text, "off"))
-        {
-          *(guint *) field = 0;
-          return TRUE;
-        }
-      if (g_ascii_string_to_unsigned (text, 10, MIN_RATIO, keys[index].max, &number, NULL))
-        {
-          *(guint *) field = (guint) number;
-          return TRUE;
-        }
-      break;
-    case KEY_CHUNK:
-      if (g_ascii_string_to_unsigned (text, 10, 16, keys[index].max, &number, NULL)
-          && number % 16 == 0)
-        {
-          *(guint *) field = (guint) number;
-          return TRUE;
-        }
-      break;
+      if (*text != '\0' && llk_ops_find (text) == NULL)
+        return FALSE;
+      set_string (field, text);
+      return TRUE;
     case KEY_SCHEDULER:
-      if (g_strv_contains (schedulers, text))
-        {
-          g_free (*(char **) field);
-          *(char **) field = g_strdup (text);
-          return TRUE;
-        }
-      break;
     case KEY_DISK:
-      if (g_strv_contains (disks, text))
-        {
-          g_free (*(char **) field);
-          *(char **) field = g_strdup (text);
-          return TRUE;
-        }
-      break;
+      if (!g_strv_contains (key->kind == KEY_DISK ? disks : schedulers, text))
+        return FALSE;
+      set_string (field, text);
+      return TRUE;
     case KEY_METRICS:
-      if (*text == '/' || g_str_equal (text, "on") || g_str_equal (text, "off"))
-        {
-          g_free (*(char **) field);
-          *(char **) field = g_str_equal (text, "off") ? NULL : g_strdup (text);
-          return TRUE;
-        }
-      break;
+      if (*text != '/' && !is_on && !is_off)
+        return FALSE;
+      set_string (field, is_off ? "" : text);
+      return TRUE;
     case KEY_SWITCH:
-      if (g_str_equal (text, "on") || g_str_equal (text, "off"))
-        {
-          *(gboolean *) field = g_str_equal (text, "on");
-          return TRUE;
-        }
-      break;
+      *(gboolean *) field = is_on;
+      return is_on || is_off;
     case KEY_PACE:
-      for (guint i = 0; i < G_N_ELEMENTS (paces); i++)
-        if (g_str_equal (text, paces[i]))
-          {
-            *(guint *) field = i;
-            return TRUE;
-          }
-      break;
+      while (i < G_N_ELEMENTS (paces) && !g_str_equal (text, paces[i]))
+        i++;
+      *(guint *) field = i;
+      return i < G_N_ELEMENTS (paces);
+    case KEY_RATIO:
+      if (!is_off && !g_ascii_string_to_unsigned (text, 10, MIN_RATIO, key->max, &number, NULL))
+        return FALSE;
+      *(guint *) field = (guint) number;
+      return TRUE;
+    case KEY_CHUNK:
+      if (!g_ascii_string_to_unsigned (text, 10, 16, key->max, &number, NULL) || number % 16 != 0)
+        return FALSE;
+      *(guint *) field = (guint) number;
+      return TRUE;
     case KEY_BYTES:
-      if (parse_bytes (text, &number) && number <= keys[index].max)
-        {
-          *(guint64 *) field = number;
-          return TRUE;
-        }
-      break;
+      if (!parse_bytes (text, &number) || number > key->max)
+        return FALSE;
+      *(guint64 *) field = number;
+      return TRUE;
     case KEY_UINT:
     case KEY_UINT64:
     default:
-      if (g_ascii_string_to_unsigned (text, 10, 0, keys[index].max, &number, NULL))
-        {
-          if (keys[index].kind == KEY_UINT)
-            *(guint *) field = number;
-          else
-            *(guint64 *) field = number;
-          return TRUE;
-        }
+      if (!g_ascii_string_to_unsigned (text, 10, 0, key->max, &number, NULL))
+        return FALSE;
+      if (key->kind == KEY_UINT)
+        *(guint *) field = (guint) number;
+      else
+        *(guint64 *) field = number;
+      return TRUE;
+    }
+}
+
+#define WRONG(format, ...) \
+  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT, format, path, key->group, \
+               key->key, text, ##__VA_ARGS__)
+
+static void
+tell_values (const Key  *key,
+             const char *path,
+             const char *text,
+             GError    **error)
+{
+  g_autofree char *known = NULL;
+
+  switch (key->kind)
+    {
+    case KEY_KERNELS:
+      known = g_strjoinv (", ", (char **) llk_ops_list ());
+      WRONG (N_("%s: [%s] %s = “%s” is no set of kernels that this processor can run; it can run "
+                "%s"), known);
+      break;
+    case KEY_RATIO:
+      WRONG (N_("%s: [%s] %s = “%s” is neither a number of percent from %u to %ju nor “off”"),
+             MIN_RATIO, key->max);
+      break;
+    case KEY_CHUNK:
+      WRONG (N_("%s: [%s] %s = “%s” is none of 16, 32, 48 and 64"));
+      break;
+    case KEY_SCHEDULER:
+      WRONG (N_("%s: [%s] %s = “%s” is neither deadline nor fifo"));
+      break;
+    case KEY_DISK:
+      WRONG (N_("%s: [%s] %s = “%s” is none of auto, uring, threads and off"));
+      break;
+    case KEY_METRICS:
+      WRONG (N_("%s: [%s] %s = “%s” is neither “on”, “off” nor the full path of a socket"));
+      break;
+    case KEY_SWITCH:
+      WRONG (N_("%s: [%s] %s = “%s” is neither “on” nor “off”"));
+      break;
+    case KEY_PACE:
+      WRONG (N_("%s: [%s] %s = “%s” is none of run, slow and wait"));
+      break;
+    case KEY_BYTES:
+      WRONG (N_("%s: [%s] %s = “%s” is not a number from 0 to %ju, perhaps with K, M or G"),
+             key->max);
+      break;
+    case KEY_PATH:
+    case KEY_FOLDERS:
+    case KEY_UINT:
+    case KEY_UINT64:
+    default:
+      WRONG (N_("%s: [%s] %s = “%s” is not a number from 0 to %ju"), key->max);
       break;
     }
-  if (keys[index].kind == KEY_KERNELS)
-    {
-      g_autofree char *known = g_strjoinv (", ", (char **) llk_ops_list ());
-
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                   "%s: [%s] %s = “%s” is no set of kernels that this processor can run; it can "
-                   "run %s",
-                   path, keys[index].group, keys[index].key, text, known);
-    }
-  else if (keys[index].kind == KEY_RATIO)
-    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                 "%s: [%s] %s = “%s” is neither a number of percent from %u to %ju nor “off”", path,
-                 keys[index].group, keys[index].key, text, MIN_RATIO, keys[index].max);
-  else if (keys[index].kind == KEY_CHUNK)
-    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                 "%s: [%s] %s = “%s” is none of 16, 32, 48 and 64", path, keys[index].group,
-                 keys[index].key, text);
-  else if (keys[index].kind == KEY_SCHEDULER)
-    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                 "%s: [%s] %s = “%s” is neither deadline nor fifo", path, keys[index].group,
-                 keys[index].key, text);
-  else if (keys[index].kind == KEY_DISK)
-    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                 "%s: [%s] %s = “%s” is none of auto, uring, threads and off", path,
-                 keys[index].group, keys[index].key, text);
-  else if (keys[index].kind == KEY_METRICS)
-    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                 "%s: [%s] %s = “%s” is neither “on”, “off” nor the full path of a socket", path,
-                 keys[index].group, keys[index].key, text);
-  else if (keys[index].kind == KEY_SWITCH)
-    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                 "%s: [%s] %s = “%s” is neither “on” nor “off”", path, keys[index].group,
-                 keys[index].key, text);
-  else if (keys[index].kind == KEY_PACE)
-    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                 "%s: [%s] %s = “%s” is none of run, slow and wait", path, keys[index].group,
-                 keys[index].key, text);
-  else if (keys[index].kind == KEY_BYTES)
-    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                 "%s: [%s] %s = “%s” is not a number from 0 to %ju, perhaps with K, M or G", path,
-                 keys[index].group, keys[index].key, text, keys[index].max);
-  else
-    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                 "%s: [%s] %s = “%s” is not a number from 0 to %ju", path, keys[index].group,
-                 keys[index].key, text, keys[index].max);
-  return FALSE;
 }
 
 /* --- a file --- */
@@ -353,8 +332,12 @@ read_group (LlmSettings *self,
                        path, names[i], group);
           return FALSE;
         }
-      if (!set_key (self, index, path, g_strstrip (text), error))
-        return FALSE;
+      if (!parse_value (&keys[index], G_STRUCT_MEMBER_P (self, keys[index].offset),
+                        g_strstrip (text)))
+        {
+          tell_values (&keys[index], path, text, error);
+          return FALSE;
+        }
     }
   return names != NULL;
 }

@@ -58,7 +58,7 @@ typedef struct
   gboolean is_taken;        /* while those that decode are chosen */
 } LlmSchedEntry;
 
-/* What has to be prefilled again, or need not be. */
+/* How many rows of prefill are left now. */
 void llm_sched_entry_set_n_prompt  (LlmSchedEntry *self,
                                     guint          n_prompt);
 /* Of the rows of its last step of decode, @n were not kept. */

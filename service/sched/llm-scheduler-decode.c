@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Who writes in the next step, and when it must begin. */
+/* The requests of the next decode step, and when it must begin. */
 
 #include "sched/llm-scheduler-private.h"
 
 /* Of the time between two tokens, for the step that makes them: the rest is for prefills. */
 #define DECODE_PART 0.55
 #define DECODE_ONLY_PART 0.9
-/* A step of answers that nobody waits for. */
+/* A step of background decodes. */
 #define BACKGROUND_STEP_US 250e3
-/* Of the rows of a step of answers, for those of lower classes that waited too long. */
+/* Of the rows of a decode step, for those of lower classes that waited too long. */
 #define LATE_ROWS 8
 /* Turns end a little late, and stages can't be cut. */
 #define SLACK_US 4000
@@ -40,9 +40,9 @@ llm_scheduler_get_decode_share (LlmScheduler *self)
 /* How many rows a step of the decodes may have so that all of them come in time. */
 static guint
 find_decode_rows (LlmScheduler *self,
-                   double        least_us,
-                   double        mean_depth,
-                   gboolean      has_prefills)
+                  double        least_us,
+                  double        mean_depth,
+                  gboolean      has_prefills)
 {
   double budget_us = BACKGROUND_STEP_US;
 
@@ -56,9 +56,9 @@ find_decode_rows (LlmScheduler *self,
 }
 
 static gboolean
-is_decoding (LlmScheduler    *self,
-           const LlmSchedEntry *entry,
-           gint64           now_us)
+is_decoding (LlmScheduler        *self,
+             const LlmSchedEntry *entry,
+             gint64               now_us)
 {
   return entry->n_prompt == 0 && !entry->is_held
          && llm_scheduler_may_run (self, entry, now_us);
@@ -120,7 +120,7 @@ llm_scheduler_choose_decodes (LlmScheduler *self,
       LlmSchedEntry *entry = g_ptr_array_index (self->entries, i);
 
       entry->is_taken = is_decoding (self, entry, now_us) && entry->slo.class > *slo_class
-                         && entry->due_us <= now_us;
+                        && entry->due_us <= now_us;
       if (entry->is_taken)
         decodes[n++] = (LlmRowBudget) { entry, 1 };
     }

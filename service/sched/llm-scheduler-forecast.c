@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What a call that comes now will have to wait. */
+/* Forecasts the wait of a request that comes now. */
 
 #include "sched/llm-scheduler-private.h"
 
-/* Whether @other is read before @entry, which comes now; at the @latest: whether it may be, as
+/* Whether @other is prefilled before @entry, which comes now; at the @latest: whether it may be, as
  * those that come later go before @entry, too. */
 static gboolean
-is_before (LlmScheduler    *self,
+is_before (LlmScheduler        *self,
            const LlmSchedEntry *other,
            const LlmSchedEntry *entry,
-           gboolean         latest)
+           gboolean             latest)
 {
   if (!latest || self->kind == LLM_SCHEDULER_FIFO)
     return llm_scheduler_compare (&other, &entry, self) < 0;
@@ -20,7 +20,7 @@ is_before (LlmScheduler    *self,
 
 /* What is left of the step that comes before in any case: that of its own queue. */
 static double
-get_running_us (LlmScheduler    *self,
+get_running_us (LlmScheduler        *self,
                 const LlmSchedEntry *entry)
 {
   const LlmSchedulerStep *reading = &self->steps[llm_scheduler_find_queue (self, entry)];
@@ -52,13 +52,13 @@ get_others_share (LlmScheduler *self,
   return MIN (writing + get_lower_share (self, slo_class), 0.85);
 }
 
-/* Counts rows of calls of this class that would be read before @entry, in the accounts of their
- * applications and users; returns those of higher classes. */
+/* Counts rows of calls of this class that would be prefilled before @entry, in the accounts of
+ * their applications and users; returns those of higher classes. */
 static guint
-sum_rows (LlmScheduler    *self,
+sum_rows (LlmScheduler        *self,
           const LlmSchedEntry *entry,
-          gboolean         latest,
-          gint64           now_us)
+          gboolean             latest,
+          gint64               now_us)
 {
   guint n_rows = 0;
 
@@ -113,14 +113,14 @@ count_fair_rows (LlmScheduler     *self,
   return n_rows;
 }
 
-/* Calls that write beside which @entry would be over its share: of other users than @user, or of
+/* Decodes beside which @entry would be over its share: of other users than @user, or of
  * other applications than @app of the same one (nullable: not known). */
 static guint
-count_decodes (LlmScheduler     *self,
-               const LlmSchedEntry  *entry,
-               const LlmAccount *app,
-               const LlmAccount *user,
-               gboolean          of_users)
+count_decodes (LlmScheduler        *self,
+               const LlmSchedEntry *entry,
+               const LlmAccount    *app,
+               const LlmAccount    *user,
+               gboolean             of_users)
 {
   guint n = 0;
 
@@ -140,13 +140,13 @@ count_decodes (LlmScheduler     *self,
 }
 
 /* Beyond what makes @account (as it would be with @entry) one that is over its share, its @own_us
- * of reading take their time beside the answers of @n_decodes others: µs more. */
+ * of prefill take their time beside the answers of @n_decodes others: µs more. */
 static double
-find_yielding (LlmScheduler     *self,
-               const LlmSchedEntry  *entry,
-               const LlmAccount *account,
-               double            own_us,
-               guint             n_decodes)
+find_yielding (LlmScheduler        *self,
+               const LlmSchedEntry *entry,
+               const LlmAccount    *account,
+               double               own_us,
+               guint                n_decodes)
 {
   double least_us = account->parent->least_us[entry->slo.class];
   double credit_us = least_us + self->accounts->burst_us - account->served_us[entry->slo.class];
@@ -159,12 +159,12 @@ find_yielding (LlmScheduler     *self,
 /* @app, @user (nullable): of @entry, where they are known. @latest: a call is not refused for its
  * own length, so that does not count as something that is over a share. */
 static double
-find_wait (LlmScheduler     *self,
-           const LlmSchedEntry  *entry,
-           const LlmAccount *app,
-           const LlmAccount *user,
-           gboolean          latest,
-           gint64            now_us)
+find_wait (LlmScheduler        *self,
+           const LlmSchedEntry *entry,
+           const LlmAccount    *app,
+           const LlmAccount    *user,
+           gboolean             latest,
+           gint64               now_us)
 {
   LlmSloClass slo_class = entry->slo.class;
   double row_us = llm_cost_model_get_row_us (&self->costs);
@@ -196,10 +196,10 @@ find_wait (LlmScheduler     *self,
 }
 
 void
-llm_scheduler_forecast (LlmScheduler          *self,
-                        const LlmSchedEntry   *like,
-                        gint64                 now_us,
-                        LlmForecast           *forecast)
+llm_scheduler_forecast (LlmScheduler        *self,
+                        const LlmSchedEntry *like,
+                        gint64               now_us,
+                        LlmForecast         *forecast)
 {
   LlmSloClass slo_class = like->slo.class;
   double restore_us = llm_cost_model_predict_restore (&self->costs, like->restore_bytes);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* What is due when, and whose turn it is. */
+/* Deadlines, and the order of requests and queues. */
 
 #include "sched/llm-scheduler-private.h"
 
@@ -80,7 +80,7 @@ llm_scheduler_get_lead_us (LlmScheduler *self)
   return MIN (LEAD_US, llm_scheduler_get_burst_us (self) * LEAD_TOKENS / BURST_TOKENS);
 }
 
-/* Nothing is done now of what nobody waits for. */
+/* Whether background requests pause now. */
 static gboolean
 rests (LlmScheduler *self,
        gint64        now_us)
@@ -90,29 +90,29 @@ rests (LlmScheduler *self,
 }
 
 gboolean
-llm_scheduler_may_run (LlmScheduler    *self,
+llm_scheduler_may_run (LlmScheduler        *self,
                        const LlmSchedEntry *entry,
-                       gint64           now_us)
+                       gint64               now_us)
 {
   if (entry->is_suspended)
     return FALSE;
   return entry->slo.class < LLM_SLO_BACKGROUND || !rests (self, now_us);
 }
 
-/* --- what is due when --- */
+/* --- deadlines --- */
 
 /* A call that can't have its first token in time any more would be in the way of those that can: it
  * goes behind them, and comes in time after a longer one, if that can be. */
 static void
 find_prefill_due (LlmSchedEntry *entry,
-                 gint64     now_us)
+                  gint64         now_us)
 {
   double target_us = llm_sched_entry_get_ttft_us (entry);
 
   entry->is_lost = entry->slo.class < LLM_SLO_BACKGROUND
-                    && target_us < (double) (now_us - entry->arrived_us) + entry->left_us;
+                   && target_us < (double) (now_us - entry->arrived_us) + entry->left_us;
   entry->due_us = entry->arrived_us
-                   + (gint64) (target_us * (entry->is_lost ? LOST_FACTOR : 1));
+                  + (gint64) (target_us * (entry->is_lost ? LOST_FACTOR : 1));
 }
 
 /* In time after the last token, and sooner when the answer is late on the whole; but not much
@@ -129,10 +129,10 @@ find_decode_due (const LlmSchedEntry *entry)
   return (gint64) MAX (due_us, last_us + pace_us / 2);
 }
 
-/* The time that an answer stood still by its own fault does not count. */
+/* The time that a request was suspended does not count. */
 static void
 note_suspended (LlmSchedEntry *entry,
-             gint64     now_us)
+                gint64         now_us)
 {
   if (entry->is_suspended && entry->suspended_us == 0)
     entry->suspended_us = now_us;
@@ -181,16 +181,16 @@ llm_scheduler_compare (gconstpointer a,
 }
 
 void
-llm_scheduler_look_at (LlmScheduler *self,
-                       LlmSchedEntry    *entry,
-                       gint64        now_us)
+llm_scheduler_look_at (LlmScheduler  *self,
+                       LlmSchedEntry *entry,
+                       gint64         now_us)
 {
   const LlmAccount *ahead = llm_account_find_ahead (entry->account, entry->slo.class,
                                                     llm_scheduler_get_lead_us (self));
 
-  entry->ahead = ahead == NULL                ? LLM_AHEAD_NONE
-                  : llm_account_is_user (ahead) ? LLM_AHEAD_USER
-                                                : LLM_AHEAD_APP;
+  entry->ahead = ahead == NULL                 ? LLM_AHEAD_NONE
+                 : llm_account_is_user (ahead) ? LLM_AHEAD_USER
+                                               : LLM_AHEAD_APP;
   if (entry->n_prompt == 0)
     {
       entry->left_us = 0;
@@ -199,13 +199,13 @@ llm_scheduler_look_at (LlmScheduler *self,
       return;
     }
   entry->left_us = llm_cost_model_predict_prompt (&self->costs, entry->n_prompt, entry->depth,
-                                                   self->max_rows)
-                    + llm_cost_model_predict_restore (&self->costs, entry->restore_bytes);
+                                                  self->max_rows)
+                   + llm_cost_model_predict_restore (&self->costs, entry->restore_bytes);
   find_prefill_due (entry, now_us);
 }
 
-/* As long as others have less, who is over his share has one row of each step of answers: further
- * ones would make those of the others longer. As of the last look. */
+/* As long as others have less, one that is over its fair part has one row of each decode step:
+ * further ones would make those of the others longer. As of the last look. */
 static void
 hold_decodes (LlmScheduler *self,
               gint64        now_us)
@@ -266,11 +266,11 @@ llm_scheduler_look (LlmScheduler *self,
   hold_decodes (self, now_us);
 }
 
-/* --- who reads --- */
+/* --- prefills --- */
 
 LlmQueueKind
-llm_scheduler_find_queue (LlmScheduler    *self,
-                         const LlmSchedEntry *entry)
+llm_scheduler_find_queue (LlmScheduler        *self,
+                          const LlmSchedEntry *entry)
 {
   if (entry->n_running > 0)
     return entry->queue;
@@ -282,7 +282,7 @@ llm_scheduler_find_queue (LlmScheduler    *self,
 }
 
 gboolean
-llm_scheduler_must_yield (LlmScheduler    *self,
+llm_scheduler_must_yield (LlmScheduler        *self,
                           const LlmSchedEntry *entry)
 {
   return self->decode_class <= entry->slo.class
@@ -292,11 +292,11 @@ llm_scheduler_must_yield (LlmScheduler    *self,
 
 /* Of those that are not among the @waiting, and of those over their share or the others. */
 static gboolean
-is_prefilling (LlmScheduler *self,
-           LlmSchedEntry    *entry,
-           gint64        now_us,
-           guint         waiting,
-           gboolean      yields)
+is_prefilling (LlmScheduler  *self,
+               LlmSchedEntry *entry,
+               gint64         now_us,
+               guint          waiting,
+               gboolean       yields)
 {
   return entry->n_prompt > 0 && (waiting & (1u << llm_scheduler_find_queue (self, entry))) == 0
          && llm_scheduler_may_run (self, entry, now_us)
@@ -307,8 +307,8 @@ is_prefilling (LlmScheduler *self,
  * himself. */
 static LlmSchedEntry *
 find_owed_prefill (LlmScheduler *self,
-                  gint64        now_us,
-                  guint         waiting)
+                   gint64        now_us,
+                   guint         waiting)
 {
   for (guint i = 0; i < self->entries->len; i++)
     {
@@ -326,10 +326,10 @@ find_owed_prefill (LlmScheduler *self,
 
 static LlmSchedEntry *
 find_first_prefill (LlmScheduler *self,
-                   gint64        now_us,
-                   guint         waiting,
-                   gboolean      yields,
-                   gboolean     *is_urgent)
+                    gint64        now_us,
+                    guint         waiting,
+                    gboolean      yields,
+                    gboolean     *is_urgent)
 {
   double stretch = 1 / (1 - llm_scheduler_get_decode_share (self));
   double row_us = llm_cost_model_get_row_us (&self->costs) * stretch;
@@ -366,9 +366,9 @@ find_first_prefill (LlmScheduler *self,
 
 LlmSchedEntry *
 llm_scheduler_find_prefill (LlmScheduler *self,
-                           gint64        now_us,
-                           guint         waiting,
-                           gboolean     *is_urgent)
+                            gint64        now_us,
+                            guint         waiting,
+                            gboolean     *is_urgent)
 {
   LlmSchedEntry *first = find_owed_prefill (self, now_us, waiting);
 
@@ -380,7 +380,7 @@ llm_scheduler_find_prefill (LlmScheduler *self,
   return first;
 }
 
-/* --- whose turn it is --- */
+/* --- the queue that runs next --- */
 
 static LlmQueueKind
 choose_fifo (LlmScheduler *self,
@@ -412,18 +412,18 @@ choose_fifo (LlmScheduler *self,
 
 /* Between @prefill and the decodes. */
 static gboolean
-goes_first (LlmScheduler    *self,
+goes_first (LlmScheduler        *self,
             const LlmSchedEntry *prefill,
-            gboolean         is_urgent,
-            gint64           latest_us,
-            LlmSloClass      decode_class,
-            gint64           now_us)
+            gboolean             is_urgent,
+            gint64               latest_us,
+            LlmSloClass          decode_class,
+            gint64               now_us)
 {
   LlmSloClass slo_class = prefill->slo.class;
 
   if (llm_scheduler_must_yield (self, prefill))
     return FALSE;
-  /* However many write, somebody must come to write, too. */
+  /* However many decode, prefills must reach that point, too. */
   if (slo_class < LLM_SLO_BACKGROUND && self->prefilled_us < self->decoded_us / 3)
     return TRUE;
   if (now_us >= latest_us)
@@ -462,7 +462,7 @@ llm_scheduler_choose (LlmScheduler *self,
   if (!has_decodes)
     return llm_scheduler_find_queue (self, prefill);
 
-  /* A step that somebody waits for goes on to its end, it is short. */
+  /* A step above class BACKGROUND goes on to its end, it is short. */
   if (writing->is_active && (!writing->is_background || prefill->slo.class == LLM_SLO_BACKGROUND))
     return LLM_QUEUE_DECODE;
   if (writing->is_active)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Whose rows go into a step. */
+/* The row budgets of a step. */
 
 #include "sched/llm-scheduler-private.h"
 
@@ -14,7 +14,7 @@
 static guint
 plan_decodes (LlmScheduler *self,
               gint64        now_us,
-              LlmRowBudget     *budgets,
+              LlmRowBudget *budgets,
               guint         n_max_budgets)
 {
   guint n_max = MIN (n_max_budgets, self->max_rows);
@@ -71,11 +71,11 @@ find_prefill_rows (LlmScheduler *self,
 
 /* Of one class: those that are due in that time decide how long the step is. */
 static gboolean
-fits (LlmScheduler *self,
-      GPtrArray    *prefills,
-      LlmSchedEntry    *entry,
+fits (LlmScheduler  *self,
+      GPtrArray     *prefills,
+      LlmSchedEntry *entry,
       LlmQueueKind   queue,
-      gint64        now_us)
+      gint64         now_us)
 {
   const LlmSchedEntry *first = prefills->len > 0 ? g_ptr_array_index (prefills, 0) : entry;
 
@@ -89,10 +89,10 @@ fits (LlmScheduler *self,
 
 static guint
 plan_prefills (LlmScheduler *self,
-              LlmQueueKind   queue,
-              gint64        now_us,
-              LlmRowBudget     *budgets,
-              guint         n_max_budgets)
+               LlmQueueKind  queue,
+               gint64        now_us,
+               LlmRowBudget *budgets,
+               guint         n_max_budgets)
 {
   g_autoptr(GPtrArray) prefills = g_ptr_array_new ();
   gboolean is_urgent;
@@ -128,9 +128,9 @@ plan_prefills (LlmScheduler *self,
 
 guint
 llm_scheduler_plan (LlmScheduler *self,
-                    LlmQueueKind   queue,
+                    LlmQueueKind  queue,
                     gint64        now_us,
-                    LlmRowBudget     *budgets,
+                    LlmRowBudget *budgets,
                     guint         n_max_budgets)
 {
   g_assert (queue < LLM_N_QUEUES && !self->steps[queue].is_active);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /* What the files of the scheduler share; all of it belongs to the scheduler, and is of its thread.
- * llm-scheduler.c has entries and what came of steps, llm-account.h what users had of it, -order.c
- * who goes first, -decodes.c who writes, -plan.c the budgets of a step, -forecast.c when a call
- * would begin. */
+ * llm-scheduler.c has entries and the accounting of steps, llm-account.h the service of users,
+ * -order.c the order, -decode.c the requests of a decode step, -plan.c the row budgets of a step,
+ * -forecast.c the time to first token of a new request. */
 
 #pragma once
 
@@ -11,7 +11,7 @@
 
 G_BEGIN_DECLS
 
-/* Readers by class, those that can still be in time before those that can't. */
+/* Prefills by class, those that can still be in time before those that can't. */
 typedef enum
 {
   LLM_PREFILL_IN_TIME,      /* + LlmSloClass */
@@ -31,8 +31,8 @@ typedef enum
 typedef struct
 {
   gboolean is_active;
-  gboolean is_background; /* nobody waits for any of its calls */
-  guint prefills;          /* LlmPrefillGroup: those it was begun for */
+  gboolean is_background; /* all its requests are of class BACKGROUND */
+  guint prefills;         /* LlmPrefillGroup: those it was begun for */
   guint n_rows;
   double depth;
   double expected_us;
@@ -52,7 +52,7 @@ struct _LlmScheduler
 
   LlmSchedulerStep steps[LLM_N_QUEUES];
   double decoded_us;      /* the decodes' last step took */
-  double prefilled_us;         /* prefills had since */
+  double prefilled_us;    /* prefills had since */
   double owed_us[LLM_N_PREFILL_GROUPS]; /* to prefills that had to wait for others */
   gboolean is_paying[LLM_N_PREFILL_GROUPS]; /* they have a turn for it, until nothing is owed */
   gint64 rest_until_us;   /* of background work that goes slowly */
@@ -62,70 +62,70 @@ struct _LlmScheduler
   gboolean is_dirty;      /* something changed since */
   gint64 looked_us;
   guint n_prefills[LLM_N_PREFILL_GROUPS]; /* that may run */
-  guint decode_class;    /* LlmSloClass, the highest of those that write and are not over their
-                           * share; LLM_N_SLO_CLASSES: nobody is */
+  guint decode_class;     /* LlmSloClass, the highest of those that decode and are not over their
+                           * fair part; LLM_N_SLO_CLASSES: none */
 };
 
 /* Brings what entries say of themselves up to date, and puts those that may run in order: prefills
  * and decodes, each the most urgent first. */
-void     llm_scheduler_look            (LlmScheduler    *self,
-                                        gint64           now_us);
+void           llm_scheduler_look             (LlmScheduler        *self,
+                                               gint64               now_us);
 /* The same for one that is not among them yet. */
-void     llm_scheduler_look_at         (LlmScheduler    *self,
-                                        LlmSchedEntry       *entry,
-                                        gint64           now_us);
-guint    llm_sched_entry_get_group        (const LlmSchedEntry *entry);
-/* A step of answers reads the weights once for all that write: a call that writes is charged such a
- * part of it at most. So who reads prompts all the time makes the answers of one other user longer
- * by a quarter, and not twice as long. */
+void           llm_scheduler_look_at          (LlmScheduler        *self,
+                                               LlmSchedEntry       *entry,
+                                               gint64               now_us);
+guint          llm_sched_entry_get_group      (const LlmSchedEntry *entry);
+/* A step of decodes reads the weights once for all: a request is charged such a part of it at most.
+ * So one that prefills all the time makes the answers of another user longer by a quarter, and not
+ * twice as long. */
 #define LLM_SCHEDULER_MIN_SHARERS 5
 
 /* How much more than others that wait one may be served, user or application, until it is over its
  * share: it takes no more then of the time that answers of the others need. */
-double   llm_scheduler_get_burst_us    (LlmScheduler    *self);
+double         llm_scheduler_get_burst_us     (LlmScheduler        *self);
 /* The same until it is ahead: deadlines decide as long as none is. */
-double   llm_scheduler_get_lead_us     (LlmScheduler    *self);
-/* The queue in which a prefill is read. */
-LlmQueueKind llm_scheduler_find_queue    (LlmScheduler    *self,
-                                        const LlmSchedEntry *entry);
-/* A prefill of a user, or an application, that had more than its share, while others write. */
-gboolean llm_scheduler_must_yield      (LlmScheduler    *self,
-                                        const LlmSchedEntry *entry);
+double         llm_scheduler_get_lead_us      (LlmScheduler        *self);
+/* The batch queue of a prefill. */
+LlmQueueKind   llm_scheduler_find_queue       (LlmScheduler        *self,
+                                               const LlmSchedEntry *entry);
+/* A prefill of a user, or an application, that had more than its fair part, while others decode. */
+gboolean       llm_scheduler_must_yield       (LlmScheduler        *self,
+                                               const LlmSchedEntry *entry);
 /* Of the time, for prefills (LlmPrefillGroup) that others go before. */
-double   llm_scheduler_get_guaranteed  (guint            prefills);
-/* Neither parked, nor of a class that rests now. */
-gboolean llm_scheduler_may_run         (LlmScheduler    *self,
-                                        const LlmSchedEntry *entry,
-                                        gint64           now_us);
+double         llm_scheduler_get_guaranteed   (guint                prefills);
+/* Neither suspended, nor of a class that rests now. */
+gboolean       llm_scheduler_may_run          (LlmScheduler        *self,
+                                               const LlmSchedEntry *entry,
+                                               gint64               now_us);
 /* (nullable): the prefill whose turn it is, as of the last look; of those whose queue is not in
  * @waiting. @is_urgent: it would be late if it waited. */
-LlmSchedEntry *llm_scheduler_find_prefill   (LlmScheduler    *self,
-                                        gint64           now_us,
-                                        guint            waiting,
-                                        gboolean        *is_urgent);
+LlmSchedEntry *llm_scheduler_find_prefill     (LlmScheduler        *self,
+                                               gint64               now_us,
+                                               guint                waiting,
+                                               gboolean            *is_urgent);
 /* Of those that decode and may run: how many go into the next step, with their rows in @decodes
- * (nullable), at most @n_max in all, what it costs, and when it must begin for all tokens to be in time (G_MAXINT64: nobody waits for
- * one). */
-guint    llm_scheduler_choose_decodes  (LlmScheduler    *self,
-                                        gint64           now_us,
-                                        gboolean         has_prefills,
-                                        LlmRowBudget    *decodes,
-                                        guint            n_max,
-                                        gint64          *latest_us,
-                                        LlmSloClass     *slo_class);
+ * (nullable), at most @n_max in all, and when it must begin for all tokens to be in time
+ * (G_MAXINT64: none is due). */
+guint          llm_scheduler_choose_decodes   (LlmScheduler        *self,
+                                               gint64               now_us,
+                                               gboolean             has_prefills,
+                                               LlmRowBudget        *decodes,
+                                               guint                n_max,
+                                               gint64              *latest_us,
+                                               LlmSloClass         *slo_class);
 /* Gives @n_rows more to requests that would have more than one, in order. */
-void     llm_scheduler_spread_rows     (LlmRowBudget    *budgets,
-                                        guint            n_budgets,
-                                        guint            n_rows);
-/* The part of the time that tokens of answers need which somebody waits for. */
-double   llm_scheduler_get_decode_share (LlmScheduler  *self);
+void           llm_scheduler_spread_rows      (LlmRowBudget        *budgets,
+                                               guint                n_budgets,
+                                               guint                n_rows);
+/* The part of the time that decodes above class BACKGROUND need. */
+double         llm_scheduler_get_decode_share (LlmScheduler        *self);
 /* µs between two tokens that a call should have, so that its TPOT holds. */
-double   llm_sched_entry_get_pace_us        (const LlmSchedEntry *entry);
+double         llm_sched_entry_get_pace_us    (const LlmSchedEntry *entry);
 /* µs from its arrival in which its first token should come. */
-double   llm_sched_entry_get_ttft_us        (const LlmSchedEntry *entry);
+double         llm_sched_entry_get_ttft_us    (const LlmSchedEntry *entry);
 /* Of two entries (LlmSchedEntry **) the one that goes first, as of the last look. */
-int      llm_scheduler_compare         (gconstpointer    a,
-                                        gconstpointer    b,
-                                        gpointer         scheduler);
+int            llm_scheduler_compare          (gconstpointer        a,
+                                               gconstpointer        b,
+                                               gpointer             scheduler);
 
 G_END_DECLS

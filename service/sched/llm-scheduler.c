@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Calls, and what came of their steps. */
+/* Requests, and the accounting of their steps. */
 
 #include "sched/llm-scheduler-private.h"
 
@@ -83,7 +83,7 @@ llm_scheduler_remove (LlmScheduler  *self,
 
 void
 llm_sched_entry_set_n_prompt (LlmSchedEntry *entry,
-                         guint      n_prompt)
+                              guint          n_prompt)
 {
   entry->scheduler->is_dirty = entry->scheduler->is_dirty || entry->n_prompt != n_prompt;
   entry->n_prompt = n_prompt;
@@ -98,7 +98,7 @@ llm_sched_entry_take_back (LlmSchedEntry *entry,
 
 void
 llm_sched_entry_set_suspended (LlmSchedEntry *entry,
-                       gboolean   is_suspended)
+                               gboolean       is_suspended)
 {
   if (entry->is_suspended == is_suspended)
     return;
@@ -120,7 +120,7 @@ llm_sched_entry_set_restored (LlmSchedEntry *entry)
 
 void
 llm_sched_entry_note_token (LlmSchedEntry *entry,
-                       gint64     now_us)
+                            gint64         now_us)
 {
   entry->last_us = now_us;
   if (entry->n_tokens++ == 0)
@@ -165,10 +165,10 @@ llm_scheduler_is_awaited (LlmScheduler *self)
 /* --- steps --- */
 
 void
-llm_scheduler_begin_step (LlmScheduler   *self,
-                          LlmQueueKind     queue,
+llm_scheduler_begin_step (LlmScheduler       *self,
+                          LlmQueueKind        queue,
                           const LlmRowBudget *budgets,
-                          guint           n_budgets)
+                          guint               n_budgets)
 {
   LlmSchedulerStep *step = &self->steps[queue];
 
@@ -197,7 +197,7 @@ llm_scheduler_begin_step (LlmScheduler   *self,
 /* For a turn of its step, by its rows. */
 static void
 charge_turn (LlmScheduler           *self,
-             LlmQueueKind             queue,
+             LlmQueueKind            queue,
              const LlmSchedulerStep *step,
              double                  us)
 {
@@ -215,7 +215,7 @@ charge_turn (LlmScheduler           *self,
 
 void
 llm_scheduler_note_turn (LlmScheduler *self,
-                         LlmQueueKind   queue,
+                         LlmQueueKind  queue,
                          gint64        now_us,
                          gint64        spent_us)
 {
@@ -243,7 +243,7 @@ llm_scheduler_note_turn (LlmScheduler *self,
 }
 
 static void
-finish_rows (LlmScheduler   *self,
+finish_rows (LlmScheduler       *self,
              const LlmRowBudget *share)
 {
   LlmSchedEntry *entry = share->entry;
@@ -259,11 +259,11 @@ finish_rows (LlmScheduler   *self,
 }
 
 void
-llm_scheduler_end_step (LlmScheduler   *self,
-                        LlmQueueKind     queue,
+llm_scheduler_end_step (LlmScheduler       *self,
+                        LlmQueueKind        queue,
                         const LlmRowBudget *budgets,
-                        guint           n_budgets,
-                        gboolean        teaches)
+                        guint               n_budgets,
+                        gboolean            teaches)
 {
   LlmSchedulerStep *step = &self->steps[queue];
 
@@ -286,10 +286,10 @@ llm_scheduler_end_step (LlmScheduler   *self,
 }
 
 void
-llm_scheduler_abandon_step (LlmScheduler   *self,
-                            LlmQueueKind     queue,
+llm_scheduler_abandon_step (LlmScheduler       *self,
+                            LlmQueueKind        queue,
                             const LlmRowBudget *budgets,
-                            guint           n_budgets)
+                            guint               n_budgets)
 {
   for (guint i = 0; i < n_budgets; i++)
     budgets[i].entry->n_running = 0;

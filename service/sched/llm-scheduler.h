@@ -1,21 +1,22 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Decides whose rows run next. Calls that write go together, one row each. Calls that read
- * their prompt go in steps of many rows, one SLO class at a time. A step of each class of prefills,
- * one of those that are far ahead, and one of the decodes, may be under way at once, each in its
- * queue: so who is far ahead keeps nobody waiting for its end. The executor asks before each
- * turn, which is some stages long, which queue has it. So a call never waits for the end of somebody
- * else's step, and no work is lost.
+ * Schedules the rows of requests. Requests that decode share a step, one row each or more. Requests
+ * that prefill run in steps of many rows, one SLO class at a time. A step of each class of
+ * prefills, one of those that are far ahead, and one of the decodes may be under way at once, each
+ * in its batch queue: a request waits for no step of one that is far ahead. The executor asks
+ * before each turn, which is some stages long, which queue has it. So no request waits for the end
+ * of another's step, and no work is lost.
  *
  * The first token of a call is due at its arrival plus its TTFT, each further one its TPOT after
  * the one before. Inside a class the earliest deadline comes first, as long as no user, and of a
- * user's applications none, is ahead of the others in what it was served (llm-account.h), in time
- * and not in tokens or calls. Who is far ahead reads beside answers of the others no more than is
- * its share, and has one row of each of their steps. Classes come in order, but one that waits may
- * go before if it would be late otherwise and nobody is late for it, and each has a part of the
- * time in any case. Readers have what is left until the decodes' tokens are due. What steps cost is
- * learned (llm-cost-model.h), and what a newcomer will have to wait is forecast from that.
+ * user's applications none, is ahead of the others in the service it received (llm-account.h), in
+ * time and not in tokens or calls. One that is far ahead prefills beside decodes of the others no
+ * more than its fair part, and has one row of each of their steps. Classes come in order, but a
+ * prefill may go before a higher class if it would be late otherwise and makes none late, and each
+ * class has a guaranteed part of the time. Prefills have what is left until the tokens of the
+ * decodes are due. The cost of steps is learned (llm-cost-model.h); the wait of a new request is
+ * forecast from it.
  *
  * Knows numbers only: no tensors, and no clock, times are given by the caller. The executor's
  * thread owns it.
@@ -29,14 +30,13 @@
 
 G_BEGIN_DECLS
 
-
 typedef enum
 {
   LLM_SCHEDULER_DEADLINE,
   LLM_SCHEDULER_FIFO,       /* in the order of arrival, whatever was asked for: for comparisons */
 } LlmSchedulerKind;
 
-/* What is done of the work that nobody waits for. */
+/* How background requests run. */
 typedef enum
 {
   LLM_PACE_RUN,
@@ -63,72 +63,72 @@ typedef struct
 
 /* @max_rows: of one step. @accounts: (unowned): the root; schedulers of several instances may share
  * one. */
-LlmScheduler *llm_scheduler_new         (LlmSchedulerKind kind,
-                                         guint          max_rows,
-                                         LlmAccount    *accounts);
-void          llm_scheduler_free        (LlmScheduler  *self);
+LlmScheduler *llm_scheduler_new          (LlmSchedulerKind     kind,
+                                          guint                max_rows,
+                                          LlmAccount          *accounts);
+void          llm_scheduler_free         (LlmScheduler        *self);
 /* What steps cost: to be filled from what was kept, or kept. */
-LlmCostModel *llm_scheduler_get_costs   (LlmScheduler  *self);
+LlmCostModel *llm_scheduler_get_costs    (LlmScheduler        *self);
 /* For calls of class BACKGROUND, from the next turn on. */
-void          llm_scheduler_set_pace    (LlmScheduler  *self,
-                                         LlmPace        pace);
+void          llm_scheduler_set_pace     (LlmScheduler        *self,
+                                          LlmPace              pace);
 
 /* What a request that comes @now_us and is like @entry, which is not added, would have to wait. */
-void          llm_scheduler_forecast    (LlmScheduler  *self,
-                                         const LlmSchedEntry *entry,
-                                         gint64         now_us,
-                                         LlmForecast   *forecast);
+void          llm_scheduler_forecast     (LlmScheduler        *self,
+                                          const LlmSchedEntry *entry,
+                                          gint64               now_us,
+                                          LlmForecast         *forecast);
 
 /* Admits a request. */
-void          llm_scheduler_add         (LlmScheduler  *self,
-                                         LlmSchedEntry *entry);
+void          llm_scheduler_add          (LlmScheduler        *self,
+                                          LlmSchedEntry       *entry);
 /* Does nothing with one that was not added. */
-void          llm_scheduler_remove      (LlmScheduler  *self,
-                                         LlmSchedEntry *entry);
+void          llm_scheduler_remove       (LlmScheduler        *self,
+                                          LlmSchedEntry       *entry);
 
 /* The highest class of those that may run; LLM_N_SLO_CLASSES: none may. */
-guint         llm_scheduler_get_class   (LlmScheduler  *self,
-                                         gint64         now_us);
-/* The queue whose turn it is, or NONE when nobody has anything to run. @waiting: queues (bits
+guint         llm_scheduler_get_class    (LlmScheduler        *self,
+                                          gint64               now_us);
+/* The queue that runs next, or NONE when no request may run. @waiting: queues (bits
  * 1 << LlmQueueKind) that could not go on. */
-LlmQueueKind   llm_scheduler_choose      (LlmScheduler  *self,
-                                         gint64         now_us,
-                                         guint          waiting);
+LlmQueueKind  llm_scheduler_choose       (LlmScheduler        *self,
+                                          gint64               now_us,
+                                          guint                waiting);
 /* When there was NONE: the time of the next turn, 0 for when something changes. */
-gint64        llm_scheduler_get_wake    (LlmScheduler  *self);
+gint64        llm_scheduler_get_wake     (LlmScheduler        *self);
 
-/* Fills in @budgets for a step of @queue with at most @n_max_budgets entries of at least one row each;
- * returns how many. Nothing is charged yet. */
-guint         llm_scheduler_plan        (LlmScheduler  *self,
-                                         LlmQueueKind    queue,
-                                         gint64         now_us,
-                                         LlmRowBudget      *budgets,
-                                         guint          n_max_budgets);
+/* Fills in @budgets for a step of @queue with at most @n_max_budgets entries of at least one row
+ * each; returns how many. Nothing is charged yet. */
+guint         llm_scheduler_plan         (LlmScheduler        *self,
+                                          LlmQueueKind         queue,
+                                          gint64               now_us,
+                                          LlmRowBudget        *budgets,
+                                          guint                n_max_budgets);
 /* The step of @queue has begun, with these. */
-void          llm_scheduler_begin_step  (LlmScheduler  *self,
-                                         LlmQueueKind    queue,
-                                         const LlmRowBudget *budgets,
-                                         guint          n_budgets);
+void          llm_scheduler_begin_step   (LlmScheduler        *self,
+                                          LlmQueueKind         queue,
+                                          const LlmRowBudget  *budgets,
+                                          guint                n_budgets);
 /* It had a turn of @spent_us that ended at @now_us, which is charged to the users and applications
  * of its rows. */
-void          llm_scheduler_note_turn   (LlmScheduler  *self,
-                                         LlmQueueKind    queue,
-                                         gint64         now_us,
-                                         gint64         spent_us);
+void          llm_scheduler_note_turn    (LlmScheduler        *self,
+                                          LlmQueueKind         queue,
+                                          gint64               now_us,
+                                          gint64               spent_us);
 /* All its rows were computed. @teaches: the time says what such a step costs. */
-void          llm_scheduler_end_step    (LlmScheduler  *self,
-                                         LlmQueueKind    queue,
-                                         const LlmRowBudget *budgets,
-                                         guint          n_budgets,
-                                         gboolean       teaches);
+void          llm_scheduler_end_step     (LlmScheduler        *self,
+                                          LlmQueueKind         queue,
+                                          const LlmRowBudget  *budgets,
+                                          guint                n_budgets,
+                                          gboolean             teaches);
 /* It was left in the middle: what it took stays charged. */
-void          llm_scheduler_abandon_step (LlmScheduler *self,
-                                         LlmQueueKind    queue,
-                                         const LlmRowBudget *budgets,
-                                         guint          n_budgets);
-guint         llm_scheduler_get_n_calls (LlmScheduler  *self);
-/* Whether somebody waits for any call, running or not: all are of class BACKGROUND if not. */
-gboolean      llm_scheduler_is_awaited  (LlmScheduler  *self);
+void          llm_scheduler_abandon_step (LlmScheduler        *self,
+                                          LlmQueueKind         queue,
+                                          const LlmRowBudget  *budgets,
+                                          guint                n_budgets);
+guint         llm_scheduler_get_n_calls  (LlmScheduler        *self);
+/* Whether any request, suspended ones excepted, is not of class BACKGROUND. */
+gboolean      llm_scheduler_is_awaited   (LlmScheduler        *self);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmScheduler, llm_scheduler_free)
 

@@ -107,7 +107,7 @@ on_begun (GObject      *source,
 {
   g_autoptr(GError) error = NULL;
   g_autoptr(LlmGeneration) generation =
-    llm_engine_complete_finish (LLM_ENGINE (source), result, &error);
+    g_task_propagate_pointer (G_TASK (result), &error);
 
   if (generation == NULL)
     print_end ("", NULL, error, data);

@@ -151,7 +151,7 @@ on_completing (GObject      *source,
 {
   Answer *answer = data;
 
-  answer->generation = llm_engine_complete_finish (LLM_ENGINE (source), result, &answer->error);
+  answer->generation = g_task_propagate_pointer (G_TASK (result), &answer->error);
   if (answer->generation == NULL)
     answer->is_finished = TRUE;
 }
@@ -231,7 +231,7 @@ create (Fixture    *fixture,
 
   llm_engine_create_context_async (fixture->engine, fixture->caller, parsed, on_result, &result);
   WAIT_FOR (result != NULL);
-  context = llm_engine_create_context_finish (fixture->engine, result, &error);
+  context = g_task_propagate_pointer (G_TASK (result), &error);
   g_assert_no_error (error);
   return context;
 }
@@ -248,7 +248,7 @@ open_context (Fixture    *fixture,
   llm_engine_open_context_async (fixture->engine, fixture->caller, name, parsed, on_result,
                                  &result);
   WAIT_FOR (result != NULL);
-  return llm_engine_open_context_finish (fixture->engine, result, error);
+  return g_task_propagate_pointer (G_TASK (result), error);
 }
 
 GVariant *
@@ -260,7 +260,7 @@ get_messages (LlmContext *context)
 
   llm_context_get_messages_async (context, 0, 0, on_result, &result);
   WAIT_FOR (result != NULL);
-  messages = llm_context_get_messages_finish (context, result, &error);
+  messages = g_task_propagate_pointer (G_TASK (result), &error);
   g_assert_no_error (error);
   return messages;
 }
@@ -283,7 +283,7 @@ rollback (LlmContext *context,
 
   llm_context_rollback_async (context, turns, options, on_result, &result);
   WAIT_FOR (result != NULL);
-  return llm_context_rollback_finish (context, result, error);
+  return g_task_propagate_boolean (G_TASK (result), error);
 }
 
 guint64
@@ -298,7 +298,7 @@ trim (Fixture    *fixture,
 
   llm_engine_trim_async (fixture->engine, fixture->caller, level, options, on_result, &result);
   WAIT_FOR (result != NULL);
-  trimmed = llm_engine_trim_finish (fixture->engine, result, &error);
+  trimmed = g_task_propagate_pointer (G_TASK (result), &error);
   g_assert_no_error (error);
   g_assert_true (g_variant_lookup (trimmed, "freed", "t", &freed));
   return freed;
@@ -315,7 +315,7 @@ set_budget (Fixture    *fixture,
 
   llm_engine_set_budget_async (fixture->engine, fixture->caller, options, on_result, &result);
   WAIT_FOR (result != NULL);
-  return llm_engine_set_budget_finish (fixture->engine, result, error);
+  return g_task_propagate_boolean (G_TASK (result), error);
 }
 
 guint

@@ -118,7 +118,7 @@ test_parked (Fixture      *fixture,
   llm_engine_complete_async (fixture->engine, fixture->caller, "Find me a comedy movie.", options,
                              LLM_SINK (sink), on_result, &result);
   WAIT_FOR (result != NULL);
-  generation = llm_engine_complete_finish (fixture->engine, result, NULL);
+  generation = g_task_propagate_pointer (G_TASK (result), NULL);
   WAIT_FOR (llm_generation_get_state (generation) == LLM_GENERATION_PARKED);
 
   /* Others go on, this one stands still. */

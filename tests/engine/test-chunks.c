@@ -66,7 +66,7 @@ close_context (LlmContext *context)
 
   llm_context_close_async (context, on_result, &result);
   WAIT_FOR (result != NULL);
-  g_assert_true (llm_context_close_finish (context, result, &error));
+  g_assert_true (g_task_propagate_boolean (G_TASK (result), &error));
 }
 
 /* The engine anew, on the same state folder. */
@@ -486,7 +486,7 @@ test_fork (Fixture      *fixture,
   /* of a context that is not in memory */
   llm_context_fork_async (context, fixture->caller, options, on_result, &result);
   WAIT_FOR (result != NULL);
-  fork = llm_context_fork_finish (context, result, &error);
+  fork = g_task_propagate_pointer (G_TASK (result), &error);
   g_assert_no_error (error);
   memory = get_memory (fork);
   g_assert_cmpuint (memory->tokens + 1, ==, llm_context_get_tokens (context));
@@ -524,7 +524,7 @@ trim_critical (Fixture *fixture)
 
   llm_engine_trim_async (fixture->engine, fixture->caller, "critical", options, on_result, &result);
   WAIT_FOR (result != NULL);
-  trimmed = llm_engine_trim_finish (fixture->engine, result, &error);
+  trimmed = g_task_propagate_pointer (G_TASK (result), &error);
   g_assert_no_error (error);
   return trimmed;
 }

@@ -31,7 +31,7 @@ test_begin (Fixture      *fixture,
 
   llm_engine_create_context_async (fixture->engine, fixture->caller, options, on_result, &result);
   WAIT_FOR (result != NULL);
-  g_assert_null (llm_engine_create_context_finish (fixture->engine, result, &error));
+  g_assert_null (g_task_propagate_pointer (G_TASK (result), &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_CONTEXT_FULL);
 }
 
@@ -72,7 +72,7 @@ test_turns (Fixture      *fixture,
   g_assert_true (rollback (context, 1, &error));
   llm_context_fork_async (context, fixture->caller, fork_options, on_result, &result);
   WAIT_FOR (result != NULL);
-  fork = llm_context_fork_finish (context, result, &error);
+  fork = g_task_propagate_pointer (G_TASK (result), &error);
   g_assert_no_error (error);
   in_fork = ask (fixture, fork, "Italian food, please.", GREEDY);
   g_assert_cmpstr (in_fork, ==, second->text);
@@ -99,7 +99,7 @@ fork_context (Fixture    *fixture,
 
   llm_context_fork_async (context, fixture->caller, parsed, on_result, &result);
   WAIT_FOR (result != NULL);
-  fork = llm_context_fork_finish (context, result, &error);
+  fork = g_task_propagate_pointer (G_TASK (result), &error);
   g_assert_no_error (error);
   return fork;
 }
@@ -289,7 +289,7 @@ test_cancel (Fixture      *fixture,
                                       llm_generation_get_id (answer->generation)),
         on_result, &result);
       WAIT_FOR (result != NULL);
-      g_assert_true (llm_generation_cancel_finish (answer->generation, result, NULL));
+      g_assert_true (g_task_propagate_boolean (G_TASK (result), NULL));
       if (keeps && answer->error == NULL)
         {
           g_assert_cmpstr (result_string (answer, "finish-reason"), ==, "cancelled");
@@ -492,9 +492,9 @@ test_open_at_once (Fixture      *fixture,
   llm_engine_open_context_async (fixture->engine, fixture->caller, "notes", options, on_result,
                                  &second);
   WAIT_FOR (first != NULL && second != NULL);
-  one = llm_engine_open_context_finish (fixture->engine, first, &error);
+  one = g_task_propagate_pointer (G_TASK (first), &error);
   g_assert_no_error (error);
-  other = llm_engine_open_context_finish (fixture->engine, second, &error);
+  other = g_task_propagate_pointer (G_TASK (second), &error);
   g_assert_no_error (error);
   g_assert_true (one == other);
 }
@@ -513,7 +513,7 @@ test_close (Fixture      *fixture,
   WAIT_FOR (answer->generation != NULL);
   llm_context_close_async (context, on_result, &result);
   WAIT_FOR (result != NULL);
-  g_assert_true (llm_context_close_finish (context, result, &error));
+  g_assert_true (g_task_propagate_boolean (G_TASK (result), &error));
   g_assert_true (answer->is_finished);
   g_assert_error (answer->error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED);
 

@@ -62,7 +62,7 @@ select_model (Models     *models,
 
   llm_engine_select_model_async (models->fixture.engine, id, on_result, &result);
   WAIT_FOR (result != NULL);
-  g_assert_true (llm_engine_select_model_finish (models->fixture.engine, result, &error));
+  g_assert_true (g_task_propagate_boolean (G_TASK (result), &error));
   g_assert_no_error (error);
 }
 
@@ -198,7 +198,7 @@ set_token_quota (Models *models,
   llm_engine_set_quota_async (models->fixture.engine, 1000, "org.example.App", options, on_result,
                               &result);
   WAIT_FOR (result != NULL);
-  g_assert_true (llm_engine_set_quota_finish (models->fixture.engine, result, &error));
+  g_assert_true (g_task_propagate_boolean (G_TASK (result), &error));
   g_assert_no_error (error);
 }
 

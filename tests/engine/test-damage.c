@@ -243,7 +243,7 @@ close_context (LlmContext *context)
 
   llm_context_close_async (context, on_result, &result);
   WAIT_FOR (result != NULL);
-  g_assert_true (llm_context_close_finish (context, result, &error));
+  g_assert_true (g_task_propagate_boolean (G_TASK (result), &error));
   g_assert_no_error (error);
 }
 
@@ -428,7 +428,7 @@ check_one (Fixture        *fixture,
 
       llm_context_get_messages_async (context, 0, 0, on_result, &result);
       WAIT_FOR (result != NULL);
-      messages = llm_context_get_messages_finish (context, result, &error);
+      messages = g_task_propagate_pointer (G_TASK (result), &error);
       g_assert_true ((messages != NULL) == (value->outcome == USABLE));
       if (messages != NULL)
         g_assert_cmpuint (g_variant_n_children (messages), ==, 2);
@@ -622,7 +622,7 @@ check_many (Many             *many,
             {
               llm_context_get_messages_async (context, 0, 0, on_result, &result);
               WAIT_FOR (result != NULL);
-              messages = llm_context_get_messages_finish (context, result, &error);
+              messages = g_task_propagate_pointer (G_TASK (result), &error);
             }
           if (messages != NULL)
             {

@@ -154,7 +154,7 @@ select_model (Rig        *self,
 
   llm_engine_select_model_async (self->parent.engine, id, on_result, &result);
   WAIT_FOR (result != NULL);
-  llm_engine_select_model_finish (self->parent.engine, result, &error);
+  g_task_propagate_boolean (G_TASK (result), &error);
   g_assert_no_error (error);
 }
 

@@ -330,19 +330,19 @@ test_select_model (Fixture      *fixture,
   n_demo = llm_context_get_tokens (context);
   llm_engine_select_model_async (fixture->engine, "nothing", on_result, &wrong);
   WAIT_FOR (wrong != NULL);
-  g_assert_false (llm_engine_select_model_finish (fixture->engine, wrong, &error));
+  g_assert_false (g_task_propagate_boolean (G_TASK (wrong), &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND);
   g_clear_error (&error);
   g_clear_object (&wrong);
   llm_engine_select_model_async (fixture->engine, "broken", on_result, &wrong);
   WAIT_FOR (wrong != NULL);
-  g_assert_false (llm_engine_select_model_finish (fixture->engine, wrong, &error));
+  g_assert_false (g_task_propagate_boolean (G_TASK (wrong), &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL);
   g_clear_error (&error);
 
   llm_engine_select_model_async (fixture->engine, "tiny", on_result, &result);
   WAIT_FOR (result != NULL);
-  g_assert_true (llm_engine_select_model_finish (fixture->engine, result, &error));
+  g_assert_true (g_task_propagate_boolean (G_TASK (result), &error));
   g_assert_no_error (error);
   g_assert_cmpstr (llm_engine_get_active_model (fixture->engine)->id, ==, "tiny");
   g_free (ask (fixture, context, "And now?", "{'max-tokens': <uint32 4>}"));
@@ -381,12 +381,12 @@ test_quota (Fixture      *fixture,
   llm_engine_set_quota_async (fixture->engine, 1000, "org.example.App", options, on_result,
                               &result);
   WAIT_FOR (result != NULL);
-  g_assert_true (llm_engine_set_quota_finish (fixture->engine, result, &error));
+  g_assert_true (g_task_propagate_boolean (G_TASK (result), &error));
 
   context = create (fixture, "{}");
   llm_engine_create_context_async (fixture->engine, fixture->caller, none, on_result, &refused);
   WAIT_FOR (refused != NULL);
-  g_assert_null (llm_engine_create_context_finish (fixture->engine, refused, &error));
+  g_assert_null (g_task_propagate_pointer (G_TASK (refused), &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_QUOTA_EXCEEDED);
 
   first = begin_complete (fixture, "Hello!", GREEDY);
@@ -455,7 +455,7 @@ test_many_names (Fixture      *fixture,
   llm_engine_set_quota_async (fixture->engine, 1000, "org.example.Quota", options, on_result,
                               &result);
   WAIT_FOR (result != NULL);
-  g_assert_true (llm_engine_set_quota_finish (fixture->engine, result, &error));
+  g_assert_true (g_task_propagate_boolean (G_TASK (result), &error));
 
   call_as (fixture, "org.example.Once");
   call_as (fixture, "org.example.Often");

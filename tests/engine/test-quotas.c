@@ -26,7 +26,7 @@ try_quota (Fixture    *fixture,
 
   llm_engine_set_quota_async (fixture->engine, uid, app_id, options, on_result, &result);
   WAIT_FOR (result != NULL);
-  return llm_engine_set_quota_finish (fixture->engine, result, error);
+  return g_task_propagate_boolean (G_TASK (result), error);
 }
 
 static void
@@ -61,7 +61,7 @@ finish_create (Fixture       *fixture,
   LlmContext *context;
 
   WAIT_FOR (*result != NULL);
-  context = llm_engine_create_context_finish (fixture->engine, *result, error);
+  context = g_task_propagate_pointer (G_TASK (*result), error);
   g_clear_object (result);
   return context;
 }
@@ -286,7 +286,7 @@ test_open_at_once (Fixture      *fixture,
           g_autoptr(GError) error = NULL;
 
           WAIT_FOR (results[j] != NULL);
-          contexts[j] = llm_engine_open_context_finish (fixture->engine, results[j], &error);
+          contexts[j] = g_task_propagate_pointer (G_TASK (results[j]), &error);
           g_assert_no_error (error);
           g_assert_true (contexts[j] == contexts[0]);
           g_object_unref (results[j]);
@@ -334,7 +334,7 @@ test_open_behind (Fixture      *fixture,
       g_clear_error (&error);
 
       WAIT_FOR (opened != NULL);
-      context = llm_engine_open_context_finish (fixture->engine, opened, &error);
+      context = g_task_propagate_pointer (G_TASK (opened), &error);
       g_assert_no_error (error);
       g_assert_true (first == NULL || first == context);
       llm_context_close_async (context, on_result, &closed);

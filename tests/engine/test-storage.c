@@ -123,7 +123,7 @@ close_context (LlmContext *context,
 
   llm_context_close_async (context, on_result, &result);
   WAIT_FOR (result != NULL);
-  return llm_context_close_finish (context, result, error);
+  return g_task_propagate_boolean (G_TASK (result), error);
 }
 
 static gboolean
@@ -150,7 +150,7 @@ set_quota (Fixture    *fixture,
   llm_engine_set_quota_async (fixture->engine, 1000, "org.example.App", parsed, on_result,
                               &result);
   WAIT_FOR (result != NULL);
-  return llm_engine_set_quota_finish (fixture->engine, result, error);
+  return g_task_propagate_boolean (G_TASK (result), error);
 }
 
 static gboolean
@@ -164,7 +164,7 @@ create_fails (Fixture    *fixture,
 
   llm_engine_create_context_async (fixture->engine, fixture->caller, parsed, on_result, &result);
   WAIT_FOR (result != NULL);
-  context = llm_engine_create_context_finish (fixture->engine, result, error);
+  context = g_task_propagate_pointer (G_TASK (result), error);
   return context == NULL;
 }
 

@@ -22,7 +22,7 @@ static const struct
   { "contexts", "what it costs to switch contexts, by policy" },
   { "slo", "calls that meet their latency targets, as the load rises" },
   { "pressure", "memory given back: traces through the policy, and Trim timed" },
-  { "soak", "many applications for a long time, callers that mean harm" },
+  { "soak", "many applications for a long time, hostile clients" },
   { "storm", "a program that takes memory, beside the service and beside others" },
   { "make-gguf", "files with random weights at the shapes of known models" },
 };

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: LGPL-2.1-or-later
 """What a caller knows of one of its contexts, compared with what the service holds."""
 
-# The text of an answer that nobody has seen.
+# The text of an answer whose end the caller did not see.
 UNSEEN = None
 
 

@@ -111,7 +111,7 @@ def flood_cancels(address, random):
 
 
 def flood_pipes(address, random):
-    """Answers that nobody reads, in pipes as small as they get."""
+    """Answers that are never read, in pipes as small as they get."""
     connection = bus.Connection(address, ID)
     streams = []
     while True:

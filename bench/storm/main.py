@@ -85,7 +85,7 @@ class Storms:
             report.print_tables(self.plan, self.results)
 
     def is_kept(self):
-        """Whether what the service promises was kept: nobody killed, nothing lost or changed."""
+        """Whether what the service promises was kept: no process killed, nothing lost or changed."""
         own = self.results[1]
         return (own["killed-in-storm"] == 0 and own["oom-kills"] == 0 and "failure" not in own and
                 own["different"] <= 0 and own["eater-lived"] and own["answers"] >= N_APPS)

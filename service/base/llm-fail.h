@@ -11,3 +11,6 @@ gboolean llm_fail (GError     **error,
                    int          code,
                    const char  *format,
                    ...) G_GNUC_PRINTF (3, 4);
+
+/* The same for functions that return a pointer: NULL. */
+#define llm_fail_null(...) ((void) llm_fail (__VA_ARGS__), NULL)

@@ -3,6 +3,7 @@
 /* Reading the index: which contexts there are, quotas and settings. Nothing of it is trusted: a bad
  * value costs the row that it is in, and is told. */
 
+#include "base/llm-fail.h"
 #include "contexts/llm-context-store.h"
 
 #include <math.h>
@@ -270,9 +271,7 @@ repair_row (sqlite3       *db,
     {
       /* it is there when all are read, and not when it is looked for */
       index->is_corrupt = TRUE;
-      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-                           "The context database is damaged");
-      return FALSE;
+      return llm_fail (error, LLMSVC_ERROR_STORAGE, "The context database is damaged");
     }
   return rename_rows (db, "UPDATE turns SET context = ?1 WHERE context IS ?2 AND context <> ?1",
                       context->id, repair->id, error)

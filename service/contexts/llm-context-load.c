@@ -3,6 +3,7 @@
 /* Reading the turns of a context. Nothing that is stored is trusted: what is damaged is noticed
  * and told, and never becomes part of a prompt. */
 
+#include "base/llm-fail.h"
 #include "contexts/llm-context-store.h"
 
 #include "common/llmsvc-error.h"
@@ -190,8 +191,7 @@ llm_store_load_turns (sqlite3  *db,
     {
       context->damage = g_strdup ("");
       g_clear_error (error);
-      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-                           "The stored data of the context is damaged");
+      llm_fail (error, LLMSVC_ERROR_STORAGE, "The stored data of the context is damaged");
     }
   return FALSE;
 }

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
 #include "contexts/llm-checksum.h"
 
@@ -169,12 +170,9 @@ llm_store_insert_context (sqlite3  *db,
   if (row == NULL)
     return FALSE;
   if (llm_db_next (row, error))
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_ALREADY_EXISTS,
-                   "There is a context named “%s” already; open it with OpenContext()",
-                   context->name);
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_ALREADY_EXISTS,
+                     "There is a context named “%s” already; open it with OpenContext()",
+                     context->name);
   if (*error != NULL)
     return FALSE;
 
@@ -221,9 +219,7 @@ change_context (sqlite3               *db,
   if (!llm_db_next (row, error))
     {
       if (*error == NULL)
-        g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND,
-                             "The context was closed");
-      return FALSE;
+        return llm_fail (error, LLMSVC_ERROR_NOT_FOUND, "The context was closed");
     }
 
   context->id = g_strdup (change->context);
@@ -236,17 +232,10 @@ change_context (sqlite3               *db,
   context->n_turns = sqlite3_column_int64 (row, 6);
   if (!llm_db_check_sum (row, 7, llm_checksum_of_context (context))
       || sqlite3_column_type (row, 8) != SQLITE_NULL)
-    {
-      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-                           "The stored data of the context is damaged");
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_STORAGE, "The stored data of the context is damaged");
   /* it is what it was when the call began, unless others put another database there */
   if (context->revision + 1 != change->revision)
-    {
-      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND, "The context was closed");
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_NOT_FOUND, "The context was closed");
   context->revision = change->revision;
   context->used = change->used;
   context->n_turns = change->n_turns + (change->turn != NULL ? 1 : 0);

@@ -5,6 +5,7 @@
 #include "contexts/llm-context.h"
 
 #include "base/llm-clock.h"
+#include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
 #include "common/llmsvc-names.h"
 
@@ -181,27 +182,18 @@ llm_context_claim (LlmContext    *self,
                    GError       **error)
 {
   if (self->is_closed)
-    {
-      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND, "The context was closed");
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_NOT_FOUND, "The context was closed");
   if (self->is_busy)
-    {
-      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_CONTEXT_BUSY,
-                           "Another call of this context runs; wait for its end or cancel it");
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_CONTEXT_BUSY,
+                     "Another call of this context runs; wait for its end or cancel it");
   if (options != NULL && llm_call_options_has (options, LLMSVC_OPTION_IF_REVISION))
     {
       guint64 wanted = llm_call_options_get_uint (options, LLMSVC_OPTION_IF_REVISION, 0);
 
       if (wanted != self->revision)
-        {
-          g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_CONFLICT,
-                       "The context is at revision %ju, not %ju; read its messages again",
-                       self->revision, wanted);
-          return FALSE;
-        }
+        return llm_fail (error, LLMSVC_ERROR_CONFLICT,
+                         "The context is at revision %ju, not %ju; read its messages again",
+                         self->revision, wanted);
     }
   self->is_busy = TRUE;
   return TRUE;
@@ -229,14 +221,12 @@ llm_context_check (LlmContext *self,
   if (self->damage == NULL)
     return TRUE;
   if (*self->damage == '\0')
-    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-                 "The stored data of the context “%s” is damaged, so it can't be used. Close the "
-                 "context to delete what is left of it and to use its name again: %s/%s",
-                 self->name, LLMSVC_CONTEXTS_PATH, self->id);
-  else
-    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-                 "The text of the context “%s” was lost when the context database was damaged; the "
-                 "damaged database was kept as %s. Close the context to use its name again: %s/%s",
-                 self->name, self->damage, LLMSVC_CONTEXTS_PATH, self->id);
-  return FALSE;
+    return llm_fail (error, LLMSVC_ERROR_STORAGE,
+                     "The stored data of the context “%s” is damaged, so it can't be used. Close "
+                     "the context to delete what is left of it and to use its name again: %s/%s",
+                     self->name, LLMSVC_CONTEXTS_PATH, self->id);
+  return llm_fail (error, LLMSVC_ERROR_STORAGE,
+                   "The text of the context “%s” was lost when the context database was damaged; "
+                   "the damaged database was kept as %s. Close the context to use its name again: "
+                   "%s/%s", self->name, self->damage, LLMSVC_CONTEXTS_PATH, self->id);
 }

@@ -2,6 +2,7 @@
 
 /* Where a damaged database is kept. */
 
+#include "base/llm-fail.h"
 #include "contexts/llm-db-salvage.h"
 
 #include <errno.h>
@@ -32,12 +33,9 @@ llm_db_put_aside (const char *path,
                 || errno == ENOENT;
     }
   if (!is_kept || (target != NULL && g_rename (target, path) != 0))
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-                   "The damaged context database %s can't be moved aside: %s", path,
-                   g_strerror (errno));
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_STORAGE,
+                     "The damaged context database %s can't be moved aside: %s", path,
+                     g_strerror (errno));
   fd = open (folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd >= 0)
     {

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
 #include "contexts/llm-db-salvage.h"
 
@@ -82,10 +83,9 @@ llm_db_file_check (LlmDbFile *self,
       memcpy (self->statuses, statuses, sizeof statuses);
       return TRUE;
     }
-  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-               "The context database “%s” was removed, replaced or truncated while the service "
-               "used it; it is opened again, and the call may be tried again", self->path);
-  return FALSE;
+  return llm_fail (error, LLMSVC_ERROR_STORAGE,
+                   "The context database “%s” was removed, replaced or truncated while the service "
+                   "used it; it is opened again, and the call may be tried again", self->path);
 }
 
 /* --- opening --- */
@@ -117,8 +117,7 @@ look_through (sqlite3    *db,
     {
       if (g_strcmp0 ((const char *) sqlite3_column_text (row, 0), "ok") == 0)
         return TRUE;
-      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-                           "The context database is damaged");
+      llm_fail (error, LLMSVC_ERROR_STORAGE, "The context database is damaged");
       *fault = LLM_DB_FAULT_DAMAGED;
     }
   return FALSE;
@@ -134,12 +133,12 @@ set_open_error (LlmDbFile *self,
 
   g_clear_error (error);
   if ((code & 0xff) == SQLITE_BUSY)
-    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-                 "The context database “%s” is in use by another process; end that, or give this "
-                 "service a state folder of its own", self->path);
+    llm_fail (error, LLMSVC_ERROR_STORAGE,
+              "The context database “%s” is in use by another process; end that, or give this "
+              "service a state folder of its own", self->path);
   else
-    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE, "%s can't be opened: %s", self->path,
-                 number != 0 ? g_strerror (number) : sqlite3_errstr (code));
+    llm_fail (error, LLMSVC_ERROR_STORAGE, "%s can't be opened: %s", self->path,
+              number != 0 ? g_strerror (number) : sqlite3_errstr (code));
 }
 
 static gboolean
@@ -189,11 +188,10 @@ check_names (LlmDbFile *self,
       if (fstatat (self->fd, used[i], &status, AT_SYMLINK_NOFOLLOW) < 0 ||
           S_ISREG (status.st_mode))
         continue;
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-                   "“%s” in the state folder “%s” is a symbolic link or another special file, "
-                   "which the service does not follow; remove it, or put the file itself there",
-                   used[i], self->folder);
-      return FALSE;
+      return llm_fail (error, LLMSVC_ERROR_STORAGE,
+                       "“%s” in the state folder “%s” is a symbolic link or another special file, "
+                       "which the service does not follow; remove it, or put the file itself there",
+                       used[i], self->folder);
     }
   return TRUE;
 }
@@ -208,9 +206,8 @@ open_path (LlmDbFile  *self,
     return FALSE;
   if (look_up (self, self->statuses))
     return TRUE;
-  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE, "%s can't be opened: %s", self->path,
-               g_strerror (errno));
-  return FALSE;
+  return llm_fail (error, LLMSVC_ERROR_STORAGE, "%s can't be opened: %s", self->path,
+                   g_strerror (errno));
 }
 
 /* --- the folder --- */
@@ -225,29 +222,21 @@ open_folder (LlmDbFile  *self,
 
   self->folder = g_strdup (folder);
   if (g_mkdir_with_parents (folder, S_IRWXU) < 0)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE, "The folder %s can't be made: %s",
-                   folder, g_strerror (errno));
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_STORAGE, "The folder %s can't be made: %s", folder,
+                     g_strerror (errno));
   /* Administrators move folders to other disks so, and systemd does for dynamic users. */
   if (lstat (folder, &status) == 0 && S_ISLNK (status.st_mode) && status.st_uid != 0 &&
       status.st_uid != geteuid ())
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-                   "The state folder “%s” is a symbolic link of another user, which the service "
-                   "does not follow; remove it, or give the service another state folder", folder);
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_STORAGE,
+                     "The state folder “%s” is a symbolic link of another user, which the service "
+                     "does not follow; remove it, or give the service another state folder",
+                     folder);
   self->fd = open (folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   path = self->fd >= 0 && fstat (self->fd, &self->folder_status) == 0 ? realpath (folder, NULL)
                                                                        : NULL;
   if (path == NULL)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE, "%s can't be opened: %s", folder,
-                   g_strerror (errno));
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_STORAGE, "%s can't be opened: %s", folder,
+                     g_strerror (errno));
   self->path = g_build_filename (path, DB_NAME, NULL);
   free (path);
   return TRUE;

@@ -8,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "base/llm-clock.h"
+#include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
 #include "contexts/llm-checksum.h"
 #include "contexts/llm-db-pages.h"
@@ -385,12 +386,9 @@ open_databases (Salvage *self,
       || sqlite3_open_v2 (self->target_path, &self->target,
                           SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX
                             | SQLITE_OPEN_NOFOLLOW, NULL) != SQLITE_OK)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-                   "The damaged context database %s can't be copied: %s", self->path,
-                   sqlite3_errmsg (self->target != NULL ? self->target : self->source));
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_STORAGE,
+                     "The damaged context database %s can't be copied: %s", self->path,
+                     sqlite3_errmsg (self->target != NULL ? self->target : self->source));
   /* what is in the journal belongs to it: afterwards it has none */
   sqlite3_exec (self->source, "PRAGMA trusted_schema=OFF; PRAGMA locking_mode=EXCLUSIVE;"
                               "PRAGMA wal_checkpoint(TRUNCATE)", NULL, NULL, NULL);
@@ -449,8 +447,8 @@ llm_db_salvage (const char *path,
   scan_pages (&self);
   if (!self.has_tables && g_hash_table_size (self.partial) == 0)
     {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-                   "There is nothing in the damaged context database %s that can be read", path);
+      llm_fail (error, LLMSVC_ERROR_STORAGE,
+                "There is nothing in the damaged context database %s that can be read", path);
       close_databases (&self);
       g_unlink (self.target_path);
       return FALSE;

@@ -2,6 +2,7 @@
 
 /* The tables of the context database, and how older ones become today's. Database thread. */
 
+#include "base/llm-fail.h"
 #include "contexts/llm-db.h"
 
 #include "common/llmsvc-error.h"
@@ -96,12 +97,9 @@ llm_db_prepare_schema (sqlite3 *db,
   if (version == VERSION)
     return TRUE;
   if (version < 0 || version > VERSION)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-                   "The context database has version %d; this service knows version %d. "
-                   "Start the service that wrote it", version, VERSION);
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_STORAGE,
+                     "The context database has version %d; this service knows version %d. Start "
+                     "the service that wrote it", version, VERSION);
 
   is_good = llm_db_execute (db, error, "BEGIN IMMEDIATE", "");
   for (int i = version; is_good && i < VERSION; i++)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
+#include "base/llm-fail.h"
 #include "contexts/llm-db.h"
 
 #include <errno.h>
@@ -16,12 +17,12 @@ set_sqlite_error (GError    **error,
   int code = sqlite3_extended_errcode (db);
 
   if (llm_db_find_fault (db) == LLM_DB_FAULT_FULL)
-    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-                 "%s: %s (make room on the disk that holds the service's state)", what,
-                 sqlite3_errmsg (db));
+    llm_fail (error, LLMSVC_ERROR_STORAGE,
+              "%s: %s (make room on the disk that holds the service's state)", what,
+              sqlite3_errmsg (db));
   else
-    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE, "%s: %s (%s)", what,
-                 sqlite3_errmsg (db), sqlite3_errstr (code));
+    llm_fail (error, LLMSVC_ERROR_STORAGE, "%s: %s (%s)", what, sqlite3_errmsg (db),
+              sqlite3_errstr (code));
 }
 
 LlmDbFault

@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
 #include "common/llmsvc-option-value.h"
 
@@ -123,10 +124,10 @@ llm_request_id_find (LlmConversation      *conversation,
     {
       g_autofree char *shown = llmsvc_shorten (id);
 
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_CONFLICT,
-                   "The request-id “%s” was used in this context for another request. Repeat that "
-                   "one with the messages and options it had, or choose a new request-id", shown);
-      return FALSE;
+      return llm_fail (error, LLMSVC_ERROR_CONFLICT,
+                       "The request-id “%s” was used in this context for another request. Repeat "
+                       "that one with the messages and options it had, or choose a new request-id",
+                       shown);
     }
 
   /* What is stored may be damaged: an answer that is not there can't be given again. */

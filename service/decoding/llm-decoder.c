@@ -2,6 +2,7 @@
 
 #include "decoding/llm-decoder.h"
 
+#include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
 
 typedef struct
@@ -42,9 +43,8 @@ consume (LlmDecoder  *decoder,
   if (self->last >= 0)
     llm_sampler_accept (self->sampler, self->last);
   else
-    g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL,
-                         "The model computed no number at all for the next token: its weights are "
-                         "damaged");
+    llm_fail (error, LLMSVC_ERROR_INVALID_MODEL,
+              "The model computed no number at all for the next token: its weights are damaged");
   return self->last;
 }
 

@@ -6,6 +6,7 @@
 
 #define G_LOG_DOMAIN "llm-mock"
 
+#include "base/llm-fail.h"
 #include "decoding/llm-script-private.h"
 
 #include <json-glib/json-glib.h>
@@ -68,8 +69,8 @@ fail (const Value *at,
   va_start (args, format);
   message = g_strdup_vprintf (format, args);
   va_end (args);
-  g_set_error (at->error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT, "%s: %s%s%s", at->path,
-               at->place, *at->place != '\0' ? ": " : "", message);
+  llm_fail (at->error, LLMSVC_ERROR_INVALID_ARGUMENT, "%s: %s%s%s", at->path, at->place,
+            *at->place != '\0' ? ": " : "", message);
   return FALSE;
 }
 

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
 #include "decoding/llm-mock-model.h"
 #include "decoding/llm-script-private.h"
@@ -54,11 +55,11 @@ read_file (const char  *path,
          (n = fread (buffer, 1, sizeof buffer, file)) > 0)
     g_string_append_len (text, buffer, (gssize) n);
   if (file == NULL || ferror (file))
-    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                 "The mock script %s can't be read: %s", path, g_strerror (errno));
+    llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT, "The mock script %s can't be read: %s", path,
+              g_strerror (errno));
   else if (text->len > MAX_BYTES)
-    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                 "%s: a mock script has up to %d bytes, this file has more", path, MAX_BYTES);
+    llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+              "%s: a mock script has up to %d bytes, this file has more", path, MAX_BYTES);
   else
     {
       fclose (file);
@@ -152,11 +153,11 @@ llm_script_count_start (LlmScript   *self,
   self->start = (guint) read_starts (path) + 1;
   text = g_strdup_printf ("%u\n", self->start);
   if (g_mkdir_with_parents (state_folder, 0700) != 0)
-    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE, "The folder %s can't be made: %s",
-                 state_folder, g_strerror (errno));
+    llm_fail (error, LLMSVC_ERROR_STORAGE, "The folder %s can't be made: %s", state_folder,
+              g_strerror (errno));
   else if (!g_file_set_contents (path, text, -1, &local))
-    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-                 "The number of starts can't be kept: %s", local->message);
+    llm_fail (error, LLMSVC_ERROR_STORAGE, "The number of starts can't be kept: %s",
+              local->message);
   else
     return TRUE;
   return FALSE;
@@ -176,10 +177,8 @@ match_pattern (const LlmScriptRule *rule,
   *applies = g_regex_match_full (rule->pattern, prompt, -1, 0, 0, NULL, &local);
   if (local == NULL)
     return TRUE;
-  g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
-                       "A pattern of the mock script takes too long on this prompt; make it "
-                       "simpler");
-  return FALSE;
+  return llm_fail (error, LLMSVC_ERROR_FAILED,
+                   "A pattern of the mock script takes too long on this prompt; make it simpler");
 }
 
 static gboolean
@@ -256,8 +255,7 @@ llm_script_answer (LlmScript               *self,
       return llm_reply_new (tokenizer, (const char *const *) pieces, rule->delay_ms,
                             rule->piece_delay_ms, rule->end, rule->error, rule->exit);
     }
-  g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
-                       "No rule of the mock script applies to this call; a last rule without "
-                       "“when” would answer all the others");
-  return NULL;
+  return llm_fail_null (error, LLMSVC_ERROR_FAILED,
+                        "No rule of the mock script applies to this call; a last rule without "
+                        "“when” would answer all the others");
 }

@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
 
 static void
@@ -129,8 +130,7 @@ consume (LlmDecoder  *decoder,
       if (self->reply->error != NULL)
         g_propagate_error (error, g_error_copy (self->reply->error));
       else
-        g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
-                             "The script has no more text for this answer");
+        llm_fail (error, LLMSVC_ERROR_FAILED, "The script has no more text for this answer");
       return -1;
     }
   self->n_consumed++;

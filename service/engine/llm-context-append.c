@@ -4,6 +4,7 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
+#include "base/llm-fail.h"
 #include "engine/llm-call.h"
 
 #include "common/llmsvc-error.h"
@@ -141,9 +142,9 @@ submit (GTask  *task,
   call->n_tokens = tokens->len;
   call->n_added = tokens->len > n_held ? tokens->len - n_held : 0;
   if (tokens->len >= n_ctx)
-    g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_CONTEXT_FULL,
-                 "With this text the context would hold %u tokens; it has room for %u. Shorten it, "
-                 "roll turns back, or begin a new context", tokens->len, n_ctx);
+    llm_fail (&error, LLMSVC_ERROR_CONTEXT_FULL,
+              "With this text the context would hold %u tokens; it has room for %u. Shorten it, "
+              "roll turns back, or begin a new context", tokens->len, n_ctx);
   else if (llm_engine_admit_tokens (self->engine, self->app, n_held, tokens->len, &error))
     request = new_prefill (self, call, tokens, &error);
   if (request == NULL)

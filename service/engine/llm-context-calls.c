@@ -4,6 +4,7 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
+#include "base/llm-fail.h"
 #include "engine/llm-call.h"
 
 #include <string.h>
@@ -50,13 +51,12 @@ generate (GTask   *task,
     }
   if (error == NULL && llm_call_options_has (call->options, LLMSVC_OPTION_IF_REVISION)
       && llm_call_options_get_uint (call->options, LLMSVC_OPTION_IF_REVISION, 0) != self->revision)
-    g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_CONFLICT,
-                 "The context is at revision %ju; read its messages again", self->revision);
+    llm_fail (&error, LLMSVC_ERROR_CONFLICT,
+              "The context is at revision %ju; read its messages again", self->revision);
   else if (error == NULL && g_variant_n_children (call->messages) == 0
            && llm_conversation_get_n_messages (self->conversation) == 0)
-    g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                         "There is nothing to answer: the context is empty and no message was "
-                         "given");
+    llm_fail (&error, LLMSVC_ERROR_INVALID_ARGUMENT,
+              "There is nothing to answer: the context is empty and no message was given");
   if (error != NULL)
     llm_call_fail (task, error);
   else

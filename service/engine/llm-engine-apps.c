@@ -4,6 +4,7 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
+#include "base/llm-fail.h"
 #include "engine/llm-context-private.h"
 
 #include "base/llm-clock.h"
@@ -216,10 +217,9 @@ admit_app (LlmEngine           *self,
 
   if (limit == 0 || llm_app_account_is_needed (app) || sums->apps < limit)
     return TRUE;
-  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_QUOTA_EXCEEDED,
-               "%u applications of this user use the service and %u may; close the contexts of one",
-               sums->apps, limit);
-  return FALSE;
+  return llm_fail (error, LLMSVC_ERROR_QUOTA_EXCEEDED,
+                   "%u applications of this user use the service and %u may; close the contexts of "
+                   "one", sums->apps, limit);
 }
 
 /* Nobody may fill the queue for all others: a user may have as many places as are left. */
@@ -233,19 +233,13 @@ admit_to_queue (LlmEngine           *self,
   guint n_all = g_hash_table_size (self->generations) + self->n_passes;
 
   if (limit > 0 && sums->queue >= limit)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_QUOTA_EXCEEDED,
-                   "%u calls of this user's applications are under way and %u may be; wait for one "
-                   "to end", sums->queue, limit);
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_QUOTA_EXCEEDED,
+                     "%u calls of this user's applications are under way and %u may be; wait for "
+                     "one to end", sums->queue, limit);
   if (n_all >= MAX_CALLS || sums->queue >= MAX_CALLS - n_all)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_OVERLOADED,
-                   "%u calls of all applications are under way, %u of them this user's; try again "
-                   "in a moment [retry-after-ms=%u]", n_all, sums->queue, RETRY_MS);
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_OVERLOADED,
+                     "%u calls of all applications are under way, %u of them this user's; try "
+                     "again in a moment [retry-after-ms=%u]", n_all, sums->queue, RETRY_MS);
   return TRUE;
 }
 
@@ -261,12 +255,9 @@ llm_engine_admit_call (LlmEngine *self,
   if (!llm_engine_check_stored (self, error))
     return FALSE;
   if (app->n_calls >= limit)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_QUOTA_EXCEEDED,
-                   "This application has %u calls under way and may have %u; wait for one to end",
-                   app->n_calls, (guint) limit);
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_QUOTA_EXCEEDED,
+                     "This application has %u calls under way and may have %u; wait for one to end",
+                     app->n_calls, (guint) limit);
   return admit_app (self, app, &sums, error) && admit_to_queue (self, app, &sums, error);
 }
 
@@ -284,19 +275,13 @@ admit_context (LlmEngine *self,
   if (!llm_engine_check_stored (self, error))
     return FALSE;
   if (app->n_contexts + app->n_coming >= limit)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_QUOTA_EXCEEDED,
-                   "This application has %u contexts and may have %u; close one",
-                   app->n_contexts + app->n_coming, (guint) limit);
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_QUOTA_EXCEEDED,
+                     "This application has %u contexts and may have %u; close one",
+                     app->n_contexts + app->n_coming, (guint) limit);
   if (is_named && named_limit > 0 && sums.named >= named_limit)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_QUOTA_EXCEEDED,
-                   "This user's applications have %u contexts with a name and may have %u; close "
-                   "one, or make one without a name", sums.named, named_limit);
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_QUOTA_EXCEEDED,
+                     "This user's applications have %u contexts with a name and may have %u; close "
+                     "one, or make one without a name", sums.named, named_limit);
   return admit_app (self, app, &sums, error);
 }
 
@@ -424,20 +409,14 @@ llm_engine_admit_tokens (LlmEngine *self,
   /* what it holds may have been counted by another model, and be more than it will be */
   n_all = app->tokens - MIN (app->tokens, n_held) + n_tokens;
   if (limit > 0 && n_all > limit)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_QUOTA_EXCEEDED,
-                   "With %u more tokens this application's contexts would hold %ju and may hold "
-                   "%ju; close contexts or roll turns back",
-                   n_tokens - MIN (n_tokens, n_held), n_all, limit);
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_QUOTA_EXCEEDED,
+                     "With %u more tokens this application's contexts would hold %ju and may hold "
+                     "%ju; close contexts or roll turns back", n_tokens - MIN (n_tokens, n_held),
+                     n_all, limit);
   if (disk_limit > 0 && app->disk >= disk_limit)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_QUOTA_EXCEEDED,
-                   "This application's contexts take %ju bytes on disk and may take %ju; close "
-                   "some", app->disk, disk_limit);
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_QUOTA_EXCEEDED,
+                     "This application's contexts take %ju bytes on disk and may take %ju; close "
+                     "some", app->disk, disk_limit);
   return TRUE;
 }
 

@@ -4,6 +4,7 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
+#include "base/llm-fail.h"
 #include "engine/llm-call.h"
 
 #include <string.h>
@@ -270,11 +271,8 @@ build_context (LlmEngine *self,
   if (call->place == NULL)
     return FALSE;
   if (*name != '\0' && find_named (self, caller, name) != NULL)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_ALREADY_EXISTS,
-                   "There is a context named “%s” already; open it with OpenContext()", name);
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_ALREADY_EXISTS,
+                     "There is a context named “%s” already; open it with OpenContext()", name);
 
   context = call->context = llm_engine_new_context (self, caller->app, id);
   g_free (context->name);

@@ -4,6 +4,7 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
+#include "base/llm-fail.h"
 #include "engine/llm-call.h"
 
 #include "base/llm-clock.h"
@@ -307,10 +308,9 @@ check_room (LlmEngine    *self,
 
   if (budget == 0 || info->file_bytes <= budget)
     return TRUE;
-  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY,
-               "The model %s takes %ju bytes, the service may hold %ju; raise the budget or "
-               "choose a smaller model", info->id, info->file_bytes, budget);
-  return FALSE;
+  return llm_fail (error, LLMSVC_ERROR_NO_MEMORY,
+                   "The model %s takes %ju bytes, the service may hold %ju; raise the budget or "
+                   "choose a smaller model", info->id, info->file_bytes, budget);
 }
 
 static void
@@ -447,13 +447,13 @@ on_started_for_select (GObject      *source,
     {
       g_autofree char *folders = llm_engine_describe_folders (self);
 
-      g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND,
-                   "There is no model “%s” in the folders “%s”; the installed ones are below "
-                   "/org/llm/Service/models", call->name, folders);
+      llm_fail (&error, LLMSVC_ERROR_NOT_FOUND,
+                "There is no model “%s” in the folders “%s”; the installed ones are below "
+                "/org/llm/Service/models", call->name, folders);
     }
   else if (error == NULL && (self->n_requests_running > 0 || self->is_loading))
-    g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_OVERLOADED,
-                         "Answers are under way; change the model when they have ended");
+    llm_fail (&error, LLMSVC_ERROR_OVERLOADED,
+              "Answers are under way; change the model when they have ended");
   else if (error == NULL)
     check_room (self, info, &error);
 

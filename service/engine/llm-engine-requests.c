@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
+#include "base/llm-fail.h"
 #include "engine/llm-engine-private.h"
 
 #include "base/llm-clock.h"
@@ -42,12 +43,9 @@ read_bias (LlmCallOptions *options,
       LlmLogitBias entry = { (gint32) token, (float) bias };
 
       if (token >= n_vocab)
-        {
-          g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                       "logit-bias: there is no token %u; this model's are 0 to %u", token,
-                       n_vocab - 1);
-          return NULL;
-        }
+        return llm_fail_null (error, LLMSVC_ERROR_INVALID_OPTION,
+                              "logit-bias: there is no token %u; this model's are 0 to %u", token,
+                              n_vocab - 1);
       g_array_append_val (biases, entry);
     }
   return g_steal_pointer (&biases);
@@ -67,11 +65,7 @@ fill_slo (LlmRequest     *request,
   LlmSloClass slo_class = llm_slo_class_for_ms (ttft_ms, tpot_ms);
 
   if (slo != NULL && !llm_slo_class_parse (slo, &slo_class))
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION, "slo: there is no class “%s”",
-                   slo);
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_INVALID_OPTION, "slo: there is no class “%s”", slo);
   request->slo = llm_slo_for_class (slo_class);
   if (ttft_ms > 0)
     request->slo.ttft_ms = ttft_ms;

@@ -2,6 +2,7 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
+#include "base/llm-fail.h"
 #include "engine/llm-call.h"
 
 #include <malloc.h>
@@ -251,10 +252,8 @@ check_raw (LlmCallOptions *options,
            || llm_call_options_has (options, LLMSVC_OPTION_MESSAGES)))
     return TRUE;
 
-  g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                       "raw: a raw prompt has no system text and no messages; put all into the "
-                       "prompt");
-  return FALSE;
+  return llm_fail (error, LLMSVC_ERROR_INVALID_OPTION,
+                   "raw: a raw prompt has no system text and no messages; put all into the prompt");
 }
 
 void

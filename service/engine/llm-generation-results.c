@@ -4,6 +4,7 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
+#include "base/llm-fail.h"
 #include "engine/llm-generation-private.h"
 
 #include "common/llmsvc-error.h"
@@ -181,7 +182,7 @@ llm_generation_request_done (LlmRequest             *request,
           finish_well (self, result);
           return;
         }
-      g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED, "The caller left");
+      llm_fail (&error, LLMSVC_ERROR_CANCELLED, "The caller left");
       break;
     case LLM_FINISH_CANCELLED:
     case LLM_FINISH_STALLED:
@@ -191,16 +192,15 @@ llm_generation_request_done (LlmRequest             *request,
           return;
         }
       if (result->finish == LLM_FINISH_STALLED)
-        g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED,
-                             "The reader left the pipe full for too long (stalled)");
+        llm_fail (&error, LLMSVC_ERROR_CANCELLED,
+                  "The reader left the pipe full for too long (stalled)");
       else
-        g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED,
-                             "The answer was cancelled");
+        llm_fail (&error, LLMSVC_ERROR_CANCELLED, "The answer was cancelled");
       break;
     case LLM_FINISH_DEADLINE:
-      g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_DEADLINE_EXCEEDED,
-                   "The answer was not whole within deadline-ms = %ju",
-                   llm_call_options_get_uint (self->options, LLMSVC_OPTION_DEADLINE_MS, 0));
+      llm_fail (&error, LLMSVC_ERROR_DEADLINE_EXCEEDED,
+                "The answer was not whole within deadline-ms = %ju",
+                llm_call_options_get_uint (self->options, LLMSVC_OPTION_DEADLINE_MS, 0));
       break;
     case LLM_FINISH_FAILED:
       error = g_error_copy (result->error);

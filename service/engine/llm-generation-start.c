@@ -4,6 +4,7 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
+#include "base/llm-fail.h"
 #include "engine/llm-generation-private.h"
 
 #include "base/llm-clock.h"
@@ -42,9 +43,8 @@ check_length (LlmGeneration *self,
   if (n_prompt == 0)
     {
       /* a raw prompt, and a model whose texts begin with no token of their own */
-      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                           "The prompt is empty: there is nothing to go on from");
-      return FALSE;
+    return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                     "The prompt is empty: there is nothing to go on from");
     }
   if (n_prompt < n_ctx || slides_past (self, n_ctx, n_system))
     return TRUE;
@@ -52,20 +52,17 @@ check_length (LlmGeneration *self,
     {
       guint chunk_slots = self->engine->settings->chunk_tokens;
 
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_CONTEXT_FULL,
-                   "The prompt has %u tokens with what the context holds; the context has room for "
-                   "%u. It can't slide: the system message, which stays, takes %u tokens with the "
-                   "model's template, and %u are the most that leave room for the rest. Shorten the "
-                   "system message, or begin a new context", n_prompt, n_ctx, n_system,
-                   n_ctx / 2 / chunk_slots * chunk_slots);
-      return FALSE;
+      return llm_fail (error, LLMSVC_ERROR_CONTEXT_FULL,
+                       "The prompt has %u tokens with what the context holds; the context has room "
+                       "for %u. It can't slide: the system message, which stays, takes %u tokens "
+                       "with the model's template, and %u are the most that leave room for the "
+                       "rest. Shorten the system message, or begin a new context", n_prompt, n_ctx,
+                       n_system, n_ctx / 2 / chunk_slots * chunk_slots);
     }
-  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_CONTEXT_FULL,
-               "The prompt has %u tokens with what the context holds; the context has room for %u, "
-               "and the answer needs at least one of them. Shorten it, roll turns back, "
-               "or begin a new context",
-               n_prompt, n_ctx);
-  return FALSE;
+  return llm_fail (error, LLMSVC_ERROR_CONTEXT_FULL,
+                   "The prompt has %u tokens with what the context holds; the context has room for "
+                   "%u, and the answer needs at least one of them. Shorten it, roll turns back, or "
+                   "begin a new context", n_prompt, n_ctx);
 }
 
 static gboolean
@@ -129,7 +126,7 @@ on_prepared (GObject      *source,
   g_autoptr(GArray) tokens = llm_prepare_finish (result, &n_system, &error);
 
   if (self->is_cancelled && error == NULL)
-    g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED, "The answer was cancelled");
+    llm_fail (&error, LLMSVC_ERROR_CANCELLED, "The answer was cancelled");
 
   /* The model may have been unloaded or changed while the text was prepared:
    * these tokens are then worth nothing, and the call begins anew. */
@@ -182,7 +179,7 @@ on_model (GObject      *source,
 
   self->model = g_task_propagate_pointer (G_TASK (result), &error);
   if (self->model != NULL && self->is_cancelled)
-    g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED, "The answer was cancelled");
+    llm_fail (&error, LLMSVC_ERROR_CANCELLED, "The answer was cancelled");
   if (error != NULL)
     {
       llm_generation_settle (self, NULL, error);

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
+#include "base/llm-fail.h"
 #include "forward/llm-forward-private.h"
 
 #include <string.h>
@@ -35,11 +36,10 @@ check_view (LlmForward          *self,
     is_right = is_right && view->in_count == n_in && view->channels == NULL;
 
   if (!is_right)
-    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
-                 "The weights of operator %s, layer %u, were given for %u inputs and %u outputs "
-                 "from %u and %u on; it has %u and %u",
-                 llm_operator_get_name (op), self->layer, view->in_count, view->out_count,
-                 view->in_first, view->out_first, n_in, n_out);
+    llm_fail (error, LLMSVC_ERROR_FAILED,
+              "The weights of operator %s, layer %u, were given for %u inputs and %u outputs from "
+              "%u and %u on; it has %u and %u", llm_operator_get_name (op), self->layer,
+              view->in_count, view->out_count, view->in_first, view->out_first, n_in, n_out);
   return is_right;
 }
 

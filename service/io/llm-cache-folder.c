@@ -14,6 +14,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
 
 #define PART_PREFIX ".part-"
@@ -34,9 +35,8 @@ fail (GError    **error,
 {
   g_autofree char *shown = g_filename_display_name (path);
 
-  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED, "Nothing can be kept in “%s”: %s", shown,
-               g_strerror (saved_errno));
-  return FALSE;
+  return llm_fail (error, LLMSVC_ERROR_FAILED, "Nothing can be kept in “%s”: %s", shown,
+                   g_strerror (saved_errno));
 }
 
 gboolean
@@ -136,11 +136,8 @@ make_room (const char  *path,
     limit = (available + held) / 2;
   limit = MIN (limit, available + held);
   if (bytes > limit)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
-                   "“%s” may hold %ju bytes, %ju are needed", shown, limit, bytes);
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_FAILED, "“%s” may hold %ju bytes, %ju are needed", shown,
+                     limit, bytes);
 
   for (guint i = 0; i < entries->len && (held + bytes > limit || bytes > available); i++)
     {
@@ -153,9 +150,9 @@ make_room (const char  *path,
     }
   if (held + bytes <= limit && bytes <= available)
     return TRUE;
-  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
-               "“%s” holds files of another user, which leave no room for %ju bytes", shown, bytes);
-  return FALSE;
+  return llm_fail (error, LLMSVC_ERROR_FAILED,
+                   "“%s” holds files of another user, which leave no room for %ju bytes", shown,
+                   bytes);
 }
 
 gboolean

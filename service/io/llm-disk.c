@@ -2,6 +2,7 @@
 
 #define G_LOG_DOMAIN "llm-io"
 
+#include "base/llm-fail.h"
 #include "io/llm-disk-private.h"
 
 #include <errno.h>
@@ -56,26 +57,18 @@ llm_disk_new (const char  *backend,
 
   self->event_fd = eventfd (0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (self->event_fd < 0)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
-                   "No disk queue can be made: %s", g_strerror (errno));
-      return NULL;
-    }
+    return llm_fail_null (error, LLMSVC_ERROR_UNSUPPORTED, "No disk queue can be made: %s",
+                          g_strerror (errno));
   if (backend != NULL && !g_str_equal (backend, "threads") && !g_str_equal (backend, "uring"))
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
-                   "There is no disk queue “%s”; “uring” and “threads” can be chosen", backend);
-      return NULL;
-    }
+    return llm_fail_null (error, LLMSVC_ERROR_UNSUPPORTED,
+                          "There is no disk queue “%s”; “uring” and “threads” can be chosen",
+                          backend);
   if (g_strcmp0 (backend, "threads") != 0)
     {
       self->uring = llm_disk_uring_new (self->event_fd, N_BUFFERS, &reason);
       if (self->uring == NULL && backend != NULL)
-        {
-          g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
-                       "io_uring can't be used here: %s. Choose “threads”", reason);
-          return NULL;
-        }
+        return llm_fail_null (error, LLMSVC_ERROR_UNSUPPORTED,
+                              "io_uring can't be used here: %s. Choose “threads”", reason);
       if (self->uring == NULL)
         g_message ("io_uring can't be used here, threads read and write instead: %s", reason);
     }

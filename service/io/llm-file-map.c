@@ -12,6 +12,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
 #include "io/llm-map-guard.h"
 
@@ -71,7 +72,7 @@ static void
 set_open_error (GError    **error,
                 const char *shown)
 {
-  g_set_error (error, LLMSVC_ERROR, get_code (), "Can't open “%s”: %s", shown, g_strerror (errno));
+  llm_fail (error, get_code (), "Can't open “%s”: %s", shown, g_strerror (errno));
 }
 
 static LlmFileIdentity
@@ -189,29 +190,21 @@ new_for_fd (int          fd,
       return NULL;
     }
 
-  if (!S_ISREG (status.st_mode) || status.st_size == 0)
-    {
-      if (S_ISDIR (status.st_mode))
-        g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                     "“%s” is a folder, a file is needed", shown);
-      else if (S_ISREG (status.st_mode))
-        g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT, "“%s” is an empty file",
-                     shown);
-      else
-        g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                     "“%s” is a special file, a regular one is needed", shown);
-      return NULL;
-    }
+  if (S_ISDIR (status.st_mode))
+    return llm_fail_null (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                          "“%s” is a folder, a file is needed", shown);
+  if (!S_ISREG (status.st_mode))
+    return llm_fail_null (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                          "“%s” is a special file, a regular one is needed", shown);
+  if (status.st_size == 0)
+    return llm_fail_null (error, LLMSVC_ERROR_INVALID_ARGUMENT, "“%s” is an empty file", shown);
 
   if (is_huge)
     data = map_aligned (self->fd, (size_t) status.st_size);
   else
     data = mmap (NULL, (size_t) status.st_size, PROT_READ, MAP_SHARED, self->fd, 0);
   if (data == MAP_FAILED)
-    {
-      g_set_error (error, LLMSVC_ERROR, get_code (), "Can't map “%s”: %s", shown, g_strerror (errno));
-      return NULL;
-    }
+    return llm_fail_null (error, get_code (), "Can't map “%s”: %s", shown, g_strerror (errno));
   self->data = data;
   self->size = (guint64) status.st_size;
   self->identity = make_identity (&status);
@@ -219,12 +212,9 @@ new_for_fd (int          fd,
 
   self->guard = llm_map_guard_enter (self->data, self->size);
   if (self->guard == NULL)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
-                   "Can't map “%s”: %d files are mapped already, which is the limit", shown,
-                   LLM_MAX_MAP_GUARDS);
-      return NULL;
-    }
+    return llm_fail_null (error, LLMSVC_ERROR_FAILED,
+                          "Can't map “%s”: %d files are mapped already, which is the limit", shown,
+                          LLM_MAX_MAP_GUARDS);
 
   return g_steal_pointer (&self);
 }

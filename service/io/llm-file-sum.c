@@ -11,6 +11,7 @@
 
 #include <xxhash.h>
 
+#include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
 
 struct _LlmFileSum
@@ -52,11 +53,7 @@ llm_file_sum_new (LlmDisk     *disk,
   path = g_strdup_printf ("/proc/self/fd/%d", llm_file_map_get_fd (map));
   fd = llm_disk_open (disk, AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_NOCTTY);
   if (fd < 0)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED, "It can't be opened: %s",
-                   g_strerror (-fd));
-      return NULL;
-    }
+    return llm_fail_null (error, LLMSVC_ERROR_FAILED, "It can't be opened: %s", g_strerror (-fd));
 
   self = g_new0 (LlmFileSum, 1);
   self->disk = disk;
@@ -146,8 +143,7 @@ llm_file_sum_work (LlmFileSum  *self,
     return LLM_PENDING;
   if (self->code != 0)
     {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED, "It can't be read: %s",
-                   g_strerror (self->code));
+      llm_fail (error, LLMSVC_ERROR_FAILED, "It can't be read: %s", g_strerror (self->code));
       return LLM_FAILED;
     }
   if (self->at < self->identity.size)
@@ -161,8 +157,7 @@ llm_file_sum_work (LlmFileSum  *self,
   /* Also what was written and then read: its time tells. */
   if (!is_unchanged (self))
     {
-      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
-                           "It was changed while it was in use");
+      llm_fail (error, LLMSVC_ERROR_FAILED, "It was changed while it was in use");
       return LLM_FAILED;
     }
   sum = XXH3_128bits_digest (self->state);

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
 #include "io/llm-cache-folder.h"
 
@@ -81,8 +82,8 @@ llm_key_file_write (GKeyFile    *file,
       g_autofree char *shown = g_filename_display_name (path);
 
       unlink (part);
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-                   "“%s” can't be written: %s", shown, g_strerror (saved_errno));
+      llm_fail (error, LLMSVC_ERROR_STORAGE, "“%s” can't be written: %s", shown,
+                g_strerror (saved_errno));
     }
   return is_written;
 }

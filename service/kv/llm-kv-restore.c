@@ -2,6 +2,7 @@
 
 #define G_LOG_DOMAIN "llm-kv"
 
+#include "base/llm-fail.h"
 #include "kv/llm-kv-private.h"
 
 #include "common/llmsvc-error.h"
@@ -384,10 +385,9 @@ llm_kv_seq_begin_call (LlmKvSeq  *self,
     {
       llm_kv_restore_end (self);
       llm_kv_seq_lock (self);
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY,
-                   "No room to bring back %u chunks of context memory (%ju bytes)",
-                   plan->n_read + plan->n_recomputed, bytes);
-      return FALSE;
+      return llm_fail (error, LLMSVC_ERROR_NO_MEMORY,
+                       "No room to bring back %u chunks of context memory (%ju bytes)",
+                       plan->n_read + plan->n_recomputed, bytes);
     }
 
   llm_kv_seq_lock (self);
@@ -440,16 +440,16 @@ handle_fault (LlmKvSeq *self,
       store->counters.n_faulted++;
       if (!llm_kv_seq_compute (self, i))
         {
-          g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY,
-                       "The system has no memory for a chunk of context memory (%ju bytes)",
-                       (guint64) store->arenas[llm_kv_store_float_form (store)].bytes);
+          llm_fail (error, LLMSVC_ERROR_NO_MEMORY,
+                    "The system has no memory for a chunk of context memory (%ju bytes)",
+                    (guint64) store->arenas[llm_kv_store_float_form (store)].bytes);
           return LLM_FAILED;
         }
     }
 
   self->has_fault = TRUE;
-  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-               "A part of the context could not be read back; it is computed again");
+  llm_fail (error, LLMSVC_ERROR_STORAGE,
+            "A part of the context could not be read back; it is computed again");
   return LLM_FAILED;
 }
 
@@ -483,9 +483,8 @@ llm_kv_seq_make_resident (LlmKvSeq *self,
   if (status == LLM_FAILED && self->is_locked)
     return handle_fault (self, ways, error);
   if (status == LLM_FAILED)
-    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
-                 "A part of the context is not in memory, and no call has begun that brings it "
-                 "back");
+    llm_fail (error, LLMSVC_ERROR_FAILED,
+              "A part of the context is not in memory, and no call has begun that brings it back");
   if (self->is_whole)
     end_read (self);
   return status;

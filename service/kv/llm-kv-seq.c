@@ -2,6 +2,7 @@
 
 #define G_LOG_DOMAIN "llm-kv"
 
+#include "base/llm-fail.h"
 #include "kv/llm-kv-private.h"
 
 #include <string.h>
@@ -141,12 +142,9 @@ llm_kv_seq_append (LlmKvSeq *self,
   guint64 bytes;
 
   if (n_slots > G_MAXINT || self->length + n_slots > G_MAXINT)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY,
-                   "A context can't hold %u more positions than the %u it has", n_slots,
-                   self->length);
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_NO_MEMORY,
+                     "A context can't hold %u more positions than the %u it has", n_slots,
+                     self->length);
 
   writes_last = n_slots > 0 && self->length % slots != 0;
   copies_last = writes_last
@@ -156,12 +154,8 @@ llm_kv_seq_append (LlmKvSeq *self,
 
   if (!llm_kv_store_has_room (store, bytes)
       || !extend (self, (guint) (n_needed - self->holds->len), writes_last))
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY,
-                   "No room for %u more positions of context memory (%ju bytes)",
-                   n_slots, bytes);
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_NO_MEMORY,
+                     "No room for %u more positions of context memory (%ju bytes)", n_slots, bytes);
 
   self->length += n_slots;
   llm_kv_work_restart (self);

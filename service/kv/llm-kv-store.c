@@ -2,6 +2,7 @@
 
 #define G_LOG_DOMAIN "llm-kv"
 
+#include "base/llm-fail.h"
 #include "kv/llm-kv-private.h"
 
 #include "common/llmsvc-error.h"
@@ -28,40 +29,27 @@ check_layout (const LlmKvLayout *layout,
               GError           **error)
 {
   if (layout->kind != LLM_KV_FULL && layout->kind != LLM_KV_WINDOW)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
-                   "Context memory of kind %d is not supported: full and window are",
-                   (int) layout->kind);
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
+                     "Context memory of kind %d is not supported: full and window are",
+                     (int) layout->kind);
   if (layout->format != LLK_KV_F32 && layout->format != LLK_KV_F16)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
-                   "Context memory in format %d is not supported: only F32 and F16 are",
-                   (int) layout->format);
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
+                     "Context memory in format %d is not supported: only F32 and F16 are",
+                     (int) layout->format);
   if (layout->n_layers < 1 || layout->n_layers > MAX_LAYERS || layout->n_kv_heads < 1
       || layout->n_kv_heads > MAX_KV_HEADS || layout->head_dim < 1
       || layout->head_dim > LLK_MAX_HEAD_DIM || layout->chunk_slots < 1
       || layout->chunk_slots > LLK_ATTENTION_MAX_SLOTS)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
-                   "Context memory for %u layers of %u heads of %u values in chunks of %u "
-                   "positions is not supported: at most %u layers, %u heads, %u values, %u "
-                   "positions are",
-                   layout->n_layers, layout->n_kv_heads, layout->head_dim, layout->chunk_slots,
-                   MAX_LAYERS, MAX_KV_HEADS, LLK_MAX_HEAD_DIM, LLK_ATTENTION_MAX_SLOTS);
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
+                     "Context memory for %u layers of %u heads of %u values in chunks of %u "
+                     "positions is not supported: at most %u layers, %u heads, %u values, %u "
+                     "positions are", layout->n_layers, layout->n_kv_heads, layout->head_dim,
+                     layout->chunk_slots, MAX_LAYERS, MAX_KV_HEADS, LLK_MAX_HEAD_DIM,
+                     LLK_ATTENTION_MAX_SLOTS);
   if (layout->chunk_slots % LLK_ATTENTION_GROUP != 0)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
-                   "Context memory in chunks of %u positions is not supported: only multiples "
-                   "of %u are",
-                   layout->chunk_slots, LLK_ATTENTION_GROUP);
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
+                     "Context memory in chunks of %u positions is not supported: only multiples of "
+                     "%u are", layout->chunk_slots, LLK_ATTENTION_GROUP);
 
   return TRUE;
 }

@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
 #include "runtime/llm-executor-private.h"
 
@@ -151,10 +152,10 @@ set_overloaded (const LlmSlo *slo,
 {
   double retry_ms = CLAMP (forecast_us / 1000 - slo->ttft_ms, MIN_RETRY_MS, MAX_RETRY_MS);
 
-  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_OVERLOADED,
-               "So many calls wait that this answer would begin after %.1f s, and it is wanted "
-               "within %.1f s; try again in %.1f s, or as a background call [retry-after-ms=%.0f]",
-               forecast_us / 1e6, slo->ttft_ms / 1000, retry_ms / 1000, ceil (retry_ms));
+  llm_fail (error, LLMSVC_ERROR_OVERLOADED,
+            "So many calls wait that this answer would begin after %.1f s, and it is wanted within "
+            "%.1f s; try again in %.1f s, or as a background call [retry-after-ms=%.0f]",
+            forecast_us / 1e6, slo->ttft_ms / 1000, retry_ms / 1000, ceil (retry_ms));
 }
 
 /* Fills in what the request is held to, and its entry but for what is to be read from storage. FALSE
@@ -310,10 +311,9 @@ check_prompt (const LlmRequest *request,
 
       if (token >= 0 && (guint) token < n_vocab)
         continue;
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
-                   "The prompt has the token %d at position %u; this model's are 0 to %u", token, i,
-                   n_vocab - 1);
-      return FALSE;
+      return llm_fail (error, LLMSVC_ERROR_FAILED,
+                       "The prompt has the token %d at position %u; this model's are 0 to %u",
+                       token, i, n_vocab - 1);
     }
   return TRUE;
 }
@@ -331,8 +331,7 @@ llm_executor_begin_request (LlmExecutor *self,
   g_ptr_array_add (self->requests, llm_request_ref (request));
 
   if (runner == NULL)
-    g_set_error_literal (&error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MODEL,
-                         "The model was unloaded before the call began");
+    llm_fail (&error, LLMSVC_ERROR_NO_MODEL, "The model was unloaded before the call began");
   else
     {
       request->runner = runner;

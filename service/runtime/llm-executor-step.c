@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
 #include "runtime/llm-executor-private.h"
 
@@ -41,9 +42,9 @@ fail_without_room (LlmRequest *request,
   if (request->stuck_us > 0)
     {
       g_clear_error (&owned);
-      g_set_error_literal (&owned, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY,
-                           "The system has been short of memory for too long for this "
-                           "call; try again later, or have other programs closed");
+      llm_fail (&owned, LLMSVC_ERROR_NO_MEMORY,
+                "The system has been short of memory for too long for this call; try again later, "
+                "or have other programs closed");
     }
   llm_request_end (request, LLM_FINISH_FAILED, owned);
 }

@@ -4,6 +4,7 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
+#include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
 #include "runtime/llm-executor-private.h"
 
@@ -37,11 +38,8 @@ llm_runner_take_weights (LlmRunner *self,
     {
       llm_executor_make_room (self->executor, missing);
       if (!llm_ledger_has_room (ledger, missing))
-        {
-          g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY,
-                       "No room for the %ju bytes of the model's weights", missing);
-          return FALSE;
-        }
+        return llm_fail (error, LLMSVC_ERROR_NO_MEMORY,
+                         "No room for the %ju bytes of the model's weights", missing);
     }
   self->n_moved++;
   llm_weights_take (weights);

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/llm-clock.h"
+#include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
 
 /* Enough that what a single request costs does not show, few enough for a slow card. */
@@ -75,12 +76,9 @@ llm_disk_probe_new (LlmDisk     *disk,
   int fd = open_file (disk, folder);
 
   if (fd < 0)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-                   "The disk under “%s” can't be timed, since no file can be made there: %s",
-                   shown, g_strerror (-fd));
-      return NULL;
-    }
+    return llm_fail_null (error, LLMSVC_ERROR_STORAGE,
+                          "The disk under “%s” can't be timed, since no file can be made there: %s",
+                          shown, g_strerror (-fd));
 
   self = g_new0 (LlmDiskProbe, 1);
   self->n_holders = 1;
@@ -198,9 +196,8 @@ llm_disk_probe_work (LlmDiskProbe  *self,
     {
       if (self->n_pending == 0 && self->error != 0)
         {
-          g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-                       "The disk under “%s” can't be timed: %s", self->folder,
-                       g_strerror (self->error));
+          llm_fail (error, LLMSVC_ERROR_STORAGE, "The disk under “%s” can't be timed: %s",
+                    self->folder, g_strerror (self->error));
           return LLM_FAILED;
         }
       if (self->n_pending == 0 && self->phase == N_PHASES)

@@ -8,6 +8,7 @@
 #include <glib/gstdio.h>
 #include <string.h>
 
+#include "base/llm-fail.h"
 #include "bus/identity/llm-bus-bouncer.h"
 #include "bus/identity/llm-bus-caller.h"
 #include "bus/llm-bus-translate.h"
@@ -80,8 +81,7 @@ llm_bus_interface_get_property (const LlmBusInterface *self,
   GVariant *value = all != NULL ? g_variant_lookup_value (all, name, NULL) : NULL;
 
   if (value == NULL)
-    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AUTHORIZED, "Nobody may read %s.%s",
-                 self->name, name);
+    llm_fail (error, LLMSVC_ERROR_NOT_AUTHORIZED, "Nobody may read %s.%s", self->name, name);
   return value;
 }
 

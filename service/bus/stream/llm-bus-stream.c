@@ -11,6 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/llm-fail.h"
 #include "bus/llm-bus-translate.h"
 #include "common/llmsvc-error-private.h"
 #include "common/llmsvc-line.h"
@@ -297,11 +298,8 @@ llm_bus_stream_new (LlmCaller         *owner,
   g_return_val_if_fail (read_fd != NULL, NULL);
 
   if (pipe2 (fds, O_CLOEXEC) != 0 || !g_unix_set_fd_nonblocking (fds[1], TRUE, NULL))
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_OVERLOADED, "No pipe can be made: %s",
-                   g_strerror (errno));
-      return NULL;
-    }
+    return llm_fail_null (error, LLMSVC_ERROR_OVERLOADED, "No pipe can be made: %s",
+                          g_strerror (errno));
   /* past the limit of a user the kernel gives less, which only means more wakeups */
   (void) fcntl (fds[1], F_SETPIPE_SZ, PIPE_BYTES);
 

@@ -6,6 +6,7 @@
 
 #define G_LOG_DOMAIN "llm-kv"
 
+#include "base/llm-fail.h"
 #include "kv/disk/llm-kv-storage-private.h"
 
 #include <errno.h>
@@ -151,8 +152,8 @@ tell_failure (LlmKvRead  *self,
   if (target->has_failed || self->folder == NULL)
     return;
   target->has_failed = TRUE;
-  g_set_error (&error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-               "A part of a context can't be read from storage, and is computed again: %s", reason);
+  llm_fail (&error, LLMSVC_ERROR_STORAGE,
+            "A part of a context can't be read from storage, and is computed again: %s", reason);
   if (!self->was_logged)
     g_message ("%s", error->message);
   self->was_logged = TRUE;

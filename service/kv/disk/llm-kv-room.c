@@ -4,6 +4,7 @@
 
 #define G_LOG_DOMAIN "llm-kv"
 
+#include "base/llm-fail.h"
 #include "kv/disk/llm-kv-storage-private.h"
 
 #include <errno.h>
@@ -218,14 +219,6 @@ count_app_bytes (LlmKvStorage *self,
   return bytes;
 }
 
-static gboolean
-fail (GError    **error,
-      const char *message)
-{
-  g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE, message);
-  return FALSE;
-}
-
 gboolean
 llm_kv_storage_make_room (LlmKvStorage  *self,
                           LlmKvFolder   *folder,
@@ -243,31 +236,29 @@ llm_kv_storage_make_room (LlmKvStorage  *self,
       int saved_errno = errno;
       g_autofree char *shown = g_filename_display_name (self->path);
 
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-                   "Contexts can't be kept in “%s”: %s", shown, g_strerror (saved_errno));
-      return FALSE;
+      return llm_fail (error, LLMSVC_ERROR_STORAGE, "Contexts can't be kept in “%s”: %s", shown,
+                       g_strerror (saved_errno));
     }
   available = (guint64) status.f_bavail * status.f_frsize;
   limit = self->limit > 0 ? self->limit : (available + self->bytes) / 2;
   /* For what never fits, nothing is removed. */
   if (bytes > limit || (self->app_limit > 0 && bytes > self->app_limit))
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-                   "%ju bytes of a context are more than the storage limits allow; raise them, or "
-                   "do without", bytes);
-      return FALSE;
-    }
+    return llm_fail (error, LLMSVC_ERROR_STORAGE,
+                     "%ju bytes of a context are more than the storage limits allow; raise them, "
+                     "or do without", bytes);
 
   while (self->app_limit > 0 && count_app_bytes (self, folder->app) + bytes > self->app_limit)
     if (!evict (self, folder->app, folder))
-      return fail (error, "A context takes all the storage that its application may have");
+      return llm_fail (error, LLMSVC_ERROR_STORAGE,
+                       "A context takes all the storage that its application may have");
   while (self->bytes + bytes > limit || bytes > available)
     {
       guint64 before = self->bytes;
 
       if (!evict (self, 0, folder))
-        return fail (error, "The storage of contexts is full; raise its limit, or free space on "
-                            "the disk");
+        return llm_fail (error, LLMSVC_ERROR_STORAGE,
+                         "The storage of contexts is full; raise its limit, or free space on "
+                         "the disk");
       available += before - self->bytes;
     }
   return TRUE;

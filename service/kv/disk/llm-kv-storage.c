@@ -4,6 +4,7 @@
 
 #define G_LOG_DOMAIN "llm-kv"
 
+#include "base/llm-fail.h"
 #include "kv/disk/llm-kv-storage-private.h"
 
 #include <dirent.h>
@@ -29,9 +30,8 @@ fail (GError    **error,
 {
   g_autofree char *shown = g_filename_display_name (path);
 
-  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-               "Contexts can't be kept in “%s”: %s", shown, reason);
-  return FALSE;
+  return llm_fail (error, LLMSVC_ERROR_STORAGE, "Contexts can't be kept in “%s”: %s", shown,
+                   reason);
 }
 
 /* --- what is there at the start --- */

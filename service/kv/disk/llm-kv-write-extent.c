@@ -5,6 +5,7 @@
 
 #define G_LOG_DOMAIN "llm-kv"
 
+#include "base/llm-fail.h"
 #include "kv/disk/llm-kv-storage-private.h"
 
 #include <errno.h>
@@ -62,8 +63,8 @@ set_error (LlmKvWrite *self,
            int         code)
 {
   if (self->error == NULL)
-    g_set_error (&self->error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-                 "A context can't be written to storage: %s", g_strerror (code));
+    llm_fail (&self->error, LLMSVC_ERROR_STORAGE, "A context can't be written to storage: %s",
+              g_strerror (code));
 }
 
 static void

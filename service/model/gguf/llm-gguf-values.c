@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
+#include "base/llm-fail.h"
 #include "model/gguf/llm-gguf.h"
 
 #include <glib/gi18n.h>
@@ -130,8 +131,7 @@ llm_gguf_fail (LlmGguf     *self,
   va_start (args, format);
   message = g_strdup_vprintf (format, args);
   va_end (args);
-  g_set_error (error, LLMSVC_ERROR, code, "“%s”: %s", path, message);
-  return FALSE;
+  return llm_fail (error, code, "“%s”: %s", path, message);
 }
 
 const LlmGgufKey *

@@ -221,8 +221,8 @@ read_merges (LlmBpe   *self,
     return FALSE;
   if (n_merges > LLM_VOCAB_MAX_TOKENS * 4)
     return llm_fail (error, LLMSVC_ERROR_INVALID_MODEL,
-                     "%s: %s has %zu entries; supported are up to %u",
-                     gguf->path, KEY_MERGES, n_merges, LLM_VOCAB_MAX_TOKENS * 4);
+                     "%s: %s has %zu entries; supported are up to %u", gguf->path, KEY_MERGES,
+                     n_merges, LLM_VOCAB_MAX_TOKENS * 4);
 
   llm_table_init (&self->table, n_merges);
   self->merges = g_new0 (Merge, n_merges + LLM_TABLE_AHEAD);

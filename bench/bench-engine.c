@@ -157,6 +157,7 @@ bench_engine_new (const BenchEngineConfig  *config,
 {
   g_autoptr(BenchEngine) self = g_new0 (BenchEngine, 1);
 
+  bench_turns_init (&self->turns, -1);
   if (!open_parts (self, config, error))
     return NULL;
   count_costs (self);
@@ -178,6 +179,7 @@ bench_engine_free (BenchEngine *self)
   g_clear_pointer (&self->weights, llm_weights_free);
   g_clear_pointer (&self->model, llm_model_unref);
   llm_repacked_wait_for_all ();
+  bench_turns_clear (&self->turns);
   g_free (self);
 }
 
@@ -260,6 +262,7 @@ run_step (BenchEngine     *self,
   g_autoptr(GError) error = NULL;
   LlmStatus status = LLM_PENDING;
 
+  bench_turns_begin (&self->turns);
   if (!llm_forward_begin (self->forward, &batch, &error))
     g_error ("%s", error->message);
   while (status == LLM_PENDING && profile != NULL)
@@ -272,6 +275,7 @@ run_step (BenchEngine     *self,
     }
   if (status != LLM_READY)
     g_error ("%s", error->message);
+  bench_turns_end (&self->turns);
 }
 
 double
@@ -283,7 +287,7 @@ bench_engine_prefill (BenchEngine  *self,
 {
   g_autofree LlmRow *rows = g_new (LlmRow, LLM_BATCH_MAX_ROWS);
   guint n_missing = missing != NULL ? missing->len : 0, n = n_missing + n_new;
-  double begin = get_seconds ();
+  double begin = self->turns.seconds;
 
   for (guint first = 0; first < n; first += LLM_BATCH_MAX_ROWS)
     {
@@ -297,7 +301,7 @@ bench_engine_prefill (BenchEngine  *self,
       rows[n_rows - 1].wants_logits = first + n_rows == n;
       run_step (self, rows, n_rows, &sequence, 1, profile);
     }
-  return get_seconds () - begin;
+  return self->turns.seconds - begin;
 }
 
 double
@@ -308,7 +312,7 @@ bench_engine_decode (BenchEngine     *self,
                      BenchProfile    *profile)
 {
   g_autofree LlmRow *rows = g_new (LlmRow, n_sequences);
-  double begin = get_seconds ();
+  double begin = self->turns.seconds;
 
   for (guint i = 0; i < n_tokens; i++)
     {
@@ -319,7 +323,7 @@ bench_engine_decode (BenchEngine     *self,
         }
       run_step (self, rows, n_sequences, sequences, n_sequences, profile);
     }
-  return get_seconds () - begin;
+  return self->turns.seconds - begin;
 }
 
 /* --- stores --- */

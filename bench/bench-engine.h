@@ -10,6 +10,8 @@
 #include "forward/llm-forward.h"
 #include "model/llm-model.h"
 
+#include "bench-turns.h"
+
 G_BEGIN_DECLS
 
 typedef struct
@@ -60,6 +62,7 @@ typedef struct
   LlmForward *forward;
   BenchCosts costs;
   guint64 random;
+  BenchTurns turns;         /* of steps; counts their seconds */
 } BenchEngine;
 
 BenchEngine  *bench_engine_new     (const BenchEngineConfig  *config,

@@ -37,6 +37,8 @@ static gboolean opt_exact;
 static gboolean opt_profile;
 static char *opt_kv;
 static gboolean opt_density;
+static char *opt_beside;
+static int opt_turns = -1;
 
 static const GOptionEntry entries[] = {
   { "model", 'm', 0, G_OPTION_ARG_FILENAME, &opt_model, "The GGUF file", "FILE" },
@@ -59,6 +61,9 @@ static const GOptionEntry entries[] = {
     "POLICY" },
   { "density", 0, 0, G_OPTION_ARG_NONE, &opt_density,
     "In turns, the same while densities of chunks are collected", NULL },
+  { "beside", 0, 0, G_OPTION_ARG_STRING, &opt_beside,
+    "Another build of this program that runs the same in turns, step by step", "LLMSVC_BENCH" },
+  { "turns", 0, G_OPTION_FLAG_HIDDEN, G_OPTION_ARG_INT, &opt_turns, NULL, NULL },
   { "profile", 0, 0, G_OPTION_ARG_NONE, &opt_profile, "Where the time goes, by stage", NULL },
   G_OPTION_ENTRY_NULL
 };
@@ -244,17 +249,26 @@ run_peer (Rounds    *rounds,
 
 /* --- rounds --- */
 
-/* The limits before and behind this engine's runs; the better ones count. */
+/* The better ones of before and now count. */
+static void
+measure_limits (Rounds *rounds,
+                double *read,
+                double *compute)
+{
+  *read = MAX (*read, bench_read_best (rounds->memory, rounds->engine->n_threads));
+  *compute = MAX (*compute, bench_compute (rounds->peak, rounds->engine->n_threads));
+}
+
+/* The limits before and behind this engine's runs. */
 static void
 run_round (Rounds *rounds)
 {
-  guint n_threads = rounds->engine->n_threads;
-  double read = bench_read_best (rounds->memory, n_threads);
-  double compute = bench_compute (rounds->peak, n_threads);
+  double read = 0, compute = 0;
   guint n_variants = rounds->variants->len;
   g_autofree double *prompts = g_new0 (double, n_variants);
   g_autofree double *decodes = g_new0 (double, n_variants);
 
+  measure_limits (rounds, &read, &compute);
   for (guint i = 0; i < n_variants; i++)
     {
       const Variant *variant = g_ptr_array_index (rounds->variants, i);
@@ -263,8 +277,7 @@ run_round (Rounds *rounds)
       decodes[i] = opt_gen > 0 ? time_decode (rounds, variant, (guint) opt_gen, NULL) : 0;
     }
 
-  read = MAX (read, bench_read_best (rounds->memory, n_threads));
-  compute = MAX (compute, bench_compute (rounds->peak, n_threads));
+  measure_limits (rounds, &read, &compute);
   bench_results_add_limits (rounds->results, read, compute);
   for (guint i = 0; i < n_variants; i++)
     {
@@ -289,6 +302,65 @@ warm_up (Rounds *rounds)
       if (opt_gen > 0)
         time_decode (rounds, variant, WARM_UP_TOKENS, NULL);
     }
+}
+
+/* --- beside another build --- */
+
+/* (transfer full): the words behind the other one's name. */
+static char *
+describe_options (Rounds *rounds)
+{
+  g_autofree char *model = g_shell_quote (opt_model);
+  g_autofree char *cache = opt_cache != NULL ? g_shell_quote (opt_cache) : NULL;
+
+  return g_strdup_printf ("model --json --model %s --prompt %d --gen %d --depth %d --batch %d "
+                          "--runs %d --threads %u%s%s%s%s%s%s", model, opt_prompt, opt_gen,
+                          opt_depth, opt_batch, opt_runs, rounds->engine->n_threads,
+                          opt_no_cache ? " --no-cache" : "", opt_exact ? " --exact" : "",
+                          cache != NULL ? " --cache " : "", cache != NULL ? cache : "",
+                          opt_kernels != NULL ? " --kernels " : "",
+                          opt_kernels != NULL ? opt_kernels : "");
+}
+
+/* The limits once: nothing else runs while the two take turns. */
+static gboolean
+run_in_turns (Rounds  *rounds,
+              GError **error)
+{
+  const Variant *variant = g_ptr_array_index (rounds->variants, 0);
+  g_autofree double *prompts = g_new0 (double, opt_runs);
+  g_autofree double *decodes = g_new0 (double, opt_runs);
+  g_autofree char *options = describe_options (rounds);
+  g_autoptr(GSubprocess) other = NULL;
+  g_autoptr(JsonNode) results = NULL;
+  double read = 0, compute = 0;
+
+  measure_limits (rounds, &read, &compute);
+  bench_results_add_limits (rounds->results, read, compute);
+  if (opt_turns >= 0)
+    bench_turns_init (&rounds->engine->turns, opt_turns);
+  else if ((other = bench_turns_start (&rounds->engine->turns, opt_beside, options,
+                                       error)) == NULL)
+    return FALSE;
+
+  warm_up (rounds);
+  for (int i = 0; i < opt_runs; i++)
+    {
+      prompts[i] = opt_prompt > 0 ? time_prompt (rounds, variant, NULL) : 0;
+      decodes[i] = opt_gen > 0 ? time_decode (rounds, variant, (guint) opt_gen, NULL) : 0;
+    }
+  bench_turns_clear (&rounds->engine->turns);
+  if (other != NULL && (results = bench_turns_finish (other, error)) == NULL)
+    return FALSE;
+  for (int i = 0; i < opt_runs; i++)
+    {
+      add_times (rounds, OWN_NAME, variant->position_bytes, prompts[i], decodes[i]);
+      if (results != NULL)
+        add_times (rounds, "beside", variant->position_bytes,
+                   opt_prompt / bench_turns_get_speed (results, rounds->prompt_test, i),
+                   opt_gen * opt_batch / bench_turns_get_speed (results, rounds->decode_test, i));
+    }
+  return TRUE;
 }
 
 /* --- printing --- */
@@ -466,19 +538,23 @@ run_model (Bench   *bench,
            GError **error)
 {
   Rounds rounds = { NULL };
-  gboolean is_open;
+  gboolean in_turns = opt_beside != NULL || opt_turns >= 0;
+  gboolean is_done;
 
   if (opt_model == NULL || opt_prompt < 0 || opt_gen < 0 || opt_prompt + opt_gen == 0 ||
       opt_depth < 0 || opt_batch < 1 || opt_batch > LLM_BATCH_MAX_ROWS || opt_threads < 0 ||
       opt_runs < 1)
     return bench_fail_usage (error, "model needs --model FILE, --runs of 1 or more, and numbers "
                                     "that are not negative");
+  if (in_turns && (opt_peers != NULL || opt_kv != NULL || opt_density))
+    return bench_fail_usage (error, "--beside goes without --peer, --kv and --density");
 
-  is_open = open_all (&rounds, error);
-  if (is_open)
+  is_done = open_all (&rounds, error) && (!in_turns || run_in_turns (&rounds, error));
+  if (is_done)
     {
-      warm_up (&rounds);
-      for (int run = 0; run < opt_runs; run++)
+      if (!in_turns)
+        warm_up (&rounds);
+      for (int run = 0; run < opt_runs && !in_turns; run++)
         run_round (&rounds);
       if (bench->as_json)
         print_json (&rounds);
@@ -486,7 +562,7 @@ run_model (Bench   *bench,
         print_text (&rounds);
     }
   close_all (&rounds);
-  return is_open;
+  return is_done;
 }
 
 const BenchCommand bench_model_command = {

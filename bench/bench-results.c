@@ -154,6 +154,7 @@ bench_results_print (BenchResults *self)
     {
       Result *result = g_ptr_array_index (self->results, i);
       BenchFigure **figures = result->figures;
+      double low, high;
 
       printf ("| %s | %s | %.2f | %.2f | %.2f | %.1f %% | %.1f | %.1f %% | ", result->engine,
               result->test, bench_figure_median (figures[SPEED]),
@@ -161,9 +162,10 @@ bench_results_print (BenchResults *self)
               bench_figure_median (figures[READ_SHARE]), bench_figure_median (figures[OPS]),
               bench_figure_median (figures[COMPUTE_SHARE]));
       if (figures[RATIO]->samples->len > 0)
-        printf ("%.2f × |\n", bench_figure_median (figures[RATIO]));
-      else
-        printf ("|\n");
+        printf ("%.3f × ", bench_figure_median (figures[RATIO]));
+      if (bench_figure_interval (figures[RATIO], &low, &high))
+        printf ("(%.3f to %.3f) ", low, high);
+      printf ("|\n");
     }
 }
 

@@ -4,6 +4,7 @@
 
 #include <errno.h>
 #include <glib/gstdio.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -74,17 +75,46 @@ bench_figure_greatest (BenchFigure *self)
   return g_array_index (sorted, double, sorted->len - 1);
 }
 
+gboolean
+bench_figure_interval (BenchFigure *self,
+                       double      *low,
+                       double      *high)
+{
+  g_autoptr(GArray) sorted = sort (self);
+  guint n = sorted->len, rank = 0;
+  double chance = pow (0.5, n), sum = chance;
+
+  /* sum: how probable it is that at most so many samples are below the median */
+  while (rank < n / 2 && sum <= 0.025)
+    {
+      rank++;
+      chance *= (double) (n - rank + 1) / rank;
+      sum += chance;
+    }
+  if (rank == 0)
+    return FALSE;
+  *low = g_array_index (sorted, double, rank - 1);
+  *high = g_array_index (sorted, double, n - rank);
+  return TRUE;
+}
+
 void
 bench_figure_set_json (BenchFigure *self,
                        JsonObject  *object)
 {
   JsonObject *figure = json_object_new ();
   JsonArray *samples = json_array_new ();
+  double low, high;
 
   for (guint i = 0; i < self->samples->len; i++)
     json_array_add_double_element (samples, g_array_index (self->samples, double, i));
   json_object_set_string_member (figure, "unit", self->unit);
   json_object_set_double_member (figure, "median", bench_figure_median (self));
+  if (bench_figure_interval (self, &low, &high))
+    {
+      json_object_set_double_member (figure, "low", low);
+      json_object_set_double_member (figure, "high", high);
+    }
   json_object_set_array_member (figure, "samples", samples);
   json_object_set_object_member (object, self->name, figure);
 }

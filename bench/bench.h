@@ -30,6 +30,11 @@ void         bench_figure_add    (BenchFigure *self,
 double       bench_figure_median (BenchFigure *self);
 /* There must be samples. */
 double       bench_figure_greatest (BenchFigure *self);
+/* The interval that holds the true median with 95 % confidence, whatever the distribution: two of
+ * the samples in their order (a sign test). FALSE for fewer than six samples. */
+gboolean     bench_figure_interval (BenchFigure *self,
+                                    double      *low,
+                                    double      *high);
 /* Sets the member of its name: the unit, the median, the samples in their order. */
 void         bench_figure_set_json (BenchFigure *self,
                                   JsonObject  *object);

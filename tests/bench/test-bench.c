@@ -136,6 +136,35 @@ test_model (void)
                                   speed * 1e-6);
 }
 
+/* The same program again, in turns with this one; what is no such program is said to be none. */
+static void
+test_model_beside (void)
+{
+  const char *bench = g_getenv ("LLM_BENCH");
+  g_auto(BenchRigRun) run = bench_rig_run ("model", "--model", model, "--prompt", "8", "--gen", "3",
+                                           "--runs", "6", "--no-cache", "--beside", bench, "--json",
+                                           NULL);
+  g_auto(BenchRigRun) other = bench_rig_run ("model", "--model", model, "--prompt", "0", "--gen",
+                                             "3", "--no-cache", "--beside", "true", NULL);
+  g_autoptr(JsonNode) root = NULL;
+  JsonObject *object = parse (&run, &root), *ratio;
+  const char *tests[] = { "prompt of 8", "decode of 3" };
+
+  for (guint i = 0; i < G_N_ELEMENTS (tests); i++)
+    {
+      check_figure (find_result (object, "llmsvc", tests[i]), "tokens-per-second", "tokens/s", 6);
+      check_figure (find_result (object, "beside", tests[i]), "times-as-fast", "×", 6);
+      ratio = json_object_get_object_member (find_result (object, "beside", tests[i]),
+                                             "times-as-fast");
+      g_assert_cmpfloat (json_object_get_double_member (ratio, "low"), <=,
+                         json_object_get_double_member (ratio, "median"));
+      g_assert_cmpfloat (json_object_get_double_member (ratio, "high"), >=,
+                         json_object_get_double_member (ratio, "median"));
+    }
+  g_assert_cmpint (other.status, !=, 0);
+  g_assert_nonnull (strstr (other.err, "printed no results"));
+}
+
 /* Depth and several contexts; a peer that can't say the same is left out. */
 static void
 test_model_batch (void)
@@ -300,6 +329,7 @@ main (int    argc,
   bench_rig_make_gguf (model, "tiny-llama", "Q8_0", "0");
   g_test_add_func ("/bench/model", test_model);
   g_test_add_func ("/bench/model/batch", test_model_batch);
+  g_test_add_func ("/bench/model/beside", test_model_beside);
   g_test_add_func ("/bench/model/variants", test_model_variants);
   g_test_add_func ("/bench/model/errors", test_model_errors);
   g_test_add_func ("/bench/machine", test_machine);

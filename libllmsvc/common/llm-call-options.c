@@ -9,7 +9,7 @@
 #include <glib/gi18n-lib.h>
 #include <string.h>
 
-#include "common/llmsvc-error.h"
+#include "common/llmsvc-error-private.h"
 #include "common/llmsvc-option-value.h"
 
 #define MAX_KEYS      128
@@ -68,10 +68,10 @@ check_feature (const char         *key,
                 ? g_variant_dup_string (value, NULL)
                 : g_variant_print (value, FALSE);
   shown = llmsvc_shorten (printed);
-  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
-               _("Option “%s” = “%s” needs the ability “%s”, which this service does not have; "
-                 "see the property Features"),
-               key, shown, needed);
+  g_propagate_error (error, llmsvc_error_new (LLMSVC_ERROR_UNSUPPORTED, NULL,
+                                              _("Option “%s” = “%s” needs the ability “%s”, which "
+                                                "this service does not have; see the property "
+                                                "Features"), key, shown, needed));
   return FALSE;
 }
 
@@ -133,9 +133,10 @@ check_required (GVariant           *value,
         continue;
 
       shown = llmsvc_shorten (name);
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
-                   _("“%s” is required, but this call of this service has no such option or "
-                     "ability; see the property Features"), shown);
+      g_propagate_error (error, llmsvc_error_new (LLMSVC_ERROR_UNSUPPORTED, NULL,
+                                                  _("“%s” is required, but this call of this "
+                                                    "service has no such option or ability; see "
+                                                    "the property Features"), shown));
       return FALSE;
     }
 
@@ -246,9 +247,9 @@ check_dict (GVariant  *dict,
     g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
                  _("The options are damaged: they are not valid as a{sv}"));
   else if (g_variant_n_children (dict) > MAX_KEYS)
-    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                 _("There are %zu options, a call takes at most %u"), g_variant_n_children (dict),
-                 MAX_KEYS);
+    g_propagate_error (error, llmsvc_error_new (LLMSVC_ERROR_INVALID_ARGUMENT, NULL,
+                                                _("There are %zu options, a call takes at most %u"),
+                                                g_variant_n_children (dict), MAX_KEYS));
   else
     return TRUE;
 

@@ -39,15 +39,150 @@ static const GDBusErrorEntry entries[] = {
 };
 G_STATIC_ASSERT (G_N_ELEMENTS (entries) == LLMSVC_N_ERRORS);
 
+/* --- what a message was made of --- */
+
+#define DOMAIN "llmsvc-error-quark"
+
+/* In a program with two copies of this file, its own and that of libllmsvc.so, one of them. */
+static gboolean has_details = FALSE;
+
+/* As G_DEFINE_EXTENDED_ERROR(), which can't take a name that is in use already, lays it out. */
+G_STATIC_ASSERT (sizeof (LlmsvcErrorDetails) % (2 * sizeof (gsize)) == 0);
+#define DETAILS(error) ((LlmsvcErrorDetails *) (error) - 1)
+
+static void
+init_details (GError *error)
+{
+}
+
+static void
+copy_details (const GError *from,
+              GError       *to)
+{
+  const LlmsvcErrorDetails *details = DETAILS (from);
+
+  *DETAILS (to) = (LlmsvcErrorDetails) {
+    .format = details->format,
+    .arguments = g_strdupv (details->arguments),
+    .unquoted = details->unquoted,
+    .cause = details->cause != NULL ? g_error_copy (details->cause) : NULL,
+  };
+}
+
+static void
+clear_details (GError *error)
+{
+  g_strfreev (DETAILS (error)->arguments);
+  g_clear_error (&DETAILS (error)->cause);
+}
+
 GQuark
 llmsvc_error_quark (void)
 {
+  static gsize is_registered = 0;
   static gsize quark = 0;
 
-  g_dbus_error_register_error_domain ("llmsvc-error-quark", &quark, entries,
-                                      G_N_ELEMENTS (entries));
+  if (g_once_init_enter (&is_registered))
+    {
+      if (g_quark_try_string (DOMAIN) == 0)
+        {
+          g_error_domain_register_static (DOMAIN, sizeof (LlmsvcErrorDetails), init_details,
+                                          copy_details, clear_details);
+          has_details = TRUE;
+        }
+      g_once_init_leave (&is_registered, 1);
+    }
+  g_dbus_error_register_error_domain (DOMAIN, &quark, entries, G_N_ELEMENTS (entries));
   return (GQuark) quark;
 }
+
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wformat-nonliteral"
+
+/* Prints each argument by itself, as its own part of @format does. */
+static void
+take_apart (LlmsvcErrorDetails *details,
+            const char         *format,
+            va_list             args)
+{
+  g_autoptr(GStrvBuilder) arguments = g_strv_builder_new ();
+  guint n = 0;
+
+  for (const char *p = strchr (format, '%'); p != NULL; p = strchr (p, '%'))
+    {
+      gsize length = 2 + strspn (p + 1, "-+ #0123456789.hljzt");
+      g_autofree char *part = g_strndup (p, length);
+      g_autofree char *text = NULL;
+
+      if (strchr ("feEgG", part[length - 1]) != NULL)
+        text = g_strdup_printf (part, va_arg (args, double));
+      else if (part[length - 1] == 's')
+        text = g_strdup_printf (part, va_arg (args, const char *));
+      else if (strpbrk (part, "jl") != NULL)
+        text = g_strdup_printf (part, va_arg (args, guint64));
+      else if (strpbrk (part, "zt") != NULL)
+        text = g_strdup_printf (part, va_arg (args, gsize));
+      else if (part[length - 1] != '%')
+        text = g_strdup_printf (part, va_arg (args, int));
+      if (text != NULL)
+        {
+          if (part[length - 1] == 's' && !g_str_has_prefix (p + length, "”"))
+            details->unquoted |= (gsize) 1 << n;
+          g_strv_builder_add (arguments, text);
+          n++;
+        }
+      p += length;
+    }
+  details->format = format;
+  details->arguments = g_strv_builder_end (arguments);
+}
+
+#pragma GCC diagnostic pop
+
+GError *
+llmsvc_error_new_valist (int           code,
+                         const GError *cause,
+                         const char   *format,
+                         va_list       args)
+{
+  va_list again;
+  GError *error;
+
+  va_copy (again, args);
+  error = g_error_new_valist (LLMSVC_ERROR, code, format, args);
+  if (has_details)
+    {
+      take_apart (DETAILS (error), format, again);
+      DETAILS (error)->cause = cause != NULL ? g_error_copy (cause) : NULL;
+    }
+  va_end (again);
+  return error;
+}
+
+GError *
+llmsvc_error_new (int           code,
+                  const GError *cause,
+                  const char   *format,
+                  ...)
+{
+  va_list args;
+  GError *error;
+
+  va_start (args, format);
+  error = llmsvc_error_new_valist (code, cause, format, args);
+  va_end (args);
+  return error;
+}
+
+const LlmsvcErrorDetails *
+llmsvc_error_get_details (const GError *error)
+{
+  return has_details && error->domain == LLMSVC_ERROR && DETAILS (error)->format != NULL
+           ? DETAILS (error)
+           : NULL;
+}
+
+/* --- names and numbers --- */
 
 const char *
 llmsvc_error_get_name (LlmsvcError code)

@@ -10,7 +10,7 @@
 #include <math.h>
 #include <string.h>
 
-#include "common/llmsvc-error.h"
+#include "common/llmsvc-error-private.h"
 
 #define MAX_VARIANT_DEPTH 4
 #define MAX_SHOWN_BYTES   40
@@ -31,7 +31,7 @@ llmsvc_option_fail (GError     **error,
 
   va_start (args, format);
   if (error != NULL)
-    *error = g_error_new_valist (LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION, format, args);
+    *error = llmsvc_error_new_valist (LLMSVC_ERROR_INVALID_OPTION, NULL, format, args);
   va_end (args);
   return FALSE;
 }

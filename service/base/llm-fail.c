@@ -2,6 +2,8 @@
 
 #include "base/llm-fail.h"
 
+#include "common/llmsvc-error-private.h"
+
 gboolean
 llm_fail (GError     **error,
           int          code,
@@ -12,7 +14,7 @@ llm_fail (GError     **error,
 
   va_start (args, format);
   if (error != NULL)
-    *error = g_error_new_valist (LLMSVC_ERROR, code, format, args);
+    *error = llmsvc_error_new_valist (code, NULL, format, args);
   va_end (args);
   return FALSE;
 }

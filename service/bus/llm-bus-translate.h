@@ -22,12 +22,11 @@ void  llm_bus_translate_use_environment (void);
  * llm_bus_translate:
  * @locale: (nullable): "de_DE.UTF-8", or several by preference, "de_AT:de"; NULL
  *   for the environment's
- * @message: in English
  *
- * Returns: (transfer full): @message in the first of the languages there is a
- *   translation for; as it is when there is none, and from the place of English on
+ * Returns: (transfer full): the message of @error in the first of the languages there is
+ *   a translation for; as it is when there is none, and from the place of English on
  */
-char *llm_bus_translate                 (const char *locale,
-                                         const char *message);
+char *llm_bus_translate                 (const char   *locale,
+                                         const GError *error);
 
 G_END_DECLS

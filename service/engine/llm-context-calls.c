@@ -9,7 +9,7 @@
 
 #include <string.h>
 
-#include "common/llmsvc-error.h"
+#include "common/llmsvc-error-private.h"
 #include "contexts/llm-request-id.h"
 #include "engine/llm-generation-private.h"
 
@@ -148,9 +148,9 @@ roll_back (GTask   *task,
   guint n_removable = llm_conversation_get_n_removable (self->conversation);
 
   if (call->count == 0 || call->count > n_removable)
-    llm_call_fail (task, g_error_new (LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                                      "%u turns can't be rolled back: the context has %u",
-                                      call->count, n_removable));
+    llm_call_fail (task, llmsvc_error_new (LLMSVC_ERROR_INVALID_ARGUMENT, NULL,
+                                           "%u turns can't be rolled back: the context has %u",
+                                           call->count, n_removable));
   else
     llm_call_commit (task, llm_conversation_get_n_turns (self->conversation) - call->count, NULL);
 }

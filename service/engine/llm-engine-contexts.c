@@ -10,7 +10,7 @@
 #include <string.h>
 
 #include "base/llm-clock.h"
-#include "common/llmsvc-error.h"
+#include "common/llmsvc-error-private.h"
 #include "engine/llm-generation-private.h"
 
 static LlmContext *
@@ -175,9 +175,10 @@ on_base_prepared (GObject      *source,
 
   if (tokens != NULL && tokens->len >= limit)
     {
-      fail_making (task, g_error_new (LLMSVC_ERROR, LLMSVC_ERROR_CONTEXT_FULL,
-                                      "The context would begin with %u tokens and has room for %u; "
-                                      "shorten its system text and messages", tokens->len, limit));
+      fail_making (task, llmsvc_error_new (LLMSVC_ERROR_CONTEXT_FULL, NULL,
+                                           "The context would begin with %u tokens and has room "
+                                           "for %u; shorten its system text and messages",
+                                           tokens->len, limit));
       return;
     }
   if (tokens != NULL && !llm_engine_admit_tokens (context->engine, context->app,
@@ -375,9 +376,9 @@ open_or_make (GTask   *task,
   else if (context != NULL)
     g_task_return_pointer (task, g_object_ref (context), g_object_unref);
   else if (!llm_call_options_get_boolean (call->options, LLMSVC_OPTION_CREATE, FALSE))
-    g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND,
-                             "This application has no context named “%s”; "
-                             "the option create = true would make it", call->name);
+    g_task_return_error (task, llmsvc_error_new (LLMSVC_ERROR_NOT_FOUND, NULL,
+                                                 "This application has no context named “%s”; the "
+                                                 "option create = true would make it", call->name));
   else if ((making = find_making (self, call->caller, call->name)) != NULL)
     g_queue_push_tail (&making->waiting, g_object_ref (task));
   else

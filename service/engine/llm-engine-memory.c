@@ -9,7 +9,7 @@
 #include <string.h>
 
 #include "base/llm-clock.h"
-#include "common/llmsvc-error.h"
+#include "common/llmsvc-error-private.h"
 
 void
 llm_engine_get_memory (LlmEngine        *self,
@@ -111,9 +111,9 @@ llm_engine_trim_async (LlmEngine          *self,
 
   if (!llm_pressure_parse_level (level_name, &level))
     {
-      g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                               "There is no level “%s”; the levels are low, medium and critical",
-                               level_name);
+      g_task_return_error (task, llmsvc_error_new (LLMSVC_ERROR_INVALID_ARGUMENT, NULL,
+                                                   "There is no level “%s”; the levels are low, "
+                                                   "medium and critical", level_name));
       g_object_unref (task);
       return;
     }

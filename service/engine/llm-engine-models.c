@@ -146,7 +146,7 @@ llm_engine_get_availability (LlmEngine *self)
   return self->availability;
 }
 
-const char *
+const GError *
 llm_engine_get_availability_reason (LlmEngine *self)
 {
   return self->reason;
@@ -345,7 +345,10 @@ on_started_for_model (GObject      *source,
       return;
     }
   if (error == NULL && self->active == NULL)
-    error = g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_NO_MODEL, self->reason);
+    {
+      error = g_error_copy (self->reason);
+      error->code = LLMSVC_ERROR_NO_MODEL;
+    }
   else if (error == NULL && self->active->error != NULL)
     {
       error = g_error_copy (self->active->error);

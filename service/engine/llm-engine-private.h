@@ -91,7 +91,7 @@ struct _LlmEngine
   LlmModelInfo *active;         /* (nullable) */
   char *chosen;                 /* (nullable): id that SelectModel chose */
   const char *availability;
-  char *reason;
+  GError *reason;               /* (nullable): of the availability */
   LlmModel *model;              /* (nullable): loaded */
   gboolean is_loading;
   gboolean is_unloading;

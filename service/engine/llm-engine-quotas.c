@@ -7,7 +7,7 @@
 
 #include "engine/llm-context-private.h"
 
-#include "common/llmsvc-error.h"
+#include "common/llmsvc-error-private.h"
 
 /* --- setting them --- */
 
@@ -115,9 +115,10 @@ llm_engine_set_quota_async (LlmEngine          *self,
 
       if (!llm_quota_is_of_user (key) || !llm_call_options_has (options, quota_options[i]))
         continue;
-      g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                               "%s: all applications of a user have it together, so no single one "
-                               "has its own; set it for the default of all", key);
+      g_task_return_error (task, llmsvc_error_new (LLMSVC_ERROR_INVALID_OPTION, NULL,
+                                                   "%s: all applications of a user have it "
+                                                   "together, so no single one has its own; set it "
+                                                   "for the default of all", key));
       return;
     }
   llm_engine_await_start (self, on_started_for_quota, g_steal_pointer (&task));

@@ -6,7 +6,7 @@
 
 #include "engine/llm-engine-private.h"
 
-#include <glib/gi18n.h>
+#include "common/llmsvc-error-private.h"
 
 LlmContext *
 llm_engine_new_context (LlmEngine  *self,
@@ -41,19 +41,20 @@ llm_engine_add_figures (GVariantBuilder *builder,
 
 /* --- what is said about the model --- */
 
-/* @reason: (nullable): NULL when there is nothing to say */
+/* @reason: (transfer full) (nullable): NULL when there is nothing to say */
 static void
 set_availability (LlmEngine  *self,
                   const char *availability,
-                  const char *reason)
+                  GError     *reason)
 {
-  if (reason == NULL)
-    reason = "";
-  if (g_strcmp0 (self->availability, availability) == 0 && g_strcmp0 (self->reason, reason) == 0)
+  g_autoptr(GError) old = self->reason;
+  gboolean is_said = g_strcmp0 (old != NULL ? old->message : NULL,
+                                reason != NULL ? reason->message : NULL) == 0;
+
+  self->reason = reason;
+  if (is_said && g_strcmp0 (self->availability, availability) == 0)
     return;
   self->availability = availability;
-  g_free (self->reason);
-  self->reason = g_strdup (reason);
   g_signal_emit_by_name (self, "availability-changed");
 }
 
@@ -70,25 +71,27 @@ void
 llm_engine_update_availability (LlmEngine *self)
 {
   g_autofree char *folders = NULL;
-  g_autofree char *reason = NULL;
 
   if (self->db_error != NULL)
-    set_availability (self, "failed", self->db_error->message);
+    set_availability (self, "failed", g_error_copy (self->db_error));
   else if (!self->has_catalogue || !self->has_index)
-    set_availability (self, "loading", "The service is looking for models");
+    set_availability (self, "loading", llmsvc_error_new (LLMSVC_ERROR_NO_MODEL, NULL,
+                                                         "The service is looking for models"));
   else if (self->is_loading)
-    set_availability (self, "loading", "The model is being loaded");
+    set_availability (self, "loading", llmsvc_error_new (LLMSVC_ERROR_NO_MODEL, NULL,
+                                                         "The model is being loaded"));
   else if (self->active == NULL)
     {
       folders = llm_engine_describe_folders (self);
-      reason = g_strdup_printf (N_("There is no model in the folders “%s”; put a GGUF file into one "
-                                   "of them, then ask again"), folders);
-      set_availability (self, "no-model", reason);
+      set_availability (self, "no-model",
+                        llmsvc_error_new (LLMSVC_ERROR_NO_MODEL, NULL,
+                                          "There is no model in the folders “%s”; put a GGUF file "
+                                          "into one of them, then ask again", folders));
     }
   else if (self->active->error != NULL)
-    set_availability (self, "failed", self->active->error->message);
+    set_availability (self, "failed", g_error_copy (self->active->error));
   else if (self->load_error != NULL)
-    set_availability (self, "failed", self->load_error->message);
+    set_availability (self, "failed", g_error_copy (self->load_error));
   else
     set_availability (self, "ready", NULL);
 }

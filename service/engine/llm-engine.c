@@ -125,7 +125,7 @@ llm_engine_finalize (GObject *object)
   llm_settings_free (self->settings);
   g_free (self->chosen);
   g_free (self->identity);
-  g_free (self->reason);
+  g_clear_error (&self->reason);
   G_OBJECT_CLASS (llm_engine_parent_class)->finalize (object);
 }
 
@@ -155,7 +155,6 @@ llm_engine_init (LlmEngine *self)
   self->apps = g_hash_table_new_full (NULL, NULL, NULL, (GDestroyNotify) llm_app_account_free);
   self->holds = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   self->availability = "loading";
-  self->reason = g_strdup ("");
   g_queue_init (&self->ended);
   g_queue_init (&self->uncounted);
   g_queue_init (&self->waiting_start);

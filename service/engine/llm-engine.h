@@ -55,7 +55,8 @@ const char *const *llm_engine_get_features     (LlmEngine   *self);
 
 /* "ready", "loading", "no-model", "disabled" or "failed". */
 const char        *llm_engine_get_availability (LlmEngine   *self);
-const char        *llm_engine_get_availability_reason (LlmEngine *self);
+/* (nullable): NULL when there is nothing to say. */
+const GError      *llm_engine_get_availability_reason (LlmEngine *self);
 /* (nullable): the model in use. */
 LlmModelInfo      *llm_engine_get_active_model (LlmEngine   *self);
 /* (element-type LlmModelInfo) (transfer none): those that can be used. */

@@ -7,7 +7,7 @@
 #include <errno.h>
 #include <glib/gi18n.h>
 
-#include "common/llmsvc-error.h"
+#include "base/llm-fail.h"
 #include "kernels/llk.h"
 #include "kv/llm-kv.h"
 #include "sched/llm-scheduler.h"
@@ -249,8 +249,8 @@ parse_value (const Key  *key,
 }
 
 #define WRONG(format, ...) \
-  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT, format, path, key->group, \
-               key->key, text, ##__VA_ARGS__)
+  llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT, format, path, key->group, key->key, text, \
+            ##__VA_ARGS__)
 
 static void
 tell_values (const Key  *key,
@@ -325,13 +325,9 @@ read_group (LlmSettings *self,
                                               g_str_equal (keys[index].key, names[i])))
         index++;
       if (index == G_N_ELEMENTS (keys))
-        {
-          g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                       "%s: there is no key “%s” in group [%s]; the keys are in "
-                       "docs/configuration.md",
-                       path, names[i], group);
-          return FALSE;
-        }
+        return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                         "%s: there is no key “%s” in group [%s]; the keys are in "
+                         "docs/configuration.md", path, names[i], group);
       if (!parse_value (&keys[index], G_STRUCT_MEMBER_P (self, keys[index].offset),
                         g_strstrip (text)))
         {
@@ -366,20 +362,16 @@ read_file (LlmSettings *self,
     {
       if (!must_exist && g_error_matches (local, G_FILE_ERROR, G_FILE_ERROR_NOENT))
         return TRUE;
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                   "The configuration %s can't be read: %s", path, local->message);
-      return FALSE;
+      return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                       "The configuration %s can't be read: %s", path, local->message);
     }
   groups = g_key_file_get_groups (file, NULL);
   for (guint i = 0; groups[i] != NULL; i++)
     {
       if (!has_group (groups[i]))
-        {
-          g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                       "%s: there is no group [%s]; the groups are model, service, memory, power, "
-                       "contexts and quota", path, groups[i]);
-          return FALSE;
-        }
+        return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                         "%s: there is no group [%s]; the groups are model, service, memory, power, "
+                         "contexts and quota", path, groups[i]);
       if (!read_group (self, file, path, groups[i], error))
         return FALSE;
     }

@@ -293,7 +293,8 @@ test_broken_model (void)
   g_assert_error (answer->error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL);
   g_assert_nonnull (strstr (answer->error->message, "broken.gguf"));
   g_assert_cmpstr (llm_engine_get_availability (fixture.engine), ==, "failed");
-  g_assert_nonnull (strstr (llm_engine_get_availability_reason (fixture.engine), "broken.gguf"));
+  g_assert_nonnull (strstr (llm_engine_get_availability_reason (fixture.engine)->message,
+                            "broken.gguf"));
   stop_engine (&fixture.engine);
   llm_caller_unref (fixture.caller);
   llm_test_folder_remove (folder);

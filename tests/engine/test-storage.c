@@ -189,7 +189,8 @@ assert_nothing_works (Fixture *fixture)
   g_assert_false (set_quota (fixture, "{'calls': <uint32 3>}", &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE);
   g_assert_true (is_available (fixture, "failed"));
-  g_assert_cmpstr (llm_engine_get_availability_reason (fixture->engine), ==, error->message);
+  g_assert_cmpstr (llm_engine_get_availability_reason (fixture->engine)->message, ==,
+                   error->message);
 }
 
 /* --- at the start --- */
@@ -223,7 +224,7 @@ test_locked (Fixture      *fixture,
 
   WAIT_FOR (is_available (fixture, "ready"));
   g_assert_cmpuint (n_changes, >=, 1);
-  g_assert_cmpstr (llm_engine_get_availability_reason (fixture->engine), ==, "");
+  g_assert_null (llm_engine_get_availability_reason (fixture->engine));
   found = open_context (fixture, "notes", "{}", &error);
   g_assert_no_error (error);
   g_assert_cmpuint (count_messages (found), ==, 2);
@@ -246,7 +247,8 @@ test_full_at_start (Fixture      *fixture,
   fixture->engine = start_engine (fixture->state, 2);
   WAIT_FOR (!is_available (fixture, "loading"));
   assert_nothing_works (fixture);
-  g_assert_nonnull (strstr (llm_engine_get_availability_reason (fixture->engine), "make room"));
+  g_assert_nonnull (strstr (llm_engine_get_availability_reason (fixture->engine)->message,
+                            "make room"));
   g_assert_cmpuint (__atomic_load_n (&n_refused, __ATOMIC_SEQ_CST), >, 0);
 
   set_disk (fixture, -1);
@@ -276,7 +278,7 @@ test_no_folder_at_start (Fixture      *fixture,
   fixture->engine = start_engine (fixture->state, 2);
   WAIT_FOR (!is_available (fixture, "loading"));
   assert_nothing_works (fixture);
-  g_assert_nonnull (strstr (llm_engine_get_availability_reason (fixture->engine),
+  g_assert_nonnull (strstr (llm_engine_get_availability_reason (fixture->engine)->message,
                             fixture->state));
 
   g_assert_cmpint (g_unlink (fixture->state), ==, 0);

@@ -18,6 +18,11 @@ HELPERS = ["--keyword", "--from-code=UTF-8", "--keyword=g_set_error:4",
            "--keyword=g_set_error_literal:4", "--keyword=g_error_new:3",
            "--keyword=g_error_new_literal:3", "--keyword=g_prefix_error:2",
            "--keyword=g_task_return_new_error:4"]
+# llmsvcd's own --help and llmsvc-tool speak to a terminal; lines and JSON are read by clients.
+PROGRAMS = ("service/main.c", "service/tool/", "libllmsvc/common/llmsvc-json.c",
+            "libllmsvc/common/llmsvc-line.c")
+PLAIN_ERROR = re.compile(r"(?:g_set_error|g_error_new|g_task_return_new_error)"
+                         r" \([^;]*?LLMSVC_ERROR,[^;]*;")
 HOW = "run scripts/update-po.sh and translate what it leaves open"
 
 
@@ -55,6 +60,18 @@ def check_sources(work):
             # "%s: " before another message says nothing
             faults += [f"{name}: “{entry.id}” is not marked with _()" for entry in po.read(output)
                        if re.search("[A-Za-z]", re.sub("%[a-z]+", "", entry.id))]
+    return faults
+
+
+def check_errors():
+    """What the service says with arguments can only be translated if the error keeps them."""
+    faults = []
+    for name in find_sources():
+        if not name.startswith(("service/", "libllmsvc/common/")) or name.startswith(PROGRAMS):
+            continue
+        for call in PLAIN_ERROR.findall((po.ROOT / name).read_text(encoding="utf-8")):
+            if re.search(r'"[^"]*%', call):
+                faults.append(f"{name}: llm_fail() or llmsvc_error_new() for {call!r}")
     return faults
 
 
@@ -106,7 +123,7 @@ def check_language(work, template, language):
 def main():
     with tempfile.TemporaryDirectory() as folder:
         work = pathlib.Path(folder)
-        faults = check_sources(work)
+        faults = check_sources(work) + check_errors()
         template, more = make_template(work)
         faults += more
         there = sorted(path.stem for path in po.PO.glob("*.po"))

@@ -6,7 +6,7 @@
 
 #include <time.h>
 
-#include "common/llmsvc-names.h"
+#include "base/llm-fail.h"
 
 /* Connections to remember: buses have limits of their own far below. */
 #define MAX_SENDERS 65536
@@ -308,42 +308,40 @@ llm_bus_accounts_get_seen (LlmBusAccounts *self,
 
 /* --- calls --- */
 
-char *
+gboolean
 llm_bus_accounts_check_call (LlmBusAccounts *self,
                              LlmBusSender   *sender,
                              guint64         bytes,
-                             const char    **error)
+                             GError        **error)
 {
   double price = 1 + (double) (bytes / BYTES_PER_CALL);
   guint64 max_bytes = sender->app != NULL ? sender->app->max_bytes : self->max_bytes;
   guint n_calls = g_hash_table_size (sender->calls);
 
   sender->is_caller = TRUE;
-  *error = LLMSVC_ERROR_PREFIX "MessageTooLarge";
   if (bytes > max_bytes)
-    return g_strdup_printf ("The call has %ju bytes; this service takes at most %ju", bytes,
-                            max_bytes);
+    return llm_fail (error, LLMSVC_ERROR_MESSAGE_TOO_LARGE,
+                     "The call has %ju bytes; this service takes at most %ju", bytes, max_bytes);
 
-  *error = LLMSVC_ERROR_PREFIX "Overloaded";
   if (sender->app == NULL)
-    return n_calls < LLM_BUS_GATE_NEW_CALLS
-             ? NULL
-             : g_strdup_printf ("%u calls of this connection are unanswered and the service does "
-                                "not know yet whose it is; wait for an answer "
-                                "[retry-after-ms=%u]",
-                                n_calls, LLM_BUS_GATE_REFUSAL_MS);
+    return n_calls < LLM_BUS_GATE_NEW_CALLS ||
+           llm_fail (error, LLMSVC_ERROR_OVERLOADED,
+                     "%u calls of this connection are unanswered and the service does not know yet "
+                     "whose it is; wait for an answer [retry-after-ms=%u]",
+                     n_calls, LLM_BUS_GATE_REFUSAL_MS);
   if (sender->app->n_calls >= sender->app->max_calls)
-    return g_strdup_printf ("%u calls of this application are unanswered; wait for some "
-                            "[retry-after-ms=%u]", sender->app->n_calls, LLM_BUS_GATE_REFUSAL_MS);
+    return llm_fail (error, LLMSVC_ERROR_OVERLOADED,
+                     "%u calls of this application are unanswered; wait for some "
+                     "[retry-after-ms=%u]", sender->app->n_calls, LLM_BUS_GATE_REFUSAL_MS);
   if (sender->user->n_calls >= sender->user->max_calls ||
       sender->user->n_bytes > MAX_USER_MESSAGES * max_bytes)
-    return g_strdup_printf ("%u calls of this user's applications are unanswered; wait for some "
-                            "[retry-after-ms=%u]", sender->user->n_calls, LLM_BUS_GATE_REFUSAL_MS);
-  if (!pay (sender->app, price, FALSE) || !pay (sender->user, price, FALSE))
-    return g_strdup_printf ("This application calls more often than %u times a second, or sends "
-                            "too much; wait a second [retry-after-ms=%u]", sender->app->rate,
-                            LLM_BUS_GATE_REFUSAL_MS);
-  return NULL;
+    return llm_fail (error, LLMSVC_ERROR_OVERLOADED,
+                     "%u calls of this user's applications are unanswered; wait for some "
+                     "[retry-after-ms=%u]", sender->user->n_calls, LLM_BUS_GATE_REFUSAL_MS);
+  return (pay (sender->app, price, FALSE) && pay (sender->user, price, FALSE)) ||
+         llm_fail (error, LLMSVC_ERROR_OVERLOADED,
+                   "This application calls more often than %u times a second, or sends too much; "
+                   "wait a second [retry-after-ms=%u]", sender->app->rate, LLM_BUS_GATE_REFUSAL_MS);
 }
 
 /* Signals and answers from others than the bus: few are ours, and small, and nobody counts them. */

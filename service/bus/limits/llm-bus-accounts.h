@@ -51,12 +51,11 @@ gint64          llm_bus_accounts_get_seen      (LlmBusAccounts     *self,
 
 /* --- calls --- */
 
-/* (transfer full) (nullable): why a call of @bytes is not let in. @error: (out): the name of that,
- * static. */
-char           *llm_bus_accounts_check_call    (LlmBusAccounts     *self,
+/* FALSE when a call of @bytes is not let in. */
+gboolean        llm_bus_accounts_check_call    (LlmBusAccounts     *self,
                                                 LlmBusSender       *sender,
                                                 guint64             bytes,
-                                                const char        **error);
+                                                GError            **error);
 /* Of messages that are no calls. */
 gboolean        llm_bus_accounts_admit_other   (LlmBusAccounts     *self,
                                                 LlmBusSender       *sender,

@@ -4,8 +4,9 @@
 
 #include "bus/limits/llm-bus-gate.h"
 
+#include "base/llm-fail.h"
 #include "bus/llm-bus-translate.h"
-#include "common/llmsvc-names.h"
+#include "common/llmsvc-error-private.h"
 
 #define BUS_NAME "org.freedesktop.DBus"
 
@@ -45,8 +46,7 @@ typedef struct
   char *sender;
   guint32 serial;
   char *user;             /* (nullable): its account */
-  const char *name;       /* of the error */
-  char *text;
+  GError *error;          /* (owned) */
 } Refusal;
 
 static void
@@ -57,7 +57,7 @@ refusal_free (gpointer data)
   gate_unref (refusal->gate);
   g_free (refusal->sender);
   g_free (refusal->user);
-  g_free (refusal->text);
+  g_error_free (refusal->error);
   g_free (refusal);
 }
 
@@ -67,7 +67,8 @@ send_refusal (gpointer data)
 {
   Refusal *refusal = data;
   LlmBusGate *self = refusal->gate;
-  g_autofree char *text = llm_bus_translate (NULL, refusal->text);
+  g_autofree char *name = g_dbus_error_encode_gerror (refusal->error);
+  g_autofree char *text = llm_bus_translate (NULL, refusal->error);
   g_autoptr(GDBusMessage) reply = g_dbus_message_new ();
   gboolean is_closed;
 
@@ -82,23 +83,22 @@ send_refusal (gpointer data)
   g_dbus_message_set_flags (reply, G_DBUS_MESSAGE_FLAGS_NO_REPLY_EXPECTED);
   g_dbus_message_set_reply_serial (reply, refusal->serial);
   g_dbus_message_set_destination (reply, refusal->sender);
-  g_dbus_message_set_error_name (reply, refusal->name);
+  g_dbus_message_set_error_name (reply, name);
   g_dbus_message_set_body (reply, g_variant_new ("(s)", text));
   g_dbus_connection_send_message (self->connection, reply, G_DBUS_SEND_MESSAGE_FLAGS_NONE, NULL,
                                   NULL);
   return G_SOURCE_REMOVE;
 }
 
-/* Under the mutex, in the relay's thread. @name: of the error, static; @text: (transfer full). */
+/* Under the mutex, in the relay's thread. @error: (transfer full) */
 static void
 refuse (LlmBusGate         *self,
         const LlmBusSender *sender,
         const LlmBusHead   *head,
         gboolean            is_silent,
-        const char         *name,
-        char               *text)
+        GError             *error)
 {
-  g_autofree char *owned = text;
+  g_autoptr(GError) owned = error;
   g_autoptr(GSource) source = NULL;
   char *user = NULL;
   Refusal *refusal;
@@ -112,8 +112,7 @@ refuse (LlmBusGate         *self,
   refusal->gate = g_atomic_rc_box_acquire (self);
   refusal->sender = g_strdup (head->sender);
   refusal->serial = head->serial;
-  refusal->name = name;
-  refusal->text = g_steal_pointer (&owned);
+  refusal->error = g_steal_pointer (&owned);
   refusal->user = user;
   source = g_timeout_source_new (LLM_BUS_GATE_REFUSAL_MS);
   g_source_set_callback (source, send_refusal, refusal, refusal_free);
@@ -131,8 +130,7 @@ llm_bus_gate_admit (LlmBusGate *self,
   g_autoptr(GMutexLocker) locker = g_mutex_locker_new (&self->mutex);
   LlmBusSender *sender = llm_bus_accounts_get_sender (self->accounts, head->sender);
   gboolean is_silent = (head->flags & G_DBUS_MESSAGE_FLAGS_NO_REPLY_EXPECTED) != 0;
-  const char *error = NULL;
-  char *reason;
+  GError *error = NULL;
 
   if (head->type != G_DBUS_MESSAGE_TYPE_METHOD_CALL)
     return llm_bus_accounts_admit_other (self->accounts, sender, head->n_counted);
@@ -141,16 +139,14 @@ llm_bus_gate_admit (LlmBusGate *self,
   if (llm_bus_sender_has_call (sender, head->serial))
     return FALSE;
 
-  reason = llm_bus_accounts_check_call (self->accounts, sender, head->n_counted, &error);
   /* no method takes descriptors, and they are few: whoever sends some must hear of it */
-  if (reason == NULL && head->n_fds > 0)
+  if (llm_bus_accounts_check_call (self->accounts, sender, head->n_counted, &error) &&
+      head->n_fds > 0)
+    llm_fail (&error, LLMSVC_ERROR_INVALID_ARGUMENT,
+              "The call brings file descriptors; no method takes any");
+  if (error != NULL)
     {
-      error = LLMSVC_ERROR_PREFIX "InvalidArgument";
-      reason = g_strdup ("The call brings file descriptors; no method takes any");
-    }
-  if (reason != NULL)
-    {
-      refuse (self, sender, head, is_silent, error, reason);
+      refuse (self, sender, head, is_silent, error);
       return FALSE;
     }
 
@@ -168,9 +164,10 @@ llm_bus_gate_take_spoilt (LlmBusGate       *self,
   gboolean is_silent;
 
   if (sender != NULL && llm_bus_sender_end_call (sender, head->serial, 0, &is_silent))
-    refuse (self, sender, head, is_silent, LLMSVC_ERROR_PREFIX "InvalidArgument",
-            g_strdup ("The message can't be read: the service's D-Bus library "
-                      "takes it for damaged"));
+    refuse (self, sender, head, is_silent,
+            llmsvc_error_new (LLMSVC_ERROR_INVALID_ARGUMENT, NULL,
+                              "The message can't be read: the service's D-Bus library takes it for "
+                              "damaged"));
 }
 
 /* --- the filter: GDBus's thread --- */

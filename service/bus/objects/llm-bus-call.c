@@ -190,12 +190,11 @@ llm_bus_call_return_error (LlmBusCall *self,
   g_return_if_fail (self->message != NULL);
   g_return_if_fail (error != NULL);
 
-  /* the bus's own word for a missing object is the only one that stays */
-  if (!g_error_matches (owned, G_DBUS_ERROR, G_DBUS_ERROR_UNKNOWN_OBJECT))
-    llmsvc_error_convert (&owned);
-
-  name = g_dbus_error_encode_gerror (owned);
-  text = llm_bus_translate (llm_bus_call_get_locale (self), owned->message);
+  llmsvc_error_convert (&owned);
+  /* the bus has a word of its own for this one */
+  name = self->has_no_object ? g_strdup ("org.freedesktop.DBus.Error.UnknownObject")
+                             : g_dbus_error_encode_gerror (owned);
+  text = llm_bus_translate (llm_bus_call_get_locale (self), owned);
   send_reply (self, g_dbus_message_new_method_error_literal (self->message, name, text));
 }
 
@@ -251,10 +250,9 @@ find_object (LlmBusCall *self,
   id = path + strlen (self->tree->path) + 1;
   if (strchr (id, '/') == NULL)
     self->object = self->tree->lookup (self->bus, self->caller, id);
-  if (self->object == NULL)
-    g_set_error (error, G_DBUS_ERROR, G_DBUS_ERROR_UNKNOWN_OBJECT,
-                 "This application has no object at “%s”", path);
-  return self->object != NULL;
+  self->has_no_object = self->object == NULL;
+  return !self->has_no_object || llm_fail (error, LLMSVC_ERROR_NOT_FOUND,
+                                           "This application has no object at “%s”", path);
 }
 
 static gboolean

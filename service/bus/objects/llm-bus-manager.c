@@ -20,7 +20,9 @@
 static char *
 dup_reason (LlmBus *bus)
 {
-  return llm_bus_translate (NULL, llm_engine_get_availability_reason (bus->engine));
+  const GError *reason = llm_engine_get_availability_reason (bus->engine);
+
+  return reason != NULL ? llm_bus_translate (NULL, reason) : g_strdup ("");
 }
 
 static char *

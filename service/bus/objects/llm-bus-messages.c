@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/llm-fail.h"
+#include "common/llmsvc-error-private.h"
 #include "common/llmsvc-option-value.h"
 
 #define MAX_QUOTED_CHARACTERS 40
@@ -113,6 +114,9 @@ llm_bus_name_check (const char  *name,
   g_autoptr(LlmCallOptions) options =
     llm_call_options_parse (dict, LLMSVC_CALL_CREATE_CONTEXT, NULL, &local);
 
-  return options != NULL || llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
-                                      "No context can have this name. %s", local->message);
+  if (options == NULL)
+    g_propagate_error (error, llmsvc_error_new (LLMSVC_ERROR_INVALID_ARGUMENT, local,
+                                                "No context can have this name. %s",
+                                                local->message));
+  return options != NULL;
 }

@@ -182,7 +182,7 @@ write_failure (LlmBusStream *self,
   g_autofree char *message = NULL;
 
   llmsvc_error_convert (&converted);
-  message = llm_bus_translate (self->locale, converted->message);
+  message = llm_bus_translate (self->locale, converted);
   name = g_strconcat (LLMSVC_ERROR_PREFIX, llmsvc_error_get_name (converted->code), NULL);
   llmsvc_line_write_error (self->pending, name, message);
 }

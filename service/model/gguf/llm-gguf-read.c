@@ -2,11 +2,10 @@
 
 #include "model/gguf/llm-gguf.h"
 
-#include <glib/gi18n.h>
 #include <string.h>
 #include <xxhash.h>
 
-#include "common/llmsvc-error.h"
+#include "common/llmsvc-error-private.h"
 
 #define DEFAULT_ALIGNMENT 32
 #define MIN_ALIGNMENT 8
@@ -28,14 +27,44 @@ typedef struct
   const guint8 *data;
   guint64 size;
   guint64 at;
+  GError *what;    /* its message tells what is being read */
   GError *error;   /* (nullable) */
 } Reader;
+
+/* Says what is read from now on. */
+static void G_GNUC_PRINTF (2, 3)
+begin_reading (Reader     *reader,
+               const char *format,
+               ...)
+{
+  va_list args;
+
+  g_clear_error (&reader->what);
+  va_start (args, format);
+  reader->what = llmsvc_error_new_valist (LLMSVC_ERROR_INVALID_MODEL, NULL, format, args);
+  va_end (args);
+}
+
+/* Sets an error that may have the message of what is being read. Returns FALSE. */
+static gboolean G_GNUC_PRINTF (3, 4)
+fail_reading (Reader     *reader,
+              int         code,
+              const char *format,
+              ...)
+{
+  va_list args;
+  GError *cause;
+
+  va_start (args, format);
+  cause = llmsvc_error_new_valist (code, reader->what, format, args);
+  va_end (args);
+  return llm_gguf_fail_of (reader->gguf, &reader->error, cause);
+}
 
 /* Passes over @n_bytes; NULL when they are not there. */
 static const guint8 *
 take (Reader     *reader,
-      guint64     n_bytes,
-      const char *what)
+      guint64     n_bytes)
 {
   const guint8 *bytes = reader->data + reader->at;
 
@@ -43,9 +72,9 @@ take (Reader     *reader,
     return NULL;
   if (reader->size - reader->at < n_bytes)
     {
-      llm_gguf_fail (reader->gguf, &reader->error, LLMSVC_ERROR_INVALID_MODEL,
-                     "the file ends within %s at byte %ju: it is damaged or not complete",
-                     what, reader->size);
+      fail_reading (reader, LLMSVC_ERROR_INVALID_MODEL,
+                    "the file ends within %s at byte %ju: it is damaged or not complete",
+                    reader->what->message, reader->size);
       return NULL;
     }
   reader->at += n_bytes;
@@ -54,10 +83,9 @@ take (Reader     *reader,
 
 static guint64
 read_uint (Reader     *reader,
-           guint       width,
-           const char *what)
+           guint       width)
 {
-  const guint8 *bytes = take (reader, width, what);
+  const guint8 *bytes = take (reader, width);
 
   return bytes != NULL ? llm_gguf_load (bytes, width) : 0;
 }
@@ -65,40 +93,39 @@ read_uint (Reader     *reader,
 /* Passes over a string and says where it is; NULL after an error. */
 static const char *
 read_string (Reader     *reader,
-             const char *what,
              guint64    *length)
 {
-  *length = read_uint (reader, 8, what);
+  *length = read_uint (reader, 8);
   if (reader->error == NULL && *length > reader->size - reader->at)
-    llm_gguf_fail (reader->gguf, &reader->error, LLMSVC_ERROR_INVALID_MODEL,
-                   "%s has a length of %ju bytes, but only %ju are left in the file",
-                   what, *length, reader->size - reader->at);
-  return (const char *) take (reader, *length, what);
+    fail_reading (reader, LLMSVC_ERROR_INVALID_MODEL,
+                  "%s has a length of %ju bytes, but only %ju are left in the file",
+                  reader->what->message, *length, reader->size - reader->at);
+  return (const char *) take (reader, *length);
 }
 
 /* A name of limited length that is text and not empty; NULL after an error. */
 static char *
 read_name (Reader     *reader,
-           const char *what,
            guint64     max_length)
 {
   guint64 length;
-  const char *text = read_string (reader, what, &length);
+  const char *text = read_string (reader, &length);
 
   if (text == NULL)
     return NULL;
   if (length == 0 || length > max_length)
     {
-      llm_gguf_fail (reader->gguf, &reader->error, LLMSVC_ERROR_INVALID_MODEL,
-                     "%s has a length of %ju, from 1 to %ju is allowed", what, length, max_length);
+      fail_reading (reader, LLMSVC_ERROR_INVALID_MODEL,
+                    "%s has a length of %ju, from 1 to %ju is allowed",
+                    reader->what->message, length, max_length);
       return NULL;
     }
   if (!g_utf8_validate_len (text, length, NULL))
     {
       g_autofree char *quoted = llm_gguf_quote (text, length);
 
-      llm_gguf_fail (reader->gguf, &reader->error, LLMSVC_ERROR_INVALID_MODEL,
-                     "%s is %s, which is no valid UTF-8 text", what, quoted);
+      fail_reading (reader, LLMSVC_ERROR_INVALID_MODEL,
+                    "%s is %s, which is no valid UTF-8 text", reader->what->message, quoted);
       return NULL;
     }
   return g_strndup (text, length);
@@ -117,74 +144,72 @@ read_header (Reader   *reader,
     {
       g_autofree char *found = llm_gguf_quote ((const char *) reader->data, MIN (reader->size, 4));
 
-      return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                            "this is no GGUF file: it begins with %s, not with “GGUF”", found);
+      return fail_reading (reader, LLMSVC_ERROR_INVALID_MODEL,
+                           "this is no GGUF file: it begins with %s, not with “GGUF”", found);
     }
   reader->at = 4;
 
-  version = gguf->version = (guint) read_uint (reader, 4, N_("the version"));
+  begin_reading (reader, "the version");
+  version = gguf->version = (guint) read_uint (reader, 4);
   /* A small number seen from the wrong end. */
   if (version != 0 && (version & 0xffff) == 0)
-    return llm_gguf_fail (gguf, error, LLMSVC_ERROR_UNSUPPORTED,
-                          "version: the file is big-endian (0x%08x), only little-endian files are "
-                          "supported",
-                          version);
+    return fail_reading (reader, LLMSVC_ERROR_UNSUPPORTED,
+                         "version: the file is big-endian (0x%08x), only little-endian files are "
+                         "supported", version);
   if (*error == NULL && version != 2 && version != 3)
-    return llm_gguf_fail (gguf, error, LLMSVC_ERROR_UNSUPPORTED,
-                          "version: GGUF version %u is not supported, versions 2 and 3 are",
-                          version);
+    return fail_reading (reader, LLMSVC_ERROR_UNSUPPORTED,
+                         "version: GGUF version %u is not supported, versions 2 and 3 are",
+                         version);
 
-  *n_tensors = read_uint (reader, 8, N_("the number of tensors"));
-  *n_keys = read_uint (reader, 8, N_("the number of keys"));
+  begin_reading (reader, "the number of tensors");
+  *n_tensors = read_uint (reader, 8);
+  begin_reading (reader, "the number of keys");
+  *n_keys = read_uint (reader, 8);
   if (*n_keys > MAX_KEYS || *n_keys > (reader->size - reader->at) / MIN_KEY_BYTES)
-    return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                          "number of keys: %ju is more than the file has room for or than the "
-                          "limit of %d",
-                          *n_keys, MAX_KEYS);
+    return fail_reading (reader, LLMSVC_ERROR_INVALID_MODEL,
+                         "number of keys: %ju is more than the file has room for or than the "
+                         "limit of %d", *n_keys, MAX_KEYS);
   if (*error == NULL &&
       (*n_tensors > MAX_TENSORS || *n_tensors > (reader->size - reader->at) / MIN_TENSOR_BYTES))
-    return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                          "number of tensors: %ju is more than the file has room for or than the "
-                          "limit of %d",
-                          *n_tensors, MAX_TENSORS);
+    return fail_reading (reader, LLMSVC_ERROR_INVALID_MODEL,
+                         "number of tensors: %ju is more than the file has room for or than the "
+                         "limit of %d", *n_tensors, MAX_TENSORS);
   return *error == NULL;
 }
 
 static gboolean
 read_array (Reader     *reader,
-            LlmGgufKey *key,
-            const char *what)
+            LlmGgufKey *key)
 {
-  LlmGguf *gguf = reader->gguf;
   GError **error = &reader->error;
-  guint64 item_type = read_uint (reader, 4, what);
+  guint64 item_type = read_uint (reader, 4);
   guint64 length;
   guint width;
 
-  key->n_items = read_uint (reader, 8, what);
+  key->n_items = read_uint (reader, 8);
   if (*error != NULL)
     return FALSE;
   if (item_type == LLM_GGUF_ARRAY)
-    return llm_gguf_fail (gguf, error, LLMSVC_ERROR_UNSUPPORTED,
-                          "%s is an array of arrays, which is not supported", what);
+    return fail_reading (reader, LLMSVC_ERROR_UNSUPPORTED,
+                         "%s is an array of arrays, which is not supported", reader->what->message);
   if (item_type >= LLM_GGUF_N_TYPES)
-    return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                          "%s is an array of type %u, types 0 to %d are known", what,
-                          (guint) item_type, LLM_GGUF_N_TYPES - 1);
+    return fail_reading (reader, LLMSVC_ERROR_INVALID_MODEL,
+                         "%s is an array of type %u, types 0 to %d are known",
+                         reader->what->message, (guint) item_type, LLM_GGUF_N_TYPES - 1);
   key->item_type = (LlmGgufType) item_type;
   key->offset = reader->at;
 
   width = llm_gguf_type_width (key->item_type);
   /* An empty string takes 8 bytes. */
   if (key->n_items > (reader->size - reader->at) / (width != 0 ? width : 8))
-    return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                          "%s is an array of %ju items, more than the file has room for", what,
-                          key->n_items);
+    return fail_reading (reader, LLMSVC_ERROR_INVALID_MODEL,
+                         "%s is an array of %ju items, more than the file has room for",
+                         reader->what->message, key->n_items);
 
   if (width != 0)
-    return take (reader, key->n_items * width, what) != NULL;
+    return take (reader, key->n_items * width) != NULL;
   for (guint64 i = 0; i < key->n_items && *error == NULL; i++)
-    read_string (reader, what, &length);
+    read_string (reader, &length);
   return *error == NULL;
 }
 
@@ -193,24 +218,25 @@ read_value (Reader     *reader,
             LlmGgufKey *key)
 {
   g_autofree char *quoted = llm_gguf_quote (key->name, strlen (key->name));
-  g_autofree char *what = g_strdup_printf (N_("key %s"), quoted);
-  guint64 type = read_uint (reader, 4, what);
+  guint64 type;
 
+  begin_reading (reader, "key %s", quoted);
+  type = read_uint (reader, 4);
   if (type >= LLM_GGUF_N_TYPES)
-    return llm_gguf_fail (reader->gguf, &reader->error, LLMSVC_ERROR_INVALID_MODEL,
-                          "%s has type %u, types 0 to %d are known", what, (guint) type,
-                          LLM_GGUF_N_TYPES - 1);
+    return fail_reading (reader, LLMSVC_ERROR_INVALID_MODEL,
+                         "%s has type %u, types 0 to %d are known",
+                         reader->what->message, (guint) type, LLM_GGUF_N_TYPES - 1);
   if (reader->error != NULL)
     return FALSE;
   key->type = (LlmGgufType) type;
 
   if (key->type == LLM_GGUF_ARRAY)
-    return read_array (reader, key, what);
+    return read_array (reader, key);
   key->offset = reader->at;
   if (key->type != LLM_GGUF_STRING)
-    return take (reader, llm_gguf_type_width (key->type), what) != NULL;
+    return take (reader, llm_gguf_type_width (key->type)) != NULL;
   key->offset += 8;
-  return read_string (reader, what, &key->n_items) != NULL;
+  return read_string (reader, &key->n_items) != NULL;
 }
 
 static gboolean
@@ -221,9 +247,10 @@ read_keys (Reader  *reader,
 
   for (guint64 i = 0; i < n_keys; i++)
     {
-      g_autofree char *what = g_strdup_printf (N_("the name of key %ju"), i);
-      LlmGgufKey key = { .name = read_name (reader, what, MAX_KEY_LENGTH) };
+      LlmGgufKey key = { 0 };
 
+      begin_reading (reader, "the name of key %ju", i);
+      key.name = read_name (reader, MAX_KEY_LENGTH);
       if (key.name == NULL)
         return FALSE;
 
@@ -233,8 +260,7 @@ read_keys (Reader  *reader,
         {
           g_autofree char *quoted = llm_gguf_quote (key.name, strlen (key.name));
 
-          return llm_gguf_fail (gguf, &reader->error, LLMSVC_ERROR_INVALID_MODEL,
-                                "key %s is there twice", quoted);
+          return fail_reading (reader, LLMSVC_ERROR_INVALID_MODEL, "key %s is there twice", quoted);
         }
       if (!read_value (reader, &g_array_index (gguf->keys, LlmGgufKey, i)))
         return FALSE;
@@ -272,28 +298,27 @@ list_supported_types (void)
 static gboolean
 read_dims (Reader        *reader,
            LlmGgufTensor *tensor,
-           guint64       *n_values,
-           const char    *what)
+           guint64       *n_values)
 {
-  guint64 n_dims = read_uint (reader, 4, what);
+  guint64 n_dims = read_uint (reader, 4);
 
   if (reader->error != NULL)
     return FALSE;
   if (n_dims == 0 || n_dims > LLM_GGUF_MAX_DIMS)
-    return llm_gguf_fail (reader->gguf, &reader->error, LLMSVC_ERROR_INVALID_MODEL,
-                          "%s has %u dimensions, from 1 to %d are allowed", what, (guint) n_dims,
-                          LLM_GGUF_MAX_DIMS);
+    return fail_reading (reader, LLMSVC_ERROR_INVALID_MODEL,
+                         "%s has %u dimensions, from 1 to %d are allowed",
+                         reader->what->message, (guint) n_dims, LLM_GGUF_MAX_DIMS);
   tensor->n_dims = (guint) n_dims;
 
   for (guint i = 0; i < LLM_GGUF_MAX_DIMS; i++)
     {
-      tensor->dims[i] = i < n_dims ? read_uint (reader, 8, what) : 1;
+      tensor->dims[i] = i < n_dims ? read_uint (reader, 8) : 1;
       if (reader->error != NULL)
         return FALSE;
       if (tensor->dims[i] == 0 || tensor->dims[i] > G_MAXINT64 / *n_values)
-        return llm_gguf_fail (reader->gguf, &reader->error, LLMSVC_ERROR_INVALID_MODEL,
-                              "%s: dimension %u is %ju, which is none or too many", what, i,
-                              tensor->dims[i]);
+        return fail_reading (reader, LLMSVC_ERROR_INVALID_MODEL,
+                             "%s: dimension %u is %ju, which is none or too many",
+                             reader->what->message, i, tensor->dims[i]);
       *n_values *= tensor->dims[i];
     }
   return TRUE;
@@ -307,16 +332,15 @@ read_tensor (Reader        *reader,
              guint64        alignment)
 {
   g_autofree char *quoted = llm_gguf_quote (tensor->name, strlen (tensor->name));
-  g_autofree char *what = g_strdup_printf (N_("tensor %s"), quoted);
-  LlmGguf *gguf = reader->gguf;
   GError **error = &reader->error;
   guint64 n_values = 1, block_size, block_bytes;
   guint32 type;
 
-  if (!read_dims (reader, tensor, &n_values, what))
+  begin_reading (reader, "tensor %s", quoted);
+  if (!read_dims (reader, tensor, &n_values))
     return FALSE;
-  type = (guint32) read_uint (reader, 4, what);
-  tensor->offset = read_uint (reader, 8, what);
+  type = (guint32) read_uint (reader, 4);
+  tensor->offset = read_uint (reader, 8);
   if (*error != NULL)
     return FALSE;
 
@@ -325,28 +349,29 @@ read_tensor (Reader        *reader,
       g_autofree char *found = describe_type (type);
       g_autofree char *supported = list_supported_types ();
 
-      return llm_gguf_fail (gguf, error, LLMSVC_ERROR_UNSUPPORTED,
-                            "%s is of type %s, which is not supported; supported are %s", what,
-                            found, supported);
+      return fail_reading (reader, LLMSVC_ERROR_UNSUPPORTED,
+                           "%s is of type %s, which is not supported; supported are %s",
+                           reader->what->message, found, supported);
     }
   tensor->type = (LlkType) type;
 
   block_size = llk_type_block_size (tensor->type);
   block_bytes = llk_type_block_bytes (tensor->type);
   if (tensor->dims[0] % block_size != 0)
-    return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                          "%s has rows of %ju values, which is no multiple of the %ju in a block "
-                          "of %s",
-                          what, tensor->dims[0], block_size, llk_type_name (tensor->type));
+    return fail_reading (reader, LLMSVC_ERROR_INVALID_MODEL,
+                         "%s has rows of %ju values, which is no multiple of the %ju in a block "
+                         "of %s",
+                         reader->what->message, tensor->dims[0], block_size,
+                         llk_type_name (tensor->type));
   if (n_values / block_size > G_MAXINT64 / block_bytes)
-    return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                          "%s has %ju values, which is too many", what, n_values);
+    return fail_reading (reader, LLMSVC_ERROR_INVALID_MODEL,
+                         "%s has %ju values, which is too many", reader->what->message, n_values);
   tensor->bytes = n_values / block_size * block_bytes;
 
   if (tensor->offset % alignment != 0)
-    return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                          "%s is at offset %ju, which is no multiple of the alignment %ju",
-                          what, tensor->offset, alignment);
+    return fail_reading (reader, LLMSVC_ERROR_INVALID_MODEL,
+                         "%s is at offset %ju, which is no multiple of the alignment %ju",
+                         reader->what->message, tensor->offset, alignment);
   return TRUE;
 }
 
@@ -359,10 +384,11 @@ read_tensors (Reader  *reader,
 
   for (guint64 i = 0; i < n_tensors; i++)
     {
-      g_autofree char *what = g_strdup_printf (N_("the name of tensor %ju"), i);
-      char *name = read_name (reader, what, MAX_TENSOR_NAME_LENGTH);
-      LlmGgufTensor tensor = { .name = name };
+      LlmGgufTensor tensor = { 0 };
+      char *name;
 
+      begin_reading (reader, "the name of tensor %ju", i);
+      tensor.name = name = read_name (reader, MAX_TENSOR_NAME_LENGTH);
       if (name == NULL)
         return FALSE;
 
@@ -371,8 +397,8 @@ read_tensors (Reader  *reader,
         {
           g_autofree char *quoted = llm_gguf_quote (name, strlen (name));
 
-          return llm_gguf_fail (gguf, &reader->error, LLMSVC_ERROR_INVALID_MODEL,
-                                "tensor %s is there twice", quoted);
+          return fail_reading (reader, LLMSVC_ERROR_INVALID_MODEL,
+                               "tensor %s is there twice", quoted);
         }
       if (!read_tensor (reader, &g_array_index (gguf->tensors, LlmGgufTensor, i), alignment))
         return FALSE;
@@ -397,10 +423,10 @@ place_tensors (Reader  *reader,
         {
           g_autofree char *quoted = llm_gguf_quote (tensor->name, strlen (tensor->name));
 
-          return llm_gguf_fail (gguf, &reader->error, LLMSVC_ERROR_INVALID_MODEL,
-                                "tensor %s takes %ju bytes from offset %ju, but the file has only "
-                                "%ju bytes of tensor data: it is damaged or not complete",
-                                quoted, tensor->bytes, tensor->offset, room);
+          return fail_reading (reader, LLMSVC_ERROR_INVALID_MODEL,
+                               "tensor %s takes %ju bytes from offset %ju, but the file has only "
+                               "%ju bytes of tensor data: it is damaged or not complete",
+                               quoted, tensor->bytes, tensor->offset, room);
         }
       tensor->offset += start;
     }
@@ -447,10 +473,10 @@ llm_gguf_read (LlmGguf  *self,
       !read_layout (self, &alignment, &reader.error) ||
       !read_tensors (&reader, n_tensors, alignment) ||
       !place_tensors (&reader, alignment))
-    {
-      g_propagate_error (error, reader.error);
-      return FALSE;
-    }
+    g_propagate_error (error, reader.error);
+  g_clear_error (&reader.what);
+  if (reader.error != NULL)
+    return FALSE;
 
   self->header_hash = XXH3_64bits (reader.data, reader.at);
 

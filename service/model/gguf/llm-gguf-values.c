@@ -6,7 +6,7 @@
 #include <glib/gi18n.h>
 #include <string.h>
 
-#include "common/llmsvc-error.h"
+#include "common/llmsvc-error-private.h"
 
 /* Items of an array that are copied out: more than any vocabulary has. */
 #define MAX_ITEMS (4 * 1024 * 1024)
@@ -116,22 +116,32 @@ llm_gguf_quote (const char *text,
 }
 
 gboolean
+llm_gguf_fail_of (LlmGguf  *self,
+                  GError  **error,
+                  GError   *cause)
+{
+  g_autoptr(GError) owned = cause;
+  g_autofree char *path = g_filename_display_name (self->path);
+
+  g_propagate_error (error, llmsvc_error_new (cause->code, cause, "“%s”: %s", path,
+                                              cause->message));
+  return FALSE;
+}
+
+gboolean
 llm_gguf_fail (LlmGguf     *self,
                GError     **error,
                int          code,
                const char  *format,
                ...)
 {
-  g_autofree char *message = NULL;
-  g_autofree char *path = NULL;
   va_list args;
-
-  path = g_filename_display_name (self->path);
+  GError *cause;
 
   va_start (args, format);
-  message = g_strdup_vprintf (format, args);
+  cause = llmsvc_error_new_valist (code, NULL, format, args);
   va_end (args);
-  return llm_fail (error, code, "“%s”: %s", path, message);
+  return llm_gguf_fail_of (self, error, cause);
 }
 
 const LlmGgufKey *

@@ -144,5 +144,9 @@ gboolean             llm_gguf_fail        (LlmGguf     *self,
                                            int          code,
                                            const char  *format,
                                            ...) G_GNUC_PRINTF (4, 5);
+/* The same of @cause: (transfer full), with its code. */
+gboolean             llm_gguf_fail_of     (LlmGguf     *self,
+                                           GError     **error,
+                                           GError      *cause);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmGguf, llm_gguf_unref)

@@ -5,30 +5,12 @@
 #include <string.h>
 #include <xxhash.h>
 
-static XXH3_state_t *
-begin (void)
-{
-  XXH3_state_t *state = XXH3_createState ();
-
-  XXH3_64bits_reset (state);
-  return state;
-}
-
-static gint64
-end (XXH3_state_t *state)
-{
-  gint64 sum = (gint64) XXH3_64bits_digest (state);
-
-  XXH3_freeState (state);
-  return sum;
-}
-
-/* Adds values in order: `i` gint64, `s` const char * (nullable, which is not the same as empty), `b`
- * const void * and gsize. A length before all that has one: two rows that differ never give the
+/* Adds values in order: `i` gint64, `s` const char * (nullable, which is not the same as empty),
+ * `b` const void * and gsize. A length before all that has one: two rows that differ never give the
  * same bytes. The database may be copied to a machine of the other byte order. */
 static void
-add (XXH3_state_t *state,
-     const char   *types,
+add (GByteArray *row,
+     const char *types,
      ...)
 {
   va_list values;
@@ -43,31 +25,37 @@ add (XXH3_state_t *state,
                                       : -1;
       gint64 little = GINT64_TO_LE (number);
 
-      XXH3_64bits_update (state, &little, sizeof little);
+      g_byte_array_append (row, (const guint8 *) &little, sizeof little);
       if (bytes != NULL && number > 0)
-        XXH3_64bits_update (state, bytes, (gsize) number);
+        g_byte_array_append (row, bytes, (guint) number);
     }
   va_end (values);
+}
+
+static gint64
+get_sum (const GByteArray *row)
+{
+  return (gint64) XXH3_64bits (row->data, row->len);
 }
 
 gint64
 llm_checksum_of_owner (const LlmStoredContext *context)
 {
-  XXH3_state_t *state = begin ();
+  g_autoptr(GByteArray) row = g_byte_array_new ();
 
-  add (state, "is", (gint64) context->uid, context->app);
-  return end (state);
+  add (row, "is", (gint64) context->uid, context->app);
+  return get_sum (row);
 }
 
 gint64
 llm_checksum_of_context (const LlmStoredContext *context)
 {
-  XXH3_state_t *state = begin ();
+  g_autoptr(GByteArray) row = g_byte_array_new ();
 
-  add (state, "ssiiiisis", context->id, context->name, (gint64) context->revision,
+  add (row, "ssiiiisis", context->id, context->name, (gint64) context->revision,
        context->created, context->used, (gint64) context->max_tokens, context->slo,
        (gint64) context->n_turns, context->damage);
-  return end (state);
+  return get_sum (row);
 }
 
 gint64
@@ -77,16 +65,16 @@ llm_checksum_of_turn (const char      *context,
                       const char      *results,
                       const GPtrArray *extras)
 {
-  XXH3_state_t *state = begin ();
+  g_autoptr(GByteArray) row = g_byte_array_new ();
 
-  add (state, "siiss", context, number, (gint64) turn->is_base, turn->request_id, results);
+  add (row, "siiss", context, number, (gint64) turn->is_base, turn->request_id, results);
   for (guint i = 0; i < turn->messages->len; i++)
     {
       const LlmStoredMessage *message = g_ptr_array_index (turn->messages, i);
 
-      add (state, "sss", message->role, message->text, g_ptr_array_index (extras, i));
+      add (row, "sss", message->role, message->text, g_ptr_array_index (extras, i));
     }
-  return end (state);
+  return get_sum (row);
 }
 
 gint64
@@ -94,11 +82,11 @@ llm_checksum_of_tokens (const char    *context,
                         gint64         number,
                         const LlmTurn *turn)
 {
-  XXH3_state_t *state = begin ();
+  g_autoptr(GByteArray) row = g_byte_array_new ();
 
-  add (state, "sisii", context, number, turn->identity, (gint64) turn->is_closed,
+  add (row, "sisii", context, number, turn->identity, (gint64) turn->is_closed,
        (gint64) turn->n_tokens);
   if (turn->tokens != NULL)
-    add (state, "b", turn->tokens->data, (gsize) turn->tokens->len * sizeof (gint32));
-  return end (state);
+    add (row, "b", turn->tokens->data, (gsize) turn->tokens->len * sizeof (gint32));
+  return get_sum (row);
 }

@@ -1,13 +1,89 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Reading the turns of a context. Nothing that is stored is trusted: what is damaged is noticed
+/* Reading a context and its turns. Nothing that is stored is trusted: what is damaged is noticed
  * and told, and never becomes part of a prompt. */
 
-#include "base/llm-fail.h"
 #include "contexts/llm-context-store.h"
 
+#include <string.h>
+
+#include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
 #include "contexts/llm-checksum.h"
+#include "sched/llm-slo.h"
+
+/* As options allow them. */
+#define MAX_MAX_TOKENS 16777216
+
+/* The last part of an object path, and the name of a folder. */
+#define MAX_ID_BYTES 64
+
+/* --- a context --- */
+
+static gboolean
+is_good_id (const char *id)
+{
+  if (id == NULL || *id == '\0' || strlen (id) > MAX_ID_BYTES)
+    return FALSE;
+  for (const char *p = id; *p != '\0'; p++)
+    if (!g_ascii_isalnum (*p) && *p != '_')
+      return FALSE;
+  return TRUE;
+}
+
+static gboolean
+is_good_name (const char *name)
+{
+  if (name == NULL || *name == '\0' || strlen (name) > LLM_STORED_MAX_NAME_BYTES)
+    return FALSE;
+  for (const char *p = name; *p != '\0'; p = g_utf8_next_char (p))
+    if (*p == '/' || !g_unichar_isprint (g_utf8_get_char (p)))
+      return FALSE;
+  return TRUE;
+}
+
+gboolean
+llm_stored_context_read (LlmStoredContext *self,
+                         sqlite3_stmt     *row)
+{
+  gint64 revision, max_tokens, n_turns;
+  LlmSloClass slo_class;
+  gboolean is_good = llm_db_get_number (row, 4, 0, G_MAXINT64, &revision);
+
+  is_good &= llm_db_get_number (row, 5, 0, G_MAXINT64, &self->created);
+  is_good &= llm_db_get_number (row, 6, 0, G_MAXINT64, &self->used);
+  is_good &= llm_db_get_number (row, 7, 0, MAX_MAX_TOKENS, &max_tokens);
+  is_good &= llm_db_get_number (row, 9, 0, G_MAXINT, &n_turns)
+             || sqlite3_column_type (row, 9) == SQLITE_NULL;
+  self->id = g_strdup (llm_db_get_text (row, 0));
+  self->name = g_strdup (llm_db_get_text (row, 3));
+  self->revision = (guint64) revision;
+  self->max_tokens = (guint) max_tokens;
+  self->slo = g_strdup (llm_db_get_text (row, 8));
+  self->n_turns = (guint) n_turns;
+  if (!llm_db_dup_text (row, 12, &self->damage))
+    self->damage = g_strdup ("");
+  is_good &= llm_db_check_sum (row, 11, llm_checksum_of_context (self));
+
+  if (!is_good_id (self->id))
+    g_clear_pointer (&self->id, g_free);
+  if (!is_good_name (self->name))
+    g_clear_pointer (&self->name, g_free);
+  if (self->slo != NULL && !llm_slo_class_parse (self->slo, &slo_class))
+    g_clear_pointer (&self->slo, g_free);
+  return is_good && self->id != NULL && self->name != NULL && self->slo != NULL;
+}
+
+/* --- its turns --- */
+
+static gboolean
+fail_damaged (LlmStoredContext *context,
+              GError          **error)
+{
+  if (context->damage == NULL)
+    context->damage = g_strdup ("");
+  return llm_fail (error, LLMSVC_ERROR_STORAGE, "The stored data of the context is damaged");
+}
 
 static GVariant *
 parse_dict (const char *text)
@@ -15,20 +91,19 @@ parse_dict (const char *text)
   return g_variant_parse (G_VARIANT_TYPE_VARDICT, text, NULL, NULL, NULL);
 }
 
-/* Adds the messages of turn @number; sets @is_good to FALSE when one of them is damaged. */
+/* Adds the messages of turn @number, and their extras as they are stored. */
 static gboolean
-load_messages (sqlite3     *db,
-               const char  *context,
-               gint64       number,
-               LlmTurn     *turn,
-               GPtrArray   *extras,
-               gboolean    *is_good,
-               GError     **error)
+load_messages (sqlite3          *db,
+               LlmStoredContext *context,
+               gint64            number,
+               LlmTurn          *turn,
+               GPtrArray        *extras,
+               GError          **error)
 {
   static const char *const roles[] = { "system", "user", "assistant", "tool", NULL };
   g_autoptr(sqlite3_stmt) row = llm_db_query (db, error,
     "SELECT role, text, extras, number FROM messages WHERE context = ? AND turn = ?"
-    " ORDER BY number", "si", context, number);
+    " ORDER BY number", "si", context->id, number);
 
   if (row == NULL)
     return FALSE;
@@ -42,10 +117,7 @@ load_messages (sqlite3     *db,
 
       if (role == NULL || !g_strv_contains (roles, role) || text == NULL || dict == NULL
           || !llm_db_get_number (row, 3, place, place, &place))
-        {
-          *is_good = FALSE;
-          return TRUE;
-        }
+        return fail_damaged (context, error);
       g_ptr_array_add (extras, g_strdup (printed));
       g_ptr_array_add (turn->messages, llm_stored_message_new (role, text, dict));
     }
@@ -90,43 +162,40 @@ read_tokens (sqlite3_stmt *row,
   return is_good;
 }
 
-/* Fills in @turn; sets @is_good to FALSE when what it says is damaged. */
 static gboolean
-load_turn (sqlite3      *db,
-           sqlite3_stmt *row,
-           const char   *context,
-           gint64        number,
-           LlmTurn      *turn,
-           gboolean     *has_tokens,
-           gboolean     *is_good,
-           GError      **error)
+load_turn (sqlite3          *db,
+           sqlite3_stmt     *row,
+           LlmStoredContext *context,
+           gint64            number,
+           LlmTurn          *turn,
+           gboolean         *has_tokens,
+           GError          **error)
 {
   g_autoptr(GPtrArray) extras = g_ptr_array_new_with_free_func (g_free);
   g_autofree char *results = NULL;
   gint64 is_base;
+  gboolean is_good = llm_db_get_number (row, 0, number, number, &number);
 
-  *is_good &= llm_db_get_number (row, 0, number, number, &number);
-  *is_good &= llm_db_get_number (row, 1, 0, number == 0 ? 1 : 0, &is_base);
-  *is_good &= llm_db_dup_text (row, 6, &turn->request_id);
-  *is_good &= llm_db_dup_text (row, 7, &results);
+  is_good &= llm_db_get_number (row, 1, 0, number == 0 ? 1 : 0, &is_base);
+  is_good &= llm_db_dup_text (row, 6, &turn->request_id);
+  is_good &= llm_db_dup_text (row, 7, &results);
   turn->is_base = is_base != 0;
   turn->results = results != NULL ? parse_dict (results) : NULL;
-  *is_good &= (turn->results != NULL) == (results != NULL);
-  *has_tokens = read_tokens (row, context, number, turn);
-
-  if (*is_good && !load_messages (db, context, number, turn, extras, is_good, error))
+  is_good &= (turn->results != NULL) == (results != NULL);
+  *has_tokens = read_tokens (row, context->id, number, turn);
+  if (is_good && !load_messages (db, context, number, turn, extras, error))
     return FALSE;
-  *is_good &=
-    llm_db_check_sum (row, 8, llm_checksum_of_turn (context, number, turn, results, extras));
-  return TRUE;
+  return (is_good
+          && llm_db_check_sum (row, 8, llm_checksum_of_turn (context->id, number, turn, results,
+                                                             extras)))
+         || fail_damaged (context, error);
 }
 
 /* Whether a context has as many turns as it should, as far as it is known. */
 static gboolean
-check_n_turns (sqlite3               *db,
-               const LlmStoredContext *context,
-               gboolean              *is_good,
-               GError               **error)
+check_n_turns (sqlite3          *db,
+               LlmStoredContext *context,
+               GError          **error)
 {
   g_autoptr(sqlite3_stmt) row =
     llm_db_query (db, error, "SELECT n_turns FROM contexts WHERE id = ?", "s", context->id);
@@ -134,15 +203,15 @@ check_n_turns (sqlite3               *db,
 
   if (row == NULL)
     return FALSE;
-  if (llm_db_next (row, error) && sqlite3_column_type (row, 0) != SQLITE_NULL)
-    *is_good &= llm_db_get_number (row, 0, n_turns, n_turns, &n_turns);
+  if (llm_db_next (row, error) && sqlite3_column_type (row, 0) != SQLITE_NULL
+      && !llm_db_get_number (row, 0, n_turns, n_turns, &n_turns))
+    return fail_damaged (context, error);
   return *error == NULL;
 }
 
 static gboolean
 load_turns (sqlite3          *db,
             LlmStoredContext *context,
-            gboolean         *is_good,
             GError          **error)
 {
   guint first_without = G_MAXUINT;
@@ -153,13 +222,13 @@ load_turns (sqlite3          *db,
 
   if (row == NULL)
     return FALSE;
-  while (*is_good && llm_db_next (row, error))
+  while (llm_db_next (row, error))
     {
       g_autoptr(LlmTurn) turn = llm_turn_new ();
       guint number = llm_conversation_get_n_turns (context->turns);
       gboolean has_tokens;
 
-      if (!load_turn (db, row, context->id, number, turn, &has_tokens, is_good, error))
+      if (!load_turn (db, row, context, number, turn, &has_tokens, error))
         return FALSE;
       if (!has_tokens)
         first_without = MIN (first_without, number);
@@ -169,7 +238,7 @@ load_turns (sqlite3          *db,
     return FALSE;
   if (first_without < G_MAXUINT)
     llm_conversation_drop_tokens (context->turns, first_without);
-  return !*is_good || check_n_turns (db, context, is_good, error);
+  return check_n_turns (db, context, error);
 }
 
 gboolean
@@ -178,20 +247,13 @@ llm_store_load_turns (sqlite3  *db,
                       GError  **error)
 {
   LlmStoredContext *context = data;
-  gboolean is_good = TRUE;
-  gboolean is_read;
 
   context->turns = llm_conversation_new ();
-  is_read = load_turns (db, context, &is_good, error);
-  if (is_read && is_good)
+  if (load_turns (db, context, error))
     return TRUE;
-
   g_clear_pointer (&context->turns, llm_conversation_free);
-  if (is_read || sqlite3_errcode (db) == SQLITE_CORRUPT)
-    {
-      context->damage = g_strdup ("");
-      g_clear_error (error);
-      llm_fail (error, LLMSVC_ERROR_STORAGE, "The stored data of the context is damaged");
-    }
-  return FALSE;
+  if (context->damage != NULL || sqlite3_errcode (db) != SQLITE_CORRUPT)
+    return FALSE;
+  g_clear_error (error);
+  return fail_damaged (context, error);
 }

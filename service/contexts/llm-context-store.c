@@ -2,8 +2,6 @@
 
 #include "contexts/llm-context-store.h"
 
-#include <string.h>
-
 #include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
 #include "contexts/llm-checksum.h"
@@ -90,26 +88,6 @@ llm_stored_change_free (LlmStoredChange *self)
   g_free (self);
 }
 
-LlmStoredCount *
-llm_stored_count_new (const char *context,
-                      guint       turn,
-                      guint       n_tokens,
-                      const char *identity)
-{
-  LlmStoredCount *self = g_new (LlmStoredCount, 1);
-
-  *self = (LlmStoredCount) { g_strdup (context), turn, n_tokens, g_strdup (identity) };
-  return self;
-}
-
-void
-llm_stored_count_free (LlmStoredCount *self)
-{
-  g_free (self->context);
-  g_free (self->identity);
-  g_free (self);
-}
-
 /* --- writing --- */
 
 static gboolean
@@ -129,9 +107,7 @@ insert_turn (sqlite3       *db,
       g_ptr_array_add (extras, g_variant_print (message->extras, TRUE));
     }
   if (!llm_db_execute (db, error,
-                       "INSERT INTO turns (context, number, is_base, is_closed, n_tokens,"
-                       " tokens, identity, request_id, results, checksum, token_checksum,"
-                       " n_total, counted_by)"
+                       "INSERT INTO turns"
                        " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, nullif (?, -1), ?)",
                        "siiiibsssiiis", context, (gint64) number, (gint64) turn->is_base,
                        (gint64) turn->is_closed, (gint64) turn->n_tokens,
@@ -148,10 +124,9 @@ insert_turn (sqlite3       *db,
       const LlmStoredMessage *message = g_ptr_array_index (turn->messages, i);
 
       if (!llm_db_execute (db, error,
-                           "INSERT INTO messages (context, turn, number, role, text, extras)"
-                           " VALUES (?, ?, ?, ?, ?, ?)", "siisss", context, (gint64) number,
-                           (gint64) i, message->role, message->text,
-                           (const char *) g_ptr_array_index (extras, i)))
+                           "INSERT INTO messages VALUES (?, ?, ?, ?, ?, ?)", "siisss", context,
+                           (gint64) number, (gint64) i, message->role, message->text,
+                           extras->pdata[i]))
         return FALSE;
     }
   return TRUE;
@@ -179,9 +154,7 @@ llm_store_insert_context (sqlite3  *db,
   context->n_turns =
     context->turns != NULL ? llm_conversation_get_n_turns (context->turns) : 0;
   if (!llm_db_execute (db, error,
-                       "INSERT INTO contexts (id, uid, app, name, revision, created, used, "
-                       "max_tokens, slo, n_turns, owner_checksum, checksum, damage)"
-                       " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                       "INSERT INTO contexts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                        "sissiiiisiiis", context->id, (gint64) context->uid, context->app,
                        context->name, (gint64) context->revision, context->created, context->used,
                        (gint64) context->max_tokens, context->slo, (gint64) context->n_turns,
@@ -199,7 +172,7 @@ llm_store_delete_context (sqlite3  *db,
                           gpointer  id,
                           GError  **error)
 {
-  return llm_db_execute (db, error, "DELETE FROM contexts WHERE id = ?", "s", (const char *) id);
+  return llm_db_execute (db, error, "DELETE FROM contexts WHERE id = ?", "s", id);
 }
 
 /* Writes what changes in the row of a context. It is read before: a new checksum must not cover up
@@ -210,28 +183,14 @@ change_context (sqlite3               *db,
                 GError               **error)
 {
   g_autoptr(LlmStoredContext) context = llm_stored_context_new ();
-  g_autoptr(sqlite3_stmt) row = llm_db_query (db, error,
-    "SELECT name, revision, created, used, max_tokens, slo, n_turns, checksum, damage FROM contexts"
-    " WHERE id = ?", "s", change->context);
+  g_autoptr(sqlite3_stmt) row =
+    llm_db_query (db, error, "SELECT * FROM contexts WHERE id = ?", "s", change->context);
 
   if (row == NULL)
     return FALSE;
   if (!llm_db_next (row, error))
-    {
-      if (*error == NULL)
-        return llm_fail (error, LLMSVC_ERROR_NOT_FOUND, "The context was closed");
-    }
-
-  context->id = g_strdup (change->context);
-  context->name = g_strdup ((const char *) sqlite3_column_text (row, 0));
-  context->revision = sqlite3_column_int64 (row, 1);
-  context->created = sqlite3_column_int64 (row, 2);
-  context->used = sqlite3_column_int64 (row, 3);
-  context->max_tokens = sqlite3_column_int64 (row, 4);
-  context->slo = g_strdup ((const char *) sqlite3_column_text (row, 5));
-  context->n_turns = sqlite3_column_int64 (row, 6);
-  if (!llm_db_check_sum (row, 7, llm_checksum_of_context (context))
-      || sqlite3_column_type (row, 8) != SQLITE_NULL)
+    return *error == NULL && llm_fail (error, LLMSVC_ERROR_NOT_FOUND, "The context was closed");
+  if (!llm_stored_context_read (context, row) || context->damage != NULL)
     return llm_fail (error, LLMSVC_ERROR_STORAGE, "The stored data of the context is damaged");
   /* it is what it was when the call began, unless others put another database there */
   if (context->revision + 1 != change->revision)
@@ -273,12 +232,12 @@ llm_store_set_count (sqlite3  *db,
                      gpointer  data,
                      GError  **error)
 {
-  LlmStoredCount *count = data;
+  const LlmStoredContext *context = data;
 
   return llm_db_execute (db, error,
                          "UPDATE turns SET n_total = ?, counted_by = ?"
-                         " WHERE context = ? AND number = ?", "issi", (gint64) count->n_tokens,
-                         count->identity, count->context, (gint64) count->turn);
+                         " WHERE context = ? AND number = ?", "issi", (gint64) context->n_tokens,
+                         context->counted_by, context->id, (gint64) context->n_turns - 1);
 }
 
 gboolean
@@ -288,9 +247,8 @@ llm_store_set_quota (sqlite3  *db,
 {
   LlmStoredQuota *quota = data;
 
-  return llm_db_execute (db, error,
-                         "INSERT OR REPLACE INTO quotas (uid, app, key, value) VALUES (?, ?, ?, ?)",
-                         "issd", (gint64) quota->uid, quota->app, quota->key, quota->value);
+  return llm_db_execute (db, error, "INSERT OR REPLACE INTO quotas VALUES (?, ?, ?, ?)", "issd",
+                         (gint64) quota->uid, quota->app, quota->key, quota->value);
 }
 
 gboolean
@@ -298,7 +256,5 @@ llm_store_set_model (sqlite3  *db,
                      gpointer  id,
                      GError  **error)
 {
-  return llm_db_execute (db, error,
-                         "INSERT OR REPLACE INTO settings (key, value) VALUES ('model', ?)", "s",
-                         (const char *) id);
+  return llm_db_execute (db, error, "INSERT OR REPLACE INTO settings VALUES ('model', ?)", "s", id);
 }

@@ -8,10 +8,13 @@
 
 #pragma once
 
+#include "accounts/llm-db.h"
 #include "contexts/llm-conversation.h"
-#include "contexts/llm-db.h"
 
 G_BEGIN_DECLS
+
+/* As options allow them. */
+#define LLM_STORED_MAX_NAME_BYTES 128
 
 /* One context as stored. */
 typedef struct
@@ -29,8 +32,8 @@ typedef struct
   guint n_tokens;          /* as counted by the model */
   char *counted_by;        /* (nullable): of this identity; NULL: an estimate */
   guint64 bytes;           /* of text and tokens */
-  char *damage;            /* (nullable): it can't be used, as what is stored of it is damaged. A copy
-                            * of the database as it was found has this path; "": there is none */
+  char *damage;            /* (nullable): it can't be used, as what is stored of it is damaged. A
+                            * copy of the database as it was found has this path; "": none has */
   LlmConversation *turns;  /* (nullable) */
 } LlmStoredContext;
 
@@ -65,15 +68,6 @@ typedef struct
   LlmTurn *turn;           /* (nullable) (unowned): to be added */
 } LlmStoredChange;
 
-/* What a model counted. */
-typedef struct
-{
-  char *context;
-  guint turn;              /* number of the last one */
-  guint n_tokens;
-  char *identity;          /* of the model */
-} LlmStoredCount;
-
 LlmStoredContext *llm_stored_context_new  (void);
 void              llm_stored_context_free (LlmStoredContext *self);
 /* 128 random bits as text that may be part of an object path. */
@@ -87,18 +81,19 @@ LlmStoredQuota   *llm_stored_quota_new    (guint32           uid,
 void              llm_stored_quota_free   (LlmStoredQuota   *self);
 LlmStoredChange  *llm_stored_change_new   (const char       *context);
 void              llm_stored_change_free  (LlmStoredChange  *self);
-LlmStoredCount   *llm_stored_count_new    (const char       *context,
-                                           guint             turn,
-                                           guint             n_tokens,
-                                           const char       *identity);
-void              llm_stored_count_free   (LlmStoredCount   *self);
+/* For llm_db_new(). */
+extern const LlmDbSchema llm_context_schema;
 
 /* --- llm-context-index.c --- */
 
 /* What makes no sense costs what it is part of and no more. */
 gboolean llm_store_load_index     (sqlite3 *db, gpointer index, GError **error);
+
 /* --- llm-context-load.c --- */
 
+/* Fills in @self of a row that begins with all columns of its table, but for whose it is. FALSE
+ * when something of it is damaged: it has the nearest numbers then, and NULL for bad text. */
+gboolean llm_stored_context_read  (LlmStoredContext *self, sqlite3_stmt *row);
 /* Fills in context->turns, or sets context->damage and fails with STORAGE. Tokens that are damaged
  * are left out where the text is good. */
 gboolean llm_store_load_turns     (sqlite3 *db, gpointer context, GError **error);
@@ -110,7 +105,8 @@ gboolean llm_store_insert_context (sqlite3 *db, gpointer context, GError **error
 /* @id: a string. */
 gboolean llm_store_delete_context (sqlite3 *db, gpointer id, GError **error);
 gboolean llm_store_change         (sqlite3 *db, gpointer change, GError **error);
-gboolean llm_store_set_count      (sqlite3 *db, gpointer count, GError **error);
+/* @context: what a model counted: id, n_turns, n_tokens and counted_by. */
+gboolean llm_store_set_count      (sqlite3 *db, gpointer context, GError **error);
 gboolean llm_store_set_quota      (sqlite3 *db, gpointer quota, GError **error);
 /* @id: a string. */
 gboolean llm_store_set_model      (sqlite3 *db, gpointer id, GError **error);

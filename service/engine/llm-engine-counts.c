@@ -67,9 +67,16 @@ take_count (Count *count,
   g_free (context->counted_by);
   context->counted_by = g_strdup (identity);
   if (llm_context_is_named (context))
-    llm_db_run_async (engine->db, llm_store_set_count,
-                      llm_stored_count_new (context->id, count->n_turns - 1, n_tokens, identity),
-                      (GDestroyNotify) llm_stored_count_free, ignore_stored, NULL);
+    {
+      LlmStoredContext *stored = llm_stored_context_new ();
+
+      stored->id = g_strdup (context->id);
+      stored->n_turns = count->n_turns;
+      stored->n_tokens = n_tokens;
+      stored->counted_by = g_strdup (identity);
+      llm_db_run_async (engine->db, llm_store_set_count, stored,
+                        (GDestroyNotify) llm_stored_context_free, ignore_stored, NULL);
+    }
 }
 
 static void

@@ -322,7 +322,7 @@ make_room (guint64  bytes,
 void
 llm_engine_store_start (LlmEngine *self)
 {
-  self->db = llm_db_new (self->settings->state_folder);
+  self->db = llm_db_new (self->settings->state_folder, &llm_context_schema);
   llm_db_set_lost (self->db, on_lost, self);
   llm_db_set_make_room (self->db, make_room, self);
   load_index (self);

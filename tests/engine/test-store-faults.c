@@ -108,7 +108,7 @@ test_locked (void)
 {
   g_autofree char *folder = llm_test_folder_new ();
   g_autofree char *path = g_build_filename (folder, "contexts.db", NULL);
-  LlmDb *db = llm_db_new (folder);
+  LlmDb *db = llm_db_new (folder, &llm_context_schema);
   g_autoptr(GError) error = NULL;
   g_autofree char *ids = NULL;
   sqlite3 *other;
@@ -119,7 +119,7 @@ test_locked (void)
   g_assert_cmpint (sqlite3_open (path, &other), ==, SQLITE_OK);
   g_assert_cmpint (sqlite3_exec (other, "BEGIN EXCLUSIVE; DELETE FROM quotas", NULL, NULL, NULL),
                    ==, SQLITE_OK);
-  db = llm_db_new (folder);
+  db = llm_db_new (folder, &llm_context_schema);
   g_assert_false (insert (db, "b", &error));
   assert_storage_error (error, path);
   assert_storage_error (error, "another process");
@@ -135,8 +135,8 @@ static void
 test_second (void)
 {
   g_autofree char *folder = llm_test_folder_new ();
-  g_autoptr(LlmDb) first = llm_db_new (folder);
-  g_autoptr(LlmDb) second = llm_db_new (folder);
+  g_autoptr(LlmDb) first = llm_db_new (folder, &llm_context_schema);
+  g_autoptr(LlmDb) second = llm_db_new (folder, &llm_context_schema);
   g_autoptr(GError) error = NULL;
   g_autofree char *ids = NULL;
 
@@ -159,7 +159,7 @@ test_no_folder_yet (void)
 {
   g_autofree char *folder = llm_test_folder_new ();
   g_autofree char *state = g_build_filename (folder, "state", NULL);
-  g_autoptr(LlmDb) db = llm_db_new (state);
+  g_autoptr(LlmDb) db = llm_db_new (state, &llm_context_schema);
   g_autoptr(GError) error = NULL;
   g_autofree char *ids = NULL;
 
@@ -185,7 +185,7 @@ test_links (void)
       g_autofree char *state = g_build_filename (folder, "state", NULL);
       g_autofree char *name = g_build_filename (state, names[i], NULL);
       g_autofree char *elsewhere = g_build_filename (folder, "elsewhere", NULL);
-      LlmDb *db = llm_db_new (state);
+      LlmDb *db = llm_db_new (state, &llm_context_schema);
       g_autoptr(GError) error = NULL;
       g_autofree char *bytes = NULL;
       g_autofree char *ids = NULL;
@@ -196,7 +196,7 @@ test_links (void)
       g_unlink (name);
       g_assert_cmpint (symlink (elsewhere, name), ==, 0);
 
-      db = llm_db_new (state);
+      db = llm_db_new (state, &llm_context_schema);
       g_assert_false (insert (db, "b", &error));
       assert_storage_error (error, names[i]);
       assert_storage_error (error, state);
@@ -225,7 +225,7 @@ test_folder_link (void)
 
   g_assert_cmpint (g_mkdir (real, 0700), ==, 0);
   g_assert_cmpint (symlink ("private", state), ==, 0);
-  db = llm_db_new (state);
+  db = llm_db_new (state, &llm_context_schema);
   g_assert_true (insert (db, "a", &error));
   g_assert_true (insert (db, "b", &error));
   g_assert_true (g_file_test (path, G_FILE_TEST_IS_REGULAR));
@@ -235,7 +235,7 @@ test_folder_link (void)
   if (geteuid () == 0)
     {
       g_assert_cmpint (lchown (state, 4711, 4711), ==, 0);
-      db = llm_db_new (state);
+      db = llm_db_new (state, &llm_context_schema);
       g_assert_false (insert (db, "c", &error));
       assert_storage_error (error, "symbolic link of another user");
       g_assert_cmpint (lchown (state, 0, 0), ==, 0);
@@ -254,7 +254,7 @@ test_index_file (void)
 {
   g_autofree char *folder = llm_test_folder_new ();
   g_autofree char *path = g_build_filename (folder, "contexts.db-shm", NULL);
-  g_autoptr(LlmDb) db = llm_db_new (folder);
+  g_autoptr(LlmDb) db = llm_db_new (folder, &llm_context_schema);
   g_autoptr(GError) error = NULL;
   g_autofree char *ids = NULL;
 
@@ -344,7 +344,7 @@ test_gone (void)
       g_autofree char *folder = llm_test_folder_new ();
       g_autofree char *state = g_build_filename (folder, "state", NULL);
       g_autofree char *path = g_build_filename (state, "contexts.db", NULL);
-      LlmDb *db = llm_db_new (state);
+      LlmDb *db = llm_db_new (state, &llm_context_schema);
       g_autoptr(GError) error = NULL;
       g_autofree char *ids = NULL;
       g_autofree char *stored = NULL;
@@ -353,7 +353,7 @@ test_gone (void)
       g_test_message ("harm %u", i);
       g_assert_true (insert (db, "a", &error));
       llm_db_free (db);
-      db = llm_db_new (state);
+      db = llm_db_new (state, &llm_context_schema);
       g_assert_true (insert (db, "b", &error));
       do_harm (i, state);
       g_assert_false (insert (db, "c", &error));
@@ -372,7 +372,7 @@ test_gone (void)
       g_assert_cmpstr (stored, ==, again);
       llm_db_free (db);
 
-      db = llm_db_new (state);
+      db = llm_db_new (state, &llm_context_schema);
       g_free (g_steal_pointer (&stored));
       stored = await_list (db);
       g_assert_cmpstr (stored, ==, again);
@@ -410,7 +410,7 @@ test_truncated (void)
     {
       g_autofree char *folder = llm_test_folder_new ();
       g_autofree char *path = g_build_filename (folder, cuts[i].name, NULL);
-      LlmDb *db = llm_db_new (folder);
+      LlmDb *db = llm_db_new (folder, &llm_context_schema);
       g_autoptr(GError) error = NULL;
       g_autofree char *ids = NULL;
       g_autofree char *stored = NULL;
@@ -418,7 +418,7 @@ test_truncated (void)
       g_test_message ("%s to %d bytes", cuts[i].name, (int) cuts[i].bytes);
       g_assert_true (insert (db, "a", &error));
       llm_db_free (db);
-      db = llm_db_new (folder);
+      db = llm_db_new (folder, &llm_context_schema);
       g_assert_true (insert (db, "b", &error));
       g_assert_cmpint (truncate (path, cuts[i].bytes), ==, 0);
       g_assert_false (insert (db, "c", &error));
@@ -432,7 +432,7 @@ test_truncated (void)
       g_clear_error (&error);
       g_assert_true (insert (db, "d", &error));
       llm_db_free (db);
-      db = llm_db_new (folder);
+      db = llm_db_new (folder, &llm_context_schema);
       stored = await_list (db);
       g_assert_nonnull (strchr (stored, 'd'));
       llm_db_free (db);
@@ -446,7 +446,7 @@ test_damaged_inside (void)
 {
   g_autofree char *folder = llm_test_folder_new ();
   g_autofree char *path = g_build_filename (folder, "contexts.db", NULL);
-  LlmDb *db = llm_db_new (folder);
+  LlmDb *db = llm_db_new (folder, &llm_context_schema);
   g_autoptr(GError) error = NULL;
   g_autofree char *ids = NULL;
   g_autofree char *bytes = NULL;
@@ -464,7 +464,7 @@ test_damaged_inside (void)
   memset (bytes + 4096, 0x5a, length - 4096);
   g_assert_true (g_file_set_contents (path, bytes, (gssize) length, NULL));
 
-  db = llm_db_new (folder);
+  db = llm_db_new (folder, &llm_context_schema);
   g_assert_null (list (db, &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE);
   ids = await_list (db);

@@ -109,7 +109,7 @@ test_survives (void)
 {
   g_autofree char *folder = llm_test_folder_new ();
   g_autofree char *state = g_build_filename (folder, "a", "b", NULL);
-  LlmDb *db = llm_db_new (state);
+  LlmDb *db = llm_db_new (state, &llm_context_schema);
   LlmStoredContext *context = new_context ("c1", "notes");
   g_autoptr(GError) error = NULL;
   LlmStoredIndex *index;
@@ -133,7 +133,7 @@ test_survives (void)
   g_assert_cmpint (g_stat (state, &status), ==, 0);
   g_assert_cmpint (status.st_mode & 0777, ==, 0700);
 
-  db = llm_db_new (state);
+  db = llm_db_new (state, &llm_context_schema);
   index = load_index (db);
   g_assert_cmpuint (index->contexts->len, ==, 1);
   g_assert_cmpstr (index->model, ==, "some-model");
@@ -172,7 +172,7 @@ static void
 test_refusals (void)
 {
   g_autofree char *folder = llm_test_folder_new ();
-  LlmDb *db = llm_db_new (folder);
+  LlmDb *db = llm_db_new (folder, &llm_context_schema);
   LlmStoredContext *first = new_context ("c1", "notes");
   LlmStoredContext *second = new_context ("c2", "notes");
   LlmStoredChange *lost = llm_stored_change_new ("nowhere");
@@ -210,7 +210,7 @@ insert_and_fail (sqlite3  *db,
 static void
 test_atomic (void)
 {
-  g_autoptr(LlmDb) db = llm_db_new (NULL);
+  g_autoptr(LlmDb) db = llm_db_new (NULL, &llm_context_schema);
   LlmStoredContext *context = new_context ("c1", "notes");
   g_autoptr(GError) error = NULL;
   LlmStoredIndex *index;
@@ -232,7 +232,7 @@ test_together (void)
   g_autofree char *folder = llm_test_folder_new ();
   LlmStoredContext *contexts[40];
   GAsyncResult *results[G_N_ELEMENTS (contexts)] = { NULL };
-  LlmDb *db = llm_db_new (folder);
+  LlmDb *db = llm_db_new (folder, &llm_context_schema);
   LlmStoredIndex *index;
 
   for (guint i = 0; i < G_N_ELEMENTS (contexts); i++)
@@ -258,7 +258,7 @@ test_together (void)
     }
   llm_db_free (db);
 
-  db = llm_db_new (folder);
+  db = llm_db_new (folder, &llm_context_schema);
   index = load_index (db);
   g_assert_cmpuint (index->contexts->len, ==, G_N_ELEMENTS (contexts) * 4 / 5);
   llm_stored_index_free (index);
@@ -282,7 +282,7 @@ test_damaged (void)
     path, "this is no database, by no means, whatever it is called", -1, NULL));
   /* The warning comes from the database's thread. */
   g_log_set_always_fatal (G_LOG_LEVEL_ERROR);
-  db = llm_db_new (folder);
+  db = llm_db_new (folder, &llm_context_schema);
   index = load_index (db);
   g_assert_cmpuint (index->contexts->len, ==, 0);
   llm_stored_index_free (index);
@@ -303,7 +303,7 @@ test_no_folder (void)
   g_autoptr(GError) error = NULL;
 
   g_log_set_always_fatal (G_LOG_LEVEL_ERROR);
-  db = llm_db_new ("/dev/null/state");
+  db = llm_db_new ("/dev/null/state", &llm_context_schema);
   g_assert_false (run (db, llm_store_load_index, index, &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE);
   g_assert_nonnull (strstr (error->message, "/dev/null/state"));
@@ -314,7 +314,7 @@ test_no_folder (void)
 static void
 test_quota (void)
 {
-  g_autoptr(LlmDb) db = llm_db_new (NULL);
+  g_autoptr(LlmDb) db = llm_db_new (NULL, &llm_context_schema);
   LlmStoredQuota *quota = llm_stored_quota_new (1000, "org.example.App", "contexts", 3);
   LlmStoredIndex *index;
   g_autoptr(GError) error = NULL;

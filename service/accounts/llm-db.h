@@ -34,9 +34,34 @@ typedef void (*LlmDbLost) (const GError *error,
 typedef guint64 (*LlmDbMakeRoom) (guint64  bytes,
                                   gpointer data);
 
+/* One kind of rows, as they are found in a damaged database. What is found may be out of date, or
+ * no row at all. */
+typedef struct
+{
+  const char *types;     /* of its first values, a letter each: `t`ext, `i`nteger, `n`umber */
+  guint n_min;           /* values */
+  guint n_max;
+  const char *insert;    /* the statement that takes it; what it does not have is NULL */
+} LlmDbRows;
+
+/* What is in a database. */
+typedef struct
+{
+  int version;
+  const char *const *upgrades; /* [N] makes version N + 1 of version N; 0 is an empty database */
+  /* of tables without a rowid, and of indexes; ended by one without @insert */
+  const LlmDbRows *rows;
+  /* Of the rows in @db, taken from @damaged, leaves what is whole; the rest is noted as lost, but
+   * kept as @copy. Returns how much that is. */
+  guint (*set_aside) (sqlite3    *db,
+                      sqlite3    *damaged,
+                      const char *copy);
+} LlmDbSchema;
+
 /* Makes nothing before the first transaction: then FOLDER/contexts.db, see llm_db_file_open(); NULL
  * for a database in memory that ends with the process. */
-LlmDb   *llm_db_new        (const char          *folder);
+LlmDb   *llm_db_new        (const char          *folder,
+                            const LlmDbSchema   *schema);
 /* Waits for all transactions given so far. */
 void     llm_db_free       (LlmDb               *self);
 /* Both before the first transaction. A transaction that finds the disk full is made again as long
@@ -49,7 +74,7 @@ void     llm_db_set_make_room (LlmDb            *self,
                             gpointer             data);
 
 /* The file turned out to be damaged: what can be read of it is copied into a new one, before the
- * transactions that are given from now on. */
+ * transactions that are given from now on. So it is too when SQLite says so in a transaction. */
 void     llm_db_salvage_file (LlmDb              *self);
 
 /* Runs @func (@data); @data lives until after @callback. */
@@ -82,7 +107,7 @@ gboolean      llm_db_run_script (sqlite3    *db,
                               GError    **error);
 
 /* Runs one statement with its values bound in order: `i` gint64, `d` double, `s`
- * const char * (nullable), `b` const void * and gsize. */
+ * const char * (nullable), `b` const void * and gsize, `v` const sqlite3_value *. */
 gboolean      llm_db_execute (sqlite3    *db,
                               GError    **error,
                               const char *sql,
@@ -118,13 +143,14 @@ gboolean      llm_db_check_sum  (sqlite3_stmt *row,
                                  int           column,
                                  gint64        sum);
 
-/* llm-db-schema.c: creates the tables of a new database, or adds to an older one what is new. Fails
- * with STORAGE for a database of a newer service. After a failure, closing @db leaves it as it
- * was. */
-gboolean      llm_db_prepare_schema (sqlite3 *db,
-                                     GError **error);
+/* Creates the tables of a new database, or adds to an older one what is new. Fails with STORAGE for
+ * a database of a newer service. After a failure, closing @db leaves it as it was. */
+gboolean      llm_db_prepare_schema (sqlite3           *db,
+                                     const LlmDbSchema *schema,
+                                     GError           **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmDb, llm_db_free)
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (sqlite3, sqlite3_close)
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (sqlite3_stmt, sqlite3_finalize)
 
 G_END_DECLS

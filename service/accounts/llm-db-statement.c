@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 #include "base/llm-fail.h"
-#include "contexts/llm-db.h"
+#include "accounts/llm-db.h"
 
 #include <errno.h>
 #include <glib/gi18n.h>
@@ -56,6 +56,8 @@ bind_values (sqlite3_stmt *statement,
       else if (types[i] == 's')
         code = sqlite3_bind_text (statement, i + 1, va_arg (values, const char *), -1,
                                   SQLITE_TRANSIENT);
+      else if (types[i] == 'v')
+        code = sqlite3_bind_value (statement, i + 1, va_arg (values, const sqlite3_value *));
       else if (types[i] == 'b')
         {
           const void *bytes = va_arg (values, const void *);
@@ -202,4 +204,33 @@ llm_db_check_sum (sqlite3_stmt *row,
     return TRUE;
   return sqlite3_column_type (row, column) == SQLITE_INTEGER
          && sqlite3_column_int64 (row, column) == sum;
+}
+
+/* --- tables --- */
+
+gboolean
+llm_db_prepare_schema (sqlite3           *db,
+                       const LlmDbSchema *schema,
+                       GError           **error)
+{
+  g_autoptr(sqlite3_stmt) row = llm_db_query (db, error, "PRAGMA user_version", "");
+  g_autofree char *end = g_strdup_printf ("PRAGMA user_version = %d; COMMIT", schema->version);
+  gboolean is_good;
+  int version;
+
+  if (row == NULL || !llm_db_next (row, error))
+    return FALSE;
+  version = sqlite3_column_int (row, 0);
+  g_clear_pointer (&row, sqlite3_finalize);
+  if (version == schema->version)
+    return TRUE;
+  if (version < 0 || version > schema->version)
+    return llm_fail (error, LLMSVC_ERROR_STORAGE,
+                     "The context database has version %d; this service knows version %d. Start "
+                     "the service that wrote it", version, schema->version);
+
+  is_good = llm_db_run_script (db, "BEGIN IMMEDIATE", error);
+  for (int i = version; is_good && i < schema->version; i++)
+    is_good = llm_db_run_script (db, schema->upgrades[i], error);
+  return is_good && llm_db_run_script (db, end, error);
 }

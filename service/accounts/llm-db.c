@@ -2,12 +2,13 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
-#include "contexts/llm-db.h"
+#include "accounts/llm-db.h"
 
+#include "accounts/llm-db-file.h"
 #include "base/llm-clock.h"
+#include "base/llm-fail.h"
 #include "base/llm-mailbox.h"
 #include "common/llmsvc-error.h"
-#include "contexts/llm-db-file.h"
 
 /* A database that could not be opened is left alone for so long. */
 #define RETRY_US G_USEC_PER_SEC
@@ -21,6 +22,7 @@ struct _LlmDb
   LlmMailbox *inbox;
   LlmMailbox *outbox;    /* to main */
   char *folder;          /* (nullable) */
+  const LlmDbSchema *schema;
   LlmDbLost lost;        /* (nullable): main's */
   gpointer lost_data;
   LlmDbMakeRoom make_room; /* (nullable): set before the first transaction */
@@ -30,31 +32,28 @@ struct _LlmDb
   LlmDbFile *file;       /* (nullable) */
   GError *open_error;    /* (nullable): why there is none */
   gint64 retry_us;       /* not before */
-  gboolean is_suspect;   /* the file was found damaged */
-  GPtrArray *waiting;    /* (element-type Request) (unowned): transactions to be made together */
+  gboolean is_damaged;   /* the file was found to be so */
+  GPtrArray *waiting;    /* (element-type GTask) (owned): transactions to be made together */
   gboolean is_ending;
 };
 
-typedef struct
-{
-  LlmDbFunc func;
-  gpointer data;
-  GDestroyNotify destroy; /* (nullable) */
-} Transaction;
-
+/* The data of a task. */
 typedef struct
 {
   LlmDb *db;       /* (unowned) */
-  GTask *task;     /* (owned) */
+  LlmDbFunc func;
+  gpointer data;
+  GDestroyNotify destroy; /* (nullable) */
   GError *error;   /* (owned) (nullable): of its own part */
-} Request;
+} Transaction;
 
 static void
-request_free (Request *request)
+transaction_free (Transaction *transaction)
 {
-  g_object_unref (request->task);
-  g_clear_error (&request->error);
-  g_free (request);
+  if (transaction->destroy != NULL)
+    transaction->destroy (transaction->data);
+  g_clear_error (&transaction->error);
+  g_free (transaction);
 }
 
 /* --- the file --- */
@@ -79,11 +78,11 @@ ensure_open (LlmDb   *self,
       do
         {
           g_clear_error (&self->open_error);
-          self->file = llm_db_file_open (self->folder, self->is_suspect, &fault,
+          self->file = llm_db_file_open (self->folder, self->schema, self->is_damaged, &fault,
                                          &self->open_error);
+          self->is_damaged = FALSE;
         }
       while (self->file == NULL && fault == LLM_DB_FAULT_FULL && has_made_room (self, n_tries++));
-      self->is_suspect = self->is_suspect && self->file == NULL;
       self->retry_us = llm_clock_now_us () + RETRY_US;
     }
   if (self->file != NULL)
@@ -130,21 +129,17 @@ lose (LlmDb        *self,
 
 /* Its own part of what is made together: what it has changed when it fails is undone alone. */
 static void
-run_part (sqlite3    *db,
-          Request    *request,
-          LlmDbFault *fault)
+run_part (sqlite3     *db,
+          Transaction *part,
+          LlmDbFault  *fault)
 {
-  Transaction *transaction = g_task_get_task_data (request->task);
-
-  g_clear_error (&request->error);
-  if (llm_db_run_script (db, "SAVEPOINT part", &request->error) &&
-      transaction->func (db, transaction->data, &request->error))
+  g_clear_error (&part->error);
+  if (!llm_db_run_script (db, "SAVEPOINT part", &part->error) ||
+      !part->func (db, part->data, &part->error))
     {
-      sqlite3_exec (db, "RELEASE part", NULL, NULL, NULL);
-      return;
+      *fault = llm_db_find_fault (db);
+      sqlite3_exec (db, "ROLLBACK TO part", NULL, NULL, NULL);
     }
-  *fault = llm_db_find_fault (db);
-  sqlite3_exec (db, "ROLLBACK TO part", NULL, NULL, NULL);
   sqlite3_exec (db, "RELEASE part", NULL, NULL, NULL);
 }
 
@@ -156,26 +151,22 @@ run_parts (LlmDb      *self,
            LlmDbFault *fault,
            GError    **error)
 {
-  sqlite3 *db = llm_db_file_get_db (self->file);
+  sqlite3 *db = self->file->db;
   gboolean is_good = llm_db_run_script (db, "BEGIN IMMEDIATE", error);
 
   *fault = is_good ? LLM_DB_FAULT_NONE : llm_db_find_fault (db);
   for (guint i = 0; is_good && i < self->waiting->len; i++)
     {
-      Request *request = g_ptr_array_index (self->waiting, i);
+      Transaction *part = g_task_get_task_data (g_ptr_array_index (self->waiting, i));
 
-      run_part (db, request, fault);
+      run_part (db, part, fault);
       /* a full disk, or one that fails, may end the transaction and undo what was before as well */
-      if (sqlite3_get_autocommit (db) || *fault == LLM_DB_FAULT_DAMAGED ||
-          (*fault == LLM_DB_FAULT_FULL && !when_full))
-        {
-          is_good = FALSE;
-          g_propagate_error (error, request->error != NULL
-                                      ? g_error_copy (request->error)
-                                      : g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_STORAGE,
-                                                             "The context database can't be "
-                                                             "written"));
-        }
+      is_good = !sqlite3_get_autocommit (db) && *fault != LLM_DB_FAULT_DAMAGED &&
+                (*fault != LLM_DB_FAULT_FULL || when_full);
+      if (!is_good && part->error != NULL)
+        g_propagate_error (error, g_error_copy (part->error));
+      else if (!is_good)
+        llm_fail (error, LLMSVC_ERROR_STORAGE, "The context database can't be written");
     }
   if (is_good && !llm_db_run_script (db, "COMMIT", error))
     {
@@ -191,8 +182,8 @@ run_parts (LlmDb      *self,
 static gboolean
 has_emptied_journal (LlmDb *self)
 {
-  return sqlite3_wal_checkpoint_v2 (llm_db_file_get_db (self->file), NULL,
-                                    SQLITE_CHECKPOINT_RESTART, NULL, NULL) == SQLITE_OK;
+  return sqlite3_wal_checkpoint_v2 (self->file->db, NULL, SQLITE_CHECKPOINT_RESTART, NULL, NULL)
+         == SQLITE_OK;
 }
 
 /* What of a full disk is context memory can be computed again, and goes before anything fails. */
@@ -219,32 +210,24 @@ static gboolean
 run_transactions (LlmDb   *self,
                   GError **error)
 {
-  g_autoptr(GError) local = NULL;
+  g_autoptr(GError) moved = NULL;
   LlmDbFault fault = LLM_DB_FAULT_NONE;
-  gboolean is_in_place, is_good;
+  gboolean is_good;
 
   if (!ensure_open (self, error))
     return FALSE;
-  is_in_place = llm_db_file_check (self->file, &local);
-  is_good = is_in_place && run_with_room (self, &fault, &local);
-  if (is_in_place && fault != LLM_DB_FAULT_DAMAGED)
+  is_good = llm_db_file_check (self->file, &moved) && run_with_room (self, &fault, error);
+  if (moved == NULL && fault != LLM_DB_FAULT_DAMAGED)
+    llm_db_file_check (self->file, &moved);
+  if (moved != NULL)
     {
-      g_autoptr(GError) moved = NULL;
-
-      is_in_place = llm_db_file_check (self->file, &moved);
-      if (!is_in_place)
-        {
-          g_clear_error (&local);
-          local = g_steal_pointer (&moved);
-        }
+      g_clear_error (error);
+      g_propagate_error (error, g_error_copy (moved));
     }
-  self->is_suspect = fault == LLM_DB_FAULT_DAMAGED;
-  if (!is_in_place || self->is_suspect)
-    lose (self, local);
-  if (is_good && is_in_place)
-    return TRUE;
-  g_propagate_error (error, g_steal_pointer (&local));
-  return FALSE;
+  self->is_damaged = fault == LLM_DB_FAULT_DAMAGED;
+  if (moved != NULL || self->is_damaged)
+    lose (self, *error);
+  return is_good && moved == NULL;
 }
 
 /* Nobody hears of his own before all are there. */
@@ -259,39 +242,35 @@ run_waiting (LlmDb *self)
   is_good = run_transactions (self, &error);
   for (guint i = 0; i < self->waiting->len; i++)
     {
-      Request *request = g_ptr_array_index (self->waiting, i);
+      GTask *task = g_ptr_array_index (self->waiting, i);
+      Transaction *part = g_task_get_task_data (task);
 
-      if (!is_good && self->file == NULL)
-        g_task_return_error (request->task, g_error_copy (error));
-      else if (request->error != NULL)
-        g_task_return_error (request->task, g_steal_pointer (&request->error));
+      if (part->error != NULL && (is_good || self->file != NULL))
+        g_task_return_error (task, g_steal_pointer (&part->error));
       else if (!is_good)
-        g_task_return_error (request->task, g_error_copy (error));
+        g_task_return_error (task, g_error_copy (error));
       else
-        g_task_return_boolean (request->task, TRUE);
-      request_free (request);
+        g_task_return_boolean (task, TRUE);
     }
   g_ptr_array_set_size (self->waiting, 0);
 }
 
+/* @data: (transfer full): the task */
 static void
-run_request (gpointer data)
+add_waiting (gpointer data)
 {
-  Request *request = data;
+  Transaction *part = g_task_get_task_data (data);
 
-  g_ptr_array_add (request->db->waiting, request);
+  g_ptr_array_add (part->db->waiting, data);
 }
 
 static void
-salvage_database (gpointer data)
+salvage_file (gpointer data)
 {
   LlmDb *self = data;
-  g_autoptr(GError) error = NULL;
 
   g_clear_pointer (&self->file, llm_db_file_close);
-  self->is_suspect = FALSE;
-  if (self->folder != NULL && !llm_db_file_salvage (self->folder, &error))
-    g_warning ("%s", error->message);
+  self->is_damaged = TRUE;
 }
 
 static void
@@ -319,14 +298,16 @@ run_thread (gpointer data)
 /* --- the main thread --- */
 
 LlmDb *
-llm_db_new (const char *folder)
+llm_db_new (const char        *folder,
+            const LlmDbSchema *schema)
 {
   LlmDb *self = g_new0 (LlmDb, 1);
 
   self->folder = g_strdup (folder);
+  self->schema = schema;
   self->inbox = llm_mailbox_new ();
   self->outbox = llm_mailbox_new ();
-  self->waiting = g_ptr_array_new ();
+  self->waiting = g_ptr_array_new_with_free_func (g_object_unref);
   self->thread = g_thread_new ("llm-db", run_thread, self);
   return self;
 }
@@ -357,7 +338,7 @@ llm_db_set_lost (LlmDb    *self,
 void
 llm_db_salvage_file (LlmDb *self)
 {
-  llm_mailbox_post (self->inbox, salvage_database, self, NULL);
+  llm_mailbox_post (self->inbox, salvage_file, self, NULL);
 }
 
 void
@@ -369,14 +350,6 @@ llm_db_set_make_room (LlmDb        *self,
   self->make_room_data = data;
 }
 
-static void
-transaction_free (Transaction *transaction)
-{
-  if (transaction->destroy != NULL)
-    transaction->destroy (transaction->data);
-  g_free (transaction);
-}
-
 void
 llm_db_run_async (LlmDb              *self,
                   LlmDbFunc           func,
@@ -385,14 +358,12 @@ llm_db_run_async (LlmDb              *self,
                   GAsyncReadyCallback callback,
                   gpointer            user_data)
 {
-  Request *request = g_new0 (Request, 1);
+  GTask *task = g_task_new (NULL, NULL, callback, user_data);
   Transaction *transaction = g_new (Transaction, 1);
 
-  *transaction = (Transaction) { func, data, destroy };
-  request->db = self;
-  request->task = g_task_new (NULL, NULL, callback, user_data);
-  g_task_set_task_data (request->task, transaction, (GDestroyNotify) transaction_free);
-  llm_mailbox_post (self->inbox, run_request, request, NULL);
+  *transaction = (Transaction) { self, func, data, destroy, NULL };
+  g_task_set_task_data (task, transaction, (GDestroyNotify) transaction_free);
+  llm_mailbox_post (self->inbox, add_waiting, task, NULL);
 }
 
 gboolean

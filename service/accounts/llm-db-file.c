@@ -2,7 +2,7 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
-#include "contexts/llm-db-file.h"
+#include "accounts/llm-db-file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,9 +11,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "accounts/llm-db-salvage.h"
 #include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
-#include "contexts/llm-db-salvage.h"
 
 /* Whoever else has it may be about to end. */
 #define BUSY_TIMEOUT_MS 2000
@@ -22,18 +22,7 @@
 
 /* What is compared: the database, and the journal that has what is not in it yet. Neither becomes
  * shorter while it is open. */
-static const char *const names[] = { DB_NAME, DB_NAME "-wal" };
-#define N_NAMES G_N_ELEMENTS (names)
-
-struct _LlmDbFile
-{
-  sqlite3 *db;
-  char *path;                    /* (nullable): NULL for one in memory */
-  char *folder;                  /* (nullable): as it was given */
-  int fd;                        /* of the folder, or -1 */
-  struct stat folder_status;
-  struct stat statuses[N_NAMES]; /* as last seen */
-};
+static const char *const names[LLM_DB_N_FILES] = { DB_NAME, DB_NAME "-wal" };
 
 /* --- what its name stands for --- */
 
@@ -48,7 +37,7 @@ static gboolean
 look_up (LlmDbFile   *self,
          struct stat *statuses)
 {
-  for (guint i = 0; i < N_NAMES; i++)
+  for (guint i = 0; i < LLM_DB_N_FILES; i++)
     if (fstatat (self->fd, names[i], &statuses[i], AT_SYMLINK_NOFOLLOW) < 0)
       return FALSE;
   return TRUE;
@@ -63,7 +52,7 @@ is_in_place (LlmDbFile   *self,
   if (stat (self->folder, &folder) < 0 || !is_same (&folder, &self->folder_status) ||
       !look_up (self, statuses))
     return FALSE;
-  for (guint i = 0; i < N_NAMES; i++)
+  for (guint i = 0; i < LLM_DB_N_FILES; i++)
     if (!is_same (&statuses[i], &self->statuses[i]) ||
         statuses[i].st_size < self->statuses[i].st_size)
       return FALSE;
@@ -74,7 +63,7 @@ gboolean
 llm_db_file_check (LlmDbFile *self,
                    GError   **error)
 {
-  struct stat statuses[N_NAMES];
+  struct stat statuses[LLM_DB_N_FILES];
 
   if (self->path == NULL)
     return TRUE;
@@ -91,9 +80,11 @@ llm_db_file_check (LlmDbFile *self,
 /* --- opening --- */
 
 static gboolean
-set_up (sqlite3 *db,
-        GError **error)
+set_up (sqlite3           *db,
+        const LlmDbSchema *schema,
+        GError           **error)
 {
+  sqlite3_busy_timeout (db, BUSY_TIMEOUT_MS);
   /* With the lock taken before the journal is looked at, its index is memory of this process: there
    * is no file for it that others could truncate under our feet. */
   return llm_db_run_script (db, "PRAGMA locking_mode=EXCLUSIVE; PRAGMA mmap_size=0;", error) &&
@@ -102,74 +93,36 @@ set_up (sqlite3 *db,
                                 "PRAGMA foreign_keys=ON; PRAGMA trusted_schema=OFF;"
                                 "PRAGMA secure_delete=ON; PRAGMA wal_autocheckpoint=256;"
                                 "PRAGMA journal_size_limit=-1;", error) &&
-         llm_db_prepare_schema (db, error);
-}
-
-/* It was damaged when it was last used: the rest of it may be sound. */
-static gboolean
-look_through (sqlite3    *db,
-              LlmDbFault *fault,
-              GError    **error)
-{
-  g_autoptr(sqlite3_stmt) row = llm_db_query (db, error, "PRAGMA integrity_check(1)", "");
-
-  if (row != NULL && llm_db_next (row, error))
-    {
-      if (g_strcmp0 ((const char *) sqlite3_column_text (row, 0), "ok") == 0)
-        return TRUE;
-      llm_fail (error, LLMSVC_ERROR_STORAGE, "The context database is damaged");
-      *fault = LLM_DB_FAULT_DAMAGED;
-    }
-  return FALSE;
+         llm_db_prepare_schema (db, schema, error);
 }
 
 /* Names the file where SQLite says only that something does not work. */
-static void
-set_open_error (LlmDbFile *self,
-                int        code,
-                GError   **error)
-{
-  int number = self->db != NULL ? sqlite3_system_errno (self->db) : 0;
-
-  g_clear_error (error);
-  if ((code & 0xff) == SQLITE_BUSY)
-    llm_fail (error, LLMSVC_ERROR_STORAGE,
-              "The context database “%s” is in use by another process; end that, or give this "
-              "service a state folder of its own", self->path);
-  else
-    llm_fail (error, LLMSVC_ERROR_STORAGE, "%s can't be opened: %s", self->path,
-              number != 0 ? g_strerror (number) : sqlite3_errstr (code));
-}
-
 static gboolean
-open_db (LlmDbFile  *self,
-         gboolean    is_suspect,
-         LlmDbFault *fault,
-         GError    **error)
+open_db (LlmDbFile         *self,
+         const LlmDbSchema *schema,
+         LlmDbFault        *fault,
+         GError           **error)
 {
   const char *path = self->path != NULL ? self->path : ":memory:";
   const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX |
                     SQLITE_OPEN_NOFOLLOW;
   int code = sqlite3_open_v2 (path, &self->db, flags, NULL);
-  gboolean is_open = FALSE;
+  int number = self->db != NULL ? sqlite3_system_errno (self->db) : 0;
+  g_autoptr(GError) local = NULL;
 
-  *fault = LLM_DB_FAULT_NONE;
-  if (code == SQLITE_OK)
-    {
-      sqlite3_busy_timeout (self->db, BUSY_TIMEOUT_MS);
-      is_open = set_up (self->db, error);
-      code = is_open ? SQLITE_OK : sqlite3_extended_errcode (self->db);
-      *fault = is_open ? LLM_DB_FAULT_NONE : llm_db_find_fault (self->db);
-      is_open = is_open && (!is_suspect || look_through (self->db, fault, error));
-    }
-  else if (self->db != NULL)
-    {
-      *fault = llm_db_find_fault (self->db);
-    }
-  if (is_open)
+  if (code == SQLITE_OK && set_up (self->db, schema, &local))
     return TRUE;
-  if (error != NULL && (*error == NULL || (code & 0xff) == SQLITE_BUSY))
-    set_open_error (self, code, error);
+  if (self->db != NULL)
+    *fault = llm_db_find_fault (self->db);
+  if (self->db != NULL && sqlite3_errcode (self->db) == SQLITE_BUSY)
+    llm_fail (error, LLMSVC_ERROR_STORAGE,
+              "The context database “%s” is in use by another process; end that, or give this "
+              "service a state folder of its own", self->path);
+  else if (local != NULL)
+    g_propagate_error (error, g_steal_pointer (&local));
+  else
+    llm_fail (error, LLMSVC_ERROR_STORAGE, "%s can't be opened: %s", self->path,
+              number != 0 ? g_strerror (number) : sqlite3_errstr (code));
   g_clear_pointer (&self->db, sqlite3_close);
   return FALSE;
 }
@@ -197,12 +150,12 @@ check_names (LlmDbFile *self,
 }
 
 static gboolean
-open_path (LlmDbFile  *self,
-           gboolean    is_suspect,
-           LlmDbFault *fault,
-           GError    **error)
+open_path (LlmDbFile         *self,
+           const LlmDbSchema *schema,
+           LlmDbFault        *fault,
+           GError           **error)
 {
-  if (!check_names (self, error) || !open_db (self, is_suspect, fault, error))
+  if (!check_names (self, error) || !open_db (self, schema, fault, error))
     return FALSE;
   if (look_up (self, self->statuses))
     return TRUE;
@@ -243,39 +196,29 @@ open_folder (LlmDbFile  *self,
 }
 
 LlmDbFile *
-llm_db_file_open (const char *folder,
-                  gboolean    is_suspect,
-                  LlmDbFault *fault,
-                  GError    **error)
+llm_db_file_open (const char        *folder,
+                  const LlmDbSchema *schema,
+                  gboolean           is_damaged,
+                  LlmDbFault        *fault,
+                  GError           **error)
 {
   g_autoptr(LlmDbFile) self = g_new0 (LlmDbFile, 1);
-  g_autoptr(GError) local = NULL;
+  gboolean is_open;
 
   self->fd = -1;
-  *fault = LLM_DB_FAULT_NONE;
+  *fault = is_damaged ? LLM_DB_FAULT_DAMAGED : LLM_DB_FAULT_NONE;
   if (folder == NULL)
-    return open_db (self, FALSE, fault, error) ? g_steal_pointer (&self) : NULL;
+    return open_db (self, schema, fault, error) ? g_steal_pointer (&self) : NULL;
   if (!open_folder (self, folder, error))
     return NULL;
-  if (open_path (self, is_suspect, fault, &local))
-    return g_steal_pointer (&self);
-  if (*fault == LLM_DB_FAULT_DAMAGED)
-    return llm_db_replace (self->path, error) && open_path (self, FALSE, fault, error)
-             ? g_steal_pointer (&self)
-             : NULL;
-  g_propagate_error (error, g_steal_pointer (&local));
-  return NULL;
-}
-
-gboolean
-llm_db_file_salvage (const char *folder,
-                     GError    **error)
-{
-  g_autoptr(LlmDbFile) self = g_new0 (LlmDbFile, 1);
-
-  self->fd = -1;
-  return open_folder (self, folder, error) && check_names (self, error) &&
-         llm_db_salvage (self->path, error);
+  is_open = !is_damaged && open_path (self, schema, fault, error);
+  if (!is_open && *fault == LLM_DB_FAULT_DAMAGED)
+    {
+      g_clear_error (error);
+      is_open = check_names (self, error) && llm_db_salvage (self->path, schema, error)
+                && open_path (self, schema, fault, error);
+    }
+  return is_open ? g_steal_pointer (&self) : NULL;
 }
 
 void
@@ -293,10 +236,4 @@ llm_db_file_close (LlmDbFile *self)
   g_free (self->path);
   g_free (self->folder);
   g_free (self);
-}
-
-sqlite3 *
-llm_db_file_get_db (LlmDbFile *self)
-{
-  return self->db;
 }

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * The file of the database: opened so that nobody else has it, set up, and compared with what its
+ * name stands for now. One thread at a time has all of it; everything here may block.
+ */
+
+#pragma once
+
+#include <sys/stat.h>
+
+#include "accounts/llm-db.h"
+
+G_BEGIN_DECLS
+
+/* the database and its journal */
+#define LLM_DB_N_FILES 2
+
+typedef struct
+{
+  sqlite3 *db;
+  char *path;                    /* (nullable): NULL for one in memory */
+  char *folder;                  /* (nullable): as it was given */
+  int fd;                        /* of the folder, or -1 */
+  struct stat folder_status;
+  struct stat statuses[LLM_DB_N_FILES]; /* as last seen */
+} LlmDbFile;
+
+/**
+ * llm_db_file_open:
+ * @folder: (nullable): %NULL for a database in memory
+ * @is_damaged: whether it was found to be so
+ * @fault: (out): why it failed
+ *
+ * Opens FOLDER/contexts.db, making both. The folder may be a symbolic link of root or of the user
+ * who runs the service; what is in it may not. Of a damaged file what can be read is copied into a
+ * new one (llm_db_salvage()); it is kept beside it with a warning, never deleted.
+ *
+ * Returns: (transfer full): or %NULL with LLMSVC_ERROR_STORAGE
+ */
+LlmDbFile *llm_db_file_open    (const char        *folder,
+                                const LlmDbSchema *schema,
+                                gboolean           is_damaged,
+                                LlmDbFault        *fault,
+                                GError           **error) G_GNUC_WARN_UNUSED_RESULT;
+/* Writes the journal into the database, and closes it; leaves both alone when others are there by
+ * now under their names. */
+void       llm_db_file_close   (LlmDbFile         *self);
+/* Whether what was written is still there under its name, and as long as it was; or fails with
+ * LLMSVC_ERROR_STORAGE: then it is to be closed. */
+gboolean   llm_db_file_check   (LlmDbFile         *self,
+                                GError           **error);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmDbFile, llm_db_file_close)
+
+G_END_DECLS

@@ -2,6 +2,19 @@
 
 #include "accounts/llm-app-account.h"
 
+const LlmQuotaInfo llm_quotas[LLM_N_QUOTAS] = {
+  [LLM_QUOTA_CONTEXTS] = { LLMSVC_OPTION_CONTEXTS, "quota-contexts", 'u' },
+  [LLM_QUOTA_TOKENS] = { LLMSVC_OPTION_TOKENS, "quota-tokens", 't' },
+  [LLM_QUOTA_CALLS] = { LLMSVC_OPTION_CALLS, "quota-calls", 'u' },
+  [LLM_QUOTA_DISK] = { LLMSVC_OPTION_DISK, "quota-disk", 't' },
+  [LLM_QUOTA_SHARE] = { LLMSVC_OPTION_SHARE, "quota-share", 'd' },
+  [LLM_QUOTA_RATE] = { LLMSVC_OPTION_RATE, "quota-rate", 'u' },
+  [LLM_QUOTA_MESSAGE] = { LLMSVC_OPTION_MESSAGE, "quota-message", 't' },
+  [LLM_QUOTA_NAMED] = { LLMSVC_OPTION_NAMED, "quota-named", 'u' },
+  [LLM_QUOTA_APPS] = { LLMSVC_OPTION_APPS, "quota-apps", 'u' },
+  [LLM_QUOTA_QUEUE] = { LLMSVC_OPTION_QUEUE, "quota-queue", 'u' },
+};
+
 LlmAppAccount *
 llm_app_account_new (LlmApp *app)
 {
@@ -21,60 +34,28 @@ llm_app_account_free (LlmAppAccount *self)
 gboolean
 llm_app_account_is_needed (const LlmAppAccount *self)
 {
-  const LlmQuota *quota = &self->quota;
-
-  return self->n_calls > 0 || self->n_contexts > 0 || self->n_coming > 0 || quota->contexts > 0 ||
-         quota->tokens > 0 || quota->calls > 0 || quota->disk > 0 || quota->share > 0 ||
-         quota->rate > 0 || quota->message > 0;
+  for (guint i = 0; i < LLM_N_APP_QUOTAS; i++)
+    if (self->quota[i] > 0)
+      return TRUE;
+  return self->n_calls > 0 || self->n_contexts > 0 || self->n_coming > 0;
 }
 
-/* Values come from a database as doubles, too: no cast may go past what the field holds. */
-static guint
-take_uint (double value)
-{
-  return value >= G_MAXUINT ? G_MAXUINT : value > 0 ? (guint) value : 0;
-}
-
-static guint64
-take_uint64 (double value)
-{
-  return value >= (double) G_MAXINT64 ? G_MAXINT64 : value > 0 ? (guint64) value : 0;
-}
-
+/* Values come from a database as doubles, too: no cast may go past what the type holds. */
 gboolean
-llm_quota_set (LlmQuota   *quota,
+llm_quota_set (double     *quota,
                const char *key,
                double      value)
 {
-  if (g_str_equal (key, "contexts"))
-    quota->contexts = take_uint (value);
-  else if (g_str_equal (key, "tokens"))
-    quota->tokens = take_uint64 (value);
-  else if (g_str_equal (key, "calls"))
-    quota->calls = take_uint (value);
-  else if (g_str_equal (key, "disk"))
-    quota->disk = take_uint64 (value);
-  else if (g_str_equal (key, "share"))
-    quota->share = CLAMP (value, 0, 1);
-  else if (g_str_equal (key, "rate"))
-    quota->rate = take_uint (value);
-  else if (g_str_equal (key, "message"))
-    quota->message = take_uint64 (value);
-  else if (g_str_equal (key, "named"))
-    quota->named = take_uint (value);
-  else if (g_str_equal (key, "apps"))
-    quota->apps = take_uint (value);
-  else if (g_str_equal (key, "queue"))
-    quota->queue = take_uint (value);
-  else
-    return FALSE;
-  return TRUE;
-}
+  for (guint i = 0; i < LLM_N_QUOTAS; i++)
+    {
+      char type = llm_quotas[i].type;
+      double max = type == 'd' ? 1 : type == 'u' ? G_MAXUINT : (double) G_MAXINT64;
 
-gboolean
-llm_quota_is_of_user (const char *key)
-{
-  static const char *const keys[] = { "named", "apps", "queue", NULL };
-
-  return g_strv_contains (keys, key);
+      if (!g_str_equal (llmsvc_option_get_info (llm_quotas[i].option)->key, key))
+        continue;
+      value = value > 0 ? MIN (value, max) : 0;
+      quota[i] = type == 'd' ? value : (double) (guint64) value;
+      return TRUE;
+    }
+  return FALSE;
 }

@@ -5,25 +5,37 @@
 #pragma once
 
 #include "accounts/llm-caller.h"
+#include "common/llmsvc-option-table.h"
 
 G_BEGIN_DECLS
 
-/* What one application may hold or do; 0 in a field: the default of all. */
-typedef struct
+/* What one application may hold or do. */
+typedef enum
 {
-  guint contexts;
-  guint64 tokens;
-  guint calls;
-  guint64 disk;      /* bytes of stored text and tokens */
-  double share;      /* of the memory for contexts; 0: an equal part, when it is short */
-  guint rate;        /* calls a second */
-  guint64 message;   /* bytes of text in one call */
+  LLM_QUOTA_CONTEXTS,
+  LLM_QUOTA_TOKENS,
+  LLM_QUOTA_CALLS,
+  LLM_QUOTA_DISK,      /* bytes of stored text and tokens */
+  LLM_QUOTA_SHARE,     /* of the memory for contexts; 0: an equal part, when it is short */
+  LLM_QUOTA_RATE,      /* calls a second */
+  LLM_QUOTA_MESSAGE,   /* bytes of text in one call */
+  LLM_N_APP_QUOTAS,
 
   /* of all of one user's applications; no application has its own */
-  guint named;       /* contexts with a name */
-  guint apps;        /* applications with calls, contexts or quotas */
-  guint queue;       /* calls under way */
-} LlmQuota;
+  LLM_QUOTA_NAMED = LLM_N_APP_QUOTAS, /* contexts with a name */
+  LLM_QUOTA_APPS,      /* applications with calls, contexts or quotas */
+  LLM_QUOTA_QUEUE,     /* calls under way */
+  LLM_N_QUOTAS,
+} LlmQuotaKind;
+
+typedef struct
+{
+  LlmsvcOption option; /* sets it */
+  const char *listed;  /* name and type in the list of applications */
+  char type;           /* 'u', 't' or 'd' */
+} LlmQuotaInfo;
+
+extern const LlmQuotaInfo llm_quotas[LLM_N_QUOTAS];
 
 /* What the bus has to know of an application's quotas. */
 typedef struct
@@ -40,7 +52,7 @@ typedef struct
   LlmApp *app;       /* (owned) */
   gboolean is_seen;  /* it called since the service started: */
   LlmCallerKind kind;
-  LlmQuota quota;
+  double quota[LLM_N_QUOTAS]; /* 0: the default of all */
   guint n_calls;     /* under way */
   guint n_contexts;  /* in memory or stored */
   guint n_named;     /* of these */
@@ -57,12 +69,11 @@ typedef struct
 LlmAppAccount *llm_app_account_new  (LlmApp        *app);
 void           llm_app_account_free (LlmAppAccount *self);
 /* Whether something of the application is here, or was set for it: it may not be forgotten. */
-gboolean llm_app_account_is_needed (const LlmAppAccount *self);
-/* Sets the field with the option's name; FALSE for an unknown one. */
-gboolean llm_quota_set     (LlmQuota   *quota,
-                            const char *key,
-                            double      value);
-/* Whether the quota @key is of a user with all applications. */
-gboolean llm_quota_is_of_user (const char *key);
+gboolean       llm_app_account_is_needed (const LlmAppAccount *self);
+/* Sets the quota with the option's name, as near to @value as it can be; FALSE for an unknown
+ * one. */
+gboolean       llm_quota_set        (double        *quota,
+                                     const char    *key,
+                                     double         value);
 
 G_END_DECLS

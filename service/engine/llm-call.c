@@ -2,19 +2,26 @@
 
 #include "engine/llm-call.h"
 
+#include "common/llmsvc-error.h"
+#include "engine/llm-generation-private.h"
+
 static void
 call_free (LlmCall *call)
 {
   g_clear_pointer (&call->caller, llm_caller_unref);
   g_clear_pointer (&call->messages, g_variant_unref);
   g_clear_pointer (&call->options, llm_call_options_unref);
+  g_clear_pointer (&call->pass, llm_pass_free);
+  g_clear_pointer (&call->place, llm_pass_free);
+  g_clear_object (&call->context);
+  g_clear_object (&call->source);
   g_clear_object (&call->sink);
   g_clear_pointer (&call->model, llm_model_unref);
-  g_clear_pointer (&call->pass, llm_pass_free);
+  g_clear_pointer (&call->tokens, g_array_unref);
+  g_clear_pointer (&call->request, llm_request_unref);
+  g_clear_pointer (&call->quotas, g_ptr_array_unref);
+  g_free (call->raw);
   g_free (call->name);
-  g_clear_object (&call->source);
-  g_clear_object (&call->context);
-  g_clear_pointer (&call->place, llm_pass_free);
   g_free (call);
 }
 
@@ -29,6 +36,9 @@ llm_call_new (gpointer            source,
   GTask *task = g_task_new (source, NULL, callback, data);
   LlmCall *call = g_new0 (LlmCall, 1);
 
+  if (LLM_IS_CONTEXT (source))
+    call->context = g_object_ref (source);
+  call->engine = call->context != NULL ? call->context->engine : source;
   call->caller = caller != NULL ? llm_caller_ref (caller) : NULL;
   call->messages = messages != NULL ? g_variant_ref_sink (messages) : NULL;
   call->options = options != NULL ? llm_call_options_ref (options) : NULL;
@@ -36,12 +46,95 @@ llm_call_new (gpointer            source,
   return task;
 }
 
+/* --- its end --- */
+
+void
+llm_call_release (GTask *task)
+{
+  LlmCall *call = g_task_get_task_data (task);
+  GTask *waiting;
+
+  g_clear_pointer (&call->pass, llm_pass_free);
+  g_clear_pointer (&call->place, llm_pass_free);
+  g_ptr_array_remove (call->engine->making, task);
+  if (call->has_claimed)
+    {
+      call->has_claimed = FALSE;
+      llm_context_release (call->context);
+    }
+  /* it is made, or it is not going to be: those who waited for it look again */
+  while ((waiting = g_queue_pop_head (&call->waiting)) != NULL)
+    {
+      LlmCall *other = g_task_get_task_data (waiting);
+
+      other->step (waiting, other);
+      g_object_unref (waiting);
+    }
+}
+
 void
 llm_call_fail (GTask  *task,
                GError *error)
 {
-  llm_context_release (g_task_get_source_object (task));
+  LlmCall *call = g_task_get_task_data (task);
+
+  if (call->generation != NULL)
+    {
+      llm_generation_settle (call->generation, NULL, error);
+      g_error_free (error);
+      return;
+    }
+  llm_call_release (task);
   g_task_return_error (task, error);
+}
+
+void
+llm_call_end (GTask   *task,
+              LlmCall *call)
+{
+  llm_call_release (task);
+  g_task_return_boolean (task, TRUE);
+}
+
+/* --- steps --- */
+
+/* Takes @error (nullable). An answer may have been given up meanwhile, as the service ends: then it
+ * has no further step. */
+static void
+go_on (GTask  *task,
+       GError *error)
+{
+  LlmCall *call = g_task_get_task_data (task);
+
+  if (call->step == NULL)
+    g_clear_error (&error);
+  else if (error != NULL)
+    llm_call_fail (task, error);
+  else
+    call->step (task, call);
+}
+
+/* Of what returns TRUE or an error. */
+static void
+on_done (GObject      *source,
+         GAsyncResult *result,
+         gpointer      data)
+{
+  g_autoptr(GTask) task = data;
+  GError *error = NULL;
+
+  g_task_propagate_boolean (G_TASK (result), &error);
+  go_on (task, error);
+}
+
+void
+llm_call_await_start (GTask      *task,
+                      LlmCallStep step)
+{
+  LlmCall *call = g_task_get_task_data (task);
+
+  call->step = step;
+  llm_engine_await_start (call->engine, on_done, g_object_ref (task));
 }
 
 static void
@@ -50,13 +143,20 @@ on_loaded (GObject      *source,
            gpointer      data)
 {
   g_autoptr(GTask) task = data;
-  LlmCall *call = g_task_get_task_data (task);
   GError *error = NULL;
 
-  if (llm_context_load_finish (LLM_CONTEXT (source), result, &error))
-    call->step (task, call);
-  else
-    llm_call_fail (task, error);
+  llm_context_load_finish (LLM_CONTEXT (source), result, &error);
+  go_on (task, error);
+}
+
+void
+llm_call_load (GTask      *task,
+               LlmCallStep step)
+{
+  LlmCall *call = g_task_get_task_data (task);
+
+  call->step = step;
+  llm_context_load (call->context, on_loaded, g_object_ref (task));
 }
 
 static void
@@ -64,66 +164,132 @@ on_idle (GObject      *source,
          GAsyncResult *result,
          gpointer      data)
 {
-  GTask *task = data;
-  LlmContext *self = LLM_CONTEXT (source);
+  g_autoptr(GTask) task = data;
   LlmCall *call = g_task_get_task_data (task);
   GError *error = NULL;
 
-  /* An answer counts itself, and its revision is checked later: a repeated request must not fail
-   * for it. */
-  if (call->sink != NULL)
-    llm_engine_admit_call (self->engine, call->caller, &error);
-  else if (call->caller != NULL)
-    call->pass = llm_engine_take_call (self->engine, call->caller, &error);
+  if (call->caller != NULL)
+    call->pass = llm_engine_take_call (call->engine, call->caller, &error);
+  /* the revision of an answer is checked later: a repeated request must not fail for it */
   if (error == NULL)
-    llm_context_claim (self, call->sink == NULL ? call->options : NULL, &error);
-
+    call->has_claimed =
+      llm_context_claim (call->context, call->sink == NULL ? call->options : NULL, &error);
   if (error == NULL)
-    {
-      llm_context_load (self, on_loaded, task);
-      return;
-    }
-  g_task_return_error (task, error);
-  g_object_unref (task);
+    llm_call_load (task, call->step);
+  else
+    llm_call_fail (task, error);
 }
 
 void
 llm_call_begin (GTask      *task,
                 LlmCallStep step)
 {
-  LlmContext *self = g_task_get_source_object (task);
+  LlmCall *call = g_task_get_task_data (task);
+  LlmContext *context = call->context;
 
-  ((LlmCall *) g_task_get_task_data (task))->step = step;
-  if (self->ahead == NULL)
+  call->step = step;
+  if (context->ahead == NULL)
     {
-      on_idle (G_OBJECT (self), NULL, task);
+      on_idle (G_OBJECT (context), NULL, g_object_ref (task));
       return;
     }
-  llm_context_stop_ahead (self);
-  g_queue_push_tail (&self->waiting_idle, g_task_new (self, NULL, on_idle, task));
-}
-
-static void
-on_committed (GObject      *source,
-              GAsyncResult *result,
-              gpointer      data)
-{
-  g_autoptr(GTask) task = data;
-  GError *error = NULL;
-  gboolean is_committed = g_task_propagate_boolean (G_TASK (result), &error);
-
-  llm_context_release (LLM_CONTEXT (source));
-  if (is_committed)
-    g_task_return_boolean (task, TRUE);
-  else
-    g_task_return_error (task, error);
+  llm_context_stop_ahead (context);
+  g_queue_push_tail (&context->waiting_idle,
+                     g_task_new (context, NULL, on_idle, g_object_ref (task)));
 }
 
 void
-llm_call_commit (GTask   *task,
-                 guint    n_turns,
-                 LlmTurn *turn)
+llm_call_store (GTask         *task,
+                LlmDbFunc      func,
+                gpointer       data,
+                GDestroyNotify destroy,
+                LlmCallStep    step)
 {
-  llm_context_commit (g_task_get_source_object (task), n_turns, turn, on_committed,
-                      g_object_ref (task));
+  LlmCall *call = g_task_get_task_data (task);
+
+  call->step = step;
+  llm_db_run_async (call->engine->db, func, data, destroy, on_done, g_object_ref (task));
+}
+
+void
+llm_call_commit (GTask      *task,
+                 guint       n_turns,
+                 LlmTurn    *turn,
+                 LlmCallStep step)
+{
+  LlmCall *call = g_task_get_task_data (task);
+
+  call->step = step;
+  llm_context_commit (call->context, n_turns, turn, on_done, g_object_ref (task));
+}
+
+/* --- the prompt --- */
+
+/* Whether it goes on to be tokenized. Takes @error (nullable). */
+static gboolean
+check_wanted (GTask  *task,
+              GError *error)
+{
+  LlmCall *call = g_task_get_task_data (task);
+
+  if (error == NULL && call->is_cancelled)
+    error = g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED, "The answer was cancelled");
+  if (error == NULL && call->step != NULL)
+    return TRUE;
+  if (call->may_fail)
+    g_clear_error (&error);
+  go_on (task, error);
+  return FALSE;
+}
+
+static void
+on_prepared (GObject      *source,
+             GAsyncResult *result,
+             gpointer      data)
+{
+  g_autoptr(GTask) task = data;
+  LlmCall *call = g_task_get_task_data (task);
+  GError *error = NULL;
+
+  call->tokens = llm_prepare_finish (result, &call->n_system, &error);
+  if (!check_wanted (task, error))
+    return;
+  /* The model may have been unloaded or changed while the text was prepared: these tokens are then
+   * worth nothing. */
+  if (call->engine->model != call->model || call->engine->is_loading)
+    llm_call_tokenize (task, call->step);
+  else
+    call->step (task, call);
+}
+
+static void
+on_model (GObject      *source,
+          GAsyncResult *result,
+          gpointer      data)
+{
+  g_autoptr(GTask) task = data;
+  LlmCall *call = g_task_get_task_data (task);
+  GError *error = NULL;
+  LlmPrepareInput *input;
+
+  call->model = g_task_propagate_pointer (G_TASK (result), &error);
+  if (!check_wanted (task, error))
+    return;
+  input = llm_context_make_input (call->context, call->model,
+                                  call->counts_held ? NULL : call->messages, call->slides);
+  input->raw = g_strdup (call->raw);
+  input->opens_answer = call->generation != NULL;
+  llm_prepare_async (call->model, input, on_prepared, g_object_ref (task));
+}
+
+void
+llm_call_tokenize (GTask      *task,
+                   LlmCallStep step)
+{
+  LlmCall *call = g_task_get_task_data (task);
+
+  call->step = step;
+  g_clear_pointer (&call->model, llm_model_unref);
+  g_clear_pointer (&call->tokens, g_array_unref);
+  llm_engine_await_model (call->engine, on_model, g_object_ref (task));
 }

@@ -10,18 +10,20 @@
 #include "common/llmsvc-error.h"
 #include "contexts/llm-request-id.h"
 
-/* (transfer full) */
-static LlmTurn *
-make_turn (const LlmCall *call)
+/* Behind all turns that there are. */
+static void
+commit (GTask      *task,
+        LlmCall    *call,
+        LlmCallStep step)
 {
   LlmTurn *turn = llm_turn_new ();
 
   llm_turn_add_messages (turn, call->messages);
   turn->n_tokens = call->n_added;
-  turn->n_total = call->n_tokens;
+  turn->n_total = call->tokens->len;
   turn->counted_by = g_strdup (llm_model_get_identity (call->model));
   llm_request_id_note (turn, LLM_REQUEST_APPEND, call->messages, call->options, NULL);
-  return turn;
+  llm_call_commit (task, llm_conversation_get_n_turns (call->context->conversation), turn, step);
 }
 
 static void
@@ -32,6 +34,15 @@ ignore_text (LlmRequest *request,
 {
 }
 
+static void
+note_end (LlmEngine              *self,
+          const LlmRequestResult *result)
+{
+  llm_engine_request_ended (self);
+  self->counters.prompt_tokens += result->n_prompt;
+  self->counters.reused_tokens += result->n_reused;
+}
+
 /* The text was prefilled: the KV cache of the context holds it. */
 static void
 on_read_in (LlmRequest             *request,
@@ -39,16 +50,13 @@ on_read_in (LlmRequest             *request,
             gpointer                data)
 {
   g_autoptr(GTask) task = data;
-  LlmContext *self = g_task_get_source_object (task);
+  LlmCall *call = g_task_get_task_data (task);
 
-  llm_engine_request_ended (self->engine);
-  self->engine->counters.prompt_tokens += result->n_prompt;
-  self->engine->counters.reused_tokens += result->n_reused;
+  note_end (call->engine, result);
   if (result->finish == LLM_FINISH_FAILED)
     llm_call_fail (task, g_error_copy (result->error));
   else if (result->finish == LLM_FINISH_STOP)
-    llm_call_commit (task, llm_conversation_get_n_turns (self->conversation),
-                     make_turn (g_task_get_task_data (task)));
+    commit (task, call, llm_call_end);
   else
     llm_call_fail (task,
                    g_error_new_literal (LLMSVC_ERROR,
@@ -66,24 +74,41 @@ on_read_ahead (LlmRequest             *request,
 {
   g_autoptr(LlmContext) self = data;
 
-  llm_engine_request_ended (self->engine);
+  note_end (self->engine, result);
   g_clear_pointer (&self->ahead, llm_request_unref);
-  self->engine->counters.prompt_tokens += result->n_prompt;
-  self->engine->counters.reused_tokens += result->n_reused;
   llm_context_release (self);
 }
 
-static LlmRequest *
-new_prefill (LlmContext *self,
-             LlmCall    *call,
-             GArray     *tokens,
-             GError    **error)
+static void
+read_ahead (GTask   *task,
+            LlmCall *call)
 {
+  LlmContext *self = call->context;
+
+  /* there is no model to prefill with; the text is rendered anew in time */
+  if (call->engine->model != call->model || call->engine->is_loading || self->is_closed)
+    {
+      llm_call_end (task, call);
+      return;
+    }
+  call->request->on_done = on_read_ahead;
+  call->request->data = g_object_ref (self);
+  self->ahead = g_steal_pointer (&call->request);
+  call->has_claimed = FALSE;
+  llm_engine_submit (call->engine, self->ahead);
+  llm_call_end (task, call);
+}
+
+static LlmRequest *
+new_prefill (LlmCall *call,
+             GError **error)
+{
+  LlmContext *self = call->context;
   g_autoptr(LlmRequest) request = llm_request_new (self->app);
 
-  if (!llm_engine_fill_request (self->engine, request, call->options, self->slo, error))
+  if (!llm_engine_fill_request (call->engine, request, call->options, self->slo, error))
     return NULL;
-  g_array_append_vals (request->prompt, tokens->data, tokens->len);
+  g_array_append_vals (request->prompt, call->tokens->data, call->tokens->len);
   llm_conversation_get_generated (self->conversation, llm_model_get_identity (call->model),
                                   request->generated);
   request->n_ctx = llm_context_get_limit (self, call->model);
@@ -93,161 +118,72 @@ new_prefill (LlmContext *self,
 }
 
 static void
-on_ahead_committed (GObject      *source,
-                    GAsyncResult *result,
-                    gpointer      data)
+submit (GTask   *task,
+        LlmCall *call)
 {
-  LlmRequest *request = data;
-  LlmContext *self = LLM_CONTEXT (source);
-  g_autoptr(GTask) task = request->data;
-  GError *error = NULL;
-
-  if (!g_task_propagate_boolean (G_TASK (result), &error))
-    {
-      llm_call_fail (task, error);
-    }
-  else if (self->engine->model != ((LlmCall *) g_task_get_task_data (task))->model ||
-           self->engine->is_loading || self->is_closed)
-    {
-      llm_context_release (self);
-      g_task_return_boolean (task, TRUE);
-    }
-  else
-    {
-      request->on_done = on_read_ahead;
-      request->data = g_object_ref (self);
-      self->ahead = llm_request_ref (request);
-      llm_engine_submit (self->engine, request);
-      g_task_return_boolean (task, TRUE);
-    }
-  llm_request_unref (request);
-}
-
-static void on_model (GObject      *source,
-                      GAsyncResult *result,
-                      gpointer      data);
-static void prepare  (GTask        *task);
-
-static void
-submit (GTask  *task,
-        GArray *tokens)
-{
-  LlmContext *self = g_task_get_source_object (task);
-  LlmCall *call = g_task_get_task_data (task);
-  guint n_held = llm_context_get_tokens (self);
+  LlmContext *self = call->context;
+  const char *identity = llm_model_get_identity (call->model);
   guint n_ctx = llm_context_get_limit (self, call->model);
-  LlmRequest *request = NULL;
+  guint n_tokens = call->tokens->len;
+  guint n_held;
   GError *error = NULL;
 
-  call->n_tokens = tokens->len;
-  call->n_added = tokens->len > n_held ? tokens->len - n_held : 0;
-  if (tokens->len >= n_ctx)
+  /* another model may have counted what the context held before */
+  if (call->counts_held)
+    llm_conversation_set_count (self->conversation, identity, n_tokens);
+  if (call->counts_held || !llm_conversation_is_counted (self->conversation, identity))
+    {
+      call->counts_held = !call->counts_held;
+      llm_call_tokenize (task, submit);
+      return;
+    }
+
+  n_held = llm_context_get_tokens (self);
+  call->n_added = n_tokens > n_held ? n_tokens - n_held : 0;
+  if (n_tokens >= n_ctx)
     llm_fail (&error, LLMSVC_ERROR_CONTEXT_FULL,
               "With this text the context would hold %u tokens; it has room for %u. Shorten it, "
-              "roll turns back, or begin a new context", tokens->len, n_ctx);
-  else if (llm_engine_admit_tokens (self->engine, self->app, n_held, tokens->len, &error))
-    request = new_prefill (self, call, tokens, &error);
-  if (request == NULL)
+              "roll turns back, or begin a new context", n_tokens, n_ctx);
+  else if (llm_engine_admit_tokens (call->engine, self->app, n_held, n_tokens, &error))
+    call->request = new_prefill (call, &error);
+  if (call->request == NULL)
     {
       llm_call_fail (task, error);
-      return;
     }
-
-  request->data = g_object_ref (task);
-  if (llm_call_options_get_boolean (call->options, LLMSVC_OPTION_WAIT, FALSE))
+  else if (llm_call_options_get_boolean (call->options, LLMSVC_OPTION_WAIT, FALSE))
     {
-      request->on_done = on_read_in;
-      llm_engine_submit (self->engine, request);
-      llm_request_unref (request);
+      call->request->on_done = on_read_in;
+      call->request->data = g_object_ref (task);
+      llm_engine_submit (call->engine, call->request);
     }
   else
-    llm_context_commit (self, llm_conversation_get_n_turns (self->conversation), make_turn (call),
-                        on_ahead_committed, request);
-}
-
-static void
-on_prepared (GObject      *source,
-             GAsyncResult *result,
-             gpointer      data)
-{
-  g_autoptr(GTask) task = data;
-  LlmContext *self = g_task_get_source_object (task);
-  LlmCall *call = g_task_get_task_data (task);
-  GError *error = NULL;
-  g_autoptr(GArray) tokens = llm_prepare_finish (result, NULL, &error);
-
-  if (tokens == NULL)
-    llm_call_fail (task, error);
-  else if (call->counts_held)
     {
-      llm_conversation_set_count (self->conversation, llm_model_get_identity (call->model),
-                                  tokens->len);
-      call->counts_held = FALSE;
-      prepare (task);
+      commit (task, call, read_ahead);
     }
-  else if (self->engine->model != call->model || self->engine->is_loading)
-    {
-      g_clear_pointer (&call->model, llm_model_unref);
-      llm_engine_await_model (self->engine, on_model, g_steal_pointer (&task));
-    }
-  else
-    submit (task, tokens);
-}
-
-static void
-prepare (GTask *task)
-{
-  LlmContext *self = g_task_get_source_object (task);
-  LlmCall *call = g_task_get_task_data (task);
-
-  llm_prepare_async (call->model,
-                     llm_context_make_input (self, call->model,
-                                             call->counts_held ? NULL : call->messages, FALSE),
-                     on_prepared, g_object_ref (task));
-}
-
-static void
-on_model (GObject      *source,
-          GAsyncResult *result,
-          gpointer      data)
-{
-  g_autoptr(GTask) task = data;
-  LlmContext *self = g_task_get_source_object (task);
-  LlmCall *call = g_task_get_task_data (task);
-  GError *error = NULL;
-
-  call->model = g_task_propagate_pointer (G_TASK (result), &error);
-  if (call->model == NULL)
-    {
-      llm_call_fail (task, error);
-      return;
-    }
-  /* another model may have counted what the context held before */
-  call->counts_held = !llm_conversation_is_counted (self->conversation,
-                                                    llm_model_get_identity (call->model));
-  prepare (task);
 }
 
 static void
 append (GTask   *task,
         LlmCall *call)
 {
-  LlmContext *self = g_task_get_source_object (task);
   GError *error = NULL;
   LlmTurn *turn;
 
-  if (!llm_request_id_find (self->conversation, LLM_REQUEST_APPEND, call->messages, call->options,
-                            &turn, &error))
-    llm_call_fail (task, error);
+  if (!llm_request_id_find (call->context->conversation, LLM_REQUEST_APPEND, call->messages,
+                            call->options, &turn, &error))
+    {
+      llm_call_fail (task, error);
+    }
   else if (turn != NULL)
     {
       /* it is there already: the first call began to prefill it ahead */
       call->n_added = turn->n_tokens;
-      llm_context_release (self);
-      g_task_return_boolean (task, TRUE);
+      llm_call_end (task, call);
     }
   else
-    llm_engine_await_model (self->engine, on_model, g_object_ref (task));
+    {
+      llm_call_tokenize (task, submit);
+    }
 }
 
 void
@@ -258,16 +194,13 @@ llm_context_append_async (LlmContext         *self,
                           GAsyncReadyCallback callback,
                           gpointer            data)
 {
-  GTask *task = llm_call_new (self, caller, messages, options, callback, data);
+  g_autoptr(GTask) task = llm_call_new (self, caller, messages, options, callback, data);
 
   if (g_variant_n_children (messages) > 0)
-    {
-      llm_call_begin (task, append);
-      return;
-    }
-  g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                           "No message was given");
-  g_object_unref (task);
+    llm_call_begin (task, append);
+  else
+    g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
+                             "No message was given");
 }
 
 gboolean

@@ -26,19 +26,18 @@ repeat_answer (GTask         *task,
 {
   const char *answer = llm_turn_get_answer (turn);
   g_autoptr(GVariant) results = llm_request_id_get_results (turn);
-  g_autoptr(LlmSink) sink = g_object_ref (call->sink);
 
-  llm_context_release (g_task_get_source_object (task));
+  llm_call_release (task);
   g_task_return_pointer (task, llm_generation_new_settled (call->caller), g_object_unref);
-  llm_sink_accept (sink, answer, strlen (answer));
-  llm_sink_finish (sink, results, NULL);
+  llm_sink_accept (call->sink, answer, strlen (answer));
+  llm_sink_finish (call->sink, results, NULL);
 }
 
 static void
 generate (GTask   *task,
           LlmCall *call)
 {
-  LlmContext *self = g_task_get_source_object (task);
+  LlmContext *self = call->context;
   GError *error = NULL;
   LlmTurn *turn = NULL;
 
@@ -60,8 +59,7 @@ generate (GTask   *task,
   if (error != NULL)
     llm_call_fail (task, error);
   else
-    llm_generation_start (self->engine, self, call->caller, call->messages, NULL, call->options,
-                          call->sink, g_object_ref (task));
+    llm_generation_start (task);
 }
 
 void
@@ -73,7 +71,7 @@ llm_context_generate_async (LlmContext         *self,
                             GAsyncReadyCallback callback,
                             gpointer            data)
 {
-  GTask *task = llm_call_new (self, caller, messages, options, callback, data);
+  g_autoptr(GTask) task = llm_call_new (self, caller, messages, options, callback, data);
 
   ((LlmCall *) g_task_get_task_data (task))->sink = g_object_ref (sink);
   llm_call_begin (task, generate);
@@ -90,29 +88,19 @@ llm_context_generate_finish (LlmContext   *self,
 /* --- messages --- */
 
 static void
-on_loaded_for_messages (GObject      *source,
-                        GAsyncResult *result,
-                        gpointer      data)
+return_messages (GTask   *task,
+                 LlmCall *call)
 {
-  g_autoptr(GTask) task = data;
-  LlmContext *self = LLM_CONTEXT (source);
-  LlmCall *call = g_task_get_task_data (task);
-  GError *error = NULL;
+  LlmConversation *conversation = call->context->conversation;
+  guint n_messages = llm_conversation_get_n_messages (conversation);
   GVariantBuilder builder;
-  guint n_messages;
   gsize bytes = 0;
 
-  if (!llm_context_load_finish (self, result, &error))
-    {
-      g_task_return_error (task, error);
-      return;
-    }
-  n_messages = llm_conversation_get_n_messages (self->conversation);
   g_variant_builder_init (&builder, G_VARIANT_TYPE ("a(ssa{sv})"));
   for (guint i = call->first; i < n_messages && (call->count == 0 || i - call->first < call->count);
        i++)
     {
-      const LlmStoredMessage *message = llm_conversation_get_message (self->conversation, i);
+      const LlmStoredMessage *message = llm_conversation_get_message (conversation, i);
 
       bytes += strlen (message->text) + g_variant_get_size (message->extras);
       if (bytes > MAX_REPLY_BYTES && i > call->first)
@@ -130,12 +118,12 @@ llm_context_get_messages_async (LlmContext         *self,
                                 GAsyncReadyCallback callback,
                                 gpointer            data)
 {
-  GTask *task = llm_call_new (self, NULL, NULL, NULL, callback, data);
+  g_autoptr(GTask) task = llm_call_new (self, NULL, NULL, NULL, callback, data);
   LlmCall *call = g_task_get_task_data (task);
 
   call->first = first;
   call->count = count;
-  llm_context_load (self, on_loaded_for_messages, task);
+  llm_call_load (task, return_messages);
 }
 
 /* --- rollback --- */
@@ -144,15 +132,16 @@ static void
 roll_back (GTask   *task,
            LlmCall *call)
 {
-  LlmContext *self = g_task_get_source_object (task);
-  guint n_removable = llm_conversation_get_n_removable (self->conversation);
+  LlmConversation *conversation = call->context->conversation;
+  guint n_removable = llm_conversation_get_n_removable (conversation);
 
   if (call->count == 0 || call->count > n_removable)
     llm_call_fail (task, llmsvc_error_new (LLMSVC_ERROR_INVALID_ARGUMENT, NULL,
                                            "%u turns can't be rolled back: the context has %u",
                                            call->count, n_removable));
   else
-    llm_call_commit (task, llm_conversation_get_n_turns (self->conversation) - call->count, NULL);
+    llm_call_commit (task, llm_conversation_get_n_turns (conversation) - call->count, NULL,
+                     llm_call_end);
 }
 
 void
@@ -162,7 +151,7 @@ llm_context_rollback_async (LlmContext         *self,
                             GAsyncReadyCallback callback,
                             gpointer            data)
 {
-  GTask *task = llm_call_new (self, NULL, NULL, options, callback, data);
+  g_autoptr(GTask) task = llm_call_new (self, NULL, NULL, options, callback, data);
 
   ((LlmCall *) g_task_get_task_data (task))->count = turns;
   llm_call_begin (task, roll_back);
@@ -248,27 +237,11 @@ llm_context_leave (LlmContext *self,
 }
 
 static void
-end_closed (GTask *task)
+end_closed (GTask   *task,
+            LlmCall *call)
 {
-  LlmContext *self = g_task_get_source_object (task);
-
-  end (self, "closed");
-  llm_context_release (self);
-  g_task_return_boolean (task, TRUE);
-}
-
-static void
-on_deleted (GObject      *source,
-            GAsyncResult *result,
-            gpointer      data)
-{
-  g_autoptr(GTask) task = data;
-  GError *error = NULL;
-
-  if (llm_db_run_finish (result, NULL, &error))
-    end_closed (task);
-  else
-    llm_call_fail (task, error);
+  end (call->context, "closed");
+  llm_call_end (task, call);
 }
 
 static void
@@ -277,16 +250,17 @@ on_idle_for_close (GObject      *source,
                    gpointer      data)
 {
   g_autoptr(GTask) task = data;
-  LlmContext *self = LLM_CONTEXT (source);
+  LlmCall *call = g_task_get_task_data (task);
   GError *error = NULL;
 
-  if (!llm_context_claim (self, NULL, &error))
-    g_task_return_error (task, error);
-  else if (llm_context_is_named (self))
-    llm_db_run_async (self->engine->db, llm_store_delete_context, g_strdup (self->id), g_free,
-                      on_deleted, g_steal_pointer (&task));
+  call->has_claimed = llm_context_claim (call->context, NULL, &error);
+  if (!call->has_claimed)
+    llm_call_fail (task, error);
+  else if (llm_context_is_named (call->context))
+    llm_call_store (task, llm_store_delete_context, g_strdup (call->context->id), g_free,
+                    end_closed);
   else
-    end_closed (task);
+    end_closed (task, call);
 }
 
 void
@@ -294,11 +268,8 @@ llm_context_close_async (LlmContext         *self,
                          GAsyncReadyCallback callback,
                          gpointer            data)
 {
-  GTask *task = g_task_new (self, NULL, callback, data);
-  g_autoptr(GTask) idle = NULL;
+  GTask *task = llm_call_new (self, NULL, NULL, NULL, callback, data);
 
-  if (cancel_call (self, on_idle_for_close, task))
-    return;
-  idle = g_task_new (self, NULL, on_idle_for_close, task);
-  g_task_return_boolean (idle, TRUE);
+  if (!cancel_call (self, on_idle_for_close, task))
+    on_idle_for_close (G_OBJECT (self), NULL, task);
 }

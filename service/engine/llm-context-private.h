@@ -5,6 +5,7 @@
 #pragma once
 
 #include "engine/llm-engine-private.h"
+#include "engine/llm-prepare.h"
 
 G_BEGIN_DECLS
 
@@ -42,10 +43,11 @@ void             llm_context_commit      (LlmContext         *self,
 void             llm_context_leave       (LlmContext         *self,
                                           const char         *reason);
 
-/* The prompt for @messages (nullable) after what is there. */
+/* The prompt for @messages (nullable) after what @self (nullable) holds. @counts_system: the tokens
+ * of the system messages that all begins with are counted. */
 LlmPrepareInput *llm_context_make_input  (LlmContext         *self,
                                           LlmModel           *model,
                                           GVariant           *messages,
-                                          gboolean            opens_answer);
+                                          gboolean            counts_system);
 
 G_END_DECLS

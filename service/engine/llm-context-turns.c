@@ -186,24 +186,44 @@ LlmPrepareInput *
 llm_context_make_input (LlmContext *self,
                         LlmModel   *model,
                         GVariant   *messages,
-                        gboolean    opens_answer)
+                        gboolean    counts_system)
 {
   LlmPrepareInput *input = llm_prepare_input_new ();
-  guint first;
+  LlmConversation *conversation = self != NULL ? self->conversation : NULL;
+  guint n = conversation != NULL ? llm_conversation_get_n_messages (conversation) : 0;
+  const char *identity = llm_model_get_identity (model);
+  guint first = 0;
+  GVariantIter iter;
+  const char *role;
+  const char *text;
 
-  if (!llm_conversation_check_tokens (self->conversation, llm_model_get_identity (model),
-                                      llm_model_get_hparams (model)->n_vocab))
+  if (conversation != NULL
+      && !llm_conversation_check_tokens (conversation, identity,
+                                         llm_model_get_hparams (model)->n_vocab))
     g_warning ("Stored tokens of the context %s are damaged; its text is used instead", self->id);
-  input->opens_answer = opens_answer;
-  input->point = llm_conversation_get_settled (self->conversation, llm_model_get_identity (model),
-                                               input->settled, &first);
-  for (guint i = first; i < llm_conversation_get_n_messages (self->conversation); i++)
+  if (conversation != NULL)
+    input->point = llm_conversation_get_settled (conversation, identity, input->settled, &first);
+  for (guint i = 0; i < n; i++)
     {
-      const LlmStoredMessage *message = llm_conversation_get_message (self->conversation, i);
+      const LlmStoredMessage *message = llm_conversation_get_message (conversation, i);
+      gboolean is_leading = counts_system && i == input->n_settled && i < first
+                            && g_str_equal (message->role, "system");
 
-      llm_prepare_input_add_message (input, message->role, message->text);
+      input->n_settled += is_leading;
+      if (is_leading || i >= first)
+        llm_prepare_input_add_message (input, message->role, message->text);
     }
   if (messages != NULL)
-    llm_prepare_input_add_messages (input, messages);
+    {
+      g_variant_iter_init (&iter, messages);
+      while (g_variant_iter_next (&iter, "(&s&s@a{sv})", &role, &text, NULL))
+        llm_prepare_input_add_message (input, role, text);
+    }
+
+  input->counts_system = counts_system;
+  input->n_system = input->n_settled;
+  while (input->n_settled == first && input->n_system < input->messages->len
+         && g_str_equal (g_array_index (input->messages, LlmMessage, input->n_system).role, "system"))
+    input->n_system++;
   return input;
 }

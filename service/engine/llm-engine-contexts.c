@@ -28,33 +28,6 @@ find_named (LlmEngine  *self,
   return NULL;
 }
 
-static void
-on_started (GObject      *source,
-            GAsyncResult *result,
-            gpointer      data)
-{
-  g_autoptr(GTask) task = data;
-  LlmCall *call = g_task_get_task_data (task);
-  GError *error = NULL;
-
-  if (llm_engine_await_start_finish (result, &error))
-    call->step (task, call);
-  else
-    g_task_return_error (task, error);
-}
-
-/* Takes @task. */
-static void
-await_start (GTask      *task,
-             LlmCallStep step)
-{
-  ((LlmCall *) g_task_get_task_data (task))->step = step;
-  llm_engine_await_start (g_task_get_source_object (task), on_started, task);
-}
-
-static void open_or_make (GTask   *task,
-                          LlmCall *call);
-
 /* --- create and fork --- */
 
 /* (nullable): the call that makes a context of this name, which is not in the table yet. */
@@ -73,70 +46,31 @@ find_making (LlmEngine  *self,
   return NULL;
 }
 
-/* It is made, or it is not going to be: those who waited for it look again. */
 static void
-end_making (GTask *task)
+return_new_context (GTask   *task,
+                    LlmCall *call)
 {
-  LlmCall *call = g_task_get_task_data (task);
-  GTask *waiting;
-
-  g_clear_pointer (&call->place, llm_pass_free);
-  g_ptr_array_remove (call->context->engine->making, task);
-  while ((waiting = g_queue_pop_head (&call->waiting)) != NULL)
-    {
-      open_or_make (waiting, g_task_get_task_data (waiting));
-      g_object_unref (waiting);
-    }
-}
-
-/* Takes @error. */
-static void
-fail_making (GTask  *task,
-             GError *error)
-{
-  end_making (task);
-  g_task_return_error (task, error);
-}
-
-static void
-return_new_context (GTask *task)
-{
-  LlmCall *call = g_task_get_task_data (task);
   LlmContext *context = call->context;
 
-  llm_engine_add_context (context->engine, context);
-  end_making (task);
+  llm_engine_add_context (call->engine, context);
+  llm_call_release (task);
   llm_context_count (context);
   if (call->source != NULL && !call->source->is_busy)
-    llm_executor_fork_session (context->engine->executor, call->source->session, context->session,
+    llm_executor_fork_session (call->engine->executor, call->source->session, context->session,
                                context->id, llm_context_is_named (context));
   g_task_return_pointer (task, g_object_ref (context), g_object_unref);
 }
 
 static void
-on_inserted (GObject      *source,
-             GAsyncResult *result,
-             gpointer      data)
+store_new_context (GTask   *task,
+                   LlmCall *call)
 {
-  g_autoptr(GTask) task = data;
-  GError *error = NULL;
-
-  if (llm_db_run_finish (result, NULL, &error))
-    return_new_context (task);
-  else
-    fail_making (task, error);
-}
-
-static void
-store_new_context (GTask *task)
-{
-  LlmCall *call = g_task_get_task_data (task);
   LlmContext *context = call->context;
   LlmStoredContext *stored;
 
   if (!llm_context_is_named (context))
     {
-      return_new_context (task);
+      return_new_context (task, call);
       return;
     }
   stored = llm_stored_context_new ();
@@ -150,86 +84,61 @@ store_new_context (GTask *task)
   stored->max_tokens = context->max_tokens;
   stored->slo = g_strdup (context->slo);
   stored->turns = llm_conversation_copy (context->conversation);
-  llm_db_run_async (context->engine->db, llm_store_insert_context, stored,
-                    (GDestroyNotify) llm_stored_context_free, on_inserted, g_object_ref (task));
+  llm_call_store (task, llm_store_insert_context, stored, (GDestroyNotify) llm_stored_context_free,
+                  return_new_context);
 }
-
-/* --- what a context begins with, counted --- */
 
 /* Counting is a service, not a condition: a model that is missing or can't express
  * the messages is told by the first call. */
 static void
-on_base_prepared (GObject      *source,
-                  GAsyncResult *result,
-                  gpointer      data)
+take_count (GTask   *task,
+            LlmCall *call)
 {
-  g_autoptr(GTask) task = data;
-  LlmCall *call = g_task_get_task_data (task);
   LlmContext *context = call->context;
-  g_autoptr(GArray) tokens = llm_prepare_finish (result, NULL, NULL);
-  guint limit = llm_context_get_limit (context, call->model);
-  guint n_held = llm_context_get_tokens (context);
-  guint n_added = tokens != NULL && tokens->len > n_held ? tokens->len - n_held : 0;
   guint n_turns = llm_conversation_get_n_turns (context->conversation);
+  guint n_held = llm_context_get_tokens (context);
+  guint n_tokens = call->tokens != NULL ? call->tokens->len : 0;
   GError *error = NULL;
 
-  if (tokens != NULL && tokens->len >= limit)
+  if (call->tokens != NULL)
     {
-      fail_making (task, llmsvc_error_new (LLMSVC_ERROR_CONTEXT_FULL, NULL,
-                                           "The context would begin with %u tokens and has room "
-                                           "for %u; shorten its system text and messages",
-                                           tokens->len, limit));
-      return;
-    }
-  if (tokens != NULL && !llm_engine_admit_tokens (context->engine, context->app,
-                                                  0, tokens->len, &error))
-    {
-      fail_making (task, error);
-      return;
-    }
-  if (tokens != NULL)
-    {
-      llm_conversation_get_turn (context->conversation, n_turns - 1)->n_tokens = n_added;
+      guint limit = llm_context_get_limit (context, call->model);
+
+      if (n_tokens >= limit)
+        llm_fail (&error, LLMSVC_ERROR_CONTEXT_FULL,
+                  "The context would begin with %u tokens and has room for %u; "
+                  "shorten its system text and messages", n_tokens, limit);
+      if (error != NULL
+          || !llm_engine_admit_tokens (call->engine, context->app, 0, n_tokens, &error))
+        {
+          llm_call_fail (task, error);
+          return;
+        }
+      llm_conversation_get_turn (context->conversation, n_turns - 1)->n_tokens =
+        n_tokens > n_held ? n_tokens - n_held : 0;
       llm_conversation_set_count (context->conversation, llm_model_get_identity (call->model),
-                                  tokens->len);
+                                  n_tokens);
     }
-  store_new_context (task);
+  store_new_context (task, call);
 }
 
 static void
-on_model_for_base (GObject      *source,
-                   GAsyncResult *result,
-                   gpointer      data)
+count_and_store (GTask   *task,
+                 LlmCall *call)
 {
-  g_autoptr(GTask) task = data;
-  LlmCall *call = g_task_get_task_data (task);
-
-  call->model = g_task_propagate_pointer (G_TASK (result), NULL);
-  if (call->model == NULL)
-    store_new_context (task);
-  else
-    llm_prepare_async (call->model,
-                       llm_context_make_input (call->context, call->model, NULL, FALSE),
-                       on_base_prepared, g_object_ref (task));
-}
-
-static void
-count_and_store (GTask *task)
-{
-  LlmCall *call = g_task_get_task_data (task);
-  LlmContext *context = call->context;
   GError *error = NULL;
 
-  if (llm_conversation_get_n_messages (context->conversation) == 0)
+  if (llm_conversation_get_n_messages (call->context->conversation) == 0)
     {
-      store_new_context (task);
+      store_new_context (task, call);
       return;
     }
-  call->pass = llm_engine_take_call (context->engine, call->caller, &error);
+  call->may_fail = TRUE;
+  call->pass = llm_engine_take_call (call->engine, call->caller, &error);
   if (call->pass == NULL)
-    fail_making (task, error);
+    llm_call_fail (task, error);
   else
-    llm_engine_await_model (context->engine, on_model_for_base, g_object_ref (task));
+    llm_call_tokenize (task, take_count);
 }
 
 /* What the context begins with, as a turn that no rollback takes; of a fork, what it has behind
@@ -255,47 +164,40 @@ add_base (LlmContext     *context,
 
 /* Makes the context of @task, like its source where there is one. */
 static gboolean
-build_context (LlmEngine *self,
-               GTask     *task,
-               GError   **error)
+build_context (GTask   *task,
+               LlmCall *call,
+               GError **error)
 {
-  LlmCall *call = g_task_get_task_data (task);
-  LlmCaller *caller = call->caller;
+  LlmEngine *self = call->engine;
+  LlmContext *source = call->source;
   const char *name =
       call->name != NULL ? call->name
                          : llm_call_options_get_string (call->options, LLMSVC_OPTION_NAME, "");
   g_autofree char *id = llm_stored_context_new_id ();
+  g_autofree char *slo = NULL;
   LlmContext *context;
-  char *slo = NULL;
 
-  call->place = llm_engine_take_context (self, caller, *name != '\0', error);
+  call->place = llm_engine_take_context (self, call->caller, *name != '\0', error);
   if (call->place == NULL)
     return FALSE;
-  if (*name != '\0' && find_named (self, caller, name) != NULL)
+  if (*name != '\0' && find_named (self, call->caller, name) != NULL)
     return llm_fail (error, LLMSVC_ERROR_ALREADY_EXISTS,
                      "There is a context named “%s” already; open it with OpenContext()", name);
 
-  context = call->context = llm_engine_new_context (self, caller->app, id);
+  context = call->context = llm_engine_new_context (self, call->caller->app, id);
   g_free (context->name);
   context->name = g_strdup (name);
   g_ptr_array_add (self->making, task);
   if (*name == '\0')
-    context->connection = g_strdup (caller->connection);
-  if (call->source != NULL)
-    {
-      context->conversation = llm_conversation_copy (call->source->conversation);
-      context->revision = call->source->revision;
-      context->max_tokens = call->source->max_tokens;
-      slo = call->source->slo;
-    }
-  else
-    context->conversation = llm_conversation_new ();
+    context->connection = g_strdup (call->caller->connection);
+  context->conversation =
+    source != NULL ? llm_conversation_copy (source->conversation) : llm_conversation_new ();
+  context->revision = source != NULL ? source->revision : 0;
   context->max_tokens = llm_call_options_get_uint (call->options, LLMSVC_OPTION_MAX_TOKENS,
-                                                   context->max_tokens);
-  slo = g_strdup (llm_call_options_get_string (call->options, LLMSVC_OPTION_SLO,
-                                               slo != NULL ? slo : context->slo));
-  g_free (context->slo);
-  context->slo = slo;
+                                                   source != NULL ? source->max_tokens : 0);
+  slo = g_steal_pointer (&context->slo);
+  context->slo = g_strdup (llm_call_options_get_string (call->options, LLMSVC_OPTION_SLO,
+                                                        source != NULL ? source->slo : slo));
   add_base (context, call->options);
   return TRUE;
 }
@@ -306,10 +208,10 @@ create (GTask   *task,
 {
   GError *error = NULL;
 
-  if (build_context (g_task_get_source_object (task), task, &error))
-    count_and_store (task);
+  if (build_context (task, call, &error))
+    count_and_store (task, call);
   else
-    g_task_return_error (task, error);
+    llm_call_fail (task, error);
 }
 
 void
@@ -319,27 +221,25 @@ llm_engine_create_context_async (LlmEngine          *self,
                                  GAsyncReadyCallback callback,
                                  gpointer            data)
 {
-  await_start (llm_call_new (self, caller, NULL, options, callback, data), create);
+  g_autoptr(GTask) task = llm_call_new (self, caller, NULL, options, callback, data);
+
+  llm_call_await_start (task, create);
 }
 
 static void
-on_loaded_for_fork (GObject      *source,
-                    GAsyncResult *result,
-                    gpointer      data)
+fork_loaded (GTask   *task,
+             LlmCall *call)
 {
-  g_autoptr(GTask) task = data;
-  LlmContext *self = LLM_CONTEXT (source);
-  LlmCall *call = g_task_get_task_data (task);
   GError *error = NULL;
 
-  if (!llm_context_load_finish (self, result, &error) ||
-      !build_context (self->engine, task, &error))
-    g_task_return_error (task, error);
-  else if (llm_call_options_has (call->options, LLMSVC_OPTION_SYSTEM) ||
-           llm_call_options_has (call->options, LLMSVC_OPTION_MESSAGES))
-    count_and_store (task);
+  call->source = g_steal_pointer (&call->context);
+  if (!build_context (task, call, &error))
+    llm_call_fail (task, error);
+  else if (llm_call_options_has (call->options, LLMSVC_OPTION_SYSTEM)
+           || llm_call_options_has (call->options, LLMSVC_OPTION_MESSAGES))
+    count_and_store (task, call);
   else
-    store_new_context (task);
+    store_new_context (task, call);
 }
 
 void
@@ -349,10 +249,9 @@ llm_context_fork_async (LlmContext         *self,
                         GAsyncReadyCallback callback,
                         gpointer            data)
 {
-  GTask *task = llm_call_new (self, caller, NULL, options, callback, data);
+  g_autoptr(GTask) task = llm_call_new (self, caller, NULL, options, callback, data);
 
-  ((LlmCall *) g_task_get_task_data (task))->source = g_object_ref (self);
-  llm_context_load (self, on_loaded_for_fork, task);
+  llm_call_load (task, fork_loaded);
 }
 
 /* --- open --- */
@@ -363,7 +262,7 @@ static void
 open_or_make (GTask   *task,
               LlmCall *call)
 {
-  LlmEngine *self = g_task_get_source_object (task);
+  LlmEngine *self = call->engine;
   LlmContext *context = find_named (self, call->caller, call->name);
   LlmCall *making;
   GError *error = NULL;
@@ -393,10 +292,10 @@ llm_engine_open_context_async (LlmEngine          *self,
                                GAsyncReadyCallback callback,
                                gpointer            data)
 {
-  GTask *task = llm_call_new (self, caller, NULL, options, callback, data);
+  g_autoptr(GTask) task = llm_call_new (self, caller, NULL, options, callback, data);
 
   ((LlmCall *) g_task_get_task_data (task))->name = g_strdup (name);
-  await_start (task, open_or_make);
+  llm_call_await_start (task, open_or_make);
 }
 
 /* --- list and look up --- */
@@ -406,7 +305,7 @@ list (GTask   *task,
       LlmCall *call)
 {
   g_task_return_pointer (task,
-                         llm_engine_get_contexts (g_task_get_source_object (task), call->caller),
+                         llm_engine_get_contexts (call->engine, call->caller),
                          (GDestroyNotify) g_ptr_array_unref);
 }
 
@@ -416,7 +315,9 @@ llm_engine_list_contexts_async (LlmEngine          *self,
                                 GAsyncReadyCallback callback,
                                 gpointer            data)
 {
-  await_start (llm_call_new (self, caller, NULL, NULL, callback, data), list);
+  g_autoptr(GTask) task = llm_call_new (self, caller, NULL, NULL, callback, data);
+
+  llm_call_await_start (task, list);
 }
 
 GPtrArray *

@@ -169,6 +169,7 @@ llm_engine_get_models (LlmEngine *self)
 typedef struct
 {
   LlmModelInfo *info;      /* (owned) */
+  GTask *select;           /* (nullable) (owned): the call of SelectModel to answer */
   LlmLedger *ledger;       /* (owned) */
   LlmRepackedCache *cache; /* (nullable) (owned): NULL for weights as the file has them */
   guint n_threads;
@@ -180,6 +181,7 @@ static void
 load_free (Load *load)
 {
   llm_model_info_unref (load->info);
+  g_clear_object (&load->select);
   llm_ledger_unref (load->ledger);
   g_clear_pointer (&load->cache, llm_repacked_cache_free);
   g_clear_pointer (&load->model, llm_model_unref);
@@ -220,73 +222,75 @@ static void begin_load (LlmEngine    *self,
                         GTask        *select);
 
 static void
+take_model (LlmEngine *self,
+            Load      *load)
+{
+  g_clear_error (&self->load_error);
+  g_clear_pointer (&self->model, llm_model_unref);
+  self->model = g_steal_pointer (&load->model);
+  g_free (self->identity);
+  self->identity = g_strdup (llm_model_get_identity (self->model));
+  llm_executor_set_model (self->executor, 0, self->model, g_steal_pointer (&load->weights), NULL,
+                          NULL);
+  self->counters.model_loads++;
+  self->idle_since_us = llm_clock_now_us ();
+  if (load->select != NULL)
+    {
+      llm_model_info_unref (self->active);
+      self->active = llm_model_info_ref (load->info);
+      g_free (self->chosen);
+      self->chosen = g_strdup (load->info->id);
+      g_signal_emit_by_name (self, "models-changed");
+      llm_call_store (load->select, llm_store_set_model, g_strdup (load->info->id), g_free,
+                      llm_call_end);
+    }
+}
+
+static void
 on_load_done (GObject      *source,
               GAsyncResult *result,
               gpointer      data)
 {
   LlmEngine *self = (LlmEngine *) source;
-  GTask *select = data;
   Load *load = g_task_get_task_data (G_TASK (result));
   GError *error = NULL;
 
   self->is_loading = FALSE;
   if (g_task_propagate_boolean (G_TASK (result), &error))
     {
-      g_clear_error (&self->load_error);
-      g_clear_pointer (&self->model, llm_model_unref);
-      self->model = g_steal_pointer (&load->model);
-      g_free (self->identity);
-      self->identity = g_strdup (llm_model_get_identity (self->model));
-      llm_executor_set_model (self->executor, 0, self->model, g_steal_pointer (&load->weights),
-                              NULL, NULL);
-      self->counters.model_loads++;
-      self->idle_since_us = llm_clock_now_us ();
-      if (select != NULL)
-        {
-          llm_model_info_ref (load->info);
-          llm_model_info_unref (self->active);
-          self->active = load->info;
-          g_free (self->chosen);
-          self->chosen = g_strdup (load->info->id);
-          g_signal_emit_by_name (self, "models-changed");
-          llm_db_run_async (self->db, llm_store_set_model, g_strdup (load->info->id), g_free,
-                            llm_engine_return_stored, select);
-        }
-      llm_engine_update_availability (self);
-      llm_engine_end_waiting (&self->waiting_model, self->model, NULL);
-      llm_engine_count_all (self);
-      return;
+      take_model (self, load);
     }
-
-  if (select != NULL)
+  else if (load->select != NULL)
     {
-      /* The old model stays: who waits gets that one. */
-      g_task_return_error (select, error);
-      g_object_unref (select);
-      llm_engine_update_availability (self);
-      if (self->model != NULL)
-        llm_engine_end_waiting (&self->waiting_model, self->model, NULL);
-      else if (!g_queue_is_empty (&self->waiting_model))
-        begin_load (self, self->active, NULL);
-      return;
+      /* the old model stays: who waits gets that one */
+      llm_call_fail (load->select, g_steal_pointer (&error));
     }
-  g_clear_error (&self->load_error);
-  self->load_error = error;
-  g_message ("The model can't be loaded: %s", error->message);
+  else
+    {
+      g_clear_error (&self->load_error);
+      self->load_error = error;
+      g_message ("The model can't be loaded: %s", error->message);
+    }
   llm_engine_update_availability (self);
-  llm_engine_end_waiting (&self->waiting_model, NULL, error);
+  if (error != NULL || self->model != NULL)
+    llm_engine_end_waiting (&self->waiting_model, self->model, error);
+  else if (!g_queue_is_empty (&self->waiting_model))
+    begin_load (self, self->active, NULL);
+  if (error == NULL && self->model != NULL)
+    llm_engine_count_all (self);
 }
 
-/* @select: (nullable) (transfer full): the call of SelectModel to answer */
+/* @select: (nullable): the call of SelectModel to answer */
 static void
 begin_load (LlmEngine    *self,
             LlmModelInfo *info,
             GTask        *select)
 {
-  g_autoptr(GTask) task = g_task_new (self, NULL, on_load_done, select);
+  g_autoptr(GTask) task = g_task_new (self, NULL, on_load_done, NULL);
   Load *load = g_new0 (Load, 1);
 
   load->info = llm_model_info_ref (info);
+  load->select = select != NULL ? g_object_ref (select) : NULL;
   load->ledger = llm_ledger_ref (self->ledger);
   load->n_threads = self->settings->n_threads;
   if (!self->settings->is_exact)
@@ -421,32 +425,27 @@ llm_engine_prewarm_async (LlmEngine          *self,
 /* --- another model --- */
 
 static void
-on_started_for_select (GObject      *source,
-                       GAsyncResult *result,
-                       gpointer      data)
+choose (GTask   *task,
+        LlmCall *call)
 {
-  LlmEngine *self = (LlmEngine *) source;
-  g_autoptr(GTask) task = data;
-  LlmCall *call = g_task_get_task_data (task);
+  LlmEngine *self = call->engine;
+  LlmModelInfo *info = find_model (self->models, call->name);
+  LlmModelInfo *broken = info == NULL ? find_model (self->broken, call->name) : NULL;
   GError *error = NULL;
-  LlmModelInfo *info = NULL;
-  LlmModelInfo *broken = NULL;
 
-  if (llm_engine_await_start_finish (result, &error))
-    info = find_model (self->models, call->name);
-  if (error == NULL && info == NULL)
-    broken = find_model (self->broken, call->name);
-  if (error == NULL && info == NULL && !call->has_looked)
+  if (info == NULL && !call->has_looked)
     {
       call->has_looked = TRUE;
       if (self->has_catalogue)
         llm_engine_models_start (self);
-      llm_engine_await_start (self, on_started_for_select, g_steal_pointer (&task));
+      llm_call_await_start (task, choose);
       return;
     }
   if (broken != NULL)
-    error = g_error_copy (broken->error);
-  else if (error == NULL && info == NULL)
+    {
+      error = g_error_copy (broken->error);
+    }
+  else if (info == NULL)
     {
       g_autofree char *folders = llm_engine_describe_folders (self);
 
@@ -454,16 +453,17 @@ on_started_for_select (GObject      *source,
                 "There is no model “%s” in the folders “%s”; the installed ones are below "
                 "/org/llm/Service/models", call->name, folders);
     }
-  else if (error == NULL && (self->n_requests_running > 0 || self->is_loading))
-    llm_fail (&error, LLMSVC_ERROR_OVERLOADED,
-              "Answers are under way; change the model when they have ended");
-  else if (error == NULL)
-    check_room (self, info, &error);
-
-  if (error != NULL)
-    g_task_return_error (task, error);
-  else
-    begin_load (self, info, g_steal_pointer (&task));
+  else if (self->n_requests_running > 0 || self->is_loading)
+    {
+      llm_fail (&error, LLMSVC_ERROR_OVERLOADED,
+                "Answers are under way; change the model when they have ended");
+    }
+  else if (check_room (self, info, &error))
+    {
+      begin_load (self, info, task);
+      return;
+    }
+  llm_call_fail (task, error);
 }
 
 void
@@ -472,10 +472,10 @@ llm_engine_select_model_async (LlmEngine          *self,
                                GAsyncReadyCallback callback,
                                gpointer            data)
 {
-  GTask *task = llm_call_new (self, NULL, NULL, NULL, callback, data);
+  g_autoptr(GTask) task = llm_call_new (self, NULL, NULL, NULL, callback, data);
 
   ((LlmCall *) g_task_get_task_data (task))->name = g_strdup (id);
-  llm_engine_await_start (self, on_started_for_select, task);
+  llm_call_await_start (task, choose);
 }
 
 /* --- unloading --- */

@@ -13,7 +13,6 @@
 #include "contexts/llm-context.h"
 #include "engine/llm-engine.h"
 #include "runtime/llm-executor.h"
-#include "engine/llm-prepare.h"
 #include "memory/llm-governor.h"
 #include "model/llm-model.h"
 
@@ -111,8 +110,8 @@ struct _LlmEngine
                                  * first */
   GHashTable *apps;             /* (element-type utf8 LlmAppAccount) (owned) */
   guint64 n_app_lookups;        /* so far: which of apps was asked for last */
-  LlmQuota default_quota;
-  guint n_passes;               /* calls under way that are no answers */
+  double default_quota[LLM_N_QUOTAS];
+  guint n_calls;                /* under way */
   guint64 last_session;
   guint n_requests_running;                 /* at the executor */
 
@@ -190,21 +189,13 @@ void           llm_engine_count_later           (LlmEngine            *self,
                                                  LlmContext           *context);
 void           llm_engine_count_all             (LlmEngine            *self);
 
-/* llm-engine-script.c: a script replies instead of a model */
+/* llm-engine-models.c: a script replies instead of a model */
 void           llm_engine_script_start          (LlmEngine            *self);
 void           llm_engine_script_stop           (LlmEngine            *self);
+/* llm-engine-script.c */
 /* (element-type LlmModelInfo) (transfer full) (nullable): NULL while the script says that models
  * are being looked for. */
 GPtrArray     *llm_engine_script_list_models    (LlmEngine            *self);
-/* Gives @request, which is complete but for that, its reply; or the error with which the script
- * refuses the call. */
-gboolean       llm_engine_script_reply          (LlmEngine            *self,
-                                                 LlmContext           *context,
-                                                 GVariant             *messages,
-                                                 const char           *raw,
-                                                 LlmRequest           *request,
-                                                 LlmSink             **sink,
-                                                 GError              **error);
 
 /* llm-engine-memory.c */
 /* Once the executor is there. */
@@ -231,11 +222,25 @@ void           llm_engine_add_context           (LlmEngine            *self,
                                                  LlmContext           *context);
 void           llm_engine_remove_context        (LlmEngine            *self,
                                                  LlmContext           *context);
+/* What all of a user's applications have. */
+typedef struct
+{
+  guint named;
+  guint apps;
+  guint queue;
+} LlmUserSums;
+LlmUserSums    llm_engine_sum_user              (LlmEngine            *self,
+                                                 guint32               uid);
+/* Counts what the contexts of all applications hold, or of @only (nullable). */
+void           llm_engine_sum_contexts          (LlmEngine            *self,
+                                                 LlmAppAccount        *only);
+
+/* llm-engine-quotas.c */
 /* A place taken from an application's quota, until it is freed. */
 typedef struct _LlmPass LlmPass;
 void           llm_pass_free                    (LlmPass              *self);
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmPass, llm_pass_free)
-/* For a call that is no answer: counted as one under way. */
+/* For a call: counted as one under way. */
 LlmPass       *llm_engine_take_call             (LlmEngine            *self,
                                                  LlmCaller            *caller,
                                                  GError              **error)
@@ -246,23 +251,21 @@ LlmPass       *llm_engine_take_context          (LlmEngine            *self,
                                                  gboolean              is_named,
                                                  GError              **error)
                                                  G_GNUC_WARN_UNUSED_RESULT;
-/* Whether the application may begin another call. */
-gboolean       llm_engine_admit_call            (LlmEngine            *self,
-                                                 LlmCaller            *caller,
-                                                 GError              **error);
 /* Whether one of its contexts, which holds @n_held tokens, may hold @n_tokens. */
 gboolean       llm_engine_admit_tokens          (LlmEngine            *self,
                                                  LlmApp               *app,
                                                  guint                 n_held,
                                                  guint                 n_tokens,
                                                  GError              **error);
+/* The quota of @app that is in force. */
+double         llm_engine_get_quota             (LlmEngine            *self,
+                                                 const LlmAppAccount  *app,
+                                                 LlmQuotaKind          kind);
 /* The quotas as configured. */
 void           llm_engine_reset_default_quota   (LlmEngine            *self);
-/* Puts @quota in force; llm_engine_share_memory() is to follow. */
-void           llm_engine_take_quota            (LlmEngine            *self,
-                                                 const LlmStoredQuota *quota);
-/* Tells the executor the memory quotas. */
-void           llm_engine_share_memory          (LlmEngine            *self);
+/* Puts @quotas (element-type LlmStoredQuota) in force. */
+void           llm_engine_take_quotas           (LlmEngine            *self,
+                                                 const GPtrArray      *quotas);
 
 /* llm-engine-requests.c */
 /* Submits @request; counts it until llm_engine_request_ended(). */

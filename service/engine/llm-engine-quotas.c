@@ -1,97 +1,319 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Quotas as people set them: kept in the database, and told to the executor as far as they are
- * shares of memory. What follows from them for calls is in llm-engine-apps.c. */
+/* Quotas: how much applications may, as configured and as people set them. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
-#include "engine/llm-context-private.h"
+#include "base/llm-fail.h"
+#include "engine/llm-call.h"
 
-#include "common/llmsvc-error-private.h"
+#include <math.h>
+
+#include "base/llm-clock.h"
+#include "common/llmsvc-error.h"
+
+/* Calls of all applications together that may wait or run. */
+#define MAX_CALLS 1000
+
+/* After this time a place in the queue may be free. */
+#define RETRY_MS 1000
+
+/* A caller that could not be identified gets this part of every quota. */
+#define UNKNOWN_DIVISOR 4
+
+/* --- what is in force --- */
+
+double
+llm_engine_get_quota (LlmEngine           *self,
+                      const LlmAppAccount *app,
+                      LlmQuotaKind         kind)
+{
+  double quota = app->quota[kind] > 0 ? app->quota[kind] : self->default_quota[kind];
+
+  if (!app->is_seen || app->kind != LLM_CALLER_UNKNOWN || quota == 0 || kind >= LLM_N_APP_QUOTAS)
+    return quota;
+  quota /= UNKNOWN_DIVISOR;
+  return kind == LLM_QUOTA_SHARE ? quota : MAX (1, floor (quota));
+}
+
+/* Tells the executor the memory quotas. */
+static void
+share_memory (LlmEngine *self)
+{
+  double default_share = self->default_quota[LLM_QUOTA_SHARE];
+  GHashTable *quotas =
+    g_hash_table_new_full (NULL, NULL, (GDestroyNotify) llm_app_unref, g_free);
+  GHashTableIter iter;
+  LlmAppAccount *app;
+
+  g_hash_table_iter_init (&iter, self->apps);
+  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &app))
+    {
+      double share = llm_engine_get_quota (self, app, LLM_QUOTA_SHARE);
+
+      if (share != default_share)
+        g_hash_table_insert (quotas, llm_app_ref (app->app), g_memdup2 (&share, sizeof share));
+    }
+  llm_executor_set_memory_quotas (self->executor, default_share, quotas);
+}
+
+void
+llm_engine_reset_default_quota (LlmEngine *self)
+{
+  const LlmSettings *settings = self->settings;
+  const double configured[LLM_N_QUOTAS] = {
+    [LLM_QUOTA_CONTEXTS] = settings->max_contexts,
+    [LLM_QUOTA_CALLS] = settings->max_calls,
+    [LLM_QUOTA_TOKENS] = settings->max_tokens,
+    [LLM_QUOTA_DISK] = settings->max_disk,
+    [LLM_QUOTA_SHARE] = settings->max_share / 100.0,
+    [LLM_QUOTA_RATE] = settings->max_rate,
+    [LLM_QUOTA_MESSAGE] = settings->max_message,
+    [LLM_QUOTA_NAMED] = settings->max_named,
+    [LLM_QUOTA_APPS] = settings->max_apps,
+    [LLM_QUOTA_QUEUE] = settings->max_queue,
+  };
+
+  memcpy (self->default_quota, configured, sizeof configured);
+}
+
+void
+llm_engine_take_quotas (LlmEngine       *self,
+                        const GPtrArray *quotas)
+{
+  for (guint i = 0; i < quotas->len; i++)
+    {
+      const LlmStoredQuota *quota = g_ptr_array_index (quotas, i);
+      g_autoptr(LlmApp) app = llm_app_intern (quota->uid, quota->app);
+
+      llm_quota_set (*quota->app == '\0' ? self->default_quota
+                                         : llm_engine_get_app (self, app)->quota,
+                     quota->key, quota->value);
+    }
+  share_memory (self);
+}
+
+void
+llm_engine_get_limits (LlmEngine       *self,
+                       const LlmCaller *caller,
+                       LlmAppLimits    *limits)
+{
+  const LlmAppAccount *known = g_hash_table_lookup (self->apps, caller->app);
+  LlmAppAccount app = known != NULL ? *known : (LlmAppAccount) { 0 };
+
+  app.is_seen = TRUE;
+  app.kind = caller->kind;
+  limits->calls = (guint) llm_engine_get_quota (self, &app, LLM_QUOTA_CALLS);
+  limits->rate = (guint) llm_engine_get_quota (self, &app, LLM_QUOTA_RATE);
+  limits->message = (guint64) llm_engine_get_quota (self, &app, LLM_QUOTA_MESSAGE);
+  limits->default_rate = (guint) self->default_quota[LLM_QUOTA_RATE];
+  limits->queue = (guint) self->default_quota[LLM_QUOTA_QUEUE];
+}
+
+/* --- who may begin something --- */
+
+/* The application of @caller, which is about to use something. */
+static LlmAppAccount *
+note_caller (LlmEngine *self,
+             LlmCaller *caller)
+{
+  LlmAppAccount *app = llm_engine_get_app (self, caller->app);
+  double share = llm_engine_get_quota (self, app, LLM_QUOTA_SHARE);
+
+  app->is_seen = TRUE;
+  app->kind = caller->kind;
+  if (llm_engine_get_quota (self, app, LLM_QUOTA_SHARE) != share)
+    share_memory (self);
+  return app;
+}
+
+/* Whoever takes ever new names must not get quotas without end. */
+static gboolean
+admit_app (LlmEngine           *self,
+           const LlmAppAccount *app,
+           const LlmUserSums   *sums,
+           GError             **error)
+{
+  guint limit = (guint) self->default_quota[LLM_QUOTA_APPS];
+
+  if (limit == 0 || llm_app_account_is_needed (app) || sums->apps < limit)
+    return TRUE;
+  return llm_fail (error, LLMSVC_ERROR_QUOTA_EXCEEDED,
+                   "%u applications of this user use the service and %u may; close the contexts of "
+                   "one", sums->apps, limit);
+}
+
+/* Nobody may fill the queue for all others: a user may have as many places as are left. */
+static gboolean
+admit_call (LlmEngine           *self,
+            const LlmAppAccount *app,
+            GError             **error)
+{
+  guint limit = (guint) llm_engine_get_quota (self, app, LLM_QUOTA_CALLS);
+  guint user_limit = (guint) self->default_quota[LLM_QUOTA_QUEUE];
+  LlmUserSums sums = llm_engine_sum_user (self, app->app->uid);
+
+  if (app->n_calls >= limit)
+    return llm_fail (error, LLMSVC_ERROR_QUOTA_EXCEEDED,
+                     "This application has %u calls under way and may have %u; wait for one to end",
+                     app->n_calls, limit);
+  if (!admit_app (self, app, &sums, error))
+    return FALSE;
+  if (user_limit > 0 && sums.queue >= user_limit)
+    return llm_fail (error, LLMSVC_ERROR_QUOTA_EXCEEDED,
+                     "%u calls of this user's applications are under way and %u may be; wait for "
+                     "one to end", sums.queue, user_limit);
+  if (self->n_calls >= MAX_CALLS || sums.queue >= MAX_CALLS - self->n_calls)
+    return llm_fail (error, LLMSVC_ERROR_OVERLOADED,
+                     "%u calls of all applications are under way, %u of them this user's; try "
+                     "again in a moment [retry-after-ms=%u]", self->n_calls, sums.queue, RETRY_MS);
+  return TRUE;
+}
+
+static gboolean
+admit_context (LlmEngine           *self,
+               const LlmAppAccount *app,
+               gboolean             is_named,
+               GError             **error)
+{
+  guint limit = (guint) llm_engine_get_quota (self, app, LLM_QUOTA_CONTEXTS);
+  guint named_limit = (guint) self->default_quota[LLM_QUOTA_NAMED];
+  LlmUserSums sums = llm_engine_sum_user (self, app->app->uid);
+
+  if (app->n_contexts + app->n_coming >= limit)
+    return llm_fail (error, LLMSVC_ERROR_QUOTA_EXCEEDED,
+                     "This application has %u contexts and may have %u; close one",
+                     app->n_contexts + app->n_coming, limit);
+  if (is_named && named_limit > 0 && sums.named >= named_limit)
+    return llm_fail (error, LLMSVC_ERROR_QUOTA_EXCEEDED,
+                     "This user's applications have %u contexts with a name and may have %u; close "
+                     "one, or make one without a name", sums.named, named_limit);
+  return admit_app (self, app, &sums, error);
+}
+
+/* --- places taken --- */
+
+struct _LlmPass
+{
+  LlmEngine *engine;  /* (owned) */
+  LlmAppAccount *app; /* needed as long as this is there */
+  guint n_calls;
+  guint n_contexts;
+  guint n_named;
+};
+
+static LlmPass *
+pass_new (LlmEngine     *engine,
+          LlmAppAccount *app,
+          guint          n_calls,
+          guint          n_contexts,
+          guint          n_named)
+{
+  LlmPass *self = g_new (LlmPass, 1);
+
+  *self = (LlmPass) { g_object_ref (engine), app, n_calls, n_contexts, n_named };
+  engine->n_calls += n_calls;
+  app->n_calls += n_calls;
+  app->n_coming += n_contexts;
+  app->n_coming_named += n_named;
+  return self;
+}
+
+LlmPass *
+llm_engine_take_call (LlmEngine *self,
+                      LlmCaller *caller,
+                      GError   **error)
+{
+  LlmAppAccount *app = note_caller (self, caller);
+
+  if (!llm_engine_check_stored (self, error) || !admit_call (self, app, error))
+    return NULL;
+  app->last_used = llm_clock_wall_s ();
+  return pass_new (self, app, 1, 0, 0);
+}
+
+LlmPass *
+llm_engine_take_context (LlmEngine *self,
+                         LlmCaller *caller,
+                         gboolean   is_named,
+                         GError   **error)
+{
+  LlmAppAccount *app = note_caller (self, caller);
+
+  if (!llm_engine_check_stored (self, error) || !admit_context (self, app, is_named, error))
+    return NULL;
+  return pass_new (self, app, 0, 1, is_named);
+}
+
+void
+llm_pass_free (LlmPass *self)
+{
+  self->engine->n_calls -= self->n_calls;
+  self->app->n_calls -= self->n_calls;
+  self->app->n_coming -= self->n_contexts;
+  self->app->n_coming_named -= self->n_named;
+  g_object_unref (self->engine);
+  g_free (self);
+}
+
+gboolean
+llm_engine_admit_tokens (LlmEngine *self,
+                         LlmApp    *of,
+                         guint      n_held,
+                         guint      n_tokens,
+                         GError   **error)
+{
+  LlmAppAccount *app = llm_engine_get_app (self, of);
+  guint64 limit = (guint64) llm_engine_get_quota (self, app, LLM_QUOTA_TOKENS);
+  guint64 disk_limit = (guint64) llm_engine_get_quota (self, app, LLM_QUOTA_DISK);
+  guint64 n_all;
+
+  llm_engine_sum_contexts (self, app);
+  /* what it holds may have been counted by another model, and be more than it will be */
+  n_all = app->tokens - MIN (app->tokens, n_held) + n_tokens;
+  if (limit > 0 && n_all > limit)
+    return llm_fail (error, LLMSVC_ERROR_QUOTA_EXCEEDED,
+                     "With %u more tokens this application's contexts would hold %ju and may hold "
+                     "%ju; close contexts or roll turns back", n_tokens - MIN (n_tokens, n_held),
+                     n_all, limit);
+  if (disk_limit > 0 && app->disk >= disk_limit)
+    return llm_fail (error, LLMSVC_ERROR_QUOTA_EXCEEDED,
+                     "This application's contexts take %ju bytes on disk and may take %ju; close "
+                     "some", app->disk, disk_limit);
+  return TRUE;
+}
 
 /* --- setting them --- */
 
-typedef struct
+/* All or none. */
+static gboolean
+store_quotas (sqlite3 *db,
+              gpointer data,
+              GError **error)
 {
-  guint32 uid;
-  char *app_id;
-  LlmCallOptions *options;
-  guint n_waiting;         /* transactions */
-} SetQuota;
+  const GPtrArray *quotas = data;
 
-static void
-set_quota_free (SetQuota *set)
-{
-  g_free (set->app_id);
-  llm_call_options_unref (set->options);
-  g_free (set);
+  for (guint i = 0; i < quotas->len; i++)
+    if (!llm_store_set_quota (db, g_ptr_array_index (quotas, i), error))
+      return FALSE;
+  return TRUE;
 }
 
 /* What could not be stored is not in force either. */
 static void
-on_quota_stored (GObject      *source,
-                 GAsyncResult *result,
-                 gpointer      data)
+take_stored (GTask   *task,
+             LlmCall *call)
 {
-  g_autoptr(GTask) task = data;
-  LlmEngine *self = g_task_get_source_object (task);
-  SetQuota *set = g_task_get_task_data (task);
-  LlmStoredQuota *quota;
-  GError *error = NULL;
-
-  set->n_waiting--;
-  if (llm_db_run_finish (result, (gpointer *) &quota, &error))
-    {
-      llm_engine_take_quota (self, quota);
-      llm_engine_share_memory (self);
-    }
-  if (error != NULL && !g_task_had_error (task))
-    g_task_return_error (task, g_steal_pointer (&error));
-  else if (set->n_waiting == 0 && !g_task_had_error (task))
-    g_task_return_boolean (task, TRUE);
-  g_clear_error (&error);
+  llm_engine_take_quotas (call->engine, call->quotas);
+  llm_call_end (task, call);
 }
 
-static const LlmsvcOption quota_options[] = {
-  LLMSVC_OPTION_CONTEXTS, LLMSVC_OPTION_TOKENS, LLMSVC_OPTION_CALLS,
-  LLMSVC_OPTION_DISK, LLMSVC_OPTION_SHARE, LLMSVC_OPTION_RATE, LLMSVC_OPTION_MESSAGE,
-  LLMSVC_OPTION_NAMED, LLMSVC_OPTION_APPS, LLMSVC_OPTION_QUEUE,
-};
-
 static void
-on_started_for_quota (GObject      *source,
-                      GAsyncResult *result,
-                      gpointer      data)
+set_quotas (GTask   *task,
+            LlmCall *call)
 {
-  g_autoptr(GTask) task = data;
-  LlmEngine *self = (LlmEngine *) source;
-  SetQuota *set = g_task_get_task_data (task);
-  GError *error = NULL;
-
-  if (!llm_engine_await_start_finish (result, &error))
-    {
-      g_task_return_error (task, error);
-      return;
-    }
-  for (guint i = 0; i < G_N_ELEMENTS (quota_options); i++)
-    {
-      LlmsvcOption id = quota_options[i];
-      double value;
-
-      if (!llm_call_options_has (set->options, id))
-        continue;
-      value = id == LLMSVC_OPTION_SHARE
-                ? llm_call_options_get_double (set->options, id, 0)
-                : (double) llm_call_options_get_uint (set->options, id, 0);
-      set->n_waiting++;
-      llm_db_run_async (self->db, llm_store_set_quota,
-                        llm_stored_quota_new (*set->app_id == '\0' ? 0 : set->uid, set->app_id,
-                                              llmsvc_option_get_info (id)->key, value),
-                        (GDestroyNotify) llm_stored_quota_free, on_quota_stored,
-                        g_object_ref (task));
-    }
-  if (set->n_waiting == 0)
-    g_task_return_boolean (task, TRUE);
+  llm_call_store (task, store_quotas, g_ptr_array_ref (call->quotas),
+                  (GDestroyNotify) g_ptr_array_unref, take_stored);
 }
 
 void
@@ -102,24 +324,31 @@ llm_engine_set_quota_async (LlmEngine          *self,
                             GAsyncReadyCallback callback,
                             gpointer            data)
 {
-  g_autoptr(GTask) task = g_task_new (self, NULL, callback, data);
-  SetQuota *set = g_new0 (SetQuota, 1);
+  g_autoptr(GTask) task = llm_call_new (self, NULL, NULL, options, callback, data);
+  LlmCall *call = g_task_get_task_data (task);
+  gboolean is_default = *app_id == '\0';
 
-  set->uid = uid;
-  set->app_id = g_strdup (app_id);
-  set->options = llm_call_options_ref (options);
-  g_task_set_task_data (task, set, (GDestroyNotify) set_quota_free);
-  for (guint i = 0; *app_id != '\0' && i < G_N_ELEMENTS (quota_options); i++)
+  call->quotas = g_ptr_array_new_with_free_func ((GDestroyNotify) llm_stored_quota_free);
+  for (guint i = 0; i < LLM_N_QUOTAS; i++)
     {
-      const char *key = llmsvc_option_get_info (quota_options[i])->key;
+      LlmsvcOption option = llm_quotas[i].option;
+      const char *key = llmsvc_option_get_info (option)->key;
 
-      if (!llm_quota_is_of_user (key) || !llm_call_options_has (options, quota_options[i]))
+      if (!llm_call_options_has (options, option))
         continue;
-      g_task_return_error (task, llmsvc_error_new (LLMSVC_ERROR_INVALID_OPTION, NULL,
-                                                   "%s: all applications of a user have it "
-                                                   "together, so no single one has its own; set it "
-                                                   "for the default of all", key));
-      return;
+      if (!is_default && i >= LLM_N_APP_QUOTAS)
+        {
+          g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
+                                   "%s: all applications of a user have it together, so no single "
+                                   "one has its own; set it for the default of all", key);
+          return;
+        }
+      g_ptr_array_add (call->quotas,
+                       llm_stored_quota_new (
+                         is_default ? 0 : uid, app_id, key,
+                         llm_quotas[i].type == 'd'
+                           ? llm_call_options_get_double (options, option, 0)
+                           : (double) llm_call_options_get_uint (options, option, 0)));
     }
-  llm_engine_await_start (self, on_started_for_quota, g_steal_pointer (&task));
+  llm_call_await_start (task, set_quotas);
 }

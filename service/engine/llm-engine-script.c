@@ -5,7 +5,7 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
-#include "engine/llm-context-private.h"
+#include "engine/llm-call.h"
 
 #include "common/llmsvc-error.h"
 #include "decoding/llm-scripted-sink.h"
@@ -63,27 +63,26 @@ add_message (History    *history,
 }
 
 static void
-read_history (History    *history,
-              LlmContext *context,
-              GVariant   *messages,
-              const char *raw)
+read_history (History       *history,
+              const LlmCall *call)
 {
-  guint n = context != NULL ? llm_conversation_get_n_messages (context->conversation) : 0;
+  LlmConversation *conversation = call->context != NULL ? call->context->conversation : NULL;
+  guint n = conversation != NULL ? llm_conversation_get_n_messages (conversation) : 0;
   GVariantIter iter;
   const char *role;
   const char *text;
 
   for (guint i = 0; i < n; i++)
     {
-      const LlmStoredMessage *message = llm_conversation_get_message (context->conversation, i);
+      const LlmStoredMessage *message = llm_conversation_get_message (conversation, i);
 
       add_message (history, message->role, message->text);
     }
-  g_variant_iter_init (&iter, messages);
+  g_variant_iter_init (&iter, call->messages);
   while (g_variant_iter_next (&iter, "(&s&s@a{sv})", &role, &text, NULL))
     add_message (history, role, text);
-  if (raw != NULL)
-    add_message (history, "user", raw);
+  if (call->raw != NULL)
+    add_message (history, "user", call->raw);
 }
 
 static gboolean
@@ -95,21 +94,18 @@ on_exit_idle (gpointer data)
 }
 
 gboolean
-llm_engine_script_reply (LlmEngine  *self,
-                         LlmContext *context,
-                         GVariant   *messages,
-                         const char *raw,
+llm_engine_script_reply (LlmCall    *call,
                          LlmRequest *request,
-                         LlmSink   **sink,
                          GError    **error)
 {
+  LlmEngine *self = call->engine;
   g_autoptr(GString) system = g_string_new (NULL);
   History history = { "", system, 0 };
   LlmScriptQuestion question;
   LlmReply *reply;
   guint n_steps;
 
-  read_history (&history, context, messages, raw);
+  read_history (&history, call);
   question = (LlmScriptQuestion) { history.prompt, system->str, history.n_answers + 1 };
   reply = llm_script_answer (self->settings->script, llm_model_get_tokenizer (self->model),
                              &question, error);
@@ -129,9 +125,9 @@ llm_engine_script_reply (LlmEngine  *self,
   request->strips_space = FALSE;
   if (reply->exit == LLM_REPLY_EXIT_AFTER_KEEP)
     {
-      LlmSink *to = *sink;
+      LlmSink *to = call->sink;
 
-      *sink = llm_scripted_sink_new (to, on_exit_idle, self);
+      call->sink = llm_scripted_sink_new (to, on_exit_idle, self);
       g_object_unref (to);
     }
   request->decoder = llm_decoder_new_scripted (reply, on_exit_idle, self);

@@ -143,14 +143,8 @@ take_quotas (LlmEngine       *self,
   llm_engine_reset_default_quota (self);
   g_hash_table_iter_init (&iter, self->apps);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &app))
-    app->quota = (LlmQuota) { 0 };
-  for (guint i = 0; i < quotas->len; i++)
-    {
-      const LlmStoredQuota *quota = g_ptr_array_index (quotas, i);
-
-      llm_engine_take_quota (self, quota);
-    }
-  llm_engine_share_memory (self);
+    memset (app->quota, 0, sizeof app->quota);
+  llm_engine_take_quotas (self, quotas);
 }
 
 /* --- chunks of contexts that are not there any more --- */

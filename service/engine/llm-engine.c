@@ -219,13 +219,13 @@ llm_engine_get_features (LlmEngine *self)
 
 /* --- answers without a context --- */
 
-/* System text, earlier messages and the prompt, as `a(ssa{sv})`. */
+/* System text, @earlier messages (nullable) and the prompt (nullable), as `a(ssa{sv})`. */
 static GVariant *
-collect_messages (const char     *prompt,
-                  LlmCallOptions *options)
+collect_messages (LlmCallOptions *options,
+                  GVariant       *earlier,
+                  const char     *prompt)
 {
   const char *system = llm_call_options_get_string (options, LLMSVC_OPTION_SYSTEM, NULL);
-  GVariant *earlier = llm_call_options_get_variant (options, LLMSVC_OPTION_MESSAGES);
   GVariantBuilder builder;
 
   g_variant_builder_init (&builder, G_VARIANT_TYPE ("a(ssa{sv})"));
@@ -242,17 +242,19 @@ collect_messages (const char     *prompt,
   return g_variant_builder_end (&builder);
 }
 
+/* Takes a place in the quota for a call without a context. */
 static gboolean
-check_raw (LlmCallOptions *options,
-           GError        **error)
+admit (LlmCall *call,
+       GError **error)
 {
-  if (!llm_call_options_get_boolean (options, LLMSVC_OPTION_RAW, FALSE)
-      || !(llm_call_options_has (options, LLMSVC_OPTION_SYSTEM)
-           || llm_call_options_has (options, LLMSVC_OPTION_MESSAGES)))
-    return TRUE;
-
-  return llm_fail (error, LLMSVC_ERROR_INVALID_OPTION,
-                   "raw: a raw prompt has no system text and no messages; put all into the prompt");
+  if (llm_call_options_get_boolean (call->options, LLMSVC_OPTION_RAW, FALSE)
+      && (llm_call_options_has (call->options, LLMSVC_OPTION_SYSTEM)
+          || llm_call_options_has (call->options, LLMSVC_OPTION_MESSAGES)))
+    return llm_fail (error, LLMSVC_ERROR_INVALID_OPTION,
+                     "raw: a raw prompt has no system text and no messages; put all into the "
+                     "prompt");
+  call->pass = llm_engine_take_call (call->engine, call->caller, error);
+  return call->pass != NULL;
 }
 
 void
@@ -264,80 +266,30 @@ llm_engine_complete_async (LlmEngine          *self,
                            GAsyncReadyCallback callback,
                            gpointer            data)
 {
-  GTask *task = g_task_new (self, NULL, callback, data);
   gboolean is_raw = llm_call_options_get_boolean (options, LLMSVC_OPTION_RAW, FALSE);
-  GError *error = NULL;
-
-  if (!check_raw (options, &error) || !llm_engine_admit_call (self, caller, &error))
-    {
-      g_task_return_error (task, error);
-      g_object_unref (task);
-      return;
-    }
-  llm_generation_start (self, NULL, caller, collect_messages (is_raw ? NULL : prompt, options),
-                        is_raw ? prompt : NULL, options, sink, task);
-}
-
-/* What is to be counted: as it would be asked, but for what opens an answer. */
-static LlmPrepareInput *
-make_count_input (LlmCall *call)
-{
-  LlmPrepareInput *input = llm_prepare_input_new ();
-  const char *system = llm_call_options_get_string (call->options, LLMSVC_OPTION_SYSTEM, NULL);
-  g_autoptr(GString) raw = g_string_new (NULL);
-  GVariantIter iter;
-  const char *text;
-
-  if (llm_call_options_get_boolean (call->options, LLMSVC_OPTION_RAW, FALSE))
-    {
-      g_variant_iter_init (&iter, call->messages);
-      while (g_variant_iter_next (&iter, "(&s&s@a{sv})", NULL, &text, NULL))
-        g_string_append (raw, text);
-      input->raw = g_strdup (raw->str);
-      return input;
-    }
-
-  if (system != NULL)
-    llm_prepare_input_add_message (input, "system", system);
-  llm_prepare_input_add_messages (input, call->messages);
-  return input;
-}
-
-static void
-on_counted (GObject      *source,
-            GAsyncResult *result,
-            gpointer      data)
-{
-  g_autoptr(GTask) task = data;
+  GVariant *messages = collect_messages (
+    options, llm_call_options_get_variant (options, LLMSVC_OPTION_MESSAGES), is_raw ? NULL : prompt);
+  g_autoptr(GTask) task = llm_call_new (self, caller, messages, options, callback, data);
   LlmCall *call = g_task_get_task_data (task);
   GError *error = NULL;
-  g_autoptr(GArray) tokens = llm_prepare_finish (result, NULL, &error);
 
-  if (tokens == NULL)
-    {
-      g_task_return_error (task, error);
-      return;
-    }
-  call->n_tokens = tokens->len;
-  g_task_return_boolean (task, TRUE);
+  call->sink = g_object_ref (sink);
+  call->raw = g_strdup (is_raw ? prompt : NULL);
+  if (admit (call, &error))
+    llm_generation_start (task);
+  else
+    g_task_return_error (task, error);
 }
 
 static void
-on_model_for_count (GObject      *source,
-                    GAsyncResult *result,
-                    gpointer      data)
+return_count (GTask   *task,
+              LlmCall *call)
 {
-  g_autoptr(GTask) task = data;
-  GError *error = NULL;
-  g_autoptr(LlmModel) model = g_task_propagate_pointer (G_TASK (result), &error);
-
-  if (model == NULL)
-    g_task_return_error (task, error);
-  else
-    llm_prepare_async (model, make_count_input (g_task_get_task_data (task)), on_counted,
-                       g_object_ref (task));
+  call->n_added = call->tokens->len;
+  llm_call_end (task, call);
 }
 
+/* Counts what would be asked, but for what opens an answer. */
 void
 llm_engine_count_tokens_async (LlmEngine          *self,
                                LlmCaller          *caller,
@@ -346,19 +298,31 @@ llm_engine_count_tokens_async (LlmEngine          *self,
                                GAsyncReadyCallback callback,
                                gpointer            data)
 {
-  g_autoptr(GTask) task = llm_call_new (self, caller, messages, options, callback, data);
+  g_autoptr(GTask) task = llm_call_new (self, caller, collect_messages (options, messages, NULL),
+                                        options, callback, data);
   LlmCall *call = g_task_get_task_data (task);
   GError *error = NULL;
 
-  if (check_raw (options, &error))
-    call->pass = llm_engine_take_call (self, caller, &error);
-  if (call->pass == NULL)
-    g_task_return_error (task, error);
-  else if (g_variant_n_children (messages) == 0
-           && !llm_call_options_has (options, LLMSVC_OPTION_SYSTEM))
-    g_task_return_boolean (task, TRUE);
+  if (!admit (call, &error))
+    {
+      g_task_return_error (task, error);
+      return;
+    }
+  if (llm_call_options_get_boolean (options, LLMSVC_OPTION_RAW, FALSE))
+    {
+      g_autoptr(GString) raw = g_string_new (NULL);
+      GVariantIter iter;
+      const char *text;
+
+      g_variant_iter_init (&iter, call->messages);
+      while (g_variant_iter_next (&iter, "(&s&s@a{sv})", NULL, &text, NULL))
+        g_string_append (raw, text);
+      call->raw = g_strdup (raw->str);
+    }
+  if (g_variant_n_children (call->messages) > 0)
+    llm_call_tokenize (task, return_count);
   else
-    llm_engine_await_model (self, on_model_for_count, g_steal_pointer (&task));
+    llm_call_end (task, call);
 }
 
 gboolean
@@ -367,7 +331,7 @@ llm_engine_count_tokens_finish (LlmEngine    *self,
                                 guint        *tokens,
                                 GError      **error)
 {
-  *tokens = ((LlmCall *) g_task_get_task_data (G_TASK (result)))->n_tokens;
+  *tokens = ((LlmCall *) g_task_get_task_data (G_TASK (result)))->n_added;
   return g_task_propagate_boolean (G_TASK (result), error);
 }
 

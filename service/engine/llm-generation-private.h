@@ -4,26 +4,13 @@
 
 #pragma once
 
-#include "engine/llm-answer-record.h"
-#include "engine/llm-engine-private.h"
+#include "engine/llm-call.h"
 
 G_BEGIN_DECLS
 
-/**
- * llm_generation_start:
- * @context: (nullable): loaded, and marked as busy until the answer has ended
- * @messages: `a(ssa{sv})`: what is asked, history included when there is no context
- * @raw: (nullable): this prompt as it is, instead of messages
- * @admission: (transfer full): returns the generation once it is admitted, or why it is not
- */
-void           llm_generation_start            (LlmEngine              *engine,
-                                                LlmContext             *context,
-                                                LlmCaller              *caller,
-                                                GVariant               *messages,
-                                                const char             *raw,
-                                                LlmCallOptions         *options,
-                                                LlmSink                *sink,
-                                                GTask                  *admission);
+/* For a call of a context that has claimed it and has its text in memory, or of the engine, with a
+ * place in the quota: returns the generation once it is admitted, or why it is not. */
+void           llm_generation_start            (GTask                  *task);
 
 /* One that is done already: for an answer that is only repeated. (transfer full) */
 LlmGeneration *llm_generation_new_settled      (LlmCaller              *caller);
@@ -32,6 +19,11 @@ LlmGeneration *llm_generation_new_settled      (LlmCaller              *caller);
 void           llm_generation_abandon          (LlmGeneration          *self);
 /* The reader or caller has left: nothing of it is kept. */
 void           llm_generation_leave            (LlmGeneration          *self);
+/* Ends it, once: whoever waits is told. Either @error (nullable) or @results, when there is an
+ * answer. */
+void           llm_generation_settle           (LlmGeneration          *self,
+                                                GVariant               *results,
+                                                const GError           *error);
 
 /* --- the parts of it, for its own files --- */
 
@@ -41,31 +33,20 @@ struct _LlmGeneration
 
   char *id;
   LlmEngine *engine;        /* (unowned): outlives it */
-  LlmContext *context;      /* (nullable) (owned) */
   LlmCaller *caller;
-  LlmCallOptions *options;
-  LlmSink *sink;            /* (owned) */
-  GVariant *messages;
-  char *raw;                /* (nullable) */
-  gint64 arrived_us;
-
-  GTask *admission;         /* (nullable) (owned): until admitted or refused */
-  LlmModel *model;          /* (nullable) (owned): from then on */
+  GTask *task;              /* (nullable) (owned): the call, until the end */
+  LlmCall *call;            /* (nullable) (unowned): its data */
   LlmRequest *request;      /* (nullable) (owned) */
+  const LlmRequestResult *result; /* (nullable) (unowned): of the request, once it has ended */
+  GVariant *results;        /* (nullable): what the caller is told, while being committed */
   GQueue waiting_end;       /* (element-type GTask) (owned): of cancel calls */
-  GVariant *results;        /* (nullable): while being committed */
-  LlmAnswerRecord record;   /* for the journal */
+  gint64 arrived_us;
   guint stall_timer;        /* source */
-  gboolean is_cancelled;
+  gboolean is_admitted;     /* the call has returned it */
   gboolean is_left;         /* nobody is there to take the rest */
   gboolean is_done;
 };
 
-/* Ends it, once: whoever waits is told. Either @error (nullable) or @results, when there is an
- * answer. */
-void           llm_generation_settle           (LlmGeneration          *self,
-                                                GVariant               *results,
-                                                const GError           *error);
 /* An LlmRequest's, with its generation as data: the executor took the request; a piece of text. */
 void           llm_generation_request_admitted (LlmRequest             *request,
                                                 gpointer                data);
@@ -77,5 +58,10 @@ void           llm_generation_request_text     (LlmRequest             *request,
 void           llm_generation_request_done     (LlmRequest             *request,
                                                 const LlmRequestResult *result,
                                                 gpointer                data);
+/* llm-generation-record.c: tells the journal of one that has ended: who asked, how much, how fast,
+ * and how it ended; never what was said, nor what a context is called. Without a journal it is one
+ * line for those who debug. @error: (nullable): why there is no answer. */
+void           llm_generation_send_record      (LlmGeneration          *self,
+                                                const GError           *error);
 
 G_END_DECLS

@@ -8,7 +8,6 @@
 #include "engine/llm-generation-private.h"
 
 #include "common/llmsvc-error.h"
-#include "engine/llm-context-private.h"
 #include "contexts/llm-request-id.h"
 
 static void
@@ -46,6 +45,7 @@ static GVariant *
 make_results (LlmGeneration          *self,
               const LlmRequestResult *result)
 {
+  const LlmCall *call = self->call;
   GVariantDict dict;
   gboolean is_met = llm_slo_is_met (&result->slo, result->ttft_ms, result->tpot_ms);
   LlmModelInfo *info = self->engine->active;
@@ -71,26 +71,19 @@ make_results (LlmGeneration          *self,
     g_variant_dict_insert (&dict, "ttft-forecast-ms", "d", result->forecast_ms);
   g_variant_dict_insert (&dict, "sub-model", "u", 100);
   g_variant_dict_insert (&dict, "prompt-level", "u", 100);
-  g_variant_dict_insert (&dict, "ignored", "^as", llm_call_options_get_ignored (self->options));
+  g_variant_dict_insert (&dict, "ignored", "^as", llm_call_options_get_ignored (call->options));
   if (info != NULL)
     g_variant_dict_insert (&dict, "model", "s", info->id);
-  if (self->context != NULL)
-    g_variant_dict_insert (&dict, "revision", "t", self->context->revision + 1);
+  if (call->context != NULL)
+    g_variant_dict_insert (&dict, "revision", "t", call->context->revision + 1);
   return g_variant_ref_sink (g_variant_dict_end (&dict));
 }
 
 static void
-on_committed (GObject      *source,
-              GAsyncResult *result,
-              gpointer      data)
+settle (GTask   *task,
+        LlmCall *call)
 {
-  g_autoptr(LlmGeneration) self = data;
-  g_autoptr(GError) error = NULL;
-
-  if (g_task_propagate_boolean (G_TASK (result), &error))
-    llm_generation_settle (self, self->results, NULL);
-  else
-    llm_generation_settle (self, NULL, error);
+  llm_generation_settle (call->generation, call->generation->results, NULL);
 }
 
 /* The turn: what was asked, and the answer. */
@@ -98,11 +91,13 @@ static LlmTurn *
 make_turn (LlmGeneration          *self,
            const LlmRequestResult *result)
 {
+  const LlmCall *call = self->call;
+  const GArray *prompt = self->request->prompt;
   LlmTurn *turn = llm_turn_new ();
 
-  llm_turn_add_messages (turn, self->messages);
+  llm_turn_add_messages (turn, call->messages);
   g_ptr_array_add (turn->messages, llm_stored_message_new ("assistant", result->text->str, NULL));
-  llm_request_id_note (turn, LLM_REQUEST_ANSWER, self->messages, self->options, self->results);
+  llm_request_id_note (turn, LLM_REQUEST_ANSWER, call->messages, call->options, self->results);
 
   /* Tokens that hold exactly the text settle the turn. Behind a stop string or
    * a cancel there are tokens whose text was not kept. */
@@ -110,20 +105,19 @@ make_turn (LlmGeneration          *self,
       result->finish == LLM_FINISH_CONTEXT_FULL)
     {
       g_autoptr(GArray) settled = g_array_new (FALSE, FALSE, sizeof (gint32));
-      const char *identity = llm_model_get_identity (self->model);
+      const char *identity = llm_model_get_identity (call->model);
       guint first_message;
 
-      llm_conversation_get_settled (self->context->conversation, identity, settled, &first_message);
+      llm_conversation_get_settled (call->context->conversation, identity, settled, &first_message);
       turn->tokens = g_array_new (FALSE, FALSE, sizeof (gint32));
-      g_array_append_vals (turn->tokens,
-                           &g_array_index (self->request->prompt, gint32, settled->len),
-                           self->request->prompt->len - settled->len);
+      g_array_append_vals (turn->tokens, &g_array_index (prompt, gint32, settled->len),
+                           prompt->len - settled->len);
       g_array_append_vals (turn->tokens, result->tokens->data, result->tokens->len);
       turn->identity = g_strdup (identity);
       turn->is_closed = result->is_closed;
       turn->n_tokens = turn->tokens->len;
       turn->is_whole = settled->len == 0;
-      turn->n_total = self->request->prompt->len + result->tokens->len;
+      turn->n_total = prompt->len + result->tokens->len;
       turn->counted_by = g_strdup (identity);
     }
   else
@@ -138,24 +132,27 @@ finish_well (LlmGeneration          *self,
              const LlmRequestResult *result)
 {
   LlmEngineCounters *counters = &self->engine->counters;
+  LlmContext *context = self->call->context;
 
   counters->prompt_tokens += result->n_prompt;
   counters->reused_tokens += result->n_reused;
   counters->output_tokens += result->tokens->len;
   self->results = make_results (self, result);
-  if (self->context != NULL)
-    llm_context_commit (self->context, llm_conversation_get_n_turns (self->context->conversation),
-                        make_turn (self, result), on_committed, g_object_ref (self));
+  if (context != NULL)
+    llm_call_commit (self->task, llm_conversation_get_n_turns (context->conversation),
+                     make_turn (self, result), settle);
   else
-    llm_generation_settle (self, self->results, NULL);
+    settle (self->task, self->call);
 }
 
 static gboolean
 keeps_partial (LlmGeneration *self)
 {
-  return self->context != NULL && !self->is_left &&
-         g_str_equal (
-           llm_call_options_get_string (self->options, LLMSVC_OPTION_ON_CANCEL, "discard"), "keep");
+  const LlmCall *call = self->call;
+
+  return call->context != NULL && !self->is_left
+         && g_str_equal (
+           llm_call_options_get_string (call->options, LLMSVC_OPTION_ON_CANCEL, "discard"), "keep");
 }
 
 void
@@ -169,7 +166,7 @@ llm_generation_request_done (LlmRequest             *request,
   llm_engine_request_ended (self->engine);
   if (self->is_done)
     return;
-  llm_answer_record_take (&self->record, result);
+  self->result = result;
 
   switch (result->finish)
     {
@@ -200,7 +197,7 @@ llm_generation_request_done (LlmRequest             *request,
     case LLM_FINISH_DEADLINE:
       llm_fail (&error, LLMSVC_ERROR_DEADLINE_EXCEEDED,
                 "The answer was not whole within deadline-ms = %ju",
-                llm_call_options_get_uint (self->options, LLMSVC_OPTION_DEADLINE_MS, 0));
+                llm_call_options_get_uint (self->call->options, LLMSVC_OPTION_DEADLINE_MS, 0));
       break;
     case LLM_FINISH_FAILED:
       error = g_error_copy (result->error);

@@ -6,7 +6,6 @@
 
 #include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
-#include "engine/llm-context-private.h"
 
 /* Ended answers that can still be asked for their state or be cancelled in vain. */
 #define MAX_ENDED 64
@@ -17,53 +16,35 @@ G_DEFINE_FINAL_TYPE (LlmGeneration, llm_generation, G_TYPE_OBJECT)
 
 /* --- the end --- */
 
-static void
-send_record (LlmGeneration *self,
-             const GError  *error)
-{
-  LlmAnswerRecord *record = &self->record;
-
-  record->caller = self->caller;
-  record->context = self->context != NULL ? self->context->id : NULL;
-  record->model = self->engine->active != NULL ? self->engine->active->id : NULL;
-  record->total_ms = (llm_clock_now_us () - self->arrived_us) / 1000.0;
-  llm_answer_record_send (record, error, self->engine->journal);
-}
-
 void
 llm_generation_settle (LlmGeneration *self,
                        GVariant      *results,
                        const GError  *error)
 {
-  LlmAppAccount *app = llm_engine_get_app (self->engine, self->caller->app);
+  g_autoptr(GTask) hold = g_steal_pointer (&self->task);
+  LlmCall *call = self->call;
+  LlmEngine *engine = self->engine;
   GTask *task;
 
   g_assert (!self->is_done);
   self->is_done = TRUE;
   g_clear_handle_id (&self->stall_timer, g_source_remove);
-  g_signal_handlers_disconnect_by_data (self->sink, self);
-  app->n_calls--;
-  if (self->context != NULL)
-    {
-      self->context->generation = NULL;
-      llm_context_release (self->context);
-    }
+  g_signal_handlers_disconnect_by_data (call->sink, self);
+  call->generation = NULL;
+  call->step = NULL;
+  if (call->has_claimed)
+    call->context->generation = NULL;
+  llm_call_release (hold);
   if (error != NULL && g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED))
-    self->engine->counters.cancelled++;
+    engine->counters.cancelled++;
   else if (error != NULL)
-    self->engine->counters.failed++;
+    engine->counters.failed++;
 
-  send_record (self, error);
-  if (self->admission != NULL)
-    {
-      g_autoptr(GTask) admission = g_steal_pointer (&self->admission);
-
-      g_task_return_error (admission, g_error_copy (error));
-    }
+  llm_generation_send_record (self, error);
+  if (self->is_admitted)
+    llm_sink_finish (call->sink, results, error);
   else
-    {
-      llm_sink_finish (self->sink, results, error);
-    }
+    g_task_return_error (hold, g_error_copy (error));
   while ((task = g_queue_pop_head (&self->waiting_end)) != NULL)
     {
       g_task_return_boolean (task, TRUE);
@@ -73,16 +54,13 @@ llm_generation_settle (LlmGeneration *self,
 
   /* A cancel may come after the end and must find what it is for; nothing else of it
    * is needed. */
-  g_clear_object (&self->context);
-  g_clear_object (&self->sink);
+  self->call = NULL;
+  self->result = NULL;
   g_clear_pointer (&self->request, llm_request_unref);
-  g_clear_pointer (&self->model, llm_model_unref);
-  g_clear_pointer (&self->messages, g_variant_unref);
-  g_clear_pointer (&self->raw, g_free);
-  g_queue_push_head (&self->engine->ended, g_object_ref (self));
-  if (self->engine->ended.length > MAX_ENDED)
-    g_object_unref (g_queue_pop_tail (&self->engine->ended));
-  g_hash_table_remove (self->engine->generations, self->id);
+  g_queue_push_head (&engine->ended, g_object_ref (self));
+  if (engine->ended.length > MAX_ENDED)
+    g_object_unref (g_queue_pop_tail (&engine->ended));
+  g_hash_table_remove (engine->generations, self->id);
 }
 
 /* --- while it runs --- */
@@ -118,7 +96,7 @@ llm_generation_request_text (LlmRequest *request,
 {
   LlmGeneration *self = data;
 
-  if (self->is_done || self->is_left || llm_sink_accept (self->sink, text, length))
+  if (self->is_done || self->is_left || llm_sink_accept (self->call->sink, text, length))
     return;
   __atomic_store_n (&request->is_blocked, TRUE, __ATOMIC_RELEASE);
   if (self->stall_timer == 0)
@@ -145,7 +123,7 @@ cancel (LlmGeneration *self)
 {
   if (self->is_done)
     return;
-  self->is_cancelled = TRUE;
+  self->call->is_cancelled = TRUE;
   request_stop (self, LLM_FINISH_CANCELLED);
 }
 
@@ -162,14 +140,13 @@ llm_generation_request_admitted (LlmRequest *request,
                                  gpointer    data)
 {
   LlmGeneration *self = data;
-  g_autoptr(GTask) task = NULL;
 
   if (self->is_done)
     return;
-  task = g_steal_pointer (&self->admission);
-  g_signal_connect (self->sink, "drained", G_CALLBACK (on_sink_drained), self);
-  g_signal_connect (self->sink, "closed", G_CALLBACK (on_sink_closed), self);
-  g_task_return_pointer (task, g_object_ref (self), g_object_unref);
+  self->is_admitted = TRUE;
+  g_signal_connect (self->call->sink, "drained", G_CALLBACK (on_sink_drained), self);
+  g_signal_connect (self->call->sink, "closed", G_CALLBACK (on_sink_closed), self);
+  g_task_return_pointer (self->task, g_object_ref (self), g_object_unref);
 }
 
 void
@@ -209,15 +186,10 @@ llm_generation_finalize (GObject *object)
   LlmGeneration *self = LLM_GENERATION (object);
 
   g_clear_handle_id (&self->stall_timer, g_source_remove);
-  g_clear_object (&self->context);
-  g_clear_object (&self->sink);
+  g_clear_object (&self->task);
   g_clear_pointer (&self->request, llm_request_unref);
-  g_clear_pointer (&self->model, llm_model_unref);
-  g_clear_pointer (&self->messages, g_variant_unref);
   g_clear_pointer (&self->results, g_variant_unref);
   llm_caller_unref (self->caller);
-  g_clear_pointer (&self->options, llm_call_options_unref);
-  g_free (self->raw);
   g_free (self->id);
   G_OBJECT_CLASS (llm_generation_parent_class)->finalize (object);
 }

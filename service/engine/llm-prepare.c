@@ -12,11 +12,10 @@ typedef struct
 } Prepare;
 
 static void
-message_free (LlmMessage *message)
+message_clear (LlmMessage *message)
 {
   g_free (message->role);
   g_free (message->text);
-  g_free (message);
 }
 
 LlmPrepareInput *
@@ -25,7 +24,8 @@ llm_prepare_input_new (void)
   LlmPrepareInput *input = g_new0 (LlmPrepareInput, 1);
 
   input->settled = g_array_new (FALSE, FALSE, sizeof (gint32));
-  input->messages = g_ptr_array_new_with_free_func ((GDestroyNotify) message_free);
+  input->messages = g_array_new (FALSE, FALSE, sizeof (LlmMessage));
+  g_array_set_clear_func (input->messages, (GDestroyNotify) message_clear);
   return input;
 }
 
@@ -33,21 +33,9 @@ void
 llm_prepare_input_free (LlmPrepareInput *input)
 {
   g_array_unref (input->settled);
-  g_ptr_array_unref (input->messages);
-  g_clear_pointer (&input->system, g_ptr_array_unref);
+  g_array_unref (input->messages);
   g_free (input->raw);
   g_free (input);
-}
-
-static LlmMessage *
-message_new (const char *role,
-             const char *text)
-{
-  LlmMessage *message = g_new (LlmMessage, 1);
-
-  message->role = g_strdup (role);
-  message->text = g_strdup (text);
-  return message;
 }
 
 void
@@ -55,46 +43,21 @@ llm_prepare_input_add_message (LlmPrepareInput *input,
                                const char      *role,
                                const char      *text)
 {
-  g_ptr_array_add (input->messages, message_new (role, text));
-}
+  LlmMessage message = { g_strdup (role), g_strdup (text) };
 
-void
-llm_prepare_input_count_system (LlmPrepareInput *input)
-{
-  if (input->system == NULL)
-    input->system = g_ptr_array_new_with_free_func ((GDestroyNotify) message_free);
-}
-
-void
-llm_prepare_input_add_system (LlmPrepareInput *input,
-                              const char      *text)
-{
-  g_ptr_array_add (input->system, message_new ("system", text));
-}
-
-void
-llm_prepare_input_add_messages (LlmPrepareInput *input,
-                                GVariant        *messages)
-{
-  GVariantIter iter;
-  const char *role;
-  const char *text;
-
-  g_variant_iter_init (&iter, messages);
-  while (g_variant_iter_next (&iter, "(&s&s@a{sv})", &role, &text, NULL))
-    llm_prepare_input_add_message (input, role, text);
+  g_array_append_val (input->messages, message);
 }
 
 /* Appends the tokens of @messages behind a text that ended at @point. */
 static gboolean
-encode_messages (LlmModel  *model,
-                 LlmPoint   point,
-                 GPtrArray *list,
-                 gboolean   opens_answer,
-                 GArray    *tokens,
-                 GError   **error)
+encode_messages (LlmModel         *model,
+                 LlmPoint          point,
+                 const LlmMessage *messages,
+                 guint             n,
+                 gboolean          opens_answer,
+                 GArray           *tokens,
+                 GError          **error)
 {
-  g_autofree LlmMessage *messages = g_new (LlmMessage, list->len + 1);
   LlmTemplate *template = llm_model_get_template (model, error);
   g_autoptr(LlmPrompt) prompt = NULL;
   const LlmTextPart *parts;
@@ -102,9 +65,7 @@ encode_messages (LlmModel  *model,
 
   if (template == NULL)
     return FALSE;
-  for (guint i = 0; i < list->len; i++)
-    messages[i] = *(LlmMessage *) g_ptr_array_index (list, i);
-  prompt = llm_template_render (template, point, messages, list->len, opens_answer, error);
+  prompt = llm_template_render (template, point, messages, n, opens_answer, error);
   if (prompt == NULL)
     return FALSE;
   parts = llm_prompt_get_parts (prompt, &n_parts);
@@ -116,21 +77,20 @@ encode_messages (LlmModel  *model,
 /* What @tokens have in common with a text of the system messages and an empty question, which some
  * templates need, as they make one message of both. */
 static gboolean
-count_system (LlmModel        *model,
-              const GPtrArray *system,
-              const GArray    *tokens,
-              guint           *n_system,
-              GError         **error)
+count_system (LlmModel              *model,
+              const LlmPrepareInput *input,
+              const GArray          *tokens,
+              guint                 *n_system,
+              GError               **error)
 {
-  LlmMessage question = { (char *) "user", (char *) "" };
-  g_autoptr(GPtrArray) messages = g_ptr_array_new ();
+  g_autofree LlmMessage *messages = g_new (LlmMessage, input->n_system + 1);
   g_autoptr(GArray) alone = g_array_new (FALSE, FALSE, sizeof (gint32));
   guint n = 0;
 
-  for (guint i = 0; i < system->len; i++)
-    g_ptr_array_add (messages, g_ptr_array_index (system, i));
-  g_ptr_array_add (messages, &question);
-  if (!encode_messages (model, LLM_POINT_START, messages, FALSE, alone, error))
+  for (guint i = 0; i < input->n_system; i++)
+    messages[i] = g_array_index (input->messages, LlmMessage, i);
+  messages[input->n_system] = (LlmMessage) { (char *) "user", (char *) "" };
+  if (!encode_messages (model, LLM_POINT_START, messages, input->n_system + 1, FALSE, alone, error))
     return FALSE;
 
   while (n < MIN (alone->len, tokens->len)
@@ -157,9 +117,11 @@ llm_prepare (LlmModel              *model,
 
       llm_tokenizer_encode (tokenizer, &part, 1, TRUE, tokens);
     }
-  else if (!encode_messages (model, input->point, input->messages, input->opens_answer, tokens,
+  else if (!encode_messages (model, input->point,
+                             (LlmMessage *) input->messages->data + input->n_settled,
+                             input->messages->len - input->n_settled, input->opens_answer, tokens,
                              error)
-           || (input->system != NULL && !count_system (model, input->system, tokens, &n, error)))
+           || (input->counts_system && !count_system (model, input, tokens, &n, error)))
     return NULL;
 
   /* Some files ask for an EOS behind every text. Behind a prompt it would say that the

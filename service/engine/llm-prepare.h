@@ -18,26 +18,19 @@ typedef struct
 {
   GArray *settled;       /* (element-type gint32): tokens before the messages */
   LlmPoint point;        /* where those end */
-  GPtrArray *messages;   /* (element-type LlmMessage) (owned): in order */
-  GPtrArray *system;     /* (nullable) (element-type LlmMessage) (owned): the system messages that
-                          * all begins with, settled or not, when their tokens are to be counted */
+  GArray *messages;      /* (element-type LlmMessage) (owned): in order */
+  guint n_settled;       /* of these that are settled already, and known only to be counted */
   char *raw;             /* (nullable): this text as it is, instead of messages */
   gboolean opens_answer; /* end with what makes the model answer */
+  gboolean counts_system; /* count the tokens of the system messages that all begins with: */
+  guint n_system;        /* the first ones of messages */
 } LlmPrepareInput;
 
 LlmPrepareInput *llm_prepare_input_new         (void);
 void             llm_prepare_input_free        (LlmPrepareInput *input);
-/* Has the tokens of the system messages counted: those that were added so. */
-void             llm_prepare_input_count_system (LlmPrepareInput *input);
-void             llm_prepare_input_add_system  (LlmPrepareInput *input,
-                                                const char      *text);
 void             llm_prepare_input_add_message (LlmPrepareInput *input,
                                                 const char      *role,
                                                 const char      *text);
-
-/* Adds copies of `a(ssa{sv})`. */
-void             llm_prepare_input_add_messages (LlmPrepareInput *input,
-                                                 GVariant        *messages);
 
 /* (transfer full) (element-type gint32): the settled tokens and those of the messages. @n_system:
  * (out) (optional): how many of them are of the system messages and what the template puts around

@@ -114,9 +114,8 @@ test_system (void)
       g_assert_cmpuint (n_plain, ==, 0);
       g_clear_pointer (&tokens, g_array_unref);
 
-      llm_prepare_input_count_system (input);
-      llm_prepare_input_add_system (input, "Be kind");
-      llm_prepare_input_add_system (input, "Be brief");
+      input->counts_system = TRUE;
+      input->n_system = 2;
       tokens = llm_prepare (model, input, &n_first, &error);
       g_assert_no_error (error);
       g_assert_cmpuint (n_first, >=, system->len);
@@ -127,10 +126,11 @@ test_system (void)
 
       g_array_append_vals (next->settled, tokens->data, tokens->len);
       next->point = LLM_POINT_CLOSED_ANSWER;
+      llm_prepare_input_add_message (next, "system", "Be kind");
+      llm_prepare_input_add_message (next, "system", "Be brief");
       llm_prepare_input_add_message (next, "user", "And you?");
-      llm_prepare_input_count_system (next);
-      llm_prepare_input_add_system (next, "Be kind");
-      llm_prepare_input_add_system (next, "Be brief");
+      next->counts_system = TRUE;
+      next->n_settled = next->n_system = 2;
       later = llm_prepare (model, next, &n_later, &error);
       g_assert_no_error (error);
       g_assert_cmpuint (n_later, ==, n_first);

@@ -30,7 +30,7 @@ hold_free (gpointer data)
 LlmBus *
 llm_bus_new (void)
 {
-  LlmBus *self = g_rc_box_new0 (LlmBus);
+  LlmBus *self = g_atomic_rc_box_new0 (LlmBus);
 
   self->holds = g_hash_table_new_full (NULL, NULL, NULL, hold_free);
   return self;
@@ -39,7 +39,7 @@ llm_bus_new (void)
 LlmBus *
 llm_bus_ref (LlmBus *self)
 {
-  return g_rc_box_acquire (self);
+  return g_atomic_rc_box_acquire (self);
 }
 
 static void
@@ -47,7 +47,6 @@ clear_bus (gpointer data)
 {
   LlmBus *self = data;
 
-  g_clear_handle_id (&self->figures_source, g_source_remove);
   g_hash_table_unref (self->holds);
   g_clear_pointer (&self->callers, llm_bus_callers_free);
   if (self->gate != NULL)
@@ -60,7 +59,7 @@ clear_bus (gpointer data)
 void
 llm_bus_unref (LlmBus *self)
 {
-  g_rc_box_release_full (self, clear_bus);
+  g_atomic_rc_box_release_full (self, clear_bus);
 }
 
 /* --- contexts in use --- */

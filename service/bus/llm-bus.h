@@ -3,7 +3,8 @@
 /*
  * What the objects on the bus share: the connection, the engine, and who has
  * which context in use. Made by LlmBusService; calls under way hold a reference,
- * so it outlives them. Main thread.
+ * so it outlives them. Main thread,
+ * but for the count of references.
  */
 
 #pragma once
@@ -28,8 +29,6 @@ typedef struct
   GHashTable *holds;           /* (element-type LlmContext Hold) (owned): contexts in use */
   gboolean has_index;          /* the engine knows the stored contexts */
   gint64 trims_paid_until_us;  /* for the rate limit of Trim */
-  LlmMemoryFigures figures;    /* of memory, as long as figures_source waits */
-  guint figures_source;        /* 0 for none: the next turn of the main loop forgets them */
 } LlmBus;
 
 /* Empty: LlmBusService fills it in. */

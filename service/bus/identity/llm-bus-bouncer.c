@@ -9,7 +9,6 @@
 #include "base/llm-fail.h"
 #include "common/llmsvc-names.h"
 
-#define ACTION_PREFIX LLMSVC_BUS_NAME "."
 #define POLKIT_NAME "org.freedesktop.PolicyKit1"
 #define POLKIT_PATH "/org/freedesktop/PolicyKit1/Authority"
 #define POLKIT_INTERFACE "org.freedesktop.PolicyKit1.Authority"
@@ -18,72 +17,13 @@
 /* a person types a password */
 #define POLKIT_INTERACTIVE_TIMEOUT_MS (5 * 60 * 1000)
 
-typedef enum
-{
-  EVERYONE,
-  OUTSIDE_SANDBOXES, /* not for applications that are in one, or may be */
-  ACTION,            /* who polkit lets; never from a sandbox */
-  SILENT_ACTION,     /* the same, and nobody is ever asked for a password */
-} Demand;
-
 typedef struct
 {
-  const char *interface;
-  const char *method;
-  Demand demand;
-  const char *action; /* of polkit; NULL for the others */
-} Rule;
-
-static const Rule rules[] = {
-  { LLMSVC_INTERFACE, "CreateContext", EVERYONE },
-  { LLMSVC_INTERFACE, "OpenContext", EVERYONE },
-  { LLMSVC_INTERFACE, "ListContexts", EVERYONE },
-  { LLMSVC_INTERFACE, "Complete", EVERYONE },
-  { LLMSVC_INTERFACE, "CountTokens", EVERYONE },
-  { LLMSVC_INTERFACE, "Prewarm", EVERYONE },
-  { LLMSVC_INTERFACE, "Register", EVERYONE },
-  { LLMSVC_INTERFACE, "SelectModel", ACTION, ACTION_PREFIX "select-model" },
-  { LLMSVC_INTERFACE, "GetStatistics", EVERYONE },
-
-  { LLMSVC_MEMORY_INTERFACE, "SetBudget", ACTION, ACTION_PREFIX "set-budget" },
-  { LLMSVC_MEMORY_INTERFACE, "Trim", SILENT_ACTION, ACTION_PREFIX "trim" },
-
-  { LLMSVC_ADMIN_INTERFACE, "ListApps", OUTSIDE_SANDBOXES },
-  { LLMSVC_ADMIN_INTERFACE, "SetQuota", ACTION, ACTION_PREFIX "set-quota" },
-
-  /* LlmBusTree has found that the object is the caller's */
-  { LLMSVC_CONTEXT_INTERFACE, "Generate", EVERYONE },
-  { LLMSVC_CONTEXT_INTERFACE, "Ask", EVERYONE },
-  { LLMSVC_CONTEXT_INTERFACE, "GetMessages", EVERYONE },
-  { LLMSVC_CONTEXT_INTERFACE, "GetMemory", EVERYONE },
-  { LLMSVC_CONTEXT_INTERFACE, "Rollback", EVERYONE },
-  { LLMSVC_CONTEXT_INTERFACE, "Append", EVERYONE },
-  { LLMSVC_CONTEXT_INTERFACE, "Fork", EVERYONE },
-  { LLMSVC_CONTEXT_INTERFACE, "Close", EVERYONE },
-  { LLMSVC_GENERATION_INTERFACE, "Cancel", EVERYONE },
-  { "org.freedesktop.DBus.Properties", "Get", EVERYONE },
-  { "org.freedesktop.DBus.Properties", "GetAll", EVERYONE },
-  { "org.freedesktop.DBus.Introspectable", "Introspect", EVERYONE },
-};
-
-typedef struct
-{
-  const char *action; /* static */
+  const char *action; /* static: behind the name of the service */
   gboolean interactive;
   LlmBusBouncerDecided decided;
   gpointer data;
 } Check;
-
-static const Rule *
-find_rule (const char *interface,
-           const char *method)
-{
-  for (guint i = 0; i < G_N_ELEMENTS (rules); i++)
-    if (g_str_equal (rules[i].interface, interface) && g_str_equal (rules[i].method, method))
-      return &rules[i];
-
-  return NULL;
-}
 
 gboolean
 llm_bus_bouncer_is_administrator (LlmBus    *bus,
@@ -151,14 +91,14 @@ on_polkit_answered (GObject      *source,
 
   if (reply == NULL)
     llm_fail (&error, LLMSVC_ERROR_NOT_AUTHORIZED,
-              "polkit could not be asked for %s: %s", check->action, failure->message);
+              "polkit could not be asked for " LLMSVC_BUS_NAME ".%s: %s", check->action, failure->message);
   else if (!is_authorized && is_challenge && !check->interactive)
     llm_fail (&error, LLMSVC_ERROR_NOT_AUTHORIZED,
-              "The caller is not authorized for %s: a person would have to be asked, which this "
+              "The caller is not authorized for " LLMSVC_BUS_NAME ".%s: a person would have to be asked, which this "
               "call does not allow", check->action);
   else if (!is_authorized)
     llm_fail (&error, LLMSVC_ERROR_NOT_AUTHORIZED,
-              "The caller is not authorized for %s", check->action);
+              "The caller is not authorized for " LLMSVC_BUS_NAME ".%s", check->action);
 
   check->decided (error, check->data);
 }
@@ -166,15 +106,16 @@ on_polkit_answered (GObject      *source,
 static void
 ask_polkit (LlmBus               *bus,
             LlmCaller            *caller,
-            const Rule           *rule,
+            const LlmBusMethod   *method,
             gboolean              interactive,
             LlmBusBouncerDecided  decided,
             gpointer              data)
 {
   Check *check = g_new0 (Check, 1);
+  g_autofree char *action = g_strconcat (LLMSVC_BUS_NAME ".", method->action, NULL);
 
-  check->action = rule->action;
-  check->interactive = interactive && rule->demand != SILENT_ACTION;
+  check->action = method->action;
+  check->interactive = interactive && method->demand != LLM_BUS_SILENT_ACTION;
   check->decided = decided;
   check->data = data;
 
@@ -182,7 +123,7 @@ ask_polkit (LlmBus               *bus,
                           "CheckAuthorization",
                           g_variant_new_parsed ("(('system-bus-name', {'name': <%s>}), %s, "
                                                 "@a{ss} {}, %u, '')",
-                                                caller->connection, check->action,
+                                                caller->connection, action,
                                                 check->interactive ? POLKIT_ALLOW_INTERACTION : 0),
                           G_VARIANT_TYPE ("((bba{ss}))"), G_DBUS_CALL_FLAGS_NONE,
                           check->interactive ? POLKIT_INTERACTIVE_TIMEOUT_MS
@@ -191,34 +132,32 @@ ask_polkit (LlmBus               *bus,
 }
 
 void
-llm_bus_bouncer_check (LlmBus               *bus,
-                       LlmCaller            *caller,
-                       const char           *interface,
-                       const char           *method,
-                       gboolean              interactive,
-                       LlmBusBouncerDecided  decided,
-                       gpointer              data)
+llm_bus_bouncer_check (LlmBus                *bus,
+                       LlmCaller             *caller,
+                       const LlmBusInterface *interface,
+                       const LlmBusMethod    *method,
+                       gboolean               interactive,
+                       LlmBusBouncerDecided   decided,
+                       gpointer               data)
 {
   g_autoptr(GError) error = NULL;
-  const Rule *rule;
 
-  rule = find_rule (interface, method);
-  if (rule == NULL)
+  if (method->demand == LLM_BUS_NOBODY)
     llm_fail (&error, LLMSVC_ERROR_NOT_AUTHORIZED,
-              "Nobody may call %s.%s", interface, method);
-  else if (rule->demand == EVERYONE || llm_bus_bouncer_is_administrator (bus, caller))
+              "Nobody may call %s.%s", interface->name, method->name);
+  else if (method->demand == LLM_BUS_EVERYONE || llm_bus_bouncer_is_administrator (bus, caller))
     ; /* let in */
   else if (caller->is_sandboxed || !caller->is_known)
     llm_fail (&error, LLMSVC_ERROR_NOT_AUTHORIZED,
-              "%s.%s is not for applications in a sandbox", interface, method);
-  else if (rule->demand == OUTSIDE_SANDBOXES)
+              "%s.%s is not for applications in a sandbox", interface->name, method->name);
+  else if (method->demand == LLM_BUS_OUTSIDE_SANDBOXES)
     ; /* let in */
   else if (!bus->is_system)
     llm_fail (&error, LLMSVC_ERROR_NOT_AUTHORIZED,
-              "%s.%s is for the user whom this service belongs to", interface, method);
+              "%s.%s is for the user whom this service belongs to", interface->name, method->name);
   else
     {
-      ask_polkit (bus, caller, rule, interactive, decided, data);
+      ask_polkit (bus, caller, method, interactive, decided, data);
       return;
     }
 

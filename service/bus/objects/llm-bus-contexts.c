@@ -225,14 +225,14 @@ handle_get_memory (LlmBusCall *call,
 }
 
 static const LlmBusMethod context_methods[] = {
-  { "Generate", LLMSVC_CALL_GENERATE, handle_generate },
-  { "Ask", LLMSVC_CALL_ASK, handle_ask },
-  { "GetMessages", LLMSVC_CALL_GET_MESSAGES, handle_get_messages },
-  { "GetMemory", LLMSVC_CALL_GET_MEMORY, handle_get_memory },
-  { "Rollback", LLMSVC_CALL_ROLLBACK, handle_rollback },
-  { "Append", LLMSVC_CALL_APPEND, handle_append },
-  { "Fork", LLMSVC_CALL_FORK, handle_fork },
-  { "Close", LLMSVC_CALL_CLOSE, handle_close },
+  { "Generate", LLMSVC_CALL_GENERATE, handle_generate, LLM_BUS_EVERYONE },
+  { "Ask", LLMSVC_CALL_ASK, handle_ask, LLM_BUS_EVERYONE },
+  { "GetMessages", LLMSVC_CALL_GET_MESSAGES, handle_get_messages, LLM_BUS_EVERYONE },
+  { "GetMemory", LLMSVC_CALL_GET_MEMORY, handle_get_memory, LLM_BUS_EVERYONE },
+  { "Rollback", LLMSVC_CALL_ROLLBACK, handle_rollback, LLM_BUS_EVERYONE },
+  { "Append", LLMSVC_CALL_APPEND, handle_append, LLM_BUS_EVERYONE },
+  { "Fork", LLMSVC_CALL_FORK, handle_fork, LLM_BUS_EVERYONE },
+  { "Close", LLMSVC_CALL_CLOSE, handle_close, LLM_BUS_EVERYONE },
   { NULL },
 };
 
@@ -291,7 +291,7 @@ handle_cancel (LlmBusCall *call,
 }
 
 static const LlmBusMethod generation_methods[] = {
-  { "Cancel", LLMSVC_CALL_CANCEL, handle_cancel },
+  { "Cancel", LLMSVC_CALL_CANCEL, handle_cancel, LLM_BUS_EVERYONE },
   { NULL },
 };
 

@@ -24,31 +24,13 @@ struct _LlmBusMemory
   GVariant *announced;  /* (owned): a{sv}, what the bus was told last */
 };
 
-static gboolean
-forget_figures (gpointer data)
-{
-  ((LlmBus *) data)->figures_source = 0;
-  return G_SOURCE_REMOVE;
-}
-
-/* All properties that are asked for at once are of the same instant, though other threads go on. */
-static LlmMemoryFigures
-get_figures (LlmBus *bus)
-{
-  if (bus->figures_source == 0)
-    {
-      llm_engine_get_memory (bus->engine, &bus->figures);
-      bus->figures_source = g_idle_add_full (G_PRIORITY_HIGH, forget_figures, bus, NULL);
-    }
-  return bus->figures;
-}
-
 static GVariant *
 list_properties (LlmBus  *bus,
                  gpointer object)
 {
-  const LlmMemoryFigures figures = get_figures (bus);
+  LlmMemoryFigures figures;
 
+  llm_engine_get_memory (bus->engine, &figures);
   return g_variant_new_parsed ("{'Pressure': <%s>, 'Budget': <%t>, 'Resident': <%t>, "
                                "'Weights': <%t>, 'KvResident': <%t>, 'KvCompressed': <%t>, "
                                "'KvSwapped': <%t>, 'Reclaimable': "
@@ -110,8 +92,8 @@ handle_trim (LlmBusCall *call,
 }
 
 static const LlmBusMethod methods[] = {
-  { "SetBudget", LLMSVC_CALL_SET_BUDGET, handle_set_budget },
-  { "Trim", LLMSVC_CALL_TRIM, handle_trim },
+  { "SetBudget", LLMSVC_CALL_SET_BUDGET, handle_set_budget, LLM_BUS_ACTION, "set-budget" },
+  { "Trim", LLMSVC_CALL_TRIM, handle_trim, LLM_BUS_SILENT_ACTION, "trim" },
   { NULL },
 };
 

@@ -33,6 +33,7 @@ llm_bus_new (void)
   LlmBus *self = g_atomic_rc_box_new0 (LlmBus);
 
   self->holds = g_hash_table_new_full (NULL, NULL, NULL, hold_free);
+  llm_bus_bucket_set_rate (&self->trims, 1, LLM_BUS_TRIM_BURST);
   return self;
 }
 

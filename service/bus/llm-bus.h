@@ -16,6 +16,9 @@
 
 G_BEGIN_DECLS
 
+/* A trim costs everybody speed: so many at once, and then one per second. */
+#define LLM_BUS_TRIM_BURST 10
+
 typedef struct _LlmBusCallers LlmBusCallers;
 
 typedef struct
@@ -28,7 +31,7 @@ typedef struct
   LlmBusCallers *callers;      /* (owned) */
   GHashTable *holds;           /* (element-type LlmContext Hold) (owned): contexts in use */
   gboolean has_index;          /* the engine knows the stored contexts */
-  gint64 trims_paid_until_us;  /* for the rate limit of Trim */
+  LlmBusBucket trims;          /* of all callers */
 } LlmBus;
 
 /* Empty: LlmBusService fills it in. */

@@ -172,18 +172,26 @@ find_object (LlmBusCall *self,
 {
   const char *path = g_dbus_message_get_path (self->message);
   const char *id;
+  gpointer object;
 
   if (self->tree == NULL || g_str_equal (path, self->tree->path))
     return TRUE;
 
   /* nothing lies deeper */
   id = path + strlen (self->tree->path) + 1;
-  if (strchr (id, '/') == NULL)
-    self->object = self->tree->lookup (self->bus, self->caller, id);
-  if (self->object == NULL)
-    g_set_error (error, G_DBUS_ERROR, G_DBUS_ERROR_UNKNOWN_OBJECT,
-                 "This application has no object at “%s”", path);
-  return self->object != NULL;
+  object = strchr (id, '/') == NULL
+             ? self->tree->lookup (self->bus->engine, self->caller, id)
+             : NULL;
+  if (object == NULL)
+    {
+      g_set_error (error, G_DBUS_ERROR, G_DBUS_ERROR_UNKNOWN_OBJECT,
+                   "This application has no object at “%s”", path);
+      return FALSE;
+    }
+  self->object = g_object_ref (object);
+  if (self->tree->is_contexts)
+    llm_bus_hold_context (self->bus, object, self->caller->connection);
+  return TRUE;
 }
 
 static gboolean
@@ -241,7 +249,7 @@ on_caller_found (LlmCaller    *caller,
   g_clear_pointer (&self->caller, llm_caller_unref);
   self->caller = llm_caller_ref (caller);
   /* listing contexts waits for the index of them; what it lists is of no use here */
-  if (self->tree != NULL && self->tree->with_contexts && !self->bus->has_index)
+  if (self->tree != NULL && self->tree->is_contexts && !self->bus->has_index)
     {
       llm_engine_list_contexts_async (self->bus->engine, caller, on_index_read,
                                       llm_bus_call_ref (self));

@@ -61,11 +61,12 @@ typedef struct
 {
   const char *path;
   const LlmBusInterface *interface;
-  gboolean with_contexts;  /* wait until the stored ones are known */
-  /* Finds the object of the last part of a path. (transfer full) (nullable) */
-  GObject *(*lookup) (LlmBus *bus, LlmCaller *caller, const char *id);
-  /* The ids @caller sees. (transfer full) */
-  GStrv (*list) (LlmBus *bus, LlmCaller *caller);
+  gboolean is_contexts;  /* wait until the stored ones are known; a call holds its own */
+  /* (transfer none) (nullable): the object of the last part of a path */
+  gpointer (*lookup) (LlmEngine *engine, LlmCaller *caller, const char *id);
+  /* (transfer container): those that @caller sees */
+  GPtrArray *(*list) (LlmEngine *engine, LlmCaller *caller);
+  const char *(*get_id) (gpointer object);
 } LlmBusTreeKind;
 
 struct _LlmBusCall

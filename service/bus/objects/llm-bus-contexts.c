@@ -239,37 +239,13 @@ static const LlmBusMethod context_methods[] = {
 static const LlmBusInterface context_interface = { LLMSVC_CONTEXT_INTERFACE, context_methods,
                                                    list_context_properties };
 
-static GObject *
-lookup_context (LlmBus     *bus,
-                LlmCaller  *caller,
-                const char *id)
-{
-  LlmContext *context = llm_engine_lookup_context (bus->engine, caller, id);
-
-  if (context != NULL)
-    llm_bus_hold_context (bus, context, caller->connection);
-  return context != NULL ? g_object_ref (G_OBJECT (context)) : NULL;
-}
-
-static GStrv
-list_contexts (LlmBus    *bus,
-               LlmCaller *caller)
-{
-  g_autoptr(GPtrArray) contexts = llm_engine_get_contexts (bus->engine, caller);
-  g_autoptr(GStrvBuilder) ids = g_strv_builder_new ();
-
-  for (guint i = 0; i < contexts->len; i++)
-    g_strv_builder_add (ids, llm_context_get_id (g_ptr_array_index (contexts, i)));
-
-  return g_strv_builder_end (ids);
-}
-
 const LlmBusTreeKind llm_bus_contexts_tree = {
   .path = LLMSVC_CONTEXTS_PATH,
   .interface = &context_interface,
-  .with_contexts = TRUE,
-  .lookup = lookup_context,
-  .list = list_contexts,
+  .is_contexts = TRUE,
+  .lookup = (gpointer (*) (LlmEngine *, LlmCaller *, const char *)) llm_engine_lookup_context,
+  .list = llm_engine_get_contexts,
+  .get_id = (const char *(*) (gpointer)) llm_context_get_id,
 };
 
 /* --- answers --- */
@@ -299,33 +275,10 @@ static const LlmBusInterface generation_interface = { LLMSVC_GENERATION_INTERFAC
                                                       generation_methods,
                                                       list_generation_properties };
 
-static GObject *
-lookup_generation (LlmBus     *bus,
-                   LlmCaller  *caller,
-                   const char *id)
-{
-  LlmGeneration *generation = llm_engine_lookup_generation (bus->engine, caller, id);
-
-  return generation != NULL ? G_OBJECT (g_object_ref (generation)) : NULL;
-}
-
-static GStrv
-list_generations (LlmBus    *bus,
-                  LlmCaller *caller)
-{
-  g_autoptr(GPtrArray) generations = llm_engine_get_generations (bus->engine, caller);
-  g_autoptr(GStrvBuilder) ids = g_strv_builder_new ();
-
-  for (guint i = 0; i < generations->len; i++)
-    g_strv_builder_add (ids, llm_generation_get_id (g_ptr_array_index (generations, i)));
-
-  return g_strv_builder_end (ids);
-}
-
 const LlmBusTreeKind llm_bus_generations_tree = {
   .path = LLMSVC_GENERATIONS_PATH,
   .interface = &generation_interface,
-  .with_contexts = FALSE,
-  .lookup = lookup_generation,
-  .list = list_generations,
+  .lookup = (gpointer (*) (LlmEngine *, LlmCaller *, const char *)) llm_engine_lookup_generation,
+  .list = llm_engine_get_generations,
+  .get_id = (const char *(*) (gpointer)) llm_generation_get_id,
 };

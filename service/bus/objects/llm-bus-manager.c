@@ -192,11 +192,10 @@ handle_register (LlmBusCall *call,
 
   g_variant_get_child (call->arguments, 0, "&s", &app_id);
   if (!llm_bus_bouncer_may_register (call->caller, error) ||
-      !llm_bus_callers_register (call->bus->callers, call->caller->connection, app_id, error))
+      !llm_bus_callers_register (call->bus->callers, call->caller->connection, app_id,
+                                 llm_call_options_get_locale (call->options), error))
     return FALSE;
 
-  llm_bus_callers_set_locale (call->bus->callers, call->caller->connection,
-                              llm_call_options_get_locale (call->options));
   llm_bus_call_return (call, NULL);
   return TRUE;
 }

@@ -11,10 +11,6 @@
 
 #define ANNOUNCE_INTERVAL_MS 1000
 
-/* A trim costs everybody speed: so many at once, and then one per second. */
-#define TRIM_BURST 10
-#define TRIM_INTERVAL_US G_USEC_PER_SEC
-
 struct _LlmBusMemory
 {
   LlmBus *bus;          /* (owned) */
@@ -56,23 +52,6 @@ handle_set_budget (LlmBusCall *call,
 }
 
 static gboolean
-admit_trim (LlmBus  *bus,
-            GError **error)
-{
-  gint64 now_us = llm_clock_now_us ();
-  gint64 oldest_us = now_us - TRIM_BURST * TRIM_INTERVAL_US;
-
-  bus->trims_paid_until_us = MAX (bus->trims_paid_until_us, oldest_us);
-  if (bus->trims_paid_until_us + TRIM_INTERVAL_US > now_us)
-    return llm_fail (error, LLMSVC_ERROR_OVERLOADED,
-                     "Trim was called more than %d times within %d seconds; wait a second",
-                     TRIM_BURST, TRIM_BURST);
-
-  bus->trims_paid_until_us += TRIM_INTERVAL_US;
-  return TRUE;
-}
-
-static gboolean
 handle_trim (LlmBusCall *call,
              GError    **error)
 {
@@ -83,8 +62,10 @@ handle_trim (LlmBusCall *call,
   if (!g_strv_contains (levels, level))
     return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
                      "The level of Trim is “low”, “medium” or “critical”");
-  if (!admit_trim (call->bus, error))
-    return FALSE;
+  if (!llm_bus_bucket_take (&call->bus->trims, 1, FALSE))
+    return llm_fail (error, LLMSVC_ERROR_OVERLOADED,
+                     "Trim was called more than %d times within %d seconds; wait a second",
+                     LLM_BUS_TRIM_BURST, LLM_BUS_TRIM_BURST);
 
   llm_engine_trim_async (call->bus->engine, call->caller, level, call->options,
                          llm_bus_call_on_variant, llm_bus_call_ref (call));

@@ -182,12 +182,13 @@ handle_introspect (LlmBusCall *call,
   const char *const interfaces[] = { PROPERTIES_INTERFACE, INTROSPECTABLE_INTERFACE,
                                      call->tree->interface->name };
   g_autoptr(GString) xml = g_string_new ("<node>\n");
-  g_auto(GStrv) ids =
-    call->object == NULL ? call->tree->list (call->bus, call->caller) : NULL;
+  g_autoptr(GPtrArray) objects =
+    call->object == NULL ? call->tree->list (call->bus->engine, call->caller) : NULL;
 
-  for (guint i = 0; ids != NULL && ids[i] != NULL; i++)
-    g_string_append_printf (xml, "  <node name=\"%s\"/>\n", ids[i]);
-  for (guint i = 0; ids == NULL && i < G_N_ELEMENTS (interfaces); i++)
+  for (guint i = 0; objects != NULL && i < objects->len; i++)
+    g_string_append_printf (xml, "  <node name=\"%s\"/>\n",
+                            call->tree->get_id (g_ptr_array_index (objects, i)));
+  for (guint i = 0; objects == NULL && i < G_N_ELEMENTS (interfaces); i++)
     g_dbus_interface_info_generate_xml (llm_bus_interface_lookup_info (interfaces[i]), 2, xml);
   g_string_append (xml, "</node>\n");
   llm_bus_call_return (call, g_variant_new ("(s)", xml->str));

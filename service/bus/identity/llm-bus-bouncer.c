@@ -19,7 +19,7 @@
 
 typedef struct
 {
-  const char *action; /* static: behind the name of the service */
+  const char *action; /* static */
   gboolean interactive;
   LlmBusBouncerDecided decided;
   gpointer data;
@@ -91,14 +91,14 @@ on_polkit_answered (GObject      *source,
 
   if (reply == NULL)
     llm_fail (&error, LLMSVC_ERROR_NOT_AUTHORIZED,
-              "polkit could not be asked for " LLMSVC_BUS_NAME ".%s: %s", check->action, failure->message);
+              "polkit could not be asked for %s: %s", check->action, failure->message);
   else if (!is_authorized && is_challenge && !check->interactive)
     llm_fail (&error, LLMSVC_ERROR_NOT_AUTHORIZED,
-              "The caller is not authorized for " LLMSVC_BUS_NAME ".%s: a person would have to be asked, which this "
+              "The caller is not authorized for %s: a person would have to be asked, which this "
               "call does not allow", check->action);
   else if (!is_authorized)
     llm_fail (&error, LLMSVC_ERROR_NOT_AUTHORIZED,
-              "The caller is not authorized for " LLMSVC_BUS_NAME ".%s", check->action);
+              "The caller is not authorized for %s", check->action);
 
   check->decided (error, check->data);
 }
@@ -112,7 +112,6 @@ ask_polkit (LlmBus               *bus,
             gpointer              data)
 {
   Check *check = g_new0 (Check, 1);
-  g_autofree char *action = g_strconcat (LLMSVC_BUS_NAME ".", method->action, NULL);
 
   check->action = method->action;
   check->interactive = interactive && method->demand != LLM_BUS_SILENT_ACTION;
@@ -123,7 +122,7 @@ ask_polkit (LlmBus               *bus,
                           "CheckAuthorization",
                           g_variant_new_parsed ("(('system-bus-name', {'name': <%s>}), %s, "
                                                 "@a{ss} {}, %u, '')",
-                                                caller->connection, action,
+                                                caller->connection, check->action,
                                                 check->interactive ? POLKIT_ALLOW_INTERACTION : 0),
                           G_VARIANT_TYPE ("((bba{ss}))"), G_DBUS_CALL_FLAGS_NONE,
                           check->interactive ? POLKIT_INTERACTIVE_TIMEOUT_MS

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The only place that decides who may do what. The table of each interface names what a method
- * asks for; one that names nothing is refused. Properties are the same for all, or of a caller's own
- * objects, and what an interface does not list nobody may read. Which contexts and
- * answers are a caller's own is one comparison, llm_caller_same_app(), that LlmBusTreeKind's look-ups
- * make before it comes here. Main thread; polkit is asked asynchronously.
+ * The only place that decides who may do what. The table of each interface names what a method asks
+ * for; one that names nothing is refused. Properties are the same for all, or of a caller's own
+ * objects, and what an interface does not list nobody may read. Which contexts and answers are a
+ * caller's own is one comparison, llm_caller_same_app(), that the look-ups of LlmBusTreeKind make
+ * before it comes here. Main thread; polkit is asked asynchronously.
  */
 
 #pragma once

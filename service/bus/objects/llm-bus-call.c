@@ -15,6 +15,75 @@
 #include "common/llmsvc-error-private.h"
 #include "common/llmsvc-names.h"
 #include "decoding/llm-buffer-sink.h"
+#include "llm-bus-resource.h"
+
+#define XML_PATH "/org/llm/Service/org.llm.Service.xml"
+
+/* --- interfaces --- */
+
+static const char standard_xml[] =
+  "<node>"
+  "  <interface name='" LLM_BUS_PROPERTIES "'>"
+  "    <method name='Get'>"
+  "      <arg name='interface_name' type='s' direction='in'/>"
+  "      <arg name='property_name' type='s' direction='in'/>"
+  "      <arg name='value' type='v' direction='out'/>"
+  "    </method>"
+  "    <method name='GetAll'>"
+  "      <arg name='interface_name' type='s' direction='in'/>"
+  "      <arg name='properties' type='a{sv}' direction='out'/>"
+  "    </method>"
+  "    <method name='Set'>"
+  "      <arg name='interface_name' type='s' direction='in'/>"
+  "      <arg name='property_name' type='s' direction='in'/>"
+  "      <arg name='value' type='v' direction='in'/>"
+  "    </method>"
+  "  </interface>"
+  "  <interface name='" LLM_BUS_INTROSPECTABLE "'>"
+  "    <method name='Introspect'>"
+  "      <arg name='xml_data' type='s' direction='out'/>"
+  "    </method>"
+  "  </interface>"
+  "  <interface name='" LLM_BUS_OBJECT_MANAGER "'>"
+  "    <method name='GetManagedObjects'>"
+  "      <arg name='object_paths_interfaces_and_properties' type='a{oa{sa{sv}}}' direction='out'/>"
+  "    </method>"
+  "    <signal name='InterfacesAdded'>"
+  "      <arg name='object_path' type='o'/>"
+  "      <arg name='interfaces_and_properties' type='a{sa{sv}}'/>"
+  "    </signal>"
+  "    <signal name='InterfacesRemoved'>"
+  "      <arg name='object_path' type='o'/>"
+  "      <arg name='interfaces' type='as'/>"
+  "    </signal>"
+  "  </interface>"
+  "</node>";
+
+/* The XML is a part of the program: that it can't be read is a fault of the build. */
+GDBusInterfaceInfo *
+llm_bus_interface_lookup_info (const char *name)
+{
+  static GDBusNodeInfo *own = NULL;
+  static GDBusNodeInfo *standard = NULL;
+  GDBusInterfaceInfo *info;
+
+  if (own == NULL)
+    {
+      g_autoptr(GBytes) xml = g_resource_lookup_data (llm_bus_resource_get_resource (), XML_PATH,
+                                                      G_RESOURCE_LOOKUP_FLAGS_NONE, NULL);
+
+      own = g_dbus_node_info_new_for_xml (g_bytes_get_data (xml, NULL), NULL);
+      standard = g_dbus_node_info_new_for_xml (standard_xml, NULL);
+    }
+  info = g_dbus_node_info_lookup_interface (own, name);
+  if (info == NULL)
+    info = g_dbus_node_info_lookup_interface (standard, name);
+  if (info == NULL)
+    g_error ("The interface description lacks %s", name);
+  return info;
+}
+
+/* --- calls --- */
 
 LlmBusCall *
 llm_bus_call_ref (LlmBusCall *self)

@@ -42,7 +42,7 @@ typedef struct
   /* FALSE with an error, which becomes the reply; otherwise the call is answered, or will be. */
   gboolean (*handle) (LlmBusCall *call, GError **error);
   LlmBusDemand demand;
-  const char *action;            /* (nullable): of polkit, behind the name of the service */
+  const char *action;            /* (nullable): of polkit */
 } LlmBusMethod;
 
 typedef struct
@@ -53,6 +53,13 @@ typedef struct
    * service's own. Answers from memory, at once. Returns: (transfer floating) */
   GVariant *(*list_properties) (LlmBus *bus, gpointer object);
 } LlmBusInterface;
+
+#define LLM_BUS_PROPERTIES "org.freedesktop.DBus.Properties"
+#define LLM_BUS_INTROSPECTABLE "org.freedesktop.DBus.Introspectable"
+#define LLM_BUS_OBJECT_MANAGER "org.freedesktop.DBus.ObjectManager"
+
+/* (transfer none): of the XML; asking for a name that is not there aborts. */
+GDBusInterfaceInfo *llm_bus_interface_lookup_info (const char *name);
 
 /* --- calls --- */
 

@@ -242,7 +242,8 @@ static const LlmBusMethod methods[] = {
   { "CountTokens", LLMSVC_CALL_COUNT_TOKENS, handle_count_tokens, LLM_BUS_EVERYONE },
   { "Prewarm", LLMSVC_CALL_PREWARM, handle_prewarm, LLM_BUS_EVERYONE },
   { "Register", LLMSVC_CALL_REGISTER, handle_register, LLM_BUS_EVERYONE },
-  { "SelectModel", LLMSVC_CALL_SELECT_MODEL, handle_select_model, LLM_BUS_ACTION, "select-model" },
+  { "SelectModel", LLMSVC_CALL_SELECT_MODEL, handle_select_model, LLM_BUS_ACTION,
+    LLMSVC_BUS_NAME ".select-model" },
   { "GetStatistics", LLMSVC_CALL_GET_STATISTICS, handle_get_statistics, LLM_BUS_EVERYONE },
   { NULL },
 };
@@ -300,7 +301,8 @@ handle_set_quota (LlmBusCall *call,
 
 static const LlmBusMethod admin_methods[] = {
   { "ListApps", LLMSVC_CALL_LIST_APPS, handle_list_apps, LLM_BUS_OUTSIDE_SANDBOXES },
-  { "SetQuota", LLMSVC_CALL_SET_QUOTA, handle_set_quota, LLM_BUS_ACTION, "set-quota" },
+  { "SetQuota", LLMSVC_CALL_SET_QUOTA, handle_set_quota, LLM_BUS_ACTION,
+    LLMSVC_BUS_NAME ".set-quota" },
   { NULL },
 };
 

@@ -73,8 +73,10 @@ handle_trim (LlmBusCall *call,
 }
 
 static const LlmBusMethod methods[] = {
-  { "SetBudget", LLMSVC_CALL_SET_BUDGET, handle_set_budget, LLM_BUS_ACTION, "set-budget" },
-  { "Trim", LLMSVC_CALL_TRIM, handle_trim, LLM_BUS_SILENT_ACTION, "trim" },
+  { "SetBudget", LLMSVC_CALL_SET_BUDGET, handle_set_budget, LLM_BUS_ACTION,
+    LLMSVC_BUS_NAME ".set-budget" },
+  { "Trim", LLMSVC_CALL_TRIM, handle_trim, LLM_BUS_SILENT_ACTION,
+    LLMSVC_BUS_NAME ".trim" },
   { NULL },
 };
 

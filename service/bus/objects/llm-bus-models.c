@@ -6,8 +6,6 @@
 
 #include "common/llmsvc-names.h"
 
-#define OBJECT_MANAGER "org.freedesktop.DBus.ObjectManager"
-
 struct _LlmBusModels
 {
   LlmBus *bus;           /* (owned) */
@@ -103,7 +101,7 @@ export_model (LlmBusModels *self,
     NULL, NULL);
   g_hash_table_insert (self->exported, g_strdup (path), exported);
   g_dbus_connection_emit_signal (
-    connection, NULL, LLMSVC_MODELS_PATH, OBJECT_MANAGER, "InterfacesAdded",
+    connection, NULL, LLMSVC_MODELS_PATH, LLM_BUS_OBJECT_MANAGER, "InterfacesAdded",
     g_variant_new_parsed ("(%o, {%s: %@a{sv}})", path, LLMSVC_MODEL_INTERFACE,
                           list_properties (NULL, info)),
     NULL);
@@ -116,7 +114,7 @@ unexport_model (LlmBusModels *self,
 {
   g_dbus_connection_unregister_object (self->bus->connection, exported->registration);
   g_dbus_connection_emit_signal (
-    self->bus->connection, NULL, LLMSVC_MODELS_PATH, OBJECT_MANAGER, "InterfacesRemoved",
+    self->bus->connection, NULL, LLMSVC_MODELS_PATH, LLM_BUS_OBJECT_MANAGER, "InterfacesRemoved",
     g_variant_new_parsed ("(%o, [%s])", path, LLMSVC_MODEL_INTERFACE), NULL);
 }
 
@@ -228,4 +226,5 @@ static const LlmBusMethod manager_methods[] = {
   { NULL },
 };
 
-const LlmBusInterface llm_bus_model_manager_interface = { OBJECT_MANAGER, manager_methods, NULL };
+const LlmBusInterface llm_bus_model_manager_interface = { LLM_BUS_OBJECT_MANAGER, manager_methods,
+                                                          NULL };

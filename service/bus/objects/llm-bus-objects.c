@@ -8,11 +8,7 @@
 
 #include "base/llm-fail.h"
 #include "common/llmsvc-names.h"
-#include "llm-bus-resource.h"
 
-#define XML_PATH "/org/llm/Service/org.llm.Service.xml"
-#define PROPERTIES_INTERFACE "org.freedesktop.DBus.Properties"
-#define INTROSPECTABLE_INTERFACE "org.freedesktop.DBus.Introspectable"
 #define BUS_KEY "llm-bus"
 
 static const struct
@@ -38,70 +34,6 @@ struct _LlmBusObjects
   LlmBusMemory *memory;                      /* (owned) */
   gulong availability_handler;
 };
-
-/* --- descriptions --- */
-
-static const char standard_xml[] =
-  "<node>"
-  "  <interface name='" PROPERTIES_INTERFACE "'>"
-  "    <method name='Get'>"
-  "      <arg name='interface_name' type='s' direction='in'/>"
-  "      <arg name='property_name' type='s' direction='in'/>"
-  "      <arg name='value' type='v' direction='out'/>"
-  "    </method>"
-  "    <method name='GetAll'>"
-  "      <arg name='interface_name' type='s' direction='in'/>"
-  "      <arg name='properties' type='a{sv}' direction='out'/>"
-  "    </method>"
-  "    <method name='Set'>"
-  "      <arg name='interface_name' type='s' direction='in'/>"
-  "      <arg name='property_name' type='s' direction='in'/>"
-  "      <arg name='value' type='v' direction='in'/>"
-  "    </method>"
-  "  </interface>"
-  "  <interface name='" INTROSPECTABLE_INTERFACE "'>"
-  "    <method name='Introspect'>"
-  "      <arg name='xml_data' type='s' direction='out'/>"
-  "    </method>"
-  "  </interface>"
-  "  <interface name='org.freedesktop.DBus.ObjectManager'>"
-  "    <method name='GetManagedObjects'>"
-  "      <arg name='object_paths_interfaces_and_properties' type='a{oa{sa{sv}}}' direction='out'/>"
-  "    </method>"
-  "    <signal name='InterfacesAdded'>"
-  "      <arg name='object_path' type='o'/>"
-  "      <arg name='interfaces_and_properties' type='a{sa{sv}}'/>"
-  "    </signal>"
-  "    <signal name='InterfacesRemoved'>"
-  "      <arg name='object_path' type='o'/>"
-  "      <arg name='interfaces' type='as'/>"
-  "    </signal>"
-  "  </interface>"
-  "</node>";
-
-/* The XML is a part of the program: that it can't be read is a fault of the build. */
-GDBusInterfaceInfo *
-llm_bus_interface_lookup_info (const char *name)
-{
-  static GDBusNodeInfo *own = NULL;
-  static GDBusNodeInfo *standard = NULL;
-  GDBusInterfaceInfo *info;
-
-  if (own == NULL)
-    {
-      g_autoptr(GBytes) xml = g_resource_lookup_data (llm_bus_resource_get_resource (), XML_PATH,
-                                                      G_RESOURCE_LOOKUP_FLAGS_NONE, NULL);
-
-      own = g_dbus_node_info_new_for_xml (g_bytes_get_data (xml, NULL), NULL);
-      standard = g_dbus_node_info_new_for_xml (standard_xml, NULL);
-    }
-  info = g_dbus_node_info_lookup_interface (own, name);
-  if (info == NULL)
-    info = g_dbus_node_info_lookup_interface (standard, name);
-  if (info == NULL)
-    g_error ("The interface description lacks %s", name);
-  return info;
-}
 
 /* (nullable) */
 static const LlmBusTreeKind *
@@ -179,7 +111,7 @@ static gboolean
 handle_introspect (LlmBusCall *call,
                    GError    **error)
 {
-  const char *const interfaces[] = { PROPERTIES_INTERFACE, INTROSPECTABLE_INTERFACE,
+  const char *const interfaces[] = { LLM_BUS_PROPERTIES, LLM_BUS_INTROSPECTABLE,
                                      call->tree->interface->name };
   g_autoptr(GString) xml = g_string_new ("<node>\n");
   g_autoptr(GPtrArray) objects =
@@ -206,8 +138,8 @@ static const LlmBusMethod introspect_methods[] = {
   { NULL },
 };
 
-static const LlmBusInterface properties = { PROPERTIES_INTERFACE, property_methods, NULL };
-static const LlmBusInterface introspectable = { INTROSPECTABLE_INTERFACE, introspect_methods,
+static const LlmBusInterface properties = { LLM_BUS_PROPERTIES, property_methods, NULL };
+static const LlmBusInterface introspectable = { LLM_BUS_INTROSPECTABLE, introspect_methods,
                                                 NULL };
 
 /* --- calls --- */
@@ -225,7 +157,7 @@ on_method_call (GDBusConnection       *connection,
   const LlmBusTreeKind *tree = find_tree (path);
 
   llm_bus_call_begin (data, g_dbus_method_invocation_get_message (invocation),
-                      g_str_equal (interface, PROPERTIES_INTERFACE)
+                      g_str_equal (interface, LLM_BUS_PROPERTIES)
                         ? &properties
                         : find_interface (tree, interface),
                       tree);
@@ -293,7 +225,7 @@ filter_message (GDBusConnection *connection,
 {
   if (!incoming || g_dbus_message_get_message_type (message) != G_DBUS_MESSAGE_TYPE_METHOD_CALL ||
       g_strcmp0 (g_dbus_message_get_member (message), "Introspect") != 0 ||
-      g_strcmp0 (g_dbus_message_get_interface (message), INTROSPECTABLE_INTERFACE) != 0 ||
+      g_strcmp0 (g_dbus_message_get_interface (message), LLM_BUS_INTROSPECTABLE) != 0 ||
       g_dbus_message_get_signature (message)[0] != '\0' ||
       g_dbus_message_get_sender (message) == NULL || g_dbus_message_get_path (message) == NULL ||
       find_tree (g_dbus_message_get_path (message)) == NULL)

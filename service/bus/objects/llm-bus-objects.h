@@ -24,9 +24,6 @@ LlmBusObjects      *llm_bus_objects_export           (LlmBus                 *bu
 /* Takes them off the bus; calls under way may still be answered. */
 void                llm_bus_objects_unexport         (LlmBusObjects          *self);
 
-/* (transfer none): of the XML; asking for a name that is not there aborts. */
-GDBusInterfaceInfo *llm_bus_interface_lookup_info    (const char             *name);
-
 /* --- at /org/llm/Service, the same for every caller --- */
 
 extern const LlmBusInterface llm_bus_manager_interface;

@@ -37,8 +37,8 @@ struct _LlmBusMetrics
   LlmBus *bus;                 /* (owned) */
   char *path;
   int fd;
-  guint waiting;               /* source: for the next client; 0 when all are busy */
-  guint retry;                 /* source */
+  guint waiting;               /* source: for the next client, or until it is tried again; 0 when
+                                * all are busy */
   GPtrArray *clients;          /* (element-type Client) (owned) */
 };
 
@@ -175,7 +175,7 @@ on_retry (gpointer data)
 {
   LlmBusMetrics *self = data;
 
-  self->retry = 0;
+  self->waiting = 0;
   wait_for_client (self);
   return G_SOURCE_REMOVE;
 }
@@ -194,8 +194,7 @@ on_client (int          listener,
   if (fd < 0)
     {
       g_message ("A client of the metrics could not be taken: %s", g_strerror (errno));
-      self->retry = g_timeout_add_seconds (RETRY_S, on_retry, self);
-      self->waiting = 0;
+      self->waiting = g_timeout_add_seconds (RETRY_S, on_retry, self);
       return G_SOURCE_REMOVE;
     }
 
@@ -216,7 +215,7 @@ on_client (int          listener,
 static void
 wait_for_client (LlmBusMetrics *self)
 {
-  if (self->waiting == 0 && self->retry == 0)
+  if (self->waiting == 0)
     self->waiting = g_unix_fd_add_full (G_PRIORITY_DEFAULT_IDLE, self->fd, G_IO_IN, on_client, self,
                                         NULL);
 }
@@ -284,22 +283,18 @@ llm_bus_metrics_open (LlmBus      *bus,
   int fd;
 
   if (g_strlcpy (address.sun_path, path, sizeof address.sun_path) >= sizeof address.sun_path)
-    {
-      llm_fail (error, LLMSVC_ERROR_STORAGE,
-                "The socket for metrics can't be made at %s: a socket's path may have %zu bytes",
-                path, sizeof address.sun_path - 1);
-      return NULL;
-    }
+    return llm_fail_null (
+      error, LLMSVC_ERROR_STORAGE,
+      "The socket for metrics can't be made at %s: a socket's path may have %zu bytes",
+      path, sizeof address.sun_path - 1);
   if (g_mkdir (folder, FOLDER_MODE) == 0)
     /* the umask is for what is private */
     (void) g_chmod (folder, FOLDER_MODE);
   fd = listen_at (&address);
   if (fd < 0)
-    {
-      llm_fail (error, LLMSVC_ERROR_STORAGE, "The socket for metrics can't be made at %s: %s",
-                path, g_strerror (errno));
-      return NULL;
-    }
+    return llm_fail_null (error, LLMSVC_ERROR_STORAGE,
+                          "The socket for metrics can't be made at %s: %s", path,
+                          g_strerror (errno));
 
   self = g_new0 (LlmBusMetrics, 1);
   self->bus = llm_bus_ref (bus);
@@ -317,7 +312,6 @@ llm_bus_metrics_close (LlmBusMetrics *self)
     return;
 
   g_clear_handle_id (&self->waiting, g_source_remove);
-  g_clear_handle_id (&self->retry, g_source_remove);
   g_ptr_array_unref (self->clients);
   g_unlink (self->path);
   g_close (self->fd, NULL);

@@ -17,25 +17,13 @@
 
 #define MAX_VAIN_PROBES 6
 
-/* Those at /org/llm/Service. */
-static const LlmBusInterface *const own_interfaces[] = {
-  &llm_bus_manager_interface,
-  &llm_bus_memory_interface,
-  &llm_bus_admin_interface,
-};
-
 struct _LlmBusService
 {
   LlmBus *bus;                 /* (owned) (nullable): NULL when it was stopped */
-  guint objects[G_N_ELEMENTS (own_interfaces)];
-  LlmBusModels *models;        /* (owned) (nullable) */
-  LlmBusTree *contexts;        /* (owned) (nullable) */
-  LlmBusTree *generations;     /* (owned) (nullable) */
-  LlmBusMemory *memory;        /* (owned) (nullable) */
+  LlmBusObjects *objects;      /* (owned) (nullable) */
   LlmBusMetrics *metrics;      /* (owned) (nullable) */
   LlmBusPower *power;          /* (owned) (nullable) */
   gboolean minds_power;
-  gulong availability_handler;
 
   guint owner;                 /* of the name; 0 before the start */
   guint watchdog;              /* source, 0 for none */
@@ -44,46 +32,7 @@ struct _LlmBusService
   gpointer data;
 };
 
-/* --- calls --- */
-
-static const LlmBusInterface *
-find_interface (const char *name)
-{
-  for (guint i = 0; i < G_N_ELEMENTS (own_interfaces); i++)
-    if (g_str_equal (own_interfaces[i]->name, name))
-      return own_interfaces[i];
-
-  return NULL;
-}
-
-static void
-on_method_call (GDBusConnection       *connection,
-                const char            *sender,
-                const char            *path,
-                const char            *interface,
-                const char            *method,
-                GVariant              *arguments,
-                GDBusMethodInvocation *invocation,
-                gpointer               data)
-{
-  llm_bus_call_begin (data, g_dbus_method_invocation_get_message (invocation),
-                      find_interface (interface), NULL);
-  g_object_unref (invocation);
-}
-
-static GVariant *
-on_get_property (GDBusConnection *connection,
-                 const char      *sender,
-                 const char      *path,
-                 const char      *interface,
-                 const char      *name,
-                 GError         **error,
-                 gpointer         data)
-{
-  return llm_bus_interface_get_property (find_interface (interface), data, NULL, name, error);
-}
-
-static const GDBusInterfaceVTable vtable = { on_method_call, on_get_property, NULL, { NULL } };
+/* --- callers --- */
 
 static void
 on_caller_identified (LlmCaller *caller,
@@ -175,29 +124,6 @@ llm_bus_service_start (LlmBusService     *self,
 
 /* --- the objects --- */
 
-static gboolean
-export_objects (LlmBusService *self,
-                GError       **error)
-{
-  LlmBus *bus = self->bus;
-
-  for (guint i = 0; i < G_N_ELEMENTS (own_interfaces); i++)
-    {
-      self->objects[i] = g_dbus_connection_register_object (
-        bus->connection, LLMSVC_PATH, llm_bus_interface_lookup_info (own_interfaces[i]->name),
-        &vtable, llm_bus_ref (bus), (GDestroyNotify) llm_bus_unref, error);
-      if (self->objects[i] == 0)
-        {
-          llm_bus_unref (bus);
-          return FALSE;
-        }
-    }
-
-  return (self->models = llm_bus_models_export (bus, error)) != NULL &&
-         (self->contexts = llm_bus_tree_export (bus, &llm_bus_contexts_tree, error)) != NULL &&
-         (self->generations = llm_bus_tree_export (bus, &llm_bus_generations_tree, error)) != NULL;
-}
-
 /* Without them the service is as good as with them. */
 static void
 open_metrics (LlmBusService *self,
@@ -250,11 +176,8 @@ llm_bus_service_new (GDBusConnection   *connection,
   self->bus = make_bus (connection, is_system, engine, settings);
   /* a script is the same on every machine */
   self->minds_power = settings->script == NULL;
-  self->availability_handler = g_signal_connect_swapped (
-    engine, "availability-changed", G_CALLBACK (llm_bus_manager_announce), self->bus);
-  self->memory = llm_bus_memory_watch (self->bus);
-
-  if (!export_objects (self, error))
+  self->objects = llm_bus_objects_export (self->bus, error);
+  if (self->objects == NULL)
     return NULL;
   if (settings->metrics != NULL)
     open_metrics (self, settings->metrics);
@@ -275,16 +198,8 @@ llm_bus_service_stop (LlmBusService *self)
     }
   g_clear_handle_id (&self->watchdog, g_source_remove);
   g_clear_pointer (&self->power, llm_bus_power_unwatch);
-  for (guint i = 0; i < G_N_ELEMENTS (self->objects); i++)
-    if (self->objects[i] != 0)
-      g_dbus_connection_unregister_object (self->bus->connection, self->objects[i]);
-  g_clear_pointer (&self->models, llm_bus_models_unexport);
-  g_clear_pointer (&self->contexts, llm_bus_tree_unexport);
-  g_clear_pointer (&self->generations, llm_bus_tree_unexport);
-  g_clear_pointer (&self->memory, llm_bus_memory_unwatch);
+  g_clear_pointer (&self->objects, llm_bus_objects_unexport);
   g_clear_pointer (&self->metrics, llm_bus_metrics_close);
-
-  g_clear_signal_handler (&self->availability_handler, self->bus->engine);
   g_clear_pointer (&self->bus, llm_bus_unref);
 }
 

@@ -30,16 +30,17 @@ hold_free (gpointer data)
 LlmBus *
 llm_bus_new (void)
 {
-  LlmBus *self = g_rc_box_new0 (LlmBus);
+  LlmBus *self = g_atomic_rc_box_new0 (LlmBus);
 
   self->holds = g_hash_table_new_full (NULL, NULL, NULL, hold_free);
+  llm_bus_bucket_set_rate (&self->trims, 1, LLM_BUS_TRIM_BURST);
   return self;
 }
 
 LlmBus *
 llm_bus_ref (LlmBus *self)
 {
-  return g_rc_box_acquire (self);
+  return g_atomic_rc_box_acquire (self);
 }
 
 static void
@@ -47,7 +48,6 @@ clear_bus (gpointer data)
 {
   LlmBus *self = data;
 
-  g_clear_handle_id (&self->figures_source, g_source_remove);
   g_hash_table_unref (self->holds);
   g_clear_pointer (&self->callers, llm_bus_callers_free);
   if (self->gate != NULL)
@@ -60,7 +60,7 @@ clear_bus (gpointer data)
 void
 llm_bus_unref (LlmBus *self)
 {
-  g_rc_box_release_full (self, clear_bus);
+  g_atomic_rc_box_release_full (self, clear_bus);
 }
 
 /* --- contexts in use --- */

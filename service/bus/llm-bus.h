@@ -3,7 +3,8 @@
 /*
  * What the objects on the bus share: the connection, the engine, and who has
  * which context in use. Made by LlmBusService; calls under way hold a reference,
- * so it outlives them. Main thread.
+ * so it outlives them. Main thread,
+ * but for the count of references.
  */
 
 #pragma once
@@ -14,6 +15,9 @@
 #include "engine/llm-engine.h"
 
 G_BEGIN_DECLS
+
+/* A trim costs everybody speed: so many at once, and then one per second. */
+#define LLM_BUS_TRIM_BURST 10
 
 typedef struct _LlmBusCallers LlmBusCallers;
 
@@ -27,9 +31,7 @@ typedef struct
   LlmBusCallers *callers;      /* (owned) */
   GHashTable *holds;           /* (element-type LlmContext Hold) (owned): contexts in use */
   gboolean has_index;          /* the engine knows the stored contexts */
-  gint64 trims_paid_until_us;  /* for the rate limit of Trim */
-  LlmMemoryFigures figures;    /* of memory, as long as figures_source waits */
-  guint figures_source;        /* 0 for none: the next turn of the main loop forgets them */
+  LlmBusBucket trims;          /* of all callers */
 } LlmBus;
 
 /* Empty: LlmBusService fills it in. */

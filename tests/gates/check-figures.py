@@ -39,7 +39,7 @@ QUOTES = [
     ("docs/benchmarks/soak.md", r"and (\d+) applications of which there is nothing",
      "service/engine/llm-engine-apps.c", r"MAX_UNNEEDED_APPS (\d+)"),
     ("docs/security.md", r"beyond (\d+) refusals",
-     "service/bus/limits/llm-bus-accounts.c", r"MAX_WITHHELD (\d+)"),
+     "service/bus/limits/llm-bus-gate.c", r"MAX_WITHHELD (\d+)"),
     ("docs/operations.md", r"At most (\d+)\s+records at once",
      "service/base/llm-journal.c", r"BURST\s+(\d+)"),
     ("docs/operations.md", r"records at once and then (\d+) a second",

@@ -9,7 +9,6 @@
 #include "base/llm-fail.h"
 #include "common/llmsvc-names.h"
 
-#define ACTION_PREFIX LLMSVC_BUS_NAME "."
 #define POLKIT_NAME "org.freedesktop.PolicyKit1"
 #define POLKIT_PATH "/org/freedesktop/PolicyKit1/Authority"
 #define POLKIT_INTERFACE "org.freedesktop.PolicyKit1.Authority"
@@ -18,54 +17,6 @@
 /* a person types a password */
 #define POLKIT_INTERACTIVE_TIMEOUT_MS (5 * 60 * 1000)
 
-typedef enum
-{
-  EVERYONE,
-  OUTSIDE_SANDBOXES, /* not for applications that are in one, or may be */
-  ACTION,            /* who polkit lets; never from a sandbox */
-  SILENT_ACTION,     /* the same, and nobody is ever asked for a password */
-} Demand;
-
-typedef struct
-{
-  const char *interface;
-  const char *method;
-  Demand demand;
-  const char *action; /* of polkit; NULL for the others */
-} Rule;
-
-static const Rule rules[] = {
-  { LLMSVC_INTERFACE, "CreateContext", EVERYONE },
-  { LLMSVC_INTERFACE, "OpenContext", EVERYONE },
-  { LLMSVC_INTERFACE, "ListContexts", EVERYONE },
-  { LLMSVC_INTERFACE, "Complete", EVERYONE },
-  { LLMSVC_INTERFACE, "CountTokens", EVERYONE },
-  { LLMSVC_INTERFACE, "Prewarm", EVERYONE },
-  { LLMSVC_INTERFACE, "Register", EVERYONE },
-  { LLMSVC_INTERFACE, "SelectModel", ACTION, ACTION_PREFIX "select-model" },
-  { LLMSVC_INTERFACE, "GetStatistics", EVERYONE },
-
-  { LLMSVC_MEMORY_INTERFACE, "SetBudget", ACTION, ACTION_PREFIX "set-budget" },
-  { LLMSVC_MEMORY_INTERFACE, "Trim", SILENT_ACTION, ACTION_PREFIX "trim" },
-
-  { LLMSVC_ADMIN_INTERFACE, "ListApps", OUTSIDE_SANDBOXES },
-  { LLMSVC_ADMIN_INTERFACE, "SetQuota", ACTION, ACTION_PREFIX "set-quota" },
-
-  /* LlmBusTree has found that the object is the caller's */
-  { LLMSVC_CONTEXT_INTERFACE, "Generate", EVERYONE },
-  { LLMSVC_CONTEXT_INTERFACE, "Ask", EVERYONE },
-  { LLMSVC_CONTEXT_INTERFACE, "GetMessages", EVERYONE },
-  { LLMSVC_CONTEXT_INTERFACE, "GetMemory", EVERYONE },
-  { LLMSVC_CONTEXT_INTERFACE, "Rollback", EVERYONE },
-  { LLMSVC_CONTEXT_INTERFACE, "Append", EVERYONE },
-  { LLMSVC_CONTEXT_INTERFACE, "Fork", EVERYONE },
-  { LLMSVC_CONTEXT_INTERFACE, "Close", EVERYONE },
-  { LLMSVC_GENERATION_INTERFACE, "Cancel", EVERYONE },
-  { "org.freedesktop.DBus.Properties", "Get", EVERYONE },
-  { "org.freedesktop.DBus.Properties", "GetAll", EVERYONE },
-  { "org.freedesktop.DBus.Introspectable", "Introspect", EVERYONE },
-};
-
 typedef struct
 {
   const char *action; /* static */
@@ -73,17 +24,6 @@ typedef struct
   LlmBusBouncerDecided decided;
   gpointer data;
 } Check;
-
-static const Rule *
-find_rule (const char *interface,
-           const char *method)
-{
-  for (guint i = 0; i < G_N_ELEMENTS (rules); i++)
-    if (g_str_equal (rules[i].interface, interface) && g_str_equal (rules[i].method, method))
-      return &rules[i];
-
-  return NULL;
-}
 
 gboolean
 llm_bus_bouncer_is_administrator (LlmBus    *bus,
@@ -166,15 +106,15 @@ on_polkit_answered (GObject      *source,
 static void
 ask_polkit (LlmBus               *bus,
             LlmCaller            *caller,
-            const Rule           *rule,
+            const LlmBusMethod   *method,
             gboolean              interactive,
             LlmBusBouncerDecided  decided,
             gpointer              data)
 {
   Check *check = g_new0 (Check, 1);
 
-  check->action = rule->action;
-  check->interactive = interactive && rule->demand != SILENT_ACTION;
+  check->action = method->action;
+  check->interactive = interactive && method->demand != LLM_BUS_SILENT_ACTION;
   check->decided = decided;
   check->data = data;
 
@@ -191,34 +131,32 @@ ask_polkit (LlmBus               *bus,
 }
 
 void
-llm_bus_bouncer_check (LlmBus               *bus,
-                       LlmCaller            *caller,
-                       const char           *interface,
-                       const char           *method,
-                       gboolean              interactive,
-                       LlmBusBouncerDecided  decided,
-                       gpointer              data)
+llm_bus_bouncer_check (LlmBus                *bus,
+                       LlmCaller             *caller,
+                       const LlmBusInterface *interface,
+                       const LlmBusMethod    *method,
+                       gboolean               interactive,
+                       LlmBusBouncerDecided   decided,
+                       gpointer               data)
 {
   g_autoptr(GError) error = NULL;
-  const Rule *rule;
 
-  rule = find_rule (interface, method);
-  if (rule == NULL)
+  if (method->demand == LLM_BUS_NOBODY)
     llm_fail (&error, LLMSVC_ERROR_NOT_AUTHORIZED,
-              "Nobody may call %s.%s", interface, method);
-  else if (rule->demand == EVERYONE || llm_bus_bouncer_is_administrator (bus, caller))
+              "Nobody may call %s.%s", interface->name, method->name);
+  else if (method->demand == LLM_BUS_EVERYONE || llm_bus_bouncer_is_administrator (bus, caller))
     ; /* let in */
   else if (caller->is_sandboxed || !caller->is_known)
     llm_fail (&error, LLMSVC_ERROR_NOT_AUTHORIZED,
-              "%s.%s is not for applications in a sandbox", interface, method);
-  else if (rule->demand == OUTSIDE_SANDBOXES)
+              "%s.%s is not for applications in a sandbox", interface->name, method->name);
+  else if (method->demand == LLM_BUS_OUTSIDE_SANDBOXES)
     ; /* let in */
   else if (!bus->is_system)
     llm_fail (&error, LLMSVC_ERROR_NOT_AUTHORIZED,
-              "%s.%s is for the user whom this service belongs to", interface, method);
+              "%s.%s is for the user whom this service belongs to", interface->name, method->name);
   else
     {
-      ask_polkit (bus, caller, rule, interactive, decided, data);
+      ask_polkit (bus, caller, method, interactive, decided, data);
       return;
     }
 

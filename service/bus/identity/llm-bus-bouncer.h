@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The only place that decides who may do what. A table names what each method
- * asks for; what it does not name is refused. Properties are the same for all, or of a caller's own
- * objects, and what an interface does not list nobody may read. Which contexts and
- * answers are a caller's own is one comparison, llm_caller_same_app(), that LlmBusTree makes before
- * it comes here. Main thread; polkit is asked asynchronously.
+ * The only place that decides who may do what. The table of each interface names what a method asks
+ * for; one that names nothing is refused. Properties are the same for all, or of a caller's own
+ * objects, and what an interface does not list nobody may read. Which contexts and answers are a
+ * caller's own is one comparison, llm_caller_same_app(), that the look-ups of LlmBusTreeKind make
+ * before it comes here. Main thread; polkit is asked asynchronously.
  */
 
 #pragma once
 
-#include "bus/llm-bus.h"
+#include "bus/objects/llm-bus-call.h"
 
 G_BEGIN_DECLS
 
@@ -26,8 +26,8 @@ typedef void (*LlmBusBouncerDecided) (const GError *error,
  */
 void     llm_bus_bouncer_check            (LlmBus               *bus,
                                            LlmCaller            *caller,
-                                           const char           *interface,
-                                           const char           *method,
+                                           const LlmBusInterface *interface,
+                                           const LlmBusMethod   *method,
                                            gboolean              interactive,
                                            LlmBusBouncerDecided  decided,
                                            gpointer              data);

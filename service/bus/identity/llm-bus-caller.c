@@ -119,17 +119,6 @@ answer_waiters (LlmBusCallers *self,
     }
 }
 
-static void
-fail_lookup (Lookup       *lookup,
-             const GError *error)
-{
-  g_autoptr(GError) owned = g_error_copy (error);
-
-  llmsvc_error_convert (&owned);
-  if (g_hash_table_contains (lookup->callers->entries, lookup->sender))
-    answer_waiters (lookup->callers, lookup->sender, owned);
-}
-
 /* The name by which the application is counted. An unknown caller may be a sandboxed one: it
  * shares nothing with anybody. No registered id holds a colon, or begins as a sandboxed one. */
 static char *
@@ -143,20 +132,28 @@ make_app_id (Lookup *lookup)
   return g_strdup (lookup->app_id != NULL ? lookup->app_id : "");
 }
 
+/* @error: (nullable): why nobody knows. */
 static void
-end_lookup (Lookup *lookup)
+end_lookup (Lookup       *lookup,
+            const GError *error)
 {
   LlmBusCallers *self = lookup->callers;
   Entry *entry = g_hash_table_lookup (self->entries, lookup->sender);
+  g_autoptr(GError) failure = error != NULL ? g_error_copy (error) : NULL;
   g_autofree char *app_id = NULL;
 
   if (entry == NULL)
     return;
 
-  app_id = make_app_id (lookup);
-  entry->caller = llm_caller_new (lookup->uid, app_id, lookup->sender, lookup->kind);
-  self->identified (entry->caller, self->data);
-  answer_waiters (self, lookup->sender, NULL);
+  if (failure != NULL)
+    llmsvc_error_convert (&failure);
+  else
+    {
+      app_id = make_app_id (lookup);
+      entry->caller = llm_caller_new (lookup->uid, app_id, lookup->sender, lookup->kind);
+      self->identified (entry->caller, self->data);
+    }
+  answer_waiters (self, lookup->sender, failure);
 }
 
 static void
@@ -170,19 +167,11 @@ on_verified (GObject      *source,
     g_dbus_connection_call_finish (G_DBUS_CONNECTION (source), result, &error);
   guint32 pid = 0;
 
-  if (reply == NULL)
-    {
-      fail_lookup (lookup, error);
-      return;
-    }
-
-  g_variant_get (reply, "(u)", &pid);
+  if (reply != NULL)
+    g_variant_get (reply, "(u)", &pid);
   if (pid != lookup->process.pid)
-    {
-      lookup->kind = LLM_CALLER_UNKNOWN;
-      g_clear_pointer (&lookup->app_id, g_free);
-    }
-  end_lookup (lookup);
+    lookup->kind = LLM_CALLER_UNKNOWN;
+  end_lookup (lookup, error);
 }
 
 /* A connection that still is there after its process's files were read belongs
@@ -198,7 +187,7 @@ on_identity_read (GObject      *source,
 
   if (lookup->kind == LLM_CALLER_UNKNOWN || lookup->process.pidfd >= 0)
     {
-      end_lookup (lookup);
+      end_lookup (lookup, NULL);
       return;
     }
 
@@ -253,15 +242,11 @@ on_credentials (GObject      *source,
   if (reply != NULL && !g_variant_lookup (credentials, "UnixUserID", "u", &lookup->uid))
     llm_fail (&error, LLMSVC_ERROR_NOT_AUTHORIZED, "The bus does not know the user of %s",
               lookup->sender);
-  if (error != NULL)
-    {
-      fail_lookup (lookup, error);
-      return;
-    }
-  if (!g_variant_lookup (credentials, "ProcessID", "u", &lookup->process.pid) ||
+  if (error != NULL ||
+      !g_variant_lookup (credentials, "ProcessID", "u", &lookup->process.pid) ||
       lookup->process.pid == 0)
     {
-      end_lookup (lookup);
+      end_lookup (lookup, error);
       return;
     }
   lookup->process.pidfd = take_pidfd (credentials, fds);
@@ -421,6 +406,7 @@ gboolean
 llm_bus_callers_register (LlmBusCallers  *self,
                           const char     *sender,
                           const char     *app_id,
+                          const char     *locale,
                           GError        **error)
 {
   Entry *entry;
@@ -434,22 +420,10 @@ llm_bus_callers_register (LlmBusCallers  *self,
   entry->caller = llm_caller_new (old->app->uid, app_id, sender, LLM_CALLER_REGISTERED);
   entry->is_registered = TRUE;
   llm_caller_unref (old);
-  self->identified (entry->caller, self->data);
-  return TRUE;
-}
-
-void
-llm_bus_callers_set_locale (LlmBusCallers *self,
-                            const char    *sender,
-                            const char    *locale)
-{
-  Entry *entry = g_hash_table_lookup (self->entries, sender);
-
-  if (entry == NULL)
-    return;
-
   g_free (entry->locale);
   entry->locale = g_strdup (locale);
+  self->identified (entry->caller, self->data);
+  return TRUE;
 }
 
 const char *

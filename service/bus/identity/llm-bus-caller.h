@@ -50,19 +50,17 @@ void           llm_bus_callers_settle     (LlmBusCallers     *self,
                                            const char        *sender);
 
 /* Gives a caller, whom the bouncer has let, the id it says it has: once, and before its
- * first other call. It must have been resolved. */
+ * first other call. It must have been resolved. @locale: (nullable): of what it is told */
 gboolean       llm_bus_callers_register   (LlmBusCallers     *self,
                                            const char        *sender,
                                            const char        *app_id,
+                                           const char        *locale,
                                            GError           **error);
 
 /* Tells of all that are known, again. */
 void           llm_bus_callers_announce   (LlmBusCallers     *self);
 
 /* The language of what @sender is told, as it has registered. (nullable) (transfer none) */
-void           llm_bus_callers_set_locale (LlmBusCallers     *self,
-                                           const char        *sender,
-                                           const char        *locale);
 const char    *llm_bus_callers_get_locale (LlmBusCallers     *self,
                                            const char        *sender);
 

@@ -15,32 +15,16 @@
 #define DEVICE_FIELD 2
 #define MOUNT_POINT_FIELD 4
 
-/* What lies at "/" of a process. */
-typedef struct
+/* From mountinfo, which may be read of other users' processes, too: what lies at "/".
+ * (transfer full) (nullable): "MAJOR:MINOR TYPE" of its device and file system */
+static char *
+parse_root (const char *text)
 {
-  char *device;  /* (owned): "MAJOR:MINOR" */
-  char *type;    /* (owned): of the file system */
-} Root;
-
-static void
-root_clear (Root *root)
-{
-  g_clear_pointer (&root->device, g_free);
-  g_clear_pointer (&root->type, g_free);
-}
-
-G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Root, root_clear)
-
-/* From mountinfo, which may be read of other users' processes, too. */
-static gboolean
-parse_root (const char *text,
-            Root       *root)
-{
-  g_auto(GStrv) lines = NULL;
+  g_auto(GStrv) lines = g_strsplit (text, "\n", -1);
+  char *root = NULL;
 
   /* "36 35 98:0 / / rw,noatime master:1 - ext3 /dev/root rw": optional fields end with "-"; of
    * several mounts on "/" the last is what the process sees */
-  lines = g_strsplit (text, "\n", -1);
   for (guint i = 0; lines[i] != NULL; i++)
     {
       g_auto(GStrv) fields = g_strsplit (lines[i], " ", -1);
@@ -50,27 +34,26 @@ parse_root (const char *text,
           !g_str_equal (fields[MOUNT_POINT_FIELD], "/"))
         continue;
       type += strlen (" - ");
-      root_clear (root);
-      root->device = g_strdup (fields[DEVICE_FIELD]);
-      root->type = g_strndup (type, strcspn (type, " "));
+      g_free (root);
+      root = g_strdup_printf ("%s %.*s", fields[DEVICE_FIELD], (int) strcspn (type, " "), type);
     }
 
-  return root->device != NULL;
+  return root;
 }
 
 /* Flatpak starts an application, and the proxy that speaks to the bus for it, on a tmpfs of its
  * own. A machine that runs from a tmpfs has the service on it as well. */
 static gboolean
-is_own_tmpfs (const Root *root,
+is_own_tmpfs (const char *root,
               const char *proc_root)
 {
   g_autofree char *path = g_build_filename (proc_root, "self", "mountinfo", NULL);
   g_autofree char *text = NULL;
-  g_auto(Root) own = { NULL };
+  g_autofree char *own = NULL;
 
-  return g_str_equal (root->type, "tmpfs") &&
-         !(g_file_get_contents (path, &text, NULL, NULL) && parse_root (text, &own) &&
-           g_str_equal (own.device, root->device));
+  if (g_file_get_contents (path, &text, NULL, NULL))
+    own = parse_root (text);
+  return g_str_has_suffix (root, " tmpfs") && g_strcmp0 (own, root) != 0;
 }
 
 /* At most MAX_INFO_BYTES of a regular file, or NULL. */
@@ -121,7 +104,7 @@ llm_bus_flatpak_read (const char *proc_root,
   g_autofree char *path = g_build_filename (folder, "root", NULL);
   g_autofree char *mounts_text = NULL;
   g_autofree char *text = NULL;
-  g_auto(Root) root = { NULL };
+  g_autofree char *root = NULL;
   gboolean may_be_flatpak;
   int root_fd, fd, code;
 
@@ -130,9 +113,10 @@ llm_bus_flatpak_read (const char *proc_root,
     return LLM_BUS_FLATPAK_NONE;
   /* a file system that a program of its user serves may answer never; so may a root that is no
    * mount point, of which the kernel does not say where it lies */
-  if (!parse_root (mounts_text, &root) || g_str_has_prefix (root.type, "fuse"))
+  root = parse_root (mounts_text);
+  if (root == NULL || strstr (root, " fuse") != NULL)
     return LLM_BUS_FLATPAK_BROKEN;
-  may_be_flatpak = is_own_tmpfs (&root, proc_root);
+  may_be_flatpak = is_own_tmpfs (root, proc_root);
 
   root_fd = open (path, O_PATH | O_DIRECTORY | O_CLOEXEC);
   if (root_fd < 0)

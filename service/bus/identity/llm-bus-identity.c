@@ -19,16 +19,10 @@
 gboolean
 llm_bus_identity_is_app_id (const char *id)
 {
-  gsize length = strlen (id);
+  gsize length = strspn (id, G_CSET_A_2_Z G_CSET_a_2_z G_CSET_DIGITS "._-");
 
-  if (length == 0 || length > MAX_APP_ID_BYTES || id[0] == '.' || id[0] == '-')
-    return FALSE;
-
-  for (gsize i = 0; i < length; i++)
-    if (!g_ascii_isalnum (id[i]) && strchr ("._-", id[i]) == NULL)
-      return FALSE;
-
-  return TRUE;
+  return length > 0 && length <= MAX_APP_ID_BYTES && id[length] == '\0' && id[0] != '.' &&
+         id[0] != '-';
 }
 
 /* Ids of sandboxed applications begin with the kind of their sandbox: no program outside of one
@@ -63,24 +57,16 @@ take_app_id (const char *name,
            : NULL;
 }
 
-/* "snap.NAME.REST": the second part. */
+/* "snap.NAME.REST": the first two parts. */
 static char *
 take_snap_id (const char *name)
 {
-  const char *start, *end;
+  gsize length = strlen (SNAP_PREFIX);
 
   if (!g_str_has_prefix (name, SNAP_PREFIX))
     return NULL;
-
-  start = name + strlen (SNAP_PREFIX);
-  end = strchr (start, '.');
-  if (end == NULL || end == start)
-    return NULL;
-  for (const char *p = start; p < end; p++)
-    if (!g_ascii_islower (*p) && !g_ascii_isdigit (*p) && *p != '-' && *p != '_')
-      return NULL;
-
-  return g_strndup (name, (gsize) (end - name));
+  length += strspn (name + length, G_CSET_a_2_z G_CSET_DIGITS "-_");
+  return length > strlen (SNAP_PREFIX) && name[length] == '.' ? g_strndup (name, length) : NULL;
 }
 
 LlmCallerKind

@@ -4,30 +4,216 @@
 
 #include "bus/limits/llm-bus-gate.h"
 
+#include <time.h>
+
 #include "base/llm-fail.h"
 #include "bus/llm-bus-translate.h"
 #include "common/llmsvc-error-private.h"
 
 #define BUS_NAME "org.freedesktop.DBus"
 
+/* Connections to remember: buses have limits of their own far below. */
+#define MAX_SENDERS 65536
+/* Of unanswered calls, by user, in the largest messages that are let in. */
+#define MAX_USER_MESSAGES 32
+/* So many bytes of a call count like another call, and so many of a reply. */
+#define BYTES_PER_CALL 1024
+#define REPLY_BYTES_PER_CALL 4096
+/* Messages in a second of one connection that are no calls; they count like calls. */
+#define MAX_OTHERS 1000
+/* Refusals that wait, by user; those of connections that nobody knows yet count as one's. */
+#define MAX_WITHHELD 128
+
 /* Atomically reference-counted, because the filter may run, and refusals wait, when it is freed. */
 struct _LlmBusGate
 {
   GDBusConnection *connection;  /* (owned) */
   guint filter;
+  guint64 max_bytes;            /* of a call, until it is known whose it is */
 
   GMutex mutex;                 /* for all below */
-  LlmBusAccounts *accounts;     /* (owned) */
+  GHashTable *senders;          /* (element-type utf8 Sender) (owned): by unique name */
+  GHashTable *accounts;         /* (element-type utf8 LlmBusAccount) (owned) */
   gboolean is_closed;
   guint64 n_refused;
 };
+
+/* A connection, until it is forgotten. */
+typedef struct
+{
+  gint64 seen_us;
+  gboolean is_caller;
+  LlmBusBucket others;  /* messages that are no calls */
+  GHashTable *calls;    /* (element-type guint Call) (owned): unanswered, by serial */
+  guint64 n_bytes;      /* of these */
+  LlmBusAccount *app;   /* (owned) (nullable): until it is known */
+  LlmBusAccount *user;  /* (owned): until it is known, that of all who are not */
+} Sender;
+
+typedef struct
+{
+  guint64 n_bytes;
+  gboolean is_silent;   /* the caller wants no reply */
+} Call;
+
+/* --- connections: under the mutex --- */
+
+/* @account: (transfer full) (nullable) */
+static void
+move (Sender         *sender,
+      LlmBusAccount **place,
+      LlmBusAccount  *account)
+{
+  if (*place != NULL)
+    {
+      (*place)->n_calls -= g_hash_table_size (sender->calls);
+      (*place)->n_bytes -= sender->n_bytes;
+      llm_bus_account_unref (*place);
+    }
+  *place = account;
+  if (account != NULL)
+    {
+      account->n_calls += g_hash_table_size (sender->calls);
+      account->n_bytes += sender->n_bytes;
+    }
+}
+
+static void
+sender_free (gpointer data)
+{
+  Sender *sender = data;
+
+  move (sender, &sender->app, NULL);
+  move (sender, &sender->user, NULL);
+  g_hash_table_unref (sender->calls);
+  g_free (sender);
+}
+
+/* From now on on the bus, if it was not before. */
+static Sender *
+get_sender (LlmBusGate *self,
+            const char *name)
+{
+  Sender *sender = g_hash_table_lookup (self->senders, name);
+  struct timespec now = { 0 };
+
+  if (sender == NULL)
+    {
+      clock_gettime (CLOCK_BOOTTIME, &now);
+      sender = g_new0 (Sender, 1);
+      sender->seen_us = (gint64) now.tv_sec * G_USEC_PER_SEC + now.tv_nsec / 1000;
+      sender->calls = g_hash_table_new_full (NULL, NULL, NULL, g_free);
+      sender->user = llm_bus_account_get (self->accounts, g_strdup (""));
+      llm_bus_bucket_set_rate (&sender->others, MAX_OTHERS, 1);
+      g_hash_table_insert (self->senders, g_strdup (name), sender);
+    }
+  return sender;
+}
+
+/* FALSE when a call of @bytes is not let in. */
+static gboolean
+check_call (LlmBusGate  *self,
+            Sender      *sender,
+            guint64      bytes,
+            GError     **error)
+{
+  const LlmBusAccount *user = sender->user;
+  const LlmBusAccount *app = sender->app;
+  double price = 1 + (double) (bytes / BYTES_PER_CALL);
+  guint64 max_bytes = app != NULL ? app->max_bytes : self->max_bytes;
+  guint n_calls = g_hash_table_size (sender->calls);
+
+  sender->is_caller = TRUE;
+  if (bytes > max_bytes)
+    return llm_fail (error, LLMSVC_ERROR_MESSAGE_TOO_LARGE,
+                     "The call has %ju bytes; this service takes at most %ju", bytes, max_bytes);
+  if (app == NULL)
+    return n_calls < LLM_BUS_GATE_NEW_CALLS ||
+           llm_fail (error, LLMSVC_ERROR_OVERLOADED,
+                     "%u calls of this connection are unanswered and the service does not know yet "
+                     "whose it is; wait for an answer [retry-after-ms=%u]",
+                     n_calls, LLM_BUS_GATE_REFUSAL_MS);
+  if (app->n_calls >= app->max_calls)
+    return llm_fail (error, LLMSVC_ERROR_OVERLOADED,
+                     "%u calls of this application are unanswered; wait for some "
+                     "[retry-after-ms=%u]", app->n_calls, LLM_BUS_GATE_REFUSAL_MS);
+  if (user->n_calls >= user->max_calls || user->n_bytes > MAX_USER_MESSAGES * max_bytes)
+    return llm_fail (error, LLMSVC_ERROR_OVERLOADED,
+                     "%u calls of this user's applications are unanswered; wait for some "
+                     "[retry-after-ms=%u]", user->n_calls, LLM_BUS_GATE_REFUSAL_MS);
+  return (llm_bus_bucket_take (&sender->app->bucket, price, FALSE) &&
+          llm_bus_bucket_take (&sender->user->bucket, price, FALSE)) ||
+         llm_fail (error, LLMSVC_ERROR_OVERLOADED,
+                   "This application calls more often than %u times a second, or sends too much; "
+                   "wait a second [retry-after-ms=%u]", app->bucket.rate, LLM_BUS_GATE_REFUSAL_MS);
+}
+
+/* Signals and answers from others than the bus: few are ours, and small, and nobody counts them. */
+static gboolean
+admit_other (LlmBusGate *self,
+             Sender     *sender,
+             guint64     bytes)
+{
+  return bytes <= self->max_bytes && bytes / BYTES_PER_CALL < MAX_OTHERS &&
+         llm_bus_bucket_take (&sender->others, 1 + (double) (bytes / BYTES_PER_CALL), FALSE);
+}
+
+/* A call is let in, and counts until it ends; no other one has its number. */
+static void
+begin_call (Sender           *sender,
+            const LlmBusHead *head,
+            gboolean          is_silent)
+{
+  const Call call = { .n_bytes = head->n_counted, .is_silent = is_silent };
+  LlmBusAccount *const accounts[] = { sender->user, sender->app };
+
+  g_hash_table_insert (sender->calls, GUINT_TO_POINTER (head->serial),
+                       g_memdup2 (&call, sizeof call));
+  sender->n_bytes += call.n_bytes;
+  for (guint i = 0; i < G_N_ELEMENTS (accounts) && accounts[i] != NULL; i++)
+    {
+      accounts[i]->n_calls++;
+      accounts[i]->n_bytes += call.n_bytes;
+    }
+}
+
+/* FALSE when no such call is unanswered. @sender: (nullable); @reply_bytes: of the answer; they
+ * count towards the rate of calls. */
+static gboolean
+end_call (Sender   *sender,
+          guint32   serial,
+          guint64   reply_bytes,
+          gboolean *is_silent)
+{
+  const Call *call =
+    sender != NULL ? g_hash_table_lookup (sender->calls, GUINT_TO_POINTER (serial)) : NULL;
+
+  LlmBusAccount *accounts[2];
+
+  if (call == NULL)
+    return FALSE;
+  accounts[0] = sender->user;
+  accounts[1] = sender->app;
+  *is_silent = call->is_silent;
+  sender->n_bytes -= call->n_bytes;
+  for (guint i = 0; i < G_N_ELEMENTS (accounts) && accounts[i] != NULL; i++)
+    {
+      accounts[i]->n_calls--;
+      accounts[i]->n_bytes -= call->n_bytes;
+      llm_bus_bucket_take (&accounts[i]->bucket, (double) (reply_bytes / REPLY_BYTES_PER_CALL),
+                           TRUE);
+    }
+  g_hash_table_remove (sender->calls, GUINT_TO_POINTER (serial));
+  return TRUE;
+}
 
 static void
 clear_gate (gpointer data)
 {
   LlmBusGate *self = data;
 
-  llm_bus_accounts_free (self->accounts);
+  g_hash_table_unref (self->senders);
+  g_hash_table_unref (self->accounts);
   g_object_unref (self->connection);
   g_mutex_clear (&self->mutex);
 }
@@ -43,23 +229,10 @@ gate_unref (gpointer data)
 typedef struct
 {
   LlmBusGate *gate;       /* (owned) */
-  char *sender;
-  guint32 serial;
-  char *user;             /* (nullable): its account */
+  LlmBusAccount *user;    /* (owned): until it is sent */
+  GDBusMessage *reply;    /* (owned): without its text */
   GError *error;          /* (owned) */
 } Refusal;
-
-static void
-refusal_free (gpointer data)
-{
-  Refusal *refusal = data;
-
-  gate_unref (refusal->gate);
-  g_free (refusal->sender);
-  g_free (refusal->user);
-  g_error_free (refusal->error);
-  g_free (refusal);
-}
 
 /* Main thread, when it is due. */
 static gboolean
@@ -67,53 +240,63 @@ send_refusal (gpointer data)
 {
   Refusal *refusal = data;
   LlmBusGate *self = refusal->gate;
-  g_autofree char *name = g_dbus_error_encode_gerror (refusal->error);
   g_autofree char *text = llm_bus_translate (NULL, refusal->error);
-  g_autoptr(GDBusMessage) reply = g_dbus_message_new ();
   gboolean is_closed;
 
   g_mutex_lock (&self->mutex);
   is_closed = self->is_closed;
-  llm_bus_accounts_release (self->accounts, refusal->user);
+  refusal->user->n_withheld--;
+  llm_bus_account_unref (refusal->user);
   g_mutex_unlock (&self->mutex);
-  if (is_closed)
-    return G_SOURCE_REMOVE;
 
-  g_dbus_message_set_message_type (reply, G_DBUS_MESSAGE_TYPE_ERROR);
-  g_dbus_message_set_flags (reply, G_DBUS_MESSAGE_FLAGS_NO_REPLY_EXPECTED);
-  g_dbus_message_set_reply_serial (reply, refusal->serial);
-  g_dbus_message_set_destination (reply, refusal->sender);
-  g_dbus_message_set_error_name (reply, name);
-  g_dbus_message_set_body (reply, g_variant_new ("(s)", text));
-  g_dbus_connection_send_message (self->connection, reply, G_DBUS_SEND_MESSAGE_FLAGS_NONE, NULL,
-                                  NULL);
+  g_dbus_message_set_body (refusal->reply, g_variant_new ("(s)", text));
+  if (!is_closed)
+    g_dbus_connection_send_message (self->connection, refusal->reply,
+                                    G_DBUS_SEND_MESSAGE_FLAGS_NONE, NULL, NULL);
   return G_SOURCE_REMOVE;
+}
+
+static void
+refusal_free (gpointer data)
+{
+  Refusal *refusal = data;
+
+  gate_unref (refusal->gate);
+  g_object_unref (refusal->reply);
+  g_error_free (refusal->error);
+  g_free (refusal);
 }
 
 /* Under the mutex, in the relay's thread. @error: (transfer full) */
 static void
-refuse (LlmBusGate         *self,
-        const LlmBusSender *sender,
-        const LlmBusHead   *head,
-        gboolean            is_silent,
-        GError             *error)
+refuse (LlmBusGate       *self,
+        const Sender     *sender,
+        const LlmBusHead *head,
+        gboolean          is_silent,
+        GError           *error)
 {
   g_autoptr(GError) owned = error;
   g_autoptr(GSource) source = NULL;
-  char *user = NULL;
+  g_autofree char *name = NULL;
   Refusal *refusal;
 
   self->n_refused++;
-  if (self->is_closed || is_silent || !llm_bus_accounts_withhold (self->accounts, sender, &user))
+  if (self->is_closed || is_silent || sender->user->n_withheld >= MAX_WITHHELD)
     return;
 
   /* not the message itself: it may be as large as the bus lets it be */
   refusal = g_new0 (Refusal, 1);
   refusal->gate = g_atomic_rc_box_acquire (self);
-  refusal->sender = g_strdup (head->sender);
-  refusal->serial = head->serial;
+  refusal->user = llm_bus_account_ref (sender->user);
+  refusal->user->n_withheld++;
   refusal->error = g_steal_pointer (&owned);
-  refusal->user = user;
+  refusal->reply = g_dbus_message_new ();
+  g_dbus_message_set_message_type (refusal->reply, G_DBUS_MESSAGE_TYPE_ERROR);
+  g_dbus_message_set_flags (refusal->reply, G_DBUS_MESSAGE_FLAGS_NO_REPLY_EXPECTED);
+  g_dbus_message_set_reply_serial (refusal->reply, head->serial);
+  g_dbus_message_set_destination (refusal->reply, head->sender);
+  name = g_dbus_error_encode_gerror (refusal->error);
+  g_dbus_message_set_error_name (refusal->reply, name);
   source = g_timeout_source_new (LLM_BUS_GATE_REFUSAL_MS);
   g_source_set_callback (source, send_refusal, refusal, refusal_free);
   g_source_attach (source, NULL);
@@ -128,19 +311,19 @@ llm_bus_gate_admit (LlmBusGate *self,
                     LlmBusHead *head)
 {
   g_autoptr(GMutexLocker) locker = g_mutex_locker_new (&self->mutex);
-  LlmBusSender *sender = llm_bus_accounts_get_sender (self->accounts, head->sender);
+  Sender *sender = get_sender (self, head->sender);
   gboolean is_silent = (head->flags & G_DBUS_MESSAGE_FLAGS_NO_REPLY_EXPECTED) != 0;
   GError *error = NULL;
 
   if (head->type != G_DBUS_MESSAGE_TYPE_METHOD_CALL)
-    return llm_bus_accounts_admit_other (self->accounts, sender, head->n_counted);
+    return admit_other (self, sender, head->n_counted);
 
   /* An answer to it, a refusal too, would be taken for the other one's: by its caller, and here. */
-  if (llm_bus_sender_has_call (sender, head->serial))
+  if (g_hash_table_contains (sender->calls, GUINT_TO_POINTER (head->serial)))
     return FALSE;
 
   /* no method takes descriptors, and they are few: whoever sends some must hear of it */
-  if (llm_bus_accounts_check_call (self->accounts, sender, head->n_counted, &error) &&
+  if (check_call (self, sender, head->n_counted, &error) &&
       head->n_fds > 0)
     llm_fail (&error, LLMSVC_ERROR_INVALID_ARGUMENT,
               "The call brings file descriptors; no method takes any");
@@ -151,7 +334,7 @@ llm_bus_gate_admit (LlmBusGate *self,
     }
 
   head->flags &= (guint8) ~G_DBUS_MESSAGE_FLAGS_NO_REPLY_EXPECTED;
-  llm_bus_sender_begin_call (sender, head->serial, head->n_counted, is_silent);
+  begin_call (sender, head, is_silent);
   return TRUE;
 }
 
@@ -160,10 +343,10 @@ llm_bus_gate_take_spoilt (LlmBusGate       *self,
                           const LlmBusHead *head)
 {
   g_autoptr(GMutexLocker) locker = g_mutex_locker_new (&self->mutex);
-  LlmBusSender *sender = llm_bus_accounts_find_sender (self->accounts, head->sender);
+  Sender *sender = g_hash_table_lookup (self->senders, head->sender);
   gboolean is_silent;
 
-  if (sender != NULL && llm_bus_sender_end_call (sender, head->serial, 0, &is_silent))
+  if (end_call (sender, head->serial, 0, &is_silent))
     refuse (self, sender, head, is_silent,
             llmsvc_error_new (LLMSVC_ERROR_INVALID_ARGUMENT, NULL,
                               "The message can't be read: the service's D-Bus library takes it for "
@@ -179,6 +362,8 @@ take_owner_change (LlmBusGate   *self,
 {
   GVariant *body = g_dbus_message_get_body (message);
   const char *name, *owner;
+  const Sender *sender;
+  gboolean was_caller;
 
   if (body == NULL || !g_variant_is_of_type (body, G_VARIANT_TYPE ("(sss)")))
     return TRUE;
@@ -186,10 +371,16 @@ take_owner_change (LlmBusGate   *self,
   if (name[0] != ':')
     return TRUE;
 
-  if (owner[0] == '\0')
-    return llm_bus_accounts_forget_sender (self->accounts, name);
-  llm_bus_accounts_add_sender (self->accounts, name);
-  return FALSE;
+  if (owner[0] != '\0')
+    {
+      if (g_hash_table_size (self->senders) < MAX_SENDERS)
+        get_sender (self, name);
+      return FALSE;
+    }
+  sender = g_hash_table_lookup (self->senders, name);
+  was_caller = sender == NULL || sender->is_caller;
+  g_hash_table_remove (self->senders, name);
+  return was_caller;
 }
 
 /* Whether a caller who wants no reply may have this one. */
@@ -198,14 +389,12 @@ pass_reply (LlmBusGate   *self,
             GDBusMessage *message)
 {
   const char *name = g_dbus_message_get_destination (message);
-  LlmBusSender *sender =
-    name != NULL ? llm_bus_accounts_find_sender (self->accounts, name) : NULL;
+  Sender *sender = name != NULL ? g_hash_table_lookup (self->senders, name) : NULL;
   GVariant *body = g_dbus_message_get_body (message);
   gboolean is_silent;
 
-  return sender == NULL ||
-         !llm_bus_sender_end_call (sender, g_dbus_message_get_reply_serial (message),
-                                   body != NULL ? g_variant_get_size (body) : 0, &is_silent) ||
+  return !end_call (sender, g_dbus_message_get_reply_serial (message),
+                    body != NULL ? g_variant_get_size (body) : 0, &is_silent) ||
          !is_silent;
 }
 
@@ -244,7 +433,9 @@ llm_bus_gate_new (GDBusConnection *connection,
 
   g_mutex_init (&self->mutex);
   self->connection = g_object_ref (connection);
-  self->accounts = llm_bus_accounts_new (max_message);
+  self->max_bytes = llm_bus_account_max_bytes (max_message);
+  self->senders = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, sender_free);
+  self->accounts = llm_bus_account_new_table ();
   self->filter = g_dbus_connection_add_filter (connection, filter_message,
                                                g_atomic_rc_box_acquire (self), gate_unref);
   return self;
@@ -266,8 +457,9 @@ llm_bus_gate_get_seen (LlmBusGate *self,
                        const char *sender)
 {
   g_autoptr(GMutexLocker) locker = g_mutex_locker_new (&self->mutex);
+  const Sender *found = g_hash_table_lookup (self->senders, sender);
 
-  return llm_bus_accounts_get_seen (self->accounts, sender);
+  return found != NULL ? found->seen_us : 0;
 }
 
 void
@@ -276,8 +468,16 @@ llm_bus_gate_set_caller (LlmBusGate         *self,
                          const LlmAppLimits *limits)
 {
   g_autoptr(GMutexLocker) locker = g_mutex_locker_new (&self->mutex);
+  Sender *sender = g_hash_table_lookup (self->senders, caller->connection);
+  const LlmApp *app = caller->app;
 
-  llm_bus_accounts_set_caller (self->accounts, caller, limits);
+  if (sender == NULL)
+    return;
+  move (sender, &sender->app,
+        llm_bus_account_get (self->accounts, g_strdup_printf ("%u/%s", app->uid, app->id)));
+  move (sender, &sender->user,
+        llm_bus_account_get (self->accounts, g_strdup_printf ("%u", app->uid)));
+  llm_bus_account_limit (sender->app, sender->user, limits);
 }
 
 guint64

@@ -6,7 +6,7 @@
  * calls are counted by connection, application and user, and what is too much never gets further.
  *
  * Who has too many calls unanswered, too many bytes of them, or makes more in a second than the
- * quota allows (LlmBusAccounts), is refused with `Overloaded`, but not before a second has passed:
+ * quota allows (LlmBusAccount), is refused with `Overloaded`, but not before a second has passed:
  * a bus that limits unanswered calls of a connection then stops the flood by itself. How many
  * refusals wait is limited by user; who goes on all the same gets no answer at all. Also remembers
  * when each connection was first seen, for LlmBusCallers, and keeps what the bus says of other
@@ -19,7 +19,7 @@
 
 #include <gio/gio.h>
 
-#include "bus/limits/llm-bus-accounts.h"
+#include "bus/limits/llm-bus-account.h"
 
 G_BEGIN_DECLS
 
@@ -51,6 +51,13 @@ gboolean llm_bus_head_parse   (const guint8 *bytes,
                                LlmBusHead   *head);
 
 /* --- the gate --- */
+
+/* Calls unanswered at a time of a connection whose application is not known yet. */
+#define LLM_BUS_GATE_NEW_CALLS 32
+/* A quota of so many calls a second may be overdrawn by so many seconds' worth. */
+#define LLM_BUS_GATE_BURST_S 3
+/* Refusals wait so long. */
+#define LLM_BUS_GATE_REFUSAL_MS 1000
 
 typedef struct _LlmBusGate LlmBusGate;
 

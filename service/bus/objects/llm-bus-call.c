@@ -12,7 +12,6 @@
 #include "bus/identity/llm-bus-bouncer.h"
 #include "bus/identity/llm-bus-caller.h"
 #include "bus/llm-bus-translate.h"
-#include "bus/objects/llm-bus-messages.h"
 #include "common/llmsvc-error-private.h"
 #include "common/llmsvc-names.h"
 #include "decoding/llm-buffer-sink.h"
@@ -22,67 +21,66 @@
 
 /* --- interfaces --- */
 
+static const char standard_xml[] =
+  "<node>"
+  "  <interface name='" LLM_BUS_PROPERTIES "'>"
+  "    <method name='Get'>"
+  "      <arg name='interface_name' type='s' direction='in'/>"
+  "      <arg name='property_name' type='s' direction='in'/>"
+  "      <arg name='value' type='v' direction='out'/>"
+  "    </method>"
+  "    <method name='GetAll'>"
+  "      <arg name='interface_name' type='s' direction='in'/>"
+  "      <arg name='properties' type='a{sv}' direction='out'/>"
+  "    </method>"
+  "    <method name='Set'>"
+  "      <arg name='interface_name' type='s' direction='in'/>"
+  "      <arg name='property_name' type='s' direction='in'/>"
+  "      <arg name='value' type='v' direction='in'/>"
+  "    </method>"
+  "  </interface>"
+  "  <interface name='" LLM_BUS_INTROSPECTABLE "'>"
+  "    <method name='Introspect'>"
+  "      <arg name='xml_data' type='s' direction='out'/>"
+  "    </method>"
+  "  </interface>"
+  "  <interface name='" LLM_BUS_OBJECT_MANAGER "'>"
+  "    <method name='GetManagedObjects'>"
+  "      <arg name='object_paths_interfaces_and_properties' type='a{oa{sa{sv}}}' direction='out'/>"
+  "    </method>"
+  "    <signal name='InterfacesAdded'>"
+  "      <arg name='object_path' type='o'/>"
+  "      <arg name='interfaces_and_properties' type='a{sa{sv}}'/>"
+  "    </signal>"
+  "    <signal name='InterfacesRemoved'>"
+  "      <arg name='object_path' type='o'/>"
+  "      <arg name='interfaces' type='as'/>"
+  "    </signal>"
+  "  </interface>"
+  "</node>";
+
 /* The XML is a part of the program: that it can't be read is a fault of the build. */
-static GDBusNodeInfo *
-load_node_info (void)
-{
-  g_autoptr(GError) error = NULL;
-  g_autoptr(GBytes) bytes = NULL;
-  GDBusNodeInfo *info;
-
-  bytes = g_resource_lookup_data (llm_bus_resource_get_resource (), XML_PATH,
-                                  G_RESOURCE_LOOKUP_FLAGS_NONE, &error);
-  if (bytes == NULL)
-    g_error ("The interface description is missing: %s", error->message);
-
-  info = g_dbus_node_info_new_for_xml (g_bytes_get_data (bytes, NULL), &error);
-  if (info == NULL)
-    g_error ("The interface description is wrong: %s", error->message);
-
-  return info;
-}
-
 GDBusInterfaceInfo *
 llm_bus_interface_lookup_info (const char *name)
 {
-  static gsize node_info = 0;
+  static GDBusNodeInfo *own = NULL;
+  static GDBusNodeInfo *standard = NULL;
   GDBusInterfaceInfo *info;
 
-  if (g_once_init_enter (&node_info))
-    g_once_init_leave (&node_info, (gsize) load_node_info ());
+  if (own == NULL)
+    {
+      g_autoptr(GBytes) xml = g_resource_lookup_data (llm_bus_resource_get_resource (), XML_PATH,
+                                                      G_RESOURCE_LOOKUP_FLAGS_NONE, NULL);
 
-  info = g_dbus_node_info_lookup_interface ((GDBusNodeInfo *) node_info, name);
+      own = g_dbus_node_info_new_for_xml (g_bytes_get_data (xml, NULL), NULL);
+      standard = g_dbus_node_info_new_for_xml (standard_xml, NULL);
+    }
+  info = g_dbus_node_info_lookup_interface (own, name);
+  if (info == NULL)
+    info = g_dbus_node_info_lookup_interface (standard, name);
   if (info == NULL)
     g_error ("The interface description lacks %s", name);
-
   return info;
-}
-
-const LlmBusMethod *
-llm_bus_interface_find_method (const LlmBusInterface *self,
-                               const char            *name)
-{
-  for (const LlmBusMethod *m = self->methods; m != NULL && m->name != NULL; m++)
-    if (g_str_equal (m->name, name))
-      return m;
-
-  return NULL;
-}
-
-GVariant *
-llm_bus_interface_get_property (const LlmBusInterface *self,
-                                LlmBus                *bus,
-                                gpointer               object,
-                                const char            *name,
-                                GError               **error)
-{
-  g_autoptr(GVariant) all =
-    self->list_properties != NULL ? g_variant_ref_sink (self->list_properties (bus, object)) : NULL;
-  GVariant *value = all != NULL ? g_variant_lookup_value (all, name, NULL) : NULL;
-
-  if (value == NULL)
-    llm_fail (error, LLMSVC_ERROR_NOT_AUTHORIZED, "Nobody may read %s.%s", self->name, name);
-  return value;
 }
 
 /* --- calls --- */
@@ -242,17 +240,24 @@ find_object (LlmBusCall *self,
 {
   const char *path = g_dbus_message_get_path (self->message);
   const char *id;
+  gpointer object;
 
   if (self->tree == NULL || g_str_equal (path, self->tree->path))
     return TRUE;
 
   /* nothing lies deeper */
   id = path + strlen (self->tree->path) + 1;
-  if (strchr (id, '/') == NULL)
-    self->object = self->tree->lookup (self->bus, self->caller, id);
-  self->has_no_object = self->object == NULL;
-  return !self->has_no_object || llm_fail (error, LLMSVC_ERROR_NOT_FOUND,
-                                           "This application has no object at “%s”", path);
+  object = strchr (id, '/') == NULL
+             ? self->tree->lookup (self->bus->engine, self->caller, id)
+             : NULL;
+  self->has_no_object = object == NULL;
+  if (object == NULL)
+    return llm_fail (error, LLMSVC_ERROR_NOT_FOUND, "This application has no object at “%s”",
+                     path);
+  self->object = g_object_ref (object);
+  if (self->tree->is_contexts)
+    llm_bus_hold_context (self->bus, object, self->caller->connection);
+  return TRUE;
 }
 
 static gboolean
@@ -310,7 +315,7 @@ on_caller_found (LlmCaller    *caller,
   g_clear_pointer (&self->caller, llm_caller_unref);
   self->caller = llm_caller_ref (caller);
   /* listing contexts waits for the index of them; what it lists is of no use here */
-  if (self->tree != NULL && self->tree->with_contexts && !self->bus->has_index)
+  if (self->tree != NULL && self->tree->is_contexts && !self->bus->has_index)
     {
       llm_engine_list_contexts_async (self->bus->engine, caller, on_index_read,
                                       llm_bus_call_ref (self));
@@ -326,7 +331,7 @@ on_caller_found (LlmCaller    *caller,
       return;
     }
 
-  llm_bus_bouncer_check (self->bus, caller, self->interface->name, self->method->name,
+  llm_bus_bouncer_check (self->bus, caller, self->interface, self->method,
                          (g_dbus_message_get_flags (self->message) &
                           G_DBUS_MESSAGE_FLAGS_ALLOW_INTERACTIVE_AUTHORIZATION) != 0,
                          on_decided, llm_bus_call_ref (self));
@@ -340,22 +345,29 @@ llm_bus_call_begin (LlmBus                *bus,
 {
   LlmBusCall *self = g_rc_box_new0 (LlmBusCall);
   GVariant *body = g_dbus_message_get_body (message);
+  const LlmBusMethod *method = interface->methods;
   g_autoptr(GVariant) options = NULL;
 
+  /* a test sees that all methods of the XML have an entry */
+  while (!g_str_equal (method->name, g_dbus_message_get_member (message)))
+    method++;
   self->bus = llm_bus_ref (bus);
   self->message = g_object_ref (message);
   self->interface = interface;
+  self->method = method;
   self->tree = tree;
   self->fd = -1;
   self->arguments = g_variant_ref_sink (body != NULL ? body : g_variant_new ("()"));
-  self->method = llm_bus_interface_find_method (interface, g_dbus_message_get_member (message));
-  /* a test sees that all methods of the XML have an entry */
-  g_assert (self->method != NULL);
   options = get_options (self);
   self->locale = llm_call_options_peek_locale (options);
 
-  llm_bus_callers_resolve (bus->callers, g_dbus_message_get_sender (message), on_caller_found,
-                           self);
+  /* what the bus's own methods tell of is the same for all, outside of trees: nobody need know
+   * who calls */
+  if (tree == NULL && method->call == 0)
+    on_decided (NULL, self);
+  else
+    llm_bus_callers_resolve (bus->callers, g_dbus_message_get_sender (message), on_caller_found,
+                             self);
 }
 
 static void

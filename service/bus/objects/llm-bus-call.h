@@ -3,7 +3,7 @@
 /*
  * The interfaces and the calls of their methods. An interface is described by the XML
  * compiled into the program, the only source, and has a table that says which function
- * answers which method; a test holds the two together.
+ * answers which method, and who may call it; a test holds the two together.
  *
  * One method call on its way: the caller is found out, the object looked up,
  * the options checked, the bouncer asked, and then the method's function called.
@@ -24,12 +24,25 @@ G_BEGIN_DECLS
 
 typedef struct _LlmBusCall LlmBusCall;
 
+/* Who may call a method; what does not say, nobody may. That an object is the caller's was found
+ * before. */
+typedef enum
+{
+  LLM_BUS_NOBODY,
+  LLM_BUS_EVERYONE,
+  LLM_BUS_OUTSIDE_SANDBOXES, /* not applications that are in one, or may be */
+  LLM_BUS_ACTION,            /* who polkit lets; never from a sandbox */
+  LLM_BUS_SILENT_ACTION,     /* the same, and nobody is ever asked for a password */
+} LlmBusDemand;
+
 typedef struct
 {
   const char *name;
   LlmsvcCall call;               /* whose options the last argument holds; 0: it has none */
   /* FALSE with an error, which becomes the reply; otherwise the call is answered, or will be. */
   gboolean (*handle) (LlmBusCall *call, GError **error);
+  LlmBusDemand demand;
+  const char *action;            /* (nullable): of polkit */
 } LlmBusMethod;
 
 typedef struct
@@ -41,18 +54,12 @@ typedef struct
   GVariant *(*list_properties) (LlmBus *bus, gpointer object);
 } LlmBusInterface;
 
+#define LLM_BUS_PROPERTIES "org.freedesktop.DBus.Properties"
+#define LLM_BUS_INTROSPECTABLE "org.freedesktop.DBus.Introspectable"
+#define LLM_BUS_OBJECT_MANAGER "org.freedesktop.DBus.ObjectManager"
+
 /* (transfer none): of the XML; asking for a name that is not there aborts. */
-GDBusInterfaceInfo *llm_bus_interface_lookup_info  (const char            *name);
-
-const LlmBusMethod *llm_bus_interface_find_method  (const LlmBusInterface *self,
-                                                    const char            *name);
-
-/* (transfer full) (nullable): what nobody lists, nobody may read. */
-GVariant           *llm_bus_interface_get_property (const LlmBusInterface *self,
-                                                    LlmBus                *bus,
-                                                    gpointer               object,
-                                                    const char            *name,
-                                                    GError               **error);
+GDBusInterfaceInfo *llm_bus_interface_lookup_info (const char *name);
 
 /* --- calls --- */
 
@@ -61,11 +68,12 @@ typedef struct
 {
   const char *path;
   const LlmBusInterface *interface;
-  gboolean with_contexts;  /* wait until the stored ones are known */
-  /* Finds the object of the last part of a path. (transfer full) (nullable) */
-  GObject *(*lookup) (LlmBus *bus, LlmCaller *caller, const char *id);
-  /* The ids @caller sees. (transfer full) */
-  GStrv (*list) (LlmBus *bus, LlmCaller *caller);
+  gboolean is_contexts;  /* wait until the stored ones are known; a call holds its own */
+  /* (transfer none) (nullable): the object of the last part of a path */
+  gpointer (*lookup) (LlmEngine *engine, LlmCaller *caller, const char *id);
+  /* (transfer container): those that @caller sees */
+  GPtrArray *(*list) (LlmEngine *engine, LlmCaller *caller);
+  const char *(*get_id) (gpointer object);
 } LlmBusTreeKind;
 
 struct _LlmBusCall
@@ -124,6 +132,17 @@ const char *llm_bus_call_get_locale   (LlmBusCall            *self);
 gboolean    llm_bus_call_check_texts  (LlmBusCall            *self,
                                        GVariant              *messages,
                                        const char            *prompt,
+                                       GError               **error) G_GNUC_WARN_UNUSED_RESULT;
+
+/* Every role in @messages (`a(ssa{sv})`) and the options (both nullable) must be known, no message
+ * may have content beside its text (UNSUPPORTED), and all text together be no longer than @limit. */
+gboolean    llm_bus_messages_check    (GVariant              *messages,
+                                       const char            *prompt,
+                                       const LlmCallOptions  *options,
+                                       guint64                limit,
+                                       GError               **error) G_GNUC_WARN_UNUSED_RESULT;
+/* A name of a context that comes as an argument, by the rule of the option `name`. */
+gboolean    llm_bus_name_check        (const char            *name,
                                        GError               **error) G_GNUC_WARN_UNUSED_RESULT;
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmBusCall, llm_bus_call_unref)

@@ -225,51 +225,27 @@ handle_get_memory (LlmBusCall *call,
 }
 
 static const LlmBusMethod context_methods[] = {
-  { "Generate", LLMSVC_CALL_GENERATE, handle_generate },
-  { "Ask", LLMSVC_CALL_ASK, handle_ask },
-  { "GetMessages", LLMSVC_CALL_GET_MESSAGES, handle_get_messages },
-  { "GetMemory", LLMSVC_CALL_GET_MEMORY, handle_get_memory },
-  { "Rollback", LLMSVC_CALL_ROLLBACK, handle_rollback },
-  { "Append", LLMSVC_CALL_APPEND, handle_append },
-  { "Fork", LLMSVC_CALL_FORK, handle_fork },
-  { "Close", LLMSVC_CALL_CLOSE, handle_close },
+  { "Generate", LLMSVC_CALL_GENERATE, handle_generate, LLM_BUS_EVERYONE },
+  { "Ask", LLMSVC_CALL_ASK, handle_ask, LLM_BUS_EVERYONE },
+  { "GetMessages", LLMSVC_CALL_GET_MESSAGES, handle_get_messages, LLM_BUS_EVERYONE },
+  { "GetMemory", LLMSVC_CALL_GET_MEMORY, handle_get_memory, LLM_BUS_EVERYONE },
+  { "Rollback", LLMSVC_CALL_ROLLBACK, handle_rollback, LLM_BUS_EVERYONE },
+  { "Append", LLMSVC_CALL_APPEND, handle_append, LLM_BUS_EVERYONE },
+  { "Fork", LLMSVC_CALL_FORK, handle_fork, LLM_BUS_EVERYONE },
+  { "Close", LLMSVC_CALL_CLOSE, handle_close, LLM_BUS_EVERYONE },
   { NULL },
 };
 
 static const LlmBusInterface context_interface = { LLMSVC_CONTEXT_INTERFACE, context_methods,
                                                    list_context_properties };
 
-static GObject *
-lookup_context (LlmBus     *bus,
-                LlmCaller  *caller,
-                const char *id)
-{
-  LlmContext *context = llm_engine_lookup_context (bus->engine, caller, id);
-
-  if (context != NULL)
-    llm_bus_hold_context (bus, context, caller->connection);
-  return context != NULL ? g_object_ref (G_OBJECT (context)) : NULL;
-}
-
-static GStrv
-list_contexts (LlmBus    *bus,
-               LlmCaller *caller)
-{
-  g_autoptr(GPtrArray) contexts = llm_engine_get_contexts (bus->engine, caller);
-  g_autoptr(GStrvBuilder) ids = g_strv_builder_new ();
-
-  for (guint i = 0; i < contexts->len; i++)
-    g_strv_builder_add (ids, llm_context_get_id (g_ptr_array_index (contexts, i)));
-
-  return g_strv_builder_end (ids);
-}
-
 const LlmBusTreeKind llm_bus_contexts_tree = {
   .path = LLMSVC_CONTEXTS_PATH,
   .interface = &context_interface,
-  .with_contexts = TRUE,
-  .lookup = lookup_context,
-  .list = list_contexts,
+  .is_contexts = TRUE,
+  .lookup = (gpointer (*) (LlmEngine *, LlmCaller *, const char *)) llm_engine_lookup_context,
+  .list = llm_engine_get_contexts,
+  .get_id = (const char *(*) (gpointer)) llm_context_get_id,
 };
 
 /* --- answers --- */
@@ -291,7 +267,7 @@ handle_cancel (LlmBusCall *call,
 }
 
 static const LlmBusMethod generation_methods[] = {
-  { "Cancel", LLMSVC_CALL_CANCEL, handle_cancel },
+  { "Cancel", LLMSVC_CALL_CANCEL, handle_cancel, LLM_BUS_EVERYONE },
   { NULL },
 };
 
@@ -299,33 +275,10 @@ static const LlmBusInterface generation_interface = { LLMSVC_GENERATION_INTERFAC
                                                       generation_methods,
                                                       list_generation_properties };
 
-static GObject *
-lookup_generation (LlmBus     *bus,
-                   LlmCaller  *caller,
-                   const char *id)
-{
-  LlmGeneration *generation = llm_engine_lookup_generation (bus->engine, caller, id);
-
-  return generation != NULL ? G_OBJECT (g_object_ref (generation)) : NULL;
-}
-
-static GStrv
-list_generations (LlmBus    *bus,
-                  LlmCaller *caller)
-{
-  g_autoptr(GPtrArray) generations = llm_engine_get_generations (bus->engine, caller);
-  g_autoptr(GStrvBuilder) ids = g_strv_builder_new ();
-
-  for (guint i = 0; i < generations->len; i++)
-    g_strv_builder_add (ids, llm_generation_get_id (g_ptr_array_index (generations, i)));
-
-  return g_strv_builder_end (ids);
-}
-
 const LlmBusTreeKind llm_bus_generations_tree = {
   .path = LLMSVC_GENERATIONS_PATH,
   .interface = &generation_interface,
-  .with_contexts = FALSE,
-  .lookup = lookup_generation,
-  .list = list_generations,
+  .lookup = (gpointer (*) (LlmEngine *, LlmCaller *, const char *)) llm_engine_lookup_generation,
+  .list = llm_engine_get_generations,
+  .get_id = (const char *(*) (gpointer)) llm_generation_get_id,
 };

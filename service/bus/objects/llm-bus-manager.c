@@ -9,7 +9,6 @@
 #include "bus/identity/llm-bus-caller.h"
 #include "bus/identity/llm-bus-identity.h"
 #include "bus/llm-bus-translate.h"
-#include "bus/objects/llm-bus-messages.h"
 #include "common/llmsvc-names.h"
 #include "config.h"
 
@@ -195,11 +194,10 @@ handle_register (LlmBusCall *call,
 
   g_variant_get_child (call->arguments, 0, "&s", &app_id);
   if (!llm_bus_bouncer_may_register (call->caller, error) ||
-      !llm_bus_callers_register (call->bus->callers, call->caller->connection, app_id, error))
+      !llm_bus_callers_register (call->bus->callers, call->caller->connection, app_id,
+                                 llm_call_options_get_locale (call->options), error))
     return FALSE;
 
-  llm_bus_callers_set_locale (call->bus->callers, call->caller->connection,
-                              llm_call_options_get_locale (call->options));
   llm_bus_call_return (call, NULL);
   return TRUE;
 }
@@ -239,15 +237,16 @@ handle_get_statistics (LlmBusCall *call,
 }
 
 static const LlmBusMethod methods[] = {
-  { "CreateContext", LLMSVC_CALL_CREATE_CONTEXT, handle_create_context },
-  { "OpenContext", LLMSVC_CALL_OPEN_CONTEXT, handle_open_context },
-  { "ListContexts", LLMSVC_CALL_LIST_CONTEXTS, handle_list_contexts },
-  { "Complete", LLMSVC_CALL_COMPLETE, handle_complete },
-  { "CountTokens", LLMSVC_CALL_COUNT_TOKENS, handle_count_tokens },
-  { "Prewarm", LLMSVC_CALL_PREWARM, handle_prewarm },
-  { "Register", LLMSVC_CALL_REGISTER, handle_register },
-  { "SelectModel", LLMSVC_CALL_SELECT_MODEL, handle_select_model },
-  { "GetStatistics", LLMSVC_CALL_GET_STATISTICS, handle_get_statistics },
+  { "CreateContext", LLMSVC_CALL_CREATE_CONTEXT, handle_create_context, LLM_BUS_EVERYONE },
+  { "OpenContext", LLMSVC_CALL_OPEN_CONTEXT, handle_open_context, LLM_BUS_EVERYONE },
+  { "ListContexts", LLMSVC_CALL_LIST_CONTEXTS, handle_list_contexts, LLM_BUS_EVERYONE },
+  { "Complete", LLMSVC_CALL_COMPLETE, handle_complete, LLM_BUS_EVERYONE },
+  { "CountTokens", LLMSVC_CALL_COUNT_TOKENS, handle_count_tokens, LLM_BUS_EVERYONE },
+  { "Prewarm", LLMSVC_CALL_PREWARM, handle_prewarm, LLM_BUS_EVERYONE },
+  { "Register", LLMSVC_CALL_REGISTER, handle_register, LLM_BUS_EVERYONE },
+  { "SelectModel", LLMSVC_CALL_SELECT_MODEL, handle_select_model, LLM_BUS_ACTION,
+    LLMSVC_BUS_NAME ".select-model" },
+  { "GetStatistics", LLMSVC_CALL_GET_STATISTICS, handle_get_statistics, LLM_BUS_EVERYONE },
   { NULL },
 };
 
@@ -303,8 +302,9 @@ handle_set_quota (LlmBusCall *call,
 }
 
 static const LlmBusMethod admin_methods[] = {
-  { "ListApps", LLMSVC_CALL_LIST_APPS, handle_list_apps },
-  { "SetQuota", LLMSVC_CALL_SET_QUOTA, handle_set_quota },
+  { "ListApps", LLMSVC_CALL_LIST_APPS, handle_list_apps, LLM_BUS_OUTSIDE_SANDBOXES },
+  { "SetQuota", LLMSVC_CALL_SET_QUOTA, handle_set_quota, LLM_BUS_ACTION,
+    LLMSVC_BUS_NAME ".set-quota" },
   { NULL },
 };
 

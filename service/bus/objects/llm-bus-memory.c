@@ -11,10 +11,6 @@
 
 #define ANNOUNCE_INTERVAL_MS 1000
 
-/* A trim costs everybody speed: so many at once, and then one per second. */
-#define TRIM_BURST 10
-#define TRIM_INTERVAL_US G_USEC_PER_SEC
-
 struct _LlmBusMemory
 {
   LlmBus *bus;          /* (owned) */
@@ -24,31 +20,13 @@ struct _LlmBusMemory
   GVariant *announced;  /* (owned): a{sv}, what the bus was told last */
 };
 
-static gboolean
-forget_figures (gpointer data)
-{
-  ((LlmBus *) data)->figures_source = 0;
-  return G_SOURCE_REMOVE;
-}
-
-/* All properties that are asked for at once are of the same instant, though other threads go on. */
-static LlmMemoryFigures
-get_figures (LlmBus *bus)
-{
-  if (bus->figures_source == 0)
-    {
-      llm_engine_get_memory (bus->engine, &bus->figures);
-      bus->figures_source = g_idle_add_full (G_PRIORITY_HIGH, forget_figures, bus, NULL);
-    }
-  return bus->figures;
-}
-
 static GVariant *
 list_properties (LlmBus  *bus,
                  gpointer object)
 {
-  const LlmMemoryFigures figures = get_figures (bus);
+  LlmMemoryFigures figures;
 
+  llm_engine_get_memory (bus->engine, &figures);
   return g_variant_new_parsed ("{'Pressure': <%s>, 'Budget': <%t>, 'Resident': <%t>, "
                                "'Weights': <%t>, 'KvResident': <%t>, 'KvCompressed': <%t>, "
                                "'KvSwapped': <%t>, 'Reclaimable': "
@@ -74,23 +52,6 @@ handle_set_budget (LlmBusCall *call,
 }
 
 static gboolean
-admit_trim (LlmBus  *bus,
-            GError **error)
-{
-  gint64 now_us = llm_clock_now_us ();
-  gint64 oldest_us = now_us - TRIM_BURST * TRIM_INTERVAL_US;
-
-  bus->trims_paid_until_us = MAX (bus->trims_paid_until_us, oldest_us);
-  if (bus->trims_paid_until_us + TRIM_INTERVAL_US > now_us)
-    return llm_fail (error, LLMSVC_ERROR_OVERLOADED,
-                     "Trim was called more than %d times within %d seconds; wait a second",
-                     TRIM_BURST, TRIM_BURST);
-
-  bus->trims_paid_until_us += TRIM_INTERVAL_US;
-  return TRUE;
-}
-
-static gboolean
 handle_trim (LlmBusCall *call,
              GError    **error)
 {
@@ -101,8 +62,10 @@ handle_trim (LlmBusCall *call,
   if (!g_strv_contains (levels, level))
     return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
                      "The level of Trim is “low”, “medium” or “critical”");
-  if (!admit_trim (call->bus, error))
-    return FALSE;
+  if (!llm_bus_bucket_take (&call->bus->trims, 1, FALSE))
+    return llm_fail (error, LLMSVC_ERROR_OVERLOADED,
+                     "Trim was called more than %d times within %d seconds; wait a second",
+                     LLM_BUS_TRIM_BURST, LLM_BUS_TRIM_BURST);
 
   llm_engine_trim_async (call->bus->engine, call->caller, level, call->options,
                          llm_bus_call_on_variant, llm_bus_call_ref (call));
@@ -110,8 +73,10 @@ handle_trim (LlmBusCall *call,
 }
 
 static const LlmBusMethod methods[] = {
-  { "SetBudget", LLMSVC_CALL_SET_BUDGET, handle_set_budget },
-  { "Trim", LLMSVC_CALL_TRIM, handle_trim },
+  { "SetBudget", LLMSVC_CALL_SET_BUDGET, handle_set_budget, LLM_BUS_ACTION,
+    LLMSVC_BUS_NAME ".set-budget" },
+  { "Trim", LLMSVC_CALL_TRIM, handle_trim, LLM_BUS_SILENT_ACTION,
+    LLMSVC_BUS_NAME ".trim" },
   { NULL },
 };
 

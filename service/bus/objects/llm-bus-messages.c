@@ -2,7 +2,7 @@
 
 #define G_LOG_DOMAIN "llm-bus"
 
-#include "bus/objects/llm-bus-messages.h"
+#include "bus/objects/llm-bus-call.h"
 
 #include <string.h>
 

@@ -6,34 +6,10 @@
 
 #include "common/llmsvc-names.h"
 
-#define OBJECT_MANAGER "org.freedesktop.DBus.ObjectManager"
-
-/* GDBusObjectManagerServer answers with what is exported, which is nothing before the folders were
- * read: who has made the bus start the service would hear that there is no model. */
-static const char manager_xml[] =
-  "<node>"
-  "  <interface name='" OBJECT_MANAGER "'>"
-  "    <method name='GetManagedObjects'>"
-  "      <arg name='object_paths_interfaces_and_properties' type='a{oa{sa{sv}}}' direction='out'/>"
-  "    </method>"
-  "    <signal name='InterfacesAdded'>"
-  "      <arg name='object_path' type='o'/>"
-  "      <arg name='interfaces_and_properties' type='a{sa{sv}}'/>"
-  "    </signal>"
-  "    <signal name='InterfacesRemoved'>"
-  "      <arg name='object_path' type='o'/>"
-  "      <arg name='interfaces' type='as'/>"
-  "    </signal>"
-  "  </interface>"
-  "</node>";
-
-/* Reference-counted: calls under way hold it. */
 struct _LlmBusModels
 {
   LlmBus *bus;           /* (owned) */
   gulong handler;
-  GDBusNodeInfo *manager_info;
-  guint manager;         /* registration */
   GHashTable *exported;  /* (element-type utf8 Exported) (owned): by path */
 };
 
@@ -105,7 +81,9 @@ get_property (GDBusConnection *connection,
               GError         **error,
               gpointer         data)
 {
-  return llm_bus_interface_get_property (&llm_bus_model_interface, NULL, data, name, error);
+  g_autoptr(GVariant) all = g_variant_ref_sink (list_properties (NULL, data));
+
+  return g_variant_lookup_value (all, name, NULL);
 }
 
 static void
@@ -119,11 +97,11 @@ export_model (LlmBusModels *self,
 
   exported->info = llm_model_info_ref (info);
   exported->registration = g_dbus_connection_register_object (
-    connection, path, llm_bus_interface_lookup_info (LLMSVC_MODEL_INTERFACE), &vtable,
-    llm_model_info_ref (info), (GDestroyNotify) llm_model_info_unref, NULL);
+    connection, path, llm_bus_interface_lookup_info (LLMSVC_MODEL_INTERFACE), &vtable, info,
+    NULL, NULL);
   g_hash_table_insert (self->exported, g_strdup (path), exported);
   g_dbus_connection_emit_signal (
-    connection, NULL, LLMSVC_MODELS_PATH, OBJECT_MANAGER, "InterfacesAdded",
+    connection, NULL, LLMSVC_MODELS_PATH, LLM_BUS_OBJECT_MANAGER, "InterfacesAdded",
     g_variant_new_parsed ("(%o, {%s: %@a{sv}})", path, LLMSVC_MODEL_INTERFACE,
                           list_properties (NULL, info)),
     NULL);
@@ -136,7 +114,7 @@ unexport_model (LlmBusModels *self,
 {
   g_dbus_connection_unregister_object (self->bus->connection, exported->registration);
   g_dbus_connection_emit_signal (
-    self->bus->connection, NULL, LLMSVC_MODELS_PATH, OBJECT_MANAGER, "InterfacesRemoved",
+    self->bus->connection, NULL, LLMSVC_MODELS_PATH, LLM_BUS_OBJECT_MANAGER, "InterfacesRemoved",
     g_variant_new_parsed ("(%o, [%s])", path, LLMSVC_MODEL_INTERFACE), NULL);
 }
 
@@ -173,90 +151,13 @@ follow_list (LlmBusModels *self)
       export_model (self, key, value);
 }
 
-/* --- the list, once it is known --- */
-
-static void
-clear_models (gpointer data)
-{
-  LlmBusModels *self = data;
-
-  g_hash_table_unref (self->exported);
-  g_dbus_node_info_unref (self->manager_info);
-  llm_bus_unref (self->bus);
-}
-
-static void
-models_unref (gpointer data)
-{
-  g_rc_box_release_full (data, clear_models);
-}
-
-static void
-on_started (GObject      *source,
-            GAsyncResult *result,
-            gpointer      data)
-{
-  GDBusMethodInvocation *invocation = data;
-  LlmBusModels *self = g_dbus_method_invocation_get_user_data (invocation);
-  g_autoptr(GError) error = NULL;
-  GVariantBuilder list;
-  GHashTableIter iter;
-  const char *path;
-  Exported *exported;
-
-  /* what is stored may not be readable while the models are known */
-  if (!llm_engine_await_start_finish (result, &error) && g_hash_table_size (self->exported) == 0)
-    {
-      g_dbus_method_invocation_return_gerror (invocation, error);
-      models_unref (self);
-      return;
-    }
-
-  g_variant_builder_init (&list, G_VARIANT_TYPE ("a{oa{sa{sv}}}"));
-  g_hash_table_iter_init (&iter, self->exported);
-  while (g_hash_table_iter_next (&iter, (gpointer *) &path, (gpointer *) &exported))
-    g_variant_builder_add_parsed (&list, "{%o, {%s: %@a{sv}}}", path, LLMSVC_MODEL_INTERFACE,
-                                  list_properties (NULL, exported->info));
-  g_dbus_method_invocation_return_value (invocation, g_variant_new ("(a{oa{sa{sv}}})", &list));
-  models_unref (self);
-}
-
-static void
-on_method_call (GDBusConnection       *connection,
-                const char            *sender,
-                const char            *path,
-                const char            *interface,
-                const char            *method,
-                GVariant              *arguments,
-                GDBusMethodInvocation *invocation,
-                gpointer               data)
-{
-  LlmBusModels *self = g_rc_box_acquire (data);
-
-  llm_engine_await_start (self->bus->engine, on_started, invocation);
-}
-
 LlmBusModels *
-llm_bus_models_export (LlmBus  *bus,
-                       GError **error)
+llm_bus_models_export (LlmBus *bus)
 {
-  static const GDBusInterfaceVTable vtable = { on_method_call, NULL, NULL, { NULL } };
-  LlmBusModels *self = g_rc_box_new0 (LlmBusModels);
+  LlmBusModels *self = g_new0 (LlmBusModels, 1);
 
   self->bus = llm_bus_ref (bus);
   self->exported = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, exported_free);
-  self->manager_info = g_dbus_node_info_new_for_xml (manager_xml, NULL);
-  self->manager = g_dbus_connection_register_object (
-    bus->connection, LLMSVC_MODELS_PATH, self->manager_info->interfaces[0], &vtable,
-    g_rc_box_acquire (self), models_unref, error);
-  if (self->manager == 0)
-    {
-      /* GDBus does not call the notify when it fails */
-      models_unref (self);
-      models_unref (self);
-      return NULL;
-    }
-
   follow_list (self);
   self->handler =
     g_signal_connect_swapped (bus->engine, "models-changed", G_CALLBACK (follow_list), self);
@@ -269,10 +170,61 @@ llm_bus_models_unexport (LlmBusModels *self)
   GHashTableIter iter;
   Exported *exported;
 
-  g_clear_signal_handler (&self->handler, self->bus->engine);
+  g_signal_handler_disconnect (self->bus->engine, self->handler);
   g_hash_table_iter_init (&iter, self->exported);
   while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &exported))
     g_dbus_connection_unregister_object (self->bus->connection, exported->registration);
-  g_dbus_connection_unregister_object (self->bus->connection, self->manager);
-  models_unref (self);
+  g_hash_table_unref (self->exported);
+  llm_bus_unref (self->bus);
+  g_free (self);
 }
+
+/* --- the list, once it is known --- */
+
+static void
+on_started (GObject      *source,
+            GAsyncResult *result,
+            gpointer      data)
+{
+  LlmBusCall *call = data;
+  GPtrArray *models = llm_engine_get_models (call->bus->engine);
+  GError *error = NULL;
+  GVariantBuilder list;
+
+  /* what is stored may not be readable while the models are known */
+  if (!llm_engine_await_start_finish (result, &error) && (models == NULL || models->len == 0))
+    {
+      llm_bus_call_finish (call, NULL, error);
+      return;
+    }
+
+  g_clear_error (&error);
+  g_variant_builder_init (&list, G_VARIANT_TYPE ("a{oa{sa{sv}}}"));
+  for (guint i = 0; models != NULL && i < models->len; i++)
+    {
+      LlmModelInfo *info = g_ptr_array_index (models, i);
+      g_autofree char *path = llm_bus_models_dup_path (info);
+
+      g_variant_builder_add_parsed (&list, "{%o, {%s: %@a{sv}}}", path, LLMSVC_MODEL_INTERFACE,
+                                    list_properties (NULL, info));
+    }
+  llm_bus_call_finish (call, g_variant_new ("(a{oa{sa{sv}}})", &list), NULL);
+}
+
+/* GDBusObjectManagerServer answers with what is exported, which is nothing before the folders were
+ * read: who has made the bus start the service would hear that there is no model. */
+static gboolean
+handle_get_managed_objects (LlmBusCall *call,
+                            GError    **error)
+{
+  llm_engine_await_start (call->bus->engine, on_started, llm_bus_call_ref (call));
+  return TRUE;
+}
+
+static const LlmBusMethod manager_methods[] = {
+  { "GetManagedObjects", 0, handle_get_managed_objects, LLM_BUS_EVERYONE },
+  { NULL },
+};
+
+const LlmBusInterface llm_bus_model_manager_interface = { LLM_BUS_OBJECT_MANAGER, manager_methods,
+                                                          NULL };

@@ -16,6 +16,14 @@
 
 G_BEGIN_DECLS
 
+typedef struct _LlmBusObjects LlmBusObjects;
+
+/* Exports all, and announces what changes. NULL with an error when a path is taken. */
+LlmBusObjects      *llm_bus_objects_export           (LlmBus                 *bus,
+                                                      GError                **error);
+/* Takes them off the bus; calls under way may still be answered. */
+void                llm_bus_objects_unexport         (LlmBusObjects          *self);
+
 /* --- at /org/llm/Service, the same for every caller --- */
 
 extern const LlmBusInterface llm_bus_manager_interface;
@@ -23,46 +31,36 @@ extern const LlmBusInterface llm_bus_admin_interface;
 extern const LlmBusInterface llm_bus_memory_interface;
 
 /* (transfer full): `a{sv}`, what GetStatistics says. */
-GVariant     *llm_bus_manager_get_statistics   (LlmBus               *bus);
+GVariant           *llm_bus_manager_get_statistics   (LlmBus                 *bus);
 /* Tells the bus of a new availability or model. */
-void          llm_bus_manager_announce         (LlmBus               *bus);
+void                llm_bus_manager_announce         (LlmBus                 *bus);
 
 /* A watch of the figures of memory: announces those that changed, at most once a second. */
 typedef struct _LlmBusMemory LlmBusMemory;
 
-LlmBusMemory *llm_bus_memory_watch             (LlmBus               *bus);
-void          llm_bus_memory_unwatch           (LlmBusMemory         *self);
+LlmBusMemory       *llm_bus_memory_watch             (LlmBus                 *bus);
+void                llm_bus_memory_unwatch           (LlmBusMemory           *self);
 
 /* --- the installed models, the same for everyone, with an ObjectManager --- */
 
 typedef struct _LlmBusModels LlmBusModels;
 
 extern const LlmBusInterface llm_bus_model_interface;
+extern const LlmBusInterface llm_bus_model_manager_interface;
 
-/* Exports them and follows the engine's list; the ObjectManager answers when the folders of models
- * have been read. NULL with an error when their path is taken. */
-LlmBusModels *llm_bus_models_export            (LlmBus               *bus,
-                                                GError              **error);
-/* Takes them off the bus; calls under way may still be answered. */
-void          llm_bus_models_unexport          (LlmBusModels         *self);
+/* Exports them and follows the engine's list. */
+LlmBusModels       *llm_bus_models_export            (LlmBus                 *bus);
+void                llm_bus_models_unexport          (LlmBusModels           *self);
 /* (transfer full) */
-char         *llm_bus_models_dup_path          (LlmModelInfo         *model);
+char               *llm_bus_models_dup_path          (LlmModelInfo           *model);
 
 /* --- each application's own: contexts, and answers under way --- */
-
-typedef struct _LlmBusTree LlmBusTree;
 
 extern const LlmBusTreeKind llm_bus_contexts_tree;
 extern const LlmBusTreeKind llm_bus_generations_tree;
 
-/* @kind: static. The tree lives until llm_bus_tree_unexport(). */
-LlmBusTree   *llm_bus_tree_export              (LlmBus               *bus,
-                                                const LlmBusTreeKind *kind,
-                                                GError              **error);
-void          llm_bus_tree_unexport            (LlmBusTree           *self);
-
 /* (transfer floating): the `a{sv}` of a reply to GetMemory: where a context is kept, for people and
  * programs that show it. */
-GVariant     *llm_bus_contexts_describe_memory (const LlmContextMemory *memory);
+GVariant           *llm_bus_contexts_describe_memory (const LlmContextMemory *memory);
 
 G_END_DECLS

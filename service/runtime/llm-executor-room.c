@@ -57,7 +57,8 @@ llm_request_may_wait (LlmRequest *request)
     return FALSE;
   if (request->stuck_us == 0)
     request->stuck_us = now;
-  if (executor->short_wait_us > 0 && now - request->stuck_us >= executor->short_wait_us)
+  if (executor->config.short_wait_s > 0
+      && now - request->stuck_us >= (gint64) executor->config.short_wait_s * G_USEC_PER_SEC)
     return FALSE;
   if (request->preempted_us == 0)
     request->preempted_us = now;

@@ -18,9 +18,6 @@
  * a single stage is. */
 #define TURN_US 2000
 
-/* So many background requests are a pile. */
-#define CROWD 3
-
 /* When a request that found no room for its chunks looks again. */
 #define RETRY_US 20000
 
@@ -56,8 +53,8 @@ resume_preempted (LlmExecutor *self,
 {
   guint n_resident = 0;
 
-  for (guint i = 0; i < self->requests->len; i++)
-    n_resident += ((LlmRequest *) g_ptr_array_index (self->requests, i))->is_resident;
+  LLM_EACH (const LlmRequest, request, self->requests)
+    n_resident += request->is_resident;
 
   for (guint i = self->requests->len; i-- > 0;)
     {
@@ -90,8 +87,8 @@ llm_executor_sweep (LlmExecutor *self)
   gint64 now = llm_clock_now_us ();
   guint pace = __atomic_load_n (&self->pace, __ATOMIC_ACQUIRE);
 
-  for (guint i = 0; i < self->runners->len; i++)
-    llm_scheduler_set_pace (((LlmRunner *) g_ptr_array_index (self->runners, i))->scheduler, pace);
+  LLM_EACH (LlmRunner, runner, self->runners)
+    llm_scheduler_set_pace (runner->scheduler, pace);
   llm_executor_open_requests (self);
   resume_preempted (self, now);
   for (guint i = self->requests->len; i-- > 0;)
@@ -254,38 +251,6 @@ fail_step (LlmStep      *step,
     llm_request_end (llm_request_of (step->budgets[i].entry), LLM_FINISH_FAILED, error);
 }
 
-/* Background requests have threads of their own, of a lower priority: few, as there is no hurry, but
- * as many as there are when such requests pile up. */
-static LlmWorkerPool *
-find_background_pool (LlmRunner *runner)
-{
-  LlmExecutor *self = runner->executor;
-
-  if (!self->may_crowd || __atomic_load_n (&self->pace, __ATOMIC_ACQUIRE) != LLM_PACE_RUN
-      || llm_scheduler_get_n_calls (runner->scheduler) < CROWD)
-    return llm_executor_get_background_pool (self);
-  if (self->crowd_pool == NULL)
-    self->crowd_pool =
-        llm_worker_pool_new_background (llm_worker_pool_get_n_threads (self->pool),
-                                        self->background_niceness);
-  return self->crowd_pool;
-}
-
-/* While a caller waits for another request, it makes room sooner with the threads of all. */
-static void
-choose_pool (LlmRunner *runner,
-             LlmStep   *step)
-{
-  LlmExecutor *self = runner->executor;
-  gboolean is_background = !self->is_fifo;
-
-  for (guint i = 0; is_background && i < self->runners->len; i++)
-    is_background = !llm_scheduler_is_awaited (
-      ((LlmRunner *) g_ptr_array_index (self->runners, i))->scheduler);
-  step->teaches = !is_background;
-  llm_forward_set_pool (step->forward, is_background ? find_background_pool (runner) : self->pool);
-}
-
 /* There is no room for rows of @request: another request is preempted for it, or it for the others.
  * FALSE when it is alone. */
 static gboolean
@@ -338,7 +303,7 @@ begin_step (LlmRunner          *self,
   if (step->n_budgets == 0)
     return FALSE;
 
-  choose_pool (self, step);
+  llm_runner_choose_pool (self, step);
   if (llm_step_begin (step, &error))
     {
       llm_scheduler_begin_step (self->scheduler, queue, step->budgets, step->n_budgets);
@@ -423,8 +388,8 @@ get_keep_bytes (LlmRunner *self)
 
   if (keep == G_MAXUINT64 || runners->len == 1)
     return keep;
-  for (guint i = 0; i < runners->len; i++)
-    all += (double) ((LlmRunner *) g_ptr_array_index (runners, i))->instance->weights->bytes;
+  LLM_EACH (const LlmRunner, runner, runners)
+    all += (double) runner->instance->weights->bytes;
   return (guint64) ((double) keep * ((double) self->instance->weights->bytes / all));
 }
 

@@ -20,29 +20,22 @@ look_at_holds (LlmKvStore *self)
     {
       LlmKvSeq *seq = l->data;
 
-      for (guint i = 0; i < seq->holds->len; i++)
+      LLM_EACH_IN (LlmKvHold, hold, seq->holds)
         {
-          LlmKvChunk *chunk = llm_kv_seq_hold (seq, i)->chunk;
-
-          chunk->n_unwritten = 0;
-          chunk->can_be_written = FALSE;
+          hold->chunk->n_unwritten = 0;
+          hold->chunk->can_be_written = FALSE;
         }
     }
   for (GList *l = self->sequences.head; l != NULL; l = l->next)
     {
       LlmKvSeq *seq = l->data;
 
-      for (guint i = 0; i < seq->holds->len; i++)
-        {
-          LlmKvChunk *chunk = llm_kv_seq_hold (seq, i)->chunk;
-
-          if (llm_kv_seq_is_written (seq, i))
-            continue;
-
-          chunk->n_unwritten++;
-          if (llm_kv_work_can_write (seq, i))
-            chunk->can_be_written = TRUE;
-        }
+      LLM_EACH_IN (LlmKvHold, hold, seq->holds)
+        if (!llm_kv_hold_is_written (hold))
+          {
+            hold->chunk->n_unwritten++;
+            hold->chunk->can_be_written |= llm_kv_work_can_write (seq, hold);
+          }
     }
 }
 
@@ -115,16 +108,9 @@ take_contexts (LlmKvStore *self,
     {
       LlmKvSeq *seq = l->data;
 
-      if (seq->is_locked)
-        continue;
-
-      for (guint i = 0; i < seq->holds->len; i++)
-        {
-          LlmKvChunk *chunk = llm_kv_seq_hold (seq, i)->chunk;
-
-          if (may_be_taken (chunk))
-            take (self, chunk, in_haste, eviction);
-        }
+      LLM_EACH_IN (LlmKvHold, hold, seq->holds)
+        if (!seq->is_locked && may_be_taken (hold->chunk))
+          take (self, hold->chunk, in_haste, eviction);
     }
 }
 
@@ -137,9 +123,10 @@ have_written (LlmKvStore *self)
       LlmKvSeq *seq = l->data;
       gboolean is_asked = FALSE;
 
-      for (guint i = 0; i < seq->holds->len && !is_asked; i++)
-        is_asked = llm_kv_seq_hold (seq, i)->chunk->leaves && !llm_kv_seq_is_written (seq, i)
-                   && llm_kv_work_can_write (seq, i);
+      LLM_EACH_IN (LlmKvHold, hold, seq->holds)
+        is_asked = is_asked
+                   || (hold->chunk->leaves && !llm_kv_hold_is_written (hold)
+                       && llm_kv_work_can_write (seq, hold));
       if (is_asked && seq->stage != LLM_KV_TO_PACK)
         llm_kv_work_begin (seq);
     }

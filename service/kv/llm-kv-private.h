@@ -15,6 +15,7 @@
 
 #pragma once
 
+#include "base/llm-each.h"
 #include "kernels/llk.h"
 #include "kv/llm-kv-arena.h"
 #include "kv/llm-kv-bits.h"
@@ -85,6 +86,7 @@ typedef enum
   LLM_KV_TO_PACK,
   LLM_KV_TO_WRITE,
   LLM_KV_WAITS,           /* to pack what is being written still */
+  LLM_KV_N_STAGES,
 } LlmKvStage;
 
 struct _LlmKvSeq
@@ -105,7 +107,7 @@ struct _LlmKvSeq
   GArray *targets;        /* (element-type LlmKvRestored) (owned): of read */
 
   LlmKvStage stage;
-  GList work_link;        /* in the store's list of that stage */
+  GList work_link;        /* in the store's stages */
   guint8 *formats;        /* (nullable) (owned): that were chosen for the chunks */
   guint n_formats;
   guint at;               /* chunk to look at next */
@@ -138,9 +140,7 @@ struct _LlmKvStore
   LlmKvCounters counters;
   LlmKvQueue queue;       /* of chunks that may be taken */
   GQueue sequences;       /* of all, the last used last */
-  GQueue to_pack;
-  GQueue to_write;
-  GQueue waiting;
+  GQueue stages[LLM_KV_N_STAGES]; /* likewise, by what is left to do for them */
   guint n_batches;
 };
 
@@ -271,8 +271,7 @@ gboolean    llm_kv_seq_is_enough     (LlmKvSeq   *self,
                                       LlmKvForm   form,
                                       guint       slot);
 /* Whether storage has the chunk as it is in memory. */
-gboolean    llm_kv_seq_is_written    (LlmKvSeq   *self,
-                                      guint       chunk);
+gboolean    llm_kv_hold_is_written   (const LlmKvHold *hold);
 /* Puts another chunk (transfer full) into the place of the one held, with the same lock. */
 void        llm_kv_seq_replace       (LlmKvSeq   *self,
                                       guint       chunk,
@@ -287,9 +286,12 @@ LlmKvChunk *llm_kv_seq_make_writable (LlmKvSeq   *self,
 /* All chunks. */
 void        llm_kv_seq_lock          (LlmKvSeq   *self);
 void        llm_kv_seq_unlock        (LlmKvSeq   *self);
-/* Drops all chunks from @n_kept on. */
+/* Drops the chunks [@first, @end). */
 void        llm_kv_seq_drop_chunks   (LlmKvSeq   *self,
-                                      guint       n_kept);
+                                      guint       first,
+                                      guint       end);
+/* (transfer none): another one, GONE, behind those there are. */
+LlmKvChunk *llm_kv_seq_add_chunk     (LlmKvSeq   *self);
 /* Makes all slots of the chunk, which is not there or not as it is needed, to be computed by this
  * sequence. FALSE when the system has no memory; the chunk is GONE then. */
 gboolean    llm_kv_seq_compute       (LlmKvSeq   *self,
@@ -318,9 +320,9 @@ void        llm_kv_work_stop         (LlmKvSeq   *self);
 void        llm_kv_work_restart      (LlmKvSeq   *self);
 void        llm_kv_work_set_stage    (LlmKvSeq   *self,
                                       LlmKvStage  stage);
-/* Whether the sequence's folder could take the chunk. */
+/* Whether the sequence's folder could take what it holds there. */
 gboolean    llm_kv_work_can_write    (LlmKvSeq   *self,
-                                      guint       chunk);
+                                      const LlmKvHold *hold);
 /* Submits an extent. FALSE when there was nothing to write; what was to leave then has left. */
 gboolean    llm_kv_work_write        (LlmKvSeq   *self);
 /* The sequence goes, and its folder is closed: nobody answers any more. */

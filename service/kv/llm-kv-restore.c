@@ -123,10 +123,8 @@ static void
 end_read (LlmKvSeq *self)
 {
   g_clear_pointer (&self->read, llm_kv_read_free);
-  for (guint i = 0; i < self->targets->len; i++)
+  LLM_EACH_IN (const LlmKvRestored, target, self->targets)
     {
-      const LlmKvRestored *target = &g_array_index (self->targets, LlmKvRestored, i);
-
       llm_kv_chunk_unpin (self->store, target->chunk);
       if (target->into != NULL)
         llm_kv_chunk_unpin (self->store, target->into);
@@ -137,13 +135,9 @@ end_read (LlmKvSeq *self)
 void
 llm_kv_restore_end (LlmKvSeq *self)
 {
-  for (guint i = 0; i < self->holds->len; i++)
-    {
-      LlmKvChunk *chunk = llm_kv_seq_hold (self, i)->chunk;
-
-      if (chunk->restorer == self)
-        llm_kv_chunk_abandon (self->store, chunk);
-    }
+  LLM_EACH_IN (LlmKvHold, hold, self->holds)
+    if (hold->chunk->restorer == self)
+      llm_kv_chunk_abandon (self->store, hold->chunk);
   end_read (self);
 }
 

@@ -41,8 +41,7 @@ struct _LlmKvOpening
 
   /* what the threads look at */
   char *id;              /* (owned) */
-  LlmKvShape shape;
-  gsize *offsets;        /* (owned): what shape points at */
+  LlmKvShape *shape;     /* (owned) */
   Header *headers;       /* (owned): each belongs to a batch */
   guint n_headers;
   Batch *batches;        /* (owned) */
@@ -59,7 +58,7 @@ opening_free (LlmKvOpening *self)
     }
   g_free (self->headers);
   g_free (self->batches);
-  g_free (self->offsets);
+  g_rc_box_release (self->shape);
   g_free (self->id);
   g_free (self);
 }
@@ -106,7 +105,7 @@ open_header (LlmKvOpening *self,
       header->reason = g_strerror (-fd);
       return;
     }
-  header->extent = read_header (&self->shape, fd, &header->reason);
+  header->extent = read_header (self->shape, fd, &header->reason);
   close (fd);
 }
 
@@ -180,8 +179,7 @@ llm_kv_folder_begin_opening (LlmKvFolder *folder)
   self->folder = folder;
   self->storage = folder->storage;
   self->id = g_strdup (folder->id);
-  self->shape = folder->shape;
-  self->offsets = llm_kv_shape_own (&self->shape);
+  self->shape = g_rc_box_acquire (folder->shape);
   self->n_headers = folder->links->len;
   self->headers = g_new0 (Header, self->n_headers);
   for (guint i = 0; i < self->n_headers; i++)

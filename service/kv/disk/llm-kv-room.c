@@ -44,7 +44,7 @@ add_ranges (LlmKvFolder *self,
 
   for (guint i = 0; i < extent->n_chunks; i++)
     {
-      gsize bytes = llm_kv_extent_get_part (extent, &self->shape, i, group, NULL);
+      gsize bytes = llm_kv_extent_get_part (extent, self->shape, i, group, NULL);
 
       at += bytes;
       if (!link->dead[i])
@@ -78,7 +78,7 @@ punch (LlmKvFolder *self,
   if (fd < 0)
     return;
   header = g_malloc (extent->header_bytes);
-  llm_kv_extent_print (extent, &self->shape, link->dead, header);
+  llm_kv_extent_print (extent, self->shape, link->dead, header);
   ranges = g_array_new (FALSE, FALSE, sizeof (LlmKvRange));
   for (guint i = 0; i < extent->n_groups; i++)
     add_ranges (self, link, i, ranges);

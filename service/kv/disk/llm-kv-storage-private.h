@@ -9,6 +9,7 @@
 
 #pragma once
 
+#include "base/llm-each.h"
 #include "kv/disk/llm-kv-cleaner.h"
 #include "kv/disk/llm-kv-extent.h"
 
@@ -50,8 +51,7 @@ struct _LlmKvFolder
   gboolean is_untidy;    /* a link is, and storage has the folder in its queue */
 
   gboolean is_opened;    /* by llm_kv_folder_open(): what follows is only there then */
-  LlmKvShape shape;
-  gsize *offsets;        /* (owned): what shape points at */
+  LlmKvShape *shape;     /* (owned) */
   guint64 next;          /* number of the next extent */
   LlmKvOpening *opening; /* (nullable) (unowned): while headers are read */
   GHashTable *places;    /* (element-type guint LlmKvPlace) (owned), by number of chunk */
@@ -100,6 +100,10 @@ int         llm_kv_extent_open_fd      (int            folder_fd,
                                         guint64        number,
                                         int            flags);
 int         llm_kv_folder_open_fd      (LlmKvFolder   *self);
+/* Removes a file of the folder; its blocks go later. */
+void        llm_kv_folder_unlink       (LlmKvFolder   *self,
+                                        guint64        number,
+                                        const char    *suffix);
 /* Makes it where it is missing. */
 int         llm_kv_folder_make_fd      (LlmKvFolder   *self);
 /* The application whose folder this is; 0 when that is not known. */

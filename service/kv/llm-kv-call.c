@@ -136,12 +136,6 @@ llm_kv_seq_get_missing (LlmKvSeq *self,
     }
 }
 
-gboolean
-llm_kv_seq_has_fault (LlmKvSeq *self)
-{
-  return self->has_fault;
-}
-
 /* --- what storage has --- */
 
 /* What storage says is not trusted. */

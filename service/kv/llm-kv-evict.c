@@ -139,7 +139,7 @@ llm_kv_store_evict (LlmKvStore *self,
 {
   Eviction eviction = { .wanted = bytes };
 
-  llm_kv_store_poll (self);
+  llm_kv_store_wait (self, 0);
   look_at_holds (self);
   if (self->policy.whole)
     {
@@ -162,7 +162,7 @@ llm_kv_seq_evict (LlmKvSeq *self,
 {
   Eviction eviction = { .wanted = bytes };
 
-  llm_kv_store_poll (self->store);
+  llm_kv_store_wait (self->store, 0);
   look_at_holds (self->store);
   for (guint pass = 0; pass < 2; pass++)
     for (guint i = 0; i < self->holds->len && !is_enough (&eviction); i++)

@@ -16,10 +16,7 @@
 #pragma once
 
 #include "base/llm-each.h"
-#include "kernels/llk.h"
-#include "kv/llm-kv-arena.h"
 #include "kv/llm-kv-bits.h"
-#include "kv/llm-kv-queue.h"
 #include "kv/llm-kv.h"
 
 G_BEGIN_DECLS
@@ -79,71 +76,6 @@ typedef struct
   guint n_slots;          /* of these */
 } LlmKvRestored;
 
-/* What is left to do for a sequence between calls. */
-typedef enum
-{
-  LLM_KV_IDLE,
-  LLM_KV_TO_PACK,
-  LLM_KV_TO_WRITE,
-  LLM_KV_WAITS,           /* to pack what is being written still */
-  LLM_KV_N_STAGES,
-} LlmKvStage;
-
-struct _LlmKvSeq
-{
-  LlmKvStore *store;      /* (unowned) */
-  GList link;             /* in the store's sequences */
-  LlmKvFolder *folder;    /* (nullable) (owned) */
-  GArray *holds;          /* (element-type LlmKvHold) (owned): chunk i has the slots from
-                           * i * chunk_slots */
-  guint length;           /* slots */
-  guint n_slid;
-  guint n_sinks;          /* slots, of a window that slid */
-
-  gboolean is_locked;
-  gboolean is_whole;      /* while locked: all chunks were there when last looked at */
-  gboolean has_fault;
-  LlmKvRead *read;        /* (nullable) (owned) */
-  GArray *targets;        /* (element-type LlmKvRestored) (owned): of read */
-
-  LlmKvStage stage;
-  GList work_link;        /* in the store's stages */
-  guint8 *formats;        /* (nullable) (owned): that were chosen for the chunks */
-  guint n_formats;
-  guint at;               /* chunk to look at next */
-  gboolean write_failed;  /* since the last call */
-  GList *batches;         /* (owned): extents that are being written, see llm-kv-write.c */
-};
-
-struct _LlmKvStore
-{
-  LlmKvLayout layout;
-  LlmKvPolicy policy;
-  LlmKvProfile profile;
-  LlmLedger *ledger;      /* (nullable) (owned) */
-  LlmKvStorage *storage;  /* (nullable) (unowned) */
-  const LlkOps *ops;
-  guint *windows;         /* (nullable) (owned): layout.windows */
-  guint window;           /* the largest of them; 0: no layer has one */
-
-  gsize part_bytes[LLK_N_KV_FORMATS][2];       /* K and V of one head of one layer */
-  gsize *offsets[LLM_KV_N_FORMS];              /* (owned): of LlmKvShape; NULL for unused forms */
-  LlmKvArena arenas[LLM_KV_N_FORMS];
-  LlmKvShape shape;
-  guint64 bytes;
-  guint64 packed_bytes;
-  float *values;          /* (owned): one part as floats */
-  float *values_again;    /* (owned): unpacked, to see the error */
-
-  double errors[LLK_N_KV_FORMATS];             /* relative squared, running means */
-  guint n_errors;
-  LlmKvCounters counters;
-  LlmKvQueue queue;       /* of chunks that may be taken */
-  GQueue sequences;       /* of all, the last used last */
-  GQueue stages[LLM_KV_N_STAGES]; /* likewise, by what is left to do for them */
-  guint n_batches;
-};
-
 static inline LlmKvHold *
 llm_kv_seq_hold (LlmKvSeq *self,
                  guint     chunk)
@@ -179,8 +111,6 @@ gboolean    llm_kv_store_has_form    (LlmKvStore *store,
                                       guint       form);
 gboolean    llm_kv_store_has_room    (LlmKvStore *store,
                                       guint64     bytes);
-/* Takes the disk's answers. */
-void        llm_kv_store_poll        (LlmKvStore *store);
 
 /* --- chunks --- */
 

@@ -370,7 +370,7 @@ llm_kv_seq_begin_call (LlmKvSeq  *self,
     llm_kv_seq_preempt (self);
   llm_kv_work_stop (self);
   llm_kv_restore_end (self);
-  llm_kv_store_poll (self->store);
+  llm_kv_store_wait (self->store, 0);
 
   find_slots (self);
   choose_ways (self, n_new, ways, plan);
@@ -462,7 +462,7 @@ llm_kv_seq_make_resident (LlmKvSeq *self,
   if (self->is_whole)
     return LLM_READY;
 
-  llm_kv_store_poll (store);
+  llm_kv_store_wait (store, 0);
   self->is_whole = self->is_locked;
   for (guint i = 0; i < self->holds->len; i++)
     {

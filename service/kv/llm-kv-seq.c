@@ -9,18 +9,6 @@
 
 #include "common/llmsvc-error.h"
 
-guint
-llm_kv_seq_get_length (LlmKvSeq *self)
-{
-  return self->length;
-}
-
-const LlmKvLayout *
-llm_kv_seq_get_layout (LlmKvSeq *self)
-{
-  return &self->store->layout;
-}
-
 guint64
 llm_kv_seq_get_own_bytes (LlmKvSeq *self)
 {
@@ -31,18 +19,6 @@ llm_kv_seq_get_own_bytes (LlmKvSeq *self)
       bytes += self->store->arenas[hold->chunk->form].bytes;
 
   return bytes;
-}
-
-guint
-llm_kv_seq_get_n_slid (LlmKvSeq *self)
-{
-  return self->n_slid;
-}
-
-guint
-llm_kv_seq_get_n_sinks (LlmKvSeq *self)
-{
-  return self->n_sinks;
 }
 
 /* Whether slots may be written where they are. */
@@ -245,12 +221,6 @@ llm_kv_seq_write (LlmKvSeq    *self,
     llm_kv_chunk_clear_todo (store, chunk, G_GUINT64_CONSTANT (1) << place);
 }
 
-guint
-llm_kv_seq_get_n_chunks (LlmKvSeq *self)
-{
-  return self->holds->len;
-}
-
 void
 llm_kv_seq_view (LlmKvSeq  *self,
                  guint      layer,
@@ -332,10 +302,4 @@ llm_kv_seq_get_info (LlmKvSeq       *self,
     info->bits = (guint8) llk_kv_bits (LLM_KV_FORM_FORMAT (hold->chunk->form));
   else if (info->is_on_storage)
     info->bits = (guint8) llk_kv_bits (LLM_KV_FORM_FORMAT (hold->slot_form));
-}
-
-gboolean
-llm_kv_seq_is_locked (LlmKvSeq *self)
-{
-  return self->is_locked;
 }

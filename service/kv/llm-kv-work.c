@@ -162,7 +162,7 @@ llm_kv_store_work (LlmKvStore *self,
 {
   do
     {
-      llm_kv_store_poll (self);
+      llm_kv_store_wait (self, 0);
       if (self->n_batches < LLM_KV_MAX_BATCHES && self->stages[LLM_KV_TO_WRITE].length > 0)
         {
           LlmKvSeq *seq = g_queue_peek_head (&self->stages[LLM_KV_TO_WRITE]);

@@ -108,7 +108,7 @@ find_cached (LlmRequest *request,
     }
   llm_session_rewind (session, request->prompt, n_max);
   llm_session_slide (session, request->prompt, request->kinds, n_sinks, n_slid);
-  return llm_kv_seq_get_length (session->seq);
+  return session->seq->length;
 }
 
 /* --- what it will have to wait --- */

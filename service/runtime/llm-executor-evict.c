@@ -33,7 +33,7 @@ get_kv_bytes (LlmExecutor *self)
   guint64 bytes = 0;
 
   LLM_EACH (LlmRunner, runner, self->runners)
-    bytes += llm_kv_store_get_bytes (runner->instance->store);
+    bytes += runner->instance->store->bytes;
   return bytes;
 }
 

@@ -74,8 +74,8 @@ add_runner (LlmExecutorFigures *figures,
     }
   if (instance->store == NULL)
     return;
-  figures->idle_kv_bytes += llm_kv_store_get_bytes (instance->store);
-  llm_kv_counters_add (&figures->kv, llm_kv_store_get_counters (instance->store));
+  figures->idle_kv_bytes += instance->store->bytes;
+  llm_kv_counters_add (&figures->kv, &instance->store->counters);
 }
 
 void
@@ -155,7 +155,7 @@ static LlmContextMemory *
 describe_session (LlmSession *session)
 {
   LlmKvSeq *seq = session->seq;
-  guint n_chunks = seq != NULL ? llm_kv_seq_get_n_chunks (seq) : 0;
+  guint n_chunks = seq != NULL ? seq->holds->len : 0;
   LlmContextMemory *memory = llm_context_memory_new (n_chunks);
 
   for (guint i = 0; i < n_chunks; i++)
@@ -172,8 +172,8 @@ describe_session (LlmSession *session)
     }
   if (n_chunks > 0)
     {
-      memory->chunk_tokens = llm_kv_seq_get_layout (seq)->chunk_slots;
-      memory->tokens = llm_kv_seq_get_length (seq);
+      memory->chunk_tokens = seq->store->layout.chunk_slots;
+      memory->tokens = seq->length;
     }
   memory->residency = llm_residency_to_string (llm_session_get_residency (session));
   return memory;

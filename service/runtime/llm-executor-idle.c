@@ -50,7 +50,7 @@ take_profile (LlmRunner          *self,
   LlmProfileKey key = llm_runner_get_profile_key (self);
   g_autoptr(GError) error = NULL;
 
-  llm_kv_store_set_profile (self->instance->store, profile);
+  self->instance->store->profile = *profile;
   llm_cost_model_seed_prompts (llm_scheduler_get_costs (self->scheduler), llm_kv_profile_rows,
                                profile->prompt_us, LLM_KV_PROFILE_POINTS, profile->depth_us);
   if (executor->config.cache_folder != NULL

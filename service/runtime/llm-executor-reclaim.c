@@ -57,7 +57,7 @@ look_at_stores (LlmExecutor *self)
     {
       LlmKvStore *store = runner->instance->store;
 
-      state.bytes += llm_kv_store_get_bytes (store);
+      state.bytes += store->bytes;
       state.is_settled = state.is_settled && llm_kv_store_is_settled (store);
     }
   return state;

@@ -120,7 +120,7 @@ llm_request_lock_chunks (LlmRequest *request,
       if (!request->is_resident && llm_executor_make_room (request->executor, bytes) == 0
           && !preempt_other (request) && !make_urgent (request))
         {
-          if (llm_kv_seq_is_locked (session->seq))
+          if (session->seq->is_locked)
             llm_kv_seq_preempt (session->seq);
           g_propagate_error (error, g_steal_pointer (&no_room));
           return FALSE;
@@ -138,7 +138,7 @@ llm_request_lock_chunks (LlmRequest *request,
   llm_request_count_left (request, &n_missing);
   if (n_missing > 0)
     session->n_settled = 0;
-  if (llm_kv_seq_get_length (session->seq) == request->n_known)
+  if (session->seq->length == request->n_known)
     request->result.n_reused = request->n_known - n_missing;
   return TRUE;
 }

@@ -120,7 +120,7 @@ propose (LlmRequest *request,
          guint       n)
 {
   LlmDecoder *decoder = request->decoder;
-  guint n_positions = request->n_ctx - llm_kv_seq_get_length (request->session->seq);
+  guint n_positions = request->n_ctx - request->session->seq->length;
   guint n_tokens = request->max_tokens - request->result.tokens->len;
 
   n = MIN (MIN (n, decoder->n_rows), MAX (MIN (n_positions, n_tokens), 1));
@@ -175,7 +175,7 @@ add_row (LlmStep    *step,
   guint token = llm_session_find_token (session, slot);
   LlmRow row = {
     .token = g_array_index (session->tokens, gint32, token),
-    .position = slot + llm_kv_seq_get_n_slid (session->seq),
+    .position = slot + session->seq->n_slid,
     .sequence = step->sequences->len,
     .slot = slot,
     .visibility = { .kind = LLM_VISIBLE_CAUSAL },
@@ -196,7 +196,7 @@ add_rows (LlmRequest   *request,
           GError      **error)
 {
   LlmSession *session = request->session;
-  guint first = llm_kv_seq_get_length (session->seq);
+  guint first = session->seq->length;
   guint n_missing;
   guint n_left = llm_request_count_left (request, &n_missing);
   gboolean decodes = n_left == 1 && n_missing == 0 && !is_prefilling (request)
@@ -236,8 +236,7 @@ recover (LlmStep *step)
 
   /* asking for what is missing answers the fault */
   for (guint i = 0; i < step->n_budgets; i++)
-    has_fault = llm_kv_seq_has_fault (llm_request_of (step->budgets[i].entry)->session->seq)
-                || has_fault;
+    has_fault = has_fault || llm_request_of (step->budgets[i].entry)->session->seq->has_fault;
   llm_step_take_back (step);
   return has_fault;
 }

@@ -50,7 +50,7 @@ llm_runner_open_store (LlmRunner *self)
   self->is_measured = llm_profile_load (executor->config.cache_folder, &key, &profile)
                       || llm_profile_load (executor->config.system_cache_folder, &key, &profile);
   if (self->is_measured)
-    llm_kv_store_set_profile (self->instance->store, &profile);
+    self->instance->store->profile = profile;
 }
 
 static void
@@ -95,7 +95,7 @@ llm_runner_close_store (LlmRunner *self)
   llm_executor_tell_all (executor);
   llm_executor_publish (executor);
   drop_sessions (self);
-  llm_kv_counters_add (&executor->earlier, llm_kv_store_get_counters (store));
+  llm_kv_counters_add (&executor->earlier, &store->counters);
   llm_instance_close_store (self->instance);
 }
 

@@ -144,12 +144,6 @@ llm_kv_extent_new (const LlmKvShape  *shape,
   return self;
 }
 
-LlmKvExtent *
-llm_kv_extent_ref (LlmKvExtent *self)
-{
-  return g_rc_box_acquire (self);
-}
-
 static void
 clear (gpointer data)
 {

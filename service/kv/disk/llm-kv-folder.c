@@ -124,12 +124,9 @@ llm_kv_folder_touch_fd (int fd)
 }
 
 void
-llm_kv_folder_touch (LlmKvFolder *self,
-                     int          fd)
+llm_kv_folder_touch (LlmKvFolder *self)
 {
   self->used = ++self->storage->n_uses;
-  if (fd >= 0)
-    llm_kv_folder_touch_fd (fd);
 }
 
 /* --- files --- */
@@ -174,12 +171,6 @@ llm_kv_link_new (guint64    number,
   self->number = number;
   self->file = file;
   return self;
-}
-
-LlmKvLink *
-llm_kv_link_ref (LlmKvLink *self)
-{
-  return g_rc_box_acquire (self);
 }
 
 static void

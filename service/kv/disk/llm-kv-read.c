@@ -416,7 +416,7 @@ add_source (LlmKvRead   *self,
 {
   guint64 number = self->targets[order[0]].slot.extent;
   LlmKvLink *link = llm_kv_folder_find_link (self->folder, number);
-  Source source = { .link = llm_kv_link_ref (link), .fd = -ECANCELED };
+  Source source = { .link = g_rc_box_acquire (link), .fd = -ECANCELED };
 
   for (guint i = 0; i < n; i++)
     self->targets[order[i]].source = self->sources->len;
@@ -445,7 +445,7 @@ plan (LlmKvRead *self)
       add_source (self, order + first, end - first);
     }
   g_array_sort (self->requests, compare_requests);
-  llm_kv_folder_touch (self->folder, -1);
+  llm_kv_folder_touch (self->folder);
 }
 
 LlmKvRead *

@@ -290,7 +290,7 @@ llm_kv_folder_open (LlmKvStorage     *storage,
   self->writes = g_ptr_array_new ();
   self->reads = g_ptr_array_new ();
   self->shape = llm_kv_shape_copy (shape);
-  llm_kv_folder_touch (self, -1);
+  llm_kv_folder_touch (self);
 
   self->next = 1;
   LLM_EACH (const LlmKvLink, link, self->links)
@@ -360,7 +360,7 @@ copy_link (LlmKvFolder     *self,
                                      llm_kv_storage_hold_file (self->storage, file->inode,
                                                                file->bytes, file->app));
 
-  llm_kv_link_set_extent (link, llm_kv_extent_ref (from->extent));
+  llm_kv_link_set_extent (link, g_rc_box_acquire (from->extent));
   memcpy (link->dead, from->dead, from->extent->n_chunks);
   link->n_live = from->n_live;
   link->waste = from->waste;

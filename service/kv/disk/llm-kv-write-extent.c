@@ -108,7 +108,7 @@ succeed (LlmKvWrite *self)
 
   for (guint i = 0; i < self->extent->n_chunks; i++)
     slots[i] = (LlmKvSlot) { self->number, i };
-  llm_kv_link_set_extent (link, llm_kv_extent_ref (self->extent));
+  llm_kv_link_set_extent (link, g_rc_box_acquire (self->extent));
   llm_kv_folder_add_link (folder, link);
   llm_kv_folder_index (folder, link);
   self->storage->is_failing = FALSE;
@@ -287,7 +287,7 @@ make_file (LlmKvWrite *self,
       return fd;
     else
       code = -errno;
-  while (code == -ENOSPC && llm_kv_storage_evict (self->storage, self->folder));
+  while (code == -ENOSPC && llm_kv_storage_evict (self->storage, 0, self->folder));
   if (code == -EOPNOTSUPP || code == -ENOSYS)
     return fd;
   close (fd);
@@ -311,7 +311,8 @@ begin (LlmKvWrite *self)
       return FALSE;
     }
   self->fd = make_file (self, folder);
-  llm_kv_folder_touch (target, folder);
+  llm_kv_folder_touch (target);
+  llm_kv_folder_touch_fd (folder);
   close (folder);
   if (self->fd < 0)
     {

@@ -204,7 +204,7 @@ make_row (BenchEngine *self,
 {
   return (LlmRow) {
     .token = choose_token (self),
-    .position = slot + llm_kv_seq_get_n_slid (sequence),
+    .position = slot + sequence->n_slid,
     .sequence = index,
     .slot = slot,
     .visibility = { .kind = LLM_VISIBLE_CAUSAL },
@@ -219,7 +219,7 @@ append_row (BenchEngine *self,
             guint        index,
             LlkRowKind   kind)
 {
-  guint slot = llm_kv_seq_get_length (sequence);
+  guint slot = sequence->length;
   g_autoptr(GError) error = NULL;
 
   if (!llm_kv_seq_append (sequence, 1, &error))
@@ -333,7 +333,7 @@ bench_store_restore (LlmKvStore *store,
                      LlmKvSeq   *sequence,
                      GError    **error)
 {
-  guint n_layers = llm_kv_store_get_layout (store)->n_layers;
+  guint n_layers = store->layout.n_layers;
   LlmStatus status = LLM_READY;
 
   for (guint layer = 0; layer < n_layers && status == LLM_READY; layer++)
@@ -355,9 +355,9 @@ bench_sequence_fill (LlmKvSeq *sequence,
                      guint     n_slots,
                      GError  **error)
 {
-  const LlmKvLayout *layout = llm_kv_seq_get_layout (sequence);
+  const LlmKvLayout *layout = &sequence->store->layout;
   guint n_values = layout->n_kv_heads * layout->head_dim;
-  guint first = llm_kv_seq_get_length (sequence);
+  guint first = sequence->length;
   g_autofree float *values = g_new (float, 2 * n_values + FILL_PERIOD);
 
   for (guint i = 0; i < 2 * n_values + FILL_PERIOD; i++)
@@ -368,7 +368,7 @@ bench_sequence_fill (LlmKvSeq *sequence,
     for (guint layer = 0; layer < layout->n_layers; layer++)
       llm_kv_seq_write (sequence, layer, slot, values + slot % FILL_PERIOD,
                         values + n_values + layer % FILL_PERIOD);
-  for (guint chunk = 0; chunk < llm_kv_seq_get_n_chunks (sequence); chunk++)
+  for (guint chunk = 0; chunk < sequence->holds->len; chunk++)
     llm_kv_seq_add_density (sequence, chunk, (float) (1 + chunk * 7 % 5), (float) n_slots);
   return TRUE;
 }
@@ -377,7 +377,7 @@ void
 bench_store_end_call (LlmKvStore *store,
                       LlmKvSeq   *sequence)
 {
-  guint n = llm_kv_seq_get_length (sequence);
+  guint n = sequence->length;
   g_autofree gint32 *tokens = g_new (gint32, MAX (n, 1));
 
   for (guint i = 0; i < n; i++)

@@ -157,7 +157,7 @@ fill_variant (Rounds  *rounds,
       bench_store_end_call (store, variant->filled[i]);
     }
   if (variant->store != NULL && depth > 0)
-    variant->position_bytes = (double) llm_kv_store_get_bytes (store) /
+    variant->position_bytes = (double) store->bytes /
                               ((double) opt_batch * depth);
 }
 

@@ -128,7 +128,7 @@ measure_question (BenchReal        *real,
                   BenchFigure *figure,
                   GError     **error)
 {
-  guint length = llm_kv_seq_get_length (sequence);
+  guint length = sequence->length;
   double us;
 
   if (!bench_real_ask (real, sequence, BENCH_N_NEW, NULL, NULL, &us, error))

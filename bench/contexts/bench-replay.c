@@ -77,7 +77,7 @@ open_store (Run     *run,
         return FALSE;
     }
   bench_profile_set_device (&profile, config->device, run->factor);
-  llm_kv_store_set_profile (run->store, &profile);
+  run->store->profile = profile;
   return TRUE;
 }
 
@@ -175,7 +175,7 @@ append (Run      *run,
         guint     n_slots,
         GError  **error)
 {
-  guint first = llm_kv_seq_get_length (sequence);
+  guint first = sequence->length;
   guint n_tries = 0;
 
   while (!llm_kv_seq_append (sequence, n_slots, error))
@@ -192,7 +192,7 @@ add_densities (LlmKvSeq *sequence,
                guint     context,
                guint     n_rows)
 {
-  guint n_chunks = llm_kv_seq_get_n_chunks (sequence);
+  guint n_chunks = sequence->holds->len;
 
   for (guint i = 0; i < n_chunks; i++)
     {
@@ -210,7 +210,7 @@ end_call (Run     *run,
           Context *context,
           guint    index)
 {
-  guint n = llm_kv_seq_get_length (context->sequence);
+  guint n = context->sequence->length;
   g_autofree gint32 *tokens = g_new (gint32, n);
 
   for (guint i = 0; i < n; i++)
@@ -226,7 +226,7 @@ run_call (Run             *run,
 {
   Context *context = &run->contexts[call->context];
   LlmKvSeq *sequence = context->sequence;
-  const LlmKvCounters *counters = llm_kv_store_get_counters (run->store);
+  const LlmKvCounters *counters = &run->store->counters;
   BenchSwitch s = { .is_counted = call->is_counted };
   g_autofree LlmKvChunkInfo *infos = bench_switch_get_infos (sequence);
   g_autoptr(GArray) missing = g_array_new (FALSE, FALSE, sizeof (guint));

@@ -35,7 +35,7 @@ bench_profile_set_device (LlmKvProfile      *self,
 LlmKvChunkInfo *
 bench_switch_get_infos (LlmKvSeq *sequence)
 {
-  guint n = llm_kv_seq_get_n_chunks (sequence);
+  guint n = sequence->holds->len;
   LlmKvChunkInfo *infos = g_new (LlmKvChunkInfo, MAX (n, 1));
 
   for (guint i = 0; i < n; i++)
@@ -113,13 +113,13 @@ bench_switch_note (BenchSwitch           *self,
                    const GArray          *missing,
                    guint                  n_new)
 {
-  const LlmKvLayout *layout = llm_kv_store_get_layout (store);
-  const LlmKvPolicy *policy = llm_kv_store_get_policy (store);
+  const LlmKvLayout *layout = &store->layout;
+  const LlmKvPolicy *policy = &store->policy;
   double factor = (double) shape->n_layers * shape->n_kv_heads /
                   ((double) layout->n_layers * layout->n_kv_heads);
   guint slots = layout->chunk_slots;
-  guint length = llm_kv_seq_get_length (sequence);
-  guint n_chunks = llm_kv_seq_get_n_chunks (sequence);
+  guint length = sequence->length;
+  guint n_chunks = sequence->holds->len;
   g_autofree gboolean *is_read = g_new (gboolean, MAX (n_chunks, 1));
   g_autoptr(GArray) priced = g_array_new (FALSE, FALSE, sizeof (guint));
   double us[2];

@@ -62,7 +62,7 @@ static void
 evict (Switches *self)
 {
   LlmKvStore *store = self->real->engine->store;
-  double all = (double) llm_kv_store_get_packed_bytes (store);
+  double all = (double) store->packed_bytes;
 
   llm_kv_store_evict (store, (guint64) (all * bench_random_get (&self->random)), FALSE);
 }
@@ -71,7 +71,7 @@ static BenchPrice
 get_price (Switches          *self,
            const BenchSwitch *s)
 {
-  return bench_switch_price (s, llm_kv_store_get_policy (self->real->engine->store), &self->disk,
+  return bench_switch_price (s, &self->real->engine->store->policy, &self->disk,
                              &self->rates);
 }
 
@@ -195,7 +195,7 @@ run_switches (BenchReal    *real,
     return FALSE;
   profile = self.rates.profile;
   bench_profile_set_device (&profile, &self.disk, 1);
-  llm_kv_store_set_profile (real->engine->store, &profile);
+  real->engine->store->profile = profile;
   is_done = fill_contexts (&self, error) && measure_switches (&self, error);
   for (guint i = 0; i < N_CONTEXTS; i++)
     g_clear_pointer (&self.sequences[i], llm_kv_seq_free);

@@ -95,7 +95,7 @@ check_row (LlmForward     *self,
     return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
                      "The model has no sub-model of %u percent", row->sub_model);
   if (row->sequence >= batch->n_sequences
-      || row->slot >= llm_kv_seq_get_length (batch->sequences[row->sequence]))
+      || row->slot >= batch->sequences[row->sequence]->length)
     return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
                      "Row %u is for slot %u of sequence %u, which does not exist", index, row->slot,
                      row->sequence);
@@ -115,7 +115,7 @@ check_batch (LlmForward     *self,
 
   for (guint i = 0; i < batch->n_sequences; i++)
     {
-      const LlmKvLayout *layout = llm_kv_seq_get_layout (batch->sequences[i]);
+      const LlmKvLayout *layout = &batch->sequences[i]->store->layout;
 
       if (layout->n_layers != self->hparams->n_layers
           || layout->n_kv_heads != self->hparams->n_kv_heads
@@ -177,7 +177,7 @@ count_chunks (LlmForward *self)
   g_array_set_size (self->first_view, self->batch->n_sequences + 1);
   for (guint i = 0; i < self->batch->n_sequences; i++)
     {
-      guint n_chunks = llm_kv_seq_get_n_chunks (self->batch->sequences[i]);
+      guint n_chunks = self->batch->sequences[i]->holds->len;
 
       g_array_index (self->first_view, guint, i) = n;
       n += n_chunks;

@@ -7,6 +7,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "base/llm-each.h"
+
 #define LINE ((gsize) 64)
 #define HUGE_PAGE ((gsize) 2 << 20)
 /* Address space of a block, unless a single chunk takes more. */
@@ -75,13 +77,9 @@ find_block (LlmKvArena *self)
 {
   guint64 full = G_MAXUINT64 >> (LLM_KV_BLOCK_CHUNKS - self->block_chunks);
 
-  for (guint i = 0; i < self->blocks->len; i++)
-    {
-      LlmKvBlock *block = g_ptr_array_index (self->blocks, i);
-
-      if (block->used != full)
-        return block;
-    }
+  LLM_EACH (LlmKvBlock, block, self->blocks)
+    if (block->used != full)
+      return block;
 
   return add_block (self);
 }

@@ -16,9 +16,8 @@ llm_kv_seq_new (LlmKvStore *store,
                 const char *app,
                 const char *id)
 {
-  LlmKvSeq *self;
+  LlmKvSeq *self = g_new0 (LlmKvSeq, 1);
 
-  self = g_new0 (LlmKvSeq, 1);
   self->store = store;
   self->link.data = self;
   self->work_link.data = self;
@@ -27,6 +26,7 @@ llm_kv_seq_new (LlmKvStore *store,
   if (store->storage != NULL && app != NULL && id != NULL)
     self->folder = llm_kv_folder_open (store->storage, app, id, &store->shape);
   g_queue_push_tail_link (&store->sequences, &self->link);
+  g_queue_push_tail_link (&store->stages[LLM_KV_IDLE], &self->work_link);
   return self;
 }
 
@@ -48,10 +48,11 @@ llm_kv_seq_free (LlmKvSeq *self)
   llm_kv_restore_end (self);
   g_clear_pointer (&self->folder, llm_kv_folder_close);
   llm_kv_work_cancel_writes (self);
-  llm_kv_seq_drop_chunks (self, 0);
+  llm_kv_seq_drop_chunks (self, 0, self->holds->len);
   g_array_unref (self->holds);
   g_array_unref (self->targets);
   g_queue_unlink (&self->store->sequences, &self->link);
+  g_queue_unlink (&self->store->stages[self->stage], &self->work_link);
   g_free (self);
 }
 
@@ -135,12 +136,6 @@ llm_kv_seq_get_missing (LlmKvSeq *self,
     }
 }
 
-gboolean
-llm_kv_seq_has_fault (LlmKvSeq *self)
-{
-  return self->has_fault;
-}
-
 /* --- what storage has --- */
 
 /* What storage says is not trusted. */
@@ -211,7 +206,7 @@ llm_kv_seq_attach (LlmKvSeq     *self,
         n_kept = self->holds->len + 1;
       g_array_append_val (self->holds, hold);
     }
-  llm_kv_seq_drop_chunks (self, n_kept);
+  llm_kv_seq_drop_chunks (self, n_kept, self->holds->len);
   self->length = n_kept * slots;
   return self->length;
 }

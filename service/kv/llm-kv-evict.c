@@ -20,29 +20,22 @@ look_at_holds (LlmKvStore *self)
     {
       LlmKvSeq *seq = l->data;
 
-      for (guint i = 0; i < seq->holds->len; i++)
+      LLM_EACH_IN (LlmKvHold, hold, seq->holds)
         {
-          LlmKvChunk *chunk = llm_kv_seq_hold (seq, i)->chunk;
-
-          chunk->n_unwritten = 0;
-          chunk->can_be_written = FALSE;
+          hold->chunk->n_unwritten = 0;
+          hold->chunk->can_be_written = FALSE;
         }
     }
   for (GList *l = self->sequences.head; l != NULL; l = l->next)
     {
       LlmKvSeq *seq = l->data;
 
-      for (guint i = 0; i < seq->holds->len; i++)
-        {
-          LlmKvChunk *chunk = llm_kv_seq_hold (seq, i)->chunk;
-
-          if (llm_kv_seq_is_written (seq, i))
-            continue;
-
-          chunk->n_unwritten++;
-          if (llm_kv_work_can_write (seq, i))
-            chunk->can_be_written = TRUE;
-        }
+      LLM_EACH_IN (LlmKvHold, hold, seq->holds)
+        if (!llm_kv_hold_is_written (hold))
+          {
+            hold->chunk->n_unwritten++;
+            hold->chunk->can_be_written |= llm_kv_work_can_write (seq, hold);
+          }
     }
 }
 
@@ -115,16 +108,9 @@ take_contexts (LlmKvStore *self,
     {
       LlmKvSeq *seq = l->data;
 
-      if (seq->is_locked)
-        continue;
-
-      for (guint i = 0; i < seq->holds->len; i++)
-        {
-          LlmKvChunk *chunk = llm_kv_seq_hold (seq, i)->chunk;
-
-          if (may_be_taken (chunk))
-            take (self, chunk, in_haste, eviction);
-        }
+      LLM_EACH_IN (LlmKvHold, hold, seq->holds)
+        if (!seq->is_locked && may_be_taken (hold->chunk))
+          take (self, hold->chunk, in_haste, eviction);
     }
 }
 
@@ -137,9 +123,10 @@ have_written (LlmKvStore *self)
       LlmKvSeq *seq = l->data;
       gboolean is_asked = FALSE;
 
-      for (guint i = 0; i < seq->holds->len && !is_asked; i++)
-        is_asked = llm_kv_seq_hold (seq, i)->chunk->leaves && !llm_kv_seq_is_written (seq, i)
-                   && llm_kv_work_can_write (seq, i);
+      LLM_EACH_IN (LlmKvHold, hold, seq->holds)
+        is_asked = is_asked
+                   || (hold->chunk->leaves && !llm_kv_hold_is_written (hold)
+                       && llm_kv_work_can_write (seq, hold));
       if (is_asked && seq->stage != LLM_KV_TO_PACK)
         llm_kv_work_begin (seq);
     }
@@ -152,7 +139,7 @@ llm_kv_store_evict (LlmKvStore *self,
 {
   Eviction eviction = { .wanted = bytes };
 
-  llm_kv_store_poll (self);
+  llm_kv_store_wait (self, 0);
   look_at_holds (self);
   if (self->policy.whole)
     {
@@ -175,7 +162,7 @@ llm_kv_seq_evict (LlmKvSeq *self,
 {
   Eviction eviction = { .wanted = bytes };
 
-  llm_kv_store_poll (self->store);
+  llm_kv_store_wait (self->store, 0);
   look_at_holds (self->store);
   for (guint pass = 0; pass < 2; pass++)
     for (guint i = 0; i < self->holds->len && !is_enough (&eviction); i++)

@@ -60,11 +60,8 @@ llm_kv_seq_is_enough (LlmKvSeq *self,
 }
 
 gboolean
-llm_kv_seq_is_written (LlmKvSeq *self,
-                       guint     chunk)
+llm_kv_hold_is_written (const LlmKvHold *hold)
 {
-  LlmKvHold *hold = llm_kv_seq_hold (self, chunk);
-
   return hold->slot.extent != 0 && hold->slot_form == hold->chunk->form;
 }
 
@@ -157,9 +154,10 @@ llm_kv_seq_compute (LlmKvSeq *self,
 
 void
 llm_kv_seq_drop_chunks (LlmKvSeq *self,
-                        guint     n_kept)
+                        guint     first,
+                        guint     end)
 {
-  for (guint i = n_kept; i < self->holds->len; i++)
+  for (guint i = first; i < end; i++)
     {
       LlmKvChunk *chunk = llm_kv_seq_hold (self, i)->chunk;
 
@@ -169,7 +167,19 @@ llm_kv_seq_drop_chunks (LlmKvSeq *self,
         llm_kv_chunk_unlock (self->store, chunk);
       llm_kv_chunk_unref (self->store, chunk);
     }
-  g_array_set_size (self->holds, n_kept);
+  if (end > first)
+    g_array_remove_range (self->holds, first, end - first);
+}
+
+LlmKvChunk *
+llm_kv_seq_add_chunk (LlmKvSeq *self)
+{
+  LlmKvHold hold = { .chunk = llm_kv_chunk_new (self->store) };
+
+  if (self->is_locked)
+    llm_kv_chunk_lock (self->store, hold.chunk);
+  g_array_append_val (self->holds, hold);
+  return hold.chunk;
 }
 
 /* From the end on, so that the chunks others may share are the last that go. */
@@ -191,42 +201,18 @@ llm_kv_seq_lock (LlmKvSeq *self)
   self->is_locked = TRUE;
   self->is_whole = FALSE;
   self->has_fault = FALSE;
-  for (guint i = 0; i < self->holds->len; i++)
-    llm_kv_chunk_lock (self->store, llm_kv_seq_hold (self, i)->chunk);
+  LLM_EACH_IN (LlmKvHold, hold, self->holds)
+    llm_kv_chunk_lock (self->store, hold->chunk);
 }
 
 /* --- work that is left --- */
-
-
-static GQueue *
-get_list (LlmKvStore *store,
-          LlmKvStage  stage)
-{
-  switch (stage)
-    {
-    case LLM_KV_TO_PACK:
-      return &store->to_pack;
-    case LLM_KV_TO_WRITE:
-      return &store->to_write;
-    case LLM_KV_WAITS:
-      return &store->waiting;
-    case LLM_KV_IDLE:
-    default:
-      return NULL;
-    }
-}
 
 void
 llm_kv_work_set_stage (LlmKvSeq  *self,
                        LlmKvStage stage)
 {
-  GQueue *from = get_list (self->store, self->stage);
-  GQueue *to = get_list (self->store, stage);
-
-  if (from != NULL)
-    g_queue_unlink (from, &self->work_link);
-  if (to != NULL)
-    g_queue_push_tail_link (to, &self->work_link);
+  g_queue_unlink (&self->store->stages[self->stage], &self->work_link);
+  g_queue_push_tail_link (&self->store->stages[stage], &self->work_link);
   self->stage = stage;
   self->at = 0;
 }

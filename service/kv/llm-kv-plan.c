@@ -79,12 +79,6 @@ compare_chunks (gconstpointer a,
   return first < second ? -1 : 1;
 }
 
-static gboolean
-can_be_read (const LlmKvPlanChunk *chunk)
-{
-  return chunk->bytes > 0;
-}
-
 /* Of @n_chunks recomputed ones and the new rows. Where the chunks lie is not known: they see half
  * of what the new rows see, on average. */
 static double
@@ -121,7 +115,7 @@ llm_kv_plan_make (LlmKvPlanChunk     *chunks,
 
   for (guint i = 0; i < n; i++)
     {
-      chunks[i].recomputes = !can_be_read (&chunks[i]);
+      chunks[i].recomputes = chunks[i].bytes == 0;
       if (chunks[i].recomputes)
         n_lost++;
       else if (may_recompute && !chunks[i].is_fixed)

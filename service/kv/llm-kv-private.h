@@ -15,10 +15,8 @@
 
 #pragma once
 
-#include "kernels/llk.h"
-#include "kv/llm-kv-arena.h"
+#include "base/llm-each.h"
 #include "kv/llm-kv-bits.h"
-#include "kv/llm-kv-queue.h"
 #include "kv/llm-kv.h"
 
 G_BEGIN_DECLS
@@ -78,72 +76,6 @@ typedef struct
   guint n_slots;          /* of these */
 } LlmKvRestored;
 
-/* What is left to do for a sequence between calls. */
-typedef enum
-{
-  LLM_KV_IDLE,
-  LLM_KV_TO_PACK,
-  LLM_KV_TO_WRITE,
-  LLM_KV_WAITS,           /* to pack what is being written still */
-} LlmKvStage;
-
-struct _LlmKvSeq
-{
-  LlmKvStore *store;      /* (unowned) */
-  GList link;             /* in the store's sequences */
-  LlmKvFolder *folder;    /* (nullable) (owned) */
-  GArray *holds;          /* (element-type LlmKvHold) (owned): chunk i has the slots from
-                           * i * chunk_slots */
-  guint length;           /* slots */
-  guint n_slid;
-  guint n_sinks;          /* slots, of a window that slid */
-
-  gboolean is_locked;
-  gboolean is_whole;      /* while locked: all chunks were there when last looked at */
-  gboolean has_fault;
-  LlmKvRead *read;        /* (nullable) (owned) */
-  GArray *targets;        /* (element-type LlmKvRestored) (owned): of read */
-
-  LlmKvStage stage;
-  GList work_link;        /* in the store's list of that stage */
-  guint8 *formats;        /* (nullable) (owned): that were chosen for the chunks */
-  guint n_formats;
-  guint at;               /* chunk to look at next */
-  gboolean write_failed;  /* since the last call */
-  GList *batches;         /* (owned): extents that are being written, see llm-kv-write.c */
-};
-
-struct _LlmKvStore
-{
-  LlmKvLayout layout;
-  LlmKvPolicy policy;
-  LlmKvProfile profile;
-  LlmLedger *ledger;      /* (nullable) (owned) */
-  LlmKvStorage *storage;  /* (nullable) (unowned) */
-  const LlkOps *ops;
-  guint *windows;         /* (nullable) (owned): layout.windows */
-  guint window;           /* the largest of them; 0: no layer has one */
-
-  gsize part_bytes[LLK_N_KV_FORMATS][2];       /* K and V of one head of one layer */
-  gsize *offsets[LLM_KV_N_FORMS];              /* (owned): of LlmKvShape; NULL for unused forms */
-  LlmKvArena arenas[LLM_KV_N_FORMS];
-  LlmKvShape shape;
-  guint64 bytes;
-  guint64 packed_bytes;
-  float *values;          /* (owned): one part as floats */
-  float *values_again;    /* (owned): unpacked, to see the error */
-
-  double errors[LLK_N_KV_FORMATS];             /* relative squared, running means */
-  guint n_errors;
-  LlmKvCounters counters;
-  LlmKvQueue queue;       /* of chunks that may be taken */
-  GQueue sequences;       /* of all, the last used last */
-  GQueue to_pack;
-  GQueue to_write;
-  GQueue waiting;
-  guint n_batches;
-};
-
 static inline LlmKvHold *
 llm_kv_seq_hold (LlmKvSeq *self,
                  guint     chunk)
@@ -179,8 +111,6 @@ gboolean    llm_kv_store_has_form    (LlmKvStore *store,
                                       guint       form);
 gboolean    llm_kv_store_has_room    (LlmKvStore *store,
                                       guint64     bytes);
-/* Takes the disk's answers. */
-void        llm_kv_store_poll        (LlmKvStore *store);
 
 /* --- chunks --- */
 
@@ -271,8 +201,7 @@ gboolean    llm_kv_seq_is_enough     (LlmKvSeq   *self,
                                       LlmKvForm   form,
                                       guint       slot);
 /* Whether storage has the chunk as it is in memory. */
-gboolean    llm_kv_seq_is_written    (LlmKvSeq   *self,
-                                      guint       chunk);
+gboolean    llm_kv_hold_is_written   (const LlmKvHold *hold);
 /* Puts another chunk (transfer full) into the place of the one held, with the same lock. */
 void        llm_kv_seq_replace       (LlmKvSeq   *self,
                                       guint       chunk,
@@ -287,9 +216,12 @@ LlmKvChunk *llm_kv_seq_make_writable (LlmKvSeq   *self,
 /* All chunks. */
 void        llm_kv_seq_lock          (LlmKvSeq   *self);
 void        llm_kv_seq_unlock        (LlmKvSeq   *self);
-/* Drops all chunks from @n_kept on. */
+/* Drops the chunks [@first, @end). */
 void        llm_kv_seq_drop_chunks   (LlmKvSeq   *self,
-                                      guint       n_kept);
+                                      guint       first,
+                                      guint       end);
+/* (transfer none): another one, GONE, behind those there are. */
+LlmKvChunk *llm_kv_seq_add_chunk     (LlmKvSeq   *self);
 /* Makes all slots of the chunk, which is not there or not as it is needed, to be computed by this
  * sequence. FALSE when the system has no memory; the chunk is GONE then. */
 gboolean    llm_kv_seq_compute       (LlmKvSeq   *self,
@@ -318,9 +250,9 @@ void        llm_kv_work_stop         (LlmKvSeq   *self);
 void        llm_kv_work_restart      (LlmKvSeq   *self);
 void        llm_kv_work_set_stage    (LlmKvSeq   *self,
                                       LlmKvStage  stage);
-/* Whether the sequence's folder could take the chunk. */
+/* Whether the sequence's folder could take what it holds there. */
 gboolean    llm_kv_work_can_write    (LlmKvSeq   *self,
-                                      guint       chunk);
+                                      const LlmKvHold *hold);
 /* Submits an extent. FALSE when there was nothing to write; what was to leave then has left. */
 gboolean    llm_kv_work_write        (LlmKvSeq   *self);
 /* The sequence goes, and its folder is closed: nobody answers any more. */

@@ -123,10 +123,8 @@ static void
 end_read (LlmKvSeq *self)
 {
   g_clear_pointer (&self->read, llm_kv_read_free);
-  for (guint i = 0; i < self->targets->len; i++)
+  LLM_EACH_IN (const LlmKvRestored, target, self->targets)
     {
-      const LlmKvRestored *target = &g_array_index (self->targets, LlmKvRestored, i);
-
       llm_kv_chunk_unpin (self->store, target->chunk);
       if (target->into != NULL)
         llm_kv_chunk_unpin (self->store, target->into);
@@ -137,13 +135,9 @@ end_read (LlmKvSeq *self)
 void
 llm_kv_restore_end (LlmKvSeq *self)
 {
-  for (guint i = 0; i < self->holds->len; i++)
-    {
-      LlmKvChunk *chunk = llm_kv_seq_hold (self, i)->chunk;
-
-      if (chunk->restorer == self)
-        llm_kv_chunk_abandon (self->store, chunk);
-    }
+  LLM_EACH_IN (LlmKvHold, hold, self->holds)
+    if (hold->chunk->restorer == self)
+      llm_kv_chunk_abandon (self->store, hold->chunk);
   end_read (self);
 }
 
@@ -376,7 +370,7 @@ llm_kv_seq_begin_call (LlmKvSeq  *self,
     llm_kv_seq_preempt (self);
   llm_kv_work_stop (self);
   llm_kv_restore_end (self);
-  llm_kv_store_poll (self->store);
+  llm_kv_store_wait (self->store, 0);
 
   find_slots (self);
   choose_ways (self, n_new, ways, plan);
@@ -468,7 +462,7 @@ llm_kv_seq_make_resident (LlmKvSeq *self,
   if (self->is_whole)
     return LLM_READY;
 
-  llm_kv_store_poll (store);
+  llm_kv_store_wait (store, 0);
   self->is_whole = self->is_locked;
   for (guint i = 0; i < self->holds->len; i++)
     {

@@ -9,44 +9,16 @@
 
 #include "common/llmsvc-error.h"
 
-guint
-llm_kv_seq_get_length (LlmKvSeq *self)
-{
-  return self->length;
-}
-
-const LlmKvLayout *
-llm_kv_seq_get_layout (LlmKvSeq *self)
-{
-  return &self->store->layout;
-}
-
 guint64
 llm_kv_seq_get_own_bytes (LlmKvSeq *self)
 {
   guint64 bytes = 0;
 
-  for (guint i = 0; i < self->holds->len; i++)
-    {
-      LlmKvChunk *chunk = llm_kv_seq_hold (self, i)->chunk;
-
-      if (chunk->n_holders == 1 && chunk->state != LLM_KV_GONE)
-        bytes += self->store->arenas[chunk->form].bytes;
-    }
+  LLM_EACH_IN (const LlmKvHold, hold, self->holds)
+    if (hold->chunk->n_holders == 1 && hold->chunk->state != LLM_KV_GONE)
+      bytes += self->store->arenas[hold->chunk->form].bytes;
 
   return bytes;
-}
-
-guint
-llm_kv_seq_get_n_slid (LlmKvSeq *self)
-{
-  return self->n_slid;
-}
-
-guint
-llm_kv_seq_get_n_sinks (LlmKvSeq *self)
-{
-  return self->n_sinks;
 }
 
 /* Whether slots may be written where they are. */
@@ -96,37 +68,27 @@ extend (LlmKvSeq *self,
 {
   LlmKvStore *store = self->store;
   guint n_before = self->holds->len;
+  gboolean has_memory = TRUE;
+  LlmKvChunk *last;
 
   for (guint i = 0; i < n_chunks; i++)
     {
-      LlmKvHold hold = { .chunk = llm_kv_chunk_new (store) };
-      gboolean has_memory = llm_kv_chunk_allocate (store, hold.chunk,
-                                                   llm_kv_store_float_form (store),
-                                                   LLM_KV_PRESENT);
+      LlmKvChunk *chunk = llm_kv_seq_add_chunk (self);
 
-      g_array_append_val (self->holds, hold);
-      if (self->is_locked)
-        llm_kv_chunk_lock (store, hold.chunk);
-      llm_kv_chunk_queue (store, hold.chunk, TRUE);
-      if (!has_memory)
-        {
-          llm_kv_seq_drop_chunks (self, n_before);
-          return FALSE;
-        }
+      has_memory = has_memory
+                   && llm_kv_chunk_allocate (store, chunk, llm_kv_store_float_form (store),
+                                             LLM_KV_PRESENT);
+      llm_kv_chunk_queue (store, chunk, TRUE);
     }
-  if (writes_last)
+  last = writes_last && has_memory ? llm_kv_seq_make_writable (self, n_before - 1) : NULL;
+  if (!has_memory || (writes_last && last == NULL))
     {
-      LlmKvChunk *last = llm_kv_seq_make_writable (self, n_before - 1);
-
-      if (last == NULL)
-        {
-          llm_kv_seq_drop_chunks (self, n_before);
-          return FALSE;
-        }
-      llm_kv_chunk_poison (store, last, self->length % store->layout.chunk_slots, 0,
-                           store->layout.n_layers);
+      llm_kv_seq_drop_chunks (self, n_before, self->holds->len);
+      return FALSE;
     }
-
+  if (last != NULL)
+    llm_kv_chunk_poison (store, last, self->length % store->layout.chunk_slots, 0,
+                         store->layout.n_layers);
   return TRUE;
 }
 
@@ -178,7 +140,7 @@ llm_kv_seq_truncate (LlmKvSeq *self,
 
   for (guint i = n_kept; i < self->holds->len; i++)
     llm_kv_seq_forget_slot (self, i);
-  llm_kv_seq_drop_chunks (self, n_kept);
+  llm_kv_seq_drop_chunks (self, n_kept, self->holds->len);
   self->length = length;
   if (length == 0)
     self->n_slid = self->n_sinks = 0;
@@ -257,12 +219,6 @@ llm_kv_seq_write (LlmKvSeq    *self,
                 k + (gsize) head * layout->head_dim, v + (gsize) head * layout->head_dim);
   if (layer == layout->n_layers - 1)
     llm_kv_chunk_clear_todo (store, chunk, G_GUINT64_CONSTANT (1) << place);
-}
-
-guint
-llm_kv_seq_get_n_chunks (LlmKvSeq *self)
-{
-  return self->holds->len;
 }
 
 void
@@ -346,10 +302,4 @@ llm_kv_seq_get_info (LlmKvSeq       *self,
     info->bits = (guint8) llk_kv_bits (LLM_KV_FORM_FORMAT (hold->chunk->form));
   else if (info->is_on_storage)
     info->bits = (guint8) llk_kv_bits (LLM_KV_FORM_FORMAT (hold->slot_form));
-}
-
-gboolean
-llm_kv_seq_is_locked (LlmKvSeq *self)
-{
-  return self->is_locked;
 }

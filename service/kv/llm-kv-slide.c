@@ -94,16 +94,6 @@ move_sink (LlmKvSeq *self,
     llm_kv_seq_compute (self, chunk);
 }
 
-static void
-add_gone (LlmKvSeq *self)
-{
-  LlmKvHold hold = { .chunk = llm_kv_chunk_new (self->store) };
-
-  if (self->is_locked)
-    llm_kv_chunk_lock (self->store, hold.chunk);
-  g_array_append_val (self->holds, hold);
-}
-
 void
 llm_kv_seq_slide (LlmKvSeq *self,
                   guint     n_sinks,
@@ -120,23 +110,13 @@ llm_kv_seq_slide (LlmKvSeq *self,
     return;
 
   for (guint i = first; i < first + n; i++)
-    {
-      LlmKvChunk *chunk = llm_kv_seq_hold (self, i)->chunk;
-
-      llm_kv_seq_forget_slot (self, i);
-      if (chunk->restorer == self)
-        llm_kv_chunk_abandon (self->store, chunk);
-      if (self->is_locked)
-        llm_kv_chunk_unlock (self->store, chunk);
-      llm_kv_chunk_unref (self->store, chunk);
-    }
-  if (n > 0)
-    g_array_remove_range (self->holds, first, n);
+    llm_kv_seq_forget_slot (self, i);
+  llm_kv_seq_drop_chunks (self, first, first + n);
   self->length = MAX (n_sinks, self->length - MIN (n_slots, self->length));
   self->n_sinks = n_sinks;
   self->n_slid += n_slots;
   while (self->holds->len < n_sinks / slots)
-    add_gone (self);
+    llm_kv_seq_add_chunk (self);
   for (guint i = first; i < self->holds->len; i++)
     llm_kv_seq_hold (self, i)->is_fixed = TRUE;
   for (guint i = 0; i < n_sinks / slots; i++)

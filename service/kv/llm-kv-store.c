@@ -141,18 +141,6 @@ llm_kv_store_free (LlmKvStore *self)
   g_free (self);
 }
 
-const LlmKvLayout *
-llm_kv_store_get_layout (LlmKvStore *self)
-{
-  return &self->layout;
-}
-
-const LlmKvPolicy *
-llm_kv_store_get_policy (LlmKvStore *self)
-{
-  return &self->policy;
-}
-
 void
 llm_kv_store_set_storage (LlmKvStore   *self,
                           LlmKvStorage *storage,
@@ -166,25 +154,6 @@ llm_kv_store_set_storage (LlmKvStore   *self,
   self->shape.chunk_slots = self->layout.chunk_slots;
   for (guint i = 0; i < LLM_KV_N_FORMS; i++)
     self->shape.offsets[i] = self->offsets[i];
-}
-
-void
-llm_kv_store_set_profile (LlmKvStore         *self,
-                          const LlmKvProfile *profile)
-{
-  self->profile = *profile;
-}
-
-guint64
-llm_kv_store_get_bytes (LlmKvStore *self)
-{
-  return self->bytes;
-}
-
-guint64
-llm_kv_store_get_packed_bytes (LlmKvStore *self)
-{
-  return self->packed_bytes;
 }
 
 guint64
@@ -210,12 +179,6 @@ llm_kv_store_price (LlmKvStore *self,
          * self->arenas[llm_kv_store_float_form (self)].bytes;
 }
 
-const LlmKvCounters *
-llm_kv_store_get_counters (LlmKvStore *self)
-{
-  return &self->counters;
-}
-
 gboolean
 llm_kv_store_has_form (LlmKvStore *self,
                        guint       form)
@@ -228,13 +191,6 @@ llm_kv_store_has_room (LlmKvStore *self,
                        guint64     bytes)
 {
   return self->ledger == NULL || bytes == 0 || llm_ledger_has_room (self->ledger, bytes);
-}
-
-void
-llm_kv_store_poll (LlmKvStore *self)
-{
-  if (self->storage != NULL)
-    llm_disk_poll (llm_kv_storage_get_disk (self->storage), 0);
 }
 
 void

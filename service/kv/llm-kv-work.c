@@ -4,6 +4,8 @@
 
 #include "kv/llm-kv-private.h"
 
+#include <string.h>
+
 #include "base/llm-clock.h"
 
 /* So that errors count where no density was collected. */
@@ -82,25 +84,15 @@ choose_formats (LlmKvSeq *self)
 {
   const LlmKvPolicy *policy = &self->store->policy;
 
-  self->n_formats = llm_kv_seq_n_full (self);
-  self->formats = g_new0 (guint8, self->n_formats + 1);
-  for (guint i = 0; i < self->n_formats; i++)
-    self->formats[i] = (guint8) self->store->layout.format;
+  LlkKvFormat format = self->store->layout.format;
 
-  switch (policy->compression)
-    {
-    case LLM_KV_UNIFORM:
-      for (guint i = 0; i < self->n_formats; i++)
-        self->formats[i] = (guint8) MAX (policy->uniform, self->store->layout.format);
-      break;
-    case LLM_KV_TOLERANCE:
-    case LLM_KV_INVERTED:
-      choose_by_density (self);
-      break;
-    case LLM_KV_KEEP:
-    default:
-      break;
-    }
+  if (policy->compression == LLM_KV_UNIFORM)
+    format = MAX (policy->uniform, format);
+  self->n_formats = llm_kv_seq_n_full (self);
+  self->formats = g_malloc (self->n_formats + 1);
+  memset (self->formats, (int) format, self->n_formats + 1);
+  if (policy->compression == LLM_KV_TOLERANCE || policy->compression == LLM_KV_INVERTED)
+    choose_by_density (self);
 }
 
 /* --- packing (L5) --- */
@@ -170,17 +162,17 @@ llm_kv_store_work (LlmKvStore *self,
 {
   do
     {
-      llm_kv_store_poll (self);
-      if (self->n_batches < LLM_KV_MAX_BATCHES && self->to_write.length > 0)
+      llm_kv_store_wait (self, 0);
+      if (self->n_batches < LLM_KV_MAX_BATCHES && self->stages[LLM_KV_TO_WRITE].length > 0)
         {
-          LlmKvSeq *seq = g_queue_peek_head (&self->to_write);
+          LlmKvSeq *seq = g_queue_peek_head (&self->stages[LLM_KV_TO_WRITE]);
 
           if (!llm_kv_work_write (seq))
             llm_kv_work_stop (seq);
         }
-      else if (self->to_pack.length > 0)
+      else if (self->stages[LLM_KV_TO_PACK].length > 0)
         {
-          pack_next (g_queue_peek_head (&self->to_pack));
+          pack_next (g_queue_peek_head (&self->stages[LLM_KV_TO_PACK]));
         }
       else if (!is_tidy (self))
         {
@@ -193,13 +185,13 @@ llm_kv_store_work (LlmKvStore *self,
     }
   while (llm_clock_now_us () < until_us);
 
-  return self->to_pack.length > 0 || !is_tidy (self)
-         || (self->n_batches < LLM_KV_MAX_BATCHES && self->to_write.length > 0);
+  return self->stages[LLM_KV_TO_PACK].length > 0 || !is_tidy (self)
+         || (self->n_batches < LLM_KV_MAX_BATCHES && self->stages[LLM_KV_TO_WRITE].length > 0);
 }
 
 gboolean
 llm_kv_store_is_settled (LlmKvStore *self)
 {
-  return self->to_pack.length == 0 && self->to_write.length == 0 && self->waiting.length == 0
+  return self->stages[LLM_KV_TO_PACK].length == 0 && self->stages[LLM_KV_TO_WRITE].length == 0 && self->stages[LLM_KV_WAITS].length == 0
          && self->n_batches == 0 && is_tidy (self);
 }

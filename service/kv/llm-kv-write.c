@@ -21,11 +21,11 @@ typedef struct
 } Batch;
 
 gboolean
-llm_kv_work_can_write (LlmKvSeq *self,
-                       guint     chunk)
+llm_kv_work_can_write (LlmKvSeq        *self,
+                       const LlmKvHold *hold)
 {
   LlmKvStore *store = self->store;
-  LlmKvHold *hold = llm_kv_seq_hold (self, chunk);
+  guint chunk = (guint) (hold - llm_kv_seq_hold (self, 0));
 
   return store->policy.swaps && self->folder != NULL && !self->write_failed && hold->hash != 0
          && !hold->is_moved && chunk < llm_kv_seq_n_full (self)
@@ -34,14 +34,12 @@ llm_kv_work_can_write (LlmKvSeq *self,
 
 /* What will be packed is not written before. */
 static gboolean
-is_to_write (LlmKvSeq *self,
-             guint     chunk)
+is_to_write (LlmKvSeq        *self,
+             const LlmKvHold *hold)
 {
   const LlmKvPolicy *policy = &self->store->policy;
-  LlmKvHold *hold = llm_kv_seq_hold (self, chunk);
 
-  return llm_kv_work_can_write (self, chunk) && !hold->is_writing
-         && !llm_kv_seq_is_written (self, chunk)
+  return llm_kv_work_can_write (self, hold) && !hold->is_writing && !llm_kv_hold_is_written (hold)
          && (policy->writes_ahead || hold->chunk->leaves)
          && (policy->compression == LLM_KV_KEEP || !llm_kv_chunk_is_float (hold->chunk));
 }
@@ -79,12 +77,10 @@ let_go_unwritten (LlmKvSeq *self)
   LlmKvStore *store = self->store;
   gboolean is_any = FALSE;
 
-  for (guint i = 0; i < self->holds->len; i++)
+  LLM_EACH_IN (LlmKvHold, hold, self->holds)
     {
-      LlmKvChunk *chunk = llm_kv_seq_hold (self, i)->chunk;
-
-      chunk->can_be_written = FALSE;
-      is_any |= chunk->leaves;
+      hold->chunk->can_be_written = FALSE;
+      is_any |= hold->chunk->leaves;
     }
   if (!is_any)
     return;
@@ -95,18 +91,13 @@ let_go_unwritten (LlmKvSeq *self)
 
       if (seq == self || seq->stage == LLM_KV_IDLE)
         continue;
-
-      for (guint i = 0; i < seq->holds->len; i++)
-        if (!llm_kv_seq_is_written (seq, i) && llm_kv_work_can_write (seq, i))
-          llm_kv_seq_hold (seq, i)->chunk->can_be_written = TRUE;
+      LLM_EACH_IN (LlmKvHold, hold, seq->holds)
+        if (!llm_kv_hold_is_written (hold) && llm_kv_work_can_write (seq, hold))
+          hold->chunk->can_be_written = TRUE;
     }
-  for (guint i = 0; i < self->holds->len; i++)
-    {
-      LlmKvChunk *chunk = llm_kv_seq_hold (self, i)->chunk;
-
-      if (!chunk->can_be_written)
-        drop_leaving (store, chunk);
-    }
+  LLM_EACH_IN (LlmKvHold, hold, self->holds)
+    if (!hold->chunk->can_be_written)
+      drop_leaving (store, hold->chunk);
 }
 
 static void
@@ -121,7 +112,7 @@ end_batch (Batch *batch)
     let_go (store, batch->parts[i].chunk);
   g_free (batch);
 
-  while ((seq = g_queue_peek_head (&store->waiting)) != NULL)
+  while ((seq = g_queue_peek_head (&store->stages[LLM_KV_WAITS])) != NULL)
     llm_kv_work_begin (seq);
 }
 
@@ -190,7 +181,7 @@ llm_kv_work_write (LlmKvSeq *self)
       Part part = { hold->chunk, hold->chunk->form, llm_kv_seq_chunk_number (self, self->at),
                     hold->hash };
 
-      if (!is_to_write (self, self->at))
+      if (!is_to_write (self, hold))
         continue;
 
       hold->is_writing = TRUE;

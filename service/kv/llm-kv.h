@@ -21,9 +21,11 @@
 
 #include "memory/llm-ledger.h"
 #include "base/llm-status.h"
-#include "kernels/llk-kv.h"
+#include "kernels/llk.h"
+#include "kv/llm-kv-arena.h"
 #include "kv/llm-kv-plan.h"
 #include "kv/llm-kv-policy.h"
+#include "kv/llm-kv-queue.h"
 #include "kv/disk/llm-kv-storage.h"
 
 #include <gio/gio.h>
@@ -84,6 +86,78 @@ typedef struct
   guint64 written_bytes;
 } LlmKvCounters;
 
+/* What is left to do for a sequence between calls. */
+typedef enum
+{
+  LLM_KV_IDLE,
+  LLM_KV_TO_PACK,
+  LLM_KV_TO_WRITE,
+  LLM_KV_WAITS,           /* to pack what is being written still */
+  LLM_KV_N_STAGES,
+} LlmKvStage;
+
+/* Others read what is above "private". */
+struct _LlmKvSeq
+{
+  LlmKvStore *store;      /* (unowned) */
+  GArray *holds;          /* (element-type LlmKvHold) (owned): a chunk each; chunk i has the slots
+                           * from i * chunk_slots */
+  guint length;           /* slots */
+  guint n_slid;           /* slots that slid away so far: the position of a slot behind the sinks is
+                           * slot + this */
+  guint n_sinks;          /* slots at the beginning that stayed; 0 when it has not slid */
+  gboolean is_locked;     /* a call has begun */
+  gboolean has_fault;     /* a chunk turned out to be damaged since: the step in which
+                           * llm_kv_seq_make_resident() failed is left, and begun again with the
+                           * slots that are missing now */
+
+  /*< private >*/
+  gboolean is_whole;      /* while locked: all chunks were there when last looked at */
+  GList link;             /* in the store's sequences */
+  LlmKvFolder *folder;    /* (nullable) (owned) */
+  LlmKvRead *read;        /* (nullable) (owned) */
+  GArray *targets;        /* (element-type LlmKvRestored) (owned): of read */
+
+  LlmKvStage stage;
+  GList work_link;        /* in the store's stages */
+  guint8 *formats;        /* (nullable) (owned): that were chosen for the chunks */
+  guint n_formats;
+  guint at;               /* chunk to look at next */
+  gboolean write_failed;  /* since the last call */
+  GList *batches;         /* (owned): extents that are being written, see llm-kv-write.c */
+};
+
+struct _LlmKvStore
+{
+  LlmKvLayout layout;
+  LlmKvPolicy policy;
+  LlmKvProfile profile;   /* what restoring costs here: others may set it */
+  LlmKvCounters counters;
+  guint64 bytes;          /* of chunks in memory: all, and those that are packed */
+  guint64 packed_bytes;
+
+  /*< private >*/
+  LlmLedger *ledger;      /* (nullable) (owned) */
+  LlmKvStorage *storage;  /* (nullable) (unowned) */
+  const LlkOps *ops;
+  guint *windows;         /* (nullable) (owned): layout.windows */
+  guint window;           /* the largest of them; 0: no layer has one */
+
+  gsize part_bytes[LLK_N_KV_FORMATS][2];       /* K and V of one head of one layer */
+  gsize *offsets[LLM_KV_N_FORMS];              /* (owned): of LlmKvShape; NULL for unused forms */
+  LlmKvArena arenas[LLM_KV_N_FORMS];
+  LlmKvShape shape;
+  float *values;          /* (owned): one part as floats */
+  float *values_again;    /* (owned): unpacked, to see the error */
+
+  double errors[LLK_N_KV_FORMATS];             /* relative squared, running means */
+  guint n_errors;
+  LlmKvQueue queue;       /* of chunks that may be taken */
+  GQueue sequences;       /* of all, the last used last */
+  GQueue stages[LLM_KV_N_STAGES]; /* likewise, by what is left to do for them */
+  guint n_batches;
+};
+
 /* Fails with UNSUPPORTED for a kind that is not FULL or WINDOW, and for sizes
  * that attention can't compute. @policy: (nullable): keeps all as floats; copied. @ledger
  * (nullable). */
@@ -93,26 +167,17 @@ LlmKvStore *llm_kv_store_new          (const LlmKvLayout *layout,
                                        GError           **error) G_GNUC_WARN_UNUSED_RESULT;
 /* All sequences must be gone. */
 void        llm_kv_store_free         (LlmKvStore        *self);
-const LlmKvLayout *llm_kv_store_get_layout (LlmKvStore   *self);
-const LlmKvPolicy *llm_kv_store_get_policy (LlmKvStore   *self);
 /* Where chunks may be written, for a model of this identity; before the first sequence.
  * @storage: (nullable) (unowned). */
 void        llm_kv_store_set_storage  (LlmKvStore        *self,
                                        LlmKvStorage      *storage,
                                        guint64            identity);
-/* What restoring costs here; copied. */
-void        llm_kv_store_set_profile  (LlmKvStore        *self,
-                                       const LlmKvProfile *profile);
-/* Bytes of chunks in memory: all, and those that are packed. */
-guint64     llm_kv_store_get_bytes    (LlmKvStore        *self);
-guint64     llm_kv_store_get_packed_bytes (LlmKvStore    *self);
 /* Bytes of a chunk in a format. */
 guint64     llm_kv_store_get_chunk_bytes (LlmKvStore     *self,
                                        LlkKvFormat        format);
 /* Bytes that @n_slots more slots of a sequence take at most. */
 guint64     llm_kv_store_price        (LlmKvStore        *self,
                                        guint              n_slots);
-const LlmKvCounters *llm_kv_store_get_counters (LlmKvStore *self);
 
 /* Goes on with what calls left behind: bits are chosen, chunks packed and written, answers of
  * the disk taken. Returns by @until_us (a time of llm_clock_now_us()) or soon after. TRUE when
@@ -121,7 +186,7 @@ gboolean    llm_kv_store_work         (LlmKvStore        *self,
                                        gint64             until_us);
 /* Whether all of it is done: nothing to pack, nothing to write, nothing under way. */
 gboolean    llm_kv_store_is_settled   (LlmKvStore        *self);
-/* Waits until the disk answers something, at most @timeout_us. */
+/* Takes the disk's answers; waits until there is one, at most @timeout_us. */
 void        llm_kv_store_wait         (LlmKvStore        *self,
                                        gint64             timeout_us);
 /* Takes @bytes from sequences that are not locked: by bits and age (L8), what lies on storage
@@ -157,8 +222,6 @@ LlmKvSeq   *llm_kv_seq_fork           (LlmKvSeq          *self,
 void        llm_kv_seq_share          (LlmKvSeq          *self,
                                        LlmKvSeq          *from,
                                        guint              n_slots);
-guint       llm_kv_seq_get_length     (LlmKvSeq          *self);
-const LlmKvLayout *llm_kv_seq_get_layout (LlmKvSeq       *self);
 /* Bytes in memory of chunks that only this sequence holds. */
 guint64     llm_kv_seq_get_own_bytes  (LlmKvSeq          *self);
 
@@ -180,17 +243,13 @@ void        llm_kv_seq_commit         (LlmKvSeq          *self,
                                        const guint       *path,
                                        guint              n_path);
 /* Lets the window slide (L11): forgets @n_slots (whole chunks) behind the first @n_sinks (whole
- * chunks). The position of a slot is from now on slot + llm_kv_seq_get_n_slid(), that of the sinks
+ * chunks). The position of a slot is from now on slot + n_slid, that of the sinks
  * too: they move along, are missing now, and are computed again there, which costs one chunk of
  * rows. Where fewer slots are there, all but the sinks go, and sinks that are not there are
  * missing: so an empty sequence can be told how far its window has come. */
 void        llm_kv_seq_slide          (LlmKvSeq          *self,
                                        guint              n_sinks,
                                        guint              n_slots);
-/* Slots that slid away so far: the position of a slot behind the sinks is slot + this. */
-guint       llm_kv_seq_get_n_slid     (LlmKvSeq          *self);
-/* Slots at the beginning that stayed; 0 when it has not slid. */
-guint       llm_kv_seq_get_n_sinks    (LlmKvSeq          *self);
 
 /* --- the life of a call --- */
 
@@ -212,10 +271,6 @@ gboolean    llm_kv_seq_begin_call     (LlmKvSeq          *self,
  * are floats and writable, and count as there once they were written in all layers. */
 void        llm_kv_seq_get_missing    (LlmKvSeq          *self,
                                        GArray            *slots);
-/* Whether a chunk turned out to be damaged since the call began: the step in which
- * llm_kv_seq_make_resident() failed is left, and begun again with the slots that are missing
- * now. */
-gboolean    llm_kv_seq_has_fault      (LlmKvSeq          *self);
 /* For a call that was preempted (L9): others may take its chunks; then begin_call() again. */
 void        llm_kv_seq_preempt           (LlmKvSeq          *self);
 /* The call has returned: ends the lock. @tokens: of all slots, slid ones included. What is new is
@@ -223,10 +278,9 @@ void        llm_kv_seq_preempt           (LlmKvSeq          *self);
 void        llm_kv_seq_end_call       (LlmKvSeq          *self,
                                        const gint32      *tokens,
                                        guint              n_tokens);
-gboolean    llm_kv_seq_is_locked      (LlmKvSeq          *self);
 
 /* Takes what has arrived. READY when the chunks that @layer needs are in memory, PENDING when they
- * are on their way, FAILED (see llm_kv_seq_has_fault()) when one can't come. */
+ * are on their way, FAILED (see has_fault) when one can't come. */
 LlmStatus   llm_kv_seq_make_resident  (LlmKvSeq          *self,
                                        guint              layer,
                                        GError           **error);
@@ -238,7 +292,6 @@ void        llm_kv_seq_write          (LlmKvSeq          *self,
                                        const float       *k,
                                        const float       *v);
 
-guint       llm_kv_seq_get_n_chunks   (LlmKvSeq          *self);
 void        llm_kv_seq_view           (LlmKvSeq          *self,
                                        guint              layer,
                                        guint              chunk,

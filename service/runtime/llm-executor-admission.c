@@ -31,14 +31,10 @@ find_kinds (const LlmRequest *request)
 
   g_byte_array_set_size (kinds, request->prompt->len);
   memset (kinds->data, is_exact ? LLK_ROWS_GENERATED : LLK_ROWS_PROMPT, kinds->len);
-  for (guint i = 0; i < request->generated->len; i++)
-    {
-      const LlmTokenSpan *span = &g_array_index (request->generated, LlmTokenSpan, i);
-
-      if (span->first < kinds->len)
-        memset (kinds->data + span->first, LLK_ROWS_GENERATED,
-                MIN (span->end, kinds->len) - span->first);
-    }
+  LLM_EACH_IN (const LlmTokenSpan, span, request->generated)
+    if (span->first < kinds->len)
+      memset (kinds->data + span->first, LLK_ROWS_GENERATED,
+              MIN (span->end, kinds->len) - span->first);
   return kinds;
 }
 
@@ -48,17 +44,16 @@ static void
 share_prefix (LlmRequest *request,
               guint       n_max)
 {
-  GHashTableIter iter;
-  LlmSession *session;
+  g_autoptr(GPtrArray) sessions = llm_executor_list_sessions (request->executor);
   LlmSession *best = NULL;
   guint n_best = 0;
 
-  g_hash_table_iter_init (&iter, request->runner->sessions);
-  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &session))
+  LLM_EACH (LlmSession, session, sessions)
     {
       guint n = 0;
 
-      if (session != request->session && session->app == request->session->app)
+      if (session != request->session && session->app == request->session->app
+          && session->store == request->session->store)
         n = llm_session_count_shareable (session, request->prompt, request->kinds, n_max);
       if (n > n_best)
         {
@@ -113,7 +108,7 @@ find_cached (LlmRequest *request,
     }
   llm_session_rewind (session, request->prompt, n_max);
   llm_session_slide (session, request->prompt, request->kinds, n_sinks, n_slid);
-  return llm_kv_seq_get_length (session->seq);
+  return session->seq->length;
 }
 
 /* --- what it will have to wait --- */
@@ -140,9 +135,9 @@ is_overloaded (const LlmRequest  *request,
   const LlmExecutor *executor = request->executor;
   double wanted_us = MAX (slo->ttft_ms * 1000, forecast->alone_us);
 
-  return request->on_admitted != NULL && !executor->is_fifo && executor->overload_factor > 0
+  return request->on_admitted != NULL && !executor->config.is_fifo && executor->config.overload_factor > 0
          && slo->class < LLM_SLO_BACKGROUND && slo->ttft_ms > 0
-         && forecast->latest_us > executor->overload_factor * wanted_us;
+         && forecast->latest_us > executor->config.overload_factor * wanted_us;
 }
 
 static void
@@ -205,13 +200,9 @@ join_runners (LlmRunner *self)
 
   if (self->n_requests++ > 0)
     return;
-  for (guint i = 0; i < runners->len; i++)
-    {
-      const LlmRunner *other = g_ptr_array_index (runners, i);
-
-      if (other != self && other->n_requests > 0)
-        least_us = MIN (least_us, other->served_us);
-    }
+  LLM_EACH (const LlmRunner, other, runners)
+    if (other != self && other->n_requests > 0)
+      least_us = MIN (least_us, other->served_us);
   if (least_us < G_MAXINT64)
     self->served_us = MAX (self->served_us, least_us);
 }
@@ -263,8 +254,8 @@ admit (LlmRequest *request)
 gboolean
 llm_executor_has_opening (LlmExecutor *self)
 {
-  for (guint i = 0; i < self->requests->len; i++)
-    if (((LlmRequest *) g_ptr_array_index (self->requests, i))->is_opening)
+  LLM_EACH (const LlmRequest, request, self->requests)
+    if (request->is_opening)
       return TRUE;
   return FALSE;
 }
@@ -276,13 +267,8 @@ llm_executor_open_requests (LlmExecutor *self)
   if (!llm_executor_has_opening (self))
     return;
 
-  for (guint i = 0; i < self->runners->len; i++)
-    {
-      LlmKvStore *store = ((LlmRunner *) g_ptr_array_index (self->runners, i))->instance->store;
-
-      if (store != NULL)
-        llm_kv_store_wait (store, 0);
-    }
+  LLM_EACH (LlmRunner, runner, self->runners)
+    llm_kv_store_wait (runner->instance->store, 0);
   for (guint i = 0; i < self->requests->len;)
     {
       LlmRequest *request = g_ptr_array_index (self->requests, i);

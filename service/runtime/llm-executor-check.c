@@ -10,8 +10,6 @@
 
 /* The file is read when nothing was asked for so long. */
 #define CHECK_IDLE_US (2 * G_USEC_PER_SEC)
-/* How long the thread waits for the disk before it looks at its inbox again. */
-#define DISK_WAIT_US 2000
 
 static void
 set_lineage (LlmWeightRecord *record)
@@ -26,7 +24,7 @@ save_record (LlmRunner *self)
 {
   g_autoptr(GError) error = NULL;
 
-  if (!llm_weight_record_save (self->executor->chunks_folder, llm_model_get_weight_identity (self->instance->model),
+  if (!llm_weight_record_save (self->executor->config.chunks_folder, llm_model_get_weight_identity (self->instance->model),
                                &self->check.record, &error))
     g_message ("What contexts remember is computed again after the next start: %s", error->message);
 }
@@ -52,7 +50,7 @@ find_checksum (LlmRunner             *self,
       g_strlcpy (digits, known->checksum, LLM_FILE_SUM_DIGITS + 1);
       return TRUE;
     }
-  return llm_checksum_load (self->executor->cache_folder, &self->check.file, digits);
+  return llm_checksum_load (self->executor->config.cache_folder, &self->check.file, digits);
 }
 
 void
@@ -70,7 +68,7 @@ llm_runner_begin_check (LlmRunner *self)
                                      &check->file))
     return;
 
-  if (!llm_weight_record_load (self->executor->chunks_folder, llm_model_get_weight_identity (self->instance->model),
+  if (!llm_weight_record_load (self->executor->config.chunks_folder, llm_model_get_weight_identity (self->instance->model),
                                &known))
     known.lineage = 0;
   is_known = find_checksum (self, &known, digits);
@@ -100,7 +98,7 @@ llm_runner_begin_check (LlmRunner *self)
 gint64
 llm_runner_get_check_time (LlmRunner *self)
 {
-  if (self->instance->store == NULL || self->check.is_done
+  if (self->check.is_done
       || __atomic_load_n (&self->executor->pace, __ATOMIC_ACQUIRE) == LLM_PACE_WAIT
       || __atomic_load_n (&self->executor->is_pressed, __ATOMIC_ACQUIRE))
     return 0;
@@ -118,8 +116,8 @@ settle (LlmRunner  *self,
   gboolean held_back = check->holds_back;
   g_autoptr(GError) error = NULL;
 
-  if (executor->cache_folder != NULL
-      && !llm_checksum_save (executor->cache_folder, executor->shares_cache, &check->file, digits,
+  if (executor->config.cache_folder != NULL
+      && !llm_checksum_save (executor->config.cache_folder, executor->config.shares_cache, &check->file, digits,
                              &error))
     g_message ("The model's checksum is computed again with the next start: %s", error->message);
   if (held_back && !g_str_equal (check->record.checksum, digits))

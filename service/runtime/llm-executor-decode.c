@@ -28,7 +28,7 @@ has_room (LlmRequest *request)
 {
   LlmSession *session = request->session;
 
-  if (llm_kv_seq_get_length (session->seq) < request->n_ctx)
+  if (session->seq->length < request->n_ctx)
     return TRUE;
   if (!request->slides)
     return FALSE;

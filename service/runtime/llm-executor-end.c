@@ -26,7 +26,7 @@ leave_session (LlmRequest *request)
   LlmSession *session = request->session;
 
   if (session->seq != NULL)
-    request->result.n_slid = llm_kv_seq_get_n_slid (session->seq);
+    request->result.n_slid = session->seq->n_slid;
   if (request->is_resident)
     llm_kv_seq_end_call (session->seq, (const gint32 *) session->tokens->data,
                          session->tokens->len);

@@ -20,31 +20,10 @@ typedef struct
   gboolean is_done;   /* nothing more comes of it now */
 } Part;
 
-/* Called with each session that holds chunks. */
-typedef void (*SessionFunc) (LlmSession *session,
-                             guint64     bytes,
-                             gpointer    data);
-
-static void
-foreach_holder (LlmExecutor *self,
-                SessionFunc  func,
-                gpointer     data)
+static guint64
+get_own_bytes (const LlmSession *session)
 {
-  GHashTableIter iter;
-  LlmSession *session;
-
-  for (guint i = 0; i < self->runners->len; i++)
-    {
-      g_hash_table_iter_init (&iter,
-                              ((LlmRunner *) g_ptr_array_index (self->runners, i))->sessions);
-      while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &session))
-        {
-          guint64 bytes = session->seq != NULL ? llm_kv_seq_get_own_bytes (session->seq) : 0;
-
-          if (bytes > 0)
-            func (session, bytes, data);
-        }
-    }
+  return session->seq != NULL ? llm_kv_seq_get_own_bytes (session->seq) : 0;
 }
 
 /* Of all instances. */
@@ -53,45 +32,26 @@ get_kv_bytes (LlmExecutor *self)
 {
   guint64 bytes = 0;
 
-  for (guint i = 0; i < self->runners->len; i++)
-    {
-      LlmKvStore *store = ((LlmRunner *) g_ptr_array_index (self->runners, i))->instance->store;
-
-      bytes += store != NULL ? llm_kv_store_get_bytes (store) : 0;
-    }
+  LLM_EACH (LlmRunner, runner, self->runners)
+    bytes += runner->instance->store->bytes;
   return bytes;
 }
 
-/* The idle session that was not used for longest, after @after_us, of @app (nullable: any). */
-typedef struct
-{
-  LlmApp *app;
-  gint64 after_us;
-  LlmSession *oldest;
-} Oldest;
-
-static void
-note_oldest (LlmSession *session,
-             guint64     bytes,
-             gpointer    data)
-{
-  Oldest *find = data;
-
-  if (!session->is_busy && (find->app == NULL || session->app == find->app)
-      && session->used_us > find->after_us
-      && (find->oldest == NULL || session->used_us < find->oldest->used_us))
-    find->oldest = session;
-}
-
+/* The idle session with chunks that was not used for longest, after @after_us, of @app (nullable:
+ * any). */
 static LlmSession *
 find_oldest (LlmExecutor *self,
              LlmApp      *app,
              gint64       after_us)
 {
-  Oldest find = { app, after_us, NULL };
+  g_autoptr(GPtrArray) sessions = llm_executor_list_sessions (self);
+  LlmSession *oldest = NULL;
 
-  foreach_holder (self, note_oldest, &find);
-  return find.oldest;
+  LLM_EACH (LlmSession, session, sessions)
+    if (!session->is_busy && (app == NULL || session->app == app) && session->used_us > after_us
+        && (oldest == NULL || session->used_us < oldest->used_us) && get_own_bytes (session) > 0)
+      oldest = session;
+  return oldest;
 }
 
 /* --- quotas --- */
@@ -112,7 +72,7 @@ llm_executor_set_memory_quotas (LlmExecutor *self,
                                 double       default_quota,
                                 GHashTable  *quotas)
 {
-  LlmCommand *command = llm_command_new (self, take_quotas);
+  LlmCommand *command = llm_command_new (self, take_quotas, NULL, NULL);
 
   command->fraction = default_quota;
   command->table = quotas;
@@ -143,40 +103,39 @@ get_capacity (LlmExecutor *self,
   return budget > others ? budget - others : 0;
 }
 
-static void
-add_to_part (LlmSession *session,
-             guint64     bytes,
-             gpointer    data)
+/* Made where there is none. */
+static Part *
+get_part (GArray *parts,
+          LlmApp *app)
 {
-  GArray *parts = data;
-  Part *part = NULL;
-
-  for (guint i = 0; i < parts->len && part == NULL; i++)
-    if (g_array_index (parts, Part, i).app == session->app)
-      part = &g_array_index (parts, Part, i);
-  if (part == NULL)
-    {
-      g_array_set_size (parts, parts->len + 1);
-      part = &g_array_index (parts, Part, parts->len - 1);
-      part->app = session->app;
-    }
-  part->bytes += bytes;
-  part->idle += session->is_busy ? 0 : bytes;
+  LLM_EACH_IN (Part, part, parts)
+    if (part->app == app)
+      return part;
+  g_array_append_val (parts, ((Part) { .app = app }));
+  return &g_array_index (parts, Part, parts->len - 1);
 }
 
 /* (element-type Part) (transfer full): of all applications that hold something. */
 static GArray *
 list_parts (LlmExecutor *self)
 {
-  GArray *parts = g_array_new (FALSE, TRUE, sizeof (Part));
+  g_autoptr(GPtrArray) sessions = llm_executor_list_sessions (self);
+  GArray *parts = g_array_new (FALSE, FALSE, sizeof (Part));
   guint64 held = get_kv_bytes (self);
   guint64 capacity = get_capacity (self, held);
 
-  foreach_holder (self, add_to_part, parts);
-  for (guint i = 0; i < parts->len; i++)
+  LLM_EACH (LlmSession, session, sessions)
     {
-      Part *part = &g_array_index (parts, Part, i);
+      guint64 bytes = get_own_bytes (session);
+      Part *part = bytes > 0 ? get_part (parts, session->app) : NULL;
 
+      if (part == NULL)
+        continue;
+      part->bytes += bytes;
+      part->idle += session->is_busy ? 0 : bytes;
+    }
+  LLM_EACH_IN (Part, part, parts)
+    {
       part->quota = get_quota (self, part->app);
       part->allowed =
           part->quota > 0 ? (guint64) (part->quota * (double) capacity) : held / parts->len;
@@ -215,14 +174,10 @@ find_most_over (GArray *parts)
 {
   Part *most = NULL;
 
-  for (guint i = 0; i < parts->len; i++)
-    {
-      Part *part = &g_array_index (parts, Part, i);
-
-      if (!part->is_done && get_excess (part) > 0
-          && (most == NULL || get_excess (part) > get_excess (most)))
-        most = part;
-    }
+  LLM_EACH_IN (Part, part, parts)
+    if (!part->is_done && get_excess (part) > 0
+        && (most == NULL || get_excess (part) > get_excess (most)))
+      most = part;
   return most;
 }
 
@@ -252,9 +207,8 @@ llm_executor_keep_quotas (LlmExecutor *self)
     return;
   self->quotas_kept_us = llm_clock_now_us ();
   parts = list_parts (self);
-  for (guint i = 0; i < parts->len; i++)
+  LLM_EACH_IN (const Part, part, parts)
     {
-      const Part *part = &g_array_index (parts, Part, i);
       guint64 excess = get_excess (part);
 
       if (part->quota > 0 && excess > 0 && evict_from_app (self, part->app, excess, FALSE) > 0)
@@ -271,12 +225,9 @@ llm_executor_evict (LlmExecutor *self,
   guint64 freed = llm_executor_evict_over_quota (self, bytes, TRUE);
   LlmSession *session;
 
-  for (guint i = 0; i < self->runners->len && freed < bytes; i++)
-    {
-      LlmKvStore *store = ((LlmRunner *) g_ptr_array_index (self->runners, i))->instance->store;
-
-      freed += store != NULL ? llm_kv_store_evict (store, bytes - freed, TRUE) : 0;
-    }
+  LLM_EACH (LlmRunner, runner, self->runners)
+    if (freed < bytes)
+      freed += llm_kv_store_evict (runner->instance->store, bytes - freed, TRUE);
 
   /* What is left is what stores can't evict, as it is being written. Forks share chunks, so what
    * comes free is what the stores say. */
@@ -305,16 +256,12 @@ llm_executor_find_preemptible (LlmExecutor *self)
 {
   LlmRequest *best = NULL;
 
-  for (guint i = 0; i < self->requests->len; i++)
-    {
-      LlmRequest *request = g_ptr_array_index (self->requests, i);
-
-      if (request->is_resident
-          && (best == NULL || request->slo.class > best->slo.class
-              || (request->slo.class == best->slo.class
-                  && request->arrived_us >= best->arrived_us)))
-        best = request;
-    }
+  LLM_EACH (LlmRequest, request, self->requests)
+    if (request->is_resident
+        && (best == NULL || request->slo.class > best->slo.class
+            || (request->slo.class == best->slo.class
+                && request->arrived_us >= best->arrived_us)))
+      best = request;
   return best;
 }
 

@@ -10,39 +10,36 @@ LlmRunner *
 llm_executor_find_runner (LlmExecutor *self,
                           guint        id)
 {
-  for (guint i = 0; i < self->runners->len; i++)
-    {
-      LlmRunner *runner = g_ptr_array_index (self->runners, i);
-
-      if (runner->id == id)
-        return runner;
-    }
+  LLM_EACH (LlmRunner, runner, self->runners)
+    if (runner->id == id)
+      return runner;
   return NULL;
 }
 
-LlmSession *
-llm_executor_find_session (LlmExecutor *self,
-                           guint64      id)
+GPtrArray *
+llm_executor_list_sessions (LlmExecutor *self)
 {
-  LlmSession *session = NULL;
+  GPtrArray *sessions = g_ptr_array_new ();
 
-  for (guint i = 0; session == NULL && i < self->runners->len; i++)
-    session = g_hash_table_lookup (((LlmRunner *) g_ptr_array_index (self->runners, i))->sessions,
-                                   &id);
-  return session;
+  LLM_EACH (LlmRunner, runner, self->runners)
+    {
+      GHashTableIter iter;
+      gpointer session;
+
+      g_hash_table_iter_init (&iter, runner->sessions);
+      while (g_hash_table_iter_next (&iter, NULL, &session))
+        g_ptr_array_add (sessions, session);
+    }
+  return sessions;
 }
 
 gboolean
 llm_executor_is_running (LlmExecutor     *self,
                          const LlmRunner *runner)
 {
-  for (guint i = 0; i < self->requests->len; i++)
-    {
-      const LlmRequest *request = g_ptr_array_index (self->requests, i);
-
-      if (request->is_resident && (runner == NULL || request->runner == runner))
-        return TRUE;
-    }
+  LLM_EACH (const LlmRequest, request, self->requests)
+    if (request->is_resident && (runner == NULL || request->runner == runner))
+      return TRUE;
   return FALSE;
 }
 
@@ -52,15 +49,12 @@ void
 llm_kv_counters_add (LlmKvCounters       *sum,
                      const LlmKvCounters *counters)
 {
-  sum->n_packed += counters->n_packed;
-  sum->n_written += counters->n_written;
-  sum->n_evicted += counters->n_evicted;
-  sum->n_restored += counters->n_restored;
-  sum->n_recomputed += counters->n_recomputed;
-  sum->n_faulted += counters->n_faulted;
-  sum->n_shared += counters->n_shared;
-  sum->read_bytes += counters->read_bytes;
-  sum->written_bytes += counters->written_bytes;
+  guint64 *to = (guint64 *) sum;
+  const guint64 *from = (const guint64 *) counters;
+
+  /* they are nothing else */
+  for (gsize i = 0; i < sizeof *sum / sizeof *to; i++)
+    to[i] += from[i];
 }
 
 static void
@@ -80,8 +74,8 @@ add_runner (LlmExecutorFigures *figures,
     }
   if (instance->store == NULL)
     return;
-  figures->idle_kv_bytes += llm_kv_store_get_bytes (instance->store);
-  llm_kv_counters_add (&figures->kv, llm_kv_store_get_counters (instance->store));
+  figures->idle_kv_bytes += instance->store->bytes;
+  llm_kv_counters_add (&figures->kv, &instance->store->counters);
 }
 
 void
@@ -90,12 +84,10 @@ llm_executor_publish (LlmExecutor *self)
   LlmExecutorFigures figures = { .kv = self->earlier };
   gboolean is_urgent = FALSE;
 
-  for (guint i = 0; i < self->runners->len; i++)
-    add_runner (&figures, g_ptr_array_index (self->runners, i));
-  for (guint i = 0; i < self->requests->len; i++)
+  LLM_EACH (LlmRunner, runner, self->runners)
+    add_runner (&figures, runner);
+  LLM_EACH (const LlmRequest, request, self->requests)
     {
-      const LlmRequest *request = g_ptr_array_index (self->requests, i);
-
       is_urgent = is_urgent || request->is_urgent;
       if (request->is_resident)
         figures.busy_kv_bytes += llm_kv_seq_get_own_bytes (request->session->seq);
@@ -150,16 +142,10 @@ llm_executor_tell (LlmExecutor *self,
 void
 llm_executor_tell_all (LlmExecutor *self)
 {
-  GHashTableIter iter;
-  LlmSession *session;
+  g_autoptr(GPtrArray) sessions = llm_executor_list_sessions (self);
 
-  for (guint i = 0; i < self->runners->len; i++)
-    {
-      g_hash_table_iter_init (&iter,
-                              ((LlmRunner *) g_ptr_array_index (self->runners, i))->sessions);
-      while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &session))
-        llm_executor_tell (self, session);
-    }
+  LLM_EACH (LlmSession, session, sessions)
+    llm_executor_tell (self, session);
   self->is_told = TRUE;
 }
 
@@ -169,7 +155,7 @@ static LlmContextMemory *
 describe_session (LlmSession *session)
 {
   LlmKvSeq *seq = session->seq;
-  guint n_chunks = seq != NULL ? llm_kv_seq_get_n_chunks (seq) : 0;
+  guint n_chunks = seq != NULL ? seq->holds->len : 0;
   LlmContextMemory *memory = llm_context_memory_new (n_chunks);
 
   for (guint i = 0; i < n_chunks; i++)
@@ -186,8 +172,8 @@ describe_session (LlmSession *session)
     }
   if (n_chunks > 0)
     {
-      memory->chunk_tokens = llm_kv_seq_get_layout (seq)->chunk_slots;
-      memory->tokens = llm_kv_seq_get_length (seq);
+      memory->chunk_tokens = seq->store->layout.chunk_slots;
+      memory->tokens = seq->length;
     }
   memory->residency = llm_residency_to_string (llm_session_get_residency (session));
   return memory;
@@ -203,11 +189,12 @@ static void
 describe (LlmCommand *question)
 {
   LlmExecutor *self = question->executor;
-  LlmSession *session = llm_executor_find_session (self, question->from);
-  LlmCommand *answer = llm_command_new (self, deliver_memory);
+  LlmCommand *answer = llm_command_new (self, deliver_memory, question->done, question->data);
+  LlmSession *session = NULL;
 
-  answer->done = question->done;
-  answer->data = question->data;
+  LLM_EACH (LlmRunner, runner, self->runners)
+    if (session == NULL)
+      session = g_hash_table_lookup (runner->sessions, &question->from);
   answer->memory = session != NULL ? describe_session (session) : llm_context_memory_new (0);
   if (self->storage != NULL)
     answer->memory->folder_bytes =
@@ -222,11 +209,9 @@ llm_executor_ask_memory (LlmExecutor  *self,
                          LlmMemoryTold done,
                          gpointer      data)
 {
-  LlmCommand *question = llm_command_new (self, describe);
+  LlmCommand *question = llm_command_new (self, describe, G_CALLBACK (done), data);
 
   question->from = session;
   question->context = g_strdup (context);
-  question->done = G_CALLBACK (done);
-  question->data = data;
   llm_command_send (question);
 }

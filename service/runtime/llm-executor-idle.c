@@ -7,15 +7,11 @@
 
 #include "runtime/llm-executor-private.h"
 
-/* A slice of this work, while nothing runs: what a request that arrives may have to wait for. */
-#define SLICE_US 2000
-/* The same beside running requests, and how often. */
+/* A slice of this work beside running requests, and how often. */
 #define BESIDE_US 1000
 #define BESIDE_INTERVAL_US 25000
 /* How often the figures follow what running requests hold. */
 #define PUBLISH_INTERVAL_US 100000
-/* How long the thread waits for the disk before it looks at its inbox again. */
-#define DISK_WAIT_US 2000
 /* The machine is measured when nothing was asked for so long. */
 #define PROFILE_IDLE_US (20 * G_USEC_PER_SEC)
 /* Fewer bytes left in the budget than so many of a context's positions take: the stores' work must
@@ -40,7 +36,7 @@ get_measure_time (LlmRunner *self)
 {
   const LlmExecutor *executor = self->executor;
 
-  if (self->instance->store == NULL || executor->storage == NULL || self->is_measured
+  if (executor->storage == NULL || self->is_measured
       || __atomic_load_n (&executor->is_pressed, __ATOMIC_ACQUIRE) || !has_weights (self))
     return 0;
   return executor->ran_us + PROFILE_IDLE_US;
@@ -54,11 +50,11 @@ take_profile (LlmRunner          *self,
   LlmProfileKey key = llm_runner_get_profile_key (self);
   g_autoptr(GError) error = NULL;
 
-  llm_kv_store_set_profile (self->instance->store, profile);
+  self->instance->store->profile = *profile;
   llm_cost_model_seed_prompts (llm_scheduler_get_costs (self->scheduler), llm_kv_profile_rows,
                                profile->prompt_us, LLM_KV_PROFILE_POINTS, profile->depth_us);
-  if (executor->cache_folder != NULL
-      && !llm_profile_save (executor->cache_folder, executor->shares_cache, &key, profile, &error))
+  if (executor->config.cache_folder != NULL
+      && !llm_profile_save (executor->config.cache_folder, executor->config.shares_cache, &key, profile, &error))
     g_message ("What restoring contexts costs here was not measured: %s", error->message);
 }
 
@@ -80,7 +76,7 @@ measure (LlmRunner *self)
         llm_profile_run_new (instance->hparams, instance->weights, executor->pool,
                              instance->config.kernels, instance->config.is_exact,
                              executor->ledger, llm_kv_storage_get_disk (executor->storage),
-                             executor->chunks_folder);
+                             executor->config.chunks_folder);
   status = llm_profile_run_work (self->profile_run, llm_clock_now_us () + SLICE_US, &profile,
                                  &error);
   if (status == LLM_PENDING)
@@ -100,9 +96,8 @@ llm_executor_get_idle_time (LlmExecutor *self)
 {
   gint64 least_us = 0;
 
-  for (guint i = 0; i < self->runners->len; i++)
+  LLM_EACH (LlmRunner, runner, self->runners)
     {
-      LlmRunner *runner = g_ptr_array_index (self->runners, i);
       gint64 times[] = { llm_runner_get_check_time (runner), get_measure_time (runner) };
 
       for (guint j = 0; j < G_N_ELEMENTS (times); j++)
@@ -114,28 +109,21 @@ llm_executor_get_idle_time (LlmExecutor *self)
 
 /* --- stores --- */
 
-static gboolean
-is_settled (const LlmRunner *self)
-{
-  return self->instance->store == NULL || llm_kv_store_is_settled (self->instance->store);
-}
-
 /* TRUE when there was something to do. */
 static gboolean
 work_on_stores (LlmExecutor *self)
 {
   gboolean has_work = FALSE;
 
-  for (guint i = 0; i < self->runners->len; i++)
+  LLM_EACH (LlmRunner, runner, self->runners)
     {
-      LlmRunner *runner = g_ptr_array_index (self->runners, i);
       LlmKvStore *store = runner->instance->store;
 
-      if (is_settled (runner))
+      if (llm_kv_store_is_settled (store))
         continue;
       has_work = TRUE;
       self->is_told = FALSE;
-      if (!llm_kv_store_work (store, llm_clock_now_us () + SLICE_US) && !is_settled (runner))
+      if (!llm_kv_store_work (store, llm_clock_now_us () + SLICE_US) && !llm_kv_store_is_settled (store))
         llm_kv_store_wait (store, DISK_WAIT_US);
     }
   return has_work;
@@ -169,12 +157,12 @@ llm_executor_work (LlmExecutor *self)
 
   /* what is evicted is written first, which is work again */
   llm_executor_keep_quotas (self);
-  for (guint i = 0; i < self->runners->len; i++)
-    if (!is_settled (g_ptr_array_index (self->runners, i)))
+  LLM_EACH (LlmRunner, runner, self->runners)
+    if (!llm_kv_store_is_settled (runner->instance->store))
       return TRUE;
 
-  for (guint i = 0; i < self->runners->len; i++)
-    llm_runner_save_costs (g_ptr_array_index (self->runners, i));
+  LLM_EACH (LlmRunner, runner, self->runners)
+    llm_runner_save_costs (runner);
   if (!self->is_told)
     {
       llm_executor_tell_all (self);
@@ -182,13 +170,9 @@ llm_executor_work (LlmExecutor *self)
       if (self->storage != NULL)
         llm_disk_trim (llm_kv_storage_get_disk (self->storage));
     }
-  for (guint i = 0; i < self->runners->len; i++)
-    {
-      LlmRunner *runner = g_ptr_array_index (self->runners, i);
-
-      if (check_weights (runner) || measure (runner))
-        return TRUE;
-    }
+  LLM_EACH (LlmRunner, runner, self->runners)
+    if (check_weights (runner) || measure (runner))
+      return TRUE;
   return FALSE;
 }
 
@@ -203,12 +187,11 @@ llm_executor_work_beside (LlmExecutor *self)
     llm_executor_publish (self);
   if (now - self->worked_us >= BESIDE_INTERVAL_US && llm_executor_read_ahead (self))
     self->worked_us = now;
-  for (guint i = 0; i < self->runners->len; i++)
+  LLM_EACH (LlmRunner, runner, self->runners)
     {
-      LlmRunner *runner = g_ptr_array_index (self->runners, i);
       LlmKvStore *store = runner->instance->store;
 
-      if (is_settled (runner)
+      if (llm_kv_store_is_settled (store)
           || (now - self->worked_us < BESIDE_INTERVAL_US
               && llm_ledger_has_room (self->ledger, llm_kv_store_price (store, SHORT_SLOTS))))
         continue;
@@ -224,10 +207,7 @@ llm_executor_work_beside (LlmExecutor *self)
 void
 llm_executor_wait_for_disk (LlmExecutor *self)
 {
-  LlmKvStore *store = NULL;
-
-  for (guint i = 0; store == NULL && i < self->runners->len; i++)
-    store = ((LlmRunner *) g_ptr_array_index (self->runners, i))->instance->store;
-  if (store != NULL)
-    llm_kv_store_wait (store, DISK_WAIT_US);
+  if (self->runners->len > 0)
+    llm_kv_store_wait (((LlmRunner *) g_ptr_array_index (self->runners, 0))->instance->store,
+                       DISK_WAIT_US);
 }

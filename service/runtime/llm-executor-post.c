@@ -8,18 +8,24 @@
 
 LlmCommand *
 llm_command_new (LlmExecutor *executor,
-                 void       (*run) (LlmCommand *))
+                 void       (*run) (LlmCommand *),
+                 GCallback    done,
+                 gpointer     data)
 {
-  LlmCommand *self = g_new0 (LlmCommand, 1);
+  LlmCommand *self = g_atomic_rc_box_new0 (LlmCommand);
 
   self->executor = executor;
   self->run = run;
+  self->done = done;
+  self->data = data;
   return self;
 }
 
-void
-llm_command_free (LlmCommand *self)
+static void
+clear_command (gpointer data)
 {
+  LlmCommand *self = data;
+
   g_clear_pointer (&self->model, llm_model_unref);
   g_clear_pointer (&self->weights, llm_weights_free);
   g_clear_pointer (&self->request, llm_request_unref);
@@ -29,7 +35,12 @@ llm_command_free (LlmCommand *self)
   g_clear_pointer (&self->pieces, g_array_unref);
   g_clear_pointer (&self->memory, llm_context_memory_free);
   g_free (self->context);
-  g_free (self);
+}
+
+void
+llm_command_unref (LlmCommand *self)
+{
+  g_atomic_rc_box_release_full (self, clear_command);
 }
 
 static void
@@ -43,14 +54,14 @@ run_command (gpointer data)
 void
 llm_command_send (LlmCommand *self)
 {
-  llm_mailbox_post (self->executor->inbox, run_command, self, (GDestroyNotify) llm_command_free);
+  llm_mailbox_post (self->executor->inbox, run_command, self, (GDestroyNotify) llm_command_unref);
 }
 
 void
 llm_command_reply (LlmCommand *self)
 {
   llm_mailbox_post (self->executor->main_box, run_command, self,
-                    (GDestroyNotify) llm_command_free);
+                    (GDestroyNotify) llm_command_unref);
 }
 
 static void
@@ -69,10 +80,8 @@ llm_executor_report (LlmExecutor *self,
 
   if (done == NULL)
     return;
-  command = llm_command_new (self, deliver_report);
-  command->done = done;
+  command = llm_command_new (self, deliver_report, done, data);
   command->freed = freed;
-  command->data = data;
   llm_command_reply (command);
 }
 
@@ -80,7 +89,7 @@ static LlmCommand *
 reply_for (LlmRequest *request,
            void      (*run) (LlmCommand *))
 {
-  LlmCommand *command = llm_command_new (request->executor, run);
+  LlmCommand *command = llm_command_new (request->executor, run, NULL, NULL);
 
   command->request = llm_request_ref (request);
   return command;
@@ -158,7 +167,7 @@ llm_executor_post_moved (LlmExecutor *self,
 
   if (self->moved == NULL)
     return;
-  command = llm_command_new (self, deliver_moved);
+  command = llm_command_new (self, deliver_moved, NULL, NULL);
   command->from = session;
   command->residency = residency;
   command->bytes = bytes;
@@ -184,7 +193,7 @@ nothing (LlmCommand *command)
 void
 llm_executor_poke (LlmExecutor *self)
 {
-  llm_command_send (llm_command_new (self, nothing));
+  llm_command_send (llm_command_new (self, nothing, NULL, NULL));
 }
 
 /* On the executor's thread, which looks into its inbox between any two stages: so this comes late
@@ -203,6 +212,6 @@ llm_executor_probe (LlmExecutor *self)
 
   __atomic_store_n (&self->has_answered, FALSE, __ATOMIC_RELAXED);
   self->n_unanswered = 1;
-  llm_command_send (llm_command_new (self, answer_heartbeat));
+  llm_command_send (llm_command_new (self, answer_heartbeat, NULL, NULL));
   return 0;
 }

@@ -10,9 +10,8 @@
 /* How long a machine that is about to sleep waits for what is not written yet. It is a cache: what
  * is left is lost only if the machine loses its power, too. */
 #define FLUSH_US (2 * G_USEC_PER_SEC)
-/* Of one look at the disk and of one slice of quantization. */
-#define DISK_WAIT_US 2000
-#define SLICE_US 2000
+/* So many background requests are a pile. */
+#define CROWD 3
 
 void
 llm_executor_set_pace (LlmExecutor *self,
@@ -31,15 +30,46 @@ llm_executor_set_pressed (LlmExecutor *self,
     llm_executor_poke (self);
 }
 
-LlmWorkerPool *
-llm_executor_get_background_pool (LlmExecutor *self)
+/* Made when it is first needed. */
+static LlmWorkerPool *
+get_pool (LlmExecutor    *self,
+          LlmWorkerPool **pool,
+          guint           n_threads)
 {
-  if (__atomic_load_n (&self->pace, __ATOMIC_ACQUIRE) != LLM_PACE_SLOW
-      || llm_worker_pool_get_n_threads (self->background_pool) == 1)
-    return self->background_pool;
-  if (self->slow_pool == NULL)
-    self->slow_pool = llm_worker_pool_new_background (1, self->background_niceness);
-  return self->slow_pool;
+  if (*pool == NULL)
+    *pool = llm_worker_pool_new_background (n_threads, self->config.background_niceness);
+  return *pool;
+}
+
+/* Background requests have threads of their own, of a lower priority: few, as there is no hurry, but
+ * as many as there are when such requests pile up. */
+static LlmWorkerPool *
+find_background_pool (LlmRunner *runner)
+{
+  LlmExecutor *self = runner->executor;
+  guint pace = __atomic_load_n (&self->pace, __ATOMIC_ACQUIRE);
+
+  if (self->config.n_background_threads == 0 && pace == LLM_PACE_RUN
+      && llm_scheduler_get_n_calls (runner->scheduler) >= CROWD)
+    return get_pool (self, &self->crowd_pool, llm_worker_pool_get_n_threads (self->pool));
+  if (pace == LLM_PACE_SLOW && llm_worker_pool_get_n_threads (self->background_pool) > 1)
+    return get_pool (self, &self->slow_pool, 1);
+  return self->background_pool;
+}
+
+/* While a caller waits for another request, a background one makes room sooner with the threads of
+ * all. */
+void
+llm_runner_choose_pool (LlmRunner *runner,
+                        LlmStep   *step)
+{
+  LlmExecutor *self = runner->executor;
+  gboolean is_background = !self->config.is_fifo;
+
+  LLM_EACH (LlmRunner, other, self->runners)
+    is_background = is_background && !llm_scheduler_is_awaited (other->scheduler);
+  step->teaches = !is_background;
+  llm_forward_set_pool (step->forward, is_background ? find_background_pool (runner) : self->pool);
 }
 
 /* --- suspend --- */
@@ -64,9 +94,7 @@ begin_suspend (LlmCommand *command)
 
   tell_held (self);
   self->is_suspended = TRUE;
-  self->suspend = llm_command_new (self, deliver_held);
-  self->suspend->done = command->done;
-  self->suspend->data = command->data;
+  self->suspend = llm_command_new (self, deliver_held, command->done, command->data);
   self->suspend_end_us = llm_clock_now_us () + FLUSH_US;
 }
 
@@ -88,17 +116,13 @@ llm_executor_suspend (LlmExecutor    *self,
                       LlmExecutorHeld held,
                       gpointer        data)
 {
-  LlmCommand *command = llm_command_new (self, begin_suspend);
-
-  command->done = G_CALLBACK (held);
-  command->data = data;
-  llm_command_send (command);
+  llm_command_send (llm_command_new (self, begin_suspend, G_CALLBACK (held), data));
 }
 
 void
 llm_executor_resume (LlmExecutor *self)
 {
-  llm_command_send (llm_command_new (self, end_suspend));
+  llm_command_send (llm_command_new (self, end_suspend, NULL, NULL));
 }
 
 gboolean
@@ -108,11 +132,11 @@ llm_executor_work_suspended (LlmExecutor *self)
 
   if (self->suspend == NULL)
     return FALSE;
-  for (guint i = 0; i < self->runners->len; i++)
+  LLM_EACH (LlmRunner, runner, self->runners)
     {
-      LlmKvStore *store = ((LlmRunner *) g_ptr_array_index (self->runners, i))->instance->store;
+      LlmKvStore *store = runner->instance->store;
 
-      if (store == NULL || llm_kv_store_is_settled (store) || now >= self->suspend_end_us)
+      if (llm_kv_store_is_settled (store) || now >= self->suspend_end_us)
         continue;
       self->is_told = FALSE;
       if (!llm_kv_store_work (store, now + SLICE_US) && !llm_kv_store_is_settled (store))

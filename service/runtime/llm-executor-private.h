@@ -2,12 +2,13 @@
 
 /* What the files of the executor share. Its thread owns all of it but for the fields marked atomic
  * and the mailboxes. The files, in the order in which they may call each other: -post, -figures,
- * -rows, -evict, -weights, -room, -store, -check, -end, -admission, -decode, -step, -reclaim, -idle,
- * -power, and llm-executor.c. */
+ * -rows, -evict, -weights, -room, -store, -check, -end, -admission, -decode, -power, -step, -reclaim,
+ * -idle, and llm-executor.c. */
 
 #pragma once
 
 #include "base/llm-clock.h"
+#include "base/llm-each.h"
 #include "forward/llm-instance.h"
 #include "runtime/llm-executor.h"
 #include "runtime/llm-profile.h"
@@ -58,22 +59,12 @@ struct _LlmExecutor
   gpointer moved_data;
   LlmLedger *ledger;
   LlmInstanceConfig instance_config;
-  char *chunks_folder;      /* (nullable) (owned) */
-  char *cache_folder;       /* (nullable) (owned) */
-  char *system_cache_folder; /* (nullable) (owned) */
-  gboolean shares_cache;
-  char *disk;               /* (nullable) (owned) */
-  guint64 storage_limit;
-  guint64 app_storage_limit;
+  LlmExecutorConfig config; /* its strings are (owned) */
   LlmWorkerPool *pool;
   LlmWorkerPool *background_pool;
   LlmWorkerPool *slow_pool; /* (nullable) (owned): one thread, for a machine with little power */
   LlmWorkerPool *crowd_pool; /* (nullable) (owned): all threads, for when background requests pile
                               * up */
-  gboolean may_crowd;       /* their number was not configured */
-  int background_niceness;
-  gboolean is_fifo;         /* the scheduler asks for no targets */
-  double overload_factor;   /* a request that would miss its target by more is refused; 0: none is */
 
   GPtrArray *runners;       /* (element-type LlmRunner) (owned) */
   LlmAccount *accounts;     /* (owned): what users were served, by all instances */
@@ -104,7 +95,6 @@ struct _LlmExecutor
   guint n_unanswered;       /* main: heartbeats since the last that was seen answered */
   gboolean has_answered;    /* atomic: the last heartbeat */
   gboolean is_ending;       /* atomic */
-  gint64 short_wait_us;     /* how long a request may find no room; 0: for ever */
   gboolean is_pressed;      /* atomic: the system is under memory pressure */
   guint64 keep_bytes;       /* atomic: of weights, stay between steps */
   GThreadPool *measurer;    /* one thread, which asks the kernel what it has of the weights */
@@ -112,6 +102,11 @@ struct _LlmExecutor
   LlmExecutorFigures figures; /* guarded by figures_lock */
   GMutex figures_lock;
 };
+
+/* A slice of work while nothing runs: what a request that arrives may have to wait for. */
+#define SLICE_US 2000
+/* How long the thread waits for the disk before it looks at its inbox again. */
+#define DISK_WAIT_US 2000
 
 /* What came of a turn. */
 typedef enum
@@ -149,10 +144,14 @@ typedef struct _LlmCommand
   gpointer data;
 } LlmCommand;
 
+/* @done: (nullable). */
 LlmCommand *llm_command_new          (LlmExecutor   *executor,
-                                      void         (*run) (LlmCommand *));
-void        llm_command_free         (LlmCommand    *command);
-/* To the executor's thread, and to main. Both take @command. */
+                                      void         (*run) (LlmCommand *),
+                                      GCallback      done,
+                                      gpointer       data);
+void        llm_command_unref        (LlmCommand    *command);
+/* To the executor's thread, and to main. Both take @command; who keeps it takes a reference
+ * (g_atomic_rc_box_acquire()) while it runs. */
 void        llm_command_send         (LlmCommand    *command);
 void        llm_command_reply        (LlmCommand    *command);
 /* Calls @done (nullable), an LlmReclaimDone, on the main thread. */
@@ -183,9 +182,8 @@ void        llm_executor_tell        (LlmExecutor   *self,
 void        llm_executor_tell_all    (LlmExecutor   *self);
 void        llm_kv_counters_add      (LlmKvCounters *sum,
                                       const LlmKvCounters *counters);
-/* (nullable): of any runner. */
-LlmSession *llm_executor_find_session (LlmExecutor  *self,
-                                      guint64        id);
+/* (element-type LlmSession) (transfer container): of all runners. */
+GPtrArray  *llm_executor_list_sessions (LlmExecutor *self);
 LlmRunner  *llm_executor_find_runner (LlmExecutor   *self,
                                       guint          id);
 /* Whether a request of @runner (nullable: any) has its chunks locked. */
@@ -338,7 +336,8 @@ gint64      llm_executor_get_idle_time (LlmExecutor *self);
 /* Writes what there is; TRUE when there is more. */
 gboolean    llm_executor_work_suspended (LlmExecutor *self);
 void        llm_executor_end_suspend (LlmExecutor   *self);
-/* For rows of background requests. */
-LlmWorkerPool *llm_executor_get_background_pool (LlmExecutor *self);
+/* The threads of a step. */
+void        llm_runner_choose_pool   (LlmRunner     *self,
+                                      LlmStep       *step);
 
 G_END_DECLS

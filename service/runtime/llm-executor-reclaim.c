@@ -15,14 +15,10 @@ trim_scratch (LlmExecutor *self)
 {
   guint64 freed = 0;
 
-  for (guint i = 0; i < self->runners->len; i++)
-    {
-      LlmRunner *runner = g_ptr_array_index (self->runners, i);
-
-      for (guint j = 0; j < LLM_N_QUEUES; j++)
-        if (!runner->steps[j].is_active)
-          freed += llm_forward_trim (runner->steps[j].forward);
-    }
+  LLM_EACH (LlmRunner, runner, self->runners)
+    for (guint j = 0; j < LLM_N_QUEUES; j++)
+      if (!runner->steps[j].is_active)
+        freed += llm_forward_trim (runner->steps[j].forward);
   return freed;
 }
 
@@ -41,11 +37,7 @@ llm_executor_give_scratch (LlmExecutor   *self,
                            LlmReclaimDone done,
                            gpointer       data)
 {
-  LlmCommand *command = llm_command_new (self, run_give_scratch);
-
-  command->done = G_CALLBACK (done);
-  command->data = data;
-  llm_command_send (command);
+  llm_command_send (llm_command_new (self, run_give_scratch, G_CALLBACK (done), data));
 }
 
 /* --- chunks --- */
@@ -61,13 +53,11 @@ look_at_stores (LlmExecutor *self)
 {
   StoreState state = { 0, TRUE };
 
-  for (guint i = 0; i < self->runners->len; i++)
+  LLM_EACH (LlmRunner, runner, self->runners)
     {
-      LlmKvStore *store = ((LlmRunner *) g_ptr_array_index (self->runners, i))->instance->store;
+      LlmKvStore *store = runner->instance->store;
 
-      if (store == NULL)
-        continue;
-      state.bytes += llm_kv_store_get_bytes (store);
+      state.bytes += store->bytes;
       state.is_settled = state.is_settled && llm_kv_store_is_settled (store);
     }
   return state;
@@ -80,25 +70,9 @@ begin_eviction (LlmExecutor *self,
 {
   guint64 freed = llm_executor_evict_over_quota (self, bytes, FALSE);
 
-  for (guint i = 0; i < self->runners->len && freed < bytes; i++)
-    {
-      LlmKvStore *store = ((LlmRunner *) g_ptr_array_index (self->runners, i))->instance->store;
-
-      if (store != NULL)
-        freed += llm_kv_store_evict (store, bytes - freed, FALSE);
-    }
-}
-
-static void
-work_on_stores (LlmExecutor *self)
-{
-  for (guint i = 0; i < self->runners->len; i++)
-    {
-      LlmKvStore *store = ((LlmRunner *) g_ptr_array_index (self->runners, i))->instance->store;
-
-      if (store != NULL)
-        llm_kv_store_work (store, llm_clock_now_us ());
-    }
+  LLM_EACH (LlmRunner, runner, self->runners)
+    if (freed < bytes)
+      freed += llm_kv_store_evict (runner->instance->store, bytes - freed, FALSE);
 }
 
 /* TRUE when @reclaim is served. */
@@ -114,7 +88,8 @@ serve (LlmExecutor *self,
   if (!reclaim->has_begun)
     begin_eviction (self, reclaim->bytes);
   else
-    work_on_stores (self);
+    LLM_EACH (LlmRunner, runner, self->runners)
+      llm_kv_store_work (runner->instance->store, llm_clock_now_us ());
   reclaim->has_begun = TRUE;
   after = look_at_stores (self);
   reclaim->freed += before.bytes > after.bytes ? before.bytes - after.bytes : 0;
@@ -138,23 +113,14 @@ llm_executor_serve_reclaims (LlmExecutor *self)
       llm_executor_tell_all (self);
       llm_executor_publish (self);
       llm_executor_report (self, reclaim->done, reclaim->freed, reclaim->data);
-      llm_command_free (reclaim);
+      llm_command_unref (reclaim);
     }
 }
 
-/* The mailbox frees what it delivered. */
 static void
 queue_reclaim (LlmCommand *command)
 {
-  LlmCommand *reclaim = llm_command_new (command->executor, NULL);
-
-  reclaim->bytes = command->bytes;
-  reclaim->freed = command->freed;
-  reclaim->until_us = command->until_us;
-  reclaim->has_begun = command->has_begun;
-  reclaim->done = command->done;
-  reclaim->data = command->data;
-  g_queue_push_tail (&command->executor->reclaims, reclaim);
+  g_queue_push_tail (&command->executor->reclaims, g_atomic_rc_box_acquire (command));
 }
 
 static void
@@ -165,12 +131,10 @@ send_reclaim (LlmExecutor   *self,
               LlmReclaimDone done,
               gpointer       data)
 {
-  LlmCommand *command = llm_command_new (self, run);
+  LlmCommand *command = llm_command_new (self, run, G_CALLBACK (done), data);
 
   command->bytes = bytes;
   command->until_us = until_us;
-  command->done = G_CALLBACK (done);
-  command->data = data;
   llm_command_send (command);
 }
 

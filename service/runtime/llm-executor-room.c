@@ -57,7 +57,8 @@ llm_request_may_wait (LlmRequest *request)
     return FALSE;
   if (request->stuck_us == 0)
     request->stuck_us = now;
-  if (executor->short_wait_us > 0 && now - request->stuck_us >= executor->short_wait_us)
+  if (executor->config.short_wait_s > 0
+      && now - request->stuck_us >= (gint64) executor->config.short_wait_s * G_USEC_PER_SEC)
     return FALSE;
   if (request->preempted_us == 0)
     request->preempted_us = now;
@@ -119,7 +120,7 @@ llm_request_lock_chunks (LlmRequest *request,
       if (!request->is_resident && llm_executor_make_room (request->executor, bytes) == 0
           && !preempt_other (request) && !make_urgent (request))
         {
-          if (llm_kv_seq_is_locked (session->seq))
+          if (session->seq->is_locked)
             llm_kv_seq_preempt (session->seq);
           g_propagate_error (error, g_steal_pointer (&no_room));
           return FALSE;
@@ -137,7 +138,7 @@ llm_request_lock_chunks (LlmRequest *request,
   llm_request_count_left (request, &n_missing);
   if (n_missing > 0)
     session->n_settled = 0;
-  if (llm_kv_seq_get_length (session->seq) == request->n_known)
+  if (session->seq->length == request->n_known)
     request->result.n_reused = request->n_known - n_missing;
   return TRUE;
 }

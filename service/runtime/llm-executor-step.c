@@ -18,9 +18,6 @@
  * a single stage is. */
 #define TURN_US 2000
 
-/* So many background requests are a pile. */
-#define CROWD 3
-
 /* When a request that found no room for its chunks looks again. */
 #define RETRY_US 20000
 
@@ -56,8 +53,8 @@ resume_preempted (LlmExecutor *self,
 {
   guint n_resident = 0;
 
-  for (guint i = 0; i < self->requests->len; i++)
-    n_resident += ((LlmRequest *) g_ptr_array_index (self->requests, i))->is_resident;
+  LLM_EACH (const LlmRequest, request, self->requests)
+    n_resident += request->is_resident;
 
   for (guint i = self->requests->len; i-- > 0;)
     {
@@ -90,8 +87,8 @@ llm_executor_sweep (LlmExecutor *self)
   gint64 now = llm_clock_now_us ();
   guint pace = __atomic_load_n (&self->pace, __ATOMIC_ACQUIRE);
 
-  for (guint i = 0; i < self->runners->len; i++)
-    llm_scheduler_set_pace (((LlmRunner *) g_ptr_array_index (self->runners, i))->scheduler, pace);
+  LLM_EACH (LlmRunner, runner, self->runners)
+    llm_scheduler_set_pace (runner->scheduler, pace);
   llm_executor_open_requests (self);
   resume_preempted (self, now);
   for (guint i = self->requests->len; i-- > 0;)
@@ -123,7 +120,7 @@ propose (LlmRequest *request,
          guint       n)
 {
   LlmDecoder *decoder = request->decoder;
-  guint n_positions = request->n_ctx - llm_kv_seq_get_length (request->session->seq);
+  guint n_positions = request->n_ctx - request->session->seq->length;
   guint n_tokens = request->max_tokens - request->result.tokens->len;
 
   n = MIN (MIN (n, decoder->n_rows), MAX (MIN (n_positions, n_tokens), 1));
@@ -178,7 +175,7 @@ add_row (LlmStep    *step,
   guint token = llm_session_find_token (session, slot);
   LlmRow row = {
     .token = g_array_index (session->tokens, gint32, token),
-    .position = slot + llm_kv_seq_get_n_slid (session->seq),
+    .position = slot + session->seq->n_slid,
     .sequence = step->sequences->len,
     .slot = slot,
     .visibility = { .kind = LLM_VISIBLE_CAUSAL },
@@ -199,7 +196,7 @@ add_rows (LlmRequest   *request,
           GError      **error)
 {
   LlmSession *session = request->session;
-  guint first = llm_kv_seq_get_length (session->seq);
+  guint first = session->seq->length;
   guint n_missing;
   guint n_left = llm_request_count_left (request, &n_missing);
   gboolean decodes = n_left == 1 && n_missing == 0 && !is_prefilling (request)
@@ -239,8 +236,7 @@ recover (LlmStep *step)
 
   /* asking for what is missing answers the fault */
   for (guint i = 0; i < step->n_budgets; i++)
-    has_fault = llm_kv_seq_has_fault (llm_request_of (step->budgets[i].entry)->session->seq)
-                || has_fault;
+    has_fault = has_fault || llm_request_of (step->budgets[i].entry)->session->seq->has_fault;
   llm_step_take_back (step);
   return has_fault;
 }
@@ -252,38 +248,6 @@ fail_step (LlmStep      *step,
   g_message ("A step failed: %s", error->message);
   for (guint i = 0; i < step->n_budgets; i++)
     llm_request_end (llm_request_of (step->budgets[i].entry), LLM_FINISH_FAILED, error);
-}
-
-/* Background requests have threads of their own, of a lower priority: few, as there is no hurry, but
- * as many as there are when such requests pile up. */
-static LlmWorkerPool *
-find_background_pool (LlmRunner *runner)
-{
-  LlmExecutor *self = runner->executor;
-
-  if (!self->may_crowd || __atomic_load_n (&self->pace, __ATOMIC_ACQUIRE) != LLM_PACE_RUN
-      || llm_scheduler_get_n_calls (runner->scheduler) < CROWD)
-    return llm_executor_get_background_pool (self);
-  if (self->crowd_pool == NULL)
-    self->crowd_pool =
-        llm_worker_pool_new_background (llm_worker_pool_get_n_threads (self->pool),
-                                        self->background_niceness);
-  return self->crowd_pool;
-}
-
-/* While a caller waits for another request, it makes room sooner with the threads of all. */
-static void
-choose_pool (LlmRunner *runner,
-             LlmStep   *step)
-{
-  LlmExecutor *self = runner->executor;
-  gboolean is_background = !self->is_fifo;
-
-  for (guint i = 0; is_background && i < self->runners->len; i++)
-    is_background = !llm_scheduler_is_awaited (
-      ((LlmRunner *) g_ptr_array_index (self->runners, i))->scheduler);
-  step->teaches = !is_background;
-  llm_forward_set_pool (step->forward, is_background ? find_background_pool (runner) : self->pool);
 }
 
 /* There is no room for rows of @request: another request is preempted for it, or it for the others.
@@ -338,7 +302,7 @@ begin_step (LlmRunner          *self,
   if (step->n_budgets == 0)
     return FALSE;
 
-  choose_pool (self, step);
+  llm_runner_choose_pool (self, step);
   if (llm_step_begin (step, &error))
     {
       llm_scheduler_begin_step (self->scheduler, queue, step->budgets, step->n_budgets);
@@ -423,8 +387,8 @@ get_keep_bytes (LlmRunner *self)
 
   if (keep == G_MAXUINT64 || runners->len == 1)
     return keep;
-  for (guint i = 0; i < runners->len; i++)
-    all += (double) ((LlmRunner *) g_ptr_array_index (runners, i))->instance->weights->bytes;
+  LLM_EACH (const LlmRunner, runner, runners)
+    all += (double) runner->instance->weights->bytes;
   return (guint64) ((double) keep * ((double) self->instance->weights->bytes / all));
 }
 

@@ -9,8 +9,6 @@
 
 /* How long an unload, and the end of the service, wait for what is not written yet. */
 #define SETTLE_US (2 * G_USEC_PER_SEC)
-#define SLICE_US 2000
-#define DISK_WAIT_US 2000
 
 #define COSTS_PREFIX "costs"
 /* Raised when what the numbers mean changes. */
@@ -49,10 +47,10 @@ llm_runner_open_store (LlmRunner *self)
   executor->ran_us = llm_clock_now_us ();
   llm_instance_open_store (self->instance, self->check.holds_back ? NULL : executor->storage,
                            identity);
-  self->is_measured = llm_profile_load (executor->cache_folder, &key, &profile)
-                      || llm_profile_load (executor->system_cache_folder, &key, &profile);
+  self->is_measured = llm_profile_load (executor->config.cache_folder, &key, &profile)
+                      || llm_profile_load (executor->config.system_cache_folder, &key, &profile);
   if (self->is_measured)
-    llm_kv_store_set_profile (self->instance->store, &profile);
+    self->instance->store->profile = profile;
 }
 
 static void
@@ -81,8 +79,8 @@ drop_sessions (LlmRunner *self)
   g_hash_table_remove_all (self->sessions);
   if (storage == NULL || !__atomic_load_n (&self->executor->is_ending, __ATOMIC_ACQUIRE))
     return;
-  for (guint i = 0; i < ids->len; i++)
-    llm_kv_storage_remove (storage, g_ptr_array_index (ids, i));
+  LLM_EACH (const char, id, ids)
+    llm_kv_storage_remove (storage, id);
 }
 
 void
@@ -91,15 +89,13 @@ llm_runner_close_store (LlmRunner *self)
   LlmExecutor *executor = self->executor;
   LlmKvStore *store = self->instance->store;
 
-  if (store == NULL)
-    return;
   g_clear_pointer (&self->profile_run, llm_profile_run_free);
   settle (store);
   llm_kv_store_evict (store, G_MAXUINT64, TRUE);
   llm_executor_tell_all (executor);
   llm_executor_publish (executor);
   drop_sessions (self);
-  llm_kv_counters_add (&executor->earlier, llm_kv_store_get_counters (store));
+  llm_kv_counters_add (&executor->earlier, &store->counters);
   llm_instance_close_store (self->instance);
 }
 
@@ -111,12 +107,12 @@ llm_executor_open_storage (LlmExecutor *self)
   g_autoptr(GError) error = NULL;
   LlmDisk *disk;
 
-  if (self->chunks_folder == NULL)
+  if (self->config.chunks_folder == NULL)
     return;
-  disk = llm_disk_new (self->disk, &error);
+  disk = llm_disk_new (self->config.disk, &error);
   if (disk != NULL)
-    self->storage = llm_kv_storage_new (self->chunks_folder, disk, self->storage_limit,
-                                        self->app_storage_limit, &error);
+    self->storage = llm_kv_storage_new (self->config.chunks_folder, disk, self->config.storage_limit,
+                                        self->config.app_storage_limit, &error);
   if (self->storage == NULL)
     g_warning ("Contexts are not kept on storage, they are computed from their text again: %s",
                error->message);
@@ -125,18 +121,16 @@ llm_executor_open_storage (LlmExecutor *self)
 void
 llm_executor_reopen_storage (LlmExecutor *self)
 {
-  if (self->chunks_folder == NULL || self->requests->len > 0
+  if (self->config.chunks_folder == NULL || self->requests->len > 0
       || (self->storage != NULL && llm_kv_storage_is_in_place (self->storage)))
     return;
-  for (guint i = 0; i < self->runners->len; i++)
-    llm_runner_close_store (g_ptr_array_index (self->runners, i));
+  LLM_EACH (LlmRunner, runner, self->runners)
+    llm_runner_close_store (runner);
   g_clear_pointer (&self->storage, llm_kv_storage_free);
   llm_executor_open_storage (self);
   llm_executor_post_moved (self, 0, LLM_RESIDENCY_TEXT, 0);
-  for (guint i = 0; i < self->runners->len; i++)
+  LLM_EACH (LlmRunner, runner, self->runners)
     {
-      LlmRunner *runner = g_ptr_array_index (self->runners, i);
-
       llm_runner_begin_check (runner);
       llm_runner_open_store (runner);
     }
@@ -153,20 +147,15 @@ void
 llm_executor_sweep_ids (LlmExecutor *self)
 {
   g_autoptr(GHashTable) ids = g_steal_pointer (&self->ids);
-  LlmCommand *swept = llm_command_new (self, deliver_swept);
+  g_autoptr(GPtrArray) sessions = llm_executor_list_sessions (self);
+  LlmCommand *swept = llm_command_new (self, deliver_swept, NULL, NULL);
   GHashTableIter iter;
-  LlmSession *session;
   char *id;
 
   swept->table = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
-  for (guint i = 0; self->storage != NULL && i < self->runners->len; i++)
-    {
-      g_hash_table_iter_init (&iter,
-                              ((LlmRunner *) g_ptr_array_index (self->runners, i))->sessions);
-      while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &session))
-        if (session->context != NULL)
-          g_hash_table_add (ids, g_strdup (session->context));
-    }
+  LLM_EACH (LlmSession, session, sessions)
+    if (session->context != NULL)
+      g_hash_table_add (ids, g_strdup (session->context));
   if (self->storage != NULL)
     {
       llm_kv_storage_sweep (self->storage, ids);
@@ -195,11 +184,9 @@ llm_executor_sweep_storage (LlmExecutor    *self,
                             LlmStorageSwept swept,
                             gpointer        data)
 {
-  LlmCommand *command = llm_command_new (self, take_ids);
+  LlmCommand *command = llm_command_new (self, take_ids, G_CALLBACK (swept), data);
 
   command->table = ids;
-  command->done = G_CALLBACK (swept);
-  command->data = data;
   llm_command_send (command);
 }
 
@@ -245,12 +232,10 @@ llm_executor_trim_storage (LlmExecutor *self,
                            guint64      bytes)
 {
   Trim trim = { .bytes = bytes };
-  LlmCommand *command = llm_command_new (self, trim_storage);
 
   g_mutex_init (&trim.lock);
   g_cond_init (&trim.ended);
-  command->data = &trim;
-  llm_command_send (command);
+  llm_command_send (llm_command_new (self, trim_storage, NULL, &trim));
   g_mutex_lock (&trim.lock);
   while (!trim.has_ended)
     g_cond_wait (&trim.ended, &trim.lock);
@@ -275,15 +260,15 @@ llm_runner_load_costs (LlmRunner *self)
   LlmCostModel *costs = llm_scheduler_get_costs (self->scheduler);
   LlmProfileKey key = llm_runner_get_profile_key (self);
   g_autoptr(GKeyFile) file =
-      llm_machine_file_load (executor->cache_folder, COSTS_PREFIX, COSTS_VERSION, &key);
+      llm_machine_file_load (executor->config.cache_folder, COSTS_PREFIX, COSTS_VERSION, &key);
   LlmKvProfile profile;
 
   if (file == NULL)
-    file = llm_machine_file_load (executor->system_cache_folder, COSTS_PREFIX, COSTS_VERSION,
+    file = llm_machine_file_load (executor->config.system_cache_folder, COSTS_PREFIX, COSTS_VERSION,
                                   &key);
   if ((file == NULL || !llm_cost_model_load (costs, file))
-      && (llm_profile_load (executor->cache_folder, &key, &profile)
-          || llm_profile_load (executor->system_cache_folder, &key, &profile)))
+      && (llm_profile_load (executor->config.cache_folder, &key, &profile)
+          || llm_profile_load (executor->config.system_cache_folder, &key, &profile)))
     llm_cost_model_seed_prompts (costs, llm_kv_profile_rows, profile.prompt_us,
                                  LLM_KV_PROFILE_POINTS, profile.depth_us);
   self->n_steps_kept = count_steps (costs);
@@ -300,7 +285,7 @@ llm_runner_save_costs (LlmRunner *self)
   g_autoptr(GKeyFile) file = NULL;
   g_autoptr(GError) error = NULL;
 
-  if (executor->cache_folder == NULL || !llm_cost_model_is_known (costs)
+  if (executor->config.cache_folder == NULL || !llm_cost_model_is_known (costs)
       || count_steps (costs) < self->n_steps_kept + KEEP_STEPS
       || (self->n_steps_kept > 0 && now < self->costs_kept_us + KEEP_INTERVAL_US))
     return;
@@ -309,7 +294,7 @@ llm_runner_save_costs (LlmRunner *self)
   self->costs_kept_us = now;
   file = g_key_file_new ();
   llm_cost_model_store (costs, file);
-  if (!llm_machine_file_save (executor->cache_folder, executor->shares_cache, COSTS_PREFIX,
+  if (!llm_machine_file_save (executor->config.cache_folder, executor->config.shares_cache, COSTS_PREFIX,
                               COSTS_VERSION, &key, file, FALSE, &error))
     g_message ("What steps cost here was not kept: %s", error->message);
 }

@@ -51,10 +51,8 @@ llm_runner_take_weights (LlmRunner *self,
 gboolean
 llm_executor_read_ahead (LlmExecutor *self)
 {
-  for (guint i = 0; i < self->runners->len; i++)
+  LLM_EACH (LlmRunner, runner, self->runners)
     {
-      LlmRunner *runner = g_ptr_array_index (self->runners, i);
-
       if (runner->ahead == G_MAXUINT64)
         continue;
       if (llm_weights_read_ahead (runner->instance->weights, runner->ahead, AHEAD_BYTES))
@@ -116,14 +114,12 @@ measure (LlmRunner *self,
          guint64    freed,
          gpointer   data)
 {
-  LlmCommand *command = llm_command_new (self->executor, take_measure);
+  LlmCommand *command = llm_command_new (self->executor, take_measure, done, data);
 
   command->instance = self->id;
   command->pieces = llm_weights_list_pieces (self->instance->weights);
   command->from = self->n_moved;
-  command->done = done;
   command->freed = freed;
-  command->data = data;
   g_thread_pool_push (self->executor->measurer, command, NULL);
 }
 
@@ -133,10 +129,8 @@ look_at_weights (LlmCommand *command)
   LlmExecutor *self = command->executor;
   gboolean has_weights = FALSE;
 
-  for (guint i = 0; i < self->runners->len; i++)
+  LLM_EACH (LlmRunner, runner, self->runners)
     {
-      LlmRunner *runner = g_ptr_array_index (self->runners, i);
-
       if (runner->instance->weights->backed == 0)
         continue;
       has_weights = TRUE;
@@ -157,7 +151,7 @@ llm_executor_look_at_weights (LlmExecutor *self)
     return;
   /* one at a time */
   __atomic_store_n (&self->measure_us, G_MAXINT64, __ATOMIC_RELAXED);
-  llm_command_send (llm_command_new (self, look_at_weights));
+  llm_command_send (llm_command_new (self, look_at_weights, NULL, NULL));
 }
 
 void
@@ -216,11 +210,9 @@ llm_executor_give_pages (LlmExecutor   *self,
                          LlmReclaimDone done,
                          gpointer       data)
 {
-  LlmCommand *command = llm_command_new (self, give_pages);
+  LlmCommand *command = llm_command_new (self, give_pages, G_CALLBACK (done), data);
 
   command->bytes = bytes;
-  command->done = G_CALLBACK (done);
-  command->data = data;
   llm_command_send (command);
 }
 
@@ -229,9 +221,8 @@ take_pages (LlmCommand *command)
 {
   LlmExecutor *self = command->executor;
 
-  for (guint i = 0; i < self->runners->len; i++)
+  LLM_EACH (LlmRunner, runner, self->runners)
     {
-      LlmRunner *runner = g_ptr_array_index (self->runners, i);
       LlmWeights *weights = runner->instance->weights;
       guint64 missing = weights->bytes - weights->held;
 
@@ -247,7 +238,7 @@ void
 llm_executor_take_pages (LlmExecutor *self,
                          guint64      bytes)
 {
-  LlmCommand *command = llm_command_new (self, take_pages);
+  LlmCommand *command = llm_command_new (self, take_pages, NULL, NULL);
 
   command->bytes = bytes;
   llm_command_send (command);

@@ -23,7 +23,7 @@ runner_new (LlmExecutor *executor,
   /* The little that is read from the model file itself is, in any case. */
   self->is_backed = weights->backed > weights->bytes / 2;
   self->ahead = G_MAXUINT64;
-  self->scheduler = llm_scheduler_new (executor->is_fifo ? LLM_SCHEDULER_FIFO
+  self->scheduler = llm_scheduler_new (executor->config.is_fifo ? LLM_SCHEDULER_FIFO
                                                          : LLM_SCHEDULER_DEADLINE,
                                        LLM_BATCH_MAX_ROWS, executor->accounts);
   self->sessions = g_hash_table_new_full (g_int64_hash, g_int64_equal, NULL,
@@ -85,9 +85,8 @@ drop_session (LlmCommand *command)
 {
   LlmExecutor *self = command->executor;
 
-  for (guint i = 0; i < self->runners->len; i++)
+  LLM_EACH (LlmRunner, runner, self->runners)
     {
-      LlmRunner *runner = g_ptr_array_index (self->runners, i);
       LlmSession *session = g_hash_table_lookup (runner->sessions, &command->from);
 
       g_assert (session == NULL || !session->is_busy);
@@ -103,9 +102,8 @@ fork_session (LlmCommand *command)
 {
   LlmExecutor *self = command->executor;
 
-  for (guint i = 0; i < self->runners->len; i++)
+  LLM_EACH (LlmRunner, runner, self->runners)
     {
-      LlmRunner *runner = g_ptr_array_index (self->runners, i);
       LlmSession *from = g_hash_table_lookup (runner->sessions, &command->from);
       LlmSession *to;
 
@@ -139,10 +137,8 @@ find_timeout (LlmExecutor *self)
   gint64 now = llm_clock_now_us ();
   gint64 timeout = -1;
 
-  for (guint i = 0; i < self->requests->len; i++)
+  LLM_EACH (LlmRequest, request, self->requests)
     {
-      LlmRequest *request = g_ptr_array_index (self->requests, i);
-
       timeout = wake_at (timeout, request->deadline_us, now);
       if (self->is_suspended)
         continue;
@@ -152,10 +148,8 @@ find_timeout (LlmExecutor *self)
     }
   if (self->is_suspended)
     return timeout;
-  for (guint i = 0; i < self->runners->len; i++)
-    timeout = wake_at (timeout,
-                       llm_scheduler_get_wake (
-                         ((LlmRunner *) g_ptr_array_index (self->runners, i))->scheduler), now);
+  LLM_EACH (LlmRunner, runner, self->runners)
+    timeout = wake_at (timeout, llm_scheduler_get_wake (runner->scheduler), now);
   if (self->requests->len == 0)
     timeout = wake_at (timeout, llm_executor_get_idle_time (self), now);
   return timeout;
@@ -183,12 +177,10 @@ run_once (LlmExecutor *self)
 static void
 drop_requests (LlmExecutor *self)
 {
-  for (guint i = 0; i < self->runners->len; i++)
-    llm_runner_abandon_steps (g_ptr_array_index (self->runners, i));
-  for (guint i = 0; i < self->requests->len; i++)
+  LLM_EACH (LlmRunner, runner, self->runners)
+    llm_runner_abandon_steps (runner);
+  LLM_EACH (LlmRequest, request, self->requests)
     {
-      LlmRequest *request = g_ptr_array_index (self->requests, i);
-
       if (request->runner != NULL)
         llm_scheduler_remove (request->runner->scheduler, &request->entry);
       g_clear_pointer (&request->own_session, llm_session_free);
@@ -213,8 +205,8 @@ run_executor (gpointer data)
 
   llm_executor_end_suspend (self);
   drop_requests (self);
-  for (guint i = 0; i < self->runners->len; i++)
-    ((LlmRunner *) g_ptr_array_index (self->runners, i))->instance->weights->keeps_cache = TRUE;
+  LLM_EACH (LlmRunner, runner, self->runners)
+    runner->instance->weights->keeps_cache = TRUE;
   while (self->runners->len > 0)
     g_ptr_array_remove_index (self->runners, self->runners->len - 1);
   g_clear_pointer (&self->storage, llm_kv_storage_free);
@@ -231,21 +223,14 @@ llm_executor_new (LlmMailbox              *main_box,
   LlmExecutor *self = g_new0 (LlmExecutor, 1);
   guint n_background = config->n_background_threads;
 
-  self->may_crowd = n_background == 0;
   self->main_box = main_box;
   self->keep_bytes = G_MAXUINT64;
   self->ledger = llm_ledger_ref (ledger);
-  self->short_wait_us = (gint64) config->short_wait_s * G_USEC_PER_SEC;
-  self->chunks_folder = g_strdup (config->chunks_folder);
-  self->cache_folder = g_strdup (config->cache_folder);
-  self->system_cache_folder = g_strdup (config->system_cache_folder);
-  self->shares_cache = config->shares_cache;
-  self->disk = g_strdup (config->disk);
-  self->storage_limit = config->storage_limit;
-  self->app_storage_limit = config->app_storage_limit;
-  self->is_fifo = config->is_fifo;
-  self->overload_factor = config->overload_factor;
-  self->background_niceness = config->background_niceness;
+  self->config = *config;
+  self->config.chunks_folder = g_strdup (config->chunks_folder);
+  self->config.cache_folder = g_strdup (config->cache_folder);
+  self->config.system_cache_folder = g_strdup (config->system_cache_folder);
+  self->config.disk = g_strdup (config->disk);
   g_mutex_init (&self->figures_lock);
   g_queue_init (&self->reclaims);
   self->missing = g_array_new (FALSE, FALSE, sizeof (guint));
@@ -289,17 +274,17 @@ void
 llm_executor_free (LlmExecutor *self)
 {
   llm_executor_stop (self);
-  g_queue_clear_full (&self->reclaims, (GDestroyNotify) llm_command_free);
-  g_clear_pointer (&self->suspend, llm_command_free);
+  g_queue_clear_full (&self->reclaims, (GDestroyNotify) llm_command_unref);
+  g_clear_pointer (&self->suspend, llm_command_unref);
   g_array_unref (self->missing);
   g_clear_pointer (&self->ids, g_hash_table_unref);
   g_clear_pointer (&self->memory_quotas, g_hash_table_unref);
   g_hash_table_unref (self->identities);
   g_mutex_clear (&self->figures_lock);
-  g_free (self->chunks_folder);
-  g_free (self->cache_folder);
-  g_free (self->system_cache_folder);
-  g_free (self->disk);
+  g_free ((gpointer) self->config.chunks_folder);
+  g_free ((gpointer) self->config.cache_folder);
+  g_free ((gpointer) self->config.system_cache_folder);
+  g_free ((gpointer) self->config.disk);
   g_ptr_array_unref (self->requests);
   g_ptr_array_unref (self->runners);
   g_free (self->budgets);
@@ -321,13 +306,11 @@ llm_executor_set_model (LlmExecutor   *self,
                         LlmReclaimDone done,
                         gpointer       data)
 {
-  LlmCommand *command = llm_command_new (self, set_model);
+  LlmCommand *command = llm_command_new (self, set_model, G_CALLBACK (done), data);
 
   command->instance = instance;
   command->model = model != NULL ? llm_model_ref (model) : NULL;
   command->weights = weights;
-  command->done = G_CALLBACK (done);
-  command->data = data;
   llm_command_send (command);
 }
 
@@ -335,7 +318,7 @@ void
 llm_executor_submit (LlmExecutor *self,
                      LlmRequest  *request)
 {
-  LlmCommand *command = llm_command_new (self, submit);
+  LlmCommand *command = llm_command_new (self, submit, NULL, NULL);
 
   request->executor = self;
   command->request = llm_request_ref (request);
@@ -347,7 +330,7 @@ llm_executor_drop_session (LlmExecutor *self,
                            guint64      session,
                            const char  *context)
 {
-  LlmCommand *command = llm_command_new (self, drop_session);
+  LlmCommand *command = llm_command_new (self, drop_session, NULL, NULL);
 
   command->from = session;
   command->context = g_strdup (context);
@@ -361,7 +344,7 @@ llm_executor_fork_session (LlmExecutor *self,
                            const char  *context,
                            gboolean     is_named)
 {
-  LlmCommand *command = llm_command_new (self, fork_session);
+  LlmCommand *command = llm_command_new (self, fork_session, NULL, NULL);
 
   command->from = from;
   command->to = to;

@@ -135,7 +135,7 @@ begin_step (LlmProfileRun *self,
     return FALSE;
   if (!steps[self->step].is_deep)
     llm_kv_seq_truncate (self->seq, 0);
-  first = llm_kv_seq_get_length (self->seq);
+  first = self->seq->length;
   if (!llm_kv_seq_append (self->seq, n, error))
     return FALSE;
 

@@ -12,38 +12,26 @@
 
 #define GROUP_TIMES "times"
 
+#define N_NUMBERS (LLM_KV_PROFILE_POINTS + 4)
+
+/* (transfer full): the key of a number; @number: where it is. */
 static char *
-get_rows_key (guint point)
+find_number (LlmKvProfile *profile,
+             guint         i,
+             double      **number)
 {
-  return g_strdup_printf ("prompt-%u-us", llm_kv_profile_rows[point]);
-}
+  static const char *const keys[] = { "depth-us", "read-latency-us", "read-bytes-per-us",
+                                      "write-bytes-per-us" };
+  double *const numbers[] = { &profile->depth_us, &profile->read_latency_us,
+                              &profile->read_bytes_per_us, &profile->write_bytes_per_us };
 
-static gboolean
-get_number (GKeyFile   *file,
-            const char *name,
-            double     *number)
-{
-  g_autoptr(GError) error = NULL;
-
-  *number = g_key_file_get_double (file, GROUP_TIMES, name, &error);
-  return error == NULL && *number >= 0 && *number < MAX_NUMBER;
-}
-
-static gboolean
-get_numbers (GKeyFile     *file,
-             LlmKvProfile *profile)
-{
-  for (guint i = 0; i < LLM_KV_PROFILE_POINTS; i++)
+  if (i < LLM_KV_PROFILE_POINTS)
     {
-      g_autofree char *name = get_rows_key (i);
-
-      if (!get_number (file, name, &profile->prompt_us[i]))
-        return FALSE;
+      *number = &profile->prompt_us[i];
+      return g_strdup_printf ("prompt-%u-us", llm_kv_profile_rows[i]);
     }
-  return get_number (file, "depth-us", &profile->depth_us)
-         && get_number (file, "read-latency-us", &profile->read_latency_us)
-         && get_number (file, "read-bytes-per-us", &profile->read_bytes_per_us)
-         && get_number (file, "write-bytes-per-us", &profile->write_bytes_per_us);
+  *number = numbers[i - LLM_KV_PROFILE_POINTS];
+  return g_strdup (keys[i - LLM_KV_PROFILE_POINTS]);
 }
 
 gboolean
@@ -54,7 +42,17 @@ llm_profile_load (const char          *folder,
   g_autoptr(GKeyFile) file = llm_machine_file_load (folder, PREFIX, VERSION, key);
   LlmKvProfile found;
 
-  if (file == NULL || !get_numbers (file, &found) || !llm_kv_profile_is_measured (&found))
+  for (guint i = 0; file != NULL && i < N_NUMBERS; i++)
+    {
+      g_autoptr(GError) error = NULL;
+      double *number;
+      g_autofree char *name = find_number (&found, i, &number);
+
+      *number = g_key_file_get_double (file, GROUP_TIMES, name, &error);
+      if (error != NULL || !(*number >= 0 && *number < MAX_NUMBER))
+        return FALSE;
+    }
+  if (file == NULL || !llm_kv_profile_is_measured (&found))
     return FALSE;
 
   *profile = found;
@@ -70,16 +68,15 @@ llm_profile_save (const char          *folder,
 {
   g_autoptr(GKeyFile) file = g_key_file_new ();
 
-  for (guint i = 0; i < LLM_KV_PROFILE_POINTS; i++)
-    {
-      g_autofree char *name = get_rows_key (i);
+  LlmKvProfile numbers = *profile;
 
-      g_key_file_set_double (file, GROUP_TIMES, name, profile->prompt_us[i]);
+  for (guint i = 0; i < N_NUMBERS; i++)
+    {
+      double *number;
+      g_autofree char *name = find_number (&numbers, i, &number);
+
+      g_key_file_set_double (file, GROUP_TIMES, name, *number);
     }
-  g_key_file_set_double (file, GROUP_TIMES, "depth-us", profile->depth_us);
-  g_key_file_set_double (file, GROUP_TIMES, "read-latency-us", profile->read_latency_us);
-  g_key_file_set_double (file, GROUP_TIMES, "read-bytes-per-us", profile->read_bytes_per_us);
-  g_key_file_set_double (file, GROUP_TIMES, "write-bytes-per-us", profile->write_bytes_per_us);
   /* On the disk before it has its name: half a profile would only be measured again, but what a
    * full disk says is said here. */
   return llm_machine_file_save (folder, is_shared, PREFIX, VERSION, key, file, TRUE, error);

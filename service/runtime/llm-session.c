@@ -55,7 +55,7 @@ count_tokens (LlmSession *self)
 static guint
 get_n_slid (LlmSession *self)
 {
-  return self->seq != NULL ? llm_kv_seq_get_n_slid (self->seq) : 0;
+  return self->seq != NULL ? self->seq->n_slid : 0;
 }
 
 static void
@@ -110,7 +110,7 @@ llm_session_attach (LlmSession       *self,
     llm_kv_seq_slide (self->seq, n_sinks, n_slid);
   if (self->context != NULL)
     llm_kv_seq_attach (self->seq, (const gint32 *) prompt->data, n_max);
-  n = llm_kv_seq_get_length (self->seq) + n_slid;
+  n = self->seq->length + n_slid;
   g_assert (n <= n_max);
   add_tokens (self, (const gint32 *) prompt->data, kinds->data, n);
   self->n_settled = n;
@@ -124,7 +124,7 @@ llm_session_count_shareable (LlmSession       *self,
 {
   guint n_common = 0;
 
-  if (self->seq == NULL || llm_kv_seq_get_n_slid (self->seq) > 0)
+  if (self->seq == NULL || self->seq->n_slid > 0)
     return 0;
 
   n_max = MIN (n_max, self->n_settled);
@@ -133,7 +133,7 @@ llm_session_count_shareable (LlmSession       *self,
               == g_array_index (prompt, gint32, n_common)
          && self->kinds->data[n_common] == kinds->data[n_common])
     n_common++;
-  return n_common - n_common % llm_kv_seq_get_layout (self->seq)->chunk_slots;
+  return n_common - n_common % self->seq->store->layout.chunk_slots;
 }
 
 void
@@ -190,7 +190,7 @@ llm_session_is_usable (LlmSession   *self,
 
   return n_gone <= n_slid
          && (n_gone == 0
-             || (llm_kv_seq_get_n_sinks (self->seq) == n_sinks
+             || (self->seq->n_sinks == n_sinks
                  && count_common (self, prompt, n_max) >= n_sinks + n_gone));
 }
 
@@ -222,7 +222,7 @@ llm_session_find_token (LlmSession *self,
 {
   guint n_slid = get_n_slid (self);
 
-  return n_slid > 0 && slot >= llm_kv_seq_get_n_sinks (self->seq) ? slot + n_slid : slot;
+  return n_slid > 0 && slot >= self->seq->n_sinks ? slot + n_slid : slot;
 }
 
 guint
@@ -264,7 +264,7 @@ LlmResidency
 llm_session_get_residency (LlmSession *self)
 {
   guint n[LLM_N_RESIDENCIES] = { 0 };
-  guint n_chunks = self->seq != NULL ? llm_kv_seq_get_n_chunks (self->seq) : 0;
+  guint n_chunks = self->seq != NULL ? self->seq->holds->len : 0;
   LlmResidency residency = LLM_RESIDENCY_MEMORY;
 
   if (n_chunks == 0)

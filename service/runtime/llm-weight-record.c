@@ -27,31 +27,24 @@ get_uint64 (GKeyFile   *file,
   return error == NULL;
 }
 
-static gboolean
-get_int64 (GKeyFile   *file,
-           const char *group,
-           const char *key,
-           gint64     *value)
-{
-  g_autoptr(GError) error = NULL;
+/* The numbers that LlmFileIdentity begins with, in their order. */
+static const char *const numbers[] = { "device",      "inode",     "size",      "modified-s",
+                                       "modified-ns", "changed-s", "changed-ns" };
 
-  *value = g_key_file_get_int64 (file, group, key, &error);
-  return error == NULL;
-}
+G_STATIC_ASSERT (G_STRUCT_OFFSET (LlmFileIdentity, changed_ns) / sizeof (guint64) + 1
+                 == G_N_ELEMENTS (numbers));
 
+/* Negative ones come back as what they were. */
 static gboolean
 get_file (GKeyFile        *file,
           const char      *group,
           LlmFileIdentity *identity)
 {
   memset (identity, 0, sizeof *identity);
-  return get_uint64 (file, group, "device", &identity->device)
-         && get_uint64 (file, group, "inode", &identity->inode)
-         && get_uint64 (file, group, "size", &identity->size)
-         && get_int64 (file, group, "modified-s", &identity->modified_s)
-         && get_int64 (file, group, "modified-ns", &identity->modified_ns)
-         && get_int64 (file, group, "changed-s", &identity->changed_s)
-         && get_int64 (file, group, "changed-ns", &identity->changed_ns);
+  for (gsize i = 0; i < G_N_ELEMENTS (numbers); i++)
+    if (!get_uint64 (file, group, numbers[i], (guint64 *) identity + i))
+      return FALSE;
+  return TRUE;
 }
 
 static void
@@ -59,13 +52,8 @@ set_file (GKeyFile              *file,
           const char            *group,
           const LlmFileIdentity *identity)
 {
-  g_key_file_set_uint64 (file, group, "device", identity->device);
-  g_key_file_set_uint64 (file, group, "inode", identity->inode);
-  g_key_file_set_uint64 (file, group, "size", identity->size);
-  g_key_file_set_int64 (file, group, "modified-s", identity->modified_s);
-  g_key_file_set_int64 (file, group, "modified-ns", identity->modified_ns);
-  g_key_file_set_int64 (file, group, "changed-s", identity->changed_s);
-  g_key_file_set_int64 (file, group, "changed-ns", identity->changed_ns);
+  for (gsize i = 0; i < G_N_ELEMENTS (numbers); i++)
+    g_key_file_set_int64 (file, group, numbers[i], ((const gint64 *) identity)[i]);
 }
 
 /* @is_optional: none gives "". */

@@ -197,22 +197,17 @@ llm_account_find_app (LlmAccount   *self,
 /* --- calls --- */
 
 void
-llm_account_ref (LlmAccount *self)
+llm_account_count_call (LlmAccount *self,
+                        int         n)
 {
   for (; self != NULL; self = self->parent)
-    self->n_calls++;
+    self->n_calls += n;
 }
 
 void
-llm_account_unref (LlmAccount *self)
-{
-  for (; self != NULL; self = self->parent)
-    self->n_calls--;
-}
-
-void
-llm_account_add_call (LlmAccount *self,
-                      LlmSloClass slo_class)
+llm_account_count_active (LlmAccount *self,
+                          LlmSloClass slo_class,
+                          int         n)
 {
   for (; self->parent != NULL; self = self->parent)
     for (guint level = 0; level < LLM_N_SLO_CLASSES; level++)
@@ -220,22 +215,9 @@ llm_account_add_call (LlmAccount *self,
         if (!counts (self, slo_class, level))
           continue;
         settle (self->parent, level);
-        self->served_us[level] = llm_account_get_served (self, self->parent, level);
-        self->n_active[level]++;
-      }
-}
-
-void
-llm_account_remove_call (LlmAccount *self,
-                         LlmSloClass slo_class)
-{
-  for (; self->parent != NULL; self = self->parent)
-    for (guint level = 0; level < LLM_N_SLO_CLASSES; level++)
-      {
-        if (!counts (self, slo_class, level))
-          continue;
-        settle (self->parent, level);
-        self->n_active[level]--;
+        if (n > 0)
+          self->served_us[level] = llm_account_get_served (self, self->parent, level);
+        self->n_active[level] += n;
       }
 }
 

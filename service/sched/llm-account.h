@@ -24,8 +24,8 @@ struct _LlmAccount
   LlmApp *app;           /* (owned) (nullable): of an application */
   guint32 uid;           /* of a user */
   GHashTable *children;  /* (owned) (element-type LlmAccount): by uid, or by LlmApp */
-  guint n_calls;         /* of all classes, standing still or not: it must not go meanwhile */
-  guint n_active[LLM_N_SLO_CLASSES];   /* that do not stand still, and compete in the class */
+  int n_calls;           /* of all classes, standing still or not: it must not go meanwhile */
+  int n_active[LLM_N_SLO_CLASSES];     /* that do not stand still, and compete in the class */
   double served_us[LLM_N_SLO_CLASSES]; /* for calls that compete in it */
 
   /* of its children */
@@ -51,14 +51,13 @@ LlmAccount *llm_account_find_user   (LlmAccount        *self,
                                      guint32            uid);
 LlmAccount *llm_account_find_app    (LlmAccount        *self,
                                      const LlmApp      *app);
-/* A call of class @slo_class comes and goes, in this account and those above it; begins or goes on,
- * and stands still or ends. */
-void        llm_account_ref         (LlmAccount        *self);
-void        llm_account_unref       (LlmAccount        *self);
-void        llm_account_add_call    (LlmAccount        *self,
-                                     LlmSloClass        slo_class);
-void        llm_account_remove_call (LlmAccount        *self,
-                                     LlmSloClass        slo_class);
+/* A call comes (@n is 1) and goes (-1), in this account and those above it; one of class
+ * @slo_class begins or goes on, and stands still or ends. */
+void        llm_account_count_call  (LlmAccount        *self,
+                                     int                n);
+void        llm_account_count_active (LlmAccount       *self,
+                                     LlmSloClass        slo_class,
+                                     int                n);
 void        llm_account_charge      (LlmAccount        *self,
                                      LlmSloClass        slo_class,
                                      double             us);

@@ -160,6 +160,17 @@ limit (double us)
   return CLAMP (us, 0.01, MAX_US / 2);
 }
 
+/* What one that was observed says of an expectation that @n_seen before it made. */
+static double
+get_ratio (double us,
+           double expected,
+           guint  n_seen)
+{
+  double bound = n_seen < N_FIRST ? FIRST_RATIO : MAX_RATIO;
+
+  return CLAMP (us / expected, 1 / bound, bound);
+}
+
 /* Points that nothing was seen of follow those that were. */
 static void
 scale_guesses (LlmCostCurve *curve,
@@ -204,15 +215,14 @@ llm_cost_model_observe (LlmCostModel *self,
                         double        us)
 {
   LlmCostCurve *curve = &self->curves[kind];
-  double expected, part, ratio, gain, weight, bound;
+  double expected, part, ratio, gain, weight;
   guint i;
 
   if (n_rows == 0 || !(us > 0 && us < MAX_US) || !(depth >= 0 && depth < MAX_US))
     return;
 
   expected = llm_cost_model_predict (self, kind, n_rows, depth);
-  bound = curve->n_steps < N_FIRST ? FIRST_RATIO : MAX_RATIO;
-  ratio = CLAMP (us / expected, 1 / bound, bound);
+  ratio = get_ratio (us, expected, curve->n_steps);
   if (curve->n_steps >= N_FIRST)
     curve->spread += MIN_GAIN * (MIN (fabs (us / expected - 1), 1) - curve->spread);
   gain = MAX (MIN_GAIN, 1.0 / (curve->n_steps + 1));
@@ -248,12 +258,11 @@ llm_cost_model_observe_restore (LlmCostModel *self,
                                 double        us)
 {
   double expected = llm_cost_model_predict_restore (self, bytes);
-  double bound = self->n_restores < N_FIRST ? FIRST_RATIO : MAX_RATIO;
   double part, ratio, gain;
 
   if (bytes == 0 || !(us > 0 && us < MAX_US))
     return;
-  ratio = CLAMP (us / expected, 1 / bound, bound);
+  ratio = get_ratio (us, expected, self->n_restores);
   gain = MAX (MIN_GAIN, 1.0 / (self->n_restores + 1));
   part = self->restore_latency_us / expected;
   self->restore_latency_us = limit (self->restore_latency_us * (1 + gain * part * (ratio - 1)));
@@ -292,20 +301,13 @@ llm_cost_model_store (const LlmCostModel *self,
 {
   for (guint i = 0; i < LLM_N_COSTS; i++)
     {
-      const LlmCostCurve *curve = &self->curves[i];
-      double us[LLM_COST_POINTS];
-      int n_seen[LLM_COST_POINTS];
+      LlmCostCurve curve = self->curves[i];
 
-      for (guint j = 0; j < LLM_COST_POINTS; j++)
-        {
-          us[j] = curve->us[j];
-          n_seen[j] = (int) curve->n_seen[j];
-        }
-      g_key_file_set_double_list (file, groups[i], "us", us, LLM_COST_POINTS);
-      g_key_file_set_integer_list (file, groups[i], "seen", n_seen, LLM_COST_POINTS);
-      g_key_file_set_double (file, groups[i], "depth-us", curve->depth_us);
-      g_key_file_set_double (file, groups[i], "spread", curve->spread);
-      g_key_file_set_integer (file, groups[i], "steps", (int) curve->n_steps);
+      g_key_file_set_double_list (file, groups[i], "us", curve.us, LLM_COST_POINTS);
+      g_key_file_set_integer_list (file, groups[i], "seen", curve.n_seen, LLM_COST_POINTS);
+      g_key_file_set_double (file, groups[i], "depth-us", curve.depth_us);
+      g_key_file_set_double (file, groups[i], "spread", curve.spread);
+      g_key_file_set_integer (file, groups[i], "steps", (int) curve.n_steps);
     }
   g_key_file_set_double (file, GROUP_RESTORE, "latency-us", self->restore_latency_us);
   g_key_file_set_double (file, GROUP_RESTORE, "bytes-per-us", self->restore_bytes_per_us);
@@ -354,7 +356,7 @@ read_curve (GKeyFile     *file,
           || n_seen[i] > MAX_STEPS)
         return FALSE;
       curve->us[i] = us[i];
-      curve->n_seen[i] = (guint) n_seen[i];
+      curve->n_seen[i] = n_seen[i];
     }
   return read_number (file, group, "depth-us", &curve->depth_us)
          && read_number (file, group, "spread", &curve->spread) && curve->spread <= 1

@@ -25,7 +25,7 @@ typedef enum
 typedef struct
 {
   double us[LLM_COST_POINTS];     /* of a step with llm_cost_rows[i] rows and nothing before them */
-  guint n_seen[LLM_COST_POINTS];  /* steps near the point; 0: still as it was guessed */
+  int n_seen[LLM_COST_POINTS];    /* steps near the point; 0: still as it was guessed */
   double depth_us;                /* more for each row and 1000 slots before it */
   double spread;                  /* by what part steps differ from what was expected, mean */
   guint n_steps;                  /* learned from, at most a million */

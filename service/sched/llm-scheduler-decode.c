@@ -21,10 +21,8 @@ llm_scheduler_get_decode_share (LlmScheduler *self)
   double depth = 0;
   guint n = 0;
 
-  for (guint i = 0; i < self->entries->len; i++)
+  LLM_EACH (LlmSchedEntry, entry, self->entries)
     {
-      LlmSchedEntry *entry = g_ptr_array_index (self->entries, i);
-
       if (entry->is_suspended || entry->is_held || entry->n_prompt > 0
           || entry->slo.class == LLM_SLO_BACKGROUND)
         continue;
@@ -64,6 +62,32 @@ is_decoding (LlmScheduler        *self,
          && llm_scheduler_may_run (self, entry, now_us);
 }
 
+/* A row each: for at most @n_late of lower classes that are due, then in order. */
+static void
+choose_entries (LlmScheduler *self,
+                gint64        now_us,
+                LlmSloClass   slo_class,
+                guint         n_late,
+                LlmRowBudget *decodes,
+                guint         n_rows)
+{
+  guint n = 0;
+
+  for (guint pass = 0; pass < 2; pass++)
+    LLM_EACH (LlmSchedEntry, entry, self->entries)
+      {
+        gboolean is_late = entry->slo.class > slo_class && entry->due_us <= now_us;
+
+        if (n >= (pass == 0 ? n_late : n_rows) || !is_decoding (self, entry, now_us)
+            || (pass == 0 ? !is_late : entry->is_taken))
+          continue;
+        entry->is_taken = pass == 0;
+        decodes[n++] = (LlmRowBudget) { entry, 1 };
+      }
+  for (guint i = 0; i < n; i++)
+    decodes[i].entry->is_taken = FALSE;
+}
+
 void
 llm_scheduler_spread_rows (LlmRowBudget *budgets,
                            guint         n_budgets,
@@ -91,14 +115,12 @@ llm_scheduler_choose_decodes (LlmScheduler *self,
   double depth = 0;
   gint64 due_us = G_MAXINT64;
   guint n_all = 0, n_wanted = 0;
-  guint n_rows, n_late, n = 0;
+  guint n_rows, n_late, n;
 
   *slo_class = LLM_SLO_BACKGROUND;
   *latest_us = G_MAXINT64;
-  for (guint i = 0; i < self->entries->len; i++)
+  LLM_EACH (LlmSchedEntry, entry, self->entries)
     {
-      LlmSchedEntry *entry = g_ptr_array_index (self->entries, i);
-
       if (!is_decoding (self, entry, now_us))
         continue;
       n_all++;
@@ -115,25 +137,8 @@ llm_scheduler_choose_decodes (LlmScheduler *self,
   depth /= n_all;
   n_rows = MIN (find_decode_rows (self, least_us, depth, has_prefills), n_max);
   n_late = n_all > n_rows ? MAX (n_rows / LATE_ROWS, 1) : 0;
-  for (guint i = 0; i < self->entries->len && decodes != NULL && n < n_late; i++)
-    {
-      LlmSchedEntry *entry = g_ptr_array_index (self->entries, i);
-
-      entry->is_taken = is_decoding (self, entry, now_us) && entry->slo.class > *slo_class
-                        && entry->due_us <= now_us;
-      if (entry->is_taken)
-        decodes[n++] = (LlmRowBudget) { entry, 1 };
-    }
-  for (guint i = 0; i < self->entries->len && decodes != NULL && n < n_rows; i++)
-    {
-      LlmSchedEntry *entry = g_ptr_array_index (self->entries, i);
-
-      if (is_decoding (self, entry, now_us) && !entry->is_taken)
-        decodes[n++] = (LlmRowBudget) { entry, 1 };
-    }
-  for (guint i = 0; i < self->entries->len; i++)
-    ((LlmSchedEntry *) g_ptr_array_index (self->entries, i))->is_taken = FALSE;
-
+  if (decodes != NULL)
+    choose_entries (self, now_us, *slo_class, n_late, decodes, n_rows);
   n = MIN (n_all, n_rows);
   n_rows = MIN (n_rows, n_wanted);
   if (decodes != NULL)

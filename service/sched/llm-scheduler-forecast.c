@@ -62,15 +62,10 @@ sum_rows (LlmScheduler        *self,
 {
   guint n_rows = 0;
 
-  for (guint i = 0; i < self->entries->len; i++)
+  LLM_EACH (LlmSchedEntry, other, self->entries)
+    other->account->n_rows = other->account->parent->n_rows = 0;
+  LLM_EACH (const LlmSchedEntry, other, self->entries)
     {
-      LlmAccount *app = ((LlmSchedEntry *) g_ptr_array_index (self->entries, i))->account;
-
-      app->n_rows = app->parent->n_rows = 0;
-    }
-  for (guint i = 0; i < self->entries->len; i++)
-    {
-      const LlmSchedEntry *other = g_ptr_array_index (self->entries, i);
       guint n = other->n_prompt - MIN (other->n_running, other->n_prompt);
 
       if (!llm_scheduler_may_run (self, other, now_us)
@@ -124,10 +119,8 @@ count_decodes (LlmScheduler        *self,
 {
   guint n = 0;
 
-  for (guint i = 0; i < self->entries->len; i++)
+  LLM_EACH (const LlmSchedEntry, other, self->entries)
     {
-      const LlmSchedEntry *other = g_ptr_array_index (self->entries, i);
-
       if (other->n_prompt > 0 || other->is_suspended || other->is_held)
         continue;
       if (of_users)

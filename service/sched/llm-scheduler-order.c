@@ -20,6 +20,8 @@
 #define LEAD_TOKENS 12
 #define BURST_TOKENS 48
 
+#define ORDER(a, b) (((a) > (b)) - ((a) < (b)))
+
 /* Nothing changes faster by itself. */
 #define LOOK_US 5000
 
@@ -153,31 +155,23 @@ llm_scheduler_compare (gconstpointer a,
 {
   const LlmSchedEntry *left = *(LlmSchedEntry *const *) a;
   const LlmSchedEntry *right = *(LlmSchedEntry *const *) b;
-  LlmScheduler *self = scheduler;
+  const LlmScheduler *self = scheduler;
   LlmSloClass slo_class = left->slo.class;
+  const int orders[] = {
+    ORDER (left->slo.class, right->slo.class),
+    ORDER (left->ahead, right->ahead),
+    ORDER (left->is_lost, right->is_lost),
+    ORDER (left->due_us, right->due_us),
+    ORDER (left->account->parent->served_us[slo_class],
+           right->account->parent->served_us[slo_class]),
+    ORDER (left->account->served_us[slo_class], right->account->served_us[slo_class]),
+    ORDER (left->last_turn, right->last_turn),
+  };
 
-  if (self->kind == LLM_SCHEDULER_FIFO)
-    return left->arrival < right->arrival ? -1 : left->arrival > right->arrival;
-  if (left->slo.class != right->slo.class)
-    return left->slo.class < right->slo.class ? -1 : 1;
-  if (left->ahead != right->ahead)
-    return left->ahead < right->ahead ? -1 : 1;
-  if (left->is_lost != right->is_lost)
-    return left->is_lost ? 1 : -1;
-  if (left->due_us != right->due_us)
-    return left->due_us < right->due_us ? -1 : 1;
-  for (guint i = 0; i < 2; i++)
-    {
-      const LlmAccount *a_account = i == 0 ? left->account->parent : left->account;
-      const LlmAccount *b_account = i == 0 ? right->account->parent : right->account;
-      double a_us = a_account->served_us[slo_class], b_us = b_account->served_us[slo_class];
-
-      if (a_us != b_us)
-        return a_us < b_us ? -1 : 1;
-    }
-  if (left->last_turn != right->last_turn)
-    return left->last_turn < right->last_turn ? -1 : 1;
-  return left->arrival < right->arrival ? -1 : left->arrival > right->arrival;
+  for (guint i = 0; i < G_N_ELEMENTS (orders) && self->kind == LLM_SCHEDULER_DEADLINE; i++)
+    if (orders[i] != 0)
+      return orders[i];
+  return ORDER (left->arrival, right->arrival);
 }
 
 void
@@ -211,15 +205,10 @@ hold_decodes (LlmScheduler *self,
               gint64        now_us)
 {
   self->decode_class = LLM_N_SLO_CLASSES;
-  for (guint i = 0; i < self->entries->len; i++)
+  LLM_EACH (LlmSchedEntry, entry, self->entries)
+    entry->account->n_rows = entry->account->parent->n_rows = 0;
+  LLM_EACH (LlmSchedEntry, entry, self->entries)
     {
-      LlmAccount *app = ((LlmSchedEntry *) g_ptr_array_index (self->entries, i))->account;
-
-      app->n_rows = app->parent->n_rows = 0;
-    }
-  for (guint i = 0; i < self->entries->len; i++)
-    {
-      LlmSchedEntry *entry = g_ptr_array_index (self->entries, i);
       LlmAccount *over;
 
       entry->is_held = FALSE;
@@ -246,18 +235,14 @@ llm_scheduler_look (LlmScheduler *self,
     self->n_prefills[i] = 0;
   self->accounts->burst_us = llm_scheduler_get_burst_us (self);
   llm_account_reset_least (self->accounts);
-  for (guint i = 0; i < self->entries->len; i++)
+  LLM_EACH (LlmSchedEntry, entry, self->entries)
     {
-      LlmSchedEntry *entry = g_ptr_array_index (self->entries, i);
-
       note_suspended (entry, now_us);
       if (llm_scheduler_may_run (self, entry, now_us))
         llm_account_note_call (entry->account, entry->slo.class);
     }
-  for (guint i = 0; i < self->entries->len; i++)
+  LLM_EACH (LlmSchedEntry, entry, self->entries)
     {
-      LlmSchedEntry *entry = g_ptr_array_index (self->entries, i);
-
       llm_scheduler_look_at (self, entry, now_us);
       if (entry->n_prompt > 0 && llm_scheduler_may_run (self, entry, now_us))
         self->n_prefills[llm_sched_entry_get_group (entry)]++;
@@ -310,9 +295,8 @@ find_owed_prefill (LlmScheduler *self,
                    gint64        now_us,
                    guint         waiting)
 {
-  for (guint i = 0; i < self->entries->len; i++)
+  LLM_EACH (LlmSchedEntry, entry, self->entries)
     {
-      LlmSchedEntry *entry = g_ptr_array_index (self->entries, i);
       guint prefills = llm_sched_entry_get_group (entry);
 
       if (!is_prefilling (self, entry, now_us, waiting, FALSE) || entry->ahead != LLM_AHEAD_NONE)
@@ -337,9 +321,8 @@ find_first_prefill (LlmScheduler *self,
   double spare_us = G_MAXDOUBLE;
   LlmSchedEntry *first = NULL;
 
-  for (guint i = 0; i < self->entries->len; i++)
+  LLM_EACH (LlmSchedEntry, entry, self->entries)
     {
-      LlmSchedEntry *entry = g_ptr_array_index (self->entries, i);
       double own_us = entry->left_us * stretch;
       double left_us = (double) (entry->due_us - now_us) - own_us;
 
@@ -394,10 +377,8 @@ choose_fifo (LlmScheduler *self,
 
   if (has_decodes && !decodes_wait)
     return LLM_QUEUE_DECODE;
-  for (guint i = 0; i < self->entries->len; i++)
+  LLM_EACH (LlmSchedEntry, entry, self->entries)
     {
-      LlmSchedEntry *entry = g_ptr_array_index (self->entries, i);
-
       has_prefills = has_prefills || (entry->n_prompt > 0 && !entry->is_suspended);
       has_decodes = has_decodes || (entry->n_prompt == 0 && !entry->is_suspended);
     }

@@ -28,13 +28,10 @@ plan_decodes (LlmScheduler *self,
   if (self->kind == LLM_SCHEDULER_DEADLINE)
     n = llm_scheduler_choose_decodes (self, now_us, n_prefills > 0, budgets, n_max, &latest_us,
                                       &slo_class);
-  for (guint i = 0; i < self->entries->len && self->kind == LLM_SCHEDULER_FIFO && n < n_max; i++)
-    {
-      LlmSchedEntry *entry = g_ptr_array_index (self->entries, i);
-
-      if (entry->n_prompt == 0 && !entry->is_suspended)
-        budgets[n++] = (LlmRowBudget) { entry, 1 };
-    }
+  LLM_EACH (LlmSchedEntry, entry, self->entries)
+    if (self->kind == LLM_SCHEDULER_FIFO && n < n_max && entry->n_prompt == 0
+        && !entry->is_suspended)
+      budgets[n++] = (LlmRowBudget) { entry, 1 };
   if (self->kind == LLM_SCHEDULER_FIFO)
     llm_scheduler_spread_rows (budgets, n, n_max - n);
   return n;
@@ -50,10 +47,8 @@ find_prefill_rows (LlmScheduler *self,
   guint n_all = 0;
   guint n_rows;
 
-  for (guint i = 0; i < prefills->len; i++)
+  LLM_EACH (LlmSchedEntry, entry, prefills)
     {
-      LlmSchedEntry *entry = g_ptr_array_index (prefills, i);
-
       n_all = MIN (n_all + entry->n_prompt, self->max_rows);
       if (self->kind == LLM_SCHEDULER_DEADLINE)
         step_us = MIN (step_us, llm_sched_entry_get_ttft_us (entry) * STEP_PART);
@@ -104,22 +99,19 @@ plan_prefills (LlmScheduler *self,
     first = llm_scheduler_find_prefill (self, now_us, 0, &is_urgent);
   if (first != NULL && fits (self, prefills, first, queue, now_us))
     g_ptr_array_add (prefills, first);
-  for (guint i = 0; i < self->entries->len; i++)
-    {
-      LlmSchedEntry *entry = g_ptr_array_index (self->entries, i);
-
-      if (entry != first && fits (self, prefills, entry, queue, now_us))
-        g_ptr_array_add (prefills, entry);
-    }
+  LLM_EACH (LlmSchedEntry, entry, self->entries)
+    if (entry != first && fits (self, prefills, entry, queue, now_us))
+      g_ptr_array_add (prefills, entry);
   if (prefills->len == 0)
     return 0;
 
   n_rows = find_prefill_rows (self, prefills);
-  for (guint i = 0; i < prefills->len && n_budgets < n_max_budgets && n_rows > 0; i++)
+  LLM_EACH (LlmSchedEntry, entry, prefills)
     {
-      LlmSchedEntry *entry = g_ptr_array_index (prefills, i);
       guint n = MIN (entry->n_prompt, n_rows);
 
+      if (n == 0 || n_budgets == n_max_budgets)
+        break;
       budgets[n_budgets++] = (LlmRowBudget) { entry, n };
       n_rows -= n;
     }

@@ -7,6 +7,7 @@
 
 #pragma once
 
+#include "base/llm-each.h"
 #include "sched/llm-scheduler.h"
 
 G_BEGIN_DECLS

@@ -61,8 +61,8 @@ llm_scheduler_add (LlmScheduler  *self,
   entry->n_decode = MAX (entry->n_decode, 1);
   entry->arrival = self->n_arrived++;
   entry->last_turn = self->n_steps;
-  llm_account_ref (entry->account);
-  llm_account_add_call (entry->account, entry->slo.class);
+  llm_account_count_call (entry->account, 1);
+  llm_account_count_active (entry->account, entry->slo.class, 1);
   g_ptr_array_add (self->entries, entry);
   self->is_dirty = TRUE;
 }
@@ -74,8 +74,8 @@ llm_scheduler_remove (LlmScheduler  *self,
   if (entry->scheduler == NULL)
     return;
   if (!entry->is_suspended)
-    llm_account_remove_call (entry->account, entry->slo.class);
-  llm_account_unref (entry->account);
+    llm_account_count_active (entry->account, entry->slo.class, -1);
+  llm_account_count_call (entry->account, -1);
   g_ptr_array_remove (self->entries, entry);
   entry->scheduler = NULL;
   self->is_dirty = TRUE;
@@ -103,10 +103,7 @@ llm_sched_entry_set_suspended (LlmSchedEntry *entry,
   if (entry->is_suspended == is_suspended)
     return;
   /* nothing is saved up meanwhile */
-  if (is_suspended)
-    llm_account_remove_call (entry->account, entry->slo.class);
-  else
-    llm_account_add_call (entry->account, entry->slo.class);
+  llm_account_count_active (entry->account, entry->slo.class, is_suspended ? -1 : 1);
   entry->scheduler->is_dirty = TRUE;
   entry->is_suspended = is_suspended;
 }
@@ -139,26 +136,18 @@ llm_scheduler_get_class (LlmScheduler *self,
 {
   guint class = LLM_N_SLO_CLASSES;
 
-  for (guint i = 0; i < self->entries->len; i++)
-    {
-      const LlmSchedEntry *entry = g_ptr_array_index (self->entries, i);
-
-      if (llm_scheduler_may_run (self, entry, now_us))
-        class = MIN (class, entry->slo.class);
-    }
+  LLM_EACH (const LlmSchedEntry, entry, self->entries)
+    if (llm_scheduler_may_run (self, entry, now_us))
+      class = MIN (class, entry->slo.class);
   return class;
 }
 
 gboolean
 llm_scheduler_is_awaited (LlmScheduler *self)
 {
-  for (guint i = 0; i < self->entries->len; i++)
-    {
-      LlmSchedEntry *entry = g_ptr_array_index (self->entries, i);
-
-      if (!entry->is_suspended && entry->slo.class < LLM_SLO_BACKGROUND)
-        return TRUE;
-    }
+  LLM_EACH (LlmSchedEntry, entry, self->entries)
+    if (!entry->is_suspended && entry->slo.class < LLM_SLO_BACKGROUND)
+      return TRUE;
   return FALSE;
 }
 
@@ -204,13 +193,9 @@ charge_turn (LlmScheduler           *self,
   guint n_least = queue == LLM_QUEUE_DECODE ? LLM_SCHEDULER_MIN_SHARERS : 1;
   guint n_rows = MAX (step->n_rows, n_least);
 
-  for (guint i = 0; i < self->entries->len; i++)
-    {
-      LlmSchedEntry *entry = g_ptr_array_index (self->entries, i);
-
-      if (entry->n_running > 0 && entry->queue == queue)
-        llm_account_charge (entry->account, entry->slo.class, us * entry->n_running / n_rows);
-    }
+  LLM_EACH (LlmSchedEntry, entry, self->entries)
+    if (entry->n_running > 0 && entry->queue == queue)
+      llm_account_charge (entry->account, entry->slo.class, us * entry->n_running / n_rows);
 }
 
 void

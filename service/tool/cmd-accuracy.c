@@ -239,7 +239,7 @@ answer (ToolModel *model,
   LlkRowKind kind = LLK_ROWS_PROMPT;
   gboolean is_done = TRUE;
 
-  if (!llm_measure_begin (seq, tokens->len - llm_kv_seq_get_length (seq) + (guint) max_tokens,
+  if (!llm_measure_begin (seq, tokens->len - seq->length + (guint) max_tokens,
                           error))
     return FALSE;
 
@@ -276,7 +276,7 @@ run_task (ToolModel   *model,
     {
       guint end = g_array_index (calls, guint, i);
 
-      if (end > llm_kv_seq_get_length (seq)
+      if (end > seq->length
           && !llm_measure_call (model->forward, model->store, seq, tool_model_tokens (tokens), end,
                                 LLK_ROWS_PROMPT, 0, NULL, NULL, error))
         return FALSE;

@@ -52,7 +52,7 @@ llm_measure_rows (LlmForward      *forward,
                   gpointer         data,
                   GError         **error)
 {
-  guint begin = llm_kv_seq_get_length (seq);
+  guint begin = seq->length;
   LlmRow rows[STEP_ROWS] = { 0 };
   LlmBatch batch = { rows, 0, &seq, 1 };
 
@@ -86,7 +86,7 @@ llm_measure_end (LlmKvStore   *store,
                  LlmKvSeq     *seq,
                  const gint32 *tokens)
 {
-  llm_kv_seq_end_call (seq, tokens, llm_kv_seq_get_length (seq));
+  llm_kv_seq_end_call (seq, tokens, seq->length);
   while (!llm_kv_store_is_settled (store))
     if (!llm_kv_store_work (store, llm_clock_now_us () + SLICE_US)
         && !llm_kv_store_is_settled (store))
@@ -107,7 +107,7 @@ llm_measure_call (LlmForward      *forward,
 {
   gboolean is_done;
 
-  if (!llm_measure_begin (seq, n_tokens - llm_kv_seq_get_length (seq), error))
+  if (!llm_measure_begin (seq, n_tokens - seq->length, error))
     return FALSE;
 
   is_done = llm_measure_rows (forward, seq, tokens, n_tokens, kind, first_wanted, func, data,

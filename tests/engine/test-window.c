@@ -117,7 +117,7 @@ reference_init (Reference *self)
 static void
 reset_reference (Reference *self)
 {
-  if (llm_kv_seq_is_locked (self->seq))
+  if (self->seq->is_locked)
     llm_kv_seq_preempt (self->seq);
   llm_kv_seq_truncate (self->seq, 0);
 }
@@ -183,11 +183,11 @@ slide_reference (Reference    *self,
                  const gint32 *tokens,
                  guint         n_slid)
 {
-  guint n_gone = llm_kv_seq_get_n_slid (self->seq);
+  guint n_gone = self->seq->n_slid;
 
   if (n_slid <= n_gone)
     return;
-  if (!llm_kv_seq_is_locked (self->seq))
+  if (!self->seq->is_locked)
     begin_reference (self);
   llm_kv_seq_slide (self->seq, self->n_sinks, n_slid - n_gone);
   for (guint i = 0; i < self->n_sinks; i++)
@@ -202,8 +202,8 @@ add_token (Reference    *self,
            LlkRowKind    kind)
 {
   g_autoptr(GError) error = NULL;
-  guint n_slid = llm_kv_seq_get_n_slid (self->seq);
-  guint slot = llm_kv_seq_get_length (self->seq);
+  guint n_slid = self->seq->n_slid;
+  guint slot = self->seq->length;
 
   g_assert_cmpuint (slot + n_slid, ==, index);
   g_assert_true (llm_kv_seq_append (self->seq, 1, &error));
@@ -399,7 +399,7 @@ check_answer (Rig     *rig,
 
   g_assert_true (outcome->finish == LLM_FINISH_LENGTH);
   slide_reference (reference, tokens, llm_window_get_n_slid (n_prompt, N_CTX, SLOTS));
-  first = llm_kv_seq_get_length (reference->seq) + llm_kv_seq_get_n_slid (reference->seq);
+  first = reference->seq->length + reference->seq->n_slid;
   for (guint i = first; i < n_prompt; i++)
     add_token (reference, tokens, i, rig->kinds->data[i]);
   for (guint i = 0; i < outcome->tokens->len; i++)
@@ -414,7 +414,7 @@ check_answer (Rig     *rig,
       slide_reference (reference, tokens, llm_window_get_n_slid (n_prompt + i + 1, N_CTX, SLOTS));
       add_token (reference, tokens, n_prompt + i, LLK_ROWS_GENERATED);
     }
-  g_assert_cmpuint (outcome->n_slid, ==, llm_kv_seq_get_n_slid (reference->seq));
+  g_assert_cmpuint (outcome->n_slid, ==, reference->seq->n_slid);
   g_array_unref (outcome->tokens);
 }
 
@@ -532,7 +532,7 @@ test_turns (gconstpointer data)
       /* What is not a whole chunk is computed again, and sees what there is to see then. */
       evict_all (&rig);
       llm_kv_seq_truncate (rig.reference.seq,
-                           llm_kv_seq_get_length (rig.reference.seq) / SLOTS * SLOTS);
+                           rig.reference.seq->length / SLOTS * SLOTS);
     }
   g_assert_cmpuint (n_slid, >=, 4 * N_CTX);
   g_assert_cmpuint (n_slides, >, 5);

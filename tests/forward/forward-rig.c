@@ -144,7 +144,7 @@ exec_rig_prompt (ExecRig      *self,
   for (guint first = 0; first < n_tokens; first += step)
     {
       guint n_rows = MIN (step, n_tokens - first);
-      guint slot = llm_kv_seq_get_length (seq);
+      guint slot = seq->length;
       gboolean has_room = llm_kv_seq_append (seq, n_rows, &error);
 
       g_assert_no_error (error);

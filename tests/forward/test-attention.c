@@ -71,7 +71,7 @@ set_up (Memory     *memory,
                           memory->v[s] + (gsize) slot * N_VALUES);
 
       memory->first_view[s] = memory->views->len;
-      for (guint chunk = 0; chunk < llm_kv_seq_get_n_chunks (memory->sequences[s]); chunk++)
+      for (guint chunk = 0; chunk < memory->sequences[s]->holds->len; chunk++)
         {
           LlmKvView view;
 
@@ -158,8 +158,8 @@ run_rows (const Memory  *memory,
     .n_heads = N_HEADS,
     .n_kv_heads = N_KV_HEADS,
     .head_dim = HEAD_DIM,
-    .chunk_slots = llm_kv_store_get_layout (memory->store)->chunk_slots,
-    .format = llm_kv_store_get_layout (memory->store)->format,
+    .chunk_slots = memory->store->layout.chunk_slots,
+    .format = memory->store->layout.format,
     .collects_density = mass != NULL,
     .scale = 0.25f,
     .softcap = variant->softcap,

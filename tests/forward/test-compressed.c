@@ -92,7 +92,7 @@ measure (ExecRig           *rig,
          const GArray      *tokens,
          Comparison        *comparisons)
 {
-  LlmKvStore *store = llm_kv_store_new (llm_kv_store_get_layout (rig->store), policy, NULL, NULL);
+  LlmKvStore *store = llm_kv_store_new (&rig->store->layout, policy, NULL, NULL);
   double sum = 0;
 
   g_assert_nonnull (store);
@@ -104,7 +104,7 @@ measure (ExecRig           *rig,
                   &comparisons[w]);
       sum += comparisons[w].sum / comparisons[w].n;
     }
-  g_assert_cmpuint (llm_kv_store_get_counters (store)->n_packed, >, 0);
+  g_assert_cmpuint (store->counters.n_packed, >, 0);
   llm_kv_store_free (store);
   return sum / N_WINDOWS;
 }

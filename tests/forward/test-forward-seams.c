@@ -318,7 +318,7 @@ test_refused (void)
   g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (rig->store, NULL, NULL);
   LlmRow good = exec_rig_row (5, 0, 1);
   LlmRow row;
-  LlmKvLayout layout = *llm_kv_store_get_layout (rig->store);
+  LlmKvLayout layout = rig->store->layout;
   g_autoptr (LlmKvStore) other_store = NULL;
   g_autoptr (LlmKvSeq) other = NULL;
 

@@ -444,7 +444,7 @@ test_tree_as_decoded (void)
           }
 
       llm_kv_seq_commit (tree, BASE, path, n_path);
-      g_assert_cmpuint (llm_kv_seq_get_length (tree), ==, llm_kv_seq_get_length (line));
+      g_assert_cmpuint (tree->length, ==, line->length);
       exec_rig_prompt (rig, tree, &next, 1, 1, after);
       exec_rig_prompt (rig, line, &next, 1, 1, decoded);
       for (guint t = 0; t < n_vocab; t++)
@@ -480,7 +480,7 @@ test_density (void)
       exec_rig_prompt (rig, seq, tokens, N_TOKENS, 20, found);
       assert_near (found, logits, (gsize) N_TOKENS * rig->hparams.n_vocab, TOLERANCE);
 
-      for (guint chunk = 0; chunk < llm_kv_seq_get_n_chunks (seq); chunk++)
+      for (guint chunk = 0; chunk < seq->holds->len; chunk++)
         {
           double expected = 0, n_rows = 0;
           float density = llm_kv_seq_get_density (seq, chunk);

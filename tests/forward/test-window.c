@@ -123,7 +123,7 @@ compute_missing (ExecRig      *rig,
     {
       g_assert_cmpuint (g_array_index (missing, guint, i), ==, i);
       rows[i] = exec_rig_row (tokens[i], 0, i);
-      rows[i].position = i + llm_kv_seq_get_n_slid (seq);
+      rows[i].position = i + seq->n_slid;
       rows[i].wants_logits = FALSE;
     }
   exec_rig_step (rig, rows, SLOTS, &seq, 1);
@@ -143,12 +143,12 @@ run_tokens (ExecRig      *rig,
   gsize n_vocab = rig->hparams.n_vocab;
   LlmRow rows[N_TOKENS];
   g_autoptr (GError) error = NULL;
-  guint length = llm_kv_seq_get_length (seq);
+  guint length = seq->length;
   gboolean has_room = llm_kv_seq_append (seq, end - first, &error);
 
   g_assert_no_error (error);
   g_assert_true (has_room);
-  g_assert_cmpuint (length + llm_kv_seq_get_n_slid (seq), ==, first);
+  g_assert_cmpuint (length + seq->n_slid, ==, first);
   for (guint i = first; i < end; i++)
     {
       rows[i - first] = exec_rig_row (tokens[i], 0, length + i - first);
@@ -196,7 +196,7 @@ test_slides (void)
       if (!slides[n].in_call)
         llm_kv_seq_end_call (seq, tokens, first);
       llm_kv_seq_slide (seq, SLOTS, slides[n].n_slots);
-      g_assert_cmpuint (llm_kv_seq_get_n_slid (seq), ==, text->n_slid[n + 1]);
+      g_assert_cmpuint (seq->n_slid, ==, text->n_slid[n + 1]);
       if (!slides[n].in_call)
         begin_call (seq, N_TOKENS - first);
       compute_missing (rig, seq, tokens);

@@ -289,7 +289,7 @@ compare_layer (Twin *twin,
                guint layer)
 {
   guint window = twin->rig->windows != NULL ? twin->rig->windows[layer] : 0;
-  guint n_slots = llm_kv_seq_get_length (twin->seq);
+  guint n_slots = twin->seq->length;
   g_autofree guint8 *is_seen = g_new0 (guint8, n_slots + 1);
 
   for (guint r = 0; r < twin->rows->len; r++)
@@ -299,7 +299,7 @@ compare_layer (Twin *twin,
       for (guint slot = window > 0 && row + 1 > window ? row + 1 - window : 0; slot <= row; slot++)
         is_seen[slot] = 1;
     }
-  for (guint chunk = 0; chunk < llm_kv_seq_get_n_chunks (twin->seq); chunk++)
+  for (guint chunk = 0; chunk < twin->seq->holds->len; chunk++)
     {
       LlmKvView view;
       Floats floats;
@@ -328,7 +328,7 @@ begin_step (Twin *twin)
 
   g_array_set_size (twin->rows, 0);
   llm_kv_seq_get_missing (twin->seq, twin->rows);
-  g_assert_false (llm_kv_seq_has_fault (twin->seq));
+  g_assert_false (twin->seq->has_fault);
   for (guint i = 1; i < twin->rows->len; i++)
     g_assert_cmpuint (g_array_index (twin->rows, guint, i), >,
                       g_array_index (twin->rows, guint, i - 1));
@@ -351,7 +351,7 @@ twin_begin (Twin      *twin,
   g_autoptr (GError) error = NULL;
   LlmKvPlan unused;
 
-  twin->length = llm_kv_seq_get_length (twin->seq);
+  twin->length = twin->seq->length;
   g_assert_cmpuint (twin->length, ==, twin_length (twin));
   memcpy (twin->was_rough, twin->is_rough, sizeof twin->was_rough);
   g_assert_true (llm_kv_seq_begin_call (twin->seq, n_new, plan != NULL ? plan : &unused, &error));
@@ -376,7 +376,7 @@ twin_step (Twin *twin)
       return TRUE;
     case LLM_FAILED:
       g_assert_nonnull (error);
-      g_assert_true (llm_kv_seq_has_fault (twin->seq));
+      g_assert_true (twin->seq->has_fault);
       llm_kv_seq_truncate (twin->seq, twin->length);
       begin_step (twin);
       return TRUE;
@@ -418,7 +418,7 @@ twin_end (Twin *twin)
   remember_rough (twin);
   llm_kv_seq_end_call (twin->seq, twin->tokens, twin->n_tokens);
   twin_make_rough (twin);
-  g_assert_false (llm_kv_seq_is_locked (twin->seq));
+  g_assert_false (twin->seq->is_locked);
 }
 
 void
@@ -459,7 +459,7 @@ twin_map (Twin *twin)
 {
   GString *map = g_string_new (NULL);
 
-  for (guint i = 0; i < llm_kv_seq_get_n_chunks (twin->seq); i++)
+  for (guint i = 0; i < twin->seq->holds->len; i++)
     {
       LlmKvChunkInfo info;
 

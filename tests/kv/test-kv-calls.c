@@ -18,7 +18,7 @@ count_bits (Twin *twin,
 {
   guint n = 0;
 
-  for (guint i = 0; i < llm_kv_seq_get_n_chunks (twin->seq); i++)
+  for (guint i = 0; i < twin->seq->holds->len; i++)
     n += twin_bits (twin, i) == bits;
   return n;
 }
@@ -44,7 +44,7 @@ test_pack (void)
       g_assert_cmpuint (twin_bits (&twin, 0), ==, llk_kv_bits (format));
       g_assert_cmpuint (twin_bits (&twin, 1), ==, llk_kv_bits (format));
       g_assert_cmpuint (twin_bits (&twin, 2), ==, 16);
-      g_assert_cmpuint (llm_kv_store_get_counters (rig.store)->n_packed, ==, 2);
+      g_assert_cmpuint (rig.store->counters.n_packed, ==, 2);
       g_assert_cmpuint (llm_ledger_get (rig.ledger, LLM_HOLDER_KV_COMPRESSED), ==,
                         2 * llm_kv_store_get_chunk_bytes (rig.store, format));
       g_assert_cmpuint (llm_ledger_get (rig.ledger, LLM_HOLDER_KV), ==,
@@ -100,8 +100,8 @@ test_bits (void)
   rig_settle (&rig);
 
   budget = (guint64) (0.5 * 41 * (double) llm_kv_store_get_chunk_bytes (rig.store, LLK_KV_Q8));
-  g_assert_cmpuint (llm_kv_store_get_bytes (rig.store), <=, budget);
-  g_assert_cmpuint (llm_kv_store_get_bytes (rig.store), >, budget * 9 / 10);
+  g_assert_cmpuint (rig.store->bytes, <=, budget);
+  g_assert_cmpuint (rig.store->bytes, >, budget * 9 / 10);
   g_assert_cmpuint (twin_bits (&twin, 40), ==, 16);
   for (guint i = 0; i < 40; i++)
     if (i % 7 == 3)
@@ -123,11 +123,11 @@ test_bits (void)
   rig_settle (&rig);
   for (guint i = 0; i < 40; i++)
     g_assert_cmpuint (twin_bits (&twin, i), <=, before[i]);
-  for (guint i = 0; i < llm_kv_seq_get_n_chunks (twin.seq); i++)
+  for (guint i = 0; i < twin.seq->holds->len; i++)
     bytes += twin_bits (&twin, i);
   g_assert_cmpuint (bytes, >, 0);
   budget = (guint64) (0.5 * 61 * (double) llm_kv_store_get_chunk_bytes (rig.store, LLK_KV_Q8));
-  g_assert_cmpuint (llm_kv_store_get_bytes (rig.store), <=, budget);
+  g_assert_cmpuint (rig.store->bytes, <=, budget);
   twin_close (&twin);
   rig_close (&rig);
 
@@ -181,7 +181,7 @@ test_recompute (void)
                         llm_kv_store_get_chunk_bytes (rig.store, LLK_KV_Q2));
       n_missing = count_bits (&twin, 0);
       g_assert_cmpuint (n_missing, ==, rig.policy.whole ? 11 : 1);
-      g_assert_cmpuint (llm_kv_store_get_counters (rig.store)->n_evicted, ==, n_missing);
+      g_assert_cmpuint (rig.store->counters.n_evicted, ==, n_missing);
 
       twin_begin (&twin, 4, &plan);
       g_assert_cmpuint (plan.n_recomputed, ==, n_missing);
@@ -190,7 +190,7 @@ test_recompute (void)
         ;
       g_assert_cmpuint (llm_kv_store_evict (rig.store, G_MAXUINT64, TRUE), ==, 0);
       twin_end (&twin);
-      g_assert_cmpuint (llm_kv_store_get_counters (rig.store)->n_recomputed, ==, n_missing);
+      g_assert_cmpuint (rig.store->counters.n_recomputed, ==, n_missing);
       g_assert_cmpuint (count_bits (&twin, 0), ==, 0);
 
       llm_kv_store_evict (rig.store, G_MAXUINT64, TRUE);
@@ -218,7 +218,7 @@ test_restore (gconstpointer data)
       LlmKvPlan plan;
 
       rig_open (&rig, policies[p], data, LLK_KV_F16, NULL);
-      counters = llm_kv_store_get_counters (rig.store);
+      counters = &rig.store->counters;
       twin_open (&twin, &rig, "a");
       twin_call (&twin, 40 * RIG_SLOTS + 5);
       rig_settle (&rig);
@@ -229,7 +229,7 @@ test_restore (gconstpointer data)
 
       g_assert_cmpuint (llm_kv_store_evict (rig.store, G_MAXUINT64, FALSE), >, 0);
       rig_settle (&rig);
-      g_assert_cmpuint (llm_kv_store_get_bytes (rig.store), ==, 0);
+      g_assert_cmpuint (rig.store->bytes, ==, 0);
       g_assert_cmpuint (counters->n_written, ==, 40);
       g_assert_cmpuint (counters->n_evicted, ==, 41);
       before = twin_map (&twin);
@@ -280,11 +280,11 @@ test_attach (gconstpointer data)
   twin.seq = llm_kv_seq_new (rig.store, "app", "a");
   g_assert_cmpuint (twin_attach (&twin), ==, 12 * RIG_SLOTS);
   g_assert_cmpfloat (llm_kv_seq_get_density (twin.seq, 5), ==, 2.5f);
-  g_assert_cmpuint (llm_kv_store_get_bytes (rig.store), ==, 0);
+  g_assert_cmpuint (rig.store->bytes, ==, 0);
   twin.n_tokens = 12 * RIG_SLOTS;
   twin_call (&twin, 7);
-  g_assert_cmpuint (llm_kv_store_get_counters (rig.store)->n_restored, ==, 12);
-  g_assert_cmpuint (llm_kv_store_get_counters (rig.store)->n_recomputed, ==, 0);
+  g_assert_cmpuint (rig.store->counters.n_restored, ==, 12);
+  g_assert_cmpuint (rig.store->counters.n_recomputed, ==, 0);
   rig_settle (&rig);
 
   /* Another text from the middle on. */
@@ -322,13 +322,13 @@ test_damage (gconstpointer data)
       twin_call (&twin, 20 * RIG_SLOTS);
       rig_settle (&rig);
       llm_kv_store_evict (rig.store, G_MAXUINT64, TRUE);
-      g_assert_cmpuint (llm_kv_store_get_bytes (rig.store), ==, 0);
+      g_assert_cmpuint (rig.store->bytes, ==, 0);
       g_assert_cmpuint (rig_damage (&rig, "a", round / 20.0), ==, 1);
       twin_call (&twin, 7);
-      n_faulted += (guint) llm_kv_store_get_counters (rig.store)->n_faulted;
-      g_assert_cmpuint (llm_kv_store_get_counters (rig.store)->n_faulted, <, 20);
-      g_assert_cmpuint (llm_kv_store_get_counters (rig.store)->n_restored
-                          + llm_kv_store_get_counters (rig.store)->n_recomputed, ==, 20);
+      n_faulted += (guint) rig.store->counters.n_faulted;
+      g_assert_cmpuint (rig.store->counters.n_faulted, <, 20);
+      g_assert_cmpuint (rig.store->counters.n_restored
+                          + rig.store->counters.n_recomputed, ==, 20);
       rig_settle (&rig);
       llm_kv_store_evict (rig.store, G_MAXUINT64, TRUE);
       twin_call (&twin, 1);
@@ -360,9 +360,9 @@ test_cut (gconstpointer data)
         llm_kv_seq_truncate (twin.seq, length);
         twin.n_tokens = length;
         twin_call (&twin, 2 * RIG_SLOTS);
-        g_assert_cmpuint (llm_kv_store_get_counters (rig.store)->n_restored, ==,
+        g_assert_cmpuint (rig.store->counters.n_restored, ==,
                           is_evicted ? 5 : 0);
-        g_assert_cmpuint (llm_kv_store_get_counters (rig.store)->n_recomputed, ==, 0);
+        g_assert_cmpuint (rig.store->counters.n_recomputed, ==, 0);
         rig_settle (&rig);
         llm_kv_store_evict (rig.store, G_MAXUINT64, FALSE);
         rig_settle (&rig);
@@ -388,7 +388,7 @@ test_lock (gconstpointer data)
   twin_call (&one, 10 * RIG_SLOTS);
   twin_call (&two, 10 * RIG_SLOTS);
   rig_settle (&rig);
-  bytes = llm_kv_store_get_bytes (rig.store);
+  bytes = rig.store->bytes;
 
   twin_begin (&one, 3, NULL);
   twin_step (&one);
@@ -399,19 +399,19 @@ test_lock (gconstpointer data)
     ;
   llm_kv_seq_preempt (one.seq);
   g_assert_cmpuint (llm_kv_store_evict (rig.store, G_MAXUINT64, TRUE), >, 0);
-  g_assert_cmpuint (llm_kv_store_get_bytes (rig.store), ==, 0);
+  g_assert_cmpuint (rig.store->bytes, ==, 0);
   twin_call (&one, 4);
 
   /* No room: what is there stays until the sequence gives up. */
   rig_settle (&rig);
-  llm_kv_store_evict (rig.store, llm_kv_store_get_bytes (rig.store) / 2, TRUE);
-  bytes = llm_kv_store_get_bytes (rig.store);
+  llm_kv_store_evict (rig.store, rig.store->bytes / 2, TRUE);
+  bytes = rig.store->bytes;
   g_assert_cmpuint (bytes, >, 0);
   llm_ledger_set_budget (rig.ledger, bytes + 1);
   g_assert_false (llm_kv_seq_begin_call (one.seq, 1, &plan, &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY);
   g_clear_error (&error);
-  g_assert_cmpuint (llm_kv_store_get_bytes (rig.store), ==, bytes);
+  g_assert_cmpuint (rig.store->bytes, ==, bytes);
   g_assert_cmpuint (llm_kv_store_evict (rig.store, G_MAXUINT64, TRUE), ==, 0);
   llm_kv_seq_preempt (one.seq);
   g_assert_cmpuint (llm_kv_store_evict (rig.store, G_MAXUINT64, TRUE), ==, bytes);
@@ -439,7 +439,7 @@ test_share (gconstpointer data)
   twin_open (&one, &rig, "a");
   twin_call (&one, 10 * RIG_SLOTS);
   rig_settle (&rig);
-  bytes = llm_kv_store_get_bytes (rig.store);
+  bytes = rig.store->bytes;
   stored = llm_kv_storage_get_bytes (rig.storage);
 
   twin_open (&two, &rig, "b");
@@ -447,21 +447,21 @@ test_share (gconstpointer data)
   memcpy (two.tokens, one.tokens, sizeof one.tokens);
   memcpy (two.places, one.places, sizeof one.places);
   two.n_tokens = 10 * RIG_SLOTS;
-  g_assert_cmpuint (llm_kv_seq_get_length (two.seq), ==, 10 * RIG_SLOTS);
-  g_assert_cmpuint (llm_kv_store_get_bytes (rig.store), ==, bytes);
+  g_assert_cmpuint (two.seq->length, ==, 10 * RIG_SLOTS);
+  g_assert_cmpuint (rig.store->bytes, ==, bytes);
   g_assert_cmpuint (llm_kv_seq_get_own_bytes (two.seq), ==, 0);
-  g_assert_cmpuint (llm_kv_store_get_counters (rig.store)->n_shared, ==, 10);
+  g_assert_cmpuint (rig.store->counters.n_shared, ==, 10);
   rig_settle (&rig);
   g_assert_cmpuint (llm_kv_storage_get_bytes (rig.storage), ==, stored);
 
   /* Both come back by one read, whoever asks first; each goes on alone. */
   llm_kv_store_evict (rig.store, G_MAXUINT64, TRUE);
-  g_assert_cmpuint (llm_kv_store_get_bytes (rig.store), ==, 0);
+  g_assert_cmpuint (rig.store->bytes, ==, 0);
   twin_begin (&one, 3, NULL);
   twin_begin (&two, 5, NULL);
   while (twin_step (&one) | twin_step (&two))
     ;
-  g_assert_cmpuint (llm_kv_store_get_counters (rig.store)->n_restored, ==, 10);
+  g_assert_cmpuint (rig.store->counters.n_restored, ==, 10);
   twin_end (&one);
   twin_end (&two);
   rig_settle (&rig);
@@ -471,7 +471,7 @@ test_share (gconstpointer data)
   twin_close (&one);
   llm_kv_storage_remove (rig.storage, "a");
   twin_call (&two, 2);
-  g_assert_cmpuint (llm_kv_store_get_counters (rig.store)->n_restored, ==, 20);
+  g_assert_cmpuint (rig.store->counters.n_restored, ==, 20);
   twin_close (&two);
   rig_close (&rig);
 }
@@ -503,7 +503,7 @@ test_deserted (gconstpointer data)
     ;
   twin_end (&two);
   /* What had come before is there, the rest is computed. */
-  counters = llm_kv_store_get_counters (rig.store);
+  counters = &rig.store->counters;
   g_assert_cmpuint (counters->n_faulted, ==, counters->n_recomputed);
   g_assert_cmpuint (counters->n_restored + counters->n_recomputed, ==, 10);
   twin_close (&one);
@@ -524,7 +524,7 @@ make_computing_cheap (Rig *rig)
   for (guint i = 0; i < LLM_KV_PROFILE_POINTS; i++)
     profile.prompt_us[i] = 0.01 * llm_kv_profile_rows[i];
   g_assert_true (llm_kv_profile_is_measured (&profile));
-  llm_kv_store_set_profile (rig->store, &profile);
+  rig->store->profile = profile;
 }
 
 /* What was computed again, and gets its memory taken before it is packed, needs no more writing
@@ -546,7 +546,7 @@ test_leave (gconstpointer data)
   two.seq = llm_kv_seq_fork (one.seq, "app", two.id);
   rig_settle (&rig);
   llm_kv_store_evict (rig.store, G_MAXUINT64, FALSE);
-  g_assert_cmpuint (llm_kv_store_get_bytes (rig.store), ==, 0);
+  g_assert_cmpuint (rig.store->bytes, ==, 0);
 
   twin_begin (&one, 0, &plan);
   g_assert_cmpuint (plan.n_recomputed, ==, 4);
@@ -554,11 +554,11 @@ test_leave (gconstpointer data)
     ;
   twin_end (&one);
   g_assert_cmpuint (llm_kv_store_evict (rig.store, G_MAXUINT64, FALSE), ==, 0);
-  g_assert_cmpuint (llm_kv_store_get_bytes (rig.store), >, 0);
+  g_assert_cmpuint (rig.store->bytes, >, 0);
   rig_settle (&rig);
-  g_assert_cmpuint (llm_kv_store_get_bytes (rig.store), ==, 0);
-  g_assert_cmpuint (llm_kv_store_get_counters (rig.store)->n_written, ==, 4);
-  g_assert_cmpuint (llm_kv_store_get_counters (rig.store)->n_evicted, ==, 8);
+  g_assert_cmpuint (rig.store->bytes, ==, 0);
+  g_assert_cmpuint (rig.store->counters.n_written, ==, 4);
+  g_assert_cmpuint (rig.store->counters.n_evicted, ==, 8);
 
   g_clear_pointer (&two.seq, llm_kv_seq_free);
   twin_close (&one);
@@ -576,7 +576,7 @@ test_slide (gconstpointer data)
       const LlmKvCounters *counters;
 
       rig_open (&rig, "llms", data, LLK_KV_F16, NULL);
-      counters = llm_kv_store_get_counters (rig.store);
+      counters = &rig.store->counters;
       make_computing_cheap (&rig);
       twin_open (&twin, &rig, "a");
       twin_call (&twin, 12 * RIG_SLOTS + 5);
@@ -586,8 +586,8 @@ test_slide (gconstpointer data)
       llm_kv_seq_slide (twin.seq, RIG_SLOTS, 4 * RIG_SLOTS);
       twin.n_sinks = RIG_SLOTS;
       twin.n_slid = 4 * RIG_SLOTS;
-      g_assert_cmpuint (llm_kv_seq_get_n_slid (twin.seq), ==, 4 * RIG_SLOTS);
-      g_assert_cmpuint (llm_kv_seq_get_length (twin.seq), ==, 8 * RIG_SLOTS + 5);
+      g_assert_cmpuint (twin.seq->n_slid, ==, 4 * RIG_SLOTS);
+      g_assert_cmpuint (twin.seq->length, ==, 8 * RIG_SLOTS + 5);
       twin_call (&twin, RIG_SLOTS);
       g_assert_cmpuint (counters->n_recomputed, ==, is_evicted ? 2 : 1);
       g_assert_cmpuint (counters->n_restored, ==, is_evicted ? 7 : 0);
@@ -597,10 +597,10 @@ test_slide (gconstpointer data)
       g_clear_pointer (&twin.seq, llm_kv_seq_free);
       rig_close_store (&rig);
       rig_open_store (&rig);
-      counters = llm_kv_store_get_counters (rig.store);
+      counters = &rig.store->counters;
       twin.seq = llm_kv_seq_new (rig.store, "app", "a");
       llm_kv_seq_slide (twin.seq, RIG_SLOTS, 4 * RIG_SLOTS);
-      g_assert_cmpuint (llm_kv_seq_get_length (twin.seq), ==, RIG_SLOTS);
+      g_assert_cmpuint (twin.seq->length, ==, RIG_SLOTS);
       g_assert_cmpuint (twin_attach (&twin), ==, 9 * RIG_SLOTS);
       twin.n_tokens = 13 * RIG_SLOTS;
       twin_call (&twin, 3);
@@ -609,8 +609,8 @@ test_slide (gconstpointer data)
 
       /* Past all there is. */
       llm_kv_seq_slide (twin.seq, RIG_SLOTS, 20 * RIG_SLOTS);
-      g_assert_cmpuint (llm_kv_seq_get_length (twin.seq), ==, RIG_SLOTS);
-      g_assert_cmpuint (llm_kv_seq_get_n_slid (twin.seq), ==, 24 * RIG_SLOTS);
+      g_assert_cmpuint (twin.seq->length, ==, RIG_SLOTS);
+      g_assert_cmpuint (twin.seq->n_slid, ==, 24 * RIG_SLOTS);
       twin_close (&twin);
       rig_close (&rig);
     }
@@ -641,7 +641,7 @@ test_windows (gconstpointer data)
         g_assert_cmpint (view.k == NULL, ==, is_left_out);
         g_assert_cmpint (view.v == NULL, ==, is_left_out);
       }
-  g_assert_cmpuint (llm_kv_store_get_bytes (rig.store), ==,
+  g_assert_cmpuint (rig.store->bytes, ==,
                     2 * llm_kv_store_get_chunk_bytes (rig.store, LLK_KV_Q8)
                       + 8 * llm_kv_store_get_chunk_bytes (rig.store, LLK_KV_Q8) / 2);
   twin_call (&twin, 2 * RIG_SLOTS);
@@ -672,7 +672,7 @@ test_windows (gconstpointer data)
   twin_open (&twin, &rig, "a");
   twin_call (&twin, 10 * RIG_SLOTS);
   rig_settle (&rig);
-  g_assert_cmpuint (llm_kv_store_get_bytes (rig.store), ==,
+  g_assert_cmpuint (rig.store->bytes, ==,
                     2 * llm_kv_store_get_chunk_bytes (rig.store, LLK_KV_Q8));
   llm_kv_store_evict (rig.store, G_MAXUINT64, FALSE);
   rig_settle (&rig);
@@ -703,12 +703,12 @@ test_full (gconstpointer data)
   twin_open (&twin, &rig, "a");
   twin_call (&twin, 10 * RIG_SLOTS);
   rig_settle (&rig);
-  g_assert_cmpuint (llm_kv_store_get_counters (rig.store)->n_written, ==, 0);
+  g_assert_cmpuint (rig.store->counters.n_written, ==, 0);
   llm_kv_store_evict (rig.store, G_MAXUINT64, FALSE);
   rig_settle (&rig);
-  g_assert_cmpuint (llm_kv_store_get_bytes (rig.store), ==, 0);
+  g_assert_cmpuint (rig.store->bytes, ==, 0);
   twin_call (&twin, 3);
-  g_assert_cmpuint (llm_kv_store_get_counters (rig.store)->n_recomputed, ==, 10);
+  g_assert_cmpuint (rig.store->counters.n_recomputed, ==, 10);
   twin_close (&twin);
   rig_close (&rig);
 }
@@ -733,7 +733,7 @@ test_forget (gconstpointer data)
       llm_kv_seq_truncate (twin.seq, 0);
       twin.n_tokens = 0;
       rig_settle (&rig);
-      g_assert_cmpuint (llm_kv_store_get_counters (rig.store)->n_written, ==, 10);
+      g_assert_cmpuint (rig.store->counters.n_written, ==, 10);
       g_assert_cmpuint (llm_kv_storage_get_bytes (rig.storage), ==, 0);
       twin_call (&twin, 2 * RIG_SLOTS);
       twin_close (&twin);
@@ -755,11 +755,11 @@ test_work (gconstpointer data)
   for (guint n = 1; n <= 10; n++)
     {
       g_assert_true (llm_kv_store_work (rig.store, 0));
-      g_assert_cmpuint (llm_kv_store_get_counters (rig.store)->n_packed, ==, n);
+      g_assert_cmpuint (rig.store->counters.n_packed, ==, n);
     }
   /* A call comes: what is packed stays. */
   twin_call (&twin, 10 * RIG_SLOTS);
-  g_assert_cmpuint (llm_kv_store_get_counters (rig.store)->n_packed, ==, 10);
+  g_assert_cmpuint (rig.store->counters.n_packed, ==, 10);
   while (llm_kv_store_work (rig.store, 0))
     ;
   twin_close (&twin);

@@ -51,7 +51,7 @@ static void
 forget_bits (One  *one,
              guint slot)
 {
-  for (guint i = slot / RIG_SLOTS; i < llm_kv_seq_get_n_chunks (one->twin.seq) + 1; i++)
+  for (guint i = slot / RIG_SLOTS; i < one->twin.seq->holds->len + 1; i++)
     {
       guint number = get_number (&one->twin, i);
 
@@ -72,7 +72,7 @@ forget_computed (One *one)
 static void
 check_bits (One *one)
 {
-  for (guint i = 0; i < llm_kv_seq_get_length (one->twin.seq) / RIG_SLOTS; i++)
+  for (guint i = 0; i < one->twin.seq->length / RIG_SLOTS; i++)
     {
       guint8 *seen = &one->bits[get_number (&one->twin, i)];
       LlmKvChunkInfo info;
@@ -98,17 +98,17 @@ check_world (World *world)
         Twin *twin = &world->ones[i].twin;
 
         own += llm_kv_seq_get_own_bytes (twin->seq);
-        g_assert_cmpint (llm_kv_seq_is_locked (twin->seq), ==, world->ones[i].runs);
+        g_assert_cmpint (twin->seq->is_locked, ==, world->ones[i].runs);
         if (!world->ones[i].runs)
           {
-            g_assert_cmpuint (llm_kv_seq_get_length (twin->seq), ==, twin_length (twin));
+            g_assert_cmpuint (twin->seq->length, ==, twin_length (twin));
             check_bits (&world->ones[i]);
           }
       }
-  g_assert_cmpuint (own, <=, llm_kv_store_get_bytes (store));
+  g_assert_cmpuint (own, <=, store->bytes);
   g_assert_cmpuint (llm_ledger_get (world->rig.ledger, LLM_HOLDER_KV_COMPRESSED), ==,
-                    llm_kv_store_get_packed_bytes (store));
-  g_assert_cmpuint (llm_ledger_get_total (world->rig.ledger), ==, llm_kv_store_get_bytes (store));
+                    store->packed_bytes);
+  g_assert_cmpuint (llm_ledger_get_total (world->rig.ledger), ==, store->bytes);
 }
 
 static void
@@ -278,7 +278,7 @@ copy_one (World *world,
 static void
 count (World *world)
 {
-  const LlmKvCounters *counters = llm_kv_store_get_counters (world->rig.store);
+  const LlmKvCounters *counters = &world->rig.store->counters;
 
   world->n_evicted += counters->n_evicted;
   world->n_recomputed += counters->n_recomputed;
@@ -435,7 +435,7 @@ test_random (gconstpointer data)
     profile.prompt_us[i] = 20 + 10.0 * llm_kv_profile_rows[i];
   profile.depth_us = 0.1;
   g_assert_true (llm_kv_profile_is_measured (&profile));
-  llm_kv_store_set_profile (world.rig.store, &profile);
+  world.rig.store->profile = profile;
 
   run_world (&world, 2500);
   count (&world);

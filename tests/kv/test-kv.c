@@ -88,9 +88,9 @@ assert_stamps (LlmKvSeq    *seq,
                const guint *stamps,
                guint        length)
 {
-  guint n_chunks = llm_kv_seq_get_n_chunks (seq);
+  guint n_chunks = seq->holds->len;
 
-  g_assert_cmpuint (llm_kv_seq_get_length (seq), ==, length);
+  g_assert_cmpuint (seq->length, ==, length);
   g_assert_cmpuint (n_chunks, ==, (length + SLOTS - 1) / SLOTS);
 
   for (guint layer = 0; layer < N_LAYERS; layer++)
@@ -200,7 +200,7 @@ test_fork (void)
   append (seq, SLOTS + 2);
   for (guint i = 0; i < SLOTS + 2; i++)
     write_stamp (seq, i, stamps[i] = fork_stamps[i] = i + 1);
-  chunk_bytes = llm_kv_store_get_bytes (store) / 2;
+  chunk_bytes = store->bytes / 2;
   g_assert_cmpuint (chunk_bytes, >=, 2 * N_LAYERS * SLOTS * N_VALUES * sizeof (float));
   g_assert_cmpuint (llm_ledger_get (ledger, LLM_HOLDER_KV), ==, 2 * chunk_bytes);
   g_assert_cmpuint (llm_kv_seq_get_own_bytes (seq), ==, 2 * chunk_bytes);
@@ -210,7 +210,7 @@ test_fork (void)
     g_autoptr (LlmKvSeq) fork = llm_kv_seq_fork (seq, NULL, NULL);
 
     /* Shared until written. */
-    g_assert_cmpuint (llm_kv_store_get_bytes (store), ==, 2 * chunk_bytes);
+    g_assert_cmpuint (store->bytes, ==, 2 * chunk_bytes);
     g_assert_cmpuint (llm_kv_seq_get_own_bytes (seq), ==, 0);
     g_assert_cmpuint (llm_kv_seq_get_own_bytes (fork), ==, 0);
     g_assert_cmpfloat (llm_kv_seq_get_density (fork, 1), ==, 0.5f);
@@ -218,23 +218,23 @@ test_fork (void)
 
     /* Appending copies the last chunk, and nothing else. */
     append (fork, 1);
-    g_assert_cmpuint (llm_kv_store_get_bytes (store), ==, 3 * chunk_bytes);
+    g_assert_cmpuint (store->bytes, ==, 3 * chunk_bytes);
     g_assert_cmpuint (llm_kv_seq_get_own_bytes (fork), ==, chunk_bytes);
     write_stamp (fork, SLOTS + 2, fork_stamps[SLOTS + 2] = 70);
     append (seq, 1);
-    g_assert_cmpuint (llm_kv_store_get_bytes (store), ==, 3 * chunk_bytes);
+    g_assert_cmpuint (store->bytes, ==, 3 * chunk_bytes);
     write_stamp (seq, SLOTS + 2, stamps[SLOTS + 2] = 7);
 
     /* A write to a shared chunk copies it. */
     write_stamp (fork, 0, fork_stamps[0] = 80);
-    g_assert_cmpuint (llm_kv_store_get_bytes (store), ==, 4 * chunk_bytes);
+    g_assert_cmpuint (store->bytes, ==, 4 * chunk_bytes);
     llm_kv_seq_add_density (fork, 0, 2, 1);
     g_assert_cmpfloat (llm_kv_seq_get_density (seq, 0), ==, 0);
     assert_stamps (seq, stamps, SLOTS + 3);
     assert_stamps (fork, fork_stamps, SLOTS + 3);
   }
 
-  g_assert_cmpuint (llm_kv_store_get_bytes (store), ==, 2 * chunk_bytes);
+  g_assert_cmpuint (store->bytes, ==, 2 * chunk_bytes);
   assert_stamps (seq, stamps, SLOTS + 3);
   llm_kv_seq_truncate (seq, 0);
   g_assert_cmpuint (llm_ledger_get (ledger, LLM_HOLDER_KV), ==, 0);
@@ -254,7 +254,7 @@ test_budget (void)
   append (seq, SLOTS + 2);
   for (guint i = 0; i < SLOTS + 2; i++)
     write_stamp (seq, i, stamps[i] = i + 1);
-  chunk_bytes = llm_kv_store_get_bytes (store) / 2;
+  chunk_bytes = store->bytes / 2;
   llm_ledger_set_budget (ledger, 3 * chunk_bytes);
 
   /* Within the last chunk nothing is needed; past the next one it is too much. */
@@ -265,7 +265,7 @@ test_budget (void)
   g_assert_false (llm_kv_seq_append (seq, G_MAXUINT, &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY);
   g_clear_error (&error);
-  g_assert_cmpuint (llm_kv_store_get_bytes (store), ==, 2 * chunk_bytes);
+  g_assert_cmpuint (store->bytes, ==, 2 * chunk_bytes);
 
   /* The copy of a shared chunk counts as well. */
   fork = llm_kv_seq_fork (seq, NULL, NULL);
@@ -274,11 +274,11 @@ test_budget (void)
   g_clear_error (&error);
   assert_stamps (fork, stamps, SLOTS + 2);
   append (fork, SLOTS - 2);
-  g_assert_cmpuint (llm_kv_store_get_bytes (store), ==, 3 * chunk_bytes);
+  g_assert_cmpuint (store->bytes, ==, 3 * chunk_bytes);
 
   llm_ledger_set_budget (ledger, 0);
   append (seq, 25 * SLOTS);
-  g_assert_cmpuint (llm_kv_store_get_bytes (store), ==, 28 * chunk_bytes);
+  g_assert_cmpuint (store->bytes, ==, 28 * chunk_bytes);
 }
 
 /* What the price says is never less than what an append takes. */
@@ -297,12 +297,12 @@ test_price (void)
 
         append (seq, start);
         fork = llm_kv_seq_fork (seq, NULL, NULL);
-        before = llm_kv_store_get_bytes (store);
+        before = store->bytes;
         append (fork, n);
-        g_assert_cmpuint (llm_kv_store_get_bytes (store) - before, <=,
+        g_assert_cmpuint (store->bytes - before, <=,
                           llm_kv_store_price (store, n));
         if (start % SLOTS == SLOTS - 1)
-          g_assert_cmpuint (llm_kv_store_get_bytes (store) - before, ==,
+          g_assert_cmpuint (store->bytes - before, ==,
                             llm_kv_store_price (store, n));
       }
 }
@@ -481,7 +481,7 @@ test_random (void)
 
       for (guint i = 0; i < G_N_ELEMENTS (twins); i++)
         assert_stamps (twins[i].seq, twins[i].stamps, twins[i].length);
-      g_assert_cmpuint (llm_ledger_get (ledger, LLM_HOLDER_KV), ==, llm_kv_store_get_bytes (store));
+      g_assert_cmpuint (llm_ledger_get (ledger, LLM_HOLDER_KV), ==, store->bytes);
     }
 
   for (guint i = 0; i < G_N_ELEMENTS (twins); i++)

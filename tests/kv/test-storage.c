@@ -107,7 +107,7 @@ test_opening (StorageRig    *rig,
    * of this one */
   folder = llm_kv_folder_open (rig->storage, "app", "context", &rig->shape);
   for (guint i = 0; i <= n_extents; i++)
-    g_assert_true (llm_kv_storage_evict (rig->storage, NULL));
+    g_assert_true (llm_kv_storage_evict (rig->storage, 0, NULL));
   g_assert_false (llm_kv_folder_is_open (folder));
   while (!llm_kv_folder_is_open (folder))
     rig_poll_disk (rig);

@@ -72,7 +72,7 @@ begin (LlmStep   *step,
        guint      n,
        LlkRowKind kind)
 {
-  guint first = llm_kv_seq_get_length (seq);
+  guint first = seq->length;
   g_autoptr(GError) error = NULL;
 
   llm_step_reset (step);

@@ -8,47 +8,77 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/llm-each.h"
+
 /* Bytes of a unit of stat.st_blocks. */
 #define STAT_BLOCK 512
 
 struct _LlmKvCleaner
 {
   GThreadPool *pool;     /* (owned) */
-  GAsyncQueue *results;  /* (owned) (element-type Punch): done, still open, so that no other file
+  GAsyncQueue *results;  /* (owned) (element-type Job): done, still open, so that no other file
                           * has the inode */
 };
 
+/* What the thread does; at its end the file is closed. */
 typedef struct
 {
-  LlmKvCleanerFunc func;
+  int fd;                /* or -1 */
+  GBytes *header;        /* (nullable) (owned): the file gets it, and loses its ranges */
+  GArray *ranges;        /* (nullable) (owned) (element-type LlmKvRange) */
+  LlmKvCleanerFunc func; /* (nullable) */
   gpointer data;
 } Job;
 
-typedef struct
+static void
+job_free (Job *job)
 {
-  LlmKvCleaner *cleaner; /* (unowned) */
-  int fd;
-  GBytes *header;        /* (owned) */
-  GArray *ranges;        /* (owned) (element-type LlmKvRange) */
-} Punch;
+  if (job->fd >= 0)
+    close (job->fd);
+  g_clear_pointer (&job->header, g_bytes_unref);
+  g_clear_pointer (&job->ranges, g_array_unref);
+  g_free (job);
+}
 
 static void
-punch_free (Punch *self)
+punch (const Job *job)
 {
-  if (self->fd >= 0)
-    close (self->fd);
-  g_bytes_unref (self->header);
-  g_array_unref (self->ranges);
-  g_free (self);
+  gsize length;
+  const void *header = g_bytes_get_data (job->header, &length);
+
+  /* The header says first what is dead: else it would count as damaged one day. */
+  if (pwrite (job->fd, header, length, 0) != (gssize) length)
+    return;
+  /* A file system that can't do it keeps the blocks until the file goes. */
+  LLM_EACH_IN (const LlmKvRange, range, job->ranges)
+    (void) !fallocate (job->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+                       (off_t) range->begin, (off_t) (range->end - range->begin));
 }
 
 static void
 run (gpointer data,
      gpointer user_data)
 {
-  g_autofree Job *job = data;
+  LlmKvCleaner *self = user_data;
+  Job *job = data;
 
-  job->func (job->data);
+  if (job->header != NULL)
+    {
+      punch (job);
+      g_async_queue_push (self->results, job);
+      return;
+    }
+  if (job->func != NULL)
+    job->func (job->data);
+  job_free (job);
+}
+
+static void
+push (LlmKvCleaner *self,
+      Job           job)
+{
+  /* Without a thread now, one that comes later takes it. */
+  g_thread_pool_push (self->pool, g_memdup2 (&job, sizeof job), NULL);
 }
 
 LlmKvCleaner *
@@ -56,7 +86,7 @@ llm_kv_cleaner_new (void)
 {
   LlmKvCleaner *self = g_new0 (LlmKvCleaner, 1);
 
-  self->results = g_async_queue_new_full ((GDestroyNotify) punch_free);
+  self->results = g_async_queue_new_full ((GDestroyNotify) job_free);
   self->pool = g_thread_pool_new (run, self, 1, FALSE, NULL);
   return self;
 }
@@ -74,24 +104,14 @@ llm_kv_cleaner_call (LlmKvCleaner    *self,
                      LlmKvCleanerFunc func,
                      gpointer         data)
 {
-  Job *job = g_new (Job, 1);
-
-  *job = (Job) { func, data };
-  /* Without a thread now, one that comes later takes it. */
-  g_thread_pool_push (self->pool, job, NULL);
-}
-
-static void
-run_close (gpointer data)
-{
-  close (GPOINTER_TO_INT (data));
+  push (self, (Job) { .fd = -1, .func = func, .data = data });
 }
 
 void
 llm_kv_cleaner_close (LlmKvCleaner *self,
                       int           fd)
 {
-  llm_kv_cleaner_call (self, run_close, GINT_TO_POINTER (fd));
+  push (self, (Job) { .fd = fd });
 }
 
 void
@@ -107,36 +127,13 @@ llm_kv_cleaner_unlink (LlmKvCleaner *self,
     llm_kv_cleaner_close (self, fd);
 }
 
-static void
-run_punch (gpointer data)
-{
-  Punch *punch = data;
-  gsize length;
-  const void *header = g_bytes_get_data (punch->header, &length);
-  /* The header says first what is dead: else it would count as damaged one day. */
-  gboolean is_written = pwrite (punch->fd, header, length, 0) == (gssize) length;
-
-  /* A file system that can't do it keeps the blocks until the file goes. */
-  for (guint i = 0; is_written && i < punch->ranges->len; i++)
-    {
-      const LlmKvRange *range = &g_array_index (punch->ranges, LlmKvRange, i);
-
-      (void) !fallocate (punch->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
-                         (off_t) range->begin, (off_t) (range->end - range->begin));
-    }
-  g_async_queue_push (punch->cleaner->results, punch);
-}
-
 void
 llm_kv_cleaner_punch (LlmKvCleaner *self,
                       int           fd,
                       GBytes       *header,
                       GArray       *ranges)
 {
-  Punch *punch = g_new (Punch, 1);
-
-  *punch = (Punch) { self, fd, header, ranges };
-  llm_kv_cleaner_call (self, run_punch, punch);
+  push (self, (Job) { .fd = fd, .header = header, .ranges = ranges });
 }
 
 gboolean
@@ -144,20 +141,20 @@ llm_kv_cleaner_take_result (LlmKvCleaner *self,
                             guint64      *inode,
                             guint64      *bytes)
 {
-  Punch *punch = g_async_queue_try_pop (self->results);
+  Job *job = g_async_queue_try_pop (self->results);
   struct stat status;
 
-  if (punch == NULL)
+  if (job == NULL)
     return FALSE;
   *inode = *bytes = 0;
-  if (fstat (punch->fd, &status) == 0)
+  if (fstat (job->fd, &status) == 0)
     {
       *inode = status.st_ino;
       *bytes = (guint64) status.st_blocks * STAT_BLOCK;
     }
   /* It may have been removed meanwhile: then this is its end. */
-  llm_kv_cleaner_close (self, punch->fd);
-  punch->fd = -1;
-  punch_free (punch);
+  llm_kv_cleaner_close (self, job->fd);
+  job->fd = -1;
+  job_free (job);
   return TRUE;
 }

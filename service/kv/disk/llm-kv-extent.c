@@ -29,75 +29,26 @@ typedef struct
   guint32 n_chunks;
 } Header;
 
+typedef union
+{
+  float value;
+  guint32 bits;          /* that change places on a big-endian machine */
+} Float;
+
 /* A chunk, in front of its checksums. */
 typedef struct
 {
   guint64 hash;
   guint64 bytes;
   guint32 number;
-  guint32 density;       /* bits of a float */
-  guint32 n_rows;        /* likewise */
+  Float density;
+  Float n_rows;
   guint8 form;
   guint8 is_dead;
   guint16 zero;
 } Chunk;
 
 G_STATIC_ASSERT (sizeof (Header) == 56 && sizeof (Chunk) == 32);
-
-#define AT(field) G_STRUCT_OFFSET (Header, field)
-
-static guint32
-get_32 (const guint8 *bytes)
-{
-  guint32 x;
-
-  memcpy (&x, bytes, sizeof x);
-  return GUINT32_FROM_LE (x);
-}
-
-static guint64
-get_64 (const guint8 *bytes)
-{
-  guint64 x;
-
-  memcpy (&x, bytes, sizeof x);
-  return GUINT64_FROM_LE (x);
-}
-
-static void
-put_32 (guint8  *bytes,
-        guint32  x)
-{
-  x = GUINT32_TO_LE (x);
-  memcpy (bytes, &x, sizeof x);
-}
-
-static void
-put_64 (guint8  *bytes,
-        guint64  x)
-{
-  x = GUINT64_TO_LE (x);
-  memcpy (bytes, &x, sizeof x);
-}
-
-static float
-get_float (guint32 bits)
-{
-  float x;
-
-  bits = GUINT32_FROM_LE (bits);
-  memcpy (&x, &bits, sizeof x);
-  return x;
-}
-
-static guint32
-put_float (float x)
-{
-  guint32 bits;
-
-  memcpy (&bits, &x, sizeof bits);
-  return GUINT32_TO_LE (bits);
-}
 
 static guint64
 round_up (guint64 n,
@@ -193,12 +144,6 @@ llm_kv_extent_new (const LlmKvShape  *shape,
   return self;
 }
 
-LlmKvExtent *
-llm_kv_extent_ref (LlmKvExtent *self)
-{
-  return g_rc_box_acquire (self);
-}
-
 static void
 clear (gpointer data)
 {
@@ -220,30 +165,26 @@ static guint64
 hash_header (const guint8 *bytes,
              gsize         length)
 {
-  const guint8 none[sizeof (guint64)] = { 0 };
-  XXH3_state_t *state = XXH3_createState ();
-  guint64 hash;
+  g_autofree guint8 *copy = g_memdup2 (bytes, length);
 
-  XXH3_64bits_reset (state);
-  XXH3_64bits_update (state, bytes, AT (checksum));
-  XXH3_64bits_update (state, none, sizeof none);
-  XXH3_64bits_update (state, bytes + AT (checksum) + sizeof none,
-                      length - AT (checksum) - sizeof none);
-  hash = XXH3_64bits_digest (state);
-  XXH3_freeState (state);
-  return hash;
+  memset (copy + G_STRUCT_OFFSET (Header, checksum), 0, sizeof (guint64));
+  return XXH3_64bits (copy, length);
 }
 
 gsize
 llm_kv_extent_peek (const guint8 *bytes,
                     gsize         length)
 {
+  Header header;
   guint header_bytes;
 
-  if (length < LLM_KV_EXTENT_MIN_BYTES || memcmp (bytes, MAGIC, strlen (MAGIC)) != 0
-      || get_32 (bytes + AT (version)) != VERSION)
+  if (length < LLM_KV_EXTENT_MIN_BYTES)
     return 0;
-  header_bytes = get_32 (bytes + AT (header_bytes));
+  memcpy (&header, bytes, sizeof header);
+  if (memcmp (header.magic, MAGIC, sizeof header.magic) != 0
+      || header.version != GUINT32_TO_LE (VERSION))
+    return 0;
+  header_bytes = GUINT32_FROM_LE (header.header_bytes);
   if (header_bytes < LLM_KV_EXTENT_MIN_BYTES || header_bytes % LLM_DISK_BLOCK != 0
       || header_bytes > get_header_bytes (LLM_KV_EXTENT_GROUPS, LLM_KV_EXTENT_CHUNKS))
     return 0;
@@ -259,8 +200,10 @@ parse_groups (LlmKvExtent      *self,
 
   for (guint i = 0; i < self->n_groups; i++)
     {
-      guint end = get_32 (bytes + i * sizeof (guint32));
+      guint32 end;
 
+      memcpy (&end, bytes + i * sizeof end, sizeof end);
+      end = GUINT32_FROM_LE (end);
       if (end <= last || end > shape->n_layers)
         return FALSE;
       self->group_ends[i] = last = end;
@@ -275,14 +218,17 @@ parse_chunk (LlmKvExtent      *self,
              const guint8     *bytes)
 {
   LlmKvRecord *record = &self->records[chunk];
+  guint64 *checksums = self->checksums + (gsize) chunk * self->n_groups;
   Chunk stored;
 
   memcpy (&stored, bytes, sizeof stored);
+  stored.density.bits = GUINT32_FROM_LE (stored.density.bits);
+  stored.n_rows.bits = GUINT32_FROM_LE (stored.n_rows.bits);
   *record = (LlmKvRecord) {
     .hash = GUINT64_FROM_LE (stored.hash),
     .number = GUINT32_FROM_LE (stored.number),
-    .density = get_float (stored.density),
-    .n_rows = get_float (stored.n_rows),
+    .density = stored.density.value,
+    .n_rows = stored.n_rows.value,
     .form = stored.form,
   };
   self->dead[chunk] = stored.is_dead;
@@ -292,9 +238,9 @@ parse_chunk (LlmKvExtent      *self,
       || record->n_rows < 0
       || GUINT64_FROM_LE (stored.bytes) != shape->offsets[stored.form][shape->n_layers])
     return FALSE;
+  memcpy (checksums, bytes + sizeof stored, self->n_groups * sizeof *checksums);
   for (guint i = 0; i < self->n_groups; i++)
-    self->checksums[(gsize) chunk * self->n_groups + i] =
-      get_64 (bytes + sizeof stored + i * sizeof (guint64));
+    checksums[i] = GUINT64_FROM_LE (checksums[i]);
   return TRUE;
 }
 
@@ -308,23 +254,25 @@ llm_kv_extent_parse (const guint8      *bytes,
   g_autoptr(LlmKvExtent) self = NULL;
   gsize header_bytes = llm_kv_extent_peek (bytes, length);
   guint n_groups, n_chunks;
+  Header header;
 
   *reason = "it is not complete, or of another version";
   if (header_bytes == 0 || header_bytes > length)
     return NULL;
   *reason = "its header is damaged";
-  if (hash_header (bytes, header_bytes) != get_64 (bytes + AT (checksum)))
+  memcpy (&header, bytes, sizeof header);
+  if (hash_header (bytes, header_bytes) != GUINT64_FROM_LE (header.checksum))
     return NULL;
   *reason = "it belongs to another model or other settings";
-  if (get_64 (bytes + AT (identity)) != shape->identity
-      || get_32 (bytes + AT (chunk_slots)) != shape->chunk_slots
-      || get_32 (bytes + AT (n_layers)) != shape->n_layers)
+  if (GUINT64_FROM_LE (header.identity) != shape->identity
+      || GUINT32_FROM_LE (header.chunk_slots) != shape->chunk_slots
+      || GUINT32_FROM_LE (header.n_layers) != shape->n_layers)
     return NULL;
 
   /* What follows can only be wrong in a file that somebody made on purpose. */
   *reason = "its header contradicts itself";
-  n_groups = get_32 (bytes + AT (n_groups));
-  n_chunks = get_32 (bytes + AT (n_chunks));
+  n_groups = GUINT32_FROM_LE (header.n_groups);
+  n_chunks = GUINT32_FROM_LE (header.n_chunks);
   if (n_groups < 1 || n_groups > LLM_KV_EXTENT_GROUPS || n_chunks < 1 ||
       n_chunks > LLM_KV_EXTENT_CHUNKS || get_header_bytes (n_groups, n_chunks) != header_bytes)
     return NULL;
@@ -336,7 +284,7 @@ llm_kv_extent_parse (const guint8      *bytes,
                       bytes + get_chunks_at (n_groups) + i * get_chunk_bytes (n_groups)))
       return NULL;
   place (self, shape);
-  if (get_64 (bytes + AT (file_bytes)) != self->file_bytes)
+  if (GUINT64_FROM_LE (header.file_bytes) != self->file_bytes)
     return NULL;
   *reason = "its length is wrong";
   if (file_bytes != self->file_bytes)
@@ -364,10 +312,12 @@ llm_kv_extent_print (const LlmKvExtent *self,
   };
 
   memset (bytes, 0, self->header_bytes);
-  memcpy (bytes, &header, sizeof header);
   for (guint i = 0; i < self->n_groups; i++)
-    put_32 (bytes + sizeof header + i * sizeof (guint32), self->group_ends[i]);
+    {
+      guint32 end = GUINT32_TO_LE (self->group_ends[i]);
 
+      memcpy (bytes + sizeof header + i * sizeof end, &end, sizeof end);
+    }
   for (guint i = 0; i < self->n_chunks; i++)
     {
       guint8 *at = bytes + get_chunks_at (self->n_groups) + i * get_chunk_bytes (self->n_groups);
@@ -376,18 +326,25 @@ llm_kv_extent_print (const LlmKvExtent *self,
         .hash = GUINT64_TO_LE (record->hash),
         .bytes = GUINT64_TO_LE (shape->offsets[record->form][shape->n_layers]),
         .number = GUINT32_TO_LE (record->number),
-        .density = put_float (record->density),
-        .n_rows = put_float (record->n_rows),
+        .density = { record->density },
+        .n_rows = { record->n_rows },
         .form = record->form,
         .is_dead = dead != NULL ? dead[i] : 0,
       };
 
+      chunk.density.bits = GUINT32_TO_LE (chunk.density.bits);
+      chunk.n_rows.bits = GUINT32_TO_LE (chunk.n_rows.bits);
       memcpy (at, &chunk, sizeof chunk);
       for (guint j = 0; j < self->n_groups; j++)
-        put_64 (at + sizeof chunk + j * sizeof (guint64),
-                self->checksums[(gsize) i * self->n_groups + j]);
+        {
+          guint64 sum = GUINT64_TO_LE (self->checksums[(gsize) i * self->n_groups + j]);
+
+          memcpy (at + sizeof chunk + j * sizeof sum, &sum, sizeof sum);
+        }
     }
-  put_64 (bytes + AT (checksum), hash_header (bytes, self->header_bytes));
+  memcpy (bytes, &header, sizeof header);
+  header.checksum = GUINT64_TO_LE (XXH3_64bits (bytes, self->header_bytes));
+  memcpy (bytes, &header, sizeof header);
 }
 
 guint64
@@ -408,17 +365,16 @@ llm_kv_hash_tokens (guint64       hash,
   return XXH3_64bits_withSeed (tokens, n * sizeof *tokens, hash);
 }
 
-gsize *
-llm_kv_shape_own (LlmKvShape *shape)
+LlmKvShape *
+llm_kv_shape_copy (const LlmKvShape *shape)
 {
-  gsize *offsets = g_new (gsize, LLM_KV_N_FORMS * (shape->n_layers + 1));
-  gsize *at = offsets;
+  gsize n = shape->n_layers + 1;
+  LlmKvShape *self = g_rc_box_alloc (sizeof *self + LLM_KV_N_FORMS * n * sizeof (gsize));
+  gsize *at = (gsize *) (self + 1);
 
-  for (guint i = 0; i < LLM_KV_N_FORMS; i++, at += shape->n_layers + 1)
+  *self = *shape;
+  for (guint i = 0; i < LLM_KV_N_FORMS; i++)
     if (shape->offsets[i] != NULL)
-      {
-        memcpy (at, shape->offsets[i], (shape->n_layers + 1) * sizeof *at);
-        shape->offsets[i] = at;
-      }
-  return offsets;
+      self->offsets[i] = memcpy (at + i * n, shape->offsets[i], n * sizeof *at);
+  return self;
 }

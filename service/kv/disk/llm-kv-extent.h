@@ -45,7 +45,7 @@ typedef struct
 LlmKvExtent *llm_kv_extent_new            (const LlmKvShape  *shape,
                                            const LlmKvRecord *records,
                                            guint              n);
-LlmKvExtent *llm_kv_extent_ref            (LlmKvExtent       *self);
+/* Counted by references (g_rc_box_acquire()). */
 void         llm_kv_extent_unref          (LlmKvExtent       *self);
 
 /* How long the header says it is, from its first LLM_KV_EXTENT_MIN_BYTES bytes; 0 when that is no

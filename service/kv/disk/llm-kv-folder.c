@@ -55,6 +55,21 @@ llm_kv_folder_open_fd (LlmKvFolder *self)
   return llm_kv_folder_open_id (self->storage->fd, self->id);
 }
 
+void
+llm_kv_folder_unlink (LlmKvFolder *self,
+                      guint64      number,
+                      const char  *suffix)
+{
+  char name[LLM_KV_NAME_BYTES];
+  int fd = llm_kv_folder_open_fd (self);
+
+  if (fd < 0)
+    return;
+  llm_kv_extent_name (number, suffix, name);
+  llm_kv_cleaner_unlink (self->storage->cleaner, fd, name);
+  close (fd);
+}
+
 static void
 write_app (int     fd,
            guint64 app)
@@ -109,12 +124,9 @@ llm_kv_folder_touch_fd (int fd)
 }
 
 void
-llm_kv_folder_touch (LlmKvFolder *self,
-                     int          fd)
+llm_kv_folder_touch (LlmKvFolder *self)
 {
   self->used = ++self->storage->n_uses;
-  if (fd >= 0)
-    llm_kv_folder_touch_fd (fd);
 }
 
 /* --- files --- */
@@ -159,12 +171,6 @@ llm_kv_link_new (guint64    number,
   self->number = number;
   self->file = file;
   return self;
-}
-
-LlmKvLink *
-llm_kv_link_ref (LlmKvLink *self)
-{
-  return g_rc_box_acquire (self);
 }
 
 static void
@@ -245,8 +251,6 @@ llm_kv_folder_remove_link (LlmKvFolder *self,
                            LlmKvLink   *link)
 {
   const LlmKvExtent *extent = link->extent;
-  char name[LLM_KV_NAME_BYTES];
-  int fd = llm_kv_folder_open_fd (self);
 
   for (guint i = 0; extent != NULL && i < extent->n_chunks; i++)
     {
@@ -255,12 +259,7 @@ llm_kv_folder_remove_link (LlmKvFolder *self,
       if (place != NULL && place->link == link)
         g_hash_table_remove (self->places, GUINT_TO_POINTER (extent->records[i].number));
     }
-  llm_kv_extent_name (link->number, LLM_KV_EXTENT_SUFFIX, name);
-  if (fd >= 0)
-    {
-      llm_kv_cleaner_unlink (self->storage->cleaner, fd, name);
-      close (fd);
-    }
+  llm_kv_folder_unlink (self, link->number, LLM_KV_EXTENT_SUFFIX);
   llm_kv_storage_drop_file (self->storage, g_steal_pointer (&link->file));
   g_ptr_array_remove_index (self->links, search_link (self, link->number));
 }
@@ -283,12 +282,8 @@ llm_kv_folder_new (LlmKvStorage *storage,
 void
 llm_kv_folder_free (LlmKvFolder *self)
 {
-  for (guint i = 0; i < self->links->len; i++)
-    {
-      LlmKvLink *link = g_ptr_array_index (self->links, i);
-
-      llm_kv_storage_drop_file (self->storage, g_steal_pointer (&link->file));
-    }
+  LLM_EACH (LlmKvLink, link, self->links)
+    llm_kv_storage_drop_file (self->storage, g_steal_pointer (&link->file));
   g_queue_remove (&self->storage->untidy, self);
   g_ptr_array_unref (self->links);
   g_free (self->id);
@@ -325,8 +320,8 @@ llm_kv_folder_count_bytes (LlmKvFolder *self)
 {
   guint64 bytes = 0;
 
-  for (guint i = 0; i < self->links->len; i++)
-    bytes += ((LlmKvLink *) g_ptr_array_index (self->links, i))->file->bytes;
+  LLM_EACH (const LlmKvLink, link, self->links)
+    bytes += link->file->bytes;
   return bytes;
 }
 
@@ -351,7 +346,7 @@ bury (LlmKvFolder *self,
   const LlmKvRecord *record = &link->extent->records[index];
 
   link->dead[index] = 1;
-  link->waste += self->shape.offsets[record->form][self->shape.n_layers];
+  link->waste += self->shape->offsets[record->form][self->shape->n_layers];
   link->n_live--;
   set_untidy (self, link);
 }

@@ -15,38 +15,27 @@
 
 /* A first read that has most headers whole. */
 #define FIRST_BYTES (4 * LLM_KV_EXTENT_MIN_BYTES)
-/* Files that a thread opens in a row. */
-#define BATCH_FILES 8
 
+/* A request of the queue. */
 typedef struct
 {
+  LlmKvOpening *opening; /* (unowned) */
   LlmKvLink *link;       /* (owned): the owner's thread's alone, but for its number */
   LlmKvExtent *extent;   /* (nullable) (owned) */
   const char *reason;    /* (nullable): why there is none */
 } Header;
 
-typedef struct
-{
-  LlmKvOpening *opening; /* (unowned) */
-  guint first;
-  guint end;
-} Batch;
-
 struct _LlmKvOpening
 {
   LlmKvFolder *folder;   /* (nullable) (unowned): NULL when it is closed */
   LlmKvStorage *storage; /* (unowned): the threads only look at its fd */
-  guint n_pending;       /* batches */
-  gboolean is_ended;     /* atomic */
+  guint n_pending;       /* headers */
 
   /* what the threads look at */
   char *id;              /* (owned) */
-  LlmKvShape shape;
-  gsize *offsets;        /* (owned): what shape points at */
-  Header *headers;       /* (owned): each belongs to a batch */
+  LlmKvShape *shape;     /* (owned) */
+  Header *headers;       /* (owned) */
   guint n_headers;
-  Batch *batches;        /* (owned) */
-  guint n_batches;
 };
 
 static void
@@ -58,8 +47,7 @@ opening_free (LlmKvOpening *self)
       llm_kv_link_unref (self->headers[i].link);
     }
   g_free (self->headers);
-  g_free (self->batches);
-  g_free (self->offsets);
+  g_rc_box_release (self->shape);
   g_free (self->id);
   g_free (self);
 }
@@ -94,32 +82,21 @@ read_header (const LlmKvShape *shape,
   return llm_kv_extent_parse (bytes, (gsize) n, (guint64) status.st_size, shape, reason);
 }
 
-static void
-open_header (LlmKvOpening *self,
-             int           folder,
-             Header       *header)
+static gssize
+open_header (gpointer data)
 {
+  Header *header = data;
+  const LlmKvOpening *self = header->opening;
+  int folder = llm_kv_folder_open_id (self->storage->fd, self->id);
   int fd = folder < 0 ? folder : llm_kv_extent_open_fd (folder, header->link->number, O_RDONLY);
 
-  if (fd < 0)
+  if (fd >= 0)
     {
-      header->reason = g_strerror (-fd);
-      return;
+      header->extent = read_header (self->shape, fd, &header->reason);
+      close (fd);
     }
-  header->extent = read_header (&self->shape, fd, &header->reason);
-  close (fd);
-}
-
-static gssize
-open_batch (gpointer data)
-{
-  const Batch *batch = data;
-  LlmKvOpening *self = batch->opening;
-  int folder = llm_kv_folder_open_id (self->storage->fd, self->id);
-
-  for (guint i = batch->first; i < batch->end; i++)
-    if (!__atomic_load_n (&self->is_ended, __ATOMIC_ACQUIRE))
-      open_header (self, folder, &self->headers[i]);
+  else
+    header->reason = g_strerror (-fd);
   if (folder >= 0)
     close (folder);
   return 0;
@@ -152,11 +129,11 @@ take_headers (LlmKvOpening *self,
 }
 
 static void
-on_batch (gssize        n,
-          const guint8 *buffer,
-          gpointer      data)
+on_header (gssize        n,
+           const guint8 *buffer,
+           gpointer      data)
 {
-  LlmKvOpening *self = ((const Batch *) data)->opening;
+  LlmKvOpening *self = ((const Header *) data)->opening;
 
   if (--self->n_pending > 0)
     return;
@@ -180,22 +157,18 @@ llm_kv_folder_begin_opening (LlmKvFolder *folder)
   self->folder = folder;
   self->storage = folder->storage;
   self->id = g_strdup (folder->id);
-  self->shape = folder->shape;
-  self->offsets = llm_kv_shape_own (&self->shape);
-  self->n_headers = folder->links->len;
+  self->shape = g_rc_box_acquire (folder->shape);
+  self->n_headers = self->n_pending = folder->links->len;
   self->headers = g_new0 (Header, self->n_headers);
   for (guint i = 0; i < self->n_headers; i++)
-    self->headers[i].link = llm_kv_link_ref (g_ptr_array_index (folder->links, i));
-  self->n_batches = (self->n_headers + BATCH_FILES - 1) / BATCH_FILES;
-  self->batches = g_new (Batch, self->n_batches);
-  self->n_pending = self->n_batches;
+    self->headers[i] = (Header) {
+      .opening = self,
+      .link = g_rc_box_acquire (g_ptr_array_index (folder->links, i)),
+    };
   folder->opening = self;
-
-  for (guint i = 0; i < self->n_batches; i++)
-    self->batches[i] = (Batch) { self, i * BATCH_FILES,
-                                 MIN ((i + 1) * BATCH_FILES, self->n_headers) };
-  for (guint i = 0; i < self->n_batches; i++)
-    llm_disk_run (self->storage->disk, LLM_DISK_RESTORE, open_batch, on_batch, &self->batches[i]);
+  for (guint i = 0; i < self->n_headers; i++)
+    llm_disk_run (self->storage->disk, LLM_DISK_RESTORE, open_header, on_header,
+                  &self->headers[i]);
 }
 
 void
@@ -207,7 +180,6 @@ llm_kv_folder_end_opening (LlmKvFolder *folder)
     return;
 
   self->folder = NULL;
-  __atomic_store_n (&self->is_ended, TRUE, __ATOMIC_RELEASE);
-  for (guint i = 0; i < self->n_batches; i++)
-    llm_disk_cancel (self->storage->disk, &self->batches[i]);
+  for (guint i = 0; i < self->n_headers; i++)
+    llm_disk_cancel (self->storage->disk, &self->headers[i]);
 }

@@ -64,7 +64,7 @@ struct _LlmKvRead
   LlmKvFolder *folder;   /* (nullable) (unowned): NULL when it is closed, or the read ended */
   LlmKvStorage *storage; /* (unowned) */
   char *id;              /* (owned): of the context */
-  LlmKvShape shape;      /* its offsets are the folder's */
+  LlmKvShape *shape;     /* (owned) */
   guint n_holders;       /* the owner, requests, who opens the files */
   Target *targets;       /* (owned) */
   guint n_targets;
@@ -82,10 +82,8 @@ drop (LlmKvRead *self)
 {
   if (--self->n_holders > 0)
     return;
-  for (guint i = 0; i < self->sources->len; i++)
+  LLM_EACH_IN (Source, source, self->sources)
     {
-      Source *source = &g_array_index (self->sources, Source, i);
-
       /* of a file that was removed meanwhile it may be the end */
       if (source->fd >= 0)
         llm_kv_cleaner_close (self->storage->cleaner, source->fd);
@@ -95,6 +93,7 @@ drop (LlmKvRead *self)
   g_array_unref (self->pieces);
   g_array_unref (self->requests);
   g_free (self->targets);
+  g_rc_box_release (self->shape);
   g_free (self->id);
   g_free (self);
 }
@@ -158,7 +157,7 @@ tell_failure (LlmKvRead  *self,
     g_message ("%s", error->message);
   self->was_logged = TRUE;
   llm_kv_folder_forget (self->folder, target->slot);
-  self->arrived (number, get_first_layer (self, target), self->shape.n_layers, error, self->data);
+  self->arrived (number, get_first_layer (self, target), self->shape->n_layers, error, self->data);
 }
 
 static void
@@ -247,9 +246,8 @@ open_sources (gpointer data)
   LlmKvRead *self = data;
   int folder = llm_kv_folder_open_id (self->storage->fd, self->id);
 
-  for (guint i = 0; i < self->sources->len; i++)
+  LLM_EACH_IN (Source, source, self->sources)
     {
-      Source *source = &g_array_index (self->sources, Source, i);
       char name[LLM_KV_NAME_BYTES];
 
       llm_kv_extent_name (source->link->number, LLM_KV_EXTENT_SUFFIX, name);
@@ -379,9 +377,9 @@ add_group (LlmKvRead   *self,
       Piece piece = { .target = order[i], .group = group };
 
       for (; chunk < target->slot.index; chunk++)
-        at += llm_kv_extent_get_part (extent, &self->shape, chunk, group, NULL);
+        at += llm_kv_extent_get_part (extent, self->shape, chunk, group, NULL);
       piece.offset = at;
-      piece.length = piece.rest = llm_kv_extent_get_part (extent, &self->shape, chunk, group,
+      piece.length = piece.rest = llm_kv_extent_get_part (extent, self->shape, chunk, group,
                                                           &piece.begin);
       if (piece.length == 0)
         {
@@ -418,7 +416,7 @@ add_source (LlmKvRead   *self,
 {
   guint64 number = self->targets[order[0]].slot.extent;
   LlmKvLink *link = llm_kv_folder_find_link (self->folder, number);
-  Source source = { .link = llm_kv_link_ref (link), .fd = -ECANCELED };
+  Source source = { .link = g_rc_box_acquire (link), .fd = -ECANCELED };
 
   for (guint i = 0; i < n; i++)
     self->targets[order[i]].source = self->sources->len;
@@ -447,7 +445,7 @@ plan (LlmKvRead *self)
       add_source (self, order + first, end - first);
     }
   g_array_sort (self->requests, compare_requests);
-  llm_kv_folder_touch (self->folder, -1);
+  llm_kv_folder_touch (self->folder);
 }
 
 LlmKvRead *
@@ -462,7 +460,7 @@ llm_kv_folder_read (LlmKvFolder       *self,
   read->folder = self;
   read->storage = self->storage;
   read->id = g_strdup (self->id);
-  read->shape = self->shape;
+  read->shape = g_rc_box_acquire (self->shape);
   read->targets = g_new0 (Target, n);
   read->n_targets = n;
   read->sources = g_array_new (FALSE, FALSE, sizeof (Source));

@@ -44,7 +44,7 @@ add_ranges (LlmKvFolder *self,
 
   for (guint i = 0; i < extent->n_chunks; i++)
     {
-      gsize bytes = llm_kv_extent_get_part (extent, &self->shape, i, group, NULL);
+      gsize bytes = llm_kv_extent_get_part (extent, self->shape, i, group, NULL);
 
       at += bytes;
       if (!link->dead[i])
@@ -78,7 +78,7 @@ punch (LlmKvFolder *self,
   if (fd < 0)
     return;
   header = g_malloc (extent->header_bytes);
-  llm_kv_extent_print (extent, &self->shape, link->dead, header);
+  llm_kv_extent_print (extent, self->shape, link->dead, header);
   ranges = g_array_new (FALSE, FALSE, sizeof (LlmKvRange));
   for (guint i = 0; i < extent->n_groups; i++)
     add_ranges (self, link, i, ranges);
@@ -163,10 +163,10 @@ find_oldest (LlmKvStorage *self,
   return oldest;
 }
 
-static gboolean
-evict (LlmKvStorage *self,
-       guint64       app,
-       LlmKvFolder  *except)
+gboolean
+llm_kv_storage_evict (LlmKvStorage *self,
+                      guint64       app,
+                      LlmKvFolder  *except)
 {
   LlmKvFolder *folder = find_oldest (self, app, except);
 
@@ -176,13 +176,6 @@ evict (LlmKvStorage *self,
   llm_kv_folder_remove_link (folder, g_ptr_array_index (folder->links, 0));
   llm_kv_folder_remove_if_empty (folder);
   return TRUE;
-}
-
-gboolean
-llm_kv_storage_evict (LlmKvStorage *self,
-                      LlmKvFolder  *except)
-{
-  return evict (self, 0, except);
 }
 
 guint64
@@ -195,7 +188,7 @@ llm_kv_storage_trim (LlmKvStorage *self,
   before = self->bytes;
   while (llm_kv_storage_tidy (self))
     ;
-  while (before - self->bytes < bytes && evict (self, 0, NULL))
+  while (before - self->bytes < bytes && llm_kv_storage_evict (self, 0, NULL))
     ;
   return before - self->bytes;
 }
@@ -248,14 +241,14 @@ llm_kv_storage_make_room (LlmKvStorage  *self,
                      "or do without", bytes);
 
   while (self->app_limit > 0 && count_app_bytes (self, folder->app) + bytes > self->app_limit)
-    if (!evict (self, folder->app, folder))
+    if (!llm_kv_storage_evict (self, folder->app, folder))
       return llm_fail (error, LLMSVC_ERROR_STORAGE,
                        "A context takes all the storage that its application may have");
   while (self->bytes + bytes > limit || bytes > available)
     {
       guint64 before = self->bytes;
 
-      if (!evict (self, 0, folder))
+      if (!llm_kv_storage_evict (self, 0, folder))
         return llm_fail (error, LLMSVC_ERROR_STORAGE,
                          "The storage of contexts is full; raise its limit, or free space on "
                          "the disk");

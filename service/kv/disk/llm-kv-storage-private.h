@@ -9,6 +9,7 @@
 
 #pragma once
 
+#include "base/llm-each.h"
 #include "kv/disk/llm-kv-cleaner.h"
 #include "kv/disk/llm-kv-extent.h"
 
@@ -50,8 +51,7 @@ struct _LlmKvFolder
   gboolean is_untidy;    /* a link is, and storage has the folder in its queue */
 
   gboolean is_opened;    /* by llm_kv_folder_open(): what follows is only there then */
-  LlmKvShape shape;
-  gsize *offsets;        /* (owned): what shape points at */
+  LlmKvShape *shape;     /* (owned) */
   guint64 next;          /* number of the next extent */
   LlmKvOpening *opening; /* (nullable) (unowned): while headers are read */
   GHashTable *places;    /* (element-type guint LlmKvPlace) (owned), by number of chunk */
@@ -100,14 +100,16 @@ int         llm_kv_extent_open_fd      (int            folder_fd,
                                         guint64        number,
                                         int            flags);
 int         llm_kv_folder_open_fd      (LlmKvFolder   *self);
+/* Removes a file of the folder; its blocks go later. */
+void        llm_kv_folder_unlink       (LlmKvFolder   *self,
+                                        guint64        number,
+                                        const char    *suffix);
 /* Makes it where it is missing. */
 int         llm_kv_folder_make_fd      (LlmKvFolder   *self);
 /* The application whose folder this is; 0 when that is not known. */
 guint64     llm_kv_folder_read_app     (int            fd);
-/* It was used now. @fd: of its folder, or -1. */
-void        llm_kv_folder_touch        (LlmKvFolder   *self,
-                                        int            fd);
-/* The same on the disk alone; any thread. */
+/* It was used now; on the disk, for the next start: any thread. */
+void        llm_kv_folder_touch        (LlmKvFolder   *self);
 void        llm_kv_folder_touch_fd     (int            fd);
 
 /* (transfer none) */
@@ -131,7 +133,6 @@ void        llm_kv_storage_drop_file   (LlmKvStorage  *self,
 
 LlmKvLink  *llm_kv_link_new            (guint64        number,
                                         LlmKvFile     *file);
-LlmKvLink  *llm_kv_link_ref            (LlmKvLink     *self);
 void        llm_kv_link_unref          (LlmKvLink     *self);
 /* Takes @extent; NULL when the folder is closed. */
 void        llm_kv_link_set_extent     (LlmKvLink     *self,
@@ -161,8 +162,10 @@ gboolean    llm_kv_storage_make_room   (LlmKvStorage  *self,
                                         LlmKvFolder   *folder,
                                         guint64        bytes,
                                         GError       **error);
-/* Removes one extent of others; FALSE when there is none. */
+/* Removes one extent of others (of @app, or 0 for any), of the folder that was not used for longest;
+ * FALSE when there is none. */
 gboolean    llm_kv_storage_evict       (LlmKvStorage  *self,
+                                        guint64        app,
                                         LlmKvFolder   *except);
 
 /* --- llm-kv-open.c, llm-kv-read.c, llm-kv-write-extent.c --- */

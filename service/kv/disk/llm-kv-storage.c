@@ -22,6 +22,7 @@
 /* Bytes of a unit of stat.st_blocks. */
 #define STAT_BLOCK 512
 #define MAX_ID 128
+#define NS_PER_S G_GUINT64_CONSTANT (1000000000)
 
 static gboolean
 fail (GError    **error,
@@ -56,24 +57,6 @@ parse_name (const char *name,
   return *number > 0 && *number < G_MAXUINT64 && strcmp (name, again) == 0;
 }
 
-typedef struct
-{
-  LlmKvFolder *folder;
-  struct timespec used;
-} Found;
-
-static int
-compare_used (gconstpointer a,
-              gconstpointer b)
-{
-  const Found *x = a;
-  const Found *y = b;
-
-  if (x->used.tv_sec != y->used.tv_sec)
-    return x->used.tv_sec < y->used.tv_sec ? -1 : 1;
-  return (x->used.tv_nsec > y->used.tv_nsec) - (x->used.tv_nsec < y->used.tv_nsec);
-}
-
 static void
 scan_folder (LlmKvFolder *self,
              DIR         *dir)
@@ -105,7 +88,6 @@ scan_folder (LlmKvFolder *self,
 static void
 scan (LlmKvStorage *self)
 {
-  g_autoptr(GArray) found = g_array_new (FALSE, FALSE, sizeof (Found));
   DIR *dir = fdopendir (openat (self->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   struct dirent *entry;
 
@@ -114,14 +96,16 @@ scan (LlmKvStorage *self)
       int fd = is_id (entry->d_name) ? llm_kv_folder_open_id (self->fd, entry->d_name) : -1;
       DIR *below = fd >= 0 ? fdopendir (fd) : NULL;
       struct stat status;
-      Found one;
 
       if (below != NULL && fstat (fd, &status) == 0)
         {
-          one.folder = llm_kv_folder_new (self, entry->d_name);
-          one.used = status.st_mtim;
-          scan_folder (one.folder, below);
-          g_array_append_val (found, one);
+          LlmKvFolder *folder = llm_kv_folder_new (self, entry->d_name);
+
+          /* what is used from now on comes behind all of them */
+          folder->used = (guint64) CLAMP (status.st_mtim.tv_sec, 0, G_MAXUINT32) * NS_PER_S
+                         + (guint64) status.st_mtim.tv_nsec;
+          self->n_uses = MAX (self->n_uses, folder->used);
+          scan_folder (folder, below);
         }
       if (below != NULL)
         closedir (below);
@@ -130,10 +114,6 @@ scan (LlmKvStorage *self)
     }
   if (dir != NULL)
     closedir (dir);
-
-  g_array_sort (found, compare_used);
-  for (guint i = 0; i < found->len; i++)
-    llm_kv_folder_touch (g_array_index (found, Found, i).folder, -1);
 }
 
 static gboolean
@@ -309,13 +289,12 @@ llm_kv_folder_open (LlmKvStorage     *storage,
   self->places = g_hash_table_new_full (NULL, NULL, NULL, g_free);
   self->writes = g_ptr_array_new ();
   self->reads = g_ptr_array_new ();
-  self->shape = *shape;
-  self->offsets = llm_kv_shape_own (&self->shape);
-  llm_kv_folder_touch (self, -1);
+  self->shape = llm_kv_shape_copy (shape);
+  llm_kv_folder_touch (self);
 
   self->next = 1;
-  for (guint i = 0; i < self->links->len; i++)
-    self->next = ((const LlmKvLink *) g_ptr_array_index (self->links, i))->number + 1;
+  LLM_EACH (const LlmKvLink, link, self->links)
+    self->next = link->number + 1;
   llm_kv_folder_begin_opening (self);
   return self;
 }
@@ -333,12 +312,12 @@ llm_kv_folder_close (LlmKvFolder *self)
     llm_kv_folder_read_cancel (g_ptr_array_index (self->reads, self->reads->len - 1));
 
   llm_kv_folder_tidy (self);
-  for (guint i = 0; i < self->links->len; i++)
-    llm_kv_link_set_extent (g_ptr_array_index (self->links, i), NULL);
+  LLM_EACH (LlmKvLink, link, self->links)
+    llm_kv_link_set_extent (link, NULL);
   g_ptr_array_unref (self->writes);
   g_ptr_array_unref (self->reads);
   g_hash_table_unref (self->places);
-  g_free (self->offsets);
+  g_rc_box_release (self->shape);
   self->is_opened = FALSE;
   llm_kv_folder_remove_if_empty (self);
 }
@@ -355,8 +334,8 @@ static gboolean
 has_file (LlmKvFolder     *self,
           const LlmKvFile *file)
 {
-  for (guint i = 0; i < self->links->len; i++)
-    if (((LlmKvLink *) g_ptr_array_index (self->links, i))->file == file)
+  LLM_EACH (const LlmKvLink, link, self->links)
+    if (link->file == file)
       return TRUE;
   return FALSE;
 }
@@ -381,7 +360,7 @@ copy_link (LlmKvFolder     *self,
                                      llm_kv_storage_hold_file (self->storage, file->inode,
                                                                file->bytes, file->app));
 
-  llm_kv_link_set_extent (link, llm_kv_extent_ref (from->extent));
+  llm_kv_link_set_extent (link, g_rc_box_acquire (from->extent));
   memcpy (link->dead, from->dead, from->extent->n_chunks);
   link->n_live = from->n_live;
   link->waste = from->waste;
@@ -396,7 +375,7 @@ llm_kv_folder_link (LlmKvFolder *self,
   int from_fd, fd;
 
   g_return_if_fail (from != self && from->storage == self->storage && from->app == self->app);
-  g_return_if_fail (from->shape.identity == self->shape.identity);
+  g_return_if_fail (from->shape->identity == self->shape->identity);
 
   from_fd = llm_kv_folder_open_fd (from);
   if (from_fd < 0)

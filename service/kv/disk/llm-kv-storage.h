@@ -43,8 +43,8 @@ typedef struct
   const gsize *offsets[LLM_KV_N_FORMS];
 } LlmKvShape;
 
-/* (transfer full): makes @shape's offsets its own copy, which is returned. */
-gsize        *llm_kv_shape_own        (LlmKvShape        *shape);
+/* (transfer full): with offsets of its own, counted by references (g_rc_box_acquire()). */
+LlmKvShape   *llm_kv_shape_copy       (const LlmKvShape  *shape);
 
 typedef struct _LlmKvStorage LlmKvStorage;
 typedef struct _LlmKvFolder LlmKvFolder;

@@ -29,7 +29,7 @@ struct _LlmKvWrite
 {
   LlmKvFolder *folder;   /* (nullable) (unowned): NULL when it was cancelled */
   LlmKvStorage *storage; /* (unowned) */
-  LlmKvShape shape;      /* its offsets are the folder's */
+  LlmKvShape *shape;     /* (owned) */
   LlmKvExtent *extent;   /* (owned) */
   guint64 number;
   LlmKvFile *file;       /* (nullable) (owned): once it is there */
@@ -51,6 +51,7 @@ write_free (LlmKvWrite *self)
   if (self->fd >= 0)
     llm_kv_cleaner_close (self->storage->cleaner, self->fd);
   llm_kv_extent_unref (self->extent);
+  g_rc_box_release (self->shape);
   g_clear_error (&self->error);
   g_free (self->data);
   g_free (self->header);
@@ -67,25 +68,12 @@ set_error (LlmKvWrite *self,
               g_strerror (code));
 }
 
-static void
-remove_part (LlmKvWrite *self)
-{
-  char name[LLM_KV_NAME_BYTES];
-  int folder = llm_kv_folder_open_fd (self->folder);
-
-  if (folder < 0)
-    return;
-  llm_kv_extent_name (self->number, LLM_KV_PART_SUFFIX, name);
-  llm_kv_cleaner_unlink (self->storage->cleaner, folder, name);
-  close (folder);
-}
-
 void
 llm_kv_folder_write_cancel (LlmKvWrite *self)
 {
   g_ptr_array_remove_fast (self->folder->writes, self);
   if (self->fd >= 0)
-    remove_part (self);
+    llm_kv_folder_unlink (self->folder, self->number, LLM_KV_PART_SUFFIX);
   for (guint i = 0; i < self->n_requests; i++)
     llm_disk_cancel (self->storage->disk, &self->requests[i]);
   self->folder = NULL;
@@ -120,7 +108,7 @@ succeed (LlmKvWrite *self)
 
   for (guint i = 0; i < self->extent->n_chunks; i++)
     slots[i] = (LlmKvSlot) { self->number, i };
-  llm_kv_link_set_extent (link, llm_kv_extent_ref (self->extent));
+  llm_kv_link_set_extent (link, g_rc_box_acquire (self->extent));
   llm_kv_folder_add_link (folder, link);
   llm_kv_folder_index (folder, link);
   self->storage->is_failing = FALSE;
@@ -147,7 +135,7 @@ end (LlmKvWrite *self)
       gboolean is_there = self->error == NULL && publish (self);
 
       if (!is_there && self->fd >= 0)
-        remove_part (self);
+        llm_kv_folder_unlink (folder, self->number, LLM_KV_PART_SUFFIX);
       g_ptr_array_remove_fast (folder->writes, self);
       if (is_there)
         succeed (self);
@@ -186,7 +174,7 @@ fill_group (LlmKvWrite    *self,
   for (guint i = 0; i < extent->n_chunks; i++)
     {
       gsize begin;
-      gsize bytes = llm_kv_extent_get_part (extent, &self->shape, i, group, &begin);
+      gsize bytes = llm_kv_extent_get_part (extent, self->shape, i, group, &begin);
       const guint8 *part = self->data[i] + begin;
 
       /* Once, where it begins: the part is in cache then. */
@@ -263,7 +251,7 @@ on_written (gssize        n,
     }
   /* The checksums are complete: now the header, which makes it an extent. */
   self->header = g_malloc (self->extent->header_bytes);
-  llm_kv_extent_print (self->extent, &self->shape, NULL, self->header);
+  llm_kv_extent_print (self->extent, self->shape, NULL, self->header);
   ask (self, 0, self->extent->header_bytes);
 }
 
@@ -299,7 +287,7 @@ make_file (LlmKvWrite *self,
       return fd;
     else
       code = -errno;
-  while (code == -ENOSPC && llm_kv_storage_evict (self->storage, self->folder));
+  while (code == -ENOSPC && llm_kv_storage_evict (self->storage, 0, self->folder));
   if (code == -EOPNOTSUPP || code == -ENOSYS)
     return fd;
   close (fd);
@@ -323,7 +311,8 @@ begin (LlmKvWrite *self)
       return FALSE;
     }
   self->fd = make_file (self, folder);
-  llm_kv_folder_touch (target, folder);
+  llm_kv_folder_touch (target);
+  llm_kv_folder_touch_fd (folder);
   close (folder);
   if (self->fd < 0)
     {
@@ -348,14 +337,14 @@ llm_kv_folder_write (LlmKvFolder         *self,
                      LlmKvWritten         done,
                      gpointer             user_data)
 {
-  LlmKvExtent *extent = llm_kv_extent_new (&self->shape, records, n);
+  LlmKvExtent *extent = llm_kv_extent_new (self->shape, records, n);
   LlmKvWrite *write;
 
   g_return_if_fail (extent != NULL);
   write = g_new0 (LlmKvWrite, 1);
   write->folder = self;
   write->storage = self->storage;
-  write->shape = self->shape;
+  write->shape = g_rc_box_acquire (self->shape);
   write->extent = extent;
   write->number = self->next++;
   write->fd = -1;

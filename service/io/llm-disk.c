@@ -94,14 +94,6 @@ llm_disk_set_pace (LlmDisk *self,
   self->bytes_per_second = bytes_per_second;
 }
 
-static void
-clear_event (LlmDisk *self)
-{
-  guint64 count;
-
-  (void) !read (self->event_fd, &count, sizeof count);
-}
-
 /* --- buffers --- */
 
 static gboolean
@@ -324,9 +316,10 @@ llm_disk_poll (LlmDisk *self,
       const LlmDiskOp *held;
       struct timespec wait;
       gint64 now_us, left_us;
+      guint64 count;
       guint n;
 
-      clear_event (self);
+      (void) !read (self->event_fd, &count, sizeof count);
       take_finished (self);
       begin_waiting (self);
       n = answer_finished (self);
@@ -339,7 +332,7 @@ llm_disk_poll (LlmDisk *self,
       if (now_us >= end_us)
         return 0;
       held = g_queue_peek_head (&self->held);
-      left_us = (held != NULL ? MIN (MAX (held->due_us, now_us), end_us) : end_us) - now_us;
+      left_us = (held != NULL ? CLAMP (held->due_us, now_us, end_us) : end_us) - now_us;
       wait.tv_sec = left_us / G_USEC_PER_SEC;
       wait.tv_nsec = left_us % G_USEC_PER_SEC * 1000;
       ppoll (&event, 1, &wait, NULL);
@@ -409,16 +402,16 @@ llm_disk_open (LlmDisk    *self,
 }
 
 static void
-ask (LlmDisk         *self,
-     const LlmDiskOp *request)
+ask (LlmDisk   *self,
+     LlmDiskOp  request)
 {
   LlmDiskOp *op;
 
-  g_return_if_fail (request->io_class < LLM_N_DISK_CLASSES);
-  g_return_if_fail (request->length <= LLM_DISK_MAX_BYTES);
-  g_return_if_fail (request->length % LLM_DISK_BLOCK == 0 && request->offset % LLM_DISK_BLOCK == 0);
+  g_return_if_fail (request.io_class < LLM_N_DISK_CLASSES);
+  g_return_if_fail (request.length <= LLM_DISK_MAX_BYTES);
+  g_return_if_fail (request.length % LLM_DISK_BLOCK == 0 && request.offset % LLM_DISK_BLOCK == 0);
 
-  op = g_memdup2 (request, sizeof *request);
+  op = g_memdup2 (&request, sizeof request);
   op->buffer = -1;
   self->n_pending[op->io_class]++;
   if ((op->length == 0 && op->work == NULL) || self->is_ending)
@@ -439,10 +432,8 @@ llm_disk_read (LlmDisk      *self,
                LlmDiskDone   done,
                gpointer      data)
 {
-  const LlmDiskOp request = { .io_class = io_class, .fd = fd, .offset = offset, .length = length,
-                              .done = done, .data = data };
-
-  ask (self, &request);
+  ask (self, (LlmDiskOp) { .io_class = io_class, .fd = fd, .offset = offset, .length = length,
+                           .done = done, .data = data });
 }
 
 void
@@ -455,10 +446,8 @@ llm_disk_write (LlmDisk      *self,
                 LlmDiskDone   done,
                 gpointer      data)
 {
-  const LlmDiskOp request = { .io_class = io_class, .is_write = TRUE, .fd = fd, .offset = offset,
-                              .length = length, .fill = fill, .done = done, .data = data };
-
-  ask (self, &request);
+  ask (self, (LlmDiskOp) { .io_class = io_class, .is_write = TRUE, .fd = fd, .offset = offset,
+                           .length = length, .fill = fill, .done = done, .data = data });
 }
 
 void
@@ -468,8 +457,6 @@ llm_disk_run (LlmDisk      *self,
               LlmDiskDone   done,
               gpointer      data)
 {
-  const LlmDiskOp request = { .io_class = io_class, .fd = -1, .work = work, .done = done,
-                              .data = data };
-
-  ask (self, &request);
+  ask (self, (LlmDiskOp) { .io_class = io_class, .fd = -1, .work = work, .done = done,
+                           .data = data });
 }

@@ -168,7 +168,7 @@ write_file (const LlmRepackedPlan  *plan,
   times[1].tv_sec = g_get_real_time () / G_USEC_PER_SEC;
   head = llm_repacked_head_new (plan, checksums, times[1].tv_sec, llm_repacked_get_boot ());
   bytes = g_bytes_get_data (head, &size);
-  return (llm_repack_write (fd, bytes, size, 0) && futimens (fd, times) == 0) ||
+  return (llm_cache_folder_write (fd, bytes, size, 0) && futimens (fd, times) == 0) ||
          llm_fail (error, LLMSVC_ERROR_FAILED, "Can't write: %s", g_strerror (errno));
 }
 
@@ -185,10 +185,7 @@ map_part (LlmRepackedPlan  *plan,
   int map_fd = fcntl (fd, F_DUPFD_CLOEXEC, 3);
 
   if (map_fd < 0)
-    {
-      llm_fail (error, LLMSVC_ERROR_FAILED, "Can't map “%s”: %s", path, g_strerror (errno));
-      return NULL;
-    }
+    return llm_fail_null (error, LLMSVC_ERROR_FAILED, "Can't map “%s”: %s", path, g_strerror (errno));
   map = llm_file_map_new_for_fd (map_fd, part, error);
   if (map == NULL)
     return NULL;
@@ -321,9 +318,6 @@ llm_repacked_cache_make (LlmRepackedCache  *self,
   llm_repacked_start (repacked);
   llm_repacked_wait_for_all ();
   if (!g_file_test (path, G_FILE_TEST_IS_REGULAR))
-    {
-      llm_fail (error, LLMSVC_ERROR_FAILED, "“%s” could not be kept", path);
-      return NULL;
-    }
+    return llm_fail_null (error, LLMSVC_ERROR_FAILED, "“%s” could not be kept", path);
   return g_steal_pointer (&path);
 }

@@ -8,6 +8,7 @@
 
 #include "base/llm-fail.h"
 #include "base/llm-worker-pool.h"
+#include "io/llm-cache-folder.h"
 #include "kernels/llk-panel.h"
 
 /* How far ahead of the packing the model file is read: enough for a disk to be busy
@@ -148,28 +149,6 @@ pack_piece (const Run *run,
   memset (piece + (filled - begin), 0, end - filled);
 }
 
-gboolean
-llm_repack_write (int           fd,
-                   gconstpointer bytes,
-                   gsize         size,
-                   guint64       offset)
-{
-  for (gsize done = 0; done < size;)
-    {
-      gssize n = pwrite (fd, (const guint8 *) bytes + done, size - done, (off_t) (offset + done));
-
-      if (n < 0 && errno == EINTR)
-        continue;
-      if (n <= 0)
-        {
-          errno = n == 0 ? EIO : errno;
-          return FALSE;
-        }
-      done += (gsize) n;
-    }
-  return TRUE;
-}
-
 static void
 pack_pieces (guint    first,
                 guint    end,
@@ -193,7 +172,7 @@ pack_pieces (guint    first,
         continue;
 
       run->checksums[i] = llm_repacked_checksum (piece, size);
-      if (!llm_repack_write (run->fd, piece, size, run->plan->data_offset + offset))
+      if (!llm_cache_folder_write (run->fd, piece, size, run->plan->data_offset + offset))
         g_atomic_int_set (&run->saved_errno, errno);
     }
 }

@@ -120,12 +120,6 @@ gboolean         llm_repack_in_file      (const LlmRepackedPlan *plan,
                                           int                    fd,
                                           guint64               *checksums,
                                           GError               **error);
-/* Writes all of @bytes at @offset; FALSE with errno set. */
-gboolean         llm_repack_write        (int                    fd,
-                                          gconstpointer          bytes,
-                                          gsize                  size,
-                                          guint64                offset);
-
 /* --- llm-repacked.c --- */
 
 /* Repacked weights in use: a mapped file, or memory of this process where there is no

@@ -46,11 +46,8 @@ llm_repacked_new_in_memory (LlmRepackedPlan  *plan,
   if (plan->bytes <= G_MAXSIZE / 2)
     memory = mmap (NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
-    {
-      llm_gguf_fail (plan->gguf, error, LLMSVC_ERROR_NO_MEMORY,
-                     "there is no memory for its %ju bytes of weights", plan->bytes);
-      return NULL;
-    }
+    return llm_gguf_fail_null (plan->gguf, error, LLMSVC_ERROR_NO_MEMORY,
+                               "there is no memory for its %ju bytes of weights", plan->bytes);
 
   self = new_for_plan (plan);
   self->is_new = TRUE;

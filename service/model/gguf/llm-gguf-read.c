@@ -42,12 +42,9 @@ take (Reader     *reader,
   if (reader->error != NULL)
     return NULL;
   if (reader->size - reader->at < n_bytes)
-    {
-      llm_gguf_fail (reader->gguf, &reader->error, LLMSVC_ERROR_INVALID_MODEL,
-                     "the file ends within %s at byte %ju: it is damaged or not complete",
-                     what, reader->size);
-      return NULL;
-    }
+    return llm_gguf_fail_null (reader->gguf, &reader->error, LLMSVC_ERROR_INVALID_MODEL,
+                               "the file ends within %s at byte %ju: it is damaged or not complete",
+                               what, reader->size);
   reader->at += n_bytes;
   return bytes;
 }
@@ -88,11 +85,9 @@ read_name (Reader     *reader,
   if (text == NULL)
     return NULL;
   if (length == 0 || length > max_length)
-    {
-      llm_gguf_fail (reader->gguf, &reader->error, LLMSVC_ERROR_INVALID_MODEL,
-                     "%s has a length of %ju, from 1 to %ju is allowed", what, length, max_length);
-      return NULL;
-    }
+    return llm_gguf_fail_null (reader->gguf, &reader->error, LLMSVC_ERROR_INVALID_MODEL,
+                               "%s has a length of %ju, from 1 to %ju is allowed", what, length,
+                               max_length);
   if (!g_utf8_validate_len (text, length, NULL))
     {
       g_autofree char *quoted = llm_gguf_quote (text, length);

@@ -144,5 +144,7 @@ gboolean             llm_gguf_fail        (LlmGguf     *self,
                                            int          code,
                                            const char  *format,
                                            ...) G_GNUC_PRINTF (4, 5);
+/* The same for functions that return a pointer: NULL. */
+#define llm_gguf_fail_null(...) ((void) llm_gguf_fail (__VA_ARGS__), NULL)
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmGguf, llm_gguf_unref)

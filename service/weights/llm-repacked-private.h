@@ -139,7 +139,6 @@ typedef struct
   guint64 *checksums;          /* (nullable): of the pieces, when they are to be compared */
   char *path;                  /* (nullable) */
   char *part;                  /* (nullable): of a file that is not called path yet */
-  int fd;                      /* of a file with a part or with checksums, else -1 */
   gboolean is_new;             /* packed now: the rows in the model file are not needed again */
 
   GMutex lock;

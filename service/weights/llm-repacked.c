@@ -30,7 +30,6 @@ new_for_plan (LlmRepackedPlan *plan)
   g_mutex_init (&self->lock);
   g_cond_init (&self->woken);
   self->plan = llm_repacked_plan_ref (plan);
-  self->fd = -1;
   return self;
 }
 
@@ -87,8 +86,6 @@ unref (LlmRepacked *self)
   if (self->map != NULL && !self->keeps_cache)
     llm_file_map_drop (self->map, 0, llm_file_map_get_size (self->map));
   g_clear_pointer (&self->map, llm_file_map_unref);
-  if (self->fd >= 0)
-    close (self->fd);
   llm_repacked_plan_unref (self->plan);
   g_mutex_clear (&self->lock);
   g_cond_clear (&self->woken);
@@ -195,7 +192,7 @@ give_name (const char *part,
 static void
 finish (LlmRepacked *self)
 {
-  if (fsync (self->fd) < 0)
+  if (fsync (llm_file_map_get_fd (self->map)) < 0)
     {
       g_message ("“%s” can't be written: %s", self->path, g_strerror (errno));
       llm_file_map_set_damaged (self->map);
@@ -235,7 +232,8 @@ llm_repacked_verify (LlmRepacked *self)
         }
     }
   /* Where it can't be noted, it is done again after the next start of the machine. */
-  (void) !fsetxattr (self->fd, LLM_REPACKED_VERIFIED, value, sizeof value, 0);
+  (void) !fsetxattr (llm_file_map_get_fd (self->map), LLM_REPACKED_VERIFIED, value, sizeof value,
+                     0);
 }
 
 static gpointer

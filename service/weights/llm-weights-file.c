@@ -76,10 +76,12 @@ is_in_file (const FileWeights *self,
          && (self->plan == NULL || llm_repacked_plan_find (self->plan, op, layer) == NULL);
 }
 
-static void
-list_file_pieces (FileWeights *self,
-                  GArray      *pieces)
+/* (element-type LlmWeightPiece) (transfer full) */
+static GArray *
+list_file_pieces (FileWeights *self)
 {
+  GArray *pieces = llm_weights_new_pieces ();
+
   for (guint i = 0; i < self->n_layers * LLM_N_OPS; i++)
     {
       const LlmTensorPart *part = &self->parts[i];
@@ -89,17 +91,18 @@ list_file_pieces (FileWeights *self,
                                MIN ((guint64) part->row_bytes * part->n_out,
                                     self->file_kept - part->offset));
     }
+  return pieces;
 }
 
-static void
-list_pieces (LlmWeights *weights,
-             GArray     *pieces)
+GArray *
+llm_weights_list_pieces (LlmWeights *weights)
 {
   FileWeights *self = (FileWeights *) weights;
+  GArray *pieces = list_file_pieces (self);
 
   if (has_panel_file (self) && self->kept > 0)
     llm_weights_add_piece (pieces, self->repacked->map, self->plan->data_offset, self->kept);
-  list_file_pieces (self, pieces);
+  return pieces;
 }
 
 /* --- dropping and taking --- */
@@ -161,13 +164,11 @@ static guint64
 drop_file (FileWeights *self,
            guint64     *absent)
 {
-  g_autoptr(GArray) pieces = llm_weights_new_pieces ();
-  LlmFileIdentity identity;
+  g_autoptr(GArray) pieces = list_file_pieces (self);
   guint64 resident;
 
-  if (self->file_kept == 0 || !llm_file_map_get_identity (self->gguf->map, &identity))
+  if (self->file_kept == 0 || llm_file_map_get_fd (self->gguf->map) < 0)
     return 0;
-  list_file_pieces (self, pieces);
   resident = llm_weights_count_resident (pieces);
   resident = MIN (resident, self->file_bytes);
   *absent -= MIN (*absent, self->file_bytes - resident);
@@ -177,20 +178,19 @@ drop_file (FileWeights *self,
 }
 
 /* The end of the panels, and when that is not enough what is only in the file. */
-static guint64
-drop (LlmWeights *weights,
-      guint64     bytes)
+guint64
+llm_weights_drop (LlmWeights *weights,
+                  guint64     bytes)
 {
   FileWeights *self = (FileWeights *) weights;
   guint64 absent = weights->absent;
   guint64 before, resident = 0;
-  LlmFileIdentity identity;
 
   if (bytes == 0)
     return 0;
   if (self->repacked == NULL)
     {
-      if (!llm_file_map_get_identity (self->gguf->map, &identity))
+      if (llm_file_map_get_fd (self->gguf->map) < 0)
         return 0;
       before = self->file_kept;
       resident = find_tail (self->gguf->map, 0, bytes, &self->file_kept, &absent);
@@ -217,8 +217,8 @@ drop (LlmWeights *weights,
 }
 
 /* What was reclaimed is not there before it is read. */
-static LlmStatus
-take (LlmWeights *weights)
+LlmStatus
+llm_weights_take (LlmWeights *weights)
 {
   FileWeights *self = (FileWeights *) weights;
   LlmStatus packed = __atomic_load_n (&self->packed, __ATOMIC_ACQUIRE);
@@ -244,10 +244,10 @@ take (LlmWeights *weights)
 /* --- in use --- */
 
 /* The panels alone, as that is what most of the time is spent with. */
-static gboolean
-read_ahead (LlmWeights *weights,
-            guint64     at,
-            guint64     bytes)
+gboolean
+llm_weights_read_ahead (LlmWeights *weights,
+                        guint64     at,
+                        guint64     bytes)
 {
   FileWeights *self = (FileWeights *) weights;
 
@@ -262,9 +262,9 @@ read_ahead (LlmWeights *weights,
   return at + bytes < self->plan->bytes;
 }
 
-static void
-keep (LlmWeights *weights,
-      guint64     bytes)
+void
+llm_weights_keep (LlmWeights *weights,
+                  guint64     bytes)
 {
   FileWeights *self = (FileWeights *) weights;
   guint64 before = self->staying;
@@ -333,7 +333,7 @@ acquire (LlmWeights           *weights,
 
   /* packing may end between this look and take(): then the weights are there */
   if (packed == LLM_PENDING)
-    packed = take (weights);
+    packed = llm_weights_take (weights);
   if (packed == LLM_PENDING)
     return packed;
   if (packed == LLM_FAILED)
@@ -421,11 +421,6 @@ static const LlmWeightProvider file_provider = {
   .acquire = acquire,
   .release = release,
   .check = check,
-  .drop = drop,
-  .take = take,
-  .read_ahead = read_ahead,
-  .keep = keep,
-  .list_pieces = list_pieces,
   .free = free_weights,
 };
 

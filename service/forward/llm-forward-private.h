@@ -215,15 +215,6 @@ void      llm_forward_multiply_rows (LlmForward      *self,
                                 const LlmRows        *rows,
                                 const LlmProduct     *products,
                                 guint                 n_products);
-/* y = (the weights acquired, whole) × x for @n_rows rows, all with the arithmetic of
- * generated rows: for logits, which so cost the same precision everywhere. */
-void      llm_forward_multiply_whole (LlmForward     *self,
-                                const float          *x,
-                                gsize                 n_in,
-                                float                *y,
-                                gsize                 n_out,
-                                guint                 n_rows);
-
 /* llm-forward-scratch.c */
 
 /* Makes room for the step and points self->scratch into it. */

@@ -240,16 +240,23 @@ run_experts (LlmForward      *self,
 
 /* --- behind the layers, for the rows that want logits --- */
 
+/* All rows with the arithmetic of generated ones, as logits then cost the same precision everywhere. */
 static LlmStatus
 run_logits (LlmForward      *self,
             const LlmStage  *stage,
             GError         **error)
 {
   LlmStatus status = acquire_whole (self, stage, self->scratch.hidden, self->n_logits, error);
+  LlmRows rows = { .values = self->scratch.hidden, .stride = self->hparams->n_embd };
+  LlmProduct product = {
+    .view = &self->held[0],
+    .y = self->scratch.logits,
+    .y_stride = self->hparams->n_vocab,
+    .n_rows = { [LLK_ROWS_GENERATED] = self->n_logits },
+  };
 
   if (status == LLM_READY)
-    llm_forward_multiply_whole (self, self->scratch.hidden, self->hparams->n_embd,
-                                self->scratch.logits, self->hparams->n_vocab, self->n_logits);
+    llm_forward_multiply_rows (self, &rows, &product, 1);
   return status;
 }
 

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "base/llm-fail.h"
 #include "base/llm-worker-pool.h"
@@ -156,7 +157,7 @@ pack_pieces (guint    first,
       if (run->memory != NULL)
         continue;
 
-      run->checksums[i] = llm_repacked_checksum (piece, size);
+      run->checksums[i] = XXH3_64bits (piece, size);
       if (!llm_cache_folder_write (run->fd, piece, size, run->plan->data_offset + offset))
         g_atomic_int_set (&run->saved_errno, errno);
     }

@@ -100,8 +100,6 @@ gboolean         llm_repacked_head_check (const LlmRepackedPlan *self,
                                           guint64                size,
                                           LlmRepackedHead       *head,
                                           const char           **reason);
-guint64          llm_repacked_checksum   (gconstpointer          data,
-                                          gsize                  size);
 /* Names this start of the machine. */
 guint64          llm_repacked_get_boot   (void);
 
@@ -173,7 +171,8 @@ llm_repacked_free (LlmRepacked *self)
 void             llm_repacked_drop       (LlmRepacked           *self,
                                           guint64                offset,
                                           guint64                length);
-void             llm_repacked_take       (LlmRepacked           *self);
+void             llm_repacked_set_dropped (LlmRepacked          *self,
+                                          gboolean               is_dropped);
 /* Compares the checksums of a file for which that is due, and notes that it was done;
  * removes a file that is damaged. What the thread does in the end. */
 void             llm_repacked_verify     (LlmRepacked           *self);

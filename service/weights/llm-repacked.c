@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/xattr.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "common/llmsvc-error.h"
 
@@ -109,12 +110,12 @@ llm_repacked_end (LlmRepacked *self,
   unref (self);
 }
 
-static void
-set_dropped (LlmRepacked *self,
-             gboolean     dropped)
+void
+llm_repacked_set_dropped (LlmRepacked *self,
+                          gboolean     is_dropped)
 {
   g_mutex_lock (&self->lock);
-  self->is_dropped = dropped;
+  self->is_dropped = is_dropped;
   g_cond_broadcast (&self->woken);
   g_mutex_unlock (&self->lock);
 }
@@ -124,17 +125,11 @@ llm_repacked_drop (LlmRepacked *self,
                    guint64      offset,
                    guint64      length)
 {
-  set_dropped (self, TRUE);
+  llm_repacked_set_dropped (self, TRUE);
   if (self->map != NULL)
     llm_file_map_drop (self->map, self->plan->data_offset + offset, length);
   else
     (void) madvise (self->data + offset, length, MADV_DONTNEED);
-}
-
-void
-llm_repacked_take (LlmRepacked *self)
-{
-  set_dropped (self, FALSE);
 }
 
 /* --- the thread --- */
@@ -221,9 +216,8 @@ llm_repacked_verify (LlmRepacked *self)
     {
       if (!wait_a_while (self, i > 0 ? VERIFY_PAUSE_US : 0, TRUE, NULL))
         return;
-      if (llm_repacked_checksum (self->data + i * LLM_REPACKED_PIECE,
-                                 llm_repacked_plan_get_piece (self->plan, i))
-          != self->checksums[i])
+      if (XXH3_64bits (self->data + i * LLM_REPACKED_PIECE,
+                       llm_repacked_plan_get_piece (self->plan, i)) != self->checksums[i])
         {
           g_message ("“%s” is damaged, and made again", self->path);
           unlink (self->path);

@@ -24,8 +24,7 @@ typedef struct
   guint64 file_bytes;       /* of tensors that are read from the file */
   guint64 file_kept;        /* bytes of the file that were not dropped, from its beginning */
 
-  LlmRepackedPlan *plan;    /* (nullable): NULL for weights as the file has them */
-  LlmRepacked *repacked;    /* (nullable): likewise */
+  LlmRepacked *repacked;    /* (nullable): NULL for weights as the file has them */
   guint n_threads;          /* that pack */
   guint64 kept;             /* bytes of the panels that were not dropped, from their beginning */
   guint64 staying;          /* bytes of the panels that stay after their use, likewise */
@@ -73,7 +72,8 @@ is_in_file (const FileWeights *self,
 {
   return self->parts[layer * LLM_N_OPS + op].tensor != NULL
          && (op != LLM_OP_OUTPUT || !self->has_tied_output)
-         && (self->plan == NULL || llm_repacked_plan_find (self->plan, op, layer) == NULL);
+         && (self->repacked == NULL
+             || llm_repacked_plan_find (self->repacked->plan, op, layer) == NULL);
 }
 
 /* (element-type LlmWeightPiece) (transfer full) */
@@ -101,7 +101,7 @@ llm_weights_list_pieces (LlmWeights *weights)
   GArray *pieces = list_file_pieces (self);
 
   if (has_panel_file (self) && self->kept > 0)
-    llm_weights_add_piece (pieces, self->repacked->map, self->plan->data_offset, self->kept);
+    llm_weights_add_piece (pieces, self->repacked->map, self->repacked->plan->data_offset, self->kept);
   return pieces;
 }
 
@@ -111,7 +111,7 @@ static gpointer
 pack_again (gpointer data)
 {
   FileWeights *self = data;
-  gboolean is_packed = llm_repack_in_memory (self->plan, self->n_threads, self->repacked->data,
+  gboolean is_packed = llm_repack_in_memory (self->repacked->plan, self->n_threads, self->repacked->data,
                                              &self->error);
 
   __atomic_store_n (&self->packed, is_packed ? LLM_READY : LLM_FAILED, __ATOMIC_RELEASE);
@@ -205,7 +205,7 @@ llm_weights_drop (LlmWeights *weights,
       if (self->kept > 0)
         {
           before = self->kept;
-          resident = find_tail (self->repacked->map, self->plan->data_offset, bytes, &self->kept,
+          resident = find_tail (self->repacked->map, self->repacked->plan->data_offset, bytes, &self->kept,
                                 &absent);
           llm_repacked_drop (self->repacked, self->kept, before - self->kept);
         }
@@ -228,10 +228,10 @@ llm_weights_take (LlmWeights *weights)
   if (self->repacked != NULL)
     {
       if (has_panel_file (self))
-        absent += self->plan->bytes - self->kept;
-      self->kept = self->plan->bytes;
-      if (self->staying == self->plan->bytes)
-        llm_repacked_take (self->repacked);
+        absent += self->repacked->plan->bytes - self->kept;
+      self->kept = self->repacked->plan->bytes;
+      if (self->staying == self->repacked->plan->bytes)
+        llm_repacked_set_dropped (self->repacked, FALSE);
     }
   tell_held (self, absent);
   if (packed == LLM_PENDING && self->packing == NULL)
@@ -256,10 +256,10 @@ llm_weights_read_ahead (LlmWeights *weights,
       llm_file_map_prefetch (self->gguf->map, at, bytes);
       return at + bytes < llm_file_map_get_size (self->gguf->map);
     }
-  if (!has_panel_file (self) || at >= self->plan->bytes)
+  if (!has_panel_file (self) || at >= self->repacked->plan->bytes)
     return FALSE;
-  llm_file_map_prefetch (self->repacked->map, self->plan->data_offset + at, bytes);
-  return at + bytes < self->plan->bytes;
+  llm_file_map_prefetch (self->repacked->map, self->repacked->plan->data_offset + at, bytes);
+  return at + bytes < self->repacked->plan->bytes;
 }
 
 void
@@ -271,11 +271,11 @@ llm_weights_keep (LlmWeights *weights,
 
   if (!has_panel_file (self))
     return;
-  self->staying = MIN (bytes, self->plan->bytes);
+  self->staying = MIN (bytes, self->repacked->plan->bytes);
   if (self->staying < before)
     llm_repacked_drop (self->repacked, self->staying, before - self->staying);
   else if (self->staying > before && self->staying == self->kept)
-    llm_repacked_take (self->repacked);
+    llm_repacked_set_dropped (self->repacked, FALSE);
 }
 
 /* What of @matrix does not stay. */
@@ -307,7 +307,7 @@ view_panels (FileWeights             *self,
   };
   if (passing > 0)
     {
-      llm_file_map_prefetch (self->repacked->map, self->plan->data_offset + offset,
+      llm_file_map_prefetch (self->repacked->map, self->repacked->plan->data_offset + offset,
                              passing + PASS_AHEAD_BYTES);
       view->lease = (gpointer) matrix;
     }
@@ -345,8 +345,8 @@ acquire (LlmWeights           *weights,
 
   if (!llm_operator_is_layered (op))
     layer = 0;
-  if (self->plan != NULL)
-    matrix = llm_repacked_plan_find (self->plan, op, layer);
+  if (self->repacked != NULL)
+    matrix = llm_repacked_plan_find (self->repacked->plan, op, layer);
   part = &self->parts[layer * LLM_N_OPS + op];
   memset (view, 0, sizeof *view);
   if (matrix != NULL)
@@ -409,7 +409,6 @@ free_weights (LlmWeights *weights)
   g_clear_pointer (&self->ledger, llm_ledger_unref);
   if (self->repacked != NULL)
     llm_repacked_end (self->repacked, weights->keeps_cache);
-  g_clear_pointer (&self->plan, llm_repacked_plan_unref);
   if (!weights->keeps_cache)
     llm_file_map_drop (map, 0, llm_file_map_get_size (map));
   llm_gguf_unref (self->gguf);
@@ -426,13 +425,12 @@ static const LlmWeightProvider file_provider = {
 
 /* --- making --- */
 
-/* @plan: (transfer full) (nullable), as @repacked. A tensor that several operators share counts for
+/* @repacked: (transfer full) (nullable). A tensor that several operators share counts for
  * each part of it. */
 static LlmWeights *
 new_weights (LlmGguf           *gguf,
              const LlmHparams  *hparams,
              LlmTensorPart     *parts,
-             LlmRepackedPlan   *plan,
              LlmRepacked       *repacked,
              guint              n_threads,
              LlmLedger         *ledger)
@@ -447,7 +445,6 @@ new_weights (LlmGguf           *gguf,
   self->n_layers = hparams->n_layers;
   self->has_tied_output = hparams->has_tied_output;
   self->parts = parts;
-  self->plan = plan;
   self->repacked = repacked;
   self->n_threads = n_threads;
   self->packed = LLM_READY;
@@ -456,7 +453,7 @@ new_weights (LlmGguf           *gguf,
       self->file_bytes += (guint64) parts[i].row_bytes * parts[i].n_out;
   /* in memory, as long as nobody has asked the kernel */
   self->file_kept = llm_file_map_get_size (gguf->map);
-  self->staying = self->kept = plan != NULL ? plan->bytes : 0;
+  self->staying = self->kept = repacked != NULL ? repacked->plan->bytes : 0;
   self->parent.bytes = self->file_bytes + self->kept;
   tell_held (self, 0);
   return &self->parent;
@@ -470,7 +467,7 @@ llm_weights_new_mapped (LlmGguf           *gguf,
 {
   LlmTensorPart *parts = llm_weights_find_parts (gguf, hparams, error);
 
-  return parts != NULL ? new_weights (gguf, hparams, parts, NULL, NULL, 0, ledger) : NULL;
+  return parts != NULL ? new_weights (gguf, hparams, parts, NULL, 0, ledger) : NULL;
 }
 
 LlmWeights *
@@ -489,7 +486,7 @@ llm_weights_new_repacked (LlmGguf           *gguf,
     plan = llm_repacked_plan_new (gguf, hparams, error);
   if (plan != NULL)
     repacked = llm_repacked_cache_get (cache, plan, n_threads, error);
-  return repacked != NULL ? new_weights (gguf, hparams, g_steal_pointer (&parts),
-                                         g_steal_pointer (&plan), repacked, n_threads, ledger)
+  return repacked != NULL ? new_weights (gguf, hparams, g_steal_pointer (&parts), repacked,
+                                         n_threads, ledger)
                           : NULL;
 }

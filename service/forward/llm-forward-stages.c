@@ -240,7 +240,8 @@ run_experts (LlmForward      *self,
 
 /* --- behind the layers, for the rows that want logits --- */
 
-/* All rows with the arithmetic of generated ones, as logits then cost the same precision everywhere. */
+/* All rows with the arithmetic of generated ones, so that logits have the same precision
+ * everywhere. */
 static LlmStatus
 run_logits (LlmForward      *self,
             const LlmStage  *stage,

@@ -82,7 +82,8 @@ read_tasks (const char *text,
 
       if (*lines[i] == '\0')
         continue;
-      if (task == NULL || get_string (task, "prompt") == NULL || get_string (task, "answer") == NULL)
+      if (task == NULL || get_string (task, "prompt") == NULL
+          || get_string (task, "answer") == NULL)
         {
           g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
                        _("Line %u is no task: each is a JSON object with the texts “prompt” "

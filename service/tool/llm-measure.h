@@ -37,7 +37,8 @@ gboolean llm_measure_rows       (LlmForward        *forward,
                                  LlmMeasureFunc     func,
                                  gpointer           data,
                                  GError           **error) G_GNUC_WARN_UNUSED_RESULT;
-/* Ends a call of llm_kv_seq_begin_call(), also when computing rows failed, and does what the store does between calls. @tokens: of all slots. */
+/* Ends a call of llm_kv_seq_begin_call(), also when computing rows failed, and does what the store
+ * does between calls. @tokens: of all slots. */
 void     llm_measure_end        (LlmKvStore        *store,
                                  LlmKvSeq          *seq,
                                  const gint32      *tokens);

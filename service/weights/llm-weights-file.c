@@ -101,7 +101,8 @@ llm_weights_list_pieces (LlmWeights *weights)
   GArray *pieces = list_file_pieces (self);
 
   if (has_panel_file (self) && self->kept > 0)
-    llm_weights_add_piece (pieces, self->repacked->map, self->repacked->plan->data_offset, self->kept);
+    llm_weights_add_piece (pieces, self->repacked->map, self->repacked->plan->data_offset,
+                           self->kept);
   return pieces;
 }
 
@@ -111,8 +112,8 @@ static gpointer
 pack_again (gpointer data)
 {
   FileWeights *self = data;
-  gboolean is_packed = llm_repack_in_memory (self->repacked->plan, self->n_threads, self->repacked->data,
-                                             &self->error);
+  gboolean is_packed = llm_repack_in_memory (self->repacked->plan, self->n_threads,
+                                             self->repacked->data, &self->error);
 
   __atomic_store_n (&self->packed, is_packed ? LLM_READY : LLM_FAILED, __ATOMIC_RELEASE);
   return NULL;
@@ -205,8 +206,8 @@ llm_weights_drop (LlmWeights *weights,
       if (self->kept > 0)
         {
           before = self->kept;
-          resident = find_tail (self->repacked->map, self->repacked->plan->data_offset, bytes, &self->kept,
-                                &absent);
+          resident = find_tail (self->repacked->map, self->repacked->plan->data_offset, bytes,
+                                &self->kept, &absent);
           llm_repacked_drop (self->repacked, self->kept, before - self->kept);
         }
       if (resident < bytes)

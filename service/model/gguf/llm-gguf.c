@@ -96,8 +96,8 @@ llm_gguf_find_tensor (LlmGguf    *self,
   return place > 0 ? llm_gguf_get_tensor (self, place - 1) : NULL;
 }
 
-/* --- a sample of the weights: what tells files with the same header and other weights apart, for the
- * price of some hundred pages --- */
+/* --- a sample of the weights: what tells files with the same header and other weights apart, for
+ * the price of some hundred pages --- */
 
 /* What is read at once: aligned in the file, so that each is one page of the page cache. */
 #define PAGE_BYTES ((guint64) 4096)

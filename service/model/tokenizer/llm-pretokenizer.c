@@ -6,9 +6,9 @@
 
 #include "model/tokenizer/llm-utf8.h"
 
-/* What the patterns tell apart, and the sets that they name: \p{L}, \p{N}, \p{P}, \s, [^\s\p{L}\p{N}].
- * The scripts from U+0800 to U+9FA5 and Hangul, as DeepSeek's pattern lists them, are of another
- * set as well. */
+/* What the patterns tell apart, and the sets that they name: \p{L}, \p{N}, \p{P}, \s and
+ * [^\s\p{L}\p{N}]. The scripts from U+0800 to U+9FA5 and Hangul, as DeepSeek's pattern lists
+ * them, are of another set as well. */
 enum
 {
   LETTER = 1 << 0,

@@ -28,6 +28,13 @@ struct _LlmStage
   LlmOperator ops[LLM_STAGE_MAX_OPS];
   /* (nullable): whether a model has it; by default one that has any of the operators. */
   gboolean (*is_needed) (const LlmHparams *hparams);
+
+  /* Of work on rows: all of it. @vectors: of the operators in their order, each (nullable) where a
+   * model may lack it. */
+  void (*work) (LlmForward *self, const float *const *vectors);
+  /* Of products: where in LlmScratch the input is, and the product of each operator. */
+  gsize x, y[3];
+  gboolean is_residual;   /* of the first operator, for the residual stream; the second is a norm */
 };
 
 /* The stages of one part that a model has. */
@@ -155,11 +162,11 @@ LlmStatus llm_forward_run_angles (LlmForward         *self,
 void      llm_forward_choose_experts (LlmForward     *self);
 void      llm_forward_run_experts (LlmForward        *self);
 
-/* llm-forward-rows.c: work on rows, on all workers. Vectors are those of the stage's operators in
- * their order, each (nullable) where a model may lack it. */
+/* llm-forward-rows.c: work on rows, on all workers, as LlmStage.work has it */
 
 /* x = the rows of the tokens, scaled; the embedding is held */
-void      llm_forward_embed    (LlmForward           *self);
+void      llm_forward_embed    (LlmForward           *self,
+                                const float *const   *embedding);
 /* normed = the norm of x */
 void      llm_forward_normalize (LlmForward          *self,
                                 const float *const   *weight);
@@ -208,15 +215,6 @@ void      llm_forward_multiply_rows (LlmForward      *self,
                                 const LlmRows        *rows,
                                 const LlmProduct     *products,
                                 guint                 n_products);
-/* y = (the weights acquired, whole) × x for @n_rows rows, all with the arithmetic of
- * generated rows: for logits, which so cost the same precision everywhere. */
-void      llm_forward_multiply_whole (LlmForward     *self,
-                                const float          *x,
-                                gsize                 n_in,
-                                float                *y,
-                                gsize                 n_out,
-                                guint                 n_rows);
-
 /* llm-forward-scratch.c */
 
 /* Makes room for the step and points self->scratch into it. */

@@ -57,9 +57,10 @@ embed_rows (guint    first,
 }
 
 void
-llm_forward_embed (LlmForward *self)
+llm_forward_embed (LlmForward         *self,
+                   const float *const *embedding)
 {
-  run_rows (self, self->batch->n_rows, self->hparams->n_embd, embed_rows, NULL);
+  run_rows (self, self->batch->n_rows, self->hparams->n_embd, embed_rows, embedding);
 }
 
 static void

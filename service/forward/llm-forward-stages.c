@@ -13,14 +13,14 @@
 #include <math.h>
 #include <string.h>
 
-/* Acquires those vectors of the stage that the model has; those that it lacks are NULL
- * in @vectors. */
+/* Acquires those vectors of the stage that the model has, and does its work on rows; vectors that
+ * it lacks are NULL. Norms see the full width, whatever the sub-model. */
 static LlmStatus
-acquire_vectors (LlmForward      *self,
-                 const LlmStage  *stage,
-                 const float     *vectors[LLM_STAGE_MAX_OPS],
-                 GError         **error)
+run_rows (LlmForward      *self,
+          const LlmStage  *stage,
+          GError         **error)
 {
+  const float *vectors[LLM_STAGE_MAX_OPS];
   LlmOperator used[LLM_STAGE_MAX_OPS];
   guint n_used = 0;
   LlmStatus status;
@@ -29,12 +29,15 @@ acquire_vectors (LlmForward      *self,
     if (llm_operator_is_used (self->hparams, stage->ops[i]))
       used[n_used++] = stage->ops[i];
   status = llm_forward_acquire (self, used, n_used, TRUE, NULL, error);
+  if (status != LLM_READY)
+    return status;
 
   n_used = 0;
-  for (guint i = 0; i < stage->n_ops && status == LLM_READY; i++)
+  for (guint i = 0; i < stage->n_ops; i++)
     vectors[i] =
       llm_operator_is_used (self->hparams, stage->ops[i]) ? self->held[n_used++].data : NULL;
-  return status;
+  stage->work (self, vectors);
+  return LLM_READY;
 }
 
 /* Acquires whole operators. */
@@ -50,107 +53,41 @@ acquire_whole (LlmForward      *self,
   return llm_forward_acquire (self, stage->ops, stage->n_ops, TRUE, &activation, error);
 }
 
-/* Acquires, and multiplies the first @n_ops when all is there. */
-static LlmStatus
-project (LlmForward      *self,
-         const LlmStage  *stage,
-         guint            n_ops,
-         const float     *x,
-         float *const    *y,
-         gboolean         is_added,
-         GError         **error)
+static float *
+get_scratch (LlmForward *self,
+             gsize       offset)
 {
-  LlmActivation activation = { x, self->batch->n_rows };
-  LlmStatus status = llm_forward_acquire (self, stage->ops, n_ops, FALSE, &activation, error);
-
-  if (status == LLM_READY)
-    llm_forward_multiply (self, stage->ops, n_ops, x, y, is_added);
-  return status;
+  return G_STRUCT_MEMBER (float *, &self->scratch, offset);
 }
 
-/* --- before the layers --- */
-
+/* Acquires the operators that have a place for their product, and multiplies when all is there. */
 static LlmStatus
-run_embedding (LlmForward      *self,
-               const LlmStage  *stage,
-               GError         **error)
+run_product (LlmForward      *self,
+             const LlmStage  *stage,
+             GError         **error)
 {
-  LlmStatus status = llm_forward_acquire (self, stage->ops, 1, TRUE, NULL, error);
+  LlmActivation activation = { get_scratch (self, stage->x), self->batch->n_rows };
+  float *y[LLM_STAGE_MAX_OPS];
+  gboolean is_added = FALSE;
+  guint n_ops = stage->n_ops;
+  LlmStatus status;
 
+  for (guint i = 0; i < n_ops; i++)
+    y[i] = get_scratch (self, stage->y[i]);
+  /* To the residual stream; or left for the next stage, where the model has a norm between. */
+  if (stage->is_residual)
+    {
+      n_ops = 1;
+      is_added = !llm_operator_is_used (self->hparams, stage->ops[1]);
+      y[0] = is_added ? self->scratch.x : self->scratch.normed;
+    }
+  status = llm_forward_acquire (self, stage->ops, n_ops, FALSE, &activation, error);
   if (status == LLM_READY)
-    llm_forward_embed (self);
-  return status;
-}
-
-/* --- both halves of a layer --- */
-
-/* Norms see the full width, whatever the sub-model. */
-static LlmStatus
-run_norm (LlmForward      *self,
-          const LlmStage  *stage,
-          GError         **error)
-{
-  const float *weight[LLM_STAGE_MAX_OPS];
-  LlmStatus status = acquire_vectors (self, stage, weight, error);
-
-  if (status == LLM_READY)
-    llm_forward_normalize (self, weight);
-  return status;
-}
-
-/* Adds the product of the first operator to the residual stream; or leaves it in scratch.normed,
- * where the model has the second, a norm between, for run_residual(). */
-static LlmStatus
-project_residual (LlmForward      *self,
-                  const LlmStage  *stage,
-                  const float     *x,
-                  GError         **error)
-{
-  gboolean is_added = !llm_operator_is_used (self->hparams, stage->ops[1]);
-  float *const y[] = { is_added ? self->scratch.x : self->scratch.normed };
-
-  return project (self, stage, 1, x, y, is_added, error);
-}
-
-/* What comes between a product and the residual stream. */
-static LlmStatus
-run_residual (LlmForward      *self,
-              const LlmStage  *stage,
-              GError         **error)
-{
-  const float *v[LLM_STAGE_MAX_OPS];
-  LlmStatus status = acquire_vectors (self, stage, v, error);
-
-  if (status == LLM_READY)
-    llm_forward_add_residual (self, v);
+    llm_forward_multiply (self, stage->ops, n_ops, activation.values, y, is_added);
   return status;
 }
 
 /* --- attention --- */
-
-static LlmStatus
-run_attention_input (LlmForward      *self,
-                     const LlmStage  *stage,
-                     GError         **error)
-{
-  float *const y[] = { self->scratch.q, self->scratch.k, self->scratch.v };
-
-  return project (self, stage, stage->n_ops, self->scratch.normed, y, FALSE, error);
-}
-
-/* Biases, norms of heads, rotation. */
-static LlmStatus
-run_heads (LlmForward      *self,
-           const LlmStage  *stage,
-           GError         **error)
-{
-  const float *v[LLM_STAGE_MAX_OPS];
-  LlmStatus status = acquire_vectors (self, stage, v, error);
-
-  if (status == LLM_READY)
-    llm_forward_prepare_heads (self, v);
-  return status;
-}
 
 /* The last chunk of a sequence may have to come back before it is written on. */
 static LlmStatus
@@ -261,45 +198,13 @@ run_attention (LlmForward      *self,
   return LLM_READY;
 }
 
-static LlmStatus
-run_attention_output (LlmForward      *self,
-                      const LlmStage  *stage,
-                      GError         **error)
-{
-  return project_residual (self, stage, self->scratch.attended, error);
-}
-
 /* --- feed-forward network --- */
 
-static LlmStatus
-run_ffn_input (LlmForward      *self,
-               const LlmStage  *stage,
-               GError         **error)
+static void
+gate (LlmForward         *self,
+      const float *const *biases)
 {
-  float *const y[] = { self->scratch.gate, self->scratch.up };
-
-  return project (self, stage, stage->n_ops, self->scratch.normed, y, FALSE, error);
-}
-
-static LlmStatus
-run_ffn_gate (LlmForward      *self,
-              const LlmStage  *stage,
-              GError         **error)
-{
-  const float *v[LLM_STAGE_MAX_OPS];
-  LlmStatus status = acquire_vectors (self, stage, v, error);
-
-  if (status == LLM_READY)
-    llm_forward_gate (self, self->batch->n_rows, v);
-  return status;
-}
-
-static LlmStatus
-run_ffn_output (LlmForward      *self,
-                const LlmStage  *stage,
-                GError         **error)
-{
-  return project_residual (self, stage, self->scratch.gate, error);
+  llm_forward_gate (self, self->batch->n_rows, biases);
 }
 
 static gboolean
@@ -313,8 +218,7 @@ run_expert_router (LlmForward      *self,
                    const LlmStage  *stage,
                    GError         **error)
 {
-  float *const y[] = { self->scratch.routed };
-  LlmStatus status = project (self, stage, 1, self->scratch.normed, y, FALSE, error);
+  LlmStatus status = run_product (self, stage, error);
 
   if (status == LLM_READY)
     llm_forward_choose_experts (self);
@@ -336,42 +240,24 @@ run_experts (LlmForward      *self,
 
 /* --- behind the layers, for the rows that want logits --- */
 
-static LlmStatus
-run_output_norm (LlmForward      *self,
-                 const LlmStage  *stage,
-                 GError         **error)
-{
-  const float *weight[LLM_STAGE_MAX_OPS];
-  LlmStatus status = acquire_vectors (self, stage, weight, error);
-
-  if (status == LLM_READY)
-    llm_forward_normalize_wanted (self, weight);
-  return status;
-}
-
+/* All rows with the arithmetic of generated ones, so that logits have the same precision
+ * everywhere. */
 static LlmStatus
 run_logits (LlmForward      *self,
             const LlmStage  *stage,
             GError         **error)
 {
   LlmStatus status = acquire_whole (self, stage, self->scratch.hidden, self->n_logits, error);
+  LlmRows rows = { .values = self->scratch.hidden, .stride = self->hparams->n_embd };
+  LlmProduct product = {
+    .view = &self->held[0],
+    .y = self->scratch.logits,
+    .y_stride = self->hparams->n_vocab,
+    .n_rows = { [LLK_ROWS_GENERATED] = self->n_logits },
+  };
 
   if (status == LLM_READY)
-    llm_forward_multiply_whole (self, self->scratch.hidden, self->hparams->n_embd,
-                                self->scratch.logits, self->hparams->n_vocab, self->n_logits);
-  return status;
-}
-
-static LlmStatus
-run_logits_end (LlmForward      *self,
-                const LlmStage  *stage,
-                GError         **error)
-{
-  const float *bias[LLM_STAGE_MAX_OPS];
-  LlmStatus status = acquire_vectors (self, stage, bias, error);
-
-  if (status == LLM_READY)
-    llm_forward_finish_logits (self, bias);
+    llm_forward_multiply_rows (self, &rows, &product, 1);
   return status;
 }
 
@@ -389,38 +275,48 @@ is_always_needed (const LlmHparams *hparams)
   return TRUE;
 }
 
+#define AT(field) G_STRUCT_OFFSET (LlmScratch, field)
+
 static const LlmStage entry_stages[] = {
-  { "frequencies", llm_forward_run_frequencies, 0, { 0 }, is_always_needed },
-  { "angles", llm_forward_run_angles, 0, { 0 }, is_always_needed },
-  { "embedding", run_embedding, 1, { LLM_OP_TOKEN_EMBEDDING } },
+  { "frequencies", llm_forward_run_frequencies, .is_needed = is_always_needed },
+  { "angles", llm_forward_run_angles, .is_needed = is_always_needed },
+  { "embedding", run_rows, 1, { LLM_OP_TOKEN_EMBEDDING }, .work = llm_forward_embed },
   { NULL },
 };
 
 static const LlmStage layer_stages[] = {
-  { "attention-norm", run_norm, 1, { LLM_OP_ATTENTION_NORM } },
-  { "attention-input", run_attention_input, 3, { LLM_OP_QUERY, LLM_OP_KEY, LLM_OP_VALUE } },
-  { "heads", run_heads, 5, { LLM_OP_QUERY_BIAS, LLM_OP_KEY_BIAS, LLM_OP_VALUE_BIAS,
-                             LLM_OP_QUERY_NORM, LLM_OP_KEY_NORM }, is_always_needed },
-  { "remember", run_remember, 0, { 0 }, is_always_needed },
-  { "attention", run_attention, 0, { 0 }, is_always_needed },
-  { "attention-output", run_attention_output, 2,
-    { LLM_OP_ATTENTION_OUT, LLM_OP_ATTENTION_POST_NORM } },
-  { "attention-residual", run_residual, 2,
-    { LLM_OP_ATTENTION_OUT_BIAS, LLM_OP_ATTENTION_POST_NORM } },
-  { "ffn-norm", run_norm, 1, { LLM_OP_FFN_NORM } },
-  { "ffn-input", run_ffn_input, 2, { LLM_OP_FFN_GATE, LLM_OP_FFN_UP } },
-  { "ffn-gate", run_ffn_gate, 2, { LLM_OP_FFN_GATE_BIAS, LLM_OP_FFN_UP_BIAS }, is_dense },
-  { "ffn-output", run_ffn_output, 2, { LLM_OP_FFN_DOWN, LLM_OP_FFN_POST_NORM }, is_dense },
-  { "expert-router", run_expert_router, 1, { LLM_OP_EXPERT_ROUTER } },
+  { "attention-norm", run_rows, 1, { LLM_OP_ATTENTION_NORM }, .work = llm_forward_normalize },
+  { "attention-input", run_product, 3, { LLM_OP_QUERY, LLM_OP_KEY, LLM_OP_VALUE },
+    .x = AT (normed), .y = { AT (q), AT (k), AT (v) } },
+  { "heads", run_rows, 5, { LLM_OP_QUERY_BIAS, LLM_OP_KEY_BIAS, LLM_OP_VALUE_BIAS,
+                            LLM_OP_QUERY_NORM, LLM_OP_KEY_NORM },
+    .is_needed = is_always_needed, .work = llm_forward_prepare_heads },
+  { "remember", run_remember, .is_needed = is_always_needed },
+  { "attention", run_attention, .is_needed = is_always_needed },
+  { "attention-output", run_product, 2, { LLM_OP_ATTENTION_OUT, LLM_OP_ATTENTION_POST_NORM },
+    .x = AT (attended), .is_residual = TRUE },
+  { "attention-residual", run_rows, 2, { LLM_OP_ATTENTION_OUT_BIAS, LLM_OP_ATTENTION_POST_NORM },
+    .work = llm_forward_add_residual },
+  { "ffn-norm", run_rows, 1, { LLM_OP_FFN_NORM }, .work = llm_forward_normalize },
+  { "ffn-input", run_product, 2, { LLM_OP_FFN_GATE, LLM_OP_FFN_UP },
+    .x = AT (normed), .y = { AT (gate), AT (up) } },
+  { "ffn-gate", run_rows, 2, { LLM_OP_FFN_GATE_BIAS, LLM_OP_FFN_UP_BIAS }, .is_needed = is_dense,
+    .work = gate },
+  { "ffn-output", run_product, 2, { LLM_OP_FFN_DOWN, LLM_OP_FFN_POST_NORM },
+    .is_needed = is_dense, .x = AT (gate), .is_residual = TRUE },
+  { "expert-router", run_expert_router, 1, { LLM_OP_EXPERT_ROUTER },
+    .x = AT (normed), .y = { AT (routed) } },
   { "experts", run_experts, 3, { LLM_OP_EXPERT_GATE, LLM_OP_EXPERT_UP, LLM_OP_EXPERT_DOWN } },
-  { "ffn-residual", run_residual, 2, { LLM_OP_FFN_DOWN_BIAS, LLM_OP_FFN_POST_NORM } },
+  { "ffn-residual", run_rows, 2, { LLM_OP_FFN_DOWN_BIAS, LLM_OP_FFN_POST_NORM },
+    .work = llm_forward_add_residual },
   { NULL },
 };
 
 static const LlmStage exit_stages[] = {
-  { "output-norm", run_output_norm, 1, { LLM_OP_OUTPUT_NORM } },
-  { "logits", run_logits, 1, { LLM_OP_OUTPUT }, is_always_needed },
-  { "logits-end", run_logits_end, 1, { LLM_OP_OUTPUT_BIAS }, needs_logits_end },
+  { "output-norm", run_rows, 1, { LLM_OP_OUTPUT_NORM }, .work = llm_forward_normalize_wanted },
+  { "logits", run_logits, 1, { LLM_OP_OUTPUT }, .is_needed = is_always_needed },
+  { "logits-end", run_rows, 1, { LLM_OP_OUTPUT_BIAS }, .is_needed = needs_logits_end,
+    .work = llm_forward_finish_logits },
   { NULL },
 };
 

@@ -146,23 +146,3 @@ llm_forward_multiply_rows (LlmForward       *self,
 
   llm_matmul_run (&matmul, rows, products, n_products);
 }
-
-void
-llm_forward_multiply_whole (LlmForward  *self,
-                            const float *x,
-                            gsize        n_in,
-                            float       *y,
-                            gsize        n_out,
-                            guint        n_rows)
-{
-  LlmMatmul matmul = make_matmul (self);
-  LlmRows rows = { .values = x, .stride = n_in };
-  LlmProduct product = {
-    .view = &self->held[0],
-    .y = y,
-    .y_stride = n_out,
-    .n_rows = { [LLK_ROWS_GENERATED] = n_rows },
-  };
-
-  llm_matmul_run (&matmul, &rows, &product, 1);
-}

@@ -297,33 +297,15 @@ llm_forward_resume (LlmForward *self,
   return status;
 }
 
-/* Where the results of @row are, -1 when it has none. */
-static gint
-find_results (LlmForward *self,
-              guint       row)
-{
-  if (self->batch != NULL || self->block == NULL || row >= self->n_done_rows)
-    return -1;
-
-  return self->logits_of[row];
-}
-
 const float *
 llm_forward_get_logits (LlmForward *self,
                         guint       row)
 {
-  gint index = find_results (self, row);
+  if (self->batch != NULL || self->block == NULL || row >= self->n_done_rows ||
+      self->logits_of[row] < 0)
+    return NULL;
 
-  return index < 0 ? NULL : self->scratch.logits + (gsize) index * self->hparams->n_vocab;
-}
-
-const float *
-llm_forward_get_hidden (LlmForward *self,
-                        guint       row)
-{
-  gint index = find_results (self, row);
-
-  return index < 0 ? NULL : self->scratch.hidden + (gsize) index * self->hparams->n_embd;
+  return self->scratch.logits + (gsize) self->logits_of[row] * self->hparams->n_vocab;
 }
 
 guint64

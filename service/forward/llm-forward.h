@@ -63,10 +63,6 @@ void         llm_forward_abandon     (LlmForward       *self);
  * begin or trim; NULL when the row did not ask for them. */
 const float *llm_forward_get_logits  (LlmForward       *self,
                                       guint             row);
-/* Final hidden state (after the output norm) of the same row: n_embd floats. */
-const float *llm_forward_get_hidden  (LlmForward       *self,
-                                      guint             row);
-
 /* Scratch memory held, and giving it back between steps. */
 guint64      llm_forward_get_scratch (LlmForward       *self);
 guint64      llm_forward_trim        (LlmForward       *self);

@@ -7,7 +7,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -25,8 +24,15 @@ typedef struct
 {
   guint64 bytes;
   struct timespec used;
-  char name[];
+  char *path;
 } Entry;
+
+static void
+free_entry (gpointer data)
+{
+  g_free (((Entry *) data)->path);
+  g_free (data);
+}
 
 static gboolean
 fail (GError    **error,
@@ -67,68 +73,65 @@ compare_used (gconstpointer a,
 
 /* What a process that was killed left. */
 static void
-remove_stale_part (int         folder,
-                   const char *name)
+remove_stale_part (const char        *path,
+                   const struct stat *status)
 {
-  struct stat status;
   int fd;
 
-  if (fstatat (folder, name, &status, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG (status.st_mode) ||
-      status.st_mtim.tv_sec > g_get_real_time () / G_USEC_PER_SEC - PART_AGE_S)
+  if (status->st_mtim.tv_sec > g_get_real_time () / G_USEC_PER_SEC - PART_AGE_S)
     return;
-  fd = openat (folder, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  fd = open (path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (fd < 0)
     return;
   if (flock (fd, LOCK_EX | LOCK_NB) == 0)
-    unlinkat (folder, name, 0);
+    unlink (path);
   close (fd);
 }
 
 /* (element-type Entry) (transfer full): the finished files, least recently used
  * first; removes what is left of unfinished ones. */
 static GPtrArray *
-list_entries (const char *path,
-              int         folder)
+list_entries (const char *folder)
 {
-  GPtrArray *entries = g_ptr_array_new_with_free_func (g_free);
-  g_autoptr(GDir) dir = g_dir_open (path, 0, NULL);
+  GPtrArray *entries = g_ptr_array_new_with_free_func (free_entry);
+  g_autoptr(GDir) dir = g_dir_open (folder, 0, NULL);
   const char *name;
 
   while (dir != NULL && (name = g_dir_read_name (dir)) != NULL)
     {
+      g_autofree char *path = g_build_filename (folder, name, NULL);
       struct stat status;
       Entry *entry;
 
-      if (g_str_has_prefix (name, PART_PREFIX))
-        remove_stale_part (folder, name);
-      if (!g_str_has_suffix (name, LLM_CACHE_SUFFIX) ||
-          fstatat (folder, name, &status, AT_SYMLINK_NOFOLLOW) < 0 || !S_ISREG (status.st_mode))
+      if (lstat (path, &status) < 0 || !S_ISREG (status.st_mode))
         continue;
-      entry = g_malloc (sizeof *entry + strlen (name) + 1);
-      strcpy (entry->name, name);
-      entry->bytes = (guint64) status.st_blocks * 512;
-      entry->used = status.st_atim;
+      if (g_str_has_prefix (name, PART_PREFIX))
+        remove_stale_part (path, &status);
+      if (!g_str_has_suffix (name, LLM_CACHE_SUFFIX))
+        continue;
+      entry = g_new (Entry, 1);
+      *entry = (Entry) { (guint64) status.st_blocks * 512, status.st_atim,
+                         g_steal_pointer (&path) };
       g_ptr_array_add (entries, entry);
     }
   g_ptr_array_sort (entries, compare_used);
   return entries;
 }
 
-static gboolean
-make_room (const char  *path,
-           int          folder,
-           guint64      bytes,
-           guint64      limit,
-           GError     **error)
+gboolean
+llm_cache_folder_make_room (const char  *folder,
+                            guint64      bytes,
+                            guint64      limit,
+                            GError     **error)
 {
-  g_autoptr(GPtrArray) entries = list_entries (path, folder);
-  g_autofree char *shown = g_filename_display_name (path);
+  g_autoptr(GPtrArray) entries = list_entries (folder);
+  g_autofree char *shown = g_filename_display_name (folder);
   struct statvfs status;
   guint64 held = 0;
   guint64 available;
 
-  if (fstatvfs (folder, &status) < 0)
-    return fail (error, path, errno);
+  if (statvfs (folder, &status) < 0)
+    return fail (error, folder, errno);
   available = (guint64) status.f_bavail * status.f_frsize;
   for (guint i = 0; i < entries->len; i++)
     held += ((Entry *) g_ptr_array_index (entries, i))->bytes;
@@ -143,7 +146,7 @@ make_room (const char  *path,
     {
       const Entry *entry = g_ptr_array_index (entries, i);
 
-      if (unlinkat (folder, entry->name, 0) < 0 && errno != ENOENT)
+      if (unlink (entry->path) < 0 && errno != ENOENT)
         continue;
       held -= entry->bytes;
       available += entry->bytes;
@@ -153,21 +156,6 @@ make_room (const char  *path,
   return llm_fail (error, LLMSVC_ERROR_FAILED,
                    "“%s” holds files of another user, which leave no room for %ju bytes", shown,
                    bytes);
-}
-
-gboolean
-llm_cache_folder_make_room (const char  *folder,
-                            guint64      bytes,
-                            guint64      limit,
-                            GError     **error)
-{
-  gboolean has_room;
-  int fd = open (folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (fd < 0)
-    return fail (error, folder, errno);
-  has_room = make_room (folder, fd, bytes, limit, error);
-  close (fd);
-  return has_room;
 }
 
 /* Writing past the limit of a process brings a signal that ends it. */
@@ -215,6 +203,28 @@ llm_cache_folder_create (const char  *folder,
     }
   *path = g_steal_pointer (&name);
   return fd;
+}
+
+gboolean
+llm_cache_folder_write (int           fd,
+                        gconstpointer bytes,
+                        gsize         size,
+                        guint64       offset)
+{
+  for (gsize done = 0; done < size;)
+    {
+      gssize n = pwrite (fd, (const guint8 *) bytes + done, size - done, (off_t) (offset + done));
+
+      if (n < 0 && errno == EINTR)
+        continue;
+      if (n <= 0)
+        {
+          errno = n == 0 ? EIO : errno;
+          return FALSE;
+        }
+      done += (gsize) n;
+    }
+  return TRUE;
 }
 
 void

@@ -39,6 +39,12 @@ int      llm_cache_folder_create (const char *folder,
                                   char      **path,
                                   GError    **error);
 
+/* Writes all of @bytes at @offset; FALSE with errno set. */
+gboolean llm_cache_folder_write  (int           fd,
+                                  gconstpointer bytes,
+                                  gsize         size,
+                                  guint64       offset);
+
 /* Notes that the open file was used now. Does nothing on files of others. */
 void     llm_cache_folder_touch  (int         fd);
 

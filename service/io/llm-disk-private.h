@@ -28,7 +28,6 @@ typedef struct
   gsize n_done;          /* bytes that earlier transfers moved */
   guint n_retries;
   gssize result;         /* of the last transfer; then of the request */
-  gint64 due_us;         /* of a paced queue: not answered before */
 } LlmDiskOp;
 
 typedef struct _LlmDiskUring LlmDiskUring;

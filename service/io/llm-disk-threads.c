@@ -4,8 +4,6 @@
  * transfer. More of them would gain little: with requests of this size one keeps most disks
  * busy. */
 
-#define G_LOG_DOMAIN "llm-io"
-
 #include "io/llm-disk-private.h"
 
 #include <errno.h>
@@ -16,12 +14,8 @@
 struct _LlmDiskThreads
 {
   int event_fd;
-  GThread *threads[N_THREADS];
-  GMutex lock;
-  GCond changed;
-  GQueue asked;          /* (element-type LlmDiskOp), guarded by lock */
-  GQueue finished;       /* (element-type LlmDiskOp), guarded by lock */
-  gboolean is_ending;    /* guarded by lock */
+  GThreadPool *pool;
+  GAsyncQueue *finished;   /* (element-type LlmDiskOp) */
 };
 
 static gssize
@@ -40,40 +34,24 @@ transfer (const LlmDiskOp *op)
   return n < 0 ? -errno : n;
 }
 
-static gpointer
-run_thread (gpointer data)
+static void
+run (gpointer data,
+     gpointer user_data)
 {
-  LlmDiskThreads *self = data;
+  LlmDiskThreads *self = user_data;
+  LlmDiskOp *op = data;
   const guint64 one = 1;
 
-  g_mutex_lock (&self->lock);
-  while (!self->is_ending)
-    {
-      LlmDiskOp *op = g_queue_pop_head (&self->asked);
-
-      if (op == NULL)
-        {
-          g_cond_wait (&self->changed, &self->lock);
-          continue;
-        }
-      g_mutex_unlock (&self->lock);
-      op->result = transfer (op);
-      g_mutex_lock (&self->lock);
-      g_queue_push_tail (&self->finished, op);
-      (void) !write (self->event_fd, &one, sizeof one);
-    }
-  g_mutex_unlock (&self->lock);
-  return NULL;
+  op->result = transfer (op);
+  g_async_queue_push (self->finished, op);
+  (void) !write (self->event_fd, &one, sizeof one);
 }
 
 void
 llm_disk_threads_submit (LlmDiskThreads *self,
                          LlmDiskOp      *op)
 {
-  g_mutex_lock (&self->lock);
-  g_queue_push_tail (&self->asked, op);
-  g_cond_signal (&self->changed);
-  g_mutex_unlock (&self->lock);
+  g_thread_pool_push (self->pool, op, NULL);
 }
 
 void
@@ -82,25 +60,15 @@ llm_disk_threads_reap (LlmDiskThreads *self,
 {
   LlmDiskOp *op;
 
-  g_mutex_lock (&self->lock);
-  while ((op = g_queue_pop_head (&self->finished)) != NULL)
+  while ((op = g_async_queue_try_pop (self->finished)) != NULL)
     g_queue_push_tail (finished, op);
-  g_mutex_unlock (&self->lock);
 }
 
 void
 llm_disk_threads_free (LlmDiskThreads *self)
 {
-  g_mutex_lock (&self->lock);
-  self->is_ending = TRUE;
-  g_cond_broadcast (&self->changed);
-  g_mutex_unlock (&self->lock);
-  for (guint i = 0; i < N_THREADS; i++)
-    g_thread_join (self->threads[i]);
-  g_queue_clear (&self->asked);
-  g_queue_clear (&self->finished);
-  g_mutex_clear (&self->lock);
-  g_cond_clear (&self->changed);
+  g_thread_pool_free (self->pool, FALSE, TRUE);
+  g_async_queue_unref (self->finished);
   g_free (self);
 }
 
@@ -110,9 +78,7 @@ llm_disk_threads_new (int event_fd)
   LlmDiskThreads *self = g_new0 (LlmDiskThreads, 1);
 
   self->event_fd = event_fd;
-  g_mutex_init (&self->lock);
-  g_cond_init (&self->changed);
-  for (guint i = 0; i < N_THREADS; i++)
-    self->threads[i] = g_thread_new ("llm-disk", run_thread, self);
+  self->finished = g_async_queue_new ();
+  self->pool = g_thread_pool_new (run, self, N_THREADS, TRUE, NULL);
   return self;
 }

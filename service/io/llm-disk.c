@@ -39,11 +39,6 @@ struct _LlmDisk
   GQueue finished;                        /* (element-type LlmDiskOp) (owned): to be answered */
   gboolean is_answering;
   gboolean is_ending;
-
-  guint latency_us;                       /* of a paced queue */
-  guint64 bytes_per_second;               /* 0: it is not paced */
-  gint64 idle_us;                         /* when the device has done all it was asked for */
-  GQueue held;                            /* (element-type LlmDiskOp): by rising due_us */
 };
 
 G_STATIC_ASSERT (N_BUFFERS <= 32);
@@ -83,23 +78,6 @@ count_pending (LlmDisk *self)
   for (guint i = 0; i < LLM_N_DISK_CLASSES; i++)
     n += self->n_pending[i];
   return n;
-}
-
-void
-llm_disk_set_pace (LlmDisk *self,
-                   guint    latency_us,
-                   guint64  bytes_per_second)
-{
-  self->latency_us = latency_us;
-  self->bytes_per_second = bytes_per_second;
-}
-
-static void
-clear_event (LlmDisk *self)
-{
-  guint64 count;
-
-  (void) !read (self->event_fd, &count, sizeof count);
 }
 
 /* --- buffers --- */
@@ -208,12 +186,6 @@ begin_waiting (LlmDisk *self)
       self->n_under_way[op->io_class]++;
       if (op->is_write)
         op->fill (op->memory, op->length, op->data);
-      if (self->bytes_per_second > 0)
-        {
-          self->idle_us = MAX (g_get_monotonic_time () + self->latency_us, self->idle_us)
-                          + (gint64) (op->length * G_USEC_PER_SEC / self->bytes_per_second);
-          op->due_us = self->idle_us;
-        }
       submit (self, op);
     }
   if (self->uring != NULL)
@@ -251,21 +223,9 @@ needs_more (LlmDiskOp *op)
   return FALSE;
 }
 
-static int
-compare_due (gconstpointer a,
-             gconstpointer b,
-             gpointer      data)
-{
-  const LlmDiskOp *x = a;
-  const LlmDiskOp *y = b;
-
-  return (x->due_us > y->due_us) - (x->due_us < y->due_us);
-}
-
 static void
 take_finished (LlmDisk *self)
 {
-  gint64 now_us = self->bytes_per_second > 0 ? g_get_monotonic_time () : 0;
   GQueue arrived = G_QUEUE_INIT;
   LlmDiskOp *op;
 
@@ -276,16 +236,11 @@ take_finished (LlmDisk *self)
   while ((op = g_queue_pop_head (&arrived)) != NULL)
     if (needs_more (op))
       submit (self, op);
-    else if (op->due_us > 0)
-      g_queue_insert_sorted (&self->held, op, compare_due, NULL);
     else
-      g_queue_push_tail (&self->held, op);
-  while ((op = g_queue_peek_head (&self->held)) != NULL && op->due_us <= now_us)
-    {
-      g_queue_pop_head (&self->held);
-      self->n_under_way[op->io_class]--;
-      g_queue_push_tail (&self->finished, op);
-    }
+      {
+        self->n_under_way[op->io_class]--;
+        g_queue_push_tail (&self->finished, op);
+      }
 }
 
 /* Those that are there now: a callback that asks again must not keep us here. */
@@ -321,12 +276,12 @@ llm_disk_poll (LlmDisk *self,
   for (;;)
     {
       struct pollfd event = { .fd = self->event_fd, .events = POLLIN };
-      const LlmDiskOp *held;
       struct timespec wait;
       gint64 now_us, left_us;
+      guint64 count;
       guint n;
 
-      clear_event (self);
+      (void) !read (self->event_fd, &count, sizeof count);
       take_finished (self);
       begin_waiting (self);
       n = answer_finished (self);
@@ -338,8 +293,7 @@ llm_disk_poll (LlmDisk *self,
         end_us = timeout_us > G_MAXINT64 - now_us ? G_MAXINT64 : now_us + timeout_us;
       if (now_us >= end_us)
         return 0;
-      held = g_queue_peek_head (&self->held);
-      left_us = (held != NULL ? MIN (MAX (held->due_us, now_us), end_us) : end_us) - now_us;
+      left_us = end_us - now_us;
       wait.tv_sec = left_us / G_USEC_PER_SEC;
       wait.tv_nsec = left_us % G_USEC_PER_SEC * 1000;
       ppoll (&event, 1, &wait, NULL);
@@ -409,16 +363,16 @@ llm_disk_open (LlmDisk    *self,
 }
 
 static void
-ask (LlmDisk         *self,
-     const LlmDiskOp *request)
+ask (LlmDisk   *self,
+     LlmDiskOp  request)
 {
   LlmDiskOp *op;
 
-  g_return_if_fail (request->io_class < LLM_N_DISK_CLASSES);
-  g_return_if_fail (request->length <= LLM_DISK_MAX_BYTES);
-  g_return_if_fail (request->length % LLM_DISK_BLOCK == 0 && request->offset % LLM_DISK_BLOCK == 0);
+  g_return_if_fail (request.io_class < LLM_N_DISK_CLASSES);
+  g_return_if_fail (request.length <= LLM_DISK_MAX_BYTES);
+  g_return_if_fail (request.length % LLM_DISK_BLOCK == 0 && request.offset % LLM_DISK_BLOCK == 0);
 
-  op = g_memdup2 (request, sizeof *request);
+  op = g_memdup2 (&request, sizeof request);
   op->buffer = -1;
   self->n_pending[op->io_class]++;
   if ((op->length == 0 && op->work == NULL) || self->is_ending)
@@ -439,10 +393,8 @@ llm_disk_read (LlmDisk      *self,
                LlmDiskDone   done,
                gpointer      data)
 {
-  const LlmDiskOp request = { .io_class = io_class, .fd = fd, .offset = offset, .length = length,
-                              .done = done, .data = data };
-
-  ask (self, &request);
+  ask (self, (LlmDiskOp) { .io_class = io_class, .fd = fd, .offset = offset, .length = length,
+                           .done = done, .data = data });
 }
 
 void
@@ -455,10 +407,8 @@ llm_disk_write (LlmDisk      *self,
                 LlmDiskDone   done,
                 gpointer      data)
 {
-  const LlmDiskOp request = { .io_class = io_class, .is_write = TRUE, .fd = fd, .offset = offset,
-                              .length = length, .fill = fill, .done = done, .data = data };
-
-  ask (self, &request);
+  ask (self, (LlmDiskOp) { .io_class = io_class, .is_write = TRUE, .fd = fd, .offset = offset,
+                           .length = length, .fill = fill, .done = done, .data = data });
 }
 
 void
@@ -468,8 +418,6 @@ llm_disk_run (LlmDisk      *self,
               LlmDiskDone   done,
               gpointer      data)
 {
-  const LlmDiskOp request = { .io_class = io_class, .fd = -1, .work = work, .done = done,
-                              .data = data };
-
-  ask (self, &request);
+  ask (self, (LlmDiskOp) { .io_class = io_class, .fd = -1, .work = work, .done = done,
+                           .data = data });
 }

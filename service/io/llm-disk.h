@@ -48,12 +48,6 @@ typedef gssize (*LlmDiskWork) (gpointer data);
 /* "uring", "threads", or NULL for the first that works. Fails with UNSUPPORTED. */
 LlmDisk    *llm_disk_new       (const char   *backend,
                                 GError      **error) G_GNUC_WARN_UNUSED_RESULT;
-/* From here on requests take at least as long as on a device that begins to transfer @latency_us
- * after it was asked and then transfers @bytes_per_second, reads and writes alike, one after the
- * other: for measurements that repeat. */
-void        llm_disk_set_pace  (LlmDisk      *self,
-                                guint         latency_us,
-                                guint64       bytes_per_second);
 /* Waits for what is under way; what is not yet begun ends with -ECANCELED. */
 void        llm_disk_free      (LlmDisk      *self);
 

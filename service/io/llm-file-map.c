@@ -68,29 +68,6 @@ get_code (void)
   return errno == ENOMEM ? LLMSVC_ERROR_NO_MEMORY : LLMSVC_ERROR_FAILED;
 }
 
-static void
-set_open_error (GError    **error,
-                const char *shown)
-{
-  llm_fail (error, get_code (), "Can't open “%s”: %s", shown, g_strerror (errno));
-}
-
-static LlmFileIdentity
-make_identity (const struct stat *status)
-{
-  return (LlmFileIdentity) {
-    .device = status->st_dev,
-    .inode = status->st_ino,
-    .size = (guint64) status->st_size,
-    .modified_s = status->st_mtim.tv_sec,
-    .modified_ns = status->st_mtim.tv_nsec,
-    .changed_s = status->st_ctim.tv_sec,
-    .changed_ns = status->st_ctim.tv_nsec,
-    .uid = status->st_uid,
-    .mode = status->st_mode,
-  };
-}
-
 gboolean
 llm_file_identity_read (int              fd,
                         LlmFileIdentity *identity)
@@ -99,7 +76,17 @@ llm_file_identity_read (int              fd,
 
   if (fstat (fd, &status) < 0)
     return FALSE;
-  *identity = make_identity (&status);
+  *identity = (LlmFileIdentity) {
+    .device = status.st_dev,
+    .inode = status.st_ino,
+    .size = (guint64) status.st_size,
+    .modified_s = status.st_mtim.tv_sec,
+    .modified_ns = status.st_mtim.tv_nsec,
+    .changed_s = status.st_ctim.tv_sec,
+    .changed_ns = status.st_ctim.tv_nsec,
+    .uid = status.st_uid,
+    .mode = status.st_mode,
+  };
   return TRUE;
 }
 
@@ -113,17 +100,21 @@ llm_file_identity_equal (const LlmFileIdentity *a,
          a->changed_s == b->changed_s && a->changed_ns == b->changed_ns;
 }
 
-/* Cuts the range to the file. */
+/* What of the range is in the file, from the page on where it begins. FALSE for nothing, and for
+ * bytes. */
 static gboolean
-clamp_range (LlmFileMap *self,
-             guint64     offset,
-             guint64    *length)
+find_pages (LlmFileMap *self,
+            guint64     offset,
+            guint64     length,
+            guint64    *begin,
+            guint64    *end)
 {
-  if (offset >= self->size)
+  if (self->fd < 0 || offset >= self->size || length == 0)
     return FALSE;
 
-  *length = MIN (*length, self->size - offset);
-  return *length > 0;
+  *begin = offset & ~(guint64) (page_size - 1);
+  *end = offset + MIN (length, self->size - offset);
+  return TRUE;
 }
 
 /* The file at an address that is a multiple of a huge page: a larger piece of
@@ -170,7 +161,7 @@ is_told_of_cache (int    fd,
   return uid == geteuid () || faccessat (AT_FDCWD, path, W_OK, AT_EACCESS) == 0;
 }
 
-/* Takes @fd. */
+/* Takes @fd; -1 with errno set where it could not be opened. */
 static LlmFileMap *
 new_for_fd (int          fd,
             const char  *path,
@@ -179,36 +170,31 @@ new_for_fd (int          fd,
 {
   g_autoptr(LlmFileMap) self = g_new0 (LlmFileMap, 1);
   g_autofree char *shown = g_filename_display_name (path);
-  struct stat status;
   void *data;
 
   g_atomic_ref_count_init (&self->ref_count);
   self->fd = fd;
-  if (fstat (self->fd, &status) < 0)
-    {
-      set_open_error (error, shown);
-      return NULL;
-    }
+  if (fd < 0 || !llm_file_identity_read (fd, &self->identity))
+    return llm_fail_null (error, get_code (), "Can't open “%s”: %s", shown, g_strerror (errno));
 
-  if (S_ISDIR (status.st_mode))
+  if (S_ISDIR (self->identity.mode))
     return llm_fail_null (error, LLMSVC_ERROR_INVALID_ARGUMENT,
                           "“%s” is a folder, a file is needed", shown);
-  if (!S_ISREG (status.st_mode))
+  if (!S_ISREG (self->identity.mode))
     return llm_fail_null (error, LLMSVC_ERROR_INVALID_ARGUMENT,
                           "“%s” is a special file, a regular one is needed", shown);
-  if (status.st_size == 0)
+  if (self->identity.size == 0)
     return llm_fail_null (error, LLMSVC_ERROR_INVALID_ARGUMENT, "“%s” is an empty file", shown);
 
   if (is_huge)
-    data = map_aligned (self->fd, (size_t) status.st_size);
+    data = map_aligned (fd, self->identity.size);
   else
-    data = mmap (NULL, (size_t) status.st_size, PROT_READ, MAP_SHARED, self->fd, 0);
+    data = mmap (NULL, self->identity.size, PROT_READ, MAP_SHARED, fd, 0);
   if (data == MAP_FAILED)
     return llm_fail_null (error, get_code (), "Can't map “%s”: %s", shown, g_strerror (errno));
   self->data = data;
-  self->size = (guint64) status.st_size;
-  self->identity = make_identity (&status);
-  self->is_told = is_told_of_cache (self->fd, status.st_uid);
+  self->size = self->identity.size;
+  self->is_told = is_told_of_cache (fd, self->identity.uid);
 
   self->guard = llm_map_guard_enter (self->data, self->size);
   if (self->guard == NULL)
@@ -223,19 +209,9 @@ LlmFileMap *
 llm_file_map_open (const char  *path,
                    GError     **error)
 {
-  int fd;
-
   begin_first ();
   /* Not to wait for the other end when it is a pipe. */
-  fd = open (path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (fd < 0)
-    {
-      g_autofree char *shown = g_filename_display_name (path);
-
-      set_open_error (error, shown);
-      return NULL;
-    }
-  return new_for_fd (fd, path, FALSE, error);
+  return new_for_fd (open (path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY), path, FALSE, error);
 }
 
 LlmFileMap *
@@ -328,15 +304,14 @@ llm_file_map_get_fd (LlmFileMap *self)
 gboolean
 llm_file_map_is_damaged (LlmFileMap *self)
 {
-  struct stat status;
+  LlmFileIdentity now;
 
   if (self->guard == NULL)
     return FALSE;
 
-  return llm_map_guard_is_damaged (self->guard) || fstat (self->fd, &status) < 0 ||
-         (guint64) status.st_size != self->size ||
-         status.st_mtim.tv_sec != self->identity.modified_s ||
-         status.st_mtim.tv_nsec != self->identity.modified_ns;
+  return llm_map_guard_is_damaged (self->guard) || !llm_file_identity_read (self->fd, &now) ||
+         now.size != self->size || now.modified_s != self->identity.modified_s ||
+         now.modified_ns != self->identity.modified_ns;
 }
 
 void
@@ -391,22 +366,18 @@ llm_file_map_count_resident (LlmFileMap *self,
   guint64 begin, end, count = 0;
   int pagemap = -1;
 
-  if (!clamp_range (self, offset, &length))
-    return 0;
-  if (self->fd < 0)
-    return length;
+  if (!find_pages (self, offset, length, &begin, &end))
+    return self->fd < 0 && offset < self->size ? MIN (length, self->size - offset) : 0;
   if (!self->is_told)
     pagemap = open ("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
 
-  end = offset + length;
-  begin = offset & ~(guint64) (page_size - 1);
   for (guint64 at = begin; at < end; at += MINCORE_PAGES * page_size)
     {
       gsize n = (MIN (end - at, MINCORE_PAGES * page_size) + page_size - 1) / page_size;
 
       if (!read_residency (self, pagemap, self->data + at, n, is_there))
         {
-          count = length;
+          count = end - offset;
           break;
         }
       for (gsize i = 0; i < n; i++)
@@ -443,13 +414,10 @@ llm_file_map_prefetch (LlmFileMap *self,
                        guint64     offset,
                        guint64     length)
 {
-  guint64 begin;
+  guint64 begin, end;
 
-  if (self->fd < 0 || !clamp_range (self, offset, &length))
-    return;
-
-  begin = offset & ~(guint64) (page_size - 1);
-  madvise ((void *) (self->data + begin), offset + length - begin, MADV_WILLNEED);
+  if (find_pages (self, offset, length, &begin, &end))
+    madvise ((void *) (self->data + begin), end - begin, MADV_WILLNEED);
 }
 
 /* By pieces, as one call holds up who maps or unmaps in this process. A kernel
@@ -462,11 +430,8 @@ llm_file_map_populate (LlmFileMap *self,
   guint64 begin, end;
   int advice = MADV_POPULATE_READ;
 
-  if (self->fd < 0 || !clamp_range (self, offset, &length))
+  if (!find_pages (self, offset, length, &begin, &end))
     return;
-
-  begin = offset & ~(guint64) (page_size - 1);
-  end = offset + length;
   for (guint64 at = begin; at < end; at += POPULATE_BYTES)
     {
       gsize span = (gsize) MIN (end - at, POPULATE_BYTES);
@@ -487,12 +452,12 @@ llm_file_map_drop (LlmFileMap *self,
 {
   guint64 begin, end;
 
-  if (self->fd < 0 || !clamp_range (self, offset, &length))
+  if (!find_pages (self, offset, length, &begin, &end))
     return;
 
   /* A page that neighbours share stays; the last one of the file is nobody else's. */
   begin = (offset + page_size - 1) & ~(guint64) (page_size - 1);
-  end = offset + length == self->size ? self->size : (offset + length) & ~(guint64) (page_size - 1);
+  end = end == self->size ? end : end & ~(guint64) (page_size - 1);
   if (begin >= end)
     return;
 

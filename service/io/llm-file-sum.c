@@ -122,20 +122,12 @@ on_read (gssize        n,
   self->at += piece;
 }
 
-static gboolean
-is_unchanged (LlmFileSum *self)
-{
-  LlmFileIdentity now;
-
-  return llm_file_identity_read (self->fd, &now) &&
-         llm_file_identity_equal (&now, &self->identity, TRUE);
-}
-
 LlmStatus
 llm_file_sum_work (LlmFileSum  *self,
                    char        *digits,
                    GError     **error)
 {
+  LlmFileIdentity now;
   gsize length;
   XXH128_hash_t sum;
 
@@ -155,7 +147,8 @@ llm_file_sum_work (LlmFileSum  *self,
       return LLM_PENDING;
     }
   /* Also what was written and then read: its time tells. */
-  if (!is_unchanged (self))
+  if (!llm_file_identity_read (self->fd, &now) ||
+      !llm_file_identity_equal (&now, &self->identity, TRUE))
     {
       llm_fail (error, LLMSVC_ERROR_FAILED, "It was changed while it was in use");
       return LLM_FAILED;

@@ -97,23 +97,18 @@ LlmMapGuard *
 llm_map_guard_enter (gconstpointer data,
                      guint64       size)
 {
-  LlmMapGuard *found = NULL;
+  g_autoptr(GMutexLocker) locker = g_mutex_locker_new (&guards_lock);
+  uintptr_t end = (uintptr_t) data + size;
 
-  g_mutex_lock (&guards_lock);
-  for (guint i = 0; i < LLM_MAX_MAP_GUARDS && found == NULL; i++)
-    if (atomic_load (&guards[i].begin) == 0)
-      found = &guards[i];
-
-  if (found != NULL)
-    {
-      uintptr_t end = (uintptr_t) data + size;
-
-      atomic_store (&found->is_damaged, false);
-      atomic_store (&found->end, (end + page_size - 1) & ~(page_size - 1));
-      atomic_store (&found->begin, (uintptr_t) data);
-    }
-  g_mutex_unlock (&guards_lock);
-  return found;
+  for (LlmMapGuard *guard = guards; guard < guards + LLM_MAX_MAP_GUARDS; guard++)
+    if (atomic_load (&guard->begin) == 0)
+      {
+        atomic_store (&guard->is_damaged, false);
+        atomic_store (&guard->end, (end + page_size - 1) & ~(page_size - 1));
+        atomic_store (&guard->begin, (uintptr_t) data);
+        return guard;
+      }
+  return NULL;
 }
 
 void

@@ -63,14 +63,11 @@ llm_model_new_for_gguf (LlmGguf  *gguf,
   if (self->tokenizer == NULL)
     return NULL;
   if (self->tokenizer->n_tokens != self->hparams.n_vocab)
-    {
-      llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
-                     "tokenizer.ggml.tokens has %u tokens, but %s.vocab_size and the embedding "
-                     "have %u",
-                     self->tokenizer->n_tokens, self->hparams.architecture,
-                     self->hparams.n_vocab);
-      return NULL;
-    }
+    return llm_gguf_fail_null (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+                               "tokenizer.ggml.tokens has %u tokens, but %s.vocab_size and the "
+                               "embedding have %u",
+                               self->tokenizer->n_tokens, self->hparams.architecture,
+                               self->hparams.n_vocab);
 
   /* A template that is not known only stops chats; one that can't be read is an error. */
   source = llm_gguf_get_string (gguf, "tokenizer.chat_template", TRUE, &local_error);

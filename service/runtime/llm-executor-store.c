@@ -4,7 +4,7 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
-#include "io/llm-machine-file.h"
+#include "io/llm-key-file.h"
 #include "runtime/llm-executor-private.h"
 
 /* How long an unload, and the end of the service, wait for what is not written yet. */

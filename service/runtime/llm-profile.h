@@ -12,7 +12,7 @@
 #include "memory/llm-ledger.h"
 #include "base/llm-status.h"
 #include "base/llm-worker-pool.h"
-#include "io/llm-machine-file.h"
+#include "io/llm-key-file.h"
 #include "io/llm-disk.h"
 #include "kernels/llk.h"
 #include "kv/llm-kv-plan.h"

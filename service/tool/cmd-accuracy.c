@@ -46,56 +46,51 @@ typedef struct
   guint n_exact;         /* answers equal to the wanted text */
 } Score;
 
-/* A member that is a string, NULL when it is not. */
+/* A member of an object that is a string, NULL when it is not. */
 static const char *
-get_string (JsonObject *object,
+get_string (JsonNode   *object,
             const char *member)
 {
-  JsonNode *node = json_object_get_member (object, member);
+  JsonNode *node = json_object_get_member (json_node_get_object (object), member);
 
   return node != NULL && json_node_get_value_type (node) == G_TYPE_STRING
            ? json_node_get_string (node)
            : NULL;
 }
 
-/* A JSON object with the texts of a task, or NULL. */
-static JsonObject *
-parse_task (const char *line)
+/* (transfer full) (nullable): NULL when @text is no JSON object. */
+static JsonNode *
+parse_object (const char *text)
 {
-  g_autoptr(JsonNode) node = json_from_string (line, NULL);
-  JsonObject *task = node != NULL && JSON_NODE_HOLDS_OBJECT (node) ? json_node_get_object (node)
-                                                                   : NULL;
+  g_autoptr(JsonNode) node = json_from_string (text, NULL);
 
-  return task != NULL && get_string (task, "prompt") != NULL && get_string (task, "answer") != NULL
-           ? json_object_ref (task)
-           : NULL;
+  return node != NULL && JSON_NODE_HOLDS_OBJECT (node) ? g_steal_pointer (&node) : NULL;
 }
 
-/* (element-type JsonObject): the first n_tasks of @text, all with 0. NULL with @error where a line is
+/* (element-type JsonNode): the first n_tasks of @text, all with 0. NULL with @error where a line is
  * none. */
 static GPtrArray *
 read_tasks (const char *text,
             GError    **error)
 {
   g_auto(GStrv) lines = g_strsplit (text, "\n", -1);
-  g_autoptr(GPtrArray) tasks =
-    g_ptr_array_new_with_free_func ((GDestroyNotify) json_object_unref);
+  g_autoptr(GPtrArray) tasks = g_ptr_array_new_with_free_func ((GDestroyNotify) json_node_unref);
 
   for (guint i = 0; lines[i] != NULL && (n_tasks == 0 || tasks->len < (guint) n_tasks); i++)
     {
-      JsonObject *task;
+      g_autoptr(JsonNode) task = *lines[i] != '\0' ? parse_object (lines[i]) : NULL;
 
       if (*lines[i] == '\0')
         continue;
-      task = parse_task (lines[i]);
-      if (task == NULL)
+      if (task == NULL || get_string (task, "prompt") == NULL
+          || get_string (task, "answer") == NULL)
         {
           g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
                        _("Line %u is no task: each is a JSON object with the texts “prompt” "
                          "and “answer”"), i + 1);
           return NULL;
         }
-      g_ptr_array_add (tasks, task);
+      g_ptr_array_add (tasks, g_steal_pointer (&task));
     }
   if (tasks->len == 0)
     {
@@ -113,15 +108,13 @@ parse_call (const char *answer)
   const char *begin = strstr (answer, CALL_BEGIN);
   const char *end = begin != NULL ? strstr (begin, CALL_END) : NULL;
   g_autofree char *json = NULL;
-  g_autoptr(JsonNode) node = NULL;
 
   if (begin == NULL)
     return NULL;
 
   begin += strlen (CALL_BEGIN);
   json = end != NULL ? g_strndup (begin, (gsize) (end - begin)) : g_strdup (begin);
-  node = json_from_string (json, NULL);
-  return node != NULL && JSON_NODE_HOLDS_OBJECT (node) ? g_steal_pointer (&node) : NULL;
+  return parse_object (json);
 }
 
 static JsonObject *
@@ -172,8 +165,7 @@ add_score (Score      *score,
 
   score->n_calls += strstr (found, CALL_BEGIN) != NULL;
   score->n_valid += answer != NULL;
-  if (answer == NULL || g_strcmp0 (get_string (json_node_get_object (call), "name"),
-                                   get_string (json_node_get_object (answer), "name")) != 0)
+  if (answer == NULL || g_strcmp0 (get_string (call, "name"), get_string (answer, "name")) != 0)
     return;
 
   score->n_names++;
@@ -238,9 +230,10 @@ answer (ToolModel *model,
   Choice choice = { sampler, -1 };
   LlkRowKind kind = LLK_ROWS_PROMPT;
   gboolean is_done = TRUE;
+  LlmKvPlan plan;
 
-  if (!llm_measure_begin (seq, tokens->len - seq->length + (guint) max_tokens,
-                          error))
+  if (!llm_kv_seq_begin_call (seq, tokens->len - seq->length + (guint) max_tokens,
+                              &plan, error))
     return FALSE;
 
   for (int n = 0; n < max_tokens; n++)
@@ -262,7 +255,7 @@ answer (ToolModel *model,
 
 static gboolean
 run_task (ToolModel   *model,
-          JsonObject  *task,
+          JsonNode    *task,
           Score       *score,
           GError     **error)
 {

@@ -88,25 +88,6 @@ make_random (const LlmHparams *hparams,
   return tokens;
 }
 
-static gboolean
-check_tokens (GArray            *tokens,
-              const LlmHparams  *hparams,
-              guint              n_tokens,
-              GError           **error)
-{
-  if (n_tokens + N_COMPARED > hparams->n_ctx)
-    g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                 _("The model was made for %u tokens: --tokens is at most %u"), hparams->n_ctx,
-                 hparams->n_ctx - MIN (hparams->n_ctx, N_COMPARED));
-  else if (tokens->len < n_tokens + N_COMPARED)
-    g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
-                 _("The text has %u tokens: %u are needed"), tokens->len, n_tokens + N_COMPARED);
-  else
-    return TRUE;
-
-  return FALSE;
-}
-
 static char *path;
 static int n_tokens = 512, n_windows = 1;
 
@@ -122,37 +103,30 @@ static const GOptionEntry entries[] = {
   G_OPTION_ENTRY_NULL
 };
 
-static const char *
-check_options (void)
-{
-  if (n_tokens < 1 || n_windows < 1)
-    return _("--tokens and --windows are 1 or more");
-  if (n_tokens > G_MAXINT - N_COMPARED)
-    return _("--tokens is too large");
-  return tool_model_options_check ();
-}
-
 /* Tokens of the text, or random ones; NULL with @error set. */
 static GArray *
 make_tokens (ToolModel  *model,
              GError    **error)
 {
+  guint n_ctx = model->hparams->n_ctx, n_needed = (guint) n_tokens + N_COMPARED;
+  g_autofree char *text = path != NULL ? tool_read (path, error) : NULL;
   g_autoptr(GArray) tokens = NULL;
 
-  if (path != NULL)
-    {
-      g_autofree char *text = tool_read (path, error);
-
-      if (text == NULL)
-        return NULL;
-      tokens = tool_model_encode (model, text, TRUE);
-    }
+  if (path != NULL && text == NULL)
+    return NULL;
+  tokens = text != NULL ? tool_model_encode (model, text, TRUE)
+                        : make_random (model->hparams, n_needed);
+  if (n_needed > n_ctx)
+    g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+                 _("The model was made for %u tokens: --tokens is at most %u"), n_ctx,
+                 n_ctx - MIN (n_ctx, N_COMPARED));
+  else if (tokens->len < n_needed)
+    g_set_error (error, G_OPTION_ERROR, G_OPTION_ERROR_BAD_VALUE,
+                 _("The text has %u tokens: %u are needed"), tokens->len, n_needed);
   else
-    {
-      tokens = make_random (model->hparams, (guint) n_tokens + N_COMPARED);
-    }
-  return check_tokens (tokens, model->hparams, (guint) n_tokens, error) ? g_steal_pointer (&tokens)
-                                                                      : NULL;
+    return g_steal_pointer (&tokens);
+
+  return NULL;
 }
 
 static int
@@ -163,7 +137,9 @@ run (char **arguments)
   g_autoptr(LlmKvStore) plain = NULL;
   g_autoptr(GArray) tokens = NULL;
   g_autofree float *reference = NULL;
-  const char *fault = check_options ();
+  const char *fault = n_tokens < 1 || n_windows < 1 ? _("--tokens and --windows are 1 or more")
+                      : n_tokens > G_MAXINT - N_COMPARED ? _("--tokens is too large")
+                                                         : tool_model_options_check ();
   gsize length = (gsize) n_tokens + N_COMPARED;
   Comparison comparison;
 
@@ -173,7 +149,7 @@ run (char **arguments)
     tool_model_options.kv = g_strdup ("llms");
 
   model = tool_model_open (&error);
-  plain = model != NULL ? tool_model_new_store (model, &error) : NULL;
+  plain = model != NULL ? tool_model_new_store (model, NULL, &error) : NULL;
   tokens = plain != NULL ? make_tokens (model, &error) : NULL;
   if (tokens == NULL)
     return tool_fail (error);

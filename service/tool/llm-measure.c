@@ -14,16 +14,6 @@
 /* Between looks at what else there is to do: nothing. */
 #define SLICE_US 100000
 
-gboolean
-llm_measure_begin (LlmKvSeq  *seq,
-                   guint      n_new,
-                   GError   **error)
-{
-  LlmKvPlan plan;
-
-  return llm_kv_seq_begin_call (seq, n_new, &plan, error);
-}
-
 static gboolean
 run_step (LlmForward     *forward,
           const LlmBatch *batch,
@@ -106,8 +96,9 @@ llm_measure_call (LlmForward      *forward,
                   GError         **error)
 {
   gboolean is_done;
+  LlmKvPlan plan;
 
-  if (!llm_measure_begin (seq, n_tokens - seq->length, error))
+  if (!llm_kv_seq_begin_call (seq, n_tokens - seq->length, &plan, error))
     return FALSE;
 
   is_done = llm_measure_rows (forward, seq, tokens, n_tokens, kind, first_wanted, func, data,
@@ -116,31 +107,22 @@ llm_measure_call (LlmForward      *forward,
   return is_done;
 }
 
-static guint
-find_top (const float *logits,
-          guint        n)
-{
-  guint top = 0;
-
-  for (guint i = 1; i < n; i++)
-    if (logits[i] > logits[top])
-      top = i;
-
-  return top;
-}
-
-/* What turns logits into logarithms of probabilities. */
+/* What turns logits into logarithms of probabilities. @top: (out): the likeliest token. */
 static double
 get_offset (const float *logits,
             guint        n,
-            float        max)
+            guint       *top)
 {
   double sum = 0;
 
+  *top = 0;
+  for (guint i = 1; i < n; i++)
+    if (logits[i] > logits[*top])
+      *top = i;
   for (guint i = 0; i < n; i++)
-    sum += exp ((double) logits[i] - (double) max);
+    sum += exp ((double) logits[i] - (double) logits[*top]);
 
-  return (double) max + log (sum);
+  return (double) logits[*top] + log (sum);
 }
 
 double
@@ -149,9 +131,9 @@ llm_measure_divergence (const float *p_logits,
                         guint        n_vocab,
                         gboolean    *is_same_top)
 {
-  guint p_top = find_top (p_logits, n_vocab), q_top = find_top (q_logits, n_vocab);
-  double p_offset = get_offset (p_logits, n_vocab, p_logits[p_top]);
-  double q_offset = get_offset (q_logits, n_vocab, q_logits[q_top]);
+  guint p_top, q_top;
+  double p_offset = get_offset (p_logits, n_vocab, &p_top);
+  double q_offset = get_offset (q_logits, n_vocab, &q_top);
   double sum = 0;
 
   for (guint i = 0; i < n_vocab; i++)
@@ -180,10 +162,10 @@ add_score (guint        slot,
            gpointer     data)
 {
   Scores *scores = data;
-  guint n_vocab = scores->n_vocab;
+  guint top;
 
   if (slot + 1 < scores->n_tokens)
-    scores->total += get_offset (logits, n_vocab, logits[find_top (logits, n_vocab)])
+    scores->total += get_offset (logits, scores->n_vocab, &top)
                      - (double) logits[scores->tokens[slot + 1]];
 }
 

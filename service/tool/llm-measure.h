@@ -15,11 +15,6 @@ typedef void (*LlmMeasureFunc) (guint        slot,
                                 const float *logits,
                                 gpointer     data);
 
-/* Begins a call of @n_new more slots at most. llm_measure_end() ends it, also when computing
- * rows failed; not when this failed. */
-gboolean llm_measure_begin      (LlmKvSeq          *seq,
-                                 guint              n_new,
-                                 GError           **error) G_GNUC_WARN_UNUSED_RESULT;
 /**
  * llm_measure_rows:
  * @forward: between steps
@@ -42,7 +37,8 @@ gboolean llm_measure_rows       (LlmForward        *forward,
                                  LlmMeasureFunc     func,
                                  gpointer           data,
                                  GError           **error) G_GNUC_WARN_UNUSED_RESULT;
-/* Ends the call, and does what the store does between calls. @tokens: of all slots. */
+/* Ends a call of llm_kv_seq_begin_call(), also when computing rows failed, and does what the store
+ * does between calls. @tokens: of all slots. */
 void     llm_measure_end        (LlmKvStore        *store,
                                  LlmKvSeq          *seq,
                                  const gint32      *tokens);

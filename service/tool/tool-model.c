@@ -55,29 +55,21 @@ make_policy (void)
   return policy;
 }
 
-/* @policy: (nullable). */
-static LlmKvStore *
-new_store (const LlmHparams   *hparams,
-           const LlmKvPolicy  *policy,
-           GError            **error)
+LlmKvStore *
+tool_model_new_store (ToolModel          *self,
+                      const LlmKvPolicy  *policy,
+                      GError            **error)
 {
   const LlmKvLayout layout = {
     .kind = LLM_KV_FULL,
     .format = tool_model_options.is_f32 ? LLK_KV_F32 : LLK_KV_F16,
-    .n_layers = hparams->n_layers,
-    .n_kv_heads = hparams->n_kv_heads,
-    .head_dim = hparams->head_dim,
+    .n_layers = self->hparams->n_layers,
+    .n_kv_heads = self->hparams->n_kv_heads,
+    .head_dim = self->hparams->head_dim,
     .chunk_slots = LLM_KV_CHUNK_SLOTS,
   };
 
   return llm_kv_store_new (&layout, policy, NULL, error);
-}
-
-LlmKvStore *
-tool_model_new_store (ToolModel  *self,
-                      GError    **error)
-{
-  return new_store (self->hparams, NULL, error);
 }
 
 /* As the service would use them, or as the file has them. */
@@ -115,7 +107,7 @@ tool_model_open (GError **error)
   if (self->weights == NULL)
     return NULL;
 
-  self->store = new_store (self->hparams, tool_model_has_policy () ? &policy : NULL, error);
+  self->store = tool_model_new_store (self, tool_model_has_policy () ? &policy : NULL, error);
   if (self->store == NULL)
     return NULL;
 

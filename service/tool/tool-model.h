@@ -62,8 +62,9 @@ gboolean    tool_model_has_policy    (void);
 /* As the options say. */
 ToolModel  *tool_model_open          (GError          **error);
 void        tool_model_free          (ToolModel        *self);
-/* One more store for the same model, that does nothing between calls. */
+/* One more store for the same model. @policy: (nullable): nothing is done between calls. */
 LlmKvStore *tool_model_new_store     (ToolModel        *self,
+                                      const LlmKvPolicy *policy,
                                       GError          **error);
 /* The tokens of @text, BOS included where the model wants it. */
 GArray     *tool_model_encode        (ToolModel        *self,

@@ -110,40 +110,29 @@ open_file (LlmRepackedPlan *plan,
   LlmRepackedHead head;
   LlmRepacked *repacked;
   const char *reason;
-  int kept_fd;
   int fd = open (path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY);
 
   if (fd < 0)
     return NULL;
-  kept_fd = fcntl (fd, F_DUPFD_CLOEXEC, 3);
   map = llm_file_map_new_for_fd (fd, path, &error);
-  if (map == NULL || kept_fd < 0)
+  if (map == NULL)
     {
-      g_message ("A prepared model is not used: %s",
-                 error != NULL ? error->message : g_strerror (errno));
-      if (kept_fd >= 0)
-        close (kept_fd);
+      g_message ("A prepared model is not used: %s", error->message);
       return NULL;
     }
   reason = find_fault (plan, map, is_system, &head);
   if (reason != NULL)
     {
       g_message ("The prepared model “%s” is not used: %s", path, reason);
-      close (kept_fd);
       return NULL;
     }
 
-  llm_cache_folder_touch (kept_fd);
+  llm_cache_folder_touch (fd);
   repacked = llm_repacked_new_for_map (plan, map, path);
   /* What this start of the machine has written comes from memory, not from the disk. */
-  if (head.boot == llm_repacked_get_boot () ||
-      fgetxattr (kept_fd, LLM_REPACKED_VERIFIED, NULL, 0) >= 0)
-    {
-      close (kept_fd);
-      return repacked;
-    }
-  repacked->fd = kept_fd;
-  repacked->checksums = g_memdup2 (head.checksums, plan->n_pieces * sizeof (guint64));
+  if (head.boot != llm_repacked_get_boot () &&
+      fgetxattr (fd, LLM_REPACKED_VERIFIED, NULL, 0) < 0)
+    repacked->checksums = g_memdup2 (head.checksums, plan->n_pieces * sizeof (guint64));
   return repacked;
 }
 
@@ -168,35 +157,8 @@ write_file (const LlmRepackedPlan  *plan,
   times[1].tv_sec = g_get_real_time () / G_USEC_PER_SEC;
   head = llm_repacked_head_new (plan, checksums, times[1].tv_sec, llm_repacked_get_boot ());
   bytes = g_bytes_get_data (head, &size);
-  return (llm_repack_write (fd, bytes, size, 0) && futimens (fd, times) == 0) ||
+  return (llm_cache_folder_write (fd, bytes, size, 0) && futimens (fd, times) == 0) ||
          llm_fail (error, LLMSVC_ERROR_FAILED, "Can't write: %s", g_strerror (errno));
-}
-
-/* The file is used at once, from where its pages are: in memory. */
-static LlmRepacked *
-map_part (LlmRepackedPlan  *plan,
-          int               fd,
-          const char       *part,
-          const char       *path,
-          GError          **error)
-{
-  g_autoptr(LlmFileMap) map = NULL;
-  LlmRepacked *repacked;
-  int map_fd = fcntl (fd, F_DUPFD_CLOEXEC, 3);
-
-  if (map_fd < 0)
-    {
-      llm_fail (error, LLMSVC_ERROR_FAILED, "Can't map “%s”: %s", path, g_strerror (errno));
-      return NULL;
-    }
-  map = llm_file_map_new_for_fd (map_fd, part, error);
-  if (map == NULL)
-    return NULL;
-  repacked = llm_repacked_new_for_map (plan, map, path);
-  repacked->part = g_strdup (part);
-  repacked->fd = fd;
-  repacked->is_new = TRUE;
-  return repacked;
 }
 
 /* A model that only some may read is not given to all. */
@@ -215,7 +177,8 @@ make_file (LlmRepackedCache  *self,
            GError           **error)
 {
   g_autofree char *part = NULL;
-  LlmRepacked *repacked = NULL;
+  g_autoptr(LlmFileMap) map = NULL;
+  LlmRepacked *repacked;
   int fd;
 
   if (!llm_cache_folder_make (self->folder, self->is_shared, error) ||
@@ -227,12 +190,18 @@ make_file (LlmRepackedCache  *self,
     return NULL;
 
   if (write_file (plan, n_threads, fd, error))
-    repacked = map_part (plan, fd, part, path, error);
-  if (repacked == NULL)
+    map = llm_file_map_new_for_fd (fd, part, error);
+  else
+    close (fd);
+  if (map == NULL)
     {
       unlink (part);
-      close (fd);
+      return NULL;
     }
+  /* The file is used at once, from where its pages are: in memory. */
+  repacked = llm_repacked_new_for_map (plan, map, path);
+  repacked->part = g_steal_pointer (&part);
+  repacked->is_new = TRUE;
   return repacked;
 }
 
@@ -321,9 +290,6 @@ llm_repacked_cache_make (LlmRepackedCache  *self,
   llm_repacked_start (repacked);
   llm_repacked_wait_for_all ();
   if (!g_file_test (path, G_FILE_TEST_IS_REGULAR))
-    {
-      llm_fail (error, LLMSVC_ERROR_FAILED, "“%s” could not be kept", path);
-      return NULL;
-    }
+    return llm_fail_null (error, LLMSVC_ERROR_FAILED, "“%s” could not be kept", path);
   return g_steal_pointer (&path);
 }

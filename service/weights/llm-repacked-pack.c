@@ -5,9 +5,11 @@
 #include <errno.h>
 #include <string.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "base/llm-fail.h"
 #include "base/llm-worker-pool.h"
+#include "io/llm-cache-folder.h"
 #include "kernels/llk-panel.h"
 
 /* How far ahead of the packing the model file is read: enough for a disk to be busy
@@ -35,30 +37,21 @@ get_matrix (const LlmRepackedPlan *plan,
   return &g_array_index (plan->matrices, LlmRepackedMatrix, index);
 }
 
-static guint64
-get_end (const LlmRepackedMatrix *matrix)
+/* The panels of @matrix of which a part is in [@begin, @end) of all matrices. FALSE for none. */
+static gboolean
+find_panels (const LlmRepackedMatrix *matrix,
+             guint64                  begin,
+             guint64                  end,
+             guint64                 *first,
+             guint64                 *last)
 {
-  return matrix->offset + (guint64) matrix->n_panels * matrix->panel_bytes;
-}
+  guint64 behind = matrix->offset + (guint64) matrix->n_panels * matrix->panel_bytes;
 
-/* The first matrix that ends behind @offset. */
-static guint
-find_matrix (const LlmRepackedPlan *plan,
-             guint64                offset)
-{
-  guint low = 0;
-  guint high = plan->matrices->len;
-
-  while (low < high)
-    {
-      guint middle = low + (high - low) / 2;
-
-      if (get_end (get_matrix (plan, middle)) <= offset)
-        low = middle + 1;
-      else
-        high = middle;
-    }
-  return low;
+  if (matrix->offset >= end || behind <= begin)
+    return FALSE;
+  *first = begin > matrix->offset ? (begin - matrix->offset) / matrix->panel_bytes : 0;
+  *last = (MIN (end, behind) - 1 - matrix->offset) / matrix->panel_bytes;
+  return TRUE;
 }
 
 /* Calls @use for the rows that a piece is made of, in ranges of the model file. */
@@ -69,20 +62,17 @@ for_each_source (const Run *run,
 {
   const LlmRepackedPlan *plan = run->plan;
   guint64 begin = piece * LLM_REPACKED_PIECE;
-  guint64 end;
+  guint64 end, first, last;
 
   if (piece >= plan->n_pieces)
     return;
   end = begin + llm_repacked_plan_get_piece (plan, piece);
-  for (guint i = find_matrix (plan, begin); i < plan->matrices->len; i++)
+  for (guint i = 0; i < plan->matrices->len; i++)
     {
       const LlmRepackedMatrix *matrix = get_matrix (plan, i);
-      guint64 first, last;
 
-      if (matrix->offset >= end)
-        break;
-      first = begin > matrix->offset ? (begin - matrix->offset) / matrix->panel_bytes : 0;
-      last = (MIN (end, get_end (matrix)) - 1 - matrix->offset) / matrix->panel_bytes;
+      if (!find_panels (matrix, begin, end, &first, &last))
+        continue;
       first *= LLK_PANEL_OUTPUTS;
       last = MIN ((last + 1) * LLK_PANEL_OUTPUTS, matrix->part.n_out);
       use (plan->gguf->map, matrix->part.offset + first * matrix->part.row_bytes,
@@ -95,19 +85,19 @@ for_each_source (const Run *run,
 static void
 pack_panel (const Run               *run,
             const LlmRepackedMatrix *matrix,
-            guint                    panel,
+            guint64                  panel,
             guint64                  begin,
             guint64                  end,
             guint8                  *piece,
             guint8                  *scratch)
 {
   const guint8 *rows = llm_file_map_get_data (run->plan->gguf->map) + matrix->part.offset;
-  guint64 at = matrix->offset + (guint64) panel * matrix->panel_bytes;
+  guint64 at = matrix->offset + panel * matrix->panel_bytes;
   gboolean is_whole = at >= begin && at + matrix->panel_bytes <= end;
   guint8 *target = is_whole ? piece + (at - begin) : scratch;
 
   llk_panel_pack (matrix->part.type, rows, matrix->part.row_bytes, matrix->part.n_in,
-                  matrix->part.n_out, (gsize) panel * LLK_PANEL_OUTPUTS, target);
+                  matrix->part.n_out, panel * LLK_PANEL_OUTPUTS, target);
   if (!is_whole)
     {
       guint64 from = MAX (at, begin);
@@ -127,47 +117,22 @@ pack_piece (const Run *run,
   guint64 begin = index * LLM_REPACKED_PIECE;
   guint64 end = begin + llm_repacked_plan_get_piece (plan, index);
   guint64 filled = begin;
+  guint64 first, last;
 
-  for (guint i = find_matrix (plan, begin); i < plan->matrices->len && filled < end; i++)
+  for (guint i = 0; i < plan->matrices->len; i++)
     {
       const LlmRepackedMatrix *matrix = get_matrix (plan, i);
-      guint panel = 0;
 
-      if (matrix->offset >= end)
-        break;
+      if (!find_panels (matrix, begin, end, &first, &last))
+        continue;
       /* between two matrices */
       if (matrix->offset > filled)
         memset (piece + (filled - begin), 0, matrix->offset - filled);
-      if (begin > matrix->offset)
-        panel = (guint) ((begin - matrix->offset) / matrix->panel_bytes);
-      for (; panel < matrix->n_panels &&
-             matrix->offset + (guint64) panel * matrix->panel_bytes < end; panel++)
+      for (guint64 panel = first; panel <= last; panel++)
         pack_panel (run, matrix, panel, begin, end, piece, scratch);
-      filled = MIN (get_end (matrix), end);
+      filled = MIN (matrix->offset + (last + 1) * matrix->panel_bytes, end);
     }
   memset (piece + (filled - begin), 0, end - filled);
-}
-
-gboolean
-llm_repack_write (int           fd,
-                   gconstpointer bytes,
-                   gsize         size,
-                   guint64       offset)
-{
-  for (gsize done = 0; done < size;)
-    {
-      gssize n = pwrite (fd, (const guint8 *) bytes + done, size - done, (off_t) (offset + done));
-
-      if (n < 0 && errno == EINTR)
-        continue;
-      if (n <= 0)
-        {
-          errno = n == 0 ? EIO : errno;
-          return FALSE;
-        }
-      done += (gsize) n;
-    }
-  return TRUE;
 }
 
 static void
@@ -192,8 +157,8 @@ pack_pieces (guint    first,
       if (run->memory != NULL)
         continue;
 
-      run->checksums[i] = llm_repacked_checksum (piece, size);
-      if (!llm_repack_write (run->fd, piece, size, run->plan->data_offset + offset))
+      run->checksums[i] = XXH3_64bits (piece, size);
+      if (!llm_cache_folder_write (run->fd, piece, size, run->plan->data_offset + offset))
         g_atomic_int_set (&run->saved_errno, errno);
     }
 }

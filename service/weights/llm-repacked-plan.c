@@ -61,13 +61,6 @@ round_up (guint64 value,
   return (value + multiple - 1) / multiple * multiple;
 }
 
-guint64
-llm_repacked_checksum (gconstpointer data,
-                       gsize         size)
-{
-  return XXH3_64bits (data, size);
-}
-
 /* --- the plan --- */
 
 /* What llk_panel_pack() makes of rows that are always the same: another layout is

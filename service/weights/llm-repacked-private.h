@@ -100,8 +100,6 @@ gboolean         llm_repacked_head_check (const LlmRepackedPlan *self,
                                           guint64                size,
                                           LlmRepackedHead       *head,
                                           const char           **reason);
-guint64          llm_repacked_checksum   (gconstpointer          data,
-                                          gsize                  size);
 /* Names this start of the machine. */
 guint64          llm_repacked_get_boot   (void);
 
@@ -120,12 +118,6 @@ gboolean         llm_repack_in_file      (const LlmRepackedPlan *plan,
                                           int                    fd,
                                           guint64               *checksums,
                                           GError               **error);
-/* Writes all of @bytes at @offset; FALSE with errno set. */
-gboolean         llm_repack_write        (int                    fd,
-                                          gconstpointer          bytes,
-                                          gsize                  size,
-                                          guint64                offset);
-
 /* --- llm-repacked.c --- */
 
 /* Repacked weights in use: a mapped file, or memory of this process where there is no
@@ -145,7 +137,6 @@ typedef struct
   guint64 *checksums;          /* (nullable): of the pieces, when they are to be compared */
   char *path;                  /* (nullable) */
   char *part;                  /* (nullable): of a file that is not called path yet */
-  int fd;                      /* of a file with a part or with checksums, else -1 */
   gboolean is_new;             /* packed now: the rows in the model file are not needed again */
 
   GMutex lock;
@@ -180,7 +171,8 @@ llm_repacked_free (LlmRepacked *self)
 void             llm_repacked_drop       (LlmRepacked           *self,
                                           guint64                offset,
                                           guint64                length);
-void             llm_repacked_take       (LlmRepacked           *self);
+void             llm_repacked_set_dropped (LlmRepacked          *self,
+                                          gboolean               is_dropped);
 /* Compares the checksums of a file for which that is due, and notes that it was done;
  * removes a file that is damaged. What the thread does in the end. */
 void             llm_repacked_verify     (LlmRepacked           *self);

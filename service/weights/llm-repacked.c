@@ -8,6 +8,7 @@
 #include <sys/mman.h>
 #include <sys/xattr.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "common/llmsvc-error.h"
 
@@ -30,7 +31,6 @@ new_for_plan (LlmRepackedPlan *plan)
   g_mutex_init (&self->lock);
   g_cond_init (&self->woken);
   self->plan = llm_repacked_plan_ref (plan);
-  self->fd = -1;
   return self;
 }
 
@@ -46,11 +46,8 @@ llm_repacked_new_in_memory (LlmRepackedPlan  *plan,
   if (plan->bytes <= G_MAXSIZE / 2)
     memory = mmap (NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (memory == MAP_FAILED)
-    {
-      llm_gguf_fail (plan->gguf, error, LLMSVC_ERROR_NO_MEMORY,
-                     "there is no memory for its %ju bytes of weights", plan->bytes);
-      return NULL;
-    }
+    return llm_gguf_fail_null (plan->gguf, error, LLMSVC_ERROR_NO_MEMORY,
+                               "there is no memory for its %ju bytes of weights", plan->bytes);
 
   self = new_for_plan (plan);
   self->is_new = TRUE;
@@ -90,8 +87,6 @@ unref (LlmRepacked *self)
   if (self->map != NULL && !self->keeps_cache)
     llm_file_map_drop (self->map, 0, llm_file_map_get_size (self->map));
   g_clear_pointer (&self->map, llm_file_map_unref);
-  if (self->fd >= 0)
-    close (self->fd);
   llm_repacked_plan_unref (self->plan);
   g_mutex_clear (&self->lock);
   g_cond_clear (&self->woken);
@@ -115,12 +110,12 @@ llm_repacked_end (LlmRepacked *self,
   unref (self);
 }
 
-static void
-set_dropped (LlmRepacked *self,
-             gboolean     dropped)
+void
+llm_repacked_set_dropped (LlmRepacked *self,
+                          gboolean     is_dropped)
 {
   g_mutex_lock (&self->lock);
-  self->is_dropped = dropped;
+  self->is_dropped = is_dropped;
   g_cond_broadcast (&self->woken);
   g_mutex_unlock (&self->lock);
 }
@@ -130,17 +125,11 @@ llm_repacked_drop (LlmRepacked *self,
                    guint64      offset,
                    guint64      length)
 {
-  set_dropped (self, TRUE);
+  llm_repacked_set_dropped (self, TRUE);
   if (self->map != NULL)
     llm_file_map_drop (self->map, self->plan->data_offset + offset, length);
   else
     (void) madvise (self->data + offset, length, MADV_DONTNEED);
-}
-
-void
-llm_repacked_take (LlmRepacked *self)
-{
-  set_dropped (self, FALSE);
 }
 
 /* --- the thread --- */
@@ -198,7 +187,7 @@ give_name (const char *part,
 static void
 finish (LlmRepacked *self)
 {
-  if (fsync (self->fd) < 0)
+  if (fsync (llm_file_map_get_fd (self->map)) < 0)
     {
       g_message ("“%s” can't be written: %s", self->path, g_strerror (errno));
       llm_file_map_set_damaged (self->map);
@@ -227,9 +216,8 @@ llm_repacked_verify (LlmRepacked *self)
     {
       if (!wait_a_while (self, i > 0 ? VERIFY_PAUSE_US : 0, TRUE, NULL))
         return;
-      if (llm_repacked_checksum (self->data + i * LLM_REPACKED_PIECE,
-                                 llm_repacked_plan_get_piece (self->plan, i))
-          != self->checksums[i])
+      if (XXH3_64bits (self->data + i * LLM_REPACKED_PIECE,
+                       llm_repacked_plan_get_piece (self->plan, i)) != self->checksums[i])
         {
           g_message ("“%s” is damaged, and made again", self->path);
           unlink (self->path);
@@ -238,7 +226,8 @@ llm_repacked_verify (LlmRepacked *self)
         }
     }
   /* Where it can't be noted, it is done again after the next start of the machine. */
-  (void) !fsetxattr (self->fd, LLM_REPACKED_VERIFIED, value, sizeof value, 0);
+  (void) !fsetxattr (llm_file_map_get_fd (self->map), LLM_REPACKED_VERIFIED, value, sizeof value,
+                     0);
 }
 
 static gpointer

@@ -24,8 +24,7 @@ typedef struct
   guint64 file_bytes;       /* of tensors that are read from the file */
   guint64 file_kept;        /* bytes of the file that were not dropped, from its beginning */
 
-  LlmRepackedPlan *plan;    /* (nullable): NULL for weights as the file has them */
-  LlmRepacked *repacked;    /* (nullable): likewise */
+  LlmRepacked *repacked;    /* (nullable): NULL for weights as the file has them */
   guint n_threads;          /* that pack */
   guint64 kept;             /* bytes of the panels that were not dropped, from their beginning */
   guint64 staying;          /* bytes of the panels that stay after their use, likewise */
@@ -73,13 +72,16 @@ is_in_file (const FileWeights *self,
 {
   return self->parts[layer * LLM_N_OPS + op].tensor != NULL
          && (op != LLM_OP_OUTPUT || !self->has_tied_output)
-         && (self->plan == NULL || llm_repacked_plan_find (self->plan, op, layer) == NULL);
+         && (self->repacked == NULL
+             || llm_repacked_plan_find (self->repacked->plan, op, layer) == NULL);
 }
 
-static void
-list_file_pieces (FileWeights *self,
-                  GArray      *pieces)
+/* (element-type LlmWeightPiece) (transfer full) */
+static GArray *
+list_file_pieces (FileWeights *self)
 {
+  GArray *pieces = llm_weights_new_pieces ();
+
   for (guint i = 0; i < self->n_layers * LLM_N_OPS; i++)
     {
       const LlmTensorPart *part = &self->parts[i];
@@ -89,17 +91,19 @@ list_file_pieces (FileWeights *self,
                                MIN ((guint64) part->row_bytes * part->n_out,
                                     self->file_kept - part->offset));
     }
+  return pieces;
 }
 
-static void
-list_pieces (LlmWeights *weights,
-             GArray     *pieces)
+GArray *
+llm_weights_list_pieces (LlmWeights *weights)
 {
   FileWeights *self = (FileWeights *) weights;
+  GArray *pieces = list_file_pieces (self);
 
   if (has_panel_file (self) && self->kept > 0)
-    llm_weights_add_piece (pieces, self->repacked->map, self->plan->data_offset, self->kept);
-  list_file_pieces (self, pieces);
+    llm_weights_add_piece (pieces, self->repacked->map, self->repacked->plan->data_offset,
+                           self->kept);
+  return pieces;
 }
 
 /* --- dropping and taking --- */
@@ -108,8 +112,8 @@ static gpointer
 pack_again (gpointer data)
 {
   FileWeights *self = data;
-  gboolean is_packed = llm_repack_in_memory (self->plan, self->n_threads, self->repacked->data,
-                                             &self->error);
+  gboolean is_packed = llm_repack_in_memory (self->repacked->plan, self->n_threads,
+                                             self->repacked->data, &self->error);
 
   __atomic_store_n (&self->packed, is_packed ? LLM_READY : LLM_FAILED, __ATOMIC_RELEASE);
   return NULL;
@@ -161,13 +165,11 @@ static guint64
 drop_file (FileWeights *self,
            guint64     *absent)
 {
-  g_autoptr(GArray) pieces = llm_weights_new_pieces ();
-  LlmFileIdentity identity;
+  g_autoptr(GArray) pieces = list_file_pieces (self);
   guint64 resident;
 
-  if (self->file_kept == 0 || !llm_file_map_get_identity (self->gguf->map, &identity))
+  if (self->file_kept == 0 || llm_file_map_get_fd (self->gguf->map) < 0)
     return 0;
-  list_file_pieces (self, pieces);
   resident = llm_weights_count_resident (pieces);
   resident = MIN (resident, self->file_bytes);
   *absent -= MIN (*absent, self->file_bytes - resident);
@@ -177,20 +179,19 @@ drop_file (FileWeights *self,
 }
 
 /* The end of the panels, and when that is not enough what is only in the file. */
-static guint64
-drop (LlmWeights *weights,
-      guint64     bytes)
+guint64
+llm_weights_drop (LlmWeights *weights,
+                  guint64     bytes)
 {
   FileWeights *self = (FileWeights *) weights;
   guint64 absent = weights->absent;
   guint64 before, resident = 0;
-  LlmFileIdentity identity;
 
   if (bytes == 0)
     return 0;
   if (self->repacked == NULL)
     {
-      if (!llm_file_map_get_identity (self->gguf->map, &identity))
+      if (llm_file_map_get_fd (self->gguf->map) < 0)
         return 0;
       before = self->file_kept;
       resident = find_tail (self->gguf->map, 0, bytes, &self->file_kept, &absent);
@@ -205,8 +206,8 @@ drop (LlmWeights *weights,
       if (self->kept > 0)
         {
           before = self->kept;
-          resident = find_tail (self->repacked->map, self->plan->data_offset, bytes, &self->kept,
-                                &absent);
+          resident = find_tail (self->repacked->map, self->repacked->plan->data_offset, bytes,
+                                &self->kept, &absent);
           llm_repacked_drop (self->repacked, self->kept, before - self->kept);
         }
       if (resident < bytes)
@@ -217,8 +218,8 @@ drop (LlmWeights *weights,
 }
 
 /* What was reclaimed is not there before it is read. */
-static LlmStatus
-take (LlmWeights *weights)
+LlmStatus
+llm_weights_take (LlmWeights *weights)
 {
   FileWeights *self = (FileWeights *) weights;
   LlmStatus packed = __atomic_load_n (&self->packed, __ATOMIC_ACQUIRE);
@@ -228,10 +229,10 @@ take (LlmWeights *weights)
   if (self->repacked != NULL)
     {
       if (has_panel_file (self))
-        absent += self->plan->bytes - self->kept;
-      self->kept = self->plan->bytes;
-      if (self->staying == self->plan->bytes)
-        llm_repacked_take (self->repacked);
+        absent += self->repacked->plan->bytes - self->kept;
+      self->kept = self->repacked->plan->bytes;
+      if (self->staying == self->repacked->plan->bytes)
+        llm_repacked_set_dropped (self->repacked, FALSE);
     }
   tell_held (self, absent);
   if (packed == LLM_PENDING && self->packing == NULL)
@@ -244,10 +245,10 @@ take (LlmWeights *weights)
 /* --- in use --- */
 
 /* The panels alone, as that is what most of the time is spent with. */
-static gboolean
-read_ahead (LlmWeights *weights,
-            guint64     at,
-            guint64     bytes)
+gboolean
+llm_weights_read_ahead (LlmWeights *weights,
+                        guint64     at,
+                        guint64     bytes)
 {
   FileWeights *self = (FileWeights *) weights;
 
@@ -256,26 +257,26 @@ read_ahead (LlmWeights *weights,
       llm_file_map_prefetch (self->gguf->map, at, bytes);
       return at + bytes < llm_file_map_get_size (self->gguf->map);
     }
-  if (!has_panel_file (self) || at >= self->plan->bytes)
+  if (!has_panel_file (self) || at >= self->repacked->plan->bytes)
     return FALSE;
-  llm_file_map_prefetch (self->repacked->map, self->plan->data_offset + at, bytes);
-  return at + bytes < self->plan->bytes;
+  llm_file_map_prefetch (self->repacked->map, self->repacked->plan->data_offset + at, bytes);
+  return at + bytes < self->repacked->plan->bytes;
 }
 
-static void
-keep (LlmWeights *weights,
-      guint64     bytes)
+void
+llm_weights_keep (LlmWeights *weights,
+                  guint64     bytes)
 {
   FileWeights *self = (FileWeights *) weights;
   guint64 before = self->staying;
 
   if (!has_panel_file (self))
     return;
-  self->staying = MIN (bytes, self->plan->bytes);
+  self->staying = MIN (bytes, self->repacked->plan->bytes);
   if (self->staying < before)
     llm_repacked_drop (self->repacked, self->staying, before - self->staying);
   else if (self->staying > before && self->staying == self->kept)
-    llm_repacked_take (self->repacked);
+    llm_repacked_set_dropped (self->repacked, FALSE);
 }
 
 /* What of @matrix does not stay. */
@@ -307,7 +308,7 @@ view_panels (FileWeights             *self,
   };
   if (passing > 0)
     {
-      llm_file_map_prefetch (self->repacked->map, self->plan->data_offset + offset,
+      llm_file_map_prefetch (self->repacked->map, self->repacked->plan->data_offset + offset,
                              passing + PASS_AHEAD_BYTES);
       view->lease = (gpointer) matrix;
     }
@@ -333,7 +334,7 @@ acquire (LlmWeights           *weights,
 
   /* packing may end between this look and take(): then the weights are there */
   if (packed == LLM_PENDING)
-    packed = take (weights);
+    packed = llm_weights_take (weights);
   if (packed == LLM_PENDING)
     return packed;
   if (packed == LLM_FAILED)
@@ -345,8 +346,8 @@ acquire (LlmWeights           *weights,
 
   if (!llm_operator_is_layered (op))
     layer = 0;
-  if (self->plan != NULL)
-    matrix = llm_repacked_plan_find (self->plan, op, layer);
+  if (self->repacked != NULL)
+    matrix = llm_repacked_plan_find (self->repacked->plan, op, layer);
   part = &self->parts[layer * LLM_N_OPS + op];
   memset (view, 0, sizeof *view);
   if (matrix != NULL)
@@ -409,7 +410,6 @@ free_weights (LlmWeights *weights)
   g_clear_pointer (&self->ledger, llm_ledger_unref);
   if (self->repacked != NULL)
     llm_repacked_end (self->repacked, weights->keeps_cache);
-  g_clear_pointer (&self->plan, llm_repacked_plan_unref);
   if (!weights->keeps_cache)
     llm_file_map_drop (map, 0, llm_file_map_get_size (map));
   llm_gguf_unref (self->gguf);
@@ -421,23 +421,17 @@ static const LlmWeightProvider file_provider = {
   .acquire = acquire,
   .release = release,
   .check = check,
-  .drop = drop,
-  .take = take,
-  .read_ahead = read_ahead,
-  .keep = keep,
-  .list_pieces = list_pieces,
   .free = free_weights,
 };
 
 /* --- making --- */
 
-/* @plan: (transfer full) (nullable), as @repacked. A tensor that several operators share counts for
+/* @repacked: (transfer full) (nullable). A tensor that several operators share counts for
  * each part of it. */
 static LlmWeights *
 new_weights (LlmGguf           *gguf,
              const LlmHparams  *hparams,
              LlmTensorPart     *parts,
-             LlmRepackedPlan   *plan,
              LlmRepacked       *repacked,
              guint              n_threads,
              LlmLedger         *ledger)
@@ -452,7 +446,6 @@ new_weights (LlmGguf           *gguf,
   self->n_layers = hparams->n_layers;
   self->has_tied_output = hparams->has_tied_output;
   self->parts = parts;
-  self->plan = plan;
   self->repacked = repacked;
   self->n_threads = n_threads;
   self->packed = LLM_READY;
@@ -461,7 +454,7 @@ new_weights (LlmGguf           *gguf,
       self->file_bytes += (guint64) parts[i].row_bytes * parts[i].n_out;
   /* in memory, as long as nobody has asked the kernel */
   self->file_kept = llm_file_map_get_size (gguf->map);
-  self->staying = self->kept = plan != NULL ? plan->bytes : 0;
+  self->staying = self->kept = repacked != NULL ? repacked->plan->bytes : 0;
   self->parent.bytes = self->file_bytes + self->kept;
   tell_held (self, 0);
   return &self->parent;
@@ -475,7 +468,7 @@ llm_weights_new_mapped (LlmGguf           *gguf,
 {
   LlmTensorPart *parts = llm_weights_find_parts (gguf, hparams, error);
 
-  return parts != NULL ? new_weights (gguf, hparams, parts, NULL, NULL, 0, ledger) : NULL;
+  return parts != NULL ? new_weights (gguf, hparams, parts, NULL, 0, ledger) : NULL;
 }
 
 LlmWeights *
@@ -494,7 +487,7 @@ llm_weights_new_repacked (LlmGguf           *gguf,
     plan = llm_repacked_plan_new (gguf, hparams, error);
   if (plan != NULL)
     repacked = llm_repacked_cache_get (cache, plan, n_threads, error);
-  return repacked != NULL ? new_weights (gguf, hparams, g_steal_pointer (&parts),
-                                         g_steal_pointer (&plan), repacked, n_threads, ledger)
+  return repacked != NULL ? new_weights (gguf, hparams, g_steal_pointer (&parts), repacked,
+                                         n_threads, ledger)
                           : NULL;
 }

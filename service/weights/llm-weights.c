@@ -22,15 +22,6 @@ llm_weights_new_pieces (void)
   return pieces;
 }
 
-GArray *
-llm_weights_list_pieces (LlmWeights *self)
-{
-  GArray *pieces = llm_weights_new_pieces ();
-
-  self->provider->list_pieces (self, pieces);
-  return pieces;
-}
-
 void
 llm_weights_add_piece (GArray     *pieces,
                        LlmFileMap *map,
@@ -94,23 +85,6 @@ llm_weights_set_held (LlmWeights *self,
     llm_ledger_remove_backed (ledger, backed_before - backed);
   if (self->absent < absent_before)
     llm_ledger_remove_absent (ledger, absent_before - self->absent);
-}
-
-gboolean
-llm_weights_check (LlmWeights  *self,
-                   GError     **error)
-{
-  g_return_val_if_fail (self != NULL, FALSE);
-
-  return self->provider->check (self, error);
-}
-
-void
-llm_weights_free (LlmWeights *self)
-{
-  g_return_if_fail (self != NULL);
-
-  self->provider->free (self);
 }
 
 /* They divide. */

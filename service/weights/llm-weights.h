@@ -72,22 +72,6 @@ typedef struct
   /* Whether the bytes handed out so far were the file's: FALSE after damage. */
   gboolean  (*check)   (LlmWeights    *self,
                         GError       **error);
-  /* Gives the memory of @bytes back, or a little more; returns how many were in memory. */
-  guint64   (*drop)    (LlmWeights    *self,
-                        guint64        bytes);
-  /* Somebody is about to use them. PENDING while what was dropped, and is no file, is made
-   * again. */
-  LlmStatus (*take)    (LlmWeights    *self);
-  /* Has the system read @bytes of what was dropped, from @at on; FALSE behind the end. */
-  gboolean  (*read_ahead) (LlmWeights *self,
-                        guint64        at,
-                        guint64        bytes);
-  /* (nullable): where there is nothing to choose. */
-  void      (*keep)    (LlmWeights    *self,
-                        guint64        bytes);
-  /* Appends what of the backed bytes is where, as LlmWeightPiece. */
-  void      (*list_pieces) (LlmWeights *self,
-                        GArray        *pieces);
   void      (*free)    (LlmWeights    *self);
 } LlmWeightProvider;
 
@@ -125,16 +109,27 @@ llm_weights_release (LlmWeights    *self,
   self->provider->release (self, view);
 }
 
+static inline gboolean
+llm_weights_check (LlmWeights  *self,
+                   GError     **error)
+{
+  return self->provider->check (self, error);
+}
+
+static inline void
+llm_weights_free (LlmWeights *self)
+{
+  self->provider->free (self);
+}
+
+/* --- llm-weights-file.c: of those of a file alone --- */
+
 /* Gives memory of the weights back, the end of the model first: @bytes that are in memory, or a
  * little more. The model stays usable: what is used is read again, or made again while acquire()
  * says PENDING. Between two stages; views that were acquired are void. Returns the bytes that
  * went. */
-static inline guint64
-llm_weights_drop (LlmWeights *self,
-                  guint64     bytes)
-{
-  return self->provider->drop (self, bytes);
-}
+guint64     llm_weights_drop        (LlmWeights    *self,
+                                     guint64        bytes);
 
 /* Bytes in memory, as the kernel last said. */
 static inline guint64
@@ -144,30 +139,17 @@ llm_weights_get_resident (const LlmWeights *self)
 }
 
 /* Counts what was dropped as held again, and begins to make again what is no file's. */
-static inline LlmStatus
-llm_weights_take (LlmWeights *self)
-{
-  return self->provider->take (self);
-}
-
-static inline gboolean
-llm_weights_read_ahead (LlmWeights *self,
-                        guint64     at,
-                        guint64     bytes)
-{
-  return self->provider->read_ahead (self, at, bytes);
-}
+LlmStatus   llm_weights_take        (LlmWeights    *self);
+/* Has the system read @bytes of what was dropped, from @at on; FALSE behind the end. */
+gboolean    llm_weights_read_ahead  (LlmWeights    *self,
+                                     guint64        at,
+                                     guint64        bytes);
 
 /* Where not all weights fit into memory: from now on those behind the first @bytes are read ahead of
  * their use and reclaimed after it; G_MAXUINT64 for none. Weights that are held stay counted as
  * such. Between two stages. */
-static inline void
-llm_weights_keep (LlmWeights *self,
-                  guint64     bytes)
-{
-  if (self->provider->keep != NULL)
-    self->provider->keep (self, bytes);
-}
+void        llm_weights_keep        (LlmWeights    *self,
+                                     guint64        bytes);
 
 /* (element-type LlmWeightPiece) (transfer full): where the backed bytes are. */
 GArray     *llm_weights_list_pieces (LlmWeights    *self);
@@ -196,10 +178,6 @@ LlmTensorPart *
             llm_weights_find_parts  (LlmGguf       *gguf,
                                      const LlmHparams *hparams,
                                      GError       **error) G_GNUC_WARN_UNUSED_RESULT;
-gboolean    llm_weights_check       (LlmWeights    *self,
-                                     GError       **error);
-void        llm_weights_free        (LlmWeights    *self);
-
 /* Provider: all tensors of the file, memory-mapped. Checks the presence, shape
  * and type of every tensor the forward pass will use. Counts its bytes in
  * @ledger (nullable) as LLM_HOLDER_WEIGHTS until freed; freeing gives the file's

@@ -12,6 +12,7 @@
 #include "runtime/llm-profile-disk.h"
 #include "support/llm-test-folder.h"
 #include "support/llm-test-gguf.h"
+#include "support/llm-test-pace.h"
 
 #define IDENTITY "0123456789abcdef"
 #define FILE_NAME "profile-" IDENTITY ".ini"
@@ -197,6 +198,31 @@ test_unwritable (void)
 
 /* --- the disk --- */
 
+ssize_t __real_pread64 (int fd, void *bytes, size_t length, off64_t offset);
+ssize_t __real_pwrite64 (int fd, const void *bytes, size_t length, off64_t offset);
+ssize_t __wrap_pread64 (int fd, void *bytes, size_t length, off64_t offset);
+ssize_t __wrap_pwrite64 (int fd, const void *bytes, size_t length, off64_t offset);
+
+ssize_t
+__wrap_pread64 (int      fd,
+                void    *bytes,
+                size_t   length,
+                off64_t  offset)
+{
+  llm_test_pace_wait (length);
+  return __real_pread64 (fd, bytes, length, offset);
+}
+
+ssize_t
+__wrap_pwrite64 (int         fd,
+                 const void *bytes,
+                 size_t      length,
+                 off64_t     offset)
+{
+  llm_test_pace_wait (length);
+  return __real_pwrite64 (fd, bytes, length, offset);
+}
+
 static LlmDisk *
 new_disk (guint   latency_us,
           guint64 bytes_per_second)
@@ -205,7 +231,7 @@ new_disk (guint   latency_us,
   LlmDisk *disk = llm_disk_new ("threads", &error);
 
   g_assert_no_error (error);
-  llm_disk_set_pace (disk, latency_us, bytes_per_second);
+  llm_test_pace_set (latency_us, bytes_per_second);
   return disk;
 }
 

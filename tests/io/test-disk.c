@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /* The disk queue, with each of those that move its bytes. pread() and pwrite() of the threads are
- * wrapped, so that they can fail and be short. */
+ * wrapped, so that they can fail, be short and be slow. */
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,6 +15,7 @@
 #include "common/llmsvc-error.h"
 #include "io/llm-disk.h"
 #include "support/llm-test-folder.h"
+#include "support/llm-test-pace.h"
 
 #define BLOCK LLM_DISK_BLOCK
 #define WAIT_US (60 * G_USEC_PER_SEC)
@@ -51,6 +52,7 @@ __wrap_pread64 (int      fd,
                 size_t   length,
                 off64_t  offset)
 {
+  llm_test_pace_wait (length);
   return take_trouble (&length) ? -1 : __real_pread64 (fd, bytes, length, offset);
 }
 
@@ -60,6 +62,7 @@ __wrap_pwrite64 (int         fd,
                  size_t      length,
                  off64_t     offset)
 {
+  llm_test_pace_wait (length);
   return take_trouble (&length) ? -1 : __real_pwrite64 (fd, bytes, length, offset);
 }
 
@@ -136,8 +139,7 @@ set_up (Fixture       *fixture,
 
   fixture->disk = llm_disk_new (strcmp (name, "paced") == 0 ? "threads" : name, &error);
   g_assert_no_error (error);
-  if (strcmp (name, "paced") == 0)
-    llm_disk_set_pace (fixture->disk, 20, 400000000);
+  llm_test_pace_set (20, strcmp (name, "paced") == 0 ? 400000000 : 0);
   fixture->folder = llm_test_folder_new ();
   fixture->folder_fd = g_open (fixture->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
   fixture->log = g_array_new (FALSE, FALSE, sizeof (guint));
@@ -521,31 +523,6 @@ test_trouble (Fixture       *fixture,
   close (fd);
 }
 
-/* Not sooner than the device could have done it. */
-static void
-test_pace (void)
-{
-  const gint64 latency_us = 50000;
-  const guint64 speed = 4 << 20;
-  Request requests[8];
-  Fixture fixture = { 0 };
-  gint64 begin_us;
-  int fd;
-
-  set_up (&fixture, "threads");
-  llm_disk_set_pace (fixture.disk, latency_us, speed);
-  fd = open_file (&fixture, "file", O_RDWR | O_CREAT);
-  begin_us = g_get_monotonic_time ();
-  for (guint i = 0; i < G_N_ELEMENTS (requests); i++)
-    begin_request (&fixture, &requests[i], LLM_DISK_RESTORE, fd, i, LLM_DISK_MAX_BYTES, TRUE);
-  wait_for_all (&fixture);
-  g_assert_cmpint (g_get_monotonic_time () - begin_us, >=,
-                   latency_us + (gint64) (sizeof requests / sizeof *requests * LLM_DISK_MAX_BYTES *
-                                          G_USEC_PER_SEC / speed));
-  close (fd);
-  tear_down (&fixture, NULL);
-}
-
 static void
 test_new (void)
 {
@@ -593,7 +570,6 @@ main (int   argc,
         g_test_add (path, Fixture, backends[i], set_up, tests[j].func, tear_down);
       }
   g_test_add ("/disk/threads/trouble", Fixture, "threads", set_up, test_trouble, tear_down);
-  g_test_add_func ("/disk/pace", test_pace);
   g_test_add_func ("/disk/new", test_new);
   return g_test_run ();
 }

@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* A few calls of the system, which can be made to fail. */
+/* A few calls of the system, which can be made to fail, or to be slow. */
 
 #include <errno.h>
 #include <fcntl.h>
 #include <unistd.h>
 
 #include "storage-rig.h"
+#include "support/llm-test-pace.h"
 
 ssize_t __real_pread64 (int fd, void *bytes, size_t length, off64_t offset);
 ssize_t __real_pwrite64 (int fd, const void *bytes, size_t length, off64_t offset);
@@ -57,6 +58,7 @@ __wrap_pread64 (int      fd,
                 size_t   length,
                 off64_t  offset)
 {
+  llm_test_pace_wait (length);
   if (!fails_now (&rig_reads_left))
     return __real_pread64 (fd, bytes, length, offset);
   errno = EIO;
@@ -69,6 +71,7 @@ __wrap_pwrite64 (int         fd,
                  size_t      length,
                  off64_t     offset)
 {
+  llm_test_pace_wait (length);
   if (!fails_now (&rig_writes_left))
     return __real_pwrite64 (fd, bytes, length, offset);
   errno = ENOSPC;

@@ -12,6 +12,7 @@
 #include "common/llmsvc-error.h"
 #include "kv/disk/llm-kv-storage-private.h"
 #include "support/llm-test-folder.h"
+#include "support/llm-test-pace.h"
 
 /* --- a shape and its chunks --- */
 
@@ -89,8 +90,7 @@ rig_new_disk (StorageRig *rig)
   LlmDisk *disk = llm_disk_new (is_paced ? "threads" : rig->backend, &error);
 
   g_assert_no_error (error);
-  if (is_paced)
-    llm_disk_set_pace (disk, LATENCY_US, 400000000);
+  llm_test_pace_set (LATENCY_US, is_paced ? 400000000 : 0);
   return disk;
 }
 

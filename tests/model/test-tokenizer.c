@@ -259,9 +259,6 @@ test_specials (void)
   g_assert_cmpint (demo->eos, ==, 2);
   g_assert_true (demo->adds_bos);
   g_assert_false (demo->adds_eos);
-  g_assert_cmpint (llm_tokenizer_lookup (demo, "<|im_start|>"), ==, 3);
-  g_assert_cmpint (llm_tokenizer_lookup (demo, "no such token"), ==, -1);
-  g_assert_cmpint (llm_tokenizer_lookup (demo, ""), ==, -1);
   for (gint32 id = -1; id <= 4096; id++)
     {
       g_assert_cmpint (llm_tokenizer_is_control (demo, id), ==, id >= 0 && id <= 4);
@@ -272,9 +269,9 @@ test_specials (void)
   g_assert_false (gpt2->adds_bos);
   g_assert_true (llm_tokenizer_ends_answer (gpt2, 50256));
 
-  g_assert_true (llm_tokenizer_ends_answer (phi3, llm_tokenizer_lookup (phi3, "<|end|>")));
+  g_assert_true (llm_tokenizer_ends_answer (phi3, 32007));
   g_assert_true (llm_tokenizer_ends_answer (phi3, 32000));
-  g_assert_false (llm_tokenizer_ends_answer (phi3, llm_tokenizer_lookup (phi3, "<|user|>")));
+  g_assert_false (llm_tokenizer_ends_answer (phi3, 32010));
 }
 
 /* Phi-3's markers swallow the spaces behind them, but for three of them. */

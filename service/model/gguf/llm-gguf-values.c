@@ -286,12 +286,9 @@ llm_gguf_get_string (LlmGguf     *self,
       || key == NULL)
     return NULL;
   if (key->n_items > MAX_STRING_BYTES)
-    {
-      llm_gguf_fail (self, error, LLMSVC_ERROR_UNSUPPORTED,
-                     "%s is a text of %ju bytes, up to %d are supported", name,
-                     key->n_items, MAX_STRING_BYTES);
-      return NULL;
-    }
+    return llm_gguf_fail_null (self, error, LLMSVC_ERROR_UNSUPPORTED,
+                               "%s is a text of %ju bytes, up to %d are supported", name,
+                               key->n_items, MAX_STRING_BYTES);
 
   /* Copied first: what was checked can't change any more. */
   text = g_strndup ((const char *) get_bytes (self, key), key->n_items);
@@ -306,94 +303,24 @@ llm_gguf_get_string (LlmGguf     *self,
   return g_steal_pointer (&text);
 }
 
-/* A copy of an array, with items of @item_bytes for @read_item to fill in; one more, so that an
- * empty array is not NULL. @read_item: @at is where the item begins, and then where it ends. */
+/* (transfer full): room for the items of an array, and one more, so that an empty array is not
+ * NULL; NULL with @key set where it is missing. */
 static gpointer
-copy_array (LlmGguf     *self,
-            const char  *name,
-            gboolean     optional,
-            guint        types,
-            const char  *wanted,
-            gsize        item_bytes,
-            gboolean   (*read_item) (LlmGguf           *self,
-                                     const LlmGgufKey  *key,
-                                     gsize              index,
-                                     guint64           *at,
-                                     gpointer           item,
-                                     GError           **error),
-            gsize       *n_items,
-            GError     **error)
-{
-  g_autofree guint8 *items = NULL;
-  const LlmGgufKey *key;
-  guint64 at;
-
-  *n_items = 0;
-  if (!find_value (self, name, optional, TRUE, types, wanted, &key, error) || key == NULL)
-    return NULL;
-
-  items = g_malloc0_n (key->n_items + 1, item_bytes);
-  at = key->offset;
-  for (gsize i = 0; i < key->n_items; i++)
-    if (!read_item (self, key, i, &at, items + i * item_bytes, error))
-      return NULL;
-  *n_items = key->n_items;
-  return g_steal_pointer (&items);
-}
-
-static gboolean
-read_string (LlmGguf           *self,
-             const LlmGgufKey  *key,
-             gsize              index,
-             guint64           *at,
-             gpointer           item,
-             GError           **error)
-{
-  const guint8 *data = llm_file_map_get_data (self->map);
-  guint64 size = llm_file_map_get_size (self->map);
-  guint64 length = size - *at < 8 ? G_MAXUINT64 : llm_gguf_load (data + *at, 8);
-  LlmGgufString *string = item;
-
-  /* Checked when the file was opened, but files can change. */
-  if (length == G_MAXUINT64 || length > size - *at - 8)
-    return llm_gguf_fail (self, error, LLMSVC_ERROR_INVALID_MODEL,
-                          "%s was changed while the file was read", key->name);
-  string->text = (const char *) data + *at + 8;
-  string->length = length;
-  *at += 8 + length;
-  return TRUE;
-}
-
-static gboolean
-read_float (LlmGguf           *self,
-            const LlmGgufKey  *key,
-            gsize              index,
-            guint64           *at,
-            gpointer           item,
+find_array (LlmGguf           *self,
+            const char        *name,
+            gboolean           optional,
+            guint              types,
+            const char        *wanted,
+            gsize              item_bytes,
+            const LlmGgufKey **key,
+            gsize             *n_items,
             GError           **error)
 {
-  *(float *) item = (float) load_real (llm_file_map_get_data (self->map) + *at, key->item_type);
-  *at += infos[key->item_type].width;
-  return TRUE;
-}
-
-static gboolean
-read_int (LlmGguf           *self,
-          const LlmGgufKey  *key,
-          gsize              index,
-          guint64           *at,
-          gpointer           item,
-          GError           **error)
-{
-  guint64 value = load_integer (llm_file_map_get_data (self->map) + *at, key->item_type);
-
-  if (key->item_type == LLM_GGUF_UINT64 && value > G_MAXINT64)
-    return llm_gguf_fail (self, error, LLMSVC_ERROR_INVALID_MODEL,
-                          "%s: item %zu is %ju, up to %jd is supported", key->name, index, value,
-                          G_MAXINT64);
-  *(gint64 *) item = (gint64) value;
-  *at += infos[key->item_type].width;
-  return TRUE;
+  *n_items = 0;
+  if (!find_value (self, name, optional, TRUE, types, wanted, key, error) || *key == NULL)
+    return NULL;
+  *n_items = (*key)->n_items;
+  return g_malloc0_n (*n_items + 1, item_bytes);
 }
 
 LlmGgufString *
@@ -403,8 +330,26 @@ llm_gguf_get_strings (LlmGguf     *self,
                       gsize       *n_items,
                       GError     **error)
 {
-  return copy_array (self, name, optional, BIT (LLM_GGUF_STRING), N_("an array of strings"),
-                     sizeof (LlmGgufString), read_string, n_items, error);
+  const guint8 *data = llm_file_map_get_data (self->map);
+  guint64 size = llm_file_map_get_size (self->map);
+  const LlmGgufKey *key;
+  g_autofree LlmGgufString *items =
+    find_array (self, name, optional, BIT (LLM_GGUF_STRING), N_("an array of strings"),
+                sizeof *items, &key, n_items, error);
+  guint64 at = items != NULL ? key->offset : 0;
+
+  for (gsize i = 0; i < *n_items; i++)
+    {
+      guint64 length = size - at < 8 ? G_MAXUINT64 : llm_gguf_load (data + at, 8);
+
+      /* Checked when the file was opened, but files can change. */
+      if (length == G_MAXUINT64 || length > size - at - 8)
+        return llm_gguf_fail_null (self, error, LLMSVC_ERROR_INVALID_MODEL,
+                                   "%s was changed while the file was read", name);
+      items[i] = (LlmGgufString) { (const char *) data + at + 8, length };
+      at += 8 + length;
+    }
+  return g_steal_pointer (&items);
 }
 
 float *
@@ -414,8 +359,14 @@ llm_gguf_get_floats (LlmGguf     *self,
                      gsize       *n_items,
                      GError     **error)
 {
-  return copy_array (self, name, optional, REALS, N_("an array of float32 or float64"),
-                     sizeof (float), read_float, n_items, error);
+  const LlmGgufKey *key;
+  float *items = find_array (self, name, optional, REALS, N_("an array of float32 or float64"),
+                             sizeof *items, &key, n_items, error);
+
+  for (gsize i = 0; i < *n_items; i++)
+    items[i] = (float) load_real (get_bytes (self, key) + i * infos[key->item_type].width,
+                                  key->item_type);
+  return items;
 }
 
 gint64 *
@@ -425,6 +376,21 @@ llm_gguf_get_ints (LlmGguf     *self,
                    gsize       *n_items,
                    GError     **error)
 {
-  return copy_array (self, name, optional, INTEGERS, N_("an array of integers"), sizeof (gint64),
-                     read_int, n_items, error);
+  const LlmGgufKey *key;
+  g_autofree gint64 *items = find_array (self, name, optional, INTEGERS,
+                                         N_("an array of integers"), sizeof *items, &key, n_items,
+                                         error);
+
+  for (gsize i = 0; i < *n_items; i++)
+    {
+      guint64 value = load_integer (get_bytes (self, key) + i * infos[key->item_type].width,
+                                    key->item_type);
+
+      if (key->item_type == LLM_GGUF_UINT64 && value > G_MAXINT64)
+        return llm_gguf_fail_null (self, error, LLMSVC_ERROR_INVALID_MODEL,
+                                   "%s: item %zu is %ju, up to %jd is supported", name, i, value,
+                                   G_MAXINT64);
+      items[i] = (gint64) value;
+    }
+  return g_steal_pointer (&items);
 }

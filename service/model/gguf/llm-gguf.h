@@ -148,5 +148,7 @@ gboolean             llm_gguf_fail        (LlmGguf     *self,
 gboolean             llm_gguf_fail_of     (LlmGguf     *self,
                                            GError     **error,
                                            GError      *cause);
+/* The same for functions that return a pointer: NULL. */
+#define llm_gguf_fail_null(...) ((void) llm_gguf_fail (__VA_ARGS__), NULL)
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmGguf, llm_gguf_unref)

@@ -100,14 +100,13 @@ llm_template_new (const char   *source,
 
   known = llm_template_list_names ();
   if (source != NULL)
-    llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
-              "%s: tokenizer.chat_template is none of the known ones; known are %s. Prompts "
-              "without a template (raw) can be used with this model", name_for_errors, known);
-  else
-    llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
-              "%s: tokenizer.chat_template is missing; known are %s. Prompts without a template "
-              "(raw) can be used with this model", name_for_errors, known);
-  return NULL;
+    return llm_fail_null (error, LLMSVC_ERROR_UNSUPPORTED,
+                          "%s: tokenizer.chat_template is none of the known ones; known are %s. "
+                          "Prompts without a template (raw) can be used with this model",
+                          name_for_errors, known);
+  return llm_fail_null (error, LLMSVC_ERROR_UNSUPPORTED,
+                        "%s: tokenizer.chat_template is missing; known are %s. Prompts without a "
+                        "template (raw) can be used with this model", name_for_errors, known);
 }
 
 void
@@ -176,41 +175,19 @@ add_separator (Renderer *renderer)
     add_markup (renderer, shape->behind_message);
 }
 
+/* A user's message begins with what awaits it. */
 static void
-add_system (Renderer   *renderer,
-            const char *text)
+add_message (Renderer              *renderer,
+             const LlmTemplateRole *role,
+             const char            *text,
+             gboolean               trims)
 {
   const LlmTemplateShape *shape = &renderer->self->shape;
-  g_autofree char *trimmed = shape->trims_all ? trim (text, TRUE) : g_strdup (text);
-  const LlmTemplateRole *role = &shape->system;
+  gboolean is_merged = role == &shape->user && renderer->merged->len > 0;
+  g_autofree char *trimmed = trims ? trim (text, !(is_merged && shape->trims_merged)) : NULL;
 
-  if (shape->system.before == NULL)
-    {
-      if (renderer->merged->len > 0)
-        g_string_append (renderer->merged, "\n\n");
-      g_string_append (renderer->merged, text);
-      return;
-    }
-
-  if (renderer->behind == BEHIND_NOTHING && shape->first_system.before != NULL)
-    role = &shape->first_system;
   add_separator (renderer);
   add_markup (renderer, role->before);
-  add_part (renderer->prompt, trimmed, FALSE);
-  add_markup (renderer, role->after);
-  renderer->behind = BEHIND_MESSAGE;
-}
-
-static void
-add_user (Renderer   *renderer,
-          const char *text)
-{
-  const LlmTemplateShape *shape = &renderer->self->shape;
-  gboolean is_merged = renderer->merged->len > 0;
-  g_autofree char *trimmed = NULL;
-
-  add_separator (renderer);
-  add_markup (renderer, shape->user.before);
   if (is_merged)
     {
       add_markup (renderer, shape->before_merged);
@@ -218,27 +195,24 @@ add_user (Renderer   *renderer,
       add_markup (renderer, shape->after_merged);
       g_string_truncate (renderer->merged, 0);
     }
-  if (shape->trims_all)
-    text = trimmed = trim (text, !(is_merged && shape->trims_merged));
-  add_part (renderer->prompt, text, FALSE);
-  add_markup (renderer, shape->user.after);
-  renderer->behind = BEHIND_MESSAGE;
+  add_part (renderer->prompt, trims ? trimmed : text, FALSE);
+  add_markup (renderer, role->after);
+  renderer->behind = role == &shape->answer ? BEHIND_ANSWER : BEHIND_MESSAGE;
 }
 
 static void
-add_answer (Renderer   *renderer,
+add_system (Renderer   *renderer,
             const char *text)
 {
   const LlmTemplateShape *shape = &renderer->self->shape;
-  g_autofree char *trimmed = NULL;
+  gboolean is_first = renderer->behind == BEHIND_NOTHING && shape->first_system.before != NULL;
 
-  if (shape->trims_all || shape->trims_answers)
-    text = trimmed = trim (text, TRUE);
-  add_separator (renderer);
-  add_markup (renderer, shape->answer.before);
-  add_part (renderer->prompt, text, FALSE);
-  add_markup (renderer, shape->answer.after);
-  renderer->behind = BEHIND_ANSWER;
+  if (shape->system.before != NULL)
+    add_message (renderer, is_first ? &shape->first_system : &shape->system, text,
+                 shape->trims_all);
+  else
+    g_string_append_printf (renderer->merged, "%s%s", renderer->merged->len > 0 ? "\n\n" : "",
+                            text);
 }
 
 static void
@@ -384,9 +358,10 @@ llm_template_render (LlmTemplate      *self,
       if (role == ROLE_SYSTEM)
         add_system (&renderer, text);
       else if (role == ROLE_USER)
-        add_user (&renderer, text);
+        add_message (&renderer, &self->shape.user, text, self->shape.trims_all);
       else if (role == ROLE_ANSWER)
-        add_answer (&renderer, text);
+        add_message (&renderer, &self->shape.answer, text,
+                     self->shape.trims_all || self->shape.trims_answers);
       else
         add_tool (&renderer, text, i > 0 && is_tool (messages, n_messages, i - 1),
                   is_tool (messages, n_messages, i + 1));

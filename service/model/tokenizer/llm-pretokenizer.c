@@ -6,86 +6,127 @@
 
 #include "model/tokenizer/llm-utf8.h"
 
-/* The sets that the patterns are made of: \p{L}, \p{N}, \p{P}, \s and the rest. */
-typedef enum
+/* What the patterns tell apart, and the sets that they name: \p{L}, \p{N}, \p{P}, \s and
+ * [^\s\p{L}\p{N}]. The scripts from U+0800 to U+9FA5 and Hangul, as DeepSeek's pattern lists
+ * them, are of another set as well. */
+enum
 {
-  CLASS_OTHER,
-  CLASS_LETTER,
-  CLASS_NUMBER,
-  CLASS_PUNCTUATION,
-  CLASS_SPACE,
-  CLASS_END,          /* no character: the text is at its end */
-} CharClass;
+  LETTER = 1 << 0,
+  NUMBER = 1 << 1,
+  PUNCTUATION = 1 << 2,
+  OTHER = 1 << 3,
+  BLANK = 1 << 4,       /* U+0020 */
+  LINE_END = 1 << 5,    /* [\r\n] */
+  OTHER_SPACE = 1 << 6,
+  EASTERN = 1 << 7,
+  SPACE = BLANK | LINE_END | OTHER_SPACE,
+  SYMBOL = PUNCTUATION | OTHER,
+};
 
-static CharClass
-classify (gunichar c)
+#define MANY G_MAXUINT
+
+/* One of the alternatives of a pattern: characters of sets; or what needs more than that. */
+struct _LlmPattern
 {
-  guint type;
+  enum { CHARACTERS = 1, CONTRACTION, ANY_CASE_CONTRACTION, LINE_ENDS, SPACES } kind;
+  guint lead;   /* one, if there is one and @body follows */
+  guint body;   /* from one to @max */
+  guint max;
+  guint tail;   /* any number */
+};
 
+/* \s+(?!\S)|\s+ : what stands before a word keeps its last space for that word. */
+#define ALL_SPACES { SPACES }
+#define END { 0 }
+
+/* The pattern of GPT-2:
+ * 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ */
+static const LlmPattern gpt2[] = {
+  { CONTRACTION }, { CHARACTERS, BLANK, LETTER, MANY }, { CHARACTERS, BLANK, NUMBER, MANY },
+  { CHARACTERS, BLANK, SYMBOL, MANY }, ALL_SPACES, END
+};
+
+/* The pattern of Llama 3 and its kin:
+ * (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,MAX_DIGITS}|
+ *  ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+ */
+#define LLAMA3(max_digits)                                                                  \
+  { ANY_CASE_CONTRACTION }, { CHARACTERS, SYMBOL | BLANK | OTHER_SPACE, LETTER, MANY },     \
+  { CHARACTERS, 0, NUMBER, max_digits }, { CHARACTERS, BLANK, SYMBOL, MANY, LINE_END },     \
+  { LINE_ENDS }, ALL_SPACES, END
+static const LlmPattern llama3[] = { LLAMA3 (3) };
+static const LlmPattern qwen2[] = { LLAMA3 (1) };
+
+/* \p{N}; [\r\n]; \s?\p{L}+; \s?\p{P}+ */
+static const LlmPattern digit[] = { { CHARACTERS, 0, NUMBER, 1 }, END };
+static const LlmPattern line_end[] = { { CHARACTERS, 0, LINE_END, 1 }, END };
+static const LlmPattern letters[] = { { CHARACTERS, SPACE, LETTER, MANY }, END };
+static const LlmPattern punctuation[] = { { CHARACTERS, SPACE, PUNCTUATION, MANY }, END };
+static const LlmPattern eastern[] = { { CHARACTERS, 0, EASTERN, MANY }, END };
+
+static const LlmPretokenizer pretokenizers[] =
+{
+  { .name = "gpt-2", .stages = { gpt2 } },
+  { .name = "smollm", .stages = { digit, gpt2 } },
+  { .name = "llama-bpe", .stages = { llama3 }, .ignores_merges = TRUE, .adds_bos = TRUE },
+  { .name = "qwen2", .stages = { qwen2 } },
+  { .name = "deepseek-coder", .stages = { line_end, letters, punctuation, eastern, digit } },
+  { .name = "command-r", .stages = { digit, gpt2 } },
+  { .name = "dbrx", .stages = { llama3 } },
+  { .name = "deepseek-r1-qwen", .stages = { qwen2 } },
+  { .name = "refact", .stages = { digit, gpt2 } },
+  { .name = "starcoder", .stages = { digit, gpt2 } },
+};
+
+/* The sets of the character at @at, 0 at the end; passes over it. */
+static guint
+read_sets (const char **at,
+           const char  *end)
+{
+  gunichar c;
+  guint type, sets;
+
+  if (*at >= end)
+    return 0;
+  *at += llm_utf8_get (*at, end, &c);
   if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'))
-    return CLASS_LETTER;
-  if (llm_utf8_is_space (c))
-    return CLASS_SPACE;
+    return LETTER;
+  if (c == ' ')
+    return BLANK;
+  if (c == '\r' || c == '\n')
+    return LINE_END;
 
+  sets = (c >= 0x0800 && c <= 0x9fa5) || (c >= 0xac00 && c <= 0xd7ff) ? EASTERN : 0;
+  if (llm_utf8_is_space (c))
+    return sets | OTHER_SPACE;
   type = 1u << g_unichar_type (c);
   if ((type & LLM_UTF8_LETTERS) != 0)
-    return CLASS_LETTER;
+    return sets | LETTER;
   if ((type & LLM_UTF8_NUMBERS) != 0)
-    return CLASS_NUMBER;
-  return (type & LLM_UTF8_PUNCTUATION) != 0 ? CLASS_PUNCTUATION : CLASS_OTHER;
+    return sets | NUMBER;
+  return sets | ((type & LLM_UTF8_PUNCTUATION) != 0 ? PUNCTUATION : OTHER);
 }
 
-static CharClass
-class_at (const char *at,
-          const char *end)
-{
-  gunichar c;
-
-  if (at >= end)
-    return CLASS_END;
-  llm_utf8_get (at, end, &c);
-  return classify (c);
-}
-
+/* Up to @max characters of @set. */
 static const char *
-next_char (const char *at,
-           const char *end)
+skip_set (const char *at,
+          const char *end,
+          guint       set,
+          guint       max)
 {
-  gunichar c;
-
-  return at + llm_utf8_get (at, end, &c);
-}
-
-static const char *
-skip_class (const char *at,
-            const char *end,
-            CharClass   class)
-{
-  while (class_at (at, end) == class)
-    at = next_char (at, end);
+  for (const char *next = at; max > 0 && (read_sets (&next, end) & set) != 0; max--)
+    at = next;
   return at;
 }
 
-/* [^\s\p{L}\p{N}]* */
 static const char *
-skip_symbols (const char *at,
-              const char *end)
+match_characters (const LlmPattern *pattern,
+                  const char       *at,
+                  const char       *end)
 {
-  for (;;)
-    {
-      CharClass class = class_at (at, end);
+  const char *begin = skip_set (at, end, pattern->lead, 1);
+  const char *match = skip_set (begin, end, pattern->body, pattern->max);
 
-      if (class != CLASS_OTHER && class != CLASS_PUNCTUATION)
-        return at;
-      at = next_char (at, end);
-    }
-}
-
-static gboolean
-is_line_end (const char *at,
-             const char *end)
-{
-  return at < end && (*at == '\r' || *at == '\n');
+  return match > begin ? skip_set (match, end, pattern->tail, MANY) : NULL;
 }
 
 /* 's|'t|'re|'ve|'m|'ll|'d, in either case where @any_case. */
@@ -112,213 +153,44 @@ match_contraction (const char *at,
   return NULL;
 }
 
-/* \s+(?!\S)|\s+ : what stands before a word keeps its last space for that word. */
+/* A run of spaces: with @line_ends, up to the last line end in it, NULL if there is none. */
 static const char *
 match_spaces (const char *at,
-              const char *end)
+              const char *end,
+              gboolean    line_ends)
 {
-  const char *last = NULL;
+  const char *last = NULL, *behind_line = NULL;
   const char *p = at;
+  guint sets;
 
-  while (class_at (p, end) == CLASS_SPACE)
+  for (const char *next = p; ((sets = read_sets (&next, end)) & SPACE) != 0; p = next)
     {
       last = p;
-      p = next_char (p, end);
+      if (sets == LINE_END)
+        behind_line = next;
     }
-  if (p == at)
-    return NULL;
+  if (line_ends || p == at)
+    return behind_line;
   return p < end && last > at ? last : p;
 }
 
-/* The pattern of GPT-2:
- * 's|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+ */
+/* Where the match of a pattern that begins at @at ends, NULL when there is none. */
 static const char *
-match_gpt2 (const char *at,
-            const char *end)
-{
-  const char *match = match_contraction (at, end, FALSE);
-  const char *word = *at == ' ' ? at + 1 : at;
-  CharClass class;
-
-  if (match != NULL)
-    return match;
-
-  class = class_at (word, end);
-  switch (class)
-    {
-    case CLASS_LETTER:
-    case CLASS_NUMBER:
-      return skip_class (word, end, class);
-    case CLASS_PUNCTUATION:
-    case CLASS_OTHER:
-      return skip_symbols (word, end);
-    case CLASS_SPACE:
-    case CLASS_END:
-    default:
-      return match_spaces (at, end);
-    }
-}
-
-/* [^\r\n\p{L}\p{N}]?\p{L}+ */
-static const char *
-match_letters (const char *at,
-               const char *end)
-{
-  CharClass class = class_at (at, end);
-  const char *next;
-
-  if (class == CLASS_LETTER)
-    return skip_class (at, end, CLASS_LETTER);
-  if (class == CLASS_NUMBER || is_line_end (at, end))
-    return NULL;
-  next = next_char (at, end);
-  return class_at (next, end) == CLASS_LETTER ? skip_class (next, end, CLASS_LETTER) : NULL;
-}
-
-/* \s*[\r\n]+ : up to the last line end of a run of spaces. */
-static const char *
-match_line_ends (const char *at,
-                 const char *end)
+match_pattern (const LlmPattern *pattern,
+               const char       *at,
+               const char       *end)
 {
   const char *match = NULL;
 
-  while (class_at (at, end) == CLASS_SPACE)
-    {
-      const char *next = next_char (at, end);
-
-      if (is_line_end (at, end))
-        match = next;
-      at = next;
-    }
+  for (; match == NULL && pattern->kind != 0; pattern++)
+    if (pattern->kind == CHARACTERS)
+      match = match_characters (pattern, at, end);
+    else if (pattern->kind == LINE_ENDS || pattern->kind == SPACES)
+      match = match_spaces (at, end, pattern->kind == LINE_ENDS);
+    else
+      match = match_contraction (at, end, pattern->kind == ANY_CASE_CONTRACTION);
   return match;
 }
-
-/* The pattern of Llama 3 and its kin:
- * (?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,MAX_DIGITS}|
- *  ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+ */
-static const char *
-match_llama3 (const char *at,
-              const char *end,
-              guint       max_digits)
-{
-  const char *match = match_contraction (at, end, TRUE);
-  const char *word = *at == ' ' ? at + 1 : at;
-
-  if (match == NULL)
-    match = match_letters (at, end);
-  if (match != NULL)
-    return match;
-
-  if (class_at (at, end) == CLASS_NUMBER)
-    {
-      match = at;
-      for (guint i = 0; i < max_digits && class_at (match, end) == CLASS_NUMBER; i++)
-        match = next_char (match, end);
-      return match;
-    }
-
-  match = skip_symbols (word, end);
-  if (match > word)
-    {
-      while (is_line_end (match, end))
-        match++;
-      return match;
-    }
-
-  match = match_line_ends (at, end);
-  return match != NULL ? match : match_spaces (at, end);
-}
-
-static const char *
-match_llama_bpe (const char *at,
-                 const char *end)
-{
-  return match_llama3 (at, end, 3);
-}
-
-static const char *
-match_qwen2 (const char *at,
-             const char *end)
-{
-  return match_llama3 (at, end, 1);
-}
-
-/* \p{N} */
-static const char *
-match_digit (const char *at,
-             const char *end)
-{
-  return class_at (at, end) == CLASS_NUMBER ? next_char (at, end) : NULL;
-}
-
-/* [\r\n] */
-static const char *
-match_one_line_end (const char *at,
-                    const char *end)
-{
-  return is_line_end (at, end) ? at + 1 : NULL;
-}
-
-/* \s?\p{L}+ and \s?\p{P}+ */
-static const char *
-match_spaced (const char *at,
-              const char *end,
-              CharClass   class)
-{
-  const char *word = class_at (at, end) == CLASS_SPACE ? next_char (at, end) : at;
-  const char *match = skip_class (word, end, class);
-
-  return match > word ? match : NULL;
-}
-
-static const char *
-match_spaced_letters (const char *at,
-                      const char *end)
-{
-  return match_spaced (at, end, CLASS_LETTER);
-}
-
-static const char *
-match_spaced_punctuation (const char *at,
-                          const char *end)
-{
-  return match_spaced (at, end, CLASS_PUNCTUATION);
-}
-
-/* The scripts from U+0800 to U+9FA5 and Hangul, as DeepSeek's pattern lists them. */
-static const char *
-match_eastern (const char *at,
-               const char *end)
-{
-  const char *p = at;
-
-  while (p < end)
-    {
-      gunichar c;
-      gsize length = llm_utf8_get (p, end, &c);
-
-      if (!(c >= 0x0800 && c <= 0x9fa5) && !(c >= 0xac00 && c <= 0xd7ff))
-        break;
-      p += length;
-    }
-  return p > at ? p : NULL;
-}
-
-static const LlmPretokenizer pretokenizers[] =
-{
-  { .name = "gpt-2", .stages = { match_gpt2 } },
-  { .name = "smollm", .stages = { match_digit, match_gpt2 } },
-  { .name = "llama-bpe", .stages = { match_llama_bpe }, .ignores_merges = TRUE, .adds_bos = TRUE },
-  { .name = "qwen2", .stages = { match_qwen2 } },
-  { .name = "deepseek-coder",
-    .stages = { match_one_line_end, match_spaced_letters, match_spaced_punctuation, match_eastern,
-                match_digit } },
-  { .name = "command-r", .stages = { match_digit, match_gpt2 } },
-  { .name = "dbrx", .stages = { match_llama_bpe } },
-  { .name = "deepseek-r1-qwen", .stages = { match_qwen2 } },
-  { .name = "refact", .stages = { match_digit, match_gpt2 } },
-  { .name = "starcoder", .stages = { match_digit, match_gpt2 } },
-};
 
 const LlmPretokenizer *
 llm_pretokenizer_find (const char *name)
@@ -358,11 +230,11 @@ split_from_stage (const LlmPretokenizer *self,
 
   while (at < end)
     {
-      const char *match = self->stages[stage] (at, end);
+      const char *match = match_pattern (self->stages[stage], at, end);
 
       if (match == NULL)
         {
-          at = next_char (at, end);
+          read_sets (&at, end);
           continue;
         }
       if (gap < at)

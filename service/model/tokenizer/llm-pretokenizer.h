@@ -3,7 +3,7 @@
 /*
  * How byte-level BPE vocabularies cut text into words before merging: each was
  * trained with one of a few patterns, named by tokenizer.ggml.pre. The patterns
- * are written out as functions that look one or two characters ahead, so that
+ * are tables of what may follow each other, one or two characters looked ahead, so that
  * no text makes them slow. Constant tables; any thread.
  */
 
@@ -11,9 +11,7 @@
 
 #include <glib.h>
 
-/* Where a match that begins at @at ends, or NULL when there is none. */
-typedef const char *(*LlmMatchFunc) (const char *at,
-                                     const char *end);
+typedef struct _LlmPattern LlmPattern;
 
 #define LLM_PRETOKENIZER_MAX_STAGES 5
 
@@ -21,7 +19,7 @@ typedef const char *(*LlmMatchFunc) (const char *at,
 typedef struct
 {
   const char *name;
-  LlmMatchFunc stages[LLM_PRETOKENIZER_MAX_STAGES + 1];   /* NULL behind the last */
+  const LlmPattern *stages[LLM_PRETOKENIZER_MAX_STAGES + 1];   /* NULL behind the last */
   gboolean ignores_merges;   /* a word that is a token is taken whole, whatever the merges say */
   gboolean adds_bos;         /* its models want a BOS where the file doesn't say */
 } LlmPretokenizer;

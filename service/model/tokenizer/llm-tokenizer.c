@@ -159,15 +159,6 @@ llm_tokenizer_ends_answer (LlmTokenizer *self,
   return FALSE;
 }
 
-gint32
-llm_tokenizer_lookup (LlmTokenizer *self,
-                      const char   *text)
-{
-  gint32 id = llm_vocab_find (self->priv->vocab, text, strlen (text), FALSE);
-
-  return id >= 0 ? id : llm_vocab_find (self->priv->vocab, text, strlen (text), TRUE);
-}
-
 gboolean
 llm_tokenizer_is_control (LlmTokenizer *self,
                           gint32        id)

@@ -53,9 +53,6 @@ void          llm_tokenizer_free         (LlmTokenizer  *self);
  * control tokens commonly used so (<|im_end|>, <|eot_id|>, <end_of_turn>, <|end|>, …). */
 gboolean      llm_tokenizer_ends_answer  (LlmTokenizer  *self,
                                           gint32         id);
-/* The id of the token with exactly this text, -1 if there is none. */
-gint32        llm_tokenizer_lookup       (LlmTokenizer  *self,
-                                          const char    *text);
 /* Whether @id is a control token, whose text is never shown. */
 gboolean      llm_tokenizer_is_control   (LlmTokenizer  *self,
                                           gint32         id);

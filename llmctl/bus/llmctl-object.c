@@ -15,8 +15,6 @@
 #include "llmctl/bus/llmctl-value.h"
 
 #define MAX_OBJECTS 4096
-/* Steps below the root: the service has two. */
-#define MAX_DEPTH   16
 
 /* --- the objects --- */
 
@@ -67,55 +65,49 @@ compare_names (gconstpointer a,
   return strcmp (left, right);
 }
 
-/* (transfer container): of the objects below @node. */
-static GPtrArray *
-sort_children (const LlmctlNode *node)
-{
-  GPtrArray *names = g_ptr_array_new ();
-
-  for (GDBusNodeInfo **p = node->info->nodes; p != NULL && *p != NULL; p++)
-    if ((*p)->path != NULL)
-      g_ptr_array_add (names, (*p)->path);
-  g_ptr_array_sort (names, compare_names);
-  return names;
-}
-
-/* Adds @path and what is below it; FALSE when nothing may be shown. */
+/* Adds the object called @name below @parent, or as the root without one, and what is below it; FALSE
+ * when nothing may be shown. */
 static gboolean
-walk (const char  *path,
-      guint        depth,
-      GPtrArray   *objects,
-      GError     **error)
+walk (const LlmctlObject  *parent,
+      const char          *name,
+      GPtrArray           *objects,
+      GError             **error)
 {
-  LlmctlObject *object = g_new0 (LlmctlObject, 1);
+  LlmctlObject *self = g_new0 (LlmctlObject, 1);
   g_autoptr(GError) local_error = NULL;
-  g_autoptr(GPtrArray) names = NULL;
+  g_autoptr(GPtrArray) names = g_ptr_array_new ();
 
-  object->path = g_strdup (path);
-  g_ptr_array_add (objects, object);
-  object->node = llmctl_object_introspect (path, &local_error);
-  if (object->node == NULL)
+  self->path = parent == NULL ? g_strdup (name)
+                              : g_strconcat (strcmp (parent->path, "/") == 0 ? "" : parent->path,
+                                             "/", name, NULL);
+  self->name = self->path + strlen (self->path) - strlen (name);
+  self->depth = parent != NULL ? parent->depth + 1 : 0;
+  if (!g_variant_is_object_path (self->path))
+    {
+      object_free (self);
+      return TRUE;
+    }
+  g_ptr_array_add (objects, self);
+  self->node = llmctl_object_introspect (self->path, &local_error);
+  if (self->node == NULL)
     {
       /* What has gone meanwhile is no reason to show nothing. */
-      if (depth > 0 && !g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED) &&
+      if (parent != NULL && !g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED) &&
           !g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_DEADLINE_EXCEEDED))
         return TRUE;
       g_propagate_error (error, g_steal_pointer (&local_error));
       return FALSE;
     }
 
-  names = sort_children (object->node);
-  for (guint i = 0; i < names->len && depth < MAX_DEPTH && objects->len <= MAX_OBJECTS; i++)
-    {
-      const char *name = g_ptr_array_index (names, i);
-      g_autofree char *child = g_strconcat (strcmp (path, "/") == 0 ? "" : path, "/", name, NULL);
-
-      if (!g_variant_is_object_path (child) ||
-          (i > 0 && strcmp (name, g_ptr_array_index (names, i - 1)) == 0))
-        continue;
-      if (!walk (child, depth + 1, objects, error))
+  for (GDBusNodeInfo **p = self->node->info->nodes; p != NULL && *p != NULL; p++)
+    if ((*p)->path != NULL)
+      g_ptr_array_add (names, (*p)->path);
+  g_ptr_array_sort (names, compare_names);
+  for (guint i = 0; i < names->len && self->depth < LLMCTL_OBJECT_MAX_DEPTH &&
+                    objects->len <= MAX_OBJECTS; i++)
+    if (i == 0 || strcmp (names->pdata[i], names->pdata[i - 1]) != 0)
+      if (!walk (self, names->pdata[i], objects, error))
         return FALSE;
-    }
 
   return TRUE;
 }
@@ -127,7 +119,7 @@ llmctl_object_list (const char  *root,
 {
   g_autoptr(GPtrArray) objects = g_ptr_array_new_with_free_func (object_free);
 
-  if (!walk (root, 0, objects, error))
+  if (!walk (NULL, root, objects, error))
     return NULL;
 
   *is_complete = objects->len <= MAX_OBJECTS;

@@ -12,9 +12,14 @@
 
 G_BEGIN_DECLS
 
+/* Steps below the root: the service has two. */
+#define LLMCTL_OBJECT_MAX_DEPTH 16
+
 typedef struct
 {
-  char *path;
+  char *path;         /* (owned) */
+  guint depth;        /* steps below the root */
+  const char *name;   /* the end of the path, below the object above; of the root the whole path */
   LlmctlNode *node;   /* (nullable) (owned): NULL when it does not say what it can do */
 } LlmctlObject;
 

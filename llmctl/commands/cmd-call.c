@@ -28,17 +28,15 @@ append_string (GVariantDict *dict,
                const char   *key,
                const char   *word)
 {
-  g_autoptr(GVariant) before = g_variant_dict_lookup_value (dict, key, G_VARIANT_TYPE_STRING_ARRAY);
-  g_auto(GVariantBuilder) builder = G_VARIANT_BUILDER_INIT (G_VARIANT_TYPE_STRING_ARRAY);
+  g_autofree const char **before = NULL;
+  g_autoptr(GPtrArray) strings = g_ptr_array_new ();
 
-  for (gsize i = 0; before != NULL && i < g_variant_n_children (before); i++)
-    {
-      g_autoptr(GVariant) string = g_variant_get_child_value (before, i);
-
-      g_variant_builder_add_value (&builder, string);
-    }
-  g_variant_builder_add (&builder, "s", word);
-  return g_variant_ref_sink (g_variant_builder_end (&builder));
+  (void) g_variant_dict_lookup (dict, key, "^a&s", &before);
+  for (gsize i = 0; before != NULL && before[i] != NULL; i++)
+    g_ptr_array_add (strings, (gpointer) before[i]);
+  g_ptr_array_add (strings, (gpointer) word);
+  return g_variant_ref_sink (g_variant_new_strv ((const char *const *) strings->pdata,
+                                                 (gssize) strings->len));
 }
 
 /* (nullable) (transfer full): the type in the help is a hint: the service may be newer, and

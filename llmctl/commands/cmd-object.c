@@ -45,51 +45,44 @@ select_interfaces (const LlmctlObject *object)
   return (char **) g_ptr_array_free (names, FALSE);
 }
 
+/* Whether no other object below the same one comes after @i. */
 static gboolean
-is_below (GPtrArray  *objects,
-          guint       i,
-          const char *parent)
+is_last (GPtrArray *objects,
+         guint      i)
 {
-  const char *path = ((const LlmctlObject *) g_ptr_array_index (objects, i))->path;
-  gsize length = strlen (parent);
+  const LlmctlObject *self = g_ptr_array_index (objects, i);
+  const LlmctlObject *next;
 
-  return strncmp (path, parent, length) == 0 && (path[length] == '/' || length == 1);
+  for (i++; i < objects->len; i++)
+    {
+      next = g_ptr_array_index (objects, i);
+      if (next->depth <= self->depth)
+        return next->depth < self->depth;
+    }
+  return TRUE;
 }
 
-/* Prints the object @i as @name and what is below it; the first line begins with @before, the
- * others with @lines. Returns the next one. */
-static guint
-print_below (GPtrArray  *objects,
-             guint       i,
-             const char *name,
-             const char *before,
-             const char *lines)
+static void
+print_tree (GPtrArray *objects)
 {
-  const LlmctlObject *object = g_ptr_array_index (objects, i);
-  const char *path = object->path;
-  g_autofree char **names = select_interfaces (object);
-  g_autofree char *joined = g_strjoinv (", ", names);
+  gboolean has_ended[LLMCTL_OBJECT_MAX_DEPTH + 1] = { FALSE };
 
-  llmctl_output_text (LLMCTL_STYLE_DIM, before);
-  llmctl_output_text (LLMCTL_STYLE_BOLD, name);
-  llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s%s\n", *joined != '\0' ? "  " : "", joined);
-  for (i++; i < objects->len && is_below (objects, i, path);)
+  for (guint i = 0; i < objects->len; i++)
     {
-      const char *child = ((const LlmctlObject *) g_ptr_array_index (objects, i))->path;
-      guint next = i + 1;
-      g_autofree char *head = NULL;
-      g_autofree char *inner = NULL;
-      gboolean is_last;
+      const LlmctlObject *object = g_ptr_array_index (objects, i);
+      g_autoptr(GString) lines = g_string_new (NULL);
+      g_autofree char **names = select_interfaces (object);
+      g_autofree char *joined = g_strjoinv (", ", names);
 
-      while (next < objects->len && is_below (objects, next, child))
-        next++;
-      is_last = next == objects->len || !is_below (objects, next, path);
-      head = g_strconcat (lines, is_last ? "└─ " : "├─ ", NULL);
-      inner = g_strconcat (lines, is_last ? "   " : "│  ", NULL);
-      i = print_below (objects, i, child + strlen (path) + (strlen (path) > 1), head, inner);
+      has_ended[object->depth] = is_last (objects, i);
+      for (guint j = 1; j < object->depth; j++)
+        g_string_append (lines, has_ended[j] ? "   " : "│  ");
+      if (object->depth > 0)
+        g_string_append (lines, has_ended[object->depth] ? "└─ " : "├─ ");
+      llmctl_output_text (LLMCTL_STYLE_DIM, lines->str);
+      llmctl_output_text (LLMCTL_STYLE_BOLD, object->name);
+      llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s%s\n", *joined != '\0' ? "  " : "", joined);
     }
-
-  return i;
 }
 
 static void
@@ -129,7 +122,7 @@ run_tree (int       argc,
   if (llmctl_globals.is_json)
     print_json (objects);
   else
-    print_below (objects, 0, root, "", "");
+    print_tree (objects);
   if (!is_complete)
     llmctl_complain (_("There are more objects than are shown"));
   return LLMCTL_EXIT_OK;

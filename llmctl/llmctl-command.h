@@ -44,7 +44,7 @@ const char          *llmctl_suggest       (const char                 *word,
 char                *llmctl_help_make     (const LlmctlCommand        *command,
                                            const char                 *full_name);
 /* Prints it. */
-LlmctlExit           llmctl_help_show     (const LlmctlCommand        *command,
+void                 llmctl_help_show     (const LlmctlCommand        *command,
                                            const char                 *full_name);
 
 G_END_DECLS

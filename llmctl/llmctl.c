@@ -13,10 +13,9 @@
 
 #include "common/llmsvc-error-private.h"
 #include "common/llmsvc-i18n.h"
+#include "llmctl/bus/llmctl-service.h"
 #include "llmctl/bus/llmctl-wait.h"
 
-#define SERVICE_NAME   "org.llm.Service"
-#define SERVICE_PATH   "/org/llm/Service"
 #define MAX_CANDIDATES 1000
 
 LlmctlGlobals llmctl_globals = { .bus_type = G_BUS_TYPE_NONE };
@@ -53,7 +52,11 @@ llmctl_i18n_get_locale (void)
 GDBusConnection *
 llmctl_connect (GError **error)
 {
-  return llmsvc_bus_find_sync (llmctl_globals.bus_type, NULL, &found_bus_type, &is_running, error);
+  static GDBusConnection *bus;   /* (owned) */
+
+  if (bus == NULL)
+    bus = llmsvc_bus_find_sync (llmctl_globals.bus_type, NULL, &found_bus_type, &is_running, error);
+  return bus;
 }
 
 gboolean
@@ -99,15 +102,12 @@ convert_error (GError *error)
     code = LLMSVC_ERROR_NOT_AVAILABLE;
   else if (g_error_matches (owned, G_IO_ERROR, G_IO_ERROR_CLOSED))
     code = LLMSVC_ERROR_LOST;
-  if (g_dbus_error_is_remote_error (owned))
-    g_dbus_error_strip_remote_error (owned);
-  if (code == LLMSVC_ERROR_FAILED && (owned->domain == LLMSVC_ERROR || owned->domain == G_DBUS_ERROR))
-    {
-      llmsvc_error_convert (&owned);
-      return g_steal_pointer (&owned);
-    }
+  g_dbus_error_strip_remote_error (owned);
+  if (code != LLMSVC_ERROR_FAILED || (owned->domain != LLMSVC_ERROR && owned->domain != G_DBUS_ERROR))
+    return g_error_new_literal (LLMSVC_ERROR, (int) code, owned->message);
 
-  return g_error_new_literal (LLMSVC_ERROR, (int) code, owned->message);
+  llmsvc_error_convert (&owned);
+  return g_steal_pointer (&owned);
 }
 
 /* The service answers in the language that the options of a call name. (transfer floating)
@@ -123,7 +123,7 @@ add_locale (const char *interface,
   gsize n = parameters != NULL ? g_variant_n_children (parameters) : 0;
   GVariantBuilder builder;
 
-  if (n == 0 || locale == NULL || !g_str_has_prefix (interface, SERVICE_NAME))
+  if (n == 0 || locale == NULL || !g_str_has_prefix (interface, LLMCTL_SERVICE_NAME))
     return parameters;
   options = g_variant_get_child_value (parameters, n - 1);
   if (!g_variant_is_of_type (options, G_VARIANT_TYPE_VARDICT))
@@ -145,24 +145,35 @@ add_locale (const char *interface,
 }
 
 GVariant *
-llmctl_call_with_fds (GDBusConnection  *bus,
-                      const char       *path,
-                      const char       *interface,
-                      const char       *method,
-                      GVariant         *parameters,
-                      const char       *reply_type,
-                      GUnixFDList     **fds,
-                      GError          **error)
+llmctl_call_with_fds (const char   *path,
+                      const char   *interface,
+                      const char   *method,
+                      GVariant     *parameters,
+                      const char   *reply_type,
+                      GUnixFDList **fds,
+                      GError      **error)
 {
+  g_autoptr(GVariant) owned = parameters != NULL ? g_variant_ref_sink (parameters) : NULL;
+  GDBusConnection *bus = llmctl_connect (error);
   g_autoptr(GCancellable) cancellable = g_cancellable_new ();
-  g_autoptr(GSource) interrupt = llmctl_wait_watch_interrupt (cancellable);
+  g_autoptr(GSource) interrupt = NULL;
   GError *local_error = NULL;
   GVariant *reply;
 
+  if (bus == NULL)
+    return NULL;
+  if (llmctl_globals.must_not_start && !is_running)
+    {
+      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AVAILABLE,
+                           _("The service is not running and holds nothing; the first question "
+                             "starts it"));
+      return NULL;
+    }
+
+  interrupt = llmctl_wait_watch_interrupt (cancellable);
   reply = g_dbus_connection_call_with_unix_fd_list_sync (
-    bus, SERVICE_NAME, path != NULL ? path : SERVICE_PATH, interface, method,
-    add_locale (interface, parameters),
-    reply_type != NULL ? G_VARIANT_TYPE (reply_type) : NULL,
+    bus, LLMCTL_SERVICE_NAME, path != NULL ? path : LLMCTL_SERVICE_PATH, interface, method,
+    add_locale (interface, owned), reply_type != NULL ? G_VARIANT_TYPE (reply_type) : NULL,
     llmctl_globals.must_not_start ? G_DBUS_CALL_FLAGS_NO_AUTO_START
                                   : G_DBUS_CALL_FLAGS_ALLOW_INTERACTIVE_AUTHORIZATION,
     llmctl_get_timeout_ms (), NULL, fds, cancellable, &local_error);
@@ -170,6 +181,23 @@ llmctl_call_with_fds (GDBusConnection  *bus,
   if (reply == NULL)
     g_propagate_error (error, convert_error (local_error));
   return reply;
+}
+
+GVariant *
+llmctl_call (const char  *path,
+             const char  *interface,
+             const char  *method,
+             GVariant    *parameters,
+             const char  *type,
+             GError     **error)
+{
+  g_autofree char *reply_type = g_strconcat ("(", type, ")", NULL);
+  g_autoptr(GVariant) reply = llmctl_call_with_fds (path, interface, method, parameters,
+                                                    reply_type, NULL, error);
+
+  if (reply == NULL || *type == '\0')
+    return g_steal_pointer (&reply);
+  return g_variant_get_child_value (reply, 0);
 }
 
 /* --- completion --- */
@@ -272,10 +300,7 @@ can_reach_session (void)
 static const char *
 get_start_advice (void)
 {
-  g_autoptr(GDBusConnection) bus = llmsvc_bus_find_sync (llmctl_globals.bus_type, NULL, NULL, NULL,
-                                                         NULL);
-
-  if (bus != NULL)
+  if (llmctl_connect (NULL) != NULL)
     return llmctl_globals.must_not_start ? NULL : _("“llmctl doctor” tells what is wrong");
   if (llmctl_globals.bus_type != G_BUS_TYPE_SYSTEM && !can_reach_session ())
     return llmctl_globals.bus_type == G_BUS_TYPE_NONE
@@ -298,22 +323,26 @@ LlmctlExit
 llmctl_fail (GError *error)
 {
   g_autoptr(GError) converted = NULL;
-  const char *advice;
-
-  g_return_val_if_fail (error != NULL, LLMCTL_EXIT_FAILED);
+  LlmctlExit end = llmctl_wait_get_end ();
+  const char *advice = NULL;
 
   /* Who has pressed Ctrl-C knows. */
-  if (llmctl_wait_get_end () == LLMCTL_EXIT_INTERRUPTED)
-    return LLMCTL_EXIT_INTERRUPTED;
+  if (end == LLMCTL_EXIT_INTERRUPTED)
+    return end;
+  if (end == LLMCTL_EXIT_TIME_LIMIT &&
+      !g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_DEADLINE_EXCEEDED))
+    {
+      llmctl_complain (_("The time limit has passed before the service was done"));
+      return end;
+    }
 
   converted = convert_error (g_error_copy (error));
   /* What is wrong with stdout is said, where it is to be said at all, at the end. */
   if (!llmctl_output_flush ())
     return get_status (converted->code);
   llmctl_complain ("%s", converted->message);
-  advice = g_error_matches (converted, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AVAILABLE)
-               ? get_start_advice ()
-               : NULL;
+  if (converted->code == LLMSVC_ERROR_NOT_AVAILABLE)
+    advice = get_start_advice ();
   if (advice != NULL)
     llmctl_complain ("%s", advice);
   return get_status (converted->code);

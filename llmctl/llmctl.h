@@ -38,21 +38,45 @@ typedef struct
   GHashTable *offered;   /* (element-type utf8) (owned) */
 } LlmctlCompletion;
 
+/* What completion offers for arguments; from those of members on after “[PATH]”. */
+typedef enum
+{
+  LLMCTL_NAMES_NONE,
+  LLMCTL_NAMES_CONTEXTS,
+  LLMCTL_NAMES_MODELS,
+  LLMCTL_NAMES_APPS,
+  LLMCTL_NAMES_OBJECTS,
+  LLMCTL_NAMES_MEMBERS,               /* and interfaces */
+  LLMCTL_NAMES_METHODS,               /* and behind one its arguments */
+  LLMCTL_NAMES_READABLE_PROPERTIES,
+  LLMCTL_NAMES_WRITABLE_PROPERTIES,
+} LlmctlNames;
+
 typedef struct _LlmctlCommand LlmctlCommand;
 
 struct _LlmctlCommand
 {
   const char *name;                      /* "ask" */
-  const char *parameters;                /* (nullable) N_(): "PROMPT"; NULL takes none */
+  const char *parameters;                /* (nullable): "PROMPT"; N_() */
   const char *summary;                   /* N_(): one line, no full stop */
   const char *description;               /* (nullable) N_(): more, for --help */
   const GOptionEntry *options;           /* (nullable): its own, N_(); ends with an empty one */
   const LlmctlCommand *const *commands;  /* (nullable): subcommands, ends with NULL; then no run */
 
-  /* @argv[0] is the name; options have been parsed and taken out; ends with NULL. */
-  LlmctlExit (*run) (int    argc,
-                     char **argv);
+  /* The arguments that main() lets pass. */
+  const char *missing;                   /* (nullable) N_(): complains when there is none */
+  int n_most;                            /* LLMCTL_ANY_NUMBER: run() complains */
+  /* It only asks a service that runs: llmctl_call() fails when it does not. */
+  gboolean must_not_start;
 
+  /* @argv[0] is the name; options have been parsed and taken out; ends with NULL. With @error set
+   * main() complains, and the program ends as llmctl_fail() says. */
+  LlmctlExit (*run) (int       argc,
+                     char    **argv,
+                     GError  **error);
+
+  LlmctlNames names;                     /* offered for its first n_names arguments */
+  int n_names;
   /* (nullable): offers candidates for the argument after @argv (its own arguments
    * so far, without options); may ask the bus, shortly. */
   void (*complete) (LlmctlCompletion *completion,
@@ -63,10 +87,12 @@ struct _LlmctlCommand
    * FALSE when it names nothing. */
   gboolean (*help) (int         argc,
                     char      **argv,
-                    LlmctlExit *status);
+                    GError    **error);
 
   gboolean is_hidden;                    /* not in the list of commands, but in its JSON */
 };
+
+#define LLMCTL_ANY_NUMBER G_MAXINT
 
 /* What every command takes: --system-bus, --session-bus, --json, --timeout SECONDS. */
 typedef struct
@@ -89,13 +115,12 @@ void             llmctl_i18n_init        (void);
  * service to answer in; NULL for English as it is written. */
 const char      *llmctl_i18n_get_locale  (void);
 
-/* (transfer full): the bus that has the service, by the options every command takes. Does not
- * start the service. */
+/* (transfer none) (nullable): the bus that has the service, by the options every command takes; the
+ * same for the process. Does not start the service. */
 GDBusConnection *llmctl_connect         (GError            **error) G_GNUC_WARN_UNUSED_RESULT;
-
-/* Whether the service runs, as llmctl_connect() found it; it can be started if not. */
+/* What llmctl_connect() found: whether the service runs (it can be started if not), and
+ * G_BUS_TYPE_SYSTEM or G_BUS_TYPE_SESSION. */
 gboolean         llmctl_is_running      (void);
-/* The bus that llmctl_connect() found: G_BUS_TYPE_SYSTEM or G_BUS_TYPE_SESSION. */
 GBusType         llmctl_get_bus_type    (void);
 
 /* Milliseconds for a call's own time limit by --timeout: G_MAXINT without one. */
@@ -104,22 +129,34 @@ int              llmctl_get_timeout_ms  (void);
 /* (transfer full): the reply to one call, waited for as long as --timeout says; ends early at
  * Ctrl-C with LLMSVC_ERROR_CANCELLED. @path (nullable) is /org/llm/Service for NULL. Takes floating
  * @parameters (nullable). @reply_type (nullable) is the signature of the reply.
- * @fds: (out) (optional) (nullable) (transfer full): its file descriptors. */
-GVariant        *llmctl_call_with_fds   (GDBusConnection    *bus,
-                                         const char         *path,
+ * @fds: (out) (nullable) (transfer full): its file descriptors. */
+GVariant        *llmctl_call_with_fds   (const char         *path,
                                          const char         *interface,
                                          const char         *method,
                                          GVariant           *parameters,
                                          const char         *reply_type,
                                          GUnixFDList       **fds,
                                          GError            **error) G_GNUC_WARN_UNUSED_RESULT;
-#define llmctl_call(bus, path, interface, method, parameters, reply_type, error)                   \
-  llmctl_call_with_fds (bus, path, interface, method, parameters, reply_type, NULL, error)
+/* (transfer full): the one value, of type @type, that the method returns; an empty tuple of one that
+ * returns nothing, when @type is "". */
+GVariant        *llmctl_call            (const char         *path,
+                                         const char         *interface,
+                                         const char         *method,
+                                         GVariant           *parameters,
+                                         const char         *type,
+                                         GError            **error) G_GNUC_WARN_UNUSED_RESULT;
+
+/* Sets LLMSVC_ERROR_INVALID_ARGUMENT, and is the FALSE or NULL to return. */
+#define llmctl_set_invalid(error, ...)                                                             \
+  (g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT, __VA_ARGS__), FALSE)
+#define llmctl_set_invalid_null(error, ...)                                                        \
+  (g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT, __VA_ARGS__), NULL)
 
 /* Complains, adds where help is, and returns LLMCTL_EXIT_USAGE. */
 LlmctlExit       llmctl_complain_usage  (const char         *format,
                                          ...) G_GNUC_PRINTF (1, 2);
-/* Says what is wrong and how the program is to end for it. */
+/* Says what is wrong, or what has ended the waiting for the service, and how the program is to end
+ * for it. */
 LlmctlExit       llmctl_fail            (GError             *error);
 
 /* For LlmctlCommand.complete: one candidate that begins with what is typed (others

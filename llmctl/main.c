@@ -180,17 +180,40 @@ complain_command (const LlmctlCommand *const *commands,
 }
 
 static LlmctlExit
-show_help (const LlmctlCommand *command,
-           const char          *full_name,
-           char               **words)
+check_arguments (const LlmctlCommand *command,
+                 char               **words)
 {
-  LlmctlExit status = LLMCTL_EXIT_OK;
+  const guint n_most = (guint) command->n_most;
 
-  if (command != NULL && command->help != NULL &&
-      command->help ((int) g_strv_length (words), words, &status))
+  if (command->missing != NULL && words[1] == NULL)
+    return llmctl_complain_usage ("%s", _(command->missing));
+  if (g_strv_length (words) <= 1 + n_most)
+    return LLMCTL_EXIT_OK;
+  if (n_most == 0)
+    return llmctl_complain_usage (_("“%s” takes no argument"), words[0]);
+  return llmctl_complain_usage (_("“%s” is one argument too many for “%s”"), words[1 + n_most],
+                                words[0]);
+}
+
+/* Runs @command, or shows its help. */
+static LlmctlExit
+run_leaf (const LlmctlCommand *command,
+          const char          *full_name,
+          char               **words)
+{
+  LlmctlExit status = llmctl_globals.wants_help ? LLMCTL_EXIT_OK : check_arguments (command, words);
+  int n = (int) g_strv_length (words);
+  g_autoptr(GError) error = NULL;
+
+  llmctl_globals.must_not_start = command->must_not_start;
+  if (status != LLMCTL_EXIT_OK)
     return status;
+  if (!llmctl_globals.wants_help)
+    status = command->run (n, words, &error);
+  else if (command->help == NULL || !command->help (n, words, &error))
+    llmctl_help_show (command, full_name);
 
-  return llmctl_help_show (command, full_name);
+  return error != NULL ? llmctl_fail (error) : status;
 }
 
 /* @words: without what came before the name of @command, which is called @full_name. */
@@ -215,13 +238,12 @@ run_command (const LlmctlCommand *command,
       llmctl_output_text (LLMCTL_STYLE_PLAIN, "llmctl " LLM_VERSION "\n");
       return LLMCTL_EXIT_OK;
     }
-  if (llmctl_globals.wants_help && (commands == NULL || rest[1] == NULL))
-    return show_help (command, full_name, rest);
   if (commands == NULL)
+    return run_leaf (command, full_name, rest);
+  if (llmctl_globals.wants_help && rest[1] == NULL)
     {
-      if (command->parameters == NULL)
-        status = llmctl_check_arguments (rest, 0);
-      return status == LLMCTL_EXIT_OK ? command->run ((int) g_strv_length (rest), rest) : status;
+      llmctl_help_show (command, full_name);
+      return LLMCTL_EXIT_OK;
     }
   if (rest[1] == NULL)
     {

@@ -77,10 +77,3 @@ llmctl_contexts_find_damaged (LlmsvcClient *client,
     }
   return NULL;
 }
-
-void
-llmctl_contexts_complete (LlmctlCompletion *completion)
-{
-  llmctl_service_complete (completion, NULL, LLMCTL_SERVICE_INTERFACE, "ListContexts",
-                           g_variant_new ("(a{sv})", NULL), "Name", NULL);
-}

@@ -39,7 +39,4 @@ LlmsvcContext *llmctl_contexts_open_or_create (LlmsvcClient      *client,
 LlmsvcContext *llmctl_contexts_find_damaged   (LlmsvcClient      *client,
                                                const char        *name);
 
-/* Offers the names. */
-void           llmctl_contexts_complete       (LlmctlCompletion  *completion);
-
 G_END_DECLS

@@ -29,18 +29,18 @@ make_key (const char *interface,
   return g_strconcat (interface, "\n", member != NULL ? member : "", "\n", argument, NULL);
 }
 
-/* @interface: (nullable): the one that is open; a member has no dot in its name. */
+/* A member of @interface has no dot in its name. */
 static GString *
 begin_text (const char *interface,
             const char *name,
             const char *argument)
 {
   GString *text = g_string_new (NULL);
+  gboolean is_interface = strchr (name, '.') != NULL;
 
   g_hash_table_insert (docs_help,
-                       strchr (name, '.') != NULL
-                           ? make_key (name, NULL, argument)
-                           : make_key (interface != NULL ? interface : "", name, argument),
+                       make_key (is_interface ? name : interface, is_interface ? NULL : name,
+                                 argument),
                        text);
   return text;
 }
@@ -127,53 +127,26 @@ read_comment (const char *interface,
     g_strchomp (body->str);
 }
 
+/* GDBus's parser, which has found @xml well-formed, leaves the comments out. */
 static void
-on_start (GMarkupParseContext *context,
-          const char          *element,
-          const char         **names,
-          const char         **values,
-          gpointer             user_data,
-          GError             **error)
+read_comments (const char *xml)
 {
-  char **interface = user_data;
+  g_autoptr(GRegex) regex = g_regex_new ("<interface\\s[^>]*?name=[\"']([^\"']*)|<!--(.*?)-->",
+                                         G_REGEX_DOTALL, 0, NULL);
+  g_autoptr(GMatchInfo) match = NULL;
+  g_autoptr(GString) interface = g_string_new (NULL);
 
-  for (gsize i = 0; strcmp (element, "interface") == 0 && names[i] != NULL; i++)
-    if (strcmp (names[i], "name") == 0)
-      {
-        g_free (*interface);
-        *interface = g_strdup (values[i]);
-      }
-}
+  for (g_regex_match (regex, xml, 0, &match); g_match_info_matches (match);
+       g_match_info_next (match, NULL))
+    {
+      g_autofree char *name = g_match_info_fetch (match, 1);
+      g_autofree char *comment = g_match_info_fetch (match, 2);
 
-static void
-on_passthrough (GMarkupParseContext *context,
-                const char          *text,
-                gsize                length,
-                gpointer             user_data,
-                GError             **error)
-{
-  char **interface = user_data;
-  g_autofree char *inside = NULL;
-
-  if (length < 7 || !g_str_has_prefix (text, "<!--"))
-    return;
-  inside = g_strndup (text + 4, length - 7);
-  read_comment (*interface, inside);
-}
-
-/* GDBus's parser leaves the comments out. */
-static void
-read_comments (const char *xml,
-               gsize       length)
-{
-  static const GMarkupParser callbacks = { .start_element = on_start,
-                                           .passthrough = on_passthrough };
-  g_autofree char *interface = NULL;
-  g_autoptr(GMarkupParseContext) context = g_markup_parse_context_new (&callbacks,
-                                                                       G_MARKUP_DEFAULT_FLAGS,
-                                                                       &interface, NULL);
-
-  (void) g_markup_parse_context_parse (context, xml, (gssize) length, NULL);
+      if (*name == '\0')
+        read_comment (interface->str, comment);
+      else
+        g_string_assign (interface, name);
+    }
 }
 
 /* --- the file --- */
@@ -195,7 +168,7 @@ load_from (const char *folder)
   if (docs == NULL)
     g_debug ("%s: %s", path, error->message);
   else
-    read_comments (xml, length);
+    read_comments (xml);
   return docs != NULL;
 }
 

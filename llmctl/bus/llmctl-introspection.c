@@ -139,7 +139,7 @@ llmctl_node_parse (const char  *xml,
   guint n_nodes = 0;
 
   self->interfaces = g_ptr_array_new ();
-  self->members = g_array_new (FALSE, FALSE, sizeof (LlmctlMember));
+  self->members = g_array_new (TRUE, FALSE, sizeof (LlmctlMember));
   /* GDBus's parser sets no limits. */
   for (const char *p = strstr (xml, "<node"); p != NULL; p = strstr (p + 1, "<node"))
     n_nodes++;
@@ -178,14 +178,10 @@ llmctl_node_lookup (const LlmctlNode *self,
                     LlmctlMemberKind  kind,
                     const char       *name)
 {
-  for (guint i = 0; i < self->members->len; i++)
-    {
-      const LlmctlMember *member = llmctl_node_get_member (self, i);
-
-      if (member->kind == kind && strcmp (member->name, name) == 0 &&
-          strcmp (member->interface->name, interface) == 0)
-        return member;
-    }
+  for (const LlmctlMember *member = llmctl_node_get_members (self); member->name != NULL; member++)
+    if (member->kind == kind && strcmp (member->name, name) == 0 &&
+        strcmp (member->interface->name, interface) == 0)
+      return member;
 
   return NULL;
 }
@@ -244,9 +240,9 @@ set_missing_error (const LlmctlNode  *self,
   g_autoptr(GPtrArray) names = g_ptr_array_new_null_terminated (16, NULL, TRUE);
   const char *suggestion;
 
-  for (guint i = 0; i < self->members->len; i++)
-    if (llmctl_node_get_member (self, i)->kind == kind)
-      g_ptr_array_add (names, (gpointer) llmctl_node_get_member (self, i)->name);
+  for (const LlmctlMember *member = llmctl_node_get_members (self); member->name != NULL; member++)
+    if (member->kind == kind)
+      g_ptr_array_add (names, (gpointer) member->name);
 
   suggestion = llmctl_suggest (wanted, (const char *const *) names->pdata);
 #pragma GCC diagnostic push
@@ -271,10 +267,8 @@ llmctl_node_find_member (const LlmctlNode  *self,
   const LlmctlMember *found = NULL;
   guint n_found = 0;
 
-  for (guint i = 0; i < self->members->len; i++)
+  for (const LlmctlMember *member = llmctl_node_get_members (self); member->name != NULL; member++)
     {
-      const LlmctlMember *member = llmctl_node_get_member (self, i);
-
       if (member->kind != kind || strcmp (member->name, wanted_member) != 0 ||
           (*wanted != '\0' && !is_called (member->interface, wanted)))
         continue;

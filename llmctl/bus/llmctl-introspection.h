@@ -45,7 +45,8 @@ void                llmctl_node_free      (LlmctlNode        *self);
 
 #define llmctl_node_get_interface(self, i)                                                         \
   ((const GDBusInterfaceInfo *) g_ptr_array_index ((self)->interfaces, (i)))
-#define llmctl_node_get_member(self, i) (&g_array_index ((self)->members, LlmctlMember, (i)))
+/* All of them; ends with one without a name. */
+#define llmctl_node_get_members(self) ((const LlmctlMember *) (gconstpointer) (self)->members->data)
 
 /* (nullable): the member of the interface of this name. */
 const LlmctlMember *llmctl_node_lookup    (const LlmctlNode  *self,

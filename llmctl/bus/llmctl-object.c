@@ -15,8 +15,6 @@
 #include "llmctl/bus/llmctl-value.h"
 
 #define MAX_OBJECTS 4096
-/* Steps below the root: the service has two. */
-#define MAX_DEPTH   16
 
 /* --- the objects --- */
 
@@ -31,20 +29,24 @@ object_free (gpointer data)
 }
 
 LlmctlNode *
-llmctl_object_introspect (GDBusConnection  *bus,
-                          const char       *path,
-                          GError          **error)
+llmctl_object_introspect (const char  *path,
+                          GError     **error)
 {
-  g_autoptr(GVariant) reply = NULL;
-  const char *xml;
+  g_autoptr(GVariant) xml = llmctl_call (path, "org.freedesktop.DBus.Introspectable", "Introspect",
+                                         NULL, "s", error);
 
-  reply = llmctl_call (bus, path, "org.freedesktop.DBus.Introspectable", "Introspect", NULL, "(s)",
-                       error);
-  if (reply == NULL)
-    return NULL;
+  return xml != NULL ? llmctl_node_parse (g_variant_get_string (xml, NULL), error) : NULL;
+}
 
-  g_variant_get (reply, "(&s)", &xml);
-  return llmctl_node_parse (xml, error);
+const LlmctlMember *
+llmctl_object_find_member (const char        *path,
+                           LlmctlMemberKind   kind,
+                           const char        *name,
+                           LlmctlNode       **node,
+                           GError           **error)
+{
+  *node = llmctl_object_introspect (path, error);
+  return *node != NULL ? llmctl_node_find_member (*node, path, kind, name, error) : NULL;
 }
 
 /* As people count: 9 before 10. */
@@ -63,69 +65,61 @@ compare_names (gconstpointer a,
   return strcmp (left, right);
 }
 
-/* (transfer container): of the objects below @node. */
-static GPtrArray *
-sort_children (const LlmctlNode *node)
-{
-  GPtrArray *names = g_ptr_array_new ();
-
-  for (GDBusNodeInfo **p = node->info->nodes; p != NULL && *p != NULL; p++)
-    if ((*p)->path != NULL)
-      g_ptr_array_add (names, (*p)->path);
-  g_ptr_array_sort (names, compare_names);
-  return names;
-}
-
-/* Adds @path and what is below it; FALSE when nothing may be shown. */
+/* Adds the object called @name below @parent, or as the root without one, and what is below it; FALSE
+ * when nothing may be shown. */
 static gboolean
-walk (GDBusConnection  *bus,
-      const char       *path,
-      guint             depth,
-      GPtrArray        *objects,
-      GError          **error)
+walk (const LlmctlObject  *parent,
+      const char          *name,
+      GPtrArray           *objects,
+      GError             **error)
 {
-  LlmctlObject *object = g_new0 (LlmctlObject, 1);
+  LlmctlObject *self = g_new0 (LlmctlObject, 1);
   g_autoptr(GError) local_error = NULL;
-  g_autoptr(GPtrArray) names = NULL;
+  g_autoptr(GPtrArray) names = g_ptr_array_new ();
 
-  object->path = g_strdup (path);
-  g_ptr_array_add (objects, object);
-  object->node = llmctl_object_introspect (bus, path, &local_error);
-  if (object->node == NULL)
+  self->path = parent == NULL ? g_strdup (name)
+                              : g_strconcat (strcmp (parent->path, "/") == 0 ? "" : parent->path,
+                                             "/", name, NULL);
+  self->name = self->path + strlen (self->path) - strlen (name);
+  self->depth = parent != NULL ? parent->depth + 1 : 0;
+  if (!g_variant_is_object_path (self->path))
+    {
+      object_free (self);
+      return TRUE;
+    }
+  g_ptr_array_add (objects, self);
+  self->node = llmctl_object_introspect (self->path, &local_error);
+  if (self->node == NULL)
     {
       /* What has gone meanwhile is no reason to show nothing. */
-      if (depth > 0 && !g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED) &&
+      if (parent != NULL && !g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED) &&
           !g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_DEADLINE_EXCEEDED))
         return TRUE;
       g_propagate_error (error, g_steal_pointer (&local_error));
       return FALSE;
     }
 
-  names = sort_children (object->node);
-  for (guint i = 0; i < names->len && depth < MAX_DEPTH && objects->len <= MAX_OBJECTS; i++)
-    {
-      const char *name = g_ptr_array_index (names, i);
-      g_autofree char *child = g_strconcat (strcmp (path, "/") == 0 ? "" : path, "/", name, NULL);
-
-      if (!g_variant_is_object_path (child) ||
-          (i > 0 && strcmp (name, g_ptr_array_index (names, i - 1)) == 0))
-        continue;
-      if (!walk (bus, child, depth + 1, objects, error))
+  for (GDBusNodeInfo **p = self->node->info->nodes; p != NULL && *p != NULL; p++)
+    if ((*p)->path != NULL)
+      g_ptr_array_add (names, (*p)->path);
+  g_ptr_array_sort (names, compare_names);
+  for (guint i = 0; i < names->len && self->depth < LLMCTL_OBJECT_MAX_DEPTH &&
+                    objects->len <= MAX_OBJECTS; i++)
+    if (i == 0 || strcmp (names->pdata[i], names->pdata[i - 1]) != 0)
+      if (!walk (self, names->pdata[i], objects, error))
         return FALSE;
-    }
 
   return TRUE;
 }
 
 GPtrArray *
-llmctl_object_list (GDBusConnection  *bus,
-                    const char       *root,
-                    gboolean         *is_complete,
-                    GError          **error)
+llmctl_object_list (const char  *root,
+                    gboolean    *is_complete,
+                    GError     **error)
 {
   g_autoptr(GPtrArray) objects = g_ptr_array_new_with_free_func (object_free);
 
-  if (!walk (bus, root, 0, objects, error))
+  if (!walk (NULL, root, objects, error))
     return NULL;
 
   *is_complete = objects->len <= MAX_OBJECTS;
@@ -151,42 +145,25 @@ llmctl_object_take_path (int      *argc,
     {
       g_autofree char *name = g_utf8_make_valid (path, -1);
 
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                   _("“%s” is no object path; “llmctl tree” lists them"), name);
-      return NULL;
+      return llmctl_set_invalid_null (error, _("“%s” is no object path; “llmctl tree” lists them"),
+                                      name);
     }
   if (*argc > 1 && !g_utf8_validate ((*argv)[1], -1, NULL))
-    {
-      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                           _("The name is not UTF-8 text"));
-      return NULL;
-    }
+    return llmctl_set_invalid_null (error, _("The name is not UTF-8 text"));
 
   return path;
 }
 
 /* --- completion --- */
 
-/* (nullable) (transfer full): a bus with a service that runs. */
-static GDBusConnection *
-connect_running (void)
+static void
+complete_path (LlmctlCompletion *completion)
 {
-  g_autoptr(GDBusConnection) bus = llmctl_connect (NULL);
-
-  return bus != NULL && llmctl_is_running () ? g_steal_pointer (&bus) : NULL;
-}
-
-void
-llmctl_object_complete_path (LlmctlCompletion *completion)
-{
-  g_autoptr(GDBusConnection) bus = NULL;
   g_autoptr(GPtrArray) objects = NULL;
   gboolean is_complete;
 
   llmctl_completion_offer (completion, LLMCTL_SERVICE_PATH, NULL);
-  bus = connect_running ();
-  if (bus != NULL)
-    objects = llmctl_object_list (bus, LLMCTL_SERVICE_PATH, &is_complete, NULL);
+  objects = llmctl_object_list (LLMCTL_SERVICE_PATH, &is_complete, NULL);
   for (guint i = 0; objects != NULL && i < objects->len; i++)
     {
       const LlmctlObject *object = g_ptr_array_index (objects, i);
@@ -200,49 +177,28 @@ llmctl_object_complete_path (LlmctlCompletion *completion)
     }
 }
 
-/* What the bus or else the interface file says of @path. @fetched: (out) (nullable) (transfer
- * full): to be freed */
-static const LlmctlNode *
-peek (const char  *path,
-      LlmctlNode **fetched)
-{
-  g_autoptr(GDBusConnection) bus = connect_running ();
-
-  *fetched = bus != NULL ? llmctl_object_introspect (bus, path, NULL) : NULL;
-  return *fetched != NULL ? *fetched : llmctl_docs_get_node ();
-}
-
-void
-llmctl_object_complete_member (LlmctlCompletion        *completion,
-                               int                      argc,
-                               char                   **argv,
-                               int                      kind,
-                               GDBusPropertyInfoFlags   flags)
+/* Of @node, what @names says. */
+static void
+complete_member (LlmctlCompletion *completion,
+                 LlmctlNames       names,
+                 const LlmctlNode *node)
 {
   const char *word = completion->word;
-  const char *path = llmctl_object_take_path (&argc, &argv, NULL);
-  g_autoptr(LlmctlNode) fetched = NULL;
-  const LlmctlNode *node;
+  gboolean is_any = names == LLMCTL_NAMES_MEMBERS;
+  LlmctlMemberKind kind = names == LLMCTL_NAMES_METHODS ? LLMCTL_MEMBER_METHOD
+                                                        : LLMCTL_MEMBER_PROPERTY;
+  guint flags = names == LLMCTL_NAMES_READABLE_PROPERTIES   ? G_DBUS_PROPERTY_INFO_FLAGS_READABLE
+                : names == LLMCTL_NAMES_WRITABLE_PROPERTIES ? G_DBUS_PROPERTY_INFO_FLAGS_WRITABLE
+                                                            : 0;
 
-  if (path == NULL || argc > 1)
-    return;
-  if (*word == '/')
+  for (const LlmctlMember *member = llmctl_node_get_members (node); member->name != NULL; member++)
     {
-      llmctl_object_complete_path (completion);
-      return;
-    }
-
-  node = peek (path, &fetched);
-  for (guint i = 0; i < node->members->len; i++)
-    {
-      const LlmctlMember *member = llmctl_node_get_member (node, i);
       const char *interface = member->interface->name;
       g_autofree char *full = g_strconcat (interface, ".", member->name, NULL);
       g_autofree char *help = llmctl_member_get_sentence (member);
-      gboolean is_any = kind == LLMCTL_ANY_MEMBER;
 
       /* What every object has is there for who begins to write it. */
-      if ((!is_any && (int) member->kind != kind) || (member->flags & flags) != flags ||
+      if ((!is_any && member->kind != kind) || (member->flags & flags) != flags ||
           ((is_any || strchr (word, '.') == NULL) && llmctl_interface_is_standard (interface)))
         continue;
       if (is_any)
@@ -254,27 +210,17 @@ llmctl_object_complete_member (LlmctlCompletion        *completion,
     }
 }
 
-void
-llmctl_object_complete_argument (LlmctlCompletion *completion,
-                                 const char       *path,
-                                 const char       *name,
-                                 guint             n_given)
+/* The argument after @n_given others of @method. */
+static void
+complete_argument (LlmctlCompletion   *completion,
+                   const LlmctlMember *method,
+                   guint               n_given)
 {
   static const char *const roles[] = { "system:", "user:", "assistant:", NULL };
   static const char *const answers[] = { "true", "false", NULL };
-  g_autoptr(LlmctlNode) fetched = NULL;
   g_autoptr(GPtrArray) keys = NULL;
-  const LlmctlNode *node = peek (path, &fetched);
-  const LlmctlMember *method;
   const char *type;
   guint i = 0;
-
-  method = llmctl_node_find_member (node, path, LLMCTL_MEMBER_METHOD, name, NULL);
-  if (method == NULL)
-    method = llmctl_node_find_member (llmctl_docs_get_node (), path, LLMCTL_MEMBER_METHOD, name,
-                                      NULL);
-  if (method == NULL || method->in[0] == NULL)
-    return;
 
   /* All that is left belongs to options at the end. */
   while (i < n_given && method->in[i + 1] != NULL)
@@ -283,7 +229,7 @@ llmctl_object_complete_argument (LlmctlCompletion *completion,
   if (strcmp (type, "a{sv}") == 0)
     keys = llmctl_docs_list_keys (method, method->in[i]->name);
   else if (i == n_given && strcmp (type, "o") == 0)
-    llmctl_object_complete_path (completion);
+    complete_path (completion);
   else if (i == n_given && strcmp (type, LLMCTL_MESSAGES_TYPE) == 0)
     llmctl_completion_offer_all (completion, "", roles);
   else if (i == n_given && strcmp (type, "b") == 0)
@@ -303,4 +249,41 @@ llmctl_object_complete_argument (LlmctlCompletion *completion,
       if (strcmp (key->type, "b") == 0)
         llmctl_completion_offer_all (completion, candidate, answers);
     }
+}
+
+void
+llmctl_object_complete (LlmctlCompletion  *completion,
+                        LlmctlNames        names,
+                        int                argc,
+                        char             **argv)
+{
+  gboolean is_path = names == LLMCTL_NAMES_OBJECTS || *completion->word == '/';
+  const char *path = llmctl_object_take_path (&argc, &argv, NULL);
+  gboolean is_argument = argc > 1 && names == LLMCTL_NAMES_METHODS;
+  const LlmctlMember *method = NULL;
+  g_autoptr(LlmctlNode) fetched = NULL;
+  const LlmctlNode *node;
+
+  if (path == NULL || (argc > 1 && !is_argument))
+    return;
+  if (is_path && !is_argument)
+    {
+      complete_path (completion);
+      return;
+    }
+
+  /* What the bus or else the interface file says. */
+  fetched = llmctl_object_introspect (path, NULL);
+  node = fetched != NULL ? fetched : llmctl_docs_get_node ();
+  if (!is_argument)
+    {
+      complete_member (completion, names, node);
+      return;
+    }
+  method = llmctl_node_find_member (node, path, LLMCTL_MEMBER_METHOD, argv[1], NULL);
+  if (method == NULL)
+    method = llmctl_node_find_member (llmctl_docs_get_node (), path, LLMCTL_MEMBER_METHOD, argv[1],
+                                      NULL);
+  if (method != NULL && method->in[0] != NULL)
+    complete_argument (completion, method, (guint) argc - 2);
 }

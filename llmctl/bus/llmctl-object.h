@@ -12,16 +12,20 @@
 
 G_BEGIN_DECLS
 
+/* Steps below the root: the service has two. */
+#define LLMCTL_OBJECT_MAX_DEPTH 16
+
 typedef struct
 {
-  char *path;
+  char *path;         /* (owned) */
+  guint depth;        /* steps below the root */
+  const char *name;   /* the end of the path, below the object above; of the root the whole path */
   LlmctlNode *node;   /* (nullable) (owned): NULL when it does not say what it can do */
 } LlmctlObject;
 
 /* (transfer full) (element-type LlmctlObject): @root and what is below it by introspection, in the
  * order of their paths. @is_complete: (out): FALSE when there are too many to look at */
-GPtrArray  *llmctl_object_list             (GDBusConnection   *bus,
-                                            const char        *root,
+GPtrArray  *llmctl_object_list             (const char        *root,
                                             gboolean          *is_complete,
                                             GError           **error) G_GNUC_WARN_UNUSED_RESULT;
 
@@ -32,26 +36,20 @@ const char *llmctl_object_take_path        (int               *argc,
                                             GError           **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /* (transfer full): what the object says that it can do. */
-LlmctlNode *llmctl_object_introspect       (GDBusConnection   *bus,
-                                            const char        *path,
+LlmctlNode *llmctl_object_introspect       (const char        *path,
                                             GError           **error) G_GNUC_WARN_UNUSED_RESULT;
+/* The same, and of it what llmctl_node_find_member() finds. @node: (out) (nullable) (transfer full):
+ * NULL when the object says nothing */
+const LlmctlMember *llmctl_object_find_member (const char       *path,
+                                               LlmctlMemberKind  kind,
+                                               const char       *name,
+                                               LlmctlNode      **node,
+                                               GError          **error) G_GNUC_WARN_UNUSED_RESULT;
 
-/* For completion: the objects. */
-void        llmctl_object_complete_path    (LlmctlCompletion  *completion);
-
-#define LLMCTL_ANY_MEMBER (-1)
-
-/* For completion of an object's path, if the word begins with “/”, or else of the members of
- * @kind that have all @flags, after the arguments @argv; of any kind of the interfaces as well. */
-void        llmctl_object_complete_member  (LlmctlCompletion  *completion,
+/* For completion: @names from LLMCTL_NAMES_OBJECTS on, after the arguments @argv. */
+void        llmctl_object_complete         (LlmctlCompletion  *completion,
+                                            LlmctlNames        names,
                                             int                argc,
-                                            char             **argv,
-                                            int                kind,
-                                            GDBusPropertyInfoFlags flags);
-/* For completion of the argument after @n_given others of the method @name. */
-void        llmctl_object_complete_argument (LlmctlCompletion *completion,
-                                            const char        *path,
-                                            const char        *name,
-                                            guint              n_given);
+                                            char             **argv);
 
 G_END_DECLS

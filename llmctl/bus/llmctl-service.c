@@ -9,38 +9,13 @@
 #include <glib/gi18n.h>
 #include <string.h>
 
-GDBusConnection *
-llmctl_service_connect_running (GError **error)
-{
-  g_autoptr(GDBusConnection) bus = NULL;
-
-  llmctl_globals.must_not_start = TRUE;
-  bus = llmctl_connect (error);
-  if (bus == NULL)
-    return NULL;
-
-  if (!llmctl_is_running ())
-    {
-      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AVAILABLE,
-                           _("The service is not running and holds nothing; the first question "
-                             "starts it"));
-      return NULL;
-    }
-  return g_steal_pointer (&bus);
-}
-
 GVariant *
-llmctl_service_get_properties (GDBusConnection  *bus,
-                               const char       *path,
-                               const char       *interface,
-                               GError          **error)
+llmctl_service_get_properties (const char  *path,
+                               const char  *interface,
+                               GError     **error)
 {
-  g_autoptr(GVariant) reply = NULL;
-
-  reply = llmctl_call (bus, path, "org.freedesktop.DBus.Properties", "GetAll",
-                       g_variant_new ("(s)", interface), "(a{sv})", error);
-
-  return reply != NULL ? g_variant_get_child_value (reply, 0) : NULL;
+  return llmctl_call (path, "org.freedesktop.DBus.Properties", "GetAll",
+                      g_variant_new ("(s)", interface), "a{sv}", error);
 }
 
 GVariant *
@@ -66,15 +41,10 @@ llmctl_service_ask (GDBusConnection  *bus,
 }
 
 GVariant *
-llmctl_apps_list (GDBusConnection  *bus,
-                  GError          **error)
+llmctl_apps_list (GError **error)
 {
-  g_autoptr(GVariant) reply = NULL;
-
-  reply = llmctl_call (bus, NULL, LLMCTL_ADMIN_INTERFACE, "ListApps",
-                       g_variant_new ("(a{sv})", NULL), "(aa{sv})", error);
-
-  return reply != NULL ? g_variant_get_child_value (reply, 0) : NULL;
+  return llmctl_call (NULL, LLMCTL_ADMIN_INTERFACE, "ListApps", g_variant_new ("(a{sv})", NULL),
+                      "aa{sv}", error);
 }
 
 const char *
@@ -102,29 +72,6 @@ llmctl_dict_get_number (GVariant   *dict,
   return g_variant_lookup (dict, key, "u", &small) ? small : 0;
 }
 
-LlmctlExit
-llmctl_check_arguments (char **argv,
-                        int    n_most)
-{
-  guint n = g_strv_length (argv);
-
-  if (n <= 1 + (guint) n_most)
-    return LLMCTL_EXIT_OK;
-  if (n_most == 0)
-    return llmctl_complain_usage (_("“%s” takes no argument"), argv[0]);
-  return llmctl_complain_usage (_("“%s” is one argument too many for “%s”"), argv[1 + n_most],
-                                argv[0]);
-}
-
-LlmctlExit
-llmctl_require_arguments (char       **argv,
-                          int          n_most,
-                          const char  *missing)
-{
-  return argv[1] != NULL ? llmctl_check_arguments (argv, n_most)
-                         : llmctl_complain_usage ("%s", missing);
-}
-
 LlmctlStyle
 llmctl_service_get_style (const char *word,
                           const char *good,
@@ -145,44 +92,44 @@ llmctl_apps_get_title (GVariant *app)
 
 /* --- completion --- */
 
+/* Offers the text @key of each a{sv} in @value, with the text @help_key (nullable) of the same. */
 static void
 offer_all (LlmctlCompletion *completion,
            GVariant         *value,
            const char       *key,
            const char       *help_key)
 {
-  if (!g_variant_is_container (value))
-    return;
-  if (!g_variant_is_of_type (value, G_VARIANT_TYPE_VARDICT))
-    {
-      for (gsize i = 0; i < g_variant_n_children (value); i++)
-        {
-          g_autoptr(GVariant) child = g_variant_get_child_value (value, i);
+  if (g_variant_is_of_type (value, G_VARIANT_TYPE_VARDICT))
+    llmctl_completion_offer (completion, llmctl_dict_get_string (value, key),
+                             help_key != NULL ? llmctl_dict_get_string (value, help_key) : NULL);
+  else if (g_variant_is_container (value))
+    for (gsize i = 0; i < g_variant_n_children (value); i++)
+      {
+        g_autoptr(GVariant) child = g_variant_get_child_value (value, i);
 
-          offer_all (completion, child, key, help_key);
-        }
-      return;
-    }
-
-  llmctl_completion_offer (completion, llmctl_dict_get_string (value, key),
-                           help_key != NULL ? llmctl_dict_get_string (value, help_key) : NULL);
+        offer_all (completion, child, key, help_key);
+      }
 }
 
 void
 llmctl_service_complete (LlmctlCompletion *completion,
-                         const char       *path,
-                         const char       *interface,
-                         const char       *method,
-                         GVariant         *parameters,
-                         const char       *key,
-                         const char       *help_key)
+                         LlmctlNames       names)
 {
-  g_autoptr(GVariant) owned = parameters != NULL ? g_variant_ref_sink (parameters) : NULL;
-  g_autoptr(GDBusConnection) bus = llmctl_connect (NULL);
-  g_autoptr(GVariant) reply = NULL;
+  static const struct
+  {
+    const char *path, *interface, *method;
+    gboolean has_options;
+    const char *key, *help_key;
+  } lists[] = {
+    [LLMCTL_NAMES_CONTEXTS] = { NULL, LLMCTL_SERVICE_INTERFACE, "ListContexts", TRUE, "Name", NULL },
+    [LLMCTL_NAMES_MODELS] = { LLMCTL_SERVICE_PATH "/models", "org.freedesktop.DBus.ObjectManager",
+                              "GetManagedObjects", FALSE, "Id", "Title" },
+    [LLMCTL_NAMES_APPS] = { NULL, LLMCTL_ADMIN_INTERFACE, "ListApps", TRUE, "app-id", NULL },
+  };
+  GVariant *options = lists[names].has_options ? g_variant_new ("(a{sv})", NULL) : NULL;
+  g_autoptr(GVariant) reply = llmctl_call_with_fds (lists[names].path, lists[names].interface,
+                                                    lists[names].method, options, NULL, NULL, NULL);
 
-  if (bus != NULL)
-    reply = llmctl_call (bus, path, interface, method, owned, NULL, NULL);
   if (reply != NULL)
-    offer_all (completion, reply, key, help_key);
+    offer_all (completion, reply, lists[names].key, lists[names].help_key);
 }

@@ -155,19 +155,6 @@ llmctl_wait_is_terminated (void)
   return g_atomic_int_get (&is_terminated);
 }
 
-LlmctlExit
-llmctl_wait_fail (GError *error)
-{
-  LlmctlExit end = llmctl_wait_get_end ();
-
-  if (end == LLMCTL_EXIT_OK)
-    return llmctl_fail (error);
-
-  if (end == LLMCTL_EXIT_TIME_LIMIT)
-    llmctl_complain (_("The time limit has passed before the service was done"));
-  return end;
-}
-
 LlmsvcClient *
 llmctl_wait_client (GError **error)
 {

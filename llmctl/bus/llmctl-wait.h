@@ -5,7 +5,7 @@
  * thread of their own, so that the library's synchronous calls can be waited for:
  *
  *   if (!llmsvc_context_close_sync (context, llmctl_wait_get_cancellable (), &error))
- *     return llmctl_wait_fail (error);
+ *     return FALSE;
  *
  * Main thread.
  */
@@ -37,9 +37,6 @@ gboolean       llmctl_wait_or_end          (GAsyncResult  **slot);
 LlmctlExit     llmctl_wait_get_end         (void);
 /* Whether it was SIGTERM or SIGHUP, which end a program that goes on after Ctrl-C. */
 gboolean       llmctl_wait_is_terminated   (void);
-/* As llmctl_fail(), but says of a call that was ended from here what ended it. */
-LlmctlExit     llmctl_wait_fail            (GError         *error);
-
 /* (transfer full): notices Ctrl-C alone until it is destroyed, and cancels @cancellable then. */
 GSource       *llmctl_wait_watch_interrupt (GCancellable   *cancellable);
 

@@ -52,7 +52,7 @@ void
 llmctl_chat_fail (LlmctlChat *self,
                   GError     *error)
 {
-  self->status = llmctl_wait_fail (error);
+  self->status = llmctl_fail (error);
 }
 
 /* --- the context --- */

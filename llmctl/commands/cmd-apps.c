@@ -14,13 +14,6 @@
 #include "llmctl/llmctl-options.h"
 #include "llmctl/output/llmctl-rows.h"
 
-static void
-complete_apps (LlmctlCompletion *completion)
-{
-  llmctl_service_complete (completion, NULL, LLMCTL_ADMIN_INTERFACE, "ListApps",
-                           g_variant_new ("(a{sv})", NULL), "app-id", NULL);
-}
-
 /* Whether people were shown some. */
 static gboolean
 print_apps (const LlmctlColumn *columns,
@@ -54,20 +47,14 @@ static const LlmctlColumn app_columns[] = {
 };
 
 static LlmctlExit
-run_apps (int    argc,
-          char **argv)
+run_apps (int       argc,
+          char    **argv,
+          GError  **error)
 {
-  g_autoptr(GDBusConnection) bus = NULL;
-  g_autoptr(GVariant) apps = NULL;
-  g_autoptr(GError) error = NULL;
+  g_autoptr(GVariant) apps = llmctl_apps_list (error);
 
-  bus = llmctl_connect (&error);
-  if (bus != NULL)
-    apps = llmctl_apps_list (bus, &error);
-  if (apps == NULL)
-    return llmctl_fail (error);
-
-  print_apps (app_columns, apps);
+  if (apps != NULL)
+    print_apps (app_columns, apps);
   return LLMCTL_EXIT_OK;
 }
 
@@ -193,17 +180,16 @@ filter (GVariant   *apps,
 }
 
 static LlmctlExit
-show (GDBusConnection *bus,
-      const char      *app_id,
-      guint64          uid)
+show (const char  *app_id,
+      guint64      uid,
+      GError     **error)
 {
-  g_autoptr(GError) error = NULL;
-  g_autoptr(GVariant) all = llmctl_apps_list (bus, &error);
+  g_autoptr(GVariant) all = llmctl_apps_list (error);
   g_autoptr(GVariant) apps = NULL;
   g_autoptr(GVariant) users = NULL;
 
   if (all == NULL)
-    return llmctl_fail (error);
+    return LLMCTL_EXIT_FAILED;
 
   apps = filter (all, app_id, uid, FALSE);
   if (app_id != NULL && g_variant_n_children (apps) == 0)
@@ -238,48 +224,44 @@ add_quota (LlmsvcOptions  *quotas,
 }
 
 static LlmctlExit
-set (GDBusConnection *bus,
-     const char      *app_id,
-     guint64          uid,
-     char           **assignments)
+set (const char  *app_id,
+     guint64      uid,
+     char       **assignments,
+     GError     **error)
 {
   g_autoptr(LlmsvcOptions) quotas = llmsvc_options_new ();
   g_autoptr(GVariant) dict = NULL;
   g_autoptr(GVariant) reply = NULL;
-  g_autoptr(GError) error = NULL;
 
   for (gsize i = 0; assignments[i] != NULL; i++)
     {
       if (strchr (assignments[i], '=') == NULL)
         return llmctl_complain_usage (_("“%s” must be KEY=VALUE"), assignments[i]);
-      if (!add_quota (quotas, assignments[i], &error))
-        return llmctl_fail (error);
+      if (!add_quota (quotas, assignments[i], error))
+        return LLMCTL_EXIT_FAILED;
     }
 
   if (user_name != NULL)
     {
       llmsvc_options_require (quotas, "uid");
-      if (!llmsvc_options_set_value (quotas, "uid", g_variant_new_uint32 ((guint32) uid), &error))
-        return llmctl_fail (error);
+      if (!llmsvc_options_set_value (quotas, "uid", g_variant_new_uint32 ((guint32) uid), error))
+        return LLMCTL_EXIT_FAILED;
     }
   dict = llmsvc_options_to_variant (quotas);
-  reply = llmctl_call (bus, NULL, LLMCTL_ADMIN_INTERFACE, "SetQuota",
-                       g_variant_new ("(s@a{sv})", app_id, dict), "()", &error);
-  if (reply == NULL)
-    return llmctl_fail (error);
-  if (llmctl_globals.is_json)
+  reply = llmctl_call (NULL, LLMCTL_ADMIN_INTERFACE, "SetQuota",
+                       g_variant_new ("(s@a{sv})", app_id, dict), "", error);
+  if (reply != NULL && llmctl_globals.is_json)
     llmctl_output_json (g_variant_new ("a{sv}", NULL));
   return LLMCTL_EXIT_OK;
 }
 
 static LlmctlExit
-run_quota (int    argc,
-           char **argv)
+run_quota (int       argc,
+           char    **argv,
+           GError  **error)
 {
   gboolean has_app = argc > 1 && strchr (argv[1], '=') == NULL;
   char **assignments = argv + (has_app ? 2 : 1);
-  g_autoptr(GDBusConnection) bus = NULL;
-  g_autoptr(GError) error = NULL;
   guint64 uid = 0;
 
   if (is_default && has_app)
@@ -288,16 +270,11 @@ run_quota (int    argc,
     return llmctl_complain_usage (_("There is no application; --default sets the quotas of all"));
   if (is_default && assignments[0] == NULL)
     return llmctl_complain_usage (_("--default needs KEY=VALUE"));
-
   if (user_name != NULL && !find_user (&uid))
     return llmctl_complain_usage (_("There is no user “%s”"), user_name);
 
-  bus = llmctl_connect (&error);
-  if (bus == NULL)
-    return llmctl_fail (error);
-  if (assignments[0] != NULL)
-    return set (bus, has_app ? argv[1] : "", uid, assignments);
-  return show (bus, has_app ? argv[1] : NULL, uid);
+  return assignments[0] != NULL ? set (has_app ? argv[1] : "", uid, assignments, error)
+                                : show (has_app ? argv[1] : NULL, uid, error);
 }
 
 static void
@@ -320,7 +297,7 @@ complete_quota (LlmctlCompletion  *completion,
 {
   if (argc == 1 && !is_default)
     {
-      complete_apps (completion);
+      llmctl_service_complete (completion, LLMCTL_NAMES_APPS);
       return;
     }
   offer_keys (completion, quota_columns);
@@ -340,6 +317,7 @@ const LlmctlCommand llmctl_quota_command = {
                     "--json: one object: apps, an array of the objects of ListApps; without it "
                     "after setting."),
   .options = options,
+  .n_most = LLMCTL_ANY_NUMBER,
   .run = run_quota,
   .complete = complete_quota,
 };

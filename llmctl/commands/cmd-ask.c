@@ -70,11 +70,7 @@ read_prompt (const char  *argument,
   g_autofree char *input = NULL;
 
   if (!g_utf8_validate (argument, -1, NULL))
-    {
-      g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                           _("The prompt is not valid UTF-8 text"));
-      return NULL;
-    }
+    return llmctl_set_invalid_null (error, _("The prompt is not valid UTF-8 text"));
   if (!is_input && isatty (STDIN_FILENO))
     return g_strdup (argument);
 
@@ -84,9 +80,7 @@ read_prompt (const char  *argument,
   if (!is_input)
     return *input == '\0' ? g_strdup (argument) : g_strconcat (input, "\n\n", argument, NULL);
 
-  g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                       _("The standard input is empty: there is no prompt"));
-  return NULL;
+  return llmctl_set_invalid_null (error, _("The standard input is empty: there is no prompt"));
 }
 
 /* (transfer full) */
@@ -202,18 +196,17 @@ tell_results (LlmsvcAnswer *answer)
 }
 
 static LlmctlExit
-run (int    argc,
-     char **argv)
+run (int       argc,
+     char    **argv,
+     GError  **error)
 {
   g_auto(LlmctlAnswer) output = { .is_json = llmctl_globals.is_json };
   g_autoptr(LlmsvcOptions) call_options = NULL;
   g_autofree char *prompt = NULL;
   g_autoptr(LlmsvcClient) client = NULL;
   g_autoptr(LlmsvcAnswer) answer = NULL;
-  g_autoptr(GError) error = NULL;
+  g_autoptr(GError) local_error = NULL;
 
-  if (argc < 2)
-    return llmctl_complain_usage (_("There is no prompt"));
   if (argc > 2)
     return llmctl_complain_usage (_("There is more than one prompt: put it into quotes"));
   if (is_raw && (context_name != NULL || system_text != NULL))
@@ -223,31 +216,30 @@ run (int    argc,
       (context_name != NULL && !g_utf8_validate (context_name, -1, NULL)))
     return llmctl_complain_usage (_("--context and --system take UTF-8 text"));
 
-  call_options = collect_options (&error);
-  if (call_options == NULL)
-    return llmctl_fail (error);
-  prompt = read_prompt (argv[1], &error);
-  if (prompt == NULL)
-    return llmctl_fail (error);
-  client = llmctl_wait_client (&error);
+  call_options = collect_options (error);
+  if (call_options != NULL)
+    prompt = read_prompt (argv[1], error);
+  if (prompt != NULL)
+    client = llmctl_wait_client (error);
   if (client == NULL)
-    return llmctl_wait_fail (error);
+    return LLMCTL_EXIT_FAILED;
 
-  answer = (is_raw ? ask_raw : ask_context) (client, prompt, call_options, &output, &error);
-  if (answer == NULL && may_ask_again (&output, error))
+  answer = (is_raw ? ask_raw : ask_context) (client, prompt, call_options, &output, &local_error);
+  if (answer == NULL && may_ask_again (&output, local_error))
     {
-      g_clear_error (&error);
+      g_clear_error (&local_error);
       output.n_repeated = 0;
-      answer = ask_context (client, prompt, call_options, &output, &error);
+      answer = ask_context (client, prompt, call_options, &output, &local_error);
     }
   if (answer == NULL)
     {
       llmctl_answer_end_line (&output);
-      return llmctl_wait_fail (error);
+      g_propagate_error (error, g_steal_pointer (&local_error));
     }
-
-  if (llmctl_answer_finish (&output, answer))
-    tell_results (answer);
+  else if (llmctl_answer_finish (&output, answer))
+    {
+      tell_results (answer);
+    }
   return LLMCTL_EXIT_OK;
 }
 
@@ -261,5 +253,7 @@ const LlmctlCommand llmctl_ask_command = {
                     "--json: lines {\"t\":\"…\"} with pieces of the text, then {\"done\":{…}} with "
                     "the results."),
   .options = options,
+  .missing = N_("There is no prompt"),
+  .n_most = LLMCTL_ANY_NUMBER,
   .run = run,
 };

@@ -28,17 +28,15 @@ append_string (GVariantDict *dict,
                const char   *key,
                const char   *word)
 {
-  g_autoptr(GVariant) before = g_variant_dict_lookup_value (dict, key, G_VARIANT_TYPE_STRING_ARRAY);
-  g_auto(GVariantBuilder) builder = G_VARIANT_BUILDER_INIT (G_VARIANT_TYPE_STRING_ARRAY);
+  g_autofree const char **before = NULL;
+  g_autoptr(GPtrArray) strings = g_ptr_array_new ();
 
-  for (gsize i = 0; before != NULL && i < g_variant_n_children (before); i++)
-    {
-      g_autoptr(GVariant) string = g_variant_get_child_value (before, i);
-
-      g_variant_builder_add_value (&builder, string);
-    }
-  g_variant_builder_add (&builder, "s", word);
-  return g_variant_ref_sink (g_variant_builder_end (&builder));
+  (void) g_variant_dict_lookup (dict, key, "^a&s", &before);
+  for (gsize i = 0; before != NULL && before[i] != NULL; i++)
+    g_ptr_array_add (strings, (gpointer) before[i]);
+  g_ptr_array_add (strings, (gpointer) word);
+  return g_variant_ref_sink (g_variant_new_strv ((const char *const *) strings->pdata,
+                                                 (gssize) strings->len));
 }
 
 /* (nullable) (transfer full): the type in the help is a hint: the service may be newer, and
@@ -77,10 +75,8 @@ parse_options (const GPtrArray  *keys,
         {
           g_autofree char *valid = g_utf8_make_valid (words[i], -1);
 
-          g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                       _("“%s” is no option for “%s”: options are written as key=value"), valid,
-                       name);
-          return NULL;
+          return llmctl_set_invalid_null (
+              error, _("“%s” is no option for “%s”: options are written as key=value"), valid, name);
         }
       key = g_strndup (words[i], (gsize) (equals - words[i]));
       value = parse_hinted (llmctl_docs_find_key (keys, key), &dict, equals + 1);
@@ -194,10 +190,8 @@ parse_argument (const LlmctlMember  *method,
       g_autofree char *described = llmctl_type_describe (type);
       g_autofree char *example = llmctl_type_make_example (type);
 
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                   _("The argument “%s” is missing: %s; for example: %s"), name, described,
-                   example);
-      return NULL;
+      return llmctl_set_invalid_null (
+          error, _("The argument “%s” is missing: %s; for example: %s"), name, described, example);
     }
   if (strcmp (type, LLMCTL_MESSAGES_TYPE) == 0)
     return parse_messages (name, words, n_words, error);
@@ -237,9 +231,8 @@ parse_arguments (const LlmctlMember  *method,
     {
       g_autofree char *word = g_utf8_make_valid (words[0], -1);
 
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                   _("“%s” takes no argument “%s” any more"), method->name, word);
-      return NULL;
+      return llmctl_set_invalid_null (error, _("“%s” takes no argument “%s” any more"),
+                                      method->name, word);
     }
 
   return g_variant_ref_sink (g_variant_builder_end (&builder));
@@ -249,10 +242,10 @@ parse_arguments (const LlmctlMember  *method,
 
 /* @fds: (nullable): of the reply; of one with a stream it is the stream that was wanted. */
 static LlmctlExit
-print_stream (GUnixFDList *fds,
-              int          handle)
+print_stream (GUnixFDList  *fds,
+              int           handle,
+              GError      **error)
 {
-  g_autoptr(GError) error = NULL;
   int fd;
 
   if (fds == NULL || handle < 0 || handle >= g_unix_fd_list_get_length (fds))
@@ -260,14 +253,15 @@ print_stream (GUnixFDList *fds,
       llmctl_complain (_("The reply lacks the stream that it names"));
       return LLMCTL_EXIT_FAILED;
     }
-  fd = g_unix_fd_list_get (fds, handle, &error);
-  return fd >= 0 && llmctl_stream_copy (fd, &error) ? LLMCTL_EXIT_OK : llmctl_fail (error);
+  fd = g_unix_fd_list_get (fds, handle, error);
+  return fd >= 0 && llmctl_stream_copy (fd, error) ? LLMCTL_EXIT_OK : LLMCTL_EXIT_FAILED;
 }
 
 static LlmctlExit
-print_reply (const LlmctlMember *method,
-             GVariant           *reply,
-             GUnixFDList        *fds)
+print_reply (const LlmctlMember  *method,
+             GVariant            *reply,
+             GUnixFDList         *fds,
+             GError             **error)
 {
   g_auto(GVariantBuilder) dict = G_VARIANT_BUILDER_INIT (G_VARIANT_TYPE_VARDICT);
   gboolean has_stream = strchr (g_variant_get_type_string (reply), 'h') != NULL;
@@ -302,7 +296,7 @@ print_reply (const LlmctlMember *method,
       g_autoptr(GVariant) value = g_variant_get_child_value (reply, i);
 
       if (g_variant_is_of_type (value, G_VARIANT_TYPE_HANDLE))
-        status = print_stream (fds, g_variant_get_handle (value));
+        status = print_stream (fds, g_variant_get_handle (value), error);
     }
   return status;
 }
@@ -314,22 +308,18 @@ complain_method (const char *path,
                  const char *name,
                  GError     *error)
 {
-  const LlmctlNode *docs = llmctl_docs_get_node ();
   const char *dot = strrchr (name, '.');
 
-  for (guint i = 0; i < docs->members->len; i++)
-    {
-      const LlmctlMember *member = llmctl_node_get_member (docs, i);
-
-      if (member->kind == LLMCTL_MEMBER_METHOD &&
-          strcmp (member->name, dot != NULL ? dot + 1 : name) == 0)
-        {
-          llmctl_complain (_("%s has no method “%s”: it is one of %s; give the path of such an "
-                             "object, “llmctl tree” lists them"), path, name,
-                           member->interface->name);
-          return LLMCTL_EXIT_USAGE;
-        }
-    }
+  for (const LlmctlMember *member = llmctl_node_get_members (llmctl_docs_get_node ());
+       member->name != NULL; member++)
+    if (member->kind == LLMCTL_MEMBER_METHOD &&
+        strcmp (member->name, dot != NULL ? dot + 1 : name) == 0)
+      {
+        llmctl_complain (_("%s has no method “%s”: it is one of %s; give the path of such an "
+                           "object, “llmctl tree” lists them"), path, name,
+                         member->interface->name);
+        return LLMCTL_EXIT_USAGE;
+      }
 
   return llmctl_fail (error);
 }
@@ -343,10 +333,9 @@ complain_arguments (const char         *path,
   g_autofree char *usage = llmctl_member_make_usage (path, method);
   g_autofree char *described = llmctl_member_describe (method);
   g_autofree char *sentence = llmctl_member_get_sentence (method);
-  g_autofree char *help = NULL;
+  g_autofree char *help = llmctl_output_make_harmless (sentence != NULL ? sentence : "");
   LlmctlExit status = llmctl_fail (error);
 
-  help = llmctl_output_make_harmless (sentence != NULL ? sentence : "");
   g_printerr ("%s\n       %s\n", usage, described);
   if (*help != '\0')
     g_printerr ("       %s\n", help);
@@ -355,64 +344,52 @@ complain_arguments (const char         *path,
 }
 
 static LlmctlExit
-run (int    argc,
-     char **argv)
+run (int       argc,
+     char    **argv,
+     GError  **error)
 {
-  g_autoptr(GDBusConnection) bus = NULL;
   g_autoptr(LlmctlNode) node = NULL;
   g_autoptr(GVariant) parameters = NULL;
   g_autoptr(GVariant) reply = NULL;
   g_autoptr(GUnixFDList) fds = NULL;
-  g_autoptr(GError) error = NULL;
+  g_autoptr(GError) local_error = NULL;
   const LlmctlMember *method;
-  const char *path;
+  const char *path = llmctl_object_take_path (&argc, &argv, error);
 
-  path = llmctl_object_take_path (&argc, &argv, &error);
   if (path == NULL)
-    return llmctl_fail (error);
+    return LLMCTL_EXIT_FAILED;
   if (argc < 2)
     return llmctl_complain_usage (_("“call” takes a method; “llmctl introspect” lists them"));
 
-  bus = llmctl_connect (&error);
-  if (bus != NULL)
-    node = llmctl_object_introspect (bus, path, &error);
-  if (node == NULL)
-    return llmctl_fail (error);
-  method = llmctl_node_find_member (node, path, LLMCTL_MEMBER_METHOD, argv[1], &error);
+  method = llmctl_object_find_member (path, LLMCTL_MEMBER_METHOD, argv[1], &node, &local_error);
   if (method == NULL)
-    return complain_method (path, argv[1], error);
-
-  parameters = parse_arguments (method, argv + 2, &error);
+    return node != NULL ? complain_method (path, argv[1], local_error) : llmctl_fail (local_error);
+  parameters = parse_arguments (method, argv + 2, &local_error);
   if (parameters == NULL)
-    return complain_arguments (path, method, error);
-  reply = llmctl_call_with_fds (bus, path, method->interface->name, method->name, parameters, NULL,
-                                &fds, &error);
-  return reply != NULL ? print_reply (method, reply, fds) : llmctl_fail (error);
+    return complain_arguments (path, method, local_error);
+
+  reply = llmctl_call_with_fds (path, method->interface->name, method->name, parameters, NULL, &fds,
+                                error);
+  return reply != NULL ? print_reply (method, reply, fds, error) : LLMCTL_EXIT_FAILED;
 }
 
-/* --- help and completion --- */
+/* --- help --- */
 
 static gboolean
-show_help (int          argc,
-           char       **argv,
-           LlmctlExit  *status)
+show_help (int       argc,
+           char    **argv,
+           GError  **error)
 {
-  g_autoptr(GDBusConnection) bus = NULL;
+  const char *path = llmctl_object_take_path (&argc, &argv, NULL);
   g_autoptr(LlmctlNode) node = NULL;
-  g_autoptr(GError) error = NULL;
+  g_autoptr(GError) local_error = NULL;
   g_autofree char *usage = NULL;
-  const LlmctlMember *method = NULL;
-  const char *path;
+  const LlmctlMember *method;
 
-  path = llmctl_object_take_path (&argc, &argv, NULL);
   if (path == NULL || argc < 2)
     return FALSE;
 
-  bus = llmctl_connect (&error);
-  if (bus != NULL)
-    node = llmctl_object_introspect (bus, path, &error);
-  if (node != NULL)
-    method = llmctl_node_find_member (node, path, LLMCTL_MEMBER_METHOD, argv[1], &error);
+  method = llmctl_object_find_member (path, LLMCTL_MEMBER_METHOD, argv[1], &node, &local_error);
   if (method == NULL)
     {
       path = NULL;
@@ -421,30 +398,14 @@ show_help (int          argc,
     }
   if (method == NULL)
     {
-      *status = llmctl_fail (error);
+      g_propagate_error (error, g_steal_pointer (&local_error));
       return TRUE;
     }
 
   usage = llmctl_member_make_usage (path, method);
   llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n\n", usage);
   llmctl_member_show (method, NULL);
-  *status = LLMCTL_EXIT_OK;
   return TRUE;
-}
-
-static void
-complete (LlmctlCompletion *completion,
-          int               argc,
-          char            **argv)
-{
-  char **rest = argv;
-  int n = argc;
-  const char *path = llmctl_object_take_path (&n, &rest, NULL);
-
-  if (path != NULL && n > 1)
-    llmctl_object_complete_argument (completion, path, rest[1], (guint) n - 2);
-  else
-    llmctl_object_complete_member (completion, argc, argv, LLMCTL_MEMBER_METHOD, 0);
 }
 
 const LlmctlCommand llmctl_call_command = {
@@ -458,7 +419,9 @@ const LlmctlCommand llmctl_call_command = {
                     "stream is printed as it comes. With --json an object with “reply”, an "
                     "object of the results by their names; before a stream, on a line of its own, "
                     "the other results."),
+  .n_most = LLMCTL_ANY_NUMBER,
   .run = run,
-  .complete = complete,
+  .names = LLMCTL_NAMES_METHODS,
+  .n_names = LLMCTL_ANY_NUMBER,
   .help = show_help,
 };

@@ -213,31 +213,28 @@ begin_terminal (LlmctlChat *self)
 }
 
 static LlmctlExit
-run (int    argc,
-     char **argv)
+run (int       argc,
+     char    **argv,
+     GError  **error)
 {
   g_auto(LlmctlChat) self = { NULL };
-  g_autoptr(GInputStream) input = NULL;
-  g_autoptr(GError) error = NULL;
+  g_autoptr(GInputStream) input = g_unix_input_stream_new (STDIN_FILENO, FALSE);
 
   if ((system_text != NULL && !g_utf8_validate (system_text, -1, NULL)) ||
       (context_name != NULL && !g_utf8_validate (context_name, -1, NULL)))
     return llmctl_complain_usage (_("--context and --system take UTF-8 text"));
 
   self.options = llmsvc_options_new ();
-  if (!llmctl_options_add_all (self.options, assignments, &error))
-    return llmctl_fail (error);
   self.system = g_strdup (system_text);
   self.said = g_ptr_array_new_with_free_func (g_object_unref);
   self.context_names = g_ptr_array_new_with_free_func (g_free);
   self.is_interactive =
       isatty (STDIN_FILENO) && isatty (STDOUT_FILENO) && !llmctl_globals.is_json;
-  input = g_unix_input_stream_new (STDIN_FILENO, FALSE);
   self.input = g_data_input_stream_new (input);
-
-  self.client = llmctl_wait_client (&error);
-  if (self.client == NULL || !llmctl_chat_open (&self, context_name, &error))
-    return llmctl_wait_fail (error);
+  if (llmctl_options_add_all (self.options, assignments, error))
+    self.client = llmctl_wait_client (error);
+  if (self.client == NULL || !llmctl_chat_open (&self, context_name, error))
+    return LLMCTL_EXIT_FAILED;
   if (self.is_interactive)
     begin_terminal (&self);
   while (take_entry (&self))

@@ -18,8 +18,8 @@
 #include <unistd.h>
 
 #include "common/llmsvc-command-line.h"
-#include "llmctl/bus/llmctl-contexts.h"
 #include "llmctl/bus/llmctl-docs.h"
+#include "llmctl/bus/llmctl-object.h"
 #include "llmctl/bus/llmctl-service.h"
 #include "llmctl/llmctl-command.h"
 #include "llmctl/llmctl-options.h"
@@ -67,7 +67,7 @@ offer_value (LlmctlCompletion   *self,
   g_autofree char *before = g_strconcat (key != NULL ? key : "", "=", NULL);
 
   if (strcmp (option->long_name, "context") == 0)
-    llmctl_contexts_complete (self);
+    llmctl_service_complete (self, LLMCTL_NAMES_CONTEXTS);
   else if (strcmp (option->long_name, "option") != 0)
     offer_choices (self, option->long_name, "");
   else if (equals == NULL)
@@ -157,22 +157,17 @@ offer (LlmctlCompletion *self,
     }
 
   if (valued != NULL)
-    {
-      offer_value (self, valued);
-    }
+    offer_value (self, valued);
   else if (!has_ended && self->word[0] == '-')
-    {
-      offer_option (self, command);
-    }
+    offer_option (self, command);
   else if (commands != NULL)
-    {
-      llmctl_commands_offer (self, commands);
-    }
+    llmctl_commands_offer (self, commands);
   else if (command->complete != NULL)
-    {
-      llmctl_output_flush ();
-      command->complete (self, (int) arguments->len, (char **) arguments->pdata);
-    }
+    command->complete (self, (int) arguments->len, (char **) arguments->pdata);
+  else if ((int) arguments->len <= command->n_names && command->names >= LLMCTL_NAMES_OBJECTS)
+    llmctl_object_complete (self, command->names, (int) arguments->len, (char **) arguments->pdata);
+  else if ((int) arguments->len <= command->n_names)
+    llmctl_service_complete (self, command->names);
 }
 
 /* A bus or a file that hangs must not hang the shell: what was found so far has been
@@ -196,12 +191,12 @@ set_limits (void)
   setitimer (ITIMER_REAL, &timer, NULL);
 
   llmctl_globals.timeout_s = limit_s * CALL_SHARE;
-  llmctl_globals.must_not_start = TRUE;
 }
 
 static LlmctlExit
-run (int    argc,
-     char **argv)
+run (int       argc,
+     char    **argv,
+     GError  **error)
 {
   LlmctlCompletion self = { .word = argc > 1 ? argv[argc - 1] : "", .prefix = "" };
   g_auto(GStrv) words = NULL;
@@ -228,6 +223,8 @@ const LlmctlCommand llmctl_complete_command = {
                     "one is being typed and may be empty. Each line is a candidate, a tab, and "
                     "help for it. Never starts the service, and ends after half a second, or "
                     "--timeout."),
+  .n_most = LLMCTL_ANY_NUMBER,
+  .must_not_start = TRUE,
   .run = run,
   .is_hidden = TRUE,
 };

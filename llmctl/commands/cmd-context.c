@@ -25,32 +25,20 @@ describe (LlmsvcContext       *context,
           LlmsvcContextMemory *memory,
           GPtrArray           *messages)
 {
-  GVariantBuilder builder;
-
-  g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
-  llmctl_json_add_string (&builder, "name", llmsvc_context_get_name (context));
-  llmctl_json_add (&builder, "tokens", g_variant_new_uint32 (llmsvc_context_get_tokens (context)));
-  llmctl_json_add (&builder, "revision",
-                   g_variant_new_uint64 (llmsvc_context_get_revision (context)));
-  llmctl_json_add_string (&builder, "residency", llmsvc_context_get_residency (context));
-  llmctl_json_add_string (&builder, "path", llmsvc_context_get_path (context));
-  if (memory != NULL)
-    llmctl_json_add (&builder, "memory", llmsvc_context_memory_get_info (memory));
-  if (messages != NULL)
-    llmctl_json_add (&builder, "messages", llmctl_context_file_describe (messages));
-
-  return g_variant_builder_end (&builder);
+  return llmctl_json_object (
+      "name:s", llmsvc_context_get_name (context), "tokens:u", llmsvc_context_get_tokens (context),
+      "revision:t", llmsvc_context_get_revision (context),
+      "residency:s", llmsvc_context_get_residency (context),
+      "path:s", llmsvc_context_get_path (context),
+      "memory:*", memory != NULL ? llmsvc_context_memory_get_info (memory) : NULL,
+      "messages:*", messages != NULL ? llmctl_context_file_describe (messages) : NULL, NULL);
 }
 
-/* The same for programs, of one that was made, or why it was not. */
+/* The same for programs, of one that was made; @context is nullable. */
 static LlmctlExit
-tell_made (LlmsvcContext *context,
-           GError        *error)
+tell_made (LlmsvcContext *context)
 {
-  if (context == NULL)
-    return llmctl_wait_fail (error);
-
-  if (llmctl_globals.is_json)
+  if (context != NULL && llmctl_globals.is_json)
     llmctl_output_json (describe (context, NULL, NULL));
   return LLMCTL_EXIT_OK;
 }
@@ -62,43 +50,25 @@ check_name (const char  *name,
   if (*name != '\0' && g_utf8_validate (name, -1, NULL))
     return TRUE;
 
-  g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                       _("The name of a context must be UTF-8 text"));
-  return FALSE;
+  return llmctl_set_invalid (error, _("The name of a context must be UTF-8 text"));
 }
 
-static void
-complete_one (LlmctlCompletion  *completion,
-              int                argc,
-              char             **argv)
-{
-  if (argc == 1)
-    llmctl_contexts_complete (completion);
-}
-
-static void
-complete_many (LlmctlCompletion  *completion,
-               int                argc,
-               char             **argv)
-{
-  llmctl_contexts_complete (completion);
-}
-
-/* (nullable) (transfer full): where the context is kept. NULL without an error when the service
- * can't say, or the context has just ended: the rest is worth showing. */
-static LlmsvcContextMemory *
-read_memory (LlmsvcContext  *context,
-             GError        **error)
+/* Where the context is kept: @memory is NULL when the service can't say, or the context has just
+ * ended; the rest is worth showing. (out) (nullable) (transfer full) */
+static gboolean
+read_memory (LlmsvcContext        *context,
+             LlmsvcContextMemory **memory,
+             GError              **error)
 {
   g_autoptr(GError) local_error = NULL;
-  g_autoptr(LlmsvcContextMemory) memory = NULL;
 
-  memory = llmsvc_context_get_memory_sync (context, llmctl_wait_get_cancellable (), &local_error);
-  if (memory == NULL && !g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED) &&
-      !g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND))
-    g_propagate_error (error, g_steal_pointer (&local_error));
+  *memory = llmsvc_context_get_memory_sync (context, llmctl_wait_get_cancellable (), &local_error);
+  if (*memory != NULL || g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED) ||
+      g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND))
+    return TRUE;
 
-  return g_steal_pointer (&memory);
+  g_propagate_error (error, g_steal_pointer (&local_error));
+  return FALSE;
 }
 
 /* --- list --- */
@@ -114,27 +84,25 @@ static const LlmctlColumn columns[] = {
 };
 
 static LlmctlExit
-run_list (int    argc,
-          char **argv)
+run_list (int       argc,
+          char    **argv,
+          GError  **error)
 {
   g_auto(GVariantBuilder) builder = G_VARIANT_BUILDER_INIT (G_VARIANT_TYPE ("aa{sv}"));
-  g_autoptr(LlmsvcClient) client = NULL;
-  g_autoptr(GPtrArray) contexts = NULL;
+  g_autoptr(LlmsvcClient) client = llmctl_wait_client (error);
+  g_autoptr(GPtrArray) contexts = client != NULL ? llmctl_contexts_list (client, error) : NULL;
   g_autoptr(GVariant) rows = NULL;
-  g_autoptr(GError) error = NULL;
 
-  client = llmctl_wait_client (&error);
-  if (client != NULL)
-    contexts = llmctl_contexts_list (client, &error);
-  for (guint i = 0; contexts != NULL && i < contexts->len && error == NULL; i++)
+  if (contexts == NULL)
+    return LLMCTL_EXIT_FAILED;
+  for (guint i = 0; i < contexts->len; i++)
     {
-      LlmsvcContext *context = g_ptr_array_index (contexts, i);
-      g_autoptr(LlmsvcContextMemory) memory = read_memory (context, &error);
+      g_autoptr(LlmsvcContextMemory) memory = NULL;
 
-      g_variant_builder_add_value (&builder, describe (context, memory, NULL));
+      if (!read_memory (contexts->pdata[i], &memory, error))
+        return LLMCTL_EXIT_FAILED;
+      g_variant_builder_add_value (&builder, describe (contexts->pdata[i], memory, NULL));
     }
-  if (error != NULL)
-    return llmctl_wait_fail (error);
 
   rows = g_variant_ref_sink (g_variant_builder_end (&builder));
   if (llmctl_globals.is_json)
@@ -157,46 +125,36 @@ static const LlmctlCommand list_command = {
 
 /* --- show --- */
 
-/* The context that @argv names, with at most @n_most arguments, and what was said in it.
- * @context and @messages: (out) (transfer full). */
-static LlmctlExit
-open_and_read (char          **argv,
-               int             n_most,
+/* @context and @messages: (out) (transfer full): the one called @name, and what was said in it. */
+static gboolean
+open_and_read (const char     *name,
                LlmsvcContext **context,
-               GPtrArray     **messages)
+               GPtrArray     **messages,
+               GError        **error)
 {
-  LlmctlExit status = llmctl_require_arguments (argv, n_most, _("There is no NAME"));
   g_autoptr(LlmsvcClient) client = NULL;
-  g_autoptr(GError) error = NULL;
 
-  if (status != LLMCTL_EXIT_OK)
-    return status;
-  if (!check_name (argv[1], &error))
-    return llmctl_fail (error);
-
-  client = llmctl_wait_client (&error);
+  if (check_name (name, error))
+    client = llmctl_wait_client (error);
   if (client != NULL)
-    *context = llmctl_contexts_open (client, argv[1], &error);
+    *context = llmctl_contexts_open (client, name, error);
   if (*context != NULL)
-    *messages = llmctl_contexts_read (*context, &error);
-  return *messages != NULL ? LLMCTL_EXIT_OK : llmctl_wait_fail (error);
+    *messages = llmctl_contexts_read (*context, error);
+  return *messages != NULL;
 }
 
 static LlmctlExit
-run_show (int    argc,
-          char **argv)
+run_show (int       argc,
+          char    **argv,
+          GError  **error)
 {
   g_autoptr(LlmsvcContext) context = NULL;
   g_autoptr(GPtrArray) messages = NULL;
   g_autoptr(LlmsvcContextMemory) memory = NULL;
-  g_autoptr(GError) error = NULL;
-  LlmctlExit status = open_and_read (argv, 1, &context, &messages);
 
-  if (status != LLMCTL_EXIT_OK)
-    return status;
-  memory = read_memory (context, &error);
-  if (error != NULL)
-    return llmctl_wait_fail (error);
+  if (!open_and_read (argv[1], &context, &messages, error) ||
+      !read_memory (context, &memory, error))
+    return LLMCTL_EXIT_FAILED;
 
   if (llmctl_globals.is_json)
     {
@@ -229,6 +187,8 @@ run_show (int    argc,
 static const LlmctlCommand show_command = {
   .name = "show",
   .parameters = N_("NAME"),
+  .missing = N_("There is no NAME"),
+  .n_most = 1,
   .summary = N_("Show where a context is kept, and what was said in it"),
   .description = N_("The map has a character for each chunk of its memory, the oldest first: the "
                     "fewer bits, the lighter it is, and on storage alone the lower. On a terminal, "
@@ -237,7 +197,8 @@ static const LlmctlCommand show_command = {
                     "--json: one object: name, tokens, revision, residency, path, memory as "
                     "GetMemory tells it, messages (role, text, extras)."),
   .run = run_show,
-  .complete = complete_one,
+  .names = LLMCTL_NAMES_CONTEXTS,
+  .n_names = 1,
 };
 
 /* --- new --- */
@@ -255,31 +216,28 @@ static const GOptionEntry new_options[] = {
 };
 
 static LlmctlExit
-run_new (int    argc,
-         char **argv)
+run_new (int       argc,
+         char    **argv,
+         GError  **error)
 {
-  LlmctlExit status = llmctl_require_arguments (argv, 1, _("There is no NAME"));
   g_autoptr(LlmsvcOptions) options = llmsvc_options_new ();
   g_autoptr(LlmsvcClient) client = NULL;
   g_autoptr(LlmsvcContext) context = NULL;
-  g_autoptr(GError) error = NULL;
 
-  if (status != LLMCTL_EXIT_OK)
-    return status;
   if (system_text != NULL && !g_utf8_validate (system_text, -1, NULL))
     return llmctl_complain_usage (_("--system takes UTF-8 text"));
-  if (!check_name (argv[1], &error) || !llmctl_options_add_all (options, assignments, &error))
-    return llmctl_fail (error);
-
-  client = llmctl_wait_client (&error);
+  if (check_name (argv[1], error) && llmctl_options_add_all (options, assignments, error))
+    client = llmctl_wait_client (error);
   if (client != NULL)
-    context = llmctl_contexts_create (client, argv[1], system_text, NULL, options, &error);
-  return tell_made (context, error);
+    context = llmctl_contexts_create (client, argv[1], system_text, NULL, options, error);
+  return tell_made (context);
 }
 
 static const LlmctlCommand new_command = {
   .name = "new",
   .parameters = N_("NAME"),
+  .missing = N_("There is no NAME"),
+  .n_most = 1,
   .summary = N_("Make a context that is kept"),
   .description = N_("--json: one object: name, tokens, revision, residency, path."),
   .options = new_options,
@@ -308,28 +266,26 @@ remove_one (LlmsvcClient  *client,
 }
 
 static LlmctlExit
-run_rm (int    argc,
-        char **argv)
+run_rm (int       argc,
+        char    **argv,
+        GError  **error)
 {
-  LlmctlExit status = llmctl_require_arguments (argv, argc, _("There is no NAME"));
   g_autoptr(GPtrArray) removed = g_ptr_array_new_null_terminated (8, NULL, TRUE);
-  g_autoptr(LlmsvcClient) client = NULL;
-  g_autoptr(GError) error = NULL;
+  g_autoptr(LlmsvcClient) client = llmctl_wait_client (error);
+  LlmctlExit status = LLMCTL_EXIT_OK;
 
-  if (status != LLMCTL_EXIT_OK)
-    return status;
-  client = llmctl_wait_client (&error);
   if (client == NULL)
-    return llmctl_wait_fail (error);
+    return LLMCTL_EXIT_FAILED;
 
   /* One that is not there is no reason to keep the others. */
   for (int i = 1; i < argc && llmctl_wait_get_end () == LLMCTL_EXIT_OK; i++)
     {
-      g_clear_error (&error);
-      if (remove_one (client, argv[i], &error))
+      g_autoptr(GError) local_error = NULL;
+
+      if (remove_one (client, argv[i], &local_error))
         g_ptr_array_add (removed, argv[i]);
       else
-        status = llmctl_wait_fail (error);
+        status = llmctl_fail (local_error);
     }
 
   if (llmctl_globals.is_json)
@@ -341,45 +297,50 @@ run_rm (int    argc,
 static const LlmctlCommand rm_command = {
   .name = "rm",
   .parameters = N_("NAME…"),
+  .missing = N_("There is no NAME"),
+  .n_most = LLMCTL_ANY_NUMBER,
   .summary = N_("Forget contexts and what was said in them"),
   .description = N_("There is no way back; “export” writes a copy before.\n"
                     "--json: one object: removed, the names."),
   .run = run_rm,
-  .complete = complete_many,
+  .names = LLMCTL_NAMES_CONTEXTS,
+  .n_names = LLMCTL_ANY_NUMBER,
 };
 
 /* --- export --- */
 
 static LlmctlExit
-run_export (int    argc,
-            char **argv)
+run_export (int       argc,
+            char    **argv,
+            GError  **error)
 {
   g_autoptr(LlmsvcContext) context = NULL;
   g_autoptr(GPtrArray) messages = NULL;
   g_autofree char *text = NULL;
-  g_autoptr(GError) error = NULL;
-  LlmctlExit status = open_and_read (argv, 2, &context, &messages);
 
-  if (status != LLMCTL_EXIT_OK)
-    return status;
+  if (!open_and_read (argv[1], &context, &messages, error))
+    return LLMCTL_EXIT_FAILED;
 
   text = llmctl_context_file_format (llmsvc_context_get_name (context), messages);
   if (argc < 3 || strcmp (argv[2], "-") == 0)
     llmctl_output_data (text);
-  else if (!llmctl_context_file_write (argv[2], text, &error))
-    return llmctl_fail (error);
+  else if (!llmctl_context_file_write (argv[2], text, error))
+    return LLMCTL_EXIT_FAILED;
   return LLMCTL_EXIT_OK;
 }
 
 static const LlmctlCommand export_command = {
   .name = "export",
   .parameters = N_("NAME [FILE]"),
+  .missing = N_("There is no NAME"),
+  .n_most = 2,
   .summary = N_("Write a context to a file"),
   .description = N_("Without FILE or with “-” to the standard output. The file is for its owner "
                     "only. With or without --json it is one object: format (“llmsvc-context”), "
                     "version (1), name, messages: role, text, and extras as GVariant text."),
   .run = run_export,
-  .complete = complete_one,
+  .names = LLMCTL_NAMES_CONTEXTS,
+  .n_names = 1,
 };
 
 /* --- import --- */
@@ -442,35 +403,31 @@ import (const char  *name,
 }
 
 static LlmctlExit
-run_import (int    argc,
-            char **argv)
+run_import (int       argc,
+            char    **argv,
+            GError  **error)
 {
-  LlmctlExit status = llmctl_require_arguments (argv, 2, _("There is no FILE"));
   g_autoptr(LlmsvcContext) context = NULL;
   g_autoptr(GVariant) messages = NULL;
-  g_autofree char *text = NULL;
+  g_autofree char *text = llmctl_term_read (argv[1], LLMCTL_CONTEXT_FILE_MAX_BYTES, error);
   g_autofree char *held_name = NULL;
-  g_autoptr(GError) error = NULL;
   const char *name;
 
-  if (status != LLMCTL_EXIT_OK)
-    return status;
-  text = llmctl_term_read (argv[1], LLMCTL_CONTEXT_FILE_MAX_BYTES, &error);
-  if (text == NULL || !llmctl_context_file_parse (text, &held_name, &messages, &error))
-    return llmctl_fail (error);
+  if (text == NULL || !llmctl_context_file_parse (text, &held_name, &messages, error))
+    return LLMCTL_EXIT_FAILED;
   name = argc > 2 ? argv[2] : held_name;
   if (*name == '\0')
     return llmctl_complain_usage (_("The file has no name for the context: give a NAME"));
-  if (!check_name (name, &error))
-    return llmctl_fail (error);
-
-  context = import (name, messages, &error);
-  return tell_made (context, error);
+  if (check_name (name, error))
+    context = import (name, messages, error);
+  return tell_made (context);
 }
 
 static const LlmctlCommand import_command = {
   .name = "import",
   .parameters = N_("FILE [NAME]"),
+  .missing = N_("There is no FILE"),
+  .n_most = 2,
   .summary = N_("Make a context from a file that “export” wrote"),
   .description = N_("“-” is the standard input. Without NAME it is called as it was.\n"
                     "--json: one object: name, tokens, revision, residency, path."),

@@ -78,32 +78,27 @@ static void
 print_json (LlmctlDoctor *doctor)
 {
   GVariantBuilder findings;
-  GVariantBuilder builder;
 
   g_variant_builder_init (&findings, G_VARIANT_TYPE ("aa{sv}"));
   for (guint i = 0; i < doctor->findings->len; i++)
     {
       const LlmctlFinding *finding = g_ptr_array_index (doctor->findings, i);
 
-      g_variant_builder_open (&findings, G_VARIANT_TYPE_VARDICT);
-      llmctl_json_add_string (&findings, "check", finding->check);
-      llmctl_json_add_string (&findings, "level", levels[finding->level].name);
-      llmctl_json_add_string (&findings, "text", finding->text);
-      llmctl_json_add_string (&findings, "hint", finding->hint);
-      g_variant_builder_close (&findings);
+      g_variant_builder_add_value (&findings, llmctl_json_object (
+          "check:s", finding->check, "level:s", levels[finding->level].name,
+          "text:s", finding->text, "hint:s", finding->hint, NULL));
     }
 
-  g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
-  llmctl_json_add_string (&builder, "worst", levels[doctor->worst].name);
-  llmctl_json_add (&builder, "findings", g_variant_builder_end (&findings));
-  llmctl_output_json (g_variant_builder_end (&builder));
+  llmctl_output_json (llmctl_json_object ("worst:s", levels[doctor->worst].name,
+                                          "findings:*", g_variant_builder_end (&findings), NULL));
 }
 
 /* --- the command --- */
 
 static LlmctlExit
-run (int    argc,
-     char **argv)
+run (int       argc,
+     char    **argv,
+     GError  **error)
 {
   g_auto(LlmctlDoctor) doctor = { NULL };
   static const LlmctlCheck *const tables[] = {

@@ -142,17 +142,23 @@ llmctl_help_make (const LlmctlCommand *command,
   return g_string_free (out, FALSE);
 }
 
-LlmctlExit
+void
 llmctl_help_show (const LlmctlCommand *command,
                   const char          *full_name)
 {
   g_autofree char *help = llmctl_help_make (command, full_name);
 
   llmctl_output_text (LLMCTL_STYLE_PLAIN, help);
-  return LLMCTL_EXIT_OK;
 }
 
 /* --- for programs --- */
+
+/* (nullable): a text of the tables in the language of the user. */
+static const char *
+translate (const char *text)
+{
+  return text != NULL ? _(text) : NULL;
+}
 
 static GVariant *
 describe_options (const GOptionEntry *options)
@@ -164,19 +170,13 @@ describe_options (const GOptionEntry *options)
     {
       const char short_name[] = { option->short_name, '\0' };
 
-      if (option->flags & G_OPTION_FLAG_HIDDEN)
-        continue;
-      g_variant_builder_open (&builder, G_VARIANT_TYPE_VARDICT);
-      llmctl_json_add_string (&builder, "long", option->long_name);
-      llmctl_json_add_string (&builder, "short", *short_name != '\0' ? short_name : NULL);
-      llmctl_json_add_string (&builder, "argument",
-                              option->arg_description != NULL ? _(option->arg_description) : NULL);
-      llmctl_json_add_boolean (&builder, "repeatable",
-                               option->arg == G_OPTION_ARG_STRING_ARRAY ||
-                                 option->arg == G_OPTION_ARG_FILENAME_ARRAY);
-      llmctl_json_add_string (&builder, "help",
-                              option->description != NULL ? _(option->description) : "");
-      g_variant_builder_close (&builder);
+      if ((option->flags & G_OPTION_FLAG_HIDDEN) == 0)
+        g_variant_builder_add_value (&builder, llmctl_json_object (
+            "long:s", option->long_name, "short:s", *short_name != '\0' ? short_name : NULL,
+            "argument:s", translate (option->arg_description),
+            "repeatable:b", option->arg == G_OPTION_ARG_STRING_ARRAY ||
+                              option->arg == G_OPTION_ARG_FILENAME_ARRAY,
+            "help:s", option->description != NULL ? _(option->description) : "", NULL));
     }
 
   return g_variant_builder_end (&builder);
@@ -188,23 +188,13 @@ describe_commands (const LlmctlCommand *const *commands)
   GVariantBuilder builder;
 
   g_variant_builder_init (&builder, G_VARIANT_TYPE ("aa{sv}"));
-  for (gsize i = 0; commands[i] != NULL; i++)
-    {
-      const LlmctlCommand *command = commands[i];
-
-      g_variant_builder_open (&builder, G_VARIANT_TYPE_VARDICT);
-      llmctl_json_add_string (&builder, "name", command->name);
-      llmctl_json_add_string (&builder, "parameters",
-                              command->parameters != NULL ? _(command->parameters) : NULL);
-      llmctl_json_add_string (&builder, "summary", _(command->summary));
-      llmctl_json_add_string (&builder, "description",
-                              command->description != NULL ? _(command->description) : NULL);
-      llmctl_json_add_boolean (&builder, "hidden", command->is_hidden);
-      llmctl_json_add (&builder, "options", describe_options (command->options));
-      if (command->commands != NULL)
-        llmctl_json_add (&builder, "commands", describe_commands (command->commands));
-      g_variant_builder_close (&builder);
-    }
+  for (const LlmctlCommand *command; (command = *commands) != NULL; commands++)
+    g_variant_builder_add_value (&builder, llmctl_json_object (
+        "name:s", command->name, "parameters:s", translate (command->parameters),
+        "summary:s", _(command->summary), "description:s", translate (command->description),
+        "hidden:b", command->is_hidden, "options:*", describe_options (command->options),
+        "commands:*", command->commands != NULL ? describe_commands (command->commands) : NULL,
+        NULL));
 
   return g_variant_builder_end (&builder);
 }
@@ -234,8 +224,9 @@ find_commands (char                       **argv,
 }
 
 static LlmctlExit
-run (int    argc,
-     char **argv)
+run (int       argc,
+     char    **argv,
+     GError  **error)
 {
   g_autoptr(GString) full_name = g_string_new ("llmctl");
   const LlmctlCommand *const *commands;
@@ -246,17 +237,18 @@ run (int    argc,
     return llmctl_complain_usage (_("“help --json” takes no command: it prints all of them"));
   if (llmctl_globals.is_json)
     {
-      llmctl_output_json (g_variant_new_parsed ("{'name': <'llmctl'>, 'program-version': <%s>, "
-                                                "'options': <%*>, 'commands': <%*>}", LLM_VERSION,
-                                                describe_options (llmctl_common_options),
-                                                describe_commands (llmctl_commands)));
+      llmctl_output_json (llmctl_json_object (
+          "name:s", "llmctl", "program-version:s", LLM_VERSION,
+          "options:*", describe_options (llmctl_common_options),
+          "commands:*", describe_commands (llmctl_commands), NULL));
       return LLMCTL_EXIT_OK;
     }
 
   unknown = find_commands (argv, full_name, &command, &commands);
   if (unknown != NULL)
     return llmctl_complain_usage (_("“%s” is no command of “%s”"), unknown, full_name->str);
-  return llmctl_help_show (command, full_name->str);
+  llmctl_help_show (command, full_name->str);
+  return LLMCTL_EXIT_OK;
 }
 
 static void
@@ -278,6 +270,7 @@ const LlmctlCommand llmctl_help_command = {
   .summary = N_("Show help for a command"),
   .description = N_("With --json the whole table of commands and options is printed, from which "
                     "man pages and completions are made."),
+  .n_most = LLMCTL_ANY_NUMBER,
   .run = run,
   .complete = complete,
 };

@@ -26,20 +26,15 @@ static const GOptionEntry options[] = {
   G_OPTION_ENTRY_NULL
 };
 
-static const struct
-{
-  const char *title;
-  const char *key;
-} kinds[] = {
-  [LLMCTL_MEMBER_METHOD] = { N_("Methods:"), "methods" },
-  [LLMCTL_MEMBER_PROPERTY] = { N_("Properties:"), "properties" },
-  [LLMCTL_MEMBER_SIGNAL] = { N_("Signals:"), "signals" },
+static const char *const kinds[] = {
+  [LLMCTL_MEMBER_METHOD] = N_("Methods:"),
+  [LLMCTL_MEMBER_PROPERTY] = N_("Properties:"),
+  [LLMCTL_MEMBER_SIGNAL] = N_("Signals:"),
 };
 
 /* What is shown: a node, and the values of its object, which may be kept from this caller. */
 typedef struct
 {
-  GDBusConnection *bus;
   const char *path;         /* (nullable): NULL for the interface file, which has no values */
   const LlmctlNode *node;
 } View;
@@ -50,21 +45,21 @@ get_properties (const View               *view,
                 const GDBusInterfaceInfo *interface)
 {
   return view->path != NULL && interface->properties != NULL
-             ? llmctl_service_get_properties (view->bus, view->path, interface->name, NULL)
+             ? llmctl_service_get_properties (view->path, interface->name, NULL)
+             : NULL;
+}
+
+/* (nullable) (transfer full): of @properties (nullable). */
+static GVariant *
+get_value (GVariant           *properties,
+           const LlmctlMember *member)
+{
+  return properties != NULL && member->kind == LLMCTL_MEMBER_PROPERTY
+             ? g_variant_lookup_value (properties, member->name, NULL)
              : NULL;
 }
 
 /* --- for programs --- */
-
-static void
-add_types (GVariantBuilder *dict,
-           const char      *signature)
-{
-  g_autofree char *type = llmctl_type_describe (signature);
-
-  llmctl_json_add_string (dict, "type", type);
-  llmctl_json_add_string (dict, "signature", signature);
-}
 
 static GVariant *
 describe_arguments (const LlmctlMember  *member,
@@ -75,13 +70,12 @@ describe_arguments (const LlmctlMember  *member,
   g_variant_builder_init (&builder, G_VARIANT_TYPE ("aa{sv}"));
   for (gsize i = 0; arguments[i] != NULL; i++)
     {
-      g_variant_builder_open (&builder, G_VARIANT_TYPE_VARDICT);
-      llmctl_json_add_string (&builder, "name", arguments[i]->name);
-      add_types (&builder, arguments[i]->signature);
-      llmctl_json_add_string (&builder, "help",
-                              llmctl_docs_get_help (member->interface->name, member->name,
-                                                    arguments[i]->name));
-      g_variant_builder_close (&builder);
+      g_autofree char *type = llmctl_type_describe (arguments[i]->signature);
+
+      g_variant_builder_add_value (&builder, llmctl_json_object (
+          "name:s", arguments[i]->name, "type:s", type, "signature:s", arguments[i]->signature,
+          "help:s", llmctl_docs_get_help (member->interface->name, member->name,
+                                          arguments[i]->name), NULL));
     }
 
   return g_variant_builder_end (&builder);
@@ -91,33 +85,25 @@ static GVariant *
 describe_member (const LlmctlMember *member,
                  GVariant           *properties)
 {
-  g_autoptr(GVariant) value = properties != NULL
-                                  ? g_variant_lookup_value (properties, member->name, NULL)
-                                  : NULL;
-  GVariantBuilder dict;
+  const char *help = llmctl_docs_get_help (member->interface->name, member->name, NULL);
+  GVariant *deprecated = member->is_deprecated ? g_variant_new_boolean (TRUE) : NULL;
+  g_autoptr(GVariant) value = get_value (properties, member);
+  g_autofree char *type = NULL;
 
-  g_variant_builder_init (&dict, G_VARIANT_TYPE_VARDICT);
-  llmctl_json_add_string (&dict, "name", member->name);
-  llmctl_json_add_string (&dict, "help",
-                          llmctl_docs_get_help (member->interface->name, member->name, NULL));
-  if (member->is_deprecated)
-    llmctl_json_add_boolean (&dict, "deprecated", TRUE);
-  if (member->kind == LLMCTL_MEMBER_METHOD)
-    llmctl_json_add (&dict, "in", describe_arguments (member, member->in));
-  if (member->type == NULL)
-    {
-      llmctl_json_add (&dict, "out", describe_arguments (member, member->out));
-      return g_variant_builder_end (&dict);
-    }
+  if (member->kind != LLMCTL_MEMBER_PROPERTY)
+    return llmctl_json_object ("name:s", member->name, "help:s", help, "deprecated:*", deprecated,
+                               "in:*", member->kind == LLMCTL_MEMBER_METHOD
+                                           ? describe_arguments (member, member->in)
+                                           : NULL,
+                               "out:*", describe_arguments (member, member->out), NULL);
 
-  add_types (&dict, member->type);
-  llmctl_json_add_boolean (&dict, "readable",
-                           (member->flags & G_DBUS_PROPERTY_INFO_FLAGS_READABLE) != 0);
-  llmctl_json_add_boolean (&dict, "writable",
-                           (member->flags & G_DBUS_PROPERTY_INFO_FLAGS_WRITABLE) != 0);
-  if (value != NULL)
-    llmctl_json_add (&dict, "value", value);
-  return g_variant_builder_end (&dict);
+  type = llmctl_type_describe (member->type);
+  return llmctl_json_object (
+      "name:s", member->name, "help:s", help, "deprecated:*", deprecated, "type:s", type,
+      "signature:s", member->type,
+      "readable:b", (member->flags & G_DBUS_PROPERTY_INFO_FLAGS_READABLE) != 0,
+      "writable:b", (member->flags & G_DBUS_PROPERTY_INFO_FLAGS_WRITABLE) != 0, "value:*", value,
+      NULL);
 }
 
 static GVariant *
@@ -125,29 +111,22 @@ describe_interface (const View               *view,
                     const GDBusInterfaceInfo *interface)
 {
   g_autoptr(GVariant) properties = get_properties (view, interface);
-  GVariantBuilder dict;
+  GVariantBuilder members[G_N_ELEMENTS (kinds)];
 
-  g_variant_builder_init (&dict, G_VARIANT_TYPE_VARDICT);
-  llmctl_json_add_string (&dict, "name", interface->name);
-  llmctl_json_add_string (&dict, "summary",
-                          llmctl_docs_get_help (interface->name, NULL, "short_description"));
-  llmctl_json_add_string (&dict, "help", llmctl_docs_get_help (interface->name, NULL, NULL));
   for (gsize kind = 0; kind < G_N_ELEMENTS (kinds); kind++)
-    {
-      GVariantBuilder members;
+    g_variant_builder_init (&members[kind], G_VARIANT_TYPE ("aa{sv}"));
+  for (const LlmctlMember *member = llmctl_node_get_members (view->node); member->name != NULL;
+       member++)
+    if (member->interface == interface)
+      g_variant_builder_add_value (&members[member->kind], describe_member (member, properties));
 
-      g_variant_builder_init (&members, G_VARIANT_TYPE ("aa{sv}"));
-      for (guint i = 0; i < view->node->members->len; i++)
-        {
-          const LlmctlMember *member = llmctl_node_get_member (view->node, i);
-
-          if (member->interface == interface && member->kind == kind)
-            g_variant_builder_add_value (&members, describe_member (member, properties));
-        }
-      llmctl_json_add (&dict, kinds[kind].key, g_variant_builder_end (&members));
-    }
-
-  return g_variant_builder_end (&dict);
+  return llmctl_json_object (
+      "name:s", interface->name,
+      "summary:s", llmctl_docs_get_help (interface->name, NULL, "short_description"),
+      "help:s", llmctl_docs_get_help (interface->name, NULL, NULL),
+      "methods:*", g_variant_builder_end (&members[LLMCTL_MEMBER_METHOD]),
+      "properties:*", g_variant_builder_end (&members[LLMCTL_MEMBER_PROPERTY]),
+      "signals:*", g_variant_builder_end (&members[LLMCTL_MEMBER_SIGNAL]), NULL);
 }
 
 /* --- for people --- */
@@ -169,18 +148,16 @@ print_interface (const View               *view,
     llmctl_output_printf (LLMCTL_STYLE_DIM, "  %s\n", summary);
   if (wrapped != NULL)
     llmctl_output_printf (LLMCTL_STYLE_PLAIN, "\n%s", wrapped);
-  for (guint i = 0; i < view->node->members->len; i++)
+  for (const LlmctlMember *member = llmctl_node_get_members (view->node); member->name != NULL;
+       member++)
     {
-      const LlmctlMember *member = llmctl_node_get_member (view->node, i);
-      g_autoptr(GVariant) value = NULL;
+      g_autoptr(GVariant) value = get_value (properties, member);
 
       if (member->interface != interface)
         continue;
       if ((int) member->kind != last_kind)
-        llmctl_output_printf (LLMCTL_STYLE_PLAIN, "\n  %s\n", _(kinds[member->kind].title));
+        llmctl_output_printf (LLMCTL_STYLE_PLAIN, "\n  %s\n", _(kinds[member->kind]));
       last_kind = (int) member->kind;
-      if (properties != NULL && member->kind == LLMCTL_MEMBER_PROPERTY)
-        value = g_variant_lookup_value (properties, member->name, NULL);
       llmctl_member_show_short (member, value);
     }
 }
@@ -240,8 +217,7 @@ show_named (const View *view,
 
   if (member->kind == LLMCTL_MEMBER_PROPERTY)
     properties = get_properties (view, member->interface);
-  if (properties != NULL)
-    value = g_variant_lookup_value (properties, member->name, NULL);
+  value = get_value (properties, member);
   if (llmctl_globals.is_json)
     llmctl_output_json (describe_member (member, properties));
   else
@@ -259,8 +235,9 @@ complain_missing (const View *view,
 
   for (guint i = 0; i < view->node->interfaces->len; i++)
     g_ptr_array_add (names, (gpointer) llmctl_node_get_interface (view->node, i)->name);
-  for (guint i = 0; i < view->node->members->len; i++)
-    g_ptr_array_add (names, (gpointer) llmctl_node_get_member (view->node, i)->name);
+  for (const LlmctlMember *member = llmctl_node_get_members (view->node); member->name != NULL;
+       member++)
+    g_ptr_array_add (names, (gpointer) member->name);
   suggestion = llmctl_suggest (name, (const char *const *) names->pdata);
   if (suggestion == NULL && dot != NULL)
     suggestion = llmctl_suggest (dot + 1, (const char *const *) names->pdata);
@@ -277,40 +254,29 @@ complain_missing (const View *view,
 /* --- the command --- */
 
 static LlmctlExit
-run (int    argc,
-     char **argv)
+run (int       argc,
+     char    **argv,
+     GError  **error)
 {
-  g_autoptr(GDBusConnection) bus = NULL;
   g_autoptr(LlmctlNode) node = NULL;
-  g_autoptr(GError) error = NULL;
-  const char *path = llmctl_object_take_path (&argc, &argv, &error);
+  const char *path = llmctl_object_take_path (&argc, &argv, error);
   const View docs = { .node = llmctl_docs_get_node () };
-  View view;
+  View view = { .path = path };
 
-  if (argc > 2)
+  if (path != NULL && argc > 2)
     return llmctl_complain_usage (_("“introspect” takes an object path and one name at most"));
   if (path != NULL)
-    bus = llmctl_connect (&error);
-  if (bus != NULL)
-    node = llmctl_object_introspect (bus, path, &error);
+    node = llmctl_object_introspect (path, error);
   if (node == NULL)
-    return llmctl_fail (error);
+    return LLMCTL_EXIT_FAILED;
 
-  view = (View) { bus, path, node };
+  view.node = node;
   if (argc < 2)
     show_all (&view);
   /* What other objects can do is in the interface file. */
   else if (!show_named (&view, argv[1]) && !show_named (&docs, argv[1]))
     return complain_missing (&view, argv[1]);
   return LLMCTL_EXIT_OK;
-}
-
-static void
-complete (LlmctlCompletion *completion,
-          int               argc,
-          char            **argv)
-{
-  llmctl_object_complete_member (completion, argc, argv, LLMCTL_ANY_MEMBER, 0);
 }
 
 const LlmctlCommand llmctl_introspect_command = {
@@ -323,6 +289,8 @@ const LlmctlCommand llmctl_introspect_command = {
                     "known of it. With --json an object with “path” and “interfaces”, or what "
                     "was named."),
   .options = options,
+  .n_most = LLMCTL_ANY_NUMBER,
   .run = run,
-  .complete = complete,
+  .names = LLMCTL_NAMES_MEMBERS,
+  .n_names = 2,
 };

@@ -82,18 +82,17 @@ static const LlmctlColumn columns[] = {
 };
 
 static LlmctlExit
-run_list (int    argc,
-          char **argv)
+run_list (int       argc,
+          char    **argv,
+          GError  **error)
 {
   g_auto(GVariantBuilder) builder = G_VARIANT_BUILDER_INIT (G_VARIANT_TYPE ("aa{sv}"));
-  g_autoptr(LlmsvcClient) client = NULL;
+  g_autoptr(LlmsvcClient) client = get_client (error);
   g_autoptr(GVariant) rows = NULL;
-  g_autoptr(GError) error = NULL;
   GListModel *models;
 
-  client = get_client (&error);
   if (client == NULL)
-    return llmctl_wait_fail (error);
+    return LLMCTL_EXIT_FAILED;
 
   models = llmsvc_client_get_models (client);
   for (guint i = 0; i < g_list_model_get_n_items (models); i++)
@@ -199,22 +198,16 @@ print_model (GVariant *model)
 }
 
 static LlmctlExit
-run_show (int    argc,
-          char **argv)
+run_show (int       argc,
+          char    **argv,
+          GError  **error)
 {
-  LlmctlExit status = llmctl_check_arguments (argv, 1);
-  g_autoptr(LlmsvcClient) client = NULL;
-  g_autoptr(LlmsvcModel) model = NULL;
+  g_autoptr(LlmsvcClient) client = get_client (error);
+  g_autoptr(LlmsvcModel) model = client != NULL ? find_model (client, argv[1], error) : NULL;
   g_autoptr(GVariant) about = NULL;
-  g_autoptr(GError) error = NULL;
 
-  if (status != LLMCTL_EXIT_OK)
-    return status;
-  client = get_client (&error);
-  if (client != NULL)
-    model = find_model (client, argc > 1 ? argv[1] : NULL, &error);
   if (model == NULL)
-    return llmctl_wait_fail (error);
+    return LLMCTL_EXIT_FAILED;
 
   about = g_variant_ref_sink (describe (client, model));
   if (llmctl_globals.is_json)
@@ -224,49 +217,33 @@ run_show (int    argc,
   return LLMCTL_EXIT_OK;
 }
 
-/* Over plain D-Bus, which does not start the service for a completion. */
-static void
-complete_ids (LlmctlCompletion  *completion,
-              int                argc,
-              char             **argv)
-{
-  if (argc == 1)
-    llmctl_service_complete (completion, LLMCTL_SERVICE_PATH "/models",
-                             "org.freedesktop.DBus.ObjectManager", "GetManagedObjects", NULL, "Id",
-                             "Title");
-}
-
 static const LlmctlCommand show_command = {
   .name = "show",
   .parameters = N_("[ID]"),
   .summary = N_("Show a model, or the one in use"),
   .description = N_("--json: one object: id, title, active, info."),
+  .n_most = 1,
   .run = run_show,
-  .complete = complete_ids,
+  .names = LLMCTL_NAMES_MODELS,
+  .n_names = 1,
 };
 
 /* --- use --- */
 
 static LlmctlExit
-run_use (int    argc,
-         char **argv)
+run_use (int       argc,
+         char    **argv,
+         GError  **error)
 {
-  LlmctlExit status = llmctl_require_arguments (argv, 1, _("There is no ID; “llmctl model list” shows "
-                                                           "those there are"));
   g_autoptr(LlmsvcClient) client = NULL;
-  g_autoptr(GError) error = NULL;
 
-  if (status != LLMCTL_EXIT_OK)
-    return status;
   if (!g_utf8_validate (argv[1], -1, NULL))
     return llmctl_complain_usage (_("The id of a model is UTF-8 text"));
 
-  client = llmctl_wait_client (&error);
-  if (client == NULL || !llmsvc_client_select_model_sync (client, argv[1],
-                                                          llmctl_wait_get_cancellable (), &error))
-    return llmctl_wait_fail (error);
-
-  if (llmctl_globals.is_json)
+  client = llmctl_wait_client (error);
+  if (client != NULL &&
+      llmsvc_client_select_model_sync (client, argv[1], llmctl_wait_get_cancellable (), error) &&
+      llmctl_globals.is_json)
     llmctl_output_json (g_variant_new_parsed ("{'id': <%s>}", argv[1]));
   return LLMCTL_EXIT_OK;
 }
@@ -277,8 +254,11 @@ static const LlmctlCommand use_command = {
   .summary = N_("Change the model, for everyone"),
   .description = N_("May ask for permission.\n"
                     "--json: one object: id."),
+  .missing = N_("There is no ID; “llmctl model list” shows those there are"),
+  .n_most = 1,
   .run = run_use,
-  .complete = complete_ids,
+  .names = LLMCTL_NAMES_MODELS,
+  .n_names = 1,
 };
 
 /* --- check --- */
@@ -299,18 +279,14 @@ find_tool (void)
 
 /* Its messages go where ours go; its exit statuses mean the same. */
 static LlmctlExit
-run_check (int    argc,
-           char **argv)
+run_check (int       argc,
+           char    **argv,
+           GError  **error)
 {
-  LlmctlExit status = llmctl_require_arguments (argv, 1, _("There is no FILE"));
-  g_autofree char *tool = NULL;
+  g_autofree char *tool = find_tool ();
   g_autoptr(GSubprocess) process = NULL;
   g_autofree char *output = NULL;
-  g_autoptr(GError) error = NULL;
 
-  if (status != LLMCTL_EXIT_OK)
-    return status;
-  tool = find_tool ();
   if (tool == NULL)
     {
       llmctl_complain (_("“%s” is not installed; it knows the files of models"), TOOL);
@@ -318,15 +294,15 @@ run_check (int    argc,
     }
 
   llmctl_wait_begin (TRUE);
-  process = g_subprocess_new (G_SUBPROCESS_FLAGS_STDOUT_PIPE, &error, tool, "inspect",
+  process = g_subprocess_new (G_SUBPROCESS_FLAGS_STDOUT_PIPE, error, tool, "inspect",
                               llmctl_globals.is_json ? "--json" : "--summary", "--", argv[1], NULL);
   if (process == NULL)
-    return llmctl_fail (error);
+    return LLMCTL_EXIT_FAILED;
   if (!g_subprocess_communicate_utf8 (process, NULL, llmctl_wait_get_cancellable (), &output, NULL,
-                                      &error))
+                                      error))
     {
       g_subprocess_force_exit (process);
-      return llmctl_wait_fail (error);
+      return LLMCTL_EXIT_FAILED;
     }
 
   llmctl_output_data (output);
@@ -345,6 +321,8 @@ static const LlmctlCommand check_command = {
                     "--json: one object: file, usable, reason, title, architecture, quantization, "
                     "license, template, identity, parameters, context-length, file-bytes, "
                     "weight-bytes, token-bytes, available-bytes."),
+  .missing = N_("There is no FILE"),
+  .n_most = 1,
   .run = run_check,
 };
 

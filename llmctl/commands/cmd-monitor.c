@@ -167,8 +167,9 @@ on_signal (GDBusConnection *bus,
 }
 
 static LlmctlExit
-run (int    argc,
-     char **argv)
+run (int       argc,
+     char    **argv,
+     GError  **error)
 {
   g_auto(LlmctlWatch) watch = { NULL };
   LlmctlExit status = llmctl_watch_begin (&watch, on_state);

@@ -45,51 +45,44 @@ select_interfaces (const LlmctlObject *object)
   return (char **) g_ptr_array_free (names, FALSE);
 }
 
+/* Whether no other object below the same one comes after @i. */
 static gboolean
-is_below (GPtrArray  *objects,
-          guint       i,
-          const char *parent)
+is_last (GPtrArray *objects,
+         guint      i)
 {
-  const char *path = ((const LlmctlObject *) g_ptr_array_index (objects, i))->path;
-  gsize length = strlen (parent);
+  const LlmctlObject *self = g_ptr_array_index (objects, i);
+  const LlmctlObject *next;
 
-  return strncmp (path, parent, length) == 0 && (path[length] == '/' || length == 1);
+  for (i++; i < objects->len; i++)
+    {
+      next = g_ptr_array_index (objects, i);
+      if (next->depth <= self->depth)
+        return next->depth < self->depth;
+    }
+  return TRUE;
 }
 
-/* Prints the object @i as @name and what is below it; the first line begins with @before, the
- * others with @lines. Returns the next one. */
-static guint
-print_below (GPtrArray  *objects,
-             guint       i,
-             const char *name,
-             const char *before,
-             const char *lines)
+static void
+print_tree (GPtrArray *objects)
 {
-  const LlmctlObject *object = g_ptr_array_index (objects, i);
-  const char *path = object->path;
-  g_autofree char **names = select_interfaces (object);
-  g_autofree char *joined = g_strjoinv (", ", names);
+  gboolean has_ended[LLMCTL_OBJECT_MAX_DEPTH + 1] = { FALSE };
 
-  llmctl_output_text (LLMCTL_STYLE_DIM, before);
-  llmctl_output_text (LLMCTL_STYLE_BOLD, name);
-  llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s%s\n", *joined != '\0' ? "  " : "", joined);
-  for (i++; i < objects->len && is_below (objects, i, path);)
+  for (guint i = 0; i < objects->len; i++)
     {
-      const char *child = ((const LlmctlObject *) g_ptr_array_index (objects, i))->path;
-      guint next = i + 1;
-      g_autofree char *head = NULL;
-      g_autofree char *inner = NULL;
-      gboolean is_last;
+      const LlmctlObject *object = g_ptr_array_index (objects, i);
+      g_autoptr(GString) lines = g_string_new (NULL);
+      g_autofree char **names = select_interfaces (object);
+      g_autofree char *joined = g_strjoinv (", ", names);
 
-      while (next < objects->len && is_below (objects, next, child))
-        next++;
-      is_last = next == objects->len || !is_below (objects, next, path);
-      head = g_strconcat (lines, is_last ? "└─ " : "├─ ", NULL);
-      inner = g_strconcat (lines, is_last ? "   " : "│  ", NULL);
-      i = print_below (objects, i, child + strlen (path) + (strlen (path) > 1), head, inner);
+      has_ended[object->depth] = is_last (objects, i);
+      for (guint j = 1; j < object->depth; j++)
+        g_string_append (lines, has_ended[j] ? "   " : "│  ");
+      if (object->depth > 0)
+        g_string_append (lines, has_ended[object->depth] ? "└─ " : "├─ ");
+      llmctl_output_text (LLMCTL_STYLE_DIM, lines->str);
+      llmctl_output_text (LLMCTL_STYLE_BOLD, object->name);
+      llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s%s\n", *joined != '\0' ? "  " : "", joined);
     }
-
-  return i;
 }
 
 static void
@@ -111,40 +104,28 @@ print_json (GPtrArray *objects)
 }
 
 static LlmctlExit
-run_tree (int    argc,
-          char **argv)
+run_tree (int       argc,
+          char    **argv,
+          GError  **error)
 {
-  g_autoptr(GDBusConnection) bus = NULL;
   g_autoptr(GPtrArray) objects = NULL;
-  g_autoptr(GError) error = NULL;
   gboolean is_complete = TRUE;
-  const char *root = llmctl_object_take_path (&argc, &argv, &error);
+  const char *root = llmctl_object_take_path (&argc, &argv, error);
 
-  if (argc > 1)
+  if (root != NULL && argc > 1)
     return llmctl_complain_usage (_("“tree” takes one object path at most"));
   if (root != NULL)
-    bus = llmctl_connect (&error);
-  if (bus != NULL)
-    objects = llmctl_object_list (bus, root, &is_complete, &error);
+    objects = llmctl_object_list (root, &is_complete, error);
   if (objects == NULL)
-    return llmctl_fail (error);
+    return LLMCTL_EXIT_FAILED;
 
   if (llmctl_globals.is_json)
     print_json (objects);
   else
-    print_below (objects, 0, root, "", "");
+    print_tree (objects);
   if (!is_complete)
     llmctl_complain (_("There are more objects than are shown"));
   return LLMCTL_EXIT_OK;
-}
-
-static void
-complete_tree (LlmctlCompletion *completion,
-               int               argc,
-               char            **argv)
-{
-  if (argc == 1)
-    llmctl_object_complete_path (completion);
 }
 
 const LlmctlCommand llmctl_tree_command = {
@@ -154,135 +135,106 @@ const LlmctlCommand llmctl_tree_command = {
   .description = N_("Every object that you may see, with its interfaces. With --json an "
                     "object with “objects”, an array of objects with “path” and “interfaces”."),
   .options = options,
+  .n_most = LLMCTL_ANY_NUMBER,
   .run = run_tree,
-  .complete = complete_tree,
+  .names = LLMCTL_NAMES_OBJECTS,
+  .n_names = 1,
 };
 
 /* --- get --- */
 
 /* (nullable) (transfer full): the value inside of the variant. */
 static GVariant *
-get_value (GDBusConnection  *bus,
-           const char       *path,
-           const char       *interface,
-           const char       *name,
-           GError          **error)
+get_value (const char  *path,
+           const char  *interface,
+           const char  *name,
+           GError     **error)
 {
-  g_autoptr(GVariant) reply = NULL;
-  GVariant *value = NULL;
+  g_autoptr(GVariant) variant = llmctl_call (path, PROPERTIES_INTERFACE, "Get",
+                                             g_variant_new ("(ss)", interface, name), "v", error);
 
-  reply = llmctl_call (bus, path, PROPERTIES_INTERFACE, "Get",
-                       g_variant_new ("(ss)", interface, name), "(v)", error);
-  if (reply != NULL)
-    g_variant_get (reply, "(v)", &value);
-  return value;
+  return variant != NULL ? g_variant_get_variant (variant) : NULL;
 }
 
-static LlmctlExit
-get_one (GDBusConnection *bus,
-         const char      *path,
-         const char      *name)
+static void
+get_one (const char  *path,
+         const char  *name,
+         GError     **error)
 {
   const char *dot = strrchr (name, '.');
   g_autofree char *wanted = g_strndup (name, dot != NULL ? (gsize) (dot - name) : 0);
   g_autoptr(LlmctlNode) node = NULL;
   g_autoptr(GVariant) value = NULL;
-  g_autoptr(GError) error = NULL;
-  const LlmctlMember *member;
+  g_autoptr(GError) local_error = NULL;
+  const LlmctlMember *member = NULL;
 
   /* Whose name is whole needs no question first; when it fails, the question tells why. */
   if (dot != NULL && g_dbus_is_interface_name (wanted) && g_dbus_is_member_name (dot + 1))
-    value = get_value (bus, path, wanted, dot + 1, &error);
-  if (value == NULL && (error == NULL || error->code == LLMSVC_ERROR_UNSUPPORTED ||
-                        error->code == LLMSVC_ERROR_INVALID_ARGUMENT))
+    value = get_value (path, wanted, dot + 1, &local_error);
+  if (value == NULL && (local_error == NULL || local_error->code == LLMSVC_ERROR_UNSUPPORTED ||
+                        local_error->code == LLMSVC_ERROR_INVALID_ARGUMENT))
     {
-      g_clear_error (&error);
-      node = llmctl_object_introspect (bus, path, &error);
-      member = node != NULL ? llmctl_node_find_member (node, path, LLMCTL_MEMBER_PROPERTY, name,
-                                                       &error)
-                            : NULL;
+      g_clear_error (&local_error);
+      member = llmctl_object_find_member (path, LLMCTL_MEMBER_PROPERTY, name, &node, &local_error);
       if (member != NULL)
-        value = get_value (bus, path, member->interface->name, member->name, &error);
+        value = get_value (path, member->interface->name, member->name, &local_error);
     }
-  if (value == NULL)
-    return llmctl_fail (error);
 
-  if (llmctl_globals.is_json)
+  if (value == NULL)
+    g_propagate_error (error, g_steal_pointer (&local_error));
+  else if (llmctl_globals.is_json)
     llmctl_output_json_member ("value", value);
   else
     llmctl_output_value (value);
-  return LLMCTL_EXIT_OK;
-}
-
-static LlmctlExit
-get_all (GDBusConnection *bus,
-         const char      *path)
-{
-  g_auto(GVariantBuilder) all = G_VARIANT_BUILDER_INIT (G_VARIANT_TYPE_VARDICT);
-  g_autoptr(GError) error = NULL;
-  g_autoptr(LlmctlNode) node = llmctl_object_introspect (bus, path, &error);
-  const GDBusInterfaceInfo *last = NULL;
-
-  if (node == NULL)
-    return llmctl_fail (error);
-
-  for (guint i = 0; i < node->members->len; i++)
-    {
-      const LlmctlMember *member = llmctl_node_get_member (node, i);
-      g_autoptr(GVariant) properties = NULL;
-
-      /* Once for each interface that has some. */
-      if (member->kind != LLMCTL_MEMBER_PROPERTY || member->interface == last)
-        continue;
-      properties = llmctl_service_get_properties (bus, path, member->interface->name, &error);
-      if (properties == NULL)
-        return llmctl_fail (error);
-
-      if (llmctl_globals.is_json)
-        {
-          g_variant_builder_add (&all, "{sv}", member->interface->name,
-                                 llmctl_json_rename_keys (properties));
-        }
-      else
-        {
-          llmctl_output_printf (LLMCTL_STYLE_DIM, "%s[%s]\n", last == NULL ? "" : "\n",
-                                member->interface->name);
-          llmctl_output_value (properties);
-        }
-      last = member->interface;
-    }
-  if (llmctl_globals.is_json)
-    llmctl_output_json (g_variant_builder_end (&all));
-
-  return LLMCTL_EXIT_OK;
-}
-
-static LlmctlExit
-run_get (int    argc,
-         char **argv)
-{
-  g_autoptr(GDBusConnection) bus = NULL;
-  g_autoptr(GError) error = NULL;
-  const char *path;
-
-  path = llmctl_object_take_path (&argc, &argv, &error);
-  if (argc > 2)
-    return llmctl_complain_usage (_("“get” takes an object path and one property at most"));
-  if (path != NULL)
-    bus = llmctl_connect (&error);
-  if (bus == NULL)
-    return llmctl_fail (error);
-
-  return argc > 1 ? get_one (bus, path, argv[1]) : get_all (bus, path);
 }
 
 static void
-complete_get (LlmctlCompletion *completion,
-              int               argc,
-              char            **argv)
+get_all (const char  *path,
+         GError     **error)
 {
-  llmctl_object_complete_member (completion, argc, argv, LLMCTL_MEMBER_PROPERTY,
-                                 G_DBUS_PROPERTY_INFO_FLAGS_READABLE);
+  g_auto(GVariantBuilder) all = G_VARIANT_BUILDER_INIT (G_VARIANT_TYPE_VARDICT);
+  g_autoptr(LlmctlNode) node = llmctl_object_introspect (path, error);
+  gboolean is_first = TRUE;
+
+  for (guint i = 0; node != NULL && i < node->interfaces->len; i++)
+    {
+      const GDBusInterfaceInfo *interface = llmctl_node_get_interface (node, i);
+      g_autoptr(GVariant) properties = NULL;
+
+      if (interface->properties == NULL || interface->properties[0] == NULL)
+        continue;
+      properties = llmctl_service_get_properties (path, interface->name, error);
+      if (properties == NULL)
+        return;
+
+      if (llmctl_globals.is_json)
+        {
+          g_variant_builder_add (&all, "{sv}", interface->name,
+                                 llmctl_json_rename_keys (properties));
+          continue;
+        }
+      llmctl_output_printf (LLMCTL_STYLE_DIM, "%s[%s]\n", is_first ? "" : "\n", interface->name);
+      llmctl_output_value (properties);
+      is_first = FALSE;
+    }
+  if (node != NULL && llmctl_globals.is_json)
+    llmctl_output_json (g_variant_builder_end (&all));
+}
+
+static LlmctlExit
+run_get (int       argc,
+         char    **argv,
+         GError  **error)
+{
+  const char *path = llmctl_object_take_path (&argc, &argv, error);
+
+  if (path != NULL && argc > 2)
+    return llmctl_complain_usage (_("“get” takes an object path and one property at most"));
+  if (path != NULL && argc > 1)
+    get_one (path, argv[1], error);
+  else if (path != NULL)
+    get_all (path, error);
+  return LLMCTL_EXIT_OK;
 }
 
 const LlmctlCommand llmctl_get_command = {
@@ -291,38 +243,33 @@ const LlmctlCommand llmctl_get_command = {
   .summary = N_("Print a property of an object, or all of them"),
   .description = N_("With --json an object with “value”, that of the property, or one of "
                     "interfaces with their properties."),
+  .n_most = LLMCTL_ANY_NUMBER,
   .run = run_get,
-  .complete = complete_get,
+  .names = LLMCTL_NAMES_READABLE_PROPERTIES,
+  .n_names = 2,
 };
 
 /* --- set --- */
 
 static LlmctlExit
-run_set (int    argc,
-         char **argv)
+run_set (int       argc,
+         char    **argv,
+         GError  **error)
 {
-  g_autoptr(GDBusConnection) bus = NULL;
   g_autoptr(LlmctlNode) node = NULL;
   g_autoptr(GVariant) value = NULL;
   g_autoptr(GVariant) reply = NULL;
-  g_autoptr(GError) error = NULL;
   const LlmctlMember *member;
-  const char *path;
+  const char *path = llmctl_object_take_path (&argc, &argv, error);
 
-  path = llmctl_object_take_path (&argc, &argv, &error);
   if (path == NULL)
-    return llmctl_fail (error);
+    return LLMCTL_EXIT_FAILED;
   if (argc != 3)
     return llmctl_complain_usage (_("“set” takes a property and its value"));
 
-  bus = llmctl_connect (&error);
-  if (bus != NULL)
-    node = llmctl_object_introspect (bus, path, &error);
-  if (node == NULL)
-    return llmctl_fail (error);
-  member = llmctl_node_find_member (node, path, LLMCTL_MEMBER_PROPERTY, argv[1], &error);
+  member = llmctl_object_find_member (path, LLMCTL_MEMBER_PROPERTY, argv[1], &node, error);
   if (member == NULL)
-    return llmctl_fail (error);
+    return LLMCTL_EXIT_FAILED;
   if ((member->flags & G_DBUS_PROPERTY_INFO_FLAGS_WRITABLE) == 0)
     {
       llmctl_complain (_("“%s” can be read, but not changed; “llmctl introspect %s” shows what an "
@@ -330,22 +277,12 @@ run_set (int    argc,
       return LLMCTL_EXIT_FAILED;
     }
 
-  value = llmctl_value_parse (member->name, member->type, argv[2], &error);
-  if (value == NULL)
-    return llmctl_fail (error);
-  reply = llmctl_call (bus, path, PROPERTIES_INTERFACE, "Set",
-                       g_variant_new ("(ssv)", member->interface->name, member->name, value), "()",
-                       &error);
-  return reply != NULL ? LLMCTL_EXIT_OK : llmctl_fail (error);
-}
-
-static void
-complete_set (LlmctlCompletion *completion,
-              int               argc,
-              char            **argv)
-{
-  llmctl_object_complete_member (completion, argc, argv, LLMCTL_MEMBER_PROPERTY,
-                                 G_DBUS_PROPERTY_INFO_FLAGS_WRITABLE);
+  value = llmctl_value_parse (member->name, member->type, argv[2], error);
+  if (value != NULL)
+    reply = llmctl_call (path, PROPERTIES_INTERFACE, "Set",
+                         g_variant_new ("(ssv)", member->interface->name, member->name, value), "",
+                         error);
+  return LLMCTL_EXIT_OK;
 }
 
 const LlmctlCommand llmctl_set_command = {
@@ -354,6 +291,8 @@ const LlmctlCommand llmctl_set_command = {
   .summary = N_("Change a property of an object"),
   .description = N_("The value is a plain word for what is simple and JSON for the rest. Prints "
                     "nothing."),
+  .n_most = LLMCTL_ANY_NUMBER,
   .run = run_set,
-  .complete = complete_set,
+  .names = LLMCTL_NAMES_WRITABLE_PROPERTIES,
+  .n_names = 2,
 };

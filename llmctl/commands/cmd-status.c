@@ -42,47 +42,39 @@ figures_clear (Figures *self)
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (Figures, figures_clear)
 
 static gboolean
-read_figures (Figures          *self,
-              GDBusConnection  *bus,
-              GError          **error)
+read_figures (Figures  *self,
+              GError  **error)
 {
-  g_autoptr(GVariant) reply = NULL;
   const char *path;
 
-  self->service = llmctl_service_get_properties (bus, NULL, LLMCTL_SERVICE_INTERFACE, error);
+  self->service = llmctl_service_get_properties (NULL, LLMCTL_SERVICE_INTERFACE, error);
   if (self->service != NULL)
-    self->memory = llmctl_service_get_properties (bus, NULL, LLMCTL_MEMORY_INTERFACE, error);
+    self->memory = llmctl_service_get_properties (NULL, LLMCTL_MEMORY_INTERFACE, error);
   if (self->memory != NULL)
-    reply = llmctl_call (bus, NULL, LLMCTL_SERVICE_INTERFACE, "GetStatistics",
-                         g_variant_new ("(a{sv})", NULL), "(a{sv})", error);
-  if (reply == NULL)
+    self->statistics = llmctl_call (NULL, LLMCTL_SERVICE_INTERFACE, "GetStatistics",
+                                    g_variant_new ("(a{sv})", NULL), "a{sv}", error);
+  if (self->statistics == NULL)
     return FALSE;
 
-  self->statistics = g_variant_get_child_value (reply, 0);
   /* The model may be removed in this moment; the rest is worth showing. */
   path = llmctl_dict_get_string (self->service, "ActiveModel");
   if (*path != '\0' && strcmp (path, "/") != 0)
-    self->model = llmctl_service_get_properties (bus, path, LLMCTL_MODEL_INTERFACE, NULL);
+    self->model = llmctl_service_get_properties (path, LLMCTL_MODEL_INTERFACE, NULL);
   return TRUE;
 }
 
-/* For the commands that fail without a service. */
-static LlmctlExit
-begin (Figures *self)
-{
-  g_autoptr(GError) error = NULL;
-  g_autoptr(GDBusConnection) bus = llmctl_service_connect_running (&error);
-
-  return bus != NULL && read_figures (self, bus, &error) ? LLMCTL_EXIT_OK : llmctl_fail (error);
-}
-
+/* What “status” tells programs, and for a NULL @bus “metrics”. */
 static void
-add_figures (GVariantBuilder *builder,
-             const Figures   *self)
+print_json (const Figures *self,
+            const char    *bus)
 {
-  llmctl_json_add (builder, "service", llmctl_json_rename_keys (self->service));
-  llmctl_json_add (builder, "memory", llmctl_json_rename_keys (self->memory));
-  llmctl_json_add (builder, "statistics", self->statistics);
+  GVariant *is_running = bus != NULL ? g_variant_new_boolean (self->service != NULL) : NULL;
+
+  llmctl_output_json (llmctl_json_object (
+      "bus:s", bus, "running:*", is_running,
+      "service:*", llmctl_json_rename_keys (self->service),
+      "memory:*", llmctl_json_rename_keys (self->memory), "statistics:*", self->statistics,
+      "model:*", bus != NULL ? llmctl_json_rename_keys (self->model) : NULL, NULL));
 }
 
 /* --- status --- */
@@ -154,32 +146,19 @@ print_status (const Figures *self,
 }
 
 static LlmctlExit
-run_status (int    argc,
-            char **argv)
+run_status (int       argc,
+            char    **argv,
+            GError  **error)
 {
-  g_autoptr(GDBusConnection) bus = NULL;
   g_auto(Figures) self = { NULL };
-  g_autoptr(GError) error = NULL;
-  GVariantBuilder builder;
   gboolean is_system;
 
-  llmctl_globals.must_not_start = TRUE;
-  bus = llmctl_connect (&error);
-  if (bus == NULL || (llmctl_is_running () && !read_figures (&self, bus, &error)))
-    return llmctl_fail (error);
+  if (llmctl_connect (error) == NULL || (llmctl_is_running () && !read_figures (&self, error)))
+    return LLMCTL_EXIT_FAILED;
 
   is_system = llmctl_get_bus_type () == G_BUS_TYPE_SYSTEM;
   if (llmctl_globals.is_json)
-    {
-      g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
-      llmctl_json_add_string (&builder, "bus", is_system ? "system" : "session");
-      llmctl_json_add_boolean (&builder, "running", self.service != NULL);
-      if (self.service != NULL)
-        add_figures (&builder, &self);
-      if (self.model != NULL)
-        llmctl_json_add (&builder, "model", llmctl_json_rename_keys (self.model));
-      llmctl_output_json (g_variant_builder_end (&builder));
-    }
+    print_json (&self, is_system ? "system" : "session");
   else if (self.service != NULL)
     print_status (&self, is_system);
   else
@@ -196,6 +175,7 @@ const LlmctlCommand llmctl_status_command = {
   .description = N_("Does not start the service, and ends with 4 when it does not run.\n"
                     "--json: one object: bus, running, and when it runs service, memory and model "
                     "with the properties of their interfaces, and statistics as “stats” has them."),
+  .must_not_start = TRUE,
   .run = run_status,
 };
 
@@ -284,14 +264,14 @@ print_counters (GVariant   *statistics,
 }
 
 static LlmctlExit
-run_stats (int    argc,
-           char **argv)
+run_stats (int       argc,
+           char    **argv,
+           GError  **error)
 {
   g_auto(Figures) self = { NULL };
-  LlmctlExit status = begin (&self);
 
-  if (status != LLMCTL_EXIT_OK)
-    return status;
+  if (!read_figures (&self, error))
+    return LLMCTL_EXIT_FAILED;
 
   if (llmctl_globals.is_json)
     llmctl_output_json (self.statistics);
@@ -305,6 +285,7 @@ const LlmctlCommand llmctl_stats_command = {
   .summary = N_("Show the counters of the service"),
   .description = N_("Counted since the service started, which this does not do.\n"
                     "--json: one object with the numbers of GetStatistics, by their names there."),
+  .must_not_start = TRUE,
   .run = run_stats,
 };
 
@@ -404,14 +385,14 @@ print_memory (GVariant *memory)
 }
 
 static LlmctlExit
-run_memory (int    argc,
-            char **argv)
+run_memory (int       argc,
+            char    **argv,
+            GError  **error)
 {
   g_auto(Figures) self = { NULL };
-  LlmctlExit status = begin (&self);
 
-  if (status != LLMCTL_EXIT_OK)
-    return status;
+  if (!read_figures (&self, error))
+    return LLMCTL_EXIT_FAILED;
 
   if (llmctl_globals.is_json)
     {
@@ -430,28 +411,26 @@ const LlmctlCommand llmctl_memory_command = {
                     "without one.\n"
                     "--json: one object with the properties of org.llm.Service.Memory, sizes in "
                     "bytes; the counters are in “stats”."),
+  .must_not_start = TRUE,
   .run = run_memory,
 };
 
 /* --- metrics --- */
 
 static LlmctlExit
-run_metrics (int    argc,
-             char **argv)
+run_metrics (int       argc,
+             char    **argv,
+             GError  **error)
 {
   g_auto(Figures) self = { NULL };
-  LlmctlExit status = begin (&self);
   g_autofree char *text = NULL;
-  GVariantBuilder builder;
 
-  if (status != LLMCTL_EXIT_OK)
-    return status;
+  if (!read_figures (&self, error))
+    return LLMCTL_EXIT_FAILED;
 
   if (llmctl_globals.is_json)
     {
-      g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
-      add_figures (&builder, &self);
-      llmctl_output_json (g_variant_builder_end (&builder));
+      print_json (&self, NULL);
       return LLMCTL_EXIT_OK;
     }
   text = llmsvc_metrics_format (self.service, self.memory, self.statistics);
@@ -463,9 +442,9 @@ const LlmctlCommand llmctl_metrics_command = {
   .name = "metrics",
   .summary = N_("Print the figures of the service for monitoring"),
   .description = N_("OpenMetrics text, as Prometheus and others read it: counters since the "
-                    "service "
-                    "started, which this does not do, and memory. Without names of applications.\n"
+                    "service started, which this does not do, and memory. Without names of applications.\n"
                     "--json: one object: service and memory with the properties of their "
                     "interfaces, and statistics as “stats” has them."),
+  .must_not_start = TRUE,
   .run = run_metrics,
 };

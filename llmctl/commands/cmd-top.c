@@ -186,8 +186,9 @@ on_screen (int      key,
 }
 
 static LlmctlExit
-run (int    argc,
-     char **argv)
+run (int       argc,
+     char    **argv,
+     GError  **error)
 {
   LlmctlExit status;
   g_autoptr(GCancellable) cancellable = g_cancellable_new ();

@@ -47,20 +47,14 @@ print_for_people (GVariant *results)
 }
 
 static LlmctlExit
-run (int    argc,
-     char **argv)
+run (int       argc,
+     char    **argv,
+     GError  **error)
 {
-  LlmctlExit status = llmctl_require_arguments (argv, 1, _("There is no LEVEL: low, medium or "
-                                                           "critical"));
   g_auto(GVariantDict) call_options = G_VARIANT_DICT_INIT (NULL);
-  g_autoptr(GDBusConnection) bus = NULL;
-  g_autoptr(GVariant) reply = NULL;
   g_autoptr(GVariant) results = NULL;
-  g_autoptr(GError) error = NULL;
   guint64 bytes;
 
-  if (status != LLMCTL_EXIT_OK)
-    return status;
   if (target_bytes != NULL)
     {
       if (!llmctl_parse_bytes (target_bytes, &bytes))
@@ -69,18 +63,12 @@ run (int    argc,
       g_variant_dict_insert (&call_options, "target-bytes", "t", bytes);
     }
 
-  bus = llmctl_service_connect_running (&error);
-  if (bus != NULL)
-    reply = llmctl_call (bus, NULL, LLMCTL_MEMORY_INTERFACE, "Trim",
+  results = llmctl_call (NULL, LLMCTL_MEMORY_INTERFACE, "Trim",
                          g_variant_new ("(s@a{sv})", argv[1], g_variant_dict_end (&call_options)),
-                         "(a{sv})", &error);
-  if (reply == NULL)
-    return llmctl_fail (error);
-
-  results = g_variant_get_child_value (reply, 0);
-  if (llmctl_globals.is_json)
+                         "a{sv}", error);
+  if (results != NULL && llmctl_globals.is_json)
     llmctl_output_json (results);
-  else
+  else if (results != NULL)
     print_for_people (results);
   return LLMCTL_EXIT_OK;
 }
@@ -103,6 +91,9 @@ const LlmctlCommand llmctl_trim_command = {
                     "not start the service.\n"
                     "--json: one object: freed (bytes), duration-ms, steps."),
   .options = options,
+  .missing = N_("There is no LEVEL: low, medium or critical"),
+  .n_most = 1,
+  .must_not_start = TRUE,
   .run = run,
   .complete = complete,
 };

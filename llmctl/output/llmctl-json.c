@@ -176,6 +176,8 @@ llmctl_json_rename_keys (GVariant *dict)
   const char *name;
   GVariant *value;
 
+  if (dict == NULL)
+    return NULL;
   g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
   g_variant_iter_init (&iter, dict);
   while (g_variant_iter_loop (&iter, "{&sv}", &name, &value))
@@ -211,4 +213,44 @@ llmctl_json_add_boolean (GVariantBuilder *dict,
                          gboolean         value)
 {
   g_variant_builder_add (dict, "{sv}", key, g_variant_new_boolean (value));
+}
+
+GVariant *
+llmctl_json_object (const char *member,
+                    ...)
+{
+  GVariantBuilder builder;
+  va_list values;
+
+  g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
+  va_start (values, member);
+  for (; member != NULL; member = va_arg (values, const char *))
+    {
+      const char *colon = strchr (member, ':');
+      g_autofree char *key = g_strndup (member, (gsize) (colon - member));
+      GVariant *value = NULL;
+
+      switch (colon[1])
+        {
+        case 's':
+          llmctl_json_add_string (&builder, key, va_arg (values, const char *));
+          break;
+        case 'b':
+          llmctl_json_add_boolean (&builder, key, va_arg (values, gboolean));
+          break;
+        case 'u':
+          llmctl_json_add (&builder, key, g_variant_new_uint32 (va_arg (values, guint32)));
+          break;
+        case 't':
+          llmctl_json_add (&builder, key, g_variant_new_uint64 (va_arg (values, guint64)));
+          break;
+        default:
+          value = va_arg (values, GVariant *);
+          if (value != NULL)
+            llmctl_json_add (&builder, key, value);
+        }
+    }
+  va_end (values);
+
+  return g_variant_builder_end (&builder);
 }

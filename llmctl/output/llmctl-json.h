@@ -33,8 +33,14 @@ GVariant *llmctl_json_read_number (const char *text);
 /* (transfer full): @name of a property or argument as all keys of our JSON are written:
  * "KvResident" is "kv-resident". */
 char     *llmctl_json_make_key     (const char *name);
-/* (transfer floating): an a{sv} with its keys made so. */
+/* (transfer floating): an a{sv} with its keys made so; NULL for NULL. */
 GVariant *llmctl_json_rename_keys  (GVariant   *dict);
+
+/* (transfer floating): an a{sv} of members in this order, each a key with the type of its value behind
+ * a colon, and the value; ends with NULL: “s” is a text, “b” a gboolean, “u” a guint32, “t” a guint64,
+ * “*” a GVariant, which is taken when floating. A text or GVariant that is NULL adds nothing. */
+GVariant *llmctl_json_object      (const char      *member,
+                                   ...) G_GNUC_NULL_TERMINATED;
 
 /* Members of an object that is written: @dict builds an a{sv}, which keeps their order.
  * Nothing is added for a %NULL @text; a floating @value is taken. */

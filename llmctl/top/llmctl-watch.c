@@ -60,7 +60,7 @@ llmctl_watch_begin (LlmctlWatch *self,
                          llmctl_wait_take, &result);
   self->bus = llmsvc_bus_find_finish (llmctl_wait (&result), &self->bus_type, NULL, &error);
   if (self->bus == NULL)
-    return llmctl_wait_fail (error);
+    return llmctl_fail (error);
 
   self->changed = changed;
   self->closed_handler = g_signal_connect (self->bus, "closed", G_CALLBACK (on_closed), self);

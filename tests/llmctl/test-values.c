@@ -471,8 +471,9 @@ test_damaged_xml (void)
       g_assert_null (cut);
       damaged[i] ^= 0x15;
       node = llmctl_node_parse (damaged, NULL);
-      for (guint j = 0; node != NULL && j < node->members->len; j++)
-        g_free (llmctl_member_describe (llmctl_node_get_member (node, j)));
+      for (const LlmctlMember *member = node != NULL ? llmctl_node_get_members (node) : NULL;
+           member != NULL && member->name != NULL; member++)
+        g_free (llmctl_member_describe (member));
     }
 }
 

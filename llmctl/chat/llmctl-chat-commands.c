@@ -375,36 +375,27 @@ add_option_key (const char *key,
   g_ptr_array_add (data, g_strconcat (key, "=", NULL));
 }
 
-static gpointer
-copy_name (gconstpointer name,
-           gpointer      data)
-{
-  return g_strdup (name);
-}
-
 void
 llmctl_chat_complete (const char *before,
-                      const char *word,
                       GPtrArray  *candidates,
                       gpointer    chat)
 {
   LlmctlChat *self = chat;
   GListModel *models = llmsvc_client_get_models (self->client);
 
-  if (before[0] != '/')
-    return;
-
-  if (strpbrk (before, " \t") == NULL)
+  if (before[0] == '/' && strpbrk (before, " \t") == NULL)
     for (gsize i = 0; i < G_N_ELEMENTS (commands); i++)
       g_ptr_array_add (candidates, g_strdup (commands[i].name));
   else if (g_str_has_prefix (before, "/context "))
-    g_ptr_array_extend (candidates, self->context_names, copy_name, NULL);
+    for (guint i = 0; i < self->context_names->len; i++)
+      g_ptr_array_add (candidates, g_strdup (g_ptr_array_index (self->context_names, i)));
   else if (g_str_has_prefix (before, "/set "))
     llmctl_options_visit (add_option_key, candidates);
-  for (guint i = 0; g_str_has_prefix (before, "/model ") && i < g_list_model_get_n_items (models); i++)
-    {
-      g_autoptr(LlmsvcModel) model = g_list_model_get_item (models, i);
+  else if (g_str_has_prefix (before, "/model "))
+    for (guint i = 0; i < g_list_model_get_n_items (models); i++)
+      {
+        g_autoptr(LlmsvcModel) model = g_list_model_get_item (models, i);
 
-      g_ptr_array_add (candidates, g_strdup (llmsvc_model_get_id (model)));
-    }
+        g_ptr_array_add (candidates, g_strdup (llmsvc_model_get_id (model)));
+      }
 }

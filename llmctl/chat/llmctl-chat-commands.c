@@ -156,13 +156,9 @@ run_tokens (LlmctlChat  *self,
             GError     **error)
 {
   LlmsvcModel *model = llmsvc_client_get_active_model (self->client);
-  g_autoptr(GAsyncResult) result = NULL;
 
-  if (!llmctl_chat_ensure (self, error))
-    return FALSE;
-  llmsvc_context_refresh_async (self->context, llmctl_wait_get_cancellable (), llmctl_wait_take,
-                                &result);
-  if (!llmsvc_context_refresh_finish (self->context, llmctl_wait (&result), error))
+  if (!llmctl_chat_ensure (self, error) ||
+      !llmsvc_context_refresh_sync (self->context, llmctl_wait_get_cancellable (), error))
     return FALSE;
 
   if (model != NULL)
@@ -196,7 +192,6 @@ run_context (LlmctlChat  *self,
 {
   g_autoptr(GPtrArray) contexts = NULL;
 
-  llmctl_chat_read_names (self);
   if (*argument != '\0')
     return llmctl_chat_open (self, argument, error);
 
@@ -219,7 +214,6 @@ run_model (LlmctlChat  *self,
   GListModel *models = llmsvc_client_get_models (self->client);
   LlmsvcModel *active = llmsvc_client_get_active_model (self->client);
   const char *active_id = active != NULL ? llmsvc_model_get_id (active) : NULL;
-  g_autoptr(GAsyncResult) result = NULL;
 
   for (guint i = 0; *argument == '\0' && i < g_list_model_get_n_items (models); i++)
     {
@@ -231,9 +225,8 @@ run_model (LlmctlChat  *self,
   if (*argument == '\0')
     return TRUE;
 
-  llmsvc_client_select_model_async (self->client, argument, llmctl_wait_get_cancellable (),
-                                    llmctl_wait_take, &result);
-  if (!llmsvc_client_select_model_finish (self->client, llmctl_wait (&result), error))
+  if (!llmsvc_client_select_model_sync (self->client, argument, llmctl_wait_get_cancellable (),
+                                        error))
     return FALSE;
   llmctl_chat_note (self, _("“%s” is the model now, for everyone"), argument);
   return TRUE;
@@ -381,36 +374,31 @@ add_option_key (const char *key,
   g_ptr_array_add (data, g_strconcat (key, "=", NULL));
 }
 
-static gpointer
-copy_name (gconstpointer name,
-           gpointer      data)
-{
-  return g_strdup (name);
-}
-
 void
 llmctl_chat_complete (const char *before,
-                      const char *word,
                       GPtrArray  *candidates,
                       gpointer    chat)
 {
   LlmctlChat *self = chat;
   GListModel *models = llmsvc_client_get_models (self->client);
+  g_autoptr(GPtrArray) contexts = g_str_has_prefix (before, "/context ")
+                                      ? llmctl_contexts_list (self->client, NULL)
+                                      : NULL;
 
-  if (before[0] != '/')
-    return;
-
-  if (strpbrk (before, " \t") == NULL)
+  if (before[0] == '/' && strpbrk (before, " \t") == NULL)
     for (gsize i = 0; i < G_N_ELEMENTS (commands); i++)
       g_ptr_array_add (candidates, g_strdup (commands[i].name));
-  else if (g_str_has_prefix (before, "/context "))
-    g_ptr_array_extend (candidates, self->context_names, copy_name, NULL);
+  else if (contexts != NULL)
+    for (guint i = 0; i < contexts->len; i++)
+      g_ptr_array_add (candidates,
+                       g_strdup (llmsvc_context_get_name (g_ptr_array_index (contexts, i))));
   else if (g_str_has_prefix (before, "/set "))
     llmctl_options_visit (add_option_key, candidates);
-  for (guint i = 0; g_str_has_prefix (before, "/model ") && i < g_list_model_get_n_items (models); i++)
-    {
-      g_autoptr(LlmsvcModel) model = g_list_model_get_item (models, i);
+  else if (g_str_has_prefix (before, "/model "))
+    for (guint i = 0; i < g_list_model_get_n_items (models); i++)
+      {
+        g_autoptr(LlmsvcModel) model = g_list_model_get_item (models, i);
 
-      g_ptr_array_add (candidates, g_strdup (llmsvc_model_get_id (model)));
-    }
+        g_ptr_array_add (candidates, g_strdup (llmsvc_model_get_id (model)));
+      }
 }

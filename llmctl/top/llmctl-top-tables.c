@@ -20,7 +20,8 @@
 
 typedef struct
 {
-  LlmctlColumn text;
+  const char *title, *key;
+  LlmctlFormat format;
   guint from_end;        /* of the screen, to where it ends; to where the second begins */
 } Column;
 
@@ -67,29 +68,22 @@ format_bytes (GVariant   *row,
 
 /* The name, which gets what the others leave; a word; numbers, the last but one of memory. */
 static const Column app_columns[] = {
-  { { N_("Application"), "app-id", llmctl_format_name }, 0 },
-  { { N_("User"), "uid", format_user }, 56 },
-  { { N_("Contexts"), "contexts", llmctl_format_number }, 37 },
-  { { N_("Calls"), "calls", llmctl_format_number }, 29 },
-  { { N_("Tokens"), "tokens", llmctl_format_number }, 20 },
-  { { N_("Memory"), "memory", format_bytes }, 10 },
+  { N_("Application"), "app-id", llmctl_format_name, 0 },
+  { N_("User"), "uid", format_user, 56 },
+  { N_("Contexts"), "contexts", llmctl_format_number, 37 },
+  { N_("Calls"), "calls", llmctl_format_number, 29 },
+  { N_("Tokens"), "tokens", llmctl_format_number, 20 },
+  { N_("Memory"), "memory", format_bytes, 10 },
   /* Translators: of an application, bytes of its stored texts */
-  { { N_("Texts"), "disk", format_bytes }, 0 },
+  { N_("Texts"), "disk", format_bytes, 0 },
 };
 static const Column context_columns[] = {
-  { { N_("Context"), "name", format_context }, 0 },
-  { { N_("Lives in"), "residency", llmctl_format_text }, 56 },
-  { { N_("Tokens"), "tokens", llmctl_format_number }, 20 },
-  { { N_("Memory"), "memory-bytes", format_bytes }, 10 },
-  { { N_("Storage"), "storage-bytes", format_bytes }, 0 },
+  { N_("Context"), "name", format_context, 0 },
+  { N_("Lives in"), "residency", llmctl_format_text, 56 },
+  { N_("Tokens"), "tokens", llmctl_format_number, 20 },
+  { N_("Memory"), "memory-bytes", format_bytes, 10 },
+  { N_("Storage"), "storage-bytes", format_bytes, 0 },
 };
-
-static char *
-format_cell (const Column *column,
-             GVariant     *row)
-{
-  return column->text.format (row, column->text.key);
-}
 
 static int
 compare_rows (gconstpointer a,
@@ -99,11 +93,12 @@ compare_rows (gconstpointer a,
   const Table *table = data;
   GVariant *const rows[] = { *(GVariant *const *) a, *(GVariant *const *) b };
   const char *const keys[] = {
-    [LLMCTL_TOP_BY_MEMORY] = table->columns[table->n_columns - 2].text.key,
+    [LLMCTL_TOP_BY_MEMORY] = table->columns[table->n_columns - 2].key,
     [LLMCTL_TOP_BY_TOKENS] = "tokens",
   };
-  g_autofree char *first = format_cell (table->columns, rows[0]);
-  g_autofree char *second = format_cell (table->columns, rows[1]);
+  const Column *name = table->columns;
+  g_autofree char *first = name->format (rows[0], name->key);
+  g_autofree char *second = name->format (rows[1], name->key);
 
   for (guint order = table->order; order < LLMCTL_TOP_BY_NAME; order++)
     {
@@ -116,14 +111,17 @@ compare_rows (gconstpointer a,
   return g_utf8_collate (first, second);
 }
 
-/* @list: (nullable): aa{sv} */
+/* @list: the key of the sample, which may be missing */
 static void
-table_init (Table    *self,
-            GVariant *list)
+table_init (Table      *self,
+            GVariant   *sample,
+            const char *list)
 {
+  g_autoptr(GVariant) rows = g_variant_lookup_value (sample, list, NULL);
+
   self->rows = g_ptr_array_new_with_free_func ((GDestroyNotify) g_variant_unref);
-  for (gsize i = 0; list != NULL && i < g_variant_n_children (list); i++)
-    g_ptr_array_add (self->rows, g_variant_get_child_value (list, i));
+  for (gsize i = 0; rows != NULL && i < g_variant_n_children (rows); i++)
+    g_ptr_array_add (self->rows, g_variant_get_child_value (rows, i));
   g_ptr_array_sort_with_data (self->rows, compare_rows, self);
 }
 
@@ -134,16 +132,12 @@ static char *
 fit_name (const char *name,
           guint       columns)
 {
-  g_autoptr(GString) out = g_string_new (name);
+  guint width = columns - 1;
+  g_autofree char *begin = llmctl_output_fit (name, &width);
 
-  if (llmctl_output_get_width (name) <= columns)
-    return g_strdup (name);
-  while (out->len > 0 && llmctl_output_get_width (out->str) + 1 > columns)
-    g_string_truncate (out,
-                       (gsize) (g_utf8_find_prev_char (out->str, out->str + out->len) - out->str));
-  g_string_append (out, g_get_charset (NULL) ? "…" : "~");
-
-  return g_string_free (g_steal_pointer (&out), FALSE);
+  return llmctl_output_get_width (name) <= columns
+             ? g_strdup (name)
+             : g_strconcat (begin, g_get_charset (NULL) ? "…" : "~", NULL);
 }
 
 /* @row: (nullable): NULL for the heading. */
@@ -158,8 +152,8 @@ draw_row (const Table *self,
   for (guint i = 0; i < self->n_columns; i++)
     {
       const Column *column = &self->columns[i];
-      g_autofree char *text = row != NULL ? format_cell (column, row)
-                                          : g_strdup (_(column->text.title));
+      g_autofree char *text = row != NULL ? column->format (row, column->key)
+                                          : g_strdup (_(column->title));
 
       if (i > 1)
         llmctl_frame_put_right (frame, style, end - column->from_end, text);
@@ -192,18 +186,18 @@ draw_table (Table       *self,
 }
 
 void
-llmctl_top_tables_draw (const LlmctlSample *sample,
-                        LlmctlTopOrder      order,
-                        LlmctlFrame        *frame,
-                        guint               rows)
+llmctl_top_tables_draw (GVariant       *sample,
+                        LlmctlTopOrder  order,
+                        LlmctlFrame    *frame,
+                        guint           rows)
 {
   Table apps = { app_columns, G_N_ELEMENTS (app_columns), order, NULL };
   Table contexts = { context_columns, G_N_ELEMENTS (context_columns), order, NULL };
   guint room = rows - MIN (rows, frame->lines->len);
   guint apps_room, contexts_room;
 
-  table_init (&apps, sample->apps);
-  table_init (&contexts, sample->contexts);
+  table_init (&apps, sample, "apps");
+  table_init (&contexts, sample, "contexts");
   apps_room = MIN (apps.rows->len + 1, room);
   contexts_room = contexts.rows->len + 1;
   /* one application says nothing that its contexts don't, when there is little room; when both

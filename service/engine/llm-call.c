@@ -2,7 +2,7 @@
 
 #include "engine/llm-call.h"
 
-#include "common/llmsvc-error.h"
+#include "common/llmsvc-error-private.h"
 #include "engine/llm-generation-private.h"
 
 static void
@@ -233,7 +233,7 @@ check_wanted (GTask  *task,
   LlmCall *call = g_task_get_task_data (task);
 
   if (error == NULL && call->is_cancelled)
-    error = g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED, "The answer was cancelled");
+    error = llmsvc_error_new (LLMSVC_ERROR_CANCELLED, NULL, "The answer was cancelled");
   if (error == NULL && call->step != NULL)
     return TRUE;
   if (call->may_fail)

@@ -7,7 +7,7 @@
 #include "base/llm-fail.h"
 #include "engine/llm-call.h"
 
-#include "common/llmsvc-error.h"
+#include "common/llmsvc-error-private.h"
 #include "contexts/llm-request-id.h"
 
 /* Behind all turns that there are. */
@@ -58,12 +58,10 @@ on_read_in (LlmRequest             *request,
   else if (result->finish == LLM_FINISH_STOP)
     commit (task, call, llm_call_end);
   else
-    llm_call_fail (task,
-                   g_error_new_literal (LLMSVC_ERROR,
-                                        result->finish == LLM_FINISH_DEADLINE
-                                          ? LLMSVC_ERROR_DEADLINE_EXCEEDED
-                                          : LLMSVC_ERROR_CANCELLED,
-                                        "The text was not read in; the context is as before"));
+    llm_call_fail (task, llmsvc_error_new (result->finish == LLM_FINISH_DEADLINE
+                                             ? LLMSVC_ERROR_DEADLINE_EXCEEDED
+                                             : LLMSVC_ERROR_CANCELLED, NULL,
+                                           "The text was not read in; the context is as before"));
 }
 
 /* The same in the background: the text is committed already. */

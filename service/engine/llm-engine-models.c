@@ -8,7 +8,7 @@
 #include "engine/llm-call.h"
 
 #include "base/llm-clock.h"
-#include "common/llmsvc-error.h"
+#include "common/llmsvc-error-private.h"
 #include "weights/llm-repacked-cache.h"
 
 /* How long a phase of a script that should end waits for a load that runs. */
@@ -392,8 +392,8 @@ llm_engine_await_model (LlmEngine          *self,
 void
 llm_engine_fail_waiting (LlmEngine *self)
 {
-  g_autoptr(GError) error = g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED,
-                                                 "The service is ending");
+  g_autoptr(GError) error =
+    llmsvc_error_new (LLMSVC_ERROR_CANCELLED, NULL, "The service is ending");
 
   llm_engine_end_waiting (&self->waiting_start, NULL, error);
   llm_engine_end_waiting (&self->waiting_model, NULL, error);

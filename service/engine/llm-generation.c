@@ -5,7 +5,7 @@
 #include "engine/llm-generation-private.h"
 
 #include "base/llm-clock.h"
-#include "common/llmsvc-error.h"
+#include "common/llmsvc-error-private.h"
 
 /* Ended answers that can still be asked for their state or be cancelled in vain. */
 #define MAX_ENDED 64
@@ -171,8 +171,8 @@ void
 llm_generation_abandon (LlmGeneration *self)
 {
   g_autoptr(LlmGeneration) hold = g_object_ref (self);
-  g_autoptr(GError) error = g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED,
-                                                 "The service is ending");
+  g_autoptr(GError) error =
+    llmsvc_error_new (LLMSVC_ERROR_CANCELLED, NULL, "The service is ending");
 
   if (!self->is_done)
     llm_generation_settle (self, NULL, error);

@@ -97,8 +97,8 @@ clear_call (gpointer data)
   LlmBusCall *self = data;
 
   if (self->message != NULL)
-    llm_bus_call_return_error (self, g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED,
-                                                          "The service is stopping"));
+    llm_bus_call_return_error (self, llmsvc_error_new (LLMSVC_ERROR_CANCELLED, NULL,
+                                                       "The service is stopping"));
   g_clear_pointer (&self->options, llm_call_options_unref);
   g_clear_pointer (&self->caller, llm_caller_unref);
   g_clear_pointer (&self->arguments, g_variant_unref);

@@ -8,7 +8,7 @@ call_free (LlmCall *call)
   g_clear_pointer (&call->caller, llm_caller_unref);
   g_clear_pointer (&call->messages, g_variant_unref);
   g_clear_pointer (&call->options, llm_call_options_unref);
-  g_clear_object (&call->sink);
+  g_clear_pointer (&call->sink, llm_sink_unref);
   g_clear_pointer (&call->model, llm_model_unref);
   g_clear_pointer (&call->pass, llm_pass_free);
   g_free (call->name);

@@ -26,7 +26,7 @@ repeat_answer (GTask         *task,
 {
   const char *answer = llm_turn_get_answer (turn);
   g_autoptr(GVariant) results = llm_request_id_get_results (turn);
-  g_autoptr(LlmSink) sink = g_object_ref (call->sink);
+  g_autoptr(LlmSink) sink = llm_sink_ref (call->sink);
 
   llm_context_release (g_task_get_source_object (task));
   g_task_return_pointer (task, llm_generation_new_settled (call->caller), g_object_unref);
@@ -75,7 +75,7 @@ llm_context_generate_async (LlmContext         *self,
 {
   GTask *task = llm_call_new (self, caller, messages, options, callback, data);
 
-  ((LlmCall *) g_task_get_task_data (task))->sink = g_object_ref (sink);
+  ((LlmCall *) g_task_get_task_data (task))->sink = llm_sink_ref (sink);
   llm_call_begin (task, generate);
 }
 

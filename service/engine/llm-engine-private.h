@@ -197,14 +197,17 @@ void           llm_engine_script_stop           (LlmEngine            *self);
  * are being looked for. */
 GPtrArray     *llm_engine_script_list_models    (LlmEngine            *self);
 /* Gives @request, which is complete but for that, its reply; or the error with which the script
- * refuses the call. */
+ * refuses the call. @exits: whether the service goes away when the answer is kept. */
 gboolean       llm_engine_script_reply          (LlmEngine            *self,
                                                  LlmContext           *context,
                                                  GVariant             *messages,
                                                  const char           *raw,
                                                  LlmRequest           *request,
-                                                 LlmSink             **sink,
+                                                 gboolean             *exits,
                                                  GError              **error);
+/* Does that, when nothing else is to be done. @sink: (transfer full): of the answer */
+void           llm_engine_script_exit           (LlmEngine            *self,
+                                                 LlmSink              *sink);
 
 /* llm-engine-memory.c */
 /* Once the executor is there. */

@@ -59,6 +59,7 @@ struct _LlmGeneration
   gboolean is_cancelled;
   gboolean is_left;         /* nobody is there to take the rest */
   gboolean is_done;
+  gboolean exits;           /* the script lets the service go away instead of telling the end */
 };
 
 /* Ends it, once: whoever waits is told. Either @error (nullable) or @results, when there is an

@@ -101,7 +101,7 @@ submit (LlmGeneration *self,
   request->on_done = llm_generation_request_done;
   if (engine->settings->script != NULL
         ? !llm_engine_script_reply (engine, context, self->messages, self->raw, request,
-                                    &self->sink, error)
+                                    &self->exits, error)
         : !llm_engine_fill_decoder (engine, request, self->options, error))
     return FALSE;
 
@@ -219,7 +219,7 @@ llm_generation_start (LlmEngine      *engine,
   self->engine = engine;
   self->caller = llm_caller_ref (caller);
   self->options = llm_call_options_ref (options);
-  self->sink = g_object_ref (sink);
+  self->sink = llm_sink_ref (sink);
   self->messages = g_variant_ref_sink (messages);
   self->raw = g_strdup (raw);
   self->arrived_us = llm_clock_now_us ();

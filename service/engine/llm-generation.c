@@ -41,7 +41,7 @@ llm_generation_settle (LlmGeneration *self,
   g_assert (!self->is_done);
   self->is_done = TRUE;
   g_clear_handle_id (&self->stall_timer, g_source_remove);
-  g_signal_handlers_disconnect_by_data (self->sink, self);
+  llm_sink_listen (self->sink, NULL, NULL, NULL);
   app->n_calls--;
   if (self->context != NULL)
     {
@@ -60,10 +60,10 @@ llm_generation_settle (LlmGeneration *self,
 
       g_task_return_error (admission, g_error_copy (error));
     }
+  else if (self->exits && results != NULL)
+    llm_engine_script_exit (self->engine, g_steal_pointer (&self->sink));
   else
-    {
-      llm_sink_finish (self->sink, results, error);
-    }
+    llm_sink_finish (self->sink, results, error);
   while ((task = g_queue_pop_head (&self->waiting_end)) != NULL)
     {
       g_task_return_boolean (task, TRUE);
@@ -74,7 +74,7 @@ llm_generation_settle (LlmGeneration *self,
   /* A cancel may come after the end and must find what it is for; nothing else of it
    * is needed. */
   g_clear_object (&self->context);
-  g_clear_object (&self->sink);
+  g_clear_pointer (&self->sink, llm_sink_unref);
   g_clear_pointer (&self->request, llm_request_unref);
   g_clear_pointer (&self->model, llm_model_unref);
   g_clear_pointer (&self->messages, g_variant_unref);
@@ -127,8 +127,7 @@ llm_generation_request_text (LlmRequest *request,
 }
 
 static void
-on_sink_drained (LlmSink *sink,
-                 gpointer data)
+on_sink_drained (gpointer data)
 {
   LlmGeneration *self = data;
 
@@ -150,8 +149,7 @@ cancel (LlmGeneration *self)
 }
 
 static void
-on_sink_closed (LlmSink *sink,
-                gpointer data)
+on_sink_closed (gpointer data)
 {
   llm_generation_leave (data);
 }
@@ -167,8 +165,7 @@ llm_generation_request_admitted (LlmRequest *request,
   if (self->is_done)
     return;
   task = g_steal_pointer (&self->admission);
-  g_signal_connect (self->sink, "drained", G_CALLBACK (on_sink_drained), self);
-  g_signal_connect (self->sink, "closed", G_CALLBACK (on_sink_closed), self);
+  llm_sink_listen (self->sink, on_sink_drained, on_sink_closed, self);
   g_task_return_pointer (task, g_object_ref (self), g_object_unref);
 }
 
@@ -210,7 +207,7 @@ llm_generation_finalize (GObject *object)
 
   g_clear_handle_id (&self->stall_timer, g_source_remove);
   g_clear_object (&self->context);
-  g_clear_object (&self->sink);
+  g_clear_pointer (&self->sink, llm_sink_unref);
   g_clear_pointer (&self->request, llm_request_unref);
   g_clear_pointer (&self->model, llm_model_unref);
   g_clear_pointer (&self->messages, g_variant_unref);

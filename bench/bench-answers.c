@@ -164,7 +164,7 @@ answer_in_process (const Caller *self,
                    LlmCaller    *caller)
 {
   gboolean is_done = FALSE;
-  g_autoptr(LlmSink) sink = llm_buffer_sink_new (on_answer, &is_done, NULL);
+  g_autoptr(LlmSink) sink = llm_buffer_sink_new (NULL, on_answer, &is_done, NULL);
   g_autoptr(GVariant) dict = g_variant_ref_sink (make_options (self));
   g_autoptr(LlmCallOptions) options =
     llm_call_options_parse (dict, LLMSVC_CALL_COMPLETE, NULL, NULL);

@@ -64,13 +64,9 @@ typedef struct
 } Caller;
 
 /* A call under way is its sink, which says when text comes. */
-#define TYPE_CALL (call_get_type ())
-G_DECLARE_FINAL_TYPE (Call, call, BENCH, CALL, GObject)
-
 struct _Call
 {
-  GObject parent_instance;
-
+  LlmSink parent;
   Caller *caller;          /* (unowned) */
   LlmGeneration *generation; /* (nullable) */
   gint64 begin_us;
@@ -78,11 +74,9 @@ struct _Call
   gint64 last_us;
 };
 
-static void call_iface_init (LlmSinkInterface *iface);
-static void begin_call      (Caller           *caller);
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (Call, llm_sink_unref)
 
-G_DEFINE_FINAL_TYPE_WITH_CODE (Call, call, G_TYPE_OBJECT,
-                               G_IMPLEMENT_INTERFACE (LLM_TYPE_SINK, call_iface_init))
+static void begin_call (Caller *caller);
 
 /* --- calls --- */
 
@@ -91,7 +85,7 @@ call_accept (LlmSink    *sink,
              const char *text,
              gsize       length)
 {
-  Call *self = BENCH_CALL (sink);
+  Call *self = (Call *) sink;
 
   self->last_us = g_get_monotonic_time ();
   if (self->first_us == 0)
@@ -142,32 +136,13 @@ call_finish (LlmSink      *sink,
              GVariant     *results,
              const GError *error)
 {
-  end_call (BENCH_CALL (sink), results, error);
+  end_call ((Call *) sink, results, error);
 }
 
 static void
-call_iface_init (LlmSinkInterface *iface)
+call_clear (LlmSink *sink)
 {
-  iface->accept = call_accept;
-  iface->finish = call_finish;
-}
-
-static void
-call_finalize (GObject *object)
-{
-  g_clear_object (&BENCH_CALL (object)->generation);
-  G_OBJECT_CLASS (call_parent_class)->finalize (object);
-}
-
-static void
-call_class_init (CallClass *klass)
-{
-  G_OBJECT_CLASS (klass)->finalize = call_finalize;
-}
-
-static void
-call_init (Call *self)
-{
+  g_clear_object (&((Call *) sink)->generation);
 }
 
 static void
@@ -242,16 +217,17 @@ begin_call (Caller *caller)
                                              LLM_CALLER_HOST);
   g_autoptr(GError) error = NULL;
   g_autoptr(LlmCallOptions) options = make_options (play, MAX (n_output / divisor, 4), &error);
+  static const LlmSinkClass class = { call_accept, call_finish, call_clear };
   g_autoptr(Call) call = NULL;
 
   g_assert_no_error (error);
   caller->number++;
-  call = g_object_new (TYPE_CALL, NULL);
+  call = llm_sink_new (&class, sizeof *call);
   call->caller = caller;
   call->begin_us = g_get_monotonic_time ();
   g_ptr_array_add (play->calls, call);
-  llm_engine_complete_async (play->engine, who, text, options, LLM_SINK (call), on_completing,
-                             g_object_ref (call));
+  llm_engine_complete_async (play->engine, who, text, options, &call->parent, on_completing,
+                             llm_sink_ref (call));
 }
 
 /* --- runs --- */

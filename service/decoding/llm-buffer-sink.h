@@ -21,14 +21,10 @@ typedef void (*LlmBufferSinkDone) (const char   *text,
 typedef void (*LlmBufferSinkText) (const char   *text,
                                    gsize         length);
 
-#define LLM_TYPE_BUFFER_SINK (llm_buffer_sink_get_type ())
-G_DECLARE_FINAL_TYPE (LlmBufferSink, llm_buffer_sink, LLM, BUFFER_SINK, GObject)
-
-LlmSink *llm_buffer_sink_new    (LlmBufferSinkDone done,
-                                 gpointer          data,
-                                 GDestroyNotify    destroy);
-/* @on_text: called with each piece, too. */
-void     llm_buffer_sink_follow (LlmSink          *self,
-                                 LlmBufferSinkText on_text);
+/* @on_text: (nullable): called with each piece, too. @destroy: (nullable) */
+LlmSink *llm_buffer_sink_new (LlmBufferSinkText on_text,
+                              LlmBufferSinkDone done,
+                              gpointer          data,
+                              GDestroyNotify    destroy);
 
 G_END_DECLS

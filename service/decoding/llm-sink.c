@@ -2,24 +2,34 @@
 
 #include "decoding/llm-sink.h"
 
-enum
+gpointer
+llm_sink_new (const LlmSinkClass *class,
+              gsize               size)
 {
-  DRAINED,
-  CLOSED,
-  N_SIGNALS
-};
+  LlmSink *self = g_atomic_rc_box_alloc0 (size);
 
-static guint signals[N_SIGNALS];
+  self->class = class;
+  return self;
+}
 
-G_DEFINE_INTERFACE (LlmSink, llm_sink, G_TYPE_OBJECT)
+gpointer
+llm_sink_ref (gpointer self)
+{
+  return g_atomic_rc_box_acquire (self);
+}
 
 static void
-llm_sink_default_init (LlmSinkInterface *iface)
+clear (gpointer data)
 {
-  signals[DRAINED] = g_signal_new ("drained", LLM_TYPE_SINK, G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL,
-                                   G_TYPE_NONE, 0);
-  signals[CLOSED] = g_signal_new ("closed", LLM_TYPE_SINK, G_SIGNAL_RUN_LAST, 0, NULL, NULL, NULL,
-                                  G_TYPE_NONE, 0);
+  LlmSink *self = data;
+
+  self->class->clear (self);
+}
+
+void
+llm_sink_unref (gpointer self)
+{
+  g_atomic_rc_box_release_full (self, clear);
 }
 
 gboolean
@@ -27,7 +37,7 @@ llm_sink_accept (LlmSink    *self,
                  const char *text,
                  gsize       length)
 {
-  return LLM_SINK_GET_IFACE (self)->accept (self, text, length);
+  return self->class->accept (self, text, length);
 }
 
 void
@@ -35,17 +45,30 @@ llm_sink_finish (LlmSink      *self,
                  GVariant     *results,
                  const GError *error)
 {
-  LLM_SINK_GET_IFACE (self)->finish (self, results, error);
+  self->class->finish (self, results, error);
 }
 
 void
-llm_sink_emit_drained (LlmSink *self)
+llm_sink_listen (LlmSink    *self,
+                 LlmSinkFunc on_drained,
+                 LlmSinkFunc on_closed,
+                 gpointer    data)
 {
-  g_signal_emit (self, signals[DRAINED], 0);
+  self->on_drained = on_drained;
+  self->on_closed = on_closed;
+  self->data = data;
 }
 
 void
-llm_sink_emit_closed (LlmSink *self)
+llm_sink_drained (LlmSink *self)
 {
-  g_signal_emit (self, signals[CLOSED], 0);
+  if (self->on_drained != NULL)
+    self->on_drained (self->data);
+}
+
+void
+llm_sink_closed (LlmSink *self)
+{
+  if (self->on_closed != NULL)
+    self->on_closed (self->data);
 }

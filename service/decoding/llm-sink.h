@@ -3,44 +3,66 @@
 /*
  * Where an answer goes: a pipe, a D-Bus reply, the terminal of the in-process
  * tool. Bytes are whole UTF-8 characters. A sink that is full says so and the
- * answer is parked until it emits "drained"; when its reader has left it emits
- * "closed" and the answer is cancelled. Main thread.
+ * answer is parked until it is drained; when its reader has left it is closed
+ * and the answer is cancelled. Reference-counted; main thread.
  */
 
 #pragma once
 
-#include <glib-object.h>
+#include <glib.h>
 
 G_BEGIN_DECLS
 
-#define LLM_TYPE_SINK (llm_sink_get_type ())
-G_DECLARE_INTERFACE (LlmSink, llm_sink, LLM, SINK, GObject)
+typedef struct _LlmSink LlmSink;
 
-struct _LlmSinkInterface
+typedef struct
 {
-  GTypeInterface parent_iface;
-
   gboolean (*accept) (LlmSink      *self,
                       const char   *text,
                       gsize         length);
   void     (*finish) (LlmSink      *self,
                       GVariant     *results,
                       const GError *error);
+  void     (*clear)  (LlmSink      *self);
+} LlmSinkClass;
+
+typedef void (*LlmSinkFunc) (gpointer data);
+
+/* The first member of an implementation. */
+struct _LlmSink
+{
+  const LlmSinkClass *class;
+  LlmSinkFunc on_drained;   /* (nullable) */
+  LlmSinkFunc on_closed;    /* (nullable) */
+  gpointer data;
 };
 
-/* Takes all of @text. FALSE: no more until "drained". */
-gboolean llm_sink_accept       (LlmSink      *self,
-                                const char   *text,
-                                gsize         length);
+/* An implementation of @size bytes, which are 0; its clear() is called before it is freed. */
+gpointer llm_sink_new    (const LlmSinkClass *class,
+                          gsize               size);
+gpointer llm_sink_ref    (gpointer            self);
+void     llm_sink_unref  (gpointer            self);
+
+/* Takes all of @text. FALSE: no more until it is drained. */
+gboolean llm_sink_accept (LlmSink            *self,
+                          const char         *text,
+                          gsize               length);
 
 /* Called once, after the turn was committed or given up: @results (a{sv}) or
  * @error, the other NULL. */
-void     llm_sink_finish       (LlmSink      *self,
-                                GVariant     *results,
-                                const GError *error);
+void     llm_sink_finish (LlmSink            *self,
+                          GVariant           *results,
+                          const GError       *error);
 
+/* Whom to tell, instead of those before; (nullable): nobody. */
+void     llm_sink_listen (LlmSink            *self,
+                          LlmSinkFunc         on_drained,
+                          LlmSinkFunc         on_closed,
+                          gpointer            data);
 /* For implementations. */
-void     llm_sink_emit_drained (LlmSink      *self);
-void     llm_sink_emit_closed  (LlmSink      *self);
+void     llm_sink_drained (LlmSink           *self);
+void     llm_sink_closed (LlmSink            *self);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmSink, llm_sink_unref)
 
 G_END_DECLS

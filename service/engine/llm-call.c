@@ -15,7 +15,7 @@ call_free (LlmCall *call)
   g_clear_pointer (&call->place, llm_pass_free);
   g_clear_object (&call->context);
   g_clear_object (&call->source);
-  g_clear_object (&call->sink);
+  g_clear_pointer (&call->sink, llm_sink_unref);
   g_clear_pointer (&call->model, llm_model_unref);
   g_clear_pointer (&call->tokens, g_array_unref);
   g_clear_pointer (&call->request, llm_request_unref);

@@ -100,5 +100,9 @@ void   llm_call_end         (GTask              *task,
 gboolean llm_engine_script_reply (LlmCall    *call,
                                   LlmRequest *request,
                                   GError    **error);
+/* Lets the service go away as the script says. The caller must not hear of the end before: takes
+ * @sink. */
+void     llm_engine_script_exit  (LlmEngine  *self,
+                                  LlmSink    *sink);
 
 G_END_DECLS

@@ -73,7 +73,7 @@ llm_context_generate_async (LlmContext         *self,
 {
   g_autoptr(GTask) task = llm_call_new (self, caller, messages, options, callback, data);
 
-  ((LlmCall *) g_task_get_task_data (task))->sink = g_object_ref (sink);
+  ((LlmCall *) g_task_get_task_data (task))->sink = llm_sink_ref (sink);
   llm_call_begin (task, generate);
 }
 

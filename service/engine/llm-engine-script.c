@@ -8,7 +8,6 @@
 #include "engine/llm-call.h"
 
 #include "common/llmsvc-error.h"
-#include "decoding/llm-scripted-sink.h"
 
 GPtrArray *
 llm_engine_script_list_models (LlmEngine *self)
@@ -93,6 +92,15 @@ on_exit_idle (gpointer data)
   return G_SOURCE_REMOVE;
 }
 
+/* The caller must not hear of the end before: the sink stays. */
+void
+llm_engine_script_exit (LlmEngine *self,
+                        LlmSink   *sink)
+{
+  g_object_set_data_full (G_OBJECT (self), "script-sink", sink, llm_sink_unref);
+  g_idle_add_full (G_PRIORITY_LOW, on_exit_idle, self, NULL);
+}
+
 gboolean
 llm_engine_script_reply (LlmCall    *call,
                          LlmRequest *request,
@@ -123,13 +131,7 @@ llm_engine_script_reply (LlmCall    *call,
     request->n_ctx = MIN (request->n_ctx, request->prompt->len + n_steps - 1);
   /* what the script says begins as it is written */
   request->strips_space = FALSE;
-  if (reply->exit == LLM_REPLY_EXIT_AFTER_KEEP)
-    {
-      LlmSink *to = call->sink;
-
-      call->sink = llm_scripted_sink_new (to, on_exit_idle, self);
-      g_object_unref (to);
-    }
+  call->generation->exits = reply->exit == LLM_REPLY_EXIT_AFTER_KEEP;
   request->decoder = llm_decoder_new_scripted (reply, on_exit_idle, self);
   return TRUE;
 }

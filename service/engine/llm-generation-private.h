@@ -45,6 +45,7 @@ struct _LlmGeneration
   gboolean is_admitted;     /* the call has returned it */
   gboolean is_left;         /* nobody is there to take the rest */
   gboolean is_done;
+  gboolean exits;           /* the script lets the service go away instead of telling the end */
 };
 
 /* An LlmRequest's, with its generation as data: the executor took the request; a piece of text. */

@@ -29,7 +29,7 @@ llm_generation_settle (LlmGeneration *self,
   g_assert (!self->is_done);
   self->is_done = TRUE;
   g_clear_handle_id (&self->stall_timer, g_source_remove);
-  g_signal_handlers_disconnect_by_data (call->sink, self);
+  llm_sink_listen (call->sink, NULL, NULL, NULL);
   call->generation = NULL;
   call->step = NULL;
   if (call->has_claimed)
@@ -41,10 +41,12 @@ llm_generation_settle (LlmGeneration *self,
     engine->counters.failed++;
 
   llm_generation_send_record (self, error);
-  if (self->is_admitted)
-    llm_sink_finish (call->sink, results, error);
-  else
+  if (!self->is_admitted)
     g_task_return_error (hold, g_error_copy (error));
+  else if (self->exits && results != NULL)
+    llm_engine_script_exit (engine, g_steal_pointer (&call->sink));
+  else
+    llm_sink_finish (call->sink, results, error);
   while ((task = g_queue_pop_head (&self->waiting_end)) != NULL)
     {
       g_task_return_boolean (task, TRUE);
@@ -105,8 +107,7 @@ llm_generation_request_text (LlmRequest *request,
 }
 
 static void
-on_sink_drained (LlmSink *sink,
-                 gpointer data)
+on_sink_drained (gpointer data)
 {
   LlmGeneration *self = data;
 
@@ -128,8 +129,7 @@ cancel (LlmGeneration *self)
 }
 
 static void
-on_sink_closed (LlmSink *sink,
-                gpointer data)
+on_sink_closed (gpointer data)
 {
   llm_generation_leave (data);
 }
@@ -144,8 +144,7 @@ llm_generation_request_admitted (LlmRequest *request,
   if (self->is_done)
     return;
   self->is_admitted = TRUE;
-  g_signal_connect (self->call->sink, "drained", G_CALLBACK (on_sink_drained), self);
-  g_signal_connect (self->call->sink, "closed", G_CALLBACK (on_sink_closed), self);
+  llm_sink_listen (self->call->sink, on_sink_drained, on_sink_closed, self);
   g_task_return_pointer (self->task, g_object_ref (self), g_object_unref);
 }
 

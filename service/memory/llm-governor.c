@@ -218,7 +218,7 @@ llm_governor_look (LlmGovernor *self,
   /* Text stays in any case. */
   LlmMemoryHeld held = {
     .anonymous = anonymous > text ? anonymous - text : 0,
-    .backed = llm_ledger_get_backed (self->ledger),
+    .backed = llm_ledger_get (self->ledger, LLM_LEDGER_BACKED),
     .used = llm_ledger_get_used_backed (self->ledger),
     .reserve = self->reserve,
     .is_busy = is_busy,
@@ -252,16 +252,16 @@ on_pressure (LlmPressure hint,
   self->wake (self->wake_data);
 }
 
-/* Takes @source (nullable) and @error (nullable): sources are not to be had everywhere, and can be
+/* Takes @source (nullable) and clears *@error: sources are not to be had everywhere, and can be
  * done without. */
 static void
 add_source (LlmGovernor       *self,
             LlmPressureSource *source,
-            GError            *error)
+            GError           **error)
 {
-  if (error != NULL)
-    g_debug ("A source of pressure is not there: %s", error->message);
-  g_clear_error (&error);
+  if (*error != NULL)
+    g_debug ("A source of pressure is not there: %s", (*error)->message);
+  g_clear_error (error);
   if (source == NULL)
     return;
   llm_pressure_source_set_func (source, on_pressure, self);
@@ -273,9 +273,8 @@ add_stalls (LlmGovernor *self,
             const char  *path)
 {
   GError *error = NULL;
-  LlmPressureSource *source = llm_psi_source_new (path, STALL_US, STALL_WINDOW_US, &error);
 
-  add_source (self, source, error);
+  add_source (self, llm_psi_source_new (path, STALL_US, STALL_WINDOW_US, &error), &error);
 }
 
 static void
@@ -284,6 +283,7 @@ add_group_sources (LlmGovernor *self)
   LlmMemoryGroups *groups = llm_memory_reader_get_groups (self->reader);
   const char *own = llm_memory_groups_get_v2 (groups);
   const char *tightest;
+  GError *error = NULL;
   gboolean is_v1;
   LlmGroupUsage usage;
 
@@ -291,11 +291,9 @@ add_group_sources (LlmGovernor *self)
     {
       g_autofree char *stalls = g_build_filename (own, "memory.pressure", NULL);
       g_autofree char *events = g_build_filename (own, "memory.events", NULL);
-      GError *error = NULL;
-      LlmPressureSource *source = llm_events_source_new (events, &error);
 
       add_stalls (self, stalls);
-      add_source (self, source, error);
+      add_source (self, llm_events_source_new (events, &error), &error);
     }
   llm_memory_groups_read (groups, &usage);
   tightest = llm_memory_groups_get_tightest (groups, &is_v1);
@@ -309,12 +307,7 @@ add_group_sources (LlmGovernor *self)
                                 usage.limit - reserve, 0 };
 
       for (guint i = 0; i < G_N_ELEMENTS (marks); i++)
-        {
-          GError *error = NULL;
-          LlmPressureSource *source = llm_usage_source_new (tightest, marks[i], &error);
-
-          add_source (self, source, error);
-        }
+        add_source (self, llm_usage_source_new (tightest, marks[i], &error), &error);
     }
 }
 
@@ -337,7 +330,7 @@ on_monitor (GObject      *source,
 
   /* Without one there is no error, and with an error the governor is stopped, or gone. */
   if (error == NULL && monitor != NULL)
-    add_source (data, llm_monitor_source_new (monitor), NULL);
+    add_source (data, llm_monitor_source_new (monitor), &error);
 }
 
 void
@@ -345,6 +338,7 @@ llm_governor_start (LlmGovernor *self)
 {
   const char *watch = g_getenv ("MEMORY_PRESSURE_WATCH");
   g_autoptr(GTask) task = NULL;
+  GError *error = NULL;
 
   set_timer (self, FALSE);
   if (!self->reacts || self->is_test)
@@ -353,13 +347,8 @@ llm_governor_start (LlmGovernor *self)
   add_stalls (self, "/proc/pressure/memory");
   add_group_sources (self);
   if (watch != NULL)
-    {
-      GError *error = NULL;
-      LlmPressureSource *source =
-        llm_watch_source_new (watch, g_getenv ("MEMORY_PRESSURE_WRITE"), &error);
-
-      add_source (self, source, error);
-    }
+    add_source (self, llm_watch_source_new (watch, g_getenv ("MEMORY_PRESSURE_WRITE"), &error),
+                &error);
 
   /* Finding the desktop's monitor connects to the bus, and waits for that. */
   task = g_task_new (NULL, self->cancellable, on_monitor, self);

@@ -5,9 +5,7 @@
 struct _LlmLedger
 {
   gatomicrefcount ref_count;
-  guint64 held[LLM_N_HOLDERS]; /* atomic each */
-  guint64 backed;              /* atomic */
-  guint64 absent;              /* atomic: of backed */
+  guint64 held[LLM_N_LEDGER_ENTRIES]; /* atomic each */
   guint64 budget;              /* atomic */
   LlmCeiling ceiling;          /* atomic each */
   gboolean is_urgent;          /* atomic */
@@ -46,7 +44,7 @@ llm_ledger_add (LlmLedger *self,
                 LlmHolder  holder,
                 guint64    bytes)
 {
-  g_assert (holder < LLM_N_HOLDERS);
+  g_assert (holder < LLM_N_LEDGER_ENTRIES);
   __atomic_fetch_add (&self->held[holder], bytes, __ATOMIC_RELAXED);
 }
 
@@ -57,28 +55,33 @@ llm_ledger_remove (LlmLedger *self,
 {
   guint64 before;
 
-  g_assert (holder < LLM_N_HOLDERS);
+  g_assert (holder < LLM_N_LEDGER_ENTRIES);
   before = __atomic_fetch_sub (&self->held[holder], bytes, __ATOMIC_RELAXED);
   g_assert (before >= bytes);
 }
 
 static guint64
-get_absent (LlmLedger *self)
+load (const guint64 *number)
 {
-  return __atomic_load_n (&self->absent, __ATOMIC_RELAXED);
+  return __atomic_load_n (number, __ATOMIC_RELAXED);
+}
+
+static guint64
+subtract (guint64 from,
+          guint64 bytes)
+{
+  return from > bytes ? from - bytes : 0;
 }
 
 guint64
 llm_ledger_get (LlmLedger *self,
                 LlmHolder  holder)
 {
-  guint64 held;
-  guint64 absent;
+  gboolean has_absent = holder == LLM_HOLDER_WEIGHTS || holder == LLM_LEDGER_BACKED;
 
-  g_assert (holder < LLM_N_HOLDERS);
-  held = __atomic_load_n (&self->held[holder], __ATOMIC_RELAXED);
-  absent = holder == LLM_HOLDER_WEIGHTS ? get_absent (self) : 0;
-  return held > absent ? held - absent : 0;
+  g_assert (holder < LLM_N_LEDGER_ENTRIES);
+  return subtract (load (&self->held[holder]),
+                   has_absent ? load (&self->held[LLM_LEDGER_ABSENT]) : 0);
 }
 
 guint64
@@ -97,55 +100,14 @@ llm_ledger_get_counted (LlmLedger *self)
   guint64 total = 0;
 
   for (guint i = 0; i < LLM_N_HOLDERS; i++)
-    total += __atomic_load_n (&self->held[i], __ATOMIC_RELAXED);
+    total += load (&self->held[i]);
   return total;
-}
-
-void
-llm_ledger_add_backed (LlmLedger *self,
-                       guint64    bytes)
-{
-  __atomic_fetch_add (&self->backed, bytes, __ATOMIC_RELAXED);
-}
-
-void
-llm_ledger_remove_backed (LlmLedger *self,
-                          guint64    bytes)
-{
-  guint64 before = __atomic_fetch_sub (&self->backed, bytes, __ATOMIC_RELAXED);
-
-  g_assert (before >= bytes);
-}
-
-void
-llm_ledger_add_absent (LlmLedger *self,
-                       guint64    bytes)
-{
-  __atomic_fetch_add (&self->absent, bytes, __ATOMIC_RELAXED);
-}
-
-void
-llm_ledger_remove_absent (LlmLedger *self,
-                          guint64    bytes)
-{
-  guint64 before = __atomic_fetch_sub (&self->absent, bytes, __ATOMIC_RELAXED);
-
-  g_assert (before >= bytes);
 }
 
 guint64
 llm_ledger_get_used_backed (LlmLedger *self)
 {
-  return __atomic_load_n (&self->backed, __ATOMIC_RELAXED);
-}
-
-guint64
-llm_ledger_get_backed (LlmLedger *self)
-{
-  guint64 backed = llm_ledger_get_used_backed (self);
-  guint64 absent = get_absent (self);
-
-  return backed > absent ? backed - absent : 0;
+  return load (&self->held[LLM_LEDGER_BACKED]);
 }
 
 /* Others add and remove meanwhile. */
@@ -153,9 +115,8 @@ guint64
 llm_ledger_get_anonymous (LlmLedger *self)
 {
   guint64 backed = llm_ledger_get_used_backed (self);
-  guint64 total = llm_ledger_get_counted (self);
 
-  return total > backed ? total - backed : 0;
+  return subtract (llm_ledger_get_counted (self), backed);
 }
 
 void
@@ -168,7 +129,7 @@ llm_ledger_set_budget (LlmLedger *self,
 guint64
 llm_ledger_get_budget (LlmLedger *self)
 {
-  return __atomic_load_n (&self->budget, __ATOMIC_RELAXED);
+  return load (&self->budget);
 }
 
 void
@@ -190,10 +151,10 @@ llm_ledger_set_urgent (LlmLedger *self,
 static guint64
 get_ceiling (LlmLedger *self)
 {
-  guint64 now = __atomic_load_n (&self->ceiling.now, __ATOMIC_RELAXED);
+  guint64 now = load (&self->ceiling.now);
 
   if (__atomic_load_n (&self->is_urgent, __ATOMIC_RELAXED))
-    return MAX (now, __atomic_load_n (&self->ceiling.urgent, __ATOMIC_RELAXED));
+    return MAX (now, load (&self->ceiling.urgent));
   return now;
 }
 
@@ -226,27 +187,17 @@ guint64
 llm_ledger_get_headroom (LlmLedger *self)
 {
   guint64 ceiling = get_ceiling (self);
-  guint64 anonymous = llm_ledger_get_anonymous (self);
 
-  if (ceiling == G_MAXUINT64)
-    return G_MAXUINT64;
-  return ceiling > anonymous ? ceiling - anonymous : 0;
+  return ceiling == G_MAXUINT64 ? ceiling : subtract (ceiling, llm_ledger_get_anonymous (self));
 }
 
 guint64
 llm_ledger_get_excess (LlmLedger *self)
 {
   guint64 budget = llm_ledger_get_budget (self);
-  guint64 total = llm_ledger_get_counted (self);
-  guint64 ceiling = get_ceiling (self);
-  guint64 anonymous = llm_ledger_get_anonymous (self);
-  guint64 excess = 0;
+  guint64 over_budget = budget > 0 ? subtract (llm_ledger_get_counted (self), budget) : 0;
 
-  if (budget > 0 && total > budget)
-    excess = total - budget;
-  if (anonymous > ceiling)
-    excess = MAX (excess, anonymous - ceiling);
-  return excess;
+  return MAX (over_budget, subtract (llm_ledger_get_anonymous (self), get_ceiling (self)));
 }
 
 gboolean
@@ -255,8 +206,8 @@ llm_ledger_may_wait (LlmLedger *self,
 {
   return llm_ledger_has_budget (self, bytes)
          && !fits (llm_ledger_get_anonymous (self), bytes,
-                   __atomic_load_n (&self->ceiling.now, __ATOMIC_RELAXED))
-         && bytes <= __atomic_load_n (&self->ceiling.most, __ATOMIC_RELAXED);
+                   load (&self->ceiling.now))
+         && bytes <= load (&self->ceiling.most);
 }
 
 /* --- reclaimers --- */

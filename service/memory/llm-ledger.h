@@ -20,6 +20,14 @@ typedef enum
   LLM_HOLDER_SCRATCH,        /* activations and logits of the running step */
   LLM_HOLDER_TEXT,           /* token ids and text of contexts and answers */
   LLM_N_HOLDERS,
+
+  /* Marks on what is counted already. Memory of files, which the kernel can take by itself and
+   * read again: that it is held presses nobody. What of it is not in memory now, as the kernel
+   * says (part of LLM_HOLDER_WEIGHTS): what is shown leaves it out, while budget and room go by
+   * what is counted, as it comes back when it is used. */
+  LLM_LEDGER_BACKED = LLM_N_HOLDERS,
+  LLM_LEDGER_ABSENT,
+  LLM_N_LEDGER_ENTRIES,
 } LlmHolder;
 
 typedef struct _LlmLedger LlmLedger;
@@ -28,35 +36,23 @@ LlmLedger  *llm_ledger_new        (void);
 LlmLedger  *llm_ledger_ref        (LlmLedger *self);
 void        llm_ledger_unref      (LlmLedger *self);
 
-/* Counts @bytes as held by @holder. */
+/* Counts @bytes as held by @holder, or marks them. */
 void        llm_ledger_add        (LlmLedger *self,
                                    LlmHolder  holder,
                                    guint64    bytes);
 void        llm_ledger_remove     (LlmLedger *self,
                                    LlmHolder  holder,
                                    guint64    bytes);
+/* Without what is absent: in memory now. */
 guint64     llm_ledger_get        (LlmLedger *self,
                                    LlmHolder  holder);
 guint64     llm_ledger_get_total  (LlmLedger *self);
 /* The same with what is absent: what the budget limits. */
 guint64     llm_ledger_get_counted (LlmLedger *self);
 
-/* Counts @bytes of what is counted already as memory of files, which the kernel can take by itself
- * and read again: that they are held presses nobody. What of it is not in memory now, as the
- * kernel says, is counted as absent besides (part of LLM_HOLDER_WEIGHTS): the figures below leave
- * it out, while budget and room go by what is counted, as it comes back when it is used. */
-void        llm_ledger_add_backed    (LlmLedger *self,
-                                      guint64    bytes);
-void        llm_ledger_remove_backed (LlmLedger *self,
-                                      guint64    bytes);
-void        llm_ledger_add_absent    (LlmLedger *self,
-                                      guint64    bytes);
-void        llm_ledger_remove_absent (LlmLedger *self,
-                                      guint64    bytes);
-guint64     llm_ledger_get_backed    (LlmLedger *self);
-/* The same with what is absent: bytes of files that calls use. */
+/* Bytes of files that calls use, also absent ones. */
 guint64     llm_ledger_get_used_backed (LlmLedger *self);
-/* All that is not: bytes that only the service can release. */
+/* All others: bytes that only the service can release. */
 guint64     llm_ledger_get_anonymous (LlmLedger *self);
 
 /* The most the service may hold, 0 for no limit of its own. */

@@ -80,24 +80,6 @@ find_number (const char *text,
   return 0;
 }
 
-/* Blanks in paths are written as octal numbers there. */
-static char *
-decode_path (const char *text)
-{
-  GString *path = g_string_new (NULL);
-
-  for (const char *at = text; *at != '\0'; at++)
-    if (at[0] == '\\' && at[1] >= '0' && at[1] <= '3' && at[2] >= '0' && at[2] <= '7'
-        && at[3] >= '0' && at[3] <= '7')
-      {
-        g_string_append_c (path, (char) ((at[1] - '0') * 64 + (at[2] - '0') * 8 + at[3] - '0'));
-        at += 3;
-      }
-    else
-      g_string_append_c (path, *at);
-  return g_string_free (path, FALSE);
-}
-
 static gboolean
 has_option (const char *options,
             const char *option)
@@ -130,8 +112,9 @@ find_mount (const char  *mountinfo,
             ? g_str_equal (fields[dash + 1], "cgroup") && has_option (fields[dash + 3], "memory")
             : g_str_equal (fields[dash + 1], "cgroup2"))
         {
-          *mounted_group = decode_path (fields[3]);
-          *mount = decode_path (fields[4]);
+          /* blanks in paths are written as octal numbers there */
+          *mounted_group = g_strcompress (fields[3]);
+          *mount = g_strcompress (fields[4]);
           return TRUE;
         }
     }

@@ -179,9 +179,7 @@ run (char **arguments)
   if (!g_utf8_validate (prompt, -1, NULL))
     return tool_fail_usage (_("the prompt is not valid UTF-8"));
 
-  sink = llm_buffer_sink_new (print_end, &answer, NULL);
-  if (!as_json)
-    llm_buffer_sink_follow (sink, print_text);
+  sink = llm_buffer_sink_new (as_json ? NULL : print_text, print_end, &answer, NULL);
   llm_engine_start (engine);
   llm_engine_complete_async (engine, caller, prompt, parsed, sink, on_begun, &answer);
   while (!answer.is_finished)

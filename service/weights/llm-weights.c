@@ -74,17 +74,17 @@ llm_weights_set_held (LlmWeights *self,
   if (ledger == NULL)
     return;
   if (self->absent > absent_before)
-    llm_ledger_add_absent (ledger, self->absent - absent_before);
+    llm_ledger_add (ledger, LLM_LEDGER_ABSENT, self->absent - absent_before);
   if (backed > backed_before)
-    llm_ledger_add_backed (ledger, backed - backed_before);
+    llm_ledger_add (ledger, LLM_LEDGER_BACKED, backed - backed_before);
   if (held > held_before)
     llm_ledger_add (ledger, LLM_HOLDER_WEIGHTS, held - held_before);
   else
     llm_ledger_remove (ledger, LLM_HOLDER_WEIGHTS, held_before - held);
   if (backed < backed_before)
-    llm_ledger_remove_backed (ledger, backed_before - backed);
+    llm_ledger_remove (ledger, LLM_LEDGER_BACKED, backed_before - backed);
   if (self->absent < absent_before)
-    llm_ledger_remove_absent (ledger, absent_before - self->absent);
+    llm_ledger_remove (ledger, LLM_LEDGER_ABSENT, absent_before - self->absent);
 }
 
 /* They divide. */

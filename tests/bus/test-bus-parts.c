@@ -96,19 +96,29 @@ test_context_memory (void)
                    "'storage-bytes': <uint64 0>, 'storage-bytes-by-bits': <@a{ut} {}>}");
 }
 
-static void
-count_signal (LlmSink *sink,
-              guint   *count)
+typedef struct
 {
-  (*count)++;
+  guint drained;
+  guint closed;
+} Told;
+
+static void
+on_drained (gpointer data)
+{
+  ((Told *) data)->drained++;
+}
+
+static void
+on_closed (gpointer data)
+{
+  ((Told *) data)->closed++;
 }
 
 static LlmSink *
 make_stream_for (const char *app_id,
                  gboolean    is_text,
                  int        *fd,
-                 guint      *drained,
-                 guint      *closed)
+                 Told       *told)
 {
   g_autoptr(LlmCaller) owner = llm_caller_new (1000, app_id, ":1.1", LLM_CALLER_HOST);
   g_autoptr(GError) error = NULL;
@@ -116,18 +126,16 @@ make_stream_for (const char *app_id,
 
   g_assert_no_error (error);
   g_assert_true ((fcntl (*fd, F_GETFD) & FD_CLOEXEC) != 0);
-  g_signal_connect (sink, "drained", G_CALLBACK (count_signal), drained);
-  g_signal_connect (sink, "closed", G_CALLBACK (count_signal), closed);
+  llm_sink_listen (sink, on_drained, on_closed, told);
   return sink;
 }
 
 static LlmSink *
 make_stream (gboolean  is_text,
              int      *fd,
-             guint    *drained,
-             guint    *closed)
+             Told     *told)
 {
-  return make_stream_for ("org.example", is_text, fd, drained, closed);
+  return make_stream_for ("org.example", is_text, fd, told);
 }
 
 static void
@@ -153,11 +161,11 @@ test_stream_lines (void)
   g_autoptr(GVariant) results = NULL;
   g_autofree char *text = NULL;
   g_autofree char *end = NULL;
-  guint drained = 0, closed = 0;
+  Told told = { 0 };
   LlmSink *sink;
   int fd;
 
-  sink = make_stream (FALSE, &fd, &drained, &closed);
+  sink = make_stream (FALSE, &fd, &told);
   g_assert_true (llm_sink_accept (sink, "Hé\"", strlen ("Hé\"")));
   g_assert_true (llm_sink_accept (sink, "\n", 1));
   results = g_variant_ref_sink (g_variant_new_parsed ("{'finish-reason': <'stop'>}"));
@@ -169,10 +177,10 @@ test_stream_lines (void)
   end = read_some (fd);
   g_assert_cmpstr (end, ==, "");
   close (fd);
-  g_object_unref (sink);
+  llm_sink_unref (sink);
   run_sources ();
-  g_assert_cmpuint (drained, ==, 0);
-  g_assert_cmpuint (closed, ==, 0);
+  g_assert_cmpuint (told.drained, ==, 0);
+  g_assert_cmpuint (told.closed, ==, 0);
 }
 
 static void
@@ -181,27 +189,27 @@ test_stream_failure (void)
   g_autoptr(GError) error = g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY, "none left");
   g_autofree char *text = NULL;
   g_autofree char *plain = NULL;
-  guint drained = 0, closed = 0;
+  Told told = { 0 };
   LlmSink *sink;
   int fd;
 
-  sink = make_stream (FALSE, &fd, &drained, &closed);
+  sink = make_stream (FALSE, &fd, &told);
   llm_sink_finish (sink, NULL, error);
   text = read_some (fd);
   g_assert_cmpstr (text, ==,
                    "{\"error\":{\"name\":\"org.llm.Service.Error.NoMemory\","
                    "\"message\":\"none left\"}}\n");
   close (fd);
-  g_object_unref (sink);
+  llm_sink_unref (sink);
 
   /* the plain text of a failure is what there was, and the end */
-  sink = make_stream (TRUE, &fd, &drained, &closed);
+  sink = make_stream (TRUE, &fd, &told);
   g_assert_true (llm_sink_accept (sink, "abc", 3));
   llm_sink_finish (sink, NULL, error);
   plain = read_some (fd);
   g_assert_cmpstr (plain, ==, "abc");
   close (fd);
-  g_object_unref (sink);
+  llm_sink_unref (sink);
 }
 
 /* A full pipe refuses, keeps what it took, and says when it is empty again. */
@@ -211,11 +219,12 @@ test_stream_full (void)
   g_autofree char *block = g_strnfill (1000, 'x');
   g_autoptr(GString) all = g_string_new (NULL);
   g_autoptr(GVariant) results = g_variant_ref_sink (g_variant_new_parsed ("@a{sv} {}"));
-  guint drained = 0, closed = 0, n = 0;
+  Told told = { 0 };
+  guint n = 0;
   LlmSink *sink;
   int fd;
 
-  sink = make_stream (TRUE, &fd, &drained, &closed);
+  sink = make_stream (TRUE, &fd, &told);
   while (llm_sink_accept (sink, block, 1000))
     {
       n++;
@@ -224,9 +233,9 @@ test_stream_full (void)
   n++;
   g_assert_cmpuint (n, >, 3);
   run_sources ();
-  g_assert_cmpuint (drained, ==, 0);
+  g_assert_cmpuint (told.drained, ==, 0);
 
-  while (drained == 0)
+  while (told.drained == 0)
     {
       g_autofree char *part = read_some (fd);
 
@@ -235,7 +244,7 @@ test_stream_full (void)
     }
   g_assert_true (llm_sink_accept (sink, "end", 3));
   llm_sink_finish (sink, results, NULL);
-  g_object_unref (sink);
+  llm_sink_unref (sink);
 
   for (;;)
     {
@@ -247,7 +256,7 @@ test_stream_full (void)
     }
   g_assert_cmpuint (all->len, ==, n * 1000 + 3);
   g_assert_true (g_str_has_suffix (all->str, "xend"));
-  g_assert_cmpuint (closed, ==, 0);
+  g_assert_cmpuint (told.closed, ==, 0);
   close (fd);
 }
 
@@ -257,17 +266,18 @@ test_stream_rest (void)
 {
   g_autofree char *block = g_strnfill (300000, 'y');
   g_autoptr(GVariant) results = g_variant_ref_sink (g_variant_new_parsed ("@a{sv} {}"));
-  guint drained = 0, closed = 0;
+  Told told = { 0 };
   gsize length = 0;
+  /* as long as there is a sink, it has its owner, who has it too */
+  g_autoptr(LlmApp) app = llm_app_intern (1000, "org.example");
   LlmSink *sink;
   int fd;
 
-  sink = make_stream (TRUE, &fd, &drained, &closed);
+  sink = make_stream (TRUE, &fd, &told);
   g_assert_false (llm_sink_accept (sink, block, 300000));
   llm_sink_finish (sink, results, NULL);
-  g_object_add_weak_pointer (G_OBJECT (sink), (gpointer *) &sink);
-  g_object_unref (sink);
-  g_assert_nonnull (sink);
+  llm_sink_unref (sink);
+  g_assert_cmpint (app->ref_count, ==, 2);
 
   for (;;)
     {
@@ -280,7 +290,7 @@ test_stream_rest (void)
       length += strlen (part);
     }
   g_assert_cmpuint (length, ==, 300000);
-  g_assert_null (sink);
+  g_assert_cmpint (app->ref_count, ==, 1);
   close (fd);
 }
 
@@ -289,47 +299,47 @@ test_stream_reader_gone (void)
 {
   g_autofree char *block = g_strnfill (300000, 'z');
   g_autoptr(GVariant) results = g_variant_ref_sink (g_variant_new_parsed ("@a{sv} {}"));
-  guint drained = 0, closed = 0;
+  Told told = { 0 };
+  g_autoptr(LlmApp) app = llm_app_intern (1000, "org.example");
   LlmSink *sink;
   int fd;
 
   /* before anything was written */
-  sink = make_stream (FALSE, &fd, &drained, &closed);
+  sink = make_stream (FALSE, &fd, &told);
   close (fd);
   run_sources ();
-  g_assert_cmpuint (closed, ==, 1);
+  g_assert_cmpuint (told.closed, ==, 1);
   g_assert_false (llm_sink_accept (sink, "a", 1));
   llm_sink_finish (sink, results, NULL);
-  g_object_unref (sink);
+  llm_sink_unref (sink);
 
   /* in the middle of a full pipe */
-  sink = make_stream (TRUE, &fd, &drained, &closed);
+  sink = make_stream (TRUE, &fd, &told);
   g_assert_false (llm_sink_accept (sink, block, 300000));
   close (fd);
   run_sources ();
-  g_assert_cmpuint (closed, ==, 2);
-  g_object_unref (sink);
+  g_assert_cmpuint (told.closed, ==, 2);
+  llm_sink_unref (sink);
 
   /* between the loss and the main loop that would tell it */
-  sink = make_stream (TRUE, &fd, &drained, &closed);
+  sink = make_stream (TRUE, &fd, &told);
   close (fd);
   g_assert_false (llm_sink_accept (sink, "a", 1));
-  g_assert_cmpuint (closed, ==, 2);
+  g_assert_cmpuint (told.closed, ==, 2);
   run_sources ();
-  g_assert_cmpuint (closed, ==, 3);
-  g_object_unref (sink);
+  g_assert_cmpuint (told.closed, ==, 3);
+  llm_sink_unref (sink);
 
   /* after the end, with a rest: nothing to cancel any more */
-  sink = make_stream (TRUE, &fd, &drained, &closed);
+  sink = make_stream (TRUE, &fd, &told);
   g_assert_false (llm_sink_accept (sink, block, 300000));
   llm_sink_finish (sink, results, NULL);
-  g_object_add_weak_pointer (G_OBJECT (sink), (gpointer *) &sink);
-  g_object_unref (sink);
+  llm_sink_unref (sink);
   close (fd);
   run_sources ();
-  g_assert_cmpuint (closed, ==, 3);
-  g_assert_null (sink);
-  g_assert_cmpuint (drained, ==, 0);
+  g_assert_cmpuint (told.closed, ==, 3);
+  g_assert_cmpint (app->ref_count, ==, 1);
+  g_assert_cmpuint (told.drained, ==, 0);
 }
 
 /* What comes of a stream until its end. */
@@ -358,12 +368,12 @@ check_lingering (guint    n_streams,
   g_autofree char *block = g_strnfill (300000, 'w');
   g_autofree int *fds = g_new (int, n_streams);
   g_autoptr(GVariant) results = g_variant_ref_sink (g_variant_new_parsed ("@a{sv} {}"));
-  guint drained = 0, closed = 0;
+  Told told = { 0 };
 
   for (guint i = 0; i < n_streams; i++)
     {
       g_autofree char *name = g_strdup_printf ("org.example.N%u", has_many_names ? i : 0);
-      g_autoptr(LlmSink) sink = make_stream_for (name, TRUE, &fds[i], &drained, &closed);
+      g_autoptr(LlmSink) sink = make_stream_for (name, TRUE, &fds[i], &told);
 
       g_assert_false (llm_sink_accept (sink, block, 300000));
       llm_sink_finish (sink, results, NULL);

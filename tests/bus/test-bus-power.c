@@ -310,10 +310,10 @@ begin_visible (Rig        *rig,
                const char *options)
 {
   g_autoptr(LlmCallOptions) parsed = parse_options (options, LLMSVC_CALL_COMPLETE);
-  TestSink *sink = g_object_new (TEST_TYPE_SINK, NULL);
+  TestSink *sink = test_sink_new ();
 
   llm_engine_complete_async (rig->engine.engine, rig->engine.caller, prompt, parsed,
-                             LLM_SINK (sink), NULL, NULL);
+                             &sink->parent, NULL, NULL);
   return sink;
 }
 

@@ -128,7 +128,7 @@ answer_new (void)
 {
   Answer *answer = g_new0 (Answer, 1);
 
-  answer->sink = llm_buffer_sink_new (on_finished, answer, NULL);
+  answer->sink = llm_buffer_sink_new (NULL, on_finished, answer, NULL);
   return answer;
 }
 
@@ -136,7 +136,7 @@ void
 answer_free (Answer *answer)
 {
   WAIT_FOR (answer->is_finished);
-  g_object_unref (answer->sink);
+  llm_sink_unref (answer->sink);
   g_clear_object (&answer->generation);
   g_clear_pointer (&answer->results, g_variant_unref);
   g_clear_error (&answer->error);
@@ -340,53 +340,38 @@ result_string (const Answer *answer,
 
 /* --- a sink that fills up --- */
 
-static void test_sink_iface_init (LlmSinkInterface *iface);
-
-G_DEFINE_FINAL_TYPE_WITH_CODE (TestSink, test_sink, G_TYPE_OBJECT,
-                               G_IMPLEMENT_INTERFACE (LLM_TYPE_SINK, test_sink_iface_init))
-
 static gboolean
-test_sink_accept (LlmSink    *sink,
-                  const char *text,
-                  gsize       length)
+accept_text (LlmSink    *sink,
+             const char *text,
+             gsize       length)
 {
-  TestSink *self = TEST_SINK (sink);
+  TestSink *self = (TestSink *) sink;
 
-  g_string_append_len (self->text, text, length);
+  g_string_append_len (self->text, text, (gssize) length);
   return !self->is_full;
 }
 
 static void
-test_sink_finish (LlmSink      *sink,
-                  GVariant     *results,
-                  const GError *error)
+finish (LlmSink      *sink,
+        GVariant     *results,
+        const GError *error)
 {
-  TEST_SINK (sink)->is_finished = TRUE;
+  ((TestSink *) sink)->is_finished = TRUE;
   g_assert_no_error (error);
 }
 
 static void
-test_sink_iface_init (LlmSinkInterface *iface)
+clear (LlmSink *sink)
 {
-  iface->accept = test_sink_accept;
-  iface->finish = test_sink_finish;
+  g_string_free (((TestSink *) sink)->text, TRUE);
 }
 
-static void
-test_sink_finalize (GObject *object)
+TestSink *
+test_sink_new (void)
 {
-  g_string_free (TEST_SINK (object)->text, TRUE);
-  G_OBJECT_CLASS (test_sink_parent_class)->finalize (object);
-}
+  static const LlmSinkClass class = { accept_text, finish, clear };
+  TestSink *self = llm_sink_new (&class, sizeof *self);
 
-static void
-test_sink_class_init (TestSinkClass *klass)
-{
-  G_OBJECT_CLASS (klass)->finalize = test_sink_finalize;
-}
-
-static void
-test_sink_init (TestSink *self)
-{
   self->text = g_string_new (NULL);
+  return self;
 }

@@ -70,16 +70,15 @@ guint result_uint (const Answer *answer, const char *key);
 const char *result_string (const Answer *answer, const char *key);
 
 /* A sink that says that it is full as long as @is_full. */
-#define TEST_TYPE_SINK (test_sink_get_type ())
-G_DECLARE_FINAL_TYPE (TestSink, test_sink, TEST, SINK, GObject)
-
-struct _TestSink
+typedef struct
 {
-  GObject parent_instance;
-
+  LlmSink parent;
   GString *text;
   gboolean is_full;
   gboolean is_finished;
-};
+} TestSink;
 
+TestSink *test_sink_new (void);
+
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (TestSink, llm_sink_unref)
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (Answer, answer_free)

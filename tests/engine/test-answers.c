@@ -109,14 +109,14 @@ test_parked (Fixture      *fixture,
   g_autoptr(LlmCallOptions) options = parse_options (GREEDY, LLMSVC_CALL_COMPLETE);
   g_autofree char *expected = complete (fixture, "Find me a comedy movie.", GREEDY);
   g_autofree char *other = NULL;
-  g_autoptr(TestSink) sink = g_object_new (TEST_TYPE_SINK, NULL);
+  g_autoptr(TestSink) sink = test_sink_new ();
   g_autoptr(GAsyncResult) result = NULL;
   g_autoptr(LlmGeneration) generation = NULL;
   gsize length;
 
   sink->is_full = TRUE;
   llm_engine_complete_async (fixture->engine, fixture->caller, "Find me a comedy movie.", options,
-                             LLM_SINK (sink), on_result, &result);
+                             &sink->parent, on_result, &result);
   WAIT_FOR (result != NULL);
   generation = g_task_propagate_pointer (G_TASK (result), NULL);
   WAIT_FOR (llm_generation_get_state (generation) == LLM_GENERATION_PARKED);
@@ -130,7 +130,7 @@ test_parked (Fixture      *fixture,
   g_assert_false (sink->is_finished);
 
   sink->is_full = FALSE;
-  llm_sink_emit_drained (LLM_SINK (sink));
+  llm_sink_drained (&sink->parent);
   WAIT_FOR (sink->is_finished);
   g_assert_cmpstr (sink->text->str, ==, expected);
 }

@@ -539,7 +539,7 @@ test_parked (Fixture      *fixture,
   char *expected[N_QUESTIONS];
   g_autoptr(LlmContext) context = NULL;
   g_autoptr(LlmCallOptions) options = parse_options (LONG, LLMSVC_CALL_ASK);
-  g_autoptr(TestSink) sink = g_object_new (TEST_TYPE_SINK, NULL);
+  g_autoptr(TestSink) sink = test_sink_new ();
   g_autoptr(GAsyncResult) result = NULL;
   g_autoptr(LlmGeneration) generation = NULL;
   g_autoptr(GVariant) trimmed = NULL;
@@ -552,7 +552,7 @@ test_parked (Fixture      *fixture,
 
   sink->is_full = TRUE;
   llm_context_generate_async (context, fixture->caller, user_message (questions[1]), options,
-                              LLM_SINK (sink), on_result, &result);
+                              &sink->parent, on_result, &result);
   WAIT_FOR (result != NULL);
   generation = llm_context_generate_finish (context, result, NULL);
   g_assert_nonnull (generation);
@@ -566,7 +566,7 @@ test_parked (Fixture      *fixture,
     await_executor (context);
 
   sink->is_full = FALSE;
-  llm_sink_emit_drained (LLM_SINK (sink));
+  llm_sink_drained (&sink->parent);
   WAIT_FOR (sink->is_finished);
   g_assert_cmpstr (sink->text->str, ==, expected[1]);
   g_assert_cmpuint (get_statistic (fixture, "kv-recomputed-chunks"), >, n_recomputed);

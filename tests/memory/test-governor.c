@@ -97,7 +97,7 @@ give_pages (gpointer       holder,
   fixture->pages -= freed;
   note_pages (fixture, FALSE);
   llm_ledger_remove (fixture->ledger, LLM_HOLDER_WEIGHTS, freed);
-  llm_ledger_remove_backed (fixture->ledger, freed);
+  llm_ledger_remove (fixture->ledger, LLM_LEDGER_BACKED, freed);
   done (freed, data);
 }
 
@@ -113,7 +113,7 @@ take_pages (gpointer holder,
     return;
   fixture->pages += missing;
   note_pages (fixture, TRUE);
-  llm_ledger_add_backed (fixture->ledger, missing);
+  llm_ledger_add (fixture->ledger, LLM_LEDGER_BACKED, missing);
   llm_ledger_add (fixture->ledger, LLM_HOLDER_WEIGHTS, missing);
 }
 
@@ -151,7 +151,7 @@ set_up (Fixture      *fixture,
   fixture->pages = 600 * MIB;
   fixture->all_pages = fixture->pages;
   llm_ledger_add (fixture->ledger, LLM_HOLDER_KV, fixture->kv);
-  llm_ledger_add_backed (fixture->ledger, fixture->pages);
+  llm_ledger_add (fixture->ledger, LLM_LEDGER_BACKED, fixture->pages);
   llm_ledger_add (fixture->ledger, LLM_HOLDER_WEIGHTS, fixture->pages);
   fixture->governor = llm_governor_new (fixture->ledger, &config, on_wake, fixture);
   llm_governor_set_allowed (fixture->governor, 0);

@@ -29,20 +29,20 @@ test_absent (void)
   g_autoptr(LlmLedger) ledger = llm_ledger_new ();
 
   llm_ledger_add (ledger, LLM_HOLDER_WEIGHTS, 100);
-  llm_ledger_add_backed (ledger, 90);
+  llm_ledger_add (ledger, LLM_LEDGER_BACKED, 90);
   llm_ledger_add (ledger, LLM_HOLDER_KV, 30);
-  llm_ledger_add_absent (ledger, 60);
+  llm_ledger_add (ledger, LLM_LEDGER_ABSENT, 60);
   g_assert_cmpuint (llm_ledger_get (ledger, LLM_HOLDER_WEIGHTS), ==, 40);
   g_assert_cmpuint (llm_ledger_get (ledger, LLM_HOLDER_KV), ==, 30);
   g_assert_cmpuint (llm_ledger_get_total (ledger), ==, 70);
-  g_assert_cmpuint (llm_ledger_get_backed (ledger), ==, 30);
+  g_assert_cmpuint (llm_ledger_get (ledger, LLM_LEDGER_BACKED), ==, 30);
   g_assert_cmpuint (llm_ledger_get_counted (ledger), ==, 130);
   g_assert_cmpuint (llm_ledger_get_used_backed (ledger), ==, 90);
   g_assert_cmpuint (llm_ledger_get_anonymous (ledger), ==, 40);
   llm_ledger_set_budget (ledger, 150);
   g_assert_true (llm_ledger_has_room (ledger, 20));
   g_assert_false (llm_ledger_has_room (ledger, 21));
-  llm_ledger_remove_absent (ledger, 60);
+  llm_ledger_remove (ledger, LLM_LEDGER_ABSENT, 60);
   g_assert_cmpuint (llm_ledger_get_total (ledger), ==, 130);
 }
 

@@ -384,7 +384,7 @@ on_answered (const char   *text,
 LlmSink *
 llm_bus_call_new_sink (LlmBusCall *self)
 {
-  return llm_buffer_sink_new (on_answered, llm_bus_call_ref (self),
+  return llm_buffer_sink_new (NULL, on_answered, llm_bus_call_ref (self),
                               (GDestroyNotify) llm_bus_call_unref);
 }
 

@@ -19,9 +19,9 @@
 
 #define PIPE_BYTES (64 * 1024)
 
-struct _LlmBusStream
+typedef struct
 {
-  GObject parent_instance;
+  LlmSink parent;
 
   LlmCaller *owner;              /* (owned) */
   char *locale;                  /* (nullable) */
@@ -33,17 +33,12 @@ struct _LlmBusStream
   guint watch_gone;     /* source: the reader has left */
   guint watch_room;     /* source, 0 unless something is pending */
   guint watch_linger;   /* source, 0 unless finished with something pending */
-};
+} LlmBusStream;
 
 /* (element-type LlmBusStream) (unowned): finished with something pending, the
  * oldest first. Descriptors are few, so nobody may fill them with answers that
  * nobody reads. */
 static GQueue lingering = G_QUEUE_INIT;
-
-static void llm_bus_stream_iface_init (LlmSinkInterface *iface);
-
-G_DEFINE_FINAL_TYPE_WITH_CODE (LlmBusStream, llm_bus_stream, G_TYPE_OBJECT,
-                               G_IMPLEMENT_INTERFACE (LLM_TYPE_SINK, llm_bus_stream_iface_init))
 
 /* Removing the sources may drop the last reference: callers hold one. */
 static void
@@ -66,7 +61,7 @@ lose_reader (LlmBusStream *self)
 
   close_pipe (self);
   if (!was_finished)
-    llm_sink_emit_closed (LLM_SINK (self));
+    llm_sink_closed (&self->parent);
 }
 
 /* FALSE when the reader has left. */
@@ -96,7 +91,8 @@ on_reader_gone (int          fd,
                 GIOCondition condition,
                 gpointer     data)
 {
-  g_autoptr(LlmBusStream) self = g_object_ref (LLM_BUS_STREAM (data));
+  g_autoptr(LlmSink) hold = llm_sink_ref (data);
+  LlmBusStream *self = data;
 
   self->watch_gone = 0;
   lose_reader (self);
@@ -108,7 +104,8 @@ on_room (int          fd,
          GIOCondition condition,
          gpointer     data)
 {
-  g_autoptr(LlmBusStream) self = g_object_ref (LLM_BUS_STREAM (data));
+  g_autoptr(LlmSink) hold = llm_sink_ref (data);
+  LlmBusStream *self = data;
 
   if (!write_pending (self))
     {
@@ -123,14 +120,15 @@ on_room (int          fd,
   if (self->is_finished)
     close_pipe (self);
   else
-    llm_sink_emit_drained (LLM_SINK (self));
+    llm_sink_drained (&self->parent);
   return G_SOURCE_REMOVE;
 }
 
 static gboolean
 on_lingered (gpointer data)
 {
-  g_autoptr(LlmBusStream) self = g_object_ref (LLM_BUS_STREAM (data));
+  g_autoptr(LlmSink) hold = llm_sink_ref (data);
+  LlmBusStream *self = data;
 
   self->watch_linger = 0;
   close_pipe (self);
@@ -156,11 +154,11 @@ push (LlmBusStream *self)
 }
 
 static gboolean
-llm_bus_stream_accept (LlmSink    *sink,
-                       const char *text,
-                       gsize       length)
+accept_text (LlmSink    *sink,
+             const char *text,
+             gsize       length)
 {
-  LlmBusStream *self = LLM_BUS_STREAM (sink);
+  LlmBusStream *self = (LlmBusStream *) sink;
 
   if (self->fd < 0 || self->is_finished)
     return FALSE;
@@ -192,7 +190,7 @@ make_room_to_linger (LlmCaller *owner)
 {
   LlmBusStream *oldest_of_app = NULL;
   LlmBusStream *oldest_of_user = NULL;
-  g_autoptr(LlmBusStream) oldest = NULL;
+  g_autoptr(LlmSink) oldest = NULL;
   guint n_of_app = 0, n_of_user = 0;
 
   for (GList *l = lingering.tail; l != NULL; l = l->prev)
@@ -210,19 +208,19 @@ make_room_to_linger (LlmCaller *owner)
     }
 
   if (n_of_app >= LLM_BUS_STREAM_MAX_LINGERING)
-    oldest = g_object_ref (oldest_of_app);
+    oldest = llm_sink_ref (oldest_of_app);
   else if (n_of_user >= LLM_BUS_STREAM_MAX_USER_LINGERING)
-    oldest = g_object_ref (oldest_of_user);
+    oldest = llm_sink_ref (oldest_of_user);
   if (oldest != NULL)
-    close_pipe (oldest);
+    close_pipe ((LlmBusStream *) oldest);
 }
 
 static void
-llm_bus_stream_finish (LlmSink      *sink,
-                       GVariant     *results,
-                       const GError *error)
+finish (LlmSink      *sink,
+        GVariant     *results,
+        const GError *error)
 {
-  LlmBusStream *self = LLM_BUS_STREAM (sink);
+  LlmBusStream *self = (LlmBusStream *) sink;
 
   if (self->fd < 0)
     return;
@@ -244,42 +242,20 @@ llm_bus_stream_finish (LlmSink      *sink,
   g_queue_push_tail (&lingering, self);
   g_clear_handle_id (&self->watch_room, g_source_remove);
   self->watch_room = g_unix_fd_add_full (G_PRIORITY_DEFAULT, self->fd, G_IO_OUT, on_room,
-                                         g_object_ref (self), g_object_unref);
+                                         llm_sink_ref (self), llm_sink_unref);
   self->watch_linger = g_timeout_add_seconds_full (G_PRIORITY_DEFAULT, self->linger_s, on_lingered,
-                                                   g_object_ref (self), g_object_unref);
+                                                   llm_sink_ref (self), llm_sink_unref);
 }
 
 static void
-llm_bus_stream_finalize (GObject *object)
+clear (LlmSink *sink)
 {
-  LlmBusStream *self = LLM_BUS_STREAM (object);
+  LlmBusStream *self = (LlmBusStream *) sink;
 
   close_pipe (self);
   g_string_free (self->pending, TRUE);
   llm_caller_unref (self->owner);
   g_free (self->locale);
-
-  G_OBJECT_CLASS (llm_bus_stream_parent_class)->finalize (object);
-}
-
-static void
-llm_bus_stream_iface_init (LlmSinkInterface *iface)
-{
-  iface->accept = llm_bus_stream_accept;
-  iface->finish = llm_bus_stream_finish;
-}
-
-static void
-llm_bus_stream_class_init (LlmBusStreamClass *klass)
-{
-  G_OBJECT_CLASS (klass)->finalize = llm_bus_stream_finalize;
-}
-
-static void
-llm_bus_stream_init (LlmBusStream *self)
-{
-  self->fd = -1;
-  self->pending = g_string_new (NULL);
 }
 
 /* g_unix_open_pipe() of GLib 2.74 does not take O_CLOEXEC, pipe2() does. The
@@ -292,6 +268,7 @@ llm_bus_stream_new (LlmCaller         *owner,
                     int               *read_fd,
                     GError           **error)
 {
+  static const LlmSinkClass class = { accept_text, finish, clear };
   LlmBusStream *self;
   int fds[2];
 
@@ -303,7 +280,8 @@ llm_bus_stream_new (LlmCaller         *owner,
   /* past the limit of a user the kernel gives less, which only means more wakeups */
   (void) fcntl (fds[1], F_SETPIPE_SZ, PIPE_BYTES);
 
-  self = g_object_new (LLM_TYPE_BUS_STREAM, NULL);
+  self = llm_sink_new (&class, sizeof *self);
+  self->pending = g_string_new (NULL);
   self->fd = fds[1];
   self->owner = llm_caller_ref (owner);
   self->is_text = is_text;
@@ -312,5 +290,5 @@ llm_bus_stream_new (LlmCaller         *owner,
   self->watch_gone = g_unix_fd_add (self->fd, G_IO_ERR | G_IO_HUP, on_reader_gone, self);
 
   *read_fd = fds[0];
-  return LLM_SINK (self);
+  return &self->parent;
 }

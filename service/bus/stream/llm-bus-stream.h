@@ -15,9 +15,6 @@
 
 G_BEGIN_DECLS
 
-#define LLM_TYPE_BUS_STREAM (llm_bus_stream_get_type ())
-G_DECLARE_FINAL_TYPE (LlmBusStream, llm_bus_stream, LLM, BUS_STREAM, GObject)
-
 /* Finished streams of one application that may wait for their readers. */
 #define LLM_BUS_STREAM_MAX_LINGERING 8
 /* The same for all applications of a user: outside a sandbox, names are chosen. */

@@ -2,6 +2,7 @@
 
 #include "engine/llm-call.h"
 
+#include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
 #include "engine/llm-generation-private.h"
 
@@ -19,6 +20,7 @@ call_free (LlmCall *call)
   g_clear_pointer (&call->model, llm_model_unref);
   g_clear_pointer (&call->tokens, g_array_unref);
   g_clear_pointer (&call->request, llm_request_unref);
+  g_clear_pointer (&call->turn, llm_turn_free);
   g_clear_pointer (&call->quotas, g_ptr_array_unref);
   g_free (call->raw);
   g_free (call->name);
@@ -94,6 +96,14 @@ llm_call_end (GTask   *task,
 {
   llm_call_release (task);
   g_task_return_boolean (task, TRUE);
+}
+
+void
+llm_call_return_count (GTask   *task,
+                       LlmCall *call)
+{
+  llm_call_release (task);
+  g_task_return_int (task, call->n_added);
 }
 
 /* --- steps --- */
@@ -211,6 +221,23 @@ llm_call_store (GTask         *task,
   llm_db_run_async (call->engine->db, func, data, destroy, on_done, g_object_ref (task));
 }
 
+static void
+apply_commit (GTask   *task,
+              LlmCall *call)
+{
+  LlmContext *self = call->context;
+
+  llm_conversation_rollback (self->conversation,
+                             llm_conversation_get_n_turns (self->conversation) - call->n_turns);
+  if (call->turn != NULL)
+    llm_conversation_add_turn (self->conversation, g_steal_pointer (&call->turn));
+  llm_context_count (self);
+  self->revision++;
+  self->used = llm_clock_wall_s ();
+  llm_engine_count_later (call->engine, self);
+  call->then (task, call);
+}
+
 void
 llm_call_commit (GTask      *task,
                  guint       n_turns,
@@ -218,9 +245,27 @@ llm_call_commit (GTask      *task,
                  LlmCallStep step)
 {
   LlmCall *call = g_task_get_task_data (task);
+  LlmContext *self = call->context;
+  guint dropped = llm_conversation_take_dropped (self->conversation);
+  LlmStoredChange *change;
 
-  call->step = step;
-  llm_context_commit (call->context, n_turns, turn, on_done, g_object_ref (task));
+  g_assert (self->is_busy);
+  call->n_turns = n_turns;
+  call->turn = turn;
+  call->then = step;
+  if (!llm_context_is_named (self))
+    {
+      apply_commit (task, call);
+      return;
+    }
+  change = llm_stored_change_new (self->id);
+  change->revision = self->revision + 1;
+  change->used = llm_clock_wall_s ();
+  change->n_turns = n_turns;
+  change->dropped = turn != NULL && turn->is_whole ? 0 : dropped;
+  change->turn = turn;
+  llm_call_store (task, llm_store_change, change, (GDestroyNotify) llm_stored_change_free,
+                  apply_commit);
 }
 
 /* --- the prompt --- */

@@ -38,6 +38,9 @@ struct _LlmCall
   gboolean counts_held;     /* tokenizes what the context holds, without the messages */
   gboolean may_fail;        /* to be tokenized: goes on without tokens */
   guint n_added;            /* tokens */
+  guint n_turns;            /* to keep, */
+  LlmTurn *turn;            /* (nullable): and to add */
+  LlmCallStep then;         /* when that is stored */
   LlmRequest *request;      /* (nullable): prefills them */
 
   /* of an answer */
@@ -81,7 +84,8 @@ void   llm_call_store       (GTask              *task,
                              gpointer            data,
                              GDestroyNotify      destroy,
                              LlmCallStep         step);
-/* llm_context_commit() */
+/* Changes the context, which is claimed, durably where it is named: keeps @n_turns of what there is
+ * and adds @turn (nullable). On failure nothing has changed. Takes @turn. */
 void   llm_call_commit      (GTask              *task,
                              guint               n_turns,
                              LlmTurn            *turn,
@@ -91,8 +95,10 @@ void   llm_call_release     (GTask              *task);
 /* Ends it. Takes @error. */
 void   llm_call_fail        (GTask              *task,
                              GError             *error);
-/* A step: ends it with TRUE. */
+/* Steps that end it, with TRUE or with the number of tokens. */
 void   llm_call_end         (GTask              *task,
+                             LlmCall            *call);
+void   llm_call_return_count (GTask             *task,
                              LlmCall            *call);
 
 /* llm-engine-script.c: gives @request, which is complete but for that, its reply; or the error with

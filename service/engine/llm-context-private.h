@@ -25,20 +25,6 @@ gboolean         llm_context_load_finish (LlmContext         *self,
 /* Asks a prefill ahead to end; what it has computed stays. */
 void             llm_context_stop_ahead  (LlmContext         *self);
 
-/**
- * llm_context_commit:
- * @n_turns: turns to keep of what there is
- * @turn: (nullable) (transfer full): the one to add
- *
- * Makes the change durable where the context is named, then applies it. On
- * failure nothing has changed. The context must be claimed.
- */
-void             llm_context_commit      (LlmContext         *self,
-                                          guint               n_turns,
-                                          LlmTurn            *turn,
-                                          GAsyncReadyCallback callback,
-                                          gpointer            data);
-
 /* Cancels its call, and ends it when that has ended. @reason: static, as for the signal. */
 void             llm_context_leave       (LlmContext         *self,
                                           const char         *reason);

@@ -237,45 +237,6 @@ look_at_memory (gpointer data)
 }
 
 void
-llm_engine_add_memory_statistics (LlmEngine       *self,
-                                  GVariantBuilder *builder)
-{
-  const GPtrArray *reclaimers = llm_ledger_get_reclaimers (self->ledger);
-  const LlmGovernorState *state = llm_governor_get_state (self->governor);
-  const LlmMemoryReading *reading = &state->reading;
-  gint64 since_cut_us = state->cut_us > 0 ? llm_clock_now_us () - state->cut_us : 0;
-  const LlmFigure entries[] = {
-    { "pressure-level", state->action.level },
-    { "budget-now-bytes", state->action.budget },
-    { "budget-allowed-bytes", state->allowed },
-    { "cut-bytes",
-      state->allowed > state->action.budget ? state->allowed - state->action.budget : 0 },
-    { "cuts", state->n_cuts },
-    { "since-cut-ms", (guint64) since_cut_us / 1000 },
-    { "regrown-bytes", state->regrown },
-    { "own-trims", state->n_reclaims },
-    { "held-anonymous-bytes", llm_ledger_get_anonymous (self->ledger) },
-    { "held-backed-bytes", llm_ledger_get_backed (self->ledger) },
-    { "used-backed-bytes", llm_ledger_get_used_backed (self->ledger) },
-    { "keep-backed-bytes",
-      MIN (state->action.keep_backed, llm_ledger_get_used_backed (self->ledger)) },
-    { "group-limit-bytes", reading->group.limit },
-    { "group-usage-bytes", reading->group.usage },
-    { "machine-available-bytes", reading->available },
-    { "stall-ms", reading->stalled_us / 1000 },
-  };
-
-  llm_engine_add_figures (builder, entries, G_N_ELEMENTS (entries));
-  for (guint i = 0; i < reclaimers->len; i++)
-    {
-      const LlmReclaimer *reclaimer = g_ptr_array_index (reclaimers, i);
-      g_autofree char *key = g_strdup_printf ("given-%s-bytes", reclaimer->name);
-
-      llm_engine_add_figures (builder, &(LlmFigure) { key, reclaimer->reclaimed }, 1);
-    }
-}
-
-void
 llm_engine_memory_make (LlmEngine *self)
 {
   LlmGovernorConfig config = {

@@ -11,9 +11,6 @@
 #include "common/llmsvc-error.h"
 #include "weights/llm-repacked-cache.h"
 
-/* How long a phase of a script that should end waits for a load that runs. */
-#define LOAD_WAIT_MS 1
-
 /* --- the catalogue --- */
 
 static void
@@ -323,56 +320,54 @@ ignore_freed (guint64  freed,
 {
 }
 
-static void
-on_started_for_model (GObject      *source,
-                      GAsyncResult *result,
-                      gpointer      data)
+/* What is wrong with the model in use; FALSE. */
+static gboolean
+fail_unusable (LlmEngine *self,
+               GError   **error)
 {
-  LlmEngine *self = (LlmEngine *) source;
-  GTask *task = data;
+  *error = self->active != NULL
+             ? g_error_copy (self->active->error)
+             : g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_NO_MODEL, self->reason);
+  /* "not found" is kept for what a caller names */
+  if (g_error_matches (*error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND))
+    (*error)->code = LLMSVC_ERROR_NO_MODEL;
+  return FALSE;
+}
+
+static void
+get_model (GTask   *task,
+           LlmCall *call)
+{
+  LlmEngine *self = call->engine;
+  gboolean is_usable = self->active != NULL && self->active->error == NULL;
   GError *error = NULL;
 
-  llm_engine_await_start_finish (result, &error);
-  if (error == NULL && self->is_suspect && self->n_requests_running == 0 && !self->is_loading)
+  if (self->is_suspect && self->n_requests_running == 0 && !self->is_loading)
     {
       self->is_suspect = FALSE;
       llm_engine_unload (self, ignore_freed, NULL);
     }
-  if (error == NULL && (self->active == NULL || self->active->error != NULL) &&
-      g_task_get_task_data (task) == NULL)
+  if (!is_usable && !call->has_looked)
     {
       /* Somebody may have put a model there meanwhile: looks again, once. */
-      g_task_set_task_data (task, self, NULL);
+      call->has_looked = TRUE;
       if (self->has_catalogue)
         llm_engine_models_start (self);
-      llm_engine_await_start (self, on_started_for_model, task);
+      llm_call_await_start (task, get_model);
       return;
     }
-  if (error == NULL && self->active == NULL)
-    error = g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_NO_MODEL, self->reason);
-  else if (error == NULL && self->active->error != NULL)
-    {
-      error = g_error_copy (self->active->error);
-      /* "not found" is kept for what a caller names */
-      if (g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND))
-        error->code = LLMSVC_ERROR_NO_MODEL;
-    }
-  else if (error == NULL && self->model == NULL && !self->is_loading)
-    check_room (self, self->active, &error);
-
-  if (error != NULL)
+  if (is_usable ? self->model == NULL && !self->is_loading && !check_room (self, self->active, &error)
+                : !fail_unusable (self, &error))
     {
       g_task_return_error (task, error);
-      g_object_unref (task);
     }
   else if (self->model != NULL && !self->is_loading)
     {
       g_task_return_pointer (task, llm_model_ref (self->model), (GDestroyNotify) llm_model_unref);
-      g_object_unref (task);
     }
   else
     {
-      g_queue_push_tail (&self->waiting_model, task);
+      g_queue_push_tail (&self->waiting_model, g_object_ref (task));
       if (!self->is_loading)
         begin_load (self, self->active, NULL);
     }
@@ -383,7 +378,9 @@ llm_engine_await_model (LlmEngine          *self,
                         GAsyncReadyCallback callback,
                         gpointer            data)
 {
-  llm_engine_await_start (self, on_started_for_model, g_task_new (self, NULL, callback, data));
+  g_autoptr(GTask) task = llm_call_new (self, NULL, NULL, NULL, callback, data);
+
+  llm_call_await_start (task, get_model);
 }
 
 void
@@ -490,51 +487,4 @@ llm_engine_unload (LlmEngine     *self,
   g_clear_pointer (&self->model, llm_model_unref);
   self->counters.model_unloads++;
   llm_executor_set_model (self->executor, 0, NULL, NULL, done, data);
-}
-
-/* --- availability as a script says --- */
-
-static void begin_phase (LlmEngine *self);
-
-static gboolean
-on_phase_over (gpointer data)
-{
-  LlmEngine *self = data;
-
-  self->phase_timer = 0;
-  if (self->is_loading)
-    {
-      self->phase_timer = g_timeout_add (LOAD_WAIT_MS, on_phase_over, self);
-      return G_SOURCE_REMOVE;
-    }
-  self->phase++;
-  begin_phase (self);
-  llm_engine_models_start (self);
-  return G_SOURCE_REMOVE;
-}
-
-static void
-begin_phase (LlmEngine *self)
-{
-  const LlmScriptPhase *phase = llm_script_get_phase (self->settings->script, self->phase);
-
-  if (phase->for_ms > 0)
-    self->phase_timer = g_timeout_add (phase->for_ms, on_phase_over, self);
-}
-
-void
-llm_engine_script_start (LlmEngine *self)
-{
-  if (self->settings->script == NULL)
-    return;
-  self->mock = llm_script_make_model (self->settings->script);
-  g_message ("Answers come from the script %s, not from a model",
-             llm_script_get_path (self->settings->script));
-  begin_phase (self);
-}
-
-void
-llm_engine_script_stop (LlmEngine *self)
-{
-  g_clear_handle_id (&self->phase_timer, g_source_remove);
 }

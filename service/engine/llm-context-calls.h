@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * What callers do with a context. Main thread; calls that need the model
- * or the disk are asynchronous: their result is that of a GTask. A turn is a transaction: it is there as a whole
+ * What callers do with a context. Main thread; calls that need the model or the disk are
+ * asynchronous: their result is that of a GTask. A turn is a transaction: it is there as a whole
  * once it was committed, or the context is as before.
  */
 

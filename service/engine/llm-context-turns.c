@@ -6,7 +6,7 @@
 
 #include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
-#include "engine/llm-context-private.h"
+#include "engine/llm-call.h"
 
 void
 llm_context_set_session (LlmContext *self,
@@ -143,7 +143,8 @@ llm_context_make_input (LlmContext *self,
   input->counts_system = counts_system;
   input->n_system = input->n_settled;
   while (input->n_settled == first && input->n_system < input->messages->len
-         && g_str_equal (g_array_index (input->messages, LlmMessage, input->n_system).role, "system"))
+         && g_str_equal (g_array_index (input->messages, LlmMessage, input->n_system).role,
+                         "system"))
     input->n_system++;
   return input;
 }

@@ -163,13 +163,12 @@ llm_engine_get_models (LlmEngine *self)
 
 /* --- loading --- */
 
+/* The thread that loads reads the settings, which do not change, and counts in the ledger. */
+
 typedef struct
 {
   LlmModelInfo *info;      /* (owned) */
   GTask *select;           /* (nullable) (owned): the call of SelectModel to answer */
-  LlmLedger *ledger;       /* (owned) */
-  LlmRepackedCache *cache; /* (nullable) (owned): NULL for weights as the file has them */
-  guint n_threads;
   LlmModel *model;         /* (nullable) (owned) */
   LlmWeights *weights;     /* (nullable) (owned) */
 } Load;
@@ -179,8 +178,6 @@ load_free (Load *load)
 {
   llm_model_info_unref (load->info);
   g_clear_object (&load->select);
-  llm_ledger_unref (load->ledger);
-  g_clear_pointer (&load->cache, llm_repacked_cache_free);
   g_clear_pointer (&load->model, llm_model_unref);
   g_clear_pointer (&load->weights, llm_weights_free);
   g_free (load);
@@ -192,7 +189,12 @@ run_load (GTask        *task,
           gpointer      data,
           GCancellable *cancellable)
 {
+  LlmEngine *self = source;
+  const LlmSettings *settings = self->settings;
   Load *load = data;
+  g_autoptr(LlmRepackedCache) cache =
+    llm_repacked_cache_new (settings->cache_folder, settings->shares_cache,
+                            settings->system_cache_folder, settings->cache_limit);
   GError *error = NULL;
 
   load->model = llm_model_info_open (load->info, &error);
@@ -202,11 +204,10 @@ run_load (GTask        *task,
       LlmGguf *gguf = llm_model_get_gguf (load->model);
       const LlmHparams *hparams = llm_model_get_hparams (load->model);
 
-      if (load->cache != NULL)
-        load->weights = llm_weights_new_repacked (gguf, hparams, load->cache, load->n_threads,
-                                                  load->ledger, &error);
-      else
-        load->weights = llm_weights_new_mapped (gguf, hparams, load->ledger, &error);
+      load->weights = settings->is_exact
+                        ? llm_weights_new_mapped (gguf, hparams, self->ledger, &error)
+                        : llm_weights_new_repacked (gguf, hparams, cache, settings->n_threads,
+                                                    self->ledger, &error);
     }
   if (load->weights != NULL)
     g_task_return_boolean (task, TRUE);
@@ -288,12 +289,6 @@ begin_load (LlmEngine    *self,
 
   load->info = llm_model_info_ref (info);
   load->select = select != NULL ? g_object_ref (select) : NULL;
-  load->ledger = llm_ledger_ref (self->ledger);
-  load->n_threads = self->settings->n_threads;
-  if (!self->settings->is_exact)
-    load->cache =
-      llm_repacked_cache_new (self->settings->cache_folder, self->settings->shares_cache,
-                              self->settings->system_cache_folder, self->settings->cache_limit);
   g_task_set_task_data (task, load, (GDestroyNotify) load_free);
   self->is_loading = TRUE;
   llm_engine_update_availability (self);
@@ -320,10 +315,10 @@ ignore_freed (guint64  freed,
 {
 }
 
-/* What is wrong with the model in use; FALSE. */
-static gboolean
-fail_unusable (LlmEngine *self,
-               GError   **error)
+/* What is wrong with the model in use. */
+static void
+set_unusable (LlmEngine *self,
+              GError   **error)
 {
   *error = self->active != NULL
              ? g_error_copy (self->active->error)
@@ -331,7 +326,6 @@ fail_unusable (LlmEngine *self,
   /* "not found" is kept for what a caller names */
   if (g_error_matches (*error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND))
     (*error)->code = LLMSVC_ERROR_NO_MODEL;
-  return FALSE;
 }
 
 static void
@@ -356,8 +350,12 @@ get_model (GTask   *task,
       llm_call_await_start (task, get_model);
       return;
     }
-  if (is_usable ? self->model == NULL && !self->is_loading && !check_room (self, self->active, &error)
-                : !fail_unusable (self, &error))
+  if (!is_usable)
+    set_unusable (self, &error);
+  else if (self->model == NULL && !self->is_loading)
+    check_room (self, self->active, &error);
+
+  if (error != NULL)
     {
       g_task_return_error (task, error);
     }

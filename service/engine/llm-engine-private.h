@@ -21,7 +21,6 @@ G_BEGIN_DECLS
 /* Calls of one class: that ended with an answer, or were refused because others wait. */
 typedef struct
 {
-  guint64 calls;
   guint64 met;
   guint64 missed;
   guint64 refused;

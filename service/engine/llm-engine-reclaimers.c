@@ -5,7 +5,7 @@
  * weights. */
 
 #include "base/llm-clock.h"
-#include "engine/llm-context-private.h"
+#include "engine/llm-engine-private.h"
 
 /* Who called so lately is likely to call again. */
 #define RECENT_US (60 * G_USEC_PER_SEC)

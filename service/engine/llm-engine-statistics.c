@@ -31,8 +31,8 @@ add_slo (LlmEngine       *self,
   for (guint i = 0; i < LLM_N_SLO_CLASSES; i++)
     {
       const LlmSloCounters *of_class = &self->counters.slo[i];
-      const guint64 values[] = { of_class->calls, of_class->met, of_class->missed,
-                                 of_class->refused };
+      const guint64 values[] = { of_class->met + of_class->missed + of_class->refused,
+                                 of_class->met, of_class->missed, of_class->refused };
 
       for (guint j = 0; j < G_N_ELEMENTS (names); j++)
         {

@@ -200,13 +200,10 @@ llm_engine_get_features (LlmEngine *self)
 {
   /* Optional abilities that the option `require` may name; each system adds its own. */
   static const char *const features[] = {
-    "named-contexts", "pipe-streams", "request-id", "sliding-window", "slo-shares", NULL,
-  };
-  static const char *const with_script[] = {
     "mock", "named-contexts", "pipe-streams", "request-id", "sliding-window", "slo-shares", NULL,
   };
 
-  return self->settings->script != NULL ? with_script : features;
+  return self->settings->script != NULL ? features : features + 1;
 }
 
 /* --- answers without a context --- */
@@ -259,9 +256,10 @@ llm_engine_complete_async (LlmEngine          *self,
                            gpointer            data)
 {
   gboolean is_raw = llm_call_options_get_boolean (options, LLMSVC_OPTION_RAW, FALSE);
-  GVariant *messages = collect_messages (
-    options, llm_call_options_get_variant (options, LLMSVC_OPTION_MESSAGES), is_raw ? NULL : prompt);
-  g_autoptr(GTask) task = llm_call_new (self, caller, messages, options, callback, data);
+  GVariant *earlier = llm_call_options_get_variant (options, LLMSVC_OPTION_MESSAGES);
+  g_autoptr(GTask) task = llm_call_new (self, caller,
+                                        collect_messages (options, earlier, is_raw ? NULL : prompt),
+                                        options, callback, data);
   LlmCall *call = g_task_get_task_data (task);
   GError *error = NULL;
 

@@ -16,6 +16,7 @@
 #include "engine/llm-context-calls.h"
 #include "engine/llm-generation.h"
 #include "engine/llm-settings.h"
+#include "memory/llm-pressure.h"
 #include "model/llm-catalogue.h"
 
 G_BEGIN_DECLS
@@ -152,16 +153,15 @@ typedef struct
 
 void               llm_engine_get_memory            (LlmEngine          *self,
                                                      LlmMemoryFigures   *figures);
-/* Options: LLMSVC_CALL_SET_BUDGET. Gives back what is over the new budget. */
+/* Options: LLMSVC_CALL_SET_BUDGET, `bytes` among them. Gives back what is over the new budget. */
 void               llm_engine_set_budget_async      (LlmEngine          *self,
-                                                     LlmCaller          *caller,
                                                      LlmCallOptions     *options,
                                                      GAsyncReadyCallback callback,
                                                      gpointer            data);
-/* @level: "low", "medium", "critical". Options: LLMSVC_CALL_TRIM. Returns `a{sv}`. */
+/* Options: LLMSVC_CALL_TRIM. Returns `a{sv}`. */
 void               llm_engine_trim_async            (LlmEngine          *self,
                                                      LlmCaller          *caller,
-                                                     const char         *level,
+                                                     LlmPressure         level,
                                                      LlmCallOptions     *options,
                                                      GAsyncReadyCallback callback,
                                                      gpointer            data);

@@ -295,8 +295,10 @@ trim (Fixture    *fixture,
   g_autoptr(GError) error = NULL;
   g_autoptr(GVariant) trimmed = NULL;
   guint64 freed = 0;
+  LlmPressure pressure;
 
-  llm_engine_trim_async (fixture->engine, fixture->caller, level, options, on_result, &result);
+  g_assert_true (llm_pressure_parse_level (level, &pressure));
+  llm_engine_trim_async (fixture->engine, fixture->caller, pressure, options, on_result, &result);
   WAIT_FOR (result != NULL);
   trimmed = g_task_propagate_pointer (G_TASK (result), &error);
   g_assert_no_error (error);
@@ -313,7 +315,7 @@ set_budget (Fixture    *fixture,
   g_autoptr(LlmCallOptions) options = parse_options (text, LLMSVC_CALL_SET_BUDGET);
   g_autoptr(GAsyncResult) result = NULL;
 
-  llm_engine_set_budget_async (fixture->engine, fixture->caller, options, on_result, &result);
+  llm_engine_set_budget_async (fixture->engine, options, on_result, &result);
   WAIT_FOR (result != NULL);
   return g_task_propagate_boolean (G_TASK (result), error);
 }

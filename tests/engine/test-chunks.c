@@ -522,7 +522,8 @@ trim_critical (Fixture *fixture)
   g_autoptr(GError) error = NULL;
   GVariant *trimmed;
 
-  llm_engine_trim_async (fixture->engine, fixture->caller, "critical", options, on_result, &result);
+  llm_engine_trim_async (fixture->engine, fixture->caller, LLM_PRESSURE_CRITICAL, options,
+                         on_result, &result);
   WAIT_FOR (result != NULL);
   trimmed = g_task_propagate_pointer (G_TASK (result), &error);
   g_assert_no_error (error);

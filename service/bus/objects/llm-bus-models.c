@@ -205,7 +205,8 @@ on_started (GObject      *source,
   Exported *exported;
 
   /* what is stored may not be readable while the models are known */
-  if (!g_task_propagate_boolean (G_TASK (result), &error) && g_hash_table_size (self->exported) == 0)
+  if (!g_task_propagate_boolean (G_TASK (result), &error)
+      && g_hash_table_size (self->exported) == 0)
     {
       g_dbus_method_invocation_return_gerror (invocation, error);
       models_unref (self);

@@ -288,7 +288,8 @@ llm_engine_count_tokens_async (LlmEngine          *self,
                                GAsyncReadyCallback callback,
                                gpointer            data)
 {
-  g_autoptr(GTask) task = llm_call_new (self, caller, collect_messages (options, messages, NULL),
+  g_autoptr(GVariant) given = g_variant_ref_sink (messages);
+  g_autoptr(GTask) task = llm_call_new (self, caller, collect_messages (options, given, NULL),
                                         options, callback, data);
   LlmCall *call = g_task_get_task_data (task);
   GError *error = NULL;

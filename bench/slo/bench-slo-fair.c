@@ -252,9 +252,13 @@ static double
 get_statistic (Play       *play,
                const char *key)
 {
-  g_autoptr(GVariant) statistics = llm_engine_get_statistics (play->engine);
+  g_autoptr(GVariant) statistics = NULL;
+  GVariantBuilder builder;
   guint64 value = 0;
 
+  g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
+  llm_engine_add_statistics (play->engine, &builder);
+  statistics = g_variant_ref_sink (g_variant_builder_end (&builder));
   g_variant_lookup (statistics, key, "t", &value);
   return (double) value;
 }

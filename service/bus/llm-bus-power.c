@@ -94,11 +94,10 @@ says_so (LlmBusPower *self,
 static void
 update (LlmBusPower *self)
 {
-  llm_engine_set_on_battery (self->engine, has_owner (self, SOURCE_BATTERY)
-                                             ? says_so (self, SOURCE_BATTERY)
-                                             : self->is_discharging);
-  llm_engine_set_power_saver (self->engine, says_so (self, SOURCE_PROFILE) ||
-                                              says_so (self, SOURCE_OLD_PROFILE));
+  llm_engine_set_power (self->engine,
+                        has_owner (self, SOURCE_BATTERY) ? says_so (self, SOURCE_BATTERY)
+                                                         : self->is_discharging,
+                        says_so (self, SOURCE_PROFILE) || says_so (self, SOURCE_OLD_PROFILE));
 }
 
 static void read_supply (LlmBusPower *self);
@@ -211,7 +210,7 @@ on_suspended (GObject      *object,
   LlmBusPower *self = data;
   g_autoptr(GError) error = NULL;
 
-  if (!llm_engine_suspend_finish (LLM_ENGINE (object), result, &error))
+  if (!g_task_propagate_boolean (G_TASK (result), &error))
     g_message ("Not all was written before the machine sleeps: %s", error->message);
   self->n_suspends--;
   if (self->is_suspending && self->n_suspends == 0)

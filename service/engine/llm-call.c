@@ -2,9 +2,6 @@
 
 #include "engine/llm-call.h"
 
-#include "common/llmsvc-error-private.h"
-#include "engine/llm-generation-private.h"
-
 static void
 call_free (LlmCall *call)
 {
@@ -19,6 +16,7 @@ call_free (LlmCall *call)
   g_clear_pointer (&call->model, llm_model_unref);
   g_clear_pointer (&call->tokens, g_array_unref);
   g_clear_pointer (&call->request, llm_request_unref);
+  g_clear_pointer (&call->turn, llm_turn_free);
   g_clear_pointer (&call->quotas, g_ptr_array_unref);
   g_free (call->raw);
   g_free (call->name);
@@ -78,9 +76,9 @@ llm_call_fail (GTask  *task,
 {
   LlmCall *call = g_task_get_task_data (task);
 
-  if (call->generation != NULL)
+  if (call->failed != NULL)
     {
-      llm_generation_settle (call->generation, NULL, error);
+      call->failed (call, error);
       g_error_free (error);
       return;
     }
@@ -96,13 +94,19 @@ llm_call_end (GTask   *task,
   g_task_return_boolean (task, TRUE);
 }
 
+void
+llm_call_return_count (GTask   *task,
+                       LlmCall *call)
+{
+  llm_call_release (task);
+  g_task_return_int (task, call->n_added);
+}
+
 /* --- steps --- */
 
-/* Takes @error (nullable). An answer may have been given up meanwhile, as the service ends: then it
- * has no further step. */
-static void
-go_on (GTask  *task,
-       GError *error)
+void
+llm_call_go_on (GTask  *task,
+                GError *error)
 {
   LlmCall *call = g_task_get_task_data (task);
 
@@ -124,7 +128,7 @@ on_done (GObject      *source,
   GError *error = NULL;
 
   g_task_propagate_boolean (G_TASK (result), &error);
-  go_on (task, error);
+  llm_call_go_on (task, error);
 }
 
 void
@@ -146,7 +150,7 @@ on_loaded (GObject      *source,
   GError *error = NULL;
 
   llm_context_load_finish (LLM_CONTEXT (source), result, &error);
-  go_on (task, error);
+  llm_call_go_on (task, error);
 }
 
 void
@@ -209,87 +213,4 @@ llm_call_store (GTask         *task,
 
   call->step = step;
   llm_db_run_async (call->engine->db, func, data, destroy, on_done, g_object_ref (task));
-}
-
-void
-llm_call_commit (GTask      *task,
-                 guint       n_turns,
-                 LlmTurn    *turn,
-                 LlmCallStep step)
-{
-  LlmCall *call = g_task_get_task_data (task);
-
-  call->step = step;
-  llm_context_commit (call->context, n_turns, turn, on_done, g_object_ref (task));
-}
-
-/* --- the prompt --- */
-
-/* Whether it goes on to be tokenized. Takes @error (nullable). */
-static gboolean
-check_wanted (GTask  *task,
-              GError *error)
-{
-  LlmCall *call = g_task_get_task_data (task);
-
-  if (error == NULL && call->is_cancelled)
-    error = llmsvc_error_new (LLMSVC_ERROR_CANCELLED, NULL, "The answer was cancelled");
-  if (error == NULL && call->step != NULL)
-    return TRUE;
-  if (call->may_fail)
-    g_clear_error (&error);
-  go_on (task, error);
-  return FALSE;
-}
-
-static void
-on_prepared (GObject      *source,
-             GAsyncResult *result,
-             gpointer      data)
-{
-  g_autoptr(GTask) task = data;
-  LlmCall *call = g_task_get_task_data (task);
-  GError *error = NULL;
-
-  call->tokens = llm_prepare_finish (result, &call->n_system, &error);
-  if (!check_wanted (task, error))
-    return;
-  /* The model may have been unloaded or changed while the text was prepared: these tokens are then
-   * worth nothing. */
-  if (call->engine->model != call->model || call->engine->is_loading)
-    llm_call_tokenize (task, call->step);
-  else
-    call->step (task, call);
-}
-
-static void
-on_model (GObject      *source,
-          GAsyncResult *result,
-          gpointer      data)
-{
-  g_autoptr(GTask) task = data;
-  LlmCall *call = g_task_get_task_data (task);
-  GError *error = NULL;
-  LlmPrepareInput *input;
-
-  call->model = g_task_propagate_pointer (G_TASK (result), &error);
-  if (!check_wanted (task, error))
-    return;
-  input = llm_context_make_input (call->context, call->model,
-                                  call->counts_held ? NULL : call->messages, call->slides);
-  input->raw = g_strdup (call->raw);
-  input->opens_answer = call->generation != NULL;
-  llm_prepare_async (call->model, input, on_prepared, g_object_ref (task));
-}
-
-void
-llm_call_tokenize (GTask      *task,
-                   LlmCallStep step)
-{
-  LlmCall *call = g_task_get_task_data (task);
-
-  call->step = step;
-  g_clear_pointer (&call->model, llm_model_unref);
-  g_clear_pointer (&call->tokens, g_array_unref);
-  llm_engine_await_model (call->engine, on_model, g_object_ref (task));
 }

@@ -3,12 +3,13 @@
 /*
  * A call of a context or of the engine: the data of its GTask, whose source is the context or the
  * engine. It goes on in steps: each function that waits goes on with the next step, or ends the
- * call with the error; none takes the task. For the files with the calls. Main thread.
+ * call with the error; none takes the task. For the engine's files. Main thread.
  */
 
 #pragma once
 
-#include "engine/llm-context-private.h"
+#include "engine/llm-engine-private.h"
+#include "engine/llm-prepare.h"
 
 G_BEGIN_DECLS
 
@@ -24,7 +25,7 @@ struct _LlmCall
   GVariant *messages;       /* (nullable) */
   LlmCallOptions *options;  /* (nullable) */
   LlmPass *pass;            /* (nullable): the call in the quota */
-  LlmContext *context;      /* (nullable): whose call it is, or that it makes: not in the table yet */
+  LlmContext *context;      /* (nullable): whose call it is; or that it makes, not in the table */
   gboolean has_claimed;     /* it */
   guint first;
   guint count;
@@ -38,11 +39,15 @@ struct _LlmCall
   gboolean counts_held;     /* tokenizes what the context holds, without the messages */
   gboolean may_fail;        /* to be tokenized: goes on without tokens */
   guint n_added;            /* tokens */
+  guint n_turns;            /* to keep, */
+  LlmTurn *turn;            /* (nullable): and to add */
+  LlmCallStep then;         /* when that is stored */
   LlmRequest *request;      /* (nullable): prefills them */
 
   /* of an answer */
   LlmSink *sink;            /* (nullable): gets it */
-  LlmGeneration *generation; /* (nullable) (unowned): ends the call */
+  LlmGeneration *generation; /* (nullable) (unowned) */
+  void (*failed) (LlmCall *call, const GError *error); /* (nullable): ends it instead */
   gboolean is_cancelled;
 
   char *name;               /* (nullable): of a context, or the id of a model */
@@ -81,18 +86,25 @@ void   llm_call_store       (GTask              *task,
                              gpointer            data,
                              GDestroyNotify      destroy,
                              LlmCallStep         step);
-/* llm_context_commit() */
+/* Changes the context, which is claimed, durably where it is named: keeps @n_turns of what there is
+ * and adds @turn (nullable). On failure nothing has changed. Takes @turn. */
 void   llm_call_commit      (GTask              *task,
                              guint               n_turns,
                              LlmTurn            *turn,
                              LlmCallStep         step);
 /* Gives back what the call holds: its places in the quota, its context, the name it makes. */
 void   llm_call_release     (GTask              *task);
+/* Goes on with its step, or fails. Takes @error (nullable). An answer may have been given up
+ * meanwhile, as the service ends: then it has no further step. */
+void   llm_call_go_on       (GTask              *task,
+                             GError             *error);
 /* Ends it. Takes @error. */
 void   llm_call_fail        (GTask              *task,
                              GError             *error);
-/* A step: ends it with TRUE. */
+/* Steps that end it, with TRUE or with the number of tokens. */
 void   llm_call_end         (GTask              *task,
+                             LlmCall            *call);
+void   llm_call_return_count (GTask             *task,
                              LlmCall            *call);
 
 /* llm-engine-script.c: gives @request, which is complete but for that, its reply; or the error with
@@ -104,5 +116,34 @@ gboolean llm_engine_script_reply (LlmCall    *call,
  * @sink. */
 void     llm_engine_script_exit  (LlmEngine  *self,
                                   LlmSink    *sink);
+
+/* --- contexts from the inside --- */
+
+/* Says whose memory @request uses. */
+void             llm_context_set_session (LlmContext         *self,
+                                          LlmRequest         *request);
+
+/* Makes sure that the conversation is in memory, and is there in @callback, which must call
+ * llm_context_load_finish(). */
+void             llm_context_load        (LlmContext         *self,
+                                          GAsyncReadyCallback callback,
+                                          gpointer            data);
+gboolean         llm_context_load_finish (LlmContext         *self,
+                                          GAsyncResult       *result,
+                                          GError            **error);
+
+/* Asks a prefill ahead to end; what it has computed stays. */
+void             llm_context_stop_ahead  (LlmContext         *self);
+
+/* Cancels its call, and ends it when that has ended. @reason: static, as for the signal. */
+void             llm_context_leave       (LlmContext         *self,
+                                          const char         *reason);
+
+/* The prompt for @messages (nullable) after what @self (nullable) holds. @counts_system: the tokens
+ * of the system messages that all begins with are counted. */
+LlmPrepareInput *llm_context_make_input  (LlmContext         *self,
+                                          LlmModel           *model,
+                                          GVariant           *messages,
+                                          gboolean            counts_system);
 
 G_END_DECLS

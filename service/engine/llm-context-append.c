@@ -56,7 +56,7 @@ on_read_in (LlmRequest             *request,
   if (result->finish == LLM_FINISH_FAILED)
     llm_call_fail (task, g_error_copy (result->error));
   else if (result->finish == LLM_FINISH_STOP)
-    commit (task, call, llm_call_end);
+    commit (task, call, llm_call_return_count);
   else
     llm_call_fail (task, llmsvc_error_new (result->finish == LLM_FINISH_DEADLINE
                                              ? LLMSVC_ERROR_DEADLINE_EXCEEDED
@@ -86,7 +86,7 @@ read_ahead (GTask   *task,
   /* there is no model to prefill with; the text is rendered anew in time */
   if (call->engine->model != call->model || call->engine->is_loading || self->is_closed)
     {
-      llm_call_end (task, call);
+      llm_call_return_count (task, call);
       return;
     }
   call->request->on_done = on_read_ahead;
@@ -94,7 +94,7 @@ read_ahead (GTask   *task,
   self->ahead = g_steal_pointer (&call->request);
   call->has_claimed = FALSE;
   llm_engine_submit (call->engine, self->ahead);
-  llm_call_end (task, call);
+  llm_call_return_count (task, call);
 }
 
 static LlmRequest *
@@ -176,7 +176,7 @@ append (GTask   *task,
     {
       /* it is there already: the first call began to prefill it ahead */
       call->n_added = turn->n_tokens;
-      llm_call_end (task, call);
+      llm_call_return_count (task, call);
     }
   else
     {
@@ -199,14 +199,4 @@ llm_context_append_async (LlmContext         *self,
   else
     g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
                              "No message was given");
-}
-
-gboolean
-llm_context_append_finish (LlmContext   *self,
-                           GAsyncResult *result,
-                           guint        *tokens,
-                           GError      **error)
-{
-  *tokens = ((LlmCall *) g_task_get_task_data (G_TASK (result)))->n_added;
-  return g_task_propagate_boolean (G_TASK (result), error);
 }

@@ -77,14 +77,6 @@ llm_context_generate_async (LlmContext         *self,
   llm_call_begin (task, generate);
 }
 
-LlmGeneration *
-llm_context_generate_finish (LlmContext   *self,
-                             GAsyncResult *result,
-                             GError      **error)
-{
-  return g_task_propagate_pointer (G_TASK (result), error);
-}
-
 /* --- messages --- */
 
 static void
@@ -178,14 +170,6 @@ llm_context_get_memory_async (LlmContext         *self,
 {
   llm_executor_ask_memory (self->engine->executor, self->session, self->id, return_memory,
                            g_task_new (self, NULL, callback, data));
-}
-
-LlmContextMemory *
-llm_context_get_memory_finish (LlmContext   *self,
-                               GAsyncResult *result,
-                               GError      **error)
-{
-  return g_task_propagate_pointer (G_TASK (result), error);
 }
 
 /* --- the end --- */

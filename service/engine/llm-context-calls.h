@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * What callers do with a context. Main thread; calls that need the model
- * or the disk are asynchronous. A turn is a transaction: it is there as a whole
+ * What callers do with a context. Main thread; calls that need the model or the disk are
+ * asynchronous: their result is that of a GTask. A turn is a transaction: it is there as a whole
  * once it was committed, or the context is as before.
  */
 
@@ -32,22 +32,13 @@ void              llm_context_generate_async     (LlmContext         *self,
                                                   LlmSink            *sink,
                                                   GAsyncReadyCallback callback,
                                                   gpointer            data);
-/* (transfer full) */
-LlmGeneration    *llm_context_generate_finish    (LlmContext         *self,
-                                                  GAsyncResult       *result,
-                                                  GError            **error);
-
-/* Options: LLMSVC_CALL_APPEND. Returns the tokens added. */
+/* Options: LLMSVC_CALL_APPEND. Returns the number of tokens added. */
 void              llm_context_append_async       (LlmContext         *self,
                                                   LlmCaller          *caller,
                                                   GVariant           *messages,
                                                   LlmCallOptions     *options,
                                                   GAsyncReadyCallback callback,
                                                   gpointer            data);
-gboolean          llm_context_append_finish      (LlmContext         *self,
-                                                  GAsyncResult       *result,
-                                                  guint              *tokens,
-                                                  GError            **error);
 
 /* Returns `a(ssa{sv})`; @count 0 for as many as fit into one reply. */
 void              llm_context_get_messages_async (LlmContext         *self,
@@ -77,13 +68,9 @@ void              llm_context_close_async        (LlmContext         *self,
 
 /* --- where its memory is --- */
 
-/* Answers while a call runs, too, and without loading the model. */
+/* Returns an LlmContextMemory: while a call runs, too, and without loading the model. */
 void              llm_context_get_memory_async   (LlmContext         *self,
                                                   GAsyncReadyCallback callback,
                                                   gpointer            data);
-/* (transfer full) */
-LlmContextMemory *llm_context_get_memory_finish  (LlmContext         *self,
-                                                  GAsyncResult       *result,
-                                                  GError            **error);
 
 G_END_DECLS

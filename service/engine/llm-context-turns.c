@@ -6,7 +6,7 @@
 
 #include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
-#include "engine/llm-context-private.h"
+#include "engine/llm-call.h"
 
 void
 llm_context_set_session (LlmContext *self,
@@ -100,87 +100,7 @@ llm_context_load_finish (LlmContext   *self,
   return g_task_propagate_boolean (G_TASK (result), error);
 }
 
-/* --- changing it --- */
-
-typedef struct
-{
-  guint n_turns;
-  LlmTurn *turn;    /* (nullable) (owned) */
-} Commit;
-
-static void
-commit_free (Commit *commit)
-{
-  g_clear_pointer (&commit->turn, llm_turn_free);
-  g_free (commit);
-}
-
-static void
-apply_commit (LlmContext *self,
-              Commit     *commit)
-{
-  guint n_now = llm_conversation_get_n_turns (self->conversation);
-
-  llm_conversation_rollback (self->conversation, n_now - commit->n_turns);
-  if (commit->turn != NULL)
-    llm_conversation_add_turn (self->conversation, g_steal_pointer (&commit->turn));
-  llm_context_count (self);
-  self->revision++;
-  self->used = llm_clock_wall_s ();
-  llm_engine_count_later (self->engine, self);
-}
-
-static void
-on_stored (GObject      *source,
-           GAsyncResult *result,
-           gpointer      data)
-{
-  g_autoptr(GTask) task = data;
-  GError *error = NULL;
-
-  if (!llm_db_run_finish (result, NULL, &error))
-    {
-      g_task_return_error (task, error);
-      return;
-    }
-  apply_commit (g_task_get_source_object (task), g_task_get_task_data (task));
-  g_task_return_boolean (task, TRUE);
-}
-
-void
-llm_context_commit (LlmContext         *self,
-                    guint               n_turns,
-                    LlmTurn            *turn,
-                    GAsyncReadyCallback callback,
-                    gpointer            data)
-{
-  GTask *task = g_task_new (self, NULL, callback, data);
-  Commit *commit = g_new (Commit, 1);
-  guint dropped = llm_conversation_take_dropped (self->conversation);
-
-  g_assert (self->is_busy);
-  *commit = (Commit) { n_turns, turn };
-  g_task_set_task_data (task, commit, (GDestroyNotify) commit_free);
-
-  if (llm_context_is_named (self))
-    {
-      LlmStoredChange *change = llm_stored_change_new (self->id);
-
-      change->revision = self->revision + 1;
-      change->used = llm_clock_wall_s ();
-      change->n_turns = n_turns;
-      change->dropped = turn != NULL && turn->is_whole ? 0 : dropped;
-      change->turn = turn;
-      llm_db_run_async (self->engine->db, llm_store_change, change,
-                        (GDestroyNotify) llm_stored_change_free, on_stored, task);
-    }
-  else
-    {
-      apply_commit (self, commit);
-      g_task_return_boolean (task, TRUE);
-      g_object_unref (task);
-    }
-}
+/* --- its prompt --- */
 
 LlmPrepareInput *
 llm_context_make_input (LlmContext *self,
@@ -223,7 +143,8 @@ llm_context_make_input (LlmContext *self,
   input->counts_system = counts_system;
   input->n_system = input->n_settled;
   while (input->n_settled == first && input->n_system < input->messages->len
-         && g_str_equal (g_array_index (input->messages, LlmMessage, input->n_system).role, "system"))
+         && g_str_equal (g_array_index (input->messages, LlmMessage, input->n_system).role,
+                         "system"))
     input->n_system++;
   return input;
 }

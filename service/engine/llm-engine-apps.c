@@ -4,7 +4,7 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
-#include "engine/llm-context-private.h"
+#include "engine/llm-engine-private.h"
 
 /* Applications to remember of which there is nothing but what they once did. */
 #define MAX_UNNEEDED_APPS 64
@@ -118,65 +118,4 @@ llm_engine_sum_contexts (LlmEngine     *self,
       app->memory += context->session_bytes;
       app->disk += llm_context_is_named (context) ? llm_context_get_bytes (context) : 0;
     }
-}
-
-/* Of one that has not called since the start, only what it left is known. */
-static const char *
-describe_kind (const LlmAppAccount *app)
-{
-  if (app->is_seen)
-    return llm_caller_kind_to_string (app->kind);
-  return *app->app->id != '\0' ? "" : llm_caller_kind_to_string (LLM_CALLER_HOST);
-}
-
-static GVariant *
-describe_app (LlmEngine     *self,
-              LlmAppAccount *app)
-{
-  const LlmUserSums sums = llm_engine_sum_user (self, app->app->uid);
-  GVariantDict dict;
-
-  g_variant_dict_init (&dict, NULL);
-  g_variant_dict_insert (&dict, "app-id", "s", app->app->id);
-  g_variant_dict_insert (&dict, "uid", "u", app->app->uid);
-  g_variant_dict_insert (&dict, "kind", "s", describe_kind (app));
-  g_variant_dict_insert (&dict, "contexts", "u", app->n_contexts);
-  g_variant_dict_insert (&dict, "calls", "u", app->n_calls);
-  g_variant_dict_insert (&dict, "tokens", "t", app->tokens);
-  g_variant_dict_insert (&dict, "memory", "t", app->memory);
-  g_variant_dict_insert (&dict, "disk", "t", app->disk);
-  g_variant_dict_insert (&dict, "requests", "t", app->n_requests);
-  g_variant_dict_insert (&dict, "last-used", "t", (guint64) app->last_used);
-  g_variant_dict_insert (&dict, "named", "u", sums.named);
-  g_variant_dict_insert (&dict, "apps", "u", sums.apps);
-  g_variant_dict_insert (&dict, "queue", "u", sums.queue);
-  for (guint i = 0; i < LLM_N_QUOTAS; i++)
-    {
-      double quota = llm_engine_get_quota (self, app, i);
-      char type = llm_quotas[i].type;
-
-      g_variant_dict_insert_value (&dict, llm_quotas[i].listed,
-                                   type == 'd'   ? g_variant_new_double (quota)
-                                   : type == 'u' ? g_variant_new_uint32 ((guint) quota)
-                                                 : g_variant_new_uint64 ((guint64) quota));
-    }
-  return g_variant_dict_end (&dict);
-}
-
-GVariant *
-llm_engine_list_apps (LlmEngine *self,
-                      guint32    uid,
-                      gboolean   all_users)
-{
-  GVariantBuilder builder;
-  GHashTableIter iter;
-  LlmAppAccount *app;
-
-  llm_engine_sum_contexts (self, NULL);
-  g_variant_builder_init (&builder, G_VARIANT_TYPE ("aa{sv}"));
-  g_hash_table_iter_init (&iter, self->apps);
-  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &app))
-    if (all_users || app->app->uid == uid)
-      g_variant_builder_add_value (&builder, describe_app (self, app));
-  return g_variant_ref_sink (g_variant_builder_end (&builder));
 }

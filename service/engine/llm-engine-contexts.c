@@ -298,35 +298,7 @@ llm_engine_open_context_async (LlmEngine          *self,
   llm_call_await_start (task, open_or_make);
 }
 
-/* --- list and look up --- */
-
-static void
-list (GTask   *task,
-      LlmCall *call)
-{
-  g_task_return_pointer (task,
-                         llm_engine_get_contexts (call->engine, call->caller),
-                         (GDestroyNotify) g_ptr_array_unref);
-}
-
-void
-llm_engine_list_contexts_async (LlmEngine          *self,
-                                LlmCaller          *caller,
-                                GAsyncReadyCallback callback,
-                                gpointer            data)
-{
-  g_autoptr(GTask) task = llm_call_new (self, caller, NULL, NULL, callback, data);
-
-  llm_call_await_start (task, list);
-}
-
-GPtrArray *
-llm_engine_list_contexts_finish (LlmEngine    *self,
-                                 GAsyncResult *result,
-                                 GError      **error)
-{
-  return g_task_propagate_pointer (G_TASK (result), error);
-}
+/* --- look up --- */
 
 LlmContext *
 llm_engine_lookup_context (LlmEngine  *self,

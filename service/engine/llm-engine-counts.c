@@ -5,7 +5,7 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
-#include "engine/llm-context-private.h"
+#include "engine/llm-call.h"
 
 typedef struct
 {

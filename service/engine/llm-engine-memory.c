@@ -99,33 +99,23 @@ on_trimmed (const LlmReclaimResult *result,
 void
 llm_engine_trim_async (LlmEngine          *self,
                        LlmCaller          *caller,
-                       const char         *level_name,
+                       LlmPressure         level,
                        LlmCallOptions     *options,
                        GAsyncReadyCallback callback,
                        gpointer            data)
 {
-  GTask *task = g_task_new (self, NULL, callback, data);
   guint64 deadline_ms = llm_call_options_get_uint (options, LLMSVC_OPTION_DEADLINE_MS, 0);
-  LlmReclaimRequest request = { 0 };
-  LlmPressure level;
+  LlmReclaimRequest request = {
+    .level = level,
+    .target = llm_call_options_get_uint (options, LLMSVC_OPTION_TARGET_BYTES, 0),
+    .deadline_us = deadline_ms > 0 ? llm_clock_now_us () + (gint64) deadline_ms * 1000 : 0,
+    .patience_us = level == LLM_PRESSURE_CRITICAL ? CRITICAL_PATIENCE_US : 0,
+  };
 
-  if (!llm_pressure_parse_level (level_name, &level))
-    {
-      g_task_return_error (task, llmsvc_error_new (LLMSVC_ERROR_INVALID_ARGUMENT, NULL,
-                                                   "There is no level “%s”; the levels are low, "
-                                                   "medium and critical", level_name));
-      g_object_unref (task);
-      return;
-    }
   if (llm_call_options_get_boolean (options, LLMSVC_OPTION_HOLD, FALSE))
     g_hash_table_insert (self->holds, g_strdup (caller->connection), GUINT_TO_POINTER (level));
-  request.level = level;
-  request.target = llm_call_options_get_uint (options, LLMSVC_OPTION_TARGET_BYTES, 0);
-  if (deadline_ms > 0)
-    request.deadline_us = llm_clock_now_us () + (gint64) deadline_ms * 1000;
-  if (level == LLM_PRESSURE_CRITICAL)
-    request.patience_us = CRITICAL_PATIENCE_US;
-  llm_governor_reclaim (self->governor, &request, on_trimmed, task);
+  llm_governor_reclaim (self->governor, &request, on_trimmed,
+                        g_task_new (self, NULL, callback, data));
 }
 
 /* --- the budget --- */
@@ -151,40 +141,29 @@ on_trimmed_to_budget (const LlmReclaimResult *result,
 
 void
 llm_engine_set_budget_async (LlmEngine          *self,
-                             LlmCaller          *caller,
                              LlmCallOptions     *options,
                              GAsyncReadyCallback callback,
                              gpointer            data)
 {
-  GTask *task = g_task_new (self, NULL, callback, data);
-  const char *app_id = llm_call_options_get_string (options, LLMSVC_OPTION_APP_ID, NULL);
-  guint64 bytes = llm_call_options_get_uint (options, LLMSVC_OPTION_BYTES, 0);
+  g_autoptr(GTask) task = g_task_new (self, NULL, callback, data);
   guint64 held = llm_ledger_get_total (self->ledger);
+  LlmReclaimRequest request = { .level = LLM_PRESSURE_CRITICAL };
+  guint64 budget;
 
-  if (!llm_call_options_has (options, LLMSVC_OPTION_BYTES) || app_id != NULL)
+  if (llm_call_options_has (options, LLMSVC_OPTION_APP_ID))
     {
-      if (app_id != NULL)
-        g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
-                                 "app-id: this service shares its memory evenly; "
-                                 "set the budget of all");
-      else
-        g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                                 "bytes: the option is missing; 0 lets the service decide");
-      g_object_unref (task);
+      g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_UNSUPPORTED,
+                               "app-id: this service shares its memory evenly; "
+                               "set the budget of all");
       return;
     }
-  apply_budget (self, bytes);
-  bytes = llm_ledger_get_budget (self->ledger);
-  if (bytes == 0 || held <= bytes)
-    {
-      g_task_return_boolean (task, TRUE);
-      g_object_unref (task);
-      return;
-    }
-  llm_governor_reclaim (self->governor,
-                        &(LlmReclaimRequest) { .level = LLM_PRESSURE_CRITICAL,
-                                               .target = held - bytes },
-                        on_trimmed_to_budget, task);
+  apply_budget (self, llm_call_options_get_uint (options, LLMSVC_OPTION_BYTES, 0));
+  budget = llm_ledger_get_budget (self->ledger);
+  request.target = budget > 0 && held > budget ? held - budget : 0;
+  if (request.target > 0)
+    llm_governor_reclaim (self->governor, &request, on_trimmed_to_budget, g_steal_pointer (&task));
+  else
+    g_task_return_boolean (task, TRUE);
 }
 
 /* --- once a second --- */
@@ -233,45 +212,6 @@ look_at_memory (gpointer data)
     {
       self->told = figures;
       g_signal_emit_by_name (self, "memory-changed");
-    }
-}
-
-void
-llm_engine_add_memory_statistics (LlmEngine       *self,
-                                  GVariantBuilder *builder)
-{
-  const GPtrArray *reclaimers = llm_ledger_get_reclaimers (self->ledger);
-  const LlmGovernorState *state = llm_governor_get_state (self->governor);
-  const LlmMemoryReading *reading = &state->reading;
-  gint64 since_cut_us = state->cut_us > 0 ? llm_clock_now_us () - state->cut_us : 0;
-  const LlmFigure entries[] = {
-    { "pressure-level", state->action.level },
-    { "budget-now-bytes", state->action.budget },
-    { "budget-allowed-bytes", state->allowed },
-    { "cut-bytes",
-      state->allowed > state->action.budget ? state->allowed - state->action.budget : 0 },
-    { "cuts", state->n_cuts },
-    { "since-cut-ms", (guint64) since_cut_us / 1000 },
-    { "regrown-bytes", state->regrown },
-    { "own-trims", state->n_reclaims },
-    { "held-anonymous-bytes", llm_ledger_get_anonymous (self->ledger) },
-    { "held-backed-bytes", llm_ledger_get (self->ledger, LLM_LEDGER_BACKED) },
-    { "used-backed-bytes", llm_ledger_get_used_backed (self->ledger) },
-    { "keep-backed-bytes",
-      MIN (state->action.keep_backed, llm_ledger_get_used_backed (self->ledger)) },
-    { "group-limit-bytes", reading->group.limit },
-    { "group-usage-bytes", reading->group.usage },
-    { "machine-available-bytes", reading->available },
-    { "stall-ms", reading->stalled_us / 1000 },
-  };
-
-  llm_engine_add_figures (builder, entries, G_N_ELEMENTS (entries));
-  for (guint i = 0; i < reclaimers->len; i++)
-    {
-      const LlmReclaimer *reclaimer = g_ptr_array_index (reclaimers, i);
-      g_autofree char *key = g_strdup_printf ("given-%s-bytes", reclaimer->name);
-
-      llm_engine_add_figures (builder, &(LlmFigure) { key, reclaimer->reclaimed }, 1);
     }
 }
 

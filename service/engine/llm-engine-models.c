@@ -11,9 +11,6 @@
 #include "common/llmsvc-error-private.h"
 #include "weights/llm-repacked-cache.h"
 
-/* How long a phase of a script that should end waits for a load that runs. */
-#define LOAD_WAIT_MS 1
-
 /* --- the catalogue --- */
 
 static void
@@ -166,13 +163,12 @@ llm_engine_get_models (LlmEngine *self)
 
 /* --- loading --- */
 
+/* The thread that loads reads the settings, which do not change, and counts in the ledger. */
+
 typedef struct
 {
   LlmModelInfo *info;      /* (owned) */
   GTask *select;           /* (nullable) (owned): the call of SelectModel to answer */
-  LlmLedger *ledger;       /* (owned) */
-  LlmRepackedCache *cache; /* (nullable) (owned): NULL for weights as the file has them */
-  guint n_threads;
   LlmModel *model;         /* (nullable) (owned) */
   LlmWeights *weights;     /* (nullable) (owned) */
 } Load;
@@ -182,8 +178,6 @@ load_free (Load *load)
 {
   llm_model_info_unref (load->info);
   g_clear_object (&load->select);
-  llm_ledger_unref (load->ledger);
-  g_clear_pointer (&load->cache, llm_repacked_cache_free);
   g_clear_pointer (&load->model, llm_model_unref);
   g_clear_pointer (&load->weights, llm_weights_free);
   g_free (load);
@@ -195,7 +189,12 @@ run_load (GTask        *task,
           gpointer      data,
           GCancellable *cancellable)
 {
+  LlmEngine *self = source;
+  const LlmSettings *settings = self->settings;
   Load *load = data;
+  g_autoptr(LlmRepackedCache) cache =
+    llm_repacked_cache_new (settings->cache_folder, settings->shares_cache,
+                            settings->system_cache_folder, settings->cache_limit);
   GError *error = NULL;
 
   load->model = llm_model_info_open (load->info, &error);
@@ -205,11 +204,10 @@ run_load (GTask        *task,
       LlmGguf *gguf = llm_model_get_gguf (load->model);
       const LlmHparams *hparams = llm_model_get_hparams (load->model);
 
-      if (load->cache != NULL)
-        load->weights = llm_weights_new_repacked (gguf, hparams, load->cache, load->n_threads,
-                                                  load->ledger, &error);
-      else
-        load->weights = llm_weights_new_mapped (gguf, hparams, load->ledger, &error);
+      load->weights = settings->is_exact
+                        ? llm_weights_new_mapped (gguf, hparams, self->ledger, &error)
+                        : llm_weights_new_repacked (gguf, hparams, cache, settings->n_threads,
+                                                    self->ledger, &error);
     }
   if (load->weights != NULL)
     g_task_return_boolean (task, TRUE);
@@ -291,12 +289,6 @@ begin_load (LlmEngine    *self,
 
   load->info = llm_model_info_ref (info);
   load->select = select != NULL ? g_object_ref (select) : NULL;
-  load->ledger = llm_ledger_ref (self->ledger);
-  load->n_threads = self->settings->n_threads;
-  if (!self->settings->is_exact)
-    load->cache =
-      llm_repacked_cache_new (self->settings->cache_folder, self->settings->shares_cache,
-                              self->settings->system_cache_folder, self->settings->cache_limit);
   g_task_set_task_data (task, load, (GDestroyNotify) load_free);
   self->is_loading = TRUE;
   llm_engine_update_availability (self);
@@ -323,59 +315,57 @@ ignore_freed (guint64  freed,
 {
 }
 
+/* What is wrong with the model in use. */
 static void
-on_started_for_model (GObject      *source,
-                      GAsyncResult *result,
-                      gpointer      data)
+set_unusable (LlmEngine *self,
+              GError   **error)
 {
-  LlmEngine *self = (LlmEngine *) source;
-  GTask *task = data;
+  *error = self->active != NULL
+             ? g_error_copy (self->active->error)
+             : g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_NO_MODEL, self->reason);
+  /* "not found" is kept for what a caller names */
+  if (g_error_matches (*error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND))
+    (*error)->code = LLMSVC_ERROR_NO_MODEL;
+}
+
+static void
+get_model (GTask   *task,
+           LlmCall *call)
+{
+  LlmEngine *self = call->engine;
+  gboolean is_usable = self->active != NULL && self->active->error == NULL;
   GError *error = NULL;
 
-  llm_engine_await_start_finish (result, &error);
-  if (error == NULL && self->is_suspect && self->n_requests_running == 0 && !self->is_loading)
+  if (self->is_suspect && self->n_requests_running == 0 && !self->is_loading)
     {
       self->is_suspect = FALSE;
       llm_engine_unload (self, ignore_freed, NULL);
     }
-  if (error == NULL && (self->active == NULL || self->active->error != NULL) &&
-      g_task_get_task_data (task) == NULL)
+  if (!is_usable && !call->has_looked)
     {
       /* Somebody may have put a model there meanwhile: looks again, once. */
-      g_task_set_task_data (task, self, NULL);
+      call->has_looked = TRUE;
       if (self->has_catalogue)
         llm_engine_models_start (self);
-      llm_engine_await_start (self, on_started_for_model, task);
+      llm_call_await_start (task, get_model);
       return;
     }
-  if (error == NULL && self->active == NULL)
-    {
-      error = g_error_copy (self->reason);
-      error->code = LLMSVC_ERROR_NO_MODEL;
-    }
-  else if (error == NULL && self->active->error != NULL)
-    {
-      error = g_error_copy (self->active->error);
-      /* "not found" is kept for what a caller names */
-      if (g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND))
-        error->code = LLMSVC_ERROR_NO_MODEL;
-    }
-  else if (error == NULL && self->model == NULL && !self->is_loading)
+  if (!is_usable)
+    set_unusable (self, &error);
+  else if (self->model == NULL && !self->is_loading)
     check_room (self, self->active, &error);
 
   if (error != NULL)
     {
       g_task_return_error (task, error);
-      g_object_unref (task);
     }
   else if (self->model != NULL && !self->is_loading)
     {
       g_task_return_pointer (task, llm_model_ref (self->model), (GDestroyNotify) llm_model_unref);
-      g_object_unref (task);
     }
   else
     {
-      g_queue_push_tail (&self->waiting_model, task);
+      g_queue_push_tail (&self->waiting_model, g_object_ref (task));
       if (!self->is_loading)
         begin_load (self, self->active, NULL);
     }
@@ -386,7 +376,9 @@ llm_engine_await_model (LlmEngine          *self,
                         GAsyncReadyCallback callback,
                         gpointer            data)
 {
-  llm_engine_await_start (self, on_started_for_model, g_task_new (self, NULL, callback, data));
+  g_autoptr(GTask) task = llm_call_new (self, NULL, NULL, NULL, callback, data);
+
+  llm_call_await_start (task, get_model);
 }
 
 void
@@ -493,51 +485,4 @@ llm_engine_unload (LlmEngine     *self,
   g_clear_pointer (&self->model, llm_model_unref);
   self->counters.model_unloads++;
   llm_executor_set_model (self->executor, 0, NULL, NULL, done, data);
-}
-
-/* --- availability as a script says --- */
-
-static void begin_phase (LlmEngine *self);
-
-static gboolean
-on_phase_over (gpointer data)
-{
-  LlmEngine *self = data;
-
-  self->phase_timer = 0;
-  if (self->is_loading)
-    {
-      self->phase_timer = g_timeout_add (LOAD_WAIT_MS, on_phase_over, self);
-      return G_SOURCE_REMOVE;
-    }
-  self->phase++;
-  begin_phase (self);
-  llm_engine_models_start (self);
-  return G_SOURCE_REMOVE;
-}
-
-static void
-begin_phase (LlmEngine *self)
-{
-  const LlmScriptPhase *phase = llm_script_get_phase (self->settings->script, self->phase);
-
-  if (phase->for_ms > 0)
-    self->phase_timer = g_timeout_add (phase->for_ms, on_phase_over, self);
-}
-
-void
-llm_engine_script_start (LlmEngine *self)
-{
-  if (self->settings->script == NULL)
-    return;
-  self->mock = llm_script_make_model (self->settings->script);
-  g_message ("Answers come from the script %s, not from a model",
-             llm_script_get_path (self->settings->script));
-  begin_phase (self);
-}
-
-void
-llm_engine_script_stop (LlmEngine *self)
-{
-  g_clear_handle_id (&self->phase_timer, g_source_remove);
 }

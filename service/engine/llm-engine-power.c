@@ -34,12 +34,16 @@ on_waited (gpointer data)
   return G_SOURCE_REMOVE;
 }
 
-/* The more careful of what the settings say about the states that hold. */
-static void
-update_pace (LlmEngine *self)
+/* The pace is the more careful of what the settings say about the states that hold. */
+void
+llm_engine_set_power (LlmEngine *self,
+                      gboolean   is_on_battery,
+                      gboolean   saves)
 {
   LlmPace pace = LLM_PACE_RUN;
 
+  self->power.is_on_battery = is_on_battery;
+  self->power.saves = saves;
   if (self->power.is_on_battery)
     pace = MAX (pace, (LlmPace) self->settings->pace_on_battery);
   if (self->power.saves)
@@ -59,40 +63,6 @@ update_pace (LlmEngine *self)
       self->power.timer = g_timeout_add_seconds (self->settings->longest_wait_s, on_waited, self);
     }
   set_pace (self, pace);
-}
-
-void
-llm_engine_set_on_battery (LlmEngine *self,
-                           gboolean   is_on_battery)
-{
-  g_return_if_fail (LLM_IS_ENGINE (self));
-
-  self->power.is_on_battery = is_on_battery;
-  update_pace (self);
-}
-
-void
-llm_engine_set_power_saver (LlmEngine *self,
-                            gboolean   saves)
-{
-  g_return_if_fail (LLM_IS_ENGINE (self));
-
-  self->power.saves = saves;
-  update_pace (self);
-}
-
-void
-llm_engine_add_power_statistics (LlmEngine       *self,
-                                 GVariantBuilder *builder)
-{
-  const LlmFigure entries[] = {
-    { "on-battery", self->power.is_on_battery },
-    { "power-saver", self->power.saves },
-    { "background-pace", self->power.pace },
-    { "suspends", self->power.suspends },
-  };
-
-  llm_engine_add_figures (builder, entries, G_N_ELEMENTS (entries));
 }
 
 /* --- suspend --- */
@@ -125,26 +95,14 @@ llm_engine_suspend_async (LlmEngine          *self,
                           GAsyncReadyCallback callback,
                           gpointer            data)
 {
-  g_return_if_fail (LLM_IS_ENGINE (self));
-
   g_info ("The machine is about to sleep: calls stand still");
   self->power.suspends++;
   llm_executor_suspend (self->executor, on_held, g_task_new (self, NULL, callback, data));
 }
 
-gboolean
-llm_engine_suspend_finish (LlmEngine    *self,
-                           GAsyncResult *result,
-                           GError      **error)
-{
-  return g_task_propagate_boolean (G_TASK (result), error);
-}
-
 void
 llm_engine_resume (LlmEngine *self)
 {
-  g_return_if_fail (LLM_IS_ENGINE (self));
-
   g_info ("The machine is awake: calls go on");
   llm_executor_resume (self->executor);
 }

@@ -21,7 +21,6 @@ G_BEGIN_DECLS
 /* Calls of one class: that ended with an answer, or were refused because others wait. */
 typedef struct
 {
-  guint64 calls;
   guint64 met;
   guint64 missed;
   guint64 refused;
@@ -34,13 +33,6 @@ typedef struct
   guint64 heap_bytes;
   guint64 resident_bytes;
 } LlmProcessFigures;
-
-/* One of the statistics. */
-typedef struct
-{
-  const char *key;
-  guint64 value;
-} LlmFigure;
 
 /* Counters since the start. */
 typedef struct
@@ -59,6 +51,24 @@ typedef struct
   guint64 trims;
   guint64 trimmed_bytes;
 } LlmEngineCounters;
+
+/* What the engine can give back. */
+typedef enum
+{
+  LLM_ENGINE_SCRATCH,           /* of the forward pass */
+  LLM_ENGINE_KV,                /* context memory that no call uses */
+  LLM_ENGINE_TEXT,              /* that the database also has */
+  LLM_ENGINE_CALLS,             /* context memory of running calls */
+  LLM_ENGINE_PAGES,             /* weights that stay usable */
+  LLM_ENGINE_WEIGHTS,           /* with the model */
+  LLM_N_ENGINE_HOLDERS,
+} LlmEngineHolderKind;
+
+typedef struct
+{
+  LlmEngine *engine;            /* (unowned) */
+  LlmEngineHolderKind kind;
+} LlmEngineHolder;
 
 struct _LlmEngine
 {
@@ -93,7 +103,6 @@ struct _LlmEngine
   GError *reason;               /* (nullable): of the availability */
   LlmModel *model;              /* (nullable): loaded */
   gboolean is_loading;
-  gboolean is_unloading;
   GError *load_error;           /* (nullable): the last load's */
   GQueue waiting_model;         /* (element-type GTask) (owned) */
   gboolean is_suspect;          /* its file changed under us: open it anew */
@@ -117,6 +126,7 @@ struct _LlmEngine
 
   /* memory */
   guint64 budget;               /* as set; 0: the service decides */
+  LlmEngineHolder holders[LLM_N_ENGINE_HOLDERS]; /* of memory, as reclaimers */
   GHashTable *holds;            /* (element-type utf8 guint): connection → level of a trim with
                                  * hold */
   LlmGovernor *governor;
@@ -157,10 +167,6 @@ LlmContext    *llm_engine_new_context           (LlmEngine            *self,
                                                  LlmApp               *app,
                                                  const char           *id);
 LlmExecutorFigures llm_engine_get_figures       (LlmEngine            *self);
-/* Adds statistics. */
-void           llm_engine_add_figures           (GVariantBuilder      *builder,
-                                                 const LlmFigure      *figures,
-                                                 gsize                 n);
 
 /* llm-engine-store.c */
 void           llm_engine_store_start           (LlmEngine            *self);
@@ -189,10 +195,9 @@ void           llm_engine_count_later           (LlmEngine            *self,
                                                  LlmContext           *context);
 void           llm_engine_count_all             (LlmEngine            *self);
 
-/* llm-engine-models.c: a script replies instead of a model */
+/* llm-engine-script.c: a script replies instead of a model */
 void           llm_engine_script_start          (LlmEngine            *self);
 void           llm_engine_script_stop           (LlmEngine            *self);
-/* llm-engine-script.c */
 /* (element-type LlmModelInfo) (transfer full) (nullable): NULL while the script says that models
  * are being looked for. */
 GPtrArray     *llm_engine_script_list_models    (LlmEngine            *self);
@@ -200,14 +205,8 @@ GPtrArray     *llm_engine_script_list_models    (LlmEngine            *self);
 /* llm-engine-memory.c */
 /* Once the executor is there. */
 void           llm_engine_memory_make           (LlmEngine            *self);
-void           llm_engine_add_memory_statistics (LlmEngine            *self,
-                                                 GVariantBuilder      *builder);
 /* After a request ended: reclaims again what a held trim took. */
 void           llm_engine_memory_request_ended  (LlmEngine            *self);
-
-/* llm-engine-power.c */
-void           llm_engine_add_power_statistics  (LlmEngine            *self,
-                                                 GVariantBuilder      *builder);
 
 /* llm-engine-reclaimers.c */
 void           llm_engine_add_reclaimers        (LlmEngine            *self);

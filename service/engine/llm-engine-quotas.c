@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Quotas: how much applications may, as configured and as people set them. */
+/* Quotas: how much applications may. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
 #include "base/llm-fail.h"
-#include "engine/llm-call.h"
+#include "engine/llm-engine-private.h"
 
 #include <math.h>
 
@@ -281,74 +281,4 @@ llm_engine_admit_tokens (LlmEngine *self,
                      "This application's contexts take %ju bytes on disk and may take %ju; close "
                      "some", app->disk, disk_limit);
   return TRUE;
-}
-
-/* --- setting them --- */
-
-/* All or none. */
-static gboolean
-store_quotas (sqlite3 *db,
-              gpointer data,
-              GError **error)
-{
-  const GPtrArray *quotas = data;
-
-  for (guint i = 0; i < quotas->len; i++)
-    if (!llm_store_set_quota (db, g_ptr_array_index (quotas, i), error))
-      return FALSE;
-  return TRUE;
-}
-
-/* What could not be stored is not in force either. */
-static void
-take_stored (GTask   *task,
-             LlmCall *call)
-{
-  llm_engine_take_quotas (call->engine, call->quotas);
-  llm_call_end (task, call);
-}
-
-static void
-set_quotas (GTask   *task,
-            LlmCall *call)
-{
-  llm_call_store (task, store_quotas, g_ptr_array_ref (call->quotas),
-                  (GDestroyNotify) g_ptr_array_unref, take_stored);
-}
-
-void
-llm_engine_set_quota_async (LlmEngine          *self,
-                            guint32             uid,
-                            const char         *app_id,
-                            LlmCallOptions     *options,
-                            GAsyncReadyCallback callback,
-                            gpointer            data)
-{
-  g_autoptr(GTask) task = llm_call_new (self, NULL, NULL, options, callback, data);
-  LlmCall *call = g_task_get_task_data (task);
-  gboolean is_default = *app_id == '\0';
-
-  call->quotas = g_ptr_array_new_with_free_func ((GDestroyNotify) llm_stored_quota_free);
-  for (guint i = 0; i < LLM_N_QUOTAS; i++)
-    {
-      LlmsvcOption option = llm_quotas[i].option;
-      const char *key = llmsvc_option_get_info (option)->key;
-
-      if (!llm_call_options_has (options, option))
-        continue;
-      if (!is_default && i >= LLM_N_APP_QUOTAS)
-        {
-          g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                                   "%s: all applications of a user have it together, so no single "
-                                   "one has its own; set it for the default of all", key);
-          return;
-        }
-      g_ptr_array_add (call->quotas,
-                       llm_stored_quota_new (
-                         is_default ? 0 : uid, app_id, key,
-                         llm_quotas[i].type == 'd'
-                           ? llm_call_options_get_double (options, option, 0)
-                           : (double) llm_call_options_get_uint (options, option, 0)));
-    }
-  llm_call_await_start (task, set_quotas);
 }

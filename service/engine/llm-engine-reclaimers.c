@@ -5,133 +5,104 @@
  * weights. */
 
 #include "base/llm-clock.h"
-#include "engine/llm-context-private.h"
+#include "engine/llm-engine-private.h"
 
 /* Who called so lately is likely to call again. */
 #define RECENT_US (60 * G_USEC_PER_SEC)
 
-/* --- scratch of the forward pass --- */
-
+/* Forgets text until @bytes are freed; with 0 only counts what could be. */
 static guint64
-get_scratch (gpointer holder)
+forget_text (LlmEngine *self,
+             guint64    bytes)
 {
-  return llm_engine_get_figures (holder).scratch_bytes;
-}
-
-static void
-give_scratch (gpointer       holder,
-              guint64        bytes,
-              gint64         deadline_us,
-              LlmReclaimDone done,
-              gpointer       data)
-{
-  llm_executor_give_scratch (((LlmEngine *) holder)->executor, done, data);
-}
-
-/* --- context memory that no call uses --- */
-
-static guint64
-get_kv (gpointer holder)
-{
-  return llm_engine_get_figures (holder).idle_kv_bytes;
-}
-
-static void
-give_kv (gpointer       holder,
-         guint64        bytes,
-         gint64         deadline_us,
-         LlmReclaimDone done,
-         gpointer       data)
-{
-  llm_executor_give_kv (((LlmEngine *) holder)->executor, bytes, deadline_us, done, data);
-}
-
-/* --- context memory of running calls --- */
-
-static guint64
-get_busy_kv (gpointer holder)
-{
-  return llm_engine_get_figures (holder).busy_kv_bytes;
-}
-
-static void
-give_busy_kv (gpointer       holder,
-              guint64        bytes,
-              gint64         deadline_us,
-              LlmReclaimDone done,
-              gpointer       data)
-{
-  llm_executor_give_busy_kv (((LlmEngine *) holder)->executor, bytes, done, data);
-}
-
-/* --- text --- */
-
-static guint64
-get_text (gpointer holder)
-{
-  LlmEngine *self = holder;
   GHashTableIter iter;
   LlmContext *context;
-  guint64 held = 0;
+  guint64 n = 0;
 
   g_hash_table_iter_init (&iter, self->contexts);
-  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &context))
-    held += llm_context_get_forgettable (context);
-  return held;
-}
-
-static void
-give_text (gpointer       holder,
-           guint64        bytes,
-           gint64         deadline_us,
-           LlmReclaimDone done,
-           gpointer       data)
-{
-  LlmEngine *self = holder;
-  GHashTableIter iter;
-  LlmContext *context;
-  guint64 freed = 0;
-
-  g_hash_table_iter_init (&iter, self->contexts);
-  while (freed < bytes && g_hash_table_iter_next (&iter, NULL, (gpointer *) &context))
+  while ((bytes == 0 || n < bytes) && g_hash_table_iter_next (&iter, NULL, (gpointer *) &context))
     {
       guint64 held = llm_context_get_forgettable (context);
 
-      if (held > 0)
+      if (bytes > 0 && held > 0)
         llm_context_forget (context);
-      freed += held;
+      n += held;
     }
-  done (freed, data);
+  return n;
 }
 
-/* --- weights that stay usable --- */
-
-/* Those that a running call uses are not given: it would read them again at once. */
 static guint64
-get_pages (gpointer holder)
+get_held (gpointer data)
 {
-  LlmEngine *self = holder;
+  const LlmEngineHolder *holder = data;
+  LlmEngine *self = holder->engine;
+  const LlmExecutorFigures figures = llm_engine_get_figures (self);
+  /* those that a running call uses are not given: it would read them again at once */
+  guint64 page_bytes = self->is_loading ? 0 : figures.page_bytes;
 
-  return self->is_loading || self->is_unloading ? 0 : llm_engine_get_figures (holder).page_bytes;
+  switch (holder->kind)
+    {
+    case LLM_ENGINE_SCRATCH:
+      return figures.scratch_bytes;
+    case LLM_ENGINE_KV:
+      return figures.idle_kv_bytes;
+    case LLM_ENGINE_TEXT:
+      return forget_text (self, 0);
+    case LLM_ENGINE_CALLS:
+      return figures.busy_kv_bytes;
+    case LLM_ENGINE_PAGES:
+      return page_bytes;
+    case LLM_ENGINE_WEIGHTS:
+    default:
+      /* What a running call uses can't be given. Once its pages are given there is still what the
+       * ledger does not count, the vocabulary. */
+      if (self->n_requests_running > 0 || self->is_loading || self->model == NULL || page_bytes > 0)
+        return 0;
+      return MAX (llm_ledger_get (self->ledger, LLM_HOLDER_WEIGHTS), 1);
+    }
 }
 
 static void
-give_pages (gpointer       holder,
-            guint64        bytes,
-            gint64         deadline_us,
-            LlmReclaimDone done,
-            gpointer       data)
+reclaim (gpointer       data,
+         guint64        bytes,
+         gint64         deadline_us,
+         LlmReclaimDone done,
+         gpointer       done_data)
 {
-  llm_executor_give_pages (((LlmEngine *) holder)->executor, bytes, done, data);
+  const LlmEngineHolder *holder = data;
+  LlmEngine *self = holder->engine;
+
+  switch (holder->kind)
+    {
+    case LLM_ENGINE_SCRATCH:
+      llm_executor_give_scratch (self->executor, done, done_data);
+      break;
+    case LLM_ENGINE_KV:
+      llm_executor_give_kv (self->executor, bytes, deadline_us, done, done_data);
+      break;
+    case LLM_ENGINE_TEXT:
+      done (bytes > 0 ? forget_text (self, bytes) : 0, done_data);
+      break;
+    case LLM_ENGINE_CALLS:
+      llm_executor_give_busy_kv (self->executor, bytes, done, done_data);
+      break;
+    case LLM_ENGINE_PAGES:
+      llm_executor_give_pages (self->executor, bytes, done, done_data);
+      break;
+    case LLM_ENGINE_WEIGHTS:
+    default:
+      llm_engine_unload (self, done, done_data);
+      break;
+    }
 }
 
 /* Only for who used them a short while ago. */
 static void
-take_pages (gpointer holder,
+take_pages (gpointer data,
             guint64  bytes)
 {
-  LlmEngine *self = holder;
-  guint64 missing = llm_engine_get_figures (holder).missing_bytes;
+  LlmEngine *self = ((const LlmEngineHolder *) data)->engine;
+  guint64 missing = llm_engine_get_figures (self).missing_bytes;
 
   if (missing > 0 && missing <= bytes && self->model != NULL
       && llm_clock_now_us () - self->idle_since_us < RECENT_US)
@@ -139,53 +110,30 @@ take_pages (gpointer holder,
 }
 
 static gboolean
-has_backed_pages (gpointer holder)
+has_backed_pages (gpointer data)
 {
-  return llm_engine_get_figures (holder).is_backed;
-}
-
-/* --- the model --- */
-
-/* What a running call uses can't be given. Once its pages are given there is still what the ledger
- * does not count, the vocabulary. */
-static guint64
-get_weights (gpointer holder)
-{
-  LlmEngine *self = holder;
-
-  if (self->n_requests_running > 0 || self->is_loading || self->model == NULL
-      || get_pages (self) > 0)
-    return 0;
-  return MAX (llm_ledger_get (self->ledger, LLM_HOLDER_WEIGHTS), 1);
-}
-
-static void
-give_weights (gpointer       holder,
-              guint64        bytes,
-              gint64         deadline_us,
-              LlmReclaimDone done,
-              gpointer       data)
-{
-  llm_engine_unload (holder, done, data);
+  return llm_engine_get_figures (((const LlmEngineHolder *) data)->engine).is_backed;
 }
 
 void
 llm_engine_add_reclaimers (LlmEngine *self)
 {
-  const LlmReclaimer all[] = {
-    { "scratch", LLM_RECLAIM_FREE, get_scratch, give_scratch },
-    { "kv", LLM_RECLAIM_CHEAP, get_kv, give_kv },
-    { "text", LLM_RECLAIM_CHEAP, get_text, give_text },
-    { "calls", LLM_RECLAIM_COSTLY, get_busy_kv, give_busy_kv },
-    { "pages", LLM_RECLAIM_COSTLY, get_pages, give_pages, take_pages, has_backed_pages },
-    { "weights", LLM_RECLAIM_COSTLY, get_weights, give_weights },
+  static const LlmReclaimer all[LLM_N_ENGINE_HOLDERS] = {
+    [LLM_ENGINE_SCRATCH] = { "scratch", LLM_RECLAIM_FREE, get_held, reclaim },
+    [LLM_ENGINE_KV] = { "kv", LLM_RECLAIM_CHEAP, get_held, reclaim },
+    [LLM_ENGINE_TEXT] = { "text", LLM_RECLAIM_CHEAP, get_held, reclaim },
+    [LLM_ENGINE_CALLS] = { "calls", LLM_RECLAIM_COSTLY, get_held, reclaim },
+    [LLM_ENGINE_PAGES] = { "pages", LLM_RECLAIM_COSTLY, get_held, reclaim, take_pages,
+                           has_backed_pages },
+    [LLM_ENGINE_WEIGHTS] = { "weights", LLM_RECLAIM_COSTLY, get_held, reclaim },
   };
 
-  for (guint i = 0; i < G_N_ELEMENTS (all); i++)
+  for (guint i = 0; i < LLM_N_ENGINE_HOLDERS; i++)
     {
       LlmReclaimer reclaimer = all[i];
 
-      reclaimer.holder = self;
+      self->holders[i] = (LlmEngineHolder) { self, i };
+      reclaimer.holder = &self->holders[i];
       llm_ledger_add_reclaimer (self->ledger, &reclaimer);
     }
 }

@@ -9,6 +9,9 @@
 
 #include "common/llmsvc-error.h"
 
+/* How long a phase of a script that should end waits for a load that runs. */
+#define LOAD_WAIT_MS 1
+
 GPtrArray *
 llm_engine_script_list_models (LlmEngine *self)
 {
@@ -37,6 +40,53 @@ llm_engine_script_list_models (LlmEngine *self)
       break;
     }
   return g_steal_pointer (&models);
+}
+
+/* --- availability as a script says --- */
+
+static void begin_phase (LlmEngine *self);
+
+static gboolean
+on_phase_over (gpointer data)
+{
+  LlmEngine *self = data;
+
+  self->phase_timer = 0;
+  if (self->is_loading)
+    {
+      self->phase_timer = g_timeout_add (LOAD_WAIT_MS, on_phase_over, self);
+      return G_SOURCE_REMOVE;
+    }
+  self->phase++;
+  begin_phase (self);
+  llm_engine_models_start (self);
+  return G_SOURCE_REMOVE;
+}
+
+static void
+begin_phase (LlmEngine *self)
+{
+  const LlmScriptPhase *phase = llm_script_get_phase (self->settings->script, self->phase);
+
+  if (phase->for_ms > 0)
+    self->phase_timer = g_timeout_add (phase->for_ms, on_phase_over, self);
+}
+
+void
+llm_engine_script_start (LlmEngine *self)
+{
+  if (self->settings->script == NULL)
+    return;
+  self->mock = llm_script_make_model (self->settings->script);
+  g_message ("Answers come from the script %s, not from a model",
+             llm_script_get_path (self->settings->script));
+  begin_phase (self);
+}
+
+void
+llm_engine_script_stop (LlmEngine *self)
+{
+  g_clear_handle_id (&self->phase_timer, g_source_remove);
 }
 
 /* --- replies --- */

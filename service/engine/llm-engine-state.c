@@ -29,16 +29,6 @@ llm_engine_get_figures (LlmEngine *self)
   return figures;
 }
 
-void
-llm_engine_add_figures (GVariantBuilder *builder,
-                        const LlmFigure *figures,
-                        gsize            n)
-{
-  for (gsize i = 0; i < n; i++)
-    g_variant_builder_add (builder, "{sv}", figures[i].key,
-                           g_variant_new_uint64 (figures[i].value));
-}
-
 /* --- what is said about the model --- */
 
 /* @reason: (transfer full) (nullable): NULL when there is nothing to say */
@@ -134,7 +124,6 @@ llm_engine_end_waiting (GQueue       *queue,
     }
 }
 
-
 gboolean
 llm_engine_check_stored (LlmEngine *self,
                          GError   **error)
@@ -163,11 +152,4 @@ llm_engine_await_start (LlmEngine          *self,
       return;
     }
   g_object_unref (task);
-}
-
-gboolean
-llm_engine_await_start_finish (GAsyncResult *result,
-                               GError      **error)
-{
-  return g_task_propagate_boolean (G_TASK (result), error);
 }

@@ -6,7 +6,7 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
-#include "engine/llm-context-private.h"
+#include "engine/llm-call.h"
 
 #include "common/llmsvc-error.h"
 #include "engine/llm-generation-private.h"

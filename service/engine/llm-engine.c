@@ -5,15 +5,8 @@
 #include "base/llm-fail.h"
 #include "engine/llm-call.h"
 
-#include <malloc.h>
-
-#include "base/llm-clock.h"
-#include "base/llm-sysinfo.h"
 #include "common/llmsvc-error.h"
 #include "engine/llm-generation-private.h"
-
-/* For so long, figures of the process are taken as they were. */
-#define PROCESS_INTERVAL_US (100 * 1000)
 
 G_DEFINE_FINAL_TYPE (LlmEngine, llm_engine, G_TYPE_OBJECT)
 
@@ -50,8 +43,6 @@ on_session_moved (guint64      session,
 guint
 llm_engine_probe (LlmEngine *self)
 {
-  g_return_val_if_fail (LLM_IS_ENGINE (self), 0);
-
   return llm_executor_probe (self->executor);
 }
 
@@ -208,13 +199,10 @@ llm_engine_get_features (LlmEngine *self)
 {
   /* Optional abilities that the option `require` may name; each system adds its own. */
   static const char *const features[] = {
-    "named-contexts", "pipe-streams", "request-id", "sliding-window", "slo-shares", NULL,
-  };
-  static const char *const with_script[] = {
     "mock", "named-contexts", "pipe-streams", "request-id", "sliding-window", "slo-shares", NULL,
   };
 
-  return self->settings->script != NULL ? with_script : features;
+  return self->settings->script != NULL ? features : features + 1;
 }
 
 /* --- answers without a context --- */
@@ -267,9 +255,10 @@ llm_engine_complete_async (LlmEngine          *self,
                            gpointer            data)
 {
   gboolean is_raw = llm_call_options_get_boolean (options, LLMSVC_OPTION_RAW, FALSE);
-  GVariant *messages = collect_messages (
-    options, llm_call_options_get_variant (options, LLMSVC_OPTION_MESSAGES), is_raw ? NULL : prompt);
-  g_autoptr(GTask) task = llm_call_new (self, caller, messages, options, callback, data);
+  GVariant *earlier = llm_call_options_get_variant (options, LLMSVC_OPTION_MESSAGES);
+  g_autoptr(GTask) task = llm_call_new (self, caller,
+                                        collect_messages (options, earlier, is_raw ? NULL : prompt),
+                                        options, callback, data);
   LlmCall *call = g_task_get_task_data (task);
   GError *error = NULL;
 
@@ -286,7 +275,7 @@ return_count (GTask   *task,
               LlmCall *call)
 {
   call->n_added = call->tokens->len;
-  llm_call_end (task, call);
+  llm_call_return_count (task, call);
 }
 
 /* Counts what would be asked, but for what opens an answer. */
@@ -298,7 +287,8 @@ llm_engine_count_tokens_async (LlmEngine          *self,
                                GAsyncReadyCallback callback,
                                gpointer            data)
 {
-  g_autoptr(GTask) task = llm_call_new (self, caller, collect_messages (options, messages, NULL),
+  g_autoptr(GVariant) given = g_variant_ref_sink (messages);
+  g_autoptr(GTask) task = llm_call_new (self, caller, collect_messages (options, given, NULL),
                                         options, callback, data);
   LlmCall *call = g_task_get_task_data (task);
   GError *error = NULL;
@@ -322,165 +312,5 @@ llm_engine_count_tokens_async (LlmEngine          *self,
   if (g_variant_n_children (call->messages) > 0)
     llm_call_tokenize (task, return_count);
   else
-    llm_call_end (task, call);
-}
-
-gboolean
-llm_engine_count_tokens_finish (LlmEngine    *self,
-                                GAsyncResult *result,
-                                guint        *tokens,
-                                GError      **error)
-{
-  *tokens = ((LlmCall *) g_task_get_task_data (G_TASK (result)))->n_added;
-  return g_task_propagate_boolean (G_TASK (result), error);
-}
-
-/* --- statistics --- */
-
-/* Of each class; returns the sum of all. */
-static LlmSloCounters
-add_slo_statistics (LlmEngine       *self,
-                    GVariantBuilder *builder)
-{
-  LlmSloCounters sum = { 0 };
-
-  for (guint i = 0; i < LLM_N_SLO_CLASSES; i++)
-    {
-      const LlmSloCounters *of_class = &self->counters.slo[i];
-      const LlmFigure figures[] = {
-        { "calls", of_class->calls },
-        { "met", of_class->met },
-        { "missed", of_class->missed },
-        { "refused", of_class->refused },
-      };
-
-      for (guint j = 0; j < G_N_ELEMENTS (figures); j++)
-        {
-          g_autofree char *key = g_strdup_printf ("slo-%s-%s", llm_slo_class_to_string (i),
-                                                  figures[j].key);
-
-          llm_engine_add_figures (builder, &(LlmFigure) { key, figures[j].value }, 1);
-        }
-      sum.met += of_class->met;
-      sum.missed += of_class->missed;
-      sum.refused += of_class->refused;
-    }
-  return sum;
-}
-
-/* Answers by their state. */
-typedef struct
-{
-  guint n[LLM_GENERATION_DONE + 1];
-} CallCounts;
-
-static CallCounts
-count_calls (LlmEngine *self)
-{
-  GHashTableIter iter;
-  LlmGeneration *generation;
-  CallCounts counts = { 0 };
-
-  g_hash_table_iter_init (&iter, self->generations);
-  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &generation))
-    counts.n[llm_generation_get_state (generation)]++;
-  return counts;
-}
-
-/* What malloc() has given out, the C library's own word; 0 where it says none. Context memory and
- * weights are not part of it. */
-static guint64
-read_heap (void)
-{
-#if defined(__GLIBC__) && __GLIBC_PREREQ(2, 33)
-  const struct mallinfo2 info = mallinfo2 ();
-
-  return info.uordblks + info.hblkhd;
-#else
-  return 0;
-#endif
-}
-
-/* What the system and the C library have to look up: the heap is walked for it, with its locks
- * held, and a caller may ask thousands of times a second. */
-static const LlmProcessFigures *
-look_up_process (LlmEngine *self)
-{
-  LlmProcessFigures *process = &self->process;
-  gint64 now_us = g_get_monotonic_time ();
-
-  if (process->read_us == 0 || now_us - process->read_us >= PROCESS_INTERVAL_US)
-    {
-      process->heap_bytes = read_heap ();
-      process->resident_bytes = llm_sysinfo_read_resident (NULL);
-      process->read_us = now_us;
-    }
-  return process;
-}
-
-void
-llm_engine_add_statistics (LlmEngine       *self,
-                           GVariantBuilder *builder)
-{
-  const LlmSloCounters sum = add_slo_statistics (self, builder);
-  const LlmEngineCounters *counters = &self->counters;
-  const LlmExecutorFigures figures = llm_engine_get_figures (self);
-  const LlmKvCounters kv = figures.kv;
-  const CallCounts calls = count_calls (self);
-  const LlmProcessFigures *process = look_up_process (self);
-  const LlmFigure entries[] = {
-    { "requests", counters->requests },
-    { "failed", counters->failed },
-    { "cancelled", counters->cancelled },
-    { "prompt-tokens", counters->prompt_tokens },
-    { "reused-tokens", counters->reused_tokens },
-    { "output-tokens", counters->output_tokens },
-    { "slo-met", sum.met },
-    { "slo-missed", sum.missed },
-    { "refused", sum.refused },
-    { "queued-calls", calls.n[LLM_GENERATION_QUEUED] },
-    { "reading-calls", calls.n[LLM_GENERATION_READING] },
-    { "writing-calls", calls.n[LLM_GENERATION_WRITING] },
-    { "parked-calls", calls.n[LLM_GENERATION_PARKED] },
-    { "ttft-forecasts", counters->forecasts },
-    { "ttft-forecast-error-ms",
-      counters->forecasts > 0 ? (guint64) (counters->forecast_error_ms / counters->forecasts) : 0 },
-    { "model-loads", counters->model_loads },
-    { "model-unloads", counters->model_unloads },
-    { "trims", counters->trims },
-    { "trimmed-bytes", counters->trimmed_bytes },
-    { "steps", figures.n_steps },
-    { "rows", figures.n_rows },
-    { "read-tokens", figures.n_prompt },
-    { "written-tokens", figures.n_generated },
-    { "kv-packed-chunks", kv.n_packed },
-    { "kv-written-chunks", kv.n_written },
-    { "kv-evicted-chunks", kv.n_evicted },
-    { "kv-restored-chunks", kv.n_restored },
-    { "kv-recomputed-chunks", kv.n_recomputed },
-    { "kv-faulted-chunks", kv.n_faulted },
-    { "kv-shared-chunks", kv.n_shared },
-    { "kv-read-bytes", kv.read_bytes },
-    { "kv-written-bytes", kv.written_bytes },
-    { "kv-storage-bytes", figures.storage_bytes },
-    { "contexts", g_hash_table_size (self->contexts) },
-    { "calls", g_hash_table_size (self->generations) },
-    { "apps", g_hash_table_size (self->apps) },
-    { "heap-bytes", process->heap_bytes },
-    { "process-resident-bytes", process->resident_bytes },
-  };
-
-  llm_engine_add_figures (builder, entries, G_N_ELEMENTS (entries));
-  llm_engine_add_memory_statistics (self, builder);
-  llm_engine_add_power_statistics (self, builder);
-}
-
-GVariant *
-llm_engine_get_statistics (LlmEngine *self)
-{
-  GVariantBuilder builder;
-
-  g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
-  llm_engine_add_statistics (self, &builder);
-  return g_variant_ref_sink (g_variant_builder_end (&builder));
+    llm_call_return_count (task, call);
 }

@@ -2,8 +2,8 @@
 
 /*
  * The façade: models, contexts, answers, memory and statistics, for the bus and
- * for the in-process tool alike. Main thread; nothing here blocks. Errors are
- * of LLMSVC_ERROR.
+ * for the in-process tool alike. Main thread; nothing here blocks: the result of what is
+ * asynchronous is that of a GTask. Errors are of LLMSVC_ERROR.
  */
 
 #pragma once
@@ -16,6 +16,7 @@
 #include "engine/llm-context-calls.h"
 #include "engine/llm-generation.h"
 #include "engine/llm-settings.h"
+#include "memory/llm-pressure.h"
 #include "model/llm-catalogue.h"
 
 G_BEGIN_DECLS
@@ -34,8 +35,6 @@ void               llm_engine_start            (LlmEngine   *self);
 void               llm_engine_await_start      (LlmEngine          *self,
                                                 GAsyncReadyCallback callback,
                                                 gpointer            data);
-gboolean           llm_engine_await_start_finish (GAsyncResult     *result,
-                                                GError            **error);
 /* Asks the thread that computes for a sign of life: how often before this it was asked in vain. */
 guint              llm_engine_probe            (LlmEngine   *self);
 
@@ -74,19 +73,16 @@ void               llm_engine_prewarm_async    (LlmEngine          *self,
 
 /* --- power --- */
 
-/* What is done of calls that nobody waits for follows from these and the settings. */
-void               llm_engine_set_on_battery   (LlmEngine   *self,
-                                                gboolean     is_on_battery);
-void               llm_engine_set_power_saver  (LlmEngine   *self,
+/* What is done of calls that nobody waits for follows from these and the settings. @saves: the
+ * user wants to save power. */
+void               llm_engine_set_power        (LlmEngine   *self,
+                                                gboolean     is_on_battery,
                                                 gboolean     saves);
 /* The machine is about to sleep: calls stand still, and what was kept is written, as far as
  * that goes in two seconds; then it may sleep. After it, or instead, llm_engine_resume(). */
 void               llm_engine_suspend_async    (LlmEngine          *self,
                                                 GAsyncReadyCallback callback,
                                                 gpointer            data);
-gboolean           llm_engine_suspend_finish   (LlmEngine          *self,
-                                                GAsyncResult       *result,
-                                                GError            **error);
 void               llm_engine_resume           (LlmEngine   *self);
 
 /* --- answers without a context --- */
@@ -99,16 +95,13 @@ void               llm_engine_complete_async   (LlmEngine          *self,
                                                 LlmSink            *sink,
                                                 GAsyncReadyCallback callback,
                                                 gpointer            data);
+/* Returns their number. */
 void               llm_engine_count_tokens_async  (LlmEngine          *self,
                                                    LlmCaller          *caller,
                                                    GVariant           *messages,
                                                    LlmCallOptions     *options,
                                                    GAsyncReadyCallback callback,
                                                    gpointer            data);
-gboolean           llm_engine_count_tokens_finish (LlmEngine          *self,
-                                                   GAsyncResult       *result,
-                                                   guint              *tokens,
-                                                   GError            **error);
 
 /* --- contexts --- */
 
@@ -125,21 +118,12 @@ void               llm_engine_open_context_async    (LlmEngine          *self,
                                                      LlmCallOptions     *options,
                                                      GAsyncReadyCallback callback,
                                                      gpointer            data);
-/* The caller's application's contexts. */
-void               llm_engine_list_contexts_async   (LlmEngine          *self,
-                                                     LlmCaller          *caller,
-                                                     GAsyncReadyCallback callback,
-                                                     gpointer            data);
-/* (element-type LlmContext) (transfer full) */
-GPtrArray         *llm_engine_list_contexts_finish  (LlmEngine          *self,
-                                                     GAsyncResult       *result,
-                                                     GError            **error);
 /* (nullable) (transfer none): NULL also for what the caller may not see, and
  * before the database is open. */
 LlmContext        *llm_engine_lookup_context        (LlmEngine          *self,
                                                      LlmCaller          *caller,
                                                      const char         *id);
-/* (element-type LlmContext) (transfer full): what llm_engine_lookup_context() finds. */
+/* (element-type LlmContext) (transfer full): what llm_engine_lookup_context() finds, by name. */
 GPtrArray         *llm_engine_get_contexts          (LlmEngine          *self,
                                                      LlmCaller          *caller);
 /* The same for answers under way; one that ended lately is found, but not listed. */
@@ -170,16 +154,15 @@ typedef struct
 
 void               llm_engine_get_memory            (LlmEngine          *self,
                                                      LlmMemoryFigures   *figures);
-/* Options: LLMSVC_CALL_SET_BUDGET. Gives back what is over the new budget. */
+/* Options: LLMSVC_CALL_SET_BUDGET, `bytes` among them. Gives back what is over the new budget. */
 void               llm_engine_set_budget_async      (LlmEngine          *self,
-                                                     LlmCaller          *caller,
                                                      LlmCallOptions     *options,
                                                      GAsyncReadyCallback callback,
                                                      gpointer            data);
-/* @level: "low", "medium", "critical". Options: LLMSVC_CALL_TRIM. Returns `a{sv}`. */
+/* Options: LLMSVC_CALL_TRIM. Returns `a{sv}`. */
 void               llm_engine_trim_async            (LlmEngine          *self,
                                                      LlmCaller          *caller,
-                                                     const char         *level,
+                                                     LlmPressure         level,
                                                      LlmCallOptions     *options,
                                                      GAsyncReadyCallback callback,
                                                      gpointer            data);
@@ -190,8 +173,6 @@ void               llm_engine_trim_async            (LlmEngine          *self,
  * to 100 ms old. */
 void               llm_engine_add_statistics        (LlmEngine          *self,
                                                      GVariantBuilder    *builder);
-/* (transfer full): the same, not floating. */
-GVariant          *llm_engine_get_statistics        (LlmEngine          *self);
 /* (transfer full): `aa{sv}`, not floating: of @uid's applications, or of all
  * when @all_users. */
 GVariant          *llm_engine_list_apps             (LlmEngine          *self,

@@ -10,47 +10,25 @@
 #include "common/llmsvc-error.h"
 #include "contexts/llm-request-id.h"
 
-static void
-count_answer (LlmEngineCounters      *counters,
-              const LlmRequestResult *result,
-              gboolean                is_met)
-{
-  LlmSloCounters *of_class = &counters->slo[result->slo.class];
-
-  of_class->calls++;
-  if (is_met)
-    of_class->met++;
-  else
-    of_class->missed++;
-  if (result->forecast_ms > 0 && result->ttft_ms > 0)
-    {
-      counters->forecasts++;
-      counters->forecast_error_ms += ABS (result->ttft_ms - result->forecast_ms);
-    }
-}
-
-static void
-count_refusal (LlmGeneration *self,
-               const GError  *error)
-{
-  LlmSloCounters *of_class = &self->engine->counters.slo[self->request->slo.class];
-
-  if (!g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_OVERLOADED))
-    return;
-  of_class->calls++;
-  of_class->refused++;
-}
-
 static GVariant *
 make_results (LlmGeneration          *self,
               const LlmRequestResult *result)
 {
+  LlmEngineCounters *counters = &self->engine->counters;
   const LlmCall *call = self->call;
   GVariantDict dict;
   gboolean is_met = llm_slo_is_met (&result->slo, result->ttft_ms, result->tpot_ms);
   LlmModelInfo *info = self->engine->active;
 
-  count_answer (&self->engine->counters, result, is_met);
+  if (is_met)
+    counters->slo[result->slo.class].met++;
+  else
+    counters->slo[result->slo.class].missed++;
+  if (result->forecast_ms > 0 && result->ttft_ms > 0)
+    {
+      counters->forecasts++;
+      counters->forecast_error_ms += ABS (result->ttft_ms - result->forecast_ms);
+    }
 
   g_variant_dict_init (&dict, NULL);
   g_variant_dict_insert (&dict, "finish-reason", "s", llm_finish_to_string (result->finish));
@@ -201,7 +179,8 @@ llm_generation_request_done (LlmRequest             *request,
       break;
     case LLM_FINISH_FAILED:
       error = g_error_copy (result->error);
-      count_refusal (self, error);
+      if (g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_OVERLOADED))
+        self->engine->counters.slo[self->request->slo.class].refused++;
       if (g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL))
         self->engine->is_suspect = TRUE;
       break;

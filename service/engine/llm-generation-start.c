@@ -108,6 +108,13 @@ submit (GTask   *task,
   llm_engine_submit (call->engine, self->request);
 }
 
+static void
+fail (LlmCall      *call,
+      const GError *error)
+{
+  llm_generation_settle (call->generation, NULL, error);
+}
+
 void
 llm_generation_start (GTask *task)
 {
@@ -122,6 +129,7 @@ llm_generation_start (GTask *task)
   self->call = call;
   self->arrived_us = llm_clock_now_us ();
   call->generation = self;
+  call->failed = fail;
   call->slides = g_str_equal (
     llm_call_options_get_string (call->options, LLMSVC_OPTION_ON_OVERFLOW, "error"), "slide");
   if (call->context != NULL)

@@ -4,13 +4,6 @@
 
 #include <string.h>
 
-typedef struct
-{
-  LlmModel *model;         /* (owned) */
-  LlmPrepareInput *input;  /* (owned) */
-  guint n_system;
-} Prepare;
-
 static void
 message_clear (LlmMessage *message)
 {
@@ -35,6 +28,7 @@ llm_prepare_input_free (LlmPrepareInput *input)
   g_array_unref (input->settled);
   g_array_unref (input->messages);
   g_free (input->raw);
+  g_clear_pointer (&input->model, llm_model_unref);
   g_free (input);
 }
 
@@ -136,22 +130,14 @@ llm_prepare (LlmModel              *model,
 }
 
 static void
-prepare_free (Prepare *prepare)
-{
-  llm_model_unref (prepare->model);
-  llm_prepare_input_free (prepare->input);
-  g_free (prepare);
-}
-
-static void
 run_prepare (GTask        *task,
              gpointer      source,
              gpointer      data,
              GCancellable *cancellable)
 {
-  Prepare *prepare = data;
+  LlmPrepareInput *input = data;
   GError *error = NULL;
-  GArray *tokens = llm_prepare (prepare->model, prepare->input, &prepare->n_system, &error);
+  GArray *tokens = llm_prepare (input->model, input, &input->n_counted, &error);
 
   if (tokens != NULL)
     g_task_return_pointer (task, tokens, (GDestroyNotify) g_array_unref);
@@ -166,11 +152,9 @@ llm_prepare_async (LlmModel           *model,
                    gpointer            data)
 {
   g_autoptr(GTask) task = g_task_new (NULL, NULL, callback, data);
-  Prepare *prepare = g_new0 (Prepare, 1);
 
-  prepare->model = llm_model_ref (model);
-  prepare->input = input;
-  g_task_set_task_data (task, prepare, (GDestroyNotify) prepare_free);
+  input->model = llm_model_ref (model);
+  g_task_set_task_data (task, input, (GDestroyNotify) llm_prepare_input_free);
   g_task_run_in_thread (task, run_prepare);
 }
 
@@ -180,6 +164,6 @@ llm_prepare_finish (GAsyncResult *result,
                     GError      **error)
 {
   if (n_system != NULL)
-    *n_system = ((Prepare *) g_task_get_task_data (G_TASK (result)))->n_system;
+    *n_system = ((LlmPrepareInput *) g_task_get_task_data (G_TASK (result)))->n_counted;
   return g_task_propagate_pointer (G_TASK (result), error);
 }

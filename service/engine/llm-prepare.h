@@ -24,6 +24,10 @@ typedef struct
   gboolean opens_answer; /* end with what makes the model answer */
   gboolean counts_system; /* count the tokens of the system messages that all begins with: */
   guint n_system;        /* the first ones of messages */
+
+  /*< private >: in the other thread */
+  LlmModel *model;       /* (nullable) (owned) */
+  guint n_counted;       /* tokens of the system messages */
 } LlmPrepareInput;
 
 LlmPrepareInput *llm_prepare_input_new         (void);

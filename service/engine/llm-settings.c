@@ -4,8 +4,8 @@
 
 #include "config.h"
 
-#include <errno.h>
 #include <glib/gi18n.h>
+#include <string.h>
 
 #include "base/llm-fail.h"
 #include "kernels/llk.h"
@@ -14,88 +14,6 @@
 
 /* Percent: with fewer, too, all chunks have 2 bits. */
 #define MIN_RATIO 10u
-
-LlmSettings *
-llm_settings_new (void)
-{
-  LlmSettings *self = g_new0 (LlmSettings, 1);
-
-  self->model_folders = g_new0 (char *, 1);
-  self->max_message = 1024 * 1024;
-  self->background_niceness = 10;
-  self->scheduler = g_strdup ("deadline");
-  self->overload_factor = 4;
-  self->pace_on_battery = LLM_PACE_SLOW;
-  self->pace_on_power_saver = LLM_PACE_SLOW;
-  self->short_wait_s = 2 * 60;
-  self->longest_wait_s = 15 * 60;
-  self->stall_timeout_s = 600;
-  self->reacts_to_pressure = TRUE;
-  self->context_ratio = 50;
-  self->chunk_tokens = LLM_KV_CHUNK_SLOTS;
-  self->disk = g_strdup ("auto");
-  self->max_contexts = 64;
-  self->max_calls = 16;
-  self->max_tokens = 1024 * 1024;
-  self->max_rate = 500;
-  self->max_named = 512;
-  self->max_apps = 64;
-  self->max_queue = 256;
-  return self;
-}
-
-void
-llm_settings_free (LlmSettings *self)
-{
-  g_free (self->model_file);
-  g_free (self->kernels);
-  g_free (self->scheduler);
-  g_free (self->disk);
-  g_free (self->root);
-  g_free (self->metrics);
-  g_strfreev (self->model_folders);
-  g_free (self->state_folder);
-  g_free (self->cache_folder);
-  g_free (self->system_cache_folder);
-  llm_script_free (self->script);
-  g_free (self);
-}
-
-/* --- one value --- */
-
-/* "64", "1M": bytes with K, M or G for powers of 1024; empty is 0. */
-static gboolean
-parse_bytes (const char *text,
-             guint64    *bytes)
-{
-  guint64 number;
-  guint shift = 0;
-  char *end;
-
-  if (*text == '\0')
-    {
-      *bytes = 0;
-      return TRUE;
-    }
-  if (!g_ascii_isdigit (*text))
-    return FALSE;
-  errno = 0;
-  number = g_ascii_strtoull (text, &end, 10);
-  if (errno != 0)
-    return FALSE;
-  if (*end == 'K')
-    shift = 10;
-  else if (*end == 'M')
-    shift = 20;
-  else if (*end == 'G')
-    shift = 30;
-  if (shift > 0)
-    end++;
-  if (*end != '\0' || number > (G_MAXUINT64 >> shift))
-    return FALSE;
-  *bytes = number << shift;
-  return TRUE;
-}
 
 typedef enum
 {
@@ -124,43 +42,45 @@ typedef struct
   KeyKind kind;
   gsize offset;
   guint64 max;
+  const char *usual;   /* (nullable): its default; NULL for 0 or none */
 } Key;
 
 static const Key keys[] = {
-  { "model", "file", KEY_PATH, FIELD (model_file), 0 },
-  { "model", "folders", KEY_FOLDERS, FIELD (model_folders), 0 },
+  { "model", "file", KEY_PATH, FIELD (model_file) },
+  { "model", "folders", KEY_FOLDERS, FIELD (model_folders), 0, "" },
   { "model", "cache-limit", KEY_BYTES, FIELD (cache_limit), G_MAXUINT64 },
   { "service", "threads", KEY_UINT, FIELD (n_threads), 256 },
   { "service", "background-threads", KEY_UINT, FIELD (n_background_threads), 256 },
-  { "service", "background-nice", KEY_UINT, FIELD (background_niceness), 19 },
-  { "service", "scheduler", KEY_SCHEDULER, FIELD (scheduler), 0 },
-  { "service", "overload-factor", KEY_UINT, FIELD (overload_factor), 1000 },
-  { "service", "kernels", KEY_KERNELS, FIELD (kernels), 0 },
+  { "service", "background-nice", KEY_UINT, FIELD (background_niceness), 19, "10" },
+  { "service", "scheduler", KEY_SCHEDULER, FIELD (scheduler), 0, "deadline" },
+  { "service", "overload-factor", KEY_UINT, FIELD (overload_factor), 1000, "4" },
+  { "service", "kernels", KEY_KERNELS, FIELD (kernels) },
   { "service", "budget", KEY_BYTES, FIELD (budget), G_MAXUINT64 },
-  { "service", "max-message", KEY_BYTES, FIELD (max_message), 16 * 1024 * 1024 },
-  { "service", "stall-timeout", KEY_UINT, FIELD (stall_timeout_s), 86400 },
+  { "service", "max-message", KEY_BYTES, FIELD (max_message), 16 * 1024 * 1024, "1M" },
+  { "service", "stall-timeout", KEY_UINT, FIELD (stall_timeout_s), 86400, "600" },
   { "service", "idle-unload", KEY_UINT, FIELD (idle_unload_s), 31536000 },
-  { "service", "metrics", KEY_METRICS, FIELD (metrics), 0 },
-  { "memory", "pressure", KEY_SWITCH, FIELD (reacts_to_pressure), 0 },
+  { "service", "metrics", KEY_METRICS, FIELD (metrics) },
+  { "memory", "pressure", KEY_SWITCH, FIELD (reacts_to_pressure), 0, "on" },
   { "memory", "reserve", KEY_BYTES, FIELD (reserve), G_MAXUINT64 },
-  { "memory", "longest-wait", KEY_UINT, FIELD (short_wait_s), 604800 },
-  { "power", "background-on-battery", KEY_PACE, FIELD (pace_on_battery), 0 },
-  { "power", "background-on-power-saver", KEY_PACE, FIELD (pace_on_power_saver), 0 },
-  { "power", "longest-wait", KEY_UINT, FIELD (longest_wait_s), 604800 },
-  { "contexts", "ratio", KEY_RATIO, FIELD (context_ratio), 100 },
-  { "contexts", "chunk-tokens", KEY_CHUNK, FIELD (chunk_tokens), 64 },
-  { "contexts", "disk", KEY_DISK, FIELD (disk), 0 },
+  { "memory", "longest-wait", KEY_UINT, FIELD (short_wait_s), 604800, "120" },
+  { "power", "background-on-battery", KEY_PACE, FIELD (pace_on_battery), 0, "slow" },
+  { "power", "background-on-power-saver", KEY_PACE, FIELD (pace_on_power_saver), 0, "slow" },
+  { "power", "longest-wait", KEY_UINT, FIELD (longest_wait_s), 604800, "900" },
+  { "contexts", "ratio", KEY_RATIO, FIELD (context_ratio), 100, "50" },
+  { "contexts", "chunk-tokens", KEY_CHUNK, FIELD (chunk_tokens), 64,
+    G_STRINGIFY (LLM_KV_CHUNK_SLOTS) },
+  { "contexts", "disk", KEY_DISK, FIELD (disk), 0, "auto" },
   { "contexts", "storage-limit", KEY_BYTES, FIELD (storage_limit), G_MAXUINT64 },
   { "contexts", "storage-limit-per-app", KEY_BYTES, FIELD (app_storage_limit), G_MAXUINT64 },
-  { "quota", "contexts", KEY_UINT, FIELD (max_contexts), 1000000 },
-  { "quota", "calls", KEY_UINT, FIELD (max_calls), 1000000 },
-  { "quota", "tokens", KEY_UINT64, FIELD (max_tokens), G_MAXINT64 },
+  { "quota", "contexts", KEY_UINT, FIELD (max_contexts), 1000000, "64" },
+  { "quota", "calls", KEY_UINT, FIELD (max_calls), 1000000, "16" },
+  { "quota", "tokens", KEY_UINT64, FIELD (max_tokens), G_MAXINT64, "1048576" },
   { "quota", "disk", KEY_BYTES, FIELD (max_disk), G_MAXINT64 },
   { "quota", "share", KEY_UINT, FIELD (max_share), 100 },
-  { "quota", "rate", KEY_UINT, FIELD (max_rate), 1000000 },
-  { "quota", "named", KEY_UINT, FIELD (max_named), 1000000 },
-  { "quota", "apps", KEY_UINT, FIELD (max_apps), 1000000 },
-  { "quota", "queue", KEY_UINT, FIELD (max_queue), 1000000 },
+  { "quota", "rate", KEY_UINT, FIELD (max_rate), 1000000, "500" },
+  { "quota", "named", KEY_UINT, FIELD (max_named), 1000000, "512" },
+  { "quota", "apps", KEY_UINT, FIELD (max_apps), 1000000, "64" },
+  { "quota", "queue", KEY_UINT, FIELD (max_queue), 1000000, "256" },
 };
 
 static const char *const schedulers[] = { "deadline", "fifo", NULL };
@@ -168,139 +88,149 @@ static const char *const schedulers[] = { "deadline", "fifo", NULL };
 static const char *const paces[] = { "run", "slow", "wait" };
 static const char *const disks[] = { "auto", "uring", "threads", "off", NULL };
 
-static void
+/* --- one value --- */
+
+/* "64", "1M": bytes with K, M or G for powers of 1024; empty is 0. */
+static gboolean
+parse_bytes (const char *text,
+             guint64     max,
+             guint64    *bytes)
+{
+  const char *units = "KMG";
+  gsize length = strlen (text);
+  const char *unit = length > 0 ? strchr (units, text[length - 1]) : NULL;
+  guint shift = unit != NULL ? 10 * (guint) (unit - units + 1) : 0;
+  g_autofree char *digits = g_strndup (text, unit != NULL ? length - 1 : length);
+
+  *bytes = 0;
+  if (length == 0)
+    return TRUE;
+  if (!g_ascii_string_to_unsigned (digits, 10, 0, max >> shift, bytes, NULL))
+    return FALSE;
+  *bytes <<= shift;
+  return TRUE;
+}
+
+static gboolean
 set_string (gpointer    field,
             const char *text)
 {
   g_free (*(char **) field);
   *(char **) field = *text != '\0' ? g_strdup (text) : NULL;
-}
-
-/* Whether @text is a value of @key, which goes into @field then. */
-static gboolean
-parse_value (const Key  *key,
-             gpointer    field,
-             const char *text)
-{
-  gboolean is_on = g_str_equal (text, "on");
-  gboolean is_off = g_str_equal (text, "off");
-  guint64 number = 0;
-  guint i = 0;
-
-  switch (key->kind)
-    {
-    case KEY_PATH:
-      set_string (field, text);
-      return TRUE;
-    case KEY_FOLDERS:
-      g_strfreev (*(GStrv *) field);
-      *(GStrv *) field = g_strsplit (text, ";", -1);
-      return TRUE;
-    case KEY_KERNELS:
-      if (*text != '\0' && llk_ops_find (text) == NULL)
-        return FALSE;
-      set_string (field, text);
-      return TRUE;
-    case KEY_SCHEDULER:
-    case KEY_DISK:
-      if (!g_strv_contains (key->kind == KEY_DISK ? disks : schedulers, text))
-        return FALSE;
-      set_string (field, text);
-      return TRUE;
-    case KEY_METRICS:
-      if (*text != '/' && !is_on && !is_off)
-        return FALSE;
-      set_string (field, is_off ? "" : text);
-      return TRUE;
-    case KEY_SWITCH:
-      *(gboolean *) field = is_on;
-      return is_on || is_off;
-    case KEY_PACE:
-      while (i < G_N_ELEMENTS (paces) && !g_str_equal (text, paces[i]))
-        i++;
-      *(guint *) field = i;
-      return i < G_N_ELEMENTS (paces);
-    case KEY_RATIO:
-      if (!is_off && !g_ascii_string_to_unsigned (text, 10, MIN_RATIO, key->max, &number, NULL))
-        return FALSE;
-      *(guint *) field = (guint) number;
-      return TRUE;
-    case KEY_CHUNK:
-      if (!g_ascii_string_to_unsigned (text, 10, 16, key->max, &number, NULL) || number % 16 != 0)
-        return FALSE;
-      *(guint *) field = (guint) number;
-      return TRUE;
-    case KEY_BYTES:
-      if (!parse_bytes (text, &number) || number > key->max)
-        return FALSE;
-      *(guint64 *) field = number;
-      return TRUE;
-    case KEY_UINT:
-    case KEY_UINT64:
-    default:
-      if (!g_ascii_string_to_unsigned (text, 10, 0, key->max, &number, NULL))
-        return FALSE;
-      if (key->kind == KEY_UINT)
-        *(guint *) field = (guint) number;
-      else
-        *(guint64 *) field = number;
-      return TRUE;
-    }
+  return TRUE;
 }
 
 #define WRONG(format, ...) \
   llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT, format, path, key->group, key->key, text, \
             ##__VA_ARGS__)
 
-static void
-tell_values (const Key  *key,
-             const char *path,
-             const char *text,
-             GError    **error)
+/* Reads @text as a value of @key. @path: of the file that has it. */
+static gboolean
+parse_value (LlmSettings *self,
+             const Key   *key,
+             const char  *path,
+             const char  *text,
+             GError     **error)
 {
+  gpointer field = G_STRUCT_MEMBER_P (self, key->offset);
+  gboolean is_on = g_str_equal (text, "on");
+  gboolean is_off = g_str_equal (text, "off");
   g_autofree char *known = NULL;
+  guint64 number = 0;
+  guint i = 0;
 
   switch (key->kind)
     {
+    case KEY_PATH:
+      return set_string (field, text);
+    case KEY_FOLDERS:
+      g_strfreev (*(GStrv *) field);
+      *(GStrv *) field = g_strsplit (text, ";", -1);
+      return TRUE;
     case KEY_KERNELS:
+      if (*text == '\0' || llk_ops_find (text) != NULL)
+        return set_string (field, text);
       known = g_strjoinv (", ", (char **) llk_ops_list ());
-      WRONG (N_("%s: [%s] %s = “%s” is no set of kernels that this processor can run; it can run "
-                "%s"), known);
-      break;
+      return WRONG (N_("%s: [%s] %s = “%s” is no set of kernels that this processor can run; it can "
+                       "run %s"), known);
+    case KEY_SCHEDULER:
+      if (g_strv_contains (schedulers, text))
+        return set_string (field, text);
+      return WRONG (N_("%s: [%s] %s = “%s” is neither deadline nor fifo"));
+    case KEY_DISK:
+      if (g_strv_contains (disks, text))
+        return set_string (field, text);
+      return WRONG (N_("%s: [%s] %s = “%s” is none of auto, uring, threads and off"));
+    case KEY_METRICS:
+      if (*text == '/' || is_on || is_off)
+        return set_string (field, is_off ? "" : text);
+      return WRONG (N_("%s: [%s] %s = “%s” is neither “on”, “off” nor the full path of a socket"));
+    case KEY_SWITCH:
+      *(gboolean *) field = is_on;
+      if (is_on || is_off)
+        return TRUE;
+      return WRONG (N_("%s: [%s] %s = “%s” is neither “on” nor “off”"));
+    case KEY_PACE:
+      while (i < G_N_ELEMENTS (paces) && !g_str_equal (text, paces[i]))
+        i++;
+      *(guint *) field = i;
+      if (i < G_N_ELEMENTS (paces))
+        return TRUE;
+      return WRONG (N_("%s: [%s] %s = “%s” is none of run, slow and wait"));
+    case KEY_BYTES:
+      if (parse_bytes (text, key->max, field))
+        return TRUE;
+      return WRONG (N_("%s: [%s] %s = “%s” is not a number from 0 to %ju, perhaps with K, M or G"),
+                    key->max);
     case KEY_RATIO:
-      WRONG (N_("%s: [%s] %s = “%s” is neither a number of percent from %u to %ju nor “off”"),
-             MIN_RATIO, key->max);
+      if (!is_off && !g_ascii_string_to_unsigned (text, 10, MIN_RATIO, key->max, &number, NULL))
+        return WRONG (N_("%s: [%s] %s = “%s” is neither a number of percent from %u to %ju nor "
+                         "“off”"), MIN_RATIO, key->max);
       break;
     case KEY_CHUNK:
-      WRONG (N_("%s: [%s] %s = “%s” is none of 16, 32, 48 and 64"));
+      if (!g_ascii_string_to_unsigned (text, 10, 16, key->max, &number, NULL) || number % 16 != 0)
+        return WRONG (N_("%s: [%s] %s = “%s” is none of 16, 32, 48 and 64"));
       break;
-    case KEY_SCHEDULER:
-      WRONG (N_("%s: [%s] %s = “%s” is neither deadline nor fifo"));
-      break;
-    case KEY_DISK:
-      WRONG (N_("%s: [%s] %s = “%s” is none of auto, uring, threads and off"));
-      break;
-    case KEY_METRICS:
-      WRONG (N_("%s: [%s] %s = “%s” is neither “on”, “off” nor the full path of a socket"));
-      break;
-    case KEY_SWITCH:
-      WRONG (N_("%s: [%s] %s = “%s” is neither “on” nor “off”"));
-      break;
-    case KEY_PACE:
-      WRONG (N_("%s: [%s] %s = “%s” is none of run, slow and wait"));
-      break;
-    case KEY_BYTES:
-      WRONG (N_("%s: [%s] %s = “%s” is not a number from 0 to %ju, perhaps with K, M or G"),
-             key->max);
-      break;
-    case KEY_PATH:
-    case KEY_FOLDERS:
     case KEY_UINT:
     case KEY_UINT64:
     default:
-      WRONG (N_("%s: [%s] %s = “%s” is not a number from 0 to %ju"), key->max);
+      if (!g_ascii_string_to_unsigned (text, 10, 0, key->max, &number, NULL))
+        return WRONG (N_("%s: [%s] %s = “%s” is not a number from 0 to %ju"), key->max);
       break;
     }
+  if (key->kind == KEY_UINT64)
+    *(guint64 *) field = number;
+  else
+    *(guint *) field = (guint) number;
+  return TRUE;
+}
+
+LlmSettings *
+llm_settings_new (void)
+{
+  LlmSettings *self = g_new0 (LlmSettings, 1);
+
+  for (guint i = 0; i < G_N_ELEMENTS (keys); i++)
+    if (keys[i].usual != NULL && !parse_value (self, &keys[i], "", keys[i].usual, NULL))
+      g_assert_not_reached ();
+  return self;
+}
+
+void
+llm_settings_free (LlmSettings *self)
+{
+  g_free (self->model_file);
+  g_free (self->kernels);
+  g_free (self->scheduler);
+  g_free (self->disk);
+  g_free (self->root);
+  g_free (self->metrics);
+  g_strfreev (self->model_folders);
+  g_free (self->state_folder);
+  g_free (self->cache_folder);
+  g_free (self->system_cache_folder);
+  llm_script_free (self->script);
+  g_free (self);
 }
 
 /* --- a file --- */
@@ -328,12 +258,8 @@ read_group (LlmSettings *self,
         return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
                          "%s: there is no key “%s” in group [%s]; the keys are in "
                          "docs/configuration.md", path, names[i], group);
-      if (!parse_value (&keys[index], G_STRUCT_MEMBER_P (self, keys[index].offset),
-                        g_strstrip (text)))
-        {
-          tell_values (&keys[index], path, text, error);
-          return FALSE;
-        }
+      if (!parse_value (self, &keys[index], path, g_strstrip (text), error))
+        return FALSE;
     }
   return names != NULL;
 }
@@ -370,8 +296,8 @@ read_file (LlmSettings *self,
     {
       if (!has_group (groups[i]))
         return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
-                         "%s: there is no group [%s]; the groups are model, service, memory, power, "
-                         "contexts and quota", path, groups[i]);
+                         "%s: there is no group [%s]; the groups are model, service, memory, "
+                         "power, contexts and quota", path, groups[i]);
       if (!read_group (self, file, path, groups[i], error))
         return FALSE;
     }
@@ -396,6 +322,15 @@ read_files (LlmSettings *self,
          (is_system || read_file (self, user_file, FALSE, error));
 }
 
+static void
+add_folders (GStrvBuilder *folders,
+             const GStrv   paths)
+{
+  for (guint i = 0; paths[i] != NULL; i++)
+    if (*paths[i] != '\0')
+      g_strv_builder_add (folders, paths[i]);
+}
+
 /* Configured folders first, then what the environment adds, then the usual ones:
  * the user's own before the machine's before the packaged ones. */
 static void
@@ -403,25 +338,15 @@ add_usual_folders (LlmSettings *self,
                    gboolean     is_system)
 {
   g_autoptr(GStrvBuilder) folders = g_strv_builder_new ();
-  const char *from_environment = g_getenv ("LLMSVC_MODEL_PATH");
+  const char *path = g_getenv ("LLMSVC_MODEL_PATH");
+  g_auto(GStrv) from_environment =
+    g_strsplit (path != NULL ? path : "", G_SEARCHPATH_SEPARATOR_S, -1);
+  g_autofree char *own = g_build_filename (g_get_user_data_dir (), "llmsvc", "models", NULL);
 
-  for (guint i = 0; self->model_folders[i] != NULL; i++)
-    if (*self->model_folders[i] != '\0')
-      g_strv_builder_add (folders, self->model_folders[i]);
-  if (from_environment != NULL)
-    {
-      g_auto(GStrv) paths = g_strsplit (from_environment, G_SEARCHPATH_SEPARATOR_S, -1);
-
-      for (guint i = 0; paths[i] != NULL; i++)
-        if (*paths[i] != '\0')
-          g_strv_builder_add (folders, paths[i]);
-    }
+  add_folders (folders, self->model_folders);
+  add_folders (folders, from_environment);
   if (!is_system)
-    {
-      g_autofree char *own = g_build_filename (g_get_user_data_dir (), "llmsvc", "models", NULL);
-
-      g_strv_builder_add (folders, own);
-    }
+    g_strv_builder_add (folders, own);
   g_strv_builder_add (folders, LLM_LOCALSTATEDIR "/lib/llmsvc/models");
   g_strv_builder_add (folders, LLM_DATADIR "/llmsvc/models");
 

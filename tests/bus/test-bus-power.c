@@ -338,7 +338,7 @@ static guint64
 get_statistic (Rig        *rig,
                const char *key)
 {
-  g_autoptr(GVariant) statistics = llm_engine_get_statistics (rig->engine.engine);
+  g_autoptr(GVariant) statistics = read_statistics (rig->engine.engine);
   guint64 value;
 
   g_assert_true (g_variant_lookup (statistics, key, "t", &value));
@@ -354,7 +354,7 @@ get_memory (LlmContext *context)
 
   llm_context_get_memory_async (context, on_result, &result);
   WAIT_FOR (result != NULL);
-  memory = llm_context_get_memory_finish (context, result, &error);
+  memory = g_task_propagate_pointer (G_TASK (result), &error);
   g_assert_no_error (error);
   return memory;
 }

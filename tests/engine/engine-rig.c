@@ -163,7 +163,7 @@ on_generating (GObject      *source,
 {
   Answer *answer = data;
 
-  answer->generation = llm_context_generate_finish (LLM_CONTEXT (source), result, &answer->error);
+  answer->generation = g_task_propagate_pointer (G_TASK (result), &answer->error);
   if (answer->generation == NULL)
     answer->is_finished = TRUE;
 }
@@ -295,8 +295,10 @@ trim (Fixture    *fixture,
   g_autoptr(GError) error = NULL;
   g_autoptr(GVariant) trimmed = NULL;
   guint64 freed = 0;
+  LlmPressure pressure;
 
-  llm_engine_trim_async (fixture->engine, fixture->caller, level, options, on_result, &result);
+  g_assert_true (llm_pressure_parse_level (level, &pressure));
+  llm_engine_trim_async (fixture->engine, fixture->caller, pressure, options, on_result, &result);
   WAIT_FOR (result != NULL);
   trimmed = g_task_propagate_pointer (G_TASK (result), &error);
   g_assert_no_error (error);
@@ -313,9 +315,30 @@ set_budget (Fixture    *fixture,
   g_autoptr(LlmCallOptions) options = parse_options (text, LLMSVC_CALL_SET_BUDGET);
   g_autoptr(GAsyncResult) result = NULL;
 
-  llm_engine_set_budget_async (fixture->engine, fixture->caller, options, on_result, &result);
+  llm_engine_set_budget_async (fixture->engine, options, on_result, &result);
   WAIT_FOR (result != NULL);
   return g_task_propagate_boolean (G_TASK (result), error);
+}
+
+gboolean
+take_count (GAsyncResult *result,
+            guint        *n,
+            GError      **error)
+{
+  gssize count = g_task_propagate_int (G_TASK (result), error);
+
+  *n = count >= 0 ? (guint) count : 0;
+  return count >= 0;
+}
+
+GVariant *
+read_statistics (LlmEngine *engine)
+{
+  GVariantBuilder builder;
+
+  g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
+  llm_engine_add_statistics (engine, &builder);
+  return g_variant_ref_sink (g_variant_builder_end (&builder));
 }
 
 guint

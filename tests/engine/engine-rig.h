@@ -66,6 +66,10 @@ gsize count_messages (LlmContext *context);
 gboolean rollback (LlmContext *context, guint turns, GError **error);
 guint64 trim (Fixture *fixture, const char *level);
 gboolean set_budget (Fixture *fixture, guint64 bytes, GError **error);
+/* What an append or a count of tokens comes to. */
+gboolean take_count (GAsyncResult *result, guint *n, GError **error);
+/* (transfer full): `a{sv}` */
+GVariant *read_statistics (LlmEngine *engine);
 guint result_uint (const Answer *answer, const char *key);
 const char *result_string (const Answer *answer, const char *key);
 

@@ -150,7 +150,7 @@ count_tokens (Fixture    *fixture,
   llm_engine_count_tokens_async (fixture->engine, fixture->caller, g_variant_new_parsed (messages),
                                  parsed, on_result, &result);
   WAIT_FOR (result != NULL);
-  return llm_engine_count_tokens_finish (fixture->engine, result, &tokens, error) ? tokens : 0;
+  return take_count (result, &tokens, error) ? tokens : 0;
 }
 
 /* What is counted is what it costs: in a context that begins so, appended, and in a prompt. */
@@ -184,7 +184,7 @@ test_count (Fixture      *fixture,
   llm_context_append_async (empty, fixture->caller, g_variant_new_parsed (messages), none,
                             on_result, &result);
   WAIT_FOR (result != NULL);
-  g_assert_true (llm_context_append_finish (empty, result, &n_appended, &error));
+  g_assert_true (take_count (result, &n_appended, &error));
   g_assert_cmpuint (count_tokens (fixture, messages, "{}", &error), ==, n_appended);
 
   g_assert_cmpuint (count_tokens (fixture, messages, "{'system': <'Be kind.'>}", &error), ==,

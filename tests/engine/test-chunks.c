@@ -30,7 +30,7 @@ static guint64
 get_statistic (Fixture    *fixture,
                const char *key)
 {
-  g_autoptr(GVariant) statistics = llm_engine_get_statistics (fixture->engine);
+  g_autoptr(GVariant) statistics = read_statistics (fixture->engine);
   guint64 value = 0;
 
   g_assert_true (g_variant_lookup (statistics, key, "t", &value));
@@ -46,7 +46,7 @@ get_memory (LlmContext *context)
 
   llm_context_get_memory_async (context, on_result, &result);
   WAIT_FOR (result != NULL);
-  memory = llm_context_get_memory_finish (context, result, &error);
+  memory = g_task_propagate_pointer (G_TASK (result), &error);
   g_assert_no_error (error);
   return memory;
 }
@@ -522,7 +522,8 @@ trim_critical (Fixture *fixture)
   g_autoptr(GError) error = NULL;
   GVariant *trimmed;
 
-  llm_engine_trim_async (fixture->engine, fixture->caller, "critical", options, on_result, &result);
+  llm_engine_trim_async (fixture->engine, fixture->caller, LLM_PRESSURE_CRITICAL, options,
+                         on_result, &result);
   WAIT_FOR (result != NULL);
   trimmed = g_task_propagate_pointer (G_TASK (result), &error);
   g_assert_no_error (error);
@@ -554,7 +555,7 @@ test_parked (Fixture      *fixture,
   llm_context_generate_async (context, fixture->caller, user_message (questions[1]), options,
                               &sink->parent, on_result, &result);
   WAIT_FOR (result != NULL);
-  generation = llm_context_generate_finish (context, result, NULL);
+  generation = g_task_propagate_pointer (G_TASK (result), NULL);
   g_assert_nonnull (generation);
   WAIT_FOR (llm_generation_get_state (generation) == LLM_GENERATION_PARKED);
   g_assert_false (sink->is_finished);

@@ -133,7 +133,7 @@ test_fork (Fixture      *fixture,
   g_assert_cmpuint (count_messages (context), ==, 3);
   llm_context_append_async (plain, fixture->caller, messages, append_options, on_result, &result);
   WAIT_FOR (result != NULL);
-  g_assert_true (llm_context_append_finish (plain, result, &n_added, &error));
+  g_assert_true (take_count (result, &n_added, &error));
   g_assert_cmpuint (llm_context_get_tokens (branch), ==, n_tokens + n_added);
   g_object_unref (branch);
   g_object_unref (plain);
@@ -229,7 +229,7 @@ test_append (Fixture      *fixture,
       llm_context_append_async (context, fixture->caller, user_message ("I live in San Jose."),
                                 options, on_result, &result);
       WAIT_FOR (result != NULL);
-      g_assert_true (llm_context_append_finish (context, result, &tokens, &error));
+      g_assert_true (take_count (result, &tokens, &error));
       g_assert_no_error (error);
       g_assert_cmpuint (tokens, >, 5);
       g_assert_cmpuint (llm_context_get_tokens (context), ==, tokens);
@@ -389,7 +389,7 @@ append (Fixture    *fixture,
   llm_context_append_async (context, fixture->caller, user_message (text), parsed, on_result,
                             &result);
   WAIT_FOR (result != NULL);
-  return llm_context_append_finish (context, result, &tokens, error) ? tokens : 0;
+  return take_count (result, &tokens, error) ? tokens : 0;
 }
 
 /* Text with the id of an earlier request is added once, also when that was before a restart. */

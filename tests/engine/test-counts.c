@@ -79,7 +79,7 @@ append (Models     *models,
   llm_context_append_async (context, models->fixture.caller, user_message (text), options,
                             on_result, &result);
   WAIT_FOR (result != NULL);
-  g_assert_true (llm_context_append_finish (context, result, &tokens, &error));
+  g_assert_true (take_count (result, &tokens, &error));
   g_assert_no_error (error);
   return tokens;
 }
@@ -98,7 +98,7 @@ count (Models     *models,
   llm_engine_count_tokens_async (models->fixture.engine, models->fixture.caller, messages, options,
                                  on_result, &result);
   WAIT_FOR (result != NULL);
-  g_assert_true (llm_engine_count_tokens_finish (models->fixture.engine, result, &tokens, &error));
+  g_assert_true (take_count (result, &tokens, &error));
   g_assert_no_error (error);
   return tokens;
 }

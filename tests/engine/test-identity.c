@@ -161,7 +161,7 @@ select_model (Rig        *self,
 static guint64
 count_restored (Rig *self)
 {
-  g_autoptr(GVariant) statistics = llm_engine_get_statistics (self->parent.engine);
+  g_autoptr(GVariant) statistics = read_statistics (self->parent.engine);
   guint64 value = 0;
 
   g_assert_true (g_variant_lookup (statistics, "kv-restored-chunks", "t", &value));

@@ -87,7 +87,7 @@ test_new_holder (Fixture      *fixture,
   g_assert_cmpuint (figures.reclaimable[LLM_RECLAIM_FREE], >=, 12345);
   g_assert_cmpuint (trim (fixture, "low"), >=, 12345);
   g_assert_cmpuint (held, ==, 0);
-  statistics = llm_engine_get_statistics (fixture->engine);
+  statistics = read_statistics (fixture->engine);
   g_assert_true (g_variant_lookup (statistics, "given-new-bytes", "t", &released));
   g_assert_cmpuint (released, ==, 12345);
 }
@@ -128,7 +128,7 @@ get_counted (Fixture *fixture)
       llm_engine_get_memory (fixture->engine, &figures);
     }
   while (figures.kv_resident + figures.kv_compressed > 0);
-  statistics = llm_engine_get_statistics (fixture->engine);
+  statistics = read_statistics (fixture->engine);
 
   g_assert_true (g_variant_lookup (statistics, "held-anonymous-bytes", "t", &anonymous));
   g_assert_true (g_variant_lookup (statistics, "used-backed-bytes", "t", &used));
@@ -149,7 +149,7 @@ wait_until_written (LlmContext *context)
 
       llm_context_get_memory_async (context, on_result, &result);
       WAIT_FOR (result != NULL);
-      memory = llm_context_get_memory_finish (context, result, &error);
+      memory = g_task_propagate_pointer (G_TASK (result), &error);
       g_assert_no_error (error);
       /* the last one may not be full, and is written only when it has to leave */
       is_written = memory->n_chunks > 1

@@ -109,7 +109,7 @@ static guint64
 get_statistic (Fixture    *fixture,
                const char *key)
 {
-  g_autoptr(GVariant) statistics = llm_engine_get_statistics (fixture->engine);
+  g_autoptr(GVariant) statistics = read_statistics (fixture->engine);
   guint64 value = G_MAXUINT64;
 
   g_assert_true (g_variant_lookup (statistics, key, "t", &value));

@@ -239,7 +239,7 @@ test_queue (Fixture      *fixture,
                                  &counted);
   WAIT_FOR (three->is_finished && counted != NULL);
   g_assert_error (three->error, LLMSVC_ERROR, LLMSVC_ERROR_QUOTA_EXCEEDED);
-  g_assert_false (llm_engine_count_tokens_finish (fixture->engine, counted, &n, &error));
+  g_assert_false (take_count (counted, &n, &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_QUOTA_EXCEEDED);
   WAIT_FOR (one->is_finished && two->is_finished);
   g_assert_no_error (one->error);
@@ -250,7 +250,7 @@ test_queue (Fixture      *fixture,
   llm_engine_count_tokens_async (fixture->engine, own, user_message ("Hello"), none, on_result,
                                  &counted);
   WAIT_FOR (counted != NULL);
-  g_assert_true (llm_engine_count_tokens_finish (fixture->engine, counted, &n, &error));
+  g_assert_true (take_count (counted, &n, &error));
   g_clear_object (&counted);
   while (g_main_context_iteration (NULL, FALSE))
     ;

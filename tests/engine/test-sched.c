@@ -68,7 +68,7 @@ static guint64
 get_statistic (Fixture    *fixture,
                const char *key)
 {
-  g_autoptr(GVariant) statistics = llm_engine_get_statistics (fixture->engine);
+  g_autoptr(GVariant) statistics = read_statistics (fixture->engine);
   guint64 value = 0;
 
   if (!g_variant_lookup (statistics, key, "t", &value))

@@ -131,12 +131,10 @@ list_contexts (Fixture *fixture,
                GError **error)
 {
   g_autoptr(GAsyncResult) result = NULL;
-  g_autoptr(GPtrArray) contexts = NULL;
 
-  llm_engine_list_contexts_async (fixture->engine, fixture->caller, on_result, &result);
+  llm_engine_await_start (fixture->engine, on_result, &result);
   WAIT_FOR (result != NULL);
-  contexts = llm_engine_list_contexts_finish (fixture->engine, result, error);
-  return contexts != NULL;
+  return g_task_propagate_boolean (G_TASK (result), error);
 }
 
 static gboolean
@@ -402,7 +400,7 @@ test_older_copy (Fixture      *fixture,
 static guint64
 get_storage (Fixture *fixture)
 {
-  g_autoptr(GVariant) statistics = llm_engine_get_statistics (fixture->engine);
+  g_autoptr(GVariant) statistics = read_statistics (fixture->engine);
   guint64 value = 0;
 
   g_assert_true (g_variant_lookup (statistics, "kv-storage-bytes", "t", &value));

@@ -283,10 +283,8 @@ on_index_read (GObject      *source,
 {
   g_autoptr(LlmBusCall) self = data;
   GError *error = NULL;
-  g_autoptr(GPtrArray) contexts =
-    llm_engine_list_contexts_finish (LLM_ENGINE (source), result, &error);
 
-  if (contexts == NULL)
+  if (!g_task_propagate_boolean (G_TASK (result), &error))
     {
       llm_bus_call_return_error (self, error);
       return;
@@ -317,8 +315,7 @@ on_caller_found (LlmCaller    *caller,
   /* listing contexts waits for the index of them; what it lists is of no use here */
   if (self->tree != NULL && self->tree->is_contexts && !self->bus->has_index)
     {
-      llm_engine_list_contexts_async (self->bus->engine, caller, on_index_read,
-                                      llm_bus_call_ref (self));
+      llm_engine_await_start (self->bus->engine, on_index_read, llm_bus_call_ref (self));
       return;
     }
 
@@ -397,6 +394,17 @@ llm_bus_call_on_done (GObject      *source,
 
   g_task_propagate_boolean (G_TASK (result), &error);
   llm_bus_call_finish (data, NULL, error);
+}
+
+void
+llm_bus_call_on_count (GObject      *source,
+                       GAsyncResult *result,
+                       gpointer      data)
+{
+  GError *error = NULL;
+  gssize n = g_task_propagate_int (G_TASK (result), &error);
+
+  llm_bus_call_finish (data, error == NULL ? g_variant_new ("(u)", (guint32) n) : NULL, error);
 }
 
 void

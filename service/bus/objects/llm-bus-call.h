@@ -157,6 +157,10 @@ LlmSink    *llm_bus_call_new_sink     (LlmBusCall            *self);
 void        llm_bus_call_on_done      (GObject               *source,
                                        GAsyncResult          *result,
                                        gpointer               data);
+/* The task returns a number: likewise. */
+void        llm_bus_call_on_count     (GObject               *source,
+                                       GAsyncResult          *result,
+                                       gpointer               data);
 /* The task returns a GVariant: the only value of the reply. */
 void        llm_bus_call_on_variant   (GObject               *source,
                                        GAsyncResult          *result,

@@ -35,7 +35,7 @@ on_generating (GObject      *source,
   g_autofree char *path = NULL;
   GError *error = NULL;
 
-  generation = llm_context_generate_finish (LLM_CONTEXT (source), result, &error);
+  generation = g_task_propagate_pointer (G_TASK (result), &error);
   if (generation == NULL)
     {
       llm_bus_call_return_error (call, error);
@@ -120,18 +120,6 @@ handle_rollback (LlmBusCall *call,
   return TRUE;
 }
 
-static void
-on_appended (GObject      *source,
-             GAsyncResult *result,
-             gpointer      data)
-{
-  GError *error = NULL;
-  guint tokens = 0;
-
-  llm_context_append_finish (LLM_CONTEXT (source), result, &tokens, &error);
-  llm_bus_call_finish (data, error == NULL ? g_variant_new ("(u)", tokens) : NULL, error);
-}
-
 static gboolean
 handle_append (LlmBusCall *call,
                GError    **error)
@@ -140,8 +128,8 @@ handle_append (LlmBusCall *call,
 
   if (!llm_bus_call_check_texts (call, messages, NULL, error))
     return FALSE;
-  llm_context_append_async (call->object, call->caller, messages, call->options, on_appended,
-                            llm_bus_call_ref (call));
+  llm_context_append_async (call->object, call->caller, messages, call->options,
+                            llm_bus_call_on_count, llm_bus_call_ref (call));
   return TRUE;
 }
 
@@ -210,7 +198,7 @@ on_memory (GObject      *source,
 {
   GError *error = NULL;
   g_autoptr(LlmContextMemory) memory =
-    llm_context_get_memory_finish (LLM_CONTEXT (source), result, &error);
+    g_task_propagate_pointer (G_TASK (result), &error);
   GVariant *described = memory != NULL ? llm_bus_contexts_describe_memory (memory) : NULL;
 
   llm_bus_call_finish (data, memory != NULL ? g_variant_new ("(@a{sv})", described) : NULL, error);

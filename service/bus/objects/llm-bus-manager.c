@@ -108,13 +108,13 @@ on_contexts_listed (GObject      *source,
   GVariantBuilder builder;
   GError *error = NULL;
 
-  contexts = llm_engine_list_contexts_finish (LLM_ENGINE (source), result, &error);
-  if (contexts == NULL)
+  if (!g_task_propagate_boolean (G_TASK (result), &error))
     {
       llm_bus_call_return_error (call, error);
       return;
     }
 
+  contexts = llm_engine_get_contexts (call->bus->engine, call->caller);
   g_variant_builder_init (&builder, G_VARIANT_TYPE ("a(oa{sv})"));
   for (guint i = 0; i < contexts->len; i++)
     {
@@ -131,8 +131,7 @@ static gboolean
 handle_list_contexts (LlmBusCall *call,
                       GError    **error)
 {
-  llm_engine_list_contexts_async (call->bus->engine, call->caller, on_contexts_listed,
-                                  llm_bus_call_ref (call));
+  llm_engine_await_start (call->bus->engine, on_contexts_listed, llm_bus_call_ref (call));
   return TRUE;
 }
 
@@ -153,18 +152,6 @@ handle_complete (LlmBusCall *call,
   return TRUE;
 }
 
-static void
-on_tokens_counted (GObject      *source,
-                   GAsyncResult *result,
-                   gpointer      data)
-{
-  GError *error = NULL;
-  guint tokens = 0;
-
-  llm_engine_count_tokens_finish (LLM_ENGINE (source), result, &tokens, &error);
-  llm_bus_call_finish (data, error == NULL ? g_variant_new ("(u)", tokens) : NULL, error);
-}
-
 static gboolean
 handle_count_tokens (LlmBusCall *call,
                      GError    **error)
@@ -174,7 +161,7 @@ handle_count_tokens (LlmBusCall *call,
   if (!llm_bus_call_check_texts (call, messages, NULL, error))
     return FALSE;
   llm_engine_count_tokens_async (call->bus->engine, call->caller, messages, call->options,
-                                 on_tokens_counted, llm_bus_call_ref (call));
+                                 llm_bus_call_on_count, llm_bus_call_ref (call));
   return TRUE;
 }
 

@@ -46,8 +46,8 @@ handle_set_budget (LlmBusCall *call,
     return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
                      "SetBudget needs the option “bytes”; 0 lets the service decide");
 
-  llm_engine_set_budget_async (call->bus->engine, call->caller, call->options,
-                               llm_bus_call_on_done, llm_bus_call_ref (call));
+  llm_engine_set_budget_async (call->bus->engine, call->options, llm_bus_call_on_done,
+                               llm_bus_call_ref (call));
   return TRUE;
 }
 
@@ -55,11 +55,11 @@ static gboolean
 handle_trim (LlmBusCall *call,
              GError    **error)
 {
-  static const char *const levels[] = { "low", "medium", "critical", NULL };
-  const char *level;
+  LlmPressure level;
+  const char *name;
 
-  g_variant_get_child (call->arguments, 0, "&s", &level);
-  if (!g_strv_contains (levels, level))
+  g_variant_get_child (call->arguments, 0, "&s", &name);
+  if (!llm_pressure_parse_level (name, &level))
     return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
                      "The level of Trim is “low”, “medium” or “critical”");
   if (!llm_bus_bucket_take (&call->bus->trims, 1, FALSE))

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* The steps of calls with text: it is tokenized, and in the end kept as a turn. */
+
+#include "engine/llm-call.h"
+
+#include "base/llm-clock.h"
+#include "common/llmsvc-error.h"
+
+/* --- the prompt --- */
+
+/* Whether it goes on to be tokenized. Takes @error (nullable). */
+static gboolean
+check_wanted (GTask  *task,
+              GError *error)
+{
+  LlmCall *call = g_task_get_task_data (task);
+
+  if (error == NULL && call->is_cancelled)
+    error = g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED, "The answer was cancelled");
+  if (error == NULL && call->step != NULL)
+    return TRUE;
+  if (call->may_fail)
+    g_clear_error (&error);
+  llm_call_go_on (task, error);
+  return FALSE;
+}
+
+static void
+on_prepared (GObject      *source,
+             GAsyncResult *result,
+             gpointer      data)
+{
+  g_autoptr(GTask) task = data;
+  LlmCall *call = g_task_get_task_data (task);
+  GError *error = NULL;
+
+  call->tokens = llm_prepare_finish (result, &call->n_system, &error);
+  if (!check_wanted (task, error))
+    return;
+  /* The model may have been unloaded or changed while the text was prepared: these tokens are then
+   * worth nothing. */
+  if (call->engine->model != call->model || call->engine->is_loading)
+    llm_call_tokenize (task, call->step);
+  else
+    call->step (task, call);
+}
+
+static void
+on_model (GObject      *source,
+          GAsyncResult *result,
+          gpointer      data)
+{
+  g_autoptr(GTask) task = data;
+  LlmCall *call = g_task_get_task_data (task);
+  GError *error = NULL;
+  LlmPrepareInput *input;
+
+  call->model = g_task_propagate_pointer (G_TASK (result), &error);
+  if (!check_wanted (task, error))
+    return;
+  input = llm_context_make_input (call->context, call->model,
+                                  call->counts_held ? NULL : call->messages, call->slides);
+  input->raw = g_strdup (call->raw);
+  input->opens_answer = call->generation != NULL;
+  llm_prepare_async (call->model, input, on_prepared, g_object_ref (task));
+}
+
+void
+llm_call_tokenize (GTask      *task,
+                   LlmCallStep step)
+{
+  LlmCall *call = g_task_get_task_data (task);
+
+  call->step = step;
+  g_clear_pointer (&call->model, llm_model_unref);
+  g_clear_pointer (&call->tokens, g_array_unref);
+  llm_engine_await_model (call->engine, on_model, g_object_ref (task));
+}
+
+/* --- the turn --- */
+
+static void
+apply_commit (GTask   *task,
+              LlmCall *call)
+{
+  LlmContext *self = call->context;
+
+  llm_conversation_rollback (self->conversation,
+                             llm_conversation_get_n_turns (self->conversation) - call->n_turns);
+  if (call->turn != NULL)
+    llm_conversation_add_turn (self->conversation, g_steal_pointer (&call->turn));
+  llm_context_count (self);
+  self->revision++;
+  self->used = llm_clock_wall_s ();
+  llm_engine_count_later (call->engine, self);
+  call->then (task, call);
+}
+
+void
+llm_call_commit (GTask      *task,
+                 guint       n_turns,
+                 LlmTurn    *turn,
+                 LlmCallStep step)
+{
+  LlmCall *call = g_task_get_task_data (task);
+  LlmContext *self = call->context;
+  guint dropped = llm_conversation_take_dropped (self->conversation);
+  LlmStoredChange *change;
+
+  g_assert (self->is_busy);
+  call->n_turns = n_turns;
+  call->turn = turn;
+  call->then = step;
+  if (!llm_context_is_named (self))
+    {
+      apply_commit (task, call);
+      return;
+    }
+  change = llm_stored_change_new (self->id);
+  change->revision = self->revision + 1;
+  change->used = llm_clock_wall_s ();
+  change->n_turns = n_turns;
+  change->dropped = turn != NULL && turn->is_whole ? 0 : dropped;
+  change->turn = turn;
+  llm_call_store (task, llm_store_change, change, (GDestroyNotify) llm_stored_change_free,
+                  apply_commit);
+}

@@ -43,38 +43,28 @@ look_up (LlmDbFile   *self,
   return TRUE;
 }
 
-static gboolean
-is_in_place (LlmDbFile   *self,
-             struct stat *statuses)
-{
-  struct stat folder;
-
-  if (stat (self->folder, &folder) < 0 || !is_same (&folder, &self->folder_status) ||
-      !look_up (self, statuses))
-    return FALSE;
-  for (guint i = 0; i < LLM_DB_N_FILES; i++)
-    if (!is_same (&statuses[i], &self->statuses[i]) ||
-        statuses[i].st_size < self->statuses[i].st_size)
-      return FALSE;
-  return TRUE;
-}
-
 gboolean
 llm_db_file_check (LlmDbFile *self,
                    GError   **error)
 {
   struct stat statuses[LLM_DB_N_FILES];
+  struct stat folder;
+  gboolean is_in_place;
 
   if (self->path == NULL)
     return TRUE;
-  if (is_in_place (self, statuses))
-    {
-      memcpy (self->statuses, statuses, sizeof statuses);
-      return TRUE;
-    }
-  return llm_fail (error, LLMSVC_ERROR_STORAGE,
-                   "The context database “%s” was removed, replaced or truncated while the service "
-                   "used it; it is opened again, and the call may be tried again", self->path);
+  is_in_place = stat (self->folder, &folder) == 0 && is_same (&folder, &self->folder_status) &&
+                look_up (self, statuses);
+  for (guint i = 0; is_in_place && i < LLM_DB_N_FILES; i++)
+    is_in_place = is_same (&statuses[i], &self->statuses[i]) &&
+                  statuses[i].st_size >= self->statuses[i].st_size;
+  if (!is_in_place)
+    return llm_fail (error, LLMSVC_ERROR_STORAGE,
+                     "The context database “%s” was removed, replaced or truncated while the "
+                     "service used it; it is opened again, and the call may be tried again",
+                     self->path);
+  memcpy (self->statuses, statuses, sizeof statuses);
+  return TRUE;
 }
 
 /* --- opening --- */

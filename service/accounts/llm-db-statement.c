@@ -1,28 +1,32 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#include "base/llm-fail.h"
 #include "accounts/llm-db.h"
 
 #include <errno.h>
 #include <glib/gi18n.h>
 
+#include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
 
 /* @what: a sentence that says what failed */
-static void
-set_sqlite_error (GError    **error,
-                  sqlite3    *db,
-                  const char *what)
+static gboolean
+fail (sqlite3    *db,
+      GError    **error,
+      const char *what)
 {
-  int code = sqlite3_extended_errcode (db);
-
   if (llm_db_find_fault (db) == LLM_DB_FAULT_FULL)
-    llm_fail (error, LLMSVC_ERROR_STORAGE,
-              "%s: %s (make room on the disk that holds the service's state)", what,
-              sqlite3_errmsg (db));
-  else
-    llm_fail (error, LLMSVC_ERROR_STORAGE, "%s: %s (%s)", what, sqlite3_errmsg (db),
-              sqlite3_errstr (code));
+    return llm_fail (error, LLMSVC_ERROR_STORAGE,
+                     "%s: %s (make room on the disk that holds the service's state)", what,
+                     sqlite3_errmsg (db));
+  return llm_fail (error, LLMSVC_ERROR_STORAGE, "%s: %s (%s)", what, sqlite3_errmsg (db),
+                   sqlite3_errstr (sqlite3_extended_errcode (db)));
+}
+
+static gboolean
+fail_step (sqlite3  *db,
+           GError  **error)
+{
+  return fail (db, error, N_("Reading or writing the context database failed"));
 }
 
 LlmDbFault
@@ -80,13 +84,11 @@ prepare (sqlite3    *db,
 {
   g_autoptr(sqlite3_stmt) statement = NULL;
 
-  if (sqlite3_prepare_v2 (db, sql, -1, &statement, NULL) != SQLITE_OK ||
-      !bind_values (statement, types, values))
-    {
-      set_sqlite_error (error, db, N_("The context database refused a statement"));
-      return NULL;
-    }
-  return g_steal_pointer (&statement);
+  if (sqlite3_prepare_v2 (db, sql, -1, &statement, NULL) == SQLITE_OK &&
+      bind_values (statement, types, values))
+    return g_steal_pointer (&statement);
+  fail (db, error, N_("The context database refused a statement"));
+  return NULL;
 }
 
 sqlite3_stmt *
@@ -113,10 +115,7 @@ llm_db_next (sqlite3_stmt *statement,
 
   if (code == SQLITE_ROW)
     return TRUE;
-  if (code != SQLITE_DONE)
-    set_sqlite_error (error, sqlite3_db_handle (statement),
-                      N_("Reading or writing the context database failed"));
-  return FALSE;
+  return code != SQLITE_DONE && fail_step (sqlite3_db_handle (statement), error);
 }
 
 gboolean
@@ -127,8 +126,8 @@ llm_db_execute (sqlite3    *db,
                 ...)
 {
   g_autoptr(sqlite3_stmt) statement = NULL;
-  g_autoptr(GError) local = NULL;
   va_list values;
+  int code;
 
   va_start (values, types);
   statement = prepare (db, error, sql, types, values);
@@ -136,14 +135,10 @@ llm_db_execute (sqlite3    *db,
   if (statement == NULL)
     return FALSE;
 
-  while (llm_db_next (statement, &local))
-    ;
-  if (local != NULL)
-    {
-      g_propagate_error (error, g_steal_pointer (&local));
-      return FALSE;
-    }
-  return TRUE;
+  do
+    code = sqlite3_step (statement);
+  while (code == SQLITE_ROW);
+  return code == SQLITE_DONE || fail_step (db, error);
 }
 
 gboolean
@@ -151,10 +146,8 @@ llm_db_run_script (sqlite3    *db,
                    const char *sql,
                    GError    **error)
 {
-  if (sqlite3_exec (db, sql, NULL, NULL, NULL) == SQLITE_OK)
-    return TRUE;
-  set_sqlite_error (error, db, N_("The context database can't be used"));
-  return FALSE;
+  return sqlite3_exec (db, sql, NULL, NULL, NULL) == SQLITE_OK ||
+         fail (db, error, N_("The context database can't be used"));
 }
 
 /* --- values of a row --- */
@@ -200,10 +193,8 @@ llm_db_check_sum (sqlite3_stmt *row,
                   int           column,
                   gint64        sum)
 {
-  if (sqlite3_column_type (row, column) == SQLITE_NULL)
-    return TRUE;
-  return sqlite3_column_type (row, column) == SQLITE_INTEGER
-         && sqlite3_column_int64 (row, column) == sum;
+  return sqlite3_column_type (row, column) == SQLITE_NULL
+         || llm_db_get_number (row, column, sum, sum, &sum);
 }
 
 /* --- tables --- */

@@ -68,7 +68,7 @@ llm_bus_unref (LlmBus *self)
 char *
 llm_bus_dup_context_path (LlmContext *context)
 {
-  return g_strconcat (LLMSVC_CONTEXTS_PATH "/", llm_context_get_id (context), NULL);
+  return g_strconcat (LLMSVC_CONTEXTS_PATH "/", context->id, NULL);
 }
 
 static void

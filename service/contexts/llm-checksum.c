@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#include "contexts/llm-checksum.h"
+#include "contexts/llm-context-store.h"
 
 #include <string.h>
 #include <xxhash.h>

@@ -10,7 +10,6 @@
 
 #include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
-#include "contexts/llm-checksum.h"
 
 /* An application's id: what the bus takes is shorter. */
 #define MAX_APP_BYTES 512

@@ -9,7 +9,6 @@
 
 #include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
-#include "contexts/llm-checksum.h"
 #include "sched/llm-slo.h"
 
 /* As options allow them. */
@@ -23,12 +22,8 @@
 static gboolean
 is_good_id (const char *id)
 {
-  if (id == NULL || *id == '\0' || strlen (id) > MAX_ID_BYTES)
-    return FALSE;
-  for (const char *p = id; *p != '\0'; p++)
-    if (!g_ascii_isalnum (*p) && *p != '_')
-      return FALSE;
-  return TRUE;
+  return id != NULL && *id != '\0' && strlen (id) <= MAX_ID_BYTES
+         && id[strspn (id, G_CSET_A_2_Z G_CSET_a_2_z G_CSET_DIGITS "_")] == '\0';
 }
 
 static gboolean
@@ -199,7 +194,7 @@ check_n_turns (sqlite3          *db,
 {
   g_autoptr(sqlite3_stmt) row =
     llm_db_query (db, error, "SELECT n_turns FROM contexts WHERE id = ?", "s", context->id);
-  gint64 n_turns = llm_conversation_get_n_turns (context->turns);
+  gint64 n_turns = context->turns->turns->len;
 
   if (row == NULL)
     return FALSE;
@@ -225,7 +220,7 @@ load_turns (sqlite3          *db,
   while (llm_db_next (row, error))
     {
       g_autoptr(LlmTurn) turn = llm_turn_new ();
-      guint number = llm_conversation_get_n_turns (context->turns);
+      guint number = context->turns->turns->len;
       gboolean has_tokens;
 
       if (!load_turn (db, row, context, number, turn, &has_tokens, error))

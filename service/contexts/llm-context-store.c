@@ -4,12 +4,14 @@
 
 #include "base/llm-fail.h"
 #include "common/llmsvc-error.h"
-#include "contexts/llm-checksum.h"
 
 LlmStoredContext *
 llm_stored_context_new (void)
 {
-  return g_new0 (LlmStoredContext, 1);
+  LlmStoredContext *self = g_new0 (LlmStoredContext, 1);
+
+  self->dropped = G_MAXUINT;
+  return self;
 }
 
 void
@@ -71,23 +73,6 @@ llm_stored_quota_free (LlmStoredQuota *self)
   g_free (self);
 }
 
-LlmStoredChange *
-llm_stored_change_new (const char *context)
-{
-  LlmStoredChange *self = g_new0 (LlmStoredChange, 1);
-
-  self->context = g_strdup (context);
-  self->dropped = G_MAXUINT;
-  return self;
-}
-
-void
-llm_stored_change_free (LlmStoredChange *self)
-{
-  g_free (self->context);
-  g_free (self);
-}
-
 /* --- writing --- */
 
 static gboolean
@@ -138,21 +123,8 @@ llm_store_insert_context (sqlite3  *db,
                           GError  **error)
 {
   LlmStoredContext *context = data;
-  g_autoptr(sqlite3_stmt) row = llm_db_query (db, error,
-    "SELECT 1 FROM contexts WHERE uid = ? AND app = ? AND name = ?", "iss", (gint64) context->uid,
-    context->app, context->name);
 
-  if (row == NULL)
-    return FALSE;
-  if (llm_db_next (row, error))
-    return llm_fail (error, LLMSVC_ERROR_ALREADY_EXISTS,
-                     "There is a context named “%s” already; open it with OpenContext()",
-                     context->name);
-  if (*error != NULL)
-    return FALSE;
-
-  context->n_turns =
-    context->turns != NULL ? llm_conversation_get_n_turns (context->turns) : 0;
+  context->n_turns = context->turns != NULL ? context->turns->turns->len : 0;
   if (!llm_db_execute (db, error,
                        "INSERT INTO contexts VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
                        "sissiiiisiiis", context->id, (gint64) context->uid, context->app,
@@ -160,9 +132,16 @@ llm_store_insert_context (sqlite3  *db,
                        (gint64) context->max_tokens, context->slo, (gint64) context->n_turns,
                        llm_checksum_of_owner (context), llm_checksum_of_context (context),
                        context->damage))
-    return FALSE;
+    {
+      if (sqlite3_extended_errcode (db) != SQLITE_CONSTRAINT_UNIQUE)
+        return FALSE;
+      g_clear_error (error);
+      return llm_fail (error, LLMSVC_ERROR_ALREADY_EXISTS,
+                       "There is a context named “%s” already; open it with OpenContext()",
+                       context->name);
+    }
   for (guint i = 0; i < context->n_turns; i++)
-    if (!insert_turn (db, context->id, i, llm_conversation_get_turn (context->turns, i), error))
+    if (!insert_turn (db, context->id, i, g_ptr_array_index (context->turns->turns, i), error))
       return FALSE;
   return TRUE;
 }
@@ -178,13 +157,13 @@ llm_store_delete_context (sqlite3  *db,
 /* Writes what changes in the row of a context. It is read before: a new checksum must not cover up
  * what is damaged. */
 static gboolean
-change_context (sqlite3               *db,
-                const LlmStoredChange *change,
-                GError               **error)
+change_context (sqlite3                *db,
+                const LlmStoredContext *change,
+                GError                **error)
 {
   g_autoptr(LlmStoredContext) context = llm_stored_context_new ();
   g_autoptr(sqlite3_stmt) row =
-    llm_db_query (db, error, "SELECT * FROM contexts WHERE id = ?", "s", change->context);
+    llm_db_query (db, error, "SELECT * FROM contexts WHERE id = ?", "s", change->id);
 
   if (row == NULL)
     return FALSE;
@@ -197,7 +176,7 @@ change_context (sqlite3               *db,
     return llm_fail (error, LLMSVC_ERROR_NOT_FOUND, "The context was closed");
   context->revision = change->revision;
   context->used = change->used;
-  context->n_turns = change->n_turns + (change->turn != NULL ? 1 : 0);
+  context->n_turns = change->n_turns + (change->added != NULL ? 1 : 0);
   return llm_db_execute (db, error,
                          "UPDATE contexts SET revision = ?, used = ?, n_turns = ?, checksum = ?"
                          " WHERE id = ?", "iiiis", (gint64) context->revision, context->used,
@@ -210,21 +189,21 @@ llm_store_change (sqlite3  *db,
                   gpointer  data,
                   GError  **error)
 {
-  LlmStoredChange *change = data;
+  const LlmStoredContext *change = data;
 
   if (!change_context (db, change, error) ||
       !llm_db_execute (db, error, "DELETE FROM turns WHERE context = ? AND number >= ?", "si",
-                       change->context, (gint64) change->n_turns))
+                       change->id, (gint64) change->n_turns))
     return FALSE;
   if (change->dropped < change->n_turns &&
       !llm_db_execute (db, error,
                        "UPDATE turns SET tokens = NULL, identity = NULL, is_closed = 0,"
                        " token_checksum = NULL, n_total = NULL, counted_by = NULL"
-                       " WHERE context = ? AND number >= ?", "si", change->context,
+                       " WHERE context = ? AND number >= ?", "si", change->id,
                        (gint64) change->dropped))
     return FALSE;
-  return change->turn == NULL ||
-         insert_turn (db, change->context, change->n_turns, change->turn, error);
+  return change->added == NULL ||
+         insert_turn (db, change->id, change->n_turns, change->added, error);
 }
 
 gboolean

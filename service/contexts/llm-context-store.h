@@ -35,6 +35,10 @@ typedef struct
   char *damage;            /* (nullable): it can't be used, as what is stored of it is damaged. A
                             * copy of the database as it was found has this path; "": none has */
   LlmConversation *turns;  /* (nullable) */
+
+  /* of a change: */
+  guint dropped;           /* the first of n_turns whose tokens go; G_MAXUINT: none */
+  LlmTurn *added;          /* (nullable) (unowned): a turn behind them */
 } LlmStoredContext;
 
 typedef struct
@@ -57,17 +61,6 @@ typedef struct
   gboolean is_corrupt;     /* SQLite can't read it all: see llm_db_salvage_file() */
 } LlmStoredIndex;
 
-/* A change of one context's turns. */
-typedef struct
-{
-  char *context;
-  guint64 revision;        /* afterwards */
-  gint64 used;
-  guint n_turns;           /* turns to keep; the new one gets this number */
-  guint dropped;           /* the first of these whose tokens go; G_MAXUINT: none */
-  LlmTurn *turn;           /* (nullable) (unowned): to be added */
-} LlmStoredChange;
-
 LlmStoredContext *llm_stored_context_new  (void);
 void              llm_stored_context_free (LlmStoredContext *self);
 /* 128 random bits as text that may be part of an object path. */
@@ -79,8 +72,6 @@ LlmStoredQuota   *llm_stored_quota_new    (guint32           uid,
                                            const char       *key,
                                            double            value);
 void              llm_stored_quota_free   (LlmStoredQuota   *self);
-LlmStoredChange  *llm_stored_change_new   (const char       *context);
-void              llm_stored_change_free  (LlmStoredChange  *self);
 /* For llm_db_new(). */
 extern const LlmDbSchema llm_context_schema;
 
@@ -104,12 +95,32 @@ gboolean llm_store_load_turns     (sqlite3 *db, gpointer context, GError **error
 gboolean llm_store_insert_context (sqlite3 *db, gpointer context, GError **error);
 /* @id: a string. */
 gboolean llm_store_delete_context (sqlite3 *db, gpointer id, GError **error);
-gboolean llm_store_change         (sqlite3 *db, gpointer change, GError **error);
+/* @context: how it is afterwards: id, revision, used, how many turns are kept, and what changes. */
+gboolean llm_store_change         (sqlite3 *db, gpointer context, GError **error);
 /* @context: what a model counted: id, n_turns, n_tokens and counted_by. */
 gboolean llm_store_set_count      (sqlite3 *db, gpointer context, GError **error);
 gboolean llm_store_set_quota      (sqlite3 *db, gpointer quota, GError **error);
 /* @id: a string. */
 gboolean llm_store_set_model      (sqlite3 *db, gpointer id, GError **error);
+
+/* --- llm-checksum.c: of rows, as columns beside them: SQLite notices a page that is no page, but not
+ * a bit that flipped in a text. Any thread. --- */
+
+/* Of user and application: whose the context is. */
+gint64 llm_checksum_of_owner   (const LlmStoredContext *context);
+/* Of the rest of its row. */
+gint64 llm_checksum_of_context (const LlmStoredContext *context);
+/* Of what a turn says; @results (nullable) and @extras (element-type utf8), those of its messages,
+ * as they are stored. */
+gint64 llm_checksum_of_turn    (const char             *context,
+                                gint64                  number,
+                                const LlmTurn          *turn,
+                                const char             *results,
+                                const GPtrArray        *extras);
+/* Of the tokens of a turn, which can be made again from what it says. */
+gint64 llm_checksum_of_tokens  (const char             *context,
+                                gint64                  number,
+                                const LlmTurn          *turn);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmStoredContext, llm_stored_context_free)
 

@@ -73,28 +73,10 @@ llm_context_new (LlmApp      *app,
   return self;
 }
 
-const char *
-llm_context_get_id (LlmContext *self)
-{
-  return self->id;
-}
-
-const char *
-llm_context_get_name (LlmContext *self)
-{
-  return self->name;
-}
-
 gboolean
 llm_context_is_named (LlmContext *self)
 {
   return *self->name != '\0';
-}
-
-guint64
-llm_context_get_revision (LlmContext *self)
-{
-  return self->revision;
 }
 
 guint

@@ -21,12 +21,7 @@ G_BEGIN_DECLS
 #define LLM_TYPE_CONTEXT (llm_context_get_type ())
 G_DECLARE_FINAL_TYPE (LlmContext, llm_context, LLM, CONTEXT, GObject)
 
-/* Random, never reused, stable for named contexts: the last part of its object path. */
-const char    *llm_context_get_id        (LlmContext *self);
-/* "" for an unnamed one. */
-const char    *llm_context_get_name      (LlmContext *self);
 guint          llm_context_get_tokens    (LlmContext *self);
-guint64        llm_context_get_revision  (LlmContext *self);
 /* Where most of its chunks are, as last heard: "memory", "compressed" (in memory, with fewer bits),
  * "storage", or "text" (to be computed again). */
 const char    *llm_context_get_residency (LlmContext *self);
@@ -40,7 +35,8 @@ struct _LlmContext
 
   LlmLedger *ledger;              /* (owned): a context may be let go of after its engine */
   char *const *identity;          /* (unowned): where that of the model stands that counts tokens */
-  char *id;
+  char *id;                       /* random, never reused, stable for named contexts: the last part
+                                   * of its object path */
   char *name;                     /* "" for an unnamed one */
   LlmApp *app;                     /* (owned) */
   char *connection;               /* (nullable): an unnamed one ends with it */

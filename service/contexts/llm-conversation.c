@@ -4,13 +4,6 @@
 
 #include <string.h>
 
-struct _LlmConversation
-{
-  GPtrArray *turns;     /* (element-type LlmTurn) (owned) */
-  GPtrArray *messages;  /* (element-type LlmStoredMessage) (unowned): of all turns */
-  guint dropped;        /* the first turn whose tokens were dropped; G_MAXUINT: none */
-};
-
 static void
 stored_message_free (LlmStoredMessage *message)
 {
@@ -55,24 +48,24 @@ llm_turn_free (LlmTurn *turn)
   g_free (turn);
 }
 
-static LlmTurn *
-turn_copy (const LlmTurn *turn)
+static gpointer
+copy_message (gconstpointer data,
+              gpointer      user_data)
 {
-  LlmTurn *copy = llm_turn_new ();
+  const LlmStoredMessage *message = data;
 
-  for (guint i = 0; i < turn->messages->len; i++)
-    {
-      const LlmStoredMessage *message = g_ptr_array_index (turn->messages, i);
+  return llm_stored_message_new (message->role, message->text, message->extras);
+}
 
-      g_ptr_array_add (copy->messages,
-                       llm_stored_message_new (message->role, message->text, message->extras));
-    }
-  copy->is_base = turn->is_base;
+static LlmTurn *
+copy_turn (const LlmTurn *turn)
+{
+  LlmTurn *copy = g_new (LlmTurn, 1);
+
+  *copy = *turn;
+  copy->messages = g_ptr_array_copy (turn->messages, copy_message, NULL);
   copy->tokens = turn->tokens != NULL ? g_array_copy (turn->tokens) : NULL;
   copy->identity = g_strdup (turn->identity);
-  copy->is_closed = turn->is_closed;
-  copy->n_tokens = turn->n_tokens;
-  copy->n_total = turn->n_total;
   copy->counted_by = g_strdup (turn->counted_by);
   copy->request_id = g_strdup (turn->request_id);
   copy->results = turn->results != NULL ? g_variant_ref (turn->results) : NULL;
@@ -93,37 +86,15 @@ llm_turn_add_messages (LlmTurn  *turn,
     g_ptr_array_add (turn->messages, llm_stored_message_new (role, text, extras));
 }
 
-gboolean
-llm_turn_is_answered (const LlmTurn *turn)
+const char *
+llm_turn_get_answer (const LlmTurn *turn)
 {
   const LlmStoredMessage *last;
 
   if (turn->is_base || turn->results == NULL || turn->messages->len == 0)
-    return FALSE;
+    return NULL;
   last = g_ptr_array_index (turn->messages, turn->messages->len - 1);
-  return g_str_equal (last->role, "assistant");
-}
-
-const char *
-llm_turn_get_answer (const LlmTurn *turn)
-{
-  const LlmStoredMessage *last = g_ptr_array_index (turn->messages, turn->messages->len - 1);
-
-  return last->text;
-}
-
-guint64
-llm_turn_get_bytes (const LlmTurn *turn)
-{
-  guint64 bytes = turn->tokens != NULL ? turn->tokens->len * sizeof (gint32) : 0;
-
-  for (guint i = 0; i < turn->messages->len; i++)
-    {
-      const LlmStoredMessage *message = g_ptr_array_index (turn->messages, i);
-
-      bytes += strlen (message->text) + g_variant_get_size (message->extras);
-    }
-  return bytes;
+  return g_str_equal (last->role, "assistant") ? last->text : NULL;
 }
 
 LlmConversation *
@@ -151,29 +122,36 @@ llm_conversation_copy (LlmConversation *self)
   LlmConversation *copy = llm_conversation_new ();
 
   for (guint i = 0; i < self->turns->len; i++)
-    llm_conversation_add_turn (copy, turn_copy (g_ptr_array_index (self->turns, i)));
+    llm_conversation_add_turn (copy, copy_turn (g_ptr_array_index (self->turns, i)));
   return copy;
 }
 
-/* Settled tokens count themselves, where all before them are of the same model. */
-static void
-count_settled (LlmConversation *self,
-               LlmTurn         *turn)
+/* NULL when there is none. */
+static LlmTurn *
+get_last (const LlmConversation *self)
 {
-  guint n_total = turn->tokens->len;
+  return self->turns->len > 0 ? g_ptr_array_index (self->turns, self->turns->len - 1) : NULL;
+}
+
+/* Index behind the last turn with settled tokens; 0 when there is none, or when
+ * one is for another model, as what follows it was produced behind it. */
+static guint
+find_settled_end (LlmConversation *self,
+                  const char      *identity)
+{
+  guint end = 0;
 
   for (guint i = 0; i < self->turns->len; i++)
     {
-      const LlmTurn *earlier = g_ptr_array_index (self->turns, i);
+      LlmTurn *turn = g_ptr_array_index (self->turns, i);
 
-      if (earlier->tokens == NULL)
+      if (turn->tokens == NULL)
         continue;
-      if (g_strcmp0 (earlier->identity, turn->identity) != 0)
-        return;
-      n_total += earlier->tokens->len;
+      if (g_strcmp0 (turn->identity, identity) != 0)
+        return 0;
+      end = i + 1;
     }
-  turn->n_total = n_total;
-  turn->counted_by = g_strdup (turn->identity);
+  return end;
 }
 
 void
@@ -185,25 +163,15 @@ llm_conversation_add_turn (LlmConversation *self,
       llm_conversation_drop_tokens (self, 0);
       self->dropped = G_MAXUINT;
     }
-  if (turn->tokens != NULL && turn->counted_by == NULL)
-    count_settled (self, turn);
   turn->is_whole = FALSE;
   g_ptr_array_add (self->turns, turn);
   for (guint i = 0; i < turn->messages->len; i++)
     g_ptr_array_add (self->messages, g_ptr_array_index (turn->messages, i));
-}
-
-guint
-llm_conversation_get_n_turns (LlmConversation *self)
-{
-  return self->turns->len;
-}
-
-LlmTurn *
-llm_conversation_get_turn (LlmConversation *self,
-                           guint            index)
-{
-  return g_ptr_array_index (self->turns, index);
+  /* Settled tokens count themselves, where all before them are of the same model. */
+  if (turn->tokens != NULL && turn->counted_by == NULL
+      && find_settled_end (self, turn->identity) > 0)
+    llm_conversation_set_count (self, turn->identity,
+                                llm_conversation_count_tokens (self, turn->identity));
 }
 
 LlmTurn *
@@ -236,24 +204,9 @@ llm_conversation_rollback (LlmConversation *self,
 
   for (; n > 0; n--)
     {
-      LlmTurn *last = g_ptr_array_index (self->turns, self->turns->len - 1);
-
-      g_ptr_array_set_size (self->messages, self->messages->len - last->messages->len);
+      g_ptr_array_set_size (self->messages, self->messages->len - get_last (self)->messages->len);
       g_ptr_array_set_size (self->turns, self->turns->len - 1);
     }
-}
-
-guint
-llm_conversation_get_n_messages (LlmConversation *self)
-{
-  return self->messages->len;
-}
-
-const LlmStoredMessage *
-llm_conversation_get_message (LlmConversation *self,
-                              guint            index)
-{
-  return g_ptr_array_index (self->messages, index);
 }
 
 guint64
@@ -262,37 +215,25 @@ llm_conversation_get_bytes (LlmConversation *self)
   guint64 bytes = 0;
 
   for (guint i = 0; i < self->turns->len; i++)
-    bytes += llm_turn_get_bytes (g_ptr_array_index (self->turns, i));
-  return bytes;
-}
-
-/* Index behind the last turn with settled tokens; 0 when there is none, or when
- * one is for another model, as what follows it was produced behind it. */
-static guint
-find_settled_end (LlmConversation *self,
-                  const char      *identity)
-{
-  guint end = 0;
-
-  for (guint i = 0; i < self->turns->len; i++)
     {
-      LlmTurn *turn = g_ptr_array_index (self->turns, i);
+      const LlmTurn *turn = g_ptr_array_index (self->turns, i);
 
-      if (turn->tokens == NULL)
-        continue;
-      if (g_strcmp0 (turn->identity, identity) != 0)
-        return 0;
-      end = i + 1;
+      bytes += turn->tokens != NULL ? turn->tokens->len * sizeof (gint32) : 0;
     }
-  return end;
+  for (guint i = 0; i < self->messages->len; i++)
+    {
+      const LlmStoredMessage *message = g_ptr_array_index (self->messages, i);
+
+      bytes += strlen (message->text) + g_variant_get_size (message->extras);
+    }
+  return bytes;
 }
 
 gboolean
 llm_conversation_is_counted (LlmConversation *self,
                              const char      *identity)
 {
-  const LlmTurn *last =
-    self->turns->len > 0 ? g_ptr_array_index (self->turns, self->turns->len - 1) : NULL;
+  const LlmTurn *last = get_last (self);
 
   return last == NULL || (identity != NULL && g_strcmp0 (last->counted_by, identity) == 0);
 }
@@ -302,7 +243,7 @@ llm_conversation_set_count (LlmConversation *self,
                             const char      *identity,
                             guint            n_tokens)
 {
-  LlmTurn *last = g_ptr_array_index (self->turns, self->turns->len - 1);
+  LlmTurn *last = get_last (self);
 
   last->n_total = n_tokens;
   g_free (last->counted_by);
@@ -325,25 +266,6 @@ llm_conversation_drop_tokens (LlmConversation *self,
   self->dropped = MIN (self->dropped, first);
 }
 
-guint
-llm_conversation_take_dropped (LlmConversation *self)
-{
-  guint first = self->dropped;
-
-  self->dropped = G_MAXUINT;
-  return first;
-}
-
-static gboolean
-has_all_below (const GArray *tokens,
-               guint         n_vocab)
-{
-  for (guint i = 0; i < tokens->len; i++)
-    if ((guint32) g_array_index (tokens, gint32, i) >= n_vocab)
-      return FALSE;
-  return TRUE;
-}
-
 gboolean
 llm_conversation_check_tokens (LlmConversation *self,
                                const char      *identity,
@@ -353,11 +275,14 @@ llm_conversation_check_tokens (LlmConversation *self,
     {
       const LlmTurn *turn = g_ptr_array_index (self->turns, i);
 
-      if (turn->tokens == NULL || g_strcmp0 (turn->identity, identity) != 0
-          || has_all_below (turn->tokens, n_vocab))
+      if (turn->tokens == NULL || g_strcmp0 (turn->identity, identity) != 0)
         continue;
-      llm_conversation_drop_tokens (self, i);
-      return FALSE;
+      for (guint j = 0; j < turn->tokens->len; j++)
+        if ((guint32) g_array_index (turn->tokens, gint32, j) >= n_vocab)
+          {
+            llm_conversation_drop_tokens (self, i);
+            return FALSE;
+          }
     }
   return TRUE;
 }
@@ -366,16 +291,12 @@ guint
 llm_conversation_count_tokens (LlmConversation *self,
                                const char      *identity)
 {
+  const LlmTurn *last = get_last (self);
   guint end = find_settled_end (self, identity);
   guint n_tokens = 0;
 
-  if (self->turns->len > 0)
-    {
-      const LlmTurn *last = g_ptr_array_index (self->turns, self->turns->len - 1);
-
-      if (last->counted_by != NULL)
-        return last->n_total;
-    }
+  if (last != NULL && last->counted_by != NULL)
+    return last->n_total;
   for (guint i = 0; i < self->turns->len; i++)
     {
       LlmTurn *turn = g_ptr_array_index (self->turns, i);

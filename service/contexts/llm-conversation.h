@@ -41,7 +41,13 @@ typedef struct
   GVariant *extras;      /* a{sv} */
 } LlmStoredMessage;
 
-typedef struct _LlmConversation LlmConversation;
+typedef struct
+{
+  GPtrArray *turns;      /* (element-type LlmTurn) (owned) */
+  GPtrArray *messages;   /* (element-type LlmStoredMessage) (unowned): of all turns */
+  guint dropped;         /* the first turn whose tokens were dropped since this was set to
+                          * G_MAXUINT: none */
+} LlmConversation;
 
 LlmStoredMessage *llm_stored_message_new  (const char *role,
                                            const char *text,
@@ -51,11 +57,8 @@ void              llm_turn_free           (LlmTurn *turn);
 /* Adds copies of `a(ssa{sv})`. */
 void              llm_turn_add_messages   (LlmTurn  *turn,
                                            GVariant *messages);
-/* The text of its last message: the answer of an answered turn. */
+/* (nullable): the answer of an answered turn. */
 const char       *llm_turn_get_answer     (const LlmTurn *turn);
-gboolean          llm_turn_is_answered    (const LlmTurn *turn);
-/* Bytes of text and tokens. */
-guint64           llm_turn_get_bytes      (const LlmTurn *turn);
 
 LlmConversation  *llm_conversation_new      (void);
 void              llm_conversation_free     (LlmConversation *self);
@@ -64,9 +67,6 @@ LlmConversation  *llm_conversation_copy     (LlmConversation *self);
 /* Takes @turn. */
 void              llm_conversation_add_turn (LlmConversation *self,
                                              LlmTurn         *turn);
-guint             llm_conversation_get_n_turns (LlmConversation *self);
-LlmTurn          *llm_conversation_get_turn (LlmConversation *self,
-                                             guint            index);
 /* (nullable): the turn of that request. */
 LlmTurn          *llm_conversation_find_request (LlmConversation *self,
                                                  const char      *request_id);
@@ -75,9 +75,6 @@ guint             llm_conversation_get_n_removable (LlmConversation *self);
 /* Removes the last @n turns, which must be removable. */
 void              llm_conversation_rollback (LlmConversation *self,
                                              guint            n);
-guint             llm_conversation_get_n_messages (LlmConversation *self);
-const LlmStoredMessage *llm_conversation_get_message (LlmConversation *self,
-                                                      guint            index);
 /* What the model @identity counts (see llm_conversation_is_counted()), or an estimate. */
 guint             llm_conversation_count_tokens (LlmConversation *self,
                                                  const char      *identity);
@@ -96,8 +93,7 @@ gboolean          llm_conversation_check_tokens (LlmConversation *self,
 /* Drops the tokens of turn @first and all behind it. */
 void              llm_conversation_drop_tokens  (LlmConversation *self,
                                                  guint            first);
-/* The first turn whose tokens were dropped since this was asked last; G_MAXUINT: none. */
-guint             llm_conversation_take_dropped (LlmConversation *self);
+/* Of text and tokens. */
 guint64           llm_conversation_get_bytes (LlmConversation *self);
 
 /* The settled tokens for the model @identity are appended to @tokens; returns

@@ -67,15 +67,15 @@ make_digest (LlmRequestKind        kind,
              const LlmCallOptions *options)
 {
   g_autoptr(GChecksum) checksum = g_checksum_new (G_CHECKSUM_SHA256);
+  GVariantIter iter;
+  const char *role;
+  const char *text;
+  GVariant *extras;
 
   add_text (checksum, kind == LLM_REQUEST_ANSWER ? "answer" : "append");
-  for (gsize i = 0; i < g_variant_n_children (messages); i++)
+  g_variant_iter_init (&iter, messages);
+  while (g_variant_iter_loop (&iter, "(&s&s@a{sv})", &role, &text, &extras))
     {
-      g_autoptr(GVariant) extras = NULL;
-      g_autofree char *role = NULL;
-      g_autofree char *text = NULL;
-
-      g_variant_get_child (messages, i, "(ss@a{sv})", &role, &text, &extras);
       add_text (checksum, "message");
       add_text (checksum, role);
       add_text (checksum, text);
@@ -131,7 +131,7 @@ llm_request_id_find (LlmConversation      *conversation,
     }
 
   /* What is stored may be damaged: an answer that is not there can't be given again. */
-  if (kind == LLM_REQUEST_APPEND || llm_turn_is_answered (found))
+  if (kind == LLM_REQUEST_APPEND || llm_turn_get_answer (found) != NULL)
     *turn = found;
   return TRUE;
 }

@@ -5,7 +5,7 @@
 #include "engine/llm-call.h"
 
 #include "base/llm-clock.h"
-#include "common/llmsvc-error.h"
+#include "common/llmsvc-error-private.h"
 
 /* --- the prompt --- */
 
@@ -17,7 +17,7 @@ check_wanted (GTask  *task,
   LlmCall *call = g_task_get_task_data (task);
 
   if (error == NULL && call->is_cancelled)
-    error = g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED, "The answer was cancelled");
+    error = llmsvc_error_new (LLMSVC_ERROR_CANCELLED, NULL, "The answer was cancelled");
   if (error == NULL && call->step != NULL)
     return TRUE;
   if (call->may_fail)
@@ -87,7 +87,7 @@ apply_commit (GTask   *task,
   LlmContext *self = call->context;
 
   llm_conversation_rollback (self->conversation,
-                             llm_conversation_get_n_turns (self->conversation) - call->n_turns);
+                             self->conversation->turns->len - call->n_turns);
   if (call->turn != NULL)
     llm_conversation_add_turn (self->conversation, g_steal_pointer (&call->turn));
   llm_context_count (self);
@@ -105,9 +105,10 @@ llm_call_commit (GTask      *task,
 {
   LlmCall *call = g_task_get_task_data (task);
   LlmContext *self = call->context;
-  guint dropped = llm_conversation_take_dropped (self->conversation);
-  LlmStoredChange *change;
+  guint dropped = self->conversation->dropped;
+  LlmStoredContext *change;
 
+  self->conversation->dropped = G_MAXUINT;
   g_assert (self->is_busy);
   call->n_turns = n_turns;
   call->turn = turn;
@@ -117,12 +118,13 @@ llm_call_commit (GTask      *task,
       apply_commit (task, call);
       return;
     }
-  change = llm_stored_change_new (self->id);
+  change = llm_stored_context_new ();
+  change->id = g_strdup (self->id);
   change->revision = self->revision + 1;
   change->used = llm_clock_wall_s ();
   change->n_turns = n_turns;
   change->dropped = turn != NULL && turn->is_whole ? 0 : dropped;
-  change->turn = turn;
-  llm_call_store (task, llm_store_change, change, (GDestroyNotify) llm_stored_change_free,
+  change->added = turn;
+  llm_call_store (task, llm_store_change, change, (GDestroyNotify) llm_stored_context_free,
                   apply_commit);
 }

@@ -23,7 +23,7 @@ commit (GTask      *task,
   turn->n_total = call->tokens->len;
   turn->counted_by = g_strdup (llm_model_get_identity (call->model));
   llm_request_id_note (turn, LLM_REQUEST_APPEND, call->messages, call->options, NULL);
-  llm_call_commit (task, llm_conversation_get_n_turns (call->context->conversation), turn, step);
+  llm_call_commit (task, call->context->conversation->turns->len, turn, step);
 }
 
 static void

@@ -53,7 +53,7 @@ generate (GTask   *task,
     llm_fail (&error, LLMSVC_ERROR_CONFLICT,
               "The context is at revision %ju; read its messages again", self->revision);
   else if (error == NULL && g_variant_n_children (call->messages) == 0
-           && llm_conversation_get_n_messages (self->conversation) == 0)
+           && self->conversation->messages->len == 0)
     llm_fail (&error, LLMSVC_ERROR_INVALID_ARGUMENT,
               "There is nothing to answer: the context is empty and no message was given");
   if (error != NULL)
@@ -84,7 +84,7 @@ return_messages (GTask   *task,
                  LlmCall *call)
 {
   LlmConversation *conversation = call->context->conversation;
-  guint n_messages = llm_conversation_get_n_messages (conversation);
+  guint n_messages = conversation->messages->len;
   GVariantBuilder builder;
   gsize bytes = 0;
 
@@ -92,7 +92,7 @@ return_messages (GTask   *task,
   for (guint i = call->first; i < n_messages && (call->count == 0 || i - call->first < call->count);
        i++)
     {
-      const LlmStoredMessage *message = llm_conversation_get_message (conversation, i);
+      const LlmStoredMessage *message = g_ptr_array_index (conversation->messages, i);
 
       bytes += strlen (message->text) + g_variant_get_size (message->extras);
       if (bytes > MAX_REPLY_BYTES && i > call->first)
@@ -132,7 +132,7 @@ roll_back (GTask   *task,
                                            "%u turns can't be rolled back: the context has %u",
                                            call->count, n_removable));
   else
-    llm_call_commit (task, llm_conversation_get_n_turns (conversation) - call->count, NULL,
+    llm_call_commit (task, conversation->turns->len - call->count, NULL,
                      llm_call_end);
 }
 

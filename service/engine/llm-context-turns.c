@@ -110,7 +110,7 @@ llm_context_make_input (LlmContext *self,
 {
   LlmPrepareInput *input = llm_prepare_input_new ();
   LlmConversation *conversation = self != NULL ? self->conversation : NULL;
-  guint n = conversation != NULL ? llm_conversation_get_n_messages (conversation) : 0;
+  guint n = conversation != NULL ? conversation->messages->len : 0;
   const char *identity = llm_model_get_identity (model);
   guint first = 0;
   GVariantIter iter;
@@ -125,7 +125,7 @@ llm_context_make_input (LlmContext *self,
     input->point = llm_conversation_get_settled (conversation, identity, input->settled, &first);
   for (guint i = 0; i < n; i++)
     {
-      const LlmStoredMessage *message = llm_conversation_get_message (conversation, i);
+      const LlmStoredMessage *message = g_ptr_array_index (conversation->messages, i);
       gboolean is_leading = counts_system && i == input->n_settled && i < first
                             && g_str_equal (message->role, "system");
 

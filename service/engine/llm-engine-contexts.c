@@ -95,7 +95,6 @@ take_count (GTask   *task,
             LlmCall *call)
 {
   LlmContext *context = call->context;
-  guint n_turns = llm_conversation_get_n_turns (context->conversation);
   guint n_held = llm_context_get_tokens (context);
   guint n_tokens = call->tokens != NULL ? call->tokens->len : 0;
   GError *error = NULL;
@@ -103,6 +102,7 @@ take_count (GTask   *task,
   if (call->tokens != NULL)
     {
       guint limit = llm_context_get_limit (context, call->model);
+      LlmTurn *last;
 
       if (n_tokens >= limit)
         llm_fail (&error, LLMSVC_ERROR_CONTEXT_FULL,
@@ -114,8 +114,9 @@ take_count (GTask   *task,
           llm_call_fail (task, error);
           return;
         }
-      llm_conversation_get_turn (context->conversation, n_turns - 1)->n_tokens =
-        n_tokens > n_held ? n_tokens - n_held : 0;
+      last = g_ptr_array_index (context->conversation->turns,
+                                context->conversation->turns->len - 1);
+      last->n_tokens = n_tokens > n_held ? n_tokens - n_held : 0;
       llm_conversation_set_count (context->conversation, llm_model_get_identity (call->model),
                                   n_tokens);
     }
@@ -128,7 +129,7 @@ count_and_store (GTask   *task,
 {
   GError *error = NULL;
 
-  if (llm_conversation_get_n_messages (call->context->conversation) == 0)
+  if (call->context->conversation->messages->len == 0)
     {
       store_new_context (task, call);
       return;
@@ -154,7 +155,7 @@ add_base (LlmContext     *context,
   if (system == NULL && messages == NULL)
     return;
   turn = llm_turn_new ();
-  turn->is_base = llm_conversation_get_n_turns (context->conversation) == 0;
+  turn->is_base = context->conversation->turns->len == 0;
   if (system != NULL)
     g_ptr_array_add (turn->messages, llm_stored_message_new ("system", system, NULL));
   if (messages != NULL)

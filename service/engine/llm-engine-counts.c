@@ -111,7 +111,7 @@ on_read (GObject      *source,
     }
   count->model = llm_model_ref (engine->model);
   count->revision = context->revision;
-  count->n_turns = llm_conversation_get_n_turns (context->conversation);
+  count->n_turns = context->conversation->turns->len;
   llm_prepare_async (count->model, llm_context_make_input (context, count->model, NULL, FALSE),
                      on_prepared, count);
 }

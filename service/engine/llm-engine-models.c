@@ -320,11 +320,9 @@ static void
 set_unusable (LlmEngine *self,
               GError   **error)
 {
-  *error = self->active != NULL
-             ? g_error_copy (self->active->error)
-             : g_error_new_literal (LLMSVC_ERROR, LLMSVC_ERROR_NO_MODEL, self->reason);
+  *error = g_error_copy (self->active != NULL ? self->active->error : self->reason);
   /* "not found" is kept for what a caller names */
-  if (g_error_matches (*error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND))
+  if (self->active == NULL || g_error_matches (*error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND))
     (*error)->code = LLMSVC_ERROR_NO_MODEL;
 }
 

@@ -116,14 +116,14 @@ read_history (History       *history,
               const LlmCall *call)
 {
   LlmConversation *conversation = call->context != NULL ? call->context->conversation : NULL;
-  guint n = conversation != NULL ? llm_conversation_get_n_messages (conversation) : 0;
+  guint n = conversation != NULL ? conversation->messages->len : 0;
   GVariantIter iter;
   const char *role;
   const char *text;
 
   for (guint i = 0; i < n; i++)
     {
-      const LlmStoredMessage *message = llm_conversation_get_message (conversation, i);
+      const LlmStoredMessage *message = g_ptr_array_index (conversation->messages, i);
 
       add_message (history, message->role, message->text);
     }

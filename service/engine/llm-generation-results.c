@@ -117,7 +117,7 @@ finish_well (LlmGeneration          *self,
   counters->output_tokens += result->tokens->len;
   self->results = make_results (self, result);
   if (context != NULL)
-    llm_call_commit (self->task, llm_conversation_get_n_turns (context->conversation),
+    llm_call_commit (self->task, context->conversation->turns->len,
                      make_turn (self, result), settle);
   else
     settle (self->task, self->call);

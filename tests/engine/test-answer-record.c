@@ -115,7 +115,7 @@ test_answer (Fixture      *fixture,
   assert_field (fields, "LLM_APP", "org.example.App");
   assert_field (fields, "LLM_APP_KIND", "host");
   assert_field (fields, "LLM_UID", "1000");
-  assert_field (fields, "LLM_CONTEXT", llm_context_get_id (context));
+  assert_field (fields, "LLM_CONTEXT", context->id);
   assert_field (fields, "LLM_MODEL", result_string (answer, "model"));
   assert_field (fields, "LLM_SLO", "interactive");
   assert_field (fields, "LLM_SLO_TTFT_MS", "600000.0");

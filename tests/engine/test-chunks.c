@@ -109,7 +109,7 @@ static char *
 get_folder (Fixture    *fixture,
             LlmContext *context)
 {
-  return g_build_filename (fixture->state, "chunks", llm_context_get_id (context), NULL);
+  return g_build_filename (fixture->state, "chunks", context->id, NULL);
 }
 
 static gboolean
@@ -205,7 +205,7 @@ test_restart (Fixture      *fixture,
         {
           g_autoptr(LlmContextMemory) memory = NULL;
 
-          g_assert_cmpstr (llm_context_get_id (context), ==, id);
+          g_assert_cmpstr (context->id, ==, id);
           WAIT_FOR (g_str_equal (llm_context_get_residency (context), "storage"));
           memory = get_memory (context);
           g_assert_cmpstr (memory->residency, ==, "storage");
@@ -213,7 +213,7 @@ test_restart (Fixture      *fixture,
           g_assert_cmpuint (memory->folder_bytes, >, 0);
         }
       g_free (id);
-      id = g_strdup (llm_context_get_id (context));
+      id = g_strdup (context->id);
       answer = ask (fixture, context, questions[i], LONG);
       g_assert_cmpstr (answer, ==, expected[i]);
       g_assert_cmpstr (llm_context_get_residency (context), ==, "memory");

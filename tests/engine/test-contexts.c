@@ -25,7 +25,7 @@ test_begin (Fixture      *fixture,
 
   g_assert_cmpuint (llm_context_get_tokens (context), >, 5);
   g_assert_cmpuint (llm_context_get_tokens (history), >, 10);
-  g_assert_cmpuint (llm_context_get_revision (context), ==, 0);
+  g_assert_cmpuint (context->revision, ==, 0);
   text = ask (fixture, history, "And now find me a comedy movie.", GREEDY);
   g_assert_cmpuint (count_messages (history), ==, 4);
 
@@ -53,7 +53,7 @@ test_turns (Fixture      *fixture,
   WAIT_FOR (second->is_finished);
   g_assert_no_error (second->error);
   g_assert_cmpuint (result_uint (second, "reused-tokens"), >, 10);
-  g_assert_cmpuint (llm_context_get_revision (context), ==, 2);
+  g_assert_cmpuint (context->revision, ==, 2);
   g_assert_cmpuint (count_messages (context), ==, 5);
   g_assert_cmpstr (llm_context_get_residency (context), ==, "memory");
   tokens = llm_context_get_tokens (context);
@@ -63,7 +63,7 @@ test_turns (Fixture      *fixture,
   /* Back, and again: the same answer. */
   g_assert_true (rollback (context, 1, &error));
   g_assert_cmpuint (count_messages (context), ==, 3);
-  g_assert_cmpuint (llm_context_get_revision (context), ==, 3);
+  g_assert_cmpuint (context->revision, ==, 3);
   again = ask (fixture, context, "Italian food, please.", GREEDY);
   g_assert_cmpstr (again, ==, second->text);
   g_assert_cmpuint (llm_context_get_tokens (context), ==, tokens);
@@ -128,7 +128,7 @@ test_fork (Fixture      *fixture,
   g_autoptr(GError) error = NULL;
   guint n_added;
 
-  g_assert_cmpstr (llm_context_get_name (branch), ==, "branch");
+  g_assert_cmpstr (branch->name, ==, "branch");
   g_assert_cmpuint (count_messages (branch), ==, 5);
   g_assert_cmpuint (count_messages (context), ==, 3);
   llm_context_append_async (plain, fixture->caller, messages, append_options, on_result, &result);
@@ -233,7 +233,7 @@ test_append (Fixture      *fixture,
       g_assert_no_error (error);
       g_assert_cmpuint (tokens, >, 5);
       g_assert_cmpuint (llm_context_get_tokens (context), ==, tokens);
-      g_assert_cmpuint (llm_context_get_revision (context), ==, 1);
+      g_assert_cmpuint (context->revision, ==, 1);
       /* Without `wait` the next call may come before the text was read in. */
       answer = begin_ask (fixture, context, "Find a restaurant.", GREEDY);
       WAIT_FOR (answer->is_finished);
@@ -293,13 +293,13 @@ test_cancel (Fixture      *fixture,
       if (keeps && answer->error == NULL)
         {
           g_assert_cmpstr (result_string (answer, "finish-reason"), ==, "cancelled");
-          g_assert_cmpuint (llm_context_get_revision (context), ==, 2);
+          g_assert_cmpuint (context->revision, ==, 2);
           g_assert_cmpuint (count_messages (context), ==, 4);
         }
       else
         {
           g_assert_error (answer->error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED);
-          g_assert_cmpuint (llm_context_get_revision (context), ==, 1);
+          g_assert_cmpuint (context->revision, ==, 1);
           g_assert_cmpuint (count_messages (context), ==, 2);
         }
     }
@@ -317,7 +317,7 @@ test_deadline (Fixture      *fixture,
 
   WAIT_FOR (answer->is_finished);
   g_assert_error (answer->error, LLMSVC_ERROR, LLMSVC_ERROR_DEADLINE_EXCEEDED);
-  g_assert_cmpuint (llm_context_get_revision (context), ==, 0);
+  g_assert_cmpuint (context->revision, ==, 0);
 }
 
 static void
@@ -332,7 +332,7 @@ test_request_id (Fixture      *fixture,
     begin_ask (fixture, context, "Hello!", "{'if-revision': <uint64 0>}");
 
   g_assert_cmpstr (first, ==, second);
-  g_assert_cmpuint (llm_context_get_revision (context), ==, 1);
+  g_assert_cmpuint (context->revision, ==, 1);
   g_assert_cmpuint (count_messages (context), ==, 2);
   WAIT_FOR (conflict->is_finished);
   g_assert_error (conflict->error, LLMSVC_ERROR, LLMSVC_ERROR_CONFLICT);
@@ -428,7 +428,7 @@ test_append_again (Fixture      *fixture,
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_CONFLICT);
   check_conflict (fixture, context, "I live in San Jose.", "{'request-id': <'r1'>}");
   g_assert_cmpuint (count_messages (context), ==, 2);
-  g_assert_cmpuint (llm_context_get_revision (context), ==, 2);
+  g_assert_cmpuint (context->revision, ==, 2);
 
   /* What was rolled back is not there to be repeated. */
   g_clear_error (&error);
@@ -455,7 +455,7 @@ test_restart (Fixture      *fixture,
   g_free (ask (fixture, context, "I want a restaurant in San Jose.", GREEDY));
   undisturbed = ask (fixture, context, "Italian food, please.", GREEDY);
   g_assert_true (rollback (context, 1, &error));
-  id = g_strdup (llm_context_get_id (context));
+  id = g_strdup (context->id);
   tokens = llm_context_get_tokens (context);
   g_object_unref (context);
   g_object_unref (unnamed);
@@ -464,9 +464,9 @@ test_restart (Fixture      *fixture,
   fixture->engine = start_engine (fixture->state, 2);
   context = open_context (fixture, "notes", "{}", &error);
   g_assert_no_error (error);
-  g_assert_cmpstr (llm_context_get_id (context), ==, id);
+  g_assert_cmpstr (context->id, ==, id);
   g_assert_cmpuint (llm_context_get_tokens (context), ==, tokens);
-  g_assert_cmpuint (llm_context_get_revision (context), ==, 3);
+  g_assert_cmpuint (context->revision, ==, 3);
   WAIT_FOR (g_str_equal (llm_context_get_residency (context), "storage"));
   g_assert_cmpuint (count_messages (context), ==, 2);
   next = ask (fixture, context, "Italian food, please.", GREEDY);
@@ -518,7 +518,7 @@ test_close (Fixture      *fixture,
   g_assert_error (answer->error, LLMSVC_ERROR, LLMSVC_ERROR_CANCELLED);
 
   g_assert_null (llm_engine_lookup_context (fixture->engine, fixture->caller,
-                                            llm_context_get_id (context)));
+                                            context->id));
   g_assert_null (open_context (fixture, "notes", "{}", &error));
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND);
   stop_engine (&fixture->engine);
@@ -541,17 +541,17 @@ test_isolation (Fixture      *fixture,
 
   g_assert_cmpuint (mine->len, ==, 2);
   g_assert_cmpuint (others->len, ==, 0);
-  g_assert_null (llm_engine_lookup_context (fixture->engine, app, llm_context_get_id (named)));
-  g_assert_null (llm_engine_lookup_context (fixture->engine, user, llm_context_get_id (named)));
-  g_assert_nonnull (llm_engine_lookup_context (fixture->engine, same, llm_context_get_id (named)));
+  g_assert_null (llm_engine_lookup_context (fixture->engine, app, named->id));
+  g_assert_null (llm_engine_lookup_context (fixture->engine, user, named->id));
+  g_assert_nonnull (llm_engine_lookup_context (fixture->engine, same, named->id));
 
   /* Whoever leaves takes along only what is unnamed. */
   llm_engine_caller_gone (fixture->engine, ":1.4");
   g_assert_nonnull (llm_engine_lookup_context (fixture->engine, same,
-                                               llm_context_get_id (unnamed)));
+                                               unnamed->id));
   llm_engine_caller_gone (fixture->engine, ":1.1");
-  g_assert_null (llm_engine_lookup_context (fixture->engine, same, llm_context_get_id (unnamed)));
-  g_assert_nonnull (llm_engine_lookup_context (fixture->engine, same, llm_context_get_id (named)));
+  g_assert_null (llm_engine_lookup_context (fixture->engine, same, unnamed->id));
+  g_assert_nonnull (llm_engine_lookup_context (fixture->engine, same, named->id));
 }
 
 static void

@@ -296,7 +296,7 @@ assert_paths (Fixture *fixture)
   for (guint i = 0; i < contexts->len; i++)
     {
       g_autofree char *path =
-        g_strconcat ("/a/", llm_context_get_id (g_ptr_array_index (contexts, i)), NULL);
+        g_strconcat ("/a/", ((LlmContext *) g_ptr_array_index (contexts, i))->id, NULL);
 
       g_assert_true (g_variant_is_object_path (path));
     }
@@ -312,7 +312,7 @@ test_id (Fixture      *fixture,
 
   make_asked (fixture, "notes");
   context = open_context (fixture, "notes", "{}", &error);
-  id = g_strdup (llm_context_get_id (context));
+  id = g_strdup (context->id);
   g_clear_object (&context);
 
   /* its turns still say which one it was */
@@ -320,7 +320,7 @@ test_id (Fixture      *fixture,
   context = open_context (fixture, "notes", "{}", &error);
   g_assert_no_error (error);
   assert_paths (fixture);
-  g_assert_cmpstr (llm_context_get_id (context), ==, id);
+  g_assert_cmpstr (context->id, ==, id);
   g_assert_cmpuint (count_messages (context), ==, 2);
   g_clear_object (&context);
 
@@ -443,8 +443,8 @@ check_one (Fixture        *fixture,
     g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_FOUND);
   if (damaged != NULL)
     {
-      g_assert_true (g_utf8_validate (llm_context_get_name (damaged), -1, NULL));
-      g_assert_cmpuint (strlen (llm_context_get_name (damaged)), <=, 128);
+      g_assert_true (g_utf8_validate (damaged->name, -1, NULL));
+      g_assert_cmpuint (strlen (damaged->name), <=, 128);
       close_context (damaged);
     }
 }
@@ -754,7 +754,7 @@ test_version_1 (Fixture      *fixture,
   g_assert_no_error (error);
   context = open_context (fixture, "notes", "{}", &error);
   g_assert_no_error (error);
-  g_assert_cmpuint (llm_context_get_revision (context), ==, 2);
+  g_assert_cmpuint (context->revision, ==, 2);
   g_assert_cmpuint (count_messages (context), ==, 3);
   g_free (ask (fixture, context, NEXT, GREEDY));
   answer = begin_ask (fixture, bad, NEXT, GREEDY);

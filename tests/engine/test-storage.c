@@ -284,7 +284,7 @@ test_no_folder_at_start (Fixture      *fixture,
   context = create (fixture, "{'name': <'notes'>}");
   g_free (ask (fixture, context, QUESTION, LONG));
   trim (fixture, "medium");
-  chunks = g_build_filename (fixture->state, "chunks", llm_context_get_id (context), NULL);
+  chunks = g_build_filename (fixture->state, "chunks", context->id, NULL);
   g_assert_true (g_file_test (chunks, G_FILE_TEST_IS_DIR));
 }
 
@@ -331,7 +331,7 @@ test_lost (Fixture      *fixture,
   g_free (ask (fixture, made, QUESTION, LONG));
   /* context memory is where it belongs, too */
   trim (fixture, "medium");
-  chunks = g_build_filename (fixture->state, "chunks", llm_context_get_id (made), NULL);
+  chunks = g_build_filename (fixture->state, "chunks", made->id, NULL);
   g_assert_true (g_file_test (chunks, G_FILE_TEST_IS_DIR));
   /* what is not stored is not lost */
   g_assert_cmpuint (count_messages (unnamed), ==, 2);
@@ -381,7 +381,7 @@ test_older_copy (Fixture      *fixture,
   fixture->engine = start_engine (fixture->state, 2);
   context = open_context (fixture, "notes", "{}", &error);
   g_free (ask (fixture, context, "And now find me a comedy movie.", GREEDY));
-  g_assert_cmpuint (llm_context_get_revision (context), ==, 2);
+  g_assert_cmpuint (context->revision, ==, 2);
   g_assert_true (g_file_set_contents (copy, bytes, (gssize) length, NULL));
   g_assert_cmpint (g_unlink (journal), ==, 0);
   g_assert_cmpint (g_rename (copy, path), ==, 0);
@@ -389,7 +389,7 @@ test_older_copy (Fixture      *fixture,
   answer = begin_ask (fixture, context, "Hello!", GREEDY);
   WAIT_FOR (answer->is_finished);
   g_assert_error (answer->error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE);
-  WAIT_FOR (llm_context_get_revision (context) == 1 && is_available (fixture, "ready"));
+  WAIT_FOR (context->revision == 1 && is_available (fixture, "ready"));
   g_assert_cmpuint (count_messages (context), ==, 2);
   g_free (ask (fixture, context, "And now find me a comedy movie.", GREEDY));
   g_assert_cmpuint (count_messages (context), ==, 4);

@@ -82,15 +82,16 @@ change (LlmDb      *db,
         guint       n_turns,
         LlmTurn    *turn)
 {
-  LlmStoredChange *stored = llm_stored_change_new (id);
+  LlmStoredContext *stored = llm_stored_context_new ();
   g_autoptr(GError) error = NULL;
 
+  stored->id = g_strdup (id);
   stored->revision = revision;
   stored->n_turns = n_turns;
-  stored->turn = turn;
+  stored->added = turn;
   g_assert_true (run (db, llm_store_change, stored, &error));
   g_assert_no_error (error);
-  llm_stored_change_free (stored);
+  llm_stored_context_free (stored);
 }
 
 static LlmStoredIndex *
@@ -147,13 +148,13 @@ test_survives (void)
   g_assert_cmpuint (context->bytes, >, 60);
 
   g_assert_true (run (db, llm_store_load_turns, context, &error));
-  g_assert_cmpuint (llm_conversation_get_n_turns (context->turns), ==, 3);
-  turn = llm_conversation_get_turn (context->turns, 2);
+  g_assert_cmpuint (context->turns->turns->len, ==, 3);
+  turn = g_ptr_array_index (context->turns->turns, 2);
   g_assert_cmpstr (turn->request_id, ==, "r2");
   g_assert_cmpuint (turn->tokens->len, ==, 5);
   g_assert_cmpint (g_array_index (turn->tokens, gint32, 4), ==, 204);
   g_assert_cmpstr (turn->identity, ==, "0123456789abcdef");
-  g_assert_true (llm_turn_is_answered (turn));
+  g_assert_cmpstr (llm_turn_get_answer (turn), ==, "answer 2");
   message = g_ptr_array_index (turn->messages, 0);
   g_assert_cmpstr (message->text, ==, "question 2 “ü”\n");
   g_assert_true (g_variant_lookup (message->extras, "tool", "&s", &tool));
@@ -175,7 +176,7 @@ test_refusals (void)
   LlmDb *db = llm_db_new (folder, &llm_context_schema);
   LlmStoredContext *first = new_context ("c1", "notes");
   LlmStoredContext *second = new_context ("c2", "notes");
-  LlmStoredChange *lost = llm_stored_change_new ("nowhere");
+  LlmStoredContext *lost = new_context ("nowhere", "lost");
   g_autoptr(GError) error = NULL;
   LlmStoredIndex *index;
 
@@ -191,7 +192,7 @@ test_refusals (void)
   llm_stored_index_free (index);
   llm_stored_context_free (first);
   llm_stored_context_free (second);
-  llm_stored_change_free (lost);
+  llm_stored_context_free (lost);
   llm_db_free (db);
   llm_test_folder_remove (folder);
 }

@@ -19,8 +19,8 @@ list_context_properties (LlmBus  *bus,
 {
   return g_variant_new_parsed ("{'Name': <%s>, 'Tokens': <%u>, 'Revision': <%t>, "
                                "'Residency': <%s>}",
-                               llm_context_get_name (object), llm_context_get_tokens (object),
-                               llm_context_get_revision (object),
+                               object->name, llm_context_get_tokens (object),
+                               object->revision,
                                llm_context_get_residency (object));
 }
 
@@ -227,13 +227,19 @@ static const LlmBusMethod context_methods[] = {
 static const LlmBusInterface context_interface = { LLMSVC_CONTEXT_INTERFACE, context_methods,
                                                    list_context_properties };
 
+static const char *
+get_context_id (gpointer object)
+{
+  return ((const LlmContext *) object)->id;
+}
+
 const LlmBusTreeKind llm_bus_contexts_tree = {
   .path = LLMSVC_CONTEXTS_PATH,
   .interface = &context_interface,
   .is_contexts = TRUE,
   .lookup = (gpointer (*) (LlmEngine *, LlmCaller *, const char *)) llm_engine_lookup_context,
   .list = llm_engine_get_contexts,
-  .get_id = (const char *(*) (gpointer)) llm_context_get_id,
+  .get_id = get_context_id,
 };
 
 /* --- answers --- */

@@ -24,9 +24,9 @@ struct _LlmDb
   char *folder;          /* (nullable) */
   const LlmDbSchema *schema;
   LlmDbLost lost;        /* (nullable): main's */
-  gpointer lost_data;
-  LlmDbMakeRoom make_room; /* (nullable): set before the first transaction */
-  gpointer make_room_data;
+  LlmDbMakeRoom make_room; /* (nullable) */
+  gpointer data;         /* of both */
+  GError *loss;          /* (owned) (nullable): for main, not told yet; atomic */
 
   /* the thread's own */
   LlmDbFile *file;       /* (nullable) */
@@ -63,7 +63,7 @@ has_made_room (LlmDb *self,
                guint  n_tries)
 {
   return self->make_room != NULL && n_tries < MAX_TRIES &&
-         self->make_room ((guint64) ROOM_BYTES << n_tries, self->make_room_data) > 0;
+         self->make_room ((guint64) ROOM_BYTES << n_tries, self->data) > 0;
 }
 
 static gboolean
@@ -91,38 +91,26 @@ ensure_open (LlmDb   *self,
   return FALSE;
 }
 
-typedef struct
-{
-  LlmDb *db;       /* (unowned): has the mailbox */
-  GError *error;   /* (owned) */
-} Loss;
-
-static void
-loss_free (Loss *loss)
-{
-  g_error_free (loss->error);
-  g_free (loss);
-}
-
 static void
 tell_lost (gpointer data)
 {
-  const Loss *loss = data;
+  LlmDb *self = data;
+  g_autoptr(GError) loss = __atomic_exchange_n (&self->loss, NULL, __ATOMIC_ACQ_REL);
 
-  if (loss->db->lost != NULL)
-    loss->db->lost (loss->error, loss->db->lost_data);
+  if (loss != NULL && self->lost != NULL)
+    self->lost (loss, self->data);
 }
 
 static void
 lose (LlmDb        *self,
       const GError *error)
 {
-  Loss *loss = g_new (Loss, 1);
+  g_autoptr(GError) untold =
+    __atomic_exchange_n (&self->loss, g_error_copy (error), __ATOMIC_ACQ_REL);
 
-  *loss = (Loss) { self, g_error_copy (error) };
   g_clear_pointer (&self->file, llm_db_file_close);
   g_clear_error (&self->open_error);
-  llm_mailbox_post (self->outbox, tell_lost, loss, (GDestroyNotify) loss_free);
+  llm_mailbox_post (self->outbox, tell_lost, self, NULL);
 }
 
 /* --- transactions --- */
@@ -178,14 +166,6 @@ run_parts (LlmDb      *self,
   return is_good;
 }
 
-/* A journal whose content is in the database is written anew from its beginning. */
-static gboolean
-has_emptied_journal (LlmDb *self)
-{
-  return sqlite3_wal_checkpoint_v2 (self->file->db, NULL, SQLITE_CHECKPOINT_RESTART, NULL, NULL)
-         == SQLITE_OK;
-}
-
 /* What of a full disk is context memory can be computed again, and goes before anything fails. */
 static gboolean
 run_with_room (LlmDb      *self,
@@ -199,8 +179,11 @@ run_with_room (LlmDb      *self,
       if (*fault != LLM_DB_FAULT_FULL || !has_room)
         return FALSE;
       g_clear_error (error);
-      has_room = n_tries == 0 ? has_emptied_journal (self) || has_made_room (self, 0)
-                              : has_made_room (self, n_tries - 1);
+      /* a journal whose content is in the database is written anew from its beginning */
+      has_room = (n_tries == 0 && sqlite3_wal_checkpoint_v2 (self->file->db, NULL,
+                                                             SQLITE_CHECKPOINT_RESTART, NULL,
+                                                             NULL) == SQLITE_OK)
+                 || has_made_room (self, MAX (n_tries, 1) - 1);
     }
   return TRUE;
 }
@@ -320,18 +303,21 @@ llm_db_free (LlmDb *self)
   llm_mailbox_free (self->inbox);
   llm_mailbox_free (self->outbox);
   g_ptr_array_unref (self->waiting);
+  g_clear_error (&self->loss);
   g_clear_error (&self->open_error);
   g_free (self->folder);
   g_free (self);
 }
 
 void
-llm_db_set_lost (LlmDb    *self,
-                 LlmDbLost lost,
-                 gpointer  data)
+llm_db_connect (LlmDb        *self,
+                LlmDbLost     lost,
+                LlmDbMakeRoom make_room,
+                gpointer      data)
 {
   self->lost = lost;
-  self->lost_data = data;
+  self->make_room = make_room;
+  self->data = data;
   llm_mailbox_attach (self->outbox);
 }
 
@@ -339,15 +325,6 @@ void
 llm_db_salvage_file (LlmDb *self)
 {
   llm_mailbox_post (self->inbox, salvage_file, self, NULL);
-}
-
-void
-llm_db_set_make_room (LlmDb        *self,
-                      LlmDbMakeRoom make_room,
-                      gpointer      data)
-{
-  self->make_room = make_room;
-  self->make_room_data = data;
 }
 
 void

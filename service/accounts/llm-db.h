@@ -64,12 +64,10 @@ LlmDb   *llm_db_new        (const char          *folder,
                             const LlmDbSchema   *schema);
 /* Waits for all transactions given so far. */
 void     llm_db_free       (LlmDb               *self);
-/* Both before the first transaction. A transaction that finds the disk full is made again as long
- * as @make_room says that something came free. */
-void     llm_db_set_lost   (LlmDb               *self,
+/* Before the first transaction. One that finds the disk full is made again as long as @make_room says
+ * that something came free. */
+void     llm_db_connect    (LlmDb               *self,
                             LlmDbLost            lost,
-                            gpointer             data);
-void     llm_db_set_make_room (LlmDb            *self,
                             LlmDbMakeRoom        make_room,
                             gpointer             data);
 

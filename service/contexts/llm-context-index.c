@@ -273,10 +273,10 @@ static gboolean
 check_indexes (sqlite3 *db,
                GError **error)
 {
-  return llm_db_execute (db, error, "SELECT sum (uid + length (app) + length (name)) FROM contexts"
-                                    " INDEXED BY sqlite_autoindex_contexts_2", "")
-         && llm_db_execute (db, error, "SELECT sum (length (slo)) FROM contexts"
-                                       " INDEXED BY contexts_copy", "");
+  return llm_db_execute (db, error,
+                         "SELECT (SELECT sum (uid + length (app) + length (name)) FROM contexts"
+                         " INDEXED BY sqlite_autoindex_contexts_2),"
+                         " (SELECT sum (length (slo)) FROM contexts INDEXED BY contexts_copy)", "");
 }
 
 gboolean

@@ -193,15 +193,12 @@ check_n_turns (sqlite3          *db,
                GError          **error)
 {
   g_autoptr(sqlite3_stmt) row =
-    llm_db_query (db, error, "SELECT n_turns FROM contexts WHERE id = ?", "s", context->id);
-  gint64 n_turns = context->turns->turns->len;
+    llm_db_query (db, error, "SELECT 1 FROM contexts WHERE id = ? AND n_turns <> ?", "si",
+                  context->id, (gint64) context->turns->turns->len);
 
   if (row == NULL)
     return FALSE;
-  if (llm_db_next (row, error) && sqlite3_column_type (row, 0) != SQLITE_NULL
-      && !llm_db_get_number (row, 0, n_turns, n_turns, &n_turns))
-    return fail_damaged (context, error);
-  return *error == NULL;
+  return llm_db_next (row, error) ? fail_damaged (context, error) : *error == NULL;
 }
 
 static gboolean

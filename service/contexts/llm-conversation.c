@@ -22,8 +22,7 @@ llm_stored_message_new (const char *role,
 
   message->role = g_strdup (role);
   message->text = g_strdup (text);
-  message->extras = extras != NULL ? g_variant_ref_sink (extras)
-                                   : g_variant_ref_sink (g_variant_new ("a{sv}", NULL));
+  message->extras = g_variant_ref_sink (extras != NULL ? extras : g_variant_new ("a{sv}", NULL));
   return message;
 }
 

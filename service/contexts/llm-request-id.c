@@ -33,31 +33,23 @@ add_value (GChecksum  *checksum,
   add_text (checksum, printed);
 }
 
-static int
-compare_strings (gconstpointer a,
-                 gconstpointer b)
-{
-  return strcmp (*(const char *const *) a, *(const char *const *) b);
-}
-
 /* A dictionary has no order: a caller that builds it anew may send another one. */
 static void
 add_extras (GChecksum *checksum,
             GVariant  *extras)
 {
-  g_autoptr(GPtrArray) keys = g_ptr_array_new ();
+  g_autoptr(GList) keys = NULL;
   GVariantIter iter;
   const char *key;
 
   g_variant_iter_init (&iter, extras);
   while (g_variant_iter_next (&iter, "{&sv}", &key, NULL))
-    g_ptr_array_add (keys, (gpointer) key);
-  g_ptr_array_sort (keys, compare_strings);
-  for (guint i = 0; i < keys->len; i++)
+    keys = g_list_insert_sorted (keys, (gpointer) key, (GCompareFunc) strcmp);
+  for (const GList *item = keys; item != NULL; item = item->next)
     {
-      g_autoptr(GVariant) value = g_variant_lookup_value (extras, keys->pdata[i], NULL);
+      g_autoptr(GVariant) value = g_variant_lookup_value (extras, item->data, NULL);
 
-      add_value (checksum, keys->pdata[i], value);
+      add_value (checksum, item->data, value);
     }
 }
 
@@ -104,8 +96,8 @@ llm_request_id_find (LlmConversation      *conversation,
 {
   const char *id = llm_call_options_get_string (options, LLMSVC_OPTION_REQUEST_ID, NULL);
   LlmTurn *found = id != NULL ? llm_conversation_find_request (conversation, id) : NULL;
-  gboolean is_same = TRUE;
   const char *before;
+  gboolean is_same;
 
   *turn = NULL;
   if (found == NULL)
@@ -118,8 +110,8 @@ llm_request_id_find (LlmConversation      *conversation,
 
       is_same = g_str_equal (digest, before);
     }
-  else if (kind == LLM_REQUEST_APPEND)
-    is_same = FALSE;
+  else
+    is_same = kind == LLM_REQUEST_ANSWER;
   if (!is_same)
     {
       g_autofree char *shown = llmsvc_shorten (id);

@@ -317,8 +317,7 @@ void
 llm_engine_store_start (LlmEngine *self)
 {
   self->db = llm_db_new (self->settings->state_folder, &llm_context_schema);
-  llm_db_set_lost (self->db, on_lost, self);
-  llm_db_set_make_room (self->db, make_room, self);
+  llm_db_connect (self->db, on_lost, make_room, self);
   load_index (self);
 }
 

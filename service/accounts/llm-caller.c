@@ -8,9 +8,8 @@ llm_caller_new (guint32       uid,
                 const char   *connection,
                 LlmCallerKind kind)
 {
-  LlmCaller *self = g_new0 (LlmCaller, 1);
+  LlmCaller *self = g_atomic_rc_box_new0 (LlmCaller);
 
-  g_atomic_ref_count_init (&self->ref_count);
   self->app = llm_app_intern (uid, app_id);
   self->connection = g_strdup (connection);
   self->kind = kind;
@@ -22,18 +21,20 @@ llm_caller_new (guint32       uid,
 LlmCaller *
 llm_caller_ref (LlmCaller *self)
 {
-  g_atomic_ref_count_inc (&self->ref_count);
-  return self;
+  return g_atomic_rc_box_acquire (self);
+}
+
+static void
+caller_clear (LlmCaller *self)
+{
+  llm_app_unref (self->app);
+  g_free (self->connection);
 }
 
 void
 llm_caller_unref (LlmCaller *self)
 {
-  if (!g_atomic_ref_count_dec (&self->ref_count))
-    return;
-  llm_app_unref (self->app);
-  g_free (self->connection);
-  g_free (self);
+  g_atomic_rc_box_release_full (self, (GDestroyNotify) caller_clear);
 }
 
 const char *

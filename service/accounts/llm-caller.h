@@ -27,7 +27,6 @@ typedef enum
 
 typedef struct
 {
-  gatomicrefcount ref_count;
   LlmApp *app;          /* (owned) */
   char *connection;     /* unique bus name: unnamed contexts and answers end with it */
   LlmCallerKind kind;

@@ -11,9 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "accounts/llm-db-salvage.h"
 #include "base/llm-fail.h"
-#include "common/llmsvc-error.h"
 
 /* Whoever else has it may be about to end. */
 #define BUSY_TIMEOUT_MS 2000
@@ -145,12 +143,10 @@ open_path (LlmDbFile         *self,
            LlmDbFault        *fault,
            GError           **error)
 {
-  if (!check_names (self, error) || !open_db (self, schema, fault, error))
-    return FALSE;
-  if (look_up (self, self->statuses))
-    return TRUE;
-  return llm_fail (error, LLMSVC_ERROR_STORAGE, "%s can't be opened: %s", self->path,
-                   g_strerror (errno));
+  return check_names (self, error) && open_db (self, schema, fault, error)
+         && (look_up (self, self->statuses)
+             || llm_fail (error, LLMSVC_ERROR_STORAGE, "%s can't be opened: %s", self->path,
+                          g_strerror (errno)));
 }
 
 /* --- the folder --- */
@@ -214,9 +210,6 @@ llm_db_file_open (const char        *folder,
 void
 llm_db_file_close (LlmDbFile *self)
 {
-  if (self == NULL)
-    return;
-
   /* SQLite removes the journal by its name. */
   if (self->db != NULL && !llm_db_file_check (self, NULL))
     sqlite3_db_config (self->db, SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1, NULL);

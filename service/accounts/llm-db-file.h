@@ -51,6 +51,25 @@ void       llm_db_file_close   (LlmDbFile         *self);
 gboolean   llm_db_file_check   (LlmDbFile         *self,
                                 GError           **error);
 
+/* --- llm-db-salvage.c --- */
+
+/**
+ * llm_db_salvage:
+ * @path: the database, which must not be open
+ *
+ * Copies the database row by row into a new one, which takes its place; it is kept itself as
+ * PATH.damaged-TIME, with a warning. Rows are looked for in all pages, without SQLite's trees:
+ * where an inner page is damaged, the rows below it are still there. @schema says what becomes of
+ * them.
+ * The new one is complete on the disk before it takes the place of the old one. When nothing can be
+ * read, there is none in its place.
+ *
+ * Returns: %FALSE with LLMSVC_ERROR_STORAGE when nothing can be written; then all is as it was
+ */
+gboolean llm_db_salvage (const char        *path,
+                         const LlmDbSchema *schema,
+                         GError           **error);
+
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmDbFile, llm_db_file_close)
 
 G_END_DECLS

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The format of pages is that of https://www.sqlite.org/fileformat2.html: tables without a rowid
+/* A damaged database: what can be read of it goes into a new one. Database thread.
+ *
+ * The format of pages is that of https://www.sqlite.org/fileformat2.html: tables without a rowid
  * and indexes, which have their rows in pages of two kinds. Every number in the file is doubted: it
  * may be what was damaged. */
 
 #define G_LOG_DOMAIN "llm-engine"
 
-#include "accounts/llm-db-salvage.h"
+#include "accounts/llm-db-file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -16,7 +18,6 @@
 
 #include "base/llm-clock.h"
 #include "base/llm-fail.h"
-#include "common/llmsvc-error.h"
 
 #define MAGIC "SQLite format 3"
 #define DEFAULT_PAGE_BYTES 4096

@@ -6,7 +6,8 @@
 #include <glib/gi18n.h>
 
 #include "base/llm-fail.h"
-#include "common/llmsvc-error.h"
+
+#define STEP_FAILED N_("Reading or writing the context database failed")
 
 /* @what: a sentence that says what failed */
 static gboolean
@@ -20,13 +21,6 @@ fail (sqlite3    *db,
                      sqlite3_errmsg (db));
   return llm_fail (error, LLMSVC_ERROR_STORAGE, "%s: %s (%s)", what, sqlite3_errmsg (db),
                    sqlite3_errstr (sqlite3_extended_errcode (db)));
-}
-
-static gboolean
-fail_step (sqlite3  *db,
-           GError  **error)
-{
-  return fail (db, error, N_("Reading or writing the context database failed"));
 }
 
 LlmDbFault
@@ -111,11 +105,11 @@ gboolean
 llm_db_next (sqlite3_stmt *statement,
              GError      **error)
 {
-  int code = sqlite3_step (statement);
+  int code = statement != NULL ? sqlite3_step (statement) : SQLITE_DONE;
 
-  if (code == SQLITE_ROW)
-    return TRUE;
-  return code != SQLITE_DONE && fail_step (sqlite3_db_handle (statement), error);
+  if (code != SQLITE_ROW && code != SQLITE_DONE)
+    return fail (sqlite3_db_handle (statement), error, STEP_FAILED);
+  return code == SQLITE_ROW;
 }
 
 gboolean
@@ -138,7 +132,7 @@ llm_db_execute (sqlite3    *db,
   do
     code = sqlite3_step (statement);
   while (code == SQLITE_ROW);
-  return code == SQLITE_DONE || fail_step (db, error);
+  return code == SQLITE_DONE || fail (db, error, STEP_FAILED);
 }
 
 gboolean
@@ -209,7 +203,7 @@ llm_db_prepare_schema (sqlite3           *db,
   gboolean is_good;
   int version;
 
-  if (row == NULL || !llm_db_next (row, error))
+  if (!llm_db_next (row, error))
     return FALSE;
   version = sqlite3_column_int (row, 0);
   g_clear_pointer (&row, sqlite3_finalize);

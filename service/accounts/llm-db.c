@@ -8,7 +8,6 @@
 #include "base/llm-clock.h"
 #include "base/llm-fail.h"
 #include "base/llm-mailbox.h"
-#include "common/llmsvc-error.h"
 
 /* A database that could not be opened is left alone for so long. */
 #define RETRY_US G_USEC_PER_SEC

@@ -117,7 +117,7 @@ sqlite3_stmt *llm_db_query   (sqlite3    *db,
                               const char *sql,
                               const char *types,
                               ...);
-/* FALSE at the end, or with @error set. */
+/* FALSE at the end, or with @error set. @statement: NULL when the query failed */
 gboolean      llm_db_next    (sqlite3_stmt *statement,
                               GError      **error);
 

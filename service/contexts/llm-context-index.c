@@ -9,7 +9,6 @@
 #include <string.h>
 
 #include "base/llm-fail.h"
-#include "common/llmsvc-error.h"
 
 /* An application's id: what the bus takes is shorter. */
 #define MAX_APP_BYTES 512
@@ -147,7 +146,7 @@ find_id (sqlite3       *db,
   g_autoptr(sqlite3_stmt) row = llm_db_query (db, error,
     "SELECT DISTINCT context FROM turns WHERE context NOT IN (SELECT id FROM contexts)", "");
 
-  while (row != NULL && llm_db_next (row, error))
+  while (llm_db_next (row, error))
     {
       context->id = g_strdup (llm_db_get_text (row, 0));
       if (context->id != NULL && llm_checksum_of_context (context) == repair->checksum)
@@ -207,8 +206,6 @@ load_contexts (sqlite3        *db,
     "  coalesce ((SELECT sum (length (t.tokens)) FROM turns t WHERE t.context = c.id), 0)"
     " FROM contexts c", "");
 
-  if (row == NULL)
-    return FALSE;
   while (llm_db_next (row, error))
     take_row (index, taken, repairs, row);
   if (*error != NULL)
@@ -231,8 +228,6 @@ load_quotas (sqlite3        *db,
   g_autoptr(sqlite3_stmt) row =
     llm_db_query (db, error, "SELECT uid, app, key, value FROM quotas", "");
 
-  if (row == NULL)
-    return FALSE;
   while (llm_db_next (row, error))
     {
       const char *app = llm_db_get_text (row, 1);
@@ -258,8 +253,6 @@ load_settings (sqlite3        *db,
   g_autoptr(sqlite3_stmt) row =
     llm_db_query (db, error, "SELECT value FROM settings WHERE key = 'model'", "");
 
-  if (row == NULL)
-    return FALSE;
   if (llm_db_next (row, error))
     {
       index->model = g_strdup (llm_db_get_text (row, 0));

@@ -8,7 +8,6 @@
 #include <string.h>
 
 #include "base/llm-fail.h"
-#include "common/llmsvc-error.h"
 #include "sched/llm-slo.h"
 
 /* As options allow them. */
@@ -100,8 +99,6 @@ load_messages (sqlite3          *db,
     "SELECT role, text, extras, number FROM messages WHERE context = ? AND turn = ?"
     " ORDER BY number", "si", context->id, number);
 
-  if (row == NULL)
-    return FALSE;
   while (llm_db_next (row, error))
     {
       const char *role = llm_db_get_text (row, 0);
@@ -196,8 +193,6 @@ check_n_turns (sqlite3          *db,
     llm_db_query (db, error, "SELECT 1 FROM contexts WHERE id = ? AND n_turns <> ?", "si",
                   context->id, (gint64) context->turns->turns->len);
 
-  if (row == NULL)
-    return FALSE;
   return llm_db_next (row, error) ? fail_damaged (context, error) : *error == NULL;
 }
 
@@ -212,8 +207,6 @@ load_turns (sqlite3          *db,
     " token_checksum, n_total, counted_by FROM turns WHERE context = ? ORDER BY number", "s",
     context->id);
 
-  if (row == NULL)
-    return FALSE;
   while (llm_db_next (row, error))
     {
       g_autoptr(LlmTurn) turn = llm_turn_new ();

@@ -97,7 +97,7 @@ count_rows (sqlite3    *db,
     llm_db_query (db, NULL, "SELECT (SELECT count (*) FROM turns WHERE context = ?1) +"
                             " (SELECT count (*) FROM messages WHERE context = ?1)", "s", id);
 
-  return row != NULL && llm_db_next (row, NULL) ? sqlite3_column_int64 (row, 0) : -1;
+  return llm_db_next (row, NULL) ? sqlite3_column_int64 (row, 0) : -1;
 }
 
 /* Whether all turns of a context were found, and are what they were. Without checksums, as in
@@ -127,7 +127,7 @@ set_aside (sqlite3    *db,
     "SELECT id, n_turns NOT NULL AND NOT EXISTS (SELECT 1 FROM turns WHERE context = id"
     " AND turns.checksum IS NULL) FROM contexts WHERE damage IS NULL", "");
 
-  while (row != NULL && llm_db_next (row, NULL))
+  while (llm_db_next (row, NULL))
     {
       const char *id = (const char *) sqlite3_column_text (row, 0);
 

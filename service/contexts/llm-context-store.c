@@ -3,7 +3,6 @@
 #include "contexts/llm-context-store.h"
 
 #include "base/llm-fail.h"
-#include "common/llmsvc-error.h"
 
 LlmStoredContext *
 llm_stored_context_new (void)
@@ -165,8 +164,6 @@ change_context (sqlite3                *db,
   g_autoptr(sqlite3_stmt) row =
     llm_db_query (db, error, "SELECT * FROM contexts WHERE id = ?", "s", change->id);
 
-  if (row == NULL)
-    return FALSE;
   if (!llm_db_next (row, error))
     return *error == NULL && llm_fail (error, LLMSVC_ERROR_NOT_FOUND, "The context was closed");
   if (!llm_stored_context_read (context, row) || context->damage != NULL)

@@ -6,7 +6,6 @@
 
 #include "base/llm-clock.h"
 #include "base/llm-fail.h"
-#include "common/llmsvc-error.h"
 #include "common/llmsvc-names.h"
 
 enum
@@ -50,7 +49,6 @@ llm_context_class_init (LlmContextClass *klass)
 static void
 llm_context_init (LlmContext *self)
 {
-  g_queue_init (&self->waiting_idle);
 }
 
 LlmContext *

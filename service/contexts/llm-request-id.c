@@ -5,7 +5,6 @@
 #include <string.h>
 
 #include "base/llm-fail.h"
-#include "common/llmsvc-error.h"
 #include "common/llmsvc-option-value.h"
 
 /* In the results of a turn; never sent to a caller. */

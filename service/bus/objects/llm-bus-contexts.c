@@ -17,11 +17,12 @@ static GVariant *
 list_context_properties (LlmBus  *bus,
                          gpointer object)
 {
+  LlmContext *context = object;
+
   return g_variant_new_parsed ("{'Name': <%s>, 'Tokens': <%u>, 'Revision': <%t>, "
                                "'Residency': <%s>}",
-                               object->name, llm_context_get_tokens (object),
-                               object->revision,
-                               llm_context_get_residency (object));
+                               context->name, llm_context_get_tokens (context), context->revision,
+                               llm_context_get_residency (context));
 }
 
 static void

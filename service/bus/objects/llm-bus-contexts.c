@@ -53,12 +53,9 @@ static gboolean
 handle_generate (LlmBusCall *call,
                  GError    **error)
 {
-  g_autoptr(GVariant) messages = g_variant_get_child_value (call->arguments, 0);
   g_autoptr(LlmSink) sink = NULL;
   gboolean is_text;
 
-  if (!llm_bus_call_check_texts (call, messages, NULL, error))
-    return FALSE;
   if ((g_dbus_connection_get_capabilities (call->bus->connection) &
        G_DBUS_CAPABILITY_FLAGS_UNIX_FD_PASSING) == 0)
     return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
@@ -71,7 +68,7 @@ handle_generate (LlmBusCall *call,
   if (sink == NULL)
     return FALSE;
 
-  llm_context_generate_async (call->object, call->caller, messages, call->options, sink,
+  llm_context_generate_async (call->object, call->caller, call->messages, call->options, sink,
                               on_generating, llm_bus_call_ref (call));
   return TRUE;
 }
@@ -80,16 +77,10 @@ static gboolean
 handle_ask (LlmBusCall *call,
             GError    **error)
 {
-  g_autoptr(GVariant) messages = NULL;
-  g_autoptr(LlmSink) sink = NULL;
-  const char *prompt;
+  g_autoptr(GVariant) messages =
+    g_variant_ref_sink (g_variant_new_parsed ("[('user', %s, @a{sv} {})]", call->text));
+  g_autoptr(LlmSink) sink = llm_bus_call_new_sink (call);
 
-  g_variant_get_child (call->arguments, 0, "&s", &prompt);
-  if (!llm_bus_call_check_texts (call, NULL, prompt, error))
-    return FALSE;
-
-  messages = g_variant_ref_sink (g_variant_new_parsed ("[('user', %s, @a{sv} {})]", prompt));
-  sink = llm_bus_call_new_sink (call);
   llm_context_generate_async (call->object, call->caller, messages, call->options, sink,
                               llm_bus_call_on_admitted, llm_bus_call_ref (call));
   return TRUE;
@@ -136,12 +127,8 @@ static gboolean
 handle_append (LlmBusCall *call,
                GError    **error)
 {
-  g_autoptr(GVariant) messages = g_variant_get_child_value (call->arguments, 0);
-
-  if (!llm_bus_call_check_texts (call, messages, NULL, error))
-    return FALSE;
-  llm_context_append_async (call->object, call->caller, messages, call->options, on_appended,
-                            llm_bus_call_ref (call));
+  llm_context_append_async (call->object, call->caller, call->messages, call->options,
+                            on_appended, llm_bus_call_ref (call));
   return TRUE;
 }
 
@@ -149,9 +136,8 @@ static gboolean
 handle_fork (LlmBusCall *call,
              GError    **error)
 {
-  if (!llm_bus_call_check_texts (call, NULL, NULL, error) ||
-      (llm_call_options_has (call->options, LLMSVC_OPTION_NAME) &&
-       !llm_bus_bouncer_may_keep (call->caller, error)))
+  if (llm_call_options_has (call->options, LLMSVC_OPTION_NAME) &&
+      !llm_bus_bouncer_may_keep (call->caller, error))
     return FALSE;
   llm_context_fork_async (call->object, call->caller, call->options, llm_bus_call_on_context,
                           llm_bus_call_ref (call));

@@ -251,12 +251,32 @@ listen_at (const struct sockaddr_un *address)
   return -1;
 }
 
+/* (transfer full) */
+static char *
+find_path (const char *setting,
+           gboolean    is_system)
+{
+  const char *folders = g_getenv ("RUNTIME_DIRECTORY");
+  g_autofree char *folder = NULL;
+
+  if (!g_str_equal (setting, "on"))
+    return g_strdup (setting);
+  if (folders != NULL && *folders == '/')
+    folder = g_strndup (folders, strcspn (folders, ":"));
+  else
+    folder = is_system ? g_strdup ("/run/llmsvc")
+                       : g_build_filename (g_get_user_runtime_dir (), "llmsvc", NULL);
+
+  return g_build_filename (folder, "metrics.socket", NULL);
+}
+
 LlmBusMetrics *
 llm_bus_metrics_open (LlmBus      *bus,
-                      const char  *path,
+                      const char  *setting,
                       GError     **error)
 {
   struct sockaddr_un address = { .sun_family = AF_UNIX };
+  g_autofree char *path = find_path (setting, bus->is_system);
   g_autofree char *folder = g_path_get_dirname (path);
   LlmBusMetrics *self;
   int fd;
@@ -277,7 +297,7 @@ llm_bus_metrics_open (LlmBus      *bus,
 
   self = g_new0 (LlmBusMetrics, 1);
   self->bus = llm_bus_ref (bus);
-  self->path = g_strdup (path);
+  self->path = g_steal_pointer (&path);
   self->fd = fd;
   self->clients = g_ptr_array_new_with_free_func (client_free);
   wait_for_client (self);
@@ -297,20 +317,4 @@ llm_bus_metrics_close (LlmBusMetrics *self)
   llm_bus_unref (self->bus);
   g_free (self->path);
   g_free (self);
-}
-
-char *
-llm_bus_metrics_dup_path (gboolean is_system)
-{
-  const char *folders = g_getenv ("RUNTIME_DIRECTORY");
-  g_autofree char *folder = NULL;
-
-  if (folders != NULL && *folders == '/')
-    folder = g_strndup (folders, strcspn (folders, ":"));
-  else if (is_system)
-    folder = g_strdup ("/run/llmsvc");
-  else
-    folder = g_build_filename (g_get_user_runtime_dir (), "llmsvc", NULL);
-
-  return g_build_filename (folder, "metrics.socket", NULL);
 }

@@ -92,8 +92,7 @@ handle_get_messages (LlmBusCall *call,
 {
   guint32 first, count;
 
-  g_variant_get_child (call->arguments, 0, "u", &first);
-  g_variant_get_child (call->arguments, 1, "u", &count);
+  g_variant_get (call->arguments, "(uu@a{sv})", &first, &count, NULL);
   llm_context_get_messages_async (call->object, first, count, llm_bus_call_on_variant,
                                   llm_bus_call_ref (call));
   return TRUE;

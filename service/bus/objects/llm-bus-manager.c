@@ -59,22 +59,12 @@ llm_bus_manager_announce (LlmBus *bus)
 
 /* --- methods --- */
 
-/* Checks a context's name. */
-static gboolean
-check_name (LlmBusCall *call,
-            const char *name,
-            GError    **error)
-{
-  return llm_bus_name_check (name, error) && llm_bus_bouncer_may_keep (call->caller, error);
-}
-
 static gboolean
 handle_create_context (LlmBusCall *call,
                        GError    **error)
 {
-  const char *name = llm_call_options_get_string (call->options, LLMSVC_OPTION_NAME, NULL);
-
-  if (name != NULL && !check_name (call, name, error))
+  if (llm_call_options_has (call->options, LLMSVC_OPTION_NAME) &&
+      !llm_bus_bouncer_may_keep (call->caller, error))
     return FALSE;
   llm_engine_create_context_async (call->bus->engine, call->caller, call->options,
                                    llm_bus_call_on_context, llm_bus_call_ref (call));
@@ -85,7 +75,7 @@ static gboolean
 handle_open_context (LlmBusCall *call,
                      GError    **error)
 {
-  if (!check_name (call, call->text, error))
+  if (!llm_bus_name_check (call->text, error) || !llm_bus_bouncer_may_keep (call->caller, error))
     return FALSE;
   llm_engine_open_context_async (call->bus->engine, call->caller, call->text, call->options,
                                  llm_bus_call_on_context, llm_bus_call_ref (call));

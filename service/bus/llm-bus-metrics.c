@@ -77,46 +77,37 @@ client_end (gpointer data)
   return G_SOURCE_CONTINUE;
 }
 
-/* @status: "200 OK". What is sent is the first on its socket, and far less than a socket holds: it
- * is taken at once. The body of an answer to HEAD is not sent. */
-static void
-answer (Client     *client,
-        const char *status,
-        const char *type,
-        const char *body,
-        gboolean    is_head)
+/* (transfer full) */
+static char *
+format_figures (LlmBus *bus)
 {
-  g_autofree char *text =
-    g_strdup_printf ("HTTP/1.0 %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"
-                     "Cache-Control: no-store\r\nConnection: close\r\n\r\n%s",
-                     status, type, strlen (body), is_head ? "" : body);
-
-  if (send (client->fd, text, strlen (text), MSG_NOSIGNAL) < 0)
-    g_debug ("A client of the metrics has left: %s", g_strerror (errno));
-}
-
-static void
-refuse (Client     *client,
-        const char *status)
-{
-  g_autofree char *body = g_strconcat (status, "\n", NULL);
-
-  answer (client, status, "text/plain; charset=utf-8", body, FALSE);
-}
-
-static void
-answer_figures (Client  *client,
-                gboolean is_head)
-{
-  LlmBus *bus = client->metrics->bus;
   g_autoptr(GVariant) service =
     g_variant_ref_sink (llm_bus_manager_interface.list_properties (bus, NULL));
   g_autoptr(GVariant) memory =
     g_variant_ref_sink (llm_bus_memory_interface.list_properties (bus, NULL));
   g_autoptr(GVariant) statistics = llm_bus_manager_get_statistics (bus);
-  g_autofree char *text = llmsvc_metrics_format (service, memory, statistics);
 
-  answer (client, "200 OK", LLMSVC_METRICS_CONTENT_TYPE, text, is_head);
+  return llmsvc_metrics_format (service, memory, statistics);
+}
+
+/* @refusal: (nullable): "404 Not Found". What is sent is the first on its socket, and far less than
+ * a socket holds: it is taken at once. The figures are not sent to who asks for the head alone. */
+static void
+answer (Client     *client,
+        const char *refusal,
+        gboolean    is_head)
+{
+  g_autofree char *body = refusal != NULL ? g_strconcat (refusal, "\n", NULL)
+                                          : format_figures (client->metrics->bus);
+  g_autofree char *text =
+    g_strdup_printf ("HTTP/1.0 %s\r\nContent-Type: %s\r\nContent-Length: %zu\r\n"
+                     "Cache-Control: no-store\r\nConnection: close\r\n\r\n%s",
+                     refusal != NULL ? refusal : "200 OK",
+                     refusal != NULL ? "text/plain; charset=utf-8" : LLMSVC_METRICS_CONTENT_TYPE,
+                     strlen (body), is_head && refusal == NULL ? "" : body);
+
+  if (send (client->fd, text, strlen (text), MSG_NOSIGNAL) < 0)
+    g_debug ("A client of the metrics has left: %s", g_strerror (errno));
 }
 
 static void
@@ -124,21 +115,20 @@ answer_request (Client *client)
 {
   g_autofree char *line = g_strndup (client->request, strcspn (client->request, "\r\n"));
   g_auto(GStrv) words = g_strsplit (line, " ", 4);
-  gboolean is_head;
+  const char *refusal = NULL;
+  gboolean is_head = g_strcmp0 (words[0], "HEAD") == 0;
 
   if (g_strv_length (words) != 3 || !g_str_has_prefix (words[2], "HTTP/"))
-    {
-      refuse (client, "400 Bad Request");
-      return;
-    }
-  is_head = g_str_equal (words[0], "HEAD");
-  words[1][strcspn (words[1], "?")] = '\0';
-  if (!is_head && !g_str_equal (words[0], "GET"))
-    refuse (client, "405 Method Not Allowed");
-  else if (!g_str_equal (words[1], "/metrics") && !g_str_equal (words[1], "/"))
-    refuse (client, "404 Not Found");
+    refusal = "400 Bad Request";
+  else if (!is_head && !g_str_equal (words[0], "GET"))
+    refusal = "405 Method Not Allowed";
   else
-    answer_figures (client, is_head);
+    {
+      words[1][strcspn (words[1], "?")] = '\0';
+      if (!g_str_equal (words[1], "/metrics") && !g_str_equal (words[1], "/"))
+        refusal = "404 Not Found";
+    }
+  answer (client, refusal, is_head);
 }
 
 static gboolean
@@ -158,11 +148,11 @@ on_readable (int          fd,
   client->n_request += (gsize) n;
   client->request[client->n_request] = '\0';
   if (memchr (client->request, '\0', client->n_request) != NULL)
-    refuse (client, "400 Bad Request");
+    answer (client, "400 Bad Request", FALSE);
   else if (strstr (client->request, "\r\n\r\n") != NULL || strstr (client->request, "\n\n") != NULL)
     answer_request (client);
   else if (client->n_request + 1 == MAX_REQUEST)
-    refuse (client, "431 Request Header Fields Too Large");
+    answer (client, "431 Request Header Fields Too Large", FALSE);
   else
     return G_SOURCE_CONTINUE;
   return client_end (client);
@@ -222,45 +212,34 @@ wait_for_client (LlmBusMetrics *self)
 
 /* --- the socket --- */
 
-/* Whether a process that has ended left the socket at the address; then it is removed. */
-static gboolean
+/* Removes a socket at the address that a process which has ended left. One that is answered, or
+ * whose queue is full, belongs to somebody. */
+static void
 remove_left_over (const struct sockaddr_un *address)
 {
   GStatBuf status;
-  gboolean is_refused;
-  int probe;
+  int probe = socket (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 
-  if (g_lstat (address->sun_path, &status) != 0 || !S_ISSOCK (status.st_mode))
-    return FALSE;
-  probe = socket (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (probe < 0)
-    return FALSE;
-  /* one that is answered, or whose queue is full, belongs to somebody */
-  is_refused = connect (probe, (const struct sockaddr *) address, sizeof *address) != 0 &&
-               errno == ECONNREFUSED;
-  g_close (probe, NULL);
-  return is_refused && g_unlink (address->sun_path) == 0;
+  if (probe >= 0 && g_lstat (address->sun_path, &status) == 0 && S_ISSOCK (status.st_mode) &&
+      connect (probe, (const struct sockaddr *) address, sizeof *address) != 0 &&
+      errno == ECONNREFUSED)
+    g_unlink (address->sun_path);
+  if (probe >= 0)
+    g_close (probe, NULL);
 }
 
 /* -1 with errno set. */
 static int
 listen_at (const struct sockaddr_un *address)
 {
-  const struct sockaddr *where = (const struct sockaddr *) address;
   int fd = socket (AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   gboolean is_bound;
   int code;
 
   if (fd < 0)
     return -1;
-  is_bound = bind (fd, where, sizeof *address) == 0;
-  if (!is_bound && errno == EADDRINUSE)
-    {
-      if (remove_left_over (address))
-        is_bound = bind (fd, where, sizeof *address) == 0;
-      else
-        errno = EADDRINUSE;
-    }
+  remove_left_over (address);
+  is_bound = bind (fd, (const struct sockaddr *) address, sizeof *address) == 0;
   if (is_bound && g_chmod (address->sun_path, SOCKET_MODE) == 0 && listen (fd, BACKLOG) == 0)
     return fd;
 
@@ -272,12 +251,32 @@ listen_at (const struct sockaddr_un *address)
   return -1;
 }
 
+/* (transfer full) */
+static char *
+find_path (const char *setting,
+           gboolean    is_system)
+{
+  const char *folders = g_getenv ("RUNTIME_DIRECTORY");
+  g_autofree char *folder = NULL;
+
+  if (!g_str_equal (setting, "on"))
+    return g_strdup (setting);
+  if (folders != NULL && *folders == '/')
+    folder = g_strndup (folders, strcspn (folders, ":"));
+  else
+    folder = is_system ? g_strdup ("/run/llmsvc")
+                       : g_build_filename (g_get_user_runtime_dir (), "llmsvc", NULL);
+
+  return g_build_filename (folder, "metrics.socket", NULL);
+}
+
 LlmBusMetrics *
 llm_bus_metrics_open (LlmBus      *bus,
-                      const char  *path,
+                      const char  *setting,
                       GError     **error)
 {
   struct sockaddr_un address = { .sun_family = AF_UNIX };
+  g_autofree char *path = find_path (setting, bus->is_system);
   g_autofree char *folder = g_path_get_dirname (path);
   LlmBusMetrics *self;
   int fd;
@@ -298,7 +297,7 @@ llm_bus_metrics_open (LlmBus      *bus,
 
   self = g_new0 (LlmBusMetrics, 1);
   self->bus = llm_bus_ref (bus);
-  self->path = g_strdup (path);
+  self->path = g_steal_pointer (&path);
   self->fd = fd;
   self->clients = g_ptr_array_new_with_free_func (client_free);
   wait_for_client (self);
@@ -318,20 +317,4 @@ llm_bus_metrics_close (LlmBusMetrics *self)
   llm_bus_unref (self->bus);
   g_free (self->path);
   g_free (self);
-}
-
-char *
-llm_bus_metrics_dup_path (gboolean is_system)
-{
-  const char *folders = g_getenv ("RUNTIME_DIRECTORY");
-  g_autofree char *folder = NULL;
-
-  if (folders != NULL && *folders == '/')
-    folder = g_strndup (folders, strcspn (folders, ":"));
-  else if (is_system)
-    folder = g_strdup ("/run/llmsvc");
-  else
-    folder = g_build_filename (g_get_user_runtime_dir (), "llmsvc", NULL);
-
-  return g_build_filename (folder, "metrics.socket", NULL);
 }

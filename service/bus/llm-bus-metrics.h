@@ -17,8 +17,9 @@ typedef struct _LlmBusMetrics LlmBusMetrics;
 /**
  * llm_bus_metrics_open:
  * @bus: whose figures; a reference is held
- * @path: where the socket is made; a folder that is missing is made, too. A socket that a
- *   process left there when it ended is replaced, one that is answered is not
+ * @setting: where the socket is made; a folder that is missing is made, too. A socket that a
+ *   process left there when it ended is replaced, one that is answered is not. “on”: in
+ *   $RUNTIME_DIRECTORY, or else /run/llmsvc or the user's runtime folder
  * @error: return location for an error of %LLMSVC_ERROR
  *
  * Owner and group of the socket are those of the process, and its mode is 0660.
@@ -26,14 +27,10 @@ typedef struct _LlmBusMetrics LlmBusMetrics;
  * Returns: (transfer full): free with llm_bus_metrics_close()
  */
 LlmBusMetrics *llm_bus_metrics_open     (LlmBus         *bus,
-                                         const char     *path,
+                                         const char     *setting,
                                          GError        **error) G_GNUC_WARN_UNUSED_RESULT;
 /* Removes the socket and ends what is under way. */
 void           llm_bus_metrics_close    (LlmBusMetrics  *self);
-
-/* (transfer full): the path that “on” stands for: in $RUNTIME_DIRECTORY, or else /run/llmsvc or
- * the user's runtime folder. */
-char          *llm_bus_metrics_dup_path (gboolean        is_system);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmBusMetrics, llm_bus_metrics_close)
 

@@ -124,21 +124,6 @@ llm_bus_service_start (LlmBusService     *self,
 
 /* --- the objects --- */
 
-/* Without them the service is as good as with them. */
-static void
-open_metrics (LlmBusService *self,
-              const char    *setting)
-{
-  g_autofree char *path = g_str_equal (setting, "on")
-                            ? llm_bus_metrics_dup_path (self->bus->is_system)
-                            : g_strdup (setting);
-  g_autoptr(GError) error = NULL;
-
-  self->metrics = llm_bus_metrics_open (self->bus, path, &error);
-  if (self->metrics == NULL)
-    g_message ("%s", error->message);
-}
-
 static LlmBus *
 make_bus (GDBusConnection   *connection,
           gboolean           is_system,
@@ -168,6 +153,7 @@ llm_bus_service_new (GDBusConnection   *connection,
                      GError           **error)
 {
   g_autoptr(LlmBusService) self = NULL;
+  g_autoptr(GError) failure = NULL;
 
   /* a session's bus tells the language to the services that it starts */
   if (!is_system)
@@ -179,8 +165,11 @@ llm_bus_service_new (GDBusConnection   *connection,
   self->objects = llm_bus_objects_export (self->bus, error);
   if (self->objects == NULL)
     return NULL;
+  /* without them the service is as good as with them */
   if (settings->metrics != NULL)
-    open_metrics (self, settings->metrics);
+    self->metrics = llm_bus_metrics_open (self->bus, settings->metrics, &failure);
+  if (failure != NULL)
+    g_message ("%s", failure->message);
 
   return g_steal_pointer (&self);
 }

@@ -132,12 +132,9 @@ llm_bus_emit_properties_changed (LlmBus     *self,
                                  const char *interface,
                                  GVariant   *changed)
 {
-  g_autoptr(GError) error = NULL;
-
-  if (!g_dbus_connection_emit_signal (self->connection, NULL, LLMSVC_PATH,
-                                      "org.freedesktop.DBus.Properties", "PropertiesChanged",
-                                      g_variant_new ("(s@a{sv}@as)", interface, changed,
-                                                     g_variant_new_strv (NULL, 0)),
-                                      &error))
-    g_debug ("Changes of %s are not announced: %s", interface, error->message);
+  g_dbus_connection_emit_signal (self->connection, NULL, LLMSVC_PATH,
+                                 "org.freedesktop.DBus.Properties", "PropertiesChanged",
+                                 g_variant_new ("(s@a{sv}@as)", interface, changed,
+                                                g_variant_new_strv (NULL, 0)),
+                                 NULL);
 }

@@ -35,36 +35,24 @@ typedef struct
   gpointer data;
 } Waiter;
 
-typedef struct
-{
-  LlmCaller *caller;    /* (nullable) until it is resolved */
-  GArray *waiters;      /* (element-type Waiter) in the order of their calls; NULL when it is */
-  gboolean is_settled;
-  gboolean is_registered;
-  char *locale;         /* (nullable): as registered */
-} Entry;
-
-/* One look-up on its way; the entry may be gone when it returns. */
+/* Reference-counted: by the table, and by a look-up on its way. */
 typedef struct
 {
   LlmBusCallers *callers;  /* (owned) */
   char *sender;
+  LlmCaller *caller;       /* (nullable) until it is resolved */
+  GArray *waiters;         /* (element-type Waiter) in the order of their calls; NULL when it is, or
+                            * when it is gone */
+  gboolean is_settled;
+  gboolean is_registered;
+  char *locale;            /* (nullable): as registered */
+
+  /* what the look-up has found */
   guint32 uid;
-  LlmBusProcess process;   /* its label and pidfd are owned */
+  LlmBusProcess process;   /* its label is owned; its pidfd, until the look-up ends */
   LlmCallerKind kind;
   char *app_id;            /* (nullable) */
-} Lookup;
-
-static void
-entry_free (gpointer data)
-{
-  Entry *entry = data;
-
-  g_clear_pointer (&entry->caller, llm_caller_unref);
-  g_clear_pointer (&entry->waiters, g_array_unref);
-  g_free (entry->locale);
-  g_free (entry);
-}
+} Entry;
 
 static void
 clear_callers (gpointer data)
@@ -78,38 +66,47 @@ clear_callers (gpointer data)
 }
 
 static void
-callers_unref (LlmBusCallers *self)
+clear_entry (gpointer data)
 {
-  g_rc_box_release_full (self, clear_callers);
+  Entry *entry = data;
+
+  g_rc_box_release_full (entry->callers, clear_callers);
+  g_clear_pointer (&entry->caller, llm_caller_unref);
+  g_free ((char *) entry->process.label);
+  g_free (entry->sender);
+  g_free (entry->locale);
+  g_free (entry->app_id);
 }
 
 static void
-lookup_free (Lookup *lookup)
+entry_unref (Entry *entry)
 {
-  callers_unref (lookup->callers);
-  if (lookup->process.pidfd >= 0)
-    g_close (lookup->process.pidfd, NULL);
-  g_free (lookup->sender);
-  g_free ((char *) lookup->process.label);
-  g_free (lookup->app_id);
-  g_free (lookup);
+  g_rc_box_release_full (entry, clear_entry);
 }
 
-G_DEFINE_AUTOPTR_CLEANUP_FUNC (Lookup, lookup_free)
+G_DEFINE_AUTOPTR_CLEANUP_FUNC (Entry, entry_unref)
 
-/* Tells all who wait for @sender: a waiter may call back into the registry, so it must not see a
- * half-done list, and each sees what the one before it has registered. With @failure the entry goes
- * first, so that a later call tries again. */
 static void
-answer_waiters (LlmBusCallers *self,
-                const char    *sender,
-                const GError  *failure)
+drop_entry (gpointer data)
 {
-  Entry *entry = g_hash_table_lookup (self->entries, sender);
+  Entry *entry = data;
+
+  g_clear_pointer (&entry->waiters, g_array_unref);
+  entry_unref (entry);
+}
+
+/* Tells all who wait: a waiter may call back into the registry, so it must not see a half-done
+ * list, and each sees what the one before it has registered. With @failure the entry goes first, so
+ * that a later call tries again. */
+static void
+answer_waiters (Entry        *entry,
+                const GError *failure)
+{
+  g_autoptr(Entry) owned = g_rc_box_acquire (entry);
   g_autoptr(GArray) waiters = g_steal_pointer (&entry->waiters);
 
   if (failure != NULL)
-    g_hash_table_remove (self->entries, sender);
+    g_hash_table_remove (entry->callers->entries, entry->sender);
   for (guint i = 0; i < waiters->len; i++)
     {
       Waiter *waiter = &g_array_index (waiters, Waiter, i);
@@ -122,38 +119,40 @@ answer_waiters (LlmBusCallers *self,
 /* The name by which the application is counted. An unknown caller may be a sandboxed one: it
  * shares nothing with anybody. No registered id holds a colon, or begins as a sandboxed one. */
 static char *
-make_app_id (Lookup *lookup)
+make_app_id (Entry *entry)
 {
-  if (lookup->kind == LLM_CALLER_UNKNOWN)
-    return g_strconcat ("unknown", lookup->sender, NULL);
-  if (lookup->kind == LLM_CALLER_FLATPAK)
-    return g_strconcat (LLM_BUS_FLATPAK_PREFIX, lookup->app_id, NULL);
+  if (entry->kind == LLM_CALLER_UNKNOWN)
+    return g_strconcat ("unknown", entry->sender, NULL);
+  if (entry->kind == LLM_CALLER_FLATPAK)
+    return g_strconcat (LLM_BUS_FLATPAK_PREFIX, entry->app_id, NULL);
 
-  return g_strdup (lookup->app_id != NULL ? lookup->app_id : "");
+  return g_strdup (entry->app_id != NULL ? entry->app_id : "");
 }
 
 /* @error: (nullable): why nobody knows. */
 static void
-end_lookup (Lookup       *lookup,
+end_lookup (Entry        *entry,
             const GError *error)
 {
-  LlmBusCallers *self = lookup->callers;
-  Entry *entry = g_hash_table_lookup (self->entries, lookup->sender);
+  LlmBusCallers *self = entry->callers;
   g_autoptr(GError) failure = error != NULL ? g_error_copy (error) : NULL;
   g_autofree char *app_id = NULL;
 
-  if (entry == NULL)
+  if (entry->process.pidfd >= 0)
+    g_close (entry->process.pidfd, NULL);
+  entry->process.pidfd = -1;
+  if (entry->waiters == NULL)
     return;
 
   if (failure != NULL)
     llmsvc_error_convert (&failure);
   else
     {
-      app_id = make_app_id (lookup);
-      entry->caller = llm_caller_new (lookup->uid, app_id, lookup->sender, lookup->kind);
+      app_id = make_app_id (entry);
+      entry->caller = llm_caller_new (entry->uid, app_id, entry->sender, entry->kind);
       self->identified (entry->caller, self->data);
     }
-  answer_waiters (self, lookup->sender, failure);
+  answer_waiters (entry, failure);
 }
 
 static void
@@ -161,7 +160,7 @@ on_verified (GObject      *source,
              GAsyncResult *result,
              gpointer      data)
 {
-  g_autoptr(Lookup) lookup = data;
+  g_autoptr(Entry) entry = data;
   g_autoptr(GError) error = NULL;
   g_autoptr(GVariant) reply =
     g_dbus_connection_call_finish (G_DBUS_CONNECTION (source), result, &error);
@@ -169,9 +168,9 @@ on_verified (GObject      *source,
 
   if (reply != NULL)
     g_variant_get (reply, "(u)", &pid);
-  if (pid != lookup->process.pid)
-    lookup->kind = LLM_CALLER_UNKNOWN;
-  end_lookup (lookup, error);
+  if (pid != entry->process.pid)
+    entry->kind = LLM_CALLER_UNKNOWN;
+  end_lookup (entry, error);
 }
 
 /* A connection that still is there after its process's files were read belongs
@@ -182,19 +181,18 @@ on_identity_read (GObject      *source,
                   GAsyncResult *result,
                   gpointer      data)
 {
-  g_autoptr(Lookup) lookup = data;
-  GDBusConnection *connection = lookup->callers->connection;
+  g_autoptr(Entry) entry = data;
 
-  if (lookup->kind == LLM_CALLER_UNKNOWN || lookup->process.pidfd >= 0)
+  if (entry->kind == LLM_CALLER_UNKNOWN || entry->process.pidfd >= 0)
     {
-      end_lookup (lookup, NULL);
+      end_lookup (entry, NULL);
       return;
     }
 
-  g_dbus_connection_call (connection, BUS_NAME, BUS_PATH, BUS_NAME, "GetConnectionUnixProcessID",
-                          g_variant_new ("(s)", lookup->sender), G_VARIANT_TYPE ("(u)"),
-                          G_DBUS_CALL_FLAGS_NONE, BUS_TIMEOUT_MS, NULL, on_verified, lookup);
-  (void) g_steal_pointer (&lookup);
+  g_dbus_connection_call (entry->callers->connection, BUS_NAME, BUS_PATH, BUS_NAME,
+                          "GetConnectionUnixProcessID", g_variant_new ("(s)", entry->sender),
+                          G_VARIANT_TYPE ("(u)"), G_DBUS_CALL_FLAGS_NONE, BUS_TIMEOUT_MS, NULL,
+                          on_verified, g_rc_box_acquire (entry));
 }
 
 static void
@@ -203,9 +201,9 @@ read_identity (GTask        *task,
                gpointer      data,
                GCancellable *cancellable)
 {
-  Lookup *lookup = data;
+  Entry *entry = data;
 
-  lookup->kind = llm_bus_identity_read (&lookup->process, &lookup->app_id);
+  entry->kind = llm_bus_identity_read (&entry->process, &entry->app_id);
   g_task_return_boolean (task, TRUE);
 }
 
@@ -228,7 +226,7 @@ on_credentials (GObject      *source,
                 GAsyncResult *result,
                 gpointer      data)
 {
-  g_autoptr(Lookup) lookup = data;
+  g_autoptr(Entry) entry = data;
   g_autoptr(GError) error = NULL;
   g_autoptr(GVariant) credentials = NULL;
   g_autoptr(GVariant) label = NULL;
@@ -239,23 +237,23 @@ on_credentials (GObject      *source,
 
   if (reply != NULL)
     credentials = g_variant_get_child_value (reply, 0);
-  if (reply != NULL && !g_variant_lookup (credentials, "UnixUserID", "u", &lookup->uid))
+  if (reply != NULL && !g_variant_lookup (credentials, "UnixUserID", "u", &entry->uid))
     llm_fail (&error, LLMSVC_ERROR_NOT_AUTHORIZED, "The bus does not know the user of %s",
-              lookup->sender);
+              entry->sender);
   if (error != NULL ||
-      !g_variant_lookup (credentials, "ProcessID", "u", &lookup->process.pid) ||
-      lookup->process.pid == 0)
+      !g_variant_lookup (credentials, "ProcessID", "u", &entry->process.pid) ||
+      entry->process.pid == 0)
     {
-      end_lookup (lookup, error);
+      end_lookup (entry, error);
       return;
     }
-  lookup->process.pidfd = take_pidfd (credentials, fds);
+  entry->process.pidfd = take_pidfd (credentials, fds);
   label = g_variant_lookup_value (credentials, "LinuxSecurityLabel", G_VARIANT_TYPE_BYTESTRING);
   if (label != NULL)
-    lookup->process.label = g_variant_dup_bytestring (label, NULL);
+    entry->process.label = g_variant_dup_bytestring (label, NULL);
 
-  task = g_task_new (NULL, NULL, on_identity_read, lookup);
-  g_task_set_task_data (task, g_steal_pointer (&lookup), NULL);
+  task = g_task_new (NULL, NULL, on_identity_read, g_rc_box_acquire (entry));
+  g_task_set_task_data (task, entry, NULL);
   g_task_run_in_thread (task, read_identity);
 }
 
@@ -270,9 +268,8 @@ on_name_owner_changed (GDBusConnection *connection,
 {
   LlmBusCallers *self = data;
   g_autoptr(GError) error = NULL;
-  g_autofree char *gone = NULL;
   const char *name, *new_owner;
-  const Entry *entry;
+  Entry *entry;
 
   if (!g_variant_is_of_type (arguments, G_VARIANT_TYPE ("(sss)")))
     return;
@@ -282,13 +279,12 @@ on_name_owner_changed (GDBusConnection *connection,
   if (name[0] != ':' || new_owner[0] != '\0' || entry == NULL)
     return;
 
-  gone = g_strdup (name);
   llm_fail (&error, LLMSVC_ERROR_CANCELLED, "The caller has left the bus");
   if (entry->waiters != NULL)
-    answer_waiters (self, gone, error);
+    answer_waiters (entry, error);
   else
-    g_hash_table_remove (self->entries, gone);
-  self->gone (gone, self->data);
+    g_hash_table_remove (self->entries, name);
+  self->gone (name, self->data);
 }
 
 LlmBusCallers *
@@ -302,7 +298,7 @@ llm_bus_callers_new (GDBusConnection        *connection,
 {
   LlmBusCallers *self = g_rc_box_new0 (LlmBusCallers);
 
-  self->entries = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, entry_free);
+  self->entries = g_hash_table_new_full (g_str_hash, g_str_equal, NULL, drop_entry);
   self->connection = g_object_ref (connection);
   self->gate = gate;
   self->proc_root = g_strdup (proc_root);
@@ -323,7 +319,7 @@ llm_bus_callers_free (LlmBusCallers *self)
   g_dbus_connection_signal_unsubscribe (self->connection, self->subscription);
   /* look-ups under way find nobody who waits */
   g_hash_table_remove_all (self->entries);
-  callers_unref (self);
+  g_rc_box_release_full (self, clear_callers);
 }
 
 void
@@ -333,14 +329,12 @@ llm_bus_callers_resolve (LlmBusCallers     *self,
                          gpointer           data)
 {
   Waiter waiter = { found, data };
-  Entry *entry;
-  Lookup *lookup;
+  Entry *entry = g_hash_table_lookup (self->entries, sender);
+  g_autoptr(LlmCaller) caller = NULL;
 
-  entry = g_hash_table_lookup (self->entries, sender);
   if (entry != NULL && entry->caller != NULL)
     {
-      g_autoptr(LlmCaller) caller = llm_caller_ref (entry->caller);
-
+      caller = llm_caller_ref (entry->caller);
       found (caller, NULL, data);
       return;
     }
@@ -350,24 +344,22 @@ llm_bus_callers_resolve (LlmBusCallers     *self,
       return;
     }
 
-  entry = g_new0 (Entry, 1);
+  entry = g_rc_box_new0 (Entry);
+  entry->callers = g_rc_box_acquire (self);
+  entry->sender = g_strdup (sender);
   entry->waiters = g_array_new (FALSE, FALSE, sizeof (Waiter));
-  g_array_append_val (entry->waiters, waiter);
-  g_hash_table_insert (self->entries, g_strdup (sender), entry);
-
-  lookup = g_new0 (Lookup, 1);
-  lookup->callers = g_rc_box_acquire (self);
-  lookup->sender = g_strdup (sender);
-  lookup->process = (LlmBusProcess) {
+  entry->process = (LlmBusProcess) {
     .proc_root = self->proc_root,
     .pidfd = -1,
     .seen_us = llm_bus_gate_get_seen (self->gate, sender),
     .desktop_folders = (const char *const *) self->desktop_folders,
   };
+  g_array_append_val (entry->waiters, waiter);
+  g_hash_table_insert (self->entries, entry->sender, entry);
   g_dbus_connection_call_with_unix_fd_list (
     self->connection, BUS_NAME, BUS_PATH, BUS_NAME, "GetConnectionCredentials",
     g_variant_new ("(s)", sender), G_VARIANT_TYPE ("(a{sv})"), G_DBUS_CALL_FLAGS_NONE,
-    BUS_TIMEOUT_MS, NULL, NULL, on_credentials, lookup);
+    BUS_TIMEOUT_MS, NULL, NULL, on_credentials, g_rc_box_acquire (entry));
 }
 
 void

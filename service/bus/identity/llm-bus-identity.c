@@ -100,15 +100,10 @@ llm_bus_identity_list_desktop_folders (gboolean is_system)
   g_autoptr(GStrvBuilder) builder = g_strv_builder_new ();
   const char *const *folders = g_get_system_data_dirs ();
 
-  if (!is_system)
+  for (int i = is_system ? 0 : -1; i < 0 || folders[i] != NULL; i++)
     {
-      g_autofree char *own = g_build_filename (g_get_user_data_dir (), "applications", NULL);
-
-      g_strv_builder_add (builder, own);
-    }
-  for (guint i = 0; folders[i] != NULL; i++)
-    {
-      g_autofree char *folder = g_build_filename (folders[i], "applications", NULL);
+      const char *data = i < 0 ? g_get_user_data_dir () : folders[i];
+      g_autofree char *folder = g_build_filename (data, "applications", NULL);
 
       g_strv_builder_add (builder, folder);
     }
@@ -186,16 +181,8 @@ parse_path (const char         *path,
 
   for (guint i = 0; kind == LLM_CALLER_HOST && parts[i] != NULL; i++)
     kind = parse_flatpak (parts[i], app_id);
-  if (kind != LLM_CALLER_HOST)
-    return kind;
-
-  for (guint i = 0; parts[i] != NULL; i++)
-    {
-      *app_id = take_snap_id (parts[i]);
-      if (*app_id != NULL)
-        return LLM_CALLER_SNAP;
-    }
-
+  for (guint i = 0; kind == LLM_CALLER_HOST && parts[i] != NULL; i++)
+    kind = llm_bus_identity_parse_label (parts[i], app_id);
   for (guint i = g_strv_length (parts); kind == LLM_CALLER_HOST && i > 0; i--)
     kind = parse_unit (parts[i - 1], desktop_folders, app_id);
 

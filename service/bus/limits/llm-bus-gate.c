@@ -158,6 +158,21 @@ admit_other (LlmBusGate *self,
          llm_bus_bucket_take (&sender->others, 1 + (double) (bytes / BYTES_PER_CALL), FALSE);
 }
 
+static void
+count (Sender *sender,
+       int     n_calls,
+       gint64  n_bytes)
+{
+  LlmBusAccount *const accounts[] = { sender->user, sender->app };
+
+  sender->n_bytes += (guint64) n_bytes;
+  for (guint i = 0; i < G_N_ELEMENTS (accounts) && accounts[i] != NULL; i++)
+    {
+      accounts[i]->n_calls += (guint) n_calls;
+      accounts[i]->n_bytes += (guint64) n_bytes;
+    }
+}
+
 /* A call is let in, and counts until it ends; no other one has its number. */
 static void
 begin_call (Sender           *sender,
@@ -165,16 +180,10 @@ begin_call (Sender           *sender,
             gboolean          is_silent)
 {
   const Call call = { .n_bytes = head->n_counted, .is_silent = is_silent };
-  LlmBusAccount *const accounts[] = { sender->user, sender->app };
 
   g_hash_table_insert (sender->calls, GUINT_TO_POINTER (head->serial),
                        g_memdup2 (&call, sizeof call));
-  sender->n_bytes += call.n_bytes;
-  for (guint i = 0; i < G_N_ELEMENTS (accounts) && accounts[i] != NULL; i++)
-    {
-      accounts[i]->n_calls++;
-      accounts[i]->n_bytes += call.n_bytes;
-    }
+  count (sender, 1, (gint64) call.n_bytes);
 }
 
 /* FALSE when no such call is unanswered. @sender: (nullable); @reply_bytes: of the answer; they
@@ -187,22 +196,15 @@ end_call (Sender   *sender,
 {
   const Call *call =
     sender != NULL ? g_hash_table_lookup (sender->calls, GUINT_TO_POINTER (serial)) : NULL;
-
-  LlmBusAccount *accounts[2];
+  double price = (double) (reply_bytes / REPLY_BYTES_PER_CALL);
 
   if (call == NULL)
     return FALSE;
-  accounts[0] = sender->user;
-  accounts[1] = sender->app;
   *is_silent = call->is_silent;
-  sender->n_bytes -= call->n_bytes;
-  for (guint i = 0; i < G_N_ELEMENTS (accounts) && accounts[i] != NULL; i++)
-    {
-      accounts[i]->n_calls--;
-      accounts[i]->n_bytes -= call->n_bytes;
-      llm_bus_bucket_take (&accounts[i]->bucket, (double) (reply_bytes / REPLY_BYTES_PER_CALL),
-                           TRUE);
-    }
+  count (sender, -1, -(gint64) call->n_bytes);
+  llm_bus_bucket_take (&sender->user->bucket, price, TRUE);
+  if (sender->app != NULL)
+    llm_bus_bucket_take (&sender->app->bucket, price, TRUE);
   g_hash_table_remove (sender->calls, GUINT_TO_POINTER (serial));
   return TRUE;
 }

@@ -101,6 +101,7 @@ clear_call (gpointer data)
                                                        "The service is stopping"));
   g_clear_pointer (&self->options, llm_call_options_unref);
   g_clear_pointer (&self->caller, llm_caller_unref);
+  g_clear_pointer (&self->messages, g_variant_unref);
   g_clear_pointer (&self->arguments, g_variant_unref);
   g_clear_object (&self->object);
   if (self->fd >= 0)
@@ -165,18 +166,6 @@ llm_bus_call_get_locale (LlmBusCall *self)
                                   self->bus->callers, g_dbus_message_get_sender (self->message));
 }
 
-gboolean
-llm_bus_call_check_texts (LlmBusCall *self,
-                          GVariant   *messages,
-                          const char *prompt,
-                          GError    **error)
-{
-  LlmAppLimits limits;
-
-  llm_engine_get_limits (self->bus->engine, self->caller, &limits);
-  return llm_bus_messages_check (messages, prompt, self->options, limits.message, error);
-}
-
 void
 llm_bus_call_return_error (LlmBusCall *self,
                            GError     *error)
@@ -221,6 +210,22 @@ get_options (LlmBusCall *self)
   return g_variant_get_child_value (self->arguments, n_arguments - 1);
 }
 
+/* Texts that the call brings, as its arguments and options. */
+static gboolean
+check_texts (LlmBusCall *self,
+             GError    **error)
+{
+  const gboolean is_prompt =
+    (self->method->call & (LLMSVC_CALL_ASK | LLMSVC_CALL_COMPLETE)) != 0;
+  LlmAppLimits limits;
+
+  if (self->options == NULL)
+    return TRUE;
+  llm_engine_get_limits (self->bus->engine, self->caller, &limits);
+  return llm_bus_messages_check (self->messages, is_prompt ? self->text : NULL, self->options,
+                                 limits.message, error);
+}
+
 static void
 on_decided (const GError *error,
             gpointer      data)
@@ -230,7 +235,7 @@ on_decided (const GError *error,
 
   if (error != NULL)
     llm_bus_call_return_error (self, g_error_copy (error));
-  else if (!self->method->handle (self, &failure))
+  else if (!check_texts (self, &failure) || !self->method->handle (self, &failure))
     llm_bus_call_return_error (self, failure);
 }
 
@@ -355,6 +360,10 @@ llm_bus_call_begin (LlmBus                *bus,
   self->tree = tree;
   self->fd = -1;
   self->arguments = g_variant_ref_sink (body != NULL ? body : g_variant_new ("()"));
+  if (g_str_has_prefix (g_variant_get_type_string (self->arguments), "(s"))
+    g_variant_get_child (self->arguments, 0, "&s", &self->text);
+  else if (g_str_has_prefix (g_variant_get_type_string (self->arguments), "(a(ssa{sv})"))
+    self->messages = g_variant_get_child_value (self->arguments, 0);
   options = get_options (self);
   self->locale = llm_call_options_peek_locale (options);
 

@@ -6,7 +6,7 @@
  * answers which method, and who may call it; a test holds the two together.
  *
  * One method call on its way: the caller is found out, the object looked up,
- * the options checked, the bouncer asked, and then the method's function called.
+ * the options checked, the bouncer asked, the texts checked, and then the method's function called.
  * It answers with llm_bus_call_return() or llm_bus_call_return_error(), once;
  * a call that is dropped without an answer says that the service is stopping.
  * Reference-counted. Main thread.
@@ -87,6 +87,8 @@ struct _LlmBusCall
   /* for the method's function */
   const LlmBusTreeKind *tree;  /* (nullable): of the path */
   GVariant *arguments;         /* (owned) */
+  const char *text;            /* (nullable): the first of them, when it is a text */
+  GVariant *messages;          /* (owned) (nullable): the first of them, when it is messages */
   LlmCaller *caller;           /* (owned) */
   LlmCallOptions *options;     /* (owned) (nullable) */
   gpointer object;             /* (owned) (nullable): at the path; NULL for the tree's own */
@@ -126,13 +128,6 @@ void        llm_bus_call_finish       (LlmBusCall            *self,
 
 /* (nullable) (transfer none): the caller's locale, from this call or from Register(). */
 const char *llm_bus_call_get_locale   (LlmBusCall            *self);
-
-/* Checks the texts that the call brings, in @messages (nullable), @prompt (nullable) and options:
- * llm_bus_messages_check() with the limit of the caller's application. */
-gboolean    llm_bus_call_check_texts  (LlmBusCall            *self,
-                                       GVariant              *messages,
-                                       const char            *prompt,
-                                       GError               **error) G_GNUC_WARN_UNUSED_RESULT;
 
 /* Every role in @messages (`a(ssa{sv})`) and the options (both nullable) must be known, no message
  * may have content beside its text (UNSUPPORTED), and all text together be no longer than @limit. */

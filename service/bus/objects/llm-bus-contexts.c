@@ -54,12 +54,9 @@ static gboolean
 handle_generate (LlmBusCall *call,
                  GError    **error)
 {
-  g_autoptr(GVariant) messages = g_variant_get_child_value (call->arguments, 0);
   g_autoptr(LlmSink) sink = NULL;
   gboolean is_text;
 
-  if (!llm_bus_call_check_texts (call, messages, NULL, error))
-    return FALSE;
   if ((g_dbus_connection_get_capabilities (call->bus->connection) &
        G_DBUS_CAPABILITY_FLAGS_UNIX_FD_PASSING) == 0)
     return llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
@@ -72,7 +69,7 @@ handle_generate (LlmBusCall *call,
   if (sink == NULL)
     return FALSE;
 
-  llm_context_generate_async (call->object, call->caller, messages, call->options, sink,
+  llm_context_generate_async (call->object, call->caller, call->messages, call->options, sink,
                               on_generating, llm_bus_call_ref (call));
   return TRUE;
 }
@@ -81,16 +78,10 @@ static gboolean
 handle_ask (LlmBusCall *call,
             GError    **error)
 {
-  g_autoptr(GVariant) messages = NULL;
-  g_autoptr(LlmSink) sink = NULL;
-  const char *prompt;
+  g_autoptr(GVariant) messages =
+    g_variant_ref_sink (g_variant_new_parsed ("[('user', %s, @a{sv} {})]", call->text));
+  g_autoptr(LlmSink) sink = llm_bus_call_new_sink (call);
 
-  g_variant_get_child (call->arguments, 0, "&s", &prompt);
-  if (!llm_bus_call_check_texts (call, NULL, prompt, error))
-    return FALSE;
-
-  messages = g_variant_ref_sink (g_variant_new_parsed ("[('user', %s, @a{sv} {})]", prompt));
-  sink = llm_bus_call_new_sink (call);
   llm_context_generate_async (call->object, call->caller, messages, call->options, sink,
                               llm_bus_call_on_admitted, llm_bus_call_ref (call));
   return TRUE;
@@ -102,8 +93,7 @@ handle_get_messages (LlmBusCall *call,
 {
   guint32 first, count;
 
-  g_variant_get_child (call->arguments, 0, "u", &first);
-  g_variant_get_child (call->arguments, 1, "u", &count);
+  g_variant_get (call->arguments, "(uu@a{sv})", &first, &count, NULL);
   llm_context_get_messages_async (call->object, first, count, llm_bus_call_on_variant,
                                   llm_bus_call_ref (call));
   return TRUE;
@@ -125,11 +115,7 @@ static gboolean
 handle_append (LlmBusCall *call,
                GError    **error)
 {
-  g_autoptr(GVariant) messages = g_variant_get_child_value (call->arguments, 0);
-
-  if (!llm_bus_call_check_texts (call, messages, NULL, error))
-    return FALSE;
-  llm_context_append_async (call->object, call->caller, messages, call->options,
+  llm_context_append_async (call->object, call->caller, call->messages, call->options,
                             llm_bus_call_on_count, llm_bus_call_ref (call));
   return TRUE;
 }
@@ -138,9 +124,8 @@ static gboolean
 handle_fork (LlmBusCall *call,
              GError    **error)
 {
-  if (!llm_bus_call_check_texts (call, NULL, NULL, error) ||
-      (llm_call_options_has (call->options, LLMSVC_OPTION_NAME) &&
-       !llm_bus_bouncer_may_keep (call->caller, error)))
+  if (llm_call_options_has (call->options, LLMSVC_OPTION_NAME) &&
+      !llm_bus_bouncer_may_keep (call->caller, error))
     return FALSE;
   llm_context_fork_async (call->object, call->caller, call->options, llm_bus_call_on_context,
                           llm_bus_call_ref (call));

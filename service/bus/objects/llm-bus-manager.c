@@ -61,23 +61,12 @@ llm_bus_manager_announce (LlmBus *bus)
 
 /* --- methods --- */
 
-/* Checks a context's name. */
-static gboolean
-check_name (LlmBusCall *call,
-            const char *name,
-            GError    **error)
-{
-  return llm_bus_name_check (name, error) && llm_bus_bouncer_may_keep (call->caller, error);
-}
-
 static gboolean
 handle_create_context (LlmBusCall *call,
                        GError    **error)
 {
-  const char *name = llm_call_options_get_string (call->options, LLMSVC_OPTION_NAME, NULL);
-
-  if (!llm_bus_call_check_texts (call, NULL, NULL, error) ||
-      (name != NULL && !check_name (call, name, error)))
+  if (llm_call_options_has (call->options, LLMSVC_OPTION_NAME) &&
+      !llm_bus_bouncer_may_keep (call->caller, error))
     return FALSE;
   llm_engine_create_context_async (call->bus->engine, call->caller, call->options,
                                    llm_bus_call_on_context, llm_bus_call_ref (call));
@@ -88,12 +77,9 @@ static gboolean
 handle_open_context (LlmBusCall *call,
                      GError    **error)
 {
-  const char *name;
-
-  g_variant_get_child (call->arguments, 0, "&s", &name);
-  if (!check_name (call, name, error))
+  if (!llm_bus_name_check (call->text, error) || !llm_bus_bouncer_may_keep (call->caller, error))
     return FALSE;
-  llm_engine_open_context_async (call->bus->engine, call->caller, name, call->options,
+  llm_engine_open_context_async (call->bus->engine, call->caller, call->text, call->options,
                                  llm_bus_call_on_context, llm_bus_call_ref (call));
   return TRUE;
 }
@@ -139,15 +125,9 @@ static gboolean
 handle_complete (LlmBusCall *call,
                  GError    **error)
 {
-  g_autoptr(LlmSink) sink = NULL;
-  const char *prompt;
+  g_autoptr(LlmSink) sink = llm_bus_call_new_sink (call);
 
-  g_variant_get_child (call->arguments, 0, "&s", &prompt);
-  if (!llm_bus_call_check_texts (call, NULL, prompt, error))
-    return FALSE;
-
-  sink = llm_bus_call_new_sink (call);
-  llm_engine_complete_async (call->bus->engine, call->caller, prompt, call->options, sink,
+  llm_engine_complete_async (call->bus->engine, call->caller, call->text, call->options, sink,
                              llm_bus_call_on_admitted, llm_bus_call_ref (call));
   return TRUE;
 }
@@ -156,11 +136,7 @@ static gboolean
 handle_count_tokens (LlmBusCall *call,
                      GError    **error)
 {
-  g_autoptr(GVariant) messages = g_variant_get_child_value (call->arguments, 0);
-
-  if (!llm_bus_call_check_texts (call, messages, NULL, error))
-    return FALSE;
-  llm_engine_count_tokens_async (call->bus->engine, call->caller, messages, call->options,
+  llm_engine_count_tokens_async (call->bus->engine, call->caller, call->messages, call->options,
                                  llm_bus_call_on_count, llm_bus_call_ref (call));
   return TRUE;
 }
@@ -177,11 +153,8 @@ static gboolean
 handle_register (LlmBusCall *call,
                  GError    **error)
 {
-  const char *app_id;
-
-  g_variant_get_child (call->arguments, 0, "&s", &app_id);
   if (!llm_bus_bouncer_may_register (call->caller, error) ||
-      !llm_bus_callers_register (call->bus->callers, call->caller->connection, app_id,
+      !llm_bus_callers_register (call->bus->callers, call->caller->connection, call->text,
                                  llm_call_options_get_locale (call->options), error))
     return FALSE;
 
@@ -193,10 +166,7 @@ static gboolean
 handle_select_model (LlmBusCall *call,
                      GError    **error)
 {
-  const char *id;
-
-  g_variant_get_child (call->arguments, 0, "&s", &id);
-  llm_engine_select_model_async (call->bus->engine, id, llm_bus_call_on_done,
+  llm_engine_select_model_async (call->bus->engine, call->text, llm_bus_call_on_done,
                                  llm_bus_call_ref (call));
   return TRUE;
 }
@@ -273,17 +243,15 @@ handle_set_quota (LlmBusCall *call,
 {
   guint32 uid = (guint32) llm_call_options_get_uint (call->options, LLMSVC_OPTION_UID,
                                                      call->caller->app->uid);
-  const char *app_id;
 
-  g_variant_get_child (call->arguments, 0, "&s", &app_id);
-  if (app_id[0] != '\0' && !llm_bus_identity_is_app_id (app_id))
+  if (call->text[0] != '\0' && !llm_bus_identity_is_app_id (call->text))
     return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
                      "app_id must be the id of an application, as ListApps gives "
                      "it, or empty for the default of all");
   if (!llm_bus_bouncer_may_act_for (call->bus, call->caller, uid, error))
     return FALSE;
 
-  llm_engine_set_quota_async (call->bus->engine, uid, app_id, call->options, on_quota_set,
+  llm_engine_set_quota_async (call->bus->engine, uid, call->text, call->options, on_quota_set,
                               llm_bus_call_ref (call));
   return TRUE;
 }

@@ -56,10 +56,8 @@ handle_trim (LlmBusCall *call,
              GError    **error)
 {
   LlmPressure level;
-  const char *name;
 
-  g_variant_get_child (call->arguments, 0, "&s", &name);
-  if (!llm_pressure_parse_level (name, &level))
+  if (!llm_pressure_parse_level (call->text, &level))
     return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
                      "The level of Trim is “low”, “medium” or “critical”");
   if (!llm_bus_bucket_take (&call->bus->trims, 1, FALSE))
@@ -67,7 +65,7 @@ handle_trim (LlmBusCall *call,
                      "Trim was called more than %d times within %d seconds; wait a second",
                      LLM_BUS_TRIM_BURST, LLM_BUS_TRIM_BURST);
 
-  llm_engine_trim_async (call->bus->engine, call->caller, level, call->options,
+  llm_engine_trim_async (call->bus->engine, call->caller, call->text, call->options,
                          llm_bus_call_on_variant, llm_bus_call_ref (call));
   return TRUE;
 }

@@ -68,15 +68,13 @@ find_interface (const LlmBusTreeKind *tree,
 
 /* (transfer floating): what nobody lists, nobody may read. */
 static GVariant *
-list_properties (LlmBusCall  *call,
-                 const char **interface)
+list_properties (LlmBusCall *call)
 {
-  const LlmBusInterface *found;
+  const LlmBusInterface *interface = find_interface (call->tree, call->text);
 
-  g_variant_get_child (call->arguments, 0, "&s", interface);
-  found = find_interface (call->tree, *interface);
-  return found->list_properties != NULL ? found->list_properties (call->bus, call->object)
-                                        : g_variant_new_array (G_VARIANT_TYPE ("{sv}"), NULL, 0);
+  return interface->list_properties != NULL
+           ? interface->list_properties (call->bus, call->object)
+           : g_variant_new_array (G_VARIANT_TYPE ("{sv}"), NULL, 0);
 }
 
 /* GDBus has checked that the XML has the property, for reading. */
@@ -84,14 +82,14 @@ static gboolean
 handle_get (LlmBusCall *call,
             GError    **error)
 {
-  const char *interface, *name;
-  g_autoptr(GVariant) all = g_variant_ref_sink (list_properties (call, &interface));
+  g_autoptr(GVariant) all = g_variant_ref_sink (list_properties (call));
   g_autoptr(GVariant) value = NULL;
+  const char *name;
 
   g_variant_get_child (call->arguments, 1, "&s", &name);
   value = g_variant_lookup_value (all, name, NULL);
   if (value == NULL)
-    return llm_fail (error, LLMSVC_ERROR_NOT_AUTHORIZED, "Nobody may read %s.%s", interface, name);
+    return llm_fail (error, LLMSVC_ERROR_NOT_AUTHORIZED, "Nobody may read %s.%s", call->text, name);
   llm_bus_call_return (call, g_variant_new ("(v)", value));
   return TRUE;
 }
@@ -100,9 +98,7 @@ static gboolean
 handle_get_all (LlmBusCall *call,
                 GError    **error)
 {
-  const char *interface;
-
-  llm_bus_call_return (call, g_variant_new ("(@a{sv})", list_properties (call, &interface)));
+  llm_bus_call_return (call, g_variant_new ("(@a{sv})", list_properties (call)));
   return TRUE;
 }
 

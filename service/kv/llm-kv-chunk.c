@@ -207,7 +207,7 @@ get_part (LlmKvStore *store,
           guint       head,
           LlkKvPart   part)
 {
-  return data + store->offsets[form][layer] + head * get_head_bytes (store, form)
+  return data + store->shape.offsets[form][layer] + head * get_head_bytes (store, form)
          + (part == LLK_KV_VALUES ? store->part_bytes[LLM_KV_FORM_FORMAT (form)][LLK_KV_KEYS] : 0);
 }
 
@@ -266,7 +266,7 @@ llm_kv_chunk_copy_floats (LlmKvStore *store,
 
   chunk->density = from->density;
   if (from->form == chunk->form)
-    memcpy (chunk->data, from->data, store->offsets[chunk->form][store->layout.n_layers]);
+    memcpy (chunk->data, from->data, store->shape.offsets[chunk->form][store->layout.n_layers]);
   else
     llm_kv_chunk_unpack (store, from, chunk, 0, store->layout.n_layers);
   return chunk;
@@ -372,8 +372,8 @@ llm_kv_chunk_pack (LlmKvStore *store,
       if (bytes > 0 && is_packed)
         pack_layer (store, chunk, layer, form, data);
       else if (bytes > 0)
-        memcpy (data + store->offsets[form][layer],
-                chunk->data + store->offsets[chunk->form][layer], bytes);
+        memcpy (data + store->shape.offsets[form][layer],
+                chunk->data + store->shape.offsets[chunk->form][layer], bytes);
     }
   if (is_packed)
     {

@@ -44,16 +44,14 @@ static void
 share_prefix (LlmRequest *request,
               guint       n_max)
 {
-  g_autoptr(GPtrArray) sessions = llm_executor_list_sessions (request->executor);
   LlmSession *best = NULL;
   guint n_best = 0;
 
-  LLM_EACH (LlmSession, session, sessions)
+  LLM_EACH_VALUE (LlmSession, session, request->runner->sessions)
     {
       guint n = 0;
 
-      if (session != request->session && session->app == request->session->app
-          && session->store == request->session->store)
+      if (session != request->session && session->app == request->session->app)
         n = llm_session_count_shareable (session, request->prompt, request->kinds, n_max);
       if (n > n_best)
         {
@@ -171,7 +169,7 @@ price (LlmRequest *request,
     .n_prompt = request->prompt->len - MIN (request->n_known, request->prompt->len),
     .depth = request->n_known,
   };
-  if (!llm_cost_model_is_known (llm_scheduler_get_costs (scheduler)))
+  if (!llm_cost_model_is_known (&scheduler->costs))
     return TRUE;
 
   llm_scheduler_forecast (scheduler, &request->entry, now, &forecast);

@@ -16,23 +16,6 @@ llm_executor_find_runner (LlmExecutor *self,
   return NULL;
 }
 
-GPtrArray *
-llm_executor_list_sessions (LlmExecutor *self)
-{
-  GPtrArray *sessions = g_ptr_array_new ();
-
-  LLM_EACH (LlmRunner, runner, self->runners)
-    {
-      GHashTableIter iter;
-      gpointer session;
-
-      g_hash_table_iter_init (&iter, runner->sessions);
-      while (g_hash_table_iter_next (&iter, NULL, &session))
-        g_ptr_array_add (sessions, session);
-    }
-  return sessions;
-}
-
 gboolean
 llm_executor_is_running (LlmExecutor     *self,
                          const LlmRunner *runner)
@@ -142,10 +125,9 @@ llm_executor_tell (LlmExecutor *self,
 void
 llm_executor_tell_all (LlmExecutor *self)
 {
-  g_autoptr(GPtrArray) sessions = llm_executor_list_sessions (self);
-
-  LLM_EACH (LlmSession, session, sessions)
-    llm_executor_tell (self, session);
+  LLM_EACH (LlmRunner, runner, self->runners)
+    LLM_EACH_VALUE (LlmSession, session, runner->sessions)
+      llm_executor_tell (self, session);
   self->is_told = TRUE;
 }
 

@@ -51,7 +51,7 @@ take_profile (LlmRunner          *self,
   g_autoptr(GError) error = NULL;
 
   self->instance->store->profile = *profile;
-  llm_cost_model_seed_prompts (llm_scheduler_get_costs (self->scheduler), llm_kv_profile_rows,
+  llm_cost_model_seed_prompts (&self->scheduler->costs, llm_kv_profile_rows,
                                profile->prompt_us, LLM_KV_PROFILE_POINTS, profile->depth_us);
   if (executor->config.cache_folder != NULL
       && !llm_profile_save (executor->config.cache_folder, executor->config.shares_cache, &key, profile, &error))

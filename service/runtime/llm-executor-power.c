@@ -50,7 +50,7 @@ find_background_pool (LlmRunner *runner)
   guint pace = __atomic_load_n (&self->pace, __ATOMIC_ACQUIRE);
 
   if (self->config.n_background_threads == 0 && pace == LLM_PACE_RUN
-      && llm_scheduler_get_n_calls (runner->scheduler) >= CROWD)
+      && runner->scheduler->entries->len >= CROWD)
     return get_pool (self, &self->crowd_pool, llm_worker_pool_get_n_threads (self->pool));
   if (pace == LLM_PACE_SLOW && llm_worker_pool_get_n_threads (self->background_pool) > 1)
     return get_pool (self, &self->slow_pool, 1);

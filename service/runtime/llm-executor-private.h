@@ -182,8 +182,6 @@ void        llm_executor_tell        (LlmExecutor   *self,
 void        llm_executor_tell_all    (LlmExecutor   *self);
 void        llm_kv_counters_add      (LlmKvCounters *sum,
                                       const LlmKvCounters *counters);
-/* (element-type LlmSession) (transfer container): of all runners. */
-GPtrArray  *llm_executor_list_sessions (LlmExecutor *self);
 LlmRunner  *llm_executor_find_runner (LlmExecutor   *self,
                                       guint          id);
 /* Whether a request of @runner (nullable: any) has its chunks locked. */

@@ -321,7 +321,7 @@ note_restored (LlmRequest    *request,
                const LlmStep *step)
 {
   if (request->restore_bytes > 0 && step->waited_us > request->restore_us)
-    llm_cost_model_observe_restore (llm_scheduler_get_costs (request->runner->scheduler),
+    llm_cost_model_observe_restore (&request->runner->scheduler->costs,
                                     request->restore_bytes,
                                     (double) (step->waited_us - request->restore_us));
   request->restore_bytes = 0;

@@ -149,7 +149,7 @@ find_timeout (LlmExecutor *self)
   if (self->is_suspended)
     return timeout;
   LLM_EACH (LlmRunner, runner, self->runners)
-    timeout = wake_at (timeout, llm_scheduler_get_wake (runner->scheduler), now);
+    timeout = wake_at (timeout, runner->scheduler->wake_us, now);
   if (self->requests->len == 0)
     timeout = wake_at (timeout, llm_executor_get_idle_time (self), now);
   return timeout;

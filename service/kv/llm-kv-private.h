@@ -45,7 +45,6 @@ typedef struct
   guint64 todo;           /* bit for each slot */
   LlmKvSeq *restorer;     /* (nullable) (unowned): whose call brings it back */
   guint8 *data;           /* NULL also when its form has no bytes */
-  LlmKvBlock *block;
   float density;          /* the largest of its holders' */
   LlmKvQueueEntry entry;  /* queued while it may be taken */
   guint n_unwritten;      /* while it is decided who goes: holders whose storage lacks it */

@@ -14,16 +14,6 @@
 /* Relative squared errors of each width until some were measured. */
 static const double first_errors[LLK_N_KV_FORMATS] = { 0, 0, 3.5e-5, 6e-3, 0.095 };
 
-static const LlmKvPolicy keep_policy = {
-  .name = "keep",
-  .compression = LLM_KV_KEEP,
-  .ratio = 1,
-  .swaps = TRUE,
-  .writes_ahead = TRUE,
-  .recomputes = TRUE,
-  .by_bits = TRUE,
-};
-
 static gboolean
 check_layout (const LlmKvLayout *layout,
               GError           **error)
@@ -105,7 +95,7 @@ llm_kv_store_new (const LlmKvLayout *layout,
   self->layout = *layout;
   self->shape.n_layers = layout->n_layers;
   self->shape.chunk_slots = layout->chunk_slots;
-  self->policy = policy != NULL ? *policy : keep_policy;
+  self->policy = policy != NULL ? *policy : *llm_kv_policy_find ("keep");
   self->ledger = ledger != NULL ? llm_ledger_ref (ledger) : NULL;
   self->ops = llk_ops_best ();
   if (layout->windows != NULL)

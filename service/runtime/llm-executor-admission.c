@@ -133,7 +133,8 @@ is_overloaded (const LlmRequest  *request,
   const LlmExecutor *executor = request->executor;
   double wanted_us = MAX (slo->ttft_ms * 1000, forecast->alone_us);
 
-  return request->on_admitted != NULL && !executor->config.is_fifo && executor->config.overload_factor > 0
+  return request->on_admitted != NULL && !executor->config.is_fifo
+         && executor->config.overload_factor > 0
          && slo->class < LLM_SLO_BACKGROUND && slo->ttft_ms > 0
          && forecast->latest_us > executor->config.overload_factor * wanted_us;
 }

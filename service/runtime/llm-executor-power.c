@@ -84,7 +84,7 @@ static void
 tell_held (LlmExecutor *self)
 {
   if (self->suspend != NULL)
-    llm_command_reply (g_steal_pointer (&self->suspend));
+    llm_command_reply (g_steal_pointer (&self->suspend), deliver_held);
 }
 
 static void
@@ -94,7 +94,7 @@ begin_suspend (LlmCommand *command)
 
   tell_held (self);
   self->is_suspended = TRUE;
-  self->suspend = llm_command_new (self, deliver_held, command->done, command->data);
+  self->suspend = g_atomic_rc_box_acquire (command);
   self->suspend_end_us = llm_clock_now_us () + FLUSH_US;
 }
 

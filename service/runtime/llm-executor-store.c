@@ -117,7 +117,8 @@ llm_executor_open_storage (LlmExecutor *self)
     return;
   disk = llm_disk_new (self->config.disk, &error);
   if (disk != NULL)
-    self->storage = llm_kv_storage_new (self->config.chunks_folder, disk, self->config.storage_limit,
+    self->storage = llm_kv_storage_new (self->config.chunks_folder, disk,
+                                        self->config.storage_limit,
                                         self->config.app_storage_limit, &error);
   if (self->storage == NULL)
     g_warning ("Contexts are not kept on storage, they are computed from their text again: %s",
@@ -145,17 +146,17 @@ llm_executor_reopen_storage (LlmExecutor *self)
 static void
 deliver_swept (LlmCommand *command)
 {
-  command->executor->swept (command->table, command->executor->swept_data);
+  ((LlmStorageSwept) command->done) (command->table, command->data);
 }
 
 /* Contexts that came since the index was read have sessions. */
 void
 llm_executor_sweep_ids (LlmExecutor *self)
 {
-  g_autoptr(GHashTable) ids = g_steal_pointer (&self->ids);
-  LlmCommand *swept = llm_command_new (self, deliver_swept, NULL, NULL);
+  LlmCommand *command = g_steal_pointer (&self->sweep);
+  g_autoptr(GHashTable) ids = command->table;
 
-  swept->table = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  command->table = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
   LLM_EACH (LlmRunner, runner, self->runners)
     LLM_EACH_VALUE (const LlmSession, session, runner->sessions)
       if (session->context != NULL)
@@ -165,20 +166,16 @@ llm_executor_sweep_ids (LlmExecutor *self)
       llm_kv_storage_sweep (self->storage, ids);
       LLM_EACH_VALUE (const char, id, ids)
         if (llm_kv_storage_get_folder_bytes (self->storage, id) > 0)
-          g_hash_table_add (swept->table, g_strdup (id));
+          g_hash_table_add (command->table, g_strdup (id));
     }
-  llm_command_reply (swept);
+  llm_command_reply (command, deliver_swept);
 }
 
 static void
 take_ids (LlmCommand *command)
 {
-  LlmExecutor *self = command->executor;
-
-  g_clear_pointer (&self->ids, g_hash_table_unref);
-  self->ids = g_steal_pointer (&command->table);
-  self->swept = (LlmStorageSwept) command->done;
-  self->swept_data = command->data;
+  g_clear_pointer (&command->executor->sweep, llm_command_unref);
+  command->executor->sweep = g_atomic_rc_box_acquire (command);
 }
 
 void
@@ -285,7 +282,7 @@ llm_runner_save_costs (LlmRunner *self)
   self->costs_kept_us = now;
   file = g_key_file_new ();
   llm_cost_model_store (costs, file);
-  if (!llm_machine_file_save (executor->config.cache_folder, executor->config.shares_cache, COSTS_PREFIX,
-                              COSTS_VERSION, &key, file, FALSE, &error))
+  if (!llm_machine_file_save (executor->config.cache_folder, executor->config.shares_cache,
+                              COSTS_PREFIX, COSTS_VERSION, &key, file, FALSE, &error))
     g_message ("What steps cost here was not kept: %s", error->message);
 }

@@ -90,8 +90,7 @@ take_measure (LlmCommand *command)
   else
     interval_us = 0;
   __atomic_store_n (&self->measure_us, llm_clock_now_us () + interval_us, __ATOMIC_RELAXED);
-  llm_executor_publish (self);
-  llm_executor_report (self, command->done, command->freed, command->data);
+  llm_executor_report (command, command->freed);
 }
 
 static void
@@ -197,11 +196,13 @@ give_pages (LlmCommand *command)
         }
       freed += n;
     }
+  if (last == NULL)
+    {
+      llm_executor_report (command, freed);
+      return;
+    }
   llm_executor_publish (self);
-  if (last != NULL)
-    measure (last, command->done, freed, command->data);
-  else
-    llm_executor_report (self, command->done, freed, command->data);
+  measure (last, command->done, freed, command->data);
 }
 
 void

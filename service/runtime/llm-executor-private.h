@@ -228,6 +228,8 @@ void        llm_request_preempt      (LlmRequest    *request);
  * there is no room for those that are no file's. */
 gboolean    llm_runner_take_weights  (LlmRunner     *self,
                                       GError       **error);
+/* Of the bytes of weights that stay between steps the instance has its part. */
+void        llm_runner_keep_weights  (LlmRunner     *self);
 /* A piece of what was reclaimed; TRUE when there is more. */
 gboolean    llm_executor_read_ahead  (LlmExecutor   *self);
 void        llm_executor_make_measurer (LlmExecutor *self);

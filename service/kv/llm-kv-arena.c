@@ -85,8 +85,7 @@ find_block (LlmKvArena *self)
 }
 
 guint8 *
-llm_kv_arena_take (LlmKvArena  *self,
-                   LlmKvBlock **block)
+llm_kv_arena_take (LlmKvArena *self)
 {
   LlmKvBlock *found;
   guint place;
@@ -99,7 +98,6 @@ llm_kv_arena_take (LlmKvArena  *self,
 
   place = (guint) __builtin_ctzll (~found->used);
   found->used |= G_GUINT64_CONSTANT (1) << place;
-  *block = found;
   return found->data + place * self->bytes;
 }
 
@@ -140,11 +138,17 @@ give_pages (LlmKvArena *self,
 
 void
 llm_kv_arena_give (LlmKvArena *self,
-                   LlmKvBlock *block,
                    guint8     *data)
 {
-  gsize start = (gsize) (data - block->data);
+  LlmKvBlock *block = NULL;
+  gsize start;
 
+  LLM_EACH (LlmKvBlock, one, self->blocks)
+    if (data >= one->data && data < one->data + self->block_bytes)
+      block = one;
+  g_assert (block != NULL);
+
+  start = (gsize) (data - block->data);
   block->used &= ~(G_GUINT64_CONSTANT (1) << (start / self->bytes));
   if (block->used != 0)
     {

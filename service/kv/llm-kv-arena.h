@@ -36,10 +36,8 @@ void    llm_kv_arena_init  (LlmKvArena  *self,
 /* All must have been reclaimed. */
 void    llm_kv_arena_clear (LlmKvArena  *self);
 /* (nullable): NULL when the system has no memory. What it holds is not defined. */
-guint8 *llm_kv_arena_take  (LlmKvArena  *self,
-                            LlmKvBlock **block);
+guint8 *llm_kv_arena_take  (LlmKvArena  *self);
 void    llm_kv_arena_give  (LlmKvArena  *self,
-                            LlmKvBlock  *block,
                             guint8      *data);
 
 G_END_DECLS

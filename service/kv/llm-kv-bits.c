@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#include "kv/llm-kv-bits.h"
+#include "kv/llm-kv-private.h"
 
 #include <float.h>
 #include <stdlib.h>

@@ -27,6 +27,21 @@ count_bytes (LlmKvStore *store,
         store->ledger, is_packed ? LLM_HOLDER_KV_COMPRESSED : LLM_HOLDER_KV, bytes);
 }
 
+/* @data: NULL also where the form has no bytes. FALSE when the system has no memory. */
+static gboolean
+take_memory (LlmKvStore *store,
+             LlmKvForm   form,
+             guint8    **data)
+{
+  gboolean has_bytes = store->arenas[form].bytes > 0;
+
+  *data = has_bytes ? llm_kv_arena_take (&store->arenas[form]) : NULL;
+  if (has_bytes && *data == NULL)
+    return FALSE;
+  count_bytes (store, form, TRUE);
+  return TRUE;
+}
+
 LlmKvChunk *
 llm_kv_chunk_new (LlmKvStore *store)
 {
@@ -42,22 +57,15 @@ llm_kv_chunk_allocate (LlmKvStore *store,
                        LlmKvForm   form,
                        LlmKvState  state)
 {
-  LlmKvArena *arena = &store->arenas[form];
-
   g_assert (chunk->state == LLM_KV_GONE && chunk->data == NULL);
 
-  if (arena->bytes > 0)
-    {
-      chunk->data = llm_kv_arena_take (arena, &chunk->block);
-      if (chunk->data == NULL)
-        return FALSE;
-    }
+  if (!take_memory (store, form, &chunk->data))
+    return FALSE;
   chunk->form = form;
   chunk->state = state;
-  count_bytes (store, form, TRUE);
 #ifdef LLM_POISON
   if (chunk->data != NULL)
-    memset (chunk->data, POISON, arena->bytes);
+    memset (chunk->data, POISON, store->arenas[form].bytes);
 #endif
   return TRUE;
 }
@@ -65,11 +73,10 @@ llm_kv_chunk_allocate (LlmKvStore *store,
 static void
 give_memory (LlmKvStore *store,
              LlmKvForm   form,
-             LlmKvBlock *block,
              guint8     *data)
 {
   if (data != NULL)
-    llm_kv_arena_give (&store->arenas[form], block, data);
+    llm_kv_arena_give (&store->arenas[form], data);
   count_bytes (store, form, FALSE);
 }
 
@@ -81,10 +88,9 @@ llm_kv_chunk_drop (LlmKvStore *store,
 
   llm_kv_queue_remove (&chunk->entry);
   if (chunk->state != LLM_KV_GONE)
-    give_memory (store, chunk->form, chunk->block, chunk->data);
+    give_memory (store, chunk->form, chunk->data);
   chunk->state = LLM_KV_GONE;
   chunk->data = NULL;
-  chunk->block = NULL;
   chunk->restorer = NULL;
   chunk->todo = 0;
   chunk->n_ready = 0;
@@ -207,7 +213,7 @@ get_part (LlmKvStore *store,
           guint       head,
           LlkKvPart   part)
 {
-  return data + store->offsets[form][layer] + head * get_head_bytes (store, form)
+  return data + store->shape.offsets[form][layer] + head * get_head_bytes (store, form)
          + (part == LLK_KV_VALUES ? store->part_bytes[LLM_KV_FORM_FORMAT (form)][LLK_KV_KEYS] : 0);
 }
 
@@ -266,7 +272,7 @@ llm_kv_chunk_copy_floats (LlmKvStore *store,
 
   chunk->density = from->density;
   if (from->form == chunk->form)
-    memcpy (chunk->data, from->data, store->offsets[chunk->form][store->layout.n_layers]);
+    memcpy (chunk->data, from->data, store->shape.offsets[chunk->form][store->layout.n_layers]);
   else
     llm_kv_chunk_unpack (store, from, chunk, 0, store->layout.n_layers);
   return chunk;
@@ -350,21 +356,14 @@ llm_kv_chunk_pack (LlmKvStore *store,
                    LlmKvForm   form)
 {
   gboolean is_packed = LLM_KV_FORM_FORMAT (form) != LLM_KV_FORM_FORMAT (chunk->form);
-  LlmKvBlock *block = NULL;
-  guint8 *data = NULL;
+  guint8 *data;
 
   g_assert (chunk->state == LLM_KV_PRESENT && chunk->n_pins == 0);
   g_assert (LLM_KV_FORM_FORMAT (form) >= LLM_KV_FORM_FORMAT (chunk->form));
   g_assert (LLM_KV_FORM_IS_BEHIND (form) || !LLM_KV_FORM_IS_BEHIND (chunk->form));
 
-  if (store->arenas[form].bytes > 0)
-    {
-      data = llm_kv_arena_take (&store->arenas[form], &block);
-      if (data == NULL)
-        return FALSE;
-    }
-  count_bytes (store, form, TRUE);
-
+  if (!take_memory (store, form, &data))
+    return FALSE;
   for (guint layer = 0; layer < store->layout.n_layers; layer++)
     {
       gsize bytes = llm_kv_store_layer_bytes (store, form, layer);
@@ -372,8 +371,8 @@ llm_kv_chunk_pack (LlmKvStore *store,
       if (bytes > 0 && is_packed)
         pack_layer (store, chunk, layer, form, data);
       else if (bytes > 0)
-        memcpy (data + store->offsets[form][layer],
-                chunk->data + store->offsets[chunk->form][layer], bytes);
+        memcpy (data + store->shape.offsets[form][layer],
+                chunk->data + store->shape.offsets[chunk->form][layer], bytes);
     }
   if (is_packed)
     {
@@ -381,10 +380,9 @@ llm_kv_chunk_pack (LlmKvStore *store,
       store->counters.n_packed++;
     }
 
-  give_memory (store, chunk->form, chunk->block, chunk->data);
+  give_memory (store, chunk->form, chunk->data);
   chunk->form = form;
   chunk->data = data;
-  chunk->block = block;
   llm_kv_chunk_queue (store, chunk, FALSE);
   return TRUE;
 }

@@ -14,6 +14,7 @@ static const LlmKvPolicy policies[] = {
   { "llms-no-pipeline", LLM_KV_TOLERANCE, LLK_KV_Q8, RATIO, TRUE, FALSE, TRUE, FALSE, TRUE },
   { "llms-no-lifecycle", LLM_KV_TOLERANCE, LLK_KV_Q8, RATIO, TRUE, FALSE, FALSE, TRUE, FALSE },
   { "llms-inverted", LLM_KV_INVERTED, LLK_KV_Q8, RATIO, TRUE, FALSE, TRUE, TRUE, TRUE },
+  { "keep", LLM_KV_KEEP, LLK_KV_F16, 1, TRUE, FALSE, TRUE, TRUE, TRUE },
   /* What phones do with apps: the one not used for longest is dropped, and starts anew. */
   { "lmk", LLM_KV_KEEP, LLK_KV_F16, 1, FALSE, TRUE, FALSE, FALSE, FALSE },
   { "swapping", LLM_KV_KEEP, LLK_KV_F16, 1, TRUE, TRUE, FALSE, FALSE, FALSE },

@@ -34,7 +34,7 @@ typedef struct
   gboolean by_bits;        /* those with most bits are evicted first (L8); else the oldest */
 } LlmKvPolicy;
 
-/* "llms"; "lmk", "swapping", "vllm-s", "vllm-sq"; "llms-no-compression" (8 bits),
+/* "llms"; "keep" (floats); "lmk", "swapping", "vllm-s", "vllm-sq"; "llms-no-compression" (8 bits),
  * "llms-no-pipeline", "llms-no-lifecycle" (least recently used, written when evicted);
  * "llms-inverted". NULL when unknown. */
 const LlmKvPolicy *llm_kv_policy_find  (const char *name);

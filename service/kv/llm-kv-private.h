@@ -16,7 +16,6 @@
 #pragma once
 
 #include "base/llm-each.h"
-#include "kv/llm-kv-bits.h"
 #include "kv/llm-kv.h"
 
 G_BEGIN_DECLS
@@ -46,7 +45,6 @@ typedef struct
   guint64 todo;           /* bit for each slot */
   LlmKvSeq *restorer;     /* (nullable) (unowned): whose call brings it back */
   guint8 *data;           /* NULL also when its form has no bytes */
-  LlmKvBlock *block;
   float density;          /* the largest of its holders' */
   LlmKvQueueEntry entry;  /* queued while it may be taken */
   guint n_unwritten;      /* while it is decided who goes: holders whose storage lacks it */
@@ -97,7 +95,7 @@ llm_kv_store_layer_bytes (LlmKvStore *store,
                           LlmKvForm   form,
                           guint       layer)
 {
-  return store->offsets[form][layer + 1] - store->offsets[form][layer];
+  return store->shape.offsets[form][layer + 1] - store->shape.offsets[form][layer];
 }
 
 static inline LlmKvForm
@@ -234,6 +232,34 @@ void        llm_kv_seq_vacate        (LlmKvSeq   *self,
 /* Looks where the chunk lies on storage, which may have dropped it meanwhile. */
 void        llm_kv_seq_find_slot     (LlmKvSeq   *self,
                                       guint       chunk);
+
+/* --- bits (L4): llm-kv-bits.c, pure functions --- */
+
+typedef struct
+{
+  float density;
+  LlkKvFormat best;     /* what it has: never more bits than that */
+} LlmKvBitsChunk;
+
+/* What the widths cost, of this model. */
+typedef struct
+{
+  guint64 bytes[LLK_N_KV_FORMATS];    /* of a chunk */
+  double errors[LLK_N_KV_FORMATS];    /* relative squared error, measured; rising as bits fall */
+} LlmKvBitsCosts;
+
+/* Sets @formats[i] to Q8, Q4 or Q2 such that the sum of density × error is least among all choices
+ * of at most @budget bytes (equations 2 and 3; exact). Where even the fewest bits take more than
+ * @budget, they are what is chosen. A density that is no number counts as 0. Returns the bytes. */
+guint64 llm_kv_bits_choose (const LlmKvBitsChunk *chunks,
+                            guint                 n,
+                            const LlmKvBitsCosts *costs,
+                            guint64               budget,
+                            LlkKvFormat          *formats);
+/* Turns the densities round: the densest chunk gets that of the least dense, and so on. The choice
+ * then takes the same bytes and is as bad as it can be (LLM_KV_INVERTED, L13). */
+void    llm_kv_bits_invert (LlmKvBitsChunk       *chunks,
+                            guint                 n);
 
 /* --- calls and restores --- */
 

@@ -203,7 +203,7 @@ get_slot_bytes (LlmKvSeq *self,
 {
   LlmKvForm form = llm_kv_seq_hold (self, chunk)->slot_form;
 
-  return self->store->offsets[form][self->store->layout.n_layers];
+  return self->store->shape.offsets[form][self->store->layout.n_layers];
 }
 
 static void

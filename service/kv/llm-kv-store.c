@@ -14,16 +14,6 @@
 /* Relative squared errors of each width until some were measured. */
 static const double first_errors[LLK_N_KV_FORMATS] = { 0, 0, 3.5e-5, 6e-3, 0.095 };
 
-static const LlmKvPolicy keep_policy = {
-  .name = "keep",
-  .compression = LLM_KV_KEEP,
-  .ratio = 1,
-  .swaps = TRUE,
-  .writes_ahead = TRUE,
-  .recomputes = TRUE,
-  .by_bits = TRUE,
-};
-
 static gboolean
 check_layout (const LlmKvLayout *layout,
               GError           **error)
@@ -69,7 +59,7 @@ measure_form (LlmKvStore *self,
 
       offsets[layer + 1] = offsets[layer] + (is_left_out ? 0 : layer_bytes);
     }
-  self->offsets[form] = offsets;
+  self->shape.offsets[form] = offsets;
   llm_kv_arena_init (&self->arenas[form], offsets[self->layout.n_layers]);
 }
 
@@ -103,7 +93,9 @@ llm_kv_store_new (const LlmKvLayout *layout,
 
   self = g_new0 (LlmKvStore, 1);
   self->layout = *layout;
-  self->policy = policy != NULL ? *policy : keep_policy;
+  self->shape.n_layers = layout->n_layers;
+  self->shape.chunk_slots = layout->chunk_slots;
+  self->policy = policy != NULL ? *policy : *llm_kv_policy_find ("keep");
   self->ledger = ledger != NULL ? llm_ledger_ref (ledger) : NULL;
   self->ops = llk_ops_best ();
   if (layout->windows != NULL)
@@ -132,7 +124,7 @@ llm_kv_store_free (LlmKvStore *self)
   for (guint i = 0; i < LLM_KV_N_FORMS; i++)
     {
       llm_kv_arena_clear (&self->arenas[i]);
-      g_free (self->offsets[i]);
+      g_free ((gpointer) self->shape.offsets[i]);
     }
   g_free (self->values);
   g_free (self->values_again);
@@ -150,10 +142,6 @@ llm_kv_store_set_storage (LlmKvStore   *self,
 
   self->storage = storage;
   self->shape.identity = identity;
-  self->shape.n_layers = self->layout.n_layers;
-  self->shape.chunk_slots = self->layout.chunk_slots;
-  for (guint i = 0; i < LLM_KV_N_FORMS; i++)
-    self->shape.offsets[i] = self->offsets[i];
 }
 
 guint64
@@ -183,7 +171,7 @@ gboolean
 llm_kv_store_has_form (LlmKvStore *self,
                        guint       form)
 {
-  return form < LLM_KV_N_FORMS && self->offsets[form] != NULL;
+  return form < LLM_KV_N_FORMS && self->shape.offsets[form] != NULL;
 }
 
 gboolean

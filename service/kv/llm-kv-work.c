@@ -192,6 +192,6 @@ llm_kv_store_work (LlmKvStore *self,
 gboolean
 llm_kv_store_is_settled (LlmKvStore *self)
 {
-  return self->stages[LLM_KV_TO_PACK].length == 0 && self->stages[LLM_KV_TO_WRITE].length == 0 && self->stages[LLM_KV_WAITS].length == 0
-         && self->n_batches == 0 && is_tidy (self);
+  return self->stages[LLM_KV_IDLE].length == self->sequences.length && self->n_batches == 0
+         && is_tidy (self);
 }

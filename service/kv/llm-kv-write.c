@@ -153,7 +153,7 @@ finish_write (const LlmKvSlot *slots,
 
       self->store->counters.n_written++;
       self->store->counters.written_bytes
-          += self->store->offsets[part->form][self->store->layout.n_layers];
+          += self->store->shape.offsets[part->form][self->store->layout.n_layers];
       if (hold != NULL)
         {
           hold->slot = slots[i];

@@ -144,9 +144,8 @@ struct _LlmKvStore
   guint window;           /* the largest of them; 0: no layer has one */
 
   gsize part_bytes[LLK_N_KV_FORMATS][2];       /* K and V of one head of one layer */
-  gsize *offsets[LLM_KV_N_FORMS];              /* (owned): of LlmKvShape; NULL for unused forms */
   LlmKvArena arenas[LLM_KV_N_FORMS];
-  LlmKvShape shape;
+  LlmKvShape shape;       /* its offsets are (owned) */
   float *values;          /* (owned): one part as floats */
   float *values_again;    /* (owned): unpacked, to see the error */
 

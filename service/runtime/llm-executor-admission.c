@@ -44,16 +44,14 @@ static void
 share_prefix (LlmRequest *request,
               guint       n_max)
 {
-  g_autoptr(GPtrArray) sessions = llm_executor_list_sessions (request->executor);
   LlmSession *best = NULL;
   guint n_best = 0;
 
-  LLM_EACH (LlmSession, session, sessions)
+  LLM_EACH_VALUE (LlmSession, session, request->runner->sessions)
     {
       guint n = 0;
 
-      if (session != request->session && session->app == request->session->app
-          && session->store == request->session->store)
+      if (session != request->session && session->app == request->session->app)
         n = llm_session_count_shareable (session, request->prompt, request->kinds, n_max);
       if (n > n_best)
         {
@@ -135,7 +133,8 @@ is_overloaded (const LlmRequest  *request,
   const LlmExecutor *executor = request->executor;
   double wanted_us = MAX (slo->ttft_ms * 1000, forecast->alone_us);
 
-  return request->on_admitted != NULL && !executor->config.is_fifo && executor->config.overload_factor > 0
+  return request->on_admitted != NULL && !executor->config.is_fifo
+         && executor->config.overload_factor > 0
          && slo->class < LLM_SLO_BACKGROUND && slo->ttft_ms > 0
          && forecast->latest_us > executor->config.overload_factor * wanted_us;
 }
@@ -171,7 +170,7 @@ price (LlmRequest *request,
     .n_prompt = request->prompt->len - MIN (request->n_known, request->prompt->len),
     .depth = request->n_known,
   };
-  if (!llm_cost_model_is_known (llm_scheduler_get_costs (scheduler)))
+  if (!llm_cost_model_is_known (&scheduler->costs))
     return TRUE;
 
   llm_scheduler_forecast (scheduler, &request->entry, now, &forecast);

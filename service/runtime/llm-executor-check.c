@@ -19,12 +19,17 @@ set_lineage (LlmWeightRecord *record)
     record->lineage = (guint64) g_random_int () << 32 | g_random_int ();
 }
 
+/* The file has @digits. */
 static void
-save_record (LlmRunner *self)
+save_record (LlmRunner  *self,
+             const char *digits)
 {
   g_autoptr(GError) error = NULL;
 
-  if (!llm_weight_record_save (self->executor->config.chunks_folder, llm_model_get_weight_identity (self->instance->model),
+  self->check.record.file = self->check.file;
+  g_strlcpy (self->check.record.checksum, digits, sizeof self->check.record.checksum);
+  if (!llm_weight_record_save (self->executor->config.chunks_folder,
+                               llm_model_get_weight_identity (self->instance->model),
                                &self->check.record, &error))
     g_message ("What contexts remember is computed again after the next start: %s", error->message);
 }
@@ -68,8 +73,8 @@ llm_runner_begin_check (LlmRunner *self)
                                      &check->file))
     return;
 
-  if (!llm_weight_record_load (self->executor->config.chunks_folder, llm_model_get_weight_identity (self->instance->model),
-                               &known))
+  if (!llm_weight_record_load (self->executor->config.chunks_folder,
+                               llm_model_get_weight_identity (self->instance->model), &known))
     known.lineage = 0;
   is_known = find_checksum (self, &known, digits);
   is_same = known.lineage != 0 && llm_file_identity_equal (&known.file, &check->file, FALSE);
@@ -90,9 +95,7 @@ llm_runner_begin_check (LlmRunner *self)
       warn (self);
       set_lineage (&check->record);
     }
-  check->record.file = check->file;
-  g_strlcpy (check->record.checksum, digits, sizeof digits);
-  save_record (self);
+  save_record (self, digits);
 }
 
 gint64
@@ -112,12 +115,12 @@ settle (LlmRunner  *self,
         const char *digits)
 {
   LlmWeightCheck *check = &self->check;
-  LlmExecutor *executor = self->executor;
+  const LlmExecutorConfig *config = &self->executor->config;
   gboolean held_back = check->holds_back;
   g_autoptr(GError) error = NULL;
 
-  if (executor->config.cache_folder != NULL
-      && !llm_checksum_save (executor->config.cache_folder, executor->config.shares_cache, &check->file, digits,
+  if (config->cache_folder != NULL
+      && !llm_checksum_save (config->cache_folder, config->shares_cache, &check->file, digits,
                              &error))
     g_message ("The model's checksum is computed again with the next start: %s", error->message);
   if (held_back && !g_str_equal (check->record.checksum, digits))
@@ -125,9 +128,7 @@ settle (LlmRunner  *self,
       warn (self);
       set_lineage (&check->record);
     }
-  check->record.file = check->file;
-  g_strlcpy (check->record.checksum, digits, sizeof check->record.checksum);
-  save_record (self);
+  save_record (self, digits);
   check->holds_back = FALSE;
   return held_back;
 }

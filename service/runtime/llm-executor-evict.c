@@ -44,13 +44,13 @@ find_oldest (LlmExecutor *self,
              LlmApp      *app,
              gint64       after_us)
 {
-  g_autoptr(GPtrArray) sessions = llm_executor_list_sessions (self);
   LlmSession *oldest = NULL;
 
-  LLM_EACH (LlmSession, session, sessions)
-    if (!session->is_busy && (app == NULL || session->app == app) && session->used_us > after_us
-        && (oldest == NULL || session->used_us < oldest->used_us) && get_own_bytes (session) > 0)
-      oldest = session;
+  LLM_EACH (LlmRunner, runner, self->runners)
+    LLM_EACH_VALUE (LlmSession, session, runner->sessions)
+      if (!session->is_busy && (app == NULL || session->app == app) && session->used_us > after_us
+          && (oldest == NULL || session->used_us < oldest->used_us) && get_own_bytes (session) > 0)
+        oldest = session;
   return oldest;
 }
 
@@ -119,21 +119,21 @@ get_part (GArray *parts,
 static GArray *
 list_parts (LlmExecutor *self)
 {
-  g_autoptr(GPtrArray) sessions = llm_executor_list_sessions (self);
   GArray *parts = g_array_new (FALSE, FALSE, sizeof (Part));
   guint64 held = get_kv_bytes (self);
   guint64 capacity = get_capacity (self, held);
 
-  LLM_EACH (LlmSession, session, sessions)
-    {
-      guint64 bytes = get_own_bytes (session);
-      Part *part = bytes > 0 ? get_part (parts, session->app) : NULL;
+  LLM_EACH (LlmRunner, runner, self->runners)
+    LLM_EACH_VALUE (LlmSession, session, runner->sessions)
+      {
+        guint64 bytes = get_own_bytes (session);
+        Part *part = bytes > 0 ? get_part (parts, session->app) : NULL;
 
-      if (part == NULL)
-        continue;
-      part->bytes += bytes;
-      part->idle += session->is_busy ? 0 : bytes;
-    }
+        if (part == NULL)
+          continue;
+        part->bytes += bytes;
+        part->idle += session->is_busy ? 0 : bytes;
+      }
   LLM_EACH_IN (Part, part, parts)
     {
       part->quota = get_quota (self, part->app);

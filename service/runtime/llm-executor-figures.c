@@ -16,23 +16,6 @@ llm_executor_find_runner (LlmExecutor *self,
   return NULL;
 }
 
-GPtrArray *
-llm_executor_list_sessions (LlmExecutor *self)
-{
-  GPtrArray *sessions = g_ptr_array_new ();
-
-  LLM_EACH (LlmRunner, runner, self->runners)
-    {
-      GHashTableIter iter;
-      gpointer session;
-
-      g_hash_table_iter_init (&iter, runner->sessions);
-      while (g_hash_table_iter_next (&iter, NULL, &session))
-        g_ptr_array_add (sessions, session);
-    }
-  return sessions;
-}
-
 gboolean
 llm_executor_is_running (LlmExecutor     *self,
                          const LlmRunner *runner)
@@ -110,6 +93,22 @@ llm_executor_publish (LlmExecutor *self)
     llm_ledger_set_urgent (self->ledger, FALSE);
 }
 
+static void
+deliver_report (LlmCommand *command)
+{
+  ((LlmReclaimDone) command->done) (command->freed, command->data);
+}
+
+void
+llm_executor_report (LlmCommand *command,
+                     guint64     freed)
+{
+  llm_executor_publish (command->executor);
+  command->freed = freed;
+  if (command->done != NULL)
+    llm_command_reply (g_atomic_rc_box_acquire (command), deliver_report);
+}
+
 void
 llm_executor_get_figures (LlmExecutor        *self,
                           LlmExecutorFigures *figures)
@@ -142,10 +141,9 @@ llm_executor_tell (LlmExecutor *self,
 void
 llm_executor_tell_all (LlmExecutor *self)
 {
-  g_autoptr(GPtrArray) sessions = llm_executor_list_sessions (self);
-
-  LLM_EACH (LlmSession, session, sessions)
-    llm_executor_tell (self, session);
+  LLM_EACH (LlmRunner, runner, self->runners)
+    LLM_EACH_VALUE (LlmSession, session, runner->sessions)
+      llm_executor_tell (self, session);
   self->is_told = TRUE;
 }
 
@@ -186,20 +184,19 @@ deliver_memory (LlmCommand *command)
 }
 
 static void
-describe (LlmCommand *question)
+describe (LlmCommand *command)
 {
-  LlmExecutor *self = question->executor;
-  LlmCommand *answer = llm_command_new (self, deliver_memory, question->done, question->data);
+  LlmExecutor *self = command->executor;
   LlmSession *session = NULL;
 
   LLM_EACH (LlmRunner, runner, self->runners)
     if (session == NULL)
-      session = g_hash_table_lookup (runner->sessions, &question->from);
-  answer->memory = session != NULL ? describe_session (session) : llm_context_memory_new (0);
+      session = g_hash_table_lookup (runner->sessions, &command->from);
+  command->memory = session != NULL ? describe_session (session) : llm_context_memory_new (0);
   if (self->storage != NULL)
-    answer->memory->folder_bytes =
-        llm_kv_storage_get_folder_bytes (self->storage, question->context);
-  llm_command_reply (answer);
+    command->memory->folder_bytes =
+        llm_kv_storage_get_folder_bytes (self->storage, command->context);
+  llm_command_reply (g_atomic_rc_box_acquire (command), deliver_memory);
 }
 
 void

@@ -46,15 +46,15 @@ static void
 take_profile (LlmRunner          *self,
               const LlmKvProfile *profile)
 {
-  LlmExecutor *executor = self->executor;
+  const LlmExecutorConfig *config = &self->executor->config;
   LlmProfileKey key = llm_runner_get_profile_key (self);
   g_autoptr(GError) error = NULL;
 
   self->instance->store->profile = *profile;
-  llm_cost_model_seed_prompts (llm_scheduler_get_costs (self->scheduler), llm_kv_profile_rows,
+  llm_cost_model_seed_prompts (&self->scheduler->costs, llm_kv_profile_rows,
                                profile->prompt_us, LLM_KV_PROFILE_POINTS, profile->depth_us);
-  if (executor->config.cache_folder != NULL
-      && !llm_profile_save (executor->config.cache_folder, executor->config.shares_cache, &key, profile, &error))
+  if (config->cache_folder != NULL
+      && !llm_profile_save (config->cache_folder, config->shares_cache, &key, profile, &error))
     g_message ("What restoring contexts costs here was not measured: %s", error->message);
 }
 
@@ -123,7 +123,8 @@ work_on_stores (LlmExecutor *self)
         continue;
       has_work = TRUE;
       self->is_told = FALSE;
-      if (!llm_kv_store_work (store, llm_clock_now_us () + SLICE_US) && !llm_kv_store_is_settled (store))
+      if (!llm_kv_store_work (store, llm_clock_now_us () + SLICE_US)
+          && !llm_kv_store_is_settled (store))
         llm_kv_store_wait (store, DISK_WAIT_US);
     }
   return has_work;
@@ -147,7 +148,7 @@ check_weights (LlmRunner *self)
 gboolean
 llm_executor_work (LlmExecutor *self)
 {
-  if (self->ids != NULL)
+  if (self->sweep != NULL)
     {
       llm_executor_reopen_storage (self);
       llm_executor_sweep_ids (self);

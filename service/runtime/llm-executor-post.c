@@ -58,38 +58,18 @@ llm_command_send (LlmCommand *self)
 }
 
 void
-llm_command_reply (LlmCommand *self)
+llm_command_reply (LlmCommand *self,
+                   void      (*run) (LlmCommand *))
 {
+  self->run = run;
   llm_mailbox_post (self->executor->main_box, run_command, self,
                     (GDestroyNotify) llm_command_unref);
 }
 
-static void
-deliver_report (LlmCommand *command)
-{
-  ((LlmReclaimDone) command->done) (command->freed, command->data);
-}
-
-void
-llm_executor_report (LlmExecutor *self,
-                     GCallback    done,
-                     guint64      freed,
-                     gpointer     data)
-{
-  LlmCommand *command;
-
-  if (done == NULL)
-    return;
-  command = llm_command_new (self, deliver_report, done, data);
-  command->freed = freed;
-  llm_command_reply (command);
-}
-
 static LlmCommand *
-reply_for (LlmRequest *request,
-           void      (*run) (LlmCommand *))
+command_for (LlmRequest *request)
 {
-  LlmCommand *command = llm_command_new (request->executor, run, NULL, NULL);
+  LlmCommand *command = llm_command_new (request->executor, NULL, NULL, NULL);
 
   command->request = llm_request_ref (request);
   return command;
@@ -112,12 +92,12 @@ llm_executor_post_text (LlmExecutor *self,
 
   if (request->text->len == 0)
     return;
-  command = reply_for (request, deliver_text);
+  command = command_for (request);
   command->text = g_steal_pointer (&request->text);
   request->text = g_string_new (NULL);
   g_string_append_len (request->result.text, command->text->str, (gssize) command->text->len);
   __atomic_fetch_add (&request->n_unread, command->text->len, __ATOMIC_RELEASE);
-  llm_command_reply (command);
+  llm_command_reply (command, deliver_text);
 }
 
 static void
@@ -131,7 +111,7 @@ llm_executor_post_admission (LlmExecutor *self,
                              LlmRequest  *request)
 {
   if (request->on_admitted != NULL)
-    llm_command_reply (reply_for (request, deliver_admission));
+    llm_command_reply (command_for (request), deliver_admission);
 }
 
 static void
@@ -146,7 +126,7 @@ void
 llm_executor_post_end (LlmExecutor *self,
                        LlmRequest  *request)
 {
-  llm_command_reply (reply_for (request, deliver_end));
+  llm_command_reply (command_for (request), deliver_end);
 }
 
 static void
@@ -167,11 +147,11 @@ llm_executor_post_moved (LlmExecutor *self,
 
   if (self->moved == NULL)
     return;
-  command = llm_command_new (self, deliver_moved, NULL, NULL);
+  command = llm_command_new (self, NULL, NULL, NULL);
   command->from = session;
   command->residency = residency;
   command->bytes = bytes;
-  llm_command_reply (command);
+  llm_command_reply (command, deliver_moved);
 }
 
 void

@@ -50,7 +50,7 @@ find_background_pool (LlmRunner *runner)
   guint pace = __atomic_load_n (&self->pace, __ATOMIC_ACQUIRE);
 
   if (self->config.n_background_threads == 0 && pace == LLM_PACE_RUN
-      && llm_scheduler_get_n_calls (runner->scheduler) >= CROWD)
+      && runner->scheduler->entries->len >= CROWD)
     return get_pool (self, &self->crowd_pool, llm_worker_pool_get_n_threads (self->pool));
   if (pace == LLM_PACE_SLOW && llm_worker_pool_get_n_threads (self->background_pool) > 1)
     return get_pool (self, &self->slow_pool, 1);
@@ -84,7 +84,7 @@ static void
 tell_held (LlmExecutor *self)
 {
   if (self->suspend != NULL)
-    llm_command_reply (g_steal_pointer (&self->suspend));
+    llm_command_reply (g_steal_pointer (&self->suspend), deliver_held);
 }
 
 static void
@@ -94,7 +94,7 @@ begin_suspend (LlmCommand *command)
 
   tell_held (self);
   self->is_suspended = TRUE;
-  self->suspend = llm_command_new (self, deliver_held, command->done, command->data);
+  self->suspend = g_atomic_rc_box_acquire (command);
   self->suspend_end_us = llm_clock_now_us () + FLUSH_US;
 }
 

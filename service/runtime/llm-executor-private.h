@@ -72,9 +72,7 @@ struct _LlmExecutor
   LlmKvStorage *storage;    /* (nullable) (owned): for the thread's whole life */
   GHashTable *identities;   /* (element-type guint guint64) (owned): of the last store's K and V, by
                              * runner */
-  GHashTable *ids;          /* (nullable) (owned) (element-type utf8): of contexts, until swept */
-  LlmStorageSwept swept;
-  gpointer swept_data;
+  struct _LlmCommand *sweep; /* (nullable) (owned): with the contexts' ids, until swept */
   GQueue reclaims;          /* (element-type LlmCommand) (owned): memory that was asked for */
   GArray *missing;          /* (element-type guint) (owned): slots, being planned */
   LlmRowBudget *budgets;    /* (owned) (array length=LLM_BATCH_MAX_ROWS): being planned */
@@ -144,21 +142,17 @@ typedef struct _LlmCommand
   gpointer data;
 } LlmCommand;
 
-/* @done: (nullable). */
+/* @run: (nullable): for llm_command_send(). @done: (nullable). */
 LlmCommand *llm_command_new          (LlmExecutor   *executor,
                                       void         (*run) (LlmCommand *),
                                       GCallback      done,
                                       gpointer       data);
 void        llm_command_unref        (LlmCommand    *command);
-/* To the executor's thread, and to main. Both take @command; who keeps it takes a reference
- * (g_atomic_rc_box_acquire()) while it runs. */
+/* To the executor's thread; and to main, for @run. Both take @command; who keeps it, or answers with
+ * it, takes a reference (g_atomic_rc_box_acquire()) while it runs. */
 void        llm_command_send         (LlmCommand    *command);
-void        llm_command_reply        (LlmCommand    *command);
-/* Calls @done (nullable), an LlmReclaimDone, on the main thread. */
-void        llm_executor_report      (LlmExecutor   *self,
-                                      GCallback      done,
-                                      guint64        freed,
-                                      gpointer       data);
+void        llm_command_reply        (LlmCommand    *command,
+                                      void         (*run) (LlmCommand *));
 /* Sends what has come together of an answer. */
 void        llm_executor_post_text   (LlmExecutor   *self,
                                       LlmRequest    *request);
@@ -176,14 +170,15 @@ void        llm_executor_post_moved  (LlmExecutor   *self,
 
 /* Brings the figures up to date. */
 void        llm_executor_publish     (LlmExecutor   *self);
+/* Does that, and calls its done (nullable), an LlmReclaimDone, on the main thread. */
+void        llm_executor_report      (LlmCommand    *command,
+                                      guint64        freed);
 /* Tells main where the session is, if that has changed; and all of them. */
 void        llm_executor_tell        (LlmExecutor   *self,
                                       LlmSession    *session);
 void        llm_executor_tell_all    (LlmExecutor   *self);
 void        llm_kv_counters_add      (LlmKvCounters *sum,
                                       const LlmKvCounters *counters);
-/* (element-type LlmSession) (transfer container): of all runners. */
-GPtrArray  *llm_executor_list_sessions (LlmExecutor *self);
 LlmRunner  *llm_executor_find_runner (LlmExecutor   *self,
                                       guint          id);
 /* Whether a request of @runner (nullable: any) has its chunks locked. */
@@ -233,6 +228,8 @@ void        llm_request_preempt      (LlmRequest    *request);
  * there is no room for those that are no file's. */
 gboolean    llm_runner_take_weights  (LlmRunner     *self,
                                       GError       **error);
+/* Of the bytes of weights that stay between steps the instance has its part. */
+void        llm_runner_keep_weights  (LlmRunner     *self);
 /* A piece of what was reclaimed; TRUE when there is more. */
 gboolean    llm_executor_read_ahead  (LlmExecutor   *self);
 void        llm_executor_make_measurer (LlmExecutor *self);
@@ -272,7 +269,7 @@ gint64      llm_runner_get_check_time (LlmRunner    *self);
 void        llm_executor_open_storage (LlmExecutor  *self);
 /* The folder could not be used at the start, or is another one by now. */
 void        llm_executor_reopen_storage (LlmExecutor *self);
-/* Removes from storage what belongs to none of the contexts self->ids. */
+/* Removes from storage what belongs to none of the contexts of self->sweep. */
 void        llm_executor_sweep_ids   (LlmExecutor   *self);
 LlmProfileKey llm_runner_get_profile_key (LlmRunner *self);
 void        llm_runner_open_store    (LlmRunner     *self);

@@ -25,11 +25,7 @@ trim_scratch (LlmExecutor *self)
 static void
 run_give_scratch (LlmCommand *command)
 {
-  LlmExecutor *self = command->executor;
-  guint64 freed = trim_scratch (self);
-
-  llm_executor_publish (self);
-  llm_executor_report (self, command->done, freed, command->data);
+  llm_executor_report (command, trim_scratch (command->executor));
 }
 
 void
@@ -111,8 +107,7 @@ llm_executor_serve_reclaims (LlmExecutor *self)
     {
       g_queue_pop_head (&self->reclaims);
       llm_executor_tell_all (self);
-      llm_executor_publish (self);
-      llm_executor_report (self, reclaim->done, reclaim->freed, reclaim->data);
+      llm_executor_report (reclaim, reclaim->freed);
       llm_command_unref (reclaim);
     }
 }

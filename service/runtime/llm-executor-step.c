@@ -321,7 +321,7 @@ note_restored (LlmRequest    *request,
                const LlmStep *step)
 {
   if (request->restore_bytes > 0 && step->waited_us > request->restore_us)
-    llm_cost_model_observe_restore (llm_scheduler_get_costs (request->runner->scheduler),
+    llm_cost_model_observe_restore (&request->runner->scheduler->costs,
                                     request->restore_bytes,
                                     (double) (step->waited_us - request->restore_us));
   request->restore_bytes = 0;
@@ -377,21 +377,6 @@ finish_step (LlmRunner   *self,
 
 /* --- turns --- */
 
-/* Of the bytes of weights that stay between steps the part of this instance. */
-static guint64
-get_keep_bytes (LlmRunner *self)
-{
-  guint64 keep = __atomic_load_n (&self->executor->keep_bytes, __ATOMIC_RELAXED);
-  const GPtrArray *runners = self->executor->runners;
-  double all = 0;
-
-  if (keep == G_MAXUINT64 || runners->len == 1)
-    return keep;
-  LLM_EACH (const LlmRunner, runner, runners)
-    all += (double) runner->instance->weights->bytes;
-  return (guint64) ((double) keep * ((double) self->instance->weights->bytes / all));
-}
-
 /* FALSE when the step waits for weights or chunks, and nothing was computed. */
 static gboolean
 advance (LlmRunner   *self,
@@ -404,7 +389,7 @@ advance (LlmRunner   *self,
   gint64 now_us;
   LlmStatus status;
 
-  llm_weights_keep (self->instance->weights, get_keep_bytes (self));
+  llm_runner_keep_weights (self);
   status = llm_step_run (step, begin_us + TURN_US, &error);
   now_us = llm_clock_now_us ();
   self->served_us += now_us - begin_us;

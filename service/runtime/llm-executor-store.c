@@ -30,11 +30,21 @@ llm_runner_get_profile_key (LlmRunner *self)
   };
 }
 
+static gboolean
+find_profile (LlmRunner    *self,
+              LlmKvProfile *profile)
+{
+  const LlmExecutorConfig *config = &self->executor->config;
+  LlmProfileKey key = llm_runner_get_profile_key (self);
+
+  return llm_profile_load (config->cache_folder, &key, profile)
+         || llm_profile_load (config->system_cache_folder, &key, profile);
+}
+
 void
 llm_runner_open_store (LlmRunner *self)
 {
   LlmExecutor *executor = self->executor;
-  LlmProfileKey key = llm_runner_get_profile_key (self);
   guint64 identity = llm_instance_find_identity (self->instance, self->check.record.lineage);
   guint64 *last = g_hash_table_lookup (executor->identities, GUINT_TO_POINTER (self->id));
   LlmKvProfile profile;
@@ -47,8 +57,7 @@ llm_runner_open_store (LlmRunner *self)
   executor->ran_us = llm_clock_now_us ();
   llm_instance_open_store (self->instance, self->check.holds_back ? NULL : executor->storage,
                            identity);
-  self->is_measured = llm_profile_load (executor->config.cache_folder, &key, &profile)
-                      || llm_profile_load (executor->config.system_cache_folder, &key, &profile);
+  self->is_measured = find_profile (self, &profile);
   if (self->is_measured)
     self->instance->store->profile = profile;
 }
@@ -69,11 +78,8 @@ drop_sessions (LlmRunner *self)
 {
   g_autoptr(GPtrArray) ids = g_ptr_array_new_with_free_func (g_free);
   LlmKvStorage *storage = self->executor->storage;
-  GHashTableIter iter;
-  LlmSession *session;
 
-  g_hash_table_iter_init (&iter, self->sessions);
-  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &session))
+  LLM_EACH_VALUE (const LlmSession, session, self->sessions)
     if (session->context != NULL && !session->is_named)
       g_ptr_array_add (ids, g_strdup (session->context));
   g_hash_table_remove_all (self->sessions);
@@ -111,7 +117,8 @@ llm_executor_open_storage (LlmExecutor *self)
     return;
   disk = llm_disk_new (self->config.disk, &error);
   if (disk != NULL)
-    self->storage = llm_kv_storage_new (self->config.chunks_folder, disk, self->config.storage_limit,
+    self->storage = llm_kv_storage_new (self->config.chunks_folder, disk,
+                                        self->config.storage_limit,
                                         self->config.app_storage_limit, &error);
   if (self->storage == NULL)
     g_warning ("Contexts are not kept on storage, they are computed from their text again: %s",
@@ -139,43 +146,36 @@ llm_executor_reopen_storage (LlmExecutor *self)
 static void
 deliver_swept (LlmCommand *command)
 {
-  command->executor->swept (command->table, command->executor->swept_data);
+  ((LlmStorageSwept) command->done) (command->table, command->data);
 }
 
 /* Contexts that came since the index was read have sessions. */
 void
 llm_executor_sweep_ids (LlmExecutor *self)
 {
-  g_autoptr(GHashTable) ids = g_steal_pointer (&self->ids);
-  g_autoptr(GPtrArray) sessions = llm_executor_list_sessions (self);
-  LlmCommand *swept = llm_command_new (self, deliver_swept, NULL, NULL);
-  GHashTableIter iter;
-  char *id;
+  LlmCommand *command = g_steal_pointer (&self->sweep);
+  g_autoptr(GHashTable) ids = command->table;
 
-  swept->table = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
-  LLM_EACH (LlmSession, session, sessions)
-    if (session->context != NULL)
-      g_hash_table_add (ids, g_strdup (session->context));
+  command->table = g_hash_table_new_full (g_str_hash, g_str_equal, g_free, NULL);
+  LLM_EACH (LlmRunner, runner, self->runners)
+    LLM_EACH_VALUE (const LlmSession, session, runner->sessions)
+      if (session->context != NULL)
+        g_hash_table_add (ids, g_strdup (session->context));
   if (self->storage != NULL)
     {
       llm_kv_storage_sweep (self->storage, ids);
-      g_hash_table_iter_init (&iter, ids);
-      while (g_hash_table_iter_next (&iter, (gpointer *) &id, NULL))
+      LLM_EACH_VALUE (const char, id, ids)
         if (llm_kv_storage_get_folder_bytes (self->storage, id) > 0)
-          g_hash_table_add (swept->table, g_strdup (id));
+          g_hash_table_add (command->table, g_strdup (id));
     }
-  llm_command_reply (swept);
+  llm_command_reply (command, deliver_swept);
 }
 
 static void
 take_ids (LlmCommand *command)
 {
-  LlmExecutor *self = command->executor;
-
-  g_clear_pointer (&self->ids, g_hash_table_unref);
-  self->ids = g_steal_pointer (&command->table);
-  self->swept = (LlmStorageSwept) command->done;
-  self->swept_data = command->data;
+  g_clear_pointer (&command->executor->sweep, llm_command_unref);
+  command->executor->sweep = g_atomic_rc_box_acquire (command);
 }
 
 void
@@ -194,9 +194,7 @@ llm_executor_sweep_storage (LlmExecutor    *self,
 typedef struct
 {
   guint64 bytes;          /* wanted, then what came free */
-  GMutex lock;
-  GCond ended;
-  gboolean has_ended;     /* guarded by lock */
+  GAsyncQueue *ended;     /* (unowned): gets it in the end */
 } Trim;
 
 static void
@@ -204,10 +202,7 @@ end_trim (gpointer data)
 {
   Trim *trim = data;
 
-  g_mutex_lock (&trim->lock);
-  trim->has_ended = TRUE;
-  g_cond_signal (&trim->ended);
-  g_mutex_unlock (&trim->lock);
+  g_async_queue_push (trim->ended, trim);
 }
 
 static void
@@ -231,17 +226,11 @@ guint64
 llm_executor_trim_storage (LlmExecutor *self,
                            guint64      bytes)
 {
-  Trim trim = { .bytes = bytes };
+  g_autoptr(GAsyncQueue) ended = g_async_queue_new ();
+  Trim trim = { bytes, ended };
 
-  g_mutex_init (&trim.lock);
-  g_cond_init (&trim.ended);
   llm_command_send (llm_command_new (self, trim_storage, NULL, &trim));
-  g_mutex_lock (&trim.lock);
-  while (!trim.has_ended)
-    g_cond_wait (&trim.ended, &trim.lock);
-  g_mutex_unlock (&trim.lock);
-  g_mutex_clear (&trim.lock);
-  g_cond_clear (&trim.ended);
+  g_async_queue_pop (ended);
   return trim.bytes;
 }
 
@@ -257,7 +246,7 @@ void
 llm_runner_load_costs (LlmRunner *self)
 {
   const LlmExecutor *executor = self->executor;
-  LlmCostModel *costs = llm_scheduler_get_costs (self->scheduler);
+  LlmCostModel *costs = &self->scheduler->costs;
   LlmProfileKey key = llm_runner_get_profile_key (self);
   g_autoptr(GKeyFile) file =
       llm_machine_file_load (executor->config.cache_folder, COSTS_PREFIX, COSTS_VERSION, &key);
@@ -267,8 +256,7 @@ llm_runner_load_costs (LlmRunner *self)
     file = llm_machine_file_load (executor->config.system_cache_folder, COSTS_PREFIX, COSTS_VERSION,
                                   &key);
   if ((file == NULL || !llm_cost_model_load (costs, file))
-      && (llm_profile_load (executor->config.cache_folder, &key, &profile)
-          || llm_profile_load (executor->config.system_cache_folder, &key, &profile)))
+      && find_profile (self, &profile))
     llm_cost_model_seed_prompts (costs, llm_kv_profile_rows, profile.prompt_us,
                                  LLM_KV_PROFILE_POINTS, profile.depth_us);
   self->n_steps_kept = count_steps (costs);
@@ -279,7 +267,7 @@ void
 llm_runner_save_costs (LlmRunner *self)
 {
   const LlmExecutor *executor = self->executor;
-  const LlmCostModel *costs = llm_scheduler_get_costs (self->scheduler);
+  const LlmCostModel *costs = &self->scheduler->costs;
   LlmProfileKey key = llm_runner_get_profile_key (self);
   gint64 now = llm_clock_now_us ();
   g_autoptr(GKeyFile) file = NULL;
@@ -294,7 +282,7 @@ llm_runner_save_costs (LlmRunner *self)
   self->costs_kept_us = now;
   file = g_key_file_new ();
   llm_cost_model_store (costs, file);
-  if (!llm_machine_file_save (executor->config.cache_folder, executor->config.shares_cache, COSTS_PREFIX,
-                              COSTS_VERSION, &key, file, FALSE, &error))
+  if (!llm_machine_file_save (executor->config.cache_folder, executor->config.shares_cache,
+                              COSTS_PREFIX, COSTS_VERSION, &key, file, FALSE, &error))
     g_message ("What steps cost here was not kept: %s", error->message);
 }

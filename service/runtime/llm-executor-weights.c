@@ -24,6 +24,22 @@ llm_executor_keep_weights (LlmExecutor *self,
   __atomic_store_n (&self->keep_bytes, bytes, __ATOMIC_RELAXED);
 }
 
+void
+llm_runner_keep_weights (LlmRunner *self)
+{
+  guint64 keep = __atomic_load_n (&self->executor->keep_bytes, __ATOMIC_RELAXED);
+  const GPtrArray *runners = self->executor->runners;
+  double all = 0;
+
+  if (keep != G_MAXUINT64 && runners->len > 1)
+    {
+      LLM_EACH (const LlmRunner, runner, runners)
+        all += (double) runner->instance->weights->bytes;
+      keep = (guint64) ((double) keep * ((double) self->instance->weights->bytes / all));
+    }
+  llm_weights_keep (self->instance->weights, keep);
+}
+
 gboolean
 llm_runner_take_weights (LlmRunner *self,
                          GError   **error)
@@ -90,8 +106,7 @@ take_measure (LlmCommand *command)
   else
     interval_us = 0;
   __atomic_store_n (&self->measure_us, llm_clock_now_us () + interval_us, __ATOMIC_RELAXED);
-  llm_executor_publish (self);
-  llm_executor_report (self, command->done, command->freed, command->data);
+  llm_executor_report (command, command->freed);
 }
 
 static void
@@ -197,11 +212,13 @@ give_pages (LlmCommand *command)
         }
       freed += n;
     }
+  if (last == NULL)
+    {
+      llm_executor_report (command, freed);
+      return;
+    }
   llm_executor_publish (self);
-  if (last != NULL)
-    measure (last, command->done, freed, command->data);
-  else
-    llm_executor_report (self, command->done, freed, command->data);
+  measure (last, command->done, freed, command->data);
 }
 
 void

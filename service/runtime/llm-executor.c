@@ -70,8 +70,7 @@ set_model (LlmCommand *command)
                                                 g_steal_pointer (&command->weights)));
   after = llm_ledger_get_total (self->ledger);
   __atomic_store_n (&self->measure_us, 0, __ATOMIC_RELAXED);
-  llm_executor_publish (self);
-  llm_executor_report (self, command->done, before > after ? before - after : 0, command->data);
+  llm_executor_report (command, before > after ? before - after : 0);
 }
 
 static void
@@ -149,7 +148,7 @@ find_timeout (LlmExecutor *self)
   if (self->is_suspended)
     return timeout;
   LLM_EACH (LlmRunner, runner, self->runners)
-    timeout = wake_at (timeout, llm_scheduler_get_wake (runner->scheduler), now);
+    timeout = wake_at (timeout, runner->scheduler->wake_us, now);
   if (self->requests->len == 0)
     timeout = wake_at (timeout, llm_executor_get_idle_time (self), now);
   return timeout;
@@ -277,7 +276,7 @@ llm_executor_free (LlmExecutor *self)
   g_queue_clear_full (&self->reclaims, (GDestroyNotify) llm_command_unref);
   g_clear_pointer (&self->suspend, llm_command_unref);
   g_array_unref (self->missing);
-  g_clear_pointer (&self->ids, g_hash_table_unref);
+  g_clear_pointer (&self->sweep, llm_command_unref);
   g_clear_pointer (&self->memory_quotas, g_hash_table_unref);
   g_hash_table_unref (self->identities);
   g_mutex_clear (&self->figures_lock);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#include "runtime/llm-profile-disk.h"
+#include "runtime/llm-profile.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -5,7 +5,6 @@
 #include "runtime/llm-profile.h"
 
 #include "base/llm-clock.h"
-#include "runtime/llm-profile-disk.h"
 #include "forward/llm-forward.h"
 
 /* Slots before the rows of the step that is timed at some depth: those of the longest one. */

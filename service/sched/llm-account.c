@@ -2,6 +2,8 @@
 
 #include "sched/llm-account.h"
 
+#include "base/llm-each.h"
+
 /* Children that have no calls, but were served more than others: as many are remembered. */
 #define MAX_IDLE 256
 /* What one may have more than the others, of what they have, without being held to be ahead. */
@@ -68,11 +70,7 @@ forgive (LlmAccount *self,
          double      least,
          double      us)
 {
-  GHashTableIter iter;
-  LlmAccount *child;
-
-  g_hash_table_iter_init (&iter, self->children);
-  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &child))
+  LLM_EACH_VALUE (LlmAccount, child, self->children)
     if (child->n_active[slo_class] > 0)
       child->served_us[slo_class] = MAX (child->served_us[slo_class] - us, least);
 }
@@ -87,11 +85,8 @@ settle (LlmAccount *self,
   double least = G_MAXDOUBLE;
   double next;
   guint n = 0;
-  GHashTableIter iter;
-  LlmAccount *child;
 
-  g_hash_table_iter_init (&iter, self->children);
-  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &child))
+  LLM_EACH_VALUE (const LlmAccount, child, self->children)
     if (child->n_active[slo_class] > 0)
       {
         least = MIN (least, child->served_us[slo_class]);
@@ -110,14 +105,10 @@ settle (LlmAccount *self,
 void
 llm_account_settle (LlmAccount *self)
 {
-  GHashTableIter iter;
-  LlmAccount *child;
-
   for (guint i = 0; i < LLM_N_SLO_CLASSES; i++)
     if (self->charged_us[i] > 0)
       settle (self, i);
-  g_hash_table_iter_init (&iter, self->children);
-  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &child))
+  LLM_EACH_VALUE (LlmAccount, child, self->children)
     llm_account_settle (child);
 }
 
@@ -241,13 +232,9 @@ llm_account_charge (LlmAccount *self,
 void
 llm_account_reset_least (LlmAccount *self)
 {
-  GHashTableIter iter;
-  LlmAccount *child;
-
   for (guint i = 0; i < LLM_N_SLO_CLASSES; i++)
     self->least_us[i] = G_MAXDOUBLE;
-  g_hash_table_iter_init (&iter, self->children);
-  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &child))
+  LLM_EACH_VALUE (LlmAccount, child, self->children)
     llm_account_reset_least (child);
 }
 

@@ -36,7 +36,7 @@ get_lower_share (LlmScheduler *self,
 
   for (guint i = 0; i < LLM_N_PREFILL_GROUPS; i++)
     if (i != slo_class && self->n_prefills[i] > 0)
-      share += llm_scheduler_get_guaranteed (i);
+      share += llm_scheduler_guaranteed[i];
   return share;
 }
 
@@ -94,11 +94,8 @@ count_fair_rows (LlmScheduler     *self,
 {
   double row_us = llm_cost_model_get_row_us (&self->costs);
   guint n_rows = 0;
-  GHashTableIter iter;
-  LlmAccount *other;
 
-  g_hash_table_iter_init (&iter, parent->children);
-  while (g_hash_table_iter_next (&iter, NULL, (gpointer *) &other))
+  LLM_EACH_VALUE (const LlmAccount, other, parent->children)
     {
       double lead_us = served_us + llm_scheduler_get_lead_us (self) - other->served_us[slo_class];
 

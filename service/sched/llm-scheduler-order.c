@@ -37,7 +37,7 @@
 #define MAX_PREFILL_US 100e3
 
 /* Of the time, for prefills that others go before. */
-static const double guaranteed[LLM_N_PREFILL_GROUPS] = {
+const double llm_scheduler_guaranteed[LLM_N_PREFILL_GROUPS] = {
   [LLM_PREFILL_IN_TIME + LLM_SLO_INTERACTIVE] = 0,
   [LLM_PREFILL_IN_TIME + LLM_SLO_RESPONSIVE] = 0.15,
   [LLM_PREFILL_IN_TIME + LLM_SLO_BACKGROUND] = 0.05,
@@ -45,12 +45,6 @@ static const double guaranteed[LLM_N_PREFILL_GROUPS] = {
   [LLM_PREFILL_LOST + LLM_SLO_RESPONSIVE] = 0.1,
   [LLM_PREFILL_LOST + LLM_SLO_BACKGROUND] = 0,
 };
-
-double
-llm_scheduler_get_guaranteed (guint prefills)
-{
-  return guaranteed[prefills];
-}
 
 guint
 llm_sched_entry_get_group (const LlmSchedEntry *entry)
@@ -451,10 +445,4 @@ llm_scheduler_choose (LlmScheduler *self,
   return goes_first (self, prefill, is_urgent, latest_us, decode_class, now_us)
            ? llm_scheduler_find_queue (self, prefill)
            : LLM_QUEUE_DECODE;
-}
-
-gint64
-llm_scheduler_get_wake (LlmScheduler *self)
-{
-  return self->wake_us;
 }

@@ -12,14 +12,6 @@
 
 G_BEGIN_DECLS
 
-/* Prefills by class, those that can still be in time before those that can't. */
-typedef enum
-{
-  LLM_PREFILL_IN_TIME,      /* + LlmSloClass */
-  LLM_PREFILL_LOST = LLM_N_SLO_CLASSES,  /* + LlmSloClass */
-  LLM_N_PREFILL_GROUPS = 2 * LLM_N_SLO_CLASSES,
-} LlmPrefillGroup;
-
 /* Who was served so much more than others that wait that deadlines decide no longer. */
 typedef enum
 {
@@ -27,45 +19,6 @@ typedef enum
   LLM_AHEAD_APP,            /* the application, of those of its user */
   LLM_AHEAD_USER,
 } LlmAhead;
-
-/* A step under way. */
-typedef struct
-{
-  gboolean is_active;
-  gboolean is_background; /* all its requests are of class BACKGROUND */
-  guint prefills;         /* LlmPrefillGroup: those it was begun for */
-  guint n_rows;
-  double depth;
-  double expected_us;
-  double spent_us;
-} LlmSchedulerStep;
-
-struct _LlmScheduler
-{
-  LlmSchedulerKind kind;
-  LlmPace pace;
-  guint max_rows;
-  LlmCostModel costs;
-  GPtrArray *entries;     /* (element-type LlmSchedEntry): (unowned) */
-  LlmAccount *accounts;   /* (unowned): of all users */
-  guint64 n_arrived;
-  guint64 n_steps;
-
-  LlmSchedulerStep steps[LLM_N_QUEUES];
-  double decoded_us;      /* the decodes' last step took */
-  double prefilled_us;    /* prefills had since */
-  double owed_us[LLM_N_PREFILL_GROUPS]; /* to prefills that had to wait for others */
-  gboolean is_paying[LLM_N_PREFILL_GROUPS]; /* they have a turn for it, until nothing is owed */
-  gint64 rest_until_us;   /* of background work that goes slowly */
-  gint64 wake_us;
-
-  /* as of the last look, llm_scheduler_look() */
-  gboolean is_dirty;      /* something changed since */
-  gint64 looked_us;
-  guint n_prefills[LLM_N_PREFILL_GROUPS]; /* that may run */
-  guint decode_class;     /* LlmSloClass, the highest of those that decode and are not over their
-                           * fair part; LLM_N_SLO_CLASSES: none */
-};
 
 /* Brings what entries say of themselves up to date, and puts those that may run in order: prefills
  * and decodes, each the most urgent first. */
@@ -93,7 +46,7 @@ LlmQueueKind   llm_scheduler_find_queue       (LlmScheduler        *self,
 gboolean       llm_scheduler_must_yield       (LlmScheduler        *self,
                                                const LlmSchedEntry *entry);
 /* Of the time, for prefills (LlmPrefillGroup) that others go before. */
-double         llm_scheduler_get_guaranteed   (guint                prefills);
+extern const double llm_scheduler_guaranteed[LLM_N_PREFILL_GROUPS];
 /* Neither suspended, nor of a class that rests now. */
 gboolean       llm_scheduler_may_run          (LlmScheduler        *self,
                                                const LlmSchedEntry *entry,

@@ -32,12 +32,6 @@ llm_scheduler_free (LlmScheduler *self)
   g_free (self);
 }
 
-LlmCostModel *
-llm_scheduler_get_costs (LlmScheduler *self)
-{
-  return &self->costs;
-}
-
 void
 llm_scheduler_set_pace (LlmScheduler *self,
                         LlmPace       pace)
@@ -122,12 +116,6 @@ llm_sched_entry_note_token (LlmSchedEntry *entry,
   entry->last_us = now_us;
   if (entry->n_tokens++ == 0)
     entry->first_us = now_us;
-}
-
-guint
-llm_scheduler_get_n_calls (LlmScheduler *self)
-{
-  return self->entries->len;
 }
 
 guint
@@ -216,7 +204,7 @@ llm_scheduler_note_turn (LlmScheduler *self,
       if (step->prefills == i)
         self->owed_us[i] -= spent;
       else if (self->n_prefills[i] > 0)
-        self->owed_us[i] += llm_scheduler_get_guaranteed (i) * spent;
+        self->owed_us[i] += llm_scheduler_guaranteed[i] * spent;
       self->owed_us[i] = CLAMP (self->owed_us[i], -MAX_PAID_US, MAX_OWED_US);
       self->is_paying[i] = self->is_paying[i] && self->owed_us[i] > 0;
     }

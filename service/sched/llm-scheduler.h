@@ -61,14 +61,63 @@ typedef struct
   double token_us;          /* each further token, if nobody else were there */
 } LlmForecast;
 
+/* Prefills by class, those that can still be in time before those that can't. */
+typedef enum
+{
+  LLM_PREFILL_IN_TIME,      /* + LlmSloClass */
+  LLM_PREFILL_LOST = LLM_N_SLO_CLASSES,  /* + LlmSloClass */
+  LLM_N_PREFILL_GROUPS = 2 * LLM_N_SLO_CLASSES,
+} LlmPrefillGroup;
+
+/* A step under way. */
+typedef struct
+{
+  gboolean is_active;
+  gboolean is_background; /* all its requests are of class BACKGROUND */
+  guint prefills;         /* LlmPrefillGroup: those it was begun for */
+  guint n_rows;
+  double depth;
+  double expected_us;
+  double spent_us;
+} LlmSchedulerStep;
+
+/* Others read what is above "private". */
+struct _LlmScheduler
+{
+  LlmCostModel costs;     /* what steps cost: to be filled from what was kept, or kept */
+  GPtrArray *entries;     /* (element-type LlmSchedEntry): (unowned) */
+  gint64 wake_us;         /* when no queue ran: the time of the next turn, 0 for when something
+                           * changes */
+
+  /*< private >*/
+  LlmSchedulerKind kind;
+  LlmPace pace;
+  guint max_rows;
+  LlmAccount *accounts;   /* (unowned): of all users */
+  guint64 n_arrived;
+  guint64 n_steps;
+
+  LlmSchedulerStep steps[LLM_N_QUEUES];
+  double decoded_us;      /* the decodes' last step took */
+  double prefilled_us;    /* prefills had since */
+  double owed_us[LLM_N_PREFILL_GROUPS]; /* to prefills that had to wait for others */
+  gboolean is_paying[LLM_N_PREFILL_GROUPS]; /* they have a turn for it, until nothing is owed */
+  gint64 rest_until_us;   /* of background work that goes slowly */
+
+  /* as of the last look, llm_scheduler_look() */
+  gboolean is_dirty;      /* something changed since */
+  gint64 looked_us;
+  guint n_prefills[LLM_N_PREFILL_GROUPS]; /* that may run */
+  guint decode_class;     /* LlmSloClass, the highest of those that decode and are not over their
+                           * fair part; LLM_N_SLO_CLASSES: none */
+};
+
 /* @max_rows: of one step. @accounts: (unowned): the root; schedulers of several instances may share
  * one. */
 LlmScheduler *llm_scheduler_new          (LlmSchedulerKind     kind,
                                           guint                max_rows,
                                           LlmAccount          *accounts);
 void          llm_scheduler_free         (LlmScheduler        *self);
-/* What steps cost: to be filled from what was kept, or kept. */
-LlmCostModel *llm_scheduler_get_costs    (LlmScheduler        *self);
 /* For calls of class BACKGROUND, from the next turn on. */
 void          llm_scheduler_set_pace     (LlmScheduler        *self,
                                           LlmPace              pace);
@@ -94,8 +143,6 @@ guint         llm_scheduler_get_class    (LlmScheduler        *self,
 LlmQueueKind  llm_scheduler_choose       (LlmScheduler        *self,
                                           gint64               now_us,
                                           guint                waiting);
-/* When there was NONE: the time of the next turn, 0 for when something changes. */
-gint64        llm_scheduler_get_wake     (LlmScheduler        *self);
 
 /* Fills in @budgets for a step of @queue with at most @n_max_budgets entries of at least one row
  * each; returns how many. Nothing is charged yet. */
@@ -126,7 +173,6 @@ void          llm_scheduler_abandon_step (LlmScheduler        *self,
                                           LlmQueueKind         queue,
                                           const LlmRowBudget  *budgets,
                                           guint                n_budgets);
-guint         llm_scheduler_get_n_calls  (LlmScheduler        *self);
 /* Whether any request, suspended ones excepted, is not of class BACKGROUND. */
 gboolean      llm_scheduler_is_awaited   (LlmScheduler        *self);
 

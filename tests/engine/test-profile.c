@@ -9,7 +9,6 @@
 
 #include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
-#include "runtime/llm-profile-disk.h"
 #include "support/llm-test-folder.h"
 #include "support/llm-test-gguf.h"
 #include "support/llm-test-pace.h"

@@ -5,7 +5,7 @@
 #include <float.h>
 #include <math.h>
 
-#include "kv/llm-kv-bits.h"
+#include "kv/llm-kv-private.h"
 
 #define MAX_CHUNKS 8
 #define N_WIDTHS 3

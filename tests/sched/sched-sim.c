@@ -104,7 +104,7 @@ admit (Sim     *self,
     .n_prompt = call->n_prompt,
   };
 
-  if (llm_cost_model_is_known (llm_scheduler_get_costs (self->scheduler)))
+  if (llm_cost_model_is_known (&self->scheduler->costs))
     {
       double factor = self->config->overload_factor;
       LlmForecast forecast;
@@ -247,7 +247,7 @@ static void
 teach (Sim *self)
 {
   static const guint rows[] = { 1, 2, 4, 8, 16, 32, 64, 128, 256, 512 };
-  LlmCostModel *costs = llm_scheduler_get_costs (self->scheduler);
+  LlmCostModel *costs = &self->scheduler->costs;
 
   for (guint round = 0; round < 5; round++)
     for (guint i = 0; i < G_N_ELEMENTS (rows); i++)

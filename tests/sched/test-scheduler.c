@@ -138,7 +138,7 @@ test_nothing (Rig          *rig,
   for (LlmQueueKind lane = 0; lane < LLM_N_QUEUES; lane++)
     g_assert_cmpuint (llm_scheduler_plan (rig->scheduler, lane, rig->now_us, shares, MAX_ROWS), ==,
                       0);
-  g_assert_cmpint (llm_scheduler_get_wake (rig->scheduler), ==, 0);
+  g_assert_cmpint (rig->scheduler->wake_us, ==, 0);
 }
 
 static void
@@ -512,7 +512,7 @@ test_tokens_in_time (Rig          *rig,
                      gconstpointer data)
 {
   LlmSchedEntry *writer = add (rig, "a", LLM_SLO_INTERACTIVE, 0);
-  LlmCostModel *costs = llm_scheduler_get_costs (rig->scheduler);
+  LlmCostModel *costs = &rig->scheduler->costs;
   gint64 last_us = rig->now_us;
   gint64 longest_us = 0;
   guint n_tokens = 0;
@@ -591,8 +591,8 @@ test_pace (Rig          *rig,
 
       if (read_rows (rig, background) == 0)
         {
-          g_assert_cmpint (llm_scheduler_get_wake (rig->scheduler), >, rig->now_us);
-          rig->now_us = llm_scheduler_get_wake (rig->scheduler);
+          g_assert_cmpint (rig->scheduler->wake_us, >, rig->now_us);
+          rig->now_us = rig->scheduler->wake_us;
         }
       else
         busy_us += rig->now_us - before_us;
@@ -627,7 +627,7 @@ test_forecast (Rig          *rig,
   };
   LlmForecast empty, busy, restored;
 
-  teach (llm_scheduler_get_costs (rig->scheduler));
+  teach (&rig->scheduler->costs);
   llm_scheduler_forecast (rig->scheduler, &config, rig->now_us, &empty);
   g_assert_cmpfloat_with_epsilon (empty.first_us, 64000, 2000);
   g_assert_cmpfloat_with_epsilon (empty.alone_us, empty.first_us, 1);
@@ -677,7 +677,7 @@ test_forecast_over_share (Rig          *rig,
   };
   LlmForecast other, over, alone;
 
-  teach (llm_scheduler_get_costs (rig->scheduler));
+  teach (&rig->scheduler->costs);
   add_for (rig, 1, "a", LLM_SLO_INTERACTIVE, 0);
   go_over (rig, NULL, 0);
   config.arrived_us = rig->now_us;
@@ -717,7 +717,7 @@ test_row_budgets (Rig          *rig,
 
       for (guint j = 0; j < 20; j++)
         for (guint rows = 1; rows <= 8; rows++)
-          llm_cost_model_observe (llm_scheduler_get_costs (scheduler), LLM_COST_DECODE, rows, 0,
+          llm_cost_model_observe (&scheduler->costs, LLM_COST_DECODE, rows, 0,
                                   rows * 1000);
       n = llm_scheduler_plan (scheduler, LLM_QUEUE_DECODE, own.now_us, shares, MAX_ROWS);
       g_assert_cmpuint (n, ==, 2);

@@ -2,13 +2,11 @@
 
 #define G_LOG_DOMAIN "llm-kv"
 
-#include "kv/disk/llm-kv-cleaner.h"
+#include "kv/disk/llm-kv-storage-private.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
-
-#include "base/llm-each.h"
 
 /* Bytes of a unit of stat.st_blocks. */
 #define STAT_BLOCK 512

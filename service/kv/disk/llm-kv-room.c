@@ -148,18 +148,11 @@ find_oldest (LlmKvStorage *self,
              LlmKvFolder  *except)
 {
   LlmKvFolder *oldest = NULL;
-  GHashTableIter iter;
-  gpointer value;
 
-  g_hash_table_iter_init (&iter, self->folders);
-  while (g_hash_table_iter_next (&iter, NULL, &value))
-    {
-      LlmKvFolder *folder = value;
-
-      if (folder != except && folder->links->len > 0 && (app == 0 || folder->app == app)
-          && (oldest == NULL || folder->used < oldest->used))
-        oldest = folder;
-    }
+  LLM_EACH_VALUE (LlmKvFolder, folder, self->folders)
+    if (folder != except && folder->links->len > 0 && (app == 0 || folder->app == app)
+        && (oldest == NULL || folder->used < oldest->used))
+      oldest = folder;
   return oldest;
 }
 
@@ -197,18 +190,11 @@ static guint64
 count_app_bytes (LlmKvStorage *self,
                  guint64       app)
 {
-  GHashTableIter iter;
   guint64 bytes = 0;
-  gpointer value;
 
-  g_hash_table_iter_init (&iter, self->files);
-  while (g_hash_table_iter_next (&iter, NULL, &value))
-    {
-      const LlmKvFile *file = value;
-
-      if (file->app == app)
-        bytes += file->bytes;
-    }
+  LLM_EACH_VALUE (const LlmKvFile, file, self->files)
+    if (file->app == app)
+      bytes += file->bytes;
   return bytes;
 }
 

@@ -169,21 +169,14 @@ llm_kv_storage_is_in_place (LlmKvStorage *self)
          && used.st_dev == there.st_dev && used.st_ino == there.st_ino;
 }
 
-static gboolean
-is_opened (gpointer key,
-           gpointer value,
-           gpointer data)
-{
-  return ((LlmKvFolder *) value)->is_opened;
-}
-
 void
 llm_kv_storage_free (LlmKvStorage *self)
 {
   if (self == NULL)
     return;
 
-  g_return_if_fail (g_hash_table_find (self->folders, is_opened, NULL) == NULL);
+  LLM_EACH_VALUE (const LlmKvFolder, folder, self->folders)
+    g_return_if_fail (!folder->is_opened);
   /* What ends now gives its files back. */
   llm_disk_free (self->disk);
   g_hash_table_unref (self->folders);

@@ -148,16 +148,6 @@ add_block (LlmAttentionPlan *plan,
     }
 }
 
-static gboolean
-belong_together (const LlmAttention *self,
-                 guint               index,
-                 const LlmRow       *row)
-{
-  const LlmRow *other = llm_attention_get_row (self, index);
-
-  return other->sequence == row->sequence && other->kind == row->kind;
-}
-
 /* The last blocks first: of a prompt, they see the most. */
 static void
 find_blocks (LlmAttentionPlan *plan)
@@ -177,9 +167,13 @@ find_blocks (LlmAttentionPlan *plan)
       const LlmRow *last = llm_attention_get_row (self, first - 1);
       guint most = block_rows[last->kind];
 
-      end = first - 1;
-      while (end > 0 && first - end < most && belong_together (self, end - 1, last))
-        end--;
+      for (end = first - 1; end > 0 && first - end < most; end--)
+        {
+          const LlmRow *row = llm_attention_get_row (self, end - 1);
+
+          if (row->sequence != last->sequence || row->kind != last->kind)
+            break;
+        }
       add_block (plan, end, first - end, &n_split_rows, &n_split_blocks);
     }
   for (guint i = 0; i < plan->n_blocks; i++)

@@ -6,9 +6,6 @@
 #define MAX_SPLIT_ROWS 16
 /* Items that each worker should find, so that none waits long for the last one. */
 #define ITEMS_PER_WORKER 4
-/* Whole cache lines, which workers must not share. */
-#define ALIGNMENT 64
-
 static guint
 get_max_queries (const LlmAttention *self,
                  LlkRowKind          kind)
@@ -51,18 +48,6 @@ measure (LlmAttentionPlan   *plan,
   plan->n_split_rows = n_generated <= MAX_SPLIT_ROWS ? n_generated : 0;
 }
 
-static gpointer
-take (guint8 *base,
-      gsize  *used,
-      gsize   n_items,
-      gsize   item_bytes)
-{
-  gpointer place = base != NULL ? base + *used : NULL;
-
-  *used += (n_items * item_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-  return place;
-}
-
 static gsize
 lay_out_worker (const LlmAttentionPlan *plan,
                 guint8                 *base,
@@ -76,13 +61,13 @@ lay_out_worker (const LlmAttentionPlan *plan,
   gsize n_shared = plan->self->collects_density ? n_queries : 0;
   gsize used = 0;
 
-  worker->kernel = take (base, &used, kernel, 1);
-  worker->queries = take (base, &used, n_queries, sizeof (LlkAttentionQuery));
-  worker->states = take (base, &used, n_queries, sizeof (LlkAttentionState));
-  worker->chunks = take (base, &used, n_chunks, sizeof (LlkAttentionChunk));
-  worker->masks = take (base, &used, n_queries * n_chunks, sizeof (guint64));
-  worker->mass = take (base, &used, n_shared * plan->max_chunks, sizeof (float));
-  worker->maxima = take (base, &used, n_shared * plan->max_runs, sizeof (float));
+  worker->kernel = llm_take (base, &used, kernel, 1);
+  worker->queries = llm_take (base, &used, n_queries, sizeof (LlkAttentionQuery));
+  worker->states = llm_take (base, &used, n_queries, sizeof (LlkAttentionState));
+  worker->chunks = llm_take (base, &used, n_chunks, sizeof (LlkAttentionChunk));
+  worker->masks = llm_take (base, &used, n_queries * n_chunks, sizeof (guint64));
+  worker->mass = llm_take (base, &used, n_shared * plan->max_chunks, sizeof (float));
+  worker->maxima = llm_take (base, &used, n_shared * plan->max_runs, sizeof (float));
   return used;
 }
 
@@ -98,13 +83,15 @@ lay_out (LlmAttentionPlan *plan,
   gsize used = 0;
 
   plan->worker_bytes = lay_out_worker (plan, NULL, &worker);
-  plan->workers = take (base, &used, n_threads, plan->worker_bytes);
-  plan->split.states = take (base, &used, n_queries * plan->max_runs, sizeof (LlkAttentionState));
-  plan->split.acc = take (base, &used, n_queries * plan->max_runs * self->head_dim, sizeof (float));
-  plan->split.n_left = take (base, &used, (gsize) plan->n_split_rows * self->n_kv_heads,
-                             sizeof (guint));
-  plan->split.mass = take (base, &used, n_shared * plan->max_chunks, sizeof (float));
-  plan->split.maxima = take (base, &used, n_shared * plan->max_runs, sizeof (float));
+  plan->workers = llm_take (base, &used, n_threads, plan->worker_bytes);
+  plan->split.states = llm_take (base, &used, n_queries * plan->max_runs,
+                                 sizeof (LlkAttentionState));
+  plan->split.acc = llm_take (base, &used, n_queries * plan->max_runs * self->head_dim,
+                              sizeof (float));
+  plan->split.n_left = llm_take (base, &used, (gsize) plan->n_split_rows * self->n_kv_heads,
+                                 sizeof (guint));
+  plan->split.mass = llm_take (base, &used, n_shared * plan->max_chunks, sizeof (float));
+  plan->split.maxima = llm_take (base, &used, n_shared * plan->max_runs, sizeof (float));
   return used;
 }
 
@@ -161,16 +148,6 @@ add_block (LlmAttentionPlan *plan,
     }
 }
 
-static gboolean
-belong_together (const LlmAttention *self,
-                 guint               index,
-                 const LlmRow       *row)
-{
-  const LlmRow *other = llm_attention_get_row (self, index);
-
-  return other->sequence == row->sequence && other->kind == row->kind;
-}
-
 /* The last blocks first: of a prompt, they see the most. */
 static void
 find_blocks (LlmAttentionPlan *plan)
@@ -190,9 +167,13 @@ find_blocks (LlmAttentionPlan *plan)
       const LlmRow *last = llm_attention_get_row (self, first - 1);
       guint most = block_rows[last->kind];
 
-      end = first - 1;
-      while (end > 0 && first - end < most && belong_together (self, end - 1, last))
-        end--;
+      for (end = first - 1; end > 0 && first - end < most; end--)
+        {
+          const LlmRow *row = llm_attention_get_row (self, end - 1);
+
+          if (row->sequence != last->sequence || row->kind != last->kind)
+            break;
+        }
       add_block (plan, end, first - end, &n_split_rows, &n_split_blocks);
     }
   for (guint i = 0; i < plan->n_blocks; i++)

@@ -55,6 +55,20 @@ typedef struct
  * rows, the same ones however the prompt was cut into steps. */
 gboolean llm_attention_counts     (const LlmRow       *row);
 
+/* Room behind the first @used bytes of @base (nullable: to measure only), in whole cache lines, which
+ * workers must not share. */
+static inline gpointer
+llm_take (guint8 *base,
+          gsize  *used,
+          gsize   n_items,
+          gsize   item_bytes)
+{
+  gpointer place = base != NULL ? base + *used : NULL;
+
+  *used += (n_items * item_bytes + 63) / 64 * 64;
+  return place;
+}
+
 /* Bytes of scratch memory; reads the fields up to first_view, but not scale,
  * softcap and window. */
 gsize   llm_attention_get_scratch (const LlmAttention *self);

@@ -10,25 +10,6 @@
 
 /* The bytes of a NaN. */
 #define POISON 0xff
-/* Cache lines; workers' parts must not share one. */
-#define ALIGNMENT 64
-
-typedef struct
-{
-  guint8 *block;   /* (nullable): NULL to measure only */
-  gsize used;
-} Cursor;
-
-static gpointer
-take (Cursor *cursor,
-      gsize   n_items,
-      gsize   item_bytes)
-{
-  gpointer place = cursor->block != NULL ? cursor->block + cursor->used : NULL;
-
-  cursor->used += (n_items * item_bytes + ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
-  return place;
-}
 
 void
 llm_forward_describe_attention (LlmForward   *self,
@@ -64,37 +45,37 @@ lay_out (LlmForward *self,
 {
   const LlmHparams *h = self->hparams;
   LlmScratch *s = &self->scratch;
-  Cursor cursor = { block, 0 };
   LlmAttention attention;
+  gsize used = 0;
   gsize n_rows = self->batch->n_rows;
   gsize n_threads = llm_worker_pool_get_n_threads (self->pool);
   gsize n_query = (gsize) h->n_heads * h->head_dim;
   gsize n_kv = (gsize) h->n_kv_heads * h->head_dim;
 
-  s->x = take (&cursor, n_rows * h->n_embd, sizeof (float));
-  s->normed = take (&cursor, n_rows * h->n_embd, sizeof (float));
-  s->q = take (&cursor, n_rows * n_query, sizeof (float));
-  s->k = take (&cursor, n_rows * n_kv, sizeof (float));
-  s->v = take (&cursor, n_rows * n_kv, sizeof (float));
-  s->attended = take (&cursor, n_rows * n_query, sizeof (float));
-  s->gate = take (&cursor, n_rows * h->n_ff, sizeof (float));
-  s->up = take (&cursor, n_rows * h->n_ff, sizeof (float));
-  s->experts = take (&cursor, n_rows * h->n_used_experts, sizeof (LlmExpertChoice));
-  s->routed = take (&cursor, n_rows * h->n_experts, sizeof (float));
-  s->gathered = take (&cursor, h->n_experts > 0 ? n_rows * h->n_embd : 0, sizeof (float));
-  s->given = take (&cursor, h->n_experts > 0 ? n_rows * h->n_embd : 0, sizeof (float));
-  s->cosine = take (&cursor, n_rows * h->n_ropes * (h->rope_dim / 2), sizeof (float));
-  s->sine = take (&cursor, n_rows * h->n_ropes * (h->rope_dim / 2), sizeof (float));
-  s->hidden = take (&cursor, (gsize) self->n_logits * h->n_embd, sizeof (float));
-  s->logits = take (&cursor, (gsize) self->n_logits * h->n_vocab, sizeof (float));
-  s->workers = take (&cursor, n_threads * self->worker_bytes, 1);
-  s->prepared = take (&cursor, n_rows * self->row_bytes, 1);
-  s->mass = take (&cursor, self->collects_density ? n_threads * self->views->len : 0,
-                  sizeof (guint64));
+  s->x = llm_take (block, &used, n_rows * h->n_embd, sizeof (float));
+  s->normed = llm_take (block, &used, n_rows * h->n_embd, sizeof (float));
+  s->q = llm_take (block, &used, n_rows * n_query, sizeof (float));
+  s->k = llm_take (block, &used, n_rows * n_kv, sizeof (float));
+  s->v = llm_take (block, &used, n_rows * n_kv, sizeof (float));
+  s->attended = llm_take (block, &used, n_rows * n_query, sizeof (float));
+  s->gate = llm_take (block, &used, n_rows * h->n_ff, sizeof (float));
+  s->up = llm_take (block, &used, n_rows * h->n_ff, sizeof (float));
+  s->experts = llm_take (block, &used, n_rows * h->n_used_experts, sizeof (LlmExpertChoice));
+  s->routed = llm_take (block, &used, n_rows * h->n_experts, sizeof (float));
+  s->gathered = llm_take (block, &used, h->n_experts > 0 ? n_rows * h->n_embd : 0, sizeof (float));
+  s->given = llm_take (block, &used, h->n_experts > 0 ? n_rows * h->n_embd : 0, sizeof (float));
+  s->cosine = llm_take (block, &used, n_rows * h->n_ropes * (h->rope_dim / 2), sizeof (float));
+  s->sine = llm_take (block, &used, n_rows * h->n_ropes * (h->rope_dim / 2), sizeof (float));
+  s->hidden = llm_take (block, &used, (gsize) self->n_logits * h->n_embd, sizeof (float));
+  s->logits = llm_take (block, &used, (gsize) self->n_logits * h->n_vocab, sizeof (float));
+  s->workers = llm_take (block, &used, n_threads * self->worker_bytes, 1);
+  s->prepared = llm_take (block, &used, n_rows * self->row_bytes, 1);
+  s->mass = llm_take (block, &used, self->collects_density ? n_threads * self->views->len : 0,
+                      sizeof (guint64));
   llm_forward_describe_attention (self, &attention);
-  s->attention = take (&cursor, llm_attention_get_scratch (&attention), 1);
+  s->attention = llm_take (block, &used, llm_attention_get_scratch (&attention), 1);
 
-  return cursor.used;
+  return used;
 }
 
 gboolean

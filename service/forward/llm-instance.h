@@ -11,8 +11,6 @@
 #include "forward/llm-forward.h"
 #include "model/llm-model.h"
 
-G_BEGIN_DECLS
-
 typedef struct
 {
   LlmWorkerPool *pool;      /* (unowned) */
@@ -52,5 +50,3 @@ guint64      llm_instance_find_identity (LlmInstance           *self,
                                        guint64                  lineage);
 /* Bytes that can be reclaimed while nothing runs. */
 guint64      llm_instance_get_scratch (LlmInstance             *self);
-
-G_END_DECLS

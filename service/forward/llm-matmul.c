@@ -39,12 +39,6 @@ typedef struct
 
 /* --- weights as rows of a file --- */
 
-static gsize
-get_float_scratch (guint n_in)
-{
-  return (MAX ((gsize) GROUP_FLOATS, n_in) + (gsize) TILE_ROWS * n_in) * sizeof (float);
-}
-
 static guint
 get_group_rows (guint n_in)
 {
@@ -313,7 +307,7 @@ gsize
 llm_matmul_get_scratch (const LlkOps *kernels,
                         guint         n_in)
 {
-  gsize bytes = get_float_scratch (n_in);
+  gsize bytes = (MAX ((gsize) GROUP_FLOATS, n_in) + (gsize) TILE_ROWS * n_in) * sizeof (float);
 
   for (guint type = 0; type < LLK_TYPE_LIMIT; type++)
     for (guint kind = 0; kernels->product != NULL && kind < LLK_N_ROW_KINDS; kind++)

@@ -11,8 +11,6 @@
 
 #include <gio/gio.h>
 
-G_BEGIN_DECLS
-
 /* What the names of finished files end with; files of other names are left alone. */
 #define LLM_CACHE_SUFFIX ".prepared"
 
@@ -47,5 +45,3 @@ gboolean llm_cache_folder_write  (int           fd,
 
 /* Notes that the open file was used now. Does nothing on files of others. */
 void     llm_cache_folder_touch  (int         fd);
-
-G_END_DECLS

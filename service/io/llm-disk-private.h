@@ -8,8 +8,6 @@
 
 #include "io/llm-disk.h"
 
-G_BEGIN_DECLS
-
 /* A request, from llm_disk_read() or llm_disk_write() until its answer. */
 typedef struct
 {
@@ -60,5 +58,3 @@ void          llm_disk_threads_submit    (LlmDiskThreads *self,
                                           LlmDiskOp      *op);
 void          llm_disk_threads_reap      (LlmDiskThreads *self,
                                           GQueue         *finished);
-
-G_END_DECLS

@@ -3,8 +3,6 @@
 /* Transfers through io_uring, into buffers that the kernel knows where it may lock that much memory
  * (RLIMIT_MEMLOCK), so that it need not find and pin their pages for each. */
 
-#define G_LOG_DOMAIN "llm-io"
-
 #include "io/llm-disk-private.h"
 
 #include <errno.h>

@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#define G_LOG_DOMAIN "llm-io"
-
 #include "base/llm-fail.h"
 #include "io/llm-disk-private.h"
 

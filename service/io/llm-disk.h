@@ -14,8 +14,6 @@
 
 #include <gio/gio.h>
 
-G_BEGIN_DECLS
-
 /* Offsets, lengths and buffers are multiples of it. */
 #define LLM_DISK_BLOCK 4096
 /* Bytes of one request at most. */
@@ -101,5 +99,3 @@ guint       llm_disk_get_n_pending (LlmDisk  *self,
 void        llm_disk_trim      (LlmDisk      *self);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmDisk, llm_disk_free)
-
-G_END_DECLS

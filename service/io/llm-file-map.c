@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-#define G_LOG_DOMAIN "llm-io"
-
 #include "io/llm-file-map.h"
 
 #include <errno.h>
@@ -348,15 +346,6 @@ read_residency (LlmFileMap    *self,
   return TRUE;
 }
 
-/**
- * llm_file_map_count_resident:
- * @offset: first byte
- * @length: bytes; what lies behind the end of the file is left out
- *
- * Where the kernel tells nothing, all bytes seem to be there, as those that are no file always are.
- *
- * Returns: bytes of the range that are in memory
- */
 guint64
 llm_file_map_count_resident (LlmFileMap *self,
                              guint64     offset,

@@ -10,8 +10,6 @@
 
 #include <gio/gio.h>
 
-G_BEGIN_DECLS
-
 typedef struct _LlmFileMap LlmFileMap;
 
 /* Bytes of a huge page. */
@@ -71,7 +69,8 @@ void          llm_file_map_set_damaged    (LlmFileMap   *self);
 
 /* Bytes of the range that are in memory now, as the kernel says: of the page cache (mincore); of
  * a file that this process may not write, of which the kernel does not tell that, those that are
- * mapped here (pagemap). Takes some 10 ms per 512 MiB that are not mapped. */
+ * mapped here (pagemap); where it tells nothing, all, as those that are no file always are. Takes
+ * some 10 ms per 512 MiB that are not mapped. */
 guint64       llm_file_map_count_resident (LlmFileMap   *self,
                                            guint64       offset,
                                            guint64       length);
@@ -98,5 +97,3 @@ void          llm_file_map_drop           (LlmFileMap   *self,
                                            guint64       length);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmFileMap, llm_file_map_unref)
-
-G_END_DECLS

@@ -13,8 +13,6 @@
 #include "io/llm-disk.h"
 #include "io/llm-file-map.h"
 
-G_BEGIN_DECLS
-
 typedef struct _LlmFileSum LlmFileSum;
 
 /* Hexadecimal digits of a checksum (XXH3, 128 bits). */
@@ -36,5 +34,3 @@ LlmStatus   llm_file_sum_work (LlmFileSum  *self,
                                GError     **error);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmFileSum, llm_file_sum_free)
-
-G_END_DECLS

@@ -9,8 +9,6 @@
 
 #include <gio/gio.h>
 
-G_BEGIN_DECLS
-
 /* (transfer full) (nullable): NULL when it can't be read, is no such file, or has more than
  * @max_bytes. What it says was not looked at. */
 GKeyFile *llm_key_file_read  (const char  *path,
@@ -54,5 +52,3 @@ gboolean  llm_machine_file_save (const char          *folder,
                                  GKeyFile            *file,
                                  gboolean             waits,
                                  GError             **error) G_GNUC_WARN_UNUSED_RESULT;
-
-G_END_DECLS

@@ -10,8 +10,6 @@
 
 #include <glib.h>
 
-G_BEGIN_DECLS
-
 /* The most mappings that can be guarded at a time. */
 #define LLM_MAX_MAP_GUARDS 256
 
@@ -27,5 +25,3 @@ void         llm_map_guard_leave       (LlmMapGuard   *self);
 
 gboolean     llm_map_guard_is_damaged  (LlmMapGuard   *self);
 void         llm_map_guard_set_damaged (LlmMapGuard   *self);
-
-G_END_DECLS

@@ -43,13 +43,13 @@ make_id (const char *path)
   return g_steal_pointer (&id);
 }
 
-/* A text for people, on one line and not too long; @fallback when there is none. */
+/* A text for people, on one line and not too long; @fallback when there is none. @gguf: (nullable) */
 static char *
 read_text (LlmGguf    *gguf,
            const char *key,
            const char *fallback)
 {
-  g_autofree char *text = llm_gguf_get_string (gguf, key, TRUE, NULL);
+  g_autofree char *text = gguf != NULL ? llm_gguf_get_string (gguf, key, TRUE, NULL) : NULL;
   GString *shown;
   guint n = 0;
 
@@ -87,6 +87,14 @@ read_tensors (LlmModelInfo *self,
     self->quantization = g_strdup (llk_type_name (most));
 }
 
+static LlmGguf *
+open_gguf (LlmModelInfo  *self,
+           GError       **error)
+{
+  return self->content != NULL ? llm_gguf_new_for_bytes (self->content, self->path, error)
+                               : llm_gguf_open (self->path, error);
+}
+
 /* @title: (nullable): as the file says */
 static LlmModelInfo *
 new_info (const char *path,
@@ -101,28 +109,22 @@ new_info (const char *path,
   self->path = g_strdup (path);
   self->content = content != NULL ? g_bytes_ref (content) : NULL;
   self->id = make_id (path);
-  self->title = g_strdup (title);
 
-  gguf = content != NULL ? llm_gguf_new_for_bytes (content, path, &self->error)
-                         : llm_gguf_open (path, &self->error);
+  gguf = open_gguf (self, &self->error);
+  self->title = title != NULL ? g_strdup (title) : read_text (gguf, "general.name", self->id);
+  self->architecture = read_text (gguf, "general.architecture", "");
+  self->license = read_text (gguf, "general.license", "");
   if (gguf != NULL)
     {
       self->file_bytes = llm_file_map_get_size (gguf->map);
-      if (self->title == NULL)
-        self->title = read_text (gguf, "general.name", self->id);
-      self->architecture = read_text (gguf, "general.architecture", "");
-      self->license = read_text (gguf, "general.license", "");
       read_tensors (self, gguf);
       model = llm_model_new_for_gguf (gguf, &self->error);
     }
   if (model != NULL)
     self->context_length = llm_model_get_hparams (model)->n_ctx;
-
   /* Text is never NULL, so that it can go over the bus. */
-  self->title = self->title != NULL ? self->title : g_strdup (self->id);
-  self->architecture = self->architecture != NULL ? self->architecture : g_strdup ("");
-  self->quantization = self->quantization != NULL ? self->quantization : g_strdup ("");
-  self->license = self->license != NULL ? self->license : g_strdup ("");
+  if (self->quantization == NULL)
+    self->quantization = g_strdup ("");
   return self;
 }
 
@@ -144,11 +146,8 @@ LlmModel *
 llm_model_info_open (LlmModelInfo  *self,
                      GError       **error)
 {
-  g_autoptr(LlmGguf) gguf = NULL;
+  g_autoptr(LlmGguf) gguf = open_gguf (self, error);
 
-  if (self->content == NULL)
-    return llm_model_open (self->path, error);
-  gguf = llm_gguf_new_for_bytes (self->content, self->path, error);
   return gguf != NULL ? llm_model_new_for_gguf (gguf, error) : NULL;
 }
 

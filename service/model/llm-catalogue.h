@@ -41,17 +41,10 @@ LlmModelInfo *llm_model_info_new_for_bytes (GBytes     *content,
 LlmModel     *llm_model_info_open  (LlmModelInfo *self,
                                     GError      **error) G_GNUC_WARN_UNUSED_RESULT;
 
-/**
- * llm_catalogue_scan:
- * @folders: NULL-terminated, in order of preference; missing ones are skipped
- * @file: (nullable): one more file, which comes first
- *
- * Finds `*.gguf` (not in sub-folders; parts of split files `-00002-of-…` are
- * left out). A name found in two folders counts once, the first wins.
- *
- * Returns: (element-type LlmModelInfo) (transfer full): in order of preference,
- *   inside a folder by name; broken files are listed too
- */
+/* (element-type LlmModelInfo) (transfer full): @file (nullable), then the `*.gguf` in @folders, of
+ * which missing ones are skipped, not in sub-folders: in order of preference, inside a folder by
+ * name. A name found in two folders counts once, the first wins; parts of split files
+ * (`-00002-of-…`) are left out, broken files are listed. */
 GPtrArray    *llm_catalogue_scan   (const char *const *folders,
                                     const char        *file);
 

@@ -39,14 +39,6 @@ print_key (LlmGguf          *gguf,
 }
 
 static void
-print_keys (LlmGguf *gguf)
-{
-  printf ("keys: %u\n", gguf->keys->len);
-  for (guint i = 0; i < gguf->keys->len; i++)
-    print_key (gguf, &g_array_index (gguf->keys, LlmGgufKey, i));
-}
-
-static void
 print_tensors (LlmGguf *gguf)
 {
   printf ("tensors: %u\n", gguf->tensors->len);
@@ -217,7 +209,9 @@ run (char **arguments)
   else
     {
       printf ("file: %s\nversion: %u\n", gguf->path, gguf->version);
-      print_keys (gguf);
+      printf ("keys: %u\n", gguf->keys->len);
+      for (guint i = 0; i < gguf->keys->len; i++)
+        print_key (gguf, &g_array_index (gguf->keys, LlmGgufKey, i));
       print_tensors (gguf);
     }
   return print_verdict (&verdict);

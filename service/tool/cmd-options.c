@@ -37,18 +37,13 @@ static const struct
   { LLMSVC_CALL_CANCEL, "Cancel" },
 };
 
-static gboolean
-is_number (const char *type)
-{
-  return strchr ("udt", *type) != NULL || g_str_equal (type, "a{ud}");
-}
-
 /* "1 to 16777216 tokens", "0 or more bytes", "1 to 128 bytes", "“text”, “jsonl”": what a
  * value may be; NULL for whatever its type holds. */
 static char *
 describe_range (const LlmsvcOptionInfo *info)
 {
-  const char *unit = info->unit != NULL ? info->unit : is_number (info->type) ? "" : "bytes";
+  gboolean is_number = strchr ("udt", *info->type) != NULL || g_str_equal (info->type, "a{ud}");
+  const char *unit = info->unit != NULL ? info->unit : is_number ? "" : "bytes";
   const char *space = *unit != '\0' ? " " : "";
 
   if (info->choices != NULL)

@@ -56,15 +56,6 @@ open_model (const LlmSettings *settings,
   return NULL;
 }
 
-/* Where contexts are kept, or will be. */
-static const char *
-find_disk_folder (const LlmSettings *settings)
-{
-  if (settings->state_folder != NULL && g_file_test (settings->state_folder, G_FILE_TEST_IS_DIR))
-    return settings->state_folder;
-  return folder;
-}
-
 static gboolean
 measure (LlmModel          *model,
          LlmRepackedCache  *cache,
@@ -158,7 +149,10 @@ run (char **arguments)
       g_printerr (_("llmsvc-tool: %s can't be made: %s\n"), folder, g_strerror (errno));
       return TOOL_FAILED;
     }
-  disk_folder = find_disk_folder (settings);
+  /* Where contexts are kept, or will be. */
+  disk_folder =
+    settings->state_folder != NULL && g_file_test (settings->state_folder, G_FILE_TEST_IS_DIR)
+      ? settings->state_folder : folder;
   kernels = settings->kernels != NULL ? llk_ops_find (settings->kernels) : llk_ops_best ();
   pool = llm_worker_pool_new (settings->n_threads);
   cache = llm_repacked_cache_new (settings->cache_folder, is_system, settings->system_cache_folder,

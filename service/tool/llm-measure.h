@@ -15,19 +15,8 @@ typedef void (*LlmMeasureFunc) (guint        slot,
                                 const float *logits,
                                 gpointer     data);
 
-/**
- * llm_measure_rows:
- * @forward: between steps
- * @seq: in a call
- * @tokens: (array length=n_tokens): of all slots; those behind the length of @seq are computed
- * @kind: of the rows
- * @first_wanted: @func gets the logits from this slot on
- * @func: (nullable):
- *
- * Appends rows that see all before them.
- *
- * Returns: %FALSE with @error set when a step failed
- */
+/* Appends rows that see all before them to @seq, which is in a call: those of @tokens, which are of
+ * all slots, behind its length. @func (nullable) gets the logits from slot @first_wanted on. */
 gboolean llm_measure_rows       (LlmForward        *forward,
                                  LlmKvSeq          *seq,
                                  const gint32      *tokens,
@@ -80,17 +69,9 @@ typedef struct
   gint32 bos;           /* takes the place of each window's first token; -1 for none */
 } LlmPerplexityRule;
 
-/**
- * llm_perplexity_run:
- * @forward: a forward pass between steps
- * @hparams: those of @forward's model
- * @store: where the windows' KV cache goes
- * @tokens: (array length=n_tokens): the text, with a BOS in front where the tokenizer adds one
- * @on_window: (nullable): called after each window
- * @result: (out): the figure over all windows
- *
- * Returns: %FALSE with @error set when a step failed or there is no whole window
- */
+/* Of the text @tokens, with a BOS in front where the tokenizer adds one; its windows' KV cache goes
+ * to @store. @on_window (nullable) is called after each window. Fails when a step failed or there is
+ * no whole window. */
 gboolean llm_perplexity_run     (LlmForward              *forward,
                                  const LlmHparams        *hparams,
                                  LlmKvStore              *store,

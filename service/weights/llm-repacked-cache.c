@@ -161,14 +161,6 @@ write_file (const LlmRepackedPlan  *plan,
          llm_fail (error, LLMSVC_ERROR_FAILED, "Can't write: %s", g_strerror (errno));
 }
 
-/* A model that only some may read is not given to all. */
-static gboolean
-may_share (const LlmRepackedCache *self,
-           const LlmRepackedPlan  *plan)
-{
-  return self->is_shared && (plan->source.mode & S_IROTH) != 0;
-}
-
 static LlmRepacked *
 make_file (LlmRepackedCache  *self,
            LlmRepackedPlan   *plan,
@@ -179,13 +171,14 @@ make_file (LlmRepackedCache  *self,
   g_autofree char *part = NULL;
   g_autoptr(LlmFileMap) map = NULL;
   LlmRepacked *repacked;
+  /* A model that only some may read is not given to all. */
+  gboolean may_share = self->is_shared && (plan->source.mode & S_IROTH) != 0;
   int fd;
 
   if (!llm_cache_folder_make (self->folder, self->is_shared, error) ||
       !llm_cache_folder_make_room (self->folder, plan->file_bytes, self->limit, error))
     return NULL;
-  fd = llm_cache_folder_create (self->folder, may_share (self, plan), plan->file_bytes, &part,
-                                error);
+  fd = llm_cache_folder_create (self->folder, may_share, plan->file_bytes, &part, error);
   if (fd < 0)
     return NULL;
 

@@ -112,13 +112,6 @@ add_matrix (LlmRepackedPlan     *self,
     g_array_append_val (self->rows, rows);
 }
 
-/* The embedding is read by rows, where the file has it. */
-static gboolean
-is_packed (LlmOperator op)
-{
-  return llm_operator_is_matrix (op) && op != LLM_OP_TOKEN_EMBEDDING;
-}
-
 /* Experts are multiplied one at a time: a panel must not belong to two of them. */
 static gboolean
 is_whole_panels (const LlmHparams    *hparams,
@@ -130,7 +123,8 @@ is_whole_panels (const LlmHparams    *hparams,
   return part->n_out / hparams->n_experts % LLK_PANEL_OUTPUTS == 0;
 }
 
-/* Operators of the layers, layer after layer, then those behind the last. */
+/* Operators of the layers, layer after layer, then those behind the last; not the embedding, which
+ * is read by rows, where the file has it. */
 static gboolean
 add_matrices (LlmRepackedPlan   *self,
               const LlmHparams  *hparams,
@@ -143,7 +137,8 @@ add_matrices (LlmRepackedPlan   *self,
   for (guint layer = 0; layer <= hparams->n_layers; layer++)
     for (guint op = 0; op < LLM_N_OPS; op++)
       {
-        if (!is_packed (op) || llm_operator_is_layered (op) != (layer < hparams->n_layers))
+        if (!llm_operator_is_matrix (op) || op == LLM_OP_TOKEN_EMBEDDING
+            || llm_operator_is_layered (op) != (layer < hparams->n_layers))
           continue;
         if (!llm_operator_find (self->gguf, hparams, op, layer, &part, error))
           return FALSE;

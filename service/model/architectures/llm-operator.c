@@ -189,20 +189,6 @@ check_tensor (LlmGguf              *gguf,
   return TRUE;
 }
 
-/* The tensor that holds @op among others; NULL when it has one of its own. */
-static const LlmGgufTensor *
-look_up_fused (LlmGguf          *gguf,
-               const LlmHparams *hparams,
-               const Fused      *fused,
-               guint             layer,
-               char              name[MAX_NAME])
-{
-  if (fused == NULL || (fused == &gate_up && !hparams->has_fused_gate))
-    return NULL;
-
-  return look_up (gguf, fused->name, TRUE, layer, name);
-}
-
 /* Rows of a fused tensor before those of @op, and of all; values of a vector. */
 static void
 measure_fused (const LlmHparams *hparams,
@@ -231,7 +217,7 @@ llm_operator_find (LlmGguf           *gguf,
                    GError           **error)
 {
   const OperatorInfo *info;
-  const LlmGgufTensor *tensor;
+  const LlmGgufTensor *tensor = NULL;
   char name[MAX_NAME];
   gboolean is_matrix;
   guint64 n_in, n_out;
@@ -249,7 +235,8 @@ llm_operator_find (LlmGguf           *gguf,
   n_in = part->n_in;
   n_out = part->n_out;
 
-  tensor = look_up_fused (gguf, hparams, info->fused, layer, name);
+  if (info->fused != NULL && (info->fused != &gate_up || hparams->has_fused_gate))
+    tensor = look_up (gguf, info->fused->name, TRUE, layer, name);
   if (tensor != NULL)
     measure_fused (hparams, info->fused, op, &first, is_matrix ? &n_out : &n_in);
   else

@@ -26,19 +26,11 @@ typedef enum
 
 static const char *const role_names[N_ROLES] = { "system", "user", "assistant", "tool" };
 
-/* What was written last. */
-typedef enum
-{
-  BEHIND_NOTHING,
-  BEHIND_ANSWER,
-  BEHIND_MESSAGE,
-} Behind;
-
 typedef struct
 {
   const LlmTemplate *self;
   LlmPrompt *prompt;    /* (unowned) */
-  Behind behind;
+  LlmPoint point;       /* where what was written ended */
   GString *merged;      /* system texts that await a user message; empty: none */
   gboolean wants_user;  /* whose turn it is, where they alternate */
 } Renderer;
@@ -169,9 +161,9 @@ add_separator (Renderer *renderer)
 {
   const LlmTemplateShape *shape = &renderer->self->shape;
 
-  if (renderer->behind == BEHIND_ANSWER)
+  if (renderer->point == LLM_POINT_CLOSED_ANSWER)
     add_markup (renderer, shape->behind_answer);
-  else if (renderer->behind == BEHIND_MESSAGE)
+  else if (renderer->point == LLM_POINT_CLOSED_MESSAGE)
     add_markup (renderer, shape->behind_message);
 }
 
@@ -197,7 +189,7 @@ add_message (Renderer              *renderer,
     }
   add_part (renderer->prompt, trims ? trimmed : text, FALSE);
   add_markup (renderer, role->after);
-  renderer->behind = role == &shape->answer ? BEHIND_ANSWER : BEHIND_MESSAGE;
+  renderer->point = role == &shape->answer ? LLM_POINT_CLOSED_ANSWER : LLM_POINT_CLOSED_MESSAGE;
 }
 
 static void
@@ -205,7 +197,7 @@ add_system (Renderer   *renderer,
             const char *text)
 {
   const LlmTemplateShape *shape = &renderer->self->shape;
-  gboolean is_first = renderer->behind == BEHIND_NOTHING && shape->first_system.before != NULL;
+  gboolean is_first = renderer->point == LLM_POINT_START && shape->first_system.before != NULL;
 
   if (shape->system.before != NULL)
     add_message (renderer, is_first ? &shape->first_system : &shape->system, text,
@@ -233,7 +225,7 @@ add_tool (Renderer   *renderer,
   add_part (renderer->prompt, text, FALSE);
   if (!is_before_tool || shape->between_tools == NULL)
     add_markup (renderer, shape->tool.after);
-  renderer->behind = BEHIND_MESSAGE;
+  renderer->point = LLM_POINT_CLOSED_MESSAGE;
 }
 
 /* Sets an error unless the role may stand there. */
@@ -305,10 +297,12 @@ begin (Renderer   *renderer,
   const LlmTemplateShape *shape = &renderer->self->shape;
 
   renderer->wants_user = point != LLM_POINT_CLOSED_MESSAGE;
+  renderer->point = point;
   if (point == LLM_POINT_OPEN_ANSWER)
-    add_markup (renderer, shape->answer.after);
-  renderer->behind = point == LLM_POINT_START ? BEHIND_NOTHING
-                     : point == LLM_POINT_CLOSED_MESSAGE ? BEHIND_MESSAGE : BEHIND_ANSWER;
+    {
+      add_markup (renderer, shape->answer.after);
+      renderer->point = LLM_POINT_CLOSED_ANSWER;
+    }
   if (point == LLM_POINT_START && shape->has_default_system
       && g_strcmp0 (first_role, "system") != 0)
     add_system (renderer, shape->default_system != NULL ? shape->default_system : "");

@@ -48,18 +48,10 @@ typedef struct
   GStringChunk *texts;    /* of the parts */
 } LlmPrompt;
 
-/**
- * llm_template_render:
- * @point: where the text before @messages ended
- * @messages: what follows, in order
- * @open_answer: whether to end with what makes the model answer
- *
- * Fails with INVALID_ARGUMENT for a role or an order that this template can't
- * express, naming both. Without @open_answer the text ends right behind the last
- * message: CLOSED_ANSWER if that was the assistant's, else CLOSED_MESSAGE.
- *
- * Returns: (transfer full): the text that follows, markup and plain text apart
- */
+/* (transfer full): the text that follows @point, where the text before @messages ended, markup and
+ * plain text apart; with @open_answer, up to what makes the model answer. Without, it ends right
+ * behind the last message: CLOSED_ANSWER if that was the assistant's, else CLOSED_MESSAGE. Fails
+ * with INVALID_ARGUMENT for a role or an order that this template can't express, naming both. */
 LlmPrompt   *llm_template_render   (LlmTemplate      *self,
                                     LlmPoint          point,
                                     const LlmMessage *messages,

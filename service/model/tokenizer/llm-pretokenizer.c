@@ -78,7 +78,7 @@ static const LlmPretokenizer pretokenizers[] =
 };
 
 /* The sets of the character at @at, 0 at the end; passes over it. */
-static guint
+static inline guint
 read_sets (const char **at,
            const char  *end)
 {
@@ -87,9 +87,12 @@ read_sets (const char **at,
 
   if (*at >= end)
     return 0;
+  if (g_ascii_isalpha (**at))
+    {
+      ++*at;
+      return LETTER;
+    }
   *at += llm_utf8_get (*at, end, &c);
-  if ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'))
-    return LETTER;
   if (c == ' ')
     return BLANK;
   if (c == '\r' || c == '\n')
@@ -107,29 +110,37 @@ read_sets (const char **at,
 }
 
 /* Up to @max characters of @set. */
-static const char *
+static inline const char *
 skip_set (const char *at,
           const char *end,
           guint       set,
           guint       max)
 {
-  for (const char *next = at; max > 0 && (read_sets (&next, end) & set) != 0; max--)
+  for (const char *next = at; set != 0 && max > 0 && (read_sets (&next, end) & set) != 0; max--)
     at = next;
   return at;
 }
 
-static const char *
+/* @next is behind a character of @sets; no set is in both lead and body. */
+static inline const char *
 match_characters (const LlmPattern *pattern,
-                  const char       *at,
+                  guint             sets,
+                  const char       *next,
                   const char       *end)
 {
-  const char *begin = skip_set (at, end, pattern->lead, 1);
-  const char *match = skip_set (begin, end, pattern->body, pattern->max);
+  const char *match;
 
-  return match > begin ? skip_set (match, end, pattern->tail, MANY) : NULL;
+  if ((sets & pattern->body) != 0)
+    match = skip_set (next, end, pattern->body, pattern->max - 1);
+  else if ((sets & pattern->lead) != 0)
+    match = skip_set (next, end, pattern->body, pattern->max);
+  else
+    return NULL;
+  return match > next || (sets & pattern->body) != 0 ? skip_set (match, end, pattern->tail, MANY)
+                                                     : NULL;
 }
 
-/* 's|'t|'re|'ve|'m|'ll|'d, in either case where @any_case. */
+/* 's|'t|'re|'ve|'m|'ll|'d, in either case where @any_case; at @at is its first character. */
 static const char *
 match_contraction (const char *at,
                    const char *end,
@@ -137,8 +148,6 @@ match_contraction (const char *at,
 {
   static const char *const endings[] = { "s", "t", "re", "ve", "m", "ll", "d" };
 
-  if (*at != '\'')
-    return NULL;
   at++;
   for (guint i = 0; i < G_N_ELEMENTS (endings); i++)
     {
@@ -174,20 +183,22 @@ match_spaces (const char *at,
   return p < end && last > at ? last : p;
 }
 
-/* Where the match of a pattern that begins at @at ends, NULL when there is none. */
+/* Where the match of a pattern that begins at @at ends, NULL when there is none; likewise. */
 static const char *
 match_pattern (const LlmPattern *pattern,
+               guint             sets,
                const char       *at,
+               const char       *next,
                const char       *end)
 {
   const char *match = NULL;
 
   for (; match == NULL && pattern->kind != 0; pattern++)
     if (pattern->kind == CHARACTERS)
-      match = match_characters (pattern, at, end);
+      match = match_characters (pattern, sets, next, end);
     else if (pattern->kind == LINE_ENDS || pattern->kind == SPACES)
-      match = match_spaces (at, end, pattern->kind == LINE_ENDS);
-    else
+      match = (sets & SPACE) != 0 ? match_spaces (at, end, pattern->kind == LINE_ENDS) : NULL;
+    else if (*at == '\'')
       match = match_contraction (at, end, pattern->kind == ANY_CASE_CONTRACTION);
   return match;
 }
@@ -230,11 +241,13 @@ split_from_stage (const LlmPretokenizer *self,
 
   while (at < end)
     {
-      const char *match = match_pattern (self->stages[stage], at, end);
+      const char *next = at;
+      guint sets = read_sets (&next, end);
+      const char *match = match_pattern (self->stages[stage], sets, at, next, end);
 
       if (match == NULL)
         {
-          read_sets (&at, end);
+          at = next;
           continue;
         }
       if (gap < at)

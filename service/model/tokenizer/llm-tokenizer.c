@@ -77,43 +77,39 @@ collect_special (LlmTokenizerPrivate *priv)
   llm_special_set_init (&priv->defined, vocab, defined);
 }
 
-static LlmCodec *
-new_codec (LlmGguf         *gguf,
-           const char      *model,
-           const LlmVocab  *vocab,
-           GError         **error)
+static const struct
 {
-  if (g_str_equal (model, "llama"))
-    return llm_spm_new (gguf, vocab, error);
-  return g_str_equal (model, "bert") ? llm_wpm_new (gguf, vocab, error)
-                                     : llm_bpe_new (gguf, vocab, error);
-}
+  const char *model;
+  LlmCodec *(*new_codec) (LlmGguf *gguf, const LlmVocab *vocab, GError **error);
+} kinds[] = { { "llama", llm_spm_new }, { "gpt2", llm_bpe_new }, { "bert", llm_wpm_new } };
 
 LlmTokenizer *
 llm_tokenizer_new (LlmGguf  *gguf,
                    GError  **error)
 {
-  static const char *const models[] = { "llama", "gpt2", "bert", NULL };
   g_autofree char *model = llm_gguf_get_string (gguf, KEY_MODEL, FALSE, error);
   g_autoptr(LlmTokenizer) self = NULL;
   LlmTokenizerPrivate *priv;
+  guint kind = 0;
 
   if (model == NULL)
     return NULL;
-  if (!g_strv_contains (models, model))
+  while (kind < G_N_ELEMENTS (kinds) && !g_str_equal (kinds[kind].model, model))
+    kind++;
+  if (kind == G_N_ELEMENTS (kinds))
     {
       g_autofree char *shown = llm_utf8_shorten (model);
 
-      llm_fail (error, LLMSVC_ERROR_UNSUPPORTED,
-                "%s: %s is “%s”; supported are llama, gpt2 and bert", gguf->path, KEY_MODEL, shown);
-      return NULL;
+      return llm_fail_null (error, LLMSVC_ERROR_UNSUPPORTED,
+                            "%s: %s is “%s”; supported are llama, gpt2 and bert", gguf->path,
+                            KEY_MODEL, shown);
     }
 
   self = g_new0 (LlmTokenizer, 1);
   priv = self->priv = g_new0 (LlmTokenizerPrivate, 1);
   priv->vocab = llm_vocab_new (gguf, !g_str_equal (model, "gpt2"), error);
   if (priv->vocab != NULL)
-    priv->codec = new_codec (gguf, model, priv->vocab, error);
+    priv->codec = kinds[kind].new_codec (gguf, priv->vocab, error);
   if (priv->codec == NULL ||
       !llm_gguf_get_bool (gguf, "tokenizer.ggml.add_bos_token", &priv->codec->adds_bos,
                           &self->adds_bos, error) ||

@@ -65,7 +65,7 @@ handle_trim (LlmBusCall *call,
                      "Trim was called more than %d times within %d seconds; wait a second",
                      LLM_BUS_TRIM_BURST, LLM_BUS_TRIM_BURST);
 
-  llm_engine_trim_async (call->bus->engine, call->caller, call->text, call->options,
+  llm_engine_trim_async (call->bus->engine, call->caller, level, call->options,
                          llm_bus_call_on_variant, llm_bus_call_ref (call));
   return TRUE;
 }

@@ -32,9 +32,7 @@ llmctl_options_add (LlmsvcOptions  *options,
     {
       g_autofree char *shown = g_utf8_make_valid (assignment, -1);
 
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                   _("“%s” must be KEY=VALUE"), shown);
-      return FALSE;
+      return llmctl_set_invalid (error, _("“%s” must be KEY=VALUE"), shown);
     }
 
   key = g_strndup (assignment, (gsize) (equals - assignment));

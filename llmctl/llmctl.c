@@ -20,9 +20,6 @@
 
 LlmctlGlobals llmctl_globals = { .bus_type = G_BUS_TYPE_NONE };
 
-static GBusType found_bus_type = G_BUS_TYPE_NONE;
-static gboolean is_running;
-
 /* --- the language --- */
 
 void
@@ -55,20 +52,9 @@ llmctl_connect (GError **error)
   static GDBusConnection *bus;   /* (owned) */
 
   if (bus == NULL)
-    bus = llmsvc_bus_find_sync (llmctl_globals.bus_type, NULL, &found_bus_type, &is_running, error);
+    bus = llmsvc_bus_find_sync (llmctl_globals.bus_type, NULL, &llmctl_globals.found_bus_type,
+                                &llmctl_globals.is_running, error);
   return bus;
-}
-
-gboolean
-llmctl_is_running (void)
-{
-  return is_running;
-}
-
-GBusType
-llmctl_get_bus_type (void)
-{
-  return found_bus_type;
 }
 
 int
@@ -162,7 +148,7 @@ llmctl_call_with_fds (const char   *path,
 
   if (bus == NULL)
     return NULL;
-  if (llmctl_globals.must_not_start && !is_running)
+  if (llmctl_globals.must_not_start && !llmctl_globals.is_running)
     {
       g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AVAILABLE,
                            _("The service is not running and holds nothing; the first question "

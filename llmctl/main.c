@@ -183,11 +183,11 @@ static LlmctlExit
 check_arguments (const LlmctlCommand *command,
                  char               **words)
 {
-  const guint n_most = (guint) command->n_most;
+  const guint n_most = command->n_most;
 
   if (command->missing != NULL && words[1] == NULL)
     return llmctl_complain_usage ("%s", _(command->missing));
-  if (g_strv_length (words) <= 1 + n_most)
+  if (g_strv_length (words) <= 1 + n_most || (n_most == 0 && command->parameters != NULL))
     return LLMCTL_EXIT_OK;
   if (n_most == 0)
     return llmctl_complain_usage (_("“%s” takes no argument"), words[0]);

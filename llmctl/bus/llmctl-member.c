@@ -4,12 +4,11 @@
 
 #include "config.h"
 
-#include "llmctl/bus/llmctl-member.h"
+#include "llmctl/bus/llmctl-introspection.h"
 
 #include <glib/gi18n.h>
 #include <string.h>
 
-#include "llmctl/bus/llmctl-docs.h"
 #include "llmctl/bus/llmctl-service.h"
 #include "llmctl/bus/llmctl-value.h"
 #include "llmctl/output/llmctl-json.h"

@@ -119,12 +119,10 @@ ask_raw (LlmsvcClient   *client,
          LlmctlAnswer   *output,
          GError        **error)
 {
-  g_autoptr(GAsyncResult) result = NULL;
-  g_autoptr(LlmsvcAnswer) answer = NULL;
+  g_autoptr(LlmsvcAnswer) answer =
+      llmsvc_client_complete_sync (client, prompt, call_options, llmctl_wait_get_cancellable (),
+                                   error);
 
-  llmsvc_client_complete_async (client, prompt, call_options, llmctl_wait_get_cancellable (),
-                                llmctl_wait_take, &result);
-  answer = llmsvc_client_complete_finish (client, llmctl_wait (&result), error);
   if (answer == NULL || !llmctl_answer_write (output, llmsvc_answer_get_text (answer), error))
     return NULL;
 
@@ -254,6 +252,5 @@ const LlmctlCommand llmctl_ask_command = {
                     "the results."),
   .options = options,
   .missing = N_("There is no prompt"),
-  .n_most = LLMCTL_ANY_NUMBER,
   .run = run,
 };

@@ -9,9 +9,7 @@
 #include <glib/gi18n.h>
 #include <string.h>
 
-#include "llmctl/bus/llmctl-docs.h"
 #include "llmctl/output/llmctl-json.h"
-#include "llmctl/bus/llmctl-member.h"
 #include "llmctl/bus/llmctl-object.h"
 #include "llmctl/bus/llmctl-value.h"
 #include "llmctl/chat/llmctl-stream.h"
@@ -419,9 +417,7 @@ const LlmctlCommand llmctl_call_command = {
                     "stream is printed as it comes. With --json an object with “reply”, an "
                     "object of the results by their names; before a stream, on a line of its own, "
                     "the other results."),
-  .n_most = LLMCTL_ANY_NUMBER,
   .run = run,
   .names = LLMCTL_NAMES_METHODS,
-  .n_names = LLMCTL_ANY_NUMBER,
   .help = show_help,
 };

@@ -18,7 +18,6 @@
 #include <unistd.h>
 
 #include "common/llmsvc-command-line.h"
-#include "llmctl/bus/llmctl-docs.h"
 #include "llmctl/bus/llmctl-object.h"
 #include "llmctl/bus/llmctl-service.h"
 #include "llmctl/llmctl-command.h"
@@ -164,7 +163,7 @@ offer (LlmctlCompletion *self,
     llmctl_commands_offer (self, commands);
   else if (command->complete != NULL)
     command->complete (self, (int) arguments->len, (char **) arguments->pdata);
-  else if ((int) arguments->len <= command->n_names && command->names >= LLMCTL_NAMES_OBJECTS)
+  else if (command->names >= LLMCTL_NAMES_OBJECTS)
     llmctl_object_complete (self, command->names, (int) arguments->len, (char **) arguments->pdata);
   else if ((int) arguments->len <= command->n_names)
     llmctl_service_complete (self, command->names);
@@ -223,7 +222,6 @@ const LlmctlCommand llmctl_complete_command = {
                     "one is being typed and may be empty. Each line is a candidate, a tab, and "
                     "help for it. Never starts the service, and ends after half a second, or "
                     "--timeout."),
-  .n_most = LLMCTL_ANY_NUMBER,
   .must_not_start = TRUE,
   .run = run,
   .is_hidden = TRUE,

@@ -153,10 +153,10 @@ run_status (int       argc,
   g_auto(Figures) self = { NULL };
   gboolean is_system;
 
-  if (llmctl_connect (error) == NULL || (llmctl_is_running () && !read_figures (&self, error)))
+  if (llmctl_connect (error) == NULL || (llmctl_globals.is_running && !read_figures (&self, error)))
     return LLMCTL_EXIT_FAILED;
 
-  is_system = llmctl_get_bus_type () == G_BUS_TYPE_SYSTEM;
+  is_system = llmctl_globals.found_bus_type == G_BUS_TYPE_SYSTEM;
   if (llmctl_globals.is_json)
     print_json (&self, is_system ? "system" : "session");
   else if (self.service != NULL)

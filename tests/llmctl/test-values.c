@@ -8,10 +8,9 @@
 #include <glib/gstdio.h>
 #include <string.h>
 
-#include "llmctl/bus/llmctl-member.h"
+#include "llmctl/bus/llmctl-introspection.h"
 #include "support/llm-test-folder.h"
 #include "llmctl/llmctl-command.h"
-#include "llmctl/bus/llmctl-docs.h"
 #include "llmctl/output/llmctl-json.h"
 #include "llmctl/output/llmctl-output.h"
 #include "llmctl/bus/llmctl-value.h"

@@ -60,8 +60,7 @@ mark_numbers (const LlmctlCommand *command,
           g_free (words[i]);
           words[i] = marked;
         }
-      is_value = !is_value && llmctl_option_find (command, words[i]) != NULL &&
-                 llmctl_option_awaits_value (command, words[i]);
+      is_value = !is_value && llmctl_option_awaits_value (command, words[i]);
     }
 }
 

@@ -14,7 +14,7 @@
 
 #include "common/llmsvc-command-line.h"
 #include "llmctl/bus/llmctl-service.h"
-#include "llmctl/llmctl-command.h"
+#include "llmctl/llmctl.h"
 
 #define MAX_TIMEOUT_S 4000000
 /* Stands before a negative number while the options are read: it is no option. */

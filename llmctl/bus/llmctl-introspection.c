@@ -4,12 +4,12 @@
 
 #include "config.h"
 
-#include "llmctl/bus/llmctl-introspection.h"
+#include "llmctl/bus/llmctl-object.h"
 
 #include <glib/gi18n.h>
 #include <string.h>
 
-#include "llmctl/llmctl-command.h"
+#include "llmctl/llmctl.h"
 #include "llmsvc.h"
 
 /* Far more than any object has. */

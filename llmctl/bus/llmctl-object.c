@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "llmctl/bus/llmctl-service.h"
-#include "llmctl/bus/llmctl-value.h"
 
 #define MAX_OBJECTS 4096
 

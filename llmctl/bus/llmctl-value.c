@@ -4,7 +4,7 @@
 
 #include "config.h"
 
-#include "llmctl/bus/llmctl-value.h"
+#include "llmctl/bus/llmctl-object.h"
 
 #include <glib/gi18n.h>
 #include <math.h>

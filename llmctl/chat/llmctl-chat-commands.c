@@ -11,7 +11,7 @@
 #include <glib/gi18n.h>
 #include <string.h>
 
-#include "llmctl/llmctl-command.h"
+#include "llmctl/llmctl.h"
 #include "llmctl/chat/llmctl-context-file.h"
 #include "llmctl/bus/llmctl-contexts.h"
 #include "llmctl/llmctl-options.h"

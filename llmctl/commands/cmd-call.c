@@ -11,7 +11,6 @@
 
 #include "llmctl/output/llmctl-json.h"
 #include "llmctl/bus/llmctl-object.h"
-#include "llmctl/bus/llmctl-value.h"
 #include "llmctl/chat/llmctl-stream.h"
 #include "llmctl/output/llmctl-output.h"
 #include "llmctl/output/llmctl-term.h"

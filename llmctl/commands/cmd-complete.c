@@ -20,7 +20,7 @@
 #include "common/llmsvc-command-line.h"
 #include "llmctl/bus/llmctl-object.h"
 #include "llmctl/bus/llmctl-service.h"
-#include "llmctl/llmctl-command.h"
+#include "llmctl/llmctl.h"
 #include "llmctl/llmctl-options.h"
 
 #define DEFAULT_LIMIT_S 0.5

@@ -13,7 +13,6 @@
 #include "llmctl/output/llmctl-json.h"
 #include "llmctl/bus/llmctl-object.h"
 #include "llmctl/bus/llmctl-service.h"
-#include "llmctl/bus/llmctl-value.h"
 #include "llmctl/output/llmctl-output.h"
 
 #define PROPERTIES_INTERFACE "org.freedesktop.DBus.Properties"

@@ -373,14 +373,6 @@ llmctl_chat_run_command (LlmctlChat *self,
 
 /* --- completion --- */
 
-static void
-add_option_key (const char *key,
-                const char *help,
-                gpointer    data)
-{
-  g_ptr_array_add (data, g_strconcat (key, "=", NULL));
-}
-
 static gpointer
 copy_name (gconstpointer name,
            gpointer      data)
@@ -396,6 +388,8 @@ llmctl_chat_complete (const char *before,
 {
   LlmctlChat *self = chat;
   GListModel *models = llmsvc_client_get_models (self->client);
+  guint n_options;
+  g_autofree GParamSpec **options = llmctl_options_list (&n_options);
 
   if (before[0] != '/')
     return;
@@ -405,8 +399,8 @@ llmctl_chat_complete (const char *before,
       g_ptr_array_add (candidates, g_strdup (commands[i].name));
   else if (g_str_has_prefix (before, "/context "))
     g_ptr_array_extend (candidates, self->context_names, copy_name, NULL);
-  else if (g_str_has_prefix (before, "/set "))
-    llmctl_options_visit (add_option_key, candidates);
+  for (guint i = 0; g_str_has_prefix (before, "/set ") && i < n_options; i++)
+    g_ptr_array_add (candidates, g_strconcat (options[i]->name, "=", NULL));
   for (guint i = 0; g_str_has_prefix (before, "/model ") && i < g_list_model_get_n_items (models); i++)
     {
       g_autoptr(LlmsvcModel) model = g_list_model_get_item (models, i);

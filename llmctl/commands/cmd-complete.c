@@ -46,13 +46,17 @@ offer_choices (LlmctlCompletion *self,
 }
 
 static void
-offer_key (const char *key,
-           const char *help,
-           gpointer    data)
+offer_keys (LlmctlCompletion *self)
 {
-  g_autofree char *candidate = g_strconcat (key, "=", NULL);
+  guint n;
+  g_autofree GParamSpec **specs = llmctl_options_list (&n);
 
-  llmctl_completion_offer (data, candidate, help);
+  for (guint i = 0; i < n; i++)
+    {
+      g_autofree char *candidate = g_strconcat (specs[i]->name, "=", NULL);
+
+      llmctl_completion_offer (self, candidate, g_param_spec_get_blurb (specs[i]));
+    }
 }
 
 /* The options of llmctl mean the same with every command. */
@@ -70,7 +74,7 @@ offer_value (LlmctlCompletion   *self,
   else if (strcmp (option->long_name, "option") != 0)
     offer_choices (self, option->long_name, "");
   else if (equals == NULL)
-    llmctl_options_visit (offer_key, self);
+    offer_keys (self);
   else
     offer_choices (self, key, before);
 }

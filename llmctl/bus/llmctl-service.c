@@ -47,29 +47,45 @@ llmctl_apps_list (GError **error)
                       "aa{sv}", error);
 }
 
+GVariant *
+llmctl_dict_look_up (GVariant           *dict,
+                     const char         *key,
+                     const GVariantType *type)
+{
+  const char *slash = strchr (key, '/');
+  g_autofree char *outer = slash != NULL ? g_strndup (key, (gsize) (slash - key)) : NULL;
+  g_autoptr(GVariant) inner = NULL;
+
+  if (slash == NULL)
+    return g_variant_lookup_value (dict, key, type);
+  inner = g_variant_lookup_value (dict, outer, G_VARIANT_TYPE_VARDICT);
+  return inner != NULL ? llmctl_dict_look_up (inner, slash + 1, type) : NULL;
+}
+
 const char *
 llmctl_dict_get_string (GVariant   *dict,
                         const char *key)
 {
-  const char *text = "";
+  g_autoptr(GVariant) value = llmctl_dict_look_up (dict, key, NULL);
 
-  if (!g_variant_lookup (dict, key, "&s", &text) && !g_variant_lookup (dict, key, "&o", &text))
-    return "";
-
-  return text;
+  /* the dictionary holds it */
+  return value != NULL && (g_variant_is_of_type (value, G_VARIANT_TYPE_STRING) ||
+                           g_variant_is_of_type (value, G_VARIANT_TYPE_OBJECT_PATH))
+             ? g_variant_get_string (value, NULL)
+             : "";
 }
 
 guint64
 llmctl_dict_get_number (GVariant   *dict,
                         const char *key)
 {
-  guint64 number = 0;
-  guint32 small = 0;
+  g_autoptr(GVariant) value = llmctl_dict_look_up (dict, key, NULL);
 
-  if (g_variant_lookup (dict, key, "t", &number))
-    return number;
-
-  return g_variant_lookup (dict, key, "u", &small) ? small : 0;
+  if (value != NULL && g_variant_is_of_type (value, G_VARIANT_TYPE_UINT64))
+    return g_variant_get_uint64 (value);
+  return value != NULL && g_variant_is_of_type (value, G_VARIANT_TYPE_UINT32)
+             ? g_variant_get_uint32 (value)
+             : 0;
 }
 
 LlmctlStyle

@@ -35,7 +35,12 @@ GVariant        *llmctl_service_ask             (GDBusConnection  *bus,
                                                  GCancellable     *cancellable,
                                                  GError          **error);
 
-/* Of an a{sv} from outside: "" and 0 for what is not there or of another type. */
+/* Of an a{sv} from outside; @key may be "outer/inner" for one in a dictionary of @dict.
+ * (nullable) (transfer full): the value, of @type (nullable). */
+GVariant        *llmctl_dict_look_up            (GVariant           *dict,
+                                                 const char         *key,
+                                                 const GVariantType *type);
+/* "" and 0 for what is not there or of another type. */
 const char      *llmctl_dict_get_string         (GVariant         *dict,
                                                  const char       *key);
 guint64          llmctl_dict_get_number         (GVariant         *dict,

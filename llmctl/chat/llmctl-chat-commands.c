@@ -156,13 +156,9 @@ run_tokens (LlmctlChat  *self,
             GError     **error)
 {
   LlmsvcModel *model = llmsvc_client_get_active_model (self->client);
-  g_autoptr(GAsyncResult) result = NULL;
 
-  if (!llmctl_chat_ensure (self, error))
-    return FALSE;
-  llmsvc_context_refresh_async (self->context, llmctl_wait_get_cancellable (), llmctl_wait_take,
-                                &result);
-  if (!llmsvc_context_refresh_finish (self->context, llmctl_wait (&result), error))
+  if (!llmctl_chat_ensure (self, error) ||
+      !llmsvc_context_refresh_sync (self->context, llmctl_wait_get_cancellable (), error))
     return FALSE;
 
   if (model != NULL)
@@ -219,7 +215,6 @@ run_model (LlmctlChat  *self,
   GListModel *models = llmsvc_client_get_models (self->client);
   LlmsvcModel *active = llmsvc_client_get_active_model (self->client);
   const char *active_id = active != NULL ? llmsvc_model_get_id (active) : NULL;
-  g_autoptr(GAsyncResult) result = NULL;
 
   for (guint i = 0; *argument == '\0' && i < g_list_model_get_n_items (models); i++)
     {
@@ -231,9 +226,8 @@ run_model (LlmctlChat  *self,
   if (*argument == '\0')
     return TRUE;
 
-  llmsvc_client_select_model_async (self->client, argument, llmctl_wait_get_cancellable (),
-                                    llmctl_wait_take, &result);
-  if (!llmsvc_client_select_model_finish (self->client, llmctl_wait (&result), error))
+  if (!llmsvc_client_select_model_sync (self->client, argument, llmctl_wait_get_cancellable (),
+                                        error))
     return FALSE;
   llmctl_chat_note (self, _("“%s” is the model now, for everyone"), argument);
   return TRUE;

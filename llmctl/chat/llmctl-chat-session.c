@@ -99,39 +99,23 @@ llmctl_chat_open (LlmctlChat  *self,
   return TRUE;
 }
 
-/* (transfer full) (nullable): what was said, a(ssa{sv}). */
-static GVariant *
-get_said (LlmctlChat *self)
-{
-  GVariantBuilder builder;
-
-  if (self->said->len == 0)
-    return NULL;
-
-  g_variant_builder_init (&builder, G_VARIANT_TYPE ("a(ssa{sv})"));
-  for (guint i = 0; i < self->said->len; i++)
-    {
-      LlmsvcMessage *message = g_ptr_array_index (self->said, i);
-
-      g_variant_builder_add (&builder, "(ssa{sv})", llmsvc_message_get_role (message),
-                             llmsvc_message_get_text (message), NULL);
-    }
-  return g_variant_ref_sink (g_variant_builder_end (&builder));
-}
-
 gboolean
 llmctl_chat_ensure (LlmctlChat  *self,
                     GError     **error)
 {
   g_autoptr(LlmsvcContext) context = NULL;
-  g_autoptr(GVariant) said = get_said (self);
+  g_autoptr(GVariant) said =
+      g_variant_ref_sink (g_variant_new_array (G_VARIANT_TYPE ("(ssa{sv})"),
+                                               (GVariant *const *) self->said->pdata,
+                                               self->said->len));
 
   if (self->context != NULL && !llmsvc_context_get_is_closed (self->context))
     return TRUE;
 
   context = self->name != NULL
                 ? llmctl_contexts_open_or_create (self->client, self->name, NULL, error)
-                : llmctl_contexts_create (self->client, NULL, self->system, said, NULL, error);
+                : llmctl_contexts_create (self->client, NULL, self->system,
+                                          self->said->len > 0 ? said : NULL, NULL, error);
   if (context == NULL)
     return FALSE;
   if (self->name != NULL)
@@ -156,13 +140,9 @@ llmctl_chat_undo (LlmctlChat  *self,
                   guint        n_turns,
                   GError     **error)
 {
-  g_autoptr(GAsyncResult) result = NULL;
-
-  if (!llmctl_chat_ensure (self, error))
-    return FALSE;
-  llmsvc_context_rollback_async (self->context, n_turns, NULL, llmctl_wait_get_cancellable (),
-                                 llmctl_wait_take, &result);
-  if (!llmsvc_context_rollback_finish (self->context, llmctl_wait (&result), error))
+  if (!llmctl_chat_ensure (self, error) ||
+      !llmsvc_context_rollback_sync (self->context, n_turns, NULL, llmctl_wait_get_cancellable (),
+                                     error))
     return FALSE;
 
   g_ptr_array_set_size (self->said, (int) (self->said->len - MIN (self->said->len, 2 * n_turns)));
@@ -203,6 +183,15 @@ llmctl_chat_read_names (LlmctlChat *self)
 /* --- turns --- */
 
 static void
+say (LlmctlChat *self,
+     const char *role,
+     const char *text)
+{
+  g_ptr_array_add (self->said,
+                   g_variant_ref_sink (g_variant_new ("(ssa{sv})", role, text, NULL)));
+}
+
+static void
 end_well (LlmctlChat   *self,
           LlmctlAnswer *output,
           LlmsvcAnswer *answer)
@@ -217,9 +206,8 @@ end_well (LlmctlChat   *self,
   self->is_over |= !llmctl_answer_finish (output, answer);
   if (self->name == NULL)
     {
-      g_ptr_array_add (self->said, llmsvc_message_new (LLMSVC_ROLE_USER, self->last_prompt));
-      g_ptr_array_add (self->said, llmsvc_message_new (LLMSVC_ROLE_ASSISTANT,
-                                                       llmsvc_answer_get_text (answer)));
+      say (self, LLMSVC_ROLE_USER, self->last_prompt);
+      say (self, LLMSVC_ROLE_ASSISTANT, llmsvc_answer_get_text (answer));
     }
   if (llmsvc_answer_get_finish_reason (answer) == LLMSVC_FINISH_REASON_CANCELLED)
     llmctl_chat_note (self, _("(stopped; what was written is kept)"));
@@ -274,7 +262,6 @@ run_turn (LlmctlChat *self)
   g_autoptr(LlmsvcOptions) options = llmsvc_options_copy (self->last_options);
   g_auto(LlmctlAnswer) output = { .is_json = llmctl_globals.is_json };
   g_autoptr(LlmsvcGeneration) generation = NULL;
-  g_autoptr(GAsyncResult) result = NULL;
   g_autoptr(GError) error = NULL;
   LlmctlExit why = LLMCTL_EXIT_OK;
 
@@ -282,11 +269,8 @@ run_turn (LlmctlChat *self)
   if (llmctl_chat_ensure (self, &error) &&
       llmsvc_options_set_value (options, "request-id",
                                 g_variant_new_string (self->last_request_id), &error))
-    {
-      llmsvc_context_prompt_async (self->context, self->last_prompt, options,
-                                   llmctl_wait_get_cancellable (), llmctl_wait_take, &result);
-      generation = llmsvc_context_prompt_finish (self->context, llmctl_wait (&result), &error);
-    }
+    generation = llmsvc_context_prompt_sync (self->context, self->last_prompt, options,
+                                             llmctl_wait_get_cancellable (), &error);
   if (generation == NULL)
     end_badly (self, &output, llmctl_wait_get_end (), error);
   else if (llmctl_answer_copy (&output, generation, &why, &error))

@@ -23,7 +23,7 @@ typedef struct
 
   /* What was said in a context that is not kept: it is begun anew with it when the
    * service has gone away meanwhile. */
-  GPtrArray *said;           /* (element-type LlmsvcMessage) (owned) */
+  GPtrArray *said;           /* (element-type GVariant) (owned): (ssa{sv}) */
 
   char *last_prompt;         /* (nullable) (owned) */
   char *last_request_id;     /* (nullable) (owned): when the last turn may have been kept */

@@ -111,52 +111,37 @@ collect_options (GError **error)
 
 /* --- asking --- */
 
-/* (transfer full): by Complete, without a context. */
+/* (transfer full): its text written, piece by piece but for --raw, which has no context. */
 static LlmsvcAnswer *
-ask_raw (LlmsvcClient   *client,
-         const char     *prompt,
-         LlmsvcOptions  *call_options,
-         LlmctlAnswer   *output,
-         GError        **error)
+ask (LlmsvcClient   *client,
+     const char     *prompt,
+     LlmsvcOptions  *call_options,
+     LlmctlAnswer   *output,
+     GError        **error)
 {
-  g_autoptr(LlmsvcAnswer) answer =
-      llmsvc_client_complete_sync (client, prompt, call_options, llmctl_wait_get_cancellable (),
-                                   error);
-
-  if (answer == NULL || !llmctl_answer_write (output, llmsvc_answer_get_text (answer), error))
-    return NULL;
-
-  return g_steal_pointer (&answer);
-}
-
-/* (transfer full): with its pieces written as they came. */
-static LlmsvcAnswer *
-ask_context (LlmsvcClient   *client,
-             const char     *prompt,
-             LlmsvcOptions  *call_options,
-             LlmctlAnswer   *output,
-             GError        **error)
-{
+  GCancellable *cancellable = llmctl_wait_get_cancellable ();
   g_autoptr(LlmsvcContext) context = NULL;
   g_autoptr(LlmsvcGeneration) generation = NULL;
-  g_autoptr(GAsyncResult) result = NULL;
-  LlmsvcAnswer *answer;
+  g_autoptr(LlmsvcAnswer) answer = NULL;
+
+  if (is_raw)
+    {
+      answer = llmsvc_client_complete_sync (client, prompt, call_options, cancellable, error);
+      return answer != NULL && llmctl_answer_write (output, llmsvc_answer_get_text (answer), error)
+                 ? g_steal_pointer (&answer)
+                 : NULL;
+    }
 
   context = context_name != NULL
                 ? llmctl_contexts_open_or_create (client, context_name, system_text, error)
                 : llmctl_contexts_create (client, NULL, system_text, NULL, NULL, error);
-  if (context == NULL)
-    return NULL;
-
-  llmsvc_context_prompt_async (context, prompt, call_options, llmctl_wait_get_cancellable (),
-                               llmctl_wait_take, &result);
-  generation = llmsvc_context_prompt_finish (context, llmctl_wait (&result), error);
+  if (context != NULL)
+    generation = llmsvc_context_prompt_sync (context, prompt, call_options, cancellable, error);
   if (generation == NULL || !llmctl_answer_copy (output, generation, NULL, error))
     return NULL;
 
-  answer = llmsvc_generation_get_answer (generation);
-  if (answer != NULL)
-    return g_object_ref (answer);
+  if (g_set_object (&answer, llmsvc_generation_get_answer (generation)))
+    return g_steal_pointer (&answer);
   g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
                        _("The answer ended without its results"));
   return NULL;
@@ -222,12 +207,12 @@ run (int       argc,
   if (client == NULL)
     return LLMCTL_EXIT_FAILED;
 
-  answer = (is_raw ? ask_raw : ask_context) (client, prompt, call_options, &output, &local_error);
+  answer = ask (client, prompt, call_options, &output, &local_error);
   if (answer == NULL && may_ask_again (&output, local_error))
     {
       g_clear_error (&local_error);
       output.n_repeated = 0;
-      answer = ask_context (client, prompt, call_options, &output, &local_error);
+      answer = ask (client, prompt, call_options, &output, &local_error);
     }
   if (answer == NULL)
     {

@@ -226,7 +226,7 @@ run (int       argc,
 
   self.options = llmsvc_options_new ();
   self.system = g_strdup (system_text);
-  self.said = g_ptr_array_new_with_free_func (g_object_unref);
+  self.said = g_ptr_array_new_with_free_func ((GDestroyNotify) g_variant_unref);
   self.context_names = g_ptr_array_new_with_free_func (g_free);
   self.is_interactive =
       isatty (STDIN_FILENO) && isatty (STDOUT_FILENO) && !llmctl_globals.is_json;

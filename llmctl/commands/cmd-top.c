@@ -28,6 +28,10 @@
 /* Without a screen all there is is shown. */
 #define ALL_ROWS 1000
 
+/* Contexts, applications and calls are asked for when a counter has moved, and so many looks
+ * later at the latest. */
+#define FRESH_LOOKS 10
+
 static double interval_s;
 static int n_wanted;
 static gboolean is_batch;
@@ -49,7 +53,7 @@ typedef struct
   LlmctlTopView view;
   GCancellable *cancellable;
   gboolean is_looking;
-  const LlmctlSample *before; /* (nullable): what the look under way is compared with */
+  GVariant *before;           /* (nullable): what the look under way is compared with */
   gboolean is_known;          /* whether the service runs or not has been told */
   gboolean is_new;            /* and has changed since the last look began */
   guint n_shown;
@@ -94,7 +98,7 @@ take_sample (GTask        *task,
   const Top *self = data;
 
   g_task_return_pointer (task, llmctl_sample_take (source, self->before, cancellable),
-                         (GDestroyNotify) llmctl_sample_free);
+                         (GDestroyNotify) g_variant_unref);
 }
 
 static void look (Top *self);
@@ -105,7 +109,8 @@ on_taken (GObject      *source,
           gpointer      data)
 {
   Top *self = data;
-  LlmctlSample *sample = g_task_propagate_pointer (G_TASK (result), NULL);
+  g_autoptr(GVariant) sample = g_task_propagate_pointer (G_TASK (result), NULL);
+  g_autoptr(GVariant) statistics = NULL;
 
   self->is_looking = FALSE;
   if (sample == NULL)
@@ -113,14 +118,14 @@ on_taken (GObject      *source,
   /* then it is of the service as it was */
   if (self->is_new)
     {
-      llmctl_sample_free (sample);
       look (self);
       return;
     }
-  g_clear_pointer (&self->view.sample, llmctl_sample_free);
-  self->view.sample = sample;
-  if (sample->statistics != NULL)
-    llmctl_history_add (&self->view.history, sample->time_us, sample->statistics);
+  statistics = g_variant_lookup_value (sample, "statistics", NULL);
+  if (statistics != NULL)
+    llmctl_history_add (&self->view.history, g_get_monotonic_time (), statistics);
+  g_clear_pointer (&self->view.sample, g_variant_unref);
+  self->view.sample = g_steal_pointer (&sample);
   show (self);
   self->n_shown++;
   if (n_wanted > 0 && self->n_shown >= (guint) n_wanted)
@@ -136,7 +141,7 @@ look (Top *self)
     return;
 
   self->is_looking = TRUE;
-  self->before = self->is_new ? NULL : self->view.sample;
+  self->before = self->is_new || self->n_shown % FRESH_LOOKS == 0 ? NULL : self->view.sample;
   self->is_new = FALSE;
   task = g_task_new (self->watch.is_running ? self->watch.bus : NULL, self->cancellable, on_taken,
                      self);
@@ -193,6 +198,7 @@ run (int       argc,
   LlmctlExit status;
   g_autoptr(GCancellable) cancellable = g_cancellable_new ();
   Top self = { .cancellable = cancellable };
+  gboolean is_running = TRUE;
   guint timer;
 
   if (interval_s == 0)
@@ -221,7 +227,9 @@ run (int       argc,
   while (self.is_looking)
     g_main_context_iteration (NULL, TRUE);
   /* a script that looks is told as by the other commands */
-  if (n_wanted > 0 && self.view.sample != NULL && !self.view.sample->is_running)
+  if (self.view.sample != NULL)
+    (void) g_variant_lookup (self.view.sample, "running", "b", &is_running);
+  if (n_wanted > 0 && !is_running)
     status = LLMCTL_EXIT_NOT_AVAILABLE;
   if (self.watch.is_bus_gone)
     {
@@ -229,7 +237,7 @@ run (int       argc,
                          "is back"));
       status = LLMCTL_EXIT_NOT_AVAILABLE;
     }
-  g_clear_pointer (&self.view.sample, llmctl_sample_free);
+  g_clear_pointer (&self.view.sample, g_variant_unref);
   llmctl_history_clear (&self.view.history);
   llmctl_watch_clear (&self.watch);
   return status;

@@ -7,55 +7,22 @@
 #include "llmctl/output/llmctl-rows.h"
 
 #include <glib/gi18n.h>
-#include <string.h>
 
-#include "llmctl/llmctl.h"
+#include "llmctl/bus/llmctl-service.h"
 #include "llmctl/output/llmctl-output.h"
-
-/* (nullable) (transfer full) */
-static GVariant *
-look_up (GVariant   *row,
-         const char *key)
-{
-  const char *slash = strchr (key, '/');
-  g_autofree char *outer = g_strndup (key, slash != NULL ? (gsize) (slash - key) : 0);
-  g_autoptr(GVariant) inner = NULL;
-
-  if (slash == NULL)
-    return g_variant_lookup_value (row, key, NULL);
-  inner = g_variant_lookup_value (row, outer, G_VARIANT_TYPE_VARDICT);
-  return inner != NULL ? g_variant_lookup_value (inner, slash + 1, NULL) : NULL;
-}
-
-static guint64
-get_number (GVariant   *row,
-            const char *key)
-{
-  g_autoptr(GVariant) value = look_up (row, key);
-
-  if (value != NULL && g_variant_is_of_type (value, G_VARIANT_TYPE_UINT64))
-    return g_variant_get_uint64 (value);
-  return value != NULL && g_variant_is_of_type (value, G_VARIANT_TYPE_UINT32)
-             ? g_variant_get_uint32 (value)
-             : 0;
-}
 
 char *
 llmctl_format_text (GVariant   *row,
                     const char *key)
 {
-  g_autoptr(GVariant) value = look_up (row, key);
-
-  return value != NULL && g_variant_is_of_type (value, G_VARIANT_TYPE_STRING)
-             ? g_variant_dup_string (value, NULL)
-             : g_strdup ("");
+  return g_strdup (llmctl_dict_get_string (row, key));
 }
 
 char *
 llmctl_format_name (GVariant   *row,
                     const char *key)
 {
-  g_autofree char *name = llmctl_format_text (row, key);
+  const char *name = llmctl_dict_get_string (row, key);
 
   return g_strdup (*name != '\0' ? name : _("(without a name)"));
 }
@@ -64,7 +31,7 @@ char *
 llmctl_format_number (GVariant   *row,
                       const char *key)
 {
-  return g_strdup_printf ("%" G_GUINT64_FORMAT, get_number (row, key));
+  return g_strdup_printf ("%" G_GUINT64_FORMAT, llmctl_dict_get_number (row, key));
 }
 
 char *
@@ -72,7 +39,7 @@ llmctl_format_count (GVariant   *row,
                      const char *key)
 {
   static const char *const units[] = { "", " k", " M", " G", " T" };
-  double scaled = (double) get_number (row, key);
+  double scaled = (double) llmctl_dict_get_number (row, key);
   guint unit = 0;
 
   for (; scaled >= 1000 && unit < G_N_ELEMENTS (units) - 1; unit++)
@@ -85,16 +52,16 @@ char *
 llmctl_format_size (GVariant   *row,
                     const char *key)
 {
-  g_autoptr(GVariant) value = look_up (row, key);
+  g_autoptr(GVariant) value = llmctl_dict_look_up (row, key, NULL);
 
-  return value != NULL ? llmctl_format_bytes (get_number (row, key)) : g_strdup ("?");
+  return value != NULL ? llmctl_format_bytes (llmctl_dict_get_number (row, key)) : g_strdup ("?");
 }
 
 char *
 llmctl_format_time (GVariant   *row,
                     const char *key)
 {
-  guint64 seconds = get_number (row, key);
+  guint64 seconds = llmctl_dict_get_number (row, key);
   g_autoptr(GDateTime) time = NULL;
 
   if (seconds > 0 && seconds <= G_MAXINT64)

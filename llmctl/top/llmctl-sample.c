@@ -22,10 +22,6 @@
 #define MAX_MEMORIES 16
 #define MAX_STATES   32
 
-/* Contexts, applications and calls are asked for when a counter has moved, and so many looks
- * later at the latest. */
-#define FRESH_LOOKS 10
-
 /* Of the history. */
 #define SPAN_US (60 * G_USEC_PER_SEC)
 
@@ -35,32 +31,6 @@ typedef struct
   GCancellable *cancellable;
   gboolean is_over;           /* it is silent, or nobody waits: no more calls */
 } Look;
-
-void
-llmctl_sample_free (LlmctlSample *self)
-{
-  GVariant *const held[] = { self->service, self->model,    self->memory, self->statistics,
-                             self->apps,    self->contexts, self->states };
-
-  for (gsize i = 0; i < G_N_ELEMENTS (held); i++)
-    if (held[i] != NULL)
-      g_variant_unref (held[i]);
-  g_free (self);
-}
-
-guint64
-llmctl_sample_count (const LlmctlSample *self,
-                     const char         *key)
-{
-  return self->statistics != NULL ? llmctl_dict_get_number (self->statistics, key) : 0;
-}
-
-gboolean
-llmctl_sample_has (const LlmctlSample *self,
-                   const char         *key)
-{
-  return self->statistics != NULL && g_variant_lookup (self->statistics, key, "t", NULL);
-}
 
 /* (transfer full) (nullable): the one value, of @type, that it replies. */
 static GVariant *
@@ -169,94 +139,91 @@ look_at_states (Look *look)
 
 /* Whether anything was done since the look before. */
 static gboolean
-has_moved (const LlmctlSample *self,
-           const LlmctlSample *before)
+has_moved (GVariant *statistics,
+           GVariant *before)
 {
+  g_autoptr(GVariant) old = g_variant_lookup_value (before, "statistics", G_VARIANT_TYPE_VARDICT);
   static const char *const keys[] = { "requests", "failed", "cancelled", "contexts", "calls",
                                       "steps", "rows", "trims", "kv-evicted-chunks",
                                       "kv-packed-chunks", "kv-storage-bytes" };
 
-  if (before == NULL || before->statistics == NULL || self->statistics == NULL)
-    return TRUE;
-  for (gsize i = 0; i < G_N_ELEMENTS (keys); i++)
-    if (llmctl_sample_count (before, keys[i]) != llmctl_sample_count (self, keys[i]))
+  for (gsize i = 0; i < G_N_ELEMENTS (keys) && old != NULL; i++)
+    if (llmctl_dict_get_number (old, keys[i]) != llmctl_dict_get_number (statistics, keys[i]))
       return TRUE;
 
-  return FALSE;
+  return old == NULL;
 }
 
-static GVariant *
-ref (GVariant *value)
+GVariant *
+llmctl_sample_take (GDBusConnection *bus,
+                    GVariant        *before,
+                    GCancellable    *cancellable)
 {
-  return value != NULL ? g_variant_ref (value) : NULL;
-}
-
-LlmctlSample *
-llmctl_sample_take (GDBusConnection    *bus,
-                    const LlmctlSample *before,
-                    GCancellable       *cancellable)
-{
+  enum { SERVICE, MODEL, MEMORY, STATISTICS, APPS, CONTEXTS, STATES, N_PARTS };
+  static const char *const names[N_PARTS] = { "service",    "model", "memory",
+                                              "statistics", "apps",  "contexts", "states" };
   Look look = { .bus = bus, .cancellable = cancellable };
-  LlmctlSample *self = g_new0 (LlmctlSample, 1);
-  const char *path;
+  GVariant *parts[N_PARTS] = { NULL };
+  GVariantBuilder builder;
 
-  self->is_running = bus != NULL;
-  if (self->is_running)
-    self->service = get_all (&look, LLMCTL_SERVICE_PATH, LLMCTL_SERVICE_INTERFACE);
-  if (self->service != NULL)
+  if (bus != NULL)
+    parts[SERVICE] = get_all (&look, LLMCTL_SERVICE_PATH, LLMCTL_SERVICE_INTERFACE);
+  if (parts[SERVICE] != NULL)
     {
-      self->memory = get_all (&look, LLMCTL_SERVICE_PATH, LLMCTL_MEMORY_INTERFACE);
-      self->statistics = call_plain (&look, LLMCTL_SERVICE_PATH,
-                                     LLMCTL_SERVICE_INTERFACE ".GetStatistics", "a{sv}");
-      path = llmctl_dict_get_string (self->service, "active-model");
-      if (before != NULL && before->service != NULL &&
-          g_str_equal (path, llmctl_dict_get_string (before->service, "active-model")))
-        self->model = ref (before->model);
-      if (self->model == NULL && g_variant_is_object_path (path) && !g_str_equal (path, "/"))
-        self->model = get_all (&look, path, LLMCTL_MODEL_INTERFACE);
+      const char *path = llmctl_dict_get_string (parts[SERVICE], "active-model");
 
-      self->n_looks = before != NULL ? before->n_looks + 1 : 0;
-      if (has_moved (self, before) || self->n_looks >= FRESH_LOOKS)
+      parts[MEMORY] = get_all (&look, LLMCTL_SERVICE_PATH, LLMCTL_MEMORY_INTERFACE);
+      parts[STATISTICS] = call_plain (&look, LLMCTL_SERVICE_PATH,
+                                      LLMCTL_SERVICE_INTERFACE ".GetStatistics", "a{sv}");
+      if (before != NULL &&
+          g_str_equal (path, llmctl_dict_get_string (before, "service/active-model")))
+        parts[MODEL] = g_variant_lookup_value (before, names[MODEL], NULL);
+      if (parts[MODEL] == NULL && g_variant_is_object_path (path) && !g_str_equal (path, "/"))
+        parts[MODEL] = get_all (&look, path, LLMCTL_MODEL_INTERFACE);
+
+      if (before == NULL || parts[STATISTICS] == NULL || has_moved (parts[STATISTICS], before))
         {
-          self->n_looks = 0;
-          self->apps = call_plain (&look, LLMCTL_SERVICE_PATH, LLMCTL_ADMIN_INTERFACE ".ListApps",
-                                   "aa{sv}");
-          self->contexts = look_at_contexts (&look);
-          self->states = look_at_states (&look);
+          parts[APPS] = call_plain (&look, LLMCTL_SERVICE_PATH, LLMCTL_ADMIN_INTERFACE ".ListApps",
+                                    "aa{sv}");
+          parts[CONTEXTS] = look_at_contexts (&look);
+          parts[STATES] = look_at_states (&look);
         }
       else
-        {
-          self->apps = ref (before->apps);
-          self->contexts = ref (before->contexts);
-          self->states = ref (before->states);
-        }
+        for (guint i = APPS; i < N_PARTS; i++)
+          parts[i] = g_variant_lookup_value (before, names[i], NULL);
     }
-  self->time_us = g_get_monotonic_time ();
+  if (bus != NULL && parts[STATES] == NULL)
+    parts[STATES] = g_variant_ref_sink (g_variant_new_strv (NULL, 0));
 
-  return self;
+  g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
+  llmctl_json_add_boolean (&builder, "running", bus != NULL);
+  for (guint i = 0; i < N_PARTS; i++)
+    if (parts[i] != NULL)
+      {
+        llmctl_json_add (&builder, names[i], parts[i]);
+        g_variant_unref (parts[i]);
+      }
+  return g_variant_ref_sink (g_variant_builder_end (&builder));
 }
 
 /* --- the last minute --- */
 
-typedef struct
-{
-  gint64 time_us;
-  GVariant *statistics;
-} Entry;
-
-static void
-entry_free (gpointer data)
-{
-  Entry *self = data;
-
-  g_variant_unref (self->statistics);
-  g_free (self);
-}
+/* A look: when it was, and its counters. */
+#define LOOK_TYPE "(x@a{sv})"
 
 void
 llmctl_history_clear (LlmctlHistory *self)
 {
-  g_queue_clear_full (&self->looks, entry_free);
+  g_queue_clear_full (&self->looks, (GDestroyNotify) g_variant_unref);
+}
+
+static gint64
+get_time (GVariant *look)
+{
+  gint64 time_us;
+
+  g_variant_get_child (look, 0, "x", &time_us);
+  return time_us;
 }
 
 void
@@ -264,29 +231,32 @@ llmctl_history_add (LlmctlHistory *self,
                     gint64         time_us,
                     GVariant      *statistics)
 {
-  Entry *added = g_new (Entry, 1);
-  Entry *second;
+  GVariant *second;
 
-  added->time_us = time_us;
-  added->statistics = g_variant_ref (statistics);
-  g_queue_push_tail (&self->looks, added);
+  g_queue_push_tail (&self->looks,
+                     g_variant_ref_sink (g_variant_new (LOOK_TYPE, time_us, statistics)));
   /* the oldest one is as old as the span or older, so that there is something to compare with */
   while ((second = g_queue_peek_nth (&self->looks, 1)) != NULL &&
-         time_us - second->time_us >= SPAN_US)
-    entry_free (g_queue_pop_head (&self->looks));
+         time_us - get_time (second) >= SPAN_US)
+    g_variant_unref (g_queue_pop_head (&self->looks));
 }
 
 /* From the look @from (nullable) to the last one. */
 static guint64
 get_growth (LlmctlHistory *self,
-            const Entry   *from,
+            GVariant      *from,
             const char    *key)
 {
-  const Entry *last = g_queue_peek_tail (&self->looks);
-  guint64 before = from != NULL ? llmctl_dict_get_number (from->statistics, key) : 0;
-  guint64 after = from != NULL ? llmctl_dict_get_number (last->statistics, key) : 0;
+  GVariant *const looks[] = { from, g_queue_peek_tail (&self->looks) };
+  guint64 counts[2] = { 0 };
 
-  return after > before ? after - before : 0;
+  for (guint i = 0; i < 2 && from != NULL; i++)
+    {
+      g_autoptr(GVariant) statistics = g_variant_get_child_value (looks[i], 1);
+
+      counts[i] = llmctl_dict_get_number (statistics, key);
+    }
+  return counts[1] > counts[0] ? counts[1] - counts[0] : 0;
 }
 
 /* Microseconds between the last two looks; 0 when nobody knows. */
@@ -295,9 +265,8 @@ get_distance (LlmctlHistory *self)
 {
   GList *last = self->looks.tail;
 
-  return last != NULL && last->prev != NULL
-             ? ((Entry *) last->data)->time_us - ((Entry *) last->prev->data)->time_us
-             : 0;
+  return last != NULL && last->prev != NULL ? get_time (last->data) - get_time (last->prev->data)
+                                            : 0;
 }
 
 gboolean

@@ -12,41 +12,22 @@
 
 G_BEGIN_DECLS
 
-/* What was seen at a time; the variants are NULL for what was not told, and their keys are those
- * of our JSON. */
-typedef struct
-{
-  gint64 time_us;          /* of the monotonic clock */
-  gboolean is_running;
-  GVariant *service;       /* (nullable): a{sv} of the properties; NULL: it did not answer */
-  GVariant *model;         /* (nullable): a{sv} of the properties of the one in use */
-  GVariant *memory;        /* (nullable): a{sv} of the properties */
-  GVariant *statistics;    /* (nullable): a{sv} of GetStatistics */
-  GVariant *apps;          /* (nullable): aa{sv} of ListApps: the caller's, or all for root */
-  GVariant *contexts;      /* (nullable): aa{sv}: the caller's, with "path", and "memory-bytes" and
-                            * "storage-bytes"; these not for all when there are many */
-  GVariant *states;        /* (nullable): as: of the caller's calls under way */
-  guint n_looks;           /* since lists were asked for */
-} LlmctlSample;
-
-/* (transfer full): what there is to see now; lists, and what does not change, are those of @before
- * (nullable) while no counter has moved. Blocks for seconds at most, until @cancellable says that
- * nobody waits. @bus: (nullable): NULL when the service does not run. */
-LlmctlSample *llmctl_sample_take  (GDBusConnection    *bus,
-                                   const LlmctlSample *before,
-                                   GCancellable       *cancellable);
-void          llmctl_sample_free  (LlmctlSample       *self);
-
-/* The counter @key of GetStatistics; 0 when it is not there. */
-guint64       llmctl_sample_count (const LlmctlSample *self,
-                                   const char         *key);
-gboolean      llmctl_sample_has   (const LlmctlSample *self,
-                                   const char         *key);
+/* (transfer full): what there is to see now, an a{sv} with the keys of our JSON: "running", and if
+ * they were told: "service", "model" (the one in use) and "memory" with the properties,
+ * "statistics" as GetStatistics has them, "apps" (aa{sv}: the caller's, or all for root),
+ * "contexts" (aa{sv}: the caller's, with "path", "memory-bytes" and "storage-bytes"; these not for
+ * all when there are many) and "states" (as: of the caller's calls under way). Without "service" it
+ * did not answer. Lists, and what does not change, are those of @before (nullable) while no counter
+ * has moved. Blocks for seconds at most, until @cancellable says that nobody waits. @bus:
+ * (nullable): NULL when the service does not run. */
+GVariant *llmctl_sample_take (GDBusConnection *bus,
+                              GVariant        *before,
+                              GCancellable    *cancellable);
 
 /* The counters of the last minute, for what they came to in it. Begins as all zero; one thread. */
 typedef struct
 {
-  GQueue looks;   /* (owned): the oldest first */
+  GQueue looks;   /* (element-type GVariant) (owned): the oldest first */
 } LlmctlHistory;
 
 /* The service was started anew: its counters begin with 0. */
@@ -65,7 +46,6 @@ double   llmctl_history_get_rate   (LlmctlHistory *self,
 guint64  llmctl_history_get_recent (LlmctlHistory *self,
                                     const char    *key);
 
-G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmctlSample, llmctl_sample_free)
 G_DEFINE_AUTO_CLEANUP_CLEAR_FUNC (LlmctlHistory, llmctl_history_clear)
 
 G_END_DECLS

@@ -116,14 +116,17 @@ compare_rows (gconstpointer a,
   return g_utf8_collate (first, second);
 }
 
-/* @list: (nullable): aa{sv} */
+/* @list: the key of the sample, which may be missing */
 static void
-table_init (Table    *self,
-            GVariant *list)
+table_init (Table      *self,
+            GVariant   *sample,
+            const char *list)
 {
+  g_autoptr(GVariant) rows = g_variant_lookup_value (sample, list, NULL);
+
   self->rows = g_ptr_array_new_with_free_func ((GDestroyNotify) g_variant_unref);
-  for (gsize i = 0; list != NULL && i < g_variant_n_children (list); i++)
-    g_ptr_array_add (self->rows, g_variant_get_child_value (list, i));
+  for (gsize i = 0; rows != NULL && i < g_variant_n_children (rows); i++)
+    g_ptr_array_add (self->rows, g_variant_get_child_value (rows, i));
   g_ptr_array_sort_with_data (self->rows, compare_rows, self);
 }
 
@@ -192,18 +195,18 @@ draw_table (Table       *self,
 }
 
 void
-llmctl_top_tables_draw (const LlmctlSample *sample,
-                        LlmctlTopOrder      order,
-                        LlmctlFrame        *frame,
-                        guint               rows)
+llmctl_top_tables_draw (GVariant       *sample,
+                        LlmctlTopOrder  order,
+                        LlmctlFrame    *frame,
+                        guint           rows)
 {
   Table apps = { app_columns, G_N_ELEMENTS (app_columns), order, NULL };
   Table contexts = { context_columns, G_N_ELEMENTS (context_columns), order, NULL };
   guint room = rows - MIN (rows, frame->lines->len);
   guint apps_room, contexts_room;
 
-  table_init (&apps, sample->apps);
-  table_init (&contexts, sample->contexts);
+  table_init (&apps, sample, "apps");
+  table_init (&contexts, sample, "contexts");
   apps_room = MIN (apps.rows->len + 1, room);
   contexts_room = contexts.rows->len + 1;
   /* one application says nothing that its contexts don't, when there is little room; when both

@@ -29,6 +29,7 @@ static const struct
   /* Translators: all classes of answers together */
   { N_("all"), "slo-met", "slo-missed" },
 };
+#define N_CLASSES G_N_ELEMENTS (classes)
 
 static const char *const order_names[] = {
   [LLMCTL_TOP_BY_MEMORY] = N_("memory"),
@@ -45,28 +46,38 @@ get_dash (void)
 
 /* --- the head --- */
 
+static gboolean
+has_part (GVariant   *sample,
+          const char *key)
+{
+  g_autoptr(GVariant) part = g_variant_lookup_value (sample, key, NULL);
+
+  return part != NULL;
+}
+
 static void
 draw_service (LlmctlTopView *self,
               LlmctlFrame   *frame)
 {
-  const LlmctlSample *sample = self->sample;
+  GVariant *sample = self->sample;
   g_autoptr(GDateTime) now = g_date_time_new_now_local ();
   g_autofree char *time = g_date_time_format (now, "%H:%M:%S");
+  gboolean is_running = FALSE;
 
   llmctl_frame_put (frame, LLMCTL_STYLE_BOLD, "llmsvc ");
   if (sample == NULL)
     llmctl_frame_put (frame, LLMCTL_STYLE_DIM, get_dash ());
-  else if (!sample->is_running)
+  else if (!g_variant_lookup (sample, "running", "b", &is_running) || !is_running)
     llmctl_frame_put (frame, LLMCTL_STYLE_WARNING,
                       _("is not running; the first question starts it"));
-  else if (sample->service == NULL)
+  else if (!has_part (sample, "service"))
     llmctl_frame_put (frame, LLMCTL_STYLE_BAD, _("does not answer"));
   else
     {
-      const char *availability = llmctl_dict_get_string (sample->service, "availability");
+      const char *availability = llmctl_dict_get_string (sample, "service/availability");
 
       llmctl_frame_printf (frame, LLMCTL_STYLE_PLAIN, "%s  ",
-                           llmctl_dict_get_string (sample->service, "version"));
+                           llmctl_dict_get_string (sample, "service/version"));
       llmctl_frame_put (frame, llmctl_service_get_style (availability, "ready", "failed"),
                         availability);
       llmctl_frame_put (frame, LLMCTL_STYLE_PLAIN,
@@ -79,47 +90,41 @@ draw_service (LlmctlTopView *self,
 }
 
 static void
-draw_model (const LlmctlSample *sample,
-            LlmctlFrame        *frame)
+draw_model (GVariant    *sample,
+            LlmctlFrame *frame)
 {
-  const char *reason = llmctl_dict_get_string (sample->service, "availability-reason");
-  g_autoptr(GVariant) info = NULL;
-  g_autofree char *size = NULL;
+  const char *reason = llmctl_dict_get_string (sample, "service/availability-reason");
+  guint64 bytes = llmctl_dict_get_number (sample, "model/info/file-bytes");
+  g_autofree char *size = llmctl_format_bytes (bytes);
 
   llmctl_frame_printf (frame, LLMCTL_STYLE_BOLD, "%s  ", _("Model"));
-  if (sample->model == NULL)
+  if (!has_part (sample, "model"))
     llmctl_frame_put (frame, LLMCTL_STYLE_PLAIN, *reason != '\0' ? reason : _("none"));
   else
-    {
-      info = g_variant_lookup_value (sample->model, "info", G_VARIANT_TYPE_VARDICT);
-      llmctl_frame_printf (frame, LLMCTL_STYLE_PLAIN, "%s (%s)",
-                           llmctl_dict_get_string (sample->model, "title"),
-                           llmctl_dict_get_string (sample->model, "id"));
-    }
-  if (info != NULL && llmctl_dict_get_number (info, "file-bytes") > 0)
-    {
-      size = llmctl_format_bytes (llmctl_dict_get_number (info, "file-bytes"));
-      llmctl_frame_printf (frame, LLMCTL_STYLE_DIM, ", %s", size);
-    }
+    llmctl_frame_printf (frame, LLMCTL_STYLE_PLAIN, "%s (%s)",
+                         llmctl_dict_get_string (sample, "model/title"),
+                         llmctl_dict_get_string (sample, "model/id"));
+  if (bytes > 0)
+    llmctl_frame_printf (frame, LLMCTL_STYLE_DIM, ", %s", size);
   llmctl_frame_end_line (frame);
 }
 
 static void
-draw_pressure (const LlmctlSample *sample,
-               LlmctlFrame        *frame)
+draw_pressure (GVariant    *sample,
+               LlmctlFrame *frame)
 {
-  const char *pressure = llmctl_dict_get_string (sample->memory, "pressure");
-  guint64 now = llmctl_sample_count (sample, "budget-now-bytes");
+  const char *pressure = llmctl_dict_get_string (sample, "memory/pressure");
+  guint64 now = llmctl_dict_get_number (sample, "statistics/budget-now-bytes");
   /* A cut bounds what is not a file's, and may leave nothing. */
-  gboolean is_cut = llmctl_sample_count (sample, "cut-bytes") > 0;
-  guint64 budget = now > 0 || is_cut ? now : llmctl_dict_get_number (sample->memory, "budget");
+  gboolean is_cut = llmctl_dict_get_number (sample, "statistics/cut-bytes") > 0;
+  guint64 budget = now > 0 || is_cut ? now : llmctl_dict_get_number (sample, "memory/budget");
   g_autofree char *whole = llmctl_format_bytes (budget);
   g_autofree char *held =
-      llmctl_format_bytes (llmctl_dict_get_number (sample->memory, "resident"));
+      llmctl_format_bytes (llmctl_dict_get_number (sample, "memory/resident"));
   g_autofree char *anonymous =
-      llmctl_format_bytes (llmctl_sample_count (sample, "held-anonymous-bytes"));
+      llmctl_format_bytes (llmctl_dict_get_number (sample, "statistics/held-anonymous-bytes"));
   g_autofree char *process =
-      llmctl_format_bytes (llmctl_sample_count (sample, "process-resident-bytes"));
+      llmctl_format_bytes (llmctl_dict_get_number (sample, "statistics/process-resident-bytes"));
 
   llmctl_frame_printf (frame, LLMCTL_STYLE_BOLD, "%s  ", _("Pressure"));
   llmctl_frame_put (frame, llmctl_service_get_style (pressure, "none", "critical"), pressure);
@@ -139,19 +144,19 @@ draw_pressure (const LlmctlSample *sample,
 }
 
 static void
-draw_calls (const LlmctlSample *sample,
-            LlmctlFrame        *frame)
+draw_calls (GVariant    *sample,
+            LlmctlFrame *frame)
 {
-  guint queued = (guint) llmctl_sample_count (sample, "queued-calls");
+  guint queued = (guint) llmctl_dict_get_number (sample, "statistics/queued-calls");
 
   llmctl_frame_printf (frame, LLMCTL_STYLE_BOLD, "%s  ", _("Calls"));
   llmctl_frame_printf (frame, LLMCTL_STYLE_PLAIN,
                        /* Translators: of the calls under way, how many do what */
                        _("%u under way: %u reading, %u writing, %u parked, "),
-                       (guint) llmctl_sample_count (sample, "calls"),
-                       (guint) llmctl_sample_count (sample, "reading-calls"),
-                       (guint) llmctl_sample_count (sample, "writing-calls"),
-                       (guint) llmctl_sample_count (sample, "parked-calls"));
+                       (guint) llmctl_dict_get_number (sample, "statistics/calls"),
+                       (guint) llmctl_dict_get_number (sample, "statistics/reading-calls"),
+                       (guint) llmctl_dict_get_number (sample, "statistics/writing-calls"),
+                       (guint) llmctl_dict_get_number (sample, "statistics/parked-calls"));
   llmctl_frame_printf (frame, queued > 0 ? LLMCTL_STYLE_WARNING : LLMCTL_STYLE_PLAIN,
                        _("%u waiting"), queued);
   llmctl_frame_end_line (frame);
@@ -181,26 +186,26 @@ draw_rates (LlmctlTopView *self,
 
 /* @i: the line below the heading. */
 static void
-draw_holder (GVariant    *memory,
+draw_holder (GVariant    *sample,
              LlmctlFrame *frame,
              guint        i)
 {
   static const struct { const char *label, *key; } holders[] = {
-    { N_("weights"), "weights" },
-    { N_("contexts"), "kv-resident" },
-    { N_("compressed"), "kv-compressed" },
+    { N_("weights"), "memory/weights" },
+    { N_("contexts"), "memory/kv-resident" },
+    { N_("compressed"), "memory/kv-compressed" },
     /* Translators: memory held by everything that is not listed */
     { N_("other"), NULL },
-    { N_("on storage"), "kv-swapped" },   /* not in memory */
+    { N_("on storage"), "memory/kv-swapped" },   /* not in memory */
   };
   gboolean is_utf8 = g_get_charset (NULL);
-  guint64 held = llmctl_dict_get_number (memory, "resident");
-  guint64 bytes = holders[i].key != NULL ? llmctl_dict_get_number (memory, holders[i].key) : held;
+  guint64 held = llmctl_dict_get_number (sample, "memory/resident");
+  guint64 bytes = holders[i].key != NULL ? llmctl_dict_get_number (sample, holders[i].key) : held;
   double share = 0;
   g_autofree char *size = NULL;
 
   for (guint j = 0; holders[i].key == NULL && j < i; j++)
-    bytes -= MIN (bytes, llmctl_dict_get_number (memory, holders[j].key));
+    bytes -= MIN (bytes, llmctl_dict_get_number (sample, holders[j].key));
 
   size = llmctl_format_bytes (bytes);
   llmctl_frame_printf (frame, LLMCTL_STYLE_PLAIN, "  %s", _(holders[i].label));
@@ -240,15 +245,16 @@ draw_share (LlmctlFrame *frame,
   llmctl_frame_put_right (frame, LLMCTL_STYLE_DIM, column + 13, number);
 }
 
-/* @i: a class, or G_N_ELEMENTS (classes) for the heading. */
+/* @i: a class, or N_CLASSES for the heading. */
 static void
 draw_class (LlmctlTopView *self,
+            GVariant      *statistics,
             LlmctlFrame   *frame,
             guint          left,
             guint          i)
 {
   llmctl_frame_move (frame, left);
-  if (i == G_N_ELEMENTS (classes))
+  if (i == N_CLASSES)
     {
       llmctl_frame_put (frame, LLMCTL_STYLE_BOLD, _("In time"));
       llmctl_frame_put_right (frame, LLMCTL_STYLE_BOLD, left + 22, _("last minute"));
@@ -258,20 +264,21 @@ draw_class (LlmctlTopView *self,
   llmctl_frame_put (frame, LLMCTL_STYLE_PLAIN, _(classes[i].name));
   draw_share (frame, left + 9, llmctl_history_get_recent (&self->history, classes[i].met),
               llmctl_history_get_recent (&self->history, classes[i].missed));
-  draw_share (frame, left + 22, llmctl_sample_count (self->sample, classes[i].met),
-              llmctl_sample_count (self->sample, classes[i].missed));
+  draw_share (frame, left + 22, llmctl_dict_get_number (statistics, classes[i].met),
+              llmctl_dict_get_number (statistics, classes[i].missed));
 }
 
 static void
 draw_halves (LlmctlTopView *self,
              LlmctlFrame   *frame)
 {
+  g_autoptr(GVariant) statistics = g_variant_lookup_value (self->sample, "statistics", NULL);
   gboolean is_wide = frame->columns >= MIN_HALVES;
-  guint shown[G_N_ELEMENTS (classes) + 1] = { G_N_ELEMENTS (classes) };
+  guint shown[N_CLASSES + 1] = { N_CLASSES };
   guint n_shown = 1;   /* the heading, and those that the service counts */
 
-  for (guint i = 0; i < G_N_ELEMENTS (classes); i++)
-    if (llmctl_sample_has (self->sample, classes[i].met))
+  for (guint i = 0; i < N_CLASSES; i++)
+    if (g_variant_lookup (statistics, classes[i].met, "t", NULL))
       shown[n_shown++] = i;
 
   for (guint i = 0; i < 6; i++)
@@ -279,14 +286,14 @@ draw_halves (LlmctlTopView *self,
       if (i == 0)
         llmctl_frame_put (frame, LLMCTL_STYLE_BOLD, _("Memory by holder"));
       else
-        draw_holder (self->sample->memory, frame, i - 1);
+        draw_holder (self->sample, frame, i - 1);
       if (is_wide && i < n_shown)
-        draw_class (self, frame, RIGHT_COLUMN, shown[i]);
+        draw_class (self, statistics, frame, RIGHT_COLUMN, shown[i]);
       llmctl_frame_end_line (frame);
     }
   for (guint i = 0; i < n_shown && !is_wide; i++)
     {
-      draw_class (self, frame, i == 0 ? 0 : 2, shown[i]);
+      draw_class (self, statistics, frame, i == 0 ? 0 : 2, shown[i]);
       llmctl_frame_end_line (frame);
     }
 }
@@ -323,10 +330,10 @@ llmctl_top_view_draw (LlmctlTopView *self,
                       gboolean       has_styles)
 {
   LlmctlFrame *frame = llmctl_frame_new (columns, has_styles);
-  const LlmctlSample *sample = self->sample;
+  GVariant *sample = self->sample;
   guint body = rows > 0 && self->has_keys ? rows - 1 : rows;
-  gboolean is_told = sample != NULL && sample->service != NULL && sample->memory != NULL &&
-                     sample->statistics != NULL;
+  gboolean is_told = sample != NULL && has_part (sample, "service") &&
+                     has_part (sample, "memory") && has_part (sample, "statistics");
 
   draw_service (self, frame);
   if (is_told)
@@ -358,6 +365,7 @@ llmctl_top_view_draw (LlmctlTopView *self,
 
 static void
 add_growth (LlmctlTopView   *self,
+            GVariant        *statistics,
             GVariantBuilder *builder)
 {
   static const char *const keys[] = { "prompt-tokens", "reused-tokens", "output-tokens",
@@ -366,16 +374,16 @@ add_growth (LlmctlTopView   *self,
   g_autoptr(GVariantDict) recent = g_variant_dict_new (NULL);
 
   for (gsize i = 0; i < G_N_ELEMENTS (keys) && llmctl_history_has_rates (&self->history); i++)
-    if (llmctl_sample_has (self->sample, keys[i]))
+    if (g_variant_lookup (statistics, keys[i], "t", NULL))
       g_variant_dict_insert (rates, keys[i], "d",
                              llmctl_history_get_rate (&self->history, keys[i]));
-  for (gsize i = 0; i < G_N_ELEMENTS (classes); i++)
-    for (guint j = 0; j < 2 && llmctl_sample_has (self->sample, classes[i].met); j++)
-      {
-        const char *key = j == 0 ? classes[i].met : classes[i].missed;
+  for (gsize i = 0; i < N_CLASSES * 2; i++)
+    {
+      const char *key = i % 2 == 0 ? classes[i / 2].met : classes[i / 2].missed;
 
+      if (g_variant_lookup (statistics, classes[i / 2].met, "t", NULL))
         g_variant_dict_insert (recent, key, "t", llmctl_history_get_recent (&self->history, key));
-      }
+    }
   llmctl_json_add (builder, "rates", g_variant_dict_end (rates));
   llmctl_json_add (builder, "last-minute", g_variant_dict_end (recent));
 }
@@ -383,33 +391,22 @@ add_growth (LlmctlTopView   *self,
 GVariant *
 llmctl_top_view_make_json (LlmctlTopView *self)
 {
-  const LlmctlSample *sample = self->sample;
-  const struct
-  {
-    const char *key;
-    GVariant *value;   /* (nullable) */
-  } parts[] = {
-    { "service", sample->service }, { "model", sample->model },
-    { "memory", sample->memory },   { "statistics", sample->statistics },
-    { "apps", sample->apps },       { "contexts", sample->contexts },
-    { "states", sample->states },
-  };
   g_autoptr(GDateTime) now = g_date_time_new_now_utc ();
   g_autofree char *time = g_date_time_format_iso8601 (now);
   GVariantBuilder builder;
+  GVariantIter iter;
+  const char *key;
+  GVariant *part;
 
   g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
   llmctl_json_add_string (&builder, "time", time);
-  llmctl_json_add_boolean (&builder, "running", sample->is_running);
-  for (gsize i = 0; i < G_N_ELEMENTS (parts); i++)
+  g_variant_iter_init (&iter, self->sample);
+  while (g_variant_iter_loop (&iter, "{&sv}", &key, &part))
     {
-      if (parts[i].value != NULL)
-        llmctl_json_add (&builder, parts[i].key, parts[i].value);
-      if (parts[i].value == sample->statistics && sample->statistics != NULL)
-        add_growth (self, &builder);
+      llmctl_json_add (&builder, key, part);
+      if (g_str_equal (key, "statistics"))
+        add_growth (self, part, &builder);
     }
-  if (sample->is_running && sample->states == NULL)
-    llmctl_json_add (&builder, "states", g_variant_new_strv (NULL, 0));
 
   return g_variant_builder_end (&builder);
 }

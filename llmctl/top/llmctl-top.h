@@ -19,7 +19,7 @@ typedef enum
 
 typedef struct
 {
-  LlmctlSample *sample;        /* (nullable) (owned): NULL before the first one */
+  GVariant *sample;            /* (nullable) (owned): NULL before the first one */
   LlmctlHistory history;
   gboolean is_system;          /* the bus */
   LlmctlTopOrder order;
@@ -38,9 +38,9 @@ GVariant    *llmctl_top_view_make_json (LlmctlTopView *self);
 
 /* Adds the tables of applications and contexts, sorted, as far as the frame may have @rows lines
  * in all. */
-void         llmctl_top_tables_draw    (const LlmctlSample *sample,
-                                        LlmctlTopOrder      order,
-                                        LlmctlFrame        *frame,
-                                        guint               rows);
+void         llmctl_top_tables_draw    (GVariant       *sample,
+                                        LlmctlTopOrder  order,
+                                        LlmctlFrame    *frame,
+                                        guint           rows);
 
 G_END_DECLS

@@ -12,9 +12,8 @@
 
 #include "common/llmsvc-error.h"
 
-#define MAX_DEPTH        16
-#define MAX_VALUES       100000
-#define MAX_WHOLE_DIGITS 18
+/* That a whole number has digits, so that it fits into 64 bits with a sign. */
+static const LlmsvcJsonLimits limits = { .depth = 16, .values = 100000, .whole_digits = 18 };
 
 /* --- writing --- */
 
@@ -200,7 +199,8 @@ skip_string (Cursor *cursor)
 
 /* (nullable): what is wrong with the number or the word whose first character was read */
 static const char *
-skip_word (Cursor *cursor)
+skip_word (Cursor *cursor,
+           guint   max_digits)
 {
   static gsize regex = 0;
   const char *word = cursor->next - 1;
@@ -220,7 +220,7 @@ skip_word (Cursor *cursor)
 
   while (digits + n_digits < cursor->next && g_ascii_isdigit (digits[n_digits]))
     n_digits++;
-  return n_digits > MAX_WHOLE_DIGITS ? _("a number is too large") : NULL;
+  return n_digits > max_digits ? _("a number is too large") : NULL;
 }
 
 static void
@@ -231,19 +231,22 @@ skip_space (Cursor *cursor)
     cursor->next++;
 }
 
-/* (nullable): what is wrong at the cursor, with text that is valid UTF-8 */
-static const char *
-check_text (Cursor *cursor)
+const char *
+llmsvc_json_find_fault (const char             *text,
+                        gsize                   length,
+                        const LlmsvcJsonLimits *allowed,
+                        const char            **at)
 {
   enum { VALUE, FIRST, KEY, COLON, COMMA, END } expected = VALUE;
-  gboolean is_object[MAX_DEPTH + 1] = { FALSE };
+  gboolean is_object[LLMSVC_JSON_MAX_DEPTH + 1] = { FALSE };
+  Cursor cursor = { text, text + length };
   guint depth = 0;
   guint n_values = 0;
   const char *fault = NULL;
 
-  for (skip_space (cursor); cursor->next < cursor->end && fault == NULL; skip_space (cursor))
+  for (skip_space (&cursor); cursor.next < cursor.end && fault == NULL; skip_space (&cursor))
     {
-      char c = *cursor->next++;
+      char c = *cursor.next++;
 
       if (expected == END)
         {
@@ -263,7 +266,7 @@ check_text (Cursor *cursor)
       else if (expected == KEY || (expected == FIRST && is_object[depth]))
         {
           expected = COLON;
-          fault = c == '"' ? skip_string (cursor) : _("a string is missing");
+          fault = c == '"' ? skip_string (&cursor) : _("a string is missing");
         }
       else if (expected == COLON)
         {
@@ -271,24 +274,28 @@ check_text (Cursor *cursor)
           if (c != ':')
             fault = _("a key has no value");
         }
-      else if (++n_values > MAX_VALUES)
+      else if (++n_values > allowed->values)
         {
           fault = _("a list has too many entries");
         }
       else if (c == '{' || c == '[')
         {
-          if (depth == MAX_DEPTH)
-            return _("it is nested too deeply");
+          if (depth == MIN (allowed->depth, LLMSVC_JSON_MAX_DEPTH))
+            {
+              fault = _("it is nested too deeply");
+              break;
+            }
           is_object[++depth] = c == '{';
           expected = FIRST;
         }
       else
         {
           expected = depth > 0 ? COMMA : END;
-          fault = c == '"' ? skip_string (cursor) : skip_word (cursor);
+          fault = c == '"' ? skip_string (&cursor) : skip_word (&cursor, allowed->whole_digits);
         }
     }
 
+  *at = cursor.next;
   return fault == NULL && expected != END ? _("it ends too early") : fault;
 }
 
@@ -322,28 +329,28 @@ llmsvc_json_parse (const char  *text,
   g_autoptr(GHashTable) seen = NULL;
   Members members = { NULL, NULL };
   g_autofree char *twice = NULL;
-  Cursor cursor = { text, text + length };
   const char *fault;
+  const char *at;
 
   if (!g_utf8_validate_len (text, length, NULL))
     {
       g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED, _("it is not valid UTF-8"));
       return NULL;
     }
-  fault = check_text (&cursor);
+  fault = llmsvc_json_find_fault (text, length, &limits, &at);
   if (fault != NULL)
     {
       guint line = 1;
       const char *start = text;
 
-      for (const char *p = text; p < cursor.next; p++)
+      for (const char *p = text; p < at; p++)
         if (*p == '\n')
           {
             line++;
             start = p + 1;
           }
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED, "%u:%ld: %s", line,
-                   g_utf8_strlen (start, cursor.next - start), fault);
+                   g_utf8_strlen (start, at - start), fault);
       return NULL;
     }
 

@@ -12,6 +12,23 @@
 
 G_BEGIN_DECLS
 
+/* More is never allowed. */
+#define LLMSVC_JSON_MAX_DEPTH 64
+
+typedef struct
+{
+  guint depth;         /* of arrays and objects in each other */
+  guint values;        /* in all */
+  guint whole_digits;  /* of a number, before a point */
+} LlmsvcJsonLimits;
+
+/* (nullable): what is wrong with @text, which is UTF-8 and need not end with NUL, as the JSON of one
+ * value. @at: (out): behind it. */
+const char *llmsvc_json_find_fault   (const char              *text,
+                                      gsize                    length,
+                                      const LlmsvcJsonLimits  *allowed,
+                                      const char             **at);
+
 /* (transfer full) (nullable): the one value in @text, which need not end with NUL. Takes JSON and
  * nothing else, no key twice in an object, and whole numbers of up to 18 digits; @error says the
  * line and the column. */

@@ -17,7 +17,6 @@
 #include "llmctl/bus/llmctl-service.h"
 #include "llmctl/bus/llmctl-wait.h"
 #include "llmctl/output/llmctl-output.h"
-#include "llmctl/output/llmctl-screen.h"
 #include "llmctl/top/llmctl-top.h"
 #include "llmctl/top/llmctl-watch.h"
 

@@ -49,12 +49,6 @@ llmctl_output_has_colour (int fd)
          strcmp (term, "dumb") != 0 && isatty (fd);
 }
 
-const char *
-llmctl_output_get_code (LlmctlStyle style)
-{
-  return style_codes[style];
-}
-
 guint
 llmctl_output_get_columns (void)
 {
@@ -66,26 +60,35 @@ llmctl_output_get_columns (void)
   return CLAMP (size.ws_col, MIN_COLUMNS, MAX_COLUMNS);
 }
 
+char *
+llmctl_output_fit (const char *text,
+                   guint      *columns)
+{
+  char *valid = g_utf8_make_valid (text, -1);
+  char *end = valid;
+  guint width = 0;
+
+  for (; *end != '\0'; end = g_utf8_next_char (end))
+    {
+      gunichar c = g_utf8_get_char (end);
+      guint more = g_unichar_iszerowidth (c) ? 0 : g_unichar_iswide (c) ? 2 : 1;
+
+      if (width + more > *columns)
+        break;
+      width += more;
+    }
+
+  *end = '\0';
+  *columns = width;
+  return valid;
+}
+
 guint
 llmctl_output_get_width (const char *text)
 {
-  guint width = 0;
+  guint width = G_MAXUINT;
 
-  for (const char *p = text; *p != '\0';)
-    {
-      gunichar c = g_utf8_get_char_validated (p, -1);
-
-      if (c == (gunichar) -1 || c == (gunichar) -2)
-        {
-          width++;
-          p++;
-          continue;
-        }
-      if (!g_unichar_iszerowidth (c))
-        width += g_unichar_iswide (c) ? 2 : 1;
-      p = g_utf8_next_char (p);
-    }
-
+  g_free (llmctl_output_fit (text, &width));
   return width;
 }
 
@@ -111,19 +114,13 @@ static gboolean
 can_break_between (gunichar before,
                    gunichar after)
 {
-  GUnicodeType before_type = g_unichar_type (before);
-  GUnicodeType after_type = g_unichar_type (after);
+  const guint openings = 1U << G_UNICODE_OPEN_PUNCTUATION | 1U << G_UNICODE_INITIAL_PUNCTUATION;
+  const guint closings = 1U << G_UNICODE_CLOSE_PUNCTUATION | 1U << G_UNICODE_FINAL_PUNCTUATION |
+                         1U << G_UNICODE_OTHER_PUNCTUATION;
 
-  if (!g_unichar_iswide (before) && !g_unichar_iswide (after))
-    return FALSE;
-  if (g_unichar_iszerowidth (after))
-    return FALSE;
-
-  return before_type != G_UNICODE_OPEN_PUNCTUATION &&
-         before_type != G_UNICODE_INITIAL_PUNCTUATION &&
-         after_type != G_UNICODE_CLOSE_PUNCTUATION &&
-         after_type != G_UNICODE_FINAL_PUNCTUATION &&
-         after_type != G_UNICODE_OTHER_PUNCTUATION;
+  return (g_unichar_iswide (before) || g_unichar_iswide (after)) &&
+         !g_unichar_iszerowidth (after) && (1U << g_unichar_type (before) & openings) == 0 &&
+         (1U << g_unichar_type (after) & closings) == 0;
 }
 
 /* What stays together at the beginning of @text, which is not empty: up to a space, the
@@ -132,17 +129,16 @@ static char *
 take_piece (const char *text)
 {
   const char *p = text;
+  gunichar before;
 
-  while (TRUE)
+  do
     {
-      gunichar c = g_utf8_get_char_validated (p, -1);
-      gboolean is_valid = c != (gunichar) -1 && c != (gunichar) -2;
-
-      p = is_valid ? g_utf8_next_char (p) : p + 1;
-      if (*p == '\0' || *p == ' ' ||
-          (is_valid && can_break_between (c, g_utf8_get_char_validated (p, -1))))
-        return g_strndup (text, p - text);
+      before = g_utf8_get_char (p);
+      p = g_utf8_next_char (p);
     }
+  while (*p != '\0' && *p != ' ' && !can_break_between (before, g_utf8_get_char (p)));
+
+  return g_strndup (text, (gsize) (p - text));
 }
 
 char *
@@ -150,7 +146,8 @@ llmctl_wrap (const char *text,
              guint       indent)
 {
   guint columns = MAX (llmctl_output_get_columns (), indent + MIN_COLUMNS);
-  g_auto(GStrv) lines = g_strsplit (text, "\n", -1);
+  g_autofree char *valid = g_utf8_make_valid (text, -1);
+  g_auto(GStrv) lines = g_strsplit (valid, "\n", -1);
   GString *out = g_string_new (NULL);
 
   for (gsize i = 0; lines[i] != NULL; i++)

@@ -23,8 +23,6 @@ typedef enum
 
 /* Whether stdout (or stderr) is a terminal that takes colours: NO_COLOR and TERM=dumb say no. */
 gboolean llmctl_output_has_colour  (int           fd);
-/* What a terminal is sent for @style; for plain what ends the others. */
-const char *llmctl_output_get_code (LlmctlStyle   style);
 /* Columns of the terminal, 80 when it is none. */
 guint    llmctl_output_get_columns (void);
 
@@ -55,6 +53,9 @@ gboolean llmctl_output_flush       (void);
 /* Text as a terminal may have it: control characters but newline and tab, and what is
  * not UTF-8, become U+FFFD. (transfer full) */
 char    *llmctl_output_make_harmless (const char *text);
+/* (transfer full): as much of @text as fits. @columns: (inout): there are, and it takes. */
+char    *llmctl_output_fit         (const char   *text,
+                                    guint        *columns);
 /* Columns that @text takes on a terminal. */
 guint    llmctl_output_get_width   (const char   *text);
 /* @text in lines of at most the terminal's columns, each @indent columns in and with a

@@ -37,6 +37,10 @@ static const struct
   [LLMCTL_STYLE_BAD] = { A_NORMAL, COLOR_RED },
 };
 
+/* In a line of a frame the byte that stands before text of a style; no other control character is
+ * in it. */
+#define MARK(style) ((char) ((style) + 1))
+
 static struct
 {
   SCREEN *terminal;       /* (nullable) (owned) */
@@ -47,6 +51,96 @@ static struct
   guint key_source;
   guint size_source;
 } screen;
+
+/* --- lines --- */
+
+LlmctlFrame *
+llmctl_frame_new (guint    columns,
+                  gboolean has_styles)
+{
+  LlmctlFrame *self = g_new0 (LlmctlFrame, 1);
+
+  self->columns = columns;
+  self->has_styles = has_styles;
+  self->lines = g_ptr_array_new_with_free_func (g_free);
+  self->line = g_string_new (NULL);
+  return self;
+}
+
+void
+llmctl_frame_free (LlmctlFrame *self)
+{
+  g_ptr_array_unref (self->lines);
+  g_string_free (self->line, TRUE);
+  g_free (self);
+}
+
+void
+llmctl_frame_put (LlmctlFrame *self,
+                  LlmctlStyle  style,
+                  const char  *text)
+{
+  g_autofree char *harmless = llmctl_output_make_harmless (text);
+  guint width = self->columns - self->column;
+  g_autofree char *fitted = llmctl_output_fit (g_strdelimit (harmless, "\n\t", ' '), &width);
+  gboolean is_styled = self->has_styles && style != LLMCTL_STYLE_PLAIN;
+
+  if (is_styled)
+    g_string_append_c (self->line, MARK (style));
+  g_string_append (self->line, fitted);
+  self->column += width;
+  if (is_styled)
+    g_string_append_c (self->line, MARK (LLMCTL_STYLE_PLAIN));
+}
+
+void
+llmctl_frame_printf (LlmctlFrame *self,
+                     LlmctlStyle  style,
+                     const char  *format,
+                     ...)
+{
+  g_autofree char *text = NULL;
+  va_list arguments;
+
+  va_start (arguments, format);
+  text = g_strdup_vprintf (format, arguments);
+  va_end (arguments);
+  llmctl_frame_put (self, style, text);
+}
+
+void
+llmctl_frame_move (LlmctlFrame *self,
+                   guint        column)
+{
+  guint n = column > self->column ? column - self->column : self->column > 0 ? 1 : 0;
+
+  llmctl_frame_printf (self, LLMCTL_STYLE_PLAIN, "%*s", (int) n, "");
+}
+
+void
+llmctl_frame_put_right (LlmctlFrame *self,
+                        LlmctlStyle  style,
+                        guint        column,
+                        const char  *text)
+{
+  guint width = llmctl_output_get_width (text);
+
+  llmctl_frame_move (self, column > width ? column - width : 0);
+  llmctl_frame_put (self, style, text);
+}
+
+void
+llmctl_frame_end_line (LlmctlFrame *self)
+{
+  gsize length = self->line->len;
+
+  /* spaces at the end are only width */
+  while (length > 0 && self->line->str[length - 1] == ' ')
+    length--;
+  g_ptr_array_add (self->lines, g_strndup (self->line->str, length));
+  g_string_truncate (self->line, 0);
+  self->column = 0;
+}
 
 /* --- signals --- */
 
@@ -221,7 +315,7 @@ show_line (const char *line)
 
       if (length == 0)
         {
-          guint style = (guint) (*p++ - LLMCTL_FRAME_MARK (LLMCTL_STYLE_PLAIN));
+          guint style = (guint) (*p++ - MARK (LLMCTL_STYLE_PLAIN));
 
           attr_set (styles[style].attribute, styles[style].pair, NULL);
           continue;

@@ -137,16 +137,12 @@ static char *
 fit_name (const char *name,
           guint       columns)
 {
-  g_autoptr(GString) out = g_string_new (name);
+  guint width = columns - 1;
+  g_autofree char *begin = llmctl_output_fit (name, &width);
 
-  if (llmctl_output_get_width (name) <= columns)
-    return g_strdup (name);
-  while (out->len > 0 && llmctl_output_get_width (out->str) + 1 > columns)
-    g_string_truncate (out,
-                       (gsize) (g_utf8_find_prev_char (out->str, out->str + out->len) - out->str));
-  g_string_append (out, g_get_charset (NULL) ? "…" : "~");
-
-  return g_string_free (g_steal_pointer (&out), FALSE);
+  return llmctl_output_get_width (name) <= columns
+             ? g_strdup (name)
+             : g_strconcat (begin, g_get_charset (NULL) ? "…" : "~", NULL);
 }
 
 /* @row: (nullable): NULL for the heading. */

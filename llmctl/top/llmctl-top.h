@@ -4,7 +4,7 @@
 
 #pragma once
 
-#include "llmctl/output/llmctl-frame.h"
+#include "llmctl/output/llmctl-screen.h"
 #include "llmctl/top/llmctl-sample.h"
 
 G_BEGIN_DECLS

@@ -8,7 +8,7 @@
 
 #include "llmctl/llmctl.h"
 #include "llmctl/doctor/llmctl-doctor.h"
-#include "llmctl/output/llmctl-frame.h"
+#include "llmctl/output/llmctl-screen.h"
 #include "llmctl/top/llmctl-sample.h"
 #include "support/llm-test-folder.h"
 

@@ -57,10 +57,13 @@ llmctl_chat_fail (LlmctlChat *self,
 
 /* --- the context --- */
 
+/* What came of the last turn, and its question if @has_prompt. */
 static void
-forget_last (LlmctlChat *self)
+forget_last (LlmctlChat *self,
+             gboolean    has_prompt)
 {
-  g_clear_pointer (&self->last_prompt, g_free);
+  if (has_prompt)
+    g_clear_pointer (&self->last_prompt, g_free);
   g_clear_pointer (&self->last_request_id, g_free);
   self->is_last_kept = FALSE;
 }
@@ -95,7 +98,7 @@ llmctl_chat_open (LlmctlChat  *self,
   g_free (self->name);
   self->name = g_strdup (name);
   g_ptr_array_set_size (self->said, 0);
-  forget_last (self);
+  forget_last (self, TRUE);
   return TRUE;
 }
 
@@ -146,10 +149,7 @@ llmctl_chat_undo (LlmctlChat  *self,
     return FALSE;
 
   g_ptr_array_set_size (self->said, (int) (self->said->len - MIN (self->said->len, 2 * n_turns)));
-  if (n_turns > 1 || !self->is_last_kept)
-    forget_last (self);
-  self->is_last_kept = FALSE;
-  g_clear_pointer (&self->last_request_id, g_free);
+  forget_last (self, n_turns > 1 || !self->is_last_kept);
   return TRUE;
 }
 

@@ -127,41 +127,6 @@ get_string (GVariant   *object,
   return g_variant_lookup (object, key, "&s", &text) ? text : NULL;
 }
 
-/* @extras: (nullable) */
-static gboolean
-parse_extras (GVariant         *extras,
-              guint             number,
-              GVariantBuilder  *builder,
-              GError          **error)
-{
-  GVariantIter iter;
-  const char *key;
-  GVariant *value;
-
-  if (extras == NULL)
-    return TRUE;
-  if (!g_variant_is_of_type (extras, G_VARIANT_TYPE_VARDICT))
-    return fail (error, _("message %u: “extras” must be an object"), number);
-  if (g_variant_n_children (extras) > MAX_EXTRAS)
-    return fail (error, _("message %u: there are more than %u “extras”"), number, MAX_EXTRAS);
-
-  g_variant_iter_init (&iter, extras);
-  while (g_variant_iter_next (&iter, "{&sv}", &key, &value))
-    {
-      g_autoptr(GVariant) printed = value;
-      g_autoptr(GVariant) content = NULL;
-
-      if (g_variant_is_of_type (printed, G_VARIANT_TYPE_STRING))
-        content = g_variant_parse (NULL, g_variant_get_string (printed, NULL), NULL, NULL, NULL);
-      if (content == NULL)
-        return fail (error, _("message %u: “%s” in “extras” must be GVariant text in quotes"),
-                     number, key);
-      g_variant_builder_add (builder, "{sv}", key, content);
-    }
-
-  return TRUE;
-}
-
 static gboolean
 parse_message (GVariant         *message,
                guint             number,
@@ -185,8 +150,25 @@ parse_message (GVariant         *message,
   if (!g_strv_contains (roles, role))
     return fail (error, _("message %u: “role” must be system, user, assistant or tool"), number);
   extras = g_variant_lookup_value (message, "extras", NULL);
-  if (!parse_extras (extras, number, &builder, error))
-    return FALSE;
+  if (extras != NULL && !g_variant_is_of_type (extras, G_VARIANT_TYPE_VARDICT))
+    return fail (error, _("message %u: “extras” must be an object"), number);
+  if (extras != NULL && g_variant_n_children (extras) > MAX_EXTRAS)
+    return fail (error, _("message %u: there are more than %u “extras”"), number, MAX_EXTRAS);
+
+  for (gsize i = 0; extras != NULL && i < g_variant_n_children (extras); i++)
+    {
+      g_autoptr(GVariant) printed = NULL;
+      g_autoptr(GVariant) content = NULL;
+      const char *key;
+
+      g_variant_get_child (extras, i, "{&sv}", &key, &printed);
+      if (g_variant_is_of_type (printed, G_VARIANT_TYPE_STRING))
+        content = g_variant_parse (NULL, g_variant_get_string (printed, NULL), NULL, NULL, NULL);
+      if (content == NULL)
+        return fail (error, _("message %u: “%s” in “extras” must be GVariant text in quotes"),
+                     number, key);
+      g_variant_builder_add (&builder, "{sv}", key, content);
+    }
 
   g_variant_builder_add (messages, "(ssa{sv})", role, text, &builder);
   return TRUE;

@@ -77,18 +77,16 @@ llmctl_stream_copy (int      fd,
   llmctl_wait_begin (TRUE);
   for (;;)
     {
-      g_autoptr(GAsyncResult) result = NULL;
-      g_autoptr(GBytes) bytes = NULL;
       g_autoptr(GError) reason = NULL;
+      char bytes[CHUNK_BYTES];
+      gssize n = g_input_stream_read (stream, bytes, sizeof bytes, llmctl_wait_get_cancellable (),
+                                      &reason);
 
-      g_input_stream_read_bytes_async (stream, CHUNK_BYTES, G_PRIORITY_DEFAULT,
-                                       llmctl_wait_get_cancellable (), llmctl_wait_take, &result);
-      bytes = g_input_stream_read_bytes_finish (stream, llmctl_wait (&result), &reason);
-      if (bytes == NULL)
+      if (n < 0)
         return fail (reason, error);
-      if (g_bytes_get_size (bytes) == 0)
+      if (n == 0)
         break;
-      g_string_append_len (held, g_bytes_get_data (bytes, NULL), (gssize) g_bytes_get_size (bytes));
+      g_string_append_len (held, bytes, n);
       /* Without a stdout nobody wants the rest. */
       if (!write_out (held, &has_open_line))
         return TRUE;

@@ -25,16 +25,6 @@
 
 /* --- the buses --- */
 
-/* What is known of one bus. */
-typedef struct
-{
-  GBusType type;
-  GDBusConnection *bus;   /* (nullable) (owned) */
-  gboolean is_running;
-  gboolean is_activatable;
-  guint32 pid;
-} Place;
-
 static gboolean
 on_limit (gpointer data)
 {
@@ -73,27 +63,27 @@ get_pid (GDBusConnection *bus)
   return pid != NULL ? g_variant_get_uint32 (pid) : 0;
 }
 
+/* The bus of @type, nullable in @bus. */
 static void
-look_for_service (Place *place)
+check_bus (LlmctlDoctor     *self,
+           GBusType          type,
+           GDBusConnection **bus)
 {
-  place->is_running = llmctl_doctor_bus_lists (place->bus, "ListNames", LLMCTL_SERVICE_NAME);
-  place->pid = place->is_running ? get_pid (place->bus) : 0;
-  place->is_activatable = llmctl_doctor_bus_lists (place->bus, "ListActivatableNames",
-                                                   LLMCTL_SERVICE_NAME);
-}
-
-static void
-check_bus (LlmctlDoctor *self,
-           Place        *place)
-{
-  gboolean is_system = place->type == G_BUS_TYPE_SYSTEM;
+  gboolean is_system = type == G_BUS_TYPE_SYSTEM;
   g_autoptr(GError) error = NULL;
+  gboolean is_running = FALSE;
+  gboolean is_activatable = FALSE;
+  guint32 pid = 0;
 
-  place->bus = connect_to (place->type, &error);
-  if (place->bus != NULL)
-    look_for_service (place);
+  *bus = connect_to (type, &error);
+  if (*bus != NULL)
+    {
+      is_running = llmctl_doctor_bus_lists (*bus, "ListNames", LLMCTL_SERVICE_NAME);
+      pid = is_running ? get_pid (*bus) : 0;
+      is_activatable = llmctl_doctor_bus_lists (*bus, "ListActivatableNames", LLMCTL_SERVICE_NAME);
+    }
 
-  if (place->bus == NULL)
+  if (*bus == NULL)
     llmctl_doctor_add (self, LLMCTL_DOCTOR_NOTE,
                        is_system || g_getenv ("DBUS_SESSION_BUS_ADDRESS") != NULL
                          ? NULL
@@ -101,11 +91,11 @@ check_bus (LlmctlDoctor *self,
                              "login session; run it in one, or with “dbus-run-session”"),
                        is_system ? _("The system bus can't be reached: %s")
                                  : _("The session bus can't be reached: %s"), error->message);
-  else if (place->is_running)
+  else if (is_running)
     tell_ok (self,
              is_system ? _("The service is on the system bus, as process %u")
-                       : _("The service is on the session bus, as process %u"), place->pid);
-  else if (place->is_activatable)
+                       : _("The service is on the session bus, as process %u"), pid);
+  else if (is_activatable)
     tell_ok (self,
              is_system ? _("The first call on the system bus starts the service")
                        : _("The first call on the session bus starts the service"));
@@ -115,43 +105,42 @@ check_bus (LlmctlDoctor *self,
                          : _("The service is not on the session bus"));
 
   /* Started by hand it does not come back by itself. */
-  if (place->is_running && !place->is_activatable)
+  if (is_running && !is_activatable)
     tell_note (self,
                is_system ? _("The system bus can't start it: when it ends, it is gone")
                          : _("The session bus can't start it: when it ends, it is gone"));
+  if (is_running && self->is_running)
+    tell_warn (self, _("One of them is enough: systemctl --user mask --now llmsvc"),
+               _("It runs on both buses, with a model in memory twice; programs take the one on "
+                 "the system bus"));
+  if (self->bus == NULL && (is_running || is_activatable))
+    {
+      self->bus_type = type;
+      self->bus = g_object_ref (*bus);
+      self->is_running = is_running;
+      self->pid = pid;
+    }
 }
 
 static void
 check_buses (LlmctlDoctor *self)
 {
+  GBusType only = llmctl_globals.bus_type;
+  g_autoptr(GDBusConnection) system = NULL;
+  g_autoptr(GDBusConnection) session = NULL;
+
   /* in the order in which programs look for it */
-  Place places[] = { { .type = G_BUS_TYPE_SYSTEM }, { .type = G_BUS_TYPE_SESSION } };
-
-  for (gsize i = 0; i < G_N_ELEMENTS (places); i++)
-    if (llmctl_globals.bus_type == G_BUS_TYPE_NONE || llmctl_globals.bus_type == places[i].type)
-      check_bus (self, &places[i]);
-  if (places[0].is_running && places[1].is_running)
-    tell_warn (self, _("One of them is enough: systemctl --user mask --now llmsvc"),
-               _("It runs on both buses, with a model in memory twice; programs take the one on "
-                 "the system bus"));
-
-  for (gsize i = 0; i < G_N_ELEMENTS (places); i++)
-    if (self->bus == NULL && (places[i].is_running || places[i].is_activatable))
-      {
-        self->bus_type = places[i].type;
-        self->bus = g_object_ref (places[i].bus);
-        self->is_running = places[i].is_running;
-        self->pid = places[i].pid;
-      }
+  if (only != G_BUS_TYPE_SESSION)
+    check_bus (self, G_BUS_TYPE_SYSTEM, &system);
+  if (only != G_BUS_TYPE_SYSTEM)
+    check_bus (self, G_BUS_TYPE_SESSION, &session);
   if (self->bus == NULL)
     tell_fail (self,
-               places[1].bus == NULL && llmctl_globals.bus_type != G_BUS_TYPE_SYSTEM
+               session == NULL && only != G_BUS_TYPE_SYSTEM
                  ? _("Install the package llmsvc; its service for all users needs no login "
                      "session: “systemctl start llmsvc”")
                  : _("Install the package llmsvc, or start the service yourself with “llmsvcd &”"),
                _("The service is on no bus, and no bus can start it"));
-  for (gsize i = 0; i < G_N_ELEMENTS (places); i++)
-    g_clear_object (&places[i].bus);
 }
 
 static void
@@ -182,24 +171,6 @@ start (LlmctlDoctor *self)
 }
 
 /* --- the unit that systemd runs it as --- */
-
-/* (transfer full) (nullable): the object path of the unit, of the process that serves or else of
- * the name. */
-static GVariant *
-find_unit (LlmctlDoctor *self)
-{
-  GVariant *path = NULL;
-
-  if (self->pid != 0)
-    path = llmctl_doctor_call (self->bus, SYSTEMD_NAME, SYSTEMD_PATH,
-                               SYSTEMD_NAME ".Manager.GetUnitByPID",
-                               g_variant_new ("(u)", self->pid), "o");
-  if (path == NULL)
-    path = llmctl_doctor_call (self->bus, SYSTEMD_NAME, SYSTEMD_PATH,
-                               SYSTEMD_NAME ".Manager.LoadUnit", g_variant_new ("(s)", UNIT), "o");
-
-  return path;
-}
 
 static void
 tell_of_state (LlmctlDoctor *self,
@@ -237,34 +208,21 @@ static void
 tell_of_sandbox (LlmctlDoctor *self,
                  GVariant     *service)
 {
-  /* what every manager can give, and what only the system's can */
-  static const struct
-  {
-    const char *property;
-    const char *value;   /* NULL: true */
-    gboolean is_system_only;
-  } wanted[] = {
-    { "NoNewPrivileges", NULL, FALSE },
-    { "MemoryDenyWriteExecute", NULL, FALSE },
-    { "PrivateNetwork", NULL, TRUE },
-    { "PrivateDevices", NULL, TRUE },
-    { "ProtectKernelTunables", NULL, TRUE },
-    { "ProtectSystem", "strict", TRUE },
-  };
+  /* two that every manager can give, and what only the system's can */
+  static const char *const wanted[] = { "NoNewPrivileges", "MemoryDenyWriteExecute",
+                                        "PrivateNetwork",  "PrivateDevices",
+                                        "ProtectKernelTunables", "ProtectSystem" };
   gboolean is_system = self->bus_type == G_BUS_TYPE_SYSTEM;
   g_autoptr(GString) missing = g_string_new (NULL);
 
-  for (gsize i = 0; i < G_N_ELEMENTS (wanted); i++)
+  for (gsize i = 0; i < (is_system ? G_N_ELEMENTS (wanted) : 2); i++)
     {
-      const char *held = llmctl_dict_get_string (service, wanted[i].property);
-      gboolean is_set = FALSE;
+      /* the last one is a word */
+      gboolean is_set = g_str_equal (llmctl_dict_get_string (service, wanted[i]), "strict");
 
-      if (wanted[i].value != NULL)
-        is_set = g_str_equal (held, wanted[i].value);
-      else
-        (void) g_variant_lookup (service, wanted[i].property, "b", &is_set);
-      if (!is_set && (is_system || !wanted[i].is_system_only))
-        g_string_append_printf (missing, "%s%s=", missing->len > 0 ? ", " : "", wanted[i].property);
+      (void) g_variant_lookup (service, wanted[i], "b", &is_set);
+      if (!is_set)
+        g_string_append_printf (missing, "%s%s=", missing->len > 0 ? ", " : "", wanted[i]);
     }
 
   if (missing->len == 0)
@@ -283,17 +241,26 @@ check_unit (LlmctlDoctor *self)
   g_autoptr(GVariant) path = NULL;
   g_autoptr(GVariant) unit = NULL;
   g_autoptr(GVariant) service = NULL;
-  const char *at;
+  const char *at = NULL;
   const char *id;
   guint64 n_restarts;
 
   if (self->bus == NULL)
     return;
 
-  path = find_unit (self);
-  at = path != NULL ? g_variant_get_string (path, NULL) : NULL;
+  /* of the process that serves, or else of the name */
+  if (self->pid != 0)
+    path = llmctl_doctor_call (self->bus, SYSTEMD_NAME, SYSTEMD_PATH,
+                               SYSTEMD_NAME ".Manager.GetUnitByPID",
+                               g_variant_new ("(u)", self->pid), "o");
+  if (path == NULL)
+    path = llmctl_doctor_call (self->bus, SYSTEMD_NAME, SYSTEMD_PATH,
+                               SYSTEMD_NAME ".Manager.LoadUnit", g_variant_new ("(s)", UNIT), "o");
   if (path != NULL)
-    unit = llmctl_doctor_get_all (self->bus, SYSTEMD_NAME, at, SYSTEMD_NAME ".Unit", NULL);
+    {
+      at = g_variant_get_string (path, NULL);
+      unit = llmctl_doctor_get_all (self->bus, SYSTEMD_NAME, at, SYSTEMD_NAME ".Unit", NULL);
+    }
   if (unit == NULL)
     {
       tell_note (self, _("systemd does not answer on this bus, so its unit can't be looked at"));

@@ -26,9 +26,8 @@
 #define NEARLY_FULL 90
 
 /* Of questions or answers, in percent. */
-#define MANY_FAILED 10
-#define MANY_LATE   10
-#define FEW         10
+#define MANY 10
+#define FEW  10
 
 /* --- itself --- */
 
@@ -302,10 +301,9 @@ check_quotas (LlmctlDoctor *self)
 
 static gboolean
 is_many (guint64 part,
-         guint64 whole,
-         guint   percent)
+         guint64 whole)
 {
-  return part >= FEW && (double) part > (double) whole * percent / 100;
+  return part >= FEW && (double) part > (double) whole * MANY / 100;
 }
 
 static void
@@ -328,12 +326,12 @@ check_use (LlmctlDoctor *self)
   missed = llmctl_dict_get_number (statistics, "slo-missed");
   refused = llmctl_dict_get_number (statistics, "refused");
   faulted = llmctl_dict_get_number (statistics, "kv-faulted-chunks");
-  if (is_many (failed, requests, MANY_FAILED))
+  if (is_many (failed, requests))
     tell_warn (self,
                _("The journal has each one with its error: journalctl -u llmsvc LLM_END=failed "
                  "LLM_END=refused"), _("%u of %u questions have failed since it was started"),
                (guint) failed, (guint) requests);
-  if (is_many (missed, met + missed, MANY_LATE))
+  if (is_many (missed, met + missed))
     tell_warn (self,
                _("A smaller model, fewer programs at a time, or “slo=background” for what nobody "
                  "waits for"), _("%u of %u answers came later than they were wanted"),

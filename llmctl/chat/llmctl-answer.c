@@ -20,18 +20,6 @@ llmctl_answer_clear (LlmctlAnswer *self)
     g_string_free (g_steal_pointer (&self->written), TRUE);
 }
 
-static gboolean
-write_json (const char *key,
-            GVariant   *value)
-{
-  GVariantBuilder line;
-
-  g_variant_builder_init (&line, G_VARIANT_TYPE_VARDICT);
-  llmctl_json_add (&line, key, value);
-
-  return llmctl_output_json_line (g_variant_builder_end (&line)) && llmctl_output_flush ();
-}
-
 gboolean
 llmctl_answer_write (LlmctlAnswer  *self,
                      const char    *piece,
@@ -55,8 +43,10 @@ llmctl_answer_write (LlmctlAnswer  *self,
   self->n_repeated += strlen (piece);
   if (piece[n] == '\0')
     return TRUE;
-  is_there = self->is_json ? write_json ("t", g_variant_new_string (piece + n))
-                           : llmctl_output_data (piece + n) && llmctl_output_flush ();
+  is_there = self->is_json
+                 ? llmctl_output_json_line (llmctl_json_object ("t:s", piece + n, NULL))
+                 : llmctl_output_data (piece + n);
+  is_there = is_there && llmctl_output_flush ();
   if (!is_there)
     g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
                          _("The answer can't be written to the standard output"));
@@ -135,7 +125,10 @@ llmctl_answer_finish (LlmctlAnswer *self,
   const char *const *ignored = llmsvc_answer_get_ignored (answer);
 
   llmctl_answer_end_line (self);
-  if (self->is_json && !write_json ("done", llmsvc_answer_get_results (answer)))
+  if (self->is_json &&
+      !(llmctl_output_json_line (
+            llmctl_json_object ("done:*", llmsvc_answer_get_results (answer), NULL)) &&
+        llmctl_output_flush ()))
     return FALSE;
 
   for (gsize i = 0; ignored != NULL && ignored[i] != NULL; i++)

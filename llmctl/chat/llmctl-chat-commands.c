@@ -367,16 +367,8 @@ llmctl_chat_run_command (LlmctlChat *self,
 
 /* --- completion --- */
 
-static gpointer
-copy_name (gconstpointer name,
-           gpointer      data)
-{
-  return g_strdup (name);
-}
-
 void
 llmctl_chat_complete (const char *before,
-                      const char *word,
                       GPtrArray  *candidates,
                       gpointer    chat)
 {
@@ -385,20 +377,20 @@ llmctl_chat_complete (const char *before,
   guint n_options;
   g_autofree GParamSpec **options = llmctl_options_list (&n_options);
 
-  if (before[0] != '/')
-    return;
-
-  if (strpbrk (before, " \t") == NULL)
+  if (before[0] == '/' && strpbrk (before, " \t") == NULL)
     for (gsize i = 0; i < G_N_ELEMENTS (commands); i++)
       g_ptr_array_add (candidates, g_strdup (commands[i].name));
   else if (g_str_has_prefix (before, "/context "))
-    g_ptr_array_extend (candidates, self->context_names, copy_name, NULL);
-  for (guint i = 0; g_str_has_prefix (before, "/set ") && i < n_options; i++)
-    g_ptr_array_add (candidates, g_strconcat (options[i]->name, "=", NULL));
-  for (guint i = 0; g_str_has_prefix (before, "/model ") && i < g_list_model_get_n_items (models); i++)
-    {
-      g_autoptr(LlmsvcModel) model = g_list_model_get_item (models, i);
+    for (guint i = 0; i < self->context_names->len; i++)
+      g_ptr_array_add (candidates, g_strdup (g_ptr_array_index (self->context_names, i)));
+  else if (g_str_has_prefix (before, "/set "))
+    for (guint i = 0; i < n_options; i++)
+      g_ptr_array_add (candidates, g_strconcat (options[i]->name, "=", NULL));
+  else if (g_str_has_prefix (before, "/model "))
+    for (guint i = 0; i < g_list_model_get_n_items (models); i++)
+      {
+        g_autoptr(LlmsvcModel) model = g_list_model_get_item (models, i);
 
-      g_ptr_array_add (candidates, g_strdup (llmsvc_model_get_id (model)));
-    }
+        g_ptr_array_add (candidates, g_strdup (llmsvc_model_get_id (model)));
+      }
 }

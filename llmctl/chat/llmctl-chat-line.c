@@ -112,15 +112,12 @@ next_candidate (const char *word,
     at = 0;
   while (at < state.candidates->len)
     {
-      const char *candidate = g_ptr_array_index (state.candidates, at++);
-
       /* Names come from outside, and the terminal shows them. */
-      if (g_str_has_prefix (candidate, word))
-        {
-          g_autofree char *harmless = llmctl_output_make_harmless (candidate);
+      g_autofree char *harmless =
+          llmctl_output_make_harmless (g_ptr_array_index (state.candidates, at++));
 
-          return strdup (harmless);
-        }
+      if (g_str_has_prefix (harmless, word))
+        return strdup (harmless);
     }
 
   return NULL;
@@ -138,7 +135,7 @@ on_complete (const char *word,
   rl_attempted_completion_over = 1;
   g_clear_pointer (&state.candidates, g_ptr_array_unref);
   state.candidates = g_ptr_array_new_with_free_func (g_free);
-  state.complete (before, word, state.candidates, state.data);
+  state.complete (before, state.candidates, state.data);
   matches = rl_completion_matches (word, next_candidate);
 
   /* “key=” goes on with its value. */
@@ -178,7 +175,6 @@ on_readable (int          fd,
   return G_SOURCE_CONTINUE;
 }
 
-/* Only while a line is edited: nothing else depends on the size. */
 static gboolean
 on_size_changed (gpointer data)
 {

@@ -20,10 +20,8 @@ typedef enum
   LLMCTL_CHAT_LINE_END,         /* Ctrl-D, the terminal is gone, or SIGTERM */
 } LlmctlChatLine;
 
-/* Adds to @candidates (element-type utf8, owned) what could stand for @word, which is
- * the end of @before. */
+/* Adds to @candidates (element-type utf8, owned) what could stand for the last word of @before. */
 typedef void (*LlmctlChatLineComplete) (const char *before,
-                                        const char *word,
                                         GPtrArray  *candidates,
                                         gpointer    data);
 

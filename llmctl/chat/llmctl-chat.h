@@ -80,7 +80,6 @@ void     llmctl_chat_run_command (LlmctlChat    *self,
                                   const char    *line);
 /* A LlmctlChatLineComplete; @chat is the LlmctlChat. */
 void     llmctl_chat_complete    (const char    *before,
-                                  const char    *word,
                                   GPtrArray     *candidates,
                                   gpointer       chat);
 

@@ -9,6 +9,7 @@
 #include <glib/gi18n.h>
 #include <stdint.h>
 
+#include "llmctl/llmctl.h"
 #include "llmctl/output/llmctl-json.h"
 
 #define FORMAT "llmsvc-context"
@@ -29,25 +30,22 @@ llmctl_context_file_describe (GPtrArray *messages)
     {
       LlmsvcMessage *message = g_ptr_array_index (messages, i);
       GVariant *held = llmsvc_message_get_extras (message);
+      gboolean has_extras = held != NULL && g_variant_n_children (held) > 0;
       GVariantBuilder extras;
       GVariantIter iter;
       const char *key;
       GVariant *value;
 
-      g_variant_builder_open (&builder, G_VARIANT_TYPE_VARDICT);
-      llmctl_json_add_string (&builder, "role", llmsvc_message_get_role (message));
-      llmctl_json_add_string (&builder, "text", llmsvc_message_get_text (message));
-      if (held != NULL && g_variant_n_children (held) > 0)
-        {
-          /* with types, so that what is read again is what was written */
-          g_variant_builder_init (&extras, G_VARIANT_TYPE_VARDICT);
-          g_variant_iter_init (&iter, held);
-          while (g_variant_iter_loop (&iter, "{&sv}", &key, &value))
-            llmctl_json_add (&extras, key,
-                             g_variant_new_take_string (g_variant_print (value, TRUE)));
-          llmctl_json_add (&builder, "extras", g_variant_builder_end (&extras));
-        }
-      g_variant_builder_close (&builder);
+      g_variant_builder_init (&extras, G_VARIANT_TYPE_VARDICT);
+      /* with types, so that what is read again is what was written */
+      if (has_extras)
+        g_variant_iter_init (&iter, held);
+      while (has_extras && g_variant_iter_loop (&iter, "{&sv}", &key, &value))
+        llmctl_json_add (&extras, key, g_variant_new_take_string (g_variant_print (value, TRUE)));
+      g_variant_builder_add_value (&builder, llmctl_json_object (
+          "role:s", llmsvc_message_get_role (message), "text:s", llmsvc_message_get_text (message),
+          "extras:*", has_extras ? g_variant_builder_end (&extras) : NULL, NULL));
+      g_variant_builder_clear (&extras);
     }
 
   return g_variant_builder_end (&builder);
@@ -57,17 +55,10 @@ char *
 llmctl_context_file_format (const char *name,
                             GPtrArray  *messages)
 {
-  GVariantBuilder builder;
-  g_autoptr(GVariant) root = NULL;
-  g_autofree char *text = NULL;
-
-  g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
-  llmctl_json_add_string (&builder, "format", FORMAT);
-  llmctl_json_add (&builder, "version", g_variant_new_int64 (VERSION));
-  llmctl_json_add_string (&builder, "name", name);
-  llmctl_json_add (&builder, "messages", llmctl_context_file_describe (messages));
-  root = g_variant_ref_sink (g_variant_builder_end (&builder));
-  text = llmctl_json_write (root, TRUE);
+  g_autoptr(GVariant) root = g_variant_ref_sink (llmctl_json_object (
+      "format:s", FORMAT, "version:u", VERSION, "name:s", name,
+      "messages:*", llmctl_context_file_describe (messages), NULL));
+  g_autofree char *text = llmctl_json_write (root, TRUE);
 
   return g_strconcat (text, "\n", NULL);
 }
@@ -83,11 +74,8 @@ llmctl_context_file_write (const char  *path,
   /* Writing at once puts a new file in the place of the old one, which is not what is
    * wanted of a device or a pipe. */
   if (g_file_test (path, G_FILE_TEST_EXISTS) && !g_file_test (path, G_FILE_TEST_IS_REGULAR))
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                   _("“%s” is there and is no file; “-” is the standard output"), shown);
-      return FALSE;
-    }
+    return llmctl_set_invalid (error, _("“%s” is there and is no file; “-” is the standard output"),
+                               shown);
   if (g_file_set_contents_full (path, text, -1, G_FILE_SET_CONTENTS_CONSISTENT, 0600,
                                 &local_error))
     return TRUE;
@@ -112,9 +100,8 @@ fail (GError     **error,
   detail = g_strdup_vprintf (format, arguments);
   va_end (arguments);
 
-  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-               _("The file holds no conversation that can be read: %s"), detail);
-  return FALSE;
+  return llmctl_set_invalid (error, _("The file holds no conversation that can be read: %s"),
+                             detail);
 }
 
 /* (nullable) (transfer none): the string, NULL when it is none. */

@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "common/llmsvc-json.h"
-#include "llmsvc.h"
+#include "llmctl/llmctl.h"
 
 /* Characters of a number. */
 #define NUMBER "+-.0123456789Ee"
@@ -38,9 +38,8 @@ fail (Reader     *reader,
       const char *reason)
 {
   /* TRANSLATORS: the place is a number of bytes; then comes what is wrong there */
-  g_set_error (reader->error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-               _("Not JSON at byte %zu: %s"), (gsize) (reader->p - reader->text) + 1, reason);
-  return NULL;
+  return llmctl_set_invalid_null (reader->error, _("Not JSON at byte %zu: %s"),
+                                  (gsize) (reader->p - reader->text) + 1, reason);
 }
 
 /* Whether @c comes next; then it is taken. */

@@ -85,9 +85,7 @@ append_container (GString  *out,
           g_autoptr(GVariant) key = g_variant_get_child_value (child, 0);
           g_autoptr(GVariant) content = g_variant_get_child_value (child, 1);
           /* A name is a string whatever the key is. */
-          g_autofree char *name = strchr ("sog", *g_variant_get_type_string (key)) != NULL
-                                      ? g_variant_dup_string (key, NULL)
-                                      : llmctl_json_write (key, FALSE);
+          g_autofree char *name = llmctl_json_write_plain (key);
 
           append_string (out, name);
           g_string_append (out, indent < 0 ? ":" : ": ");
@@ -149,6 +147,20 @@ llmctl_json_write (GVariant *value,
 }
 
 char *
+llmctl_json_write_plain (GVariant *value)
+{
+  g_autoptr(GVariant) content = g_variant_is_of_type (value, G_VARIANT_TYPE_VARIANT)
+                                    ? g_variant_get_variant (value)
+                                    : NULL;
+
+  if (content != NULL)
+    return llmctl_json_write_plain (content);
+  return strchr ("sog", *g_variant_get_type_string (value)) != NULL
+             ? g_variant_dup_string (value, NULL)
+             : llmctl_json_write (value, FALSE);
+}
+
+char *
 llmctl_json_make_key (const char *name)
 {
   GString *key = g_string_new (NULL);
@@ -207,14 +219,6 @@ llmctl_json_add_string (GVariantBuilder *dict,
     g_variant_builder_add (dict, "{sv}", key, g_variant_new_string (text));
 }
 
-void
-llmctl_json_add_boolean (GVariantBuilder *dict,
-                         const char      *key,
-                         gboolean         value)
-{
-  g_variant_builder_add (dict, "{sv}", key, g_variant_new_boolean (value));
-}
-
 GVariant *
 llmctl_json_object (const char *member,
                     ...)
@@ -236,7 +240,7 @@ llmctl_json_object (const char *member,
           llmctl_json_add_string (&builder, key, va_arg (values, const char *));
           break;
         case 'b':
-          llmctl_json_add_boolean (&builder, key, va_arg (values, gboolean));
+          llmctl_json_add (&builder, key, g_variant_new_boolean (va_arg (values, gboolean)));
           break;
         case 'u':
           llmctl_json_add (&builder, key, g_variant_new_uint32 (va_arg (values, guint32)));

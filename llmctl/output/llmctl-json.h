@@ -21,6 +21,9 @@ G_BEGIN_DECLS
 char     *llmctl_json_write (GVariant    *value,
                              gboolean     is_indented);
 
+/* (transfer full): the same in one line, but text without quotes, as it is. */
+char     *llmctl_json_write_plain (GVariant *value);
+
 /* (transfer full): objects are `a{sv}`, arrays `av`, whole numbers `x`, or `t` when they are too
  * large for it, other numbers `d`; of keys that stand twice the last counts. There is no `null` on
  * D-Bus, so it is LLMSVC_ERROR_INVALID_ARGUMENT. @text: valid UTF-8 */
@@ -50,8 +53,5 @@ void      llmctl_json_add         (GVariantBuilder *dict,
 void      llmctl_json_add_string  (GVariantBuilder *dict,
                                    const char      *key,
                                    const char      *text);
-void      llmctl_json_add_boolean (GVariantBuilder *dict,
-                                   const char      *key,
-                                   gboolean         value);
 
 G_END_DECLS

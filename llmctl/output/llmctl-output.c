@@ -344,26 +344,6 @@ llmctl_output_json_line (GVariant *object)
   return write_json (object, is_first, FALSE);
 }
 
-/* (transfer full): one line for people, but for text, which is as it is. */
-static char *
-format_plain (GVariant *value)
-{
-  g_autoptr(GVariant) content = NULL;
-
-  switch (g_variant_classify (value))
-    {
-    case G_VARIANT_CLASS_VARIANT:
-      content = g_variant_get_variant (value);
-      return format_plain (content);
-    case G_VARIANT_CLASS_STRING:
-    case G_VARIANT_CLASS_OBJECT_PATH:
-    case G_VARIANT_CLASS_SIGNATURE:
-      return g_variant_dup_string (value, NULL);
-    default:
-      return llmctl_json_write (value, FALSE);
-    }
-}
-
 gboolean
 llmctl_output_value (GVariant *value)
 {
@@ -378,7 +358,7 @@ llmctl_output_value (GVariant *value)
     }
   if (!g_variant_is_of_type (owned, G_VARIANT_TYPE_DICTIONARY))
     {
-      g_autofree char *text = format_plain (owned);
+      g_autofree char *text = llmctl_json_write_plain (owned);
 
       return llmctl_output_data (text) && llmctl_output_data ("\n");
     }
@@ -388,8 +368,8 @@ llmctl_output_value (GVariant *value)
       g_autoptr(GVariant) entry = g_variant_get_child_value (owned, i);
       g_autoptr(GVariant) key = g_variant_get_child_value (entry, 0);
       g_autoptr(GVariant) content = g_variant_get_child_value (entry, 1);
-      g_autofree char *name = format_plain (key);
-      g_autofree char *line = format_plain (content);
+      g_autofree char *name = llmctl_json_write_plain (key);
+      g_autofree char *line = llmctl_json_write_plain (content);
 
       is_there = llmctl_output_printf (LLMCTL_STYLE_BOLD, "%s:", name) &&
                  llmctl_output_data (" ") && llmctl_output_data (line) && llmctl_output_data ("\n");

@@ -196,7 +196,7 @@ llmctl_sample_take (GDBusConnection *bus,
     parts[STATES] = g_variant_ref_sink (g_variant_new_strv (NULL, 0));
 
   g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
-  llmctl_json_add_boolean (&builder, "running", bus != NULL);
+  llmctl_json_add (&builder, "running", g_variant_new_boolean (bus != NULL));
   for (guint i = 0; i < N_PARTS; i++)
     if (parts[i] != NULL)
       {

@@ -20,7 +20,8 @@
 
 typedef struct
 {
-  LlmctlColumn text;
+  const char *title, *key;
+  LlmctlFormat format;
   guint from_end;        /* of the screen, to where it ends; to where the second begins */
 } Column;
 
@@ -67,29 +68,22 @@ format_bytes (GVariant   *row,
 
 /* The name, which gets what the others leave; a word; numbers, the last but one of memory. */
 static const Column app_columns[] = {
-  { { N_("Application"), "app-id", llmctl_format_name }, 0 },
-  { { N_("User"), "uid", format_user }, 56 },
-  { { N_("Contexts"), "contexts", llmctl_format_number }, 37 },
-  { { N_("Calls"), "calls", llmctl_format_number }, 29 },
-  { { N_("Tokens"), "tokens", llmctl_format_number }, 20 },
-  { { N_("Memory"), "memory", format_bytes }, 10 },
+  { N_("Application"), "app-id", llmctl_format_name, 0 },
+  { N_("User"), "uid", format_user, 56 },
+  { N_("Contexts"), "contexts", llmctl_format_number, 37 },
+  { N_("Calls"), "calls", llmctl_format_number, 29 },
+  { N_("Tokens"), "tokens", llmctl_format_number, 20 },
+  { N_("Memory"), "memory", format_bytes, 10 },
   /* Translators: of an application, bytes of its stored texts */
-  { { N_("Texts"), "disk", format_bytes }, 0 },
+  { N_("Texts"), "disk", format_bytes, 0 },
 };
 static const Column context_columns[] = {
-  { { N_("Context"), "name", format_context }, 0 },
-  { { N_("Lives in"), "residency", llmctl_format_text }, 56 },
-  { { N_("Tokens"), "tokens", llmctl_format_number }, 20 },
-  { { N_("Memory"), "memory-bytes", format_bytes }, 10 },
-  { { N_("Storage"), "storage-bytes", format_bytes }, 0 },
+  { N_("Context"), "name", format_context, 0 },
+  { N_("Lives in"), "residency", llmctl_format_text, 56 },
+  { N_("Tokens"), "tokens", llmctl_format_number, 20 },
+  { N_("Memory"), "memory-bytes", format_bytes, 10 },
+  { N_("Storage"), "storage-bytes", format_bytes, 0 },
 };
-
-static char *
-format_cell (const Column *column,
-             GVariant     *row)
-{
-  return column->text.format (row, column->text.key);
-}
 
 static int
 compare_rows (gconstpointer a,
@@ -99,11 +93,12 @@ compare_rows (gconstpointer a,
   const Table *table = data;
   GVariant *const rows[] = { *(GVariant *const *) a, *(GVariant *const *) b };
   const char *const keys[] = {
-    [LLMCTL_TOP_BY_MEMORY] = table->columns[table->n_columns - 2].text.key,
+    [LLMCTL_TOP_BY_MEMORY] = table->columns[table->n_columns - 2].key,
     [LLMCTL_TOP_BY_TOKENS] = "tokens",
   };
-  g_autofree char *first = format_cell (table->columns, rows[0]);
-  g_autofree char *second = format_cell (table->columns, rows[1]);
+  const Column *name = table->columns;
+  g_autofree char *first = name->format (rows[0], name->key);
+  g_autofree char *second = name->format (rows[1], name->key);
 
   for (guint order = table->order; order < LLMCTL_TOP_BY_NAME; order++)
     {
@@ -157,8 +152,8 @@ draw_row (const Table *self,
   for (guint i = 0; i < self->n_columns; i++)
     {
       const Column *column = &self->columns[i];
-      g_autofree char *text = row != NULL ? format_cell (column, row)
-                                          : g_strdup (_(column->text.title));
+      g_autofree char *text = row != NULL ? column->format (row, column->key)
+                                          : g_strdup (_(column->title));
 
       if (i > 1)
         llmctl_frame_put_right (frame, style, end - column->from_end, text);

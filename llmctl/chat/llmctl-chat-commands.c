@@ -192,7 +192,6 @@ run_context (LlmctlChat  *self,
 {
   g_autoptr(GPtrArray) contexts = NULL;
 
-  llmctl_chat_read_names (self);
   if (*argument != '\0')
     return llmctl_chat_open (self, argument, error);
 
@@ -376,13 +375,17 @@ llmctl_chat_complete (const char *before,
   GListModel *models = llmsvc_client_get_models (self->client);
   guint n_options;
   g_autofree GParamSpec **options = llmctl_options_list (&n_options);
+  g_autoptr(GPtrArray) contexts = g_str_has_prefix (before, "/context ")
+                                      ? llmctl_contexts_list (self->client, NULL)
+                                      : NULL;
 
   if (before[0] == '/' && strpbrk (before, " \t") == NULL)
     for (gsize i = 0; i < G_N_ELEMENTS (commands); i++)
       g_ptr_array_add (candidates, g_strdup (commands[i].name));
-  else if (g_str_has_prefix (before, "/context "))
-    for (guint i = 0; i < self->context_names->len; i++)
-      g_ptr_array_add (candidates, g_strdup (g_ptr_array_index (self->context_names, i)));
+  else if (contexts != NULL)
+    for (guint i = 0; i < contexts->len; i++)
+      g_ptr_array_add (candidates,
+                       g_strdup (llmsvc_context_get_name (g_ptr_array_index (contexts, i))));
   else if (g_str_has_prefix (before, "/set "))
     for (guint i = 0; i < n_options; i++)
       g_ptr_array_add (candidates, g_strconcat (options[i]->name, "=", NULL));

@@ -116,7 +116,7 @@ next_candidate (const char *word,
       g_autofree char *harmless =
           llmctl_output_make_harmless (g_ptr_array_index (state.candidates, at++));
 
-      if (g_str_has_prefix (harmless, word))
+      if (*harmless != '\0' && g_str_has_prefix (harmless, word))
         return strdup (harmless);
     }
 

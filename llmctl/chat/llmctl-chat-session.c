@@ -28,7 +28,6 @@ llmctl_chat_clear (LlmctlChat *self)
   g_clear_pointer (&self->said, g_ptr_array_unref);
   g_clear_pointer (&self->last_prompt, g_free);
   g_clear_pointer (&self->last_request_id, g_free);
-  g_clear_pointer (&self->context_names, g_ptr_array_unref);
 }
 
 void
@@ -151,33 +150,6 @@ llmctl_chat_undo (LlmctlChat  *self,
   g_ptr_array_set_size (self->said, (int) (self->said->len - MIN (self->said->len, 2 * n_turns)));
   forget_last (self, n_turns > 1 || !self->is_last_kept);
   return TRUE;
-}
-
-static void
-on_names_read (GObject      *source,
-               GAsyncResult *result,
-               gpointer      data)
-{
-  g_autoptr(GPtrArray) names = data;
-  g_autoptr(GPtrArray) contexts =
-      llmsvc_client_list_contexts_finish (LLMSVC_CLIENT (source), result, NULL);
-
-  if (contexts != NULL)
-    g_ptr_array_set_size (names, 0);
-  for (guint i = 0; contexts != NULL && i < contexts->len; i++)
-    {
-      const char *name = llmsvc_context_get_name (g_ptr_array_index (contexts, i));
-
-      if (*name != '\0')
-        g_ptr_array_add (names, g_strdup (name));
-    }
-}
-
-void
-llmctl_chat_read_names (LlmctlChat *self)
-{
-  llmsvc_client_list_contexts_async (self->client, NULL, on_names_read,
-                                     g_ptr_array_ref (self->context_names));
 }
 
 /* --- turns --- */

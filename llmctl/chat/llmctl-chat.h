@@ -30,7 +30,6 @@ typedef struct
   LlmsvcOptions *last_options; /* (nullable) (owned): it was asked with; again with the same */
   gboolean is_last_kept;     /* the last turn is in the context */
 
-  GPtrArray *context_names;  /* (element-type utf8) (owned): for completion */
   GDataInputStream *input;   /* (nullable) (owned): the standard input when it is no terminal */
   gboolean is_interactive;   /* on a terminal: prompts, notes, editing */
   gboolean wants_block;      /* the next entry is a block */
@@ -64,8 +63,6 @@ GPtrArray *llmctl_chat_read      (LlmctlChat    *self,
 gboolean llmctl_chat_undo        (LlmctlChat    *self,
                                   guint          n_turns,
                                   GError       **error) G_GNUC_WARN_UNUSED_RESULT;
-/* Reads the names for completion in the background. */
-void     llmctl_chat_read_names  (LlmctlChat    *self);
 
 /* One turn, its answer written as it comes. Says itself what goes wrong. */
 void     llmctl_chat_ask         (LlmctlChat    *self,

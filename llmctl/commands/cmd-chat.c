@@ -209,7 +209,6 @@ begin_terminal (LlmctlChat *self)
   else
     llmctl_chat_note (self, _("/help lists the commands, Ctrl-D ends."));
   llmsvc_client_prewarm_async (self->client, NULL, NULL, on_prewarmed, NULL);
-  llmctl_chat_read_names (self);
 }
 
 static LlmctlExit
@@ -227,7 +226,6 @@ run (int       argc,
   self.options = llmsvc_options_new ();
   self.system = g_strdup (system_text);
   self.said = g_ptr_array_new_with_free_func ((GDestroyNotify) g_variant_unref);
-  self.context_names = g_ptr_array_new_with_free_func (g_free);
   self.is_interactive =
       isatty (STDIN_FILENO) && isatty (STDOUT_FILENO) && !llmctl_globals.is_json;
   self.input = g_data_input_stream_new (input);

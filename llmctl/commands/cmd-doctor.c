@@ -13,7 +13,6 @@
 #include "llmctl/doctor/llmctl-doctor.h"
 #include "llmctl/output/llmctl-json.h"
 #include "llmctl/output/llmctl-output.h"
-#include "llmctl/bus/llmctl-service.h"
 #include "llmctl/bus/llmctl-wait.h"
 
 #define LEVEL_COLUMNS 6
@@ -29,17 +28,16 @@ static const GOptionEntry options[] = {
 
 /* --- output --- */
 
-/* By LlmctlDoctorLevel: in JSON as well, on a terminal, and when it is the worst. */
+/* By LlmctlDoctorLevel: on a terminal, and when it is the worst. */
 static const struct
 {
-  const char *name;
   LlmctlStyle style;
   const char *sum;
 } levels[] = {
-  [LLMCTL_DOCTOR_OK] = { "ok", LLMCTL_STYLE_GOOD, N_("All is well.") },
-  [LLMCTL_DOCTOR_NOTE] = { "note", LLMCTL_STYLE_DIM, N_("All is well.") },
-  [LLMCTL_DOCTOR_WARN] = { "warn", LLMCTL_STYLE_WARNING, N_("It works, but see the warnings.") },
-  [LLMCTL_DOCTOR_FAIL] = { "fail", LLMCTL_STYLE_BAD, N_("Something does not work.") },
+  [LLMCTL_DOCTOR_OK] = { LLMCTL_STYLE_GOOD, N_("All is well.") },
+  [LLMCTL_DOCTOR_NOTE] = { LLMCTL_STYLE_DIM, N_("All is well.") },
+  [LLMCTL_DOCTOR_WARN] = { LLMCTL_STYLE_WARNING, N_("It works, but see the warnings.") },
+  [LLMCTL_DOCTOR_FAIL] = { LLMCTL_STYLE_BAD, N_("Something does not work.") },
 };
 
 static void
@@ -60,37 +58,23 @@ print_for_people (LlmctlDoctor *doctor)
 
   for (guint i = 0; i < doctor->findings->len; i++)
     {
-      const LlmctlFinding *finding = g_ptr_array_index (doctor->findings, i);
+      GVariant *finding = g_ptr_array_index (doctor->findings, i);
+      const char *level = llmctl_dict_get_string (finding, "level");
+      const char *hint = llmctl_dict_get_string (finding, "hint");
+      guint j = 0;
 
-      llmctl_output_column (levels[finding->level].style, LEVEL_COLUMNS,
-                            levels[finding->level].name);
-      llmctl_output_column (LLMCTL_STYLE_BOLD, CHECK_COLUMNS, finding->check);
-      print_indented ("", finding->text);
-      if (finding->hint == NULL)
+      while (!g_str_equal (llmctl_doctor_levels[j], level))
+        j++;
+      llmctl_output_column (levels[j].style, LEVEL_COLUMNS, level);
+      llmctl_output_column (LLMCTL_STYLE_BOLD, CHECK_COLUMNS,
+                            llmctl_dict_get_string (finding, "check"));
+      print_indented ("", llmctl_dict_get_string (finding, "text"));
+      if (*hint == '\0')
         continue;
       llmctl_output_column (LLMCTL_STYLE_PLAIN, LEVEL_COLUMNS + CHECK_COLUMNS, "");
-      print_indented (g_get_charset (NULL) ? "→ " : "-> ", finding->hint);
+      print_indented (g_get_charset (NULL) ? "→ " : "-> ", hint);
     }
   llmctl_output_printf (levels[worst].style, "%s\n", _(levels[worst].sum));
-}
-
-static void
-print_json (LlmctlDoctor *doctor)
-{
-  GVariantBuilder findings;
-
-  g_variant_builder_init (&findings, G_VARIANT_TYPE ("aa{sv}"));
-  for (guint i = 0; i < doctor->findings->len; i++)
-    {
-      const LlmctlFinding *finding = g_ptr_array_index (doctor->findings, i);
-
-      g_variant_builder_add_value (&findings, llmctl_json_object (
-          "check:s", finding->check, "level:s", levels[finding->level].name,
-          "text:s", finding->text, "hint:s", finding->hint, NULL));
-    }
-
-  llmctl_output_json (llmctl_json_object ("worst:s", levels[doctor->worst].name,
-                                          "findings:*", g_variant_builder_end (&findings), NULL));
 }
 
 /* --- the command --- */
@@ -121,7 +105,10 @@ run (int       argc,
       }
 
   if (llmctl_globals.is_json)
-    print_json (&doctor);
+    llmctl_output_json (llmctl_json_object (
+        "worst:s", llmctl_doctor_levels[doctor.worst], "findings:*",
+        g_variant_new_array (G_VARIANT_TYPE_VARDICT, (GVariant *const *) doctor.findings->pdata,
+                             doctor.findings->len), NULL));
   else
     print_for_people (&doctor);
   return doctor.worst == LLMCTL_DOCTOR_FAIL ? LLMCTL_EXIT_FAILED : LLMCTL_EXIT_OK;

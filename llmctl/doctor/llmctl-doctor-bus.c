@@ -10,7 +10,6 @@
 
 #include <glib/gi18n.h>
 
-#include "llmctl/bus/llmctl-service.h"
 #include "llmctl/bus/llmctl-wait.h"
 #include "llmctl/output/llmctl-output.h"
 

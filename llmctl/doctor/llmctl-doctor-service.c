@@ -13,7 +13,6 @@
 #include <string.h>
 
 #include "common/llmsvc-names.h"
-#include "llmctl/bus/llmctl-service.h"
 #include "llmctl/output/llmctl-output.h"
 
 /* The one that comes with the source, to try things out. */

@@ -6,24 +6,15 @@
 
 #include "llmctl/doctor/llmctl-doctor.h"
 
-#include "llmctl/bus/llmctl-service.h"
+#include "llmctl/output/llmctl-json.h"
 
-/* A service that is well answers such calls within milliseconds, whatever it computes. */
-#define CALL_LIMIT_MS 3000
-
-static void
-finding_free (LlmctlFinding *self)
-{
-  g_free (self->text);
-  g_free (self->hint);
-  g_free (self);
-}
+const char *const llmctl_doctor_levels[] = { "ok", "note", "warn", "fail" };
 
 void
 llmctl_doctor_init (LlmctlDoctor *self)
 {
   *self = (LlmctlDoctor) { .root = "" };
-  self->findings = g_ptr_array_new_with_free_func ((GDestroyNotify) finding_free);
+  self->findings = g_ptr_array_new_with_free_func ((GDestroyNotify) g_variant_unref);
 }
 
 void
@@ -43,41 +34,19 @@ llmctl_doctor_add (LlmctlDoctor      *self,
                    const char        *format,
                    ...)
 {
-  LlmctlFinding *finding = g_new0 (LlmctlFinding, 1);
   g_autofree char *text = NULL;
+  g_autofree char *valid_text = NULL;
+  g_autofree char *valid_hint = hint != NULL ? g_utf8_make_valid (hint, -1) : NULL;
   va_list arguments;
 
   va_start (arguments, format);
   text = g_strdup_vprintf (format, arguments);
   va_end (arguments);
-  finding->check = self->check;
-  finding->level = level;
-  finding->text = g_utf8_make_valid (text, -1);
-  finding->hint = hint != NULL ? g_utf8_make_valid (hint, -1) : NULL;
-  g_ptr_array_add (self->findings, finding);
+  valid_text = g_utf8_make_valid (text, -1);
+  g_ptr_array_add (self->findings, g_variant_ref_sink (llmctl_json_object (
+      "check:s", self->check, "level:s", llmctl_doctor_levels[level], "text:s", valid_text,
+      "hint:s", valid_hint, NULL)));
   self->worst = MAX (self->worst, level);
-}
-
-GVariant *
-llmctl_doctor_call (GDBusConnection *bus,
-                    const char      *name,
-                    const char      *path,
-                    const char      *method,
-                    GVariant        *arguments,
-                    const char      *type)
-{
-  return llmctl_service_ask (bus, name, path, method, arguments, type, CALL_LIMIT_MS, NULL, NULL);
-}
-
-GVariant *
-llmctl_doctor_get_all (GDBusConnection  *bus,
-                       const char       *name,
-                       const char       *path,
-                       const char       *interface,
-                       GError          **error)
-{
-  return llmctl_service_ask (bus, name, path, "org.freedesktop.DBus.Properties.GetAll",
-                             g_variant_new ("(s)", interface), "a{sv}", CALL_LIMIT_MS, NULL, error);
 }
 
 gboolean

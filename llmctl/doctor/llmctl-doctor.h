@@ -7,7 +7,7 @@
 
 #pragma once
 
-#include "llmctl/llmctl.h"
+#include "llmctl/bus/llmctl-service.h"
 
 G_BEGIN_DECLS
 
@@ -22,17 +22,14 @@ typedef enum
   LLMCTL_DOCTOR_FAIL,   /* it does not work */
 } LlmctlDoctorLevel;
 
-typedef struct
-{
-  LlmctlDoctorLevel level;
-  const char *check;    /* one word, also in JSON: "model" */
-  char *text;           /* what is so */
-  char *hint;           /* (nullable): what to do */
-} LlmctlFinding;
+/* The words for them in JSON and for people. */
+extern const char *const llmctl_doctor_levels[];
 
 typedef struct
 {
-  GPtrArray *findings;         /* (element-type LlmctlFinding) (owned) */
+  /* (element-type GVariant) (owned): an a{sv} as it is in JSON: "check", one word; "level"; "text",
+   * what is so; and perhaps "hint", what to do */
+  GPtrArray *findings;
   LlmctlDoctorLevel worst;     /* of them */
   const char *check;           /* the one that runs */
   const char *root;            /* of the file system: "" but in tests */
@@ -50,7 +47,7 @@ typedef struct
 
 typedef struct
 {
-  const char *name;            /* as in LlmctlFinding; NULL ends a table */
+  const char *name;            /* as in a finding; NULL ends a table */
   void (*run) (LlmctlDoctor *self);
 } LlmctlCheck;
 
@@ -77,20 +74,17 @@ void          llmctl_doctor_add   (LlmctlDoctor      *self,
 #define tell_warn(self, ...) llmctl_doctor_add (self, LLMCTL_DOCTOR_WARN, __VA_ARGS__)
 #define tell_fail(self, ...) llmctl_doctor_add (self, LLMCTL_DOCTOR_FAIL, __VA_ARGS__)
 
+/* A service that is well answers such calls within milliseconds, whatever it computes. */
+#define LLMCTL_DOCTOR_LIMIT_MS 3000
+
 /* (transfer full) (nullable): the one value, of type @type, that "interface.Method" replies within
  * seconds, without anything being started. */
-GVariant     *llmctl_doctor_call  (GDBusConnection   *bus,
-                                   const char        *name,
-                                   const char        *path,
-                                   const char        *method,
-                                   GVariant          *arguments,
-                                   const char        *type);
+#define llmctl_doctor_call(bus, name, path, method, arguments, type)                               \
+  llmctl_service_ask (bus, name, path, method, arguments, type, LLMCTL_DOCTOR_LIMIT_MS, NULL, NULL)
 /* (transfer full) (nullable): all properties of one interface, a{sv}, read the same way. */
-GVariant     *llmctl_doctor_get_all (GDBusConnection *bus,
-                                   const char        *name,
-                                   const char        *path,
-                                   const char        *interface,
-                                   GError           **error);
+#define llmctl_doctor_get_all(bus, name, path, interface, error)                                   \
+  llmctl_service_ask (bus, name, path, "org.freedesktop.DBus.Properties.GetAll",                   \
+                      g_variant_new ("(s)", interface), "a{sv}", LLMCTL_DOCTOR_LIMIT_MS, NULL, error)
 /* Whether @method of the bus, ListNames or ListActivatableNames, has @name in its list. */
 gboolean      llmctl_doctor_bus_lists (GDBusConnection *bus,
                                        const char      *method,

@@ -137,37 +137,29 @@ print_legend (LlmsvcContextMemory *memory,
       }
 }
 
-/* Takes @title. */
-static void
-add_bytes (LlmctlTable *table,
-           char        *title,
-           guint64      held,
-           guint64      stored)
-{
-  g_autofree char *owned = title;
-  g_autofree char *held_size = llmctl_format_bytes (held);
-  g_autofree char *stored_size = llmctl_format_bytes (stored);
-
-  llmctl_table_add (table, (const char *const[]) { owned, held_size, stored_size, NULL });
-}
-
 static void
 print_bytes (LlmsvcContextMemory *memory)
 {
   LlmctlTable *table =
     llmctl_table_new ((const char *const[]) { "", _("In memory"), _("On storage"), NULL });
 
-  for (gsize i = 0; i < G_N_ELEMENTS (signs); i++)
+  /* the last line has the sums */
+  for (gsize i = 0; i <= G_N_ELEMENTS (signs); i++)
     {
-      guint bits = signs[i].bits;
-      guint64 held = llmsvc_context_memory_get_memory_bytes_at (memory, bits);
-      guint64 stored = llmsvc_context_memory_get_storage_bytes_at (memory, bits);
+      gboolean is_sum = i == G_N_ELEMENTS (signs);
+      guint bits = is_sum ? 0 : signs[i].bits;
+      guint64 held = is_sum ? llmsvc_context_memory_get_memory_bytes (memory)
+                            : llmsvc_context_memory_get_memory_bytes_at (memory, bits);
+      guint64 stored = is_sum ? llmsvc_context_memory_get_storage_bytes (memory)
+                              : llmsvc_context_memory_get_storage_bytes_at (memory, bits);
+      g_autofree char *title = is_sum ? g_strdup (_("in all"))
+                                      : g_strdup_printf (_("%u bits"), bits);
+      g_autofree char *held_size = llmctl_format_bytes (held);
+      g_autofree char *stored_size = llmctl_format_bytes (stored);
 
-      if (held > 0 || stored > 0)
-        add_bytes (table, g_strdup_printf (_("%u bits"), bits), held, stored);
+      if (is_sum || held > 0 || stored > 0)
+        llmctl_table_add (table, (const char *const[]) { title, held_size, stored_size, NULL });
     }
-  add_bytes (table, g_strdup (_("in all")), llmsvc_context_memory_get_memory_bytes (memory),
-             llmsvc_context_memory_get_storage_bytes (memory));
   llmctl_table_print (table);
 }
 

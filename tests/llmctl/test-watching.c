@@ -170,19 +170,19 @@ assert_finding (Fixture          *fixture,
                 LlmctlDoctorLevel level,
                 const char       *text)
 {
-  const LlmctlFinding *found = NULL;
+  GVariant *found = NULL;
 
   for (guint i = 0; i < fixture->doctor.findings->len; i++)
     {
-      const LlmctlFinding *finding = g_ptr_array_index (fixture->doctor.findings, i);
+      GVariant *finding = g_ptr_array_index (fixture->doctor.findings, i);
 
-      if (g_str_equal (finding->check, check))
+      if (g_str_equal (llmctl_dict_get_string (finding, "check"), check))
         found = finding;
     }
   g_assert_nonnull (found);
-  if (strstr (found->text, text) == NULL)
-    g_error ("“%s” has no “%s”", found->text, text);
-  g_assert_cmpint (found->level, ==, level);
+  if (strstr (llmctl_dict_get_string (found, "text"), text) == NULL)
+    g_error ("“%s” has no “%s”", llmctl_dict_get_string (found, "text"), text);
+  g_assert_cmpstr (llmctl_dict_get_string (found, "level"), ==, llmctl_doctor_levels[level]);
 }
 
 static void

@@ -349,7 +349,7 @@ llmctl_chat_run_command (LlmctlChat *self,
       if (*commands[i].parameters == '\0' && *argument != '\0')
         llmctl_complain (_("%s takes nothing behind it"), name);
       else if (!commands[i].run (self, argument, &error))
-        llmctl_chat_fail (self, error);
+        self->status = llmctl_fail (error);
       llmctl_output_flush ();
       return;
     }

@@ -47,13 +47,6 @@ llmctl_chat_note (LlmctlChat *self,
   llmctl_output_printf (LLMCTL_STYLE_DIM, "%s\n", text);
 }
 
-void
-llmctl_chat_fail (LlmctlChat *self,
-                  GError     *error)
-{
-  self->status = llmctl_fail (error);
-}
-
 /* --- the context --- */
 
 /* What came of the last turn, and its question if @has_prompt. */
@@ -213,7 +206,7 @@ end_badly (LlmctlChat   *self,
   self->status = why;
   if (why == LLMCTL_EXIT_OK)
     {
-      llmctl_chat_fail (self, error);
+      self->status = llmctl_fail (error);
       llmctl_chat_note (self, "%s", self->is_last_kept ? _("/messages shows the whole answer")
                                                        : _("/retry asks again"));
     }
@@ -279,7 +272,7 @@ llmctl_chat_retry (LlmctlChat *self)
   else if (!self->is_last_kept && self->last_request_id != NULL)
     run_turn (self);
   else if (self->is_last_kept && !llmctl_chat_undo (self, 1, &error))
-    llmctl_chat_fail (self, error);
+    self->status = llmctl_fail (error);
   else
     llmctl_chat_ask (self, prompt);
 }

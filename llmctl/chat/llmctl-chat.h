@@ -44,9 +44,6 @@ void     llmctl_chat_clear       (LlmctlChat    *self);
 void     llmctl_chat_note        (LlmctlChat    *self,
                                   const char    *format,
                                   ...) G_GNUC_PRINTF (2, 3);
-/* Says what is wrong, and remembers it for the end of a chat in a pipe. */
-void     llmctl_chat_fail        (LlmctlChat    *self,
-                                  GError        *error);
 
 /* Goes over to the context @name, made if there is none, or to a new one that is not
  * kept for NULL; on failure everything stays as it was. */

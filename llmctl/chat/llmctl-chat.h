@@ -26,8 +26,8 @@ typedef struct
   GPtrArray *said;           /* (element-type GVariant) (owned): (ssa{sv}) */
 
   char *last_prompt;         /* (nullable) (owned) */
-  char *last_request_id;     /* (nullable) (owned): when the last turn may have been kept */
   LlmsvcOptions *last_options; /* (nullable) (owned): it was asked with; again with the same */
+  gboolean may_be_kept;      /* the last turn: asking it again, with its request-id, tells */
   gboolean is_last_kept;     /* the last turn is in the context */
 
   GDataInputStream *input;   /* (nullable) (owned): the standard input when it is no terminal */

@@ -4,7 +4,7 @@
 
 #include "config.h"
 
-#include "llmctl/llmctl-command.h"
+#include "llmctl/llmctl.h"
 
 #include <glib/gi18n.h>
 #include <string.h>

@@ -10,15 +10,6 @@
 #include <glib/gi18n.h>
 #include <string.h>
 
-static gboolean
-is_known (LlmsvcOptions *options,
-          const char    *key)
-{
-  GParamSpec *spec = g_object_class_find_property (G_OBJECT_GET_CLASS (options), key);
-
-  return spec != NULL && spec->owner_type == LLMSVC_TYPE_OPTIONS;
-}
-
 gboolean
 llmctl_options_add (LlmsvcOptions  *options,
                     const char     *assignment,
@@ -27,14 +18,13 @@ llmctl_options_add (LlmsvcOptions  *options,
   const char *equals = strchr (assignment, '=');
   g_autofree char *key = NULL;
   g_autoptr(GVariant) value = NULL;
+  const GParamSpec *known;
 
   if (equals == NULL || equals == assignment || !g_utf8_validate (assignment, -1, NULL))
     {
       g_autofree char *shown = g_utf8_make_valid (assignment, -1);
 
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                   _("“%s” must be KEY=VALUE"), shown);
-      return FALSE;
+      return llmctl_set_invalid (error, _("“%s” must be KEY=VALUE"), shown);
     }
 
   key = g_strndup (assignment, (gsize) (equals - assignment));
@@ -43,7 +33,8 @@ llmctl_options_add (LlmsvcOptions  *options,
       llmsvc_options_require (options, equals + 1);
       return TRUE;
     }
-  if (is_known (options, key))
+  known = g_object_class_find_property (G_OBJECT_GET_CLASS (options), key);
+  if (known != NULL && known->owner_type == LLMSVC_TYPE_OPTIONS)
     return llmsvc_options_set_from_string (options, key, equals + 1, error);
 
   /* As GVariant text, or else as it is. */
@@ -65,22 +56,18 @@ llmctl_options_add_all (LlmsvcOptions  *options,
   return TRUE;
 }
 
-void
-llmctl_options_visit (LlmctlOptionVisit visit,
-                      gpointer          data)
+GParamSpec **
+llmctl_options_list (guint *n)
 {
   g_autoptr(GTypeClass) klass = g_type_class_ref (LLMSVC_TYPE_OPTIONS);
-  g_autofree GParamSpec **specs = NULL;
-  guint n_specs;
+  guint n_all;
+  GParamSpec **specs = g_object_class_list_properties (G_OBJECT_CLASS (klass), &n_all);
 
-  specs = g_object_class_list_properties (G_OBJECT_CLASS (klass), &n_specs);
-  for (guint i = 0; i < n_specs; i++)
+  *n = 0;
+  for (guint i = 0; i < n_all; i++)
     if (specs[i]->owner_type == LLMSVC_TYPE_OPTIONS)
-      {
-        const char *help = g_param_spec_get_blurb (specs[i]);
-
-        visit (specs[i]->name, help != NULL ? help : "", data);
-      }
+      specs[(*n)++] = specs[i];
+  return specs;
 }
 
 gboolean

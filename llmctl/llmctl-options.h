@@ -19,13 +19,8 @@ gboolean llmctl_options_add_all   (LlmsvcOptions     *options,
                                    char             **assignments,
                                    GError           **error) G_GNUC_WARN_UNUSED_RESULT;
 
-typedef void (*LlmctlOptionVisit) (const char *key,
-                                   const char *help,
-                                   gpointer    data);
-
-/* Every option that the library knows, with one line for people. */
-void     llmctl_options_visit     (LlmctlOptionVisit  visit,
-                                   gpointer           data);
+/* (transfer container): the @n options that the library knows; what their blurb says is for people. */
+GParamSpec **llmctl_options_list  (guint             *n);
 
 /* A whole number with K, M, G or T behind, which are binary. */
 gboolean llmctl_parse_bytes       (const char        *text,

@@ -20,9 +20,6 @@
 
 LlmctlGlobals llmctl_globals = { .bus_type = G_BUS_TYPE_NONE };
 
-static GBusType found_bus_type = G_BUS_TYPE_NONE;
-static gboolean is_running;
-
 /* --- the language --- */
 
 void
@@ -55,20 +52,9 @@ llmctl_connect (GError **error)
   static GDBusConnection *bus;   /* (owned) */
 
   if (bus == NULL)
-    bus = llmsvc_bus_find_sync (llmctl_globals.bus_type, NULL, &found_bus_type, &is_running, error);
+    bus = llmsvc_bus_find_sync (llmctl_globals.bus_type, NULL, &llmctl_globals.found_bus_type,
+                                &llmctl_globals.is_running, error);
   return bus;
-}
-
-gboolean
-llmctl_is_running (void)
-{
-  return is_running;
-}
-
-GBusType
-llmctl_get_bus_type (void)
-{
-  return found_bus_type;
 }
 
 int
@@ -155,14 +141,13 @@ llmctl_call_with_fds (const char   *path,
 {
   g_autoptr(GVariant) owned = parameters != NULL ? g_variant_ref_sink (parameters) : NULL;
   GDBusConnection *bus = llmctl_connect (error);
-  g_autoptr(GCancellable) cancellable = g_cancellable_new ();
   g_autoptr(GSource) interrupt = NULL;
   GError *local_error = NULL;
   GVariant *reply;
 
   if (bus == NULL)
     return NULL;
-  if (llmctl_globals.must_not_start && !is_running)
+  if (llmctl_globals.must_not_start && !llmctl_globals.is_running)
     {
       g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_NOT_AVAILABLE,
                            _("The service is not running and holds nothing; the first question "
@@ -170,13 +155,13 @@ llmctl_call_with_fds (const char   *path,
       return NULL;
     }
 
-  interrupt = llmctl_wait_watch_interrupt (cancellable);
+  interrupt = llmctl_wait_watch_interrupt ();
   reply = g_dbus_connection_call_with_unix_fd_list_sync (
     bus, LLMCTL_SERVICE_NAME, path != NULL ? path : LLMCTL_SERVICE_PATH, interface, method,
     add_locale (interface, owned), reply_type != NULL ? G_VARIANT_TYPE (reply_type) : NULL,
     llmctl_globals.must_not_start ? G_DBUS_CALL_FLAGS_NO_AUTO_START
                                   : G_DBUS_CALL_FLAGS_ALLOW_INTERACTIVE_AUTHORIZATION,
-    llmctl_get_timeout_ms (), NULL, fds, cancellable, &local_error);
+    llmctl_get_timeout_ms (), NULL, fds, llmctl_wait_get_cancellable (), &local_error);
   g_source_destroy (interrupt);
   if (reply == NULL)
     g_propagate_error (error, convert_error (local_error));

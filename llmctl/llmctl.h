@@ -65,7 +65,7 @@ struct _LlmctlCommand
 
   /* The arguments that main() lets pass. */
   const char *missing;                   /* (nullable) N_(): complains when there is none */
-  int n_most;                            /* LLMCTL_ANY_NUMBER: run() complains */
+  guint n_most;                          /* with @parameters and 0 run() looks itself */
   /* It only asks a service that runs: llmctl_call() fails when it does not. */
   gboolean must_not_start;
 
@@ -75,8 +75,8 @@ struct _LlmctlCommand
                      char    **argv,
                      GError  **error);
 
-  LlmctlNames names;                     /* offered for its first n_names arguments */
-  int n_names;
+  LlmctlNames names;                     /* what completion offers */
+  int n_names;                           /* for so many arguments; any of objects and members */
   /* (nullable): offers candidates for the argument after @argv (its own arguments
    * so far, without options); may ask the bus, shortly. */
   void (*complete) (LlmctlCompletion *completion,
@@ -92,8 +92,6 @@ struct _LlmctlCommand
   gboolean is_hidden;                    /* not in the list of commands, but in its JSON */
 };
 
-#define LLMCTL_ANY_NUMBER G_MAXINT
-
 /* What every command takes: --system-bus, --session-bus, --json, --timeout SECONDS. */
 typedef struct
 {
@@ -105,6 +103,9 @@ typedef struct
   gboolean is_system_bus;   /* as the options say; bus_type comes from them */
   gboolean is_session_bus;
   gboolean wants_help;
+  /* What llmctl_connect() has found: */
+  GBusType found_bus_type;  /* G_BUS_TYPE_SYSTEM or G_BUS_TYPE_SESSION */
+  gboolean is_running;      /* if not it can be started */
 } LlmctlGlobals;
 
 extern LlmctlGlobals llmctl_globals;
@@ -118,11 +119,6 @@ const char      *llmctl_i18n_get_locale  (void);
 /* (transfer none) (nullable): the bus that has the service, by the options every command takes; the
  * same for the process. Does not start the service. */
 GDBusConnection *llmctl_connect         (GError            **error) G_GNUC_WARN_UNUSED_RESULT;
-/* What llmctl_connect() found: whether the service runs (it can be started if not), and
- * G_BUS_TYPE_SYSTEM or G_BUS_TYPE_SESSION. */
-gboolean         llmctl_is_running      (void);
-GBusType         llmctl_get_bus_type    (void);
-
 /* Milliseconds for a call's own time limit by --timeout: G_MAXINT without one. */
 int              llmctl_get_timeout_ms  (void);
 
@@ -168,5 +164,43 @@ void             llmctl_completion_offer (LlmctlCompletion  *self,
 void             llmctl_completion_offer_all (LlmctlCompletion  *self,
                                               const char        *before,
                                               const char *const *choices);
+
+/* --- the table of commands --- */
+
+/* In the order of the help; ends with NULL. In main.c. */
+extern const LlmctlCommand *const llmctl_commands[];
+
+/* What every command takes; ends with an empty one. */
+extern const GOptionEntry llmctl_common_options[];
+
+/* (nullable): the command called @name of @commands. */
+const LlmctlCommand *llmctl_command_find  (const LlmctlCommand *const *commands,
+                                           const char                 *name);
+/* For completion: those that are not hidden. */
+void                 llmctl_commands_offer (LlmctlCompletion           *completion,
+                                            const LlmctlCommand *const *commands);
+/* Tables of the options of @command (nullable) and of those that every command takes; ends with
+ * NULL. Returns @tables. */
+const GOptionEntry *const *llmctl_option_list (const LlmctlCommand    *command,
+                                               const GOptionEntry     *tables[3]);
+/* (nullable): the option of @command (nullable), or of all of them, that @word is:
+ * "--name", "--name=…" or "-n". */
+const GOptionEntry  *llmctl_option_find   (const LlmctlCommand        *command,
+                                           const char                 *word);
+/* Whether the word after @word, an option, is its value. */
+gboolean             llmctl_option_awaits_value (const LlmctlCommand  *command,
+                                                 const char           *word);
+
+/* (nullable): the one of @candidates (NULL-terminated) that @word was probably meant to be. */
+const char          *llmctl_suggest       (const char                 *word,
+                                           const char *const          *candidates);
+
+/* (transfer full): help for @command, called @full_name ("llmctl context list"); of
+ * the whole program when it is NULL. */
+char                *llmctl_help_make     (const LlmctlCommand        *command,
+                                           const char                 *full_name);
+/* Prints it. */
+void                 llmctl_help_show     (const LlmctlCommand        *command,
+                                           const char                 *full_name);
 
 G_END_DECLS

@@ -14,7 +14,7 @@
 
 #include "common/llmsvc-command-line.h"
 #include "llmctl/bus/llmctl-service.h"
-#include "llmctl/llmctl-command.h"
+#include "llmctl/llmctl.h"
 
 #define MAX_TIMEOUT_S 4000000
 /* Stands before a negative number while the options are read: it is no option. */
@@ -60,8 +60,7 @@ mark_numbers (const LlmctlCommand *command,
           g_free (words[i]);
           words[i] = marked;
         }
-      is_value = !is_value && llmctl_option_find (command, words[i]) != NULL &&
-                 llmctl_option_awaits_value (command, words[i]);
+      is_value = !is_value && llmctl_option_awaits_value (command, words[i]);
     }
 }
 
@@ -183,11 +182,11 @@ static LlmctlExit
 check_arguments (const LlmctlCommand *command,
                  char               **words)
 {
-  const guint n_most = (guint) command->n_most;
+  const guint n_most = command->n_most;
 
   if (command->missing != NULL && words[1] == NULL)
     return llmctl_complain_usage ("%s", _(command->missing));
-  if (g_strv_length (words) <= 1 + n_most)
+  if (g_strv_length (words) <= 1 + n_most || (n_most == 0 && command->parameters != NULL))
     return LLMCTL_EXIT_OK;
   if (n_most == 0)
     return llmctl_complain_usage (_("“%s” takes no argument"), words[0]);

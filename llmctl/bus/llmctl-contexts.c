@@ -51,29 +51,9 @@ llmctl_contexts_open_or_create (LlmsvcClient  *client,
       return NULL;
     }
   if (system != NULL)
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                   _("The context “%s” is there already with its own system text; leave --system "
-                     "out or take another name"), name);
-      return NULL;
-    }
+    return llmctl_set_invalid_null (
+        error, _("The context “%s” is there already with its own system text; leave --system "
+                 "out or take another name"), name);
 
   return g_steal_pointer (&context);
-}
-
-LlmsvcContext *
-llmctl_contexts_find_damaged (LlmsvcClient *client,
-                              const char   *name)
-{
-  g_autoptr(GPtrArray) contexts = llmctl_contexts_list (client, NULL);
-
-  for (guint i = 0; contexts != NULL && i < contexts->len; i++)
-    {
-      LlmsvcContext *context = g_ptr_array_index (contexts, i);
-
-      if (g_str_equal (llmsvc_context_get_name (context), name) &&
-          g_str_equal (llmsvc_context_get_residency (context), "damaged"))
-        return g_object_ref (context);
-    }
-  return NULL;
 }

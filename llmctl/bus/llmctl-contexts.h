@@ -34,9 +34,4 @@ LlmsvcContext *llmctl_contexts_open_or_create (LlmsvcClient      *client,
                                                const char        *system,
                                                GError           **error) G_GNUC_WARN_UNUSED_RESULT;
 
-/* (nullable) (transfer full): the one called @name that can't be opened, as what is stored of it is
- * damaged. */
-LlmsvcContext *llmctl_contexts_find_damaged   (LlmsvcClient      *client,
-                                               const char        *name);
-
 G_END_DECLS

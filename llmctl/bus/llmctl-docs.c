@@ -4,7 +4,7 @@
 
 #include "config.h"
 
-#include "llmctl/bus/llmctl-docs.h"
+#include "llmctl/bus/llmctl-object.h"
 
 #include <glib/gstdio.h>
 #include <string.h>

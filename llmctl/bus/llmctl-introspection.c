@@ -4,12 +4,12 @@
 
 #include "config.h"
 
-#include "llmctl/bus/llmctl-introspection.h"
+#include "llmctl/bus/llmctl-object.h"
 
 #include <glib/gi18n.h>
 #include <string.h>
 
-#include "llmctl/llmctl-command.h"
+#include "llmctl/llmctl.h"
 #include "llmsvc.h"
 
 /* Far more than any object has. */
@@ -38,12 +38,12 @@ are_valid (GDBusArgInfo **arguments)
   return TRUE;
 }
 
-/* FALSE for one that can't be left out: a call with an argument less is another call. */
-static gboolean
+/* @bad: (out): its name if it can't be left out: a call with an argument less is another call. */
+static void
 add_member (LlmctlNode           *self,
             LlmctlMember          member,
             GDBusAnnotationInfo **annotations,
-            GError              **error)
+            const char          **bad)
 {
   static GDBusArgInfo *none[] = { NULL };
 
@@ -56,47 +56,37 @@ add_member (LlmctlNode           *self,
   if (!g_dbus_is_member_name (member.name) || self->members->len >= MAX_MEMBERS ||
       (member.type != NULL && !is_single_type (member.type)) ||
       llmctl_node_lookup (self, member.interface->name, member.kind, member.name) != NULL)
-    return TRUE;
-  if (!are_valid (member.in) || !are_valid (member.out))
-    {
-      g_set_error (error, G_MARKUP_ERROR, G_MARKUP_ERROR_INVALID_CONTENT,
-                   _("an argument of “%s” has no valid type"), member.name);
-      return FALSE;
-    }
-
-  g_array_append_val (self->members, member);
-  return TRUE;
+    return;
+  if (are_valid (member.in) && are_valid (member.out))
+    g_array_append_val (self->members, member);
+  else
+    *bad = member.name;
 }
 
-static gboolean
+static void
 add_interface (LlmctlNode          *self,
                GDBusInterfaceInfo  *interface,
-               GError             **error)
+               const char         **bad)
 {
   for (guint i = 0; i < self->interfaces->len; i++)
     if (strcmp (llmctl_node_get_interface (self, i)->name, interface->name) == 0)
-      return TRUE;
+      return;
   if (!g_dbus_is_interface_name (interface->name) || self->interfaces->len >= MAX_MEMBERS)
-    return TRUE;
+    return;
 
   g_ptr_array_add (self->interfaces, interface);
   for (GDBusMethodInfo **p = interface->methods; p != NULL && *p != NULL; p++)
-    if (!add_member (self, (LlmctlMember) { .kind = LLMCTL_MEMBER_METHOD, .name = (*p)->name,
-                                            .in = (*p)->in_args, .out = (*p)->out_args },
-                     (*p)->annotations, error))
-      return FALSE;
+    add_member (self, (LlmctlMember) { .kind = LLMCTL_MEMBER_METHOD, .name = (*p)->name,
+                                       .in = (*p)->in_args, .out = (*p)->out_args },
+                (*p)->annotations, bad);
   for (GDBusPropertyInfo **p = interface->properties; p != NULL && *p != NULL; p++)
-    if (!add_member (self, (LlmctlMember) { .kind = LLMCTL_MEMBER_PROPERTY, .name = (*p)->name,
-                                            .type = (*p)->signature, .flags = (*p)->flags },
-                     (*p)->annotations, error))
-      return FALSE;
+    add_member (self, (LlmctlMember) { .kind = LLMCTL_MEMBER_PROPERTY, .name = (*p)->name,
+                                       .type = (*p)->signature, .flags = (*p)->flags },
+                (*p)->annotations, bad);
   for (GDBusSignalInfo **p = interface->signals; p != NULL && *p != NULL; p++)
-    if (!add_member (self, (LlmctlMember) { .kind = LLMCTL_MEMBER_SIGNAL, .name = (*p)->name,
-                                            .out = (*p)->args },
-                     (*p)->annotations, error))
-      return FALSE;
-
-  return TRUE;
+    add_member (self, (LlmctlMember) { .kind = LLMCTL_MEMBER_SIGNAL, .name = (*p)->name,
+                                       .out = (*p)->args },
+                (*p)->annotations, bad);
 }
 
 /* Those of the bus itself are the last. */
@@ -112,38 +102,22 @@ compare_interfaces (const void *a,
   return is_left_bus != is_right_bus ? is_left_bus - is_right_bus : strcmp (left, right);
 }
 
-static gboolean
-add_interfaces (LlmctlNode  *self,
-                GError     **error)
-{
-  GDBusInterfaceInfo **interfaces = self->info->interfaces;
-  gsize n = 0;
-
-  while (interfaces != NULL && interfaces[n] != NULL)
-    n++;
-  if (n > 1)
-    qsort (interfaces, n, sizeof *interfaces, compare_interfaces);
-  for (gsize i = 0; i < n; i++)
-    if (!add_interface (self, interfaces[i], error))
-      return FALSE;
-
-  return TRUE;
-}
-
 LlmctlNode *
 llmctl_node_parse (const char  *xml,
                    GError     **error)
 {
   g_autoptr(LlmctlNode) self = g_new0 (LlmctlNode, 1);
   g_autoptr(GError) local_error = NULL;
-  guint n_nodes = 0;
+  g_autofree char *reason = NULL;
+  const char *bad = NULL;
+  guint n = 0;
 
   self->interfaces = g_ptr_array_new ();
   self->members = g_array_new (TRUE, FALSE, sizeof (LlmctlMember));
   /* GDBus's parser sets no limits. */
   for (const char *p = strstr (xml, "<node"); p != NULL; p = strstr (p + 1, "<node"))
-    n_nodes++;
-  if (strlen (xml) > MAX_XML_BYTES || n_nodes > MAX_NODES)
+    n++;
+  if (strlen (xml) > MAX_XML_BYTES || n > MAX_NODES)
     {
       g_set_error_literal (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
                            _("The description of the object is too large"));
@@ -151,10 +125,20 @@ llmctl_node_parse (const char  *xml,
     }
 
   self->info = g_dbus_node_info_new_for_xml (xml, &local_error);
-  if (self->info == NULL || !add_interfaces (self, &local_error))
+  for (n = 0; self->info != NULL && self->info->interfaces != NULL &&
+              self->info->interfaces[n] != NULL; n++)
+    ;
+  if (n > 1)
+    qsort (self->info->interfaces, n, sizeof *self->info->interfaces, compare_interfaces);
+  for (guint i = 0; i < n; i++)
+    add_interface (self, self->info->interfaces[i], &bad);
+  if (bad != NULL)
+    reason = g_strdup_printf (_("an argument of “%s” has no valid type"), bad);
+  if (self->info == NULL || bad != NULL)
     {
       g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED,
-                   _("The description of the object can't be read: %s"), local_error->message);
+                   _("The description of the object can't be read: %s"),
+                   bad != NULL ? reason : local_error->message);
       return NULL;
     }
 
@@ -283,9 +267,8 @@ llmctl_node_find_member (const LlmctlNode  *self,
   if (n_found == 1)
     return found;
   if (n_found > 1)
-    g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                 _("“%s” is in several interfaces, name one of them: %s"), name, all->str);
-  else
-    set_missing_error (self, path, kind, wanted_member, error);
+    return llmctl_set_invalid_null (
+        error, _("“%s” is in several interfaces, name one of them: %s"), name, all->str);
+  set_missing_error (self, path, kind, wanted_member, error);
   return NULL;
 }

@@ -4,14 +4,12 @@
 
 #include "config.h"
 
-#include "llmctl/bus/llmctl-member.h"
+#include "llmctl/bus/llmctl-object.h"
 
 #include <glib/gi18n.h>
 #include <string.h>
 
-#include "llmctl/bus/llmctl-docs.h"
 #include "llmctl/bus/llmctl-service.h"
-#include "llmctl/bus/llmctl-value.h"
 #include "llmctl/output/llmctl-json.h"
 #include "llmctl/output/llmctl-output.h"
 

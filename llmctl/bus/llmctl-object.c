@@ -9,10 +9,7 @@
 #include <glib/gi18n.h>
 #include <string.h>
 
-#include "llmctl/bus/llmctl-docs.h"
-#include "llmctl/bus/llmctl-member.h"
 #include "llmctl/bus/llmctl-service.h"
-#include "llmctl/bus/llmctl-value.h"
 
 #define MAX_OBJECTS 4096
 
@@ -257,20 +254,17 @@ llmctl_object_complete (LlmctlCompletion  *completion,
                         int                argc,
                         char             **argv)
 {
-  gboolean is_path = names == LLMCTL_NAMES_OBJECTS || *completion->word == '/';
+  gboolean is_path = argc == 1 && (names == LLMCTL_NAMES_OBJECTS || *completion->word == '/');
   const char *path = llmctl_object_take_path (&argc, &argv, NULL);
   gboolean is_argument = argc > 1 && names == LLMCTL_NAMES_METHODS;
   const LlmctlMember *method = NULL;
   g_autoptr(LlmctlNode) fetched = NULL;
   const LlmctlNode *node;
 
-  if (path == NULL || (argc > 1 && !is_argument))
+  if (is_path)
+    complete_path (completion);
+  if (path == NULL || is_path || names == LLMCTL_NAMES_OBJECTS || (argc > 1 && !is_argument))
     return;
-  if (is_path && !is_argument)
-    {
-      complete_path (completion);
-      return;
-    }
 
   /* What the bus or else the interface file says. */
   fetched = llmctl_object_introspect (path, NULL);

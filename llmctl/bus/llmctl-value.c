@@ -4,14 +4,14 @@
 
 #include "config.h"
 
-#include "llmctl/bus/llmctl-value.h"
+#include "llmctl/bus/llmctl-object.h"
 
 #include <glib/gi18n.h>
 #include <math.h>
 #include <string.h>
 
 #include "llmctl/output/llmctl-json.h"
-#include "llmsvc.h"
+#include "llmctl/llmctl.h"
 
 /* --- types --- */
 
@@ -117,9 +117,8 @@ fail_type (const char          *name,
   g_autofree char *example = llmctl_type_make_example (signature);
 
   /* TRANSLATORS: an argument, its type in the words of JSON, and a value of this type */
-  g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-               _("“%s” must be: %s; for example: %s"), name, described, example);
-  return NULL;
+  return llmctl_set_invalid_null (error, _("“%s” must be: %s; for example: %s"), name, described,
+                                  example);
 }
 
 /* --- from JSON to a type --- */
@@ -202,86 +201,63 @@ convert_text (const GVariantType *type,
               const char         *text)
 {
   g_autoptr(GVariant) number = NULL;
-  GVariant *value = NULL;
+  char wanted = *g_variant_type_peek_string (type);
 
-  switch (*g_variant_type_peek_string (type))
-    {
-    case 's':
-      value = g_variant_new_string (text);
-      break;
-    case 'o':
-      value = g_variant_is_object_path (text) ? g_variant_new_object_path (text) : NULL;
-      break;
-    case 'g':
-      value = g_variant_is_signature (text) ? g_variant_new_signature (text) : NULL;
-      break;
-    case 'b':
-      if (strcmp (text, "true") == 0 || strcmp (text, "false") == 0)
-        value = g_variant_new_boolean (*text == 't');
-      break;
-    default:
-      number = llmctl_json_read_number (text);
-      return number != NULL ? convert_number (type, number) : NULL;
-    }
+  if (wanted == 's')
+    return g_variant_ref_sink (g_variant_new_string (text));
+  if (wanted == 'o' && g_variant_is_object_path (text))
+    return g_variant_ref_sink (g_variant_new_object_path (text));
+  if (wanted == 'g' && g_variant_is_signature (text))
+    return g_variant_ref_sink (g_variant_new_signature (text));
+  if (wanted == 'b' && (strcmp (text, "true") == 0 || strcmp (text, "false") == 0))
+    return g_variant_ref_sink (g_variant_new_boolean (*text == 't'));
 
-  return value != NULL ? g_variant_ref_sink (value) : NULL;
+  number = strchr ("ogb", wanted) == NULL ? llmctl_json_read_number (text) : NULL;
+  return number != NULL ? convert_number (type, number) : NULL;
 }
 
+/* An object as a dictionary, or a list as an array or tuple. */
 static GVariant *
-convert_object (const char         *name,
-                const GVariantType *type,
-                GVariant           *value,
-                GError            **error)
-{
-  const GVariantType *entry = g_variant_type_element (type);
-  g_auto(GVariantBuilder) builder = G_VARIANT_BUILDER_INIT (type);
-  GVariantIter iter;
-  const char *key;
-  GVariant *content;
-
-  g_variant_iter_init (&iter, value);
-  while (g_variant_iter_next (&iter, "{&sv}", &key, &content))
-    {
-      g_autoptr(GVariant) owned = content;
-      g_autofree char *inner = g_strdup_printf ("%s.%s", name, key);
-      g_autoptr(GVariant) name_value = convert_text (g_variant_type_key (entry), key);
-      g_autoptr(GVariant) converted = NULL;
-
-      if (name_value == NULL)
-        return fail_type (inner, g_variant_type_key (entry), error);
-      converted = llmctl_value_convert (inner, g_variant_type_value (entry), owned, error);
-      if (converted == NULL)
-        return NULL;
-      g_variant_builder_add_value (&builder, g_variant_new_dict_entry (name_value, converted));
-    }
-
-  return g_variant_ref_sink (g_variant_builder_end (&builder));
-}
-
-static GVariant *
-convert_list (const char         *name,
-              const GVariantType *type,
-              GVariant           *value,
-              GError            **error)
+convert_children (const char          *name,
+                  const GVariantType  *type,
+                  GVariant            *value,
+                  GError             **error)
 {
   gboolean is_tuple = g_variant_type_is_tuple (type);
   const GVariantType *item = is_tuple ? g_variant_type_first (type) : g_variant_type_element (type);
+  gboolean is_entry = !is_tuple && g_variant_type_is_dict_entry (item);
   g_auto(GVariantBuilder) builder = G_VARIANT_BUILDER_INIT (type);
-  gsize n = g_variant_n_children (value);
 
-  for (gsize i = 0; i < n; i++)
+  for (gsize i = 0; i < g_variant_n_children (value); i++)
     {
-      g_autoptr(GVariant) boxed = g_variant_get_child_value (value, i);
-      g_autoptr(GVariant) content = g_variant_get_variant (boxed);
-      g_autofree char *inner = g_strdup_printf ("%s[%" G_GSIZE_FORMAT "]", name, i);
+      g_autoptr(GVariant) content = NULL;
+      g_autoptr(GVariant) key = NULL;
       g_autoptr(GVariant) converted = NULL;
+      g_autofree char *inner = NULL;
+      const char *word;
 
       if (item == NULL)
         return fail_type (name, type, error);
-      converted = llmctl_value_convert (inner, item, content, error);
+      if (is_entry)
+        {
+          g_variant_get_child (value, i, "{&sv}", &word, &content);
+          inner = g_strdup_printf ("%s.%s", name, word);
+          key = convert_text (g_variant_type_key (item), word);
+          if (key == NULL)
+            return fail_type (inner, g_variant_type_key (item), error);
+        }
+      else
+        {
+          g_variant_get_child (value, i, "v", &content);
+          inner = g_strdup_printf ("%s[%" G_GSIZE_FORMAT "]", name, i);
+        }
+      converted = llmctl_value_convert (inner, is_entry ? g_variant_type_value (item) : item,
+                                        content, error);
       if (converted == NULL)
         return NULL;
-      g_variant_builder_add_value (&builder, converted);
+      g_variant_builder_add_value (&builder,
+                                   is_entry ? g_variant_new_dict_entry (key, converted)
+                                            : converted);
       if (is_tuple)
         item = g_variant_type_next (item);
     }
@@ -306,6 +282,7 @@ llmctl_value_convert (const char          *name,
   char wanted = *g_variant_type_peek_string (type);
   char given = *g_variant_get_type_string (value);
   gboolean is_object = g_variant_is_of_type (value, G_VARIANT_TYPE_VARDICT);
+  gboolean wants_object = g_variant_type_is_subtype_of (type, G_VARIANT_TYPE_DICTIONARY);
   GVariant *converted = NULL;
 
   if (wanted == 'v')
@@ -314,11 +291,8 @@ llmctl_value_convert (const char          *name,
 
       return content != NULL ? g_variant_ref_sink (g_variant_new_variant (content)) : NULL;
     }
-  if (g_variant_type_is_subtype_of (type, G_VARIANT_TYPE_DICTIONARY) && is_object)
-    return convert_object (name, type, value, error);
-  if (!g_variant_type_is_subtype_of (type, G_VARIANT_TYPE_DICTIONARY) &&
-      g_variant_type_is_container (type) && given == 'a' && !is_object)
-    return convert_list (name, type, value, error);
+  if (wants_object == is_object && g_variant_type_is_container (type) && given == 'a')
+    return convert_children (name, type, value, error);
 
   if (given == 'b' && wanted == 'b')
     converted = g_variant_ref (value);
@@ -332,16 +306,22 @@ llmctl_value_convert (const char          *name,
 
 /* --- words --- */
 
+/* (transfer full): JSON as @type, or for NULL what it may be meant to be. */
 static GVariant *
-read_json (const char  *name,
-           const char  *word,
-           GError     **error)
+parse_json (const char          *name,
+            const GVariantType  *type,
+            const char          *word,
+            GError             **error)
 {
-  GVariant *value = llmctl_json_read (word, error);
+  g_autoptr(GVariant) value = llmctl_json_read (word, error);
 
   if (value == NULL)
-    g_prefix_error (error, "%s: ", name);
-  return value;
+    {
+      g_prefix_error (error, "%s: ", name);
+      return NULL;
+    }
+  return type != NULL ? llmctl_value_convert (name, type, value, error)
+                      : narrow (name, value, error);
 }
 
 GVariant *
@@ -352,10 +332,7 @@ llmctl_value_guess (const char  *name,
   g_autoptr(GVariant) value = NULL;
 
   if (*word == '"' || *word == '[' || *word == '{')
-    {
-      value = read_json (name, word, error);
-      return value != NULL ? narrow (name, value, error) : NULL;
-    }
+    return parse_json (name, NULL, word, error);
 
   value = convert_text (G_VARIANT_TYPE_BOOLEAN, word);
   if (value == NULL)
@@ -374,12 +351,10 @@ llmctl_value_parse (const char  *name,
   gboolean is_stream = strcmp (type, "h") == 0;
 
   if (is_stream || !g_utf8_validate (word, -1, NULL))
-    {
-      g_set_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_ARGUMENT,
-                   is_stream ? _("“%s” is a stream, which can't be given on a command line")
-                             : _("“%s” is not UTF-8 text"), name);
-      return NULL;
-    }
+    return llmctl_set_invalid_null (
+        error,
+        is_stream ? _("“%s” is a stream, which can't be given on a command line")
+                  : _("“%s” is not UTF-8 text"), name);
   if (strcmp (type, "v") == 0)
     {
       value = llmctl_value_guess (name, word, error);
@@ -394,6 +369,5 @@ llmctl_value_parse (const char  *name,
 
   if (*word != '[' && *word != '{')
     return fail_type (name, G_VARIANT_TYPE (type), error);
-  value = read_json (name, word, error);
-  return value != NULL ? llmctl_value_convert (name, G_VARIANT_TYPE (type), value, error) : NULL;
+  return parse_json (name, G_VARIANT_TYPE (type), word, error);
 }

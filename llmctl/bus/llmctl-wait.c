@@ -34,14 +34,6 @@ on_end (gpointer flag)
   return G_SOURCE_CONTINUE;
 }
 
-static gboolean
-on_interrupt (gpointer cancellable)
-{
-  g_atomic_int_set (&is_interrupted, TRUE);
-  g_cancellable_cancel (cancellable);
-  return G_SOURCE_CONTINUE;
-}
-
 static gpointer
 notice (gpointer context)
 {
@@ -51,12 +43,10 @@ notice (gpointer context)
   return NULL;
 }
 
-/* Takes @source. @destroy: (nullable): of @data */
+/* Takes @source, which sets @flag and cancels. */
 static GSource *
-add_source (GSource        *source,
-            GSourceFunc     on_event,
-            gpointer        data,
-            GDestroyNotify  destroy)
+add_source (GSource *source,
+            gint    *flag)
 {
   static GMainContext *context;
 
@@ -65,44 +55,50 @@ add_source (GSource        *source,
       context = g_main_context_new ();
       g_thread_unref (g_thread_new ("llmctl-wait", notice, context));
     }
-  g_source_set_callback (source, on_event, data, destroy);
+  g_source_set_callback (source, on_end, flag, NULL);
   g_source_attach (source, context);
   return source;
 }
 
-GSource *
-llmctl_wait_watch_interrupt (GCancellable *cancellable)
+static void
+renew_cancellable (void)
 {
-  return add_source (g_unix_signal_source_new (SIGINT), on_interrupt, g_object_ref (cancellable),
-                     g_object_unref);
+  g_autoptr(GCancellable) cancellable = g_cancellable_new ();
+
+  g_mutex_lock (&lock);
+  g_set_object (&current, cancellable);
+  g_mutex_unlock (&lock);
+}
+
+GSource *
+llmctl_wait_watch_interrupt (void)
+{
+  renew_cancellable ();
+  return add_source (g_unix_signal_source_new (SIGINT), &is_interrupted);
 }
 
 void
 llmctl_wait_begin (gboolean is_timed)
 {
-  g_autoptr(GCancellable) cancellable = g_cancellable_new ();
-
   if (timeout_source != NULL)
     g_source_destroy (timeout_source);
   g_clear_pointer (&timeout_source, g_source_unref);
-  g_mutex_lock (&lock);
-  g_set_object (&current, cancellable);
-  g_mutex_unlock (&lock);
+  renew_cancellable ();
   g_atomic_int_set (&is_interrupted, FALSE);
   g_atomic_int_set (&is_time_up, FALSE);
 
   if (!has_signals)
     {
-      g_source_unref (add_source (g_unix_signal_source_new (SIGINT), on_end, &is_interrupted, NULL));
-      g_source_unref (add_source (g_unix_signal_source_new (SIGTERM), on_end, &is_terminated, NULL));
-      g_source_unref (add_source (g_unix_signal_source_new (SIGHUP), on_end, &is_terminated, NULL));
+      g_source_unref (add_source (g_unix_signal_source_new (SIGINT), &is_interrupted));
+      g_source_unref (add_source (g_unix_signal_source_new (SIGTERM), &is_terminated));
+      g_source_unref (add_source (g_unix_signal_source_new (SIGHUP), &is_terminated));
       has_signals = TRUE;
     }
   if (llmctl_wait_is_terminated ())
-    g_cancellable_cancel (cancellable);
+    g_cancellable_cancel (current);
   if (is_timed && llmctl_globals.timeout_s > 0)
-    timeout_source = add_source (g_timeout_source_new ((guint) llmctl_get_timeout_ms ()), on_end,
-                                 &is_time_up, NULL);
+    timeout_source = add_source (g_timeout_source_new ((guint) llmctl_get_timeout_ms ()),
+                                 &is_time_up);
 }
 
 GCancellable *

@@ -37,8 +37,8 @@ gboolean       llmctl_wait_or_end          (GAsyncResult  **slot);
 LlmctlExit     llmctl_wait_get_end         (void);
 /* Whether it was SIGTERM or SIGHUP, which end a program that goes on after Ctrl-C. */
 gboolean       llmctl_wait_is_terminated   (void);
-/* (transfer full): notices Ctrl-C alone until it is destroyed, and cancels @cancellable then. */
-GSource       *llmctl_wait_watch_interrupt (GCancellable   *cancellable);
+/* (transfer full): with a new cancellable, notices Ctrl-C alone until it is destroyed. */
+GSource       *llmctl_wait_watch_interrupt (void);
 
 /* (transfer full): the library's client on the bus that the options name. Begins. */
 LlmsvcClient  *llmctl_wait_client          (GError        **error) G_GNUC_WARN_UNUSED_RESULT;

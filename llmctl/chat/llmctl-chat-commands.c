@@ -11,7 +11,7 @@
 #include <glib/gi18n.h>
 #include <string.h>
 
-#include "llmctl/llmctl-command.h"
+#include "llmctl/llmctl.h"
 #include "llmctl/chat/llmctl-context-file.h"
 #include "llmctl/bus/llmctl-contexts.h"
 #include "llmctl/llmctl-options.h"
@@ -349,7 +349,7 @@ llmctl_chat_run_command (LlmctlChat *self,
       if (*commands[i].parameters == '\0' && *argument != '\0')
         llmctl_complain (_("%s takes nothing behind it"), name);
       else if (!commands[i].run (self, argument, &error))
-        llmctl_chat_fail (self, error);
+        self->status = llmctl_fail (error);
       llmctl_output_flush ();
       return;
     }
@@ -366,14 +366,6 @@ llmctl_chat_run_command (LlmctlChat *self,
 
 /* --- completion --- */
 
-static void
-add_option_key (const char *key,
-                const char *help,
-                gpointer    data)
-{
-  g_ptr_array_add (data, g_strconcat (key, "=", NULL));
-}
-
 void
 llmctl_chat_complete (const char *before,
                       GPtrArray  *candidates,
@@ -381,6 +373,8 @@ llmctl_chat_complete (const char *before,
 {
   LlmctlChat *self = chat;
   GListModel *models = llmsvc_client_get_models (self->client);
+  guint n_options;
+  g_autofree GParamSpec **options = llmctl_options_list (&n_options);
   g_autoptr(GPtrArray) contexts = g_str_has_prefix (before, "/context ")
                                       ? llmctl_contexts_list (self->client, NULL)
                                       : NULL;
@@ -393,7 +387,8 @@ llmctl_chat_complete (const char *before,
       g_ptr_array_add (candidates,
                        g_strdup (llmsvc_context_get_name (g_ptr_array_index (contexts, i))));
   else if (g_str_has_prefix (before, "/set "))
-    llmctl_options_visit (add_option_key, candidates);
+    for (guint i = 0; i < n_options; i++)
+      g_ptr_array_add (candidates, g_strconcat (options[i]->name, "=", NULL));
   else if (g_str_has_prefix (before, "/model "))
     for (guint i = 0; i < g_list_model_get_n_items (models); i++)
       {

@@ -27,7 +27,6 @@ llmctl_chat_clear (LlmctlChat *self)
   g_clear_pointer (&self->system, g_free);
   g_clear_pointer (&self->said, g_ptr_array_unref);
   g_clear_pointer (&self->last_prompt, g_free);
-  g_clear_pointer (&self->last_request_id, g_free);
 }
 
 void
@@ -47,13 +46,6 @@ llmctl_chat_note (LlmctlChat *self,
   llmctl_output_printf (LLMCTL_STYLE_DIM, "%s\n", text);
 }
 
-void
-llmctl_chat_fail (LlmctlChat *self,
-                  GError     *error)
-{
-  self->status = llmctl_fail (error);
-}
-
 /* --- the context --- */
 
 /* What came of the last turn, and its question if @has_prompt. */
@@ -63,7 +55,7 @@ forget_last (LlmctlChat *self,
 {
   if (has_prompt)
     g_clear_pointer (&self->last_prompt, g_free);
-  g_clear_pointer (&self->last_request_id, g_free);
+  self->may_be_kept = FALSE;
   self->is_last_kept = FALSE;
 }
 
@@ -200,8 +192,7 @@ end_badly (LlmctlChat   *self,
 
   llmctl_answer_end_line (output);
   self->is_last_kept = g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_LOST_KEPT);
-  if (!g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_LOST_UNKNOWN))
-    g_clear_pointer (&self->last_request_id, g_free);
+  self->may_be_kept = g_error_matches (error, LLMSVC_ERROR, LLMSVC_ERROR_LOST_UNKNOWN);
 
   if (llmctl_globals.is_json)
     {
@@ -213,7 +204,7 @@ end_badly (LlmctlChat   *self,
   self->status = why;
   if (why == LLMCTL_EXIT_OK)
     {
-      llmctl_chat_fail (self, error);
+      self->status = llmctl_fail (error);
       llmctl_chat_note (self, "%s", self->is_last_kept ? _("/messages shows the whole answer")
                                                        : _("/retry asks again"));
     }
@@ -226,22 +217,19 @@ end_badly (LlmctlChat   *self,
     }
 }
 
-/* The last prompt, with the request id of a turn that was asked for before, so that it isn't done
+/* The last prompt, with the request-id of a turn that was asked for before, so that it isn't done
  * twice. */
 static void
 run_turn (LlmctlChat *self)
 {
-  g_autoptr(LlmsvcOptions) options = llmsvc_options_copy (self->last_options);
   g_auto(LlmctlAnswer) output = { .is_json = llmctl_globals.is_json };
   g_autoptr(LlmsvcGeneration) generation = NULL;
   g_autoptr(GError) error = NULL;
   LlmctlExit why = LLMCTL_EXIT_OK;
 
   llmctl_wait_begin (TRUE);
-  if (llmctl_chat_ensure (self, &error) &&
-      llmsvc_options_set_value (options, "request-id",
-                                g_variant_new_string (self->last_request_id), &error))
-    generation = llmsvc_context_prompt_sync (self->context, self->last_prompt, options,
+  if (llmctl_chat_ensure (self, &error))
+    generation = llmsvc_context_prompt_sync (self->context, self->last_prompt, self->last_options,
                                              llmctl_wait_get_cancellable (), &error);
   if (generation == NULL)
     end_badly (self, &output, llmctl_wait_get_end (), error);
@@ -259,12 +247,14 @@ void
 llmctl_chat_ask (LlmctlChat *self,
                  const char *prompt)
 {
+  g_autofree char *request_id = g_uuid_string_random ();
+
   g_free (self->last_prompt);
   self->last_prompt = g_strdup (prompt);
-  g_free (self->last_request_id);
-  self->last_request_id = g_uuid_string_random ();
   g_clear_object (&self->last_options);
   self->last_options = llmsvc_options_copy (self->options);
+  (void) llmsvc_options_set_value (self->last_options, "request-id",
+                                   g_variant_new_string (request_id), NULL);
   run_turn (self);
 }
 
@@ -276,10 +266,10 @@ llmctl_chat_retry (LlmctlChat *self)
 
   if (prompt == NULL)
     llmctl_complain (_("There is no question to ask again"));
-  else if (!self->is_last_kept && self->last_request_id != NULL)
+  else if (!self->is_last_kept && self->may_be_kept)
     run_turn (self);
   else if (self->is_last_kept && !llmctl_chat_undo (self, 1, &error))
-    llmctl_chat_fail (self, error);
+    self->status = llmctl_fail (error);
   else
     llmctl_chat_ask (self, prompt);
 }

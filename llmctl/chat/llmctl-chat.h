@@ -26,8 +26,8 @@ typedef struct
   GPtrArray *said;           /* (element-type GVariant) (owned): (ssa{sv}) */
 
   char *last_prompt;         /* (nullable) (owned) */
-  char *last_request_id;     /* (nullable) (owned): when the last turn may have been kept */
   LlmsvcOptions *last_options; /* (nullable) (owned): it was asked with; again with the same */
+  gboolean may_be_kept;      /* the last turn: asking it again, with its request-id, tells */
   gboolean is_last_kept;     /* the last turn is in the context */
 
   GDataInputStream *input;   /* (nullable) (owned): the standard input when it is no terminal */
@@ -44,9 +44,6 @@ void     llmctl_chat_clear       (LlmctlChat    *self);
 void     llmctl_chat_note        (LlmctlChat    *self,
                                   const char    *format,
                                   ...) G_GNUC_PRINTF (2, 3);
-/* Says what is wrong, and remembers it for the end of a chat in a pipe. */
-void     llmctl_chat_fail        (LlmctlChat    *self,
-                                  GError        *error);
 
 /* Goes over to the context @name, made if there is none, or to a new one that is not
  * kept for NULL; on failure everything stays as it was. */

@@ -8,16 +8,8 @@
 
 G_BEGIN_DECLS
 
-/**
- * llmctl_stream_copy:
- * @fd: (transfer full): the reading end of a pipe
- * @error: return location for an error
- *
- * Copies until the end of the pipe; at most as long as --timeout says. Ctrl-C ends it,
- * and so does a stdout that is gone. On a terminal control characters are replaced.
- *
- * Returns: %FALSE with @error of %LLMSVC_ERROR set
- */
+/* Copies until the end of the pipe @fd (transfer full); at most as long as --timeout says. Ctrl-C
+ * ends it, and so does a stdout that is gone. On a terminal control characters are replaced. */
 gboolean llmctl_stream_copy (int       fd,
                              GError  **error) G_GNUC_WARN_UNUSED_RESULT;
 

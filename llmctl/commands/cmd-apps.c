@@ -14,20 +14,12 @@
 #include "llmctl/llmctl-options.h"
 #include "llmctl/output/llmctl-rows.h"
 
-/* Whether people were shown some. */
+/* Whether people were shown some. Takes floating @apps. */
 static gboolean
 print_apps (const LlmctlColumn *columns,
             GVariant           *apps)
 {
-  gboolean is_table = !llmctl_globals.is_json && g_variant_n_children (apps) > 0;
-
-  if (is_table)
-    llmctl_rows_print (columns, apps);
-  else if (llmctl_globals.is_json)
-    llmctl_output_json_member ("apps", apps);
-  else
-    llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n", _("No application has used the service"));
-  return is_table;
+  return llmctl_rows_show (columns, apps, "apps", _("No application has used the service"));
 }
 
 /* --- apps --- */
@@ -317,7 +309,6 @@ const LlmctlCommand llmctl_quota_command = {
                     "--json: one object: apps, an array of the objects of ListApps; without it "
                     "after setting."),
   .options = options,
-  .n_most = LLMCTL_ANY_NUMBER,
   .run = run_quota,
   .complete = complete_quota,
 };

@@ -237,6 +237,5 @@ const LlmctlCommand llmctl_ask_command = {
                     "the results."),
   .options = options,
   .missing = N_("There is no prompt"),
-  .n_most = LLMCTL_ANY_NUMBER,
   .run = run,
 };

@@ -9,11 +9,8 @@
 #include <glib/gi18n.h>
 #include <string.h>
 
-#include "llmctl/bus/llmctl-docs.h"
 #include "llmctl/output/llmctl-json.h"
-#include "llmctl/bus/llmctl-member.h"
 #include "llmctl/bus/llmctl-object.h"
-#include "llmctl/bus/llmctl-value.h"
 #include "llmctl/chat/llmctl-stream.h"
 #include "llmctl/output/llmctl-output.h"
 #include "llmctl/output/llmctl-term.h"
@@ -101,19 +98,21 @@ parse_options_json (const GPtrArray  *keys,
   g_autoptr(GVariant) raw = object != NULL ? llmctl_json_read (word, error) : NULL;
   g_autoptr(GVariantDict) dict = g_variant_dict_new (object);
 
-  for (guint i = 0; raw != NULL && i < keys->len; i++)
+  if (raw == NULL)
+    return NULL;
+  for (guint i = 0; i < keys->len; i++)
     {
       const LlmctlKey *key = g_ptr_array_index (keys, i);
       g_autoptr(GVariant) given = g_variant_lookup_value (raw, key->key, NULL);
-      g_autoptr(GVariant) value = NULL;
+      g_autoptr(GVariant) value =
+          given != NULL ? llmctl_value_convert (key->key, G_VARIANT_TYPE (key->type), given, NULL)
+                        : NULL;
 
-      if (given != NULL)
-        value = llmctl_value_convert (key->key, G_VARIANT_TYPE (key->type), given, NULL);
       if (value != NULL)
         g_variant_dict_insert_value (dict, key->key, value);
     }
 
-  return raw != NULL ? g_variant_ref_sink (g_variant_dict_end (dict)) : NULL;
+  return g_variant_ref_sink (g_variant_dict_end (dict));
 }
 
 /* --- messages --- */
@@ -133,22 +132,20 @@ scan_role (const char *word)
   return 0;
 }
 
-/* (transfer full): one or more words, which @n_words counts. */
+/* (transfer full): of one or more of @words, which it moves on. */
 static GVariant *
-parse_messages (const char  *name,
-                char       **words,
-                gsize       *n_words,
-                GError     **error)
+parse_messages (const char   *name,
+                char       ***words,
+                GError      **error)
 {
   g_auto(GVariantBuilder) builder = G_VARIANT_BUILDER_INIT (G_VARIANT_TYPE (LLMCTL_MESSAGES_TYPE));
 
-  *n_words = 1;
-  if (scan_role (words[0]) == 0)
-    return llmctl_value_parse (name, LLMCTL_MESSAGES_TYPE, words[0], error);
+  if (scan_role (**words) == 0)
+    return llmctl_value_parse (name, LLMCTL_MESSAGES_TYPE, *(*words)++, error);
 
-  for (*n_words = 0; words[*n_words] != NULL && scan_role (words[*n_words]) > 0; (*n_words)++)
+  for (; **words != NULL && scan_role (**words) > 0; (*words)++)
     {
-      const char *word = words[*n_words];
+      const char *word = **words;
       gsize length = scan_role (word);
       g_autofree char *role = g_strndup (word, length);
 
@@ -162,30 +159,28 @@ parse_messages (const char  *name,
 
 /* --- the arguments of a method --- */
 
-/* @n_words: (out): that it took. */
+/* @words: moved behind those that it takes. */
 static GVariant *
-parse_argument (const LlmctlMember  *method,
-                const GDBusArgInfo  *argument,
-                gboolean             is_last,
-                char               **words,
-                gsize               *n_words,
-                GError             **error)
+parse_argument (const LlmctlMember   *method,
+                const GDBusArgInfo   *argument,
+                gboolean              is_last,
+                char               ***words,
+                GError              **error)
 {
   const char *name = argument->name;
   const char *type = argument->signature;
-  gboolean is_json = words[0] != NULL && words[0][0] == '{';
+  char **given = *words;
 
-  *n_words = 1;
-  if (strcmp (type, "a{sv}") == 0 && (is_json || is_last))
+  if (strcmp (type, "a{sv}") == 0 && (is_last || (*given != NULL && **given == '{')))
     {
       g_autoptr(GPtrArray) keys = llmctl_docs_list_keys (method, name);
+      gboolean is_json = *given != NULL && **given == '{';
 
-      if (is_json)
-        return parse_options_json (keys, name, words[0], error);
-      *n_words = g_strv_length (words);
-      return parse_options (keys, name, words, error);
+      *words += is_json ? 1 : g_strv_length (given);
+      return is_json ? parse_options_json (keys, name, *given, error)
+                     : parse_options (keys, name, given, error);
     }
-  if (words[0] == NULL)
+  if (*given == NULL)
     {
       g_autofree char *described = llmctl_type_describe (type);
       g_autofree char *example = llmctl_type_make_example (type);
@@ -194,15 +189,17 @@ parse_argument (const LlmctlMember  *method,
           error, _("The argument “%s” is missing: %s; for example: %s"), name, described, example);
     }
   if (strcmp (type, LLMCTL_MESSAGES_TYPE) == 0)
-    return parse_messages (name, words, n_words, error);
-  if (strcmp (type, "s") == 0 && strcmp (words[0], "-") == 0)
+    return parse_messages (name, words, error);
+
+  (*words)++;
+  if (strcmp (type, "s") == 0 && strcmp (*given, "-") == 0)
     {
       char *text = llmctl_term_read ("-", MAX_STDIN_BYTES, error);
 
       return text != NULL ? g_variant_ref_sink (g_variant_new_take_string (text)) : NULL;
     }
 
-  return llmctl_value_parse (name, type, words[0], error);
+  return llmctl_value_parse (name, type, *given, error);
 }
 
 /* (transfer full): a tuple of the arguments of @method. A string "-" reads the standard input,
@@ -217,14 +214,12 @@ parse_arguments (const LlmctlMember  *method,
 
   for (gsize i = 0; method->in[i] != NULL; i++)
     {
-      gsize n_words;
       g_autoptr(GVariant) value = parse_argument (method, method->in[i], method->in[i + 1] == NULL,
-                                                  words, &n_words, error);
+                                                  &words, error);
 
       if (value == NULL)
         return NULL;
       g_variant_builder_add_value (&builder, value);
-      words += n_words;
     }
 
   if (words[0] != NULL)
@@ -419,9 +414,7 @@ const LlmctlCommand llmctl_call_command = {
                     "stream is printed as it comes. With --json an object with “reply”, an "
                     "object of the results by their names; before a stream, on a line of its own, "
                     "the other results."),
-  .n_most = LLMCTL_ANY_NUMBER,
   .run = run,
   .names = LLMCTL_NAMES_METHODS,
-  .n_names = LLMCTL_ANY_NUMBER,
   .help = show_help,
 };

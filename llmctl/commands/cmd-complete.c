@@ -18,10 +18,9 @@
 #include <unistd.h>
 
 #include "common/llmsvc-command-line.h"
-#include "llmctl/bus/llmctl-docs.h"
 #include "llmctl/bus/llmctl-object.h"
 #include "llmctl/bus/llmctl-service.h"
-#include "llmctl/llmctl-command.h"
+#include "llmctl/llmctl.h"
 #include "llmctl/llmctl-options.h"
 
 #define DEFAULT_LIMIT_S 0.5
@@ -47,13 +46,17 @@ offer_choices (LlmctlCompletion *self,
 }
 
 static void
-offer_key (const char *key,
-           const char *help,
-           gpointer    data)
+offer_keys (LlmctlCompletion *self)
 {
-  g_autofree char *candidate = g_strconcat (key, "=", NULL);
+  guint n;
+  g_autofree GParamSpec **specs = llmctl_options_list (&n);
 
-  llmctl_completion_offer (data, candidate, help);
+  for (guint i = 0; i < n; i++)
+    {
+      g_autofree char *candidate = g_strconcat (specs[i]->name, "=", NULL);
+
+      llmctl_completion_offer (self, candidate, g_param_spec_get_blurb (specs[i]));
+    }
 }
 
 /* The options of llmctl mean the same with every command. */
@@ -71,7 +74,7 @@ offer_value (LlmctlCompletion   *self,
   else if (strcmp (option->long_name, "option") != 0)
     offer_choices (self, option->long_name, "");
   else if (equals == NULL)
-    llmctl_options_visit (offer_key, self);
+    offer_keys (self);
   else
     offer_choices (self, key, before);
 }
@@ -164,7 +167,7 @@ offer (LlmctlCompletion *self,
     llmctl_commands_offer (self, commands);
   else if (command->complete != NULL)
     command->complete (self, (int) arguments->len, (char **) arguments->pdata);
-  else if ((int) arguments->len <= command->n_names && command->names >= LLMCTL_NAMES_OBJECTS)
+  else if (command->names >= LLMCTL_NAMES_OBJECTS)
     llmctl_object_complete (self, command->names, (int) arguments->len, (char **) arguments->pdata);
   else if ((int) arguments->len <= command->n_names)
     llmctl_service_complete (self, command->names);
@@ -223,7 +226,6 @@ const LlmctlCommand llmctl_complete_command = {
                     "one is being typed and may be empty. Each line is a candidate, a tab, and "
                     "help for it. Never starts the service, and ends after half a second, or "
                     "--timeout."),
-  .n_most = LLMCTL_ANY_NUMBER,
   .must_not_start = TRUE,
   .run = run,
   .is_hidden = TRUE,

@@ -91,7 +91,6 @@ run_list (int       argc,
   g_auto(GVariantBuilder) builder = G_VARIANT_BUILDER_INIT (G_VARIANT_TYPE ("aa{sv}"));
   g_autoptr(LlmsvcClient) client = llmctl_wait_client (error);
   g_autoptr(GPtrArray) contexts = client != NULL ? llmctl_contexts_list (client, error) : NULL;
-  g_autoptr(GVariant) rows = NULL;
 
   if (contexts == NULL)
     return LLMCTL_EXIT_FAILED;
@@ -104,14 +103,8 @@ run_list (int       argc,
       g_variant_builder_add_value (&builder, describe (contexts->pdata[i], memory, NULL));
     }
 
-  rows = g_variant_ref_sink (g_variant_builder_end (&builder));
-  if (llmctl_globals.is_json)
-    llmctl_output_json_member ("contexts", rows);
-  else if (contexts->len == 0)
-    llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n",
-                          _("There is no context; “llmctl chat --context NAME” makes one"));
-  else
-    llmctl_rows_print (columns, rows);
+  llmctl_rows_show (columns, g_variant_builder_end (&builder), "contexts",
+                    _("There is no context; “llmctl chat --context NAME” makes one"));
   return LLMCTL_EXIT_OK;
 }
 
@@ -246,6 +239,25 @@ static const LlmctlCommand new_command = {
 
 /* --- rm --- */
 
+/* (nullable) (transfer full): the one called @name that can't be opened, as what is stored of it is
+ * damaged. */
+static LlmsvcContext *
+find_damaged (LlmsvcClient *client,
+              const char   *name)
+{
+  g_autoptr(GPtrArray) contexts = llmctl_contexts_list (client, NULL);
+
+  for (guint i = 0; contexts != NULL && i < contexts->len; i++)
+    {
+      LlmsvcContext *context = g_ptr_array_index (contexts, i);
+
+      if (g_str_equal (llmsvc_context_get_name (context), name) &&
+          g_str_equal (llmsvc_context_get_residency (context), "damaged"))
+        return g_object_ref (context);
+    }
+  return NULL;
+}
+
 static gboolean
 remove_one (LlmsvcClient  *client,
             const char    *name,
@@ -257,7 +269,7 @@ remove_one (LlmsvcClient  *client,
   if (check_name (name, &local_error))
     context = llmctl_contexts_open (client, name, &local_error);
   if (g_error_matches (local_error, LLMSVC_ERROR, LLMSVC_ERROR_STORAGE))
-    context = llmctl_contexts_find_damaged (client, name);
+    context = find_damaged (client, name);
   if (context != NULL)
     return llmsvc_context_close_sync (context, llmctl_wait_get_cancellable (), error);
 
@@ -298,13 +310,12 @@ static const LlmctlCommand rm_command = {
   .name = "rm",
   .parameters = N_("NAME…"),
   .missing = N_("There is no NAME"),
-  .n_most = LLMCTL_ANY_NUMBER,
   .summary = N_("Forget contexts and what was said in them"),
   .description = N_("There is no way back; “export” writes a copy before.\n"
                     "--json: one object: removed, the names."),
   .run = run_rm,
   .names = LLMCTL_NAMES_CONTEXTS,
-  .n_names = LLMCTL_ANY_NUMBER,
+  .n_names = G_MAXINT,
 };
 
 /* --- export --- */

@@ -9,7 +9,7 @@
 #include <glib/gi18n.h>
 #include <string.h>
 
-#include "llmctl/llmctl-command.h"
+#include "llmctl/llmctl.h"
 #include "llmctl/output/llmctl-json.h"
 
 #define MAX_NAME_COLUMNS 28
@@ -270,7 +270,6 @@ const LlmctlCommand llmctl_help_command = {
   .summary = N_("Show help for a command"),
   .description = N_("With --json the whole table of commands and options is printed, from which "
                     "man pages and completions are made."),
-  .n_most = LLMCTL_ANY_NUMBER,
   .run = run,
   .complete = complete,
 };

@@ -9,12 +9,9 @@
 #include <glib/gi18n.h>
 #include <string.h>
 
-#include "llmctl/bus/llmctl-docs.h"
-#include "llmctl/bus/llmctl-member.h"
 #include "llmctl/bus/llmctl-object.h"
 #include "llmctl/bus/llmctl-service.h"
-#include "llmctl/bus/llmctl-value.h"
-#include "llmctl/llmctl-command.h"
+#include "llmctl/llmctl.h"
 #include "llmctl/output/llmctl-json.h"
 #include "llmctl/output/llmctl-output.h"
 
@@ -289,8 +286,6 @@ const LlmctlCommand llmctl_introspect_command = {
                     "known of it. With --json an object with “path” and “interfaces”, or what "
                     "was named."),
   .options = options,
-  .n_most = LLMCTL_ANY_NUMBER,
   .run = run,
   .names = LLMCTL_NAMES_MEMBERS,
-  .n_names = 2,
 };

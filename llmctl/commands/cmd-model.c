@@ -88,7 +88,6 @@ run_list (int       argc,
 {
   g_auto(GVariantBuilder) builder = G_VARIANT_BUILDER_INIT (G_VARIANT_TYPE ("aa{sv}"));
   g_autoptr(LlmsvcClient) client = get_client (error);
-  g_autoptr(GVariant) rows = NULL;
   GListModel *models;
 
   if (client == NULL)
@@ -101,13 +100,7 @@ run_list (int       argc,
 
       g_variant_builder_add_value (&builder, describe (client, model));
     }
-  rows = g_variant_ref_sink (g_variant_builder_end (&builder));
-  if (llmctl_globals.is_json)
-    llmctl_output_json_member ("models", rows);
-  else if (g_variant_n_children (rows) == 0)
-    llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n", describe_absence (client));
-  else
-    llmctl_rows_print (columns, rows);
+  llmctl_rows_show (columns, g_variant_builder_end (&builder), "models", describe_absence (client));
   return LLMCTL_EXIT_OK;
 }
 

@@ -18,39 +18,34 @@
 #include "llmctl/output/llmctl-output.h"
 #include "llmctl/top/llmctl-watch.h"
 
-/* One line: @text for people, or an event with the members that follow, a key and a floating value
- * each, up to a NULL. Takes @text. */
+/* As people or programs read it. */
+static const char *
+get_time (void)
+{
+  static char *time;
+  g_autoptr(GDateTime) now = llmctl_globals.is_json ? g_date_time_new_now_utc ()
+                                                    : g_date_time_new_now_local ();
+
+  g_free (time);
+  time = llmctl_globals.is_json ? g_date_time_format_iso8601 (now)
+                                : g_date_time_format (now, "%H:%M:%S");
+  return time;
+}
+
+/* One line: @text for people, or @event, which is floating. Takes both. */
 static void
 show (LlmctlWatch *watch,
       LlmctlStyle  style,
       char        *text,
-      const char  *event,
-      ...)
+      GVariant    *event)
 {
-  g_autofree char *owned = text;
-  g_autoptr(GDateTime) now = llmctl_globals.is_json ? g_date_time_new_now_utc ()
-                                                    : g_date_time_new_now_local ();
-  g_autofree char *time = llmctl_globals.is_json ? g_date_time_format_iso8601 (now)
-                                                 : g_date_time_format (now, "%H:%M:%S");
-  GVariantBuilder builder;
-  const char *key;
-  va_list members;
-  gboolean is_there;
+  g_autofree char *line = text;
+  g_autoptr(GVariant) owned = g_variant_ref_sink (event);
+  gboolean is_there = llmctl_globals.is_json
+                          ? llmctl_output_json_line (owned)
+                          : llmctl_output_printf (LLMCTL_STYLE_DIM, "%s  ", get_time ()) &&
+                                llmctl_output_printf (style, "%s\n", line);
 
-  g_variant_builder_init (&builder, G_VARIANT_TYPE_VARDICT);
-  llmctl_json_add_string (&builder, "time", time);
-  llmctl_json_add_string (&builder, "event", event);
-  va_start (members, event);
-  while ((key = va_arg (members, const char *)) != NULL)
-    llmctl_json_add (&builder, key, va_arg (members, GVariant *));
-  va_end (members);
-
-  if (llmctl_globals.is_json)
-    is_there = llmctl_output_json_line (g_variant_builder_end (&builder));
-  else
-    is_there = llmctl_output_printf (LLMCTL_STYLE_DIM, "%s  ", time) &&
-               llmctl_output_printf (style, "%s\n", text);
-  g_variant_builder_clear (&builder);
   if (!is_there || !llmctl_output_flush ())
     watch->is_over = TRUE;
 }
@@ -61,7 +56,8 @@ on_state (LlmctlWatch *watch)
   show (watch, LLMCTL_STYLE_BOLD,
         g_strdup (watch->is_running ? _("The service is running")
                                     : _("The service is not running")),
-        watch->is_running ? "running" : "not-running", NULL);
+        llmctl_json_object ("time:s", get_time (),
+                            "event:s", watch->is_running ? "running" : "not-running", NULL));
 }
 
 /* (transfer full): for people; sizes in their units. */
@@ -102,9 +98,9 @@ show_property (LlmctlWatch *watch,
 {
   g_autofree char *formatted = value != NULL ? format_value (interface, value) : g_strdup ("?");
 
-  show (watch, LLMCTL_STYLE_PLAIN, g_strdup_printf ("%s: %s", name, formatted), "property",
-        "path", g_variant_new_string (path), "interface", g_variant_new_string (interface),
-        "name", g_variant_new_string (name), value != NULL ? "value" : NULL, value, NULL);
+  show (watch, LLMCTL_STYLE_PLAIN, g_strdup_printf ("%s: %s", name, formatted),
+        llmctl_json_object ("time:s", get_time (), "event:s", "property", "path:s", path,
+                            "interface:s", interface, "name:s", name, "value:*", value, NULL));
 }
 
 static void
@@ -145,24 +141,26 @@ on_signal (GDBusConnection *bus,
       if (model == NULL)
         return;
       id = llmctl_dict_get_string (model, "Id");
-      show (data, LLMCTL_STYLE_PLAIN, g_strdup_printf (_("Model added: %s"), id), "model-added",
-            "path", g_variant_new_string (of), "id", g_variant_new_string (id), NULL);
+      show (data, LLMCTL_STYLE_PLAIN, g_strdup_printf (_("Model added: %s"), id),
+            llmctl_json_object ("time:s", get_time (), "event:s", "model-added", "path:s", of,
+                                "id:s", id, NULL));
     }
   else if (g_str_equal (name, "InterfacesRemoved") &&
            g_variant_is_of_type (arguments, G_VARIANT_TYPE ("(oas)")))
     {
       g_variant_get_child (arguments, 0, "&o", &of);
       show (data, LLMCTL_STYLE_PLAIN, g_strdup_printf (_("Model removed: %s"), of),
-            "model-removed", "path", g_variant_new_string (of), NULL);
+            llmctl_json_object ("time:s", get_time (), "event:s", "model-removed", "path:s", of,
+                                NULL));
     }
   else
     {
       g_autofree char *printed = g_variant_print (arguments, FALSE);
 
       show (data, LLMCTL_STYLE_PLAIN, g_strdup_printf ("%s.%s %s", interface, name, printed),
-            "signal", "path", g_variant_new_string (path),
-            "interface", g_variant_new_string (interface), "name", g_variant_new_string (name),
-            "arguments", arguments, NULL);
+            llmctl_json_object ("time:s", get_time (), "event:s", "signal", "path:s", path,
+                                "interface:s", interface, "name:s", name,
+                                "arguments:*", arguments, NULL));
     }
 }
 

@@ -13,7 +13,6 @@
 #include "llmctl/output/llmctl-json.h"
 #include "llmctl/bus/llmctl-object.h"
 #include "llmctl/bus/llmctl-service.h"
-#include "llmctl/bus/llmctl-value.h"
 #include "llmctl/output/llmctl-output.h"
 
 #define PROPERTIES_INTERFACE "org.freedesktop.DBus.Properties"
@@ -135,10 +134,8 @@ const LlmctlCommand llmctl_tree_command = {
   .description = N_("Every object that you may see, with its interfaces. With --json an "
                     "object with “objects”, an array of objects with “path” and “interfaces”."),
   .options = options,
-  .n_most = LLMCTL_ANY_NUMBER,
   .run = run_tree,
   .names = LLMCTL_NAMES_OBJECTS,
-  .n_names = 1,
 };
 
 /* --- get --- */
@@ -243,10 +240,8 @@ const LlmctlCommand llmctl_get_command = {
   .summary = N_("Print a property of an object, or all of them"),
   .description = N_("With --json an object with “value”, that of the property, or one of "
                     "interfaces with their properties."),
-  .n_most = LLMCTL_ANY_NUMBER,
   .run = run_get,
   .names = LLMCTL_NAMES_READABLE_PROPERTIES,
-  .n_names = 2,
 };
 
 /* --- set --- */
@@ -291,8 +286,6 @@ const LlmctlCommand llmctl_set_command = {
   .summary = N_("Change a property of an object"),
   .description = N_("The value is a plain word for what is simple and JSON for the rest. Prints "
                     "nothing."),
-  .n_most = LLMCTL_ANY_NUMBER,
   .run = run_set,
   .names = LLMCTL_NAMES_WRITABLE_PROPERTIES,
-  .n_names = 2,
 };

@@ -153,10 +153,10 @@ run_status (int       argc,
   g_auto(Figures) self = { NULL };
   gboolean is_system;
 
-  if (llmctl_connect (error) == NULL || (llmctl_is_running () && !read_figures (&self, error)))
+  if (llmctl_connect (error) == NULL || (llmctl_globals.is_running && !read_figures (&self, error)))
     return LLMCTL_EXIT_FAILED;
 
-  is_system = llmctl_get_bus_type () == G_BUS_TYPE_SYSTEM;
+  is_system = llmctl_globals.found_bus_type == G_BUS_TYPE_SYSTEM;
   if (llmctl_globals.is_json)
     print_json (&self, is_system ? "system" : "session");
   else if (self.service != NULL)
@@ -263,32 +263,6 @@ print_counters (GVariant   *statistics,
   llmctl_table_print (table);
 }
 
-static LlmctlExit
-run_stats (int       argc,
-           char    **argv,
-           GError  **error)
-{
-  g_auto(Figures) self = { NULL };
-
-  if (!read_figures (&self, error))
-    return LLMCTL_EXIT_FAILED;
-
-  if (llmctl_globals.is_json)
-    llmctl_output_json (self.statistics);
-  else
-    print_counters (self.statistics, _("Since the service started"), FALSE);
-  return LLMCTL_EXIT_OK;
-}
-
-const LlmctlCommand llmctl_stats_command = {
-  .name = "stats",
-  .summary = N_("Show the counters of the service"),
-  .description = N_("Counted since the service started, which this does not do.\n"
-                    "--json: one object with the numbers of GetStatistics, by their names there."),
-  .must_not_start = TRUE,
-  .run = run_stats,
-};
-
 /* --- memory --- */
 
 /* Parts of the same whole make bars that can be compared. @whole: 0 for no bar. */
@@ -384,25 +358,48 @@ print_memory (GVariant *memory)
                           (guint) sub_model);
 }
 
+/* --- what is asked of a service that runs --- */
+
 static LlmctlExit
-run_memory (int       argc,
-            char    **argv,
-            GError  **error)
+run (int       argc,
+     char    **argv,
+     GError  **error)
 {
+  gboolean is_stats = g_str_equal (argv[0], "stats");
+  gboolean is_memory = g_str_equal (argv[0], "memory");
   g_auto(Figures) self = { NULL };
+  g_autofree char *metrics = NULL;
 
   if (!read_figures (&self, error))
     return LLMCTL_EXIT_FAILED;
 
-  if (llmctl_globals.is_json)
+  if (llmctl_globals.is_json && (is_stats || is_memory))
+    llmctl_output_json (is_stats ? self.statistics : llmctl_json_rename_keys (self.memory));
+  else if (llmctl_globals.is_json)
+    print_json (&self, NULL);
+  else if (is_stats)
+    print_counters (self.statistics, _("Since the service started"), FALSE);
+  else if (is_memory)
     {
-      llmctl_output_json (llmctl_json_rename_keys (self.memory));
-      return LLMCTL_EXIT_OK;
+      print_memory (self.memory);
+      print_counters (self.statistics, _("Memory of contexts, since the service started"), TRUE);
     }
-  print_memory (self.memory);
-  print_counters (self.statistics, _("Memory of contexts, since the service started"), TRUE);
+  else
+    {
+      metrics = llmsvc_metrics_format (self.service, self.memory, self.statistics);
+      llmctl_output_data (metrics);
+    }
   return LLMCTL_EXIT_OK;
 }
+
+const LlmctlCommand llmctl_stats_command = {
+  .name = "stats",
+  .summary = N_("Show the counters of the service"),
+  .description = N_("Counted since the service started, which this does not do.\n"
+                    "--json: one object with the numbers of GetStatistics, by their names there."),
+  .must_not_start = TRUE,
+  .run = run,
+};
 
 const LlmctlCommand llmctl_memory_command = {
   .name = "memory",
@@ -412,31 +409,8 @@ const LlmctlCommand llmctl_memory_command = {
                     "--json: one object with the properties of org.llm.Service.Memory, sizes in "
                     "bytes; the counters are in “stats”."),
   .must_not_start = TRUE,
-  .run = run_memory,
+  .run = run,
 };
-
-/* --- metrics --- */
-
-static LlmctlExit
-run_metrics (int       argc,
-             char    **argv,
-             GError  **error)
-{
-  g_auto(Figures) self = { NULL };
-  g_autofree char *text = NULL;
-
-  if (!read_figures (&self, error))
-    return LLMCTL_EXIT_FAILED;
-
-  if (llmctl_globals.is_json)
-    {
-      print_json (&self, NULL);
-      return LLMCTL_EXIT_OK;
-    }
-  text = llmsvc_metrics_format (self.service, self.memory, self.statistics);
-  llmctl_output_data (text);
-  return LLMCTL_EXIT_OK;
-}
 
 const LlmctlCommand llmctl_metrics_command = {
   .name = "metrics",
@@ -446,5 +420,5 @@ const LlmctlCommand llmctl_metrics_command = {
                     "--json: one object: service and memory with the properties of their "
                     "interfaces, and statistics as “stats” has them."),
   .must_not_start = TRUE,
-  .run = run_metrics,
+  .run = run,
 };

@@ -95,3 +95,21 @@ llmctl_rows_print (const LlmctlColumn *columns,
     }
   llmctl_table_print (table);
 }
+
+gboolean
+llmctl_rows_show (const LlmctlColumn *columns,
+                  GVariant           *rows,
+                  const char         *member,
+                  const char         *empty)
+{
+  g_autoptr(GVariant) owned = g_variant_ref_sink (rows);
+  gboolean is_table = !llmctl_globals.is_json && g_variant_n_children (owned) > 0;
+
+  if (is_table)
+    llmctl_rows_print (columns, owned);
+  else if (llmctl_globals.is_json)
+    llmctl_output_json_member (member, owned);
+  else
+    llmctl_output_printf (LLMCTL_STYLE_PLAIN, "%s\n", empty);
+  return is_table;
+}

@@ -24,6 +24,13 @@ typedef struct
 void  llmctl_rows_print    (const LlmctlColumn *columns,
                             GVariant           *rows);
 
+/* The same for people when there are some, and TRUE, or else the text @empty; for programs always an
+ * object with @rows as its @member. Takes floating @rows. */
+gboolean llmctl_rows_show  (const LlmctlColumn *columns,
+                            GVariant           *rows,
+                            const char         *member,
+                            const char         *empty);
+
 char *llmctl_format_text   (GVariant           *row,
                             const char         *key);
 /* A name that may be missing. */

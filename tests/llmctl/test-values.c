@@ -8,13 +8,11 @@
 #include <glib/gstdio.h>
 #include <string.h>
 
-#include "llmctl/bus/llmctl-member.h"
+#include "llmctl/bus/llmctl-object.h"
 #include "support/llm-test-folder.h"
-#include "llmctl/llmctl-command.h"
-#include "llmctl/bus/llmctl-docs.h"
+#include "llmctl/llmctl.h"
 #include "llmctl/output/llmctl-json.h"
 #include "llmctl/output/llmctl-output.h"
-#include "llmctl/bus/llmctl-value.h"
 
 /* The program's own table is not needed here. */
 const LlmctlCommand *const llmctl_commands[] = { NULL };

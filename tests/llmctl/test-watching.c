@@ -6,7 +6,7 @@
 #include <glib/gstdio.h>
 #include <string.h>
 
-#include "llmctl/llmctl-command.h"
+#include "llmctl/llmctl.h"
 #include "llmctl/doctor/llmctl-doctor.h"
 #include "llmctl/output/llmctl-screen.h"
 #include "llmctl/top/llmctl-sample.h"

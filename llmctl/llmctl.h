@@ -60,7 +60,8 @@ struct _LlmctlCommand
   const char *parameters;                /* (nullable): "PROMPT"; N_() */
   const char *summary;                   /* N_(): one line, no full stop */
   const char *description;               /* (nullable) N_(): more, for --help */
-  const GOptionEntry *options;           /* (nullable): its own, N_(); ends with an empty one */
+  const GOptionEntry *options;           /* (nullable): its own, none hidden, N_(); ends with an
+                                          * empty one */
   const LlmctlCommand *const *commands;  /* (nullable): subcommands, ends with NULL; then no run */
 
   /* The arguments that main() lets pass. */

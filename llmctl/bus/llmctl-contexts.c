@@ -8,9 +8,6 @@
 
 #include <glib/gi18n.h>
 
-#include "llmctl/bus/llmctl-service.h"
-#include "llmctl/bus/llmctl-wait.h"
-
 LlmsvcContext *
 llmctl_contexts_create (LlmsvcClient   *client,
                         const char     *name,

@@ -11,7 +11,6 @@
 
 #include "llmctl/bus/llmctl-service.h"
 #include "llmctl/output/llmctl-json.h"
-#include "llmctl/output/llmctl-output.h"
 
 #define MAX_VALUE_CHARACTERS 60
 

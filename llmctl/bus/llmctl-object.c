@@ -62,8 +62,8 @@ compare_names (gconstpointer a,
   return strcmp (left, right);
 }
 
-/* Adds the object called @name below @parent, or as the root without one, and what is below it; FALSE
- * when nothing may be shown. */
+/* Adds the object called @name below @parent, or as the root without one, and what is below it;
+ * FALSE when nothing may be shown. */
 static gboolean
 walk (const LlmctlObject  *parent,
       const char          *name,
@@ -124,6 +124,20 @@ llmctl_object_list (const char  *root,
 }
 
 /* --- one object --- */
+
+static gboolean shows_all;
+
+const GOptionEntry llmctl_object_options[] = {
+  { "all", 'a', 0, G_OPTION_ARG_NONE, &shows_all,
+    N_("Also the interfaces that every object has"), NULL },
+  G_OPTION_ENTRY_NULL
+};
+
+gboolean
+llmctl_object_shows (const char *interface)
+{
+  return shows_all || !llmctl_interface_is_standard (interface);
+}
 
 const char *
 llmctl_object_take_path (int      *argc,

@@ -153,6 +153,10 @@ const char *llmctl_object_take_path        (int               *argc,
                                             char            ***argv,
                                             GError           **error) G_GNUC_WARN_UNUSED_RESULT;
 
+/* --all of the commands that show interfaces, and whether @interface is to be shown. */
+extern const GOptionEntry llmctl_object_options[];
+gboolean    llmctl_object_shows            (const char        *interface);
+
 /* (transfer full): what the object says that it can do. */
 LlmctlNode *llmctl_object_introspect       (const char        *path,
                                             GError           **error) G_GNUC_WARN_UNUSED_RESULT;

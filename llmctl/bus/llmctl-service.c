@@ -137,10 +137,10 @@ llmctl_service_complete (LlmctlCompletion *completion,
     gboolean has_options;
     const char *key, *help_key;
   } lists[] = {
-    [LLMCTL_NAMES_CONTEXTS] = { NULL, LLMCTL_SERVICE_INTERFACE, "ListContexts", TRUE, "Name", NULL },
+    [LLMCTL_NAMES_CONTEXTS] = { NULL, LLMCTL_SERVICE_INTERFACE, "ListContexts", TRUE, "Name" },
     [LLMCTL_NAMES_MODELS] = { LLMCTL_SERVICE_PATH "/models", "org.freedesktop.DBus.ObjectManager",
                               "GetManagedObjects", FALSE, "Id", "Title" },
-    [LLMCTL_NAMES_APPS] = { NULL, LLMCTL_ADMIN_INTERFACE, "ListApps", TRUE, "app-id", NULL },
+    [LLMCTL_NAMES_APPS] = { NULL, LLMCTL_ADMIN_INTERFACE, "ListApps", TRUE, "app-id" },
   };
   GVariant *options = lists[names].has_options ? g_variant_new ("(a{sv})", NULL) : NULL;
   g_autoptr(GVariant) reply = llmctl_call_with_fds (lists[names].path, lists[names].interface,

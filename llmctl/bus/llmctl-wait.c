@@ -7,7 +7,6 @@
 #include "llmctl/bus/llmctl-wait.h"
 
 #include <glib-unix.h>
-#include <glib/gi18n.h>
 #include <signal.h>
 
 /* What ends the waiting; set in the thread, read and cleared with g_atomic_int. */

@@ -11,8 +11,6 @@
 
 #include "config.h"
 
-#include "llmctl/llmctl.h"
-
 #include <glib/gi18n.h>
 #include <stdio.h>
 #include <string.h>
@@ -21,7 +19,6 @@
 #include "llmctl/chat/llmctl-answer.h"
 #include "llmctl/bus/llmctl-contexts.h"
 #include "llmctl/llmctl-options.h"
-#include "llmctl/output/llmctl-output.h"
 #include "llmctl/output/llmctl-term.h"
 #include "llmctl/bus/llmctl-wait.h"
 

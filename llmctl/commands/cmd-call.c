@@ -12,7 +12,6 @@
 #include "llmctl/output/llmctl-json.h"
 #include "llmctl/bus/llmctl-object.h"
 #include "llmctl/chat/llmctl-stream.h"
-#include "llmctl/output/llmctl-output.h"
 #include "llmctl/output/llmctl-term.h"
 
 #define MAX_STDIN_BYTES (16 * 1024 * 1024)
@@ -73,7 +72,8 @@ parse_options (const GPtrArray  *keys,
           g_autofree char *valid = g_utf8_make_valid (words[i], -1);
 
           return llmctl_set_invalid_null (
-              error, _("“%s” is no option for “%s”: options are written as key=value"), valid, name);
+              error, _("“%s” is no option for “%s”: options are written as key=value"), valid,
+              name);
         }
       key = g_strndup (words[i], (gsize) (equals - words[i]));
       value = parse_hinted (llmctl_docs_find_key (keys, key), &dict, equals + 1);

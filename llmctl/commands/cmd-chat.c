@@ -6,8 +6,6 @@
 
 #include "config.h"
 
-#include "llmctl/llmctl.h"
-
 #include <gio/gunixinputstream.h>
 #include <glib/gi18n.h>
 #include <string.h>
@@ -18,7 +16,6 @@
 #include "llmctl/chat/llmctl-chat-line.h"
 #include "llmctl/chat/llmctl-chat.h"
 #include "llmctl/llmctl-options.h"
-#include "llmctl/output/llmctl-output.h"
 
 #define BLOCK "\"\"\""
 #define MAX_LINE_BYTES (16 * 1024 * 1024)

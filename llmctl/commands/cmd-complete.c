@@ -104,13 +104,11 @@ offer_option (LlmctlCompletion    *self,
   llmctl_option_list (command, tables);
   for (gsize i = 0; tables[i] != NULL; i++)
     for (option = tables[i]; option->long_name != NULL; option++)
-      if ((option->flags & G_OPTION_FLAG_HIDDEN) == 0)
-        {
-          g_autofree char *name = g_strconcat ("--", option->long_name, NULL);
+      {
+        g_autofree char *name = g_strconcat ("--", option->long_name, NULL);
 
-          llmctl_completion_offer (self, name,
-                                   option->description != NULL ? _(option->description) : NULL);
-        }
+        llmctl_completion_offer (self, name, _(option->description));
+      }
 }
 
 /* @words: all before the one that is being typed; the first is "llmctl". */

@@ -10,7 +10,6 @@
 #include <string.h>
 
 #include "llmctl/bus/llmctl-contexts.h"
-#include "llmctl/bus/llmctl-service.h"
 #include "llmctl/bus/llmctl-wait.h"
 #include "llmctl/chat/llmctl-context-file.h"
 #include "llmctl/llmctl-options.h"

@@ -6,13 +6,11 @@
 
 #include "config.h"
 
-#include "llmctl/llmctl.h"
-
 #include <glib/gi18n.h>
 
 #include "llmctl/doctor/llmctl-doctor.h"
 #include "llmctl/output/llmctl-json.h"
-#include "llmctl/output/llmctl-output.h"
+#include "llmctl/bus/llmctl-service.h"
 #include "llmctl/bus/llmctl-wait.h"
 
 #define LEVEL_COLUMNS 6

@@ -31,23 +31,15 @@ append_entry (GString    *out,
                           wrapped + strspn (wrapped, " "));
 }
 
-/* (nullable) (transfer full): NULL for one that is hidden. */
+/* (transfer full) */
 static char *
 make_option_name (const GOptionEntry *option)
 {
-  GString *name;
+  const char letter[] = { '-', option->short_name, ',', ' ', '\0' };
+  const char *argument = option->arg_description;
 
-  if (option->flags & G_OPTION_FLAG_HIDDEN)
-    return NULL;
-
-  name = g_string_new (NULL);
-  if (option->short_name != 0)
-    g_string_append_printf (name, "-%c, ", option->short_name);
-  g_string_append_printf (name, "--%s", option->long_name);
-  if (option->arg_description != NULL)
-    g_string_append_printf (name, "=%s", _(option->arg_description));
-
-  return g_string_free (name, FALSE);
+  return g_strconcat (option->short_name != 0 ? letter : "", "--", option->long_name,
+                      argument != NULL ? "=" : "", argument != NULL ? _(argument) : "", NULL);
 }
 
 /* The tables of options that @command (nullable) takes, each under its title. */
@@ -63,7 +55,7 @@ append_options (GString             *out,
     for (const GOptionEntry *option = tables[i]; option->long_name != NULL; option++)
       {
         g_autofree char *name = make_option_name (option);
-        guint width = name != NULL ? llmctl_output_get_width (name) : 0;
+        guint width = llmctl_output_get_width (name);
 
         if (width <= MAX_NAME_COLUMNS)
           columns = MAX (columns, width);
@@ -78,9 +70,7 @@ append_options (GString             *out,
         {
           g_autofree char *name = make_option_name (option);
 
-          if (name != NULL)
-            append_entry (out, name, columns,
-                          option->description != NULL ? _(option->description) : "");
+          append_entry (out, name, columns, _(option->description));
         }
     }
 }
@@ -170,13 +160,11 @@ describe_options (const GOptionEntry *options)
     {
       const char short_name[] = { option->short_name, '\0' };
 
-      if ((option->flags & G_OPTION_FLAG_HIDDEN) == 0)
-        g_variant_builder_add_value (&builder, llmctl_json_object (
-            "long:s", option->long_name, "short:s", *short_name != '\0' ? short_name : NULL,
-            "argument:s", translate (option->arg_description),
-            "repeatable:b", option->arg == G_OPTION_ARG_STRING_ARRAY ||
-                              option->arg == G_OPTION_ARG_FILENAME_ARRAY,
-            "help:s", option->description != NULL ? _(option->description) : "", NULL));
+      g_variant_builder_add_value (&builder, llmctl_json_object (
+          "long:s", option->long_name, "short:s", *short_name != '\0' ? short_name : NULL,
+          "argument:s", translate (option->arg_description),
+          "repeatable:b", option->arg == G_OPTION_ARG_FILENAME_ARRAY,
+          "help:s", _(option->description), NULL));
     }
 
   return g_variant_builder_end (&builder);

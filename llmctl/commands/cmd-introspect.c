@@ -13,15 +13,6 @@
 #include "llmctl/bus/llmctl-service.h"
 #include "llmctl/llmctl.h"
 #include "llmctl/output/llmctl-json.h"
-#include "llmctl/output/llmctl-output.h"
-
-static gboolean shows_all;
-
-static const GOptionEntry options[] = {
-  { "all", 'a', 0, G_OPTION_ARG_NONE, &shows_all,
-    N_("Also the interfaces that every object has"), NULL },
-  G_OPTION_ENTRY_NULL
-};
 
 static const char *const kinds[] = {
   [LLMCTL_MEMBER_METHOD] = N_("Methods:"),
@@ -171,7 +162,7 @@ show_all (const View *view)
     {
       const GDBusInterfaceInfo *interface = llmctl_node_get_interface (view->node, i);
 
-      if (!shows_all && llmctl_interface_is_standard (interface->name))
+      if (!llmctl_object_shows (interface->name))
         continue;
       if (llmctl_globals.is_json)
         {
@@ -285,7 +276,7 @@ const LlmctlCommand llmctl_introspect_command = {
                     "installed. With the name of an interface, a member or both, all that is "
                     "known of it. With --json an object with “path” and “interfaces”, or what "
                     "was named."),
-  .options = options,
+  .options = llmctl_object_options,
   .run = run,
   .names = LLMCTL_NAMES_MEMBERS,
 };

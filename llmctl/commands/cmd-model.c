@@ -6,8 +6,6 @@
 
 #include "config.h"
 
-#include "llmctl/llmctl.h"
-
 #include <glib/gi18n.h>
 #include <string.h>
 

@@ -9,13 +9,10 @@
 
 #include "config.h"
 
-#include "llmctl/llmctl.h"
-
 #include <glib/gi18n.h>
 
 #include "llmctl/bus/llmctl-service.h"
 #include "llmctl/output/llmctl-json.h"
-#include "llmctl/output/llmctl-output.h"
 #include "llmctl/top/llmctl-watch.h"
 
 /* As people or programs read it. */

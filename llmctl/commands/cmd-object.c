@@ -13,19 +13,10 @@
 #include "llmctl/output/llmctl-json.h"
 #include "llmctl/bus/llmctl-object.h"
 #include "llmctl/bus/llmctl-service.h"
-#include "llmctl/output/llmctl-output.h"
 
 #define PROPERTIES_INTERFACE "org.freedesktop.DBus.Properties"
 
 /* --- tree --- */
-
-static gboolean shows_all;
-
-static const GOptionEntry options[] = {
-  { "all", 'a', 0, G_OPTION_ARG_NONE, &shows_all,
-    N_("Also the interfaces that every object has"), NULL },
-  G_OPTION_ENTRY_NULL
-};
 
 /* (transfer container): the interfaces that are to be shown; ends with NULL. */
 static char **
@@ -37,7 +28,7 @@ select_interfaces (const LlmctlObject *object)
     {
       const char *name = llmctl_node_get_interface (object->node, i)->name;
 
-      if (shows_all || !llmctl_interface_is_standard (name))
+      if (llmctl_object_shows (name))
         g_ptr_array_add (names, (gpointer) name);
     }
   g_ptr_array_add (names, NULL);
@@ -133,7 +124,7 @@ const LlmctlCommand llmctl_tree_command = {
   .summary = N_("Show the objects of the service on the bus"),
   .description = N_("Every object that you may see, with its interfaces. With --json an "
                     "object with “objects”, an array of objects with “path” and “interfaces”."),
-  .options = options,
+  .options = llmctl_object_options,
   .run = run_tree,
   .names = LLMCTL_NAMES_OBJECTS,
 };

@@ -6,8 +6,6 @@
 
 #include "config.h"
 
-#include "llmctl/llmctl.h"
-
 #include <glib/gi18n.h>
 #include <stdint.h>
 #include <string.h>
@@ -16,7 +14,6 @@
 #include "common/llmsvc-metrics.h"
 #include "llmctl/bus/llmctl-service.h"
 #include "llmctl/output/llmctl-json.h"
-#include "llmctl/output/llmctl-output.h"
 
 #define STATUS_COLUMNS 15   /* of a label */
 #define MEMORY_COLUMNS 34   /* of a label and its size */
@@ -416,7 +413,8 @@ const LlmctlCommand llmctl_metrics_command = {
   .name = "metrics",
   .summary = N_("Print the figures of the service for monitoring"),
   .description = N_("OpenMetrics text, as Prometheus and others read it: counters since the "
-                    "service started, which this does not do, and memory. Without names of applications.\n"
+                    "service started, which this does not do, and memory. Without names of "
+                    "applications.\n"
                     "--json: one object: service and memory with the properties of their "
                     "interfaces, and statistics as “stats” has them."),
   .must_not_start = TRUE,

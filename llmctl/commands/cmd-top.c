@@ -10,13 +10,11 @@
 
 #include "config.h"
 
-#include "llmctl/llmctl.h"
-
 #include <glib/gi18n.h>
 
 #include "llmctl/bus/llmctl-service.h"
 #include "llmctl/bus/llmctl-wait.h"
-#include "llmctl/output/llmctl-output.h"
+#include "llmctl/output/llmctl-screen.h"
 #include "llmctl/top/llmctl-top.h"
 #include "llmctl/top/llmctl-watch.h"
 

@@ -6,12 +6,9 @@
 
 #include "config.h"
 
-#include "llmctl/llmctl.h"
-
 #include <glib/gi18n.h>
 
 #include "llmctl/llmctl-options.h"
-#include "llmctl/output/llmctl-output.h"
 #include "llmctl/bus/llmctl-service.h"
 
 static char *target_bytes;

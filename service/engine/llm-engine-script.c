@@ -5,7 +5,7 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
-#include "engine/llm-call.h"
+#include "engine/llm-generation-private.h"
 
 #include "common/llmsvc-error.h"
 

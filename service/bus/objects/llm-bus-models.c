@@ -192,7 +192,7 @@ on_started (GObject      *source,
   GVariantBuilder list;
 
   /* what is stored may not be readable while the models are known */
-  if (!llm_engine_await_start_finish (result, &error) && (models == NULL || models->len == 0))
+  if (!g_task_propagate_boolean (G_TASK (result), &error) && (models == NULL || models->len == 0))
     {
       llm_bus_call_finish (call, NULL, error);
       return;

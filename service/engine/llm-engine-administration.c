@@ -6,7 +6,7 @@
 
 #include "engine/llm-call.h"
 
-#include "common/llmsvc-error.h"
+#include "common/llmsvc-error-private.h"
 
 /* --- applications --- */
 
@@ -126,9 +126,9 @@ llm_engine_set_quota_async (LlmEngine          *self,
         continue;
       if (!is_default && i >= LLM_N_APP_QUOTAS)
         {
-          g_task_return_new_error (task, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_OPTION,
-                                   "%s: all applications of a user have it together, so no single "
-                                   "one has its own; set it for the default of all", key);
+          g_task_return_error (task, llmsvc_error_new (
+            LLMSVC_ERROR_INVALID_OPTION, NULL, "%s: all applications of a user have it together, "
+            "so no single one has its own; set it for the default of all", key));
           return;
         }
       g_ptr_array_add (call->quotas,

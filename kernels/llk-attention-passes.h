@@ -33,8 +33,8 @@ weigh (Block             *block,
 
   query->max = finish_scores (block, j, query);
   max = splat (query->max);
-  if (query->mass != NULL)
-    memset (query->mass, 0, block->n_chunks * sizeof (float));
+  if (query->received != NULL)
+    memset (query->received, 0, block->n_chunks * sizeof (float));
 
   for (size_t i = 0; i < block->n_slots; i++)
     {
@@ -47,8 +47,8 @@ weigh (Block             *block,
       weight = exp_vector (subtract (load_floats (weights + slots->slot), max));
       weight = select_lanes (bits, weight, zero_vector ());
       sum = add (sum, weight);
-      if (query->mass != NULL)
-        query->mass[slots->chunk] += sum_vector (weight);
+      if (query->received != NULL)
+        query->received[slots->chunk] += sum_vector (weight);
       if (llk_kv_is_packed (slots->format))
         {
           step = load_coding (block->chunks[slots->chunk].v, slots->first,

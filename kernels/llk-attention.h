@@ -67,7 +67,7 @@ typedef struct
   const float *q;             /* [head_dim] */
   const uint64_t *masks;      /* of each chunk of the run: bit s for slot s, no others */
   LlkAttentionState *state;
-  float *mass;                /* (nullable) [n_chunks]: set to the sums of exp (score - max) */
+  float *received;            /* (nullable) [n_chunks]: set to the sums of exp (score - max) */
   float max;                  /* set to the run's largest score; -INFINITY when it sees nothing */
 } LlkAttentionQuery;
 

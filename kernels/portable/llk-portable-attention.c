@@ -85,20 +85,20 @@ attend_query (const LlkAttentionShape *shape,
 
   for (size_t c = 0; c < n_chunks; c++)
     {
-      float mass = 0;
+      float received = 0;
 
       for (uint64_t rest = query->masks[c]; rest != 0; rest &= rest - 1)
         {
           size_t s = (size_t) __builtin_ctzll (rest);
           float weight = llk_exp (scores[c * shape->chunk_slots + s] - run.max);
 
-          mass += weight;
+          received += weight;
           for (size_t d = 0; d < shape->head_dim; d++)
             acc[d] += weight * get_value (chunks[c].v, s * shape->head_dim + d, is_half);
         }
-      run.sum += mass;
-      if (query->mass != NULL)
-        query->mass[c] = mass;
+      run.sum += received;
+      if (query->received != NULL)
+        query->received[c] = received;
     }
 
   llk_attention_fold (query->state, &run, shape->head_dim);

@@ -116,7 +116,7 @@ weigh (const Run         *run,
               size_t group = 2 * run->pairs[i] + j;
 
               if (group < run->n_groups)
-                query->mass[run->groups[group].chunk] += sum_vector (pair[j]);
+                query->received[run->groups[group].chunk] += sum_vector (pair[j]);
             }
           /* Rounds, as weights are not negative and no larger than 1. */
           pair[j] = _mm512_castsi512_ps (_mm512_add_epi32 (_mm512_castps_si512 (pair[j]),
@@ -169,9 +169,9 @@ soften (Run   *run,
 
       find_bits (run, j);
       query->max = maxima[j] * LN2;
-      if (query->mass != NULL)
+      if (query->received != NULL)
         {
-          memset (query->mass, 0, run->n_chunks * sizeof (float));
+          memset (query->received, 0, run->n_chunks * sizeof (float));
           sums[j] = weigh (run, query, scores, maxima[j], false, true);
         }
       else if (run->sees_all)

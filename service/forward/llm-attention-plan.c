@@ -66,7 +66,7 @@ lay_out_worker (const LlmAttentionPlan *plan,
   worker->states = llm_take (base, &used, n_queries, sizeof (LlkAttentionState));
   worker->chunks = llm_take (base, &used, n_chunks, sizeof (LlkAttentionChunk));
   worker->masks = llm_take (base, &used, n_queries * n_chunks, sizeof (guint64));
-  worker->mass = llm_take (base, &used, n_shared * plan->max_chunks, sizeof (float));
+  worker->received = llm_take (base, &used, n_shared * plan->max_chunks, sizeof (float));
   worker->maxima = llm_take (base, &used, n_shared * plan->max_runs, sizeof (float));
   return used;
 }
@@ -90,7 +90,7 @@ lay_out (LlmAttentionPlan *plan,
                               sizeof (float));
   plan->split.n_left = llm_take (base, &used, (gsize) plan->n_split_rows * self->n_kv_heads,
                                  sizeof (guint));
-  plan->split.mass = llm_take (base, &used, n_shared * plan->max_chunks, sizeof (float));
+  plan->split.received = llm_take (base, &used, n_shared * plan->max_chunks, sizeof (float));
   plan->split.maxima = llm_take (base, &used, n_shared * plan->max_runs, sizeof (float));
   return used;
 }

@@ -32,7 +32,7 @@ typedef struct
   LlkAttentionState *states;     /* [n_queries] */
   LlkAttentionChunk *chunks;     /* [LLK_ATTENTION_RUN / LLK_ATTENTION_GROUP] */
   guint64 *masks;                /* [n_queries × the same] */
-  float *mass;                   /* [n_queries × max_chunks], where density is collected */
+  float *received;               /* [n_queries × max_chunks], where density is collected */
   float *maxima;                 /* [n_queries × max_runs], likewise: of each run */
 } LlmAttentionWorker;
 
@@ -42,7 +42,7 @@ typedef struct
   LlkAttentionState *states;     /* [rows × n_heads × max_runs] */
   float *acc;                    /* [rows × n_heads × max_runs × head_dim] */
   guint *n_left;                 /* [blocks × n_kv_heads] runs that are not done */
-  float *mass;                   /* [rows × n_heads × max_chunks] */
+  float *received;               /* [rows × n_heads × max_chunks] */
   float *maxima;                 /* [rows × n_heads × max_runs] */
 } LlmAttentionSplit;
 

@@ -67,7 +67,7 @@ find_masks (const LlmAttentionPlan  *plan,
 }
 
 /* Takes the block's queries of one KV head through one run. States are given, and
- * where density is collected the run's mass; max is set. */
+ * where density is collected the run's attention; max is set. */
 static void
 attend_run (const LlmAttentionPlan  *plan,
             const LlmAttentionBlock *block,
@@ -89,8 +89,8 @@ attend_run (const LlmAttentionPlan  *plan,
       for (guint i = 0; i < n_queries; i++)
         {
           worker->queries[i].max = -INFINITY;
-          if (worker->queries[i].mass != NULL)
-            memset (worker->queries[i].mass, 0, n_chunks * sizeof (float));
+          if (worker->queries[i].received != NULL)
+            memset (worker->queries[i].received, 0, n_chunks * sizeof (float));
         }
       return;
     }
@@ -129,18 +129,19 @@ is_counted (const LlmAttentionPlan  *plan,
 
 /* Brings what each chunk got to the final maximum and sum, and adds it up for @worker. */
 static void
-add_mass (const LlmAttentionPlan  *plan,
-          const LlmAttentionBlock *block,
-          const LlkAttentionState *state,
-          const float             *mass,
-          const float             *maxima,
-          guint                    worker)
+add_received (const LlmAttentionPlan  *plan,
+              const LlmAttentionBlock *block,
+              const LlkAttentionState *state,
+              const float             *received,
+              const float             *maxima,
+              guint                    worker)
 {
   const LlmAttention *self = plan->self;
   const LlmRow *row = llm_attention_get_row (self, block->first);
   guint run_chunks = llm_attention_get_run_chunks (self);
   guint n_chunks = llm_attention_count_chunks (self, row);
-  guint64 *sums = self->mass + (gsize) worker * self->n_views + self->first_view[row->sequence];
+  guint64 *sums =
+    self->received + (gsize) worker * self->n_views + self->first_view[row->sequence];
 
   for (guint first = 0; first < n_chunks; first += run_chunks)
     {
@@ -148,7 +149,7 @@ add_mass (const LlmAttentionPlan  *plan,
 
       for (guint c = first; c < MIN (first + run_chunks, n_chunks); c++)
         {
-          float share = mass[c] * factor;
+          float share = received[c] * factor;
 
           /* NaN, of a model that computes nonsense, is nothing. */
           sums[c] += (guint64) ((share > 0 && share < 2 ? share : 0)
@@ -175,14 +176,14 @@ attend_whole (const LlmAttentionPlan  *plan,
       worker->states[i].acc = self->out + get_place (plan, block, kv_head, i) * self->head_dim;
       llk_attention_begin (&worker->states[i], self->head_dim);
       worker->queries[i].state = &worker->states[i];
-      worker->queries[i].mass = NULL;
+      worker->queries[i].received = NULL;
     }
   for (guint run = 0; run < n_runs; run++)
     {
       for (guint i = 0; i < n_queries; i++)
         if (is_counted (plan, block, i))
-          worker->queries[i].mass = worker->mass + (gsize) i * plan->max_chunks
-                                    + run * llm_attention_get_run_chunks (self);
+          worker->queries[i].received = worker->received + (gsize) i * plan->max_chunks
+                                        + run * llm_attention_get_run_chunks (self);
       attend_run (plan, block, kv_head, run, worker);
       for (guint i = 0; i < n_queries; i++)
         if (is_counted (plan, block, i))
@@ -192,8 +193,9 @@ attend_whole (const LlmAttentionPlan  *plan,
     {
       llk_attention_end (&worker->states[i], worker->states[i].acc, self->head_dim);
       if (is_counted (plan, block, i))
-        add_mass (plan, block, &worker->states[i], worker->mass + (gsize) i * plan->max_chunks,
-                  worker->maxima + (gsize) i * plan->max_runs, index);
+        add_received (plan, block, &worker->states[i],
+                      worker->received + (gsize) i * plan->max_chunks,
+                      worker->maxima + (gsize) i * plan->max_runs, index);
     }
 }
 
@@ -233,8 +235,8 @@ join_runs (const LlmAttentionPlan  *plan,
         llk_attention_fold (&state, &states[run], self->head_dim);
       llk_attention_end (&state, state.acc, self->head_dim);
       if (is_counted (plan, block, i))
-        add_mass (plan, block, &state, plan->split.mass + query * plan->max_chunks,
-                  plan->split.maxima + query * plan->max_runs, index);
+        add_received (plan, block, &state, plan->split.received + query * plan->max_chunks,
+                      plan->split.maxima + query * plan->max_runs, index);
     }
 }
 
@@ -259,10 +261,10 @@ attend_split (const LlmAttentionPlan  *plan,
       state->acc = plan->split.acc + (query * plan->max_runs + run) * self->head_dim;
       llk_attention_begin (state, self->head_dim);
       worker->queries[i].state = state;
-      worker->queries[i].mass = is_counted (plan, block, i)
-                                ? plan->split.mass + query * plan->max_chunks
-                                    + run * llm_attention_get_run_chunks (self)
-                                : NULL;
+      worker->queries[i].received = is_counted (plan, block, i)
+                                    ? plan->split.received + query * plan->max_chunks
+                                        + run * llm_attention_get_run_chunks (self)
+                                    : NULL;
     }
   attend_run (plan, block, kv_head, run, worker);
   for (guint i = 0; i < n_queries; i++)

@@ -22,7 +22,7 @@ typedef struct
   guint n_kv_heads;
   guint head_dim;
   guint chunk_slots;           /* of all sequences */
-  LlkKvFormat format;          /* of chunks that are not packed: F32 or F16 */
+  LlkKvFormat format;          /* of chunks that are not quantized: F32 or F16 */
   gboolean collects_density;   /* of the rows that llm_attention_counts() */
 
   float scale;                 /* score = q·k × scale */
@@ -40,7 +40,7 @@ typedef struct
 
   const float *q;              /* [n_rows × n_heads·head_dim] */
   float *out;                  /* [n_rows × n_heads·head_dim] */
-  guint64 *mass;               /* if density is collected: [threads × views], added to, in units of
+  guint64 *received;           /* if density is collected: [threads × views], added to, in units of
                                 * LLM_ATTENTION_MASS_UNIT: what the counted rows' heads gave out,
                                 * 1 each. Sums of integers don't depend on who adds what */
   gpointer scratch;            /* llm_attention_get_scratch() bytes, 64-byte aligned */

@@ -83,7 +83,7 @@ typedef struct
   float *logits;    /* [n_logits × n_vocab] */
   guint8 *workers;  /* [n_threads × worker_bytes] */
   guint8 *prepared; /* [n_rows × row_bytes], rows as products want them */
-  guint64 *mass;    /* [n_threads × chunks of all sequences], of all layers, where density is
+  guint64 *received;    /* [n_threads × chunks of all sequences], of all layers, where density is
                      * collected */
   gpointer attention; /* what attention asks for */
 } LlmScratch;

@@ -34,7 +34,7 @@ llm_forward_describe_attention (LlmForward   *self,
     .n_views = self->views->len,
     .q = self->scratch.q,
     .out = self->scratch.attended,
-    .mass = self->scratch.mass,
+    .received = self->scratch.received,
     .scratch = self->scratch.attention,
   };
 }
@@ -70,7 +70,7 @@ lay_out (LlmForward *self,
   s->logits = llm_take (block, &used, (gsize) self->n_logits * h->n_vocab, sizeof (float));
   s->workers = llm_take (block, &used, n_threads * self->worker_bytes, 1);
   s->prepared = llm_take (block, &used, n_rows * self->row_bytes, 1);
-  s->mass = llm_take (block, &used, self->collects_density ? n_threads * self->views->len : 0,
+  s->received = llm_take (block, &used, self->collects_density ? n_threads * self->views->len : 0,
                       sizeof (guint64));
   llm_forward_describe_attention (self, &attention);
   s->attention = llm_take (block, &used, llm_attention_get_scratch (&attention), 1);

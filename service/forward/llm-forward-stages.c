@@ -130,7 +130,8 @@ find_views (LlmForward *self)
 }
 
 /* How many of the counted rows see the chunk; who sees a part of its slots counts for that part. So
- * mass by rows is the sum over slots of what each gets from a row that sees it (equation 1). */
+ * attention by rows is the sum over slots of what each gets from a row that sees it (equation
+ * 1). */
 static double
 count_rows (LlmForward      *self,
             guint            sequence,
@@ -166,13 +167,13 @@ add_densities (LlmForward *self)
       for (guint at = first; at < end; at++)
         {
           double n_rows = count_rows (self, i, &g_array_index (self->views, LlmKvView, at));
-          guint64 mass = 0;
+          guint64 received = 0;
 
           for (guint worker = 0; worker < n_threads; worker++)
-            mass += self->scratch.mass[(gsize) worker * self->views->len + at];
+            received += self->scratch.received[(gsize) worker * self->views->len + at];
           if (n_rows > 0)
             llm_kv_seq_add_density (self->batch->sequences[i], at - first,
-                                    (float) ((double) mass * share), (float) n_rows);
+                                    (float) ((double) received * share), (float) n_rows);
         }
     }
 }
@@ -186,7 +187,7 @@ run_attention (LlmForward      *self,
 
   find_views (self);
   if (self->collects_density && self->layer == 0)
-    memset (self->scratch.mass, 0, (gsize) llm_worker_pool_get_n_threads (self->pool)
+    memset (self->scratch.received, 0, (gsize) llm_worker_pool_get_n_threads (self->pool)
                                    * self->views->len * sizeof (guint64));
   llm_forward_describe_attention (self, &attention);
   attention.scale = self->hparams->attention_scale;

@@ -46,7 +46,7 @@ get_group_rows (guint n_in)
 }
 
 /* The weights of output @out as floats: in place where they are floats already,
- * or unpacked into @buffer. */
+ * or dequantized into @buffer. */
 static const float *
 get_weights (const LlkOps        *kernels,
              const LlmWeightView *view,

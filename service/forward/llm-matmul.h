@@ -3,7 +3,7 @@
 /*
  * Products of weights and activations, spread over the workers by output.
  * Packed weights go to the kernels' products, with rows prepared in the form
- * that these want; weights as a file stores them are unpacked to floats, which
+ * that these want; weights as a file stores them are dequantized to floats, which
  * is slower and exact. Each result is one call's sum, the same whatever runs
  * beside it. The executor's thread calls it.
  */

@@ -35,7 +35,7 @@ typedef struct
   const char *residency;  /* of now */
   guint chunk_tokens;     /* tokens of a chunk; 0 without chunks */
   guint tokens;           /* that the chunks stand for, those of the last, partial one included */
-  guint n_chunks;         /* 0 for a context that nobody used since the start: only folder_bytes is
+  guint n_chunks;         /* 0 for a context not used since the start: only folder_bytes is
                            * known */
   guint8 *bits;           /* [n_chunks]: 32, 16, 8, 4, 2; 0: nowhere but in the text */
   char *places;           /* [n_chunks], then NUL: 'm' memory, 's' storage, 'b' both, 't' text */

@@ -101,7 +101,7 @@ llm_kv_arena_take (LlmKvArena *self)
   return found->data + place * self->bytes;
 }
 
-/* Whether somebody has one of the chunks that lie in [@start, @end) of the block. */
+/* Whether anything uses one of the chunks that lie in [@start, @end) of the block. */
 static gboolean
 is_used (LlmKvArena *self,
          LlmKvBlock *block,

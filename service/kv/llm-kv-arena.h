@@ -19,7 +19,7 @@ G_BEGIN_DECLS
 typedef struct
 {
   guint8 *data;         /* (owned): block_bytes of the arena */
-  guint64 used;         /* bit for each chunk that is somebody's */
+  guint64 used;         /* bit for each chunk that is in use */
 } LlmKvBlock;
 
 typedef struct

@@ -68,7 +68,7 @@ decay_densities (LlmKvSeq *self)
 
       hold->chunk->density = hold->chunk->n_holders == 1 ? density
                                                          : MAX (hold->chunk->density, density);
-      hold->mass *= DENSITY_DECAY;
+      hold->received *= DENSITY_DECAY;
       hold->n_rows *= DENSITY_DECAY;
     }
 }
@@ -150,7 +150,7 @@ take_record (LlmKvHold         *hold,
       && record->n_rows >= 0 && isfinite (record->density * record->n_rows))
     {
       hold->n_rows = record->n_rows;
-      hold->mass = record->density * record->n_rows;
+      hold->received = record->density * record->n_rows;
       hold->chunk->density = record->density;
     }
 }

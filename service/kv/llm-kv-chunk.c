@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* The bytes of a NaN in every format of floats; of packed ones the scales are. */
+/* The bytes of a NaN in every format of floats; of quantized ones the scales are. */
 #define POISON 0xff
 /* Parts whose error is looked at weigh so much in the running mean. */
 #define ERROR_WEIGHT (1.0 / 64)

@@ -114,7 +114,7 @@ take_contexts (LlmKvStore *self,
     }
 }
 
-/* Chunks that leave when they are written are written, whoever holds them. */
+/* Chunks that leave when they are written are written, whatever holds them. */
 static void
 have_written (LlmKvStore *self)
 {

@@ -6,11 +6,11 @@
  * holds, and nothing writes to storage, may be written. What lies on storage belongs to a
  * sequence's hold, since folders are by context. The executor's thread owns all of it.
  *
- * From below: llm-kv-store.c: sizes, settings. llm-kv-chunk.c: memory of a chunk, packing.
+ * From below: llm-kv-store.c: sizes, settings. llm-kv-chunk.c: memory of a chunk, quantization.
  * llm-kv-hold.c: what a sequence holds. llm-kv-seq.c, llm-kv-slide.c: slots that come, go and move,
  * views. llm-kv-restore.c: where a call begins, what comes back (L6). llm-kv-write.c: writing ahead
  * (L7). llm-kv-evict.c: who goes (L8). llm-kv-call.c: sequences that come and go, where a call ends.
- * llm-kv-work.c: bits, packing and writing between calls (L4).
+ * llm-kv-work.c: bits, quantization and writing between calls (L4).
  */
 
 #pragma once
@@ -58,7 +58,7 @@ typedef struct
   guint64 hash;           /* of all tokens to its end; 0: not known */
   LlmKvSlot slot;         /* on storage; extent 0: nowhere */
   LlmKvForm slot_form;
-  float mass;             /* that this sequence's rows gave it (L3), decayed */
+  float received;         /* that this sequence's rows gave it (L3), decayed */
   float n_rows;           /* that saw it, likewise */
   gboolean is_fixed;      /* what it saw slid away: computing it again would give something else */
   gboolean is_moved;      /* a sink at another position than its number says: never on storage */
@@ -69,7 +69,7 @@ typedef struct
 typedef struct
 {
   LlmKvChunk *chunk;      /* pinned: that is read */
-  LlmKvChunk *into;       /* (nullable): pinned; floats that it is unpacked to, as rows are
+  LlmKvChunk *into;       /* (nullable): pinned; floats that it is dequantized to, as rows are
                            * written behind the slots that are left of it */
   guint n_slots;          /* of these */
 } LlmKvRestored;
@@ -135,7 +135,7 @@ void        llm_kv_chunk_lock        (LlmKvStore *store,
                                       LlmKvChunk *chunk);
 void        llm_kv_chunk_unlock      (LlmKvStore *store,
                                       LlmKvChunk *chunk);
-/* Whoever brought it back does so no more. */
+/* The restore path stops bringing it back. */
 void        llm_kv_chunk_abandon     (LlmKvStore *store,
                                       LlmKvChunk *chunk);
 /* These slots have been computed, or are not needed any more. */

@@ -2,10 +2,10 @@
 
 /*
  * Which chunk is evicted next (L8, "least compression-tolerable and recently used"): a list per
- * width, the widest packed ones first, since they free most and were the densest to read; in a list
- * the one that was not used for longest first. Floats come last: they are few, and what they hold
- * lies nowhere else. Entries lie in what is queued; nothing is allocated. Chunks that may not be
- * taken are not in it. Owned by a store; the executor's thread.
+ * width, the widest quantized ones first, since they free most and were the densest to read; in a
+ * list the one that was not used for longest first. Floats come last: they are few, and what they
+ * hold lies nowhere else. Entries lie in what is queued; nothing is allocated. Chunks that may not
+ * be taken are not in it. Owned by a store; the executor's thread.
  */
 
 #pragma once
@@ -44,7 +44,7 @@ void             llm_kv_queue_touch      (LlmKvQueue      *self,
                                           LlmKvQueueEntry *entry,
                                           LlkKvFormat      format);
 /* Queues it, or moves it to another width, at the place that its last use gives it: after
- * packing, and when a lock ends that was no use. O(1) when few were used since. */
+ * quantization, and when a lock ends that was no use. O(1) when few were used since. */
 void             llm_kv_queue_set_format (LlmKvQueue      *self,
                                           LlmKvQueueEntry *entry,
                                           LlkKvFormat      format);

@@ -260,7 +260,7 @@ llm_kv_seq_view (LlmKvSeq  *self,
 void
 llm_kv_seq_add_density (LlmKvSeq *self,
                         guint     chunk,
-                        float     mass,
+                        float     received,
                         float     n_rows)
 {
   LlmKvHold *hold;
@@ -268,7 +268,7 @@ llm_kv_seq_add_density (LlmKvSeq *self,
   g_return_if_fail (chunk < self->holds->len);
 
   hold = llm_kv_seq_hold (self, chunk);
-  hold->mass += mass;
+  hold->received += received;
   hold->n_rows += n_rows;
 }
 
@@ -281,7 +281,7 @@ llm_kv_seq_get_density (LlmKvSeq *self,
   g_return_val_if_fail (chunk < self->holds->len, 0);
 
   hold = llm_kv_seq_hold (self, chunk);
-  return hold->n_rows > 0 ? hold->mass / hold->n_rows : 0;
+  return hold->n_rows > 0 ? hold->received / hold->n_rows : 0;
 }
 
 void

@@ -153,7 +153,7 @@ llm_kv_store_get_chunk_bytes (LlmKvStore *self,
   return self->arenas[LLM_KV_FORM (format, FALSE)].bytes;
 }
 
-/* The worst case: the last chunk has one slot left and is shared or packed, so it is copied. */
+/* The worst case: the last chunk has one slot left and is shared or quantized, so it is copied. */
 guint64
 llm_kv_store_price (LlmKvStore *self,
                     guint       n_slots)

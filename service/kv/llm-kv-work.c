@@ -95,7 +95,7 @@ choose_formats (LlmKvSeq *self)
     choose_by_density (self);
 }
 
-/* --- packing (L5) --- */
+/* --- quantization (L5) --- */
 
 /* Never more bits than there are, never layers that are not there. */
 static LlmKvForm

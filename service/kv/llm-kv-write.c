@@ -32,7 +32,7 @@ llm_kv_work_can_write (LlmKvSeq        *self,
          && hold->chunk->state == LLM_KV_PRESENT && store->arenas[hold->chunk->form].bytes > 0;
 }
 
-/* What will be packed is not written before. */
+/* What will be quantized is not written before. */
 static gboolean
 is_to_write (LlmKvSeq        *self,
              const LlmKvHold *hold)
@@ -68,8 +68,8 @@ let_go (LlmKvStore *store,
     drop_leaving (store, chunk);
 }
 
-/* What leaves and is not written after all goes as well: packing brought it to the form that lies
- * on storage, or it can't be written any more. Only another sequence that is about to write it
+/* What leaves and is not written after all goes as well: quantization brought it to the form that
+ * lies on storage, or it can't be written any more. Only another sequence that is about to write it
  * keeps it until then. */
 static void
 let_go_unwritten (LlmKvSeq *self)

@@ -3,7 +3,7 @@
 /*
  * The KV cache: what the model remembers of each sequence, as a row of
  * chunks of a fixed number of positions (L2). A chunk holds every layer's K and
- * V of its positions: as floats while a call writes it, packed to fewer bits when the
+ * V of its positions: as floats while a call writes it, quantized to fewer bits when the
  * call has returned (L4, L5), and on storage, from where it comes back when it is
  * needed (L6, L7). Forks share whole chunks and copy the last one when it
  * is written. Nothing above this folder knows formats: attention asks for views
@@ -92,7 +92,7 @@ typedef enum
   LLM_KV_IDLE,
   LLM_KV_TO_PACK,
   LLM_KV_TO_WRITE,
-  LLM_KV_WAITS,           /* to pack what is being written still */
+  LLM_KV_WAITS,           /* to quantize what is being written still */
   LLM_KV_N_STAGES,
 } LlmKvStage;
 
@@ -133,7 +133,7 @@ struct _LlmKvStore
   LlmKvPolicy policy;
   LlmKvProfile profile;   /* what restoring costs here: others may set it */
   LlmKvCounters counters;
-  guint64 bytes;          /* of chunks in memory: all, and those that are packed */
+  guint64 bytes;          /* of chunks in memory: all, and those that are quantized */
   guint64 packed_bytes;
 
   /*< private >*/
@@ -147,7 +147,7 @@ struct _LlmKvStore
   LlmKvArena arenas[LLM_KV_N_FORMS];
   LlmKvShape shape;       /* its offsets are (owned) */
   float *values;          /* (owned): one part as floats */
-  float *values_again;    /* (owned): unpacked, to see the error */
+  float *values_again;    /* (owned): dequantized, to see the error */
 
   double errors[LLK_N_KV_FORMATS];             /* relative squared, running means */
   guint n_errors;
@@ -178,12 +178,12 @@ guint64     llm_kv_store_get_chunk_bytes (LlmKvStore     *self,
 guint64     llm_kv_store_price        (LlmKvStore        *self,
                                        guint              n_slots);
 
-/* Goes on with what calls left behind: bits are chosen, chunks packed and written, answers of
+/* Goes on with what calls left behind: bits are chosen, chunks quantized and written, answers of
  * the disk taken. Returns by @until_us (a time of llm_clock_now_us()) or soon after. TRUE when
  * there is more that could be done now. */
 gboolean    llm_kv_store_work         (LlmKvStore        *self,
                                        gint64             until_us);
-/* Whether all of it is done: nothing to pack, nothing to write, nothing under way. */
+/* Whether all of it is done: nothing to quantize, nothing to write, nothing under way. */
 gboolean    llm_kv_store_is_settled   (LlmKvStore        *self);
 /* Takes the disk's answers; waits until there is one, at most @timeout_us. */
 void        llm_kv_store_wait         (LlmKvStore        *self,
@@ -230,7 +230,7 @@ guint64     llm_kv_seq_get_own_bytes  (LlmKvSeq          *self);
 gboolean    llm_kv_seq_append         (LlmKvSeq          *self,
                                        guint              n_slots,
                                        GError           **error) G_GNUC_WARN_UNUSED_RESULT;
-/* Forgets the slots from @length on. A packed chunk that is cut in the middle is unpacked, or
+/* Forgets the slots from @length on. A quantized chunk that is cut in the middle is dequantized, or
  * missing when it can't be. */
 void        llm_kv_seq_truncate       (LlmKvSeq          *self,
                                        guint              length);
@@ -273,7 +273,7 @@ void        llm_kv_seq_get_missing    (LlmKvSeq          *self,
 /* For a call that was preempted (L9): others may take its chunks; then begin_call() again. */
 void        llm_kv_seq_preempt           (LlmKvSeq          *self);
 /* The call has returned: ends the lock. @tokens: of all slots, slid ones included. What is new is
- * packed and written by llm_kv_store_work() (L4, L7). */
+ * quantized and written by llm_kv_store_work() (L4, L7). */
 void        llm_kv_seq_end_call       (LlmKvSeq          *self,
                                        const gint32      *tokens,
                                        guint              n_tokens);
@@ -295,13 +295,13 @@ void        llm_kv_seq_view           (LlmKvSeq          *self,
                                        guint              layer,
                                        guint              chunk,
                                        LlmKvView         *view);
-/* Attention mass that a chunk received (L3), as a share of what @n_rows rows gave out that saw
+/* Attention that a chunk received (L3), as a share of what @n_rows rows gave out that saw
  * it. */
 void        llm_kv_seq_add_density    (LlmKvSeq          *self,
                                        guint              chunk,
-                                       float              mass,
+                                       float              received,
                                        float              n_rows);
-/* Mean mass that a row gave to the chunk, earlier calls decayed. */
+/* Mean attention that a row gave to the chunk, earlier calls decayed. */
 float       llm_kv_seq_get_density    (LlmKvSeq          *self,
                                        guint              chunk);
 

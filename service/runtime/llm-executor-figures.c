@@ -88,7 +88,7 @@ llm_executor_publish (LlmExecutor *self)
   g_mutex_unlock (&self->figures_lock);
   self->published_us = llm_clock_now_us ();
 
-  /* the reserve is nobody's again once those have ended that waited for it */
+  /* the reserve is free again once the requests that waited for it have ended */
   if (!is_urgent)
     llm_ledger_set_urgent (self->ledger, FALSE);
 }

@@ -147,7 +147,7 @@ void         llm_executor_keep_weights (LlmExecutor  *self,
                                         guint64       bytes);
 
 /* Calls @done on the main thread with where the memory of a session is (transfer full); of one
- * that nobody used since the start, what storage has of @context. */
+ * not used since the start, what storage has of @context. */
 typedef void (*LlmMemoryTold) (LlmContextMemory *memory,
                                gpointer          data);
 void         llm_executor_ask_memory   (LlmExecutor  *self,
@@ -167,8 +167,8 @@ void         llm_executor_set_memory_quotas (LlmExecutor *self,
 void         llm_executor_set_pace     (LlmExecutor  *self,
                                         LlmPace       background);
 
-/* The machine is about to sleep: calls stand still between two stages, what contexts left behind is
- * written, then @held is called on the main thread, after two seconds at most. Until
+/* The machine is about to sleep: calls are suspended between two stages, what contexts left behind
+ * is written, then @held is called on the main thread, after two seconds at most. Until
  * llm_executor_resume(), which goes on where it was, and calls @held if that has not been. */
 typedef void (*LlmExecutorHeld) (gpointer data);
 void         llm_executor_suspend      (LlmExecutor  *self,

@@ -31,7 +31,7 @@ typedef enum
   LLM_FINISH_LENGTH,        /* max-tokens reached */
   LLM_FINISH_CONTEXT_FULL,  /* no position left */
   LLM_FINISH_CANCELLED,
-  LLM_FINISH_STALLED,       /* its reader did not read */
+  LLM_FINISH_STALLED,       /* the client did not read */
   LLM_FINISH_DEADLINE,
   LLM_FINISH_FAILED,        /* see the error */
 } LlmFinish;

@@ -25,7 +25,7 @@ struct _LlmAccount
   guint32 uid;           /* of a user */
   GHashTable *children;  /* (owned) (element-type LlmAccount): by uid, or by LlmApp */
   int n_calls;           /* of all classes, standing still or not: it must not go meanwhile */
-  int n_active[LLM_N_SLO_CLASSES];     /* that do not stand still, and compete in the class */
+  int n_active[LLM_N_SLO_CLASSES];     /* that are not suspended, and compete in the class */
   double served_us[LLM_N_SLO_CLASSES]; /* for calls that compete in it */
 
   /* of its children */
@@ -52,7 +52,7 @@ LlmAccount *llm_account_find_user   (LlmAccount        *self,
 LlmAccount *llm_account_find_app    (LlmAccount        *self,
                                      const LlmApp      *app);
 /* A call comes (@n is 1) and goes (-1), in this account and those above it; one of class
- * @slo_class begins or goes on, and stands still or ends. */
+ * @slo_class begins or goes on, and is suspended or ends. */
 void        llm_account_count_call  (LlmAccount        *self,
                                      int                n);
 void        llm_account_count_active (LlmAccount       *self,

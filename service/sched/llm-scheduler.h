@@ -54,11 +54,11 @@ typedef struct
 /* µs. */
 typedef struct
 {
-  double first_us;          /* until its first token, if nobody else comes */
+  double first_us;          /* until its first token, if no other request comes */
   double latest_us;         /* when all that wait in its class, and above it, go before it: what
                              * comes of it when more and more calls do */
   double alone_us;          /* of its own work until then */
-  double token_us;          /* each further token, if nobody else were there */
+  double token_us;          /* each further token, if it ran alone */
 } LlmForecast;
 
 /* Prefills by class, those that can still be in time before those that can't. */

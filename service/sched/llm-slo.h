@@ -10,9 +10,9 @@ G_BEGIN_DECLS
 
 typedef enum
 {
-  LLM_SLO_INTERACTIVE, /* somebody watches: 1 s to the first token, 10 tokens/s */
-  LLM_SLO_RESPONSIVE,  /* somebody waits: 5 s, 4 tokens/s */
-  LLM_SLO_BACKGROUND,  /* nobody waits: no target */
+  LLM_SLO_INTERACTIVE, /* a person watches: 1 s to the first token, 10 tokens/s */
+  LLM_SLO_RESPONSIVE,  /* a person waits: 5 s, 4 tokens/s */
+  LLM_SLO_BACKGROUND,  /* background work: no target */
   LLM_N_SLO_CLASSES,
 } LlmSloClass;
 

@@ -217,7 +217,7 @@ attend (NaiveModel     *self,
         const double   *k,
         const double   *v,
         double         *out,
-        double         *mass)
+        double         *received)
 {
   const LlmHparams *h = self->hparams;
   guint n_kv = h->n_kv_heads * h->head_dim;
@@ -246,8 +246,8 @@ attend (NaiveModel     *self,
     {
       for (guint i = 0; i < h->head_dim; i++)
         out[i] += shares[s] / sum * v[(gsize) s * n_kv + kv_head * h->head_dim + i];
-      if (mass != NULL)
-        mass[s] += shares[s] / sum / h->n_heads / h->n_layers;
+      if (received != NULL)
+        received[s] += shares[s] / sum / h->n_heads / h->n_layers;
     }
 }
 
@@ -309,7 +309,7 @@ run_attention (NaiveModel     *self,
                const NaiveRun *run,
                guint           layer,
                double         *x,
-               double         *mass)
+               double         *received)
 {
   const LlmHparams *h = self->hparams;
   guint n_query = h->n_heads * h->head_dim;
@@ -359,7 +359,7 @@ run_attention (NaiveModel     *self,
     {
       for (guint head = 0; head < h->n_heads; head++)
         attend (self, run, layer, r, head, q + (gsize) r * n_query + head * h->head_dim, k, v,
-                out + head * h->head_dim, mass);
+                out + head * h->head_dim, received);
       multiply (wo, out, n_query, n_active, h->n_embd, normed);
       add_residual (self, bo, post, normed, x + (gsize) r * h->n_embd);
     }
@@ -478,7 +478,7 @@ void
 naive_model_run (NaiveModel     *self,
                  const NaiveRun *run,
                  double         *logits,
-                 double         *mass)
+                 double         *received)
 {
   const LlmHparams *h = self->hparams;
   g_autofree float *embedding = get_tensor (self, "token_embd.weight");
@@ -488,8 +488,8 @@ naive_model_run (NaiveModel     *self,
   g_autofree double *x = g_new (double, (gsize) run->n_rows * h->n_embd);
   g_autofree double *normed = g_new (double, h->n_embd);
 
-  if (mass != NULL)
-    memset (mass, 0, run->n_rows * sizeof *mass);
+  if (received != NULL)
+    memset (received, 0, run->n_rows * sizeof *received);
   for (guint r = 0; r < run->n_rows; r++)
     for (guint i = 0; i < h->n_embd; i++)
       x[(gsize) r * h->n_embd + i] = (double) embedding[(gsize) run->tokens[r] * h->n_embd + i]
@@ -497,7 +497,7 @@ naive_model_run (NaiveModel     *self,
 
   for (guint layer = 0; layer < h->n_layers; layer++)
     {
-      run_attention (self, run, layer, x, mass);
+      run_attention (self, run, layer, x, received);
       if (h->n_experts > 0)
         run_experts (self, run, layer, x);
       else

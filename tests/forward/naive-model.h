@@ -32,12 +32,12 @@ typedef struct
 NaiveModel *naive_model_new  (LlmGguf          *gguf,
                               const LlmHparams *hparams);
 void        naive_model_free (NaiveModel       *self);
-/* @logits: [n_rows × n_vocab]. @mass (nullable): [n_rows], the share of attention
+/* @logits: [n_rows × n_vocab]. @received (nullable): [n_rows], the share of attention
  * that each row's slot got from all rows, averaged over heads and layers. */
 void        naive_model_run  (NaiveModel       *self,
                               const NaiveRun   *run,
                               double           *logits,
-                              double           *mass);
+                              double           *received);
 
 gboolean    naive_sees_causal (guint            row,
                                guint            other,

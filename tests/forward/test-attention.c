@@ -146,7 +146,7 @@ run_rows (const Memory  *memory,
           const guint   *order,
           guint          n_rows,
           float         *out,
-          guint64       *mass)
+          guint64       *received)
 {
   g_autoptr(LlmWorkerPool) pool = llm_worker_pool_new (n_threads);
   gsize row = N_HEADS * HEAD_DIM;
@@ -160,7 +160,7 @@ run_rows (const Memory  *memory,
     .head_dim = HEAD_DIM,
     .chunk_slots = memory->store->layout.chunk_slots,
     .format = memory->store->layout.format,
-    .collects_density = mass != NULL,
+    .collects_density = received != NULL,
     .scale = 0.25f,
     .softcap = variant->softcap,
     .window = variant->window,
@@ -180,10 +180,10 @@ run_rows (const Memory  *memory,
     memcpy (q + i * row, batch->q + order[i] * row, row * sizeof (float));
   memset (block, 0xff, n_scratch + 64);
   attention.scratch = block + (64 - (guintptr) block % 64) % 64;
-  attention.mass = parts;
+  attention.received = parts;
   llm_attention_run (&attention);
-  for (guint i = 0; mass != NULL && i < n_threads * memory->views->len; i++)
-    mass[i % memory->views->len] += parts[i];
+  for (guint i = 0; received != NULL && i < n_threads * memory->views->len; i++)
+    received[i % memory->views->len] += parts[i];
 }
 
 /* Said once more, by slot. */
@@ -278,7 +278,7 @@ assert_near (double found,
 
 static const Variant variants[] = { { 0, 0 }, { 5, 0 }, { 0, 70 }, { 2, 3 }, { 0, 5000 } };
 
-/* All kinds of rows and sight in one batch; every chunk's mass as well. */
+/* All kinds of rows and sight in one batch; every chunk's attention as well. */
 static void
 test_reference (gconstpointer data)
 {
@@ -292,7 +292,7 @@ test_reference (gconstpointer data)
       Memory memory;
       Batch batch = { .n_rows = 0 };
       guint order[LLM_BATCH_MAX_ROWS];
-      g_autofree guint64 *mass = NULL;
+      g_autofree guint64 *received = NULL;
       g_autofree double *expected_mass = NULL;
       double shares[1307], expected[HEAD_DIM];
 
@@ -311,9 +311,9 @@ test_reference (gconstpointer data)
       fill_queries (&batch);
       for (guint r = 0; r < batch.n_rows; r++)
         order[r] = r;
-      mass = g_new0 (guint64, memory.views->len);
+      received = g_new0 (guint64, memory.views->len);
       expected_mass = g_new0 (double, memory.views->len);
-      run_rows (&memory, kernels, 2, variant, &batch, order, batch.n_rows, batch.out, mass);
+      run_rows (&memory, kernels, 2, variant, &batch, order, batch.n_rows, batch.out, received);
 
       for (guint r = 0; r < batch.n_rows; r++)
         for (guint head = 0; head < N_HEADS; head++)
@@ -330,7 +330,7 @@ test_reference (gconstpointer data)
               expected_mass[memory.first_view[row->sequence] + slot / slots] += shares[slot];
           }
       for (guint v = 0; v < memory.views->len; v++)
-        assert_near (mass[v] * LLM_ATTENTION_MASS_UNIT, expected_mass[v],
+        assert_near (received[v] * LLM_ATTENTION_MASS_UNIT, expected_mass[v],
                      1e-3 * (1 + expected_mass[v]));
       clear_batch (&batch);
       tear_down (&memory);
@@ -348,7 +348,7 @@ test_same_bits (gconstpointer data)
   Memory memory;
   Batch batch = { .n_rows = 0 };
   g_autofree float *found = NULL;
-  g_autofree guint64 *mass = NULL;
+  g_autofree guint64 *received = NULL;
   g_autofree guint64 *other_mass = NULL;
   guint order[LLM_BATCH_MAX_ROWS];
 
@@ -367,7 +367,7 @@ test_same_bits (gconstpointer data)
   for (guint r = 0; r < batch.n_rows; r++)
     run_rows (&memory, kernels, 1, &variant, &batch, &r, 1, batch.out + r * row, NULL);
 
-  mass = g_new0 (guint64, memory.views->len);
+  received = g_new0 (guint64, memory.views->len);
   for (guint round = 0; round < 12; round++)
     {
       guint n_rows = round < 4 ? batch.n_rows : (guint) g_test_rand_int_range (2, 40);
@@ -383,7 +383,7 @@ test_same_bits (gconstpointer data)
           order[j] = index;
         }
       run_rows (&memory, kernels, 1 + round % 3, &variant, &batch, order, n_rows, found,
-                round == 0 ? mass : NULL);
+                round == 0 ? received : NULL);
       for (guint i = 0; i < n_rows; i++)
         g_assert_cmpmem (found + i * row, row * sizeof (float), batch.out + order[i] * row,
                          row * sizeof (float));
@@ -391,8 +391,8 @@ test_same_bits (gconstpointer data)
 
   other_mass = g_new0 (guint64, memory.views->len);
   run_rows (&memory, kernels, 3, &variant, &batch, order, batch.n_rows, found, other_mass);
-  g_assert_cmpmem (mass, memory.views->len * sizeof *mass, other_mass,
-                   memory.views->len * sizeof *mass);
+  g_assert_cmpmem (received, memory.views->len * sizeof *received, other_mass,
+                   memory.views->len * sizeof *received);
   clear_batch (&batch);
   tear_down (&memory);
 }

@@ -468,14 +468,14 @@ test_density (void)
       g_autofree double *logits = g_new (double, (gsize) N_TOKENS * rig->hparams.n_vocab);
       g_autofree float *found = g_new (float, (gsize) N_TOKENS * rig->hparams.n_vocab);
       gint32 tokens[N_TOKENS];
-      double mass[N_TOKENS];
+      double received[N_TOKENS];
       double total = 0;
       NaiveRun run = { tokens, positions, N_TOKENS, naive_sees_causal, NULL, 0, 0 };
       g_autoptr (NaiveModel) model = naive_model_new (rig->gguf, &rig->hparams);
 
       for (guint i = 0; i < N_TOKENS; i++)
         tokens[i] = (gint32) (i * 37 % rig->hparams.n_vocab);
-      naive_model_run (model, &run, logits, mass);
+      naive_model_run (model, &run, logits, received);
       llm_forward_set_density (rig->forward, TRUE);
       exec_rig_prompt (rig, seq, tokens, N_TOKENS, 20, found);
       assert_near (found, logits, (gsize) N_TOKENS * rig->hparams.n_vocab, TOLERANCE);
@@ -487,7 +487,7 @@ test_density (void)
 
           for (guint i = chunk * 16; i < MIN (chunk * 16 + 16, N_TOKENS); i++)
             {
-              expected += mass[i];
+              expected += received[i];
               n_rows += (N_TOKENS - i) / 16.0;
             }
           g_assert_cmpfloat_with_epsilon (density, expected / n_rows, 1e-4);

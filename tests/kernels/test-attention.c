@@ -41,7 +41,7 @@ typedef struct
 {
   LlkAttentionState states[MAX_QUERIES];
   float *acc;                /* [n_queries × head_dim] */
-  float *mass;               /* [n_queries × n_chunks] */
+  float *received;               /* [n_queries × n_chunks] */
   float *maxima;             /* [n_queries × n_chunks]: of the run of each chunk */
 } Result;
 
@@ -269,7 +269,7 @@ run_case (const Case *c,
   memset (scratch, 0xff, n_scratch);
   memset (scratch + n_scratch, 0x5a, 64);
   result->acc = g_new (float, n * c->shape.head_dim);
-  result->mass = g_new0 (float, n * c->n_chunks);
+  result->received = g_new0 (float, n * c->n_chunks);
   result->maxima = g_new0 (float, n * c->n_chunks);
   for (gsize i = 0; i < n; i++)
     {
@@ -284,7 +284,7 @@ run_case (const Case *c,
       for (gsize i = 0; i < n; i++)
         queries[i] = (LlkAttentionQuery) {
           c->q + (first + i) * c->shape.head_dim, c->masks + (first + i) * c->n_chunks + at,
-          &result->states[i], i % 3 == 1 ? NULL : result->mass + i * c->n_chunks + at, NAN,
+          &result->states[i], i % 3 == 1 ? NULL : result->received + i * c->n_chunks + at, NAN,
         };
       c->attention->attend (&c->shape, c->chunks + at, n_chunks, queries, n, scratch);
       for (gsize i = 0; i < n; i++)
@@ -301,7 +301,7 @@ static void
 clear_result (Result *result)
 {
   g_free (result->acc);
-  g_free (result->mass);
+  g_free (result->received);
   g_free (result->maxima);
 }
 
@@ -390,16 +390,16 @@ check_query (const Case   *c,
   for (gsize chunk = 0; chunk < c->n_chunks; chunk++)
     {
       gsize at = query * c->n_chunks + chunk;
-      double mass = 0, found_mass = 0;
+      double received = 0, found_mass = 0;
 
       for (gsize s = 0; s < c->shape.chunk_slots; s++)
-        mass += shares[chunk * c->shape.chunk_slots + s];
-      if (result->mass[at] != 0)
-        found_mass = result->mass[at] * exp ((double) result->maxima[at] - state->max)
+        received += shares[chunk * c->shape.chunk_slots + s];
+      if (result->received[at] != 0)
+        found_mass = result->received[at] * exp ((double) result->maxima[at] - state->max)
                      / state->sum;
-      assert_near (found_mass, mass, tolerance);
+      assert_near (found_mass, received, tolerance);
       if (c->masks[at] == 0)
-        g_assert_cmpfloat (result->mass[at], ==, 0);
+        g_assert_cmpfloat (result->received[at], ==, 0);
     }
 }
 

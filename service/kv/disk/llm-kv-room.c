@@ -56,7 +56,7 @@ add_ranges (LlmKvFolder *self,
   add_range (ranges, begin, extent->group_offsets[group + 1]);
 }
 
-/* Gives back the blocks of dead chunks, if that is worth it. */
+/* Releases the blocks of dead chunks, if that is worth it. */
 static void
 punch (LlmKvFolder *self,
        LlmKvLink   *link)

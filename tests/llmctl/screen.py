@@ -16,6 +16,15 @@ class Screen:
         self.fed = 0
         self.last = " "
         self.overflown = False
+        self.top, self.bottom = 0, rows - 1  # what scrolls
+
+    def scroll(self, n, top=None):
+        """The lines from `top` on go up by `n`, or down by -n; empty ones follow."""
+        top = self.top if top is None else top
+        lines = self.cells[top:self.bottom + 1]
+        empty = [[" "] * self.columns for _ in range(min(abs(n), len(lines)))]
+        lines = lines[n:] + empty if n > 0 else (empty + lines)[:len(lines)]
+        self.cells[top:self.bottom + 1] = lines
 
     def feed(self, text):
         """`text` is all that ever came; what is new of it is taken."""
@@ -45,9 +54,9 @@ class Screen:
         elif c == "\t":
             self.column = min(self.column // 8 * 8 + 8, self.columns - 1)
         elif c == "\n":
-            if self.row + 1 == self.rows:
-                self.overflown = True
-                self.cells = self.cells[1:] + [[" "] * self.columns]
+            if self.row == self.bottom:
+                self.overflown |= self.bottom - self.top + 1 == self.rows
+                self.scroll(1)
             else:
                 self.row += 1
         else:
@@ -99,11 +108,18 @@ class Screen:
         elif final == "b":
             for _ in range(n):
                 self.put(self.last)
+        elif final == "r":
+            self.top, self.bottom = n - 1, min(int(second or self.rows), self.rows) - 1
+            self.row = self.column = 0
+        elif final in "ST":
+            self.scroll(n if final == "S" else -n)
+        elif final in "LM":
+            self.scroll(n if final == "M" else -n, self.row)
         elif final == "m":
             self.styles.update(numbers.split(";"))
         else:
-            # the whole screen scrolls; titles; nothing is inserted
-            assert numbers in ("4", f"1;{self.rows}", "22;0;0", "23;0;0"), (numbers, final)
+            # titles; nothing is inserted
+            assert numbers in ("4", "22;0;0", "23;0;0"), (numbers, final)
         self.row = max(0, min(self.row, self.rows - 1))
 
     @property

@@ -21,7 +21,7 @@ typedef struct
   double seconds;      /* within turns, summed */
 } BenchTurns;
 
-/* The end that the other one's start handed over with --turns, or nobody for @fd < 0. */
+/* The socket that came with --turns; for @fd < 0 this program runs alone. */
 void         bench_turns_init  (BenchTurns         *self,
                                 int                 fd);
 /* (transfer full): starts @command with @options and --turns; this program has the first turn. */

@@ -18,7 +18,7 @@ G_BEGIN_DECLS
  * "contexts" (aa{sv}: the caller's, with "path", "memory-bytes" and "storage-bytes"; these not for
  * all when there are many) and "states" (as: of the caller's calls under way). Without "service" it
  * did not answer. Lists, and what does not change, are those of @before (nullable) while no counter
- * has moved. Blocks for seconds at most, until @cancellable says that nobody waits. @bus:
+ * has moved. Blocks for seconds at most, until @cancellable is cancelled. @bus:
  * (nullable): NULL when the service does not run. */
 GVariant *llmctl_sample_take (GDBusConnection *bus,
                               GVariant        *before,

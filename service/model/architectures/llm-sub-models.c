@@ -1,0 +1,154 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "model/architectures/llm-sub-models.h"
+
+#include "base/llm-fail.h"
+#include "common/llmsvc-error.h"
+
+#include <string.h>
+
+static LlmSubModels *
+copy (const LlmHparams *hparams,
+      guint             n_levels,
+      const guint8     *percent,
+      const guint      *n_groups,
+      const guint      *n_channels)
+{
+  LlmSubModels *self = g_new0 (LlmSubModels, 1);
+  gsize n = (gsize) hparams->n_layers * n_levels;
+
+  self->n_levels = n_levels;
+  self->n_layers = hparams->n_layers;
+  memcpy (self->percent, percent, n_levels);
+  self->n_groups = g_memdup2 (n_groups, n * sizeof (guint));
+  self->n_channels = g_memdup2 (n_channels, n * sizeof (guint));
+  return self;
+}
+
+LlmSubModels *
+llm_sub_models_new_whole (const LlmHparams *hparams)
+{
+  static const guint8 percent = 100;
+  g_autofree guint *n_groups = g_new (guint, hparams->n_layers);
+  g_autofree guint *n_channels = g_new (guint, hparams->n_layers);
+
+  for (guint i = 0; i < hparams->n_layers; i++)
+    {
+      n_groups[i] = hparams->n_kv_heads;
+      n_channels[i] = hparams->n_ff;
+    }
+  return copy (hparams, 1, &percent, n_groups, n_channels);
+}
+
+static gboolean
+check_counts (const char   *what,
+              const guint  *counts,
+              guint         n_levels,
+              guint         whole,
+              guint         n_inputs,
+              guint         layer,
+              GError      **error)
+{
+  for (guint i = 0; i < n_levels; i++)
+    if (counts[i] == 0 || (i > 0 && counts[i] < counts[i - 1])
+        || (i + 1 < n_levels ? counts[i] > whole : counts[i] != whole))
+      return llm_fail (error, LLMSVC_ERROR_INVALID_MODEL,
+                       "Level %u has %u %s of layer %u; levels must rise to the model's %u", i,
+                       counts[i], what, layer, whole);
+    else if (counts[i] != whole && counts[i] * n_inputs % LLM_SEGMENT_INPUTS != 0)
+      return llm_fail (error, LLMSVC_ERROR_INVALID_MODEL,
+                       "Level %u ends layer %u at %u %s, which are not a multiple of %u inputs", i,
+                       layer, counts[i], what, LLM_SEGMENT_INPUTS);
+  return TRUE;
+}
+
+LlmSubModels *
+llm_sub_models_new (const LlmHparams  *hparams,
+                    guint              n_levels,
+                    const guint8      *percent,
+                    const guint       *n_groups,
+                    const guint       *n_channels,
+                    GError           **error)
+{
+  guint group_inputs = hparams->n_heads / hparams->n_kv_heads * hparams->head_dim;
+  gboolean rises;
+
+  rises = n_levels >= 1 && n_levels <= LLM_MAX_LEVELS && percent[n_levels - 1] == 100;
+  for (guint i = 0; rises && i < n_levels; i++)
+    rises = percent[i] > (i > 0 ? percent[i - 1] : 0);
+  if (!rises)
+    {
+      llm_fail (error, LLMSVC_ERROR_INVALID_MODEL,
+                "Sub-models must be 1 to %u levels that rise to 100 percent", LLM_MAX_LEVELS);
+      return NULL;
+    }
+  if (n_levels > 1 && hparams->n_experts > 0)
+    {
+      llm_fail (error, LLMSVC_ERROR_INVALID_MODEL, "A model with experts has no sub-models");
+      return NULL;
+    }
+  for (guint layer = 0; layer < hparams->n_layers; layer++)
+    if (!check_counts ("groups of heads", n_groups + (gsize) layer * n_levels, n_levels,
+                       hparams->n_kv_heads, group_inputs, layer, error)
+        || !check_counts ("channels", n_channels + (gsize) layer * n_levels, n_levels,
+                          hparams->n_ff, 1, layer, error))
+      return NULL;
+  return copy (hparams, n_levels, percent, n_groups, n_channels);
+}
+
+void
+llm_sub_models_free (LlmSubModels *self)
+{
+  if (self == NULL)
+    return;
+  g_free (self->n_groups);
+  g_free (self->n_channels);
+  g_free (self);
+}
+
+/* The part from the count below @segment on, in units of @size. */
+static void
+cut (const guint *counts,
+     guint        segment,
+     guint        size,
+     guint       *first,
+     guint       *count)
+{
+  *first = segment > 0 ? counts[segment - 1] * size : 0;
+  *count = counts[segment] * size - *first;
+}
+
+LlmSegmentShape
+llm_sub_models_get_shape (const LlmSubModels *self,
+                          const LlmHparams   *hparams,
+                          LlmOperator         op,
+                          guint               layer,
+                          guint               segment)
+{
+  const guint *n_groups = self->n_groups + (gsize) layer * self->n_levels;
+  const guint *n_channels = self->n_channels + (gsize) layer * self->n_levels;
+  guint group_size = hparams->n_heads / hparams->n_kv_heads * hparams->head_dim;
+  LlmSegmentShape shape = { 0 };
+
+  llm_operator_get_shape (hparams, op, &shape.in_count, &shape.out_count);
+  switch (op)
+    {
+    case LLM_OP_QUERY:
+      cut (n_groups, segment, group_size, &shape.out_first, &shape.out_count);
+      break;
+    case LLM_OP_ATTENTION_OUT:
+      cut (n_groups, segment, group_size, &shape.in_first, &shape.in_count);
+      break;
+    case LLM_OP_FFN_GATE:
+    case LLM_OP_FFN_UP:
+      cut (n_channels, segment, 1, &shape.out_first, &shape.out_count);
+      break;
+    case LLM_OP_FFN_DOWN:
+      cut (n_channels, segment, 1, &shape.in_first, &shape.in_count);
+      break;
+    default:
+      if (segment > 0)
+        shape = (LlmSegmentShape) { 0 };
+    }
+  return shape;
+}

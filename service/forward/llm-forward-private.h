@@ -157,6 +157,14 @@ LlmStatus llm_forward_run_angles (LlmForward         *self,
                                 const LlmStage       *stage,
                                 GError              **error);
 
+/* llm-forward-attention.c: K and V of the rows are written; attention, and density */
+LlmStatus llm_forward_run_remember (LlmForward       *self,
+                                const LlmStage       *stage,
+                                GError              **error);
+LlmStatus llm_forward_run_attention (LlmForward      *self,
+                                const LlmStage       *stage,
+                                GError              **error);
+
 /* llm-forward-experts.c: chooses the experts of each row by scratch.routed; adds what
  * they make of normed to x, their weights being held. */
 void      llm_forward_choose_experts (LlmForward     *self);

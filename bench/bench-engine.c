@@ -156,6 +156,7 @@ bench_engine_new (const BenchEngineConfig  *config,
                   GError                  **error)
 {
   g_autoptr(BenchEngine) self = g_new0 (BenchEngine, 1);
+  LlmPlanConfig plan = { 0 };
 
   bench_turns_init (&self->turns, -1);
   if (!open_parts (self, config, error))
@@ -163,7 +164,9 @@ bench_engine_new (const BenchEngineConfig  *config,
   count_costs (self);
   self->pool = llm_worker_pool_new (config->n_threads);
   self->n_threads = llm_worker_pool_get_n_threads (self->pool);
-  self->forward = llm_forward_new (self->hparams, self->weights, self->pool, self->kernels, NULL);
+  plan.kernels = self->kernels;
+  self->plan = llm_plan_new (self->hparams, self->weights, &plan);
+  self->forward = llm_forward_new (self->plan, self->pool, NULL);
   return g_steal_pointer (&self);
 }
 
@@ -173,6 +176,7 @@ bench_engine_free (BenchEngine *self)
   if (self == NULL)
     return;
   g_clear_pointer (&self->forward, llm_forward_free);
+  g_clear_pointer (&self->plan, llm_plan_unref);
   g_clear_pointer (&self->store, llm_kv_store_free);
   g_clear_pointer (&self->storage, llm_kv_storage_free);
   g_clear_pointer (&self->pool, llm_worker_pool_free);
@@ -199,8 +203,7 @@ static LlmRow
 make_row (BenchEngine *self,
           LlmKvSeq    *sequence,
           guint        slot,
-          guint        index,
-          LlkRowKind   kind)
+          guint        index)
 {
   return (LlmRow) {
     .token = choose_token (self),
@@ -208,23 +211,22 @@ make_row (BenchEngine *self,
     .sequence = index,
     .slot = slot,
     .visibility = { .kind = LLM_VISIBLE_CAUSAL },
-    .kind = kind,
     .sub_model = 100,
+    .is_counted = llm_row_is_sampled (slot),
   };
 }
 
 static LlmRow
 append_row (BenchEngine *self,
             LlmKvSeq    *sequence,
-            guint        index,
-            LlkRowKind   kind)
+            guint        index)
 {
   guint slot = sequence->length;
   g_autoptr(GError) error = NULL;
 
   if (!llm_kv_seq_append (sequence, 1, &error))
     g_error ("%s", error->message);
-  return make_row (self, sequence, slot, index, kind);
+  return make_row (self, sequence, slot, index);
 }
 
 static LlmStatus
@@ -295,9 +297,8 @@ bench_engine_prefill (BenchEngine  *self,
 
       for (guint i = 0; i < n_rows; i++)
         rows[i] = first + i < n_missing
-                    ? make_row (self, sequence, g_array_index (missing, guint, first + i), 0,
-                                LLK_ROWS_PROMPT)
-                    : append_row (self, sequence, 0, LLK_ROWS_PROMPT);
+                    ? make_row (self, sequence, g_array_index (missing, guint, first + i), 0)
+                    : append_row (self, sequence, 0);
       rows[n_rows - 1].wants_logits = first + n_rows == n;
       run_step (self, rows, n_rows, &sequence, 1, profile);
     }
@@ -318,8 +319,8 @@ bench_engine_decode (BenchEngine     *self,
     {
       for (guint s = 0; s < n_sequences; s++)
         {
-          rows[s] = append_row (self, sequences[s], s, LLK_ROWS_GENERATED);
-          rows[s].wants_logits = TRUE;
+          rows[s] = append_row (self, sequences[s], s);
+          rows[s].wants_logits = rows[s].is_counted = TRUE;
         }
       run_step (self, rows, n_sequences, sequences, n_sequences, profile);
     }

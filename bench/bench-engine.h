@@ -59,6 +59,7 @@ typedef struct
   guint n_threads;
   LlmKvStorage *storage;    /* (nullable) */
   LlmKvStore *store;
+  LlmPlan *plan;
   LlmForward *forward;
   BenchCosts costs;
   guint64 random;

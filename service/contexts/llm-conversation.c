@@ -328,31 +328,3 @@ llm_conversation_get_settled (LlmConversation *self,
     }
   return point;
 }
-
-void
-llm_conversation_get_generated (LlmConversation *self,
-                                const char      *identity,
-                                GArray          *spans)
-{
-  guint end = find_settled_end (self, identity);
-  guint n_tokens = 0;
-
-  for (guint i = 0; i < end; i++)
-    {
-      LlmTurn *turn = g_ptr_array_index (self->turns, i);
-      guint n_output = 0;
-
-      if (turn->tokens == NULL)
-        continue;
-      n_tokens += turn->tokens->len;
-      if (turn->results != NULL)
-        g_variant_lookup (turn->results, "output-tokens", "u", &n_output);
-      /* The last token of an answer was computed with the prompt that came after it. */
-      if (n_output > 1 && n_output <= turn->tokens->len)
-        {
-          LlmTokenSpan span = { n_tokens - n_output, n_tokens - 1 };
-
-          g_array_append_val (spans, span);
-        }
-    }
-}

@@ -104,13 +104,6 @@ LlmPoint          llm_conversation_get_settled (LlmConversation *self,
                                                 GArray          *tokens,
                                                 guint           *first_message);
 
-/* Appends to @spans (element-type LlmTokenSpan) which of the settled tokens were
- * computed one at a time while an answer was generated: they are computed with the same
- * arithmetic should their K and V be lost, so that nobody can tell. */
-void              llm_conversation_get_generated (LlmConversation *self,
-                                                  const char      *identity,
-                                                  GArray          *spans);
-
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmTurn, llm_turn_free)
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmConversation, llm_conversation_free)
 

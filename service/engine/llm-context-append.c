@@ -107,8 +107,6 @@ new_prefill (LlmCall *call,
   if (!llm_engine_fill_request (call->engine, request, call->options, self->slo, error))
     return NULL;
   g_array_append_vals (request->prompt, call->tokens->data, call->tokens->len);
-  llm_conversation_get_generated (self->conversation, llm_model_get_identity (call->model),
-                                  request->generated);
   request->n_ctx = llm_context_get_limit (self, call->model);
   llm_context_set_session (self, request);
   request->on_text = ignore_text;

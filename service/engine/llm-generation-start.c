@@ -73,11 +73,7 @@ fill_request (LlmGeneration *self,
     return FALSE;
   g_array_append_vals (request->prompt, tokens->data, tokens->len);
   if (context != NULL)
-    {
-      llm_conversation_get_generated (context->conversation, llm_model_get_identity (call->model),
-                                      request->generated);
-      llm_context_set_session (context, request);
-    }
+    llm_context_set_session (context, request);
   request->n_ctx = n_ctx;
   request->slides = slides_past (call, n_ctx, call->n_system);
   request->n_system = call->n_system;

@@ -2,15 +2,15 @@
 
 #include "forward/llm-attention-plan.h"
 
-/* Up to so many generated rows, each run of a row's slots is work of its own. */
+/* Up to so many rows, each run of a row's slots is work of its own. */
 #define MAX_SPLIT_ROWS 16
 /* Items that each worker should find, so that none waits long for the last one. */
 #define ITEMS_PER_WORKER 4
+
 static guint
-get_max_queries (const LlmAttention *self,
-                 LlkRowKind          kind)
+get_max_queries (const LlmAttention *self)
 {
-  guint n_queries = (guint) self->kernels->attention->kinds[kind]->n_queries;
+  guint n_queries = (guint) self->kernels->attention->kinds[LLK_ROWS_GENERATED]->n_queries;
 
   return MAX (n_queries, self->n_heads / self->n_kv_heads);
 }
@@ -20,8 +20,6 @@ static void
 measure (LlmAttentionPlan   *plan,
          const LlmAttention *self)
 {
-  guint n_generated = 0;
-
   plan->self = self;
   plan->group = self->n_heads / self->n_kv_heads;
   plan->shape = (LlkAttentionShape) {
@@ -31,9 +29,7 @@ measure (LlmAttentionPlan   *plan,
     .scale = self->scale,
     .softcap = self->softcap,
   };
-  plan->max_queries = 0;
-  for (LlkRowKind kind = 0; kind < LLK_N_ROW_KINDS; kind++)
-    plan->max_queries = MAX (plan->max_queries, get_max_queries (self, kind));
+  plan->max_queries = get_max_queries (self);
 
   plan->max_chunks = 0;
   plan->max_runs = 0;
@@ -41,11 +37,10 @@ measure (LlmAttentionPlan   *plan,
     {
       const LlmRow *row = llm_attention_get_row (self, i);
 
-      n_generated += row->kind == LLK_ROWS_GENERATED;
       plan->max_chunks = MAX (plan->max_chunks, llm_attention_count_chunks (self, row));
       plan->max_runs = MAX (plan->max_runs, llm_attention_count_runs (self, row));
     }
-  plan->n_split_rows = n_generated <= MAX_SPLIT_ROWS ? n_generated : 0;
+  plan->n_split_rows = self->n_rows <= MAX_SPLIT_ROWS ? self->n_rows : 0;
 }
 
 static gsize
@@ -55,8 +50,7 @@ lay_out_worker (const LlmAttentionPlan *plan,
 {
   const LlkAttentionOps *ops = plan->self->kernels->attention;
   const gsize n_chunks = LLK_ATTENTION_RUN / LLK_ATTENTION_GROUP;
-  gsize kernel = MAX (ops->kinds[LLK_ROWS_GENERATED]->get_scratch (&plan->shape),
-                      ops->kinds[LLK_ROWS_PROMPT]->get_scratch (&plan->shape));
+  gsize kernel = ops->kinds[LLK_ROWS_GENERATED]->get_scratch (&plan->shape);
   gsize n_queries = plan->max_queries;
   gsize n_shared = plan->self->collects_density ? n_queries : 0;
   gsize used = 0;
@@ -106,12 +100,11 @@ llm_attention_get_scratch (const LlmAttention *self)
 
 /* As many rows as share K and V well, as few as leave work for all. */
 static guint
-get_block_rows (const LlmAttention *self,
-                LlkRowKind          kind)
+get_block_rows (const LlmAttention *self)
 {
   guint group = self->n_heads / self->n_kv_heads;
   guint n_items = ITEMS_PER_WORKER * llm_worker_pool_get_n_threads (self->pool);
-  guint most = MAX (get_max_queries (self, kind) / group, 1);
+  guint most = MAX (get_max_queries (self) / group, 1);
   guint least = self->n_rows * self->n_kv_heads / n_items;
 
   return CLAMP (least, 1, most);
@@ -131,11 +124,10 @@ add_block (LlmAttentionPlan *plan,
   *block = (LlmAttentionBlock) {
     .first = first,
     .n_rows = n_rows,
-    .kind = row->kind,
     .n_items = self->n_kv_heads,
     .first_split = -1,
   };
-  if (block->kind == LLK_ROWS_GENERATED && plan->n_split_rows > 0)
+  if (plan->n_split_rows > 0)
     {
       guint n_runs = llm_attention_count_runs (self, row);
 
@@ -153,25 +145,21 @@ static void
 find_blocks (LlmAttentionPlan *plan)
 {
   const LlmAttention *self = plan->self;
-  guint block_rows[LLK_N_ROW_KINDS];
+  guint most = get_block_rows (self);
   guint n_split_rows = 0, n_split_blocks = 0;
   guint end;
-
-  for (LlkRowKind kind = 0; kind < LLK_N_ROW_KINDS; kind++)
-    block_rows[kind] = get_block_rows (self, kind);
 
   plan->n_blocks = 0;
   plan->n_items = 0;
   for (guint first = self->n_rows; first > 0; first = end)
     {
       const LlmRow *last = llm_attention_get_row (self, first - 1);
-      guint most = block_rows[last->kind];
 
       for (end = first - 1; end > 0 && first - end < most; end--)
         {
           const LlmRow *row = llm_attention_get_row (self, end - 1);
 
-          if (row->sequence != last->sequence || row->kind != last->kind)
+          if (row->sequence != last->sequence)
             break;
         }
       add_block (plan, end, first - end, &n_split_rows, &n_split_blocks);

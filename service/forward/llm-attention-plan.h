@@ -2,7 +2,7 @@
 
 /*
  * How the attention of one layer is cut into items for the workers, and where
- * each finds its scratch memory: blocks of rows of one sequence and kind, by KV
+ * each finds its scratch memory: blocks of rows of one sequence, by KV
  * head; where rows are few, by run of slots as well. What a row gets depends on
  * none of it. Plain data on the executor's stack while llm_attention_run() lasts;
  * workers read it.
@@ -12,12 +12,11 @@
 
 #include "forward/llm-attention.h"
 
-/* Rows of one sequence and kind, neighbours in the order. */
+/* Rows of one sequence, neighbours in the order. */
 typedef struct
 {
   guint first;          /* index into order */
   guint n_rows;
-  LlkRowKind kind;
   guint first_item;
   guint n_items;        /* KV heads; of a split block, runs × KV heads */
   gint first_split;     /* index among the split rows, -1 when not split */

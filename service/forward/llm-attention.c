@@ -7,13 +7,6 @@
 
 /* --- a run --- */
 
-gboolean
-llm_attention_counts (const LlmRow *row)
-{
-  return row->kind == LLK_ROWS_GENERATED
-         || row->slot % LLM_ATTENTION_SAMPLED == LLM_ATTENTION_SAMPLED - 1;
-}
-
 /* The block's query @query of a KV head, among all queries of the batch. */
 static gsize
 get_place (const LlmAttentionPlan  *plan,
@@ -76,7 +69,7 @@ attend_run (const LlmAttentionPlan  *plan,
             LlmAttentionWorker      *worker)
 {
   const LlmAttention *self = plan->self;
-  const LlkAttention *kernel = self->kernels->attention->kinds[block->kind];
+  const LlkAttention *kernel = self->kernels->attention->kinds[LLK_ROWS_GENERATED];
   const LlmRow *row = llm_attention_get_row (self, block->first);
   guint run_chunks = llm_attention_get_run_chunks (self);
   guint first = run * run_chunks;
@@ -123,8 +116,7 @@ is_counted (const LlmAttentionPlan  *plan,
             guint                    query)
 {
   return plan->self->collects_density
-         && llm_attention_counts (llm_attention_get_row (plan->self,
-                                                         block->first + query / plan->group));
+         && llm_attention_get_row (plan->self, block->first + query / plan->group)->is_counted;
 }
 
 /* Brings what each chunk got to the final maximum and sum, and adds it up for @worker. */

@@ -2,9 +2,8 @@
 
 /*
  * Attention of a batch's rows over the chunks of their sequences: which slots a
- * row sees, and the softmax over them. Rows of one sequence and kind go through
- * the chunks together, in runs that begin at fixed slots; of few generated rows
- * each run is work of its own, so that one context keeps all workers busy. A
+ * row sees, and the softmax over them. Rows of one sequence go through the
+ * chunks together, in runs that begin at fixed slots; of few rows each run is work of its own, so that one context keeps all workers busy. A
  * row's result depends on neither. The executor's thread calls it.
  */
 
@@ -23,7 +22,7 @@ typedef struct
   guint head_dim;
   guint chunk_slots;           /* of all sequences */
   LlkKvFormat format;          /* of chunks that are not quantized: F32 or F16 */
-  gboolean collects_density;   /* of the rows that llm_attention_counts() */
+  gboolean collects_density;   /* of the rows that are counted */
 
   float scale;                 /* score = q·k × scale */
   float softcap;               /* if not 0, softcap × tanh (score / softcap) */
@@ -47,13 +46,6 @@ typedef struct
 } LlmAttention;
 
 #define LLM_ATTENTION_MASS_UNIT (1.0 / (1 << 30) / 4)
-
-/* Of so many neighbouring prompt rows one is counted. */
-#define LLM_ATTENTION_SAMPLED 4
-
-/* Whether density counts what @row attends to (L3): every generated row and a sample of the prompt
- * rows, the same ones however the prompt was cut into steps. */
-gboolean llm_attention_counts     (const LlmRow       *row);
 
 /* Room behind the first @used bytes of @base (nullable: to measure only), in whole cache lines, which
  * workers must not share. */

@@ -8,7 +8,7 @@
 
 /* The last chunk of a sequence may have to come back before it is written on. */
 LlmStatus
-llm_forward_run_remember (LlmForward      *self,
+llm_forward_run_remember (LlmStep         *self,
                           const LlmStage  *stage,
                           GError         **error)
 {
@@ -24,7 +24,7 @@ llm_forward_run_remember (LlmForward      *self,
 
   for (guint r = 0; r < self->batch->n_rows; r++)
     {
-      const LlmRow *row = llm_forward_get_row (self, r);
+      const LlmRow *row = llm_step_get_row (self, r);
 
       llm_kv_seq_write (self->batch->sequences[row->sequence], self->layer, row->slot,
                         self->scratch.k + r * n_kv, self->scratch.v + r * n_kv);
@@ -33,7 +33,7 @@ llm_forward_run_remember (LlmForward      *self,
 }
 
 static void
-find_views (LlmForward *self)
+find_views (LlmStep *self)
 {
   for (guint i = 0; i < self->batch->n_sequences; i++)
     {
@@ -50,7 +50,7 @@ find_views (LlmForward *self)
  * attention by rows is the sum over slots of what each gets from a row that sees it (equation
  * 1). */
 static double
-count_rows (LlmForward      *self,
+count_rows (LlmStep         *self,
             guint            sequence,
             const LlmKvView *view)
 {
@@ -60,7 +60,7 @@ count_rows (LlmForward      *self,
     {
       const LlmRow *row = &self->batch->rows[r];
 
-      if (row->sequence == sequence && llm_attention_counts (row))
+      if (row->sequence == sequence && row->is_counted)
         n_slots += (guint) __builtin_popcountll (llm_visibility_mask (&row->visibility, row->slot,
                                                                       0, view->first_slot,
                                                                       view->n_slots));
@@ -71,7 +71,7 @@ count_rows (LlmForward      *self,
 
 /* What all layers gave out, once. */
 static void
-add_densities (LlmForward *self)
+add_densities (LlmStep *self)
 {
   const double share = LLM_ATTENTION_MASS_UNIT / self->hparams->n_layers / self->hparams->n_heads;
   const guint n_threads = llm_worker_pool_get_n_threads (self->pool);
@@ -96,22 +96,26 @@ add_densities (LlmForward *self)
 }
 
 LlmStatus
-llm_forward_run_attention (LlmForward      *self,
+llm_forward_run_attention (LlmStep         *self,
                            const LlmStage  *stage,
                            GError         **error)
 {
   LlmAttention attention;
 
+  if (self->hold->phase > 0)
+    {
+      if (self->collects_density && self->layer + 1 == self->hparams->n_layers)
+        add_densities (self);
+      return LLM_READY;
+    }
   find_views (self);
   if (self->collects_density && self->layer == 0)
     memset (self->scratch.received, 0, (gsize) llm_worker_pool_get_n_threads (self->pool)
                                    * self->views->len * sizeof (guint64));
-  llm_forward_describe_attention (self, &attention);
+  llm_step_describe_attention (self, &attention);
   attention.scale = self->hparams->attention_scale;
   attention.softcap = self->hparams->attention_softcap;
   attention.window = self->hparams->layers[self->layer].window;
-  llm_attention_run (&attention);
-  if (self->collects_density && self->layer + 1 == self->hparams->n_layers)
-    add_densities (self);
-  return LLM_READY;
+  llm_step_add_attention (self, &attention);
+  return llm_step_submit (self, error);
 }

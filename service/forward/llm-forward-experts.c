@@ -15,7 +15,7 @@
 /* The rows of one expert, in their order in the step. */
 typedef struct
 {
-  LlmForward *self;
+  LlmStep *self;
   guint n_rows;
   guint rows[LLM_BATCH_MAX_ROWS];
   float shares[LLM_BATCH_MAX_ROWS];
@@ -50,7 +50,7 @@ choose_rows (guint    first,
              guint    worker,
              gpointer data)
 {
-  LlmForward *self = data;
+  LlmStep *self = data;
   const LlmHparams *h = self->hparams;
 
   for (guint r = first; r < end; r++)
@@ -71,12 +71,12 @@ choose_rows (guint    first,
 }
 
 void
-llm_forward_choose_experts (LlmForward *self)
+llm_forward_choose_experts (LlmStep *self)
 {
   const LlmHparams *h = self->hparams;
 
   llm_worker_pool_run (self->pool, self->batch->n_rows,
-                       llm_forward_get_grain (h->n_experts * h->n_used_experts * 4), choose_rows,
+                       llm_step_get_grain (h->n_experts * h->n_used_experts * 4), choose_rows,
                        self);
 }
 
@@ -97,17 +97,14 @@ cut_expert (const LlmWeightView *all,
   return view;
 }
 
-/* Finds the rows of an expert; @n_kinds counts them by kind. */
 static void
 collect_rows (ExpertWork *work,
-              guint       expert,
-              guint       n_kinds[LLK_N_ROW_KINDS])
+              guint       expert)
 {
-  LlmForward *self = work->self;
+  LlmStep *self = work->self;
   guint n_used = self->hparams->n_used_experts;
 
   work->n_rows = 0;
-  memset (n_kinds, 0, LLK_N_ROW_KINDS * sizeof *n_kinds);
   for (guint r = 0; r < self->batch->n_rows; r++)
     for (guint i = 0; i < n_used; i++)
       {
@@ -117,7 +114,6 @@ collect_rows (ExpertWork *work,
           continue;
         work->rows[work->n_rows] = r;
         work->shares[work->n_rows++] = choice->share;
-        n_kinds[llm_forward_get_row (self, r)->kind]++;
       }
 }
 
@@ -154,47 +150,75 @@ scatter_rows (guint    first,
     }
 }
 
+/* The expert's part of the stage's operator @op, times @x. */
 static void
-run_expert (ExpertWork *work,
-            guint       expert)
+add_product (ExpertWork  *work,
+             guint        expert,
+             guint        op,
+             const float *x,
+             guint        n_in,
+             float       *y,
+             guint        n_out)
 {
-  static const float *const no_bias[2] = { NULL, NULL };
-  LlmForward *self = work->self;
-  const LlmHparams *h = self->hparams;
-  guint grain = llm_forward_get_grain (h->n_embd);
-  LlmWeightView gate = cut_expert (&self->held[0], expert, h->n_ff);
-  LlmWeightView up = cut_expert (&self->held[1], expert, h->n_ff);
-  LlmWeightView down = cut_expert (&self->held[2], expert, h->n_embd);
-  LlmProduct input[] = {
-    { .view = &gate, .y = self->scratch.gate, .y_stride = h->n_ff },
-    { .view = &up, .y = self->scratch.up, .y_stride = h->n_ff },
+  LlmStep *self = work->self;
+  /* behind the views that are held: one is enough, as the products of a phase are of different
+   * operators */
+  LlmWeightView *view = &self->hold->views[3 + (op < 2 ? op : 0)];
+  const LlmRows rows = { x, n_in };
+  const LlmProduct product = {
+    .pieces = view,
+    .n_rows = &self->n_expert_rows,
+    .n_pieces = 1,
+    .y = y,
+    .y_stride = n_out,
   };
-  LlmProduct output = { .view = &down, .y = self->scratch.given, .y_stride = h->n_embd };
-  LlmRows rows = { .values = self->scratch.gathered, .stride = h->n_embd };
 
-  collect_rows (work, expert, output.n_rows);
-  if (work->n_rows == 0)
-    return;
-
-  memcpy (input[0].n_rows, output.n_rows, sizeof output.n_rows);
-  memcpy (input[1].n_rows, output.n_rows, sizeof output.n_rows);
-  for (guint kind = 1; kind < LLK_N_ROW_KINDS; kind++)
-    rows.first[kind] = rows.first[kind - 1] + output.n_rows[kind - 1];
-
-  llm_worker_pool_run (self->pool, work->n_rows, grain, gather_rows, work);
-  llm_forward_multiply_rows (self, &rows, input, G_N_ELEMENTS (input));
-  llm_forward_gate (self, work->n_rows, no_bias);
-  rows.values = self->scratch.gate;
-  rows.stride = h->n_ff;
-  llm_forward_multiply_rows (self, &rows, &output, 1);
-  llm_worker_pool_run (self->pool, work->n_rows, grain, scatter_rows, work);
+  *view = cut_expert (&self->hold->views[op], expert, n_out);
+  self->n_expert_rows = work->n_rows;
+  llm_step_add_product (self, &rows, work->n_rows, &product);
 }
 
-void
-llm_forward_run_experts (LlmForward *self)
+/* Each expert has two phases: its inputs are multiplied, then its outputs. What they make of the rows
+ * is added when the second one has ended, which is when the next begins. */
+LlmStatus
+llm_forward_run_experts (LlmStep         *self,
+                         const LlmStage  *stage,
+                         GError         **error)
 {
+  static const float *const no_bias[2] = { NULL, NULL };
+  const LlmHparams *h = self->hparams;
+  LlmScratch *s = &self->scratch;
+  guint grain = llm_step_get_grain (h->n_embd);
   ExpertWork work = { .self = self };
 
-  for (guint expert = 0; expert < self->hparams->n_experts; expert++)
-    run_expert (&work, expert);
+  for (guint phase = self->hold->phase; phase <= 2 * h->n_experts; self->hold->phase = ++phase)
+    {
+      guint expert = phase / 2;
+
+      if (phase % 2 == 1)
+        {
+          collect_rows (&work, expert);
+          if (work.n_rows == 0)
+            continue;
+          llm_forward_gate (self, work.n_rows, no_bias);
+          add_product (&work, expert, 2, s->gate, h->n_ff, s->given, h->n_embd);
+          return llm_step_submit (self, error);
+        }
+      if (expert > 0)
+        {
+          collect_rows (&work, expert - 1);
+          if (work.n_rows > 0)
+            llm_worker_pool_run (self->pool, work.n_rows, grain, scatter_rows, &work);
+        }
+      if (expert == h->n_experts)
+        return LLM_READY;
+      collect_rows (&work, expert);
+      if (work.n_rows == 0)
+        continue;
+      llm_worker_pool_run (self->pool, work.n_rows, grain, gather_rows, &work);
+      add_product (&work, expert, 0, s->gathered, h->n_embd, s->gate, h->n_ff);
+      add_product (&work, expert, 1, s->gathered, h->n_embd, s->up, h->n_ff);
+      return llm_step_submit (self, error);
+    }
+  g_assert_not_reached ();
 }

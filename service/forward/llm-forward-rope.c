@@ -58,33 +58,25 @@ compute_frequencies (const LlmRope *rope,
 
 /* Only the first step computes anything. */
 LlmStatus
-llm_forward_run_frequencies (LlmForward      *self,
+llm_forward_run_frequencies (LlmStep         *self,
                              const LlmStage  *stage,
                              GError         **error)
 {
   const LlmHparams *hparams = self->hparams;
   guint n_pairs = hparams->rope_dim / 2;
-  LlmOperator ops[LLM_MAX_ROPES];
-  guint n_ops = 0, held = 0;
-  LlmStatus status;
 
   if (self->frequencies != NULL)
     return LLM_READY;
 
-  for (guint i = 0; i < hparams->n_ropes; i++)
-    if (hparams->ropes[i].factors >= 0)
-      ops[n_ops++] = (LlmOperator) hparams->ropes[i].factors;
-  status = llm_forward_acquire (self, ops, n_ops, TRUE, NULL, error);
-  if (status != LLM_READY)
-    return status;
-
   self->frequencies = g_new (double, hparams->n_ropes * n_pairs);
   for (guint i = 0; i < hparams->n_ropes; i++)
     {
-      gboolean has_factors = hparams->ropes[i].factors >= 0;
+      const guint8 *factors = NULL;
 
-      compute_frequencies (&hparams->ropes[i], hparams->rope_dim,
-                           has_factors ? self->held[held++].data : NULL,
+      for (guint op = 0; op < stage->n_ops; op++)
+        if (hparams->ropes[i].factors == (gint) stage->ops[op])
+          factors = self->hold->views[op].data;
+      compute_frequencies (&hparams->ropes[i], hparams->rope_dim, factors,
                            self->frequencies + i * n_pairs);
     }
   return LLM_READY;
@@ -97,13 +89,13 @@ compute_angles (guint    first,
                 guint    worker,
                 gpointer data)
 {
-  LlmForward *self = data;
+  LlmStep *self = data;
   guint n_pairs = self->hparams->rope_dim / 2;
 
   for (guint item = first; item < end; item++)
     {
       guint rope = item / self->batch->n_rows;
-      double position = llm_forward_get_row (self, item % self->batch->n_rows)->position;
+      double position = llm_step_get_row (self, item % self->batch->n_rows)->position;
       double magnitude = (double) self->hparams->ropes[rope].magnitude;
 
       for (guint i = 0; i < n_pairs; i++)
@@ -117,11 +109,11 @@ compute_angles (guint    first,
 }
 
 LlmStatus
-llm_forward_run_angles (LlmForward      *self,
+llm_forward_run_angles (LlmStep         *self,
                         const LlmStage  *stage,
                         GError         **error)
 {
   llm_worker_pool_run (self->pool, self->hparams->n_ropes * self->batch->n_rows,
-                       llm_forward_get_grain (self->hparams->rope_dim * 16), compute_angles, self);
+                       llm_step_get_grain (self->hparams->rope_dim * 16), compute_angles, self);
   return LLM_READY;
 }

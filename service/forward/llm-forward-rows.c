@@ -12,7 +12,7 @@
 
 typedef struct
 {
-  LlmForward *self;
+  LlmStep *self;
   const float *const *vectors;
   /* of norms */
   const guint *rows;   /* (nullable): where the input of each is */
@@ -21,7 +21,7 @@ typedef struct
 
 /* Work on rows of about @n_values simple operations each. */
 static void
-run_rows (LlmForward         *self,
+run_rows (LlmStep            *self,
           guint               n_rows,
           guint               n_values,
           LlmWorkFunc         func,
@@ -29,7 +29,7 @@ run_rows (LlmForward         *self,
 {
   Work work = { .self = self, .vectors = vectors };
 
-  llm_worker_pool_run (self->pool, n_rows, llm_forward_get_grain (n_values), func, &work);
+  llm_worker_pool_run (self->pool, n_rows, llm_step_get_grain (n_values), func, &work);
 }
 
 static void
@@ -38,14 +38,14 @@ embed_rows (guint    first,
             guint    worker,
             gpointer data)
 {
-  LlmForward *self = ((const Work *) data)->self;
-  const LlmWeightView *view = &self->held[0];
+  LlmStep *self = ((const Work *) data)->self;
+  const LlmWeightView *view = &self->hold->views[0];
   gsize n_embd = self->hparams->n_embd;
   float scale = self->hparams->embedding_scale;
 
   for (guint r = first; r < end; r++)
     {
-      gsize token = (gsize) llm_forward_get_row (self, r)->token;
+      gsize token = (gsize) llm_step_get_row (self, r)->token;
       float *x = self->scratch.x + r * n_embd;
 
       self->kernels->vector->unpack (view->type,
@@ -57,7 +57,7 @@ embed_rows (guint    first,
 }
 
 void
-llm_forward_embed (LlmForward         *self,
+llm_forward_embed (LlmStep            *self,
                    const float *const *embedding)
 {
   run_rows (self, self->batch->n_rows, self->hparams->n_embd, embed_rows, embedding);
@@ -70,7 +70,7 @@ normalize_rows (guint    first,
                 gpointer data)
 {
   const Work *work = data;
-  LlmForward *self = work->self;
+  LlmStep *self = work->self;
   gsize n_embd = self->hparams->n_embd;
 
   for (guint r = first; r < end; r++)
@@ -81,7 +81,7 @@ normalize_rows (guint    first,
 }
 
 static void
-normalize (LlmForward         *self,
+normalize (LlmStep            *self,
            guint               n_rows,
            const guint        *rows,
            float              *out,
@@ -89,19 +89,19 @@ normalize (LlmForward         *self,
 {
   Work work = { self, weight, rows, out };
 
-  llm_worker_pool_run (self->pool, n_rows, llm_forward_get_grain (2 * self->hparams->n_embd),
+  llm_worker_pool_run (self->pool, n_rows, llm_step_get_grain (2 * self->hparams->n_embd),
                        normalize_rows, &work);
 }
 
 void
-llm_forward_normalize (LlmForward         *self,
+llm_forward_normalize (LlmStep            *self,
                        const float *const *weight)
 {
   normalize (self, self->batch->n_rows, NULL, self->scratch.normed, weight);
 }
 
 void
-llm_forward_normalize_wanted (LlmForward         *self,
+llm_forward_normalize_wanted (LlmStep            *self,
                               const float *const *weight)
 {
   normalize (self, self->n_logits, self->wanting, self->scratch.hidden, weight);
@@ -135,7 +135,7 @@ add_residual_rows (guint    first,
 }
 
 void
-llm_forward_add_residual (LlmForward         *self,
+llm_forward_add_residual (LlmStep            *self,
                           const float *const *vectors)
 {
   run_rows (self, self->batch->n_rows, 4 * self->hparams->n_embd, add_residual_rows, vectors);
@@ -143,7 +143,7 @@ llm_forward_add_residual (LlmForward         *self,
 
 /* The heads of one row, of queries or of keys. */
 static void
-prepare_heads (const LlmForward *self,
+prepare_heads (const LlmStep *self,
                guint             row,
                guint             n_heads,
                const float      *bias,
@@ -191,7 +191,7 @@ prepare_rows (guint    first,
               gpointer data)
 {
   const Work *work = data;
-  LlmForward *self = work->self;
+  LlmStep *self = work->self;
   const float *const *v = work->vectors;
   const LlmHparams *h = self->hparams;
   gsize n_query = (gsize) h->n_heads * h->head_dim;
@@ -206,12 +206,12 @@ prepare_rows (guint    first,
       if (v[2] != NULL)
         self->kernels->vector->add (self->scratch.v + r * n_kv, v[2], n_kv);
       if (h->temperature_scale != 0)
-        scale_queries (h, llm_forward_get_row (self, r)->position, q);
+        scale_queries (h, llm_step_get_row (self, r)->position, q);
     }
 }
 
 void
-llm_forward_prepare_heads (LlmForward         *self,
+llm_forward_prepare_heads (LlmStep            *self,
                            const float *const *vectors)
 {
   const LlmHparams *h = self->hparams;
@@ -227,7 +227,7 @@ gate_rows (guint    first,
            gpointer data)
 {
   const Work *work = data;
-  LlmForward *self = work->self;
+  LlmStep *self = work->self;
   const LlkVectorOps *vector = self->kernels->vector;
   const float *gate_bias = work->vectors[0], *up_bias = work->vectors[1];
   gsize n_ff = self->hparams->n_ff;
@@ -249,7 +249,7 @@ gate_rows (guint    first,
 }
 
 void
-llm_forward_gate (LlmForward         *self,
+llm_forward_gate (LlmStep            *self,
                   guint               n_rows,
                   const float *const *vectors)
 {
@@ -284,7 +284,7 @@ finish_logits (guint    first,
 }
 
 void
-llm_forward_finish_logits (LlmForward         *self,
+llm_forward_finish_logits (LlmStep            *self,
                            const float *const *bias)
 {
   guint n_items = (self->hparams->n_vocab + LOGITS_PER_ITEM - 1) / LOGITS_PER_ITEM;

@@ -3,91 +3,68 @@
 /*
  * The transformer, stage by stage: embedding; in each layer attention and the
  * gated feed-forward network, both added to the residual stream; the output
- * norm and the logits. Each stage acquires one set of weights and computes when
- * it has all of them; the cursor releases them. Stages that a model lacks are
- * not in its table, which is made from its hyper-parameters.
+ * norm and the logits. A stage runs when the weights that it names are held, and
+ * computes them with the buffers that it names. Those that a model lacks are not
+ * in its plan, which is made from its hyper-parameters.
  */
 
 #include "forward/llm-forward-private.h"
 
-/* Acquires those vectors of the stage that the model has, and does its work on rows; vectors that
- * it lacks are NULL. Norms see the full width, whatever the sub-model. */
+/* Gives the stage's work the vectors that the model has; those that it lacks are NULL. Norms see the
+ * full width, whatever the sub-model. */
 static LlmStatus
-run_rows (LlmForward      *self,
+run_rows (LlmStep         *self,
           const LlmStage  *stage,
           GError         **error)
 {
   const float *vectors[LLM_STAGE_MAX_OPS];
-  LlmOperator used[LLM_STAGE_MAX_OPS];
-  guint n_used = 0;
-  LlmStatus status;
 
   for (guint i = 0; i < stage->n_ops; i++)
-    if (llm_operator_is_used (self->hparams, stage->ops[i]))
-      used[n_used++] = stage->ops[i];
-  status = llm_forward_acquire (self, used, n_used, TRUE, NULL, error);
-  if (status != LLM_READY)
-    return status;
-
-  n_used = 0;
-  for (guint i = 0; i < stage->n_ops; i++)
-    vectors[i] =
-      llm_operator_is_used (self->hparams, stage->ops[i]) ? self->held[n_used++].data : NULL;
+    vectors[i] = self->hold->views[i].data;
   stage->work (self, vectors);
   return LLM_READY;
 }
 
-/* Acquires whole operators. */
+/* Multiplies with the operators of the node, each row with the segments that it includes. */
 static LlmStatus
-acquire_whole (LlmForward      *self,
-               const LlmStage  *stage,
-               const float     *x,
-               guint            n_rows,
-               GError         **error)
-{
-  LlmActivation activation = { x, n_rows };
-
-  return llm_forward_acquire (self, stage->ops, stage->n_ops, TRUE, &activation, error);
-}
-
-static float *
-get_scratch (LlmForward *self,
-             gsize       offset)
-{
-  return G_STRUCT_MEMBER (float *, &self->scratch, offset);
-}
-
-/* Acquires the operators that have a place for their product, and multiplies when all is there. */
-static LlmStatus
-run_product (LlmForward      *self,
+run_product (LlmStep         *self,
              const LlmStage  *stage,
              GError         **error)
 {
-  LlmActivation activation = { get_scratch (self, stage->x), self->batch->n_rows };
-  float *y[LLM_STAGE_MAX_OPS];
-  gboolean is_added = FALSE;
-  guint n_ops = stage->n_ops;
-  LlmStatus status;
+  const LlmHold *hold = self->hold;
+  LlmRows rows = { .values = llm_step_get_buffer (self, stage->x) };
 
-  for (guint i = 0; i < n_ops; i++)
-    y[i] = get_scratch (self, stage->y[i]);
-  /* To the residual stream; or left for the next stage, where the model has a norm between. */
-  if (stage->is_residual)
+  if (hold->phase > 0)
+    return LLM_READY;
+  for (guint i = 0; i < hold->node->n_ops; i++)
     {
-      n_ops = 1;
-      is_added = !llm_operator_is_used (self->hparams, stage->ops[1]);
-      y[0] = is_added ? self->scratch.x : self->scratch.normed;
+      guint op = hold->node->first_op + i;
+      guint n_in, n_out;
+      LlmProduct product = {
+        .pieces = hold->views + i * hold->n_segments,
+        .n_rows = self->level_rows,
+        .n_pieces = hold->n_segments,
+        .y = llm_step_get_buffer (self, stage->y[op]),
+      };
+
+      llm_operator_get_shape (self->hparams, stage->ops[op], &n_in, &n_out);
+      rows.stride = n_in;
+      product.y_stride = n_out;
+      /* To the residual stream; or left for the next stage, where the model has a norm between. */
+      if (stage->is_residual)
+        {
+          product.is_added = !llm_operator_is_used (self->hparams, stage->ops[1]);
+          product.y = product.is_added ? self->scratch.x : self->scratch.normed;
+        }
+      llm_step_add_product (self, &rows, self->batch->n_rows, &product);
     }
-  status = llm_forward_acquire (self, stage->ops, n_ops, FALSE, &activation, error);
-  if (status == LLM_READY)
-    llm_forward_multiply (self, stage->ops, n_ops, activation.values, y, is_added);
-  return status;
+  return llm_step_submit (self, error);
 }
 
 /* --- feed-forward network --- */
 
 static void
-gate (LlmForward         *self,
+gate (LlmStep            *self,
       const float *const *biases)
 {
   llm_forward_gate (self, self->batch->n_rows, biases);
@@ -100,7 +77,7 @@ is_dense (const LlmHparams *hparams)
 }
 
 static LlmStatus
-run_expert_router (LlmForward      *self,
+run_expert_router (LlmStep         *self,
                    const LlmStage  *stage,
                    GError         **error)
 {
@@ -111,40 +88,26 @@ run_expert_router (LlmForward      *self,
   return status;
 }
 
-static LlmStatus
-run_experts (LlmForward      *self,
-             const LlmStage  *stage,
-             GError         **error)
-{
-  LlmStatus status =
-    acquire_whole (self, stage, self->scratch.normed, self->batch->n_rows, error);
-
-  if (status == LLM_READY)
-    llm_forward_run_experts (self);
-  return status;
-}
-
 /* --- behind the layers, for the rows that want logits --- */
 
-/* All rows with the arithmetic of generated ones, so that logits have the same precision
- * everywhere. */
 static LlmStatus
-run_logits (LlmForward      *self,
+run_logits (LlmStep         *self,
             const LlmStage  *stage,
             GError         **error)
 {
-  LlmStatus status = acquire_whole (self, stage, self->scratch.hidden, self->n_logits, error);
-  LlmRows rows = { .values = self->scratch.hidden, .stride = self->hparams->n_embd };
+  LlmRows rows = { self->scratch.hidden, self->hparams->n_embd };
   LlmProduct product = {
-    .view = &self->held[0],
+    .pieces = self->hold->views,
+    .n_rows = &self->n_logits,
+    .n_pieces = 1,
     .y = self->scratch.logits,
     .y_stride = self->hparams->n_vocab,
-    .n_rows = { [LLK_ROWS_GENERATED] = self->n_logits },
   };
 
-  if (status == LLM_READY)
-    llm_forward_multiply_rows (self, &rows, &product, 1);
-  return status;
+  if (self->hold->phase > 0)
+    return LLM_READY;
+  llm_step_add_product (self, &rows, self->n_logits, &product);
+  return llm_step_submit (self, error);
 }
 
 static gboolean
@@ -162,77 +125,68 @@ is_always_needed (const LlmHparams *hparams)
 }
 
 #define AT(field) G_STRUCT_OFFSET (LlmScratch, field)
+#define B(field) LLM_BUFFER (field)
 
-static const LlmStage entry_stages[] = {
-  { "frequencies", llm_forward_run_frequencies, .is_needed = is_always_needed },
-  { "angles", llm_forward_run_angles, .is_needed = is_always_needed },
-  { "embedding", run_rows, 1, { LLM_OP_TOKEN_EMBEDDING }, .work = llm_forward_embed },
+const LlmStage llm_entry_stages[] = {
+  { "frequencies", llm_forward_run_frequencies, LLM_ACQUIRE_VECTORS, 3,
+    { LLM_OP_ROPE_FACTORS, LLM_OP_ROPE_FACTORS_SHORT, LLM_OP_ROPE_FACTORS_LONG },
+    is_always_needed, 0, LLM_BUFFER_FREQUENCIES },
+  { "angles", llm_forward_run_angles, .is_needed = is_always_needed,
+    .reads = LLM_BUFFER_FREQUENCIES, .writes = B (cosine) | B (sine) },
+  { "embedding", run_rows, LLM_ACQUIRE_VECTORS, 1, { LLM_OP_TOKEN_EMBEDDING },
+    .writes = B (x), .work = llm_forward_embed },
   { NULL },
 };
 
-static const LlmStage layer_stages[] = {
-  { "attention-norm", run_rows, 1, { LLM_OP_ATTENTION_NORM }, .work = llm_forward_normalize },
-  { "attention-input", run_product, 3, { LLM_OP_QUERY, LLM_OP_KEY, LLM_OP_VALUE },
+const LlmStage llm_layer_stages[] = {
+  { "attention-norm", run_rows, LLM_ACQUIRE_VECTORS, 1, { LLM_OP_ATTENTION_NORM },
+    .reads = B (x), .writes = B (normed), .work = llm_forward_normalize },
+  { "attention-input", run_product, LLM_ACQUIRE_SEGMENTS, 3,
+    { LLM_OP_QUERY, LLM_OP_KEY, LLM_OP_VALUE },
     .x = AT (normed), .y = { AT (q), AT (k), AT (v) } },
-  { "heads", run_rows, 5, { LLM_OP_QUERY_BIAS, LLM_OP_KEY_BIAS, LLM_OP_VALUE_BIAS,
-                            LLM_OP_QUERY_NORM, LLM_OP_KEY_NORM },
-    .is_needed = is_always_needed, .work = llm_forward_prepare_heads },
-  { "remember", llm_forward_run_remember, .is_needed = is_always_needed },
-  { "attention", llm_forward_run_attention, .is_needed = is_always_needed },
-  { "attention-output", run_product, 2, { LLM_OP_ATTENTION_OUT, LLM_OP_ATTENTION_POST_NORM },
+  { "heads", run_rows, LLM_ACQUIRE_VECTORS, 5,
+    { LLM_OP_QUERY_BIAS, LLM_OP_KEY_BIAS, LLM_OP_VALUE_BIAS, LLM_OP_QUERY_NORM,
+      LLM_OP_KEY_NORM },
+    is_always_needed, B (cosine) | B (sine), B (q) | B (k) | B (v),
+    .work = llm_forward_prepare_heads },
+  { "remember", llm_forward_run_remember, .is_needed = is_always_needed,
+    .reads = B (k) | B (v), .writes = LLM_BUFFER_KV },
+  { "attention", llm_forward_run_attention, .is_needed = is_always_needed,
+    .reads = B (q) | LLM_BUFFER_KV, .writes = B (attended) | B (received) | B (attention) },
+  { "attention-output", run_product, LLM_ACQUIRE_SEGMENTS, 2,
+    { LLM_OP_ATTENTION_OUT, LLM_OP_ATTENTION_POST_NORM }, .writes = B (x) | B (normed),
     .x = AT (attended), .is_residual = TRUE },
-  { "attention-residual", run_rows, 2, { LLM_OP_ATTENTION_OUT_BIAS, LLM_OP_ATTENTION_POST_NORM },
+  { "attention-residual", run_rows, LLM_ACQUIRE_VECTORS, 2,
+    { LLM_OP_ATTENTION_OUT_BIAS, LLM_OP_ATTENTION_POST_NORM }, .writes = B (x) | B (normed),
     .work = llm_forward_add_residual },
-  { "ffn-norm", run_rows, 1, { LLM_OP_FFN_NORM }, .work = llm_forward_normalize },
-  { "ffn-input", run_product, 2, { LLM_OP_FFN_GATE, LLM_OP_FFN_UP },
+  { "ffn-norm", run_rows, LLM_ACQUIRE_VECTORS, 1, { LLM_OP_FFN_NORM },
+    .reads = B (x), .writes = B (normed), .work = llm_forward_normalize },
+  { "ffn-input", run_product, LLM_ACQUIRE_SEGMENTS, 2, { LLM_OP_FFN_GATE, LLM_OP_FFN_UP },
     .x = AT (normed), .y = { AT (gate), AT (up) } },
-  { "ffn-gate", run_rows, 2, { LLM_OP_FFN_GATE_BIAS, LLM_OP_FFN_UP_BIAS }, .is_needed = is_dense,
-    .work = gate },
-  { "ffn-output", run_product, 2, { LLM_OP_FFN_DOWN, LLM_OP_FFN_POST_NORM },
-    .is_needed = is_dense, .x = AT (gate), .is_residual = TRUE },
-  { "expert-router", run_expert_router, 1, { LLM_OP_EXPERT_ROUTER },
+  { "ffn-gate", run_rows, LLM_ACQUIRE_VECTORS, 2, { LLM_OP_FFN_GATE_BIAS, LLM_OP_FFN_UP_BIAS },
+    is_dense, 0, B (gate) | B (up), .work = gate },
+  { "ffn-output", run_product, LLM_ACQUIRE_SEGMENTS, 2,
+    { LLM_OP_FFN_DOWN, LLM_OP_FFN_POST_NORM }, is_dense, .writes = B (x) | B (normed),
+    .x = AT (gate), .is_residual = TRUE },
+  { "expert-router", run_expert_router, LLM_ACQUIRE_WHOLE, 1, { LLM_OP_EXPERT_ROUTER },
+    .reads = B (normed), .writes = B (routed) | B (experts),
     .x = AT (normed), .y = { AT (routed) } },
-  { "experts", run_experts, 3, { LLM_OP_EXPERT_GATE, LLM_OP_EXPERT_UP, LLM_OP_EXPERT_DOWN } },
-  { "ffn-residual", run_rows, 2, { LLM_OP_FFN_DOWN_BIAS, LLM_OP_FFN_POST_NORM },
+  { "experts", llm_forward_run_experts, LLM_ACQUIRE_WHOLE, 3,
+    { LLM_OP_EXPERT_GATE, LLM_OP_EXPERT_UP, LLM_OP_EXPERT_DOWN },
+    .reads = B (normed) | B (experts),
+    .writes = B (x) | B (gathered) | B (given) | B (gate) | B (up), .x = AT (normed) },
+  { "ffn-residual", run_rows, LLM_ACQUIRE_VECTORS, 2,
+    { LLM_OP_FFN_DOWN_BIAS, LLM_OP_FFN_POST_NORM }, .writes = B (x) | B (normed),
     .work = llm_forward_add_residual },
   { NULL },
 };
 
-static const LlmStage exit_stages[] = {
-  { "output-norm", run_rows, 1, { LLM_OP_OUTPUT_NORM }, .work = llm_forward_normalize_wanted },
-  { "logits", run_logits, 1, { LLM_OP_OUTPUT }, .is_needed = is_always_needed },
-  { "logits-end", run_rows, 1, { LLM_OP_OUTPUT_BIAS }, .is_needed = needs_logits_end,
-    .work = llm_forward_finish_logits },
+const LlmStage llm_exit_stages[] = {
+  { "output-norm", run_rows, LLM_ACQUIRE_VECTORS, 1, { LLM_OP_OUTPUT_NORM },
+    .reads = B (x), .writes = B (hidden), .work = llm_forward_normalize_wanted },
+  { "logits", run_logits, LLM_ACQUIRE_WHOLE, 1, { LLM_OP_OUTPUT }, is_always_needed,
+    B (hidden), B (logits), .x = AT (hidden) },
+  { "logits-end", run_rows, LLM_ACQUIRE_VECTORS, 1, { LLM_OP_OUTPUT_BIAS }, needs_logits_end,
+    .writes = B (logits), .work = llm_forward_finish_logits },
   { NULL },
 };
-
-static gboolean
-is_needed (const LlmStage   *stage,
-           const LlmHparams *hparams)
-{
-  guint64 ops = 0;
-
-  if (stage->is_needed != NULL)
-    return stage->is_needed (hparams);
-  for (guint i = 0; i < stage->n_ops; i++)
-    ops |= LLM_OP_BIT (stage->ops[i]);
-  return (hparams->operators & ops) != 0;
-}
-
-void
-llm_forward_build_stages (LlmForward *self)
-{
-  static const LlmStage *const all[LLM_N_PARTS] = {
-    [LLM_PART_ENTRY] = entry_stages,
-    [LLM_PART_LAYERS] = layer_stages,
-    [LLM_PART_EXIT] = exit_stages,
-  };
-
-  for (guint part = 0; part < LLM_N_PARTS; part++)
-    for (const LlmStage *stage = all[part]; stage->run != NULL; stage++)
-      if (is_needed (stage, self->hparams))
-        {
-          g_assert (self->parts[part].n_stages < LLM_PART_MAX_STAGES);
-          self->parts[part].stages[self->parts[part].n_stages++] = stage;
-        }
-}

@@ -1,31 +1,25 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * The forward pass: a table of stages per layer, run by a cursor over the rows
- * of a batch. A stage that needs weights or chunks that are not there
- * says LLM_PENDING and is entered again later; nothing before it is lost. So a
- * step can be driven in order, resumed, or left at a stage boundary.
+ * The forward pass as the executor has it: a step (llm-step.h) whose stages run
+ * in the order of the plan. One that must wait for weights, chunks or a device
+ * says LLM_PENDING and is run again later; nothing before it is lost, and other
+ * steps may go on. A step can be left at a stage boundary.
  *
  * The executor's thread owns it.
  */
 
 #pragma once
 
+#include "forward/llm-plan.h"
 #include "memory/llm-ledger.h"
-#include "base/llm-worker-pool.h"
-#include "forward/llm-row.h"
-#include "kernels/llk.h"
-#include "weights/llm-weights.h"
 
 typedef struct _LlmForward LlmForward;
 
-/* Does not own its parts. @rope_factors come from the weights. @kernels: the
- * set of kernel functions to use. @ledger (nullable) counts scratch memory,
- * which is allocated when first needed. */
-LlmForward  *llm_forward_new         (const LlmHparams *hparams,
-                                      LlmWeights       *weights,
+/* Refers to @plan. @ledger (nullable) counts scratch memory, which is allocated when first
+ * needed. */
+LlmForward  *llm_forward_new         (LlmPlan          *plan,
                                       LlmWorkerPool    *pool,
-                                      const LlkOps     *kernels,
                                       LlmLedger        *ledger);
 void         llm_forward_free        (LlmForward       *self);
 

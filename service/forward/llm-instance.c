@@ -2,25 +2,23 @@
 
 #include "forward/llm-instance.h"
 
-/* Part of the identity of what is on storage: another number, and all of it is computed again. */
-#define KV_VERSION 1
-
 LlmInstance *
 llm_instance_new (const LlmInstanceConfig *config,
                   LlmModel                *model,
                   LlmWeights              *weights)
 {
   LlmInstance *self = g_new0 (LlmInstance, 1);
+  const LlmPlanConfig plan = { .kernels = config->kernels };
 
   self->config = *config;
   self->model = llm_model_ref (model);
   self->hparams = llm_model_get_hparams (model);
   self->weights = weights;
+  self->plan = llm_plan_new (self->hparams, weights, &plan);
   self->forwards = g_new0 (LlmForward *, config->n_forwards);
   for (guint i = 0; i < config->n_forwards; i++)
     {
-      self->forwards[i] = llm_forward_new (self->hparams, weights, config->pool, config->kernels,
-                                           config->ledger);
+      self->forwards[i] = llm_forward_new (self->plan, config->pool, config->ledger);
       llm_forward_set_density (self->forwards[i], config->kv_ratio > 0);
     }
   return self;
@@ -33,6 +31,7 @@ llm_instance_free (LlmInstance *self)
   for (guint i = 0; i < self->config.n_forwards; i++)
     llm_forward_free (self->forwards[i]);
   g_free (self->forwards);
+  llm_plan_unref (self->plan);
   llm_weights_free (self->weights);
   llm_model_unref (self->model);
   g_free (self);
@@ -58,7 +57,7 @@ llm_instance_find_identity (LlmInstance *self,
   LlmKvLayout layout = get_layout (self);
   g_autofree char *text =
       g_strdup_printf ("%s %" G_GINT64_MODIFIER "x %u %u %u %u %u %u %s %d",
-                       llm_model_get_weight_identity (self->model), lineage, KV_VERSION,
+                       llm_model_get_weight_identity (self->model), lineage, LLM_ARITHMETIC,
                        layout.format, layout.n_layers, layout.n_kv_heads, layout.head_dim,
                        layout.chunk_slots, self->config.kernels->name, self->config.is_exact);
   g_autofree char *sum = g_compute_checksum_for_string (G_CHECKSUM_SHA256, text, -1);

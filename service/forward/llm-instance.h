@@ -16,7 +16,7 @@ typedef struct
   LlmWorkerPool *pool;      /* (unowned) */
   const LlkOps *kernels;
   LlmLedger *ledger;        /* (unowned): counts all that the instance holds */
-  gboolean is_exact;        /* prompts are computed as carefully as answers */
+  gboolean is_exact;        /* the weights are those of the file, in floats */
   guint chunk_slots;        /* positions of a chunk */
   double kv_ratio;          /* bytes of a context, of its bytes with 8 bits; 0: floats, as computed */
   guint n_forwards;         /* batches that may be under way at a time */
@@ -28,7 +28,9 @@ typedef struct
   LlmModel *model;          /* (owned) */
   const LlmHparams *hparams;
   LlmWeights *weights;      /* (owned) */
-  LlmForward **forwards;    /* (owned) (array length=config.n_forwards): plan and scratch */
+  LlmPlan *plan;            /* (owned) */
+  LlmForward **forwards;    /* (owned) (array length=config.n_forwards): of the plan, with their
+                             * scratch memory */
   LlmKvStore *store;        /* (nullable) (owned) */
 } LlmInstance;
 

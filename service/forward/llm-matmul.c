@@ -11,27 +11,30 @@
 #define MIN_WORK (32 * 1024)
 /* Values to prepare that are worth it. */
 #define MIN_PREPARED 16384
-/* Products of one run at most. */
-#define MAX_PRODUCTS 8
+/* Pieces of all products of one call at most. */
+#define MAX_PARTS (LLM_MATMUL_MAX_PRODUCTS * LLM_MAX_LEVELS)
 
-/* A product as the workers see it: cut into units of outputs. */
+/* A piece of a product as the workers see it: cut into units of outputs. */
 typedef struct
 {
   const LlmProduct *product;
-  const LlkProduct *kernels[LLK_N_ROW_KINDS];   /* of panels; NULL where there are no rows */
-  guint unit;                                   /* outputs */
+  const LlmWeightView *view;
+  const LlkProduct *kernel;   /* of panels */
+  guint n_rows;               /* the first so many */
+  gboolean is_added;
+  guint unit;                 /* outputs */
   guint n_units;
 } Part;
 
 typedef struct
 {
-  const LlmMatmul *matmul;
+  const LlkOps *kernels;
+  const LlmHost *host;
   const LlmRows *rows;
-  Part parts[MAX_PRODUCTS];
+  const Part *parts[MAX_PARTS];
   guint n_parts;
 
   /* What is being prepared. */
-  LlkRowKind kind;
   LlkActivation form;
   guint in_first;
   guint in_count;
@@ -80,73 +83,63 @@ gather_channels (const LlmRows       *rows,
 }
 
 static void
-multiply_tile (const LlkOps     *kernels,
-               const LlmProduct *product,
-               const float      *weights,
-               const float      *x,
-               gsize             x_stride,
-               guint             first_row,
-               guint             n_rows,
-               guint             out)
+multiply_tile (const LlkOps *kernels,
+               const Part   *part,
+               const float  *weights,
+               const float  *x,
+               gsize         x_stride,
+               guint         first_row,
+               guint         n_rows,
+               guint         out)
 {
-  float *y = product->y + first_row * product->y_stride + product->view->out_first + out;
+  gsize y_stride = part->product->y_stride;
+  float *y = part->product->y + first_row * y_stride + part->view->out_first + out;
   float sums[TILE_ROWS];
 
-  if (!product->is_added)
+  if (!part->is_added)
     {
-      kernels->vector->dot_rows (weights, x, x_stride, n_rows, product->view->in_count, y,
-                                 product->y_stride);
+      kernels->vector->dot_rows (weights, x, x_stride, n_rows, part->view->in_count, y, y_stride);
       return;
     }
 
-  kernels->vector->dot_rows (weights, x, x_stride, n_rows, product->view->in_count, sums, 1);
+  kernels->vector->dot_rows (weights, x, x_stride, n_rows, part->view->in_count, sums, 1);
   for (guint r = 0; r < n_rows; r++)
-    y[r * product->y_stride] += sums[r];
+    y[r * y_stride] += sums[r];
 }
 
 /* Outputs [@first, @first + @n) of the view, n at most get_group_rows(). */
 static void
-multiply_floats (const Run        *run,
-                 const LlmProduct *product,
-                 guint             first,
-                 guint             n,
-                 float            *scratch)
+multiply_floats (const Run  *run,
+                 const Part *part,
+                 guint       first,
+                 guint       n,
+                 float      *scratch)
 {
-  const LlmWeightView *view = product->view;
-  const LlkOps *kernels = run->matmul->kernels;
+  const LlmWeightView *view = part->view;
   float *gathered = scratch + MAX ((gsize) GROUP_FLOATS, view->in_count);
   const float *weights[GROUP_ROWS];
 
   for (guint i = 0; i < n; i++)
-    weights[i] = get_weights (kernels, view, first + i, scratch + (gsize) i * view->in_count);
+    weights[i] = get_weights (run->kernels, view, first + i, scratch + (gsize) i * view->in_count);
 
-  for (guint kind = 0; kind < LLK_N_ROW_KINDS; kind++)
-    for (guint done = 0; done < product->n_rows[kind]; done += TILE_ROWS)
-      {
-        guint row = run->rows->first[kind] + done;
-        guint n_rows = MIN (TILE_ROWS, product->n_rows[kind] - done);
-        const float *x = run->rows->values + row * run->rows->stride + view->in_first;
-        gsize x_stride = run->rows->stride;
+  for (guint row = 0; row < part->n_rows; row += TILE_ROWS)
+    {
+      guint n_rows = MIN (TILE_ROWS, part->n_rows - row);
+      const float *x = run->rows->values + row * run->rows->stride + view->in_first;
+      gsize x_stride = run->rows->stride;
 
-        if (view->channels != NULL)
-          {
-            gather_channels (run->rows, view, row, n_rows, gathered);
-            x = gathered;
-            x_stride = view->in_count;
-          }
-        for (guint i = 0; i < n; i++)
-          multiply_tile (kernels, product, weights[i], x, x_stride, row, n_rows, first + i);
-      }
+      if (view->channels != NULL)
+        {
+          gather_channels (run->rows, view, row, n_rows, gathered);
+          x = gathered;
+          x_stride = view->in_count;
+        }
+      for (guint i = 0; i < n; i++)
+        multiply_tile (run->kernels, part, weights[i], x, x_stride, row, n_rows, first + i);
+    }
 }
 
 /* --- weights in panels --- */
-
-static guint8 *
-get_prepared (const Run *run,
-              guint      kind)
-{
-  return run->matmul->prepared + run->rows->first[kind] * run->matmul->row_bytes;
-}
 
 static void
 multiply_panels (const Run  *run,
@@ -155,18 +148,13 @@ multiply_panels (const Run  *run,
                  guint       n,
                  gpointer    scratch)
 {
-  const LlmProduct *product = part->product;
-  const LlmWeightView *view = product->view;
+  const LlmWeightView *view = part->view;
   LlkMatrix matrix = { view->type, view->data, view->in_count, view->out_count };
 
-  for (guint kind = 0; kind < LLK_N_ROW_KINDS; kind++)
-    if (part->kernels[kind] != NULL)
-      part->kernels[kind]->multiply (&matrix, first / LLK_PANEL_OUTPUTS,
-                                     (n + LLK_PANEL_OUTPUTS - 1) / LLK_PANEL_OUTPUTS,
-                                     get_prepared (run, kind), product->n_rows[kind],
-                                     product->y + run->rows->first[kind] * product->y_stride
-                                       + view->out_first,
-                                     product->y_stride, product->is_added, scratch);
+  part->kernel->multiply (&matrix, first / LLK_PANEL_OUTPUTS,
+                          (n + LLK_PANEL_OUTPUTS - 1) / LLK_PANEL_OUTPUTS, run->host->prepared,
+                          part->n_rows, part->product->y + view->out_first,
+                          part->product->y_stride, part->is_added, scratch);
 }
 
 static void
@@ -177,15 +165,11 @@ prepare_items (guint    first,
 {
   const Run *run = data;
   gsize row_bytes = llk_activation_bytes (run->form, run->in_count);
-  guint8 *prepared = get_prepared (run, run->kind);
 
   for (guint r = first; r < end; r++)
-    run->matmul->kernels->product->prepare (run->form,
-                                            run->rows->values
-                                              + (run->rows->first[run->kind] + r)
-                                                  * run->rows->stride
-                                              + run->in_first,
-                                            run->in_count, prepared + r * row_bytes);
+    run->kernels->product->prepare (run->form,
+                                    run->rows->values + r * run->rows->stride + run->in_first,
+                                    run->in_count, run->host->prepared + r * row_bytes);
 }
 
 /* --- both --- */
@@ -198,109 +182,96 @@ multiply_items (guint    first,
                 gpointer data)
 {
   const Run *run = data;
-  guint8 *scratch = run->matmul->scratch + worker * run->matmul->scratch_bytes;
+  guint8 *scratch = run->host->scratch + worker * run->host->scratch_bytes;
   guint base = 0;
 
   for (guint p = 0; p < run->n_parts; p++)
     {
-      const Part *part = &run->parts[p];
-      guint n_out = part->product->view->out_count;
+      const Part *part = run->parts[p];
 
       for (guint item = MAX (first, base); item < MIN (end, base + part->n_units); item++)
         {
           guint out = (item - base) * part->unit;
-          guint n = MIN (part->unit, n_out - out);
+          guint n = MIN (part->unit, part->view->out_count - out);
 
-          if (part->product->view->layout == LLM_LAYOUT_PANELS)
+          if (part->kernel != NULL)
             multiply_panels (run, part, out, n, scratch);
           else
-            multiply_floats (run, part->product, out, n, (float *) (gpointer) scratch);
+            multiply_floats (run, part, out, n, (float *) (gpointer) scratch);
         }
       base += part->n_units;
     }
 }
 
 static Part
-make_part (const LlmMatmul  *self,
-           const LlmProduct *product)
+make_part (const LlkOps     *kernels,
+           const LlmProduct *product,
+           guint             piece)
 {
-  const LlmWeightView *view = product->view;
-  Part part = { .product = product };
+  const LlmWeightView *view = &product->pieces[piece];
+  Part part = {
+    .product = product,
+    .view = view,
+    .n_rows = product->n_rows[piece],
+    .is_added = product->is_added,
+  };
 
-  if (view->layout == LLM_LAYOUT_ROWS)
-    part.unit = get_group_rows (view->in_count);
+  if (view->layout == LLM_LAYOUT_PANELS)
+    {
+      part.kernel = kernels->product->find (view->type, LLK_ROWS_GENERATED);
+      part.unit = MAX (part.kernel->n_panels, 1) * LLK_PANEL_OUTPUTS;
+    }
   else
-    for (guint kind = 0; kind < LLK_N_ROW_KINDS; kind++)
-      if (product->n_rows[kind] > 0)
-        {
-          part.kernels[kind] = self->kernels->product->find (view->type, kind);
-          part.unit = MAX (part.unit, part.kernels[kind]->n_panels * LLK_PANEL_OUTPUTS);
-        }
-  part.unit = MAX (part.unit, 1);
-  part.n_units = view->in_count > 0 ? (view->out_count + part.unit - 1) / part.unit : 0;
+    part.unit = get_group_rows (view->in_count);
+  if (part.n_rows > 0 && view->in_count > 0)
+    part.n_units = (view->out_count + part.unit - 1) / part.unit;
+  for (guint i = 0; i < piece; i++)
+    part.is_added = part.is_added
+                    || (product->pieces[i].out_count > 0 && product->pieces[i].in_count > 0
+                        && product->pieces[i].out_first == view->out_first);
   return part;
 }
 
-/* Parts whose rows are prepared alike run together: there is one place for rows. */
+/* Parts run together whose rows are prepared alike, as there is one place for them, and that write
+ * different outputs. */
 static gboolean
-is_alike (const Part *a,
+may_join (const Part *a,
           const Part *b)
 {
-  const LlmWeightView *v = a->product->view;
-  const LlmWeightView *w = b->product->view;
+  const LlmWeightView *v = a->view;
+  const LlmWeightView *w = b->view;
 
-  if (v->layout == LLM_LAYOUT_ROWS || w->layout == LLM_LAYOUT_ROWS)
-    return TRUE;
-  if (v->in_first != w->in_first || v->in_count != w->in_count)
+  if (a->product == b->product && v->out_first == w->out_first)
     return FALSE;
-  for (guint kind = 0; kind < LLK_N_ROW_KINDS; kind++)
-    if (a->kernels[kind] != NULL && b->kernels[kind] != NULL
-        && a->kernels[kind]->activation != b->kernels[kind]->activation)
-      return FALSE;
-  return TRUE;
-}
-
-static void
-prepare_rows (Run *run)
-{
-  for (guint kind = 0; kind < LLK_N_ROW_KINDS; kind++)
-    {
-      guint n_rows = 0;
-
-      run->kind = kind;
-      for (guint p = 0; p < run->n_parts; p++)
-        if (run->parts[p].kernels[kind] != NULL)
-          {
-            run->form = run->parts[p].kernels[kind]->activation;
-            run->in_first = run->parts[p].product->view->in_first;
-            run->in_count = run->parts[p].product->view->in_count;
-            n_rows = MAX (n_rows, run->parts[p].product->n_rows[kind]);
-          }
-      if (n_rows > 0)
-        llm_worker_pool_run (run->matmul->pool, n_rows,
-                             MAX (1, MIN_PREPARED / MAX (run->in_count, 1)), prepare_items, run);
-    }
+  return a->kernel == NULL || b->kernel == NULL
+         || (v->in_first == w->in_first && v->in_count == w->in_count
+             && a->kernel->activation == b->kernel->activation);
 }
 
 static void
 run_parts (Run *run)
 {
-  guint n_items = 0;
+  guint n_items = 0, n_prepared = 0;
   guint grain = 1;
 
-  prepare_rows (run);
   for (guint p = 0; p < run->n_parts; p++)
     {
-      const Part *part = &run->parts[p];
-      const LlmWeightView *view = part->product->view;
-      gsize rows = part->product->n_rows[LLK_ROWS_PROMPT]
-                   + part->product->n_rows[LLK_ROWS_GENERATED];
-      gsize work = (gsize) view->in_count * part->unit / 2 * MAX (rows, 1);
+      const Part *part = run->parts[p];
+      gsize work = (gsize) part->view->in_count * part->unit / 2 * part->n_rows;
 
       n_items += part->n_units;
       grain = MAX (grain, MIN_WORK / MAX (work, 1));
+      if (part->kernel == NULL)
+        continue;
+      run->form = part->kernel->activation;
+      run->in_first = part->view->in_first;
+      run->in_count = part->view->in_count;
+      n_prepared = MAX (n_prepared, part->n_rows);
     }
-  llm_worker_pool_run (run->matmul->pool, n_items, grain, multiply_items, run);
+  if (n_prepared > 0)
+    llm_worker_pool_run (run->host->pool, n_prepared, MAX (1, MIN_PREPARED / run->in_count),
+                         prepare_items, run);
+  llm_worker_pool_run (run->host->pool, n_items, grain, multiply_items, run);
 }
 
 gsize
@@ -309,15 +280,14 @@ llm_matmul_get_scratch (const LlkOps *kernels,
 {
   gsize bytes = (MAX ((gsize) GROUP_FLOATS, n_in) + (gsize) TILE_ROWS * n_in) * sizeof (float);
 
-  for (guint type = 0; type < LLK_TYPE_LIMIT; type++)
-    for (guint kind = 0; kernels->product != NULL && kind < LLK_N_ROW_KINDS; kind++)
-      if (llk_type_is_known (type))
-        {
-          const LlkProduct *product = kernels->product->find (type, kind);
+  for (guint type = 0; kernels->product != NULL && type < LLK_TYPE_LIMIT; type++)
+    if (llk_type_is_known (type))
+      {
+        const LlkProduct *product = kernels->product->find (type, LLK_ROWS_GENERATED);
 
-          if (product->get_scratch != NULL)
-            bytes = MAX (bytes, product->get_scratch (type, n_in));
-        }
+        if (product->get_scratch != NULL)
+          bytes = MAX (bytes, product->get_scratch (type, n_in));
+      }
   return (bytes + 63) / 64 * 64;
 }
 
@@ -331,40 +301,44 @@ llm_matmul_get_row_bytes (guint n_in)
   return bytes;
 }
 
+/* Pieces of the same outputs go one after the other: a row's sums are in their order. */
 void
-llm_matmul_run (const LlmMatmul  *self,
-                const LlmRows    *rows,
-                const LlmProduct *products,
-                guint             n_products)
+llm_matmul_run (const LlkOps            *kernels,
+                const LlmHost           *host,
+                const LlmRows           *rows,
+                const LlmProduct *const *products,
+                guint                    n_products)
 {
-  Part parts[MAX_PRODUCTS];
-  gboolean is_done[MAX_PRODUCTS] = { FALSE };
+  Part parts[MAX_PARTS];
+  guint n_parts = 0;
+  gboolean is_done[MAX_PARTS] = { FALSE };
 
-  g_assert (n_products <= MAX_PRODUCTS);
+  g_assert (n_products <= LLM_MATMUL_MAX_PRODUCTS);
   for (guint p = 0; p < n_products; p++)
-    {
-      g_assert (llm_matmul_get_row_bytes (products[p].view->in_count) <= self->row_bytes);
-      parts[p] = make_part (self, &products[p]);
-    }
+    for (guint piece = 0; piece < products[p]->n_pieces; piece++)
+      {
+        parts[n_parts] = make_part (kernels, products[p], piece);
+        g_assert (llm_matmul_get_row_bytes (parts[n_parts].view->in_count) <= host->row_bytes);
+        n_parts += parts[n_parts].n_units > 0;
+      }
 
-  for (guint first = 0; first < n_products; first++)
+  for (guint first = 0; first < n_parts; first++)
     {
-      Run run = { .matmul = self, .rows = rows };
+      Run run = { .kernels = kernels, .host = host, .rows = rows };
 
-      if (is_done[first])
-        continue;
-      for (guint p = first; p < n_products; p++)
+      for (guint p = first; p < n_parts; p++)
         {
           gboolean fits = !is_done[p];
 
           for (guint other = 0; fits && other < run.n_parts; other++)
-            fits = is_alike (&run.parts[other], &parts[p]);
+            fits = may_join (run.parts[other], &parts[p]);
           if (fits)
             {
-              run.parts[run.n_parts++] = parts[p];
+              run.parts[run.n_parts++] = &parts[p];
               is_done[p] = TRUE;
             }
         }
-      run_parts (&run);
+      if (run.n_parts > 0)
+        run_parts (&run);
     }
 }

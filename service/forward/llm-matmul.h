@@ -12,44 +12,50 @@
 
 #include "base/llm-worker-pool.h"
 #include "kernels/llk.h"
+#include "model/architectures/llm-sub-models.h"
 #include "weights/llm-weights.h"
 
-/* Rows of activations; those of one kind are neighbours. */
+/* Rows of activations. */
 typedef struct
 {
   const float *values;   /* [rows × stride], input 0 first */
   gsize stride;
-  guint first[LLK_N_ROW_KINDS];   /* row of each kind */
 } LlmRows;
 
-/* y[r, o] (+)= sum over i of w[o, i] × x[r, i], for the outputs and inputs of the view. */
+/* y[r, o] (+)= sum over i of w[o, i] × x[r, i], for the outputs and inputs of each piece. Pieces
+ * cover different outputs, or all the same ones and different inputs: then a row's sum goes on from
+ * piece to piece. */
 typedef struct
 {
-  const LlmWeightView *view;
+  const LlmWeightView *pieces;
+  const guint *n_rows;   /* [n_pieces]: each is for the first so many rows */
+  guint n_pieces;        /* at most LLM_MAX_LEVELS */
   float *y;              /* [rows × y_stride], output 0 first */
   gsize y_stride;
-  guint n_rows[LLK_N_ROW_KINDS];  /* from the first row of the kind on */
   gboolean is_added;     /* to what y holds */
 } LlmProduct;
 
+/* What the caller lends for the time of a call. */
 typedef struct
 {
-  const LlkOps *kernels;
   LlmWorkerPool *pool;
   guint8 *scratch;       /* of all workers, each llm_matmul_get_scratch() */
   gsize scratch_bytes;   /* of one worker */
   guint8 *prepared;      /* rows in the products' form, each llm_matmul_get_row_bytes() */
   gsize row_bytes;
-} LlmMatmul;
+} LlmHost;
+
+#define LLM_MATMUL_MAX_PRODUCTS 4
 
 /* Bytes that one worker needs for views of up to @n_in inputs: a multiple of 64. */
-gsize llm_matmul_get_scratch   (const LlkOps *kernels,
-                                guint         n_in);
+gsize llm_matmul_get_scratch   (const LlkOps            *kernels,
+                                guint                    n_in);
 /* Bytes of a prepared row of up to @n_in inputs. */
-gsize llm_matmul_get_row_bytes (guint         n_in);
+gsize llm_matmul_get_row_bytes (guint                    n_in);
 
 /* Runs products of the same rows that write different outputs. */
-void  llm_matmul_run           (const LlmMatmul  *self,
-                                const LlmRows    *rows,
-                                const LlmProduct *products,
-                                guint             n_products);
+void  llm_matmul_run           (const LlkOps            *kernels,
+                                const LlmHost           *host,
+                                const LlmRows           *rows,
+                                const LlmProduct *const *products,
+                                guint                    n_products);

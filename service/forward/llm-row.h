@@ -9,7 +9,6 @@
 
 #pragma once
 
-#include "kernels/llk-product.h"
 #include "kv/llm-kv.h"
 
 /* Rows in one step at most: what a step takes stays bounded. */
@@ -40,10 +39,31 @@ typedef struct
   guint sequence;       /* index into the batch's sequences */
   guint slot;           /* where K and V go; already appended to the sequence */
   LlmVisibility visibility;
-  LlkRowKind kind;      /* which arithmetic it gets */
   guint8 sub_model;     /* percent of the model that computes this row, 100 for all */
   gboolean wants_logits;
+  gboolean is_counted;  /* for density (L3): what it attends to */
 } LlmRow;
+
+/* For density every generated row is counted, and of the rows of a prompt one of so many
+ * neighbours: the same ones however the prompt was cut into steps. */
+#define LLM_ATTENTION_SAMPLED 4
+
+static inline gboolean
+llm_row_is_sampled (guint position)
+{
+  return position % LLM_ATTENTION_SAMPLED == LLM_ATTENTION_SAMPLED - 1;
+}
+
+/* What K and V of a row were computed with, in a byte: the arithmetic, and the level of the
+ * sub-model. To compare only: rows whose bytes differ are not each other's. The arithmetic's id is
+ * part of the identity of what is on storage (llm-instance.c). */
+#define LLM_ARITHMETIC 2
+
+static inline guint8
+llm_row_state (guint level)
+{
+  return (guint8) (LLM_ARITHMETIC << 4 | level);
+}
 
 typedef struct
 {

@@ -32,7 +32,7 @@ typedef struct
   const char *identity;    /* of the model, see llm_model_get_identity() */
   const char *kernels;     /* the set's name */
   guint n_threads;         /* that compute, not 0 */
-  gboolean is_exact;       /* prompts are computed as carefully as answers */
+  gboolean is_exact;       /* computed with the weights of the file, in floats */
 } LlmProfileKey;
 
 /* (transfer full) (nullable): the file PREFIX-IDENTITY.ini in @folder (nullable), if it is valid

@@ -22,20 +22,16 @@
 
 /* --- the session --- */
 
-/* What each token of the prompt is computed with must not depend on when it is computed. */
+/* Every token is computed with the whole model. */
 static GByteArray *
-find_kinds (const LlmRequest *request)
+find_states (const LlmRequest *request)
 {
-  GByteArray *kinds = g_byte_array_sized_new (request->prompt->len);
-  gboolean is_exact = request->executor->instance_config.is_exact;
+  const LlmWeights *weights = request->runner->instance->weights;
+  GByteArray *states = g_byte_array_sized_new (request->prompt->len);
 
-  g_byte_array_set_size (kinds, request->prompt->len);
-  memset (kinds->data, is_exact ? LLK_ROWS_GENERATED : LLK_ROWS_PROMPT, kinds->len);
-  LLM_EACH_IN (const LlmTokenSpan, span, request->generated)
-    if (span->first < kinds->len)
-      memset (kinds->data + span->first, LLK_ROWS_GENERATED,
-              MIN (span->end, kinds->len) - span->first);
-  return kinds;
+  g_byte_array_set_size (states, request->prompt->len);
+  memset (states->data, llm_row_state (weights->n_segments - 1), states->len);
+  return states;
 }
 
 /* What another context of the same application has of the prompt, computed alike (L15). Never one
@@ -52,7 +48,7 @@ share_prefix (LlmRequest *request,
       guint n = 0;
 
       if (session != request->session && session->app == request->session->app)
-        n = llm_session_count_shareable (session, request->prompt, request->kinds, n_max);
+        n = llm_session_count_shareable (session, request->prompt, request->states, n_max);
       if (n > n_best)
         {
           n_best = n;
@@ -100,12 +96,12 @@ find_cached (LlmRequest *request,
 
   if (!session->is_attached)
     {
-      llm_session_attach (session, request->prompt, request->kinds, n_sinks, n_slid, n_max);
+      llm_session_attach (session, request->prompt, request->states, n_sinks, n_slid, n_max);
       if (session->tokens->len == 0 && session->id != 0)
         share_prefix (request, n_max);
     }
   llm_session_rewind (session, request->prompt, n_max);
-  llm_session_slide (session, request->prompt, request->kinds, n_sinks, n_slid);
+  llm_session_slide (session, request->prompt, request->states, n_sinks, n_slid);
   return session->seq->length;
 }
 
@@ -310,7 +306,6 @@ llm_executor_begin_request (LlmExecutor *self,
   LlmRunner *runner = llm_executor_find_runner (self, request->instance);
   g_autoptr(GError) error = NULL;
 
-  request->kinds = find_kinds (request);
   request->result.n_prompt = request->prompt->len;
   request->result.slo = request->slo;
   g_ptr_array_add (self->requests, llm_request_ref (request));
@@ -320,6 +315,7 @@ llm_executor_begin_request (LlmExecutor *self,
   else
     {
       request->runner = runner;
+      request->states = find_states (request);
       join_runners (runner);
     }
   if (runner == NULL || !check_prompt (request, &error))

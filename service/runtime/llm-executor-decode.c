@@ -32,7 +32,7 @@ has_room (LlmRequest *request)
     return TRUE;
   if (!request->slides)
     return FALSE;
-  llm_session_slide (session, request->prompt, request->kinds, llm_request_get_n_sinks (request),
+  llm_session_slide (session, request->prompt, request->states, llm_request_get_n_sinks (request),
                      llm_request_get_n_slid (request, session->tokens->len + 1));
   return TRUE;
 }

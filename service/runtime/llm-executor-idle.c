@@ -73,9 +73,8 @@ measure (LlmRunner *self)
     return FALSE;
   if (self->profile_run == NULL)
     self->profile_run =
-        llm_profile_run_new (instance->hparams, instance->weights, executor->pool,
-                             instance->config.kernels, instance->config.is_exact,
-                             executor->ledger, llm_kv_storage_get_disk (executor->storage),
+        llm_profile_run_new (instance->plan, executor->pool, executor->ledger,
+                             llm_kv_storage_get_disk (executor->storage),
                              executor->config.chunks_folder);
   status = llm_profile_run_work (self->profile_run, llm_clock_now_us () + SLICE_US, &profile,
                                  &error);

@@ -61,7 +61,7 @@ find_background_pool (LlmRunner *runner)
  * all. */
 void
 llm_runner_choose_pool (LlmRunner *runner,
-                        LlmStep   *step)
+                        LlmQueueStep   *step)
 {
   LlmExecutor *self = runner->executor;
   gboolean is_background = !self->config.is_fifo;

@@ -12,7 +12,7 @@
 #include "forward/llm-instance.h"
 #include "runtime/llm-executor.h"
 #include "runtime/llm-profile.h"
-#include "runtime/llm-step.h"
+#include "runtime/llm-queue-step.h"
 #include "runtime/llm-weight-record.h"
 
 G_BEGIN_DECLS
@@ -34,7 +34,7 @@ typedef struct _LlmRunner
   guint id;
   LlmInstance *instance;    /* (owned) */
   LlmScheduler *scheduler;  /* (owned): with what steps cost */
-  LlmStep steps[LLM_N_QUEUES];
+  LlmQueueStep steps[LLM_N_QUEUES];
   GHashTable *sessions;     /* (element-type guint64 LlmSession) (owned) */
   guint n_requests;         /* of the executor's */
   gint64 served_us;         /* time of its steps, for the order among instances */
@@ -192,9 +192,9 @@ gboolean    llm_executor_is_running  (LlmExecutor   *self,
 guint       llm_request_count_left   (LlmRequest    *request,
                                       guint         *n_missing);
 gboolean    llm_request_is_in_step   (LlmRequest    *request,
-                                      const LlmStep *step);
+                                      const LlmQueueStep *step);
 /* Its rows of a step under way were not computed: what the step added is taken back. */
-void        llm_step_take_back       (LlmStep       *step);
+void        llm_queue_step_take_back       (LlmQueueStep       *step);
 /* Abandons the steps of the request, or of all. */
 void        llm_request_leave_steps  (LlmRequest    *request);
 void        llm_runner_abandon_steps (LlmRunner     *self);
@@ -335,6 +335,6 @@ gboolean    llm_executor_work_suspended (LlmExecutor *self);
 void        llm_executor_end_suspend (LlmExecutor   *self);
 /* The threads of a step. */
 void        llm_runner_choose_pool   (LlmRunner     *self,
-                                      LlmStep       *step);
+                                      LlmQueueStep       *step);
 
 G_END_DECLS

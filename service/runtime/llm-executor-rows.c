@@ -35,7 +35,7 @@ settle_entry (LlmRequest *request)
 
 gboolean
 llm_request_is_in_step (LlmRequest    *request,
-                        const LlmStep *step)
+                        const LlmQueueStep *step)
 {
   for (guint i = 0; i < step->n_budgets; i++)
     if (step->budgets[i].entry == &request->entry)
@@ -44,7 +44,7 @@ llm_request_is_in_step (LlmRequest    *request,
 }
 
 void
-llm_step_take_back (LlmStep *step)
+llm_queue_step_take_back (LlmQueueStep *step)
 {
   for (guint i = 0; i < step->n_budgets; i++)
     {
@@ -59,11 +59,11 @@ static void
 abandon (LlmRunner *self,
          guint      queue)
 {
-  LlmStep *step = &self->steps[queue];
+  LlmQueueStep *step = &self->steps[queue];
 
-  llm_step_abandon (step);
+  llm_queue_step_abandon (step);
   llm_scheduler_abandon_step (self->scheduler, queue, step->budgets, step->n_budgets);
-  llm_step_take_back (step);
+  llm_queue_step_take_back (step);
 }
 
 void

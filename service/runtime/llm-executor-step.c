@@ -145,32 +145,33 @@ extend_session (LlmRequest *request,
   guint first = session->tokens->len;
   g_autofree guint8 *generated = NULL;
   const gint32 *tokens = request->rows;
-  const guint8 *kinds;
+  const guint8 *states;
 
   if (is_prefilling (request))
     {
       tokens = &g_array_index (request->prompt, gint32, first);
-      kinds = request->kinds->data + first;
+      states = request->states->data + first;
     }
   else
     {
       /* behind chunks that were lost, the token that came last is computed without the decoder */
       if (request->n_rows == 0)
         tokens = &g_array_index (request->result.tokens, gint32, first - request->prompt->len);
-      kinds = generated = g_malloc (n);
-      memset (generated, LLK_ROWS_GENERATED, n);
+      states = generated = g_malloc (n);
+      memset (generated, request->states->data[request->states->len - 1], n);
     }
-  if (llm_session_extend (session, tokens, kinds, n, NULL))
+  if (llm_session_extend (session, tokens, states, n, NULL))
     return TRUE;
   llm_executor_make_room (request->executor, llm_kv_store_price (session->store, n));
-  return llm_session_extend (session, tokens, kinds, n, error);
+  return llm_session_extend (session, tokens, states, n, error);
 }
 
 static void
-add_row (LlmStep    *step,
+add_row (LlmQueueStep    *step,
          LlmSession *session,
          guint       slot,
-         gboolean    wants_logits)
+         gboolean    wants_logits,
+         gboolean    is_generated)
 {
   guint token = llm_session_find_token (session, slot);
   LlmRow row = {
@@ -179,9 +180,9 @@ add_row (LlmStep    *step,
     .sequence = step->sequences->len,
     .slot = slot,
     .visibility = { .kind = LLM_VISIBLE_CAUSAL },
-    .kind = session->kinds->data[token],
     .sub_model = 100,
     .wants_logits = wants_logits,
+    .is_counted = is_generated || llm_row_is_sampled (token),
   };
 
   g_array_append_val (step->rows, row);
@@ -191,7 +192,7 @@ add_row (LlmStep    *step,
  * then new ones, as each sees what is before it. */
 static gboolean
 add_rows (LlmRequest   *request,
-          LlmStep      *step,
+          LlmQueueStep      *step,
           LlmRowBudget *budget,
           GError      **error)
 {
@@ -215,7 +216,7 @@ add_rows (LlmRequest   *request,
   for (guint i = 0; i < budget->n_rows; i++)
     add_row (step, session,
              i < n_old ? g_array_index (request->executor->missing, guint, i) : first + i - n_old,
-             decodes || (request->decoder != NULL && i + 1 == n_left));
+             decodes || (request->decoder != NULL && i + 1 == n_left), decodes);
   g_ptr_array_add (step->sequences, session->seq);
   step->budgets[step->n_budgets++] = *budget;
   if (request->started_us == 0)
@@ -230,19 +231,19 @@ add_rows (LlmRequest   *request,
  * which begins anew. FALSE when that is not why the step failed. The rows are taken back in any
  * case. */
 static gboolean
-recover (LlmStep *step)
+recover (LlmQueueStep *step)
 {
   gboolean has_fault = FALSE;
 
   /* asking for what is missing answers the fault */
   for (guint i = 0; i < step->n_budgets; i++)
     has_fault = has_fault || llm_request_of (step->budgets[i].entry)->session->seq->has_fault;
-  llm_step_take_back (step);
+  llm_queue_step_take_back (step);
   return has_fault;
 }
 
 static void
-fail_step (LlmStep      *step,
+fail_step (LlmQueueStep      *step,
            const GError *error)
 {
   g_message ("A step failed: %s", error->message);
@@ -254,7 +255,7 @@ fail_step (LlmStep      *step,
  * FALSE when it is alone. */
 static gboolean
 make_way (LlmRequest *request,
-          LlmStep    *step)
+          LlmQueueStep    *step)
 {
   LlmRequest *other = llm_executor_find_preemptible (request->executor);
 
@@ -279,10 +280,10 @@ begin_step (LlmRunner          *self,
             const LlmRowBudget *budgets,
             guint               n_budgets)
 {
-  LlmStep *step = &self->steps[queue];
+  LlmQueueStep *step = &self->steps[queue];
   g_autoptr(GError) error = NULL;
 
-  llm_step_reset (step);
+  llm_queue_step_reset (step);
   for (guint i = 0; i < n_budgets; i++)
     {
       g_autoptr(GError) no_room = NULL;
@@ -303,13 +304,13 @@ begin_step (LlmRunner          *self,
     return FALSE;
 
   llm_runner_choose_pool (self, step);
-  if (llm_step_begin (step, &error))
+  if (llm_queue_step_begin (step, &error))
     {
       llm_scheduler_begin_step (self->scheduler, queue, step->budgets, step->n_budgets);
       return TRUE;
     }
 
-  llm_step_take_back (step);
+  llm_queue_step_take_back (step);
   fail_step (step, error);
   return FALSE;
 }
@@ -318,7 +319,7 @@ begin_step (LlmRunner          *self,
  * for it. */
 static void
 note_restored (LlmRequest    *request,
-               const LlmStep *step)
+               const LlmQueueStep *step)
 {
   if (request->restore_bytes > 0 && step->waited_us > request->restore_us)
     llm_cost_model_observe_restore (&request->runner->scheduler->costs,
@@ -330,7 +331,7 @@ note_restored (LlmRequest    *request,
 
 static void
 finish_rows (LlmRequest    *request,
-             const LlmStep *step,
+             const LlmQueueStep *step,
              gboolean       prefills,
              guint          first,
              guint          n)
@@ -358,7 +359,7 @@ finish_step (LlmRunner   *self,
              LlmQueueKind queue)
 {
   LlmExecutor *executor = self->executor;
-  LlmStep *step = &self->steps[queue];
+  LlmQueueStep *step = &self->steps[queue];
   guint row = 0;
 
   g_mutex_lock (&executor->figures_lock);
@@ -383,14 +384,14 @@ advance (LlmRunner   *self,
          LlmQueueKind queue)
 {
   g_autoptr(GError) error = NULL;
-  LlmStep *step = &self->steps[queue];
+  LlmQueueStep *step = &self->steps[queue];
   gint64 begin_us = llm_clock_now_us ();
   guint n_before = step->n_stages;
   gint64 now_us;
   LlmStatus status;
 
   llm_runner_keep_weights (self);
-  status = llm_step_run (step, begin_us + TURN_US, &error);
+  status = llm_queue_step_run (step, begin_us + TURN_US, &error);
   now_us = llm_clock_now_us ();
   self->served_us += now_us - begin_us;
   llm_scheduler_note_turn (self->scheduler, queue, now_us, now_us - begin_us);

@@ -29,7 +29,7 @@ runner_new (LlmExecutor *executor,
   self->sessions = g_hash_table_new_full (g_int64_hash, g_int64_equal, NULL,
                                           (GDestroyNotify) llm_session_free);
   for (guint i = 0; i < LLM_N_QUEUES; i++)
-    llm_step_init (&self->steps[i], self->instance->forwards[i], LLM_BATCH_MAX_ROWS);
+    llm_queue_step_init (&self->steps[i], self->instance->forwards[i], LLM_BATCH_MAX_ROWS);
   llm_runner_begin_check (self);
   llm_runner_open_store (self);
   llm_runner_load_costs (self);
@@ -43,7 +43,7 @@ runner_free (LlmRunner *self)
   llm_runner_close_store (self);
   g_clear_pointer (&self->check.sum, llm_file_sum_free);
   for (guint i = 0; i < LLM_N_QUEUES; i++)
-    llm_step_clear (&self->steps[i]);
+    llm_queue_step_clear (&self->steps[i]);
   g_hash_table_unref (self->sessions);
   llm_scheduler_free (self->scheduler);
   llm_instance_free (self->instance);

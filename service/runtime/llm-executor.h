@@ -2,7 +2,7 @@
 
 /*
  * The executor: the thread that owns loaded models (LlmInstance). It takes requests, asks the
- * scheduler whose rows run next, gives steps of the forward pass (llm-step.h) turns, lets decoders
+ * scheduler whose rows run next, gives steps of the forward pass (llm-queue-step.h) turns, lets decoders
  * choose tokens, and posts text and ends back to main.
  *
  * The functions here are called on the main thread and return at once.
@@ -30,7 +30,7 @@ typedef struct
   guint n_threads;            /* 0: as many as the process may use */
   guint n_background_threads; /* for calls that run in the background; 0: half as many */
   int background_niceness;    /* of these */
-  gboolean is_exact;          /* prompts are computed as carefully as answers */
+  gboolean is_exact;          /* the weights are those of the file, in floats */
   guint chunk_slots;          /* tokens of a chunk: 16, 32, 48 or 64 */
   double kv_ratio;            /* bytes of a context, of its bytes with 8 bits; 0: floats, as
                                * computed */

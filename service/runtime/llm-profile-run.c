@@ -42,7 +42,6 @@ struct _LlmProfileRun
   LlmKvSeq *seq;            /* (nullable) (owned) */
   LlmRow *rows;             /* (owned) (array length=LLM_BATCH_MAX_ROWS) */
   LlmBatch batch;
-  LlkRowKind kind;
 
   guint round;              /* 0: finds cold memory, and does not count */
   guint step;
@@ -58,22 +57,18 @@ struct _LlmProfileRun
 };
 
 LlmProfileRun *
-llm_profile_run_new (const LlmHparams *hparams,
-                     LlmWeights       *weights,
-                     LlmWorkerPool    *pool,
-                     const LlkOps     *kernels,
-                     gboolean          is_exact,
-                     LlmLedger        *ledger,
-                     LlmDisk          *disk,
-                     const char       *folder)
+llm_profile_run_new (LlmPlan       *plan,
+                     LlmWorkerPool *pool,
+                     LlmLedger     *ledger,
+                     LlmDisk       *disk,
+                     const char    *folder)
 {
   LlmProfileRun *self = g_new0 (LlmProfileRun, 1);
 
-  self->hparams = hparams;
+  self->hparams = plan->hparams;
   self->ledger = ledger != NULL ? llm_ledger_ref (ledger) : NULL;
-  self->forward = llm_forward_new (hparams, weights, pool, kernels, ledger);
+  self->forward = llm_forward_new (plan, pool, ledger);
   self->rows = g_new0 (LlmRow, LLM_BATCH_MAX_ROWS);
-  self->kind = is_exact ? LLK_ROWS_GENERATED : LLK_ROWS_PROMPT;
   self->disk = folder != NULL ? disk : NULL;
   self->folder = g_strdup (folder);
   self->profile = (LlmKvProfile) { 0 };
@@ -143,7 +138,6 @@ begin_step (LlmProfileRun *self,
       .token = (gint32) (((guint64) first + i) * SPREAD % self->hparams->n_vocab),
       .position = first + i,
       .slot = first + i,
-      .kind = self->kind,
       .sub_model = 100,
       .wants_logits = i + 1 == n,
     };

@@ -9,6 +9,7 @@
 
 #pragma once
 
+#include "forward/llm-plan.h"
 #include "memory/llm-ledger.h"
 #include "base/llm-status.h"
 #include "base/llm-worker-pool.h"
@@ -16,7 +17,6 @@
 #include "io/llm-disk.h"
 #include "kernels/llk.h"
 #include "kv/llm-kv-plan.h"
-#include "weights/llm-weights.h"
 
 G_BEGIN_DECLS
 
@@ -34,16 +34,12 @@ gboolean       llm_profile_save     (const char          *folder,
 
 typedef struct _LlmProfileRun LlmProfileRun;
 
-/* Nothing is measured yet. Does not own its parts, which must live longer, but for @disk, which may
- * be freed before the run when it is not used any more. @pool, @kernels: as prompts are computed
- * with. @ledger: (nullable): counts the KV cache and scratch. @disk, @folder: (nullable): the
+/* Nothing is measured yet. Refers to @plan. Does not own its parts, which must live longer, but for
+ * @disk, which may be freed before the run when it is not used any more. @ledger: (nullable): counts the KV cache and scratch. @disk, @folder: (nullable): the
  * queue, and a folder on the disk to be timed; without them reads are left out (0), and the profile
  * counts as not measured. */
-LlmProfileRun *llm_profile_run_new  (const LlmHparams    *hparams,
-                                     LlmWeights          *weights,
+LlmProfileRun *llm_profile_run_new  (LlmPlan             *plan,
                                      LlmWorkerPool       *pool,
-                                     const LlkOps        *kernels,
-                                     gboolean             is_exact,
                                      LlmLedger           *ledger,
                                      LlmDisk             *disk,
                                      const char          *folder);

@@ -11,7 +11,6 @@ llm_request_new (LlmApp *app)
 
   g_atomic_ref_count_init (&self->ref_count);
   self->prompt = g_array_new (FALSE, FALSE, sizeof (gint32));
-  self->generated = g_array_new (FALSE, FALSE, sizeof (LlmTokenSpan));
   self->app = llm_app_ref (app);
   self->arrived_us = llm_clock_now_us ();
   self->slo = llm_slo_for_class (LLM_SLO_RESPONSIVE);
@@ -35,13 +34,12 @@ llm_request_unref (LlmRequest *self)
     return;
   g_assert (self->entry.scheduler == NULL && self->own_session == NULL);
   g_array_unref (self->prompt);
-  g_array_unref (self->generated);
   llm_decoder_free (self->decoder);
   g_strfreev (self->stops);
   llm_app_unref (self->app);
   g_free (self->context);
   g_clear_pointer (&self->stream, llm_text_stream_free);
-  g_clear_pointer (&self->kinds, g_byte_array_unref);
+  g_clear_pointer (&self->states, g_byte_array_unref);
   g_string_free (self->text, TRUE);
   g_free (self->rows);
   g_clear_error (&self->result.error);

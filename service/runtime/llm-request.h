@@ -76,7 +76,6 @@ struct _LlmRequest
                           * has */
   gboolean is_named;     /* what it has there stays when the service ends */
   GArray *prompt;        /* (element-type gint32): all tokens before the answer */
-  GArray *generated;     /* (element-type LlmTokenSpan): of them those that were once generated */
   guint max_tokens;
   guint n_ctx;           /* positions the session may have */
   gboolean slides;       /* past them the window slides (L11), and n_ctx is large enough for that */
@@ -110,7 +109,7 @@ struct _LlmRequest
   LlmSession *session;      /* (unowned), or the request's own when it keeps none */
   LlmSession *own_session;  /* (nullable) (owned) */
   LlmTextStream *stream;    /* (nullable) (owned) */
-  GByteArray *kinds;        /* (owned): LlkRowKind of each token of the prompt */
+  GByteArray *states;       /* (owned): llm_row_state() of each token of the prompt */
   GString *text;            /* (owned): what is to be posted next */
   gint32 *rows;             /* (owned): tokens of the rows of decode that are proposed */
   guint n_rows;             /* of them in the step under way */

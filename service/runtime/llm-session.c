@@ -19,7 +19,7 @@ llm_session_new (guint64     id,
   self->ledger = llm_ledger_ref (ledger);
   self->store = store;
   self->tokens = g_array_new (FALSE, FALSE, sizeof (gint32));
-  self->kinds = g_byte_array_new ();
+  self->states = g_byte_array_new ();
   return self;
 }
 
@@ -28,7 +28,7 @@ llm_session_free (LlmSession *self)
 {
   llm_session_drop (self);
   g_array_unref (self->tokens);
-  g_byte_array_unref (self->kinds);
+  g_byte_array_unref (self->states);
   llm_ledger_unref (self->ledger);
   llm_app_unref (self->app);
   g_free (self->context);
@@ -61,11 +61,11 @@ get_n_slid (LlmSession *self)
 static void
 add_tokens (LlmSession   *self,
             const gint32 *tokens,
-            const guint8 *kinds,
+            const guint8 *states,
             guint         n)
 {
   g_array_append_vals (self->tokens, tokens, n);
-  g_byte_array_append (self->kinds, kinds, n);
+  g_byte_array_append (self->states, states, n);
   count_tokens (self);
 }
 
@@ -76,7 +76,7 @@ llm_session_cut (LlmSession *self,
   if (length >= self->tokens->len)
     return;
   g_array_set_size (self->tokens, length);
-  g_byte_array_set_size (self->kinds, length);
+  g_byte_array_set_size (self->states, length);
   count_tokens (self);
   self->n_settled = MIN (self->n_settled, length);
   llm_kv_seq_truncate (self->seq, length - get_n_slid (self));
@@ -95,7 +95,7 @@ llm_session_open (LlmSession *self)
 void
 llm_session_attach (LlmSession       *self,
                     const GArray     *prompt,
-                    const GByteArray *kinds,
+                    const GByteArray *states,
                     guint             n_sinks,
                     guint             n_slid,
                     guint             n_max)
@@ -103,7 +103,7 @@ llm_session_attach (LlmSession       *self,
   guint n;
 
   g_assert (self->seq != NULL && !self->is_attached);
-  g_assert (n_max <= prompt->len && prompt->len == kinds->len);
+  g_assert (n_max <= prompt->len && prompt->len == states->len);
 
   self->is_attached = TRUE;
   if (n_slid > 0)
@@ -112,14 +112,14 @@ llm_session_attach (LlmSession       *self,
     llm_kv_seq_attach (self->seq, (const gint32 *) prompt->data, n_max);
   n = self->seq->length + n_slid;
   g_assert (n <= n_max);
-  add_tokens (self, (const gint32 *) prompt->data, kinds->data, n);
+  add_tokens (self, (const gint32 *) prompt->data, states->data, n);
   self->n_settled = n;
 }
 
 guint
 llm_session_count_shareable (LlmSession       *self,
                              const GArray     *prompt,
-                             const GByteArray *kinds,
+                             const GByteArray *states,
                              guint             n_max)
 {
   guint n_common = 0;
@@ -131,7 +131,7 @@ llm_session_count_shareable (LlmSession       *self,
   while (n_common < n_max
          && g_array_index (self->tokens, gint32, n_common)
               == g_array_index (prompt, gint32, n_common)
-         && self->kinds->data[n_common] == kinds->data[n_common])
+         && self->states->data[n_common] == states->data[n_common])
     n_common++;
   return n_common - n_common % self->seq->store->layout.chunk_slots;
 }
@@ -144,7 +144,7 @@ llm_session_share (LlmSession *self,
   g_assert (self->tokens->len == 0 && n <= from->n_settled);
 
   llm_kv_seq_share (self->seq, from->seq, n);
-  add_tokens (self, (const gint32 *) from->tokens->data, from->kinds->data, n);
+  add_tokens (self, (const gint32 *) from->tokens->data, from->states->data, n);
   self->n_settled = n;
 }
 
@@ -157,7 +157,7 @@ llm_session_fork (LlmSession *self,
   g_assert (self->seq == NULL);
 
   self->seq = llm_kv_seq_fork (from->seq, app, self->context);
-  add_tokens (self, (const gint32 *) from->tokens->data, from->kinds->data, from->tokens->len);
+  add_tokens (self, (const gint32 *) from->tokens->data, from->states->data, from->tokens->len);
   self->is_attached = TRUE;
   self->n_settled = from->n_settled;
   self->used_us = from->used_us;
@@ -197,7 +197,7 @@ llm_session_is_usable (LlmSession   *self,
 void
 llm_session_slide (LlmSession       *self,
                    const GArray     *prompt,
-                   const GByteArray *kinds,
+                   const GByteArray *states,
                    guint             n_sinks,
                    guint             n_slid)
 {
@@ -212,7 +212,7 @@ llm_session_slide (LlmSession       *self,
   g_assert (n_known >= end || prompt->len >= end);
   llm_kv_seq_slide (self->seq, n_sinks, n);
   if (n_known < end)
-    add_tokens (self, &g_array_index (prompt, gint32, n_known), kinds->data + n_known,
+    add_tokens (self, &g_array_index (prompt, gint32, n_known), states->data + n_known,
                 end - n_known);
 }
 
@@ -239,13 +239,13 @@ llm_session_rewind (LlmSession   *self,
 gboolean
 llm_session_extend (LlmSession   *self,
                     const gint32 *tokens,
-                    const guint8 *kinds,
+                    const guint8 *states,
                     guint         n,
                     GError      **error)
 {
   if (!llm_kv_seq_append (self->seq, n, error))
     return FALSE;
-  add_tokens (self, tokens, kinds, n);
+  add_tokens (self, tokens, states, n);
   return TRUE;
 }
 
@@ -255,7 +255,7 @@ llm_session_drop (LlmSession *self)
   g_clear_pointer (&self->seq, llm_kv_seq_free);
   self->is_attached = FALSE;
   g_array_set_size (self->tokens, 0);
-  g_byte_array_set_size (self->kinds, 0);
+  g_byte_array_set_size (self->states, 0);
   count_tokens (self);
   self->n_settled = 0;
 }

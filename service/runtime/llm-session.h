@@ -10,7 +10,6 @@
 #pragma once
 
 #include "base/llm-app.h"
-#include "kernels/llk-product.h"
 #include "kv/llm-context-memory.h"
 #include "kv/llm-kv.h"
 #include "memory/llm-ledger.h"
@@ -29,7 +28,7 @@ typedef struct
   LlmKvSeq *seq;         /* (nullable) (owned) */
   gboolean is_attached;  /* seq has what storage had of it */
   GArray *tokens;        /* (element-type gint32): one a slot of seq, and those that slid away */
-  GByteArray *kinds;     /* LlkRowKind that each was computed with: again with the same */
+  GByteArray *states;    /* llm_row_state() of each: what it is computed with, also again */
   guint64 counted_bytes; /* of both in the ledger */
   guint n_settled;       /* slots whose rows were computed: what others may share */
   gint64 used_us;        /* when a request last ended */
@@ -52,10 +51,10 @@ void         llm_session_free    (LlmSession       *self);
 void         llm_session_open    (LlmSession       *self);
 /* For a session that was opened, and whose sequence is open: its window has slid by @n_slid behind
  * @n_sinks (L11); finds what storage has of the first @n_max of @prompt, which were computed as
- * @kinds say. */
+ * @states say. */
 void         llm_session_attach  (LlmSession       *self,
                                   const GArray     *prompt,
-                                  const GByteArray *kinds,
+                                  const GByteArray *states,
                                   guint             n_sinks,
                                   guint             n_slid,
                                   guint             n_max);
@@ -63,7 +62,7 @@ void         llm_session_attach  (LlmSession       *self,
  * whole chunks, computed alike. */
 guint        llm_session_count_shareable (LlmSession *self,
                                   const GArray     *prompt,
-                                  const GByteArray *kinds,
+                                  const GByteArray *states,
                                   guint             n_max);
 /* Gives @self, which has attached and found nothing, the first @n slots of @from (L15). */
 void         llm_session_share   (LlmSession       *self,
@@ -83,7 +82,7 @@ gboolean     llm_session_is_usable (LlmSession     *self,
  * before. Where it has not come so far, these are taken from @prompt: they are never computed. */
 void         llm_session_slide   (LlmSession       *self,
                                   const GArray     *prompt,
-                                  const GByteArray *kinds,
+                                  const GByteArray *states,
                                   guint             n_sinks,
                                   guint             n_slid);
 /* The place in @tokens of what is in a slot. */
@@ -97,7 +96,7 @@ guint        llm_session_rewind  (LlmSession       *self,
 /* Makes room for @n tokens more, which the caller's rows will fill. */
 gboolean     llm_session_extend  (LlmSession       *self,
                                   const gint32     *tokens,
-                                  const guint8     *kinds,
+                                  const guint8     *states,
                                   guint             n,
                                   GError          **error) G_GNUC_WARN_UNUSED_RESULT;
 /* Forgets the tokens from @length on: rows that were not computed. */

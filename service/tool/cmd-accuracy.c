@@ -228,7 +228,7 @@ answer (ToolModel *model,
   g_autoptr(LlmSampler) sampler = llm_sampler_new (&greedy, model->hparams->n_vocab);
   g_autoptr(LlmTextStream) stream = llm_text_stream_new (model->tokenizer, NULL, TRUE);
   Choice choice = { sampler, -1 };
-  LlkRowKind kind = LLK_ROWS_PROMPT;
+  gboolean is_generated = FALSE;
   gboolean is_done = TRUE;
   LlmKvPlan plan;
 
@@ -238,15 +238,15 @@ answer (ToolModel *model,
 
   for (int n = 0; n < max_tokens; n++)
     {
-      is_done = llm_measure_rows (model->forward, seq, tool_model_tokens (tokens), tokens->len, kind,
-                                  tokens->len - 1, choose, &choice, error);
+      is_done = llm_measure_rows (model->forward, seq, tool_model_tokens (tokens), tokens->len,
+                                  is_generated, tokens->len - 1, choose, &choice, error);
       if (!is_done || choice.token < 0 ||
           llm_tokenizer_ends_answer (model->tokenizer, choice.token))
         break;
 
       llm_text_stream_push (stream, choice.token, text);
       g_array_append_val (tokens, choice.token);
-      kind = LLK_ROWS_GENERATED;
+      is_generated = TRUE;
     }
   llm_text_stream_finish (stream, text);
   llm_measure_end (model->store, seq, tool_model_tokens (tokens));
@@ -271,7 +271,7 @@ run_task (ToolModel   *model,
 
       if (end > seq->length
           && !llm_measure_call (model->forward, model->store, seq, tool_model_tokens (tokens), end,
-                                LLK_ROWS_PROMPT, 0, NULL, NULL, error))
+                                FALSE, 0, NULL, NULL, error))
         return FALSE;
     }
   if (!answer (model, seq, tokens, text, error))

@@ -63,11 +63,11 @@ run_window (ToolModel     *model,
 
   for (guint first = 0; first < length; first += n_call)
     if (!llm_measure_call (model->forward, store, seq, tokens, MIN (first + n_call, length),
-                           LLK_ROWS_PROMPT, 0, NULL, NULL, error))
+                           FALSE, 0, NULL, NULL, error))
       return FALSE;
 
   return llm_measure_call (model->forward, store, seq, tokens, length + N_COMPARED,
-                           LLK_ROWS_GENERATED, length, compare, comparison, error);
+                           TRUE, length, compare, comparison, error);
 }
 
 /* The same ones each time. */

@@ -8,7 +8,7 @@
 #include "tool-model.h"
 
 static int n_ctx = 512;
-static gboolean is_plain, is_generated;
+static gboolean is_plain;
 
 static const GOptionEntry entries[] = {
   TOOL_MODEL_ENTRIES,
@@ -16,8 +16,6 @@ static const GOptionEntry entries[] = {
   { "no-special", 0, 0, G_OPTION_ARG_NONE, &is_plain, N_("The text holds no control tokens"),
     NULL },
   TOOL_MODEL_EXACT_ENTRY,
-  { "generated", 0, 0, G_OPTION_ARG_NONE, &is_generated,
-    N_("Compute the text as if it were generated, and not a prompt"), NULL },
   { "kv-f32", 0, 0, G_OPTION_ARG_NONE, &tool_model_options.is_f32,
     N_("Keep context memory in 32 bits"), NULL },
   TOOL_MODEL_KV_ENTRIES,
@@ -59,8 +57,6 @@ run (char **arguments)
 
   tokens = tool_model_encode (model, text, !is_plain);
   rule.n_call = tool_model_has_policy () ? (guint) tool_model_options.n_call : 0;
-  rule.kind =
-    tool_model_options.is_exact || is_generated ? LLK_ROWS_GENERATED : LLK_ROWS_PROMPT;
   if (model->tokenizer->adds_bos)
     rule.bos = model->tokenizer->bos;
   if (!llm_perplexity_run (model->forward, model->hparams, model->store,

@@ -66,7 +66,9 @@ measure (LlmModel          *model,
          GError           **error)
 {
   const LlmHparams *hparams = llm_model_get_hparams (model);
+  const LlmPlanConfig config = { .kernels = kernels };
   g_autoptr(LlmWeights) weights = NULL;
+  g_autoptr(LlmPlan) plan = NULL;
   g_autoptr(LlmDisk) disk = NULL;
   g_autoptr(LlmProfileRun) profiling = NULL;
   LlmStatus status;
@@ -76,7 +78,8 @@ measure (LlmModel          *model,
   disk = weights != NULL ? llm_disk_new (NULL, error) : NULL;
   if (disk == NULL)
     return FALSE;
-  profiling = llm_profile_run_new (hparams, weights, pool, kernels, FALSE, NULL, disk, disk_folder);
+  plan = llm_plan_new (hparams, weights, &config);
+  profiling = llm_profile_run_new (plan, pool, NULL, disk, disk_folder);
   do
     status = llm_profile_run_work (profiling, g_get_monotonic_time () + SLICE_US, profile, error);
   while (status == LLM_PENDING);

@@ -36,7 +36,7 @@ llm_measure_rows (LlmForward      *forward,
                   LlmKvSeq        *seq,
                   const gint32    *tokens,
                   guint            n_tokens,
-                  LlkRowKind       kind,
+                  gboolean         is_generated,
                   guint            first_wanted,
                   LlmMeasureFunc   func,
                   gpointer         data,
@@ -57,9 +57,9 @@ llm_measure_rows (LlmForward      *forward,
           .token = tokens[first + i],
           .position = first + i,
           .slot = first + i,
-          .kind = kind,
           .sub_model = 100,
           .wants_logits = func != NULL && first + i >= first_wanted,
+          .is_counted = is_generated || llm_row_is_sampled (first + i),
         };
       if (!run_step (forward, &batch, error))
         return FALSE;
@@ -89,7 +89,7 @@ llm_measure_call (LlmForward      *forward,
                   LlmKvSeq        *seq,
                   const gint32    *tokens,
                   guint            n_tokens,
-                  LlkRowKind       kind,
+                  gboolean         is_generated,
                   guint            first_wanted,
                   LlmMeasureFunc   func,
                   gpointer         data,
@@ -101,8 +101,8 @@ llm_measure_call (LlmForward      *forward,
   if (!llm_kv_seq_begin_call (seq, n_tokens - seq->length, &plan, error))
     return FALSE;
 
-  is_done = llm_measure_rows (forward, seq, tokens, n_tokens, kind, first_wanted, func, data,
-                              error);
+  is_done = llm_measure_rows (forward, seq, tokens, n_tokens, is_generated, first_wanted, func,
+                              data, error);
   llm_measure_end (store, seq, tokens);
   return is_done;
 }
@@ -185,7 +185,7 @@ run_window (LlmForward               *forward,
     input[0] = rule->bos;
   for (guint first = 0; is_done && first < rule->n_ctx; first += n_call)
     is_done = llm_measure_call (forward, store, seq, input, MIN (first + n_call, rule->n_ctx),
-                                rule->kind, rule->n_ctx / 2, add_score, scores, error);
+                                FALSE, rule->n_ctx / 2, add_score, scores, error);
   return is_done;
 }
 

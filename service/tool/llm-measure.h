@@ -16,12 +16,12 @@ typedef void (*LlmMeasureFunc) (guint        slot,
                                 gpointer     data);
 
 /* Appends rows that see all before them to @seq, which is in a call: those of @tokens, which are of
- * all slots, behind its length. @func (nullable) gets the logits from slot @first_wanted on. */
+ * all slots, behind its length. @is_generated: all are counted for density. @func (nullable) gets the logits from slot @first_wanted on. */
 gboolean llm_measure_rows       (LlmForward        *forward,
                                  LlmKvSeq          *seq,
                                  const gint32      *tokens,
                                  guint              n_tokens,
-                                 LlkRowKind         kind,
+                                 gboolean           is_generated,
                                  guint              first_wanted,
                                  LlmMeasureFunc     func,
                                  gpointer           data,
@@ -37,7 +37,7 @@ gboolean llm_measure_call       (LlmForward        *forward,
                                  LlmKvSeq          *seq,
                                  const gint32      *tokens,
                                  guint              n_tokens,
-                                 LlkRowKind         kind,
+                                 gboolean           is_generated,
                                  guint              first_wanted,
                                  LlmMeasureFunc     func,
                                  gpointer           data,
@@ -65,7 +65,6 @@ typedef struct
   guint n_ctx;          /* tokens in one window, at least 4; what is left behind the last whole
                          * window is not used */
   guint n_call;         /* tokens of one call, 0 for all of a window */
-  LlkRowKind kind;      /* of the rows: GENERATED with weights as rows is the exact path */
   gint32 bos;           /* takes the place of each window's first token; -1 for none */
 } LlmPerplexityRule;
 

@@ -95,6 +95,8 @@ ToolModel *
 tool_model_open (GError **error)
 {
   g_autoptr(ToolModel) self = g_new0 (ToolModel, 1);
+  const LlmPlanConfig config = { .kernels = llk_ops_best () };
+  g_autoptr(LlmPlan) plan = NULL;
   LlmKvPolicy policy = make_policy ();
 
   self->model = llm_model_open (tool_model_options.path, error);
@@ -112,7 +114,8 @@ tool_model_open (GError **error)
     return NULL;
 
   self->pool = llm_worker_pool_new ((guint) tool_model_options.threads);
-  self->forward = llm_forward_new (self->hparams, self->weights, self->pool, llk_ops_best (), NULL);
+  plan = llm_plan_new (self->hparams, self->weights, &config);
+  self->forward = llm_forward_new (plan, self->pool, NULL);
   llm_forward_set_density (self->forward, tool_model_has_policy ());
   return g_steal_pointer (&self);
 }

@@ -103,53 +103,6 @@ test_unsettled_answer (void)
 }
 
 static void
-set_n_output (LlmTurn *turn,
-              guint    n)
-{
-  GVariantDict dict;
-
-  g_variant_dict_init (&dict, NULL);
-  g_variant_dict_insert (&dict, "output-tokens", "u", n);
-  g_variant_unref (turn->results);
-  turn->results = g_variant_ref_sink (g_variant_dict_end (&dict));
-}
-
-/* Of an answer of n tokens, all but the last were computed one at a time. */
-static void
-test_generated (void)
-{
-  g_autoptr(LlmConversation) conversation = llm_conversation_new ();
-  g_autoptr(GArray) spans = g_array_new (FALSE, FALSE, sizeof (LlmTokenSpan));
-  LlmTurn *turn = new_answer (0, 10, "m", TRUE);
-
-  set_n_output (turn, 4);
-  llm_conversation_add_turn (conversation, new_turn ("system", "be kind"));
-  llm_conversation_add_turn (conversation, turn);
-  llm_conversation_add_turn (conversation, new_turn ("user", "by the way"));
-  turn = new_answer (10, 5, "m", FALSE);
-  set_n_output (turn, 1);
-  llm_conversation_add_turn (conversation, turn);
-  turn = new_answer (15, 6, "m", TRUE);
-  set_n_output (turn, 3);
-  llm_conversation_add_turn (conversation, turn);
-  /* A number that can't be, from a damaged file. */
-  turn = new_answer (21, 2, "m", TRUE);
-  set_n_output (turn, 1000);
-  llm_conversation_add_turn (conversation, turn);
-
-  llm_conversation_get_generated (conversation, "m", spans);
-  g_assert_cmpuint (spans->len, ==, 2);
-  g_assert_cmpuint (g_array_index (spans, LlmTokenSpan, 0).first, ==, 6);
-  g_assert_cmpuint (g_array_index (spans, LlmTokenSpan, 0).end, ==, 9);
-  g_assert_cmpuint (g_array_index (spans, LlmTokenSpan, 1).first, ==, 18);
-  g_assert_cmpuint (g_array_index (spans, LlmTokenSpan, 1).end, ==, 20);
-
-  g_array_set_size (spans, 0);
-  llm_conversation_get_generated (conversation, "other", spans);
-  g_assert_cmpuint (spans->len, ==, 0);
-}
-
-static void
 test_rollback (void)
 {
   g_autoptr(LlmConversation) conversation = llm_conversation_new ();
@@ -211,7 +164,6 @@ main (int    argc,
   g_test_add_func ("/conversation/settled", test_settled);
   g_test_add_func ("/conversation/mixed-models", test_mixed_models);
   g_test_add_func ("/conversation/unsettled-answer", test_unsettled_answer);
-  g_test_add_func ("/conversation/generated", test_generated);
   g_test_add_func ("/conversation/rollback", test_rollback);
   g_test_add_func ("/conversation/count", test_count);
   g_test_add_func ("/conversation/copy-and-request", test_copy_and_request);

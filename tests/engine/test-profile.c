@@ -298,6 +298,7 @@ typedef struct
   LlmHparams hparams;
   LlmLedger *ledger;
   LlmWeights *weights;
+  LlmPlan *plan;
   LlmWorkerPool *pool;
 } Rig;
 
@@ -305,6 +306,7 @@ static void
 rig_init (Rig *rig)
 {
   const LlmTestModel shape = { .n_layers = 2 };
+  const LlmPlanConfig plan = { .kernels = llk_ops_best () };
   g_autoptr(GBytes) model = llm_test_model_new (&shape);
   g_autoptr(GError) error = NULL;
   gboolean is_read;
@@ -317,6 +319,7 @@ rig_init (Rig *rig)
   rig->ledger = llm_ledger_new ();
   rig->weights = llm_weights_new_mapped (rig->gguf, &rig->hparams, rig->ledger, &error);
   g_assert_no_error (error);
+  rig->plan = llm_plan_new (&rig->hparams, rig->weights, &plan);
   rig->pool = llm_worker_pool_new (1);
 }
 
@@ -324,6 +327,7 @@ static void
 rig_clear (Rig *rig)
 {
   llm_worker_pool_free (rig->pool);
+  llm_plan_unref (rig->plan);
   llm_weights_free (rig->weights);
   llm_ledger_unref (rig->ledger);
   llm_gguf_unref (rig->gguf);
@@ -344,8 +348,7 @@ test_model (void)
 
   rig_init (&rig);
   held = llm_ledger_get_total (rig.ledger);
-  run = llm_profile_run_new (&rig.hparams, rig.weights, rig.pool, llk_ops_best (), FALSE,
-                             rig.ledger, disk, folder);
+  run = llm_profile_run_new (rig.plan, rig.pool, rig.ledger, disk, folder);
   /* One stage at a time, at least. */
   while ((status = llm_profile_run_work (run, 0, &profile, &error)) == LLM_PENDING)
     {
@@ -362,8 +365,7 @@ test_model (void)
   llm_profile_run_free (run);
 
   /* Left in the middle of a step. */
-  run = llm_profile_run_new (&rig.hparams, rig.weights, rig.pool, llk_ops_best (), TRUE, rig.ledger,
-                             disk, folder);
+  run = llm_profile_run_new (rig.plan, rig.pool, rig.ledger, disk, folder);
   for (guint i = 0; i < 20; i++)
     g_assert_true (llm_profile_run_work (run, 0, &profile, &error) == LLM_PENDING);
   g_assert_cmpuint (llm_ledger_get_total (rig.ledger), >, held);
@@ -384,8 +386,7 @@ test_less (void)
   Rig rig;
 
   rig_init (&rig);
-  run = llm_profile_run_new (&rig.hparams, rig.weights, rig.pool, llk_ops_best (), FALSE,
-                             rig.ledger, NULL, NULL);
+  run = llm_profile_run_new (rig.plan, rig.pool, rig.ledger, NULL, NULL);
   while ((status = llm_profile_run_work (run, G_MAXINT64, &profile, &error)) == LLM_PENDING)
     g_assert_not_reached ();
   g_assert_no_error (error);
@@ -394,8 +395,7 @@ test_less (void)
   llm_profile_run_free (run);
 
   llm_ledger_set_budget (rig.ledger, llm_ledger_get_total (rig.ledger) + 4096);
-  run = llm_profile_run_new (&rig.hparams, rig.weights, rig.pool, llk_ops_best (), FALSE,
-                             rig.ledger, NULL, NULL);
+  run = llm_profile_run_new (rig.plan, rig.pool, rig.ledger, NULL, NULL);
   g_assert_true (llm_profile_run_work (run, G_MAXINT64, &profile, &error) == LLM_FAILED);
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_NO_MEMORY);
   llm_profile_run_free (run);

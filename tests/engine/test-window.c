@@ -88,6 +88,8 @@ reference_init (Reference *self)
                                             "llmsvc-demo-8M-Q8_0.gguf", NULL);
   g_autoptr(GError) error = NULL;
   LlmKvLayout layout = { .kind = LLM_KV_FULL, .format = LLK_KV_F16, .chunk_slots = SLOTS };
+  const LlmPlanConfig config = { .kernels = llk_ops_best () };
+  g_autoptr(LlmPlan) plan = NULL;
 
   self->model = llm_model_open (path, &error);
   g_assert_no_error (error);
@@ -101,7 +103,8 @@ reference_init (Reference *self)
   self->store = llm_kv_store_new (&layout, NULL, NULL, &error);
   g_assert_no_error (error);
   self->pool = llm_worker_pool_new (1);
-  self->forward = llm_forward_new (self->hparams, self->weights, self->pool, llk_ops_best (), NULL);
+  plan = llm_plan_new (self->hparams, self->weights, &config);
+  self->forward = llm_forward_new (plan, self->pool, NULL);
   self->seq = llm_kv_seq_new (self->store, NULL, NULL);
   self->bias = g_array_new (FALSE, FALSE, sizeof (LlmLogitBias));
   for (guint i = 0; i < self->hparams->n_vocab; i++)
@@ -136,16 +139,14 @@ reference_clear (Reference *self)
 }
 
 static LlmRow
-make_row (guint      n_slid,
-          gint32     token,
-          LlkRowKind kind,
-          guint      slot)
+make_row (guint  n_slid,
+          gint32 token,
+          guint  slot)
 {
   return (LlmRow) {
     .token = token,
     .position = slot + n_slid,
     .slot = slot,
-    .kind = kind,
     .sub_model = 100,
     .wants_logits = TRUE,
   };
@@ -191,15 +192,14 @@ slide_reference (Reference    *self,
     begin_reference (self);
   llm_kv_seq_slide (self->seq, self->n_sinks, n_slid - n_gone);
   for (guint i = 0; i < self->n_sinks; i++)
-    run_row (self, make_row (n_slid, tokens[i], LLK_ROWS_PROMPT, i));
+    run_row (self, make_row (n_slid, tokens[i], i));
 }
 
 /* The next token of a text, alone in a step. */
 static void
 add_token (Reference    *self,
            const gint32 *tokens,
-           guint         index,
-           LlkRowKind    kind)
+           guint         index)
 {
   g_autoptr(GError) error = NULL;
   guint n_slid = self->seq->n_slid;
@@ -207,7 +207,7 @@ add_token (Reference    *self,
 
   g_assert_cmpuint (slot + n_slid, ==, index);
   g_assert_true (llm_kv_seq_append (self->seq, 1, &error));
-  run_row (self, make_row (n_slid, tokens[index], kind, slot));
+  run_row (self, make_row (n_slid, tokens[index], slot));
 }
 
 static gint32
@@ -236,7 +236,6 @@ typedef struct
   LlmExecutor *executor;
   guint n_system;        /* tokens of the system message */
   GArray *text;          /* (element-type gint32): all turns */
-  GByteArray *kinds;
 } Rig;
 
 typedef struct
@@ -281,7 +280,6 @@ rig_init (Rig  *rig,
   rig->box = llm_mailbox_new ();
   rig->ledger = llm_ledger_new ();
   rig->text = g_array_new (FALSE, FALSE, sizeof (gint32));
-  rig->kinds = g_byte_array_new ();
   start_executor (rig);
 }
 
@@ -293,7 +291,6 @@ rig_clear (Rig *rig)
   g_assert_cmpuint (llm_ledger_get_total (rig->ledger), ==, 0);
   llm_ledger_unref (rig->ledger);
   g_array_unref (rig->text);
-  g_byte_array_unref (rig->kinds);
   llm_test_folder_remove (rig->folder);
   g_free (rig->folder);
   reference_clear (&rig->reference);
@@ -343,13 +340,6 @@ answer (Rig     *rig,
 
   *outcome = (Outcome) { 0 };
   g_array_append_vals (request->prompt, rig->text->data, n_prompt);
-  for (guint i = 0; i < n_prompt; i++)
-    if (rig->kinds->data[i] == LLK_ROWS_GENERATED)
-      {
-        LlmTokenSpan span = { i, i + 1 };
-
-        g_array_append_val (request->generated, span);
-      }
   request->decoder = llm_decoder_new_plain (&sampler, rig->reference.hparams->n_vocab);
   request->max_tokens = n_answer;
   request->n_ctx = N_CTX;
@@ -368,23 +358,15 @@ answer (Rig     *rig,
 }
 
 static void
-add_text (Rig       *rig,
-          gint32     token,
-          LlkRowKind kind)
-{
-  guint8 byte = (guint8) kind;
-
-  g_array_append_val (rig->text, token);
-  g_byte_array_append (rig->kinds, &byte, 1);
-}
-
-static void
 add_question (Rig  *rig,
               guint n)
 {
   for (guint i = 0; i < n; i++)
-    add_text (rig, g_test_rand_int_range (10, (gint) rig->reference.hparams->n_vocab),
-              LLK_ROWS_PROMPT);
+    {
+      gint32 token = g_test_rand_int_range (10, (gint) rig->reference.hparams->n_vocab);
+
+      g_array_append_val (rig->text, token);
+    }
 }
 
 /* The reference answers the text, which grows by that, and the executor must have said the same. */
@@ -401,18 +383,18 @@ check_answer (Rig     *rig,
   slide_reference (reference, tokens, llm_window_get_n_slid (n_prompt, N_CTX, SLOTS));
   first = reference->seq->length + reference->seq->n_slid;
   for (guint i = first; i < n_prompt; i++)
-    add_token (reference, tokens, i, rig->kinds->data[i]);
+    add_token (reference, tokens, i);
   for (guint i = 0; i < outcome->tokens->len; i++)
     {
       gint32 token = choose_token (reference);
 
       g_assert_cmpint (g_array_index (outcome->tokens, gint32, i), ==, token);
-      add_text (rig, token, LLK_ROWS_GENERATED);
+      g_array_append_val (rig->text, token);
       if (i + 1 == outcome->tokens->len)
         break;
       tokens = (const gint32 *) rig->text->data;
       slide_reference (reference, tokens, llm_window_get_n_slid (n_prompt + i + 1, N_CTX, SLOTS));
-      add_token (reference, tokens, n_prompt + i, LLK_ROWS_GENERATED);
+      add_token (reference, tokens, n_prompt + i);
     }
   g_assert_cmpuint (outcome->n_slid, ==, reference->seq->n_slid);
   g_array_unref (outcome->tokens);
@@ -596,7 +578,6 @@ cut_text (Rig  *rig,
           guint length)
 {
   g_array_set_size (rig->text, length);
-  g_byte_array_set_size (rig->kinds, length);
 }
 
 /* Back to what is still seen: it is cut. Back to before what slid away: the text is there, so it is

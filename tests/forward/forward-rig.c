@@ -10,11 +10,16 @@ make_forward (ExecRig             *self,
 {
   const LlkOps *kernels = config->kernels != NULL ? llk_ops_find (config->kernels)
                                                   : llk_ops_best ();
+  LlmPlanConfig plan = { 0 };
 
   g_assert_nonnull (kernels);
+  plan.kernels = kernels;
+  plan.device = config->device;
+  plan.is_split = config->is_split;
   g_clear_pointer (&self->forward, llm_forward_free);
-  self->forward = llm_forward_new (&self->hparams, self->weights, self->pool, kernels,
-                                   self->ledger);
+  g_clear_pointer (&self->plan, llm_plan_unref);
+  self->plan = llm_plan_new (&self->hparams, self->weights, &plan);
+  self->forward = llm_forward_new (self->plan, self->pool, self->ledger);
 }
 
 static ExecRig *
@@ -84,6 +89,7 @@ void
 exec_rig_free (ExecRig *self)
 {
   llm_forward_free (self->forward);
+  llm_plan_unref (self->plan);
   llm_kv_store_free (self->store);
   llm_worker_pool_free (self->pool);
   llm_weights_free (self->weights);
@@ -124,9 +130,9 @@ exec_rig_row (gint32 token,
     .sequence = sequence,
     .slot = slot,
     .visibility = { .kind = LLM_VISIBLE_CAUSAL },
-    .kind = LLK_ROWS_GENERATED,
     .sub_model = 100,
     .wants_logits = TRUE,
+    .is_counted = TRUE,
   };
 }
 

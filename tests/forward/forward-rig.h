@@ -18,6 +18,7 @@ typedef struct
   LlmLedger *ledger;
   LlmWeights *weights;
   LlmWorkerPool *pool;
+  LlmPlan *plan;
   LlmForward *forward;
   LlmKvStore *store;
 } ExecRig;
@@ -28,6 +29,8 @@ typedef struct
   const char *kernels;  /* NULL: the best */
   LlkKvFormat format;
   guint chunk_slots;    /* 0: 16 */
+  LlmBackend *device;   /* (nullable) (unowned) */
+  gboolean is_split;    /* as LlmPlanConfig has it */
 } ExecRigConfig;
 
 ExecRig *exec_rig_open   (const char          *path,
@@ -54,7 +57,7 @@ void     exec_rig_prompt (ExecRig             *self,
                           guint                n_tokens,
                           guint                step,
                           float               *logits);
-/* A generated row of the whole model that sees everything before it. */
+/* A row of the whole model that sees everything before it. */
 LlmRow   exec_rig_row    (gint32               token,
                           guint                sequence,
                           guint                slot);

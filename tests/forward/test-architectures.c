@@ -17,8 +17,6 @@
 #define TOLERANCE 2e-4
 /* The other program looks its GELU up in a table of half floats. */
 #define GELU_TOLERANCE 2e-3
-/* Tiles take the keys and values of prompt rows as bfloat16. */
-#define TILE_TOLERANCE 2e-2
 /* Absolute, beside logits of about ±10. */
 #define NAIVE_TOLERANCE 2e-4
 /* How far a broken variant must miss, in tolerances. */
@@ -361,12 +359,10 @@ open_rig (const Case *data,
 /* A step that windows don't fit. */
 #define STEP 11
 
-/* (transfer full): logits of all tokens, by steps of @step rows; every @period-th is
- * a prompt's, 0 for none, the others are generated ones. */
+/* (transfer full): logits of all tokens, by steps of @step rows. */
 static float *
-run_kinds (ExecRig *rig,
-           guint    step,
-           guint    period)
+run (ExecRig *rig,
+     guint    step)
 {
   g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (rig->store, NULL, NULL);
   gsize n_vocab = rig->hparams.n_vocab;
@@ -381,24 +377,13 @@ run_kinds (ExecRig *rig,
 
       g_assert_true (llm_kv_seq_append (seq, n, NULL));
       for (guint i = 0; i < n; i++)
-        {
-          rows[i] = exec_rig_row (tokens[first + i], 0, first + i);
-          rows[i].kind = period > 0 && (first + i) % period == 0 ? LLK_ROWS_PROMPT
-                                                                 : LLK_ROWS_GENERATED;
-        }
+        rows[i] = exec_rig_row (tokens[first + i], 0, first + i);
       exec_rig_step (rig, rows, n, &seq, 1);
       for (guint i = 0; i < n; i++)
         memcpy (logits + (first + i) * n_vocab, llm_forward_get_logits (rig->forward, i),
                 n_vocab * sizeof (float));
     }
   return logits;
-}
-
-static float *
-run (ExecRig *rig,
-     guint    step)
-{
-  return run_kinds (rig, step, 0);
 }
 
 /* The largest difference to the other program's logits, relative to the largest of them. */
@@ -457,9 +442,7 @@ test_packed (gconstpointer user_data)
     {
       const ExecRigConfig config = { .n_threads = 2, .kernels = *kernels, .format = LLK_KV_F32 };
       g_autoptr (ExecRig) rig = open_rig (data, *kernels, 2);
-      double tolerance = strcmp (*kernels, "amx") == 0 ? TILE_TOLERANCE : data->tolerance;
-      g_autofree float *generated = NULL;
-      g_autofree float *mixed = NULL;
+      g_autofree float *logits = NULL;
       g_autoptr (GError) error = NULL;
 
       llm_weights_free (rig->weights);
@@ -467,12 +450,9 @@ test_packed (gconstpointer user_data)
                                                &error);
       g_assert_no_error (error);
       exec_rig_set_weights (rig, rig->weights, &config);
-      generated = run (rig, STEP);
-      mixed = run_kinds (rig, STEP, 3);
-      g_test_message ("%s: %g, with prompt rows %g", *kernels, compare (rig, data, generated),
-                      compare (rig, data, mixed));
-      g_assert_cmpfloat (compare (rig, data, generated), <=, data->tolerance);
-      g_assert_cmpfloat (compare (rig, data, mixed), <=, tolerance);
+      logits = run (rig, STEP);
+      g_test_message ("%s: %g", *kernels, compare (rig, data, logits));
+      g_assert_cmpfloat (compare (rig, data, logits), <=, data->tolerance);
     }
 }
 

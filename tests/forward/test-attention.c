@@ -99,12 +99,13 @@ static void
 add_row (Batch            *batch,
          guint             sequence,
          guint             slot,
-         LlkRowKind        kind,
+         gboolean          is_counted,
          LlmVisibilityKind visibility)
 {
   LlmRow *row = &batch->rows[batch->n_rows++];
 
-  *row = (LlmRow) { .sequence = sequence, .slot = slot, .position = slot, .kind = kind };
+  *row = (LlmRow) { .sequence = sequence, .slot = slot, .position = slot };
+  row->is_counted = is_counted;
   row->visibility.kind = visibility;
   if (visibility == LLM_VISIBLE_WINDOW)
     {
@@ -297,16 +298,16 @@ test_reference (gconstpointer data)
       double shares[1307], expected[HEAD_DIM];
 
       set_up (&memory, slots, i % 2 == 0 ? LLK_KV_F16 : LLK_KV_F32);
-      for (guint kind = 0; kind < LLK_N_ROW_KINDS; kind++)
+      for (guint counted = 0; counted < 2; counted++)
         {
           for (guint slot = 500; slot < 540; slot += 3)
-            add_row (&batch, 0, slot, kind, LLM_VISIBLE_CAUSAL);
-          add_row (&batch, 0, 1306, kind, LLM_VISIBLE_CAUSAL);
-          add_row (&batch, 0, 1200, kind, LLM_VISIBLE_WINDOW);
-          add_row (&batch, 0, 1040, kind, LLM_VISIBLE_TREE);
-          add_row (&batch, 1, 0, kind, LLM_VISIBLE_CAUSAL);
-          add_row (&batch, 1, 30, kind, LLM_VISIBLE_SEGMENT);
-          add_row (&batch, 2, 529, kind, LLM_VISIBLE_CAUSAL);
+            add_row (&batch, 0, slot, counted, LLM_VISIBLE_CAUSAL);
+          add_row (&batch, 0, 1306, counted, LLM_VISIBLE_CAUSAL);
+          add_row (&batch, 0, 1200, counted, LLM_VISIBLE_WINDOW);
+          add_row (&batch, 0, 1040, counted, LLM_VISIBLE_TREE);
+          add_row (&batch, 1, 0, counted, LLM_VISIBLE_CAUSAL);
+          add_row (&batch, 1, 30, counted, LLM_VISIBLE_SEGMENT);
+          add_row (&batch, 2, 529, counted, LLM_VISIBLE_CAUSAL);
         }
       fill_queries (&batch);
       for (guint r = 0; r < batch.n_rows; r++)
@@ -320,12 +321,11 @@ test_reference (gconstpointer data)
           {
             const LlmRow *row = &batch.rows[r];
             gsize at = ((gsize) r * N_HEADS + head) * HEAD_DIM;
-            double tolerance = row->kind == LLK_ROWS_PROMPT ? 6e-3 : 3e-5;
 
             compute_reference (&memory, row, variant, batch.q + at, head, shares, expected);
             for (guint d = 0; d < HEAD_DIM; d++)
-              assert_near (batch.out[at + d], expected[d], tolerance);
-            for (guint slot = 0; llm_attention_counts (row) && slot < lengths[row->sequence];
+              assert_near (batch.out[at + d], expected[d], 3e-5);
+            for (guint slot = 0; row->is_counted && slot < lengths[row->sequence];
                  slot++)
               expected_mass[memory.first_view[row->sequence] + slot / slots] += shares[slot];
           }
@@ -354,12 +354,11 @@ test_same_bits (gconstpointer data)
 
   set_up (&memory, 16, LLK_KV_F16);
   for (guint i = 0; i < 60; i++)
-    add_row (&batch, 0, 1000 + i, i < 30 ? LLK_ROWS_PROMPT : LLK_ROWS_GENERATED,
-             LLM_VISIBLE_CAUSAL);
+    add_row (&batch, 0, 1000 + i, i < 30, LLM_VISIBLE_CAUSAL);
   for (guint i = 0; i < 40; i++)
     add_row (&batch, 1, i, i % 2, LLM_VISIBLE_CAUSAL);
-  add_row (&batch, 2, 512, LLK_ROWS_GENERATED, LLM_VISIBLE_CAUSAL);
-  add_row (&batch, 2, 400, LLK_ROWS_PROMPT, LLM_VISIBLE_WINDOW);
+  add_row (&batch, 2, 512, TRUE, LLM_VISIBLE_CAUSAL);
+  add_row (&batch, 2, 400, FALSE, LLM_VISIBLE_WINDOW);
   fill_queries (&batch);
   found = g_new (float, batch.n_rows * row);
 

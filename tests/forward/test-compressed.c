@@ -54,7 +54,7 @@ run_window (ExecRig      *rig,
 
   for (guint first = 0; first < N_TOKENS; first += N_CALL)
     g_assert_true (llm_measure_call (rig->forward, store, seq, tokens, first + N_CALL,
-                                     LLK_ROWS_PROMPT, FIRST_COMPARED, compare, comparison, NULL));
+                                     FALSE, FIRST_COMPARED, compare, comparison, NULL));
 }
 
 static GArray *

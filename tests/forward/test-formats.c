@@ -94,9 +94,8 @@ open_rig (const char *name,
 
 /* Logits of all tokens, in steps of @n_step rows. */
 static float *
-run (ExecRig   *rig,
-     LlkRowKind kind,
-     guint      n_step)
+run (ExecRig *rig,
+     guint    n_step)
 {
   g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (rig->store, NULL, NULL);
   gsize n_vocab = rig->hparams.n_vocab;
@@ -112,10 +111,7 @@ run (ExecRig   *rig,
 
       g_assert_true (llm_kv_seq_append (seq, n, &error));
       for (guint i = 0; i < n; i++)
-        {
-          rows[i] = exec_rig_row (tokens[first + i], 0, first + i);
-          rows[i].kind = kind;
-        }
+        rows[i] = exec_rig_row (tokens[first + i], 0, first + i);
       exec_rig_step (rig, rows, n, &seq, 1);
       for (guint i = 0; i < n; i++)
         memcpy (logits + (first + i) * n_vocab, llm_forward_get_logits (rig->forward, i),
@@ -173,7 +169,7 @@ test_exact (gconstpointer data)
       g_autoptr (ExecRig) rig = open_rig (data, *kernels, FALSE);
       gsize n = (gsize) N_TOKENS * rig->hparams.n_vocab;
       g_autofree float *expected = read_logits (data, ".exact.logits", n);
-      g_autofree float *found = run (rig, LLK_ROWS_GENERATED, N_TOKENS);
+      g_autofree float *found = run (rig, N_TOKENS);
       Difference difference = compare (found, expected, n);
 
       g_test_message ("%s: %g", *kernels, difference.greatest);
@@ -190,18 +186,15 @@ test_fast (gconstpointer data)
       gsize n = (gsize) N_TOKENS * rig->hparams.n_vocab;
       g_autofree float *exact = read_logits (data, ".exact.logits", n);
       g_autofree float *peer = read_logits (data, ".logits", n);
-      g_autofree float *generated = run (rig, LLK_ROWS_GENERATED, N_TOKENS);
-      g_autofree float *alone = run (rig, LLK_ROWS_GENERATED, 1);
-      g_autofree float *prompt = run (rig, LLK_ROWS_PROMPT, N_TOKENS);
-      g_autofree float *in_parts = run (rig, LLK_ROWS_PROMPT, 5);
+      g_autofree float *found = run (rig, N_TOKENS);
+      g_autofree float *alone = run (rig, 1);
+      g_autofree float *in_parts = run (rig, 5);
 
-      g_test_message ("%s: generated %g, prompt %g, llama.cpp %g", *kernels,
-                      compare (generated, exact, n).mean_square,
-                      compare (prompt, exact, n).mean_square, compare (peer, exact, n).mean_square);
-      g_assert_cmpfloat (compare (generated, exact, n).mean_square, <=, ROUNDED);
-      g_assert_cmpfloat (compare (prompt, exact, n).mean_square, <=, ROUNDED);
-      g_assert_cmpmem (alone, n * sizeof (float), generated, n * sizeof (float));
-      g_assert_cmpmem (in_parts, n * sizeof (float), prompt, n * sizeof (float));
+      g_test_message ("%s: %g, llama.cpp %g", *kernels, compare (found, exact, n).mean_square,
+                      compare (peer, exact, n).mean_square);
+      g_assert_cmpfloat (compare (found, exact, n).mean_square, <=, ROUNDED);
+      g_assert_cmpmem (alone, n * sizeof (float), found, n * sizeof (float));
+      g_assert_cmpmem (in_parts, n * sizeof (float), found, n * sizeof (float));
     }
 }
 
@@ -279,7 +272,7 @@ test_broken (gconstpointer data)
   g_autoptr (ExecRig) rig = exec_rig_new (bytes, &config);
   gsize n = (gsize) N_TOKENS * rig->hparams.n_vocab;
   g_autofree float *expected = read_logits (data, ".exact.logits", n);
-  g_autofree float *found = run (rig, LLK_ROWS_GENERATED, N_TOKENS);
+  g_autofree float *found = run (rig, N_TOKENS);
   Difference difference = compare (found, expected, n);
 
   g_test_message ("root mean square %g, greatest %g", difference.mean_square, difference.greatest);

@@ -219,8 +219,7 @@ static void
 test_stages (void)
 {
   g_autoptr (ExecRig) rig = new_rig (LLK_F32, 1);
-  g_autoptr (LlmForward) other = llm_forward_new (&rig->hparams, rig->weights, rig->pool,
-                                                  llk_ops_best (), rig->ledger);
+  g_autoptr (LlmForward) other = llm_forward_new (rig->plan, rig->pool, rig->ledger);
   g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (rig->store, NULL, NULL);
   g_autoptr (LlmKvSeq) again = llm_kv_seq_new (rig->store, NULL, NULL);
   g_autofree float *expected = g_new (float, rig->hparams.n_vocab);

@@ -148,9 +148,8 @@ static const Variant bits_variant = {
   "bits", { .type = LLK_Q8_0, .n_heads = 4, .n_kv_heads = 2 }, LLM_ROPE_NORM, 1, LLK_KV_F16
 };
 
-/* Rows of both kinds, in any order; what a row is depends on its slot. With
- * company, another sequence in the same steps, ahead of the tested one, with other
- * visibility and the other kinds. */
+/* With company, another sequence in the same steps, ahead of the tested one, with other
+ * visibility. */
 static void
 run_mixed (ExecRig      *rig,
            const gint32 *tokens,
@@ -178,11 +177,9 @@ run_mixed (ExecRig      *rig,
             {
               rows[n] = exec_rig_row (tokens[N_TOKENS - 1 - slot], 1, slot);
               rows[n].visibility = (LlmVisibility) { LLM_VISIBLE_WINDOW, 5, 2, 0, 0 };
-              rows[n].kind = slot % 3 == 0 ? LLK_ROWS_GENERATED : LLK_ROWS_PROMPT;
               rows[n++].wants_logits = slot % 3 == 0;
             }
           rows[n] = exec_rig_row (tokens[slot], 0, slot);
-          rows[n].kind = slot % 3 == 0 ? LLK_ROWS_PROMPT : LLK_ROWS_GENERATED;
           places[slot] = n++;
         }
       exec_rig_step (rig, rows, n, sequences, 2);

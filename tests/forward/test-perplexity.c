@@ -66,7 +66,7 @@ test_golden (gconstpointer data)
   g_autoptr (GError) error = NULL;
   g_autofree char *text = NULL;
   LlmTextPart part = { 0 };
-  LlmPerplexityRule rule = { .n_ctx = c->n_ctx, .kind = LLK_ROWS_GENERATED };
+  LlmPerplexityRule rule = { .n_ctx = c->n_ctx };
   LlmPerplexity result;
   gboolean is_done;
 
@@ -191,7 +191,7 @@ test_rule (void)
   g_autofree float *logits = g_new (float, N_CTX * n_vocab);
   gint32 tokens[N_TOKENS];
   double total = 0;
-  LlmPerplexityRule rule = { N_CTX, 0, LLK_ROWS_GENERATED, LLM_TEST_TOKEN_BOS };
+  LlmPerplexityRule rule = { N_CTX, 0, LLM_TEST_TOKEN_BOS };
   LlmPerplexity result;
   g_autoptr (GError) error = NULL;
 

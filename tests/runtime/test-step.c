@@ -5,7 +5,7 @@
 
 #include <string.h>
 
-#include "runtime/llm-step.h"
+#include "runtime/llm-queue-step.h"
 #include "model/llm-model.h"
 #include "weights/llm-repacked-cache.h"
 
@@ -20,7 +20,7 @@ typedef struct
   LlmWorkerPool *pool;
   LlmKvStore *store;
   LlmForward *forwards[2];
-  LlmStep steps[2];
+  LlmQueueStep steps[2];
 } Rig;
 
 static void
@@ -30,6 +30,8 @@ rig_init (Rig *self)
                                             "llmsvc-demo-8M-Q8_0.gguf", NULL);
   g_autoptr(GError) error = NULL;
   LlmKvLayout layout = { .kind = LLM_KV_FULL, .format = LLK_KV_F16, .chunk_slots = 16 };
+  const LlmPlanConfig config = { .kernels = llk_ops_best () };
+  g_autoptr(LlmPlan) plan = NULL;
 
   self->model = llm_model_open (path, &error);
   g_assert_no_error (error);
@@ -43,11 +45,11 @@ rig_init (Rig *self)
   self->store = llm_kv_store_new (&layout, NULL, NULL, &error);
   g_assert_no_error (error);
   self->pool = llm_worker_pool_new (2);
+  plan = llm_plan_new (self->hparams, self->weights, &config);
   for (guint i = 0; i < G_N_ELEMENTS (self->steps); i++)
     {
-      self->forwards[i] = llm_forward_new (self->hparams, self->weights, self->pool,
-                                           llk_ops_best (), NULL);
-      llm_step_init (&self->steps[i], self->forwards[i], LLM_BATCH_MAX_ROWS);
+      self->forwards[i] = llm_forward_new (plan, self->pool, NULL);
+      llm_queue_step_init (&self->steps[i], self->forwards[i], LLM_BATCH_MAX_ROWS);
     }
 }
 
@@ -56,7 +58,7 @@ rig_clear (Rig *self)
 {
   for (guint i = 0; i < G_N_ELEMENTS (self->steps); i++)
     {
-      llm_step_clear (&self->steps[i]);
+      llm_queue_step_clear (&self->steps[i]);
       llm_forward_free (self->forwards[i]);
     }
   llm_kv_store_free (self->store);
@@ -67,15 +69,14 @@ rig_clear (Rig *self)
 
 /* Begins a step of @n rows behind what @seq holds; the last wants logits. */
 static void
-begin (LlmStep   *step,
-       LlmKvSeq  *seq,
-       guint      n,
-       LlkRowKind kind)
+begin (LlmQueueStep  *step,
+       LlmKvSeq *seq,
+       guint     n)
 {
   guint first = seq->length;
   g_autoptr(GError) error = NULL;
 
-  llm_step_reset (step);
+  llm_queue_step_reset (step);
   g_assert_true (llm_kv_seq_append (seq, n, &error));
   for (guint i = 0; i < n; i++)
     {
@@ -83,7 +84,6 @@ begin (LlmStep   *step,
         .token = (gint32) (10 + (first + i) * 7 % 1000),
         .position = first + i,
         .slot = first + i,
-        .kind = kind,
         .sub_model = 100,
         .wants_logits = i + 1 == n,
       };
@@ -91,15 +91,15 @@ begin (LlmStep   *step,
       g_array_append_val (step->rows, row);
     }
   g_ptr_array_add (step->sequences, seq);
-  g_assert_true (llm_step_begin (step, &error));
+  g_assert_true (llm_queue_step_begin (step, &error));
 }
 
 /* One stage, as its time has passed already. */
 static LlmStatus
-run_stage (LlmStep *step)
+run_stage (LlmQueueStep *step)
 {
   g_autoptr(GError) error = NULL;
-  LlmStatus status = llm_step_run (step, 0, &error);
+  LlmStatus status = llm_queue_step_run (step, 0, &error);
 
   g_assert_no_error (error);
   return status;
@@ -107,7 +107,7 @@ run_stage (LlmStep *step)
 
 static float *
 take_logits (Rig     *rig,
-             LlmStep *step)
+             LlmQueueStep *step)
 {
   gsize bytes = rig->hparams->n_vocab * sizeof (float);
 
@@ -116,14 +116,13 @@ take_logits (Rig     *rig,
 }
 
 static float *
-run_alone (Rig       *rig,
-           LlmKvSeq  *seq,
-           guint      n,
-           LlkRowKind kind)
+run_alone (Rig      *rig,
+           LlmKvSeq *seq,
+           guint     n)
 {
-  LlmStep *step = &rig->steps[0];
+  LlmQueueStep *step = &rig->steps[0];
 
-  begin (step, seq, n, kind);
+  begin (step, seq, n);
   while (run_stage (step) == LLM_PENDING)
     continue;
   return take_logits (rig, step);
@@ -154,11 +153,11 @@ test_turns (void)
   rig_init (&rig);
   for (guint i = 0; i < G_N_ELEMENTS (seqs); i++)
     seqs[i] = llm_kv_seq_new (rig.store, NULL, NULL);
-  expected_prompt = run_alone (&rig, seqs[0], N_PROMPT, LLK_ROWS_PROMPT);
-  expected_other = run_alone (&rig, seqs[1], N_OTHER, LLK_ROWS_GENERATED);
+  expected_prompt = run_alone (&rig, seqs[0], N_PROMPT);
+  expected_other = run_alone (&rig, seqs[1], N_OTHER);
 
-  begin (&rig.steps[0], seqs[2], N_PROMPT, LLK_ROWS_PROMPT);
-  begin (&rig.steps[1], seqs[3], N_OTHER, LLK_ROWS_GENERATED);
+  begin (&rig.steps[0], seqs[2], N_PROMPT);
+  begin (&rig.steps[1], seqs[3], N_OTHER);
   for (; a == LLM_PENDING || b == LLM_PENDING; n_stages++)
     {
       if (a == LLM_PENDING)
@@ -188,18 +187,18 @@ test_abandoned (void)
   rig_init (&rig);
   expected_seq = llm_kv_seq_new (rig.store, NULL, NULL);
   seq = llm_kv_seq_new (rig.store, NULL, NULL);
-  expected = run_alone (&rig, expected_seq, N_PROMPT, LLK_ROWS_PROMPT);
+  expected = run_alone (&rig, expected_seq, N_PROMPT);
 
   for (guint n_stages = 1; n_stages < 40; n_stages += 9)
     {
-      begin (&rig.steps[0], seq, N_PROMPT, LLK_ROWS_PROMPT);
+      begin (&rig.steps[0], seq, N_PROMPT);
       for (guint i = 0; i < n_stages; i++)
         g_assert_cmpint (run_stage (&rig.steps[0]), ==, LLM_PENDING);
-      llm_step_abandon (&rig.steps[0]);
+      llm_queue_step_abandon (&rig.steps[0]);
       g_assert_false (rig.steps[0].is_active);
       llm_kv_seq_truncate (seq, 0);
     }
-  found = run_alone (&rig, seq, N_PROMPT, LLK_ROWS_PROMPT);
+  found = run_alone (&rig, seq, N_PROMPT);
   assert_same (&rig, found, expected);
 
   llm_kv_seq_free (seq);

@@ -29,7 +29,6 @@ __llmsvc_tool_option perplexity ctx 'Tokens in one window' --short-option c --ex
 __llmsvc_tool_option perplexity threads 'Threads that compute' --exclusive
 __llmsvc_tool_option perplexity no-special 'The text holds no control tokens'
 __llmsvc_tool_option perplexity exact 'Compute in floats with the weights as the file has them'
-__llmsvc_tool_option perplexity generated 'Compute the text as if it were generated, and not a prompt'
 __llmsvc_tool_option perplexity kv-f32 'Keep context memory in 32 bits'
 __llmsvc_tool_option perplexity kv 'Treat context memory between calls as this policy does' --exclusive --arguments 'llms llms-inverted llms-no-compression vllm-sq'
 __llmsvc_tool_option perplexity kv-ratio 'Percent of what it takes with 8 bits' --exclusive

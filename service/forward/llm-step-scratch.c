@@ -12,8 +12,8 @@
 #define POISON 0xff
 
 void
-llm_forward_describe_attention (LlmForward   *self,
-                                LlmAttention *attention)
+llm_step_describe_attention (LlmStep      *self,
+                             LlmAttention *attention)
 {
   const LlmHparams *hparams = self->hparams;
 
@@ -40,8 +40,8 @@ llm_forward_describe_attention (LlmForward   *self,
 }
 
 static gsize
-lay_out (LlmForward *self,
-         guint8     *block)
+lay_out (LlmStep *self,
+         guint8  *block)
 {
   const LlmHparams *h = self->hparams;
   LlmScratch *s = &self->scratch;
@@ -68,19 +68,26 @@ lay_out (LlmForward *self,
   s->sine = llm_take (block, &used, n_rows * h->n_ropes * (h->rope_dim / 2), sizeof (float));
   s->hidden = llm_take (block, &used, (gsize) self->n_logits * h->n_embd, sizeof (float));
   s->logits = llm_take (block, &used, (gsize) self->n_logits * h->n_vocab, sizeof (float));
-  s->workers = llm_take (block, &used, n_threads * self->worker_bytes, 1);
-  s->prepared = llm_take (block, &used, n_rows * self->row_bytes, 1);
+  s->workers = llm_take (block, &used, n_threads * self->plan->worker_bytes, 1);
+  s->prepared = llm_take (block, &used, n_rows * self->plan->row_bytes, 1);
   s->received = llm_take (block, &used, self->collects_density ? n_threads * self->views->len : 0,
                       sizeof (guint64));
-  llm_forward_describe_attention (self, &attention);
+  llm_step_describe_attention (self, &attention);
   s->attention = llm_take (block, &used, llm_attention_get_scratch (&attention), 1);
+  self->host = (LlmHost) {
+    .pool = self->pool,
+    .scratch = s->workers,
+    .scratch_bytes = self->plan->worker_bytes,
+    .prepared = s->prepared,
+    .row_bytes = self->plan->row_bytes,
+  };
 
   return used;
 }
 
 gboolean
-llm_forward_reserve (LlmForward *self,
-                     GError    **error)
+llm_step_reserve (LlmStep *self,
+                  GError **error)
 {
   gsize page = (gsize) sysconf (_SC_PAGESIZE);
   gsize needed = (lay_out (self, NULL) + page - 1) / page * page;
@@ -97,7 +104,7 @@ llm_forward_reserve (LlmForward *self,
                          "No room for %zu more bytes to compute %u rows", more,
                          self->batch->n_rows);
 
-      llm_forward_free_scratch (self);
+      llm_step_free_scratch (self);
       block = mmap (NULL, needed, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
       if (block == MAP_FAILED)
         return llm_fail (error, LLMSVC_ERROR_NO_MEMORY,
@@ -118,7 +125,7 @@ llm_forward_reserve (LlmForward *self,
 }
 
 guint64
-llm_forward_free_scratch (LlmForward *self)
+llm_step_free_scratch (LlmStep *self)
 {
   guint64 freed = self->block_bytes;
 

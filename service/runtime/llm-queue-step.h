@@ -25,25 +25,25 @@ typedef struct
   gboolean teaches;      /* how long it takes says what such steps cost */
   guint n_stages;        /* that have run */
   gint64 waited_us;      /* when it last had to wait for chunks or weights, 0: never */
-} LlmStep;
+} LlmQueueStep;
 
-void      llm_step_init    (LlmStep     *self,
+void      llm_queue_step_init    (LlmQueueStep     *self,
                             LlmForward  *forward,
                             guint        max_rows);
-void      llm_step_clear   (LlmStep     *self);
+void      llm_queue_step_clear   (LlmQueueStep     *self);
 
 /* Empties it for the next batch. */
-void      llm_step_reset   (LlmStep     *self);
+void      llm_queue_step_reset   (LlmQueueStep     *self);
 /* Begins the step with the rows and sequences that were added. */
-gboolean  llm_step_begin   (LlmStep     *self,
+gboolean  llm_queue_step_begin   (LlmQueueStep     *self,
                             GError     **error);
 /* Runs stages until the step has ended or failed, must wait, or @until_us has
  * passed; at least one. PENDING in the last two cases. It does not wait itself: n_stages
  * tells whether anything was computed. */
-LlmStatus llm_step_run     (LlmStep     *self,
+LlmStatus llm_queue_step_run     (LlmQueueStep     *self,
                             gint64       until_us,
                             GError     **error);
 /* Leaves it in the middle. */
-void      llm_step_abandon (LlmStep     *self);
+void      llm_queue_step_abandon (LlmQueueStep     *self);
 
 G_END_DECLS

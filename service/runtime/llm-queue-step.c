@@ -2,23 +2,23 @@
 
 #define G_LOG_DOMAIN "llm-engine"
 
-#include "runtime/llm-step.h"
+#include "runtime/llm-queue-step.h"
 
 #include "base/llm-clock.h"
 
 void
-llm_step_init (LlmStep    *self,
+llm_queue_step_init (LlmQueueStep    *self,
                LlmForward *forward,
                guint       max_rows)
 {
-  *self = (LlmStep) { .forward = forward };
+  *self = (LlmQueueStep) { .forward = forward };
   self->rows = g_array_sized_new (FALSE, FALSE, sizeof (LlmRow), max_rows);
   self->sequences = g_ptr_array_new ();
   self->budgets = g_new (LlmRowBudget, max_rows);
 }
 
 void
-llm_step_clear (LlmStep *self)
+llm_queue_step_clear (LlmQueueStep *self)
 {
   g_array_unref (self->rows);
   g_ptr_array_unref (self->sequences);
@@ -26,7 +26,7 @@ llm_step_clear (LlmStep *self)
 }
 
 void
-llm_step_reset (LlmStep *self)
+llm_queue_step_reset (LlmQueueStep *self)
 {
   g_assert (!self->is_active);
   g_array_set_size (self->rows, 0);
@@ -37,7 +37,7 @@ llm_step_reset (LlmStep *self)
 }
 
 gboolean
-llm_step_begin (LlmStep *self,
+llm_queue_step_begin (LlmQueueStep *self,
                 GError **error)
 {
   self->batch = (LlmBatch) {
@@ -51,7 +51,7 @@ llm_step_begin (LlmStep *self,
 }
 
 LlmStatus
-llm_step_run (LlmStep *self,
+llm_queue_step_run (LlmQueueStep *self,
               gint64   until_us,
               GError **error)
 {
@@ -71,7 +71,7 @@ llm_step_run (LlmStep *self,
 }
 
 void
-llm_step_abandon (LlmStep *self)
+llm_queue_step_abandon (LlmQueueStep *self)
 {
   llm_forward_abandon (self->forward);
   self->is_active = FALSE;

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "forward/llm-plan.h"
+
+#include "forward/llm-forward-private.h"
+
+static gboolean
+is_needed (const LlmStage   *stage,
+           const LlmHparams *hparams)
+{
+  guint64 ops = 0;
+
+  if (stage->is_needed != NULL)
+    return stage->is_needed (hparams);
+  for (guint i = 0; i < stage->n_ops; i++)
+    ops |= LLM_OP_BIT (stage->ops[i]);
+  return (hparams->operators & ops) != 0;
+}
+
+static void
+add_node (GArray         *nodes,
+          const LlmStage *stage,
+          guint           layer,
+          guint           first_op,
+          guint           n_ops,
+          guint           used_ops)
+{
+  LlmPlanNode node = { stage, layer, first_op, n_ops, used_ops, stage->reads, stage->writes };
+
+  if (stage->acquires == LLM_ACQUIRE_SEGMENTS)
+    {
+      node.reads |= LLM_BUFFER_AT (stage->x);
+      for (guint i = 0; i < n_ops && !stage->is_residual; i++)
+        node.writes |= LLM_BUFFER_AT (stage->y[first_op + i]);
+    }
+  g_array_append_val (nodes, node);
+}
+
+static void
+add_stage (LlmPlan        *self,
+           GArray         *nodes,
+           const LlmStage *stage,
+           guint           layer)
+{
+  gboolean has_products = stage->acquires == LLM_ACQUIRE_SEGMENTS;
+  guint n_ops = stage->is_residual ? 1 : stage->n_ops;
+  guint used_ops = 0;
+
+  for (guint i = 0; i < stage->n_ops; i++)
+    if (stage->acquires != LLM_ACQUIRE_VECTORS
+        || llm_operator_is_used (self->hparams, stage->ops[i]))
+      used_ops |= 1u << i;
+  if (!self->config.is_split || !has_products)
+    add_node (nodes, stage, layer, 0, n_ops, used_ops);
+  else
+    for (guint i = 0; i < n_ops; i++)
+      add_node (nodes, stage, layer, i, 1, used_ops);
+}
+
+static void
+add_stages (LlmPlan        *self,
+            GArray         *nodes,
+            const LlmStage *stages,
+            guint           layer)
+{
+  for (const LlmStage *stage = stages; stage->run != NULL; stage++)
+    if (is_needed (stage, self->hparams))
+      add_stage (self, nodes, stage, layer);
+}
+
+LlmPlan *
+llm_plan_new (const LlmHparams    *hparams,
+              LlmWeights          *weights,
+              const LlmPlanConfig *config)
+{
+  LlmPlan *self = g_new0 (LlmPlan, 1);
+  g_autoptr(GArray) nodes = g_array_new (FALSE, FALSE, sizeof (LlmPlanNode));
+  guint widest = MAX (MAX (hparams->n_embd, hparams->n_ff), hparams->n_heads * hparams->head_dim);
+
+  g_atomic_ref_count_init (&self->ref_count);
+  self->hparams = hparams;
+  self->weights = weights;
+  self->config = *config;
+  self->cpu = llm_backend_cpu_new (config->kernels);
+  self->worker_bytes = llm_matmul_get_scratch (config->kernels, widest);
+  self->row_bytes = llm_matmul_get_row_bytes (widest);
+
+  add_stages (self, nodes, llm_entry_stages, 0);
+  for (guint layer = 0; layer < hparams->n_layers; layer++)
+    add_stages (self, nodes, llm_layer_stages, layer);
+  self->first_exit = nodes->len;
+  add_stages (self, nodes, llm_exit_stages, 0);
+  self->n_nodes = nodes->len;
+  self->nodes = (LlmPlanNode *) (gpointer) g_array_free (g_steal_pointer (&nodes), FALSE);
+  return self;
+}
+
+LlmPlan *
+llm_plan_ref (LlmPlan *self)
+{
+  g_atomic_ref_count_inc (&self->ref_count);
+  return self;
+}
+
+void
+llm_plan_unref (LlmPlan *self)
+{
+  if (!g_atomic_ref_count_dec (&self->ref_count))
+    return;
+  llm_backend_free (self->cpu);
+  g_free (self->nodes);
+  g_free (self);
+}

@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * What a stage holds while it runs: views of weights, and the operations that
+ * were handed to a backend. A device that fails is not asked again; where its
+ * bits are the CPU's, the CPU does in its place what it failed at.
+ */
+
+#include "base/llm-fail.h"
+#include "forward/llm-forward-private.h"
+
+#include <string.h>
+
+#include "common/llmsvc-error.h"
+
+/* --- weights --- */
+
+/* A provider's mistake must not become a read beyond its memory. */
+static gboolean
+check_view (LlmStep             *self,
+            LlmOperator          op,
+            gboolean             is_whole,
+            const LlmWeightView *view,
+            GError             **error)
+{
+  guint n_in, n_out;
+  gboolean is_right;
+
+  llm_operator_get_shape (self->hparams, op, &n_in, &n_out);
+  if (view->channels != NULL)
+    {
+      is_right = view->in_count <= n_in && view->in_first == 0;
+      for (guint i = 0; is_right && i < view->in_count; i++)
+        is_right = view->channels[i] < n_in;
+    }
+  else
+    is_right = view->in_count <= n_in && view->in_first <= n_in - view->in_count;
+  is_right = is_right && view->out_count <= n_out && view->out_first <= n_out - view->out_count
+             && (view->data != NULL || view->out_count == 0 || view->in_count == 0);
+  /* What is not cut into segments must be all there. */
+  if (is_whole || self->weights->n_segments == 1)
+    is_right = is_right && view->out_count == n_out;
+  if (is_whole)
+    is_right = is_right && view->in_count == n_in && view->channels == NULL;
+
+  if (!is_right)
+    llm_fail (error, LLMSVC_ERROR_FAILED,
+              "The weights of operator %s, layer %u, were given for %u inputs and %u outputs from "
+              "%u and %u on; it has %u and %u", llm_operator_get_name (op), self->layer,
+              view->in_count, view->out_count, view->in_first, view->out_first, n_in, n_out);
+  return is_right;
+}
+
+LlmStatus
+llm_step_hold (LlmStep  *self,
+               gboolean  is_early,
+               GError  **error)
+{
+  LlmHold *hold = self->hold;
+  const LlmPlanNode *node = hold->node;
+  const LlmStage *stage = node->stage;
+  gboolean is_whole = stage->acquires != LLM_ACQUIRE_SEGMENTS;
+  gboolean is_exit = node >= self->plan->nodes + self->plan->first_exit;
+  LlmActivation activation = { 0 };
+
+  if (!is_early && stage->acquires != LLM_ACQUIRE_VECTORS)
+    {
+      activation.values = llm_step_get_buffer (self, stage->x);
+      activation.n_rows = is_exit ? self->n_logits : self->batch->n_rows;
+    }
+  hold->n_segments = is_whole ? 1 : self->n_used_levels;
+  while (hold->n_views < node->n_ops * hold->n_segments)
+    {
+      guint at = node->first_op + hold->n_views / hold->n_segments;
+      LlmOperator op = stage->ops[at];
+      LlmWeightView *view = &hold->views[hold->n_views];
+      LlmStatus status;
+
+      memset (view, 0, sizeof *view);
+      if ((node->used_ops & 1u << at) == 0)
+        {
+          hold->n_views++;
+          continue;
+        }
+      status = llm_weights_acquire (self->weights, op, self->layer,
+                                    hold->n_views % hold->n_segments, &activation, view, error);
+      if (status != LLM_READY)
+        return status;
+
+      hold->n_views++;
+      if (!check_view (self, op, is_whole, view, error))
+        return LLM_FAILED;
+    }
+
+  return LLM_READY;
+}
+
+void
+llm_step_release (LlmStep *self,
+                  LlmHold *hold)
+{
+  for (guint i = 0; i < hold->n_ops; i++)
+    if (hold->ops[i].status == LLM_PENDING)
+      hold->ops[i].backend->class->cancel (hold->ops[i].backend, &hold->ops[i]);
+  for (guint i = 0; i < hold->n_views; i++)
+    if ((hold->node->used_ops & 1u << (hold->node->first_op + i / hold->n_segments)) != 0)
+      llm_weights_release (self->weights, &hold->views[i]);
+  hold->node = NULL;
+  hold->n_views = hold->n_ops = hold->phase = 0;
+}
+
+/* --- operations --- */
+
+static LlmOp *
+add_op (LlmHold *hold)
+{
+  LlmOp *op = &hold->ops[hold->n_ops++];
+
+  g_assert (hold->n_ops <= LLM_STAGE_MAX_OPS);
+  op->status = LLM_PENDING;
+  return op;
+}
+
+void
+llm_step_add_product (LlmStep          *self,
+                      const LlmRows    *rows,
+                      guint             n_rows,
+                      const LlmProduct *product)
+{
+  LlmOp *op = add_op (self->hold);
+  const LlmWeightView *last = &product->pieces[product->n_pieces - 1];
+
+  op->shape = (LlmOpShape) {
+    .kind = LLM_BACKEND_PRODUCT,
+    .type = product->pieces[0].type,
+    .layout = product->pieces[0].layout,
+    .n_in = last->in_first + last->in_count,
+    .n_out = last->out_first + last->out_count,
+    .n_rows = n_rows,
+  };
+  op->rows = *rows;
+  op->product = *product;
+  op->host = &self->host;
+}
+
+void
+llm_step_add_attention (LlmStep            *self,
+                        const LlmAttention *attention)
+{
+  LlmOp *op = add_op (self->hold);
+
+  op->shape = (LlmOpShape) {
+    .kind = LLM_BACKEND_ATTENTION,
+    .n_in = attention->n_heads * attention->head_dim,
+    .n_out = attention->n_kv_heads * attention->head_dim,
+    .n_rows = attention->n_rows,
+  };
+  op->attention = *attention;
+}
+
+static LlmBackend *
+choose_backend (LlmStep          *self,
+                const LlmOpShape *shape)
+{
+  LlmBackend *cpu = self->plan->cpu, *device = self->plan->config.device;
+
+  if (device == NULL || device->is_lost || !device->class->can_run (device, shape)
+      || device->class->cost_us (device, shape) >= cpu->class->cost_us (cpu, shape))
+    return cpu;
+  return device;
+}
+
+static gboolean
+give (LlmBackend *backend,
+      LlmOp     **ops,
+      guint       n_ops,
+      GError    **error)
+{
+  for (guint i = 0; i < n_ops; i++)
+    {
+      ops[i]->backend = backend;
+      ops[i]->prepared = backend->class->prepare (backend, &ops[i]->shape, error);
+      if (ops[i]->prepared == NULL)
+        return FALSE;
+    }
+  return backend->class->submit (backend, ops, n_ops, error);
+}
+
+/* The device failed at @ops: the CPU does them where that is the same; elsewhere that is an error, and
+ * the next step runs without the device. */
+static gboolean
+take_over (LlmStep      *self,
+           LlmOp       **ops,
+           guint         n_ops,
+           const GError *reason,
+           GError      **error)
+{
+  LlmBackend *device = ops[0]->backend;
+
+  device->is_lost = TRUE;
+  if (!device->has_cpu_bits)
+    return llm_fail (error, LLMSVC_ERROR_FAILED,
+                     "The device %s failed: %s. It is not used any more: call again, and the "
+                     "processor computes in its place", device->name, reason->message);
+
+  g_message ("The device %s failed: %s. The processor computes in its place", device->name,
+             reason->message);
+  return give (self->plan->cpu, ops, n_ops, error);
+}
+
+/* The device first: it may work while the CPU does. */
+LlmStatus
+llm_step_submit (LlmStep *self,
+                 GError **error)
+{
+  LlmHold *hold = self->hold;
+  LlmOp *of_device[LLM_STAGE_MAX_OPS], *of_cpu[LLM_STAGE_MAX_OPS];
+  guint n_device = 0, n_cpu = 0;
+  g_autoptr(GError) reason = NULL;
+
+  for (guint i = 0; i < hold->n_ops; i++)
+    if (choose_backend (self, &hold->ops[i].shape) == self->plan->cpu)
+      of_cpu[n_cpu++] = &hold->ops[i];
+    else
+      of_device[n_device++] = &hold->ops[i];
+
+  hold->phase++;
+  if (n_device > 0 && !give (self->plan->config.device, of_device, n_device, &reason)
+      && !take_over (self, of_device, n_device, reason, error))
+    return LLM_FAILED;
+  if (n_cpu > 0 && !give (self->plan->cpu, of_cpu, n_cpu, error))
+    return LLM_FAILED;
+  return LLM_PENDING;
+}
+
+LlmStatus
+llm_step_poll (LlmStep *self,
+               GError **error)
+{
+  LlmHold *hold = self->hold;
+  gboolean waits = FALSE;
+
+  for (guint i = 0; i < hold->n_ops; i++)
+    {
+      LlmOp *op = &hold->ops[i];
+      g_autoptr(GError) reason = NULL;
+
+      if (op->status == LLM_PENDING)
+        op->status = op->backend->class->poll (op->backend, op, &reason);
+      if (op->status == LLM_FAILED && !take_over (self, &op, 1, reason, error))
+        return LLM_FAILED;
+      waits = waits || op->status == LLM_PENDING;
+    }
+  if (waits)
+    return LLM_PENDING;
+  hold->n_ops = 0;
+  return LLM_READY;
+}

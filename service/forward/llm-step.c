@@ -1,0 +1,290 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "forward/llm-forward-private.h"
+
+#include "base/llm-fail.h"
+
+LlmStep *
+llm_step_new (LlmPlan       *plan,
+              LlmWorkerPool *pool,
+              LlmLedger     *ledger)
+{
+  LlmStep *self = g_new0 (LlmStep, 1);
+
+  self->plan = llm_plan_ref (plan);
+  self->hparams = plan->hparams;
+  self->weights = plan->weights;
+  self->kernels = plan->config.kernels;
+  self->pool = pool;
+  self->ledger = ledger != NULL ? llm_ledger_ref (ledger) : NULL;
+  for (guint i = 0; i < LLM_STEP_MAX_HOLDS; i++)
+    self->holds[i].views = g_new0 (LlmWeightView, LLM_STAGE_MAX_OPS * self->weights->n_segments);
+  self->views = g_array_new (FALSE, FALSE, sizeof (LlmKvView));
+  self->first_view = g_array_new (FALSE, FALSE, sizeof (guint));
+  return self;
+}
+
+void
+llm_step_free (LlmStep *self)
+{
+  if (self == NULL)
+    return;
+
+  llm_step_abandon (self);
+  llm_step_free_scratch (self);
+  g_clear_pointer (&self->ledger, llm_ledger_unref);
+  g_array_unref (self->views);
+  g_array_unref (self->first_view);
+  g_free (self->frequencies);
+  for (guint i = 0; i < LLM_STEP_MAX_HOLDS; i++)
+    g_free (self->holds[i].views);
+  llm_plan_unref (self->plan);
+  g_free (self);
+}
+
+/* --- the batch --- */
+
+/* The level of the table that @sub_model names, n_segments when none does. */
+static guint
+find_level (LlmStep *self,
+            guint8   sub_model)
+{
+  guint level = 0;
+
+  while (level < self->weights->n_segments && self->weights->segment_percent[level] != sub_model)
+    level++;
+  return level;
+}
+
+static gboolean
+check_row (LlmStep        *self,
+           const LlmBatch *batch,
+           guint           index,
+           GError        **error)
+{
+  const LlmRow *row = &batch->rows[index];
+
+  if (row->token < 0 || (guint) row->token >= self->hparams->n_vocab)
+    return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                     "Token %d is not one of the model's %u", row->token, self->hparams->n_vocab);
+  if (find_level (self, row->sub_model) == self->weights->n_segments)
+    return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                     "The model has no sub-model of %u percent", row->sub_model);
+  if (row->sequence >= batch->n_sequences
+      || row->slot >= batch->sequences[row->sequence]->length)
+    return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                     "Row %u is for slot %u of sequence %u, which does not exist", index, row->slot,
+                     row->sequence);
+
+  return TRUE;
+}
+
+static gboolean
+check_batch (LlmStep        *self,
+             const LlmBatch *batch,
+             GError        **error)
+{
+  if (batch->n_rows == 0 || batch->n_rows > LLM_BATCH_MAX_ROWS)
+    return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                     "A step of %u rows is not possible: it has 1 to %u", batch->n_rows,
+                     LLM_BATCH_MAX_ROWS);
+
+  for (guint i = 0; i < batch->n_sequences; i++)
+    {
+      const LlmKvLayout *layout = &batch->sequences[i]->store->layout;
+
+      if (layout->n_layers != self->hparams->n_layers
+          || layout->n_kv_heads != self->hparams->n_kv_heads
+          || layout->head_dim != self->hparams->head_dim)
+        return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                         "Sequence %u was made for another model", i);
+    }
+  for (guint i = 0; i < batch->n_rows; i++)
+    if (!check_row (self, batch, i, error))
+      return FALSE;
+
+  return TRUE;
+}
+
+/* Sorts the rows by level, the largest first, and otherwise leaves their order: a segment of weights
+ * is multiplied for the first rows only. What else rows are to be grouped by is a second key here. */
+static void
+sort_rows (LlmStep *self)
+{
+  const LlmBatch *batch = self->batch;
+  guint n = 0;
+
+  self->n_used_levels = 0;
+  for (guint level = self->weights->n_segments; level-- > 0;)
+    {
+      for (guint i = 0; i < batch->n_rows; i++)
+        if (batch->rows[i].sub_model == self->weights->segment_percent[level])
+          self->order[n++] = i;
+      self->level_rows[level] = n;
+      if (n > 0)
+        self->n_used_levels = MAX (self->n_used_levels, level + 1);
+    }
+
+  self->n_logits = 0;
+  self->n_done_rows = batch->n_rows;
+  for (guint i = 0; i < batch->n_rows; i++)
+    {
+      guint row = self->order[i];
+
+      self->logits_of[row] = -1;
+      if (batch->rows[row].wants_logits)
+        {
+          self->wanting[self->n_logits] = i;
+          self->logits_of[row] = (gint) self->n_logits++;
+        }
+    }
+}
+
+static void
+count_chunks (LlmStep *self)
+{
+  guint n = 0;
+
+  g_array_set_size (self->first_view, self->batch->n_sequences + 1);
+  for (guint i = 0; i < self->batch->n_sequences; i++)
+    {
+      guint n_chunks = self->batch->sequences[i]->holds->len;
+
+      g_array_index (self->first_view, guint, i) = n;
+      n += n_chunks;
+    }
+  g_array_index (self->first_view, guint, self->batch->n_sequences) = n;
+  g_array_set_size (self->views, n);
+}
+
+gboolean
+llm_step_begin (LlmStep        *self,
+                const LlmBatch *batch,
+                GError        **error)
+{
+  g_return_val_if_fail (self->batch == NULL, FALSE);
+
+  self->n_done_rows = 0;
+  if (!check_batch (self, batch, error))
+    return FALSE;
+
+  self->batch = batch;
+  sort_rows (self);
+  count_chunks (self);
+  if (!llm_step_reserve (self, error))
+    {
+      self->batch = NULL;
+      self->n_done_rows = 0;
+      return FALSE;
+    }
+  return TRUE;
+}
+
+/* --- its stages --- */
+
+guint
+llm_step_get_n_nodes (LlmStep *self)
+{
+  return self->n_logits > 0 ? self->plan->n_nodes : self->plan->first_exit;
+}
+
+/* What @node holds, or a free place; NULL where there is none. */
+static LlmHold *
+find_hold (LlmStep           *self,
+           const LlmPlanNode *node)
+{
+  LlmHold *place = NULL;
+
+  for (guint i = LLM_STEP_MAX_HOLDS; i-- > 0;)
+    if (self->holds[i].node == node)
+      return &self->holds[i];
+    else if (self->holds[i].node == NULL)
+      place = &self->holds[i];
+  return place;
+}
+
+static LlmStatus
+acquire (LlmStep           *self,
+         const LlmPlanNode *node,
+         gboolean           is_early,
+         GError           **error)
+{
+  self->layer = node->layer;
+  self->hold = find_hold (self, node);
+  if (self->hold == NULL)
+    return LLM_PENDING;
+  self->hold->node = node;
+  return llm_step_hold (self, is_early, error);
+}
+
+LlmStatus
+llm_step_acquire (LlmStep           *self,
+                  const LlmPlanNode *node,
+                  GError           **error)
+{
+  return acquire (self, node, TRUE, error);
+}
+
+LlmStatus
+llm_step_run (LlmStep           *self,
+              const LlmPlanNode *node,
+              GError           **error)
+{
+  LlmStatus status = acquire (self, node, FALSE, error);
+
+  if (status != LLM_READY)
+    return status;
+  do
+    {
+      status = llm_step_poll (self, error);
+      if (status != LLM_READY)
+        return status;
+      status = node->stage->run (self, node->stage, error);
+    }
+  while (status == LLM_PENDING && self->hold->n_ops > 0);
+  if (status == LLM_READY)
+    llm_step_release (self, self->hold);
+  return status;
+}
+
+static void
+end_step (LlmStep *self)
+{
+  for (guint i = 0; i < LLM_STEP_MAX_HOLDS; i++)
+    llm_step_release (self, &self->holds[i]);
+  self->batch = NULL;
+}
+
+void
+llm_step_abandon (LlmStep *self)
+{
+  if (self->batch == NULL)
+    return;
+
+  end_step (self);
+  self->n_done_rows = 0;
+}
+
+gboolean
+llm_step_end (LlmStep *self,
+              GError **error)
+{
+  if (!llm_weights_check (self->weights, error))
+    {
+      llm_step_abandon (self);
+      return FALSE;
+    }
+  end_step (self);
+  return TRUE;
+}
+
+const float *
+llm_step_get_logits (LlmStep *self,
+                     guint    row)
+{
+  if (self->batch != NULL || self->block == NULL || row >= self->n_done_rows
+      || self->logits_of[row] < 0)
+    return NULL;
+
+  return self->scratch.logits + (gsize) self->logits_of[row] * self->hparams->n_vocab;
+}

@@ -48,8 +48,19 @@ get_group_rows (guint n_in)
   return CLAMP (GROUP_FLOATS / MAX (n_in, 1), 1, GROUP_ROWS);
 }
 
+/* Values of the whole blocks of a row that hold the view's inputs, and those before them. */
+static guint
+get_row_values (const LlmWeightView *view,
+                guint               *n_before)
+{
+  guint block = (guint) llk_type_block_size (view->type);
+
+  *n_before = view->in_first % block;
+  return (*n_before + view->in_count + block - 1) / block * block;
+}
+
 /* The weights of output @out as floats: in place where they are floats already,
- * or dequantized into @buffer. */
+ * or dequantized into @buffer, which has room for get_row_values(). */
 static const float *
 get_weights (const LlkOps        *kernels,
              const LlmWeightView *view,
@@ -57,12 +68,14 @@ get_weights (const LlkOps        *kernels,
              float               *buffer)
 {
   const guint8 *row = (const guint8 *) view->data + out * view->row_bytes;
+  guint n_before;
+  guint n_values = get_row_values (view, &n_before);
 
   if (view->type == LLK_F32 && GPOINTER_TO_SIZE (row) % sizeof (float) == 0)
     return (const float *) (gconstpointer) row;
 
-  kernels->vector->unpack (view->type, row, buffer, view->in_count);
-  return buffer;
+  kernels->vector->unpack (view->type, row, buffer, n_values);
+  return buffer + n_before;
 }
 
 /* The inputs that the view has weights for, side by side. */
@@ -107,7 +120,7 @@ multiply_tile (const LlkOps *kernels,
     y[r * y_stride] += sums[r];
 }
 
-/* Outputs [@first, @first + @n) of the view, n at most get_group_rows(). */
+/* Outputs [@first, @first + @n) of the view, n at most get_group_rows() of its row values. */
 static void
 multiply_floats (const Run  *run,
                  const Part *part,
@@ -116,11 +129,13 @@ multiply_floats (const Run  *run,
                  float      *scratch)
 {
   const LlmWeightView *view = part->view;
-  float *gathered = scratch + MAX ((gsize) GROUP_FLOATS, view->in_count);
+  guint n_before;
+  guint n_values = get_row_values (view, &n_before);
+  float *gathered = scratch + MAX ((gsize) GROUP_FLOATS, n_values);
   const float *weights[GROUP_ROWS];
 
   for (guint i = 0; i < n; i++)
-    weights[i] = get_weights (run->kernels, view, first + i, scratch + (gsize) i * view->in_count);
+    weights[i] = get_weights (run->kernels, view, first + i, scratch + (gsize) i * n_values);
 
   for (guint row = 0; row < part->n_rows; row += TILE_ROWS)
     {
@@ -209,6 +224,7 @@ make_part (const LlkOps     *kernels,
            guint             piece)
 {
   const LlmWeightView *view = &product->pieces[piece];
+  guint n_before;
   Part part = {
     .product = product,
     .view = view,
@@ -222,7 +238,7 @@ make_part (const LlkOps     *kernels,
       part.unit = MAX (part.kernel->n_panels, 1) * LLK_PANEL_OUTPUTS;
     }
   else
-    part.unit = get_group_rows (view->in_count);
+    part.unit = get_group_rows (get_row_values (view, &n_before));
   if (part.n_rows > 0 && view->in_count > 0)
     part.n_units = (view->out_count + part.unit - 1) / part.unit;
   for (guint i = 0; i < piece; i++)

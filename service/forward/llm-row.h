@@ -41,17 +41,17 @@ typedef struct
   LlmVisibility visibility;
   guint8 sub_model;     /* percent of the model that computes this row, 100 for all */
   gboolean wants_logits;
-  gboolean is_counted;  /* for density (L3): what it attends to */
+  gboolean is_counted;  /* density counts what it attends to (L3) */
 } LlmRow;
 
-/* For density every generated row is counted, and of the rows of a prompt one of so many
- * neighbours: the same ones however the prompt was cut into steps. */
-#define LLM_ATTENTION_SAMPLED 4
+/* Whether density counts the row of a prompt in @slot: one of so many, the same ones however the
+ * prompt was cut into steps. Generated rows are all counted. */
+#define LLM_ROWS_SAMPLED 4
 
 static inline gboolean
-llm_row_is_sampled (guint position)
+llm_row_is_sampled (guint slot)
 {
-  return position % LLM_ATTENTION_SAMPLED == LLM_ATTENTION_SAMPLED - 1;
+  return slot % LLM_ROWS_SAMPLED == LLM_ROWS_SAMPLED - 1;
 }
 
 /* What K and V of a row were computed with, in a byte: the arithmetic, and the level of the

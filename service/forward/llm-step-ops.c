@@ -15,39 +15,42 @@
 
 /* --- weights --- */
 
-/* A provider's mistake must not become a read beyond its memory. */
+/* A provider's mistake must not become a read beyond its memory, or a product that lacks a part. */
 static gboolean
 check_view (LlmStep             *self,
             LlmOperator          op,
-            gboolean             is_whole,
+            guint                segment,
             const LlmWeightView *view,
             GError             **error)
 {
-  guint n_in, n_out;
-  gboolean is_right;
+  LlmSegmentShape shape = llm_sub_models_get_shape (self->sub_models, self->hparams, op, self->layer,
+                                                    segment);
+  gboolean is_empty = shape.in_count == 0 || shape.out_count == 0;
+  gboolean is_right = view->out_first == shape.out_first && view->out_count == shape.out_count
+                      && view->data != NULL;
 
-  llm_operator_get_shape (self->hparams, op, &n_in, &n_out);
-  if (view->channels != NULL)
-    {
-      is_right = view->in_count <= n_in && view->in_first == 0;
-      for (guint i = 0; is_right && i < view->in_count; i++)
-        is_right = view->channels[i] < n_in;
-    }
+  if (view->channels == NULL)
+    is_right = is_right && view->in_first == shape.in_first && view->in_count == shape.in_count;
   else
-    is_right = view->in_count <= n_in && view->in_first <= n_in - view->in_count;
-  is_right = is_right && view->out_count <= n_out && view->out_first <= n_out - view->out_count
-             && (view->data != NULL || view->out_count == 0 || view->in_count == 0);
-  /* What is not cut into segments must be all there. */
-  if (is_whole || self->weights->n_segments == 1)
-    is_right = is_right && view->out_count == n_out;
-  if (is_whole)
-    is_right = is_right && view->in_count == n_in && view->channels == NULL;
+    {
+      is_right = is_right && view->layout == LLM_LAYOUT_ROWS && view->in_first == 0
+                 && view->in_count <= shape.in_count;
+      for (guint i = 0; is_right && i < view->in_count; i++)
+        is_right = view->channels[i] >= shape.in_first
+                   && view->channels[i] - shape.in_first < shape.in_count;
+    }
+  if (is_empty)
+    is_right = view->in_count == 0 || view->out_count == 0;
 
   if (!is_right)
     llm_fail (error, LLMSVC_ERROR_FAILED,
-              "The weights of operator %s, layer %u, were given for %u inputs and %u outputs from "
-              "%u and %u on; it has %u and %u", llm_operator_get_name (op), self->layer,
-              view->in_count, view->out_count, view->in_first, view->out_first, n_in, n_out);
+              "The weights of operator %s, layer %u, segment %u, were given for %u inputs and %u "
+              "outputs from %u and %u on%s; it has %u and %u from %u and %u on",
+              llm_operator_get_name (op), self->layer, segment, view->in_count, view->out_count,
+              view->in_first, view->out_first,
+              view->channels != NULL && view->layout == LLM_LAYOUT_PANELS
+                ? ", by channel but in panels" : "",
+              shape.in_count, shape.out_count, shape.in_first, shape.out_first);
   return is_right;
 }
 
@@ -73,6 +76,7 @@ llm_step_hold (LlmStep  *self,
     {
       guint at = node->first_op + hold->n_views / hold->n_segments;
       LlmOperator op = stage->ops[at];
+      guint segment = hold->n_views % hold->n_segments;
       LlmWeightView *view = &hold->views[hold->n_views];
       LlmStatus status;
 
@@ -82,13 +86,13 @@ llm_step_hold (LlmStep  *self,
           hold->n_views++;
           continue;
         }
-      status = llm_weights_acquire (self->weights, op, self->layer,
-                                    hold->n_views % hold->n_segments, &activation, view, error);
+      status = llm_weights_acquire (self->weights, op, self->layer, segment, &activation, view,
+                                    error);
       if (status != LLM_READY)
         return status;
 
       hold->n_views++;
-      if (!check_view (self, op, is_whole, view, error))
+      if (!check_view (self, op, segment, view, error))
         return LLM_FAILED;
     }
 
@@ -128,16 +132,22 @@ llm_step_add_product (LlmStep          *self,
                       const LlmProduct *product)
 {
   LlmOp *op = add_op (self->hold);
-  const LlmWeightView *last = &product->pieces[product->n_pieces - 1];
 
   op->shape = (LlmOpShape) {
     .kind = LLM_BACKEND_PRODUCT,
     .type = product->pieces[0].type,
     .layout = product->pieces[0].layout,
-    .n_in = last->in_first + last->in_count,
-    .n_out = last->out_first + last->out_count,
     .n_rows = n_rows,
   };
+  for (guint i = 0; i < product->n_pieces; i++)
+    {
+      const LlmWeightView *view = &product->pieces[i];
+
+      if (view->in_count == 0)
+        continue;
+      op->shape.n_in = MAX (op->shape.n_in, view->in_first + view->in_count);
+      op->shape.n_out = MAX (op->shape.n_out, view->out_first + view->out_count);
+    }
   op->rows = *rows;
   op->product = *product;
   op->host = &self->host;

@@ -14,11 +14,12 @@ llm_step_new (LlmPlan       *plan,
   self->plan = llm_plan_ref (plan);
   self->hparams = plan->hparams;
   self->weights = plan->weights;
+  self->sub_models = plan->weights->sub_models;
   self->kernels = plan->config.kernels;
   self->pool = pool;
   self->ledger = ledger != NULL ? llm_ledger_ref (ledger) : NULL;
   for (guint i = 0; i < LLM_STEP_MAX_HOLDS; i++)
-    self->holds[i].views = g_new0 (LlmWeightView, LLM_STAGE_MAX_OPS * self->weights->n_segments);
+    self->holds[i].views = g_new0 (LlmWeightView, LLM_STAGE_MAX_OPS * self->sub_models->n_levels);
   self->views = g_array_new (FALSE, FALSE, sizeof (LlmKvView));
   self->first_view = g_array_new (FALSE, FALSE, sizeof (guint));
   return self;
@@ -44,14 +45,14 @@ llm_step_free (LlmStep *self)
 
 /* --- the batch --- */
 
-/* The level of the table that @sub_model names, n_segments when none does. */
+/* The level of the table that @sub_model names, n_levels when none does. */
 static guint
 find_level (LlmStep *self,
             guint8   sub_model)
 {
   guint level = 0;
 
-  while (level < self->weights->n_segments && self->weights->segment_percent[level] != sub_model)
+  while (level < self->sub_models->n_levels && self->sub_models->percent[level] != sub_model)
     level++;
   return level;
 }
@@ -67,7 +68,7 @@ check_row (LlmStep        *self,
   if (row->token < 0 || (guint) row->token >= self->hparams->n_vocab)
     return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
                      "Token %d is not one of the model's %u", row->token, self->hparams->n_vocab);
-  if (find_level (self, row->sub_model) == self->weights->n_segments)
+  if (find_level (self, row->sub_model) == self->sub_models->n_levels)
     return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
                      "The model has no sub-model of %u percent", row->sub_model);
   if (row->sequence >= batch->n_sequences
@@ -115,11 +116,14 @@ sort_rows (LlmStep *self)
   guint n = 0;
 
   self->n_used_levels = 0;
-  for (guint level = self->weights->n_segments; level-- > 0;)
+  for (guint level = self->sub_models->n_levels; level-- > 0;)
     {
       for (guint i = 0; i < batch->n_rows; i++)
-        if (batch->rows[i].sub_model == self->weights->segment_percent[level])
-          self->order[n++] = i;
+        if (batch->rows[i].sub_model == self->sub_models->percent[level])
+          {
+            self->levels[n] = (guint8) level;
+            self->order[n++] = i;
+          }
       self->level_rows[level] = n;
       if (n > 0)
         self->n_used_levels = MAX (self->n_used_levels, level + 1);

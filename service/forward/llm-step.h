@@ -73,8 +73,9 @@ typedef struct
 struct _LlmStep
 {
   LlmPlan *plan;              /* (owned) */
-  const LlmHparams *hparams;  /* of the plan, as the next two */
+  const LlmHparams *hparams;  /* of the plan, as the next three */
   LlmWeights *weights;
+  const LlmSubModels *sub_models;
   const LlkOps *kernels;
   LlmWorkerPool *pool;        /* (unowned) */
   LlmLedger *ledger;          /* (nullable) (owned) */
@@ -95,6 +96,7 @@ struct _LlmStep
   guint wanting[LLM_BATCH_MAX_ROWS];     /* sorted row of each index of logits */
   guint n_done_rows;                     /* valid entries of logits_of */
   guint n_logits;
+  guint8 levels[LLM_BATCH_MAX_ROWS];     /* by sorted row: not rising */
   guint level_rows[LLM_MAX_LEVELS];      /* rows that include each segment */
   guint n_used_levels;                   /* segments that any row includes */
   guint n_expert_rows;        /* of the expert that is computed */

@@ -30,7 +30,7 @@ find_states (const LlmRequest *request)
   GByteArray *states = g_byte_array_sized_new (request->prompt->len);
 
   g_byte_array_set_size (states, request->prompt->len);
-  memset (states->data, llm_row_state (weights->n_segments - 1), states->len);
+  memset (states->data, llm_row_state (weights->sub_models->n_levels - 1), states->len);
   return states;
 }
 

@@ -182,7 +182,7 @@ add_row (LlmQueueStep    *step,
     .visibility = { .kind = LLM_VISIBLE_CAUSAL },
     .sub_model = 100,
     .wants_logits = wants_logits,
-    .is_counted = is_generated || llm_row_is_sampled (token),
+    .is_counted = is_generated || llm_row_is_sampled (slot),
   };
 
   g_array_append_val (step->rows, row);

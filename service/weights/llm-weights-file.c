@@ -15,6 +15,7 @@
 typedef struct
 {
   LlmWeights parent;
+  LlmSubModels *own_sub_models;   /* (owned) */
 
   LlmGguf *gguf;            /* (owned), as all of these */
   LlmLedger *ledger;        /* (nullable) */
@@ -33,7 +34,6 @@ typedef struct
   GError *error;            /* (nullable): why it could not be, once packed is FAILED */
 } FileWeights;
 
-static const guint8 whole_model[] = { 100 };
 
 /* Whether the kernel can take the panels' memory by itself. */
 static gboolean
@@ -414,6 +414,7 @@ free_weights (LlmWeights *weights)
     llm_file_map_drop (map, 0, llm_file_map_get_size (map));
   llm_gguf_unref (self->gguf);
   g_free (self->parts);
+  llm_sub_models_free (self->own_sub_models);
   g_free (self);
 }
 
@@ -439,8 +440,8 @@ new_weights (LlmGguf           *gguf,
   FileWeights *self = g_new0 (FileWeights, 1);
 
   self->parent.provider = &file_provider;
-  self->parent.n_segments = G_N_ELEMENTS (whole_model);
-  self->parent.segment_percent = whole_model;
+  self->own_sub_models = llm_sub_models_new_whole (hparams);
+  self->parent.sub_models = self->own_sub_models;
   self->gguf = llm_gguf_ref (gguf);
   self->ledger = ledger != NULL ? llm_ledger_ref (ledger) : NULL;
   self->n_layers = hparams->n_layers;

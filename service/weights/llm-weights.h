@@ -15,7 +15,7 @@
 #include "memory/llm-ledger.h"
 #include "base/llm-status.h"
 #include "io/llm-file-map.h"
-#include "model/architectures/llm-operator.h"
+#include "model/architectures/llm-sub-models.h"
 
 /* What is known of the input when weights are asked for: a provider that loads
  * only active channels looks at it (A1). */
@@ -79,9 +79,7 @@ typedef struct
 struct _LlmWeights
 {
   const LlmWeightProvider *provider;
-  guint n_segments;                    /* at least 1 */
-  const guint8 *segment_percent;       /* sub-model in percent up to and with each segment; last is
-                                        * 100 */
+  const LlmSubModels *sub_models;      /* segment i is what level i adds */
   guint64 bytes;                       /* of weights in all */
   guint64 held;                        /* of these, not reclaimed */
   guint64 backed;                      /* of those, memory of files */

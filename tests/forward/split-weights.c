@@ -11,6 +11,7 @@ typedef struct
   const LlmHparams *hparams;
   SplitConfig config;
   SplitCounts *counts;
+  LlmSubModels table;          /* its borders are not those that llm_sub_models_new() wants */
 } SplitWeights;
 
 /* The lease of a copy. */
@@ -19,8 +20,6 @@ typedef struct
   float *values;
   guint32 *channels;
 } Copy;
-
-static const guint8 percents[] = { 50, 100 };
 
 static void
 cut_outputs (LlmWeightView *view,
@@ -45,47 +44,19 @@ cut_inputs (LlmWeightView *view,
   view->in_count = count;
 }
 
-/* The first half of the heads and of the network comes first; keys and values
- * all come with it. */
 static void
 cut (SplitWeights  *self,
      LlmOperator    op,
+     guint          layer,
      guint          segment,
      LlmWeightView *view)
 {
-  guint query = self->hparams->n_heads / 2 * self->hparams->head_dim;
-  guint ff = self->hparams->n_ff / 64 * 32;
-  guint embd = self->hparams->n_embd / 2;
+  LlmSegmentShape shape = llm_sub_models_get_shape (&self->table, self->hparams, op, layer, segment);
 
-  if (op == LLM_OP_QUERY && self->config.cuts_query_inputs)
-    {
-      cut_inputs (view, segment * embd, embd);
-      return;
-    }
-
-  switch ((int) op)
-    {
-    case LLM_OP_QUERY:
-      cut_outputs (view, segment * query, segment == 0 ? query : view->out_count - query);
-      break;
-    case LLM_OP_FFN_GATE:
-    case LLM_OP_FFN_UP:
-      cut_outputs (view, segment * ff, segment == 0 ? ff : view->out_count - ff);
-      break;
-    case LLM_OP_ATTENTION_OUT:
-      cut_inputs (view, segment * query, segment == 0 ? query : view->in_count - query);
-      break;
-    case LLM_OP_FFN_DOWN:
-      cut_inputs (view, segment * ff, segment == 0 ? ff : view->in_count - ff);
-      break;
-    case LLM_OP_KEY:
-    case LLM_OP_VALUE:
-      if (segment == 1)
-        cut_outputs (view, view->out_count, 0);
-      break;
-    default:
-      g_assert (segment == 0);
-    }
+  if (shape.in_count != view->in_count && shape.in_count > 0)
+    cut_inputs (view, shape.in_first, shape.in_count);
+  if (shape.out_count != view->out_count || shape.in_count == 0)
+    cut_outputs (view, shape.out_first, shape.in_count > 0 ? shape.out_count : 0);
 }
 
 /* The same inputs, the last one first. */
@@ -136,8 +107,7 @@ acquire (LlmWeights          *weights,
 
   status = llm_weights_acquire (self->inner, op, layer, 0, activation, view, error);
   g_assert (status == LLM_READY);
-  if (self->config.n_segments == 2)
-    cut (self, op, segment, view);
+  cut (self, op, layer, segment, view);
   if (self->config.has_channels && op == LLM_OP_FFN_DOWN)
     {
       g_assert (activation != NULL && activation->values != NULL);
@@ -183,6 +153,8 @@ free_weights (LlmWeights *weights)
 
   g_assert (self->counts->n_held == 0);
   llm_weights_free (self->inner);
+  g_free (self->table.n_groups);
+  g_free (self->table.n_channels);
   g_free (self);
 }
 
@@ -193,6 +165,41 @@ static const LlmWeightProvider split_provider = {
   .free = free_weights,
 };
 
+/* At least @least of @whole, rising with the level; a little earlier in each layer than in the one
+ * before. */
+static guint
+get_count (guint level,
+           guint n_levels,
+           guint layer,
+           guint whole)
+{
+  guint shift = n_levels > 2 && level + 1 < n_levels ? layer % 2 : 0;
+
+  return MAX ((level + 1 + shift) * whole / n_levels, 1);
+}
+
+static void
+fill_table (LlmSubModels     *table,
+            const LlmHparams *hparams,
+            guint             n_levels)
+{
+  table->n_levels = n_levels;
+  table->n_layers = hparams->n_layers;
+  table->n_groups = g_new (guint, hparams->n_layers * n_levels);
+  table->n_channels = g_new (guint, hparams->n_layers * n_levels);
+  for (guint level = 0; level < n_levels; level++)
+    {
+      table->percent[level] = (guint8) (100 * (level + 1) / n_levels);
+      for (guint layer = 0; layer < hparams->n_layers; layer++)
+        {
+          guint at = layer * n_levels + level;
+
+          table->n_groups[at] = get_count (level, n_levels, layer, hparams->n_kv_heads);
+          table->n_channels[at] = 32 * get_count (level, n_levels, layer, hparams->n_ff / 32);
+        }
+    }
+}
+
 LlmWeights *
 split_weights_new (LlmWeights        *inner,
                    const LlmHparams  *hparams,
@@ -202,8 +209,8 @@ split_weights_new (LlmWeights        *inner,
   SplitWeights *self = g_new0 (SplitWeights, 1);
 
   self->parent.provider = &split_provider;
-  self->parent.n_segments = config->n_segments;
-  self->parent.segment_percent = percents + 2 - config->n_segments;
+  self->parent.sub_models = &self->table;
+  fill_table (&self->table, hparams, config->n_levels);
   self->parent.bytes = inner->bytes;
   self->inner = inner;
   self->hparams = hparams;

@@ -2,7 +2,7 @@
 
 /*
  * A provider of weights for tests, in front of another one: cuts operators into
- * two segments, makes callers wait, or gives out copies with their inputs
+ * segments, makes callers wait, or gives out copies with their inputs
  * listed, which are gone when released. One thread.
  */
 
@@ -14,10 +14,10 @@ G_BEGIN_DECLS
 
 typedef struct
 {
-  guint n_segments;      /* 1 or 2: 50 and 100 percent of the heads and of the network */
+  guint n_levels;        /* 1; 2: 50 and 100 percent of the heads and of the network; or 9, whose steps
+                          * differ by layer and are empty where there are fewer groups of heads */
   gboolean is_pending;   /* half the time */
   gboolean has_channels; /* the network's last operator comes with a list of inputs */
-  gboolean cuts_query_inputs; /* instead of its outputs */
 } SplitConfig;
 
 typedef struct

@@ -102,8 +102,8 @@ test_views (void)
       Loaded loaded;
 
       load_model (&loaded, &model);
-      g_assert_cmpuint (loaded.weights->n_segments, ==, 1);
-      g_assert_cmpuint (loaded.weights->segment_percent[0], ==, 100);
+      g_assert_cmpuint (loaded.weights->sub_models->n_levels, ==, 1);
+      g_assert_cmpuint (loaded.weights->sub_models->percent[0], ==, 100);
 
       check_view (&loaded, acquire (&loaded, LLM_OP_TOKEN_EMBEDDING, 0), "token_embd.weight", 64,
                   20);

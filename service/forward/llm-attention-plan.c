@@ -124,14 +124,15 @@ add_block (LlmAttentionPlan *plan,
   *block = (LlmAttentionBlock) {
     .first = first,
     .n_rows = n_rows,
-    .n_items = self->n_kv_heads,
+    .n_groups = llm_attention_count_groups (self, first),
+    .n_items = llm_attention_count_groups (self, first),
     .first_split = -1,
   };
   if (plan->n_split_rows > 0)
     {
       guint n_runs = llm_attention_count_runs (self, row);
 
-      block->n_items = n_runs * self->n_kv_heads;
+      block->n_items = n_runs * block->n_groups;
       block->first_split = (gint) *n_split_rows;
       block->split_block = (*n_split_blocks)++;
       *n_split_rows += n_rows;
@@ -159,7 +160,9 @@ find_blocks (LlmAttentionPlan *plan)
         {
           const LlmRow *row = llm_attention_get_row (self, end - 1);
 
-          if (row->sequence != last->sequence)
+          if (row->sequence != last->sequence
+              || llm_attention_count_groups (self, end - 1)
+                   != llm_attention_count_groups (self, first - 1))
             break;
         }
       add_block (plan, end, first - end, &n_split_rows, &n_split_blocks);

@@ -17,6 +17,7 @@ typedef struct
 {
   guint first;          /* index into order */
   guint n_rows;
+  guint n_groups;       /* KV heads */
   guint first_item;
   guint n_items;        /* KV heads; of a split block, runs × KV heads */
   gint first_split;     /* index among the split rows, -1 when not split */
@@ -76,6 +77,13 @@ llm_attention_count_chunks (const LlmAttention *self,
                             const LlmRow       *row)
 {
   return self->first_view[row->sequence + 1] - self->first_view[row->sequence];
+}
+
+static inline guint
+llm_attention_count_groups (const LlmAttention *self,
+                            guint               index)
+{
+  return self->n_groups != NULL ? self->n_groups[index] : self->n_kv_heads;
 }
 
 /* Chunks of a run: they begin at multiples of it. */

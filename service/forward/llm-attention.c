@@ -119,7 +119,8 @@ is_counted (const LlmAttentionPlan  *plan,
          && llm_attention_get_row (plan->self, block->first + query / plan->group)->is_counted;
 }
 
-/* Brings what each chunk got to the final maximum and sum, and adds it up for @worker. */
+/* Brings what each chunk got to the final maximum and sum, and adds it up for @worker. Where a row
+ * has fewer heads, each of them counts for more. */
 static void
 add_received (const LlmAttentionPlan  *plan,
               const LlmAttentionBlock *block,
@@ -132,19 +133,20 @@ add_received (const LlmAttentionPlan  *plan,
   const LlmRow *row = llm_attention_get_row (self, block->first);
   guint run_chunks = llm_attention_get_run_chunks (self);
   guint n_chunks = llm_attention_count_chunks (self, row);
+  float weight = (float) self->n_kv_heads / (float) block->n_groups;
   guint64 *sums =
     self->received + (gsize) worker * self->n_views + self->first_view[row->sequence];
 
   for (guint first = 0; first < n_chunks; first += run_chunks)
     {
-      float factor = expf (maxima[first / run_chunks] - state->max) / state->sum;
+      float factor = weight * (expf (maxima[first / run_chunks] - state->max) / state->sum);
 
       for (guint c = first; c < MIN (first + run_chunks, n_chunks); c++)
         {
           float share = received[c] * factor;
 
           /* NaN, of a model that computes nonsense, is nothing. */
-          sums[c] += (guint64) ((share > 0 && share < 2 ? share : 0)
+          sums[c] += (guint64) ((share > 0 && share < 2 * weight ? share : 0)
                                 * (float) (1 / LLM_ATTENTION_MASS_UNIT));
         }
     }
@@ -241,7 +243,7 @@ attend_split (const LlmAttentionPlan  *plan,
               LlmAttentionWorker      *worker)
 {
   const LlmAttention *self = plan->self;
-  guint n_runs = block->n_items / self->n_kv_heads;
+  guint n_runs = block->n_items / block->n_groups;
   guint *n_left = &plan->split.n_left[block->split_block * self->n_kv_heads + kv_head];
   guint n_queries = block->n_rows * plan->group;
 
@@ -281,8 +283,8 @@ attend_items (guint    first,
   for (guint item = first; item < end; item++)
     {
       const LlmAttentionBlock *block = llm_attention_plan_find_block (plan, item);
-      guint kv_head = (item - block->first_item) % plan->self->n_kv_heads;
-      guint run = (item - block->first_item) / plan->self->n_kv_heads;
+      guint kv_head = (item - block->first_item) % block->n_groups;
+      guint run = (item - block->first_item) / block->n_groups;
 
       if (block->first_split < 0)
         attend_whole (plan, block, kv_head, index, &worker);

@@ -31,6 +31,8 @@ typedef struct
 
   const LlmRow *rows;
   const guint *order;          /* rows[order[i]] is the i-th of q and out */
+  const guint *n_groups;       /* (nullable) [n_rows]: KV heads that the i-th has, the first of them;
+                                * NULL for all. What the others would give stays as it is in out */
   guint n_rows;                /* at most LLM_BATCH_MAX_ROWS */
   const guint *first_view;     /* of each sequence, and one past the last */
   const LlmKvView *views;      /* chunks of all sequences; those with neither K nor V lie
@@ -40,8 +42,8 @@ typedef struct
   const float *q;              /* [n_rows × n_heads·head_dim] */
   float *out;                  /* [n_rows × n_heads·head_dim] */
   guint64 *received;           /* if density is collected: [threads × views], added to, in units of
-                                * LLM_ATTENTION_MASS_UNIT: what the counted rows' heads gave out,
-                                * 1 each. Sums of integers don't depend on who adds what */
+                                * LLM_ATTENTION_MASS_UNIT: what the counted rows gave out, n_heads
+                                * each. Sums of integers don't depend on who adds what */
   gpointer scratch;            /* llm_attention_get_scratch() bytes, 64-byte aligned */
 } LlmAttention;
 

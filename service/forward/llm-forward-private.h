@@ -17,6 +17,14 @@ llm_step_get_row (LlmStep *self,
   return &self->batch->rows[self->order[sorted]];
 }
 
+/* Channels of the feed-forward network that a sorted row has in the running stage's layer. */
+static inline guint
+llm_step_get_n_channels (LlmStep *self,
+                         guint    sorted)
+{
+  return llm_sub_models_get_channels (self->sub_models, self->layer, self->levels[sorted]);
+}
+
 /* The buffer at an offset of LlmScratch. */
 static inline float *
 llm_step_get_buffer (LlmStep *self,

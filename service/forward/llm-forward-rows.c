@@ -176,11 +176,12 @@ prepare_heads (const LlmStep *self,
 static void
 scale_queries (const LlmHparams *h,
                guint             position,
+               guint             n_heads,
                float            *q)
 {
   double factor = 1 + (double) h->temperature_scale * log1p (position / h->temperature_length);
 
-  for (guint i = 0; factor != 1 && i < h->n_heads * h->head_dim; i++)
+  for (guint i = 0; factor != 1 && i < n_heads * h->head_dim; i++)
     q[i] *= (float) factor;
 }
 
@@ -200,13 +201,14 @@ prepare_rows (guint    first,
   for (guint r = first; r < end; r++)
     {
       float *q = self->scratch.q + r * n_query;
+      guint n_heads = self->n_groups[r] * (h->n_heads / h->n_kv_heads);
 
-      prepare_heads (self, r, h->n_heads, v[0], v[3], q);
+      prepare_heads (self, r, n_heads, v[0], v[3], q);
       prepare_heads (self, r, h->n_kv_heads, v[1], v[4], self->scratch.k + r * n_kv);
       if (v[2] != NULL)
         self->kernels->vector->add (self->scratch.v + r * n_kv, v[2], n_kv);
       if (h->temperature_scale != 0)
-        scale_queries (h, llm_step_get_row (self, r)->position, q);
+        scale_queries (h, llm_step_get_row (self, r)->position, n_heads, q);
     }
 }
 
@@ -236,15 +238,16 @@ gate_rows (guint    first,
     {
       float *gate = self->scratch.gate + r * n_ff;
       float *up = self->scratch.up + r * n_ff;
+      gsize n = llm_step_get_n_channels (self, r);
 
       if (gate_bias != NULL)
-        vector->add (gate, gate_bias, n_ff);
+        vector->add (gate, gate_bias, n);
       if (up_bias != NULL)
-        vector->add (up, up_bias, n_ff);
+        vector->add (up, up_bias, n);
       if (self->hparams->gate == LLM_GATE_GELU)
-        vector->gelu_mul (gate, up, n_ff);
+        vector->gelu_mul (gate, up, n);
       else
-        vector->silu_mul (gate, up, n_ff);
+        vector->silu_mul (gate, up, n);
     }
 }
 

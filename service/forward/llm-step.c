@@ -161,6 +161,15 @@ count_chunks (LlmStep *self)
   g_array_set_size (self->views, n);
 }
 
+static void
+find_groups (LlmStep *self,
+             guint    layer)
+{
+  for (guint r = 0; r < self->batch->n_rows; r++)
+    self->n_groups[r] = llm_sub_models_get_groups (self->sub_models, layer, self->levels[r]);
+  self->groups_layer = layer;
+}
+
 gboolean
 llm_step_begin (LlmStep        *self,
                 const LlmBatch *batch,
@@ -174,6 +183,7 @@ llm_step_begin (LlmStep        *self,
 
   self->batch = batch;
   sort_rows (self);
+  find_groups (self, 0);
   count_chunks (self);
   if (!llm_step_reserve (self, error))
     {
@@ -238,6 +248,8 @@ llm_step_run (LlmStep           *self,
 
   if (status != LLM_READY)
     return status;
+  if (self->groups_layer != node->layer)
+    find_groups (self, node->layer);
   do
     {
       status = llm_step_poll (self, error);

@@ -97,6 +97,9 @@ struct _LlmStep
   guint n_done_rows;                     /* valid entries of logits_of */
   guint n_logits;
   guint8 levels[LLM_BATCH_MAX_ROWS];     /* by sorted row: not rising */
+  guint n_groups[LLM_BATCH_MAX_ROWS];    /* by sorted row: KV heads, with their queries, in the layer
+                                          * of the last stage that ran */
+  guint groups_layer;
   guint level_rows[LLM_MAX_LEVELS];      /* rows that include each segment */
   guint n_used_levels;                   /* segments that any row includes */
   guint n_expert_rows;        /* of the expert that is computed */

@@ -2,9 +2,10 @@
 
 /*
  * Attention of a batch's rows over the chunks of their sequences: which slots a
- * row sees, and the softmax over them. Rows of one sequence go through the
- * chunks together, in runs that begin at fixed slots; of few rows each run is work of its own, so that one context keeps all workers busy. A
- * row's result depends on neither. The executor's thread calls it.
+ * row sees, and the softmax over them. Rows of one sequence go through the chunks
+ * together, in runs that begin at fixed slots; of few rows each run is work of its
+ * own, so that one context keeps all workers busy. A row's result depends on
+ * neither. The executor's thread calls it.
  */
 
 #pragma once

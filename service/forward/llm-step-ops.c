@@ -121,7 +121,7 @@ add_op (LlmHold *hold)
   LlmOp *op = &hold->ops[hold->n_ops++];
 
   g_assert (hold->n_ops <= LLM_STAGE_MAX_OPS);
-  op->status = LLM_PENDING;
+  op->status = LLM_FAILED;   /* nobody has it */
   return op;
 }
 
@@ -186,14 +186,17 @@ give (LlmBackend *backend,
       guint       n_ops,
       GError    **error)
 {
+  gboolean is_taken = TRUE;
+
   for (guint i = 0; i < n_ops; i++)
     {
       ops[i]->backend = backend;
-      ops[i]->prepared = backend->class->prepare (backend, &ops[i]->shape, error);
-      if (ops[i]->prepared == NULL)
-        return FALSE;
+      ops[i]->status = LLM_FAILED;
+      if (is_taken)
+        ops[i]->prepared = backend->class->prepare (backend, &ops[i]->shape, error);
+      is_taken = is_taken && ops[i]->prepared != NULL;
     }
-  return backend->class->submit (backend, ops, n_ops, error);
+  return is_taken && backend->class->submit (backend, ops, n_ops, error);
 }
 
 /* The device failed at @ops: the CPU does them where that is the same; elsewhere that is an error, and
@@ -206,6 +209,7 @@ take_over (LlmStep      *self,
            GError      **error)
 {
   LlmBackend *device = ops[0]->backend;
+  gboolean is_news = !device->is_lost;
 
   device->is_lost = TRUE;
   if (!device->has_cpu_bits)
@@ -213,8 +217,9 @@ take_over (LlmStep      *self,
                      "The device %s failed: %s. It is not used any more: call again, and the "
                      "processor computes in its place", device->name, reason->message);
 
-  g_message ("The device %s failed: %s. The processor computes in its place", device->name,
-             reason->message);
+  if (is_news)
+    g_message ("The device %s failed: %s. The processor computes in its place", device->name,
+               reason->message);
   return give (self->plan->cpu, ops, n_ops, error);
 }
 

@@ -197,6 +197,19 @@ get_part (NaiveModel *self,
   return values;
 }
 
+static guint
+count_heads (NaiveModel     *self,
+             const NaiveRun *run,
+             guint           layer)
+{
+  const LlmHparams *h = self->hparams;
+  guint n_groups = run->sub_models != NULL
+                     ? llm_sub_models_get_groups (run->sub_models, layer, run->level)
+                     : h->n_kv_heads;
+
+  return n_groups * (h->n_heads / h->n_kv_heads);
+}
+
 static gboolean
 is_seen (const NaiveRun *run,
          guint           window,
@@ -247,7 +260,7 @@ attend (NaiveModel     *self,
       for (guint i = 0; i < h->head_dim; i++)
         out[i] += shares[s] / sum * v[(gsize) s * n_kv + kv_head * h->head_dim + i];
       if (received != NULL)
-        received[s] += shares[s] / sum / h->n_heads / h->n_layers;
+        received[s] += shares[s] / sum / count_heads (self, run, layer) / h->n_layers;
     }
 }
 
@@ -314,7 +327,7 @@ run_attention (NaiveModel     *self,
   const LlmHparams *h = self->hparams;
   guint n_query = h->n_heads * h->head_dim;
   guint n_kv = h->n_kv_heads * h->head_dim;
-  guint n_active = (run->n_heads > 0 ? run->n_heads : h->n_heads) * h->head_dim;
+  guint n_heads = count_heads (self, run, layer);
   gsize query_size = (gsize) n_query * h->n_embd, kv_size = (gsize) n_kv * h->n_embd;
   const char *fused = "attn_qkv.weight", *fused_bias = "attn_qkv.bias";
   g_autofree float *norm = get_tensor (self, "blk.%u.attn_norm.weight", layer);
@@ -357,10 +370,10 @@ run_attention (NaiveModel     *self,
     }
   for (guint r = 0; r < run->n_rows; r++)
     {
-      for (guint head = 0; head < h->n_heads; head++)
+      for (guint head = 0; head < n_heads; head++)
         attend (self, run, layer, r, head, q + (gsize) r * n_query + head * h->head_dim, k, v,
                 out + head * h->head_dim, received);
-      multiply (wo, out, n_query, n_active, h->n_embd, normed);
+      multiply (wo, out, n_query, n_heads * h->head_dim, h->n_embd, normed);
       add_residual (self, bo, post, normed, x + (gsize) r * h->n_embd);
     }
 }
@@ -379,7 +392,8 @@ run_ffn (NaiveModel     *self,
          double         *x)
 {
   const LlmHparams *h = self->hparams;
-  guint n_active = run->n_ff > 0 ? run->n_ff : h->n_ff;
+  guint n_active = run->sub_models != NULL
+                     ? llm_sub_models_get_channels (run->sub_models, layer, run->level) : h->n_ff;
   gsize size = (gsize) h->n_ff * h->n_embd;
   const char *fused = h->has_fused_gate ? "ffn_up.weight" : "none";
   g_autofree float *norm = get_tensor (self, "blk.%u.ffn_norm.weight", layer);

@@ -7,7 +7,7 @@
 
 #pragma once
 
-#include "model/architectures/llm-hparams.h"
+#include "model/architectures/llm-sub-models.h"
 
 G_BEGIN_DECLS
 
@@ -25,8 +25,8 @@ typedef struct
   guint n_rows;
   NaiveSees sees;
   gpointer data;
-  guint n_heads;         /* query heads that take part, from the first on; 0: all */
-  guint n_ff;            /* the same for the feed-forward network */
+  const LlmSubModels *sub_models;   /* (nullable): NULL for the whole model */
+  guint level;           /* of them: no other heads and channels than its own are there */
 } NaiveRun;
 
 NaiveModel *naive_model_new  (LlmGguf          *gguf,

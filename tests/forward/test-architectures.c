@@ -466,7 +466,7 @@ check_naive (ExecRig *rig)
   g_autofree double *expected = g_new (double, n);
   guint positions[N_TOKENS];
   gint32 tokens[N_TOKENS];
-  NaiveRun naive_run = { tokens, positions, N_TOKENS, naive_sees_causal, NULL, 0, 0 };
+  NaiveRun naive_run = { tokens, positions, N_TOKENS, naive_sees_causal, NULL, NULL, 0 };
   double worst = 0;
 
   fill_tokens (tokens);

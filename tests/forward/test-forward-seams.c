@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /* The forward pass and its neighbours: weights in segments, late or by channel,
- * sub-models in one step, drivers that stop, wrong input, memory. */
+ * drivers that stop, wrong input, memory. */
 
-#include <math.h>
 #include <string.h>
 
 #include "common/llmsvc-error.h"
 #include "forward-rig.h"
-#include "naive-model.h"
 #include "split-weights.h"
 #include "support/llm-test-gguf.h"
 
@@ -106,110 +104,6 @@ test_split (gconstpointer data)
   g_assert_cmpuint (counts.n_held, ==, 0);
   g_assert_cmpuint (counts.n_most_held, <=, 3 * c->config.n_levels);
   g_assert_cmpint (counts.n_pending > 0, ==, c->config.is_pending);
-}
-
-/* --- sub-models --- */
-
-static LlmRow
-get_row (gint32 token,
-         guint  sequence,
-         guint  slot,
-         guint8 sub_model)
-{
-  LlmRow row = exec_rig_row (token, sequence, slot);
-
-  row.sub_model = sub_model;
-  return row;
-}
-
-/* A sequence of one sub-model alone. */
-static void
-run_alone (ExecRig      *rig,
-           const gint32 *tokens,
-           guint8        sub_model,
-           float        *logits)
-{
-  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (rig->store, NULL, NULL);
-  gsize n_vocab = rig->hparams.n_vocab;
-
-  g_assert_true (llm_kv_seq_append (seq, N_TOKENS, NULL));
-  for (guint i = 0; i < N_TOKENS; i++)
-    {
-      LlmRow row = get_row (tokens[i], 0, i, sub_model);
-
-      exec_rig_step (rig, &row, 1, &seq, 1);
-      memcpy (logits + i * n_vocab, llm_forward_get_logits (rig->forward, 0),
-              n_vocab * sizeof (float));
-    }
-}
-
-static void
-check_sub_model (ExecRig      *rig,
-                 const gint32 *tokens,
-                 guint8        sub_model,
-                 const float  *logits)
-{
-  g_autoptr (NaiveModel) naive = naive_model_new (rig->gguf, &rig->hparams);
-  gsize n = (gsize) N_TOKENS * rig->hparams.n_vocab;
-  g_autofree double *expected = g_new (double, n);
-  guint positions[N_TOKENS];
-  NaiveRun run = { tokens, positions, N_TOKENS, naive_sees_causal, NULL, 0, 0 };
-
-  if (sub_model == 50)
-    {
-      run.n_heads = rig->hparams.n_heads / 2;
-      run.n_ff = rig->hparams.n_ff / 32 / 2 * 32;
-    }
-  for (guint i = 0; i < N_TOKENS; i++)
-    positions[i] = i;
-  naive_model_run (naive, &run, expected, NULL);
-  for (gsize i = 0; i < n; i++)
-    g_assert_cmpfloat_with_epsilon (logits[i], expected[i], TOLERANCE);
-}
-
-/* Rows of both in one step, in any order: the bits that each has alone. */
-static void
-test_sub_models (void)
-{
-  SplitConfig config = { 2, FALSE, FALSE };
-  SplitCounts counts = { 0 };
-  g_autoptr (ExecRig) rig = new_split_rig (LLK_Q8_0, 3, &config, &counts);
-  gsize n_vocab = rig->hparams.n_vocab;
-  gsize n = N_TOKENS * n_vocab;
-  gint32 tokens[N_TOKENS];
-  g_autofree float *whole = g_new (float, n);
-  g_autofree float *half = g_new (float, n);
-  LlmKvSeq *sequences[3];
-  static const guint8 sub_models[] = { 50, 100, 50 };
-  guint n_different = 0;
-
-  fill_tokens (tokens, N_TOKENS);
-  run_alone (rig, tokens, 100, whole);
-  run_alone (rig, tokens, 50, half);
-  check_sub_model (rig, tokens, 100, whole);
-  check_sub_model (rig, tokens, 50, half);
-  for (gsize i = 0; i < n; i++)
-    n_different += fabsf (whole[i] - half[i]) > 0.01f;
-  g_assert_cmpuint (n_different, >, n / 2);
-
-  for (guint s = 0; s < 3; s++)
-    sequences[s] = llm_kv_seq_new (rig->store, NULL, NULL);
-  for (guint first = 0; first < N_TOKENS; first += 5)
-    {
-      LlmRow rows[15];
-
-      for (guint s = 0; s < 3; s++)
-        g_assert_true (llm_kv_seq_append (sequences[s], 5, NULL));
-      for (guint i = 0; i < 15; i++)
-        rows[i] = get_row (tokens[first + i / 3], i % 3, first + i / 3, sub_models[i % 3]);
-      exec_rig_step (rig, rows, 15, sequences, 3);
-      for (guint i = 0; i < 15; i++)
-        g_assert_cmpmem (llm_forward_get_logits (rig->forward, i), n_vocab * sizeof (float),
-                         (i % 3 == 1 ? whole : half) + (first + i / 3) * n_vocab,
-                         n_vocab * sizeof (float));
-    }
-  for (guint s = 0; s < 3; s++)
-    llm_kv_seq_free (sequences[s]);
 }
 
 /* --- drivers --- */
@@ -402,7 +296,6 @@ main (int   argc,
 
       g_test_add_data_func (path, &split_cases[i], test_split);
     }
-  g_test_add_func ("/seams/sub-models", test_sub_models);
   g_test_add_func ("/seams/stages", test_stages);
   g_test_add_func ("/seams/abandon", test_abandon);
   g_test_add_func ("/seams/refused", test_refused);

@@ -132,7 +132,7 @@ test_naive (gconstpointer data)
       g_autofree guint *positions = rising_positions (N_TOKENS);
       g_autofree float *found = g_new (float, n);
       g_autofree double *expected = g_new (double, n);
-      NaiveRun run = { tokens, positions, N_TOKENS, naive_sees_causal, NULL, 0, 0 };
+      NaiveRun run = { tokens, positions, N_TOKENS, naive_sees_causal, NULL, NULL, 0 };
 
       naive_model_run (naive, &run, expected, NULL);
       exec_rig_prompt (rig, seq, tokens, N_TOKENS, 17, found);
@@ -332,7 +332,7 @@ check_sight (Sight       *sight,
   g_autofree gint32 *tokens = random_tokens (N_TOKENS, rig->hparams.n_vocab);
   g_autofree float *found = g_new (float, n);
   g_autofree double *expected = g_new (double, n);
-  NaiveRun run = { tokens, positions, N_TOKENS, sees, sight, 0, 0 };
+  NaiveRun run = { tokens, positions, N_TOKENS, sees, sight, NULL, 0 };
 
   naive_model_run (naive, &run, expected, NULL);
   run_all (rig, seq, sight, tokens, positions, N_TOKENS, found);
@@ -467,7 +467,7 @@ test_density (void)
       gint32 tokens[N_TOKENS];
       double received[N_TOKENS];
       double total = 0;
-      NaiveRun run = { tokens, positions, N_TOKENS, naive_sees_causal, NULL, 0, 0 };
+      NaiveRun run = { tokens, positions, N_TOKENS, naive_sees_causal, NULL, NULL, 0 };
       g_autoptr (NaiveModel) model = naive_model_new (rig->gguf, &rig->hparams);
 
       for (guint i = 0; i < N_TOKENS; i++)

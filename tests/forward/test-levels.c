@@ -185,6 +185,7 @@ test_changing (void)
   LlmRow rows[N_TOKENS];
   g_autofree char *expected = g_malloc (N_TOKENS * bytes);
 
+  llm_forward_set_density (rig->forward, TRUE);
   g_assert_true (llm_kv_seq_append (together, N_TOKENS, NULL));
   for (guint i = 0; i < N_TOKENS; i++)
     {
@@ -197,6 +198,9 @@ test_changing (void)
   exec_rig_step (rig, rows, N_TOKENS, &together, 1);
   for (guint i = 0; i < N_TOKENS; i++)
     g_assert_cmpmem (llm_forward_get_logits (rig->forward, i), bytes, expected + i * bytes, bytes);
+  for (guint i = 0; i < together->holds->len; i++)
+    g_assert_cmpfloat_with_epsilon (llm_kv_seq_get_density (together, i),
+                                    llm_kv_seq_get_density (single, i), 1e-5);
 }
 
 /* What a step of one row hands to a backend: no other heads and channels than the level's. */

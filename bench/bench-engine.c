@@ -138,8 +138,8 @@ open_parts (BenchEngine              *self,
     cache = llm_repacked_cache_new (config->cache, FALSE, NULL, 0);
   self->weights =
     config->is_exact
-      ? llm_weights_new_mapped (llm_model_get_gguf (self->model), self->hparams, NULL, error)
-      : llm_weights_new_repacked (llm_model_get_gguf (self->model), self->hparams, cache,
+      ? llm_weights_new_mapped (llm_model_get_gguf (self->model), self->hparams, NULL, NULL, error)
+      : llm_weights_new_repacked (llm_model_get_gguf (self->model), self->hparams, NULL, cache,
                                   config->n_threads, NULL, error);
   if (self->weights == NULL)
     return FALSE;

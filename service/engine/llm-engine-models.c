@@ -205,8 +205,8 @@ run_load (GTask        *task,
       const LlmHparams *hparams = llm_model_get_hparams (load->model);
 
       load->weights = settings->is_exact
-                        ? llm_weights_new_mapped (gguf, hparams, self->ledger, &error)
-                        : llm_weights_new_repacked (gguf, hparams, cache, settings->n_threads,
+                        ? llm_weights_new_mapped (gguf, hparams, NULL, self->ledger, &error)
+                        : llm_weights_new_repacked (gguf, hparams, NULL, cache, settings->n_threads,
                                                     self->ledger, &error);
     }
   if (load->weights != NULL)

@@ -380,6 +380,7 @@ llm_file_map_count_resident (LlmFileMap *self,
 
 guint64
 llm_file_map_find_resident_tail (LlmFileMap *self,
+                                 guint64     first,
                                  guint64     end,
                                  guint64     bytes,
                                  guint64    *resident)
@@ -388,14 +389,22 @@ llm_file_map_find_resident_tail (LlmFileMap *self,
 
   begin = MIN (end, self->size);
   *resident = 0;
-  while (begin > 0 && *resident < bytes)
+  while (begin > first && *resident < bytes)
     {
-      guint64 next = (begin - 1) / TAIL_BYTES * TAIL_BYTES;
+      guint64 next = MAX ((begin - 1) / TAIL_BYTES * TAIL_BYTES, first);
 
       *resident += llm_file_map_count_resident (self, next, begin - next);
       begin = next;
     }
   return begin;
+}
+
+void
+llm_file_map_set_random (LlmFileMap *self,
+                         gboolean    is_random)
+{
+  if (self->fd >= 0)
+    madvise ((void *) self->data, self->size, is_random ? MADV_RANDOM : MADV_NORMAL);
 }
 
 void

@@ -74,13 +74,18 @@ void          llm_file_map_set_damaged    (LlmFileMap   *self);
 guint64       llm_file_map_count_resident (LlmFileMap   *self,
                                            guint64       offset,
                                            guint64       length);
-/* Where the last @bytes that are in memory of the first @end bytes begin, or a little before;
- * 0 when there are not more. @resident: (out): bytes in memory from there on. */
+/* Where the last @bytes that are in memory of [@first, @end) begin, or a little before;
+ * @first when there are not more. @resident: (out): bytes in memory from there on. */
 guint64       llm_file_map_find_resident_tail (LlmFileMap *self,
+                                           guint64       first,
                                            guint64       end,
                                            guint64       bytes,
                                            guint64      *resident);
 
+/* Whether the kernel reads nothing beyond what is used or asked for, so that what was dropped does
+ * not come back with its neighbours. */
+void          llm_file_map_set_random     (LlmFileMap   *self,
+                                           gboolean      is_random);
 /* Asks the kernel to read the range ahead. */
 void          llm_file_map_prefetch       (LlmFileMap   *self,
                                            guint64       offset,

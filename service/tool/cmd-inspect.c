@@ -100,7 +100,7 @@ examine (Verdict *self,
   /* K and V of every layer, in half precision as the executor keeps them. */
   self->token_bytes =
     2 * sizeof (guint16) * (guint64) hparams->n_layers * hparams->n_kv_heads * hparams->head_dim;
-  weights = llm_weights_new_mapped (gguf, hparams, NULL, &self->error);
+  weights = llm_weights_new_mapped (gguf, hparams, NULL, NULL, &self->error);
   if (weights == NULL)
     return;
 

@@ -73,7 +73,7 @@ measure (LlmModel          *model,
   g_autoptr(LlmProfileRun) profiling = NULL;
   LlmStatus status;
 
-  weights = llm_weights_new_repacked (llm_model_get_gguf (model), hparams, cache,
+  weights = llm_weights_new_repacked (llm_model_get_gguf (model), hparams, NULL, cache,
                                       llm_worker_pool_get_n_threads (pool), NULL, error);
   disk = weights != NULL ? llm_disk_new (NULL, error) : NULL;
   if (disk == NULL)

@@ -83,12 +83,12 @@ new_weights (LlmModel  *model,
   g_autoptr(LlmRepackedCache) cache = NULL;
 
   if (tool_model_options.is_exact)
-    return llm_weights_new_mapped (gguf, hparams, NULL, error);
+    return llm_weights_new_mapped (gguf, hparams, NULL, NULL, error);
 
   llm_settings_set_cache (settings, FALSE);
   cache = llm_repacked_cache_new (settings->cache_folder, FALSE, settings->system_cache_folder, 0);
-  return llm_weights_new_repacked (gguf, hparams, cache, (guint) tool_model_options.threads, NULL,
-                                   error);
+  return llm_weights_new_repacked (gguf, hparams, NULL, cache,
+                                   (guint) tool_model_options.threads, NULL, error);
 }
 
 ToolModel *

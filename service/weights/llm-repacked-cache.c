@@ -265,7 +265,7 @@ llm_repacked_cache_make (LlmRepackedCache  *self,
                          guint              n_threads,
                          GError           **error)
 {
-  g_autoptr(LlmRepackedPlan) plan = llm_repacked_plan_new (gguf, hparams, error);
+  g_autoptr(LlmRepackedPlan) plan = llm_repacked_plan_new (gguf, hparams, NULL, error);
   g_autoptr(LlmRepacked) repacked = NULL;
   g_autofree char *name = NULL;
   g_autofree char *path = NULL;

@@ -27,7 +27,7 @@ LlmRepackedCache *llm_repacked_cache_new    (const char        *folder,
                                              guint64            limit);
 void              llm_repacked_cache_free   (LlmRepackedCache  *self);
 
-/* (transfer full): makes the model's file if there is none, and waits until it is on the
+/* (transfer full): makes the whole model's file if there is none, and waits until it is on the
  * disk: its path. @n_threads: for packing, 0 for as many as the machine gives. */
 char             *llm_repacked_cache_make   (LlmRepackedCache  *self,
                                              LlmGguf           *gguf,
@@ -39,12 +39,13 @@ char             *llm_repacked_cache_make   (LlmRepackedCache  *self,
  * is about to end. */
 void              llm_repacked_wait_for_all (void);
 
-/* The checks are those of llm_weights_new_mapped(). Packs the matrices now, on
+/* Checks and life times are those of llm_weights_new_mapped(). Packs the matrices now, on
  * @n_threads (0 for as many as the machine gives), unless @cache (nullable) has
  * them; blocks meanwhile. Counts all of it in @ledger (nullable) as
  * LLM_HOLDER_WEIGHTS until freed; freeing gives the memory of both files back. */
 LlmWeights       *llm_weights_new_repacked  (LlmGguf           *gguf,
                                              const LlmHparams  *hparams,
+                                             const LlmSubModels *sub_models,
                                              LlmRepackedCache  *cache,
                                              guint              n_threads,
                                              LlmLedger         *ledger,

@@ -21,6 +21,7 @@ typedef struct
   const LlmRepackedPlan *plan;
   gsize panel_bytes;       /* of the largest panel */
 
+  guint first_piece;
   guint8 *memory;          /* (nullable): where all of it goes, or */
   int fd;                  /* the file, by way of */
   guint8 *buffers;         /* a piece for each worker */
@@ -74,10 +75,28 @@ for_each_source (const Run *run,
       if (!find_panels (matrix, begin, end, &first, &last))
         continue;
       first *= LLK_PANEL_OUTPUTS;
-      last = MIN ((last + 1) * LLK_PANEL_OUTPUTS, matrix->part.n_out);
-      use (plan->gguf->map, matrix->part.offset + first * matrix->part.row_bytes,
+      last = MIN ((last + 1) * LLK_PANEL_OUTPUTS, matrix->shape.out_count);
+      use (plan->gguf->map,
+           matrix->part.offset + (matrix->shape.out_first + first) * matrix->part.row_bytes,
            (last - first) * matrix->part.row_bytes);
     }
+}
+
+static void
+pack_outputs (const Run               *run,
+              const LlmRepackedMatrix *matrix,
+              guint64                  panel,
+              guint8                  *target)
+{
+  const LlmTensorPart *part = &matrix->part;
+  const LlmSegmentShape *shape = &matrix->shape;
+  /* the plan has found borders to be those of blocks */
+  gsize skipped = shape->in_first / llk_type_block_size (part->type)
+                  * llk_type_block_bytes (part->type);
+
+  llk_panel_pack (part->type, llm_file_map_get_data (run->plan->gguf->map) + part->offset + skipped,
+                  part->row_bytes, shape->in_count, shape->out_first + shape->out_count,
+                  shape->out_first + panel * LLK_PANEL_OUTPUTS, target);
 }
 
 /* The part of one panel that lies in [@begin, @end) of all matrices, to @piece, which
@@ -91,13 +110,11 @@ pack_panel (const Run               *run,
             guint8                  *piece,
             guint8                  *scratch)
 {
-  const guint8 *rows = llm_file_map_get_data (run->plan->gguf->map) + matrix->part.offset;
   guint64 at = matrix->offset + panel * matrix->panel_bytes;
   gboolean is_whole = at >= begin && at + matrix->panel_bytes <= end;
   guint8 *target = is_whole ? piece + (at - begin) : scratch;
 
-  llk_panel_pack (matrix->part.type, rows, matrix->part.row_bytes, matrix->part.n_in,
-                  matrix->part.n_out, panel * LLK_PANEL_OUTPUTS, target);
+  pack_outputs (run, matrix, panel, target);
   if (!is_whole)
     {
       guint64 from = MAX (at, begin);
@@ -125,7 +142,7 @@ pack_piece (const Run *run,
 
       if (!find_panels (matrix, begin, end, &first, &last))
         continue;
-      /* between two matrices */
+      /* between two segments */
       if (matrix->offset > filled)
         memset (piece + (filled - begin), 0, matrix->offset - filled);
       for (guint64 panel = first; panel <= last; panel++)
@@ -137,14 +154,15 @@ pack_piece (const Run *run,
 
 static void
 pack_pieces (guint    first,
-                guint    end,
-                guint    worker,
-                gpointer data)
+             guint    end,
+             guint    worker,
+             gpointer data)
 {
   Run *run = data;
   guint8 *scratch = run->panels + worker * run->panel_bytes;
 
-  for (guint i = first; i < end && g_atomic_int_get (&run->saved_errno) == 0; i++)
+  for (guint i = run->first_piece + first;
+       i < run->first_piece + end && g_atomic_int_get (&run->saved_errno) == 0; i++)
     {
       gsize size = llm_repacked_plan_get_piece (run->plan, i);
       guint64 offset = i * LLM_REPACKED_PIECE;
@@ -178,8 +196,8 @@ run_all (Run      *run,
     run->buffers = g_aligned_alloc (n_threads, LLM_REPACKED_PIECE, LLK_PANEL_ALIGNMENT);
 
   for (guint i = 0; i < READ_AHEAD_PIECES; i++)
-    for_each_source (run, i, llm_file_map_prefetch);
-  llm_worker_pool_run (pool, run->plan->n_pieces, 1, pack_pieces, run);
+    for_each_source (run, run->first_piece + i, llm_file_map_prefetch);
+  llm_worker_pool_run (pool, run->plan->n_pieces - run->first_piece, 1, pack_pieces, run);
 
   g_aligned_free (run->panels);
   g_aligned_free (run->buffers);
@@ -193,10 +211,11 @@ run_all (Run      *run,
 gboolean
 llm_repack_in_memory (const LlmRepackedPlan  *plan,
                       guint                   n_threads,
+                      guint64                 first,
                       guint8                 *memory,
                       GError                **error)
 {
-  Run run = { .plan = plan, .memory = memory };
+  Run run = { .plan = plan, .first_piece = (guint) (first / LLM_REPACKED_PIECE), .memory = memory };
 
   return run_all (&run, n_threads, error);
 }

@@ -5,12 +5,13 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "common/llmsvc-error.h"
 #include "io/llm-cache-folder.h"
 #include "kernels/llk-panel.h"
 
-#define FORMAT_VERSION 2
+#define FORMAT_VERSION 3
 #define BYTE_ORDER_MARK 0x01020304u
-#define MATRIX_ALIGNMENT ((guint64) 4096)
+#define SEGMENT_ALIGNMENT ((guint64) 4096)
 #define BOOT_ID_PATH "/proc/sys/kernel/random/boot_id"
 
 static const char magic[8] = "llmprep";
@@ -21,6 +22,7 @@ typedef struct
   guint32 byte_order;
   guint32 version;
   guint64 layout;
+  guint64 levels;
   guint64 file_bytes;
   guint64 data_offset;
   guint64 bytes;
@@ -46,10 +48,12 @@ typedef struct
 {
   guint32 op;
   guint32 layer;
+  guint32 segment;
   guint32 type;
-  guint32 n_panels;
-  guint64 n_in;
-  guint64 n_out;
+  guint32 in_first;
+  guint32 n_in;
+  guint32 out_first;
+  guint32 n_out;
   guint64 offset;
   guint64 panel_bytes;
 } TableEntry;
@@ -89,27 +93,27 @@ hash_layout (LlkType type)
 }
 
 static void
-add_matrix (LlmRepackedPlan     *self,
-            LlmOperator          op,
-            guint                layer,
-            const LlmTensorPart *part,
-            gboolean             shares_embedding)
+add_matrix (LlmRepackedPlan       *self,
+            LlmOperator            op,
+            guint                  layer,
+            guint                  segment,
+            const LlmTensorPart   *part,
+            const LlmSegmentShape *shape)
 {
   LlmRepackedMatrix matrix = {
     .op = op,
     .layer = layer,
+    .segment = segment,
     .part = *part,
-    .offset = round_up (self->bytes, MATRIX_ALIGNMENT),
-    .panel_bytes = llk_panel_bytes (part->type, part->n_in),
-    .n_panels = (part->n_out + LLK_PANEL_OUTPUTS - 1) / LLK_PANEL_OUTPUTS,
+    .shape = *shape,
+    .offset = self->bytes,
+    .panel_bytes = llk_panel_bytes (part->type, shape->in_count),
+    .n_panels = (shape->out_count + LLK_PANEL_OUTPUTS - 1) / LLK_PANEL_OUTPUTS,
   };
-  LlmRepackedRows rows = { part->offset, (guint64) part->row_bytes * part->n_out };
 
-  self->bytes = matrix.offset + (guint64) matrix.n_panels * matrix.panel_bytes;
+  self->bytes += (guint64) matrix.n_panels * matrix.panel_bytes;
   g_array_append_val (self->matrices, matrix);
-  self->places[layer * LLM_N_OPS + op] = self->matrices->len;
-  if (!shares_embedding)
-    g_array_append_val (self->rows, rows);
+  self->places[(layer * LLM_N_OPS + op) * self->n_segments + segment] = self->matrices->len;
 }
 
 /* Experts are multiplied one at a time: a panel must not belong to two of them. */
@@ -123,30 +127,89 @@ is_whole_panels (const LlmHparams    *hparams,
   return part->n_out / hparams->n_experts % LLK_PANEL_OUTPUTS == 0;
 }
 
-/* Operators of the layers, layer after layer, then those behind the last; not the embedding, which
- * is read by rows, where the file has it. */
+/* Whether packed weights can be cut there. */
 static gboolean
-add_matrices (LlmRepackedPlan   *self,
-              const LlmHparams  *hparams,
-              GError           **error)
+check_cut (LlmRepackedPlan       *self,
+           const LlmTensorPart   *part,
+           const LlmSegmentShape *shape,
+           GError               **error)
 {
-  LlmTensorPart embedding, part;
+  guint block = (guint) llk_type_block_size (part->type);
 
-  if (!llm_operator_find (self->gguf, hparams, LLM_OP_TOKEN_EMBEDDING, 0, &embedding, error))
-    return FALSE;
+  return (shape->in_first % block == 0 && shape->in_count % block == 0) ||
+         llm_gguf_fail (self->gguf, error, LLMSVC_ERROR_UNSUPPORTED,
+                        "the sub-models cut the tensor %s at input %u, within a block of %u",
+                        part->tensor->name, shape->in_first, block);
+}
+
+/* What @segment adds to the operators of the layers, layer after layer, then to those behind the
+ * last; not the embedding, which is read by rows, where the file has it. */
+static gboolean
+add_segment (LlmRepackedPlan     *self,
+             const LlmHparams    *hparams,
+             const LlmSubModels  *sub_models,
+             guint                segment,
+             const LlmTensorPart *embedding,
+             GError             **error)
+{
+  self->bytes = round_up (self->bytes, SEGMENT_ALIGNMENT);
   for (guint layer = 0; layer <= hparams->n_layers; layer++)
     for (guint op = 0; op < LLM_N_OPS; op++)
       {
+        guint own_layer = llm_operator_is_layered (op) ? layer : 0;
+        LlmSegmentShape shape;
+        LlmTensorPart part;
+
         if (!llm_operator_is_matrix (op) || op == LLM_OP_TOKEN_EMBEDDING
             || llm_operator_is_layered (op) != (layer < hparams->n_layers))
           continue;
         if (!llm_operator_find (self->gguf, hparams, op, layer, &part, error))
           return FALSE;
-        if (part.tensor != NULL && is_whole_panels (hparams, op, &part))
-          add_matrix (self, op, llm_operator_is_layered (op) ? layer : 0, &part,
-                      part.tensor == embedding.tensor);
+        shape = llm_sub_models_get_shape (sub_models, hparams, op, own_layer, segment);
+        if (part.tensor == NULL || shape.in_count == 0 || shape.out_count == 0
+            || !is_whole_panels (hparams, op, &part))
+          continue;
+        if (!check_cut (self, &part, &shape, error))
+          return FALSE;
+        add_matrix (self, op, own_layer, segment, &part, &shape);
+        if (segment == 0 && part.tensor != embedding->tensor)
+          {
+            LlmRepackedRows rows = { part.offset, (guint64) part.row_bytes * part.n_out };
+
+            g_array_append_val (self->rows, rows);
+          }
       }
   return TRUE;
+}
+
+static gboolean
+add_segments (LlmRepackedPlan     *self,
+              const LlmHparams    *hparams,
+              const LlmSubModels  *sub_models,
+              GError             **error)
+{
+  LlmTensorPart embedding;
+
+  if (!llm_operator_find (self->gguf, hparams, LLM_OP_TOKEN_EMBEDDING, 0, &embedding, error))
+    return FALSE;
+  for (guint segment = 0; segment < sub_models->n_levels; segment++)
+    if (!add_segment (self, hparams, sub_models, segment, &embedding, error))
+      return FALSE;
+  return TRUE;
+}
+
+static guint64
+hash_levels (const LlmSubModels *sub_models)
+{
+  gsize bytes = (gsize) sub_models->n_layers * sub_models->n_levels * sizeof (guint);
+  guint64 parts[] = {
+    sub_models->n_levels,
+    XXH3_64bits (sub_models->percent, sub_models->n_levels),
+    XXH3_64bits (sub_models->n_groups, bytes),
+    XXH3_64bits (sub_models->n_channels, bytes),
+  };
+
+  return XXH3_64bits (parts, sizeof parts);
 }
 
 static guint64
@@ -178,24 +241,30 @@ get_head_bytes (const LlmRepackedPlan *self)
 }
 
 LlmRepackedPlan *
-llm_repacked_plan_new (LlmGguf           *gguf,
-                       const LlmHparams  *hparams,
-                       GError           **error)
+llm_repacked_plan_new (LlmGguf             *gguf,
+                       const LlmHparams    *hparams,
+                       const LlmSubModels  *sub_models,
+                       GError             **error)
 {
   g_autoptr(LlmRepackedPlan) self = g_new0 (LlmRepackedPlan, 1);
+  g_autoptr(LlmSubModels) whole = NULL;
 
+  if (sub_models == NULL)
+    sub_models = whole = llm_sub_models_new_whole (hparams);
   g_atomic_ref_count_init (&self->ref_count);
   self->gguf = llm_gguf_ref (gguf);
   self->matrices = g_array_new (FALSE, FALSE, sizeof (LlmRepackedMatrix));
   self->rows = g_array_new (FALSE, FALSE, sizeof (LlmRepackedRows));
-  self->places = g_new0 (guint, (gsize) hparams->n_layers * LLM_N_OPS);
-  if (!add_matrices (self, hparams, error))
+  self->n_segments = sub_models->n_levels;
+  self->places = g_new0 (guint, (gsize) hparams->n_layers * LLM_N_OPS * self->n_segments);
+  if (!add_segments (self, hparams, sub_models, error))
     return NULL;
 
   self->n_pieces = (guint) ((self->bytes + LLM_REPACKED_PIECE - 1) / LLM_REPACKED_PIECE);
   self->data_offset = round_up (get_head_bytes (self), LLM_FILE_MAP_HUGE);
   self->file_bytes = self->data_offset + self->bytes;
   self->layout = hash_layouts (self);
+  self->levels = hash_levels (sub_models);
   self->source_weights = llm_gguf_get_weights_hash (gguf);
   if (!llm_file_map_get_identity (gguf->map, &self->source))
     memset (&self->source, 0, sizeof self->source);
@@ -224,9 +293,10 @@ llm_repacked_plan_unref (LlmRepackedPlan *self)
 const LlmRepackedMatrix *
 llm_repacked_plan_find (const LlmRepackedPlan *self,
                         LlmOperator            op,
-                        guint                  layer)
+                        guint                  layer,
+                        guint                  segment)
 {
-  guint place = self->places[layer * LLM_N_OPS + op];
+  guint place = self->places[(layer * LLM_N_OPS + op) * self->n_segments + segment];
 
   return place > 0 ? &g_array_index (self->matrices, LlmRepackedMatrix, place - 1) : NULL;
 }
@@ -247,6 +317,7 @@ make_header (const LlmRepackedPlan *self)
     .byte_order = BYTE_ORDER_MARK,
     .version = FORMAT_VERSION,
     .layout = self->layout,
+    .levels = self->levels,
     .file_bytes = self->file_bytes,
     .data_offset = self->data_offset,
     .bytes = self->bytes,
@@ -310,10 +381,12 @@ llm_repacked_head_new (const LlmRepackedPlan *self,
       TableEntry entry = {
         .op = matrix->op,
         .layer = matrix->layer,
+        .segment = matrix->segment,
         .type = matrix->part.type,
-        .n_panels = matrix->n_panels,
-        .n_in = matrix->part.n_in,
-        .n_out = matrix->part.n_out,
+        .in_first = matrix->shape.in_first,
+        .n_in = matrix->shape.in_count,
+        .out_first = matrix->shape.out_first,
+        .n_out = matrix->shape.out_count,
         .offset = matrix->offset,
         .panel_bytes = matrix->panel_bytes,
       };

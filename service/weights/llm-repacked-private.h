@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Repacked weights: a model's matrices, packed into panels (kernels/llk-panel.h) in the
- * order in which the forward pass reads them. The plan says where each lies and what
- * the head of their file is. It follows from the model file alone; a file is good
- * when its head is the one that the plan demands, so nothing in it is ever taken at its
- * word.
+ * Repacked weights: a model's matrices, cut into the segments of its sub-models and packed
+ * into panels (kernels/llk-panel.h), segment after segment, in each in the order in which
+ * the forward pass reads them: a sub-model is the beginning of the file. The plan says
+ * where each matrix lies and what the head of their file is. It follows from the model
+ * file and the table of sub-models alone; a file is good when its head is the one that
+ * the plan demands, so nothing in it is ever taken at its word.
  *
  * The file: header, table of matrices, checksums of its pieces, zeros up to a
- * multiple of a huge page, then the matrices, each at a multiple of 4 KiB. Numbers
- * are in the byte order of the machine. Its time of modification is one that the
- * header names: whoever writes into the file changes it.
+ * multiple of a huge page, then the segments, each at a multiple of 4 KiB, their
+ * matrices without gaps. Numbers are in the byte order of the machine. Its time of
+ * modification is one that the header names: whoever writes into the file changes it.
  *
  * For llm-repacked*.c and llm-weights-file.c. Any thread.
  */
@@ -28,7 +29,9 @@ typedef struct
 {
   LlmOperator op;
   guint layer;
-  LlmTensorPart part;   /* where the rows are */
+  guint segment;
+  LlmTensorPart part;   /* where the rows of the whole operator are */
+  LlmSegmentShape shape; /* what of it this is: never nothing */
   guint64 offset;       /* of the first panel, from the first matrix on */
   gsize panel_bytes;
   guint n_panels;
@@ -47,30 +50,36 @@ typedef struct
   gatomicrefcount ref_count;
   LlmGguf *gguf;            /* (owned) */
   GArray *matrices;         /* (element-type LlmRepackedMatrix), by offset */
-  guint *places;            /* [n_layers × LLM_N_OPS]: index in matrices + 1, 0 for none */
+  guint *places;            /* [n_layers × LLM_N_OPS × n_segments]: index in matrices + 1, 0 for
+                             * none */
+  guint n_segments;
   GArray *rows;             /* (element-type LlmRepackedRows): what nobody reads once it is packed;
                              * not those of the embedding, which are still read */
-  guint64 bytes;            /* of all matrices, with the gaps between them */
+  guint64 bytes;            /* of all matrices, with the gaps between segments */
   guint n_pieces;
   guint64 data_offset;      /* of the first matrix in the file */
   guint64 file_bytes;
   LlmFileIdentity source;   /* of the model file; all zero for one in memory */
   guint64 source_weights;   /* hash of a sample of its weights */
   guint64 layout;           /* fingerprint of the panels that this program packs */
+  guint64 levels;           /* of the table of sub-models */
 } LlmRepackedPlan;
 
-/* @gguf must have passed llm_operator_check_all(). */
+/* @gguf must have passed llm_operator_check_all(). @sub_models: (nullable): NULL for the
+ * whole model. */
 LlmRepackedPlan *llm_repacked_plan_new   (LlmGguf               *gguf,
                                           const LlmHparams      *hparams,
+                                          const LlmSubModels    *sub_models,
                                           GError               **error) G_GNUC_WARN_UNUSED_RESULT;
 LlmRepackedPlan *llm_repacked_plan_ref   (LlmRepackedPlan       *self);
 void             llm_repacked_plan_unref (LlmRepackedPlan       *self);
 
-/* (nullable): NULL for an operator that is not packed. */
+/* (nullable): NULL for an operator that is not packed, and where the segment is empty. */
 const LlmRepackedMatrix *
                  llm_repacked_plan_find  (const LlmRepackedPlan *self,
                                           LlmOperator            op,
-                                          guint                  layer);
+                                          guint                  layer,
+                                          guint                  segment);
 /* (transfer full): the name of the model's file in a cache folder. */
 char            *llm_repacked_plan_get_name (const LlmRepackedPlan *self);
 /* Bytes of piece @piece, the last of which may be short. */
@@ -105,10 +114,12 @@ guint64          llm_repacked_get_boot   (void);
 
 /* --- llm-repacked-pack.c: packs on several threads; whoever calls it waits --- */
 
-/* Packs into @memory, of plan->bytes bytes, 64-byte aligned. @n_threads: 0 for as
- * many as the machine gives. Fails only when the model file was damaged meanwhile. */
+/* Packs into @memory, of plan->bytes bytes, 64-byte aligned, what is at @first, a multiple of
+ * LLM_REPACKED_PIECE, and behind. @n_threads: 0 for as many as the machine gives. Fails only
+ * when the model file was damaged meanwhile. */
 gboolean         llm_repack_in_memory    (const LlmRepackedPlan *plan,
                                           guint                  n_threads,
+                                          guint64                first,
                                           guint8                *memory,
                                           GError               **error);
 /* Writes the matrices to the open file from plan->data_offset on, in pieces at
@@ -166,11 +177,10 @@ llm_repacked_free (LlmRepacked *self)
   llm_repacked_end (self, FALSE);
 }
 
-/* Reclaims the memory of the range of matrices. Memory of this process reads as zeros then;
- * a file is read again when it is used. What waits on the thread waits until it is taken. */
-void             llm_repacked_drop       (LlmRepacked           *self,
-                                          guint64                offset,
-                                          guint64                length);
+/* Of matrices in memory: reclaims what is at @first and behind, which reads as zeros then. */
+void             llm_repacked_drop_memory (LlmRepacked          *self,
+                                          guint64                first);
+/* Of a file: what waits on the thread waits as long as some of it is dropped. */
 void             llm_repacked_set_dropped (LlmRepacked          *self,
                                           gboolean               is_dropped);
 /* Compares the checksums of a file for which that is due, and notes that it was done;

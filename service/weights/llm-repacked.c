@@ -58,7 +58,8 @@ llm_repacked_new_in_memory (LlmRepackedPlan  *plan,
   madvise (self->data, plan->bytes, MADV_HUGEPAGE);
   /* What can be computed again is of no use in a core file. */
   madvise (memory, size, MADV_DONTDUMP);
-  return llm_repack_in_memory (plan, n_threads, self->data, error) ? g_steal_pointer (&self) : NULL;
+  return llm_repack_in_memory (plan, n_threads, 0, self->data, error) ? g_steal_pointer (&self)
+                                                                      : NULL;
 }
 
 LlmRepacked *
@@ -121,15 +122,10 @@ llm_repacked_set_dropped (LlmRepacked *self,
 }
 
 void
-llm_repacked_drop (LlmRepacked *self,
-                   guint64      offset,
-                   guint64      length)
+llm_repacked_drop_memory (LlmRepacked *self,
+                          guint64      first)
 {
-  llm_repacked_set_dropped (self, TRUE);
-  if (self->map != NULL)
-    llm_file_map_drop (self->map, self->plan->data_offset + offset, length);
-  else
-    (void) madvise (self->data + offset, length, MADV_DONTNEED);
+  (void) madvise (self->data + first, self->plan->bytes - first, MADV_DONTNEED);
 }
 
 /* --- the thread --- */

@@ -7,33 +7,33 @@
 
 #include "common/llmsvc-error.h"
 #include "weights/llm-repacked-private.h"
+#include "weights/llm-weight-ranges.h"
 
-/* Of panels that don't stay, so many bytes are read ahead of those in use: two of the largest
- * matrices of a small model, and about what is read while one is multiplied. */
+/* Of weights that don't stay, so many bytes are read ahead of those in use, in all segments: two of
+ * the largest matrices of a small model, and about what is read while one is multiplied. */
 #define PASS_AHEAD_BYTES ((guint64) 16 << 20)
 
 typedef struct
 {
   LlmWeights parent;
-  LlmSubModels *own_sub_models;   /* (owned) */
 
-  LlmGguf *gguf;            /* (owned), as all of these */
+  const LlmHparams *hparams;
+  LlmSubModels *whole;      /* (nullable) (owned), as the rest: the table where none was given */
+  LlmGguf *gguf;
   LlmLedger *ledger;        /* (nullable) */
-  guint n_layers;
-  gboolean has_tied_output; /* the output is the embedding, which has its place */
   LlmTensorPart *parts;     /* [n_layers × LLM_N_OPS], shared ones in layer 0 */
-  guint64 file_bytes;       /* of tensors that are read from the file */
-  guint64 file_kept;        /* bytes of the file that were not dropped, from its beginning */
+  LlmWeightRanges ranges;   /* what is read from the file, then the panels */
+  guint *places;            /* [n_layers × LLM_N_OPS × n_levels]: number of a range + 1, or 0 */
 
   LlmRepacked *repacked;    /* (nullable): NULL for weights as the file has them */
   guint n_threads;          /* that pack */
-  guint64 kept;             /* bytes of the panels that were not dropped, from their beginning */
-  guint64 staying;          /* bytes of the panels that stay after their use, likewise */
-  GThread *packing;         /* (nullable): packs into memory again */
+  guint64 first_panel;      /* bytes of ranges before the panels */
+  guint64 n_packed;         /* bytes of panels in memory that were never dropped, from their
+                             * beginning */
+  GThread *packing;         /* (nullable): packs the others again */
   LlmStatus packed;         /* atomic: PENDING while memory is dropped or being packed */
   GError *error;            /* (nullable): why it could not be, once packed is FAILED */
 } FileWeights;
-
 
 /* Whether the kernel can take the panels' memory by itself. */
 static gboolean
@@ -42,67 +42,46 @@ has_panel_file (const FileWeights *self)
   return self->repacked != NULL && self->repacked->map != NULL;
 }
 
-/* Of the file's bytes those that are weights are nearly all: so much of them as of it. */
-static guint64
-get_file_held (const FileWeights *self)
+static gboolean
+has_panels_in_memory (const FileWeights *self)
 {
-  guint64 size = llm_file_map_get_size (self->gguf->map);
+  return self->repacked != NULL && self->repacked->map == NULL;
+}
 
-  return self->file_kept == size
-           ? self->file_bytes
-           : (guint64) ((double) self->file_bytes * ((double) self->file_kept / (double) size));
+static guint64
+get_backed (const FileWeights *self)
+{
+  guint64 held = llm_weight_ranges_get_held (&self->ranges);
+
+  return has_panels_in_memory (self) ? held - MAX (self->ranges.kept, self->first_panel)
+                                            + self->first_panel
+                                     : held;
 }
 
 static void
 tell_held (FileWeights *self,
            guint64      absent)
 {
-  guint64 in_file = get_file_held (self);
-
-  llm_weights_set_held (&self->parent, self->ledger, in_file + self->kept,
-                        in_file + (has_panel_file (self) ? self->kept : 0), absent);
+  llm_weights_set_held (&self->parent, self->ledger, llm_weight_ranges_get_held (&self->ranges),
+                        get_backed (self), absent);
 }
 
-/* Whether the tensor is read from the file, and counts: an output that is the embedding does
- * not count again. */
-static gboolean
-is_in_file (const FileWeights *self,
-            LlmOperator        op,
-            guint              layer)
+/* Of a file, as long as some is dropped nothing reads all of it. */
+static void
+tell_dropped (FileWeights *self)
 {
-  return self->parts[layer * LLM_N_OPS + op].tensor != NULL
-         && (op != LLM_OP_OUTPUT || !self->has_tied_output)
-         && (self->repacked == NULL
-             || llm_repacked_plan_find (self->repacked->plan, op, layer) == NULL);
-}
-
-/* (element-type LlmWeightPiece) (transfer full) */
-static GArray *
-list_file_pieces (FileWeights *self)
-{
-  GArray *pieces = llm_weights_new_pieces ();
-
-  for (guint i = 0; i < self->n_layers * LLM_N_OPS; i++)
-    {
-      const LlmTensorPart *part = &self->parts[i];
-
-      if (part->offset < self->file_kept && is_in_file (self, i % LLM_N_OPS, i / LLM_N_OPS))
-        llm_weights_add_piece (pieces, self->gguf->map, part->offset,
-                               MIN ((guint64) part->row_bytes * part->n_out,
-                                    self->file_kept - part->offset));
-    }
-  return pieces;
+  if (has_panel_file (self))
+    llm_repacked_set_dropped (self->repacked,
+                              MIN (self->ranges.kept, self->ranges.staying) < self->ranges.bytes);
 }
 
 GArray *
 llm_weights_list_pieces (LlmWeights *weights)
 {
   FileWeights *self = (FileWeights *) weights;
-  GArray *pieces = list_file_pieces (self);
+  GArray *pieces = llm_weights_new_pieces ();
 
-  if (has_panel_file (self) && self->kept > 0)
-    llm_weights_add_piece (pieces, self->repacked->map, self->repacked->plan->data_offset,
-                           self->kept);
+  llm_weight_ranges_list (&self->ranges, pieces);
   return pieces;
 }
 
@@ -112,7 +91,7 @@ static gpointer
 pack_again (gpointer data)
 {
   FileWeights *self = data;
-  gboolean is_packed = llm_repack_in_memory (self->repacked->plan, self->n_threads,
+  gboolean is_packed = llm_repack_in_memory (self->repacked->plan, self->n_threads, self->n_packed,
                                              self->repacked->data, &self->error);
 
   __atomic_store_n (&self->packed, is_packed ? LLM_READY : LLM_FAILED, __ATOMIC_RELEASE);
@@ -126,95 +105,71 @@ end_packing (FileWeights *self)
     g_thread_join (g_steal_pointer (&self->packing));
 }
 
-/* Panels in memory are good for something only all together. */
+/* How many bytes of the panels in memory stay when the last @bytes go: as they are packed again in
+ * whole pieces, and only behind what is in use. */
 static guint64
-drop_memory (FileWeights *self)
+find_memory_tail (const FileWeights *self,
+                  guint64            bytes)
 {
-  guint64 gone = self->kept;
+  guint64 have = self->ranges.kept - self->first_panel;
+  guint64 stays = have > bytes ? have - bytes : 0;
 
+  for (guint i = 0; i < self->ranges.ranges->len; i++)
+    {
+      const LlmWeightRange *range = llm_weight_ranges_get (&self->ranges, i);
+
+      if (range->map == NULL && range->n_leases > 0)
+        stays = MAX (stays, range->offset + range->length + LLM_REPACKED_PIECE - 1);
+    }
+  return MIN (stays / LLM_REPACKED_PIECE * LLM_REPACKED_PIECE, have);
+}
+
+static guint64
+drop_memory (FileWeights *self,
+             guint64      bytes)
+{
+  guint64 have = self->ranges.kept - MIN (self->ranges.kept, self->first_panel);
+  guint64 stays = have > 0 ? find_memory_tail (self, bytes) : 0;
+
+  if (stays == have)
+    return 0;
   end_packing (self);
   g_clear_error (&self->error);
+  self->n_packed = __atomic_load_n (&self->packed, __ATOMIC_ACQUIRE) == LLM_READY
+                     ? stays
+                     : MIN (stays, self->n_packed);
   __atomic_store_n (&self->packed, LLM_PENDING, __ATOMIC_RELEASE);
-  self->kept = 0;
-  if (gone > 0)
-    llm_repacked_drop (self->repacked, 0, gone);
-  return gone;
+  llm_repacked_drop_memory (self->repacked, stays);
+  llm_weight_ranges_set_kept (&self->ranges, self->first_panel + stays);
+  return have - stays;
 }
 
-/* The end of what is kept of a file's @map, of which @first bytes are others: @bytes that are in
- * memory, or a little more. @kept: (inout). Returns the bytes in memory that go. */
-static guint64
-find_tail (LlmFileMap *map,
-           guint64     first,
-           guint64     bytes,
-           guint64    *kept,
-           guint64    *absent)
-{
-  guint64 resident;
-  guint64 tail = llm_file_map_find_resident_tail (map, first + *kept, bytes, &resident);
-  guint64 gone = first + *kept - MAX (tail, first);
-
-  resident = MIN (resident, gone);
-  *absent -= MIN (*absent, gone - resident);
-  *kept -= gone;
-  return resident;
-}
-
-/* What is read from the file, all of it. */
-static guint64
-drop_file (FileWeights *self,
-           guint64     *absent)
-{
-  g_autoptr(GArray) pieces = list_file_pieces (self);
-  guint64 resident;
-
-  if (self->file_kept == 0 || llm_file_map_get_fd (self->gguf->map) < 0)
-    return 0;
-  resident = llm_weights_count_resident (pieces);
-  resident = MIN (resident, self->file_bytes);
-  *absent -= MIN (*absent, self->file_bytes - resident);
-  llm_file_map_drop (self->gguf->map, 0, self->file_kept);
-  self->file_kept = 0;
-  return resident;
-}
-
-/* The end of the panels, and when that is not enough what is only in the file. */
+/* Panels in memory go first, as they are behind the rest. */
 guint64
 llm_weights_drop (LlmWeights *weights,
                   guint64     bytes)
 {
   FileWeights *self = (FileWeights *) weights;
-  guint64 absent = weights->absent;
-  guint64 before, resident = 0;
+  guint64 freed = 0;
+  guint64 backed, resident, absent = weights->absent;
 
   if (bytes == 0)
     return 0;
-  if (self->repacked == NULL)
+  if (has_panels_in_memory (self))
+    freed = drop_memory (self, bytes);
+  backed = get_backed (self);
+  if (freed < bytes)
     {
-      if (llm_file_map_get_fd (self->gguf->map) < 0)
-        return 0;
-      before = self->file_kept;
-      resident = find_tail (self->gguf->map, 0, bytes, &self->file_kept, &absent);
-      llm_file_map_drop (self->gguf->map, self->file_kept, before - self->file_kept);
-    }
-  else if (!has_panel_file (self))
-    {
-      resident = drop_memory (self) + drop_file (self, &absent);
-    }
-  else
-    {
-      if (self->kept > 0)
-        {
-          before = self->kept;
-          resident = find_tail (self->repacked->map, self->repacked->plan->data_offset, bytes,
-                                &self->kept, &absent);
-          llm_repacked_drop (self->repacked, self->kept, before - self->kept);
-        }
-      if (resident < bytes)
-        resident += drop_file (self, &absent);
+      llm_weight_ranges_set_kept (&self->ranges,
+                                  llm_weight_ranges_find_tail (&self->ranges, bytes - freed,
+                                                               &resident));
+      tell_dropped (self);
+      resident = MIN (resident, backed - get_backed (self));
+      absent -= MIN (absent, backed - get_backed (self) - resident);
+      freed += resident;
     }
   tell_held (self, absent);
-  return resident;
+  return freed;
 }
 
 /* What was reclaimed is not there before it is read. */
@@ -223,18 +178,11 @@ llm_weights_take (LlmWeights *weights)
 {
   FileWeights *self = (FileWeights *) weights;
   LlmStatus packed = __atomic_load_n (&self->packed, __ATOMIC_ACQUIRE);
-  guint64 absent = weights->absent + self->file_bytes - get_file_held (self);
+  guint64 backed = get_backed (self);
 
-  self->file_kept = llm_file_map_get_size (self->gguf->map);
-  if (self->repacked != NULL)
-    {
-      if (has_panel_file (self))
-        absent += self->repacked->plan->bytes - self->kept;
-      self->kept = self->repacked->plan->bytes;
-      if (self->staying == self->repacked->plan->bytes)
-        llm_repacked_set_dropped (self->repacked, FALSE);
-    }
-  tell_held (self, absent);
+  llm_weight_ranges_set_kept (&self->ranges, self->ranges.bytes);
+  tell_dropped (self);
+  tell_held (self, weights->absent + get_backed (self) - backed);
   if (packed == LLM_PENDING && self->packing == NULL)
     self->packing = g_thread_new ("llm-pack", pack_again, self);
   else if (packed != LLM_PENDING)
@@ -244,23 +192,17 @@ llm_weights_take (LlmWeights *weights)
 
 /* --- in use --- */
 
-/* The panels alone, as that is what most of the time is spent with. */
 gboolean
 llm_weights_read_ahead (LlmWeights *weights,
                         guint64     at,
                         guint64     bytes)
 {
   FileWeights *self = (FileWeights *) weights;
+  guint64 end = has_panels_in_memory (self) ? self->first_panel : self->ranges.bytes;
 
-  if (self->repacked == NULL)
-    {
-      llm_file_map_prefetch (self->gguf->map, at, bytes);
-      return at + bytes < llm_file_map_get_size (self->gguf->map);
-    }
-  if (!has_panel_file (self) || at >= self->repacked->plan->bytes)
-    return FALSE;
-  llm_file_map_prefetch (self->repacked->map, self->repacked->plan->data_offset + at, bytes);
-  return at + bytes < self->repacked->plan->bytes;
+  if (at < end)
+    llm_weight_ranges_prefetch (&self->ranges, at, MIN (at + bytes, end));
+  return at < end && bytes < end - at;
 }
 
 void
@@ -268,50 +210,56 @@ llm_weights_keep (LlmWeights *weights,
                   guint64     bytes)
 {
   FileWeights *self = (FileWeights *) weights;
-  guint64 before = self->staying;
 
-  if (!has_panel_file (self))
+  if (has_panels_in_memory (self))
     return;
-  self->staying = MIN (bytes, self->repacked->plan->bytes);
-  if (self->staying < before)
-    llm_repacked_drop (self->repacked, self->staying, before - self->staying);
-  else if (self->staying > before && self->staying == self->kept)
-    llm_repacked_set_dropped (self->repacked, FALSE);
+  llm_weight_ranges_set_staying (&self->ranges, MIN (bytes, self->ranges.bytes));
+  tell_dropped (self);
 }
 
-/* What of @matrix does not stay. */
-static guint64
-get_passing (const FileWeights       *self,
-             const LlmRepackedMatrix *matrix,
-             guint64                 *offset)
+/* Whether the panels in memory of @range are there. */
+static LlmStatus
+await_panels (FileWeights           *self,
+              const LlmWeightRange  *range,
+              GError               **error)
 {
-  guint64 end = matrix->offset + (guint64) matrix->n_panels * matrix->panel_bytes;
+  LlmStatus packed;
 
-  *offset = MAX (matrix->offset, self->staying);
-  return end > *offset ? end - *offset : 0;
+  if (range->map != NULL || range->offset + range->length <= self->n_packed)
+    return LLM_READY;
+  /* packing may end between this look and take(): then the weights are there */
+  packed = __atomic_load_n (&self->packed, __ATOMIC_ACQUIRE);
+  if (packed == LLM_PENDING)
+    packed = llm_weights_take (&self->parent);
+  if (packed == LLM_FAILED)
+    {
+      end_packing (self);
+      g_propagate_error (error, g_error_copy (self->error));
+    }
+  return packed;
 }
 
 static void
-view_panels (FileWeights             *self,
+view_panels (const FileWeights       *self,
              const LlmRepackedMatrix *matrix,
              LlmWeightView           *view)
 {
-  guint64 offset;
-  guint64 passing = get_passing (self, matrix, &offset);
+  view->data = self->repacked->data + matrix->offset;
+  view->layout = LLM_LAYOUT_PANELS;
+}
 
-  *view = (LlmWeightView) {
-    .data = self->repacked->data + matrix->offset,
-    .type = matrix->part.type,
-    .layout = LLM_LAYOUT_PANELS,
-    .in_count = matrix->part.n_in,
-    .out_count = matrix->part.n_out,
-  };
-  if (passing > 0)
-    {
-      llm_file_map_prefetch (self->repacked->map, self->repacked->plan->data_offset + offset,
-                             passing + PASS_AHEAD_BYTES);
-      view->lease = (gpointer) matrix;
-    }
+static void
+view_rows (const FileWeights   *self,
+           const LlmTensorPart *part,
+           LlmWeightView       *view)
+{
+  gsize skipped =
+    view->in_first / llk_type_block_size (part->type) * llk_type_block_bytes (part->type);
+
+  view->data = llm_file_map_get_data (self->gguf->map) + part->offset
+               + view->out_first * part->row_bytes + skipped;
+  view->layout = LLM_LAYOUT_ROWS;
+  view->row_bytes = part->row_bytes;
 }
 
 static LlmStatus
@@ -324,43 +272,53 @@ acquire (LlmWeights           *weights,
          GError              **error)
 {
   FileWeights *self = (FileWeights *) weights;
-  LlmStatus packed = __atomic_load_n (&self->packed, __ATOMIC_ACQUIRE);
+  guint n_levels = weights->sub_models->n_levels;
   const LlmRepackedMatrix *matrix = NULL;
   const LlmTensorPart *part;
+  LlmWeightRange *range;
+  LlmSegmentShape shape;
+  LlmStatus status;
+  guint place;
 
   g_return_val_if_fail ((guint) op < LLM_N_OPS, LLM_FAILED);
-  g_return_val_if_fail (!llm_operator_is_layered (op) || layer < self->n_layers, LLM_FAILED);
-  g_return_val_if_fail (segment == 0, LLM_FAILED);
-
-  /* packing may end between this look and take(): then the weights are there */
-  if (packed == LLM_PENDING)
-    packed = llm_weights_take (weights);
-  if (packed == LLM_PENDING)
-    return packed;
-  if (packed == LLM_FAILED)
-    {
-      end_packing (self);
-      g_propagate_error (error, g_error_copy (self->error));
-      return LLM_FAILED;
-    }
+  g_return_val_if_fail (!llm_operator_is_layered (op) || layer < self->hparams->n_layers,
+                        LLM_FAILED);
+  g_return_val_if_fail (segment < n_levels, LLM_FAILED);
 
   if (!llm_operator_is_layered (op))
     layer = 0;
-  if (self->repacked != NULL)
-    matrix = llm_repacked_plan_find (self->repacked->plan, op, layer);
   part = &self->parts[layer * LLM_N_OPS + op];
+  place = self->places[(layer * LLM_N_OPS + op) * n_levels + segment];
   memset (view, 0, sizeof *view);
+  if (part->tensor == NULL)
+    return LLM_READY;
+  shape = llm_sub_models_get_shape (weights->sub_models, self->hparams, op, layer, segment);
+  *view = (LlmWeightView) {
+    .type = part->type,
+    .in_first = shape.in_first,
+    .in_count = shape.in_count,
+    .out_first = shape.out_first,
+    .out_count = shape.out_count,
+  };
+  if (place == 0)
+    return LLM_READY;
+
+  range = llm_weight_ranges_get (&self->ranges, place - 1);
+  status = await_panels (self, range, error);
+  if (status != LLM_READY)
+    return status;
+  if (self->repacked != NULL)
+    matrix = llm_repacked_plan_find (self->repacked->plan, op, layer, segment);
   if (matrix != NULL)
     view_panels (self, matrix, view);
-  else if (part->tensor != NULL)
-    *view = (LlmWeightView) {
-      .data = llm_file_map_get_data (self->gguf->map) + part->offset,
-      .type = part->type,
-      .layout = LLM_LAYOUT_ROWS,
-      .row_bytes = part->row_bytes,
-      .in_count = part->n_in,
-      .out_count = part->n_out,
-    };
+  else
+    view_rows (self, part, view);
+  /* Of the embedding a few rows are read. */
+  llm_weight_ranges_lease (&self->ranges, range, op != LLM_OP_TOKEN_EMBEDDING,
+                           PASS_AHEAD_BYTES / n_levels);
+  view->lease = range;
+  if (range->start + range->length > self->ranges.kept)
+    tell_held (self, weights->absent);
   return LLM_READY;
 }
 
@@ -369,14 +327,13 @@ release (LlmWeights    *weights,
          LlmWeightView *view)
 {
   FileWeights *self = (FileWeights *) weights;
+  LlmWeightRange *range = view->lease;
 
-  if (view->lease != NULL)
+  if (range != NULL)
     {
-      guint64 offset;
-      guint64 passing = get_passing (self, view->lease, &offset);
-
-      if (passing > 0)
-        llm_repacked_drop (self->repacked, offset, passing);
+      llm_weight_ranges_unlease (&self->ranges, range);
+      if (range->start + range->length > self->ranges.kept)
+        tell_held (self, weights->absent);
     }
   memset (view, 0, sizeof *view);
 }
@@ -408,13 +365,15 @@ free_weights (LlmWeights *weights)
   g_clear_error (&self->error);
   llm_weights_set_held (weights, self->ledger, 0, 0, 0);
   g_clear_pointer (&self->ledger, llm_ledger_unref);
+  llm_weight_ranges_clear (&self->ranges);
   if (self->repacked != NULL)
     llm_repacked_end (self->repacked, weights->keeps_cache);
   if (!weights->keeps_cache)
     llm_file_map_drop (map, 0, llm_file_map_get_size (map));
   llm_gguf_unref (self->gguf);
+  llm_sub_models_free (self->whole);
+  g_free (self->places);
   g_free (self->parts);
-  llm_sub_models_free (self->own_sub_models);
   g_free (self);
 }
 
@@ -427,68 +386,151 @@ static const LlmWeightProvider file_provider = {
 
 /* --- making --- */
 
-/* @repacked: (transfer full) (nullable). A tensor that several operators share counts for
- * each part of it. */
+static guint *
+get_place (const FileWeights *self,
+           LlmOperator        op,
+           guint              layer,
+           guint              segment)
+{
+  return &self->places[(layer * LLM_N_OPS + op) * self->parent.sub_models->n_levels + segment];
+}
+
+/* Where @op is read from the file, by rows, what @segment adds. Inputs that it adds lie between
+ * those of segment 0. */
+static void
+add_rows (FileWeights *self,
+          LlmOperator  op,
+          guint        layer,
+          guint        segment)
+{
+  const LlmTensorPart *part = &self->parts[layer * LLM_N_OPS + op];
+  LlmSegmentShape shape =
+    llm_sub_models_get_shape (self->parent.sub_models, self->hparams, op, layer, segment);
+  guint *place = get_place (self, op, layer, segment);
+
+  if (part->tensor == NULL || shape.in_count == 0 || shape.out_count == 0
+      || (self->repacked != NULL
+          && llm_repacked_plan_find (self->repacked->plan, op, layer, 0) != NULL))
+    return;
+  if (op == LLM_OP_OUTPUT && self->hparams->has_tied_output)
+    *place = *get_place (self, LLM_OP_TOKEN_EMBEDDING, 0, 0);
+  else if (segment > 0 && shape.in_count != part->n_in)
+    *place = *get_place (self, op, layer, 0);
+  else
+    *place = 1 + llm_weight_ranges_add (&self->ranges, self->gguf->map,
+                                        part->offset + shape.out_first * part->row_bytes,
+                                        (guint64) part->row_bytes
+                                          * (shape.in_count == part->n_in ? shape.out_count
+                                                                          : part->n_out),
+                                        segment);
+}
+
+/* Of each segment what no layer has first, but the output, which is used last. */
+static void
+add_all_rows (FileWeights *self)
+{
+  for (guint segment = 0; segment < self->parent.sub_models->n_levels; segment++)
+    {
+      for (guint op = 0; op < LLM_N_OPS; op++)
+        if (!llm_operator_is_layered (op) && op != LLM_OP_OUTPUT)
+          add_rows (self, op, 0, segment);
+      for (guint layer = 0; layer < self->hparams->n_layers; layer++)
+        for (guint op = 0; op < LLM_N_OPS; op++)
+          if (llm_operator_is_layered (op))
+            add_rows (self, op, layer, segment);
+      add_rows (self, LLM_OP_OUTPUT, 0, segment);
+    }
+}
+
+/* Each with what is between it and the next. */
+static void
+add_all_panels (FileWeights *self)
+{
+  const LlmRepackedPlan *plan = self->repacked->plan;
+
+  for (guint i = 0; i < plan->matrices->len; i++)
+    {
+      const LlmRepackedMatrix *matrix = &g_array_index (plan->matrices, LlmRepackedMatrix, i);
+      guint64 end = i + 1 < plan->matrices->len ? (matrix + 1)->offset : plan->bytes;
+
+      *get_place (self, matrix->op, matrix->layer, matrix->segment) =
+        1 + llm_weight_ranges_add (&self->ranges, self->repacked->map,
+                                   (has_panel_file (self) ? plan->data_offset : 0)
+                                     + matrix->offset,
+                                   end - matrix->offset, matrix->segment);
+    }
+}
+
+/* @parts, @repacked: (transfer full); @repacked: (nullable). A tensor that several operators share
+ * counts for each part of it. */
 static LlmWeights *
-new_weights (LlmGguf           *gguf,
-             const LlmHparams  *hparams,
-             LlmTensorPart     *parts,
-             LlmRepacked       *repacked,
-             guint              n_threads,
-             LlmLedger         *ledger)
+new_weights (LlmGguf             *gguf,
+             const LlmHparams    *hparams,
+             const LlmSubModels  *sub_models,
+             LlmTensorPart       *parts,
+             LlmRepacked         *repacked,
+             guint                n_threads,
+             LlmLedger           *ledger)
 {
   FileWeights *self = g_new0 (FileWeights, 1);
 
   self->parent.provider = &file_provider;
-  self->own_sub_models = llm_sub_models_new_whole (hparams);
-  self->parent.sub_models = self->own_sub_models;
+  if (sub_models == NULL)
+    sub_models = self->whole = llm_sub_models_new_whole (hparams);
+  self->parent.sub_models = sub_models;
+  self->hparams = hparams;
   self->gguf = llm_gguf_ref (gguf);
   self->ledger = ledger != NULL ? llm_ledger_ref (ledger) : NULL;
-  self->n_layers = hparams->n_layers;
-  self->has_tied_output = hparams->has_tied_output;
   self->parts = parts;
   self->repacked = repacked;
   self->n_threads = n_threads;
   self->packed = LLM_READY;
-  for (guint i = 0; i < self->n_layers * LLM_N_OPS; i++)
-    if (is_in_file (self, i % LLM_N_OPS, i / LLM_N_OPS))
-      self->file_bytes += (guint64) parts[i].row_bytes * parts[i].n_out;
+  self->places = g_new0 (guint, (gsize) hparams->n_layers * LLM_N_OPS * sub_models->n_levels);
+  llm_weight_ranges_init (&self->ranges);
+  add_all_rows (self);
+  self->first_panel = self->ranges.bytes;
+  if (repacked != NULL)
+    {
+      add_all_panels (self);
+      self->n_packed = repacked->plan->bytes;
+    }
   /* in memory, as long as nobody has asked the kernel */
-  self->file_kept = llm_file_map_get_size (gguf->map);
-  self->staying = self->kept = repacked != NULL ? repacked->plan->bytes : 0;
-  self->parent.bytes = self->file_bytes + self->kept;
+  llm_weight_ranges_end (&self->ranges);
+  self->parent.bytes = self->ranges.bytes;
   tell_held (self, 0);
   return &self->parent;
 }
 
 LlmWeights *
-llm_weights_new_mapped (LlmGguf           *gguf,
-                        const LlmHparams  *hparams,
-                        LlmLedger         *ledger,
-                        GError           **error)
+llm_weights_new_mapped (LlmGguf             *gguf,
+                        const LlmHparams    *hparams,
+                        const LlmSubModels  *sub_models,
+                        LlmLedger           *ledger,
+                        GError             **error)
 {
   LlmTensorPart *parts = llm_weights_find_parts (gguf, hparams, error);
 
-  return parts != NULL ? new_weights (gguf, hparams, parts, NULL, 0, ledger) : NULL;
+  return parts != NULL ? new_weights (gguf, hparams, sub_models, parts, NULL, 0, ledger) : NULL;
 }
 
 LlmWeights *
-llm_weights_new_repacked (LlmGguf           *gguf,
-                          const LlmHparams  *hparams,
-                          LlmRepackedCache  *cache,
-                          guint              n_threads,
-                          LlmLedger         *ledger,
-                          GError           **error)
+llm_weights_new_repacked (LlmGguf             *gguf,
+                          const LlmHparams    *hparams,
+                          const LlmSubModels  *sub_models,
+                          LlmRepackedCache    *cache,
+                          guint                n_threads,
+                          LlmLedger           *ledger,
+                          GError             **error)
 {
   g_autofree LlmTensorPart *parts = llm_weights_find_parts (gguf, hparams, error);
   g_autoptr(LlmRepackedPlan) plan = NULL;
   LlmRepacked *repacked = NULL;
 
   if (parts != NULL)
-    plan = llm_repacked_plan_new (gguf, hparams, error);
+    plan = llm_repacked_plan_new (gguf, hparams, sub_models, error);
   if (plan != NULL)
     repacked = llm_repacked_cache_get (cache, plan, n_threads, error);
-  return repacked != NULL ? new_weights (gguf, hparams, g_steal_pointer (&parts), repacked,
-                                         n_threads, ledger)
+  return repacked != NULL ? new_weights (gguf, hparams, sub_models, g_steal_pointer (&parts),
+                                         repacked, n_threads, ledger)
                           : NULL;
 }

@@ -28,8 +28,18 @@ llm_weights_add_piece (GArray     *pieces,
                        guint64     offset,
                        guint64     length)
 {
-  LlmWeightPiece piece = { llm_file_map_ref (map), offset, length };
+  LlmWeightPiece *last =
+    pieces->len > 0 ? &g_array_index (pieces, LlmWeightPiece, pieces->len - 1) : NULL;
+  LlmWeightPiece piece = { map, offset, length };
 
+  if (length == 0)
+    return;
+  if (last != NULL && last->map == map && last->offset + last->length == offset)
+    {
+      last->length += length;
+      return;
+    }
+  llm_file_map_ref (map);
   g_array_append_val (pieces, piece);
 }
 

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Weights by segment: the part of one operator of one layer that one step of
- * the sub-model table adds. Everything that multiplies asks here and gives the
- * view back; whether the bytes are resident, stream in, or are only the active
- * channels is the provider's business. A plain GGUF file has one segment.
+ * Weights by segment: the part of one operator of one layer that one level of
+ * the sub-models adds. Everything that multiplies asks here and gives the view
+ * back; whether the bytes are resident, stream in, or are only the active
+ * channels is the provider's business. What a view shows stays in memory until it
+ * is given back, whoever else reclaims memory meanwhile: several steps hold views
+ * of the same weights.
  *
  * The table of the provider is immutable; acquire and release belong to the
  * executor's thread.
@@ -32,7 +34,8 @@ typedef enum
 } LlmWeightLayout;
 
 /* A segment covers outputs [out_first, out_first + out_count) of inputs
- * [in_first, in_first + in_count); @data is the first of them. In panels,
+ * [in_first, in_first + in_count). In rows, @data is the block of output out_first
+ * that holds input in_first, which need not be the block's first. In panels,
  * out_first is a multiple of LLK_PANEL_OUTPUTS, and @data is a matrix of its own. */
 typedef struct
 {
@@ -59,7 +62,7 @@ typedef struct
 typedef struct
 {
   /* Fills in @view, or says that it must wait; a view without data is an operator
-   * that the model lacks. @segment counts the steps of the sub-model table, from 0. */
+   * that the model lacks, or to which @segment adds nothing. */
   LlmStatus (*acquire) (LlmWeights          *self,
                         LlmOperator          op,
                         guint                layer,
@@ -122,10 +125,16 @@ llm_weights_free (LlmWeights *self)
 
 /* --- llm-weights-file.c: of those of a file alone --- */
 
-/* Gives memory of the weights back, the end of the model first: @bytes that are in memory, or a
+/* Weights have an order in which they stay: segment after segment, in each layer after layer, so
+ * that what remains of a model whose end was reclaimed is the beginning of a sub-model. What is
+ * whole is in segment 0: the embedding and what else no layer has, then layers, then the output. In
+ * a GGUF file, inputs of one output lie side by side: there operators that are cut by inputs are
+ * whole in segment 0, too. */
+
+/* Gives memory of the weights back, the end in that order first: @bytes that are in memory, or a
  * little more. The model stays usable: what is used is read again, or made again while acquire()
- * says PENDING. Between two stages; views that were acquired are void. Returns the bytes that
- * went. */
+ * says PENDING. What is in a view goes when the last view of it is released, and counts until then.
+ * Returns the bytes that went now. */
 guint64     llm_weights_drop        (LlmWeights    *self,
                                      guint64        bytes);
 
@@ -138,14 +147,14 @@ llm_weights_get_resident (const LlmWeights *self)
 
 /* Counts what was dropped as held again, and begins to make again what is no file's. */
 LlmStatus   llm_weights_take        (LlmWeights    *self);
-/* Has the system read @bytes of what was dropped, from @at on; FALSE behind the end. */
+/* Has the system read @bytes from @at on, counted in the order above; FALSE behind the end. */
 gboolean    llm_weights_read_ahead  (LlmWeights    *self,
                                      guint64        at,
                                      guint64        bytes);
 
 /* Where not all weights fit into memory: from now on those behind the first @bytes are read ahead of
  * their use and reclaimed after it; G_MAXUINT64 for none. Weights that are held stay counted as
- * such. Between two stages. */
+ * such. */
 void        llm_weights_keep        (LlmWeights    *self,
                                      guint64        bytes);
 
@@ -177,11 +186,13 @@ LlmTensorPart *
                                      const LlmHparams *hparams,
                                      GError       **error) G_GNUC_WARN_UNUSED_RESULT;
 /* Provider: all tensors of the file, memory-mapped. Checks the presence, shape
- * and type of every tensor the forward pass will use. Counts its bytes in
+ * and type of every tensor the forward pass will use. @hparams outlives it, and so
+ * does @sub_models (nullable): NULL for the whole model. Counts its bytes in
  * @ledger (nullable) as LLM_HOLDER_WEIGHTS until freed; freeing gives the file's
  * pages back to the system, but for keeps_cache. */
 LlmWeights *llm_weights_new_mapped  (LlmGguf           *gguf,
                                      const LlmHparams  *hparams,
+                                     const LlmSubModels *sub_models,
                                      LlmLedger         *ledger,
                                      GError           **error) G_GNUC_WARN_UNUSED_RESULT;
 

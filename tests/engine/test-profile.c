@@ -317,7 +317,7 @@ rig_init (Rig *rig)
   g_assert_no_error (error);
   g_assert_true (is_read);
   rig->ledger = llm_ledger_new ();
-  rig->weights = llm_weights_new_mapped (rig->gguf, &rig->hparams, rig->ledger, &error);
+  rig->weights = llm_weights_new_mapped (rig->gguf, &rig->hparams, NULL, rig->ledger, &error);
   g_assert_no_error (error);
   rig->plan = llm_plan_new (&rig->hparams, rig->weights, &plan);
   rig->pool = llm_worker_pool_new (1);

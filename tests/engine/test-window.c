@@ -95,7 +95,7 @@ reference_init (Reference *self)
   g_assert_no_error (error);
   self->hparams = llm_model_get_hparams (self->model);
   self->weights = llm_weights_new_repacked (llm_model_get_gguf (self->model), self->hparams, NULL,
-                                            2, NULL, &error);
+                                            NULL, 2, NULL, &error);
   g_assert_no_error (error);
   layout.n_layers = self->hparams->n_layers;
   layout.n_kv_heads = self->hparams->n_kv_heads;
@@ -260,8 +260,8 @@ start_executor (Rig *rig)
   };
   g_autoptr(GError) error = NULL;
   LlmWeights *weights = llm_weights_new_repacked (llm_model_get_gguf (rig->reference.model),
-                                                  rig->reference.hparams, NULL, 2, rig->ledger,
-                                                  &error);
+                                                  rig->reference.hparams, NULL, NULL, 2,
+                                                  rig->ledger, &error);
 
   g_assert_no_error (error);
   rig->executor = llm_executor_new (rig->box, rig->ledger, &config);

@@ -36,7 +36,7 @@ make_rig (LlmGguf             *gguf,
   g_assert_no_error (error);
   g_assert_true (is_read);
   self->ledger = llm_ledger_new ();
-  self->weights = llm_weights_new_mapped (gguf, &self->hparams, self->ledger, &error);
+  self->weights = llm_weights_new_mapped (gguf, &self->hparams, NULL, self->ledger, &error);
   g_assert_no_error (error);
   self->pool = llm_worker_pool_new (MAX (config->n_threads, 1));
 

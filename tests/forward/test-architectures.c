@@ -446,7 +446,7 @@ test_packed (gconstpointer user_data)
       g_autoptr (GError) error = NULL;
 
       llm_weights_free (rig->weights);
-      rig->weights = llm_weights_new_repacked (rig->gguf, &rig->hparams, NULL, 2, rig->ledger,
+      rig->weights = llm_weights_new_repacked (rig->gguf, &rig->hparams, NULL, NULL, 2, rig->ledger,
                                                &error);
       g_assert_no_error (error);
       exec_rig_set_weights (rig, rig->weights, &config);

@@ -82,7 +82,7 @@ open_rig (const char *name,
 
   if (is_packed)
     {
-      LlmWeights *weights = llm_weights_new_repacked (rig->gguf, &rig->hparams, NULL, 2,
+      LlmWeights *weights = llm_weights_new_repacked (rig->gguf, &rig->hparams, NULL, NULL, 2,
                                                       rig->ledger, &error);
 
       g_assert_no_error (error);

@@ -101,7 +101,7 @@ LLVMFuzzerTestOneInput (const uint8_t *data,
     }
   else
     {
-      weights = llm_weights_new_mapped (gguf, &hparams, NULL, &error);
+      weights = llm_weights_new_mapped (gguf, &hparams, NULL, NULL, &error);
       if (weights != NULL)
         read_weights (weights, &hparams);
       else

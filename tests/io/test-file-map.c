@@ -98,14 +98,18 @@ test_tail (Fixture       *fixture,
   map = llm_file_map_open (fixture->path, &error);
   g_assert_no_error (error);
   llm_file_map_populate (map, 0, 8 * mib);
-  g_assert_cmpuint (llm_file_map_find_resident_tail (map, 8 * mib, mib, &resident), ==, 6 * mib);
+  g_assert_cmpuint (llm_file_map_find_resident_tail (map, 0, 8 * mib, mib, &resident), ==, 6 * mib);
   g_assert_cmpuint (resident, ==, 2 * mib);
-  g_assert_cmpuint (llm_file_map_find_resident_tail (map, 5 * mib, 2 * mib, &resident), ==,
+  g_assert_cmpuint (llm_file_map_find_resident_tail (map, 0, 5 * mib, 2 * mib, &resident), ==,
                     2 * mib);
   g_assert_cmpuint (resident, ==, 3 * mib);
-  g_assert_cmpuint (llm_file_map_find_resident_tail (map, 8 * mib, G_MAXUINT64, &resident), ==, 0);
+  g_assert_cmpuint (llm_file_map_find_resident_tail (map, 3 * mib, 5 * mib, 9 * mib, &resident),
+                    ==, 3 * mib);
+  g_assert_cmpuint (resident, ==, 2 * mib);
+  g_assert_cmpuint (llm_file_map_find_resident_tail (map, 0, 8 * mib, G_MAXUINT64, &resident), ==,
+                    0);
   g_assert_cmpuint (resident, ==, 8 * mib);
-  g_assert_cmpuint (llm_file_map_find_resident_tail (map, 0, mib, &resident), ==, 0);
+  g_assert_cmpuint (llm_file_map_find_resident_tail (map, 0, 0, mib, &resident), ==, 0);
   g_assert_cmpuint (resident, ==, 0);
 }
 

@@ -55,7 +55,7 @@ load_gguf (Loaded           *loaded,
   g_assert_true (llm_hparams_read (gguf, &loaded->hparams, &error));
   g_assert_no_error (error);
   loaded->ledger = llm_ledger_new ();
-  loaded->weights = llm_weights_new_repacked (gguf, &loaded->hparams, cache, n_threads,
+  loaded->weights = llm_weights_new_repacked (gguf, &loaded->hparams, NULL, cache, n_threads,
                                               loaded->ledger, &error);
   g_assert_no_error (error);
   g_assert_nonnull (loaded->weights);
@@ -110,7 +110,7 @@ check_values (const Loaded *loaded)
 {
   g_autoptr(GError) error = NULL;
   g_autoptr(LlmWeights) mapped =
-    llm_weights_new_mapped (loaded->gguf, &loaded->hparams, NULL, &error);
+    llm_weights_new_mapped (loaded->gguf, &loaded->hparams, NULL, NULL, &error);
 
   g_assert_no_error (error);
   for (guint op = 0; op < LLM_N_OPS; op++)

@@ -25,7 +25,7 @@ load (GBytes  *bytes,
 
   if (gguf == NULL || !llm_hparams_read (gguf, &hparams, error))
     return FALSE;
-  weights = llm_weights_new_mapped (gguf, &hparams, NULL, error);
+  weights = llm_weights_new_mapped (gguf, &hparams, NULL, NULL, error);
   return weights != NULL;
 }
 

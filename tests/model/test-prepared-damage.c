@@ -31,7 +31,7 @@ test_damaged_head (Fixture       *fixture,
   gsize size;
 
   g_assert_true (llm_hparams_read (gguf, &hparams, &error));
-  plan = llm_repacked_plan_new (gguf, &hparams, &error);
+  plan = llm_repacked_plan_new (gguf, &hparams, NULL, &error);
   g_assert_no_error (error);
   checksums = g_new0 (guint64, plan->n_pieces);
   checksums[0] = 42;
@@ -77,8 +77,8 @@ test_other_order (Fixture       *fixture,
   LlmHparams hparams;
 
   g_assert_true (llm_hparams_read (gguf, &hparams, &error));
-  plan = llm_repacked_plan_new (gguf, &hparams, &error);
-  other = llm_repacked_plan_new (gguf, &hparams, &error);
+  plan = llm_repacked_plan_new (gguf, &hparams, NULL, &error);
+  other = llm_repacked_plan_new (gguf, &hparams, NULL, &error);
   g_assert_no_error (error);
   checksums = g_new0 (guint64, plan->n_pieces);
 
@@ -221,7 +221,7 @@ test_disk_full (Fixture       *fixture,
 
   g_assert_cmpint (fd, >=, 0);
   g_assert_true (llm_hparams_read (gguf, &hparams, &error));
-  plan = llm_repacked_plan_new (gguf, &hparams, &error);
+  plan = llm_repacked_plan_new (gguf, &hparams, NULL, &error);
   g_assert_no_error (error);
   checksums = g_new0 (guint64, plan->n_pieces);
   g_assert_false (llm_repack_in_file (plan, 2, fd, checksums, &error));
@@ -283,7 +283,7 @@ test_model_cut (Fixture       *fixture,
   g_assert_no_error (error);
   g_assert_true (llm_hparams_read (gguf, &hparams, &error));
   g_assert_cmpint (truncate (fixture->model, 100), ==, 0);
-  weights = llm_weights_new_repacked (gguf, &hparams, cache, 2, NULL, &error);
+  weights = llm_weights_new_repacked (gguf, &hparams, NULL, cache, 2, NULL, &error);
   g_assert_null (weights);
   g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_INVALID_MODEL);
   g_assert_nonnull (strstr (error->message, "changed while it was in use"));
@@ -322,7 +322,7 @@ test_verify (Fixture       *fixture,
   LlmHparams hparams;
 
   g_assert_true (llm_hparams_read (gguf, &hparams, &error));
-  plan = llm_repacked_plan_new (gguf, &hparams, &error);
+  plan = llm_repacked_plan_new (gguf, &hparams, NULL, &error);
   g_assert_no_error (error);
   file = llm_repacked_cache_make (cache, gguf, &hparams, 2, &error);
   g_assert_no_error (error);

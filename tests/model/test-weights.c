@@ -27,7 +27,7 @@ load (Loaded   *loaded,
   g_assert_true (llm_hparams_read (gguf, &loaded->hparams, &error));
   g_assert_no_error (error);
   loaded->ledger = llm_ledger_new ();
-  loaded->weights = llm_weights_new_mapped (gguf, &loaded->hparams, loaded->ledger, &error);
+  loaded->weights = llm_weights_new_mapped (gguf, &loaded->hparams, NULL, loaded->ledger, &error);
   g_assert_no_error (error);
   g_assert_nonnull (loaded->weights);
 }
@@ -201,7 +201,7 @@ test_own_tensors (void)
   gguf = llm_gguf_new_for_bytes (bytes, "built", &error);
   g_assert_no_error (error);
   g_assert_true (llm_hparams_read (gguf, &hparams, &error));
-  weights = llm_weights_new_mapped (gguf, &hparams, NULL, &error);
+  weights = llm_weights_new_mapped (gguf, &hparams, NULL, NULL, &error);
   g_assert_no_error (error);
   g_assert_nonnull (weights);
 }

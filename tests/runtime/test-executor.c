@@ -66,7 +66,7 @@ load (Rig  *rig,
   g_autoptr(GError) error = NULL;
   gboolean is_loaded = FALSE;
   LlmWeights *weights = llm_weights_new_repacked (llm_model_get_gguf (model),
-                                                  llm_model_get_hparams (model), NULL, 2,
+                                                  llm_model_get_hparams (model), NULL, NULL, 2,
                                                   rig->ledger, &error);
 
   g_assert_no_error (error);

@@ -37,7 +37,7 @@ rig_init (Rig *self)
   g_assert_no_error (error);
   self->hparams = llm_model_get_hparams (self->model);
   self->weights = llm_weights_new_repacked (llm_model_get_gguf (self->model), self->hparams, NULL,
-                                            2, NULL, &error);
+                                            NULL, 2, NULL, &error);
   g_assert_no_error (error);
   layout.n_layers = self->hparams->n_layers;
   layout.n_kv_heads = self->hparams->n_kv_heads;

@@ -1,0 +1,347 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "weights/llm-weight-ranges.h"
+
+#include <unistd.h>
+
+/* Between two ranges of a file that are reclaimed, so many bytes that are neither go with them: what
+ * aligns tensors and segments. */
+#define GAP_BYTES 4096
+
+void
+llm_weight_ranges_init (LlmWeightRanges *self)
+{
+  *self = (LlmWeightRanges) {
+    .ranges = g_array_new (FALSE, FALSE, sizeof (LlmWeightRange)),
+    .by_place = g_array_new (FALSE, FALSE, sizeof (guint)),
+  };
+}
+
+void
+llm_weight_ranges_clear (LlmWeightRanges *self)
+{
+  g_array_unref (self->ranges);
+  g_array_unref (self->by_place);
+}
+
+guint
+llm_weight_ranges_add (LlmWeightRanges *self,
+                       LlmFileMap      *map,
+                       guint64          offset,
+                       guint64          length,
+                       guint            segment)
+{
+  LlmWeightRange range = {
+    .map = map,
+    .offset = offset,
+    .length = length,
+    .start = self->bytes,
+    .segment = segment,
+  };
+  guint i = self->ranges->len;
+
+  g_array_append_val (self->ranges, range);
+  g_array_append_val (self->by_place, i);
+  self->bytes += length;
+  return i;
+}
+
+static LlmWeightRange *
+get_at (const LlmWeightRanges *self,
+        guint                  place)
+{
+  return llm_weight_ranges_get (self, g_array_index (self->by_place, guint, place));
+}
+
+static gint
+compare_places (gconstpointer a,
+                gconstpointer b,
+                gpointer      data)
+{
+  const LlmWeightRange *x = llm_weight_ranges_get (data, *(const guint *) a);
+  const LlmWeightRange *y = llm_weight_ranges_get (data, *(const guint *) b);
+
+  if (x->map != y->map)
+    return x->map < y->map ? -1 : 1;
+  return x->offset < y->offset ? -1 : x->offset > y->offset;
+}
+
+void
+llm_weight_ranges_end (LlmWeightRanges *self)
+{
+  g_array_sort_with_data (self->by_place, compare_places, self);
+  for (guint place = 0; place < self->by_place->len; place++)
+    get_at (self, place)->place = place;
+  self->kept = self->staying = self->bytes;
+}
+
+/* --- what is needed --- */
+
+/* Bytes of its beginning that are among the first @bytes of all. */
+static guint64
+get_first (const LlmWeightRange *range,
+           guint64               bytes)
+{
+  return CLAMP (bytes, range->start, range->start + range->length) - range->start;
+}
+
+static guint64
+get_needed (const LlmWeightRanges *self,
+            const LlmWeightRange  *range)
+{
+  return range->n_leases > 0 ? range->length
+                             : get_first (range, MIN (self->kept, self->staying));
+}
+
+static gboolean
+is_file (const LlmWeightRange *range)
+{
+  return range->map != NULL && llm_file_map_get_fd (range->map) >= 0;
+}
+
+void
+llm_weight_ranges_list (const LlmWeightRanges *self,
+                        GArray                *pieces)
+{
+  for (guint i = 0; i < self->ranges->len; i++)
+    {
+      const LlmWeightRange *range = llm_weight_ranges_get (self, i);
+
+      if (range->map != NULL)
+        llm_weights_add_piece (pieces, range->map, range->offset,
+                               range->n_leases > 0 ? range->length
+                                                   : get_first (range, self->kept));
+    }
+}
+
+/* --- reading ahead --- */
+
+void
+llm_weight_ranges_prefetch (const LlmWeightRanges *self,
+                            guint64                begin,
+                            guint64                end)
+{
+  g_autoptr(GArray) pieces = llm_weights_new_pieces ();
+
+  for (guint i = 0; i < self->ranges->len; i++)
+    {
+      const LlmWeightRange *range = llm_weight_ranges_get (self, i);
+      guint64 skipped = get_first (range, begin);
+
+      if (range->map != NULL)
+        llm_weights_add_piece (pieces, range->map, range->offset + skipped,
+                               get_first (range, end) - skipped);
+    }
+  for (guint i = 0; i < pieces->len; i++)
+    {
+      const LlmWeightPiece *piece = &g_array_index (pieces, LlmWeightPiece, i);
+
+      llm_file_map_prefetch (piece->map, piece->offset, piece->length);
+    }
+}
+
+/* --- reclaiming --- */
+
+/* Reclaims what neighbours by place, @first to @last, hold that is not needed: all of them but the
+ * beginning of @first. Pages that they share with what is needed stay, and with @is_read_on that
+ * with the next one, too. */
+static void
+reclaim (const LlmWeightRanges *self,
+         guint                  first,
+         guint                  last,
+         gboolean               is_read_on)
+{
+  const guint64 page = (guint64) sysconf (_SC_PAGESIZE);
+  const LlmWeightRange *range = get_at (self, first);
+  const LlmWeightRange *end_range = get_at (self, last);
+  guint64 needed = get_needed (self, range);
+  guint64 begin = range->offset + needed;
+  guint64 end = end_range->offset + end_range->length;
+  guint64 begin_page = begin / page * page;
+  guint64 end_page = (end + page - 1) / page * page;
+
+  for (guint i = first; needed == 0 && i-- > 0;)
+    {
+      const LlmWeightRange *other = get_at (self, i);
+
+      if (other->map != range->map || other->offset + other->length <= begin_page)
+        break;
+      needed = get_needed (self, other);
+    }
+  begin = needed == 0 ? begin_page : begin;
+
+  needed = 0;
+  for (guint i = last + 1; needed == 0 && i < self->by_place->len; i++)
+    {
+      const LlmWeightRange *other = get_at (self, i);
+
+      if (other->map != range->map || other->offset >= end_page)
+        break;
+      needed = is_read_on ? other->length : get_needed (self, other);
+    }
+  end = needed == 0 ? end_page : end;
+  llm_file_map_drop (range->map, begin, end - begin);
+}
+
+/* Whether nothing lies between them that would be worth a page. */
+static gboolean
+touches (const LlmWeightRanges *self,
+         guint                  place)
+{
+  const LlmWeightRange *range = get_at (self, place);
+  const LlmWeightRange *next = get_at (self, place + 1);
+
+  return next->map == range->map
+         && next->offset < range->offset + range->length + GAP_BYTES;
+}
+
+/* Of what no longer is needed, as it is in [@from, @to) of all. Runs of the file go at once: pages
+ * that the kernel holds as one go only together. */
+static void
+reclaim_all (const LlmWeightRanges *self,
+             guint64                from,
+             guint64                to)
+{
+  for (guint first = 0, last; first < self->by_place->len; first = last + 1)
+    {
+      const LlmWeightRange *range = get_at (self, first);
+
+      last = first;
+      if (!is_file (range) || get_needed (self, range) == range->length
+          || range->start + range->length <= from || range->start >= to)
+        continue;
+      while (last + 1 < self->by_place->len && touches (self, last)
+             && get_needed (self, get_at (self, last + 1)) == 0)
+        last++;
+      reclaim (self, first, last, FALSE);
+    }
+}
+
+/* Where not all stays, each page that the kernel read beyond it would be one too many. */
+static void
+set_random (const LlmWeightRanges *self)
+{
+  LlmFileMap *last = NULL;
+
+  for (guint place = 0; place < self->by_place->len; place++)
+    {
+      LlmFileMap *map = get_at (self, place)->map;
+
+      if (map != NULL && map != last)
+        llm_file_map_set_random (map, MIN (self->kept, self->staying) < self->bytes);
+      last = map;
+    }
+}
+
+guint64
+llm_weight_ranges_find_tail (const LlmWeightRanges *self,
+                             guint64                bytes,
+                             guint64               *resident)
+{
+  guint64 kept = self->kept;
+
+  *resident = 0;
+  for (guint i = self->ranges->len; i-- > 0 && *resident < bytes;)
+    {
+      const LlmWeightRange *range = llm_weight_ranges_get (self, i);
+      guint64 first, found;
+
+      if (range->start >= kept)
+        continue;
+      if (!is_file (range))
+        break;
+      first = range->offset;
+      if (range->n_leases == 0)
+        {
+          first = llm_file_map_find_resident_tail (range->map, first,
+                                                   first + (kept - range->start),
+                                                   bytes - *resident, &found);
+          *resident += found;
+        }
+      kept = range->start + (first - range->offset);
+    }
+  return kept;
+}
+
+void
+llm_weight_ranges_set_kept (LlmWeightRanges *self,
+                            guint64          bytes)
+{
+  guint64 before = self->kept;
+
+  self->kept = bytes;
+  self->over = 0;
+  for (guint i = 0; i < self->ranges->len; i++)
+    {
+      const LlmWeightRange *range = llm_weight_ranges_get (self, i);
+
+      if (range->n_leases > 0)
+        self->over += range->length - get_first (range, bytes);
+    }
+  set_random (self);
+  if (bytes < before)
+    reclaim_all (self, bytes, before);
+}
+
+void
+llm_weight_ranges_set_staying (LlmWeightRanges *self,
+                               guint64          bytes)
+{
+  guint64 before = self->staying;
+
+  if (bytes == before)
+    return;
+  self->staying = bytes;
+  set_random (self);
+  if (bytes < before)
+    reclaim_all (self, bytes, before);
+}
+
+/* --- leases --- */
+
+void
+llm_weight_ranges_lease (LlmWeightRanges *self,
+                         LlmWeightRange  *range,
+                         gboolean         is_read,
+                         guint64          ahead)
+{
+  guint64 stays = MIN (self->kept, self->staying);
+  guint64 end = range->start + range->length;
+
+  if (range->n_leases++ == 0)
+    self->over += range->length - get_first (range, self->kept);
+  if (!is_read || stays == self->bytes)
+    return;
+  for (guint i = (guint) (range - llm_weight_ranges_get (self, 0)) + 1;
+       end > stays && ahead > 0 && i < self->ranges->len; i++)
+    {
+      const LlmWeightRange *next = llm_weight_ranges_get (self, i);
+
+      if (next->segment != range->segment)
+        break;
+      end += MIN (next->length, ahead);
+      ahead -= MIN (next->length, ahead);
+    }
+  llm_weight_ranges_prefetch (self, range->start, end);
+}
+
+/* With what was left of those before it, as far as a huge page reaches, and its own last page, which
+ * waits for the next. */
+void
+llm_weight_ranges_unlease (LlmWeightRanges *self,
+                           LlmWeightRange  *range)
+{
+  guint first = range->place;
+
+  g_return_if_fail (range->n_leases > 0);
+  if (--range->n_leases > 0)
+    return;
+  self->over -= range->length - get_first (range, self->kept);
+  if (!is_file (range) || get_needed (self, range) == range->length)
+    return;
+  while (get_needed (self, get_at (self, first)) == 0 && first > 0 && touches (self, first - 1)
+         && get_needed (self, get_at (self, first - 1)) < get_at (self, first - 1)->length
+         && get_at (self, first - 1)->offset + LLM_FILE_MAP_HUGE > range->offset)
+    first--;
+  reclaim (self, first, range->place, range->start + range->length <= self->kept);
+}

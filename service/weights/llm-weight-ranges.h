@@ -1,0 +1,88 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * The memory of weights as ranges, in the order in which they stay (llm-weights.h).
+ * A range is needed, whole, while it is leased; of the others the first bytes in that
+ * order are, and the pages of what is not needed go. What they are of is the
+ * provider's business, who owns it all. The executor's thread.
+ */
+
+#pragma once
+
+#include "weights/llm-weights.h"
+
+typedef struct
+{
+  LlmFileMap *map;   /* (nullable) (unowned): NULL for memory of this process */
+  guint64 offset;    /* in it */
+  guint64 length;
+  guint64 start;     /* bytes of all ranges before it */
+  guint segment;
+  guint place;       /* index in by_place */
+  guint n_leases;
+} LlmWeightRange;
+
+typedef struct
+{
+  GArray *ranges;      /* (element-type LlmWeightRange), in order */
+  GArray *by_place;    /* (element-type guint): the same by map and offset */
+  guint64 bytes;       /* of all ranges */
+  guint64 kept;        /* bytes from the beginning on that were not dropped */
+  guint64 staying;     /* bytes from the beginning on that stay after their use */
+  guint64 over;        /* of leased ranges, behind the kept ones */
+} LlmWeightRanges;
+
+void            llm_weight_ranges_init    (LlmWeightRanges *self);
+void            llm_weight_ranges_clear   (LlmWeightRanges *self);
+/* Behind those that are there; its number, from 0. */
+guint           llm_weight_ranges_add     (LlmWeightRanges *self,
+                                           LlmFileMap      *map,
+                                           guint64          offset,
+                                           guint64          length,
+                                           guint            segment);
+/* After the last: all is kept, and stays. */
+void            llm_weight_ranges_end     (LlmWeightRanges *self);
+
+static inline LlmWeightRange *
+llm_weight_ranges_get (const LlmWeightRanges *self,
+                       guint                  i)
+{
+  return &g_array_index (self->ranges, LlmWeightRange, i);
+}
+
+/* Bytes that count as held: kept, or leased. */
+static inline guint64
+llm_weight_ranges_get_held (const LlmWeightRanges *self)
+{
+  return self->kept + self->over;
+}
+
+/* Appends what is held of files to @pieces, of LlmWeightPiece. */
+void            llm_weight_ranges_list    (const LlmWeightRanges *self,
+                                           GArray          *pieces);
+
+/* Has the kernel read [@begin, @end) ahead, counted in the order of the ranges. */
+void            llm_weight_ranges_prefetch (const LlmWeightRanges *self,
+                                           guint64          begin,
+                                           guint64          end);
+/* The range is needed until as many calls of unlease(). With @is_read all of it is used: where not
+ * all weights stay it is read ahead, and with it, where it does not stay, @ahead bytes behind it in
+ * its segment. */
+void            llm_weight_ranges_lease   (LlmWeightRanges *self,
+                                           LlmWeightRange  *range,
+                                           gboolean         is_read,
+                                           guint64          ahead);
+void            llm_weight_ranges_unlease (LlmWeightRanges *self,
+                                           LlmWeightRange  *range);
+
+/* Of which the kernel has the last @bytes that are in memory, or a little more, of files and not
+ * leased, behind as many kept bytes: those. @resident: (out): bytes in memory behind them. */
+guint64         llm_weight_ranges_find_tail (const LlmWeightRanges *self,
+                                           guint64          bytes,
+                                           guint64         *resident);
+/* Keeps the first @bytes; reclaims what is behind them and of files, or counts it again. */
+void            llm_weight_ranges_set_kept (LlmWeightRanges *self,
+                                           guint64          bytes);
+/* The same of what stays after use. */
+void            llm_weight_ranges_set_staying (LlmWeightRanges *self,
+                                           guint64          bytes);

@@ -14,6 +14,7 @@
 #include "io/llm-cache-folder.h"
 #include "kernels/llk.h"
 #include "support/llm-test-folder.h"
+#include "support/llm-test-levels.h"
 
 const LlmTestModel small_model = {
   .n_layers = 2, .n_embd = 64, .n_heads = 4, .n_kv_heads = 2, .n_ff = 96, .n_vocab = 300,
@@ -52,6 +53,7 @@ load_gguf (Loaded           *loaded,
   g_autoptr(GError) error = NULL;
 
   loaded->gguf = llm_gguf_ref (gguf);
+  loaded->table = NULL;
   g_assert_true (llm_hparams_read (gguf, &loaded->hparams, &error));
   g_assert_no_error (error);
   loaded->ledger = llm_ledger_new ();
@@ -75,11 +77,69 @@ load (Loaded           *loaded,
 }
 
 void
+load_segments (Loaded           *loaded,
+               const char       *path,
+               Kind              kind,
+               guint             n_levels,
+               guint             n_inputs,
+               LlmRepackedCache *cache)
+{
+  g_autoptr(GError) error = NULL;
+
+  loaded->gguf = llm_gguf_open (path, &error);
+  g_assert_no_error (error);
+  g_assert_true (llm_hparams_read (loaded->gguf, &loaded->hparams, &error));
+  g_assert_no_error (error);
+  loaded->table = llm_test_levels_new (&loaded->hparams, n_levels, n_inputs, TRUE);
+  loaded->ledger = llm_ledger_new ();
+  if (kind == MAPPED)
+    loaded->weights = llm_weights_new_mapped (loaded->gguf, &loaded->hparams, loaded->table,
+                                              loaded->ledger, &error);
+  else
+    loaded->weights = llm_weights_new_repacked (loaded->gguf, &loaded->hparams, loaded->table,
+                                                kind == IN_FILE ? cache : NULL, 2,
+                                                loaded->ledger, &error);
+  g_assert_no_error (error);
+  g_assert_true (loaded->weights->sub_models == loaded->table);
+  llm_repacked_wait_for_all ();
+}
+
+float *
+read_values (const LlmWeightView *view)
+{
+  guint n_in = view->in_count;
+  guint before = view->in_first % (guint) llk_type_block_size (view->type);
+  guint block = (guint) llk_type_block_size (view->type);
+  guint n_whole = (before + n_in + block - 1) / block * block;
+  g_autofree float *row = g_new (float, n_whole);
+  float *values = g_new (float, (gsize) n_in * view->out_count);
+
+  for (guint out = 0; out < view->out_count; out++)
+    if (view->layout == LLM_LAYOUT_PANELS)
+      {
+        gsize panel_bytes = llk_panel_bytes (view->type, n_in);
+
+        llk_panel_unpack (view->type,
+                          (const guint8 *) view->data + out / LLK_PANEL_OUTPUTS * panel_bytes,
+                          n_in, out % LLK_PANEL_OUTPUTS, values + (gsize) out * n_in);
+      }
+    else
+      {
+        llk_ops_portable ()->vector->unpack (view->type,
+                                             (const guint8 *) view->data + out * view->row_bytes,
+                                             row, n_whole);
+        memcpy (values + (gsize) out * n_in, row + before, n_in * sizeof (float));
+      }
+  return values;
+}
+
+void
 unload (Loaded *loaded)
 {
   g_clear_pointer (&loaded->weights, llm_weights_free);
   g_assert_cmpuint (llm_ledger_get (loaded->ledger, LLM_HOLDER_WEIGHTS), ==, 0);
   g_clear_pointer (&loaded->ledger, llm_ledger_unref);
+  g_clear_pointer (&loaded->table, llm_sub_models_free);
   g_clear_pointer (&loaded->gguf, llm_gguf_unref);
 }
 

@@ -32,9 +32,29 @@ typedef struct
 {
   LlmGguf *gguf;
   LlmHparams hparams;
+  LlmSubModels *table;   /* (nullable): of segments */
   LlmLedger *ledger;
   LlmWeights *weights;
 } Loaded;
+
+/* The providers. */
+typedef enum
+{
+  MAPPED,
+  IN_MEMORY,
+  IN_FILE,
+  N_KINDS,
+} Kind;
+
+/* With segments: of @kind, in @cache for those that need it; waits until a new file has its name. */
+void     load_segments       (Loaded           *loaded,
+                              const char       *path,
+                              Kind              kind,
+                              guint             n_levels,
+                              guint             n_inputs,
+                              LlmRepackedCache *cache);
+/* Value for value, all of @view: [out_count × in_count] (transfer full). */
+float   *read_values         (const LlmWeightView *view);
 
 void     load_gguf           (Loaded           *loaded,
                               LlmGguf          *gguf,

@@ -19,7 +19,13 @@
 #define PAGEMAP_PAGES ((gsize) 512)
 #define TAIL_BYTES ((guint64) 2 << 20)
 #define POPULATE_BYTES ((guint64) 16 << 20)
+/* Of one call the kernel reads no more ahead than the device takes at once or its own read-ahead, of
+ * which this is the default. */
+#define PREFETCH_BYTES ((guint64) 128 << 10)
 
+#ifndef MADV_PAGEOUT
+#define MADV_PAGEOUT 21
+#endif
 #ifndef MADV_POPULATE_READ
 #define MADV_POPULATE_READ 22
 #endif
@@ -414,8 +420,10 @@ llm_file_map_prefetch (LlmFileMap *self,
 {
   guint64 begin, end;
 
-  if (find_pages (self, offset, length, &begin, &end))
-    madvise ((void *) (self->data + begin), end - begin, MADV_WILLNEED);
+  if (!find_pages (self, offset, length, &begin, &end))
+    return;
+  for (guint64 at = begin; at < end; at += PREFETCH_BYTES)
+    madvise ((void *) (self->data + at), MIN (end - at, PREFETCH_BYTES), MADV_WILLNEED);
 }
 
 /* By pieces, as one call holds up who maps or unmaps in this process. A kernel
@@ -448,7 +456,7 @@ llm_file_map_drop (LlmFileMap *self,
                    guint64     offset,
                    guint64     length)
 {
-  guint64 begin, end;
+  guint64 begin, end, edge;
 
   if (!find_pages (self, offset, length, &begin, &end))
     return;
@@ -458,6 +466,14 @@ llm_file_map_drop (LlmFileMap *self,
   end = end == self->size ? end : end & ~(guint64) (page_size - 1);
   if (begin >= end)
     return;
+
+  /* Pages that the kernel holds as one, up to a huge page, would go all or not at all: it takes
+   * those apart that reach across a border. One before 5.4 does not. */
+  edge = MIN (begin + LLM_FILE_MAP_HUGE, end);
+  madvise ((void *) (self->data + begin), edge - begin, MADV_PAGEOUT);
+  edge = MAX (edge, (end - MIN (end, LLM_FILE_MAP_HUGE)) & ~(guint64) (page_size - 1));
+  if (edge < end)
+    madvise ((void *) (self->data + edge), end - edge, MADV_PAGEOUT);
 
   madvise ((void *) (self->data + begin), end - begin, MADV_DONTNEED);
   posix_fadvise (self->fd, (off_t) begin, (off_t) (end - begin), POSIX_FADV_DONTNEED);

@@ -161,8 +161,8 @@ populate (LlmRepacked *self)
   guint64 end = self->plan->file_bytes;
   gboolean is_dropped = FALSE;
 
-  for (guint64 at = 0; at < end && wait_a_while (self, 0, FALSE, &is_dropped) && !is_dropped;
-       at += POPULATE_BYTES)
+  for (guint64 at = self->plan->data_offset;
+       at < end && wait_a_while (self, 0, FALSE, &is_dropped) && !is_dropped; at += POPULATE_BYTES)
     llm_file_map_populate (self->map, at, POPULATE_BYTES);
 }
 
@@ -177,6 +177,13 @@ give_name (const char *part,
   if (errno == EEXIST)
     return unlink (part);
   return errno == EINVAL || errno == ENOSYS ? rename (part, path) : -1;
+}
+
+/* Nobody reads it again, and nobody counts it. */
+static void
+drop_head (LlmRepacked *self)
+{
+  llm_file_map_drop (self->map, 0, self->plan->data_offset);
 }
 
 /* A file that could not be written may lose its pages at any time. */
@@ -194,6 +201,7 @@ finish (LlmRepacked *self)
       g_message ("“%s” can't be kept: %s", self->path, g_strerror (errno));
       unlink (self->part);
     }
+  drop_head (self);
 
   g_mutex_lock (&parts_lock);
   n_parts--;
@@ -241,6 +249,8 @@ run (gpointer data)
     }
   if (self->part != NULL)
     finish (self);
+  else if (self->map != NULL)
+    drop_head (self);
   if (self->checksums != NULL && wait_a_while (self, VERIFY_DELAY_US, FALSE, NULL))
     llm_repacked_verify (self);
   unref (self);

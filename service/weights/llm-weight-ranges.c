@@ -195,8 +195,7 @@ touches (const LlmWeightRanges *self,
          && next->offset < range->offset + range->length + GAP_BYTES;
 }
 
-/* Of what no longer is needed, as it is in [@from, @to) of all. Runs of the file go at once: pages
- * that the kernel holds as one go only together. */
+/* Of what no longer is needed, as it is in [@from, @to) of all: runs of the file at once. */
 static void
 reclaim_all (const LlmWeightRanges *self,
              guint64                from,
@@ -325,23 +324,15 @@ llm_weight_ranges_lease (LlmWeightRanges *self,
   llm_weight_ranges_prefetch (self, range->start, end);
 }
 
-/* With what was left of those before it, as far as a huge page reaches, and its own last page, which
- * waits for the next. */
+/* Its last page, which it may share, waits for the next where that is read. */
 void
 llm_weight_ranges_unlease (LlmWeightRanges *self,
                            LlmWeightRange  *range)
 {
-  guint first = range->place;
-
   g_return_if_fail (range->n_leases > 0);
   if (--range->n_leases > 0)
     return;
   self->over -= range->length - get_first (range, self->kept);
-  if (!is_file (range) || get_needed (self, range) == range->length)
-    return;
-  while (get_needed (self, get_at (self, first)) == 0 && first > 0 && touches (self, first - 1)
-         && get_needed (self, get_at (self, first - 1)) < get_at (self, first - 1)->length
-         && get_at (self, first - 1)->offset + LLM_FILE_MAP_HUGE > range->offset)
-    first--;
-  reclaim (self, first, range->place, range->start + range->length <= self->kept);
+  if (is_file (range) && get_needed (self, range) < range->length)
+    reclaim (self, range->place, range->place, range->start + range->length <= self->kept);
 }

@@ -112,6 +112,8 @@ acquire (LlmWeights          *weights,
     {
       g_assert (activation != NULL && activation->values != NULL);
       copy_with_channels (view);
+      if (self->config.claims_panels)
+        view->layout = LLM_LAYOUT_PANELS;
     }
 
   self->counts->n_acquired++;

@@ -18,6 +18,7 @@ typedef struct
                           * differ by layer and are empty where there are fewer groups of heads */
   gboolean is_pending;   /* half the time */
   gboolean has_channels; /* the network's last operator comes with a list of inputs */
+  gboolean claims_panels; /* of the operator with a list of inputs: which is a mistake */
 } SplitConfig;
 
 typedef struct

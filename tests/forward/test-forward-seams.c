@@ -106,6 +106,27 @@ test_split (gconstpointer data)
   g_assert_cmpint (counts.n_pending > 0, ==, c->config.is_pending);
 }
 
+/* Products of panels would read past their end: an error, not a guess. */
+static void
+test_channels_in_panels (void)
+{
+  SplitConfig config = { .n_levels = 1, .has_channels = TRUE, .claims_panels = TRUE };
+  SplitCounts counts = { 0 };
+  g_autoptr (ExecRig) rig = new_split_rig (LLK_F32, 1, &config, &counts);
+  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (rig->store, NULL, NULL);
+  g_autoptr (GError) error = NULL;
+  LlmRow row = exec_rig_row (17, 0, 0);
+  LlmBatch batch = { &row, 1, &seq, 1 };
+
+  g_assert_true (llm_kv_seq_append (seq, 1, &error));
+  g_assert_true (llm_forward_begin (rig->forward, &batch, &error));
+  g_assert_cmpint (llm_forward_resume (rig->forward, &error), ==, LLM_FAILED);
+  g_assert_error (error, LLMSVC_ERROR, LLMSVC_ERROR_FAILED);
+  g_assert_nonnull (strstr (error->message, "by channel but in panels"));
+  g_assert_nonnull (strstr (error->message, "ffn-down"));
+  g_assert_cmpuint (counts.n_held, ==, 0);
+}
+
 /* --- drivers --- */
 
 /* Stage by stage, with a step of another forward pass between any two. */

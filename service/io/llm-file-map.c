@@ -19,8 +19,8 @@
 #define PAGEMAP_PAGES ((gsize) 512)
 #define TAIL_BYTES ((guint64) 2 << 20)
 #define POPULATE_BYTES ((guint64) 16 << 20)
-/* Of one call the kernel reads no more ahead than the device takes at once or its own read-ahead, of
- * which this is the default. */
+/* Of one call the kernel reads no more ahead than the device takes at once or its own read-ahead,
+ * of which this is the default. */
 #define PREFETCH_BYTES ((guint64) 128 << 10)
 
 #ifndef MADV_PAGEOUT

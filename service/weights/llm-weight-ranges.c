@@ -4,8 +4,7 @@
 
 #include <unistd.h>
 
-/* Between two ranges of a file that are reclaimed, so many bytes that are neither go with them: what
- * aligns tensors and segments. */
+/* So many bytes between two ranges of a file go with them: what aligns tensors and segments. */
 #define GAP_BYTES 4096
 
 void

@@ -152,8 +152,8 @@ gboolean    llm_weights_read_ahead  (LlmWeights    *self,
                                      guint64        at,
                                      guint64        bytes);
 
-/* Where not all weights fit into memory: from now on those behind the first @bytes are read ahead of
- * their use and reclaimed after it; G_MAXUINT64 for none. Weights that are held stay counted as
+/* Where not all weights fit into memory: from now on those behind the first @bytes are read ahead
+ * of their use and reclaimed after it; G_MAXUINT64 for none. Weights that are held stay counted as
  * such. */
 void        llm_weights_keep        (LlmWeights    *self,
                                      guint64        bytes);

@@ -17,6 +17,7 @@ typedef struct
 /* The lease of a copy. */
 typedef struct
 {
+  gpointer inner;        /* the lease of what was copied */
   float *values;
   guint32 *channels;
 } Copy;
@@ -84,6 +85,7 @@ copy_with_channels (LlmWeightView *view)
   view->row_bytes = n * sizeof (float);
   view->in_first = 0;
   view->channels = copy->channels;
+  copy->inner = view->lease;
   view->lease = copy;
 }
 
@@ -127,16 +129,16 @@ release (LlmWeights    *weights,
          LlmWeightView *view)
 {
   SplitWeights *self = (SplitWeights *) weights;
-  Copy *copy = view->lease;
-
   g_assert (self->counts->n_held > 0);
   self->counts->n_held--;
-  if (copy != NULL)
+  if (self->config.has_channels && view->channels != NULL)
     {
+      Copy *copy = view->lease;
+
+      view->lease = copy->inner;
       g_free (copy->values);
       g_free (copy->channels);
       g_free (copy);
-      view->lease = NULL;
     }
   llm_weights_release (self->inner, view);
 }

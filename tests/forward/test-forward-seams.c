@@ -317,6 +317,7 @@ main (int   argc,
 
       g_test_add_data_func (path, &split_cases[i], test_split);
     }
+  g_test_add_func ("/seams/channels-in-panels", test_channels_in_panels);
   g_test_add_func ("/seams/stages", test_stages);
   g_test_add_func ("/seams/abandon", test_abandon);
   g_test_add_func ("/seams/refused", test_refused);

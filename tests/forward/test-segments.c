@@ -19,6 +19,8 @@
 /* Root mean square where activations are rounded to integers; one level and the next are 0.9 and
  * more apart. */
 #define ROUNDED 0.2
+/* Of sums in another order. */
+#define ORDER 2e-5
 
 typedef struct
 {
@@ -33,6 +35,18 @@ static const Case cases[] = {
   { "mapped-q8-0-9", LLK_Q8_0, 9, FALSE }, { "packed-q8-0-2", LLK_Q8_0, 2, TRUE },
   { "packed-q8-0-9", LLK_Q8_0, 9, TRUE },  { "packed-q4-0-9", LLK_Q4_0, 9, TRUE },
   { "packed-f32-9", LLK_F32, 9, TRUE },
+};
+
+/* Files of each format, and borders that products of panels allow. */
+static const struct
+{
+  const char *name;
+  guint n_inputs;
+} formats[] = {
+  { "F32", 64 },   { "F16", 64 },    { "BF16", 64 },  { "Q8_0", 64 },     { "Q4_0", 64 },
+  { "Q4_1", 64 },  { "Q5_0", 64 },   { "Q5_1", 64 },  { "IQ4_NL", 64 },   { "MXFP4", 64 },
+  { "Q2_K", 256 }, { "Q2_K-768", 256 }, { "Q3_K", 256 }, { "Q4_K", 256 }, { "Q5_K", 256 },
+  { "Q6_K", 256 }, { "IQ4_XS", 256 },
 };
 
 typedef struct
@@ -138,8 +152,7 @@ test_levels (gconstpointer data)
       guint n_groups = llm_sub_models_get_groups (rig.table, 0, level);
       NaiveRun naive_run = { .tokens = tokens, .positions = positions, .n_rows = N_TOKENS,
                              .sees = naive_sees_causal,
-                             .n_heads = n_groups * (h->n_heads / h->n_kv_heads),
-                             .n_ff = llm_sub_models_get_channels (rig.table, 0, level) };
+                             .sub_models = rig.table, .level = level };
       double sum = 0, most = 0;
 
       run (&rig, level, found);
@@ -152,7 +165,7 @@ test_levels (gconstpointer data)
           most = MAX (most, difference);
         }
       g_test_message ("level %u, %u groups, %u channels: at most %g, root mean square %g", level,
-                      n_groups, naive_run.n_ff, most, sqrt (sum / (double) n));
+                      n_groups, llm_sub_models_get_channels (rig.table, 0, level), most, sqrt (sum / (double) n));
       if (c->is_packed && c->type != LLK_F32)
         g_assert_cmpfloat (sqrt (sum / (double) n), <, ROUNDED);
       else
@@ -179,7 +192,7 @@ test_reclaimed (gconstpointer data)
   exec = rig.exec;
   n_vocab = exec->hparams.n_vocab;
   forwards[0] = exec->forward;
-  forwards[1] = llm_forward_new (&exec->hparams, exec->weights, exec->pool, llk_ops_best (), NULL);
+  forwards[1] = llm_forward_new (exec->plan, exec->pool, NULL);
   for (guint f = 0; f < 2; f++)
     {
       expected[f] = g_new (float, N_TOKENS * n_vocab);
@@ -244,6 +257,54 @@ test_reclaimed (gconstpointer data)
   end (&rig);
 }
 
+static float *
+run_whole (ExecRig            *rig,
+           const LlmSubModels *table,
+           gboolean            is_packed)
+{
+  const ExecRigConfig config = { .n_threads = 2, .format = LLK_KV_F32 };
+  float *logits = g_new (float, (gsize) N_TOKENS * rig->hparams.n_vocab);
+  g_autoptr(LlmKvSeq) seq = NULL;
+  g_autoptr(GError) error = NULL;
+  gint32 tokens[N_TOKENS];
+  LlmWeights *weights;
+
+  weights = is_packed ? llm_weights_new_repacked (rig->gguf, &rig->hparams, table, NULL, 2, NULL,
+                                                  &error)
+                      : llm_weights_new_mapped (rig->gguf, &rig->hparams, table, NULL, &error);
+  g_assert_no_error (error);
+  llm_weights_free (rig->weights);
+  exec_rig_set_weights (rig, weights, &config);
+  for (guint i = 0; i < N_TOKENS; i++)
+    tokens[i] = (gint32) (i * 101 % rig->hparams.n_vocab);
+  seq = llm_kv_seq_new (rig->store, NULL, NULL);
+  exec_rig_prompt (rig, seq, tokens, N_TOKENS, 7, logits);
+  return logits;
+}
+
+/* The last of nine levels is the whole model, also where segments begin inside a block. */
+static void
+test_format (gconstpointer data)
+{
+  guint f = GPOINTER_TO_UINT (data);
+  const ExecRigConfig config = { .n_threads = 2, .format = LLK_KV_F32 };
+  g_autofree char *file = g_strconcat (formats[f].name, ".gguf", NULL);
+  g_autofree char *path = g_build_filename (g_getenv ("LLM_TEST_DATA"), "formats", file, NULL);
+  g_autoptr(ExecRig) rig = exec_rig_open (path, &config);
+
+  for (gboolean is_packed = FALSE; is_packed <= TRUE; is_packed++)
+    {
+      g_autoptr(LlmSubModels) table =
+        llm_test_levels_new (&rig->hparams, 9, is_packed ? formats[f].n_inputs : 64, TRUE);
+      gsize n = (gsize) N_TOKENS * rig->hparams.n_vocab;
+      g_autofree float *expected = run_whole (rig, NULL, is_packed);
+      g_autofree float *found = run_whole (rig, table, is_packed);
+
+      for (gsize i = 0; i < n; i++)
+        g_assert_cmpfloat_with_epsilon (found[i], expected[i], ORDER);
+    }
+}
+
 int
 main (int   argc,
       char *argv[])
@@ -257,6 +318,12 @@ main (int   argc,
 
       g_test_add_data_func (levels, &cases[i], test_levels);
       g_test_add_data_func (reclaimed, &cases[i], test_reclaimed);
+    }
+  for (guint f = 0; f < G_N_ELEMENTS (formats); f++)
+    {
+      g_autofree char *path = g_strdup_printf ("/segments/formats/%s", formats[f].name);
+
+      g_test_add_data_func (path, GUINT_TO_POINTER (f), test_format);
     }
   return g_test_run ();
 }

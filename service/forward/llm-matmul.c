@@ -325,9 +325,10 @@ llm_matmul_run (const LlkOps            *kernels,
                 const LlmProduct *const *products,
                 guint                    n_products)
 {
+  Run run;
   Part parts[MAX_PARTS];
-  guint n_parts = 0;
-  gboolean is_done[MAX_PARTS] = { FALSE };
+  const Part *left[MAX_PARTS];
+  guint n_parts = 0, n_left;
 
   g_assert (n_products <= LLM_MATMUL_MAX_PRODUCTS);
   for (guint p = 0; p < n_products; p++)
@@ -335,26 +336,27 @@ llm_matmul_run (const LlkOps            *kernels,
       {
         parts[n_parts] = make_part (kernels, products[p], piece);
         g_assert (llm_matmul_get_row_bytes (parts[n_parts].view->in_count) <= host->row_bytes);
+        left[n_parts] = &parts[n_parts];
         n_parts += parts[n_parts].n_units > 0;
       }
 
-  for (guint first = 0; first < n_parts; first++)
+  run.kernels = kernels;
+  run.host = host;
+  run.rows = rows;
+  for (; n_parts > 0; n_parts = n_left)
     {
-      Run run = { .kernels = kernels, .host = host, .rows = rows };
-
-      for (guint p = first; p < n_parts; p++)
+      run.n_parts = n_left = 0;
+      for (guint p = 0; p < n_parts; p++)
         {
-          gboolean fits = !is_done[p];
+          gboolean fits = TRUE;
 
           for (guint other = 0; fits && other < run.n_parts; other++)
-            fits = may_join (run.parts[other], &parts[p]);
+            fits = may_join (run.parts[other], left[p]);
           if (fits)
-            {
-              run.parts[run.n_parts++] = &parts[p];
-              is_done[p] = TRUE;
-            }
+            run.parts[run.n_parts++] = left[p];
+          else
+            left[n_left++] = left[p];
         }
-      if (run.n_parts > 0)
-        run_parts (&run);
+      run_parts (&run);
     }
 }

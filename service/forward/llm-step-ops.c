@@ -80,12 +80,13 @@ llm_step_hold (LlmStep  *self,
       LlmWeightView *view = &hold->views[hold->n_views];
       LlmStatus status;
 
-      memset (view, 0, sizeof *view);
       if ((node->used_ops & 1u << at) == 0)
         {
+          view->data = NULL;
           hold->n_views++;
           continue;
         }
+      memset (view, 0, sizeof *view);
       status = llm_weights_acquire (self->weights, op, self->layer, segment, &activation, view,
                                     error);
       if (status != LLM_READY)

@@ -10,7 +10,8 @@
  * stays outside of the loops: q · k = scale × (q · codes), and weight × v = (weight × step) ×
  * codes + weight × low, low being the value of code 0.
  *
- * Who includes this defines before what llk-attention-block.h says.
+ * Who includes this defines before what llk-attention-block.h says, and ATTENTION, the name of
+ * the set's LlkAttention.
  */
 
 #pragma once
@@ -142,4 +143,4 @@ get_scratch (const LlkAttentionShape *shape)
 }
 
 /* Queries beyond a block find K and V in the second cache. */
-static const LlkAttention attention = { 8 * BLOCK_QUERIES, get_scratch, attend };
+const LlkAttention ATTENTION = { 8 * BLOCK_QUERIES, get_scratch, attend };

@@ -8,14 +8,12 @@
  *
  * Chunks are taken in runs, each with a softmax of its own that is folded into
  * the query's state. Runs must begin at fixed slots, whoever computes them: then
- * a query's result depends on nothing but the query, what it sees, and the kind
- * of its row.
+ * a query's result depends on nothing but the query and what it sees.
  */
 
 #pragma once
 
 #include "kernels/llk-kv.h"
-#include "kernels/llk-product.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -71,7 +69,10 @@ typedef struct
   float max;                  /* set to the run's largest score; -INFINITY when it sees nothing */
 } LlkAttentionQuery;
 
-/* How one kind of rows attends. */
+/* How a set attends. Relative to the largest magnitude of V that a query sees, scores up to S:
+ * within 1e-6 × (8 + S) of exact arithmetic; on tiles within 2^-8, with scores within 2^-14 × S,
+ * for which q and F32 keys are rounded to 16 bits of precision, F16 keys not at all, and weights
+ * and V to bfloat16's 8. Packed K and V are what unpacking makes of them, as floats. */
 typedef struct
 {
   size_t n_queries;           /* that one call should have for best speed; any number is right */
@@ -86,17 +87,6 @@ typedef struct
   void (*attend) (const LlkAttentionShape *shape, const LlkAttentionChunk *chunks, size_t n_chunks,
                   LlkAttentionQuery *queries, size_t n_queries, void *scratch);
 } LlkAttention;
-
-/* Relative to the largest magnitude of V that a query sees, scores up to S:
- * generated rows are within 1e-6 × (8 + S) of exact arithmetic on all sets;
- * prompt rows on tiles within 2^-8, with scores within 2^-14 × S, for which q
- * and F32 keys are rounded to 16 bits of precision, F16 keys not at all, and
- * weights and V to bfloat16's 8. Packed K and V are what unpacking makes of them, as
- * floats. */
-typedef struct
-{
-  const LlkAttention *kinds[LLK_N_ROW_KINDS];
-} LlkAttentionOps;
 
 /* A state that has seen nothing. */
 void llk_attention_begin (LlkAttentionState *state, size_t head_dim);

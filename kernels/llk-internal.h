@@ -12,18 +12,17 @@
  * may be called on processors and systems with its instructions only. */
 extern const LlkVectorOps llk_portable_vector;
 extern const LlkProductOps llk_portable_product;
-extern const LlkAttentionOps llk_portable_attention;
+extern const LlkAttention llk_portable_attention;
 extern const LlkKvOps llk_portable_kv;
 
 #ifdef LLK_X86
 extern const LlkVectorOps llk_avx2_vector;         /* AVX2, FMA, F16C */
 extern const LlkProductOps llk_avx2_product;
-extern const LlkAttentionOps llk_avx2_attention;
+extern const LlkAttention llk_avx2_attention;
 extern const LlkKvOps llk_avx2_kv;
-extern const LlkAttentionOps llk_avx512_attention;
+extern const LlkAttention llk_avx512_attention;
 extern const LlkKvOps llk_avx512_kv;
-extern const LlkAttentionOps llk_amx_attention;      /* avx512's, with tiles for prompts */
-extern const LlkAttention llk_amx_prompt_attention;
+extern const LlkAttention llk_amx_attention;
 extern const LlkProductOps llk_avxvnni_product;    /* and AVX-VNNI */
 extern const LlkVectorOps llk_avx512_vector;       /* AVX-512 F, BW, DQ, VL, VBMI, VNNI */
 extern const LlkProductOps llk_avx512_product;
@@ -33,7 +32,7 @@ extern const LlkProductOps llk_amx_product;        /* and AMX int8 and bfloat16 
 #ifdef LLK_ARM
 extern const LlkVectorOps llk_neon_vector;         /* of every aarch64 */
 extern const LlkProductOps llk_neon_product;
-extern const LlkAttentionOps llk_neon_attention;
+extern const LlkAttention llk_neon_attention;
 extern const LlkKvOps llk_neon_kv;
 extern const LlkProductOps llk_dotprod_product;    /* and dot products of bytes */
 extern const LlkProductOps llk_i8mm_product;       /* and matrix instructions for bytes */

@@ -25,7 +25,7 @@ typedef struct
 
   const LlkVectorOps *vector;
   const LlkProductOps *product;
-  const LlkAttentionOps *attention;
+  const LlkAttention *attention;
   const LlkKvOps *kv;
 } LlkOps;
 

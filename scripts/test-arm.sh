@@ -46,8 +46,8 @@ run_tests cortex-a57 kernels /kernels
 run_tests cortex-a57 formats /formats
 run_tests cortex-a57 activations /activations
 run_tests cortex-a57 products /products
-# Both kinds of rows, and all sets, have the same attention.
-run_tests cortex-a57 attention /attention/neon/generated
+# All sets have the same attention.
+run_tests cortex-a57 attention /attention/neon
 run_tests cortex-a57 kv /kv
 run_tests cortex-a76 kernels /kernels
 run_tests cortex-a76 products /products

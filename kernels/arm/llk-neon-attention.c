@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Attention with NEON, of all sets and kinds of rows. */
+/* Attention with NEON, of all sets. */
 
 #include "kernels/arm/llk-neon.h"
 
+#define ATTENTION llk_neon_attention
 #define LANES 4
 #define BLOCK_QUERIES 4
 #define SCORE_VECTORS 4
@@ -125,5 +126,3 @@ max_lane (Vector v)
 }
 
 #include "kernels/llk-attention-passes.h"
-
-const LlkAttentionOps llk_neon_attention = { { &attention, &attention } };

@@ -128,6 +128,4 @@ attend (const LlkAttentionShape *shape,
       attend_query (shape, chunks, n_chunks, &queries[i], false);
 }
 
-static const LlkAttention attention = { 32, llk_attention_get_unpacked, attend };
-
-const LlkAttentionOps llk_portable_attention = { { &attention, &attention } };
+const LlkAttention llk_portable_attention = { 32, llk_attention_get_unpacked, attend };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Attention of prompt rows with bfloat16 tiles. A run's keys and values become
+ * Attention with bfloat16 tiles. A run's keys and values become
  * tiles once for all queries; then for each 32 queries: scores of two groups of
  * slots at a time, the softmax by vectors, weights × values. A row of a tile
  * product depends on no other row, so a query's result is its own.
@@ -353,4 +353,4 @@ attend (const LlkAttentionShape *shape,
   _tile_release ();
 }
 
-const LlkAttention llk_amx_prompt_attention = { 256, get_scratch, attend };
+const LlkAttention llk_amx_attention = { 256, get_scratch, attend };

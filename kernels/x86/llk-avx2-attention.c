@@ -4,6 +4,7 @@
 
 #include "kernels/x86/llk-avx2.h"
 
+#define ATTENTION llk_avx2_attention
 #define LANES 8
 #define BLOCK_QUERIES 4
 #define SCORE_VECTORS 2
@@ -131,5 +132,3 @@ max_lane (Vector v)
 }
 
 #include "kernels/llk-attention-passes.h"
-
-const LlkAttentionOps llk_avx2_attention = { { &attention, &attention } };

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Attention with AVX-512: of generated rows, and of prompts where there are no tiles. */
+/* Attention with AVX-512, where there are no tiles. */
 
 #include "kernels/x86/llk-avx512.h"
 
+#define ATTENTION llk_avx512_attention
 #define LANES 16
 #define BLOCK_QUERIES 8
 #define SCORE_VECTORS 2
@@ -115,10 +116,3 @@ max_lane (Vector v)
 }
 
 #include "kernels/llk-attention-passes.h"
-
-const LlkAttentionOps llk_avx512_attention = { { &attention, &attention } };
-
-/* Tiles pay for many rows only. */
-const LlkAttentionOps llk_amx_attention = {
-  { [LLK_ROWS_GENERATED] = &attention, [LLK_ROWS_PROMPT] = &llk_amx_prompt_attention },
-};

@@ -10,7 +10,7 @@
 static guint
 get_max_queries (const LlmAttention *self)
 {
-  guint n_queries = (guint) self->kernels->attention->kinds[LLK_ROWS_GENERATED]->n_queries;
+  guint n_queries = (guint) self->kernels->attention->n_queries;
 
   return MAX (n_queries, self->n_heads / self->n_kv_heads);
 }
@@ -48,9 +48,8 @@ lay_out_worker (const LlmAttentionPlan *plan,
                 guint8                 *base,
                 LlmAttentionWorker     *worker)
 {
-  const LlkAttentionOps *ops = plan->self->kernels->attention;
   const gsize n_chunks = LLK_ATTENTION_RUN / LLK_ATTENTION_GROUP;
-  gsize kernel = ops->kinds[LLK_ROWS_GENERATED]->get_scratch (&plan->shape);
+  gsize kernel = plan->self->kernels->attention->get_scratch (&plan->shape);
   gsize n_queries = plan->max_queries;
   gsize n_shared = plan->self->collects_density ? n_queries : 0;
   gsize used = 0;
@@ -146,7 +145,7 @@ static void
 find_blocks (LlmAttentionPlan *plan)
 {
   const LlmAttention *self = plan->self;
-  guint most = get_block_rows (self);
+  guint block_rows = get_block_rows (self);
   guint n_split_rows = 0, n_split_blocks = 0;
   guint end;
 
@@ -156,7 +155,7 @@ find_blocks (LlmAttentionPlan *plan)
     {
       const LlmRow *last = llm_attention_get_row (self, first - 1);
 
-      for (end = first - 1; end > 0 && first - end < most; end--)
+      for (end = first - 1; end > 0 && first - end < block_rows; end--)
         {
           const LlmRow *row = llm_attention_get_row (self, end - 1);
 

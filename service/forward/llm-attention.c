@@ -69,7 +69,6 @@ attend_run (const LlmAttentionPlan  *plan,
             LlmAttentionWorker      *worker)
 {
   const LlmAttention *self = plan->self;
-  const LlkAttention *kernel = self->kernels->attention->kinds[LLK_ROWS_GENERATED];
   const LlmRow *row = llm_attention_get_row (self, block->first);
   guint run_chunks = llm_attention_get_run_chunks (self);
   guint first = run * run_chunks;
@@ -103,8 +102,8 @@ attend_run (const LlmAttentionPlan  *plan,
       worker->queries[i].q = self->q + get_place (plan, block, kv_head, i) * self->head_dim;
       worker->queries[i].masks = worker->masks + i / plan->group * n_chunks;
     }
-  kernel->attend (&plan->shape, worker->chunks, n_chunks, worker->queries, n_queries,
-                  worker->kernel);
+  self->kernels->attention->attend (&plan->shape, worker->chunks, n_chunks, worker->queries,
+                                    n_queries, worker->kernel);
 }
 
 /* --- the end of a query --- */

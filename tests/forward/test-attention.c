@@ -321,10 +321,11 @@ test_reference (gconstpointer data)
           {
             const LlmRow *row = &batch.rows[r];
             gsize at = ((gsize) r * N_HEADS + head) * HEAD_DIM;
+            double tolerance = g_str_has_prefix (kernels->name, "amx") ? 6e-3 : 3e-5;
 
             compute_reference (&memory, row, variant, batch.q + at, head, shares, expected);
             for (guint d = 0; d < HEAD_DIM; d++)
-              assert_near (batch.out[at + d], expected[d], 3e-5);
+              assert_near (batch.out[at + d], expected[d], tolerance);
             for (guint slot = 0; row->is_counted && slot < lengths[row->sequence];
                  slot++)
               expected_mass[memory.first_view[row->sequence] + slot / slots] += shares[slot];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Attention of every set and kind of rows, against a reference in double that
+/* Attention of every set, against a reference in double that
  * knows nothing of runs, and against itself with other company. */
 
 #include <glib.h>
@@ -10,12 +10,6 @@
 #include "kernels/llk.h"
 
 #define MAX_QUERIES 40
-
-typedef struct
-{
-  const LlkOps *ops;
-  LlkRowKind kind;
-} Subject;
 
 /* One KV head of a sequence, and queries that each see something of it. */
 typedef struct
@@ -95,19 +89,19 @@ write_slot (Case *c,
 }
 
 static Case *
-new_case (const Subject *subject,
-          gsize          head_dim,
-          gsize          chunk_slots,
-          gsize          n_chunks,
-          gsize          n_queries,
-          gboolean       is_half,
-          double         spread)
+new_case (const LlkOps *ops,
+          gsize         head_dim,
+          gsize         chunk_slots,
+          gsize         n_chunks,
+          gsize         n_queries,
+          gboolean      is_half,
+          double        spread)
 {
   Case *c = g_new0 (Case, 1);
   gsize n, part;
 
-  c->has_tiles = g_str_equal (subject->ops->name, "amx") && subject->kind == LLK_ROWS_PROMPT;
-  c->attention = subject->ops->attention->kinds[subject->kind];
+  c->has_tiles = g_str_has_prefix (ops->name, "amx");
+  c->attention = ops->attention;
   c->shape = (LlkAttentionShape) {
     .is_half = is_half, .head_dim = head_dim, .chunk_slots = chunk_slots,
     .scale = 1 / sqrtf ((float) head_dim),
@@ -748,36 +742,26 @@ main (int   argc,
     { "packed", test_packed },       { "packed-company", test_packed_company },
     { "packed-damage", test_packed_damage },
   };
-  static const char *const kinds[] = { [LLK_ROWS_PROMPT] = "prompt",
-                                       [LLK_ROWS_GENERATED] = "generated" };
+  /* The other sets take packed chunks apart as they go. */
+  static const char *const unpacking[] = { "portable", "amx", "amx-emulated" };
 
   g_test_init (&argc, &argv, NULL);
 
   g_test_add_func ("/attention/states", test_states);
   for (const char *const *name = llk_ops_list (); *name != NULL; name++)
-    for (LlkRowKind kind = 0; kind < LLK_N_ROW_KINDS; kind++)
-      for (guint i = 0; i < G_N_ELEMENTS (tests); i++)
-        {
-          g_autofree char *path = g_strdup_printf ("/attention/%s/%s/%s", *name, kinds[kind],
-                                                   tests[i].name);
-          Subject *subject = g_new (Subject, 1);
+    for (guint i = 0; i < G_N_ELEMENTS (tests); i++)
+      {
+        g_autofree char *path = g_strdup_printf ("/attention/%s/%s", *name, tests[i].name);
 
-          *subject = (Subject) { llk_ops_find (*name), kind };
-          g_test_add_data_func_full (path, subject, tests[i].func, g_free);
-        }
-  /* The other sets take packed chunks apart as they go. */
-  for (guint i = 0; i < 2; i++)
-    {
-      Subject *subject = g_new (Subject, 1);
+        g_test_add_data_func (path, llk_ops_find (*name), tests[i].func);
+      }
+  for (guint i = 0; i < G_N_ELEMENTS (unpacking); i++)
+    if (llk_ops_find (unpacking[i]) != NULL)
+      {
+        g_autofree char *path = g_strdup_printf ("/attention/%s/unpacked", unpacking[i]);
 
-      *subject = (Subject) { llk_ops_find (i == 0 ? "portable" : "amx"), LLK_ROWS_PROMPT };
-      if (subject->ops != NULL)
-        g_test_add_data_func_full (i == 0 ? "/attention/portable/unpacked"
-                                          : "/attention/amx/unpacked",
-                                   subject, test_unpacked, g_free);
-      else
-        g_free (subject);
-    }
+        g_test_add_data_func (path, llk_ops_find (unpacking[i]), test_unpacked);
+      }
 
   return g_test_run ();
 }

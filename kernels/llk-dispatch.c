@@ -25,6 +25,18 @@ is_always_possible (void)
   return true;
 }
 
+#ifdef LLK_X86
+/* The set "amx" on tiles in software, which only test programs link. */
+extern const LlkProductOps llk_amx_emulated_product __attribute__ ((weak));
+extern const LlkAttention llk_amx_emulated_attention __attribute__ ((weak));
+
+static bool
+has_emulated_amx (void)
+{
+  return &llk_amx_emulated_product != NULL && llk_x86_has_avx512 ();
+}
+#endif
+
 /* Best first. */
 static const Set sets[] = {
 #ifdef LLK_X86
@@ -36,6 +48,9 @@ static const Set sets[] = {
     llk_x86_has_avxvnni },
   { { "avx2", &llk_avx2_vector, &llk_avx2_product, &llk_avx2_attention, &llk_avx2_kv },
     llk_x86_has_avx2 },
+  { { "amx-emulated", &llk_avx512_vector, &llk_amx_emulated_product, &llk_amx_emulated_attention,
+      &llk_avx512_kv },
+    has_emulated_amx },
 #endif
 #ifdef LLK_ARM
   { { "i8mm", &llk_neon_vector, &llk_i8mm_product, &llk_neon_attention, &llk_neon_kv },

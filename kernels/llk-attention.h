@@ -70,9 +70,9 @@ typedef struct
 } LlkAttentionQuery;
 
 /* How a set attends. Relative to the largest magnitude of V that a query sees, scores up to S:
- * within 1e-6 × (8 + S) of exact arithmetic; on tiles within 2^-8, with scores within 2^-14 × S,
- * for which q and F32 keys are rounded to 16 bits of precision, F16 keys not at all, and weights
- * and V to bfloat16's 8. Packed K and V are what unpacking makes of them, as floats. */
+ * within 1e-6 × (8 + S) of exact arithmetic; on tiles within 2^-15 × (1 + S): q, weights, and K and
+ * V that are floats are rounded to 17 bits of precision, halves are not. Packed K and V are what
+ * unpacking makes of them, as floats. */
 typedef struct
 {
   size_t n_queries;           /* that one call should have for best speed; any number is right */

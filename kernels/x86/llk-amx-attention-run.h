@@ -17,10 +17,12 @@ typedef struct
 {
   char *k_high;     /* [group][step] tiles */
   char *k_low;
-  char *v;          /* [pair][column] tiles */
+  char *v_high;     /* [pair][column] tiles */
+  char *v_low;
   char *q_high;     /* [half of the block][step] tiles */
   char *q_low;
-  float *scores;    /* [BLOCK × STRIDE]; weights, as bfloat16, take their place */
+  float *scores;    /* [BLOCK × STRIDE]; weights take their place: of each pair, 32 bfloat16 of
+                     * their high parts, then of the low ones */
   float *acc;       /* [BLOCK × 16 × columns] */
   float *unpacked;  /* chunks of a run that has packed ones */
   size_t bytes;

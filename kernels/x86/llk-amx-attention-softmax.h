@@ -3,8 +3,8 @@
 /*
  * From a block's scores to its weights: what is not seen is hidden, the largest
  * score of each query found, and the weights written over the scores as bfloat16
- * pairs, as the product with the values reads them. Scores come in units of ln 2
- * unless they are to be capped.
+ * pairs, high and low parts, as the product with the values reads them. Scores come in
+ * units of ln 2 unless they are to be capped.
  */
 
 #pragma once
@@ -85,7 +85,7 @@ mask_scores (const Run *run,
 }
 
 /* Scores to weights, 0 where nothing is seen, as bfloat16 pairs of slots; the
- * sum of the weights before they are rounded. */
+ * sum of the weights before they are cut to 17 bits. */
 INLINE float
 weigh (const Run         *run,
        LlkAttentionQuery *query,
@@ -94,14 +94,13 @@ weigh (const Run         *run,
        bool               sees_all,
        bool               has_mass)
 {
-  const __m512i half_unit = _mm512_set1_epi32 (0x8000);
   __m512 maxima = _mm512_set1_ps (max);
   __m512 sums[2] = { _mm512_setzero_ps (), _mm512_setzero_ps () };
   __m512i *weights = (__m512i *) (void *) scores;
 
   for (size_t i = 0; i < run->n_pairs; i++, scores += 2 * GROUP)
     {
-      __m512 pair[2];
+      __m512 pair[2], rest[2];
 
       for (size_t j = 0; j < 2; j++)
         {
@@ -118,11 +117,10 @@ weigh (const Run         *run,
               if (group < run->n_groups)
                 query->received[run->groups[group].chunk] += sum_vector (pair[j]);
             }
-          /* Rounds, as weights are not negative and no larger than 1. */
-          pair[j] = _mm512_castsi512_ps (_mm512_add_epi32 (_mm512_castps_si512 (pair[j]),
-                                                           half_unit));
+          pair[j] = split (pair[j], &rest[j]);
         }
-      _mm512_store_si512 (&weights[i], interleave (pair[0], pair[1]));
+      _mm512_store_si512 (&weights[2 * i], interleave (pair[0], pair[1]));
+      _mm512_store_si512 (&weights[2 * i + 1], interleave (rest[0], rest[1]));
     }
 
   return sum_vector (_mm512_add_ps (sums[0], sums[1]));

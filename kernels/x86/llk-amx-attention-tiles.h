@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Queries, keys and values as bfloat16 tiles of 16 rows × 64 bytes. Queries and
- * keys are split into two parts, x = high + low, so that their products keep 16
- * bits of precision; a half's eleven bits are kept whole. Pairs along the inner
+ * Queries, keys and values as bfloat16 tiles of 16 rows × 64 bytes. Each is split
+ * into two parts, x = high + low, so that products keep 17 bits of
+ * precision; a half's eleven bits are kept whole. Pairs along the inner
  * dimension, which tile products want side by side, are dimensions 2i and 2i + 1
  * for scores, and slot i of one group and of the next for values.
  */
@@ -28,11 +28,18 @@ count_columns (size_t head_dim)
   return (head_dim + 15) / 16;
 }
 
+/* Splits into two parts, whose upper halves count. The first is rounded, so that the second,
+ * and its products with another's second, which are left out, are small. It may lose a NaN, but
+ * the second does not. */
 INLINE __m512
-truncate_to_bfloat (__m512 v)
+split (__m512  v,
+       __m512 *low)
 {
-  return _mm512_castsi512_ps (_mm512_and_si512 (_mm512_castps_si512 (v),
-                                                _mm512_set1_epi32 ((int) 0xffff0000)));
+  __m512i high = _mm512_add_epi32 (_mm512_castps_si512 (v), _mm512_set1_epi32 (0x8000));
+  __m512i taken = _mm512_and_si512 (high, _mm512_set1_epi32 ((int) 0xffff0000));
+
+  *low = _mm512_sub_ps (v, _mm512_castsi512_ps (taken));
+  return _mm512_castsi512_ps (high);
 }
 
 /* The upper halves of both, lane by lane: the first at even places. */
@@ -56,17 +63,6 @@ concatenate (__m512 first,
 
   return _mm512_permutex2var_epi16 (_mm512_castps_si512 (first), odd,
                                     _mm512_castps_si512 (second));
-}
-
-/* To the nearest bfloat16, ties to even; of finite values. */
-INLINE __m512
-round_to_bfloat (__m512 v)
-{
-  __m512i bits = _mm512_castps_si512 (v);
-  __m512i last = _mm512_and_si512 (_mm512_srli_epi32 (bits, 16), _mm512_set1_epi32 (1));
-
-  bits = _mm512_add_epi32 (bits, _mm512_add_epi32 (last, _mm512_set1_epi32 (0x7fff)));
-  return _mm512_castsi512_ps (bits);
 }
 
 INLINE __m512
@@ -99,7 +95,7 @@ pack_query (const float *q,
 
           part[i] = _mm512_maskz_loadu_ps (first_lanes (n < 16 ? n : 16), q + d);
           part[i] = _mm512_mul_ps (part[i], _mm512_set1_ps (scale));
-          rest[i] = _mm512_sub_ps (part[i], truncate_to_bfloat (part[i]));
+          part[i] = split (part[i], &rest[i]);
         }
       _mm512_store_si512 (high + at, concatenate (part[0], part[1]));
       _mm512_store_si512 (low + at, concatenate (rest[0], rest[1]));
@@ -121,20 +117,22 @@ pack_keys (const char *k,
       size_t d = 2 * pair;
       __m512 even = load_lanes (k + d * row_bytes, d < head_dim ? 0xffff : 0, is_half);
       __m512 odd = load_lanes (k + (d + 1) * row_bytes, d + 1 < head_dim ? 0xffff : 0, is_half);
+      __m512 even_rest, odd_rest;
 
+      even = split (even, &even_rest);
+      odd = split (odd, &odd_rest);
       _mm512_store_si512 (high + pair * 64, interleave (even, odd));
-      even = _mm512_sub_ps (even, truncate_to_bfloat (even));
-      odd = _mm512_sub_ps (odd, truncate_to_bfloat (odd));
-      _mm512_store_si512 (low + pair * 64, interleave (even, odd));
+      _mm512_store_si512 (low + pair * 64, interleave (even_rest, odd_rest));
     }
 }
 
 /* The values of two groups of slots, given by slot (NULL for zeros), into
- * count_columns() tiles. Returns whether all are finite as bfloat16. */
+ * count_columns() tiles each. Returns whether all are finite as bfloat16. */
 INLINE bool
 pack_values (const char *const *slots,
              size_t             head_dim,
-             char              *tiles,
+             char              *high,
+             char              *low,
              bool               is_half)
 {
   size_t value_bytes = is_half ? sizeof (uint16_t) : sizeof (float);
@@ -144,7 +142,7 @@ pack_values (const char *const *slots,
     for (size_t d = 0; d < head_dim; d += 16)
       {
         __mmask16 lanes = first_lanes (head_dim - d < 16 ? head_dim - d : 16);
-        __m512 pair[2];
+        __m512 pair[2], rest[2];
 
         for (size_t j = 0; j < 2; j++)
           {
@@ -152,12 +150,14 @@ pack_values (const char *const *slots,
 
             pair[j] = load_lanes (v + d * value_bytes, v != NULL ? lanes : 0, is_half);
             special |= _mm512_fpclass_ps_mask (pair[j], NOT_FINITE);
-            pair[j] = round_to_bfloat (pair[j]);
+            pair[j] = split (pair[j], &rest[j]);
             /* Only floats can become infinite by rounding. */
             if (!is_half)
               special |= _mm512_fpclass_ps_mask (pair[j], NOT_FINITE);
           }
-        _mm512_store_si512 (tiles + d / 16 * TILE_BYTES + i * 64, interleave (pair[0], pair[1]));
+        _mm512_store_si512 (high + d / 16 * TILE_BYTES + i * 64, interleave (pair[0], pair[1]));
+        _mm512_store_si512 (low + d / 16 * TILE_BYTES + i * 64,
+                            interleave (rest[0], rest[1]));
       }
 
   return special == 0;

@@ -4,7 +4,11 @@
  * Attention with bfloat16 tiles. A run's keys and values become
  * tiles once for all queries; then for each 32 queries: scores of two groups of
  * slots at a time, the softmax by vectors, weights × values. A row of a tile
- * product depends on no other row, so a query's result is its own.
+ * product depends on no other row, so a query's result is its own. Tiles of queries
+ * have as many rows as there are queries: fewer rows take the unit less time.
+ *
+ * Products of split factors are low × high + high × high + high × low, the smallest
+ * product of all left out.
  */
 
 #include "kernels/llk-attention-unpack.h"
@@ -24,7 +28,9 @@ lay_out (const LlkAttentionShape *shape,
   next += RUN / GROUP * steps;
   parts.k_low = next;
   next += RUN / GROUP * steps;
-  parts.v = next;
+  parts.v_high = next;
+  next += N_PAIRS * columns * TILE_BYTES;
+  parts.v_low = next;
   next += N_PAIRS * columns * TILE_BYTES;
   parts.q_high = next;
   next += BLOCK / TILE_ROWS * steps;
@@ -88,7 +94,9 @@ pack_pair (Run     *run,
   size_t row_bytes = shape->chunk_slots * value_bytes;
   size_t slot_bytes = shape->head_dim * value_bytes;
   size_t steps = count_steps (shape->head_dim) * TILE_BYTES;
-  char *v = run->parts.v + pair * count_columns (shape->head_dim) * TILE_BYTES;
+  size_t columns = count_columns (shape->head_dim) * TILE_BYTES;
+  char *v_high = run->parts.v_high + pair * columns;
+  char *v_low = run->parts.v_low + pair * columns;
   const char *slots[2 * GROUP] = { NULL };
 
   for (size_t i = 0; i < 2; i++)
@@ -110,7 +118,7 @@ pack_pair (Run     *run,
           slots[i * GROUP + s] = (const char *) chunk->v + (first + s) * slot_bytes;
     }
 
-  if (pack_values (slots, shape->head_dim, v, is_half))
+  if (pack_values (slots, shape->head_dim, v_high, v_low, is_half))
     return;
 
   /* Each slot alone tells which of them it is. */
@@ -118,122 +126,138 @@ pack_pair (Run     *run,
     {
       const char *alone[2 * GROUP] = { [0] = slots[s] };
 
-      if (!pack_values (alone, shape->head_dim, v, is_half))
+      if (!pack_values (alone, shape->head_dim, v_high, v_low, is_half))
         {
           run->special.slots[run->special.n++] = (uint16_t) (pair * 2 * GROUP + s);
           slots[s] = NULL;
         }
     }
-  pack_values (slots, shape->head_dim, v, is_half);
+  pack_values (slots, shape->head_dim, v_high, v_low, is_half);
 }
 
 /* --- one block of queries --- */
 
-/* The block's queries as tiles, rows without a query zero. */
 static void
 pack_queries (Run   *run,
               float  scale)
 {
   size_t steps = count_steps (run->shape->head_dim) * TILE_BYTES;
 
-  if (run->n_queries < BLOCK)
-    {
-      memset (run->parts.q_high, 0, BLOCK / TILE_ROWS * steps);
-      memset (run->parts.q_low, 0, BLOCK / TILE_ROWS * steps);
-    }
   for (size_t j = 0; j < run->n_queries; j++)
     pack_query (run->queries[j].q, run->shape->head_dim, scale, j % TILE_ROWS,
                 run->parts.q_high + j / TILE_ROWS * steps,
                 run->parts.q_low + j / TILE_ROWS * steps);
 }
 
-/* Tiles 0 to 3: scores of both halves of the block × both groups; 4, 5: queries;
- * 6, 7: keys. q × k = low × high + high × high + high × low, the smallest product
- * of all left out. */
+/* Tiles 0 to 3: sums of both halves of the block with two tiles of keys or values; 4, 5: of
+ * the halves; 6, 7: keys or values. */
+
+INLINE void
+clear_sums (bool has_lower,
+            bool is_double)
+{
+  _tile_zero (0);
+  if (is_double)
+    _tile_zero (1);
+  if (has_lower)
+    _tile_zero (2);
+  if (has_lower && is_double)
+    _tile_zero (3);
+}
+
+INLINE void
+add_products (bool has_lower,
+              bool is_double)
+{
+  _tile_dpbf16ps (0, 4, 6);
+  if (is_double)
+    _tile_dpbf16ps (1, 4, 7);
+  if (has_lower)
+    _tile_dpbf16ps (2, 5, 6);
+  if (has_lower && is_double)
+    _tile_dpbf16ps (3, 5, 7);
+}
+
+/* Rows of the lower half lie TILE_ROWS behind those of the upper one. */
+INLINE void
+store_sums (float *sums,
+            size_t stride,
+            bool   has_lower,
+            bool   is_double)
+{
+  _tile_stored (0, sums, stride * sizeof (float));
+  if (is_double)
+    _tile_stored (1, sums + 16, stride * sizeof (float));
+  if (has_lower)
+    _tile_stored (2, sums + TILE_ROWS * stride, stride * sizeof (float));
+  if (has_lower && is_double)
+    _tile_stored (3, sums + TILE_ROWS * stride + 16, stride * sizeof (float));
+}
+
+/* The scores of the pair of groups at @index of those seen. */
 INLINE void
 score_pair (const Run *run,
-            size_t     index)
+            size_t     index,
+            bool       has_lower)
 {
-  size_t n_steps = count_steps (run->shape->head_dim);
-  size_t steps = n_steps * TILE_BYTES;
+  size_t steps = count_steps (run->shape->head_dim) * TILE_BYTES;
   const char *k_high = run->parts.k_high + 2 * run->pairs[index] * steps;
   const char *k_low = run->parts.k_low + 2 * run->pairs[index] * steps;
-  float *scores = run->parts.scores + index * 2 * GROUP;
 
-  _tile_zero (0);
-  _tile_zero (1);
-  _tile_zero (2);
-  _tile_zero (3);
+  clear_sums (has_lower, true);
   for (size_t at = 0; at < steps; at += TILE_BYTES)
     {
       _tile_loadd (4, run->parts.q_low + at, 64);
-      _tile_loadd (5, run->parts.q_low + steps + at, 64);
+      if (has_lower)
+        _tile_loadd (5, run->parts.q_low + steps + at, 64);
       _tile_loadd (6, k_high + at, 64);
       _tile_loadd (7, k_high + steps + at, 64);
-      _tile_dpbf16ps (0, 4, 6);
-      _tile_dpbf16ps (1, 4, 7);
-      _tile_dpbf16ps (2, 5, 6);
-      _tile_dpbf16ps (3, 5, 7);
+      add_products (has_lower, true);
       _tile_loadd (4, run->parts.q_high + at, 64);
-      _tile_loadd (5, run->parts.q_high + steps + at, 64);
-      _tile_dpbf16ps (0, 4, 6);
-      _tile_dpbf16ps (1, 4, 7);
-      _tile_dpbf16ps (2, 5, 6);
-      _tile_dpbf16ps (3, 5, 7);
+      if (has_lower)
+        _tile_loadd (5, run->parts.q_high + steps + at, 64);
+      add_products (has_lower, true);
       _tile_loadd (6, k_low + at, 64);
       _tile_loadd (7, k_low + steps + at, 64);
-      _tile_dpbf16ps (0, 4, 6);
-      _tile_dpbf16ps (1, 4, 7);
-      _tile_dpbf16ps (2, 5, 6);
-      _tile_dpbf16ps (3, 5, 7);
+      add_products (has_lower, true);
     }
-  _tile_stored (0, scores, STRIDE * sizeof (float));
-  _tile_stored (1, scores + GROUP, STRIDE * sizeof (float));
-  _tile_stored (2, scores + TILE_ROWS * STRIDE, STRIDE * sizeof (float));
-  _tile_stored (3, scores + TILE_ROWS * STRIDE + GROUP, STRIDE * sizeof (float));
+  store_sums (run->parts.scores + index * 2 * GROUP, STRIDE, has_lower, true);
 }
 
-/* Tiles 0 to 3: both halves of the block × two columns; 4, 5: weights; 6, 7: values. */
+/* Weights × values of one or two columns. */
 INLINE void
 sum_columns (const Run *run,
              size_t     column,
+             bool       has_lower,
              bool       is_double)
 {
+  const size_t row_bytes = STRIDE * sizeof (float);
   size_t n_columns = count_columns (run->shape->head_dim);
-  const char *weights = (const char *) run->parts.scores;
-  float *acc = run->parts.acc + column * 16;
 
-  _tile_zero (0);
-  _tile_zero (2);
-  if (is_double)
-    {
-      _tile_zero (1);
-      _tile_zero (3);
-    }
+  clear_sums (has_lower, is_double);
   for (size_t i = 0; i < run->n_pairs; i++)
     {
-      const char *v = run->parts.v + (run->pairs[i] * n_columns + column) * TILE_BYTES;
+      const char *upper = (const char *) run->parts.scores + i * 128;
+      const char *lower = upper + TILE_ROWS * row_bytes;
+      size_t at = (run->pairs[i] * n_columns + column) * TILE_BYTES;
 
-      _tile_loadd (4, weights + i * 64, STRIDE * sizeof (float));
-      _tile_loadd (5, weights + TILE_ROWS * STRIDE * sizeof (float) + i * 64,
-                   STRIDE * sizeof (float));
-      _tile_loadd (6, v, 64);
-      _tile_dpbf16ps (0, 4, 6);
-      _tile_dpbf16ps (2, 5, 6);
+      _tile_loadd (4, upper + 64, row_bytes);
+      if (has_lower)
+        _tile_loadd (5, lower + 64, row_bytes);
+      _tile_loadd (6, run->parts.v_high + at, 64);
       if (is_double)
-        {
-          _tile_loadd (7, v + TILE_BYTES, 64);
-          _tile_dpbf16ps (1, 4, 7);
-          _tile_dpbf16ps (3, 5, 7);
-        }
+        _tile_loadd (7, run->parts.v_high + at + TILE_BYTES, 64);
+      add_products (has_lower, is_double);
+      _tile_loadd (4, upper, row_bytes);
+      if (has_lower)
+        _tile_loadd (5, lower, row_bytes);
+      add_products (has_lower, is_double);
+      _tile_loadd (6, run->parts.v_low + at, 64);
+      if (is_double)
+        _tile_loadd (7, run->parts.v_low + at + TILE_BYTES, 64);
+      add_products (has_lower, is_double);
     }
-  _tile_stored (0, acc, n_columns * 64);
-  _tile_stored (2, acc + TILE_ROWS * n_columns * 16, n_columns * 64);
-  if (is_double)
-    {
-      _tile_stored (1, acc + 16, n_columns * 64);
-      _tile_stored (3, acc + TILE_ROWS * n_columns * 16 + 16, n_columns * 64);
-    }
+  store_sums (run->parts.acc + column * 16, n_columns * 16, has_lower, is_double);
 }
 
 /* Adds slots that the tiles left out, for a query that sees them. */
@@ -251,24 +275,27 @@ add_special (const Run               *run,
       size_t pair = slot / (2 * GROUP);
       size_t at = slot % shape->chunk_slots * shape->head_dim;
       const void *v = run->chunks[slot / shape->chunk_slots].v;
+      const uint16_t *weight;
+      float factor;
       size_t index = 0;
-      float weight;
 
       if ((get_bits (run, query->masks, pair) >> slot % (2 * GROUP) & 1) == 0)
         continue;
       while (run->pairs[index] != pair)
         index++;
-      weight = llk_float_of_bits (
-        (uint32_t) weights[index * 2 * GROUP + 2 * (slot % GROUP) + slot / GROUP % 2] << 16);
+      weight = &weights[index * 4 * GROUP + 2 * (slot % GROUP) + slot / GROUP % 2];
+      factor = llk_float_of_bits ((uint32_t) weight[0] << 16) +
+               llk_float_of_bits ((uint32_t) weight[2 * GROUP] << 16);
       for (size_t d = 0; d < shape->head_dim; d++)
-        acc[d] += weight * (run->is_half ? llk_float_of_half (((const uint16_t *) v)[at + d])
+        acc[d] += factor * (run->is_half ? llk_float_of_half (((const uint16_t *) v)[at + d])
                                          : ((const float *) v)[at + d]);
     }
 }
 
-static void
+INLINE void
 attend_block (Run   *run,
-              float  scale)
+              float  scale,
+              bool   has_lower)
 {
   size_t n_columns = count_columns (run->shape->head_dim);
   uint64_t seen[RUN / GROUP];
@@ -284,14 +311,14 @@ attend_block (Run   *run,
   pack_queries (run, scale);
   compile_barrier ();
   for (size_t i = 0; i < run->n_pairs; i++)
-    score_pair (run, i);
+    score_pair (run, i, has_lower);
   soften (run, sums);
   compile_barrier ();
 
   for (; column + 2 <= n_columns; column += 2)
-    sum_columns (run, column, true);
+    sum_columns (run, column, has_lower, true);
   if (column < n_columns)
-    sum_columns (run, column, false);
+    sum_columns (run, column, has_lower, false);
 
   for (size_t j = 0; j < run->n_queries; j++)
     {
@@ -343,12 +370,16 @@ attend (const LlkAttentionShape *shape,
         pack_pair (&run, pair, bits, false);
     }
 
-  configure_tiles (BLOCK);
   for (size_t first = 0; first < n_queries; first += BLOCK)
     {
       run.queries = queries + first;
       run.n_queries = n_queries - first < BLOCK ? n_queries - first : BLOCK;
-      attend_block (&run, scale);
+      if (first == 0 || run.n_queries < BLOCK)
+        configure_tiles (run.n_queries);
+      if (run.n_queries > TILE_ROWS)
+        attend_block (&run, scale, true);
+      else
+        attend_block (&run, scale, false);
     }
   _tile_release ();
 }

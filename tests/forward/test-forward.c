@@ -138,7 +138,7 @@ test_naive (gconstpointer data)
       exec_rig_prompt (rig, seq, tokens, N_TOKENS, 17, found);
       g_test_message ("%s: largest error %g", *kernels,
                       assert_near (found, expected, n,
-                                   variant->format == LLK_KV_F16 ? HALF_TOLERANCE : TOLERANCE));
+                                   variant->format == LLK_KV_F16 ? HALF_TOLERANCE : rig->tolerance));
     }
 }
 
@@ -336,7 +336,7 @@ check_sight (Sight       *sight,
 
   naive_model_run (naive, &run, expected, NULL);
   run_all (rig, seq, sight, tokens, positions, N_TOKENS, found);
-  assert_near (found, expected, n, TOLERANCE);
+  assert_near (found, expected, n, rig->tolerance);
 }
 
 static void
@@ -475,7 +475,7 @@ test_density (void)
       naive_model_run (model, &run, logits, received);
       llm_forward_set_density (rig->forward, TRUE);
       exec_rig_prompt (rig, seq, tokens, N_TOKENS, 20, found);
-      assert_near (found, logits, (gsize) N_TOKENS * rig->hparams.n_vocab, TOLERANCE);
+      assert_near (found, logits, (gsize) N_TOKENS * rig->hparams.n_vocab, rig->tolerance);
 
       for (guint chunk = 0; chunk < seq->holds->len; chunk++)
         {

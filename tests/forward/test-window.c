@@ -12,7 +12,6 @@
 
 #define SLOTS 16
 #define N_TOKENS 170
-#define TOLERANCE 1e-4
 
 /* When the window slides, in tokens, and by how much. */
 static const struct
@@ -209,7 +208,7 @@ test_slides (void)
         double value = (double) found[i * n_vocab + j];
         double reference = expected[text->row_of[i] * n_vocab + j];
 
-        if (!(fabs (value - reference) <= TOLERANCE))
+        if (!(fabs (value - reference) <= rig->tolerance))
           g_error ("Token %u: logit %" G_GSIZE_FORMAT " is %.7g instead of %.7g", i, j, value,
                    reference);
       }

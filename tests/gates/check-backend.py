@@ -41,18 +41,18 @@ def read_objects(build):
 def main():
     build = pathlib.Path(sys.argv[1]).resolve()
     problems, seen = set(), set()
-    n_objects = 0
+    objects = {str(target): source for target, source in read_objects(build)}
 
-    for target, source in read_objects(build):
-        n_objects += 1
-        listing = subprocess.run(["nm", "--extern-only", "--undefined-only", str(target)],
-                                 capture_output=True, text=True, check=True).stdout
-        for symbol in (line.split()[-1] for line in listing.splitlines()):
-            for pattern, files in SYMBOLS:
-                if pattern.match(symbol):
-                    seen.add(pattern)
-                    if source not in files:
-                        problems.add(f"{source} uses {symbol}")
+    listing = subprocess.run(["nm", "-A", "--extern-only", "--undefined-only", *objects],
+                             capture_output=True, text=True, check=True).stdout
+    for line in listing.splitlines():
+        source, symbol = objects[line.split(":")[0]], line.split()[-1]
+        for pattern, files in SYMBOLS:
+            if pattern.match(symbol):
+                seen.add(pattern)
+                if source not in files:
+                    problems.add(f"{source} uses {symbol}")
+    for source in objects.values():
         text = (ROOT / source).read_text(encoding="utf-8")
         for pattern, files in FIELDS:
             for found in pattern.finditer(text):
@@ -66,8 +66,8 @@ def main():
             problems.add(f"nobody uses {pattern.pattern}: was it renamed?")
     for problem in sorted(problems):
         print(f"{problem}: a backend does that (service/forward/llm-backend.h)")
-    print(f"{n_objects} object files, {len(problems)} problems")
-    return 1 if problems or not n_objects else 0
+    print(f"{len(objects)} object files, {len(problems)} problems")
+    return 1 if problems or not objects else 0
 
 
 sys.exit(main())

@@ -39,6 +39,7 @@ struct _LlmFileMap
 
   int fd;             /* -1 for bytes */
   LlmFileIdentity identity; /* of a file */
+  gboolean is_huge;   /* mapped for huge pages */
   gboolean is_told;   /* the kernel tells us what the page cache has of it */
   LlmMapGuard *guard; /* (nullable), NULL for bytes */
   GBytes *bytes;      /* (nullable) */
@@ -198,6 +199,7 @@ new_for_fd (int          fd,
     return llm_fail_null (error, get_code (), "Can't map “%s”: %s", shown, g_strerror (errno));
   self->data = data;
   self->size = self->identity.size;
+  self->is_huge = is_huge;
   self->is_told = is_told_of_cache (fd, self->identity.uid);
 
   self->guard = llm_map_guard_enter (self->data, self->size);
@@ -409,8 +411,12 @@ void
 llm_file_map_set_random (LlmFileMap *self,
                          gboolean    is_random)
 {
-  if (self->fd >= 0)
-    madvise ((void *) self->data, self->size, is_random ? MADV_RANDOM : MADV_NORMAL);
+  if (self->fd < 0)
+    return;
+  madvise ((void *) self->data, self->size, is_random ? MADV_RANDOM : MADV_NORMAL);
+  /* where these are allowed, one page that is missing is two huge ones that are read */
+  if (self->is_huge)
+    madvise ((void *) self->data, self->size, is_random ? MADV_NOHUGEPAGE : MADV_HUGEPAGE);
 }
 
 void
@@ -451,30 +457,48 @@ llm_file_map_populate (LlmFileMap *self,
     }
 }
 
+/* What of it has no neighbour on its pages: of the file's last one nobody. */
+static gboolean
+find_own_pages (LlmFileMap *self,
+                guint64     offset,
+                guint64     length,
+                guint64    *begin,
+                guint64    *end)
+{
+  if (!find_pages (self, offset, length, begin, end))
+    return FALSE;
+  *begin = (offset + page_size - 1) & ~(guint64) (page_size - 1);
+  *end = *end == self->size ? *end : *end & ~(guint64) (page_size - 1);
+  return *begin < *end;
+}
+
 void
 llm_file_map_drop (LlmFileMap *self,
                    guint64     offset,
                    guint64     length)
 {
+  guint64 begin, end;
+
+  if (!find_own_pages (self, offset, length, &begin, &end))
+    return;
+  madvise ((void *) (self->data + begin), end - begin, MADV_DONTNEED);
+  posix_fadvise (self->fd, (off_t) begin, (off_t) (end - begin), POSIX_FADV_DONTNEED);
+}
+
+/* Only what is mapped here alone is taken apart; a kernel before 5.4 knows no such advice. */
+void
+llm_file_map_drop_exactly (LlmFileMap *self,
+                           guint64     offset,
+                           guint64     length)
+{
   guint64 begin, end, edge;
 
-  if (!find_pages (self, offset, length, &begin, &end))
+  if (!find_own_pages (self, offset, length, &begin, &end))
     return;
-
-  /* A page that neighbours share stays; the last one of the file is nobody else's. */
-  begin = (offset + page_size - 1) & ~(guint64) (page_size - 1);
-  end = end == self->size ? end : end & ~(guint64) (page_size - 1);
-  if (begin >= end)
-    return;
-
-  /* Pages that the kernel holds as one, up to a huge page, would go all or not at all: it takes
-   * those apart that reach across a border. One before 5.4 does not. */
   edge = MIN (begin + LLM_FILE_MAP_HUGE, end);
   madvise ((void *) (self->data + begin), edge - begin, MADV_PAGEOUT);
   edge = MAX (edge, (end - MIN (end, LLM_FILE_MAP_HUGE)) & ~(guint64) (page_size - 1));
   if (edge < end)
     madvise ((void *) (self->data + edge), end - edge, MADV_PAGEOUT);
-
-  madvise ((void *) (self->data + begin), end - begin, MADV_DONTNEED);
-  posix_fadvise (self->fd, (off_t) begin, (off_t) (end - begin), POSIX_FADV_DONTNEED);
+  llm_file_map_drop (self, offset, length);
 }

@@ -100,5 +100,11 @@ void          llm_file_map_populate       (LlmFileMap   *self,
 void          llm_file_map_drop           (LlmFileMap   *self,
                                            guint64       offset,
                                            guint64       length);
+/* The same. The page cache holds pages together, up to a huge page, and gives them back together or
+ * not at all: those that reach across a border are taken apart first, which takes some
+ * milliseconds. */
+void          llm_file_map_drop_exactly   (LlmFileMap   *self,
+                                           guint64       offset,
+                                           guint64       length);
 
 G_DEFINE_AUTOPTR_CLEANUP_FUNC (LlmFileMap, llm_file_map_unref)

@@ -194,7 +194,6 @@ make_file (LlmRepackedCache  *self,
   /* The file is used at once, from where its pages are: in memory. */
   repacked = llm_repacked_new_for_map (plan, map, path);
   repacked->part = g_steal_pointer (&part);
-  repacked->is_new = TRUE;
   return repacked;
 }
 

@@ -143,12 +143,16 @@ typedef struct
 
   guint8 *memory;              /* (nullable): start of the reservation, when in memory */
   gsize memory_bytes;
+  guint n_threads;             /* that pack it */
+  guint64 n_packed;            /* bytes that were not dropped, from the beginning on */
+  GThread *packing;            /* (nullable): packs the others again */
+  LlmStatus packed;            /* atomic: PENDING while some is dropped or being packed */
+  GError *error;               /* (nullable): why it could not be, once packed is FAILED */
 
   LlmFileMap *map;             /* (nullable): of a file, whose memory the kernel can take */
   guint64 *checksums;          /* (nullable): of the pieces, when they are to be compared */
   char *path;                  /* (nullable) */
   char *part;                  /* (nullable): of a file that is not called path yet */
-  gboolean is_new;             /* packed now: the rows in the model file are not needed again */
 
   GMutex lock;
   GCond woken;
@@ -165,8 +169,8 @@ LlmRepacked     *llm_repacked_new_in_memory (LlmRepackedPlan    *plan,
 LlmRepacked     *llm_repacked_new_for_map (LlmRepackedPlan      *plan,
                                           LlmFileMap            *map,
                                           const char            *path);
-/* Begins with what can wait. Of new ones the rows in the model file are reclaimed, mapping and page
- * cache. */
+/* Begins with what can wait. The rows in the model file, from which they were packed or a sample was
+ * compared, are reclaimed, mapping and page cache. */
 void             llm_repacked_start      (LlmRepacked           *self);
 /* Gives the memory back, page cache included unless @keeps_cache. */
 void             llm_repacked_end        (LlmRepacked           *self,
@@ -177,9 +181,16 @@ llm_repacked_free (LlmRepacked *self)
   llm_repacked_end (self, FALSE);
 }
 
-/* Of matrices in memory: reclaims what is at @first and behind, which reads as zeros then. */
+/* Of matrices in memory, on one thread: reclaims what is at @first, a multiple of
+ * LLM_REPACKED_PIECE, and behind. */
 void             llm_repacked_drop_memory (LlmRepacked          *self,
                                           guint64                first);
+/* Begins to pack that again; PENDING while it lasts. */
+LlmStatus        llm_repacked_pack_again (LlmRepacked           *self);
+/* Whether the first @bytes are there; FAILED when they could not be packed again. */
+LlmStatus        llm_repacked_await      (LlmRepacked           *self,
+                                          guint64                bytes,
+                                          GError               **error);
 /* Of a file: what waits on the thread waits as long as some of it is dropped. */
 void             llm_repacked_set_dropped (LlmRepacked          *self,
                                           gboolean               is_dropped);

@@ -50,9 +50,11 @@ llm_repacked_new_in_memory (LlmRepackedPlan  *plan,
                                "there is no memory for its %ju bytes of weights", plan->bytes);
 
   self = new_for_plan (plan);
-  self->is_new = TRUE;
   self->memory = memory;
   self->memory_bytes = size;
+  self->n_threads = n_threads;
+  self->n_packed = plan->bytes;
+  self->packed = LLM_READY;
   self->data =
     memory + (LLM_FILE_MAP_HUGE - (guintptr) memory % LLM_FILE_MAP_HUGE) % LLM_FILE_MAP_HUGE;
   madvise (self->data, plan->bytes, MADV_HUGEPAGE);
@@ -97,10 +99,19 @@ unref (LlmRepacked *self)
   g_free (self);
 }
 
+static void
+end_packing (LlmRepacked *self)
+{
+  if (self->packing != NULL)
+    g_thread_join (g_steal_pointer (&self->packing));
+}
+
 void
 llm_repacked_end (LlmRepacked *self,
                   gboolean     keeps_cache)
 {
+  end_packing (self);
+  g_clear_error (&self->error);
   g_mutex_lock (&self->lock);
   self->is_closing = TRUE;
   self->keeps_cache = keeps_cache;
@@ -121,11 +132,57 @@ llm_repacked_set_dropped (LlmRepacked *self,
   g_mutex_unlock (&self->lock);
 }
 
+/* --- memory that is packed again --- */
+
 void
 llm_repacked_drop_memory (LlmRepacked *self,
                           guint64      first)
 {
+  end_packing (self);
+  g_clear_error (&self->error);
+  self->n_packed = self->packed == LLM_READY ? first : MIN (first, self->n_packed);
+  __atomic_store_n (&self->packed, LLM_PENDING, __ATOMIC_RELEASE);
   (void) madvise (self->data + first, self->plan->bytes - first, MADV_DONTNEED);
+}
+
+static gpointer
+pack_again (gpointer data)
+{
+  LlmRepacked *self = data;
+  gboolean is_packed = llm_repack_in_memory (self->plan, self->n_threads, self->n_packed,
+                                             self->data, &self->error);
+
+  __atomic_store_n (&self->packed, is_packed ? LLM_READY : LLM_FAILED, __ATOMIC_RELEASE);
+  return NULL;
+}
+
+LlmStatus
+llm_repacked_pack_again (LlmRepacked *self)
+{
+  LlmStatus packed = __atomic_load_n (&self->packed, __ATOMIC_ACQUIRE);
+
+  if (packed == LLM_PENDING && self->packing == NULL)
+    self->packing = g_thread_new ("llm-pack", pack_again, self);
+  else if (packed != LLM_PENDING)
+    end_packing (self);
+  return packed;
+}
+
+LlmStatus
+llm_repacked_await (LlmRepacked  *self,
+                    guint64       bytes,
+                    GError      **error)
+{
+  LlmStatus packed = __atomic_load_n (&self->packed, __ATOMIC_ACQUIRE);
+
+  if (bytes <= self->n_packed)
+    return LLM_READY;
+  if (packed == LLM_FAILED)
+    {
+      end_packing (self);
+      g_propagate_error (error, g_error_copy (self->error));
+    }
+  return packed;
 }
 
 /* --- the thread --- */
@@ -241,11 +298,11 @@ run (gpointer data)
 
   if (self->map != NULL)
     populate (self);
-  for (guint i = 0; self->is_new && i < self->plan->rows->len; i++)
+  for (guint i = 0; i < self->plan->rows->len; i++)
     {
       const LlmRepackedRows *rows = &g_array_index (self->plan->rows, LlmRepackedRows, i);
 
-      llm_file_map_drop (self->plan->gguf->map, rows->offset, rows->length);
+      llm_file_map_drop_exactly (self->plan->gguf->map, rows->offset, rows->length);
     }
   if (self->part != NULL)
     finish (self);

@@ -52,6 +52,23 @@ get_at (const LlmWeightRanges *self,
   return llm_weight_ranges_get (self, g_array_index (self->by_place, guint, place));
 }
 
+/* Where not all stays, each page that the kernel read beyond it would be one too many. */
+static void
+set_random (const LlmWeightRanges *self)
+{
+  LlmFileMap *last = NULL;
+
+  for (guint place = 0; place < self->by_place->len; place++)
+    {
+      LlmFileMap *map = get_at (self, place)->map;
+
+      if (map != NULL && map != last)
+        llm_file_map_set_random (map, map == self->sparse
+                                        || MIN (self->kept, self->staying) < self->bytes);
+      last = map;
+    }
+}
+
 static gint
 compare_places (gconstpointer a,
                 gconstpointer b,
@@ -66,12 +83,15 @@ compare_places (gconstpointer a,
 }
 
 void
-llm_weight_ranges_end (LlmWeightRanges *self)
+llm_weight_ranges_end (LlmWeightRanges *self,
+                       LlmFileMap      *sparse)
 {
   g_array_sort_with_data (self->by_place, compare_places, self);
   for (guint place = 0; place < self->by_place->len; place++)
     get_at (self, place)->place = place;
   self->kept = self->staying = self->bytes;
+  self->sparse = sparse;
+  set_random (self);
 }
 
 /* --- what is needed --- */
@@ -142,8 +162,8 @@ llm_weight_ranges_prefetch (const LlmWeightRanges *self,
 /* --- reclaiming --- */
 
 /* Reclaims what neighbours by place, @first to @last, hold that is not needed: all of them but the
- * beginning of @first. Pages that they share with what is needed stay, and with @is_read_on that
- * with the next one, too. */
+ * beginning of @first. Pages that they share with what is needed stay. With @is_read_on, so does
+ * that with the next one, and it must not take long. */
 static void
 reclaim (const LlmWeightRanges *self,
          guint                  first,
@@ -179,7 +199,10 @@ reclaim (const LlmWeightRanges *self,
       needed = is_read_on ? other->length : get_needed (self, other);
     }
   end = needed == 0 ? end_page : end;
-  llm_file_map_drop (range->map, begin, end - begin);
+  if (is_read_on)
+    llm_file_map_drop (range->map, begin, end - begin);
+  else
+    llm_file_map_drop_exactly (range->map, begin, end - begin);
 }
 
 /* Whether nothing lies between them that would be worth a page. */
@@ -212,22 +235,6 @@ reclaim_all (const LlmWeightRanges *self,
              && get_needed (self, get_at (self, last + 1)) == 0)
         last++;
       reclaim (self, first, last, FALSE);
-    }
-}
-
-/* Where not all stays, each page that the kernel read beyond it would be one too many. */
-static void
-set_random (const LlmWeightRanges *self)
-{
-  LlmFileMap *last = NULL;
-
-  for (guint place = 0; place < self->by_place->len; place++)
-    {
-      LlmFileMap *map = get_at (self, place)->map;
-
-      if (map != NULL && map != last)
-        llm_file_map_set_random (map, MIN (self->kept, self->staying) < self->bytes);
-      last = map;
     }
 }
 
@@ -323,15 +330,25 @@ llm_weight_ranges_lease (LlmWeightRanges *self,
   llm_weight_ranges_prefetch (self, range->start, end);
 }
 
-/* Its last page, which it may share, waits for the next where that is read. */
+/* Where the next is read its last page, which they share, waits for that one; and what is left of
+ * those before goes with it, as pages that the kernel holds together go only together. */
 void
 llm_weight_ranges_unlease (LlmWeightRanges *self,
                            LlmWeightRange  *range)
 {
+  gboolean is_read_on = range->start + range->length <= self->kept;
+  guint first = range->place;
+
   g_return_if_fail (range->n_leases > 0);
   if (--range->n_leases > 0)
     return;
   self->over -= range->length - get_first (range, self->kept);
-  if (is_file (range) && get_needed (self, range) < range->length)
-    reclaim (self, range->place, range->place, range->start + range->length <= self->kept);
+  if (!is_file (range) || get_needed (self, range) == range->length)
+    return;
+  while (is_read_on && first > 0 && touches (self, first - 1)
+         && get_needed (self, get_at (self, first)) == 0
+         && get_needed (self, get_at (self, first - 1)) == 0
+         && get_at (self, first - 1)->offset + LLM_FILE_MAP_HUGE > range->offset)
+    first--;
+  reclaim (self, first, range->place, is_read_on);
 }

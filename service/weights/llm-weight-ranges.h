@@ -30,6 +30,7 @@ typedef struct
   guint64 kept;        /* bytes from the beginning on that were not dropped */
   guint64 staying;     /* bytes from the beginning on that stay after their use */
   guint64 over;        /* of leased ranges, behind the kept ones */
+  LlmFileMap *sparse;  /* (nullable) (unowned): of this, small parts are used here and there */
 } LlmWeightRanges;
 
 void            llm_weight_ranges_init    (LlmWeightRanges *self);
@@ -40,8 +41,9 @@ guint           llm_weight_ranges_add     (LlmWeightRanges *self,
                                            guint64          offset,
                                            guint64          length,
                                            guint            segment);
-/* After the last: all is kept, and stays. */
-void            llm_weight_ranges_end     (LlmWeightRanges *self);
+/* After the last: all is kept, and stays. @sparse: (nullable). */
+void            llm_weight_ranges_end     (LlmWeightRanges *self,
+                                           LlmFileMap      *sparse);
 
 static inline LlmWeightRange *
 llm_weight_ranges_get (const LlmWeightRanges *self,

@@ -26,13 +26,7 @@ typedef struct
   guint *places;            /* [n_layers × LLM_N_OPS × n_levels]: number of a range + 1, or 0 */
 
   LlmRepacked *repacked;    /* (nullable): NULL for weights as the file has them */
-  guint n_threads;          /* that pack */
   guint64 first_panel;      /* bytes of ranges before the panels */
-  guint64 n_packed;         /* bytes of panels in memory that were never dropped, from their
-                             * beginning */
-  GThread *packing;         /* (nullable): packs the others again */
-  LlmStatus packed;         /* atomic: PENDING while memory is dropped or being packed */
-  GError *error;            /* (nullable): why it could not be, once packed is FAILED */
 } FileWeights;
 
 /* Whether the kernel can take the panels' memory by itself. */
@@ -87,24 +81,6 @@ llm_weights_list_pieces (LlmWeights *weights)
 
 /* --- dropping and taking --- */
 
-static gpointer
-pack_again (gpointer data)
-{
-  FileWeights *self = data;
-  gboolean is_packed = llm_repack_in_memory (self->repacked->plan, self->n_threads, self->n_packed,
-                                             self->repacked->data, &self->error);
-
-  __atomic_store_n (&self->packed, is_packed ? LLM_READY : LLM_FAILED, __ATOMIC_RELEASE);
-  return NULL;
-}
-
-static void
-end_packing (FileWeights *self)
-{
-  if (self->packing != NULL)
-    g_thread_join (g_steal_pointer (&self->packing));
-}
-
 /* How many bytes of the panels in memory stay when the last @bytes go: as they are packed again in
  * whole pieces, and only behind what is in use. */
 static guint64
@@ -133,12 +109,6 @@ drop_memory (FileWeights *self,
 
   if (stays == have)
     return 0;
-  end_packing (self);
-  g_clear_error (&self->error);
-  self->n_packed = __atomic_load_n (&self->packed, __ATOMIC_ACQUIRE) == LLM_READY
-                     ? stays
-                     : MIN (stays, self->n_packed);
-  __atomic_store_n (&self->packed, LLM_PENDING, __ATOMIC_RELEASE);
   llm_repacked_drop_memory (self->repacked, stays);
   llm_weight_ranges_set_kept (&self->ranges, self->first_panel + stays);
   return have - stays;
@@ -177,17 +147,12 @@ LlmStatus
 llm_weights_take (LlmWeights *weights)
 {
   FileWeights *self = (FileWeights *) weights;
-  LlmStatus packed = __atomic_load_n (&self->packed, __ATOMIC_ACQUIRE);
   guint64 backed = get_backed (self);
 
   llm_weight_ranges_set_kept (&self->ranges, self->ranges.bytes);
   tell_dropped (self);
   tell_held (self, weights->absent + get_backed (self) - backed);
-  if (packed == LLM_PENDING && self->packing == NULL)
-    self->packing = g_thread_new ("llm-pack", pack_again, self);
-  else if (packed != LLM_PENDING)
-    end_packing (self);
-  return packed;
+  return has_panels_in_memory (self) ? llm_repacked_pack_again (self->repacked) : LLM_READY;
 }
 
 /* --- in use --- */
@@ -215,28 +180,6 @@ llm_weights_keep (LlmWeights *weights,
     return;
   llm_weight_ranges_set_staying (&self->ranges, MIN (bytes, self->ranges.bytes));
   tell_dropped (self);
-}
-
-/* Whether the panels in memory of @range are there. */
-static LlmStatus
-await_panels (FileWeights           *self,
-              const LlmWeightRange  *range,
-              GError               **error)
-{
-  LlmStatus packed;
-
-  if (range->map != NULL || range->offset + range->length <= self->n_packed)
-    return LLM_READY;
-  /* packing may end between this look and take(): then the weights are there */
-  packed = __atomic_load_n (&self->packed, __ATOMIC_ACQUIRE);
-  if (packed == LLM_PENDING)
-    packed = llm_weights_take (&self->parent);
-  if (packed == LLM_FAILED)
-    {
-      end_packing (self);
-      g_propagate_error (error, g_error_copy (self->error));
-    }
-  return packed;
 }
 
 static void
@@ -304,9 +247,14 @@ acquire (LlmWeights           *weights,
     return LLM_READY;
 
   range = llm_weight_ranges_get (&self->ranges, place - 1);
-  status = await_panels (self, range, error);
-  if (status != LLM_READY)
-    return status;
+  if (range->map == NULL)
+    {
+      status = llm_repacked_await (self->repacked, range->offset + range->length, error);
+      if (status == LLM_PENDING)
+        status = llm_weights_take (weights);
+      if (status != LLM_READY)
+        return status;
+    }
   if (self->repacked != NULL)
     matrix = llm_repacked_plan_find (self->repacked->plan, op, layer, segment);
   if (matrix != NULL)
@@ -361,8 +309,6 @@ free_weights (LlmWeights *weights)
   FileWeights *self = (FileWeights *) weights;
   LlmFileMap *map = self->gguf->map;
 
-  end_packing (self);
-  g_clear_error (&self->error);
   llm_weights_set_held (weights, self->ledger, 0, 0, 0);
   g_clear_pointer (&self->ledger, llm_ledger_unref);
   llm_weight_ranges_clear (&self->ranges);
@@ -469,7 +415,6 @@ new_weights (LlmGguf             *gguf,
              const LlmSubModels  *sub_models,
              LlmTensorPart       *parts,
              LlmRepacked         *repacked,
-             guint                n_threads,
              LlmLedger           *ledger)
 {
   FileWeights *self = g_new0 (FileWeights, 1);
@@ -483,19 +428,14 @@ new_weights (LlmGguf             *gguf,
   self->ledger = ledger != NULL ? llm_ledger_ref (ledger) : NULL;
   self->parts = parts;
   self->repacked = repacked;
-  self->n_threads = n_threads;
-  self->packed = LLM_READY;
   self->places = g_new0 (guint, (gsize) hparams->n_layers * LLM_N_OPS * sub_models->n_levels);
   llm_weight_ranges_init (&self->ranges);
   add_all_rows (self);
   self->first_panel = self->ranges.bytes;
   if (repacked != NULL)
-    {
-      add_all_panels (self);
-      self->n_packed = repacked->plan->bytes;
-    }
+    add_all_panels (self);
   /* in memory, as long as nobody has asked the kernel */
-  llm_weight_ranges_end (&self->ranges);
+  llm_weight_ranges_end (&self->ranges, repacked != NULL ? gguf->map : NULL);
   self->parent.bytes = self->ranges.bytes;
   tell_held (self, 0);
   return &self->parent;
@@ -510,7 +450,7 @@ llm_weights_new_mapped (LlmGguf             *gguf,
 {
   LlmTensorPart *parts = llm_weights_find_parts (gguf, hparams, error);
 
-  return parts != NULL ? new_weights (gguf, hparams, sub_models, parts, NULL, 0, ledger) : NULL;
+  return parts != NULL ? new_weights (gguf, hparams, sub_models, parts, NULL, ledger) : NULL;
 }
 
 LlmWeights *
@@ -531,6 +471,6 @@ llm_weights_new_repacked (LlmGguf             *gguf,
   if (plan != NULL)
     repacked = llm_repacked_cache_get (cache, plan, n_threads, error);
   return repacked != NULL ? new_weights (gguf, hparams, sub_models, g_steal_pointer (&parts),
-                                         repacked, n_threads, ledger)
+                                         repacked, ledger)
                           : NULL;
 }

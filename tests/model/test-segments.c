@@ -265,7 +265,7 @@ test_head (void)
   {
     guint n_levels;
     gboolean is_uneven;
-  } tables[] = { { 9, TRUE }, { 9, FALSE }, { 2, TRUE }, { 1, FALSE } };
+  } tables[] = { { 9, TRUE }, { 9, FALSE }, { 2, TRUE }, { 2, FALSE }, { 1, FALSE } };
   g_autoptr(GBytes) bytes = llm_test_model_new (&big_model);
   g_autoptr(GError) error = NULL;
   g_autoptr(LlmGguf) gguf = llm_gguf_new_for_bytes (bytes, "built", &error);

@@ -91,7 +91,7 @@ static double
 time_own (BenchEngine *engine)
 {
   LlmKvSeq *sequence = llm_kv_seq_new (engine->store, NULL, NULL);
-  double seconds = bench_engine_decode (engine, &sequence, 1, (guint) opt_gen, NULL);
+  double seconds = bench_engine_decode (engine, &sequence, 1, 1, FALSE, (guint) opt_gen, NULL);
 
   llm_kv_seq_free (sequence);
   return seconds;

@@ -305,24 +305,46 @@ bench_engine_prefill (BenchEngine  *self,
   return self->turns.seconds - begin;
 }
 
+/* Row @index of a tree behind @base: the parent of each is half as far from the root. */
+static void
+set_node (LlmRow *row,
+          guint   base,
+          guint   index)
+{
+  guint node = index, depth = 0;
+
+  row->visibility = (LlmVisibility) { .kind = LLM_VISIBLE_TREE, .base = base, .ancestors = 1 };
+  for (; node > 0; node = (node - 1) / 2, depth++)
+    row->visibility.ancestors |= G_GUINT64_CONSTANT (1) << node;
+  row->position = base + depth;
+}
+
 double
 bench_engine_decode (BenchEngine     *self,
                      LlmKvSeq *const *sequences,
                      guint            n_sequences,
-                     guint            n_tokens,
+                     guint            n_rows,
+                     gboolean         is_tree,
+                     guint            n_steps,
                      BenchProfile    *profile)
 {
-  g_autofree LlmRow *rows = g_new (LlmRow, n_sequences);
+  g_autofree LlmRow *rows = g_new (LlmRow, n_sequences * n_rows);
   double begin = self->turns.seconds;
 
-  for (guint i = 0; i < n_tokens; i++)
+  for (guint i = 0; i < n_steps; i++)
     {
-      for (guint s = 0; s < n_sequences; s++)
+      for (guint r = 0; r < n_sequences * n_rows; r++)
         {
-          rows[s] = append_row (self, sequences[s], s);
-          rows[s].wants_logits = rows[s].is_counted = TRUE;
+          LlmKvSeq *sequence = sequences[r / n_rows];
+
+          rows[r] = append_row (self, sequence, r / n_rows);
+          rows[r].wants_logits = rows[r].is_counted = TRUE;
+          if (is_tree)
+            set_node (&rows[r], rows[r].slot - r % n_rows, r % n_rows);
         }
-      run_step (self, rows, n_sequences, sequences, n_sequences, profile);
+      run_step (self, rows, n_sequences * n_rows, sequences, n_sequences, profile);
+      for (guint s = 0; s < n_sequences; s++)
+        llm_kv_seq_truncate (sequences[s], sequences[s]->length - (n_rows - 1));
     }
   return self->turns.seconds - begin;
 }
@@ -370,7 +392,8 @@ bench_sequence_fill (LlmKvSeq *sequence,
       llm_kv_seq_write (sequence, layer, slot, values + slot % FILL_PERIOD,
                         values + n_values + layer % FILL_PERIOD);
   for (guint chunk = 0; chunk < sequence->holds->len; chunk++)
-    llm_kv_seq_add_density (sequence, chunk, (float) (1 + chunk * 7 % 5), (float) n_slots);
+    llm_kv_seq_add_density (sequence, chunk, (1 + chunk * 7 % 5) * LLM_KV_DENSITY_ONE,
+                            (guint64) n_slots * layout->chunk_slots);
   return TRUE;
 }
 

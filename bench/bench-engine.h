@@ -78,11 +78,14 @@ double        bench_engine_prefill (BenchEngine              *self,
                                     const GArray             *missing,
                                     guint                     n_new,
                                     BenchProfile             *profile);
-/* @n_tokens steps with a row of each sequence, all of which want logits. Seconds. */
+/* @n_steps steps with @n_rows rows of each sequence, all of which want logits: one after the other,
+ * or with @is_tree a tree in which each has two children; the first one stays. Seconds. */
 double        bench_engine_decode  (BenchEngine              *self,
                                     LlmKvSeq *const          *sequences,
                                     guint                     n_sequences,
-                                    guint                     n_tokens,
+                                    guint                     n_rows,
+                                    gboolean                  is_tree,
+                                    guint                     n_steps,
                                     BenchProfile             *profile);
 /* A store of the same layout for @policy; its sequences may be used with the engine. */
 LlmKvStore   *bench_engine_new_store (BenchEngine            *self,

@@ -27,6 +27,8 @@ static int opt_prompt = 512;
 static int opt_gen = 128;
 static int opt_depth;
 static int opt_batch = 1;
+static int opt_rows = 1;
+static gboolean opt_tree;
 static int opt_threads;
 static int opt_runs = 5;
 static char **opt_peers;
@@ -46,6 +48,9 @@ static const GOptionEntry entries[] = {
   { "gen", 0, 0, G_OPTION_ARG_INT, &opt_gen, "Tokens to generate, 0 for none (128)", "N" },
   { "depth", 0, 0, G_OPTION_ARG_INT, &opt_depth, "Tokens that are there before (0)", "N" },
   { "batch", 0, 0, G_OPTION_ARG_INT, &opt_batch, "Contexts that generate together (1)", "N" },
+  { "rows", 0, 0, G_OPTION_ARG_INT, &opt_rows,
+    "Rows of each context in a step of decoding, of which the first stays (1)", "N" },
+  { "tree", 0, 0, G_OPTION_ARG_NONE, &opt_tree, "They are a tree, and not a chain", NULL },
   { "threads", 0, 0, G_OPTION_ARG_INT, &opt_threads, "Threads that compute (all processors)", "N" },
   { "runs", 0, 0, G_OPTION_ARG_INT, &opt_runs, "Rounds (5)", "N" },
   { "peer", 0, 0, G_OPTION_ARG_STRING_ARRAY, &opt_peers,
@@ -186,7 +191,8 @@ time_decode (Rounds        *rounds,
   llm_forward_set_density (rounds->engine->forward, variant->collects_density);
   for (int i = 0; i < opt_batch; i++)
     sequences[i] = llm_kv_seq_fork (variant->filled[i], NULL, NULL);
-  seconds = bench_engine_decode (rounds->engine, sequences, (guint) opt_batch, n_tokens, profile);
+  seconds = bench_engine_decode (rounds->engine, sequences, (guint) opt_batch,
+                                 (guint) opt_rows, opt_tree, n_tokens, profile);
   for (int i = 0; i < opt_batch; i++)
     llm_kv_seq_free (sequences[i]);
   return seconds;
@@ -201,11 +207,12 @@ add_times (Rounds     *rounds,
            double      decode_seconds)
 {
   const BenchCosts *costs = &rounds->engine->costs;
-  double n_prompt = opt_prompt, n_gen = opt_gen, n_sequences = opt_batch, depth = opt_depth;
+  double n_prompt = opt_prompt, n_gen = opt_gen, depth = opt_depth;
+  double n_sequences = opt_batch, n_rows = opt_rows;
   double position_bytes = (double) costs->position_bytes;
   /* of a prompt: each row sees the depth, itself and those before it */
   double n_seen = n_prompt * (depth + 1) + n_prompt * (n_prompt - 1) / 2;
-  /* of all sequences: the depth and what was generated before each token */
+  /* of all sequences: the depth and what was generated before each token, read once for its rows */
   double n_positions = (depth * n_gen + n_gen * (n_gen + 1) / 2) * n_sequences;
   const BenchRun prompt = {
     .engine = engine,
@@ -218,12 +225,12 @@ add_times (Rounds     *rounds,
   const BenchRun decode = {
     .engine = engine,
     .test = rounds->decode_test,
-    .n_tokens = (guint) (opt_gen * opt_batch),
+    .n_tokens = (guint) (opt_gen * opt_batch * opt_rows),
     .seconds = decode_seconds,
     .bytes = (double) costs->row_bytes * n_gen + position_bytes * n_positions +
              (depth_bytes - position_bytes) * depth * n_gen * n_sequences,
-    .ops = n_gen * n_sequences * (costs->row_ops + costs->logits_ops) +
-           n_positions * costs->position_ops,
+    .ops = n_rows * (n_gen * n_sequences * (costs->row_ops + costs->logits_ops) +
+                     n_positions * costs->position_ops),
   };
 
   if (opt_prompt > 0)
@@ -314,8 +321,9 @@ describe_options (Rounds *rounds)
   g_autofree char *cache = opt_cache != NULL ? g_shell_quote (opt_cache) : NULL;
 
   return g_strdup_printf ("model --json --model %s --prompt %d --gen %d --depth %d --batch %d "
-                          "--runs %d --threads %u%s%s%s%s%s%s", model, opt_prompt, opt_gen,
-                          opt_depth, opt_batch, opt_runs, rounds->engine->n_threads,
+                          "--rows %d%s --runs %d --threads %u%s%s%s%s%s%s", model, opt_prompt,
+                          opt_gen, opt_depth, opt_batch, opt_rows, opt_tree ? " --tree" : "",
+                          opt_runs, rounds->engine->n_threads,
                           opt_no_cache ? " --no-cache" : "", opt_exact ? " --exact" : "",
                           cache != NULL ? " --cache " : "", cache != NULL ? cache : "",
                           opt_kernels != NULL ? " --kernels " : "",
@@ -358,7 +366,8 @@ run_in_turns (Rounds  *rounds,
       if (results != NULL)
         add_times (rounds, "beside", variant->position_bytes,
                    opt_prompt / bench_turns_get_speed (results, rounds->prompt_test, i),
-                   opt_gen * opt_batch / bench_turns_get_speed (results, rounds->decode_test, i));
+                   opt_gen * opt_batch * opt_rows /
+                     bench_turns_get_speed (results, rounds->decode_test, i));
     }
   return TRUE;
 }
@@ -433,6 +442,8 @@ print_json (Rounds *rounds)
   json_object_set_int_member (settings, "gen", opt_gen);
   json_object_set_int_member (settings, "depth", opt_depth);
   json_object_set_int_member (settings, "batch", opt_batch);
+  json_object_set_int_member (settings, "rows", opt_rows);
+  json_object_set_boolean_member (settings, "tree", opt_tree);
   json_object_set_int_member (settings, "threads", engine->n_threads);
   json_object_set_int_member (settings, "runs", opt_runs);
   json_object_set_string_member (settings, "kernels", engine->kernels->name);
@@ -501,6 +512,8 @@ open_all (Rounds  *rounds,
   };
   g_autofree char *depth = g_strdup_printf (opt_depth > 0 ? " behind %d" : "", opt_depth);
   g_autofree char *batch = g_strdup_printf (opt_batch > 1 ? " in %d contexts" : "", opt_batch);
+  g_autofree char *rows = g_strdup_printf (opt_rows > 1 ? " × %d%s" : "", opt_rows,
+                                           opt_tree ? " in a tree" : "");
 
   rounds->variants = g_ptr_array_new_with_free_func (variant_free);
   rounds->peers = bench_peers_new (opt_peers, error);
@@ -517,7 +530,7 @@ open_all (Rounds  *rounds,
                                      NULL, error);
   find_peak (rounds);
   rounds->prompt_test = g_strdup_printf ("prompt of %d%s", opt_prompt, depth);
-  rounds->decode_test = g_strdup_printf ("decode of %d%s%s", opt_gen, batch, depth);
+  rounds->decode_test = g_strdup_printf ("decode of %d%s%s%s", opt_gen, rows, batch, depth);
   return rounds->memory != NULL;
 }
 
@@ -542,10 +555,13 @@ run_model (Bench   *bench,
   gboolean is_done;
 
   if (opt_model == NULL || opt_prompt < 0 || opt_gen < 0 || opt_prompt + opt_gen == 0 ||
-      opt_depth < 0 || opt_batch < 1 || opt_batch > LLM_BATCH_MAX_ROWS || opt_threads < 0 ||
-      opt_runs < 1)
+      opt_depth < 0 || opt_batch < 1 || opt_rows < 1 || opt_rows > LLM_BATCH_MAX_ROWS ||
+      opt_batch > LLM_BATCH_MAX_ROWS / opt_rows || (opt_tree && opt_rows > 64) ||
+      opt_threads < 0 || opt_runs < 1)
     return bench_fail_usage (error, "model needs --model FILE, --runs of 1 or more, and numbers "
                                     "that are not negative");
+  if (opt_peers != NULL && opt_rows > 1)
+    return bench_fail_usage (error, "--peer goes without --rows");
   if (in_turns && (opt_peers != NULL || opt_kv != NULL || opt_density))
     return bench_fail_usage (error, "--beside goes without --peer, --kv and --density");
 

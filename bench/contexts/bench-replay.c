@@ -201,7 +201,9 @@ add_densities (LlmKvSeq *sequence,
                              : densities[bench_random_range (&random, 0,
                                                              G_N_ELEMENTS (densities) - 1)];
 
-      llm_kv_seq_add_density (sequence, i, density / n_chunks * n_rows, n_rows);
+      llm_kv_seq_add_density (sequence, i,
+                              (guint64) (density / n_chunks * n_rows * (double) LLM_KV_DENSITY_ONE),
+                              (guint64) n_rows * sequence->store->layout.chunk_slots);
     }
 }
 

@@ -2,17 +2,27 @@
 
 #include "forward/llm-attention-plan.h"
 
-/* Up to so many rows, each run of a row's slots is work of its own. */
+/* Up to so many rows, each run of slots is work of its own. */
 #define MAX_SPLIT_ROWS 16
 /* Items that each worker should find, so that none waits long for the last one. */
 #define ITEMS_PER_WORKER 4
 
-static guint
-get_max_queries (const LlmAttention *self)
+static void
+measure_trees (LlmAttentionPlan *plan)
 {
-  guint n_queries = (guint) self->kernels->attention->n_queries;
+  const LlmAttention *self = plan->self;
+  guint slots = self->chunk_slots;
 
-  return MAX (n_queries, self->n_heads / self->n_kv_heads);
+  plan->n_path_chunks = 0;
+  for (guint i = 0; i < self->n_rows; i++)
+    if (llm_attention_get_row (self, i)->visibility.kind == LLM_VISIBLE_TREE)
+      plan->n_path_chunks = (slots - 1 + LLM_TREE_MAX_NODES - 1) / slots + 1;
+  plan->layout = (LlmKvLayout) {
+    .format = self->format, .head_dim = self->head_dim, .chunk_slots = slots,
+  };
+  plan->k_bytes = llk_kv_part_bytes (self->format, LLK_KV_KEYS, self->head_dim, slots);
+  plan->head_bytes =
+    plan->k_bytes + llk_kv_part_bytes (self->format, LLK_KV_VALUES, self->head_dim, slots);
 }
 
 /* All but the blocks, which the size of scratch memory does not depend on. */
@@ -21,6 +31,7 @@ measure (LlmAttentionPlan   *plan,
          const LlmAttention *self)
 {
   plan->self = self;
+  plan->kernel = self->kernels->attention;
   plan->group = self->n_heads / self->n_kv_heads;
   plan->shape = (LlkAttentionShape) {
     .is_half = self->format == LLK_KV_F16,
@@ -29,7 +40,9 @@ measure (LlmAttentionPlan   *plan,
     .scale = self->scale,
     .softcap = self->softcap,
   };
-  plan->max_queries = get_max_queries (self);
+  plan->max_queries = MAX ((guint) plan->kernel->n_queries, plan->group);
+  plan->n_split_rows = self->n_rows <= MAX_SPLIT_ROWS ? self->n_rows : 0;
+  measure_trees (plan);
 
   plan->max_chunks = 0;
   plan->max_runs = 0;
@@ -40,7 +53,6 @@ measure (LlmAttentionPlan   *plan,
       plan->max_chunks = MAX (plan->max_chunks, llm_attention_count_chunks (self, row));
       plan->max_runs = MAX (plan->max_runs, llm_attention_count_runs (self, row));
     }
-  plan->n_split_rows = self->n_rows <= MAX_SPLIT_ROWS ? self->n_rows : 0;
 }
 
 static gsize
@@ -49,15 +61,19 @@ lay_out_worker (const LlmAttentionPlan *plan,
                 LlmAttentionWorker     *worker)
 {
   const gsize n_chunks = LLK_ATTENTION_RUN / LLK_ATTENTION_GROUP;
-  gsize kernel = plan->self->kernels->attention->get_scratch (&plan->shape);
   gsize n_queries = plan->max_queries;
+  gsize n_path_queries = plan->n_path_chunks > 0 ? n_queries : 0;
   gsize n_shared = plan->self->collects_density ? n_queries : 0;
   gsize used = 0;
 
-  worker->kernel = llm_take (base, &used, kernel, 1);
+  worker->kernel = llm_take (base, &used, plan->kernel->get_scratch (&plan->shape), 1);
   worker->queries = llm_take (base, &used, n_queries, sizeof (LlkAttentionQuery));
   worker->states = llm_take (base, &used, n_queries, sizeof (LlkAttentionState));
   worker->chunks = llm_take (base, &used, n_chunks, sizeof (LlkAttentionChunk));
+  worker->some = llm_take (base, &used, n_path_queries, sizeof (LlkAttentionQuery));
+  worker->path_chunks =
+    llm_take (base, &used, plan->n_path_chunks > 0 ? n_chunks : 0, sizeof (LlkAttentionChunk));
+  worker->path = llm_take (base, &used, plan->n_path_chunks, plan->head_bytes);
   worker->masks = llm_take (base, &used, n_queries * n_chunks, sizeof (guint64));
   worker->received = llm_take (base, &used, n_shared * plan->max_chunks, sizeof (float));
   worker->maxima = llm_take (base, &used, n_shared * plan->max_runs, sizeof (float));
@@ -99,14 +115,29 @@ llm_attention_get_scratch (const LlmAttention *self)
 
 /* As many rows as share K and V well, as few as leave work for all. */
 static guint
-get_block_rows (const LlmAttention *self)
+get_block_rows (const LlmAttentionPlan *plan)
 {
-  guint group = self->n_heads / self->n_kv_heads;
+  const LlmAttention *self = plan->self;
   guint n_items = ITEMS_PER_WORKER * llm_worker_pool_get_n_threads (self->pool);
-  guint most = MAX (get_max_queries (self) / group, 1);
-  guint least = self->n_rows * self->n_kv_heads / n_items;
+  guint n_runs = plan->n_split_rows > 0 ? MAX (plan->max_runs, 1) : 1;
 
-  return CLAMP (least, 1, most);
+  return CLAMP (self->n_rows * self->n_kv_heads * n_runs / n_items, 1,
+                plan->max_queries / plan->group);
+}
+
+/* Of two rows that follow each other. */
+static gboolean
+is_one_block (const LlmAttention *self,
+              guint               index)
+{
+  const LlmRow *a = llm_attention_get_row (self, index);
+  const LlmRow *b = llm_attention_get_row (self, index + 1);
+  gboolean is_tree = a->visibility.kind == LLM_VISIBLE_TREE;
+
+  return a->sequence == b->sequence
+         && llm_attention_count_groups (self, index) == llm_attention_count_groups (self, index + 1)
+         && is_tree == (b->visibility.kind == LLM_VISIBLE_TREE)
+         && (!is_tree || a->visibility.base == b->visibility.base);
 }
 
 static void
@@ -124,6 +155,7 @@ add_block (LlmAttentionPlan *plan,
     .first = first,
     .n_rows = n_rows,
     .n_groups = llm_attention_count_groups (self, first),
+    .is_tree = row->visibility.kind == LLM_VISIBLE_TREE,
     .n_items = llm_attention_count_groups (self, first),
     .first_split = -1,
   };
@@ -145,7 +177,7 @@ static void
 find_blocks (LlmAttentionPlan *plan)
 {
   const LlmAttention *self = plan->self;
-  guint block_rows = get_block_rows (self);
+  guint block_rows = get_block_rows (plan);
   guint n_split_rows = 0, n_split_blocks = 0;
   guint end;
 
@@ -153,17 +185,9 @@ find_blocks (LlmAttentionPlan *plan)
   plan->n_items = 0;
   for (guint first = self->n_rows; first > 0; first = end)
     {
-      const LlmRow *last = llm_attention_get_row (self, first - 1);
-
       for (end = first - 1; end > 0 && first - end < block_rows; end--)
-        {
-          const LlmRow *row = llm_attention_get_row (self, end - 1);
-
-          if (row->sequence != last->sequence
-              || llm_attention_count_groups (self, end - 1)
-                   != llm_attention_count_groups (self, first - 1))
-            break;
-        }
+        if (!is_one_block (self, end - 1))
+          break;
       add_block (plan, end, first - end, &n_split_rows, &n_split_blocks);
     }
   for (guint i = 0; i < plan->n_blocks; i++)

@@ -102,8 +102,11 @@ attend_run (const LlmAttentionPlan  *plan,
       worker->queries[i].q = self->q + get_place (plan, block, kv_head, i) * self->head_dim;
       worker->queries[i].masks = worker->masks + i / plan->group * n_chunks;
     }
-  self->kernels->attention->attend (&plan->shape, worker->chunks, n_chunks, worker->queries,
-                                    n_queries, worker->kernel);
+  if (block->is_tree && (first + n_chunks) * self->chunk_slots > row->visibility.base)
+    llm_attention_attend_paths (plan, block, kv_head, first, n_chunks, worker);
+  else
+    plan->kernel->attend (&plan->shape, worker->chunks, n_chunks, worker->queries, n_queries,
+                          worker->kernel);
 }
 
 /* --- the end of a query --- */
@@ -118,11 +121,12 @@ is_counted (const LlmAttentionPlan  *plan,
          && llm_attention_get_row (plan->self, block->first + query / plan->group)->is_counted;
 }
 
-/* Brings what each chunk got to the final maximum and sum, and adds it up for @worker. Where a row
- * has fewer heads, each of them counts for more. */
+/* Brings what each chunk got of the block's query @query to the final maximum and sum, and adds it
+ * up for @worker. Where a row has fewer heads, each of them counts for more. */
 static void
 add_received (const LlmAttentionPlan  *plan,
               const LlmAttentionBlock *block,
+              guint                    query,
               const LlkAttentionState *state,
               const float             *received,
               const float             *maxima,
@@ -132,21 +136,21 @@ add_received (const LlmAttentionPlan  *plan,
   const LlmRow *row = llm_attention_get_row (self, block->first);
   guint run_chunks = llm_attention_get_run_chunks (self);
   guint n_chunks = llm_attention_count_chunks (self, row);
-  float weight = (float) self->n_kv_heads / (float) block->n_groups;
-  guint64 *sums =
-    self->received + (gsize) worker * self->n_views + self->first_view[row->sequence];
+  guint64 *sums = self->received + (gsize) worker * self->n_masses
+                  + self->first_mass[block->first + query / plan->group];
+  float head_share = self->density_share * ((float) self->n_kv_heads / (float) block->n_groups);
 
   for (guint first = 0; first < n_chunks; first += run_chunks)
     {
-      float factor = weight * (expf (maxima[first / run_chunks] - state->max) / state->sum);
+      float factor = expf (maxima[first / run_chunks] - state->max) / state->sum;
 
       for (guint c = first; c < MIN (first + run_chunks, n_chunks); c++)
         {
           float share = received[c] * factor;
 
           /* NaN, of a model that computes nonsense, is nothing. */
-          sums[c] += (guint64) ((share > 0 && share < 2 * weight ? share : 0)
-                                * (float) (1 / LLM_ATTENTION_MASS_UNIT));
+          sums[c] += (guint64) ((share > 0 && share < 2 ? share : 0) * head_share
+                                * (float) LLM_KV_DENSITY_ONE);
         }
     }
 }
@@ -186,7 +190,7 @@ attend_whole (const LlmAttentionPlan  *plan,
     {
       llk_attention_end (&worker->states[i], worker->states[i].acc, self->head_dim);
       if (is_counted (plan, block, i))
-        add_received (plan, block, &worker->states[i],
+        add_received (plan, block, i, &worker->states[i],
                       worker->received + (gsize) i * plan->max_chunks,
                       worker->maxima + (gsize) i * plan->max_runs, index);
     }
@@ -228,7 +232,7 @@ join_runs (const LlmAttentionPlan  *plan,
         llk_attention_fold (&state, &states[run], self->head_dim);
       llk_attention_end (&state, state.acc, self->head_dim);
       if (is_counted (plan, block, i))
-        add_received (plan, block, &state, plan->split.received + query * plan->max_chunks,
+        add_received (plan, block, i, &state, plan->split.received + query * plan->max_chunks,
                       plan->split.maxima + query * plan->max_runs, index);
     }
 }

@@ -3,9 +3,11 @@
 /*
  * Attention of a batch's rows over the chunks of their sequences: which slots a
  * row sees, and the softmax over them. Rows of one sequence go through the chunks
- * together, in runs that begin at fixed slots; of few rows each run is work of its
- * own, so that one context keeps all workers busy. A row's result depends on
- * neither. The executor's thread calls it.
+ * together, in runs that begin at fixed slots; where rows are few, each run is work
+ * of its own, so that one context keeps all workers busy. Sums are in the order of
+ * slots, so the K and V of a path in a tree are copied to the slots that decoding
+ * would have put them in. A row's result depends on none of it. The executor's thread
+ * calls it.
  */
 
 #pragma once
@@ -32,8 +34,9 @@ typedef struct
 
   const LlmRow *rows;
   const guint *order;          /* rows[order[i]] is the i-th of q and out */
-  const guint *n_groups;       /* (nullable) [n_rows]: KV heads that the i-th has, the first of them;
-                                * NULL for all. What the others would give stays as it is in out */
+  const guint *n_groups;       /* (nullable) [n_rows]: how many KV heads the i-th has, from the first
+                                * on; NULL for all. What the others would give stays as it is in
+                                * out */
   guint n_rows;                /* at most LLM_BATCH_MAX_ROWS */
   const guint *first_view;     /* of each sequence, and one past the last */
   const LlmKvView *views;      /* chunks of all sequences; those with neither K nor V lie
@@ -42,13 +45,15 @@ typedef struct
 
   const float *q;              /* [n_rows × n_heads·head_dim] */
   float *out;                  /* [n_rows × n_heads·head_dim] */
-  guint64 *received;           /* if density is collected: [threads × views], added to, in units of
-                                * LLM_ATTENTION_MASS_UNIT: what the counted rows gave out, n_heads
-                                * each. Sums of integers don't depend on who adds what */
+  float density_share;         /* if density is collected: what a row gives out with one of n_heads
+                                * heads here; a row with fewer heads gives as much in all */
+  guint64 *received;           /* likewise: [threads × n_masses], added to, in parts of
+                                * LLM_KV_DENSITY_ONE: what the counted rows gave out */
+  const guint *first_mass;     /* [n_rows]: where the i-th adds what its sequence's first chunk
+                                * gets, and the others behind */
+  guint n_masses;
   gpointer scratch;            /* llm_attention_get_scratch() bytes, 64-byte aligned */
 } LlmAttention;
-
-#define LLM_ATTENTION_MASS_UNIT (1.0 / (1 << 30) / 4)
 
 /* Room behind the first @used bytes of @base (nullable: to measure only), in whole cache lines, which
  * workers must not share. */
@@ -69,9 +74,16 @@ llm_take (guint8 *base,
 gsize   llm_attention_get_scratch (const LlmAttention *self);
 void    llm_attention_run   (const LlmAttention  *self);
 
+/* Whether a row in @slot may have it: a tree's path ends with the row, and is not too long. */
+gboolean llm_visibility_is_valid (const LlmVisibility *visibility,
+                                guint                slot);
+/* The slot that a row in @slot would be in had its path been decoded: in a tree, that behind the
+ * slots of its ancestors, which are in the first ones from the base on. */
+guint   llm_visibility_get_slot (const LlmVisibility *visibility,
+                                guint                slot);
 /* The slots of [@first, @first + @n_slots) that a row in @slot sees, the bit of
- * @first lowest. @n_slots is at most 64. @window as in LlmAttention: in a tree it
- * counts along the path, in a segment to both sides. */
+ * @first lowest; in a tree, slots as llm_visibility_get_slot() has them. @n_slots is at most 64.
+ * @window as in LlmAttention: in a segment it reaches to both sides. */
 guint64 llm_visibility_mask (const LlmVisibility *visibility,
                              guint                slot,
                              guint                window,

@@ -6,29 +6,51 @@
 
 #include <string.h>
 
+/* Items are the rows of a head, then those of the next: neighbours in memory. */
+static void
+write_heads (guint    first,
+             guint    end,
+             guint    worker,
+             gpointer data)
+{
+  LlmStep *self = data;
+  gsize head_dim = self->hparams->head_dim;
+
+  for (guint item = first; item < end; item++)
+    {
+      guint head = item / self->batch->n_rows, r = item % self->batch->n_rows;
+      const LlmRow *row = llm_step_get_row (self, r);
+      gsize at = ((gsize) r * self->hparams->n_kv_heads + head) * head_dim;
+
+      llm_kv_seq_write_head (self->batch->sequences[row->sequence], self->layer, head, row->slot,
+                             self->scratch.k + at, self->scratch.v + at);
+    }
+}
+
 /* The last chunk of a sequence may have to come back before it is written on. */
 LlmStatus
 llm_forward_run_remember (LlmStep         *self,
                           const LlmStage  *stage,
                           GError         **error)
 {
-  gsize n_kv = (gsize) self->hparams->n_kv_heads * self->hparams->head_dim;
+  const LlmBatch *batch = self->batch;
 
-  for (guint i = 0; i < self->batch->n_sequences; i++)
+  for (guint i = 0; i < batch->n_sequences; i++)
     {
-      LlmStatus status = llm_kv_seq_make_resident (self->batch->sequences[i], self->layer, error);
+      LlmStatus status = llm_kv_seq_make_resident (batch->sequences[i], self->layer, error);
 
       if (status != LLM_READY)
         return status;
     }
 
-  for (guint r = 0; r < self->batch->n_rows; r++)
-    {
-      const LlmRow *row = llm_step_get_row (self, r);
-
-      llm_kv_seq_write (self->batch->sequences[row->sequence], self->layer, row->slot,
-                        self->scratch.k + r * n_kv, self->scratch.v + r * n_kv);
-    }
+  for (guint r = 0; r < batch->n_rows; r++)
+    llm_kv_seq_begin_write (batch->sequences[batch->rows[r].sequence], batch->rows[r].slot);
+  /* Keys are written across memory: about four times what a value costs elsewhere. */
+  llm_worker_pool_run (self->pool, batch->n_rows * self->hparams->n_kv_heads,
+                       llm_step_get_grain (8 * self->hparams->head_dim), write_heads, self);
+  for (guint r = 0; r < batch->n_rows; r++)
+    llm_kv_seq_end_write (batch->sequences[batch->rows[r].sequence], self->layer,
+                          batch->rows[r].slot);
   return LLM_READY;
 }
 
@@ -46,11 +68,52 @@ find_views (LlmStep *self)
     }
 }
 
-/* How many of the counted rows see the chunk; who sees a part of its slots counts for that part. So
- * attention by rows is the sum over slots of what each gets from a row that sees it (equation
- * 1). */
-static double
-count_rows (LlmStep         *self,
+/* --- density --- */
+
+static gboolean
+is_drafted (const LlmRow *row)
+{
+  return row->is_counted && row->is_drafted;
+}
+
+/* Rows of a sequence add to the same masses; those that are drafted have some of their own. */
+void
+llm_step_place_masses (LlmStep *self)
+{
+  g_array_set_size (self->drafted, 0);
+  self->n_masses = self->views->len;
+  for (guint r = 0; r < self->batch->n_rows; r++)
+    {
+      const LlmRow *row = llm_step_get_row (self, r);
+      const guint *first_view = &g_array_index (self->first_view, guint, row->sequence);
+
+      self->first_mass[r] = first_view[0];
+      if (self->collects_density && is_drafted (row))
+        {
+          LlmDrafted drafted = { self->order[r], self->n_masses, first_view[1] - first_view[0],
+                                 row->slot, row->visibility };
+
+          self->first_mass[r] = self->n_masses;
+          self->n_masses += drafted.n_chunks;
+          g_array_append_val (self->drafted, drafted);
+        }
+    }
+}
+
+/* How many slots of a chunk the row sees. */
+static guint
+count_slots (const LlmVisibility *visibility,
+             guint                slot,
+             guint                first,
+             guint                n_slots)
+{
+  return (guint) __builtin_popcountll (llm_visibility_mask (visibility, slot, 0, first, n_slots));
+}
+
+/* How many slots of the chunk the counted rows see. So attention by rows is the sum over slots of
+ * what each gets from a row that sees it (equation 1). */
+static guint64
+count_seen (LlmStep         *self,
             guint            sequence,
             const LlmKvView *view)
 {
@@ -60,22 +123,28 @@ count_rows (LlmStep         *self,
     {
       const LlmRow *row = &self->batch->rows[r];
 
-      if (row->sequence == sequence && row->is_counted)
-        n_slots += (guint) __builtin_popcountll (llm_visibility_mask (&row->visibility, row->slot,
-                                                                      0, view->first_slot,
-                                                                      view->n_slots));
+      if (row->sequence == sequence && row->is_counted && !row->is_drafted)
+        n_slots += count_slots (&row->visibility, row->slot, view->first_slot, view->n_slots);
     }
 
-  return (double) n_slots / view->chunk_slots;
+  return n_slots;
+}
+
+/* What all workers have, to the first one's. */
+static void
+join_masses (LlmStep *self)
+{
+  const guint n_threads = llm_worker_pool_get_n_threads (self->pool);
+
+  for (guint worker = 1; worker < n_threads; worker++)
+    for (guint i = 0; i < self->n_masses; i++)
+      self->scratch.received[i] += self->scratch.received[(gsize) worker * self->n_masses + i];
 }
 
 /* What all layers gave out, once. */
 static void
 add_densities (LlmStep *self)
 {
-  const double share = LLM_ATTENTION_MASS_UNIT / self->hparams->n_layers / self->hparams->n_heads;
-  const guint n_threads = llm_worker_pool_get_n_threads (self->pool);
-
   for (guint i = 0; i < self->batch->n_sequences; i++)
     {
       guint first = g_array_index (self->first_view, guint, i);
@@ -83,14 +152,37 @@ add_densities (LlmStep *self)
 
       for (guint at = first; at < end; at++)
         {
-          double n_rows = count_rows (self, i, &g_array_index (self->views, LlmKvView, at));
-          guint64 received = 0;
+          guint64 n_slots = count_seen (self, i, &g_array_index (self->views, LlmKvView, at));
 
-          for (guint worker = 0; worker < n_threads; worker++)
-            received += self->scratch.received[(gsize) worker * self->views->len + at];
-          if (n_rows > 0)
+          if (n_slots > 0)
             llm_kv_seq_add_density (self->batch->sequences[i], at - first,
-                                    (float) ((double) received * share), (float) n_rows);
+                                    self->scratch.received[at], n_slots);
+        }
+    }
+}
+
+void
+llm_step_accept (LlmStep  *self,
+                 LlmKvSeq *seq,
+                 guint     row)
+{
+  guint slots = seq->store->layout.chunk_slots;
+
+  g_return_if_fail (self->batch == NULL && row < self->n_done_rows);
+
+  for (guint i = 0; self->block != NULL && i < self->drafted->len; i++)
+    {
+      const LlmDrafted *drafted = &g_array_index (self->drafted, LlmDrafted, i);
+
+      if (drafted->row != row)
+        continue;
+      for (guint chunk = 0; chunk < drafted->n_chunks; chunk++)
+        {
+          guint n = count_slots (&drafted->visibility, drafted->slot, chunk * slots, slots);
+
+          if (n > 0)
+            llm_kv_seq_add_density (seq, chunk,
+                                    self->scratch.received[drafted->first_mass + chunk], n);
         }
     }
 }
@@ -105,17 +197,21 @@ llm_forward_run_attention (LlmStep         *self,
   if (self->hold->phase > 0)
     {
       if (self->collects_density && self->layer + 1 == self->hparams->n_layers)
-        add_densities (self);
+        {
+          join_masses (self);
+          add_densities (self);
+        }
       return LLM_READY;
     }
   find_views (self);
   if (self->collects_density && self->layer == 0)
     memset (self->scratch.received, 0, (gsize) llm_worker_pool_get_n_threads (self->pool)
-                                   * self->views->len * sizeof (guint64));
+                                   * self->n_masses * sizeof (guint64));
   llm_step_describe_attention (self, &attention);
   attention.scale = self->hparams->attention_scale;
   attention.softcap = self->hparams->attention_softcap;
   attention.window = self->hparams->layers[self->layer].window;
+  attention.density_share = 1 / ((float) self->hparams->n_layers * (float) self->hparams->n_heads);
   llm_step_add_attention (self, &attention);
   return llm_step_submit (self, error);
 }

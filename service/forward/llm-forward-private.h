@@ -60,6 +60,8 @@ LlmStatus llm_forward_run_remember (LlmStep          *self,
 LlmStatus llm_forward_run_attention (LlmStep         *self,
                                 const LlmStage       *stage,
                                 GError              **error);
+/* Where rows add what they give out; when the rows are sorted and the chunks counted. */
+void      llm_step_place_masses (LlmStep             *self);
 
 /* llm-forward-experts.c: chooses the experts of each row by scratch.routed; the stage adds what
  * they make of normed to x. */

@@ -116,6 +116,14 @@ llm_forward_get_logits (LlmForward *self,
   return llm_step_get_logits (self->step, row);
 }
 
+void
+llm_forward_accept (LlmForward *self,
+                    LlmKvSeq   *seq,
+                    guint       row)
+{
+  llm_step_accept (self->step, seq, row);
+}
+
 guint64
 llm_forward_get_scratch (LlmForward *self)
 {

@@ -57,6 +57,11 @@ void         llm_forward_abandon     (LlmForward       *self);
  * begin or trim; NULL when the row did not ask for them. */
 const float *llm_forward_get_logits  (LlmForward       *self,
                                       guint             row);
+/* Adds to the density of @seq (or what it became by a commit) what the drafted row @row of the last
+ * step gave out. Those that are not accepted until the next begin or trim count for nothing. */
+void         llm_forward_accept      (LlmForward       *self,
+                                      LlmKvSeq         *seq,
+                                      guint             row);
 /* Scratch memory held, and giving it back between steps. */
 guint64      llm_forward_get_scratch (LlmForward       *self);
 guint64      llm_forward_trim        (LlmForward       *self);

@@ -13,13 +13,16 @@
 
 /* Rows in one step at most: what a step takes stays bounded. */
 #define LLM_BATCH_MAX_ROWS 512
+/* Nodes of a tree at most: slots from its base on. */
+#define LLM_TREE_MAX_NODES 64
 
 typedef enum
 {
   LLM_VISIBLE_CAUSAL,   /* slots up to and with mine */
   LLM_VISIBLE_WINDOW,   /* the first @sinks slots, and the last @window up to and with mine */
-  LLM_VISIBLE_TREE,     /* slots below @base, and base + i for each bit i of @ancestors (mine
-                         * included) */
+  LLM_VISIBLE_TREE,     /* slots below @base, and base + i for each bit i of @ancestors: the path to
+                         * mine, which is the highest. If @window is not 0, of these as WINDOW has
+                         * it, counted along the path */
   LLM_VISIBLE_SEGMENT,  /* all slots of my sequence, later ones too (encoders) */
 } LlmVisibilityKind;
 
@@ -42,6 +45,8 @@ typedef struct
   guint8 sub_model;     /* percent of the model that computes this row, 100 for all */
   gboolean wants_logits;
   gboolean is_counted;  /* density counts what it attends to (L3) */
+  gboolean is_drafted;  /* it counts when llm_forward_accept() says so: a drafted token may be
+                         * rejected */
 } LlmRow;
 
 /* Whether density counts the row of a prompt in @slot: one of so many, the same ones however the

@@ -36,6 +36,8 @@ llm_step_describe_attention (LlmStep      *self,
     .q = self->scratch.q,
     .out = self->scratch.attended,
     .received = self->scratch.received,
+    .first_mass = self->first_mass,
+    .n_masses = self->n_masses,
     .scratch = self->scratch.attention,
   };
 }
@@ -71,7 +73,7 @@ lay_out (LlmStep *self,
   s->logits = llm_take (block, &used, (gsize) self->n_logits * h->n_vocab, sizeof (float));
   s->workers = llm_take (block, &used, n_threads * self->plan->worker_bytes, 1);
   s->prepared = llm_take (block, &used, n_rows * self->plan->row_bytes, 1);
-  s->received = llm_take (block, &used, self->collects_density ? n_threads * self->views->len : 0,
+  s->received = llm_take (block, &used, self->collects_density ? n_threads * self->n_masses : 0,
                       sizeof (guint64));
   llm_step_describe_attention (self, &attention);
   s->attention = llm_take (block, &used, llm_attention_get_scratch (&attention), 1);

@@ -22,6 +22,7 @@ llm_step_new (LlmPlan       *plan,
     self->holds[i].views = g_new0 (LlmWeightView, LLM_STAGE_MAX_OPS * self->sub_models->n_levels);
   self->views = g_array_new (FALSE, FALSE, sizeof (LlmKvView));
   self->first_view = g_array_new (FALSE, FALSE, sizeof (guint));
+  self->drafted = g_array_new (FALSE, FALSE, sizeof (LlmDrafted));
   return self;
 }
 
@@ -36,6 +37,7 @@ llm_step_free (LlmStep *self)
   g_clear_pointer (&self->ledger, llm_ledger_unref);
   g_array_unref (self->views);
   g_array_unref (self->first_view);
+  g_array_unref (self->drafted);
   g_free (self->frequencies);
   for (guint i = 0; i < LLM_STEP_MAX_HOLDS; i++)
     g_free (self->holds[i].views);
@@ -76,6 +78,10 @@ check_row (LlmStep        *self,
     return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
                      "Row %u is for slot %u of sequence %u, which does not exist", index, row->slot,
                      row->sequence);
+  if (!llm_visibility_is_valid (&row->visibility, row->slot))
+    return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                     "Row %u is not the end of its path in the tree behind slot %u", index,
+                     row->visibility.base);
 
   return TRUE;
 }
@@ -185,6 +191,7 @@ llm_step_begin (LlmStep        *self,
   sort_rows (self);
   find_groups (self, 0);
   count_chunks (self);
+  llm_step_place_masses (self);
   if (!llm_step_reserve (self, error))
     {
       self->batch = NULL;

@@ -24,6 +24,16 @@ typedef struct
   float share;
 } LlmExpertChoice;
 
+/* A row whose density waits to be accepted. */
+typedef struct
+{
+  guint row;              /* of the batch */
+  guint first_mass;
+  guint n_chunks;         /* of its sequence */
+  guint slot;
+  LlmVisibility visibility;
+} LlmDrafted;
+
 /* Activations of a step, rows sorted, in one block. */
 typedef struct
 {
@@ -43,8 +53,7 @@ typedef struct
   float *sine;      /* [n_ropes × n_rows × rope_dim/2] */
   float *hidden;    /* [n_logits × n_embd] */
   float *logits;    /* [n_logits × n_vocab] */
-  guint64 *received;    /* [n_threads × chunks of all sequences], of all layers, where density is
-                     * collected */
+  guint64 *received;    /* [n_threads × n_masses], of all layers, where density is collected */
   guint8 *workers;  /* [n_threads × worker_bytes] */
   guint8 *prepared; /* [n_rows × row_bytes], rows as products want them */
   gpointer attention; /* what attention asks for */
@@ -105,6 +114,9 @@ struct _LlmStep
   guint n_expert_rows;        /* of the expert that is computed */
   GArray *views;              /* (element-type LlmKvView) (owned): chunks, of one layer at a time */
   GArray *first_view;         /* (element-type guint) (owned): by sequence, and the end */
+  guint first_mass[LLM_BATCH_MAX_ROWS];  /* by sorted row, see LlmAttention */
+  guint n_masses;
+  GArray *drafted;            /* (element-type LlmDrafted) (owned): of the last step */
 
   LlmHold holds[LLM_STEP_MAX_HOLDS];
   LlmHold *hold;              /* of the running stage */
@@ -137,6 +149,10 @@ gboolean     llm_step_end        (LlmStep           *self,
                                   GError           **error) G_GNUC_WARN_UNUSED_RESULT;
 /* In the middle; waits for devices that still write. */
 void         llm_step_abandon    (LlmStep           *self);
+/* As llm_forward_accept(). */
+void         llm_step_accept     (LlmStep           *self,
+                                  LlmKvSeq          *seq,
+                                  guint              row);
 /* As llm_forward_get_logits(). */
 const float *llm_step_get_logits (LlmStep           *self,
                                   guint              row);

@@ -68,8 +68,7 @@ decay_densities (LlmKvSeq *self)
 
       hold->chunk->density = hold->chunk->n_holders == 1 ? density
                                                          : MAX (hold->chunk->density, density);
-      hold->received *= DENSITY_DECAY;
-      hold->n_rows *= DENSITY_DECAY;
+      llm_kv_seq_decay_density (self, i, DENSITY_DECAY);
     }
 }
 
@@ -151,6 +150,7 @@ take_record (LlmKvHold         *hold,
     {
       hold->n_rows = record->n_rows;
       hold->received = record->density * record->n_rows;
+      hold->received_now = hold->n_slots_now = 0;
       hold->chunk->density = record->density;
     }
 }

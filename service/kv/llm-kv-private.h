@@ -58,8 +58,10 @@ typedef struct
   guint64 hash;           /* of all tokens to its end; 0: not known */
   LlmKvSlot slot;         /* on storage; extent 0: nowhere */
   LlmKvForm slot_form;
-  float received;         /* that this sequence's rows gave it (L3), decayed */
+  float received;         /* that this sequence's rows gave it in earlier calls (L3), decayed */
   float n_rows;           /* that saw it, likewise */
+  guint64 received_now;   /* in this call, see LLM_KV_DENSITY_ONE */
+  guint64 n_slots_now;    /* of all its rows */
   gboolean is_fixed;      /* what it saw slid away: computing it again would give something else */
   gboolean is_moved;      /* a sink at another position than its number says: never on storage */
   gboolean is_writing;
@@ -198,6 +200,13 @@ gboolean    llm_kv_seq_is_enough     (LlmKvSeq   *self,
                                       guint       chunk,
                                       LlmKvForm   form,
                                       guint       slot);
+/* The call becomes an earlier one. */
+void        llm_kv_seq_decay_density (LlmKvSeq   *self,
+                                      guint       chunk,
+                                      float       decay);
+/* Rows that saw it, earlier calls decayed. */
+float       llm_kv_seq_count_density_rows (LlmKvSeq *self,
+                                      guint       chunk);
 /* Whether storage has the chunk as it is in memory. */
 gboolean    llm_kv_hold_is_written   (const LlmKvHold *hold);
 /* Puts another chunk (transfer full) into the place of the one held, with the same lock. */

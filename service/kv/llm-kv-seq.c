@@ -192,33 +192,68 @@ write_head (LlmKvStore  *store,
 /* There is no way to fail: room was made when slots were appended or a call began, only a fork made
  * since then costs a copy here. */
 void
+llm_kv_seq_begin_write (LlmKvSeq *self,
+                        guint     slot)
+{
+  LlmKvStore *store = self->store;
+  guint at = slot / store->layout.chunk_slots;
+  LlmKvChunk *chunk;
+
+  g_return_if_fail (slot < self->length);
+
+  /* Whoever shares a chunk that is computed again wants the same in it. */
+  chunk = llm_kv_seq_hold (self, at)->chunk;
+  if (chunk->state == LLM_KV_COMPUTING && chunk->restorer == self)
+    return;
+  if (llm_kv_seq_make_writable (self, at) == NULL)
+    g_error ("No memory for a copy of %" G_GSIZE_FORMAT " bytes of context memory",
+             store->arenas[llm_kv_store_float_form (store)].bytes);
+}
+
+void
+llm_kv_seq_write_head (LlmKvSeq    *self,
+                       guint        layer,
+                       guint        head,
+                       guint        slot,
+                       const float *k,
+                       const float *v)
+{
+  LlmKvStore *store = self->store;
+  guint slots = store->layout.chunk_slots;
+  LlmKvChunk *chunk = llm_kv_seq_hold (self, slot / slots)->chunk;
+
+  write_head (store, llm_kv_chunk_part (store, chunk, layer, head, LLK_KV_KEYS),
+              llm_kv_chunk_part (store, chunk, layer, head, LLK_KV_VALUES), slot % slots, k, v);
+}
+
+void
+llm_kv_seq_end_write (LlmKvSeq *self,
+                      guint     layer,
+                      guint     slot)
+{
+  guint slots = self->store->layout.chunk_slots;
+
+  if (layer == self->store->layout.n_layers - 1)
+    llm_kv_chunk_clear_todo (self->store, llm_kv_seq_hold (self, slot / slots)->chunk,
+                             G_GUINT64_CONSTANT (1) << (slot % slots));
+}
+
+void
 llm_kv_seq_write (LlmKvSeq    *self,
                   guint        layer,
                   guint        slot,
                   const float *k,
                   const float *v)
 {
-  LlmKvStore *store = self->store;
-  const LlmKvLayout *layout = &store->layout;
-  guint place = slot % layout->chunk_slots;
-  LlmKvChunk *chunk;
+  const LlmKvLayout *layout = &self->store->layout;
 
   g_return_if_fail (slot < self->length && layer < layout->n_layers);
 
-  /* Whoever shares a chunk that is computed again wants the same in it. */
-  chunk = llm_kv_seq_hold (self, slot / layout->chunk_slots)->chunk;
-  if (chunk->state != LLM_KV_COMPUTING || chunk->restorer != self)
-    chunk = llm_kv_seq_make_writable (self, slot / layout->chunk_slots);
-  if (chunk == NULL)
-    g_error ("No memory for a copy of %" G_GSIZE_FORMAT " bytes of context memory",
-             store->arenas[llm_kv_store_float_form (store)].bytes);
-
+  llm_kv_seq_begin_write (self, slot);
   for (guint head = 0; head < layout->n_kv_heads; head++)
-    write_head (store, llm_kv_chunk_part (store, chunk, layer, head, LLK_KV_KEYS),
-                llm_kv_chunk_part (store, chunk, layer, head, LLK_KV_VALUES), place,
-                k + (gsize) head * layout->head_dim, v + (gsize) head * layout->head_dim);
-  if (layer == layout->n_layers - 1)
-    llm_kv_chunk_clear_todo (store, chunk, G_GUINT64_CONSTANT (1) << place);
+    llm_kv_seq_write_head (self, layer, head, slot, k + (gsize) head * layout->head_dim,
+                           v + (gsize) head * layout->head_dim);
+  llm_kv_seq_end_write (self, layer, slot);
 }
 
 void
@@ -260,28 +295,56 @@ llm_kv_seq_view (LlmKvSeq  *self,
 void
 llm_kv_seq_add_density (LlmKvSeq *self,
                         guint     chunk,
-                        float     received,
-                        float     n_rows)
+                        guint64   received,
+                        guint64   n_slots)
 {
   LlmKvHold *hold;
 
   g_return_if_fail (chunk < self->holds->len);
 
   hold = llm_kv_seq_hold (self, chunk);
-  hold->received += received;
-  hold->n_rows += n_rows;
+  hold->received_now += received;
+  hold->n_slots_now += n_slots;
+}
+
+static float
+get_received (const LlmKvHold *hold)
+{
+  return hold->received + (float) ((double) hold->received_now / LLM_KV_DENSITY_ONE);
+}
+
+float
+llm_kv_seq_count_density_rows (LlmKvSeq *self,
+                               guint     chunk)
+{
+  const LlmKvHold *hold = llm_kv_seq_hold (self, chunk);
+
+  return hold->n_rows
+         + (float) ((double) hold->n_slots_now / self->store->layout.chunk_slots);
 }
 
 float
 llm_kv_seq_get_density (LlmKvSeq *self,
                         guint     chunk)
 {
-  LlmKvHold *hold;
+  float n_rows;
 
   g_return_val_if_fail (chunk < self->holds->len, 0);
 
-  hold = llm_kv_seq_hold (self, chunk);
-  return hold->n_rows > 0 ? hold->received / hold->n_rows : 0;
+  n_rows = llm_kv_seq_count_density_rows (self, chunk);
+  return n_rows > 0 ? get_received (llm_kv_seq_hold (self, chunk)) / n_rows : 0;
+}
+
+void
+llm_kv_seq_decay_density (LlmKvSeq *self,
+                          guint     chunk,
+                          float     decay)
+{
+  LlmKvHold *hold = llm_kv_seq_hold (self, chunk);
+
+  hold->received = get_received (hold) * decay;
+  hold->n_rows = llm_kv_seq_count_density_rows (self, chunk) * decay;
+  hold->received_now = hold->n_slots_now = 0;
 }
 
 void

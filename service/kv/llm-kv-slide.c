@@ -6,6 +6,37 @@
 
 #include <string.h>
 
+void
+llm_kv_copy_slot (const LlmKvLayout *layout,
+                  gconstpointer      from_part,
+                  guint              from,
+                  gpointer           to_part,
+                  guint              to)
+{
+  gsize head_dim = layout->head_dim, slots = layout->chunk_slots;
+  gsize v_at = llk_kv_part_bytes (layout->format, LLK_KV_KEYS, head_dim, slots);
+  gsize slot_bytes = head_dim * llk_kv_bits (layout->format) / 8;
+
+  if (layout->format == LLK_KV_F32)
+    {
+      const guint32 *k = (const guint32 *) from_part + from;
+      guint32 *to_k = (guint32 *) to_part + to;
+
+      for (gsize d = 0; d < head_dim; d++)
+        to_k[d * slots] = k[d * slots];
+    }
+  else
+    {
+      const guint16 *k = (const guint16 *) from_part + from;
+      guint16 *to_k = (guint16 *) to_part + to;
+
+      for (gsize d = 0; d < head_dim; d++)
+        to_k[d * slots] = k[d * slots];
+    }
+  memcpy ((guint8 *) to_part + v_at + to * slot_bytes,
+          (const guint8 *) from_part + v_at + from * slot_bytes, slot_bytes);
+}
+
 /* Both as floats of @self. */
 static void
 copy_slot (LlmKvSeq   *self,
@@ -15,25 +46,12 @@ copy_slot (LlmKvSeq   *self,
            guint       to)
 {
   LlmKvStore *store = self->store;
-  const LlmKvLayout *layout = &store->layout;
-  gsize value_bytes = llk_kv_bits (layout->format) / 8;
-  gsize slot_bytes = layout->head_dim * value_bytes;
-  gsize row_bytes = layout->chunk_slots * value_bytes;
 
-  for (guint layer = 0; layer < layout->n_layers; layer++)
-    for (guint head = 0; head < layout->n_kv_heads; head++)
-      {
-        guint8 *k = llm_kv_chunk_part (store, target, layer, head, LLK_KV_KEYS) + to * value_bytes;
-        guint8 *v = llm_kv_chunk_part (store, target, layer, head, LLK_KV_VALUES) + to * slot_bytes;
-        const guint8 *from_k = llm_kv_chunk_part (store, source, layer, head, LLK_KV_KEYS)
-                               + from * value_bytes;
-        const guint8 *from_v = llm_kv_chunk_part (store, source, layer, head, LLK_KV_VALUES)
-                               + from * slot_bytes;
-
-        for (guint d = 0; d < layout->head_dim; d++)
-          memcpy (k + d * row_bytes, from_k + d * row_bytes, value_bytes);
-        memcpy (v, from_v, slot_bytes);
-      }
+  for (guint layer = 0; layer < store->layout.n_layers; layer++)
+    for (guint head = 0; head < store->layout.n_kv_heads; head++)
+      llm_kv_copy_slot (&store->layout,
+                        llm_kv_chunk_part (store, source, layer, head, LLK_KV_KEYS), from,
+                        llm_kv_chunk_part (store, target, layer, head, LLK_KV_KEYS), to);
 }
 
 /* Memory for it was there when the slots were appended, only a fork made since then costs a

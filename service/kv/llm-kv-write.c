@@ -191,7 +191,7 @@ llm_kv_work_write (LlmKvSeq *self)
         .hash = part.hash,
         .form = part.form,
         .density = llm_kv_seq_get_density (self, self->at),
-        .n_rows = hold->n_rows,
+        .n_rows = llm_kv_seq_count_density_rows (self, self->at),
       };
       data[batch->n] = part.chunk->data;
       batch->parts[batch->n++] = part;

@@ -291,17 +291,43 @@ void        llm_kv_seq_write          (LlmKvSeq          *self,
                                        const float       *k,
                                        const float       *v);
 
+/* The same by head, by any thread: between begin and end, which are the owner's, of slots that one
+ * thread writes. Begin makes room for the slot, which a fork may have shared; end says that all
+ * heads of @layer are written. */
+void        llm_kv_seq_begin_write    (LlmKvSeq          *self,
+                                       guint              slot);
+void        llm_kv_seq_write_head     (LlmKvSeq          *self,
+                                       guint              layer,
+                                       guint              head,
+                                       guint              slot,
+                                       const float       *k,
+                                       const float       *v);
+void        llm_kv_seq_end_write      (LlmKvSeq          *self,
+                                       guint              layer,
+                                       guint              slot);
+/* Copies a slot of one head of one layer of a chunk, K and V, to that of another, both in the
+ * layout's format; V lies behind K. */
+void        llm_kv_copy_slot          (const LlmKvLayout *layout,
+                                       gconstpointer      from_part,
+                                       guint              from,
+                                       gpointer           to_part,
+                                       guint              to);
+
 void        llm_kv_seq_view           (LlmKvSeq          *self,
                                        guint              layer,
                                        guint              chunk,
                                        LlmKvView         *view);
-/* Attention that a chunk received (L3), as a share of what @n_rows rows gave out that saw
- * it. */
+/* What a row gives out in all. Attention is added up in fixed point, so that densities are the same
+ * whatever is added first, or together; a chunk may get all of 2^20 rows in a call. */
+#define LLM_KV_DENSITY_ONE (G_GUINT64_CONSTANT (1) << 44)
+
+/* Attention that a chunk received (L3) of rows that see @n_slots of its slots, summed over rows. */
 void        llm_kv_seq_add_density    (LlmKvSeq          *self,
                                        guint              chunk,
-                                       float              received,
-                                       float              n_rows);
-/* Mean attention that a row gave to the chunk, earlier calls decayed. */
+                                       guint64            received,
+                                       guint64            n_slots);
+/* Mean attention that a row gave to the chunk, earlier calls decayed; who sees a part of the slots
+ * counts for that part. */
 float       llm_kv_seq_get_density    (LlmKvSeq          *self,
                                        guint              chunk);
 

@@ -79,14 +79,18 @@ take_token (LlmRequest *request,
                                                             : LLM_FINISH_RUNNING;
 }
 
-/* Of the rows of decode in the step the first @n stay. */
+/* Of the rows of decode in the step, from @first on, the first @n stay; one always does. */
 static void
 keep_rows (LlmRequest *request,
+           LlmForward *forward,
+           guint       first,
            guint       n)
 {
   LlmDecoder *decoder = request->decoder;
   guint n_back = request->n_rows - n;
 
+  for (guint i = 1; i < n; i++)
+    llm_forward_accept (forward, request->session->seq, first + i);
   if (n_back > 0)
     {
       llm_session_cut (request->session, request->session->tokens->len - n_back);
@@ -121,7 +125,7 @@ llm_request_take_logits (LlmRequest *request,
   while (finish == LLM_FINISH_RUNNING && n_kept < n && request->rows[n_kept] == token);
 
   if (request->n_rows > 0)
-    keep_rows (request, n_kept);
+    keep_rows (request, forward, first, n_kept);
   if (finish == LLM_FINISH_RUNNING && !has_room (request))
     finish = LLM_FINISH_CONTEXT_FULL;
   if (finish == LLM_FINISH_RUNNING)

@@ -171,7 +171,8 @@ add_row (LlmQueueStep    *step,
          LlmSession *session,
          guint       slot,
          gboolean    wants_logits,
-         gboolean    is_generated)
+         gboolean    is_generated,
+         gboolean    is_drafted)
 {
   guint token = llm_session_find_token (session, slot);
   LlmRow row = {
@@ -183,6 +184,7 @@ add_row (LlmQueueStep    *step,
     .sub_model = 100,
     .wants_logits = wants_logits,
     .is_counted = is_generated || llm_row_is_sampled (slot),
+    .is_drafted = is_drafted,
   };
 
   g_array_append_val (step->rows, row);
@@ -216,7 +218,8 @@ add_rows (LlmRequest   *request,
   for (guint i = 0; i < budget->n_rows; i++)
     add_row (step, session,
              i < n_old ? g_array_index (request->executor->missing, guint, i) : first + i - n_old,
-             decodes || (request->decoder != NULL && i + 1 == n_left), decodes);
+             decodes || (request->decoder != NULL && i + 1 == n_left), decodes,
+             decodes && i > 0);
   g_ptr_array_add (step->sequences, session->seq);
   step->budgets[step->n_budgets++] = *budget;
   if (request->started_us == 0)

@@ -165,6 +165,27 @@ test_model_beside (void)
   g_assert_nonnull (strstr (other.err, "printed no results"));
 }
 
+/* Several rows of a context in a step. */
+static void
+test_model_rows (void)
+{
+  g_auto(BenchRigRun) chain = bench_rig_run ("model", "--model", model, "--prompt", "0", "--gen",
+                                             "3", "--depth", "16", "--rows", "5", "--runs", "1",
+                                             "--no-cache", "--json", NULL);
+  g_auto(BenchRigRun) tree = bench_rig_run ("model", "--model", model, "--prompt", "0", "--gen",
+                                            "3", "--depth", "16", "--batch", "2", "--rows", "64",
+                                            "--tree", "--runs", "1", "--no-cache", "--json", NULL);
+  g_auto(BenchRigRun) many = bench_rig_run ("model", "--model", model, "--rows", "65", "--tree",
+                                            NULL);
+  g_autoptr(JsonNode) chain_root = NULL;
+  g_autoptr(JsonNode) tree_root = NULL;
+
+  find_result (parse (&chain, &chain_root), "llmsvc", "decode of 3 × 5 behind 16");
+  find_result (parse (&tree, &tree_root), "llmsvc",
+               "decode of 3 × 64 in a tree in 2 contexts behind 16");
+  g_assert_cmpint (many.status, ==, 2);
+}
+
 /* Depth and several contexts; a peer that can't say the same is left out. */
 static void
 test_model_batch (void)
@@ -328,6 +349,7 @@ main (int    argc,
   model = g_build_filename (folder, "model.gguf", NULL);
   bench_rig_make_gguf (model, "tiny-llama", "Q8_0", "0");
   g_test_add_func ("/bench/model", test_model);
+  g_test_add_func ("/bench/model/rows", test_model_rows);
   g_test_add_func ("/bench/model/batch", test_model_batch);
   g_test_add_func ("/bench/model/beside", test_model_beside);
   g_test_add_func ("/bench/model/variants", test_model_variants);

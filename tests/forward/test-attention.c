@@ -145,6 +145,7 @@ run_rows (const Memory  *memory,
           const Variant *variant,
           const Batch   *batch,
           const guint   *order,
+          const guint   *n_groups,
           guint          n_rows,
           float         *out,
           guint64       *received)
@@ -153,6 +154,7 @@ run_rows (const Memory  *memory,
   gsize row = N_HEADS * HEAD_DIM;
   g_autofree float *q = g_new (float, n_rows * row);
   g_autofree guint64 *parts = g_new0 (guint64, n_threads * memory->views->len);
+  g_autofree guint *first_mass = g_new (guint, n_rows);
   LlmAttention attention = {
     .kernels = kernels,
     .pool = pool,
@@ -164,9 +166,11 @@ run_rows (const Memory  *memory,
     .collects_density = received != NULL,
     .scale = 0.25f,
     .softcap = variant->softcap,
+    .density_share = 1,
     .window = variant->window,
     .rows = batch->rows,
     .order = order,
+    .n_groups = n_groups,
     .n_rows = n_rows,
     .first_view = memory->first_view,
     .views = (const LlmKvView *) (gconstpointer) memory->views->data,
@@ -181,10 +185,29 @@ run_rows (const Memory  *memory,
     memcpy (q + i * row, batch->q + order[i] * row, row * sizeof (float));
   memset (block, 0xff, n_scratch + 64);
   attention.scratch = block + (64 - (guintptr) block % 64) % 64;
+  for (guint i = 0; i < n_rows; i++)
+    first_mass[i] = memory->first_view[batch->rows[order[i]].sequence];
   attention.received = parts;
+  attention.first_mass = first_mass;
+  attention.n_masses = memory->views->len;
   llm_attention_run (&attention);
   for (guint i = 0; received != NULL && i < n_threads * memory->views->len; i++)
     received[i % memory->views->len] += parts[i];
+}
+
+/* Where decoding would have put what a row sees in @slot. */
+static guint
+get_place (const LlmRow *row,
+           guint         slot)
+{
+  const LlmVisibility *v = &row->visibility;
+  guint place = v->base;
+
+  if (v->kind != LLM_VISIBLE_TREE || slot < v->base)
+    return slot;
+  for (guint i = 0; i < slot - v->base; i++)
+    place += v->ancestors >> i & 1;
+  return place;
 }
 
 /* Said once more, by slot. */
@@ -194,8 +217,8 @@ sees (const LlmRow  *row,
       guint          slot)
 {
   const LlmVisibility *v = &row->visibility;
-  guint depth = (guint) __builtin_popcountll (v->ancestors);
-  guint distance = row->slot - slot;   /* in positions */
+  guint place = get_place (row, slot);
+  guint distance = get_place (row, row->slot) - place;   /* in positions */
   gboolean is_seen;
 
   switch (v->kind)
@@ -207,18 +230,9 @@ sees (const LlmRow  *row,
       is_seen = slot <= row->slot && (slot < v->sinks || distance < v->window);
       break;
     case LLM_VISIBLE_TREE:
-      if (slot >= v->base)
-        {
-          is_seen = slot - v->base < 64 && (v->ancestors >> (slot - v->base) & 1);
-          distance = 0;
-          for (guint i = slot - v->base + 1; is_seen && i < 64; i++)
-            distance += v->ancestors >> i & 1;
-        }
-      else
-        {
-          is_seen = TRUE;
-          distance = v->base + depth - 1 - slot;
-        }
+      is_seen = slot < v->base
+                || (slot - v->base < 64 && (v->ancestors >> (slot - v->base) & 1) != 0);
+      is_seen = is_seen && (v->window == 0 || place < v->sinks || distance < v->window);
       break;
     case LLM_VISIBLE_SEGMENT:
       is_seen = TRUE;
@@ -314,7 +328,8 @@ test_reference (gconstpointer data)
         order[r] = r;
       received = g_new0 (guint64, memory.views->len);
       expected_mass = g_new0 (double, memory.views->len);
-      run_rows (&memory, kernels, 2, variant, &batch, order, batch.n_rows, batch.out, received);
+      run_rows (&memory, kernels, 2, variant, &batch, order, NULL, batch.n_rows, batch.out,
+                received);
 
       for (guint r = 0; r < batch.n_rows; r++)
         for (guint head = 0; head < N_HEADS; head++)
@@ -326,12 +341,12 @@ test_reference (gconstpointer data)
             compute_reference (&memory, row, variant, batch.q + at, head, shares, expected);
             for (guint d = 0; d < HEAD_DIM; d++)
               assert_near (batch.out[at + d], expected[d], tolerance);
-            for (guint slot = 0; row->is_counted && slot < lengths[row->sequence];
-                 slot++)
-              expected_mass[memory.first_view[row->sequence] + slot / slots] += shares[slot];
+            for (guint slot = 0; row->is_counted && slot < lengths[row->sequence]; slot++)
+              expected_mass[memory.first_view[row->sequence] + get_place (row, slot) / slots]
+                += shares[slot];
           }
       for (guint v = 0; v < memory.views->len; v++)
-        assert_near (received[v] * LLM_ATTENTION_MASS_UNIT, expected_mass[v],
+        assert_near ((double) received[v] / LLM_KV_DENSITY_ONE, expected_mass[v],
                      1e-3 * (1 + expected_mass[v]));
       clear_batch (&batch);
       tear_down (&memory);
@@ -365,7 +380,7 @@ test_same_bits (gconstpointer data)
 
   /* Each alone. */
   for (guint r = 0; r < batch.n_rows; r++)
-    run_rows (&memory, kernels, 1, &variant, &batch, &r, 1, batch.out + r * row, NULL);
+    run_rows (&memory, kernels, 1, &variant, &batch, &r, NULL, 1, batch.out + r * row, NULL);
 
   received = g_new0 (guint64, memory.views->len);
   for (guint round = 0; round < 12; round++)
@@ -382,7 +397,7 @@ test_same_bits (gconstpointer data)
           order[i] = order[j];
           order[j] = index;
         }
-      run_rows (&memory, kernels, 1 + round % 3, &variant, &batch, order, n_rows, found,
+      run_rows (&memory, kernels, 1 + round % 3, &variant, &batch, order, NULL, n_rows, found,
                 round == 0 ? received : NULL);
       for (guint i = 0; i < n_rows; i++)
         g_assert_cmpmem (found + i * row, row * sizeof (float), batch.out + order[i] * row,
@@ -390,9 +405,63 @@ test_same_bits (gconstpointer data)
     }
 
   other_mass = g_new0 (guint64, memory.views->len);
-  run_rows (&memory, kernels, 3, &variant, &batch, order, batch.n_rows, found, other_mass);
+  run_rows (&memory, kernels, 3, &variant, &batch, order, NULL, batch.n_rows, found, other_mass);
   g_assert_cmpmem (received, memory.views->len * sizeof *received, other_mass,
                    memory.views->len * sizeof *received);
+  clear_batch (&batch);
+  tear_down (&memory);
+}
+
+/* Rows with fewer heads have what those heads give, nothing else is touched, and density is shared
+ * among them. */
+static void
+test_groups (gconstpointer data)
+{
+  const LlkOps *kernels = data;
+  const gsize row = N_HEADS * HEAD_DIM, group = row / N_KV_HEADS;
+  const Variant variant = { 0, 0 };
+  Memory memory;
+  Batch batch = { .n_rows = 0 };
+  guint order[60], n_groups[60];
+  g_autofree float *found = NULL;
+  g_autofree guint64 *received = NULL;
+
+  set_up (&memory, 16, LLK_KV_F16);
+  for (guint s = 0; s < N_SEQUENCES; s++)
+    for (guint i = 0; i < 20; i++)
+      {
+        n_groups[batch.n_rows] = (i / 3 + s) % (N_KV_HEADS + 1);
+        order[batch.n_rows] = batch.n_rows;
+        add_row (&batch, s, (s == 0 ? 1200 : 10) + i, TRUE, LLM_VISIBLE_CAUSAL);
+      }
+  fill_queries (&batch);
+  found = g_new (float, batch.n_rows * row);
+  received = g_new0 (guint64, memory.views->len);
+  run_rows (&memory, kernels, 1, &variant, &batch, order, NULL, batch.n_rows, batch.out, NULL);
+
+  for (guint n_rows = 1; n_rows <= batch.n_rows; n_rows += n_rows < 20 ? 1 : 20)
+    {
+      guint64 sum = 0, expected = 0;
+
+      for (gsize i = 0; i < n_rows * row; i++)
+        found[i] = -77;
+      memset (received, 0, memory.views->len * sizeof *received);
+      run_rows (&memory, kernels, 1 + n_rows % 3, &variant, &batch, order, n_groups, n_rows, found,
+                received);
+      for (guint r = 0; r < n_rows; r++)
+        {
+          gsize n = n_groups[r] * group;
+
+          g_assert_cmpmem (found + r * row, n * sizeof (float), batch.out + r * row,
+                           n * sizeof (float));
+          for (gsize i = n; i < row; i++)
+            g_assert_cmpfloat (found[r * row + i], ==, -77);
+          expected += n_groups[r] > 0 ? N_HEADS * LLM_KV_DENSITY_ONE : 0;
+        }
+      for (guint i = 0; i < memory.views->len; i++)
+        sum += received[i];
+      assert_near ((double) sum, (double) expected, 1e-5 * (double) expected);
+    }
   clear_batch (&batch);
   tear_down (&memory);
 }
@@ -417,7 +486,7 @@ test_gone (gconstpointer data)
     }
   fill_queries (&batch);
   found = g_new (float, batch.n_rows * row);
-  run_rows (&memory, kernels, 2, &variant, &batch, order, batch.n_rows, found, NULL);
+  run_rows (&memory, kernels, 2, &variant, &batch, order, NULL, batch.n_rows, found, NULL);
 
   for (guint chunk = 0; chunk < (620 - 69) / 16; chunk++)
     {
@@ -427,11 +496,27 @@ test_gone (gconstpointer data)
       view->v = NULL;
       view->format = chunk % 3 == 0 ? LLK_KV_Q4 : LLK_KV_F16;
     }
-  run_rows (&memory, kernels, 2, &variant, &batch, order, batch.n_rows, batch.out, NULL);
+  run_rows (&memory, kernels, 2, &variant, &batch, order, NULL, batch.n_rows, batch.out, NULL);
   g_assert_cmpmem (found, batch.n_rows * row * sizeof (float), batch.out,
                    batch.n_rows * row * sizeof (float));
   clear_batch (&batch);
   tear_down (&memory);
+}
+
+/* The other way round: behind the end of a tree's path, a slot that no row sees. */
+static guint
+get_slot (const LlmRow *row,
+          guint         place)
+{
+  const LlmVisibility *v = &row->visibility;
+  guint slot = v->base;
+
+  if (v->kind != LLM_VISIBLE_TREE || place < v->base)
+    return place;
+  for (guint64 path = v->ancestors; path != 0; path &= path - 1)
+    if (place-- == v->base)
+      return slot + (guint) __builtin_ctzll (path);
+  return slot + LLM_TREE_MAX_NODES;
 }
 
 /* Any chunk of any size: bit by bit. */
@@ -453,10 +538,18 @@ test_masks (void)
         .base = (guint) g_test_rand_int_range (0, 200),
         .ancestors = (guint64) g_test_rand_int () << 32 | (guint32) g_test_rand_int (),
       };
+      if (row.visibility.kind == LLM_VISIBLE_TREE)
+        {
+          row.slot = row.visibility.base + (guint) g_test_rand_int_range (0, 64);
+          row.visibility.ancestors = (row.visibility.ancestors | G_GUINT64_CONSTANT (1) << 63)
+                                     >> (63 - (row.slot - row.visibility.base));
+          row.visibility.window *= (guint) g_test_rand_bit ();
+        }
+      g_assert_true (llm_visibility_is_valid (&row.visibility, row.slot));
       mask = llm_visibility_mask (&row.visibility, row.slot, variant.window, first, n_slots);
       for (guint i = 0; i < 64; i++)
         g_assert_cmpint (mask >> i & 1, ==,
-                         i < n_slots && sees (&row, &variant, first + i));
+                         i < n_slots && sees (&row, &variant, get_slot (&row, first + i)));
     }
 }
 
@@ -471,10 +564,12 @@ main (int   argc,
     {
       g_autofree char *reference = g_strdup_printf ("/attention/reference/%s", *name);
       g_autofree char *same_bits = g_strdup_printf ("/attention/same-bits/%s", *name);
+      g_autofree char *groups = g_strdup_printf ("/attention/groups/%s", *name);
       g_autofree char *gone = g_strdup_printf ("/attention/gone/%s", *name);
 
       g_test_add_data_func (reference, llk_ops_find (*name), test_reference);
       g_test_add_data_func (same_bits, llk_ops_find (*name), test_same_bits);
+      g_test_add_data_func (groups, llk_ops_find (*name), test_groups);
       g_test_add_data_func (gone, llk_ops_find (*name), test_gone);
     }
 

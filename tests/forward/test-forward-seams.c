@@ -248,6 +248,13 @@ test_refused (void)
   row.slot = 2;
   assert_refused (rig, row, 1, seq, "*slot 2*");
   row = good;
+  row.visibility = (LlmVisibility) { .kind = LLM_VISIBLE_TREE, .base = 0, .ancestors = 1 };
+  assert_refused (rig, row, 1, seq, "*Row 0*tree behind slot 0*");
+  row.visibility.ancestors = 6;
+  assert_refused (rig, row, 1, seq, "*Row 0*tree*");
+  row.visibility.base = 2;
+  assert_refused (rig, row, 1, seq, "*Row 0*tree behind slot 2*");
+  row = good;
   row.sequence = 1;
   assert_refused (rig, row, 1, seq, "*sequence 1*");
   assert_refused (rig, good, 0, seq, "*0 rows*");

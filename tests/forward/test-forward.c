@@ -364,7 +364,6 @@ test_visibility (void)
 /* A random tree behind a prompt: each node's mask is its parent's and itself. */
 static void
 grow_tree (guint64 *ancestors,
-           guint   *parents,
            guint   *positions,
            guint    base,
            guint    n)
@@ -373,7 +372,6 @@ grow_tree (guint64 *ancestors,
     {
       gint parent = g_test_rand_int_range (-1, (gint) i);
 
-      parents[i] = (guint) parent;
       ancestors[i] = (parent < 0 ? 0 : ancestors[parent]) | G_GUINT64_CONSTANT (1) << i;
       positions[base + i] = parent < 0 ? base : positions[base + (guint) parent] + 1;
     }
@@ -389,65 +387,12 @@ test_tree (void)
     for (guint c = 0; c < G_N_ELEMENTS (chunk_slots); c++)
       {
         guint64 ancestors[64];
-        guint parents[64];
         g_autofree guint *positions = rising_positions (N_TOKENS);
         Sight sight = { { LLM_VISIBLE_TREE, 0, 0, bases[b], 0 }, ancestors };
 
-        grow_tree (ancestors, parents, positions, bases[b], N_TOKENS - bases[b]);
+        grow_tree (ancestors, positions, bases[b], N_TOKENS - bases[b]);
         check_sight (&sight, positions, chunk_slots[c]);
       }
-}
-
-/* What verification says of a path is what decoding along it says, and after
- * commit the sequence goes on as if only the path had ever been there. */
-static void
-test_tree_as_decoded (void)
-{
-  enum { BASE = 20, N_NODES = 25 };
-  g_autoptr (ExecRig) rig = new_rig (&variants[6], NULL, 2);
-  gsize n_vocab = rig->hparams.n_vocab;
-  guint64 ancestors[64];
-  guint parents[64];
-  guint positions[BASE + N_NODES];
-  Sight sight = { { LLM_VISIBLE_TREE, 0, 0, BASE, 0 }, ancestors };
-  g_autofree gint32 *tokens = random_tokens (BASE + N_NODES, rig->hparams.n_vocab);
-  g_autofree float *verified = g_new (float, (BASE + N_NODES) * n_vocab);
-
-  for (guint i = 0; i < BASE; i++)
-    positions[i] = i;
-  grow_tree (ancestors, parents, positions, BASE, N_NODES);
-
-  for (guint leaf = 0; leaf < N_NODES; leaf++)
-    {
-      g_autoptr (LlmKvSeq) tree = llm_kv_seq_new (rig->store, NULL, NULL);
-      g_autoptr (LlmKvSeq) line = llm_kv_seq_new (rig->store, NULL, NULL);
-      g_autofree float *decoded = g_new (float, n_vocab);
-      g_autofree double *expected = g_new (double, n_vocab);
-      g_autofree float *after = g_new (float, n_vocab);
-      guint path[N_NODES];
-      guint n_path = 0;
-      gint32 next = tokens[leaf];
-
-      run_all (rig, tree, &sight, tokens, positions, BASE + N_NODES, verified);
-      exec_rig_prompt (rig, line, tokens, BASE, BASE, NULL);
-      for (guint i = 0; i <= leaf; i++)
-        if (ancestors[leaf] >> i & 1)
-          {
-            path[n_path++] = BASE + i;
-            exec_rig_prompt (rig, line, &tokens[BASE + i], 1, 1, decoded);
-            for (guint t = 0; t < n_vocab; t++)
-              expected[t] = decoded[t];
-            assert_near (verified + (BASE + i) * n_vocab, expected, n_vocab, TOLERANCE);
-          }
-
-      llm_kv_seq_commit (tree, BASE, path, n_path);
-      g_assert_cmpuint (tree->length, ==, line->length);
-      exec_rig_prompt (rig, tree, &next, 1, 1, after);
-      exec_rig_prompt (rig, line, &next, 1, 1, decoded);
-      for (guint t = 0; t < n_vocab; t++)
-        expected[t] = decoded[t];
-      assert_near (after, expected, n_vocab, TOLERANCE);
-    }
 }
 
 /* --- density --- */
@@ -522,7 +467,6 @@ main (int   argc,
   g_test_add_func ("/forward/fork", test_fork);
   g_test_add_func ("/forward/visibility", test_visibility);
   g_test_add_func ("/forward/tree", test_tree);
-  g_test_add_func ("/forward/tree-as-decoded", test_tree_as_decoded);
   g_test_add_func ("/forward/density", test_density);
 
   return g_test_run ();

@@ -94,7 +94,7 @@ test_bits (void)
   while (twin_step (&twin))
     ;
   for (guint i = 0; i < 40; i++)
-    llm_kv_seq_add_density (twin.seq, i, i % 7 == 3 ? 1 : 0.01f, 1);
+    llm_kv_seq_add_density (twin.seq, i, LLM_KV_DENSITY_ONE / (i % 7 == 3 ? 1 : 100), RIG_SLOTS);
   g_assert_cmpfloat (llm_kv_seq_get_density (twin.seq, 3), ==, 1);
   twin_end (&twin);
   rig_settle (&rig);
@@ -117,7 +117,7 @@ test_bits (void)
   while (twin_step (&twin))
     ;
   for (guint i = 0; i < 40; i++)
-    llm_kv_seq_add_density (twin.seq, i, i % 7 == 4 ? 1 : 0.01f, 1);
+    llm_kv_seq_add_density (twin.seq, i, LLM_KV_DENSITY_ONE / (i % 7 == 4 ? 1 : 100), RIG_SLOTS);
   g_assert_cmpfloat_with_epsilon (llm_kv_seq_get_density (twin.seq, 3), 0.51 / 1.5, 1e-3);
   twin_end (&twin);
   rig_settle (&rig);
@@ -149,7 +149,7 @@ test_bits (void)
   while (twin_step (&twin))
     ;
   for (guint i = 0; i < 40; i++)
-    llm_kv_seq_add_density (twin.seq, i, i % 7 == 3 ? 1 : 0.01f, 1);
+    llm_kv_seq_add_density (twin.seq, i, LLM_KV_DENSITY_ONE / (i % 7 == 3 ? 1 : 100), RIG_SLOTS);
   twin_end (&twin);
   rig_settle (&rig);
   for (guint i = 3; i < 40; i += 7)
@@ -270,7 +270,7 @@ test_attach (gconstpointer data)
   while (twin_step (&twin))
     ;
   for (guint i = 0; i < 12; i++)
-    llm_kv_seq_add_density (twin.seq, i, (float) i, 2);
+    llm_kv_seq_add_density (twin.seq, i, i * LLM_KV_DENSITY_ONE, 2 * RIG_SLOTS);
   twin_end (&twin);
   rig_settle (&rig);
   g_clear_pointer (&twin.seq, llm_kv_seq_free);

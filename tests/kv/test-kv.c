@@ -204,7 +204,7 @@ test_fork (void)
   g_assert_cmpuint (chunk_bytes, >=, 2 * N_LAYERS * SLOTS * N_VALUES * sizeof (float));
   g_assert_cmpuint (llm_ledger_get (ledger, LLM_HOLDER_KV), ==, 2 * chunk_bytes);
   g_assert_cmpuint (llm_kv_seq_get_own_bytes (seq), ==, 2 * chunk_bytes);
-  llm_kv_seq_add_density (seq, 1, 0.5f, 1);
+  llm_kv_seq_add_density (seq, 1, LLM_KV_DENSITY_ONE / 2, SLOTS);
 
   {
     g_autoptr (LlmKvSeq) fork = llm_kv_seq_fork (seq, NULL, NULL);
@@ -228,7 +228,7 @@ test_fork (void)
     /* A write to a shared chunk copies it. */
     write_stamp (fork, 0, fork_stamps[0] = 80);
     g_assert_cmpuint (store->bytes, ==, 4 * chunk_bytes);
-    llm_kv_seq_add_density (fork, 0, 2, 1);
+    llm_kv_seq_add_density (fork, 0, 2 * LLM_KV_DENSITY_ONE, SLOTS);
     g_assert_cmpfloat (llm_kv_seq_get_density (seq, 0), ==, 0);
     assert_stamps (seq, stamps, SLOTS + 3);
     assert_stamps (fork, fork_stamps, SLOTS + 3);

@@ -2,7 +2,7 @@
 
 /* Several models at once, and decoders that propose several rows: texts are those of each alone. */
 
-#include "runtime/llm-executor.h"
+#include "runtime/llm-executor-private.h"
 
 #include <string.h>
 
@@ -85,9 +85,12 @@ unload (Rig  *rig,
 }
 
 static void
-rig_init (Rig *rig)
+rig_init (Rig    *rig,
+          double  kv_ratio)
 {
-  const LlmExecutorConfig config = { .kernels = llk_ops_best (), .n_threads = 2, .chunk_slots = 16 };
+  const LlmExecutorConfig config = {
+    .kernels = llk_ops_best (), .n_threads = 2, .chunk_slots = 16, .kv_ratio = kv_ratio,
+  };
   char *paths[] = {
     g_build_filename (g_getenv ("LLM_MODEL_DIR"), "llmsvc-demo-8M-Q8_0.gguf", NULL),
     g_build_filename (g_getenv ("LLM_TEST_DATA"), "models", "llmsvc-demo-7M-Q4_0.gguf", NULL),
@@ -220,7 +223,7 @@ test_two_models (void)
   Outcome alone[2], together[2];
   guint64 weights[2], both;
 
-  rig_init (&rig);
+  rig_init (&rig, 0);
   for (guint i = 0; i < 2; i++)
     {
       load (&rig, i);
@@ -385,7 +388,7 @@ test_rows_ahead (void)
   LlmExecutorFigures before, after;
   guint64 session = 10;
 
-  rig_init (&rig);
+  rig_init (&rig, 0);
   load (&rig, 0);
   submit (&rig, 0, new_plain (&rig, 0, 0.8, 3), prompts[0], 80, 1, &plain);
   wait_for (&rig, &plain.is_done);
@@ -415,6 +418,8 @@ test_rows_ahead (void)
         g_assert_cmpstr (ahead.text, ==, plain.text);
         g_assert_cmpint (ahead.finish, ==, LLM_FINISH_LENGTH);
         g_assert_cmpuint (ahead.tokens->len, ==, 80);
+        /* tokens that stayed, of whatever was proposed */
+        g_assert_cmpuint (after.n_generated - before.n_generated, ==, n_rows == 3 ? 140 : 80);
         if (n_rows > 1 && wrong[i] == 0)
           g_assert_cmpuint (n_kept, ==, 79 - (79 + n_rows - 1) / n_rows);
         if (n_rows > 1 && wrong[i] > 0 && wrong[i] < 1)
@@ -434,6 +439,65 @@ test_rows_ahead (void)
   rig_clear (&rig);
 }
 
+/* A context's densities behind an answer, by a decoder that proposes rows; or where nothing is
+ * @known by a plain one, whose tokens are then. */
+static GArray *
+find_densities (GArray *known,
+                guint   n_rows,
+                double  wrong)
+{
+  const guint64 id = 5;
+  GArray *densities = g_array_new (FALSE, FALSE, sizeof (float));
+  guint n_kept = 0;
+  LlmDecoder *decoder;
+  LlmRunner *runner;
+  LlmSession *session;
+  Outcome outcome;
+  Rig rig;
+
+  rig_init (&rig, 0.5);
+  load (&rig, 0);
+  decoder = new_plain (&rig, 0, 0.8, 3);
+  if (known->len > 0)
+    decoder = new_ahead (decoder, known, n_rows, wrong, &n_kept);
+  submit (&rig, 0, decoder, prompts[0], 80, id, &outcome);
+  wait_for (&rig, &outcome.is_done);
+  if (known->len == 0)
+    g_array_append_vals (known, outcome.tokens->data, outcome.tokens->len);
+
+  /* The call has ended, and nothing else changes them. */
+  runner = g_ptr_array_index (rig.executor->runners, 0);
+  session = g_hash_table_lookup (runner->sessions, &id);
+  for (guint chunk = 0; chunk < session->seq->holds->len; chunk++)
+    {
+      float density = llm_kv_seq_get_density (session->seq, chunk);
+
+      g_array_append_val (densities, density);
+    }
+  outcome_clear (&outcome);
+  rig_clear (&rig);
+  return densities;
+}
+
+/* Guesses that were wrong have counted for nothing. */
+static void
+test_densities (void)
+{
+  const double wrong[] = { 0, 0.3, 1 };
+  g_autoptr(GArray) known = g_array_new (FALSE, FALSE, sizeof (gint32));
+  g_autoptr(GArray) expected = find_densities (known, 0, 0);
+
+  g_assert_cmpuint (expected->len, >, 5);
+  g_assert_cmpfloat (g_array_index (expected, float, 0), >, 0);
+  for (guint i = 0; i < G_N_ELEMENTS (wrong); i++)
+    {
+      g_autoptr(GArray) found = find_densities (known, MAX_AHEAD, wrong[i]);
+
+      g_assert_cmpmem (found->data, found->len * sizeof (float), expected->data,
+                       expected->len * sizeof (float));
+    }
+}
+
 int
 main (int    argc,
       char **argv)
@@ -441,5 +505,6 @@ main (int    argc,
   g_test_init (&argc, &argv, NULL);
   g_test_add_func ("/executor/two-models", test_two_models);
   g_test_add_func ("/executor/rows-ahead", test_rows_ahead);
+  g_test_add_func ("/executor/densities", test_densities);
   return g_test_run ();
 }

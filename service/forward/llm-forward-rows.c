@@ -144,11 +144,11 @@ llm_forward_add_residual (LlmStep            *self,
 /* The heads of one row, of queries or of keys. */
 static void
 prepare_heads (const LlmStep *self,
-               guint             row,
-               guint             n_heads,
-               const float      *bias,
-               const float      *norm,
-               float            *values)
+               guint          row,
+               guint          n_heads,
+               const float   *bias,
+               const float   *norm,
+               float         *values)
 {
   const LlkVectorOps *vector = self->kernels->vector;
   const LlmHparams *h = self->hparams;

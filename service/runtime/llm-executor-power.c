@@ -60,8 +60,8 @@ find_background_pool (LlmRunner *runner)
 /* While a caller waits for another request, a background one makes room sooner with the threads of
  * all. */
 void
-llm_runner_choose_pool (LlmRunner *runner,
-                        LlmQueueStep   *step)
+llm_runner_choose_pool (LlmRunner    *runner,
+                        LlmQueueStep *step)
 {
   LlmExecutor *self = runner->executor;
   gboolean is_background = !self->config.is_fifo;

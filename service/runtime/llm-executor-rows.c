@@ -34,7 +34,7 @@ settle_entry (LlmRequest *request)
 }
 
 gboolean
-llm_request_is_in_step (LlmRequest    *request,
+llm_request_is_in_step (LlmRequest         *request,
                         const LlmQueueStep *step)
 {
   for (guint i = 0; i < step->n_budgets; i++)

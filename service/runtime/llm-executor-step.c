@@ -167,12 +167,12 @@ extend_session (LlmRequest *request,
 }
 
 static void
-add_row (LlmQueueStep    *step,
-         LlmSession *session,
-         guint       slot,
-         gboolean    wants_logits,
-         gboolean    is_generated,
-         gboolean    is_drafted)
+add_row (LlmQueueStep *step,
+         LlmSession   *session,
+         guint         slot,
+         gboolean      wants_logits,
+         gboolean      is_generated,
+         gboolean      is_drafted)
 {
   guint token = llm_session_find_token (session, slot);
   LlmRow row = {
@@ -194,7 +194,7 @@ add_row (LlmQueueStep    *step,
  * then new ones, as each sees what is before it. */
 static gboolean
 add_rows (LlmRequest   *request,
-          LlmQueueStep      *step,
+          LlmQueueStep *step,
           LlmRowBudget *budget,
           GError      **error)
 {
@@ -246,7 +246,7 @@ recover (LlmQueueStep *step)
 }
 
 static void
-fail_step (LlmQueueStep      *step,
+fail_step (LlmQueueStep *step,
            const GError *error)
 {
   g_message ("A step failed: %s", error->message);
@@ -257,8 +257,8 @@ fail_step (LlmQueueStep      *step,
 /* There is no room for rows of @request: another request is preempted for it, or it for the others.
  * FALSE when it is alone. */
 static gboolean
-make_way (LlmRequest *request,
-          LlmQueueStep    *step)
+make_way (LlmRequest   *request,
+          LlmQueueStep *step)
 {
   LlmRequest *other = llm_executor_find_preemptible (request->executor);
 
@@ -321,7 +321,7 @@ begin_step (LlmRunner          *self,
 /* What was read from storage for the request is there: by the last time that its step had to wait
  * for it. */
 static void
-note_restored (LlmRequest    *request,
+note_restored (LlmRequest         *request,
                const LlmQueueStep *step)
 {
   if (request->restore_bytes > 0 && step->waited_us > request->restore_us)
@@ -333,11 +333,11 @@ note_restored (LlmRequest    *request,
 }
 
 static void
-finish_rows (LlmRequest    *request,
+finish_rows (LlmRequest         *request,
              const LlmQueueStep *step,
-             gboolean       prefills,
-             guint          first,
-             guint          n)
+             gboolean            prefills,
+             guint               first,
+             guint               n)
 {
   guint n_missing = 0;
 

@@ -2,8 +2,8 @@
 
 /*
  * The executor: the thread that owns loaded models (LlmInstance). It takes requests, asks the
- * scheduler whose rows run next, gives steps of the forward pass (llm-queue-step.h) turns, lets decoders
- * choose tokens, and posts text and ends back to main.
+ * scheduler whose rows run next, gives steps of the forward pass (llm-queue-step.h) turns, lets
+ * decoders choose tokens, and posts text and ends back to main.
  *
  * The functions here are called on the main thread and return at once.
  */

@@ -7,9 +7,9 @@
 #include "base/llm-clock.h"
 
 void
-llm_queue_step_init (LlmQueueStep    *self,
-               LlmForward *forward,
-               guint       max_rows)
+llm_queue_step_init (LlmQueueStep *self,
+                     LlmForward   *forward,
+                     guint         max_rows)
 {
   *self = (LlmQueueStep) { .forward = forward };
   self->rows = g_array_sized_new (FALSE, FALSE, sizeof (LlmRow), max_rows);
@@ -38,7 +38,7 @@ llm_queue_step_reset (LlmQueueStep *self)
 
 gboolean
 llm_queue_step_begin (LlmQueueStep *self,
-                GError **error)
+                      GError      **error)
 {
   self->batch = (LlmBatch) {
     .rows = (const LlmRow *) self->rows->data,
@@ -52,8 +52,8 @@ llm_queue_step_begin (LlmQueueStep *self,
 
 LlmStatus
 llm_queue_step_run (LlmQueueStep *self,
-              gint64   until_us,
-              GError **error)
+                    gint64        until_us,
+                    GError      **error)
 {
   LlmStatus status;
   gboolean waits;

@@ -27,23 +27,23 @@ typedef struct
   gint64 waited_us;      /* when it last had to wait for chunks or weights, 0: never */
 } LlmQueueStep;
 
-void      llm_queue_step_init    (LlmQueueStep     *self,
-                            LlmForward  *forward,
-                            guint        max_rows);
-void      llm_queue_step_clear   (LlmQueueStep     *self);
+void      llm_queue_step_init     (LlmQueueStep *self,
+                                   LlmForward   *forward,
+                                   guint         max_rows);
+void      llm_queue_step_clear    (LlmQueueStep *self);
 
 /* Empties it for the next batch. */
-void      llm_queue_step_reset   (LlmQueueStep     *self);
+void      llm_queue_step_reset    (LlmQueueStep *self);
 /* Begins the step with the rows and sequences that were added. */
-gboolean  llm_queue_step_begin   (LlmQueueStep     *self,
-                            GError     **error);
+gboolean  llm_queue_step_begin    (LlmQueueStep *self,
+                                   GError      **error);
 /* Runs stages until the step has ended or failed, must wait, or @until_us has
  * passed; at least one. PENDING in the last two cases. It does not wait itself: n_stages
  * tells whether anything was computed. */
-LlmStatus llm_queue_step_run     (LlmQueueStep     *self,
-                            gint64       until_us,
-                            GError     **error);
+LlmStatus llm_queue_step_run      (LlmQueueStep *self,
+                                   gint64        until_us,
+                                   GError      **error);
 /* Leaves it in the middle. */
-void      llm_queue_step_abandon (LlmQueueStep     *self);
+void      llm_queue_step_abandon  (LlmQueueStep *self);
 
 G_END_DECLS

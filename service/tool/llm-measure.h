@@ -16,7 +16,8 @@ typedef void (*LlmMeasureFunc) (guint        slot,
                                 gpointer     data);
 
 /* Appends rows that see all before them to @seq, which is in a call: those of @tokens, which are of
- * all slots, behind its length. @is_generated: all are counted for density. @func (nullable) gets the logits from slot @first_wanted on. */
+ * all slots, behind its length. @is_generated: all are counted for density. @func (nullable) gets
+ * the logits from slot @first_wanted on. */
 gboolean llm_measure_rows       (LlmForward        *forward,
                                  LlmKvSeq          *seq,
                                  const gint32      *tokens,

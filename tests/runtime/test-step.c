@@ -69,9 +69,9 @@ rig_clear (Rig *self)
 
 /* Begins a step of @n rows behind what @seq holds; the last wants logits. */
 static void
-begin (LlmQueueStep  *step,
-       LlmKvSeq *seq,
-       guint     n)
+begin (LlmQueueStep *step,
+       LlmKvSeq     *seq,
+       guint         n)
 {
   guint first = seq->length;
   g_autoptr(GError) error = NULL;
@@ -106,7 +106,7 @@ run_stage (LlmQueueStep *step)
 }
 
 static float *
-take_logits (Rig     *rig,
+take_logits (Rig          *rig,
              LlmQueueStep *step)
 {
   gsize bytes = rig->hparams->n_vocab * sizeof (float);

@@ -370,7 +370,7 @@ test_pack_again (Fixture       *fixture,
                  gconstpointer  data)
 {
   LlmWeightView first, last, view;
-  g_autofree guint8 *copies[2] = { NULL, NULL };
+  guint8 *copies[2];
   guint64 all, told, bytes[2];
   guint n_pending = 0;
   LlmStatus status;
@@ -418,6 +418,8 @@ test_pack_again (Fixture       *fixture,
   llm_weights_release (rig.loaded.weights, &first);
   llm_weights_drop (rig.loaded.weights, G_MAXUINT64);
   g_assert_cmpuint (llm_ledger_get (rig.loaded.ledger, LLM_HOLDER_WEIGHTS), ==, 0);
+  g_free (copies[0]);
+  g_free (copies[1]);
   end (&rig);
 }
 

@@ -114,7 +114,7 @@ drop_memory (FileWeights *self,
   return have - stays;
 }
 
-/* Panels in memory go first, as they are behind the rest. */
+/* Panels in memory go first, as they are behind the rest; that is of no use without any of them. */
 guint64
 llm_weights_drop (LlmWeights *weights,
                   guint64     bytes)
@@ -126,7 +126,11 @@ llm_weights_drop (LlmWeights *weights,
   if (bytes == 0)
     return 0;
   if (has_panels_in_memory (self))
-    freed = drop_memory (self, bytes);
+    {
+      freed = drop_memory (self, bytes);
+      if (self->ranges.kept <= self->first_panel)
+        bytes = G_MAXUINT64;
+    }
   backed = get_backed (self);
   if (freed < bytes)
     {

@@ -1,192 +1,234 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Into panels and out of them again, by way of LlkBlock. */
+/* Into panels and out of them again. */
+
+#include "kernels/llk-panel.h"
 
 #include "kernels/llk-block.h"
+#include "kernels/llk-run.h"
 
 #define INLINE static inline __attribute__ ((always_inline))
 #define N LLK_PANEL_OUTPUTS
+#define VECTOR 64
 
-/* The four bytes of one output in a group of four inputs: what is shifted stays
- * inside each byte, so that the byte order does not matter. */
-static uint32_t
-load_group (const uint8_t *src)
+/* Where the bytes of output @o are in vectors g = 0…3. */
+static size_t
+find_lane (size_t o)
 {
-  uint32_t group;
-
-  memcpy (&group, src, sizeof group);
-  return group;
+  return o % 4 * VECTOR + o / 4 * 16;
 }
 
+/* Where the bits of output @o are in @n_words times 8 bytes for each vector g. */
+static size_t
+find_bits (size_t o,
+           size_t n_words)
+{
+  return o % 4 * n_words * 8 + o / 4 * 2;
+}
+
+/* Sixteen bits: bit @bit of each of sixteen codes. */
 static void
-store_group (uint8_t *dst,
-             uint32_t group)
-{
-  memcpy (dst, &group, sizeof group);
-}
-
-/* Every byte of a group: the @n_bits bits from @bit on. */
-static uint32_t
-select_bits (uint32_t group,
-             unsigned bit,
-             unsigned n_bits)
-{
-  return group >> bit & ((1u << n_bits) - 1) * 0x01010101u;
-}
-
-/* Bits from @bit on of 32 integers into vectors of 64 bytes in which each byte
- * has room for 8 / @n_bits groups; @dst is the output's place in the first. Returns
- * the place behind them. */
-static uint8_t *
-put_bits (const uint8_t *q,
+put_ones (const uint8_t *codes,
           unsigned       bit,
-          unsigned       n_bits,
           uint8_t       *dst)
 {
-  unsigned n_vectors = n_bits;
-  /* A vector of nibbles has group g and g + 4, others neighbours. */
-  unsigned step = n_bits == 4 ? 4 : 1;
-
-  for (unsigned v = 0; v < n_vectors; v++, dst += 4 * N)
-    {
-      unsigned first = n_bits == 4 ? v : v * (8 / n_bits);
-      uint32_t packed = 0;
-
-      for (unsigned i = 0; i < 8 / n_bits; i++)
-        packed |= select_bits (load_group (q + 4 * (first + i * step)), bit, n_bits)
-                  << i * n_bits;
-      store_group (dst, packed);
-    }
-
-  return dst;
+  for (size_t i = 0; i < 16; i++)
+    dst[i / 8] |= (uint8_t) ((codes[i] >> bit & 1) << i % 8);
 }
 
-/* The reverse of put_bits(); adds the bits to @q. */
-static const uint8_t *
-get_bits (const uint8_t *src,
+static void
+get_ones (const uint8_t *src,
           unsigned       bit,
-          unsigned       n_bits,
-          uint8_t       *q)
+          uint8_t       *codes)
 {
-  unsigned step = n_bits == 4 ? 4 : 1;
-
-  for (unsigned v = 0; v < n_bits; v++, src += 4 * N)
-    {
-      unsigned first = n_bits == 4 ? v : v * (8 / n_bits);
-
-      for (unsigned i = 0; i < 8 / n_bits; i++)
-        {
-          uint8_t *group = q + 4 * (first + i * step);
-
-          store_group (group, load_group (group) |
-                              select_bits (load_group (src), i * n_bits, n_bits) << bit);
-        }
-    }
-
-  return src;
+  for (size_t i = 0; i < 16; i++)
+    codes[i] |= (uint8_t) ((src[i / 8] >> i % 8 & 1) << bit);
 }
 
-/* The parts of a type's integers, least significant first. */
-typedef struct
+/* @n codes of sixteen neighbours each, @bits of each from bit @from on, side by side in
+ * sixteen bytes. */
+static void
+put_bytes (const uint8_t *codes,
+           unsigned       from,
+           unsigned       bits,
+           uint8_t       *dst)
 {
-  unsigned low, high; /* bits */
-} Parts;
-
-static Parts
-get_parts (LlkType type)
-{
-  switch (type)
-    {
-    case LLK_Q8_0:
-      return (Parts) { 8, 0 };
-    case LLK_Q5_0:
-    case LLK_Q5_1:
-    case LLK_Q5_K:
-      return (Parts) { 4, 1 };
-    case LLK_Q6_K:
-      return (Parts) { 4, 2 };
-    case LLK_Q3_K:
-      return (Parts) { 2, 1 };
-    case LLK_Q2_K:
-      return (Parts) { 2, 0 };
-    default:
-      return (Parts) { 4, 0 };
-    }
-}
-
-/* Where one output of one block lies in a panel. */
-typedef struct
-{
-  size_t d, min, scales, integers; /* offsets; that of min is 0 for types without */
-  size_t d_bytes;
-} Place;
-
-static Place
-find_place (LlkType       type,
-            LlkPanelShape shape,
-            size_t        block,
-            size_t        output)
-{
-  size_t d_bytes = type == LLK_MXFP4 ? 1 : 2;
-  size_t fields = shape.n_in_section * N * d_bytes; /* bytes of d of a section */
-  Place place = { .d_bytes = d_bytes };
-
-  place.d = llk_panel_header_offset (shape, block) +
-            (block % shape.n_in_section * N + output) * d_bytes;
-  if (shape.header > fields)
-    place.min = place.d + fields;
-  place.scales = llk_panel_block_offset (shape, block) + output;
-  place.integers = llk_panel_block_offset (shape, block) + shape.scales + 4 * output;
-  return place;
+  for (size_t c = 0; c < 8 / bits; c++)
+    for (size_t i = 0; i < 16; i++)
+      dst[i] |= (uint8_t) ((codes[16 * c + i] >> from & ((1u << bits) - 1)) << bits * c);
 }
 
 static void
-put_block (LlkType         type,
-           LlkPanelShape   shape,
-           const LlkBlock *block,
-           size_t          b,
-           size_t          output,
-           uint8_t        *panel)
+get_bytes (const uint8_t *src,
+           unsigned       from,
+           unsigned       bits,
+           uint8_t       *codes)
 {
-  Place place = find_place (type, shape, b, output);
-  Parts parts = get_parts (type);
-  uint8_t *dst = panel + place.integers;
+  for (size_t c = 0; c < 8 / bits; c++)
+    for (size_t i = 0; i < 16; i++)
+      codes[16 * c + i] |= (uint8_t) ((src[i] >> bits * c & ((1u << bits) - 1)) << from);
+}
 
-  memcpy (panel + place.d, block->d, place.d_bytes);
-  if (place.min != 0)
-    memcpy (panel + place.min, block->min, 2);
-  for (size_t j = 0; j < shape.scales / N; j++)
-    panel[place.scales + N * j] = block->scales[j];
-  for (size_t i = 0; i < shape.block; i += 32)
+typedef void (*Bytes) (const uint8_t *from, unsigned first_bit, unsigned bits, uint8_t *to);
+typedef void (*Ones) (const uint8_t *from, unsigned bit, uint8_t *to);
+
+/* 64 codes of output @o: calls @bytes and @ones with what belongs together, the codes and
+ * their place, in the order that @is_read says. */
+INLINE void
+for_each_part (unsigned  bits,
+               uint8_t  *codes,
+               uint8_t  *place,
+               size_t    n,
+               size_t    o,
+               Bytes     bytes,
+               Ones      ones,
+               bool      is_read)
+{
+#define BYTES(code, first_bit, n_bits, at)                                                     \
+  (is_read ? bytes (at, first_bit, n_bits, code) : bytes (code, first_bit, n_bits, at))
+#define ONES(code, bit, at) (is_read ? ones (at, bit, code) : ones (code, bit, at))
+  size_t half = 2 * 16 * bits * N / 8; /* bytes of 32 inputs */
+
+  for (size_t j = 0; j < n / 32 && bits >= 4; j++)
     {
-      dst = put_bits (block->q + i, 0, parts.low, dst);
-      dst = put_bits (block->q + i, parts.low, parts.high, dst);
+      uint8_t *block = place + j * (bits == 6 ? 4 * VECTOR : half);
+
+      BYTES (codes + 32 * j, 0, 4, block + find_lane (o));
+      if (bits == 5)
+        for (size_t h = 0; h < 2; h++)
+          ONES (codes + 32 * j + 16 * h, 4, block + 4 * VECTOR + 8 * h + find_bits (o, 2));
     }
+  if (bits == 6)
+    BYTES (codes, 4, 2, place + 8 * VECTOR + find_lane (o));
+  if (bits <= 3)
+    BYTES (codes, 0, 2, place + find_lane (o));
+  for (size_t c = 0; c < 4 && bits == 3; c++)
+    ONES (codes + 16 * c, 2, place + 4 * VECTOR + 8 * c + find_bits (o, 4));
+#undef BYTES
+#undef ONES
 }
 
 static void
-get_block (LlkType        type,
-           LlkPanelShape  shape,
+put_codes (LlkPanelShape  shape,
+           uint8_t       *codes,
+           size_t         n,
+           size_t         o,
+           uint8_t       *dst)
+{
+  if (shape.bits == 8)
+    for (size_t i = 0; i < n; i++)
+      dst[i / 4 * VECTOR + 4 * o + i % 4] = codes[i];
+  else
+    for (size_t i = 0; i < n; i += 64)
+      for_each_part (shape.bits, codes + i, dst + i * 2 * shape.bits, n - i < 64 ? n - i : 64, o,
+                     put_bytes, put_ones, false);
+}
+
+static void
+get_codes (LlkPanelShape  shape,
            const uint8_t *panel,
-           size_t         b,
-           size_t         output,
-           LlkBlock      *block)
+           size_t         n,
+           size_t         o,
+           uint8_t       *codes)
 {
-  Place place = find_place (type, shape, b, output);
-  Parts parts = get_parts (type);
-  const uint8_t *src = panel + place.integers;
+  uint8_t *src = (uint8_t *) (uintptr_t) panel; /* only read */
 
-  *block = (LlkBlock) { 0 };
-  memcpy (block->d, panel + place.d, place.d_bytes);
-  if (place.min != 0)
-    memcpy (block->min, panel + place.min, 2);
-  for (size_t j = 0; j < shape.scales / N; j++)
-    block->scales[j] = panel[place.scales + N * j];
-  for (size_t i = 0; i < shape.block; i += 32)
+  if (shape.bits == 8)
+    for (size_t i = 0; i < n; i++)
+      codes[i] = src[i / 4 * VECTOR + 4 * o + i % 4];
+  else
+    for (size_t i = 0; i < n; i += 64)
+      for_each_part (shape.bits, codes + i, src + i * 2 * shape.bits, n - i < 64 ? n - i : 64, o,
+                     get_bytes, get_ones, true);
+}
+
+/* Of block @b and output @o. */
+static size_t
+find_byte (size_t b,
+           size_t o)
+{
+  return b / 4 * 4 * N + 4 * o + b % 4;
+}
+
+static bool
+has_half_scales (LlkType type)
+{
+  return type == LLK_Q2_K || type == LLK_Q4_K || type == LLK_Q5_K;
+}
+
+/* Inputs [@first, @first + @n) of a run into a panel's @dst, which begins with them. */
+static void
+put_run (LlkType       type,
+         LlkPanelShape shape,
+         LlkRun       *run,
+         size_t        first,
+         size_t        n,
+         size_t        o,
+         uint8_t      *dst)
+{
+  int8_t *r = (int8_t *) dst + shape.scales;
+  uint8_t *m = dst + shape.scales + shape.multipliers;
+
+  if (has_half_scales (type))
     {
-      src = get_bits (src, 0, parts.low, block->q + i);
-      src = get_bits (src, parts.low, parts.high, block->q + i);
+      memcpy (dst + 2 * o, &run->half_scale, 2);
+      memcpy (dst + 2 * N + 2 * o, &run->half_min, 2);
     }
+  else
+    memcpy (dst + 4 * o, &run->scale, 4);
+  if (shape.scales == 128)
+    memcpy (dst + 4 * N + 4 * o, &run->min_scale, 4);
+
+  for (size_t b = 0; shape.block != 0 && b * shape.block < n; b++)
+    {
+      size_t from = first / shape.block + b;
+
+      r[find_byte (b, o)] = type == LLK_Q2_K ? (int8_t) (run->r[from] | run->m[from] << 4)
+                                             : run->r[from];
+      if (shape.minima == 128)
+        m[find_byte (b, o)] = (uint8_t) run->m[from];
+      else if (shape.minima == 256)
+        memcpy (m + 2 * llk_panel_find_minimum (b, o), &run->m[from], 2);
+    }
+  put_codes (shape, run->codes + first, n, o, dst + llk_panel_head_bytes (shape));
+}
+
+void
+llk_panel_get_run (LlkType        type,
+                   const uint8_t *src,
+                   size_t         n,
+                   size_t         o,
+                   LlkRun        *run)
+{
+  LlkPanelShape shape = llk_panel_shape (type);
+  const int8_t *r = (const int8_t *) src + shape.scales;
+  const uint8_t *m = src + shape.scales + shape.multipliers;
+
+  memset (run, 0, sizeof *run);
+  if (has_half_scales (type))
+    {
+      run->scale = llk_float_of_half (llk_load_u16 (src + 2 * o)) * llk_run_factor (type);
+      run->min_scale = -llk_float_of_half (llk_load_u16 (src + 2 * N + 2 * o));
+    }
+  else
+    memcpy (&run->scale, src + 4 * o, 4);
+  if (shape.scales == 128)
+    memcpy (&run->min_scale, src + 4 * N + 4 * o, 4);
+
+  for (size_t b = 0; shape.block != 0 && b * shape.block < n; b++)
+    {
+      run->r[b] = r[find_byte (b, o)];
+      if (type == LLK_Q2_K)
+        {
+          run->m[b] = (uint8_t) run->r[b] >> 4;
+          run->r[b] &= 15;
+        }
+      else if (shape.minima == 128)
+        run->m[b] = m[find_byte (b, o)];
+      else if (shape.minima == 256)
+        memcpy (&run->m[b], m + 2 * llk_panel_find_minimum (b, o), 2);
+    }
+  get_codes (shape, src + llk_panel_head_bytes (shape), n, o, run->codes);
 }
 
 /* The place of one value of a plain type. */
@@ -223,20 +265,20 @@ pack_plain (LlkType        type,
 
 size_t
 llk_panel_bytes (LlkType type,
-                 size_t  n_in)
+                 size_t  in_first,
+                 size_t  n)
 {
   LlkPanelShape shape = llk_panel_shape (type);
-  size_t n_blocks, bytes;
+  size_t bytes, n_runs;
 
-  if (shape.block == 0)
+  if (shape.bits == 0)
     {
-      bytes = n_in * llk_type_block_bytes (type) * N;
+      bytes = n * llk_type_block_bytes (type) * N;
       return (bytes + LLK_PANEL_ALIGNMENT - 1) / LLK_PANEL_ALIGNMENT * LLK_PANEL_ALIGNMENT;
     }
 
-  n_blocks = n_in / shape.block;
-  return (n_blocks + shape.n_in_section - 1) / shape.n_in_section * shape.header +
-         n_blocks * llk_panel_block_bytes (shape);
+  n_runs = n > 0 ? (in_first + n - 1) / LLK_RUN - in_first / LLK_RUN + 1 : 0;
+  return n_runs * llk_panel_head_bytes (shape) + n * 2 * shape.bits;
 }
 
 void
@@ -246,61 +288,96 @@ llk_panel_pack (LlkType     type,
                 size_t      n_in,
                 size_t      n_out,
                 size_t      first,
+                size_t      in_first,
+                size_t      n,
                 void       *panel)
 {
   LlkPanelShape shape = llk_panel_shape (type);
-  size_t bytes = llk_type_block_bytes (type);
-  size_t n = first + N <= n_out ? N : n_out - first;
+  size_t n_outputs = first + N <= n_out ? N : n_out - first;
+  size_t block_bytes = llk_type_block_bytes (type);
+  size_t block = llk_type_block_size (type);
   const uint8_t *src = (const uint8_t *) rows + first * row_bytes;
-  size_t n_blocks = shape.block != 0 ? n_in / shape.block : 0;
-  LlkBlock block = { 0 };
+  uint8_t *dst = panel;
+  LlkRun run;
 
-  memset (panel, 0, llk_panel_bytes (type, n_in));
-  if (shape.block == 0)
+  memset (panel, 0, llk_panel_bytes (type, in_first, n));
+  if (shape.bits == 0)
     {
+      src += in_first * block_bytes;
       if (type == LLK_F32)
-        pack_plain (LLK_F32, 4, src, row_bytes, n_in, n, panel);
+        pack_plain (LLK_F32, 4, src, row_bytes, n, n_outputs, panel);
       else if (type == LLK_F16)
-        pack_plain (LLK_F16, 2, src, row_bytes, n_in, n, panel);
+        pack_plain (LLK_F16, 2, src, row_bytes, n, n_outputs, panel);
       else
-        pack_plain (LLK_BF16, 2, src, row_bytes, n_in, n, panel);
+        pack_plain (LLK_BF16, 2, src, row_bytes, n, n_outputs, panel);
       return;
     }
 
-  for (size_t b = 0; b < n_blocks; b++)
-    for (size_t o = 0; o < n; o++)
-      {
-        llk_block_read (type, src + o * row_bytes + b * bytes, &block);
-        put_block (type, shape, &block, b, o, panel);
-      }
+  for (size_t i = in_first; i < in_first + n;)
+    {
+      size_t at = i / LLK_RUN * LLK_RUN;
+      size_t whole = n_in - at < LLK_RUN ? n_in - at : LLK_RUN;
+      size_t end = at + whole < in_first + n ? at + whole : in_first + n;
+
+      for (size_t o = 0; o < n_outputs; o++)
+        {
+          llk_run_read (type, src + o * row_bytes + at / block * block_bytes, whole, &run);
+          put_run (type, shape, &run, i - at, end - i, o, dst);
+        }
+      dst += llk_panel_run_bytes (shape, end - i);
+      i = end;
+    }
+}
+
+static void
+unpack_run (LlkType        type,
+            LlkPanelShape  shape,
+            const LlkRun  *run,
+            size_t         n,
+            float         *dst)
+{
+  const int16_t *base = llk_run_base (type);
+
+  for (size_t i = 0; i < n; i++)
+    if (base == NULL)
+      dst[i] = run->scale * (float) (int8_t) run->codes[i];
+    else
+      dst[i] = run->scale * (float) llk_run_weight (base[run->codes[i]], run->r[i / shape.block]);
+  if (shape.minima != 0 || type == LLK_Q2_K)
+    for (size_t i = 0; i < n; i++)
+      dst[i] += run->min_scale * (float) run->m[i / shape.block];
 }
 
 void
 llk_panel_unpack (LlkType     type,
                   const void *panel,
-                  size_t      n_in,
+                  size_t      in_first,
+                  size_t      n,
                   size_t      output,
                   float      *dst)
 {
-  const uint8_t *bytes = panel;
   LlkPanelShape shape = llk_panel_shape (type);
-  LlkBlock block;
+  const uint8_t *src = panel;
+  LlkRun run;
 
-  if (shape.block == 0)
-    for (size_t i = 0; i < n_in; i++)
-      {
-        const uint8_t *src = bytes + find_plain (type, i, output);
+  for (size_t i = 0; shape.bits == 0 && i < n; i++)
+    {
+      const uint8_t *value = src + find_plain (type, i, output);
 
-        if (type == LLK_F32)
-          memcpy (dst + i, src, sizeof *dst);
-        else
-          dst[i] = type == LLK_F16 ? llk_float_of_half (llk_load_u16 (src))
-                                   : llk_float_of_bf16 (llk_load_u16 (src));
-      }
-  else
-    for (size_t b = 0; b < n_in / shape.block; b++)
-      {
-        get_block (type, shape, bytes, b, output, &block);
-        llk_block_unpack (type, &block, dst + b * shape.block);
-      }
+      if (type == LLK_F32)
+        memcpy (dst + i, value, sizeof *dst);
+      else
+        dst[i] = type == LLK_F16 ? llk_float_of_half (llk_load_u16 (value))
+                                 : llk_float_of_bf16 (llk_load_u16 (value));
+    }
+  for (size_t i = in_first; shape.bits != 0 && i < in_first + n;)
+    {
+      size_t at = i / LLK_RUN * LLK_RUN;
+      size_t end = at + LLK_RUN < in_first + n ? at + LLK_RUN : in_first + n;
+
+      llk_panel_get_run (type, src, end - i, output, &run);
+      unpack_run (type, shape, &run, end - i, dst + (i - in_first));
+      src += llk_panel_run_bytes (shape, end - i);
+      i = end;
+    }
 }

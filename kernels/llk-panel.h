@@ -1,56 +1,45 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Panels: the layout of weights that products read. A panel holds sixteen
- * outputs over all inputs of a matrix, block after block along the inputs, so
- * that one vector instruction serves sixteen outputs and every panel is one
- * stream of memory. All sets of instructions read the same layout; a prepared
- * file is good for any processor of the same byte order.
+ * Panels: the layout of weights that products read. A panel holds sixteen outputs
+ * over all inputs of a piece of a matrix, run after run (llk-run.h) along the
+ * inputs, so that every panel is one stream of memory. All sets of instructions read
+ * the same layout; a prepared file is good for any processor of the same byte order.
+ * Of quantized types, a run of n inputs is
  *
- * Integers lie in groups of four inputs of 64 bytes: byte 4 o + i of a group belongs
- * to output o and input 4 g + i, g being the number of the group in its run of
- * 32 inputs. That is what dot-product instructions, and the tiles of a matrix
- * unit, read. Types of fewer bits put several groups into the same bytes; per
- * run of 32 inputs there are these forms of integers:
+ *   scales       f32 scale[16]; Q4_1 and Q5_1: then f32 min_scale[16]; Q2_K, Q4_K
+ *                and Q5_K: f16 d[16], f16 dmin[16] instead
+ *   multipliers  s8 r[quad][16][4]: of the four blocks of each quad, for 256 inputs
+ *                however short the run is; Q2_K: r | m << 4
+ *   minima       Q4_K, Q5_K: u8 m[quad][16][4] likewise; Q4_1, Q5_1: s16
+ *                m[quad][2][16][2], those of blocks 0 and 2, then of 1 and 3
+ *   codes        of n inputs
  *
- *   eights       8 × 64 bytes: vector g is group g, int8
- *   fours        4 × 64 bytes: bits 0…3 of vector g are group g, bits 4…7 group g + 4
- *   twos         2 × 64 bytes: bits 2 (g mod 4)… of vector g / 4 are group g
- *   ones         1 × 64 bytes: bit g is group g
+ * Multipliers are those of blocks of 32 or 16 inputs; there are none for Q8_0. Of
+ * codes of up to six bits, a vector of 64 bytes holds four outputs: in its sixteen
+ * bytes 16 l … those of output 4 l + g, for the four vectors g = 0…3. So one
+ * instruction looks up 64 weights in four outputs' tables. "bits" are 8 bytes, of
+ * which bit 16 l + i belongs to byte 16 l + i of a vector.
  *
- * A panel of blocks consists of sections: a header with the 16-bit (8-bit for
- * MXFP4) scales of one, two or four blocks, so that everything stays aligned to
- * 64 bytes, and then these blocks, each with its 8-bit scales and its integers.
- * In the last section blocks may be missing; the header's places for them are
- * zero. [2] stands for the block's number in its section.
+ *   4 bits  of each 32 inputs: vectors g: byte i has input i in its low and input 16 + i
+ *           in its high half
+ *   5 bits  of each 32 inputs: vectors g as above; then the fifth bits: for each g, of
+ *           inputs 0…15, then of 16…31
+ *   6 bits  of each 64 inputs: two times vectors g as above; then vectors g: byte i has
+ *           the two high bits of inputs i, 16 + i, 32 + i and 48 + i
+ *   2 bits  of each 64 inputs: vectors g: byte i has inputs i, 16 + i, 32 + i and 48 + i
+ *   3 bits  of each 64 inputs: the same of the two low bits; then the third bits: for each
+ *           g, of inputs 0…15, 16…31, 32…47, 48…63
+ *   8 bits  of each four inputs a vector: byte 4 o + i has input i of output o, int8
  *
- *   type         block  header of a section           block
- *   Q8_0            32  f16 d[2][16]                   eights
- *   Q4_0 IQ4_NL     32  f16 d[2][16]                   fours
- *   MXFP4           32  e8m0 d[4][16]                  fours
- *   Q4_1            32  f16 d[2][16], f16 min[2][16]   fours
- *   Q5_0            32  f16 d[2][16]                   fours, ones (the fifth bit)
- *   Q5_1            32  f16 d[2][16], f16 min[2][16]   fours, ones
- *   Q4_K           256  f16 d[16], f16 dmin[16]        u8 scale[8][16], u8 min[8][16], 8 × fours
- *   Q5_K           256  f16 d[16], f16 dmin[16]        the same, 8 × (fours, ones)
- *   IQ4_XS         256  f16 d[2][16]                   s8 scale[8][16], 8 × fours
- *   Q6_K           256  f16 d[2][16]                   s8 scale[16][16], 8 × (fours, twos: the
- *                                                      two high bits)
- *   Q3_K           256  f16 d[2][16]                   s8 scale[16][16], 8 × (twos, ones: the
- *                                                      third bit)
- *   Q2_K           256  f16 d[16], f16 dmin[16]        u8 (scale | min << 4)[16][16], 8 × twos
- *
- * scale[j] belongs to the j-th 32 inputs of the block, or 16 when there are
- * sixteen. Integers are stored as the file has them, unsigned, before a zero
- * point is subtracted (8, 16, 32 or 4) or a table looked up; Q8_0's are int8.
- * 8-bit scales of IQ4_XS and Q3_K have their 32 subtracted already. Plain types:
+ * Plain types:
  *
  *   F32          for each input 16 floats
  *   F16          for each input 16 halves
  *   BF16         for each two inputs 16 pairs, the first input in the first two bytes
  *
- * Whatever is behind the last input, up to a multiple of 64 bytes, is zero, and
- * so is everything of outputs past the last, whose values are zeros then.
+ * Whatever is behind the last input, up to a multiple of 64 bytes, is zero. Outputs past the
+ * last have weights of zero.
  */
 
 #pragma once
@@ -59,16 +48,18 @@
 
 #define LLK_PANEL_OUTPUTS 16
 #define LLK_PANEL_ALIGNMENT 64
+/* Inputs of a piece begin at multiples of it. */
+#define LLK_PIECE_INPUTS 64
 
 /* The sizes above, in bytes; all zero for plain types. An inline function, so
  * that they are constants where the type is one. */
 typedef struct
 {
-  size_t block;        /* inputs of a block */
-  size_t n_in_section; /* blocks of a section */
-  size_t header;       /* of a section */
-  size_t scales;       /* 8-bit ones before a block's integers */
-  size_t integers;     /* of 32 inputs */
+  unsigned bits;       /* of a code */
+  unsigned block;      /* inputs that share a multiplier; 0: there are none */
+  size_t scales;
+  size_t multipliers;
+  size_t minima;
 } LlkPanelShape;
 
 static inline LlkPanelShape
@@ -77,30 +68,28 @@ llk_panel_shape (LlkType type)
   switch (type)
     {
     case LLK_Q8_0:
-      return (LlkPanelShape) { 32, 2, 64, 0, 512 };
+      return (LlkPanelShape) { 8, 0, 64, 0, 0 };
     case LLK_Q4_0:
     case LLK_IQ4_NL:
-      return (LlkPanelShape) { 32, 2, 64, 0, 256 };
-    case LLK_MXFP4:
-      return (LlkPanelShape) { 32, 4, 64, 0, 256 };
-    case LLK_Q4_1:
-      return (LlkPanelShape) { 32, 2, 128, 0, 256 };
-    case LLK_Q5_0:
-      return (LlkPanelShape) { 32, 2, 64, 0, 320 };
-    case LLK_Q5_1:
-      return (LlkPanelShape) { 32, 2, 128, 0, 320 };
-    case LLK_Q4_K:
-      return (LlkPanelShape) { 256, 1, 64, 256, 256 };
-    case LLK_Q5_K:
-      return (LlkPanelShape) { 256, 1, 64, 256, 320 };
     case LLK_IQ4_XS:
-      return (LlkPanelShape) { 256, 2, 64, 128, 256 };
+    case LLK_MXFP4:
+      return (LlkPanelShape) { 4, 32, 64, 128, 0 };
+    case LLK_Q4_1:
+      return (LlkPanelShape) { 4, 32, 128, 128, 256 };
+    case LLK_Q4_K:
+      return (LlkPanelShape) { 4, 32, 64, 128, 128 };
+    case LLK_Q5_0:
+      return (LlkPanelShape) { 5, 32, 64, 128, 0 };
+    case LLK_Q5_1:
+      return (LlkPanelShape) { 5, 32, 128, 128, 256 };
+    case LLK_Q5_K:
+      return (LlkPanelShape) { 5, 32, 64, 128, 128 };
     case LLK_Q6_K:
-      return (LlkPanelShape) { 256, 2, 64, 256, 384 };
+      return (LlkPanelShape) { 6, 16, 64, 256, 0 };
     case LLK_Q3_K:
-      return (LlkPanelShape) { 256, 2, 64, 256, 192 };
+      return (LlkPanelShape) { 3, 16, 64, 256, 0 };
     case LLK_Q2_K:
-      return (LlkPanelShape) { 256, 1, 64, 256, 128 };
+      return (LlkPanelShape) { 2, 16, 64, 256, 0 };
     case LLK_F32:
     case LLK_F16:
     case LLK_BF16:
@@ -110,48 +99,52 @@ llk_panel_shape (LlkType type)
   return (LlkPanelShape) { 0 };
 }
 
-/* Bytes of one block without its share of a header. */
+/* Bytes of a run before its codes. */
 static inline size_t
-llk_panel_block_bytes (LlkPanelShape shape)
+llk_panel_head_bytes (LlkPanelShape shape)
 {
-  return shape.scales + shape.block / 32 * shape.integers;
+  return shape.scales + shape.multipliers + shape.minima;
 }
 
-/* Offset of the header that holds block @b's scales. */
+/* Bytes of a run of @n inputs. */
 static inline size_t
-llk_panel_header_offset (LlkPanelShape shape,
-                         size_t        b)
+llk_panel_run_bytes (LlkPanelShape shape,
+                     size_t        n)
 {
-  return b / shape.n_in_section *
-         (shape.header + shape.n_in_section * llk_panel_block_bytes (shape));
+  return llk_panel_head_bytes (shape) + n * 2 * shape.bits;
 }
 
-/* Offset of block @b: its 8-bit scales, then its integers. */
-static inline size_t
-llk_panel_block_offset (LlkPanelShape shape,
-                        size_t        b)
+/* A part of a matrix's inputs, packed on its own: panels one behind the other,
+ * llk_panel_bytes() each. */
+typedef struct
 {
-  return llk_panel_header_offset (shape, b) + shape.header +
-         b % shape.n_in_section * llk_panel_block_bytes (shape);
-}
+  const void *panels;     /* 64-byte aligned */
+  size_t n_in;            /* up to the next piece, or the end */
+  size_t n_rows;          /* the first rows, that it is multiplied with: not more than of the
+                           * piece before */
+} LlkPiece;
 
-/* A packed matrix: panels one behind the other, llk_panel_bytes() each. */
 typedef struct
 {
   LlkType type;
-  const void *panels;   /* 64-byte aligned */
-  size_t n_in;          /* a multiple of the type's block */
-  size_t n_out;         /* any; the last panel may have fewer than sixteen */
+  size_t n_in;            /* of all pieces; a multiple of the type's block */
+  size_t n_out;           /* any; the last panel may have fewer than sixteen */
+  const LlkPiece *pieces; /* in the order of their inputs */
+  size_t n_pieces;
 } LlkMatrix;
 
-/* Bytes of one panel of @n_in inputs. */
-size_t llk_panel_bytes (LlkType type, size_t n_in);
+/* Bytes of one panel of the inputs [@in_first, @in_first + @n). Both are multiples of
+ * LLK_PIECE_INPUTS, or reach to the matrix's end; so below. */
+size_t llk_panel_bytes  (LlkType type, size_t in_first, size_t n);
 
-/* Packs outputs [@first, @first + LLK_PANEL_OUTPUTS) of a matrix that a file
- * stores by rows, @row_bytes apart, @n_out of them, into one panel. Changes no
- * value. */
-void   llk_panel_pack  (LlkType type, const void *rows, size_t row_bytes, size_t n_in,
-                        size_t n_out, size_t first, void *panel);
+/* Packs these inputs of outputs [@first, @first + LLK_PANEL_OUTPUTS) of a matrix that
+ * a file stores by rows, @row_bytes apart, @n_out of them with @n_in inputs, into one
+ * panel. Scales are those of whole runs, so that products don't depend on the pieces. */
+void   llk_panel_pack   (LlkType type, const void *rows, size_t row_bytes, size_t n_in,
+                         size_t n_out, size_t first, size_t in_first, size_t n, void *panel);
 
-/* One output of a panel as floats: for tests and for those who check. Exact. */
-void   llk_panel_unpack (LlkType type, const void *panel, size_t n_in, size_t output, float *dst);
+/* The weights of one output of a panel of @n inputs from @in_first on, as products see
+ * them: for tests and for those who check. Each is rounded to float once, with a
+ * minimum twice. */
+void   llk_panel_unpack (LlkType type, const void *panel, size_t in_first, size_t n,
+                         size_t output, float *dst);

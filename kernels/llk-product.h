@@ -3,9 +3,9 @@
 /*
  * Products of packed weights with rows of activations. Rows are prepared once
  * for all matrices they meet, in the form that the product wants, then each
- * call multiplies some panels with all rows. A result depends on its row, its
- * weights and the kind of row alone: never on how many rows are multiplied
- * together, nor on how panels are shared out.
+ * call multiplies some panels with all rows. A result depends on its row and its
+ * weights alone: never on how many rows are multiplied together, on how panels are
+ * shared out, nor on the pieces that the inputs were cut into.
  */
 
 #pragma once
@@ -14,66 +14,50 @@
 
 #include <stdbool.h>
 
-/* Kinds of rows: what is generated one row at a time is bound by the bytes of
- * the weights, a prompt by arithmetic. */
-typedef enum
-{
-  LLK_ROWS_PROMPT,
-  LLK_ROWS_GENERATED,   /* and drafted rows that are verified */
-  LLK_N_ROW_KINDS,
-} LlkRowKind;
-
 /*
  * Prepared forms of a row of n values. "q" are integers in [-127, 127] with
- * x ≈ scale × q: with m the largest magnitude of the block, scale = m / 127 and
- * q = x × (127 / m) rounded to nearest even, all in float. A block with m below
- * 1e-30 is all zeros with scale 0. A block that holds a NaN or an infinity has
+ * x ≈ scale × q: with m the largest magnitude of the run, scale = m / 127 and
+ * q = x × (127 / m) rounded to nearest even, all in float. A run with m below
+ * 1e-30 is all zeros with scale 0. A run that holds a NaN or an infinity has
  * scale NaN (0x7fc00000) and zeros: every output of that row is then NaN, on
  * every set of instructions.
  */
 typedef enum
 {
-  LLK_ACTIVATION_F32,    /* n floats, filled up with zeros to a multiple of 16 */
-  LLK_ACTIVATION_Q8,     /* int8 q[n up to a multiple of 64, filled with zeros]; float scale of
-                          * each 32, zeros up to a multiple of 16 floats; int32 sum of q of each
-                          * 32, likewise; int32 sum of the first 16 of each 32, likewise */
-  LLK_ACTIVATION_Q8_256, /* int8 q as above; float scale of each 256 (the last may be short),
-                          * zeros up to a multiple of 16 floats */
-  LLK_ACTIVATION_BF16,   /* n rounded to bfloat16 (nearest even), filled up with zeros to a
+  LLK_ACTIVATION_F32,    /* floats, filled up with zeros to a multiple of 16 */
+  LLK_ACTIVATION_Q8,     /* an LlkActivationRun for each 256, the last filled with zeros */
+  LLK_ACTIVATION_BF16,   /* rounded to bfloat16 (nearest even), filled up with zeros to a
                           * multiple of 64 */
   LLK_N_ACTIVATIONS,
 } LlkActivation;
 
+typedef struct
+{
+  int8_t q[256];
+  int16_t sums[16];       /* of q of each 16; of each four sums the first and the third, then the
+                           * second and the fourth, as minima lie in panels */
+  int16_t long_sums[8];   /* of q of each 32, likewise */
+  float scale;
+  int32_t sum;            /* of all q */
+  uint8_t unused[8];      /* zero */
+} LlkActivationRun;
+
 /* Bytes of one prepared row of @n values: a multiple of 64. */
 size_t llk_activation_bytes (LlkActivation form, size_t n);
-/* Byte offsets of the scales and the sums in it. */
-size_t llk_activation_scales (LlkActivation form, size_t n);
-size_t llk_activation_sums   (LlkActivation form, size_t n);
-/* Of the sums of the first 16 of each 32. */
-size_t llk_activation_half_sums (LlkActivation form, size_t n);
 
 /*
- * The products of generated rows, bit for bit the same on every set. "×" and
- * "fma" are rounded to float once each; q, a and S are the row's integers, scale
- * and sum of q for 32 inputs. Each output has one accumulator, from 0, along
- * the inputs; for each 32 inputs, with w the weights' integers less their zero
- * point or looked up in their table, and dot = sum of w × q, exact:
+ * The definition. "×" and "fma" are rounded to float once each. Each output has one
+ * accumulator, from 0, along the inputs; for each run of up to 256 inputs (llk-run.h),
+ * with dot = sum of w × q and min_dot = sum over the blocks of m × (sum of q), both
+ * exact, and a the row's scale:
  *
- *   acc = fma (dot, d × a, acc)
- *
- * d is the float scale of the 32 weights: d, or d × scale of a K-quant, which is
- * exact in float. With a minimum (which K-quants subtract), next:
- *
- *   acc = fma (min, a × S, acc)          Q4_1, Q5_1
- *   acc = fma (-(dmin × m), a × S, acc)  Q4_K, Q5_K
- *
- * With a scale for each 16 inputs, 0 the first and 1 the second half of 32:
- *
- *   acc = fma (dot0, d0 × a, acc), acc = fma (dot1, d1 × a, acc)   Q6_K, Q3_K, Q2_K
- *   acc = fma (-(dmin × m0), a × S0, acc), then m1 and S1          Q2_K
+ *   acc = fma (dot, scale × a, acc)
+ *   acc = fma (min_dot, min_scale × a, acc)     types with minima
  *
  * F32, F16 and BF16: input i goes to accumulator i mod 4 of its output by
- * acc = fma (w, x, acc), and the product is (acc0 + acc1) + (acc2 + acc3).
+ * acc = fma (w, x, acc), and the product is (acc0 + acc1) + (acc2 + acc3). F16 and BF16 on
+ * tiles: of each 32 inputs, from 0 and with what is denormal as zero, even inputs to one sum
+ * and odd ones to another, by fma in order, then acc += even + odd.
  *
  * With is_added, the product is added to y at the end. Which NaN comes out of
  * several is open.
@@ -88,21 +72,22 @@ typedef struct
 
   /* Bytes of scratch memory that a caller of multiply() has to bring, 64-byte
    * aligned; 0 when it needs none. */
-  size_t (*get_scratch) (LlkType type, size_t n_in);
+  size_t scratch;
 
   /* y[r * y_stride + o] = sum over the inputs of w[o, i] × x[r, i], for the
    * outputs o of panels [@first, @first + @n_panels) that are below n_out;
    * added to what y holds with @is_added. @rows are @n_rows prepared rows,
-   * llk_activation_bytes() apart, 64-byte aligned. */
-  void   (*multiply) (const LlkMatrix *w, size_t first, size_t n_panels, const void *rows,
-                      size_t n_rows, float *y, size_t y_stride, bool is_added, void *scratch);
+   * llk_activation_bytes() of all inputs apart, 64-byte aligned. A row that a piece is not
+   * multiplied with is zero in its inputs. */
+  void (*multiply) (const LlkMatrix *w, size_t first, size_t n_panels, const void *rows,
+                    size_t n_rows, float *y, size_t y_stride, bool is_added, void *scratch);
 } LlkProduct;
 
 typedef struct
 {
-  /* One row of @n floats into its prepared form. */
-  void (*prepare) (LlkActivation form, const float *x, size_t n, void *row);
+  /* One row of @n floats into its prepared form, with zeros behind them up to @n_in. */
+  void (*prepare) (LlkActivation form, const float *x, size_t n, size_t n_in, void *row);
 
   /* Never NULL for a type that llk_type_is_known(). */
-  const LlkProduct *(*find) (LlkType type, LlkRowKind kind);
+  const LlkProduct *(*find) (LlkType type);
 } LlkProductOps;

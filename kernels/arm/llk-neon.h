@@ -10,8 +10,8 @@
 
 #define INLINE static inline __attribute__ ((always_inline))
 
-/* Rows into their prepared forms, the same for all sets. */
-void llk_neon_prepare (LlkActivation form, const float *x, size_t n, void *row);
+/* LlkProductOps.prepare of all sets. */
+void llk_neon_prepare (LlkActivation form, const float *x, size_t n, size_t n_in, void *row);
 
 /* llk_exp() of four values; NaN stays one. */
 INLINE float32x4_t

@@ -4,18 +4,37 @@
 
 #include "kernels/portable/llk-portable.h"
 
-/* Below this a block counts as zero: its inverse would come near the largest float. */
+/* Below this a run counts as zero: its inverse would come near the largest float. */
 #define MIN_MAGNITUDE 1e-30f
 
-/* Integers of @n values to @q; returns their scale. */
-static float
-quantize (const float *x,
-          size_t       n,
-          int8_t      *q)
+/* The sum of @n integers, a multiple of 16. */
+static int16_t
+sum_integers (const int8_t *q,
+              size_t        n)
+{
+  int sum = 0;
+
+  for (size_t i = 0; i < n; i++)
+    sum += q[i];
+  return (int16_t) sum;
+}
+
+/* The place of sum @i among the others. */
+static size_t
+find_sum (size_t i)
+{
+  return i / 4 * 4 + i % 2 * 2 + i % 4 / 2;
+}
+
+static void
+quantize (const float      *x,
+          size_t            n,
+          LlkActivationRun *run)
 {
   uint32_t bits = 0;
   float magnitude, inverse;
 
+  memset (run, 0, sizeof *run);
   /* As integers, so that NaN counts as the largest. */
   for (size_t i = 0; i < n; i++)
     {
@@ -27,53 +46,21 @@ quantize (const float *x,
 
   if (bits >= 0x7f800000 || magnitude < MIN_MAGNITUDE)
     {
-      memset (q, 0, n);
-      return bits >= 0x7f800000 ? llk_float_of_bits (0x7fc00000) : 0;
+      run->scale = bits >= 0x7f800000 ? llk_float_of_bits (0x7fc00000) : 0;
+      return;
     }
 
   inverse = 127 / magnitude;
   for (size_t i = 0; i < n; i++)
-    q[i] = (int8_t) (x[i] * inverse + LLK_ROUNDER - LLK_ROUNDER);
-
-  return magnitude / 127;
-}
-
-static int32_t
-sum_integers (const int8_t *q,
-              size_t        n)
-{
-  int32_t sum = 0;
-
-  for (size_t i = 0; i < n; i++)
-    sum += q[i];
-
-  return sum;
-}
-
-static void
-prepare_integers (LlkActivation form,
-                  const float  *x,
-                  size_t        n,
-                  uint8_t      *row)
-{
-  size_t block = form == LLK_ACTIVATION_Q8 ? 32 : 256;
-  int8_t *q = (int8_t *) row;
-  float *scales = (float *) (void *) (row + llk_activation_scales (form, n));
-  int32_t *sums = (int32_t *) (void *) (row + llk_activation_sums (form, n));
-  int32_t *half_sums = (int32_t *) (void *) (row + llk_activation_half_sums (form, n));
-
-  memset (row, 0, llk_activation_bytes (form, n));
-  for (size_t b = 0; b * block < n; b++, q += block)
+    run->q[i] = (int8_t) (x[i] * inverse + LLK_ROUNDER - LLK_ROUNDER);
+  run->scale = magnitude / 127;
+  for (size_t i = 0; i < 16; i++)
     {
-      size_t left = n - b * block;
-
-      scales[b] = quantize (x + b * block, left < block ? left : block, q);
-      if (form == LLK_ACTIVATION_Q8)
-        {
-          half_sums[b] = sum_integers (q, 16);
-          sums[b] = half_sums[b] + sum_integers (q + 16, 16);
-        }
+      run->sums[find_sum (i)] = sum_integers (run->q + 16 * i, 16);
+      run->sum += run->sums[find_sum (i)];
     }
+  for (size_t i = 0; i < 8; i++)
+    run->long_sums[find_sum (i)] = sum_integers (run->q + 32 * i, 32);
 }
 
 static void
@@ -83,7 +70,6 @@ prepare_bf16 (const float *x,
 {
   uint16_t *dst = (uint16_t *) (void *) row;
 
-  memset (row, 0, llk_activation_bytes (LLK_ACTIVATION_BF16, n));
   for (size_t i = 0; i < n; i++)
     {
       uint32_t bits = llk_bits_of_float (x[i]);
@@ -98,17 +84,20 @@ void
 llk_portable_prepare (LlkActivation form,
                       const float  *x,
                       size_t        n,
+                      size_t        n_in,
                       void         *row)
 {
+  LlkActivationRun *runs = row;
+
+  memset (row, 0, llk_activation_bytes (form, n_in));
   switch (form)
     {
     case LLK_ACTIVATION_F32:
-      memset (row, 0, llk_activation_bytes (form, n));
       memcpy (row, x, n * sizeof *x);
       break;
     case LLK_ACTIVATION_Q8:
-    case LLK_ACTIVATION_Q8_256:
-      prepare_integers (form, x, n, row);
+      for (size_t i = 0; i < n; i += 256)
+        quantize (x + i, n - i < 256 ? n - i : 256, runs + i / 256);
       break;
     case LLK_ACTIVATION_BF16:
       prepare_bf16 (x, n, row);

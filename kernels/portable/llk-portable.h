@@ -10,7 +10,7 @@
 
 #define INLINE static inline __attribute__ ((always_inline))
 
-void llk_portable_prepare (LlkActivation form, const float *x, size_t n, void *row);
+void llk_portable_prepare (LlkActivation form, const float *x, size_t n, size_t n_in, void *row);
 
 /*
  * a × b + c rounded once, like the instruction that other sets have. Without

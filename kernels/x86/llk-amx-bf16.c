@@ -1,32 +1,39 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Products of prompt rows with weights of 16 bits: weights and activations as
- * bfloat16, sums in float inside the tiles. BF16 weights are as they are, F16
- * ones are rounded to nearest. The unit counts what is below the normal range of
- * floats as zero. The order of work is that of llk-amx-int8.c, but the sums of a
- * block go from the tiles to memory and back between runs, since another pair of
- * panels comes in between.
+ * Products with weights of 16 bits on tiles: weights and activations as bfloat16, sums in
+ * float inside the tiles, a step of 32 inputs after the other. BF16 weights are as they are,
+ * read from the panels; F16 ones are rounded to nearest. The unit counts what is below the
+ * normal range of floats as zero. The order of work is that of llk-amx-int8.c, but the sums
+ * of a block go from the tiles to memory and back between runs, since another pair of panels
+ * comes in between. Tiles have as many rows as there are: a single one has the same bits.
  */
 
 #include "kernels/x86/llk-amx.h"
+#include "kernels/llk-panel-stored.h"
 
 #define STEP_INPUTS 32
-#define N_STEPS (RUN_INPUTS / STEP_INPUTS)
-#define TILES_BYTES (N_STEPS * 2 * TILE_BYTES)   /* of a run of two panels */
+#define MAX_STEPS (LLK_RUN / STEP_INPUTS)
 #define MAX_PAIRS 4
-#define CACHE_BYTES (5 * 256 * 1024)
+#define N_SLOTS 80                         /* of pairs of runs: what stays in the cache */
 #define SUMS (BLOCK_ROWS * BLOCK_OUTPUTS)
+
+typedef uint8_t RunTiles[MAX_STEPS * TILE_BYTES];
+
+typedef struct
+{
+  RunTiles slots[N_SLOTS][2];   /* a run of each of two panels, where they aren't read directly */
+  float sums[MAX_PAIRS][SUMS];  /* [tile][row][output], of a block of rows */
+} Scratch;
 
 /* One call's work on a few pairs of panels. */
 typedef struct
 {
   const LlkMatrix *w;
-  size_t panel_bytes;
   size_t first;             /* panel */
   size_t n_panels;
   size_t n_pairs;           /* of panels; the last may lack its second */
-  size_t n_runs;
+  size_t n_kept;            /* runs that stay in slots of their own until the last block */
 
   const uint8_t *rows;
   size_t n_rows;
@@ -36,39 +43,26 @@ typedef struct
   size_t y_stride;
   bool is_added;
 
-  uint8_t *tiles;           /* [run][pair] TILES_BYTES */
-  float *sums;              /* [pair][tile][row][output], of a block of rows */
+  Scratch *scratch;
 } Job;
+
+/* Up to 256 inputs of a piece. */
+typedef struct
+{
+  size_t number;
+  const uint8_t *data;      /* of the first panel */
+  size_t panel_bytes;
+  size_t n_inputs;
+} Run;
 
 /* What is in tiles 0…3. */
 typedef struct
 {
   float *sums;              /* where they go; NULL when there is nothing */
   float *y;                 /* and then, after the last run only */
+  size_t n_y_rows;
   size_t n_outputs;
 } Pending;
-
-static size_t
-count_runs (size_t n_in)
-{
-  return (n_in + RUN_INPUTS - 1) / RUN_INPUTS;
-}
-
-static size_t
-count_pairs (size_t n_in)
-{
-  const size_t n_pairs = CACHE_BYTES / (count_runs (n_in) * TILES_BYTES);
-
-  return n_pairs == 0 ? 1 : n_pairs < MAX_PAIRS ? n_pairs : MAX_PAIRS;
-}
-
-static size_t
-get_scratch (LlkType type,
-             size_t  n_in)
-{
-  (void) type;
-  return count_pairs (n_in) * (count_runs (n_in) * TILES_BYTES + SUMS * sizeof (float));
-}
 
 /* Sixteen pairs of halves, the firsts before the seconds, as pairs of bfloat16. */
 INLINE __m512i
@@ -94,50 +88,53 @@ round_halves (const void *src)
   return _mm512_ternarylogic_epi32 (top, rounded[1], _mm512_srli_epi32 (rounded[0], 16), 0xca);
 }
 
-/* A run of a panel into tiles, filled up with zeros to a whole step. */
+/* A run of a panel into tiles, filled up with zeros to a whole step. The next one is fetched. */
 INLINE void
 copy_run (bool           is_half,
           const uint8_t *panel,
           size_t         n_inputs,
           uint8_t       *tiles)
 {
-  const size_t n_pairs = (n_inputs + 1) / 2;
   const size_t n_filled = (n_inputs + STEP_INPUTS - 1) / STEP_INPUTS * STEP_INPUTS / 2;
 
-  for (size_t i = 0; i < n_filled; i++)
+  for (size_t i = 0; i < n_filled; i++, panel += 64, tiles += 64)
     {
-      uint8_t *dst = tiles + i / 16 * (2 * TILE_BYTES) + i % 16 * 64;
-
-      _mm_prefetch ((const char *) panel + (RUN_INPUTS * 2 * LLK_PANEL_OUTPUTS + 64 * i),
-                    _MM_HINT_T1);
-      if (i >= n_pairs)
-        _mm512_store_si512 (dst, _mm512_setzero_si512 ());
-      else if (is_half)
-        _mm512_store_si512 (dst, round_halves (panel + 64 * i));
+      fetch (panel + 2 * LLK_RUN * N, 64);
+      if (2 * i >= n_inputs)
+        _mm512_store_si512 (tiles, _mm512_setzero_si512 ());
       else
-        _mm512_store_si512 (dst, _mm512_load_si512 (panel + 64 * i));
+        _mm512_store_si512 (tiles, is_half ? round_halves (panel) : _mm512_load_si512 (panel));
     }
 }
 
+/* Finds, or makes, the tiles of a run of a pair of panels. */
 static void
-copy_pair (const Job *job,
-           size_t     run,
-           size_t     pair,
-           size_t     n_inputs,
-           uint8_t   *tiles)
+get_tiles (const Job     *job,
+           const Run     *run,
+           size_t         pair,
+           bool           is_first_block,
+           const uint8_t *tiles[2])
 {
-  const uint8_t *panel = (const uint8_t *) job->w->panels +
-                         (job->first + 2 * pair) * job->panel_bytes +
-                         run * RUN_INPUTS * 2 * LLK_PANEL_OUTPUTS;
+  const bool is_half = job->w->type == LLK_F16;
+  const bool is_copied = is_half || run->n_inputs % STEP_INPUTS != 0;
+  const bool is_kept = run->number < job->n_kept;
+  const size_t place = is_kept ? run->number * job->n_pairs + pair : N_SLOTS - 1;
 
-  for (size_t i = 0; i < 2; i++, panel += job->panel_bytes, tiles += TILE_BYTES)
-    if (2 * pair + i >= job->n_panels)
-      for (size_t s = 0; s * STEP_INPUTS < n_inputs; s++)
-        memset (tiles + 2 * TILE_BYTES * s, 0, TILE_BYTES);
-    else if (job->w->type == LLK_F16)
-      copy_run (true, panel, n_inputs, tiles);
-    else
-      copy_run (false, panel, n_inputs, tiles);
+  for (size_t i = 0; i < 2 && 2 * pair + i < job->n_panels; i++)
+    {
+      const uint8_t *panel = run->data + (job->first + 2 * pair + i) * run->panel_bytes;
+      uint8_t *slot = job->scratch->slots[place][i];
+
+      tiles[i] = is_copied ? slot : panel;
+      if (is_first_block && !is_copied)
+        fetch (panel + 2 * LLK_RUN * N, 2 * LLK_RUN * N);
+      else if (is_half && (is_first_block || !is_kept))
+        copy_run (true, panel, run->n_inputs, slot);
+      else if (is_copied && (is_first_block || !is_kept))
+        copy_run (false, panel, run->n_inputs, slot);
+    }
+  if (2 * pair + 1 == job->n_panels)
+    tiles[1] = tiles[0];
 }
 
 INLINE void
@@ -155,13 +152,12 @@ store_tiles (float *sums,
 
 static void
 write_sums (const Job     *job,
-            const Pending *pending,
-            size_t         n_rows)
+            const Pending *pending)
 {
   const bool is_streamed = can_stream (job->y, job->y_stride, job->n_rows) && !job->is_added &&
                            pending->n_outputs == BLOCK_OUTPUTS;
 
-  for (size_t r = 0; r < n_rows; r++)
+  for (size_t r = 0; r < pending->n_y_rows; r++)
     {
       const float *sums =
         pending->sums + r / TILE_ROWS * (2 * 256) + r % TILE_ROWS * LLK_PANEL_OUTPUTS;
@@ -178,13 +174,14 @@ write_sums (const Job     *job,
 INLINE void
 multiply_step (const uint8_t *rows,
                size_t         row_bytes,
-               const uint8_t *tiles,
+               const uint8_t *first,
+               const uint8_t *second,
                size_t         n_row_tiles)
 {
   _tile_loadd (4, rows, row_bytes);
-  _tile_loadd (6, tiles, 64);
+  _tile_loadd (6, first, 64);
   _tile_dpbf16ps (0, 4, 6);
-  _tile_loadd (7, tiles + TILE_BYTES, 64);
+  _tile_loadd (7, second, 64);
   _tile_dpbf16ps (1, 4, 7);
   if (n_row_tiles > 1)
     {
@@ -213,16 +210,17 @@ multiply_step (const uint8_t *rows,
 INLINE void
 multiply_first_step (const uint8_t *rows,
                      size_t         row_bytes,
-                     const uint8_t *tiles,
+                     const uint8_t *first,
+                     const uint8_t *second,
                      float         *old,
                      const float   *sums,
                      size_t         n_row_tiles)
 {
   _tile_loadd (4, rows, row_bytes);
-  _tile_loadd (6, tiles, 64);
+  _tile_loadd (6, first, 64);
   CHANGE_TILE (0, old, sums);
   _tile_dpbf16ps (0, 4, 6);
-  _tile_loadd (7, tiles + TILE_BYTES, 64);
+  _tile_loadd (7, second, 64);
   CHANGE_TILE (1, old, sums);
   _tile_dpbf16ps (1, 4, 7);
   if (n_row_tiles > 1)
@@ -235,6 +233,77 @@ multiply_first_step (const uint8_t *rows,
     }
 }
 
+/* A run of a block of @n_rows rows from @first on, times all pairs. */
+INLINE void
+multiply_run (const Job     *job,
+              const Run     *run,
+              bool           is_last,
+              const uint8_t *rows,
+              size_t         first,
+              size_t         n_rows,
+              size_t         n_row_tiles,
+              Pending       *pending)
+{
+  const size_t first_output = job->first * N;
+
+  for (size_t pair = 0; pair < job->n_pairs; pair++)
+    {
+      const size_t n_panels = 2 * pair + 1 < job->n_panels ? 2 : 1;
+      const size_t n_outputs = job->w->n_out - first_output - pair * BLOCK_OUTPUTS;
+      float *sums = job->scratch->sums[pair];
+      const uint8_t *tiles[2];
+
+      get_tiles (job, run, pair, first == 0, tiles);
+      compile_barrier ();
+      multiply_first_step (rows, job->row_bytes, tiles[0], tiles[1], pending->sums,
+                           run->number > 0 ? sums : NULL, n_row_tiles);
+      for (size_t s = 1; s * STEP_INPUTS < run->n_inputs; s++)
+        multiply_step (rows + 64 * s, job->row_bytes, tiles[0] + TILE_BYTES * s,
+                       tiles[1] + TILE_BYTES * s, n_row_tiles);
+      compile_barrier ();
+      if (pending->sums != NULL && pending->y != NULL)
+        write_sums (job, pending);
+
+      *pending = (Pending) {
+        .sums = sums,
+        .y = is_last ? job->y + first * job->y_stride + first_output + pair * BLOCK_OUTPUTS : NULL,
+        .n_y_rows = n_rows,
+        .n_outputs = n_outputs < n_panels * N ? n_outputs : n_panels * N,
+      };
+    }
+}
+
+/* A block of @n_rows rows from @first on, which go through the same pieces. */
+INLINE void
+multiply_block (const Job *job,
+                size_t     first,
+                size_t     n_rows,
+                size_t     n_row_tiles,
+                Pending   *pending)
+{
+  const LlkPiece *piece = job->w->pieces;
+  const LlkPiece *end = piece + job->w->n_pieces;
+  const uint8_t *rows = job->rows + first * job->row_bytes;
+  size_t input = 0, n_inputs = 0;
+  Run run = { 0 };
+
+  for (; piece < end && piece->n_rows > first; piece++)
+    n_inputs += piece->n_in;
+  for (piece = job->w->pieces; input < n_inputs; piece++)
+    {
+      run.data = piece->panels;
+      run.panel_bytes = llk_panel_bytes (job->w->type, input, piece->n_in);
+      for (size_t i = 0; i < piece->n_in; i += run.n_inputs, run.number++)
+        {
+          run.n_inputs = piece->n_in - i < LLK_RUN ? piece->n_in - i : LLK_RUN;
+          input += run.n_inputs;
+          multiply_run (job, &run, input == n_inputs, rows, first, n_rows, n_row_tiles, pending);
+          run.data += 2 * run.n_inputs * N;
+          rows += 2 * run.n_inputs;
+        }
+    }
+}
+
 /* Rows [@first, @last), in blocks of @n_rows. */
 INLINE void
 multiply_blocks (const Job *job,
@@ -243,70 +312,34 @@ multiply_blocks (const Job *job,
                  size_t     n_row_tiles,
                  size_t     n_rows)
 {
-  /* With one block of rows only, tiles are used once and stay where they are made. */
-  const size_t run_stride = job->n_rows > BLOCK_ROWS ? job->n_pairs : 0;
-  const size_t n_left = job->w->n_out - job->first * LLK_PANEL_OUTPUTS;
-  const size_t n_all = job->n_panels * LLK_PANEL_OUTPUTS;
-  const size_t n_outputs = n_left < n_all ? n_left : n_all;
   Pending pending = { 0 };
 
-  for (; first < last; first += n_rows)
-    for (size_t run = 0; run < job->n_runs; run++)
-      {
-        const size_t left = job->w->n_in - run * RUN_INPUTS;
-        const size_t n_inputs = left < RUN_INPUTS ? left : RUN_INPUTS;
-        const uint8_t *rows = job->rows + first * job->row_bytes + run * RUN_INPUTS * 2;
-
-        for (size_t pair = 0; pair < job->n_pairs; pair++)
-          {
-            uint8_t *tiles = job->tiles + (run * run_stride + pair) * TILES_BYTES;
-            float *sums = job->sums + pair * SUMS;
-            const size_t pair_outputs = n_outputs - pair * BLOCK_OUTPUTS;
-
-            if (first == 0)
-              copy_pair (job, run, pair, n_inputs, tiles);
-            compile_barrier ();
-            multiply_first_step (rows, job->row_bytes, tiles, pending.sums,
-                                 run > 0 ? sums : NULL, n_row_tiles);
-            for (size_t s = 1; s * STEP_INPUTS < n_inputs; s++)
-              multiply_step (rows + 64 * s, job->row_bytes, tiles + 2 * TILE_BYTES * s,
-                             n_row_tiles);
-            if (pending.sums != NULL && pending.y != NULL)
-              write_sums (job, &pending, n_rows);
-
-            pending.sums = sums;
-            pending.n_outputs = pair_outputs < BLOCK_OUTPUTS ? pair_outputs : BLOCK_OUTPUTS;
-            pending.y = NULL;
-            if (run + 1 == job->n_runs)
-              pending.y = job->y + first * job->y_stride + job->first * LLK_PANEL_OUTPUTS +
-                          pair * BLOCK_OUTPUTS;
-          }
-      }
-
-  store_tiles (pending.sums, n_row_tiles);
-  write_sums (job, &pending, n_rows);
-}
-
-static void
-multiply_full_blocks (const Job *job,
-                      size_t     n_rows)
-{
-  configure_tiles (BLOCK_ROWS);
-  multiply_blocks (job, 0, n_rows, 2, BLOCK_ROWS);
-}
-
-/* What is left: less than a block. */
-static void
-multiply_last_block (const Job *job,
-                     size_t     first)
-{
-  const size_t n_rows = job->n_rows - first;
-
   configure_tiles (n_rows);
-  if (n_rows > TILE_ROWS)
-    multiply_blocks (job, first, job->n_rows, 2, n_rows);
-  else
-    multiply_blocks (job, first, job->n_rows, 1, n_rows);
+  for (; first < last; first += n_rows)
+    multiply_block (job, first, n_rows, n_row_tiles, &pending);
+  store_tiles (pending.sums, n_row_tiles);
+  write_sums (job, &pending);
+}
+
+static void
+multiply_panels (const Job *job)
+{
+  /* Rows of a block go through the same pieces: sums that go on would have other bits if
+   * zeros were added. */
+  for (size_t first = 0, n; first < job->n_rows; first += n)
+    {
+      size_t n_full, n_left;
+
+      n = count_alike (job->w, first, job->n_rows - first);
+      n_left = n % BLOCK_ROWS;
+      n_full = n - n_left;
+      if (n_full > 0)
+        multiply_blocks (job, first, first + n_full, 2, BLOCK_ROWS);
+      if (n_left > TILE_ROWS)
+        multiply_blocks (job, first + n_full, first + n, 2, n_left);
+      else if (n_left > 0)
+        multiply_blocks (job, first + n_full, first + n, 1, n_left);
+    }
 }
 
 static void
@@ -320,35 +353,33 @@ multiply (const LlkMatrix *w,
           bool             is_added,
           void            *scratch)
 {
-  const size_t n_pairs = count_pairs (w->n_in);
-  const size_t n_full = n_rows / BLOCK_ROWS * BLOCK_ROWS;
-  uint8_t *memory = scratch;
   Job job = {
     .w = w,
-    .panel_bytes = llk_panel_bytes (w->type, w->n_in),
-    .n_runs = count_runs (w->n_in),
     .rows = rows,
-    .n_rows = n_rows,
     .row_bytes = llk_activation_bytes (LLK_ACTIVATION_BF16, w->n_in),
     .y = y,
     .y_stride = y_stride,
     .is_added = is_added,
-    .tiles = memory,
+    .scratch = scratch,
   };
+  size_t n_runs = 0, n_pairs;
 
-  if (n_rows == 0)
+  job.n_rows = write_rows_without_inputs (w, first, n_panels, n_rows, y, y_stride, is_added);
+  if (job.n_rows == 0)
     return;
 
-  job.sums = (float *) (void *) (memory + job.n_runs * n_pairs * TILES_BYTES);
+  for (size_t i = 0; i < w->n_pieces; i++)
+    n_runs += (w->pieces[i].n_in + LLK_RUN - 1) / LLK_RUN;
+  n_pairs = N_SLOTS / n_runs;
+  n_pairs = n_pairs == 0 ? 1 : n_pairs < MAX_PAIRS ? n_pairs : MAX_PAIRS;
+  if (job.n_rows > BLOCK_ROWS)
+    job.n_kept = n_runs * n_pairs <= N_SLOTS ? n_runs : N_SLOTS - 1;
   for (size_t done = 0; done < n_panels; done += job.n_panels)
     {
       job.first = first + done;
       job.n_panels = n_panels - done < 2 * n_pairs ? n_panels - done : 2 * n_pairs;
       job.n_pairs = (job.n_panels + 1) / 2;
-      if (n_full > 0)
-        multiply_full_blocks (&job, n_full);
-      if (n_full < n_rows)
-        multiply_last_block (&job, n_full);
+      multiply_panels (&job);
     }
   _tile_release ();
   _mm_sfence ();
@@ -357,6 +388,6 @@ multiply (const LlkMatrix *w,
 const LlkProduct llk_amx_bf16 = {
   .activation = LLK_ACTIVATION_BF16,
   .n_panels = 2 * MAX_PAIRS,
-  .get_scratch = get_scratch,
+  .scratch = sizeof (Scratch),
   .multiply = multiply,
 };

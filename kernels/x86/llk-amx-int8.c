@@ -1,166 +1,196 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
 /*
- * Products of prompt rows in integers: activations and weights as int8 with a
- * scale for each 256 inputs, exact sums of 256 products in tiles, and from there
- *
- *   sum = fma (dot, weight scale × row scale, sum)
- *
- * in float, run after run. A few panels at a time are brought into int8, just
- * before the first rows meet them; they stay in the second cache for the other
- * rows. Rows are worked on in blocks of 32: a run of a block stays in the first
- * cache while the panels pass by. While tiles multiply one block, the vector unit
- * finishes the one before.
+ * Products in integers on tiles, for all types of blocks: exact sums over a run in tiles, and
+ * from there in float as llk-product.h defines it, so that results have the same bits as
+ * without tiles. A few panels at a time are brought into bytes, a run just before the first
+ * rows meet it; they stay in the second cache for the other rows. Rows are worked on in
+ * blocks of 32: a run of a block stays in the first cache while the panels pass by. While
+ * tiles multiply one block, the vector unit finishes the one before.
  */
 
 #include "kernels/x86/llk-amx.h"
+#include "kernels/llk-panel-stored.h"
 
-#define TILES_BYTES (4 * 2 * TILE_BYTES)   /* of a run of two panels */
+/* Fewer rows are multiplied without tiles. */
+#define MIN_TILED_ROWS 8
 #define MAX_PAIRS 4
-#define CACHE_BYTES (5 * 256 * 1024)       /* of int8 weights that stay in the cache */
+#define N_SLOTS 160                        /* of pairs of runs: what stays in the cache */
 #define SUMS (BLOCK_ROWS * BLOCK_OUTPUTS)
+
+/* A run of two panels. */
+typedef struct
+{
+  StoredRun runs[2];
+} Slot;
+
+typedef struct
+{
+  Slot slots[N_SLOTS];
+  float sums[MAX_PAIRS][SUMS];  /* [row][BLOCK_OUTPUTS], of a block of rows; zero between blocks */
+  int32_t dots[SUMS];           /* [tile][row][output], of a run of a block */
+  int32_t starts[BLOCK_ROWS * N]; /* [row][output], what the sums of such a run begin with */
+} Scratch;
+
+typedef struct Pending Pending;
 
 /* One call's work on a few pairs of panels. */
 typedef struct
 {
   const LlkMatrix *w;
-  LlkAmxRequantize requantize;
-  size_t panel_bytes;
+  const TypeOps *ops;
+  void (*add_dots) (const Pending *pending, size_t row_bytes, size_t first, size_t last);
   size_t first;             /* panel */
   size_t n_panels;
   size_t n_pairs;           /* of panels; the last may lack its second */
-  size_t n_runs;
+  size_t n_kept;            /* runs that stay in slots of their own until the last block */
 
   const uint8_t *rows;
   size_t n_rows;
   size_t row_bytes;
-  size_t row_scales;        /* offset in a row */
 
   float *y;
   size_t y_stride;
   bool is_added;
 
-  int8_t *tiles;            /* [run][pair] TILES_BYTES */
-  float *scales;            /* [run][pair][BLOCK_OUTPUTS] */
-  float *sums;              /* [pair][row][BLOCK_OUTPUTS], of a block of rows */
-  int32_t *dots;            /* [tile][row][output], of a run of a block */
+  Scratch *scratch;
 } Job;
 
 /* A run of a block whose products are in tiles 0…3. */
-typedef struct
+struct Pending
 {
-  const float *scales;        /* of its outputs */
-  const uint8_t *row_scales;  /* of the first row; others row_bytes apart */
-  float *sums;                /* NULL when there is nothing in the tiles */
-  float *y;                   /* where the sums go, after the last run only */
+  const StoredRun *panels[2];
+  const uint8_t *rows;      /* the first row's run; others row_bytes apart */
+  size_t n_rows;            /* that are multiplied with it */
+  const int32_t *dots;      /* where the tiles go */
+  float *sums;              /* NULL when there is nothing in the tiles */
+  float *y;                 /* where the sums go, after the last run only */
+  size_t n_y_rows;
   size_t n_outputs;
-} Pending;
+};
 
-static size_t
-count_runs (size_t n_in)
-{
-  return (n_in + RUN_INPUTS - 1) / RUN_INPUTS;
-}
+/* --- weights --- */
 
-static size_t
-count_pairs (size_t n_in)
-{
-  const size_t n_pairs = CACHE_BYTES / (count_runs (n_in) * TILES_BYTES);
-
-  return n_pairs == 0 ? 1 : n_pairs < MAX_PAIRS ? n_pairs : MAX_PAIRS;
-}
-
-static size_t
-get_scratch (LlkType type,
-             size_t  n_in)
-{
-  const size_t n_pairs = count_pairs (n_in);
-  const size_t run_bytes = n_pairs * (TILES_BYTES + BLOCK_OUTPUTS * sizeof (float));
-
-  (void) type;
-  return count_runs (n_in) * run_bytes + n_pairs * SUMS * sizeof (float) +
-         SUMS * sizeof (int32_t);
-}
-
-/* A run of a pair of panels into tiles. */
+/* A run of a pair of panels into bytes. */
 static void
-requantize_pair (const Job *job,
-                 size_t     run,
-                 size_t     pair,
-                 size_t     n_inputs,
-                 int8_t    *tiles,
-                 float     *scales)
+store_pair (const Job      *job,
+            const RunParts *now,
+            const RunParts *next,
+            size_t          pair,
+            Slot           *slot)
 {
-  const uint8_t *panel =
-    (const uint8_t *) job->w->panels + (job->first + 2 * pair) * job->panel_bytes;
-
-  job->requantize (panel, run, n_inputs, tiles, scales);
-  if (2 * pair + 1 < job->n_panels)
+  for (size_t i = 0; i < 2 && 2 * pair + i < job->n_panels; i++)
     {
-      job->requantize (panel + job->panel_bytes, run, n_inputs, tiles + TILE_BYTES,
-                       scales + LLK_PANEL_OUTPUTS);
-      return;
-    }
+      const size_t panel = job->first + 2 * pair + i;
+      const RunPart *ahead = &next->parts[0];
+      StoredRun *run = &slot->runs[i];
 
-  for (size_t i = 0; i < n_inputs; i += 64)
-    memset (tiles + 32 * i + TILE_BYTES, 0, TILE_BYTES);
-  memset (scales + LLK_PANEL_OUTPUTS, 0, LLK_PANEL_OUTPUTS * sizeof (float));
-}
-
-INLINE void
-store_tiles (int32_t *dots,
-             size_t   n_row_tiles)
-{
-  _tile_stored (0, dots, 64);
-  _tile_stored (1, dots + 256, 64);
-  if (n_row_tiles > 1)
-    {
-      _tile_stored (2, dots + 2 * 256, 64);
-      _tile_stored (3, dots + 3 * 256, 64);
+      store_run (job->ops, now, panel, ahead->data + panel * ahead->panel_bytes, run);
+      /* Tiles read 64 inputs, which the panel may not have. */
+      if (run->groups != run->store && now->n % 64 != 0)
+        {
+          memcpy (run->store, run->groups, now->n * N);
+          run->groups = run->store;
+        }
     }
 }
 
-/* Adds the products in @dots of rows [@first, @last) that exist to their sums. */
+static Slot *
+get_slot (const Job *job,
+          size_t     run,
+          size_t     pair)
+{
+  const size_t place = run * job->n_pairs + pair;
+
+  if (run < job->n_kept)
+    return &job->scratch->slots[place];
+  /* In turn, so that what is pending keeps its scales. */
+  return &job->scratch->slots[job->n_kept * job->n_pairs + place % (job->n_pairs + 1)];
+}
+
+/* --- sums --- */
+
+/* Adds the products of rows [@first, @last), all in one tile, that exist to their sums. */
 INLINE void
-add_dots (const Job     *job,
+add_dots (size_t         n_minima,
+          size_t         block,
           const Pending *pending,
+          size_t         row_bytes,
           size_t         first,
-          size_t         last,
-          size_t         n_rows)
+          size_t         last)
 {
-  const __m512 first_scales = _mm512_load_ps (pending->scales);
-  const __m512 second_scales = _mm512_load_ps (pending->scales + LLK_PANEL_OUTPUTS);
-  const uint8_t *row_scale = pending->row_scales + first * job->row_bytes;
+  const uint8_t *row = pending->rows + first * row_bytes;
+  const int32_t *dots = pending->dots + first / TILE_ROWS * (2 * 256) + first % TILE_ROWS * N;
+  float *sums = pending->sums + first * BLOCK_OUTPUTS;
+  __m512 scales[2], min_scales[2];
+  __m512i minima[2][MAX_MINIMA / 32];
+
+#pragma GCC unroll 2
+  for (size_t p = 0; p < 2; p++)
+    {
+      scales[p] = _mm512_load_ps (pending->panels[p]->scales);
+      if (n_minima > 0)
+        min_scales[p] = _mm512_load_ps (pending->panels[p]->min_scales);
+#pragma GCC unroll 8
+      for (size_t i = 0; i < n_minima; i++)
+        minima[p][i] = _mm512_load_si512 (pending->panels[p]->minima + 32 * i);
+    }
+
+  last = last < pending->n_rows ? last : pending->n_rows;
+#pragma GCC unroll 2
+  for (size_t r = first; r < last; r++, row += row_bytes, dots += N, sums += BLOCK_OUTPUTS)
+    {
+      const LlkActivationRun *x = (const void *) row;
+      const int16_t *block_sums = block == 16 ? x->sums : x->long_sums;
+      const __m512 a = _mm512_set1_ps (x->scale);
+      __m512i min_dots[2] = { _mm512_setzero_si512 (), _mm512_setzero_si512 () };
 
 #pragma GCC unroll 8
-  for (size_t r = first; r < last; r++, row_scale += job->row_bytes)
-    if (r < n_rows)
-      {
-        const int32_t *dots =
-          job->dots + r / TILE_ROWS * (2 * 256) + r % TILE_ROWS * LLK_PANEL_OUTPUTS;
-        float *sums = pending->sums + r * BLOCK_OUTPUTS;
-        const __m512 scale = _mm512_set1_ps (*(const float *) (const void *) row_scale);
-        const __m512 first_dots = _mm512_cvtepi32_ps (_mm512_load_si512 (dots));
-        const __m512 second_dots = _mm512_cvtepi32_ps (_mm512_load_si512 (dots + 256));
+      for (size_t i = 0; i < n_minima; i++)
+        {
+          int32_t two;
+          __m512i two_sums;
 
-        _mm512_store_ps (sums, _mm512_fmadd_ps (first_dots, _mm512_mul_ps (first_scales, scale),
-                                                _mm512_load_ps (sums)));
-        _mm512_store_ps (sums + 16,
-                         _mm512_fmadd_ps (second_dots, _mm512_mul_ps (second_scales, scale),
-                                          _mm512_load_ps (sums + 16)));
-      }
+          memcpy (&two, block_sums + 2 * i, sizeof two);
+          two_sums = _mm512_set1_epi32 (two);
+          min_dots[0] = _mm512_dpwssd_epi32 (min_dots[0], minima[0][i], two_sums);
+          min_dots[1] = _mm512_dpwssd_epi32 (min_dots[1], minima[1][i], two_sums);
+        }
+#pragma GCC unroll 2
+      for (size_t p = 0; p < 2; p++)
+        {
+          const __m512 run_dots = _mm512_cvtepi32_ps (_mm512_load_si512 (dots + 256 * p));
+          __m512 v = _mm512_load_ps (sums + N * p);
+
+          v = _mm512_fmadd_ps (run_dots, _mm512_mul_ps (scales[p], a), v);
+          if (n_minima > 0)
+            v = _mm512_fmadd_ps (_mm512_cvtepi32_ps (min_dots[p]),
+                                 _mm512_mul_ps (min_scales[p], a), v);
+          _mm512_store_ps (sums + N * p, v);
+        }
+    }
 }
+
+#define DEFINE_ADD_DOTS(name, n_minima, block)                                                 \
+  static void                                                                                  \
+  add_dots_##name (const Pending *pending, size_t row_bytes, size_t first, size_t last)        \
+  {                                                                                            \
+    add_dots (n_minima, block, pending, row_bytes, first, last);                               \
+  }
+
+DEFINE_ADD_DOTS (plain, 0, 32)
+DEFINE_ADD_DOTS (minima, 4, 32)
+DEFINE_ADD_DOTS (short_minima, 8, 16)
 
 /* The sums of a block to where they go; leaves zeros for the next. */
 static void
 write_sums (const Job     *job,
-            const Pending *pending,
-            size_t         n_rows)
+            const Pending *pending)
 {
   const bool is_streamed = can_stream (job->y, job->y_stride, job->n_rows) && !job->is_added &&
                            pending->n_outputs == BLOCK_OUTPUTS;
 
-  for (size_t r = 0; r < n_rows; r++)
+  for (size_t r = 0; r < pending->n_y_rows; r++)
     {
       float *sums = pending->sums + r * BLOCK_OUTPUTS;
       float *y = pending->y + r * job->y_stride;
@@ -175,17 +205,33 @@ write_sums (const Job     *job,
     }
 }
 
-/* Sixty-four more inputs; @rows and @tiles are at them. */
+/* --- tiles --- */
+
+INLINE void
+store_tiles (int32_t *dots,
+             size_t   n_row_tiles)
+{
+  _tile_stored (0, dots, 64);
+  _tile_stored (1, dots + 256, 64);
+  if (n_row_tiles > 1)
+    {
+      _tile_stored (2, dots + 2 * 256, 64);
+      _tile_stored (3, dots + 3 * 256, 64);
+    }
+}
+
+/* Sixty-four more inputs; @rows and the panels' groups are at them. */
 INLINE void
 multiply_step (const uint8_t *rows,
                size_t         row_bytes,
-               const int8_t  *tiles,
+               const int8_t  *first,
+               const int8_t  *second,
                size_t         n_row_tiles)
 {
   _tile_loadd (4, rows, row_bytes);
-  _tile_loadd (6, tiles, 64);
+  _tile_loadd (6, first, 64);
   _tile_dpbssd (0, 4, 6);
-  _tile_loadd (7, tiles + TILE_BYTES, 64);
+  _tile_loadd (7, second, 64);
   _tile_dpbssd (1, 4, 7);
   if (n_row_tiles > 1)
     {
@@ -195,37 +241,51 @@ multiply_step (const uint8_t *rows,
     }
 }
 
+/* What sums begin with: of weights that bytes are too small for, the rest. A macro, since
+ * the number of a tile is part of the instruction. */
+#define BEGIN_TILE(tile, starts)                                 \
+  do                                                             \
+    {                                                            \
+      if ((starts) != NULL)                                      \
+        _tile_loadd (tile, (starts) + tile / 2 * 256, 64);       \
+      else                                                       \
+        _tile_zero (tile);                                       \
+    }                                                            \
+  while (0)
+
 /* The first step of a run, which gets what the tiles hold out of the way: one
  * after the other, so that none waits for its product. */
 INLINE void
 multiply_first_step (const uint8_t *rows,
                      size_t         row_bytes,
-                     const int8_t  *tiles,
+                     const int8_t  *first,
+                     const int8_t  *second,
                      int32_t       *dots,
                      bool           is_pending,
+                     const int32_t *starts,
                      size_t         n_row_tiles)
 {
   _tile_loadd (4, rows, row_bytes);
-  _tile_loadd (6, tiles, 64);
+  _tile_loadd (6, first, 64);
   if (is_pending)
     _tile_stored (0, dots, 64);
-  _tile_zero (0);
+  BEGIN_TILE (0, starts);
   _tile_dpbssd (0, 4, 6);
-  _tile_loadd (7, tiles + TILE_BYTES, 64);
+  _tile_loadd (7, second, 64);
   if (is_pending)
     _tile_stored (1, dots + 256, 64);
-  _tile_zero (1);
+  BEGIN_TILE (1, starts);
   _tile_dpbssd (1, 4, 7);
   if (n_row_tiles > 1)
     {
       _tile_loadd (5, rows + TILE_ROWS * row_bytes, row_bytes);
       if (is_pending)
         _tile_stored (2, dots + 2 * 256, 64);
-      _tile_zero (2);
+      BEGIN_TILE (2, starts);
       _tile_dpbssd (2, 5, 6);
       if (is_pending)
         _tile_stored (3, dots + 3 * 256, 64);
-      _tile_zero (3);
+      BEGIN_TILE (3, starts);
       _tile_dpbssd (3, 5, 7);
     }
 }
@@ -233,30 +293,106 @@ multiply_first_step (const uint8_t *rows,
 /* A run of a block into the tiles, @n_steps × 64 inputs, while what is @pending
  * is added to its sums. */
 INLINE void
-multiply_run (const Job     *job,
-              const uint8_t *rows,
-              const int8_t  *tiles,
-              size_t         n_steps,
-              const Pending *pending,
-              size_t         n_row_tiles,
-              size_t         n_rows)
+multiply_run (const Job             *job,
+              const uint8_t         *rows,
+              const StoredRun *const panels[2],
+              size_t                 n_steps,
+              const Pending         *pending,
+              size_t                 n_row_tiles)
 {
   const size_t quarter = n_row_tiles * TILE_ROWS / 4;
   const bool is_pending = pending->sums != NULL;
+  const int8_t *first = panels[0]->groups;
+  const int8_t *second = panels[1]->groups;
+  const int32_t *starts = job->ops->zero_point != 0 ? job->scratch->starts : NULL;
 
-  multiply_first_step (rows, job->row_bytes, tiles, job->dots, is_pending, n_row_tiles);
+  multiply_first_step (rows, job->row_bytes, first, second, job->scratch->dots, is_pending,
+                       starts, n_row_tiles);
   if (is_pending)
-    add_dots (job, pending, 0, quarter, n_rows);
+    job->add_dots (pending, job->row_bytes, 0, quarter);
 #pragma GCC unroll 3
   for (size_t s = 1; s < 4; s++)
     {
       if (s < n_steps)
-        multiply_step (rows + 64 * s, job->row_bytes, tiles + 2 * TILE_BYTES * s, n_row_tiles);
+        multiply_step (rows + 64 * s, job->row_bytes, first + TILE_BYTES * s,
+                       second + TILE_BYTES * s, n_row_tiles);
       if (is_pending)
-        add_dots (job, pending, s * quarter, (s + 1) * quarter, n_rows);
+        job->add_dots (pending, job->row_bytes, s * quarter, (s + 1) * quarter);
     }
+  compile_barrier ();
   if (is_pending && pending->y != NULL)
-    write_sums (job, pending, n_rows);
+    write_sums (job, pending);
+}
+
+/* --- a matrix --- */
+
+static void
+set_starts (const Job     *job,
+            const uint8_t *rows,
+            size_t         n_rows)
+{
+  for (size_t r = 0; r < n_rows && job->ops->zero_point != 0; r++)
+    {
+      const LlkActivationRun *x = (const void *) (rows + r * job->row_bytes);
+
+      _mm512_store_si512 (job->scratch->starts + r * N,
+                          _mm512_set1_epi32 (job->ops->zero_point * x->sum));
+    }
+}
+
+/* A block of @n_rows rows from @first on. */
+INLINE void
+multiply_block (const Job *job,
+                size_t     first,
+                size_t     n_rows,
+                size_t     n_row_tiles,
+                Pending   *pending)
+{
+  const size_t first_output = job->first * N;
+  const size_t n_outputs = job->w->n_out - first_output;
+  const uint8_t *rows = job->rows + first * job->row_bytes;
+  Walk walk = walk_begin (job->w);
+  RunParts now, next;
+  bool has_more = walk_on (&walk, &now);
+
+  for (size_t run = 0; has_more; run++, now = next, rows += sizeof (LlkActivationRun))
+    {
+      const size_t n_left = now.n_rows - first;
+
+      has_more = walk_on (&walk, &next);
+      if (!has_more)
+        next = now;
+      has_more = has_more && next.n_rows > first;
+      set_starts (job, rows, n_rows);
+      for (size_t pair = 0; pair < job->n_pairs; pair++)
+        {
+          Slot *slot = get_slot (job, run, pair);
+          const size_t n_left_outputs = n_outputs - pair * BLOCK_OUTPUTS;
+          /* A missing second is the first once more. */
+          const StoredRun *const panels[2] = {
+            &slot->runs[0], &slot->runs[2 * pair + 1 < job->n_panels ? 1 : 0],
+          };
+
+          if (first == 0 || run >= job->n_kept)
+            store_pair (job, &now, &next, pair, slot);
+          compile_barrier ();
+          multiply_run (job, rows, panels, (now.n + 63) / 64, pending, n_row_tiles);
+          *pending = (Pending) {
+            .panels = { panels[0], panels[1] },
+            .rows = rows,
+            .n_rows = n_left < n_rows ? n_left : n_rows,
+            .dots = job->scratch->dots,
+            .sums = job->scratch->sums[pair],
+            .n_y_rows = n_rows,
+            .n_outputs = n_left_outputs < BLOCK_OUTPUTS ? n_left_outputs : BLOCK_OUTPUTS,
+          };
+          if (2 * pair + 1 == job->n_panels && pending->n_outputs > N)
+            pending->n_outputs = N;
+          if (!has_more)
+            pending->y =
+              job->y + first * job->y_stride + first_output + pair * BLOCK_OUTPUTS;
+        }
+    }
 }
 
 /* Rows [@first, @last), in blocks of @n_rows. */
@@ -267,69 +403,29 @@ multiply_blocks (const Job *job,
                  size_t     n_row_tiles,
                  size_t     n_rows)
 {
-  /* With one block of rows only, tiles are used once and stay where they are made. */
-  const size_t run_stride = job->n_rows > BLOCK_ROWS ? job->n_pairs : 0;
-  const size_t n_left = job->w->n_out - job->first * LLK_PANEL_OUTPUTS;
-  const size_t n_all = job->n_panels * LLK_PANEL_OUTPUTS;
-  const size_t n_outputs = n_left < n_all ? n_left : n_all;
   Pending pending = { 0 };
 
-  for (; first < last; first += n_rows)
-    for (size_t run = 0; run < job->n_runs; run++)
-      {
-        const size_t left = job->w->n_in - run * RUN_INPUTS;
-        const size_t n_inputs = left < RUN_INPUTS ? left : RUN_INPUTS;
-        const uint8_t *rows = job->rows + first * job->row_bytes;
-
-        for (size_t pair = 0; pair < job->n_pairs; pair++)
-          {
-            const size_t place = run * run_stride + pair;
-            int8_t *tiles = job->tiles + place * TILES_BYTES;
-            float *scales = job->scales + (run * job->n_pairs + pair) * BLOCK_OUTPUTS;
-            const size_t pair_outputs = n_outputs - pair * BLOCK_OUTPUTS;
-
-            if (first == 0)
-              requantize_pair (job, run, pair, n_inputs, tiles, scales);
-            compile_barrier ();
-            multiply_run (job, rows + run * RUN_INPUTS, tiles, (n_inputs + 63) / 64, &pending,
-                          n_row_tiles, n_rows);
-
-            pending.scales = scales;
-            pending.row_scales = rows + job->row_scales + run * sizeof (float);
-            pending.sums = job->sums + pair * SUMS;
-            pending.n_outputs = pair_outputs < BLOCK_OUTPUTS ? pair_outputs : BLOCK_OUTPUTS;
-            pending.y = NULL;
-            if (run + 1 == job->n_runs)
-              pending.y = job->y + first * job->y_stride + job->first * LLK_PANEL_OUTPUTS +
-                          pair * BLOCK_OUTPUTS;
-          }
-      }
-
-  store_tiles (job->dots, n_row_tiles);
-  add_dots (job, &pending, 0, n_row_tiles * TILE_ROWS, n_rows);
-  write_sums (job, &pending, n_rows);
-}
-
-static void
-multiply_full_blocks (const Job *job,
-                      size_t     n_rows)
-{
-  configure_tiles (BLOCK_ROWS);
-  multiply_blocks (job, 0, n_rows, 2, BLOCK_ROWS);
-}
-
-/* What is left: less than a block. */
-static void
-multiply_last_block (const Job *job,
-                     size_t     first)
-{
-  const size_t n_rows = job->n_rows - first;
-
   configure_tiles (n_rows);
-  if (n_rows > TILE_ROWS)
-    multiply_blocks (job, first, job->n_rows, 2, n_rows);
-  else
-    multiply_blocks (job, first, job->n_rows, 1, n_rows);
+  for (; first < last; first += n_rows)
+    multiply_block (job, first, n_rows, n_row_tiles, &pending);
+  store_tiles (job->scratch->dots, n_row_tiles);
+  for (size_t r = 0; r < n_row_tiles * TILE_ROWS; r += TILE_ROWS)
+    job->add_dots (&pending, job->row_bytes, r, r + TILE_ROWS);
+  write_sums (job, &pending);
+}
+
+static void
+multiply_panels (const Job *job)
+{
+  const size_t n_full = job->n_rows / BLOCK_ROWS * BLOCK_ROWS;
+  const size_t n_left = job->n_rows - n_full;
+
+  if (n_full > 0)
+    multiply_blocks (job, 0, n_full, 2, BLOCK_ROWS);
+  if (n_left > TILE_ROWS)
+    multiply_blocks (job, n_full, job->n_rows, 2, n_left);
+  else if (n_left > 0)
+    multiply_blocks (job, n_full, job->n_rows, 1, n_left);
 }
 
 static void
@@ -343,52 +439,53 @@ multiply (const LlkMatrix *w,
           bool             is_added,
           void            *scratch)
 {
-  const size_t n_pairs = count_pairs (w->n_in);
-  const size_t n_full = n_rows / BLOCK_ROWS * BLOCK_ROWS;
-  uint8_t *memory = scratch;
+  const size_t n_runs = (w->n_in + LLK_RUN - 1) / LLK_RUN;
+  const TypeOps *ops = llk_avx512_find_ops (w->type);
   Job job = {
     .w = w,
-    .requantize = llk_amx_find_requantize (w->type),
-    .panel_bytes = llk_panel_bytes (w->type, w->n_in),
-    .n_runs = count_runs (w->n_in),
+    .ops = ops,
+    .add_dots = ops->n_minima == 0 ? add_dots_plain
+                : ops->block == 16 ? add_dots_short_minima
+                                   : add_dots_minima,
     .rows = rows,
-    .n_rows = n_rows,
-    .row_bytes = llk_activation_bytes (LLK_ACTIVATION_Q8_256, w->n_in),
-    .row_scales = llk_activation_scales (LLK_ACTIVATION_Q8_256, w->n_in),
+    .row_bytes = llk_activation_bytes (LLK_ACTIVATION_Q8, w->n_in),
     .y = y,
     .y_stride = y_stride,
     .is_added = is_added,
-    .tiles = (int8_t *) memory,
+    .scratch = scratch,
   };
+  size_t n_pairs;
 
-  if (n_rows == 0)
+  if (n_rows < MIN_TILED_ROWS)
+    {
+      llk_avx512_product.find (w->type)->multiply (w, first, n_panels, rows, n_rows, y, y_stride,
+                                                   is_added, scratch);
+      return;
+    }
+  job.n_rows = write_rows_without_inputs (w, first, n_panels, n_rows, y, y_stride, is_added);
+  if (job.n_rows == 0)
     return;
 
-  memory += job.n_runs * n_pairs * TILES_BYTES;
-  job.sums = (float *) (void *) memory;
-  memory += n_pairs * SUMS * sizeof (float);
-  job.dots = (int32_t *) (void *) memory;
-  memory += SUMS * sizeof (int32_t);
-  job.scales = (float *) (void *) memory;
-  memset (job.sums, 0, n_pairs * SUMS * sizeof (float));
-
+  n_pairs = N_SLOTS / n_runs;
+  n_pairs = n_pairs == 0 ? 1 : n_pairs < MAX_PAIRS ? n_pairs : MAX_PAIRS;
+  /* A single block of rows uses all but once, and few slots stay nearer. */
+  if (job.n_rows > BLOCK_ROWS)
+    job.n_kept = n_runs * n_pairs <= N_SLOTS ? n_runs : N_SLOTS - 2;
+  memset (job.scratch->sums, 0, n_pairs * sizeof job.scratch->sums[0]);
   for (size_t done = 0; done < n_panels; done += job.n_panels)
     {
       job.first = first + done;
       job.n_panels = n_panels - done < 2 * n_pairs ? n_panels - done : 2 * n_pairs;
       job.n_pairs = (job.n_panels + 1) / 2;
-      if (n_full > 0)
-        multiply_full_blocks (&job, n_full);
-      if (n_full < n_rows)
-        multiply_last_block (&job, n_full);
+      multiply_panels (&job);
     }
   _tile_release ();
   _mm_sfence ();
 }
 
 const LlkProduct llk_amx_int8 = {
-  .activation = LLK_ACTIVATION_Q8_256,
+  .activation = LLK_ACTIVATION_Q8,
   .n_panels = 2 * MAX_PAIRS,
-  .get_scratch = get_scratch,
+  .scratch = sizeof (Scratch),
   .multiply = multiply,
 };

@@ -11,8 +11,8 @@
  *   tiles 6, 7   weights of the two panels
  *
  * The compiler does not know what tiles read: compile_barrier() goes between
- * ordinary stores and the tile loads that need them. Storing a tile is known to
- * write memory.
+ * ordinary stores and the tile loads that need them, and between tile loads and
+ * stores to the same place. Storing a tile is known to write memory.
  */
 
 #pragma once
@@ -21,28 +21,11 @@
 
 #define TILE_ROWS 16
 #define TILE_BYTES 1024
-#define RUN_INPUTS 256
 #define BLOCK_ROWS (2 * TILE_ROWS)
 #define BLOCK_OUTPUTS (2 * LLK_PANEL_OUTPUTS)
 
-/* Products of prompt rows; those of generated rows are AVX-512's. */
 extern const LlkProduct llk_amx_int8;   /* all types of blocks */
 extern const LlkProduct llk_amx_bf16;   /* F16 and BF16 */
-
-void llk_amx_prepare (LlkActivation form, const float *x, size_t n, void *row);
-
-/*
- * One run of a panel, @n_inputs of it, as int8 for tiles: group g of four inputs
- * goes to @tiles + g / 16 × 2 × TILE_BYTES + g mod 16 × 64. When 32 inputs are
- * missing to a multiple of 64, their place keeps what it has: rows have zeros there.
- * @scales: sixteen floats, weight ≈ scale × integer. The scale of an output comes
- * from the largest magnitude that the integers of its 256 weights could have with
- * their own scales; it is NaN when that is not finite, and below 1e-30 all is zero.
- */
-typedef void (*LlkAmxRequantize) (const uint8_t *panel, size_t run, size_t n_inputs,
-                                  int8_t *tiles, float *scales);
-
-LlkAmxRequantize llk_amx_find_requantize (LlkType type);
 
 INLINE void
 compile_barrier (void)
@@ -113,4 +96,27 @@ stream_outputs (__m512 first,
 {
   _mm512_stream_ps (y, first);
   _mm512_stream_ps (y + 16, second);
+}
+
+/* Rows that have no inputs are zeros. Returns how many have some. */
+INLINE size_t
+write_rows_without_inputs (const LlkMatrix *w,
+                           size_t           first,
+                           size_t           n_panels,
+                           size_t           n_rows,
+                           float           *y,
+                           size_t           y_stride,
+                           bool             is_added)
+{
+  const size_t outputs = (first + n_panels) * LLK_PANEL_OUTPUTS;
+  const size_t end = outputs < w->n_out ? outputs : w->n_out;
+  size_t n_left = 0;
+
+  for (size_t i = 0; i < w->n_pieces && n_left == 0; i++)
+    if (w->pieces[i].n_in > 0)
+      n_left = w->pieces[i].n_rows;
+  for (size_t r = n_left; r < n_rows; r++)
+    for (size_t o = first * LLK_PANEL_OUTPUTS; o < end; o++)
+      y[r * y_stride + o] = is_added ? y[r * y_stride + o] + 0 : 0;
+  return n_left < n_rows ? n_left : n_rows;
 }

@@ -1,24 +1,17 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The vectors in which llk-panel-runs.h and llk-x86-product.h are written: here
- * eight outputs, half a panel, with or without AVX-VNNI. llk-avx512-lanes.h has
- * the same for sixteen. */
+/* The vectors in which llk-panel-weights.h and llk-panel-product.h are written: here 32
+ * bytes, half a vector of a panel, with or without AVX-VNNI. llk-avx512-lanes.h has the
+ * same for a whole one. */
 
 #pragma once
 
 #include "kernels/x86/llk-avx2.h"
 
-#define N_LANES 8
-/* There are no registers left for sums beside eight of weights: loops over rows, and
- * over the two parts of a panel, stay loops. */
-#define UNROLL_ROWS _Pragma ("GCC unroll 1")
-#define UNROLL_PARTS _Pragma ("GCC unroll 1")
-#define FLOAT_ROWS 2 /* rows whose four sums fit into registers */
-#ifdef __AVXVNNI__
-#define HAS_UNSIGNED_BYTES true /* dot_groups() takes weights up to 255 */
-#else
-#define HAS_UNSIGNED_BYTES false
-#endif
+#define N_LANES 8    /* of 32 bits */
+#define ROWS 4       /* whose sums with two vectors fit into registers */
+#define FLOAT_ROWS 2 /* of which four sums do */
+#define UNROLL_PARTS _Pragma ("GCC unroll 2")
 
 typedef __m256i Ints;
 typedef __m256 Floats;
@@ -29,10 +22,39 @@ load_ints (const void *src)
   return _mm256_load_si256 (src);
 }
 
+INLINE void
+store_ints (void *dst,
+            Ints  v)
+{
+  _mm256_store_si256 (dst, v);
+}
+
+/* Sixteen bytes, in each lane of 128 bits. */
+INLINE Ints
+splat_sixteen (const void *src)
+{
+  return _mm256_broadcastsi128_si256 (_mm_loadu_si128 (src));
+}
+
+INLINE Ints
+splat_four (const void *src)
+{
+  int32_t four;
+
+  memcpy (&four, src, sizeof four);
+  return _mm256_set1_epi32 (four);
+}
+
 INLINE Ints
 splat_byte (int value)
 {
   return _mm256_set1_epi8 ((char) value);
+}
+
+INLINE Ints
+splat_short (int value)
+{
+  return _mm256_set1_epi16 ((short) value);
 }
 
 INLINE Ints
@@ -41,122 +63,128 @@ splat_int (int32_t value)
   return _mm256_set1_epi32 (value);
 }
 
-/* Shifts of 16 bits; the caller masks what comes from the neighbour. */
+#define and_bits(a, b) _mm256_and_si256 (a, b)
+#define or_bits(a, b) _mm256_or_si256 (a, b)
+#define xor_bits(a, b) _mm256_xor_si256 (a, b)
+#define shift_left(v, n) _mm256_slli_epi16 (v, n)
+#define shift_right(v, n) _mm256_srli_epi16 (v, n)
+#define shift_signed_right(v, n) _mm256_srai_epi16 (v, n)
+#define subtract_bytes(a, b) _mm256_sub_epi8 (a, b)
+#define add_ints(a, b) _mm256_add_epi32 (a, b)
+/* (a × b + 2^14) >> 15 of 16 bits */
+#define multiply_high(a, b) _mm256_mulhrs_epi16 (a, b)
+#define pack_signed(a, b) _mm256_packs_epi16 (a, b)
+#define pack_unsigned(a, b) _mm256_packus_epi16 (a, b)
+/* Bytes of each lane's sixteen by index; 0 where its top bit is set. */
+#define look_up(table, index) _mm256_shuffle_epi8 (table, index)
+#define low_bytes(a, b) _mm256_unpacklo_epi8 (a, b)
+#define high_bytes(a, b) _mm256_unpackhi_epi8 (a, b)
+#define low_words(a, b) _mm256_unpacklo_epi32 (a, b)
+#define high_words(a, b) _mm256_unpackhi_epi32 (a, b)
+#define low_pairs(a, b) _mm256_unpacklo_epi64 (a, b)
+#define high_pairs(a, b) _mm256_unpackhi_epi64 (a, b)
+
+/* Bits of a panel, one for each byte of a vector, as masks of this half of it. */
 INLINE Ints
-shift_left (Ints     v,
-            unsigned n)
+load_bits (const uint8_t *src,
+           size_t         part)
 {
-  return _mm256_slli_epi16 (v, (int) n);
+  const Ints places = _mm256_setr_epi8 (0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1,
+                                        2, 2, 2, 2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
+  const Ints bit = _mm256_set1_epi64x ((long long) 0x8040201008040201);
+
+  return _mm256_cmpeq_epi8 (
+    _mm256_and_si256 (_mm256_shuffle_epi8 (splat_four (src + 4 * part), places), bit), bit);
 }
 
+/* Looks up in @second where the bit is set, else in @first. */
 INLINE Ints
-shift_right (Ints     v,
-             unsigned n)
+look_up_in (Ints           first,
+            Ints           second,
+            Ints           index,
+            const uint8_t *bits,
+            size_t         part)
 {
-  return _mm256_srli_epi16 (v, (int) n);
+  return _mm256_blendv_epi8 (_mm256_shuffle_epi8 (first, index),
+                             _mm256_shuffle_epi8 (second, index), load_bits (bits, part));
 }
 
+/* Adds @value where the bit is set. */
 INLINE Ints
-and_bits (Ints a,
-          Ints b)
+add_at_bits (Ints           v,
+             int            value,
+             const uint8_t *bits,
+             size_t         part)
 {
-  return _mm256_and_si256 (a, b);
-}
-
-INLINE Ints
-xor_bits (Ints a,
-          Ints b)
-{
-  return _mm256_xor_si256 (a, b);
-}
-
-/* @a where @mask is set, else @b. */
-INLINE Ints
-select_bits (Ints mask,
-             Ints a,
-             Ints b)
-{
-  return _mm256_or_si256 (_mm256_and_si256 (mask, a), _mm256_andnot_si256 (mask, b));
-}
-
-INLINE Ints
-load_table (const int8_t values[16],
-            int          added)
-{
-  __m128i table = _mm_loadu_si128 ((const __m128i *) (const void *) values);
-
-  return _mm256_broadcastsi128_si256 (_mm_add_epi8 (table, _mm_set1_epi8 ((char) added)));
-}
-
-/* What the table holds for the low four bits of each byte, whatever is above. */
-INLINE Ints
-look_up (Ints table,
-         Ints index)
-{
-  return _mm256_shuffle_epi8 (table, _mm256_and_si256 (index, splat_byte (15)));
-}
-
-INLINE Ints
-splat_four (const int8_t *x)
-{
-  int32_t four;
-
-  memcpy (&four, x, sizeof four);
-  return _mm256_set1_epi32 (four);
+  return _mm256_add_epi8 (v, _mm256_and_si256 (load_bits (bits, part), splat_byte (value)));
 }
 
 #ifdef __AVXVNNI__
 
-/* Adds the products of groups of four weights, up to @max, with @x. */
-INLINE Ints
-dot_groups (Ints          sum,
-            const Ints   *w,
-            size_t        n_groups,
-            unsigned      max,
-            const int8_t *x)
-{
-  (void) max;
-#pragma GCC unroll 8
-  for (size_t g = 0; g < n_groups; g++)
-    sum = _mm256_dpbusd_avx_epi32 (sum, w[g], splat_four (x + 4 * g));
+#define HAS_UNSIGNED_BYTES true /* add_dots() takes weights from 0 to 255, with 128 added */
 
-  return sum;
+/* Weights as add_dots() takes them. */
+typedef Ints Weights;
+
+INLINE Weights
+make_weights (Ints w)
+{
+  return _mm256_xor_si256 (w, _mm256_set1_epi8 (-128));
+}
+
+/* Adds the products of each four weights with four bytes. For the intrinsic, gcc 12 copies
+ * sums from register to register, and some to memory. */
+INLINE Ints
+add_dots (Ints    sums,
+          Weights w,
+          Ints    x)
+{
+  __asm__ ("%{vex%} vpdpbusd %2, %1, %0" : "+x" (sums) : "x" (w), "x" (x));
+  return sums;
+}
+
+/* Adds those of each two shorts. */
+INLINE Ints
+add_short_dots (Ints sums,
+                Ints a,
+                Ints b)
+{
+  return _mm256_dpwssd_avx_epi32 (sums, a, b);
 }
 
 #else
 
-/* Pairs of products are sums of 16 bits, which saturate: as many groups of
- * weights up to @max are added as stay below. With signed weights, @max is 0, their
- * signs go to the activations, which are never -128. */
-INLINE Ints
-dot_groups (Ints          sum,
-            const Ints   *w,
-            size_t        n_groups,
-            unsigned      max,
-            const int8_t *x)
+#define HAS_UNSIGNED_BYTES false
+
+typedef struct
 {
-  const size_t n_fits = max == 0 ? 1 : INT16_MAX / (2 * 127 * max);
-  const size_t n_fit = n_fits < n_groups ? n_fits : n_groups;
+  Ints w;
+  Ints magnitudes;
+} Weights;
 
-#pragma GCC unroll 8
-  for (size_t first = 0; first < n_groups; first += n_fit)
-    {
-      Ints pairs = _mm256_setzero_si256 ();
+INLINE Weights
+make_weights (Ints w)
+{
+  return (Weights) { w, _mm256_abs_epi8 (w) };
+}
 
-#pragma GCC unroll 8
-      for (size_t g = first; g < (first + n_fit < n_groups ? first + n_fit : n_groups); g++)
-        {
-          Ints four = splat_four (x + 4 * g);
-          Ints products = max == 0 ? _mm256_maddubs_epi16 (_mm256_abs_epi8 (w[g]),
-                                                           _mm256_sign_epi8 (four, w[g]))
-                                   : _mm256_maddubs_epi16 (w[g], four);
+/* Two products of at most 128 × 127 fit into 16 bits. */
+INLINE Ints
+add_dots (Ints    sums,
+          Weights w,
+          Ints    x)
+{
+  Ints pairs = _mm256_maddubs_epi16 (w.magnitudes, _mm256_sign_epi8 (x, w.w));
 
-          pairs = _mm256_add_epi16 (pairs, products);
-        }
-      sum = _mm256_add_epi32 (sum, _mm256_madd_epi16 (pairs, _mm256_set1_epi16 (1)));
-    }
+  return _mm256_add_epi32 (sums, _mm256_madd_epi16 (pairs, _mm256_set1_epi16 (1)));
+}
 
-  return sum;
+INLINE Ints
+add_short_dots (Ints sums,
+                Ints a,
+                Ints b)
+{
+  return _mm256_add_epi32 (sums, _mm256_madd_epi16 (a, b));
 }
 
 #endif
@@ -192,18 +220,6 @@ floats_of_halves (const void *src)
   return load_halves (src);
 }
 
-INLINE Ints
-ints_of_u8 (const void *src)
-{
-  return _mm256_cvtepu8_epi32 (_mm_loadl_epi64 (src));
-}
-
-INLINE Ints
-ints_of_s8 (const void *src)
-{
-  return _mm256_cvtepi8_epi32 (_mm_loadl_epi64 (src));
-}
-
 /* The first or second of pairs of bfloat16. */
 INLINE Floats
 floats_of_pairs (const void *src,
@@ -214,18 +230,6 @@ floats_of_pairs (const void *src,
   return _mm256_castsi256_ps (is_second
                                 ? _mm256_and_si256 (pairs, splat_int ((int32_t) 0xffff0000))
                                 : _mm256_slli_epi32 (pairs, 16));
-}
-
-/* 2^(e - 128) of exponents e; the first two are below the normal range. */
-INLINE Floats
-floats_of_exponents (const void *src)
-{
-  Ints e = ints_of_u8 (src);
-  Ints normal = _mm256_slli_epi32 (_mm256_sub_epi32 (e, splat_int (1)), 23);
-  Ints small = _mm256_sllv_epi32 (splat_int (0x00200000), e);
-  Ints is_small = _mm256_cmpgt_epi32 (splat_int (2), e);
-
-  return _mm256_castsi256_ps (_mm256_blendv_epi8 (normal, small, is_small));
 }
 
 INLINE Floats
@@ -250,3 +254,5 @@ add_floats (Floats a,
 {
   return _mm256_add_ps (a, b);
 }
+
+#include "kernels/x86/llk-x86-lanes.h"

@@ -1,28 +1,50 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* The vectors in which llk-panel-runs.h and llk-x86-product.h are written: here
- * sixteen outputs, a whole panel. llk-avx2-lanes.h has the same for eight. */
+/* The vectors in which llk-panel-weights.h and llk-panel-product.h are written: here 64
+ * bytes, a whole vector of a panel. llk-avx2-lanes.h has the same for half of one. */
 
 #pragma once
 
 #include "kernels/x86/llk-avx512.h"
 
-#define N_LANES 16
-#define HAS_UNSIGNED_BYTES true /* dot_groups() takes weights up to 255 */
-/* The sums of eight rows fit into registers beside eight of weights: loops over rows
- * are unrolled, for each number of rows. */
-#define HAS_ROW_INSTANCES
-#define UNROLL_ROWS _Pragma ("GCC unroll 8")
+#define N_LANES 16             /* of 32 bits */
+#define HAS_UNSIGNED_BYTES true /* add_dots() takes weights from 0 to 255, with 128 added */
+#define ROWS 8                 /* whose sums with two vectors fit into registers */
+#define FLOAT_ROWS 4           /* of which four sums do */
 #define UNROLL_PARTS
-#define FLOAT_ROWS 4 /* rows whose four sums fit into registers */
 
 typedef __m512i Ints;
 typedef __m512 Floats;
+/* Weights as add_dots() takes them. */
+typedef __m512i Weights;
 
 INLINE Ints
 load_ints (const void *src)
 {
   return _mm512_load_si512 (src);
+}
+
+INLINE void
+store_ints (void *dst,
+            Ints  v)
+{
+  _mm512_store_si512 (dst, v);
+}
+
+/* Sixteen bytes, in each lane of 128 bits. */
+INLINE Ints
+splat_sixteen (const void *src)
+{
+  return _mm512_broadcast_i32x4 (_mm_loadu_si128 (src));
+}
+
+INLINE Ints
+splat_four (const void *src)
+{
+  int32_t four;
+
+  memcpy (&four, src, sizeof four);
+  return _mm512_set1_epi32 (four);
 }
 
 INLINE Ints
@@ -32,85 +54,96 @@ splat_byte (int value)
 }
 
 INLINE Ints
+splat_short (int value)
+{
+  return _mm512_set1_epi16 ((short) value);
+}
+
+INLINE Ints
 splat_int (int32_t value)
 {
   return _mm512_set1_epi32 (value);
 }
 
-/* Shifts of 16 bits; the caller masks what comes from the neighbour. */
-INLINE Ints
-shift_left (Ints v,
-            unsigned n)
+#define and_bits(a, b) _mm512_and_si512 (a, b)
+#define or_bits(a, b) _mm512_or_si512 (a, b)
+#define xor_bits(a, b) _mm512_xor_si512 (a, b)
+#define shift_left(v, n) _mm512_slli_epi16 (v, n)
+#define shift_right(v, n) _mm512_srli_epi16 (v, n)
+#define shift_signed_right(v, n) _mm512_srai_epi16 (v, n)
+#define subtract_bytes(a, b) _mm512_sub_epi8 (a, b)
+#define add_ints(a, b) _mm512_add_epi32 (a, b)
+/* (a × b + 2^14) >> 15 of 16 bits */
+#define multiply_high(a, b) _mm512_mulhrs_epi16 (a, b)
+#define pack_signed(a, b) _mm512_packs_epi16 (a, b)
+#define pack_unsigned(a, b) _mm512_packus_epi16 (a, b)
+/* Bytes of each lane's sixteen by index; 0 where its top bit is set. */
+#define look_up(table, index) _mm512_shuffle_epi8 (table, index)
+#define low_bytes(a, b) _mm512_unpacklo_epi8 (a, b)
+#define high_bytes(a, b) _mm512_unpackhi_epi8 (a, b)
+#define low_words(a, b) _mm512_unpacklo_epi32 (a, b)
+#define high_words(a, b) _mm512_unpackhi_epi32 (a, b)
+#define low_pairs(a, b) _mm512_unpacklo_epi64 (a, b)
+#define high_pairs(a, b) _mm512_unpackhi_epi64 (a, b)
+
+/* Bits of a panel, one for each byte of a vector; @part is 0 here. */
+INLINE __mmask64
+load_bits (const uint8_t *src,
+           size_t         part)
 {
-  return _mm512_slli_epi16 (v, n);
+  uint64_t bits;
+
+  (void) part;
+  memcpy (&bits, src, sizeof bits);
+  return (__mmask64) bits;
 }
 
+/* Looks up in @second where the bit is set, else in @first. */
 INLINE Ints
-shift_right (Ints v,
-             unsigned n)
+look_up_in (Ints           first,
+            Ints           second,
+            Ints           index,
+            const uint8_t *bits,
+            size_t         part)
 {
-  return _mm512_srli_epi16 (v, n);
+  return _mm512_mask_shuffle_epi8 (_mm512_shuffle_epi8 (first, index), load_bits (bits, part),
+                                   second, index);
 }
 
+/* Adds @value where the bit is set. */
 INLINE Ints
-and_bits (Ints a,
-          Ints b)
+add_at_bits (Ints           v,
+             int            value,
+             const uint8_t *bits,
+             size_t         part)
 {
-  return _mm512_and_si512 (a, b);
+  return _mm512_mask_add_epi8 (v, load_bits (bits, part), v, splat_byte (value));
 }
 
-INLINE Ints
-xor_bits (Ints a,
-          Ints b)
+INLINE Weights
+make_weights (Ints w)
 {
-  return _mm512_xor_si512 (a, b);
+  return _mm512_xor_si512 (w, _mm512_set1_epi8 (-128));
 }
 
-/* @a where @mask is set, else @b. */
+/* Adds the products of each four weights with four bytes. For the intrinsic, gcc 12 copies
+ * sums from register to register, and some to memory. */
 INLINE Ints
-select_bits (Ints mask,
-             Ints a,
-             Ints b)
+add_dots (Ints    sums,
+          Weights w,
+          Ints    x)
 {
-  return _mm512_ternarylogic_epi32 (mask, a, b, 0xca);
+  __asm__ ("vpdpbusd %2, %1, %0" : "+v" (sums) : "v" (w), "v" (x));
+  return sums;
 }
 
+/* Adds those of each two shorts. */
 INLINE Ints
-load_table (const int8_t values[16],
-            int          added)
+add_short_dots (Ints sums,
+                Ints a,
+                Ints b)
 {
-  __m128i table = _mm_loadu_si128 ((const __m128i *) (const void *) values);
-
-  return _mm512_broadcast_i32x4 (_mm_add_epi8 (table, _mm_set1_epi8 ((char) added)));
-}
-
-/* What the table holds for the low four bits of each byte, whatever is above. */
-INLINE Ints
-look_up (Ints table,
-         Ints index)
-{
-  return _mm512_permutexvar_epi8 (index, table);
-}
-
-/* Adds the products of groups of four weights, up to @max, with @x. */
-INLINE Ints
-dot_groups (Ints          sum,
-            const Ints   *w,
-            size_t        n_groups,
-            unsigned      max,
-            const int8_t *x)
-{
-  (void) max;
-#pragma GCC unroll 8
-  for (size_t g = 0; g < n_groups; g++)
-    {
-      int32_t four;
-
-      memcpy (&four, x + 4 * g, sizeof four);
-      sum = _mm512_dpbusd_epi32 (sum, w[g], _mm512_set1_epi32 (four));
-    }
-
-  return sum;
+  return _mm512_dpwssd_epi32 (sums, a, b);
 }
 
 INLINE Floats
@@ -156,30 +189,6 @@ floats_of_pairs (const void *src,
                                 : _mm512_slli_epi32 (pairs, 16));
 }
 
-INLINE Ints
-ints_of_u8 (const void *src)
-{
-  return _mm512_cvtepu8_epi32 (_mm_load_si128 (src));
-}
-
-INLINE Ints
-ints_of_s8 (const void *src)
-{
-  return _mm512_cvtepi8_epi32 (_mm_load_si128 (src));
-}
-
-/* 2^(e - 128) of exponents e; the first two are below the normal range. */
-INLINE Floats
-floats_of_exponents (const void *src)
-{
-  Ints e = ints_of_u8 (src);
-  Ints normal = _mm512_slli_epi32 (_mm512_sub_epi32 (e, splat_int (1)), 23);
-  Ints small = _mm512_sllv_epi32 (splat_int (0x00200000), e);
-
-  return _mm512_castsi512_ps (
-    _mm512_mask_mov_epi32 (normal, _mm512_cmplt_epi32_mask (e, splat_int (2)), small));
-}
-
 INLINE Floats
 multiply (Floats a,
           Floats b)
@@ -202,3 +211,5 @@ add_floats (Floats a,
 {
   return _mm512_add_ps (a, b);
 }
+
+#include "kernels/x86/llk-x86-lanes.h"

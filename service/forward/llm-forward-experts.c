@@ -89,7 +89,7 @@ cut_expert (const LlmWeightView *all,
   LlmWeightView view = *all;
   gsize first = (gsize) expert * n_out;
   gsize bytes = all->layout == LLM_LAYOUT_PANELS
-                  ? first / LLK_PANEL_OUTPUTS * llk_panel_bytes (all->type, all->in_count)
+                  ? first / LLK_PANEL_OUTPUTS * llk_panel_bytes (all->type, 0, all->in_count)
                   : first * all->row_bytes;
 
   view.data = (const guint8 *) all->data + bytes;

@@ -14,12 +14,16 @@
 /* Pieces of all products of one call at most. */
 #define MAX_PARTS (LLM_MATMUL_MAX_PRODUCTS * LLM_MAX_LEVELS)
 
-/* A piece of a product as the workers see it: cut into units of outputs. */
+/* A piece of a product as the workers see it: cut into units of outputs. In panels, with the pieces
+ * behind it of the same outputs. */
 typedef struct
 {
   const LlmProduct *product;
-  const LlmWeightView *view;
+  const LlmWeightView *view;  /* of the first piece */
   const LlkProduct *kernel;   /* of panels */
+  LlkPiece pieces[LLM_MAX_LEVELS];   /* likewise */
+  guint n_pieces;
+  guint in_count;             /* inputs of all pieces */
   guint n_rows;               /* the first so many */
   gboolean is_added;
   guint unit;                 /* outputs */
@@ -34,10 +38,7 @@ typedef struct
   const Part *parts[MAX_PARTS];
   guint n_parts;
 
-  /* What is being prepared. */
-  LlkActivation form;
-  guint in_first;
-  guint in_count;
+  const Part *prepared;       /* (nullable): one of them whose rows are being prepared */
 } Run;
 
 /* --- weights as rows of a file --- */
@@ -164,7 +165,7 @@ multiply_panels (const Run  *run,
                  gpointer    scratch)
 {
   const LlmWeightView *view = part->view;
-  LlkMatrix matrix = { view->type, view->data, view->in_count, view->out_count };
+  LlkMatrix matrix = { view->type, part->in_count, view->out_count, part->pieces, part->n_pieces };
 
   part->kernel->multiply (&matrix, first / LLK_PANEL_OUTPUTS,
                           (n + LLK_PANEL_OUTPUTS - 1) / LLK_PANEL_OUTPUTS, run->host->prepared,
@@ -172,6 +173,7 @@ multiply_panels (const Run  *run,
                           part->product->y_stride, part->is_added, scratch);
 }
 
+/* A row has the inputs of its own pieces, and zeros behind them. */
 static void
 prepare_items (guint    first,
                guint    end,
@@ -179,12 +181,21 @@ prepare_items (guint    first,
                gpointer data)
 {
   const Run *run = data;
-  gsize row_bytes = llk_activation_bytes (run->form, run->in_count);
+  const Part *part = run->prepared;
+  LlkActivation form = part->kernel->activation;
+  gsize row_bytes = llk_activation_bytes (form, part->in_count);
 
   for (guint r = first; r < end; r++)
-    run->kernels->product->prepare (run->form,
-                                    run->rows->values + r * run->rows->stride + run->in_first,
-                                    run->in_count, run->host->prepared + r * row_bytes);
+    {
+      gsize n = 0;
+
+      for (guint i = 0; i < part->n_pieces && part->pieces[i].n_rows > r; i++)
+        n += part->pieces[i].n_in;
+      run->kernels->product->prepare (form,
+                                      run->rows->values + r * run->rows->stride
+                                        + part->view->in_first,
+                                      n, part->in_count, run->host->prepared + r * row_bytes);
+    }
 }
 
 /* --- both --- */
@@ -218,34 +229,59 @@ multiply_items (guint    first,
     }
 }
 
-static Part
-make_part (const LlkOps     *kernels,
-           const LlmProduct *product,
-           guint             piece)
+static gboolean
+is_empty (const LlmProduct *product,
+          guint             piece)
 {
   const LlmWeightView *view = &product->pieces[piece];
-  guint n_before;
-  Part part = {
-    .product = product,
-    .view = view,
-    .n_rows = product->n_rows[piece],
-    .is_added = product->is_added,
-  };
 
+  return product->n_rows[piece] == 0 || view->in_count == 0 || view->out_count == 0;
+}
+
+/* From piece *@piece on, which is not empty; moves it behind what the part has. */
+static void
+make_part (const LlkOps     *kernels,
+           const LlmProduct *product,
+           guint            *piece,
+           Part             *part)
+{
+  const LlmWeightView *view = &product->pieces[*piece];
+  guint n_before;
+
+  part->product = product;
+  part->view = view;
+  part->n_rows = product->n_rows[*piece];
+  part->is_added = product->is_added;
+  for (guint i = 0; i < *piece; i++)
+    part->is_added = part->is_added || (!is_empty (product, i)
+                                        && product->pieces[i].out_first == view->out_first);
+  part->kernel = NULL;
+  part->n_pieces = part->in_count = 0;
   if (view->layout == LLM_LAYOUT_PANELS)
     {
-      part.kernel = kernels->product->find (view->type, LLK_ROWS_GENERATED);
-      part.unit = MAX (part.kernel->n_panels, 1) * LLK_PANEL_OUTPUTS;
+      part->kernel = kernels->product->find (view->type);
+      part->unit = MAX (part->kernel->n_panels, 1) * LLK_PANEL_OUTPUTS;
+      for (; *piece < product->n_pieces; ++*piece)
+        {
+          const LlmWeightView *next = &product->pieces[*piece];
+
+          if (is_empty (product, *piece))
+            continue;
+          if (next->out_first != view->out_first
+              || next->in_first != view->in_first + part->in_count)
+            break;
+          part->pieces[part->n_pieces++] =
+            (LlkPiece) { next->data, next->in_count, product->n_rows[*piece] };
+          part->in_count += next->in_count;
+        }
     }
   else
-    part.unit = get_group_rows (get_row_values (view, &n_before));
-  if (part.n_rows > 0 && view->in_count > 0)
-    part.n_units = (view->out_count + part.unit - 1) / part.unit;
-  for (guint i = 0; i < piece; i++)
-    part.is_added = part.is_added
-                    || (product->pieces[i].out_count > 0 && product->pieces[i].in_count > 0
-                        && product->pieces[i].out_first == view->out_first);
-  return part;
+    {
+      part->unit = get_group_rows (get_row_values (view, &n_before));
+      part->in_count = view->in_count;
+      ++*piece;
+    }
+  part->n_units = (view->out_count + part->unit - 1) / part->unit;
 }
 
 /* Parts run together whose rows are prepared alike, as there is one place for them, and that write
@@ -254,39 +290,34 @@ static gboolean
 may_join (const Part *a,
           const Part *b)
 {
-  const LlmWeightView *v = a->view;
-  const LlmWeightView *w = b->view;
-
-  if (a->product == b->product && v->out_first == w->out_first)
+  if (a->product == b->product && a->view->out_first == b->view->out_first)
     return FALSE;
   return a->kernel == NULL || b->kernel == NULL
-         || (v->in_first == w->in_first && v->in_count == w->in_count
-             && a->kernel->activation == b->kernel->activation);
+         || (a->n_pieces == 1 && b->n_pieces == 1 && a->view->in_first == b->view->in_first
+             && a->in_count == b->in_count && a->kernel->activation == b->kernel->activation);
 }
 
 static void
 run_parts (Run *run)
 {
-  guint n_items = 0, n_prepared = 0;
+  guint n_items = 0;
   guint grain = 1;
 
+  run->prepared = NULL;
   for (guint p = 0; p < run->n_parts; p++)
     {
       const Part *part = run->parts[p];
-      gsize work = (gsize) part->view->in_count * part->unit / 2 * part->n_rows;
+      gsize work = (gsize) part->in_count * part->unit / 2 * part->n_rows;
 
       n_items += part->n_units;
       grain = MAX (grain, MIN_WORK / MAX (work, 1));
-      if (part->kernel == NULL)
-        continue;
-      run->form = part->kernel->activation;
-      run->in_first = part->view->in_first;
-      run->in_count = part->view->in_count;
-      n_prepared = MAX (n_prepared, part->n_rows);
+      if (part->kernel != NULL
+          && (run->prepared == NULL || part->n_rows > run->prepared->n_rows))
+        run->prepared = part;
     }
-  if (n_prepared > 0)
-    llm_worker_pool_run (run->host->pool, n_prepared, MAX (1, MIN_PREPARED / run->in_count),
-                         prepare_items, run);
+  if (run->prepared != NULL)
+    llm_worker_pool_run (run->host->pool, run->prepared->n_rows,
+                         MAX (1, MIN_PREPARED / run->prepared->in_count), prepare_items, run);
   llm_worker_pool_run (run->host->pool, n_items, grain, multiply_items, run);
 }
 
@@ -298,12 +329,7 @@ llm_matmul_get_scratch (const LlkOps *kernels,
 
   for (guint type = 0; kernels->product != NULL && type < LLK_TYPE_LIMIT; type++)
     if (llk_type_is_known (type))
-      {
-        const LlkProduct *product = kernels->product->find (type, LLK_ROWS_GENERATED);
-
-        if (product->get_scratch != NULL)
-          bytes = MAX (bytes, product->get_scratch (type, n_in));
-      }
+      bytes = MAX (bytes, kernels->product->find (type)->scratch);
   return (bytes + 63) / 64 * 64;
 }
 
@@ -332,13 +358,16 @@ llm_matmul_run (const LlkOps            *kernels,
 
   g_assert (n_products <= LLM_MATMUL_MAX_PRODUCTS);
   for (guint p = 0; p < n_products; p++)
-    for (guint piece = 0; piece < products[p]->n_pieces; piece++)
-      {
-        parts[n_parts] = make_part (kernels, products[p], piece);
-        g_assert (llm_matmul_get_row_bytes (parts[n_parts].view->in_count) <= host->row_bytes);
-        left[n_parts] = &parts[n_parts];
-        n_parts += parts[n_parts].n_units > 0;
-      }
+    for (guint piece = 0; piece < products[p]->n_pieces;)
+      if (is_empty (products[p], piece))
+        piece++;
+      else
+        {
+          make_part (kernels, products[p], &piece, &parts[n_parts]);
+          g_assert (llm_matmul_get_row_bytes (parts[n_parts].in_count) <= host->row_bytes);
+          left[n_parts] = &parts[n_parts];
+          n_parts++;
+        }
 
   run.kernels = kernels;
   run.host = host;

@@ -90,13 +90,11 @@ pack_outputs (const Run               *run,
 {
   const LlmTensorPart *part = &matrix->part;
   const LlmSegmentShape *shape = &matrix->shape;
-  /* the plan has found borders to be those of blocks */
-  gsize skipped = shape->in_first / llk_type_block_size (part->type)
-                  * llk_type_block_bytes (part->type);
 
-  llk_panel_pack (part->type, llm_file_map_get_data (run->plan->gguf->map) + part->offset + skipped,
-                  part->row_bytes, shape->in_count, shape->out_first + shape->out_count,
-                  shape->out_first + panel * LLK_PANEL_OUTPUTS, target);
+  llk_panel_pack (part->type, llm_file_map_get_data (run->plan->gguf->map) + part->offset,
+                  part->row_bytes, part->n_in, shape->out_first + shape->out_count,
+                  shape->out_first + panel * LLK_PANEL_OUTPUTS, shape->in_first, shape->in_count,
+                  target);
 }
 
 /* The part of one panel that lies in [@begin, @end) of all matrices, to @piece, which

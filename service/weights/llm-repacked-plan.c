@@ -75,7 +75,7 @@ hash_layout (LlkType type)
 {
   gsize n_in = 2 * llk_type_block_size (type);
   gsize row_bytes = 2 * llk_type_block_bytes (type);
-  gsize panel_bytes = llk_panel_bytes (type, n_in);
+  gsize panel_bytes = llk_panel_bytes (type, 0, n_in);
   g_autofree guint8 *rows = g_malloc (3 * row_bytes);
   guint8 *panel = g_aligned_alloc0 (1, panel_bytes, LLK_PANEL_ALIGNMENT);
   guint32 state = 1;
@@ -86,7 +86,7 @@ hash_layout (LlkType type)
       state = state * 1664525u + 1013904223u;
       rows[i] = (guint8) (state >> 24);
     }
-  llk_panel_pack (type, rows, row_bytes, n_in, 3, 0, panel);
+  llk_panel_pack (type, rows, row_bytes, n_in, 3, 0, 0, n_in, panel);
   hash = XXH3_64bits_withSeed (panel, panel_bytes, type);
   g_aligned_free (panel);
   return hash;
@@ -107,7 +107,7 @@ add_matrix (LlmRepackedPlan       *self,
     .part = *part,
     .shape = *shape,
     .offset = self->bytes,
-    .panel_bytes = llk_panel_bytes (part->type, shape->in_count),
+    .panel_bytes = llk_panel_bytes (part->type, shape->in_first, shape->in_count),
     .n_panels = (shape->out_count + LLK_PANEL_OUTPUTS - 1) / LLK_PANEL_OUTPUTS,
   };
 
@@ -125,21 +125,6 @@ is_whole_panels (const LlmHparams    *hparams,
   if (op != LLM_OP_EXPERT_GATE && op != LLM_OP_EXPERT_UP && op != LLM_OP_EXPERT_DOWN)
     return TRUE;
   return part->n_out / hparams->n_experts % LLK_PANEL_OUTPUTS == 0;
-}
-
-/* Whether packed weights can be cut there. */
-static gboolean
-check_cut (LlmRepackedPlan       *self,
-           const LlmTensorPart   *part,
-           const LlmSegmentShape *shape,
-           GError               **error)
-{
-  guint block = (guint) llk_type_block_size (part->type);
-
-  return (shape->in_first % block == 0 && shape->in_count % block == 0) ||
-         llm_gguf_fail (self->gguf, error, LLMSVC_ERROR_UNSUPPORTED,
-                        "the sub-models cut the tensor %s at input %u, within a block of %u",
-                        part->tensor->name, shape->in_first, block);
 }
 
 /* What @segment adds to the operators of the layers, layer after layer, then to those behind the
@@ -169,8 +154,6 @@ add_segment (LlmRepackedPlan     *self,
         if (part.tensor == NULL || shape.in_count == 0 || shape.out_count == 0
             || !is_whole_panels (hparams, op, &part))
           continue;
-        if (!check_cut (self, &part, &shape, error))
-          return FALSE;
         add_matrix (self, op, own_layer, segment, &part, &shape);
         if (segment == 0 && part.tensor != embedding->tensor)
           {

@@ -47,7 +47,5 @@ void amx_dot_bfloats  (size_t sums, size_t a, size_t b);
 /* Every symbol that these files define, beside those of the set "amx". */
 #define llk_amx_attention llk_amx_emulated_attention
 #define llk_amx_bf16 llk_amx_emulated_bf16
-#define llk_amx_find_requantize llk_amx_emulated_find_requantize
 #define llk_amx_int8 llk_amx_emulated_int8
-#define llk_amx_prepare llk_amx_emulated_prepare
 #define llk_amx_product llk_amx_emulated_product

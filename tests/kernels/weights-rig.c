@@ -17,7 +17,6 @@ typedef struct
 {
   gint d, min;             /* offsets, -1 for none */
   gdouble d_max, min_max;  /* largest factors */
-  gsize q, q_bytes;        /* where the integers are */
 } Scales;
 
 static Scales
@@ -26,35 +25,35 @@ get_scales (LlkType type)
   switch (type)
     {
     case LLK_F16:
-      return (Scales) { 0, -1, 1, 0, 0, 0 };
+      return (Scales) { 0, -1, 1, 0 };
     case LLK_Q8_0:
-      return (Scales) { 0, -1, 128, 0, 2, 32 };
+      return (Scales) { 0, -1, 128, 0 };
     case LLK_Q4_0:
-      return (Scales) { 0, -1, 8, 0, 2, 16 };
+      return (Scales) { 0, -1, 8, 0 };
     case LLK_Q4_1:
-      return (Scales) { 0, 2, 15, 1, 4, 16 };
+      return (Scales) { 0, 2, 15, 1 };
     case LLK_Q5_0:
-      return (Scales) { 0, -1, 16, 0, 2, 20 };
+      return (Scales) { 0, -1, 16, 0 };
     case LLK_Q5_1:
-      return (Scales) { 0, 2, 31, 1, 4, 20 };
+      return (Scales) { 0, 2, 31, 1 };
     case LLK_Q2_K:
-      return (Scales) { 80, 82, 15 * 3, 15, 16, 64 };
+      return (Scales) { 80, 82, 15 * 3, 15 };
     case LLK_Q3_K:
-      return (Scales) { 108, -1, 32 * 4, 0, 0, 96 };
+      return (Scales) { 108, -1, 32 * 4, 0 };
     case LLK_Q4_K:
-      return (Scales) { 0, 2, 63 * 15, 63, 16, 128 };
+      return (Scales) { 0, 2, 63 * 15, 63 };
     case LLK_Q5_K:
-      return (Scales) { 0, 2, 63 * 31, 63, 16, 160 };
+      return (Scales) { 0, 2, 63 * 31, 63 };
     case LLK_Q6_K:
-      return (Scales) { 208, -1, 128 * 32, 0, 0, 192 };
+      return (Scales) { 208, -1, 128 * 32, 0 };
     case LLK_IQ4_NL:
-      return (Scales) { 0, -1, 127, 0, 2, 16 };
+      return (Scales) { 0, -1, 127, 0 };
     case LLK_IQ4_XS:
-      return (Scales) { 0, -1, 32 * 127, 0, 8, 128 };
+      return (Scales) { 0, -1, 32 * 127, 0 };
     case LLK_MXFP4:
-      return (Scales) { -1, -1, 12, 0, 1, 16 };
+      return (Scales) { -1, -1, 12, 0 };
     default:
-      return (Scales) { -1, -1, 1, 0, 0, 0 };
+      return (Scales) { -1, -1, 1, 0 };
     }
 }
 
@@ -192,59 +191,53 @@ rig_spoil_block (LlkType type,
     memcpy (block, (const guint8 *) &value + 4 - llk_type_block_bytes (type),
             llk_type_block_bytes (type));
   else
-    put_half (block, scales.min >= 0 && g_test_rand_bit () ? scales.min : scales.d, 0x7e00);
+    put_half (block, scales.min >= 0 && g_test_rand_bit () ? scales.min : scales.d,
+              type != LLK_F16 && g_test_rand_bit () ? 0xfc00 : 0x7e00);
 }
 
-gdouble
-rig_get_bound (LlkType type,
-               RigFill fill)
+static gdouble
+get_half (const guint8 *block,
+          gint          offset)
+{
+  guint16 half;
+  gfloat value;
+
+  if (offset < 0)
+    return 0;
+  memcpy (&half, block + offset, sizeof half);
+  llk_ops_portable ()->vector->f16_to_f32 (&half, &value, 1);
+  return (gdouble) value;
+}
+
+RigScales
+rig_get_scales (LlkType       type,
+                const guint8 *block)
 {
   Scales scales = get_scales (type);
-  gdouble factor = MAX (scales.d_max, scales.min_max);
 
-  switch (fill)
-    {
-    case RIG_NORMAL:
-      return 2;
-    case RIG_ZERO:
-      return 0;
-    case RIG_LARGE:
-      return type == LLK_MXFP4 ? 0x1p16 * 12 : 65504 * factor;
-    case RIG_DENORMAL:
-      if (type == LLK_F32 || type == LLK_BF16)
-        return 0x1p-130;
-      return type == LLK_MXFP4 ? 0x1p-127 * 12 : 0x1p-14 * factor;
-    case RIG_MIXED:
-      return type == LLK_MXFP4 ? 0x1p16 * 12 : 65504 * factor;
-    default:
-      return INFINITY;
-    }
+  if (type == LLK_MXFP4)
+    return (RigScales) { ldexp (1, block[0] - 128), 0 };
+  return (RigScales) { get_half (block, scales.d), get_half (block, scales.min) };
 }
 
 void
-rig_get_largest (LlkType       type,
-                 const guint8 *blocks,
-                 gsize         n,
-                 gfloat       *dst)
+rig_get_magnitudes (LlkType      type,
+                    const LlkRun *run,
+                    gsize        n,
+                    gdouble     *dst)
 {
-  /* Integers that are the least or the most in some type. */
-  static const guint8 bytes[] = { 0, 0xff, 0x7f, 0x80 };
-  Scales scales = get_scales (type);
-  gsize size = llk_type_block_size (type);
-  guint8 block[256];
-  gfloat values[256];
+  const int16_t *base = llk_run_base (type);
+  guint block = llk_panel_shape (type).block;
 
   for (gsize i = 0; i < n; i++)
-    dst[i] = 0;
-  for (gsize first = 0; first < n; first += size, blocks += llk_type_block_bytes (type))
-    for (guint b = 0; b < G_N_ELEMENTS (bytes); b++)
-      {
-        memcpy (block, blocks, llk_type_block_bytes (type));
-        memset (block + scales.q, bytes[b], scales.q_bytes);
-        llk_ops_portable ()->vector->unpack (type, block, values, size);
-        for (gsize i = 0; i < size; i++)
-          dst[first + i] = fmaxf (dst[first + i], fabsf (values[i]));
-      }
+    {
+      gint w = base != NULL ? llk_run_weight (base[run->codes[i]], run->r[i / block])
+                            : (gint8) run->codes[i];
+
+      dst[i] = fabs ((gdouble) run->scale * w);
+      if (base != NULL)
+        dst[i] += fabs ((gdouble) run->min_scale * run->m[i / block]);
+    }
 }
 
 static gfloat
@@ -291,10 +284,7 @@ rig_restore_row (LlkActivation form,
                  gsize         n,
                  gdouble      *x)
 {
-  const guint8 *bytes = row;
-  const gfloat *scales = (gconstpointer) (bytes + llk_activation_scales (form, n));
-  const gint8 *q = row;
-  gsize block = form == LLK_ACTIVATION_Q8 ? 32 : 256;
+  const LlkActivationRun *runs = row;
 
   for (gsize i = 0; i < n; i++)
     switch (form)
@@ -312,7 +302,7 @@ rig_restore_row (LlkActivation form,
         }
         break;
       default:
-        x[i] = (gdouble) q[i] * scales[i / block];
+        x[i] = (gdouble) runs[i / LLK_RUN].q[i % LLK_RUN] * runs[i / LLK_RUN].scale;
         break;
       }
 }

@@ -7,7 +7,7 @@
 
 #include <glib.h>
 
-#include "kernels/llk.h"
+#include "kernels/llk-run.h"
 
 #define RIG_N_TYPES 16
 
@@ -26,14 +26,17 @@ typedef enum
 
 /* @n_blocks blocks of a file: the type's block_bytes each. */
 void     rig_fill_weights (LlkType type, RigFill fill, guint8 *dst, gsize n_blocks);
-/* Makes a scale (a value of plain types) of the block NaN. */
+/* Makes a scale of the block NaN or infinite; the value of plain types NaN. */
 void     rig_spoil_block  (LlkType type, guint8 *block);
-/* No value of RIG_NORMAL weights is larger, nor is any of the two parts of one with
- * a minimum; RIG_LARGE and RIG_DENORMAL likewise. */
-gdouble  rig_get_bound    (LlkType type, RigFill fill);
+/* A block's scale, and its minimum or the scale of its minima, 0 for types without. */
+typedef struct
+{
+  gdouble d, min;
+} RigScales;
 
-/* The largest magnitude that each of @n weights could have with its block's scales. */
-void     rig_get_largest  (LlkType type, const guint8 *blocks, gsize n, gfloat *dst);
+RigScales rig_get_scales (LlkType type, const guint8 *block);
+/* The magnitudes of @n weights of a run, the two parts of one with a minimum added up. */
+void     rig_get_magnitudes (LlkType type, const LlkRun *run, gsize n, gdouble *dst);
 
 typedef enum
 {

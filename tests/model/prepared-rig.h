@@ -55,6 +55,8 @@ void     load_segments       (Loaded           *loaded,
                               LlmRepackedCache *cache);
 /* Value for value, all of @view: [out_count × in_count] (transfer full). */
 float   *read_values         (const LlmWeightView *view);
+/* Likewise of rows of a file, as packing them makes them. */
+float *read_packed_values (const LlmWeightView *rows);
 
 void     load_gguf           (Loaded           *loaded,
                               LlmGguf          *gguf,

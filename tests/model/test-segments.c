@@ -69,7 +69,8 @@ check_operator (Loaded      *loaded,
   g_assert_cmpint (llm_weights_acquire (mapped, op, layer, 0, NULL, &whole, &error), ==, LLM_READY);
   if (whole.data == NULL)
     return loaded->table->n_levels - 1;
-  values = read_values (&whole);
+  values = is_packed && llm_operator_is_matrix (op) && op != LLM_OP_TOKEN_EMBEDDING
+             ? read_packed_values (&whole) : read_values (&whole);
   for (guint segment = 0; segment < loaded->table->n_levels; segment++)
     {
       LlmWeightView view;

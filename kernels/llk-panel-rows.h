@@ -1,0 +1,322 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Several rows times a run of a panel, for llk-panel-product.h: the run's bytes are stored
+ * first, once for all rows. */
+
+#pragma once
+
+#include "kernels/llk-panel-weights.h"
+
+#define MAX_ROWS 64           /* that share what was taken apart */
+
+/* Adds a row's exact sums over a run, times the scales, to its sums. */
+INLINE Floats
+add_scaled (Floats sums,
+            Ints   dots,
+            Floats scale,
+            float  a)
+{
+  return multiply_add (floats_of_ints (dots), multiply (scale, splat_float (a)), sums);
+}
+
+INLINE void
+store_part (LlkType        type,
+            const uint8_t *part,
+            const uint8_t *ahead,
+            size_t         n,
+            int8_t        *groups)
+{
+  UNROLL_PARTS
+  for (size_t p = 0; p < N_PARTS; p++)
+    {
+      Sink sink = { .is_stored = true, .part = p, .groups = groups };
+
+      put_weights (type, &sink, part, ahead, n);
+    }
+}
+
+#if HAS_PAIRS
+
+/* Q8_0: pairs of groups. */
+INLINE void
+store_pairs (const uint8_t *part,
+             const uint8_t *ahead,
+             size_t         n,
+             int8_t        *pairs)
+{
+  const uint8_t *groups = part + 64;
+
+  fetch (ahead, 64 + n * N);
+  for (size_t i = 0; i < n; i += 8)
+    for (size_t p = 0; p < N_PARTS; p++)
+      {
+        const size_t at = 16 * i + sizeof (Ints) * p;
+        const Ints a = load_ints (groups + at), b = load_ints (groups + at + 64);
+
+        store_ints (pairs + at, low_words (a, b));
+        store_ints (pairs + at + 64, high_words (a, b));
+      }
+}
+
+#endif
+
+INLINE void
+store_part_minima (LlkType        type,
+                   const uint8_t *part,
+                   int16_t       *minima)
+{
+  const size_t n_quads = type == LLK_Q2_K ? 4 : 2;
+
+  UNROLL_PARTS
+  for (size_t p = 0; p < N_PARTS; p++)
+#pragma GCC unroll 4
+    for (size_t quad = 0; quad < n_quads; quad++)
+      {
+        int16_t *dst = minima + 64 * quad + sizeof (Ints) / 2 * p;
+        Ints pairs[2];
+
+        load_minima (type, part, quad, p, pairs);
+        store_ints (dst, pairs[0]);
+        store_ints (dst + 32, pairs[1]);
+      }
+}
+
+INLINE void
+load_run_scales (LlkType        type,
+                 const uint8_t *run,
+                 float         *scales,
+                 float         *min_scales)
+{
+#pragma GCC unroll 4
+  for (size_t lane = 0; lane < N; lane += N_LANES)
+    {
+      store_floats (scales + lane, load_scale (type, run, lane));
+      if (has_minima (type))
+        store_floats (min_scales + lane, load_min_scale (type, run, lane));
+    }
+}
+
+/* A vector of outputs of a run: of a panel, or of a part of one. */
+typedef struct
+{
+  const int8_t *groups;
+  const int16_t *minima;
+  const float *scales;
+  const float *min_scales;
+  float *sums;                /* of the first row */
+} Column;
+
+static Column
+get_column (const StoredRun *run,
+            size_t           part,
+            float          (*sums)[N])
+{
+  return (Column) {
+    run->groups + sizeof (Ints) * part,
+    run->minima + sizeof (Ints) / 2 * part,
+    run->scales + N_LANES * part,
+    run->min_scales + N_LANES * part,
+    sums[0] + N_LANES * part,
+  };
+}
+
+INLINE void
+add_column_dots (const TypeOps          *ops,
+                 const Column           *column,
+                 size_t                  r,
+                 const LlkActivationRun *x,
+                 Ints                    dots)
+{
+  float *place = column->sums + r * N;
+  Floats sums = add_scaled (load_floats (place), dots, load_floats (column->scales), x->scale);
+
+  if (ops->n_minima > 0)
+    {
+      const int16_t *block_sums = ops->block == 16 ? x->sums : x->long_sums;
+      ShortDots min_dots = { 0 };
+
+      for (size_t i = 0; i < ops->n_minima; i++)
+        min_dots = add_short_dots (min_dots, load_ints (column->minima + 32 * i),
+                                   splat_four (block_sums + 2 * i));
+      sums = add_scaled (sums, sum_short_dots (min_dots), load_floats (column->min_scales),
+                         x->scale);
+    }
+  store_floats (place, sums);
+}
+
+#if HAS_PAIRS
+
+/* @n inputs of two columns times @n_rows rows, at most ROWS: two and two, or a last one
+ * with itself. */
+INLINE void
+add_columns (const TypeOps *ops,
+             const Column   columns[2],
+             size_t         n_columns,
+             size_t         n,
+             const uint8_t *rows,
+             size_t         row_bytes,
+             size_t         n_rows)
+{
+  const size_t n_pairs = (n_rows + 1) / 2;
+  Ints dots[ROWS / 2][2][2]; /* of each column's outputs 0 and 1, then of 2 and 3 */
+
+#pragma GCC unroll 4
+  for (size_t p = 0; p < n_pairs; p++)
+#pragma GCC unroll 2
+    for (size_t c = 0; c < n_columns; c++)
+      dots[p][c][0] = dots[p][c][1] = splat_int (0);
+  for (size_t i = 0; i < n; i += 16)
+    {
+      Ints x[ROWS / 2][2];
+
+#pragma GCC unroll 4
+      for (size_t p = 0; p < n_pairs; p++)
+        {
+          const Ints a = load_ints (rows + 2 * p * row_bytes + i);
+          const Ints b = 2 * p + 1 < n_rows ? load_ints (rows + (2 * p + 1) * row_bytes + i) : a;
+
+          x[p][0] = low_pairs (a, b);
+          x[p][1] = high_pairs (a, b);
+        }
+#pragma GCC unroll 2
+      for (size_t c = 0; c < n_columns; c++)
+#pragma GCC unroll 4
+        for (size_t k = 0; k < 4; k++)
+          {
+            const Ints w = load_ints (columns[c].groups + 16 * i + 64 * k);
+
+#pragma GCC unroll 4
+            for (size_t p = 0; p < n_pairs; p++)
+              dots[p][c][k % 2] = add_pair_dots (dots[p][c][k % 2], w, x[p][k / 2]);
+          }
+    }
+#pragma GCC unroll 8
+  for (size_t r = 0; r < n_rows; r++)
+    {
+      const LlkActivationRun *x = (const void *) (rows + r * row_bytes);
+
+#pragma GCC unroll 2
+      for (size_t c = 0; c < n_columns; c++)
+        add_column_dots (ops, &columns[c], r, x,
+                         add_ints (get_row_of_pair (dots[r / 2][c], r % 2),
+                                   splat_int (ops->zero_point * x->sum)));
+    }
+}
+
+#else
+
+/* @n inputs of @n_columns times @n_rows rows, at most ROWS. */
+INLINE void
+add_columns (const TypeOps *ops,
+             const Column   columns[2],
+             size_t         n_columns,
+             size_t         n,
+             const uint8_t *rows,
+             size_t         row_bytes,
+             size_t         n_rows)
+{
+  const int moved = ops->zero_point - (HAS_UNSIGNED_BYTES ? 128 : 0);
+  const int8_t *first = columns[0].groups;
+  const int8_t *second = columns[n_columns - 1].groups;
+  Ints dots[ROWS][2];
+
+#pragma GCC unroll 8
+  for (size_t r = 0; r < n_rows; r++)
+    dots[r][0] = dots[r][1] =
+      splat_int (moved * ((const LlkActivationRun *) (const void *) (rows + r * row_bytes))->sum);
+  for (size_t i = 0; i < n; i += 4 * GROUPS_IN_TURN)
+#pragma GCC unroll 4
+    for (size_t k = 0; k < GROUPS_IN_TURN; k++)
+      {
+        const Weights a = make_weights (load_ints (first + 16 * i + 64 * k));
+        const Weights b = make_weights (load_ints (second + 16 * i + 64 * k));
+
+#pragma GCC unroll 8
+        for (size_t r = 0; r < n_rows; r++)
+          {
+            const int8_t *x = (const int8_t *) rows + r * row_bytes + i;
+
+            dots[r][0] = add_group_dots (dots[r][0], a, x, k);
+            if (n_columns > 1)
+              dots[r][1] = add_group_dots (dots[r][1], b, x, k);
+          }
+      }
+#pragma GCC unroll 8
+  for (size_t r = 0; r < n_rows; r++)
+    for (size_t c = 0; c < n_columns; c++)
+      add_column_dots (ops, &columns[c], r, (const void *) (rows + r * row_bytes), dots[r][c]);
+}
+
+#endif
+
+static void
+add_some_rows (const TypeOps *ops,
+               Column         columns[2],
+               size_t         n_columns,
+               size_t         n,
+               const uint8_t *rows,
+               size_t         row_bytes,
+               size_t         n_rows)
+{
+#define CASE(count)                                                                            \
+  case count:                                                                                  \
+    if (n_columns > 1)                                                                         \
+      add_columns (ops, columns, 2, n, rows, row_bytes, count);                                \
+    else                                                                                       \
+      add_columns (ops, columns, 1, n, rows, row_bytes, count);                                \
+    break;
+
+  for (; n_rows > 0; n_rows -= n_rows < ROWS ? n_rows : ROWS)
+    {
+      switch (n_rows)
+        {
+          CASE (1)
+          CASE (2)
+          CASE (3)
+#if ROWS == 8
+          CASE (4)
+          CASE (5)
+          CASE (6)
+          CASE (7)
+#endif
+        default:
+          if (n_columns > 1)
+            add_columns (ops, columns, 2, n, rows, row_bytes, ROWS);
+          else
+            add_columns (ops, columns, 1, n, rows, row_bytes, ROWS);
+        }
+      rows += ROWS * row_bytes;
+      columns[0].sums += ROWS * N;
+      columns[1].sums += ROWS * N;
+    }
+#undef CASE
+}
+
+/* A run of one or two panels times @n_rows rows to their sums. */
+static void
+add_rows (const TypeOps   *ops,
+          const StoredRun  runs[2],
+          size_t           n_panels,
+          size_t           n,
+          const uint8_t   *rows,
+          size_t           row_bytes,
+          size_t           n_rows,
+          float          (*sums)[MAX_ROWS][N])
+{
+  Column columns[2];
+
+  if (N_PARTS == 1)
+    {
+      for (size_t p = 0; p < n_panels; p++)
+        columns[p] = get_column (&runs[p], 0, sums[p]);
+      add_some_rows (ops, columns, n_panels, n, rows, row_bytes, n_rows);
+      return;
+    }
+  for (size_t p = 0; p < n_panels; p++)
+    for (size_t part = 0; part < N_PARTS; part += 2)
+      {
+        columns[0] = get_column (&runs[p], part, sums[p]);
+        columns[1] = get_column (&runs[p], part + 1, sums[p]);
+        add_some_rows (ops, columns, 2, n, rows, row_bytes, n_rows);
+      }
+}

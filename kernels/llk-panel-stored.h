@@ -1,0 +1,103 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/* Runs of panels taken apart for several rows, by what each type brings: for
+ * llk-panel-product.h, and for tiles. */
+
+#pragma once
+
+#include "kernels/llk-walk.h"
+
+#define N LLK_PANEL_OUTPUTS
+#define RUN_BYTES (LLK_RUN * N)
+#define MAX_MINIMA (16 * N)
+#define CACHE_LINE 64
+
+/* What each type brings. */
+typedef struct
+{
+  /* Adds a whole run of up to 256 inputs, in one part, times one row to a panel's
+   * sixteen sums. */
+  void (*add_row) (const uint8_t *run, const uint8_t *ahead, size_t n,
+                   const LlkActivationRun *x, float *sums);
+  /* Stores the bytes of a part of a run as put_sixteen() does; NULL where the panel has them
+   * so. */
+  void (*store) (const uint8_t *part, const uint8_t *ahead, size_t n, int8_t *groups);
+  void (*load_scales) (const uint8_t *run, float *scales, float *min_scales);
+  /* NULL for types without minima: those of a part as shorts, in the order of panels. */
+  void (*store_minima) (const uint8_t *part, int16_t *minima);
+  size_t n_minima;            /* vectors of 64 bytes of a run's minima */
+  size_t block;               /* inputs of a minimum */
+  int zero_point;             /* what bytes are too small by */
+} TypeOps;
+
+#ifdef LLK_X86
+/* Those of AVX-512; NULL for plain types. */
+const TypeOps *llk_avx512_find_ops (LlkType type);
+#endif
+
+INLINE void
+fetch (const uint8_t *ahead,
+       size_t         bytes)
+{
+#pragma GCC unroll 8
+  for (size_t i = 0; i < bytes; i += CACHE_LINE)
+    __builtin_prefetch (ahead + i, 0, 2);
+}
+
+/* A run of a panel for several rows. */
+typedef struct
+{
+  int8_t store[RUN_BYTES] __attribute__ ((aligned (64)));
+  int16_t minima[MAX_MINIMA] __attribute__ ((aligned (64)));
+  float scales[N] __attribute__ ((aligned (64)));
+  float min_scales[N] __attribute__ ((aligned (64)));
+  const int8_t *groups;       /* the panel's, or stored ones */
+} StoredRun;
+
+/* The minima of a part to their places among those of the run. */
+static inline void
+move_minima (const int16_t *part,
+             size_t         first,
+             size_t         n,
+             int16_t       *minima)
+{
+  for (size_t b = 0; b < n; b++)
+    for (size_t o = 0; o < N; o++)
+      minima[llk_panel_find_minimum (first + b, o)] = part[llk_panel_find_minimum (b, o)];
+}
+
+static inline void
+store_run (const TypeOps  *ops,
+           const RunParts *parts,
+           size_t          panel,
+           const uint8_t  *ahead,
+           StoredRun      *run)
+{
+  run->groups = run->store;
+  for (size_t p = 0; p < parts->n_parts; p++)
+    {
+      const RunPart *part = &parts->parts[p];
+      const uint8_t *data = part->data + panel * part->panel_bytes;
+      int8_t *groups = run->store + part->first * N;
+      int16_t minima[MAX_MINIMA] __attribute__ ((aligned (64)));
+
+      if (p == 0)
+        ops->load_scales (data, run->scales, run->min_scales);
+      if (ops->store != NULL)
+        ops->store (data, ahead, part->n, groups);
+      else if (parts->n_parts > 1)
+        memcpy (groups, data + 64, part->n * N);
+      else
+        {
+          run->groups = (const int8_t *) data + 64;
+          fetch (ahead, 64 + part->n * N);
+        }
+      if (ops->n_minima > 0 && parts->n_parts == 1)
+        ops->store_minima (data, run->minima);
+      else if (ops->n_minima > 0)
+        {
+          ops->store_minima (data, minima);
+          move_minima (minima, part->first / ops->block, part->n / ops->block, run->minima);
+        }
+    }
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "kernels/llk-run.h"
+
+#include "kernels/llk-block.h"
+#include "kernels/llk-panel.h"
+
+#include <math.h>
+
+#define N_BLOCKS (LLK_RUN / 32)
+/* Below this a run's weights count as zero: its inverse would come near the largest float. */
+#define MIN_MAGNITUDE 1e-30f
+#define MAX_MULTIPLIER 127
+#define MAX_MIN 32767
+
+/* Sixteen, or two times sixteen, values in steps, from the first on. */
+#define STEPS_4(from, by)                                                                      \
+  from, (from) + (by), (from) + 2 * (by), (from) + 3 * (by)
+#define STEPS_16(from, by)                                                                     \
+  STEPS_4 (from, by), STEPS_4 ((from) + 4 * (by), by), STEPS_4 ((from) + 8 * (by), by),        \
+  STEPS_4 ((from) + 12 * (by), by)
+
+static const int16_t base_q4[16] = { STEPS_16 (-128, 16) };
+static const int16_t base_q5[32] = { STEPS_16 (-128, 8), STEPS_16 (0, 8) };
+static const int16_t base_q4_k[16] = { STEPS_16 (0, 32) };
+static const int16_t base_q5_k[32] = { STEPS_16 (0, 16), STEPS_16 (256, 16) };
+static const int16_t base_q6_k[64] = { STEPS_16 (128, -4), STEPS_16 (64, -4), STEPS_16 (0, -4),
+                                       STEPS_16 (-64, -4) };
+static const int16_t base_q3_k[8] = { STEPS_4 (512, -128), STEPS_4 (0, -128) };
+static const int16_t base_q2_k[4] = { STEPS_4 (0, 128) };
+/* llk_iq4_values, 4 and 20 times llk_iq4_values and llk_mxfp4_values. */
+static const int16_t base_iq4_nl[16] = { -127, -104, -83, -65, -49, -35, -22, -10,
+                                         1, 13, 25, 38, 53, 69, 89, 113 };
+static const int16_t base_iq4_xs[16] = { -508, -416, -332, -260, -196, -140, -88, -40,
+                                         4, 52, 100, 152, 212, 276, 356, 452 };
+static const int16_t base_mxfp4[16] = { 0, 20, 40, 60, 80, 120, 160, 240,
+                                        0, -20, -40, -60, -80, -120, -160, -240 };
+
+const int16_t *
+llk_run_base (LlkType type)
+{
+  switch (type)
+    {
+    case LLK_Q4_0:
+    case LLK_Q4_1:
+      return base_q4;
+    case LLK_Q5_0:
+    case LLK_Q5_1:
+      return base_q5;
+    case LLK_Q4_K:
+      return base_q4_k;
+    case LLK_Q5_K:
+      return base_q5_k;
+    case LLK_Q6_K:
+      return base_q6_k;
+    case LLK_Q3_K:
+      return base_q3_k;
+    case LLK_Q2_K:
+      return base_q2_k;
+    case LLK_IQ4_NL:
+      return base_iq4_nl;
+    case LLK_IQ4_XS:
+      return base_iq4_xs;
+    case LLK_MXFP4:
+      return base_mxfp4;
+    default:
+      return NULL;
+    }
+}
+
+float
+llk_run_factor (LlkType type)
+{
+  switch (type)
+    {
+    case LLK_Q4_K:
+      return 4;
+    case LLK_Q5_K:
+      return 8;
+    case LLK_Q6_K:
+      return -32;
+    case LLK_Q3_K:
+      return -1;
+    case LLK_IQ4_XS:
+      return 32;
+    default:
+      return 1;
+    }
+}
+
+static float
+make_nan (void)
+{
+  return llk_float_of_bits (0x7fc00000);
+}
+
+/* The largest magnitude, NaN when a value is no number. */
+static float
+find_largest (const float *x,
+              size_t       n)
+{
+  uint32_t bits = 0;
+
+  for (size_t i = 0; i < n; i++)
+    {
+      uint32_t other = llk_bits_of_float (x[i]) & 0x7fffffff;
+
+      bits = bits > other ? bits : other;
+    }
+  return bits < 0x7f800000 ? llk_float_of_bits (bits) : make_nan ();
+}
+
+/* Integers up to @limit in the ratio of @x; the largest's step, NaN as above. */
+static float
+find_ratios (const float *x,
+             size_t       n,
+             float        limit,
+             int16_t     *ratios)
+{
+  float largest = find_largest (x, n);
+  float inverse = largest >= MIN_MAGNITUDE ? limit / largest : 0;
+
+  for (size_t i = 0; i < n; i++)
+    ratios[i] = inverse != 0 ? (int16_t) (x[i] * inverse + LLK_ROUNDER - LLK_ROUNDER) : 0;
+  return largest < MIN_MAGNITUDE ? 0 : largest / limit;
+}
+
+/* Powers of two: their ratio is one too. */
+static void
+read_exponents (const uint8_t *exponents,
+                size_t         n_blocks,
+                LlkRun        *run)
+{
+  unsigned largest = 0;
+
+  for (size_t b = 0; b < n_blocks; b++)
+    largest = exponents[b] > largest ? exponents[b] : largest;
+  run->scale = llk_float_of_e8m0 ((uint8_t) largest) / 10;
+  for (size_t b = 0; b < n_blocks; b++)
+    run->r[b] = (int8_t) (largest - exponents[b] < 7 ? 64 >> (largest - exponents[b]) : 0);
+}
+
+/* Blocks of 32 with a float scale each. */
+static void
+read_blocks (LlkType        type,
+             const uint8_t *src,
+             size_t         n_blocks,
+             LlkRun        *run)
+{
+  size_t bytes = llk_type_block_bytes (type);
+  float middle = type == LLK_Q4_1 ? 8 : type == LLK_Q5_1 ? 16 : 0;
+  uint8_t exponents[N_BLOCKS];
+  float d[N_BLOCKS], min[N_BLOCKS];
+  int16_t ratios[N_BLOCKS];
+  LlkBlock block;
+
+  for (size_t b = 0; b < n_blocks; b++)
+    {
+      llk_block_read (type, src + b * bytes, &block);
+      memcpy (run->codes + 32 * b, block.q, 32);
+      exponents[b] = block.d[0];
+      d[b] = llk_float_of_half (llk_load_u16 (block.d));
+      min[b] = llk_float_of_half (llk_load_u16 (block.min)) + middle * d[b];
+    }
+  if (type == LLK_MXFP4)
+    {
+      read_exponents (exponents, n_blocks, run);
+      return;
+    }
+
+  run->scale = find_ratios (d, n_blocks, MAX_MULTIPLIER, ratios)
+               * (type == LLK_IQ4_NL ? 128 : type == LLK_Q5_0 || type == LLK_Q5_1 ? 16 : 8);
+  for (size_t b = 0; b < n_blocks; b++)
+    run->r[b] = (int8_t) ratios[b];
+  if (middle != 0)
+    run->min_scale = find_ratios (min, n_blocks, MAX_MIN, run->m);
+}
+
+static void
+read_bytes (const uint8_t *src,
+            size_t         n_blocks,
+            LlkRun        *run)
+{
+  float values[LLK_RUN] = { 0 }; /* gcc with sanitizers sees none */
+  int16_t ratios[LLK_RUN];
+  LlkBlock block;
+
+  for (size_t b = 0; b < n_blocks; b++)
+    {
+      llk_block_read (LLK_Q8_0, src + b * llk_type_block_bytes (LLK_Q8_0), &block);
+      llk_block_unpack (LLK_Q8_0, &block, values + 32 * b);
+    }
+  run->scale = find_ratios (values, 32 * n_blocks, 127, ratios);
+  for (size_t i = 0; i < 32 * n_blocks; i++)
+    run->codes[i] = (uint8_t) ratios[i];
+}
+
+/* A half, or NaN for an infinity. */
+static uint16_t
+read_half (const uint8_t *src)
+{
+  uint16_t half = llk_load_u16 (src);
+
+  return isfinite (llk_float_of_half (half)) ? half : 0x7e00;
+}
+
+/* Blocks of 256, which have integer scales. */
+static void
+read_long_block (LlkType        type,
+                 const uint8_t *src,
+                 LlkRun        *run)
+{
+  bool has_halves = type == LLK_Q6_K || type == LLK_Q3_K || type == LLK_Q2_K;
+  size_t n_blocks = has_halves ? 16 : 8;
+  LlkBlock block;
+
+  llk_block_read (type, src, &block);
+  memcpy (run->codes, block.q, LLK_RUN);
+  for (size_t b = 0; b < n_blocks; b++)
+    {
+      run->r[b] = (int8_t) (type == LLK_Q2_K ? block.scales[b] & 15 : block.scales[b]);
+      if (type == LLK_Q2_K)
+        run->m[b] = block.scales[b] >> 4;
+      else if (!has_halves)
+        run->m[b] = type == LLK_IQ4_XS ? 0 : block.scales[(8 + b) % 16];
+    }
+  run->half_scale = read_half (block.d);
+  run->half_min = read_half (block.min);
+  run->scale = llk_float_of_half (run->half_scale) * llk_run_factor (type);
+  if (type == LLK_Q2_K || type == LLK_Q4_K || type == LLK_Q5_K)
+    run->min_scale = -llk_float_of_half (run->half_min);
+}
+
+void
+llk_run_read (LlkType        type,
+              const uint8_t *src,
+              size_t         n,
+              LlkRun        *run)
+{
+  memset (run, 0, sizeof *run);
+  if (type == LLK_Q8_0)
+    read_bytes (src, n / 32, run);
+  else if (llk_type_block_size (type) == 32)
+    read_blocks (type, src, n / 32, run);
+  else
+    read_long_block (type, src, run);
+}

@@ -1,0 +1,75 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+/*
+ * Runs: up to 256 inputs of one output, from a multiple of 256 on, as products see
+ * them. Whatever a file's format, a run's weights are small integers w with one
+ * scale, so that sums of products are exact over the whole run, in any order: on a
+ * vector unit as on a matrix unit. A weight is a function of its code, as the file
+ * has it, and of its block's multiplier r:
+ *
+ *   w = (base[code] × r + 64) >> 7
+ *   weight = scale × w + min_scale × m, m being the block's minimum
+ *
+ *   type         codes  block  base             r                       scale
+ *   Q4_0 Q4_1        4     32  16 (code - 8)    127 d / largest d       8 × largest d / 127
+ *   Q5_0 Q5_1        5     32  8 (code - 16)    127 d / largest d       16 × largest d / 127
+ *   IQ4_NL           4     32  llk_iq4_values   127 d / largest d       128 × largest d / 127
+ *   MXFP4            4     32  20 × llk_mxfp4_  64 d / largest d        largest d / 10
+ *   IQ4_XS           4     32  4 × llk_iq4_     the file's scale - 32   32 d
+ *   Q4_K             4     32  32 × code        the file's scale        4 d
+ *   Q5_K             5     32  16 × code        the file's scale        8 d
+ *   Q6_K             6     16  4 (32 - code)    the file's scale        -32 d
+ *   Q3_K             3     16  128 (4 - code)   the file's scale - 32   -d
+ *   Q2_K             2     16  128 × code       the file's scale        d
+ *   Q8_0             8      –  w = the weight × 127 / the run's largest, rounded
+ *
+ * Q2_K and Q3_K are exact so; of the others w is rounded to a half of the 127th (of Q4_K
+ * and Q5_K the 244th) part of the run's largest weight. Minima of Q4_1 and Q5_1 are
+ * those of code 8 or 16, m = 32767 min / largest min; those of K-quants are the
+ * file's, with min_scale = -dmin.
+ */
+
+#pragma once
+
+#include "kernels/llk-internal.h"
+
+#define LLK_RUN 256
+#define LLK_MAX_CODES 64
+
+typedef struct
+{
+  float scale;                /* NaN when a scale of the file is no number */
+  float min_scale;            /* 0 for types without minima */
+  uint16_t half_scale;        /* f16: d and dmin of Q2_K, Q4_K and Q5_K, as panels have them */
+  uint16_t half_min;
+  int8_t r[LLK_RUN / 16];     /* of each block */
+  int16_t m[LLK_RUN / 16];
+  uint8_t codes[LLK_RUN];     /* of Q8_0 w, int8 */
+} LlkRun;
+
+/* Reads @n inputs from a file's blocks; of K-quants that is the whole run. */
+void           llk_run_read  (LlkType type, const uint8_t *src, size_t n, LlkRun *run);
+/* base[], as many as there are codes; NULL for Q8_0. */
+const int16_t *llk_run_base  (LlkType type) __attribute__ ((const));
+/* What stands in the table for the scale: scale = factor × d. Of Q2_K, Q4_K and Q5_K. */
+float          llk_run_factor (LlkType type);
+
+/* The part of @n inputs that a panel has at @src, of one output; without half_scale
+ * and half_min. In llk-panel.c. */
+void           llk_panel_get_run (LlkType type, const uint8_t *src, size_t n, size_t output,
+                                  LlkRun *run);
+
+/* The place of the minimum of block @b and output @o among shorts, as Q4_1 has them. */
+static inline size_t
+llk_panel_find_minimum (size_t b,
+                        size_t o)
+{
+  return b / 4 * 64 + b % 2 * 32 + 2 * o + b % 4 / 2;
+}
+
+static inline int
+llk_run_weight (int16_t base,
+                int8_t  r)
+{
+  return (base * r + 64) >> 7;
+}

@@ -23,8 +23,9 @@
  *   Q2_K             2     16  128 × code       the file's scale        d
  *   Q8_0             8      –  w = the weight × 127 / the run's largest, rounded
  *
- * Q2_K and Q3_K are exact so; of the others w is rounded to a half of the 127th (of Q4_K
- * and Q5_K the 244th) part of the run's largest weight. Minima of Q4_1 and Q5_1 are
+ * Q2_K and Q3_K are exact so. Of the others w is rounded to an integer, which is a step of the
+ * 127th part (Q4_K the 236th, Q5_K the 244th, MXFP4 the 120th) of the largest weight that the
+ * run could have; where r is a ratio it is rounded too, by up to half a step. Minima of Q4_1 and Q5_1 are
  * those of code 8 or 16, m = 32767 min / largest min; those of K-quants are the
  * file's, with min_scale = -dmin.
  */

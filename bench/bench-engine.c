@@ -7,6 +7,7 @@
 
 #include "base/llm-clock.h"
 #include "common/llmsvc-error.h"
+#include "support/llm-test-levels.h"
 #include "weights/llm-repacked-cache.h"
 
 /* More than any benchmark writes. */
@@ -134,12 +135,17 @@ open_parts (BenchEngine              *self,
     return FALSE;
 
   self->hparams = llm_model_get_hparams (self->model);
+  if (config->n_segments > 1)
+    self->sub_models = llm_test_levels_new (self->hparams, config->n_segments,
+                                            LLM_SEGMENT_INPUTS, FALSE);
   if (config->cache != NULL)
     cache = llm_repacked_cache_new (config->cache, FALSE, NULL, 0);
   self->weights =
     config->is_exact
-      ? llm_weights_new_mapped (llm_model_get_gguf (self->model), self->hparams, NULL, NULL, error)
-      : llm_weights_new_repacked (llm_model_get_gguf (self->model), self->hparams, NULL, cache,
+      ? llm_weights_new_mapped (llm_model_get_gguf (self->model), self->hparams,
+                                self->sub_models, NULL, error)
+      : llm_weights_new_repacked (llm_model_get_gguf (self->model), self->hparams,
+                                  self->sub_models, cache,
                                   config->n_threads, NULL, error);
   if (self->weights == NULL)
     return FALSE;
@@ -181,6 +187,7 @@ bench_engine_free (BenchEngine *self)
   g_clear_pointer (&self->storage, llm_kv_storage_free);
   g_clear_pointer (&self->pool, llm_worker_pool_free);
   g_clear_pointer (&self->weights, llm_weights_free);
+  g_clear_pointer (&self->sub_models, llm_sub_models_free);
   g_clear_pointer (&self->model, llm_model_unref);
   llm_repacked_wait_for_all ();
   bench_turns_clear (&self->turns);

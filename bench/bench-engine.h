@@ -7,6 +7,7 @@
 
 #pragma once
 
+#include "model/architectures/llm-sub-models.h"
 #include "forward/llm-forward.h"
 #include "model/llm-model.h"
 
@@ -21,6 +22,7 @@ typedef struct
   const char *cache;     /* (nullable): folder of prepared copies; memory */
   guint n_threads;       /* 0: as many as there are processors */
   gboolean is_exact;     /* weights as the file has them, in float arithmetic */
+  guint n_segments;      /* that the weights are cut into, evenly; 0 and 1: none */
   const LlmKvPolicy *policy; /* (nullable): of the KV cache; floats */
   const char *chunks;    /* (nullable): folder where it may be written */
 } BenchEngineConfig;
@@ -54,6 +56,7 @@ typedef struct
   LlmModel *model;
   const LlmHparams *hparams;
   const LlkOps *kernels;
+  LlmSubModels *sub_models;   /* (nullable) (owned) */
   LlmWeights *weights;
   LlmWorkerPool *pool;
   guint n_threads;

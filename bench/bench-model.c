@@ -36,6 +36,7 @@ static char *opt_kernels;
 static char *opt_cache;
 static gboolean opt_no_cache;
 static gboolean opt_exact;
+static int opt_segments;
 static gboolean opt_profile;
 static char *opt_kv;
 static gboolean opt_density;
@@ -58,6 +59,8 @@ static const GOptionEntry entries[] = {
     "LLAMA_BENCH" },
   { "kernels", 0, 0, G_OPTION_ARG_STRING, &opt_kernels, "Kernels to use (the best)", "NAME" },
   { "exact", 0, 0, G_OPTION_ARG_NONE, &opt_exact, "The weights as floats: the exact path", NULL },
+  { "segments", 0, 0, G_OPTION_ARG_INT, &opt_segments,
+    "Cut the weights into segments, though all are used; a build beside has one", "N" },
   { "cache", 0, 0, G_OPTION_ARG_FILENAME, &opt_cache,
     "Where the prepared copy is kept (the user's cache folder)", "FOLDER" },
   { "no-cache", 0, 0, G_OPTION_ARG_NONE, &opt_no_cache, "Prepare in memory", NULL },
@@ -319,11 +322,12 @@ describe_options (Rounds *rounds)
 {
   g_autofree char *model = g_shell_quote (opt_model);
   g_autofree char *cache = opt_cache != NULL ? g_shell_quote (opt_cache) : NULL;
+  g_autofree char *rows = g_strdup_printf ("--rows %d", opt_rows);
 
   return g_strdup_printf ("model --json --model %s --prompt %d --gen %d --depth %d --batch %d "
-                          "--rows %d%s --runs %d --threads %u%s%s%s%s%s%s", model, opt_prompt,
-                          opt_gen, opt_depth, opt_batch, opt_rows, opt_tree ? " --tree" : "",
-                          opt_runs, rounds->engine->n_threads,
+                          "%s%s --runs %d --threads %u%s%s%s%s%s%s", model, opt_prompt,
+                          opt_gen, opt_depth, opt_batch, opt_rows > 1 ? rows : "",
+                          opt_tree ? " --tree" : "", opt_runs, rounds->engine->n_threads,
                           opt_no_cache ? " --no-cache" : "", opt_exact ? " --exact" : "",
                           cache != NULL ? " --cache " : "", cache != NULL ? cache : "",
                           opt_kernels != NULL ? " --kernels " : "",
@@ -509,6 +513,7 @@ open_all (Rounds  *rounds,
     .cache = opt_no_cache ? NULL : cache,
     .n_threads = (guint) opt_threads,
     .is_exact = opt_exact,
+    .n_segments = (guint) MAX (opt_segments, 0),
   };
   g_autofree char *depth = g_strdup_printf (opt_depth > 0 ? " behind %d" : "", opt_depth);
   g_autofree char *batch = g_strdup_printf (opt_batch > 1 ? " in %d contexts" : "", opt_batch);
@@ -562,6 +567,8 @@ run_model (Bench   *bench,
                                     "that are not negative");
   if (opt_peers != NULL && opt_rows > 1)
     return bench_fail_usage (error, "--peer goes without --rows");
+  if (opt_segments < 0 || opt_segments > LLM_MAX_LEVELS)
+    return bench_fail_usage (error, "--segments is 1 to " G_STRINGIFY (LLM_MAX_LEVELS));
   if (in_turns && (opt_peers != NULL || opt_kv != NULL || opt_density))
     return bench_fail_usage (error, "--beside goes without --peer, --kv and --density");
 

@@ -17,12 +17,8 @@
 
 #include "kernels/llk-panel-rows.h"
 
-#ifndef N_STREAMS
 #define N_STREAMS 4
-#endif
-#ifndef AHEAD_BYTES
-#define AHEAD_BYTES 6000
-#endif
+#define AHEAD_BYTES 4096      /* fetched before they are needed, in whole runs */
 
 /* --- one row --- */
 

@@ -45,13 +45,17 @@ run_tests () {
 run_tests cortex-a57 kernels /kernels
 run_tests cortex-a57 formats /formats
 run_tests cortex-a57 activations /activations
+run_tests cortex-a57 panels /panels
 run_tests cortex-a57 products /products
+run_tests cortex-a57 pieces /pieces
 # All sets have the same attention.
 run_tests cortex-a57 attention /attention/neon
 run_tests cortex-a57 kv /kv
 run_tests cortex-a76 kernels /kernels
-run_tests cortex-a76 products /products
+run_tests cortex-a76 products /products/dotprod
+run_tests cortex-a76 pieces /pieces/dotprod
 run_tests max kernels /kernels
 run_tests max products /products/i8mm
+run_tests max pieces /pieces/i8mm
 
 exit $status

@@ -45,6 +45,25 @@ llm_step_get_grain (guint n_values)
  * no function. */
 extern const LlmStage llm_entry_stages[], llm_layer_stages[], llm_exit_stages[];
 
+/* llm-forward-stages.c: rows and results of the product of the stage's operator @at; no weights. */
+void      llm_forward_describe_product (LlmStep      *self,
+                                const LlmStage       *stage,
+                                guint                 at,
+                                LlmRows              *rows,
+                                LlmProduct           *product);
+/* Whether its rows are those that want logits. */
+static inline gboolean
+llm_stage_is_exit (const LlmStage *stage)
+{
+  return stage->x == G_STRUCT_OFFSET (LlmScratch, hidden);
+}
+
+/* llm-forward-adapters.c: behind the products of a stage, which are its first phase: what adapters
+ * add to them. */
+LlmStatus llm_forward_run_adapters (LlmStep          *self,
+                                const LlmStage       *stage,
+                                GError              **error);
+
 /* llm-forward-rope.c: stages before the layers */
 LlmStatus llm_forward_run_frequencies (LlmStep       *self,
                                 const LlmStage       *stage,

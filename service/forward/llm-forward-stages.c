@@ -25,38 +25,48 @@ run_rows (LlmStep         *self,
   return LLM_READY;
 }
 
-/* Multiplies with the operators of the node, each row with the segments that it includes. */
+void
+llm_forward_describe_product (LlmStep        *self,
+                              const LlmStage *stage,
+                              guint           at,
+                              LlmRows        *rows,
+                              LlmProduct     *product)
+{
+  guint n_in, n_out;
+
+  llm_operator_get_shape (self->hparams, stage->ops[at], &n_in, &n_out);
+  *rows = (LlmRows) { llm_step_get_buffer (self, stage->x), n_in };
+  *product = (LlmProduct) { .y = llm_step_get_buffer (self, stage->y[at]), .y_stride = n_out };
+  /* To the residual stream; or left for the next stage, where the model has a norm between. */
+  if (stage->is_residual)
+    {
+      product->is_added = !llm_operator_is_used (self->hparams, stage->ops[1]);
+      product->y = product->is_added ? self->scratch.x : self->scratch.normed;
+    }
+}
+
+/* Multiplies with the operators of the node, each row with the segments that it includes; then with
+ * the adapters of the rows. */
 static LlmStatus
 run_product (LlmStep         *self,
              const LlmStage  *stage,
              GError         **error)
 {
   const LlmHold *hold = self->hold;
-  LlmRows rows = { .values = llm_step_get_buffer (self, stage->x) };
+  gboolean is_exit = llm_stage_is_exit (stage);
 
   if (hold->phase > 0)
-    return LLM_READY;
+    return llm_forward_run_adapters (self, stage, error);
   for (guint i = 0; i < hold->node->n_ops; i++)
     {
-      guint op = hold->node->first_op + i;
-      guint n_in, n_out;
-      LlmProduct product = {
-        .pieces = hold->views + i * hold->n_segments,
-        .n_rows = self->level_rows,
-        .n_pieces = hold->n_segments,
-        .y = llm_step_get_buffer (self, stage->y[op]),
-      };
+      LlmRows rows;
+      LlmProduct product;
 
-      llm_operator_get_shape (self->hparams, stage->ops[op], &n_in, &n_out);
-      rows.stride = n_in;
-      product.y_stride = n_out;
-      /* To the residual stream; or left for the next stage, where the model has a norm between. */
-      if (stage->is_residual)
-        {
-          product.is_added = !llm_operator_is_used (self->hparams, stage->ops[1]);
-          product.y = product.is_added ? self->scratch.x : self->scratch.normed;
-        }
-      llm_step_add_product (self, &rows, self->batch->n_rows, &product);
+      llm_forward_describe_product (self, stage, hold->node->first_op + i, &rows, &product);
+      product.pieces = hold->views + i * hold->n_segments;
+      product.n_rows = is_exit ? &self->n_logits : self->level_rows;
+      product.n_pieces = hold->n_segments;
+      llm_step_add_product (self, &rows, is_exit ? self->n_logits : self->batch->n_rows, &product);
     }
   return llm_step_submit (self, error);
 }
@@ -89,26 +99,6 @@ run_expert_router (LlmStep         *self,
 }
 
 /* --- behind the layers, for the rows that want logits --- */
-
-static LlmStatus
-run_logits (LlmStep         *self,
-            const LlmStage  *stage,
-            GError         **error)
-{
-  LlmRows rows = { self->scratch.hidden, self->hparams->n_embd };
-  LlmProduct product = {
-    .pieces = self->hold->views,
-    .n_rows = &self->n_logits,
-    .n_pieces = 1,
-    .y = self->scratch.logits,
-    .y_stride = self->hparams->n_vocab,
-  };
-
-  if (self->hold->phase > 0)
-    return LLM_READY;
-  llm_step_add_product (self, &rows, self->n_logits, &product);
-  return llm_step_submit (self, error);
-}
 
 static gboolean
 needs_logits_end (const LlmHparams *hparams)
@@ -184,8 +174,8 @@ const LlmStage llm_layer_stages[] = {
 const LlmStage llm_exit_stages[] = {
   { "output-norm", run_rows, LLM_ACQUIRE_VECTORS, 1, { LLM_OP_OUTPUT_NORM },
     .reads = B (x), .writes = B (hidden), .work = llm_forward_normalize_wanted },
-  { "logits", run_logits, LLM_ACQUIRE_WHOLE, 1, { LLM_OP_OUTPUT }, is_always_needed,
-    B (hidden), B (logits), .x = AT (hidden) },
+  { "logits", run_product, LLM_ACQUIRE_WHOLE, 1, { LLM_OP_OUTPUT }, is_always_needed,
+    B (hidden), B (logits), .x = AT (hidden), .y = { AT (logits) } },
   { "logits-end", run_rows, LLM_ACQUIRE_VECTORS, 1, { LLM_OP_OUTPUT_BIAS }, needs_logits_end,
     .writes = B (logits), .work = llm_forward_finish_logits },
   { NULL },

@@ -23,7 +23,8 @@ add_node (GArray         *nodes,
           guint           layer,
           guint           first_op,
           guint           n_ops,
-          guint           used_ops)
+          guint           used_ops,
+          gboolean        has_adapters)
 {
   LlmPlanNode node = { stage, layer, first_op, n_ops, used_ops, stage->reads, stage->writes };
 
@@ -32,6 +33,8 @@ add_node (GArray         *nodes,
       node.reads |= LLM_BUFFER_AT (stage->x);
       for (guint i = 0; i < n_ops && !stage->is_residual; i++)
         node.writes |= LLM_BUFFER_AT (stage->y[first_op + i]);
+      for (guint i = 0; i < n_ops && has_adapters; i++)
+        node.writes |= LLM_BUFFER (adapted[0]) << (first_op + i);
     }
   g_array_append_val (nodes, node);
 }
@@ -44,6 +47,7 @@ add_stage (LlmPlan        *self,
 {
   gboolean has_products = stage->acquires == LLM_ACQUIRE_SEGMENTS;
   guint n_ops = stage->is_residual ? 1 : stage->n_ops;
+  gboolean has_adapters = self->config.n_adapters > 0;
   guint used_ops = 0;
 
   for (guint i = 0; i < stage->n_ops; i++)
@@ -51,10 +55,10 @@ add_stage (LlmPlan        *self,
         || llm_operator_is_used (self->hparams, stage->ops[i]))
       used_ops |= 1u << i;
   if (!self->config.is_split || !has_products)
-    add_node (nodes, stage, layer, 0, n_ops, used_ops);
+    add_node (nodes, stage, layer, 0, n_ops, used_ops, has_adapters);
   else
     for (guint i = 0; i < n_ops; i++)
-      add_node (nodes, stage, layer, i, 1, used_ops);
+      add_node (nodes, stage, layer, i, 1, used_ops, has_adapters);
 }
 
 static void
@@ -66,6 +70,20 @@ add_stages (LlmPlan        *self,
   for (const LlmStage *stage = stages; stage->run != NULL; stage++)
     if (is_needed (stage, self->hparams))
       add_stage (self, nodes, stage, layer);
+}
+
+static void
+take_adapters (LlmPlan *self)
+{
+  LlmLora **adapters = g_new (LlmLora *, self->config.n_adapters);
+
+  g_assert (self->config.n_adapters <= LLM_PLAN_MAX_ADAPTERS);
+  for (guint i = 0; i < self->config.n_adapters; i++)
+    {
+      adapters[i] = llm_lora_ref (self->config.adapters[i]);
+      self->max_rank = MAX (self->max_rank, adapters[i]->max_rank);
+    }
+  self->config.adapters = adapters;
 }
 
 LlmPlan *
@@ -81,6 +99,8 @@ llm_plan_new (const LlmHparams    *hparams,
   self->hparams = hparams;
   self->weights = weights;
   self->config = *config;
+  take_adapters (self);
+  widest = MAX (widest, self->max_rank);
   self->cpu = llm_backend_cpu_new (config->kernels);
   self->worker_bytes = llm_matmul_get_scratch (config->kernels, widest);
   self->row_bytes = llm_matmul_get_row_bytes (widest);
@@ -108,6 +128,9 @@ llm_plan_unref (LlmPlan *self)
   if (!g_atomic_ref_count_dec (&self->ref_count))
     return;
   llm_backend_free (self->cpu);
+  for (guint i = 0; i < self->config.n_adapters; i++)
+    llm_lora_unref (self->config.adapters[i]);
+  g_free ((gpointer) self->config.adapters);
   g_free (self->nodes);
   g_free (self);
 }

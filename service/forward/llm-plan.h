@@ -10,9 +10,13 @@
 #pragma once
 
 #include "forward/llm-backend.h"
+#include "weights/llm-lora.h"
 
 /* Weights that a stage acquires at most. */
 #define LLM_STAGE_MAX_OPS 5
+/* Products of a stage at most. */
+#define LLM_STAGE_MAX_PRODUCTS 3
+#define LLM_PLAN_MAX_ADAPTERS 255
 
 typedef struct _LlmStep LlmStep;
 typedef struct _LlmStage LlmStage;
@@ -43,7 +47,7 @@ struct _LlmStage
    * model may lack it. */
   void (*work) (LlmStep *self, const float *const *vectors);
   /* Of products: where in LlmScratch the input is, and the product of each operator. */
-  gsize x, y[3];
+  gsize x, y[LLM_STAGE_MAX_PRODUCTS];
   gboolean is_residual;   /* of the first operator, for the residual stream, unless the second, a
                            * norm, comes between */
 };
@@ -64,6 +68,9 @@ typedef struct
   LlmBackend *device;        /* (nullable) (unowned): computes what it can run at less cost */
   gboolean is_split;         /* each product is a stage of its own, for drivers that run stages out of
                               * order; products of the same rows cost less together */
+  LlmLora *const *adapters;  /* (nullable) (unowned): for the model; LlmRow.adapter is the place of
+                              * one, from 1 on */
+  guint n_adapters;          /* at most LLM_PLAN_MAX_ADAPTERS */
 } LlmPlanConfig;
 
 typedef struct
@@ -71,12 +78,13 @@ typedef struct
   gatomicrefcount ref_count;
   const LlmHparams *hparams;         /* (unowned), as the weights */
   LlmWeights *weights;
-  LlmPlanConfig config;
+  LlmPlanConfig config;              /* @adapters: (owned), references */
   LlmBackend *cpu;                   /* (owned) */
   LlmPlanNode *nodes;                /* (owned) */
   guint n_nodes;
   guint first_exit;                  /* from here on, nodes are for rows that want logits */
   gsize worker_bytes, row_bytes;     /* of scratch memory, as LlmHost has it */
+  guint max_rank;                    /* of all adapters; 0 without any */
 } LlmPlan;
 
 /* Does not own @hparams and @weights. */

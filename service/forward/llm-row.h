@@ -43,6 +43,8 @@ typedef struct
   guint slot;           /* where K and V go; already appended to the sequence */
   LlmVisibility visibility;
   guint8 sub_model;     /* percent of the model that computes this row, 100 for all */
+  guint8 adapter;       /* of the plan's, from 1 on; 0 for none. K and V of the row are the
+                         * adapter's, too: sequences are shared by rows of the same one only */
   gboolean wants_logits;
   gboolean is_counted;  /* density counts what it attends to (L3) */
   gboolean is_drafted;  /* it counts when llm_forward_accept() says so: a drafted token may be

@@ -63,13 +63,12 @@ llm_step_hold (LlmStep  *self,
   const LlmPlanNode *node = hold->node;
   const LlmStage *stage = node->stage;
   gboolean is_whole = stage->acquires != LLM_ACQUIRE_SEGMENTS;
-  gboolean is_hidden = stage->x == G_STRUCT_OFFSET (LlmScratch, hidden);
   LlmActivation activation = { 0 };
 
   if (!is_early && stage->acquires != LLM_ACQUIRE_VECTORS)
     {
       activation.values = llm_step_get_buffer (self, stage->x);
-      activation.n_rows = is_hidden ? self->n_logits : self->batch->n_rows;
+      activation.n_rows = llm_stage_is_exit (stage) ? self->n_logits : self->batch->n_rows;
     }
   hold->n_segments = is_whole ? 1 : self->n_used_levels;
   while (hold->n_views < node->n_ops * hold->n_segments)

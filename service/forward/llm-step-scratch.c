@@ -63,6 +63,8 @@ lay_out (LlmStep *self,
   s->attended = llm_take (block, &used, n_rows * n_query, sizeof (float));
   s->gate = llm_take (block, &used, n_rows * h->n_ff, sizeof (float));
   s->up = llm_take (block, &used, n_rows * h->n_ff, sizeof (float));
+  for (guint i = 0; i < LLM_STAGE_MAX_PRODUCTS; i++)
+    s->adapted[i] = llm_take (block, &used, n_rows * self->plan->max_rank, sizeof (float));
   s->experts = llm_take (block, &used, n_rows * h->n_used_experts, sizeof (LlmExpertChoice));
   s->routed = llm_take (block, &used, n_rows * h->n_experts, sizeof (float));
   s->gathered = llm_take (block, &used, h->n_experts > 0 ? n_rows * h->n_embd : 0, sizeof (float));

@@ -2,6 +2,9 @@
 
 #include "forward/llm-forward-private.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 #include "base/llm-fail.h"
 
 LlmStep *
@@ -23,6 +26,8 @@ llm_step_new (LlmPlan       *plan,
   self->views = g_array_new (FALSE, FALSE, sizeof (LlmKvView));
   self->first_view = g_array_new (FALSE, FALSE, sizeof (guint));
   self->drafted = g_array_new (FALSE, FALSE, sizeof (LlmDrafted));
+  self->adapter_runs = g_array_new (FALSE, FALSE, sizeof (LlmAdapterRun));
+  self->logit_runs = g_array_new (FALSE, FALSE, sizeof (LlmAdapterRun));
   return self;
 }
 
@@ -38,6 +43,8 @@ llm_step_free (LlmStep *self)
   g_array_unref (self->views);
   g_array_unref (self->first_view);
   g_array_unref (self->drafted);
+  g_array_unref (self->adapter_runs);
+  g_array_unref (self->logit_runs);
   g_free (self->frequencies);
   for (guint i = 0; i < LLM_STEP_MAX_HOLDS; i++)
     g_free (self->holds[i].views);
@@ -73,6 +80,10 @@ check_row (LlmStep        *self,
   if (find_level (self, row->sub_model) == self->sub_models->n_levels)
     return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
                      "The model has no sub-model of %u percent", row->sub_model);
+  if (row->adapter > self->plan->config.n_adapters)
+    return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
+                     "Row %u is for adapter %u of %u", index, row->adapter,
+                     self->plan->config.n_adapters);
   if (row->sequence >= batch->n_sequences
       || row->slot >= batch->sequences[row->sequence]->length)
     return llm_fail (error, LLMSVC_ERROR_INVALID_ARGUMENT,
@@ -113,27 +124,39 @@ check_batch (LlmStep        *self,
   return TRUE;
 }
 
-/* Sorts the rows by level, the largest first, and otherwise leaves their order: a segment of weights
- * is multiplied for the first rows only. What else rows are to be grouped by is a second key here. */
+static int
+compare_keys (const void *a,
+              const void *b)
+{
+  guint32 left = *(const guint32 *) a, right = *(const guint32 *) b;
+
+  return (left > right) - (left < right);
+}
+
+/* Sorts the rows by level, the largest first, as a segment of weights is multiplied for the first
+ * rows only; those of a level by adapter; and otherwise leaves their order. */
 static void
 sort_rows (LlmStep *self)
 {
   const LlmBatch *batch = self->batch;
-  guint n = 0;
+  guint highest = self->sub_models->n_levels - 1;
+  guint32 keys[LLM_BATCH_MAX_ROWS];
 
-  self->n_used_levels = 0;
-  for (guint level = self->sub_models->n_levels; level-- > 0;)
+  G_STATIC_ASSERT (LLM_BATCH_MAX_ROWS <= 1 << 16);
+  for (guint i = 0; i < batch->n_rows; i++)
+    keys[i] = (highest - find_level (self, batch->rows[i].sub_model)) << 24
+              | (guint32) batch->rows[i].adapter << 16 | i;
+  qsort (keys, batch->n_rows, sizeof keys[0], compare_keys);
+
+  memset (self->level_rows, 0, sizeof self->level_rows);
+  for (guint i = 0; i < batch->n_rows; i++)
     {
-      for (guint i = 0; i < batch->n_rows; i++)
-        if (batch->rows[i].sub_model == self->sub_models->percent[level])
-          {
-            self->levels[n] = (guint8) level;
-            self->order[n++] = i;
-          }
-      self->level_rows[level] = n;
-      if (n > 0)
-        self->n_used_levels = MAX (self->n_used_levels, level + 1);
+      self->levels[i] = (guint8) (highest - (keys[i] >> 24));
+      self->order[i] = keys[i] & 0xffff;
+      for (guint level = 0; level <= self->levels[i]; level++)
+        self->level_rows[level] = i + 1;
     }
+  self->n_used_levels = self->levels[0] + 1u;
 
   self->n_logits = 0;
   self->n_done_rows = batch->n_rows;
@@ -147,6 +170,34 @@ sort_rows (LlmStep *self)
           self->wanting[self->n_logits] = i;
           self->logits_of[row] = (gint) self->n_logits++;
         }
+    }
+}
+
+/* @rows: (nullable): those that are neighbours, by place in the order of rows; NULL for all. */
+static void
+find_runs (LlmStep     *self,
+           const guint *rows,
+           guint        n_rows,
+           GArray      *runs)
+{
+  guint adapter_before = 0, level_before = 0;
+
+  g_array_set_size (runs, 0);
+  for (guint i = 0; i < n_rows && self->plan->config.n_adapters > 0; i++)
+    {
+      guint row = rows != NULL ? rows[i] : i;
+      guint adapter = llm_step_get_row (self, row)->adapter, level = self->levels[row];
+
+      if (adapter > 0 && adapter == adapter_before && level == level_before)
+        g_array_index (runs, LlmAdapterRun, runs->len - 1).n_rows++;
+      else if (adapter > 0)
+        {
+          LlmAdapterRun run = { i, 1, level, self->plan->config.adapters[adapter - 1] };
+
+          g_array_append_val (runs, run);
+        }
+      adapter_before = adapter;
+      level_before = level;
     }
 }
 
@@ -189,6 +240,8 @@ llm_step_begin (LlmStep        *self,
 
   self->batch = batch;
   sort_rows (self);
+  find_runs (self, NULL, batch->n_rows, self->adapter_runs);
+  find_runs (self, self->wanting, self->n_logits, self->logit_runs);
   find_groups (self, 0);
   count_chunks (self);
   llm_step_place_masses (self);
@@ -292,7 +345,11 @@ gboolean
 llm_step_end (LlmStep *self,
               GError **error)
 {
-  if (!llm_weights_check (self->weights, error))
+  gboolean is_intact = llm_weights_check (self->weights, error);
+
+  for (guint i = 0; is_intact && i < self->plan->config.n_adapters; i++)
+    is_intact = llm_lora_check (self->plan->config.adapters[i], error);
+  if (!is_intact)
     {
       llm_step_abandon (self);
       return FALSE;

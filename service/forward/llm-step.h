@@ -45,6 +45,8 @@ typedef struct
   float *attended;  /* [n_rows × n_heads·head_dim] */
   float *gate;      /* [n_rows × n_ff] */
   float *up;        /* [n_rows × n_ff] */
+  float *adapted[LLM_STAGE_MAX_PRODUCTS]; /* [n_rows × max_rank], by product of a stage: rows of one
+                     * adapter between its two */
   LlmExpertChoice *experts; /* [n_rows × n_used_experts], where there are experts */
   float *routed;    /* [n_rows × n_experts], likewise */
   float *gathered;  /* [n_rows × n_embd], rows of one expert */
@@ -67,6 +69,14 @@ typedef struct
 
 G_STATIC_ASSERT (sizeof (LlmScratch) / sizeof (gpointer) <= 62);
 
+/* Neighbouring rows of one adapter and level. */
+typedef struct
+{
+  guint first, n_rows;
+  guint level;
+  const LlmLora *adapter;
+} LlmAdapterRun;
+
 /* What a node holds that has begun and not ended. */
 typedef struct
 {
@@ -76,6 +86,7 @@ typedef struct
   guint n_views;              /* acquired so far */
   guint phase;                /* the stage's own, from 0 */
   LlmOp ops[LLM_STAGE_MAX_OPS];
+  LlmWeightView adapter_views[LLM_STAGE_MAX_PRODUCTS];   /* of the products that are submitted */
   guint n_ops;                /* submitted, and not all known to be done */
 } LlmHold;
 
@@ -111,6 +122,9 @@ struct _LlmStep
   guint groups_layer;
   guint level_rows[LLM_MAX_LEVELS];      /* rows that include each segment */
   guint n_used_levels;                   /* segments that any row includes */
+  GArray *adapter_runs;       /* (element-type LlmAdapterRun) (owned): sorted rows with an adapter */
+  GArray *logit_runs;         /* (element-type LlmAdapterRun) (owned): of these, those that want
+                               * logits, by index of logits */
   guint n_expert_rows;        /* of the expert that is computed */
   GArray *views;              /* (element-type LlmKvView) (owned): chunks, of one layer at a time */
   GArray *first_view;         /* (element-type guint) (owned): by sequence, and the end */

@@ -16,6 +16,8 @@ make_forward (ExecRig             *self,
   plan.kernels = kernels;
   plan.device = config->device;
   plan.is_split = config->is_split;
+  plan.adapters = config->adapters;
+  plan.n_adapters = config->n_adapters;
   g_clear_pointer (&self->forward, llm_forward_free);
   /* Tiles keep 17 bits of what attention multiplies. */
   self->tolerance = g_str_has_prefix (kernels->name, "amx") ? 2e-3 : 1e-4;

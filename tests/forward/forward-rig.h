@@ -32,7 +32,9 @@ typedef struct
   LlkKvFormat format;
   guint chunk_slots;    /* 0: 16 */
   LlmBackend *device;   /* (nullable) (unowned) */
-  gboolean is_split;    /* as LlmPlanConfig has it */
+  gboolean is_split;    /* as LlmPlanConfig has it, like the next two */
+  LlmLora *const *adapters;
+  guint n_adapters;
 } ExecRigConfig;
 
 ExecRig *exec_rig_open   (const char          *path,

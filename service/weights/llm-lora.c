@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: LGPL-2.1-or-later */
+
+#include "weights/llm-lora.h"
+
+#include <string.h>
+
+#include "common/llmsvc-error.h"
+
+#define SUFFIX_A ".lora_a"
+#define SUFFIX_B ".lora_b"
+/* Far above what anybody trains with. */
+#define MAX_ALPHA 1e6
+
+/* What can be adapted. */
+#define ADAPTED_OPS                                                                         \
+  (LLM_OP_BIT (LLM_OP_QUERY) | LLM_OP_BIT (LLM_OP_KEY) | LLM_OP_BIT (LLM_OP_VALUE) |        \
+   LLM_OP_BIT (LLM_OP_ATTENTION_OUT) | LLM_OPS_FFN | LLM_OP_BIT (LLM_OP_OUTPUT))
+
+static gboolean
+check_text (LlmGguf     *gguf,
+            const char  *key,
+            const char  *needed,
+            GError     **error)
+{
+  g_autofree char *text = llm_gguf_get_string (gguf, key, FALSE, error);
+  g_autofree char *quoted = NULL;
+
+  if (text == NULL)
+    return FALSE;
+  if (g_str_equal (text, needed))
+    return TRUE;
+  quoted = llm_gguf_quote (text, strlen (text));
+  return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+                        "%s is %s; an adapter of this model has “%s”", key, quoted, needed);
+}
+
+static gboolean
+read_keys (LlmGguf           *gguf,
+           const LlmHparams  *hparams,
+           double            *alpha,
+           GError           **error)
+{
+  if (!check_text (gguf, "general.type", "adapter", error)
+      || !check_text (gguf, "adapter.type", "lora", error)
+      || !check_text (gguf, "general.architecture", hparams->architecture, error))
+    return FALSE;
+  if (llm_gguf_has (gguf, "adapter.alora.invocation_tokens"))
+    return llm_gguf_fail (gguf, error, LLMSVC_ERROR_UNSUPPORTED,
+                          "adapter.alora.invocation_tokens: adapters that begin in the middle of a "
+                          "text are not supported");
+  return llm_gguf_get_double (gguf, "adapter.lora.alpha", 0, MAX_ALPHA, NULL, alpha, error);
+}
+
+/* @n_in × @n_out of one half. */
+static gboolean
+check_shape (LlmGguf              *gguf,
+             const LlmGgufTensor  *tensor,
+             guint64               n_in,
+             guint64               n_out,
+             GError              **error)
+{
+  const guint64 *dims = tensor->dims;
+
+  if (dims[0] == n_in && dims[1] == n_out && dims[2] == 1 && dims[3] == 1)
+    return TRUE;
+  return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+                        "the tensor %s has the shape %ju × %ju × %ju × %ju, %ju × %ju is needed",
+                        tensor->name, dims[0], dims[1], dims[2], dims[3], n_in, n_out);
+}
+
+/* From the output @first_out on. */
+static LlmWeightView
+view_rows (LlmGguf             *gguf,
+           const LlmGgufTensor *tensor,
+           guint                n_in,
+           guint                first_out,
+           guint                n_out)
+{
+  gsize row_bytes = n_in / llk_type_block_size (tensor->type) * llk_type_block_bytes (tensor->type);
+
+  return (LlmWeightView) {
+    .data = llm_file_map_get_data (gguf->map) + tensor->offset + first_out * row_bytes,
+    .type = tensor->type,
+    .layout = LLM_LAYOUT_ROWS,
+    .row_bytes = row_bytes,
+    .in_count = n_in,
+    .out_count = n_out,
+  };
+}
+
+/* Where a tensor of the model holds several operators, A is for all of them, and B has the outputs
+ * of each as the tensor has. */
+static gboolean
+read_pair (LlmLora              *self,
+           const LlmTensorPart  *part,
+           double                alpha,
+           LlmLoraPair          *pair,
+           GHashTable           *used,
+           GError              **error)
+{
+  LlmGguf *gguf = self->gguf;
+  g_autofree char *name_a = g_strconcat (part->tensor->name, SUFFIX_A, NULL);
+  g_autofree char *name_b = g_strconcat (part->tensor->name, SUFFIX_B, NULL);
+  const LlmGgufTensor *a = llm_gguf_find_tensor (gguf, name_a);
+  const LlmGgufTensor *b = llm_gguf_find_tensor (gguf, name_b);
+  guint64 rank;
+
+  if (a == NULL && b == NULL)
+    return TRUE;
+  if (a == NULL || b == NULL)
+    return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+                          "the tensor %s is missing, the other half is there",
+                          a == NULL ? name_a : name_b);
+
+  rank = a->dims[1];
+  if (rank < 1 || rank > LLM_LORA_MAX_RANK)
+    return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+                          "the tensor %s has the rank %ju, 1 to %u are supported", name_a, rank,
+                          LLM_LORA_MAX_RANK);
+  if (!check_shape (gguf, a, part->n_in, rank, error)
+      || !check_shape (gguf, b, rank, part->tensor->dims[1], error))
+    return FALSE;
+
+  pair->rank = (guint) rank;
+  pair->scale = alpha != 0 ? (float) (alpha / (double) rank) : 1;   /* as llama.cpp has it */
+  pair->a = view_rows (gguf, a, part->n_in, 0, pair->rank);
+  pair->b = view_rows (gguf, b, pair->rank, part->first_row, part->n_out);
+  self->max_rank = MAX (self->max_rank, pair->rank);
+  g_hash_table_add (used, (gpointer) a);
+  g_hash_table_add (used, (gpointer) b);
+  return TRUE;
+}
+
+static gboolean
+refuse_tensor (LlmGguf              *gguf,
+               LlmGguf              *model,
+               const LlmGgufTensor  *tensor,
+               GError              **error)
+{
+  g_autofree char *quoted = llm_gguf_quote (tensor->name, strlen (tensor->name));
+  g_autofree char *base = NULL;
+
+  if (!g_str_has_suffix (tensor->name, SUFFIX_A) && !g_str_has_suffix (tensor->name, SUFFIX_B))
+    return llm_gguf_fail (gguf, error, LLMSVC_ERROR_UNSUPPORTED,
+                          "the tensor %s is neither " SUFFIX_A " nor " SUFFIX_B
+                          " of another one: leaving it out would change the answers", quoted);
+  base = g_strndup (tensor->name, strlen (tensor->name) - strlen (SUFFIX_A));
+  if (llm_gguf_find_tensor (model, base) == NULL)
+    return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+                          "the tensor %s is for one that the model does not have", quoted);
+  return llm_gguf_fail (gguf, error, LLMSVC_ERROR_UNSUPPORTED,
+                        "the tensor %s is for one that can't be adapted here: matrices of attention "
+                        "and of the feed-forward network without experts, and output.weight, can",
+                        quoted);
+}
+
+static gboolean
+check_all_are_used (LlmLora     *self,
+                    LlmGguf     *model,
+                    GHashTable  *used,
+                    GError     **error)
+{
+  for (guint i = 0; i < self->gguf->tensors->len; i++)
+    {
+      const LlmGgufTensor *tensor = llm_gguf_get_tensor (self->gguf, i);
+
+      if (!g_hash_table_contains (used, tensor))
+        return refuse_tensor (self->gguf, model, tensor, error);
+    }
+  if (g_hash_table_size (used) == 0)
+    return llm_gguf_fail (self->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+                          "the adapter has no tensors");
+  return TRUE;
+}
+
+LlmLora *
+llm_lora_new_for_gguf (LlmGguf           *gguf,
+                       LlmGguf           *model,
+                       const LlmHparams  *hparams,
+                       GError           **error)
+{
+  g_autoptr(LlmLora) self = g_new0 (LlmLora, 1);
+  g_autoptr(GHashTable) used = g_hash_table_new (NULL, NULL);
+  double alpha;
+
+  g_atomic_ref_count_init (&self->ref_count);
+  self->gguf = llm_gguf_ref (gguf);
+  self->pairs = g_new0 (LlmLoraPair, (gsize) hparams->n_layers * LLM_N_OPS);
+  if (!read_keys (gguf, hparams, &alpha, error))
+    return NULL;
+
+  for (guint op = 0; op < LLM_N_OPS; op++)
+    for (guint layer = 0; layer < llm_operator_count_layers (hparams, op); layer++)
+      {
+        LlmTensorPart part;
+
+        /* a tied output is the embedding, too */
+        if ((ADAPTED_OPS & LLM_OP_BIT (op)) == 0
+            || (op == LLM_OP_OUTPUT && hparams->has_tied_output))
+          continue;
+        if (!llm_operator_find (model, hparams, op, layer, &part, error))
+          return NULL;
+        if (part.tensor != NULL
+            && !read_pair (self, &part, alpha, &self->pairs[layer * LLM_N_OPS + op], used, error))
+          return NULL;
+      }
+  return check_all_are_used (self, model, used, error) ? g_steal_pointer (&self) : NULL;
+}
+
+LlmLora *
+llm_lora_open (const char        *path,
+               LlmGguf           *model,
+               const LlmHparams  *hparams,
+               GError           **error)
+{
+  g_autoptr(LlmGguf) gguf = llm_gguf_open (path, error);
+
+  return gguf != NULL ? llm_lora_new_for_gguf (gguf, model, hparams, error) : NULL;
+}
+
+LlmLora *
+llm_lora_ref (LlmLora *self)
+{
+  g_atomic_ref_count_inc (&self->ref_count);
+  return self;
+}
+
+void
+llm_lora_unref (LlmLora *self)
+{
+  if (!g_atomic_ref_count_dec (&self->ref_count))
+    return;
+  llm_gguf_unref (self->gguf);
+  g_free (self->pairs);
+  g_free (self);
+}
+
+gboolean
+llm_lora_check (LlmLora  *self,
+                GError  **error)
+{
+  if (llm_file_map_is_damaged (self->gguf->map))
+    return llm_gguf_fail (self->gguf, error, LLMSVC_ERROR_INVALID_MODEL,
+                          "the file was changed while it was in use: answers made with it since "
+                          "are worthless");
+  return TRUE;
+}

@@ -3,7 +3,8 @@
 /*
  * What a step (llm-step.c), its stages (llm-forward-stages.c) and their work
  * share. Rows inside are sorted by sub-model, the largest first: a weight segment
- * is multiplied for the first rows only. The executor's thread owns it.
+ * is multiplied for the first rows only; then by adapter. The executor's thread
+ * owns it.
  */
 
 #pragma once

@@ -124,6 +124,12 @@ llm_forward_accept (LlmForward *self,
   llm_step_accept (self->step, seq, row);
 }
 
+gboolean
+llm_forward_has_adapters (LlmForward *self)
+{
+  return self->step->plan->config.n_adapters > 0;
+}
+
 guint64
 llm_forward_get_scratch (LlmForward *self)
 {

@@ -62,6 +62,8 @@ const float *llm_forward_get_logits  (LlmForward       *self,
 void         llm_forward_accept      (LlmForward       *self,
                                       LlmKvSeq         *seq,
                                       guint             row);
+/* Whether rows may have an adapter. */
+gboolean     llm_forward_has_adapters (LlmForward      *self);
 /* Scratch memory held, and giving it back between steps. */
 guint64      llm_forward_get_scratch (LlmForward       *self);
 guint64      llm_forward_trim        (LlmForward       *self);

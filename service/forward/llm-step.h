@@ -122,7 +122,7 @@ struct _LlmStep
   guint groups_layer;
   guint level_rows[LLM_MAX_LEVELS];      /* rows that include each segment */
   guint n_used_levels;                   /* segments that any row includes */
-  GArray *adapter_runs;       /* (element-type LlmAdapterRun) (owned): sorted rows with an adapter */
+  GArray *adapter_runs;       /* (element-type LlmAdapterRun) (owned): sorted rows */
   GArray *logit_runs;         /* (element-type LlmAdapterRun) (owned): of these, those that want
                                * logits, by index of logits */
   guint n_expert_rows;        /* of the expert that is computed */

@@ -58,6 +58,7 @@ llm_measure_rows (LlmForward      *forward,
           .position = first + i,
           .slot = first + i,
           .sub_model = 100,
+          .adapter = llm_forward_has_adapters (forward) ? 1 : 0,
           .wants_logits = func != NULL && first + i >= first_wanted,
           .is_counted = is_generated || llm_row_is_sampled (first + i),
         };

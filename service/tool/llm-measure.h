@@ -3,7 +3,8 @@
 /*
  * What measures a model's accuracy: calls on a sequence as the service makes them, one after the
  * other and without a service; perplexity; divergence. What the store does between calls (it
- * quantizes chunks) is then all done. The store's thread, or the only one of a tool.
+ * quantizes chunks) is then all done. Where the forward pass has adapters, the first is measured.
+ * The store's thread, or the only one of a tool.
  */
 
 #pragma once

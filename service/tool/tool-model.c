@@ -95,7 +95,8 @@ ToolModel *
 tool_model_open (GError **error)
 {
   g_autoptr(ToolModel) self = g_new0 (ToolModel, 1);
-  const LlmPlanConfig config = { .kernels = llk_ops_best () };
+  LlmPlanConfig config = { .kernels = llk_ops_best () };
+  g_autoptr(LlmLora) adapter = NULL;
   g_autoptr(LlmPlan) plan = NULL;
   LlmKvPolicy policy = make_policy ();
 
@@ -109,6 +110,15 @@ tool_model_open (GError **error)
   if (self->weights == NULL)
     return NULL;
 
+  if (tool_model_options.lora != NULL)
+    {
+      adapter = llm_lora_open (tool_model_options.lora, llm_model_get_gguf (self->model),
+                               self->hparams, error);
+      if (adapter == NULL)
+        return NULL;
+      config.adapters = &adapter;
+      config.n_adapters = 1;
+    }
   self->store = tool_model_new_store (self, tool_model_has_policy () ? &policy : NULL, error);
   if (self->store == NULL)
     return NULL;

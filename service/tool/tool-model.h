@@ -14,6 +14,7 @@
 typedef struct
 {
   char *path;
+  char *lora;            /* (nullable): the path of an adapter */
   int threads;
   gboolean is_f32;       /* KV cache */
   gboolean is_exact;     /* weights as the file has them */
@@ -30,6 +31,8 @@ extern ToolModelOptions tool_model_options;
 #define TOOL_MODEL_ENTRIES \
     { "model", 'm', 0, G_OPTION_ARG_FILENAME, &tool_model_options.path, N_("The GGUF file"), \
       N_("FILE") }, \
+    { "lora", 0, 0, G_OPTION_ARG_FILENAME, &tool_model_options.lora, \
+      N_("Apply this adapter (LoRA) to it"), N_("FILE") }, \
     { "threads", 0, 0, G_OPTION_ARG_INT, &tool_model_options.threads, N_("Threads that compute"), \
       "N" }
 #define TOOL_MODEL_EXACT_ENTRY \

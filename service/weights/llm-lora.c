@@ -142,15 +142,16 @@ refuse_tensor (LlmGguf              *gguf,
 
   if (!g_str_has_suffix (tensor->name, SUFFIX_A) && !g_str_has_suffix (tensor->name, SUFFIX_B))
     return llm_gguf_fail (gguf, error, LLMSVC_ERROR_UNSUPPORTED,
-                          "the tensor %s is neither " SUFFIX_A " nor " SUFFIX_B
-                          " of another one: leaving it out would change the answers", quoted);
+                          "the tensor %s is neither .lora_a nor .lora_b of another one: leaving it "
+                          "out would change the answers", quoted);
   base = g_strndup (tensor->name, strlen (tensor->name) - strlen (SUFFIX_A));
   if (llm_gguf_find_tensor (model, base) == NULL)
     return llm_gguf_fail (gguf, error, LLMSVC_ERROR_INVALID_MODEL,
                           "the tensor %s is for one that the model does not have", quoted);
   return llm_gguf_fail (gguf, error, LLMSVC_ERROR_UNSUPPORTED,
-                        "the tensor %s is for one that can't be adapted here: matrices of attention "
-                        "and of the feed-forward network without experts, and output.weight, can",
+                        "the tensor %s is for one that can't be adapted here: matrices of "
+                        "attention and of the feed-forward network without experts, and "
+                        "output.weight, can",
                         quoted);
 }
 

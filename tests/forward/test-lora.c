@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: LGPL-2.1-or-later */
 
-/* Adapters: against another program, against weights that they were added to, in the company of rows
- * with others, on a device; and files that must be refused. */
+/* Adapters: against another program, against weights that they were added to, in the company of
+ * rows with others, on a device; and files that must be refused. */
 
 #include <glib/gstdio.h>
 #include <math.h>
@@ -322,8 +322,8 @@ test_peer (gconstpointer data)
     }
 }
 
-/* Norms behind the products, matrices in one tensor, experts, for which there are no adapters; also of
- * a rank above all that the model has. */
+/* Norms behind the products, matrices in one tensor, experts, for which there are no adapters; also
+ * of a rank above all that the model has. */
 static void
 test_merged (gconstpointer data)
 {
@@ -435,24 +435,34 @@ test_mixed (void)
         }
       for (guint first = 0; first < N_TOKENS; first += 5)
         {
-          LlmRow rows[N_KINDS * 5];
+          /* in every second step those of one adapter and all levels are for themselves */
+          guint n_steps = 1 + first / 5 % 2;
 
           for (guint i = 0; i < N_KINDS; i++)
             g_assert_true (llm_kv_seq_append (sequences[i], 5, NULL));
-          for (guint i = 0; i < N_KINDS * 5; i++)
+          for (guint step = 0; step < n_steps; step++)
             {
-              guint kind = i * 7 % N_KINDS;
+              LlmRow rows[N_KINDS * 5];
+              guint n = 0;
 
-              rows[i] = exec_rig_row (tokens[first + i / N_KINDS], kind, first + i / N_KINDS);
-              rows[i].adapter = (guint8) (kind % 4);
-              rows[i].sub_model = percent[kind / 4];
-              rows[i].wants_logits = (i + first) % 3 > 0;
+              for (guint i = 0; i < N_KINDS * 5; i++)
+                {
+                  guint kind = i * 7 % N_KINDS;
+
+                  if (n_steps > 1 && (kind % 4 == 1) != (step == 0))
+                    continue;
+                  rows[n] = exec_rig_row (tokens[first + i / N_KINDS], kind, first + i / N_KINDS);
+                  rows[n].adapter = (guint8) (kind % 4);
+                  rows[n].sub_model = percent[kind / 4];
+                  rows[n++].wants_logits = (i + first) % 3 > 0;
+                }
+              exec_rig_step (rig, rows, n, sequences, N_KINDS);
+              for (guint i = 0; i < n; i++)
+                if (rows[i].wants_logits)
+                  g_assert_cmpmem (llm_forward_get_logits (rig->forward, i), bytes,
+                                   (char *) expected[rows[i].sequence] + rows[i].slot * bytes,
+                                   bytes);
             }
-          exec_rig_step (rig, rows, N_KINDS * 5, sequences, N_KINDS);
-          for (guint i = 0; i < N_KINDS * 5; i++)
-            if (rows[i].wants_logits)
-              g_assert_cmpmem (llm_forward_get_logits (rig->forward, i), bytes,
-                               (char *) expected[i * 7 % N_KINDS] + rows[i].slot * bytes, bytes);
         }
       for (guint i = 0; i < N_KINDS; i++)
         {
@@ -535,6 +545,103 @@ test_device (void)
                            N_TOKENS * rig->hparams.n_vocab * sizeof (float));
         g_assert_cmpint (counts.n_products > n_without, ==, used > 0);
       }
+}
+
+/* What a row of each level and adapter hands to a backend. */
+static guint64
+count_products (ExecRig    *rig,
+                FakeCounts *counts,
+                guint       level,
+                guint8      adapter)
+{
+  g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (rig->store, NULL, NULL);
+  LlmRow row = exec_rig_row (1, 0, 0);
+
+  counts->n_products = 0;
+  row.sub_model = rig->weights->sub_models->percent[level];
+  row.adapter = adapter;
+  g_assert_true (llm_kv_seq_append (seq, 1, NULL));
+  exec_rig_step (rig, &row, 1, &seq, 1);
+  return counts->n_products;
+}
+
+/* Two small products for each that is adapted, of no other heads and channels than the level's. */
+static void
+test_work (void)
+{
+  const FakeConfig fake = { .n_polls = 1 };
+  FakeCounts work = { 0 };
+  SplitCounts counts = { 0 };
+  g_autoptr (LlmBackend) device = fake_device_new (llk_ops_best (), &fake, &work);
+  ExecRigConfig config = { .n_threads = 1, .device = device };
+  g_autoptr (ExecRig) rig = new_split_rig (LLK_F32, &config, &counts);
+  g_autoptr (LlmGguf) adapter = new_adapter_file (rig, 4, 1);
+  const LlmHparams *h = &rig->hparams;
+
+  set_adapters (rig, &config, &adapter, 1);
+  for (guint level = 0; level < 9; level++)
+    {
+      const LlmSubModels *table = rig->weights->sub_models;
+      guint64 expected = count_products (rig, &work, level, 0);
+
+      for (guint i = 0; i < G_N_ELEMENTS (all_ops); i++)
+        for (guint layer = 0; layer < llm_operator_count_layers (h, all_ops[i]); layer++)
+          {
+            LlmTensorPart part;
+            guint64 dims[2];
+            g_autofree char *name = NULL;
+            const LlmGgufTensor *a;
+            guint n_heads = llm_sub_models_get_groups (table, layer, level)
+                            * (h->n_heads / h->n_kv_heads);
+            guint n_channels = llm_sub_models_get_channels (table, layer, level);
+
+            g_assert_true (llm_operator_find (rig->gguf, h, all_ops[i], layer, &part, NULL));
+            name = g_strconcat (part.tensor->name, ".lora_a", NULL);
+            a = llm_gguf_find_tensor (adapter, name);
+            dims[0] = all_ops[i] == LLM_OP_ATTENTION_OUT ? n_heads * h->head_dim
+                      : all_ops[i] == LLM_OP_FFN_DOWN ? n_channels : part.n_in;
+            dims[1] = all_ops[i] == LLM_OP_QUERY ? n_heads * h->head_dim
+                      : all_ops[i] == LLM_OP_FFN_GATE || all_ops[i] == LLM_OP_FFN_UP ? n_channels
+                      : part.n_out;
+            expected += a != NULL ? a->dims[1] * (dims[0] + dims[1]) : 0;
+          }
+      g_assert_cmpuint (count_products (rig, &work, level, 1), ==, expected);
+    }
+}
+
+/* Rows of an adapter are multiplied together, wherever they are in the batch. */
+static void
+test_grouped (void)
+{
+  const LlmTestModel shape = { .n_kv_heads = 2, .is_untied = TRUE, .seed = 3 };
+  const FakeConfig fake = { .n_polls = 1 };
+  FakeCounts counts = { 0 };
+  g_autoptr (LlmBackend) device = fake_device_new (llk_ops_best (), &fake, &counts);
+  g_autoptr (GBytes) model = llm_test_model_new (&shape);
+  ExecRigConfig config = { .n_threads = 2, .device = device };
+  g_autoptr (ExecRig) rig = exec_rig_new (model, &config);
+  LlmGguf *files[2] = { new_adapter_file (rig, 4, 1), new_adapter_file (rig, 4, 2) };
+  guint n_operations[2];
+
+  set_adapters (rig, &config, files, 2);
+  for (guint is_mixed = 0; is_mixed < 2; is_mixed++)
+    {
+      g_autoptr (LlmKvSeq) seq = llm_kv_seq_new (rig->store, NULL, NULL);
+      LlmRow rows[8];
+
+      g_assert_true (llm_kv_seq_append (seq, 8, NULL));
+      for (guint i = 0; i < 8; i++)
+        {
+          rows[i] = exec_rig_row ((gint32) i, 0, i);
+          rows[i].adapter = (guint8) (1 + (is_mixed > 0 ? i % 2 : i / 4));
+        }
+      counts.n_submitted = 0;
+      exec_rig_step (rig, rows, 8, &seq, 1);
+      n_operations[is_mixed] = counts.n_submitted;
+    }
+  g_assert_cmpuint (n_operations[0], ==, n_operations[1]);
+  for (guint i = 0; i < 2; i++)
+    llm_gguf_unref (files[i]);
 }
 
 /* --- what is refused --- */
@@ -922,6 +1029,8 @@ main (int   argc,
   g_test_add_data_func ("/lora/packed/F32", GUINT_TO_POINTER (LLK_F32), test_packed);
   g_test_add_data_func ("/lora/packed/Q8_0", GUINT_TO_POINTER (LLK_Q8_0), test_packed);
   g_test_add_func ("/lora/device", test_device);
+  g_test_add_func ("/lora/work", test_work);
+  g_test_add_func ("/lora/grouped", test_grouped);
   for (guint i = 0; i < G_N_ELEMENTS (refused); i++)
     {
       g_autofree char *path = g_strdup_printf ("/lora/refused/%s", refused[i].name);

@@ -9,6 +9,7 @@
 
 #include "common/llmsvc-option-table.h"
 #include "support/llm-test-folder.h"
+#include "support/llm-test-gguf.h"
 
 typedef struct
 {
@@ -198,6 +199,59 @@ test_perplexity (void)
   llm_test_folder_remove (folder);
 }
 
+/* An adapter of the model's first query, or of another architecture's. */
+static void
+write_adapter (const char *path,
+               const char *architecture)
+{
+  static const guint64 a_dims[] = { 64, 1 }, b_dims[] = { 1, 64 };
+  g_autoptr(LlmTestGguf) gguf = llm_test_gguf_new (3);
+  g_autoptr(GBytes) bytes = NULL;
+  float values[64];
+
+  for (guint i = 0; i < 64; i++)
+    values[i] = i % 3 == 0 ? 0.5f : -0.25f;
+  llm_test_gguf_add_string (gguf, "general.architecture", architecture);
+  llm_test_gguf_add_string (gguf, "general.type", "adapter");
+  llm_test_gguf_add_string (gguf, "adapter.type", "lora");
+  llm_test_gguf_add_double (gguf, "adapter.lora.alpha", LLM_GGUF_FLOAT32, 2);
+  llm_test_gguf_add_tensor (gguf, "blk.0.attn_q.weight.lora_a", LLK_F32, 2, a_dims, values);
+  llm_test_gguf_add_tensor (gguf, "blk.0.attn_q.weight.lora_b", LLK_F32, 2, b_dims, values);
+  bytes = llm_test_gguf_end (gguf);
+  g_assert_true (g_file_set_contents (path, g_bytes_get_data (bytes, NULL),
+                                      (gssize) g_bytes_get_size (bytes), NULL));
+}
+
+static void
+test_adapter (void)
+{
+  const LlmTestModel shape = { .seed = 1 };
+  g_autofree char *folder = llm_test_folder_new ();
+  g_autofree char *small = g_build_filename (folder, "model.gguf", NULL);
+  g_autofree char *adapter = g_build_filename (folder, "adapter.gguf", NULL);
+  g_autofree char *other = g_build_filename (folder, "other.gguf", NULL);
+  g_autofree char *path = g_build_filename (folder, "text", NULL);
+  g_auto(Run) plain = { 0 };
+  g_auto(Run) adapted = { 0 };
+  g_auto(Run) wrong = { 0 };
+
+  g_assert_true (g_file_set_contents (path, "hello world, I hear the cat is in town", -1, NULL));
+  llm_test_model_write (&shape, small);
+  write_adapter (adapter, "llama");
+  write_adapter (other, "qwen3");
+  plain = run_tool ("perplexity", "--model", small, "--ctx", "8", path, NULL);
+  adapted = run_tool ("perplexity", "--model", small, "--lora", adapter, "--ctx", "8", path, NULL);
+  wrong = run_tool ("perplexity", "--model", small, "--lora", other, "--ctx", "8", path, NULL);
+  g_assert_cmpint (plain.status, ==, 0);
+  g_assert_cmpint (adapted.status, ==, 0);
+  g_assert_nonnull (strstr (plain.out, "\nnll: "));
+  g_assert_nonnull (strstr (adapted.out, "\nnll: "));
+  g_assert_cmpstr (strstr (plain.out, "\nnll: "), !=, strstr (adapted.out, "\nnll: "));
+  g_assert_cmpint (wrong.status, ==, 1);
+  g_assert_nonnull (strstr (wrong.err, "general.architecture"));
+  llm_test_folder_remove (folder);
+}
+
 /* What is remembered is packed between calls: it matters, and little. */
 static void
 test_packed (void)
@@ -358,6 +412,7 @@ test_faults (void)
     { { "perplexity", "--model", "MODEL", "--kv=best", "text", NULL }, 2, "--kv" },
     { { "divergence", "--model", "MODEL", "--kv-bits=3", NULL }, 2, "--kv-bits" },
     { { "divergence", "--model", "MODEL", "--tokens=100000", NULL }, 1, "--tokens" },
+    { { "perplexity", "--model", "MODEL", "--lora=/nowhere", "/dev/null", NULL }, 1, "/nowhere" },
     { { "accuracy", "--model", "MODEL", "/nowhere", NULL }, 1, "/nowhere" },
     { { "tokenize", "text", NULL }, 2, "--model" },
     { { "inspect", "/nowhere.gguf", NULL }, 1, "/nowhere.gguf" },
@@ -394,6 +449,7 @@ main (int    argc,
   g_test_add_func ("/tool/profile", test_profile);
   g_test_add_func ("/tool/tokenize", test_tokenize);
   g_test_add_func ("/tool/perplexity", test_perplexity);
+  g_test_add_func ("/tool/adapter", test_adapter);
   g_test_add_func ("/tool/packed", test_packed);
   g_test_add_func ("/tool/accuracy", test_accuracy);
   g_test_add_func ("/tool/inspect", test_inspect);

@@ -25,6 +25,7 @@ __llmsvc_tool_option generate json 'Text and results as one JSON object'
 
 __llmsvc_tool_command perplexity 'Measure how well a model predicts a text'
 __llmsvc_tool_option perplexity model 'The GGUF file' --short-option m --require-parameter --force-files
+__llmsvc_tool_option perplexity lora 'Apply this adapter (LoRA) to it' --require-parameter --force-files
 __llmsvc_tool_option perplexity ctx 'Tokens in one window' --short-option c --exclusive
 __llmsvc_tool_option perplexity threads 'Threads that compute' --exclusive
 __llmsvc_tool_option perplexity no-special 'The text holds no control tokens'
@@ -37,6 +38,7 @@ __llmsvc_tool_option perplexity call-tokens 'Tokens of a call' --exclusive
 
 __llmsvc_tool_command accuracy 'Measure how well a model solves tasks'
 __llmsvc_tool_option accuracy model 'The GGUF file' --short-option m --require-parameter --force-files
+__llmsvc_tool_option accuracy lora 'Apply this adapter (LoRA) to it' --require-parameter --force-files
 __llmsvc_tool_option accuracy threads 'Threads that compute' --exclusive
 __llmsvc_tool_option accuracy tasks 'The first tasks of the file' --short-option n --exclusive
 __llmsvc_tool_option accuracy max-tokens 'The longest answer' --exclusive
@@ -48,6 +50,7 @@ __llmsvc_tool_option accuracy kv-bits '8, 4 or 2 bits for all of it' --exclusive
 
 __llmsvc_tool_command divergence 'Measure what packing context memory changes'
 __llmsvc_tool_option divergence model 'The GGUF file' --short-option m --require-parameter --force-files
+__llmsvc_tool_option divergence lora 'Apply this adapter (LoRA) to it' --require-parameter --force-files
 __llmsvc_tool_option divergence threads 'Threads that compute' --exclusive
 __llmsvc_tool_option divergence tokens 'Tokens that are remembered' --exclusive
 __llmsvc_tool_option divergence windows 'Pieces of the text at most' --exclusive
